@@ -1,0 +1,91 @@
+// Library, devices, errors and handles: see forge.h.
+
+#include <cstring>
+
+#include "border.h"
+#include "json_text.h"
+
+namespace forge {
+
+void copy_text(const std::string& text, char* buffer, uint64_t capacity) {
+  require(buffer != nullptr && capacity > 0, "a text buffer is null or empty");
+  const uint64_t length = text.size() < capacity ? text.size() : capacity - 1;
+  std::memcpy(buffer, text.data(), length);
+  buffer[length] = '\0';
+}
+
+void keep_error(uint32_t handle, const std::string& text) {
+  if (auto object = handles().find(handle)) object->set_error(text);
+}
+
+WeightRef get_weight(const DeviceObject& device, uint32_t handle, bool optional) {
+  if (handle == 0 && optional) return nullptr;
+  auto object = get<WeightObject>(handle, "weight");
+  require(object->device.get() == &device, "weight ", handle, " belongs to another device");
+  return object->weight;
+}
+
+KvRef get_kv(const DeviceObject& device, uint32_t handle) {
+  auto object = get<KvObject>(handle, "KV cache");
+  require(object->device.get() == &device, "KV cache ", handle, " belongs to another device");
+  return object->kv;
+}
+
+}  // namespace forge
+
+using namespace forge;
+
+uint32_t forge_abi_version(void) { return FORGE_ABI_VERSION; }
+
+forge_status forge_library_info(char* text, uint64_t capacity) {
+  return guarded(
+      [&] {
+        JsonObject info;
+        info.add("backend", backend_name());
+        info.add("version", FORGE_VERSION);
+        info.add("compiler", __VERSION__);
+        info.add_raw("types", weight_type_names_json());
+        copy_text(info.str(), text, capacity);
+      },
+      [](const std::string&) {});
+}
+
+forge_status forge_list_devices(char* text, uint64_t capacity) {
+  return guarded([&] { copy_text(list_devices(), text, capacity); }, [](const std::string&) {});
+}
+
+forge_status forge_device_open(const char* selector, uint32_t n_threads, uint32_t* device,
+                               char* message, uint64_t capacity) {
+  return guarded(
+      [&] {
+        not_null(device, "device");
+        require(n_threads <= 1024, "n_threads is ", n_threads, "; valid is 0 to 1024");
+        auto object = std::make_shared<DeviceObject>();
+        object->backend = open_backend(&not_null(selector, "selector"), n_threads);
+        *device = handles().insert(std::move(object));
+      },
+      [&](const std::string& error) { copy_text(error, message, capacity); });
+}
+
+forge_status forge_device_info(uint32_t device, char* text, uint64_t capacity) {
+  return on_handle(device,
+                   [&] { copy_text(get_device(device)->backend->info(), text, capacity); });
+}
+
+forge_status forge_error_text(uint32_t handle, char* text, uint64_t capacity) {
+  return guarded(
+      [&] {
+        auto object = handles().find(handle);
+        if (!object) fail(FORGE_BAD_HANDLE, "handle ", handle, " is not alive");
+        copy_text(object->error_text(), text, capacity);
+      },
+      [](const std::string&) {});
+}
+
+forge_status forge_release(uint32_t handle) {
+  return guarded(
+      [&] {
+        if (!handles().remove(handle)) fail(FORGE_BAD_HANDLE, "handle ", handle, " is not alive");
+      },
+      [](const std::string&) {});
+}

@@ -1,0 +1,176 @@
+// Recording and running steps: see forge.h.
+
+#include "border.h"
+#include "step_inputs.h"
+
+using namespace forge;
+
+namespace {
+
+// Runs `record` on a step's recorder and stores the value it returns.
+template <class Record>
+forge_status record_on(uint32_t step, uint32_t* out, Record&& record) {
+  return on_handle(step, [&] {
+    auto object = get<StepObject>(step, "step");
+    uint32_t& result = not_null(out, "out");
+    result = record(object->recorder, *object->device);
+  });
+}
+
+}  // namespace
+
+forge_status forge_step_begin(uint32_t device, uint32_t max_tokens, uint32_t max_outputs,
+                              uint32_t max_sequences, uint32_t max_pages, uint32_t* step) {
+  return on_handle(device, [&] {
+    auto owner = get_device(device);
+    not_null(step, "step");
+    *step = handles().insert(std::make_shared<StepObject>(
+        std::move(owner), StepLimits{max_tokens, max_outputs, max_sequences, max_pages}));
+  });
+}
+
+forge_status forge_embed(uint32_t step, uint32_t weight, float scale, uint32_t* out) {
+  return record_on(step, out, [&](Recorder& recorder, DeviceObject& device) {
+    return recorder.embed(get_weight(device, weight, false), scale);
+  });
+}
+
+forge_status forge_rms_norm(uint32_t step, uint32_t x, uint32_t weight, float eps,
+                            float weight_offset, uint32_t residual, uint32_t* out) {
+  return record_on(step, out, [&](Recorder& recorder, DeviceObject& device) {
+    return recorder.rms_norm(x, get_weight(device, weight, false), eps, weight_offset, residual);
+  });
+}
+
+forge_status forge_layer_norm(uint32_t step, uint32_t x, uint32_t weight, uint32_t bias, float eps,
+                              uint32_t* out) {
+  return record_on(step, out, [&](Recorder& recorder, DeviceObject& device) {
+    return recorder.layer_norm(x, get_weight(device, weight, false),
+                               get_weight(device, bias, true), eps);
+  });
+}
+
+forge_status forge_matmul(uint32_t step, uint32_t x, uint32_t weight, uint32_t bias, float alpha,
+                          uint32_t activation, uint32_t residual, uint32_t* out) {
+  return record_on(step, out, [&](Recorder& recorder, DeviceObject& device) {
+    return recorder.matmul(x, get_weight(device, weight, false), get_weight(device, bias, true),
+                           alpha, activation, residual);
+  });
+}
+
+forge_status forge_rope_table(uint32_t step, uint32_t inv_freq, float scale, uint32_t* out) {
+  return record_on(step, out, [&](Recorder& recorder, DeviceObject& device) {
+    return recorder.rope_table(get_weight(device, inv_freq, false), scale);
+  });
+}
+
+forge_status forge_rope_append(uint32_t step, uint32_t qkv, uint32_t kv, uint32_t n_heads,
+                               uint32_t q_norm, uint32_t k_norm, float eps, float weight_offset,
+                               uint32_t rope, uint32_t rope_layout, uint32_t* out) {
+  return record_on(step, out, [&](Recorder& recorder, DeviceObject& device) {
+    return recorder.rope_append(qkv, get_kv(device, kv), n_heads,
+                                get_weight(device, q_norm, true), get_weight(device, k_norm, true),
+                                eps, weight_offset, rope, rope_layout);
+  });
+}
+
+forge_status forge_attention(uint32_t step, uint32_t q, uint32_t kv, uint32_t n_heads, float scale,
+                             uint32_t window, float softcap, uint32_t sinks, uint32_t* out) {
+  return record_on(step, out, [&](Recorder& recorder, DeviceObject& device) {
+    return recorder.attention(q, get_kv(device, kv), n_heads, scale, window, softcap,
+                              get_weight(device, sinks, true));
+  });
+}
+
+forge_status forge_glu(uint32_t step, uint32_t x, uint32_t width, uint32_t activation,
+                       uint32_t* out) {
+  return record_on(step, out, [&](Recorder& recorder, DeviceObject&) {
+    return recorder.glu(x, width, activation);
+  });
+}
+
+forge_status forge_moe_route(uint32_t step, uint32_t logits, uint32_t top_k, uint32_t normalize,
+                             float scale, uint32_t* out) {
+  return record_on(step, out, [&](Recorder& recorder, DeviceObject&) {
+    return recorder.moe_route(logits, top_k, normalize != 0, scale);
+  });
+}
+
+forge_status forge_moe_matmul(uint32_t step, uint32_t x, uint32_t route, uint32_t weight,
+                              uint32_t bias, uint32_t n_experts, uint32_t* out) {
+  return record_on(step, out, [&](Recorder& recorder, DeviceObject& device) {
+    return recorder.moe_matmul(x, route, get_weight(device, weight, false),
+                               get_weight(device, bias, true), n_experts);
+  });
+}
+
+forge_status forge_moe_combine(uint32_t step, uint32_t x, uint32_t route, uint32_t residual,
+                               uint32_t* out) {
+  return record_on(step, out, [&](Recorder& recorder, DeviceObject&) {
+    return recorder.moe_combine(x, route, residual);
+  });
+}
+
+forge_status forge_gather_outputs(uint32_t step, uint32_t x, uint32_t* out) {
+  return record_on(step, out,
+                   [&](Recorder& recorder, DeviceObject&) { return recorder.gather_outputs(x); });
+}
+
+forge_status forge_softcap(uint32_t step, uint32_t x, float cap, uint32_t* out) {
+  return record_on(step, out,
+                   [&](Recorder& recorder, DeviceObject&) { return recorder.softcap(x, cap); });
+}
+
+forge_status forge_sample(uint32_t step, uint32_t logits, uint32_t max_top) {
+  return on_handle(step,
+                   [&] { get<StepObject>(step, "step")->recorder.sample(logits, max_top); });
+}
+
+forge_status forge_step_keep(uint32_t step, uint32_t value) {
+  return on_handle(step, [&] { get<StepObject>(step, "step")->recorder.keep(value); });
+}
+
+forge_status forge_step_end(uint32_t step, uint64_t* scratch_bytes) {
+  return on_handle(step, [&] {
+    auto object = get<StepObject>(step, "step");
+    not_null(scratch_bytes, "scratch_bytes");
+    auto program = object->recorder.finish();
+    object->executable = object->device->backend->compile(program);
+    object->program = std::move(program);
+    *scratch_bytes = object->executable->scratch_bytes;
+  });
+}
+
+forge_status forge_step_run(uint32_t step, const void* inputs, uint64_t input_bytes, void* results,
+                            uint64_t result_bytes, const int32_t* stop) {
+  return on_handle(step, [&] {
+    auto object = get<StepObject>(step, "step");
+    require(object->executable != nullptr, "step: recording has not ended");
+    const Program& program = *object->program;
+    const StepInputs in = parse_step_inputs(program, inputs, input_bytes);
+    ResultBlock block(results, result_bytes, program.samples ? in.n_outputs : 0, program.max_top);
+    object->last_tokens = object->last_outputs = 0;
+    object->executable->run(in, block, StopFlag(stop));
+    object->last_tokens = in.n_tokens;
+    object->last_outputs = in.n_outputs;
+  });
+}
+
+forge_status forge_step_read(uint32_t step, uint32_t value, uint64_t first_row, uint64_t n_rows,
+                             float* out, uint64_t bytes) {
+  return on_handle(step, [&] {
+    auto object = get<StepObject>(step, "step");
+    require(object->executable != nullptr, "step: recording has not ended");
+    const Program& program = *object->program;
+    require(value >= 1 && value <= program.values.size() && program.value(value).keep, "value ",
+            value, " was not kept by this step");
+    const Value& source = program.value(value);
+    const uint64_t rows =
+        source.rows == Rows::tokens ? object->last_tokens : object->last_outputs;
+    require(first_row <= rows && n_rows <= rows - first_row, "rows [", first_row, ", ", first_row,
+            " + ", n_rows, ") of the ", rows, " of the last run");
+    require(out && bytes / 4 / source.cols >= n_rows, "the buffer of ", bytes,
+            " bytes is too small for ", n_rows, " rows of ", source.cols);
+    object->executable->read(value, first_row, n_rows, out);
+  });
+}

@@ -1,0 +1,87 @@
+#pragma once
+
+// What a backend implements. The border (abi_*.cpp) checks every argument and owns the handles; a
+// backend sees only checked requests.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "quant/weight_type.h"
+
+namespace forge {
+
+struct Program;
+struct StepInputs;
+class ResultBlock;
+class StopFlag;
+
+// Consecutive rows of one type, in memory that `owner` keeps valid.
+struct WeightPart {
+  WeightType type;
+  uint64_t rows;
+  const uint8_t* data;
+  std::shared_ptr<const void> owner;
+};
+
+// A weight as it comes: its rows are those of the parts, in order.
+struct WeightSource {
+  std::vector<WeightPart> parts;
+  uint64_t rows;
+  uint64_t cols;
+};
+
+// A weight as the backend keeps it.
+struct Weight {
+  virtual ~Weight() = default;
+  uint64_t rows = 0;
+  uint64_t cols = 0;
+};
+
+struct KvShape {
+  WeightType type;
+  uint32_t n_pages;
+  uint32_t page_tokens;
+  uint32_t n_kv_heads;
+  uint32_t k_head_dim;
+  uint32_t v_head_dim;
+};
+
+// The keys and values of one layer.
+struct KvCache {
+  virtual ~KvCache() = default;
+  virtual void copy_page(uint32_t from, uint32_t to) = 0;
+  virtual void read_page(uint32_t page, uint8_t* data) const = 0;
+  virtual void write_page(uint32_t page, const uint8_t* data) = 0;
+  KvShape shape{};
+  uint64_t page_bytes = 0;
+};
+
+// A recorded step, ready to run.
+struct Executable {
+  virtual ~Executable() = default;
+  virtual void run(const StepInputs& inputs, ResultBlock& results, const StopFlag& stop) = 0;
+  // Copies rows of a kept value of the last run.
+  virtual void read(uint32_t value, uint64_t first_row, uint64_t n_rows, float* out) const = 0;
+  uint64_t scratch_bytes = 0;
+};
+
+struct Backend {
+  virtual ~Backend() = default;
+  // JSON, as forge_device_info documents.
+  virtual std::string info() const = 0;
+  virtual std::shared_ptr<Weight> create_weight(WeightSource source) = 0;
+  virtual void read_weight(const Weight& weight, uint64_t first_row, uint64_t n_rows,
+                           float* out) const = 0;
+  virtual std::shared_ptr<KvCache> create_kv(const KvShape& shape) = 0;
+  virtual std::unique_ptr<Executable> compile(std::shared_ptr<const Program> program) = 0;
+};
+
+// What each library defines once.
+const char* backend_name();
+std::string list_devices();
+std::unique_ptr<Backend> open_backend(std::string_view selector, uint32_t n_threads);
+
+}  // namespace forge

@@ -1,0 +1,94 @@
+#pragma once
+
+// What the exported functions share: the objects behind handles, and the guard that turns C++
+// exceptions into statuses.
+
+#include <memory>
+#include <new>
+#include <string>
+
+#include "backend.h"
+#include "mapped_file.h"
+#include "objects.h"
+#include "recorder.h"
+
+namespace forge {
+
+struct DeviceObject : Object {
+  std::unique_ptr<Backend> backend;
+};
+
+struct FileObject : Object {
+  std::shared_ptr<MappedFile> file;
+};
+
+struct WeightObject : Object {
+  std::shared_ptr<DeviceObject> device;
+  std::shared_ptr<Weight> weight;
+};
+
+struct KvObject : Object {
+  std::shared_ptr<DeviceObject> device;
+  std::shared_ptr<KvCache> kv;
+};
+
+struct StepObject : Object {
+  StepObject(std::shared_ptr<DeviceObject> owner, const StepLimits& limits)
+      : device(std::move(owner)), recorder(limits) {}
+  std::shared_ptr<DeviceObject> device;
+  Recorder recorder;
+  std::shared_ptr<const Program> program;
+  std::unique_ptr<Executable> executable;
+  uint32_t last_tokens = 0;
+  uint32_t last_outputs = 0;
+};
+
+// Copies text into a caller's buffer, truncated and NUL-terminated.
+void copy_text(const std::string& text, char* buffer, uint64_t capacity);
+
+// Keeps the text of a failure on the handle's object, when the handle is alive.
+void keep_error(uint32_t handle, const std::string& text);
+
+// Runs `body`; whatever it throws becomes a status, and `report` receives the text.
+template <class Body, class Report>
+forge_status guarded(Body&& body, Report&& report) noexcept {
+  try {
+    try {
+      body();
+      return FORGE_OK;
+    } catch (const Error& error) {
+      report(std::string(error.what()));
+      return error.status();
+    } catch (const std::bad_alloc&) {
+      report(std::string("out of memory"));
+      return FORGE_OUT_OF_MEMORY;
+    } catch (const std::exception& error) {
+      report(std::string("internal error: ") + error.what());
+      return FORGE_INTERNAL;
+    }
+  } catch (...) {
+    return FORGE_INTERNAL;
+  }
+}
+
+// The same, with the text kept on a handle.
+template <class Body>
+forge_status on_handle(uint32_t handle, Body&& body) noexcept {
+  return guarded(body, [handle](const std::string& text) { keep_error(handle, text); });
+}
+
+inline std::shared_ptr<DeviceObject> get_device(uint32_t handle) {
+  return get<DeviceObject>(handle, "device");
+}
+
+// A weight, KV cache or null for handle 0, which must belong to the device.
+WeightRef get_weight(const DeviceObject& device, uint32_t handle, bool optional);
+KvRef get_kv(const DeviceObject& device, uint32_t handle);
+
+template <class T>
+T& not_null(T* pointer, const char* name) {
+  require(pointer != nullptr, name, " is null");
+  return *pointer;
+}
+
+}  // namespace forge

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace forge {
+
+// A JSON string literal, quotes included.
+std::string json_string(std::string_view text);
+
+// Builds one flat JSON object, in the order its members are added.
+class JsonObject {
+ public:
+  void add(std::string_view key, std::string_view value) { add_raw(key, json_string(value)); }
+  void add(std::string_view key, uint64_t value) { add_raw(key, std::to_string(value)); }
+  // `json` is a JSON value already.
+  void add_raw(std::string_view key, std::string_view json);
+  std::string str() const { return "{" + members_ + "}"; }
+
+ private:
+  std::string members_;
+};
+
+// JSON array of the names of the weight types the library reads.
+std::string weight_type_names_json();
+
+}  // namespace forge

@@ -1,0 +1,186 @@
+#pragma once
+
+// A recorded step as data: values and the operations between them, in the order they run. A backend
+// executes it by visiting the variant, so that an operation a backend lacks does not compile.
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <variant>
+#include <vector>
+
+#include "../forge.h"
+#include "backend.h"
+
+namespace forge {
+
+enum class Rows : uint8_t { tokens, outputs };
+
+// A value's number in its step, from 1; 0 is none.
+using ValueId = uint32_t;
+
+struct Value {
+  Rows rows;
+  uint64_t cols;
+  bool keep = false;
+};
+
+using WeightRef = std::shared_ptr<const Weight>;
+using KvRef = std::shared_ptr<KvCache>;
+
+struct EmbedOp {
+  WeightRef weight;
+  float scale;
+  ValueId out;
+  std::array<ValueId, 0> reads() const { return {}; }
+};
+
+struct RmsNormOp {
+  ValueId x;
+  WeightRef weight;
+  float eps;
+  float weight_offset;
+  ValueId residual;
+  ValueId out;
+  std::array<ValueId, 2> reads() const { return {x, residual}; }
+};
+
+struct LayerNormOp {
+  ValueId x;
+  WeightRef weight;
+  WeightRef bias;
+  float eps;
+  ValueId out;
+  std::array<ValueId, 1> reads() const { return {x}; }
+};
+
+struct MatmulOp {
+  ValueId x;
+  WeightRef weight;
+  WeightRef bias;
+  float alpha;
+  uint32_t activation;
+  ValueId residual;
+  ValueId out;
+  std::array<ValueId, 2> reads() const { return {x, residual}; }
+};
+
+struct RopeTableOp {
+  WeightRef inv_freq;
+  float scale;
+  ValueId out;
+  std::array<ValueId, 0> reads() const { return {}; }
+};
+
+struct RopeAppendOp {
+  ValueId qkv;
+  KvRef kv;
+  uint32_t n_heads;
+  WeightRef q_norm;
+  WeightRef k_norm;
+  float eps;
+  float weight_offset;
+  ValueId rope;
+  uint32_t rope_layout;
+  ValueId out;
+  std::array<ValueId, 2> reads() const { return {qkv, rope}; }
+};
+
+struct AttentionOp {
+  ValueId q;
+  KvRef kv;
+  uint32_t n_heads;
+  float scale;
+  uint32_t window;
+  float softcap;
+  WeightRef sinks;
+  ValueId out;
+  std::array<ValueId, 1> reads() const { return {q}; }
+};
+
+struct GluOp {
+  ValueId x;
+  uint32_t width;
+  uint32_t activation;
+  ValueId out;
+  std::array<ValueId, 1> reads() const { return {x}; }
+};
+
+struct MoeRouteOp {
+  ValueId logits;
+  uint32_t top_k;
+  bool normalize;
+  float scale;
+  ValueId out;
+  std::array<ValueId, 1> reads() const { return {logits}; }
+};
+
+struct MoeMatmulOp {
+  ValueId x;
+  ValueId route;
+  WeightRef weight;
+  WeightRef bias;
+  uint32_t n_experts;
+  ValueId out;
+  std::array<ValueId, 2> reads() const { return {x, route}; }
+};
+
+struct MoeCombineOp {
+  ValueId x;
+  ValueId route;
+  ValueId residual;
+  ValueId out;
+  std::array<ValueId, 3> reads() const { return {x, route, residual}; }
+};
+
+struct GatherOutputsOp {
+  ValueId x;
+  ValueId out;
+  std::array<ValueId, 1> reads() const { return {x}; }
+};
+
+struct SoftcapOp {
+  ValueId x;
+  float cap;
+  ValueId out;
+  std::array<ValueId, 1> reads() const { return {x}; }
+};
+
+// Writes to the result block, not to a value.
+struct SampleOp {
+  ValueId logits;
+  uint32_t max_top;
+  ValueId out = 0;
+  std::array<ValueId, 1> reads() const { return {logits}; }
+};
+
+using Op = std::variant<EmbedOp, RmsNormOp, LayerNormOp, MatmulOp, RopeTableOp, RopeAppendOp,
+                        AttentionOp, GluOp, MoeRouteOp, MoeMatmulOp, MoeCombineOp, GatherOutputsOp,
+                        SoftcapOp, SampleOp>;
+
+struct StepLimits {
+  uint32_t max_tokens;
+  uint32_t max_outputs;
+  uint32_t max_sequences;
+  uint32_t max_pages;
+};
+
+struct Program {
+  StepLimits limits{};
+  std::vector<Value> values;  // value v is values[v - 1]
+  std::vector<Op> ops;
+  // What an input block is checked against; 0 where the step has no such operation.
+  uint64_t vocabulary = 0;       // rows of the embedding
+  uint64_t logits_cols = 0;      // width of the sampled logits
+  uint32_t max_top = 0;          // of the sample operation
+  uint32_t page_tokens = 0;      // of every KV cache in the step
+  uint32_t n_pages = 0;          // of the smallest KV cache in the step
+  bool samples = false;
+
+  const Value& value(ValueId id) const { return values[id - 1]; }
+  uint64_t max_rows(ValueId id) const {
+    return value(id).rows == Rows::tokens ? limits.max_tokens : limits.max_outputs;
+  }
+};
+
+}  // namespace forge

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <memory>
+
+#include "program.h"
+
+namespace forge {
+
+// Builds a Program operation by operation; each call checks its arguments against what is recorded
+// so far and returns the value it defines. The operations are those of forge.h.
+class Recorder {
+ public:
+  explicit Recorder(const StepLimits& limits);
+
+  ValueId embed(WeightRef weight, float scale);
+  ValueId rms_norm(ValueId x, WeightRef weight, float eps, float weight_offset, ValueId residual);
+  ValueId layer_norm(ValueId x, WeightRef weight, WeightRef bias, float eps);
+  ValueId matmul(ValueId x, WeightRef weight, WeightRef bias, float alpha, uint32_t activation,
+                 ValueId residual);
+  ValueId rope_table(WeightRef inv_freq, float scale);
+  ValueId rope_append(ValueId qkv, KvRef kv, uint32_t n_heads, WeightRef q_norm, WeightRef k_norm,
+                      float eps, float weight_offset, ValueId rope, uint32_t rope_layout);
+  ValueId attention(ValueId q, KvRef kv, uint32_t n_heads, float scale, uint32_t window,
+                    float softcap, WeightRef sinks);
+  ValueId glu(ValueId x, uint32_t width, uint32_t activation);
+  ValueId moe_route(ValueId logits, uint32_t top_k, bool normalize, float scale);
+  ValueId moe_matmul(ValueId x, ValueId route, WeightRef weight, WeightRef bias,
+                     uint32_t n_experts);
+  ValueId moe_combine(ValueId x, ValueId route, ValueId residual);
+  ValueId gather_outputs(ValueId x);
+  ValueId softcap(ValueId x, float cap);
+  void sample(ValueId logits, uint32_t max_top);
+  void keep(ValueId value);
+
+  // The finished program; the recorder refuses further operations.
+  std::shared_ptr<const Program> finish();
+
+ private:
+  template <class OpType>
+  ValueId add(OpType op, Rows rows, uint64_t cols);
+  const Value& use(const char* operation, const char* role, ValueId id) const;
+  void check_vector(const char* operation, const char* role, const WeightRef& weight,
+                    uint64_t cols) const;
+  void check_residual(const char* operation, ValueId residual, Rows rows, uint64_t cols) const;
+  void use_kv(const char* operation, const KvRef& kv);
+  void check_open() const;
+
+  std::shared_ptr<Program> program_;
+  bool finished_ = false;
+};
+
+}  // namespace forge

@@ -1,0 +1,70 @@
+#include "scratch_plan.h"
+
+#include <algorithm>
+
+namespace forge {
+
+namespace {
+
+struct Block {
+  uint64_t begin;
+  uint64_t end;
+};
+
+// The lowest gap of `size` between the live blocks, which are sorted by begin.
+uint64_t first_fit(const std::vector<Block>& live, uint64_t size) {
+  uint64_t at = 0;
+  for (const Block& block : live) {
+    if (block.begin - at >= size) break;
+    at = block.end;
+  }
+  return at;
+}
+
+}  // namespace
+
+ScratchPlan plan_scratch(const Program& program, uint64_t alignment) {
+  const size_t n_values = program.values.size();
+  std::vector<size_t> last_use(n_values, 0);
+  for (size_t i = 0; i < program.ops.size(); ++i) {
+    std::visit(
+        [&](const auto& op) {
+          if (op.out != 0) last_use[op.out - 1] = i;
+          for (const ValueId id : op.reads()) {
+            if (id != 0) last_use[id - 1] = i;
+          }
+        },
+        program.ops[i]);
+  }
+  for (size_t v = 0; v < n_values; ++v) {
+    if (program.values[v].keep) last_use[v] = program.ops.size();
+  }
+
+  ScratchPlan plan;
+  plan.offsets.resize(n_values);
+  std::vector<Block> live;
+  std::vector<Block> block_of(n_values);
+  for (size_t i = 0; i < program.ops.size(); ++i) {
+    const ValueId out = std::visit([](const auto& op) { return op.out; }, program.ops[i]);
+    if (out != 0) {
+      uint64_t size = program.max_rows(out) * program.value(out).cols;
+      size = (size + alignment - 1) / alignment * alignment;
+      const uint64_t begin = first_fit(live, size);
+      const Block block{begin, begin + size};
+      plan.offsets[out - 1] = begin;
+      plan.elements = std::max(plan.elements, block.end);
+      block_of[out - 1] = block;
+      live.insert(std::upper_bound(live.begin(), live.end(), block,
+                                   [](const Block& a, const Block& b) { return a.begin < b.begin; }),
+                  block);
+    }
+    for (size_t v = 0; v < n_values; ++v) {
+      if (last_use[v] != i || block_of[v].end == 0) continue;
+      std::erase_if(live, [&](const Block& block) { return block.begin == block_of[v].begin; });
+      block_of[v] = {};
+    }
+  }
+  return plan;
+}
+
+}  // namespace forge

@@ -1,0 +1,157 @@
+#include "step_inputs.h"
+
+#include <cmath>
+
+#include "error.h"
+
+namespace forge {
+
+namespace {
+
+// Hands out consecutive arrays of the block and refuses to pass its end.
+class BlockReader {
+ public:
+  BlockReader(const void* data, uint64_t bytes)
+      : at_(static_cast<const uint8_t*>(data)), left_(bytes) {}
+
+  template <class T>
+  std::span<const T> take(const char* name, uint64_t count) {
+    static_assert(sizeof(T) % 4 == 0);
+    require(count <= left_ / sizeof(T), "step inputs: ", name, " needs ", count, " entries of ",
+            sizeof(T), " bytes, ", left_, " bytes are left");
+    const T* begin = reinterpret_cast<const T*>(at_);
+    at_ += count * sizeof(T);
+    left_ -= count * sizeof(T);
+    return {begin, static_cast<size_t>(count)};
+  }
+
+  void expect_end() const {
+    require(left_ == 0, "step inputs: ", left_, " bytes follow the last array");
+  }
+
+ private:
+  const uint8_t* at_;
+  uint64_t left_;
+};
+
+void check_range(const char* name, std::span<const int32_t> values, uint64_t limit) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    require(values[i] >= 0 && static_cast<uint64_t>(values[i]) < limit, "step inputs: ", name, "[",
+            i, "] is ", values[i], "; valid is 0 to ", static_cast<int64_t>(limit) - 1);
+  }
+}
+
+void check_count(const char* name, uint32_t count, uint32_t most) {
+  require(count <= most, "step inputs: ", name, " is ", count, "; the step allows ", most);
+}
+
+void check_sampling(const Program& program, const StepInputs& in, const forge_step_header& header) {
+  for (const forge_sampling& s : in.sampling) {
+    // Written so that NaN fails every one of them.
+    require(s.temperature >= 0 && std::isfinite(s.temperature), "sampling: temperature is ",
+            s.temperature, "; valid is a finite number >= 0");
+    require(s.top_p >= 0 && s.top_p <= 1, "sampling: top_p is ", s.top_p, "; valid is 0 to 1");
+    require(s.min_p >= 0 && s.min_p <= 1, "sampling: min_p is ", s.min_p, "; valid is 0 to 1");
+    require(s.repeat_penalty > 0 && std::isfinite(s.repeat_penalty),
+            "sampling: repeat_penalty is ", s.repeat_penalty, "; valid is a finite number > 0");
+    require(std::isfinite(s.presence_penalty) && std::isfinite(s.frequency_penalty),
+            "sampling: a penalty is not finite");
+    require(s.forced_token < 0 || static_cast<uint64_t>(s.forced_token) < program.logits_cols,
+            "sampling: forced_token is ", s.forced_token, " of ", program.logits_cols);
+    require(s.history_begin <= s.history_end && s.history_end <= header.n_history,
+            "sampling: history slice [", s.history_begin, ", ", s.history_end, ") of ",
+            header.n_history);
+    require(s.bias_begin <= s.bias_end && s.bias_end <= header.n_bias, "sampling: bias slice [",
+            s.bias_begin, ", ", s.bias_end, ") of ", header.n_bias);
+    require(s.mask < 0 || static_cast<uint32_t>(s.mask) < header.n_masks, "sampling: mask is ",
+            s.mask, " of ", header.n_masks);
+    require(s.n_top <= program.max_top, "sampling: n_top is ", s.n_top, "; the step reports ",
+            program.max_top);
+  }
+  check_range("history", in.history, program.logits_cols);
+  check_range("bias_ids", in.bias_ids, program.logits_cols);
+  for (const float value : in.bias_values) {
+    require(!std::isnan(value), "step inputs: a bias value is NaN");
+  }
+}
+
+}  // namespace
+
+StepInputs parse_step_inputs(const Program& program, const void* data, uint64_t bytes) {
+  require(data && reinterpret_cast<uintptr_t>(data) % 4 == 0,
+          "step inputs: the block is null or not aligned to 4 bytes");
+  BlockReader reader(data, bytes);
+  const forge_step_header header = reader.take<forge_step_header>("header", 1)[0];
+  const StepLimits& limits = program.limits;
+  check_count("n_tokens", header.n_tokens, limits.max_tokens);
+  check_count("n_outputs", header.n_outputs, limits.max_outputs);
+  check_count("n_sequences", header.n_sequences, limits.max_sequences);
+  check_count("n_pages", header.n_pages, limits.max_pages);
+  require(header.n_tokens >= 1 && header.n_sequences >= 1 && header.n_pages >= 1,
+          "step inputs: a run needs a token, a sequence and a page");
+
+  StepInputs in;
+  in.n_tokens = header.n_tokens;
+  in.n_outputs = header.n_outputs;
+  in.n_sequences = header.n_sequences;
+  in.n_pages = header.n_pages;
+  in.mask_words = header.mask_words;
+  in.tokens = reader.take<int32_t>("tokens", header.n_tokens);
+  in.positions = reader.take<int32_t>("positions", header.n_tokens);
+  in.sequences = reader.take<int32_t>("sequences", header.n_tokens);
+  in.page_tables = reader.take<int32_t>(
+      "page_tables", static_cast<uint64_t>(header.n_sequences) * header.n_pages);
+  in.output_rows = reader.take<int32_t>("output_rows", header.n_outputs);
+  in.sampling = reader.take<forge_sampling>("sampling", header.n_outputs);
+  in.history = reader.take<int32_t>("history", header.n_history);
+  in.bias_ids = reader.take<int32_t>("bias_ids", header.n_bias);
+  in.bias_values = reader.take<float>("bias_values", header.n_bias);
+  require(header.mask_words == 0 || header.mask_words == (program.logits_cols + 31) / 32,
+          "step inputs: mask_words is ", header.mask_words, "; expected 0 or ",
+          (program.logits_cols + 31) / 32);
+  require(header.mask_words != 0 || header.n_masks == 0, "step inputs: masks of 0 words");
+  in.masks =
+      reader.take<uint32_t>("masks", static_cast<uint64_t>(header.n_masks) * header.mask_words);
+  reader.expect_end();
+
+  if (program.vocabulary) check_range("tokens", in.tokens, program.vocabulary);
+  if (program.page_tokens) {
+    check_range("positions", in.positions,
+                static_cast<uint64_t>(header.n_pages) * program.page_tokens);
+    check_range("page_tables", in.page_tables, program.n_pages);
+  } else {
+    check_range("positions", in.positions, INT32_MAX);
+  }
+  check_range("sequences", in.sequences, header.n_sequences);
+  check_range("output_rows", in.output_rows, header.n_tokens);
+  if (program.samples) check_sampling(program, in, header);
+  return in;
+}
+
+ResultBlock::ResultBlock(void* data, uint64_t bytes, uint32_t n_outputs, uint32_t max_top)
+    : data_(static_cast<uint8_t*>(data)),
+      stride_(sizeof(forge_result) + 8ull * max_top),
+      max_top_(max_top) {
+  require(n_outputs == 0 || (data && reinterpret_cast<uintptr_t>(data) % 4 == 0),
+          "step results: the block is null or not aligned to 4 bytes");
+  require(bytes / stride_ >= n_outputs, "step results: ", n_outputs, " outputs need ",
+          n_outputs * stride_, " bytes, the block has ", bytes);
+}
+
+forge_result& ResultBlock::header(uint32_t output) const {
+  return *reinterpret_cast<forge_result*>(data_ + output * stride_);
+}
+
+int32_t* ResultBlock::top_ids(uint32_t output) const {
+  return reinterpret_cast<int32_t*>(data_ + output * stride_ + sizeof(forge_result));
+}
+
+float* ResultBlock::top_logprobs(uint32_t output) const {
+  return reinterpret_cast<float*>(top_ids(output) + max_top_);
+}
+
+void StopFlag::check() const {
+  if (raised()) fail(FORGE_CANCELLED, "stopped on request");
+}
+
+}  // namespace forge

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "program.h"
+
+namespace forge {
+
+// A view of a checked input block: every index in it is in range for the program.
+struct StepInputs {
+  uint32_t n_tokens = 0;
+  uint32_t n_outputs = 0;
+  uint32_t n_sequences = 0;
+  uint32_t n_pages = 0;
+  uint32_t mask_words = 0;
+  std::span<const int32_t> tokens;
+  std::span<const int32_t> positions;
+  std::span<const int32_t> sequences;
+  std::span<const int32_t> page_tables;  // [n_sequences, n_pages]
+  std::span<const int32_t> output_rows;
+  std::span<const forge_sampling> sampling;
+  std::span<const int32_t> history;
+  std::span<const int32_t> bias_ids;
+  std::span<const float> bias_values;
+  std::span<const uint32_t> masks;  // [n_masks, mask_words]
+
+  uint32_t rows(Rows kind) const { return kind == Rows::tokens ? n_tokens : n_outputs; }
+  std::span<const int32_t> page_table(uint32_t token) const {
+    return page_tables.subspan(static_cast<size_t>(sequences[token]) * n_pages, n_pages);
+  }
+};
+
+// Reads and checks an input block (forge_step_header in forge.h). `data` must be 4-byte aligned.
+StepInputs parse_step_inputs(const Program& program, const void* data, uint64_t bytes);
+
+// The result block of a run (forge_result in forge.h).
+class ResultBlock {
+ public:
+  ResultBlock(void* data, uint64_t bytes, uint32_t n_outputs, uint32_t max_top);
+
+  forge_result& header(uint32_t output) const;
+  int32_t* top_ids(uint32_t output) const;
+  float* top_logprobs(uint32_t output) const;
+
+ private:
+  uint8_t* data_;
+  uint64_t stride_;
+  uint32_t max_top_;
+};
+
+// The caller's stop flag; another thread may raise it at any time.
+class StopFlag {
+ public:
+  explicit StopFlag(const int32_t* flag) : flag_(flag) {}
+  bool raised() const { return flag_ && __atomic_load_n(flag_, __ATOMIC_RELAXED) != 0; }
+  // Throws FORGE_CANCELLED when raised.
+  void check() const;
+
+ private:
+  const int32_t* flag_;
+};
+
+}  // namespace forge

@@ -1,0 +1,93 @@
+#pragma once
+
+// Vectors of 16 floats in AVX-512 registers. See simd.h.
+
+#include <immintrin.h>
+
+namespace forge::cpu::FORGE_TARGET {
+
+struct Vec {
+  __m512 v;
+};
+using Mask = __mmask16;
+constexpr int kLanes = 16;
+constexpr int kTileTokens = 6;  // 24 accumulators, 4 weights and an activation of 32 registers
+
+FORGE_INLINE __mmask16 first_lanes(int n) { return static_cast<__mmask16>((1u << n) - 1); }
+
+FORGE_INLINE Vec load(const float* at) { return {_mm512_loadu_ps(at)}; }
+FORGE_INLINE Vec load_n(const float* at, int n) {
+  return {_mm512_maskz_loadu_ps(first_lanes(n), at)};
+}
+FORGE_INLINE void store(float* at, Vec a) { _mm512_storeu_ps(at, a.v); }
+FORGE_INLINE void store_n(float* at, Vec a, int n) {
+  _mm512_mask_storeu_ps(at, first_lanes(n), a.v);
+}
+FORGE_INLINE Vec set(float x) { return {_mm512_set1_ps(x)}; }
+FORGE_INLINE Vec zero() { return {_mm512_setzero_ps()}; }
+
+FORGE_INLINE Vec operator+(Vec a, Vec b) { return {_mm512_add_ps(a.v, b.v)}; }
+FORGE_INLINE Vec operator-(Vec a, Vec b) { return {_mm512_sub_ps(a.v, b.v)}; }
+FORGE_INLINE Vec operator*(Vec a, Vec b) { return {_mm512_mul_ps(a.v, b.v)}; }
+FORGE_INLINE Vec operator/(Vec a, Vec b) { return {_mm512_div_ps(a.v, b.v)}; }
+FORGE_INLINE Vec fma(Vec a, Vec b, Vec c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
+// Where one operand is NaN, the result is b.
+FORGE_INLINE Vec min(Vec a, Vec b) { return {_mm512_min_ps(a.v, b.v)}; }
+FORGE_INLINE Vec max(Vec a, Vec b) { return {_mm512_max_ps(a.v, b.v)}; }
+FORGE_INLINE Vec round(Vec a) {
+  return {_mm512_roundscale_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
+}
+FORGE_INLINE Mask less(Vec a, Vec b) { return _mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ); }
+FORGE_INLINE Vec select(Mask m, Vec a, Vec b) { return {_mm512_mask_blend_ps(m, b.v, a.v)}; }
+FORGE_INLINE Vec scale2(Vec x, Vec n) { return {_mm512_scalef_ps(x.v, n.v)}; }
+
+FORGE_INLINE float sum(Vec a) {
+  const __m256 halves = _mm256_add_ps(_mm512_castps512_ps256(a.v), _mm512_extractf32x8_ps(a.v, 1));
+  __m128 quarter = _mm_add_ps(_mm256_castps256_ps128(halves), _mm256_extractf128_ps(halves, 1));
+  quarter = _mm_add_ps(quarter, _mm_movehl_ps(quarter, quarter));
+  return _mm_cvtss_f32(_mm_add_ss(quarter, _mm_movehdup_ps(quarter)));
+}
+
+FORGE_INLINE float largest(Vec a) { return _mm512_reduce_max_ps(a.v); }
+
+// out[i] += the sum of the lanes of the i-th vector, always by the same tree.
+FORGE_INLINE void sum4(Vec a, Vec b, Vec c, Vec d, float* out) {
+  const __m512 ab = _mm512_add_ps(_mm512_unpacklo_ps(a.v, b.v), _mm512_unpackhi_ps(a.v, b.v));
+  const __m512 cd = _mm512_add_ps(_mm512_unpacklo_ps(c.v, d.v), _mm512_unpackhi_ps(c.v, d.v));
+  const __m512 abcd = _mm512_add_ps(_mm512_shuffle_ps(ab, cd, _MM_SHUFFLE(1, 0, 1, 0)),
+                                    _mm512_shuffle_ps(ab, cd, _MM_SHUFFLE(3, 2, 3, 2)));
+  const __m256 halves =
+      _mm256_add_ps(_mm512_castps512_ps256(abcd), _mm512_extractf32x8_ps(abcd, 1));
+  const __m128 sums =
+      _mm_add_ps(_mm256_castps256_ps128(halves), _mm256_extractf128_ps(halves, 1));
+  _mm_storeu_ps(out, _mm_add_ps(_mm_loadu_ps(out), sums));
+}
+
+FORGE_INLINE Vec load_f16(const uint8_t* at) {
+  return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)))};
+}
+FORGE_INLINE Vec load_bf16(const uint8_t* at) {
+  const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at));
+  return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16))};
+}
+FORGE_INLINE void store_f16(uint8_t* at, Vec a) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(at),
+                      _mm512_cvtps_ph(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+FORGE_INLINE float f16_at(const uint8_t* at) {
+  uint16_t half;
+  memcpy(&half, at, 2);
+  return _cvtsh_ss(half);
+}
+
+// Bytes kLanes part to kLanes part + kLanes - 1 as floats.
+template <int part>
+FORGE_INLINE Vec widen_part(SignedBytes bytes) {
+  return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(reinterpret_cast<__m128i>(bytes)))};
+}
+FORGE_INLINE Bytes lookup(Bytes table, Bytes index) {
+  return reinterpret_cast<Bytes>(_mm_shuffle_epi8(reinterpret_cast<__m128i>(table),
+                                                  reinterpret_cast<__m128i>(index)));
+}
+
+}  // namespace forge::cpu::FORGE_TARGET

@@ -1,0 +1,360 @@
+/*
+ * The forge ABI: what every backend library exports and all that TypeScript knows of native code.
+ *
+ * A step is recorded once and run many times. Recording names the operations of a model's forward
+ * pass over *values*: matrices of float activations whose row count is either the step's tokens or
+ * its outputs, and is only known when the step runs. What changes from run to run (token ids,
+ * positions, page tables, sampling parameters) arrives in one packed input block, so nothing is
+ * recorded again for its sake, and one call executes the whole step.
+ *
+ * Conventions
+ *   - Handles are integers; 0 is never a handle and stands for "none" where a parameter is optional.
+ *     A released or foreign handle is an error, not a crash.
+ *   - Every function but forge_abi_version returns a forge_status. Text about the last failure on a
+ *     handle is read with forge_error_text, on that handle; nothing is kept per thread.
+ *   - Text goes to a caller's buffer as UTF-8, truncated to capacity and always NUL-terminated.
+ *   - Matrices are row-major. A weight has the shape [rows, cols] = [out_features, in_features].
+ *   - Functions may be called from any thread. Two runs of one step must not overlap, nor may a run
+ *     overlap another run that touches the same KV pages.
+ */
+#ifndef FORGE_H
+#define FORGE_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(_WIN32)
+#define FORGE_API __declspec(dllexport)
+#else
+#define FORGE_API __attribute__((visibility("default")))
+#endif
+
+#define FORGE_ABI_VERSION 1
+#define FORGE_VERSION "0.1.0"
+
+typedef int32_t forge_status;
+
+enum {
+  FORGE_OK = 0,
+  FORGE_INVALID_ARGUMENT = 1, /* an argument contradicts the contract or another argument */
+  FORGE_BAD_HANDLE = 2,       /* not a live handle of the expected kind */
+  FORGE_OUT_OF_MEMORY = 3,
+  FORGE_IO = 4,               /* a file cannot be opened, mapped or read */
+  FORGE_UNSUPPORTED = 5,      /* well-formed, but this backend or device cannot do it */
+  FORGE_CANCELLED = 6,        /* the stop flag was raised */
+  FORGE_DEVICE_FAILED = 7,    /* the device or its driver reported a failure */
+  FORGE_INTERNAL = 8          /* a bug in the library */
+};
+
+/* Element types of weights, under GGUF's numbers. */
+enum {
+  FORGE_F32 = 0,
+  FORGE_F16 = 1,
+  FORGE_Q4_0 = 2,
+  FORGE_Q4_1 = 3,
+  FORGE_Q5_0 = 6,
+  FORGE_Q5_1 = 7,
+  FORGE_Q8_0 = 8,
+  FORGE_Q2_K = 10,
+  FORGE_Q3_K = 11,
+  FORGE_Q4_K = 12,
+  FORGE_Q5_K = 13,
+  FORGE_Q6_K = 14,
+  FORGE_IQ2_XXS = 16,
+  FORGE_IQ2_XS = 17,
+  FORGE_IQ3_XXS = 18,
+  FORGE_IQ1_S = 19,
+  FORGE_IQ4_NL = 20,
+  FORGE_IQ3_S = 21,
+  FORGE_IQ2_S = 22,
+  FORGE_IQ4_XS = 23,
+  FORGE_IQ1_M = 29,
+  FORGE_BF16 = 30,
+  FORGE_TQ1_0 = 34,
+  FORGE_TQ2_0 = 35,
+  FORGE_MXFP4 = 39
+};
+
+/* Activations of matmul epilogues and gated units. */
+enum {
+  FORGE_IDENTITY = 0,
+  FORGE_SILU = 1,
+  FORGE_GELU_TANH = 2, /* 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) */
+  FORGE_GELU_ERF = 3   /* 0.5 x (1 + erf(x / sqrt(2))) */
+};
+
+/* Which elements of a head form the pairs that RoPE rotates. */
+enum {
+  FORGE_ROPE_HALF = 0,       /* (i, i + rotary_dim / 2) */
+  FORGE_ROPE_INTERLEAVED = 1 /* (2 i, 2 i + 1) */
+};
+
+/* ---- library and devices ------------------------------------------------------------------ */
+
+FORGE_API uint32_t forge_abi_version(void);
+
+/* JSON: {"backend", "version", "compiler", "types": [weight type names]}. */
+FORGE_API forge_status forge_library_info(char *text, uint64_t capacity);
+
+/* JSON array of the devices this machine has for the backend: [{"selector", "name", ...}]. Opens none. */
+FORGE_API forge_status forge_list_devices(char *text, uint64_t capacity);
+
+/*
+ * Opens a device. `selector` is a backend's own name for one of its devices or of its instruction
+ * sets ("" = the best). `n_threads` is the number of host threads that compute (0 = one per core).
+ * Without a handle to ask, the reason of a failure is written to `message`.
+ */
+FORGE_API forge_status forge_device_open(const char *selector, uint32_t n_threads, uint32_t *device,
+                                         char *message, uint64_t capacity);
+
+/* JSON: {"name", "threads", "features": [...], "kernels", "memory_bytes"}. */
+FORGE_API forge_status forge_device_info(uint32_t device, char *text, uint64_t capacity);
+
+/* The text of the last failure of a call on `handle`; empty when there was none. */
+FORGE_API forge_status forge_error_text(uint32_t handle, char *text, uint64_t capacity);
+
+/* Releases any handle. What still needs the object (a step needs its weights) keeps it alive. */
+FORGE_API forge_status forge_release(uint32_t handle);
+
+/* ---- weights ------------------------------------------------------------------------------ */
+
+/* Maps a file for reading. `bytes` receives its size. */
+FORGE_API forge_status forge_file_map(uint32_t device, const char *path, uint32_t *file,
+                                      uint64_t *bytes);
+
+/* `rows` rows of a tensor that starts at byte `offset` of a mapped file. */
+typedef struct {
+  uint32_t file;
+  uint32_t type;
+  uint64_t offset;
+  uint64_t rows;
+} forge_weight_part;
+
+/*
+ * A weight whose rows are the concatenation of its parts; types may differ from part to part. The
+ * files stay mapped while the weight lives. A backend may copy or repack.
+ */
+FORGE_API forge_status forge_weight_create(uint32_t device, const forge_weight_part *parts,
+                                           uint64_t n_parts, uint64_t cols, uint32_t *weight);
+
+/* A weight from memory; the data is copied. */
+FORGE_API forge_status forge_weight_upload(uint32_t device, uint32_t type, uint64_t rows,
+                                           uint64_t cols, const void *data, uint64_t bytes,
+                                           uint32_t *weight);
+
+/* Dequantises `n_rows` rows from `first_row` into out[n_rows, cols]. */
+FORGE_API forge_status forge_weight_read(uint32_t weight, uint64_t first_row, uint64_t n_rows,
+                                         float *out, uint64_t bytes);
+
+/*
+ * Quantises rows * cols floats (round to nearest, no search) into `out`: for tests and synthetic
+ * models. F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q6_K.
+ */
+FORGE_API forge_status forge_quantize(uint32_t device, uint32_t type, uint64_t rows, uint64_t cols,
+                                      const float *data, uint64_t data_bytes, void *out,
+                                      uint64_t out_bytes);
+
+/* ---- KV cache ----------------------------------------------------------------------------- */
+
+/*
+ * The keys and values of one layer, in `n_pages` pages of `page_tokens` tokens. `type` is F32, F16
+ * or, where the backend has it, Q8_0. Pages are zero until written; their layout is the backend's own.
+ */
+FORGE_API forge_status forge_kv_create(uint32_t device, uint32_t type, uint32_t n_pages,
+                                       uint32_t page_tokens, uint32_t n_kv_heads,
+                                       uint32_t k_head_dim, uint32_t v_head_dim, uint32_t *kv,
+                                       uint64_t *page_bytes);
+FORGE_API forge_status forge_kv_copy_page(uint32_t kv, uint32_t from, uint32_t to);
+FORGE_API forge_status forge_kv_read_page(uint32_t kv, uint32_t page, void *data, uint64_t bytes);
+FORGE_API forge_status forge_kv_write_page(uint32_t kv, uint32_t page, const void *data,
+                                           uint64_t bytes);
+
+/* ---- recording a step --------------------------------------------------------------------- */
+
+/*
+ * Begins a step for at most `max_tokens` tokens of `max_sequences` sequences with `max_pages` pages
+ * each, of which `max_outputs` rows become outputs. Operations then append to it and return values,
+ * which are small integers that only this step understands.
+ */
+FORGE_API forge_status forge_step_begin(uint32_t device, uint32_t max_tokens, uint32_t max_outputs,
+                                        uint32_t max_sequences, uint32_t max_pages, uint32_t *step);
+
+/* out[tokens, cols] = scale * weight[token id]. */
+FORGE_API forge_status forge_embed(uint32_t step, uint32_t weight, float scale, uint32_t *out);
+
+/* out = residual + x / sqrt(mean(x^2) + eps) * (weight + weight_offset); residual may be 0. */
+FORGE_API forge_status forge_rms_norm(uint32_t step, uint32_t x, uint32_t weight, float eps,
+                                      float weight_offset, uint32_t residual, uint32_t *out);
+
+/* out = (x - mean) / sqrt(variance + eps) * weight + bias; bias may be 0. */
+FORGE_API forge_status forge_layer_norm(uint32_t step, uint32_t x, uint32_t weight, uint32_t bias,
+                                        float eps, uint32_t *out);
+
+/*
+ * out[rows, weight.rows] = residual + alpha * activation(x weight^T + bias). `bias` is a weight of
+ * one row; it and `residual` may be 0.
+ */
+FORGE_API forge_status forge_matmul(uint32_t step, uint32_t x, uint32_t weight, uint32_t bias,
+                                    float alpha, uint32_t activation, uint32_t residual,
+                                    uint32_t *out);
+
+/*
+ * out[tokens, 2 n] = scale * (cos | sin) of position * inv_freq, for the n frequencies of the weight
+ * inv_freq[1, n]. Computed once a step and shared by the layers that rotate alike.
+ */
+FORGE_API forge_status forge_rope_table(uint32_t step, uint32_t inv_freq, float scale,
+                                        uint32_t *out);
+
+/*
+ * Splits qkv[tokens, q heads | k heads | v heads], normalises and rotates q and k, appends k and v
+ * to the cache at each token's position, and returns q[tokens, n_heads * k_head_dim].
+ * `q_norm` and `k_norm` (may be 0) are RMSNorm weights, per head when as wide as a head, else over
+ * all heads at once. `rope` (may be 0) is a forge_rope_table value that rotates the first 2 n
+ * elements of each head.
+ */
+FORGE_API forge_status forge_rope_append(uint32_t step, uint32_t qkv, uint32_t kv, uint32_t n_heads,
+                                         uint32_t q_norm, uint32_t k_norm, float eps,
+                                         float weight_offset, uint32_t rope, uint32_t rope_layout,
+                                         uint32_t *out);
+
+/*
+ * Causal attention of q[tokens, n_heads * k_head_dim] over the pages of each token's own sequence:
+ * scores are scale * q k, softcap * tanh(score / softcap) when softcap > 0, over the last `window`
+ * positions when window > 0. `sinks` (may be 0) is a weight [1, n_heads] of logits that take part in
+ * the softmax and carry no value. out[tokens, n_heads * v_head_dim].
+ */
+FORGE_API forge_status forge_attention(uint32_t step, uint32_t q, uint32_t kv, uint32_t n_heads,
+                                       float scale, uint32_t window, float softcap, uint32_t sinks,
+                                       uint32_t *out);
+
+/*
+ * x is groups of (gate[width] | up[width]); out is groups of activation(gate) * up.
+ */
+FORGE_API forge_status forge_glu(uint32_t step, uint32_t x, uint32_t width, uint32_t activation,
+                                 uint32_t *out);
+
+/*
+ * Chooses `top_k` experts a token from router logits[tokens, n_experts] by softmax probability (ties
+ * to the lower expert), renormalises the chosen ones to sum 1 when `normalize`, and multiplies by
+ * `scale`. out[tokens, 2 top_k] holds expert numbers, then weights; only moe operations read it.
+ */
+FORGE_API forge_status forge_moe_route(uint32_t step, uint32_t logits, uint32_t top_k,
+                                       uint32_t normalize, float scale, uint32_t *out);
+
+/*
+ * A product with the chosen experts. The weight's rows are n_experts equal blocks; bias (may be 0) is
+ * a weight [n_experts, rows per expert]. x is [tokens, cols] (every expert sees the same row) or
+ * [tokens, top_k * cols]; out[tokens, top_k * rows per expert].
+ */
+FORGE_API forge_status forge_moe_matmul(uint32_t step, uint32_t x, uint32_t route, uint32_t weight,
+                                        uint32_t bias, uint32_t n_experts, uint32_t *out);
+
+/* out = residual + sum over the chosen experts of weight * x[expert]; residual may be 0. */
+FORGE_API forge_status forge_moe_combine(uint32_t step, uint32_t x, uint32_t route,
+                                         uint32_t residual, uint32_t *out);
+
+/* out[outputs, cols] = the rows of x that the step's inputs name as outputs. */
+FORGE_API forge_status forge_gather_outputs(uint32_t step, uint32_t x, uint32_t *out);
+
+/* out = cap * tanh(x / cap). */
+FORGE_API forge_status forge_softcap(uint32_t step, uint32_t x, float cap, uint32_t *out);
+
+/*
+ * Chooses one token for each row of logits[outputs, vocabulary] as the input block asks, and reports
+ * up to `max_top` alternatives. At most one a step, and its last operation. See forge_sampling.
+ */
+FORGE_API forge_status forge_sample(uint32_t step, uint32_t logits, uint32_t max_top);
+
+/* Ends recording: checks the step, plans its memory and allocates it. */
+FORGE_API forge_status forge_step_end(uint32_t step, uint64_t *scratch_bytes);
+
+/* ---- running a step ----------------------------------------------------------------------- */
+
+/* The input block is this header, then the arrays below in order, without padding. */
+typedef struct {
+  uint32_t n_tokens;
+  uint32_t n_outputs;
+  uint32_t n_sequences;
+  uint32_t n_pages;    /* entries of each sequence's page table */
+  uint32_t n_history;  /* entries of history */
+  uint32_t n_bias;     /* entries of bias_ids and bias_values */
+  uint32_t mask_words; /* words of a mask: 0, or ceil(vocabulary / 32) */
+  uint32_t n_masks;
+  /* int32_t  tokens[n_tokens]                                                                  */
+  /* int32_t  positions[n_tokens]      position of the token in its sequence, from 0            */
+  /* int32_t  sequences[n_tokens]      which page table the token uses                          */
+  /* int32_t  page_tables[n_sequences][n_pages]                                                 */
+  /* int32_t  output_rows[n_outputs]   which token's row becomes the output                     */
+  /* forge_sampling sampling[n_outputs]                                                         */
+  /* int32_t  history[n_history]       token ids that penalties look at                         */
+  /* int32_t  bias_ids[n_bias]                                                                  */
+  /* float    bias_values[n_bias]                                                               */
+  /* uint32_t masks[n_masks][mask_words]   bit i of word w allows token 32 w + i                */
+} forge_step_header;
+
+/*
+ * How one output's token is chosen, in this order: repetition penalty, presence and frequency
+ * penalties, bias, mask, temperature, top_k, top_p, min_p, draw. The draw is Philox4x32-10 with key
+ * (seed) and counter (position, stream), so it depends on nothing else in the step.
+ */
+typedef struct {
+  float temperature;       /* 0: the largest logit, the lowest id on ties */
+  uint32_t top_k;          /* 0: off; ties to the lowest id */
+  float top_p;             /* 1: off; the token that crosses is kept */
+  float min_p;             /* 0: off; relative to the most probable token */
+  float repeat_penalty;    /* 1: off; divides positive logits, multiplies negative ones */
+  float presence_penalty;  /* 0: off */
+  float frequency_penalty; /* 0: off; times the number of occurrences */
+  int32_t forced_token;    /* >= 0: choose this one, and report its log-probability */
+  uint32_t seed_low;
+  uint32_t seed_high;
+  uint32_t stream;
+  uint32_t position;
+  uint32_t history_begin; /* slice of history */
+  uint32_t history_end;
+  uint32_t bias_begin; /* slice of bias */
+  uint32_t bias_end;
+  int32_t mask;   /* index of a mask, or -1 */
+  uint32_t n_top; /* how many of the most probable tokens to report, at most max_top */
+} forge_sampling;
+
+enum {
+  FORGE_LOGITS_NAN = 1,    /* flag: a logit was NaN; token is -1 */
+  FORGE_NOTHING_ALLOWED = 2 /* flag: the mask and bias left no token; token is -1 */
+};
+
+/*
+ * The result block is, for each output, this header, then int32_t ids[max_top] and
+ * float logprobs[max_top]. Log-probabilities are natural, of the model's own distribution: before
+ * penalties, bias, mask, temperature and truncation.
+ */
+typedef struct {
+  int32_t token;
+  uint32_t flags;
+  float logprob;
+  uint32_t n_top;
+} forge_result;
+
+/*
+ * Runs the step and returns when its results are in `results`. `stop` may be null; raising it from
+ * another thread makes the run return FORGE_CANCELLED early, with the KV pages of this run undefined
+ * from its first position on.
+ */
+FORGE_API forge_status forge_step_run(uint32_t step, const void *inputs, uint64_t input_bytes,
+                                      void *results, uint64_t result_bytes, const int32_t *stop);
+
+/* Marks a value as readable after a run. To be called before forge_step_end. */
+FORGE_API forge_status forge_step_keep(uint32_t step, uint32_t value);
+
+/* Copies rows of a kept value of the last run into out[n_rows, cols]. */
+FORGE_API forge_status forge_step_read(uint32_t step, uint32_t value, uint64_t first_row,
+                                       uint64_t n_rows, float *out, uint64_t bytes);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

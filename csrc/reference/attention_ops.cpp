@@ -1,0 +1,128 @@
+// Rotary embedding, the KV cache and attention.
+
+#include <algorithm>
+#include <cmath>
+
+#include "../common/host_weight.h"
+#include "executor.h"
+#include "reference_kv.h"
+
+namespace forge::reference {
+
+namespace {
+
+// RMSNorm in place over groups as wide as the weight: one head, or all of them at once.
+void norm_heads(std::vector<float>& x, const WeightRef& weight_ref, float eps, float offset) {
+  if (!weight_ref) return;
+  const std::vector<float> weight = vector_of(static_cast<const HostWeight&>(*weight_ref));
+  const size_t width = weight.size();
+  for (size_t begin = 0; begin < x.size(); begin += width) {
+    double sum = 0;
+    for (size_t i = 0; i < width; ++i) sum += static_cast<double>(x[begin + i]) * x[begin + i];
+    const double scale = 1.0 / std::sqrt(sum / static_cast<double>(width) + eps);
+    for (size_t i = 0; i < width; ++i) {
+      x[begin + i] = static_cast<float>(x[begin + i] * scale * (weight[i] + offset));
+    }
+  }
+}
+
+// Rotates the first 2 n elements of every head by the angles whose cos and sin are table[2 n].
+void rotate_heads(std::vector<float>& x, uint32_t head_dim, const float* table, uint64_t n,
+                  uint32_t layout) {
+  for (size_t head = 0; head < x.size(); head += head_dim) {
+    for (uint64_t i = 0; i < n; ++i) {
+      float& a = x[head + (layout == FORGE_ROPE_HALF ? i : 2 * i)];
+      float& b = x[head + (layout == FORGE_ROPE_HALF ? i + n : 2 * i + 1)];
+      const float cos = table[i], sin = table[n + i];
+      const float rotated = a * cos - b * sin;
+      b = a * sin + b * cos;
+      a = rotated;
+    }
+  }
+}
+
+}  // namespace
+
+void Executor::execute(const RopeTableOp& op) {
+  const Matrix out = matrix(op.out);
+  const std::vector<float> inv_freq = vector_of(static_cast<const HostWeight&>(*op.inv_freq));
+  const size_t n = inv_freq.size();
+  for (uint64_t t = 0; t < out.rows; ++t) {
+    for (size_t i = 0; i < n; ++i) {
+      // The angle is rounded to float first, as every trained model saw it.
+      const float angle = static_cast<float>(inputs_->positions[t]) * inv_freq[i];
+      out.row(t)[i] = static_cast<float>(std::cos(static_cast<double>(angle)) * op.scale);
+      out.row(t)[n + i] = static_cast<float>(std::sin(static_cast<double>(angle)) * op.scale);
+    }
+  }
+}
+
+void Executor::execute(const RopeAppendOp& op) {
+  const Matrix qkv = matrix(op.qkv), rope = matrix(op.rope), out = matrix(op.out);
+  auto& kv = static_cast<ReferenceKv&>(*op.kv);
+  const uint32_t head_dim = kv.shape.k_head_dim;
+  for (uint64_t t = 0; t < qkv.rows; ++t) {
+    const float* from = qkv.row(t);
+    std::vector<float> q(from, from + out.cols);
+    std::vector<float> k(from + out.cols, from + out.cols + kv.k_cols());
+    const float* v = from + out.cols + kv.k_cols();
+    norm_heads(q, op.q_norm, op.eps, op.weight_offset);
+    norm_heads(k, op.k_norm, op.eps, op.weight_offset);
+    if (rope.data) {
+      rotate_heads(q, head_dim, rope.row(t), rope.cols / 2, op.rope_layout);
+      rotate_heads(k, head_dim, rope.row(t), rope.cols / 2, op.rope_layout);
+    }
+    std::copy(q.begin(), q.end(), out.row(t));
+    const auto position = static_cast<uint32_t>(inputs_->positions[t]);
+    const auto page = static_cast<uint32_t>(
+        inputs_->page_table(static_cast<uint32_t>(t))[position / kv.shape.page_tokens]);
+    kv.store(page, position % kv.shape.page_tokens, k.data(), v);
+  }
+}
+
+void Executor::execute(const AttentionOp& op) {
+  const Matrix q = matrix(op.q), out = matrix(op.out);
+  const auto& kv = static_cast<const ReferenceKv&>(*op.kv);
+  const KvShape& shape = kv.shape;
+  const uint32_t group = op.n_heads / shape.n_kv_heads;
+  std::vector<float> sinks;
+  if (op.sinks) sinks = vector_of(static_cast<const HostWeight&>(*op.sinks));
+
+  for (uint64_t t = 0; t < q.rows; ++t) {
+    const auto pages = inputs_->page_table(static_cast<uint32_t>(t));
+    const auto last = static_cast<uint32_t>(inputs_->positions[t]);
+    const uint32_t first = op.window > 0 && last >= op.window ? last - op.window + 1 : 0;
+    std::vector<double> scores(last - first + 1);
+    for (uint32_t head = 0; head < op.n_heads; ++head) {
+      const uint32_t kv_head = head / group;
+      const float* query = q.row(t) + static_cast<uint64_t>(head) * shape.k_head_dim;
+      double largest = op.sinks ? sinks[head] : -INFINITY;
+      for (uint32_t p = first; p <= last; ++p) {
+        const auto page = static_cast<uint32_t>(pages[p / shape.page_tokens]);
+        double score = 0;
+        for (uint32_t i = 0; i < shape.k_head_dim; ++i) {
+          score += static_cast<double>(query[i]) *
+                   kv.k(page, p % shape.page_tokens, kv_head * shape.k_head_dim + i);
+        }
+        score *= op.scale;
+        if (op.softcap > 0) score = op.softcap * std::tanh(score / op.softcap);
+        scores[p - first] = score;
+        largest = std::max(largest, score);
+      }
+      double total = op.sinks ? std::exp(sinks[head] - largest) : 0;
+      for (double& score : scores) total += score = std::exp(score - largest);
+      for (uint32_t i = 0; i < shape.v_head_dim; ++i) {
+        double sum = 0;
+        for (uint32_t p = first; p <= last; ++p) {
+          const auto page = static_cast<uint32_t>(pages[p / shape.page_tokens]);
+          sum += scores[p - first] *
+                 kv.v(page, p % shape.page_tokens, kv_head * shape.v_head_dim + i);
+        }
+        out.row(t)[static_cast<uint64_t>(head) * shape.v_head_dim + i] =
+            static_cast<float>(sum / total);
+      }
+    }
+  }
+}
+
+}  // namespace forge::reference

@@ -1,0 +1,125 @@
+// Embedding, norms, products, activations and row selection.
+
+#include <cmath>
+#include <cstring>
+
+#include "../common/host_weight.h"
+#include "executor.h"
+
+namespace forge::reference {
+
+namespace {
+
+const HostWeight& host(const WeightRef& weight) {
+  return static_cast<const HostWeight&>(*weight);
+}
+
+std::vector<float> optional_vector(const WeightRef& weight, size_t size, float missing) {
+  return weight ? vector_of(host(weight)) : std::vector<float>(size, missing);
+}
+
+double dot(const float* a, const float* b, uint64_t n) {
+  double sum = 0;
+  for (uint64_t i = 0; i < n; ++i) sum += static_cast<double>(a[i]) * b[i];
+  return sum;
+}
+
+}  // namespace
+
+float activate(uint32_t activation, float x) {
+  switch (activation) {
+    case FORGE_SILU:
+      return static_cast<float>(x / (1.0 + std::exp(-static_cast<double>(x))));
+    case FORGE_GELU_TANH: {
+      const double inner = 0.7978845608028654 * (x + 0.044715 * x * x * x);
+      return static_cast<float>(0.5 * x * (1.0 + std::tanh(inner)));
+    }
+    case FORGE_GELU_ERF:
+      return static_cast<float>(0.5 * x * (1.0 + std::erf(x * 0.7071067811865476)));
+    default:
+      return x;
+  }
+}
+
+void Executor::execute(const EmbedOp& op) {
+  const Matrix out = matrix(op.out);
+  for (uint64_t t = 0; t < out.rows; ++t) {
+    host(op.weight).read(static_cast<uint64_t>(inputs_->tokens[t]), 1, out.row(t));
+    for (uint64_t i = 0; i < out.cols; ++i) out.row(t)[i] *= op.scale;
+  }
+}
+
+void Executor::execute(const RmsNormOp& op) {
+  const Matrix x = matrix(op.x), residual = matrix(op.residual), out = matrix(op.out);
+  const std::vector<float> weight = vector_of(host(op.weight));
+  for (uint64_t t = 0; t < x.rows; ++t) {
+    const double mean_square = dot(x.row(t), x.row(t), x.cols) / static_cast<double>(x.cols);
+    const double scale = 1.0 / std::sqrt(mean_square + op.eps);
+    for (uint64_t i = 0; i < x.cols; ++i) {
+      const double normed = x.row(t)[i] * scale * (weight[i] + op.weight_offset);
+      out.row(t)[i] = static_cast<float>(normed + (residual.data ? residual.row(t)[i] : 0.0f));
+    }
+  }
+}
+
+void Executor::execute(const LayerNormOp& op) {
+  const Matrix x = matrix(op.x), out = matrix(op.out);
+  const std::vector<float> weight = vector_of(host(op.weight));
+  const std::vector<float> bias = optional_vector(op.bias, x.cols, 0.0f);
+  for (uint64_t t = 0; t < x.rows; ++t) {
+    double mean = 0, variance = 0;
+    for (uint64_t i = 0; i < x.cols; ++i) mean += x.row(t)[i];
+    mean /= static_cast<double>(x.cols);
+    for (uint64_t i = 0; i < x.cols; ++i) {
+      variance += (x.row(t)[i] - mean) * (x.row(t)[i] - mean);
+    }
+    variance /= static_cast<double>(x.cols);
+    const double scale = 1.0 / std::sqrt(variance + op.eps);
+    for (uint64_t i = 0; i < x.cols; ++i) {
+      out.row(t)[i] = static_cast<float>((x.row(t)[i] - mean) * scale * weight[i] + bias[i]);
+    }
+  }
+}
+
+void Executor::execute(const MatmulOp& op) {
+  const Matrix x = matrix(op.x), residual = matrix(op.residual), out = matrix(op.out);
+  const std::vector<float> bias = optional_vector(op.bias, out.cols, 0.0f);
+  std::vector<float> weight_row(x.cols);
+  for (uint64_t r = 0; r < out.cols; ++r) {
+    host(op.weight).read(r, 1, weight_row.data());
+    for (uint64_t t = 0; t < x.rows; ++t) {
+      const auto product = static_cast<float>(dot(x.row(t), weight_row.data(), x.cols) + bias[r]);
+      const float value = op.alpha * activate(op.activation, product);
+      out.row(t)[r] = value + (residual.data ? residual.row(t)[r] : 0.0f);
+    }
+  }
+}
+
+void Executor::execute(const GluOp& op) {
+  const Matrix x = matrix(op.x), out = matrix(op.out);
+  const uint64_t width = op.width;
+  for (uint64_t t = 0; t < x.rows; ++t) {
+    for (uint64_t i = 0; i < out.cols; ++i) {
+      const float* group = x.row(t) + i / width * 2 * width;
+      const uint64_t j = i % width;
+      out.row(t)[i] = activate(op.activation, group[j]) * group[width + j];
+    }
+  }
+}
+
+void Executor::execute(const GatherOutputsOp& op) {
+  const Matrix x = matrix(op.x), out = matrix(op.out);
+  for (uint64_t o = 0; o < out.rows; ++o) {
+    const auto from = static_cast<uint64_t>(inputs_->output_rows[o]);
+    std::memcpy(out.row(o), x.row(from), x.cols * sizeof(float));
+  }
+}
+
+void Executor::execute(const SoftcapOp& op) {
+  const Matrix x = matrix(op.x), out = matrix(op.out);
+  for (uint64_t i = 0; i < x.rows * x.cols; ++i) {
+    out.data[i] = op.cap * std::tanh(x.data[i] / op.cap);
+  }
+}
+
+}  // namespace forge::reference

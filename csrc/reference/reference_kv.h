@@ -1,0 +1,35 @@
+#pragma once
+
+#include <vector>
+
+#include "../common/backend.h"
+
+namespace forge::reference {
+
+// Pages laid out [page][token][k of every head | v of every head].
+class ReferenceKv : public KvCache {
+ public:
+  explicit ReferenceKv(const KvShape& shape);
+
+  void copy_page(uint32_t from, uint32_t to) override;
+  void read_page(uint32_t page, uint8_t* data) const override;
+  void write_page(uint32_t page, const uint8_t* data) override;
+
+  uint32_t k_cols() const { return shape.n_kv_heads * shape.k_head_dim; }
+  uint32_t v_cols() const { return shape.n_kv_heads * shape.v_head_dim; }
+
+  // Stores k[k_cols] and v[v_cols] of the token at `slot` of a page, rounded to the cache's type.
+  void store(uint32_t page, uint32_t slot, const float* k, const float* v);
+  // Element `i` of k or of v.
+  float k(uint32_t page, uint32_t slot, uint32_t i) const { return load(page, slot, i); }
+  float v(uint32_t page, uint32_t slot, uint32_t i) const { return load(page, slot, k_cols() + i); }
+
+ private:
+  uint64_t index(uint32_t page, uint32_t slot, uint32_t i) const;
+  float load(uint32_t page, uint32_t slot, uint32_t i) const;
+
+  uint32_t element_bytes_;
+  std::vector<uint8_t> data_;
+};
+
+}  // namespace forge::reference

@@ -1,0 +1,191 @@
+/**
+ * The C++ compiler: finding it, asking what it is, running it.
+ */
+import { ForgeError } from "../../src/errors.ts";
+import { crossCompilers, hostPlatform, type Platform, platformName } from "./targets.ts";
+
+/** A compiler that was asked what it is. */
+export interface Compiler {
+  /** The program and the arguments that always go first, as in `CXX="ccache g++"`. */
+  readonly command: readonly string[];
+  /** Name and version; two compilers of the same identity produce the same code. */
+  readonly identity: string;
+}
+
+/** What a finished process left behind. */
+export interface ProcessResult {
+  readonly ok: boolean;
+  /** stdout. */
+  readonly output: string;
+  /** stderr. */
+  readonly errors: string;
+}
+
+/** The variables a compiler sees, whatever else is set. */
+export const compilerVariables: readonly string[] = [
+  "PATH",
+  "HOME",
+  "TMPDIR",
+  "LANG",
+  "LC_ALL",
+  "CPATH",
+  "CPLUS_INCLUDE_PATH",
+  "LIBRARY_PATH",
+  "SDKROOT",
+  "DEVELOPER_DIR",
+  "MACOSX_DEPLOYMENT_TARGET",
+  "CCACHE_DIR",
+];
+
+const howToInstall = [
+  "  Debian, Ubuntu   sudo apt-get install g++",
+  "  Fedora, RHEL     sudo dnf install gcc-c++",
+  "  Alpine           sudo apk add g++",
+  "  macOS            xcode-select --install",
+].join("\n");
+
+function compilerEnvironment(): Record<string, string> {
+  const names = [...compilerVariables];
+  // With permission to run only some programs, Deno refuses to hand this one on.
+  if (Deno.permissions.querySync({ name: "run" }).state === "granted") {
+    names.push("LD_LIBRARY_PATH");
+  }
+  const environment: Record<string, string> = {};
+  for (const name of names) {
+    const value = Deno.env.get(name);
+    if (value !== undefined) environment[name] = value;
+  }
+  return environment;
+}
+
+/**
+ * Runs a program to its end in the folder `cwd`.
+ *
+ * @throws {ForgeError} `device` where Deno may not run it.
+ * @throws {Deno.errors.NotFound} where there is no such program.
+ */
+export async function runProcess(
+  command: readonly string[],
+  cwd: string,
+  environment: Readonly<Record<string, string>> = compilerEnvironment(),
+): Promise<ProcessResult> {
+  const [program = "", ...args] = command;
+  try {
+    const process = new Deno.Command(program, {
+      args,
+      cwd,
+      clearEnv: true,
+      env: environment,
+      stdin: "null",
+    });
+    const { success, stdout, stderr } = await process.output();
+    const decoder = new TextDecoder();
+    return { ok: success, output: decoder.decode(stdout), errors: decoder.decode(stderr) };
+  } catch (error) {
+    if (!(error instanceof Deno.errors.NotCapable)) throw error;
+    throw new ForgeError(
+      "device",
+      `may not run the compiler "${program}" from here; build the libraries with: deno task build`,
+      { cause: error },
+    );
+  }
+}
+
+/** Asks a compiler for its built-in macros; undefined where there is no such program. */
+async function builtInMacros(
+  command: readonly string[],
+  environment: Readonly<Record<string, string>> | undefined,
+): Promise<ProcessResult | undefined> {
+  const args = ["-std=c++20", "-dM", "-E", "-x", "c++", "/dev/null"];
+  try {
+    return await runProcess([...command, ...args], "/", environment);
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return undefined;
+    throw error;
+  }
+}
+
+/** Reads `#define NAME value` lines. */
+function parseMacros(text: string): ReadonlyMap<string, string> {
+  const macros = new Map<string, string>();
+  for (const [, name, value] of text.matchAll(/^#define (\w+) (.*)$/gm)) {
+    if (name !== undefined && value !== undefined) macros.set(name, value);
+  }
+  return macros;
+}
+
+function checkCompiler(
+  command: readonly string[],
+  probe: ProcessResult,
+  platform: Platform,
+): Compiler {
+  const name = command.join(" ");
+  const macros = parseMacros(probe.output);
+  // GCC 10 and 11 implement what forge uses of C++20 under the draft's number.
+  if (!probe.ok || !(parseInt(macros.get("__cplusplus") ?? "0") >= 201709)) {
+    const reason = probe.errors.trim().split("\n")[0];
+    throw new ForgeError(
+      "not_found",
+      `the compiler "${name}" cannot compile C++20${reason ? ` (${reason})` : ""}; ` +
+        `forge needs g++ 10, clang++ 12 or newer:\n${howToInstall}`,
+    );
+  }
+  const arch = macros.has("__x86_64__")
+    ? "x86_64"
+    : macros.has("__aarch64__")
+    ? "aarch64"
+    : "another processor";
+  if (arch !== platform.arch) {
+    throw new ForgeError(
+      "usage",
+      `the compiler "${name}" compiles for ${arch}, not for ${platform.arch}; ` +
+        `name another in the variable CXX, or unset it`,
+    );
+  }
+  const version = macros.get("__VERSION__") ?? "unknown version";
+  return { command, identity: `${name} ${version} ${arch}` };
+}
+
+/** Where `findCompiler` looks. */
+export interface FindCompilerOptions {
+  /** The variable CXX. */
+  readonly cxx?: string | undefined;
+  /** The environment the compiler runs in; the default is this process's. */
+  readonly environment?: Readonly<Record<string, string>> | undefined;
+}
+
+/**
+ * Finds the compiler for a platform: CXX if set, else the first that is there of c++, g++ and
+ * clang++, or of the platform's cross compilers.
+ *
+ * @throws {ForgeError} `not_found`, saying what to install, where there is none or it is too old;
+ * `usage` where CXX compiles for another processor.
+ */
+export async function findCompiler(
+  platform: Platform,
+  options: FindCompilerOptions = {},
+): Promise<Compiler> {
+  const cxx = options.cxx?.trim();
+  const cross = platform.arch === hostPlatform().arch ? undefined : crossCompilers[platform.arch];
+  const names = cxx ? [cxx] : cross ? [cross.command] : ["c++", "g++", "clang++"];
+  for (const name of names) {
+    const command = name.split(/\s+/);
+    const probe = await builtInMacros(command, options.environment);
+    if (probe !== undefined) return checkCompiler(command, probe, platform);
+  }
+  if (cxx) {
+    throw new ForgeError("not_found", `no compiler "${cxx}", which the variable CXX names`);
+  }
+  if (cross) {
+    throw new ForgeError(
+      "not_found",
+      `no compiler for ${platformName(platform)} found (tried ${cross.command}); ` +
+        `on Debian and Ubuntu: sudo apt-get install ${cross.debianPackage}`,
+    );
+  }
+  throw new ForgeError(
+    "not_found",
+    `no C++ compiler found (tried ${names.join(", ")}); forge compiles its libraries once, ` +
+      `and needs one:\n${howToInstall}`,
+  );
+}

@@ -1,0 +1,82 @@
+/**
+ * Runs the steps that must run, several at a time.
+ */
+import { dirname, join } from "@std/path";
+import { ForgeError } from "../../src/errors.ts";
+import { type ProcessResult, runProcess } from "./compiler.ts";
+import type { Step } from "./graph.ts";
+import { commit, type FileSignatures, parseDepfile } from "./record.ts";
+
+/** Lines of a compiler's output that an error message shows. */
+const maxOutputLines = 40;
+
+/** What running steps needs besides the steps. */
+export interface ExecuteOptions {
+  readonly root: string;
+  readonly signatures: FileSignatures;
+  /** How many commands run at a time. */
+  readonly jobs: number;
+  /** The environment of the commands; the default is this process's. */
+  readonly environment?: Readonly<Record<string, string>> | undefined;
+  readonly onStart: (step: Step) => void;
+}
+
+function failure(step: Step, args: readonly string[], result: ProcessResult): ForgeError {
+  const lines = `${result.errors}${result.output}`.trimEnd().split("\n");
+  const hidden = lines.length - maxOutputLines;
+  const shown = hidden > 0
+    ? [...lines.slice(0, maxOutputLines), `(${hidden} more lines)`].join("\n")
+    : lines.join("\n");
+  return new ForgeError("device", `cannot build ${step.label}:\n${args.join(" ")}\n${shown}`);
+}
+
+async function runStep(step: Step, options: ExecuteOptions): Promise<void> {
+  const { root, signatures } = options;
+  Deno.mkdirSync(join(root, dirname(step.output)), { recursive: true });
+  // Of its own for every process: a reader never meets half a file under the final name.
+  const temporary = `${step.output}.${Deno.pid}.tmp`;
+  const depfile = `${temporary}.d`;
+  const args = [
+    ...step.command,
+    ...step.checks,
+    ...(step.hasDepfile ? ["-MMD", "-MF", depfile] : []),
+    "-o",
+    temporary,
+  ];
+  const startTime = Date.now();
+  const result = await runProcess(args, root, options.environment);
+  if (!result.ok) throw failure(step, args, result);
+  let dependencies: string[] = [];
+  if (step.hasDepfile) {
+    dependencies = parseDepfile(Deno.readTextFileSync(join(root, depfile)));
+    Deno.removeSync(join(root, depfile));
+  }
+  commit(root, step, signatures, join(root, temporary), dependencies, startTime);
+}
+
+/**
+ * Runs the steps, in their order but `jobs` at a time. After a failure none is started any more, and
+ * the failure is thrown when those under way have ended.
+ *
+ * @throws {ForgeError} `device`, with the command and the first lines of its output.
+ */
+export async function execute(steps: readonly Step[], options: ExecuteOptions): Promise<void> {
+  const queue = steps.values();
+  let failed = false;
+  const work = async () => {
+    for (const step of queue) {
+      if (failed) return;
+      options.onStart(step);
+      try {
+        await runStep(step, options);
+      } catch (error) {
+        failed = true;
+        throw error;
+      }
+    }
+  };
+  const workers = Array.from({ length: Math.max(1, Math.min(options.jobs, steps.length)) }, work);
+  for (const outcome of await Promise.allSettled(workers)) {
+    if (outcome.status === "rejected") throw outcome.reason;
+  }
+}

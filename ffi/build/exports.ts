@@ -1,0 +1,30 @@
+/**
+ * What a library lets the world see: the functions its C header declares, and nothing else. The C++
+ * runtime that is linked into a library would otherwise take part in the symbol resolution of the
+ * whole process.
+ */
+import type { Platform } from "./targets.ts";
+
+/** The names of the functions that a header declares with `FORGE_API`, in its order. */
+export function exportedFunctions(header: string): string[] {
+  const code = header
+    .replace(/\/\*[\s\S]*?\*\/|\/\/.*/g, " ")
+    .replace(/^[ \t]*#(?:[^\n]*\\\n)*[^\n]*/gm, " ");
+  return Array.from(
+    code.matchAll(/\bFORGE_API\b[\w\s*]*?\b(\w+)\s*\(/g),
+    (match) => match[1] ?? "",
+  );
+}
+
+/** The text of the linker's list of exported symbols. */
+export function exportList(platform: Platform, names: readonly string[]): string {
+  if (platform.os === "darwin") return names.map((name) => `_${name}\n`).join("");
+  return `{\n  global:\n${names.map((name) => `    ${name};\n`).join("")}  local: *;\n};\n`;
+}
+
+/** The linker flag that applies an export list. */
+export function exportFlag(platform: Platform, path: string): string {
+  return platform.os === "darwin"
+    ? `-Wl,-exported_symbols_list,${path}`
+    : `-Wl,--version-script=${path}`;
+}

@@ -1,0 +1,95 @@
+/**
+ * The libraries and what each is made of. A new library, or a new flag of one, is a change to this
+ * table.
+ */
+import type { Platform } from "./targets.ts";
+
+/** The libraries the build knows; the file of each is `libforge_<name>`. */
+export type LibraryName = "cpu" | "reference" | "cuda" | "metal";
+
+/** How one library is built. */
+export interface Library {
+  readonly name: LibraryName;
+  /** The folder of the library's own sources; where it holds none, the library is not built. */
+  readonly folder: string;
+  /** Folders of sources shared with other libraries. */
+  readonly shared: readonly string[];
+  /** The folder, inside `folder`, whose files are compiled once for every kernel target. */
+  readonly kernels?: string;
+  /** The header whose `FORGE_API` functions the library exports, and nothing else. */
+  readonly header: string;
+  /** Names of source files end in one of these. */
+  readonly extensions: readonly string[];
+  /** Systems that can build it. */
+  readonly systems: readonly Platform["os"][];
+  readonly compileFlags: readonly string[];
+  readonly linkFlags: readonly string[];
+}
+
+const cpp = {
+  shared: ["csrc/common"],
+  header: "csrc/forge.h",
+  extensions: [".cpp"],
+  systems: ["linux", "darwin"],
+  linkFlags: [],
+} as const;
+
+export const libraries: readonly Library[] = [
+  {
+    ...cpp,
+    name: "cpu",
+    folder: "csrc/cpu",
+    kernels: "csrc/cpu/kernels",
+    compileFlags: ["-O3"],
+  },
+  {
+    ...cpp,
+    name: "reference",
+    folder: "csrc/reference",
+    // Results must not depend on where a compiler contracts a product and a sum.
+    compileFlags: ["-O2", "-ffp-contract=off"],
+  },
+  {
+    ...cpp,
+    name: "cuda",
+    folder: "csrc/cuda",
+    systems: ["linux"],
+    compileFlags: ["-O2"],
+    linkFlags: ["-ldl"],
+  },
+  {
+    ...cpp,
+    name: "metal",
+    folder: "csrc/metal",
+    extensions: [".cpp", ".mm"],
+    systems: ["darwin"],
+    compileFlags: ["-O2", "-fobjc-arc"],
+    linkFlags: ["-framework", "Foundation", "-framework", "Metal"],
+  },
+];
+
+/** Flags of every compilation. */
+export const commonCompileFlags: readonly string[] = [
+  "-std=c++20",
+  "-fPIC",
+  "-fvisibility=hidden",
+  "-fvisibility-inlines-hidden",
+  "-pthread",
+  "-Wall",
+  "-Wextra",
+];
+
+/** Flags of every link, by system. */
+export const commonLinkFlags: Readonly<Record<Platform["os"], readonly string[]>> = {
+  linux: ["-shared", "-pthread", "-Wl,-z,defs", "-Wl,-z,now", "-Wl,--gc-sections"],
+  darwin: ["-dynamiclib", "-pthread"],
+};
+
+/**
+ * Flags that let a library run on a distribution with another C++ runtime. A sanitizer brings a
+ * runtime that must be able to replace functions of the C++ library, so it is linked without them.
+ */
+export const staticRuntimeFlags: Readonly<Record<Platform["os"], readonly string[]>> = {
+  linux: ["-static-libstdc++", "-static-libgcc"],
+  darwin: [],
+};

@@ -1,0 +1,81 @@
+/**
+ * What the build can build for: platforms, and the instruction sets that kernels are compiled for.
+ */
+import { ForgeError } from "../../src/errors.ts";
+
+/** An operating system and processor that libraries run on. */
+export interface Platform {
+  readonly os: "linux" | "darwin";
+  readonly arch: "x86_64" | "aarch64";
+}
+
+/** One compilation of every kernel file, as `-DFORGE_TARGET=<name>`. */
+export interface KernelTarget {
+  readonly name: string;
+  readonly arch: Platform["arch"];
+  readonly flags: readonly string[];
+}
+
+const avx2 = ["-mavx2", "-mfma", "-mf16c", "-mbmi2"];
+
+/**
+ * From the least capable to the most capable instruction set of each processor; objects are linked
+ * in this order (see `libraryGraph`).
+ */
+export const kernelTargets: readonly KernelTarget[] = [
+  { name: "portable", arch: "x86_64", flags: [] },
+  { name: "avx2", arch: "x86_64", flags: avx2 },
+  {
+    name: "avx512",
+    arch: "x86_64",
+    flags: [...avx2, "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512vnni"],
+  },
+  { name: "portable", arch: "aarch64", flags: [] },
+  { name: "neon_dot", arch: "aarch64", flags: ["-march=armv8.2-a+dotprod+fp16"] },
+];
+
+/** The compiler for a processor other than this machine's, and the Debian package that has it. */
+export const crossCompilers: Readonly<
+  Record<Platform["arch"], { readonly command: string; readonly debianPackage: string }>
+> = {
+  x86_64: { command: "x86_64-linux-gnu-g++", debianPackage: "g++-x86-64-linux-gnu" },
+  aarch64: { command: "aarch64-linux-gnu-g++", debianPackage: "g++-aarch64-linux-gnu" },
+};
+
+/** The folder name of a platform, such as `linux-x86_64`. */
+export function platformName(platform: Platform): string {
+  return `${platform.os}-${platform.arch}`;
+}
+
+/** The file name of the shared library called `name`, such as `libforge_cpu.so`. */
+export function libraryFileName(platform: Platform, name: string): string {
+  return `libforge_${name}.${platform.os === "darwin" ? "dylib" : "so"}`;
+}
+
+/**
+ * The platform of this process.
+ *
+ * @throws {ForgeError} `unsupported` where no library can be built, such as Windows.
+ */
+export function hostPlatform(): Platform {
+  const { os, arch } = Deno.build;
+  if (os !== "linux" && os !== "darwin") {
+    throw new ForgeError(
+      "unsupported",
+      `forge cannot build its libraries on ${os} yet; Linux and macOS are supported`,
+    );
+  }
+  return { os, arch };
+}
+
+/**
+ * The platform that `--target arch` names: this machine's system on that processor.
+ *
+ * @throws {ForgeError} `usage` for a processor that is not known.
+ */
+export function targetPlatform(arch: string): Platform {
+  if (arch !== "x86_64" && arch !== "aarch64") {
+    throw new ForgeError("usage", `unknown target "${arch}"; valid are x86_64 and aarch64`);
+  }
+  return { os: hostPlatform().os, arch };
+}

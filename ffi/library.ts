@@ -1,0 +1,148 @@
+import { join } from "@std/path";
+import type { BackendKind } from "../src/backend.ts";
+import { ForgeError } from "../src/errors.ts";
+import { ABI_VERSION, type Symbols, symbols, versionSymbol } from "./abi.ts";
+import { checkStatus } from "./status.ts";
+import { readText } from "./text.ts";
+
+/** Environment variable that names a folder to look for libraries in before all others. */
+export const LIBRARY_PATH_VARIABLE = "FORGE_LIBRARY_PATH";
+
+/** `<os>-<arch>` of this machine, the name of its library folder. */
+export function platform(): string {
+  return `${Deno.build.os}-${Deno.build.arch}`;
+}
+
+/** The file name of a backend's library on this platform. */
+export function libraryFileName(kind: BackendKind): string {
+  return `libforge_${kind}.${Deno.build.os === "darwin" ? "dylib" : "so"}`;
+}
+
+/** Where a backend's library is looked for, in order. `root` is the folder of `main.ts`. */
+export function libraryCandidates(kind: BackendKind, root: string = projectRoot()): string[] {
+  const folders = [join(root, "build", platform()), join(root, "lib", platform())];
+  const named = Deno.env.get(LIBRARY_PATH_VARIABLE);
+  if (named !== undefined && named !== "") folders.unshift(named);
+  return folders.map((folder) => join(folder, libraryFileName(kind)));
+}
+
+/** The first existing candidate, or `undefined`. */
+export function findLibrary(kind: BackendKind): string | undefined {
+  return libraryCandidates(kind).find((path) => {
+    try {
+      return Deno.statSync(path).isFile;
+    } catch (error) {
+      if (error instanceof Deno.errors.NotFound) return false;
+      throw error;
+    }
+  });
+}
+
+function projectRoot(): string {
+  const folder = import.meta.dirname;
+  if (folder === undefined) {
+    throw new ForgeError(
+      "not_found",
+      `forge was not started from a local folder; set ${LIBRARY_PATH_VARIABLE} to its libraries`,
+    );
+  }
+  return join(folder, "..");
+}
+
+/** What a library says of itself. */
+export interface LibraryInfo {
+  readonly backend: string;
+  readonly version: string;
+  readonly compiler: string;
+  readonly types: readonly string[];
+}
+
+/** An open library. Its symbols cannot be reached once it is closed. */
+export class Library {
+  readonly kind: BackendKind;
+  readonly path: string;
+  #library: Deno.DynamicLibrary<typeof symbols> | undefined;
+
+  private constructor(
+    kind: BackendKind,
+    path: string,
+    library: Deno.DynamicLibrary<typeof symbols>,
+  ) {
+    this.kind = kind;
+    this.path = path;
+    this.#library = library;
+  }
+
+  /**
+   * Finds and opens a backend's library.
+   *
+   * @throws {ForgeError} `not_found`, listing every path tried, when there is none; `device` when it
+   * cannot be loaded or is of another ABI version.
+   */
+  static open(kind: BackendKind, path: string | undefined = findLibrary(kind)): Library {
+    if (path === undefined) {
+      throw new ForgeError(
+        "not_found",
+        `the ${kind} library was not found; tried ${libraryCandidates(kind).join(", ")}; ` +
+          `build it with: deno task build`,
+      );
+    }
+    // Another version may lack symbols of this table, so that it is asked before they are looked up.
+    const probe = load(path, versionSymbol);
+    const version = probe.symbols.forge_abi_version();
+    probe.close();
+    if (version !== ABI_VERSION) {
+      throw new ForgeError(
+        "device",
+        `${path} implements ABI version ${version}, this forge needs ${ABI_VERSION}; ` +
+          `rebuild it with: deno task build`,
+      );
+    }
+    return new Library(kind, path, load(path, symbols));
+  }
+
+  /** The library's functions. */
+  get symbols(): Symbols {
+    if (this.#library === undefined) {
+      throw new ForgeError("device", `the ${this.kind} library is closed`);
+    }
+    return this.#library.symbols;
+  }
+
+  info(): LibraryInfo {
+    const text = readText((buffer, capacity) => {
+      checkStatus(this.symbols.forge_library_info(buffer, capacity), "library_info", () => "");
+    });
+    return JSON.parse(text) as LibraryInfo;
+  }
+
+  /** The devices of this machine that the library can open. */
+  devices(): readonly { readonly selector: string; readonly name: string }[] {
+    const text = readText((buffer, capacity) => {
+      checkStatus(this.symbols.forge_list_devices(buffer, capacity), "list_devices", () => "");
+    });
+    return JSON.parse(text) as { selector: string; name: string }[];
+  }
+
+  close(): void {
+    this.#library?.close();
+    this.#library = undefined;
+  }
+
+  [Symbol.dispose](): void {
+    this.close();
+  }
+}
+
+function load<T extends Deno.ForeignLibraryInterface>(
+  path: string,
+  interface_: T,
+): Deno.DynamicLibrary<T> {
+  try {
+    return Deno.dlopen(path, interface_);
+  } catch (error) {
+    if (error instanceof Deno.errors.NotCapable) throw error;
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new ForgeError("device", `cannot load ${path}: ${reason}`, { cause: error });
+  }
+}

@@ -1,0 +1,214 @@
+import type {
+  Backend,
+  BackendKind,
+  DeviceInfo,
+  KvCache,
+  KvShape,
+  Recorder,
+  StepLimits,
+  Weight,
+  WeightSlice,
+} from "../src/backend.ts";
+import { ForgeError } from "../src/errors.ts";
+import { TENSOR_TYPES, tensorBytes, type TensorType } from "../src/formats/tensor_info.ts";
+import { Library } from "./library.ts";
+import { NativeHandles } from "./native_handles.ts";
+import { NativeRecorder } from "./native_step.ts";
+import { checkStatus } from "./status.ts";
+import { cString, readText } from "./text.ts";
+
+/** Bytes of a `forge_weight_part`. */
+const WEIGHT_PART_BYTES = 24;
+
+/** Which device to open. */
+export interface DeviceOptions {
+  readonly kind: BackendKind;
+  /** The library's own name for a device or instruction set. @default "" (the best one) */
+  readonly selector?: string;
+  /** Threads that compute. @default 0 (one a core) */
+  readonly threads?: number;
+  /** Path of the library. @default the first one found */
+  readonly libraryPath?: string;
+}
+
+/** A device of a native library. */
+export class NativeBackend implements Backend {
+  readonly kind: BackendKind;
+  readonly info: DeviceInfo;
+  readonly #native: NativeHandles;
+  readonly #device: number;
+  readonly #files = new Map<string, number>();
+
+  private constructor(library: Library, device: number) {
+    this.kind = library.kind;
+    this.#native = new NativeHandles(library);
+    this.#device = this.#native.adopt(device);
+    this.info = JSON.parse(readText((buffer, capacity) => {
+      const { forge_device_info } = this.#native.symbols;
+      this.#native.check(forge_device_info(device, buffer, capacity), "device_info", device);
+    })) as DeviceInfo;
+  }
+
+  /**
+   * Opens a library and a device of it.
+   *
+   * @throws {ForgeError} `not_found` without a library, `device` when library or device refuses.
+   */
+  static open(options: DeviceOptions): NativeBackend {
+    const { kind, selector = "", threads = 0, libraryPath } = options;
+    const library = Library.open(kind, libraryPath);
+    try {
+      const device = new Uint32Array(1);
+      let status = 0;
+      const message = readText((buffer, capacity) => {
+        const name = cString(selector);
+        status = library.symbols.forge_device_open(name, threads, device, buffer, capacity);
+      });
+      checkStatus(status, `opening the ${kind} device`, () => message);
+      return new NativeBackend(library, device[0]!);
+    } catch (error) {
+      library.close();
+      throw error;
+    }
+  }
+
+  #mappedFile(path: string): number {
+    const known = this.#files.get(path);
+    if (known !== undefined) return known;
+    const file = new Uint32Array(1);
+    const bytes = new BigUint64Array(1);
+    const { forge_file_map } = this.#native.symbols;
+    const status = forge_file_map(this.#device, cString(path), file, bytes);
+    this.#native.check(status, "mapping a model file", this.#device);
+    this.#files.set(path, this.#native.adopt(file[0]!));
+    return file[0]!;
+  }
+
+  mapWeight(parts: readonly WeightSlice[], cols: number): Weight {
+    const view = new DataView(new ArrayBuffer(parts.length * WEIGHT_PART_BYTES));
+    let rows = 0;
+    parts.forEach(({ tensor, firstRow = 0, nRows }, i) => {
+      const rowBytes = tensorBytes(tensor.type, [cols]);
+      if (typeof rowBytes === "string") {
+        throw new ForgeError("bad_model", `tensor "${tensor.name}": ${rowBytes}`);
+      }
+      const partRows = nRows ?? tensor.bytes / rowBytes - firstRow;
+      const at = i * WEIGHT_PART_BYTES;
+      view.setUint32(at, this.#mappedFile(tensor.file), true);
+      view.setUint32(at + 4, typeId(tensor.type), true);
+      view.setBigUint64(at + 8, BigInt(tensor.offset + firstRow * rowBytes), true);
+      view.setBigUint64(at + 16, BigInt(partRows), true);
+      rows += partRows;
+    });
+    const weight = new Uint32Array(1);
+    const status = this.#native.symbols.forge_weight_create(
+      this.#device,
+      new Uint8Array(view.buffer),
+      BigInt(parts.length),
+      BigInt(cols),
+      weight,
+    );
+    this.#native.check(status, "mapping a weight", this.#device);
+    return { handle: this.#native.adopt(weight[0]!), rows, cols };
+  }
+
+  uploadWeight(type: TensorType, rows: number, cols: number, data: Uint8Array<ArrayBuffer>) {
+    const weight = new Uint32Array(1);
+    const status = this.#native.symbols.forge_weight_upload(
+      this.#device,
+      typeId(type),
+      BigInt(rows),
+      BigInt(cols),
+      data,
+      BigInt(data.byteLength),
+      weight,
+    );
+    this.#native.check(status, "uploading a weight", this.#device);
+    return { handle: this.#native.adopt(weight[0]!), rows, cols };
+  }
+
+  readWeight(weight: Weight, firstRow: number, nRows: number): Float32Array {
+    const out = new Float32Array(nRows * weight.cols);
+    const status = this.#native.symbols.forge_weight_read(
+      weight.handle,
+      BigInt(firstRow),
+      BigInt(nRows),
+      out,
+      BigInt(out.byteLength),
+    );
+    this.#native.check(status, "reading a weight", weight.handle);
+    return out;
+  }
+
+  /** Quantises floats to a type: round to nearest, no search. For tests and synthetic models. */
+  quantize(type: TensorType, rows: number, cols: number, data: Float32Array<ArrayBuffer>) {
+    const bytes = tensorBytes(type, [rows, cols]);
+    if (typeof bytes === "string") throw new ForgeError("bad_input", `${type}: ${bytes}`);
+    const out = new Uint8Array(bytes);
+    const status = this.#native.symbols.forge_quantize(
+      this.#device,
+      typeId(type),
+      BigInt(rows),
+      BigInt(cols),
+      data,
+      BigInt(data.byteLength),
+      out,
+      BigInt(bytes),
+    );
+    this.#native.check(status, "quantising", this.#device);
+    return out;
+  }
+
+  createKv(shape: KvShape): KvCache {
+    const kv = new Uint32Array(1);
+    const pageBytes = new BigUint64Array(1);
+    const native = this.#native;
+    const status = native.symbols.forge_kv_create(
+      this.#device,
+      typeId(shape.type),
+      shape.nPages,
+      shape.pageTokens,
+      shape.nKvHeads,
+      shape.kHeadDim,
+      shape.vHeadDim,
+      kv,
+      pageBytes,
+    );
+    native.check(status, "creating a KV cache", this.#device);
+    const handle = native.adopt(kv[0]!);
+    return {
+      handle,
+      pageBytes: Number(pageBytes[0]),
+      copyPage(from, to) {
+        native.check(native.symbols.forge_kv_copy_page(handle, from, to), "kv_copy_page", handle);
+      },
+    };
+  }
+
+  record(limits: StepLimits): Recorder {
+    const step = new Uint32Array(1);
+    const status = this.#native.symbols.forge_step_begin(
+      this.#device,
+      limits.maxTokens,
+      limits.maxOutputs,
+      limits.maxSequences,
+      limits.maxPages,
+      step,
+    );
+    this.#native.check(status, "beginning a step", this.#device);
+    return new NativeRecorder(this.#native, this.#native.adopt(step[0]!));
+  }
+
+  close(): void {
+    this.#native.close();
+  }
+}
+
+/** The ABI's number of a type that forge computes with. */
+function typeId(type: TensorType): number {
+  const { ggmlId, supported } = TENSOR_TYPES[type];
+  if (ggmlId === undefined || !supported) {
+    throw new ForgeError("unsupported", `forge cannot compute with weights of type ${type}`);
+  }
+  return ggmlId;
+}

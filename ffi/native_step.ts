@@ -1,0 +1,268 @@
+import type {
+  Activation,
+  AttentionOptions,
+  KvCache,
+  MatmulOptions,
+  MoeRouteOptions,
+  Recorder,
+  RmsNormOptions,
+  RopeAppendOptions,
+  Step,
+  StepInputs,
+  StepOutput,
+  Value,
+  Weight,
+} from "../src/backend.ts";
+import { ForgeError } from "../src/errors.ts";
+import type { NativeHandles } from "./native_handles.ts";
+import { InputBlock, OutputBlock } from "./step_block.ts";
+
+const ACTIVATIONS: Record<Activation, number> = {
+  identity: 0,
+  silu: 1,
+  gelu_tanh: 2,
+  gelu_erf: 3,
+};
+
+const ROPE_LAYOUTS = { half: 0, interleaved: 1 } as const;
+
+/** Records a step through the ABI, one call an operation. */
+export class NativeRecorder implements Recorder {
+  readonly #native: NativeHandles;
+  readonly #step: number;
+  readonly #out = new Uint32Array(1);
+  #maxTop = 0;
+
+  constructor(native: NativeHandles, step: number) {
+    this.#native = native;
+    this.#step = step;
+  }
+
+  #value(operation: string, status: number): Value {
+    this.#native.check(status, operation, this.#step);
+    return this.#out[0] as Value;
+  }
+
+  embed(weight: Weight, scale = 1): Value {
+    const { forge_embed } = this.#native.symbols;
+    return this.#value("embed", forge_embed(this.#step, weight.handle, scale, this.#out));
+  }
+
+  rmsNorm(x: Value, weight: Weight, options: RmsNormOptions): Value {
+    const { forge_rms_norm } = this.#native.symbols;
+    const { eps, weightOffset = 0, residual = 0 } = options;
+    return this.#value(
+      "rms_norm",
+      forge_rms_norm(this.#step, x, weight.handle, eps, weightOffset, residual, this.#out),
+    );
+  }
+
+  layerNorm(x: Value, weight: Weight, bias: Weight | undefined, eps: number): Value {
+    const { forge_layer_norm } = this.#native.symbols;
+    return this.#value(
+      "layer_norm",
+      forge_layer_norm(this.#step, x, weight.handle, bias?.handle ?? 0, eps, this.#out),
+    );
+  }
+
+  matmul(x: Value, weight: Weight, options: MatmulOptions = {}): Value {
+    const { forge_matmul } = this.#native.symbols;
+    const { bias, alpha = 1, activation = "identity", residual = 0 } = options;
+    return this.#value(
+      "matmul",
+      forge_matmul(
+        this.#step,
+        x,
+        weight.handle,
+        bias?.handle ?? 0,
+        alpha,
+        ACTIVATIONS[activation],
+        residual,
+        this.#out,
+      ),
+    );
+  }
+
+  ropeTable(invFreq: Weight, scale: number): Value {
+    const { forge_rope_table } = this.#native.symbols;
+    return this.#value(
+      "rope_table",
+      forge_rope_table(this.#step, invFreq.handle, scale, this.#out),
+    );
+  }
+
+  ropeAppend(qkv: Value, kv: KvCache, options: RopeAppendOptions): Value {
+    const { forge_rope_append } = this.#native.symbols;
+    const { nHeads, qNorm, kNorm, eps, weightOffset = 0, rope = 0, ropeLayout } = options;
+    return this.#value(
+      "rope_append",
+      forge_rope_append(
+        this.#step,
+        qkv,
+        kv.handle,
+        nHeads,
+        qNorm?.handle ?? 0,
+        kNorm?.handle ?? 0,
+        eps,
+        weightOffset,
+        rope,
+        ROPE_LAYOUTS[ropeLayout],
+        this.#out,
+      ),
+    );
+  }
+
+  attention(q: Value, kv: KvCache, options: AttentionOptions): Value {
+    const { forge_attention } = this.#native.symbols;
+    const { nHeads, scale, window = 0, softcap = 0, sinks } = options;
+    return this.#value(
+      "attention",
+      forge_attention(
+        this.#step,
+        q,
+        kv.handle,
+        nHeads,
+        scale,
+        window,
+        softcap,
+        sinks?.handle ?? 0,
+        this.#out,
+      ),
+    );
+  }
+
+  glu(x: Value, width: number, activation: Activation): Value {
+    const { forge_glu } = this.#native.symbols;
+    return this.#value(
+      "glu",
+      forge_glu(this.#step, x, width, ACTIVATIONS[activation], this.#out),
+    );
+  }
+
+  moeRoute(logits: Value, options: MoeRouteOptions): Value {
+    const { forge_moe_route } = this.#native.symbols;
+    const { topK, normalize, scale = 1 } = options;
+    return this.#value(
+      "moe_route",
+      forge_moe_route(this.#step, logits, topK, normalize ? 1 : 0, scale, this.#out),
+    );
+  }
+
+  moeMatmul(x: Value, route: Value, weight: Weight, nExperts: number, bias?: Weight): Value {
+    const { forge_moe_matmul } = this.#native.symbols;
+    return this.#value(
+      "moe_matmul",
+      forge_moe_matmul(
+        this.#step,
+        x,
+        route,
+        weight.handle,
+        bias?.handle ?? 0,
+        nExperts,
+        this.#out,
+      ),
+    );
+  }
+
+  moeCombine(x: Value, route: Value, residual?: Value): Value {
+    const { forge_moe_combine } = this.#native.symbols;
+    return this.#value(
+      "moe_combine",
+      forge_moe_combine(this.#step, x, route, residual ?? 0, this.#out),
+    );
+  }
+
+  gatherOutputs(x: Value): Value {
+    const { forge_gather_outputs } = this.#native.symbols;
+    return this.#value("gather_outputs", forge_gather_outputs(this.#step, x, this.#out));
+  }
+
+  softcap(x: Value, cap: number): Value {
+    const { forge_softcap } = this.#native.symbols;
+    return this.#value("softcap", forge_softcap(this.#step, x, cap, this.#out));
+  }
+
+  sample(logits: Value, maxTop: number): void {
+    const { forge_sample } = this.#native.symbols;
+    this.#native.check(forge_sample(this.#step, logits, maxTop), "sample", this.#step);
+    this.#maxTop = maxTop;
+  }
+
+  keep(value: Value): void {
+    const { forge_step_keep } = this.#native.symbols;
+    this.#native.check(forge_step_keep(this.#step, value), "step_keep", this.#step);
+  }
+
+  async finish(): Promise<Step> {
+    const scratchBytes = new BigUint64Array(1);
+    const status = await this.#native.call(
+      (symbols) => symbols.forge_step_end(this.#step, scratchBytes),
+    );
+    this.#native.check(status, "step_end", this.#step);
+    return new NativeStep(this.#native, this.#step, this.#maxTop, Number(scratchBytes[0]));
+  }
+}
+
+/** A recorded step of a native device. */
+class NativeStep implements Step {
+  readonly scratchBytes: number;
+  readonly #native: NativeHandles;
+  readonly #step: number;
+  readonly #inputs = new InputBlock();
+  readonly #outputs: OutputBlock;
+  readonly #stop = new Int32Array(1);
+  #running = false;
+
+  constructor(native: NativeHandles, step: number, maxTop: number, scratchBytes: number) {
+    this.#native = native;
+    this.#step = step;
+    this.#outputs = new OutputBlock(maxTop);
+    this.scratchBytes = scratchBytes;
+  }
+
+  async run(inputs: StepInputs): Promise<StepOutput[]> {
+    if (this.#running) throw new ForgeError("device", "this step is running already");
+    const block = this.#inputs.pack(inputs);
+    const results = this.#outputs.reserve(inputs.outputs.length);
+    this.#running = true;
+    try {
+      const status = await this.#native.call((symbols) =>
+        symbols.forge_step_run(
+          this.#step,
+          block,
+          BigInt(block.byteLength),
+          results,
+          BigInt(results.byteLength),
+          this.#stop,
+        )
+      );
+      this.#native.check(status, "step_run", this.#step);
+    } finally {
+      this.#running = false;
+      this.#stop[0] = 0;
+    }
+    return this.#outputs.unpack(inputs.outputs.length);
+  }
+
+  read(value: Value, cols: number, firstRow: number, nRows: number): Float32Array {
+    const out = new Float32Array(nRows * cols);
+    const status = this.#native.symbols.forge_step_read(
+      this.#step,
+      value,
+      BigInt(firstRow),
+      BigInt(nRows),
+      out,
+      BigInt(out.byteLength),
+    );
+    this.#native.check(status, "step_read", this.#step);
+    return out;
+  }
+
+  cancel(): void {
+    Atomics.store(this.#stop, 0, 1);
+  }
+
+  release(): void {
+    this.#native.release(this.#step);
+  }
+}

@@ -1,0 +1,158 @@
+/**
+ * The packed blocks of `forge_step_run`: `forge_step_header` and its arrays on the way in,
+ * `forge_result` records on the way out. All entries are 32 bits wide, in the machine's byte order.
+ */
+import type { OutputRequest, StepInputs, StepOutput, TokenLogprob } from "../src/backend.ts";
+import { ForgeError } from "../src/errors.ts";
+
+const HEADER_WORDS = 8;
+const SAMPLING_WORDS = 18;
+const RESULT_WORDS = 4;
+
+const LOGITS_NAN = 1;
+const NOTHING_ALLOWED = 2;
+
+/** Words that grow as needed and are reused from run to run. */
+class Words {
+  i32 = new Int32Array(0);
+  f32 = new Float32Array(0);
+
+  /** Makes room for `count` words; their contents are undefined. */
+  reserve(count: number): void {
+    if (this.i32.length >= count) return;
+    const buffer = new ArrayBuffer(4 * Math.max(count, 2 * this.i32.length));
+    this.i32 = new Int32Array(buffer);
+    this.f32 = new Float32Array(buffer);
+  }
+}
+
+/** Packs the inputs of runs of one step. */
+export class InputBlock {
+  readonly #words = new Words();
+
+  /** The packed block, valid until the next call. */
+  pack(inputs: StepInputs): Int32Array<ArrayBuffer> {
+    const { tokens, positions, sequences, pageTables, outputs } = inputs;
+    const nPages = Math.max(1, ...pageTables.map((table) => table.length));
+    const masks = [...new Set(outputs.flatMap((output) => output.sampling.mask ?? []))];
+    const maskWords = masks[0]?.length ?? 0;
+    const nHistory = sum(outputs, (output) => output.history.length);
+    const nBias = sum(outputs, (output) => output.sampling.bias?.size ?? 0);
+    const total = HEADER_WORDS + 3 * tokens.length + pageTables.length * nPages +
+      (1 + SAMPLING_WORDS) * outputs.length + nHistory + 2 * nBias + masks.length * maskWords;
+    this.#words.reserve(total);
+    const { i32 } = this.#words;
+
+    i32.set([
+      tokens.length,
+      outputs.length,
+      pageTables.length,
+      nPages,
+      nHistory,
+      nBias,
+      maskWords,
+      masks.length,
+    ]);
+    let at = HEADER_WORDS;
+    for (const array of [tokens, positions, sequences]) {
+      i32.set(array, at);
+      at += array.length;
+    }
+    for (const table of pageTables) {
+      i32.set(table, at);
+      // A sequence shorter than the longest never reaches these entries.
+      i32.fill(0, at + table.length, at + nPages);
+      at += nPages;
+    }
+    for (const output of outputs) i32[at++] = output.row;
+    at = this.#packSampling(outputs, masks, at);
+    for (const mask of masks) {
+      i32.set(mask, at);
+      at += maskWords;
+    }
+    return i32.subarray(0, total);
+  }
+
+  /** Writes the sampling records, then the history and bias arrays they point into. */
+  #packSampling(outputs: readonly OutputRequest[], masks: Uint32Array[], at: number): number {
+    const { i32, f32 } = this.#words;
+    let history = at + SAMPLING_WORDS * outputs.length;
+    const historyStart = history;
+    const biases: [number, number][] = [];
+    for (const output of outputs) {
+      const { sampling } = output;
+      i32.set(output.history, history);
+      const biasStart = biases.length;
+      if (sampling.bias !== undefined) biases.push(...sampling.bias);
+      f32[at] = sampling.temperature;
+      i32[at + 1] = sampling.topK;
+      f32[at + 2] = sampling.topP;
+      f32[at + 3] = sampling.minP;
+      f32[at + 4] = sampling.repeatPenalty;
+      f32[at + 5] = sampling.presencePenalty;
+      f32[at + 6] = sampling.frequencyPenalty;
+      i32[at + 7] = output.forcedToken ?? -1;
+      i32[at + 8] = Number(BigInt.asIntN(32, sampling.seed));
+      i32[at + 9] = Number(BigInt.asIntN(32, sampling.seed >> 32n));
+      i32[at + 10] = output.stream;
+      i32[at + 11] = output.position;
+      i32[at + 12] = history - historyStart;
+      history += output.history.length;
+      i32[at + 13] = history - historyStart;
+      i32[at + 14] = biasStart;
+      i32[at + 15] = biases.length;
+      i32[at + 16] = sampling.mask === undefined ? -1 : masks.indexOf(sampling.mask);
+      i32[at + 17] = output.nTop;
+      at += SAMPLING_WORDS;
+    }
+    at = history;
+    for (const [id] of biases) i32[at++] = id;
+    for (const [, value] of biases) f32[at++] = value;
+    return at;
+  }
+}
+
+/** Receives the results of runs of one step that reports at most `maxTop` alternatives. */
+export class OutputBlock {
+  readonly #words = new Words();
+  readonly #maxTop: number;
+
+  constructor(maxTop: number) {
+    this.#maxTop = maxTop;
+  }
+
+  /** A block for `count` outputs, valid until the next call. */
+  reserve(count: number): Int32Array<ArrayBuffer> {
+    const total = count * (RESULT_WORDS + 2 * this.#maxTop);
+    this.#words.reserve(Math.max(total, 1));
+    return this.#words.i32.subarray(0, total);
+  }
+
+  /** Reads what a run wrote for `count` outputs. */
+  unpack(count: number): StepOutput[] {
+    const { i32, f32 } = this.#words;
+    return Array.from({ length: count }, (_, output) => {
+      const at = output * (RESULT_WORDS + 2 * this.#maxTop);
+      const flags = i32[at + 1]!;
+      if (flags & LOGITS_NAN) {
+        throw new ForgeError(
+          "bad_model",
+          "the model computed NaN logits: its weights hold NaN or overflow float32",
+        );
+      }
+      if (flags & NOTHING_ALLOWED) {
+        throw new ForgeError("bad_input", "the mask and the logit bias leave no token to choose");
+      }
+      const top: TokenLogprob[] = [];
+      const ids = at + RESULT_WORDS;
+      for (let i = 0; i < i32[at + 3]!; i++) {
+        top.push({ token: i32[ids + i]!, logprob: f32[ids + this.#maxTop + i]! });
+      }
+      return { token: i32[at]!, logprob: f32[at + 2]!, top };
+    });
+  }
+}
+
+function sum<T>(items: readonly T[], value: (item: T) => number): number {
+  return items.reduce((total, item) => total + value(item), 0);
+}

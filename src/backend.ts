@@ -1,0 +1,248 @@
+/**
+ * What a model graph and the engine see of a device. A step is recorded once, as operations over
+ * values, and run many times with different inputs; see `csrc/forge.h` for the exact meaning of every
+ * operation. `ffi/` implements these interfaces over a native library.
+ */
+import type { TensorInfo, TensorType } from "./formats/tensor_info.ts";
+
+/** A native library that implements the ABI. */
+export type BackendKind = "cpu" | "reference" | "cuda" | "metal";
+
+/** Element types a KV cache can have. */
+export type KvType = "F32" | "F16" | "Q8_0";
+
+/** Activation functions of a matmul's epilogue and of gated units. */
+export type Activation = "identity" | "silu" | "gelu_tanh" | "gelu_erf";
+
+/** Which elements of a head RoPE rotates together: `(i, i + n)` or `(2i, 2i + 1)`. */
+export type RopeLayout = "half" | "interleaved";
+
+/** What a device says of itself. */
+export interface DeviceInfo {
+  readonly name: string;
+  readonly threads: number;
+  readonly features: readonly string[];
+  /** The kernel set in use, such as `avx512`. */
+  readonly kernels: string;
+}
+
+declare const brand: unique symbol;
+
+/** A matrix of activations inside one recorded step; its rows are the step's tokens or outputs. */
+export type Value = number & { readonly [brand]: "value" };
+
+/** A weight matrix `[rows, cols]` = `[out_features, in_features]` on a device. */
+export interface Weight {
+  readonly handle: number;
+  readonly rows: number;
+  readonly cols: number;
+}
+
+/** The paged keys and values of one layer. */
+export interface KvCache {
+  readonly handle: number;
+  readonly pageBytes: number;
+  /** Copies a page onto another. */
+  copyPage(from: number, to: number): void;
+}
+
+export interface KvShape {
+  readonly type: KvType;
+  readonly nPages: number;
+  readonly pageTokens: number;
+  readonly nKvHeads: number;
+  readonly kHeadDim: number;
+  readonly vHeadDim: number;
+}
+
+/** The largest run a step must be able to hold. */
+export interface StepLimits {
+  readonly maxTokens: number;
+  readonly maxOutputs: number;
+  readonly maxSequences: number;
+  /** Pages of one sequence. */
+  readonly maxPages: number;
+}
+
+/** `residual + x / sqrt(mean(x²) + eps) * (weight + weightOffset)` */
+export interface RmsNormOptions {
+  readonly eps: number;
+  /** @default 0 */
+  readonly weightOffset?: number | undefined;
+  readonly residual?: Value | undefined;
+}
+
+/** `residual + alpha * activation(x weightᵀ + bias)` */
+export interface MatmulOptions {
+  readonly bias?: Weight | undefined;
+  /** @default 1 */
+  readonly alpha?: number | undefined;
+  /** @default "identity" */
+  readonly activation?: Activation | undefined;
+  readonly residual?: Value | undefined;
+}
+
+export interface RopeAppendOptions {
+  readonly nHeads: number;
+  /** RMSNorm of q and k before rotation: per head, or over all heads when as wide as all of them. */
+  readonly qNorm?: Weight | undefined;
+  readonly kNorm?: Weight | undefined;
+  readonly eps: number;
+  /** @default 0 */
+  readonly weightOffset?: number | undefined;
+  /** A value of {@linkcode Recorder.ropeTable}; without it nothing is rotated. */
+  readonly rope?: Value | undefined;
+  readonly ropeLayout: RopeLayout;
+}
+
+export interface AttentionOptions {
+  readonly nHeads: number;
+  readonly scale: number;
+  /** How many positions a token sees, itself included; all of them without it. */
+  readonly window?: number | undefined;
+  /** Scores become `softcap * tanh(score / softcap)`. */
+  readonly softcap?: number | undefined;
+  readonly sinks?: Weight | undefined;
+}
+
+export interface MoeRouteOptions {
+  readonly topK: number;
+  /** Whether the chosen experts' weights are made to sum to 1. */
+  readonly normalize: boolean;
+  /** @default 1 */
+  readonly scale?: number | undefined;
+}
+
+/**
+ * Records the operations of one step, in order. Every method returns the value it defines and throws
+ * a `ForgeError("device")` when the operation contradicts what was recorded before.
+ */
+export interface Recorder {
+  /** `[tokens, cols]`: `scale` times the weight's row of each token id. */
+  embed(weight: Weight, scale?: number): Value;
+  rmsNorm(x: Value, weight: Weight, options: RmsNormOptions): Value;
+  layerNorm(x: Value, weight: Weight, bias: Weight | undefined, eps: number): Value;
+  matmul(x: Value, weight: Weight, options?: MatmulOptions): Value;
+  /** Cosines and sines of `position * invFreq[1, n]`, times `scale`. */
+  ropeTable(invFreq: Weight, scale: number): Value;
+  /** Splits q, k and v, normalises and rotates q and k, appends k and v to the cache; returns q. */
+  ropeAppend(qkv: Value, kv: KvCache, options: RopeAppendOptions): Value;
+  attention(q: Value, kv: KvCache, options: AttentionOptions): Value;
+  /** `activation(gate) * up` over groups of `(gate[width] | up[width])`. */
+  glu(x: Value, width: number, activation: Activation): Value;
+  moeRoute(logits: Value, options: MoeRouteOptions): Value;
+  /** Products of each token with its chosen experts, whose blocks of rows the weight stacks. */
+  moeMatmul(x: Value, route: Value, weight: Weight, nExperts: number, bias?: Weight): Value;
+  moeCombine(x: Value, route: Value, residual?: Value): Value;
+  /** The rows of `x` that the inputs name as outputs. */
+  gatherOutputs(x: Value): Value;
+  softcap(x: Value, cap: number): Value;
+  /** Chooses a token for each output; the step's last operation. */
+  sample(logits: Value, maxTop: number): void;
+  /** Keeps a value readable after a run. */
+  keep(value: Value): void;
+  /** Ends recording; the recorder is of no use afterwards. */
+  finish(): Promise<Step>;
+}
+
+/** How one output's token is chosen; the order of the members is the order of the chain. */
+export interface SamplingParams {
+  /** Divides positive logits of tokens in `history`, multiplies negative ones. 1 is off. */
+  readonly repeatPenalty: number;
+  readonly presencePenalty: number;
+  readonly frequencyPenalty: number;
+  /** Added to the logits of single tokens. */
+  readonly bias?: ReadonlyMap<number, number> | undefined;
+  /** Bit `i` of word `w` allows token `32 w + i`. */
+  readonly mask?: Uint32Array | undefined;
+  /** 0 takes the largest logit. */
+  readonly temperature: number;
+  /** 0 is off. */
+  readonly topK: number;
+  /** 1 is off. */
+  readonly topP: number;
+  /** 0 is off. */
+  readonly minP: number;
+  /** Key of the random draw, 64 bits. */
+  readonly seed: bigint;
+}
+
+/** One row whose logits are wanted, and how its token is chosen. */
+export interface OutputRequest {
+  /** The index of the row among the step's tokens. */
+  readonly row: number;
+  readonly sampling: SamplingParams;
+  /** Tokens the penalties look at. */
+  readonly history: ArrayLike<number>;
+  /** Counter of the random draw, with the token's position in its sequence. */
+  readonly stream: number;
+  readonly position: number;
+  /** Chooses this token and reports its log-probability. */
+  readonly forcedToken?: number | undefined;
+  /** How many of the most probable tokens to report. */
+  readonly nTop: number;
+}
+
+/** What one run computes. `tokens`, `positions` and `sequences` have one entry a token. */
+export interface StepInputs {
+  readonly tokens: ArrayLike<number>;
+  readonly positions: ArrayLike<number>;
+  /** Which of `pageTables` a token uses. */
+  readonly sequences: ArrayLike<number>;
+  readonly pageTables: readonly ArrayLike<number>[];
+  readonly outputs: readonly OutputRequest[];
+}
+
+/** A token id with its natural log-probability under the model's own distribution. */
+export interface TokenLogprob {
+  readonly token: number;
+  readonly logprob: number;
+}
+
+/** The token chosen for one output, and the most probable ones. */
+export interface StepOutput extends TokenLogprob {
+  readonly top: readonly TokenLogprob[];
+}
+
+/** A recorded step. */
+export interface Step {
+  /** Bytes of activation memory it holds. */
+  readonly scratchBytes: number;
+  /**
+   * Runs the step; one output for each request.
+   *
+   * @throws {ForgeError} `cancelled` after {@linkcode cancel}; `bad_model` when a logit is NaN;
+   * `bad_input` when mask and bias allow no token.
+   */
+  run(inputs: StepInputs): Promise<StepOutput[]>;
+  /** Rows of a kept value of the last run, `[nRows, cols]`. */
+  read(value: Value, cols: number, firstRow: number, nRows: number): Float32Array;
+  /** Makes the run in progress, or the next one, stop early. */
+  cancel(): void;
+  release(): void;
+}
+
+/** An open device. */
+export interface Backend {
+  readonly kind: BackendKind;
+  readonly info: DeviceInfo;
+  /** The weight whose rows are those of the tensors, in order; they must agree in columns. */
+  mapWeight(parts: readonly WeightSlice[], cols: number): Weight;
+  /** A weight from memory, in the block format of its type. */
+  uploadWeight(type: TensorType, rows: number, cols: number, data: Uint8Array<ArrayBuffer>): Weight;
+  /** Dequantised rows, `[nRows, cols]`. */
+  readWeight(weight: Weight, firstRow: number, nRows: number): Float32Array;
+  createKv(shape: KvShape): KvCache;
+  record(limits: StepLimits): Recorder;
+  /** Releases the device and everything made on it. */
+  close(): void;
+}
+
+/** Consecutive rows of a tensor in a file, its leading dimensions flattened. */
+export interface WeightSlice {
+  readonly tensor: TensorInfo;
+  /** @default 0 */
+  readonly firstRow?: number;
+  /** @default all rows from `firstRow` on */
+  readonly nRows?: number;
+}

@@ -1,0 +1,188 @@
+import { join } from "@std/path";
+import { ForgeError } from "../errors.ts";
+import { isFile, listFolder, statPath } from "./file.ts";
+import { type GgufValue, isGgufFile, metadataText } from "./gguf.ts";
+import { readGgufModel } from "./gguf_split.ts";
+import { isJsonObject, type JsonObject, type JsonValue, readJsonObject, readText } from "./json.ts";
+import { quote, quoteList } from "./quote.ts";
+import { readSafetensors, readSafetensorsIndex } from "./safetensors.ts";
+import type { TensorInfo } from "./tensor_info.ts";
+
+/** A model on disk, whichever format it is in: its configuration and where its tensors lie. */
+export interface Checkpoint {
+  readonly kind: "safetensors" | "gguf";
+  /** The folder or file it was opened from. */
+  readonly path: string;
+  /** Paths of the files that hold tensors. */
+  readonly files: readonly string[];
+  /** Every tensor by its name in the files. */
+  readonly tensors: ReadonlyMap<string, TensorInfo>;
+  /** The architecture: `model_type` of config.json, or `general.architecture`. */
+  readonly modelType: string;
+  /** config.json (safetensors). */
+  readonly config: JsonObject | undefined;
+  /** generation_config.json where there is one (safetensors). */
+  readonly generationConfig: JsonObject | undefined;
+  /** The header's metadata (GGUF). */
+  readonly metadata: ReadonlyMap<string, GgufValue> | undefined;
+  /**
+   * tokenizer.json where there is one (safetensors). Read at the first call: it can be large.
+   *
+   * @throws {ForgeError} `bad_model` when it is damaged.
+   */
+  tokenizerJson(): JsonObject | undefined;
+  /** tokenizer_config.json where there is one (safetensors); read and thrown as `tokenizerJson`. */
+  tokenizerConfig(): JsonObject | undefined;
+  /**
+   * The source of the chat template where the model has one: chat_template.jinja, else the one in
+   * tokenizer_config.json, else the one in chat_template.json; GGUF: `tokenizer.chat_template`.
+   * Read at the first use; throws as `tokenizerJson`.
+   */
+  readonly chatTemplate: string | undefined;
+}
+
+const MAX_CONFIG_BYTES = 64 * 2 ** 20;
+
+/**
+ * Opens a model: a folder with config.json and safetensors files, or a GGUF file (of a split model,
+ * any part). Only headers and configuration are read.
+ *
+ * @throws {ForgeError} `not_found` when the model or a part of it is missing; `bad_model` when it is
+ * neither of the two or is damaged.
+ */
+export function openCheckpoint(path: string): Checkpoint {
+  const { isDirectory } = statPath(path);
+  if (isDirectory) return openFolder(path);
+  if (isGgufFile(path)) return openGguf(path);
+  const hint = path.endsWith(".safetensors")
+    ? "give the folder of a safetensors file, which must also hold config.json"
+    : "a model is a GGUF file or a folder with config.json and safetensors files";
+  throw new ForgeError("bad_model", `${quote(path)} is no GGUF file; ${hint}`);
+}
+
+function openGguf(path: string): Checkpoint {
+  const { files, metadata, tensors } = readGgufModel(path);
+  const modelType = metadataText(metadata, "general.architecture", path);
+  if (modelType === undefined) {
+    throw new ForgeError("bad_model", `${quote(path)} has no key "general.architecture"`);
+  }
+  return {
+    kind: "gguf",
+    path,
+    files,
+    tensors,
+    modelType,
+    config: undefined,
+    generationConfig: undefined,
+    metadata,
+    tokenizerJson: () => undefined,
+    tokenizerConfig: () => undefined,
+    get chatTemplate() {
+      return metadataText(metadata, "tokenizer.chat_template", path);
+    },
+  };
+}
+
+function openFolder(path: string): Checkpoint {
+  const configPath = join(path, "config.json");
+  if (!isFile(configPath)) {
+    throw new ForgeError("not_found", describeMissingConfig(path));
+  }
+  const config = readJsonObject(configPath, MAX_CONFIG_BYTES);
+  const { model_type: modelType } = config;
+  if (typeof modelType !== "string") {
+    const found = modelType === undefined ? "no" : "an unreadable";
+    throw new ForgeError("bad_model", `${quote(configPath)} has ${found} "model_type"`);
+  }
+  const { files, tensors } = readWeights(path);
+  const tokenizerJson = lazily(() => readOptional(path, "tokenizer.json"));
+  const tokenizerConfig = lazily(() => readOptional(path, "tokenizer_config.json"));
+  const chatTemplate = lazily(() => readChatTemplate(path, tokenizerConfig()));
+  return {
+    kind: "safetensors",
+    path,
+    files,
+    tensors,
+    modelType,
+    config,
+    generationConfig: readOptional(path, "generation_config.json"),
+    metadata: undefined,
+    tokenizerJson,
+    tokenizerConfig,
+    get chatTemplate() {
+      return chatTemplate();
+    },
+  };
+}
+
+function readWeights(
+  folder: string,
+): { files: readonly string[]; tensors: ReadonlyMap<string, TensorInfo> } {
+  const single = join(folder, "model.safetensors");
+  if (isFile(single)) return { files: [single], tensors: readSafetensors(single).tensors };
+  const indexName = "model.safetensors.index.json";
+  if (isFile(join(folder, indexName))) return readSafetensorsIndex(folder, indexName);
+  throw new ForgeError("not_found", describeMissingWeights(folder));
+}
+
+function readOptional(folder: string, name: string): JsonObject | undefined {
+  const path = join(folder, name);
+  return isFile(path) ? readJsonObject(path) : undefined;
+}
+
+function readChatTemplate(folder: string, tokenizerConfig?: JsonObject): string | undefined {
+  const templatePath = join(folder, "chat_template.jinja");
+  if (isFile(templatePath)) return readText(templatePath, MAX_CONFIG_BYTES);
+  const configured = tokenizerConfig?.chat_template ??
+    readOptional(folder, "chat_template.json")?.chat_template;
+  if (configured === undefined || configured === null) return undefined;
+  return selectTemplate(configured, folder);
+}
+
+/** A template, or the one named "default" (or the only one) of a list of named templates. */
+function selectTemplate(configured: JsonValue, folder: string): string {
+  if (typeof configured === "string") return configured;
+  const templates = new Map<JsonValue | undefined, JsonValue | undefined>();
+  for (const entry of Array.isArray(configured) ? configured : []) {
+    if (isJsonObject(entry)) templates.set(entry.name, entry.template);
+  }
+  const [only] = templates.size === 1 ? templates.values() : [];
+  const selected = templates.get("default") ?? only;
+  if (typeof selected === "string") return selected;
+  const names = Array.from(templates.keys(), String);
+  const found = names.length > 0 ? `only ${quoteList(names)}` : "no template at all";
+  throw new ForgeError(
+    "bad_model",
+    `the "chat_template" of ${quote(folder)} must be text or a list with one named "default"; ` +
+      `it holds ${found}`,
+  );
+}
+
+function describeMissingConfig(folder: string): string {
+  const names = listFolder(folder);
+  const ggufs = names.filter((name) => name.endsWith(".gguf"));
+  const missing = `${quote(folder)} is a folder without config.json`;
+  if (ggufs.length > 0) return `${missing}; to use a GGUF file, give its path: ${quoteList(ggufs)}`;
+  const found = names.length > 0 ? `it holds ${quoteList(names)}` : "it is empty";
+  return `${missing}; ${found}; a model folder holds config.json and safetensors files`;
+}
+
+function describeMissingWeights(folder: string): string {
+  const names = listFolder(folder);
+  const missing = `${
+    quote(folder)
+  } has neither "model.safetensors" nor "model.safetensors.index.json"`;
+  const pickled = names.filter((name) => /\.(bin|pt|pth|ckpt)$/.test(name));
+  if (pickled.length > 0) {
+    return `${missing}; pickled weights are not read: ${quoteList(pickled)}`;
+  }
+  const weights = names.filter((name) => /\.(safetensors|gguf)$/.test(name));
+  return weights.length > 0
+    ? `${missing}; it holds ${quoteList(weights)}`
+    : `${missing}, nor any other weights`;
+}
+
+function lazily<T>(read: () => T): () => T {
+  let kept: { readonly value: T } | undefined;
+  return () => (kept ??= { value: read() }).value;
+}

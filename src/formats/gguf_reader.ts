@@ -1,0 +1,166 @@
+import { ForgeError } from "../errors.ts";
+import type { InputFile } from "./file.ts";
+import { GgufStrings } from "./gguf_strings.ts";
+import type { GgufNumberType } from "./gguf_types.ts";
+import { quote } from "./quote.ts";
+
+const FIRST_READ_BYTES = 256 * 1024;
+/** The largest headers in use hold a tokenizer.json besides the vocabulary: less than 100 MB. */
+const MAX_HEADER_BYTES = 2 ** 28;
+const MAX_STRING_BYTES = 2 ** 26;
+
+/**
+ * Walks the header of a GGUF file: reads the file as far as it must, and checks every length and
+ * count against the bytes that are left before it allocates for them. The reader assumes a
+ * little-endian machine, as Deno runs on no other.
+ */
+export class GgufReader {
+  /** What is being read, for error messages: `the key count`, `key "general.name"`. */
+  context = "the header";
+  readonly #file: InputFile;
+  readonly #strings = new GgufStrings();
+  #bytes: Uint8Array<ArrayBuffer>;
+  #view: DataView;
+  #filled = 0;
+  #at = 0;
+
+  constructor(file: InputFile) {
+    this.#file = file;
+    this.#bytes = new Uint8Array(Math.min(file.size, FIRST_READ_BYTES));
+    this.#view = new DataView(this.#bytes.buffer);
+  }
+
+  /** Bytes from the start of the file to the next value. */
+  get position(): number {
+    return this.#at;
+  }
+
+  /** An error about what is being read. */
+  error(what: string): ForgeError {
+    return new ForgeError("bad_model", `${quote(this.#file.path)}: ${this.context} ${what}`);
+  }
+
+  /** Reads one number of a type; 64-bit integers become bigints only where they must. */
+  number(type: GgufNumberType): number | bigint {
+    switch (type) {
+      case "u8":
+        return this.#view.getUint8(this.#take(1));
+      case "i8":
+        return this.#view.getInt8(this.#take(1));
+      case "u16":
+        return this.#view.getUint16(this.#take(2), true);
+      case "i16":
+        return this.#view.getInt16(this.#take(2), true);
+      case "u32":
+        return this.u32();
+      case "i32":
+        return this.#view.getInt32(this.#take(4), true);
+      case "f32":
+        return this.#view.getFloat32(this.#take(4), true);
+      case "u64":
+        return this.u64();
+      case "i64": {
+        const value = this.#view.getBigInt64(this.#take(8), true);
+        const small = Number(value);
+        return Number.isSafeInteger(small) ? small : value;
+      }
+      case "f64":
+        return this.#view.getFloat64(this.#take(8), true);
+    }
+  }
+
+  u32(): number {
+    return this.#view.getUint32(this.#take(4), true);
+  }
+
+  u64(): number | bigint {
+    const at = this.#take(8);
+    const value = this.#view.getUint32(at, true) + this.#view.getUint32(at + 4, true) * 2 ** 32;
+    return Number.isSafeInteger(value) ? value : this.#view.getBigUint64(at, true);
+  }
+
+  bool(): boolean {
+    const value = this.#view.getUint8(this.#take(1));
+    if (value > 1) throw this.error(`has the boolean ${value}; it must be 0 or 1`);
+    return value === 1;
+  }
+
+  /**
+   * Reads a 64-bit count of things that each take at least `minBytes` of what follows.
+   *
+   * @param things what is counted, in the plural
+   */
+  count(things: string, minBytes: number): number {
+    const value = this.u64();
+    const room = Math.min(this.#file.size, MAX_HEADER_BYTES) - this.#at;
+    const most = Math.floor(room / minBytes);
+    if (value > most) {
+      throw this.error(`claims ${value} ${things}, but there is room for at most ${most}`);
+    }
+    return Number(value);
+  }
+
+  /** Reads a length-prefixed UTF-8 string of at most `maxBytes`; bad bytes become U+FFFD. */
+  string(maxBytes = MAX_STRING_BYTES): string {
+    const length = this.count("bytes of text", 1);
+    if (length > maxBytes) {
+      throw this.error(`has a string of ${length} bytes; at most ${maxBytes} are read`);
+    }
+    const start = this.#take(length);
+    return this.#strings.decode(this.#bytes.subarray(start, start + length));
+  }
+
+  /** Reads `count` length-prefixed strings, which must be UTF-8. */
+  strings(count: number): string[] {
+    const strings = this.#strings.start(count);
+    for (let index = 0; index < count; index++) {
+      const at = this.#take(8);
+      const length = this.#view.getUint32(at, true);
+      if (this.#view.getUint32(at + 4, true) !== 0 || length > this.#file.size - this.#at) {
+        const claimed = this.#view.getBigUint64(at, true);
+        const left = `the file has ${this.#file.size - this.#at} more`;
+        throw this.error(`[${index}] claims ${claimed} bytes of text, but ${left}`);
+      }
+      const start = this.#take(length);
+      strings.add(this.#bytes, start, length);
+    }
+    const { texts, invalid } = strings.finish();
+    if (invalid !== undefined) throw this.error(`[${invalid}] is not UTF-8 text`);
+    return texts;
+  }
+
+  /** Reads `count` bytes into a buffer of their own. */
+  bytes(count: number): ArrayBuffer {
+    const start = this.#take(count);
+    return this.#bytes.buffer.slice(start, start + count);
+  }
+
+  /** Steps over the next `count` bytes and returns where they start in the buffer. */
+  #take(count: number): number {
+    const start = this.#at;
+    const end = start + count;
+    if (end > this.#filled) this.#fill(end);
+    this.#at = end;
+    return start;
+  }
+
+  /** Reads on until the buffer holds the first `end` bytes of the file. */
+  #fill(end: number): void {
+    const { size } = this.#file;
+    if (end > size) {
+      const wanted = `${end - this.#at} bytes at offset ${this.#at}`;
+      throw this.error(`is cut off: it needs ${wanted}, but the file has ${size} bytes`);
+    }
+    if (end > MAX_HEADER_BYTES) {
+      throw this.error(`makes the header larger than ${MAX_HEADER_BYTES} bytes`);
+    }
+    if (end > this.#bytes.length) {
+      const larger = new Uint8Array(Math.min(size, Math.max(end, 4 * this.#bytes.length)));
+      larger.set(this.#bytes.subarray(0, this.#filled));
+      this.#bytes = larger;
+      this.#view = new DataView(larger.buffer);
+    }
+    this.#file.readAt(this.#filled, this.#bytes.subarray(this.#filled));
+    this.#filled = this.#bytes.length;
+  }
+}

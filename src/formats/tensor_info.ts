@@ -1,0 +1,128 @@
+import { ForgeError } from "../errors.ts";
+import { quote } from "./quote.ts";
+
+/** How the elements of a tensor are stored. */
+export interface TensorTypeInfo {
+  /** Number of the type in GGUF files; `undefined` where only safetensors has it. */
+  readonly ggmlId: number | undefined;
+  /** Elements that share one block. A row (the innermost dimension) is a whole number of blocks. */
+  readonly blockElements: number;
+  /** Bytes of one block. */
+  readonly blockBytes: number;
+  /** Whether forge computes with weights of this type. The others can be listed, not loaded. */
+  readonly supported: boolean;
+}
+
+/** Every tensor type the two formats can name.. */
+export const TENSOR_TYPES = {
+  F32: { ggmlId: 0, blockElements: 1, blockBytes: 4, supported: true },
+  F16: { ggmlId: 1, blockElements: 1, blockBytes: 2, supported: true },
+  BF16: { ggmlId: 30, blockElements: 1, blockBytes: 2, supported: true },
+  Q4_0: { ggmlId: 2, blockElements: 32, blockBytes: 18, supported: true },
+  Q4_1: { ggmlId: 3, blockElements: 32, blockBytes: 20, supported: true },
+  Q5_0: { ggmlId: 6, blockElements: 32, blockBytes: 22, supported: true },
+  Q5_1: { ggmlId: 7, blockElements: 32, blockBytes: 24, supported: true },
+  Q8_0: { ggmlId: 8, blockElements: 32, blockBytes: 34, supported: true },
+  Q2_K: { ggmlId: 10, blockElements: 256, blockBytes: 84, supported: true },
+  Q3_K: { ggmlId: 11, blockElements: 256, blockBytes: 110, supported: true },
+  Q4_K: { ggmlId: 12, blockElements: 256, blockBytes: 144, supported: true },
+  Q5_K: { ggmlId: 13, blockElements: 256, blockBytes: 176, supported: true },
+  Q6_K: { ggmlId: 14, blockElements: 256, blockBytes: 210, supported: true },
+  IQ4_NL: { ggmlId: 20, blockElements: 32, blockBytes: 18, supported: true },
+  IQ4_XS: { ggmlId: 23, blockElements: 256, blockBytes: 136, supported: true },
+  IQ3_S: { ggmlId: 21, blockElements: 256, blockBytes: 110, supported: true },
+  TQ1_0: { ggmlId: 34, blockElements: 256, blockBytes: 54, supported: true },
+  TQ2_0: { ggmlId: 35, blockElements: 256, blockBytes: 66, supported: true },
+  IQ2_XXS: { ggmlId: 16, blockElements: 256, blockBytes: 66, supported: true },
+  IQ2_XS: { ggmlId: 17, blockElements: 256, blockBytes: 74, supported: true },
+  IQ2_S: { ggmlId: 22, blockElements: 256, blockBytes: 82, supported: true },
+  IQ3_XXS: { ggmlId: 18, blockElements: 256, blockBytes: 98, supported: true },
+  IQ1_S: { ggmlId: 19, blockElements: 256, blockBytes: 50, supported: true },
+  IQ1_M: { ggmlId: 29, blockElements: 256, blockBytes: 56, supported: true },
+  MXFP4: { ggmlId: 39, blockElements: 32, blockBytes: 17, supported: true },
+
+  Q8_1: { ggmlId: 9, blockElements: 32, blockBytes: 36, supported: false },
+  Q8_K: { ggmlId: 15, blockElements: 256, blockBytes: 292, supported: false },
+  NVFP4: { ggmlId: 40, blockElements: 64, blockBytes: 36, supported: false },
+  Q1_0: { ggmlId: 41, blockElements: 128, blockBytes: 18, supported: false },
+  I8: { ggmlId: 24, blockElements: 1, blockBytes: 1, supported: false },
+  I16: { ggmlId: 25, blockElements: 1, blockBytes: 2, supported: false },
+  I32: { ggmlId: 26, blockElements: 1, blockBytes: 4, supported: false },
+  I64: { ggmlId: 27, blockElements: 1, blockBytes: 8, supported: false },
+  F64: { ggmlId: 28, blockElements: 1, blockBytes: 8, supported: false },
+  BOOL: { ggmlId: undefined, blockElements: 1, blockBytes: 1, supported: false },
+  U8: { ggmlId: undefined, blockElements: 1, blockBytes: 1, supported: false },
+  U16: { ggmlId: undefined, blockElements: 1, blockBytes: 2, supported: false },
+  U32: { ggmlId: undefined, blockElements: 1, blockBytes: 4, supported: false },
+  U64: { ggmlId: undefined, blockElements: 1, blockBytes: 8, supported: false },
+  C64: { ggmlId: undefined, blockElements: 1, blockBytes: 8, supported: false },
+  F8_E4M3: { ggmlId: undefined, blockElements: 1, blockBytes: 1, supported: false },
+  F8_E5M2: { ggmlId: undefined, blockElements: 1, blockBytes: 1, supported: false },
+  F8_E8M0: { ggmlId: undefined, blockElements: 1, blockBytes: 1, supported: false },
+  F6_E2M3: { ggmlId: undefined, blockElements: 4, blockBytes: 3, supported: false },
+  F6_E3M2: { ggmlId: undefined, blockElements: 4, blockBytes: 3, supported: false },
+  F4: { ggmlId: undefined, blockElements: 2, blockBytes: 1, supported: false },
+} as const satisfies Record<string, TensorTypeInfo>;
+
+/** The name of a tensor type. */
+export type TensorType = keyof typeof TENSOR_TYPES;
+
+/** Where one tensor lies and what it looks like. */
+export interface TensorInfo {
+  readonly name: string;
+  readonly type: TensorType;
+  /** Row-major, outermost dimension first, as in PyTorch; GGUF's `ne` reversed. */
+  readonly shape: readonly number[];
+  /** Path of the file that holds the data. */
+  readonly file: string;
+  /** Byte offset of the data from the start of the file. */
+  readonly offset: number;
+  /** Bytes of data. */
+  readonly bytes: number;
+}
+
+/** Whether `name` is one of `TENSOR_TYPES`. */
+export function isTensorType(name: string): name is TensorType {
+  return Object.hasOwn(TENSOR_TYPES, name);
+}
+
+/**
+ * Bytes that a tensor of this type and shape takes, or why there can be no such tensor. A scalar
+ * has the shape `[]`.
+ */
+export function tensorBytes(type: TensorType, shape: readonly number[]): number | string {
+  const { blockElements, blockBytes } = TENSOR_TYPES[type];
+  let elements = 1;
+  for (const size of shape) {
+    if (!Number.isSafeInteger(size) || size < 1) {
+      return `every dimension must be a whole number from 1 to ${Number.MAX_SAFE_INTEGER}`;
+    }
+    elements *= size;
+    if (elements > Number.MAX_SAFE_INTEGER) return "it has more than 2^53 elements";
+  }
+  const row = shape.at(-1) ?? 1;
+  if (row % blockElements !== 0) {
+    return `the last dimension of ${type} must be a multiple of ${blockElements}`;
+  }
+  const bytes = elements / blockElements * blockBytes;
+  return Number.isSafeInteger(bytes) ? bytes : "it has more than 2^53 bytes";
+}
+
+/**
+ * Refuses a tensor that forge can list but not compute with.
+ *
+ * @throws {ForgeError} `unsupported`, naming the type and those that are supported.
+ */
+export function assertComputable(tensor: TensorInfo): void {
+  if (TENSOR_TYPES[tensor.type].supported) return;
+  const supported = Object.entries(TENSOR_TYPES)
+    .filter(([, type]) => type.supported)
+    .map(([name]) => name);
+  const which = `tensor ${quote(tensor.name)} in ${quote(tensor.file)}`;
+  throw new ForgeError(
+    "unsupported",
+    `${which} is stored as ${tensor.type}, which forge cannot compute with; it can with ${
+      supported.join(", ")
+    }`,
+  );
+}

@@ -1,0 +1,195 @@
+/**
+ * The parts that decoders are built from. Each `load…` takes the weights of one part from a layer and
+ * returns a function that records what the part does.
+ */
+import type { Activation, Value, Weight } from "../backend.ts";
+import type { ForwardPass, LayerKvShape } from "./causal_lm.ts";
+import type { DecoderConfig } from "./decoder_config.ts";
+import type { Rope } from "./rope.ts";
+import type { TensorName, WeightLoader } from "./weight_loader.ts";
+
+/** Records a part that maps hidden states to hidden states. */
+export type Block = (pass: ForwardPass, x: Value, residual?: Value) => Value;
+
+export interface NormOptions {
+  /** Gemma's checkpoints store the weight less 1. @default 0 */
+  readonly weightOffset?: number | undefined;
+}
+
+/** RMSNorm over the hidden size; adds `residual` to the result when one is given. */
+export function loadRmsNorm(
+  weights: WeightLoader,
+  c: DecoderConfig,
+  name: TensorName,
+  options: NormOptions = {},
+): Block {
+  const weight = weights.vector(name, c.hiddenSize);
+  const { weightOffset } = options;
+  return ({ recorder }, x, residual) =>
+    recorder.rmsNorm(x, weight, { eps: c.normEps, weightOffset, residual });
+}
+
+export interface AttentionParts {
+  /** The rotation, or `undefined` for a layer without positions. */
+  readonly rope: Rope | undefined;
+  /** Factor of the scores. @default 1 / sqrt(head_dim) */
+  readonly scale?: number | undefined;
+  readonly window?: number | undefined;
+  readonly softcap?: number | undefined;
+  /** Whether q, k and v have biases. @default "none" */
+  readonly bias?: BiasRule | undefined;
+  /** Whether the output projection has a bias. @default "none" */
+  readonly outputBias?: BiasRule | undefined;
+  /** RMSNorm of q and k before rotation: over each head, or over all heads at once. */
+  readonly qkNorm?: "head" | "all" | undefined;
+  /** As in {@linkcode NormOptions}, for q and k. @default 0 */
+  readonly normOffset?: number | undefined;
+  /** Multiplies what the block adds to the residual. @default 1 */
+  readonly outputScale?: number | undefined;
+}
+
+/** `required` is an error when the tensor is absent; `optional` takes it when it is there. */
+export type BiasRule = "none" | "optional" | "required";
+
+const Q: TensorName = ["self_attn.q_proj", "attn_q"];
+const K: TensorName = ["self_attn.k_proj", "attn_k"];
+const V: TensorName = ["self_attn.v_proj", "attn_v"];
+const QKV: TensorName = ["self_attn.qkv_proj", "attn_qkv"];
+const ATTENTION_OUT: TensorName = ["self_attn.o_proj", "attn_output"];
+
+/** Grouped-query self-attention of layer `index` over the KV cache. */
+export function loadAttention(
+  weights: WeightLoader,
+  c: DecoderConfig,
+  index: number,
+  parts: AttentionParts,
+): Block {
+  const { nHeads, nKvHeads, headDim, hiddenSize } = c;
+  const qSize = nHeads * headDim;
+  const kvSize = nKvHeads * headDim;
+  const heads = [[Q, qSize], [K, kvSize], [V, kvSize]] as const;
+  const qkv = weights.has(QKV)
+    ? weights.matrix(QKV, qSize + 2 * kvSize, hiddenSize)
+    : weights.concat(heads, hiddenSize);
+  const qkvBias = wantsBias(weights, Q, parts.bias)
+    ? weights.concatVectors(heads, "bias")
+    : undefined;
+  const out = weights.matrix(ATTENTION_OUT, hiddenSize, qSize);
+  const outBias = loadBias(weights, ATTENTION_OUT, hiddenSize, parts.outputBias);
+  const normSize = (size: number) => parts.qkNorm === "all" ? size : headDim;
+  const qNorm = parts.qkNorm &&
+    weights.vector(["self_attn.q_norm", "attn_q_norm"], normSize(qSize));
+  const kNorm = parts.qkNorm &&
+    weights.vector(["self_attn.k_norm", "attn_k_norm"], normSize(kvSize));
+  const { rope, window, softcap } = parts;
+
+  return (pass, x, residual) => {
+    const { recorder, kv } = pass;
+    const q = recorder.ropeAppend(recorder.matmul(x, qkv, { bias: qkvBias }), kv[index]!, {
+      nHeads,
+      qNorm,
+      kNorm,
+      eps: c.normEps,
+      weightOffset: parts.normOffset,
+      rope: rope && pass.ropeTable(rope),
+      ropeLayout: rope?.layout ?? "half",
+    });
+    const mixed = recorder.attention(q, kv[index]!, {
+      nHeads,
+      scale: parts.scale ?? 1 / Math.sqrt(headDim),
+      window,
+      softcap,
+    });
+    return recorder.matmul(mixed, out, { bias: outBias, alpha: parts.outputScale, residual });
+  };
+}
+
+/** The KV shape of an attention layer with equal heads for keys and values. */
+export function kvShape(c: DecoderConfig): LayerKvShape {
+  return { nKvHeads: c.nKvHeads, kHeadDim: c.headDim, vHeadDim: c.headDim };
+}
+
+export interface MlpParts {
+  readonly activation?: Activation | undefined;
+  /** As in {@linkcode AttentionParts}. */
+  readonly outputScale?: number | undefined;
+}
+
+const GATE: TensorName = ["mlp.gate_proj", "ffn_gate"];
+const UP: TensorName = ["mlp.up_proj", "ffn_up"];
+const GATE_UP: TensorName = ["mlp.gate_up_proj", "ffn_up"];
+const DOWN: TensorName = ["mlp.down_proj", "ffn_down"];
+
+/** The gated MLP `down(activation(gate(x)) * up(x))`. Phi-3 and GLM-4 store gate and up as one. */
+export function loadGatedMlp(
+  weights: WeightLoader,
+  c: DecoderConfig,
+  parts: MlpParts = {},
+): Block {
+  const { hiddenSize, intermediateSize } = c;
+  const isFused = weights.isGguf ? !weights.has(GATE) : weights.has(GATE_UP);
+  const gateUp = isFused
+    ? weights.matrix(GATE_UP, 2 * intermediateSize, hiddenSize)
+    : weights.concat([[GATE, intermediateSize], [UP, intermediateSize]], hiddenSize);
+  const down = weights.matrix(DOWN, hiddenSize, intermediateSize);
+  const { activation = "silu", outputScale } = parts;
+  return ({ recorder }, x, residual) => {
+    const hidden = recorder.glu(recorder.matmul(x, gateUp), intermediateSize, activation);
+    return recorder.matmul(hidden, down, { alpha: outputScale, residual });
+  };
+}
+
+export interface MoeParts {
+  readonly nExperts: number;
+  readonly topK: number;
+  readonly intermediateSize: number;
+  readonly normalize: boolean;
+  /** Hugging Face names of the router and, with `{}` for its number, of an expert's matrices. */
+  readonly names: {
+    readonly router: string;
+    readonly gate: string;
+    readonly up: string;
+    readonly down: string;
+  };
+}
+
+/** A sparse mixture of gated MLPs: a router picks `topK` experts for each token. */
+export function loadMoe(weights: WeightLoader, c: DecoderConfig, parts: MoeParts): Block {
+  const { nExperts, topK, intermediateSize, normalize, names } = parts;
+  const router = weights.matrix([names.router, "ffn_gate_inp"], nExperts, c.hiddenSize);
+  const gate: TensorName = [names.gate, "ffn_gate_exps"];
+  const up: TensorName = [names.up, "ffn_up_exps"];
+  const gateUp = weights.experts(
+    [[gate, intermediateSize], [up, intermediateSize]],
+    nExperts,
+    c.hiddenSize,
+  );
+  const down = weights.experts(
+    [[[names.down, "ffn_down_exps"], c.hiddenSize]],
+    nExperts,
+    intermediateSize,
+  );
+  return ({ recorder }, x, residual) => {
+    const route = recorder.moeRoute(recorder.matmul(x, router), { topK, normalize });
+    const hidden = recorder.glu(
+      recorder.moeMatmul(x, route, gateUp, nExperts),
+      intermediateSize,
+      "silu",
+    );
+    return recorder.moeCombine(recorder.moeMatmul(hidden, route, down, nExperts), route, residual);
+  };
+}
+
+/** A bias as its rule asks. */
+export function loadBias(
+  weights: WeightLoader,
+  name: TensorName,
+  size: number,
+  rule: BiasRule | undefined,
+): Weight | undefined {
+  return wantsBias(weights, name, rule) ? weights.vector(name, size, "bias") : undefined;
+}
+
+function wantsBias(weights: WeightLoader, name: TensorName, rule: BiasRule = "none"): boolean {
+  return rule === "required" || (rule === "optional" && weights.has(name, "bias"));
+}

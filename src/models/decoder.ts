@@ -1,0 +1,116 @@
+/** How a decoder's layers are arranged around the residual stream, and the whole they form. */
+import type { Value } from "../backend.ts";
+import { type Block, kvShape, loadRmsNorm, type NormOptions } from "./blocks.ts";
+import { type CausalLm, ForwardPass, type ModelSource } from "./causal_lm.ts";
+import type { DecoderConfig } from "./decoder_config.ts";
+import { type HeadParts, loadEmbedding, loadHead } from "./embedding.ts";
+import { readRope, type Rope, type RopeRequest } from "./rope.ts";
+import type { TensorName, WeightLoader } from "./weight_loader.ts";
+
+/** Records one layer: hidden states in, hidden states out. */
+export type Layer = (pass: ForwardPass, h: Value) => Value;
+
+/** The norm before attention and the one before the MLP, under their usual names. */
+export const INPUT_NORM: TensorName = ["input_layernorm", "attn_norm"];
+export const MLP_NORM: TensorName = ["post_attention_layernorm", "ffn_norm"];
+export const FINAL_NORM: TensorName = ["norm", "output_norm"];
+
+/** Each part reads the normalised stream and adds to it (GPT-2, Llama and most since). */
+export function preNormLayer(parts: {
+  attentionNorm: Block;
+  attention: Block;
+  mlpNorm: Block;
+  mlp: Block;
+}): Layer {
+  return (pass, h) => {
+    h = parts.attention(pass, parts.attentionNorm(pass, h), h);
+    return parts.mlp(pass, parts.mlpNorm(pass, h), h);
+  };
+}
+
+/** Each part reads the stream as it is; what it adds is normalised (OLMo 2). */
+export function postNormLayer(parts: {
+  attention: Block;
+  postAttentionNorm: Block;
+  mlp: Block;
+  postMlpNorm: Block;
+}): Layer {
+  return (pass, h) => {
+    h = parts.postAttentionNorm(pass, parts.attention(pass, h), h);
+    return parts.postMlpNorm(pass, parts.mlp(pass, h), h);
+  };
+}
+
+/** Each part is normalised on both sides (Gemma 2 and 3, GLM-4). */
+export function sandwichNormLayer(parts: {
+  attentionNorm: Block;
+  attention: Block;
+  postAttentionNorm: Block;
+  mlpNorm: Block;
+  mlp: Block;
+  postMlpNorm: Block;
+}): Layer {
+  return (pass, h) => {
+    const mixed = parts.attention(pass, parts.attentionNorm(pass, h));
+    h = parts.postAttentionNorm(pass, mixed, h);
+    const fed = parts.mlp(pass, parts.mlpNorm(pass, h));
+    return parts.postMlpNorm(pass, fed, h);
+  };
+}
+
+export interface DecoderParts {
+  /** Loads layer `index`. */
+  readonly layer: (weights: WeightLoader, index: number) => Layer;
+  /** Multiplies the embeddings. @default 1 */
+  readonly embeddingScale?: number | undefined;
+  /** The norm before the output matrix. @default RMSNorm under its usual name */
+  readonly finalNorm?: Block | undefined;
+  readonly norm?: NormOptions | undefined;
+  readonly head?: HeadParts | undefined;
+}
+
+/** Loads embedding, layers and head, and joins them. */
+export function loadDecoder(source: ModelSource, c: DecoderConfig, parts: DecoderParts): CausalLm {
+  const { weights } = source;
+  const embedding = loadEmbedding(source, c);
+  const layers = Array.from(
+    { length: c.nLayers },
+    (_, index) => parts.layer(weights.layer(index), index),
+  );
+  const finalNorm = parts.finalNorm ?? loadRmsNorm(weights, c, FINAL_NORM, parts.norm);
+  const head = loadHead(source, c, embedding, finalNorm, parts.head);
+
+  return {
+    vocabSize: embedding.vocabSize,
+    contextLength: c.contextLength,
+    kvLayers: layers.map(() => kvShape(c)),
+    forward(recorder, kv) {
+      const pass = new ForwardPass(recorder, kv, weights);
+      let h = recorder.embed(embedding.weight, parts.embeddingScale);
+      for (const layer of layers) h = layer(pass, h);
+      return head(pass, h);
+    },
+  };
+}
+
+/** The rotation of a model's layers; in GGUF it may come with a tensor of divisors. */
+export function loadRope(
+  source: ModelSource,
+  c: DecoderConfig,
+  request: Pick<RopeRequest, "layout" | "layerType" | "defaultTheta">,
+): Rope {
+  const { config, weights } = source;
+  const sessionLength = source.sessionLength ?? c.contextLength;
+  const original = config.raw([undefined, "rope.scaling.original_context_length"]);
+  const isLong = typeof original === "number" && sessionLength > original;
+  const long = weights.optionalNumbers([undefined, "rope_factors_long"]);
+  const short = weights.optionalNumbers([undefined, "rope_factors_short"]);
+  const factors = (isLong ? long : short) ?? weights.optionalNumbers([undefined, "rope_freqs"]);
+  return readRope(config, {
+    headDim: c.headDim,
+    contextLength: c.contextLength,
+    sessionLength,
+    factors,
+    ...request,
+  });
+}

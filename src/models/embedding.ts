@@ -1,0 +1,58 @@
+/** The two ends of a decoder: token ids to hidden states, hidden states to logits. */
+import type { Value, Weight } from "../backend.ts";
+import type { Block } from "./blocks.ts";
+import type { ForwardPass, ModelSource } from "./causal_lm.ts";
+import type { DecoderConfig } from "./decoder_config.ts";
+import type { TensorName } from "./weight_loader.ts";
+
+const EMBEDDING: TensorName = ["embed_tokens", "token_embd"];
+const LM_HEAD: TensorName = ["lm_head", "output"];
+
+export interface Embedding {
+  readonly weight: Weight;
+  readonly vocabSize: number;
+}
+
+/** The embedding matrix; its height is the size of the vocabulary. */
+export function loadEmbedding(source: ModelSource, c: DecoderConfig): Embedding {
+  const { config, weights } = source;
+  // GGUF files need not name the size; the matrix itself has it.
+  const vocabSize = config.int(["vocab_size", undefined], {
+    fallback: weights.isGguf ? weights.shape(EMBEDDING)[0] ?? 0 : 0,
+  });
+  return { weight: weights.matrix(EMBEDDING, vocabSize, c.hiddenSize), vocabSize };
+}
+
+export interface HeadParts {
+  /** Whether the output matrix is the embedding when the config does not say. @default false */
+  readonly tiedByDefault?: boolean;
+  /** Multiplies the logits. @default 1 */
+  readonly scale?: number | undefined;
+  readonly softcap?: number | undefined;
+}
+
+/** Final norm, output rows and their logits, `[outputs, vocabSize]`. */
+export function loadHead(
+  source: ModelSource,
+  c: DecoderConfig,
+  embedding: Embedding,
+  norm: Block,
+  parts: HeadParts = {},
+): (pass: ForwardPass, x: Value) => Value {
+  const { config, weights } = source;
+  const tied = weights.isGguf
+    ? !weights.has(LM_HEAD)
+    : config.boolean(["tie_word_embeddings", undefined], parts.tiedByDefault ?? false);
+  const lmHead = tied
+    ? embedding.weight
+    : weights.matrix(LM_HEAD, embedding.vocabSize, c.hiddenSize);
+  // A tied checkpoint may hold the matrix a second time; it is not a surplus tensor.
+  if (tied) weights.has(LM_HEAD);
+  return (pass, x) => {
+    const { recorder } = pass;
+    const logits = recorder.matmul(norm(pass, recorder.gatherOutputs(x)), lmHead, {
+      alpha: parts.scale,
+    });
+    return parts.softcap === undefined ? logits : recorder.softcap(logits, parts.softcap);
+  };
+}

@@ -1,0 +1,31 @@
+/** GLM-4 (0414): norms on both sides of each part, rotation of half of a head in adjacent pairs. */
+import { loadAttention, loadGatedMlp, loadRmsNorm } from "./blocks.ts";
+import type { Family } from "./causal_lm.ts";
+import { INPUT_NORM, loadDecoder, loadRope, MLP_NORM, sandwichNormLayer } from "./decoder.ts";
+import { decoderConfig } from "./decoder_config.ts";
+
+export const glm4: Family = {
+  huggingFace: ["glm4"],
+  gguf: ["glm4"],
+  load(source) {
+    const { config } = source;
+    const c = decoderConfig(config);
+    const rope = loadRope(source, c, { layout: "interleaved" });
+    const hasBias = config.boolean(["attention_bias", undefined], false);
+    const bias = config.isGguf ? "optional" : hasBias ? "required" : "none";
+    return loadDecoder(source, c, {
+      layer: (weights, i) =>
+        sandwichNormLayer({
+          attentionNorm: loadRmsNorm(weights, c, INPUT_NORM),
+          attention: loadAttention(weights, c, i, { rope, bias }),
+          postAttentionNorm: loadRmsNorm(weights, c, [
+            "post_self_attn_layernorm",
+            "post_attention_norm",
+          ]),
+          mlpNorm: loadRmsNorm(weights, c, MLP_NORM),
+          mlp: loadGatedMlp(weights, c),
+          postMlpNorm: loadRmsNorm(weights, c, ["post_mlp_layernorm", "post_ffw_norm"]),
+        }),
+    });
+  },
+};

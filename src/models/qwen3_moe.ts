@@ -1,0 +1,48 @@
+/** Qwen3-MoE: Qwen3 with experts in most layers. A. Yang et al., arXiv:2505.09388. */
+import { loadAttention, loadGatedMlp, loadMoe, loadRmsNorm } from "./blocks.ts";
+import type { Family } from "./causal_lm.ts";
+import { INPUT_NORM, loadDecoder, loadRope, MLP_NORM, preNormLayer } from "./decoder.ts";
+import { decoderConfig } from "./decoder_config.ts";
+import { qwenWindows } from "./qwen2.ts";
+
+const EXPERT = "mlp.experts.{}";
+
+export const qwen3Moe: Family = {
+  huggingFace: ["qwen3_moe"],
+  gguf: ["qwen3moe"],
+  load(source) {
+    const { config } = source;
+    const c = decoderConfig(config);
+    const rope = loadRope(source, c, { layout: "half" });
+    const windows = qwenWindows(config, c);
+    const sparseStep = config.int(["decoder_sparse_step", undefined], { fallback: 1 });
+    const dense = config.raw(["mlp_only_layers", undefined]) ?? [];
+    const isDense = (i: number) =>
+      (Array.isArray(dense) && dense.includes(i)) || (i + 1) % sparseStep !== 0;
+    // transformers writes the count under either name.
+    const named = config.raw(["num_experts", undefined]) === undefined
+      ? "num_local_experts"
+      : "num_experts";
+    const experts = {
+      nExperts: config.int([named, "expert_count"]),
+      topK: config.int(["num_experts_per_tok", "expert_used_count"]),
+      intermediateSize: config.int(["moe_intermediate_size", "expert_feed_forward_length"]),
+      normalize: config.boolean(["norm_topk_prob", undefined], config.isGguf),
+      names: {
+        router: "mlp.gate",
+        gate: `${EXPERT}.gate_proj`,
+        up: `${EXPERT}.up_proj`,
+        down: `${EXPERT}.down_proj`,
+      },
+    };
+    return loadDecoder(source, c, {
+      layer: (weights, i) =>
+        preNormLayer({
+          attentionNorm: loadRmsNorm(weights, c, INPUT_NORM),
+          attention: loadAttention(weights, c, i, { rope, qkNorm: "head", window: windows[i] }),
+          mlpNorm: loadRmsNorm(weights, c, MLP_NORM),
+          mlp: isDense(i) ? loadGatedMlp(weights, c) : loadMoe(weights, c, experts),
+        }),
+    });
+  },
+};

@@ -1,0 +1,91 @@
+import type { Backend } from "../backend.ts";
+import { ForgeError } from "../errors.ts";
+import type { Checkpoint } from "../formats/checkpoint.ts";
+import { quote } from "../formats/quote.ts";
+import { type CausalLm, type Family, ModelSource } from "./causal_lm.ts";
+import { gemma } from "./gemma.ts";
+import { gemma2 } from "./gemma2.ts";
+import { gemma3 } from "./gemma3.ts";
+import { glm4 } from "./glm4.ts";
+import { granite } from "./granite.ts";
+import { llama } from "./llama.ts";
+import { mistral } from "./mistral.ts";
+import { mixtral } from "./mixtral.ts";
+import { olmo2 } from "./olmo2.ts";
+import { phi3 } from "./phi3.ts";
+import { qwen2 } from "./qwen2.ts";
+import { qwen3 } from "./qwen3.ts";
+import { qwen3Moe } from "./qwen3_moe.ts";
+import { seedOss } from "./seed_oss.ts";
+import { smollm3 } from "./smollm3.ts";
+import { starcoder2 } from "./starcoder2.ts";
+
+const FAMILIES: readonly Family[] = [
+  gemma,
+  gemma2,
+  gemma3,
+  glm4,
+  granite,
+  llama,
+  mistral,
+  mixtral,
+  olmo2,
+  phi3,
+  qwen2,
+  qwen3,
+  qwen3Moe,
+  seedOss,
+  smollm3,
+  starcoder2,
+];
+
+/** The architectures forge runs, as config.json (`safetensors`) or GGUF names them. */
+export function knownArchitectures(kind: Checkpoint["kind"]): string[] {
+  return FAMILIES.flatMap((family) => kind === "gguf" ? family.gguf : family.huggingFace);
+}
+
+/** The family of a checkpoint. @throws {ForgeError} `unsupported`, listing the known ones. */
+export function findFamily(checkpoint: Checkpoint): Family {
+  const { kind, modelType } = checkpoint;
+  // GGUF has no name of its own for Mixtral.
+  if (kind === "gguf" && modelType === "llama" && hasExperts(checkpoint)) return mixtral;
+  const family = FAMILIES.find((candidate) =>
+    (kind === "gguf" ? candidate.gguf : candidate.huggingFace).includes(modelType)
+  );
+  if (family === undefined) {
+    throw new ForgeError(
+      "unsupported",
+      `${quote(checkpoint.path)} has the architecture ${quote(modelType)}, which forge does not ` +
+        `know; it knows ${knownArchitectures(kind).join(", ")}`,
+    );
+  }
+  return family;
+}
+
+/** A loaded model, and the tensors of its files that it has no use for. */
+export interface LoadedModel {
+  readonly lm: CausalLm;
+  readonly unusedTensors: readonly string[];
+}
+
+/**
+ * Puts a checkpoint's weights on a device.
+ *
+ * @param sessionLength the longest sequence the model will be asked for
+ * @throws {ForgeError} `unsupported` for an unknown architecture; `bad_model` when the files do not
+ * hold what the configuration promises.
+ */
+export function loadModel(
+  backend: Backend,
+  checkpoint: Checkpoint,
+  sessionLength?: number,
+): LoadedModel {
+  const source = new ModelSource(backend, checkpoint, sessionLength);
+  const lm = findFamily(checkpoint).load(source);
+  return { lm, unusedTensors: source.weights.unusedTensors() };
+}
+
+function hasExperts(checkpoint: Checkpoint): boolean {
+  const count = checkpoint.metadata?.get("llama.expert_count");
+  return typeof count === "number" && count > 0;
+}

@@ -1,0 +1,38 @@
+/** SmolLM3: Llama in which every fourth layer has no positions (NoPE, arXiv:2501.18795). */
+import { loadAttention, loadGatedMlp, loadRmsNorm } from "./blocks.ts";
+import type { Family } from "./causal_lm.ts";
+import type { ConfigReader, Key } from "./config_reader.ts";
+import { INPUT_NORM, loadDecoder, loadRope, MLP_NORM, preNormLayer } from "./decoder.ts";
+import { decoderConfig } from "./decoder_config.ts";
+
+export const smollm3: Family = {
+  huggingFace: ["smollm3"],
+  gguf: ["smollm3"],
+  load(source) {
+    const { config } = source;
+    const c = decoderConfig(config);
+    const rope = loadRope(source, c, { layout: config.isGguf ? "interleaved" : "half" });
+    const rotates = rotatedLayers(config, c.nLayers);
+    return loadDecoder(source, c, {
+      head: { tiedByDefault: true },
+      layer: (weights, i) =>
+        preNormLayer({
+          attentionNorm: loadRmsNorm(weights, c, INPUT_NORM),
+          attention: loadAttention(weights, c, i, { rope: rotates[i] ? rope : undefined }),
+          mlpNorm: loadRmsNorm(weights, c, MLP_NORM),
+          mlp: loadGatedMlp(weights, c),
+        }),
+    });
+  },
+};
+
+function rotatedLayers(config: ConfigReader, nLayers: number): boolean[] {
+  const key: Key = ["no_rope_layers", undefined];
+  // Despite its name, 1 in this list means that the layer rotates.
+  const listed = config.perLayer(key, nLayers);
+  const interval = config.int(["no_rope_layer_interval", undefined], { fallback: 4 });
+  return Array.from(
+    { length: nLayers },
+    (_, i) => listed === undefined ? (i + 1) % interval !== 0 : Boolean(listed[i]),
+  );
+}

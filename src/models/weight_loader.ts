@@ -1,0 +1,187 @@
+import type { Backend, Weight, WeightSlice } from "../backend.ts";
+import { ForgeError } from "../errors.ts";
+import type { Checkpoint } from "../formats/checkpoint.ts";
+import { quote } from "../formats/quote.ts";
+import { assertComputable, type TensorInfo } from "../formats/tensor_info.ts";
+
+/**
+ * The name of one tensor in both formats, without the prefix of its layer and without `.weight`. A
+ * format that lacks the tensor has `undefined`.
+ */
+export type TensorName = readonly [huggingFace: string | undefined, gguf: string | undefined];
+
+/** Prefixes that checkpoints put before the decoder's own names, in the order they are tried. */
+const HUGGING_FACE_PREFIXES = ["model.", "", "language_model.model.", "model.language_model."];
+
+/**
+ * Finds a checkpoint's tensors by name, checks their shapes against what the config implies, and puts
+ * them on a device.
+ *
+ * Its methods throw `ForgeError("bad_model")` naming the tensor when it is missing or has another
+ * shape, and `unsupported` for a type forge cannot compute with.
+ */
+export class WeightLoader {
+  readonly backend: Backend;
+  readonly isGguf: boolean;
+  readonly #checkpoint: Checkpoint;
+  readonly #prefix: string;
+  readonly #used: Set<string>;
+
+  private constructor(backend: Backend, checkpoint: Checkpoint, prefix: string, used: Set<string>) {
+    this.backend = backend;
+    this.isGguf = checkpoint.kind === "gguf";
+    this.#checkpoint = checkpoint;
+    this.#prefix = prefix;
+    this.#used = used;
+  }
+
+  /** A loader for a checkpoint's tensors outside the layers. */
+  static for(backend: Backend, checkpoint: Checkpoint): WeightLoader {
+    const prefix = checkpoint.kind === "gguf"
+      ? ""
+      : HUGGING_FACE_PREFIXES.find((candidate) =>
+        checkpoint.tensors.has(`${candidate}embed_tokens.weight`)
+      );
+    return new WeightLoader(backend, checkpoint, prefix ?? "model.", new Set());
+  }
+
+  /** A loader for the tensors of one layer. */
+  layer(index: number): WeightLoader {
+    const prefix = this.isGguf ? `blk.${index}.` : `${this.#prefix}layers.${index}.`;
+    return new WeightLoader(this.backend, this.#checkpoint, prefix, this.#used);
+  }
+
+  /** Tensors of the checkpoint that nothing has asked for. */
+  unusedTensors(): string[] {
+    return [...this.#checkpoint.tensors.keys()].filter((name) => !this.#used.has(name));
+  }
+
+  has(name: TensorName, suffix = "weight"): boolean {
+    return this.#find(name, suffix) !== undefined;
+  }
+
+  /** The shape of a tensor. */
+  shape(name: TensorName): readonly number[] {
+    return this.#require(name, "weight").shape;
+  }
+
+  /** A weight `[rows, cols]`. */
+  matrix(name: TensorName, rows: number, cols: number): Weight {
+    return this.concat([[name, rows]], cols);
+  }
+
+  /** One weight whose rows are those of several tensors. */
+  concat(parts: readonly (readonly [TensorName, rows: number])[], cols: number): Weight {
+    const slices = parts.map(([name, rows]) => {
+      const tensor = this.#require(name, "weight");
+      this.#expectShape(tensor, [rows, cols]);
+      return { tensor };
+    });
+    return this.#map(slices, cols);
+  }
+
+  /**
+   * The weights of all experts, each expert's rows being those of the given tensors in order. HF has a
+   * tensor for each expert (`{}` in the name stands for its number); GGUF stacks them.
+   */
+  experts(names: readonly (readonly [TensorName, rows: number])[], nExperts: number, cols: number) {
+    const slices: WeightSlice[] = [];
+    for (let expert = 0; expert < nExperts; expert++) {
+      for (const [[huggingFace, gguf], rows] of names) {
+        if (this.isGguf) {
+          const tensor = this.#require([undefined, gguf], "weight");
+          this.#expectShape(tensor, [nExperts, rows, cols]);
+          slices.push({ tensor, firstRow: expert * rows, nRows: rows });
+        } else {
+          const name = huggingFace?.replace("{}", String(expert));
+          const tensor = this.#require([name, undefined], "weight");
+          this.#expectShape(tensor, [rows, cols]);
+          slices.push({ tensor });
+        }
+      }
+    }
+    return this.#map(slices, cols);
+  }
+
+  /** A weight of one row. */
+  vector(name: TensorName, size: number, suffix = "weight"): Weight {
+    const tensor = this.#require(name, suffix);
+    this.#expectShape(tensor, [size]);
+    return this.#map([{ tensor }], size);
+  }
+
+  /** A vector that may be absent. */
+  optionalVector(name: TensorName, size: number, suffix = "weight"): Weight | undefined {
+    return this.has(name, suffix) ? this.vector(name, size, suffix) : undefined;
+  }
+
+  /** One vector from several, end to end. */
+  concatVectors(
+    parts: readonly (readonly [TensorName, size: number])[],
+    suffix: string,
+  ): Weight {
+    const values = parts.flatMap(([name, size]) => {
+      const weight = this.vector(name, size, suffix);
+      return Array.from(this.backend.readWeight(weight, 0, 1));
+    });
+    return this.upload(Float32Array.from(values));
+  }
+
+  /** The numbers of a vector of any size, or `undefined` when it is absent. */
+  optionalNumbers(name: TensorName): Float32Array | undefined {
+    const tensor = this.#find(name, "weight");
+    if (tensor === undefined) return undefined;
+    const size = tensor.shape.at(-1) ?? 0;
+    return this.backend.readWeight(this.vector(name, size), 0, 1);
+  }
+
+  /** A vector that is computed rather than loaded. */
+  upload(values: Float32Array<ArrayBuffer>): Weight {
+    return this.backend.uploadWeight("F32", 1, values.length, new Uint8Array(values.buffer));
+  }
+
+  #map(slices: readonly WeightSlice[], cols: number): Weight {
+    for (const { tensor } of slices) assertComputable(tensor);
+    return this.backend.mapWeight(slices, cols);
+  }
+
+  #tensorName([huggingFace, gguf]: TensorName, suffix: string): string | undefined {
+    const name = this.isGguf ? gguf : huggingFace;
+    if (name === undefined) return undefined;
+    // The output matrix alone stands outside the decoder's prefix.
+    const prefix = !this.isGguf && name === "lm_head"
+      ? this.#prefix.replace(/model\.$/, "")
+      : this.#prefix;
+    return `${prefix}${name}${suffix === "" ? "" : "."}${suffix}`;
+  }
+
+  #find(name: TensorName, suffix: string): TensorInfo | undefined {
+    const full = this.#tensorName(name, suffix);
+    const tensor = full === undefined ? undefined : this.#checkpoint.tensors.get(full);
+    if (tensor !== undefined) this.#used.add(tensor.name);
+    return tensor;
+  }
+
+  #require(name: TensorName, suffix: string): TensorInfo {
+    const tensor = this.#find(name, suffix);
+    if (tensor === undefined) {
+      const full = this.#tensorName(name, suffix) ?? name.find((part) => part !== undefined);
+      throw new ForgeError(
+        "bad_model",
+        `${quote(this.#checkpoint.path)} has no tensor ${quote(full ?? "?")}, which a ` +
+          `${quote(this.#checkpoint.modelType)} model needs`,
+      );
+    }
+    return tensor;
+  }
+
+  #expectShape(tensor: TensorInfo, expected: readonly number[]): void {
+    const { shape } = tensor;
+    if (shape.length === expected.length && shape.every((size, i) => size === expected[i])) return;
+    throw new ForgeError(
+      "bad_model",
+      `${quote(tensor.file)}: tensor ${quote(tensor.name)} has the shape [${shape}]; the ` +
+        `configuration implies [${expected}]`,
+    );
+  }
+}

@@ -1,0 +1,166 @@
+import { ForgeError } from "../errors.ts";
+import { byteToChar } from "./byte_level.ts";
+import type { IdBuffer } from "./id_buffer.ts";
+import type { Vocabulary } from "./vocabulary.ts";
+
+/**
+ * The symbols that words begin as. A symbol is a token id, or `UNKNOWN - x` for a character or
+ * byte x that the vocabulary does not have.
+ */
+export interface Alphabet {
+  /** Appends the symbols of a word of well-formed text. */
+  split(word: string, symbols: IdBuffer): void;
+  /** Appends the token ids of the first `count` symbols. */
+  emit(symbols: Int32Array, count: number, out: IdBuffer): void;
+}
+
+/** The symbol of unknown character or byte 0; below it, those of 1, 2, and so on. */
+const UNKNOWN = -2;
+
+/** The character that a symbol below 0 stands for. */
+export function unknownCharacter(symbol: number): string {
+  return String.fromCodePoint(UNKNOWN - symbol);
+}
+
+/** What becomes of a character or byte that the vocabulary does not have. */
+export interface UnknownOptions {
+  /** The token that stands for it; `undefined` makes it an error. */
+  unknownId?: number | undefined;
+  /** Whether neighbouring ones share one token. */
+  fuse?: boolean;
+}
+
+/** Words as UTF-8 bytes; the vocabulary is written in GPT-2's byte alphabet. */
+export class ByteAlphabet implements Alphabet {
+  readonly #ids = new Int32Array(256);
+  readonly #unknown: UnknownOptions;
+
+  constructor(vocabulary: Vocabulary, unknown: UnknownOptions = {}) {
+    for (let byte = 0; byte < 256; byte++) {
+      const id = vocabulary.idOf(byteToChar(byte));
+      this.#ids[byte] = id < 0 ? UNKNOWN - byte : id;
+    }
+    this.#unknown = unknown;
+  }
+
+  split(word: string, symbols: IdBuffer): void {
+    const ids = this.#ids;
+    for (let i = 0; i < word.length; i++) {
+      let code = word.charCodeAt(i);
+      if (code < 0x80) {
+        symbols.push(ids[code] ?? 0);
+        continue;
+      }
+      if (code < 0x800) {
+        symbols.push(ids[0xc0 | (code >> 6)] ?? 0);
+      } else {
+        if (code >= 0xd800 && code < 0xdc00) {
+          code = 0x10000 + ((code & 0x3ff) << 10) + (word.charCodeAt(++i) & 0x3ff);
+          symbols.push(ids[0xf0 | (code >> 18)] ?? 0);
+          symbols.push(ids[0x80 | ((code >> 12) & 0x3f)] ?? 0);
+        } else {
+          symbols.push(ids[0xe0 | (code >> 12)] ?? 0);
+        }
+        symbols.push(ids[0x80 | ((code >> 6) & 0x3f)] ?? 0);
+      }
+      symbols.push(ids[0x80 | (code & 0x3f)] ?? 0);
+    }
+  }
+
+  emit(symbols: Int32Array, count: number, out: IdBuffer): void {
+    emitWithUnknown(symbols, count, out, (symbol, follows) => {
+      const byte = (UNKNOWN - symbol).toString(16).toUpperCase().padStart(2, "0");
+      pushUnknown(this.#unknown, follows, out, `the byte 0x${byte}`);
+    });
+  }
+}
+
+/** Words as characters, with "<0x00>" to "<0xFF>" for the bytes of those that are not pieces. */
+export class CharacterAlphabet implements Alphabet {
+  readonly #vocabulary: Vocabulary;
+  readonly #isPiece: (id: number) => boolean;
+  readonly #byteIds: Int32Array | undefined;
+  readonly #unknown: UnknownOptions;
+
+  /**
+   * @param isPiece which tokens text may become
+   * @param byteIds the token of each byte, -1 where it has none; `undefined` for no byte fallback
+   */
+  constructor(
+    vocabulary: Vocabulary,
+    isPiece: (id: number) => boolean,
+    byteIds: Int32Array | undefined,
+    unknown: UnknownOptions,
+  ) {
+    this.#vocabulary = vocabulary;
+    this.#isPiece = isPiece;
+    this.#byteIds = byteIds;
+    this.#unknown = unknown;
+  }
+
+  split(word: string, symbols: IdBuffer): void {
+    for (let i = 0, end; i < word.length; i = end) {
+      end = i + ((word.charCodeAt(i) & 0xfc00) === 0xd800 ? 2 : 1);
+      const id = this.#vocabulary.idOfRange(word, i, end);
+      symbols.push(id >= 0 && this.#isPiece(id) ? id : UNKNOWN - (word.codePointAt(i) ?? 0));
+    }
+  }
+
+  emit(symbols: Int32Array, count: number, out: IdBuffer): void {
+    emitWithUnknown(symbols, count, out, (symbol, follows) => {
+      const character = unknownCharacter(symbol);
+      const bytes = this.#byteIds && encoder.encode(character);
+      const ids = bytes && Array.from(bytes, (byte) => this.#byteIds?.[byte] ?? -1);
+      if (ids?.every((id) => id >= 0)) {
+        for (const id of ids) out.push(id);
+        return false;
+      }
+      pushUnknown(this.#unknown, follows, out, `the character ${JSON.stringify(character)}`);
+      return true;
+    });
+  }
+}
+
+const encoder = new TextEncoder();
+
+/** The ids of "<0x00>" to "<0xFF>"; -1 for those the vocabulary does not have. */
+export function byteTokenIds(vocabulary: Vocabulary): Int32Array {
+  return Int32Array.from({ length: 256 }, (_, byte) => vocabulary.idOf(byteTokenText(byte)));
+}
+
+/** The piece that stands for a byte in SentencePiece vocabularies, such as "<0x0A>". */
+export function byteTokenText(byte: number): string {
+  return `<0x${byte.toString(16).toUpperCase().padStart(2, "0")}>`;
+}
+
+/**
+ * Copies ids and hands each unknown symbol to `emitUnknown`, with whether the one before it was
+ * unknown too; that returns whether it became the unknown token.
+ */
+function emitWithUnknown(
+  symbols: Int32Array,
+  count: number,
+  out: IdBuffer,
+  emitUnknown: (symbol: number, follows: boolean) => boolean | void,
+): void {
+  let follows = false;
+  for (let i = 0; i < count; i++) {
+    const symbol = symbols[i] ?? 0;
+    if (symbol >= 0) {
+      out.push(symbol);
+      follows = false;
+    } else {
+      follows = emitUnknown(symbol, follows) ?? true;
+    }
+  }
+}
+
+function pushUnknown(options: UnknownOptions, follows: boolean, out: IdBuffer, what: string) {
+  if (options.unknownId === undefined) {
+    throw new ForgeError(
+      "bad_input",
+      `the model's vocabulary has no token for ${what}, and no unknown token to stand for it`,
+    );
+  }
+  if (!follows || !options.fuse) out.push(options.unknownId);
+}

@@ -1,0 +1,140 @@
+import { ForgeError } from "../errors.ts";
+import type { Alphabet } from "./alphabet.ts";
+import { IdBuffer } from "./id_buffer.ts";
+import { MAX_WORD_SYMBOLS, MergeQueue } from "./merge_queue.ts";
+import type { PairTable } from "./pair_table.ts";
+
+/** Turns one word (a pre-tokenized piece of text) into token ids, appended to `out`. */
+export interface WordEncoder {
+  encode(word: string, out: IdBuffer): void;
+}
+
+/** No pair begins at this symbol. */
+const NO_PAIR = 0x7fffffff;
+
+/** Up to this many symbols a scan for the lowest rank is faster than a queue (measured, V8 15). */
+const SCAN_LIMIT = 48;
+
+/**
+ * Byte-pair encoding (Sennrich et al., 2016, https://arxiv.org/abs/1508.07909): a word begins as
+ * symbols of an alphabet, and the neighbours with the lowest rank join, leftmost first, until
+ * none are left that join. SentencePiece's BPE is the same with ranks made from scores.
+ */
+export class BpeEncoder implements WordEncoder {
+  readonly #alphabet: Alphabet;
+  readonly #pairs: PairTable;
+  readonly #wholeWord: (word: string) => number;
+  readonly #symbols = new IdBuffer();
+  readonly #scanRanks = new Int32Array(SCAN_LIMIT);
+
+  /**
+   * @param wholeWord the id of a word that is to become one token without any merging, or -1
+   */
+  constructor(
+    alphabet: Alphabet,
+    pairs: PairTable,
+    wholeWord: (word: string) => number = () => -1,
+  ) {
+    this.#alphabet = alphabet;
+    this.#pairs = pairs;
+    this.#wholeWord = wholeWord;
+  }
+
+  encode(word: string, out: IdBuffer): void {
+    const whole = this.#wholeWord(word);
+    if (whole >= 0) return out.push(whole);
+    const symbols = this.#symbols;
+    symbols.length = 0;
+    this.#alphabet.split(word, symbols);
+    const count = symbols.length > SCAN_LIMIT
+      ? this.#mergeWithQueue(symbols)
+      : this.#mergeByScan(symbols);
+    this.#alphabet.emit(symbols.data, count, out);
+    // A huge word must not leave its buffers behind.
+    if (symbols.data.length > 1 << 16) {
+      symbols.data = new Int32Array(64);
+    }
+  }
+
+  #rank(left: number, right: number): number {
+    const handle = this.#pairs.find(left, right);
+    return handle < 0 ? NO_PAIR : this.#pairs.rank(handle);
+  }
+
+  #merged(left: number, right: number): number {
+    return this.#pairs.merged(this.#pairs.find(left, right));
+  }
+
+  /** Joins `symbols` in place; returns how many are left. Quadratic: for short words. */
+  #mergeByScan(symbols: IdBuffer): number {
+    const ids = symbols.data, ranks = this.#scanRanks;
+    let count = symbols.length;
+    for (let i = 0; i + 1 < count; i++) ranks[i] = this.#rank(ids[i] ?? 0, ids[i + 1] ?? 0);
+    for (;;) {
+      let lowest = NO_PAIR, at = 0;
+      for (let i = 0; i + 1 < count; i++) {
+        const rank = ranks[i] ?? NO_PAIR;
+        if (rank < lowest) {
+          lowest = rank;
+          at = i;
+        }
+      }
+      if (lowest === NO_PAIR) return count;
+      ids[at] = this.#merged(ids[at] ?? 0, ids[at + 1] ?? 0);
+      count--;
+      for (let i = at + 1; i < count; i++) {
+        ids[i] = ids[i + 1] ?? 0;
+        ranks[i] = ranks[i + 1] ?? NO_PAIR;
+      }
+      if (at > 0) ranks[at - 1] = this.#rank(ids[at - 1] ?? 0, ids[at] ?? 0);
+      if (at + 1 < count) ranks[at] = this.#rank(ids[at] ?? 0, ids[at + 1] ?? 0);
+    }
+  }
+
+  /** Joins `symbols` in place; returns how many are left. O(n log n), for words of any length. */
+  #mergeWithQueue(symbols: IdBuffer): number {
+    const ids = symbols.data, count = symbols.length;
+    if (count > MAX_WORD_SYMBOLS) {
+      throw new ForgeError(
+        "bad_input",
+        `the text has ${count} characters or bytes without a place to cut; ` +
+          `at most ${MAX_WORD_SYMBOLS} are supported`,
+      );
+    }
+    // A linked list over positions. ranks[i] is the rank of the pair that begins at i, so that an
+    // entry of the queue whose rank differs is out of date.
+    const next = new Int32Array(count), previous = new Int32Array(count);
+    const ranks = new Int32Array(count).fill(NO_PAIR);
+    const queue = new MergeQueue(count);
+    const rate = (left: number, right: number) => {
+      const rank = this.#rank(ids[left] ?? 0, ids[right] ?? 0);
+      ranks[left] = rank;
+      if (rank !== NO_PAIR) queue.push(rank, left);
+    };
+    for (let i = 0; i < count; i++) {
+      next[i] = i + 1;
+      previous[i] = i - 1;
+      if (i + 1 < count) rate(i, i + 1);
+    }
+    while (!queue.isEmpty) {
+      const entry = queue.pop();
+      const at = MergeQueue.positionOf(entry);
+      if (ranks[at] !== MergeQueue.rankOf(entry)) continue;
+      const gone = next[at] ?? count;
+      const after = next[gone] ?? count;
+      const before = previous[at] ?? -1;
+      ids[at] = this.#merged(ids[at] ?? 0, ids[gone] ?? 0);
+      next[at] = after;
+      ranks[at] = NO_PAIR;
+      ranks[gone] = NO_PAIR;
+      if (after < count) {
+        previous[after] = at;
+        rate(at, after);
+      }
+      if (before >= 0) rate(before, at);
+    }
+    let kept = 0;
+    for (let i = 0; i < count; i = next[i] ?? count) ids[kept++] = ids[i] ?? 0;
+    return kept;
+  }
+}

@@ -1,0 +1,47 @@
+/*
+ * The byte alphabet of GPT-2: each byte is a printable character, so that a vocabulary of byte
+ * strings can be written as text. Printable Latin-1 bytes (0x21-0x7E, 0xA1-0xAC, 0xAE-0xFF) are
+ * themselves; the other 68, in order, are U+0100 and up: "Ġ" is a space, "Ċ" a newline.
+ */
+
+const encoder = new TextEncoder();
+
+/** The code point that stands for a byte. */
+function byteToCode(byte: number): number {
+  if (byte <= 0x20) return byte + 0x100;
+  if (byte >= 0x7f && byte <= 0xa0) return byte - 0x7f + 0x121;
+  return byte === 0xad ? 0x143 : byte;
+}
+
+/** The byte that a code point stands for, or -1. */
+function codeToByte(code: number): number {
+  if (code > 0xff) {
+    if (code <= 0x120) return code - 0x100;
+    if (code <= 0x142) return code - 0x121 + 0x7f;
+    return code === 0x143 ? 0xad : -1;
+  }
+  return byteToCode(code) === code ? code : -1;
+}
+
+/** The character that stands for a byte. */
+export function byteToChar(byte: number): string {
+  return String.fromCharCode(byteToCode(byte));
+}
+
+/** Text as the byte alphabet writes its UTF-8 bytes: " é" becomes "ĠÃ©". */
+export function toByteLevel(text: string): string {
+  let mapped = "";
+  for (const byte of encoder.encode(text)) mapped += byteToChar(byte);
+  return mapped;
+}
+
+/** The bytes that a piece in the byte alphabet stands for, or `undefined` if it is not in it. */
+export function fromByteLevel(piece: string): Uint8Array | undefined {
+  const bytes = new Uint8Array(piece.length);
+  for (let i = 0; i < piece.length; i++) {
+    const byte = codeToByte(piece.charCodeAt(i));
+    if (byte < 0) return undefined;
+    bytes[i] = byte;
+  }
+  return bytes;
+}

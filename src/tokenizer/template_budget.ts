@@ -1,0 +1,83 @@
+import { ForgeError } from "../errors.ts";
+
+/** Prices of what a template does, in rough nanoseconds. */
+export const PRICES = {
+  /** Evaluating one node of the syntax tree. */
+  node: 300,
+  /** Looking a name up in vain. */
+  undefinedName: 3000,
+  /** One turn of a loop, or one call of a macro, beside the nodes in it. */
+  turn: 2000,
+  /** One character of text made. Also what bounds memory, hence more than its time. */
+  character: 4,
+  /** One character of text looked at. */
+  scan: 1,
+  /** One value made. Also what bounds memory. */
+  value: 400,
+  /** One value visited or copied into another list. */
+  visit: 50,
+} as const;
+
+const BASE_WORK = 4e8;
+const WORK_PER_INPUT_CHARACTER = 2000;
+const MAX_WORK = 1e10;
+/** Nested evaluations; each takes a few hundred bytes to a kilobyte of the stack. */
+const MAX_DEPTH = 400;
+
+/**
+ * What a template may still do. Templates come with the model and are not trusted: they can loop,
+ * recurse and double text at will. Everything they do is paid for here before it is done, so that a
+ * hostile template ends after about a second and about a hundred megabytes; the allowance grows with
+ * the messages, for which an honest template does work in proportion.
+ */
+export class TemplateBudget {
+  readonly #limit: number;
+  #spent = 0;
+  #depth = 0;
+
+  /** @param inputCharacters size of the messages and other variables */
+  constructor(inputCharacters: number) {
+    this.#limit = Math.min(BASE_WORK + inputCharacters * WORK_PER_INPUT_CHARACTER, MAX_WORK);
+  }
+
+  /**
+   * Pays for work about to be done.
+   *
+   * @throws {ForgeError} `bad_model` when it is not covered.
+   */
+  pay(price: number): void {
+    this.#spent += price;
+    // Negated, so that NaN from the arithmetic of a template is refused as well.
+    if (!(this.#spent <= this.#limit)) {
+      throw new ForgeError(
+        "bad_model",
+        "the chat template does far more work than its messages need: " +
+          "it loops or builds text without bound",
+      );
+    }
+  }
+
+  /** Pays for text about to be made. */
+  payText(characters: number): void {
+    this.pay(characters * PRICES.character);
+  }
+
+  /**
+   * Pays for one evaluation and counts it as open until `leave`.
+   *
+   * @throws {ForgeError} `bad_model` when it is not covered or too many are open.
+   */
+  enter(): void {
+    this.pay(PRICES.node);
+    if (this.#depth >= MAX_DEPTH) {
+      const limit = `more than ${MAX_DEPTH} levels deep`;
+      throw new ForgeError("bad_model", `the chat template nests or recurses ${limit}`);
+    }
+    this.#depth++;
+  }
+
+  /** Ends what the last `enter` began. */
+  leave(): void {
+    this.#depth--;
+  }
+}

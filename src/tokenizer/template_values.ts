@@ -1,0 +1,156 @@
+import { Environment } from "jinja";
+import { PRICES, type TemplateBudget } from "./template_budget.ts";
+
+/** A value while a template runs. */
+export type TemplateValue = ReturnType<Environment["lookupVariable"]>;
+/** Text. */
+export type TextValue = Extract<TemplateValue, { value: string }>;
+/** A list or a tuple. */
+export type ListValue = Extract<TemplateValue, { value: TemplateValue[] }>;
+/** A dict or a namespace. */
+export type MappingValue = Extract<TemplateValue, { value: Map<string, TemplateValue> }>;
+
+export function isText(value: TemplateValue): value is TextValue {
+  return value.type === "StringValue";
+}
+
+export function isList(value: TemplateValue): value is ListValue {
+  return value.type === "ArrayValue" || value.type === "TupleValue";
+}
+
+export function isMapping(value: TemplateValue): value is MappingValue {
+  return value.value instanceof Map;
+}
+
+export function isFunction(value: TemplateValue): boolean {
+  return value.type === "FunctionValue";
+}
+
+export function isUndefined(value: TemplateValue): boolean {
+  return value.type === "UndefinedValue";
+}
+
+/** A plain JavaScript value as a template value; `undefined` becomes the undefined of templates. */
+export function templateValue(value: unknown): TemplateValue {
+  return new Environment().set("value", value);
+}
+
+/** Text as a template value, paid for. */
+export function textValue(text: string, budget: TemplateBudget): TemplateValue {
+  budget.payText(text.length);
+  return templateValue(text);
+}
+
+/** How large a value is, counting shared parts as often as they are reached. */
+export interface ValueSize {
+  readonly values: number;
+  readonly characters: number;
+  readonly depth: number;
+}
+
+/** Measures a value, paying for every part it visits. */
+export function measure(value: TemplateValue, budget: TemplateBudget): ValueSize {
+  budget.pay(PRICES.visit);
+  if (isText(value)) return { values: 1, characters: value.value.length, depth: 0 };
+  let values = 1;
+  let characters = 0;
+  let depth = 0;
+  for (const [key, part] of parts(value)) {
+    const size = measure(part, budget);
+    values += size.values;
+    characters += size.characters + key.length;
+    depth = Math.max(depth, size.depth + 1);
+  }
+  return { values, characters, depth };
+}
+
+function* parts(value: TemplateValue): Generator<[string, TemplateValue]> {
+  if (isMapping(value)) yield* value.value;
+  else if (isList(value)) for (const part of value.value) yield ["", part];
+}
+
+/** Python's `==`. */
+export function equals(a: TemplateValue, b: TemplateValue, budget: TemplateBudget): boolean {
+  budget.pay(PRICES.visit);
+  if (a === b) return true;
+  if (isText(a) && isText(b)) {
+    budget.pay(Math.min(a.value.length, b.value.length) * PRICES.scan);
+    return a.value === b.value;
+  }
+  if (isList(a) && isList(b)) {
+    const other = b.value;
+    return a.type === b.type && a.value.length === other.length &&
+      a.value.every((part, index) => equals(part, other[index]!, budget));
+  }
+  if (isMapping(a) && isMapping(b)) {
+    if (a.value.size !== b.value.size) return false;
+    for (const [key, part] of a.value) {
+      const other = b.value.get(key);
+      if (other === undefined || !equals(part, other, budget)) return false;
+    }
+    return true;
+  }
+  const [left, right] = [asNumber(a), asNumber(b)];
+  if (left !== undefined && right !== undefined) return left === right;
+  return a.type === b.type && a.value === b.value;
+}
+
+function asNumber(value: TemplateValue): number | undefined {
+  if (typeof value.value === "boolean") return Number(value.value);
+  return typeof value.value === "number" ? value.value : undefined;
+}
+
+/** Python's `str()`: what `{{ value }}` prints. */
+export function toText(value: TemplateValue, budget: TemplateBudget): string {
+  if (isText(value)) return value.value;
+  if (isUndefined(value)) return "";
+  return toRepr(value, budget);
+}
+
+/** Python's `repr()`: how a value looks inside a list. */
+function toRepr(value: TemplateValue, budget: TemplateBudget): string {
+  budget.pay(PRICES.value);
+  if (isText(value)) {
+    budget.payText(value.value.length);
+    return quoteLikePython(value.value);
+  }
+  if (isUndefined(value)) return "Undefined";
+  if (value.value === null) return "None";
+  if (typeof value.value === "boolean") return value.value ? "True" : "False";
+  if (isFunction(value)) throw new Error("a function cannot be printed");
+  if (isList(value)) {
+    const inner = value.value.map((part) => toRepr(part, budget));
+    if (value.type === "ArrayValue") return `[${inner.join(", ")}]`;
+    return inner.length === 1 ? `(${inner[0]},)` : `(${inner.join(", ")})`;
+  }
+  if (isMapping(value)) {
+    const inner = Array.from(value.value, ([key, part]) => {
+      budget.payText(key.length);
+      return `${quoteLikePython(key)}: ${toRepr(part, budget)}`;
+    });
+    return `{${inner.join(", ")}}`;
+  }
+  return value.toString();
+}
+
+function quoteLikePython(text: string): string {
+  const mark = text.includes("'") && !text.includes('"') ? '"' : "'";
+  const escaped = text.replace(/[\\'"]|\p{Cc}/gu, (character) => {
+    switch (character) {
+      case "\n":
+        return "\\n";
+      case "\r":
+        return "\\r";
+      case "\t":
+        return "\\t";
+      case "\\":
+        return "\\\\";
+      case "'":
+      case '"':
+        return character === mark ? `\\${character}` : character;
+      default:
+        return `\\x${character.charCodeAt(0).toString(16).padStart(2, "0")}`;
+    }
+  });
+  return mark + escaped + mark;
+}

@@ -1,0 +1,27 @@
+/**
+ * Models, tokenizers and templates with results from independent programs live in a `shared` folder
+ * beside the checkout. Tests that need them skip, with a printed reason, where it is absent.
+ */
+import { join, resolve } from "@std/path";
+
+const root = resolve(import.meta.dirname ?? ".", "..", "..", "..", "shared");
+
+/** The path of an entry of the shared folder, whether or not it exists. */
+export function sharedPath(...parts: string[]): string {
+  return join(root, ...parts);
+}
+
+/**
+ * Whether an entry of the shared folder exists; prints why a test is about to be skipped when not.
+ * Use as `ignore: !sharedAvailable("models", "tiny")`.
+ */
+export function sharedAvailable(...parts: string[]): boolean {
+  const path = sharedPath(...parts);
+  try {
+    Deno.statSync(path);
+    return true;
+  } catch {
+    console.error(`skipping: the shared test data "${parts.join("/")}" is not beside the checkout`);
+    return false;
+  }
+}

@@ -1,0 +1,49 @@
+/**
+ * Counting what happened in a run of the checks.
+ */
+
+/** How many checks ended how. */
+export interface Counts {
+  readonly passed: number;
+  readonly failed: number;
+  readonly skipped: number;
+}
+
+/** The sum of counts. */
+export function addCounts(...all: readonly Counts[]): Counts {
+  return all.reduce((sum, counts) => ({
+    passed: sum.passed + counts.passed,
+    failed: sum.failed + counts.failed,
+    skipped: sum.skipped + counts.skipped,
+  }), { passed: 0, failed: 0, skipped: 0 });
+}
+
+/**
+ * Counts the test cases of a JUnit report as `deno test --junit-path` writes it; a step of a test is
+ * a case of its own.
+ */
+export function countTestCases(report: string): Counts {
+  const count = (pattern: RegExp) => report.match(pattern)?.length ?? 0;
+  const all = count(/<testcase\s/g);
+  const failed = count(/<(?:failure|error)[\s>]/g);
+  const skipped = count(/<skipped[\s/>]/g);
+  return { passed: all - failed - skipped, failed, skipped };
+}
+
+/**
+ * What `deno test` did: the cases of its report, and one failure more where it failed without one,
+ * as when a test file cannot be loaded or a native library takes the process down.
+ *
+ * @param report the JUnit report; undefined where none was written.
+ */
+export function testCounts(report: string | undefined, succeeded: boolean): Counts {
+  const counts = countTestCases(report ?? "");
+  const unreported = counts.failed === 0 && (!succeeded || report === undefined) ? 1 : 0;
+  return { ...counts, failed: counts.failed + unreported };
+}
+
+/** The last line of a run, as in `312 passed, 0 failed, 3 skipped`. */
+export function summaryLine(counts: Counts): string {
+  const line = `${counts.passed} passed, ${counts.failed} failed`;
+  return counts.skipped > 0 ? `${line}, ${counts.skipped} skipped` : line;
+}

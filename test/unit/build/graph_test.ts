@@ -1,0 +1,131 @@
+import { assert, assertEquals } from "@std/assert";
+import type { Compiler } from "../../../ffi/build/compiler.ts";
+import { exportedFunctions, exportList } from "../../../ffi/build/exports.ts";
+import { type LibraryGraph, libraryGraph, type Variant } from "../../../ffi/build/graph.ts";
+import { libraries, type LibraryName } from "../../../ffi/build/libraries.ts";
+import { parseDepfile } from "../../../ffi/build/record.ts";
+import type { Platform } from "../../../ffi/build/targets.ts";
+import { FakeTree } from "./fake_tree.ts";
+
+const compiler: Compiler = { command: ["ccache", "g++"], identity: "g++ 12" };
+const release: Variant = { debug: false, sanitizers: [], strict: false };
+
+function graphOf(
+  name: LibraryName,
+  platform: Platform,
+  variant: Variant = release,
+): LibraryGraph {
+  using tree = new FakeTree();
+  const library = libraries.find((library) => library.name === name);
+  assert(library !== undefined);
+  return libraryGraph(tree.root, library, platform, variant, compiler);
+}
+
+const linux: Platform = { os: "linux", arch: "x86_64" };
+const linuxArm: Platform = { os: "linux", arch: "aarch64" };
+const mac: Platform = { os: "darwin", arch: "aarch64" };
+
+Deno.test("libraryGraph: kernels are compiled once for every instruction set", () => {
+  const labels = (platform: Platform) =>
+    graphOf("cpu", platform).compiles.map((step) => step.label);
+  assertEquals(labels(linux), [
+    "csrc/common/one.cpp",
+    "csrc/cpu/sum.cpp",
+    "csrc/cpu/kernels/lanes.cpp (portable)",
+    "csrc/cpu/kernels/lanes.cpp (avx2)",
+    "csrc/cpu/kernels/lanes.cpp (avx512)",
+  ]);
+  assertEquals(labels(linuxArm).slice(2), [
+    "csrc/cpu/kernels/lanes.cpp (portable)",
+    "csrc/cpu/kernels/lanes.cpp (neon_dot)",
+  ]);
+});
+
+Deno.test("libraryGraph: only the kernels of a target use its instructions", () => {
+  for (const { label, command } of graphOf("cpu", linux).compiles) {
+    assertEquals(command.includes("-mavx512f"), label.endsWith("(avx512)"), label);
+    assertEquals(command.includes("-mavx2"), /\(avx(2|512)\)$/.test(label), label);
+    assertEquals(command.includes("-DFORGE_TARGET=portable"), label.endsWith("(portable)"), label);
+  }
+});
+
+Deno.test("libraryGraph: objects are linked from the least to the most capable", () => {
+  const { compiles, link } = graphOf("cpu", linux);
+  const objects = link.command.filter((argument) => argument.endsWith(".o"));
+  assertEquals(objects, compiles.map((step) => step.output));
+  assertEquals(objects.map((path) => path.match(/\.(\w+)\.o$/)?.[1]), [
+    "cpp",
+    "cpp",
+    "portable",
+    "avx2",
+    "avx512",
+  ]);
+});
+
+Deno.test("libraryGraph: every object has a place of its own", () => {
+  const outputs = (["cpu", "reference"] as const).flatMap((name) =>
+    [release, { ...release, debug: true }, { ...release, sanitizers: ["address"] as const }]
+      .flatMap((variant) => graphOf(name, linux, variant).compiles.map((step) => step.output))
+  );
+  assertEquals(new Set(outputs).size, outputs.length);
+});
+
+Deno.test("libraryGraph: the reference contracts nothing", () => {
+  for (const { command } of graphOf("reference", linux).compiles) {
+    assert(command.includes("-ffp-contract=off") && command.includes("-O2"));
+  }
+});
+
+Deno.test("libraryGraph: the link fits the system", () => {
+  const { path, link } = graphOf("cpu", linux);
+  assertEquals(path, "build/linux-x86_64/libforge_cpu.so");
+  assert(link.command.includes("-static-libstdc++") && link.command.includes("-shared"));
+  const onMac = graphOf("cpu", mac);
+  assertEquals(onMac.path, "build/darwin-aarch64/libforge_cpu.dylib");
+  assert(onMac.link.command.includes("-dynamiclib"));
+  assert(!onMac.link.command.some((argument) => /soname|version-script|static/.test(argument)));
+});
+
+Deno.test("libraryGraph: a sanitizer is compiled and linked in", () => {
+  const { path, compiles, link } = graphOf("cpu", linux, {
+    ...release,
+    sanitizers: ["address", "undefined"],
+  });
+  assertEquals(path, "build/linux-x86_64-address-undefined/libforge_cpu.so");
+  for (const { command } of [...compiles, link]) {
+    assert(command.includes("-fsanitize=address,undefined"));
+  }
+});
+
+Deno.test("exportedFunctions: the functions of a header, without comments and macros", () => {
+  const header = `
+    #define FORGE_API __attribute__((visibility("default")))
+    #define FORGE_TWICE(x) \\
+      FORGE_API int forge_from_a_macro(int x)
+    /* FORGE_API int forge_commented(void);
+     */
+    // FORGE_API int forge_commented_too(void);
+    FORGE_API uint32_t forge_abi_version(void);
+    FORGE_API forge_status forge_info(char *text,
+                                      uint64_t capacity);
+    FORGE_API const char *forge_name(void (*callback)(int));
+    int not_exported(void);
+  `;
+  assertEquals(exportedFunctions(header), ["forge_abi_version", "forge_info", "forge_name"]);
+});
+
+Deno.test("exportList: the formats of both linkers", () => {
+  assertEquals(exportList(mac, ["a", "b"]), "_a\n_b\n");
+  assertEquals(exportList(linux, ["a"]), "{\n  global:\n    a;\n  local: *;\n};\n");
+});
+
+Deno.test("parseDepfile: continued lines, blanks, dollars and a colon in a name", () => {
+  const text =
+    "build/c:d.o: csrc/a.cpp csrc/with\\ blank.h \\\n csrc/c++$$1.h \\\r\n  csrc/x\\#.h\n";
+  assertEquals(parseDepfile(text), [
+    "csrc/a.cpp",
+    "csrc/with blank.h",
+    "csrc/c++$1.h",
+    "csrc/x#.h",
+  ]);
+});
