@@ -21,6 +21,9 @@ export interface ProcessResult {
   readonly errors: string;
 }
 
+/** The compilers that are tried, in this order, unless CXX names one. */
+export const defaultCompilers: readonly string[] = ["c++", "g++", "clang++"];
+
 /** The variables a compiler sees, whatever else is set. */
 export const compilerVariables: readonly string[] = [
   "PATH",
@@ -167,7 +170,7 @@ export async function findCompiler(
 ): Promise<Compiler> {
   const cxx = options.cxx?.trim();
   const cross = platform.arch === hostPlatform().arch ? undefined : crossCompilers[platform.arch];
-  const names = cxx ? [cxx] : cross ? [cross.command] : ["c++", "g++", "clang++"];
+  const names = cxx ? [cxx] : cross ? [cross.command] : defaultCompilers;
   for (const name of names) {
     const command = name.split(/\s+/);
     const probe = await builtInMacros(command, options.environment);

@@ -86,10 +86,11 @@ export const commonLinkFlags: Readonly<Record<Platform["os"], readonly string[]>
 };
 
 /**
- * Flags that let a library run on a distribution with another C++ runtime. A sanitizer brings a
- * runtime that must be able to replace functions of the C++ library, so it is linked without them.
+ * Flags that let a library run on a distribution with another C++ library. libgcc stays shared: Deno
+ * needs it anyway, and the static one asks for a newer libc. With a sanitizer, whose runtime replaces
+ * functions of the C++ library, they are left out.
  */
 export const staticRuntimeFlags: Readonly<Record<Platform["os"], readonly string[]>> = {
-  linux: ["-static-libstdc++", "-static-libgcc"],
+  linux: ["-static-libstdc++"],
   darwin: [],
 };

@@ -42,35 +42,52 @@ export class GgufReader {
 
   /** Reads one number of a type; 64-bit integers become bigints only where they must. */
   number(type: GgufNumberType): number | bigint {
+    // To take bytes may replace the view, so it comes first.
     switch (type) {
-      case "u8":
-        return this.#view.getUint8(this.#take(1));
-      case "i8":
-        return this.#view.getInt8(this.#take(1));
-      case "u16":
-        return this.#view.getUint16(this.#take(2), true);
-      case "i16":
-        return this.#view.getInt16(this.#take(2), true);
+      case "u8": {
+        const at = this.#take(1);
+        return this.#view.getUint8(at);
+      }
+      case "i8": {
+        const at = this.#take(1);
+        return this.#view.getInt8(at);
+      }
+      case "u16": {
+        const at = this.#take(2);
+        return this.#view.getUint16(at, true);
+      }
+      case "i16": {
+        const at = this.#take(2);
+        return this.#view.getInt16(at, true);
+      }
       case "u32":
         return this.u32();
-      case "i32":
-        return this.#view.getInt32(this.#take(4), true);
-      case "f32":
-        return this.#view.getFloat32(this.#take(4), true);
+      case "i32": {
+        const at = this.#take(4);
+        return this.#view.getInt32(at, true);
+      }
+      case "f32": {
+        const at = this.#take(4);
+        return this.#view.getFloat32(at, true);
+      }
       case "u64":
         return this.u64();
       case "i64": {
-        const value = this.#view.getBigInt64(this.#take(8), true);
+        const at = this.#take(8);
+        const value = this.#view.getBigInt64(at, true);
         const small = Number(value);
         return Number.isSafeInteger(small) ? small : value;
       }
-      case "f64":
-        return this.#view.getFloat64(this.#take(8), true);
+      case "f64": {
+        const at = this.#take(8);
+        return this.#view.getFloat64(at, true);
+      }
     }
   }
 
   u32(): number {
-    return this.#view.getUint32(this.#take(4), true);
+    const at = this.#take(4);
+    return this.#view.getUint32(at, true);
   }
 
   u64(): number | bigint {
@@ -80,7 +97,8 @@ export class GgufReader {
   }
 
   bool(): boolean {
-    const value = this.#view.getUint8(this.#take(1));
+    const at = this.#take(1);
+    const value = this.#view.getUint8(at);
     if (value > 1) throw this.error(`has the boolean ${value}; it must be 0 or 1`);
     return value === 1;
   }

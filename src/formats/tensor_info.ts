@@ -13,7 +13,7 @@ export interface TensorTypeInfo {
   readonly supported: boolean;
 }
 
-/** Every tensor type the two formats can name.. */
+/** Every tensor type the two formats can name. */
 export const TENSOR_TYPES = {
   F32: { ggmlId: 0, blockElements: 1, blockBytes: 4, supported: true },
   F16: { ggmlId: 1, blockElements: 1, blockBytes: 2, supported: true },

@@ -19,6 +19,7 @@ import { qwen3Moe } from "./qwen3_moe.ts";
 import { seedOss } from "./seed_oss.ts";
 import { smollm3 } from "./smollm3.ts";
 import { starcoder2 } from "./starcoder2.ts";
+import type { WeightLoader } from "./weight_loader.ts";
 
 const FAMILIES: readonly Family[] = [
   gemma,
@@ -62,10 +63,10 @@ export function findFamily(checkpoint: Checkpoint): Family {
   return family;
 }
 
-/** A loaded model, and the tensors of its files that it has no use for. */
+/** A loaded model and the loader that holds its weights. */
 export interface LoadedModel {
   readonly lm: CausalLm;
-  readonly unusedTensors: readonly string[];
+  readonly weights: WeightLoader;
 }
 
 /**
@@ -82,7 +83,7 @@ export function loadModel(
 ): LoadedModel {
   const source = new ModelSource(backend, checkpoint, sessionLength);
   const lm = findFamily(checkpoint).load(source);
-  return { lm, unusedTensors: source.weights.unusedTensors() };
+  return { lm, weights: source.weights };
 }
 
 function hasExperts(checkpoint: Checkpoint): boolean {

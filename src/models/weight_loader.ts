@@ -10,6 +10,12 @@ import { assertComputable, type TensorInfo } from "../formats/tensor_info.ts";
  */
 export type TensorName = readonly [huggingFace: string | undefined, gguf: string | undefined];
 
+/** What the loaders of one checkpoint have in common. */
+interface Shared {
+  readonly used: Set<string>;
+  readonly mapped: { readonly weight: Weight; readonly slices: readonly WeightSlice[] }[];
+}
+
 /** Prefixes that checkpoints put before the decoder's own names, in the order they are tried. */
 const HUGGING_FACE_PREFIXES = ["model.", "", "language_model.model.", "model.language_model."];
 
@@ -25,14 +31,14 @@ export class WeightLoader {
   readonly isGguf: boolean;
   readonly #checkpoint: Checkpoint;
   readonly #prefix: string;
-  readonly #used: Set<string>;
+  readonly #shared: Shared;
 
-  private constructor(backend: Backend, checkpoint: Checkpoint, prefix: string, used: Set<string>) {
+  private constructor(backend: Backend, checkpoint: Checkpoint, prefix: string, shared: Shared) {
     this.backend = backend;
     this.isGguf = checkpoint.kind === "gguf";
     this.#checkpoint = checkpoint;
     this.#prefix = prefix;
-    this.#used = used;
+    this.#shared = shared;
   }
 
   /** A loader for a checkpoint's tensors outside the layers. */
@@ -42,18 +48,41 @@ export class WeightLoader {
       : HUGGING_FACE_PREFIXES.find((candidate) =>
         checkpoint.tensors.has(`${candidate}embed_tokens.weight`)
       );
-    return new WeightLoader(backend, checkpoint, prefix ?? "model.", new Set());
+    return new WeightLoader(backend, checkpoint, prefix ?? "model.", {
+      used: new Set(),
+      mapped: [],
+    });
   }
 
   /** A loader for the tensors of one layer. */
   layer(index: number): WeightLoader {
     const prefix = this.isGguf ? `blk.${index}.` : `${this.#prefix}layers.${index}.`;
-    return new WeightLoader(this.backend, this.#checkpoint, prefix, this.#used);
+    return new WeightLoader(this.backend, this.#checkpoint, prefix, this.#shared);
   }
 
   /** Tensors of the checkpoint that nothing has asked for. */
   unusedTensors(): string[] {
-    return [...this.#checkpoint.tensors.keys()].filter((name) => !this.#used.has(name));
+    return [...this.#checkpoint.tensors.keys()].filter((name) => !this.#shared.used.has(name));
+  }
+
+  /** Bytes of the tensors on the device. */
+  get mappedBytes(): number {
+    const tensors = this.#shared.mapped.flatMap(({ slices }) => slices.map(({ tensor }) => tensor));
+    return [...new Set(tensors)].reduce((total, tensor) => total + tensor.bytes, 0);
+  }
+
+  /** Describes the first tensor that holds NaN or infinity, reading all of them. */
+  findNonFinite(): string | undefined {
+    for (const { weight, slices } of this.#shared.mapped) {
+      for (let row = 0; row < weight.rows; row++) {
+        const values = this.backend.readWeight(weight, row, 1);
+        const at = values.findIndex((value) => !Number.isFinite(value));
+        if (at < 0) continue;
+        const names = [...new Set(slices.map(({ tensor }) => quote(tensor.name)))];
+        return `${quote(this.#checkpoint.path)}: tensor ${names.join(" or ")} holds ${values[at]}`;
+      }
+    }
+    return undefined;
   }
 
   has(name: TensorName, suffix = "weight"): boolean {
@@ -142,7 +171,9 @@ export class WeightLoader {
 
   #map(slices: readonly WeightSlice[], cols: number): Weight {
     for (const { tensor } of slices) assertComputable(tensor);
-    return this.backend.mapWeight(slices, cols);
+    const weight = this.backend.mapWeight(slices, cols);
+    this.#shared.mapped.push({ weight, slices });
+    return weight;
   }
 
   #tensorName([huggingFace, gguf]: TensorName, suffix: string): string | undefined {
@@ -158,7 +189,7 @@ export class WeightLoader {
   #find(name: TensorName, suffix: string): TensorInfo | undefined {
     const full = this.#tensorName(name, suffix);
     const tensor = full === undefined ? undefined : this.#checkpoint.tensors.get(full);
-    if (tensor !== undefined) this.#used.add(tensor.name);
+    if (tensor !== undefined) this.#shared.used.add(tensor.name);
     return tensor;
   }
 

@@ -1,12 +1,32 @@
 import { ForgeError } from "../errors.ts";
 import type { Alphabet } from "./alphabet.ts";
+import { toByteLevel } from "./byte_level.ts";
 import { IdBuffer } from "./id_buffer.ts";
 import { MAX_WORD_SYMBOLS, MergeQueue } from "./merge_queue.ts";
 import type { PairTable } from "./pair_table.ts";
+import type { Vocabulary } from "./vocabulary.ts";
 
 /** Turns one word (a pre-tokenized piece of text) into token ids, appended to `out`. */
 export interface WordEncoder {
   encode(word: string, out: IdBuffer): void;
+}
+
+/**
+ * Looks words up as they are, for models whose words are one token wherever the vocabulary has
+ * them ("ignore_merges").
+ *
+ * @param bytes whether the vocabulary is written in GPT-2's byte alphabet
+ */
+export function wholeWords(
+  vocabulary: Vocabulary,
+  bytes: boolean,
+  isSpecial: (id: number) => boolean,
+): (word: string) => number {
+  return (word) => {
+    if (word.length > vocabulary.longest) return -1;
+    const id = vocabulary.idOf(bytes ? toByteLevel(word) : word);
+    return id >= 0 && !isSpecial(id) ? id : -1;
+  };
 }
 
 /** No pair begins at this symbol. */

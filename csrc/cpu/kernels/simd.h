@@ -25,6 +25,13 @@
 #include <string.h>
 
 #define FORGE_INLINE static inline __attribute__((always_inline))
+#define FORGE_INLINE_LAMBDA __attribute__((always_inline))
+#if defined(__clang__)
+#define FORGE_UNROLL(n) _Pragma("unroll")
+#else
+#define FORGE_PRAGMA(text) _Pragma(#text)
+#define FORGE_UNROLL(n) FORGE_PRAGMA(GCC unroll n)
+#endif
 
 namespace forge::cpu::FORGE_TARGET {
 

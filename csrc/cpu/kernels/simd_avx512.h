@@ -2,7 +2,16 @@
 
 // Vectors of 16 floats in AVX-512 registers. See simd.h.
 
+// GCC 12 takes the "undefined" operands of its own intrinsics for uninitialised variables.
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
 #include <immintrin.h>
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
 
 namespace forge::cpu::FORGE_TARGET {
 

@@ -1,5 +1,5 @@
-import { PRICES, type TemplateBudget } from "./template_budget.ts";
-import { isList, isText, type TemplateValue } from "./template_values.ts";
+import { PRICES, type TemplateBudget } from "./budget.ts";
+import { isList, isNone, isText, type TemplateValue } from "./values.ts";
 
 /** The arguments of a call in a template. */
 export interface TemplateArguments {
@@ -32,15 +32,18 @@ const lower: TextFunction = (text, _args, budget) => {
 
 const capitalize: TextFunction = (text, _args, budget) => {
   budget.payText(3 * text.length);
-  const first = String.fromCodePoint(...firstCodePoint(text));
-  return first.toUpperCase() + text.slice(first.length).toLowerCase();
+  return capitalizeWord(text);
 };
 
 const title: TextFunction = (text, _args, budget) => {
   budget.payText(3 * text.length);
-  return text.replace(/(\p{L})(\p{L}*)/gu, (_, first: string, rest: string) => {
-    return first.toUpperCase() + rest.toLowerCase();
-  });
+  return text.replace(/\p{L}+/gu, capitalizeWord);
+};
+
+/** Unlike the method, the filter leaves the `t` of `don't` alone. */
+const titleFilter: TextFunction = (text, _args, budget) => {
+  budget.payText(3 * text.length);
+  return text.replace(/[^-\s({[<]+/gu, capitalizeWord);
 };
 
 const strip: TextFunction = (text, args, budget) => stripEnds(text, args, budget, true, true);
@@ -57,7 +60,7 @@ const split: TextFunction = (text, args, budget) => {
   const separator = argument(args, 0, "sep");
   const limit = integerArgument(args, 1, "maxsplit", -1);
   const most = limit < 0 ? Infinity : limit;
-  if (separator === undefined || separator.value === null) {
+  if (separator === undefined || isNone(separator)) {
     return splitAtWhitespace(text, most, budget);
   }
   const mark = requireText(separator, "the separator of split()");
@@ -145,12 +148,11 @@ export const TEXT_FILTERS: ReadonlyMap<string, TextFunction> = new Map([
   ["upper", upper],
   ["lower", lower],
   ["capitalize", capitalize],
-  ["title", title],
+  ["title", titleFilter],
   ["trim", strip],
   ["replace", replace],
   ["indent", indent],
   ["length", length],
-  ["count", length],
 ]);
 
 /**
@@ -170,7 +172,7 @@ function stripEnds(
 ): string {
   budget.payText(text.length);
   const given = argument(args, 0, "chars");
-  const characters = given === undefined || given.value === null
+  const characters = given === undefined || isNone(given)
     ? WHITESPACE
     : requireText(given, "the argument of strip()");
   budget.pay(characters.length * PRICES.visit);
@@ -202,8 +204,7 @@ function splitAtWhitespace(text: string, most: number, budget: TemplateBudget): 
     budget.pay(PRICES.value);
     const from = at;
     if (pieces.length === most) {
-      const rest = { positional: [], named: new Map<string, TemplateValue>() };
-      pieces.push(stripEnds(text.slice(from), rest, budget, false, true));
+      pieces.push(text.slice(from));
       break;
     }
     skip(false);
@@ -233,7 +234,7 @@ function integerArgument(
   fallback: number,
 ): number {
   const given = argument(args, index, name);
-  if (given === undefined || given.value === null) return fallback;
+  if (given === undefined || isNone(given)) return fallback;
   if (typeof given.value !== "number" || !Number.isSafeInteger(given.value)) {
     throw new Error(`${name} must be a whole number`);
   }
@@ -245,9 +246,9 @@ function requireText(value: TemplateValue | undefined, what: string): string {
   return value.value;
 }
 
-function firstCodePoint(text: string): number[] {
-  const code = text.codePointAt(0);
-  return code === undefined ? [] : [code];
+function capitalizeWord(word: string): string {
+  const [first = ""] = word;
+  return first.toUpperCase() + word.slice(first.length).toLowerCase();
 }
 
 function isHighSurrogate(text: string, at: number): boolean {

@@ -1,4 +1,4 @@
-import { ForgeError } from "../errors.ts";
+import { ForgeError } from "../../errors.ts";
 
 /** Prices of what a template does, in rough nanoseconds. */
 export const PRICES = {

@@ -1,5 +1,5 @@
 import { Environment } from "jinja";
-import { PRICES, type TemplateBudget } from "./template_budget.ts";
+import { PRICES, type TemplateBudget } from "./budget.ts";
 
 /** A value while a template runs. */
 export type TemplateValue = ReturnType<Environment["lookupVariable"]>;
@@ -26,6 +26,10 @@ export function isFunction(value: TemplateValue): boolean {
   return value.type === "FunctionValue";
 }
 
+export function isNone(value: TemplateValue): boolean {
+  return value.type === "NullValue";
+}
+
 export function isUndefined(value: TemplateValue): boolean {
   return value.type === "UndefinedValue";
 }
@@ -50,23 +54,30 @@ export interface ValueSize {
 
 /** Measures a value, paying for every part it visits. */
 export function measure(value: TemplateValue, budget: TemplateBudget): ValueSize {
-  budget.pay(PRICES.visit);
-  if (isText(value)) return { values: 1, characters: value.value.length, depth: 0 };
-  let values = 1;
-  let characters = 0;
-  let depth = 0;
-  for (const [key, part] of parts(value)) {
-    const size = measure(part, budget);
-    values += size.values;
-    characters += size.characters + key.length;
-    depth = Math.max(depth, size.depth + 1);
-  }
-  return { values, characters, depth };
+  const size = { values: 0, characters: 0, depth: 0 };
+  addSize(value, budget, size, 0);
+  return size;
 }
 
-function* parts(value: TemplateValue): Generator<[string, TemplateValue]> {
-  if (isMapping(value)) yield* value.value;
-  else if (isList(value)) for (const part of value.value) yield ["", part];
+function addSize(
+  value: TemplateValue,
+  budget: TemplateBudget,
+  size: { values: number; characters: number; depth: number },
+  depth: number,
+): void {
+  budget.pay(PRICES.visit);
+  size.values++;
+  size.depth = Math.max(size.depth, depth);
+  if (isText(value)) {
+    size.characters += value.value.length;
+  } else if (isList(value)) {
+    for (const part of value.value) addSize(part, budget, size, depth + 1);
+  } else if (isMapping(value)) {
+    for (const [key, part] of value.value) {
+      size.characters += key.length;
+      addSize(part, budget, size, depth + 1);
+    }
+  }
 }
 
 /** Python's `==`. */
@@ -115,7 +126,7 @@ function toRepr(value: TemplateValue, budget: TemplateBudget): string {
     return quoteLikePython(value.value);
   }
   if (isUndefined(value)) return "Undefined";
-  if (value.value === null) return "None";
+  if (isNone(value)) return "None";
   if (typeof value.value === "boolean") return value.value ? "True" : "False";
   if (isFunction(value)) throw new Error("a function cannot be printed");
   if (isList(value)) {

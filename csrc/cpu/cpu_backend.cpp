@@ -1,0 +1,86 @@
+// The CPU device: see common/backend.h.
+
+#include "../common/json_text.h"
+#include "cpu_device.h"
+#include "cpu_executor.h"
+#include "cpu_features.h"
+#include "cpu_kv.h"
+#include "cpu_weight.h"
+#include "host_info.h"
+
+namespace forge {
+
+namespace cpu {
+
+namespace {
+
+std::string features_json() {
+  std::string list;
+  for (const std::string& feature : cpu_features()) {
+    if (!list.empty()) list += ", ";
+    list += json_string(feature);
+  }
+  return "[" + list + "]";
+}
+
+class CpuBackend : public Backend {
+ public:
+  CpuBackend(const KernelTable& kernels, uint32_t n_threads)
+      : device_(std::make_shared<CpuDevice>(kernels, n_threads)) {}
+
+  std::string info() const override {
+    JsonObject info;
+    info.add("name", processor_name());
+    info.add("threads", uint64_t{device_->pool.n_threads()});
+    info.add_raw("features", features_json());
+    info.add("kernels", device_->kernels.name);
+    info.add("memory_bytes", memory_bytes());
+    return info.str();
+  }
+
+  std::shared_ptr<Weight> create_weight(WeightSource source) override {
+    return std::make_shared<CpuWeight>(std::move(source));
+  }
+
+  void read_weight(const Weight& weight, uint64_t first_row, uint64_t n_rows,
+                   float* out) const override {
+    static_cast<const CpuWeight&>(weight).read(first_row, n_rows, out);
+  }
+
+  std::shared_ptr<KvCache> create_kv(const KvShape& shape) override {
+    return std::make_shared<CpuKv>(shape, device_->kernels);
+  }
+
+  std::unique_ptr<Executable> compile(std::shared_ptr<const Program> program) override {
+    return std::make_unique<CpuExecutor>(std::move(program), device_);
+  }
+
+ private:
+  std::shared_ptr<CpuDevice> device_;
+};
+
+}  // namespace
+
+}  // namespace cpu
+
+const char* backend_name() { return "cpu"; }
+
+std::string list_devices() {
+  std::string list;
+  for (const cpu::KernelTable* kernels : cpu::available_kernels()) {
+    JsonObject device;
+    device.add("selector", kernels->name);
+    device.add("name", cpu::processor_name());
+    device.add("memory_bytes", cpu::memory_bytes());
+    if (!list.empty()) list += ", ";
+    list += device.str();
+  }
+  return "[" + list + "]";
+}
+
+std::unique_ptr<Backend> open_backend(std::string_view selector, uint32_t n_threads) {
+  const cpu::KernelTable& kernels = cpu::choose_kernels(selector);
+  return std::make_unique<cpu::CpuBackend>(kernels, n_threads ? n_threads : cpu::usable_cores());
+}
+
+}  // namespace forge

@@ -1,0 +1,108 @@
+#pragma once
+
+// Runs a program operation by operation, each dealt out to the threads of the device. The operations
+// are those of forge.h; *_ops.cpp hold them by kind.
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "../common/program.h"
+#include "../common/scratch_plan.h"
+#include "../common/step_inputs.h"
+#include "attention.h"
+#include "cpu_device.h"
+#include "cpu_weight.h"
+#include "memory.h"
+#include "products.h"
+#include "sampling.h"
+
+namespace forge::cpu {
+
+class CpuExecutor : public Executable {
+ public:
+  CpuExecutor(std::shared_ptr<const Program> program, std::shared_ptr<CpuDevice> device);
+
+  void run(const StepInputs& inputs, ResultBlock& results, const StopFlag& stop) override;
+  void read(uint32_t value, uint64_t first_row, uint64_t n_rows, float* out) const override;
+
+ private:
+  // A row-major matrix of the arena; data is null for value 0.
+  struct Matrix {
+    float* data;
+    uint64_t rows;
+    uint64_t cols;
+    float* row(uint64_t i) const { return data ? data + i * cols : nullptr; }
+  };
+  Matrix matrix(ValueId id) const;
+
+  // Makes what an operation needs beyond its inputs, once, before the first run.
+  template <class OpType>
+  void prepare(const OpType&) {}
+  void prepare(const RmsNormOp& op);
+  void prepare(const LayerNormOp& op);
+  void prepare(const MatmulOp& op);
+  void prepare(const RopeTableOp& op);
+  void prepare(const RopeAppendOp& op);
+  void prepare(const AttentionOp& op);
+  void prepare(const MoeMatmulOp& op);
+
+  void execute(const EmbedOp& op);
+  void execute(const RmsNormOp& op);
+  void execute(const LayerNormOp& op);
+  void execute(const MatmulOp& op);
+  void execute(const RopeTableOp& op);
+  void execute(const RopeAppendOp& op);
+  void execute(const AttentionOp& op);
+  void execute(const GluOp& op);
+  void execute(const MoeRouteOp& op);
+  void execute(const MoeMatmulOp& op);
+  void execute(const MoeCombineOp& op);
+  void execute(const GatherOutputsOp& op);
+  void execute(const SoftcapOp& op);
+  void execute(const SampleOp& op);
+
+  // Calls body(row, thread) for each row, in pieces large enough to be worth handing to a thread.
+  template <class Body>
+  void for_rows(uint64_t n_rows, uint64_t cols, Body&& body) {
+    constexpr uint64_t kElements = 16384;
+    const uint64_t piece = std::max<uint64_t>(1, kElements / cols);
+    const auto pieces = static_cast<uint32_t>((n_rows + piece - 1) / piece);
+    device_->pool.run(pieces, [&](uint32_t index, uint32_t thread) {
+      const uint64_t end = std::min(n_rows, (index + 1) * piece);
+      for (uint64_t row = index * piece; row < end; ++row) body(row, thread);
+    });
+  }
+
+  std::shared_ptr<const Program> program_;
+  std::shared_ptr<CpuDevice> device_;
+  const KernelTable& kernels_;
+  ScratchPlan plan_;
+  Memory arena_;
+
+  Products products_;
+  Attention attention_;
+  Sampling sampling_;
+  // Per operation; only products have any.
+  std::vector<std::optional<RowBlocks>> row_blocks_;
+  // The keys of one token, for each thread.
+  std::vector<std::vector<float>> keys_;
+
+  // Of the run under way.
+  const StepInputs* inputs_ = nullptr;
+  ResultBlock* results_ = nullptr;
+  const StopFlag* stop_ = nullptr;
+  size_t op_index_ = 0;
+
+  // Filled anew by each product; members so that their memory is used again.
+  std::vector<MatmulToken> tokens_;
+  std::vector<ProductGroup> groups_;
+};
+
+// The floats of an optional vector weight.
+inline const float* floats_of(const WeightRef& weight) {
+  return weight ? static_cast<const CpuWeight&>(*weight).floats() : nullptr;
+}
+
+}  // namespace forge::cpu

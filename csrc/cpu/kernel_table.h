@@ -1,0 +1,154 @@
+#pragma once
+
+// The kernels of one instruction set, as pointers, and the plain structs they take. Every kernel
+// computes one piece of an operation on the calling thread. Plain data only: this header is read by
+// code compiled for every target.
+
+#include <cstddef>
+#include <cstdint>
+
+#include "../common/quant/weight_type.h"
+
+namespace forge::cpu {
+
+// ---- products -------------------------------------------------------------------------------
+
+// The largest piece of a product: rows of the weight by tokens.
+constexpr uint32_t kMatmulRows = 32;
+constexpr uint32_t kMatmulTokens = 256;
+// Sums over a weight's columns are taken in chunks of this many, whatever the number of tokens.
+constexpr uint32_t kMatmulChunk = 1024;
+// Floats of scratch a thread needs: a dequantised chunk of rows, and the sums.
+constexpr size_t kMatmulScratch = kMatmulRows * kMatmulChunk + kMatmulRows * kMatmulTokens;
+
+// One row of the activations, where its products go, and what is added to them (may be null).
+struct MatmulToken {
+  const float* x;
+  float* out;
+  const float* residual;
+};
+
+// out[token][first_row + r] = residual + alpha activation(x . weight row r + bias)
+struct MatmulBlock {
+  WeightType type;
+  void (*dequantize)(const uint8_t* blocks, float* out, uint64_t n);
+  const uint8_t* weights;  // the first row
+  uint64_t row_bytes;
+  uint64_t cols;
+  uint32_t n_rows;
+  uint64_t first_row;  // column of the first product in out, residual and bias
+  const float* bias;   // may be null
+  float alpha;
+  uint32_t activation;
+  const MatmulToken* tokens;
+  uint32_t n_tokens;
+};
+
+// ---- attention ------------------------------------------------------------------------------
+
+// Query rows that one call handles: tokens of one sequence by heads that share a KV head.
+constexpr uint32_t kAttentionRows = 48;
+// Positions whose softmax is taken at once. Splits start at multiples of it, so that a token's result
+// does not depend on how the work is divided.
+constexpr uint32_t kAttentionSplit = 256;
+// Floats of scratch a thread needs; the last vector of a row may pass its end.
+constexpr size_t kAttentionStride = kAttentionSplit + 16;
+constexpr size_t kAttentionScratch = kAttentionRows * kAttentionStride;
+
+// The positions a token sees, both ends included.
+struct Visible {
+  int32_t first;
+  int32_t last;
+};
+
+// Row i belongs to token i / n_heads and head i % n_heads.
+struct AttentionRows {
+  const float* q;     // of the first token and head
+  uint64_t q_stride;  // floats from token to token
+  uint32_t n_tokens;
+  uint32_t n_heads;
+  uint32_t k_head_dim;
+  uint32_t v_head_dim;
+  const Visible* visible;  // of each token
+  const int32_t* pages;    // the sequence's page table
+  uint32_t page_tokens;
+  uint64_t page_bytes;
+  const uint8_t* k;  // of the KV head in page 0: [k_head_dim][page_tokens]
+  const uint8_t* v;  // of the KV head in page 0: [page_tokens][v_head_dim]
+  bool is_f16;       // else float32
+  float scale;
+  float softcap;  // 0: none
+};
+
+// A softmax under way: for each row its largest score, the sum of exp(score - largest), and the sum of
+// those weights times the values.
+struct AttentionPartial {
+  float* largest;  // [rows]; -infinity where nothing was seen
+  float* total;    // [rows]
+  float* out;      // [rows][v_head_dim]
+};
+
+// ---- sampling -------------------------------------------------------------------------------
+
+struct LogitScan {
+  float largest;
+  bool has_nan;
+};
+
+// ---- all of them ----------------------------------------------------------------------------
+
+struct KernelTable {
+  const char* name;
+
+  void (*matmul)(const MatmulBlock& block, float* scratch);
+
+  // out = residual + x / sqrt(mean(x^2) + eps) (weight + offset); residual may be null, out may be x.
+  void (*rms_norm)(const float* x, const float* weight, uint64_t n, float eps, float offset,
+                   const float* residual, float* out);
+  // out = (x - mean) / sqrt(variance + eps) weight + bias; bias may be null.
+  void (*layer_norm)(const float* x, const float* weight, const float* bias, uint64_t n, float eps,
+                     float* out);
+  // out = activation(gate) up
+  void (*glu)(const float* gate, const float* up, uint64_t n, uint32_t activation, float* out);
+  // out = cap tanh(x / cap)
+  void (*softcap)(const float* x, uint64_t n, float cap, float* out);
+  // out = scale x; out may be x.
+  void (*scale)(const float* x, uint64_t n, float scale, float* out);
+  // accumulator += weight x
+  void (*add_scaled)(float* accumulator, const float* x, float weight, uint64_t n);
+
+  // Rotates the first 2 n elements of every head in place; table holds n cosines, then n sines.
+  void (*rotate)(float* heads, uint32_t n_heads, uint32_t head_dim, const float* table, uint64_t n,
+                 uint32_t layout);
+  // Writes the f16 nearest to each x.
+  void (*to_f16)(const float* x, uint64_t n, uint8_t* out);
+
+  // The softmax of the scores at positions [begin, end), at most kAttentionSplit of them.
+  void (*attention_split)(const AttentionRows& rows, int32_t begin, int32_t end,
+                          const AttentionPartial& out, float* scratch);
+  // into = the softmax over what both have seen.
+  void (*attention_merge)(uint32_t n_rows, uint32_t v_head_dim, const AttentionPartial& into,
+                          const AttentionPartial& more);
+  // out[i] = the weighted mean of row i's values; sink, a score without a value, may be null.
+  void (*attention_finish)(const AttentionPartial& partial, uint32_t row, uint32_t v_head_dim,
+                           const float* sink, float* out);
+
+  LogitScan (*scan)(const float* x, uint64_t n);
+  // The sum of exp((x - largest) scale); the terms go to `terms` unless it is null.
+  double (*sum_exp)(const float* x, uint64_t n, float largest, float scale, float* terms);
+  // The first index from `begin` on with x > threshold, or n.
+  uint64_t (*find_above)(const float* x, uint64_t begin, uint64_t n, float threshold);
+};
+
+#if defined(__x86_64__)
+const KernelTable& kernels_portable();
+const KernelTable& kernels_avx2();
+const KernelTable& kernels_avx512();
+#elif defined(__aarch64__)
+const KernelTable& kernels_portable();
+const KernelTable& kernels_neon_dot();
+#else
+const KernelTable& kernels_portable();
+#endif
+
+}  // namespace forge::cpu

@@ -1,0 +1,138 @@
+// Norms, gated units and other operations on single rows.
+
+#include "kernels.h"
+#include "vector_math.h"
+
+namespace forge::cpu::FORGE_TARGET {
+
+namespace {
+
+// Calls body(i, n) for the n <= kLanes elements from i on, until `count` are done.
+template <class Body>
+FORGE_INLINE void for_vectors(uint64_t count, Body body) {
+  uint64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) body(i, kLanes);
+  if (i < count) body(i, static_cast<int>(count - i));
+}
+
+FORGE_INLINE Vec load_up_to(const float* at, int n) {
+  return n == kLanes ? load(at) : load_n(at, n);
+}
+FORGE_INLINE void store_up_to(float* at, Vec a, int n) {
+  if (n == kLanes) {
+    store(at, a);
+  } else {
+    store_n(at, a, n);
+  }
+}
+
+// The first m lanes, and zeros.
+FORGE_INLINE Vec first_of(Vec a, int m) {
+  if (m == kLanes) return a;
+  float lanes[kLanes];
+  store(lanes, a);
+  return load_n(lanes, m);
+}
+
+}  // namespace
+
+void rms_norm(const float* x, const float* weight, uint64_t n, float eps, float offset,
+              const float* residual, float* out) {
+  Vec squares = zero();
+  for_vectors(n, [&](uint64_t i, int m) FORGE_INLINE_LAMBDA {
+    const Vec a = load_up_to(x + i, m);
+    squares = fma(a, a, squares);
+  });
+  const float mean = sum(squares) / static_cast<float>(n);
+  const Vec scale = set(1.0f / __builtin_sqrtf(mean + eps));
+  for_vectors(n, [&](uint64_t i, int m) FORGE_INLINE_LAMBDA {
+    const Vec factor = load_up_to(weight + i, m) + set(offset);
+    const Vec normed = load_up_to(x + i, m) * scale;
+    const Vec base = residual ? load_up_to(residual + i, m) : zero();
+    store_up_to(out + i, fma(normed, factor, base), m);
+  });
+}
+
+void layer_norm(const float* x, const float* weight, const float* bias, uint64_t n, float eps,
+                float* out) {
+  Vec total = zero();
+  for_vectors(n, [&](uint64_t i, int m)
+                     FORGE_INLINE_LAMBDA { total = total + load_up_to(x + i, m); });
+  const float mean = sum(total) / static_cast<float>(n);
+  Vec squares = zero();
+  for_vectors(n, [&](uint64_t i, int m) FORGE_INLINE_LAMBDA {
+    const Vec a = first_of(load_up_to(x + i, m) - set(mean), m);
+    squares = fma(a, a, squares);
+  });
+  const float variance = sum(squares) / static_cast<float>(n);
+  const Vec scale = set(1.0f / __builtin_sqrtf(variance + eps));
+  for_vectors(n, [&](uint64_t i, int m) FORGE_INLINE_LAMBDA {
+    const Vec normed = (load_up_to(x + i, m) - set(mean)) * scale;
+    const Vec base = bias ? load_up_to(bias + i, m) : zero();
+    store_up_to(out + i, fma(normed, load_up_to(weight + i, m), base), m);
+  });
+}
+
+void glu(const float* gate, const float* up, uint64_t n, uint32_t activation, float* out) {
+  for_vectors(n, [&](uint64_t i, int m) FORGE_INLINE_LAMBDA {
+    const Vec active = activate(activation, load_up_to(gate + i, m));
+    store_up_to(out + i, active * load_up_to(up + i, m), m);
+  });
+}
+
+void softcap(const float* x, uint64_t n, float cap, float* out) {
+  for_vectors(n, [&](uint64_t i, int m) FORGE_INLINE_LAMBDA {
+    store_up_to(out + i, set(cap) * tanh(load_up_to(x + i, m) / set(cap)), m);
+  });
+}
+
+void scale(const float* x, uint64_t n, float factor, float* out) {
+  for_vectors(n, [&](uint64_t i, int m) FORGE_INLINE_LAMBDA {
+    store_up_to(out + i, load_up_to(x + i, m) * set(factor), m);
+  });
+}
+
+void add_scaled(float* accumulator, const float* x, float weight, uint64_t n) {
+  for_vectors(n, [&](uint64_t i, int m) FORGE_INLINE_LAMBDA {
+    const Vec added = fma(load_up_to(x + i, m), set(weight), load_up_to(accumulator + i, m));
+    store_up_to(accumulator + i, added, m);
+  });
+}
+
+void rotate(float* heads, uint32_t n_heads, uint32_t head_dim, const float* table, uint64_t n,
+            uint32_t layout) {
+  const float* cos = table;
+  const float* sin = table + n;
+  constexpr uint32_t interleaved = 1;  // FORGE_ROPE_INTERLEAVED
+  for (uint32_t h = 0; h < n_heads; ++h) {
+    float* head = heads + static_cast<uint64_t>(h) * head_dim;
+    if (layout == interleaved) {
+      for (uint64_t i = 0; i < n; ++i) {
+        const float a = head[2 * i], b = head[2 * i + 1];
+        head[2 * i] = a * cos[i] - b * sin[i];
+        head[2 * i + 1] = a * sin[i] + b * cos[i];
+      }
+    } else {
+      for_vectors(n, [&](uint64_t i, int m) FORGE_INLINE_LAMBDA {
+        const Vec a = load_up_to(head + i, m), b = load_up_to(head + n + i, m);
+        const Vec c = load_up_to(cos + i, m), s = load_up_to(sin + i, m);
+        store_up_to(head + i, a * c - b * s, m);
+        store_up_to(head + n + i, fma(a, s, b * c), m);
+      });
+    }
+  }
+}
+
+void to_f16(const float* x, uint64_t n, uint8_t* out) {
+  for_vectors(n, [&](uint64_t i, int m) FORGE_INLINE_LAMBDA {
+    if (m == kLanes) {
+      store_f16(out + 2 * i, load(x + i));
+    } else {
+      uint8_t lanes[2 * kLanes];
+      store_f16(lanes, load_n(x + i, m));
+      memcpy(out + 2 * i, lanes, 2 * static_cast<size_t>(m));
+    }
+  });
+}
+
+}  // namespace forge::cpu::FORGE_TARGET

@@ -1,0 +1,33 @@
+#include "kernels.h"
+
+#define FORGE_JOIN(a, b) a##b
+#define FORGE_TABLE_OF(target) FORGE_JOIN(kernels_, target)
+#define FORGE_QUOTE(text) #text
+#define FORGE_NAME_OF(target) FORGE_QUOTE(target)
+
+namespace forge::cpu {
+
+const KernelTable& FORGE_TABLE_OF(FORGE_TARGET)() {
+  namespace target = FORGE_TARGET;
+  static constexpr KernelTable table = {
+      .name = FORGE_NAME_OF(FORGE_TARGET),
+      .matmul = target::matmul,
+      .rms_norm = target::rms_norm,
+      .layer_norm = target::layer_norm,
+      .glu = target::glu,
+      .softcap = target::softcap,
+      .scale = target::scale,
+      .add_scaled = target::add_scaled,
+      .rotate = target::rotate,
+      .to_f16 = target::to_f16,
+      .attention_split = target::attention_split,
+      .attention_merge = target::attention_merge,
+      .attention_finish = target::attention_finish,
+      .scan = target::scan,
+      .sum_exp = target::sum_exp,
+      .find_above = target::find_above,
+  };
+  return table;
+}
+
+}  // namespace forge::cpu

@@ -1,0 +1,304 @@
+import type { Backend, DeviceInfo, KvType, TokenLogprob } from "../backend.ts";
+import { ForgeError } from "../errors.ts";
+import { type Checkpoint, openCheckpoint } from "../formats/checkpoint.ts";
+import { loadModel } from "../models/registry.ts";
+import type { WeightLoader } from "../models/weight_loader.ts";
+import { ChatTemplate } from "../tokenizer/chat_template.ts";
+import type { Tokenizer } from "../tokenizer/tokenizer.ts";
+import { openTokenizer } from "./open_tokenizer.ts";
+import { endTokens } from "./end_tokens.ts";
+import { type FinishReason, generate, type Piece, type Timings } from "./generate.ts";
+import { openBackend } from "./open_backend.ts";
+import { checkTokens, encodePrompt, type Prompt, type PromptOptions } from "./prompt.ts";
+import { MAX_TOP, Runner } from "./runner.ts";
+import { modelDefaults, resolveSampling, type SamplingOptions } from "./sampling.ts";
+import { lastLogits, scoreTokens } from "./score.ts";
+
+/** The context a model is opened with, at most, when none is asked for. */
+export const DEFAULT_CONTEXT = 32768;
+
+export interface LoadOptions {
+  /** `auto`, `cpu`, `cpu:VARIANT` or `reference`. @default "auto" */
+  readonly device?: string | undefined;
+  /** Threads that compute. @default one a core */
+  readonly threads?: number | undefined;
+  /** Tokens of prompt and answer together. @default the model's own limit, at most 32768 */
+  readonly contextLength?: number | undefined;
+  /** Type of the KV cache. @default "F16"; "F32" on the reference device */
+  readonly kvType?: KvType | undefined;
+}
+
+export interface GenerateOptions extends SamplingOptions, PromptOptions {
+  /** The most tokens to generate. @default as many as the context has room for */
+  readonly maxTokens?: number | undefined;
+  /** Strings that end the text; they are not part of it. */
+  readonly stop?: string | readonly string[] | undefined;
+  /** How many alternatives to report for each token, 0 to 20. @default 0 */
+  readonly logprobs?: number | undefined;
+  /** Stops the generation; what was generated so far is kept. */
+  readonly signal?: AbortSignal | undefined;
+  /** Called after each chunk of the prompt but the last. */
+  readonly onPrefill?: ((done: number, total: number) => void) | undefined;
+}
+
+/** One token with its log-probability and the most probable ones in its place. */
+export interface TokenLogprobs extends TokenLogprob {
+  readonly text: string;
+  readonly top: readonly (TokenLogprob & { readonly text: string })[];
+}
+
+/** A finished generation: what `forge run --json` prints. */
+export interface Completion {
+  readonly text: string;
+  readonly token_ids: readonly number[];
+  readonly prompt_tokens: number;
+  readonly completion_tokens: number;
+  readonly finish_reason: FinishReason;
+  readonly seed: number;
+  readonly timings: Timings;
+  readonly logprobs?: readonly TokenLogprobs[];
+}
+
+/** What a loaded model takes in memory, in bytes. */
+export interface MemoryUse {
+  readonly weights: number;
+  /** The whole KV cache; taken from the system as it fills. */
+  readonly kvCache: number;
+  readonly activations: number;
+}
+
+/**
+ * Loads a model from a folder with config.json and safetensors files, or from a GGUF file.
+ *
+ * ```ts
+ * await using model = await load("path/to/model.gguf");
+ * const { text } = await model.complete("Once upon a time", { maxTokens: 64 });
+ * ```
+ *
+ * @throws {ForgeError} `not_found`, `bad_model` or `unsupported` for files that cannot be used;
+ * `usage` for options out of range; `device` when the device refuses.
+ */
+export async function load(path: string, options: LoadOptions = {}): Promise<Model> {
+  const checkpoint = openCheckpoint(path);
+  const backend = openBackend(options.device ?? "auto", options.threads);
+  try {
+    return await Model.open(checkpoint, backend, options);
+  } catch (error) {
+    backend.close();
+    throw error;
+  }
+}
+
+/** A model that is ready to generate. Close it, or declare it with `await using`. */
+export class Model implements AsyncDisposable {
+  readonly tokenizer: Tokenizer;
+  readonly checkpoint: Checkpoint;
+  /** Tensors of the files that the model has no use for. */
+  readonly unusedTensors: readonly string[];
+  readonly contextLength: number;
+  readonly device: DeviceInfo;
+  readonly #backend: Backend;
+  readonly #runner: Runner;
+  readonly #weights: WeightLoader;
+  readonly #endTokens: ReadonlySet<number>;
+  #template: ChatTemplate | undefined;
+
+  private constructor(
+    checkpoint: Checkpoint,
+    backend: Backend,
+    tokenizer: Tokenizer,
+    runner: Runner,
+    weights: WeightLoader,
+  ) {
+    this.checkpoint = checkpoint;
+    this.tokenizer = tokenizer;
+    this.unusedTensors = weights.unusedTensors();
+    this.contextLength = runner.contextLength;
+    this.device = backend.info;
+    this.#backend = backend;
+    this.#runner = runner;
+    this.#weights = weights;
+    this.#endTokens = endTokens(checkpoint, tokenizer);
+  }
+
+  /** Loads a checkpoint onto an open device; {@linkcode load} does both. */
+  static async open(
+    checkpoint: Checkpoint,
+    backend: Backend,
+    options: LoadOptions = {},
+  ): Promise<Model> {
+    const { lm, weights } = loadModel(backend, checkpoint, options.contextLength);
+    const contextLength = options.contextLength ?? Math.min(lm.contextLength, DEFAULT_CONTEXT);
+    if (!Number.isInteger(contextLength) || contextLength < 1 || contextLength > lm.contextLength) {
+      throw new ForgeError(
+        "usage",
+        `the context length is ${contextLength}; valid for this model is 1 to ${lm.contextLength}`,
+      );
+    }
+    const kvType = options.kvType ?? (backend.kind === "reference" ? "F32" : "F16");
+    const runner = await Runner.open(backend, lm, { contextLength, kvType });
+    const tokenizer = openTokenizer(checkpoint);
+    return new Model(checkpoint, backend, tokenizer, runner, weights);
+  }
+
+  /** Whether prompts are rendered through a chat template of the model's. */
+  get hasChatTemplate(): boolean {
+    return this.checkpoint.chatTemplate !== undefined;
+  }
+
+  get memory(): MemoryUse {
+    return {
+      weights: this.#weights.mappedBytes,
+      kvCache: this.#runner.kvBytes,
+      activations: this.#runner.scratchBytes,
+    };
+  }
+
+  /**
+   * Generates from a prompt and yields text as it becomes certain. The last piece says how it ended.
+   *
+   * @throws {ForgeError} `bad_input` for a prompt that is empty or does not fit the context, `usage`
+   * for an option out of range, `bad_model` when the model computes NaN.
+   */
+  async *generate(prompt: Prompt, options: GenerateOptions = {}): AsyncGenerator<Piece> {
+    const { signal, onPrefill, stop = [] } = options;
+    const sampling = resolveSampling(options, modelDefaults(this.checkpoint));
+    const { tokens, startsText } = this.encodePrompt(prompt, options);
+    const request = {
+      prompt: tokens,
+      startsText,
+      sampling,
+      maxTokens: this.#maxTokens(tokens.length, options.maxTokens),
+      stop: typeof stop === "string" ? [stop] : stop,
+      endTokens: this.#endTokens,
+      nTop: checkRange("logprobs", options.logprobs ?? 0, MAX_TOP),
+      signal,
+      onPrefill,
+    };
+    try {
+      yield* generate(this.#runner, this.tokenizer, request);
+    } catch (error) {
+      throw this.#explain(error);
+    }
+  }
+
+  /** As {@linkcode generate}, all at once. */
+  async complete(prompt: Prompt, options: GenerateOptions = {}): Promise<Completion> {
+    return await collect(this.generate(prompt, options), this.tokenizer, options.logprobs);
+  }
+
+  /**
+   * The logits after the last token of a prompt, `[vocab_size]`. A text is encoded raw.
+   *
+   * @throws {ForgeError} as {@linkcode generate}
+   */
+  async logits(prompt: string | Int32Array): Promise<Float32Array> {
+    const { tokens } = this.encodePrompt(prompt, { raw: true });
+    this.#checkFits(tokens.length);
+    return await lastLogits(this.#runner, tokens);
+  }
+
+  /**
+   * The natural log-probability of each token but the first, given those before it.
+   *
+   * @throws {ForgeError} as {@linkcode generate}
+   */
+  async score(tokens: Int32Array, signal?: AbortSignal): Promise<Float32Array> {
+    checkTokens(tokens, this.tokenizer.vocabSize);
+    this.#checkFits(tokens.length);
+    try {
+      return await scoreTokens(this.#runner, tokens, signal);
+    } catch (error) {
+      throw this.#explain(error);
+    }
+  }
+
+  /** The tokens that a prompt becomes. @throws {ForgeError} `bad_input` */
+  encodePrompt(prompt: Prompt, options: PromptOptions = {}) {
+    const { chatTemplate } = this.checkpoint;
+    const isRaw = prompt instanceof Int32Array || (typeof prompt === "string" && options.raw);
+    if (!isRaw && chatTemplate !== undefined) this.#template ??= new ChatTemplate(chatTemplate);
+    return encodePrompt(prompt, options, this.tokenizer, this.#template);
+  }
+
+  /** Releases the device and everything on it. */
+  close(): void {
+    this.#backend.close();
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    this.close();
+    return Promise.resolve();
+  }
+
+  #checkFits(nTokens: number): void {
+    if (nTokens > this.contextLength) {
+      throw new ForgeError(
+        "bad_input",
+        `the prompt has ${nTokens} tokens; the context holds ${this.contextLength}`,
+      );
+    }
+  }
+
+  #maxTokens(nPrompt: number, asked: number | undefined): number {
+    const room = this.contextLength - nPrompt;
+    if (room < 1) {
+      throw new ForgeError(
+        "bad_input",
+        `the prompt has ${nPrompt} tokens; the context of ${this.contextLength} has room for ` +
+          `${this.contextLength - 1} and an answer`,
+      );
+    }
+    if (asked === undefined) return room;
+    return Math.min(room, checkRange("maxTokens", asked, Number.MAX_SAFE_INTEGER));
+  }
+
+  /** Finds the weight to blame when the model computed NaN. */
+  #explain(error: unknown): unknown {
+    if (!(error instanceof ForgeError && error.code === "bad_model")) return error;
+    const culprit = this.#weights.findNonFinite();
+    return culprit === undefined ? error : new ForgeError("bad_model", culprit, { cause: error });
+  }
+}
+
+function checkRange(name: string, value: number, max: number): number {
+  if (!Number.isInteger(value) || value < 0 || value > max) {
+    throw new ForgeError("usage", `${name} is ${value}; valid is a whole number from 0 to ${max}`);
+  }
+  return value;
+}
+
+/** Joins the pieces of a generation. */
+async function collect(
+  pieces: AsyncIterable<Piece>,
+  tokenizer: Tokenizer,
+  logprobs: number | undefined,
+): Promise<Completion> {
+  let text = "";
+  const ids: number[] = [];
+  const details: TokenLogprobs[] = [];
+  const describe = ({ token, logprob }: TokenLogprob) => ({
+    token,
+    text: tokenizer.tokenText(token),
+    logprob,
+  });
+  for await (const { text: part, token, logprob, top, end } of pieces) {
+    text += part;
+    if (token !== undefined && logprob !== undefined) {
+      ids.push(token);
+      details.push({ ...describe({ token, logprob }), top: top.map(describe) });
+    }
+    if (end === undefined) continue;
+    return {
+      text,
+      token_ids: ids,
+      prompt_tokens: end.promptTokens,
+      completion_tokens: end.completionTokens,
+      finish_reason: end.finishReason,
+      seed: end.seed,
+      timings: end.timings,
+      ...(logprobs === undefined ? {} : { logprobs: details }),
+    };
+  }
+  throw new ForgeError("device", "the generation ended without saying why");
+}

@@ -1,0 +1,103 @@
+import { ForgeError } from "../errors.ts";
+import type { ChatMessage, ChatTemplate } from "../tokenizer/chat_template.ts";
+import type { Tokenizer } from "../tokenizer/tokenizer.ts";
+
+/**
+ * What to generate from: a text, a conversation, or token ids that are used as they are. A text is
+ * one user message when the model has a chat template, unless `raw` is set.
+ */
+export type Prompt = string | readonly ChatMessage[] | Int32Array;
+
+export interface PromptOptions {
+  /** Take a text as it is, without the chat template. @default false */
+  readonly raw?: boolean | undefined;
+  /** A system message before a text or conversation that has none. */
+  readonly system?: string | undefined;
+  /** More variables for the chat template, such as `enable_thinking`. */
+  readonly templateVariables?: Readonly<Record<string, unknown>> | undefined;
+}
+
+/** A prompt as tokens. */
+export interface EncodedPrompt {
+  readonly tokens: Int32Array;
+  /** Whether the answer begins a text, rather than going on in the middle of one. */
+  readonly startsText: boolean;
+}
+
+/**
+ * Turns a prompt into tokens.
+ *
+ * @param template the model's chat template; `undefined` when it has none
+ * @throws {ForgeError} `bad_input` for a conversation without a template to render it, a token id
+ * that is not in the vocabulary, or no tokens at all.
+ */
+export function encodePrompt(
+  prompt: Prompt,
+  options: PromptOptions,
+  tokenizer: Tokenizer,
+  template: ChatTemplate | undefined,
+): EncodedPrompt {
+  const encoded = encode(prompt, options, tokenizer, template);
+  if (encoded.tokens.length === 0) {
+    throw new ForgeError(
+      "bad_input",
+      "the prompt is empty, and the model has no BOS token to start",
+    );
+  }
+  return encoded;
+}
+
+function encode(
+  prompt: Prompt,
+  options: PromptOptions,
+  tokenizer: Tokenizer,
+  template: ChatTemplate | undefined,
+): EncodedPrompt {
+  if (prompt instanceof Int32Array) {
+    checkTokens(prompt, tokenizer.vocabSize);
+    return { tokens: prompt, startsText: false };
+  }
+  const { raw = false, system, templateVariables } = options;
+  if (typeof prompt === "string") {
+    if (raw || template === undefined) {
+      if (system !== undefined) {
+        const why = raw ? "a raw prompt has no messages" : "the model has no chat template";
+        throw new ForgeError("bad_input", `a system message cannot be used: ${why}`);
+      }
+      return { tokens: tokenizer.encode(prompt), startsText: prompt === "" };
+    }
+    prompt = [{ role: "user", content: prompt }];
+  }
+  if (template === undefined) {
+    throw new ForgeError("bad_input", "the model has no chat template; give the prompt as a text");
+  }
+  const hasSystem = prompt.some((message) => message.role === "system");
+  const messages = system === undefined || hasSystem
+    ? prompt
+    : [{ role: "system", content: system }, ...prompt];
+  const text = template.render(messages, {
+    addGenerationPrompt: true,
+    bosToken: specialText(tokenizer, tokenizer.bosId),
+    eosToken: specialText(tokenizer, tokenizer.eosIds[0]),
+    ...(templateVariables === undefined ? {} : { extra: templateVariables }),
+  });
+  // The template writes BOS itself where the model expects one.
+  return { tokens: tokenizer.encode(text, { addSpecial: false }), startsText: true };
+}
+
+function specialText(tokenizer: Tokenizer, id: number | undefined): string {
+  return id === undefined ? "" : tokenizer.tokenText(id);
+}
+
+/** @throws {ForgeError} `bad_input` when an id is not in the vocabulary. */
+export function checkTokens(tokens: ArrayLike<number>, vocabSize: number): void {
+  for (let i = 0; i < tokens.length; i++) {
+    const id = tokens[i]!;
+    if (!Number.isInteger(id) || id < 0 || id >= vocabSize) {
+      throw new ForgeError(
+        "bad_input",
+        `token ${i} of the prompt is ${id}; valid ids are 0 to ${vocabSize - 1}`,
+      );
+    }
+  }
+}

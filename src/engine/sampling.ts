@@ -1,0 +1,147 @@
+import type { SamplingParams } from "../backend.ts";
+import { ForgeError } from "../errors.ts";
+import type { Checkpoint } from "../formats/checkpoint.ts";
+
+/** How tokens are chosen. Every member has a default, the model's own where it names one. */
+export interface SamplingOptions {
+  /** 0 always takes the likeliest token. @default 0.8 */
+  readonly temperature?: number | undefined;
+  /** Keep the k likeliest tokens; 0 keeps all. @default 40 */
+  readonly topK?: number | undefined;
+  /** Keep the likeliest tokens that together reach this probability; 1 keeps all. @default 0.95 */
+  readonly topP?: number | undefined;
+  /** Keep tokens at least this probable relative to the likeliest; 0 keeps all. @default 0.05 */
+  readonly minP?: number | undefined;
+  /** Divides positive logits of recent tokens, multiplies negative ones; 1 is off. @default 1 */
+  readonly repeatPenalty?: number | undefined;
+  /** How many recent tokens penalties look at; 0 none, -1 all. @default 64 */
+  readonly repeatLastN?: number | undefined;
+  /** Taken from the logits of recent tokens. @default 0 */
+  readonly presencePenalty?: number | undefined;
+  /** Taken from the logits of recent tokens, once for each occurrence. @default 0 */
+  readonly frequencyPenalty?: number | undefined;
+  /** Key of the random draws, 0 to 2^53 - 1. @default a random one */
+  readonly seed?: number | undefined;
+}
+
+/** Sampling options with every default filled in. */
+export type ResolvedSampling = {
+  readonly [K in keyof Required<SamplingOptions>]: number;
+};
+
+type Setting = Exclude<keyof SamplingOptions, "seed">;
+
+const DEFAULTS: Record<Setting, number> = {
+  temperature: 0.8,
+  topK: 40,
+  topP: 0.95,
+  minP: 0.05,
+  repeatPenalty: 1,
+  repeatLastN: 64,
+  presencePenalty: 0,
+  frequencyPenalty: 0,
+};
+
+/** The valid values of each option, and whether they are whole numbers. */
+export const SAMPLING_RANGES: Record<
+  keyof SamplingOptions,
+  { readonly min: number; readonly max: number; readonly integer: boolean }
+> = {
+  temperature: { min: 0, max: 100, integer: false },
+  topK: { min: 0, max: 2 ** 30, integer: true },
+  topP: { min: 0, max: 1, integer: false },
+  minP: { min: 0, max: 1, integer: false },
+  repeatPenalty: { min: 0.01, max: 100, integer: false },
+  repeatLastN: { min: -1, max: 2 ** 30, integer: true },
+  presencePenalty: { min: -100, max: 100, integer: false },
+  frequencyPenalty: { min: -100, max: 100, integer: false },
+  seed: { min: 0, max: Number.MAX_SAFE_INTEGER, integer: true },
+};
+
+/** Names under which a model's own defaults appear, in generation_config.json and in GGUF. */
+const MODEL_KEYS: Partial<Record<Setting, readonly [huggingFace: string, gguf: string]>> = {
+  temperature: ["temperature", "general.sampling.temp"],
+  topK: ["top_k", "general.sampling.top_k"],
+  topP: ["top_p", "general.sampling.top_p"],
+  minP: ["min_p", "general.sampling.min_p"],
+  repeatPenalty: ["repetition_penalty", "general.sampling.penalty_repeat"],
+};
+
+/**
+ * The sampling defaults of a model: its generation_config.json or GGUF `general.sampling` keys, where
+ * they are valid, over forge's own.
+ */
+export function modelDefaults(checkpoint: Checkpoint): Record<Setting, number> {
+  const { generationConfig, metadata } = checkpoint;
+  const defaults = { ...DEFAULTS };
+  for (const [setting, [huggingFace, gguf]] of Object.entries(MODEL_KEYS)) {
+    const value = metadata?.get(gguf) ?? generationConfig?.[huggingFace];
+    if (isValid(setting as Setting, value)) defaults[setting as Setting] = value;
+  }
+  if (generationConfig?.do_sample === false) defaults.temperature = 0;
+  return defaults;
+}
+
+/**
+ * Fills in what the caller left open.
+ *
+ * @throws {ForgeError} `usage` for a value out of range, naming the option and its range.
+ */
+export function resolveSampling(
+  options: SamplingOptions,
+  defaults: Record<Setting, number>,
+): ResolvedSampling {
+  const resolved: Record<string, number> = { seed: randomSeed(), ...defaults };
+  for (const name of Object.keys(SAMPLING_RANGES) as (keyof SamplingOptions)[]) {
+    const value = options[name];
+    if (value === undefined) continue;
+    if (!isValid(name, value)) {
+      const { min, max, integer } = SAMPLING_RANGES[name];
+      throw new ForgeError(
+        "usage",
+        `${name} is ${value}; valid is ${integer ? "a whole number" : "a number"} ` +
+          `from ${min} to ${max}`,
+      );
+    }
+    resolved[name] = value;
+  }
+  return resolved as ResolvedSampling;
+}
+
+function isValid(name: keyof SamplingOptions, value: unknown): value is number {
+  const { min, max, integer } = SAMPLING_RANGES[name];
+  return typeof value === "number" && value >= min && value <= max &&
+    (!integer || Number.isInteger(value));
+}
+
+function randomSeed(): number {
+  return crypto.getRandomValues(new Uint32Array(1))[0]!;
+}
+
+/** The parameters of the device's sampler. */
+export function samplingParams(sampling: ResolvedSampling): SamplingParams {
+  return { ...sampling, seed: BigInt(sampling.seed) };
+}
+
+/** The tokens that penalties look at: the last `repeatLastN` of a sequence. */
+export function penaltyHistory(tokens: readonly number[], sampling: ResolvedSampling): number[] {
+  const { repeatPenalty, presencePenalty, frequencyPenalty, repeatLastN } = sampling;
+  const isOff = repeatPenalty === 1 && presencePenalty === 0 && frequencyPenalty === 0;
+  if (isOff || repeatLastN === 0) return [];
+  return repeatLastN < 0 ? [...tokens] : tokens.slice(-repeatLastN);
+}
+
+/** The sampling chain in the order it is applied, for people. */
+export function describeSampling(s: ResolvedSampling): string {
+  const steps = [
+    s.repeatPenalty !== 1 && `repeat_penalty ${s.repeatPenalty} over ${s.repeatLastN}`,
+    s.presencePenalty !== 0 && `presence_penalty ${s.presencePenalty}`,
+    s.frequencyPenalty !== 0 && `frequency_penalty ${s.frequencyPenalty}`,
+    s.temperature === 0 ? "greedy" : `temperature ${s.temperature}`,
+    s.temperature !== 0 && s.topK !== 0 && `top_k ${s.topK}`,
+    s.temperature !== 0 && s.topP !== 1 && `top_p ${s.topP}`,
+    s.temperature !== 0 && s.minP !== 0 && `min_p ${s.minP}`,
+    s.temperature !== 0 && `draw with seed ${s.seed}`,
+  ];
+  return steps.filter((step) => step !== false).join(" → ");
+}

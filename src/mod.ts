@@ -1,0 +1,34 @@
+/**
+ * forge as a library: load a model, generate from it, ask for its logits.
+ *
+ * ```ts
+ * import { load } from "./src/mod.ts";
+ *
+ * await using model = await load("path/to/model");
+ * for await (const piece of model.generate("Once upon a time", { maxTokens: 64 })) {
+ *   await Deno.stdout.write(new TextEncoder().encode(piece.text));
+ * }
+ * ```
+ *
+ * @module
+ */
+export { type ErrorCode, ForgeError } from "./errors.ts";
+export type { DeviceInfo, KvType, TokenLogprob } from "./backend.ts";
+export { type Checkpoint, openCheckpoint } from "./formats/checkpoint.ts";
+export type { TensorInfo, TensorType } from "./formats/tensor_info.ts";
+export type { ChatMessage } from "./tokenizer/chat_template.ts";
+export type { Tokenizer } from "./tokenizer/tokenizer.ts";
+export { StreamDecoder } from "./tokenizer/stream_decoder.ts";
+export { openTokenizer } from "./engine/open_tokenizer.ts";
+export type { FinishReason, GenerationEnd, Piece, Timings } from "./engine/generate.ts";
+export type { Prompt, PromptOptions } from "./engine/prompt.ts";
+export type { SamplingOptions } from "./engine/sampling.ts";
+export {
+  type Completion,
+  type GenerateOptions,
+  load,
+  type LoadOptions,
+  type MemoryUse,
+  Model,
+  type TokenLogprobs,
+} from "./engine/model.ts";

@@ -1,0 +1,139 @@
+/*
+ * The regular expressions text is cut at, one list for each family of models: each pattern cuts
+ * the pieces that the one before it left, and both its matches and what lies between them are
+ * pieces. They are as the models' own tokenizer.json has them, in Oniguruma's syntax.
+ */
+
+import { GPT2_PATTERN } from "./pre_tokenizers.ts";
+
+/** 's, 't, 're, 've, 'm, 'll, 'd in either case. */
+const CONTRACTION = `(?i:'s|'t|'re|'ve|'m|'ll|'d)`;
+/** The ways whitespace ends most patterns. */
+const SPACES = String.raw`\s*[\r\n]+|\s+(?!\S)|\s+`;
+/** Words, and punctuation with the newlines behind it. */
+const WORD = String.raw`[^\r\n\p{L}\p{N}]?\p{L}+`;
+const PUNCTUATION = String.raw` ?[^\s\p{L}\p{N}]+[\r\n]*`;
+
+const DIGIT = String.raw`\p{N}`;
+const UP_TO_THREE_DIGITS = String.raw`\p{N}{1,3}`;
+
+/** Words of o200k: upper case, then lower case, with combining marks. */
+const UPPER = String.raw`[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]`;
+const LOWER = String.raw`[\p{Ll}\p{Lm}\p{Lo}\p{M}]`;
+const START = String.raw`[^\r\n\p{L}\p{N}]?`;
+const PATHS = String.raw` ?[^\s\p{L}\p{N}]+[\r\n/]*`;
+
+function cased(ending: string): string {
+  return `${START}${UPPER}*${LOWER}+${ending}|${START}${UPPER}+${LOWER}*${ending}`;
+}
+
+const QWEN2 = `${CONTRACTION}|${WORD}|${DIGIT}|${PUNCTUATION}|${SPACES}`;
+const LLAMA3 = `${CONTRACTION}|${WORD}|${UP_TO_THREE_DIGITS}|${PUNCTUATION}|${SPACES}`;
+const O200K = `${cased(`${CONTRACTION}?`)}|${UP_TO_THREE_DIGITS}|${PATHS}|${SPACES}`;
+
+const CJK = String.raw`[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+`;
+const CJK_AND_HANGUL = String.raw`[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+`;
+const DEEPSEEK_V3_WORDS = String
+  .raw`[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_${"`"}{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|${SPACES}`;
+
+/** Letters that have case, as Unicode had them when DeepSeek LLM was trained. */
+const CASED_LETTERS = String.raw`A-Za-z\u00b5\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u01ba` +
+  String.raw`\u01bc-\u01bf\u01c4-\u0293\u0295-\u02af\u0370-\u0373\u0376\u0377\u037b-\u037d` +
+  String.raw`\u037f\u0386\u0388-\u038a\u038c\u038e-\u03a1\u03a3-\u03f5\u03f7-\u0481` +
+  String.raw`\u048a-\u052f\u0531-\u0556\u10a0-\u10c5\u13a0-\u13f5\u13f8-\u13fd\u1c90-\u1cba` +
+  String.raw`\u1cbd-\u1cbf\u1d00-\u1d2b\u1d6b-\u1d77\u1d79-\u1d9a\u1e00-\u1f15\u1f18-\u1f1d` +
+  String.raw`\u1f20-\u1f45\u1f48-\u1f4d\u1f50-\u1f57\u1f59\u1f5b\u1f5d\u1f5f-\u1f7d` +
+  String.raw`\u1f80-\u1fb4\u1fb6-\u1fbc\u1fbe\u1fc2-\u1fc4\u1fc6-\u1fcc\u1fd0-\u1fd3` +
+  String.raw`\u1fd6-\u1fdb\u1fe0-\u1fec\u1ff2-\u1ff4\u1ff6-\u1ffc\u2102\u2107\u210a-\u2113` +
+  String.raw`\u2115\u2119-\u211d\u2124\u2126\u2128\u212a-\u212d\u212f-\u2134\u2139` +
+  String.raw`\u213c-\u213f\u2145-\u2149\u214e\u2183\u2184\u2c00-\u2c7b\u2c7e-\u2ce4` +
+  String.raw`\u2ceb-\u2cee\u2cf2\u2cf3\ua640-\ua66d\ua680-\ua69b\ua722-\ua76f\ua771-\ua787` +
+  String.raw`\ua78b-\ua78e\uab70-\uabbf\ufb00-\ufb06\ufb13-\ufb17\uff21-\uff3a\uff41-\uff5a` +
+  String.raw`\x{10400}-\x{1044f}\x{104b0}-\x{104d3}\x{104d8}-\x{104fb}\x{10c80}-\x{10cb2}` +
+  String.raw`\x{10cc0}-\x{10cf2}\x{118a0}-\x{118df}\x{1e900}-\x{1e943}`;
+
+/** CJK, kana, Thai, Lao, Khmer, Myanmar and Hangul, which have no spaces between words. */
+const UNSPACED_SCRIPTS = String.raw`[\u4e00-\u9fff\u3400-\u4dbf\uf900-\ufaff\u3040-\u309f` +
+  String.raw`\u30a0-\u30ff\uff65-\uff9f\u2e80-\u2fdf\u0e00-\u0e7f\u0e80-\u0eff\u1780-\u17ff` +
+  String.raw`\u1000-\u109f\uaa60-\uaa7f\ua9e0-\ua9ff\uac00-\ud7af\u1100-\u11ff]+`;
+
+/** What BLOOM cuts at: everything up to whitespace or one of these. */
+const BLOOM = String.raw` ?[^(\s|[.,!?…。，、।۔،])]+`;
+
+/** The patterns of each family. */
+export const PATTERNS = {
+  default: [String.raw`[\p{P}\$\+<=>\^~\|]+`, GPT2_PATTERN, String.raw`\p{N}+`, "[0-9][0-9][0-9]"],
+  gpt2: [GPT2_PATTERN],
+  starcoder: [DIGIT, GPT2_PATTERN],
+  falcon: [String.raw`[\p{P}$+<=>^~|${"`"}]+`, GPT2_PATTERN, "[0-9][0-9][0-9]"],
+  llama3: [LLAMA3],
+  qwen2: [QWEN2],
+  qwen35: [
+    String.raw`${CONTRACTION}|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|${DIGIT}` +
+    String.raw`| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|${SPACES}`,
+  ],
+  deepseekLlm: [
+    String.raw`[\r\n]`,
+    String.raw`\s?[${CASED_LETTERS}]+`,
+    String.raw`\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-\u3002]+`,
+    String.raw`\s+$`,
+    CJK_AND_HANGUL,
+    DIGIT,
+  ],
+  deepseekCoder: [
+    String.raw`[\r\n]`,
+    String.raw`\s?\p{L}+`,
+    String.raw`\s?\p{P}+`,
+    CJK_AND_HANGUL,
+    DIGIT,
+  ],
+  deepseekV3: [UP_TO_THREE_DIGITS, CJK, DEEPSEEK_V3_WORDS],
+  tekken: [`${cased("")}|${DIGIT}|${PATHS}|${SPACES}`],
+  o200k: [O200K],
+  tinyAya: [String.raw`\d{1,3}(?=(?:\d{3})*\b)`, O200K],
+  kimiK2: [
+    String.raw`\p{Han}+` +
+    String.raw`|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*` +
+    String.raw`[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+${CONTRACTION}?` +
+    String.raw`|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+` +
+    String.raw`[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*${CONTRACTION}?` +
+    `|${UP_TO_THREE_DIGITS}|${PUNCTUATION}|${SPACES}`,
+  ],
+  superbpe: [String.raw`\p{N}+`, String.raw`(?=(\d{3})+(?!\d))`],
+  bailing: [
+    String.raw`'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|${DIGIT}` +
+    String.raw`| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+`,
+  ],
+  seedCoder: [
+    String.raw`${CONTRACTION}|${WORD}|${DIGIT}| ?[^\s\p{L}\p{N}\r\n]+|${SPACES}`,
+  ],
+  exaoneMoe: [
+    String.raw`${CONTRACTION}|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|${DIGIT}` +
+    String.raw`| ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+`,
+  ],
+  minicpm5: [
+    UP_TO_THREE_DIGITS,
+    String.raw`${CONTRACTION}|${WORD}|\p{N}+|${PUNCTUATION}|${SPACES}`,
+  ],
+  afmoe: [
+    String.raw`\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N}))`,
+    UNSPACED_SCRIPTS,
+    DEEPSEEK_V3_WORDS,
+  ],
+  jais2: [
+    String.raw`${CONTRACTION}|${WORD}|${UP_TO_THREE_DIGITS}|${PUNCTUATION}|\s*[\r\n]+` +
+    String.raw`|\s{512}(?!\S)|\s{256}(?!\S)|\s{128}(?!\S)|\s{64}(?!\S)|\s{32}(?!\S)` +
+    String.raw`|\s{16}(?!\S)|\s{8}(?!\S)|\s{4}(?!\S)|\s{1,2}(?!\S)|\s{1}`,
+  ],
+  chameleon: [
+    "<sentinel:[0-9]+>",
+    "(IMGIMG)((A|B|C|D|E|F|G|H|I){1,4})Z",
+    String.raw`([\t\n]|    |  )`,
+    DIGIT,
+    String.raw`[\p{P}!-/:-@\[-${"`"}{-~]`,
+    GPT2_PATTERN,
+  ],
+  bloom: [BLOOM],
+  viking: [BLOOM, DIGIT],
+  newlines: [String.raw`[^\n]+|\n+`],
+} as const satisfies Record<string, readonly string[]>;

@@ -1,0 +1,127 @@
+import { ForgeError } from "../errors.ts";
+import type { Fields } from "./fields.ts";
+import { quote, type Vocabulary } from "./vocabulary.ts";
+
+/** The ids put around a text. */
+export interface Affixes {
+  readonly prefix: readonly number[];
+  readonly suffix: readonly number[];
+}
+
+/** The ids put around a text, and which tokens BOS and EOS are. */
+export interface AffixSettings {
+  readonly affixes: Affixes;
+  readonly bosId: number | undefined;
+  readonly eosId: number | undefined;
+}
+
+/**
+ * Reads what is put around a text: the `post_processor` of tokenizer.json, and where
+ * tokenizer_config.json has `add_bos_token` or `add_eos_token`, what those say instead.
+ *
+ * @throws ForgeError `bad_model` or `unsupported`
+ */
+export function readAffixes(
+  json: Fields,
+  config: Fields | undefined,
+  vocabulary: Vocabulary,
+): AffixSettings {
+  const { prefix, suffix } = readPostProcessor(json.object("post_processor"));
+  for (const id of [...prefix, ...suffix]) {
+    if (id >= vocabulary.size) {
+      throw new ForgeError(
+        "bad_model",
+        `${json.path("post_processor")} adds the id ${id}; ` +
+          `the vocabulary ends at ${vocabulary.size - 1}`,
+      );
+    }
+  }
+  // Without a config, what the template puts before a text is BOS.
+  const bosId = config ? namedToken(config, "bos_token", vocabulary) : prefix[0];
+  const eosId = config ? namedToken(config, "eos_token", vocabulary) : suffix[0];
+  return {
+    affixes: {
+      prefix: withToken(prefix, bosId, config?.get("add_bos_token"), (ids, id) => [id, ...ids]),
+      suffix: withToken(suffix, eosId, config?.get("add_eos_token"), (ids, id) => [...ids, id]),
+    },
+    bosId,
+    eosId,
+  };
+}
+
+/** The id of a token that tokenizer_config.json names, as a string or as `{"content": ...}`. */
+function namedToken(config: Fields, key: string, vocabulary: Vocabulary): number | undefined {
+  const value = config.get(key);
+  if (value === undefined) return undefined;
+  const text = typeof value === "string" ? value : config.object(key)?.string("content") ?? "";
+  const id = vocabulary.idOf(text);
+  if (id < 0) {
+    throw new ForgeError(
+      "bad_model",
+      `${config.path(key)} is ${quote(text)}, which is not in the vocabulary`,
+    );
+  }
+  return id;
+}
+
+/** `ids` with or without `id`, as `wanted` says; unchanged where it says nothing. */
+function withToken(
+  ids: readonly number[],
+  id: number | undefined,
+  wanted: unknown,
+  add: (ids: readonly number[], id: number) => number[],
+): readonly number[] {
+  if (id === undefined || typeof wanted !== "boolean" || ids.includes(id) === wanted) return ids;
+  return wanted ? add(ids, id) : ids.filter((other) => other !== id);
+}
+
+const SUPPORTED = ["TemplateProcessing", "ByteLevel", "Sequence"] as const;
+
+/** What the `post_processor` of a tokenizer.json puts before and after a single text. */
+function readPostProcessor(json: Fields | undefined): Affixes {
+  if (json === undefined) return { prefix: [], suffix: [] };
+  switch (json.string("type")) {
+    case "ByteLevel": // only trims offsets, which nobody asks for here
+      return { prefix: [], suffix: [] };
+    case "Sequence":
+      return json.objects("processors").map(readPostProcessor).reduce((inner, outer) => ({
+        prefix: [...outer.prefix, ...inner.prefix],
+        suffix: [...inner.suffix, ...outer.suffix],
+      }), { prefix: [], suffix: [] });
+    case "TemplateProcessing":
+      return readTemplate(json);
+  }
+  throw json.unsupportedType(SUPPORTED);
+}
+
+function readTemplate(json: Fields): Affixes {
+  const prefix: number[] = [], suffix: number[] = [];
+  const specials = json.object("special_tokens");
+  let seenText = false;
+  for (const piece of json.objects("single")) {
+    if (piece.object("Sequence")) {
+      if (seenText) throw new ForgeError("unsupported", `${json.where}.single has the text twice`);
+      seenText = true;
+      continue;
+    }
+    const name = piece.object("SpecialToken")?.string("id");
+    if (name === undefined) {
+      throw new ForgeError(
+        "bad_model",
+        `${piece.where} has neither "Sequence" nor "SpecialToken"`,
+      );
+    }
+    const ids = specials?.object(name)?.array("ids");
+    if (ids === undefined) {
+      throw new ForgeError("bad_model", `${json.where}.special_tokens has no "${name}"`);
+    }
+    for (const id of ids) {
+      if (typeof id !== "number" || !Number.isSafeInteger(id) || id < 0) {
+        throw new ForgeError("bad_model", `${json.where}: "${name}" has the id ${String(id)}`);
+      }
+      (seenText ? suffix : prefix).push(id);
+    }
+  }
+  if (!seenText) throw new ForgeError("bad_model", `${json.where}.single leaves out the text`);
+  return { prefix, suffix };
+}

@@ -1,0 +1,142 @@
+import type { CharSet, Node } from "./ast.ts";
+import { emitSet } from "./emit.ts";
+import { PatternError } from "./parse.ts";
+
+/**
+ * Refuses patterns that can take exponential time: those that repeat something that can match the
+ * same text in more than one way, such as `(a+)+` or `(a|ab|b)*`.
+ *
+ * A repeat whose body has no choice in it is safe. Any other must be deterministic: its body, as
+ * a Glushkov automaton (https://en.wikipedia.org/wiki/Glushkov%27s_construction_algorithm), may
+ * have no two ways to take the same next character. That is stricter than need be, but every
+ * pre-tokenizer known passes.
+ *
+ * @throws PatternError
+ */
+export function refuseExponential(node: Node): void {
+  if (node.kind === "repeat" && node.max > 1 && !isRigid(node.body)) {
+    new Determinism().check(node);
+    return;
+  }
+  for (const child of childrenOf(node)) refuseExponential(child);
+}
+
+function childrenOf(node: Node): readonly Node[] {
+  if (node.kind === "sequence") return node.items;
+  if (node.kind === "choice") return node.options;
+  return "body" in node ? [node.body] : [];
+}
+
+/** Whether a node matches in one way only, wherever it matches. */
+function isRigid(node: Node): boolean {
+  if (node.kind === "choice") return false;
+  if (node.kind === "repeat" && node.min !== node.max) return false;
+  return childrenOf(node).every(isRigid);
+}
+
+/** An occurrence of a set in the pattern: a state of the automaton. */
+interface Position {
+  readonly set: CharSet;
+  readonly ignoreCase: boolean;
+  readonly follow: Position[];
+}
+
+/** The positions a part can begin with and end with, and whether it can be empty. */
+interface Ends {
+  readonly first: readonly Position[];
+  readonly last: readonly Position[];
+  readonly nullable: boolean;
+}
+
+class Determinism {
+  /** Every character, to search for one that two sets share. */
+  #allCharacters: string | undefined;
+
+  check(node: Node): void {
+    const ends = this.#ends(node, false);
+    this.#requireDistinct(ends.first);
+  }
+
+  #ends(node: Node, ignoreCase: boolean): Ends {
+    switch (node.kind) {
+      case "set": {
+        const position: Position = { set: node.set, ignoreCase, follow: [] };
+        return { first: [position], last: [position], nullable: false };
+      }
+      case "anchor":
+      case "look":
+        if (node.kind === "look") refuseExponential(node.body);
+        return { first: [], last: [], nullable: true };
+      case "case":
+        return this.#ends(node.body, node.ignore);
+      case "atomic":
+        return this.#ends(node.body, ignoreCase);
+      case "choice":
+        return node.options.map((option) => this.#ends(option, ignoreCase)).reduce((all, ends) => ({
+          first: [...all.first, ...ends.first],
+          last: [...all.last, ...ends.last],
+          nullable: all.nullable || ends.nullable,
+        }));
+      case "sequence": {
+        const empty: Ends = { first: [], last: [], nullable: true };
+        return node.items.map((item) => this.#ends(item, ignoreCase)).reduce((before, after) => {
+          this.#connect(before.last, after.first);
+          return {
+            first: before.nullable ? [...before.first, ...after.first] : before.first,
+            last: after.nullable ? [...before.last, ...after.last] : after.last,
+            nullable: before.nullable && after.nullable,
+          };
+        }, empty);
+      }
+      case "repeat": {
+        const ends = this.#ends(node.body, ignoreCase);
+        if (node.max > 1) this.#connect(ends.last, ends.first);
+        return { ...ends, nullable: ends.nullable || node.min === 0 };
+      }
+    }
+  }
+
+  #connect(last: readonly Position[], first: readonly Position[]): void {
+    for (const position of last) {
+      position.follow.push(...first);
+      this.#requireDistinct(position.follow);
+    }
+  }
+
+  #requireDistinct(positions: readonly Position[]): void {
+    for (const [i, a] of positions.entries()) {
+      for (const b of positions.slice(i + 1)) {
+        if (a === b || this.#overlap(a, b)) {
+          throw new PatternError("it repeats something that can match the same text in many ways");
+        }
+      }
+    }
+  }
+
+  #overlap(a: Position, b: Position): boolean {
+    const singles = [singleCharacter(a), singleCharacter(b)];
+    if (!singles.includes(undefined)) return singles[0] === singles[1];
+    const [left, right] = [a, b].map(({ set, ignoreCase }) =>
+      ignoreCase ? `(?i:${emitSet(set)})` : emitSet(set)
+    );
+    this.#allCharacters ??= everyCharacter();
+    return new RegExp(`(?=${left})${right}`, "u").test(this.#allCharacters);
+  }
+}
+
+/** The one code point of a position that matches no other. */
+function singleCharacter({ set, ignoreCase }: Position): number | undefined {
+  const [item] = set.items;
+  const isSingle = !ignoreCase && !set.negated && !set.and && set.items.length === 1 &&
+    item?.kind === "range" && item.low === item.high;
+  return isSingle ? item.low : undefined;
+}
+
+function everyCharacter(): string {
+  const parts: string[] = [];
+  for (let start = 0; start < 0x110000; start += 0x800) {
+    if (start === 0xd800) continue; // surrogates
+    parts.push(String.fromCodePoint(...Array.from({ length: 0x800 }, (_, i) => start + i)));
+  }
+  return parts.join("");
+}

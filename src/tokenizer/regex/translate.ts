@@ -1,0 +1,48 @@
+import { ForgeError } from "../../errors.ts";
+import { emitPattern, emitSet } from "./emit.ts";
+import { parsePattern, PatternError } from "./parse.ts";
+import { refuseExponential } from "./safety.ts";
+import type { Node } from "./ast.ts";
+
+/** Longer than any known pattern by far. */
+const LONGEST_PATTERN = 20_000;
+
+/**
+ * A global JavaScript regular expression that matches what an Oniguruma or Rust one matches.
+ *
+ * @param where the file and key the pattern comes from, for messages
+ * @throws ForgeError `bad_model` when the pattern is not valid, `unsupported` when it uses what
+ * JavaScript cannot express or could take exponential time
+ */
+export function translateRegex(pattern: string, where: string): RegExp {
+  const shown = pattern.length > 80 ? `${pattern.slice(0, 80)}…` : pattern;
+  if (pattern.length > LONGEST_PATTERN) {
+    throw new ForgeError("unsupported", `${where}: a pattern of ${pattern.length} characters`);
+  }
+  try {
+    const node = parsePattern(pattern);
+    refuseExponential(node);
+    return new RegExp(runStart(node) + emitPattern(node), "gu");
+  } catch (error) {
+    if (!(error instanceof PatternError || error instanceof SyntaxError)) throw error;
+    throw new ForgeError(
+      "unsupported",
+      `${where}: the regular expression /${shown}/ is not supported: ${error.message}`,
+      { cause: error },
+    );
+  }
+}
+
+/**
+ * What keeps a pattern such as `\s+$`, a run of one class and then assertions, from being tried
+ * again at each character of a run that it has failed on at the first, which is quadratic.
+ */
+function runStart(node: Node): string {
+  if (node.kind !== "sequence") return "";
+  const [run, ...rest] = node.items;
+  if (run?.kind !== "repeat" || run.min !== 1 || run.max !== Infinity || run.lazy) return "";
+  if (run.body.kind !== "set" || !rest.every(({ kind }) => kind === "anchor" || kind === "look")) {
+    return "";
+  }
+  return `(?<!${emitSet(run.body.set)})`;
+}

@@ -1,0 +1,141 @@
+import { ForgeError } from "../errors.ts";
+import { linearFinder } from "./digit_groups.ts";
+import type { Fields } from "./fields.ts";
+import { translateRegex } from "./regex/translate.ts";
+
+/** Reports every match in a text, in order and without overlap. */
+export type Finder = (text: string, onMatch: (start: number, end: number) => void) => void;
+
+/** What becomes of the matches when text is cut at them; the names are those of tokenizer.json. */
+export const SPLIT_BEHAVIORS = [
+  "Isolated",
+  "Removed",
+  "MergedWithPrevious",
+  "MergedWithNext",
+  "Contiguous",
+] as const;
+
+/** One of `SPLIT_BEHAVIORS`. */
+export type SplitBehavior = typeof SPLIT_BEHAVIORS[number];
+
+/**
+ * A finder for a `pattern` field: `{"String": "..."}` or `{"Regex": "..."}`.
+ *
+ * @throws ForgeError `bad_model` or `unsupported`
+ */
+export function compilePattern(json: Fields, key: string): Finder {
+  const pattern = json.object(key);
+  if (pattern === undefined) throw json.wrong(key, "an object");
+  if (pattern.get("String") !== undefined) return stringFinder(pattern.string("String"));
+  if (pattern.get("Regex") !== undefined) {
+    return regexFinder(pattern.string("Regex"), pattern.path("Regex"));
+  }
+  throw new ForgeError("bad_model", `${pattern.where} has neither "String" nor "Regex"`);
+}
+
+/**
+ * A finder for a regular expression in Oniguruma's syntax.
+ *
+ * @throws ForgeError `unsupported` when it cannot be translated safely
+ */
+export function regexFinder(pattern: string, where: string): Finder {
+  const linear = linearFinder(pattern);
+  if (linear) return linear;
+  const regex = translateRegex(pattern, where);
+  return (text, onMatch) => {
+    regex.lastIndex = 0;
+    for (let match = nextMatch(regex, text, where); match; match = nextMatch(regex, text, where)) {
+      const end = match.index + match[0].length;
+      if (end === match.index) {
+        // An empty match: go on behind the character that follows.
+        regex.lastIndex = end + ((text.codePointAt(end) ?? 0) > 0xffff ? 2 : 1);
+      }
+      onMatch(match.index, end);
+      if (regex.lastIndex > text.length) break;
+    }
+  };
+}
+
+function nextMatch(regex: RegExp, text: string, where: string): RegExpExecArray | null {
+  try {
+    return regex.exec(text);
+  } catch (error) {
+    // V8 compiles at first use, and keeps places to go back to on a stack of limited size.
+    throw new ForgeError(
+      "unsupported",
+      `${where}: the regular expression cannot be run on a text of ${text.length} characters: ` +
+        (error instanceof Error ? error.message : String(error)),
+      { cause: error },
+    );
+  }
+}
+
+/** A finder for a string, which is not to be empty. */
+function stringFinder(wanted: string): Finder {
+  return (text, onMatch) => {
+    if (wanted === "") return;
+    for (let at = text.indexOf(wanted); at >= 0; at = text.indexOf(wanted, at + wanted.length)) {
+      onMatch(at, at + wanted.length);
+    }
+  };
+}
+
+/** Cuts `text` at the matches of `find` and reports the pieces' ranges, in order, none empty. */
+export function splitText(
+  text: string,
+  find: Finder,
+  behavior: SplitBehavior,
+  invert: boolean,
+  onPiece: (start: number, end: number) => void,
+): void {
+  const emit = (start: number, end: number) => {
+    if (end > start) onPiece(start, end);
+  };
+  const merge = mergerOf(behavior, emit);
+  let done = 0;
+  find(text, (start, end) => {
+    if (start > done) merge.add(done, start, invert);
+    merge.add(start, end, !invert);
+    done = end;
+  });
+  if (done < text.length) merge.add(done, text.length, invert);
+  merge.finish();
+}
+
+/** Takes matches and the text between them, in order, and puts them together as pieces. */
+interface Merger {
+  add(start: number, end: number, isMatch: boolean): void;
+  finish(): void;
+}
+
+function mergerOf(behavior: SplitBehavior, emit: (start: number, end: number) => void): Merger {
+  if (behavior === "Isolated") return { add: emit, finish() {} };
+  if (behavior === "Removed") {
+    return {
+      add(start, end, isMatch) {
+        if (!isMatch) emit(start, end);
+      },
+      finish() {},
+    };
+  }
+  let pieceStart = 0, pieceEnd = 0, lastWasMatch = false, hasPiece = false;
+  const joins = (isMatch: boolean) => {
+    if (behavior === "Contiguous") return isMatch === lastWasMatch;
+    if (behavior === "MergedWithPrevious") return isMatch && !lastWasMatch;
+    return !isMatch && lastWasMatch;
+  };
+  return {
+    add(start, end, isMatch) {
+      if (hasPiece && joins(isMatch)) {
+        pieceEnd = end;
+      } else {
+        if (hasPiece) emit(pieceStart, pieceEnd);
+        [pieceStart, pieceEnd, hasPiece] = [start, end, true];
+      }
+      lastWasMatch = isMatch;
+    },
+    finish() {
+      if (hasPiece) emit(pieceStart, pieceEnd);
+    },
+  };
+}

@@ -1,0 +1,47 @@
+import type { Tokenizer } from "./tokenizer.ts";
+
+/** How a `StreamDecoder` begins. */
+export interface StreamDecoderOptions {
+  /**
+   * Take one space off the start, which SentencePiece vocabularies put before the first word of a
+   * text. Right where the ids are a whole text; wrong where they continue a prompt.
+   *
+   * @default false
+   */
+  readonly stripLeadingSpace?: boolean;
+}
+
+/**
+ * Turns ids into text one at a time. A character whose bytes are spread over several tokens is held
+ * back until it is whole.
+ */
+export class StreamDecoder {
+  readonly #tokenizer: Tokenizer;
+  readonly #utf8 = new TextDecoder("utf-8", { ignoreBOM: true });
+  #stripsSpace: boolean;
+
+  constructor(tokenizer: Tokenizer, options: StreamDecoderOptions = {}) {
+    this.#tokenizer = tokenizer;
+    this.#stripsSpace = options.stripLeadingSpace ?? false;
+  }
+
+  /**
+   * The text that is certain once `id` is known; often "" in the middle of a character.
+   *
+   * @throws ForgeError `bad_input` for an id outside the vocabulary
+   */
+  push(id: number): string {
+    return this.#strip(this.#utf8.decode(this.#tokenizer.tokenBytes(id), { stream: true }));
+  }
+
+  /** What was held back: U+FFFD for an unfinished character, else "". The decoder starts anew. */
+  flush(): string {
+    return this.#strip(this.#utf8.decode());
+  }
+
+  #strip(text: string): string {
+    if (!this.#stripsSpace || text === "") return text;
+    this.#stripsSpace = false;
+    return text.startsWith(" ") ? text.slice(1) : text;
+  }
+}
