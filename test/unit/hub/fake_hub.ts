@@ -1,0 +1,71 @@
+import { createHash } from "node:crypto";
+
+/** A hub on this machine that serves one repository, and remembers what it was asked. */
+export class FakeHub implements AsyncDisposable {
+  readonly endpoint: string;
+  readonly requests: { readonly path: string; readonly range: string | null }[] = [];
+  /** Answers with this status instead, once for each entry. */
+  readonly failures: number[] = [];
+  /** Ends the body of the next download after this many bytes. */
+  cutAfter: number | undefined;
+  /** Whether range requests are honoured. */
+  honoursRange = true;
+  readonly #files: ReadonlyMap<string, Uint8Array<ArrayBuffer>>;
+  readonly #declared: Record<string, { size?: number; sha256?: string }>;
+  readonly #server: Deno.HttpServer<Deno.NetAddr>;
+
+  /** @param declared sizes and checksums to tell instead of the true ones */
+  constructor(
+    files: Record<string, Uint8Array<ArrayBuffer>>,
+    declared: Record<string, { size?: number; sha256?: string }> = {},
+  ) {
+    this.#files = new Map(Object.entries(files));
+    this.#declared = declared;
+    this.#server = Deno.serve(
+      { port: 0, hostname: "127.0.0.1", onListen() {} },
+      (request) => this.#answer(request),
+    );
+    this.endpoint = `http://127.0.0.1:${this.#server.addr.port}`;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#server.shutdown();
+  }
+
+  #answer(request: Request): Response {
+    const path = decodeURIComponent(new URL(request.url).pathname);
+    const range = request.headers.get("range");
+    this.requests.push({ path, range });
+    const failure = this.failures.shift();
+    if (failure !== undefined) return new Response(null, { status: failure });
+    if (path.startsWith("/api/models/")) return Response.json({ siblings: this.#siblings() });
+    const name = /^\/[^/]+\/[^/]+\/resolve\/[^/]+\/(.+)$/.exec(path)?.[1] ?? "";
+    const data = this.#files.get(name);
+    if (data === undefined) return new Response(null, { status: 404 });
+    const from = this.honoursRange && range !== null ? Number(/\d+/.exec(range)?.[0]) : 0;
+    return new Response(this.#body(data.subarray(from)), { status: from > 0 ? 206 : 200 });
+  }
+
+  #body(data: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> | ReadableStream<Uint8Array> {
+    const cut = this.cutAfter;
+    if (cut === undefined) return data;
+    this.cutAfter = undefined;
+    return new ReadableStream({
+      start(controller) {
+        controller.enqueue(data.subarray(0, cut));
+        controller.close();
+      },
+    });
+  }
+
+  #siblings() {
+    return Array.from(this.#files, ([rfilename, data]) => ({
+      rfilename,
+      size: this.#declared[rfilename]?.size ?? data.length,
+      lfs: {
+        sha256: this.#declared[rfilename]?.sha256 ??
+          createHash("sha256").update(data).digest("hex"),
+      },
+    }));
+  }
+}

@@ -1,0 +1,135 @@
+import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { join } from "@std/path";
+import { ForgeError } from "../../../src/errors.ts";
+import { CACHE_VARIABLE, listModels } from "../../../src/hub/model_store.ts";
+import { ENDPOINT_VARIABLE, pull } from "../../../src/hub/pull.ts";
+import { FakeHub } from "./fake_hub.ts";
+
+const bytes = (length: number) => crypto.getRandomValues(new Uint8Array(length));
+
+/** Runs a test against a hub, with an empty store. */
+async function withHub(hub: FakeHub, test: (store: string) => Promise<void>): Promise<void> {
+  const store = await Deno.makeTempDir();
+  const before = [CACHE_VARIABLE, ENDPOINT_VARIABLE].map((name) => [name, Deno.env.get(name)]);
+  Deno.env.set(CACHE_VARIABLE, store);
+  Deno.env.set(ENDPOINT_VARIABLE, hub.endpoint);
+  try {
+    await using _ = hub;
+    await test(store);
+  } finally {
+    for (const [name, value] of before) {
+      if (value === undefined) Deno.env.delete(name!);
+      else Deno.env.set(name!, value);
+    }
+    await Deno.remove(store, { recursive: true });
+  }
+}
+
+Deno.test("pull downloads a GGUF file once and finds it again without asking", async () => {
+  const data = bytes(60_000);
+  const hub = new FakeHub({ "model-Q4_K_M.gguf": data, "model-Q8_0.gguf": bytes(10) });
+  await withHub(hub, async () => {
+    const progress: number[] = [];
+    const model = await pull("org/model", { onProgress: (_, done) => progress.push(done) });
+    assertEquals(await Deno.readFile(model.path), data);
+    assertEquals(progress.at(-1), data.length);
+    const asked = hub.requests.length;
+    assertEquals((await pull("org/model")).path, model.path);
+    assertEquals(hub.requests.length, asked);
+    assertEquals(listModels(), [model]);
+  });
+});
+
+Deno.test("pull downloads what a safetensors folder needs and nothing else", async () => {
+  const files = {
+    "config.json": bytes(5),
+    "tokenizer.json": bytes(6),
+    "model-00001-of-00002.safetensors": bytes(7),
+    "model-00002-of-00002.safetensors": bytes(8),
+    "model.safetensors.index.json": bytes(9),
+    "pytorch_model.bin": bytes(10),
+    "README.md": bytes(11),
+  };
+  const hub = new FakeHub(files);
+  await withHub(hub, async () => {
+    const { path } = await pull("org/folder");
+    const names = [...Deno.readDirSync(path)].map(({ name }) => name).sort();
+    assertEquals(names, [
+      ".forge",
+      "config.json",
+      "model-00001-of-00002.safetensors",
+      "model-00002-of-00002.safetensors",
+      "model.safetensors.index.json",
+      "tokenizer.json",
+    ]);
+  });
+});
+
+Deno.test("a download whose connection ends early goes on where it stopped", async () => {
+  const data = bytes(50_000);
+  const hub = new FakeHub({ "a.gguf": data });
+  hub.cutAfter = 20_000;
+  await withHub(hub, async () => {
+    const { path } = await pull("org/model:a.gguf");
+    assertEquals(await Deno.readFile(path), data);
+    assertEquals(hub.requests.map(({ range }) => range), [null, null, "bytes=20000-"]);
+  });
+});
+
+Deno.test("a server that ignores ranges sends the file again from its beginning", async () => {
+  const data = bytes(50_000);
+  const hub = new FakeHub({ "a.gguf": data });
+  hub.cutAfter = 20_000;
+  hub.honoursRange = false;
+  await withHub(hub, async () => {
+    assertEquals(await Deno.readFile((await pull("org/model")).path), data);
+  });
+});
+
+Deno.test("a server error is tried again, a refusal is not", async () => {
+  const hub = new FakeHub({ "a.gguf": bytes(10) });
+  await withHub(hub, async () => {
+    hub.failures.push(401);
+    const refused = await assertRejects(() => pull("org/model"), ForgeError, "401");
+    assertStringIncludes(refused.message, "HF_TOKEN");
+    hub.failures.push(404);
+    await assertRejects(() => pull("org/model"), ForgeError, "no such model");
+  });
+});
+
+Deno.test("a file with a wrong checksum is refused and leaves nothing behind", async () => {
+  const hub = new FakeHub({ "a.gguf": bytes(10) }, { "a.gguf": { sha256: "0".repeat(64) } });
+  await withHub(hub, async (store) => {
+    await assertRejects(() => pull("org/model"), ForgeError, "damaged");
+    assertEquals(listModels(), []);
+    const folder = join(store, "models", "org", "model", "main");
+    assertEquals([...Deno.readDirSync(folder)], []);
+  });
+});
+
+Deno.test("a file name that leaves the folder is refused", async () => {
+  const hub = new FakeHub({ "../../evil.gguf": bytes(10) });
+  await withHub(hub, async () => {
+    await assertRejects(() => pull("org/model"), ForgeError, "not safe");
+  });
+});
+
+Deno.test("an unreachable hub is named", async () => {
+  const hub = new FakeHub({});
+  await withHub(hub, async () => {
+    Deno.env.set(ENDPOINT_VARIABLE, "http://127.0.0.1:1");
+    await assertRejects(() => pull("org/model"), ForgeError, "127.0.0.1:1 cannot be reached");
+  });
+});
+
+Deno.test("a stopped download keeps what has arrived and counts as incomplete", async () => {
+  const hub = new FakeHub({ "a.gguf": bytes(10) });
+  await withHub(hub, async () => {
+    const error = await assertRejects(
+      () => pull("org/model", { signal: AbortSignal.abort() }),
+      ForgeError,
+    );
+    assertEquals(error.code, "cancelled");
+    assert(listModels().length === 0);
+  });
+});

@@ -1,0 +1,58 @@
+import { assertEquals, assertThrows } from "@std/assert";
+import { ForgeError } from "../../../src/errors.ts";
+import { isModelReference, parseModelReference } from "../../../src/hub/model_reference.ts";
+import { selectFiles } from "../../../src/hub/select_files.ts";
+
+const files = (...paths: string[]) =>
+  paths.map((path) => ({ path, bytes: undefined, sha256: undefined }));
+
+function entryOf(paths: string[], selector?: string): string {
+  return selectFiles("org/name", files(...paths), selector).entry;
+}
+
+Deno.test("a hub name has an organisation, a name, and may have a revision and a file", () => {
+  assertEquals(parseModelReference("org/name"), {
+    repository: "org/name",
+    revision: "main",
+    selector: undefined,
+  });
+  assertEquals(parseModelReference("o-1/n.2@v3:Q4_K_M"), {
+    repository: "o-1/n.2",
+    revision: "v3",
+    selector: "Q4_K_M",
+  });
+  for (const text of ["name", "../name", "org/..", "a/b/c", "/a/b", "org/", "org/name:"]) {
+    assertEquals(isModelReference(text), false, text);
+    assertThrows(() => parseModelReference(text), ForgeError, "no hub name");
+  }
+});
+
+Deno.test("without a selector the best quantisation for its size is taken", () => {
+  assertEquals(entryOf(["m-F16.gguf", "m-Q4_0.gguf", "m-Q4_K_M.gguf"]), "m-Q4_K_M.gguf");
+  assertEquals(entryOf(["m-f16.gguf", "m-q8_0.gguf"]), "m-q8_0.gguf");
+  assertEquals(entryOf(["mmproj-F16.gguf", "odd.gguf"]), "odd.gguf");
+});
+
+Deno.test("a selector finds a whole word before a part of one", () => {
+  const paths = ["m-Q4_K_M.gguf", "m-Q4_K.gguf", "m-IQ4_XS.gguf"];
+  assertEquals(entryOf(paths, "q4_k"), "m-Q4_K.gguf");
+  assertEquals(entryOf(paths, "iq4"), "m-IQ4_XS.gguf");
+  assertEquals(entryOf(paths, "m-Q4_K_M.gguf"), "m-Q4_K_M.gguf");
+});
+
+Deno.test("a split file is downloaded with all its parts and opened by its first", () => {
+  const paths = ["m-Q8_0-00002-of-00002.gguf", "m-Q8_0-00001-of-00002.gguf", "m-Q4_0.gguf"];
+  const selection = selectFiles("org/name", files(...paths), "Q8_0");
+  assertEquals(selection.entry, "m-Q8_0-00001-of-00002.gguf");
+  assertEquals(selection.files.map(({ path }) => path).sort(), paths.slice(0, 2).sort());
+});
+
+Deno.test("what is not there is refused, naming what is", () => {
+  assertThrows(() => entryOf(["m-Q8_0.gguf"], "Q2_K"), ForgeError, "it holds m-Q8_0.gguf");
+  assertThrows(() => entryOf(["pytorch_model.bin"]), ForgeError, "neither GGUF");
+  assertThrows(
+    () => entryOf(["config.json", "model.safetensors"], "Q8_0"),
+    ForgeError,
+    "leave the part after the colon out",
+  );
+});
