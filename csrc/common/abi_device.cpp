@@ -64,7 +64,9 @@ forge_status forge_device_open(const char* selector, uint32_t n_threads, uint32_
         object->backend = open_backend(&not_null(selector, "selector"), n_threads);
         *device = handles().insert(std::move(object));
       },
-      [&](const std::string& error) { copy_text(error, message, capacity); });
+      [&](const std::string& error) {
+        if (message && capacity > 0) copy_text(error, message, capacity);
+      });
 }
 
 forge_status forge_device_info(uint32_t device, char* text, uint64_t capacity) {

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <new>
+#include <stdexcept>
 #include <string>
 
 #include "backend.h"
@@ -60,6 +61,10 @@ forge_status guarded(Body&& body, Report&& report) noexcept {
       report(std::string(error.what()));
       return error.status();
     } catch (const std::bad_alloc&) {
+      report(std::string("out of memory"));
+      return FORGE_OUT_OF_MEMORY;
+    } catch (const std::length_error&) {
+      // What a container throws instead when no machine could hold the size.
       report(std::string("out of memory"));
       return FORGE_OUT_OF_MEMORY;
     } catch (const std::exception& error) {

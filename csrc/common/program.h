@@ -23,6 +23,7 @@ struct Value {
   Rows rows;
   uint64_t cols;
   bool keep = false;
+  uint32_t n_experts = 0;  // of a routing: its expert numbers are below this
 };
 
 using WeightRef = std::shared_ptr<const Weight>;

@@ -193,7 +193,9 @@ ValueId Recorder::moe_route(ValueId logits, uint32_t top_k, bool normalize, floa
   require(top_k >= 1 && top_k <= in.cols && top_k <= 64, "moe_route: top_k is ", top_k,
           "; valid is 1 to ", std::min<uint64_t>(in.cols, 64));
   require(in.cols <= 4096, "moe_route: ", in.cols, " experts; at most 4096 are supported");
-  return add(MoeRouteOp{logits, top_k, normalize, scale, 0}, in.rows, 2ull * top_k);
+  const ValueId out = add(MoeRouteOp{logits, top_k, normalize, scale, 0}, in.rows, 2ull * top_k);
+  program_->values[out - 1].n_experts = static_cast<uint32_t>(in.cols);
+  return out;
 }
 
 ValueId Recorder::moe_matmul(ValueId x, ValueId route, WeightRef weight, WeightRef bias,
@@ -202,8 +204,11 @@ ValueId Recorder::moe_matmul(ValueId x, ValueId route, WeightRef weight, WeightR
   const Value in = use("moe_matmul", "x", x);
   const Value chosen = use("moe_matmul", "route", route);
   const uint64_t top_k = chosen.cols / 2;
-  require(n_experts >= top_k && weight->rows % n_experts == 0, "moe_matmul: ", weight->rows,
-          " rows are not ", n_experts, " experts of equal size");
+  require(n_experts >= 1 && chosen.n_experts == n_experts, "moe_matmul: route is ",
+          chosen.n_experts == 0 ? "no moe_route value" : "over another number of experts", "; expected ",
+          n_experts, " experts");
+  require(weight->rows % n_experts == 0, "moe_matmul: ", weight->rows, " rows are not ", n_experts,
+          " experts of equal size");
   require(in.rows == chosen.rows && (in.cols == weight->cols || in.cols == top_k * weight->cols),
           "moe_matmul: x has ", in.cols, " columns; expected ", weight->cols, " or ",
           top_k * weight->cols);
@@ -220,6 +225,7 @@ ValueId Recorder::moe_combine(ValueId x, ValueId route, ValueId residual) {
   check_open();
   const Value in = use("moe_combine", "x", x);
   const Value chosen = use("moe_combine", "route", route);
+  require(chosen.n_experts != 0, "moe_combine: route is no moe_route value");
   const uint64_t top_k = chosen.cols / 2;
   require(in.rows == chosen.rows && in.cols % top_k == 0, "moe_combine: x has ", in.cols,
           " columns for ", top_k, " experts");

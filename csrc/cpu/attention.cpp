@@ -10,24 +10,39 @@ namespace {
 constexpr int32_t kSplit = kAttentionSplit;
 
 // Floats of a partial result of kAttentionRows rows.
-uint64_t partial_floats(uint32_t v_head_dim) {
-  return uint64_t{kAttentionRows} * (2 + v_head_dim);
+uint64_t partial_floats(uint32_t v_head_dim) { return uint64_t{kAttentionRows} * (2 + v_head_dim); }
+
+AttentionPartial partial_at(float* memory) {
+  return {memory, memory + kAttentionRows, memory + 2 * kAttentionRows};
+}
+
+// A partial result that has seen nothing.
+void clear(const AttentionPartial& partial, uint32_t n_rows, uint32_t v_head_dim) {
+  std::fill_n(partial.largest, n_rows, -INFINITY);
+  std::fill_n(partial.total, n_rows, 0.0f);
+  std::fill_n(partial.out, uint64_t{n_rows} * v_head_dim, 0.0f);
+}
+
+struct Range {
+  int32_t begin;
+  int32_t end;
+};
+
+// The positions of a split of a task that sees [begin, end).
+Range split_range(int32_t begin, int32_t end, uint32_t split) {
+  const int32_t first = (begin / kSplit + static_cast<int32_t>(split)) * kSplit;
+  return {std::max(begin, first), std::min(end, first + kSplit)};
 }
 
 }  // namespace
 
-Attention::Attention(CpuDevice& device) : device_(device) {}
+Attention::Attention(CpuDevice& device) : device_(device), left_(4 * device.pool.n_threads()) {}
 
 void Attention::reserve(uint32_t v_head_dim) {
-  if (v_head_dim <= v_head_dim_) return;
-  v_head_dim_ = v_head_dim;
-  thread_floats_ = kAttentionScratch + 2 * partial_floats(v_head_dim);
-  scratch_ = Memory(device_.pool.n_threads() * thread_floats_ * sizeof(float));
-}
-
-AttentionPartial Attention::partial_at(float* memory, uint32_t v_head_dim) const {
-  (void)v_head_dim;
-  return {memory, memory + kAttentionRows, memory + 2 * kAttentionRows};
+  const uint64_t floats = kAttentionScratch + 2 * partial_floats(v_head_dim);
+  if (floats <= thread_floats_) return;
+  thread_floats_ = floats;
+  scratch_ = Memory(device_.pool.n_threads() * floats * sizeof(float));
 }
 
 void Attention::plan(const AttentionJob& job) {
@@ -53,7 +68,7 @@ void Attention::plan(const AttentionJob& job) {
     for (uint32_t kv_head = 0; kv_head < job.kv.shape.n_kv_heads; ++kv_head) {
       for (uint32_t h = 0; h < group; h += heads) {
         tasks_.push_back({t, n, kv_head, kv_head * group + h, std::min(heads, group - h), begin,
-                          end, 0, n_splits});
+                          end, n_splits, 0});
       }
     }
     t += n;
@@ -95,38 +110,71 @@ void Attention::finish(const AttentionJob& job, const Task& task,
   }
 }
 
-namespace {
-
-// A partial result that has seen nothing.
-void clear(const AttentionPartial& partial, uint32_t n_rows, uint32_t v_head_dim) {
-  std::fill_n(partial.largest, n_rows, -INFINITY);
-  std::fill_n(partial.total, n_rows, 0.0f);
-  std::fill_n(partial.out, uint64_t{n_rows} * v_head_dim, 0.0f);
-}
-
-// The positions of a task's split.
-std::pair<int32_t, int32_t> split_range(int32_t begin, int32_t end, uint32_t split) {
-  const int32_t first = (begin / kSplit + static_cast<int32_t>(split)) * kSplit;
-  return {std::max(begin, first), std::min(end, first + kSplit)};
-}
-
-}  // namespace
-
 void Attention::run_whole(const AttentionJob& job, const Task& task, uint32_t thread) const {
-  const KernelTable& kernels = device_.kernels;
   const uint32_t dim = job.kv.shape.v_head_dim, n_rows = task.n_tokens * task.n_heads;
   float* scratch = thread_scratch(thread);
-  const AttentionPartial all = partial_at(scratch + kAttentionScratch, dim);
-  const AttentionPartial one =
-      partial_at(scratch + kAttentionScratch + partial_floats(v_head_dim_), dim);
+  const AttentionPartial all = partial_at(scratch + kAttentionScratch);
+  const AttentionPartial one = partial_at(scratch + kAttentionScratch + partial_floats(dim));
   const AttentionRows rows = rows_of(job, task);
   clear(all, n_rows, dim);
   for (uint32_t split = 0; split < task.n_splits; ++split) {
-    const auto [begin, end] = split_range(task.begin, task.end, split);
-    kernels.attention_split(rows, begin, end, one, scratch);
-    kernels.attention_merge(n_rows, dim, all, one);
+    const Range range = split_range(task.begin, task.end, split);
+    device_.kernels.attention_split(rows, range.begin, range.end, one, scratch);
+    device_.kernels.attention_merge(n_rows, dim, all, one);
   }
   finish(job, task, all);
+}
+
+void Attention::plan_splits() {
+  splits_.clear();
+  for (uint32_t t = 0; t < tasks_.size(); ++t) {
+    tasks_[t].first_split = static_cast<uint32_t>(splits_.size());
+    left_[t].store(tasks_[t].n_splits, std::memory_order_relaxed);
+    for (uint32_t i = 0; i < tasks_[t].n_splits; ++i) splits_.push_back({t, i});
+  }
+}
+
+void Attention::run_split(const AttentionJob& job, uint32_t index, uint32_t thread) {
+  const Split split = splits_[index];
+  const Task& task = tasks_[split.task];
+  const uint32_t dim = job.kv.shape.v_head_dim, n_rows = task.n_tokens * task.n_heads;
+  const auto partial = [&](uint32_t i) {
+    return partial_at(partials_.floats() + (task.first_split + i) * partial_floats(dim));
+  };
+  float* scratch = thread_scratch(thread);
+  const Range range = split_range(task.begin, task.end, split.index);
+  device_.kernels.attention_split(rows_of(job, task), range.begin, range.end, partial(split.index),
+                                  scratch);
+  if (left_[split.task].fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  const AttentionPartial all = partial_at(scratch + kAttentionScratch);
+  clear(all, n_rows, dim);
+  for (uint32_t i = 0; i < task.n_splits; ++i) {
+    device_.kernels.attention_merge(n_rows, dim, all, partial(i));
+  }
+  finish(job, task, all);
+}
+
+void Attention::run(const AttentionJob& job, const StopFlag& stop) {
+  plan(job);
+  ThreadPool& pool = device_.pool;
+  const auto n_tasks = static_cast<uint32_t>(tasks_.size());
+  const bool long_tasks = std::any_of(tasks_.begin(), tasks_.end(),
+                                      [](const Task& task) { return task.n_splits > 1; });
+  if (long_tasks && pool.n_threads() > 1 && n_tasks < left_.size()) {
+    plan_splits();
+    const uint64_t bytes =
+        splits_.size() * partial_floats(job.kv.shape.v_head_dim) * sizeof(float);
+    if (partials_.bytes() < bytes) partials_ = Memory(2 * bytes);
+    pool.run(static_cast<uint32_t>(splits_.size()), [&](uint32_t index, uint32_t thread) {
+      if (!stop.raised()) run_split(job, index, thread);
+    });
+  } else {
+    // Later tokens see more positions: their tasks go first, so that no long one is left for the end.
+    pool.run(n_tasks, [&](uint32_t index, uint32_t thread) {
+      if (!stop.raised()) run_whole(job, tasks_[n_tasks - 1 - index], thread);
+    });
+  }
+  stop.check();
 }
 
 }  // namespace forge::cpu

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <atomic>
-#include <memory>
 #include <vector>
 
 #include "../common/step_inputs.h"
@@ -39,6 +38,8 @@ class Attention {
   // Throws FORGE_CANCELLED when the flag is raised meanwhile.
   void run(const AttentionJob& job, const StopFlag& stop);
 
+  uint64_t scratch_bytes() const { return scratch_.bytes(); }
+
  private:
   struct Task {
     uint32_t first_token;
@@ -48,37 +49,36 @@ class Attention {
     uint32_t n_heads;
     int32_t begin;  // of the positions it sees
     int32_t end;
-    uint32_t first_partial;  // where tasks are split: index of the first split's partial
     uint32_t n_splits;
+    uint32_t first_split;  // in splits_, where tasks are split
+  };
+  struct Split {
+    uint32_t task;
+    uint32_t index;
   };
 
   void plan(const AttentionJob& job);
+  void plan_splits();
   AttentionRows rows_of(const AttentionJob& job, const Task& task) const;
   void finish(const AttentionJob& job, const Task& task, const AttentionPartial& partial) const;
   void run_whole(const AttentionJob& job, const Task& task, uint32_t thread) const;
-  void run_split(const AttentionJob& job, uint32_t task_index, uint32_t split, uint32_t thread);
-  AttentionPartial partial_at(float* memory, uint32_t v_head_dim) const;
+  void run_split(const AttentionJob& job, uint32_t index, uint32_t thread);
   float* thread_scratch(uint32_t thread) const {
     return scratch_.floats() + thread * thread_floats_;
   }
 
   CpuDevice& device_;
-  uint32_t v_head_dim_ = 0;
   uint64_t thread_floats_ = 0;
   Memory scratch_;
 
   std::vector<Visible> visible_;
   std::vector<Task> tasks_;
-  // Where tasks are split: the splits in order of tasks, their results, and how many are left of each
-  // task.
-  struct Split {
-    uint32_t task;
-    uint32_t index;
-  };
+
+  // Where tasks are split: the splits in the order of tasks, their results, and how many of each
+  // task's are not done.
   std::vector<Split> splits_;
   Memory partials_;
-  std::unique_ptr<std::atomic<uint32_t>[]> left_;
-  size_t left_size_ = 0;
+  std::vector<std::atomic<uint32_t>> left_;
 };
 
 }  // namespace forge::cpu

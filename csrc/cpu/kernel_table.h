@@ -90,6 +90,9 @@ struct AttentionPartial {
 
 // ---- sampling -------------------------------------------------------------------------------
 
+// Logits whose exponentials are summed in float before their sums are added in double.
+constexpr uint64_t kSumBlock = 256;
+
 struct LogitScan {
   float largest;
   bool has_nan;
@@ -134,8 +137,10 @@ struct KernelTable {
                            const float* sink, float* out);
 
   LogitScan (*scan)(const float* x, uint64_t n);
-  // The sum of exp((x - largest) scale); the terms go to `terms` unless it is null.
-  double (*sum_exp)(const float* x, uint64_t n, float largest, float scale, float* terms);
+  // The sum of exp((x - largest) scale). The terms go to terms[n], and the sums of every kSumBlock of
+  // them to sums, unless these are null.
+  double (*sum_exp)(const float* x, uint64_t n, float largest, float scale, float* terms,
+                    double* sums);
   // The first index from `begin` on with x > threshold, or n.
   uint64_t (*find_above)(const float* x, uint64_t begin, uint64_t n, float threshold);
 };

@@ -29,7 +29,7 @@ void attention_finish(const AttentionPartial& partial, uint32_t row, uint32_t v_
                       const float* sink, float* out);
 
 LogitScan scan(const float* x, uint64_t n);
-double sum_exp(const float* x, uint64_t n, float largest, float scale, float* terms);
+double sum_exp(const float* x, uint64_t n, float largest, float scale, float* terms, double* sums);
 uint64_t find_above(const float* x, uint64_t begin, uint64_t n, float threshold);
 
 }  // namespace forge::cpu::FORGE_TARGET

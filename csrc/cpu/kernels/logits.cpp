@@ -25,29 +25,29 @@ LogitScan scan(const float* x, uint64_t n) {
   return result;
 }
 
-double sum_exp(const float* x, uint64_t n, float largest, float scale, float* terms) {
-  // Lanes add up few enough terms for float, blocks are added in double.
-  constexpr uint64_t kBlock = 256;
+double sum_exp(const float* x, uint64_t n, float largest, float scale, float* terms,
+               double* sums) {
+  const Vec most = set(largest), factor = set(scale);
   double total = 0;
-  for (uint64_t begin = 0; begin < n; begin += kBlock) {
-    const uint64_t end = begin + kBlock < n ? begin + kBlock : n;
+  for (uint64_t begin = 0; begin < n; begin += kSumBlock) {
+    const uint64_t end = begin + kSumBlock < n ? begin + kSumBlock : n;
     Vec part = zero();
     uint64_t i = begin;
     for (; i + kLanes <= end; i += kLanes) {
-      const Vec term = exp((load(x + i) - set(largest)) * set(scale));
+      const Vec term = exp((load(x + i) - most) * factor);
       part = part + term;
       if (terms) store(terms + i, term);
     }
-    total += sum(part);
+    double block = sum(part);
     if (i < end) {
       const int m = static_cast<int>(end - i);
       float lanes[kLanes];
-      store(lanes, exp((load_n(x + i, m) - set(largest)) * set(scale)));
-      for (int j = 0; j < m; ++j) {
-        total += lanes[j];
-        if (terms) terms[i + j] = lanes[j];
-      }
+      store(lanes, exp((load_n(x + i, m) - most) * factor));
+      for (int j = 0; j < m; ++j) block += lanes[j];
+      if (terms) memcpy(terms + i, lanes, (end - i) * sizeof(float));
     }
+    if (sums) sums[begin / kSumBlock] = block;
+    total += block;
   }
   return total;
 }

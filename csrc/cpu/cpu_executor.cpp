@@ -1,0 +1,53 @@
+#include "cpu_executor.h"
+
+#include <cstring>
+
+namespace forge::cpu {
+
+namespace {
+
+constexpr uint64_t kCacheLineFloats = 16;
+
+}  // namespace
+
+CpuExecutor::CpuExecutor(std::shared_ptr<const Program> program, std::shared_ptr<CpuDevice> device)
+    : program_(std::move(program)),
+      device_(std::move(device)),
+      kernels_(device_->kernels),
+      plan_(plan_scratch(*program_, kCacheLineFloats)),
+      arena_(plan_.elements * sizeof(float)),
+      products_(*device_),
+      attention_(*device_),
+      sampling_(kernels_, device_->pool.n_threads(), program_->logits_cols),
+      row_blocks_(program_->ops.size()),
+      keys_(device_->pool.n_threads()) {
+  for (op_index_ = 0; op_index_ < program_->ops.size(); ++op_index_) {
+    std::visit([this](const auto& op) { prepare(op); }, program_->ops[op_index_]);
+  }
+  scratch_bytes = arena_.bytes() + products_.scratch_bytes() + attention_.scratch_bytes();
+}
+
+CpuExecutor::Matrix CpuExecutor::matrix(ValueId id) const {
+  if (id == 0) return {nullptr, 0, 0};
+  const Value& value = program_->value(id);
+  return {arena_.floats() + plan_.offsets[id - 1], inputs_->rows(value.rows), value.cols};
+}
+
+void CpuExecutor::run(const StepInputs& inputs, ResultBlock& results, const StopFlag& stop) {
+  const std::lock_guard lock(device_->run_mutex);
+  inputs_ = &inputs;
+  results_ = &results;
+  stop_ = &stop;
+  for (op_index_ = 0; op_index_ < program_->ops.size(); ++op_index_) {
+    stop.check();
+    std::visit([this](const auto& op) { execute(op); }, program_->ops[op_index_]);
+  }
+}
+
+void CpuExecutor::read(uint32_t value, uint64_t first_row, uint64_t n_rows, float* out) const {
+  const uint64_t cols = program_->value(value).cols;
+  const float* begin = arena_.floats() + plan_.offsets[value - 1] + first_row * cols;
+  std::memcpy(out, begin, n_rows * cols * sizeof(float));
+}
+
+}  // namespace forge::cpu

@@ -1,0 +1,119 @@
+// Products with weights, and the mixture of experts.
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+
+#include "cpu_executor.h"
+
+namespace forge::cpu {
+
+namespace {
+
+// The recorder admits no more experts a token.
+constexpr size_t kMostExperts = 64;
+
+}  // namespace
+
+void CpuExecutor::prepare(const MatmulOp& op) {
+  floats_of(op.bias);
+  row_blocks_[op_index_].emplace(static_cast<const CpuWeight&>(*op.weight), op.weight->rows);
+}
+
+void CpuExecutor::execute(const MatmulOp& op) {
+  const Matrix x = matrix(op.x), residual = matrix(op.residual), out = matrix(op.out);
+  tokens_.clear();
+  for (uint64_t t = 0; t < x.rows; ++t) {
+    tokens_.push_back({x.row(t), out.row(t), residual.row(t)});
+  }
+  groups_.assign(1, {0, tokens_.data(), tokens_.size()});
+  products_.run(*row_blocks_[op_index_], groups_, {floats_of(op.bias), op.alpha, op.activation},
+                *stop_);
+}
+
+void CpuExecutor::execute(const MoeRouteOp& op) {
+  const Matrix logits = matrix(op.logits), out = matrix(op.out);
+  // The exponentials are what costs.
+  for_rows(logits.rows, 64 * logits.cols, [&](uint64_t t, uint32_t) {
+    const float* row = logits.row(t);
+    const double largest = *std::max_element(row, row + logits.cols);
+    std::vector<double> probability(logits.cols);
+    double total = 0;
+    for (uint64_t e = 0; e < logits.cols; ++e) {
+      total += probability[e] = std::exp(row[e] - largest);
+    }
+    std::array<uint64_t, kMostExperts> chosen;
+    std::array<double, kMostExperts> weight;
+    double chosen_total = 0;
+    for (uint32_t k = 0; k < op.top_k; ++k) {
+      // The first of the largest; one that was taken is below them all. NaN is never above.
+      uint64_t best = 0;
+      for (uint64_t e = 1; e < logits.cols; ++e) {
+        if (probability[e] > probability[best]) best = e;
+      }
+      chosen[k] = best;
+      chosen_total += weight[k] = probability[best];
+      probability[best] = -1;
+    }
+    const double divisor = op.normalize ? chosen_total : total;
+    for (uint32_t k = 0; k < op.top_k; ++k) {
+      out.row(t)[k] = static_cast<float>(chosen[k]);
+      out.row(t)[op.top_k + k] = static_cast<float>(weight[k] / divisor * op.scale);
+    }
+  });
+}
+
+void CpuExecutor::prepare(const MoeMatmulOp& op) {
+  floats_of(op.bias);
+  row_blocks_[op_index_].emplace(static_cast<const CpuWeight&>(*op.weight),
+                                 op.weight->rows / op.n_experts);
+}
+
+void CpuExecutor::execute(const MoeMatmulOp& op) {
+  const Matrix x = matrix(op.x), route = matrix(op.route), out = matrix(op.out);
+  const uint64_t top_k = route.cols / 2;
+  const uint64_t cols = op.weight->cols, expert_rows = op.weight->rows / op.n_experts;
+  const bool shared_input = x.cols == cols;
+
+  // The tokens, sorted by expert: each weight is then read once for all tokens that chose it.
+  groups_.assign(op.n_experts, {0, nullptr, 0});
+  for (uint64_t t = 0; t < route.rows; ++t) {
+    for (uint64_t k = 0; k < top_k; ++k) ++groups_[static_cast<size_t>(route.row(t)[k])].n_tokens;
+  }
+  tokens_.resize(route.rows * top_k);
+  const MatmulToken* first = tokens_.data();
+  for (uint64_t expert = 0; expert < op.n_experts; ++expert) {
+    groups_[expert] = {expert, first, groups_[expert].n_tokens};
+    first += groups_[expert].n_tokens;
+  }
+  std::vector<MatmulToken*> next(op.n_experts);
+  for (uint64_t expert = 0; expert < op.n_experts; ++expert) {
+    next[expert] = tokens_.data() + (groups_[expert].tokens - tokens_.data());
+  }
+  for (uint64_t t = 0; t < route.rows; ++t) {
+    for (uint64_t k = 0; k < top_k; ++k) {
+      *next[static_cast<size_t>(route.row(t)[k])]++ = {
+          x.row(t) + (shared_input ? 0 : k * cols), out.row(t) + k * expert_rows, nullptr};
+    }
+  }
+  products_.run(*row_blocks_[op_index_], groups_, {floats_of(op.bias)}, *stop_);
+}
+
+void CpuExecutor::execute(const MoeCombineOp& op) {
+  const Matrix x = matrix(op.x), route = matrix(op.route), residual = matrix(op.residual),
+               out = matrix(op.out);
+  const uint64_t top_k = route.cols / 2;
+  for_rows(out.rows, x.cols, [&](uint64_t t, uint32_t) {
+    if (residual.data) {
+      std::memcpy(out.row(t), residual.row(t), out.cols * sizeof(float));
+    } else {
+      std::fill_n(out.row(t), out.cols, 0.0f);
+    }
+    for (uint64_t k = 0; k < top_k; ++k) {
+      kernels_.add_scaled(out.row(t), x.row(t) + k * out.cols, route.row(t)[top_k + k], out.cols);
+    }
+  });
+}
+
+}  // namespace forge::cpu

@@ -1,0 +1,216 @@
+#include "sampling.h"
+
+#include <algorithm>
+#include <cfloat>
+#include <cmath>
+
+#include "../common/philox.h"
+#include "logit_adjustment.h"
+
+namespace forge::cpu {
+
+namespace {
+
+double probability_of(double logit, double largest, const forge_sampling& s) {
+  return std::exp((logit - largest) / s.temperature);
+}
+
+// 1 / temperature as a finite float.
+float inverse_temperature(const forge_sampling& s) {
+  return static_cast<float>(std::min<double>(1.0 / s.temperature, FLT_MAX));
+}
+
+// A logit just below those whose probability relative to the largest is `share`.
+float threshold_for(double share, double largest, const forge_sampling& s) {
+  const double logit = largest + std::log(share) * s.temperature;
+  return std::nextafter(static_cast<float>(logit - 1e-6 * std::abs(logit)), -INFINITY);
+}
+
+// Cuts candidates, best first, as top_p and min_p ask; `total` is the sum of the probabilities of all
+// that top_k left.
+void truncate(std::vector<Candidate>& candidates, const forge_sampling& s, double total) {
+  if (s.top_p < 1) {
+    double cumulative = 0;
+    size_t kept = 0;
+    while (kept < candidates.size() && (kept == 0 || cumulative < s.top_p * total)) {
+      cumulative += candidates[kept++].probability;
+    }
+    candidates.resize(kept);
+  }
+  if (s.min_p > 0) {
+    // The most probable candidate has probability 1 before normalisation.
+    std::erase_if(candidates, [&](const Candidate& c) { return c.probability < s.min_p; });
+  }
+}
+
+// Walks the candidates by id, so that the draw does not depend on the order of equal probabilities.
+int32_t draw(std::vector<Candidate>& candidates, const forge_sampling& s) {
+  std::sort(candidates.begin(), candidates.end(),
+            [](const Candidate& a, const Candidate& b) { return a.id < b.id; });
+  double total = 0;
+  for (const Candidate& c : candidates) total += c.probability;
+  const double target = total * philox_uniform(s);
+  double cumulative = 0;
+  for (const Candidate& c : candidates) {
+    cumulative += c.probability;
+    if (cumulative > target) return c.id;
+  }
+  return candidates.back().id;
+}
+
+}  // namespace
+
+Sampling::Sampling(const KernelTable& kernels, uint32_t n_threads, uint64_t vocabulary)
+    : kernels_(kernels), vocabulary_(vocabulary), scratch_(n_threads) {}
+
+void Sampling::choose(const StepInputs& inputs, uint32_t output, const float* logits,
+                      ResultBlock& results, uint32_t thread) {
+  const forge_sampling& s = inputs.sampling[output];
+  forge_result& result = results.header(output);
+  result = {-1, 0, 0.0f, 0};
+  const LogitScan found = kernels_.scan(logits, vocabulary_);
+  if (found.has_nan) {
+    result.flags = FORGE_LOGITS_NAN;
+    return;
+  }
+  Scratch& scratch = scratch_[thread];
+  if (s.forced_token >= 0) {
+    result.token = s.forced_token;
+  } else {
+    adjust(inputs, s, logits, scratch);
+    result.token = choose_token(s, scratch);
+    if (result.token < 0) result.flags = FORGE_NOTHING_ALLOWED;
+  }
+  const double sum = kernels_.sum_exp(logits, vocabulary_, found.largest, 1.0f, nullptr, nullptr);
+  const double normalizer = found.largest + std::log(sum);
+  if (result.token >= 0) result.logprob = static_cast<float>(logits[result.token] - normalizer);
+  result.n_top = s.n_top;
+  report_top(logits, normalizer, s.n_top, output, results, scratch);
+}
+
+void Sampling::adjust(const StepInputs& inputs, const forge_sampling& s, const float* logits,
+                      Scratch& scratch) const {
+  scratch.logits = logits;
+  scratch.overrides.clear();
+  if (!adjusts(s)) return;
+  find_overrides(inputs, s, logits, scratch.history, scratch.overrides);
+  scratch.adjusted.assign(logits, logits + vocabulary_);
+  scratch.logits = scratch.adjusted.data();
+  for (const Candidate& c : scratch.overrides) scratch.adjusted[c.id] = -INFINITY;
+  const uint32_t* mask = mask_of(inputs, s);
+  if (mask) apply_mask(mask, vocabulary_, scratch.adjusted.data());
+  // Written so that NaN, the sum of opposite infinities, is dropped too.
+  std::erase_if(scratch.overrides, [&](const Candidate& c) {
+    return !is_allowed(mask, c.id) || !(c.logit > -INFINITY);
+  });
+}
+
+Candidate Sampling::best(const Scratch& scratch) const {
+  const float largest = kernels_.scan(scratch.logits, vocabulary_).largest;
+  Candidate best = {-1, -INFINITY};
+  if (largest > -INFINITY) {
+    const float below = std::nextafter(largest, -INFINITY);
+    const uint64_t id = kernels_.find_above(scratch.logits, 0, vocabulary_, below);
+    best = {static_cast<int32_t>(id), largest};
+  }
+  for (const Candidate& c : scratch.overrides) {
+    if (best.id < 0 || better(c, best)) best = c;
+  }
+  return best;
+}
+
+int32_t Sampling::choose_token(const forge_sampling& s, Scratch& scratch) const {
+  const Candidate top = best(scratch);
+  if (top.id < 0 || s.temperature == 0) return top.id;
+  if (s.top_k == 0 && s.top_p == 1 && s.min_p == 0) return draw_from_all(s, top.logit, scratch);
+  collect_candidates(s, top.logit, scratch);
+  return draw(scratch.candidates, s);
+}
+
+double Sampling::sum_of_all(const forge_sampling& s, double largest, Scratch& scratch) const {
+  scratch.terms.resize(vocabulary_);
+  scratch.block_sums.resize((vocabulary_ + kSumBlock - 1) / kSumBlock);
+  double total =
+      kernels_.sum_exp(scratch.logits, vocabulary_, static_cast<float>(largest),
+                       inverse_temperature(s), scratch.terms.data(), scratch.block_sums.data());
+  for (const Candidate& c : scratch.overrides) {
+    const double probability = probability_of(c.logit, largest, s);
+    scratch.terms[c.id] = static_cast<float>(probability);
+    scratch.block_sums[static_cast<size_t>(c.id) / kSumBlock] += probability;
+    total += probability;
+  }
+  return total;
+}
+
+int32_t Sampling::draw_from_all(const forge_sampling& s, double largest, Scratch& scratch) const {
+  const double target = sum_of_all(s, largest, scratch) * philox_uniform(s);
+  double cumulative = 0;
+  size_t block = 0;
+  while (block + 1 < scratch.block_sums.size() &&
+         cumulative + scratch.block_sums[block] <= target) {
+    cumulative += scratch.block_sums[block++];
+  }
+  // The sums of a block and of its terms one by one may differ in the last bits: where the terms do
+  // not reach the target, the last token with any probability is drawn.
+  uint64_t last = 0;
+  for (uint64_t i = block * kSumBlock; i < vocabulary_; ++i) {
+    if (scratch.terms[i] == 0) continue;
+    last = i;
+    cumulative += scratch.terms[i];
+    if (cumulative > target) return static_cast<int32_t>(i);
+  }
+  while (scratch.terms[last] == 0) --last;
+  return static_cast<int32_t>(last);
+}
+
+void Sampling::collect_candidates(const forge_sampling& s, double largest,
+                                  Scratch& scratch) const {
+  std::vector<Candidate>& candidates = scratch.candidates;
+  const auto collect_above = [&](float threshold) {
+    candidates.clear();
+    for (const Candidate& c : scratch.overrides) {
+      if (c.logit > threshold) candidates.push_back(c);
+    }
+    append_above(kernels_, scratch.logits, vocabulary_, threshold, candidates);
+    double sum = 0;
+    for (Candidate& c : candidates) sum += c.probability = probability_of(c.logit, largest, s);
+    return sum;
+  };
+
+  double total = 0;
+  if (s.top_k > 0) {
+    candidates = scratch.overrides;
+    select_top(kernels_, scratch.logits, vocabulary_, s.top_k, candidates);
+    for (Candidate& c : candidates) total += c.probability = probability_of(c.logit, largest, s);
+  } else if (s.top_p < 1) {
+    // The tail is only collected as far as top_p reaches: usually a few hundred tokens.
+    total = sum_of_all(s, largest, scratch);
+    double reached = 0;
+    for (const double share : {1e-2, 1e-4, 1e-6}) {
+      reached = collect_above(threshold_for(share, largest, s));
+      if (reached > s.top_p * total) break;
+    }
+    if (!(reached > s.top_p * total)) total = collect_above(-INFINITY);
+  } else {
+    collect_above(threshold_for(s.min_p, largest, s));
+  }
+  std::sort(candidates.begin(), candidates.end(), better);
+  truncate(candidates, s, total);
+}
+
+void Sampling::report_top(const float* logits, double normalizer, uint32_t n_top, uint32_t output,
+                          ResultBlock& results, Scratch& scratch) const {
+  std::vector<Candidate>& top = scratch.candidates;
+  top.clear();
+  select_top(kernels_, logits, vocabulary_, n_top, top);
+  // Tokens of no probability fill up the rest, by id.
+  for (uint64_t i = 0; top.size() < n_top; ++i) {
+    if (logits[i] == -INFINITY) top.push_back({static_cast<int32_t>(i), logits[i]});
+  }
+  for (uint32_t i = 0; i < n_top; ++i) {
+    results.top_ids(output)[i] = top[i].id;
+    results.top_logprobs(output)[i] = static_cast<float>(top[i].logit - normalizer);
+  }
+}
+
+}  // namespace forge::cpu
