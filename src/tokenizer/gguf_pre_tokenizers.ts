@@ -9,8 +9,8 @@ export interface GgufPreTokenizer {
   readonly patterns: keyof typeof PATTERNS;
   /** Whether a word that is a token becomes that token without any merging. */
   readonly ignoreMerges?: boolean;
-  /** Whether BOS is added where `tokenizer.ggml.add_bos_token` does not say. */
-  readonly addBos?: boolean;
+  /** Whether BOS is added where `tokenizer.ggml.add_bos_token` does not say, or whatever it says. */
+  readonly addBos?: boolean | "always";
   /** Whether pieces are text with "▁" for spaces and byte fallback, not GPT-2's byte alphabet. */
   readonly characters?: boolean;
 }
@@ -98,7 +98,7 @@ const PRE_TOKENIZERS: ReadonlyMap<string, GgufPreTokenizer> = new Map([
   ["poro-chat", BLOOM],
   ["gpt3-finnish", BLOOM],
   ["viking", { patterns: "viking" }],
-  ["gemma4", { patterns: "newlines", characters: true, addBos: true }],
+  ["gemma4", { patterns: "newlines", characters: true, addBos: "always" }],
   ["sarvam-moe", { patterns: "newlines", characters: true }],
 ]);
 
@@ -119,5 +119,7 @@ export function ggufPreTokenizer(name: string, where: string): GgufPreTokenizer 
 
 /** The patterns of a family as a pre-tokenizer. */
 export function buildPreTokenizer(family: keyof typeof PATTERNS, where: string): PreTokenizer {
-  return chain(PATTERNS[family].map((pattern) => splitter(regexFinder(pattern, where), "Isolated")));
+  return chain(
+    PATTERNS[family].map((pattern) => splitter(regexFinder(pattern, where), "Isolated")),
+  );
 }

@@ -11,80 +11,79 @@ export interface PairTable {
   merged(handle: number): number;
 }
 
-/** Integers per slot: left + 1 (0 when the slot is free), right, rank, merged. */
+/** Integers of an entry: left, right, rank, merged. */
 const STRIDE = 4;
 
 /**
- * A table from (left id, right id) to (rank, merged id), with open addressing over one
- * `Int32Array`: a `Map` keyed by a number above 2^31 allocates for every entry.
+ * A table from (left id, right id) to (rank, merged id). Entries lie in the order they were added;
+ * slots with open addressing say where. Filling one array in order and hashing into a small one is
+ * what the memory of a computer is fast at: a `Map`, or entries in the slots themselves, took twice
+ * to four times as long for the 280 thousand merges of Llama 3.
  */
 export class MergeTable implements PairTable {
   /** How many pairs there are. */
   size = 0;
 
-  #cells: Int32Array;
-  #mask: number;
+  #entries: Int32Array;
+  /** One more than the position of an entry; 0 where a slot is free. */
+  #slots: Int32Array;
   // Random odd factors: no file can be built to make every pair collide.
   readonly #leftFactor = (Math.random() * 2 ** 32) | 1;
   readonly #rightFactor = (Math.random() * 2 ** 32) | 1;
 
   /** @param capacity how many pairs are expected; the table grows beyond it */
   constructor(capacity: number) {
-    const slots = tableSize(capacity);
-    this.#cells = new Int32Array(STRIDE * slots);
-    this.#mask = slots - 1;
+    this.#entries = new Int32Array(STRIDE * Math.max(16, capacity));
+    this.#slots = new Int32Array(tableSize(capacity));
   }
 
   find(left: number, right: number): number {
-    const cells = this.#cells;
-    for (let slot = this.#hash(left, right);; slot = (slot + 1) & this.#mask) {
-      const cell = slot * STRIDE;
-      const stored = cells[cell];
-      if (stored === 0 || stored === undefined) return -1;
-      if (stored === left + 1 && cells[cell + 1] === right) return cell;
-    }
+    return (this.#slots[this.#slotOf(left, right)] ?? 0) - 1;
   }
 
   rank(handle: number): number {
-    return this.#cells[handle + 2] ?? 0;
+    return this.#entries[STRIDE * handle + 2] ?? 0;
   }
 
   merged(handle: number): number {
-    return this.#cells[handle + 3] ?? -1;
+    return this.#entries[STRIDE * handle + 3] ?? -1;
   }
 
-  /** Adds a pair. `left` must not be -1; a pair that is already there keeps its first rank. */
+  /** Adds a pair; one that is already there keeps its first rank. */
   add(left: number, right: number, rank: number, merged: number): void {
-    if (2 * (this.size + 1) > this.#mask) this.#grow();
-    if (this.#place(left, right, rank, merged)) this.size++;
+    if (2 * (this.size + 1) > this.#slots.length) this.#grow();
+    const slot = this.#slotOf(left, right);
+    if (this.#slots[slot] !== 0) return;
+    const entries = this.#entries, start = STRIDE * this.size;
+    entries[start] = left;
+    entries[start + 1] = right;
+    entries[start + 2] = rank;
+    entries[start + 3] = merged;
+    this.#slots[slot] = ++this.size;
   }
 
-  #hash(left: number, right: number): number {
-    const mixed = Math.imul(left, this.#leftFactor) + Math.imul(right, this.#rightFactor);
-    return (mixed ^ (mixed >>> 15)) & this.#mask;
-  }
-
-  #place(left: number, right: number, rank: number, merged: number): boolean {
-    const cells = this.#cells;
-    let slot = this.#hash(left, right);
-    for (; cells[slot * STRIDE] !== 0; slot = (slot + 1) & this.#mask) {
-      if (cells[slot * STRIDE] === left + 1 && cells[slot * STRIDE + 1] === right) return false;
+  /** The slot of a pair, or the free one where it would go. */
+  #slotOf(left: number, right: number): number {
+    const entries = this.#entries, slots = this.#slots, mask = slots.length - 1;
+    const mixed = Math.imul(left, this.#leftFactor) ^ Math.imul(right, this.#rightFactor);
+    const spread = Math.imul(mixed ^ (mixed >>> 15), this.#leftFactor);
+    let slot = (spread ^ (spread >>> 13)) & mask;
+    for (let found = slots[slot]; found; found = slots[slot]) {
+      const start = STRIDE * (found - 1);
+      if (entries[start] === left && entries[start + 1] === right) break;
+      slot = (slot + 1) & mask;
     }
-    cells[slot * STRIDE] = left + 1;
-    cells[slot * STRIDE + 1] = right;
-    cells[slot * STRIDE + 2] = rank;
-    cells[slot * STRIDE + 3] = merged;
-    return true;
+    return slot;
   }
 
   #grow(): void {
-    const old = this.#cells;
-    this.#cells = new Int32Array(2 * old.length);
-    this.#mask = 2 * this.#mask + 1;
-    for (let cell = 0; cell < old.length; cell += STRIDE) {
-      const left = old[cell] ?? 0;
-      if (left === 0) continue;
-      this.#place(left - 1, old[cell + 1] ?? 0, old[cell + 2] ?? 0, old[cell + 3] ?? 0);
+    const entries = new Int32Array(Math.max(this.#entries.length, 2 * STRIDE * this.size));
+    entries.set(this.#entries);
+    this.#entries = entries;
+    this.#slots = new Int32Array(2 * this.#slots.length);
+    for (let i = 0; i < this.size; i++) {
+      const slot = this.#slotOf(entries[STRIDE * i] ?? 0, entries[STRIDE * i + 1] ?? 0);
+      this.#slots[slot] = i + 1;
     }
   }
 }
@@ -137,7 +136,7 @@ export function readMerges(
       );
     }
     vocabulary.idsOfPair(left, leftEnd, right, rightStart, ids);
-    const [leftId = -1, rightId = -1, merged = -1] = ids;
+    const leftId = ids[0] ?? -1, rightId = ids[1] ?? -1, merged = ids[2] ?? -1;
     if (leftId < 0 || rightId < 0 || merged < 0) {
       const head = left.slice(0, leftEnd), tail = right.slice(rightStart);
       const missing = leftId < 0 ? head : rightId < 0 ? tail : head + tail;

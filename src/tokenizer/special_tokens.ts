@@ -108,7 +108,7 @@ function isAlone(text: string, start: number, end: number): boolean {
 }
 
 /** Pieces by which models end an answer, in files that do not say so in any other way. */
-const END_OF_GENERATION = new Set([
+export const END_OF_GENERATION: ReadonlySet<string> = new Set([
   "<|eot_id|>",
   "<|eom_id|>",
   "<|end_of_text|>",

@@ -15,52 +15,62 @@ export class ByteWriter {
   }
 
   u8(value: number): this {
-    this.#view.setUint8(this.#grow(1), value);
+    const at = this.#grow(1);
+    this.#view.setUint8(at, value);
     return this;
   }
 
   i8(value: number): this {
-    this.#view.setInt8(this.#grow(1), value);
+    const at = this.#grow(1);
+    this.#view.setInt8(at, value);
     return this;
   }
 
   u16(value: number): this {
-    this.#view.setUint16(this.#grow(2), value, true);
+    const at = this.#grow(2);
+    this.#view.setUint16(at, value, true);
     return this;
   }
 
   i16(value: number): this {
-    this.#view.setInt16(this.#grow(2), value, true);
+    const at = this.#grow(2);
+    this.#view.setInt16(at, value, true);
     return this;
   }
 
   u32(value: number): this {
-    this.#view.setUint32(this.#grow(4), value, true);
+    const at = this.#grow(4);
+    this.#view.setUint32(at, value, true);
     return this;
   }
 
   i32(value: number): this {
-    this.#view.setInt32(this.#grow(4), value, true);
+    const at = this.#grow(4);
+    this.#view.setInt32(at, value, true);
     return this;
   }
 
   u64(value: number | bigint): this {
-    this.#view.setBigUint64(this.#grow(8), BigInt(value), true);
+    const at = this.#grow(8);
+    this.#view.setBigUint64(at, BigInt(value), true);
     return this;
   }
 
   i64(value: number | bigint): this {
-    this.#view.setBigInt64(this.#grow(8), BigInt(value), true);
+    const at = this.#grow(8);
+    this.#view.setBigInt64(at, BigInt(value), true);
     return this;
   }
 
   f32(value: number): this {
-    this.#view.setFloat32(this.#grow(4), value, true);
+    const at = this.#grow(4);
+    this.#view.setFloat32(at, value, true);
     return this;
   }
 
   f64(value: number): this {
-    this.#view.setFloat64(this.#grow(8), value, true);
+    const at = this.#grow(8);
+    this.#view.setFloat64(at, value, true);
     return this;
   }
 
@@ -77,6 +87,7 @@ export class ByteWriter {
     return this;
   }
 
+  /** Makes room, which may replace the view, and returns where the new bytes start. */
   #grow(count: number): number {
     const start = this.#length;
     this.#length += count;

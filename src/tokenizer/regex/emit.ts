@@ -117,8 +117,12 @@ function emitAnchor(at: Anchor): string {
     case "last line end":
       return "(?=\\n?(?![^]))";
     case "word boundary":
-      return `(?:(?<=${emitSet(WORD)})(?!${emitSet(WORD)})|(?<!${emitSet(WORD)})(?=${emitSet(WORD)}))`;
+      return `(?:(?<=${emitSet(WORD)})(?!${emitSet(WORD)})|(?<!${emitSet(WORD)})(?=${
+        emitSet(WORD)
+      }))`;
     case "no word boundary":
-      return `(?:(?<=${emitSet(WORD)})(?=${emitSet(WORD)})|(?<!${emitSet(WORD)})(?!${emitSet(WORD)}))`;
+      return `(?:(?<=${emitSet(WORD)})(?=${emitSet(WORD)})|(?<!${emitSet(WORD)})(?!${
+        emitSet(WORD)
+      }))`;
   }
 }

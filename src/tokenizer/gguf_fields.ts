@@ -1,0 +1,111 @@
+import { ForgeError } from "../errors.ts";
+
+/** The `tokenizer.ggml.*` values of a GGUF file, checked as they are read. */
+export class GgufTokenizerFields {
+  readonly #metadata: ReadonlyMap<string, unknown>;
+  readonly #source: string;
+
+  /** @param source the file, for messages */
+  constructor(metadata: ReadonlyMap<string, unknown>, source: string) {
+    this.#metadata = metadata;
+    this.#source = source;
+  }
+
+  /** The place of a key, for messages. */
+  where(key: string): string {
+    return `${this.#source}: tokenizer.ggml.${key}`;
+  }
+
+  /** The model's own name, or "". */
+  modelName(): string {
+    const name = this.#metadata.get("general.name");
+    return typeof name === "string" ? name : "";
+  }
+
+  /** A string that must be there. */
+  string(key: string): string {
+    const value = this.#get(key);
+    if (typeof value !== "string") throw this.wrong(key, "a string");
+    return value;
+  }
+
+  /** A boolean, or `undefined` where it is absent. */
+  boolean(key: string): boolean | undefined {
+    const value = this.#get(key);
+    if (value !== undefined && typeof value !== "boolean") throw this.wrong(key, "true or false");
+    return value;
+  }
+
+  /** A token id below `size`, or `undefined` where it is absent. */
+  id(key: string, size: number): number | undefined {
+    const value = this.#get(key);
+    if (value === undefined) return undefined;
+    const id = typeof value === "bigint" ? Number(value) : value;
+    if (typeof id !== "number" || !Number.isInteger(id) || id < 0 || id >= size) {
+      throw this.wrong(key, `a token id from 0 to ${size - 1}`);
+    }
+    return id;
+  }
+
+  /** An array of strings that must be there. */
+  strings(key: string): readonly string[] {
+    const value = this.#get(key);
+    if (!isStringArray(value)) throw this.wrong(key, "an array of strings");
+    return value;
+  }
+
+  /** An array of at least `length` numbers, or `undefined` where it is absent. */
+  numbers(key: string, length: number): Float32Array | undefined {
+    const value = this.#get(key);
+    if (value === undefined) return undefined;
+    const numbers = toFloats(value);
+    if (numbers === undefined) throw this.wrong(key, "an array of numbers");
+    if (numbers.length < length) {
+      throw new ForgeError(
+        "bad_model",
+        `${this.where(key)} has ${numbers.length} entries for ${length} tokens`,
+      );
+    }
+    for (let i = 0; i < numbers.length; i++) {
+      if (Number.isNaN(numbers[i])) {
+        throw new ForgeError("bad_model", `${this.where(key)}[${i}] is NaN`);
+      }
+    }
+    return numbers;
+  }
+
+  /** The error of a value that is not what it should be. */
+  wrong(key: string, expected: string): ForgeError {
+    return new ForgeError(
+      "bad_model",
+      `${this.where(key)} is ${show(this.#get(key))}; expected ${expected}`,
+    );
+  }
+
+  #get(key: string): unknown {
+    return this.#metadata.get(`tokenizer.ggml.${key}`);
+  }
+}
+
+function isStringArray(value: unknown): value is readonly string[] {
+  return Array.isArray(value) && value.every((entry) => typeof entry === "string");
+}
+
+function toFloats(value: unknown): Float32Array | undefined {
+  if (value instanceof Float32Array) return value;
+  if (
+    value instanceof Float64Array || value instanceof Int8Array || value instanceof Uint8Array ||
+    value instanceof Int16Array || value instanceof Uint16Array || value instanceof Int32Array ||
+    value instanceof Uint32Array
+  ) {
+    return Float32Array.from(value);
+  }
+  // An empty array has no element type to speak of.
+  return Array.isArray(value) && value.length === 0 ? new Float32Array(0) : undefined;
+}
+
+function show(value: unknown): string {
+  if (value === undefined) return "missing";
+  if (typeof value === "object") return "an array";
+  return typeof value === "string" ? JSON.stringify(value.slice(0, 40)) : String(value);
+}

@@ -1,0 +1,91 @@
+import { byteTokenIds } from "./alphabet.ts";
+import type { GgufTokenizerFields } from "./gguf_fields.ts";
+import { type AddedToken, END_OF_GENERATION, endOfGenerationIds } from "./special_tokens.ts";
+import { Vocabulary } from "./vocabulary.ts";
+
+/** The values of `tokenizer.ggml.token_type`. */
+const NORMAL = 1, UNKNOWN = 2, CONTROL = 3, USER_DEFINED = 4, BYTE = 6;
+
+/** The vocabulary of a GGUF file. */
+export interface GgufTokens {
+  readonly vocabulary: Vocabulary;
+  /** Tokens cut out of text before it is tokenized. */
+  readonly added: readonly AddedToken[];
+  readonly bosId: number | undefined;
+  readonly eosId: number | undefined;
+  readonly unknownId: number | undefined;
+  /** Every token known to end generation. */
+  readonly endIds: readonly number[];
+  /** Whether an id is a control token. */
+  isSpecial(id: number): boolean;
+  /** Whether text can become an id: not a control token, nor one that stands for a byte. */
+  isPiece(id: number): boolean;
+}
+
+/** The ids of special tokens where the file does not say. */
+export interface DefaultIds {
+  readonly bosId?: number;
+  readonly eosId?: number;
+  readonly unknownId?: number;
+}
+
+/**
+ * Reads the vocabulary of a GGUF file.
+ *
+ * @throws ForgeError `bad_model`
+ */
+export function readGgufTokens(fields: GgufTokenizerFields, defaults: DefaultIds): GgufTokens {
+  const texts = fields.strings("tokens");
+  const vocabulary = new Vocabulary(texts, fields.where("tokens"));
+  const size = vocabulary.size;
+  const types = readTypes(fields, vocabulary);
+  const read = (key: string, fallback?: number) =>
+    fields.id(key, size) ?? (fallback !== undefined && fallback < size ? fallback : undefined);
+  const bosId = read("bos_token_id", defaults.bosId);
+  const eosId = read("eos_token_id", defaults.eosId);
+  const unknownId = read("unknown_token_id", defaults.unknownId);
+
+  const isSpecial = (id: number) => types[id] === CONTROL || types[id] === UNKNOWN;
+  const rstrips = hasPhi3Spaces(fields);
+  const added: AddedToken[] = [];
+  for (let id = 0; id < size; id++) {
+    const special = isSpecial(id);
+    if (!special && types[id] !== USER_DEFINED) continue;
+    const content = texts[id] ?? "";
+    added.push({ id, content, special, rstrip: rstrips && !PHI3_PLAIN.has(content) });
+  }
+  const ends = [eosId, read("eot_token_id"), read("eom_token_id"), ...endOfGenerationIds(added)];
+  return {
+    vocabulary,
+    added,
+    bosId,
+    eosId,
+    unknownId,
+    endIds: [...new Set(ends.filter((id) => id !== undefined))],
+    isSpecial,
+    isPiece: (id) => !isSpecial(id) && types[id] !== BYTE,
+  };
+}
+
+function readTypes(fields: GgufTokenizerFields, vocabulary: Vocabulary): Uint8Array {
+  const types = new Uint8Array(vocabulary.size).fill(NORMAL);
+  const declared = fields.numbers("token_type", vocabulary.size);
+  if (declared) {
+    for (let id = 0; id < types.length; id++) types[id] = declared[id] ?? NORMAL;
+  } else {
+    for (const id of byteTokenIds(vocabulary)) if (id >= 0) types[id] = BYTE;
+  }
+  // Some files have these as normal tokens, which would never end an answer.
+  for (const text of END_OF_GENERATION) {
+    const id = vocabulary.idOf(text);
+    if (id >= 0) types[id] = CONTROL;
+  }
+  return types;
+}
+
+/** Phi-3's control tokens take the whitespace behind them, which GGUF files do not say. */
+function hasPhi3Spaces(fields: GgufTokenizerFields): boolean {
+  return /phi-?3/i.test(fields.modelName());
+}
+
+const PHI3_PLAIN: ReadonlySet<string> = new Set(["<unk>", "<s>", "<|endoftext|>"]);

@@ -1,0 +1,197 @@
+/** Damages valid input at random. */
+import type { JsonObject, JsonValue } from "../../src/formats/json.ts";
+import { isJsonObject } from "../../src/formats/json.ts";
+import type { Random } from "../support/random.ts";
+
+/** Lengths, counts and offsets at which parsers go wrong. */
+const EDGES = [
+  0n,
+  1n,
+  2n,
+  255n,
+  2n ** 16n,
+  2n ** 31n - 1n,
+  2n ** 31n,
+  2n ** 32n - 1n,
+  2n ** 32n,
+  2n ** 40n,
+  2n ** 53n - 1n,
+  2n ** 53n,
+  2n ** 60n,
+  2n ** 63n - 1n,
+  2n ** 63n,
+  2n ** 64n - 1n,
+];
+
+/** A damaged copy of `bytes`: one to four changes, each of a random kind. */
+export function mutateBytes(
+  bytes: Uint8Array<ArrayBuffer>,
+  random: Random,
+): Uint8Array<ArrayBuffer> {
+  let mutant = bytes.slice();
+  for (let change = random.below(4); change >= 0 && mutant.length > 0; change--) {
+    mutant = mutateOnce(mutant, random);
+  }
+  return mutant;
+}
+
+function mutateOnce(bytes: Uint8Array<ArrayBuffer>, random: Random): Uint8Array<ArrayBuffer> {
+  const at = random.below(bytes.length);
+  const end = at + 1 + random.below(Math.min(64, bytes.length - at));
+  switch (random.below(8)) {
+    case 0: // a flipped bit
+      bytes[at]! ^= 1 << random.below(8);
+      return bytes;
+    case 1: // another byte
+      bytes[at] = random.pick([0, 1, 0x7f, 0x80, 0xff, random.below(256)]);
+      return bytes;
+    case 2: // cut off
+      return bytes.slice(0, at);
+    case 3: // a length or an offset replaced
+    case 4:
+      return replaceNumber(bytes, random);
+    case 5: // a range copied over another place
+      bytes.copyWithin(random.below(bytes.length), at, end);
+      return bytes;
+    case 6: // a range taken out
+      return splice(bytes, at, end, new Uint8Array());
+    default: // a range put in once more
+      return splice(bytes, at, at, bytes.slice(at, end));
+  }
+}
+
+function replaceNumber(bytes: Uint8Array<ArrayBuffer>, random: Random): Uint8Array<ArrayBuffer> {
+  const wide = random.once(2);
+  const width = wide ? 8 : 4;
+  if (bytes.length < width) return bytes;
+  const at = random.below(bytes.length - width + 1);
+  const view = new DataView(bytes.buffer);
+  const near = BigInt(random.below(2 * bytes.length));
+  const value = random.once(2) ? random.pick(EDGES) : near;
+  if (wide) view.setBigUint64(at, value, true);
+  else view.setUint32(at, Number(value & 0xffffffffn), true);
+  return bytes;
+}
+
+function splice(bytes: Uint8Array, from: number, to: number, insert: Uint8Array) {
+  const result = new Uint8Array(bytes.length - (to - from) + insert.length);
+  result.set(bytes.subarray(0, from));
+  result.set(insert, from);
+  result.set(bytes.subarray(to), from + insert.length);
+  return result;
+}
+
+/** A damaged copy of text: characters and ranges changed, dropped, repeated, moved. */
+export function mutateText(text: string, random: Random): string {
+  let mutant = text;
+  for (let change = random.below(4); change >= 0 && mutant.length > 0; change--) {
+    const at = random.below(mutant.length);
+    const end = at + 1 + random.below(Math.min(24, mutant.length - at));
+    const to = random.below(mutant.length);
+    const piece = mutant.slice(at, end);
+    switch (random.below(4)) {
+      case 0:
+        mutant = mutant.slice(0, at) + random.pick([..."{}%#()[]|.,=~'\"\\\n -*9xé\0"]) +
+          mutant.slice(at + 1);
+        break;
+      case 1:
+        mutant = mutant.slice(0, at) + mutant.slice(end);
+        break;
+      case 2:
+        mutant = mutant.slice(0, to) + piece + mutant.slice(to);
+        break;
+      default:
+        mutant = mutant.slice(0, to) + piece.repeat(1 + random.below(50)) + mutant.slice(to);
+    }
+  }
+  return mutant;
+}
+
+/** A damaged copy of a JSON object: one to four values replaced, removed, renamed or swapped. */
+export function mutateJson(json: JsonObject, random: Random): JsonObject {
+  const mutant = structuredClone(json);
+  for (let change = random.below(4); change >= 0; change--) {
+    const places = [...placesOf(mutant)];
+    if (places.length === 0) break;
+    mutatePlace(random.pick(places), places, random);
+  }
+  return mutant;
+}
+
+interface Place {
+  readonly holder: JsonValue[] | JsonObject;
+  readonly key: string;
+}
+
+function* placesOf(value: JsonValue | undefined): Generator<Place> {
+  if (!Array.isArray(value) && !isJsonObject(value)) return;
+  for (const key of Object.keys(value)) {
+    yield { holder: value, key };
+    yield* placesOf(read({ holder: value, key }));
+  }
+}
+
+function read({ holder, key }: Place): JsonValue | undefined {
+  return Array.isArray(holder) ? holder[Number(key)] : holder[key];
+}
+
+function write({ holder, key }: Place, value: JsonValue): void {
+  if (Array.isArray(holder)) holder[Number(key)] = value;
+  // Plain assignment to "__proto__" would change the prototype.
+  else {Object.defineProperty(holder, key, {
+      value,
+      configurable: true,
+      enumerable: true,
+      writable: true,
+    });}
+}
+
+function mutatePlace(place: Place, places: readonly Place[], random: Random): void {
+  const { holder, key } = place;
+  const other = random.pick(places);
+  switch (random.below(6)) {
+    case 0:
+      if (Array.isArray(holder)) holder.splice(Number(key), 1);
+      else delete holder[key];
+      return;
+    case 1:
+      if (Array.isArray(holder)) holder.push(structuredClone(read(place) ?? null));
+      else {write(
+          { holder, key: random.pick(["", "__proto__", "type", `${key} `]) },
+          read(place) ?? null,
+        );}
+      return;
+    case 2:
+      write(place, structuredClone(read(other) ?? null));
+      return;
+    default:
+      write(place, strangeValue(read(place), random));
+  }
+}
+
+function strangeValue(value: JsonValue | undefined, random: Random): JsonValue {
+  if (typeof value === "string" && random.once(2)) return mutateText(value, random);
+  if (typeof value === "number" && random.once(2)) return value + random.pick([-1, 1, 0.5, 1e9]);
+  const nested: JsonValue[] = [[[[[]]]]];
+  return random.pick<JsonValue>([
+    null,
+    true,
+    false,
+    0,
+    -1,
+    1.5,
+    1e308,
+    2 ** 31,
+    2 ** 53,
+    "",
+    "..",
+    "\ud800",
+    "(a+)+$",
+    "x".repeat(2000),
+    [],
+    {},
+    nested,
+    [0, "a", null],
+    { type: "Sequence" },
+  ]);
+}

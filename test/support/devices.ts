@@ -1,0 +1,53 @@
+/**
+ * The devices that the tests of operations run on: every one that the libraries of this machine
+ * offer. A new backend is under test as soon as its kind is in the table.
+ */
+import { findLibrary, Library } from "../../ffi/library.ts";
+import { NativeBackend } from "../../ffi/native_backend.ts";
+import type { BackendKind } from "../../src/backend.ts";
+import { Random } from "./random.ts";
+
+/** The reference first: the others are held against it. */
+const kinds: readonly BackendKind[] = ["reference", "cpu", "cuda", "metal"];
+
+/** Kinds that a machine may well not have. */
+const optionalKinds: readonly BackendKind[] = ["cuda", "metal"];
+
+/** A device under test. */
+export interface TestDevice {
+  /** As in `cpu:avx2`. */
+  readonly name: string;
+  readonly kind: BackendKind;
+  /** The library's own name for it. */
+  readonly selector: string;
+}
+
+function devicesOf(kind: BackendKind): TestDevice[] {
+  const path = findLibrary(kind);
+  if (path === undefined) {
+    if (!optionalKinds.includes(kind)) console.error(`skipping: there is no ${kind} library`);
+    return [];
+  }
+  using library = Library.open(kind, path);
+  return library.devices().map(({ selector }) => ({
+    name: selector === "" ? kind : `${kind}:${selector}`,
+    kind,
+    selector,
+  }));
+}
+
+/** Every device of this machine. */
+export const devices: readonly TestDevice[] = kinds.flatMap(devicesOf);
+
+/** The reference device. */
+export const referenceDevice: TestDevice = { name: "reference", kind: "reference", selector: "" };
+
+/** Threads of a device unless a test says otherwise: more than one, so that work is divided. */
+const defaultThreads = 2;
+
+/** An open device, closed at the end of the scope: `using device = openDevice(...)`. */
+export class OpenDevice extends NativeBackend implements Disposable {
+  [Symbol.dispose](): void {
+    this.close();
+  }
+}

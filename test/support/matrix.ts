@@ -1,0 +1,97 @@
+/** Matrices of float32 numbers, and what it means for two of them to agree. */
+import { assertEquals } from "@std/assert";
+import type { Random } from "./random.ts";
+
+/** Row-major. */
+export interface Matrix {
+  readonly rows: number;
+  readonly cols: number;
+  readonly data: Float32Array<ArrayBuffer>;
+}
+
+/** The matrix whose entries are `entry(row, col)`, rounded to float32. */
+export function matrixOf(
+  rows: number,
+  cols: number,
+  entry: (row: number, col: number) => number,
+): Matrix {
+  const data = new Float32Array(rows * cols);
+  for (let row = 0; row < rows; row++) {
+    for (let col = 0; col < cols; col++) data[row * cols + col] = entry(row, col);
+  }
+  return { rows, cols, data };
+}
+
+/** Normally distributed entries. */
+export function randomMatrix(random: Random, rows: number, cols: number, deviation = 1): Matrix {
+  return { rows, cols, data: random.normals(rows * cols, deviation) };
+}
+
+/** A row, as a view. */
+export function rowOf(matrix: Matrix, row: number): Float32Array<ArrayBuffer> {
+  return matrix.data.subarray(row * matrix.cols, (row + 1) * matrix.cols);
+}
+
+/** Rows `begin` to `end - 1`, as a view. */
+export function rowsOf(matrix: Matrix, begin: number, end: number): Matrix {
+  const data = matrix.data.subarray(begin * matrix.cols, end * matrix.cols);
+  return { rows: end - begin, cols: matrix.cols, data };
+}
+
+/** The rows of matrices of equal width, one after another. */
+export function stack(parts: readonly Matrix[]): Matrix {
+  const cols = parts[0]?.cols ?? 0;
+  const rows = parts.reduce((sum, part) => sum + part.rows, 0);
+  const data = new Float32Array(rows * cols);
+  let at = 0;
+  for (const part of parts) {
+    data.set(part.data, at);
+    at += part.data.length;
+  }
+  return { rows, cols, data };
+}
+
+/** How far two results may be apart: `|a - b| <= absolute + relative * max |row of b|`. */
+export interface Tolerance {
+  readonly absolute: number;
+  readonly relative: number;
+}
+
+/** Fails where `actual` is farther from `expected` than allowed; a NaN never is near anything. */
+export function assertClose(
+  actual: Matrix,
+  expected: Matrix,
+  tolerance: Tolerance,
+  what: string,
+): void {
+  assertEquals([actual.rows, actual.cols], [expected.rows, expected.cols], `${what}: shape`);
+  for (let row = 0; row < expected.rows; row++) {
+    const a = rowOf(actual, row), b = rowOf(expected, row);
+    let largest = 0;
+    for (const value of b) if (Number.isFinite(value)) largest = Math.max(largest, Math.abs(value));
+    const allowed = tolerance.absolute + tolerance.relative * largest;
+    for (let col = 0; col < b.length; col++) {
+      // Infinities must be equal; NaN fails both comparisons.
+      if (a[col] === b[col] || Math.abs(a[col]! - b[col]!) <= allowed) continue;
+      throw new Error(
+        `${what}: [${row}, ${col}] of [${b.length} columns] is ${a[col]}, expected ${b[col]}; ` +
+          `off by ${Math.abs(a[col]! - b[col]!)}, allowed ${allowed}`,
+      );
+    }
+  }
+}
+
+/** Fails unless every bit of the two is the same. */
+export function assertSameBits(actual: Matrix, expected: Matrix, what: string): void {
+  assertEquals([actual.rows, actual.cols], [expected.rows, expected.cols], `${what}: shape`);
+  const a = new Uint32Array(actual.data.buffer, actual.data.byteOffset, actual.data.length);
+  const b = new Uint32Array(expected.data.buffer, expected.data.byteOffset, expected.data.length);
+  const at = a.findIndex((word, i) => word !== b[i]);
+  if (at < 0) return;
+  const row = Math.floor(at / expected.cols);
+  const differing = a.reduce((count, word, i) => count + (word === b[i] ? 0 : 1), 0);
+  throw new Error(
+    `${what}: ${differing} of ${b.length} numbers differ; the first, [${row}, ` +
+      `${at % expected.cols}], is ${actual.data[at]} instead of ${expected.data[at]}`,
+  );
+}
