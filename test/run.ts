@@ -1,18 +1,24 @@
 /**
  * Runs the checks of the project and ends with a line that counts them, with the exit code 1 if one
  * failed. `deno task ok` runs all of them; `deno task test` (`--tests`) only builds and tests, and
- * hands further arguments to `deno test`.
+ * `deno task sanitize` (`--sanitize`) does so with native code that checks itself. Both hand further
+ * arguments to `deno test`.
  */
 import { join, resolve } from "@std/path";
+import { buildLibraries } from "../build.ts";
 import { addCounts, type Counts, summaryLine, testCounts } from "./support/summary.ts";
 
 const root = resolve(import.meta.dirname ?? ".", "..");
 
 /** Runs deno in the root with its output on ours; whether it succeeded. */
-async function runDeno(args: readonly string[]): Promise<boolean> {
+async function runDeno(
+  args: readonly string[],
+  variables: Readonly<Record<string, string>> = {},
+): Promise<boolean> {
   const command = new Deno.Command(Deno.execPath(), {
     args: [...args],
     cwd: root,
+    env: { ...variables },
     stdin: "null",
     stdout: "inherit",
     stderr: "inherit",
@@ -28,18 +34,18 @@ async function check(name: string, args: readonly string[]): Promise<Counts> {
   return { passed: succeeded ? 1 : 0, failed: succeeded ? 0 : 1, skipped: 0 };
 }
 
-async function runTests(args: readonly string[]): Promise<Counts> {
+async function runTests(
+  args: readonly string[],
+  variables: Readonly<Record<string, string>> = {},
+): Promise<Counts> {
   console.log("\n== tests");
   const folder = Deno.makeTempDirSync({ prefix: "forge-test-" });
   try {
     const path = join(folder, "report.xml");
-    const succeeded = await runDeno([
-      "test",
-      "--quiet",
-      "--allow-all",
-      `--junit-path=${path}`,
-      ...args,
-    ]);
+    const succeeded = await runDeno(
+      ["test", "--quiet", "--allow-all", `--junit-path=${path}`, ...args],
+      variables,
+    );
     let report: string | undefined;
     try {
       report = Deno.readTextFileSync(path);
@@ -53,19 +59,45 @@ async function runTests(args: readonly string[]): Promise<Counts> {
   }
 }
 
+/** Runs tests of native code (by default those of the operations) on sanitized libraries. */
+async function runSanitizedTests(args: readonly string[]): Promise<Counts> {
+  const { folder } = await buildLibraries({
+    sanitizers: ["address", "undefined"],
+    log: (line) => console.log(line),
+  });
+  const compiler = Deno.env.get("CXX") || "c++";
+  const { stdout } = await new Deno.Command(compiler, { args: ["-print-file-name=libasan.so"] })
+    .output();
+  return runTests(args.length > 0 ? args : ["test/ops"], {
+    FORGE_LIBRARY_PATH: folder,
+    LD_PRELOAD: new TextDecoder().decode(stdout).trim(),
+    // What Deno itself does not free is not ours to report.
+    ASAN_OPTIONS: "detect_leaks=0",
+  });
+}
+
+async function runAll(): Promise<Counts> {
+  return addCounts(
+    await check("format", ["fmt", "--check"]),
+    await check("lint", ["lint"]),
+    await check("types", ["check", "--quiet"]),
+    await buildStrictly(),
+    await runTests(["--no-check"]),
+  );
+}
+
+function buildStrictly(): Promise<Counts> {
+  return check("build", ["task", "--quiet", "build", "--strict"]);
+}
+
 async function main([mode, ...args]: readonly string[]): Promise<void> {
-  const testsOnly = mode === "--tests";
-  const counts: Counts[] = [];
-  if (!testsOnly) {
-    counts.push(await check("format", ["fmt", "--check"]));
-    counts.push(await check("lint", ["lint"]));
-    counts.push(await check("types", ["check", "--quiet"]));
-  }
-  counts.push(await check("build", ["task", "--quiet", "build", "--strict"]));
-  counts.push(await runTests(testsOnly ? args : ["--no-check"]));
-  const total = addCounts(...counts);
-  console.log(`\n${summaryLine(total)}`);
-  Deno.exit(total.failed > 0 ? 1 : 0);
+  const counts = mode === "--sanitize"
+    ? await runSanitizedTests(args)
+    : mode === "--tests"
+    ? addCounts(await buildStrictly(), await runTests(args))
+    : await runAll();
+  console.log(`\n${summaryLine(counts)}`);
+  Deno.exit(counts.failed > 0 ? 1 : 0);
 }
 
 if (import.meta.main) await main(Deno.args);

@@ -172,9 +172,9 @@ export async function buildLibraries(options: BuildOptions = {}): Promise<BuildR
   });
   return {
     folder: join(root, outputFolder(platform, variant)),
-    libraries: graphs.map(({ library, path, link }) => ({
+    libraries: graphs.map(({ library, link }) => ({
       name: library.name,
-      path: join(root, path),
+      path: join(root, link.output),
       built: links.includes(link),
     })),
     compiled: compiles.length,

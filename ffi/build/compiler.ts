@@ -169,7 +169,8 @@ export async function findCompiler(
   options: FindCompilerOptions = {},
 ): Promise<Compiler> {
   const cxx = options.cxx?.trim();
-  const cross = platform.arch === hostPlatform().arch ? undefined : crossCompilers[platform.arch];
+  const isCross = platform.arch !== hostPlatform().arch;
+  const cross = isCross ? crossCompilers[platform.os][platform.arch] : undefined;
   const names = cxx ? [cxx] : cross ? [cross.command] : defaultCompilers;
   for (const name of names) {
     const command = name.split(/\s+/);
@@ -183,7 +184,7 @@ export async function findCompiler(
     throw new ForgeError(
       "not_found",
       `no compiler for ${platformName(platform)} found (tried ${cross.command}); ` +
-        `on Debian and Ubuntu: sudo apt-get install ${cross.debianPackage}`,
+        cross.howToInstall,
     );
   }
   throw new ForgeError(

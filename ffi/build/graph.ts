@@ -11,7 +11,13 @@ import {
   type Library,
   staticRuntimeFlags,
 } from "./libraries.ts";
-import { kernelTargets, libraryFileName, type Platform, platformName } from "./targets.ts";
+import {
+  type KernelTarget,
+  kernelTargets,
+  libraryFileName,
+  type Platform,
+  platformName,
+} from "./targets.ts";
 
 /** One command that makes one file. Paths are relative to the root of the source tree. */
 export interface Step {
@@ -47,19 +53,22 @@ export interface Variant {
 /** What builds one library. */
 export interface LibraryGraph {
   readonly library: Library;
-  /** The path of the library, relative to the root. */
-  readonly path: string;
   readonly compiles: readonly Step[];
+  /** Makes the library. */
   readonly link: Step;
   /** The linker's list of exported symbols, to be written before the link. */
   readonly exports: { readonly path: string; readonly text: string };
 }
 
-/** The folder of a build's libraries, such as `build/linux-x86_64` or `build/linux-x86_64-debug`. */
+/** The name of a kind of build for a platform, such as `linux-x86_64` or `linux-x86_64-debug`. */
+function variantName(platform: Platform, variant: Variant): string {
+  const kinds = variant.debug ? ["debug", ...variant.sanitizers] : variant.sanitizers;
+  return [platformName(platform), ...kinds].join("-");
+}
+
+/** The folder of a build's libraries. */
 export function outputFolder(platform: Platform, variant: Variant): string {
-  const parts = [platformName(platform)];
-  if (variant.debug) parts.push("debug");
-  return join("build", [...parts, ...variant.sanitizers].join("-"));
+  return join("build", variantName(platform, variant));
 }
 
 /** The source files of `folder` and below in a fixed order; none where it does not exist. */
@@ -85,6 +94,16 @@ export function hasSources(root: string, library: Library): boolean {
   return listSources(root, library.folder, library.extensions).length > 0;
 }
 
+/** What the steps of one library have in common. */
+interface Context {
+  readonly library: Library;
+  readonly platform: Platform;
+  readonly variant: Variant;
+  readonly compiler: Compiler;
+  /** Where objects and records go. */
+  readonly objectFolder: string;
+}
+
 function variantCompileFlags(variant: Variant): string[] {
   const flags: string[] = [];
   if (variant.debug) flags.push("-Og", "-g", "-D_GLIBCXX_ASSERTIONS");
@@ -100,7 +119,32 @@ function variantCompileFlags(variant: Variant): string[] {
   return flags;
 }
 
-function linkFlags(library: Library, platform: Platform, variant: Variant): string[] {
+/** The compilation of a file, for every processor or, with `target`, as one of the kernel targets. */
+function compileStep(context: Context, source: string, target?: KernelTarget): Step {
+  const { library, compiler, variant } = context;
+  const suffix = target === undefined ? "" : `.${target.name}`;
+  const output = join(context.objectFolder, `${source.slice("csrc/".length)}${suffix}.o`);
+  return {
+    label: target === undefined ? source : `${source} (${target.name})`,
+    output,
+    record: `${output}.json`,
+    command: [
+      ...compiler.command,
+      ...commonCompileFlags,
+      ...library.compileFlags,
+      ...variantCompileFlags(variant),
+      ...(target === undefined ? [] : [...target.flags, `-DFORGE_TARGET=${target.name}`]),
+      "-c",
+      source,
+    ],
+    checks: variant.strict ? ["-Werror"] : [],
+    compiler: compiler.identity,
+    inputs: [source],
+    hasDepfile: true,
+  };
+}
+
+function linkFlags({ library, platform, variant }: Context): string[] {
   const common = commonLinkFlags[platform.os];
   if (variant.sanitizers.length > 0) {
     // The sanitizer's own symbols are found in the process at run time.
@@ -111,6 +155,28 @@ function linkFlags(library: Library, platform: Platform, variant: Variant): stri
     ];
   }
   return [...common, ...staticRuntimeFlags[platform.os], ...library.linkFlags];
+}
+
+function linkStep(context: Context, objects: readonly string[], exportsPath: string): Step {
+  const { library, platform, variant, compiler } = context;
+  const fileName = libraryFileName(platform, library.name);
+  const output = join(outputFolder(platform, variant), fileName);
+  return {
+    label: output,
+    output,
+    record: join(context.objectFolder, `${fileName}.json`),
+    command: [
+      ...compiler.command,
+      platform.os === "darwin" ? `-Wl,-install_name,@rpath/${fileName}` : `-Wl,-soname,${fileName}`,
+      exportFlag(platform, exportsPath),
+      ...objects,
+      ...linkFlags(context),
+    ],
+    checks: [],
+    compiler: compiler.identity,
+    inputs: [...objects, exportsPath],
+    hasDepfile: false,
+  };
 }
 
 /**
@@ -127,78 +193,24 @@ export function libraryGraph(
   variant: Variant,
   compiler: Compiler,
 ): LibraryGraph {
-  const folder = outputFolder(platform, variant);
-  const objectFolder = join("build", "obj", folder.slice("build/".length), library.name);
-  const checks = variant.strict ? ["-Werror"] : [];
-
-  const compile = (source: string, suffix: string, flags: readonly string[]): Step => {
-    const output = join(objectFolder, `${source.slice("csrc/".length)}${suffix}.o`);
-    return {
-      label: suffix === "" ? source : `${source} (${suffix.slice(1)})`,
-      output,
-      record: `${output}.json`,
-      command: [
-        ...compiler.command,
-        ...commonCompileFlags,
-        ...library.compileFlags,
-        ...variantCompileFlags(variant),
-        ...flags,
-        "-c",
-        source,
-      ],
-      checks,
-      compiler: compiler.identity,
-      inputs: [source],
-      hasDepfile: true,
-    };
-  };
-
+  const objectFolder = join("build", "obj", variantName(platform, variant), library.name);
+  const context: Context = { library, platform, variant, compiler, objectFolder };
   const sources = [...library.shared, library.folder]
     .flatMap((folder) => listSources(root, folder, library.extensions));
   const isKernel = (source: string) =>
     library.kernels !== undefined && source.startsWith(`${library.kernels}/`);
-  const compiles = sources.filter((source) => !isKernel(source))
-    .map((source) => compile(source, "", []));
-  for (const target of kernelTargets.filter((target) => target.arch === platform.arch)) {
-    const flags = [...target.flags, `-DFORGE_TARGET=${target.name}`];
-    for (const source of sources.filter(isKernel)) {
-      compiles.push(compile(source, `.${target.name}`, flags));
-    }
-  }
-
-  const fileName = libraryFileName(platform, library.name);
+  const targets = kernelTargets.filter((target) => target.arch === platform.arch);
+  const compiles = [
+    ...sources.filter((source) => !isKernel(source)).map((source) => compileStep(context, source)),
+    ...targets.flatMap((target) =>
+      sources.filter(isKernel).map((source) => compileStep(context, source, target))
+    ),
+  ];
+  const header = Deno.readTextFileSync(join(root, library.header));
   const exports = {
     path: join(objectFolder, "exports.txt"),
-    text: exportList(
-      platform,
-      exportedFunctions(Deno.readTextFileSync(join(root, library.header))),
-    ),
+    text: exportList(platform, exportedFunctions(header)),
   };
-  const objects = compiles.map((step) => step.output);
-  const name = platform.os === "darwin"
-    ? `-Wl,-install_name,@rpath/${fileName}`
-    : `-Wl,-soname,${fileName}`;
-  const path = join(folder, fileName);
-  return {
-    library,
-    path,
-    compiles,
-    exports,
-    link: {
-      label: path,
-      output: path,
-      record: join(objectFolder, `${fileName}.json`),
-      command: [
-        ...compiler.command,
-        name,
-        exportFlag(platform, exports.path),
-        ...objects,
-        ...linkFlags(library, platform, variant),
-      ],
-      checks: [],
-      compiler: compiler.identity,
-      inputs: [...objects, exports.path],
-      hasDepfile: false,
-    },
-  };
+  const link = linkStep(context, compiles.map((step) => step.output), exports.path);
+  return { library, compiles, exports, link };
 }

@@ -34,12 +34,30 @@ export const kernelTargets: readonly KernelTarget[] = [
   { name: "neon_dot", arch: "aarch64", flags: ["-march=armv8.2-a+dotprod+fp16"] },
 ];
 
-/** The compiler for a processor other than this machine's, and the Debian package that has it. */
+/** A compiler for a processor other than this machine's. */
+export interface CrossCompiler {
+  readonly command: string;
+  readonly howToInstall: string;
+}
+
+/** The cross compiler of every platform. */
 export const crossCompilers: Readonly<
-  Record<Platform["arch"], { readonly command: string; readonly debianPackage: string }>
+  Record<Platform["os"], Readonly<Record<Platform["arch"], CrossCompiler>>>
 > = {
-  x86_64: { command: "x86_64-linux-gnu-g++", debianPackage: "g++-x86-64-linux-gnu" },
-  aarch64: { command: "aarch64-linux-gnu-g++", debianPackage: "g++-aarch64-linux-gnu" },
+  linux: {
+    x86_64: {
+      command: "x86_64-linux-gnu-g++",
+      howToInstall: "on Debian and Ubuntu: sudo apt-get install g++-x86-64-linux-gnu",
+    },
+    aarch64: {
+      command: "aarch64-linux-gnu-g++",
+      howToInstall: "on Debian and Ubuntu: sudo apt-get install g++-aarch64-linux-gnu",
+    },
+  },
+  darwin: {
+    x86_64: { command: "clang++ -arch x86_64", howToInstall: "xcode-select --install" },
+    aarch64: { command: "clang++ -arch arm64", howToInstall: "xcode-select --install" },
+  },
 };
 
 /** The folder name of a platform, such as `linux-x86_64`. */

@@ -134,3 +134,18 @@ export async function toolAvailable(name: string): Promise<boolean> {
   if (!available) console.error(`skipping: there is no ${name}`);
   return available;
 }
+
+/** Where PATH has a program; the programs a test hands on must be there. */
+export function programPath(name: string): string {
+  const folders = (Deno.env.get("PATH") ?? "").split(":");
+  const found = folders.map((folder) => join(folder, name)).find((path) => {
+    try {
+      return Deno.statSync(path).isFile;
+    } catch (error) {
+      if (error instanceof Deno.errors.NotFound) return false;
+      throw error;
+    }
+  });
+  if (found === undefined) throw new Error(`there is no ${name} on PATH`);
+  return found;
+}

@@ -77,21 +77,21 @@ Deno.test("libraryGraph: the reference contracts nothing", () => {
 });
 
 Deno.test("libraryGraph: the link fits the system", () => {
-  const { path, link } = graphOf("cpu", linux);
-  assertEquals(path, "build/linux-x86_64/libforge_cpu.so");
+  const { link } = graphOf("cpu", linux);
+  assertEquals(link.output, "build/linux-x86_64/libforge_cpu.so");
   assert(link.command.includes("-static-libstdc++") && link.command.includes("-shared"));
   const onMac = graphOf("cpu", mac);
-  assertEquals(onMac.path, "build/darwin-aarch64/libforge_cpu.dylib");
+  assertEquals(onMac.link.output, "build/darwin-aarch64/libforge_cpu.dylib");
   assert(onMac.link.command.includes("-dynamiclib"));
   assert(!onMac.link.command.some((argument) => /soname|version-script|static/.test(argument)));
 });
 
 Deno.test("libraryGraph: a sanitizer is compiled and linked in", () => {
-  const { path, compiles, link } = graphOf("cpu", linux, {
+  const { compiles, link } = graphOf("cpu", linux, {
     ...release,
     sanitizers: ["address", "undefined"],
   });
-  assertEquals(path, "build/linux-x86_64-address-undefined/libforge_cpu.so");
+  assertEquals(link.output, "build/linux-x86_64-address-undefined/libforge_cpu.so");
   for (const { command } of [...compiles, link]) {
     assert(command.includes("-fsanitize=address,undefined"));
   }

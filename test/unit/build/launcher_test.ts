@@ -1,0 +1,132 @@
+import { assert, assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
+import { join, resolve } from "@std/path";
+import { linkLauncher } from "../../../ffi/build/install.ts";
+import { ForgeError } from "../../../src/errors.ts";
+import { programPath } from "./fake_tree.ts";
+
+const root = resolve(import.meta.dirname ?? ".", "..", "..", "..");
+
+/** A tree with the launcher, and a folder of programs to be PATH. */
+class LauncherFixture {
+  readonly folder = Deno.realPathSync(Deno.makeTempDirSync({ prefix: "forge launcher " }));
+  readonly tree = join(this.folder, "tree");
+  readonly path = join(this.folder, "path");
+  readonly launcher = join(this.tree, "bin", "forge");
+
+  constructor() {
+    Deno.mkdirSync(join(this.tree, "bin"), { recursive: true });
+    Deno.mkdirSync(this.path);
+    Deno.copyFileSync(join(root, "bin", "forge"), this.launcher);
+    for (const tool of ["sh", "dirname", "readlink"]) {
+      Deno.symlinkSync(programPath(tool), join(this.path, tool));
+    }
+  }
+
+  /** A program that says its own name, then its arguments one a line; a Deno of that version. */
+  addProgram(path: string, version: string): void {
+    const script = `#!/bin/sh
+      if [ "$1" = --version ]; then echo "deno ${version} (stable)"; exit; fi
+      echo "\${0##*/}"; for a; do echo "$a"; done; exit 7
+    `;
+    Deno.writeTextFileSync(path, script, { mode: 0o755 });
+  }
+
+  async run(command: string, args: readonly string[], variables: Record<string, string> = {}) {
+    const { code, stdout, stderr } = await new Deno.Command(command, {
+      args: [...args],
+      clearEnv: true,
+      env: { PATH: this.path, ...variables },
+    }).output();
+    const decoder = new TextDecoder();
+    return { code, lines: decoder.decode(stdout).split("\n"), errors: decoder.decode(stderr) };
+  }
+
+  [Symbol.dispose](): void {
+    Deno.removeSync(this.folder, { recursive: true });
+  }
+}
+
+Deno.test("bin/forge: runs main.ts with the permission set of deno.json", async () => {
+  using fixture = new LauncherFixture();
+  fixture.addProgram(join(fixture.path, "deno"), "2.9.6");
+  const { code, lines, errors } = await fixture.run(fixture.launcher, ["run", "-p", "two words"]);
+  assertEquals(errors, "");
+  assertEquals(code, 7);
+  assertEquals(lines, [
+    "deno",
+    "run",
+    "--quiet",
+    "--no-prompt",
+    "--config",
+    `${fixture.tree}/deno.json`,
+    "--permission-set=forge",
+    `${fixture.tree}/main.ts`,
+    "run",
+    "-p",
+    "two words",
+    "",
+  ]);
+});
+
+Deno.test("bin/forge: finds its tree through links, absolute and relative", async () => {
+  using fixture = new LauncherFixture();
+  fixture.addProgram(join(fixture.path, "deno"), "2.10.0");
+  linkLauncher(fixture.tree, fixture.path, false);
+  Deno.symlinkSync("path/forge", join(fixture.folder, "again"));
+  for (const command of ["forge", join(fixture.folder, "again")]) {
+    const { lines } = await fixture.run(command, []);
+    assert(lines.includes(`${fixture.tree}/main.ts`), lines.join("\n"));
+  }
+});
+
+Deno.test("bin/forge: a chosen folder of libraries and a chosen hub are permitted too", async () => {
+  using fixture = new LauncherFixture();
+  fixture.addProgram(join(fixture.path, "deno"), "3.0.0");
+  const { lines } = await fixture.run(fixture.launcher, [], {
+    FORGE_LIBRARY_PATH: "/some where",
+    HF_ENDPOINT: "https://hub.example",
+  });
+  const { tree } = fixture;
+  const position = lines.indexOf("--permission-set=forge");
+  assertEquals(lines.slice(position + 1, -1), [
+    `--allow-ffi=${tree}/build,${tree}/lib,/some where`,
+    "--allow-net",
+    `${tree}/main.ts`,
+  ]);
+});
+
+Deno.test("bin/forge: takes a Deno of its own first, and npx for one that is too old", async () => {
+  using fixture = new LauncherFixture();
+  fixture.addProgram(join(fixture.path, "deno"), "2.8.3");
+  fixture.addProgram(join(fixture.path, "npx"), "");
+  const { lines } = await fixture.run(fixture.launcher, []);
+  assertEquals(lines.slice(0, 5), ["npx", "--loglevel=error", "-y", "deno@2.9.6", "run"]);
+
+  fixture.addProgram(join(fixture.tree, "bin", "deno"), "2.9.6");
+  assertEquals((await fixture.run(fixture.launcher, [])).lines.slice(0, 2), ["deno", "run"]);
+});
+
+Deno.test("bin/forge: without Deno and npx, says what to install", async () => {
+  using fixture = new LauncherFixture();
+  const { code, lines, errors } = await fixture.run(fixture.launcher, ["--version"]);
+  assertEquals([code, lines], [1, [""]]);
+  assertStringIncludes(errors, "forge: no Deno 2.9 or newer found");
+  assertEquals(errors.trim().split("\n").length, 1);
+});
+
+Deno.test("linkLauncher: replaces its own link, and nothing else unless forced", () => {
+  using fixture = new LauncherFixture();
+  const folder = join(fixture.folder, "new", "bin");
+  const path = linkLauncher(fixture.tree, folder, false);
+  assertEquals(Deno.readLinkSync(path), fixture.launcher);
+  assertEquals(linkLauncher("/another/tree", folder, false), path);
+  assertEquals(Deno.readLinkSync(path), "/another/tree/bin/forge");
+
+  Deno.removeSync(path);
+  Deno.writeTextFileSync(path, "someone's own program");
+  const error = assertThrows(() => linkLauncher(fixture.tree, folder, false), ForgeError, path);
+  assertEquals(error.code, "usage");
+  assertEquals(Deno.readTextFileSync(path), "someone's own program");
+  linkLauncher(fixture.tree, folder, true);
+  assertEquals(Deno.readLinkSync(path), fixture.launcher);
+});

@@ -1,0 +1,158 @@
+/**
+ * What comes out of a build: the made-up tree's libraries, then the real ones.
+ */
+import { assert, assertEquals } from "@std/assert";
+import { join, resolve } from "@std/path";
+import { buildLibraries, type BuiltLibrary } from "../../../build.ts";
+import { exportedFunctions } from "../../../ffi/build/exports.ts";
+import { crossCompilers, hostPlatform, type Platform } from "../../../ffi/build/targets.ts";
+import { canCompile, FakeTree, toolAvailable } from "./fake_tree.ts";
+
+const root = resolve(import.meta.dirname ?? ".", "..", "..", "..");
+const host = hostPlatform();
+const isElf = host.os === "linux";
+const hasReadelf = isElf && await toolAvailable("readelf");
+
+async function run(program: string, args: readonly string[]): Promise<string> {
+  const { success, stdout, stderr } = await new Deno.Command(program, { args: [...args] }).output();
+  const decoder = new TextDecoder();
+  assert(success, `${program} ${args.join(" ")}: ${decoder.decode(stderr)}`);
+  return decoder.decode(stdout);
+}
+
+/** The names of the symbols an ELF library defines for others, sorted. */
+async function definedSymbols(path: string): Promise<string[]> {
+  const lines = (await run("readelf", ["--wide", "--dyn-syms", path])).split("\n");
+  const names: string[] = [];
+  for (const line of lines) {
+    const [number, , , , binding, , section, name] = line.trim().split(/\s+/);
+    if (!/^\d+:$/.test(number ?? "") || binding === "LOCAL" || section === "UND") continue;
+    names.push(name?.replace(/@.*/, "") ?? "");
+  }
+  return names.sort();
+}
+
+async function assertExportsHeader(path: string, header: string): Promise<void> {
+  const functions = exportedFunctions(Deno.readTextFileSync(header));
+  assert(functions.length > 0);
+  assertEquals(await definedSymbols(path), functions.sort());
+}
+
+/** Objects of kernel targets that need more than the baseline. */
+function* kernelObjects(folder: string): Generator<string> {
+  for (const entry of Deno.readDirSync(folder)) {
+    const path = join(folder, entry.name);
+    if (entry.isDirectory) yield* kernelObjects(path);
+    else if (/\.(avx2|avx512|neon_dot)\.o$/.test(entry.name)) yield path;
+  }
+}
+
+Deno.test({
+  name: "libraries: a made-up tree's export the functions of the header and nothing else",
+  ignore: !canCompile || !hasReadelf,
+  async fn() {
+    using tree = new FakeTree();
+    for (const { path } of (await tree.build()).libraries) {
+      await assertExportsHeader(path, join(tree.root, "csrc", "forge.h"));
+    }
+  },
+});
+
+Deno.test({
+  name: "libraries: a function that all kernel targets define is the baseline's",
+  ignore: !canCompile || host.arch !== "x86_64",
+  async fn() {
+    using tree = new FakeTree();
+    const [library] = (await tree.build({ only: ["cpu"] })).libraries;
+    const opened = Deno.dlopen(library?.path ?? "", {
+      forge_lanes: { parameters: ["i32"], result: "i32" },
+    });
+    assertEquals(opened.symbols.forge_lanes(0), 4);
+    assertEquals(opened.symbols.forge_lanes(1), 4);
+    opened.close();
+  },
+});
+
+Deno.test({
+  name: "libraries: this tree's export forge.h and bring their C++ library along",
+  ignore: !canCompile || !hasReadelf,
+  async fn(t) {
+    const { libraries } = await buildLibraries({ strict: true });
+    assert(libraries.length > 0);
+    for (const { name, path } of libraries) {
+      await t.step(name, async () => {
+        await assertExportsHeader(path, join(root, "csrc", "forge.h"));
+        const dynamic = await run("readelf", ["--dynamic", path]);
+        assert(dynamic.includes("NEEDED") && !dynamic.includes("libstdc++"), dynamic);
+      });
+    }
+  },
+});
+
+Deno.test({
+  name: "libraries: no kernel runs code of its instruction set when the library is loaded",
+  ignore: !canCompile || !hasReadelf,
+  async fn() {
+    await buildLibraries({ strict: true });
+    for (const object of kernelObjects(join(root, "build", "obj"))) {
+      const sections = await run("readelf", ["--wide", "--section-headers", object]);
+      assert(!sections.includes(".init_array"), `${object} has a static initialiser`);
+    }
+  },
+});
+
+const arm: Platform = { os: "linux", arch: "aarch64" };
+const canCross = isElf && host.arch !== "aarch64" && hasReadelf &&
+  await toolAvailable(crossCompilers.linux.aarch64.command);
+
+/** Builds this tree for aarch64; the second call finds everything up to date. */
+async function buildForArm(): Promise<readonly BuiltLibrary[]> {
+  const { libraries } = await buildLibraries({ platform: arm, strict: true, cxx: "" });
+  assert(libraries.length > 0);
+  return libraries;
+}
+
+Deno.test({
+  name: "libraries: this tree's compile for aarch64 without a warning",
+  ignore: !canCross,
+  async fn() {
+    for (const { path } of await buildForArm()) {
+      assert((await run("readelf", ["--file-header", path])).includes("AArch64"), path);
+      await assertExportsHeader(path, join(root, "csrc", "forge.h"));
+    }
+  },
+});
+
+Deno.test({
+  name: "libraries: this tree's load on an emulated aarch64",
+  ignore: !canCross || !await toolAvailable("qemu-aarch64"),
+  async fn() {
+    const libraries = await buildForArm();
+    const folder = Deno.makeTempDirSync({ prefix: "forge-arm-" });
+    try {
+      const source = join(folder, "open.cpp");
+      const program = join(folder, "open");
+      Deno.writeTextFileSync(
+        source,
+        `#include <dlfcn.h>
+        #include <cstdint>
+        #include <cstdio>
+        int main(int, char **argv) {
+          void *library = dlopen(argv[1], RTLD_NOW);
+          if (!library) return std::fprintf(stderr, "%s\\n", dlerror()), 1;
+          auto version = reinterpret_cast<uint32_t (*)()>(dlsym(library, "forge_abi_version"));
+          std::printf("%u\\n", version());
+        }`,
+      );
+      await run(crossCompilers.linux.aarch64.command, [source, "-o", program, "-ldl"]);
+      const header = Deno.readTextFileSync(join(root, "csrc", "forge.h"));
+      const version = header.match(/#define FORGE_ABI_VERSION (\d+)/)?.[1];
+      for (const { path } of libraries) {
+        const prefix = ["-L", "/usr/aarch64-linux-gnu"];
+        assertEquals(await run("qemu-aarch64", [...prefix, program, path]), `${version}\n`);
+      }
+    } finally {
+      Deno.removeSync(folder, { recursive: true });
+    }
+  },
+});

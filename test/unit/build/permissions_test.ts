@@ -1,0 +1,155 @@
+/**
+ * The permissions forge runs with are the set "forge" in deno.json: everything that starts forge
+ * names that set, and the sources need no more than it grants.
+ */
+import { assert, assertEquals } from "@std/assert";
+import { join, resolve } from "@std/path";
+import { compilerVariables, defaultCompilers } from "../../../ffi/build/compiler.ts";
+import { canCompile, FakeTree } from "./fake_tree.ts";
+
+const root = resolve(import.meta.dirname ?? ".", "..", "..", "..");
+
+/** The part of deno.json this is about. */
+interface Config {
+  readonly permissions: {
+    readonly forge: {
+      readonly env: { readonly allow: readonly string[]; readonly ignore: boolean };
+      readonly sys: readonly string[];
+      readonly run: readonly string[];
+      readonly ffi: readonly string[];
+    };
+  };
+  readonly tasks: Readonly<Record<string, { readonly command: string }>>;
+}
+
+const config: Config = JSON.parse(Deno.readTextFileSync(join(root, "deno.json")));
+const granted = config.permissions.forge;
+
+/** How the launcher starts a program. */
+const withPermissions = [
+  "run",
+  "--quiet",
+  "--no-prompt",
+  "--config",
+  join(root, "deno.json"),
+  "--permission-set=forge",
+];
+
+/** The text of every source file that is part of forge. */
+function* sourceTexts(): Generator<string> {
+  const folders = ["src", "ffi"];
+  for (let folder = folders.pop(); folder !== undefined; folder = folders.pop()) {
+    for (const entry of Deno.readDirSync(join(root, folder))) {
+      const path = join(folder, entry.name);
+      if (entry.isDirectory) folders.push(path);
+      else if (path.endsWith(".ts")) yield Deno.readTextFileSync(join(root, path));
+    }
+  }
+}
+
+function isVariableGranted(name: string): boolean {
+  return granted.env.allow.some((pattern) =>
+    pattern.endsWith("*") ? name.startsWith(pattern.slice(0, -1)) : name === pattern
+  );
+}
+
+Deno.test("permissions: tasks and launcher start forge with the set", () => {
+  for (const name of ["forge", "demo"]) {
+    const command = config.tasks[name]?.command ?? "";
+    assert(command.includes(" --permission-set=forge main.ts"), command);
+    assert(!/--allow|-A\b/.test(command), command);
+  }
+  const launcher = Deno.readTextFileSync(join(root, "bin", "forge"));
+  assert(launcher.includes("--permission-set=forge"));
+});
+
+Deno.test("permissions: every environment variable the sources read is granted", () => {
+  const uses = /(?:\benv\.(?:get|has)\(\s*|\b[A-Z_]+_VARIABLE = )"(\w+)"/g;
+  const names = [...sourceTexts()].flatMap((text) =>
+    Array.from(text.matchAll(uses), (match) => match[1] ?? "")
+  );
+  assert(names.includes("CXX") && names.includes("FORGE_LIBRARY_PATH"), names.join(" "));
+  for (const name of [...names, ...compilerVariables]) assert(isVariableGranted(name), name);
+});
+
+Deno.test("permissions: every fact about the system the sources ask for is granted", () => {
+  const needs: readonly (readonly [RegExp, string])[] = [
+    [/\bDeno\.systemMemoryInfo\b/, "systemMemoryInfo"],
+    [/\bDeno\.osRelease\b/, "osRelease"],
+    [/\bDeno\.hostname\b/, "hostname"],
+    [/\bDeno\.loadavg\b/, "loadavg"],
+    [/\bDeno\.uid\b/, "uid"],
+  ];
+  for (const text of sourceTexts()) {
+    assert(!/from "(node:)?os"/.test(text), "node:os asks for more than Deno's own functions");
+    for (const [use, name] of needs) assert(!use.test(text) || granted.sys.includes(name), name);
+  }
+});
+
+Deno.test("permissions: the compilers that are tried may be run", () => {
+  assertEquals(granted.run, defaultCompilers);
+});
+
+Deno.test("permissions: libraries outside of build/ and lib/, other programs and hosts are refused", async () => {
+  const folder = Deno.makeTempDirSync({ prefix: "forge-permissions-" });
+  try {
+    const script = join(folder, "try.ts");
+    Deno.writeTextFileSync(
+      script,
+      `
+      const state = async (descriptor) => (await Deno.permissions.query(descriptor)).state;
+      const root = ${JSON.stringify(root)};
+      console.log(JSON.stringify({
+        build: await state({ name: "ffi", path: root + "/build/linux-x86_64/libforge_cpu.so" }),
+        lib: await state({ name: "ffi", path: root + "/lib/linux-x86_64/libforge_cpu.so" }),
+        elsewhere: await state({ name: "ffi", path: "/tmp/libforge_cpu.so" }),
+        shell: await state({ name: "run", command: "sh" }),
+        hub: await state({ name: "net", host: "huggingface.co" }),
+        host: await state({ name: "net", host: "example.com" }),
+        secret: Deno.env.get("UNLISTED_VARIABLE") ?? "hidden",
+        listed: Deno.env.get("FORGE_LISTED_VARIABLE"),
+      }));
+      `,
+    );
+    const { stdout, stderr } = await new Deno.Command(Deno.execPath(), {
+      args: [...withPermissions, script],
+      cwd: folder,
+      env: { UNLISTED_VARIABLE: "seen", FORGE_LISTED_VARIABLE: "seen" },
+    }).output();
+    assertEquals(new TextDecoder().decode(stderr), "");
+    assertEquals(JSON.parse(new TextDecoder().decode(stdout)), {
+      build: "granted",
+      lib: "granted",
+      elsewhere: "prompt",
+      shell: "prompt",
+      hub: "granted",
+      host: "prompt",
+      secret: "hidden",
+      listed: "seen",
+    });
+  } finally {
+    Deno.removeSync(folder, { recursive: true });
+  }
+});
+
+Deno.test({
+  name: "permissions: they suffice to build a library, whatever LD_LIBRARY_PATH is",
+  ignore: !canCompile,
+  async fn() {
+    using tree = new FakeTree();
+    tree.write(
+      "build_it.ts",
+      `
+      import { buildLibraries } from ${JSON.stringify(import.meta.resolve("../../../build.ts"))};
+      const { compiled } = await buildLibraries({ root: import.meta.dirname, only: ["reference"] });
+      console.log(compiled);
+      `,
+    );
+    const { stdout, stderr } = await new Deno.Command(Deno.execPath(), {
+      args: [...withPermissions, join(tree.root, "build_it.ts")],
+      env: { LD_LIBRARY_PATH: tree.root, CXX: "" },
+    }).output();
+    assertEquals(new TextDecoder().decode(stderr), "");
+    assertEquals(new TextDecoder().decode(stdout), "2\n");
+  },
+});
