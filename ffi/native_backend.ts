@@ -18,7 +18,7 @@ import { checkStatus } from "./status.ts";
 import { cString, readText } from "./text.ts";
 
 /** Bytes of a `forge_weight_part`. */
-const WEIGHT_PART_BYTES = 24;
+export const WEIGHT_PART_BYTES = 24;
 
 /** Which device to open. */
 export interface DeviceOptions {
@@ -175,14 +175,7 @@ export class NativeBackend implements Backend {
       pageBytes,
     );
     native.check(status, "creating a KV cache", this.#device);
-    const handle = native.adopt(kv[0]!);
-    return {
-      handle,
-      pageBytes: Number(pageBytes[0]),
-      copyPage(from, to) {
-        native.check(native.symbols.forge_kv_copy_page(handle, from, to), "kv_copy_page", handle);
-      },
-    };
+    return new NativeKvCache(native, native.adopt(kv[0]!), Number(pageBytes[0]));
   }
 
   record(limits: StepLimits): Recorder {
@@ -201,6 +194,42 @@ export class NativeBackend implements Backend {
 
   close(): void {
     this.#native.close();
+  }
+
+  [Symbol.dispose](): void {
+    this.close();
+  }
+}
+
+/** The KV pages of one layer on a native device. */
+class NativeKvCache implements KvCache {
+  readonly handle: number;
+  readonly pageBytes: number;
+  readonly #native: NativeHandles;
+
+  constructor(native: NativeHandles, handle: number, pageBytes: number) {
+    this.#native = native;
+    this.handle = handle;
+    this.pageBytes = pageBytes;
+  }
+
+  copyPage(from: number, to: number): void {
+    const { forge_kv_copy_page } = this.#native.symbols;
+    this.#native.check(forge_kv_copy_page(this.handle, from, to), "kv_copy_page", this.handle);
+  }
+
+  readPage(page: number): Uint8Array<ArrayBuffer> {
+    const { forge_kv_read_page } = this.#native.symbols;
+    const data = new Uint8Array(this.pageBytes);
+    const status = forge_kv_read_page(this.handle, page, data, BigInt(data.byteLength));
+    this.#native.check(status, "kv_read_page", this.handle);
+    return data;
+  }
+
+  writePage(page: number, data: Uint8Array<ArrayBuffer>): void {
+    const { forge_kv_write_page } = this.#native.symbols;
+    const status = forge_kv_write_page(this.handle, page, data, BigInt(data.byteLength));
+    this.#native.check(status, "kv_write_page", this.handle);
   }
 }
 

@@ -33,12 +33,19 @@ export class NativeHandles {
     if (this.#live.delete(handle)) this.#library.symbols.forge_release(handle);
   }
 
-  /** A non-blocking call; the library cannot be closed under it. */
-  async call<T>(start: (symbols: Symbols) => Promise<T>): Promise<T> {
+  /**
+   * Makes a non-blocking call and checks its status as {@linkcode check} does. The library cannot be
+   * closed before that.
+   */
+  async call(
+    operation: string,
+    handle: number,
+    start: (symbols: Symbols) => Promise<number>,
+  ): Promise<void> {
     const promise = start(this.symbols);
     this.#callsInProgress++;
     try {
-      return await promise;
+      this.check(await promise, operation, handle);
     } finally {
       this.#callsInProgress--;
       if (this.#closing) this.#closeWhenIdle();

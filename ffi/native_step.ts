@@ -17,14 +17,16 @@ import { ForgeError } from "../src/errors.ts";
 import type { NativeHandles } from "./native_handles.ts";
 import { InputBlock, OutputBlock } from "./step_block.ts";
 
-const ACTIVATIONS: Record<Activation, number> = {
+/** The ABI's numbers of activations. */
+export const ACTIVATIONS: Record<Activation, number> = {
   identity: 0,
   silu: 1,
   gelu_tanh: 2,
   gelu_erf: 3,
 };
 
-const ROPE_LAYOUTS = { half: 0, interleaved: 1 } as const;
+/** The ABI's numbers of RoPE layouts. */
+export const ROPE_LAYOUTS = { half: 0, interleaved: 1 } as const;
 
 /** Records a step through the ABI, one call an operation. */
 export class NativeRecorder implements Recorder {
@@ -195,10 +197,11 @@ export class NativeRecorder implements Recorder {
 
   async finish(): Promise<Step> {
     const scratchBytes = new BigUint64Array(1);
-    const status = await this.#native.call(
+    await this.#native.call(
+      "step_end",
+      this.#step,
       (symbols) => symbols.forge_step_end(this.#step, scratchBytes),
     );
-    this.#native.check(status, "step_end", this.#step);
     return new NativeStep(this.#native, this.#step, this.#maxTop, Number(scratchBytes[0]));
   }
 }
@@ -226,7 +229,7 @@ class NativeStep implements Step {
     const results = this.#outputs.reserve(inputs.outputs.length);
     this.#running = true;
     try {
-      const status = await this.#native.call((symbols) =>
+      await this.#native.call("step_run", this.#step, (symbols) =>
         symbols.forge_step_run(
           this.#step,
           block,
@@ -234,9 +237,7 @@ class NativeStep implements Step {
           results,
           BigInt(results.byteLength),
           this.#stop,
-        )
-      );
-      this.#native.check(status, "step_run", this.#step);
+        ));
     } finally {
       this.#running = false;
       this.#stop[0] = 0;

@@ -1,7 +1,7 @@
 import { type ErrorCode, ForgeError } from "../src/errors.ts";
 
 /** `forge_status` values of `csrc/forge.h`, by number. */
-const STATUS_NAMES = [
+export const STATUS_NAMES = [
   "ok",
   "invalid argument",
   "bad handle",

@@ -5,12 +5,14 @@
 import type { OutputRequest, StepInputs, StepOutput, TokenLogprob } from "../src/backend.ts";
 import { ForgeError } from "../src/errors.ts";
 
-const HEADER_WORDS = 8;
-const SAMPLING_WORDS = 18;
-const RESULT_WORDS = 4;
+/** Words of a `forge_step_header`, a `forge_sampling` and a `forge_result`. */
+export const HEADER_WORDS = 8;
+export const SAMPLING_WORDS = 18;
+export const RESULT_WORDS = 4;
 
-const LOGITS_NAN = 1;
-const NOTHING_ALLOWED = 2;
+/** Flags of a `forge_result`. */
+export const LOGITS_NAN = 1;
+export const NOTHING_ALLOWED = 2;
 
 /** Words that grow as needed and are reused from run to run. */
 class Words {
@@ -30,12 +32,27 @@ class Words {
 export class InputBlock {
   readonly #words = new Words();
 
-  /** The packed block, valid until the next call. */
+  /**
+   * The packed block, valid until the next call.
+   *
+   * @throws {ForgeError} `bad_input` when arrays that belong together differ in length.
+   */
   pack(inputs: StepInputs): Int32Array<ArrayBuffer> {
     const { tokens, positions, sequences, pageTables, outputs } = inputs;
+    if (positions.length !== tokens.length || sequences.length !== tokens.length) {
+      throw new ForgeError(
+        "bad_input",
+        `a step of ${tokens.length} tokens got ${positions.length} positions and ` +
+          `${sequences.length} sequences`,
+      );
+    }
     const nPages = Math.max(1, ...pageTables.map((table) => table.length));
     const masks = [...new Set(outputs.flatMap((output) => output.sampling.mask ?? []))];
     const maskWords = masks[0]?.length ?? 0;
+    for (const { length } of masks) {
+      if (length === maskWords) continue;
+      throw new ForgeError("bad_input", `masks of one step have ${maskWords} and ${length} words`);
+    }
     const nHistory = sum(outputs, (output) => output.history.length);
     const nBias = sum(outputs, (output) => output.sampling.bias?.size ?? 0);
     const total = HEADER_WORDS + 3 * tokens.length + pageTables.length * nPages +

@@ -1,5 +1,5 @@
 /**
- * Makes `forge` a command: links the launcher `bin/forge` into a folder of programs. Run by
+ * Makes `forge` a command: links the launcher into a folder of programs. Run by
  * `deno task install`.
  */
 import { join, resolve } from "@std/path";
@@ -8,6 +8,9 @@ import { ForgeError } from "../../src/errors.ts";
 import { buildLibraries, forgeRoot } from "./build.ts";
 import { runCommand } from "./command.ts";
 import { hostPlatform, libraryFileName, platformName } from "./targets.ts";
+
+/** The program that `forge` is, below the root of the tree. */
+export const launcherPath = "ffi/build/launcher.sh";
 
 function exists(path: string): boolean {
   try {
@@ -36,11 +39,11 @@ function linkTarget(path: string): string | undefined {
  * @throws {ForgeError} `usage` where something else has that name, unless `force` is set.
  */
 export function linkLauncher(root: string, folder: string, force: boolean): string {
-  const launcher = join(root, "bin", "forge");
+  const launcher = join(root, launcherPath);
   const path = join(folder, "forge");
   const target = linkTarget(path);
   if (target !== undefined) {
-    if (!force && !target.endsWith("/bin/forge")) {
+    if (!force && !target.endsWith(`/${launcherPath}`)) {
       throw new ForgeError(
         "usage",
         `${path} exists and is not a link to forge; --force replaces it`,

@@ -8,6 +8,7 @@ import { parseArgs } from "node:util";
 import { ForgeError } from "../../src/errors.ts";
 import { buildLibraries, forgeRoot } from "./build.ts";
 import { runCommand } from "./command.ts";
+import { launcherPath } from "./install.ts";
 import { runProcess } from "./compiler.ts";
 import { hostPlatform, type Platform, platformName, targetPlatform } from "./targets.ts";
 import { tar, type TarEntry } from "./tar.ts";
@@ -29,7 +30,6 @@ export interface PackageOptions {
 const sources: readonly string[] = [
   "LICENSE",
   "README.md",
-  "bin",
   "build.ts",
   "csrc",
   "deno.json",
@@ -45,6 +45,9 @@ const optionalSources: readonly string[] = ["kernels"];
 
 /** Folders of those that only a source checkout has a use for. */
 const leftOut: readonly string[] = ["models/demo/train"];
+
+/** The command of an unpacked package: a link to the launcher. */
+const commandPath = "bin/forge";
 
 /** The tasks that work without the rest of the source tree. */
 const tasks: readonly string[] = ["forge", "build", "install"];
@@ -115,12 +118,18 @@ async function installNpmPackages(root: string, folder: string): Promise<void> {
 /** Reads the files in the order of their paths in the archive. */
 function* readEntries(files: readonly PackedFile[], top: string): Generator<TarEntry> {
   for (const { from, path } of files.toSorted((a, b) => (a.path < b.path ? -1 : 1))) {
-    const content = Deno.lstatSync(from).isSymlink
+    const content = path === commandPath
+      ? { link: `../${launcherPath}` }
+      : Deno.lstatSync(from).isSymlink
       ? { link: Deno.readLinkSync(from) }
       : path === "deno.json"
       ? new TextEncoder().encode(packagedConfig(Deno.readTextFileSync(from)))
       : Deno.readFileSync(from);
-    yield { path: `${top}/${path}`, content, executable: path.startsWith("bin/") };
+    yield {
+      path: `${top}/${path}`,
+      content,
+      executable: path === launcherPath || path.startsWith("bin/"),
+    };
   }
 }
 
@@ -139,6 +148,7 @@ export async function writePackage(options: PackageOptions): Promise<void> {
     await installNpmPackages(root, npm);
     const files = [
       ...packed,
+      { from: join(root, launcherPath), path: commandPath },
       ...built.libraries.map(({ path }) => ({
         from: path,
         path: `lib/${platformName(platform)}/${path.slice(built.folder.length + 1)}`,

@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
-import { join, resolve } from "@std/path";
-import { linkLauncher } from "../../../ffi/build/install.ts";
+import { dirname, join, resolve } from "@std/path";
+import { launcherPath, linkLauncher } from "../../../ffi/build/install.ts";
 import { ForgeError } from "../../../src/errors.ts";
 import { programPath } from "./fake_tree.ts";
 
@@ -11,12 +11,13 @@ class LauncherFixture {
   readonly folder = Deno.realPathSync(Deno.makeTempDirSync({ prefix: "forge launcher " }));
   readonly tree = join(this.folder, "tree");
   readonly path = join(this.folder, "path");
-  readonly launcher = join(this.tree, "bin", "forge");
+  readonly launcher = join(this.tree, launcherPath);
 
   constructor() {
-    Deno.mkdirSync(join(this.tree, "bin"), { recursive: true });
-    Deno.mkdirSync(this.path);
-    Deno.copyFileSync(join(root, "bin", "forge"), this.launcher);
+    for (const folder of [dirname(this.launcher), join(this.tree, "bin"), this.path]) {
+      Deno.mkdirSync(folder, { recursive: true });
+    }
+    Deno.copyFileSync(join(root, launcherPath), this.launcher);
     for (const tool of ["sh", "dirname", "readlink"]) {
       Deno.symlinkSync(programPath(tool), join(this.path, tool));
     }
@@ -46,7 +47,7 @@ class LauncherFixture {
   }
 }
 
-Deno.test("bin/forge: runs main.ts with the permission set of deno.json", async () => {
+Deno.test("the launcher: runs main.ts with the permission set of deno.json", async () => {
   using fixture = new LauncherFixture();
   fixture.addProgram(join(fixture.path, "deno"), "2.9.6");
   const { code, lines, errors } = await fixture.run(fixture.launcher, ["run", "-p", "two words"]);
@@ -68,7 +69,7 @@ Deno.test("bin/forge: runs main.ts with the permission set of deno.json", async 
   ]);
 });
 
-Deno.test("bin/forge: finds its tree through links, absolute and relative", async () => {
+Deno.test("the launcher: finds its tree through links, absolute and relative", async () => {
   using fixture = new LauncherFixture();
   fixture.addProgram(join(fixture.path, "deno"), "2.10.0");
   linkLauncher(fixture.tree, fixture.path, false);
@@ -79,7 +80,7 @@ Deno.test("bin/forge: finds its tree through links, absolute and relative", asyn
   }
 });
 
-Deno.test("bin/forge: a chosen folder of libraries and a chosen hub are permitted too", async () => {
+Deno.test("the launcher: a chosen folder of libraries and a chosen hub are permitted too", async () => {
   using fixture = new LauncherFixture();
   fixture.addProgram(join(fixture.path, "deno"), "3.0.0");
   const { lines } = await fixture.run(fixture.launcher, [], {
@@ -95,7 +96,7 @@ Deno.test("bin/forge: a chosen folder of libraries and a chosen hub are permitte
   ]);
 });
 
-Deno.test("bin/forge: takes a Deno of its own first, and npx for one that is too old", async () => {
+Deno.test("the launcher: takes a Deno of its own first, and npx for one that is too old", async () => {
   using fixture = new LauncherFixture();
   fixture.addProgram(join(fixture.path, "deno"), "2.8.3");
   fixture.addProgram(join(fixture.path, "npx"), "");
@@ -106,7 +107,7 @@ Deno.test("bin/forge: takes a Deno of its own first, and npx for one that is too
   assertEquals((await fixture.run(fixture.launcher, [])).lines.slice(0, 2), ["deno", "run"]);
 });
 
-Deno.test("bin/forge: without Deno and npx, says what to install", async () => {
+Deno.test("the launcher: without Deno and npx, says what to install", async () => {
   using fixture = new LauncherFixture();
   const { code, lines, errors } = await fixture.run(fixture.launcher, ["--version"]);
   assertEquals([code, lines], [1, [""]]);
@@ -120,7 +121,7 @@ Deno.test("linkLauncher: replaces its own link, and nothing else unless forced",
   const path = linkLauncher(fixture.tree, folder, false);
   assertEquals(Deno.readLinkSync(path), fixture.launcher);
   assertEquals(linkLauncher("/another/tree", folder, false), path);
-  assertEquals(Deno.readLinkSync(path), "/another/tree/bin/forge");
+  assertEquals(Deno.readLinkSync(path), `/another/tree/${launcherPath}`);
 
   Deno.removeSync(path);
   Deno.writeTextFileSync(path, "someone's own program");

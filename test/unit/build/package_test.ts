@@ -1,5 +1,6 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { join, resolve } from "@std/path";
+import { launcherPath } from "../../../ffi/build/install.ts";
 import { writePackage } from "../../../ffi/build/package.ts";
 import { hostPlatform, platformName } from "../../../ffi/build/targets.ts";
 import { ForgeError } from "../../../src/errors.ts";
@@ -22,7 +23,7 @@ const mainText = `
 class PackageTree extends FakeTree {
   constructor() {
     super();
-    for (const path of ["deno.json", "deno.lock", "bin/forge"]) {
+    for (const path of ["deno.json", "deno.lock", launcherPath]) {
       this.write(path, Deno.readTextFileSync(join(root, path)));
     }
     for (const path of ["LICENSE", "README.md", "build.ts", "ffi/x.ts", "src/x.ts"]) {

@@ -3,6 +3,7 @@
  * names that set, and the sources need no more than it grants.
  */
 import { assert, assertEquals } from "@std/assert";
+import { launcherPath } from "../../../ffi/build/install.ts";
 import { join, resolve } from "@std/path";
 import { compilerVariables, defaultCompilers } from "../../../ffi/build/compiler.ts";
 import { canCompile, FakeTree } from "./fake_tree.ts";
@@ -59,7 +60,7 @@ Deno.test("permissions: tasks and launcher start forge with the set", () => {
     assert(command.includes(" --permission-set=forge main.ts"), command);
     assert(!/--allow|-A\b/.test(command), command);
   }
-  const launcher = Deno.readTextFileSync(join(root, "bin", "forge"));
+  const launcher = Deno.readTextFileSync(join(root, launcherPath));
   assert(launcher.includes("--permission-set=forge"));
 });
 

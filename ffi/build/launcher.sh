@@ -1,6 +1,6 @@
 #!/bin/sh
 # Runs forge with the permissions that deno.json grants it ("permissions": "forge") and no others.
-# May be linked to from anywhere. Looks for Deno beside itself, on PATH, then by way of npx.
+# May be linked to from anywhere. Looks for Deno in the tree's bin/, on PATH, then by way of npx.
 set -eu
 
 deno_version=2.9.6
@@ -14,7 +14,7 @@ while [ -L "$self" ]; do
     *) self=$(dirname "$self")/$target ;;
   esac
 done
-root=$(CDPATH='' cd "$(dirname "$self")/.." && pwd -P)
+root=$(CDPATH='' cd "$(dirname "$self")/../.." && pwd -P)
 
 # Whether the program $1 is a Deno that knows all this needs: version 2.9 or newer.
 is_recent() {
@@ -26,8 +26,10 @@ is_recent() {
   [ "$major" -gt 2 ] || { [ "$major" -eq 2 ] && [ "$minor" -ge 9 ]; }
 } 2>/dev/null
 
+# What a user chose to add: a folder of libraries; another hub, which may redirect to any host.
 set -- run --quiet --no-prompt --config "$root/deno.json" --permission-set=forge \
   ${FORGE_LIBRARY_PATH:+"--allow-ffi=$root/build,$root/lib,$FORGE_LIBRARY_PATH"} \
+  ${HF_ENDPOINT:+"--allow-net"} \
   "$root/main.ts" "$@"
 
 if [ -x "$root/bin/deno" ]; then
