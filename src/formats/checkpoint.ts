@@ -1,7 +1,8 @@
 import { join } from "@std/path";
 import { ForgeError } from "../errors.ts";
 import { isFile, listFolder, statPath } from "./file.ts";
-import { type GgufValue, isGgufFile, metadataText } from "./gguf.ts";
+import { type GgufValue, isGgufFile } from "./gguf.ts";
+import { metadataText } from "./gguf_metadata.ts";
 import { readGgufModel } from "./gguf_split.ts";
 import { isJsonObject, type JsonObject, type JsonValue, readJsonObject, readText } from "./json.ts";
 import { quote, quoteList } from "./quote.ts";

@@ -1,5 +1,9 @@
 const MAX_QUOTED_CHARACTERS = 120;
 
+/** What may not reach a terminal as it is and `JSON.stringify` lets through: C1 controls, marks that
+ * turn the direction of text, line separators. */
+const UNPRINTABLE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu;
+
 /**
  * Puts untrusted text into an error message: in double quotes, with control characters escaped so
  * that the message stays on one line, and shortened in the middle when it is long.
@@ -10,7 +14,9 @@ export function quote(text: string): string {
     const half = MAX_QUOTED_CHARACTERS / 2;
     shown = `${text.slice(0, half)}…${text.slice(-half)}`;
   }
-  return JSON.stringify(shown);
+  return JSON.stringify(shown).replace(UNPRINTABLE, (character) => {
+    return `\\u{${character.codePointAt(0)?.toString(16)}}`;
+  });
 }
 
 /** Lists names for an error message, at most `limit` of them. */

@@ -35,10 +35,15 @@ export class ByteAlphabet implements Alphabet {
   readonly #ids = new Int32Array(256);
   readonly #unknown: UnknownOptions;
 
-  constructor(vocabulary: Vocabulary, unknown: UnknownOptions = {}) {
+  /** @param isPiece which tokens text may become */
+  constructor(
+    vocabulary: Vocabulary,
+    isPiece: (id: number) => boolean,
+    unknown: UnknownOptions,
+  ) {
     for (let byte = 0; byte < 256; byte++) {
       const id = vocabulary.idOf(byteToChar(byte));
-      this.#ids[byte] = id < 0 ? UNKNOWN - byte : id;
+      this.#ids[byte] = id >= 0 && isPiece(id) ? id : UNKNOWN - byte;
     }
     this.#unknown = unknown;
   }

@@ -16,16 +16,17 @@ export interface WordEncoder {
  * them ("ignore_merges").
  *
  * @param bytes whether the vocabulary is written in GPT-2's byte alphabet
+ * @param isApart tokens that are not made of text
  */
 export function wholeWords(
   vocabulary: Vocabulary,
   bytes: boolean,
-  isSpecial: (id: number) => boolean,
+  isApart: (id: number) => boolean,
 ): (word: string) => number {
   return (word) => {
     if (word.length > vocabulary.longest) return -1;
     const id = vocabulary.idOf(bytes ? toByteLevel(word) : word);
-    return id >= 0 && !isSpecial(id) ? id : -1;
+    return id >= 0 && !isApart(id) ? id : -1;
   };
 }
 
@@ -33,7 +34,7 @@ export function wholeWords(
 const NO_PAIR = 0x7fffffff;
 
 /** Up to this many symbols a scan for the lowest rank is faster than a queue (measured, V8 15). */
-const SCAN_LIMIT = 48;
+const SCAN_LIMIT = 96;
 
 /**
  * Byte-pair encoding (Sennrich et al., 2016, https://arxiv.org/abs/1508.07909): a word begins as

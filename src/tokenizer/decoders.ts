@@ -6,10 +6,19 @@ import { type Normalizer, readReplace } from "./normalizers.ts";
 export interface Decoder {
   /** The bytes of one piece wherever it stands, its leading space included. */
   readonly toBytes: (piece: string) => Uint8Array;
-  /** A space that encoding puts before the text, and that decoding takes off its start. */
-  readonly strip: { readonly character: string; readonly count: number } | undefined;
+  /** What encoding puts before the text, and decoding takes off its start. */
+  readonly strip: LeadingStrip | undefined;
   /** Whether pieces are written in GPT-2's byte alphabet; added tokens then are not. */
   readonly byteLevel: boolean;
+}
+
+/** A character that is taken off the start of a text. */
+export interface LeadingStrip {
+  readonly character: string;
+  /** At most how often. */
+  readonly count: number;
+  /** Whether it belongs to the first piece: a text that begins with an added token has none. */
+  readonly ofPiece: boolean;
 }
 
 const SUPPORTED = [
@@ -35,7 +44,7 @@ export const byteLevelDecoder: Decoder = {
 export function sentencePieceDecoder(stripsSpace: boolean): Decoder {
   return {
     toBytes: (piece) => byteOf(piece) ?? encoder.encode(piece.replaceAll("▁", " ")),
-    strip: stripsSpace ? { character: " ", count: 1 } : undefined,
+    strip: stripsSpace ? { character: " ", count: 1, ofPiece: false } : undefined,
     byteLevel: false,
   };
 }
@@ -50,7 +59,7 @@ export function readDecoder(json: Fields | undefined, bytes: boolean): Decoder {
   if (json === undefined && bytes) return byteLevelDecoder;
   const rewrites: Normalizer[] = [];
   let byteLevel = false, byteFallback = false;
-  let strip: Decoder["strip"];
+  let strip: LeadingStrip | undefined;
   let fused = false;
   for (const step of json === undefined ? [] : flattenSequence(json)) {
     const type = step.string("type");
@@ -61,9 +70,9 @@ export function readDecoder(json: Fields | undefined, bytes: boolean): Decoder {
         byteLevel = true;
         break;
       case "Metaspace": {
-        const replacement = step.string("replacement", "▁");
+        const replacement = step.insert("replacement", "▁");
         rewrites.push((piece) => piece.replaceAll(replacement, " "));
-        if (addsSpace(step)) strip = { character: " ", count: 1 };
+        if (addsSpace(step)) strip = { character: " ", count: 1, ofPiece: true };
         break;
       }
       case "Replace":
@@ -108,10 +117,10 @@ function addsSpace(metaspace: Fields): boolean {
     metaspace.string("prepend_scheme", "always") !== "never";
 }
 
-function readStrip(json: Fields): Decoder["strip"] {
+function readStrip(json: Fields): LeadingStrip {
   const character = json.string("content");
   if (json.count("stop", 0) > 0) throw json.wrong("stop", "0 after Fuse");
-  return { character, count: json.count("start", 0) };
+  return { character, count: json.count("start", 0), ofPiece: false };
 }
 
 /** Strips each piece by itself. */

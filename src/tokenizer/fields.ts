@@ -1,18 +1,29 @@
 import { ForgeError } from "../errors.ts";
 import { quote } from "./vocabulary.ts";
 
+/** Objects in one another; the steps of a tokenizer are not nested more than twice. */
+const DEEPEST_NESTING = 16;
+
+/** The longest text that a step may put into other text; "▁" is what they put. */
+const LONGEST_INSERT = 64;
+
 /** A JSON object with a name for messages: reads fields and says which one is wrong. */
 export class Fields {
   readonly #object: Readonly<Record<string, unknown>>;
+  readonly #depth: number;
   /** The file and key this object is at, for messages. */
   readonly where: string;
 
   /** @throws ForgeError `bad_model` when `value` is not an object */
-  constructor(value: unknown, where: string) {
+  constructor(value: unknown, where: string, depth = 0) {
     if (!isObject(value)) {
       throw new ForgeError("bad_model", `${where} is ${show(value)}; expected an object`);
     }
+    if (depth > DEEPEST_NESTING) {
+      throw new ForgeError("bad_model", `${where} is nested deeper than ${DEEPEST_NESTING} levels`);
+    }
     this.#object = value;
+    this.#depth = depth;
     this.where = where;
   }
 
@@ -24,7 +35,7 @@ export class Fields {
   /** The object at a field, or `undefined` where it is absent or null. */
   object(key: string): Fields | undefined {
     const value = this.get(key);
-    return value === undefined ? undefined : new Fields(value, this.path(key));
+    return value === undefined ? undefined : new Fields(value, this.path(key), this.#depth + 1);
   }
 
   /** The array at a field, or `undefined` where it is absent or null. */
@@ -37,13 +48,22 @@ export class Fields {
   /** The objects of the array at a field; none where it is absent or null. */
   objects(key: string): Fields[] {
     const array = this.array(key) ?? [];
-    return array.map((value, i) => new Fields(value, `${this.path(key)}[${i}]`));
+    return array.map((value, i) => new Fields(value, `${this.path(key)}[${i}]`, this.#depth + 1));
   }
 
   /** The string at a field, or `fallback`; without one the field must be there. */
   string(key: string, fallback?: string): string {
     const value = this.get(key) ?? fallback;
     if (typeof value !== "string") throw this.wrong(key, "a string");
+    return value;
+  }
+
+  /** The string at a field that is put into text: a short one, so that text does not explode. */
+  insert(key: string, fallback?: string): string {
+    const value = this.string(key, fallback);
+    if (value.length > LONGEST_INSERT) {
+      throw this.wrong(key, `a string of at most ${LONGEST_INSERT} characters`);
+    }
     return value;
   }
 
@@ -71,9 +91,9 @@ export class Fields {
     return choice;
   }
 
-  /** The names of all fields. */
-  keys(): string[] {
-    return Object.keys(this.#object);
+  /** All fields with their values. */
+  entries(): [string, unknown][] {
+    return Object.entries(this.#object);
   }
 
   /** The place of a field, for messages. */

@@ -65,7 +65,7 @@ function bytePairTokenizer(fields: GgufTokenizerFields, name: string): Tokenizer
   };
   if (!pre.characters) {
     const whole = pre.ignoreMerges ? wholeWords(vocabulary, true, isSpecial) : undefined;
-    const alphabet = new ByteAlphabet(vocabulary, unknown);
+    const alphabet = new ByteAlphabet(vocabulary, tokens.isPiece, unknown);
     return new PipelineTokenizer({
       ...shared,
       description: `byte-level BPE, ${vocabulary.size} tokens, pre-tokenizer ${name}`,

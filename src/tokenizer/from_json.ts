@@ -13,9 +13,15 @@ import type { Tokenizer } from "./tokenizer.ts";
 import { MAX_TOKEN_ID, quote, Vocabulary } from "./vocabulary.ts";
 import { WordCache } from "./word_cache.ts";
 
-/** An added token and whether it is looked for in normalized text. */
+/** Ids that may be left out beside those that the size of the vocabulary explains. */
+const MOST_HOLES = 1 << 16;
+
+/** An added token as tokenizer.json has it. */
 interface DeclaredToken extends AddedToken {
+  /** Whether it is looked for in normalized text. */
   readonly normalized: boolean;
+  /** Where it is, for messages. */
+  readonly where: string;
 }
 
 /**
@@ -32,24 +38,25 @@ export function tokenizerFromJson(json: unknown, config: unknown, source: string
   const root = new Fields(json, `${source}:`);
   const settings = config === undefined || config === null
     ? undefined
-    : new Fields(config, `${source} (tokenizer_config.json):`);
+    : new Fields(config, `tokenizer_config.json beside ${source}:`);
   const model = root.object("model");
   if (model === undefined) throw root.wrong("model", "an object");
   // Old files leave the type out, and are told apart by their fields.
   const type = model.string("type", model.get("merges") === undefined ? "unknown" : "BPE");
   if (type !== "BPE") throw model.unsupportedType(["BPE"]);
 
-  const declared = root.objects("added_tokens").map(readAddedToken);
+  const declared = root.objects("added_tokens").map(readAddedToken)
+    .filter((token) => token.content !== "");
   const vocabulary = readVocabulary(model, declared);
   const added = declared.map((token) => ({ ...token, id: vocabulary.idOf(token.content) }));
-  const special = new Set(added.filter((token) => token.special).map((token) => token.id));
+  const apart = tokensApart(model, added);
   const normalize = readNormalizer(root.object("normalizer"));
   const preTokenizer = readPreTokenizer(root.object("pre_tokenizer"));
   const { words, keepsMarkersApart } = readModel(
     model,
     vocabulary,
     preTokenizer.bytes,
-    (id) => special.has(id),
+    (id) => apart.has(id),
   );
   const { affixes, bosId, eosId } = readAffixes(root, settings, vocabulary);
   const byName = endOfGenerationIds(added);
@@ -76,11 +83,10 @@ function describe(vocabulary: Vocabulary, bytes: boolean, model: Fields): string
 }
 
 function readAddedToken(json: Fields): DeclaredToken {
-  const id = json.count("id");
-  if (id > MAX_TOKEN_ID) throw json.wrong("id", `at most ${MAX_TOKEN_ID}`);
   const special = json.boolean("special", false);
   return {
-    id,
+    where: json.where,
+    id: json.count("id"),
     content: json.string("content"),
     special,
     lstrip: json.boolean("lstrip", false),
@@ -90,6 +96,13 @@ function readAddedToken(json: Fields): DeclaredToken {
   };
 }
 
+/** The ids of the added tokens that the model itself never makes of text. */
+function tokensApart(model: Fields, added: readonly AddedToken[]): ReadonlySet<number> {
+  const vocab = model.object("vocab");
+  const apart = added.filter((token) => token.special || vocab?.get(token.content) === undefined);
+  return new Set(apart.map((token) => token.id));
+}
+
 function normalizedWith(normalize: Normalizer): (token: AddedToken) => AddedToken {
   return (token) => ({ ...token, content: normalize(token.content) });
 }
@@ -97,28 +110,32 @@ function normalizedWith(normalize: Normalizer): (token: AddedToken) => AddedToke
 function readVocabulary(model: Fields, added: readonly DeclaredToken[]): Vocabulary {
   const vocab = model.object("vocab");
   if (vocab === undefined) throw model.wrong("vocab", "an object");
+  const entries = vocab.entries();
   const texts: (string | undefined)[] = [];
-  const place = (text: string, id: number, where: string) => {
+  // A few tokens must not claim the memory of millions.
+  const highest = Math.min(MAX_TOKEN_ID, MOST_HOLES + 4 * (entries.length + added.length));
+  const place = (text: string, id: unknown, where: string) => {
+    if (typeof id !== "number" || !Number.isInteger(id) || id < 0 || id > highest) {
+      const shown = typeof id === "object" ? "not a number" : String(id);
+      throw new ForgeError(
+        "bad_model",
+        `${where}: the id of ${quote(text)} is ${shown}; expected a number from 0 to ${highest}`,
+      );
+    }
     const other = texts[id];
     if (other !== undefined && other !== text) {
       throw new ForgeError(
         "bad_model",
-        `${where} gives ${quote(other)} and ${quote(text)} the same id ${id}`,
+        `${where}: ${quote(other)} and ${quote(text)} have the same id ${id}`,
       );
     }
     while (texts.length < id) texts.push(undefined);
     texts[id] = text;
   };
-  for (const text of vocab.keys()) {
-    const id = vocab.get(text);
-    if (typeof id !== "number" || !Number.isInteger(id) || id < 0 || id > MAX_TOKEN_ID) {
-      throw vocab.wrong(text, `an id from 0 to ${MAX_TOKEN_ID}`);
-    }
-    place(text, id, vocab.where);
-  }
+  for (const [text, id] of entries) place(text, id, vocab.where);
   for (const token of added) {
     // A token that the model has keeps the id it has there.
-    if (vocab.get(token.content) === undefined) place(token.content, token.id, "added_tokens");
+    if (vocab.get(token.content) === undefined) place(token.content, token.id, token.where);
   }
   return new Vocabulary(texts, vocab.where);
 }
@@ -128,7 +145,7 @@ function readModel(
   model: Fields,
   vocabulary: Vocabulary,
   bytes: boolean,
-  isSpecial: (id: number) => boolean,
+  isApart: (id: number) => boolean,
 ): { words: WordEncoder; keepsMarkersApart: boolean } {
   for (const key of ["continuing_subword_prefix", "end_of_word_suffix"]) {
     if (model.string(key, "") !== "") throw unsupportedValue(model, key, `null or ""`);
@@ -142,16 +159,17 @@ function readModel(
   const unknown = { unknownId, fuse: model.boolean("fuse_unk", false) };
   const list = model.array("merges");
   if (list === undefined) throw model.wrong("merges", "an array");
-  const merges = readMerges(list, vocabulary, isSpecial, model.path("merges"));
+  const merges = readMerges(list, vocabulary, isApart, model.path("merges"));
   const fallback = model.boolean("byte_fallback", false) ? byteTokenIds(vocabulary) : undefined;
+  const isPiece = (id: number) => !isApart(id);
   const alphabet = bytes
-    ? new ByteAlphabet(vocabulary, unknown)
-    : new CharacterAlphabet(vocabulary, (id) => !isSpecial(id), fallback, unknown);
+    ? new ByteAlphabet(vocabulary, isPiece, unknown)
+    : new CharacterAlphabet(vocabulary, isPiece, fallback, unknown);
   const ignoresMerges = model.boolean("ignore_merges", false);
   const words = new BpeEncoder(
     alphabet,
     merges.table,
-    ignoresMerges ? wholeWords(vocabulary, bytes, isSpecial) : undefined,
+    ignoresMerges ? wholeWords(vocabulary, bytes, isApart) : undefined,
   );
   // Without "▁" as a piece, a run of unknown characters could reach across a cut.
   const canCut = merges.keepsMarkersApart && !ignoresMerges && vocabulary.idOf("▁") >= 0;

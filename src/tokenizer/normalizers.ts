@@ -39,7 +39,7 @@ export function readNormalizer(json: Fields | undefined): Normalizer {
     case "Lowercase":
       return lowercase;
     case "Prepend": {
-      const prefix = json.string("prepend");
+      const prefix = json.insert("prepend");
       return (text) => text === "" ? "" : prefix + text;
     }
     case "Replace":
@@ -56,7 +56,7 @@ export function readNormalizer(json: Fields | undefined): Normalizer {
 
 /** Builds a `Replace`, which is a normalizer and a decoder alike. */
 export function readReplace(json: Fields): Normalizer {
-  const content = json.string("content");
+  const content = json.insert("content");
   const pattern = compilePattern(json, "pattern");
   return (text) => {
     let replaced = "", done = 0;

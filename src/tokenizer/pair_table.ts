@@ -103,7 +103,7 @@ export interface Merges {
  * Reads a list of merges, in order of rank: "left right" with one space between, or a pair of
  * strings.
  *
- * @param isSpecial tokens that text must never merge into
+ * @param isApart tokens that text must never merge into
  * @param where the file and key, for messages
  * @throws ForgeError `bad_model` when an entry has neither form or names a token the vocabulary
  * does not have
@@ -111,7 +111,7 @@ export interface Merges {
 export function readMerges(
   merges: readonly unknown[],
   vocabulary: Vocabulary,
-  isSpecial: (id: number) => boolean,
+  isApart: (id: number) => boolean,
   where: string,
 ): Merges {
   const table = new MergeTable(merges.length);
@@ -148,7 +148,7 @@ export function readMerges(
     if (right.charCodeAt(rightStart) === MARKER && left.charCodeAt(leftEnd - 1) !== MARKER) {
       keepsMarkersApart = false;
     }
-    if (!isSpecial(merged)) table.add(leftId, rightId, rank, merged);
+    if (!isApart(merged)) table.add(leftId, rightId, rank, merged);
   }
   return { table, keepsMarkersApart };
 }

@@ -94,11 +94,12 @@ export class PipelineTokenizer implements Tokenizer {
   decode(ids: Iterable<number>, options: DecodeOptions = {}): string {
     const skipSpecial = options.skipSpecial ?? true;
     const parts: Uint8Array[] = [];
-    let length = 0;
+    let length = 0, beginsWithAdded = false;
     for (const id of ids) {
       const special = this.#added.get(id)?.special === true;
       if (special && skipSpecial) continue;
       const bytes = special ? encoder.encode(this.tokenText(id)) : this.tokenBytes(id);
+      if (parts.length === 0) beginsWithAdded = this.#added.has(id);
       parts.push(bytes);
       length += bytes.length;
     }
@@ -109,16 +110,18 @@ export class PipelineTokenizer implements Tokenizer {
       at += part.length;
     }
     const text = new TextDecoder("utf-8", { ignoreBOM: true }).decode(all);
-    return this.#stripStart(text);
+    return beginsWithAdded && this.#parts.decoder.strip?.ofPiece ? text : this.#stripStart(text);
   }
 
   tokenBytes(id: number): Uint8Array {
     const piece = this.tokenText(id);
     const added = this.#added.get(id);
+    const { decoder } = this.#parts;
     if (added?.special) return new Uint8Array(0);
-    // Added tokens are written as text, never in the byte alphabet.
-    if (added && this.#parts.decoder.byteLevel) return encoder.encode(added.content);
-    return this.#parts.decoder.toBytes(piece);
+    if (added === undefined) return decoder.toBytes(piece);
+    // Added tokens are written as text, never in the byte alphabet. Otherwise their content is what
+    // normalizing made it, with the space it may have put in front.
+    return decoder.byteLevel ? encoder.encode(piece) : decoder.toBytes(added.content);
   }
 
   tokenText(id: number): string {

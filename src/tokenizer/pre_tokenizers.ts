@@ -38,6 +38,9 @@ const SUPPORTED = [
 export const GPT2_PATTERN =
   "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
+/** More steps than any tokenizer has; each costs stack. */
+const MOST_STEPS = 64;
+
 /** Leaves text in one piece. */
 export const wholeText: PreTokenizer = (text, atStart, emit) => emit(text, atStart);
 
@@ -76,6 +79,9 @@ export const splitBeforeMarkers: PreTokenizer = (text, atStart, emit) => {
  */
 export function readPreTokenizer(json: Fields | undefined): PreTokenization {
   const steps = json === undefined ? [] : flattenSequence(json);
+  if (steps.length > MOST_STEPS) {
+    throw new ForgeError("unsupported", `${json?.where} has ${steps.length} steps`);
+  }
   // ByteLevel as the last step need not rewrite the pieces: the model can take their bytes.
   const bytes = steps.at(-1)?.string("type") === "ByteLevel";
   const run = chain(steps.map((step, i) => readStep(step, bytes && i === steps.length - 1)));
@@ -127,7 +133,7 @@ function readByteLevel(json: Fields, isLast: boolean): PreTokenizer {
 }
 
 function readMetaspace(json: Fields): PreTokenizer {
-  const replacement = json.string("replacement", "▁");
+  const replacement = json.insert("replacement", "▁");
   if ([...replacement].length !== 1) throw json.wrong("replacement", "one character");
   const schemes = ["always", "first", "never"] as const;
   const declared = json.oneOf("prepend_scheme", schemes, "always");

@@ -60,10 +60,10 @@ fuzz("keys and values of a GGUF file swapped", 500, (random) => {
   const keys = Object.keys(METADATA);
   const metadata: Record<string, GgufField> = {};
   for (const key of keys) {
-    const field = METADATA[random.once(2) ? key : random.pick(keys)];
-    if (field !== undefined) metadata[random.once(8) ? mutateText(key, random) : key] = field;
+    const field = METADATA[random.chance(1 / 2) ? key : random.pick(keys)];
+    if (field !== undefined) metadata[random.chance(1 / 8) ? mutateText(key, random) : key] = field;
   }
-  const tensors = Array.from({ length: random.below(5) }, () => random.pick(TENSORS));
+  const tensors = Array.from({ length: random.int(0, 4) }, () => random.pick(TENSORS));
   checkGguf(encodeGguf({ metadata, tensors, version: random.pick([2, 3, 3, 3, 4]) }));
 });
 
@@ -84,7 +84,7 @@ fuzz("the header of a safetensors file", 2000, (random) => {
   const length = new DataView(safetensors.buffer).getUint32(0, true);
   const text = new TextDecoder().decode(safetensors.subarray(8, 8 + length));
   const header: JsonObject = JSON.parse(text);
-  const mutant = random.once(4)
+  const mutant = random.chance(1 / 4)
     ? mutateText(text, random)
     : JSON.stringify(mutateJson(header, random));
   checkSafetensors(joinParts([withLength(mutant), safetensors.subarray(8 + length)]));
@@ -100,11 +100,11 @@ const FOLDER_FILES: Readonly<Record<string, JsonValue>> = {
 };
 
 fuzz("the JSON files of a model folder", 600, (random) => {
-  const path = folder.at("model");
-  writeModelFolder(path, FOLDER_FILES, safetensorsTensors, 2);
-  const names = Array.from(Deno.readDirSync(path), (entry) => entry.name).sort();
-  damageFile(`${path}/${random.pick(names)}`, random);
-  const checkpoint = openCheckpoint(path);
+  using model = new TempFolder();
+  writeModelFolder(model.path, FOLDER_FILES, safetensorsTensors, 2);
+  const names = Array.from(Deno.readDirSync(model.path), (entry) => entry.name).sort();
+  damageFile(model, random.pick(names), random);
+  const checkpoint = openCheckpoint(model.path);
   for (const tensor of checkpoint.tensors.values()) {
     checkTensors([tensor], Deno.statSync(tensor.file).size);
   }
@@ -113,16 +113,14 @@ fuzz("the JSON files of a model folder", 600, (random) => {
   assert(typeof (checkpoint.chatTemplate ?? "") === "string");
 });
 
-function damageFile(path: string, random: Random): void {
-  if (random.once(20)) {
-    Deno.removeSync(path);
-    return;
-  }
-  const bytes = Deno.readFileSync(path);
-  if (path.endsWith(".json") && !random.once(4)) {
+function damageFile(model: TempFolder, name: string, random: Random): void {
+  const bytes = Deno.readFileSync(model.at(name));
+  if (random.chance(1 / 20)) {
+    Deno.removeSync(model.at(name));
+  } else if (name.endsWith(".json") && !random.chance(1 / 4)) {
     const json: JsonValue = JSON.parse(new TextDecoder().decode(bytes));
-    if (isJsonObject(json)) Deno.writeTextFileSync(path, JSON.stringify(mutateJson(json, random)));
-    return;
+    if (isJsonObject(json)) model.write(name, mutateJson(json, random));
+  } else {
+    model.write(name, mutateBytes(bytes, random));
   }
-  Deno.writeFileSync(path, mutateBytes(bytes, random));
 }

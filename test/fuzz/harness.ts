@@ -20,7 +20,7 @@ export function fuzz(name: string, defaultRuns: number, attempt: (random: Random
     let accepted = 0;
     for (let run = 0; run < runs; run++) {
       try {
-        if (runOnce(attempt, new Random(seed + run))) accepted++;
+        if (runOnce(attempt, new Random(name, seed + run))) accepted++;
       } catch (error) {
         const repeat = `FORGE_FUZZ_SEED=${seed + run} FORGE_FUZZ_RUNS=1`;
         throw new Error(`${name}: run ${run} failed; repeat it with ${repeat}`, { cause: error });

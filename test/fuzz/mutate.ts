@@ -23,27 +23,32 @@ const EDGES = [
   2n ** 64n - 1n,
 ];
 
+/** How many changes to make: mostly one, which gets furthest before it is noticed, up to four. */
+export function changeCount(random: Random): number {
+  return random.chance(2 / 3) ? 1 : random.int(2, 4);
+}
+
 /** A damaged copy of `bytes`: one to four changes, each of a random kind. */
 export function mutateBytes(
   bytes: Uint8Array<ArrayBuffer>,
   random: Random,
 ): Uint8Array<ArrayBuffer> {
   let mutant = bytes.slice();
-  for (let change = random.below(4); change >= 0 && mutant.length > 0; change--) {
+  for (let left = changeCount(random); left > 0 && mutant.length > 0; left--) {
     mutant = mutateOnce(mutant, random);
   }
   return mutant;
 }
 
 function mutateOnce(bytes: Uint8Array<ArrayBuffer>, random: Random): Uint8Array<ArrayBuffer> {
-  const at = random.below(bytes.length);
-  const end = at + 1 + random.below(Math.min(64, bytes.length - at));
-  switch (random.below(8)) {
+  const at = random.int(0, bytes.length - 1);
+  const end = at + 1 + random.int(0, Math.min(64, bytes.length - at) - 1);
+  switch (random.int(0, 7)) {
     case 0: // a flipped bit
-      bytes[at]! ^= 1 << random.below(8);
+      bytes[at]! ^= 1 << random.int(0, 7);
       return bytes;
     case 1: // another byte
-      bytes[at] = random.pick([0, 1, 0x7f, 0x80, 0xff, random.below(256)]);
+      bytes[at] = random.pick([0, 1, 0x7f, 0x80, 0xff, random.int(0, 255)]);
       return bytes;
     case 2: // cut off
       return bytes.slice(0, at);
@@ -51,7 +56,7 @@ function mutateOnce(bytes: Uint8Array<ArrayBuffer>, random: Random): Uint8Array<
     case 4:
       return replaceNumber(bytes, random);
     case 5: // a range copied over another place
-      bytes.copyWithin(random.below(bytes.length), at, end);
+      bytes.copyWithin(random.int(0, bytes.length - 1), at, end);
       return bytes;
     case 6: // a range taken out
       return splice(bytes, at, end, new Uint8Array());
@@ -61,13 +66,13 @@ function mutateOnce(bytes: Uint8Array<ArrayBuffer>, random: Random): Uint8Array<
 }
 
 function replaceNumber(bytes: Uint8Array<ArrayBuffer>, random: Random): Uint8Array<ArrayBuffer> {
-  const wide = random.once(2);
+  const wide = random.chance(1 / 2);
   const width = wide ? 8 : 4;
   if (bytes.length < width) return bytes;
-  const at = random.below(bytes.length - width + 1);
+  const at = random.int(0, bytes.length - width);
   const view = new DataView(bytes.buffer);
-  const near = BigInt(random.below(2 * bytes.length));
-  const value = random.once(2) ? random.pick(EDGES) : near;
+  const near = BigInt(random.int(0, 2 * bytes.length - 1));
+  const value = random.chance(1 / 2) ? random.pick(EDGES) : near;
   if (wide) view.setBigUint64(at, value, true);
   else view.setUint32(at, Number(value & 0xffffffffn), true);
   return bytes;
@@ -84,12 +89,12 @@ function splice(bytes: Uint8Array, from: number, to: number, insert: Uint8Array)
 /** A damaged copy of text: characters and ranges changed, dropped, repeated, moved. */
 export function mutateText(text: string, random: Random): string {
   let mutant = text;
-  for (let change = random.below(4); change >= 0 && mutant.length > 0; change--) {
-    const at = random.below(mutant.length);
-    const end = at + 1 + random.below(Math.min(24, mutant.length - at));
-    const to = random.below(mutant.length);
+  for (let left = changeCount(random); left > 0 && mutant.length > 0; left--) {
+    const at = random.int(0, mutant.length - 1);
+    const end = at + 1 + random.int(0, Math.min(24, mutant.length - at) - 1);
+    const to = random.int(0, mutant.length - 1);
     const piece = mutant.slice(at, end);
-    switch (random.below(4)) {
+    switch (random.int(0, 3)) {
       case 0:
         mutant = mutant.slice(0, at) + random.pick([..."{}%#()[]|.,=~'\"\\\n -*9xé\0"]) +
           mutant.slice(at + 1);
@@ -101,7 +106,7 @@ export function mutateText(text: string, random: Random): string {
         mutant = mutant.slice(0, to) + piece + mutant.slice(to);
         break;
       default:
-        mutant = mutant.slice(0, to) + piece.repeat(1 + random.below(50)) + mutant.slice(to);
+        mutant = mutant.slice(0, to) + piece.repeat(1 + random.int(0, 49)) + mutant.slice(to);
     }
   }
   return mutant;
@@ -110,10 +115,10 @@ export function mutateText(text: string, random: Random): string {
 /** A damaged copy of a JSON object: one to four values replaced, removed, renamed or swapped. */
 export function mutateJson(json: JsonObject, random: Random): JsonObject {
   const mutant = structuredClone(json);
-  for (let change = random.below(4); change >= 0; change--) {
-    const places = [...placesOf(mutant)];
-    if (places.length === 0) break;
-    mutatePlace(random.pick(places), places, random);
+  for (let left = changeCount(random); left > 0; left--) {
+    const place = pickPlace(mutant, random);
+    const other = pickPlace(mutant, random);
+    if (place !== undefined && other !== undefined) mutatePlace(place, other, random);
   }
   return mutant;
 }
@@ -123,12 +128,17 @@ interface Place {
   readonly key: string;
 }
 
-function* placesOf(value: JsonValue | undefined): Generator<Place> {
-  if (!Array.isArray(value) && !isJsonObject(value)) return;
-  for (const key of Object.keys(value)) {
-    yield { holder: value, key };
-    yield* placesOf(read({ holder: value, key }));
+/** Goes down from the root a random number of levels, so that large arrays do not draw every change. */
+function pickPlace(root: JsonObject, random: Random): Place | undefined {
+  let place: Place | undefined;
+  let value: JsonValue | undefined = root;
+  while (Array.isArray(value) || isJsonObject(value)) {
+    const keys = Object.keys(value);
+    if (keys.length === 0 || (place !== undefined && random.chance(1 / 4))) break;
+    place = { holder: value, key: random.pick(keys) };
+    value = read(place);
   }
+  return place;
 }
 
 function read({ holder, key }: Place): JsonValue | undefined {
@@ -136,42 +146,45 @@ function read({ holder, key }: Place): JsonValue | undefined {
 }
 
 function write({ holder, key }: Place, value: JsonValue): void {
-  if (Array.isArray(holder)) holder[Number(key)] = value;
+  if (Array.isArray(holder)) {
+    holder[Number(key)] = value;
+    return;
+  }
   // Plain assignment to "__proto__" would change the prototype.
-  else {Object.defineProperty(holder, key, {
-      value,
-      configurable: true,
-      enumerable: true,
-      writable: true,
-    });}
+  const property = { value, configurable: true, enumerable: true, writable: true };
+  Object.defineProperty(holder, key, property);
 }
 
-function mutatePlace(place: Place, places: readonly Place[], random: Random): void {
+function remove({ holder, key }: Place): void {
+  if (Array.isArray(holder)) holder.splice(Number(key), 1);
+  else delete holder[key];
+}
+
+function repeat(place: Place, random: Random): void {
   const { holder, key } = place;
-  const other = random.pick(places);
-  switch (random.below(6)) {
+  const value = structuredClone(read(place) ?? null);
+  if (Array.isArray(holder)) holder.push(value);
+  else write({ holder, key: random.pick(["", "__proto__", "type", `${key} `]) }, value);
+}
+
+function mutatePlace(place: Place, other: Place, random: Random): void {
+  switch (random.int(0, 5)) {
     case 0:
-      if (Array.isArray(holder)) holder.splice(Number(key), 1);
-      else delete holder[key];
-      return;
+      return remove(place);
     case 1:
-      if (Array.isArray(holder)) holder.push(structuredClone(read(place) ?? null));
-      else {write(
-          { holder, key: random.pick(["", "__proto__", "type", `${key} `]) },
-          read(place) ?? null,
-        );}
-      return;
+      return repeat(place, random);
     case 2:
-      write(place, structuredClone(read(other) ?? null));
-      return;
+      return write(place, structuredClone(read(other) ?? null));
     default:
-      write(place, strangeValue(read(place), random));
+      return write(place, strangeValue(read(place), random));
   }
 }
 
 function strangeValue(value: JsonValue | undefined, random: Random): JsonValue {
-  if (typeof value === "string" && random.once(2)) return mutateText(value, random);
-  if (typeof value === "number" && random.once(2)) return value + random.pick([-1, 1, 0.5, 1e9]);
+  if (typeof value === "string" && random.chance(1 / 2)) return mutateText(value, random);
+  if (typeof value === "number" && random.chance(1 / 2)) {
+    return value + random.pick([-1, 1, 0.5, 1e9]);
+  }
   const nested: JsonValue[] = [[[[[]]]]];
   return random.pick<JsonValue>([
     null,

@@ -45,9 +45,21 @@ export const referenceDevice: TestDevice = { name: "reference", kind: "reference
 /** Threads of a device unless a test says otherwise: more than one, so that work is divided. */
 const defaultThreads = 2;
 
-/** An open device, closed at the end of the scope: `using device = openDevice(...)`. */
-export class OpenDevice extends NativeBackend implements Disposable {
-  [Symbol.dispose](): void {
-    this.close();
+/** Opens a device: `using device = openDevice(...)`. */
+export function openDevice(device: TestDevice, threads: number = defaultThreads): NativeBackend {
+  return NativeBackend.open({ kind: device.kind, selector: device.selector, threads });
+}
+
+/** Registers a test for each device; its random numbers depend on the seed and its name only. */
+export function deviceTest(
+  name: string,
+  fn: (device: NativeBackend, random: Random) => Promise<void> | void,
+  on: readonly TestDevice[] = devices,
+): void {
+  for (const device of on) {
+    Deno.test(`${name} (${device.name})`, async () => {
+      using backend = openDevice(device);
+      await fn(backend, new Random(name));
+    });
   }
 }

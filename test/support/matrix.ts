@@ -22,6 +22,17 @@ export function matrixOf(
   return { rows, cols, data };
 }
 
+/** The matrix whose rows are `entries(row)`, rounded to float32. */
+export function matrixOfRows(
+  rows: number,
+  cols: number,
+  entries: (row: number) => ArrayLike<number>,
+): Matrix {
+  const data = new Float32Array(rows * cols);
+  for (let row = 0; row < rows; row++) data.set(entries(row), row * cols);
+  return { rows, cols, data };
+}
+
 /** Normally distributed entries. */
 export function randomMatrix(random: Random, rows: number, cols: number, deviation = 1): Matrix {
   return { rows, cols, data: random.normals(rows * cols, deviation) };

@@ -12,6 +12,12 @@ export class TempFolder implements Disposable {
   /** Writes a file (text, bytes, or anything else as JSON) and returns its path. */
   write(name: string, content: unknown): string {
     const path = this.at(name);
+    // A new file in place of the old: to overwrite one waits for the disk on some file systems.
+    try {
+      Deno.removeSync(path);
+    } catch (error) {
+      if (!(error instanceof Deno.errors.NotFound)) throw error;
+    }
     if (content instanceof Uint8Array) Deno.writeFileSync(path, content);
     else {Deno.writeTextFileSync(
         path,

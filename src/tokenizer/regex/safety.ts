@@ -2,9 +2,13 @@ import type { CharSet, Node } from "./ast.ts";
 import { emitSet } from "./emit.ts";
 import { PatternError } from "./parse.ts";
 
+/** More choices in a row than any known pattern has (7); each can double the time. */
+const MOST_CHOICES = 12;
+
 /**
  * Refuses patterns that can take exponential time: those that repeat something that can match the
- * same text in more than one way, such as `(a+)+` or `(a|ab|b)*`.
+ * same text in more than one way, such as `(a+)+` or `(a|ab|b)*`, and those with many choices in a
+ * row, such as `a?a?a?a?a?`.
  *
  * A repeat whose body has no choice in it is safe. Any other must be deterministic: its body, as
  * a Glushkov automaton (https://en.wikipedia.org/wiki/Glushkov%27s_construction_algorithm), may
@@ -14,11 +18,19 @@ import { PatternError } from "./parse.ts";
  * @throws PatternError
  */
 export function refuseExponential(node: Node): void {
+  refuseAmbiguousRepeats(node);
+  const choices = choicesInARow(node);
+  if (choices > MOST_CHOICES) {
+    throw new PatternError(`it has ${choices} choices in a row; at most ${MOST_CHOICES} are safe`);
+  }
+}
+
+function refuseAmbiguousRepeats(node: Node): void {
   if (node.kind === "repeat" && node.max > 1 && !isRigid(node.body)) {
     new Determinism().check(node);
     return;
   }
-  for (const child of childrenOf(node)) refuseExponential(child);
+  for (const child of childrenOf(node)) refuseAmbiguousRepeats(child);
 }
 
 function childrenOf(node: Node): readonly Node[] {
@@ -34,6 +46,15 @@ function isRigid(node: Node): boolean {
   return childrenOf(node).every(isRigid);
 }
 
+/** How many choices a match makes one after another at most; those of a repeat count as one. */
+function choicesInARow(node: Node): number {
+  const inside = childrenOf(node).map(choicesInARow);
+  if (node.kind === "choice") return 1 + Math.max(...inside);
+  if (node.kind === "repeat" && node.max > 1) return isRigid(node) ? 0 : 1;
+  const own = node.kind === "repeat" && node.min !== node.max ? 1 : 0;
+  return inside.reduce((sum, count) => sum + count, own);
+}
+
 /** An occurrence of a set in the pattern: a state of the automaton. */
 interface Position {
   readonly set: CharSet;
@@ -47,6 +68,8 @@ interface Ends {
   readonly last: readonly Position[];
   readonly nullable: boolean;
 }
+
+const AMBIGUOUS = "it repeats something that can match the same text in more than one way";
 
 class Determinism {
   /** Every character, to search for one that two sets share. */
@@ -65,7 +88,7 @@ class Determinism {
       }
       case "anchor":
       case "look":
-        if (node.kind === "look") refuseExponential(node.body);
+        if (node.kind === "look") refuseAmbiguousRepeats(node.body);
         return { first: [], last: [], nullable: true };
       case "case":
         return this.#ends(node.body, node.ignore);
@@ -90,6 +113,8 @@ class Determinism {
       }
       case "repeat": {
         const ends = this.#ends(node.body, ignoreCase);
+        // Which of the required repeats are empty would be a choice.
+        if (ends.nullable && node.min > 1) throw new PatternError(AMBIGUOUS);
         if (node.max > 1) this.#connect(ends.last, ends.first);
         return { ...ends, nullable: ends.nullable || node.min === 0 };
       }
@@ -107,7 +132,7 @@ class Determinism {
     for (const [i, a] of positions.entries()) {
       for (const b of positions.slice(i + 1)) {
         if (a === b || this.#overlap(a, b)) {
-          throw new PatternError("it repeats something that can match the same text in many ways");
+          throw new PatternError(AMBIGUOUS);
         }
       }
     }

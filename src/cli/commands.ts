@@ -1,0 +1,112 @@
+/** Every command, in the order of the help. */
+import { type Command, defineCommand } from "./command.ts";
+
+const MODEL = {
+  name: "MODEL",
+  help: "folder with config.json and safetensors files, or .gguf file; also as -m MODEL",
+  required: false,
+};
+
+export const COMMANDS: readonly Command[] = [
+  defineCommand({
+    name: "run",
+    summary: "generate text from a prompt",
+    description: [
+      "Generates text from a prompt and writes it to stdout as it becomes certain.",
+    ],
+    operands: [{ name: "-", help: "read the prompt from stdin, as when piped", required: false }],
+    options: [
+      "prompt",
+      "file",
+      "system",
+      "raw",
+      "model",
+      "device",
+      "threads",
+      "ctx",
+      "kvType",
+      "maxTokens",
+      "stop",
+      "seed",
+      "repeatPenalty",
+      "presencePenalty",
+      "frequencyPenalty",
+      "repeatLastN",
+      "temp",
+      "topK",
+      "topP",
+      "minP",
+      "json",
+      "logprobs",
+      "verbose",
+    ],
+    notes: [
+      "Sampling defaults are the model's own where it names them.",
+      "On a terminal the text ends with a newline; a file or pipe gets exactly the text. Ctrl-C stops " +
+      "with exit code 130, and what was generated stays.",
+    ],
+    examples: [
+      "forge run -p 'Once upon a time'",
+      "forge run -m model.gguf -p 'Write a haiku' -n 64 --temp 0",
+      "cat question.txt | forge run -m path/to/folder --json",
+    ],
+  }, () => import("./run.ts")),
+  defineCommand({
+    name: "inspect",
+    summary: "show what a model is and what it needs",
+    description: [
+      "Shows a model's architecture, tensors, tokenizer, chat template and the memory it needs. Only " +
+      "headers are read, and no native library is used.",
+    ],
+    operands: [MODEL],
+    options: ["model", "tensors", "template", "json", "verbose"],
+    examples: ["forge inspect model.gguf", "forge inspect path/to/folder --tensors"],
+  }, () => import("./inspect.ts")),
+  defineCommand({
+    name: "tokenize",
+    summary: "show the tokens of a text",
+    description: [
+      "Prints the tokens of a text as the model sees them, one a line: the id and the piece as its " +
+      "vocabulary writes it.",
+    ],
+    operands: [{ name: "TEXT", help: "the text; - reads it from stdin", required: false }],
+    options: ["text", "special", "model", "ids", "json", "verbose"],
+    examples: ["forge tokenize 'Hello, world'", "forge tokenize -m model.gguf -f book.txt --ids"],
+  }, () => import("./tokenize.ts")),
+  defineCommand({
+    name: "perplexity",
+    summary: "measure how well a model predicts a text",
+    description: [
+      "Measures how well a model predicts a text.",
+      "The text is cut into windows of --ctx tokens that do not overlap; the last may be shorter. Each " +
+      "starts with BOS where the model uses one, otherwise its first token is given and not scored. " +
+      "The mean negative log-likelihood (nats) of the scored tokens and its exponential, the " +
+      "perplexity, are printed with their standard errors. Only numbers of the same text, window " +
+      "and tokenizer compare.",
+    ],
+    options: ["text", "model", "device", "threads", "windowSize", "kvType", "json", "verbose"],
+    examples: ["forge perplexity -m model.gguf -f book.txt -c 512"],
+  }, () => import("./perplexity.ts")),
+  defineCommand({
+    name: "doctor",
+    summary: "show whether forge can run here, and why not",
+    description: [
+      "Shows versions, the processor, the native libraries and where they were looked for, the C++ " +
+      "compiler, and permissions that are missing. The exit code is 1 when no model could run.",
+    ],
+    options: ["json", "verbose"],
+    examples: ["forge doctor"],
+  }, () => import("./doctor.ts")),
+  defineCommand({
+    name: "completions",
+    summary: "print a completion script for bash, zsh or fish",
+    description: ["Prints a script that completes forge's commands and options in a shell."],
+    operands: [{ name: "SHELL", help: "bash, zsh or fish", required: true }],
+    options: ["verbose"],
+    examples: [
+      "source <(forge completions bash)",
+      "forge completions zsh > ~/.zfunc/_forge",
+      "forge completions fish > ~/.config/fish/completions/forge.fish",
+    ],
+  }, () => import("./completions.ts")),
+];

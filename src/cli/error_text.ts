@@ -1,0 +1,38 @@
+import { ForgeError } from "../errors.ts";
+
+/** The exit code for an error; 0 where a reader of our output closed it, which is its right. */
+export function exitCode(error: unknown): number {
+  if (error instanceof Deno.errors.BrokenPipe) return 0;
+  if (!(error instanceof ForgeError)) return 1;
+  if (error.code === "cancelled") return 130;
+  return error.code === "usage" ? 2 : 1;
+}
+
+/**
+ * What the user is told of an error: one line, and with `verbose` the stacks of the error and its
+ * causes.
+ */
+export function errorText(error: unknown, verbose: boolean): string {
+  const lines = [`forge: error: ${describeError(error)}`];
+  if (verbose) lines.push(...stacks(error));
+  else if (!isExpected(error)) lines[0] += "; FORGE_DEBUG=1 shows where";
+  return `${lines.join("\n")}\n`;
+}
+
+/** An error in one line, where its message is one. */
+export function describeError(error: unknown): string {
+  if (!(error instanceof Error)) return `internal error: ${Deno.inspect(error)}`;
+  if (isExpected(error)) return error.message;
+  return `internal error: ${error.name}: ${error.message.split("\n", 1)[0]}`;
+}
+
+/** Whether the error says all there is to say: it was raised on purpose, or by Deno's permissions. */
+function isExpected(error: unknown): boolean {
+  return error instanceof ForgeError || error instanceof Deno.errors.NotCapable;
+}
+
+function* stacks(error: unknown): Generator<string> {
+  for (let cause = error; cause instanceof Error; cause = cause.cause) {
+    yield `  ${cause === error ? "raised" : "caused by"} ${cause.stack ?? cause.message}`;
+  }
+}

@@ -1,0 +1,58 @@
+/** Numbers for people. */
+
+/** Bytes in the largest unit that keeps the number above 1, to three digits: `344 kB`, `1.05 MB`. */
+export function formatBytes(bytes: number): string {
+  return scaled(bytes, ["B", "kB", "MB", "GB", "TB", "PB"]);
+}
+
+/** A count in words: `260 thousand`, `7.62 billion`. */
+export function formatCount(count: number): string {
+  return scaled(count, ["", "thousand", "million", "billion", "trillion"]).trimEnd();
+}
+
+/** Tokens in some milliseconds, with the rate: `12 tokens in 350 ms (34.3 a second)`. */
+export function formatSpeed(tokens: number, milliseconds: number): string {
+  const rate = milliseconds > 0 ? ` (${threeDigits(tokens / milliseconds * 1000)} a second)` : "";
+  return `${plural(tokens, "token")} in ${formatDuration(milliseconds)}${rate}`;
+}
+
+/** `350 ms`, `1.24 s` */
+export function formatDuration(milliseconds: number): string {
+  return milliseconds < 999.5
+    ? `${threeDigits(milliseconds)} ms`
+    : `${threeDigits(milliseconds / 1000)} s`;
+}
+
+/** `1 token`, `2 tokens` */
+export function plural(count: number, noun: string): string {
+  return `${count} ${noun}${count === 1 ? "" : "s"}`;
+}
+
+/** Lines whose first column is padded to one width; further lines of a text are indented. */
+export function formatRows(rows: readonly (readonly [label: string, text: string])[]): string {
+  const width = Math.max(...rows.map(([label]) => label.length));
+  const indent = `\n${" ".repeat(width + 2)}`;
+  return rows.map(([label, text]) => `${label.padEnd(width)}  ${text.replaceAll("\n", indent)}\n`)
+    .join("");
+}
+
+function scaled(value: number, units: readonly string[]): string {
+  let unit = 0;
+  while (value >= 999.5 && unit + 1 < units.length) {
+    value /= 1000;
+    unit++;
+  }
+  return `${unit === 0 ? value : threeDigits(value)} ${units[unit]}`;
+}
+
+function threeDigits(value: number): string {
+  return value >= 99.95 ? value.toFixed(0) : value >= 9.995 ? value.toFixed(1) : value.toFixed(2);
+}
+
+/** Text of a model file, which may say anything, made safe for a terminal and for one line. */
+export function printable(text: string): string {
+  return text.replace(
+    /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu,
+    (character) => `\\u{${character.codePointAt(0)!.toString(16)}}`,
+  );
+}

@@ -1,0 +1,91 @@
+/** The help of the program and of its commands, written from the tables. */
+import type { Command } from "./command.ts";
+import { COMMANDS } from "./commands.ts";
+import { OPTION_GROUPS, type OptionSpec } from "./option_types.ts";
+import { OPTIONS } from "./options.ts";
+
+/** Columns that help keeps within. */
+const WIDTH = 100;
+
+const HELP_OPTION: OptionSpec = {
+  flags: "-h, --help",
+  kind: "flag",
+  group: "Other",
+  help: "show this",
+};
+
+/** A line of a two-column list: what is described, and its description. */
+type Row = readonly [term: string, text: string];
+
+/** The help of `forge` itself. */
+export function programHelp(): string {
+  const rows = COMMANDS.map(({ name, summary }): Row => [name, summary]);
+  return join([
+    "Usage: forge COMMAND [options]",
+    "Runs large language models on the machine in front of you.",
+    `Commands:\n${columns(rows)}`,
+    `Options:\n${columns([["-h, --help", "show this"], ["--version", "show the version"]])}`,
+    "forge COMMAND --help shows what a command takes. Exit codes: 0, 1 for a failure, 2 for wrong\n" +
+    "usage, 130 when interrupted.",
+  ]);
+}
+
+/** The help of one command. */
+export function commandHelp(command: Command): string {
+  const { name, description, operands = [], notes = [], examples } = command;
+  const usage = operands.map((operand) => operand.required ? operand.name : `[${operand.name}]`);
+  const rows = optionRows(command);
+  const termWidth = Math.max(...rows.flatMap(([, list]) => list.map(([term]) => term.length)));
+  const arguments_ = operands.map((operand): Row => [operand.name, operand.help]);
+  return join([
+    ["Usage: forge", name, "[options]", ...usage].join(" "),
+    ...description.map((text) => wrap(text, 0)),
+    ...(arguments_.length === 0 ? [] : [`Arguments:\n${columns(arguments_, termWidth)}`]),
+    ...rows.map(([group, list]) => `${group}:\n${columns(list, termWidth)}`),
+    ...notes.map((text) => wrap(text, 0)),
+    `Examples:\n${examples.map((example) => `  ${example}`).join("\n")}`,
+  ]);
+}
+
+/** A command's options under their headings. */
+function optionRows(command: Command): (readonly [group: string, rows: Row[]])[] {
+  const specs: OptionSpec[] = [...command.options.map((name) => OPTIONS[name]), HELP_OPTION];
+  return OPTION_GROUPS.map((group) =>
+    [group, specs.filter((spec) => spec.group === group).map(optionRow)] as const
+  ).filter(([, rows]) => rows.length > 0);
+}
+
+function optionRow(spec: OptionSpec): Row {
+  // Long flags line up, whether or not a short one goes before.
+  const flags = spec.flags.startsWith("--") ? `    ${spec.flags}` : spec.flags;
+  const term = spec.kind === "flag" ? flags : `${flags} ${spec.metavar}`;
+  const choices = spec.kind === "choice" ? `, ${spec.choices.join(" or ")}` : "";
+  const otherwise = spec.otherwise === undefined ? "" : ` (default: ${spec.otherwise})`;
+  return [term, `${spec.help}${choices}${otherwise}`];
+}
+
+function columns(rows: readonly Row[], termWidth = 0): string {
+  const width = Math.max(termWidth, ...rows.map(([term]) => term.length));
+  const indent = width + 4;
+  return rows.map(([term, text]) => `  ${term.padEnd(width)}  ${wrap(text, indent).trimStart()}`)
+    .join("\n");
+}
+
+/** Breaks a text into lines that begin with `indent` spaces. */
+function wrap(text: string, indent: number): string {
+  const lines: string[] = [];
+  let line = "";
+  for (const word of text.split(" ")) {
+    if (line !== "" && indent + line.length + 1 + word.length > WIDTH) {
+      lines.push(line);
+      line = word;
+    } else {
+      line = line === "" ? word : `${line} ${word}`;
+    }
+  }
+  return [...lines, line].map((part) => " ".repeat(indent) + part).join("\n");
+}
+
+function join(parts: readonly string[]): string {
+  return `${parts.join("\n\n")}\n`;
+}

@@ -1,0 +1,65 @@
+/** What options are, for the table in `options.ts` and those who read it. */
+
+/** Headings of the help, in the order they are shown. */
+export const OPTION_GROUPS = [
+  "Prompt",
+  "Model",
+  "Generation",
+  "Sampling, in the order it is applied",
+  "Input",
+  "Output",
+  "Other",
+] as const;
+
+export type OptionGroup = (typeof OPTION_GROUPS)[number];
+
+interface OptionBase {
+  /** As commander reads them: `-n, --max-tokens` or `--raw`. */
+  readonly flags: string;
+  readonly group: OptionGroup;
+  readonly help: string;
+  /** What happens without it, for the help; the defaults themselves are the library's. */
+  readonly otherwise?: string;
+}
+
+export interface FlagSpec extends OptionBase {
+  readonly kind: "flag";
+}
+
+export interface TextSpec extends OptionBase {
+  readonly kind: "text";
+  readonly metavar: string;
+}
+
+/** A text that may be given more than once. */
+export interface ListSpec extends OptionBase {
+  readonly kind: "list";
+  readonly metavar: string;
+}
+
+export interface NumberSpec extends OptionBase {
+  readonly kind: "integer" | "number";
+  readonly metavar: string;
+  readonly min: number;
+  readonly max: number;
+}
+
+export interface ChoiceSpec extends OptionBase {
+  readonly kind: "choice";
+  readonly metavar: string;
+  readonly choices: readonly string[];
+}
+
+export type OptionSpec = FlagSpec | TextSpec | ListSpec | NumberSpec | ChoiceSpec;
+
+/** The type of an option's value. A flag is always there; the rest are `undefined` unless given. */
+export type OptionValue<S extends OptionSpec> = S extends FlagSpec ? boolean
+  : S extends NumberSpec ? number | undefined
+  : S extends ListSpec ? readonly string[] | undefined
+  : S extends ChoiceSpec ? S["choices"][number] | undefined
+  : string | undefined;
+
+/** The long flag of an option, such as `--max-tokens`. */
+export function longFlag(spec: OptionSpec): string {
+  return spec.flags.split(", ").at(-1)!;
+}

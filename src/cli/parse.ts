@@ -1,0 +1,119 @@
+/** From arguments to a command and its options, by commander, over the tables. */
+import { Command as Parser, CommanderError, Option } from "commander";
+import { ForgeError } from "../errors.ts";
+import { quote } from "../formats/quote.ts";
+import type { Command } from "./command.ts";
+import { COMMANDS } from "./commands.ts";
+import { commandHelp, programHelp } from "./help.ts";
+import { type OptionName, OPTIONS, type Options } from "./options.ts";
+import type { OptionSpec } from "./option_types.ts";
+import { parseOptionValue } from "./option_value.ts";
+import { VERSION } from "./version.ts";
+
+/** What the arguments ask for. */
+export type Invocation =
+  /** Run a command. */
+  | {
+    readonly kind: "command";
+    readonly command: Command;
+    readonly options: Options<OptionName>;
+    readonly operands: readonly string[];
+  }
+  /** Print a text that was asked for: help or the version. */
+  | { readonly kind: "text"; readonly text: string }
+  /** Print the help, because nothing was asked for. */
+  | { readonly kind: "nothing"; readonly text: string };
+
+/**
+ * Reads the arguments of the command line.
+ *
+ * @throws {ForgeError} `usage` for an unknown command or option (with the nearest known one), a value
+ * that is missing or out of range, or an argument too few or too many.
+ */
+export function parseCommandLine(args: readonly string[]): Invocation {
+  if (args[0] === "help") return parseHelp(args[1]);
+  let text = "";
+  let invocation: Invocation = { kind: "nothing", text: programHelp() };
+  const configure = (parser: Parser, help: () => string) =>
+    parser.exitOverride()
+      .helpCommand(false)
+      .allowExcessArguments()
+      .configureHelp({ formatHelp: help })
+      .configureOutput({ writeOut: (part) => text += part, writeErr: () => {} });
+  const program = new Parser("forge").version(`forge ${VERSION}`, "--version");
+  configure(program, programHelp);
+  for (const command of COMMANDS) {
+    const parser = program.command(command.name);
+    configure(parser, () => commandHelp(command));
+    const options = command.options.map((name) => [name, optionOf(OPTIONS[name])] as const);
+    for (const [, option] of options) parser.addOption(option);
+    parser.action(() => {
+      checkOperands(command, parser.args);
+      const values: Record<string, unknown> = parser.opts();
+      const named = options.map(([name, option]) => [name, values[option.attributeName()]]);
+      invocation = {
+        kind: "command",
+        command,
+        options: Object.fromEntries(named),
+        operands: parser.args,
+      };
+    });
+  }
+  try {
+    if (args.length > 0) program.parse(args, { from: "user" });
+  } catch (error) {
+    if (!(error instanceof CommanderError)) throw error;
+    if (error.exitCode === 0) return { kind: "text", text };
+    throw usageError(error, args[0]);
+  }
+  return invocation;
+}
+
+/** `forge help` and `forge help COMMAND`. */
+function parseHelp(name: string | undefined): Invocation {
+  if (name === undefined) return { kind: "text", text: programHelp() };
+  const command = COMMANDS.find((candidate) => candidate.name === name);
+  return command === undefined
+    ? parseCommandLine([name])
+    : { kind: "text", text: commandHelp(command) };
+}
+
+function optionOf(spec: OptionSpec): Option {
+  if (spec.kind === "flag") {
+    const option = new Option(spec.flags);
+    return option.negate ? option : option.default(false);
+  }
+  const option = new Option(`${spec.flags} <${spec.metavar}>`);
+  return option.argParser((text: string, previous: unknown) =>
+    parseOptionValue(spec, text, previous)
+  );
+}
+
+function checkOperands({ name, operands = [] }: Command, given: readonly string[]): void {
+  const missing = operands[given.length];
+  if (missing?.required) {
+    throw new ForgeError("usage", `${missing.name} is missing: ${missing.help}`);
+  }
+  const surplus = given[operands.length];
+  if (surplus !== undefined) {
+    throw new ForgeError(
+      "usage",
+      `unexpected argument ${quote(surplus)}; see forge ${name} --help`,
+    );
+  }
+}
+
+/** Commander's message as a line of ours. */
+function usageError(error: CommanderError, commandName = ""): ForgeError {
+  const [first = "", hint = ""] = error.message.replace(/^error: /, "").split("\n");
+  const [, flag, metavar] = /(--\S+) <(.+)>' argument missing/.exec(first) ?? [];
+  const [, suggestion] = /^\(Did you mean (?:one of )?(.+?)\?\)$/.exec(hint) ?? [];
+  const isCommand = COMMANDS.some(({ name }) => name === commandName);
+  const advice = suggestion === undefined
+    ? `see forge ${isCommand ? `${commandName} ` : ""}--help`
+    : `did you mean ${suggestion}?`;
+  const text = flag === undefined
+    ? `${first.replace(/'([^']*)'/g, '"$1"')}; ${advice}`
+    : `${flag} needs a value: ${flag} ${metavar}`;
+  return new ForgeError("usage", text, { cause: error });
+}

@@ -1,0 +1,144 @@
+/** `forge run`: generates once, streaming, or as one JSON object. */
+import { ForgeError } from "../errors.ts";
+import { quote } from "../formats/quote.ts";
+import { type GenerateOptions, type GenerationEnd, load, type Model } from "../mod.ts";
+import type { Context } from "./command.ts";
+import { resolveModel } from "./model_path.ts";
+import { ensureLibrary } from "./native_library.ts";
+import type { Options } from "./options.ts";
+import { writeStderr, writeStdout } from "./output.ts";
+import { Progress } from "./progress.ts";
+import { describeSession, describeSpeed } from "./run_report.ts";
+import { readStdin, readTextFile, withoutFinalNewline } from "./text_source.ts";
+
+type RunOptions = Options<
+  | "prompt"
+  | "file"
+  | "system"
+  | "raw"
+  | "model"
+  | "device"
+  | "threads"
+  | "ctx"
+  | "kvType"
+  | "maxTokens"
+  | "stop"
+  | "seed"
+  | "repeatPenalty"
+  | "presencePenalty"
+  | "frequencyPenalty"
+  | "repeatLastN"
+  | "temp"
+  | "topK"
+  | "topP"
+  | "minP"
+  | "json"
+  | "logprobs"
+>;
+
+const INTERRUPTED = 130;
+
+export async function run(
+  options: RunOptions,
+  operands: readonly string[],
+  context: Context,
+): Promise<number> {
+  if (options.logprobs !== undefined && !options.json) {
+    throw new ForgeError("usage", "--logprobs needs --json, which has a place for them");
+  }
+  const path = resolveModel(options.model);
+  const signal = context.interruptSignal();
+  const prompt = await readPrompt(options, operands, signal);
+
+  using progress = new Progress();
+  const device = options.device ?? "auto";
+  await ensureLibrary(device, progress);
+  progress.update(`loading ${path}`);
+  await using model = await load(path, {
+    device,
+    threads: options.threads,
+    contextLength: options.ctx,
+    kvType: options.kvType,
+  });
+  const request: GenerateOptions = {
+    // Settled here, so that what --verbose shows is what is used.
+    ...model.resolveSampling({ ...options, temperature: options.temp }),
+    raw: options.raw,
+    system: options.system,
+    maxTokens: options.maxTokens,
+    stop: options.stop,
+    logprobs: options.logprobs,
+    signal,
+    onPrefill: (done, total) => progress.update("reading the prompt", done, total),
+  };
+  if (context.verbose) await writeStderr(describeSession(model, prompt, request));
+  progress.clear();
+  progress.update("reading the prompt");
+  return options.json
+    ? await printCompletion(model, prompt, request)
+    : await streamText(model, prompt, request, progress, context.verbose);
+}
+
+/** The prompt, from the one place that the user names. */
+async function readPrompt(
+  options: Pick<RunOptions, "prompt" | "file">,
+  operands: readonly string[],
+  signal: AbortSignal,
+): Promise<string> {
+  const { prompt, file } = options;
+  const [operand] = operands;
+  if (operand !== undefined && operand !== "-") {
+    throw new ForgeError(
+      "usage",
+      `unexpected argument ${quote(operand)}; a prompt is given with -p, a model with -m`,
+    );
+  }
+  const given = [prompt, file, operand].filter((source) => source !== undefined).length;
+  if (given > 1) throw new ForgeError("usage", "give the prompt once: with -p, -f or -");
+  if (prompt !== undefined) return prompt;
+  if (file !== undefined) return withoutFinalNewline(await readTextFile(file, signal));
+  if (operand === undefined && Deno.stdin.isTerminal()) {
+    throw new ForgeError(
+      "usage",
+      "there is no prompt; give one with -p TEXT or -f FILE, or pipe it in",
+    );
+  }
+  const text = withoutFinalNewline(await readStdin(signal));
+  if (text === "" && operand === undefined) {
+    throw new ForgeError("usage", 'there is no prompt: stdin is empty; -p "" starts from nothing');
+  }
+  return text;
+}
+
+async function printCompletion(
+  model: Model,
+  prompt: string,
+  request: GenerateOptions,
+): Promise<number> {
+  const completion = await model.complete(prompt, request);
+  await writeStdout(`${JSON.stringify(completion)}\n`);
+  return completion.finish_reason === "cancelled" ? INTERRUPTED : 0;
+}
+
+async function streamText(
+  model: Model,
+  prompt: string,
+  request: GenerateOptions,
+  progress: Progress,
+  verbose: boolean,
+): Promise<number> {
+  let end: GenerationEnd | undefined;
+  let last = "";
+  for await (const piece of model.generate(prompt, request)) {
+    progress.clear();
+    if (piece.text !== "") {
+      await writeStdout(piece.text);
+      last = piece.text;
+    }
+    end = piece.end;
+  }
+  // A terminal's next prompt belongs on a line of its own; a file gets exactly the text.
+  if (Deno.stdout.isTerminal() && !last.endsWith("\n")) await writeStdout("\n");
+  if (verbose && end !== undefined) await writeStderr(describeSpeed(end));
+  return end?.finishReason === "cancelled" ? INTERRUPTED : 0;
+}

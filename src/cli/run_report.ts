@@ -1,0 +1,61 @@
+/** What `forge run --verbose` says. */
+import { describeSampling, type GenerateOptions, type GenerationEnd, type Model } from "../mod.ts";
+import { formatBytes, formatCount, formatRows, formatSpeed, plural } from "./format.ts";
+
+const MAX_UNUSED = 5;
+
+type Row = readonly [label: string, text: string];
+
+/** Model, device and memory. */
+export function describeDevice(model: Model): Row[] {
+  const { checkpoint, device, memory, unusedTensors } = model;
+  const rows: Row[] = [
+    ["model", `${checkpoint.path} (${checkpoint.modelType}, ${weightTypes(model)})`],
+    ["tokenizer", model.tokenizer.description],
+    [
+      "device",
+      `${device.name}, ${device.kernels} kernels, ${plural(device.threads, "thread")}`,
+    ],
+    ["context", plural(model.contextLength, "token")],
+    [
+      "memory",
+      `${formatBytes(memory.weights)} weights, ${formatBytes(memory.kvCache)} KV cache, ` +
+      `${formatBytes(memory.activations)} activations`,
+    ],
+  ];
+  if (unusedTensors.length > 0) rows.push(["warning", describeUnused(unusedTensors)]);
+  return rows;
+}
+
+/** All of that, the sampling chain in its order, and the size of the prompt. */
+export function describeSession(model: Model, prompt: string, request: GenerateOptions): string {
+  const { tokens } = model.encodePrompt(prompt, request);
+  return formatRows([
+    ...describeDevice(model),
+    ["sampling", describeSampling(model.resolveSampling(request))],
+    ["prompt", plural(tokens.length, "token")],
+  ]);
+}
+
+/** How fast it was. */
+export function describeSpeed(end: GenerationEnd): string {
+  const { timings, promptTokens, completionTokens, finishReason } = end;
+  return formatRows([
+    ["prefill", formatSpeed(promptTokens, timings.prefill_ms)],
+    ["decode", formatSpeed(Math.max(0, completionTokens - 1), timings.decode_ms)],
+    ["ended", finishReason],
+  ]);
+}
+
+function weightTypes({ checkpoint }: Model): string {
+  const tensors = [...checkpoint.tensors.values()];
+  const parameters = tensors.reduce((sum, { shape }) => sum + shape.reduce((a, b) => a * b, 1), 0);
+  const types = [...new Set(tensors.map(({ type }) => type))];
+  return `${formatCount(parameters)} parameters, ${types.join(" ")}`;
+}
+
+function describeUnused(names: readonly string[]): string {
+  const shown = names.slice(0, MAX_UNUSED).join(", ");
+  const more = names.length > MAX_UNUSED ? ` and ${names.length - MAX_UNUSED} more` : "";
+  return `${plural(names.length, "tensor")} of the files not used: ${shown}${more}`;
+}

@@ -1,0 +1,45 @@
+import { assert } from "@std/assert";
+import { ChatTemplate } from "../../src/tokenizer/chat_template.ts";
+import { fuzz } from "./harness.ts";
+import { mutateText } from "./mutate.ts";
+
+/** Every statement, operator, filter and test that the interpreter treats in a way of its own. */
+const TEMPLATE = `{%- set ns = namespace(n=0, text='', list=[]) -%}
+{%- macro show(message, indent=2) -%}
+  {{ '<' ~ message.role ~ '>' + message['content'] | trim | indent(indent) }}
+  {%- if caller is defined %}{{ caller() }}{% endif %}
+{%- endmacro -%}
+{%- macro tree(n) %}{{ n }}{% if n > 0 %}{{ tree(n - 1) }}{% endif %}{% endmacro -%}
+{%- for message in messages[::-1] if message.role != 'system' %}
+  {%- set ns.n = ns.n + loop.index0 * 2 ** 3 // 3 %}
+  {%- set ns.text = (ns.text ~ message.content).replace('a', 'bb').split('\\n')[-1].strip(' ') %}
+  {%- set ns.list = ns.list + [message.content | length, none, {'k': [1.5, true]}] %}
+  {%- if loop.first and message.content is string %}{{ show(message, indent=4) }}
+  {%- elif 'x' in message.content or message.content == ns.list %}{% continue %}
+  {%- else %}{% call show(message) %}body{% endcall %}{% endif %}
+{%- else %}none{% endfor -%}
+{%- for key, value in {'items': 1, 'b': [2]}.items() %}{{ key }}{{ value }}{% endfor -%}
+{%- filter upper %}{{ ns.text | title }}{{ ns.list | join(', ') }}{% endfilter -%}
+{%- set block %}{{ messages | tojson(indent=2) }}{{ messages | map(attribute='role') | list }}
+{%- endset %}{{ block | replace('e', 'E') | string }}
+{{ range(1, 10, 2) | list | sort(reverse=true) | first }}{{ tree(3) }}
+{{ messages | selectattr('role', 'equalto', 'user') | list | length }}{{ strftime_now('%d %b %Y') }}
+{{ 'yes' if tools is none else raise_exception('tools ' + tools | string) }}{{ bos_token }}
+{%- if add_generation_prompt %}{{ (1, 'two') }}{{ [] | first is defined }}{% endif %}`;
+
+const MESSAGES = [
+  { role: "system", content: "Be terse." },
+  { role: "user", content: "a line\nand another" },
+  { role: "assistant", content: "yes", tool_calls: [{ function: { name: "f" } }] },
+];
+const OPTIONS = { addGenerationPrompt: true, bosToken: "<s>", eosToken: "</s>" };
+
+fuzz("a chat template", 2000, (random) => {
+  const template = new ChatTemplate(mutateText(TEMPLATE, random));
+  assert(typeof template.render(MESSAGES, OPTIONS) === "string");
+});
+
+Deno.test("the chat template that is damaged is sound", () => {
+  const text = new ChatTemplate(TEMPLATE).render(MESSAGES, OPTIONS);
+  assert(text.includes("<assistant>yes") && text.endsWith("(1, 'two')False"), text);
+});

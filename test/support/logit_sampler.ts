@@ -1,0 +1,75 @@
+/** Samples from given logits through a device. */
+import type {
+  Backend,
+  OutputRequest,
+  SamplingParams,
+  Step,
+  StepOutput,
+} from "../../src/backend.ts";
+import type { Matrix } from "./matrix.ts";
+import { greedy, outputRow, StepGraph } from "./step_graph.ts";
+
+/** What an output asks for; left out, the token of the largest logit and nothing else. */
+export interface SampleRequest extends Partial<Omit<OutputRequest, "sampling">> {
+  readonly sampling?: Partial<SamplingParams>;
+}
+
+/** A request with everything it leaves out filled in. */
+export function fullRequest({ sampling, ...request }: SampleRequest): OutputRequest {
+  return outputRow(0, { ...request, sampling: { ...greedy, ...sampling } });
+}
+
+/** A step that does nothing but sample from the rows of a matrix of logits. */
+export class LogitSampler {
+  readonly #step: Step;
+
+  private constructor(step: Step) {
+    this.#step = step;
+  }
+
+  static async record(
+    backend: Backend,
+    logits: Matrix,
+    { maxOutputs = 1, maxTop = 0 } = {},
+  ): Promise<LogitSampler> {
+    const limits = { maxTokens: maxOutputs, maxOutputs, maxSequences: 1, maxPages: 1 };
+    const graph = new StepGraph(backend, backend.record(limits));
+    graph.recorder.sample(graph.recorder.gatherOutputs(graph.input(logits)), maxTop);
+    return new LogitSampler(await graph.recorder.finish());
+  }
+
+  /** One output a request; `row` of a request is the row of the logits. */
+  sample(requests: readonly SampleRequest[]): Promise<StepOutput[]> {
+    return this.#step.run({
+      tokens: requests.map(({ row = 0 }) => row),
+      positions: requests.map(() => 0),
+      sequences: requests.map(() => 0),
+      pageTables: [[0]],
+      outputs: requests.map((request, row) => ({ ...fullRequest(request), row })),
+    });
+  }
+
+  release(): void {
+    this.#step.release();
+  }
+}
+
+/** Samples once from one row of logits. */
+export async function sampleOnce(
+  backend: Backend,
+  logits: readonly number[],
+  requests: readonly SampleRequest[],
+  maxTop = 0,
+): Promise<StepOutput[]> {
+  const data = Float32Array.from(logits);
+  const sampler = await LogitSampler.record(
+    backend,
+    { rows: 1, cols: data.length, data },
+    { maxOutputs: requests.length, maxTop },
+  );
+  try {
+    return await sampler.sample(requests);
+  } finally {
+    sampler.release();
+  }
+}

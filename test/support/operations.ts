@@ -1,0 +1,64 @@
+/** Tests of one operation on all devices, from one description. */
+import type { Backend } from "../../src/backend.ts";
+import { devices, openDevice, referenceDevice } from "./devices.ts";
+import { assertClose, type Matrix, type Tolerance } from "./matrix.ts";
+import { Random } from "./random.ts";
+import type { TestWeight } from "./weights.ts";
+
+/** What is tested of an operation. */
+export interface OpTest<Case> {
+  /** Inputs, and what they are called when they fail. */
+  readonly cases: (random: Random) => readonly (readonly [label: string, inputs: Case])[];
+  /** The operation on a device. */
+  readonly run: (device: Backend, inputs: Case) => Promise<Matrix>;
+  /** The operation once more, in plain TypeScript; `read` dequantises a weight. */
+  readonly plain: (inputs: Case, read: (weight: TestWeight) => Matrix) => Matrix;
+  /** How near a device must be to the reference. */
+  readonly tolerance: Tolerance;
+  /**
+   * How near the reference must be to the plain computation. It sums in float64: what is left is a
+   * few roundings to float32. @default { absolute: 1e-7, relative: 4e-7 }
+   */
+  readonly referenceTolerance?: Tolerance;
+}
+
+function reader(device: Backend): (weight: TestWeight) => Matrix {
+  return ({ type, rows, cols, bytes }) => {
+    const weight = device.uploadWeight(type, rows, cols, bytes);
+    return { rows, cols, data: new Float32Array(device.readWeight(weight, 0, rows)) };
+  };
+}
+
+/**
+ * Registers the tests of an operation: the reference device against the plain computation, every
+ * other device against the reference device.
+ */
+export function opTest<Case>(name: string, test: OpTest<Case>): void {
+  const { referenceTolerance = { absolute: 1e-7, relative: 4e-7 } } = test;
+  let inputs: readonly (readonly [label: string, inputs: Case])[] | undefined;
+  const cases = () => inputs ??= test.cases(new Random(name));
+  const references = new Map<Case, Matrix>();
+
+  Deno.test(`${name} (reference)`, async () => {
+    using reference = openDevice(referenceDevice);
+    for (const [label, inputs] of cases()) {
+      const actual = await test.run(reference, inputs);
+      references.set(inputs, actual);
+      const expected = test.plain(inputs, reader(reference));
+      assertClose(actual, expected, referenceTolerance, `${name}: ${label}`);
+    }
+  });
+
+  for (const device of devices.filter(({ kind }) => kind !== "reference")) {
+    Deno.test(`${name} (${device.name})`, async () => {
+      using reference = openDevice(referenceDevice);
+      using backend = openDevice(device);
+      for (const [label, inputs] of cases()) {
+        const expected = references.get(inputs) ?? await test.run(reference, inputs);
+        references.set(inputs, expected);
+        const actual = await test.run(backend, inputs);
+        assertClose(actual, expected, test.tolerance, `${name}: ${label}`);
+      }
+    });
+  }
+}

@@ -1,0 +1,173 @@
+/** Writes small Llama models for tests: with random weights, or that tell a given text. */
+import { byteToChar } from "../../src/tokenizer/byte_level.ts";
+import { Random } from "./random.ts";
+import { writeModelFolder } from "./safetensors_writer.ts";
+import { float32Tensor, type TensorData } from "./tensor_data.ts";
+
+/** Ids of the special tokens of every model written here. */
+export const BOS = 0;
+export const EOS = 1;
+
+const SPECIALS = ["<s>", "</s>"];
+const PRINTABLE = Array.from({ length: 95 }, (_, i) => String.fromCharCode(0x20 + i));
+
+export interface TinyLlamaOptions {
+  /** Tokens beside BOS, EOS and the printable ASCII characters; bytes may end within a character. */
+  readonly pieces?: readonly (string | Uint8Array)[];
+  /** @default 256 */
+  readonly contextLength?: number;
+  /** Source of tokenizer_config.json's chat template. */
+  readonly chatTemplate?: string;
+  readonly generationConfig?: Readonly<Record<string, unknown>>;
+  /** Replaces settings of config.json. */
+  readonly config?: Readonly<Record<string, unknown>>;
+  /** Replaces settings of tokenizer_config.json. */
+  readonly tokenizerConfig?: Readonly<Record<string, unknown>>;
+  /** Changes the tensors before they are written. */
+  readonly change?: (tensors: TensorData[]) => TensorData[];
+}
+
+/** What was written. */
+export interface TinyLlama {
+  readonly folder: string;
+  /** The id of a token by its text. */
+  readonly idOf: (piece: string) => number;
+}
+
+const SHAPE = { hidden: 64, intermediate: 96, layers: 2, heads: 4, kvHeads: 2, headDim: 16 };
+
+/** Makes the values of one tensor. */
+type Values = (name: string, shape: readonly number[]) => Float32Array<ArrayBuffer>;
+
+/**
+ * Writes a model whose weights are random but the same for the same seed, so that every token depends
+ * on all before it.
+ */
+export function writeRandomLlama(
+  folder: string,
+  options: TinyLlamaOptions = {},
+  seed = 1,
+): TinyLlama {
+  return write(folder, options, (name, shape) => {
+    const count = shape.reduce((product, size) => product * size, 1);
+    if (shape.length === 1) return new Float32Array(count).fill(1);
+    return new Random(name, seed).normals(count, 1.5 / Math.sqrt(shape.at(-1)!));
+  });
+}
+
+/**
+ * Writes a model that, whatever the prompt, goes on with `script` and then ends the text, each token
+ * being by far the likeliest. The pieces of the script must differ.
+ */
+export function writeScriptedLlama(
+  folder: string,
+  script: readonly (string | Uint8Array)[],
+  options: TinyLlamaOptions = {},
+): TinyLlama {
+  const pieces = [...options.pieces ?? [], ...script];
+  const { ids } = vocabularyOf(pieces);
+  const steps = [...script.map((piece) => ids.get(spell(piece))!), EOS];
+  return write(folder, { ...options, pieces }, (name, shape) => {
+    const values = new Float32Array(shape.reduce((product, size) => product * size, 1));
+    const cols = shape.at(-1)!;
+    if (shape.length === 1) return values.fill(1);
+    // Attention and MLPs add nothing: the last token alone decides.
+    const isEmbedding = name === "model.embed_tokens.weight";
+    if (!isEmbedding && name !== "lm_head.weight") return values;
+    const state = (step: number) => new Random(`state ${step}`, 1).normals(cols);
+    const [rows] = shape;
+    // A token is the state it leads to; all that are not of the script lead to its beginning.
+    for (let id = 0; id < rows!; id++) {
+      const step = steps.indexOf(id);
+      if (isEmbedding) values.set(state(step + 1), id * cols);
+      else if (step >= 0) values.set(state(step), id * cols);
+    }
+    return values;
+  });
+}
+
+function write(folder: string, options: TinyLlamaOptions, values: Values): TinyLlama {
+  const { pieces = [], contextLength = 256, generationConfig, chatTemplate, change } = options;
+  const { texts, ids } = vocabularyOf(pieces);
+  const { hidden, intermediate, layers, heads, kvHeads, headDim } = SHAPE;
+  const tensors: TensorData[] = [];
+  const add = (name: string, ...shape: number[]) =>
+    tensors.push(float32Tensor(`${name}.weight`, shape, values(`${name}.weight`, shape)));
+  add("model.embed_tokens", texts.length, hidden);
+  for (let i = 0; i < layers; i++) {
+    const layer = `model.layers.${i}`;
+    add(`${layer}.input_layernorm`, hidden);
+    add(`${layer}.self_attn.q_proj`, heads * headDim, hidden);
+    add(`${layer}.self_attn.k_proj`, kvHeads * headDim, hidden);
+    add(`${layer}.self_attn.v_proj`, kvHeads * headDim, hidden);
+    add(`${layer}.self_attn.o_proj`, hidden, heads * headDim);
+    add(`${layer}.post_attention_layernorm`, hidden);
+    add(`${layer}.mlp.gate_proj`, intermediate, hidden);
+    add(`${layer}.mlp.up_proj`, intermediate, hidden);
+    add(`${layer}.mlp.down_proj`, hidden, intermediate);
+  }
+  add("model.norm", hidden);
+  add("lm_head", texts.length, hidden);
+
+  const config = {
+    model_type: "llama",
+    hidden_size: hidden,
+    intermediate_size: intermediate,
+    num_hidden_layers: layers,
+    num_attention_heads: heads,
+    num_key_value_heads: kvHeads,
+    head_dim: headDim,
+    hidden_act: "silu",
+    max_position_embeddings: contextLength,
+    rms_norm_eps: 1e-5,
+    rope_theta: 10000,
+    tie_word_embeddings: false,
+    vocab_size: texts.length,
+    ...options.config,
+  };
+  const tokenizerConfig = {
+    bos_token: SPECIALS[BOS],
+    eos_token: SPECIALS[EOS],
+    add_bos_token: true,
+    ...(chatTemplate === undefined ? {} : { chat_template: chatTemplate }),
+    ...options.tokenizerConfig,
+  };
+  const files = {
+    "config.json": config,
+    "tokenizer.json": tokenizerJson(texts),
+    "tokenizer_config.json": tokenizerConfig,
+    ...(generationConfig === undefined ? {} : { "generation_config.json": generationConfig }),
+  };
+  writeModelFolder(folder, files, change?.(tensors) ?? tensors);
+  return {
+    folder,
+    idOf: (piece) => ids.get(SPECIALS.includes(piece) ? piece : spell(piece)) ?? -1,
+  };
+}
+
+/** The tokens as the vocabulary writes them, and their ids. */
+function vocabularyOf(pieces: readonly (string | Uint8Array)[]) {
+  const texts = [...new Set([...SPECIALS, ...PRINTABLE.map(spell), ...pieces.map(spell)])];
+  return { texts, ids: new Map(texts.map((text, id) => [text, id])) };
+}
+
+/** Bytes in GPT-2's alphabet, which the tokenizer's vocabulary is written in. */
+function spell(piece: string | Uint8Array): string {
+  const bytes = typeof piece === "string" ? new TextEncoder().encode(piece) : piece;
+  return Array.from(bytes, byteToChar).join("");
+}
+
+function tokenizerJson(texts: readonly string[]) {
+  return {
+    added_tokens: SPECIALS.map((content, id) => ({ id, content, special: true })),
+    normalizer: null,
+    pre_tokenizer: { type: "ByteLevel", add_prefix_space: false, use_regex: false },
+    post_processor: null,
+    decoder: { type: "ByteLevel" },
+    model: {
+      type: "BPE",
+      vocab: Object.fromEntries(texts.map((text, id) => [text, id])),
+      merges: [],
+    },
+  };
+}

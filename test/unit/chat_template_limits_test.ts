@@ -1,0 +1,148 @@
+/** Templates come with models that anyone can publish: none may hang or exhaust memory. */
+import { assert, assertEquals, assertThrows } from "@std/assert";
+import { ForgeError } from "../../src/errors.ts";
+import { ChatTemplate } from "../../src/tokenizer/chat_template.ts";
+
+const OPTIONS = { addGenerationPrompt: true, bosToken: "<s>", eosToken: "</s>" };
+
+/** A template that doubles `ns.x` the given number of times, and then does something with it. */
+function doubled(start: string, times: number, then: string): string {
+  const loop = `{% for i in range(${times}) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}`;
+  return `{% set ns = namespace(x='${start}') %}${loop}${then}`;
+}
+
+/** A list nested 60 times in itself, twice at each level: 2^60 values when it is written out. */
+function laughing(then: string): string {
+  const loop = "{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}" +
+    "{% set ns.y = [ns.y, ns.y] %}{% endfor %}";
+  return `{% set ns = namespace(x=[1], y=[1]) %}${loop}${then}`;
+}
+
+const LONG = 17;
+const HUGE = 60;
+
+const TOO_MUCH_WORK: Record<string, string> = {
+  "a range too large": "{% for i in range(10**9) %}{% endfor %}",
+  "nested loops": "{% for a in range(9999) %}{% for b in range(9999) %}x{% endfor %}{% endfor %}",
+  "nested loops that print nothing": "{% set r = range(9999) %}{% for a in r %}" +
+    "{% for b in r if false %}{% endfor %}{% endfor %}",
+  "doubled text": doubled("aaaa", HUGE, "{{ ns.x }}"),
+  "text doubled by blocks": "{% set ns = namespace(x='aaaa') %}{% for i in range(60) %}" +
+    "{% set y %}{{ ns.x }}{{ ns.x }}{% endset %}{% set ns.x = y %}{% endfor %}",
+  "a doubled list":
+    "{% set ns = namespace(x=range(9)) %}{% for i in range(60) %}{% set ns.x = ns.x + ns.x %}{% endfor %}",
+  "text of the template, many times": `{% for i in range(99999) %}${
+    "a".repeat(99_999)
+  }{% endfor %}`,
+  "a macro that branches":
+    "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(30) }}",
+  "macros defined in a loop": `{% for i in range(9999) %}{% macro f() %}${
+    "{{ a }}".repeat(9999)
+  }{% endmacro %}{% endfor %}`,
+  "names looked up in vain": `{% for i in range(9999) %}${"{{ a }}".repeat(999)}{% endfor %}`,
+  "replace, growing": doubled("aaaa", LONG, "{{ ns.x.replace('a', ns.x) }}"),
+  "replace of nothing": doubled("aaaa", LONG, "{{ ns.x|replace('', ns.x) }}"),
+  "replace in a filter block": doubled(
+    "aaaa",
+    LONG,
+    "{% filter replace('a', ns.x) %}{{ ns.x }}{% endfilter %}",
+  ),
+  "a wide margin": "{{ 'a\\nb'|indent(10**9) }}",
+  "a wide margin in a filter block": "{% filter indent(10**12) %}a\nb{% endfilter %}",
+  "a wide margin of JSON": "{{ [1]|tojson(indent=10**9) }}",
+  "long separators of JSON": doubled(
+    "aaaa",
+    LONG,
+    "{{ range(9999)|tojson(separators=[ns.x, ns.x]) }}",
+  ),
+  "a long separator": doubled("aaaa", LONG, "{{ range(9999)|join(ns.x) }}"),
+  "many pieces": doubled("a a ", 20, "{{ ns.x.split() }}"),
+  "many letters of a namespace": doubled("aaaa", 20, "{{ namespace([ns.x]) }}"),
+  "many long searches": doubled(
+    "aaaa",
+    20,
+    "{% for i in range(9999) %}{{ ns.x[:99] ~ 'b' in ns.x }}{% endfor %}",
+  ),
+  "many long comparisons": doubled(
+    "aaaa",
+    20,
+    "{% set y = ns.x ~ 'a' %}{% set z = ns.x ~ 'a' %}{% for i in range(9999) %}{{ y == z }}{% endfor %}",
+  ),
+  "many long slices": doubled(
+    "aaaa",
+    LONG,
+    "{% for i in range(9999) %}{% set y = ns.x[::2] %}{% endfor %}",
+  ),
+  "many long conversions": doubled(
+    "aaaa",
+    LONG,
+    "{% for i in range(9999) %}{% set y = ns.x|upper|trim|title %}{% endfor %}",
+  ),
+  "a long attribute path": doubled("a.a.", LONG, "{{ range(99)|sort(attribute=ns.x) }}"),
+  "a value that is large when written as JSON": laughing("{{ ns.x|tojson }}"),
+  "a value that is large when printed": laughing("{{ ns.x }}"),
+  "a value that is large when joined": laughing("{{ [ns.x]|join }}"),
+  "a value that is large when added to text": laughing("{{ 'a' ~ ns.x }}"),
+  "a value that is large when compared": laughing("{{ ns.x == ns.y }}"),
+  "a value that is large when looked for": laughing("{{ ns.x in [ns.y] }}"),
+  "a value that is large when sorted": laughing("{{ [ns.x]|sort }}"),
+  "a long date": doubled("%c%c", 24, "{{ strftime_now(ns.x) }}"),
+};
+
+for (const [name, source] of Object.entries(TOO_MUCH_WORK)) {
+  Deno.test(`too much work: ${name}`, () => {
+    const error = assertThrows(
+      () => new ChatTemplate(source).render([], OPTIONS),
+      ForgeError,
+      "the chat template does far more work than its messages need",
+    );
+    assertEquals(error.code, "bad_model");
+  });
+}
+
+const TOO_DEEP: Record<string, string> = {
+  "a macro that calls itself": "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
+  "a call block that calls itself":
+    "{% macro f() %}{% call f() %}{% endcall %}{% endmacro %}{{ f() }}",
+  "parentheses": `{{ ${"(".repeat(99_999)}1${")".repeat(99_999)} }}`,
+  "a chain of operators": `{{ 1${"+1".repeat(99_999)} }}`,
+  "negations": `{{ ${"not ".repeat(60_000)}1 }}`,
+  "open brackets": `{{ ${"[".repeat(99_999)}`,
+  "blocks": "{% if 1 %}".repeat(20_000),
+  "alternatives": `{% if 0 %}${"{% elif 0 %}".repeat(20_000)}{% endif %}`,
+  "lists": "{% set ns = namespace(x=[1]) %}{% for i in range(20000) %}{% set ns.x = [ns.x] %}" +
+    "{% endfor %}{{ ns.x|tojson }}",
+};
+
+for (const [name, source] of Object.entries(TOO_DEEP)) {
+  Deno.test(`too deep: ${name}`, () => {
+    const error = assertThrows(
+      () => new ChatTemplate(source).render([], OPTIONS),
+      ForgeError,
+      "nest",
+    );
+    assertEquals(error.code, "bad_model");
+  });
+}
+
+Deno.test("a template that is too long, or has too much whitespace in a row, is not parsed", () => {
+  assertThrows(() => new ChatTemplate("a".repeat(300_000)), ForgeError, "at most 262144");
+  const spaces = " ".repeat(1001);
+  assertThrows(() => new ChatTemplate(`a${spaces}b`), ForgeError, "1001 characters of whitespace");
+  assertEquals(new ChatTemplate(`a${spaces.slice(1)}b`).render([], OPTIONS).length, 1002);
+});
+
+Deno.test("an ordinary template has work enough for a very long conversation", () => {
+  const template = new ChatTemplate(
+    "{% for message in messages %}{% if message.role == 'user' and '<x>' not in message.content %}" +
+      "[{{ message.content.strip().split('</x>')[-1]|trim }}]" +
+      "{% else %}{{ message['content']|replace('a', 'b') ~ eos_token }}{% endif %}{% endfor %}",
+  );
+  const many = Array.from({ length: 20_000 }, (_, index) => ({
+    role: index % 2 === 0 ? "user" : "assistant",
+    content: "hello",
+  }));
+  assertEquals(template.render(many, OPTIONS).length, 10_000 * (7 + 9));
+  const long = [{ role: "user", content: "word ".repeat(500_000) }];
+  assert(template.render(long, OPTIONS).length > 2_000_000);
+});

@@ -1,0 +1,224 @@
+import { assert, assertEquals, assertThrows } from "@std/assert";
+import { ForgeError } from "../../src/errors.ts";
+import {
+  type ChatMessage,
+  ChatTemplate,
+  type ChatTemplateOptions,
+} from "../../src/tokenizer/chat_template.ts";
+import { sharedAvailable, sharedPath } from "../support/shared.ts";
+
+const MESSAGES: ChatMessage[] = [
+  { role: "system", content: " Be terse.\n" },
+  { role: "user", content: "<think>x</think>\n\nyes" },
+];
+
+function render(source: string, extra: Record<string, unknown> = {}): string {
+  const options = { addGenerationPrompt: true, bosToken: "<s>", eosToken: "</s>", extra };
+  return new ChatTemplate(source).render(MESSAGES, options);
+}
+
+/** One rendering by transformers, or the reason for which the template raised an exception. */
+interface ReferenceCase {
+  template: string;
+  case: string;
+  messages: ChatMessage[];
+  add_generation_prompt: boolean;
+  bos_token: string;
+  eos_token: string;
+  date_string: string;
+  expected?: string;
+  error?: string;
+}
+
+Deno.test({
+  name: "templates of real models render as transformers renders them",
+  ignore: !sharedAvailable("chat-templates", "expected.json"),
+  fn: () => {
+    const path = sharedPath("chat-templates", "expected.json");
+    const cases: ReferenceCase[] = JSON.parse(Deno.readTextFileSync(path));
+    for (const reference of cases) {
+      const source = Deno.readTextFileSync(sharedPath("chat-templates", reference.template));
+      const template = new ChatTemplate(source);
+      const options: ChatTemplateOptions = {
+        addGenerationPrompt: reference.add_generation_prompt,
+        bosToken: reference.bos_token,
+        eosToken: reference.eos_token,
+        extra: { date_string: reference.date_string },
+      };
+      const name = `${reference.template} ${reference.case}`;
+      if (reference.expected !== undefined) {
+        assertEquals(template.render(reference.messages, options), reference.expected, name);
+      } else {
+        const reason = reference.error ?? "an error";
+        const thrown = () => template.render(reference.messages, options);
+        assertEquals(assertThrows(thrown, ForgeError, reason).code, "bad_input");
+      }
+    }
+    assert(cases.length >= 24, `${cases.length} cases`);
+  },
+});
+
+// Each expectation is what Python's Jinja printed for the template.
+const PYTHON_CASES: [source: string, expected: string][] = [
+  ["{{ true }}|{{ none }}|{{ 1.0 }}|{{ 2.5 }}|{{ nothing }}", "True|None|1.0|2.5|"],
+  [
+    "{{ [1, 'a', none, [true]] }}{{ {'a': 1.5} }}{{ (1, 2) }}",
+    "[1, 'a', None, [True]]{'a': 1.5}(1, 2)",
+  ],
+  [`{{ ["a'b", 'a"b', 'a\\n'] }}`, `["a'b", 'a"b', 'a\\n']`],
+  ["{{ 'a' ~ 1 ~ none ~ true ~ [1] }}", "a1NoneTrue[1]"],
+  ["{{ [1] == [1] }}{{ '1' == 1 }}{{ true == 1 }}{{ none == nothing }}", "TrueFalseTrueFalse"],
+  ["{{ {'a': [1]} == {'a': [1.0]} }}{{ (1, 2) == [1, 2] }}", "TrueFalse"],
+  [
+    "{{ [1] in [[1]] }}{{ 'b' in 'abc' }}{{ 1 in {'k': 1} }}{{ 'x' in nothing }}",
+    "TrueTrueFalseFalse",
+  ],
+  ["{{ messages[1].content.split('</think>')[-1].lstrip('\\n') }}", "yes"],
+  ["{{ 'xyaxy'.strip('xy') }}{{ 'axx'.rstrip('x') }}{{ '😀a😀'.strip('😀') }}", "aaa"],
+  ["{{ '\\ufeffa '.strip()|length }}", "2"],
+  [
+    "{{ 'aXbXc'.split('X', 1) }}{{ ' a  b c '.split(none, 1) }}{{ ' a b '.split() }}",
+    "['a', 'bXc']['a', 'b c ']['a', 'b']",
+  ],
+  [
+    "{{ 'abc'.replace('', '-') }}{{ 'aXbX'|replace('X', '', 1) }}{{ ''.replace('', 'x') }}",
+    "-a-b-c-abXx",
+  ],
+  [
+    "{{ 'hELLO wO'.title() }}|{{ \"don't\".title() }}|{{ \"don't\"|title }}|{{ 'hELLO'|capitalize }}",
+    "Hello Wo|Don'T|Don't|Hello",
+  ],
+  ["{{ 'abc'.startswith(('x', 'a')) }}{{ 'abc'.endswith('b') }}", "TrueFalse"],
+  [
+    "{{ 'a\\nb\\n\\nc'|indent }}|{{ 'a\\nb'|indent(2, true) }}|{{ 'a\\nb'|indent('>') }}",
+    "a\n    b\n\n    c|  a\n  b|a\n>b",
+  ],
+  ["{{ '日本😀'|length }}{{ [1, 2]|length }}{{ {}|length }}", "320"],
+  ["{{ [1, none, true, ['a']]|join('-') }}{{ ['a', 'b']|join }}", "1-None-True-['a']ab"],
+  ["{{ {'b': [1, 'é<'], 'a': none}|tojson }}", '{"b": [1, "é<"], "a": null}'],
+  ["{{ {'b': [1]}|tojson(indent=2) }}", '{\n  "b": [\n    1\n  ]\n}'],
+  [
+    "{% for k, v in {'items': 1, 'keys': 2}.items() %}{{ k }}={{ v }};{% endfor %}",
+    "items=1;keys=2;",
+  ],
+  ["{% set d = {'items': 1} %}{{ d.items() is defined }}{{ d['items'] }}", "True1"],
+  [
+    "{% for i in [1, 2] %}{{ x is defined }}{% set x = i %}{{ x }}{% endfor %}{{ x is defined }}",
+    "False1False2False",
+  ],
+  [
+    "{% set x = 5 %}{% macro f() %}{{ x }}{{ y is defined }}{% endmacro %}" +
+    "{% for x in [1] %}{% set y = 1 %}{{ f() }}{% endfor %}",
+    "5False",
+  ],
+  ["{% macro f(a, b=2) %}{{ a }}{{ b }}{% endmacro %}{{ f(1) }}{{ f(1, b=3) }}", "1213"],
+  [
+    "{% macro t(n) %}{{ n }}{% if n %}({{ t(n - 1) }}){% endif %}{% endmacro %}{{ t(3) }}",
+    "3(2(1(0)))",
+  ],
+  ["{% macro f() %}<{{ caller() }}>{% endmacro %}{% call f() %}body{% endcall %}", "<body>"],
+  [
+    "{% set ns = namespace(n=0, l=[]) %}{% for i in range(4) %}{% set ns.n = ns.n + i %}" +
+    "{% set ns.l = ns.l + [i] %}{% endfor %}{{ ns.n }}{{ ns.l }}",
+    "6[0, 1, 2, 3]",
+  ],
+  ["{% filter upper %}abc{% endfilter %}{% set x %}block{% endset %}{{ x }}", "ABCblock"],
+  [
+    "{% for i in range(5) %}{% if i == 1 %}{% continue %}{% endif %}{% if i == 3 %}{% break %}" +
+    "{% endif %}{{ i }}{% endfor %}",
+    "02",
+  ],
+  ["{{ range(3)|list }}{{ range(5, 0, -2)|list }}{{ range(3, 1)|list }}", "[0, 1, 2][5, 3, 1][]"],
+  [
+    "{{ {} is iterable }}{{ 'a' is iterable }}{{ {} is mapping }}{{ 1 is iterable }}",
+    "TrueTrueTrueFalse",
+  ],
+  ["{{ []|first }}{{ [1]|last }}{{ none|string }}{{ messages[9] is defined }}", "1NoneFalse"],
+  ["{{ messages|selectattr('role', 'equalto', 'user')|map(attribute='role')|join }}", "user"],
+  ["{{ tools is none }}{{ documents is none }}{{ add_generation_prompt }}", "TrueTrueTrue"],
+  ["{% generation %}a{% endgeneration %}{#- note -#} b", "ab"],
+  ["a\n  {%- if true %}\n b\n  {% endif %}\nc\n", "a b\nc"],
+  ["{{ bos_token + 'x' + eos_token }}{{ messages[0]['content']|trim }}", "<s>x</s>Be terse."],
+];
+
+for (const [source, expected] of PYTHON_CASES) {
+  Deno.test(`renders as in Python: ${JSON.stringify(source)}`, () => {
+    assertEquals(render(source), expected);
+  });
+}
+
+Deno.test("extra variables reach the template, but cannot replace the messages", () => {
+  const source = "{{ enable_thinking }}{{ tools|length }}{{ messages|length }}";
+  assertEquals(render(source, { enable_thinking: false, tools: [{}], messages: [] }), "False12");
+});
+
+Deno.test("more fields of a message reach the template", () => {
+  const call = { name: "f", arguments: { x: [1, null] } };
+  const template = new ChatTemplate("{{ messages[0].tool_calls[0]|tojson }}");
+  const message: ChatMessage = { role: "assistant", content: "", tool_calls: [call] };
+  const options = { addGenerationPrompt: false, bosToken: "", eosToken: "" };
+  assertEquals(
+    template.render([message], options),
+    '{"name": "f", "arguments": {"x": [1, null]}}',
+  );
+});
+
+Deno.test("strftime_now formats the given time, or the present", () => {
+  const options = { addGenerationPrompt: false, bosToken: "", eosToken: "" };
+  const template = new ChatTemplate("{{ strftime_now('%d %b %Y') }}");
+  const now = new Date(2024, 6, 26, 9, 5);
+  assertEquals(template.render([], { ...options, now }), "26 Jul 2024");
+  const year = new ChatTemplate("{{ strftime_now('%Y') }}").render([], options);
+  assert(Number(year) >= 2024, year);
+});
+
+Deno.test("a template's own refusal is bad input, with its reason", () => {
+  const error = assertThrows(
+    () => render("{{ raise_exception('no ' ~ messages[0].role ~ ' role') }}"),
+    ForgeError,
+    "no system role",
+  );
+  assertEquals(error.code, "bad_input");
+});
+
+Deno.test("variables that are not JSON are bad input", () => {
+  const cycle: Record<string, unknown> = {};
+  cycle.self = cycle;
+  for (const extra of [{ cycle }, { big: 1n }]) {
+    assertEquals(assertThrows(() => render("a", extra), ForgeError, "not JSON").code, "bad_input");
+  }
+});
+
+// What the template does, and what the error must say.
+const MISTAKES: Record<string, string> = {
+  "{{": "cannot be parsed",
+  "{% if x %}": "ends early",
+  "{{ 'a }}": "cannot be parsed",
+  "{# open": "Missing end of comment",
+  "{% include 'x' %}": "include",
+  "{% endfor %}": "endfor",
+  "{{ missing.field }}": "missing is undefined",
+  "{{ messages[0].a.b }}": "messages[…].a is undefined",
+  "{{ missing() }}": "missing is undefined",
+  "{{ 'a' + 1 }}": "text and integer cannot be added",
+  "{{ 'a'.nope() }}": "no method nope()",
+  "{{ messages.append(1) }}": "messages.append() is no function",
+  "{{ [1]|nope }}": "nope",
+  "{% set f = 'a'.replace %}{{ f('a', 'b') }}": "only be called on its object",
+  "{% set n = namespace %}": "namespace can only be called",
+  "{{ range(1.5) }}": "whole numbers",
+  "{{ range(1, 2, 0) }}": "step",
+  "{{ 'a'.split('') }}": "not empty",
+  "{{ range }}": "a function cannot be printed",
+  "{% break %}": "outside a loop",
+  "{{ {}.constructor.constructor('x')() }}": "undefined",
+};
+
+for (const [source, reason] of Object.entries(MISTAKES)) {
+  Deno.test(`is refused: ${source}`, () => {
+    const error = assertThrows(() => render(source), ForgeError, reason);
+    assertEquals(error.code, "bad_model");
+    assert(error.message.startsWith("the chat template "), error.message);
+    assert(!error.message.includes("\n"), "one line");
+  });
+}

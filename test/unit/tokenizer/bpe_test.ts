@@ -1,0 +1,108 @@
+import { assert, assertEquals, assertThrows } from "@std/assert";
+import { ForgeError } from "../../../src/errors.ts";
+import type { Alphabet } from "../../../src/tokenizer/alphabet.ts";
+import { BpeEncoder } from "../../../src/tokenizer/bpe.ts";
+import { IdBuffer } from "../../../src/tokenizer/id_buffer.ts";
+import { MergeTable } from "../../../src/tokenizer/pair_table.ts";
+import { bpeModel, build, byteFallbackJson, byteLevelJson, pieces, random } from "./support.ts";
+
+Deno.test("the lowest rank joins first, leftmost on ties", () => {
+  const tokenizer = build(byteLevelJson(["bc", "ab", "aa", "abc"], ["b c", "a b", "a a", "ab c"]));
+  assertEquals(pieces(tokenizer, "abc"), ["a", "bc"]);
+  assertEquals(pieces(tokenizer, "abab"), ["ab", "ab"]);
+  assertEquals(pieces(tokenizer, "aaaaa"), ["aa", "aa", "a"]);
+});
+
+Deno.test("long words join as short ones do", () => {
+  // Every word is also encoded by a plain search for the lowest pair.
+  const letters = 4, ids = 40;
+  const next = random(21);
+  const table = new MergeTable(200);
+  for (let rank = 0; rank < 200; rank++) {
+    const [left, right] = [Math.floor(next() * ids), Math.floor(next() * ids)];
+    table.add(left, right, rank, letters + Math.floor(next() * (ids - letters)));
+  }
+  const alphabet: Alphabet = {
+    split: (word, symbols) => {
+      for (const letter of word) symbols.push(Number(letter));
+    },
+    emit: (symbols, count, out) => out.pushRange(symbols, 0, count),
+  };
+  const encoder = new BpeEncoder(alphabet, table);
+  for (let i = 0; i < 300; i++) {
+    const length = 1 + Math.floor(next() * 400);
+    const word = Array.from({ length }, () => Math.floor(next() * letters)).join("");
+    const out = new IdBuffer();
+    encoder.encode(word, out);
+    assertEquals([...out.toArray()], lowestPairFirst([...word].map(Number), table));
+  }
+});
+
+function lowestPairFirst(symbols: number[], table: MergeTable): number[] {
+  for (;;) {
+    let best = -1, at = -1;
+    for (let i = 0; i + 1 < symbols.length; i++) {
+      const handle = table.find(symbols[i] ?? 0, symbols[i + 1] ?? 0);
+      if (handle >= 0 && (best < 0 || table.rank(handle) < table.rank(best))) {
+        [best, at] = [handle, i];
+      }
+    }
+    if (best < 0) return symbols;
+    symbols.splice(at, 2, table.merged(best));
+  }
+}
+
+Deno.test("a word that is a token skips the merges only with ignore_merges", () => {
+  const json = byteLevelJson(["ab", "abc"], ["a b"]);
+  assertEquals(pieces(build(json), "abc abc"), ["ab", "c", "Ġ", "ab", "c"]);
+  const model = Object.assign({}, json["model"], { ignore_merges: true });
+  assertEquals(pieces(build({ ...json, model }), "abc"), ["abc"]);
+});
+
+Deno.test("characters that are no piece become bytes, in order", () => {
+  const tokenizer = build(byteFallbackJson(["▁", "a", "▁a"], ["▁ a"]));
+  assertEquals(pieces(tokenizer, "aé a"), ["▁a", "<0xC3>", "<0xA9>", "▁a"]);
+  assertEquals(tokenizer.decode(tokenizer.encode("aé a😀")), "aé a😀");
+});
+
+Deno.test("characters without a byte become the unknown token, fused or not", () => {
+  const model = (rest: Record<string, unknown>) => ({
+    model: bpeModel(["<unk>", "a", "b"], [], { unk_token: "<unk>", ...rest }),
+  });
+  assertEquals(pieces(build(model({})), "axyb"), ["a", "<unk>", "<unk>", "b"]);
+  assertEquals(pieces(build(model({ fuse_unk: true })), "axyb"), ["a", "<unk>", "b"]);
+});
+
+Deno.test("a character that nothing stands for is an error that names it", () => {
+  const tokenizer = build({ model: bpeModel(["a"], []) });
+  const error = assertThrows(() => tokenizer.encode("aé"), ForgeError, `the character "é"`);
+  assertEquals(error.code, "bad_input");
+});
+
+Deno.test("a lone surrogate is U+FFFD", () => {
+  const tokenizer = build(byteLevelJson([], []));
+  assertEquals([...tokenizer.encode("a\ud83d")], [...tokenizer.encode("a\ufffd")]);
+  assertEquals(tokenizer.decode(tokenizer.encode("\ude00x")), "\ufffdx");
+});
+
+Deno.test("a megabyte without a place to cut is encoded", () => {
+  const doublings = ["aa", "aaaa", "aaaaaaaa"];
+  const bytes = build(byteLevelJson(doublings, ["a a", "aa aa", "aaaa aaaa"]));
+  const ids = bytes.encode("a".repeat(1_000_001));
+  assertEquals(ids.length, 125_001);
+  assertEquals(bytes.tokenText(ids[0] ?? 0), "aaaaaaaa");
+  assertEquals(bytes.encode(" ".repeat(1_000_000)).length, 1_000_000);
+  assertEquals(bytes.encode("é".repeat(500_000)).length, 1_000_000);
+
+  const characters = build(byteFallbackJson(["▁", "a", ...doublings], ["a a", "aa aa"]));
+  assertEquals(characters.encode("a".repeat(1_000_000)).length, 250_001);
+  assertEquals(characters.encode(" ".repeat(1_000_000)).length, 1_000_001);
+});
+
+Deno.test("an encoder keeps no trace of a huge word", () => {
+  const tokenizer = build(byteLevelJson(["ab"], ["a b"]));
+  const before = tokenizer.encode("ab abab");
+  tokenizer.encode("ab".repeat(200_000));
+  assertEquals([...tokenizer.encode("ab abab")], [...before]);
+  assert(before.length === 4);
+});

@@ -1,0 +1,152 @@
+import { assert, assertEquals, assertThrows } from "@std/assert";
+import { ForgeError } from "../../../src/errors.ts";
+import { PATTERNS } from "../../../src/tokenizer/gguf_patterns.ts";
+import { translateRegex } from "../../../src/tokenizer/regex/translate.ts";
+
+/** The matches of a pattern in a text. */
+function matches(pattern: string, text: string): string[] {
+  return text.match(translateRegex(pattern, "test")) ?? [];
+}
+
+function refusal(pattern: string): string {
+  const error = assertThrows(() => translateRegex(pattern, "x.json: here"), ForgeError);
+  assertEquals(error.code, "unsupported");
+  assert(error.message.startsWith("x.json: here: the regular expression /"), error.message);
+  return error.message;
+}
+
+Deno.test("classes are Unicode's, not JavaScript's", () => {
+  assertEquals(matches("\\s", "a\u0085\u00a0\ufeff\u3000"), ["\u0085", "\u00a0", "\u3000"]);
+  assertEquals(matches("\\S", "\u0085\ufeff"), ["\ufeff"]);
+  assertEquals(matches("\\d+", "12٣x½"), ["12٣"]);
+  assertEquals(matches("\\w+", "naïve_ß-हिन्दी"), ["naïve_ß", "हिन्दी"]);
+  assertEquals(matches("\\W+", "a, b"), [", "]);
+  assertEquals(matches("\\h+", "xyzBEEF09"), ["BEEF09"]);
+  assertEquals(matches("\\bis\\b", "is this is"), ["is", "is"]);
+  assertEquals(matches("\\Bs", "s as"), ["s"]);
+  assertEquals(matches("é\\b", "né é"), ["é", "é"]);
+  assertEquals(matches(".", "\n\r"), ["\r"]);
+});
+
+Deno.test("properties are found by any spelling, scripts too", () => {
+  assertEquals(matches("\\p{Lu}|\\p{lu}", "aB"), ["B"]);
+  assertEquals(matches("\\p{Han}+", "a漢字b"), ["漢字"]);
+  assertEquals(matches("\\p{Letter}\\p{Uppercase Letter}", "aBc"), ["aB"]);
+  assertEquals(matches("\\p{^L}+", "a12b"), ["12"]);
+  assertEquals(matches("\\P{L}+", "a12b"), ["12"]);
+  assertEquals(matches("\\pL+", "ab1"), ["ab"]);
+  assertEquals(matches("\\p{alpha}", "1a"), ["a"]);
+  assert(refusal("\\p{Klingon}").includes("Klingon"));
+  assert(refusal("\\p{L").includes("end of pattern"));
+});
+
+Deno.test("sets can be nested, cut, named and negated", () => {
+  assertEquals(matches("[a-c[x-z]]+", "abmxyz"), ["ab", "xyz"]);
+  assertEquals(matches("[^a-c[x-z]]+", "abmnxyz"), ["mn"]);
+  assertEquals(matches("[\\p{L}&&[^\\p{Han}]]+", "ab漢cd"), ["ab", "cd"]);
+  assertEquals(matches("[a-z&&[^aeiou]&&[^x]]+", "abcxd"), ["bc", "d"]);
+  assertEquals(matches("[^\\p{L}&&[^\\p{Han}]]+", "ab漢1cd"), ["漢1"]);
+  assertEquals(matches("[[:digit:]a-b]+", "1a2c"), ["1a2"]);
+  assertEquals(matches("[[:^digit:]]+", "1a2"), ["a"]);
+  assertEquals(matches("[]a]+", "]a["), ["]a"]);
+  assertEquals(matches("[a-]+", "-a+"), ["-a"]);
+  assertEquals(matches("[\\^\\]\\\\]+", "^]\\a"), ["^]\\"]);
+  assertEquals(matches(" ?[^(\\s|[.,!?…。，、।۔،])]+", "Hi, (you|me)"), ["Hi", "you", "me"]);
+  assertEquals(matches("[\\x41\\u0042\\x{43}]+", "ABCD"), ["ABC"]);
+  assertEquals(matches("[\\W_]+", "a_-b"), ["_-"]);
+  assertEquals(matches("[😀-😃]", "😂"), ["😂"]);
+});
+
+Deno.test("flags in groups reach as far as they say", () => {
+  assertEquals(matches("(?i:ab)c", "ABc ABC"), ["ABc"]);
+  assertEquals(matches("(?i)ab|c", "AB C"), ["AB", "C"]);
+  assertEquals(matches("x(?i)a|b", "xA B xb"), ["xA", "xb"]);
+  assertEquals(matches("(?i:a(?-i:b))", "Ab AB"), ["Ab"]);
+  assertEquals(matches("(?i:'s)", "'S'ſ"), ["'S", "'ſ"]);
+  assert(refusal("(?x)a").includes("(?x"));
+});
+
+Deno.test("quantifiers mean what they mean in Oniguruma", () => {
+  assertEquals(matches("a{2}", "aaaaa"), ["aa", "aa"]);
+  assertEquals(matches("a{,2}b", "aaab"), ["aab"]);
+  assertEquals(matches("a{x}", "a{x}"), ["a{x}"]);
+  assertEquals(matches("a+?b??", "aab"), ["a", "a"]);
+  // Possessive: what it took it does not give back.
+  assertEquals(matches("a++a", "aaa"), []);
+  assertEquals(matches("a?+a", "aa a"), ["aa"]);
+  assertEquals(matches("(?>a|ab)c", "abc ac"), ["ac"]);
+  // After braces a plus is one more quantifier.
+  assertEquals(matches("\\d{1,3}+", "12345"), ["12345"]);
+  assert(refusal("a{2}?").includes("{2}?"));
+  assert(refusal("*a").includes("nothing before"));
+  assert(refusal("a{3,2}").includes("counts down"));
+});
+
+Deno.test("anchors and lookarounds", () => {
+  assertEquals(matches("^a", "a\na"), ["a", "a"]);
+  assertEquals(matches("a$", "a\nba"), ["a", "a"]);
+  assertEquals(matches("\\Aa|a\\z", "a\naa"), ["a", "a"]);
+  assertEquals(matches("a\\Z", "ba\n"), ["a"]);
+  assertEquals(matches("\\s+(?!\\S)", "a  b  "), [" ", "  "]);
+  assertEquals(matches("(?<=a)b|(?<!a)c", "abcac"), ["b", "c"]);
+  assertEquals(matches("\\s+$", "  a  "), ["  "]);
+  assertEquals(matches("a(?#b)c", "ac"), ["ac"]);
+  assertEquals(matches("(?<name>a)(?P<other>b)", "ab"), ["ab"]);
+});
+
+Deno.test("what JavaScript does not have is refused, saying what", () => {
+  assert(refusal("(a)\\1").includes("\\1"));
+  assert(refusal("\\Kab").includes("\\K"));
+  assert(refusal("(?<=a++)b").includes("lookbehind"));
+  assert(refusal("(ab").includes(`"(" without ")"`));
+  assert(refusal("ab)").includes(`unmatched ")"`));
+  assert(refusal("[ab").includes("end of pattern"));
+  assert(refusal("(".repeat(200) + ")".repeat(200)).includes("nested deeper"));
+  assertThrows(() => translateRegex("a".repeat(30_000), "x"), ForgeError, "30000 characters");
+});
+
+Deno.test("patterns that can take exponential time are refused", () => {
+  for (
+    const pattern of [
+      "(a+)+$",
+      "(a*)*",
+      "(a|a)*b",
+      "(a|ab|b)*c",
+      "(\\w+\\s?)*x",
+      "(?:\\p{L}|[a-z])+1",
+      "(?i:a|A)*b",
+      "(a+){10}",
+      "(?:a?){30}a{30}",
+      "(?:x*y?)*",
+      "(?=(b|ba?)*c)a",
+    ]
+  ) {
+    assert(refusal(pattern).includes("in more than one way"), pattern);
+  }
+  assert(refusal("a?".repeat(25) + "a{25}").includes("choices in a row"));
+});
+
+Deno.test("repeats that can match in one way only are not refused", () => {
+  assertEquals(matches("(?:a|b)+", "abcab"), ["ab", "ab"]);
+  assertEquals(matches("(?:\\d{3})+", "12345678"), ["123456"]);
+  assertEquals(matches("(?:\\p{L}\\p{M}*(?: \\p{L}\\p{M}*)*)+", "ab c1"), ["ab c"]);
+  assertEquals(matches("(?:[a-c]+,)*d", "ab,c,d"), ["ab,c,d"]);
+});
+
+Deno.test("the pre-tokenizers of known models are accepted", () => {
+  const others = [
+    // cl100k, as tiktoken writes it now and before
+    "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}++|\\p{N}{1,3}+| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*+" +
+    "|\\s++$|\\s*[\\r\\n]|\\s+(?!\\S)|\\s",
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*" +
+    "|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
+    "\\w+|[^\\w\\s]+",
+    " ?[^(\\s|[.,!?…。，、।۔،])]+",
+    "\\s?\\p{L}+",
+    "[0-9][0-9][0-9]",
+  ];
+  for (const pattern of [...Object.values(PATTERNS).flat(), ...others]) {
+    const regex = translateRegex(pattern, "test");
+    regex.test("Hello  world's 1234\n"); // compiles
+  }
+});

@@ -1,0 +1,160 @@
+import { assertEquals, assertThrows } from "@std/assert";
+import { ForgeError } from "../../../src/errors.ts";
+import { readDecoder } from "../../../src/tokenizer/decoders.ts";
+import { Fields } from "../../../src/tokenizer/fields.ts";
+import { readNormalizer } from "../../../src/tokenizer/normalizers.ts";
+import { readPreTokenizer } from "../../../src/tokenizer/pre_tokenizers.ts";
+import type { Json } from "./support.ts";
+
+function normalize(json: Json, text: string): string {
+  return readNormalizer(new Fields(json, "x: normalizer"))(text);
+}
+
+function preTokenize(json: Json, text: string, atStart = true): string[] {
+  const pieces: string[] = [];
+  const { run } = readPreTokenizer(new Fields(json, "x: pre_tokenizer"));
+  run(text, atStart, (piece) => pieces.push(piece));
+  return pieces;
+}
+
+function toText(json: Json, piece: string): string {
+  const decoder = readDecoder(new Fields(json, "x: decoder"), false);
+  return new TextDecoder().decode(decoder.toBytes(piece));
+}
+
+Deno.test("Unicode normal forms", () => {
+  assertEquals(normalize({ type: "NFC" }, "e\u0301ﬁ"), "éﬁ");
+  assertEquals(normalize({ type: "NFD" }, "éﬁ"), "e\u0301ﬁ");
+  assertEquals(normalize({ type: "NFKC" }, "e\u0301ﬁ"), "éfi");
+  assertEquals(normalize({ type: "NFKD" }, "éﬁ"), "e\u0301fi");
+});
+
+Deno.test("Lowercase works character by character", () => {
+  assertEquals(normalize({ type: "Lowercase" }, "ÀΣΑΣ İ"), "àσασ i̇");
+});
+
+Deno.test("Prepend, Replace, Strip, Sequence and ByteLevel rewrite text", () => {
+  assertEquals(normalize({ type: "Prepend", prepend: "▁" }, "a"), "▁a");
+  assertEquals(normalize({ type: "Prepend", prepend: "▁" }, ""), "");
+  const replace = (pattern: Json) => ({ type: "Replace", pattern, content: "-" });
+  assertEquals(normalize(replace({ String: "." }), "a.b."), "a-b-");
+  assertEquals(normalize(replace({ Regex: "\\s+" }), "a \u0085 b"), "a-b");
+  assertEquals(normalize(replace({ Regex: "x*" }), "ab"), "-a-b-");
+  assertEquals(normalize(replace({ String: "" }), "ab"), "ab");
+  const strip = (left: boolean, right: boolean) => ({
+    type: "Strip",
+    strip_left: left,
+    strip_right: right,
+  });
+  assertEquals(normalize(strip(true, true), "\u0085 a b \n"), "a b");
+  assertEquals(normalize(strip(true, false), " a "), "a ");
+  assertEquals(normalize(strip(false, true), " a "), " a");
+  const sequence = {
+    type: "Sequence",
+    normalizers: [{ type: "Lowercase" }, { type: "Prepend", prepend: "X" }],
+  };
+  assertEquals(normalize(sequence, "AB"), "Xab");
+  assertEquals(normalize({ type: "ByteLevel" }, " é"), "ĠÃ©");
+});
+
+Deno.test("ByteLevel cuts at GPT-2's pattern, and may add a space", () => {
+  const json = { type: "ByteLevel", add_prefix_space: false };
+  assertEquals(preTokenize(json, "Hello  world's 12"), ["Hello", " ", " world", "'s", " 12"]);
+  assertEquals(preTokenize({ ...json, use_regex: false }, "a b"), ["a b"]);
+  assertEquals(preTokenize({ ...json, add_prefix_space: true }, "a b"), [" a", " b"]);
+  assertEquals(preTokenize({ ...json, add_prefix_space: true }, " a"), [" a"]);
+});
+
+Deno.test("steps behind ByteLevel see its alphabet", () => {
+  const json = {
+    type: "Sequence",
+    pretokenizers: [
+      { type: "ByteLevel", add_prefix_space: false },
+      { type: "Split", pattern: { String: "Ġ" }, behavior: "Isolated", invert: false },
+    ],
+  };
+  assertEquals(preTokenize(json, "a é"), ["a", "Ġ", "Ã©"]);
+});
+
+Deno.test("Digits, Punctuation and the two whitespace splits", () => {
+  const digits = { type: "Digits", individual_digits: true };
+  assertEquals(preTokenize(digits, "a12½b"), ["a", "1", "2", "½", "b"]);
+  assertEquals(preTokenize({ type: "Digits" }, "a12½b"), ["a", "12½", "b"]);
+  assertEquals(preTokenize({ type: "Punctuation" }, "a,$。b"), ["a", ",", "$", "。", "b"]);
+  assertEquals(
+    preTokenize({ type: "Punctuation", behavior: "Contiguous" }, "a,$b"),
+    ["a", ",$", "b"],
+  );
+  assertEquals(preTokenize({ type: "Whitespace" }, "it's  ok\n"), ["it", "'", "s", "ok"]);
+  assertEquals(preTokenize({ type: "WhitespaceSplit" }, " it's\u0085ok"), ["it's", "ok"]);
+});
+
+Deno.test("Metaspace marks spaces, and the start as it is told", () => {
+  const json = { type: "Metaspace", replacement: "▁" };
+  assertEquals(preTokenize(json, "a b"), ["▁a", "▁b"]);
+  assertEquals(preTokenize(json, " a  b"), ["▁a", "▁", "▁b"]);
+  assertEquals(preTokenize({ ...json, prepend_scheme: "first" }, "a"), ["▁a"]);
+  assertEquals(preTokenize({ ...json, prepend_scheme: "first" }, "a", false), ["a"]);
+  assertEquals(preTokenize({ ...json, prepend_scheme: "never" }, "a b"), ["a", "▁b"]);
+  assertEquals(preTokenize({ ...json, add_prefix_space: false }, "a b"), ["a", "▁b"]);
+  assertEquals(preTokenize({ ...json, split: false }, "a b"), ["▁a▁b"]);
+  assertThrows(
+    () => preTokenize({ ...json, add_prefix_space: false, prepend_scheme: "first" }, "a"),
+    ForgeError,
+    `x: pre_tokenizer has "add_prefix_space": false and "prepend_scheme": "first"`,
+  );
+});
+
+Deno.test("decoders make text of pieces", () => {
+  assertEquals(toText({ type: "ByteLevel" }, "ĠÃ©"), " é");
+  assertEquals(toText({ type: "ByteLevel" }, "▁x"), "▁x");
+  assertEquals(toText({ type: "Metaspace", replacement: "▁" }, "▁a▁"), " a ");
+  assertEquals(toText({ type: "Replace", pattern: { String: "_" }, content: " " }, "_a"), " a");
+  assertEquals(toText({ type: "ByteFallback" }, "<0x41>"), "A");
+  assertEquals(toText({ type: "ByteFallback" }, "<0x4G>"), "<0x4G>");
+  assertEquals(toText({ type: "Strip", content: "x", start: 2, stop: 1 }, "xxxaxx"), "xax");
+  const bytes = readDecoder(undefined, true);
+  assertEquals(new TextDecoder().decode(bytes.toBytes("Ġa")), " a");
+});
+
+Deno.test("steps that are not implemented are named with those that are", () => {
+  const cases: [() => unknown, string][] = [
+    [() => normalize({ type: "Nmt" }, ""), `x: normalizer.type "Nmt" is not supported`],
+    [
+      () => preTokenize({ type: "BertPreTokenizer" }, ""),
+      `x: pre_tokenizer.type "BertPreTokenizer" is not supported; supported are Sequence, ByteLevel`,
+    ],
+    [() => toText({ type: "WordPiece" }, ""), `x: decoder.type "WordPiece" is not supported`],
+    [
+      () => toText({ type: "Sequence", decoders: [{ type: "Fuse" }, { type: "ByteLevel" }] }, ""),
+      `x: decoder.decoders[1].type "ByteLevel" is not supported`,
+    ],
+  ];
+  for (const [fn, message] of cases) {
+    assertEquals(assertThrows(fn, ForgeError, message).code, "unsupported");
+  }
+});
+
+Deno.test("steps that are malformed are bad models, never crashes", () => {
+  const deep = () => {
+    let json: Json = { type: "NFC" };
+    for (let i = 0; i < 50; i++) json = { type: "Sequence", normalizers: [json] };
+    return json;
+  };
+  const cases: [() => unknown, string][] = [
+    [() => normalize({}, ""), "x: normalizer.type is missing; expected a string"],
+    [() => normalize({ type: 3 }, ""), "x: normalizer.type is 3"],
+    [() => normalize({ type: "Sequence", normalizers: 1 }, ""), "expected an array"],
+    [() => normalize({ type: "Sequence", normalizers: [1] }, ""), "normalizers[0] is 1"],
+    [() => normalize({ type: "Replace", content: "" }, ""), "pattern is missing"],
+    [() => normalize({ type: "Replace", content: "", pattern: {} }, ""), `neither "String"`],
+    [() => normalize({ type: "Prepend", prepend: "x".repeat(100) }, ""), "at most 64"],
+    [() => normalize(deep(), ""), "nested deeper than 16"],
+    [() => preTokenize({ type: "Split", pattern: { String: " " }, behavior: "x" }, ""), "one of"],
+    [() => preTokenize({ type: "Metaspace", replacement: "ab" }, ""), "one character"],
+    [() => toText({ type: "Strip", content: "x", start: -1, stop: 0 }, ""), "whole number"],
+  ];
+  for (const [fn, message] of cases) {
+    assertEquals(assertThrows(fn, ForgeError, message).code, "bad_model");
+  }
+});

@@ -1,0 +1,59 @@
+import { assertEquals, assertThrows } from "@std/assert";
+import { ForgeError } from "../../../src/errors.ts";
+import { StreamDecoder, type Tokenizer } from "../../../src/tokenizer/tokenizer.ts";
+import { addedToken, build, byteFallbackJson, byteLevelJson } from "./support.ts";
+
+function push(stream: StreamDecoder, ids: Iterable<number>): string[] {
+  return Array.from(ids, (id) => stream.push(id));
+}
+
+function bytes(tokenizer: Tokenizer, text: string): Int32Array {
+  return tokenizer.encode(text, { addSpecial: false });
+}
+
+Deno.test("a character spread over tokens comes out whole, with its last byte", () => {
+  const tokenizer = build(byteLevelJson([], []));
+  const stream = new StreamDecoder(tokenizer);
+  assertEquals(push(stream, bytes(tokenizer, "é😀a")), ["", "é", "", "", "", "😀", "a"]);
+  assertEquals(stream.flush(), "");
+});
+
+Deno.test("byte tokens of a SentencePiece vocabulary stream like others", () => {
+  const tokenizer = build(byteFallbackJson(["▁", "a"], []));
+  const stream = new StreamDecoder(tokenizer);
+  assertEquals(push(stream, bytes(tokenizer, "a😀")), [" ", "a", "", "", "", "😀"]);
+});
+
+Deno.test("an unfinished character is U+FFFD at the end, and wherever it breaks off", () => {
+  const tokenizer = build(byteLevelJson([], []));
+  const [first = 0, second = 0] = bytes(tokenizer, "😀");
+  const stream = new StreamDecoder(tokenizer);
+  assertEquals(push(stream, [first, second]), ["", ""]);
+  assertEquals(stream.flush(), "\ufffd");
+  assertEquals(push(stream, [first, 64]), ["", "\ufffd" + tokenizer.decode([64])]);
+});
+
+Deno.test("a byte-order mark is text", () => {
+  const tokenizer = build(byteLevelJson([], []));
+  const ids = bytes(tokenizer, "\ufeffa");
+  const stream = new StreamDecoder(tokenizer);
+  assertEquals(push(stream, ids).join(""), "\ufeffa");
+  assertEquals(tokenizer.decode(ids), "\ufeffa");
+});
+
+Deno.test("one leading space is taken off when asked, over control tokens", () => {
+  const json = byteFallbackJson(["▁", "a"], []);
+  const tokenizer = build({ ...json, added_tokens: [addedToken(258, "<s>")] });
+  const ids = [258, ...bytes(tokenizer, " a a")];
+  assertEquals(push(new StreamDecoder(tokenizer), ids).join(""), "  a a");
+  const stripping = new StreamDecoder(tokenizer, { stripLeadingSpace: true });
+  assertEquals(push(stripping, ids).join("") + stripping.flush(), " a a");
+});
+
+Deno.test("an id outside the vocabulary is an error that says what is valid", () => {
+  const stream = new StreamDecoder(build(byteLevelJson([], [])));
+  for (const id of [-1, 256, 1.5, NaN]) {
+    const error = assertThrows(() => stream.push(id), ForgeError, "valid are 0 to 255");
+    assertEquals(error.code, "bad_input");
+  }
+});
