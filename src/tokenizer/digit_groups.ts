@@ -13,9 +13,9 @@ const FINDERS: ReadonlyMap<string, Finder> = new Map<string, Finder>([
     });
   }],
   ["\\d{1,3}(?=(?:\\d{3})*\\b)", (text, onMatch) => {
-    // No word boundary after the digits: "1234km" is left as it is.
-    const beforeBoundary = /\p{Nd}+(?![\p{Alphabetic}\p{M}\p{Nd}\p{Pc}])/gu;
-    forEachGroup(text, beforeBoundary, onMatch);
+    // Without a word boundary behind the digits, as in "1234km", they are left as they are.
+    const letter = /[\p{Alphabetic}\p{M}\p{Pc}]/uy;
+    forEachGroup(text, /\p{Nd}+/gu, onMatch, letter);
   }],
   ["\\p{N}{1,3}(?=(?:\\p{N}{3})*(?!\\p{N}))", (text, onMatch) => {
     forEachGroup(text, /\p{N}+/gu, onMatch);
@@ -27,13 +27,22 @@ export function linearFinder(pattern: string): Finder | undefined {
   return FINDERS.get(pattern);
 }
 
-/** Reports the groups of each run of digits; the first of a run may have fewer than three. */
+/**
+ * Reports the groups of each run of digits; the first of a run may have fewer than three.
+ *
+ * @param unlessBefore a sticky pattern of what must not follow a run
+ */
 function forEachGroup(
   text: string,
   run: RegExp,
   onGroup: (start: number, end: number, isWhole: boolean) => void,
+  unlessBefore?: RegExp,
 ): void {
   for (const match of text.matchAll(run)) {
+    if (unlessBefore) {
+      unlessBefore.lastIndex = match.index + match[0].length;
+      if (unlessBefore.test(text)) continue;
+    }
     // Digits beyond the basic plane are two units long.
     const digits = Array.from(match[0]);
     let start = match.index;

@@ -1,5 +1,5 @@
 import { ForgeError } from "../errors.ts";
-import { quote } from "./vocabulary.ts";
+import { quote } from "../formats/quote.ts";
 
 /** Objects in one another; the steps of a tokenizer are not nested more than twice. */
 const DEEPEST_NESTING = 16;
@@ -98,6 +98,7 @@ export class Fields {
 
   /** The place of a field, for messages. */
   path(key: string): string {
+    if (!/^\w+$/.test(key)) return `${this.where}[${quote(key)}]`;
     return this.where.endsWith(":") ? `${this.where} ${key}` : `${this.where}.${key}`;
   }
 

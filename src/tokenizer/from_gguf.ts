@@ -1,4 +1,5 @@
 import { ForgeError } from "../errors.ts";
+import { quote } from "../formats/quote.ts";
 import { ByteAlphabet, byteTokenIds, CharacterAlphabet } from "./alphabet.ts";
 import { BpeEncoder, wholeWords } from "./bpe.ts";
 import { byteLevelDecoder, sentencePieceDecoder } from "./decoders.ts";
@@ -31,7 +32,7 @@ export function tokenizerFromGguf(
   const model = fields.string("model");
   switch (model) {
     case "gpt2":
-      return bytePairTokenizer(fields, fields.string("pre"));
+      return bytePairTokenizer(fields, fields.optionalString("pre"));
     case "gemma4":
       return bytePairTokenizer(fields, "gemma4");
     case "llama":
@@ -39,13 +40,13 @@ export function tokenizerFromGguf(
   }
   throw new ForgeError(
     "unsupported",
-    `${fields.where("model")} ${JSON.stringify(model)} is not supported; ` +
+    `${fields.where("model")} ${quote(model)} is not supported; ` +
       `supported are ${MODELS.join(", ")}`,
   );
 }
 
 /** BPE over a list of merges. */
-function bytePairTokenizer(fields: GgufTokenizerFields, name: string): Tokenizer {
+function bytePairTokenizer(fields: GgufTokenizerFields, name: string | undefined): Tokenizer {
   const pre = ggufPreTokenizer(name, fields.where("pre"));
   const tokens = readGgufTokens(fields, {});
   const { vocabulary, isSpecial } = tokens;
@@ -65,7 +66,7 @@ function bytePairTokenizer(fields: GgufTokenizerFields, name: string): Tokenizer
   };
   if (!pre.characters) {
     const whole = pre.ignoreMerges ? wholeWords(vocabulary, true, isSpecial) : undefined;
-    const alphabet = new ByteAlphabet(vocabulary, tokens.isPiece, unknown);
+    const alphabet = new ByteAlphabet(vocabulary, (id) => !isSpecial(id), unknown);
     return new PipelineTokenizer({
       ...shared,
       description: `byte-level BPE, ${vocabulary.size} tokens, pre-tokenizer ${name}`,

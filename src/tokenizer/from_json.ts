@@ -1,4 +1,5 @@
 import { ForgeError } from "../errors.ts";
+import { quote } from "../formats/quote.ts";
 import { ByteAlphabet, byteTokenIds, CharacterAlphabet } from "./alphabet.ts";
 import { BpeEncoder, wholeWords, type WordEncoder } from "./bpe.ts";
 import { readDecoder } from "./decoders.ts";
@@ -10,7 +11,7 @@ import { readAffixes } from "./post_processor.ts";
 import { chain, readPreTokenizer, splitBeforeMarkers } from "./pre_tokenizers.ts";
 import { type AddedToken, endOfGenerationIds } from "./special_tokens.ts";
 import type { Tokenizer } from "./tokenizer.ts";
-import { MAX_TOKEN_ID, quote, Vocabulary } from "./vocabulary.ts";
+import { MAX_TOKEN_ID, Vocabulary } from "./vocabulary.ts";
 import { WordCache } from "./word_cache.ts";
 
 /** Ids that may be left out beside those that the size of the vocabulary explains. */

@@ -1,4 +1,5 @@
 import { ForgeError } from "../errors.ts";
+import { quote } from "../formats/quote.ts";
 
 /** The `tokenizer.ggml.*` values of a GGUF file, checked as they are read. */
 export class GgufTokenizerFields {
@@ -27,6 +28,11 @@ export class GgufTokenizerFields {
     const value = this.#get(key);
     if (typeof value !== "string") throw this.wrong(key, "a string");
     return value;
+  }
+
+  /** A string, or `undefined` where it is absent. */
+  optionalString(key: string): string | undefined {
+    return this.#get(key) === undefined ? undefined : this.string(key);
   }
 
   /** A boolean, or `undefined` where it is absent. */
@@ -107,5 +113,5 @@ function toFloats(value: unknown): Float32Array | undefined {
 function show(value: unknown): string {
   if (value === undefined) return "missing";
   if (typeof value === "object") return "an array";
-  return typeof value === "string" ? JSON.stringify(value.slice(0, 40)) : String(value);
+  return typeof value === "string" ? quote(value) : String(value);
 }

@@ -1,4 +1,5 @@
 import { ForgeError } from "../errors.ts";
+import { quote } from "../formats/quote.ts";
 import { PATTERNS } from "./gguf_patterns.ts";
 import { chain, type PreTokenizer, splitter } from "./pre_tokenizers.ts";
 import { regexFinder } from "./split.ts";
@@ -105,15 +106,16 @@ const PRE_TOKENIZERS: ReadonlyMap<string, GgufPreTokenizer> = new Map([
 /**
  * What a name in `tokenizer.ggml.pre` stands for.
  *
- * @throws ForgeError `unsupported` for a name that is not known: text cut in another way than the
- * model learned is understood badly, and nothing shows it
+ * @throws ForgeError `bad_model` without a name, `unsupported` for one that is not known: text cut
+ * in another way than the model learned is understood badly, and nothing shows it
  */
-export function ggufPreTokenizer(name: string, where: string): GgufPreTokenizer {
-  const found = PRE_TOKENIZERS.get(name);
+export function ggufPreTokenizer(name: string | undefined, where: string): GgufPreTokenizer {
+  const found = name === undefined ? undefined : PRE_TOKENIZERS.get(name);
   if (found) return found;
   throw new ForgeError(
-    "unsupported",
-    `${where} is ${JSON.stringify(name)}; known are ${[...PRE_TOKENIZERS.keys()].join(", ")}`,
+    name === undefined ? "bad_model" : "unsupported",
+    `${where} is ${name === undefined ? "missing" : quote(name)}; ` +
+      `known are ${[...PRE_TOKENIZERS.keys()].join(", ")}`,
   );
 }
 

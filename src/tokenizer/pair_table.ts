@@ -1,5 +1,6 @@
 import { ForgeError } from "../errors.ts";
-import { quote, tableSize, type Vocabulary } from "./vocabulary.ts";
+import { quote } from "../formats/quote.ts";
+import { tableSize, type Vocabulary } from "./vocabulary.ts";
 
 /** Which neighbouring symbols join, in what order, and into what. */
 export interface PairTable {
@@ -51,7 +52,8 @@ export class MergeTable implements PairTable {
 
   /** Adds a pair; one that is already there keeps its first rank. */
   add(left: number, right: number, rank: number, merged: number): void {
-    if (2 * (this.size + 1) > this.#slots.length) this.#grow();
+    if (4 * (this.size + 1) > 3 * this.#slots.length) this.#growSlots();
+    if (STRIDE * (this.size + 1) > this.#entries.length) this.#growEntries();
     const slot = this.#slotOf(left, right);
     if (this.#slots[slot] !== 0) return;
     const entries = this.#entries, start = STRIDE * this.size;
@@ -76,15 +78,19 @@ export class MergeTable implements PairTable {
     return slot;
   }
 
-  #grow(): void {
-    const entries = new Int32Array(Math.max(this.#entries.length, 2 * STRIDE * this.size));
-    entries.set(this.#entries);
-    this.#entries = entries;
+  #growSlots(): void {
+    const entries = this.#entries;
     this.#slots = new Int32Array(2 * this.#slots.length);
     for (let i = 0; i < this.size; i++) {
       const slot = this.#slotOf(entries[STRIDE * i] ?? 0, entries[STRIDE * i + 1] ?? 0);
       this.#slots[slot] = i + 1;
     }
+  }
+
+  #growEntries(): void {
+    const entries = new Int32Array(2 * this.#entries.length);
+    entries.set(this.#entries);
+    this.#entries = entries;
   }
 }
 
@@ -129,10 +135,10 @@ export function readMerges(
       if (typeof left === "string") leftEnd = left.length;
     }
     if (typeof left !== "string" || typeof right !== "string" || leftEnd <= 0) {
+      const shown = typeof merge === "string" ? quote(merge) : "not a pair of strings";
       throw new ForgeError(
         "bad_model",
-        `${where}[${rank}] is ${quote(JSON.stringify(merge) ?? "undefined")}; ` +
-          `expected "left right" or ["left", "right"]`,
+        `${where}[${rank}] is ${shown}; expected "left right" or ["left", "right"]`,
       );
     }
     vocabulary.idsOfPair(left, leftEnd, right, rightStart, ids);

@@ -1,6 +1,7 @@
 import { ForgeError } from "../errors.ts";
+import { quote } from "../formats/quote.ts";
 import type { Fields } from "./fields.ts";
-import { quote, type Vocabulary } from "./vocabulary.ts";
+import type { Vocabulary } from "./vocabulary.ts";
 
 /** The ids put around a text. */
 export interface Affixes {
@@ -113,11 +114,14 @@ function readTemplate(json: Fields): Affixes {
     }
     const ids = specials?.object(name)?.array("ids");
     if (ids === undefined) {
-      throw new ForgeError("bad_model", `${json.where}.special_tokens has no "${name}"`);
+      throw new ForgeError("bad_model", `${json.where}.special_tokens has no ${quote(name)}`);
     }
     for (const id of ids) {
       if (typeof id !== "number" || !Number.isSafeInteger(id) || id < 0) {
-        throw new ForgeError("bad_model", `${json.where}: "${name}" has the id ${String(id)}`);
+        throw new ForgeError(
+          "bad_model",
+          `${json.where}: ${quote(name)} has an id that is not a whole number`,
+        );
       }
       (seenText ? suffix : prefix).push(id);
     }

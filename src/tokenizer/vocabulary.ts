@@ -1,9 +1,10 @@
 import { ForgeError } from "../errors.ts";
+import { quote } from "../formats/quote.ts";
 
 /** More ids than any known model has; a larger one is a damaged or hostile file. */
 export const MAX_TOKEN_ID = (1 << 24) - 1;
 
-/** A run of occupied slots this long does not happen by chance at half load. */
+/** A run of occupied slots this long does not happen by chance. */
 const LONGEST_PROBE = 4096;
 
 /** Factors of the two hash functions: FNV-1a's, and another odd number with well mixed bits. */
@@ -156,15 +157,10 @@ export class Vocabulary {
   }
 }
 
-/** A piece as a message shows it: quoted, and cut where it is long. */
-export function quote(text: string): string {
-  return JSON.stringify(text.length > 40 ? `${text.slice(0, 40)}…` : text);
-}
-
-/** The smallest power of two that leaves a table of `count` entries at most half full. */
+/** The smallest power of two that leaves a table of `count` entries at most three quarters full. */
 export function tableSize(count: number): number {
   let size = 16;
-  while (size < 2 * count) size *= 2;
+  while (3 * size < 4 * count) size *= 2;
   return size;
 }
 

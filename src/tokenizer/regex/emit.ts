@@ -1,6 +1,6 @@
 import type { Anchor, CharSet, Node, SetItem } from "./ast.ts";
 import { WORD } from "./char_classes.ts";
-import { PatternError } from "./parse.ts";
+import { PatternError } from "./cursor.ts";
 
 /**
  * Writes a parsed pattern as the source of a JavaScript regular expression for the `u` flag.
@@ -117,12 +117,12 @@ function emitAnchor(at: Anchor): string {
     case "last line end":
       return "(?=\\n?(?![^]))";
     case "word boundary":
-      return `(?:(?<=${emitSet(WORD)})(?!${emitSet(WORD)})|(?<!${emitSet(WORD)})(?=${
-        emitSet(WORD)
-      }))`;
+      return `(?:${AFTER_WORD}${NOT_BEFORE_WORD}|${NOT_AFTER_WORD}${BEFORE_WORD})`;
     case "no word boundary":
-      return `(?:(?<=${emitSet(WORD)})(?=${emitSet(WORD)})|(?<!${emitSet(WORD)})(?!${
-        emitSet(WORD)
-      }))`;
+      return `(?:${AFTER_WORD}${BEFORE_WORD}|${NOT_AFTER_WORD}${NOT_BEFORE_WORD})`;
   }
 }
+
+const WORD_SET = emitSet(WORD);
+const AFTER_WORD = `(?<=${WORD_SET})`, NOT_AFTER_WORD = `(?<!${WORD_SET})`;
+const BEFORE_WORD = `(?=${WORD_SET})`, NOT_BEFORE_WORD = `(?!${WORD_SET})`;

@@ -1,6 +1,8 @@
 import { ForgeError } from "../../errors.ts";
+import { quote } from "../../formats/quote.ts";
 import { emitPattern, emitSet } from "./emit.ts";
-import { parsePattern, PatternError } from "./parse.ts";
+import { PatternError } from "./cursor.ts";
+import { parsePattern } from "./parse.ts";
 import { refuseExponential } from "./safety.ts";
 import type { Node } from "./ast.ts";
 
@@ -15,7 +17,6 @@ const LONGEST_PATTERN = 20_000;
  * JavaScript cannot express or could take exponential time
  */
 export function translateRegex(pattern: string, where: string): RegExp {
-  const shown = pattern.length > 80 ? `${pattern.slice(0, 80)}…` : pattern;
   if (pattern.length > LONGEST_PATTERN) {
     throw new ForgeError("unsupported", `${where}: a pattern of ${pattern.length} characters`);
   }
@@ -27,7 +28,8 @@ export function translateRegex(pattern: string, where: string): RegExp {
     if (!(error instanceof PatternError || error instanceof SyntaxError)) throw error;
     throw new ForgeError(
       "unsupported",
-      `${where}: the regular expression /${shown}/ is not supported: ${error.message}`,
+      `${where}: the regular expression ${quote(pattern)} is not supported: ` +
+        error.message.replace(/\p{Cc}/gu, " "),
       { cause: error },
     );
   }

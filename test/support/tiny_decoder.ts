@@ -15,7 +15,7 @@ const nExperts = 5;
 const topK = 2;
 const vocabulary = 200;
 
-/** The numbers of a {@linkcode TinyModel}, on no device. */
+/** The numbers of a {@linkcode TinyDecoder}, on no device. */
 export interface TinyWeights {
   readonly embedding: TestWeight;
   readonly norm: TestWeight;
@@ -26,6 +26,7 @@ export interface TinyWeights {
   readonly router: TestWeight;
   readonly gateUp: readonly TestWeight[];
   readonly down: readonly TestWeight[];
+  readonly head: TestWeight;
 }
 
 export function randomTinyWeights(random: Random): TinyWeights {
@@ -45,10 +46,11 @@ export function randomTinyWeights(random: Random): TinyWeights {
     router: weight("F32", nExperts, hidden),
     gateUp: [weight("Q5_K", 2 * ffn, hidden), weight("MXFP4", nExperts * 2 * ffn, hidden)],
     down: [weight("IQ4_XS", hidden, ffn), weight("Q4_0", nExperts * hidden, ffn)],
+    head: weight("Q2_K", vocabulary, hidden),
   };
 }
 
-/** What a {@linkcode TinyModel} can hold. */
+/** What a {@linkcode TinyDecoder} can hold. */
 export interface TinyLimits {
   readonly maxTokens: number;
   readonly maxSequences: number;
@@ -61,7 +63,7 @@ export interface TinyLimits {
 export type TinyInputs = Omit<StepInputs, "outputs">;
 
 /** The model on a device: a dense layer, then one with experts and a sliding window. */
-export class TinyModel {
+export class TinyDecoder {
   static readonly vocabulary = vocabulary;
   readonly #step: Step;
   readonly #logits: Value;
@@ -75,10 +77,9 @@ export class TinyModel {
     backend: Backend,
     weights: TinyWeights,
     { nPages, pageTokens, ...limits }: TinyLimits,
-  ): Promise<TinyModel> {
+  ): Promise<TinyDecoder> {
     const recorder = backend.record({ ...limits, maxOutputs: limits.maxTokens });
     const graph = new StepGraph(backend, recorder);
-    const embedding = graph.weight(weights.embedding);
     const norm = graph.weight(weights.norm);
     const rope = recorder.ropeTable(graph.weight(weights.invFreq), 1);
     const normed = (x: Value) => recorder.rmsNorm(x, norm, { eps: 1e-5 });
@@ -102,7 +103,7 @@ export class TinyModel {
       return recorder.matmul(attended, graph.weight(weights.attentionOut[layer]!), { residual: x });
     };
 
-    const dense = attention(recorder.embed(embedding, 4), 0);
+    const dense = attention(recorder.embed(graph.weight(weights.embedding), 4), 0);
     const gateUp = recorder.matmul(normed(dense), graph.weight(weights.gateUp[0]!));
     const mixed = recorder.matmul(
       recorder.glu(gateUp, ffn, "gelu_tanh"),
@@ -121,11 +122,11 @@ export class TinyModel {
     const outputs = recorder.moeMatmul(recorder.glu(experts, ffn, "silu"), route, down, nExperts);
     const last = recorder.moeCombine(outputs, route, sparse);
     const logits = recorder.softcap(
-      recorder.matmul(recorder.gatherOutputs(normed(last)), embedding),
+      recorder.matmul(recorder.gatherOutputs(normed(last)), graph.weight(weights.head)),
       30,
     );
     recorder.keep(logits);
-    return new TinyModel(await recorder.finish(), logits);
+    return new TinyDecoder(await recorder.finish(), logits);
   }
 
   /** The logits of every token of a run. */

@@ -1,0 +1,112 @@
+import { assert, assertEquals } from "@std/assert";
+import { AddedTokenFinder, endOfGenerationIds } from "../../../src/tokenizer/special_tokens.ts";
+import {
+  addedToken,
+  build,
+  byteFallbackJson,
+  byteLevelJson,
+  characterJson,
+  pieces,
+} from "./support.ts";
+
+/** A tokenizer of characters with added tokens from id 100 on. */
+function withTokens(...tokens: [string, Record<string, unknown>?][]) {
+  const added_tokens = tokens.map(([content, rest], i) => addedToken(100 + i, content, rest));
+  return build(characterJson("abcdefgh <>|_", { added_tokens }));
+}
+
+Deno.test("the leftmost token is cut out, the longest where several begin", () => {
+  const tokenizer = withTokens(["<a>"], ["<a"], ["<a><b>"]);
+  assertEquals(pieces(tokenizer, "c<a><b><a<a>"), ["c", "<a><b>", "<a", "<a>"]);
+  assertEquals(pieces(tokenizer, "<<a"), ["<", "<a"]);
+});
+
+Deno.test("lstrip and rstrip take the whitespace beside a token", () => {
+  const tokenizer = withTokens(["<l>", { lstrip: true }], ["<r>", { rstrip: true }], ["<n>"]);
+  assertEquals(pieces(tokenizer, "a  <l> b"), ["a", "<l>", " ", "b"]);
+  assertEquals(pieces(tokenizer, "a <r>  b"), ["a", " ", "<r>", "b"]);
+  assertEquals(pieces(tokenizer, "a <n> b"), ["a", " ", "<n>", " ", "b"]);
+  assertEquals(pieces(tokenizer, "<r>  <l>"), ["<r>", "<l>"]);
+  assertEquals(pieces(tokenizer, "  <l>"), ["<l>"]);
+});
+
+Deno.test("single_word tokens are found only where no word touches them", () => {
+  const tokenizer = withTokens(["ab", { single_word: true }]);
+  assertEquals(pieces(tokenizer, "ab"), ["ab"]);
+  assertEquals(pieces(tokenizer, "<ab> ab"), ["<", "ab", ">", " ", "ab"]);
+  assertEquals(pieces(tokenizer, "cab abc ab_"), [..."cab abc ab_"]);
+});
+
+Deno.test("normalized tokens are found in normalized text, others before", () => {
+  const json = characterJson("abcd", {
+    normalizer: { type: "Lowercase" },
+    added_tokens: [
+      addedToken(10, "AB", { normalized: true, special: false }),
+      addedToken(11, "CD", { normalized: false, special: false }),
+    ],
+  });
+  const tokenizer = build(json);
+  assertEquals([...tokenizer.encode("aBcd")], [10, 3, 4]);
+  assertEquals([...tokenizer.encode("abCDcd")], [10, 11, 3, 4]);
+});
+
+Deno.test("control tokens in text count only when asked; text tokens always", () => {
+  const json = byteLevelJson([], []);
+  const tokenizer = build({
+    ...json,
+    added_tokens: [addedToken(256, "<s>"), addedToken(257, "<t>", { special: false })],
+  });
+  assertEquals([...tokenizer.encode("<s><t>")], [256, 257]);
+  const ids = tokenizer.encode("<s><t>", { parseSpecial: false });
+  assertEquals(Array.from(ids, (id) => tokenizer.tokenText(id)), ["<", "s", ">", "<t>"]);
+  assertEquals([tokenizer.isSpecial(256), tokenizer.isSpecial(257)], [true, false]);
+  assertEquals(tokenizer.isSpecial(100_000), false);
+});
+
+Deno.test("no text becomes a control token by merging", () => {
+  const json = byteLevelJson(["ab", "abc"], ["a b", "ab c"]);
+  assertEquals(pieces(build(json), "abc"), ["abc"]);
+  const tokenizer = build({ ...json, added_tokens: [addedToken(257, "abc")] });
+  assertEquals([...tokenizer.encode("abc")], [257]);
+  assertEquals([...tokenizer.encode("abc", { parseSpecial: false })], [256, 0x63]);
+});
+
+Deno.test("control tokens are left out of text unless asked for", () => {
+  const tokenizer = build({
+    ...byteLevelJson([], []),
+    added_tokens: [addedToken(256, "<s>"), addedToken(257, "ö ", { special: false })],
+  });
+  const ids = [256, ...tokenizer.encode("é"), 257];
+  assertEquals(tokenizer.decode(ids), "éö ");
+  assertEquals(tokenizer.decode(ids, { skipSpecial: false }), "<s>éö ");
+  assertEquals(tokenizer.tokenBytes(256).length, 0);
+  assertEquals(new TextDecoder().decode(tokenizer.tokenBytes(257)), "ö ");
+});
+
+Deno.test("text is prefixed anew behind each control token, and decoded once", () => {
+  const json = byteFallbackJson(["▁", "a", "▁a"], ["▁ a"]);
+  const tokenizer = build({ ...json, added_tokens: [addedToken(259, "<s>")] });
+  assertEquals(pieces(tokenizer, "a<s>a a"), ["▁a", "<s>", "▁a", "▁a"]);
+  assertEquals(tokenizer.decode(tokenizer.encode("a a")), "a a");
+  assertEquals(tokenizer.decode(tokenizer.encode("  a")), "  a");
+});
+
+Deno.test("a finder reports texts with where they begin", () => {
+  const finder = new AddedTokenFinder([{ id: 0, content: "--", special: true }]);
+  const found: unknown[] = [];
+  finder.split("a--bc--", (token) => found.push(token.content), (text, start) => {
+    found.push([text, start]);
+  });
+  assertEquals(found, [["a", 0], "--", ["bc", 3], "--"]);
+});
+
+Deno.test("the ends of an answer are known by name, if they are control tokens", () => {
+  const ids = (contents: string[], special = true) =>
+    endOfGenerationIds(contents.map((content, id) => ({ id, content, special })));
+  assertEquals(ids(["<s>", "<|eot_id|>", "x", "<|im_end|>"]), [1, 3]);
+  assertEquals(ids(["<|end|>"]), [0]);
+  // In o200k_harmony it closes a message, not the answer.
+  assertEquals(ids(["<|end|>", "<|return|>", "<|call|>"]), [1, 2]);
+  assertEquals(ids(["<|im_end|>"], false), []);
+  assert(ids(["</s>"]).length === 0);
+});

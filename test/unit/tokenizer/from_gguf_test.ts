@@ -1,0 +1,262 @@
+import { assert, assertEquals, assertThrows } from "@std/assert";
+import { ForgeError } from "../../../src/errors.ts";
+import { byteTokenText } from "../../../src/tokenizer/alphabet.ts";
+import { byteToChar } from "../../../src/tokenizer/byte_level.ts";
+import { PATTERNS } from "../../../src/tokenizer/gguf_patterns.ts";
+import { buildPreTokenizer } from "../../../src/tokenizer/gguf_pre_tokenizers.ts";
+import { tokenizerFromGguf } from "../../../src/tokenizer/tokenizer.ts";
+import { pieces, random, randomText } from "./support.ts";
+
+const NORMAL = 1, UNKNOWN = 2, CONTROL = 3, USER_DEFINED = 4, BYTE = 6;
+
+type Metadata = Record<string, unknown>;
+
+function build(entries: Metadata) {
+  const keyed = Object.entries(entries).map(([key, value]): [string, unknown] => [
+    key.includes(".") ? key : `tokenizer.ggml.${key}`,
+    value,
+  ]);
+  return tokenizerFromGguf(new Map(keyed), "x.gguf");
+}
+
+/** Byte-level BPE: ids 0 to 255 are the bytes, then come `tokens` of the given types. */
+function bytePair(tokens: [string, number][], merges: string[], rest: Metadata = {}): Metadata {
+  const bytes = Array.from({ length: 256 }, (_, byte) => byteToChar(byte));
+  return {
+    model: "gpt2",
+    pre: "gpt-2",
+    tokens: [...bytes, ...tokens.map(([text]) => text)],
+    token_type: Int32Array.from([...bytes.map(() => NORMAL), ...tokens.map(([, type]) => type)]),
+    merges,
+    ...rest,
+  };
+}
+
+/** SentencePiece: <unk>, <s>, </s>, ids 3 to 258 are bytes, then `tokens` with their scores. */
+function sentencePiece(tokens: [string, number, number?][], rest: Metadata = {}): Metadata {
+  const start: [string, number, number?][] = [
+    ["<unk>", 0, UNKNOWN],
+    ["<s>", 0, CONTROL],
+    ["</s>", 0, CONTROL],
+    ...Array.from(
+      { length: 256 },
+      (_, byte): [string, number, number] => [byteTokenText(byte), 0, BYTE],
+    ),
+  ];
+  const all = [...start, ...tokens];
+  return {
+    model: "llama",
+    tokens: all.map(([text]) => text),
+    scores: Float32Array.from(all, ([, score]) => score),
+    token_type: Int32Array.from(all, ([, , type]) => type ?? NORMAL),
+    ...rest,
+  };
+}
+
+const WORDS: [string, number, number?][] = [["▁", -9], ["a", -9], ["b", -9], ["▁a", -1], ["ab", 0]];
+
+Deno.test("SentencePiece joins what makes the piece with the highest score", () => {
+  const tokenizer = build(sentencePiece(WORDS));
+  assertEquals(tokenizer.description, "SentencePiece BPE, 264 tokens");
+  assertEquals(pieces(tokenizer, "ab"), ["▁", "ab"]);
+  assertEquals(pieces(tokenizer, "aab"), ["▁a", "ab"]);
+  assertEquals(pieces(tokenizer, "a a"), ["▁a", "▁a"]);
+  assertEquals([...tokenizer.encode("a")], [1, 262]);
+  assertEquals(tokenizer.decode(tokenizer.encode(" a b")), " a b");
+});
+
+Deno.test("SentencePiece falls back to bytes, and then to the unknown token", () => {
+  assertEquals(pieces(build(sentencePiece(WORDS)), "aé"), ["▁a", "<0xC3>", "<0xA9>"]);
+  const tokens: [string, number, number?][] = [["<unk>", 0, UNKNOWN], ["▁", -1], ["a", -1]];
+  const bare = build({
+    model: "llama",
+    tokens: tokens.map(([text]) => text),
+    scores: new Float32Array(3),
+    token_type: Int32Array.from(tokens, ([, , type]) => type ?? NORMAL),
+    add_bos_token: false,
+  });
+  assertEquals([...bare.encode("aéßa")], [1, 2, 0, 2]);
+});
+
+Deno.test("SentencePiece pieces may reach across words", () => {
+  const across = build(sentencePiece([...WORDS, ["a▁", 5]]));
+  assertEquals(pieces(across, "a b"), ["▁", "a▁", "b"]);
+});
+
+Deno.test("SentencePiece adds a space at the start unless the file says not to", () => {
+  const tokenizer = build(sentencePiece(WORDS, { add_space_prefix: false }));
+  assertEquals(pieces(tokenizer, "a a"), ["a", "▁a"]);
+  assertEquals(tokenizer.decode(tokenizer.encode("a a")), "a a");
+  assertEquals(tokenizer.decode(tokenizer.encode(" a")), " a");
+});
+
+Deno.test("text never becomes a control or byte token", () => {
+  const tokenizer = build(
+    sentencePiece([["▁", 0], ["<", 0], ["s", 0], [">", 0], ["s>", 0], ["<0", 0]]),
+  );
+  const ids = tokenizer.encode("<s><0x41>", { addSpecial: false, parseSpecial: false });
+  assert(ids.every((id) => !tokenizer.isSpecial(id)));
+  assertEquals(tokenizer.decode(ids), "<s><0x41>");
+});
+
+Deno.test("user-defined tokens are text that is always cut out", () => {
+  const tokenizer = build(bytePair([["<t> ", USER_DEFINED], ["<s>", CONTROL]], []));
+  const ids = [...tokenizer.encode("a<t> <s>", { parseSpecial: false })];
+  assertEquals(ids, [0x61, 256, 0x3c, 0x73, 0x3e]);
+  assertEquals(tokenizer.decode([256, 257]), "<t> ");
+  assertEquals([tokenizer.isSpecial(256), tokenizer.isSpecial(257)], [false, true]);
+});
+
+Deno.test("BOS and EOS are added as the file or else the kind says", () => {
+  const specials: [string, number][] = [["<s>", CONTROL], ["</s>", CONTROL]];
+  const ids = { bos_token_id: 256, eos_token_id: 257 };
+  const encode = (rest: Metadata) => {
+    const encoded = build(bytePair(specials, [], { ...ids, ...rest })).encode("");
+    return [...encoded];
+  };
+  assertEquals(encode({}), []);
+  assertEquals(encode({ pre: "llama-bpe" }), [256]);
+  assertEquals(encode({ pre: "llama-bpe", add_bos_token: false }), []);
+  assertEquals(encode({ add_bos_token: true, add_eos_token: true }), [256, 257]);
+  assertEquals([...build(sentencePiece(WORDS)).encode("")], [1]);
+  assertEquals([...build(sentencePiece(WORDS, { add_bos_token: false })).encode("")], []);
+});
+
+Deno.test("the ends of an answer are those the file names and those known by name", () => {
+  const tokens: [string, number][] = [
+    ["</s>", CONTROL],
+    ["<|eot_id|>", CONTROL],
+    ["<|eom_id|>", CONTROL],
+    ["<|im_end|>", NORMAL],
+  ];
+  const tokenizer = build(bytePair(tokens, [], {
+    eos_token_id: 256,
+    eot_token_id: 257n,
+    eom_token_id: 258,
+  }));
+  assertEquals(tokenizer.eosIds, [256, 257, 258, 259]);
+  assertEquals(tokenizer.isSpecial(259), true);
+});
+
+Deno.test("pre-tokenizers decide what is cut and whether whole words count", () => {
+  const digits = (pre: string) => pieces(build(bytePair([["12", 1]], ["1 2"], { pre })), "1212");
+  assertEquals(digits("gpt-2"), ["12", "12"]);
+  assertEquals(digits("qwen2"), ["1", "2", "1", "2"]);
+  assertEquals(digits("llama-bpe"), ["12", "1", "2"]);
+  const word = (pre: string) => pieces(build(bytePair([["ab", 1]], [], { pre })), "ab");
+  assertEquals(word("dbrx"), ["a", "b"]);
+  assertEquals(word("llama-bpe"), ["ab"]);
+});
+
+Deno.test("every pre-tokenizer of the table gives back random texts", () => {
+  const names = assertThrows(() => build(bytePair([], [], { pre: "?" })), ForgeError).message
+    .replace(/.*known are /, "").split(", ");
+  assert(names.length > 50);
+  const next = random(51);
+  for (const name of names.filter((name) => name !== "gemma4" && name !== "sarvam-moe")) {
+    const tokenizer = build(bytePair([], [], { pre: name }));
+    for (let i = 0; i < 20; i++) {
+      const text = randomText(next, 60);
+      assertEquals(tokenizer.decode(tokenizer.encode(text)), text, name);
+    }
+  }
+});
+
+Deno.test("no text takes a pre-tokenizer more than linear time, and none is lost", () => {
+  // Quadratic time would be minutes in all.
+  const length = 100_000;
+  const texts = [
+    ..."aA !\n7中é\u0301\u00a0",
+    "\n ",
+    "\r\n",
+    "A ",
+    "e\u0301",
+    "IMG",
+  ].flatMap((unit) => {
+    const text = unit.repeat(length / unit.length);
+    return [text, `${text}x`, `${text}_`];
+  });
+  for (const family of Object.keys(PATTERNS) as (keyof typeof PATTERNS)[]) {
+    const run = buildPreTokenizer(family, "test");
+    for (const text of texts) {
+      let total = 0;
+      run(text, true, (piece) => total += piece.length);
+      assertEquals(total, text.length, `${family}: ${JSON.stringify(text.slice(0, 4))}…`);
+    }
+  }
+});
+
+Deno.test("gemma4 is BPE of characters with spaces marked, and always adds BOS", () => {
+  const bytes = Array.from({ length: 256 }, (_, byte) => byteTokenText(byte));
+  const words = ["▁", "a", "▁a", "\n", "\n\n", "\n\n\n", "<bos>"];
+  const tokenizer = build({
+    model: "gemma4",
+    tokens: [...bytes, ...words],
+    token_type: Int32Array.from([
+      ...bytes.map(() => BYTE),
+      ...words.map((word) => word === "<bos>" ? CONTROL : NORMAL),
+    ]),
+    merges: ["▁ a", "\n \n"],
+    bos_token_id: 262,
+    add_bos_token: false,
+  });
+  assertEquals([...tokenizer.encode("")], [262]);
+  assertEquals(pieces(tokenizer, "a a é"), ["a", "▁a", "▁", "<0xC3>", "<0xA9>"]);
+  assertEquals(pieces(tokenizer, "a\n\n\na\n\n"), ["a", "\n\n\n", "a", "\n\n"]);
+  assertEquals(tokenizer.decode(tokenizer.encode(" a\n\né ")), " a\n\né ");
+});
+
+Deno.test("tokenizers that are not implemented are named with those that are", () => {
+  for (const model of ["bert", "t5", "rwkv", "plamo2", "none"]) {
+    const error = assertThrows(
+      () => build({ model }),
+      ForgeError,
+      `x.gguf: tokenizer.ggml.model "${model}" is not supported; supported are gpt2, llama, gemma4`,
+    );
+    assertEquals(error.code, "unsupported");
+  }
+  const error = assertThrows(
+    () => build(bytePair([], [], { pre: "future-bpe" })),
+    ForgeError,
+    `x.gguf: tokenizer.ggml.pre is "future-bpe"; known are default, llama3`,
+  );
+  assertEquals(error.code, "unsupported");
+});
+
+Deno.test("files that contradict themselves are bad models", () => {
+  const good = bytePair([["ab", NORMAL]], ["a b"]);
+  const cases: [Metadata, string][] = [
+    [{}, "x.gguf: tokenizer.ggml.model is missing"],
+    [
+      { ...good, pre: undefined },
+      "x.gguf: tokenizer.ggml.pre is missing; known are default, llama3",
+    ],
+    [{ ...good, tokens: undefined }, "tokenizer.ggml.tokens is missing"],
+    [{ ...good, tokens: new Int32Array(3) }, "expected an array of strings"],
+    [{ ...good, tokens: ["a", 1] }, "expected an array of strings"],
+    [{ ...good, tokens: ["a", "b", "a"] }, `has the token "a" twice, as ids 0 and 2`],
+    [{ ...good, merges: undefined }, "tokenizer.ggml.merges is missing"],
+    [{ ...good, merges: ["a z!"] }, `merges[0] names the token "z!"`],
+    [{ ...good, token_type: new Int32Array(3) }, "has 3 entries for 257 tokens"],
+    [{ ...good, token_type: "x" }, "expected an array of numbers"],
+    [{ ...good, bos_token_id: 257 }, "bos_token_id is 257; expected a token id from 0 to 256"],
+    [{ ...good, eos_token_id: -1 }, "eos_token_id is -1"],
+    [{ ...good, eos_token_id: 2n ** 63n }, "eos_token_id is"],
+    [{ ...good, add_bos_token: 1 }, "add_bos_token is 1; expected true or false"],
+    [{ ...good, add_bos_token: true }, "bos_token_id is missing"],
+    [{ ...good, add_eos_token: true }, "eos_token_id is missing"],
+    [sentencePiece(WORDS, { scores: undefined }), "scores is missing"],
+    [sentencePiece(WORDS, { scores: new Float32Array(264).fill(NaN) }), "scores[0] is NaN"],
+    [sentencePiece(WORDS, { scores: new Float32Array(2) }), "has 2 entries for 264 tokens"],
+  ];
+  for (const [metadata, message] of cases) {
+    const error = assertThrows(() => build(metadata), ForgeError, message);
+    assertEquals(error.code, "bad_model");
+  }
+});
+
+Deno.test("empty tokens and odd token types are tolerated", () => {
+  const tokenizer = build(bytePair([["", NORMAL], ["", 9], ["x1", 0]], []));
+  assertEquals(tokenizer.vocabSize, 259);
+  assertEquals(tokenizer.decode([256, 257, 258]), "x1");
+});

@@ -1,0 +1,217 @@
+import { assert, assertEquals, assertThrows } from "@std/assert";
+import { ForgeError } from "../../../src/errors.ts";
+import {
+  addedToken,
+  bpeModel,
+  build,
+  byteFallbackJson,
+  byteLevelJson,
+  characterJson,
+  type Json,
+  pieces,
+  random,
+  randomText,
+} from "./support.ts";
+
+const BOS = addedToken(10, "<s>"), EOS = addedToken(11, "</s>");
+
+/** A template that puts BOS before a text and EOS behind. */
+function template(...pieces: ("<s>" | "text" | "</s>")[]): Json {
+  return {
+    type: "TemplateProcessing",
+    single: pieces.map((piece) =>
+      piece === "text"
+        ? { Sequence: { id: "A", type_id: 0 } }
+        : { SpecialToken: { id: piece, type_id: 0 } }
+    ),
+    special_tokens: {
+      "<s>": { id: "<s>", ids: [10], tokens: ["<s>"] },
+      "</s>": { id: "</s>", ids: [11], tokens: ["</s>"] },
+    },
+  };
+}
+
+function withTemplate(post_processor: Json): Json {
+  return characterJson("ab", { added_tokens: [BOS, EOS], post_processor });
+}
+
+Deno.test("the template puts tokens around a text, unless told not to", () => {
+  const tokenizer = build(withTemplate(template("<s>", "text", "</s>")));
+  assertEquals([...tokenizer.encode("ab")], [10, 1, 2, 11]);
+  assertEquals([...tokenizer.encode("")], [10, 11]);
+  assertEquals([...tokenizer.encode("ab", { addSpecial: false })], [1, 2]);
+  assertEquals([tokenizer.bosId, tokenizer.eosIds], [10, [11]]);
+  assertEquals([tokenizer.addBos, tokenizer.addEos], [true, true]);
+});
+
+Deno.test("a BOS that the text begins with is not doubled", () => {
+  const tokenizer = build(withTemplate(template("<s>", "text")));
+  assertEquals([...tokenizer.encode("<s>a")], [10, 1]);
+  assertEquals([...tokenizer.encode("<s><s>a")], [10, 10, 1]);
+  assertEquals([...tokenizer.encode("a<s>")], [10, 1, 10]);
+});
+
+Deno.test("a sequence of processors nests, ByteLevel adds nothing", () => {
+  const processors = [{ type: "ByteLevel" }, template("<s>", "text"), template("text", "</s>")];
+  const tokenizer = build(withTemplate({ type: "Sequence", processors }));
+  assertEquals([...tokenizer.encode("a")], [10, 1, 11]);
+});
+
+Deno.test("tokenizer_config.json names BOS and EOS and says whether they are added", () => {
+  const json = withTemplate(template("<s>", "text"));
+  const names = { bos_token: "<s>", eos_token: { content: "</s>" } };
+  const ids = (config: Json) => [...build(json, config).encode("a")];
+  assertEquals(ids(names), [10, 1]);
+  assertEquals(ids({ ...names, add_bos_token: true }), [10, 1]);
+  assertEquals(ids({ ...names, add_bos_token: false }), [1]);
+  assertEquals(ids({ ...names, add_eos_token: true }), [10, 1, 11]);
+  assertEquals(ids({ ...names, bos_token: null }), [10, 1]);
+  const tokenizer = build(json, { ...names, add_bos_token: false });
+  assertEquals([tokenizer.bosId, tokenizer.addBos, tokenizer.eosIds], [10, false, [11]]);
+  const without = build(characterJson("ab"), { bos_token: null, add_bos_token: true });
+  assertEquals([without.bosId, without.addBos, without.eosIds], [undefined, false, []]);
+});
+
+Deno.test("descriptions name the kind and the size", () => {
+  assertEquals(build(byteLevelJson(["ab"], [])).description, "byte-level BPE, 257 tokens");
+  assertEquals(build(byteFallbackJson([], [])).description, "BPE with byte fallback, 256 tokens");
+  assertEquals(build(characterJson("ab")).description, "BPE, 3 tokens");
+});
+
+Deno.test("decoding gives back every text of a byte-level tokenizer", () => {
+  const tokenizer = build(byteLevelJson(["th", "the", "Ġt", "Ġthe"], ["t h", "th e", "Ġ t"]));
+  const next = random(31);
+  for (let i = 0; i < 1000; i++) {
+    const text = randomText(next, 100);
+    assertEquals(tokenizer.decode(tokenizer.encode(text)), text);
+  }
+});
+
+Deno.test("cutting at words changes nothing where merges keep to them", () => {
+  const next = random(33);
+  const tokens = ["▁", "a", "b", "ab", "▁a", "▁ab", "▁▁", "ba"];
+  const merges = ["a b", "▁ a", "▁a b", "▁ ▁", "b a"];
+  const cut = build(byteFallbackJson(tokens, merges));
+  // One merge across words, of characters that the texts do not have, and nothing is cut.
+  const whole = build(byteFallbackJson([...tokens, "x", "x▁"], [...merges, "x ▁"]));
+  for (let i = 0; i < 500; i++) {
+    const length = Math.floor(next() * 40);
+    const text = Array.from({ length }, () => "ab é "[Math.floor(next() * 5)]).join("");
+    assertEquals([...cut.encode(text)], [...whole.encode(text)], JSON.stringify(text));
+  }
+  assertEquals(pieces(whole, "ax b"), ["▁a", "x▁", "b"]);
+});
+
+Deno.test("vocabularies may leave out ids, and added tokens may repeat pieces", () => {
+  const json = { model: bpeModel(["a", "b"], []) };
+  const tokenizer = build({
+    ...json,
+    added_tokens: [addedToken(5, "<x>"), addedToken(1, "b", { special: false }), addedToken(9, "")],
+  });
+  assertEquals(tokenizer.vocabSize, 6);
+  assertEquals(tokenizer.tokenText(3), "");
+  assertEquals(tokenizer.decode([0, 3, 1]), "ab");
+  assertEquals([...tokenizer.encode("a<x>b")], [0, 5, 1]);
+});
+
+Deno.test("models that are not implemented are named", () => {
+  for (const type of ["Unigram", "WordPiece", "WordLevel"]) {
+    const error = assertThrows(
+      () => build({ model: { type, vocab: {} } }),
+      ForgeError,
+      `tokenizer.json: model.type "${type}" is not supported; supported are BPE`,
+    );
+    assertEquals(error.code, "unsupported");
+  }
+  const unsupported: [Json, string][] = [
+    [{ dropout: 0.1 }, "model.dropout is 0.1; supported is null or 0"],
+    [{ end_of_word_suffix: "</w>" }, `model.end_of_word_suffix is "</w>"`],
+    [{ continuing_subword_prefix: "##" }, `model.continuing_subword_prefix is "##"`],
+  ];
+  for (const [rest, message] of unsupported) {
+    const json = { model: bpeModel(["a"], [], rest) };
+    assertEquals(assertThrows(() => build(json), ForgeError, message).code, "unsupported");
+  }
+});
+
+Deno.test("files that contradict themselves are bad models", () => {
+  const cases: [Json, string][] = [
+    [{}, "tokenizer.json: model is missing"],
+    [{ model: { type: "BPE", merges: [] } }, "tokenizer.json: model.vocab is missing"],
+    [{ model: { type: "BPE", vocab: {} } }, "tokenizer.json: model.merges is missing"],
+    [{ model: bpeModel(["a"], ["a b"]) }, `merges[0] names the token "b"`],
+    [{ model: bpeModel([], [], { vocab: { a: 0, b: 0 } }) }, `"a" and "b" have the same id 0`],
+    [{ model: bpeModel([], [], { vocab: { a: -1 } }) }, `the id of "a" is -1`],
+    [{ model: bpeModel([], [], { vocab: { a: "x" } }) }, `the id of "a" is x`],
+    [{ model: bpeModel([], [], { vocab: { a: 1e7 } }) }, `the id of "a" is 10000000`],
+    [{ model: bpeModel([], [], { vocab: { a: null } }) }, `the id of "a" is not a number`],
+    [{ model: bpeModel(["a"], [], { unk_token: "?" }) }, `model.unk_token is "?"`],
+    [{ ...characterJson("a"), added_tokens: [addedToken(1, "x")] }, "have the same id 1"],
+    [{ ...characterJson("a"), added_tokens: [addedToken(1e9, "x")] }, "the id of"],
+    [{ ...characterJson("a"), added_tokens: {} }, "added_tokens is an object"],
+    [{ ...characterJson("a"), post_processor: template("<s>", "text") }, "adds the id 10"],
+    [withTemplate({ type: "TemplateProcessing", single: [] }), "leaves out the text"],
+    [withTemplate({ ...template("<s>", "text"), special_tokens: {} }), `has no "<s>"`],
+  ];
+  for (const [json, message] of cases) {
+    const error = assertThrows(() => build(json), ForgeError, message);
+    assertEquals(error.code, "bad_model");
+    assert(!error.message.includes("\n"));
+  }
+  assertThrows(
+    () => build(characterJson("a"), { bos_token: "<s>" }),
+    ForgeError,
+    `tokenizer_config.json beside tokenizer.json: bos_token is "<s>", which is not in the vocabulary`,
+  );
+  for (const json of [null, 1, "x", [], undefined]) {
+    assertThrows(() => build(json as unknown as Json), ForgeError, "expected an object");
+  }
+});
+
+Deno.test("a tokenizer.json with any value replaced works or fails on purpose", () => {
+  const next = random(41);
+  const junk = [null, -1, 1e9, 0.5, "", "x", true, [], {}, [[]], ["a b c"], { a: 1 }, "\ud800"];
+  let loaded = 0;
+  for (let i = 0; i < 2000; i++) {
+    const json = structuredClone(
+      next() < 0.5 ? withTemplate(template("<s>", "text")) : {
+        ...byteFallbackJson(["▁", "a", "▁a"], ["▁ a"]),
+        pre_tokenizer: {
+          type: "Sequence",
+          pretokenizers: [
+            { type: "Split", pattern: { Regex: "\\s+|a" }, behavior: "Isolated", invert: false },
+            { type: "Metaspace", replacement: "▁", prepend_scheme: "first", split: true },
+          ],
+        },
+        added_tokens: [addedToken(300, "<s>")],
+      },
+    );
+    replaceSomewhere(json, junk[Math.floor(next() * junk.length)], next);
+    try {
+      const tokenizer = build(json);
+      loaded++;
+      tokenizer.decode(tokenizer.encode("a <s>b é\ud800"));
+    } catch (error) {
+      if (!(error instanceof ForgeError)) throw error;
+      assert(!error.message.includes("\n"), error.message);
+    }
+  }
+  assert(loaded > 100 && loaded < 1900, `${loaded} of 2000 loaded`);
+});
+
+/** Replaces a value at a random place in an object. */
+function replaceSomewhere(json: Json, value: unknown, next: () => number): void {
+  let at: Record<string, unknown> = json;
+  for (;;) {
+    const keys = Object.keys(at);
+    const key = keys[Math.floor(next() * keys.length)];
+    if (key === undefined) return;
+    const child = at[key];
+    if (typeof child === "object" && child !== null && next() < 0.8) {
+      at = child as Record<string, unknown>;
+    } else {
+      at[key] = value;
+      return;
+    }
+  }
+}
