@@ -169,6 +169,7 @@ forge_status forge_step_read(uint32_t step, uint32_t value, uint64_t first_row, 
         source.rows == Rows::tokens ? object->last_tokens : object->last_outputs;
     require(first_row <= rows && n_rows <= rows - first_row, "rows [", first_row, ", ", first_row,
             " + ", n_rows, ") of the ", rows, " of the last run");
+    if (n_rows == 0) return;  // and `out` may be null
     require(out && bytes / 4 / source.cols >= n_rows, "the buffer of ", bytes,
             " bytes is too small for ", n_rows, " rows of ", source.cols);
     object->executable->read(value, first_row, n_rows, out);

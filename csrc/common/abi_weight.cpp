@@ -55,9 +55,9 @@ forge_status forge_weight_create(uint32_t device, const forge_weight_part* parts
                                  uint64_t cols, uint32_t* weight) {
   return on_handle(device, [&] {
     auto owner = get_device(device);
-    not_null(parts, "parts");
     not_null(weight, "weight");
     require(n_parts >= 1 && n_parts <= 1u << 20, "a weight of ", n_parts, " parts");
+    not_null(parts, "parts");
     WeightSource source{{}, 0, cols};
     for (uint64_t i = 0; i < n_parts; ++i) {
       const forge_weight_part& part = parts[i];
@@ -96,6 +96,7 @@ forge_status forge_weight_read(uint32_t weight, uint64_t first_row, uint64_t n_r
     const Weight& source = *object->weight;
     require(first_row <= source.rows && n_rows <= source.rows - first_row, "rows [", first_row,
             ", ", first_row, " + ", n_rows, ") of a weight of ", source.rows);
+    if (n_rows == 0) return;  // and `out` may be null
     require(out && bytes / 4 / source.cols >= n_rows, "the buffer of ", bytes,
             " bytes is too small for ", n_rows, " rows of ", source.cols);
     object->device->backend->read_weight(source, first_row, n_rows, out);

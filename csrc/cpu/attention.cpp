@@ -23,15 +23,9 @@ void clear(const AttentionPartial& partial, uint32_t n_rows, uint32_t v_head_dim
   std::fill_n(partial.out, uint64_t{n_rows} * v_head_dim, 0.0f);
 }
 
-struct Range {
-  int32_t begin;
-  int32_t end;
-};
-
-// The positions of a split of a task that sees [begin, end).
-Range split_range(int32_t begin, int32_t end, uint32_t split) {
-  const int32_t first = (begin / kSplit + static_cast<int32_t>(split)) * kSplit;
-  return {std::max(begin, first), std::min(end, first + kSplit)};
+// The first position of a split of a task that sees positions from `begin` on.
+int32_t split_begin(int32_t begin, uint32_t split) {
+  return (begin / kSplit + static_cast<int32_t>(split)) * kSplit;
 }
 
 }  // namespace
@@ -68,7 +62,7 @@ void Attention::plan(const AttentionJob& job) {
     for (uint32_t kv_head = 0; kv_head < job.kv.shape.n_kv_heads; ++kv_head) {
       for (uint32_t h = 0; h < group; h += heads) {
         tasks_.push_back({t, n, kv_head, kv_head * group + h, std::min(heads, group - h), begin,
-                          end, n_splits, 0});
+                          n_splits, 0});
       }
     }
     t += n;
@@ -110,16 +104,16 @@ void Attention::finish(const AttentionJob& job, const Task& task,
   }
 }
 
-void Attention::run_whole(const AttentionJob& job, const Task& task, uint32_t thread) const {
+void Attention::run_whole(const AttentionJob& job, const Task& task, const StopFlag& stop,
+                          uint32_t thread) const {
   const uint32_t dim = job.kv.shape.v_head_dim, n_rows = task.n_tokens * task.n_heads;
   float* scratch = thread_scratch(thread);
   const AttentionPartial all = partial_at(scratch + kAttentionScratch);
   const AttentionPartial one = partial_at(scratch + kAttentionScratch + partial_floats(dim));
   const AttentionRows rows = rows_of(job, task);
   clear(all, n_rows, dim);
-  for (uint32_t split = 0; split < task.n_splits; ++split) {
-    const Range range = split_range(task.begin, task.end, split);
-    device_.kernels.attention_split(rows, range.begin, range.end, one, scratch);
+  for (uint32_t split = 0; split < task.n_splits && !stop.raised(); ++split) {
+    device_.kernels.attention_split(rows, split_begin(task.begin, split), one, scratch);
     device_.kernels.attention_merge(n_rows, dim, all, one);
   }
   finish(job, task, all);
@@ -142,9 +136,8 @@ void Attention::run_split(const AttentionJob& job, uint32_t index, uint32_t thre
     return partial_at(partials_.floats() + (task.first_split + i) * partial_floats(dim));
   };
   float* scratch = thread_scratch(thread);
-  const Range range = split_range(task.begin, task.end, split.index);
-  device_.kernels.attention_split(rows_of(job, task), range.begin, range.end, partial(split.index),
-                                  scratch);
+  device_.kernels.attention_split(rows_of(job, task), split_begin(task.begin, split.index),
+                                  partial(split.index), scratch);
   if (left_[split.task].fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   const AttentionPartial all = partial_at(scratch + kAttentionScratch);
   clear(all, n_rows, dim);
@@ -169,9 +162,9 @@ void Attention::run(const AttentionJob& job, const StopFlag& stop) {
       if (!stop.raised()) run_split(job, index, thread);
     });
   } else {
-    // Later tokens see more positions: their tasks go first, so that no long one is left for the end.
+    // Later tokens see more positions: their tasks go first, so that none is left for the end.
     pool.run(n_tasks, [&](uint32_t index, uint32_t thread) {
-      if (!stop.raised()) run_whole(job, tasks_[n_tasks - 1 - index], thread);
+      run_whole(job, tasks_[n_tasks - 1 - index], stop, thread);
     });
   }
   stop.check();

@@ -25,9 +25,9 @@ struct AttentionJob {
 
 // Deals attention out to threads. A task is a run of tokens of one sequence by the query heads that
 // share a KV head (or some of them, where they are many). The positions a task sees are taken in
-// splits; where tasks are few and contexts long, the splits of a task are dealt out too, and whoever
-// finishes its last one merges them. They are merged in the order of positions either way, so that
-// nothing depends on the number of threads or on what else is in the batch.
+// splits; where tasks are few and contexts long, the splits of a task are dealt out too, and
+// whoever finishes its last one merges them. They are merged in the order of positions either way,
+// so that nothing depends on the number of threads or on what else is in the batch.
 class Attention {
  public:
   explicit Attention(CpuDevice& device);
@@ -47,8 +47,7 @@ class Attention {
     uint32_t kv_head;
     uint32_t first_head;  // of the query heads
     uint32_t n_heads;
-    int32_t begin;  // of the positions it sees
-    int32_t end;
+    int32_t begin;  // the first position it sees
     uint32_t n_splits;
     uint32_t first_split;  // in splits_, where tasks are split
   };
@@ -61,7 +60,8 @@ class Attention {
   void plan_splits();
   AttentionRows rows_of(const AttentionJob& job, const Task& task) const;
   void finish(const AttentionJob& job, const Task& task, const AttentionPartial& partial) const;
-  void run_whole(const AttentionJob& job, const Task& task, uint32_t thread) const;
+  void run_whole(const AttentionJob& job, const Task& task, const StopFlag& stop,
+                 uint32_t thread) const;
   void run_split(const AttentionJob& job, uint32_t index, uint32_t thread);
   float* thread_scratch(uint32_t thread) const {
     return scratch_.floats() + thread * thread_floats_;

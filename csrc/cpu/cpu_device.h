@@ -7,7 +7,8 @@
 
 namespace forge::cpu {
 
-// What the steps of one device share. The threads work for one step at a time: a run holds the mutex.
+// What the steps of one device share. The threads work for one step at a time: a run holds the
+// mutex.
 struct CpuDevice {
   CpuDevice(const KernelTable& chosen, uint32_t n_threads) : kernels(chosen), pool(n_threads) {}
 

@@ -6,6 +6,7 @@ namespace forge::cpu {
 
 namespace {
 
+// Every value begins on a cache line.
 constexpr uint64_t kCacheLineFloats = 16;
 
 }  // namespace

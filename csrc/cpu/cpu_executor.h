@@ -1,7 +1,7 @@
 #pragma once
 
-// Runs a program operation by operation, each dealt out to the threads of the device. The operations
-// are those of forge.h; *_ops.cpp hold them by kind.
+// Runs a program operation by operation, each dealt out to the threads of the device. The
+// operations are those of forge.h; *_ops.cpp hold them by kind.
 
 #include <algorithm>
 #include <memory>

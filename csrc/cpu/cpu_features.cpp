@@ -4,7 +4,9 @@
 
 #include "../common/error.h"
 
-#if defined(__aarch64__) && defined(__linux__)
+#if defined(__x86_64__)
+#include <cpuid.h>
+#elif defined(__aarch64__) && defined(__linux__)
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
 #endif
@@ -15,14 +17,20 @@ namespace {
 
 #if defined(__x86_64__)
 
+// Not every compiler's own detection knows F16C.
+bool has_f16c() {
+  unsigned eax, ebx, ecx, edx;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+}
+
 std::vector<std::string> detect() {
   std::vector<std::string> found;
-  // The compiler's own detection also asks whether the system saves the wide registers.
+  // The compiler's detection also asks whether the system saves the wide registers.
 #define FORGE_DETECT(feature) \
   if (__builtin_cpu_supports(feature)) found.emplace_back(feature)
   FORGE_DETECT("avx2");
   FORGE_DETECT("fma");
-  FORGE_DETECT("f16c");
+  if (has_f16c()) found.emplace_back("f16c");
   FORGE_DETECT("bmi2");
   FORGE_DETECT("avx512f");
   FORGE_DETECT("avx512bw");
@@ -90,8 +98,8 @@ const KernelTable& choose_kernels(std::string_view name) {
     if (name.empty() || name == table->name) return *table;
     valid += std::string(", \"") + table->name + "\"";
   }
-  fail(FORGE_INVALID_ARGUMENT, "the CPU device has no kernels \"", name, "\" on this machine; valid are ",
-       valid);
+  fail(FORGE_INVALID_ARGUMENT, "the CPU device has no kernels \"", name,
+       "\" on this machine; valid are ", valid);
 }
 
 }  // namespace forge::cpu

@@ -6,9 +6,9 @@
 
 namespace forge::cpu {
 
-// Pages laid out [page][kv head](k: [k_head_dim][page_tokens] | v: [page_tokens][v_head_dim]), which is
-// how attention reads them: the keys of neighbouring positions side by side, and all of a head's in one
-// piece.
+// Pages laid out [page][kv head](k: [k_head_dim][page_tokens] | v: [page_tokens][v_head_dim]), the
+// way attention reads them: the keys of neighbouring positions side by side, and all of a head's in
+// one piece.
 class CpuKv : public KvCache {
  public:
   CpuKv(const KvShape& cache_shape, const KernelTable& kernels);

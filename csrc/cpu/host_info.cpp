@@ -28,7 +28,8 @@ std::string cpuinfo_value(const std::string& key) {
   for (std::string line; std::getline(file, line);) {
     if (line.compare(0, key.size(), key) != 0) continue;
     const size_t colon = line.find(':');
-    const size_t begin = colon == std::string::npos ? colon : line.find_first_not_of(" \t", colon + 1);
+    if (colon == std::string::npos) continue;
+    const size_t begin = line.find_first_not_of(" \t", colon + 1);
     if (begin != std::string::npos) return line.substr(begin);
   }
   return "";

@@ -48,8 +48,8 @@ struct MatmulBlock {
 
 // Query rows that one call handles: tokens of one sequence by heads that share a KV head.
 constexpr uint32_t kAttentionRows = 48;
-// Positions whose softmax is taken at once. Splits start at multiples of it, so that a token's result
-// does not depend on how the work is divided.
+// Positions whose softmax is taken at once. Splits start at multiples of it, so that a token's
+// result does not depend on how the work is divided.
 constexpr uint32_t kAttentionSplit = 256;
 // Floats of scratch a thread needs; the last vector of a row may pass its end.
 constexpr size_t kAttentionStride = kAttentionSplit + 16;
@@ -80,8 +80,8 @@ struct AttentionRows {
   float softcap;  // 0: none
 };
 
-// A softmax under way: for each row its largest score, the sum of exp(score - largest), and the sum of
-// those weights times the values.
+// A softmax under way: for each row its largest score, the sum of exp(score - largest), and the sum
+// of those weights times the values.
 struct AttentionPartial {
   float* largest;  // [rows]; -infinity where nothing was seen
   float* total;    // [rows]
@@ -105,7 +105,7 @@ struct KernelTable {
 
   void (*matmul)(const MatmulBlock& block, float* scratch);
 
-  // out = residual + x / sqrt(mean(x^2) + eps) (weight + offset); residual may be null, out may be x.
+  // out = residual + x / sqrt(mean(x^2) + eps) (weight + offset); residual may be null, and out x.
   void (*rms_norm)(const float* x, const float* weight, uint64_t n, float eps, float offset,
                    const float* residual, float* out);
   // out = (x - mean) / sqrt(variance + eps) weight + bias; bias may be null.
@@ -126,9 +126,9 @@ struct KernelTable {
   // Writes the f16 nearest to each x.
   void (*to_f16)(const float* x, uint64_t n, uint8_t* out);
 
-  // The softmax of the scores at positions [begin, end), at most kAttentionSplit of them.
-  void (*attention_split)(const AttentionRows& rows, int32_t begin, int32_t end,
-                          const AttentionPartial& out, float* scratch);
+  // The softmax over the split that begins at `begin`, a multiple of kAttentionSplit.
+  void (*attention_split)(const AttentionRows& rows, int32_t begin, const AttentionPartial& out,
+                          float* scratch);
   // into = the softmax over what both have seen.
   void (*attention_merge)(uint32_t n_rows, uint32_t v_head_dim, const AttentionPartial& into,
                           const AttentionPartial& more);
@@ -137,8 +137,8 @@ struct KernelTable {
                            const float* sink, float* out);
 
   LogitScan (*scan)(const float* x, uint64_t n);
-  // The sum of exp((x - largest) scale). The terms go to terms[n], and the sums of every kSumBlock of
-  // them to sums, unless these are null.
+  // The sum of exp((x - largest) scale). The terms go to terms[n], and the sums of every kSumBlock
+  // of them to sums, unless these are null.
   double (*sum_exp)(const float* x, uint64_t n, float largest, float scale, float* terms,
                     double* sums);
   // The first index from `begin` on with x > threshold, or n.

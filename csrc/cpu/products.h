@@ -23,7 +23,7 @@ struct Epilogue {
   uint32_t activation = FORGE_IDENTITY;
 };
 
-// Deals products out to threads: a task is a block of rows by a block of tokens.
+// Deals products out to threads: a task is some blocks of rows by a block of tokens.
 class Products {
  public:
   explicit Products(CpuDevice& device);
@@ -37,9 +37,12 @@ class Products {
  private:
   struct Task {
     const ProductGroup* group;
-    uint32_t block;
+    uint32_t first_block;
+    uint32_t end_block;
     uint32_t first_token;
   };
+
+  void plan(const RowBlocks& rows, const std::vector<ProductGroup>& groups);
 
   CpuDevice& device_;
   Memory scratch_;

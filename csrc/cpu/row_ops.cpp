@@ -1,6 +1,5 @@
 // Operations on one row of activations at a time.
 
-#include <cmath>
 #include <cstring>
 
 #include "cpu_executor.h"

@@ -26,8 +26,8 @@ float threshold_for(double share, double largest, const forge_sampling& s) {
   return std::nextafter(static_cast<float>(logit - 1e-6 * std::abs(logit)), -INFINITY);
 }
 
-// Cuts candidates, best first, as top_p and min_p ask; `total` is the sum of the probabilities of all
-// that top_k left.
+// Cuts candidates, best first, as top_p and min_p ask; `total` is the sum of the probabilities of
+// all that top_k left.
 void truncate(std::vector<Candidate>& candidates, const forge_sampling& s, double total) {
   if (s.top_p < 1) {
     double cumulative = 0;

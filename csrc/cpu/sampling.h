@@ -9,15 +9,15 @@
 
 namespace forge::cpu {
 
-// Chooses tokens as forge_sampling describes, without sorting the vocabulary: passes over the logits
-// are vectorised, and only the few tokens that can matter are looked at one by one. Sums that decide
-// are taken in double.
+// Chooses tokens as forge_sampling describes, without sorting the vocabulary: passes over the
+// logits are vectorised, and only the few tokens that can matter are looked at one by one. Sums
+// that decide are taken in double.
 class Sampling {
  public:
   Sampling(const KernelTable& kernels, uint32_t n_threads, uint64_t vocabulary);
 
-  // Fills in result `output` from its logits. Each thread has a number of its own; different threads
-  // may choose at the same time.
+  // Fills in result `output` from its logits. Each thread has a number of its own; different
+  // threads may choose at the same time.
   void choose(const StepInputs& inputs, uint32_t output, const float* logits, ResultBlock& results,
               uint32_t thread);
 

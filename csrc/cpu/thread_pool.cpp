@@ -18,8 +18,8 @@ constexpr uint32_t kJob = 1u << 12;
 
 uint32_t job_of(uint32_t state) { return state / kJob; }
 
-// How long a worker looks for the next job before it sleeps: longer than the pause between two steps
-// of a model, much shorter than a time slice that another process could have used.
+// How long a worker looks for the next job before it sleeps: longer than the pause between two
+// steps of a model, much shorter than a time slice that another process could have used.
 constexpr std::chrono::microseconds kSpin{100};
 
 void pause() {

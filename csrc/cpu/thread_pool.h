@@ -25,8 +25,9 @@ class ThreadPool {
 
   // Calls body(index, thread) once for each index below `count`, indices dealt out in order to
   // whichever thread is free; `thread` is below n_threads(). Everything written before the call is
-  // visible to the body, and everything the body wrote is visible after it. An exception of the body
-  // ends the run and is thrown here. Not to be called from two threads at once, nor from a body.
+  // visible to the body, and everything the body wrote is visible after it. An exception of the
+  // body ends the run and is thrown here. Not to be called from two threads at once, nor from a
+  // body.
   template <class Body>
   void run(uint32_t count, Body&& body) {
     if (count == 0) return;
@@ -53,10 +54,10 @@ class ThreadPool {
   void* context_ = nullptr;
   uint32_t count_ = 0;
 
-  // The number of the latest job, whether it can still be joined, and how many workers are in it (see
-  // the masks in thread_pool.cpp). A worker that wakes too late for a job finds it closed and never
-  // touches it, so that a run waits only for workers that took something. The job numbers may wrap: a
-  // worker that mistakes a job for one it has seen only leaves it to the others.
+  // The number of the latest job, whether it can still be joined, and how many workers are in it
+  // (see the masks in thread_pool.cpp). A worker that wakes too late for a job finds it closed and
+  // never touches it, so that a run waits only for workers that took something. The job numbers may
+  // wrap: a worker that mistakes a job for one it has seen only leaves it to the others.
   alignas(64) std::atomic<uint32_t> state_{0};
   alignas(64) std::atomic<uint32_t> next_{0};
   alignas(64) std::atomic<bool> stopping_{false};

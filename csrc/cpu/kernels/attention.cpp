@@ -1,10 +1,11 @@
 // Attention over one split of positions: scores, softmax, and the weighted sum of values.
 //
-// Keys lie with positions next to each other, so the score of kLanes positions is a vector and no
-// sum over lanes is needed; values lie with dimensions next to each other, for the same reason. Up to
-// kTileTokens query rows share what is loaded. A score is summed over the dimensions in order and an
-// output over the positions in order, each in a lane of its own, so neither depends on how rows and
-// positions are tiled. T. Dao et al., "FlashAttention", 2022; split over KV as in "Flash-Decoding".
+// Keys lie with positions next to each other, so the scores of kLanes positions are a vector and no
+// sum over lanes is needed; values lie with dimensions next to each other, for the same reason. Up
+// to kTileTokens query rows share what is loaded. A score is summed over the dimensions in order
+// and an output over the positions in order, each in a lane of its own, so neither depends on how
+// rows and positions are tiled. T. Dao et al., "FlashAttention", 2022; split over KV as in
+// "Flash-Decoding", T. Dao et al., 2023.
 
 #include "kernels.h"
 #include "vector_math.h"
@@ -32,13 +33,21 @@ FORGE_INLINE const float* query_row(const AttentionRows& rows, uint32_t i) {
          static_cast<uint64_t>(i % rows.n_heads) * rows.k_head_dim;
 }
 
-// The part of [begin, end) that rows `first` to `first + n - 1` see; empty when low == high.
+// Where the page of a position lies.
+FORGE_INLINE uint64_t page_offset(const AttentionRows& rows, int32_t position) {
+  const int32_t index = position / static_cast<int32_t>(rows.page_tokens);
+  return static_cast<uint64_t>(rows.pages[index]) * rows.page_bytes;
+}
+
+// The part of the split from `begin` on that rows `first` to `first + n - 1` see; empty when low ==
+// high.
 struct Span {
   int32_t low;
   int32_t high;
 };
-FORGE_INLINE Span visible_span(const AttentionRows& rows, uint32_t first, uint32_t n, int32_t begin,
-                               int32_t end) {
+FORGE_INLINE Span visible_span(const AttentionRows& rows, uint32_t first, uint32_t n,
+                               int32_t begin) {
+  const int32_t end = begin + static_cast<int32_t>(kAttentionSplit);
   Span span = {end, begin};
   for (uint32_t t = first / rows.n_heads; t <= (first + n - 1) / rows.n_heads; ++t) {
     const Visible seen = rows.visible[t];
@@ -83,8 +92,7 @@ void score_rows(const AttentionRows& rows, uint32_t row, Span span, int32_t begi
     const int32_t slot = p % page_tokens;
     const int32_t in_page = page_tokens - slot;
     const int32_t run_end = in_page < span.high - p ? p + in_page : span.high;
-    const uint8_t* page = rows.k + static_cast<uint64_t>(rows.pages[p / page_tokens]) * rows.page_bytes;
-    const uint8_t* k = page + slot * Element<is_f16>::kBytes;
+    const uint8_t* k = rows.k + page_offset(rows, p) + slot * Element<is_f16>::kBytes;
     // The last vector may reach past the run: what it scores there is overwritten or never read.
     while (p < run_end) {
       float* to = scores + (p - begin);
@@ -115,7 +123,7 @@ FORGE_INLINE void value_tile(const AttentionRows& rows, Span span, int32_t begin
     const int32_t slot = p % page_tokens;
     const int32_t in_page = page_tokens - slot;
     const int32_t run_end = in_page < span.high - p ? p + in_page : span.high;
-    const uint8_t* page = rows.v + static_cast<uint64_t>(rows.pages[p / page_tokens]) * rows.page_bytes;
+    const uint8_t* page = rows.v + page_offset(rows, p);
     uint64_t at = static_cast<uint64_t>(slot) * rows.v_head_dim + dim;
     for (; p < run_end; ++p, at += rows.v_head_dim) {
       Vec value[vectors];
@@ -190,13 +198,13 @@ void softmax_row(const AttentionRows& rows, Span seen, Span span, int32_t begin,
 }
 
 template <int n_rows, bool is_f16>
-void attend(const AttentionRows& rows, uint32_t row, int32_t begin, int32_t end,
-            const AttentionPartial& to, float* scores) {
-  const Span span = visible_span(rows, row, n_rows, begin, end);
+void attend(const AttentionRows& rows, uint32_t row, int32_t begin, const AttentionPartial& to,
+            float* scores) {
+  const Span span = visible_span(rows, row, n_rows, begin);
   float* out = to.out + static_cast<uint64_t>(row) * rows.v_head_dim;
   score_rows<n_rows, is_f16>(rows, row, span, begin, scores);
   for (uint32_t r = 0; r < n_rows; ++r) {
-    const Span seen = visible_span(rows, row + r, 1, begin, end);
+    const Span seen = visible_span(rows, row + r, 1, begin);
     float* row_scores = scores + r * kAttentionStride;
     if (seen.low == seen.high) {
       to.largest[row + r] = -__builtin_inff();
@@ -210,7 +218,7 @@ void attend(const AttentionRows& rows, uint32_t row, int32_t begin, int32_t end,
 }
 
 template <bool is_f16>
-void attend_all(const AttentionRows& rows, int32_t begin, int32_t end, const AttentionPartial& to,
+void attend_all(const AttentionRows& rows, int32_t begin, const AttentionPartial& to,
                 float* scores) {
   const uint32_t n_rows = rows.n_tokens * rows.n_heads;
   for (uint32_t row = 0; row < n_rows; row += kTileTokens) {
@@ -218,7 +226,7 @@ void attend_all(const AttentionRows& rows, int32_t begin, int32_t end, const Att
     switch (left < kTileTokens ? left : kTileTokens) {
 #define FORGE_ROWS(count)                                                                    \
   case count:                                                                                \
-    if constexpr (count <= kTileTokens) attend<count, is_f16>(rows, row, begin, end, to, scores); \
+    if constexpr (count <= kTileTokens) attend<count, is_f16>(rows, row, begin, to, scores); \
     break;
       FORGE_ROWS(1)
       FORGE_ROWS(2)
@@ -241,12 +249,12 @@ FORGE_INLINE float exp_of(float x) {
 
 }  // namespace
 
-void attention_split(const AttentionRows& rows, int32_t begin, int32_t end,
-                     const AttentionPartial& out, float* scratch) {
+void attention_split(const AttentionRows& rows, int32_t begin, const AttentionPartial& out,
+                     float* scratch) {
   if (rows.is_f16) {
-    attend_all<true>(rows, begin, end, out, scratch);
+    attend_all<true>(rows, begin, out, scratch);
   } else {
-    attend_all<false>(rows, begin, end, out, scratch);
+    attend_all<false>(rows, begin, out, scratch);
   }
 }
 

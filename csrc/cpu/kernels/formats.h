@@ -1,11 +1,11 @@
 #pragma once
 
-// The weight formats as kernels read them: a Format hands out a row's weights in order, in groups of
-// 16, each group dequantised to floats. Products of scales and fields are exact in float32, so these
-// are the same numbers that the plain dequantisers of common/quant compute.
+// The weight formats as kernels read them: a Format hands out a row's weights in order, in groups
+// of 16, each group dequantised to floats. Products of scales and fields are exact in float32, so
+// these are the same numbers that the plain dequantisers of common/quant compute.
 //
-//   kElements, kBytes        weights and bytes of a block
-//   unpack(block, emit)      calls emit(i, group) for the groups of a block, i being the first weight
+//   kElements, kBytes      weights and bytes of a block
+//   unpack(block, emit)    calls emit(i, group) for the groups of a block, i being the first weight
 //
 // The block structs come from common/quant; their functions must not be called here (see simd.h).
 
@@ -19,16 +19,6 @@ namespace forge::cpu::FORGE_TARGET {
 FORGE_INLINE SignedBytes as_signed(Bytes bytes) { return reinterpret_cast<SignedBytes>(bytes); }
 
 FORGE_INLINE Vec f16_set(const PackedF16& half) { return set(f16_at(half.bits.bytes)); }
-
-// Byte i is 0xff where bit i is set, else 0.
-FORGE_INLINE Bytes expand_bits(const uint8_t* two_bytes) {
-  const Bytes bit = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
-  const uint64_t ones = 0x0101010101010101u;
-  const uint64_t words[2] = {two_bytes[0] * ones, two_bytes[1] * ones};
-  Bytes bytes;
-  memcpy(&bytes, words, 16);
-  return reinterpret_cast<Bytes>((bytes & bit) == bit);
-}
 
 template <class Block>
 struct BlockFormat {
@@ -123,6 +113,7 @@ struct FormatIQ4_XS : BlockFormat<BlockIQ4_XS> {
     const BlockIQ4_XS& block = at(data);
     const float d = f16_at(block.d.bits.bytes);
     const int high = block.scales_h.bytes[0] | block.scales_h.bytes[1] << 8;
+    FORGE_UNROLL(8)
     for (int s = 0; s < 8; ++s) {
       const int low = block.scales_l[s / 2] >> (4 * (s % 2)) & 15;
       const int scale = (low | (high >> (2 * s) & 3) << 4) - 32;

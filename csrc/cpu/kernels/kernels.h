@@ -21,15 +21,16 @@ void rotate(float* heads, uint32_t n_heads, uint32_t head_dim, const float* tabl
             uint32_t layout);
 void to_f16(const float* x, uint64_t n, uint8_t* out);
 
-void attention_split(const AttentionRows& rows, int32_t begin, int32_t end,
-                     const AttentionPartial& out, float* scratch);
+void attention_split(const AttentionRows& rows, int32_t begin, const AttentionPartial& out,
+                     float* scratch);
 void attention_merge(uint32_t n_rows, uint32_t v_head_dim, const AttentionPartial& into,
                      const AttentionPartial& more);
 void attention_finish(const AttentionPartial& partial, uint32_t row, uint32_t v_head_dim,
                       const float* sink, float* out);
 
 LogitScan scan(const float* x, uint64_t n);
-double sum_exp(const float* x, uint64_t n, float largest, float scale, float* terms, double* sums);
+double sum_exp(const float* x, uint64_t n, float largest, float scale, float* terms,
+               double* sums);
 uint64_t find_above(const float* x, uint64_t begin, uint64_t n, float threshold);
 
 }  // namespace forge::cpu::FORGE_TARGET

@@ -2,11 +2,11 @@
 //
 // The product of a weight row and a token is always summed in the same order, so that a token's
 // results do not depend on its neighbours in the batch: the columns are taken in chunks of
-// kMatmulChunk; inside a chunk, lane i of one vector of kLanes sums accumulates the columns equal to i
+// kMatmulChunk; inside a chunk, lane i of one vector of sums accumulates the columns equal to i
 // modulo kLanes, in order; the lanes are added by the tree of sum4; chunks are added in order. Both
-// paths below do exactly that. One token: weights are dequantised in registers and used once. Several
-// tokens: a chunk of rows is dequantised into a tile in the second-level cache, and tiles of 4 rows by
-// kTileTokens tokens are accumulated in registers.
+// paths below do exactly that. One token: weights are dequantised in registers and used once.
+// Several tokens: a chunk of rows is dequantised into a tile in the second-level cache, and blocks
+// of 4 rows by kTileTokens tokens are accumulated in registers.
 
 #include "k_formats.h"
 #include "kernels.h"
@@ -46,15 +46,21 @@ using FormatBF16 = FormatHalf<load_bf16>;
 
 FORGE_INLINE uint64_t smaller(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
-// sums[4] += the products of four weight rows with x.
+// sums[4] += the products of four weight rows with x. Meanwhile the four rows that follow them in
+// memory are fetched: short rows in turn are no pattern that the processor recognises by itself.
 template <class Format>
-void dot_four_rows(const uint8_t* const (&rows)[4], const float* x, uint64_t cols, float* sums) {
+void dot_four_rows(const uint8_t* const (&rows)[4], const uint8_t* next, const float* x,
+                   uint64_t cols, float* sums) {
   for (uint64_t begin = 0; begin < cols; begin += kMatmulChunk) {
     const uint64_t end = smaller(begin + kMatmulChunk, cols);
     Vec acc[4] = {zero(), zero(), zero(), zero()};
     uint64_t k = begin;
     for (; k + Format::kElements <= end; k += Format::kElements) {
       const uint64_t at = k / Format::kElements * Format::kBytes;
+      FORGE_UNROLL(16)
+      for (int line = 0; line < 4 * Format::kBytes; line += 64) {
+        __builtin_prefetch(next + 4 * at + line);
+      }
       FORGE_UNROLL(4)
       for (int r = 0; r < 4; ++r) {
         Format::unpack(rows[r] + at, [&](int i, Group w) FORGE_INLINE_LAMBDA {
@@ -89,7 +95,8 @@ void dot_rows(const MatmulBlock& block, const float* x, float* sums) {
     for (uint32_t i = 0; i < 4; ++i) {
       rows[i] = block.weights + smaller(r + i, block.n_rows - 1) * block.row_bytes;
     }
-    dot_four_rows<Format>(rows, x, block.cols, sums + r);
+    const uint8_t* next = block.weights + (r + 4) * block.row_bytes;
+    dot_four_rows<Format>(rows, next, x, block.cols, sums + r);
   }
 }
 
@@ -145,8 +152,8 @@ FormatKernels kernels_of(WeightType type) {
 
 // sums[token][4] += the products of four dequantised rows, `stride` apart, with some tokens.
 template <int n_tokens>
-void multiply_tile(const float* rows, uint64_t stride, const MatmulToken* tokens, uint64_t first_col,
-                   uint64_t n, float* sums) {
+void multiply_tile(const float* rows, uint64_t stride, const MatmulToken* tokens,
+                   uint64_t first_col, uint64_t n, float* sums) {
   const float* x[n_tokens];
   for (int t = 0; t < n_tokens; ++t) x[t] = tokens[t].x + first_col;
   Vec acc[n_tokens][4];

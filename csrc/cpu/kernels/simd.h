@@ -4,7 +4,7 @@
 //
 // Every kernel file is compiled once for each target with the target's own instructions. A function
 // with external linkage that two such compilations define would be merged by the linker, and the
-// surviving copy might hold instructions the machine lacks. So what kernel files define, and include,
+// surviving copy might hold instructions the machine lacks. So what kernel files define, and call,
 // is static or in namespace forge::cpu::FORGE_TARGET, and they use nothing of the standard library.
 //
 // Each implementation defines
@@ -19,6 +19,7 @@
 //   load_f16, load_bf16, store_f16, f16_at
 //   widen_part            kLanes of 16 signed bytes as floats
 //   lookup                16 bytes of a 16-entry table
+//   expand_bits           16 bits as bytes of 0 or 0xff
 
 #include <stddef.h>
 #include <stdint.h>
@@ -77,6 +78,19 @@ FORGE_INLINE Group widen(SignedBytes bytes) {
 
 FORGE_INLINE Group operator*(Group a, Vec scale) {
   for (int i = 0; i < Group::kVectors; ++i) a.part[i] = a.part[i] * scale;
+  return a;
+}
+
+// The first 8 times `low`, the others times `high`.
+FORGE_INLINE Group scale_halves(Group a, Vec low, Vec high) {
+  if constexpr (Group::kVectors == 1) {
+    static constexpr float kIndex[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    a.part[0] = a.part[0] * select(less(load(kIndex), set(8)), low, high);
+  } else {
+    for (int i = 0; i < Group::kVectors; ++i) {
+      a.part[i] = a.part[i] * (i < Group::kVectors / 2 ? low : high);
+    }
+  }
   return a;
 }
 

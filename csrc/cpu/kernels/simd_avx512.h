@@ -99,4 +99,11 @@ FORGE_INLINE Bytes lookup(Bytes table, Bytes index) {
                                                   reinterpret_cast<__m128i>(index)));
 }
 
+// Byte i is 0xff where bit i is set, else 0.
+FORGE_INLINE Bytes expand_bits(const uint8_t* two_bytes) {
+  uint16_t bits;
+  memcpy(&bits, two_bytes, 2);
+  return reinterpret_cast<Bytes>(_mm_movm_epi8(bits));
+}
+
 }  // namespace forge::cpu::FORGE_TARGET

@@ -136,4 +136,14 @@ FORGE_INLINE Bytes lookup(Bytes table, Bytes index) {
   return out;
 }
 
+// Byte i is 0xff where bit i is set, else 0.
+FORGE_INLINE Bytes expand_bits(const uint8_t* two_bytes) {
+  const Bytes bit = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
+  const uint64_t ones = 0x0101010101010101u;
+  const uint64_t words[2] = {two_bytes[0] * ones, two_bytes[1] * ones};
+  Bytes bytes;
+  memcpy(&bytes, words, 16);
+  return reinterpret_cast<Bytes>((bytes & bit) == bit);
+}
+
 }  // namespace forge::cpu::FORGE_TARGET
