@@ -44,6 +44,10 @@ export interface KvCache {
   readonly pageBytes: number;
   /** Copies a page onto another. */
   copyPage(from: number, to: number): void;
+  /** The `pageBytes` bytes of a page, in the device's own layout. */
+  readPage(page: number): Uint8Array<ArrayBuffer>;
+  /** Replaces a page by what {@linkcode readPage} gave for a page of the same shape. */
+  writePage(page: number, data: Uint8Array<ArrayBuffer>): void;
 }
 
 export interface KvShape {
@@ -217,7 +221,7 @@ export interface Step {
   run(inputs: StepInputs): Promise<StepOutput[]>;
   /** Rows of a kept value of the last run, `[nRows, cols]`. */
   read(value: Value, cols: number, firstRow: number, nRows: number): Float32Array;
-  /** Makes the run in progress, or the next one, stop early. */
+  /** Makes the run in progress stop early; without one, does nothing. */
   cancel(): void;
   release(): void;
 }

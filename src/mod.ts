@@ -21,14 +21,17 @@ export type { Tokenizer } from "./tokenizer/tokenizer.ts";
 export { StreamDecoder } from "./tokenizer/stream_decoder.ts";
 export { openTokenizer } from "./engine/open_tokenizer.ts";
 export type { FinishReason, GenerationEnd, Piece, Timings } from "./engine/generate.ts";
-export type { Prompt, PromptOptions } from "./engine/prompt.ts";
-export type { SamplingOptions } from "./engine/sampling.ts";
+export type { EncodedPrompt, Prompt, PromptOptions } from "./engine/prompt.ts";
 export {
-  type Completion,
+  describeSampling,
+  type ResolvedSampling,
+  type SamplingOptions,
+} from "./engine/sampling.ts";
+export type { Completion, TextLogprob, TokenLogprobs } from "./engine/completion.ts";
+export {
   type GenerateOptions,
   load,
   type LoadOptions,
   type MemoryUse,
   Model,
-  type TokenLogprobs,
 } from "./engine/model.ts";

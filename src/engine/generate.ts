@@ -1,4 +1,4 @@
-import type { TokenLogprob } from "../backend.ts";
+import type { StepOutput, TokenLogprob } from "../backend.ts";
 import { ForgeError } from "../errors.ts";
 import { StreamDecoder } from "../tokenizer/stream_decoder.ts";
 import type { Tokenizer } from "../tokenizer/tokenizer.ts";
@@ -58,7 +58,7 @@ export interface GenerationRequest {
   /** Whether the text begins a message, so that a word's leading space is not part of it. */
   readonly startsText: boolean;
   readonly signal: AbortSignal | undefined;
-  /** Called after each chunk of the prompt. */
+  /** Called after each chunk of the prompt but the last. */
   readonly onPrefill: ((done: number, total: number) => void) | undefined;
 }
 
@@ -79,47 +79,38 @@ export async function* generate(
   const stops = new StopMatcher(request.stop);
   const tokens = Array.from(request.prompt);
   const nPrompt = tokens.length;
-  let finishReason: FinishReason = "length";
-  let tail = "";
+  const mostTokens = nPrompt + request.maxTokens;
+  let finishReason: FinishReason | undefined;
 
   try {
-    await prefill(runner, table, request);
-    let stopped = false;
-    while (!stopped && tokens.length < nPrompt + request.maxTokens) {
+    if (request.maxTokens > 0) await prefill(runner, table, tokens, request);
+    while (!stops.stopped && tokens.length < mostTokens) {
       const start = tokens.length === nPrompt ? lastChunkStart(runner, nPrompt) : tokens.length - 1;
-      const output = await nextToken(runner, table, tokens, start, request);
+      const { token, logprob, top } = await nextToken(runner, table, tokens, start, request);
       clock.tick();
-      if (request.endTokens.has(output.token)) {
+      if (request.endTokens.has(token)) {
         finishReason = "stop";
         break;
       }
-      tokens.push(output.token);
-      const pushed = stops.push(decoder.push(output.token));
-      stopped = pushed.stopped;
-      if (stopped) finishReason = "stop";
-      yield {
-        text: pushed.text,
-        token: output.token,
-        logprob: output.logprob,
-        top: output.top,
-        end: undefined,
-      };
+      tokens.push(token);
+      // The model's vocabulary may be padded beyond the tokenizer's.
+      const text = token < tokenizer.vocabSize ? decoder.push(token) : "";
+      yield { text: stops.push(text), token, logprob, top, end: undefined };
+      clock.resume();
     }
-    // A stop string that ended the text leaves nothing to flush; the decoder's rest comes after it.
-    if (!stopped) tail = finish(decoder, stops);
   } catch (error) {
     if (!(error instanceof ForgeError && error.code === "cancelled")) throw error;
     finishReason = "cancelled";
-    tail = finish(decoder, stops);
   }
 
+  const text = stops.push(decoder.flush()) + stops.flush();
   yield {
-    text: tail,
+    text,
     token: undefined,
     logprob: undefined,
     top: [],
     end: {
-      finishReason,
+      finishReason: finishReason ?? (stops.stopped ? "stop" : "length"),
       promptTokens: nPrompt,
       completionTokens: tokens.length - nPrompt,
       seed: request.sampling.seed,
@@ -128,19 +119,16 @@ export async function* generate(
   };
 }
 
-/** The text that decoder and stop matcher still hold at the end. */
-function finish(decoder: StreamDecoder, stops: StopMatcher): string {
-  const { text, stopped } = stops.push(decoder.flush());
-  return stopped ? text : text + stops.flush();
-}
-
 /** Computes all of the prompt but its last chunk, which also chooses the first token. */
-async function prefill(runner: Runner, table: PageTable, request: GenerationRequest) {
-  const { prompt, signal, onPrefill } = request;
+async function prefill(
+  runner: Runner,
+  table: PageTable,
+  prompt: readonly number[],
+  { signal, onPrefill }: GenerationRequest,
+): Promise<void> {
   const { maxTokens } = runner.limits;
   for (let start = 0; start < lastChunkStart(runner, prompt.length); start += maxTokens) {
-    const chunk = Array.prototype.slice.call(prompt, start, start + maxTokens) as number[];
-    await runner.run(table, chunk, start, [], signal);
+    await runner.run(table, prompt.slice(start, start + maxTokens), start, [], signal);
     onPrefill?.(start + maxTokens, prompt.length);
   }
 }
@@ -157,7 +145,7 @@ async function nextToken(
   tokens: readonly number[],
   start: number,
   request: GenerationRequest,
-) {
+): Promise<StepOutput> {
   const { sampling, nTop, signal } = request;
   const [output] = await runner.run(table, tokens.slice(start), start, [{
     row: tokens.length - start - 1,
@@ -172,30 +160,40 @@ async function nextToken(
 
 /** Times a generation: the first tick ends the prefill, each other is a token. */
 class Clock {
-  readonly #start = performance.now();
-  #first: number | undefined;
-  #last = 0;
+  #since = performance.now();
+  #prefill = 0;
+  #decode = 0;
   #ticks = 0;
 
   tick(): void {
-    this.#last = performance.now();
-    this.#first ??= this.#last;
-    this.#ticks++;
+    const elapsed = performance.now() - this.#since;
+    if (this.#ticks++ === 0) this.#prefill = elapsed;
+    else this.#decode += elapsed;
+    this.resume();
+  }
+
+  /** Leaves out the time since the last tick, in which others had their turn. */
+  resume(): void {
+    this.#since = performance.now();
   }
 
   timings(nPrompt: number): Timings {
-    const first = this.#first ?? performance.now();
-    const prefill = first - this.#start;
-    const decode = this.#first === undefined ? 0 : this.#last - first;
+    const hasPrefilled = this.#ticks > 0;
+    const prefill = hasPrefilled ? this.#prefill : performance.now() - this.#since;
     return {
-      prefill_ms: prefill,
-      decode_ms: decode,
-      prefill_tokens_per_second: rate(nPrompt, prefill),
-      decode_tokens_per_second: rate(this.#ticks - 1, decode),
+      prefill_ms: rounded(prefill),
+      decode_ms: rounded(this.#decode),
+      prefill_tokens_per_second: hasPrefilled ? rate(nPrompt, prefill) : 0,
+      decode_tokens_per_second: rate(this.#ticks - 1, this.#decode),
     };
   }
 }
 
 function rate(count: number, milliseconds: number): number {
-  return count > 0 && milliseconds > 0 ? count / milliseconds * 1000 : 0;
+  return count > 0 && milliseconds > 0 ? rounded(count / milliseconds * 1000) : 0;
+}
+
+/** To three decimals: the clock knows no more. */
+function rounded(value: number): number {
+  return Math.round(value * 1000) / 1000;
 }

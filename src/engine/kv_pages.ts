@@ -68,21 +68,18 @@ export class PageTable implements Disposable {
   /**
    * Makes room for positions below `length`.
    *
-   * @throws {ForgeError} `bad_input` when the cache has no page left; what was there stays.
+   * @throws {ForgeError} `bad_input` when the cache has too few pages left; none is taken then.
    */
   reserve(length: number): void {
-    const needed = Math.ceil(length / this.#pool.pageTokens);
-    while (this.#pages.length < needed) {
-      const page = this.#pool.allocate();
-      if (page === undefined) {
-        const total = this.#pool.nPages * this.#pool.pageTokens;
-        throw new ForgeError(
-          "bad_input",
-          `the KV cache of ${total} tokens is full; open the model with a larger context`,
-        );
-      }
-      this.#pages.push(page);
+    const missing = Math.ceil(length / this.#pool.pageTokens) - this.#pages.length;
+    if (missing > this.#pool.freePages) {
+      const total = this.#pool.nPages * this.#pool.pageTokens;
+      throw new ForgeError(
+        "bad_input",
+        `the KV cache of ${total} tokens is full; open the model with a larger context`,
+      );
     }
+    for (let i = 0; i < missing; i++) this.#pages.push(this.#pool.allocate()!);
   }
 
   /** Frees every page. */

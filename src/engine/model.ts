@@ -1,17 +1,29 @@
-import type { Backend, DeviceInfo, KvType, TokenLogprob } from "../backend.ts";
+import type { Backend, DeviceInfo, KvType } from "../backend.ts";
 import { ForgeError } from "../errors.ts";
 import { type Checkpoint, openCheckpoint } from "../formats/checkpoint.ts";
 import { loadModel } from "../models/registry.ts";
 import type { WeightLoader } from "../models/weight_loader.ts";
 import { ChatTemplate } from "../tokenizer/chat_template.ts";
 import type { Tokenizer } from "../tokenizer/tokenizer.ts";
-import { openTokenizer } from "./open_tokenizer.ts";
+import { collect, type Completion } from "./completion.ts";
 import { endTokens } from "./end_tokens.ts";
-import { type FinishReason, generate, type Piece, type Timings } from "./generate.ts";
+import { generate, type Piece } from "./generate.ts";
 import { openBackend } from "./open_backend.ts";
-import { checkTokens, encodePrompt, type Prompt, type PromptOptions } from "./prompt.ts";
+import { openTokenizer } from "./open_tokenizer.ts";
+import {
+  checkTokens,
+  type EncodedPrompt,
+  encodePrompt,
+  type Prompt,
+  type PromptOptions,
+} from "./prompt.ts";
 import { MAX_TOP, Runner } from "./runner.ts";
-import { modelDefaults, resolveSampling, type SamplingOptions } from "./sampling.ts";
+import {
+  modelDefaults,
+  type ResolvedSampling,
+  resolveSampling,
+  type SamplingOptions,
+} from "./sampling.ts";
 import { lastLogits, scoreTokens } from "./score.ts";
 
 /** The context a model is opened with, at most, when none is asked for. */
@@ -39,24 +51,6 @@ export interface GenerateOptions extends SamplingOptions, PromptOptions {
   readonly signal?: AbortSignal | undefined;
   /** Called after each chunk of the prompt but the last. */
   readonly onPrefill?: ((done: number, total: number) => void) | undefined;
-}
-
-/** One token with its log-probability and the most probable ones in its place. */
-export interface TokenLogprobs extends TokenLogprob {
-  readonly text: string;
-  readonly top: readonly (TokenLogprob & { readonly text: string })[];
-}
-
-/** A finished generation: what `forge run --json` prints. */
-export interface Completion {
-  readonly text: string;
-  readonly token_ids: readonly number[];
-  readonly prompt_tokens: number;
-  readonly completion_tokens: number;
-  readonly finish_reason: FinishReason;
-  readonly seed: number;
-  readonly timings: Timings;
-  readonly logprobs?: readonly TokenLogprobs[];
 }
 
 /** What a loaded model takes in memory, in bytes. */
@@ -127,8 +121,9 @@ export class Model implements AsyncDisposable {
     backend: Backend,
     options: LoadOptions = {},
   ): Promise<Model> {
-    const { lm, weights } = loadModel(backend, checkpoint, options.contextLength);
-    const contextLength = options.contextLength ?? Math.min(lm.contextLength, DEFAULT_CONTEXT);
+    const asked = options.contextLength;
+    const { lm, weights } = loadModel(backend, checkpoint, asked ?? DEFAULT_CONTEXT);
+    const contextLength = asked ?? Math.min(lm.contextLength, DEFAULT_CONTEXT);
     if (!Number.isInteger(contextLength) || contextLength < 1 || contextLength > lm.contextLength) {
       throw new ForgeError(
         "usage",
@@ -156,13 +151,14 @@ export class Model implements AsyncDisposable {
 
   /**
    * Generates from a prompt and yields text as it becomes certain. The last piece says how it ended.
+   * Nothing runs, and nothing is checked, before the first piece is asked for.
    *
-   * @throws {ForgeError} `bad_input` for a prompt that is empty or does not fit the context, `usage`
-   * for an option out of range, `bad_model` when the model computes NaN.
+   * @throws {ForgeError} `bad_input` for a prompt that is empty, has an id that is no token, or does
+   * not fit the context; `usage` for an option out of range; `bad_model` when the model computes NaN.
    */
   async *generate(prompt: Prompt, options: GenerateOptions = {}): AsyncGenerator<Piece> {
     const { signal, onPrefill, stop = [] } = options;
-    const sampling = resolveSampling(options, modelDefaults(this.checkpoint));
+    const sampling = this.resolveSampling(options);
     const { tokens, startsText } = this.encodePrompt(prompt, options);
     const request = {
       prompt: tokens,
@@ -171,7 +167,10 @@ export class Model implements AsyncDisposable {
       maxTokens: this.#maxTokens(tokens.length, options.maxTokens),
       stop: typeof stop === "string" ? [stop] : stop,
       endTokens: this.#endTokens,
-      nTop: checkRange("logprobs", options.logprobs ?? 0, MAX_TOP),
+      nTop: Math.min(
+        checkRange("logprobs", options.logprobs ?? 0, MAX_TOP),
+        this.#runner.limits.maxTop,
+      ),
       signal,
       onPrefill,
     };
@@ -195,7 +194,11 @@ export class Model implements AsyncDisposable {
   async logits(prompt: string | Int32Array): Promise<Float32Array> {
     const { tokens } = this.encodePrompt(prompt, { raw: true });
     this.#checkFits(tokens.length);
-    return await lastLogits(this.#runner, tokens);
+    try {
+      return await lastLogits(this.#runner, tokens);
+    } catch (error) {
+      throw this.#explain(error);
+    }
   }
 
   /**
@@ -204,7 +207,7 @@ export class Model implements AsyncDisposable {
    * @throws {ForgeError} as {@linkcode generate}
    */
   async score(tokens: Int32Array, signal?: AbortSignal): Promise<Float32Array> {
-    checkTokens(tokens, this.tokenizer.vocabSize);
+    checkTokens(tokens, this.#runner.vocabSize);
     this.#checkFits(tokens.length);
     try {
       return await scoreTokens(this.#runner, tokens, signal);
@@ -213,12 +216,23 @@ export class Model implements AsyncDisposable {
     }
   }
 
+  /**
+   * Sampling options with the model's defaults filled in, and a seed chosen where there is none.
+   *
+   * @throws {ForgeError} `usage` for a value out of range
+   */
+  resolveSampling(options: SamplingOptions): ResolvedSampling {
+    return resolveSampling(options, modelDefaults(this.checkpoint));
+  }
+
   /** The tokens that a prompt becomes. @throws {ForgeError} `bad_input` */
-  encodePrompt(prompt: Prompt, options: PromptOptions = {}) {
+  encodePrompt(prompt: Prompt, options: PromptOptions = {}): EncodedPrompt {
     const { chatTemplate } = this.checkpoint;
     const isRaw = prompt instanceof Int32Array || (typeof prompt === "string" && options.raw);
     if (!isRaw && chatTemplate !== undefined) this.#template ??= new ChatTemplate(chatTemplate);
-    return encodePrompt(prompt, options, this.tokenizer, this.#template);
+    const encoded = encodePrompt(prompt, options, this.tokenizer, this.#template);
+    checkTokens(encoded.tokens, this.#runner.vocabSize);
+    return encoded;
   }
 
   /** Releases the device and everything on it. */
@@ -266,39 +280,4 @@ function checkRange(name: string, value: number, max: number): number {
     throw new ForgeError("usage", `${name} is ${value}; valid is a whole number from 0 to ${max}`);
   }
   return value;
-}
-
-/** Joins the pieces of a generation. */
-async function collect(
-  pieces: AsyncIterable<Piece>,
-  tokenizer: Tokenizer,
-  logprobs: number | undefined,
-): Promise<Completion> {
-  let text = "";
-  const ids: number[] = [];
-  const details: TokenLogprobs[] = [];
-  const describe = ({ token, logprob }: TokenLogprob) => ({
-    token,
-    text: tokenizer.tokenText(token),
-    logprob,
-  });
-  for await (const { text: part, token, logprob, top, end } of pieces) {
-    text += part;
-    if (token !== undefined && logprob !== undefined) {
-      ids.push(token);
-      details.push({ ...describe({ token, logprob }), top: top.map(describe) });
-    }
-    if (end === undefined) continue;
-    return {
-      text,
-      token_ids: ids,
-      prompt_tokens: end.promptTokens,
-      completion_tokens: end.completionTokens,
-      finish_reason: end.finishReason,
-      seed: end.seed,
-      timings: end.timings,
-      ...(logprobs === undefined ? {} : { logprobs: details }),
-    };
-  }
-  throw new ForgeError("device", "the generation ended without saying why");
 }

@@ -28,8 +28,8 @@ export interface EncodedPrompt {
  * Turns a prompt into tokens.
  *
  * @param template the model's chat template; `undefined` when it has none
- * @throws {ForgeError} `bad_input` for a conversation without a template to render it, a token id
- * that is not in the vocabulary, or no tokens at all.
+ * @throws {ForgeError} `bad_input` for a conversation without a template to render it, or no tokens
+ * at all.
  */
 export function encodePrompt(
   prompt: Prompt,
@@ -39,10 +39,8 @@ export function encodePrompt(
 ): EncodedPrompt {
   const encoded = encode(prompt, options, tokenizer, template);
   if (encoded.tokens.length === 0) {
-    throw new ForgeError(
-      "bad_input",
-      "the prompt is empty, and the model has no BOS token to start",
-    );
+    const why = prompt instanceof Int32Array ? "" : ", and the model has no BOS token to start";
+    throw new ForgeError("bad_input", `the prompt is empty${why}`);
   }
   return encoded;
 }
@@ -53,10 +51,7 @@ function encode(
   tokenizer: Tokenizer,
   template: ChatTemplate | undefined,
 ): EncodedPrompt {
-  if (prompt instanceof Int32Array) {
-    checkTokens(prompt, tokenizer.vocabSize);
-    return { tokens: prompt, startsText: false };
-  }
+  if (prompt instanceof Int32Array) return { tokens: prompt, startsText: false };
   const { raw = false, system, templateVariables } = options;
   if (typeof prompt === "string") {
     if (raw || template === undefined) {
@@ -89,7 +84,7 @@ function specialText(tokenizer: Tokenizer, id: number | undefined): string {
   return id === undefined ? "" : tokenizer.tokenText(id);
 }
 
-/** @throws {ForgeError} `bad_input` when an id is not in the vocabulary. */
+/** @throws {ForgeError} `bad_input` when an id is not in the model's vocabulary. */
 export function checkTokens(tokens: ArrayLike<number>, vocabSize: number): void {
   for (let i = 0; i < tokens.length; i++) {
     const id = tokens[i]!;

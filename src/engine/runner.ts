@@ -12,10 +12,10 @@ import type { CausalLm } from "../models/causal_lm.ts";
 import { KvPages, PageTable } from "./kv_pages.ts";
 
 /** Tokens a KV page holds: small enough to share prefixes finely, large enough to stream. */
-const PAGE_TOKENS = 32;
+const PAGE_TOKENS = 64;
 
 /** The most tokens one run takes; longer prompts go in chunks of this size. */
-const MAX_CHUNK = 512;
+export const MAX_CHUNK = 512;
 
 /** The most of the likeliest tokens a run can report. */
 export const MAX_TOP = 20;
@@ -45,10 +45,19 @@ export interface RunnerOptions {
   readonly kvType: KvType;
 }
 
+/** The largest run. */
+export interface RunLimits {
+  readonly maxTokens: number;
+  readonly maxOutputs: number;
+  /** The most of the likeliest tokens that one output can report. */
+  readonly maxTop: number;
+}
+
 /** Runs a model: its recorded step, its KV caches and their pages. */
 export class Runner {
-  readonly lm: CausalLm;
   readonly contextLength: number;
+  readonly vocabSize: number;
+  readonly limits: RunLimits;
   /** Bytes of all KV pages together; memory is taken as they are first written. */
   readonly kvBytes: number;
   readonly scratchBytes: number;
@@ -61,13 +70,15 @@ export class Runner {
   private constructor(
     lm: CausalLm,
     options: RunnerOptions,
+    limits: RunLimits,
     step: Step,
     logits: Value,
     kv: readonly KvCache[],
     pages: KvPages,
   ) {
-    this.lm = lm;
     this.contextLength = options.contextLength;
+    this.vocabSize = lm.vocabSize;
+    this.limits = limits;
     this.kvBytes = kv.reduce((sum, cache) => sum + cache.pageBytes, 0) * pages.nPages;
     this.scratchBytes = step.scratchBytes;
     this.#step = step;
@@ -81,28 +92,28 @@ export class Runner {
     const shape = { type: options.kvType, nPages, pageTokens: PAGE_TOKENS };
     const kv = lm.kvLayers.map((layer) => backend.createKv({ ...shape, ...layer }));
     const maxTokens = Math.min(MAX_CHUNK, options.contextLength);
-    const recorder = backend.record({
+    const limits = {
       maxTokens,
       maxOutputs: Math.min(maxTokens, maxOutputs(lm.vocabSize)),
+      maxTop: Math.min(MAX_TOP, lm.vocabSize),
+    };
+    const recorder = backend.record({
+      maxTokens,
+      maxOutputs: limits.maxOutputs,
       maxSequences: 1,
       maxPages: nPages,
     });
     const logits = lm.forward(recorder, kv);
     recorder.keep(logits);
-    recorder.sample(logits, Math.min(MAX_TOP, lm.vocabSize));
+    recorder.sample(logits, limits.maxTop);
     const step = await recorder.finish();
-    return new Runner(lm, options, step, logits, kv, new KvPages(nPages, PAGE_TOKENS));
+    const pages = new KvPages(nPages, PAGE_TOKENS);
+    return new Runner(lm, options, limits, step, logits, kv, pages);
   }
 
   /** A page table for a new sequence. */
   newSequence(): PageTable {
     return new PageTable(this.#pages);
-  }
-
-  /** The most tokens and outputs one run takes. */
-  get limits(): { readonly maxTokens: number; readonly maxOutputs: number } {
-    const maxTokens = Math.min(MAX_CHUNK, this.contextLength);
-    return { maxTokens, maxOutputs: Math.min(maxTokens, maxOutputs(this.lm.vocabSize)) };
   }
 
   /**
@@ -134,8 +145,13 @@ export class Runner {
   logits(table: PageTable, tokens: ArrayLike<number>, start: number): Promise<Float32Array> {
     return this.#exclusively(async () => {
       await this.#run(table, tokens, start, [{ ...UNSAMPLED, row: tokens.length - 1 }]);
-      return this.#step.read(this.#logits, this.lm.vocabSize, 0, 1);
+      return this.#step.read(this.#logits, this.vocabSize, 0, 1);
     });
+  }
+
+  /** Pages that no sequence holds. */
+  get freePages(): number {
+    return this.#pages.freePages;
   }
 
   #run(
@@ -173,7 +189,7 @@ export class Runner {
   }
 }
 
-/** Bounds the memory of the logits to 64 MiB. */
-function maxOutputs(vocabSize: number): number {
+/** How many rows of logits a run may compute: their memory is bounded to 64 MiB. */
+export function maxOutputs(vocabSize: number): number {
   return Math.max(1, Math.floor(2 ** 24 / vocabSize));
 }

@@ -31,7 +31,7 @@ export type ResolvedSampling = {
 
 type Setting = Exclude<keyof SamplingOptions, "seed">;
 
-const DEFAULTS: Record<Setting, number> = {
+export const SAMPLING_DEFAULTS: Readonly<Record<Setting, number>> = {
   temperature: 0.8,
   topK: 40,
   topP: 0.95,
@@ -73,7 +73,7 @@ const MODEL_KEYS: Partial<Record<Setting, readonly [huggingFace: string, gguf: s
  */
 export function modelDefaults(checkpoint: Checkpoint): Record<Setting, number> {
   const { generationConfig, metadata } = checkpoint;
-  const defaults = { ...DEFAULTS };
+  const defaults = { ...SAMPLING_DEFAULTS };
   for (const [setting, [huggingFace, gguf]] of Object.entries(MODEL_KEYS)) {
     const value = metadata?.get(gguf) ?? generationConfig?.[huggingFace];
     if (isValid(setting as Setting, value)) defaults[setting as Setting] = value;
@@ -125,23 +125,38 @@ export function samplingParams(sampling: ResolvedSampling): SamplingParams {
 
 /** The tokens that penalties look at: the last `repeatLastN` of a sequence. */
 export function penaltyHistory(tokens: readonly number[], sampling: ResolvedSampling): number[] {
-  const { repeatPenalty, presencePenalty, frequencyPenalty, repeatLastN } = sampling;
-  const isOff = repeatPenalty === 1 && presencePenalty === 0 && frequencyPenalty === 0;
-  if (isOff || repeatLastN === 0) return [];
+  const { repeatLastN } = sampling;
+  if (!hasPenalties(sampling)) return [];
   return repeatLastN < 0 ? [...tokens] : tokens.slice(-repeatLastN);
+}
+
+function hasPenalties(s: ResolvedSampling): boolean {
+  return s.repeatLastN !== 0 &&
+    (s.repeatPenalty !== 1 || s.presencePenalty !== 0 || s.frequencyPenalty !== 0);
 }
 
 /** The sampling chain in the order it is applied, for people. */
 export function describeSampling(s: ResolvedSampling): string {
-  const steps = [
-    s.repeatPenalty !== 1 && `repeat_penalty ${s.repeatPenalty} over ${s.repeatLastN}`,
+  const penalties = [
+    s.repeatPenalty !== 1 && `repeat_penalty ${s.repeatPenalty}`,
     s.presencePenalty !== 0 && `presence_penalty ${s.presencePenalty}`,
     s.frequencyPenalty !== 0 && `frequency_penalty ${s.frequencyPenalty}`,
-    s.temperature === 0 ? "greedy" : `temperature ${s.temperature}`,
-    s.temperature !== 0 && s.topK !== 0 && `top_k ${s.topK}`,
-    s.temperature !== 0 && s.topP !== 1 && `top_p ${s.topP}`,
-    s.temperature !== 0 && s.minP !== 0 && `min_p ${s.minP}`,
-    s.temperature !== 0 && `draw with seed ${s.seed}`,
   ];
+  const window = s.repeatLastN < 0 ? "all" : s.repeatLastN;
+  const draw = [
+    `temperature ${s.temperature}`,
+    s.topK !== 0 && `top_k ${s.topK}`,
+    s.topP !== 1 && `top_p ${s.topP}`,
+    s.minP !== 0 && `min_p ${s.minP}`,
+    `draw with seed ${s.seed}`,
+  ];
+  return chain([
+    hasPenalties(s) && `${chain(penalties)} over ${window} tokens`,
+    s.temperature === 0 ? "greedy" : chain(draw),
+  ]);
+}
+
+/** Joins the steps that are not off. */
+function chain(steps: readonly (string | false)[]): string {
   return steps.filter((step) => step !== false).join(" → ");
 }

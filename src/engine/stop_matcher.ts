@@ -1,27 +1,32 @@
 /**
  * Finds stop strings in text that arrives in pieces. It holds back no more than the longest suffix
- * that may still become a stop string.
+ * that may still become a stop string. The stop string that ends first counts, the longest of those
+ * that end together, so that the pieces make no difference to the result.
  */
 export class StopMatcher {
   readonly #stops: readonly string[];
   #held = "";
+  #stopped = false;
 
   /** @param stops strings that end the text; empty ones are ignored */
   constructor(stops: readonly string[]) {
     this.#stops = stops.filter((stop) => stop !== "");
   }
 
-  /** The text that is now certain, and whether a stop string follows it. */
-  push(piece: string): { readonly text: string; readonly stopped: boolean } {
+  /** Whether a stop string has ended the text. What comes after it is dropped. */
+  get stopped(): boolean {
+    return this.#stopped;
+  }
+
+  /** The text that is certain once `piece` is known. */
+  push(piece: string): string {
+    if (this.#stopped) return "";
     const text = this.#held + piece;
-    const found = this.#stops.map((stop) => text.indexOf(stop)).filter((at) => at >= 0);
-    if (found.length > 0) {
-      this.#held = "";
-      return { text: text.slice(0, Math.min(...found)), stopped: true };
-    }
-    const held = this.#heldLength(text);
-    this.#held = text.slice(text.length - held);
-    return { text: text.slice(0, text.length - held), stopped: false };
+    const stop = this.#findStop(text);
+    this.#stopped = stop !== undefined;
+    const certain = stop ?? text.length - this.#heldLength(text);
+    this.#held = this.#stopped ? "" : text.slice(certain);
+    return text.slice(0, certain);
   }
 
   /** What was held back, at the end of the text. */
@@ -29,6 +34,20 @@ export class StopMatcher {
     const text = this.#held;
     this.#held = "";
     return text;
+  }
+
+  /** Where the stop string that ends first starts. */
+  #findStop(text: string): number | undefined {
+    let found: { readonly start: number; readonly end: number } | undefined;
+    for (const stop of this.#stops) {
+      const start = text.indexOf(stop);
+      if (start < 0) continue;
+      const end = start + stop.length;
+      if (found === undefined || end < found.end || (end === found.end && start < found.start)) {
+        found = { start, end };
+      }
+    }
+    return found?.start;
   }
 
   /** The length of the longest suffix of `text` that a stop string starts with. */

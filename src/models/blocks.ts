@@ -4,6 +4,7 @@
  */
 import type { Activation, Value, Weight } from "../backend.ts";
 import type { ForwardPass, LayerKvShape } from "./causal_lm.ts";
+import type { ConfigReader } from "./config_reader.ts";
 import type { DecoderConfig } from "./decoder_config.ts";
 import type { Rope } from "./rope.ts";
 import type { TensorName, WeightLoader } from "./weight_loader.ts";
@@ -110,6 +111,7 @@ export function kvShape(c: DecoderConfig): LayerKvShape {
 }
 
 export interface MlpParts {
+  /** @default the config's */
   readonly activation?: Activation | undefined;
   /** As in {@linkcode AttentionParts}. */
   readonly outputScale?: number | undefined;
@@ -132,7 +134,7 @@ export function loadGatedMlp(
     ? weights.matrix(GATE_UP, 2 * intermediateSize, hiddenSize)
     : weights.concat([[GATE, intermediateSize], [UP, intermediateSize]], hiddenSize);
   const down = weights.matrix(DOWN, hiddenSize, intermediateSize);
-  const { activation = "silu", outputScale } = parts;
+  const { activation = c.activation, outputScale } = parts;
   return ({ recorder }, x, residual) => {
     const hidden = recorder.glu(recorder.matmul(x, gateUp), intermediateSize, activation);
     return recorder.matmul(hidden, down, { alpha: outputScale, residual });
@@ -174,10 +176,16 @@ export function loadMoe(weights: WeightLoader, c: DecoderConfig, parts: MoeParts
     const hidden = recorder.glu(
       recorder.moeMatmul(x, route, gateUp, nExperts),
       intermediateSize,
-      "silu",
+      c.activation,
     );
     return recorder.moeCombine(recorder.moeMatmul(hidden, route, down, nExperts), route, residual);
   };
+}
+
+/** The rule that a switch of config.json sets. GGUF has none: its files hold biases or they do not. */
+export function biasRule(config: ConfigReader, name: string, fallback: boolean): BiasRule {
+  if (config.isGguf) return "optional";
+  return config.boolean([name, undefined], fallback) ? "required" : "none";
 }
 
 /** A bias as its rule asks. */

@@ -26,7 +26,7 @@ export interface CausalLm {
 export class ModelSource {
   readonly config: ConfigReader;
   readonly weights: WeightLoader;
-  /** The longest sequence the model is opened for; the model's own limit without it. */
+  /** The longest sequence asked for; the model's own limit where that is lower, or without it. */
   readonly sessionLength: number | undefined;
 
   constructor(backend: Backend, checkpoint: Checkpoint, sessionLength?: number) {

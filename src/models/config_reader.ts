@@ -16,12 +16,15 @@ const MAX_SIZE = 2 ** 26;
 export class ConfigReader {
   readonly isGguf: boolean;
   readonly modelType: string;
+  /** The folder or file, for messages. */
+  readonly path: string;
   readonly #checkpoint: Checkpoint;
 
   constructor(checkpoint: Checkpoint) {
     this.#checkpoint = checkpoint;
     this.isGguf = checkpoint.kind === "gguf";
     this.modelType = checkpoint.modelType;
+    this.path = checkpoint.path;
   }
 
   /** The value under a key, or `undefined` when it is absent or null. */
@@ -32,12 +35,17 @@ export class ConfigReader {
     return (metadata === undefined ? config?.[name] : metadata.get(name)) ?? undefined;
   }
 
-  /** A whole number from `min` up. @throws {ForgeError} `bad_model` when it is anything else. */
-  int(key: Key, options: { min?: number; fallback?: number } = {}): number {
-    const { min = 1, fallback } = options;
-    const value = this.raw(key) ?? fallback;
-    if (!Number.isSafeInteger(value) || Number(value) < min || Number(value) > MAX_SIZE) {
-      throw this.invalid(key, value, `a whole number from ${min} to ${MAX_SIZE}`);
+  /**
+   * A whole number. A list with the same number for every layer counts as that number.
+   *
+   * @throws {ForgeError} `bad_model` when it is anything else; `unsupported` when it differs between
+   * layers.
+   */
+  int(key: Key, options: { min?: number; max?: number; fallback?: number } = {}): number {
+    const { min = 1, max = MAX_SIZE, fallback } = options;
+    const value = this.#ofAllLayers(key, this.raw(key)) ?? fallback;
+    if (!Number.isSafeInteger(value) || Number(value) < min || Number(value) > max) {
+      throw this.invalid(key, value, `a whole number from ${min} to ${max}`);
     }
     return Number(value);
   }
@@ -74,17 +82,18 @@ export class ConfigReader {
   perLayer(key: Key, nLayers: number): readonly unknown[] | undefined {
     const value = this.raw(key);
     if (value === undefined) return undefined;
-    const list = ArrayBuffer.isView(value) ? Array.from(value as Int32Array) : value;
-    if (!Array.isArray(list) || list.length < nLayers) {
+    const list = asList(value);
+    if (list === undefined || list.length < nLayers) {
       throw this.invalid(key, value, `a list with an entry for each of ${nLayers} layers`);
     }
     return list;
   }
 
-  /** A nested object of config.json, or `undefined`; GGUF has none. */
+  /** A nested object of config.json, or `undefined` when it is absent; GGUF has none. */
   object(name: string): JsonObject | undefined {
-    const value = this.#checkpoint.config?.[name];
-    return isJsonObject(value) ? value : undefined;
+    const value = this.#checkpoint.config?.[name] ?? undefined;
+    if (value === undefined || isJsonObject(value)) return value;
+    throw this.invalid([name, undefined], value, "an object");
   }
 
   /** The error for a setting that cannot be used. */
@@ -93,7 +102,17 @@ export class ConfigReader {
     const found = value === undefined ? "missing" : quote(describe(value));
     return new ForgeError(
       "bad_model",
-      `${quote(this.#checkpoint.path)}: ${name} is ${found}; expected ${expected}`,
+      `${quote(this.path)}: ${name} is ${found}; expected ${expected}`,
+    );
+  }
+
+  #ofAllLayers(key: Key, value: unknown): unknown {
+    const list = asList(value);
+    if (list === undefined || list.length === 0) return value;
+    if (list.every((entry) => entry === list[0])) return list[0];
+    throw new ForgeError(
+      "unsupported",
+      `${quote(this.path)}: ${this.#name(key)} differs between layers: ${quote(describe(list))}`,
     );
   }
 
@@ -103,6 +122,16 @@ export class ConfigReader {
   }
 }
 
+/** The entries of a JSON array, or of a GGUF array, whose numbers come in a typed array. */
+function asList(value: unknown): readonly unknown[] | undefined {
+  if (Array.isArray(value)) return value;
+  return ArrayBuffer.isView(value)
+    ? Array.from<unknown>(value as unknown as Iterable<unknown>)
+    : undefined;
+}
+
 function describe(value: unknown): string {
-  return typeof value === "string" ? value : JSON.stringify(value) ?? String(value);
+  const list = asList(value);
+  if (list !== undefined) return `[${list.map(describe).join(", ")}]`;
+  return typeof value === "object" ? JSON.stringify(value) : String(value);
 }

@@ -1,10 +1,11 @@
 /** How a decoder's layers are arranged around the residual stream, and the whole they form. */
-import type { Value } from "../backend.ts";
+import type { RopeLayout, Value } from "../backend.ts";
 import { type Block, kvShape, loadRmsNorm, type NormOptions } from "./blocks.ts";
 import { type CausalLm, ForwardPass, type ModelSource } from "./causal_lm.ts";
 import type { DecoderConfig } from "./decoder_config.ts";
 import { type HeadParts, loadEmbedding, loadHead } from "./embedding.ts";
-import { readRope, type Rope, type RopeRequest } from "./rope.ts";
+import { readRope, type Rope } from "./rope.ts";
+import type { RopeLayers } from "./rope_parameters.ts";
 import type { TensorName, WeightLoader } from "./weight_loader.ts";
 
 /** Records one layer: hidden states in, hidden states out. */
@@ -93,24 +94,22 @@ export function loadDecoder(source: ModelSource, c: DecoderConfig, parts: Decode
   };
 }
 
-/** The rotation of a model's layers; in GGUF it may come with a tensor of divisors. */
+/** The rotation of a model's layers. */
 export function loadRope(
   source: ModelSource,
   c: DecoderConfig,
-  request: Pick<RopeRequest, "layout" | "layerType" | "defaultTheta">,
+  request: RopeLayers & { readonly layout: RopeLayout },
 ): Rope {
-  const { config, weights } = source;
-  const sessionLength = source.sessionLength ?? c.contextLength;
-  const original = config.raw([undefined, "rope.scaling.original_context_length"]);
-  const isLong = typeof original === "number" && sessionLength > original;
-  const long = weights.optionalNumbers([undefined, "rope_factors_long"]);
-  const short = weights.optionalNumbers([undefined, "rope_factors_short"]);
-  const factors = (isLong ? long : short) ?? weights.optionalNumbers([undefined, "rope_freqs"]);
+  const { config, weights, sessionLength } = source;
   return readRope(config, {
+    ...request,
     headDim: c.headDim,
     contextLength: c.contextLength,
-    sessionLength,
-    factors,
-    ...request,
+    sessionLength: Math.min(sessionLength ?? c.contextLength, c.contextLength),
+    divisors: {
+      always: weights.optionalNumbers([undefined, "rope_freqs"]),
+      short: weights.optionalNumbers([undefined, "rope_factors_short"]),
+      long: weights.optionalNumbers([undefined, "rope_factors_long"]),
+    },
   });
 }

@@ -1,3 +1,6 @@
+import type { Activation } from "../backend.ts";
+import { ForgeError } from "../errors.ts";
+import { quote, quoteList } from "../formats/quote.ts";
 import type { ConfigReader, Key } from "./config_reader.ts";
 
 /** The settings that every decoder has. */
@@ -9,19 +12,39 @@ export interface DecoderConfig {
   readonly headDim: number;
   readonly intermediateSize: number;
   readonly normEps: number;
+  /** The activation of the MLP. */
+  readonly activation: Activation;
   /** The longest sequence the model was made for. */
   readonly contextLength: number;
 }
 
 export type NormKind = "rms" | "layer";
 
+export interface DecoderDefaults {
+  /** Which norm's epsilon to read. @default "rms" */
+  readonly norm?: NormKind;
+  /** The activation where the config names none, as in GGUF. @default "silu" */
+  readonly activation?: Activation;
+}
+
 const NORM_EPS_KEYS: Record<NormKind, Key> = {
   rms: ["rms_norm_eps", "attention.layer_norm_rms_epsilon"],
   layer: ["norm_epsilon", "attention.layer_norm_epsilon"],
 };
 
-/** Reads them. @throws {ForgeError} `bad_model` when one is missing or contradicts another. */
-export function decoderConfig(config: ConfigReader, norm: NormKind = "rms"): DecoderConfig {
+/** Far above any real model; what a damaged file may ask for is not worked through. */
+const MAX_LAYERS = 4096;
+const MAX_HEAD_DIM = 4096;
+
+/**
+ * Reads them.
+ *
+ * @throws {ForgeError} `bad_model` when one is missing or contradicts another; `unsupported` for an
+ * activation forge does not know, a size that differs between layers, or a model that embeds text.
+ */
+export function decoderConfig(config: ConfigReader, defaults: DecoderDefaults = {}): DecoderConfig {
+  assertCausal(config);
+  const { norm = "rms", activation = "silu" } = defaults;
   const hiddenSize = config.int(["hidden_size", "embedding_length"]);
   const nHeads = config.int(["num_attention_heads", "attention.head_count"]);
   const kvHeadsKey: Key = ["num_key_value_heads", "attention.head_count_kv"];
@@ -29,19 +52,55 @@ export function decoderConfig(config: ConfigReader, norm: NormKind = "rms"): Dec
   if (nHeads % nKvHeads !== 0) {
     throw config.invalid(kvHeadsKey, nKvHeads, `a divisor of the ${nHeads} attention heads`);
   }
-  const headDimKey: Key = ["head_dim", "attention.key_length"];
-  const headDim = config.int(headDimKey, { fallback: Math.floor(hiddenSize / nHeads) });
-  if (headDim > 4096) throw config.invalid(headDimKey, headDim, "at most 4096");
   return {
     hiddenSize,
     nHeads,
     nKvHeads,
-    headDim,
-    nLayers: config.int(["num_hidden_layers", "block_count"]),
+    headDim: config.int(["head_dim", "attention.key_length"], {
+      max: MAX_HEAD_DIM,
+      fallback: Math.floor(hiddenSize / nHeads),
+    }),
+    nLayers: config.int(["num_hidden_layers", "block_count"], { max: MAX_LAYERS }),
     intermediateSize: config.int(["intermediate_size", "feed_forward_length"]),
     normEps: config.positive(NORM_EPS_KEYS[norm]),
+    activation: readActivation(config, activation),
     contextLength: config.int(["max_position_embeddings", "context_length"]),
   };
+}
+
+/** Refuses an encoder in a decoder's clothes, such as EmbeddingGemma. */
+function assertCausal(config: ConfigReader): void {
+  const bidirectional = config.raw(["use_bidirectional_attention", undefined]) ?? false;
+  if (bidirectional === false) return;
+  throw new ForgeError(
+    "unsupported",
+    `${quote(config.path)} attends in both directions: it embeds text and does not generate any`,
+  );
+}
+
+/** What config.json calls the activations. */
+const ACTIVATIONS: Readonly<Record<string, Activation>> = {
+  silu: "silu",
+  swish: "silu",
+  gelu: "gelu_erf",
+  gelu_new: "gelu_tanh",
+  gelu_pytorch_tanh: "gelu_tanh",
+};
+
+function readActivation(config: ConfigReader, fallback: Activation): Activation {
+  // Gemma has a name of its own for the setting, which goes before the usual one.
+  const named = config.raw(["hidden_activation", undefined]) ??
+    config.raw(["hidden_act", undefined]);
+  if (named === undefined) return fallback;
+  const known = Object.entries(ACTIVATIONS).find(([name]) => name === named);
+  if (known !== undefined) return known[1];
+  throw new ForgeError(
+    "unsupported",
+    `${quote(config.path)} has the activation ${
+      quote(String(named))
+    }, which forge does not know; ` +
+      `it knows ${quoteList(Object.keys(ACTIVATIONS))}`,
+  );
 }
 
 /**
@@ -50,27 +109,40 @@ export function decoderConfig(config: ConfigReader, norm: NormKind = "rms"): Dec
  * everything.
  *
  * @returns the window of each layer, `undefined` for full attention.
+ * @throws {ForgeError} `unsupported` for a layer that is neither.
  */
 export function slidingWindows(
   config: ConfigReader,
   nLayers: number,
   period: number | undefined,
 ): (number | undefined)[] {
+  const isSliding = slidingLayers(config, nLayers, period);
   const windowKey: Key = ["sliding_window", "attention.sliding_window"];
-  const raw = config.raw(windowKey);
-  if (raw === undefined || (config.isGguf && raw === 0)) {
-    return Array.from({ length: nLayers }, () => undefined);
-  }
-  const window = config.int(windowKey);
-  const typesKey: Key = ["layer_types", "attention.sliding_window_pattern"];
+  const hasWindow = config.raw(windowKey) !== undefined &&
+    !(config.isGguf && config.raw(windowKey) === 0);
+  const window = hasWindow ? config.int(windowKey) : undefined;
+  return isSliding.map((sliding) => sliding ? window : undefined);
+}
+
+function slidingLayers(
+  config: ConfigReader,
+  nLayers: number,
+  period: number | undefined,
+): readonly boolean[] {
+  const key: Key = ["layer_types", "attention.sliding_window_pattern"];
   // GGUF may also hold the period itself under this key.
-  const declared = config.raw(typesKey);
-  if (typeof declared === "number") period = config.int(typesKey);
-  const types = typeof declared === "number" ? undefined : config.perLayer(typesKey, nLayers);
+  const isPeriod = typeof config.raw(key) === "number";
+  const types = isPeriod ? undefined : config.perLayer(key, nLayers);
+  const every = isPeriod ? config.int(key) : period;
   return Array.from({ length: nLayers }, (_, i) => {
-    const sliding = types === undefined
-      ? period === undefined || (i + 1) % period !== 0
-      : types[i] === "sliding_attention" || types[i] === true || types[i] === 1;
-    return sliding ? window : undefined;
+    if (types === undefined) return every === undefined || (i + 1) % every !== 0;
+    const type = types[i];
+    if (type === "sliding_attention" || type === true || type === 1) return true;
+    if (type === "full_attention" || type === false || type === 0) return false;
+    throw new ForgeError(
+      "unsupported",
+      `${quote(config.path)}: layer ${i} is of the type ${quote(String(type))}; ` +
+        `forge knows "full_attention" and "sliding_attention" in this architecture`,
+    );
   });
 }

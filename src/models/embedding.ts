@@ -17,9 +17,8 @@ export interface Embedding {
 export function loadEmbedding(source: ModelSource, c: DecoderConfig): Embedding {
   const { config, weights } = source;
   // GGUF files need not name the size; the matrix itself has it.
-  const vocabSize = config.int(["vocab_size", undefined], {
-    fallback: weights.isGguf ? weights.shape(EMBEDDING)[0] ?? 0 : 0,
-  });
+  const implied = weights.isGguf ? { fallback: weights.shape(EMBEDDING)[0] ?? 0 } : {};
+  const vocabSize = config.int(["vocab_size", undefined], implied);
   return { weight: weights.matrix(EMBEDDING, vocabSize, c.hiddenSize), vocabSize };
 }
 

@@ -13,6 +13,8 @@ export const gemma: Family = {
   load(source) {
     const { config } = source;
     const c = decoderConfig(config);
+    // The first files say "gelu" and mean its tanh form, as does everything that runs them.
+    const activation = "gelu_tanh";
     const rope = loadRope(source, c, { layout: "half" });
     // llama.cpp's converter adds the 1 when it writes the file.
     const norm = { weightOffset: config.isGguf ? 0 : 1 };
@@ -25,7 +27,7 @@ export const gemma: Family = {
           attentionNorm: loadRmsNorm(weights, c, INPUT_NORM, norm),
           attention: loadAttention(weights, c, i, { rope }),
           mlpNorm: loadRmsNorm(weights, c, MLP_NORM, norm),
-          mlp: loadGatedMlp(weights, c, { activation: "gelu_tanh" }),
+          mlp: loadGatedMlp(weights, c, { activation }),
         }),
     });
   },

@@ -21,7 +21,7 @@ export const gemma2: Family = {
   gguf: ["gemma2"],
   load(source) {
     const { config } = source;
-    const c = decoderConfig(config);
+    const c = decoderConfig(config, { activation: "gelu_tanh" });
     const norm = { weightOffset: config.isGguf ? 0 : 1 };
     const windows = slidingWindows(config, c.nLayers, 2);
     const attention = {
@@ -39,7 +39,7 @@ export const gemma2: Family = {
           attention: loadAttention(weights, c, i, { ...attention, window: windows[i] }),
           postAttentionNorm: loadRmsNorm(weights, c, GEMMA_NORMS.postAttention, norm),
           mlpNorm: loadRmsNorm(weights, c, GEMMA_NORMS.mlp, norm),
-          mlp: loadGatedMlp(weights, c, { activation: "gelu_tanh" }),
+          mlp: loadGatedMlp(weights, c),
           postMlpNorm: loadRmsNorm(weights, c, GEMMA_NORMS.postMlp, norm),
         }),
     });

@@ -13,12 +13,20 @@ export const gemma3: Family = {
   gguf: ["gemma3"],
   load(source) {
     const { config } = source;
-    const c = decoderConfig(config);
+    const c = decoderConfig(config, { activation: "gelu_tanh" });
     const norm = { weightOffset: config.isGguf ? 0 : 1 };
     const period = config.int(["sliding_window_pattern", undefined], { fallback: 6 });
     const windows = slidingWindows(config, c.nLayers, period);
-    const global = loadRope(source, c, { layout: "half", layerType: "full_attention" });
-    const local = loadRope(source, c, { layout: "half", layerType: "sliding_attention" });
+    const global = loadRope(source, c, {
+      layout: "half",
+      layerType: "full_attention",
+      defaultTheta: 1_000_000,
+    });
+    const local = loadRope(source, c, {
+      layout: "half",
+      layerType: "sliding_attention",
+      slidingTheta: 10_000,
+    });
     const attention = {
       qkNorm: "head",
       normOffset: norm.weightOffset,
@@ -37,7 +45,7 @@ export const gemma3: Family = {
           attention: loadAttention(weights, c, i, { ...attention, rope, window }),
           postAttentionNorm: loadRmsNorm(weights, c, GEMMA_NORMS.postAttention, norm),
           mlpNorm: loadRmsNorm(weights, c, GEMMA_NORMS.mlp, norm),
-          mlp: loadGatedMlp(weights, c, { activation: "gelu_tanh" }),
+          mlp: loadGatedMlp(weights, c),
           postMlpNorm: loadRmsNorm(weights, c, GEMMA_NORMS.postMlp, norm),
         });
       },

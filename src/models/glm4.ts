@@ -1,5 +1,5 @@
 /** GLM-4 (0414): norms on both sides of each part, rotation of half of a head in adjacent pairs. */
-import { loadAttention, loadGatedMlp, loadRmsNorm } from "./blocks.ts";
+import { biasRule, loadAttention, loadGatedMlp, loadRmsNorm } from "./blocks.ts";
 import type { Family } from "./causal_lm.ts";
 import { INPUT_NORM, loadDecoder, loadRope, MLP_NORM, sandwichNormLayer } from "./decoder.ts";
 import { decoderConfig } from "./decoder_config.ts";
@@ -11,8 +11,7 @@ export const glm4: Family = {
     const { config } = source;
     const c = decoderConfig(config);
     const rope = loadRope(source, c, { layout: "interleaved" });
-    const hasBias = config.boolean(["attention_bias", undefined], false);
-    const bias = config.isGguf ? "optional" : hasBias ? "required" : "none";
+    const bias = biasRule(config, "attention_bias", false);
     return loadDecoder(source, c, {
       layer: (weights, i) =>
         sandwichNormLayer({

@@ -1,5 +1,5 @@
 /** IBM Granite 3: Llama with multipliers on embeddings, attention, residuals and logits. */
-import { loadAttention, loadGatedMlp, loadRmsNorm } from "./blocks.ts";
+import { biasRule, loadAttention, loadGatedMlp, loadRmsNorm } from "./blocks.ts";
 import type { Family } from "./causal_lm.ts";
 import { INPUT_NORM, loadDecoder, loadRope, MLP_NORM, preNormLayer } from "./decoder.ts";
 import { decoderConfig } from "./decoder_config.ts";
@@ -12,14 +12,14 @@ export const granite: Family = {
     const c = decoderConfig(config);
     const rope = loadRope(source, c, { layout: config.isGguf ? "interleaved" : "half" });
     const outputScale = config.number(["residual_multiplier", "residual_scale"], 1);
-    const hasBias = config.boolean(["attention_bias", undefined], false);
+    const bias = biasRule(config, "attention_bias", false);
     const attention = {
       rope,
       scale: config.positive(["attention_multiplier", "attention.scale"], c.headDim ** -0.5),
-      bias: hasBias ? "required" : "none",
-      outputBias: hasBias ? "required" : "none",
+      bias,
+      outputBias: bias,
       outputScale,
-    } as const;
+    };
     return loadDecoder(source, c, {
       embeddingScale: config.number(["embedding_multiplier", "embedding_scale"], 1),
       head: { scale: 1 / config.positive(["logits_scaling", "logit_scale"], 1) },

@@ -2,7 +2,7 @@
  * Llama 1 to 3.x and everything that is shaped like it: pre-norm, RoPE, grouped-query attention, a
  * gated SiLU MLP. H. Touvron et al., "LLaMA", arXiv:2302.13971.
  */
-import { loadAttention, loadGatedMlp, loadRmsNorm } from "./blocks.ts";
+import { biasRule, loadAttention, loadGatedMlp, loadRmsNorm } from "./blocks.ts";
 import type { Family } from "./causal_lm.ts";
 import { INPUT_NORM, loadDecoder, loadRope, MLP_NORM, preNormLayer } from "./decoder.ts";
 import { decoderConfig } from "./decoder_config.ts";
@@ -14,9 +14,7 @@ export const llama: Family = {
     const { config } = source;
     const c = decoderConfig(config);
     const rope = loadRope(source, c, { layout: config.isGguf ? "interleaved" : "half" });
-    // GGUF has no such key; its files hold biases or they do not.
-    const hasBias = config.boolean(["attention_bias", undefined], false);
-    const bias = config.isGguf ? "optional" : hasBias ? "required" : "none";
+    const bias = biasRule(config, "attention_bias", false);
     return loadDecoder(source, c, {
       layer: (weights, i) =>
         preNormLayer({

@@ -15,11 +15,15 @@ export const mixtral: Family = {
   load(source) {
     const { config } = source;
     const c = decoderConfig(config);
-    const rope = loadRope(source, c, { layout: config.isGguf ? "interleaved" : "half" });
+    const rope = loadRope(source, c, {
+      layout: config.isGguf ? "interleaved" : "half",
+      defaultTheta: 1_000_000,
+    });
     const windows = slidingWindows(config, c.nLayers, undefined);
+    const nExperts = config.int(["num_local_experts", "expert_count"]);
     const experts = {
-      nExperts: config.int(["num_local_experts", "expert_count"]),
-      topK: config.int(["num_experts_per_tok", "expert_used_count"]),
+      nExperts,
+      topK: config.int(["num_experts_per_tok", "expert_used_count"], { max: nExperts }),
       intermediateSize: c.intermediateSize,
       normalize: true,
       names: {

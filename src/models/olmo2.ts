@@ -1,7 +1,7 @@
 /**
  * OLMo 2 and OLMo 3: what each part adds is normalised, q and k are normalised over all heads at once.
- * OLMo 3 adds a sliding window in three of four layers; in GGUF it is stored as `olmo2`.
- * Team OLMo, arXiv:2501.00656.
+ * OLMo 3 adds a sliding window in three of four layers, without RoPE scaling; in GGUF it is
+ * stored as `olmo2`. Team OLMo, arXiv:2501.00656.
  */
 import { loadAttention, loadGatedMlp, loadRmsNorm } from "./blocks.ts";
 import type { Family } from "./causal_lm.ts";
@@ -16,8 +16,10 @@ export const olmo2: Family = {
     const { config } = source;
     const c = decoderConfig(config);
     const windows = slidingWindows(config, c.nLayers, 4);
-    const global = loadRope(source, c, { layout: "half", layerType: "full_attention" });
-    const local = loadRope(source, c, { layout: "half", layerType: "sliding_attention" });
+    const defaultTheta = config.modelType === "olmo3" ? 500_000 : 10_000;
+    const rope = { layout: "half", defaultTheta } as const;
+    const global = loadRope(source, c, { ...rope, layerType: "full_attention" });
+    const local = loadRope(source, c, { ...rope, layerType: "sliding_attention" });
     return loadDecoder(source, c, {
       layer: (weights, i) => {
         const window = windows[i];

@@ -34,6 +34,6 @@ export function qwenWindows(config: ConfigReader, c: DecoderConfig): (number | u
   }
   const windows = slidingWindows(config, c.nLayers, undefined);
   if (config.raw(["layer_types", undefined]) !== undefined) return windows;
-  const first = config.int(["max_window_layers", undefined], { min: 0, fallback: 0 });
+  const first = config.int(["max_window_layers", undefined], { min: 0, fallback: 28 });
   return windows.map((window, i) => i >= first ? window : undefined);
 }

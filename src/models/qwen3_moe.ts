@@ -1,6 +1,7 @@
 /** Qwen3-MoE: Qwen3 with experts in most layers. A. Yang et al., arXiv:2505.09388. */
 import { loadAttention, loadGatedMlp, loadMoe, loadRmsNorm } from "./blocks.ts";
 import type { Family } from "./causal_lm.ts";
+import type { Key } from "./config_reader.ts";
 import { INPUT_NORM, loadDecoder, loadRope, MLP_NORM, preNormLayer } from "./decoder.ts";
 import { decoderConfig } from "./decoder_config.ts";
 import { qwenWindows } from "./qwen2.ts";
@@ -16,16 +17,18 @@ export const qwen3Moe: Family = {
     const rope = loadRope(source, c, { layout: "half" });
     const windows = qwenWindows(config, c);
     const sparseStep = config.int(["decoder_sparse_step", undefined], { fallback: 1 });
-    const dense = config.raw(["mlp_only_layers", undefined]) ?? [];
-    const isDense = (i: number) =>
-      (Array.isArray(dense) && dense.includes(i)) || (i + 1) % sparseStep !== 0;
+    const denseKey: Key = ["mlp_only_layers", undefined];
+    const dense = config.raw(denseKey) ?? [];
+    if (!Array.isArray(dense)) throw config.invalid(denseKey, dense, "a list of layers");
+    const isDense = (i: number) => dense.includes(i) || (i + 1) % sparseStep !== 0;
     // transformers writes the count under either name.
     const named = config.raw(["num_experts", undefined]) === undefined
       ? "num_local_experts"
       : "num_experts";
+    const nExperts = config.int([named, "expert_count"]);
     const experts = {
-      nExperts: config.int([named, "expert_count"]),
-      topK: config.int(["num_experts_per_tok", "expert_used_count"]),
+      nExperts,
+      topK: config.int(["num_experts_per_tok", "expert_used_count"], { max: nExperts }),
       intermediateSize: config.int(["moe_intermediate_size", "expert_feed_forward_length"]),
       normalize: config.boolean(["norm_topk_prob", undefined], config.isGguf),
       names: {

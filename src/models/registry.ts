@@ -3,6 +3,7 @@ import { ForgeError } from "../errors.ts";
 import type { Checkpoint } from "../formats/checkpoint.ts";
 import { quote } from "../formats/quote.ts";
 import { type CausalLm, type Family, ModelSource } from "./causal_lm.ts";
+import type { ConfigReader } from "./config_reader.ts";
 import { gemma } from "./gemma.ts";
 import { gemma2 } from "./gemma2.ts";
 import { gemma3 } from "./gemma3.ts";
@@ -72,9 +73,10 @@ export interface LoadedModel {
 /**
  * Puts a checkpoint's weights on a device.
  *
- * @param sessionLength the longest sequence the model will be asked for
- * @throws {ForgeError} `unsupported` for an unknown architecture; `bad_model` when the files do not
- * hold what the configuration promises.
+ * @param sessionLength the longest sequence the model will be asked for; its own limit where that is
+ * lower, or without it
+ * @throws {ForgeError} `unsupported` for an unknown architecture, or one with parts forge does not
+ * know; `bad_model` when the files do not hold what the configuration promises.
  */
 export function loadModel(
   backend: Backend,
@@ -82,8 +84,23 @@ export function loadModel(
   sessionLength?: number,
 ): LoadedModel {
   const source = new ModelSource(backend, checkpoint, sessionLength);
+  assertUnquantized(source.config);
   const lm = findFamily(checkpoint).load(source);
+  source.weights.assertLayersUsed();
   return { lm, weights: source.weights };
+}
+
+/** Refuses safetensors whose weights are packed in one of the many ways that only their maker reads. */
+function assertUnquantized(config: ConfigReader): void {
+  const method = config.object("quantization_config")?.quant_method;
+  if (method === undefined) return;
+  throw new ForgeError(
+    "unsupported",
+    `${quote(config.path)} is quantised by ${
+      quote(String(method))
+    }; forge reads quantised weights ` +
+      "from GGUF files alone",
+  );
 }
 
 function hasExperts(checkpoint: Checkpoint): boolean {

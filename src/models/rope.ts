@@ -1,10 +1,7 @@
-/**
- * Rotary position embedding: the frequencies of every kind of scaling in use, from both spellings of
- * config.json (`rope_theta` + `rope_scaling`, or `rope_parameters`) and from GGUF.
- */
+/** Rotary position embedding: the frequencies of every kind of scaling in use. */
 import type { RopeLayout } from "../backend.ts";
-import { isJsonObject, type JsonObject } from "../formats/json.ts";
 import type { ConfigReader, Key } from "./config_reader.ts";
+import { type RopeLayers, RopeParameters } from "./rope_parameters.ts";
 
 /** How a layer rotates its queries and keys. */
 export interface Rope {
@@ -15,61 +12,58 @@ export interface Rope {
   readonly layout: RopeLayout;
 }
 
-export interface RopeRequest {
+/** Divisors of the frequencies that a GGUF file has as tensors. */
+export interface RopeDivisors {
+  /** `rope_freqs`, used at any length. */
+  readonly always?: Float32Array | undefined;
+  /** `rope_factors_short` and `rope_factors_long`, which LongRoPE chooses between. */
+  readonly short?: Float32Array | undefined;
+  readonly long?: Float32Array | undefined;
+}
+
+export interface RopeRequest extends RopeLayers {
   readonly headDim: number;
   /** The longest sequence the model was made for. */
   readonly contextLength: number;
   /** The longest sequence it is opened for. */
   readonly sessionLength: number;
   readonly layout: RopeLayout;
-  /** The base frequency when the config names none. @default 10000 */
-  readonly defaultTheta?: number;
-  /** Which entry of `rope_parameters` to read when it has one for each type of layer. */
-  readonly layerType?: "full_attention" | "sliding_attention";
-  /** Divisors of the frequencies, from a GGUF file's `rope_freqs` or `rope_factors` tensor. */
-  readonly factors?: Float32Array | undefined;
+  readonly divisors?: RopeDivisors;
 }
 
-const GGUF_SCALING_KEYS = {
-  rope_type: "rope.scaling.type",
-  factor: "rope.scaling.factor",
-  original_max_position_embeddings: "rope.scaling.original_context_length",
-  attention_factor: "rope.scaling.attn_factor",
-  beta_fast: "rope.scaling.yarn_beta_fast",
-  beta_slow: "rope.scaling.yarn_beta_slow",
-} as const;
+/** The kinds of scaling, as config.json names them. */
+const KINDS = ["default", "linear", "dynamic", "llama3", "yarn", "longrope"];
+
+/** Frequencies before they are rounded, and the factor of cosines and sines. */
+interface Scaled {
+  readonly invFreq: Float64Array;
+  readonly scale: number;
+}
 
 /**
  * The rotation that a config asks for.
  *
- * @throws {ForgeError} `bad_model` for a parameter that is missing or out of range, or a scaling type
- * forge does not know.
+ * @throws {ForgeError} `bad_model` for a parameter that is missing or out of range; `unsupported` for a
+ * kind of scaling forge does not know.
  */
 export function readRope(config: ConfigReader, request: RopeRequest): Rope {
-  const settings = config.isGguf
-    ? ggufSettings(config, request.layerType)
-    : huggingFaceSettings(config, request.layerType);
-  const p = new Parameters(config, settings);
-  const theta = p.positive("rope_theta", request.defaultTheta ?? 10000);
+  const p = RopeParameters.read(config, request);
+  const theta = p.positive("rope_theta");
   const rotaryDim = rotaryDimension(config, p, request.headDim);
   const plain = Float64Array.from(
     { length: rotaryDim / 2 },
     (_, i) => theta ** (-2 * i / rotaryDim),
   );
   const { invFreq, scale } = scaleFrequencies(plain, theta, p, request);
-  const { factors } = request;
-  if (factors !== undefined && factors.length !== invFreq.length) {
-    throw config.invalid(
-      ["rope_scaling", "rope.scaling"],
-      factors.length,
-      "as many RoPE factors as pairs",
-    );
+  const { always } = request.divisors ?? {};
+  const rounded = Float32Array.from(always === undefined ? invFreq : divide(invFreq, always, p));
+  if (!rounded.every((frequency) => Number.isFinite(frequency) && frequency >= 0)) {
+    throw p.invalid("rope_theta", theta, "a base whose frequencies, once scaled, are finite");
   }
-  const divided = factors === undefined ? invFreq : invFreq.map((f, i) => f / factors[i]!);
-  return { invFreq: Float32Array.from(divided), scale, layout: request.layout };
+  return { invFreq: rounded, scale, layout: request.layout };
 }
 
-function rotaryDimension(config: ConfigReader, p: Parameters, headDim: number): number {
+function rotaryDimension(config: ConfigReader, p: RopeParameters, headDim: number): number {
   const key: Key = ["partial_rotary_factor", "rope.dimension_count"];
   const rotary = config.isGguf
     ? config.int(key, { fallback: headDim })
@@ -83,14 +77,16 @@ function rotaryDimension(config: ConfigReader, p: Parameters, headDim: number): 
 function scaleFrequencies(
   plain: Float64Array,
   theta: number,
-  p: Parameters,
+  p: RopeParameters,
   request: RopeRequest,
-): { invFreq: Float64Array; scale: number } {
-  const type = p.type();
+): Scaled {
+  // Phi-3's GGUF files carry LongRoPE's tensors without naming the type.
+  const type = request.divisors?.long === undefined ? p.type : "longrope";
   switch (type) {
     case "default":
     case "none":
-    case "mrope":
+    // Dynamic NTK changes only what lies beyond the model's own length, and no session does.
+    case "dynamic":
       return { invFreq: plain, scale: 1 };
     case "linear": {
       const factor = p.positive("factor");
@@ -104,11 +100,7 @@ function scaleFrequencies(
     case "su":
       return longRope(plain, p, request);
     default:
-      throw p.invalid(
-        "rope_type",
-        type,
-        "default, linear, llama3, yarn or longrope (dynamic NTK scaling is not supported)",
-      );
+      throw p.unsupported(KINDS);
   }
 }
 
@@ -116,10 +108,11 @@ function scaleFrequencies(
  * Llama 3.1's scaling: long wavelengths are divided by `factor`, short ones kept, those between
  * interpolated. Source: the Llama 3.1 model release, `apply_scaling`.
  */
-function llama3(p: Parameters): (frequency: number) => number {
+function llama3(p: RopeParameters): (frequency: number) => number {
   const factor = p.positive("factor");
   const low = p.positive("low_freq_factor", 1);
   const high = p.positive("high_freq_factor", 4);
+  if (high <= low) throw p.invalid("high_freq_factor", high, `more than low_freq_factor, ${low}`);
   const original = p.positive("original_max_position_embeddings");
   return (frequency) => {
     const turns = original * frequency / (2 * Math.PI);
@@ -135,10 +128,15 @@ function llama3(p: Parameters): (frequency: number) => number {
  * `factor`, with a linear ramp between. Source: B. Peng et al., "YaRN: Efficient Context Window
  * Extension of Large Language Models", arXiv:2309.00071.
  */
-function yarn(plain: Float64Array, theta: number, p: Parameters, contextLength: number) {
+function yarn(
+  plain: Float64Array,
+  theta: number,
+  p: RopeParameters,
+  contextLength: number,
+): Scaled {
   const dim = 2 * plain.length;
-  const factor = p.positive("factor");
   const original = p.positive("original_max_position_embeddings", contextLength);
+  const factor = p.positive("factor", contextLength / original);
   const dimensionOf = (rotations: number) =>
     dim * Math.log(original / (rotations * 2 * Math.PI)) / (2 * Math.log(theta));
   const round = p.boolean("truncate", true);
@@ -163,99 +161,25 @@ function yarn(plain: Float64Array, theta: number, p: Parameters, contextLength: 
  * beyond. The choice is made once, for the context the model is opened with. Source: Y. Ding et al.,
  * "LongRoPE", arXiv:2402.13753, and the Phi-3 configuration.
  */
-function longRope(plain: Float64Array, p: Parameters, request: RopeRequest) {
-  const original = p.positive("original_max_position_embeddings", request.contextLength);
-  const isLong = request.sessionLength > original;
-  const ratio = p.positive("factor", request.contextLength / original);
+function longRope(plain: Float64Array, p: RopeParameters, request: RopeRequest): Scaled {
+  const { contextLength, sessionLength, divisors } = request;
+  const original = p.positive("original_max_position_embeddings", contextLength);
+  const ratio = p.positive("factor", contextLength / original);
   const derived = ratio <= 1 ? 1 : Math.sqrt(1 + Math.log(ratio) / Math.log(original));
   const scale = p.positive("attention_factor", derived);
-  // In GGUF the divisors are tensors, which the caller passes as `factors`.
-  if (request.factors !== undefined) return { invFreq: plain, scale };
-  const factors = p.numbers(isLong ? "long_factor" : "short_factor", plain.length);
-  return { invFreq: plain.map((f, i) => f / factors[i]!), scale };
+  const isLong = sessionLength > original;
+  const list = (isLong ? divisors?.long : divisors?.short) ??
+    p.positives(isLong ? "long_factor" : "short_factor", plain.length);
+  return { invFreq: divide(plain, list, p), scale };
 }
 
-function huggingFaceSettings(config: ConfigReader, layerType?: string): JsonObject {
-  const parameters = config.object("rope_parameters");
-  if (parameters !== undefined) {
-    const nested = layerType === undefined ? undefined : parameters[layerType];
-    return isJsonObject(nested) ? nested : parameters;
+function divide(
+  frequencies: Float64Array,
+  divisors: ArrayLike<number>,
+  p: RopeParameters,
+): Float64Array {
+  if (divisors.length !== frequencies.length) {
+    throw p.invalid("divisors", divisors.length, `as many as pairs, ${frequencies.length}`);
   }
-  // The older spelling has one base for each type of layer, and scales only full attention.
-  const isLocal = layerType === "sliding_attention" &&
-    config.raw(["rope_local_base_freq", undefined]) !== undefined;
-  const scaling = isLocal ? undefined : config.object("rope_scaling");
-  const original = config.raw(["original_max_position_embeddings", undefined]);
-  return {
-    rope_theta: config.number(
-      [isLocal ? "rope_local_base_freq" : "rope_theta", undefined],
-      10000,
-    ),
-    ...(typeof original === "number" ? { original_max_position_embeddings: original } : {}),
-    ...scaling,
-  };
-}
-
-function ggufSettings(config: ConfigReader, layerType?: string): JsonObject {
-  const local = config.raw([undefined, "rope.freq_base_swa"]);
-  if (layerType === "sliding_attention") {
-    // A file with windows but no base of their own: Gemma 3 has 10000, the others share one.
-    const base = local ?? (config.modelType === "gemma3" ? 10000 : undefined);
-    if (base !== undefined) return { rope_theta: Number(base) };
-  }
-  const settings: JsonObject = {};
-  const theta = config.raw([undefined, "rope.freq_base"]);
-  if (theta !== undefined) settings.rope_theta = Number(theta);
-  for (const [name, key] of Object.entries(GGUF_SCALING_KEYS)) {
-    const value = config.raw([undefined, key]);
-    if (typeof value === "string" || typeof value === "number") settings[name] = value;
-  }
-  // Phi-3 files carry LongRoPE's tensors and factor without naming the type.
-  if (settings.rope_type === undefined && settings.attention_factor !== undefined) {
-    settings.rope_type = "longrope";
-  }
-  return settings;
-}
-
-/** Typed access to one set of RoPE parameters. */
-class Parameters {
-  constructor(readonly config: ConfigReader, readonly settings: JsonObject) {}
-
-  type(): string {
-    const type = this.settings.rope_type ?? this.settings.type ?? "default";
-    if (typeof type !== "string") throw this.invalid("rope_type", type, "text");
-    return type;
-  }
-
-  number(name: string, fallback?: number): number {
-    const value = this.settings[name] ?? fallback;
-    if (typeof value !== "number" || !Number.isFinite(value)) {
-      throw this.invalid(name, value, "a finite number");
-    }
-    return value;
-  }
-
-  positive(name: string, fallback?: number): number {
-    const value = this.number(name, fallback);
-    if (value <= 0) throw this.invalid(name, value, "a number above 0");
-    return value;
-  }
-
-  boolean(name: string, fallback: boolean): boolean {
-    const value = this.settings[name] ?? fallback;
-    if (typeof value !== "boolean") throw this.invalid(name, value, "true or false");
-    return value;
-  }
-
-  numbers(name: string, length: number): number[] {
-    const value = this.settings[name];
-    const isList = Array.isArray(value) && value.length === length &&
-      value.every((entry) => typeof entry === "number" && entry > 0);
-    if (!isList) throw this.invalid(name, value, `a list of ${length} numbers above 0`);
-    return value as number[];
-  }
-
-  invalid(name: string, value: unknown, expected: string) {
-    return this.config.invalid([`rope: ${name}`, `rope: ${name}`], value, expected);
-  }
+  return frequencies.map((frequency, i) => frequency / divisors[i]!);
 }

@@ -1,5 +1,5 @@
 /** ByteDance Seed-OSS: Llama with biases on q, k and v. */
-import { loadAttention, loadGatedMlp, loadRmsNorm } from "./blocks.ts";
+import { biasRule, loadAttention, loadGatedMlp, loadRmsNorm } from "./blocks.ts";
 import type { Family } from "./causal_lm.ts";
 import { INPUT_NORM, loadDecoder, loadRope, preNormLayer } from "./decoder.ts";
 import { decoderConfig } from "./decoder_config.ts";
@@ -11,13 +11,11 @@ export const seedOss: Family = {
     const { config } = source;
     const c = decoderConfig(config);
     const rope = loadRope(source, c, { layout: "half" });
-    const hasBias = config.boolean(["attention_bias", undefined], true);
-    const hasOutBias = config.boolean(["attention_out_bias", undefined], false);
     const attention = {
       rope,
-      bias: config.isGguf ? "optional" : hasBias ? "required" : "none",
-      outputBias: config.isGguf ? "optional" : hasOutBias ? "required" : "none",
-    } as const;
+      bias: biasRule(config, "attention_bias", true),
+      outputBias: biasRule(config, "attention_out_bias", false),
+    };
     return loadDecoder(source, c, {
       layer: (weights, i) =>
         preNormLayer({

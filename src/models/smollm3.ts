@@ -3,7 +3,7 @@ import { loadAttention, loadGatedMlp, loadRmsNorm } from "./blocks.ts";
 import type { Family } from "./causal_lm.ts";
 import type { ConfigReader, Key } from "./config_reader.ts";
 import { INPUT_NORM, loadDecoder, loadRope, MLP_NORM, preNormLayer } from "./decoder.ts";
-import { decoderConfig } from "./decoder_config.ts";
+import { decoderConfig, slidingWindows } from "./decoder_config.ts";
 
 export const smollm3: Family = {
   huggingFace: ["smollm3"],
@@ -11,14 +11,21 @@ export const smollm3: Family = {
   load(source) {
     const { config } = source;
     const c = decoderConfig(config);
-    const rope = loadRope(source, c, { layout: config.isGguf ? "interleaved" : "half" });
+    const rope = loadRope(source, c, {
+      layout: config.isGguf ? "interleaved" : "half",
+      defaultTheta: 2_000_000,
+    });
     const rotates = rotatedLayers(config, c.nLayers);
+    const windows = smolWindows(config, rotates);
     return loadDecoder(source, c, {
       head: { tiedByDefault: true },
       layer: (weights, i) =>
         preNormLayer({
           attentionNorm: loadRmsNorm(weights, c, INPUT_NORM),
-          attention: loadAttention(weights, c, i, { rope: rotates[i] ? rope : undefined }),
+          attention: loadAttention(weights, c, i, {
+            rope: rotates[i] ? rope : undefined,
+            window: windows[i],
+          }),
           mlpNorm: loadRmsNorm(weights, c, MLP_NORM),
           mlp: loadGatedMlp(weights, c),
         }),
@@ -35,4 +42,15 @@ function rotatedLayers(config: ConfigReader, nLayers: number): boolean[] {
     { length: nLayers },
     (_, i) => listed === undefined ? (i + 1) % interval !== 0 : Boolean(listed[i]),
   );
+}
+
+/** `use_sliding_window` gives the layers without positions a window, unless `layer_types` says which. */
+function smolWindows(
+  config: ConfigReader,
+  rotates: readonly boolean[],
+): readonly (number | undefined)[] {
+  if (!config.boolean(["use_sliding_window", undefined], false)) return [];
+  const windows = slidingWindows(config, rotates.length, undefined);
+  if (config.raw(["layer_types", undefined]) !== undefined) return windows;
+  return windows.map((window, i) => rotates[i] ? undefined : window);
 }

@@ -1,5 +1,5 @@
 /** StarCoder2: LayerNorm, biases everywhere and an MLP without a gate. arXiv:2402.19173. */
-import { type Block, loadAttention, loadBias } from "./blocks.ts";
+import { type BiasRule, biasRule, type Block, loadAttention, loadBias } from "./blocks.ts";
 import type { Family } from "./causal_lm.ts";
 import {
   FINAL_NORM,
@@ -20,10 +20,10 @@ export const starcoder2: Family = {
   gguf: ["starcoder2"],
   load(source) {
     const { config } = source;
-    const c = decoderConfig(config, "layer");
+    const c = decoderConfig(config, { norm: "layer", activation: "gelu_tanh" });
     const rope = loadRope(source, c, { layout: "half" });
     const windows = slidingWindows(config, c.nLayers, undefined);
-    const bias = config.boolean(["use_bias", undefined], true) ? "required" : "none";
+    const bias = biasRule(config, "use_bias", true);
     return loadDecoder(source, c, {
       finalNorm: loadLayerNorm(source.weights, c, FINAL_NORM),
       head: { tiedByDefault: true },
@@ -49,14 +49,14 @@ function loadLayerNorm(weights: WeightLoader, c: DecoderConfig, name: TensorName
   return ({ recorder }, x) => recorder.layerNorm(x, weight, bias, c.normEps);
 }
 
-function loadMlp(weights: WeightLoader, c: DecoderConfig, rule: "required" | "none"): Block {
+function loadMlp(weights: WeightLoader, c: DecoderConfig, rule: BiasRule): Block {
   const { hiddenSize, intermediateSize } = c;
   const up = weights.matrix(UP, intermediateSize, hiddenSize);
   const upBias = loadBias(weights, UP, intermediateSize, rule);
   const down = weights.matrix(DOWN, hiddenSize, intermediateSize);
   const downBias = loadBias(weights, DOWN, hiddenSize, rule);
   return ({ recorder }, x, residual) => {
-    const hidden = recorder.matmul(x, up, { bias: upBias, activation: "gelu_tanh" });
+    const hidden = recorder.matmul(x, up, { bias: upBias, activation: c.activation });
     return recorder.matmul(hidden, down, { bias: downBias, residual });
   };
 }

@@ -12,12 +12,18 @@ export type TensorName = readonly [huggingFace: string | undefined, gguf: string
 
 /** What the loaders of one checkpoint have in common. */
 interface Shared {
+  /** Names of the tensors that were asked for. */
   readonly used: Set<string>;
+  /** Prefixes of the layers that were asked for. */
+  readonly layers: Set<string>;
   readonly mapped: { readonly weight: Weight; readonly slices: readonly WeightSlice[] }[];
 }
 
-/** Prefixes that checkpoints put before the decoder's own names, in the order they are tried. */
-const HUGGING_FACE_PREFIXES = ["model.", "", "language_model.model.", "model.language_model."];
+/** The decoder's prefix in a checkpoint of the whole model; one of the bare decoder has none. */
+const DECODER_PREFIX = "model.";
+
+/** What a layer may hold that is computed anew: frequencies that old checkpoints stored. */
+const SURPLUS = /\.rotary_emb\.inv_freq$/;
 
 /**
  * Finds a checkpoint's tensors by name, checks their shapes against what the config implies, and puts
@@ -43,26 +49,43 @@ export class WeightLoader {
 
   /** A loader for a checkpoint's tensors outside the layers. */
   static for(backend: Backend, checkpoint: Checkpoint): WeightLoader {
-    const prefix = checkpoint.kind === "gguf"
-      ? ""
-      : HUGGING_FACE_PREFIXES.find((candidate) =>
-        checkpoint.tensors.has(`${candidate}embed_tokens.weight`)
-      );
-    return new WeightLoader(backend, checkpoint, prefix ?? "model.", {
-      used: new Set(),
-      mapped: [],
-    });
+    const isBare = checkpoint.kind === "gguf" || checkpoint.tensors.has("embed_tokens.weight");
+    const prefix = isBare ? "" : DECODER_PREFIX;
+    const shared = { used: new Set<string>(), layers: new Set<string>(), mapped: [] };
+    return new WeightLoader(backend, checkpoint, prefix, shared);
   }
 
   /** A loader for the tensors of one layer. */
   layer(index: number): WeightLoader {
     const prefix = this.isGguf ? `blk.${index}.` : `${this.#prefix}layers.${index}.`;
+    this.#shared.layers.add(prefix);
     return new WeightLoader(this.backend, this.#checkpoint, prefix, this.#shared);
   }
 
   /** Tensors of the checkpoint that nothing has asked for. */
   unusedTensors(): string[] {
     return [...this.#checkpoint.tensors.keys()].filter((name) => !this.#shared.used.has(name));
+  }
+
+  /**
+   * Refuses a model one of whose layers holds a tensor that nothing has asked for: without it the
+   * result would be wrong, and nothing would show.
+   *
+   * @throws {ForgeError} `unsupported`, naming the tensor.
+   */
+  assertLayersUsed(): void {
+    const layerOf = (name: string) => /^.*?\d+\./.exec(name)?.[0] ?? "";
+    const surplus = this.unusedTensors().find((name) =>
+      this.#shared.layers.has(layerOf(name)) && !SURPLUS.test(name)
+    );
+    if (surplus === undefined) return;
+    throw new ForgeError(
+      "unsupported",
+      `${quote(this.#checkpoint.path)} has the tensor ${
+        quote(surplus)
+      }, which forge does not use ` +
+        `in a ${quote(this.#checkpoint.modelType)} model`,
+    );
   }
 
   /** Bytes of the tensors on the device. */
@@ -179,10 +202,8 @@ export class WeightLoader {
   #tensorName([huggingFace, gguf]: TensorName, suffix: string): string | undefined {
     const name = this.isGguf ? gguf : huggingFace;
     if (name === undefined) return undefined;
-    // The output matrix alone stands outside the decoder's prefix.
-    const prefix = !this.isGguf && name === "lm_head"
-      ? this.#prefix.replace(/model\.$/, "")
-      : this.#prefix;
+    // The output matrix alone stands outside the decoder.
+    const prefix = name === "lm_head" ? "" : this.#prefix;
     return `${prefix}${name}${suffix === "" ? "" : "."}${suffix}`;
   }
 

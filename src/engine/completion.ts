@@ -1,0 +1,73 @@
+import type { TokenLogprob } from "../backend.ts";
+import { ForgeError } from "../errors.ts";
+import type { Tokenizer } from "../tokenizer/tokenizer.ts";
+import type { FinishReason, Piece, Timings } from "./generate.ts";
+
+/** A token with its log-probability and its text, U+FFFD where that is part of a character. */
+export interface TextLogprob extends TokenLogprob {
+  readonly text: string;
+}
+
+/** One token of an answer and the most probable ones in its place. */
+export interface TokenLogprobs extends TextLogprob {
+  readonly top: readonly TextLogprob[];
+}
+
+/** A finished generation: what `forge run --json` prints. */
+export interface Completion {
+  readonly text: string;
+  readonly token_ids: readonly number[];
+  readonly prompt_tokens: number;
+  readonly completion_tokens: number;
+  readonly finish_reason: FinishReason;
+  readonly seed: number;
+  readonly timings: Timings;
+  readonly logprobs?: readonly TokenLogprobs[];
+}
+
+/**
+ * Joins the pieces of a generation.
+ *
+ * @param logprobs how many alternatives were asked for; without it none are reported
+ */
+export async function collect(
+  pieces: AsyncIterable<Piece>,
+  tokenizer: Tokenizer,
+  logprobs: number | undefined,
+): Promise<Completion> {
+  let text = "";
+  const ids: number[] = [];
+  const details: TokenLogprobs[] = [];
+  const describe = ({ token, logprob }: TokenLogprob): TextLogprob => ({
+    token,
+    text: textOf(tokenizer, token),
+    logprob,
+  });
+  for await (const { text: part, token, logprob, top, end } of pieces) {
+    text += part;
+    if (token !== undefined && logprob !== undefined) {
+      ids.push(token);
+      details.push({ ...describe({ token, logprob }), top: top.map(describe) });
+    }
+    if (end === undefined) continue;
+    return {
+      text,
+      token_ids: ids,
+      prompt_tokens: end.promptTokens,
+      completion_tokens: end.completionTokens,
+      finish_reason: end.finishReason,
+      seed: end.seed,
+      timings: end.timings,
+      ...(logprobs === undefined ? {} : { logprobs: details }),
+    };
+  }
+  throw new ForgeError("device", "the generation ended without saying why");
+}
+
+/** A token by itself: its text, or its name if it is a control token. */
+function textOf(tokenizer: Tokenizer, token: number): string {
+  // The model's vocabulary may be padded beyond the tokenizer's.
+  if (token >= tokenizer.vocabSize) return "";
+  if (tokenizer.isSpecial(token)) return tokenizer.tokenText(token);
+  return new TextDecoder("utf-8", { ignoreBOM: true }).decode(tokenizer.tokenBytes(token));
+}

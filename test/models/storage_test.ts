@@ -1,0 +1,101 @@
+/** The same weights stored in other ways: in several files, and in 16-bit types. */
+import { assertEquals } from "@std/assert";
+import { load, type LoadOptions } from "../../src/mod.ts";
+import { openCheckpoint } from "../../src/formats/checkpoint.ts";
+import { writeModelFolder } from "../support/safetensors_writer.ts";
+import { sharedAvailable, sharedPath } from "../support/shared.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+import { float32Tensor, type TensorData } from "../support/tensor_data.ts";
+import { assertClose, readJson, type Reference } from "./reference_check.ts";
+
+const ignore = !sharedAvailable("models", "tiny");
+const source = () => sharedPath("models", "tiny", "llama");
+const reference = () =>
+  readJson<Reference>(sharedPath("models", "tiny", "llama", "reference.json"));
+
+/** The tensors of tiny/llama, each made anew from its values. */
+function llamaTensors(
+  store: (name: string, shape: readonly number[], values: Float32Array) => TensorData,
+): TensorData[] {
+  return [...openCheckpoint(source()).tensors.values()].map(
+    ({ name, shape, file, offset, bytes }) => {
+      const data = Deno.readFileSync(file).slice(offset, offset + bytes);
+      return store(name, shape, new Float32Array(data.buffer));
+    },
+  );
+}
+
+function writeLlama(folder: string, tensors: readonly TensorData[], shards = 1): void {
+  const files = ["config.json", "tokenizer.json", "tokenizer_config.json"].map((name) =>
+    [name, Deno.readTextFileSync(`${source()}/${name}`)] as const
+  );
+  writeModelFolder(folder, Object.fromEntries(files), tensors, shards);
+}
+
+async function logitsOf(folder: string, options: LoadOptions): Promise<Float32Array> {
+  await using model = await load(folder, options);
+  return await model.logits(Int32Array.from(reference().prompt_ids));
+}
+
+Deno.test({
+  name: "a model in three files with an index is the same as in one",
+  ignore,
+  fn: async () => {
+    using folder = new TempFolder();
+    writeLlama(folder.path, llamaTensors(float32Tensor), 3);
+    const names = [...Deno.readDirSync(folder.path)].map(({ name }) => name);
+    assertEquals(names.filter((name) => name.endsWith(".safetensors")).length, 3);
+    const whole = await logitsOf(source(), { device: "reference" });
+    assertEquals(await logitsOf(folder.path, { device: "reference" }), whole);
+  },
+});
+
+/** The nearest bfloat16 bits, ties to even. */
+function bfloat16Bits(value: number): number {
+  const bits = new Uint32Array(Float32Array.of(value).buffer)[0]!;
+  return (bits + 0x7fff + ((bits >>> 16) & 1)) >>> 16;
+}
+
+function fromBfloat16(bits: number): number {
+  return new Float32Array(Uint32Array.of(bits << 16).buffer)[0]!;
+}
+
+/** How 16-bit types are stored, what is then read, and how far the logits may go astray. */
+const TYPES = {
+  BF16: {
+    encode: (values: Float32Array) => Uint16Array.from(values, bfloat16Bits),
+    round: (value: number) => fromBfloat16(bfloat16Bits(value)),
+    tolerance: 2e-2,
+  },
+  F16: {
+    encode: (values: Float32Array) => Float16Array.from(values),
+    round: (value: number) => Math.f16round(value),
+    tolerance: 3e-3,
+  },
+} as const;
+
+for (const [type, { encode, round, tolerance }] of Object.entries(TYPES)) {
+  Deno.test({
+    name: `a model in ${type} computes with exactly the rounded weights`,
+    ignore,
+    fn: async () => {
+      using folder = new TempFolder();
+      const stored = llamaTensors((name, shape, values) => ({
+        name,
+        type: type as keyof typeof TYPES,
+        shape,
+        data: new Uint8Array(encode(values).buffer),
+      }));
+      writeLlama(folder.at("stored"), stored);
+      const rounded = llamaTensors((name, shape, values) =>
+        float32Tensor(name, shape, values.map((value) => round(value)))
+      );
+      writeLlama(folder.at("rounded"), rounded);
+      const logits = await logitsOf(folder.at("stored"), { device: "reference" });
+      assertEquals(logits, await logitsOf(folder.at("rounded"), { device: "reference" }));
+      assertClose(logits, reference().logits_last, tolerance);
+      const onCpu = await logitsOf(folder.at("stored"), { device: "cpu" });
+      assertClose(onCpu, reference().logits_last, 2 * tolerance);
+    },
+  });
+}

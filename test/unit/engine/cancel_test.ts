@@ -1,0 +1,138 @@
+/** Stopping a generation, by a signal or by leaving the loop, and what is left of it. */
+import { assert, assertEquals } from "@std/assert";
+import { type GenerateOptions, load, type Model } from "../../../src/mod.ts";
+import { TempFolder } from "../../support/temp_folder.ts";
+import { writeRandomLlama, writeScriptedLlama } from "../../support/tiny_llama.ts";
+
+const STORY = ["Once", " upon", " a", " time", "."];
+const GREEDY: GenerateOptions = { raw: true, temperature: 0 };
+
+async function withStory(fn: (model: Model) => Promise<void>): Promise<void> {
+  using folder = new TempFolder();
+  writeScriptedLlama(folder.path, STORY);
+  await using model = await load(folder.path, { device: "reference" });
+  await fn(model);
+}
+
+Deno.test("a generation that is stopped before it starts has no text", async () => {
+  await withStory(async (model) => {
+    const told = await model.complete("ab", { ...GREEDY, signal: AbortSignal.abort() });
+    assertEquals([told.text, told.finish_reason], ["", "cancelled"]);
+    assertEquals([told.prompt_tokens, told.completion_tokens], [3, 0]);
+    assertEquals(told.timings.prefill_tokens_per_second, 0);
+  });
+});
+
+Deno.test("a generation that is stopped keeps what it has", async () => {
+  await withStory(async (model) => {
+    const controller = new AbortController();
+    const texts: string[] = [];
+    const options = { ...GREEDY, signal: controller.signal, stop: " a b" };
+    for await (const { text, token, end } of model.generate("", options)) {
+      texts.push(text);
+      if (token !== undefined && texts.length === 3) controller.abort();
+      if (end !== undefined) {
+        assertEquals([end.finishReason, end.completionTokens], ["cancelled", 3]);
+      }
+    }
+    assertEquals(texts, ["Once", " upon", "", " a"]);
+  });
+});
+
+Deno.test("a signal that comes after the end changes nothing", async () => {
+  await withStory(async (model) => {
+    const controller = new AbortController();
+    const told = await model.complete("", { ...GREEDY, signal: controller.signal });
+    controller.abort();
+    assertEquals(told.finish_reason, "stop");
+    assertEquals((await model.complete("", GREEDY)).text, told.text);
+  });
+});
+
+/** A context that one sequence fills: a page that leaks is a page that the next one lacks. */
+const CONTEXT = 1100;
+
+async function withLongModel(fn: (model: Model, prompt: Int32Array) => Promise<void>) {
+  using folder = new TempFolder();
+  writeRandomLlama(folder.path, { contextLength: CONTEXT });
+  await using model = await load(folder.path, { device: "cpu" });
+  await fn(model, Int32Array.from({ length: CONTEXT - 5 }, (_, i) => 2 + i % 90));
+}
+
+Deno.test("a generation can be stopped between the chunks of its prompt", async () => {
+  await withLongModel(async (model, prompt) => {
+    const controller = new AbortController();
+    const seen: number[] = [];
+    const told = await model.complete(prompt, {
+      signal: controller.signal,
+      onPrefill: (done, total) => {
+        assertEquals(total, prompt.length);
+        seen.push(done);
+        controller.abort();
+      },
+    });
+    assertEquals(seen, [512]);
+    assertEquals([told.finish_reason, told.completion_tokens], ["cancelled", 0]);
+  });
+});
+
+Deno.test("a generation can be stopped within a chunk of its prompt", async () => {
+  await withLongModel(async (model, prompt) => {
+    const controller = new AbortController();
+    const telling = model.complete(prompt, { signal: controller.signal });
+    // Long enough for the first chunk to start; it cannot end before this function returns to the
+    // event loop.
+    for (let turn = 0; turn < 100; turn++) await Promise.resolve();
+    controller.abort();
+    assertEquals((await telling).finish_reason, "cancelled");
+    // The device is at rest again, and not stopped for the next one.
+    const next = await model.complete(prompt, { temperature: 0, maxTokens: 1 });
+    assertEquals(next.completion_tokens, 1);
+  });
+});
+
+Deno.test("however a generation ends, its pages are free for the next one", async () => {
+  await withLongModel(async (model, prompt) => {
+    const options: GenerateOptions = { temperature: 0, maxTokens: 5 };
+    const expected = (await model.complete(prompt, options)).token_ids;
+    const endings: (() => Promise<unknown>)[] = [
+      () => model.complete(prompt, { ...options, signal: AbortSignal.abort() }),
+      async () => {
+        for await (const piece of model.generate(prompt, options)) {
+          assert(piece.token !== undefined);
+          break;
+        }
+      },
+      async () => {
+        const fault = new Error("the reader's own");
+        try {
+          for await (const _ of model.generate(prompt, options)) throw fault;
+        } catch (error) {
+          assertEquals(error, fault);
+        }
+      },
+      async () => {
+        const failing = model.complete(prompt, {
+          ...options,
+          onPrefill: () => {
+            throw new Error("the observer's own");
+          },
+        });
+        assertEquals((await failing.catch((error) => error)).message, "the observer's own");
+      },
+      async () => {
+        const pieces = model.generate(prompt, options);
+        await pieces.next();
+        await pieces.return(undefined);
+      },
+      () => model.generate(prompt, options).return(undefined),
+      () => model.logits(prompt),
+      () => model.score(prompt),
+      () => model.score(prompt, AbortSignal.abort()).catch(() => {}),
+    ];
+    for (const end of endings) {
+      await end();
+      assertEquals((await model.complete(prompt, options)).token_ids, expected);
+    }
+  });
+});

@@ -1,0 +1,165 @@
+/** How a generation ends, and what it yields until then, on models that tell a given text. */
+import { assertEquals } from "@std/assert";
+import { type Completion, type GenerateOptions, load, type Piece } from "../../../src/mod.ts";
+import { TempFolder } from "../../support/temp_folder.ts";
+import { EOS, type TinyLlamaOptions, writeScriptedLlama } from "../../support/tiny_llama.ts";
+
+type Script = readonly (string | Uint8Array)[];
+
+const GREEDY: GenerateOptions = { raw: true, temperature: 0 };
+
+async function tell(
+  script: Script,
+  options: GenerateOptions = {},
+  model: TinyLlamaOptions & { readonly prompt?: string | Int32Array } = {},
+): Promise<Completion> {
+  using folder = new TempFolder();
+  writeScriptedLlama(folder.path, script, model);
+  await using loaded = await load(folder.path, { device: "reference" });
+  return await loaded.complete(model.prompt ?? "", { ...GREEDY, ...options });
+}
+
+/** The text of each piece, the last one's after a "|". */
+async function pieces(script: Script, options: GenerateOptions = {}): Promise<string[]> {
+  using folder = new TempFolder();
+  writeScriptedLlama(folder.path, script);
+  await using model = await load(folder.path, { device: "reference" });
+  const texts: string[] = [];
+  for await (const { text, end } of model.generate("", { ...GREEDY, ...options })) {
+    texts.push(end === undefined ? text : `|${text}`);
+  }
+  return texts;
+}
+
+const STORY = ["Once", " upon", " a", " time", "."];
+
+Deno.test("a generation ends at an end token, which is no part of it", async () => {
+  const told = await tell(STORY);
+  assertEquals(told.text, "Once upon a time.");
+  assertEquals([told.finish_reason, told.completion_tokens], ["stop", 5]);
+  assertEquals(told.token_ids.length, 5);
+  assertEquals(told.token_ids.includes(EOS), false);
+});
+
+Deno.test("a model may name more end tokens", async () => {
+  const pieces = ["<|done|>"];
+  // The vocabulary is BOS, EOS, 95 characters, then the pieces.
+  const eos_token_id = 97;
+  for (const model of [{ generationConfig: { eos_token_id } }, { config: { eos_token_id } }]) {
+    const told = await tell(["Once", " upon", "<|done|>", " a"], {}, { ...model, pieces });
+    assertEquals([told.text, told.finish_reason], ["Once upon", "stop"]);
+  }
+  const several = { generationConfig: { eos_token_id: [5, 97] }, pieces };
+  assertEquals((await tell(["Once", "<|done|>"], {}, several)).text, "Once");
+});
+
+Deno.test("a generation ends after as many tokens as were asked for", async () => {
+  for (
+    const [maxTokens, text] of [[1, "Once"], [3, "Once upon a"], [5, "Once upon a time."]] as const
+  ) {
+    const told = await tell(STORY, { maxTokens });
+    assertEquals([told.text, told.finish_reason], [text, "length"]);
+    assertEquals(told.completion_tokens, maxTokens);
+  }
+  assertEquals((await tell(STORY, { maxTokens: 6 })).finish_reason, "stop");
+});
+
+Deno.test("no tokens at all can be asked for", async () => {
+  const told = await tell(STORY, { maxTokens: 0, logprobs: 1 });
+  assertEquals([told.text, told.token_ids, told.finish_reason], ["", [], "length"]);
+  assertEquals(told.logprobs, []);
+  assertEquals(told.timings.prefill_tokens_per_second, 0);
+});
+
+Deno.test("a generation fills the context and goes no further", async () => {
+  const model = { contextLength: 6 };
+  // BOS and three characters leave room for two tokens.
+  const told = await tell(STORY, {}, { ...model, prompt: "abc" });
+  assertEquals([told.text, told.finish_reason, told.prompt_tokens], ["Once upon", "length", 4]);
+  const one = await tell(STORY, { maxTokens: 100 }, { ...model, prompt: "abcd" });
+  assertEquals([one.text, one.finish_reason, one.prompt_tokens], ["Once", "length", 5]);
+});
+
+Deno.test("a stop string ends a generation and is no part of it", async () => {
+  const told = await tell(STORY, { stop: " a t" });
+  assertEquals([told.text, told.finish_reason], ["Once upon", "stop"]);
+  // The tokens are those that were computed.
+  assertEquals(told.completion_tokens, 4);
+  assertEquals((await tell(STORY, { stop: ["never", "pon"] })).text, "Once u");
+  assertEquals((await tell(STORY, { stop: [] })).finish_reason, "stop");
+});
+
+Deno.test("a stop string in the very last token is still a stop", async () => {
+  const told = await tell(STORY, { stop: ".", maxTokens: 5 });
+  assertEquals([told.text, told.finish_reason], ["Once upon a time", "stop"]);
+});
+
+Deno.test("text is held back only while it may become a stop string", async () => {
+  const stop = [" upon the"];
+  assertEquals(await pieces(STORY, { stop }), ["Once", "", " upon a", " time", ".", "|"]);
+  assertEquals(await pieces(STORY, { stop: ["time!"] }), [
+    "Once",
+    " upon",
+    " a",
+    " ",
+    "time.",
+    "|",
+  ]);
+});
+
+Deno.test("what is held back when a generation ends is not lost", async () => {
+  assertEquals(await pieces(STORY, { stop: ". The end" }), [
+    "Once",
+    " upon",
+    " a",
+    " time",
+    "",
+    "|.",
+  ]);
+});
+
+/** The bytes of a character, one a token. */
+function bytesOf(character: string): Uint8Array[] {
+  return Array.from(new TextEncoder().encode(character), (byte) => Uint8Array.of(byte));
+}
+
+Deno.test("a character that comes in several tokens is given whole", async () => {
+  assertEquals(await pieces(["a ", ...bytesOf("é"), "!"]), ["a ", "", "é", "!", "|"]);
+  assertEquals(await pieces([...bytesOf("🦜")]), ["", "", "", "🦜", "|"]);
+});
+
+Deno.test("a character that is never finished becomes U+FFFD", async () => {
+  assertEquals(await pieces(["a ", ...bytesOf("🦜").slice(0, 2)]), ["a ", "", "", "|\ufffd"]);
+  const cut = await tell(bytesOf("é"), { maxTokens: 1 });
+  assertEquals([cut.text, cut.finish_reason], ["\ufffd", "length"]);
+});
+
+Deno.test("a stop string may be the character that was never finished", async () => {
+  const told = await tell(bytesOf("é"), { maxTokens: 1, stop: "\ufffd" });
+  assertEquals([told.text, told.finish_reason], ["", "stop"]);
+});
+
+Deno.test("each piece but the last has a token", async () => {
+  using folder = new TempFolder();
+  const { idOf } = writeScriptedLlama(folder.path, STORY);
+  await using model = await load(folder.path, { device: "reference" });
+  const all: Piece[] = [];
+  for await (const piece of model.generate("ab", { ...GREEDY, seed: 7 })) all.push(piece);
+  assertEquals(all.map(({ token }) => token), [...STORY.map(idOf), undefined]);
+  const last = all.at(-1)?.end;
+  assertEquals(all.filter(({ end }) => end !== undefined).length, 1);
+  assertEquals([last?.promptTokens, last?.completionTokens, last?.seed], [3, 5, 7]);
+});
+
+Deno.test("a token that the tokenizer does not know has no text", async () => {
+  using folder = new TempFolder();
+  const { idOf } = writeScriptedLlama(folder.path, ["Once", " upon", "pad"]);
+  const tokenizer = JSON.parse(Deno.readTextFileSync(folder.at("tokenizer.json")));
+  delete tokenizer.model.vocab.pad;
+  folder.write("tokenizer.json", tokenizer);
+  await using model = await load(folder.path, { device: "reference" });
+  const told = await model.complete("", { ...GREEDY, logprobs: 20 });
+  assertEquals(told.text, "Once upon");
+  assertEquals(told.token_ids.at(-1), idOf("pad"));
+  assertEquals(told.logprobs?.at(-1)?.text, "");
+});

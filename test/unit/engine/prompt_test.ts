@@ -1,0 +1,99 @@
+import { assertEquals, assertThrows } from "@std/assert";
+import { openTokenizer } from "../../../src/engine/open_tokenizer.ts";
+import { encodePrompt, type Prompt, type PromptOptions } from "../../../src/engine/prompt.ts";
+import { ForgeError } from "../../../src/errors.ts";
+import { openCheckpoint } from "../../../src/formats/checkpoint.ts";
+import { ChatTemplate } from "../../../src/tokenizer/chat_template.ts";
+import type { Tokenizer } from "../../../src/tokenizer/tokenizer.ts";
+import { TempFolder } from "../../support/temp_folder.ts";
+import { BOS, type TinyLlamaOptions, writeRandomLlama } from "../../support/tiny_llama.ts";
+
+function tokenizerOf(options: TinyLlamaOptions = {}): Tokenizer {
+  using folder = new TempFolder();
+  return openTokenizer(openCheckpoint(writeRandomLlama(folder.path, options).folder));
+}
+
+const tokenizer = tokenizerOf();
+const withoutBos = tokenizerOf({ tokenizerConfig: { add_bos_token: false } });
+const template = new ChatTemplate(
+  "{{ bos_token }}{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}" +
+    "{% if mood %}({{ mood }}){% endif %}{% if add_generation_prompt %}>{% endif %}",
+);
+
+/** The tokens of a prompt as text, a BOS among them as "<s>". */
+function encoded(
+  prompt: Prompt,
+  options: PromptOptions = {},
+  chat: ChatTemplate | undefined = template,
+) {
+  const { tokens } = encodePrompt(prompt, options, tokenizer, chat);
+  return Array.from(tokens, (id) => id === BOS ? "<s>" : tokenizer.decode([id])).join("");
+}
+
+function assertRefused(
+  prompt: Prompt,
+  options: PromptOptions,
+  message: string,
+  chat?: ChatTemplate,
+) {
+  const error = assertThrows(() => encodePrompt(prompt, options, tokenizer, chat), ForgeError);
+  assertEquals([error.code, error.message], ["bad_input", message]);
+}
+
+Deno.test("a text is one user message where there is a template", () => {
+  assertEquals(encoded("hi"), "<s>[user]hi>");
+});
+
+Deno.test("a text is taken as it is where it is raw or there is no template", () => {
+  assertEquals(encoded("hi", { raw: true }), "<s>hi");
+  assertEquals(encodePrompt("hi", {}, tokenizer, undefined).tokens, tokenizer.encode("hi"));
+});
+
+Deno.test("a system message goes before a text or conversation that has none", () => {
+  assertEquals(encoded("hi", { system: "be" }), "<s>[system]be[user]hi>");
+  const talk = [{ role: "user", content: "a" }, { role: "assistant", content: "b" }];
+  assertEquals(encoded(talk, { system: "be" }), "<s>[system]be[user]a[assistant]b>");
+  assertEquals(encoded([{ role: "system", content: "own" }], { system: "be" }), "<s>[system]own>");
+});
+
+Deno.test("a system message that cannot be used is refused", () => {
+  const why = "a system message cannot be used: ";
+  assertRefused("hi", { system: "be", raw: true }, `${why}a raw prompt has no messages`, template);
+  assertRefused("hi", { system: "be" }, `${why}the model has no chat template`);
+});
+
+Deno.test("a conversation needs a template", () => {
+  const message = "the model has no chat template; give the prompt as a text";
+  assertRefused([{ role: "user", content: "a" }], {}, message);
+});
+
+Deno.test("a template gets the variables it is given", () => {
+  assertEquals(encoded("hi", { templateVariables: { mood: "glad" } }), "<s>[user]hi(glad)>");
+});
+
+Deno.test("BOS is never doubled", () => {
+  assertEquals(encoded("<s>hi", { raw: true }), "<s>hi");
+  // The template writes it, the tokenizer would add it; and where no template writes it there is none.
+  assertEquals(encoded("hi").match(/<s>/g)?.length, 1);
+  assertEquals(encoded("hi", {}, new ChatTemplate("{{ messages[0].content }}")), "hi");
+});
+
+Deno.test("ids are used as they are", () => {
+  const ids = Int32Array.of(5, 6);
+  assertEquals(encodePrompt(ids, {}, tokenizer, template), { tokens: ids, startsText: false });
+});
+
+Deno.test("an answer starts a text but where it goes on with one", () => {
+  const startsText = (prompt: Prompt, options: PromptOptions = {}) =>
+    encodePrompt(prompt, options, tokenizer, template).startsText;
+  assertEquals(startsText("hi"), true);
+  assertEquals(startsText("hi", { raw: true }), false);
+  assertEquals(startsText("", { raw: true }), true);
+});
+
+Deno.test("a prompt without a token is refused", () => {
+  assertEquals(encoded("", { raw: true }), "<s>");
+  assertRefused(new Int32Array(), {}, "the prompt is empty");
+  const empty = () => encodePrompt("", { raw: true }, withoutBos, undefined);
+  assertThrows(empty, ForgeError, "the prompt is empty, and the model has no BOS token to start");
+});

@@ -1,0 +1,134 @@
+import { assert, assertEquals, assertThrows } from "@std/assert";
+import {
+  describeSampling,
+  modelDefaults,
+  penaltyHistory,
+  type ResolvedSampling,
+  resolveSampling,
+  SAMPLING_DEFAULTS,
+  SAMPLING_RANGES,
+  type SamplingOptions,
+  samplingParams,
+} from "../../../src/engine/sampling.ts";
+import { ForgeError } from "../../../src/errors.ts";
+import type { GgufValue } from "../../../src/formats/gguf_types.ts";
+import type { JsonObject } from "../../../src/formats/json.ts";
+import { fakeCheckpoint } from "../models/fakes.ts";
+
+function resolved(options: SamplingOptions): ResolvedSampling {
+  return resolveSampling({ seed: 1, ...options }, SAMPLING_DEFAULTS);
+}
+
+function jsonDefaults(generationConfig: JsonObject) {
+  return modelDefaults({ ...fakeCheckpoint({}), generationConfig });
+}
+
+function ggufDefaults(metadata: Readonly<Record<string, GgufValue>>) {
+  return modelDefaults(fakeCheckpoint({ metadata }));
+}
+
+Deno.test("every option has a default", () => {
+  assertEquals(resolved({}), { ...SAMPLING_DEFAULTS, seed: 1 });
+  assertEquals(SAMPLING_DEFAULTS, {
+    temperature: 0.8,
+    topK: 40,
+    topP: 0.95,
+    minP: 0.05,
+    repeatPenalty: 1,
+    repeatLastN: 64,
+    presencePenalty: 0,
+    frequencyPenalty: 0,
+  });
+});
+
+Deno.test("an option that is undefined is one that is not given", () => {
+  assertEquals(resolved({ temperature: undefined, topK: undefined }), resolved({}));
+});
+
+Deno.test("without a seed one is drawn, and it is valid", () => {
+  const draw = () => resolveSampling({}, SAMPLING_DEFAULTS).seed;
+  const seeds = Array.from({ length: 20 }, draw);
+  assert(new Set(seeds).size > 10);
+  for (const seed of seeds) assertEquals(resolved({ seed }).seed, seed);
+});
+
+Deno.test("options take the ends of their ranges and nothing beyond", () => {
+  for (const name of Object.keys(SAMPLING_RANGES) as (keyof SamplingOptions)[]) {
+    const { min, max, integer } = SAMPLING_RANGES[name];
+    for (const value of [min, max]) assertEquals(resolved({ [name]: value })[name], value);
+    const bad = [min - 1, max + 1, NaN, Infinity, -Infinity, "1", null, ...(integer ? [0.5] : [])];
+    for (const value of bad) {
+      const error = assertThrows(
+        () => resolved({ [name]: value } as SamplingOptions),
+        ForgeError,
+        `${name} is ${value}; valid is ${integer ? "a whole number" : "a number"} from ${min} to`,
+      );
+      assertEquals(error.code, "usage");
+    }
+  }
+});
+
+Deno.test("a model's own defaults go before forge's, and options before both", () => {
+  const json = jsonDefaults({ temperature: 0.6, top_k: 20, top_p: 0.9, repetition_penalty: 1.1 });
+  assertEquals(json, {
+    ...SAMPLING_DEFAULTS,
+    temperature: 0.6,
+    topK: 20,
+    topP: 0.9,
+    repeatPenalty: 1.1,
+  });
+  const gguf = ggufDefaults({ "general.sampling.temp": 0.6, "general.sampling.min_p": 0.1 });
+  assertEquals(gguf, { ...SAMPLING_DEFAULTS, temperature: 0.6, minP: 0.1 });
+  assertEquals(resolveSampling({ temperature: 1, seed: 1 }, json).temperature, 1);
+});
+
+Deno.test("a model that does not sample is greedy", () => {
+  assertEquals(jsonDefaults({ do_sample: false, temperature: 0.6 }).temperature, 0);
+  assertEquals(jsonDefaults({ do_sample: true }).temperature, 0.8);
+});
+
+Deno.test("a model's defaults that cannot be are left out", () => {
+  const bad = { temperature: -1, top_k: 1.5, top_p: "0.9", repetition_penalty: null };
+  assertEquals(jsonDefaults(bad), SAMPLING_DEFAULTS);
+  assertEquals(ggufDefaults({ "general.sampling.temp": NaN }), SAMPLING_DEFAULTS);
+});
+
+Deno.test("penalties look at the last tokens, or all, or none", () => {
+  const tokens = [1, 2, 3, 4];
+  const history = (options: SamplingOptions) => penaltyHistory(tokens, resolved(options));
+  assertEquals(history({}), []);
+  assertEquals(history({ repeatPenalty: 1.1 }), tokens);
+  assertEquals(history({ repeatPenalty: 1.1, repeatLastN: 2 }), [3, 4]);
+  assertEquals(history({ presencePenalty: 1, repeatLastN: -1 }), tokens);
+  assertEquals(history({ frequencyPenalty: -1, repeatLastN: 0 }), []);
+});
+
+Deno.test("the device gets the seed as a whole", () => {
+  const { seed, temperature } = samplingParams(resolved({ seed: Number.MAX_SAFE_INTEGER }));
+  assertEquals([seed, temperature], [2n ** 53n - 1n, 0.8]);
+});
+
+Deno.test("the chain is described in the order it is applied", () => {
+  assertEquals(
+    describeSampling(resolved({
+      repeatPenalty: 1.1,
+      presencePenalty: 0.5,
+      frequencyPenalty: 0.25,
+    })),
+    "repeat_penalty 1.1 → presence_penalty 0.5 → frequency_penalty 0.25 over 64 tokens → " +
+      "temperature 0.8 → top_k 40 → top_p 0.95 → min_p 0.05 → draw with seed 1",
+  );
+  assertEquals(describeSampling(resolved({ temperature: 0 })), "greedy");
+  assertEquals(
+    describeSampling(resolved({ topK: 0, topP: 1, minP: 0 })),
+    "temperature 0.8 → draw with seed 1",
+  );
+  assertEquals(
+    describeSampling(resolved({ temperature: 0, repeatPenalty: 2, repeatLastN: -1 })),
+    "repeat_penalty 2 over all tokens → greedy",
+  );
+  assertEquals(
+    describeSampling(resolved({ temperature: 0, repeatPenalty: 2, repeatLastN: 0 })),
+    "greedy",
+  );
+});

@@ -1,0 +1,168 @@
+import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
+import { ForgeError } from "../../../src/errors.ts";
+import type { GgufValue } from "../../../src/formats/gguf_types.ts";
+import type { JsonObject } from "../../../src/formats/json.ts";
+import { decoderConfig, slidingWindows } from "../../../src/models/decoder_config.ts";
+import { qwenWindows } from "../../../src/models/qwen2.ts";
+import { ggufConfig, jsonConfig } from "./fakes.ts";
+
+const JSON_SETTINGS: JsonObject = {
+  hidden_size: 64,
+  num_attention_heads: 4,
+  num_key_value_heads: 2,
+  num_hidden_layers: 3,
+  intermediate_size: 128,
+  rms_norm_eps: 1e-6,
+  max_position_embeddings: 256,
+};
+const GGUF_SETTINGS: Readonly<Record<string, GgufValue>> = {
+  embedding_length: 64,
+  "attention.head_count": 4,
+  "attention.head_count_kv": 2,
+  block_count: 3,
+  feed_forward_length: 128,
+  "attention.layer_norm_rms_epsilon": 1e-6,
+  context_length: 256,
+};
+const SETTINGS = {
+  hiddenSize: 64,
+  nHeads: 4,
+  nKvHeads: 2,
+  headDim: 16,
+  nLayers: 3,
+  intermediateSize: 128,
+  normEps: 1e-6,
+  activation: "silu",
+  contextLength: 256,
+} as const;
+
+Deno.test("a decoder's settings are the same from both formats", () => {
+  assertEquals(decoderConfig(jsonConfig(JSON_SETTINGS)), SETTINGS);
+  assertEquals(decoderConfig(ggufConfig(GGUF_SETTINGS)), SETTINGS);
+});
+
+Deno.test("heads have a size of their own where it is given", () => {
+  const json = jsonConfig({ ...JSON_SETTINGS, head_dim: 32 });
+  assertEquals(decoderConfig(json).headDim, 32);
+  const gguf = ggufConfig({ ...GGUF_SETTINGS, "attention.key_length": 32 });
+  assertEquals(decoderConfig(gguf).headDim, 32);
+});
+
+Deno.test("every head has its own keys where nothing is said of them", () => {
+  const { num_key_value_heads: _, ...json } = JSON_SETTINGS;
+  assertEquals(decoderConfig(jsonConfig(json)).nKvHeads, 4);
+});
+
+Deno.test("the norm's epsilon is that of the norm in use", () => {
+  const { rms_norm_eps: _, ...json } = JSON_SETTINGS;
+  const config = jsonConfig({ ...json, norm_epsilon: 1e-4 });
+  assertEquals(decoderConfig(config, { norm: "layer" }).normEps, 1e-4);
+});
+
+Deno.test("the activation is the config's, else the family's", () => {
+  const read = (added: JsonObject, fallback?: "gelu_tanh") =>
+    decoderConfig(
+      jsonConfig({ ...JSON_SETTINGS, ...added }),
+      fallback === undefined ? {} : { activation: fallback },
+    ).activation;
+  assertEquals(read({}, "gelu_tanh"), "gelu_tanh");
+  assertEquals(read({ hidden_act: "silu" }, "gelu_tanh"), "silu");
+  assertEquals(read({ hidden_act: "gelu_pytorch_tanh" }), "gelu_tanh");
+  assertEquals(read({ hidden_act: "gelu" }), "gelu_erf");
+  assertEquals(read({ hidden_act: "gelu", hidden_activation: "gelu_new" }), "gelu_tanh");
+  assertEquals(read({ hidden_act: "silu", hidden_activation: null }), "silu");
+});
+
+Deno.test("settings that cannot be are refused at once", () => {
+  const bad: [JsonObject, string, string][] = [
+    [{ hidden_size: null }, "bad_model", "hidden_size is missing"],
+    [
+      { num_key_value_heads: 3 },
+      "bad_model",
+      `is "3"; expected a divisor of the 4 attention heads`,
+    ],
+    [{ head_dim: 1e9 }, "bad_model", `head_dim is "1000000000"; expected a whole number from 1 to`],
+    [{ hidden_size: 2 }, "bad_model", `head_dim is "0"`],
+    [{ num_hidden_layers: 1e6 }, "bad_model", `num_hidden_layers is "1000000"; expected a whole`],
+    [{ num_hidden_layers: [1, 2] }, "unsupported", "num_hidden_layers differs between layers"],
+    [{ rms_norm_eps: 0 }, "bad_model", `rms_norm_eps is "0"`],
+    [{ max_position_embeddings: -1 }, "bad_model", `max_position_embeddings is "-1"`],
+    [{ hidden_act: "relu" }, "unsupported", `activation "relu", which forge does not know`],
+    [{ hidden_act: "constructor" }, "unsupported", `"constructor"`],
+    [{ hidden_act: 1 }, "unsupported", `activation "1"`],
+    [{ use_bidirectional_attention: true }, "unsupported", "attends in both directions"],
+  ];
+  for (const [added, code, includes] of bad) {
+    const read = () => decoderConfig(jsonConfig({ ...JSON_SETTINGS, ...added }));
+    const error = assertThrows(read, ForgeError, includes);
+    assertEquals(error.code, code);
+  }
+});
+
+Deno.test("GGUF's sizes of single layers must agree", () => {
+  for (const key of ["attention.head_count", "attention.head_count_kv", "feed_forward_length"]) {
+    const value = Number(GGUF_SETTINGS[key]);
+    const same = ggufConfig({ ...GGUF_SETTINGS, [key]: Int32Array.of(value, value, value) });
+    assertEquals(decoderConfig(same), SETTINGS);
+    const other = ggufConfig({ ...GGUF_SETTINGS, [key]: Int32Array.of(value, value, 2 * value) });
+    const error = assertThrows(() => decoderConfig(other), ForgeError, `llama.${key} differs`);
+    assertEquals(error.code, "unsupported");
+  }
+});
+
+const NONE = undefined;
+
+Deno.test("without a window every layer sees everything", () => {
+  assertEquals(slidingWindows(jsonConfig({}), 2, 2), [NONE, NONE]);
+  assertEquals(slidingWindows(jsonConfig({ sliding_window: null }), 2, 2), [NONE, NONE]);
+  assertEquals(slidingWindows(ggufConfig({ "attention.sliding_window": 0 }), 2, 2), [NONE, NONE]);
+});
+
+Deno.test("a window is every layer's, or but for the last of each period", () => {
+  const json = jsonConfig({ sliding_window: 8 });
+  assertEquals(slidingWindows(json, 3, undefined), [8, 8, 8]);
+  assertEquals(slidingWindows(json, 5, 2), [8, NONE, 8, NONE, 8]);
+  assertEquals(slidingWindows(json, 3, 1), [NONE, NONE, NONE]);
+  const gguf = { "attention.sliding_window": 8, "attention.sliding_window_pattern": 3 };
+  assertEquals(slidingWindows(ggufConfig(gguf), 4, 2), [8, 8, NONE, 8]);
+});
+
+Deno.test("layers that name their type go before the period", () => {
+  const layer_types = ["full_attention", "sliding_attention", "full_attention"];
+  const json = jsonConfig({ sliding_window: 8, layer_types });
+  assertEquals(slidingWindows(json, 3, 2), [NONE, 8, NONE]);
+  for (const pattern of [[false, true, false], Uint8Array.of(0, 1, 0)]) {
+    const gguf = { "attention.sliding_window": 8, "attention.sliding_window_pattern": pattern };
+    assertEquals(slidingWindows(ggufConfig(gguf), 3, 2), [NONE, 8, NONE]);
+  }
+});
+
+Deno.test("a window or a type of layer that cannot be is refused", () => {
+  const bad: [JsonObject, string, string][] = [
+    [{ sliding_window: 0 }, "bad_model", `sliding_window is "0"`],
+    [{ sliding_window: "8" }, "bad_model", `sliding_window is "8"`],
+    [{ layer_types: ["full_attention"] }, "bad_model", "an entry for each of 2 layers"],
+    [
+      { layer_types: ["full_attention", "linear_attention"] },
+      "unsupported",
+      `layer 1 is of the type "linear_attention"; forge knows "full_attention" and`,
+    ],
+  ];
+  for (const [config, code, includes] of bad) {
+    const error = assertThrows(() => slidingWindows(jsonConfig(config), 2, 2), ForgeError);
+    assertEquals(error.code, code);
+    assertStringIncludes(error.message, includes);
+  }
+});
+
+Deno.test("Qwen's windows are off unless they are turned on, from a layer on", () => {
+  const windows = (config: JsonObject) =>
+    qwenWindows(jsonConfig({ sliding_window: 8, ...config }), { ...SETTINGS, nLayers: 3 });
+  assertEquals(windows({}), [NONE, NONE, NONE]);
+  assertEquals(windows({ use_sliding_window: false, max_window_layers: 0 }), [NONE, NONE, NONE]);
+  assertEquals(windows({ use_sliding_window: true, max_window_layers: 1 }), [NONE, 8, 8]);
+  // The default of transformers is more layers than these.
+  assertEquals(windows({ use_sliding_window: true }), [NONE, NONE, NONE]);
+  const layer_types = ["sliding_attention", "full_attention", "full_attention"];
+  assertEquals(windows({ use_sliding_window: true, layer_types }), [8, NONE, NONE]);
+});

@@ -1,0 +1,121 @@
+import { assertEquals, assertThrows } from "@std/assert";
+import { ForgeError } from "../../../src/errors.ts";
+import { findFamily, knownArchitectures, loadModel } from "../../../src/models/registry.ts";
+import { FakeBackend, fakeCheckpoint, type FakeTensor } from "./fakes.ts";
+
+Deno.test("an architecture is found by its name in either format", () => {
+  for (const model_type of knownArchitectures("safetensors")) {
+    const family = findFamily(fakeCheckpoint({ config: { model_type } }));
+    assertEquals(family.huggingFace.includes(model_type), true);
+  }
+  for (const architecture of knownArchitectures("gguf")) {
+    const metadata = { "general.architecture": architecture };
+    assertEquals(findFamily(fakeCheckpoint({ metadata })).gguf.includes(architecture), true);
+  }
+});
+
+Deno.test("no two families claim one name", () => {
+  for (const kind of ["safetensors", "gguf"] as const) {
+    const names = knownArchitectures(kind);
+    assertEquals(new Set(names).size, names.length);
+  }
+});
+
+Deno.test("GGUF's llama with experts is Mixtral", () => {
+  const metadata = { "general.architecture": "llama", "llama.expert_count": 8 };
+  assertEquals(findFamily(fakeCheckpoint({ metadata })).huggingFace, ["mixtral"]);
+  const dense = { ...metadata, "llama.expert_count": 0 };
+  assertEquals(findFamily(fakeCheckpoint({ metadata: dense })).huggingFace, ["llama"]);
+});
+
+Deno.test("an unknown architecture is refused with the names its format knows", () => {
+  const checkpoint = fakeCheckpoint({ config: { model_type: "mamba\n" } });
+  const error = assertThrows(() => findFamily(checkpoint), ForgeError);
+  assertEquals(error.code, "unsupported");
+  assertEquals(
+    error.message,
+    `"model" has the architecture "mamba\\n", which forge does not know; it knows ` +
+      knownArchitectures("safetensors").join(", "),
+  );
+  const metadata = { "general.architecture": "gemma3_text" };
+  assertThrows(
+    () => findFamily(fakeCheckpoint({ metadata })),
+    ForgeError,
+    "it knows gemma, gemma2",
+  );
+});
+
+const CONFIG = {
+  model_type: "llama",
+  hidden_size: 8,
+  num_attention_heads: 2,
+  num_hidden_layers: 1,
+  intermediate_size: 12,
+  rms_norm_eps: 1e-5,
+  max_position_embeddings: 64,
+  vocab_size: 10,
+};
+
+function llamaTensors(): Record<string, FakeTensor> {
+  const layer = "model.layers.0";
+  return {
+    "model.embed_tokens.weight": [10, 8],
+    [`${layer}.input_layernorm.weight`]: [8],
+    [`${layer}.self_attn.q_proj.weight`]: [8, 8],
+    [`${layer}.self_attn.k_proj.weight`]: [8, 8],
+    [`${layer}.self_attn.v_proj.weight`]: [8, 8],
+    [`${layer}.self_attn.o_proj.weight`]: [8, 8],
+    [`${layer}.post_attention_layernorm.weight`]: [8],
+    [`${layer}.mlp.gate_proj.weight`]: [12, 8],
+    [`${layer}.mlp.up_proj.weight`]: [12, 8],
+    [`${layer}.mlp.down_proj.weight`]: [8, 12],
+    "model.norm.weight": [8],
+    "lm_head.weight": [10, 8],
+  };
+}
+
+function load(config: object, tensors: Record<string, FakeTensor>) {
+  const checkpoint = fakeCheckpoint({ config: { ...CONFIG, ...config }, tensors });
+  return loadModel(new FakeBackend(), checkpoint);
+}
+
+Deno.test("a model is loaded whole", () => {
+  const { lm, weights } = load({}, llamaTensors());
+  assertEquals([lm.vocabSize, lm.contextLength, lm.kvLayers.length], [10, 64, 1]);
+  assertEquals(lm.kvLayers[0], { nKvHeads: 2, kHeadDim: 4, vHeadDim: 4 });
+  assertEquals(weights.unusedTensors(), []);
+});
+
+Deno.test("a tied model needs no output matrix, and may have one", () => {
+  const { "lm_head.weight": _, ...tied } = llamaTensors();
+  assertEquals(load({ tie_word_embeddings: true }, tied).weights.unusedTensors(), []);
+  assertEquals(load({ tie_word_embeddings: true }, llamaTensors()).weights.unusedTensors(), []);
+  assertThrows(() => load({}, tied), ForgeError, `has no tensor "lm_head.weight"`);
+});
+
+Deno.test("a config and tensors that contradict each other are refused", () => {
+  const bad: [object, Record<string, FakeTensor>, string, string][] = [
+    [{ num_hidden_layers: 2 }, {}, "bad_model", `no tensor "model.layers.1.`],
+    [{ vocab_size: 11 }, {}, "bad_model", `"model.embed_tokens.weight" has the shape [10,8]`],
+    [{ vocab_size: 1e9 }, {}, "bad_model", `vocab_size is "1000000000"`],
+    [{ vocab_size: null }, {}, "bad_model", "vocab_size is missing"],
+    [{ intermediate_size: 2 ** 26 }, {}, "bad_model", "implies [67108864,8]"],
+    [{}, { "lm_head.weight": [9, 8] }, "bad_model", `"lm_head.weight" has the shape [9,8]`],
+    [{ quantization_config: { quant_method: "gptq" } }, {}, "unsupported", `quantised by "gptq"`],
+    [{ attention_bias: true }, {}, "bad_model", `no tensor "model.layers.0.self_attn.q_proj.bias"`],
+    [
+      { mlp_bias: true },
+      { "model.layers.0.mlp.up_proj.bias": [12] },
+      "unsupported",
+      `the tensor "model.layers.0.mlp.up_proj.bias", which forge does not use`,
+    ],
+  ];
+  for (const [config, tensors, code, includes] of bad) {
+    const error = assertThrows(
+      () => load(config, { ...llamaTensors(), ...tensors }),
+      ForgeError,
+      includes,
+    );
+    assertEquals(error.code, code);
+  }
+});

@@ -1,0 +1,345 @@
+/**
+ * The expected frequencies of the scaled kinds were computed by transformers 5.18
+ * (`ROPE_INIT_FUNCTIONS`, float32) from the same parameters.
+ */
+import { assertAlmostEquals, assertEquals, assertThrows } from "@std/assert";
+import { ForgeError } from "../../../src/errors.ts";
+import type { GgufValue } from "../../../src/formats/gguf_types.ts";
+import type { JsonObject } from "../../../src/formats/json.ts";
+import { readRope, type Rope, type RopeRequest } from "../../../src/models/rope.ts";
+import { ggufConfig, jsonConfig } from "./fakes.ts";
+
+const REQUEST: RopeRequest = {
+  headDim: 16,
+  contextLength: 4096,
+  sessionLength: 4096,
+  layout: "half",
+};
+
+/** The rotation of a config.json with `rope_parameters`. */
+function fromParameters(parameters: JsonObject, request: Partial<RopeRequest> = {}): Rope {
+  return readRope(jsonConfig({ rope_parameters: parameters }), { ...REQUEST, ...request });
+}
+
+function fromJson(config: JsonObject, request: Partial<RopeRequest> = {}): Rope {
+  return readRope(jsonConfig(config), { ...REQUEST, ...request });
+}
+
+function fromGguf(
+  settings: Readonly<Record<string, GgufValue>>,
+  request: Partial<RopeRequest> = {},
+): Rope {
+  return readRope(ggufConfig(settings), { ...REQUEST, ...request });
+}
+
+function assertRope(rope: Rope, invFreq: readonly number[], scale = 1): void {
+  assertEquals(rope.invFreq.length, invFreq.length);
+  rope.invFreq.forEach((frequency, i) => {
+    assertAlmostEquals(frequency / invFreq[i]!, 1, 1e-5);
+  });
+  assertAlmostEquals(rope.scale, scale, 1e-7);
+}
+
+/** `theta ** (-2i / dim)`, divided by `factor`. */
+function plain(theta = 10000, dim = 16, factor = 1): number[] {
+  return Array.from({ length: dim / 2 }, (_, i) => 1 / theta ** (2 * i / dim) / factor);
+}
+
+const LLAMA3 = {
+  rope_type: "llama3",
+  factor: 8,
+  low_freq_factor: 1,
+  high_freq_factor: 4,
+  original_max_position_embeddings: 256,
+};
+const LLAMA3_FREQUENCIES = [
+  1,
+  0.1939228,
+  0.01053823,
+  0.0009115831,
+  0.0001767767,
+  3.428102e-05,
+  6.64787e-06,
+  1.289173e-06,
+];
+const YARN = { rope_type: "yarn", factor: 4, original_max_position_embeddings: 1024 };
+const YARN_FREQUENCIES = [
+  1,
+  0.3162278,
+  0.08125,
+  0.01976424,
+  0.004375,
+  0.0007905695,
+  0.00025,
+  7.905695e-05,
+];
+const LONGROPE = {
+  rope_type: "longrope",
+  original_max_position_embeddings: 1024,
+  short_factor: [1, 1.05, 1.1, 1.2, 1.3, 1.5, 1.8, 2],
+  long_factor: [1.1, 1.5, 2, 4, 8, 16, 24, 32],
+};
+const SHORT_FREQUENCIES = [
+  1,
+  0.3011693,
+  0.09090909,
+  0.02635231,
+  0.007692308,
+  0.002108185,
+  0.0005555556,
+  0.0001581139,
+];
+const LONG_FREQUENCIES = [
+  0.9090909,
+  0.2108185,
+  0.05,
+  0.007905695,
+  0.00125,
+  0.0001976424,
+  4.166667e-05,
+  9.882118e-06,
+];
+const LONGROPE_SCALE = 1.0954451150103321;
+
+Deno.test("RoPE without scaling has powers of the base", () => {
+  assertRope(fromParameters({ rope_type: "default", rope_theta: 500000 }), plain(500000));
+  assertRope(fromJson({ rope_theta: 500000, rope_scaling: null }), plain(500000));
+  assertRope(fromGguf({ "rope.freq_base": 500000 }), plain(500000));
+  assertRope(fromGguf({ "rope.freq_base": 500000, "rope.scaling.type": "none" }), plain(500000));
+});
+
+Deno.test("RoPE's base is the family's where the model names none", () => {
+  assertRope(fromJson({}), plain(10000));
+  assertRope(fromJson({}, { defaultTheta: 2000 }), plain(2000));
+  assertRope(fromParameters({ rope_type: "default" }, { defaultTheta: 2000 }), plain(2000));
+  assertRope(fromGguf({}, { defaultTheta: 2000 }), plain(2000));
+  assertRope(fromJson({ rope_theta: 3000, rope_parameters: {} }), plain(3000));
+});
+
+Deno.test("RoPE may rotate a part of each head", () => {
+  assertRope(fromParameters({ partial_rotary_factor: 0.5 }), plain(10000, 8));
+  assertRope(fromJson({ partial_rotary_factor: 0.5, rope_scaling: null }), plain(10000, 8));
+  assertRope(fromGguf({ "rope.dimension_count": 8 }), plain(10000, 8));
+});
+
+Deno.test("RoPE's layout is the one asked for", () => {
+  assertEquals(fromJson({}, { layout: "interleaved" }).layout, "interleaved");
+});
+
+Deno.test("linear scaling divides every frequency", () => {
+  const linear = { rope_type: "linear", factor: 4 };
+  assertRope(fromParameters({ rope_theta: 10000, ...linear }), plain(10000, 16, 4));
+  assertRope(fromJson({ rope_scaling: linear }), plain(10000, 16, 4));
+  assertRope(fromJson({ rope_scaling: { type: "linear", factor: 4 } }), plain(10000, 16, 4));
+  const gguf = { "rope.scaling.type": "linear", "rope.scaling.factor": 4 };
+  assertRope(fromGguf(gguf), plain(10000, 16, 4));
+});
+
+Deno.test("a factor without a type is linear scaling in GGUF", () => {
+  assertRope(fromGguf({ "rope.scaling.factor": 4 }), plain(10000, 16, 4));
+});
+
+Deno.test("dynamic NTK scaling changes nothing within the model's own length", () => {
+  assertRope(fromParameters({ rope_type: "dynamic", factor: 4 }), plain());
+});
+
+Deno.test("llama3 scaling keeps short waves, divides long ones and blends the others", () => {
+  assertRope(fromParameters({ rope_theta: 500000, ...LLAMA3 }), LLAMA3_FREQUENCIES);
+  assertRope(fromJson({ rope_theta: 500000, rope_scaling: LLAMA3 }), LLAMA3_FREQUENCIES);
+});
+
+Deno.test("GGUF's rope_freqs divide the frequencies", () => {
+  const always = Float32Array.from(plain(500000), (f, i) => f / LLAMA3_FREQUENCIES[i]!);
+  assertRope(fromGguf({ "rope.freq_base": 500000 }, { divisors: { always } }), LLAMA3_FREQUENCIES);
+});
+
+Deno.test("YaRN divides slow frequencies and tempers attention", () => {
+  const scale = 1 + 0.1 * Math.log(4);
+  assertRope(fromParameters({ rope_theta: 10000, ...YARN }), YARN_FREQUENCIES, scale);
+  assertRope(fromJson({ rope_scaling: { ...YARN } }), YARN_FREQUENCIES, scale);
+  const gguf = {
+    "rope.scaling.type": "yarn",
+    "rope.scaling.factor": 4,
+    "rope.scaling.original_context_length": 1024,
+  };
+  assertRope(fromGguf(gguf), YARN_FREQUENCIES, scale);
+  const given = { ...gguf, "rope.scaling.attn_factor": 1.25 };
+  assertRope(fromGguf(given), YARN_FREQUENCIES, 1.25);
+  assertRope(fromParameters({ ...YARN, attention_factor: 1.25 }), YARN_FREQUENCIES, 1.25);
+});
+
+Deno.test("YaRN's factor is the ratio of the lengths where it is not given", () => {
+  const scale = 1 + 0.1 * Math.log(4);
+  assertRope(fromParameters({ ...YARN, factor: null }), YARN_FREQUENCIES, scale);
+});
+
+Deno.test("YaRN's ramp follows its betas, rounded or not", () => {
+  const rope = fromParameters({
+    rope_theta: 150000,
+    rope_type: "yarn",
+    factor: 32,
+    original_max_position_embeddings: 4096,
+    beta_fast: 16,
+    beta_slow: 2,
+    truncate: false,
+  });
+  const expected = [
+    1,
+    0.225418,
+    0.05081327,
+    0.007387541,
+    8.068715e-05,
+    1.818834e-05,
+    4.099978e-06,
+    9.24209e-07,
+  ];
+  assertRope(rope, expected, 1.3465735902799727);
+});
+
+Deno.test("YaRN's mscale and mscale_all_dim divide each other", () => {
+  const rope = fromParameters({
+    rope_type: "yarn",
+    factor: 40,
+    original_max_position_embeddings: 4096,
+    mscale: 0.707,
+    mscale_all_dim: 1,
+  });
+  const expected = [
+    1,
+    0.3162278,
+    0.1,
+    0.02391472,
+    0.005125,
+    0.0008498622,
+    2.5e-05,
+    7.905694e-06,
+  ];
+  assertRope(rope, expected, 0.9210423553163399);
+});
+
+Deno.test("LongRoPE chooses its divisors by the length of the session", () => {
+  for (
+    const read of [
+      (request: Partial<RopeRequest>) => fromParameters(LONGROPE, request),
+      (request: Partial<RopeRequest>) => {
+        const { original_max_position_embeddings, ...scaling } = LONGROPE;
+        return fromJson({ original_max_position_embeddings, rope_scaling: scaling }, request);
+      },
+      (request: Partial<RopeRequest>) => {
+        const { rope_type: _, ...scaling } = LONGROPE;
+        return fromJson({ rope_scaling: { type: "su", ...scaling } }, request);
+      },
+    ]
+  ) {
+    assertRope(read({ sessionLength: 1024 }), SHORT_FREQUENCIES, LONGROPE_SCALE);
+    assertRope(read({ sessionLength: 1025 }), LONG_FREQUENCIES, LONGROPE_SCALE);
+  }
+});
+
+Deno.test("LongRoPE's divisors are tensors in GGUF, and its type need not be named", () => {
+  const divisors = {
+    short: Float32Array.from(LONGROPE.short_factor),
+    long: Float32Array.from(LONGROPE.long_factor),
+  };
+  const settings = {
+    "rope.scaling.original_context_length": 1024,
+    "rope.scaling.attn_factor": 1.5,
+  };
+  assertRope(fromGguf(settings, { divisors, sessionLength: 1024 }), SHORT_FREQUENCIES, 1.5);
+  assertRope(fromGguf(settings, { divisors }), LONG_FREQUENCIES, 1.5);
+  const named = { ...settings, "rope.scaling.type": "longrope" };
+  assertRope(fromGguf(named, { divisors }), LONG_FREQUENCIES, 1.5);
+});
+
+const BY_TYPE = {
+  full_attention: { rope_type: "linear", factor: 8, rope_theta: 1000000 },
+  sliding_attention: { rope_type: "default", rope_theta: 10000 },
+};
+
+Deno.test("layers of a type have the parameters of their type", () => {
+  const full = fromParameters(BY_TYPE, { layerType: "full_attention" });
+  assertRope(full, plain(1000000, 16, 8));
+  assertRope(fromParameters(BY_TYPE, { layerType: "sliding_attention" }), plain(10000));
+});
+
+Deno.test("sliding layers are not scaled where parameters are not by type", () => {
+  const layerType = "sliding_attention";
+  const linear = { rope_theta: 500000, rope_type: "linear", factor: 8 };
+  assertRope(fromParameters(linear, { layerType }), plain(500000));
+  assertRope(fromParameters(linear, { layerType: "full_attention" }), plain(500000, 16, 8));
+  const older = { rope_theta: 500000, rope_scaling: { rope_type: "linear", factor: 8 } };
+  assertRope(fromJson(older, { layerType }), plain(500000));
+  assertRope(fromJson({ ...older, rope_local_base_freq: 7000 }, { layerType }), plain(7000));
+  assertRope(fromJson(older, { layerType, slidingTheta: 20000 }), plain(20000));
+  const gguf = {
+    "rope.freq_base": 500000,
+    "rope.scaling.type": "linear",
+    "rope.scaling.factor": 8,
+  };
+  assertRope(fromGguf(gguf, { layerType }), plain(500000));
+  assertRope(fromGguf(gguf, { layerType, slidingTheta: 20000 }), plain(20000));
+  const own = { ...gguf, "rope.freq_base_swa": 7000 };
+  assertRope(fromGguf(own, { layerType, slidingTheta: 20000 }), plain(7000));
+});
+
+function assertRefused(read: () => Rope, code: string, ...includes: string[]): void {
+  const error = assertThrows(read, ForgeError);
+  assertEquals(error.code, code);
+  for (const text of includes) assertEquals(error.message.includes(text), true, error.message);
+}
+
+Deno.test("what RoPE cannot use is named", () => {
+  const bad: [JsonObject, ...string[]][] = [
+    [{ rope_theta: 0 }, "rope_theta", `"0"`, "above 0"],
+    [{ rope_theta: "10000" }, "rope_theta", "a finite number"],
+    [{ rope_theta: 1e-300 }, "rope_theta", "finite"],
+    [{ rope_type: "linear" }, "factor is missing"],
+    [{ rope_type: "linear", factor: -1 }, "factor", `"-1"`],
+    [{ rope_type: 7 }, "rope_type", `"7"`, "text"],
+    [{ ...LLAMA3, high_freq_factor: 1 }, "high_freq_factor", "more than low_freq_factor, 1"],
+    [{ ...LLAMA3, original_max_position_embeddings: null }, "original_max_position_embeddings"],
+    [{ ...YARN, factor: 0 }, "factor", `"0"`],
+    [{ ...YARN, truncate: "yes" }, "truncate", "true or false"],
+    [{ ...YARN, attention_factor: 0 }, "attention_factor"],
+    [{ ...LONGROPE, long_factor: [1, 2] }, "long_factor", "a list of 8 numbers above 0"],
+    [{ ...LONGROPE, long_factor: Array(8).fill(0) }, "long_factor"],
+    [{ ...LONGROPE, original_max_position_embeddings: 1 }, "attention_factor", "Infinity"],
+    [{ partial_rotary_factor: 2 }, "partial_rotary_factor", `"32"`, "at most 16"],
+    [{ partial_rotary_factor: 0.2 }, "partial_rotary_factor", `"3"`, "an even"],
+  ];
+  for (const [parameters, ...includes] of bad) {
+    assertRefused(() => fromParameters(parameters), "bad_model", ...includes);
+  }
+});
+
+Deno.test("RoPE's parameters must be for the layers that ask", () => {
+  assertRefused(() => fromParameters(BY_TYPE), "bad_model", "one set for all layers");
+  const { full_attention } = BY_TYPE;
+  assertRefused(
+    () => fromParameters({ full_attention }, { layerType: "sliding_attention" }),
+    "bad_model",
+    "rope_parameters.sliding_attention is missing",
+  );
+});
+
+Deno.test("an unknown kind of scaling is refused with a list of the known ones", () => {
+  const read = () => fromParameters({ rope_type: "proportional" });
+  assertRefused(read, "unsupported", `"proportional"`, "linear, dynamic, llama3, yarn, longrope");
+});
+
+Deno.test("what RoPE cannot use in GGUF is named by its key", () => {
+  const bad: [Record<string, GgufValue>, Partial<RopeRequest>, ...string[]][] = [
+    [{ "rope.freq_base": 0 }, {}, "llama.rope.freq_base", `"0"`],
+    [{ "rope.freq_base": NaN }, {}, "llama.rope.freq_base", `"NaN"`],
+    [{ "rope.freq_base": 2n ** 63n }, {}, "llama.rope.freq_base", "9223372036854775808"],
+    [{ "rope.dimension_count": 17 }, {}, "llama.rope.dimension_count", `"17"`],
+    [{ "rope.dimension_count": 0 }, {}, "llama.rope.dimension_count", `"0"`],
+    [{ "rope.scaling.type": "linear" }, {}, "llama.rope.scaling.factor is missing"],
+    [{}, { divisors: { always: new Float32Array(3) } }, "divisors", `"3"`, "as many as pairs, 8"],
+    [{}, { divisors: { always: new Float32Array(8) } }, "finite"],
+    [{}, { divisors: { always: new Float32Array(8).fill(-1) } }, "finite"],
+  ];
+  for (const [settings, request, ...includes] of bad) {
+    assertRefused(() => fromGguf(settings, request), "bad_model", ...includes);
+  }
+});
