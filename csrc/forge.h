@@ -322,7 +322,7 @@ typedef struct {
 } forge_sampling;
 
 enum {
-  FORGE_LOGITS_NAN = 1,    /* flag: a logit was NaN; token is -1 */
+  FORGE_LOGITS_NAN = 1,     /* flag: a logit was NaN or +infinity; token is -1 */
   FORGE_NOTHING_ALLOWED = 2 /* flag: the mask and bias left no token; token is -1 */
 };
 

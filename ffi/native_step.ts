@@ -215,6 +215,7 @@ class NativeStep implements Step {
   readonly #outputs: OutputBlock;
   readonly #stop = new Int32Array(1);
   #running = false;
+  #released = false;
 
   constructor(native: NativeHandles, step: number, maxTop: number, scratchBytes: number) {
     this.#native = native;
@@ -225,6 +226,7 @@ class NativeStep implements Step {
 
   async run(inputs: StepInputs): Promise<StepOutput[]> {
     if (this.#running) throw new ForgeError("device", "this step is running already");
+    if (this.#released) throw new ForgeError("device", "this step was released");
     const block = this.#inputs.pack(inputs);
     const results = this.#outputs.reserve(inputs.outputs.length);
     this.#running = true;
@@ -241,6 +243,7 @@ class NativeStep implements Step {
     } finally {
       this.#running = false;
       this.#stop[0] = 0;
+      if (this.#released) this.#native.release(this.#step);
     }
     return this.#outputs.unpack(inputs.outputs.length);
   }
@@ -260,10 +263,12 @@ class NativeStep implements Step {
   }
 
   cancel(): void {
-    Atomics.store(this.#stop, 0, 1);
+    if (this.#running) Atomics.store(this.#stop, 0, 1);
   }
 
   release(): void {
-    this.#native.release(this.#step);
+    this.#released = true;
+    // A run looks its handle up on another thread, and may not have come to that yet.
+    if (!this.#running) this.#native.release(this.#step);
   }
 }

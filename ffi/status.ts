@@ -27,9 +27,9 @@ const CODES: Partial<Record<(typeof STATUS_NAMES)[number], ErrorCode>> = {
 export function checkStatus(status: number, operation: string, detail: () => string): void {
   if (status === 0) return;
   const name = STATUS_NAMES[status] ?? `status ${status}`;
-  const text = detail();
+  const text = detail() || name;
   throw new ForgeError(
     CODES[name as keyof typeof CODES] ?? "device",
-    `${operation}: ${text === "" ? name : text}`,
+    text.startsWith(`${operation}: `) ? text : `${operation}: ${text}`,
   );
 }

@@ -154,7 +154,8 @@ export class OutputBlock {
       if (flags & LOGITS_NAN) {
         throw new ForgeError(
           "bad_model",
-          "the model computed NaN logits: its weights hold NaN or overflow float32",
+          "the model computed logits that are NaN or infinite: its weights hold NaN or overflow " +
+            "float32",
         );
       }
       if (flags & NOTHING_ALLOWED) {

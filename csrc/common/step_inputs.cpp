@@ -71,7 +71,8 @@ void check_sampling(const Program& program, const StepInputs& in, const forge_st
   check_range("history", in.history, program.logits_cols);
   check_range("bias_ids", in.bias_ids, program.logits_cols);
   for (const float value : in.bias_values) {
-    require(!std::isnan(value), "step inputs: a bias value is NaN");
+    require(value < INFINITY, "step inputs: a bias value is ", value,
+            "; valid is a number, or -infinity to ban a token");
   }
 }
 

@@ -95,7 +95,7 @@ constexpr uint64_t kSumBlock = 256;
 
 struct LogitScan {
   float largest;
-  bool has_nan;
+  bool has_nan;  // or +infinity, which no softmax can be taken of either
 };
 
 // ---- all of them ----------------------------------------------------------------------------

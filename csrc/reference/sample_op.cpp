@@ -101,7 +101,7 @@ void Executor::execute(const SampleOp& op) {
     const forge_sampling& s = inputs_->sampling[o];
     forge_result& result = results_->header(o);
     result = {-1, 0, 0.0f, 0};
-    if (std::any_of(row, row + logits.cols, [](float x) { return std::isnan(x); })) {
+    if (!std::all_of(row, row + logits.cols, [](float x) { return x < INFINITY; })) {
       result.flags = FORGE_LOGITS_NAN;
       continue;
     }

@@ -12,7 +12,7 @@ import type { CausalLm } from "../models/causal_lm.ts";
 import { KvPages, PageTable } from "./kv_pages.ts";
 
 /** Tokens a KV page holds: small enough to share prefixes finely, large enough to stream. */
-const PAGE_TOKENS = 64;
+export const PAGE_TOKENS = 64;
 
 /** The most tokens one run takes; longer prompts go in chunks of this size. */
 export const MAX_CHUNK = 512;

@@ -21,7 +21,9 @@ LogitScan scan(const float* x, uint64_t n) {
     if (x[i] > result.largest) result.largest = x[i];
     look_again |= !(x[i] - x[i] == 0.0f);
   }
-  for (i = 0; look_again && i < n && !result.has_nan; ++i) result.has_nan = x[i] != x[i];
+  for (i = 0; look_again && i < n && !result.has_nan; ++i) {
+    result.has_nan = !(x[i] < __builtin_inff());
+  }
   return result;
 }
 

@@ -1,7 +1,7 @@
 /** Prompts longer than one run: the result must not depend on how they are cut. */
 import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
 import { openBackend } from "../../../src/engine/open_backend.ts";
-import { type RunLimits, Runner } from "../../../src/engine/runner.ts";
+import { PAGE_TOKENS, type RunLimits, Runner } from "../../../src/engine/runner.ts";
 import { lastLogits, scoreTokens } from "../../../src/engine/score.ts";
 import { openCheckpoint } from "../../../src/formats/checkpoint.ts";
 import { load } from "../../../src/mod.ts";
@@ -40,7 +40,7 @@ async function withRunner(
     const runner = await Runner.open(backend, lm, { contextLength: CONTEXT, kvType: "F32" });
     Object.defineProperty(runner, "limits", { value: { ...runner.limits, ...limits } });
     await fn(runner);
-    assertEquals(runner.freePages, Math.ceil(CONTEXT / 32));
+    assertEquals(runner.freePages, Math.ceil(CONTEXT / PAGE_TOKENS));
   } finally {
     backend.close();
   }

@@ -98,9 +98,9 @@ async function open(contextLength: number, vocabSize = 100) {
 Deno.test("a runner makes room for the context and bounds its runs", async () => {
   const { runner, recorded, shapes } = await open(1000);
   assertEquals(runner.limits, { maxTokens: 512, maxOutputs: 512, maxTop: 20 });
-  assertEquals(recorded, [{ maxTokens: 512, maxOutputs: 512, maxSequences: 1, maxPages: 32 }]);
+  assertEquals(recorded, [{ maxTokens: 512, maxOutputs: 512, maxSequences: 1, maxPages: 16 }]);
   assertEquals(shapes.map(({ nPages, pageTokens }) => nPages * pageTokens), [1024, 1024]);
-  assertEquals([runner.kvBytes, runner.scratchBytes, runner.freePages], [2 * 32 * 10, 1000, 32]);
+  assertEquals([runner.kvBytes, runner.scratchBytes, runner.freePages], [2 * 16 * 10, 1000, 16]);
 });
 
 Deno.test("a short context makes short runs, a large vocabulary few outputs", async () => {
@@ -111,15 +111,15 @@ Deno.test("a short context makes short runs, a large vocabulary few outputs", as
 });
 
 Deno.test("a run tells each token's position, sequence and pages", async () => {
-  const { runner, step } = await open(100);
+  const { runner, step } = await open(192);
   using other = runner.newSequence();
   other.reserve(1);
   using table = runner.newSequence();
-  const run = runner.run(table, [7, 8, 9], 31, []);
+  const run = runner.run(table, [7, 8, 9], 63, []);
   await settle();
   assertEquals(step.runs, [{
     tokens: [7, 8, 9],
-    positions: [31, 32, 33],
+    positions: [63, 64, 65],
     sequences: new Int32Array(3),
     pageTables: [[1, 2]],
     outputs: [],
@@ -198,25 +198,25 @@ Deno.test("a signal stops the run in progress and nothing after it", async () =>
 });
 
 Deno.test("what does not fit the context is not run", async () => {
-  const { runner, step } = await open(40);
+  const { runner, step } = await open(80);
   using table = runner.newSequence();
   const error = await assertRejects(
-    () => runner.run(table, [1, 2, 3], 38, []),
+    () => runner.run(table, [1, 2, 3], 78, []),
     ForgeError,
-    "41 tokens do not fit the context of 40",
+    "81 tokens do not fit the context of 80",
   );
   assertEquals([error.code, step.runs.length, runner.freePages], ["bad_input", 0, 2]);
 });
 
 Deno.test("a sequence that finds no page is refused, and the others go on", async () => {
-  const { runner, step } = await open(64);
+  const { runner, step } = await open(128);
   using first = runner.newSequence();
-  first.reserve(33);
+  first.reserve(65);
   using second = runner.newSequence();
   await assertRejects(
     () => runner.run(second, [1], 0, []),
     ForgeError,
-    "the KV cache of 64 tokens",
+    "the KV cache of 128 tokens",
   );
   const run = runner.run(first, [1], 0, []);
   await settle();

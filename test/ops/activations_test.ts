@@ -1,0 +1,92 @@
+/** Gated units and soft-capping. */
+import type { Activation } from "../../src/backend.ts";
+import { type Matrix, matrixOf, randomMatrix, rowOf } from "../support/matrix.ts";
+import { opTest } from "../support/operations.ts";
+import { runStep, tokenInputs } from "../support/step_graph.ts";
+import { activate, activations } from "./plain_activations.ts";
+
+interface GluCase {
+  readonly x: Matrix;
+  readonly width: number;
+  readonly activation: Activation;
+}
+
+opTest<GluCase>("glu", {
+  cases: (random) =>
+    activations.flatMap((activation) =>
+      [[1, 1, 1], [3, 5, 1], [2, 16, 1], [7, 33, 1], [70, 64, 1], [2, 3000, 1], [5, 7, 3], [
+        3,
+        32,
+        4,
+      ]]
+        .map(([rows = 0, width = 0, groups = 0]) =>
+          [`${activation}, ${rows} rows, ${groups} groups of ${width}`, {
+            x: randomMatrix(random, rows, 2 * width * groups, random.pick([0.1, 1, 8])),
+            width,
+            activation,
+          }] as const
+        )
+    ),
+  run: (device, { x, width, activation }) =>
+    runStep(device, tokenInputs(x.rows), (graph) => ({
+      value: graph.recorder.glu(graph.input(x), width, activation),
+      cols: x.cols / 2,
+    })),
+  plain: ({ x, width, activation }) =>
+    matrixOf(x.rows, x.cols / 2, (row, col) => {
+      const gate = Math.floor(col / width) * 2 * width + col % width;
+      const values = rowOf(x, row);
+      return activate(activation, values[gate]!) * values[gate + width]!;
+    }),
+  tolerance: { absolute: 1e-6, relative: 1e-6 },
+});
+
+// One a row, because a row's largest entry decides how near the others must be; several columns, so
+// that whole vectors and what is left of them are filled.
+const extremes = [0, -0, 1e-30, -1e-30, 1e-4, 5, -5, 20, -20, 90, -90, 1e4, -1e4, 3e38, -3e38];
+const extremeCols = 19;
+
+opTest<GluCase>("glu at the ends of float32", {
+  cases: () =>
+    activations.map((activation) => [activation, {
+      x: matrixOf(
+        extremes.length,
+        2 * extremeCols,
+        (row, col) => col < extremeCols ? extremes[row]! : 1,
+      ),
+      width: extremeCols,
+      activation,
+    }]),
+  run: (device, { x, width, activation }) =>
+    runStep(device, tokenInputs(x.rows), (graph) => ({
+      value: graph.recorder.glu(graph.input(x), width, activation),
+      cols: width,
+    })),
+  plain: ({ x, width, activation }) =>
+    matrixOf(x.rows, width, (row) => activate(activation, rowOf(x, row)[0]!)),
+  tolerance: { absolute: 1e-7, relative: 2e-6 },
+});
+
+opTest<{ readonly x: Matrix; readonly cap: number }>("softcap", {
+  cases: (random) => [
+    ...[[1, 1], [3, 7], [2, 33], [70, 130], [1, 5000]].map(([rows = 0, cols = 0]) => {
+      const cap = random.pick([0.5, 30, 50]);
+      return [`${rows} x ${cols} at ${cap}`, {
+        x: randomMatrix(random, rows, cols, 40),
+        cap,
+      }] as const;
+    }),
+    ["the ends of float32", {
+      x: matrixOf(extremes.length, extremeCols, (row) => extremes[row]!),
+      cap: 30,
+    }],
+  ],
+  run: (device, { x, cap }) =>
+    runStep(device, tokenInputs(x.rows), (graph) => ({
+      value: graph.recorder.softcap(graph.input(x), cap),
+      cols: x.cols,
+    })),
+  plain: ({ x, cap }) =>
+    matrixOf(x.rows, x.cols, (row, col) => cap * Math.tanh(rowOf(x, row)[col]! / cap)),
+  tolerance: { absolute: 1e-6, relative: 1e-6 },
+});

@@ -1,0 +1,169 @@
+/** Random inputs of attention. */
+import type { KvShape, RopeLayout } from "../../src/backend.ts";
+import { type Matrix, randomMatrix } from "../support/matrix.ts";
+import type { Random } from "../support/random.ts";
+
+/** A token of a batch. */
+export interface Token {
+  readonly sequence: number;
+  readonly position: number;
+}
+
+export interface AttentionCase {
+  readonly shape: KvShape;
+  readonly nHeads: number;
+  readonly scale: number;
+  readonly window: number | undefined;
+  readonly softcap: number | undefined;
+  readonly sinks: Float32Array | undefined;
+  /** What happens to keys before they are stored; queries are rotated alike. */
+  readonly kNorm: Float32Array | undefined;
+  readonly weightOffset: number;
+  readonly invFreq: Float32Array | undefined;
+  readonly ropeLayout: RopeLayout;
+  /** One row for every position of every sequence, sequence after sequence. */
+  readonly qkv: Matrix;
+  readonly lengths: readonly number[];
+  readonly pageTables: readonly (readonly number[])[];
+  /** The tokens of earlier runs, then those of the run whose results are compared. */
+  readonly runs: readonly (readonly Token[])[];
+}
+
+/** What a case is about; everything else about it is random. */
+export interface Outline {
+  /** Of each sequence: tokens in the cache already, and tokens of the run. */
+  readonly sequences: readonly (readonly [history: number, now: number])[];
+  readonly headDim: number;
+  readonly vHeadDim?: number;
+  readonly nKvHeads: number;
+  readonly group: number;
+  readonly pageTokens: number;
+  readonly window?: number;
+  readonly softcap?: number;
+  readonly sinks?: boolean;
+}
+
+export const outlines: readonly Outline[] = [
+  { sequences: [[0, 1]], headDim: 8, nKvHeads: 1, group: 1, pageTokens: 16 },
+  { sequences: [[0, 7]], headDim: 16, nKvHeads: 2, group: 1, pageTokens: 1 },
+  { sequences: [[0, 70]], headDim: 64, nKvHeads: 2, group: 2, pageTokens: 16 },
+  { sequences: [[0, 33], [0, 1], [0, 17]], headDim: 32, nKvHeads: 1, group: 3, pageTokens: 7 },
+  { sequences: [[40, 1]], headDim: 128, nKvHeads: 2, group: 4, pageTokens: 32 },
+  { sequences: [[700, 1]], headDim: 64, nKvHeads: 1, group: 8, pageTokens: 64 },
+  {
+    sequences: [[256, 1], [255, 1], [257, 1], [511, 1]],
+    headDim: 16,
+    nKvHeads: 1,
+    group: 7,
+    pageTokens: 64,
+  },
+  {
+    sequences: [[5, 1], [100, 1], [1, 1], [63, 1], [300, 1]],
+    headDim: 80,
+    nKvHeads: 1,
+    group: 5,
+    pageTokens: 16,
+  },
+  { sequences: [[250, 30], [9, 1], [0, 20]], headDim: 24, nKvHeads: 2, group: 2, pageTokens: 48 },
+  { sequences: [[520, 9]], headDim: 32, nKvHeads: 1, group: 6, pageTokens: 100 },
+  { sequences: [[20, 5], [3, 40]], headDim: 256, nKvHeads: 1, group: 2, pageTokens: 16 },
+  { sequences: [[30, 12]], headDim: 48, vHeadDim: 24, nKvHeads: 2, group: 2, pageTokens: 8 },
+  {
+    sequences: [[11, 1], [40, 6]],
+    headDim: 24,
+    vHeadDim: 40,
+    nKvHeads: 3,
+    group: 1,
+    pageTokens: 32,
+  },
+  { sequences: [[90, 30]], headDim: 64, nKvHeads: 1, group: 4, pageTokens: 16, window: 1 },
+  {
+    sequences: [[0, 70], [300, 1]],
+    headDim: 32,
+    nKvHeads: 2,
+    group: 1,
+    pageTokens: 16,
+    window: 20,
+  },
+  { sequences: [[600, 3]], headDim: 16, nKvHeads: 1, group: 2, pageTokens: 256, window: 300 },
+  { sequences: [[40, 20]], headDim: 64, nKvHeads: 1, group: 2, pageTokens: 16, window: 1000 },
+  { sequences: [[40, 20]], headDim: 64, nKvHeads: 2, group: 2, pageTokens: 16, softcap: 0.5 },
+  { sequences: [[1300, 2]], headDim: 16, nKvHeads: 1, group: 2, pageTokens: 16 },
+  {
+    sequences: [[300, 2]],
+    headDim: 40,
+    nKvHeads: 1,
+    group: 4,
+    pageTokens: 16,
+    softcap: 50,
+    window: 64,
+  },
+  {
+    sequences: [[40, 20], [0, 3]],
+    headDim: 64,
+    nKvHeads: 2,
+    group: 4,
+    pageTokens: 16,
+    sinks: true,
+  },
+  {
+    sequences: [[600, 1]],
+    headDim: 64,
+    nKvHeads: 1,
+    group: 8,
+    pageTokens: 16,
+    sinks: true,
+    window: 128,
+  },
+];
+
+/** Splits tokens into runs; within a run their order is random, as the border allows. */
+function shuffledRuns(random: Random, runs: readonly (readonly Token[])[]): Token[][] {
+  return runs.map((run) => random.permutation(run.length).map((i) => run[i]!));
+}
+
+/** A case of an outline; with `prepared`, keys are rotated and possibly normalised. */
+export function attentionCase(
+  random: Random,
+  outline: Outline,
+  options: { readonly type: KvShape["type"]; readonly prepared: boolean },
+): AttentionCase {
+  const { sequences, headDim, vHeadDim = headDim, nKvHeads, group, pageTokens } = outline;
+  const nHeads = nKvHeads * group;
+  const lengths = sequences.map(([history, now]) => history + now);
+  const pageCounts = lengths.map((length) => Math.ceil(length / pageTokens));
+  const nPages = pageCounts.reduce((sum, count) => sum + count, 0) + 2;
+  const pages = random.permutation(nPages);
+  const history: Token[] = [], now: Token[] = [];
+  sequences.forEach(([before, count], sequence) => {
+    for (let position = 0; position < before + count; position++) {
+      (position < before ? history : now).push({ sequence, position });
+    }
+  });
+  const ordered = history.length > 0 ? [history, now] : [now];
+  const cols = headDim * (nHeads + nKvHeads) + vHeadDim * nKvHeads;
+  return {
+    shape: { type: options.type, nPages, pageTokens, nKvHeads, kHeadDim: headDim, vHeadDim },
+    nHeads,
+    // Large enough for scores of some units, which make the softmax choose.
+    scale: random.pick([1, 3]) / Math.sqrt(headDim),
+    window: outline.window,
+    softcap: outline.softcap,
+    sinks: outline.sinks ? random.normals(nHeads, 3) : undefined,
+    kNorm: options.prepared
+      ? random.pick([undefined, random.normals(headDim), random.normals(headDim * nKvHeads)])
+      : undefined,
+    weightOffset: random.pick([0, 1]),
+    invFreq: options.prepared
+      ? Float32Array.from(
+        { length: headDim >> random.int(1, 2) },
+        (_, i) => 1000 ** (-2 * i / headDim),
+      )
+      : undefined,
+    ropeLayout: random.pick(["half", "interleaved"]),
+    qkv: randomMatrix(random, lengths.reduce((sum, length) => sum + length, 0), cols),
+    lengths,
+    pageTables: pageCounts.map((count) => pages.splice(0, count)),
+    runs: random.chance(0.5) ? ordered : shuffledRuns(random, ordered),
+  };
+}

@@ -1,0 +1,144 @@
+/** Attention over paged caches: prefill, decoding and mixtures of them. */
+import type { Backend, KvShape, StepInputs, Value } from "../../src/backend.ts";
+import { type Matrix, matrixOfRows, rowOf, type Tolerance } from "../support/matrix.ts";
+import { opTest } from "../support/operations.ts";
+import { runStep, type StepGraph } from "../support/step_graph.ts";
+import { f32Vector } from "../support/weights.ts";
+import { type AttentionCase, attentionCase, outlines, type Token } from "./attention_cases.ts";
+import { attend, normalizeAndRotate, type Preparation } from "./plain_attention.ts";
+
+/** The first row of each sequence in `qkv`. */
+function firstRows({ lengths }: AttentionCase): number[] {
+  let row = 0;
+  return lengths.map((length) => (row += length) - length);
+}
+
+function inputsOf(inputs: AttentionCase, tokens: readonly Token[]): StepInputs {
+  const first = firstRows(inputs);
+  return {
+    tokens: tokens.map(({ sequence, position }) => first[sequence]! + position),
+    positions: tokens.map(({ position }) => position),
+    sequences: tokens.map(({ sequence }) => sequence),
+    pageTables: inputs.pageTables,
+    outputs: [],
+  };
+}
+
+async function run(device: Backend, inputs: AttentionCase): Promise<Matrix> {
+  const { shape, nHeads, scale, window, softcap, sinks, invFreq, ropeLayout } = inputs;
+  const kv = device.createKv(shape);
+  // NaN everywhere: what no token has written must not reach a result.
+  const page = new Uint8Array(kv.pageBytes).fill(0xff);
+  for (let i = 0; i < shape.nPages; i++) kv.writePage(i, page);
+
+  const append = (graph: StepGraph): Value => {
+    const frequencies = graph.optionalWeight(invFreq && f32Vector(invFreq));
+    return graph.recorder.ropeAppend(graph.input(inputs.qkv), kv, {
+      nHeads,
+      kNorm: graph.optionalWeight(inputs.kNorm && f32Vector(inputs.kNorm)),
+      eps: 1e-5,
+      weightOffset: inputs.weightOffset,
+      rope: frequencies && graph.recorder.ropeTable(frequencies, 1),
+      ropeLayout,
+    });
+  };
+  for (const tokens of inputs.runs.slice(0, -1)) {
+    await runStep(device, inputsOf(inputs, tokens), (graph) => ({
+      value: append(graph),
+      cols: nHeads * shape.kHeadDim,
+    }));
+  }
+  return runStep(device, inputsOf(inputs, inputs.runs.at(-1)!), (graph) => ({
+    value: graph.recorder.attention(append(graph), kv, {
+      nHeads,
+      scale,
+      window,
+      softcap,
+      sinks: graph.optionalWeight(sinks && f32Vector(sinks)),
+    }),
+    cols: nHeads * shape.vHeadDim,
+  }));
+}
+
+/** The parts of a row of `qkv`, as attention sees them: one array a head. */
+function heads(values: Float64Array, headDim: number, round: (value: number) => number) {
+  const rounded = values.map(round);
+  return Array.from(
+    { length: values.length / headDim },
+    (_, head) => rounded.subarray(head * headDim, (head + 1) * headDim),
+  );
+}
+
+function plain(inputs: AttentionCase): Matrix {
+  const { shape, nHeads, invFreq, ropeLayout, kNorm, sinks } = inputs;
+  const { kHeadDim, vHeadDim, nKvHeads } = shape;
+  const qCols = nHeads * kHeadDim, kCols = nKvHeads * kHeadDim;
+  const store = shape.type === "F16"
+    ? (value: number) => Math.f16round(Math.fround(value))
+    : Math.fround;
+  const first = firstRows(inputs);
+  const prepared = inputs.lengths.map((length, sequence) =>
+    Array.from({ length }, (_, position) => {
+      const row = rowOf(inputs.qkv, first[sequence]! + position);
+      const options: Omit<Preparation, "norm"> = {
+        headDim: kHeadDim,
+        position,
+        eps: 1e-5,
+        weightOffset: inputs.weightOffset,
+        invFreq,
+        ropeLayout,
+      };
+      const q = normalizeAndRotate(row.subarray(0, qCols), { ...options, norm: undefined });
+      const k = normalizeAndRotate(row.subarray(qCols, qCols + kCols), { ...options, norm: kNorm });
+      return {
+        q: heads(q, kHeadDim, (value) => value),
+        k: heads(k, kHeadDim, store),
+        v: heads(Float64Array.from(row.subarray(qCols + kCols)), vHeadDim, store),
+      };
+    })
+  );
+  const now = inputs.runs.at(-1)!;
+  return matrixOfRows(now.length, nHeads * vHeadDim, (row) => {
+    const { sequence, position } = now[row]!;
+    const seen = prepared[sequence]!.slice(0, position + 1);
+    return Array.from({ length: nHeads }, (_, head) => {
+      const kvHead = Math.floor(head * nKvHeads / nHeads);
+      const keys = seen.map(({ k }) => k[kvHead]!), values = seen.map(({ v }) => v[kvHead]!);
+      const query = seen[position]!.q[head]!;
+      return Array.from(attend(query, keys, values, { ...inputs, sink: sinks?.[head] }));
+    }).flat();
+  });
+}
+
+function attentionTest(
+  name: string,
+  options: { readonly type: KvShape["type"]; readonly prepared: boolean },
+  tolerances: { readonly tolerance: Tolerance; readonly referenceTolerance?: Tolerance },
+): void {
+  opTest<AttentionCase>(name, {
+    cases: (random) =>
+      outlines.map((outline) => [
+        JSON.stringify(outline),
+        attentionCase(random, outline, options),
+      ]),
+    run,
+    plain,
+    ...tolerances,
+  });
+}
+
+attentionTest("attention", { type: "F32", prepared: true }, {
+  tolerance: { absolute: 2e-6, relative: 1e-5 },
+  referenceTolerance: { absolute: 1e-6, relative: 2e-6 },
+});
+
+attentionTest("attention over an F16 cache", { type: "F16", prepared: false }, {
+  tolerance: { absolute: 2e-6, relative: 1e-5 },
+});
+
+// A key that was rotated lies within a rounding of a float16's border now and then, and is stored as
+// the next one.
+attentionTest("attention over an F16 cache of rotated keys", { type: "F16", prepared: true }, {
+  tolerance: { absolute: 1e-3, relative: 2e-3 },
+  referenceTolerance: { absolute: 1e-3, relative: 2e-3 },
+});

@@ -1,0 +1,120 @@
+/** Weights whose rows come from several tensors of different types, mapped from files. */
+import type { WeightSlice } from "../../src/backend.ts";
+import type { TensorInfo, TensorType } from "../../src/formats/tensor_info.ts";
+import { deviceTest, openDevice, referenceDevice } from "../support/devices.ts";
+import {
+  assertClose,
+  assertSameBits,
+  type Matrix,
+  matrixOfRows,
+  randomMatrix,
+  rowOf,
+  rowsOf,
+  stack,
+} from "../support/matrix.ts";
+import type { Random } from "../support/random.ts";
+import { runStep, tokenInputs } from "../support/step_graph.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+import { computableTypes, randomWeight, type TestWeight } from "../support/weights.ts";
+import { products } from "./plain_matmul.ts";
+
+/** Writes tensors into a file, each after 1 to 7 bytes of something else. */
+function writeTensors(path: string, random: Random, tensors: readonly TestWeight[]): TensorInfo[] {
+  using file = Deno.openSync(path, { write: true, create: true });
+  let offset = 0;
+  return tensors.map(({ type, rows, cols, bytes }, i) => {
+    const gap = 1 + (2 * i + random.int(0, 1)) % 7;
+    file.writeSync(random.bytes(gap));
+    file.writeSync(bytes);
+    offset += gap + bytes.length;
+    return {
+      name: `tensor ${i}`,
+      type,
+      shape: [rows, cols],
+      file: path,
+      offset: offset - bytes.length,
+      bytes: bytes.length,
+    };
+  });
+}
+
+/** The values of a weight, which `test/ops/quant_test.ts` holds against other programs. */
+function dequantized({ type, rows, cols, bytes }: TestWeight): Matrix {
+  using reference = openDevice(referenceDevice);
+  const weight = reference.uploadWeight(type, rows, cols, bytes);
+  return { rows, cols, data: new Float32Array(reference.readWeight(weight, 0, rows)) };
+}
+
+deviceTest("concatenated weights of every type", async (device, random) => {
+  using folder = new TempFolder();
+  const cols = 512;
+  const tensors = random.permutation(computableTypes.length)
+    .map((i) => randomWeight(random, computableTypes[i]!, random.int(1, 40), cols));
+  const half = tensors.length >> 1;
+  const infos = [
+    ...writeTensors(folder.at("a.bin"), random, tensors.slice(0, half)),
+    ...writeTensors(folder.at("b.bin"), random, tensors.slice(half)),
+  ];
+  const parts: WeightSlice[] = [];
+  const values: Matrix[] = [];
+  infos.forEach((tensor, i) => {
+    const all = dequantized(tensors[i]!);
+    // A third of them whole, a third without their first rows, a third from the middle.
+    const firstRow = i % 3 === 0 ? 0 : random.int(0, all.rows - 1);
+    const nRows = i % 3 === 2 ? random.int(1, all.rows - firstRow) : all.rows - firstRow;
+    parts.push(
+      i % 3 === 0 ? { tensor } : i % 3 === 1 ? { tensor, firstRow } : {
+        tensor,
+        firstRow,
+        nRows,
+      },
+    );
+    values.push(rowsOf(all, firstRow, firstRow + nRows));
+  });
+  const expected = stack(values);
+  const weight = device.mapWeight(parts, cols);
+  const read = device.readWeight(weight, 0, expected.rows);
+  assertSameBits({ ...expected, data: new Float32Array(read) }, expected, "rows read");
+
+  for (const tokens of [1, 9]) {
+    const x = randomMatrix(random, tokens, cols, 1 / Math.sqrt(cols));
+    const actual = await runStep(device, tokenInputs(tokens), (graph) => ({
+      value: graph.recorder.matmul(graph.input(x), weight),
+      cols: expected.rows,
+    }));
+    const plain = matrixOfRows(tokens, expected.rows, (row) => products(rowOf(x, row), expected));
+    assertClose(actual, plain, { absolute: 1e-6, relative: 4e-6 }, `${tokens} tokens`);
+  }
+});
+
+deviceTest("concatenated embeddings", async (device, random) => {
+  using folder = new TempFolder();
+  const cols = 256;
+  const types: TensorType[] = ["Q6_K", "F16", "Q4_0"];
+  const tensors = types.map((type) => randomWeight(random, type, 5, cols));
+  const parts = writeTensors(folder.at("embedding.bin"), random, tensors)
+    .map((tensor) => ({ tensor }));
+  const expected = stack(tensors.map(dequantized));
+  const actual = await runStep(device, tokenInputs(expected.rows), (graph) => ({
+    value: graph.recorder.embed(device.mapWeight(parts, cols)),
+    cols,
+  }));
+  assertSameBits(actual, expected, "rows");
+});
+
+deviceTest("a file is mapped once and stays while a weight needs it", async (device, random) => {
+  using folder = new TempFolder();
+  const tensor = randomWeight(random, "F32", 8, 32);
+  const [info] = writeTensors(folder.at("weights.bin"), random, [tensor]);
+  const weight = device.mapWeight([{ tensor: info! }], 32);
+  Deno.removeSync(folder.at("weights.bin"));
+  const again = device.mapWeight([{ tensor: info!, firstRow: 7 }], 32);
+  const expected = dequantized(tensor);
+  for (const [mapped, first] of [[weight, 0], [again, 7]] as const) {
+    const actual = await runStep(device, tokenInputs(1), (graph) => ({
+      value: graph.recorder.embed(mapped),
+      cols: 32,
+    }));
+    assertSameBits(actual, rowsOf(expected, first, first + 1), `from row ${first}`);
+  }
+});

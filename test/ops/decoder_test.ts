@@ -1,0 +1,33 @@
+/** A whole decoder, all operations after one another, on every device. */
+import { devices, openDevice, referenceDevice } from "../support/devices.ts";
+import { assertClose, type Matrix } from "../support/matrix.ts";
+import { Random } from "../support/random.ts";
+import { randomTinyWeights, TinyDecoder } from "../support/tiny_decoder.ts";
+
+const limits = { maxTokens: 64, maxSequences: 1, maxPages: 4, nPages: 4, pageTokens: 16 };
+
+// The weights and tokens do not follow the seed of the run: where two experts are equally probable to
+// the last digits, devices may choose differently, and results are then far apart.
+const random = new Random("decoder", 1);
+const weights = randomTinyWeights(random);
+const tokens = Array.from({ length: 64 }, () => random.int(0, TinyDecoder.vocabulary - 1));
+
+let reference: Matrix | undefined;
+
+async function referenceLogits(): Promise<Matrix> {
+  using device = openDevice(referenceDevice);
+  const decoder = await TinyDecoder.load(device, weights, limits);
+  return await decoder.runChunks(tokens, 64, [0, 1, 2, 3]);
+}
+
+for (const device of devices.filter(({ kind }) => kind !== "reference")) {
+  Deno.test(`a whole decoder computes what the reference does (${device.name})`, async () => {
+    using backend = openDevice(device);
+    const decoder = await TinyDecoder.load(backend, weights, limits);
+    const expected = reference ??= await referenceLogits();
+    for (const chunk of [64, 1, 13]) {
+      const logits = await decoder.runChunks(tokens, chunk, [2, 0, 3, 1]);
+      assertClose(logits, expected, { absolute: 1e-4, relative: 1e-4 }, `chunks of ${chunk}`);
+    }
+  });
+}

@@ -1,0 +1,128 @@
+/** Random and spoiled input blocks: a status each, never a crash or a hang. */
+import { assert, assertEquals } from "@std/assert";
+import { InputBlock } from "../../ffi/step_block.ts";
+import { randomMatrix } from "../support/matrix.ts";
+import type { Random } from "../support/random.ts";
+import { borderTest, oddWords, type RawBorder, status } from "../support/raw_border.ts";
+import { greedy, outputRow } from "../support/step_graph.ts";
+
+const vocabulary = 24;
+
+/** A step with a cache, experts and sampling, ready to run. */
+async function recordStep(border: RawBorder, random: Random): Promise<number> {
+  const { symbols: s, device } = border;
+  const weight = (rows: number, cols: number) => border.upload(randomMatrix(random, rows, cols));
+  const step = border.make((out) => s.forge_step_begin(device, 8, 4, 3, 4, out));
+  const pageBytes = new BigUint64Array(1);
+  const kv = border.make((out) => s.forge_kv_create(device, 0, 6, 4, 1, 8, 8, out, pageBytes));
+  const value = (call: (out: Uint32Array<ArrayBuffer>) => number) => border.value(call);
+  const x = value((out) => s.forge_embed(step, weight(vocabulary, 8), 1, out));
+  const qkv = value((out) => s.forge_matmul(step, x, weight(32, 8), 0, 1, 0, 0, out));
+  const table = value((out) => s.forge_rope_table(step, weight(1, 4), 1, out));
+  const q = value((out) => s.forge_rope_append(step, qkv, kv, 2, 0, 0, 1e-5, 0, table, 0, out));
+  const attended = value((out) => s.forge_attention(step, q, kv, 2, 0.3, 5, 0, 0, out));
+  const route = value((out) => s.forge_moe_route(step, x, 2, 1, 1, out));
+  const experts = value((out) =>
+    s.forge_moe_matmul(step, attended, route, weight(64, 16), 0, 8, out)
+  );
+  const mixed = value((out) => s.forge_moe_combine(step, experts, route, x, out));
+  const rows = value((out) => s.forge_gather_outputs(step, mixed, out));
+  const logits = value((out) => s.forge_matmul(step, rows, weight(vocabulary, 8), 0, 1, 0, 0, out));
+  assertEquals(s.forge_sample(step, logits, 3), status.ok);
+  assertEquals(await s.forge_step_end(step, new BigUint64Array(1)), status.ok);
+  return step;
+}
+
+/** A block of inputs that are right. */
+function goodBlock(random: Random): Int32Array<ArrayBuffer> {
+  const n = random.int(1, 8);
+  const outputs = Array.from({ length: random.int(0, 4) }, () =>
+    outputRow(random.int(0, n - 1), {
+      sampling: {
+        ...greedy,
+        temperature: random.pick([0, 0.5]),
+        topK: random.pick([0, 3]),
+        topP: random.pick([1, 0.5]),
+        minP: random.pick([0, 0.1]),
+        bias: random.chance(0.3) ? new Map([[3, 1], [4, -Infinity]]) : undefined,
+        mask: random.chance(0.3) ? Uint32Array.of(random.u32() | 1) : undefined,
+        repeatPenalty: random.pick([1, 1.5]),
+      },
+      history: random.chance(0.5) ? [1, 2, 2] : [],
+      nTop: random.int(0, 3),
+    }));
+  return new InputBlock().pack({
+    tokens: Array.from({ length: n }, () => random.int(0, vocabulary - 1)),
+    positions: Array.from({ length: n }, () => random.int(0, 7)),
+    sequences: Array.from({ length: n }, () => random.int(0, 1)),
+    pageTables: [[0, 5], [2, 3]],
+    outputs,
+  }).slice();
+}
+
+/** A block with some of its words, or its length, changed. */
+function spoiled(random: Random, block: Int32Array<ArrayBuffer>): Int32Array<ArrayBuffer> {
+  const grown = random.chance(0.1) ? random.int(-block.length, 20) : 0;
+  const result = new Int32Array(block.length + grown);
+  result.set(block.subarray(0, result.length));
+  for (let n = random.int(0, 3); n > 0 && result.length > 0; n--) {
+    // The header decides about everything else.
+    const at = random.int(
+      0,
+      random.chance(0.3) ? Math.min(7, result.length - 1) : result.length - 1,
+    );
+    result[at] = random.chance(0.7)
+      ? random.pick(oddWords)
+      : random.chance(0.5)
+      ? random.u32()
+      : result[at]! + random.int(-2, 2);
+  }
+  return result;
+}
+
+borderTest("random input blocks", async (border, random) => {
+  const step = await recordStep(border, random);
+  const counts = new Map<number, number>();
+  for (let i = 0; i < 10000; i++) {
+    const block = i % 10 === 0
+      ? new Int32Array(random.bytes(4 * random.int(0, 100)).buffer)
+      : spoiled(random, goodBlock(random));
+    const room = new Uint8Array(random.chance(0.9) ? 4 * 40 : random.int(0, 160) & ~3);
+    const result = await border.run(step, block, room);
+    counts.set(result, (counts.get(result) ?? 0) + 1);
+  }
+  const ran = counts.get(status.ok) ?? 0, refused = counts.get(status.invalidArgument) ?? 0;
+  assertEquals(ran + refused, 10000, Deno.inspect(counts));
+  assert(ran > 1000 && refused > 1000, `${ran} ran, ${refused} were refused`);
+});
+
+borderTest("blocks that are cut short, unaligned or null", async (border, random) => {
+  const step = await recordStep(border, random);
+  const { forge_step_run } = border.symbols;
+  const block = goodBlock(random);
+  const bytes = new Uint8Array(block.buffer);
+  const room = new Uint8Array(4 * 40);
+  const run = (inputs: Uint8Array<ArrayBuffer> | null, size = inputs?.length ?? 0) =>
+    forge_step_run(step, inputs, BigInt(size), room, BigInt(room.length), null);
+  assertEquals(await run(bytes), status.ok);
+  for (let size = 0; size < bytes.length; size++) {
+    assertEquals(await run(bytes, size), status.invalidArgument, `${size} of ${bytes.length}`);
+  }
+  const moved = new Uint8Array(bytes.length + 1);
+  moved.set(bytes, 1);
+  assertEquals(await run(moved.subarray(1)), status.invalidArgument);
+  assertEquals(await run(null, bytes.length), status.invalidArgument);
+
+  // 2 outputs with room for 3 alternatives take 80 bytes.
+  const two = new InputBlock().pack({
+    tokens: [0],
+    positions: [0],
+    sequences: [0],
+    pageTables: [[0]],
+    outputs: [outputRow(0), outputRow(0)],
+  }).slice();
+  for (const [size, expected] of [[80, status.ok], [79, status.invalidArgument]] as const) {
+    const result = await border.run(step, two, new Uint8Array(size));
+    assertEquals(result, expected, `results of ${size} bytes`);
+  }
+});

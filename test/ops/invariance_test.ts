@@ -1,0 +1,131 @@
+/**
+ * A sequence's logits do not depend, in any bit, on what else is in the batch, on how its prompt is
+ * cut into runs, on the pages it lies in, or on the number of threads.
+ */
+import { devices, deviceTest, openDevice } from "../support/devices.ts";
+import { assertSameBits, type Matrix, matrixOfRows, rowOf, stack } from "../support/matrix.ts";
+import { Random } from "../support/random.ts";
+import { randomTinyWeights, TinyDecoder, type TinyLimits } from "../support/tiny_decoder.ts";
+
+const pageTokens = 16;
+const limits: TinyLimits = {
+  maxTokens: 420,
+  maxSequences: 5,
+  maxPages: 30,
+  nPages: 64,
+  pageTokens,
+};
+
+/** Sequences of random tokens; the longest is longer than what attention takes at once. */
+function randomSequences(random: Random): number[][] {
+  return [1, 37, 300, 17, 64].map((length) =>
+    Array.from({ length }, () => random.int(0, TinyDecoder.vocabulary - 1))
+  );
+}
+
+/** Distinct random pages for each sequence. */
+function randomPages(random: Random, sequences: readonly (readonly number[])[]): number[][] {
+  const pages = random.permutation(limits.nPages);
+  return sequences.map((tokens) => pages.splice(0, Math.ceil(tokens.length / pageTokens)));
+}
+
+/** The logits of each sequence, run by itself at once, in pages from 0 on. */
+async function alone(model: TinyDecoder, sequences: readonly number[][]): Promise<Matrix[]> {
+  const results: Matrix[] = [];
+  for (const tokens of sequences) {
+    const pages = Array.from({ length: Math.ceil(tokens.length / pageTokens) }, (_, i) => i);
+    results.push(await model.runChunks(tokens, tokens.length, pages));
+  }
+  return results;
+}
+
+deviceTest("logits are the same alone and in a batch", async (device, random) => {
+  const model = await TinyDecoder.load(device, randomTinyWeights(random), limits);
+  const sequences = randomSequences(random);
+  const expected = stack(await alone(model, sequences));
+  const batch = {
+    tokens: sequences.flat(),
+    positions: sequences.flatMap((tokens) => tokens.map((_, position) => position)),
+    sequences: sequences.flatMap((tokens, sequence) => tokens.map(() => sequence)),
+    pageTables: randomPages(random, sequences),
+  };
+  assertSameBits(await model.run(batch), expected, "one batch");
+
+  const order = random.permutation(batch.tokens.length);
+  const shuffled = await model.run({
+    tokens: order.map((row) => batch.tokens[row]!),
+    positions: order.map((row) => batch.positions[row]!),
+    sequences: order.map((row) => batch.sequences[row]!),
+    pageTables: batch.pageTables,
+  });
+  assertSameBits(
+    shuffled,
+    matrixOfRows(order.length, expected.cols, (row) => rowOf(expected, order[row]!)),
+    "a batch in random order",
+  );
+});
+
+deviceTest("logits are the same for every way to cut a prompt", async (device, random) => {
+  const model = await TinyDecoder.load(device, randomTinyWeights(random), limits);
+  const sequences = randomSequences(random);
+  const expected = await alone(model, sequences);
+  const pages = randomPages(random, sequences);
+  for (const chunk of [1, 2, 3, 7, 16, 33, 255]) {
+    for (const [i, tokens] of sequences.entries()) {
+      // Short pieces of a long prompt take long, and single tokens show the same.
+      if (chunk > 1 && chunk < 16 && tokens.length > 100) continue;
+      const logits = await model.runChunks(tokens, chunk, pages[i]!);
+      assertSameBits(logits, expected[i]!, `${tokens.length} tokens in chunks of ${chunk}`);
+    }
+  }
+});
+
+deviceTest("logits are the same decoded together, at different lengths", async (device, random) => {
+  const model = await TinyDecoder.load(device, randomTinyWeights(random), limits);
+  const sequences = randomSequences(random).map((tokens) => tokens.slice(0, 64));
+  const expected = await alone(model, sequences);
+  const pageTables = randomPages(random, sequences);
+  // Each starts when it pleases and takes 1 to 5 tokens a run.
+  const done = sequences.map(() => 0);
+  while (done.some((count, i) => count < sequences[i]!.length)) {
+    const tokens: number[] = [], positions: number[] = [], owners: number[] = [];
+    sequences.forEach((sequence, i) => {
+      const count = random.chance(0.6) ? random.pick([1, 1, 1, 5]) : 0;
+      for (let n = 0; n < count && done[i]! < sequence.length; n++) {
+        tokens.push(sequence[done[i]!]!);
+        positions.push(done[i]!++);
+        owners.push(i);
+      }
+    });
+    if (tokens.length === 0) continue;
+    const logits = await model.run({ tokens, positions, sequences: owners, pageTables });
+    assertSameBits(
+      logits,
+      matrixOfRows(
+        logits.rows,
+        logits.cols,
+        (row) => rowOf(expected[owners[row]!]!, positions[row]!),
+      ),
+      `a run of ${tokens.length} tokens`,
+    );
+  }
+});
+
+for (const device of devices.filter(({ kind }) => kind === "cpu")) {
+  const name = "logits are the same for every number of threads";
+  Deno.test(`${name} (${device.name})`, async () => {
+    const random = new Random(name);
+    const weights = randomTinyWeights(random);
+    const sequences = randomSequences(random);
+    let expected: Matrix | undefined;
+    for (const threads of [1, 2, 3, 7]) {
+      using backend = openDevice(device, threads);
+      const model = await TinyDecoder.load(backend, weights, limits);
+      const logits = stack([
+        ...await alone(model, sequences),
+        await model.runChunks(sequences[1]!, 1, [5, 6, 7]),
+      ]);
+      assertSameBits(logits, expected ??= logits, `${threads} threads`);
+    }
+  });
+}

@@ -1,0 +1,121 @@
+/** KV caches as pages: copying, reading, writing, and what is refused. */
+import { assertEquals, assertThrows } from "@std/assert";
+import type { Backend, KvCache, KvShape } from "../../src/backend.ts";
+import { ForgeError } from "../../src/errors.ts";
+import { deviceTest } from "../support/devices.ts";
+import { assertSameBits, type Matrix, randomMatrix } from "../support/matrix.ts";
+import { runStep, tokenInputs } from "../support/step_graph.ts";
+
+const shape: KvShape = {
+  type: "F16",
+  nPages: 6,
+  pageTokens: 4,
+  nKvHeads: 2,
+  kHeadDim: 16,
+  vHeadDim: 8,
+};
+const cols = 4 * 16 + 2 * 16 + 2 * 8;
+
+/** Appends the rows of qkv at positions from `first` on, and attends over all there is. */
+function attend(
+  device: Backend,
+  kv: KvCache,
+  qkv: Matrix,
+  pageTable: readonly number[],
+  first = 0,
+): Promise<Matrix> {
+  const positions = Array.from({ length: qkv.rows }, (_, row) => first + row);
+  const inputs = { ...tokenInputs(qkv.rows), positions, pageTables: [pageTable] };
+  return runStep(device, inputs, (graph) => {
+    const options = { nHeads: 4, eps: 1e-6, ropeLayout: "half" } as const;
+    const q = graph.recorder.ropeAppend(graph.input(qkv), kv, options);
+    return { value: graph.recorder.attention(q, kv, { nHeads: 4, scale: 0.25 }), cols: 4 * 8 };
+  });
+}
+
+deviceTest("a new cache is all zeros", (device) => {
+  for (const type of ["F32", "F16"] as const) {
+    const kv = device.createKv({ ...shape, type });
+    const elements = shape.pageTokens * shape.nKvHeads * (shape.kHeadDim + shape.vHeadDim);
+    assertEquals(kv.pageBytes >= elements * (type === "F32" ? 4 : 2), true);
+    for (let page = 0; page < shape.nPages; page++) {
+      assertEquals(kv.readPage(page), new Uint8Array(kv.pageBytes), `page ${page}`);
+    }
+  }
+});
+
+deviceTest("pages are read as they were written", (device, random) => {
+  const kv = device.createKv(shape);
+  const pages = Array.from({ length: shape.nPages }, () => random.bytes(kv.pageBytes));
+  for (const page of random.permutation(shape.nPages)) kv.writePage(page, pages[page]!);
+  pages.forEach((bytes, page) => assertEquals(kv.readPage(page), bytes, `page ${page}`));
+  kv.copyPage(2, 5);
+  kv.copyPage(0, 0);
+  pages[5] = pages[2]!;
+  pages.forEach((bytes, page) => assertEquals(kv.readPage(page), bytes, `page ${page} after`));
+});
+
+deviceTest("tokens go to their sequence's pages and nowhere else", async (device, random) => {
+  const kv = device.createKv(shape);
+  const untouched = Array.from({ length: shape.nPages }, () => random.bytes(kv.pageBytes));
+  untouched.forEach((bytes, page) => kv.writePage(page, bytes));
+  await attend(device, kv, randomMatrix(random, 7, cols), [4, 1]);
+  untouched.forEach((bytes, page) => {
+    const isSame = kv.readPage(page).every((byte, i) => byte === bytes[i]);
+    assertEquals(isSame, page !== 4 && page !== 1, `page ${page}`);
+  });
+});
+
+deviceTest(
+  "copied, saved and restored pages attend as the originals do",
+  async (device, random) => {
+    const kv = device.createKv(shape);
+    const prompt = randomMatrix(random, 7, cols), next = randomMatrix(random, 1, cols);
+    await attend(device, kv, prompt, [4, 1]);
+    const saved = [4, 1].map((page) => kv.readPage(page));
+    const expected = await attend(device, kv, next, [4, 1], 7);
+
+    // A fork: the full page is shared, the last one copied before it is written to.
+    kv.writePage(1, saved[1]!);
+    kv.copyPage(1, 3);
+    const forked = await attend(device, kv, next, [4, 3], 7);
+    assertSameBits(forked, expected, "fork");
+    assertEquals(kv.readPage(1), saved[1]!, "the page that was copied");
+
+    const other = device.createKv(shape);
+    saved.forEach((bytes, i) => other.writePage([0, 5][i]!, bytes));
+    assertSameBits(await attend(device, other, next, [0, 5], 7), expected, "another cache");
+  },
+);
+
+deviceTest("pages past the end and wrong sizes are refused", (device) => {
+  const kv = device.createKv(shape);
+  const refused: [() => unknown, string][] = [
+    [() => kv.readPage(6), "page 6 of 6"],
+    [() => kv.writePage(6, new Uint8Array(kv.pageBytes)), "page 6 of 6"],
+    [() => kv.writePage(0, new Uint8Array(kv.pageBytes - 1)), `has ${kv.pageBytes} bytes`],
+    [() => kv.writePage(0, new Uint8Array(kv.pageBytes + 1)), `has ${kv.pageBytes} bytes`],
+    [() => kv.copyPage(0, 6), "page 6 of 6"],
+    [() => kv.copyPage(6, 0), "page 6 of 6"],
+    [() => kv.copyPage(6, 6), "page 6 of 6"],
+    [() => kv.copyPage(0xffffffff, 0), "page 4294967295 of 6"],
+  ];
+  for (const [call, message] of refused) assertThrows(call, ForgeError, message);
+});
+
+deviceTest("caches of impossible shapes are refused", (device) => {
+  const refused: [Partial<KvShape>, string][] = [
+    [{ nPages: 0 }, "0 pages"],
+    [{ nPages: 2 ** 24 + 1 }, "pages; valid is"],
+    [{ pageTokens: 0 }, "pages of 0 tokens"],
+    [{ pageTokens: 4097 }, "pages of 4097 tokens"],
+    [{ nKvHeads: 0 }, "0 heads"],
+    [{ kHeadDim: 0 }, "heads of 0"],
+    [{ vHeadDim: 5000 }, "heads of 5000"],
+    [{ nPages: 2 ** 24, pageTokens: 4096, nKvHeads: 4096, kHeadDim: 4096, vHeadDim: 4096 }, ""],
+  ];
+  for (const [change, message] of refused) {
+    const error = assertThrows(() => device.createKv({ ...shape, ...change }), ForgeError, message);
+    assertEquals(error.message.includes("internal error"), false, error.message);
+  }
+});

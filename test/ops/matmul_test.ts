@@ -1,0 +1,127 @@
+/** Products with weights of every type and with all epilogues. */
+import type { Activation } from "../../src/backend.ts";
+import { TENSOR_TYPES, type TensorType } from "../../src/formats/tensor_info.ts";
+import { type Matrix, matrixOfRows, randomMatrix, rowOf } from "../support/matrix.ts";
+import { opTest } from "../support/operations.ts";
+import type { Random } from "../support/random.ts";
+import { runStep, tokenInputs } from "../support/step_graph.ts";
+import { computableTypes, f32Vector, randomWeight, type TestWeight } from "../support/weights.ts";
+import { activate, activations } from "./plain_activations.ts";
+import { products } from "./plain_matmul.ts";
+
+interface MatmulCase {
+  readonly x: Matrix;
+  readonly weight: TestWeight;
+  readonly bias?: TestWeight | undefined;
+  readonly alpha?: number;
+  readonly activation?: Activation;
+  readonly residual?: Matrix | undefined;
+}
+
+/** A product of `tokens` rows whose results are about 1, whatever the number of columns. */
+function product(
+  random: Random,
+  type: TensorType,
+  [tokens, rows, cols]: readonly [tokens: number, rows: number, cols: number],
+): MatmulCase {
+  return {
+    x: randomMatrix(random, tokens, cols, 1 / Math.sqrt(cols)),
+    weight: randomWeight(random, type, rows, cols),
+  };
+}
+
+function label({ x, weight, bias, alpha, activation, residual }: MatmulCase): string {
+  return [
+    `${x.rows} tokens, ${weight.type} [${weight.rows}, ${weight.cols}]`,
+    ...(bias ? ["bias"] : []),
+    ...(alpha === undefined ? [] : [`alpha ${alpha}`]),
+    ...(activation ? [activation] : []),
+    ...(residual ? ["residual"] : []),
+  ].join(", ");
+}
+
+function matmulTest(name: string, cases: (random: Random) => MatmulCase[]): void {
+  opTest<MatmulCase>(name, {
+    cases: (random) => cases(random).map((inputs) => [label(inputs), inputs]),
+    run: (device, { x, weight, bias, alpha, activation, residual }) =>
+      runStep(device, tokenInputs(x.rows), (graph) => ({
+        value: graph.recorder.matmul(graph.input(x), graph.weight(weight), {
+          bias: graph.optionalWeight(bias),
+          alpha,
+          activation,
+          residual: residual && graph.input(residual),
+        }),
+        cols: weight.rows,
+      })),
+    plain({ x, weight, bias, alpha = 1, activation = "identity", residual }, read) {
+      const values = read(weight);
+      const shift = bias && read(bias).data;
+      return matrixOfRows(
+        x.rows,
+        weight.rows,
+        (token) =>
+          products(rowOf(x, token), values).map((sum, row) =>
+            (residual ? rowOf(residual, token)[row]! : 0) +
+            Math.fround(alpha) * activate(activation, sum + (shift?.[row] ?? 0))
+          ),
+      );
+    },
+    tolerance: { absolute: 1e-6, relative: 4e-6 },
+  });
+}
+
+// One token, few, and more than any kernel takes at once; rows and columns around the sizes that
+// kernels work in.
+const shapes = [
+  [1, 1, 1],
+  [1, 3, 5],
+  [2, 33, 31],
+  [3, 4, 64],
+  [4, 31, 17],
+  [5, 100, 96],
+  [6, 65, 33],
+  [7, 32, 128],
+  [16, 37, 257],
+  [33, 64, 40],
+  [70, 129, 50],
+  [300, 9, 40],
+  [1, 5, 1024],
+  [2, 40, 1030],
+  [13, 6, 2100],
+  [1, 7, 4099],
+] as const;
+
+matmulTest("matmul", (random) => shapes.map((shape) => product(random, "F32", shape)));
+
+matmulTest("matmul with weights of every type", (random) =>
+  computableTypes.flatMap((type) => {
+    const block = Math.max(32, TENSOR_TYPES[type].blockElements);
+    // A chunk of columns, its end, and several of them.
+    return [[1, 35, 3 * block], [1, 9, 1024 + block], [4, 33, block], [7, 6, 1024 + block], [
+      70,
+      5,
+      2 * block,
+    ]]
+      .map(([tokens = 0, rows = 0, cols = 0]) => product(random, type, [tokens, rows, cols]));
+  }));
+
+matmulTest(
+  "matmul with epilogues",
+  (random) =>
+    [1, 5, 70].flatMap((tokens) =>
+      activations.flatMap((activation) =>
+        [true, false].flatMap((biased) =>
+          [true, false].map((residual) => {
+            const rows = random.pick([1, 19, 32, 48, 77]);
+            return {
+              ...product(random, random.pick(["F32", "BF16", "Q8_0", "Q4_K"]), [tokens, rows, 256]),
+              bias: biased ? f32Vector(random.normals(rows)) : undefined,
+              alpha: random.pick([1, 0.25, -2.5]),
+              activation,
+              residual: residual ? randomMatrix(random, tokens, rows) : undefined,
+            };
+          })
+        )
+      )
+    ),
+);

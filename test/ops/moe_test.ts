@@ -1,0 +1,204 @@
+/** Mixture of experts: routing, products with the chosen experts and their weighted sum. */
+import type { MoeRouteOptions } from "../../src/backend.ts";
+import { type Matrix, matrixOf, matrixOfRows, randomMatrix, rowOf } from "../support/matrix.ts";
+import { opTest } from "../support/operations.ts";
+import type { Random } from "../support/random.ts";
+import { runStep, tokenInputs } from "../support/step_graph.ts";
+import { f32Weight, randomWeight, type TestWeight } from "../support/weights.ts";
+import { products } from "./plain_matmul.ts";
+
+/** A chosen expert. */
+interface Choice {
+  readonly expert: number;
+  readonly weight: number;
+}
+
+/** Softmax of the router's logits, the most probable experts first, ties to the lower one. */
+function route(logits: ArrayLike<number>, options: MoeRouteOptions): Choice[] {
+  const values = Array.from(logits);
+  const largest = Math.max(...values);
+  const exponentials = values.map((logit) => Math.exp(logit - largest));
+  const chosen = values.map((_, expert) => expert)
+    .sort((a, b) => values[b]! - values[a]! || a - b)
+    .slice(0, options.topK);
+  const sum = (items: readonly number[]) => items.reduce((total, item) => total + item, 0);
+  const total = options.normalize ? sum(chosen.map((e) => exponentials[e]!)) : sum(exponentials);
+  const scale = Math.fround(options.scale ?? 1);
+  return chosen.map((expert) => ({ expert, weight: exponentials[expert]! / total * scale }));
+}
+
+interface RouteCase {
+  readonly logits: Matrix;
+  readonly options: MoeRouteOptions;
+}
+
+function routeOptions(random: Random, topK: number): MoeRouteOptions {
+  return { topK, normalize: random.chance(0.5), scale: random.pick([undefined, 2.5]) };
+}
+
+/** Expert numbers in the upper half of the rows, their weights in the lower: they differ in size. */
+function separate(choices: Matrix): Matrix {
+  const { rows, cols } = choices;
+  return matrixOfRows(2 * rows, cols / 2, (row) => {
+    const choice = rowOf(choices, row % rows);
+    return row < rows ? choice.subarray(0, cols / 2) : choice.subarray(cols / 2);
+  });
+}
+
+opTest<RouteCase>("moe_route", {
+  cases: (random) =>
+    [[1, 1, 1], [3, 4, 2], [70, 8, 2], [9, 60, 4], [5, 64, 8], [2, 128, 8], [4, 512, 10], [
+      1,
+      2000,
+      64,
+    ]]
+      .flatMap(([tokens = 0, experts = 0, topK = 0]) => [
+        [`${topK} of ${experts}`, {
+          logits: randomMatrix(random, tokens, experts, random.pick([0.1, 3])),
+          options: routeOptions(random, topK),
+        }],
+        [`${topK} of ${experts} with ties`, {
+          logits: matrixOf(tokens, experts, () => random.int(-1, 1)),
+          options: routeOptions(random, topK),
+        }],
+      ]),
+  run: async (device, { logits, options }) =>
+    separate(
+      await runStep(device, tokenInputs(logits.rows), (graph) => ({
+        value: graph.recorder.moeRoute(graph.input(logits), options),
+        cols: 2 * options.topK,
+      })),
+    ),
+  plain: ({ logits, options }) =>
+    separate(matrixOfRows(logits.rows, 2 * options.topK, (row) => {
+      const choices = route(rowOf(logits, row), options);
+      return [...choices.map(({ expert }) => expert), ...choices.map(({ weight }) => weight)];
+    })),
+  tolerance: { absolute: 1e-7, relative: 2e-6 },
+});
+
+interface ProductCase {
+  readonly x: Matrix;
+  readonly logits: Matrix;
+  readonly options: MoeRouteOptions;
+  readonly weight: TestWeight;
+  readonly bias: Matrix | undefined;
+}
+
+function productCase(random: Random, tokens: number, experts: number, topK: number): ProductCase {
+  const rows = random.pick([1, 7, 32, 45]), cols = random.pick([256, 512, 1280]);
+  const width = random.chance(0.5) ? cols : topK * cols;
+  return {
+    x: randomMatrix(random, tokens, width, 1 / Math.sqrt(cols)),
+    logits: randomMatrix(random, tokens, experts),
+    options: routeOptions(random, topK),
+    weight: randomWeight(
+      random,
+      random.pick(["F32", "BF16", "Q8_0", "Q4_K", "Q6_K", "MXFP4"]),
+      experts * rows,
+      cols,
+    ),
+    bias: random.chance(0.5) ? randomMatrix(random, experts, rows) : undefined,
+  };
+}
+
+opTest<ProductCase>("moe_matmul", {
+  cases: (random) =>
+    [[1, 1, 1], [1, 8, 2], [1, 4, 4], [3, 5, 2], [6, 16, 3], [70, 4, 2], [33, 32, 4]]
+      .flatMap(([tokens = 0, experts = 0, topK = 0]) =>
+        [0, 1, 2].map(() => {
+          const inputs = productCase(random, tokens, experts, topK);
+          const { x, weight, bias } = inputs;
+          return [
+            `${tokens} x ${x.cols}, ${topK} of ${experts}, ${weight.type} [${weight.rows}, ` +
+            `${weight.cols}]${bias ? ", bias" : ""}`,
+            inputs,
+          ] as const;
+        })
+      ),
+  run: (device, { x, logits, options, weight, bias }) =>
+    runStep(device, tokenInputs(x.rows), (graph) => ({
+      value: graph.recorder.moeMatmul(
+        graph.input(x),
+        graph.recorder.moeRoute(graph.input(logits), options),
+        graph.weight(weight),
+        logits.cols,
+        graph.optionalWeight(bias && f32Weight(bias)),
+      ),
+      cols: options.topK * weight.rows / logits.cols,
+    })),
+  plain({ x, logits, options, weight, bias }, read) {
+    const values = read(weight);
+    const rows = weight.rows / logits.cols;
+    return matrixOfRows(
+      x.rows,
+      options.topK * rows,
+      (token) =>
+        route(rowOf(logits, token), options).flatMap(({ expert }, slot) => {
+          const row = rowOf(x, token);
+          const input = x.cols === weight.cols
+            ? row
+            : row.subarray(slot * weight.cols, (slot + 1) * weight.cols);
+          const block = {
+            rows,
+            cols: weight.cols,
+            data: values.data.subarray(
+              expert * rows * weight.cols,
+              (expert + 1) * rows * weight.cols,
+            ),
+          };
+          return Array.from(
+            products(input, block),
+            (sum, i) => sum + (bias ? rowOf(bias, expert)[i]! : 0),
+          );
+        }),
+    );
+  },
+  tolerance: { absolute: 1e-6, relative: 4e-6 },
+});
+
+interface CombineCase {
+  readonly x: Matrix;
+  readonly logits: Matrix;
+  readonly options: MoeRouteOptions;
+  readonly residual: Matrix | undefined;
+}
+
+opTest<CombineCase>("moe_combine", {
+  cases: (random) =>
+    [[1, 1, 1, 1], [1, 2, 8, 64], [5, 3, 5, 33], [70, 4, 16, 20], [2, 8, 64, 2050]]
+      .flatMap(([tokens = 0, topK = 0, experts = 0, cols = 0]) =>
+        [true, false].map((residual) =>
+          [
+            `${tokens} x ${cols}, ${topK} of ${experts}${residual ? ", residual" : ""}`,
+            {
+              x: randomMatrix(random, tokens, topK * cols),
+              logits: randomMatrix(random, tokens, experts),
+              options: routeOptions(random, topK),
+              residual: residual ? randomMatrix(random, tokens, cols) : undefined,
+            },
+          ] as const
+        )
+      ),
+  run: (device, { x, logits, options, residual }) =>
+    runStep(device, tokenInputs(x.rows), (graph) => ({
+      value: graph.recorder.moeCombine(
+        graph.input(x),
+        graph.recorder.moeRoute(graph.input(logits), options),
+        residual && graph.input(residual),
+      ),
+      cols: x.cols / options.topK,
+    })),
+  plain({ x, logits, options, residual }) {
+    const cols = x.cols / options.topK;
+    return matrixOfRows(x.rows, cols, (token) => {
+      const choices = route(rowOf(logits, token), options);
+      return Float64Array.from({ length: cols }, (_, col) =>
+        choices.reduce(
+          (sum, { weight }, slot) => sum + weight * rowOf(x, token)[slot * cols + col]!,
+          residual ? rowOf(residual, token)[col]! : 0,
+        ));
+    });
+  },
+  tolerance: { absolute: 1e-6, relative: 2e-6 },
+});

@@ -1,0 +1,60 @@
+/** NaN and infinities, as broken weights make them, stay in the sequence they arise in. */
+import { assert } from "@std/assert";
+import { TENSOR_TYPES } from "../../src/formats/tensor_info.ts";
+import { deviceTest } from "../support/devices.ts";
+import { assertSameBits, rowsOf } from "../support/matrix.ts";
+import type { Random } from "../support/random.ts";
+import { randomTinyWeights, TinyDecoder, type TinyWeights } from "../support/tiny_decoder.ts";
+
+const limits = { maxTokens: 60, maxSequences: 3, maxPages: 3, nPages: 9, pageTokens: 8 };
+const length = 20;
+
+/** The token that is embedded as NaN or infinities. */
+const bad = 0;
+
+/** Weights whose embedding of the bad token is multiplied by the float16 of these bits. */
+function poisonedWeights(random: Random, bits: number): TinyWeights {
+  const weights = randomTinyWeights(random);
+  const { type, bytes } = weights.embedding;
+  new DataView(bytes.buffer).setUint16(TENSOR_TYPES[type].blockBytes - 2, bits, true);
+  return weights;
+}
+
+for (const [name, bits] of [["NaN", 0x7e00], ["infinity", 0x7c00]] as const) {
+  deviceTest(`${name} in one sequence of a batch`, async (device, random) => {
+    const weights = poisonedWeights(random, bits);
+    const sequences = [0, 1, 2].map(() =>
+      Array.from({ length }, () => random.int(bad + 1, TinyDecoder.vocabulary - 1))
+    );
+    const run = (model: TinyDecoder, batch: readonly (readonly number[])[]) =>
+      model.run({
+        tokens: batch.flat(),
+        positions: batch.flatMap((tokens) => tokens.map((_, position) => position)),
+        sequences: batch.flatMap((tokens, sequence) => tokens.map(() => sequence)),
+        pageTables: [[0, 3, 6], [7, 1, 4], [5, 8, 2]],
+      });
+    const clean = await run(await TinyDecoder.load(device, weights, limits), sequences);
+    assert(clean.data.every(Number.isFinite), "without the bad token, all is finite");
+
+    const model = await TinyDecoder.load(device, weights, limits);
+    const broken = sequences[1]!.with(7, bad);
+    const mixed = await run(model, [sequences[0]!, broken, sequences[2]!]);
+    assertSameBits(rowsOf(mixed, 0, length), rowsOf(clean, 0, length), "the sequence before");
+    assertSameBits(rowsOf(mixed, 2 * length, 60), rowsOf(clean, 2 * length, 60), "and after");
+    // The logits of the bad token and of those that see it.
+    assert(rowsOf(mixed, length + 7, 2 * length).data.every(Number.isNaN), "the bad rows");
+
+    // Pages that a bad sequence leaves behind do no harm to the next one, not even where it has not
+    // written to them yet.
+    for (let position = 0; position < length; position++) {
+      const logits = await model.run({
+        tokens: [sequences[1]![position]!],
+        positions: [position],
+        sequences: [0],
+        pageTables: [[7, 1, 4]],
+      });
+      const expected = rowsOf(clean, length + position, length + position + 1);
+      assertSameBits(logits, expected, `position ${position} in used pages`);
+    }
+  });
+}

@@ -1,0 +1,115 @@
+/** RMSNorm and LayerNorm. */
+import { type Matrix, matrixOf, matrixOfRows, randomMatrix, rowOf } from "../support/matrix.ts";
+import { opTest } from "../support/operations.ts";
+import type { Random } from "../support/random.ts";
+import { runStep, tokenInputs } from "../support/step_graph.ts";
+import { f32Vector, randomWeight, type TestWeight } from "../support/weights.ts";
+
+const shapes = [[1, 1], [1, 7], [3, 16], [5, 33], [2, 64], [70, 100], [4, 257], [2, 4096]] as const;
+
+interface RmsNormCase {
+  readonly x: Matrix;
+  readonly weight: TestWeight;
+  readonly eps: number;
+  readonly weightOffset: number;
+  readonly residual: Matrix | undefined;
+}
+
+function rmsNormCase(random: Random, rows: number, cols: number): RmsNormCase {
+  return {
+    x: randomMatrix(random, rows, cols, random.pick([0.01, 1, 30])),
+    weight: randomWeight(random, random.pick(["F32", "F16", "BF16"]), 1, cols),
+    eps: random.pick([1e-6, 1e-5, 0.1]),
+    weightOffset: random.pick([0, 1]),
+    residual: random.chance(0.5) ? randomMatrix(random, rows, cols) : undefined,
+  };
+}
+
+opTest<RmsNormCase>("rms_norm", {
+  cases: (random) => [
+    ...shapes.map(([rows, cols]) =>
+      [`${rows} x ${cols}`, rmsNormCase(random, rows, cols)] as const
+    ),
+    // What overflows a sum of squares in float16 but not in float32.
+    ["large inputs", {
+      x: randomMatrix(random, 3, 50, 1e6),
+      weight: f32Vector(random.normals(50)),
+      eps: 1e-6,
+      weightOffset: 0,
+      residual: undefined,
+    }],
+    ["zeros", {
+      x: matrixOf(2, 20, () => 0),
+      weight: f32Vector(random.normals(20)),
+      eps: 1e-6,
+      weightOffset: 1,
+      residual: randomMatrix(random, 2, 20),
+    }],
+  ],
+  run: (device, { x, weight, eps, weightOffset, residual }) =>
+    runStep(device, tokenInputs(x.rows), (graph) => ({
+      value: graph.recorder.rmsNorm(graph.input(x), graph.weight(weight), {
+        eps,
+        weightOffset,
+        residual: residual && graph.input(residual),
+      }),
+      cols: x.cols,
+    })),
+  plain({ x, weight, eps, weightOffset, residual }, read) {
+    const gain = read(weight).data;
+    // The border takes eps as a float32.
+    const epsilon = Math.fround(eps);
+    return matrixOfRows(x.rows, x.cols, (row) => {
+      const values = Array.from(rowOf(x, row));
+      const squares = values.reduce((sum, value) => sum + value * value, 0);
+      const scale = 1 / Math.sqrt(squares / x.cols + epsilon);
+      return values.map((value, col) =>
+        value * scale * (gain[col]! + weightOffset) + (residual ? rowOf(residual, row)[col]! : 0)
+      );
+    });
+  },
+  tolerance: { absolute: 1e-6, relative: 2e-6 },
+});
+
+interface LayerNormCase {
+  readonly x: Matrix;
+  readonly weight: TestWeight;
+  readonly bias: TestWeight | undefined;
+  readonly eps: number;
+}
+
+opTest<LayerNormCase>("layer_norm", {
+  cases: (random) =>
+    shapes.map(([rows, cols]) => {
+      const mean = random.pick([0, 5]);
+      return [`${rows} x ${cols}, mean ${mean}`, {
+        x: matrixOf(rows, cols, () => mean + random.normal()),
+        weight: randomWeight(random, random.pick(["F32", "F16", "BF16"]), 1, cols),
+        bias: random.chance(0.5) ? f32Vector(random.normals(cols)) : undefined,
+        eps: random.pick([1e-5, 0.1]),
+      }];
+    }),
+  run: (device, { x, weight, bias, eps }) =>
+    runStep(device, tokenInputs(x.rows), (graph) => ({
+      value: graph.recorder.layerNorm(
+        graph.input(x),
+        graph.weight(weight),
+        graph.optionalWeight(bias),
+        eps,
+      ),
+      cols: x.cols,
+    })),
+  plain({ x, weight, bias, eps }, read) {
+    const gain = read(weight).data;
+    const shift = bias && read(bias).data;
+    return matrixOfRows(x.rows, x.cols, (row) => {
+      const values = Array.from(rowOf(x, row));
+      const mean = values.reduce((sum, value) => sum + value, 0) / x.cols;
+      const variance = values.reduce((sum, value) => sum + (value - mean) ** 2, 0) / x.cols;
+      const scale = 1 / Math.sqrt(variance + Math.fround(eps));
+      return values.map((value, col) => (value - mean) * scale * gain[col]! + (shift?.[col] ?? 0));
+    });
+  },
+  // A mean of 5 costs some of the digits of what is left without it.
+  tolerance: { absolute: 2e-6, relative: 5e-6 },
+});

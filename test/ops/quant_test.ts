@@ -1,0 +1,177 @@
+/** Weight formats: what every type's bytes mean, and what quantising loses. */
+import { assert, assertEquals, assertThrows } from "@std/assert";
+import { ForgeError } from "../../src/errors.ts";
+import { TENSOR_TYPES, type TensorType } from "../../src/formats/tensor_info.ts";
+import { deviceTest } from "../support/devices.ts";
+import { assertClose, type Matrix, matrixOfRows, rowsOf } from "../support/matrix.ts";
+import { computableTypes, randomWeight, type TestWeight } from "../support/weights.ts";
+import vectors from "./codebook_vectors.json" with { type: "json" };
+import { formulas } from "./plain_dequantize.ts";
+
+/** The same number; whether a zero is below zero is left open. */
+const exact = { absolute: 0, relative: 0 };
+
+/** The weights of a matrix by the formula of its type. */
+function byFormula({ type, rows, cols, bytes }: TestWeight): Matrix {
+  const { blockElements, blockBytes } = TENSOR_TYPES[type];
+  const formula = formulas[type]!;
+  const perRow = cols / blockElements;
+  return matrixOfRows(rows, cols, (row) =>
+    Float64Array.from({ length: cols }, (_, col) => {
+      const block = row * perRow + Math.floor(col / blockElements);
+      return formula(
+        new DataView(bytes.buffer, block * blockBytes, blockBytes),
+        col % blockElements,
+      );
+    }));
+}
+
+Deno.test("every type has a formula or vectors", () => {
+  const covered = [...Object.keys(formulas), ...Object.keys(vectors)].sort();
+  assertEquals(covered, [...computableTypes].sort());
+});
+
+deviceTest("weights of the types without a codebook", (device, random) => {
+  for (const type of Object.keys(formulas) as TensorType[]) {
+    const { blockElements } = TENSOR_TYPES[type];
+    const cols = blockElements === 1 ? 37 : 2 * blockElements;
+    const weight = randomWeight(random, type, 7, cols);
+    const expected = byFormula(weight);
+    const handle = device.uploadWeight(type, 7, cols, weight.bytes);
+    for (const [first, count] of [[0, 7], [2, 3], [6, 1]] as const) {
+      const data = new Float32Array(device.readWeight(handle, first, count));
+      const rows = rowsOf(expected, first, first + count);
+      assertClose({ rows: count, cols, data }, rows, exact, `${type}, ${count} rows from ${first}`);
+    }
+  }
+});
+
+deviceTest("weights of the codebook types", async (device) => {
+  for (const [name, { blocks, first, sha256 }] of Object.entries(vectors)) {
+    const type = name as TensorType;
+    const bytes = Uint8Array.fromBase64(blocks);
+    const rows = bytes.length / TENSOR_TYPES[type].blockBytes;
+    const weight = device.uploadWeight(type, rows, 256, bytes);
+    const values = new Float32Array(device.readWeight(weight, 0, rows));
+    assertEquals(Array.from(values.subarray(0, first.length)), first, type);
+    const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", values));
+    assertEquals(
+      digest.toHex(),
+      sha256,
+      `${type}: the first weights are right, later ones are not`,
+    );
+  }
+});
+
+deviceTest("every float16 and bfloat16", (device) => {
+  const bits = Uint16Array.from({ length: 1 << 16 }, (_, i) => i);
+  const bytes = new Uint8Array(bits.buffer);
+  const half = device.readWeight(device.uploadWeight("F16", 256, 256, bytes), 0, 256);
+  const halves = new Float16Array(bits.buffer);
+  half.forEach((value, i) => assert(Object.is(value, halves[i]), `f16 ${i} is ${value}`));
+  const brain = device.readWeight(device.uploadWeight("BF16", 256, 256, bytes), 0, 256);
+  const upper = new Float32Array(Uint32Array.from(bits, (word) => word << 16).buffer);
+  brain.forEach((value, i) => assert(Object.is(value, upper[i]), `bf16 ${i} is ${value}`));
+});
+
+deviceTest("scales at the ends of their formats", (device, random) => {
+  // Zero, the smallest and the largest subnormal, the largest number, and the same below zero.
+  const scales = [0x0000, 0x0001, 0x03ff, 0x7bff, 0x8000, 0x8001, 0x83ff, 0xfbff];
+  for (const [type, at] of [["Q4_0", 0], ["Q8_0", 0], ["Q6_K", 208], ["TQ2_0", 64]] as const) {
+    const { blockElements, blockBytes } = TENSOR_TYPES[type];
+    const weight = randomWeight(random, type, scales.length, blockElements);
+    const view = new DataView(weight.bytes.buffer);
+    scales.forEach((bits, block) => view.setUint16(block * blockBytes + at, bits, true));
+    const handle = device.uploadWeight(type, scales.length, blockElements, weight.bytes);
+    const data = new Float32Array(device.readWeight(handle, 0, scales.length));
+    const expected = byFormula(weight);
+    assertClose({ ...expected, data }, expected, exact, type);
+  }
+  const exponents = Uint8Array.from({ length: 255 }, (_, e) => e);
+  const blocks = new Uint8Array(255 * 17);
+  exponents.forEach((e, block) => blocks.set([e, ...random.bytes(16)], 17 * block));
+  const weight: TestWeight = { type: "MXFP4", rows: 255, cols: 32, bytes: blocks };
+  const data = device.readWeight(device.uploadWeight("MXFP4", 255, 32, blocks), 0, 255);
+  assertClose(
+    { rows: 255, cols: 32, data: new Float32Array(data) },
+    byFormula(weight),
+    exact,
+    "MXFP4",
+  );
+});
+
+/** The largest error of a weight, as a part of the largest weight among those that share a scale. */
+const errorBounds: Partial<Record<TensorType, readonly [group: number, error: number]>> = {
+  F32: [1, 0],
+  F16: [1, 2 ** -11],
+  BF16: [1, 2 ** -8],
+  // Half a step; and the scale itself is rounded to a float16.
+  Q8_0: [32, 0.5 / 127 + 0.001],
+  Q4_0: [32, 1 / 8 + 0.001],
+  Q4_1: [32, 1 / 15 + 0.002],
+  Q5_0: [32, 1 / 16 + 0.001],
+  Q5_1: [32, 1 / 31 + 0.002],
+  // Scales of sub-blocks have six and eight bits.
+  Q4_K: [256, 0.5 * 2 / 15 + 0.04],
+  Q6_K: [256, 1 / 32 + 0.01],
+};
+
+deviceTest("what quantising loses is bounded", (device, random) => {
+  for (const type of Object.keys(errorBounds) as TensorType[]) {
+    const [group, error] = errorBounds[type]!;
+    const rows = 40, cols = 512;
+    for (const deviation of [1, 0.02]) {
+      const values = random.normals(rows * cols, deviation);
+      const bytes = device.quantize(type, rows, cols, values);
+      const back = device.readWeight(device.uploadWeight(type, rows, cols, bytes), 0, rows);
+      for (let begin = 0; begin < values.length; begin += group) {
+        const some = values.subarray(begin, begin + group);
+        const largest = some.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
+        const worst = some.reduce(
+          (most, value, i) => Math.max(most, Math.abs(value - back[begin + i]!)),
+          0,
+        );
+        // The smallest step of a float16 scale is 2^-24, times the largest field.
+        const allowed = error * largest + (type === "F16" ? 2 ** -25 : 0);
+        assert(worst <= allowed, `${type}: off by ${worst} of ${largest} from weight ${begin}`);
+      }
+    }
+  }
+});
+
+deviceTest("blocks that say exactly what was quantised come back", (device, random) => {
+  for (const type of ["Q8_0", "Q4_0", "Q5_0", "F16", "BF16", "F32"] as const) {
+    const { blockElements } = TENSOR_TYPES[type];
+    const cols = 4 * Math.max(blockElements, 32);
+    // Whole multiples of a power of two that reach the lowest field of each block.
+    const lowest = type === "Q4_0" ? 8 : type === "Q5_0" ? 16 : 127;
+    const values = Float32Array.from(
+      { length: 3 * cols },
+      (_, i) => (i % 32 === 0 ? -lowest : random.int(1 - lowest, lowest - 1)) / 64,
+    );
+    const bytes = device.quantize(type, 3, cols, values);
+    const back = device.readWeight(device.uploadWeight(type, 3, cols, bytes), 0, 3);
+    assertEquals(Array.from(back), Array.from(values), type);
+  }
+  const zeros = new Float32Array(256);
+  for (const type of Object.keys(errorBounds) as TensorType[]) {
+    const bytes = device.quantize(type, 1, 256, zeros);
+    const back = device.readWeight(device.uploadWeight(type, 1, 256, bytes), 0, 1);
+    assert(back.every((value) => value === 0), `${type}: zeros stay zeros`);
+  }
+});
+
+deviceTest("what cannot be quantised is refused", (device) => {
+  const ones = new Float32Array(256).fill(1);
+  for (const type of computableTypes.filter((type) => errorBounds[type] === undefined)) {
+    const error = assertThrows(() => device.quantize(type, 1, 256, ones), ForgeError, type);
+    assertEquals(error.code, "unsupported");
+  }
+  for (const bad of [NaN, Infinity]) {
+    const values = ones.slice();
+    values[100] = bad;
+    assertThrows(() => device.quantize("Q8_0", 1, 256, values), ForgeError);
+  }
+  const half = new Float32Array(128);
+  assertThrows(() => device.quantize("Q8_0", 1, 256, half), ForgeError, "got 512 bytes");
+});

@@ -1,0 +1,112 @@
+/** What moves rows: embedding and the choice of outputs. */
+import { TENSOR_TYPES } from "../../src/formats/tensor_info.ts";
+import { deviceTest } from "../support/devices.ts";
+import {
+  assertSameBits,
+  type Matrix,
+  matrixOfRows,
+  randomMatrix,
+  rowOf,
+} from "../support/matrix.ts";
+import { opTest } from "../support/operations.ts";
+import { outputRow, runStep, StepGraph, tokenInputs } from "../support/step_graph.ts";
+import { computableTypes, randomWeight, type TestWeight } from "../support/weights.ts";
+
+interface EmbedCase {
+  readonly weight: TestWeight;
+  readonly scale: number;
+  readonly tokens: readonly number[];
+}
+
+opTest<EmbedCase>("embed", {
+  cases: (random) =>
+    computableTypes.map((type) => {
+      const { blockElements } = TENSOR_TYPES[type];
+      const weight = randomWeight(random, type, 50, blockElements === 1 ? 33 : 3 * blockElements);
+      const tokens = Array.from({ length: random.int(1, 70) }, () => random.int(0, 49));
+      // Both ends of the vocabulary, and one token twice.
+      return [type, {
+        weight,
+        scale: random.pick([1, 0.1, 45.25]),
+        tokens: [49, 0, 49, ...tokens],
+      }];
+    }),
+  run: (device, { weight, scale, tokens }) =>
+    runStep(device, { ...tokenInputs(tokens.length), tokens }, (graph) => ({
+      value: graph.recorder.embed(graph.weight(weight), scale),
+      cols: weight.cols,
+    })),
+  plain({ weight, scale, tokens }, read) {
+    const values = read(weight);
+    return matrixOfRows(
+      tokens.length,
+      weight.cols,
+      (row) => rowOf(values, tokens[row]!).map((value) => value * Math.fround(scale)),
+    );
+  },
+  tolerance: { absolute: 0, relative: 0 },
+});
+
+interface GatherCase {
+  readonly x: Matrix;
+  readonly rows: readonly number[];
+}
+
+opTest<GatherCase>("gather_outputs", {
+  cases: (random) =>
+    [[1, 1], [5, 7], [70, 130], [3, 4096]].map(([tokens = 0, cols = 0]) => {
+      const rows = Array.from({ length: random.int(1, tokens) }, () => random.int(0, tokens - 1));
+      return [`${rows.length} of ${tokens} x ${cols}`, {
+        x: randomMatrix(random, tokens, cols),
+        rows,
+      }];
+    }),
+  run: (device, { x, rows }) =>
+    runStep(
+      device,
+      tokenInputs(x.rows, rows.map((row) => outputRow(row))),
+      (graph) => ({ value: graph.recorder.gatherOutputs(graph.input(x)), cols: x.cols }),
+      "outputs",
+    ),
+  plain: ({ x, rows }) => matrixOfRows(rows.length, x.cols, (row) => rowOf(x, rows[row]!)),
+  tolerance: { absolute: 0, relative: 0 },
+});
+
+deviceTest("operations after gather_outputs see the outputs only", async (device, random) => {
+  const x = randomMatrix(random, 9, 40), weight = randomWeight(random, "F32", 30, 40);
+  const rows = [8, 2, 2];
+  const record = (graph: StepGraph, gather: boolean) => {
+    const input = graph.input(x);
+    const value = graph.recorder.matmul(
+      gather ? graph.recorder.gatherOutputs(input) : input,
+      graph.weight(weight),
+    );
+    return { value, cols: weight.rows };
+  };
+  const all = await runStep(device, tokenInputs(9), (graph) => record(graph, false));
+  const inputs = tokenInputs(9, rows.map((row) => outputRow(row)));
+  const outputs = await runStep(device, inputs, (graph) => record(graph, true), "outputs");
+  assertSameBits(outputs, matrixOfRows(3, 30, (row) => rowOf(all, rows[row]!)), "products");
+});
+
+deviceTest("a kept value keeps its numbers to the end of a long step", async (device, random) => {
+  const x = randomMatrix(random, 3, 64);
+  const inputs = tokenInputs(3);
+  const recorder = device.record({ maxTokens: 3, maxOutputs: 1, maxSequences: 1, maxPages: 1 });
+  const graph = new StepGraph(device, recorder);
+  const kept = recorder.softcap(graph.input(x), 2);
+  recorder.keep(kept);
+  // Memory is planned by lifetime: without keep, one of these would take the place of the value.
+  let value = recorder.softcap(kept, 3);
+  for (let i = 0; i < 20; i++) value = recorder.softcap(value, 4);
+  recorder.keep(value);
+  const step = await recorder.finish();
+  await step.run(inputs);
+  const alone = await runStep(device, inputs, (graph) => ({
+    value: graph.recorder.softcap(graph.input(x), 2),
+    cols: 64,
+  }));
+  const data = new Float32Array(step.read(kept, 64, 0, 3));
+  assertSameBits({ rows: 3, cols: 64, data }, alone, "the kept value");
+  step.release();
+});

@@ -1,0 +1,145 @@
+/** Run-time inputs that a step cannot have are refused before anything runs. */
+import { assertEquals, assertRejects, assertThrows } from "@std/assert";
+import type { Backend, SamplingParams, Step, StepInputs, Value } from "../../src/backend.ts";
+import { ForgeError } from "../../src/errors.ts";
+import { deviceTest } from "../support/devices.ts";
+import { randomMatrix } from "../support/matrix.ts";
+import { Random } from "../support/random.ts";
+import { greedy, outputRow, StepGraph } from "../support/step_graph.ts";
+
+const vocabulary = 40;
+
+/** A step with an embedding, a cache of 5 pages of 4 tokens, and sampling. */
+async function recordStep(device: Backend): Promise<{ readonly step: Step; readonly kept: Value }> {
+  const limits = { maxTokens: 6, maxOutputs: 3, maxSequences: 2, maxPages: 3 };
+  const graph = new StepGraph(device, device.record(limits));
+  const kv = graph.kv({
+    type: "F32",
+    nPages: 5,
+    pageTokens: 4,
+    nKvHeads: 1,
+    kHeadDim: 8,
+    vHeadDim: 8,
+  });
+  const { recorder } = graph;
+  const qkv = graph.input(randomMatrix(new Random("embedding"), vocabulary, 24));
+  const q = recorder.ropeAppend(qkv, kv, { nHeads: 1, eps: 1e-5, ropeLayout: "half" });
+  const attended = recorder.attention(q, kv, { nHeads: 1, scale: 1 });
+  const kept = recorder.gatherOutputs(attended);
+  recorder.keep(kept);
+  recorder.sample(kept, 2);
+  return { step: await recorder.finish(), kept };
+}
+
+/** Inputs that are right. */
+const good: StepInputs = {
+  tokens: [3, 39, 0],
+  positions: [0, 1, 11],
+  sequences: [0, 0, 1],
+  pageTables: [[4], [0, 1, 2]],
+  outputs: [outputRow(2), outputRow(0)],
+};
+
+/** Good inputs with another chain for one of the outputs. */
+function sampled(change: Partial<SamplingParams>): Partial<StepInputs> {
+  return { outputs: [outputRow(0), outputRow(1, { sampling: { ...greedy, ...change } })] };
+}
+
+const seven = { tokens: [0, 1, 2, 3, 4, 5, 6], positions: [0, 1, 2, 3, 4, 5, 6] };
+const maskOf = (words: number) => ({ mask: new Uint32Array(words).fill(1) });
+
+const refusals: readonly (readonly [message: string, change: Partial<StepInputs>])[] = [
+  ["tokens[1] is 40; valid is 0 to 39", { tokens: [3, 40, 0] }],
+  ["tokens[0] is -1; valid is 0 to 39", { tokens: [-1, 0, 0] }],
+  ["positions[2] is 12; valid is 0 to 11", { positions: [0, 1, 12] }],
+  ["positions[0] is -1", { positions: [-1, 1, 2] }],
+  ["positions[0] is 4; valid is 0 to 3", { positions: [4, 0, 0], pageTables: [[4], [0]] }],
+  ["sequences[1] is 2; valid is 0 to 1", { sequences: [0, 2, 1] }],
+  ["sequences[1] is -1", { sequences: [0, -1, 1] }],
+  ["page_tables[0] is 5; valid is 0 to 4", { pageTables: [[5], [0, 1, 2]] }],
+  ["page_tables[5] is -1", { pageTables: [[4], [0, 1, -1]] }],
+  ["output_rows[0] is 3; valid is 0 to 2", { outputs: [outputRow(3)] }],
+  ["output_rows[0] is -1", { outputs: [outputRow(-1)] }],
+  ["n_tokens is 7; the step allows 6", { ...seven, sequences: [0, 0, 0, 0, 0, 0, 0] }],
+  ["n_outputs is 4; the step allows 3", { outputs: [0, 0, 1, 2].map((row) => outputRow(row)) }],
+  ["n_sequences is 3; the step allows 2", { pageTables: [[0], [1], [2]] }],
+  ["n_pages is 4; the step allows 3", { pageTables: [[0], [1, 2, 3, 4]] }],
+  ["a run needs a token", { tokens: [], positions: [], sequences: [], outputs: [] }],
+  ["got 2 positions and 3 sequences", { positions: [0, 1] }],
+  ["got 3 positions and 1 sequences", { sequences: [0] }],
+  ["temperature is -1", sampled({ temperature: -1 })],
+  ["temperature is nan", sampled({ temperature: NaN })],
+  ["temperature is inf", sampled({ temperature: Infinity })],
+  ["top_p is 1.5", sampled({ topP: 1.5 })],
+  ["top_p is -0.5", sampled({ topP: -0.5 })],
+  ["top_p is nan", sampled({ topP: NaN })],
+  ["min_p is 2", sampled({ minP: 2 })],
+  ["min_p is nan", sampled({ minP: NaN })],
+  ["repeat_penalty is 0", sampled({ repeatPenalty: 0 })],
+  ["repeat_penalty is -1", sampled({ repeatPenalty: -1 })],
+  ["repeat_penalty is nan", sampled({ repeatPenalty: NaN })],
+  ["repeat_penalty is inf", sampled({ repeatPenalty: Infinity })],
+  ["a penalty is not finite", sampled({ presencePenalty: NaN })],
+  ["a penalty is not finite", sampled({ frequencyPenalty: Infinity })],
+  ["history[1] is 8; valid is 0 to 7", { outputs: [outputRow(0, { history: [7, 8] })] }],
+  ["history[0] is -1", { outputs: [outputRow(0, { history: [-1] })] }],
+  ["bias_ids[0] is 8", sampled({ bias: new Map([[8, 1]]) })],
+  ["bias_ids[0] is -3", sampled({ bias: new Map([[-3, 1]]) })],
+  ["a bias value is nan", sampled({ bias: new Map([[1, NaN]]) })],
+  ["a bias value is inf", sampled({ bias: new Map([[1, Infinity]]) })],
+  ["mask_words is 2; expected 0 or 1", sampled(maskOf(2))],
+  ["masks of 0 words", sampled(maskOf(0))],
+  ["masks of one step have 1 and 2 words", {
+    outputs: [1, 2].map((words) => outputRow(0, { sampling: { ...greedy, ...maskOf(words) } })),
+  }],
+  ["forced_token is 8 of 8", { outputs: [outputRow(0, { forcedToken: 8 })] }],
+  ["n_top is 3; the step reports 2", { outputs: [outputRow(0, { nTop: 3 })] }],
+];
+
+deviceTest("inputs out of range", async (device) => {
+  const { step, kept } = await recordStep(device);
+  await step.run(good);
+  const before = step.read(kept, 8, 0, 2);
+  for (const [message, change] of refusals) {
+    await assertRejects(() => step.run({ ...good, ...change }), ForgeError, message);
+  }
+  // None of them has harmed the step.
+  assertEquals((await step.run(good)).length, 2);
+  assertEquals(step.read(kept, 8, 0, 2), before);
+  step.release();
+});
+
+deviceTest("the values of a run that can be read", async (device) => {
+  const { step, kept } = await recordStep(device);
+  assertThrows(() => step.read(kept, 8, 0, 1), ForgeError, "of the 0 of the last run");
+  await step.run(good);
+  assertEquals(step.read(kept, 8, 0, 2).length, 16);
+  assertEquals(step.read(kept, 8, 2, 0).length, 0);
+  assertEquals(step.read(kept, 8, 1, 1), step.read(kept, 8, 0, 2).subarray(8));
+  assertThrows(() => step.read(kept, 8, 0, 3), ForgeError, "of the 2 of the last run");
+  assertThrows(() => step.read(kept, 8, 3, 0), ForgeError, "of the 2 of the last run");
+  assertThrows(() => step.read(kept, 4, 0, 2), ForgeError, "too small for 2 rows of 8");
+  const earlier = (kept - 1) as Value;
+  assertThrows(() => step.read(earlier, 8, 0, 1), ForgeError, "was not kept");
+  assertThrows(() => step.read(99 as Value, 8, 0, 1), ForgeError, "was not kept");
+  // A run that is refused has not touched what the one before it computed.
+  const before = step.read(kept, 8, 0, 2);
+  await assertRejects(() => step.run({ ...good, outputs: [outputRow(9)] }), ForgeError);
+  assertEquals(step.read(kept, 8, 0, 2), before);
+  step.release();
+});
+
+deviceTest("cancelling while nothing runs stops no later run", async (device) => {
+  const { step } = await recordStep(device);
+  step.cancel();
+  assertEquals((await step.run(good)).length, 2);
+  step.release();
+});
+
+deviceTest("a run that overlaps another of the same step", async (device) => {
+  const { step } = await recordStep(device);
+  const first = step.run(good);
+  await assertRejects(() => step.run(good), ForgeError, "running already");
+  assertEquals((await first).length, 2);
+  step.release();
+});

@@ -1,0 +1,72 @@
+/** Weights and files that are refused. */
+import { assertEquals, assertThrows } from "@std/assert";
+import type { Weight } from "../../src/backend.ts";
+import { ForgeError } from "../../src/errors.ts";
+import type { TensorInfo, TensorType } from "../../src/formats/tensor_info.ts";
+import { deviceTest } from "../support/devices.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+
+deviceTest("uploads of the wrong size or shape", (device) => {
+  const refused: [message: string, type: TensorType, rows: number, cols: number, bytes: number][] =
+    [
+      ["needs 48 bytes, got 47", "F32", 3, 4, 47],
+      ["needs 48 bytes, got 49", "F32", 3, 4, 49],
+      ["needs 24 bytes, got 48", "F16", 3, 4, 48],
+      ["needs 34 bytes, got 0", "Q8_0", 1, 32, 0],
+      ["31 columns are no multiple of the 32 elements in a block of Q8_0", "Q8_0", 1, 31, 34],
+      ["128 columns are no multiple of the 256 elements in a block of Q4_K", "Q4_K", 1, 128, 72],
+      ["a weight of 0 x 4", "F32", 0, 4, 0],
+      ["a weight of 4 x 0", "F32", 4, 0, 0],
+      ["columns may be 1 to 268435456", "F32", 1, 2 ** 28 + 1, 16],
+      ["is too large", "F32", 2 ** 62, 4, 16],
+      ["forge cannot compute with weights of type I32", "I32", 1, 4, 16],
+    ];
+  for (const [message, type, rows, cols, bytes] of refused) {
+    const data = new Uint8Array(bytes);
+    assertThrows(() => device.uploadWeight(type, rows, cols, data), ForgeError, message);
+  }
+});
+
+deviceTest("rows that a weight does not have", (device) => {
+  const weight = device.uploadWeight("F32", 3, 4, new Uint8Array(48));
+  assertThrows(() => device.readWeight(weight, 0, 4), ForgeError, "of a weight of 3");
+  assertThrows(() => device.readWeight(weight, 4, 0), ForgeError, "of a weight of 3");
+  assertThrows(() => device.readWeight(weight, 2 ** 53, 1), ForgeError, "of a weight of 3");
+  assertEquals(device.readWeight(weight, 3, 0).length, 0);
+  const narrow: Weight = { ...weight, cols: 3 };
+  assertThrows(() => device.readWeight(narrow, 0, 3), ForgeError, "too small for 3 rows of 4");
+});
+
+deviceTest("tensors outside their file", (device) => {
+  using folder = new TempFolder();
+  const file = folder.write("weights.bin", new Uint8Array(100));
+  const tensor: TensorInfo = { name: "t", type: "F32", shape: [5, 5], file, offset: 0, bytes: 100 };
+  assertEquals(device.mapWeight([{ tensor }], 5).rows, 5);
+  assertEquals(device.mapWeight([{ tensor, firstRow: 4 }], 5).rows, 1);
+  const refused: [message: string, part: Parameters<typeof device.mapWeight>[0][0]][] = [
+    ["passes the file's end at 100", { tensor: { ...tensor, offset: 1 } }],
+    ["passes the file's end at 100", { tensor, nRows: 6 }],
+    ["passes the file's end at 100", { tensor, firstRow: 1, nRows: 5 }],
+    ["passes the file's end at 100", { tensor: { ...tensor, offset: 2 ** 52 } }],
+    ["a weight of 0 x 5", { tensor, nRows: 0 }],
+  ];
+  for (const [message, part] of refused) {
+    assertThrows(() => device.mapWeight([part], 5), ForgeError, message);
+  }
+  assertThrows(() => device.mapWeight([], 5), ForgeError, "a weight of 0 parts");
+});
+
+deviceTest("files that cannot be mapped", (device) => {
+  using folder = new TempFolder();
+  const refused: [message: string, file: string][] = [
+    ["No such file", folder.at("missing.bin")],
+    ["is empty", folder.write("empty.bin", "")],
+    ["not a regular file", folder.path],
+  ];
+  for (const [message, file] of refused) {
+    const tensor: TensorInfo = { name: "t", type: "F32", shape: [1], file, offset: 0, bytes: 4 };
+    const error = assertThrows(() => device.mapWeight([{ tensor }], 1), ForgeError, message);
+    assertEquals(error.code, "bad_model");
+    assertEquals(error.message.includes(file), true, error.message);
+  }
+});

@@ -1,0 +1,103 @@
+/** The functions of a library as they are, for tests of what the border itself refuses. */
+import { Library } from "../../ffi/library.ts";
+import type { Symbols } from "../../ffi/abi.ts";
+import { devices, type TestDevice } from "./devices.ts";
+import type { Matrix } from "./matrix.ts";
+import { Random } from "./random.ts";
+import { f32Weight } from "./weights.ts";
+
+/** `forge_status` values; `test/unit/ffi/abi_test.ts` holds the names against the header. */
+export const status = {
+  ok: 0,
+  invalidArgument: 1,
+  badHandle: 2,
+  outOfMemory: 3,
+  unsupported: 5,
+} as const;
+
+/** Numbers that programs get wrong. */
+export const oddWords = [
+  ...[0, 1, 2, 3, 7, 8, 31, 32, 33, 255, 256, 0x7fffffff, 0x80000000, 0xffffffff],
+  // As floats: 1, -1, infinity, NaN, the smallest subnormal.
+  ...[0x3f800000, 0xbf800000, 0x7f800000, 0x7fc00000],
+];
+
+/** An open device without the wrappers around it. */
+export class RawBorder implements Disposable {
+  readonly symbols: Symbols;
+  readonly device: number;
+  readonly #library: Library;
+  readonly #handles: number[] = [];
+
+  constructor({ kind, selector }: TestDevice) {
+    this.#library = Library.open(kind);
+    this.symbols = this.#library.symbols;
+    const name = new TextEncoder().encode(`${selector}\0`);
+    this.device = this.make((out) => this.symbols.forge_device_open(name, 2, out, null, 0n));
+  }
+
+  /** What a function stores through its last parameter, a handle; it must succeed. */
+  make(call: (out: Uint32Array<ArrayBuffer>) => number): number {
+    const handle = this.value(call);
+    this.#handles.push(handle);
+    return handle;
+  }
+
+  /** What a function stores through its last parameter; it must succeed. */
+  value(call: (out: Uint32Array<ArrayBuffer>) => number): number {
+    const out = new Uint32Array(1);
+    const result = call(out);
+    if (result !== status.ok) throw new Error(`status ${result}`);
+    return out[0]!;
+  }
+
+  /** An F32 weight. */
+  upload(matrix: Matrix): number {
+    const { rows, cols, bytes } = f32Weight(matrix);
+    return this.make((out) =>
+      this.symbols.forge_weight_upload(
+        this.device,
+        0,
+        BigInt(rows),
+        BigInt(cols),
+        bytes,
+        BigInt(bytes.length),
+        out,
+      )
+    );
+  }
+
+  /** Runs a step; the room for results is as large as said. */
+  run(
+    step: number,
+    inputs: Int32Array<ArrayBuffer>,
+    results: Uint8Array<ArrayBuffer> = new Uint8Array(0),
+  ): Promise<number> {
+    return this.symbols.forge_step_run(
+      step,
+      inputs,
+      BigInt(inputs.byteLength),
+      results,
+      BigInt(results.byteLength),
+      null,
+    );
+  }
+
+  [Symbol.dispose](): void {
+    for (const handle of this.#handles.reverse()) this.symbols.forge_release(handle);
+    this.#library.close();
+  }
+}
+
+/** Registers a test for each device; its random numbers depend on the seed and its name only. */
+export function borderTest(
+  name: string,
+  fn: (border: RawBorder, random: Random) => Promise<void> | void,
+): void {
+  for (const device of devices) {
+    Deno.test(`${name} (${device.name})`, async () => {
+      using border = new RawBorder(device);
+      await fn(border, new Random(name));
+    });
+  }
+}

@@ -1,0 +1,191 @@
+/** `csrc/forge.h` and what TypeScript knows of it are the same, in every name, type and number. */
+import { assert, assertEquals } from "@std/assert";
+import { resolve } from "@std/path";
+import { ABI_VERSION, symbols, versionSymbol } from "../../../ffi/abi.ts";
+import { WEIGHT_PART_BYTES } from "../../../ffi/native_backend.ts";
+import { ACTIVATIONS, ROPE_LAYOUTS } from "../../../ffi/native_step.ts";
+import { STATUS_NAMES } from "../../../ffi/status.ts";
+import {
+  HEADER_WORDS,
+  LOGITS_NAN,
+  NOTHING_ALLOWED,
+  RESULT_WORDS,
+  SAMPLING_WORDS,
+} from "../../../ffi/step_block.ts";
+import { TENSOR_TYPES } from "../../../src/formats/tensor_info.ts";
+import { type Parameter, parseHeader, readHeader } from "../../support/header.ts";
+
+const header = readHeader();
+const table: Deno.ForeignLibraryInterface = { ...versionSymbol, ...symbols };
+
+const scalarTypes: Readonly<Record<string, string>> = {
+  uint32_t: "u32",
+  uint64_t: "u64",
+  float: "f32",
+  forge_status: "i32",
+};
+
+/** The FFI type of a C type; all pointers are memory of the caller. */
+function ffiType(type: string): string {
+  return type.endsWith("*") ? "buffer" : scalarTypes[type] ?? `no FFI type for ${type}`;
+}
+
+/** The parameters of every function in the source of `ffi/abi.ts`, as its comments name them. */
+function commentedParameters(): Map<string, { readonly type: string; readonly comment: string }[]> {
+  const path = resolve(import.meta.dirname ?? ".", "..", "..", "..", "ffi", "abi.ts");
+  const source = Deno.readTextFileSync(path);
+  return new Map(
+    Array.from(
+      source.matchAll(/^ {2}(forge_\w+): \{\s*parameters: \[(.*?)\],/gms),
+      ([, name = "", list = ""]) => [
+        name,
+        Array.from(
+          list.matchAll(/"(\w+)", \/\/ (.+)$/gm),
+          ([, type = "", comment = ""]) => ({ type, comment }),
+        ),
+      ],
+    ),
+  );
+}
+
+/** A parameter as C writes it. */
+function declaration({ type, name }: Parameter): string {
+  return type.endsWith("*") ? `${type}${name}` : `${type} ${name}`;
+}
+
+/** The enum that has a value of this name. */
+function enumOf(name: string): ReadonlyMap<string, number> {
+  const found = header.enums.find((values) => values.has(name));
+  assert(found, `an enum with ${name}`);
+  return found;
+}
+
+/** Words of a struct whose fields are all 32 bits wide. */
+function wordsOf(name: string): number {
+  const struct = header.structs.get(name);
+  assert(struct, name);
+  struct.fields.forEach(({ offset }, i) => assertEquals(offset, 4 * i, `${name} is all words`));
+  return struct.bytes / 4;
+}
+
+Deno.test("abi: the header is read as it is meant", () => {
+  const small = parseHeader(`
+    /* FORGE_API int in_a_comment(void); */
+    #define LIMIT 3
+    enum { A = 0, /* first */ B = 7 };
+    typedef struct { uint32_t a; /* uint32_t hidden; */ uint64_t b; float c; } pair;
+    FORGE_API uint32_t none(void);
+    FORGE_API forge_status two(const char *text,
+                               uint64_t capacity);
+  `);
+  assertEquals([...small.functions.keys()], ["none", "two"]);
+  assertEquals(small.functions.get("two")?.parameters, [
+    { type: "const char *", name: "text" },
+    { type: "uint64_t", name: "capacity" },
+  ]);
+  assertEquals(small.enums.map((values) => [...values]), [[["A", 0], ["B", 7]]]);
+  assertEquals(small.structs.get("pair")?.fields.map(({ offset }) => offset), [0, 8, 16]);
+  assertEquals(small.structs.get("pair")?.bytes, 24);
+  assertEquals(small.constants.get("LIMIT"), 3);
+});
+
+Deno.test("abi: every function is on both sides", () => {
+  assert(header.functions.size >= 30);
+  assertEquals(Object.keys(table).sort(), [...header.functions.keys()].sort());
+});
+
+Deno.test("abi: parameters and results have the right types", () => {
+  for (const [name, { result, parameters }] of header.functions) {
+    const symbol = table[name];
+    assert(symbol && "parameters" in symbol, name);
+    assertEquals<readonly unknown[]>(
+      symbol.parameters,
+      parameters.map(({ type }) => ffiType(type)),
+      name,
+    );
+    assertEquals<unknown>(symbol.result, ffiType(result), name);
+  }
+});
+
+Deno.test("abi: comments name the parameters as the header does", () => {
+  const commented = commentedParameters();
+  for (const [name, { parameters }] of header.functions) {
+    if (parameters.length === 0) continue;
+    assertEquals(
+      commented.get(name),
+      parameters.map((parameter) => ({
+        type: ffiType(parameter.type),
+        comment: declaration(parameter),
+      })),
+      name,
+    );
+  }
+});
+
+Deno.test("abi: only what computes leaves the thread", () => {
+  const nonblocking = Object.entries(table)
+    .filter(([, symbol]) => "nonblocking" in symbol && symbol.nonblocking === true)
+    .map(([name]) => name);
+  assertEquals(nonblocking, ["forge_step_end", "forge_step_run"]);
+});
+
+Deno.test("abi: the version", () => {
+  assertEquals(header.constants.get("FORGE_ABI_VERSION"), ABI_VERSION);
+});
+
+Deno.test("abi: structs", () => {
+  assertEquals(wordsOf("forge_step_header"), HEADER_WORDS);
+  assertEquals(wordsOf("forge_sampling"), SAMPLING_WORDS);
+  assertEquals(wordsOf("forge_result"), RESULT_WORDS);
+  assertEquals(header.structs.get("forge_weight_part"), {
+    fields: [
+      { type: "uint32_t", name: "file", offset: 0 },
+      { type: "uint32_t", name: "type", offset: 4 },
+      { type: "uint64_t", name: "offset", offset: 8 },
+      { type: "uint64_t", name: "rows", offset: 16 },
+    ],
+    bytes: WEIGHT_PART_BYTES,
+  });
+  assertEquals(header.structs.size, 4);
+});
+
+Deno.test("abi: statuses", () => {
+  const texts = [...enumOf("FORGE_OK")].map(([name, value], i) => {
+    assertEquals(value, i, name);
+    const text = name.replace("FORGE_", "").replaceAll("_", " ").toLowerCase();
+    return text === "io" ? "input/output error" : text === "internal" ? "internal error" : text;
+  });
+  assertEquals(texts, [...STATUS_NAMES]);
+});
+
+Deno.test("abi: weight types are the computable tensor types, under the same numbers", () => {
+  const ours = Object.entries(TENSOR_TYPES)
+    .filter(([, { supported }]) => supported)
+    .map(([name, { ggmlId }]) => [`FORGE_${name}`, ggmlId]);
+  assertEquals(Object.fromEntries(ours), Object.fromEntries(enumOf("FORGE_F32")));
+});
+
+Deno.test("abi: activations and RoPE layouts", () => {
+  assertEquals(
+    Object.fromEntries(
+      Object.entries(ACTIVATIONS).map(([name, value]) => [`FORGE_${name.toUpperCase()}`, value]),
+    ),
+    Object.fromEntries(enumOf("FORGE_IDENTITY")),
+  );
+  assertEquals(
+    Object.fromEntries(
+      Object.entries(ROPE_LAYOUTS).map(([name, value]) => [
+        `FORGE_ROPE_${name.toUpperCase()}`,
+        value,
+      ]),
+    ),
+    Object.fromEntries(enumOf("FORGE_ROPE_HALF")),
+  );
+});
+
+Deno.test("abi: result flags", () => {
+  assertEquals(Object.fromEntries(enumOf("FORGE_LOGITS_NAN")), {
+    FORGE_LOGITS_NAN: LOGITS_NAN,
+    FORGE_NOTHING_ALLOWED: NOTHING_ALLOWED,
+  });
+});

@@ -1,0 +1,197 @@
+/** Handles that name nothing, the wrong thing, or what is gone: a status, never a crash. */
+import { assert, assertEquals } from "@std/assert";
+import { symbols } from "../../../ffi/abi.ts";
+import { findLibrary, Library } from "../../../ffi/library.ts";
+import { InputBlock } from "../../../ffi/step_block.ts";
+import { readText } from "../../../ffi/text.ts";
+import { readHeader } from "../../support/header.ts";
+import { tokenInputs } from "../../support/step_graph.ts";
+
+const ignore = findLibrary("reference") === undefined;
+if (ignore) console.error("skipping: there is no reference library");
+
+const statuses = readHeader().enums.find((values) => values.has("FORGE_OK"))!;
+const OK = statuses.get("FORGE_OK");
+const BAD_HANDLE = statuses.get("FORGE_BAD_HANDLE");
+const INVALID_ARGUMENT = statuses.get("FORGE_INVALID_ARGUMENT");
+
+type Name = keyof typeof symbols;
+type Argument = number | bigint | Uint8Array<ArrayBuffer>;
+
+/** Functions whose first parameter is a handle. */
+const handleFunctions = (Object.keys(symbols) as Name[])
+  .filter((name) => symbols[name].parameters[0] === "u32");
+
+/** Calls any function, with zeros for all arguments but the first. */
+async function call(library: Library, name: Name, handle: number): Promise<number> {
+  const others = symbols[name].parameters.slice(1).map((type): Argument =>
+    type === "buffer" ? new Uint8Array(64) : type === "u64" ? 0n : 0
+  );
+  const fn = library.symbols[name] as (...values: Argument[]) => number | Promise<number>;
+  return await fn(handle, ...others);
+}
+
+function openDevice(library: Library): number {
+  const device = new Uint32Array(1);
+  const message = new Uint8Array(100);
+  const selector = new Uint8Array(1);
+  assertEquals(library.symbols.forge_device_open(selector, 1, device, message, 100n), OK);
+  return device[0]!;
+}
+
+function upload(library: Library, device: number, data = new Float32Array(4)): number {
+  const weight = new Uint32Array(1);
+  const { forge_weight_upload } = library.symbols;
+  assertEquals(forge_weight_upload(device, 0, 1n, 4n, data, 16n, weight), OK);
+  return weight[0]!;
+}
+
+function beginStep(library: Library, device: number): number {
+  const step = new Uint32Array(1);
+  assertEquals(library.symbols.forge_step_begin(device, 1, 1, 1, 1, step), OK);
+  return step[0]!;
+}
+
+function errorText(library: Library, handle: number): string {
+  return readText((buffer, capacity) => {
+    assertEquals(library.symbols.forge_error_text(handle, buffer, capacity), OK);
+  });
+}
+
+Deno.test({
+  name: "handles: made-up and released ones",
+  ignore,
+  async fn() {
+    using library = Library.open("reference");
+    const device = openDevice(library);
+    const released = upload(library, device);
+    assertEquals(library.symbols.forge_release(released), OK);
+    const madeUp = [0, 1, 7, 0xfffff, 0x7fffffff, 0xffffffff, device + 100, device ^ (3 << 20)];
+    assert(handleFunctions.length >= 25);
+    for (const name of handleFunctions) {
+      for (const handle of [...madeUp, released]) {
+        assertEquals(await call(library, name, handle), BAD_HANDLE, `${name}(${handle})`);
+      }
+    }
+    library.symbols.forge_release(device);
+  },
+});
+
+Deno.test({
+  name: "handles: ones of another kind",
+  ignore,
+  async fn() {
+    using library = Library.open("reference");
+    const device = openDevice(library);
+    const weight = upload(library, device);
+    const step = beginStep(library, device);
+    const forAny: Name[] = ["forge_release", "forge_error_text"];
+    for (const name of handleFunctions.filter((name) => !forAny.includes(name))) {
+      const kind = readHeader().functions.get(name)!.parameters[0]!.name;
+      for (const [other, handle] of Object.entries({ device, weight, step })) {
+        if (other === kind) continue;
+        assertEquals(await call(library, name, handle), BAD_HANDLE, `${name}(${other})`);
+        assertEquals(
+          errorText(library, handle),
+          `handle ${handle} is not a live ${kindName(kind)}`,
+        );
+      }
+    }
+    for (const handle of [step, weight, device]) library.symbols.forge_release(handle);
+  },
+});
+
+/** What messages call a kind of handle, after the name of its parameter. */
+function kindName(parameter: string): string {
+  return parameter === "kv" ? "KV cache" : parameter;
+}
+
+Deno.test({
+  name: "handles: one that is used again does not answer to its old number",
+  ignore,
+  fn() {
+    using library = Library.open("reference");
+    const device = openDevice(library);
+    const seen = new Set<number>();
+    for (let i = 0; i < 10000; i++) {
+      const weight = upload(library, device);
+      // A place is used 4095 times before a number comes again.
+      if (i < 4000) assert(!seen.has(weight), `handle ${weight}, ${i}`);
+      seen.add(weight);
+      assertEquals(library.symbols.forge_release(weight), OK);
+      assertEquals(library.symbols.forge_release(weight), BAD_HANDLE);
+    }
+    assert(!seen.has(0) && !seen.has(device));
+    library.symbols.forge_release(device);
+  },
+});
+
+Deno.test({
+  name: "handles: what a step needs lives on when its handle is released",
+  ignore,
+  async fn() {
+    using library = Library.open("reference");
+    const { symbols } = library;
+    const device = openDevice(library);
+    const weight = upload(library, device, Float32Array.of(1, 2, 3, 4));
+    const step = beginStep(library, device);
+    const value = new Uint32Array(1);
+    assertEquals(symbols.forge_embed(step, weight, 2, value), OK);
+    assertEquals(symbols.forge_step_keep(step, value[0]!), OK);
+    assertEquals(symbols.forge_release(weight), OK);
+    assertEquals(symbols.forge_release(device), OK);
+    assertEquals(await symbols.forge_step_end(step, new BigUint64Array(1)), OK);
+    const inputs = new InputBlock().pack(tokenInputs(1));
+    const bytes = BigInt(inputs.byteLength);
+    assertEquals(await symbols.forge_step_run(step, inputs, bytes, null, 0n, null), OK);
+    const out = new Float32Array(4);
+    assertEquals(symbols.forge_step_read(step, value[0]!, 0n, 1n, out, 16n), OK);
+    assertEquals([...out], [2, 4, 6, 8]);
+    assertEquals(symbols.forge_release(step), OK);
+  },
+});
+
+Deno.test({
+  name: "handles: each keeps the text of its own last failure",
+  ignore,
+  fn() {
+    using library = Library.open("reference");
+    const device = openDevice(library);
+    const first = upload(library, device), second = upload(library, device);
+    const out = new Float32Array(4);
+    assertEquals(errorText(library, first), "");
+    const { forge_weight_read } = library.symbols;
+    assertEquals(forge_weight_read(first, 5n, 1n, out, 16n), INVALID_ARGUMENT);
+    assertEquals(errorText(library, first), "rows [5, 5 + 1) of a weight of 1");
+    assertEquals(errorText(library, second), "");
+    assertEquals(errorText(library, device), "");
+    assertEquals(forge_weight_read(first, 0n, 1n, out, 16n), OK);
+    for (const handle of [first, second, device]) library.symbols.forge_release(handle);
+  },
+});
+
+Deno.test({
+  name: "text: cut to the buffer, and always terminated",
+  ignore,
+  fn() {
+    using library = Library.open("reference");
+    const { forge_list_devices, forge_library_info, forge_device_open } = library.symbols;
+    const whole = readText((buffer, capacity) => forge_list_devices(buffer, capacity));
+    for (const capacity of [1, 2, 10, whole.length, whole.length + 1]) {
+      const buffer = new Uint8Array(capacity + 4).fill(0xaa);
+      assertEquals(forge_list_devices(buffer, BigInt(capacity)), OK);
+      const kept = Math.min(whole.length, capacity - 1);
+      assertEquals(new TextDecoder().decode(buffer.subarray(0, kept)), whole.slice(0, kept));
+      assertEquals(buffer[kept], 0);
+      assert(buffer.subarray(capacity).every((byte) => byte === 0xaa), "nothing past the end");
+    }
+    assertEquals(forge_library_info(new Uint8Array(8), 0n), INVALID_ARGUMENT);
+    assertEquals(forge_library_info(null, 8n), INVALID_ARGUMENT);
+    // The reason of a failure may go nowhere; the status stays.
+    const device = new Uint32Array(1);
+    const selector = new TextEncoder().encode("turbo\0");
+    assertEquals(forge_device_open(selector, 1, device, null, 0n), INVALID_ARGUMENT);
+    assertEquals(forge_device_open(null, 1, device, null, 0n), INVALID_ARGUMENT);
+    assertEquals(forge_device_open(selector, 1, null, new Uint8Array(9), 9n), INVALID_ARGUMENT);
+  },
+});

@@ -1,0 +1,273 @@
+/** The packed blocks of a run, read back by the layout of `csrc/forge.h`. */
+import { assertEquals, assertThrows } from "@std/assert";
+import { InputBlock, OutputBlock } from "../../../ffi/step_block.ts";
+import type { OutputRequest, SamplingParams, StepInputs } from "../../../src/backend.ts";
+import { ForgeError } from "../../../src/errors.ts";
+import { readHeader } from "../../support/header.ts";
+import { greedy, outputRow } from "../../support/step_graph.ts";
+
+const { structs } = readHeader();
+
+/** Reads what the header declares, from the front to the end. */
+class BlockReader {
+  readonly #view: DataView;
+  #at = 0;
+
+  constructor(block: Int32Array) {
+    this.#view = new DataView(block.buffer, block.byteOffset, block.byteLength);
+  }
+
+  get left(): number {
+    return this.#view.byteLength - this.#at;
+  }
+
+  struct(name: string): Record<string, number> {
+    const { fields, bytes } = structs.get(name)!;
+    const record = Object.fromEntries(fields.map(({ type, name, offset }) => {
+      const at = this.#at + offset;
+      const value = type === "float"
+        ? this.#view.getFloat32(at, true)
+        : type === "int32_t"
+        ? this.#view.getInt32(at, true)
+        : this.#view.getUint32(at, true);
+      return [name, value];
+    }));
+    this.#at += bytes;
+    return record;
+  }
+
+  array(type: "int32" | "float" | "uint32", count: number): number[] {
+    return Array.from({ length: count }, () => {
+      const at = this.#at;
+      this.#at += 4;
+      if (type === "float") return this.#view.getFloat32(at, true);
+      return type === "int32" ? this.#view.getInt32(at, true) : this.#view.getUint32(at, true);
+    });
+  }
+}
+
+/** A packed block, unpacked. */
+function unpack(block: Int32Array) {
+  const reader = new BlockReader(block);
+  const header = reader.struct("forge_step_header");
+  const { n_tokens = 0, n_outputs = 0, n_sequences = 0, n_pages = 0 } = header;
+  const { n_history = 0, n_bias = 0, mask_words = 0, n_masks = 0 } = header;
+  const parts = {
+    tokens: reader.array("int32", n_tokens),
+    positions: reader.array("int32", n_tokens),
+    sequences: reader.array("int32", n_tokens),
+    pageTables: Array.from({ length: n_sequences }, () => reader.array("int32", n_pages)),
+    outputRows: reader.array("int32", n_outputs),
+    sampling: Array.from({ length: n_outputs }, () => reader.struct("forge_sampling")),
+    history: reader.array("int32", n_history),
+    biasIds: reader.array("int32", n_bias),
+    biasValues: reader.array("float", n_bias),
+    masks: Array.from({ length: n_masks }, () => reader.array("uint32", mask_words)),
+  };
+  assertEquals(reader.left, 0, "nothing follows the last array");
+  return parts;
+}
+
+const inputs: StepInputs = {
+  tokens: [5, 6, 7],
+  positions: [0, 1, 9],
+  sequences: [0, 0, 1],
+  pageTables: [[3], [4, 5, 6]],
+  outputs: [],
+};
+
+/** An output with a chain that differs from greedy. */
+function request(
+  row: number,
+  sampling: Partial<SamplingParams>,
+  rest: Partial<OutputRequest> = {},
+) {
+  return outputRow(row, { sampling: { ...greedy, ...sampling }, ...rest });
+}
+
+/** What an output without wishes looks like. */
+const plainSampling = {
+  temperature: 0,
+  top_k: 0,
+  top_p: 1,
+  min_p: 0,
+  repeat_penalty: 1,
+  presence_penalty: 0,
+  frequency_penalty: 0,
+  forced_token: -1,
+  seed_low: 0,
+  seed_high: 0,
+  stream: 0,
+  position: 0,
+  history_begin: 0,
+  history_end: 0,
+  bias_begin: 0,
+  bias_end: 0,
+  mask: -1,
+  n_top: 0,
+};
+
+Deno.test("step block: tokens and page tables, padded to the longest", () => {
+  const block = unpack(new InputBlock().pack(inputs));
+  assertEquals(block.tokens, [5, 6, 7]);
+  assertEquals(block.positions, [0, 1, 9]);
+  assertEquals(block.sequences, [0, 0, 1]);
+  assertEquals(block.pageTables, [[3, 0, 0], [4, 5, 6]]);
+  assertEquals(block.sampling, []);
+});
+
+Deno.test("step block: an output without wishes", () => {
+  const block = unpack(new InputBlock().pack({ ...inputs, outputs: [outputRow(2)] }));
+  assertEquals(block.outputRows, [2]);
+  assertEquals(block.sampling, [plainSampling]);
+});
+
+Deno.test("step block: everything an output can ask for", () => {
+  const shared = new Uint32Array([0xffffffff, 0x80000001]);
+  const other = new Uint32Array([1, 2]);
+  const outputs = [
+    request(2, {
+      temperature: 0.5,
+      topK: 40,
+      topP: 0.75,
+      minP: 0.0625,
+      repeatPenalty: 1.25,
+      presencePenalty: -0.5,
+      frequencyPenalty: 0.25,
+      bias: new Map([[7, -Infinity], [3, 2.5]]),
+      mask: shared,
+      seed: 0x89abcdef01234567n,
+    }, { history: [9, 9, 8], stream: 3, position: 1000, nTop: 5 }),
+    request(0, {}, { forcedToken: 0, history: new Int32Array([4]) }),
+    request(1, { mask: other, bias: new Map([[1, 1]]), seed: -1n }),
+    request(1, { mask: shared }),
+  ];
+  const block = unpack(new InputBlock().pack({ ...inputs, outputs }));
+  assertEquals(block.outputRows, [2, 0, 1, 1]);
+  assertEquals(block.history, [9, 9, 8, 4]);
+  assertEquals(block.biasIds, [7, 3, 1]);
+  assertEquals(block.biasValues, [-Infinity, 2.5, 1]);
+  assertEquals(block.masks, [[0xffffffff, 0x80000001], [1, 2]]);
+  const later = { history_begin: 4, history_end: 4, bias_begin: 3, bias_end: 3 };
+  assertEquals(block.sampling, [
+    {
+      ...plainSampling,
+      temperature: 0.5,
+      top_k: 40,
+      top_p: 0.75,
+      min_p: 0.0625,
+      repeat_penalty: 1.25,
+      presence_penalty: -0.5,
+      frequency_penalty: 0.25,
+      seed_low: 0x01234567,
+      seed_high: 0x89abcdef,
+      stream: 3,
+      position: 1000,
+      history_end: 3,
+      bias_end: 2,
+      mask: 0,
+      n_top: 5,
+    },
+    {
+      ...plainSampling,
+      forced_token: 0,
+      history_begin: 3,
+      history_end: 4,
+      bias_begin: 2,
+      bias_end: 2,
+    },
+    {
+      ...plainSampling,
+      ...later,
+      bias_begin: 2,
+      mask: 1,
+      seed_low: 0xffffffff,
+      seed_high: 0xffffffff,
+    },
+    { ...plainSampling, ...later, mask: 0 },
+  ]);
+});
+
+Deno.test("step block: a block is right whatever the one before it was", () => {
+  const block = new InputBlock();
+  const large = {
+    ...inputs,
+    outputs: [request(1, { mask: new Uint32Array(100).fill(7) }, { history: [1, 2, 3] })],
+  };
+  const expected = unpack(new InputBlock().pack(inputs));
+  block.pack(large);
+  assertEquals(unpack(block.pack(inputs)), expected);
+  assertEquals(unpack(block.pack(large)), unpack(new InputBlock().pack(large)));
+});
+
+Deno.test("step block: arrays that belong together differ in length", () => {
+  const block = new InputBlock();
+  const refused: [Partial<StepInputs>, string][] = [
+    [{ positions: [0] }, "3 tokens got 1 positions and 3 sequences"],
+    [{ sequences: [0, 0, 0, 0] }, "3 tokens got 3 positions and 4 sequences"],
+    [
+      { outputs: [1, 2].map((words) => request(0, { mask: new Uint32Array(words) })) },
+      "1 and 2 words",
+    ],
+  ];
+  for (const [change, message] of refused) {
+    const error = assertThrows(() => block.pack({ ...inputs, ...change }), ForgeError, message);
+    assertEquals(error.code, "bad_input");
+  }
+});
+
+/** What a library would have written for one output. */
+function writeResult(
+  block: Int32Array,
+  output: number,
+  maxTop: number,
+  result: { token: number; flags?: number; logprob: number; top?: [number, number][] },
+): void {
+  const { bytes } = structs.get("forge_result")!;
+  const stride = bytes + 8 * maxTop;
+  const view = new DataView(block.buffer, block.byteOffset + output * stride, stride);
+  const top = result.top ?? [];
+  const values: Record<string, number> = {
+    token: result.token,
+    flags: result.flags ?? 0,
+    logprob: result.logprob,
+    n_top: top.length,
+  };
+  for (const { type, name, offset } of structs.get("forge_result")!.fields) {
+    if (type === "float") view.setFloat32(offset, values[name]!, true);
+    else view.setInt32(offset, values[name]!, true);
+  }
+  top.forEach(([token, logprob], i) => {
+    view.setInt32(bytes + 4 * i, token, true);
+    view.setFloat32(bytes + 4 * maxTop + 4 * i, logprob, true);
+  });
+}
+
+Deno.test("step block: results", () => {
+  const results = new OutputBlock(3);
+  const block = results.reserve(2);
+  assertEquals(block.length, 2 * (4 + 6));
+  writeResult(block, 0, 3, { token: 7, logprob: -0.5, top: [[7, -0.5], [1, -2]] });
+  writeResult(block, 1, 3, { token: 0, logprob: -Infinity });
+  assertEquals(results.unpack(2), [
+    { token: 7, logprob: -0.5, top: [{ token: 7, logprob: -0.5 }, { token: 1, logprob: -2 }] },
+    { token: 0, logprob: -Infinity, top: [] },
+  ]);
+  assertEquals(results.reserve(0).length, 0);
+  assertEquals(results.unpack(0), []);
+});
+
+Deno.test("step block: results that are failures", () => {
+  const results = new OutputBlock(0);
+  const block = results.reserve(2);
+  const failures: [number, string, string][] = [
+    [1, "bad_model", "NaN or infinite"],
+    [2, "bad_input", "leave no token"],
+  ];
+  for (const [flags, code, message] of failures) {
+    writeResult(block, 0, 0, { token: 3, logprob: -1 });
+    writeResult(block, 1, 0, { token: -1, flags, logprob: 0 });
+    const error = assertThrows(() => results.unpack(2), ForgeError, message);
+    assertEquals(error.code, code);
+  }
+});
