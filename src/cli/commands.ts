@@ -3,7 +3,7 @@ import { type Command, defineCommand } from "./command.ts";
 
 const MODEL = {
   name: "MODEL",
-  help: "folder with config.json and safetensors files, or .gguf file; also as -m MODEL",
+  help: "model folder, .gguf file or hub name; also as -m MODEL",
   required: false,
 };
 
@@ -87,6 +87,31 @@ export const COMMANDS: readonly Command[] = [
     options: ["text", "model", "device", "threads", "windowSize", "kvType", "json", "verbose"],
     examples: ["forge perplexity -m model.gguf -f book.txt -c 512"],
   }, () => import("./perplexity.ts")),
+  defineCommand({
+    name: "pull",
+    summary: "download a model from the hub",
+    description: [
+      "Downloads a model from the hub and prints where it is. What is there already is not " +
+      "downloaded again, and an interrupted download goes on where it stopped.",
+      "REF is org/name for a folder of safetensors or the best quantisation of a GGUF repository, " +
+      "or org/name:FILE or org/name:Q4_K_M for one of them; @REVISION may follow the name. Other " +
+      "commands take the same names with -m.",
+    ],
+    operands: [{ name: "REF", help: "org/name, org/name:FILE-OR-QUANTISATION", required: true }],
+    options: ["verbose"],
+    notes: [
+      "Models are kept in $FORGE_CACHE, or forge in $XDG_CACHE_HOME or ~/.cache. HF_TOKEN opens " +
+      "models that need access, HF_ENDPOINT names another hub.",
+    ],
+    examples: ["forge pull Qwen/Qwen3-0.6B", "forge run -m Qwen/Qwen3-0.6B -p 'Hello'"],
+  }, () => import("./pull.ts")),
+  defineCommand({
+    name: "list",
+    summary: "list the models downloaded from the hub",
+    description: ["Lists the models that are downloaded, with their sizes and where they are."],
+    options: ["json", "verbose"],
+    examples: ["forge list"],
+  }, () => import("./list.ts")),
   defineCommand({
     name: "doctor",
     summary: "show whether forge can run here, and why not",

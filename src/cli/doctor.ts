@@ -8,7 +8,7 @@ import { storeFolder } from "../hub/model_store.ts";
 import type { Context } from "./command.ts";
 import { describeError } from "./error_text.ts";
 import { formatBytes, formatRows, plural } from "./format.ts";
-import { resolveModel } from "./model_path.ts";
+import { bundledModel } from "./model_path.ts";
 import type { Options } from "./options.ts";
 import { writeStdout } from "./output.ts";
 import { VERSION } from "./version.ts";
@@ -73,7 +73,7 @@ async function examine(): Promise<Report> {
       : null,
     libraries,
     compiler,
-    demo_model: await attempt(() => resolveModel(undefined)),
+    demo_model: await attempt(() => bundledModel()),
     downloads: await attempt(storeFolder),
     missing_permissions: missingPermissions(libraries),
     ready: libraries.some(({ found, path }) => found.ok || (path === null && compiler.ok)),

@@ -15,12 +15,13 @@ type Row = readonly [label: string, text: string];
 export async function run(
   options: Options<"model" | "tensors" | "template" | "json" | "verbose">,
   [operand]: readonly string[],
-  _context: Context,
+  context: Context,
 ): Promise<number> {
   if (operand !== undefined && options.model !== undefined) {
     throw new ForgeError("usage", "give the model once: as an argument or with -m");
   }
-  const checkpoint = openCheckpoint(resolveModel(operand ?? options.model));
+  const path = await resolveModel(operand ?? options.model, context.interruptSignal());
+  const checkpoint = openCheckpoint(path);
   if (options.template) {
     const { chatTemplate } = checkpoint;
     if (chatTemplate === undefined) {

@@ -1,27 +1,38 @@
 import { join } from "@std/path";
 import { ForgeError } from "../errors.ts";
 import { quote } from "../formats/quote.ts";
+import { isModelReference } from "../hub/model_reference.ts";
 
 /**
- * The path of the model that a user names: a path that exists, or the bundled model when no name is
- * given.
+ * The path of the model that a user names: a path that exists, a model on the hub, which is
+ * downloaded unless it is here already, or the bundled model when no name is given.
  *
- * @throws {ForgeError} `not_found` when there is nothing of that name, saying what a name can be.
+ * @throws {ForgeError} `not_found` when there is nothing of that name, saying what a name can be; as
+ * `pull` when the download fails.
  */
-export function resolveModel(name: string | undefined): string {
+export async function resolveModel(
+  name: string | undefined,
+  signal: AbortSignal,
+): Promise<string> {
   if (name === undefined) return bundledModel();
   if (exists(name)) return name;
   if (looksLikePath(name)) {
     throw new ForgeError("not_found", `no such file or folder: ${quote(name)}`);
   }
+  if (isModelReference(name)) {
+    const { pullWithProgress } = await import("./pull.ts");
+    return await pullWithProgress(name, signal);
+  }
   throw new ForgeError(
     "not_found",
-    `no model ${quote(name)} here; valid is a .gguf file or a folder with config.json and ` +
-      `safetensors files (without -m the bundled demo model is used)`,
+    `no model ${quote(name)} here; valid is a .gguf file, a folder with config.json and ` +
+      `safetensors files, or a hub name such as org/name or org/name:Q4_K_M (without -m the ` +
+      `bundled demo model is used)`,
   );
 }
 
-function bundledModel(): string {
+/** The path of the model that comes with forge. @throws {ForgeError} `not_found` */
+export function bundledModel(): string {
   const source = import.meta.dirname;
   const path = source === undefined ? undefined : join(source, "..", "..", "models", "demo");
   if (path !== undefined && exists(join(path, "config.json"))) return path;

@@ -44,7 +44,7 @@ export const OPTIONS = {
     kind: "text",
     metavar: "MODEL",
     group: "Model",
-    help: "model folder or .gguf file",
+    help: "model folder, .gguf file or hub name (see forge pull --help)",
     otherwise: "the bundled demo model",
   },
   device: {

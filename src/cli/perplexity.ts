@@ -25,8 +25,8 @@ export async function run(
   if (options.text === undefined) {
     throw new ForgeError("usage", "there is no text; give it with -f");
   }
-  const path = resolveModel(options.model);
   const signal = context.interruptSignal();
+  const path = await resolveModel(options.model, signal);
   const text = await readTextFile(options.text, signal);
 
   using progress = new Progress();

@@ -46,8 +46,8 @@ export async function run(
   if (options.logprobs !== undefined && !options.json) {
     throw new ForgeError("usage", "--logprobs needs --json, which has a place for them");
   }
-  const path = resolveModel(options.model);
   const signal = context.interruptSignal();
+  const path = await resolveModel(options.model, signal);
   const prompt = await readPrompt(options, operands, signal);
 
   using progress = new Progress();
@@ -96,15 +96,17 @@ async function readPrompt(
   const given = [prompt, file, operand].filter((source) => source !== undefined).length;
   if (given > 1) throw new ForgeError("usage", "give the prompt once: with -p, -f or -");
   if (prompt !== undefined) return prompt;
-  if (file !== undefined) return withoutFinalNewline(await readTextFile(file, signal));
-  if (operand === undefined && Deno.stdin.isTerminal()) {
+  if (file !== undefined && file !== "-") {
+    return withoutFinalNewline(await readTextFile(file, signal));
+  }
+  if (operand === undefined && file === undefined && Deno.stdin.isTerminal()) {
     throw new ForgeError(
       "usage",
       "there is no prompt; give one with -p TEXT or -f FILE, or pipe it in",
     );
   }
   const text = withoutFinalNewline(await readStdin(signal));
-  if (text === "" && operand === undefined) {
+  if (text === "" && operand === undefined && file === undefined) {
     throw new ForgeError("usage", 'there is no prompt: stdin is empty; -p "" starts from nothing');
   }
   return text;

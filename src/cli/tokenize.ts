@@ -13,12 +13,12 @@ type TokenizeOptions = Options<"text" | "special" | "model" | "ids" | "json">;
 export async function run(
   options: TokenizeOptions,
   [operand]: readonly string[],
-  _context: Context,
+  context: Context,
 ): Promise<number> {
   if (options.ids && options.json) {
     throw new ForgeError("usage", "give --ids or --json, not both");
   }
-  const checkpoint = openCheckpoint(resolveModel(options.model));
+  const checkpoint = openCheckpoint(await resolveModel(options.model, context.interruptSignal()));
   const text = await readInput(options.text, operand);
   const tokenizer = openTokenizer(checkpoint);
   const { special } = options;
