@@ -1,0 +1,86 @@
+import {
+  assert,
+  assertAlmostEquals,
+  assertEquals,
+  assertMatch,
+  assertStringIncludes,
+} from "@std/assert";
+import { TempFolder } from "../support/temp_folder.ts";
+import { writeRandomLlama } from "../support/tiny_llama.ts";
+import { forge } from "./forge.ts";
+
+async function output(...args: string[]): Promise<string> {
+  const { code, stdout, stderr } = await forge(args);
+  assertEquals({ code, stderr }, { code: 0, stderr: "" });
+  return stdout;
+}
+
+Deno.test("help: every command has its own, within 100 columns", async () => {
+  const overview = await output("--help");
+  const commands = [...overview.matchAll(/^ {2}([a-z]+) {2,}\S/gm)].map((match) => match[1]!);
+  assert(commands.includes("run") && commands.includes("doctor"), overview);
+  for (const command of commands) {
+    const help = await output(command, "--help");
+    assertStringIncludes(help, `Usage: forge ${command}`);
+    for (const line of help.split("\n")) assert(line.length <= 100, line);
+  }
+  assertMatch(await output("--version"), /^\D*\d+\.\d+\.\d+/);
+});
+
+Deno.test("inspect: says what a model is and needs, for people and for programs", async () => {
+  using folder = new TempFolder();
+  writeRandomLlama(folder.path, { chatTemplate: "{{ messages[0].content }}" });
+  const text = await output("inspect", folder.path);
+  for (const part of ["llama", "F32", "BPE", "Chat template", "KV cache"]) {
+    assertStringIncludes(text, part);
+  }
+  assertStringIncludes(await output("inspect", folder.path, "--tensors"), "layers.1.mlp.down_proj");
+  assertEquals(await output("inspect", folder.path, "--template"), "{{ messages[0].content }}");
+  const facts = JSON.parse(await output("inspect", "-m", folder.path, "--json"));
+  assertEquals(facts.architecture, "llama");
+  assert(facts.parameters > 0 && facts.bytes === 4 * facts.parameters);
+});
+
+Deno.test("tokenize: ids and pieces, and back to the text", async () => {
+  using folder = new TempFolder();
+  const { idOf } = writeRandomLlama(folder.path);
+  const ids = await output("tokenize", "-m", folder.path, "--no-special", "--ids", "ab");
+  assertEquals(ids, `${idOf("a")} ${idOf("b")}\n`);
+  const { ids: all, pieces } = JSON.parse(
+    await output("tokenize", "-m", folder.path, "--json", "ab"),
+  );
+  assertEquals([all.length, pieces], [3, ["<s>", "a", "b"]]);
+  assertMatch(await output("tokenize", "-m", folder.path, "ab"), /"<s>"\n.*"a"\n.*"b"\n$/);
+});
+
+Deno.test("perplexity: the mean over windows, as its parts say", async () => {
+  using folder = new TempFolder();
+  writeRandomLlama(folder.at("model"));
+  const file = folder.write("text.txt", "some words to score, over and over. ".repeat(8));
+  const args = ["perplexity", "-m", folder.at("model"), "-f", file, "-c", "64", "--json"];
+  const result = JSON.parse(await output(...args, "--kv-type", "F32"));
+  assertEquals(result.window_size, 64);
+  assert(result.windows >= 4);
+  const reference = JSON.parse(await output(...args, "--device", "reference"));
+  assertAlmostEquals(result.perplexity / reference.perplexity, 1, 1e-4);
+});
+
+Deno.test("doctor: finds the libraries that this tree has", async () => {
+  const report = JSON.parse(await output("doctor", "--json"));
+  assertStringIncludes(JSON.stringify(report), "libforge_cpu");
+  assertStringIncludes(await output("doctor"), "Models can run");
+});
+
+Deno.test("completions: every shell's script names the commands", async () => {
+  for (const shell of ["bash", "zsh", "fish"]) {
+    const script = await output("completions", shell);
+    for (const word of ["perplexity", "top-p"]) assertStringIncludes(script, word);
+  }
+  assertEquals((await forge(["completions", "tcsh"])).code, 2);
+});
+
+Deno.test("list: an empty store is no error", async () => {
+  using folder = new TempFolder();
+  const { code, stdout } = await forge(["list", "--json"], { env: { FORGE_CACHE: folder.path } });
+  assertEquals([code, JSON.parse(stdout)], [0, []]);
+});

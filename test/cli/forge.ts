@@ -1,0 +1,45 @@
+/** Runs the command line as a user does: `main.ts` in a process of its own. */
+import { join } from "@std/path";
+
+export const ROOT = join(import.meta.dirname ?? ".", "..", "..");
+
+export interface Outcome {
+  readonly code: number;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+export interface RunOptions {
+  /** What stdin holds; nothing without it. */
+  readonly stdin?: string | Uint8Array<ArrayBuffer>;
+  readonly env?: Readonly<Record<string, string>>;
+  /** The tree to run. @default this one */
+  readonly root?: string;
+}
+
+/** The arguments that start a tree's `main.ts`. */
+export function denoArgs(args: readonly string[], root = ROOT): string[] {
+  const config = ["--config", join(root, "deno.json"), "--permission-set=forge"];
+  return ["run", "--quiet", "--no-prompt", ...config, join(root, "main.ts"), ...args];
+}
+
+/** Runs `forge` with arguments to its end. */
+export async function forge(args: readonly string[], options: RunOptions = {}): Promise<Outcome> {
+  const { stdin, env = {}, root } = options;
+  const child = new Deno.Command(Deno.execPath(), {
+    args: denoArgs(args, root),
+    env: { NO_COLOR: "1", ...env },
+    stdin: stdin === undefined ? "null" : "piped",
+    stdout: "piped",
+    stderr: "piped",
+  }).spawn();
+  if (stdin !== undefined) {
+    const writer = child.stdin.getWriter();
+    const bytes = typeof stdin === "string" ? new TextEncoder().encode(stdin) : stdin;
+    // A program that refuses its arguments does not read its input.
+    await writer.write(bytes).then(() => writer.close()).catch(() => {});
+  }
+  const { code, stdout, stderr } = await child.output();
+  const decoder = new TextDecoder();
+  return { code, stdout: decoder.decode(stdout), stderr: decoder.decode(stderr) };
+}

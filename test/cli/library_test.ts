@@ -1,0 +1,65 @@
+/** The native library: missing, foreign, or brought along. */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { findLibrary, LIBRARY_PATH_VARIABLE, libraryFileName } from "../../ffi/library.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+import { canCompile } from "../unit/build/fake_tree.ts";
+import { denoArgs, ROOT } from "./forge.ts";
+
+const SOURCES = ["deno.json", "deno.lock", "main.ts", "build.ts", "src", "ffi", "csrc", "models"];
+
+/** A tree with this one's sources and no build of its own. */
+function bareTree(folder: TempFolder): string {
+  for (const name of SOURCES) Deno.symlinkSync(`${ROOT}/${name}`, folder.at(name));
+  return folder.path;
+}
+
+/** Runs forge in a tree; `allow` adds to what it may load. */
+async function run(root: string, env: Record<string, string>, allow: readonly string[] = []) {
+  const [first, ...rest] = denoArgs(["run", "-p", "Hi", "-n", "4"], root);
+  const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
+    args: [first!, ...allow.map((path) => `--allow-ffi=${path}`), ...rest],
+    env: { NO_COLOR: "1", ...env },
+    stdin: "null",
+  }).output();
+  const decoder = new TextDecoder();
+  return { code, stdout: decoder.decode(stdout), stderr: decoder.decode(stderr) };
+}
+
+Deno.test("library: without one and without a compiler, says what to install", async () => {
+  using folder = new TempFolder();
+  const root = bareTree(folder);
+  const { code, stdout, stderr } = await run(root, { PATH: folder.at("nowhere"), CXX: "" });
+  assertEquals([code, stdout], [1, ""]);
+  assertStringIncludes(stderr, "compiler");
+});
+
+Deno.test("library: a prebuilt one is used without a compiler", async () => {
+  using folder = new TempFolder();
+  const root = bareTree(folder);
+  const library = findLibrary("cpu");
+  assert(library !== undefined, "the CPU library is built before the tests run");
+  const place = folder.at("lib", `${Deno.build.os}-${Deno.build.arch}`);
+  Deno.mkdirSync(place, { recursive: true });
+  Deno.copyFileSync(library, `${place}/${libraryFileName("cpu")}`);
+  const { code, stdout, stderr } = await run(root, { PATH: folder.at("nowhere"), CXX: "" });
+  assertEquals([code, stderr], [0, ""]);
+  assert(stdout.length > 0);
+});
+
+Deno.test({
+  name: "library: one of another ABI version is refused by name",
+  ignore: !canCompile,
+  async fn() {
+    using folder = new TempFolder();
+    const source = folder.write("other.c", "unsigned forge_abi_version(void) { return 999; }\n");
+    const library = folder.at(libraryFileName("cpu"));
+    const compiled = await new Deno.Command("c++", {
+      args: ["-x", "c", "-shared", "-fPIC", "-o", library, source],
+    }).output();
+    assert(compiled.success, new TextDecoder().decode(compiled.stderr));
+    const env = { [LIBRARY_PATH_VARIABLE]: folder.path };
+    const { code, stderr } = await run(ROOT, env, [folder.path]);
+    assertEquals(code, 1);
+    for (const part of ["version 999", "deno task build"]) assertStringIncludes(stderr, part);
+  },
+});

@@ -1,0 +1,146 @@
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { sharedAvailable, sharedPath } from "../support/shared.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+import { writeRandomLlama, writeScriptedLlama } from "../support/tiny_llama.ts";
+import { forge } from "./forge.ts";
+
+const noStories = !sharedAvailable("models", "stories260K");
+const stories = sharedPath("models", "stories260K");
+
+function expectedStory(): { text: string; greedy_ids: number[] } {
+  return JSON.parse(Deno.readTextFileSync(`${stories}/expected.json`));
+}
+
+const GREEDY = ["-p", "", "--raw", "--temp", "0", "-n", "256"];
+
+Deno.test({
+  name: "run: a GGUF file tells exactly the story that llama.cpp tells",
+  ignore: noStories,
+  async fn() {
+    const model = `${stories}/stories260K-f32.gguf`;
+    const { code, stdout, stderr } = await forge(["run", "-m", model, ...GREEDY]);
+    assertEquals({ code, stdout, stderr }, { code: 0, stdout: expectedStory().text, stderr: "" });
+  },
+});
+
+Deno.test({
+  name: "run: the same model as a folder gives the same ids, as JSON",
+  ignore: noStories,
+  async fn() {
+    const { code, stdout } = await forge(["run", "-m", stories, ...GREEDY, "--json"]);
+    const lines = stdout.split("\n");
+    assertEquals([code, lines.length, lines[1]], [0, 2, ""]);
+    const answer = JSON.parse(lines[0]!);
+    assertEquals(answer.token_ids, expectedStory().greedy_ids);
+    assertEquals(answer.text, expectedStory().text);
+    assertEquals(answer.finish_reason, "length");
+    assertEquals([answer.prompt_tokens, answer.completion_tokens], [1, 256]);
+  },
+});
+
+Deno.test({
+  name: "run: a Q8_0 file with rows in F16 tells a story",
+  ignore: noStories,
+  async fn() {
+    const model = `${stories}/stories260K-q8_0.gguf`;
+    const { code, stdout } = await forge(["run", "-m", model, ...GREEDY]);
+    assertEquals(code, 0);
+    assertMatch(stdout, /^Once upon a time, there was a little girl named \w+\. /);
+    const words = stdout.match(/[a-z]+/gi) ?? [];
+    assert(words.length > 100 && new Set(words).size > 40, stdout);
+  },
+});
+
+Deno.test("run: the bundled model answers without any other option", async () => {
+  const { code, stdout, stderr } = await forge(["run", "-p", "Hello!", "-n", "30", "-s", "1"]);
+  assertEquals([code, stderr], [0, ""]);
+  assertMatch(stdout, /[A-Za-z]{3,}/);
+});
+
+Deno.test("run: the prompt may come from -p, -f, - or a pipe, and is the same", async () => {
+  using folder = new TempFolder();
+  writeRandomLlama(folder.path);
+  const file = folder.write("prompt.txt", "Some words.\n");
+  const base = ["run", "-m", folder.path, "--temp", "0", "-n", "12", "--json"];
+  const ids = async (args: string[], stdin?: string) => {
+    const outcome = await forge([...base, ...args], stdin === undefined ? {} : { stdin });
+    assertEquals([outcome.code, outcome.stderr], [0, ""]);
+    return JSON.parse(outcome.stdout).token_ids;
+  };
+  const expected = await ids(["-p", "Some words."]);
+  assertEquals(expected.length, 12);
+  assertEquals(await ids(["-f", file]), expected);
+  assertEquals(await ids(["-f", "-"], "Some words."), expected);
+  assertEquals(await ids(["-"], "Some words.\n"), expected);
+  assertEquals(await ids([], "Some words."), expected);
+});
+
+Deno.test("run: a seed repeats itself, and another differs", async () => {
+  using folder = new TempFolder();
+  writeRandomLlama(folder.path);
+  const tell = async (seed: string) => {
+    const args = ["run", "-m", folder.path, "-p", "a", "-n", "20", "--temp", "2", "-s", seed];
+    return (await forge([...args, "--top-k", "0", "--top-p", "1", "--min-p", "0"])).stdout;
+  };
+  const first = await tell("7");
+  assertEquals(await tell("7"), first);
+  assert(await tell("8") !== first);
+});
+
+Deno.test("run: stop strings end the text and are no part of it", async () => {
+  using folder = new TempFolder();
+  writeScriptedLlama(folder.path, ["one ", "two ", "three ", "four"]);
+  const args = ["run", "-m", folder.path, "-p", "x", "--temp", "0"];
+  assertEquals((await forge(args)).stdout, "one two three four");
+  assertEquals((await forge([...args, "--stop", "two four"])).stdout, "one two three four");
+  assertEquals((await forge([...args, "--stop", "wo thr"])).stdout, "one t");
+});
+
+Deno.test("run: --json has what the library's completion has, and logprobs when asked", async () => {
+  using folder = new TempFolder();
+  writeScriptedLlama(folder.path, ["one ", "two"]);
+  const args = ["run", "-m", folder.path, "-p", "x", "--temp", "0", "--json", "--logprobs", "2"];
+  const answer = JSON.parse((await forge([...args, "-s", "5"])).stdout);
+  assertEquals(Object.keys(answer).sort(), [
+    "completion_tokens",
+    "finish_reason",
+    "logprobs",
+    "prompt_tokens",
+    "seed",
+    "text",
+    "timings",
+    "token_ids",
+  ]);
+  assertEquals([answer.text, answer.finish_reason, answer.seed], ["one two", "stop", 5]);
+  assertEquals(answer.logprobs.length, answer.token_ids.length);
+  for (const [i, { token, logprob, top }] of answer.logprobs.entries()) {
+    assertEquals([token, top.length, top[0].token], [answer.token_ids[i], 2, token]);
+    assert(logprob <= 0 && top[0].logprob >= top[1].logprob);
+  }
+});
+
+Deno.test("run: --verbose tells on stderr what is used, in the order of the chain", async () => {
+  using folder = new TempFolder();
+  writeRandomLlama(folder.path);
+  const { stdout, stderr } = await forge(
+    ["run", "-m", folder.path, "-p", "x", "-n", "4", "-s", "3", "--verbose"],
+  );
+  assert(stdout.length > 0);
+  assertMatch(stderr, /temperature .* top_k .* top_p .* min_p .* seed 3/s);
+  assertStringIncludes(stderr, "kernels");
+});
+
+Deno.test("run: the chat template is applied, but not to a raw prompt", async () => {
+  using folder = new TempFolder();
+  writeRandomLlama(folder.path, {
+    chatTemplate: "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}",
+  });
+  const count = async (...args: string[]) => {
+    const all = ["run", "-m", folder.path, "-p", "hi", "-n", "1", "--json", ...args];
+    return JSON.parse((await forge(all)).stdout).prompt_tokens;
+  };
+  // The tiny vocabulary has a token for each character; a raw prompt also gets BOS.
+  assertEquals(await count("--raw"), 1 + "hi".length);
+  assertEquals(await count(), "[user]hi".length);
+  assertEquals(await count("--system", "s"), "[system]s[user]hi".length);
+});

@@ -1,0 +1,97 @@
+/** stdout is the answer and nothing else, whoever reads it and however it ends. */
+import { assert, assertEquals } from "@std/assert";
+import { TempFolder } from "../support/temp_folder.ts";
+import { EOS, writeRandomLlama } from "../support/tiny_llama.ts";
+import { denoArgs } from "./forge.ts";
+
+const noShell = Deno.build.os === "windows";
+
+/** A shell command with `$FORGE` for the program. */
+async function shell(command: string, env: Record<string, string> = {}) {
+  const quoted = [Deno.execPath(), ...denoArgs([])].map((part) => `'${part}'`).join(" ");
+  const { code, stdout, stderr } = await new Deno.Command("sh", {
+    args: ["-c", `forge() { ${quoted} "$@"; }\n${command}`],
+    stdin: "null",
+    env,
+  }).output();
+  const decoder = new TextDecoder();
+  return { code, stdout: decoder.decode(stdout), stderr: decoder.decode(stderr) };
+}
+
+/** Writes a model that never ends a text by itself: the logit of EOS is always 0, never the largest. */
+function writeEndlessLlama(folder: string): void {
+  writeRandomLlama(folder, {
+    contextLength: 32768,
+    change: (tensors) =>
+      tensors.map((tensor) => {
+        if (tensor.name !== "lm_head.weight") return tensor;
+        const rowBytes = 4 * tensor.shape[1]!;
+        const data = (tensor.data as Uint8Array).slice();
+        return { ...tensor, data: data.fill(0, EOS * rowBytes, (EOS + 1) * rowBytes) };
+      }),
+  });
+}
+
+Deno.test({
+  name: "streams: a reader that leaves early causes no noise",
+  ignore: noShell,
+  async fn() {
+    using folder = new TempFolder();
+    writeEndlessLlama(folder.path);
+    const run = `forge run -m '${folder.path}' -p x --temp 0 -n 3000 | head -c 20`;
+    const { code, stdout, stderr } = await shell(run);
+    assertEquals({ code, length: stdout.length, stderr }, { code: 0, length: 20, stderr: "" });
+  },
+});
+
+Deno.test({
+  name: "streams: a file gets exactly the text, and a full disk is an error",
+  ignore: noShell,
+  async fn() {
+    using folder = new TempFolder();
+    writeRandomLlama(folder.at("model"));
+    const run = `forge run -m '${folder.at("model")}' -p x --temp 0 -n 20`;
+    const piped = await shell(run);
+    const file = folder.at("out.txt");
+    assertEquals((await shell(`${run} > '${file}'`)).stderr, "");
+    assertEquals(Deno.readTextFileSync(file), piped.stdout);
+    if (Deno.build.os === "linux") {
+      const full = await shell(`${run} > /dev/full`);
+      assertEquals(full.code, 1);
+      assert(full.stderr.startsWith("forge: error: cannot write to stdout"), full.stderr);
+    }
+  },
+});
+
+Deno.test({
+  name: "streams: Ctrl-C keeps what was generated and exits with 130",
+  ignore: noShell,
+  async fn() {
+    using folder = new TempFolder();
+    writeEndlessLlama(folder.path);
+    for (const json of [false, true]) {
+      const args = ["run", "-m", folder.path, "-p", "x", "--temp", "0", "-n", "30000"];
+      const child = new Deno.Command(Deno.execPath(), {
+        args: denoArgs(json ? [...args, "--json", "--device", "reference"] : args),
+        stdin: "null",
+        stdout: "piped",
+        stderr: "piped",
+      }).spawn();
+      const reader = child.stdout.getReader();
+      let text = "";
+      const read = async () => {
+        const { value, done } = await reader.read();
+        if (!done) text += new TextDecoder().decode(value);
+        return !done;
+      };
+      if (json) await new Promise((resolve) => setTimeout(resolve, 1500));
+      else await read();
+      child.kill("SIGINT");
+      while (await read());
+      const errors = await new Response(child.stderr).text();
+      assertEquals([(await child.status).code, errors], [130, ""]);
+      assert(text.length > 0);
+      if (json) assertEquals(JSON.parse(text).finish_reason, "cancelled");
+    }
+  },
+});
