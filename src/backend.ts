@@ -215,8 +215,8 @@ export interface Step {
   /**
    * Runs the step; one output for each request.
    *
-   * @throws {ForgeError} `cancelled` after {@linkcode cancel}; `bad_model` when a logit is NaN;
-   * `bad_input` when mask and bias allow no token.
+   * @throws {ForgeError} `cancelled` after {@linkcode cancel}; `bad_model` when a logit is NaN or
+   * infinite; `bad_input` when mask and bias allow no token.
    */
   run(inputs: StepInputs): Promise<StepOutput[]>;
   /** Rows of a kept value of the last run, `[nRows, cols]`. */
@@ -240,6 +240,20 @@ export interface Backend {
   record(limits: StepLimits): Recorder;
   /** Releases the device and everything made on it. */
   close(): void;
+}
+
+/** What can make weights of a type from floats. */
+export interface Quantizer {
+  /**
+   * Quantises `data[rows, cols]` to the block format of a type: round to nearest, no search. Meant for
+   * synthetic models: F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q6_K.
+   */
+  quantize(
+    type: TensorType,
+    rows: number,
+    cols: number,
+    data: Float32Array<ArrayBuffer>,
+  ): Uint8Array<ArrayBuffer>;
 }
 
 /** Consecutive rows of a tensor in a file, its leading dimensions flattened. */

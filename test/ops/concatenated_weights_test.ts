@@ -6,6 +6,7 @@ import {
   assertClose,
   assertSameBits,
   type Matrix,
+  matrixOf,
   matrixOfRows,
   randomMatrix,
   rowOf,
@@ -62,13 +63,9 @@ deviceTest("concatenated weights of every type", async (device, random) => {
     // A third of them whole, a third without their first rows, a third from the middle.
     const firstRow = i % 3 === 0 ? 0 : random.int(0, all.rows - 1);
     const nRows = i % 3 === 2 ? random.int(1, all.rows - firstRow) : all.rows - firstRow;
-    parts.push(
-      i % 3 === 0 ? { tensor } : i % 3 === 1 ? { tensor, firstRow } : {
-        tensor,
-        firstRow,
-        nRows,
-      },
-    );
+    if (i % 3 === 0) parts.push({ tensor });
+    else if (i % 3 === 1) parts.push({ tensor, firstRow });
+    else parts.push({ tensor, firstRow, nRows });
     values.push(rowsOf(all, firstRow, firstRow + nRows));
   });
   const expected = stack(values);
@@ -85,6 +82,35 @@ deviceTest("concatenated weights of every type", async (device, random) => {
     const plain = matrixOfRows(tokens, expected.rows, (row) => products(rowOf(x, row), expected));
     assertClose(actual, plain, { absolute: 1e-6, relative: 4e-6 }, `${tokens} tokens`);
   }
+});
+
+deviceTest("experts that straddle the parts of a weight", async (device, random) => {
+  using folder = new TempFolder();
+  const cols = 256, nExperts = 4, topK = 2, tokens = 6;
+  const shapes = [["Q8_0", 10], ["F16", 45], ["Q4_K", 105]] as const;
+  const tensors = shapes.map(([type, rows]) => randomWeight(random, type, rows, cols));
+  const parts = writeTensors(folder.at("experts.bin"), random, tensors)
+    .map((tensor) => ({ tensor }));
+  const values = stack(tensors.map(dequantized));
+  const rows = values.rows / nExperts;
+  // Token t prefers expert t, then t + 1.
+  const logits = matrixOf(tokens, nExperts, (t, e) => -((e - t % nExperts + nExperts) % nExperts));
+  const x = randomMatrix(random, tokens, cols, 1 / Math.sqrt(cols));
+  const actual = await runStep(device, tokenInputs(tokens), (graph) => ({
+    value: graph.recorder.moeMatmul(
+      graph.input(x),
+      graph.recorder.moeRoute(graph.input(logits), { topK, normalize: true }),
+      device.mapWeight(parts, cols),
+      nExperts,
+    ),
+    cols: topK * rows,
+  }));
+  const expected = matrixOfRows(tokens, topK * rows, (t) =>
+    [t, t + 1].flatMap((choice) => {
+      const first = choice % nExperts * rows;
+      return Array.from(products(rowOf(x, t), rowsOf(values, first, first + rows)));
+    }));
+  assertClose(actual, expected, { absolute: 1e-6, relative: 4e-6 }, "products");
 });
 
 deviceTest("concatenated embeddings", async (device, random) => {

@@ -1,6 +1,6 @@
 /** A whole decoder, all operations after one another, on every device. */
-import { devices, openDevice, referenceDevice } from "../support/devices.ts";
-import { assertClose, type Matrix } from "../support/matrix.ts";
+import { devices, deviceTest, openDevice, referenceDevice } from "../support/devices.ts";
+import { assertClose, assertSameBits, type Matrix } from "../support/matrix.ts";
 import { Random } from "../support/random.ts";
 import { randomTinyWeights, TinyDecoder } from "../support/tiny_decoder.ts";
 
@@ -31,3 +31,11 @@ for (const device of devices.filter(({ kind }) => kind !== "reference")) {
     }
   });
 }
+
+deviceTest("values that share memory do not disturb each other", async (device) => {
+  const pages = [0, 1, 2, 3];
+  const shared = await TinyDecoder.load(device, weights, limits);
+  const separate = await TinyDecoder.load(device, weights, limits, { keepAll: true });
+  const expected = await separate.runChunks(tokens, 64, pages);
+  assertSameBits(await shared.runChunks(tokens, 64, pages), expected, "logits");
+});

@@ -1,5 +1,5 @@
 /** KV caches as pages: copying, reading, writing, and what is refused. */
-import { assertEquals, assertThrows } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertThrows } from "@std/assert";
 import type { Backend, KvCache, KvShape } from "../../src/backend.ts";
 import { ForgeError } from "../../src/errors.ts";
 import { deviceTest } from "../support/devices.ts";
@@ -101,6 +101,16 @@ deviceTest("pages past the end and wrong sizes are refused", (device) => {
     [() => kv.copyPage(0xffffffff, 0), "page 4294967295 of 6"],
   ];
   for (const [call, message] of refused) assertThrows(call, ForgeError, message);
+});
+
+deviceTest("a cache of a type that the device does not have is refused", (device) => {
+  try {
+    assert(device.createKv({ ...shape, type: "Q8_0" }).pageBytes > 0);
+  } catch (error) {
+    assert(error instanceof ForgeError);
+    assertEquals(error.code, "unsupported");
+    assertMatch(error.message, /KV cache type 8 .* valid are F32/);
+  }
 });
 
 deviceTest("caches of impossible shapes are refused", (device) => {

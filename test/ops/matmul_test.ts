@@ -5,7 +5,7 @@ import { type Matrix, matrixOfRows, randomMatrix, rowOf } from "../support/matri
 import { opTest } from "../support/operations.ts";
 import type { Random } from "../support/random.ts";
 import { runStep, tokenInputs } from "../support/step_graph.ts";
-import { computableTypes, f32Vector, randomWeight, type TestWeight } from "../support/weights.ts";
+import { computableTypes, randomWeight, type TestWeight } from "../support/weights.ts";
 import { activate, activations } from "./plain_activations.ts";
 import { products } from "./plain_matmul.ts";
 
@@ -115,7 +115,9 @@ matmulTest(
             const rows = random.pick([1, 19, 32, 48, 77]);
             return {
               ...product(random, random.pick(["F32", "BF16", "Q8_0", "Q4_K"]), [tokens, rows, 256]),
-              bias: biased ? f32Vector(random.normals(rows)) : undefined,
+              bias: biased
+                ? randomWeight(random, random.pick(["F32", "F16", "BF16"]), 1, rows)
+                : undefined,
               alpha: random.pick([1, 0.25, -2.5]),
               activation,
               residual: residual ? randomMatrix(random, tokens, rows) : undefined,

@@ -127,5 +127,5 @@ opTest<RopeCase>("rope_append: queries", {
           ropeLayout,
         }),
     ),
-  tolerance: { absolute: 1e-6, relative: 1e-6 },
+  tolerance: { absolute: 2e-6, relative: 2e-6 },
 });

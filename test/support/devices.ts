@@ -54,9 +54,8 @@ export function openDevice(device: TestDevice, threads: number = defaultThreads)
 export function deviceTest(
   name: string,
   fn: (device: NativeBackend, random: Random) => Promise<void> | void,
-  on: readonly TestDevice[] = devices,
 ): void {
-  for (const device of on) {
+  for (const device of devices) {
     Deno.test(`${name} (${device.name})`, async () => {
       using backend = openDevice(device);
       await fn(backend, new Random(name));

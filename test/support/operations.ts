@@ -17,7 +17,7 @@ export interface OpTest<Case> {
   readonly tolerance: Tolerance;
   /**
    * How near the reference must be to the plain computation. It sums in float64: what is left is a
-   * few roundings to float32. @default { absolute: 1e-7, relative: 4e-7 }
+   * few roundings to float32. @default { absolute: 4e-7, relative: 4e-7 }
    */
   readonly referenceTolerance?: Tolerance;
 }
@@ -34,7 +34,7 @@ function reader(device: Backend): (weight: TestWeight) => Matrix {
  * other device against the reference device.
  */
 export function opTest<Case>(name: string, test: OpTest<Case>): void {
-  const { referenceTolerance = { absolute: 1e-7, relative: 4e-7 } } = test;
+  const { referenceTolerance = { absolute: 4e-7, relative: 4e-7 } } = test;
   let inputs: readonly (readonly [label: string, inputs: Case])[] | undefined;
   const cases = () => inputs ??= test.cases(new Random(name));
   const references = new Map<Case, Matrix>();

@@ -31,22 +31,36 @@ function hash(text: string, seed: number): number {
 
 /** A stream of random numbers: Marsaglia's xorshift128, "Xorshift RNGs", 2003. */
 export class Random {
-  #x: number;
-  #y: number;
-  #z: number;
-  #w: number;
+  readonly #name: string;
+  readonly #seed: number | undefined;
+  #isSeeded = false;
+  #x = 0;
+  #y = 0;
+  #z = 0;
+  #w = 0;
 
-  /** Streams of different names are unrelated; a test that names its own can be run by itself. */
-  constructor(name: string, seed: number = testSeed()) {
-    this.#x = hash(`${name}/x`, seed);
-    this.#y = hash(`${name}/y`, seed);
-    this.#z = hash(`${name}/z`, seed);
-    this.#w = hash(`${name}/w`, seed) | 1;
+  /**
+   * Streams of different names are unrelated; a test that names its own can be run by itself. Without
+   * a seed, it is {@linkcode testSeed}, asked for when the first number is drawn.
+   */
+  constructor(name: string, seed?: number) {
+    this.#name = name;
+    this.#seed = seed;
+  }
+
+  #start(): void {
+    this.#isSeeded = true;
+    const seed = this.#seed ?? testSeed();
+    this.#x = hash(`${this.#name}/x`, seed);
+    this.#y = hash(`${this.#name}/y`, seed);
+    this.#z = hash(`${this.#name}/z`, seed);
+    this.#w = hash(`${this.#name}/w`, seed) | 1;
     // Names that differ in little differ in few bits of the state; mixing spreads them.
     for (let i = 0; i < 32; i++) this.u32();
   }
 
   u32(): number {
+    if (!this.#isSeeded) this.#start();
     const mixed = this.#x ^ (this.#x << 11);
     this.#x = this.#y;
     this.#y = this.#z;

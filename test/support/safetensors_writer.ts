@@ -1,6 +1,6 @@
 /** Writes safetensors files for tests and benchmarks. */
 import { join } from "@std/path";
-import { joinParts, materialize, storedBytes, type TensorData, writeParts } from "./tensor_data.ts";
+import { dataParts, joinParts, storedBytes, type TensorData, writeParts } from "../../src/formats/tensor_data.ts";
 
 /** What goes into a safetensors file. */
 export interface SafetensorsContents {
@@ -58,7 +58,7 @@ function* safetensorsParts({ tensors, metadata }: SafetensorsContents): Generato
     offset = end;
   }
   yield withLength(JSON.stringify(header));
-  for (const tensor of tensors) yield materialize(tensor);
+  for (const tensor of tensors) yield* dataParts(tensor);
 }
 
 /** A header with its length in front, filled up with spaces so that the data is aligned to 8 bytes. */

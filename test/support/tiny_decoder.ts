@@ -73,10 +73,12 @@ export class TinyDecoder {
     this.#logits = logits;
   }
 
+  /** With `keepAll`, no value's memory is used again for another one. */
   static async load(
     backend: Backend,
     weights: TinyWeights,
     { nPages, pageTokens, ...limits }: TinyLimits,
+    { keepAll = false } = {},
   ): Promise<TinyDecoder> {
     const recorder = backend.record({ ...limits, maxOutputs: limits.maxTokens });
     const graph = new StepGraph(backend, recorder);
@@ -125,7 +127,8 @@ export class TinyDecoder {
       recorder.matmul(recorder.gatherOutputs(normed(last)), graph.weight(weights.head)),
       30,
     );
-    recorder.keep(logits);
+    // Values are numbered from 1 in the order they are recorded.
+    for (let value = keepAll ? 1 : logits; value <= logits; value++) recorder.keep(value as Value);
     return new TinyDecoder(await recorder.finish(), logits);
   }
 

@@ -2,7 +2,7 @@
 import { byteToChar } from "../../src/tokenizer/byte_level.ts";
 import { Random } from "./random.ts";
 import { writeModelFolder } from "./safetensors_writer.ts";
-import { float32Tensor, type TensorData } from "./tensor_data.ts";
+import { float32Tensor, type TensorData } from "../../src/formats/tensor_data.ts";
 
 /** Ids of the special tokens of every model written here. */
 export const BOS = 0;

@@ -1,0 +1,276 @@
+/** Recordings that contradict themselves. */
+import type {
+  Backend,
+  KvCache,
+  KvShape,
+  Recorder,
+  StepLimits,
+  Value,
+  Weight,
+} from "../../src/backend.ts";
+import { matrixOf } from "../support/matrix.ts";
+import { StepGraph } from "../support/step_graph.ts";
+import { f32Vector, f32Weight } from "../support/weights.ts";
+
+export const limits: StepLimits = { maxTokens: 4, maxOutputs: 2, maxSequences: 2, maxPages: 3 };
+
+const kvShape: KvShape = {
+  type: "F32",
+  nPages: 4,
+  pageTokens: 16,
+  nKvHeads: 2,
+  kHeadDim: 4,
+  vHeadDim: 4,
+};
+
+/** What the recordings below are made of. */
+export interface Parts {
+  readonly recorder: Recorder;
+  /** `[4 tokens, 8]` */
+  readonly x: Value;
+  /** `[2 outputs, 8]` */
+  readonly outputs: Value;
+  /** `[4 tokens, cols]` */
+  readonly tokens: (cols: number) => Value;
+  readonly matrix: (rows: number, cols: number) => Weight;
+  readonly vector: (cols: number) => Weight;
+  readonly kv: KvCache;
+  readonly device: Backend;
+}
+
+/** Begins a recording with something in it. */
+export function begin(device: Backend): Parts {
+  const recorder = device.record(limits);
+  const graph = new StepGraph(device, recorder);
+  const ones = (rows: number, cols: number) => matrixOf(rows, cols, () => 1);
+  const x = graph.input(ones(4, 8));
+  return {
+    recorder,
+    x,
+    outputs: recorder.gatherOutputs(x),
+    tokens: (cols) => graph.input(ones(4, cols)),
+    matrix: (rows, cols) => graph.weight(f32Weight(ones(rows, cols))),
+    vector: (cols) => graph.weight(f32Vector(new Float32Array(cols))),
+    kv: graph.kv(kvShape),
+    device,
+  };
+}
+
+const unknown = 99 as Value;
+const none = 0 as Value;
+export const norm = { eps: 1e-5 };
+const append = { nHeads: 4, eps: 1e-5, ropeLayout: "half" } as const;
+export const attention = { nHeads: 4, scale: 0.5 };
+const route = { topK: 2, normalize: true };
+// 4 query heads, 2 key heads and 2 value heads of 4.
+const qkvCols = 32;
+
+/** What a recording does wrong, and part of what is said about it. */
+export type Refusal = readonly [message: string, record: (parts: Parts) => unknown];
+
+/** Recordings that contradict themselves, by the operation that says so. */
+export const refusals: Readonly<Record<string, readonly Refusal[]>> = {
+  rms_norm: [
+    [
+      "x is 99, which is no value of this step",
+      (p) => p.recorder.rmsNorm(unknown, p.vector(8), norm),
+    ],
+    ["x is 0, which is no value of this step", (p) => p.recorder.rmsNorm(none, p.vector(8), norm)],
+    ["weight is [1, 7]; expected [1, 8]", (p) => p.recorder.rmsNorm(p.x, p.vector(7), norm)],
+    ["weight is [2, 8]; expected [1, 8]", (p) => p.recorder.rmsNorm(p.x, p.matrix(2, 8), norm)],
+    [
+      "residual has 7 columns; expected 8",
+      (p) => p.recorder.rmsNorm(p.x, p.vector(8), { ...norm, residual: p.tokens(7) }),
+    ],
+    [
+      "residual has 8 columns; expected 8 and the rows of the result",
+      (p) => p.recorder.rmsNorm(p.x, p.vector(8), { ...norm, residual: p.outputs }),
+    ],
+    ["residual is 99", (p) => p.recorder.rmsNorm(p.x, p.vector(8), { ...norm, residual: unknown })],
+  ],
+  layer_norm: [
+    ["x is 99", (p) => p.recorder.layerNorm(unknown, p.vector(8), undefined, 1e-5)],
+    ["weight is [1, 9]", (p) => p.recorder.layerNorm(p.x, p.vector(9), undefined, 1e-5)],
+    ["bias is [1, 9]", (p) => p.recorder.layerNorm(p.x, p.vector(8), p.vector(9), 1e-5)],
+  ],
+  matmul: [
+    ["x is 99", (p) => p.recorder.matmul(unknown, p.matrix(3, 8))],
+    ["x has 8 columns, the weight 7", (p) => p.recorder.matmul(p.x, p.matrix(3, 7))],
+    [
+      "bias is [1, 8]; expected [1, 3]",
+      (p) => p.recorder.matmul(p.x, p.matrix(3, 8), { bias: p.vector(8) }),
+    ],
+    [
+      "residual has 8 columns; expected 3",
+      (p) => p.recorder.matmul(p.x, p.matrix(3, 8), { residual: p.x }),
+    ],
+    [
+      "residual has 8 columns; expected 8 and the rows",
+      (p) => p.recorder.matmul(p.x, p.matrix(8, 8), { residual: p.outputs }),
+    ],
+  ],
+  rope_table: [
+    ["inv_freq is [2, 4]; expected [1, 4]", (p) => p.recorder.ropeTable(p.matrix(2, 4), 1)],
+  ],
+  rope_append: [
+    ["qkv is 99", (p) => p.recorder.ropeAppend(unknown, p.kv, append)],
+    [
+      "qkv has 8 columns; expected 32 (16 + 8 + 8)",
+      (p) => p.recorder.ropeAppend(p.x, p.kv, append),
+    ],
+    [
+      "3 heads are no multiple of 2 kv heads",
+      (p) => p.recorder.ropeAppend(p.tokens(qkvCols), p.kv, { ...append, nHeads: 3 }),
+    ],
+    [
+      "0 heads are no multiple",
+      (p) => p.recorder.ropeAppend(p.tokens(qkvCols), p.kv, { ...append, nHeads: 0 }),
+    ],
+    [
+      "qkv has 32 columns",
+      (p) => p.recorder.ropeAppend(p.recorder.gatherOutputs(p.tokens(qkvCols)), p.kv, append),
+    ],
+    [
+      "q_norm is [1, 8]; expected [1, 4] or [1, 16]",
+      (p) => p.recorder.ropeAppend(p.tokens(qkvCols), p.kv, { ...append, qNorm: p.vector(8) }),
+    ],
+    [
+      "k_norm is [1, 16]; expected [1, 4] or [1, 8]",
+      (p) => p.recorder.ropeAppend(p.tokens(qkvCols), p.kv, { ...append, kNorm: p.vector(16) }),
+    ],
+    [
+      "rope is 99",
+      (p) => p.recorder.ropeAppend(p.tokens(qkvCols), p.kv, { ...append, rope: unknown }),
+    ],
+    [
+      "the rope table rotates 6 elements of heads of 4",
+      (p) =>
+        p.recorder.ropeAppend(p.tokens(qkvCols), p.kv, {
+          ...append,
+          rope: p.recorder.ropeTable(p.vector(3), 1),
+        }),
+    ],
+  ],
+  attention: [
+    ["q is 99", (p) => p.recorder.attention(unknown, p.kv, attention)],
+    ["q has 8 columns; expected 4 heads of 4", (p) => p.recorder.attention(p.x, p.kv, attention)],
+    [
+      "5 heads are no multiple of 2",
+      (p) => p.recorder.attention(p.tokens(20), p.kv, { ...attention, nHeads: 5 }),
+    ],
+    [
+      "softcap is -1",
+      (p) => p.recorder.attention(p.tokens(16), p.kv, { ...attention, softcap: -1 }),
+    ],
+    [
+      "softcap is nan",
+      (p) => p.recorder.attention(p.tokens(16), p.kv, { ...attention, softcap: NaN }),
+    ],
+    [
+      "softcap is inf",
+      (p) => p.recorder.attention(p.tokens(16), p.kv, { ...attention, softcap: Infinity }),
+    ],
+    [
+      "sinks is [1, 3]; expected [1, 4]",
+      (p) => p.recorder.attention(p.tokens(16), p.kv, { ...attention, sinks: p.vector(3) }),
+    ],
+    ["this cache has pages of 32 tokens, an earlier one of 16", (p) => {
+      p.recorder.attention(p.tokens(16), p.kv, attention);
+      const other = p.device.createKv({ ...kvShape, pageTokens: 32 });
+      p.recorder.attention(p.tokens(16), other, attention);
+    }],
+  ],
+  glu: [
+    ["x is 99", (p) => p.recorder.glu(unknown, 4, "silu")],
+    ["8 columns, which are no groups of twice 3", (p) => p.recorder.glu(p.x, 3, "silu")],
+    ["no groups of twice 0", (p) => p.recorder.glu(p.x, 0, "silu")],
+    ["no groups of twice 8", (p) => p.recorder.glu(p.x, 8, "silu")],
+    ["no groups of twice 2147483652", (p) => p.recorder.glu(p.x, 0x80000004, "silu")],
+  ],
+  moe_route: [
+    ["logits is 99", (p) => p.recorder.moeRoute(unknown, route)],
+    ["top_k is 0; valid is 1 to 8", (p) => p.recorder.moeRoute(p.x, { ...route, topK: 0 })],
+    ["top_k is 9; valid is 1 to 8", (p) => p.recorder.moeRoute(p.x, { ...route, topK: 9 })],
+    [
+      "top_k is 65; valid is 1 to 64",
+      (p) => p.recorder.moeRoute(p.tokens(100), { ...route, topK: 65 }),
+    ],
+    ["5000 experts; at most 4096", (p) => p.recorder.moeRoute(p.tokens(5000), route)],
+  ],
+  moe_matmul: [
+    [
+      "x is 99",
+      (p) => p.recorder.moeMatmul(unknown, p.recorder.moeRoute(p.x, route), p.matrix(16, 8), 8),
+    ],
+    ["route is 99", (p) => p.recorder.moeMatmul(p.x, unknown, p.matrix(16, 8), 8)],
+    ["no moe_route value", (p) => p.recorder.moeMatmul(p.x, p.x, p.matrix(16, 8), 8)],
+    [
+      "another number of experts",
+      (p) => p.recorder.moeMatmul(p.x, p.recorder.moeRoute(p.x, route), p.matrix(16, 8), 4),
+    ],
+    [
+      "expected 0 experts",
+      (p) => p.recorder.moeMatmul(p.x, p.recorder.moeRoute(p.x, route), p.matrix(16, 8), 0),
+    ],
+    [
+      "17 rows are not 8 experts of equal size",
+      (p) => p.recorder.moeMatmul(p.x, p.recorder.moeRoute(p.x, route), p.matrix(17, 8), 8),
+    ],
+    [
+      "x has 8 columns; expected 5 or 10",
+      (p) => p.recorder.moeMatmul(p.x, p.recorder.moeRoute(p.x, route), p.matrix(16, 5), 8),
+    ],
+    ["bias is [8, 3]; expected [8, 2]", (p) =>
+      p.recorder.moeMatmul(
+        p.x,
+        p.recorder.moeRoute(p.x, route),
+        p.matrix(16, 8),
+        8,
+        p.matrix(8, 3),
+      )],
+    [
+      "x has 8 columns",
+      (p) => p.recorder.moeMatmul(p.outputs, p.recorder.moeRoute(p.x, route), p.matrix(16, 8), 8),
+    ],
+  ],
+  moe_combine: [
+    ["x is 99", (p) => p.recorder.moeCombine(unknown, p.recorder.moeRoute(p.x, route))],
+    ["no moe_route value", (p) => p.recorder.moeCombine(p.x, p.x)],
+    [
+      "x has 7 columns for 2 experts",
+      (p) => p.recorder.moeCombine(p.tokens(7), p.recorder.moeRoute(p.x, route)),
+    ],
+    [
+      "residual has 8 columns; expected 4",
+      (p) => p.recorder.moeCombine(p.x, p.recorder.moeRoute(p.x, route), p.x),
+    ],
+  ],
+  gather_outputs: [
+    ["x is 99", (p) => p.recorder.gatherOutputs(unknown)],
+    ["x has outputs for rows already", (p) => p.recorder.gatherOutputs(p.outputs)],
+  ],
+  softcap: [
+    ["x is 99", (p) => p.recorder.softcap(unknown, 1)],
+    ["cap is 0", (p) => p.recorder.softcap(p.x, 0)],
+    ["cap is -2", (p) => p.recorder.softcap(p.x, -2)],
+    ["cap is nan", (p) => p.recorder.softcap(p.x, NaN)],
+    ["cap is inf", (p) => p.recorder.softcap(p.x, Infinity)],
+  ],
+  sample: [
+    ["logits is 99", (p) => p.recorder.sample(unknown, 0)],
+    ["logits must have outputs for rows", (p) => p.recorder.sample(p.x, 0)],
+    ["max_top is 9 of 8 logits", (p) => p.recorder.sample(p.outputs, 9)],
+    ["nothing can follow the sample operation", (p) => {
+      p.recorder.sample(p.outputs, 0);
+      p.recorder.softcap(p.x, 1);
+    }],
+    ["nothing can follow the sample operation", (p) => {
+      p.recorder.sample(p.outputs, 0);
+      p.recorder.sample(p.outputs, 0);
+    }],
+  ],
+  keep: [
+    ["value is 99", (p) => p.recorder.keep(unknown)],
+    ["value is 0", (p) => p.recorder.keep(none)],
+  ],
+};
