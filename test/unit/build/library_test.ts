@@ -5,7 +5,12 @@ import { assert, assertEquals } from "@std/assert";
 import { join, resolve } from "@std/path";
 import { buildLibraries, type BuiltLibrary } from "../../../build.ts";
 import { exportedFunctions } from "../../../ffi/build/exports.ts";
-import { crossCompilers, hostPlatform, type Platform } from "../../../ffi/build/targets.ts";
+import {
+  crossCompilers,
+  hostPlatform,
+  type Platform,
+  platformName,
+} from "../../../ffi/build/targets.ts";
 import { canCompile, FakeTree, toolAvailable } from "./fake_tree.ts";
 
 const root = resolve(import.meta.dirname ?? ".", "..", "..", "..");
@@ -94,7 +99,7 @@ Deno.test({
   ignore: !canCompile || !hasReadelf,
   async fn() {
     await buildLibraries({ strict: true });
-    for (const object of kernelObjects(join(root, "build", "obj"))) {
+    for (const object of kernelObjects(join(root, "build", "obj", platformName(host)))) {
       const sections = await run("readelf", ["--wide", "--section-headers", object]);
       assert(!sections.includes(".init_array"), `${object} has a static initialiser`);
     }
