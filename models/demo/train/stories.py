@@ -1,43 +1,29 @@
-"""Stories: a cast, an opening, a plot. Every story keeps the facts that its text really mentions."""
+"""Stories: a cast, an opening, a plot. A story keeps the facts that its text really mentions."""
 
 import random
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-import plots
-import plots_more
 import words as w
 from grammar import Scene
+from tables import sections
 
-PLOTS = plots.PLOTS | plots_more.PLOTS
+# A plot is its summary and its beats; see data/plots.txt.
+PLOTS = {theme: (lines[0], lines[1:]) for theme, lines in sections("plots").items()}
+OPENINGS, HABITS, HOMES, VILLAGES = sections("openings").values()
 NO_HABIT_PLOTS = {"the dragon", "saying sorry"}
-THINGS = {"making something": w.HAND_MADE, "saying sorry": w.SHARED_TOYS, "losing something": w.TOYS}
-
-OPENINGS = [
-    "[Once upon a time|Long ago|Once], there was {a_hero}{where}.",
-    "[Once upon a time|Long ago|Once], there lived {a_hero}.",
-    "Once upon a time, {where2} there [lived|was] {a_hero}.",
-    "[There was once|There once was|There was] {a_hero}{where}.",
-    "[In a small|In a quiet|In a little|In a faraway] village {village}, there lived {a_hero}.",
-    "[{^hero} was {a_kind}|This is the story of {hero}, {a_kind}] who lived {home}.",
-    "[Far away, {home}|Far, far away], there lived {a_hero}.",
-    "[Not so long ago|Many years ago|A long time ago], {a_hero} lived {home}.",
-    "{^a_kind} named {hero} lived {home}.",
-]
-HABITS = [
-    "{^he} [loved|liked] {hobby}.",
-    "{^he} was [very|always] {trait}[, and everybody [liked|knew] {him}|].",
-    "[Everyone|Everybody] [said that|knew that] {he} was {trait}.",
-    "{^he} was {age} years old and [loved|liked] {hobby}.",
-    "[More than anything,|Most of all,] {he} [loved|liked] {hobby}.",
-    "{^he} lived with {his} {elder}.",
-]
-HOMES = """near the {home_place}|at the edge of the {home_place}|in a little house by the {home_place}|in a {colour} house on a hill
-|in a small village|at the end of a long road|in a cosy house with a {colour} door|not far from the {home_place}""".replace("\n", "")
-VILLAGES = "by the sea|near the mountains|between two hills|near a big forest|by a wide river|at the edge of the woods"
+THINGS = {
+    "making something": w.LISTS["hand-made things"],
+    "saying sorry": w.LISTS["shared toys"],
+    "losing something": w.TOYS,
+}
+SHE_KINDS = ("girl", "princess", "queen", "witch", "fairy")
+HE_KINDS = ("boy", "king", "knight", "wizard", "pirate")
+CHILDREN = ("girl", "boy")
+HE = {"he": "he", "him": "him", "his": "his", "himself": "himself"}
+SHE = {"he": "she", "him": "her", "his": "her", "himself": "herself"}
+# A first beat that can open the story itself: "One day, he …" becomes "One day, a fox named Mia …".
 DIRECT_START = re.compile(r"(One [a-z ]+,) (?:he|she) ")
-HE = dict(he="he", him="him", his="his", himself="himself")
-SHE = dict(he="she", him="her", his="her", himself="herself")
 
 
 @dataclass
@@ -49,24 +35,70 @@ class Wishes:
     friend: str | None = None
     place: str | None = None
     thing: str | None = None
+    trait: str | None = None
     theme: str | None = None
     opening: str | None = None
 
 
 @dataclass
 class Story:
-    text: str
     sentences: list[str]
-    facts: dict[str, str] = field(default_factory=dict)
-    theme: str = ""
+    facts: dict[str, str]
+    theme: str
+    summary: str
+
+    @property
+    def text(self) -> str:
+        return " ".join(self.sentences)
+
+
+def tell(rng: random.Random, wishes: Wishes | None = None) -> Story:
+    """Writes one story that fulfils the wishes."""
+    wishes = wishes or Wishes()
+    wanted = [word for word in (wishes.thing, wishes.place, wishes.name) if word]
+    while True:
+        story = _tell(rng, wishes)
+        if all(word in story.text for word in wanted):
+            return story
+
+
+def _tell(rng: random.Random, wishes: Wishes) -> Story:
+    theme = wishes.theme or rng.choice([theme for theme in PLOTS if _fits(theme, wishes)])
+    summary, beats = PLOTS[theme]
+    scene = _cast(rng, wishes, theme)
+    first, *rest = (scene.say(beat) for beat in beats)
+    direct = DIRECT_START.match(first) if wishes.opening in (None, "One day") else None
+    if direct and (wishes.opening or rng.random() < 0.2):
+        time = "One day," if wishes.opening else direct.group(1)
+        sentences = [scene.say(f"{time} {{a_hero}} {first[direct.end() :]}")]
+    else:
+        sentences = [scene.say(wishes.opening or rng.choice(OPENINGS))]
+        if theme not in NO_HABIT_PLOTS:
+            said = "kind_trait" in scene.used
+            habits = [habit for habit in HABITS if not (said and "{trait}" in habit)]
+            count = rng.choices([0, 1, 2], [0.4, 0.45, 0.15])[0]
+            sentences += [scene.say(habit) for habit in rng.sample(habits, count)]
+        sentences.append(first)
+    facts = _facts(scene)
+    return Story(sentences + rest, facts, theme, scene.say(summary))
+
+
+def _fits(theme: str, wishes: Wishes) -> bool:
+    text = " ".join(PLOTS[theme][1])
+    return (
+        (not wishes.thing or "{object}" in text or "{a:object}" in text)
+        and (not wishes.place or "place}" in text)
+        and (not wishes.friend or "{friend}" in text)
+        and (not wishes.friend or theme != "the dragon" or wishes.friend == "dragon")
+    )
 
 
 def _character(rng: random.Random, kind: str | None, name: str | None) -> tuple[str, str, bool]:
-    """Draws (name, kind, is she); people are girls, boys, animals, workers or creatures of tales."""
+    """Draws (name, kind, is she): girls, boys, animals, workers or creatures of tales."""
     she = rng.random() < 0.5
-    if name in w.GIRLS or name in w.PET_GIRLS or kind in ("girl", "princess", "queen", "witch", "mermaid", "fairy"):
+    if name in w.GIRLS or name in w.PET_GIRLS or kind in SHE_KINDS:
         she = True
-    if name in w.BOYS or name in w.PET_BOYS or kind in ("boy", "king", "knight", "wizard", "pirate"):
+    if name in w.BOYS or name in w.PET_BOYS or kind in HE_KINDS:
         she = False
     if kind is None:
         roll = rng.random()
@@ -79,107 +111,84 @@ def _character(rng: random.Random, kind: str | None, name: str | None) -> tuple[
         else:
             kind = rng.choice(w.WORKERS[she])
     if name is None:
-        human = kind in ("girl", "boy") or kind in w.WORKERS[0] + w.WORKERS[1]
-        usual = (w.GIRLS if she else w.BOYS) if human else (w.PET_GIRLS if she else w.PET_BOYS)
-        other = w.GIRLS if she else w.BOYS
+        human = kind in CHILDREN or kind in w.WORKERS[0] + w.WORKERS[1]
+        people, pets = (w.GIRLS, w.PET_GIRLS) if she else (w.BOYS, w.PET_BOYS)
         roll = rng.random()
-        name = w.invented_name(rng) if roll < 0.12 else rng.choice(usual if roll < 0.8 else other)
+        if roll < 0.12:
+            name = w.invented_name(rng)
+        else:
+            name = rng.choice(people if human or roll >= 0.8 else pets)
     return name, kind, she
 
 
-def _thing(rng: random.Random, thing: str) -> tuple[str, str]:
-    """The object with its adjectives, and the bare noun."""
-    adjective = rng.choice([
-        rng.choice(w.COLOURS),
-        rng.choice(w.COLOURS),
-        rng.choice(w.SIZES) + " " + rng.choice(w.COLOURS),
-        rng.choice("shiny old new wooden beautiful magic lovely tiny funny".split()),
-    ])
-    return f"{adjective} {thing}", thing
-
-
 def _cast(rng: random.Random, wishes: Wishes, theme: str) -> Scene:
+    """Fills every slot that data/plots.txt and data/openings.txt may ask for."""
     scene = Scene(rng)
     hero, kind, she = _character(rng, wishes.kind, wishes.name)
     friend, fkind, fshe = _character(rng, wishes.friend, None)
     while friend == hero or (fkind == kind and wishes.friend is None):
         friend, fkind, fshe = _character(rng, wishes.friend, None)
-    for key, value in (SHE if she else HE).items():
-        scene[key] = value
-    for key, value in (SHE if fshe else HE).items():
-        scene["f" + key] = value
-    wanted_place = wishes.place or rng.choice(w.PLACE_NAMES)
-    place, inplace, spots = next(row for row in w.PLACES if row[0] == wanted_place)
-    spot, spot2 = rng.sample(spots.split("|"), 2)
-    scene["hero"], scene["kind"] = hero, kind
-    scene["friend"], scene["fkind"] = friend, fkind
-    scene["place"], scene["inplace"] = place, inplace
-    scene["toplace"] = "to school" if place == "school" else f"to the {place}"
-    scene["spot"], scene["spot2"] = spot, spot2
-    things = THINGS.get(theme, w.TOYS + w.TREASURES)
-    scene["object"], scene["thing"] = _thing(rng, wishes.thing or rng.choice(things))
-    scene["magic"] = rng.choice(w.MAGIC)
-    scene["food"], scene["meal"], scene["hot_meal"] = rng.choice(w.FOODS), rng.choice(w.MEALS), rng.choice(w.HOT_MEALS)
+    scene.slots |= SHE if she else HE
+    scene.slots |= {f"f{key}": value for key, value in (SHE if fshe else HE).items()}
+    scene.slots |= {"hero": hero, "kind": kind, "friend": friend, "fkind": fkind, "it": "it"}
+    place = w.place(wishes.place or rng.choice(w.PLACE_NAMES))
+    scene["place"], scene["inplace"], scene["toplace"] = place.name, place.inside, place.toward
+    scene["spot"], scene["spot2"] = rng.sample(place.spots, 2)
+    scene["thing"] = wishes.thing or rng.choice(THINGS.get(theme, w.THINGS))
+    scene["object"] = f"{_adjective(rng)} {scene.slots['thing']}"
+    scene["magic"] = rng.choice(w.LISTS["magic things"])
+    scene["food"], scene["meal"] = rng.choice(w.FOODS), rng.choice(w.MEALS)
+    scene["hot_meal"] = rng.choice(w.HOT_MEALS)
     scene["elder"], scene["glad"] = rng.choice(w.ELDERS), rng.choice(w.MOODS)
     scene["trait"], scene["hobby"] = rng.choice(w.TRAITS), rng.choice(w.HOBBIES)
-    scene["age"] = w.NUMBER_WORDS[rng.randint(4, 12)]
-    scene["colour"], scene["village"] = rng.choice(w.COLOURS[:6]), f"[{VILLAGES}]"
-    scene["home_place"] = rng.choice("forest river sea lake mountains woods market".split())
-    scene["home"] = rng.choice(HOMES.split("|"))
+    scene["age"] = w.NUMBERS[rng.randint(4, 12)]
+    scene["colour"], scene["village"] = rng.choice(w.COLOURS[:6]), f"[{'|'.join(VILLAGES)}]"
+    scene["home_place"] = rng.choice(w.LISTS["places to live near"])
+    scene["home"] = rng.choice(HOMES)
     scene["where"] = rng.choice(["", "", " who lived {home}"])
     scene["where2"] = rng.choice(["{home},", "in a small village {village},", "in a faraway land,"])
-    adjective = rng.choice(["", "little ", "little ", "young ", "small ", scene.slots["trait"] + " "])
+    if wishes.trait:
+        scene["trait"], size = wishes.trait, "{kind_trait} "
+    else:
+        size = rng.choice(["", "little ", "little ", "young ", "small ", "{kind_trait} "])
+    scene["kind_trait"] = scene.slots["trait"]
+    scene["kind_words"] = size + kind
     scene["a_kind"] = "{a:kind_words}"
-    scene["kind_words"] = adjective + kind
     scene["a_hero"] = "{a_kind} [named|called|named] {hero}"
+    scene["the_hero"] = hero if kind in CHILDREN else f"{hero} the {kind}"
+    ages = ["", "little ", "friendly ", "young "] + ([] if fkind in CHILDREN else ["old "])
+    scene["friend_words"] = rng.choice(ages) + fkind
     scene["a_friend"] = "{a:friend_words} [named|called] {friend}"
-    ages = ["", "little ", "friendly ", "young ", "old "]
-    scene["friend_words"] = rng.choice(ages[:4] if fkind in ("girl", "boy") else ages) + fkind
-    scene["the_friend"] = f"{scene.slots['his']} friend {friend}" if fkind in ("girl", "boy") else f"{friend} the {fkind}"
+    his_friend = f"{scene.slots['his']} friend {friend}"
+    scene["the_friend"] = his_friend if fkind in CHILDREN else f"{friend} the {fkind}"
+    if theme == "the dragon":
+        scene["fkind"] = "dragon"
     return scene
 
 
-def tell(rng: random.Random, wishes: Wishes | None = None) -> Story:
-    """Writes one story that fulfils the wishes."""
-    wishes = wishes or Wishes()
-    theme = wishes.theme or _fitting_theme(rng, wishes)
-    scene = _cast(rng, wishes, theme)
-    if theme == "the dragon":
-        scene["fkind"] = "dragon"
-    scene["it"] = "it"
-    first, *rest = (scene.say(beat) for beat in PLOTS[theme])
-    direct = DIRECT_START.match(first) if wishes.opening in (None, "One day") else None
-    if direct and (wishes.opening or rng.random() < 0.2):
-        time = "One day," if wishes.opening else direct.group(1)
-        sentences = [scene.say(f"{time} {{a_hero}} {first[direct.end():]}")]
-    else:
-        sentences = [scene.say(wishes.opening or rng.choice(OPENINGS))]
-        if theme not in NO_HABIT_PLOTS and rng.random() < 0.6:
-            sentences.append(scene.say(rng.choice(HABITS)))
-        sentences.append(first)
-    sentences += rest
-    return Story(" ".join(s for s in sentences if s), sentences, _facts(scene), theme)
-
-
-def _fitting_theme(rng: random.Random, wishes: Wishes) -> str:
-    def fits(theme: str) -> bool:
-        text = " ".join(PLOTS[theme])
-        return (
-            (wishes.thing is None or "{object}" in text or "{a:object}" in text)
-            and (wishes.place is None or "place}" in text)
-            and (wishes.friend is None or "{friend}" in text and (theme != "the dragon" or wishes.friend == "dragon"))
-        )
-
-    return rng.choice([theme for theme in PLOTS if fits(theme)])
+def _adjective(rng: random.Random) -> str:
+    colour, other = rng.choice(w.COLOURS), rng.choice(w.COLOURS)
+    sized = f"{rng.choice(w.SIZES)} {rng.choice(w.COLOURS)}"
+    return rng.choice([colour, other, sized, rng.choice(w.LISTS["looks"])])
 
 
 def _facts(scene: Scene) -> dict[str, str]:
-    """The facts that a reader of the text can know."""
-    names = dict(name="hero", friend="friend", object="object", mood="glad", hobby="hobby", trait="trait", age="age")
-    facts = {fact: scene.slots[slot] for fact, slot in names.items() if slot in scene.used}
+    """What a reader of the text can know, in the order in which it is listed as JSON."""
+    slots = {
+        "name": "hero",
+        "friend": "friend",
+        "object": "object",
+        "mood": "glad",
+        "hobby": "hobby",
+        "trait": "trait",
+        "age": "age",
+    }
+    facts = {fact: scene.slots[slot] for fact, slot in slots.items() if slot in scene.used}
+    if "kind_trait" in scene.used:
+        facts["trait"] = scene.slots["trait"]
     facts["kind"] = scene.slots["kind"]
     if "friend" in facts:
         facts["friend_kind"] = scene.slots["fkind"]
-    if {"inplace", "toplace"} & scene.used:
+    if scene.used & {"inplace", "toplace"}:
         facts["place"] = scene.slots["place"]
     return facts

@@ -1,6 +1,6 @@
 """Trains the byte-level BPE tokenizer and writes tokenizer.json and tokenizer_config.json.
 
-    python train_tokenizer.py --corpus build/demo-model/train.jsonl --out models/demo
+python train_tokenizer.py --corpus build/demo-model/train.jsonl --out models/demo
 """
 
 import argparse
@@ -9,9 +9,22 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from tokenizers import (
+    Regex,
+    Tokenizer,
+    decoders,
+    models,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
 
-BOS, EOS, TURN_START, TURN_END = "<|begin_of_text|>", "<|end_of_text|>", "<|im_start|>", "<|im_end|>"
+BOS, EOS, TURN_START, TURN_END = (
+    "<|begin_of_text|>",
+    "<|end_of_text|>",
+    "<|im_start|>",
+    "<|im_end|>",
+)
 SPECIAL = [BOS, EOS, TURN_START, TURN_END]
 # Words take their leading space, digits stand alone (so that sums line up), line ends stay together.
 SPLIT = (
@@ -39,10 +52,12 @@ def texts(corpus: Path, limit: int) -> Iterator[str]:
 
 def train(corpus: Path, vocab_size: int, limit: int) -> Tokenizer:
     tokenizer = Tokenizer(models.BPE(ignore_merges=False))
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
-        pre_tokenizers.Split(Regex(SPLIT), behavior="isolated"),
-        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-    ])
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(SPLIT), behavior="isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size,
@@ -59,11 +74,15 @@ def train(corpus: Path, vocab_size: int, limit: int) -> Tokenizer:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--corpus", type=Path, default=Path("build/demo-model/train.jsonl"))
     parser.add_argument("--out", type=Path, default=Path("models/demo"))
     parser.add_argument("--vocab-size", type=int, default=2048)
-    parser.add_argument("--documents", type=int, default=60_000, help="documents to learn merges from")
+    parser.add_argument(
+        "--documents", type=int, default=60_000, help="documents to learn merges from"
+    )
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     tokenizer = train(options.corpus, options.vocab_size, options.documents)
@@ -77,7 +96,9 @@ def main() -> None:
         "model_max_length": 1024,
         "chat_template": CHAT_TEMPLATE,
     }
-    (options.out / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    (options.out / "tokenizer_config.json").write_text(
+        json.dumps(config, indent=2) + "\n", encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":
