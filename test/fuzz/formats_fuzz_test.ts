@@ -4,11 +4,11 @@ import { readGguf } from "../../src/formats/gguf.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../../src/formats/json.ts";
 import { readSafetensors } from "../../src/formats/safetensors.ts";
 import { tensorBytes, type TensorInfo } from "../../src/formats/tensor_info.ts";
-import { encodeGguf, type GgufField } from "../support/gguf_writer.ts";
+import { encodeGguf, type GgufField } from "../../src/formats/gguf_writer.ts";
 import type { Random } from "../support/random.ts";
 import { encodeSafetensors, withLength, writeModelFolder } from "../support/safetensors_writer.ts";
 import { TempFolder } from "../support/temp_folder.ts";
-import { float32Tensor, joinParts, type TensorData } from "../support/tensor_data.ts";
+import { float32Tensor, joinParts, type TensorData } from "../../src/formats/tensor_data.ts";
 import { fuzz } from "./harness.ts";
 import { mutateBytes, mutateJson, mutateText } from "./mutate.ts";
 

@@ -5,7 +5,7 @@ import { openCheckpoint } from "../../src/formats/checkpoint.ts";
 import { writeModelFolder } from "../support/safetensors_writer.ts";
 import { sharedAvailable, sharedPath } from "../support/shared.ts";
 import { TempFolder } from "../support/temp_folder.ts";
-import { float32Tensor, type TensorData } from "../support/tensor_data.ts";
+import { float32Tensor, type TensorData } from "../../src/formats/tensor_data.ts";
 import { assertClose, readJson, type Reference } from "./reference_check.ts";
 
 const ignore = !sharedAvailable("models", "tiny");

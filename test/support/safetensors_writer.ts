@@ -1,6 +1,12 @@
 /** Writes safetensors files for tests and benchmarks. */
 import { join } from "@std/path";
-import { dataParts, joinParts, storedBytes, type TensorData, writeParts } from "../../src/formats/tensor_data.ts";
+import {
+  dataParts,
+  joinParts,
+  storedBytes,
+  type TensorData,
+  writeParts,
+} from "../../src/formats/tensor_data.ts";
 
 /** What goes into a safetensors file. */
 export interface SafetensorsContents {

@@ -2,7 +2,7 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { ForgeError, load } from "../../../src/mod.ts";
 import { TempFolder } from "../../support/temp_folder.ts";
-import type { TensorData } from "../../support/tensor_data.ts";
+import type { TensorData } from "../../../src/formats/tensor_data.ts";
 import { BOS, writeRandomLlama } from "../../support/tiny_llama.ts";
 
 /** Replaces one number of a row of an F32 tensor. */

@@ -1,11 +1,11 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { ForgeError } from "../../../src/errors.ts";
 import { openCheckpoint } from "../../../src/formats/checkpoint.ts";
-import { type GgufField, writeGguf } from "../../support/gguf_writer.ts";
+import { type GgufField, writeGguf } from "../../../src/formats/gguf_writer.ts";
 import { writeModelFolder } from "../../support/safetensors_writer.ts";
 import { sharedAvailable, sharedPath } from "../../support/shared.ts";
 import { TempFolder } from "../../support/temp_folder.ts";
-import { float32Tensor } from "../../support/tensor_data.ts";
+import { float32Tensor } from "../../../src/formats/tensor_data.ts";
 
 const TENSORS = [float32Tensor("a", [2], [1, 2]), float32Tensor("b", [1], [3])];
 const CONFIG = { model_type: "llama", hidden_size: 2 };

@@ -1,9 +1,9 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { ForgeError } from "../../../src/errors.ts";
 import { readGgufModel } from "../../../src/formats/gguf_split.ts";
-import { type GgufField, writeGguf } from "../../support/gguf_writer.ts";
+import { type GgufField, writeGguf } from "../../../src/formats/gguf_writer.ts";
 import { TempFolder } from "../../support/temp_folder.ts";
-import { float32Tensor } from "../../support/tensor_data.ts";
+import { float32Tensor } from "../../../src/formats/tensor_data.ts";
 
 /** Writes part `index` of `count` of a model with one tensor a part; returns its path. */
 function writePart(

@@ -2,16 +2,16 @@ import { assert, assertEquals, assertThrows } from "@std/assert";
 import { ForgeError } from "../../../src/errors.ts";
 import { type GgufHeader, readGguf } from "../../../src/formats/gguf.ts";
 import { TENSOR_TYPES, type TensorType } from "../../../src/formats/tensor_info.ts";
-import { ByteWriter } from "../../support/byte_writer.ts";
+import { ByteWriter } from "../../../src/formats/byte_writer.ts";
 import {
   encodeGguf,
   type GgufContents,
   type GgufField,
   writeGguf,
-} from "../../support/gguf_writer.ts";
+} from "../../../src/formats/gguf_writer.ts";
 import { sharedAvailable, sharedPath } from "../../support/shared.ts";
 import { TempFolder } from "../../support/temp_folder.ts";
-import { float32Tensor, type TensorData } from "../../support/tensor_data.ts";
+import { float32Tensor, type TensorData } from "../../../src/formats/tensor_data.ts";
 
 function parse(bytes: Uint8Array): GgufHeader {
   using folder = new TempFolder();

@@ -11,7 +11,7 @@ import {
   writeModelFolder,
 } from "../../support/safetensors_writer.ts";
 import { TempFolder } from "../../support/temp_folder.ts";
-import { float32Tensor, joinParts } from "../../support/tensor_data.ts";
+import { float32Tensor, joinParts } from "../../../src/formats/tensor_data.ts";
 
 const INDEX = "model.safetensors.index.json";
 

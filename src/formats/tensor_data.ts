@@ -1,0 +1,66 @@
+import { tensorBytes, type TensorType } from "./tensor_info.ts";
+
+/** A tensor to be written into a model file. */
+export interface TensorData {
+  readonly name: string;
+  readonly type: TensorType;
+  /** Row-major, outermost dimension first. */
+  readonly shape: readonly number[];
+  /** The stored bytes; a function where they should be made, in parts, only when they are written. */
+  readonly data: Uint8Array | (() => Iterable<Uint8Array>);
+}
+
+/** A tensor of float32 values. */
+export function float32Tensor(
+  name: string,
+  shape: readonly number[],
+  values: ArrayLike<number>,
+): TensorData {
+  return { name, type: "F32", shape, data: new Uint8Array(Float32Array.from(values).buffer) };
+}
+
+/** Bytes the tensor takes. Throws where its shape is impossible or its data has another length. */
+export function storedBytes(tensor: TensorData): number {
+  const bytes = tensorBytes(tensor.type, tensor.shape);
+  if (typeof bytes === "string") throw new Error(`${tensor.name}: ${bytes}`);
+  if (tensor.data instanceof Uint8Array && tensor.data.length !== bytes) {
+    throw new Error(`${tensor.name} takes ${bytes} bytes, not ${tensor.data.length}`);
+  }
+  return bytes;
+}
+
+/** The stored bytes of a tensor in parts. Throws where a function makes too many or too few of them. */
+export function* dataParts(tensor: TensorData): Generator<Uint8Array> {
+  if (tensor.data instanceof Uint8Array) {
+    yield tensor.data;
+    return;
+  }
+  const bytes = storedBytes(tensor);
+  let made = 0;
+  for (const part of tensor.data()) {
+    made += part.length;
+    yield part;
+  }
+  if (made !== bytes) throw new Error(`${tensor.name}: ${made} bytes, not ${bytes}`);
+}
+
+/** Writes parts of a file one after another, each made only when it is its turn. */
+export function writeParts(path: string, parts: Iterable<Uint8Array>): void {
+  using file = Deno.openSync(path, { write: true, create: true, truncate: true });
+  for (const part of parts) {
+    let done = 0;
+    while (done < part.length) done += file.writeSync(part.subarray(done));
+  }
+}
+
+/** All parts as one array. */
+export function joinParts(parts: Iterable<Uint8Array>): Uint8Array<ArrayBuffer> {
+  const kept = [...parts];
+  const whole = new Uint8Array(kept.reduce((sum, part) => sum + part.length, 0));
+  let at = 0;
+  for (const part of kept) {
+    whole.set(part, at);
+    at += part.length;
+  }
+  return whole;
+}

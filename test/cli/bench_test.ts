@@ -1,0 +1,98 @@
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import type { BenchRecord } from "../../src/bench/bench_record.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+import { writeRandomLlama } from "../support/tiny_llama.ts";
+import { denoArgs, forge } from "./forge.ts";
+
+Deno.test("bench: measures the tests asked for, at every depth and number of threads", async () => {
+  using folder = new TempFolder();
+  writeRandomLlama(folder.path);
+  const sizes = ["-p", "8", "-n", "4", "--pg", "6,2", "-d", "0,16", "-t", "1-2", "-r", "2"];
+  const { code, stdout, stderr } = await forge([
+    "bench",
+    "-m",
+    folder.path,
+    ...sizes,
+    "-o",
+    "json",
+  ]);
+  assertEquals({ code, stderr }, { code: 0, stderr: "" });
+  const records = JSON.parse(stdout) as BenchRecord[];
+  const tests = [0, 16].flatMap((depth) => [[8, 0, depth], [0, 4, depth], [6, 2, depth]]);
+  assertEquals(
+    records.map((r) => [r.n_threads, r.n_prompt, r.n_gen, r.n_depth]),
+    [1, 2].flatMap((threads) => tests.map((test) => [threads, ...test])),
+  );
+  const model = Deno.statSync(folder.at("model.safetensors")).size;
+  for (const record of records) {
+    assertEquals([record.samples_ns.length, record.samples_ts.length], [2, 2]);
+    for (const time of record.samples_ns) assert(Number.isInteger(time) && time > 0);
+    const tokens = record.n_prompt + record.n_gen;
+    assertEquals(record.samples_ts, record.samples_ns.map((ns) => tokens / ns * 1e9));
+    assert(record.avg_ts > 0 && record.stddev_ts >= 0);
+    assert(record.model_size <= model && record.model_size > 0.8 * model);
+    assertEquals(record.model_n_params * 4, record.model_size);
+    assert(record.decode_bytes < record.model_size, "one row of an untied embedding is read");
+    assertEquals(record.weight_gb_s !== null, record.n_prompt === 0);
+    assertEquals([record.type_k, record.model_filename], ["f16", folder.path]);
+    assert(Math.abs(Date.parse(record.test_time) - Date.now()) < 600_000);
+  }
+});
+
+Deno.test("bench: a synthetic model needs no file and leaves none", async () => {
+  using folder = new TempFolder();
+  const args = ["bench", "--synthetic", "smollm2-135m:Q4_0", "-p", "4", "-n", "2", "-r", "1"];
+  const { code, stdout, stderr } = await forge(args, { env: { TMPDIR: folder.path } });
+  assertEquals({ code, stderr }, { code: 0, stderr: "" });
+  const lines = stdout.trimEnd().split("\n");
+  assertEquals(lines.length, 4);
+  assertStringIncludes(lines[2]!, "llama 135M Q4_0+Q8_0");
+  assertStringIncludes(lines[2]!, " pp4 ");
+  assertStringIncludes(lines[3]!, " tg2 ");
+  assertEquals([...Deno.readDirSync(folder.path)], []);
+});
+
+Deno.test("bench: Ctrl-C prints what was measured, and removes the model", async () => {
+  using folder = new TempFolder();
+  const sizes = ["-p", "1", "-n", "64", "-r", "20", "-o", "json"];
+  const child = new Deno.Command(Deno.execPath(), {
+    args: denoArgs(["bench", "--synthetic", "smollm2-135m:Q4_0", ...sizes]),
+    env: { TMPDIR: folder.path },
+    stdin: "null",
+    stdout: "piped",
+    stderr: "null",
+  }).spawn();
+  let text = "";
+  for await (const part of child.stdout.pipeThrough(new TextDecoderStream())) {
+    // The first record is out: the second test, of some 20 × 64 tokens, is on its way.
+    if (text === "") child.kill("SIGINT");
+    text += part;
+  }
+  assertEquals((await child.status).code, 130);
+  const records = JSON.parse(text) as BenchRecord[];
+  assertEquals([records[0]?.n_prompt, records[0]?.samples_ns.length], [1, 20]);
+  for (const { n_gen, samples_ns } of records.slice(1)) {
+    assertEquals(n_gen, 64);
+    assert(samples_ns.length < 20);
+  }
+  assertEquals([...Deno.readDirSync(folder.path)], []);
+});
+
+Deno.test("bench: refusals say what is valid, before anything is measured", async () => {
+  using folder = new TempFolder();
+  writeRandomLlama(folder.path);
+  const refusals: Record<string, readonly string[]> = {
+    '--n-prompt is "4-1"; valid are whole numbers from 0 to': ["-p", "4-1"],
+    '--threads is "0"; valid are whole numbers from 1 to 1024': ["-t", "0"],
+    '--pg is "8"; valid are two whole numbers': ["--pg", "8"],
+    '--output is "xml"; valid are md, json, jsonl, csv': ["-o", "xml"],
+    "there is nothing to measure": ["-p", "0", "-n", "0"],
+    'knows no shape "none"': ["--synthetic", "none"],
+    "a test takes 300 tokens, but the context of": ["-p", "4", "-n", "300"],
+  };
+  for (const [message, args] of Object.entries(refusals)) {
+    const { code, stdout, stderr } = await forge(["bench", "-m", folder.path, ...args]);
+    assertEquals({ code, stdout }, { code: 2, stdout: "" }, stderr);
+    assertStringIncludes(stderr, message);
+  }
+});

@@ -1,0 +1,72 @@
+import { assert, assertEquals, assertThrows } from "@std/assert";
+import { SyntheticModel, writeSyntheticModel } from "../../src/bench/synthetic_model.ts";
+import { type ModelShape, SYNTHETIC_TYPES } from "../../src/bench/synthetic_shapes.ts";
+import { openBackend } from "../../src/engine/open_backend.ts";
+import { ForgeError } from "../../src/errors.ts";
+import { load } from "../../src/mod.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+
+const SHAPE: ModelShape = {
+  architecture: "qwen3",
+  nLayers: 2,
+  hiddenSize: 256,
+  intermediateSize: 512,
+  nHeads: 4,
+  nKvHeads: 2,
+  headDim: 64,
+  vocabSize: 500,
+  contextLength: 128,
+  ropeTheta: 10000,
+  tied: false,
+};
+
+Deno.test("synthetic models: load, generate and have the types asked for", async () => {
+  using folder = new TempFolder();
+  const quantizer = openBackend("cpu", 1);
+  try {
+    for (const type of SYNTHETIC_TYPES) {
+      for (const architecture of ["llama", "qwen3"] as const) {
+        const path = folder.at(`${architecture}-${type}.gguf`);
+        const spec = { name: `tiny:${type}`, shape: { ...SHAPE, architecture }, type };
+        writeSyntheticModel(path, spec, quantizer);
+        await using model = await load(path, { threads: 1 });
+        assertEquals(model.unusedTensors, []);
+        const { tensors } = model.checkpoint;
+        assertEquals(tensors.get("blk.1.ffn_down.weight")?.type, type);
+        assertEquals(tensors.get("output.weight")?.type, /^Q[45]/.test(type) ? "Q6_K" : type);
+        const { token_ids } = await model.complete("Any text: ✓", { maxTokens: 4, temperature: 0 });
+        assert(token_ids.length > 0, type);
+        const logits = await model.logits("x");
+        assert(new Set(logits).size > 100, `${type}: the logits are all alike`);
+      }
+    }
+  } finally {
+    quantizer.close();
+  }
+});
+
+Deno.test("synthetic models: text goes through their tokenizer and back", async () => {
+  using folder = new TempFolder();
+  const quantizer = openBackend("cpu", 1);
+  writeSyntheticModel(folder.at("m.gguf"), { name: "m", shape: SHAPE, type: "F16" }, quantizer);
+  quantizer.close();
+  await using model = await load(folder.at("m.gguf"));
+  const text = "naïve w400 🙂";
+  assertEquals(model.tokenizer.decode(model.tokenizer.encode(text)).trim(), text);
+});
+
+Deno.test("synthetic models: the file goes with the object, also when it could not be written", () => {
+  const quantizer = openBackend("cpu", 1);
+  const spec = { name: "m", shape: SHAPE, type: "Q8_0" } as const;
+  let path = "";
+  {
+    using model = new SyntheticModel(spec, quantizer);
+    path = model.path;
+    assert(Deno.statSync(path).isFile);
+  }
+  assertThrows(() => Deno.statSync(path), Deno.errors.NotFound);
+  const missing = `${path}/missing/model.gguf`;
+  const write = () => writeSyntheticModel(missing, spec, quantizer);
+  assertEquals(assertThrows(write, ForgeError, "cannot write").code, "device");
+  quantizer.close();
+});

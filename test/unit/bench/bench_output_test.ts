@@ -1,0 +1,68 @@
+import { assertEquals } from "@std/assert";
+import { type OutputFormat, PRINTERS } from "../../../src/bench/bench_output.ts";
+import { type BenchRecord, benchRecord } from "../../../src/bench/bench_record.ts";
+
+const MODEL = {
+  backend: "cpu:avx2",
+  batch: 512,
+  device: { name: 'A "fast" one', threads: 4, features: [], kernels: "avx2" },
+  kvType: "F16",
+  summary: { type: "llama 1.24B Q4_0", bytes: 766277632, parameters: 1235814400, decodeBytes: 7e8 },
+} as const;
+
+const SESSION = { version: "1.2.3", time: new Date("2026-01-02T03:04:05Z") };
+
+const RECORDS: readonly BenchRecord[] = [
+  benchRecord(MODEL, "a,b.gguf", { nPrompt: 512, nGen: 0, nDepth: 0 }, [1e9, 2e9], SESSION),
+  benchRecord(MODEL, "a,b.gguf", { nPrompt: 0, nGen: 128, nDepth: 1024 }, [4e9], SESSION),
+];
+
+function print(format: OutputFormat): string {
+  const printer = PRINTERS[format];
+  return printer.begin() + RECORDS.map(printer.record).join("") + printer.end();
+}
+
+Deno.test("bench output: the record has llama-bench's numbers", () => {
+  const [prompt, decode] = RECORDS;
+  assertEquals(prompt!.samples_ts, [512, 256]);
+  assertEquals(prompt!.avg_ns, 1.5e9);
+  assertEquals(prompt!.stddev_ns, Math.round(Math.sqrt(0.5) * 1e9));
+  assertEquals([prompt!.avg_ts, prompt!.stddev_ts], [384, Math.sqrt(2 * 128 ** 2)]);
+  assertEquals(prompt!.weight_gb_s, null);
+  assertEquals([decode!.avg_ts, decode!.stddev_ts, decode!.weight_gb_s], [32, 0, 22.4]);
+});
+
+Deno.test("bench output: markdown", () => {
+  assertEquals(
+    print("md"),
+    "| model                          |       size |     params | backend      | threads |            test |                t/s |   GB/s |\n" +
+      "|--------------------------------|-----------:|-----------:|--------------|--------:|----------------:|-------------------:|-------:|\n" +
+      "| llama 1.24B Q4_0               | 730.78 MiB |     1.24 B | cpu:avx2     |       4 |           pp512 |    384.00 ± 181.02 |        |\n" +
+      "| llama 1.24B Q4_0               | 730.78 MiB |     1.24 B | cpu:avx2     |       4 |   tg128 @ d1024 |       32.00 ± 0.00 |  22.40 |\n",
+  );
+});
+
+Deno.test("bench output: CSV quotes every field", () => {
+  const [header, first, second, ...rest] = print("csv").trimEnd().split("\n");
+  assertEquals(rest, []);
+  assertEquals(
+    header,
+    "forge_version,device,backends,model_filename,model_type,model_size,model_n_params,n_batch," +
+      "n_threads,type_k,type_v,n_prompt,n_gen,n_depth,test_time,avg_ns,stddev_ns,avg_ts,stddev_ts," +
+      "decode_bytes,weight_gb_s",
+  );
+  assertEquals(
+    first,
+    '"1.2.3","A ""fast"" one","cpu:avx2","a,b.gguf","llama 1.24B Q4_0","766277632","1235814400",' +
+      '"512","4","f16","f16","512","0","0","2026-01-02T03:04:05.000Z","1500000000","707106781",' +
+      '"384","181.01933598375618","700000000",""',
+  );
+  assertEquals(second!.endsWith(',"32","0","700000000","22.4"'), true, second);
+});
+
+Deno.test("bench output: JSON is one array, JSON lines an object each", () => {
+  assertEquals(JSON.parse(print("json")), RECORDS);
+  const lines = print("jsonl").trimEnd().split("\n");
+  assertEquals<unknown>(lines.map((line) => JSON.parse(line)), RECORDS);
+  assertEquals(JSON.parse(PRINTERS.json.begin() + PRINTERS.json.end()), []);
+});

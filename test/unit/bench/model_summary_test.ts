@@ -1,0 +1,51 @@
+import { assertEquals } from "@std/assert";
+import { summarizeModel } from "../../../src/bench/model_summary.ts";
+import { fakeCheckpoint, type FakeModel } from "../models/fakes.ts";
+
+function summary(model: FakeModel) {
+  const checkpoint = fakeCheckpoint(model);
+  return summarizeModel(checkpoint, [...checkpoint.tensors.values()]);
+}
+
+Deno.test("model summary: an embedding that is the output matrix is read whole, another a row", () => {
+  const tied = { "model.embed_tokens.weight": [100, 8], "model.norm.weight": [8] };
+  assertEquals(summary({ tensors: tied }).decodeBytes, 4 * (800 + 8));
+  const untied = { ...tied, "lm_head.weight": [100, 8] };
+  assertEquals(summary({ tensors: untied }).decodeBytes, 4 * (8 + 800 + 8));
+  const gguf = {
+    metadata: { "general.architecture": "llama" },
+    tensors: { "token_embd.weight": [100, 8], "output.weight": [100, 8] },
+  };
+  assertEquals(summary(gguf).decodeBytes, 4 * (8 + 800));
+});
+
+Deno.test("model summary: of a mixture, the experts that a token uses", () => {
+  const huggingFace = summary({
+    config: { num_local_experts: 8, num_experts_per_tok: 2 },
+    tensors: { "model.layers.0.block_sparse_moe.experts.0.w1.weight": [4, 8], "a.weight": [2, 2] },
+  });
+  assertEquals(huggingFace.decodeBytes, 4 * (32 / 4 + 4));
+  const gguf = summary({
+    metadata: {
+      "general.architecture": "qwen3moe",
+      "qwen3moe.expert_count": 16,
+      "qwen3moe.expert_used_count": 4,
+    },
+    tensors: { "blk.0.ffn_up_exps.weight": [16, 4, 8] },
+  });
+  assertEquals(gguf.decodeBytes, 4 * 4 * 32);
+});
+
+Deno.test("model summary: architecture, size and the types that matter", () => {
+  const { type, parameters, bytes } = summary({
+    metadata: { "general.architecture": "llama" },
+    tensors: {
+      "blk.0.attn_q.weight": { type: "Q4_0", shape: [4096, 1024] },
+      "token_embd.weight": { type: "Q6_K", shape: [1024, 1024] },
+      "output_norm.weight": [1024],
+    },
+  });
+  assertEquals(type, "llama 5.24M Q4_0+Q6_K");
+  assertEquals(parameters, 5 * 2 ** 20 + 1024);
+  assertEquals(bytes, 4 * 2 ** 20 / 32 * 18 + 2 ** 20 / 256 * 210 + 4096);
+});
