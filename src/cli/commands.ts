@@ -1,4 +1,5 @@
 /** Every command, in the order of the help. */
+import { SHAPES, SYNTHETIC_TYPES } from "../bench/synthetic_shapes.ts";
 import { type Command, defineCommand } from "./command.ts";
 
 const MODEL = {
@@ -112,6 +113,46 @@ export const COMMANDS: readonly Command[] = [
     options: ["json", "verbose"],
     examples: ["forge list"],
   }, () => import("./list.ts")),
+  defineCommand({
+    name: "bench",
+    summary: "measure how fast models compute prompts and decode",
+    description: [
+      "Measures how many tokens a second a model computes: ppN is a prompt of N tokens, tgN the " +
+      "decoding of N tokens one at a time, ppN+tgM both together, @ dN behind N tokens that are in the " +
+      "KV cache already. Lists (128,512) and ranges (1-4, 0-1024+256, 128-2048*2) are measured one " +
+      "after another.",
+    ],
+    options: [
+      "benchModel",
+      "synthetic",
+      "device",
+      "benchThreads",
+      "kvType",
+      "nPrompt",
+      "nGen",
+      "pair",
+      "nDepth",
+      "repetitions",
+      "benchOutput",
+      "verbose",
+    ],
+    notes: [
+      "Each test is run once to warm up, then -r times from the same KV cache; t/s is the mean ± the " +
+      "sample standard deviation. Tokens are random. A prompt ends with the choice of the likeliest " +
+      "token, and so does each decode step; the tokenizer has no part in it. GB/s is what decoding " +
+      "reads of the weights alone. json, jsonl and csv use the field names of llama-bench.",
+      `Shapes for --synthetic: ${Object.keys(SHAPES).join(", ")}. Types: ${
+        SYNTHETIC_TYPES.join(", ")
+      } (default: Q4_0); as in most files, the output matrix of a 4- or 5-bit model is Q6_K or ` +
+      "Q8_0. The model is a temporary file and is removed in the end.",
+      "Ctrl-C stops with exit code 130; what was measured is printed.",
+    ],
+    examples: [
+      "forge bench -m model.gguf -p 512,2048 -n 64 -t 1,2",
+      "forge bench --synthetic llama-3.2-1b:Q4_0 --synthetic llama-3.2-1b:Q8_0",
+      "forge bench --synthetic smollm2-135m:F16 -p 0 -n 128 -d 0,4096 -o json",
+    ],
+  }, () => import("./bench.ts")),
   defineCommand({
     name: "doctor",
     summary: "show whether forge can run here, and why not",

@@ -5,6 +5,7 @@ export const OPTION_GROUPS = [
   "Prompt",
   "Model",
   "Generation",
+  "Tests",
   "Sampling, in the order it is applied",
   "Input",
   "Output",
@@ -44,17 +45,32 @@ export interface NumberSpec extends OptionBase {
   readonly max: number;
 }
 
+/** A list of whole numbers and ranges, such as `128,512` or `1-8*2`; given more than once, they join. */
+export interface CountsSpec extends OptionBase {
+  readonly kind: "counts";
+  readonly metavar: string;
+  readonly min: number;
+  readonly max: number;
+}
+
 export interface ChoiceSpec extends OptionBase {
   readonly kind: "choice";
   readonly metavar: string;
   readonly choices: readonly string[];
 }
 
-export type OptionSpec = FlagSpec | TextSpec | ListSpec | NumberSpec | ChoiceSpec;
+export type OptionSpec =
+  | FlagSpec
+  | TextSpec
+  | ListSpec
+  | NumberSpec
+  | CountsSpec
+  | ChoiceSpec;
 
 /** The type of an option's value. A flag is always there; the rest are `undefined` unless given. */
 export type OptionValue<S extends OptionSpec> = S extends FlagSpec ? boolean
   : S extends NumberSpec ? number | undefined
+  : S extends CountsSpec ? readonly number[] | undefined
   : S extends ListSpec ? readonly string[] | undefined
   : S extends ChoiceSpec ? S["choices"][number] | undefined
   : string | undefined;

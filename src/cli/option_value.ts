@@ -1,6 +1,7 @@
+import { expandNumbers } from "../bench/number_list.ts";
 import { ForgeError } from "../errors.ts";
 import { quote } from "../formats/quote.ts";
-import type { FlagSpec, ListSpec, NumberSpec, OptionSpec } from "./option_types.ts";
+import type { CountsSpec, FlagSpec, ListSpec, NumberSpec, OptionSpec } from "./option_types.ts";
 import { longFlag } from "./option_types.ts";
 
 /**
@@ -19,6 +20,8 @@ export function parseOptionValue(
       return text;
     case "list":
       return appended(spec, text, previous);
+    case "counts":
+      return [...(Array.isArray(previous) ? previous : []), ...parseCounts(spec, text)];
     case "choice": {
       const choice = spec.choices.find((name) => name.toLowerCase() === text.toLowerCase());
       if (choice === undefined) throw invalid(spec, text, spec.choices.join(", "));
@@ -43,6 +46,13 @@ function parseNumber(spec: NumberSpec, text: string): number {
   if (value >= spec.min && value <= spec.max) return value;
   const kind = spec.kind === "integer" ? "whole numbers" : "numbers";
   throw invalid(spec, text, `${kind} from ${spec.min} to ${spec.max}`);
+}
+
+function parseCounts(spec: CountsSpec, text: string): number[] {
+  const numbers = expandNumbers(text);
+  if (numbers?.every((value) => value >= spec.min && value <= spec.max)) return numbers;
+  const valid = `whole numbers from ${spec.min} to ${spec.max} and ranges of them, such as`;
+  throw invalid(spec, text, `${valid} 4,8 or 1-4 or 0-1024+256 or 1-16*2`);
 }
 
 function invalid(spec: OptionSpec, text: string, valid: string): ForgeError {

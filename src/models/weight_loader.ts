@@ -88,10 +88,15 @@ export class WeightLoader {
     );
   }
 
+  /** The tensors on the device. */
+  get mappedTensors(): TensorInfo[] {
+    const tensors = this.#shared.mapped.flatMap(({ slices }) => slices.map(({ tensor }) => tensor));
+    return [...new Set(tensors)];
+  }
+
   /** Bytes of the tensors on the device. */
   get mappedBytes(): number {
-    const tensors = this.#shared.mapped.flatMap(({ slices }) => slices.map(({ tensor }) => tensor));
-    return [...new Set(tensors)].reduce((total, tensor) => total + tensor.bytes, 0);
+    return this.mappedTensors.reduce((total, tensor) => total + tensor.bytes, 0);
   }
 
   /** Describes the first tensor that holds NaN or infinity, reading all of them. */

@@ -70,3 +70,22 @@ Deno.test("synthetic models: the file goes with the object, also when it could n
   assertEquals(assertThrows(write, ForgeError, "cannot write").code, "device");
   quantizer.close();
 });
+
+Deno.test("synthetic models: the file goes when the process exits at once", async () => {
+  const module = (path: string) => JSON.stringify(import.meta.resolve(`../../src/${path}`));
+  const code = `
+    import { SyntheticModel } from ${module("bench/synthetic_model.ts")};
+    import { openBackend } from ${module("engine/open_backend.ts")};
+    const spec = { name: "m", shape: ${JSON.stringify(SHAPE)}, type: "F32" };
+    const model = new SyntheticModel(spec, openBackend("cpu", 1));
+    Deno.statSync(model.path);
+    console.log(model.path);
+    Deno.exit(0);
+  `;
+  const command = new Deno.Command(Deno.execPath(), { args: ["eval", "--quiet", code] });
+  const { code: exitCode, stdout, stderr } = await command.output();
+  assertEquals(exitCode, 0, new TextDecoder().decode(stderr));
+  const path = new TextDecoder().decode(stdout).trim();
+  assert(path.endsWith(".gguf"), path);
+  assertThrows(() => Deno.statSync(path), Deno.errors.NotFound);
+});

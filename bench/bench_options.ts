@@ -1,0 +1,102 @@
+/** What the benchmarks are given on the command line, and the model they share. */
+import { basename, resolve } from "@std/path";
+import { parseArgs } from "node:util";
+import { SyntheticModel } from "../src/bench/synthetic_model.ts";
+import { parseSyntheticSpec } from "../src/bench/synthetic_shapes.ts";
+import { bundledModel } from "../src/cli/model_path.ts";
+import { openBackend } from "../src/engine/open_backend.ts";
+import { ForgeError } from "../src/errors.ts";
+
+/** The settings of all benchmarks. */
+export interface BenchOptions {
+  readonly names: readonly string[];
+  readonly model: string | undefined;
+  readonly synthetic: string | undefined;
+  readonly threads: number;
+  readonly rounds: number;
+  readonly nPrompt: number;
+  readonly nGen: number;
+  /** A text for the tokenizer. */
+  readonly file: string | undefined;
+}
+
+export const OPTIONS_HELP = `Options:
+  -m, --model MODEL             model folder or .gguf file (default: the bundled demo model)
+      --synthetic SHAPE[:TYPE]  a model with random weights, as of forge bench
+  -t, --threads N               threads that compute (default: one a core)
+  -r, --rounds N                how often to measure (default: 5)
+  -p, --n-prompt N              tokens of the prompt (default: 512)
+  -n, --n-gen N                 tokens to decode (default: 128)
+  -f, --file FILE               text for the tokenizer (default: README.md)
+`;
+
+/** @throws {ForgeError} `usage` */
+export function parseBenchOptions(args: readonly string[]): BenchOptions {
+  const { values, positionals } = parse(args);
+  if (values.model !== undefined && values.synthetic !== undefined) {
+    throw new ForgeError("usage", "give --model or --synthetic, not both");
+  }
+  return {
+    names: positionals,
+    model: values.model,
+    synthetic: values.synthetic,
+    threads: count("threads", values.threads) ?? navigator.hardwareConcurrency,
+    rounds: count("rounds", values.rounds) ?? 5,
+    nPrompt: count("n-prompt", values["n-prompt"]) ?? 512,
+    nGen: count("n-gen", values["n-gen"]) ?? 128,
+    file: values.file,
+  };
+}
+
+function parse(args: readonly string[]) {
+  try {
+    return parseArgs({
+      args: [...args],
+      allowPositionals: true,
+      options: {
+        model: { type: "string", short: "m" },
+        synthetic: { type: "string" },
+        threads: { type: "string", short: "t" },
+        rounds: { type: "string", short: "r" },
+        "n-prompt": { type: "string", short: "p" },
+        "n-gen": { type: "string", short: "n" },
+        file: { type: "string", short: "f" },
+      },
+    });
+  } catch (error) {
+    if (!(error instanceof TypeError)) throw error;
+    throw new ForgeError("usage", error.message, { cause: error });
+  }
+}
+
+function count(name: string, text: string | undefined): number | undefined {
+  if (text === undefined) return undefined;
+  if (/^[1-9]\d{0,5}$/.test(text)) return Number(text);
+  throw new ForgeError("usage", `--${name} is "${text}"; valid is a whole number from 1 to 999999`);
+}
+
+/** A model for the length of a benchmark; a synthetic one is removed at the end. */
+export interface BenchSubject extends Disposable {
+  readonly name: string;
+  readonly path: string;
+}
+
+/** The model that the options name. @throws {ForgeError} as `forge bench` */
+export function benchSubject({ model, synthetic }: BenchOptions): BenchSubject {
+  if (synthetic === undefined) {
+    const path = resolve(model ?? bundledModel());
+    return { name: basename(path), path, [Symbol.dispose]: () => {} };
+  }
+  const spec = parseSyntheticSpec(synthetic);
+  const device = openBackend("cpu");
+  try {
+    const file = new SyntheticModel(spec, device);
+    return {
+      name: `synthetic ${spec.name}`,
+      path: file.path,
+      [Symbol.dispose]: () => file[Symbol.dispose](),
+    };
+  } finally {
+    device.close();
+  }
+}

@@ -1,0 +1,77 @@
+/**
+ * `deno task bench [NAME…] [options]`: measures this machine and forge on it. `forge bench` is the
+ * tool for comparing models; this is for working on forge.
+ */
+import { buildLibraries } from "../build.ts";
+import { errorText, exitCode } from "../src/cli/error_text.ts";
+import { ForgeError } from "../src/errors.ts";
+import { type BenchOptions, OPTIONS_HELP, parseBenchOptions } from "./bench_options.ts";
+import { describeLimits, type Machine, measureLimits } from "./limits.ts";
+import { benchPeers } from "./peers.ts";
+import { benchSpeed } from "./speed.ts";
+import { benchStartup } from "./startup.ts";
+import { benchTokenizer } from "./tokenizer.ts";
+
+/** A benchmark. */
+interface Benchmark {
+  readonly help: string;
+  readonly run: (options: BenchOptions, machine: Machine) => Promise<void>;
+}
+
+/** In the order they run; the limits go before all of them. */
+const BENCHMARKS: Readonly<Record<string, Benchmark>> = {
+  speed: { help: "prefill and decode of a model", run: benchSpeed },
+  startup: { help: "from the start of the process to the first token", run: benchStartup },
+  tokenizer: { help: "loading, encoding, decoding", run: benchTokenizer },
+  peers: { help: "against llama.cpp, which npm downloads", run: benchPeers },
+};
+
+const LIMITS = "limits";
+
+async function main(args: readonly string[]): Promise<number> {
+  if (args.length === 0 || args.includes("--help") || args.includes("-h")) {
+    console.log(help());
+    return args.length === 0 ? 2 : 0;
+  }
+  try {
+    const options = parseBenchOptions(args);
+    const unknown = options.names.find((name) =>
+      name !== LIMITS && !Object.hasOwn(BENCHMARKS, name)
+    );
+    if (unknown !== undefined || options.names.length === 0) {
+      const valid = [LIMITS, ...Object.keys(BENCHMARKS)].join(", ");
+      const problem = unknown === undefined ? "no benchmark is named" : `unknown "${unknown}"`;
+      throw new ForgeError("usage", `${problem}; valid are ${valid}`);
+    }
+    const [load = 0] = Deno.loadavg();
+    await buildLibraries({ log: (line) => console.error(line) });
+    const limits = options.names.includes(LIMITS)
+      ? await measureLimits(options.threads)
+      : undefined;
+    if (limits !== undefined) console.log(describeLimits(limits));
+    for (const [name, benchmark] of Object.entries(BENCHMARKS)) {
+      if (options.names.includes(name)) await benchmark.run(options, { limits, load });
+    }
+    return 0;
+  } catch (error) {
+    console.error(errorText(error, false).trimEnd());
+    return exitCode(error);
+  }
+}
+
+function help(): string {
+  const rows = Object.entries(BENCHMARKS).map(([name, row]) => `  ${name.padEnd(10)} ${row.help}`);
+  return [
+    "Usage: deno task bench NAME... [options]",
+    "",
+    `  ${
+      LIMITS.padEnd(10)
+    } read bandwidth and arithmetic peaks of this machine; named with others, what`,
+    `  ${"".padEnd(10)} they read is shown as a share of it`,
+    ...rows,
+    "",
+    OPTIONS_HELP,
+  ].join("\n");
+}
+
+if (import.meta.main) Deno.exit(await main(Deno.args));

@@ -1,0 +1,78 @@
+/** Installs node-llama-cpp, which brings a prebuilt llama.cpp, where only this benchmark sees it. */
+import { join } from "@std/path";
+import { ForgeError } from "../../src/errors.ts";
+import { root } from "../root.ts";
+
+/** The version that is compared with. */
+export const PEER_VERSION = "3.22.1";
+
+/** The packages with llama.cpp itself, for processors alone. */
+const PREBUILT: Readonly<Record<string, string>> = {
+  "linux-x86_64": "linux-x64",
+  "linux-aarch64": "linux-arm64",
+  "darwin-x86_64": "mac-x64",
+  "darwin-aarch64": "mac-arm64-metal",
+};
+
+/**
+ * Installs the package into `build/bench/peers` unless it is there.
+ *
+ * @returns the path of its module
+ * @throws {ForgeError} `not_found` without Node, npm or its registry; `unsupported` on a system that
+ * it has no llama.cpp for
+ */
+export async function installPeer(): Promise<string> {
+  const folder = join(root, "build", "bench", "peers");
+  const installed = join(folder, "node_modules", "node-llama-cpp");
+  const module = join(installed, "dist", "index.js");
+  if (versionOf(installed) === PEER_VERSION) return module;
+  const prebuilt = PREBUILT[`${Deno.build.os}-${Deno.build.arch}`];
+  if (prebuilt === undefined) {
+    throw new ForgeError("unsupported", `no llama.cpp for ${Deno.build.os} ${Deno.build.arch}`);
+  }
+  Deno.mkdirSync(folder, { recursive: true });
+  Deno.writeTextFileSync(join(folder, "package.json"), '{"private": true}\n');
+  const packages = [
+    `node-llama-cpp@${PEER_VERSION}`,
+    `@node-llama-cpp/${prebuilt}@${PEER_VERSION}`,
+  ];
+  await runNpm(
+    ["install", "--no-audit", "--no-fund", "--omit=optional", "--ignore-scripts", ...packages],
+    folder,
+  );
+  return module;
+}
+
+/** The version of a package, or `undefined` where there is none. */
+function versionOf(folder: string): string | undefined {
+  try {
+    return JSON.parse(Deno.readTextFileSync(join(folder, "package.json"))).version;
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return undefined;
+    throw error;
+  }
+}
+
+async function runNpm(args: readonly string[], cwd: string): Promise<void> {
+  try {
+    const { success, stderr } = await new Deno.Command("npm", {
+      args: [...args],
+      cwd,
+      stdin: "null",
+      stdout: "null",
+      stderr: "piped",
+    }).output();
+    if (success) return;
+    const reason = firstLines(new TextDecoder().decode(stderr));
+    throw new ForgeError("not_found", `npm could not install node-llama-cpp: ${reason}`);
+  } catch (error) {
+    if (!(error instanceof Deno.errors.NotFound)) throw error;
+    throw new ForgeError("not_found", "comparing with llama.cpp needs Node and npm on the PATH");
+  }
+}
+
+/** What npm says first of its error: the code and what it means. */
+function firstLines(text: string): string {
+  const lines = [...text.matchAll(/^npm (?:error|ERR!) (.*\S)/gm)].map(([, line]) => line);
+  return lines.slice(0, 4).join("; ");
+}

@@ -1,0 +1,46 @@
+/** How long a tokenizer takes to load, and how fast it is. */
+import { join } from "@std/path";
+import { median } from "../src/bench/statistics.ts";
+import { ForgeError, openCheckpoint, openTokenizer } from "../src/mod.ts";
+import { type BenchOptions, benchSubject } from "./bench_options.ts";
+import { root } from "./root.ts";
+
+/** Bytes of text that are encoded at least; a shorter file is repeated. */
+const TEXT_BYTES = 2 ** 20;
+
+/** Prints the medians over the rounds; the first encoding of a round has an empty cache of words. */
+export async function benchTokenizer(options: BenchOptions): Promise<void> {
+  const file = options.file ?? join(root, "README.md");
+  const once = await Deno.readTextFile(file);
+  if (once === "") throw new ForgeError("bad_input", `"${file}" is empty`);
+  const text = once.repeat(Math.ceil(TEXT_BYTES / new TextEncoder().encode(once).length));
+  const bytes = new TextEncoder().encode(text).length;
+  using subject = benchSubject(options);
+  const times: Record<"load" | "encode" | "decode", number[]> = {
+    load: [],
+    encode: [],
+    decode: [],
+  };
+  let description = "";
+  let nTokens = 0;
+  for (let round = 0; round < options.rounds; round++) {
+    const start = performance.now();
+    const tokenizer = openTokenizer(openCheckpoint(subject.path));
+    const loaded = performance.now();
+    const tokens = tokenizer.encode(text);
+    const encoded = performance.now();
+    tokenizer.decode(tokens);
+    times.load.push(loaded - start);
+    times.encode.push(encoded - loaded);
+    times.decode.push(performance.now() - encoded);
+    description = tokenizer.description;
+    nTokens = tokens.length;
+  }
+  const speed = (milliseconds: number) => `${(bytes / milliseconds / 1e3).toFixed(2)} MB/s`;
+  console.log(`tokenizer of ${subject.name}: ${description}, median of ${options.rounds}:`);
+  console.log(`  load, with the model's headers ${median(times.load).toFixed(1)} ms`);
+  console.log(
+    `  encode ${speed(median(times.encode))}, ${(bytes / nTokens).toFixed(2)} bytes a token`,
+  );
+  console.log(`  decode ${speed(median(times.decode))}`);
+}

@@ -1,0 +1,72 @@
+import type { DeviceInfo, KvType } from "../backend.ts";
+import { openBackend } from "../engine/open_backend.ts";
+import { Runner } from "../engine/runner.ts";
+import { ForgeError } from "../errors.ts";
+import { openCheckpoint } from "../formats/checkpoint.ts";
+import { quote } from "../formats/quote.ts";
+import { loadModel } from "../models/registry.ts";
+import { type ModelSummary, summarizeModel } from "./model_summary.ts";
+
+export interface BenchModelOptions {
+  /** What messages call the model. */
+  readonly name: string;
+  readonly device: string;
+  /** 0 for one a core. */
+  readonly threads: number;
+  /** Positions that the longest test takes. */
+  readonly contextLength: number;
+  /** @default "F16"; "F32" on the reference device */
+  readonly kvType?: KvType | undefined;
+}
+
+/** A model loaded to be measured: all of the engine below the tokenizer. */
+export interface BenchModel extends Disposable {
+  readonly runner: Runner;
+  readonly summary: ModelSummary;
+  readonly device: DeviceInfo;
+  /** As `--device` names it, such as `cpu:avx512`. */
+  readonly backend: string;
+  readonly kvType: KvType;
+  /** The most tokens of a prompt that are computed at once. */
+  readonly batch: number;
+}
+
+/**
+ * Loads a model.
+ *
+ * @throws {ForgeError} as `load` of the public API; `usage` when a test is longer than the model's
+ * context.
+ */
+export async function openBenchModel(
+  path: string,
+  options: BenchModelOptions,
+): Promise<BenchModel> {
+  const { contextLength } = options;
+  const checkpoint = openCheckpoint(path);
+  const backend = openBackend(options.device, options.threads);
+  try {
+    const { lm, weights } = loadModel(backend, checkpoint, contextLength);
+    if (contextLength > lm.contextLength) {
+      throw new ForgeError(
+        "usage",
+        `a test takes ${contextLength} tokens, but the context of ${quote(options.name)} holds ` +
+          `${lm.contextLength}; give smaller numbers for -p, -n or -d`,
+      );
+    }
+    const kvType = options.kvType ?? (backend.kind === "reference" ? "F32" : "F16");
+    const { kind, info } = backend;
+    const runner = await Runner.open(backend, lm, { contextLength, kvType });
+    return {
+      runner,
+      summary: summarizeModel(checkpoint, weights.mappedTensors),
+      device: info,
+      backend: info.kernels === kind ? kind : `${kind}:${info.kernels}`,
+      kvType,
+      batch: runner.limits.maxTokens,
+      [Symbol.dispose]: () => backend.close(),
+    };
+  } catch (error) {
+    backend.close();
+    throw error;
+  }
+}

@@ -1,0 +1,82 @@
+import type { BenchModel } from "./bench_model.ts";
+import { mean, sampleDeviation } from "./statistics.ts";
+import type { Workload } from "./workload.ts";
+
+/**
+ * One measured test, under the names that llama-bench prints the same things by; `device`,
+ * `decode_bytes` and `weight_gb_s` are forge's own.
+ */
+export interface BenchRecord {
+  readonly forge_version: string;
+  readonly device: string;
+  readonly backends: string;
+  readonly model_filename: string;
+  readonly model_type: string;
+  readonly model_size: number;
+  readonly model_n_params: number;
+  /** The most tokens of a prompt that are computed at once. */
+  readonly n_batch: number;
+  readonly n_threads: number;
+  readonly type_k: string;
+  readonly type_v: string;
+  readonly n_prompt: number;
+  readonly n_gen: number;
+  readonly n_depth: number;
+  /** When the test ended, ISO 8601. */
+  readonly test_time: string;
+  readonly avg_ns: number;
+  readonly stddev_ns: number;
+  /** Tokens a second, prompt and generated ones together: mean over the repetitions. */
+  readonly avg_ts: number;
+  readonly stddev_ts: number;
+  /** Bytes of weights that decoding one token reads. */
+  readonly decode_bytes: number;
+  /** `decode_bytes` times `avg_ts`, in 10^9 bytes a second; `null` for tests with a prompt. */
+  readonly weight_gb_s: number | null;
+  readonly samples_ns: readonly number[];
+  readonly samples_ts: readonly number[];
+}
+
+/** Where and when something was measured. */
+export interface BenchSession {
+  readonly version: string;
+  readonly time: Date;
+}
+
+/** @param samples_ns nanoseconds of each repetition, at least one */
+export function benchRecord(
+  model: Pick<BenchModel, "backend" | "batch" | "device" | "kvType" | "summary">,
+  name: string,
+  { nPrompt, nGen, nDepth }: Workload,
+  samples_ns: readonly number[],
+  session: BenchSession,
+): BenchRecord {
+  const { summary, device, kvType } = model;
+  const samples_ts = samples_ns.map((ns) => (nPrompt + nGen) / ns * 1e9);
+  const avg_ts = mean(samples_ts);
+  return {
+    forge_version: session.version,
+    device: device.name,
+    backends: model.backend,
+    model_filename: name,
+    model_type: summary.type,
+    model_size: summary.bytes,
+    model_n_params: summary.parameters,
+    n_batch: model.batch,
+    n_threads: device.threads,
+    type_k: kvType.toLowerCase(),
+    type_v: kvType.toLowerCase(),
+    n_prompt: nPrompt,
+    n_gen: nGen,
+    n_depth: nDepth,
+    test_time: session.time.toISOString(),
+    avg_ns: Math.round(mean(samples_ns)),
+    stddev_ns: Math.round(sampleDeviation(samples_ns)),
+    avg_ts,
+    stddev_ts: sampleDeviation(samples_ts),
+    decode_bytes: summary.decodeBytes,
+    weight_gb_s: nPrompt === 0 ? summary.decodeBytes * avg_ts / 1e9 : null,
+    samples_ns,
+    samples_ts,
+  };
+}

@@ -1,0 +1,75 @@
+import type { Checkpoint } from "../formats/checkpoint.ts";
+import type { TensorInfo } from "../formats/tensor_info.ts";
+import { ConfigReader, type Key } from "../models/config_reader.ts";
+
+/** What a benchmark says of the model it measured. */
+export interface ModelSummary {
+  /** Architecture, size and weight types: `llama 1.24B Q4_0+Q6_K`. */
+  readonly type: string;
+  /** Bytes of its tensors. */
+  readonly bytes: number;
+  readonly parameters: number;
+  /** Bytes of weights that decoding one token reads. */
+  readonly decodeBytes: number;
+}
+
+/** Types that hold less of the weights than this are not worth naming. */
+const NAMED_SHARE = 0.05;
+
+/**
+ * Sums up a model.
+ *
+ * @param mapped the tensors that it computes with
+ */
+export function summarizeModel(
+  checkpoint: Checkpoint,
+  mapped: readonly TensorInfo[],
+): ModelSummary {
+  const parameters = sum(mapped.map(elements));
+  return {
+    type: `${checkpoint.modelType} ${shortCount(parameters)} ${typeNames(mapped)}`,
+    bytes: sum(mapped.map(({ bytes }) => bytes)),
+    parameters,
+    decodeBytes: decodeBytes(checkpoint, mapped),
+  };
+}
+
+/**
+ * All weights, but of a mixture only the experts that a token is routed to, and of an embedding that
+ * is not the output matrix as well, one row.
+ */
+function decodeBytes(checkpoint: Checkpoint, mapped: readonly TensorInfo[]): number {
+  const config = new ConfigReader(checkpoint);
+  const number = (...keys: Key[]) =>
+    Number(keys.map((key) => config.raw(key)).find((value) => value !== undefined) ?? 1);
+  const experts = number(["num_local_experts", "expert_count"], ["num_experts", undefined]);
+  const used = number(["num_experts_per_tok", "expert_used_count"]);
+  const isUntied = mapped.some(({ name }) => /^(lm_head|output)\.weight$/.test(name));
+  return sum(mapped.map(({ name, bytes, shape }) => {
+    if (isUntied && /(^|\.)(embed_tokens|token_embd)\.weight$/.test(name)) return bytes / shape[0]!;
+    return /\.experts\.|_exps\.weight$/.test(name) ? bytes * used / experts : bytes;
+  }));
+}
+
+/** The types of the weights, those with the most bytes first. */
+function typeNames(tensors: readonly TensorInfo[]): string {
+  const bytesOf = new Map<string, number>();
+  for (const { type, bytes } of tensors) bytesOf.set(type, (bytesOf.get(type) ?? 0) + bytes);
+  const total = sum([...bytesOf.values()]);
+  return [...bytesOf].filter(([, bytes]) => bytes >= NAMED_SHARE * total)
+    .sort(([, a], [, b]) => b - a).map(([type]) => type).join("+");
+}
+
+/** `135M`, `1.24B` */
+function shortCount(count: number): string {
+  const [scale, unit] = count >= 1e9 ? [1e9, "B"] : count >= 1e6 ? [1e6, "M"] : [1e3, "K"];
+  return `${Number((count / scale).toPrecision(3))}${unit}`;
+}
+
+function elements(tensor: TensorInfo): number {
+  return tensor.shape.reduce((product, size) => product * size, 1);
+}
+
+function sum(values: readonly number[]): number {
+  return values.reduce((total, value) => total + value, 0);
+}

@@ -1,0 +1,32 @@
+/**
+ * Random numbers that are the same in every run: Marsaglia's xorshift ("Xorshift RNGs", 2003), plenty
+ * for weights and tokens that only have to be unlike each other.
+ */
+export class Random {
+  #state: number;
+
+  constructor(seed: number) {
+    this.#state = (seed ^ 0x9e3779b9) | 1;
+  }
+
+  /** In [0, 1). */
+  uniform(): number {
+    let x = this.#state;
+    x ^= x << 13;
+    x ^= x >>> 17;
+    x ^= x << 5;
+    this.#state = x;
+    return (x >>> 0) / 2 ** 32;
+  }
+
+  /** From 0 to `limit - 1`. */
+  below(limit: number): number {
+    return Math.floor(this.uniform() * limit);
+  }
+
+  /** From the normal distribution with mean 0: Box and Muller's transform. */
+  normal(deviation: number): number {
+    const radius = Math.sqrt(-2 * Math.log(1 - this.uniform()));
+    return deviation * radius * Math.cos(2 * Math.PI * this.uniform());
+  }
+}

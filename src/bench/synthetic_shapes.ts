@@ -1,0 +1,128 @@
+/** Shapes of well-known models, and how a synthetic model is asked for. */
+import { ForgeError } from "../errors.ts";
+import { quote } from "../formats/quote.ts";
+import { TENSOR_TYPES, type TensorType } from "../formats/tensor_info.ts";
+
+/** The sizes of a decoder-only transformer. */
+export interface ModelShape {
+  /** `general.architecture` of GGUF: what the layers are made of. */
+  readonly architecture: "llama" | "qwen3";
+  readonly nLayers: number;
+  readonly hiddenSize: number;
+  readonly intermediateSize: number;
+  readonly nHeads: number;
+  readonly nKvHeads: number;
+  readonly headDim: number;
+  readonly vocabSize: number;
+  readonly contextLength: number;
+  readonly ropeTheta: number;
+  /** Whether the embedding is the output matrix too. */
+  readonly tied: boolean;
+}
+
+function llama(
+  [nLayers, hiddenSize, intermediateSize]: readonly [number, number, number],
+  [nHeads, nKvHeads, headDim]: readonly [number, number, number],
+  rest: Pick<ModelShape, "vocabSize" | "contextLength" | "ropeTheta" | "tied">,
+): ModelShape {
+  const sizes = { nLayers, hiddenSize, intermediateSize, nHeads, nKvHeads, headDim };
+  return { architecture: "llama", ...sizes, ...rest };
+}
+
+const SMOLLM2 = { vocabSize: 49152, contextLength: 8192, ropeTheta: 100000, tied: true };
+const LLAMA3 = { vocabSize: 128256, contextLength: 131072, ropeTheta: 500000 };
+const QWEN3 = { vocabSize: 151936, contextLength: 40960, ropeTheta: 1000000 };
+
+function qwen3(
+  sizes: readonly [number, number, number],
+  heads: readonly [number, number, number],
+  tied: boolean,
+): ModelShape {
+  return { ...llama(sizes, heads, { ...QWEN3, tied }), architecture: "qwen3" };
+}
+
+/** The shapes by name: `[layers, hidden, intermediate]`, `[heads, kv heads, head_dim]`. */
+export const SHAPES: Readonly<Record<string, ModelShape>> = {
+  "smollm2-135m": llama([30, 576, 1536], [9, 3, 64], SMOLLM2),
+  "smollm2-360m": llama([32, 960, 2560], [15, 5, 64], SMOLLM2),
+  "smollm2-1.7b": llama([24, 2048, 8192], [32, 32, 64], { ...SMOLLM2, ropeTheta: 130000 }),
+  "tinyllama-1.1b": llama([22, 2048, 5632], [32, 4, 64], {
+    vocabSize: 32000,
+    contextLength: 2048,
+    ropeTheta: 10000,
+    tied: false,
+  }),
+  "llama-3.2-1b": llama([16, 2048, 8192], [32, 8, 64], { ...LLAMA3, tied: true }),
+  "llama-3.2-3b": llama([28, 3072, 8192], [24, 8, 128], { ...LLAMA3, tied: true }),
+  "llama-3.1-8b": llama([32, 4096, 14336], [32, 8, 128], { ...LLAMA3, tied: false }),
+  "mistral-7b": llama([32, 4096, 14336], [32, 8, 128], {
+    vocabSize: 32768,
+    contextLength: 32768,
+    ropeTheta: 1000000,
+    tied: false,
+  }),
+  "qwen3-0.6b": qwen3([28, 1024, 3072], [16, 8, 128], true),
+  "qwen3-1.7b": qwen3([28, 2048, 6144], [16, 8, 128], true),
+  "qwen3-4b": qwen3([36, 2560, 9728], [32, 8, 128], true),
+  "qwen3-8b": qwen3([36, 4096, 12288], [32, 8, 128], false),
+};
+
+/** The types of weights that synthetic models can have: those that a device can quantise to. */
+export const SYNTHETIC_TYPES = [
+  "F32",
+  "F16",
+  "BF16",
+  "Q8_0",
+  "Q6_K",
+  "Q5_1",
+  "Q5_0",
+  "Q4_K",
+  "Q4_1",
+  "Q4_0",
+] as const satisfies readonly TensorType[];
+
+export type SyntheticType = (typeof SYNTHETIC_TYPES)[number];
+
+const DEFAULT_TYPE: SyntheticType = "Q4_0";
+
+/** A synthetic model: a shape and the type of its matrices. */
+export interface SyntheticSpec {
+  /** As a user would write it, such as `llama-3.2-1b:Q4_0`. */
+  readonly name: string;
+  readonly shape: ModelShape;
+  readonly type: SyntheticType;
+}
+
+/**
+ * Reads `SHAPE` or `SHAPE:TYPE`; case does not matter.
+ *
+ * @throws {ForgeError} `usage` for an unknown shape or type, or a type whose blocks do not fit the
+ * shape's rows.
+ */
+export function parseSyntheticSpec(text: string): SyntheticSpec {
+  const [shapeName = "", typeName = DEFAULT_TYPE] = text.split(/:(.*)/s, 2);
+  const name = shapeName.toLowerCase();
+  const shape = Object.hasOwn(SHAPES, name) ? SHAPES[name] : undefined;
+  if (shape === undefined) {
+    throw new ForgeError(
+      "usage",
+      `--synthetic knows no shape ${quote(shapeName)}; valid are ${Object.keys(SHAPES).join(", ")}`,
+    );
+  }
+  const fitting = SYNTHETIC_TYPES.filter((type) => fits(type, shape));
+  const type = SYNTHETIC_TYPES.find((type) => type === typeName.toUpperCase());
+  if (type === undefined || !fitting.includes(type)) {
+    const problem = type === undefined
+      ? `--synthetic knows no type ${quote(typeName)}`
+      : `--synthetic: the rows of ${name} are no whole number of ${type}'s blocks`;
+    throw new ForgeError("usage", `${problem}; valid for it are ${fitting.join(", ")}`);
+  }
+  return { name: `${name}:${type}`, shape, type };
+}
+
+/** Whether the rows of every matrix are whole numbers of blocks. */
+function fits(type: TensorType, shape: ModelShape): boolean {
+  const { blockElements } = TENSOR_TYPES[type];
+  const rows = [shape.hiddenSize, shape.intermediateSize, shape.nHeads * shape.headDim];
+  return rows.every((cols) => cols % blockElements === 0);
+}
