@@ -43,7 +43,7 @@ async function runTests(
   try {
     const path = join(folder, "report.xml");
     const succeeded = await runDeno(
-      ["test", "--quiet", "--allow-all", `--junit-path=${path}`, ...args],
+      ["test", "--allow-all", `--junit-path=${path}`, ...args],
       variables,
     );
     let report: string | undefined;
