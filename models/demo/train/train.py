@@ -1,6 +1,6 @@
 """Trains the demo model on one CPU thread; resumes from its checkpoint when there is one.
 
-python train.py --data build/demo-model --tokenizer models/demo/tokenizer.json --steps 6600
+python train.py --data build/demo-model --tokenizer models/demo/tokenizer.json --steps 9600
 """
 
 import argparse
@@ -99,7 +99,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path("build/demo-model"))
     parser.add_argument("--tokenizer", type=Path, default=Path("models/demo/tokenizer.json"))
     parser.add_argument("--checkpoint", type=Path, default=Path("build/demo-model/checkpoint.pt"))
-    parser.add_argument("--steps", type=int, default=6600)
+    parser.add_argument("--steps", type=int, default=9600)
     parser.add_argument("--stop-at", type=int, help="stop early, leaving the schedule as it is")
     parser.add_argument("--rate", type=float, default=3e-3)
     parser.add_argument("--seed", type=int, default=1)
