@@ -145,7 +145,7 @@ function checkCompiler(
         `name another in the variable CXX, or unset it`,
     );
   }
-  const version = macros.get("__VERSION__") ?? "unknown version";
+  const version = macros.get("__VERSION__")?.replaceAll('"', "") ?? "unknown version";
   return { command, identity: `${name} ${version} ${arch}` };
 }
 
