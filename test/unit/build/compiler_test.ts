@@ -39,7 +39,7 @@ Deno.test("findCompiler: takes the first there is of c++, g++ and clang++", asyn
   path.addCompiler("clang++", macros(host.arch, "clang 18"));
   assertEquals((await find()).command, ["clang++"]);
   path.addCompiler("g++", macros(host.arch, "12.2.0"));
-  assertEquals(await find(), { command: ["g++"], identity: `g++ "12.2.0" ${host.arch}` });
+  assertEquals(await find(), { command: ["g++"], identity: `g++ 12.2.0 ${host.arch}` });
 });
 
 Deno.test("findCompiler: CXX comes first, and may have arguments", async () => {
