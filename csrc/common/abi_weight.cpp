@@ -136,6 +136,13 @@ forge_status forge_kv_create(uint32_t device, uint32_t type, uint32_t n_pages, u
     for (const uint32_t dim : {k_head_dim, v_head_dim}) {
       require(dim >= 1 && dim <= 4096, "KV cache: heads of ", dim, "; valid is 1 to 4096");
     }
+    // No machine holds more; below it, no backend's computation of sizes can overflow.
+    const double elements = static_cast<double>(n_pages) * page_tokens * n_kv_heads *
+                            (static_cast<double>(k_head_dim) + v_head_dim);
+    if (elements > 0x1p44) {
+      fail(FORGE_OUT_OF_MEMORY, "a KV cache of ", n_pages, " pages of ", page_tokens,
+           " tokens is too large");
+    }
     auto object = std::make_shared<KvObject>();
     object->kv = owner->backend->create_kv({static_cast<WeightType>(type), n_pages, page_tokens,
                                             n_kv_heads, k_head_dim, v_head_dim});
