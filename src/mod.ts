@@ -28,10 +28,14 @@ export {
   type SamplingOptions,
 } from "./engine/sampling.ts";
 export type { Completion, TextLogprob, TokenLogprobs } from "./engine/completion.ts";
-export {
-  type GenerateOptions,
-  load,
-  type LoadOptions,
-  type MemoryUse,
-  Model,
-} from "./engine/model.ts";
+export type { GenerateOptions } from "./engine/options.ts";
+export type { Constraint, ConstraintState } from "./engine/constraint.ts";
+export type {
+  BadRequest,
+  BatchId,
+  BatchInput,
+  BatchOptions,
+  BatchRequest,
+  BatchResult,
+} from "./engine/batch.ts";
+export { load, type LoadOptions, type MemoryUse, Model } from "./engine/model.ts";

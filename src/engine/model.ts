@@ -5,11 +5,13 @@ import { loadModel } from "../models/registry.ts";
 import type { WeightLoader } from "../models/weight_loader.ts";
 import { ChatTemplate } from "../tokenizer/chat_template.ts";
 import type { Tokenizer } from "../tokenizer/tokenizer.ts";
+import { type BatchInput, type BatchOptions, type BatchResult, runBatch } from "./batch.ts";
 import { collect, type Completion } from "./completion.ts";
 import { endTokens } from "./end_tokens.ts";
 import { generate, type Piece } from "./generate.ts";
 import { openBackend } from "./open_backend.ts";
 import { openTokenizer } from "./open_tokenizer.ts";
+import { checkWholeNumber, type GenerateOptions } from "./options.ts";
 import {
   checkTokens,
   type EncodedPrompt,
@@ -29,6 +31,9 @@ import { lastLogits, scoreTokens } from "./score.ts";
 /** The context a model is opened with, at most, when none is asked for. */
 export const DEFAULT_CONTEXT = 32768;
 
+/** How many requests of a batch are under way, or finished and not yet taken. */
+const BATCH_WINDOW = 64;
+
 export interface LoadOptions {
   /** `auto`, `cpu`, `cpu:VARIANT` or `reference`. @default "auto" */
   readonly device?: string | undefined;
@@ -38,19 +43,6 @@ export interface LoadOptions {
   readonly contextLength?: number | undefined;
   /** Type of the KV cache. @default "F16"; "F32" on the reference device */
   readonly kvType?: KvType | undefined;
-}
-
-export interface GenerateOptions extends SamplingOptions, PromptOptions {
-  /** The most tokens to generate. @default as many as the context has room for */
-  readonly maxTokens?: number | undefined;
-  /** Strings that end the text; they are not part of it. */
-  readonly stop?: string | readonly string[] | undefined;
-  /** How many alternatives to report for each token, 0 to 20. @default 0 */
-  readonly logprobs?: number | undefined;
-  /** Stops the generation; what was generated so far is kept. */
-  readonly signal?: AbortSignal | undefined;
-  /** Called after each chunk of the prompt but the last. */
-  readonly onPrefill?: ((done: number, total: number) => void) | undefined;
 }
 
 /** What a loaded model takes in memory, in bytes. */
@@ -168,7 +160,7 @@ export class Model implements AsyncDisposable {
       stop: typeof stop === "string" ? [stop] : stop,
       endTokens: this.#endTokens,
       nTop: Math.min(
-        checkRange("logprobs", options.logprobs ?? 0, MAX_TOP),
+        checkWholeNumber("logprobs", options.logprobs ?? 0, 0, MAX_TOP),
         this.#runner.limits.maxTop,
       ),
       signal,
@@ -184,6 +176,31 @@ export class Model implements AsyncDisposable {
   /** As {@linkcode generate}, all at once. */
   async complete(prompt: Prompt, options: GenerateOptions = {}): Promise<Completion> {
     return await collect(this.generate(prompt, options), this.tokenizer, options.logprobs);
+  }
+
+  /**
+   * Answers many requests, several at a time, and yields what came of each as it is known.
+   *
+   * ```ts
+   * const requests = prompts.map((prompt, id) => ({ id, prompt, maxTokens: 64 }));
+   * for await (const { id, completion, error } of model.batch(requests)) {
+   *   console.log(id, completion?.text ?? error.message);
+   * }
+   * ```
+   *
+   * The input is read as the work goes on, so that it may be without end. A request that cannot be
+   * answered becomes a result with an error, and the others go on.
+   *
+   * @throws {ForgeError} `cancelled` when the signal is raised; `device` when the device fails. Whatever
+   * reading the input throws is thrown too.
+   */
+  batch(requests: BatchInput, options: BatchOptions = {}): AsyncGenerator<BatchResult> {
+    return runBatch(
+      requests,
+      options,
+      BATCH_WINDOW,
+      ({ prompt, ...rest }, signal) => this.complete(prompt, { ...rest, signal }),
+    );
   }
 
   /**
@@ -264,7 +281,7 @@ export class Model implements AsyncDisposable {
       );
     }
     if (asked === undefined) return room;
-    return Math.min(room, checkRange("maxTokens", asked, Number.MAX_SAFE_INTEGER));
+    return Math.min(room, checkWholeNumber("maxTokens", asked, 0, Number.MAX_SAFE_INTEGER));
   }
 
   /** Finds the weight to blame when the model computed NaN. */
@@ -273,11 +290,4 @@ export class Model implements AsyncDisposable {
     const culprit = this.#weights.findNonFinite();
     return culprit === undefined ? error : new ForgeError("bad_model", culprit, { cause: error });
   }
-}
-
-function checkRange(name: string, value: number, max: number): number {
-  if (!Number.isInteger(value) || value < 0 || value > max) {
-    throw new ForgeError("usage", `${name} is ${value}; valid is a whole number from 0 to ${max}`);
-  }
-  return value;
 }
