@@ -5,6 +5,7 @@
 import { buildLibraries } from "../build.ts";
 import { errorText, exitCode } from "../src/cli/error_text.ts";
 import { ForgeError } from "../src/errors.ts";
+import { benchAttention } from "./attention.ts";
 import { type BenchOptions, OPTIONS_HELP, parseBenchOptions } from "./bench_options.ts";
 import { describeLimits, type Machine, measureLimits } from "./limits.ts";
 import { benchPeers } from "./peers.ts";
@@ -21,6 +22,7 @@ interface Benchmark {
 /** In the order they run; the limits go before all of them. */
 const BENCHMARKS: Readonly<Record<string, Benchmark>> = {
   speed: { help: "prefill and decode of a model", run: benchSpeed },
+  attention: { help: "attention alone, over caches as large as a model's", run: benchAttention },
   startup: { help: "from the start of the process to the first token", run: benchStartup },
   tokenizer: { help: "loading, encoding, decoding", run: benchTokenizer },
   peers: { help: "against llama.cpp, which npm downloads", run: benchPeers },

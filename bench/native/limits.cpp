@@ -66,10 +66,10 @@ double read_bandwidth(unsigned n_threads) {
 double fma_peak(unsigned n_threads) {
   constexpr int kChains = 12;
   const double seconds = best_time(n_threads, [](unsigned) {
-    Floats sums[kChains] = {};
-    Floats a = {}, b = {};
-    a += 0.5f;
-    b += 0.25f;
+    // Chains that the compiler could tell to be alike would be computed once for all.
+    Floats sums[kChains];
+    for (int c = 0; c < kChains; ++c) sums[c] = Floats{} + static_cast<float>(c + 1);
+    Floats a = Floats{} + 0.5f, b = Floats{} + 0.25f;
     for (uint64_t i = 0; i < kIterations; ++i) {
 #pragma GCC unroll 12
       for (int c = 0; c < kChains; ++c) sums[c] = sums[c] * a + b;
@@ -105,7 +105,7 @@ double int8_dot_peak(unsigned n_threads) {
   constexpr int kChains = 12;
   const double seconds = best_time(n_threads, [&](unsigned t) {
     Vector sums[kChains], a, b;
-    std::memset(sums, 0, sizeof sums);
+    for (int c = 0; c < kChains; ++c) std::memset(&sums[c], c, sizeof sums[c]);
     std::memset(&a, static_cast<int>(t + 1), sizeof a);
     std::memset(&b, 3, sizeof b);
     for (uint64_t i = 0; i < kIterations; ++i) {

@@ -10,7 +10,9 @@ namespace {
 constexpr int32_t kSplit = kAttentionSplit;
 
 // Floats of a partial result of kAttentionRows rows.
-uint64_t partial_floats(uint32_t v_head_dim) { return uint64_t{kAttentionRows} * (2 + v_head_dim); }
+uint64_t partial_floats(uint32_t v_head_dim) {
+  return uint64_t{kAttentionRows} * (2 + padded_dim(v_head_dim));
+}
 
 AttentionPartial partial_at(float* memory) {
   return {memory, memory + kAttentionRows, memory + 2 * kAttentionRows};
@@ -20,7 +22,7 @@ AttentionPartial partial_at(float* memory) {
 void clear(const AttentionPartial& partial, uint32_t n_rows, uint32_t v_head_dim) {
   std::fill_n(partial.largest, n_rows, -INFINITY);
   std::fill_n(partial.total, n_rows, 0.0f);
-  std::fill_n(partial.out, uint64_t{n_rows} * v_head_dim, 0.0f);
+  std::fill_n(partial.out, uint64_t{n_rows} * padded_dim(v_head_dim), 0.0f);
 }
 
 // The first position of a split of a task that sees positions from `begin` on.
@@ -32,14 +34,16 @@ int32_t split_begin(int32_t begin, uint32_t split) {
 
 Attention::Attention(CpuDevice& device) : device_(device), left_(4 * device.pool.n_threads()) {}
 
-void Attention::reserve(uint32_t v_head_dim) {
-  const uint64_t floats = kAttentionScratch + 2 * partial_floats(v_head_dim);
+void Attention::reserve(const KvShape& shape) {
+  kernel_floats_ = std::max<uint64_t>(kernel_floats_,
+                                      attention_scratch(shape.k_head_dim, shape.v_head_dim));
+  const uint64_t floats = kernel_floats_ + 2 * partial_floats(shape.v_head_dim);
   if (floats <= thread_floats_) return;
   thread_floats_ = floats;
   scratch_ = Memory(device_.pool.n_threads() * floats * sizeof(float));
 }
 
-void Attention::plan(const AttentionJob& job) {
+void Attention::plan_tasks(const AttentionJob& job) {
   const StepInputs& in = job.inputs;
   visible_.clear();
   for (const int32_t last : in.positions) {
@@ -62,11 +66,44 @@ void Attention::plan(const AttentionJob& job) {
     for (uint32_t kv_head = 0; kv_head < job.kv.shape.n_kv_heads; ++kv_head) {
       for (uint32_t h = 0; h < group; h += heads) {
         tasks_.push_back({t, n, kv_head, kv_head * group + h, std::min(heads, group - h), begin,
-                          n_splits, 0});
+                          n_splits, 0, 0});
       }
     }
     t += n;
   }
+}
+
+// Tasks as long as a quarter of a thread's share are dealt out in splits, after the others, of which
+// the longest go first: so that no thread is left alone with a long piece at the end.
+void Attention::plan(const AttentionJob& job) {
+  plan_tasks(job);
+  const uint32_t n_threads = device_.pool.n_threads();
+  uint32_t n_splits = 0;
+  for (const Task& task : tasks_) n_splits += task.n_splits;
+  const uint32_t most = n_threads == 1 ? n_splits : std::max(1u, n_splits / (4 * n_threads));
+  units_.clear();
+  for (uint32_t t = 0; t < tasks_.size(); ++t) {
+    if (tasks_[t].n_splits <= most) units_.push_back({t, kWhole});
+  }
+  const auto cost = [this](const Unit& unit) {
+    return uint64_t{tasks_[unit.task].n_splits} * tasks_[unit.task].n_tokens;
+  };
+  std::sort(units_.begin(), units_.end(), [&](const Unit& a, const Unit& b) {
+    return cost(a) != cost(b) ? cost(a) > cost(b) : a.task < b.task;
+  });
+  uint32_t n_partials = 0, n_divided = 0;
+  for (uint32_t t = 0; t < tasks_.size(); ++t) {
+    Task& task = tasks_[t];
+    if (task.n_splits <= most) continue;
+    task.first_partial = n_partials;
+    task.left = n_divided++;
+    // There are fewer such tasks than left_ has room for: each has more than an equal share of them.
+    left_[task.left].store(task.n_splits, std::memory_order_relaxed);
+    n_partials += task.n_splits;
+    for (uint32_t i = 0; i < task.n_splits; ++i) units_.push_back({t, i});
+  }
+  const uint64_t bytes = n_partials * partial_floats(job.kv.shape.v_head_dim) * sizeof(float);
+  if (partials_.bytes() < bytes) partials_ = Memory(2 * bytes);
 }
 
 AttentionRows Attention::rows_of(const AttentionJob& job, const Task& task) const {
@@ -82,10 +119,8 @@ AttentionRows Attention::rows_of(const AttentionJob& job, const Task& task) cons
   rows.visible = visible_.data() + task.first_token;
   rows.pages = job.inputs.page_table(task.first_token).data();
   rows.page_tokens = shape.page_tokens;
-  rows.page_bytes = job.kv.page_bytes;
-  rows.k = job.kv.k(task.kv_head);
-  rows.v = job.kv.v(task.kv_head);
-  rows.is_f16 = job.kv.is_f16();
+  rows.type = shape.type;
+  rows.kv = job.kv.head(task.kv_head);
   rows.scale = job.scale;
   rows.softcap = job.softcap;
   return rows;
@@ -104,42 +139,34 @@ void Attention::finish(const AttentionJob& job, const Task& task,
   }
 }
 
+AttentionPartial Attention::result(uint32_t thread, uint32_t index, uint32_t v_head_dim) const {
+  return partial_at(thread_scratch(thread) + kernel_floats_ + index * partial_floats(v_head_dim));
+}
+
 void Attention::run_whole(const AttentionJob& job, const Task& task, const StopFlag& stop,
                           uint32_t thread) const {
   const uint32_t dim = job.kv.shape.v_head_dim, n_rows = task.n_tokens * task.n_heads;
-  float* scratch = thread_scratch(thread);
-  const AttentionPartial all = partial_at(scratch + kAttentionScratch);
-  const AttentionPartial one = partial_at(scratch + kAttentionScratch + partial_floats(dim));
+  const AttentionPartial all = result(thread, 0, dim), one = result(thread, 1, dim);
   const AttentionRows rows = rows_of(job, task);
   clear(all, n_rows, dim);
   for (uint32_t split = 0; split < task.n_splits && !stop.raised(); ++split) {
-    device_.kernels.attention_split(rows, split_begin(task.begin, split), one, scratch);
+    device_.kernels.attention_split(rows, split_begin(task.begin, split), one,
+                                    thread_scratch(thread));
     device_.kernels.attention_merge(n_rows, dim, all, one);
   }
   finish(job, task, all);
 }
 
-void Attention::plan_splits() {
-  splits_.clear();
-  for (uint32_t t = 0; t < tasks_.size(); ++t) {
-    tasks_[t].first_split = static_cast<uint32_t>(splits_.size());
-    left_[t].store(tasks_[t].n_splits, std::memory_order_relaxed);
-    for (uint32_t i = 0; i < tasks_[t].n_splits; ++i) splits_.push_back({t, i});
-  }
-}
-
-void Attention::run_split(const AttentionJob& job, uint32_t index, uint32_t thread) {
-  const Split split = splits_[index];
-  const Task& task = tasks_[split.task];
+void Attention::run_split(const AttentionJob& job, const Task& task, uint32_t split,
+                          uint32_t thread) {
   const uint32_t dim = job.kv.shape.v_head_dim, n_rows = task.n_tokens * task.n_heads;
   const auto partial = [&](uint32_t i) {
-    return partial_at(partials_.floats() + (task.first_split + i) * partial_floats(dim));
+    return partial_at(partials_.floats() + (task.first_partial + i) * partial_floats(dim));
   };
-  float* scratch = thread_scratch(thread);
-  device_.kernels.attention_split(rows_of(job, task), split_begin(task.begin, split.index),
-                                  partial(split.index), scratch);
-  if (left_[split.task].fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-  const AttentionPartial all = partial_at(scratch + kAttentionScratch);
+  device_.kernels.attention_split(rows_of(job, task), split_begin(task.begin, split),
+                                  partial(split), thread_scratch(thread));
+  if (left_[task.left].fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  const AttentionPartial all = result(thread, 0, dim);
   clear(all, n_rows, dim);
   for (uint32_t i = 0; i < task.n_splits; ++i) {
     device_.kernels.attention_merge(n_rows, dim, all, partial(i));
@@ -149,24 +176,15 @@ void Attention::run_split(const AttentionJob& job, uint32_t index, uint32_t thre
 
 void Attention::run(const AttentionJob& job, const StopFlag& stop) {
   plan(job);
-  ThreadPool& pool = device_.pool;
-  const auto n_tasks = static_cast<uint32_t>(tasks_.size());
-  const bool long_tasks = std::any_of(tasks_.begin(), tasks_.end(),
-                                      [](const Task& task) { return task.n_splits > 1; });
-  if (long_tasks && pool.n_threads() > 1 && n_tasks < left_.size()) {
-    plan_splits();
-    const uint64_t bytes =
-        splits_.size() * partial_floats(job.kv.shape.v_head_dim) * sizeof(float);
-    if (partials_.bytes() < bytes) partials_ = Memory(2 * bytes);
-    pool.run(static_cast<uint32_t>(splits_.size()), [&](uint32_t index, uint32_t thread) {
-      if (!stop.raised()) run_split(job, index, thread);
-    });
-  } else {
-    // Later tokens see more positions: their tasks go first, so that none is left for the end.
-    pool.run(n_tasks, [&](uint32_t index, uint32_t thread) {
-      run_whole(job, tasks_[n_tasks - 1 - index], stop, thread);
-    });
-  }
+  device_.pool.run(static_cast<uint32_t>(units_.size()), [&](uint32_t index, uint32_t thread) {
+    if (stop.raised()) return;
+    const Unit& unit = units_[index];
+    if (unit.split == kWhole) {
+      run_whole(job, tasks_[unit.task], stop, thread);
+    } else {
+      run_split(job, tasks_[unit.task], unit.split, thread);
+    }
+  });
   stop.check();
 }
 

@@ -71,7 +71,7 @@ void CpuExecutor::execute(const RopeAppendOp& op) {
 
 void CpuExecutor::prepare(const AttentionOp& op) {
   floats_of(op.sinks);
-  attention_.reserve(op.kv->shape.v_head_dim);
+  attention_.reserve(op.kv->shape);
 }
 
 void CpuExecutor::execute(const AttentionOp& op) {

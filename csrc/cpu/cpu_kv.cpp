@@ -11,6 +11,26 @@ namespace {
 // Kernels read whole vectors, which may pass the end of the last head.
 constexpr uint64_t kSlack = 256;
 
+// The border admits no wider head.
+constexpr uint32_t kMostDims = 4096;
+constexpr uint32_t kMostBlocks = kMostDims / kKvBlock;
+
+uint32_t blocks(uint32_t head_dim) { return (head_dim + kKvBlock - 1) / kKvBlock; }
+
+uint64_t element_bytes(WeightType type) {
+  switch (type) {
+    case WeightType::F32: return 4;
+    case WeightType::F16: return 2;
+    case WeightType::Q8_0: return 1;
+    default:
+      fail(FORGE_UNSUPPORTED, "KV cache type ", static_cast<uint32_t>(type),
+           " is not supported by the CPU device; valid are F32 (0), F16 (1) and Q8_0 (8)");
+  }
+}
+
+// Cache lines begin where heads do.
+uint64_t whole_lines(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
+
 // Writes elements of `Element` to every `stride`-th place.
 template <class Element>
 void scatter(const void* from, uint32_t n, uint32_t stride, uint8_t* to) {
@@ -23,15 +43,17 @@ void scatter(const void* from, uint32_t n, uint32_t stride, uint8_t* to) {
 
 }  // namespace
 
-CpuKv::CpuKv(const KvShape& cache_shape, const KernelTable& kernels) : kernels_(kernels) {
+CpuKv::CpuKv(const KvShape& cache_shape, const KernelTable& kernels)
+    : kernels_(kernels), element_bytes_(element_bytes(cache_shape.type)) {
   shape = cache_shape;
-  if (shape.type != WeightType::F32 && shape.type != WeightType::F16) {
-    fail(FORGE_UNSUPPORTED, "KV cache type ", static_cast<uint32_t>(shape.type),
-         " is not supported by the CPU device; valid are F32 (0) and F16 (1)");
+  const uint64_t tokens = shape.page_tokens;
+  k_bytes_ = tokens * shape.k_head_dim * element_bytes_;
+  v_bytes_ = tokens * shape.v_head_dim * element_bytes_;
+  if (shape.type == WeightType::Q8_0) {
+    k_scale_bytes_ = tokens * blocks(shape.k_head_dim) * 2;
+    v_scale_bytes_ = tokens * blocks(shape.v_head_dim) * 2;
   }
-  element_bytes_ = is_f16() ? 2 : 4;
-  k_bytes_ = uint64_t{shape.page_tokens} * shape.k_head_dim * element_bytes_;
-  head_bytes_ = k_bytes_ + uint64_t{shape.page_tokens} * shape.v_head_dim * element_bytes_;
+  head_bytes_ = whole_lines(k_bytes_ + k_scale_bytes_ + v_bytes_ + v_scale_bytes_);
   page_bytes = head_bytes_ * shape.n_kv_heads;
   if (page_bytes > (UINT64_MAX >> 1) / shape.n_pages) {
     fail(FORGE_OUT_OF_MEMORY, "a KV cache of ", shape.n_pages, " pages of ", page_bytes, " bytes");
@@ -39,22 +61,47 @@ CpuKv::CpuKv(const KvShape& cache_shape, const KernelTable& kernels) : kernels_(
   memory_ = Memory(page_bytes * shape.n_pages + kSlack);
 }
 
+KvHead CpuKv::head(uint32_t kv_head) const {
+  const uint8_t* k = memory_.data() + kv_head * head_bytes_;
+  const uint8_t* v = k + k_bytes_ + k_scale_bytes_;
+  return {k, k + k_bytes_, v, v + v_bytes_, page_bytes};
+}
+
 void CpuKv::store(uint32_t page_index, uint32_t slot, const float* k, const float* v) {
-  // 4096 is the widest head that the border admits.
-  uint8_t half[2 * 4096];
-  const uint32_t k_dim = shape.k_head_dim, v_dim = shape.v_head_dim;
-  for (uint32_t head = 0; head < shape.n_kv_heads; ++head, k += k_dim, v += v_dim) {
-    uint8_t* keys = page(page_index) + head * head_bytes_;
-    uint8_t* values = keys + k_bytes_ + uint64_t{slot} * v_dim * element_bytes_;
-    keys += slot * element_bytes_;
-    if (is_f16()) {
-      kernels_.to_f16(k, k_dim, half);
-      scatter<uint16_t>(half, k_dim, shape.page_tokens, keys);
-      kernels_.to_f16(v, v_dim, values);
-    } else {
-      scatter<float>(k, k_dim, shape.page_tokens, keys);
-      std::memcpy(values, v, v_dim * sizeof(float));
-    }
+  for (uint32_t i = 0; i < shape.n_kv_heads; ++i) {
+    uint8_t* keys = page(page_index) + i * head_bytes_;
+    store_k(keys, slot, k + uint64_t{i} * shape.k_head_dim);
+    store_v(keys + k_bytes_ + k_scale_bytes_, slot, v + uint64_t{i} * shape.v_head_dim);
+  }
+}
+
+void CpuKv::store_k(uint8_t* keys, uint32_t slot, const float* k) {
+  const uint32_t n = shape.k_head_dim;
+  uint8_t* to = keys + slot * element_bytes_;
+  if (shape.type == WeightType::F32) {
+    scatter<float>(k, n, shape.page_tokens, to);
+  } else if (shape.type == WeightType::F16) {
+    uint8_t half[2 * kMostDims];
+    kernels_.to_f16(k, n, half);
+    scatter<uint16_t>(half, n, shape.page_tokens, to);
+  } else {
+    int8_t levels[kMostDims];
+    uint8_t scales[2 * kMostBlocks];
+    kernels_.to_q8(k, n, levels, scales);
+    scatter<int8_t>(levels, n, shape.page_tokens, to);
+    scatter<uint16_t>(scales, blocks(n), shape.page_tokens, keys + k_bytes_ + 2 * slot);
+  }
+}
+
+void CpuKv::store_v(uint8_t* values, uint32_t slot, const float* v) {
+  const uint32_t n = shape.v_head_dim;
+  uint8_t* to = values + uint64_t{slot} * n * element_bytes_;
+  if (shape.type == WeightType::F32) {
+    std::memcpy(to, v, n * sizeof(float));
+  } else if (shape.type == WeightType::F16) {
+    kernels_.to_f16(v, n, to);
+  } else {
+    kernels_.to_q8(v, n, reinterpret_cast<int8_t*>(to), values + v_bytes_ + 2 * slot * blocks(n));
   }
 }
 

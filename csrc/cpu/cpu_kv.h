@@ -8,7 +8,7 @@ namespace forge::cpu {
 
 // Pages laid out [page][kv head](k: [k_head_dim][page_tokens] | v: [page_tokens][v_head_dim]), the
 // way attention reads them: the keys of neighbouring positions side by side, and all of a head's in
-// one piece.
+// one piece. In Q8_0 their scales follow k and v: see KvHead.
 class CpuKv : public KvCache {
  public:
   CpuKv(const KvShape& cache_shape, const KernelTable& kernels);
@@ -20,17 +20,23 @@ class CpuKv : public KvCache {
   // Stores the k and v of one token, every head of them, at `slot` of a page.
   void store(uint32_t page, uint32_t slot, const float* k, const float* v);
 
-  bool is_f16() const { return shape.type == WeightType::F16; }
-  const uint8_t* k(uint32_t kv_head) const { return memory_.data() + kv_head * head_bytes_; }
-  const uint8_t* v(uint32_t kv_head) const { return k(kv_head) + k_bytes_; }
+  // Where a head lies in page 0.
+  KvHead head(uint32_t kv_head) const;
 
  private:
   uint8_t* page(uint32_t page) const { return memory_.data() + page * page_bytes; }
+  // The k or v of one head, into its keys or values in a page.
+  void store_k(uint8_t* keys, uint32_t slot, const float* k);
+  void store_v(uint8_t* values, uint32_t slot, const float* v);
 
   const KernelTable& kernels_;
   uint64_t element_bytes_;
-  uint64_t k_bytes_;     // of a head's keys in a page
-  uint64_t head_bytes_;  // of a head's keys and values in a page
+  // Of a head in a page.
+  uint64_t k_bytes_;
+  uint64_t k_scale_bytes_ = 0;
+  uint64_t v_bytes_;
+  uint64_t v_scale_bytes_ = 0;
+  uint64_t head_bytes_;
   Memory memory_;
 };
 

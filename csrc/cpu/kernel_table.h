@@ -47,18 +47,42 @@ struct MatmulBlock {
 // ---- attention ------------------------------------------------------------------------------
 
 // Query rows that one call handles: tokens of one sequence by heads that share a KV head.
-constexpr uint32_t kAttentionRows = 48;
+constexpr uint32_t kAttentionRows = 96;
 // Positions whose softmax is taken at once. Splits start at multiples of it, so that a token's
 // result does not depend on how the work is divided.
 constexpr uint32_t kAttentionSplit = 256;
-// Floats of scratch a thread needs; the last vector of a row may pass its end.
-constexpr size_t kAttentionStride = kAttentionSplit + 16;
-constexpr size_t kAttentionScratch = kAttentionRows * kAttentionStride;
+// Positions that are read from a page at once.
+constexpr uint32_t kAttentionRun = 64;
+// Elements of a head that share a scale in a Q8_0 cache; the last block of a head may be shorter.
+constexpr uint32_t kKvBlock = 32;
+
+// Floats from one row of scores to the next: the last vector of a row may pass its end.
+constexpr uint32_t kScoreStride = kAttentionSplit + 16;
+
+// A head's dimensions, filled up to whole vectors: floats from one row of results to the next.
+static inline constexpr uint32_t padded_dim(uint32_t head_dim) { return (head_dim + 15) / 16 * 16; }
+
+// Floats of scratch a thread needs: scores, scaled queries, and a run of keys or values.
+static inline constexpr size_t attention_scratch(uint32_t k_head_dim, uint32_t v_head_dim) {
+  const uint32_t widest = k_head_dim > v_head_dim ? k_head_dim : v_head_dim;
+  return size_t{kAttentionRows} * (kScoreStride + k_head_dim) +
+         size_t{kAttentionRun + 16} * padded_dim(widest);
+}
 
 // The positions a token sees, both ends included.
 struct Visible {
   int32_t first;
   int32_t last;
+};
+
+// Where the keys and values of one KV head lie in page 0, and how far apart pages are. Scales, of
+// Q8_0 alone, are float16.
+struct KvHead {
+  const uint8_t* k;         // [k_head_dim][page_tokens]
+  const uint8_t* k_scales;  // [blocks of k_head_dim][page_tokens]
+  const uint8_t* v;         // [page_tokens][v_head_dim]
+  const uint8_t* v_scales;  // [page_tokens][blocks of v_head_dim]
+  uint64_t page_bytes;
 };
 
 // Row i belongs to token i / n_heads and head i % n_heads.
@@ -72,20 +96,18 @@ struct AttentionRows {
   const Visible* visible;  // of each token
   const int32_t* pages;    // the sequence's page table
   uint32_t page_tokens;
-  uint64_t page_bytes;
-  const uint8_t* k;  // of the KV head in page 0: [k_head_dim][page_tokens]
-  const uint8_t* v;  // of the KV head in page 0: [page_tokens][v_head_dim]
-  bool is_f16;       // else float32
+  WeightType type;  // of the cache: F32, F16 or Q8_0
+  KvHead kv;
   float scale;
   float softcap;  // 0: none
 };
 
-// A softmax under way: for each row its largest score, the sum of exp(score - largest), and the sum
-// of those weights times the values.
+// A softmax under way, in powers of two: for each row its largest score times log2(e), the sum of
+// 2^(score - largest), and the sum of those weights times the values.
 struct AttentionPartial {
   float* largest;  // [rows]; -infinity where nothing was seen
   float* total;    // [rows]
-  float* out;      // [rows][v_head_dim]
+  float* out;      // [rows][padded_dim(v_head_dim)]
 };
 
 // ---- sampling -------------------------------------------------------------------------------
@@ -125,6 +147,9 @@ struct KernelTable {
                  uint32_t layout);
   // Writes the f16 nearest to each x.
   void (*to_f16)(const float* x, uint64_t n, uint8_t* out);
+  // Quantises blocks of kKvBlock, the last one perhaps shorter: a block's scale is the float16
+  // nearest to its largest magnitude / 127, NaN where the block holds NaN or infinity.
+  void (*to_q8)(const float* x, uint64_t n, int8_t* out, uint8_t* scales);
 
   // The softmax over the split that begins at `begin`, a multiple of kAttentionSplit.
   void (*attention_split)(const AttentionRows& rows, int32_t begin, const AttentionPartial& out,
@@ -132,7 +157,7 @@ struct KernelTable {
   // into = the softmax over what both have seen.
   void (*attention_merge)(uint32_t n_rows, uint32_t v_head_dim, const AttentionPartial& into,
                           const AttentionPartial& more);
-  // out[i] = the weighted mean of row i's values; sink, a score without a value, may be null.
+  // out = the weighted mean of a row's values; sink, a score without a value, may be null.
   void (*attention_finish)(const AttentionPartial& partial, uint32_t row, uint32_t v_head_dim,
                            const float* sink, float* out);
 

@@ -1,5 +1,7 @@
 #include "reference_kv.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "../common/error.h"
@@ -7,13 +9,46 @@
 
 namespace forge::reference {
 
+namespace {
+
+constexpr uint32_t kBlock = 32;
+
+// The values that a block of a Q8_0 cache stands for: whole multiples of a scale, all NaN where one
+// is not finite. Ties round to even.
+void round_block(float* x, uint32_t n) {
+  float largest = 0;
+  bool finite = true;
+  for (uint32_t i = 0; i < n; ++i) {
+    finite = finite && std::isfinite(x[i]);
+    largest = std::max(largest, std::fabs(x[i]));
+  }
+  const float scale = finite ? f16_to_f32(f32_to_f16(largest / 127)) : NAN;
+  const float inverse = scale > 0 ? 1 / scale : 0;
+  for (uint32_t i = 0; i < n; ++i) {
+    x[i] = std::clamp(std::nearbyint(x[i] * inverse), -127.0f, 127.0f) * scale;
+  }
+}
+
+std::vector<float> rounded(const float* from, uint32_t cols, uint32_t head_dim) {
+  std::vector<float> x(from, from + cols);
+  for (uint32_t head = 0; head < cols; head += head_dim) {
+    for (uint32_t i = 0; i < head_dim; i += kBlock) {
+      round_block(x.data() + head + i, std::min(kBlock, head_dim - i));
+    }
+  }
+  return x;
+}
+
+}  // namespace
+
 ReferenceKv::ReferenceKv(const KvShape& cache_shape) {
   shape = cache_shape;
-  if (shape.type != WeightType::F32 && shape.type != WeightType::F16) {
+  if (shape.type != WeightType::F32 && shape.type != WeightType::F16 &&
+      shape.type != WeightType::Q8_0) {
     fail(FORGE_UNSUPPORTED, "KV cache type ", static_cast<uint32_t>(shape.type),
-         " is not supported by the reference device; valid are F32 and F16");
+         " is not supported by the reference device; valid are F32, F16 and Q8_0");
   }
-  element_bytes_ = shape.type == WeightType::F32 ? 4 : 2;
+  element_bytes_ = shape.type == WeightType::F16 ? 2 : 4;
   page_bytes = static_cast<uint64_t>(shape.page_tokens) * (k_cols() + v_cols()) * element_bytes_;
   data_.resize(page_bytes * shape.n_pages);
 }
@@ -24,15 +59,24 @@ uint64_t ReferenceKv::index(uint32_t page, uint32_t slot, uint32_t i) const {
 }
 
 void ReferenceKv::store(uint32_t page, uint32_t slot, const float* k, const float* v) {
-  for (uint32_t i = 0; i < k_cols() + v_cols(); ++i) {
-    const float value = i < k_cols() ? k[i] : v[i - k_cols()];
-    uint8_t* at = data_.data() + index(page, slot, i);
-    if (element_bytes_ == 4) {
-      std::memcpy(at, &value, 4);
-    } else {
-      const uint16_t half = f32_to_f16(value);
-      std::memcpy(at, &half, 2);
-    }
+  if (shape.type == WeightType::Q8_0) {
+    const std::vector<float> keys = rounded(k, k_cols(), shape.k_head_dim);
+    const std::vector<float> values = rounded(v, v_cols(), shape.v_head_dim);
+    for (uint32_t i = 0; i < k_cols(); ++i) store_one(page, slot, i, keys[i]);
+    for (uint32_t i = 0; i < v_cols(); ++i) store_one(page, slot, k_cols() + i, values[i]);
+    return;
+  }
+  for (uint32_t i = 0; i < k_cols(); ++i) store_one(page, slot, i, k[i]);
+  for (uint32_t i = 0; i < v_cols(); ++i) store_one(page, slot, k_cols() + i, v[i]);
+}
+
+void ReferenceKv::store_one(uint32_t page, uint32_t slot, uint32_t i, float value) {
+  uint8_t* at = data_.data() + index(page, slot, i);
+  if (element_bytes_ == 4) {
+    std::memcpy(at, &value, 4);
+  } else {
+    const uint16_t half = f32_to_f16(value);
+    std::memcpy(at, &half, 2);
   }
 }
 

@@ -6,7 +6,9 @@
 
 namespace forge::reference {
 
-// Pages laid out [page][token][k of every head | v of every head].
+// Pages laid out [page][token][k of every head | v of every head], as floats of the cache's type. In
+// Q8_0 they are float32 already rounded to what 8 bits can say: 32 elements of a head (the last block
+// of a head may be shorter) as levels -127 to 127 of a scale in float16.
 class ReferenceKv : public KvCache {
  public:
   explicit ReferenceKv(const KvShape& shape);
@@ -26,6 +28,7 @@ class ReferenceKv : public KvCache {
 
  private:
   uint64_t index(uint32_t page, uint32_t slot, uint32_t i) const;
+  void store_one(uint32_t page, uint32_t slot, uint32_t i, float value);
   float load(uint32_t page, uint32_t slot, uint32_t i) const;
 
   uint32_t element_bytes_;

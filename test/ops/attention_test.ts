@@ -60,12 +60,45 @@ async function run(device: Backend, inputs: AttentionCase): Promise<Matrix> {
   }));
 }
 
+/** What a cache makes of the elements of one head. */
+type Rounding = (head: Float64Array) => Float64Array;
+
+/** Whole levels of a scale that every 32 elements share, the last block of a head perhaps fewer. */
+function roundQ8(head: Float64Array): Float64Array {
+  const rounded = new Float64Array(head.length);
+  for (let begin = 0; begin < head.length; begin += 32) {
+    const block = head.slice(begin, begin + 32).map(Math.fround);
+    const largest = Math.max(...block.map(Math.abs));
+    const scale = Math.f16round(Math.fround(largest / 127));
+    const inverse = scale > 0 ? Math.fround(1 / scale) : 0;
+    rounded.set(
+      block.map((value) => {
+        const level = roundToEven(Math.fround(value * inverse));
+        return Math.max(-127, Math.min(127, level)) * scale;
+      }),
+      begin,
+    );
+  }
+  return rounded;
+}
+
+function roundToEven(value: number): number {
+  const below = Math.floor(value);
+  const rest = value - below;
+  return rest === 0.5 ? 2 * Math.round(value / 2) : rest < 0.5 ? below : below + 1;
+}
+
+const roundings: Readonly<Record<KvShape["type"], Rounding>> = {
+  F32: (head) => head.map(Math.fround),
+  F16: (head) => head.map((value) => Math.f16round(Math.fround(value))),
+  Q8_0: roundQ8,
+};
+
 /** The parts of a row of `qkv`, as attention sees them: one array a head. */
-function heads(values: Float64Array, headDim: number, round: (value: number) => number) {
-  const rounded = values.map(round);
+function heads(values: Float64Array, headDim: number, round: Rounding): Float64Array[] {
   return Array.from(
     { length: values.length / headDim },
-    (_, head) => rounded.subarray(head * headDim, (head + 1) * headDim),
+    (_, head) => round(values.slice(head * headDim, (head + 1) * headDim)),
   );
 }
 
@@ -73,9 +106,7 @@ function plain(inputs: AttentionCase): Matrix {
   const { shape, nHeads, invFreq, ropeLayout, kNorm, sinks } = inputs;
   const { kHeadDim, vHeadDim, nKvHeads } = shape;
   const qCols = nHeads * kHeadDim, kCols = nKvHeads * kHeadDim;
-  const store = shape.type === "F16"
-    ? (value: number) => Math.f16round(Math.fround(value))
-    : Math.fround;
+  const store = roundings[shape.type];
   const first = firstRows(inputs);
   const prepared = inputs.lengths.map((length, sequence) =>
     Array.from({ length }, (_, position) => {
@@ -91,7 +122,7 @@ function plain(inputs: AttentionCase): Matrix {
       const q = normalizeAndRotate(row.subarray(0, qCols), { ...options, norm: undefined });
       const k = normalizeAndRotate(row.subarray(qCols, qCols + kCols), { ...options, norm: kNorm });
       return {
-        q: heads(q, kHeadDim, (value) => value),
+        q: heads(q, kHeadDim, (head) => head),
         k: heads(k, kHeadDim, store),
         v: heads(Float64Array.from(row.subarray(qCols + kCols)), vHeadDim, store),
       };
@@ -134,6 +165,11 @@ attentionTest("attention", { type: "F32", prepared: true }, {
 
 attentionTest("attention over an F16 cache", { type: "F16", prepared: false }, {
   tolerance: { absolute: 2e-6, relative: 1e-5 },
+});
+
+attentionTest("attention over a Q8_0 cache", { type: "Q8_0", prepared: false }, {
+  tolerance: { absolute: 2e-6, relative: 1e-5 },
+  referenceTolerance: { absolute: 1e-6, relative: 2e-6 },
 });
 
 // A key that was rotated lies within a rounding of a float16's border now and then, and is stored as

@@ -65,6 +65,28 @@ deviceTest("logits are the same alone and in a batch", async (device, random) =>
   );
 });
 
+deviceTest(
+  "logits are the same in a batch and in chunks with Q8_0 caches",
+  async (device, random) => {
+    const kvTypes = ["Q8_0", "Q8_0"] as const;
+    const model = await TinyDecoder.load(device, randomTinyWeights(random), limits, { kvTypes });
+    const sequences = randomSequences(random).slice(1);
+    const expected = await alone(model, sequences);
+    const pageTables = randomPages(random, sequences);
+    const together = await model.run({
+      tokens: sequences.flat(),
+      positions: sequences.flatMap((tokens) => tokens.map((_, position) => position)),
+      sequences: sequences.flatMap((tokens, sequence) => tokens.map(() => sequence)),
+      pageTables,
+    });
+    assertSameBits(together, stack(expected), "one batch");
+    for (const chunk of [1, 7, 33]) {
+      const logits = await model.runChunks(sequences[2]!, chunk, pageTables[2]!);
+      assertSameBits(logits, expected[2]!, `chunks of ${chunk}`);
+    }
+  },
+);
+
 deviceTest("logits are the same for every way to cut a prompt", async (device, random) => {
   const model = await TinyDecoder.load(device, randomTinyWeights(random), limits);
   const sequences = randomSequences(random);

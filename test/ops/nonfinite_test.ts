@@ -20,7 +20,9 @@ function poisonedWeights(random: Random, bits: number): TinyWeights {
   return weights;
 }
 
-for (const [name, bits] of [["NaN", 0x7e00], ["infinity", 0x7c00]] as const) {
+const notFinite = [["NaN", 0x7e00], ["infinity", 0x7c00]] as const;
+
+for (const [name, bits] of notFinite) {
   deviceTest(`${name} in one sequence of a batch`, async (device, random) => {
     const weights = poisonedWeights(random, bits);
     const sequences = [0, 1, 2].map(() =>
@@ -57,4 +59,23 @@ for (const [name, bits] of [["NaN", 0x7e00], ["infinity", 0x7c00]] as const) {
       assertSameBits(logits, expected, `position ${position} in used pages`);
     }
   });
+}
+
+for (const [name, bits] of notFinite) {
+  for (const kvTypes of [["F16", "F32"], ["Q8_0", "Q8_0"]] as const) {
+    deviceTest(`${name} in a prompt, caches ${kvTypes}`, async (device, random) => {
+      const weights = poisonedWeights(random, bits);
+      const model = await TinyDecoder.load(device, weights, limits, { kvTypes });
+      const tokens = Array.from({ length }, () => random.int(bad + 1, TinyDecoder.vocabulary - 1));
+      const run = (prompt: readonly number[], pages: readonly number[]) =>
+        model.runChunks(prompt, length, pages);
+      const clean = await run(tokens, [0, 3, 6]);
+      for (const position of [0, 1, random.int(2, length - 2), length - 1]) {
+        const broken = await run(tokens.with(position, bad), [7, 1, 4]);
+        const before = `the positions before ${position}`;
+        assertSameBits(rowsOf(broken, 0, position), rowsOf(clean, 0, position), before);
+        assert(rowsOf(broken, position, length).data.every(Number.isNaN), "those that see it");
+      }
+    });
+  }
 }

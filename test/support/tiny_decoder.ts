@@ -1,5 +1,5 @@
 /** A small decoder with everything that operations can do, made of random weights. */
-import type { Backend, KvCache, Step, StepInputs, Value } from "../../src/backend.ts";
+import type { Backend, KvCache, KvType, Step, StepInputs, Value } from "../../src/backend.ts";
 import type { TensorType } from "../../src/formats/tensor_info.ts";
 import { type Matrix, stack } from "./matrix.ts";
 import type { Random } from "./random.ts";
@@ -59,6 +59,12 @@ export interface TinyLimits {
   readonly pageTokens: number;
 }
 
+/** How a {@linkcode TinyDecoder} is recorded. */
+export interface TinyOptions {
+  readonly keepAll?: boolean;
+  readonly kvTypes?: readonly [KvType, KvType];
+}
+
 /** Tokens of a run. */
 export type TinyInputs = Omit<StepInputs, "outputs">;
 
@@ -73,12 +79,15 @@ export class TinyDecoder {
     this.#logits = logits;
   }
 
-  /** With `keepAll`, no value's memory is used again for another one. */
+  /**
+   * With `keepAll`, no value's memory is used again for another one. `kvTypes` are those of the two
+   * layers' caches.
+   */
   static async load(
     backend: Backend,
     weights: TinyWeights,
     { nPages, pageTokens, ...limits }: TinyLimits,
-    { keepAll = false } = {},
+    { keepAll = false, kvTypes = ["F16", "F32"] }: TinyOptions = {},
   ): Promise<TinyDecoder> {
     const recorder = backend.record({ ...limits, maxOutputs: limits.maxTokens });
     const graph = new StepGraph(backend, recorder);
@@ -88,7 +97,7 @@ export class TinyDecoder {
 
     const attention = (x: Value, layer: number): Value => {
       const kv: KvCache = graph.kv({
-        type: layer === 0 ? "F16" : "F32",
+        type: kvTypes[layer]!,
         nPages,
         pageTokens,
         nKvHeads,

@@ -1,12 +1,9 @@
-// Attention over one split of positions: scores, softmax, and the weighted sum of values.
-//
-// Keys lie with positions next to each other, so the scores of kLanes positions are a vector and no
-// sum over lanes is needed; values lie with dimensions next to each other, for the same reason. Up
-// to kTileTokens query rows share what is loaded. A score is summed over the dimensions in order
-// and an output over the positions in order, each in a lane of its own, so neither depends on how
-// rows and positions are tiled. T. Dao et al., "FlashAttention", 2022; split over KV as in
+// Attention over one split of positions: scores, softmax, and the weighted sum of values, each over
+// runs of positions that lie together in a page. Few query rows read the cache as it is stored; many
+// unpack each run to floats once. T. Dao et al., "FlashAttention", 2022; split over KV as in
 // "Flash-Decoding", T. Dao et al., 2023.
 
+#include "attention_tiles.h"
 #include "kernels.h"
 #include "vector_math.h"
 
@@ -14,236 +11,280 @@ namespace forge::cpu::FORGE_TARGET {
 
 namespace {
 
-constexpr int kWide = 4;  // vectors of positions or dimensions that a tile covers at once
+constexpr float kLog2E = 1.44269504f;
 
-template <bool is_f16>
-struct Element {
-  static constexpr uint64_t kBytes = is_f16 ? 2 : 4;
-  FORGE_INLINE Vec load_at(const uint8_t* base, uint64_t i) {
-    const uint8_t* at = base + i * kBytes;
-    if constexpr (is_f16) return load_f16(at);
-    Vec a;
-    memcpy(&a, at, sizeof a);
-    return a;
-  }
-};
-
-FORGE_INLINE const float* query_row(const AttentionRows& rows, uint32_t i) {
-  return rows.q + i / rows.n_heads * rows.q_stride +
-         static_cast<uint64_t>(i % rows.n_heads) * rows.k_head_dim;
-}
-
-// Where the page of a position lies.
-FORGE_INLINE uint64_t page_offset(const AttentionRows& rows, int32_t position) {
-  const int32_t index = position / static_cast<int32_t>(rows.page_tokens);
-  return static_cast<uint64_t>(rows.pages[index]) * rows.page_bytes;
-}
-
-// The part of the split from `begin` on that rows `first` to `first + n - 1` see; empty when low ==
-// high.
+// Positions [low, high), relative to the begin of the split; empty when low == high.
 struct Span {
-  int32_t low;
-  int32_t high;
+  int low;
+  int high;
 };
-FORGE_INLINE Span visible_span(const AttentionRows& rows, uint32_t first, uint32_t n,
-                               int32_t begin) {
-  const int32_t end = begin + static_cast<int32_t>(kAttentionSplit);
-  Span span = {end, begin};
-  for (uint32_t t = first / rows.n_heads; t <= (first + n - 1) / rows.n_heads; ++t) {
-    const Visible seen = rows.visible[t];
-    if (seen.first < span.low) span.low = seen.first;
-    if (seen.last + 1 > span.high) span.high = seen.last + 1;
-  }
-  if (span.low < begin) span.low = begin;
-  if (span.high > end) span.high = end;
-  if (span.high <= span.low) span = {begin, begin};
-  return span;
+
+FORGE_INLINE Span meet(Span a, Span b) {
+  const int low = a.low > b.low ? a.low : b.low;
+  const int high = a.high < b.high ? a.high : b.high;
+  return {low, high > low ? high : low};
 }
 
-// scores[row][0 .. vectors * kLanes) = q . k for positions from `k` on, dimensions `stride` apart.
-template <int n_rows, int vectors, bool is_f16>
-FORGE_INLINE void score_tile(const float* const* q, uint32_t dim, const uint8_t* k, uint64_t stride,
-                             float* scores) {
-  Vec acc[n_rows][vectors];
-  for (int r = 0; r < n_rows; ++r) {
-    for (int v = 0; v < vectors; ++v) acc[r][v] = zero();
+// What a row sees of the split.
+FORGE_INLINE Span seen_by(const AttentionRows& rows, uint32_t row, int32_t begin) {
+  const Visible seen = rows.visible[row / rows.n_heads];
+  return meet({seen.first - begin, seen.last + 1 - begin}, {0, kAttentionSplit});
+}
+
+// What all of some rows see, and what any of them sees, of the split.
+struct Spans {
+  Span common;
+  Span any;
+};
+FORGE_INLINE Spans spans_of(const AttentionRows& rows, uint32_t first, uint32_t n, int32_t begin) {
+  Spans spans = {{0, kAttentionSplit}, {kAttentionSplit, 0}};
+  for (uint32_t row = first; row < first + n; ++row) {
+    const Span seen = seen_by(rows, row, begin);
+    spans.common = meet(spans.common, seen);
+    if (seen.low == seen.high) continue;
+    if (seen.low < spans.any.low) spans.any.low = seen.low;
+    if (seen.high > spans.any.high) spans.any.high = seen.high;
   }
-  for (uint32_t d = 0; d < dim; ++d) {
-    Vec key[vectors];
-    for (int v = 0; v < vectors; ++v) {
-      key[v] = Element<is_f16>::load_at(k, d * stride + v * kLanes);
-    }
-    for (int r = 0; r < n_rows; ++r) {
-      const Vec query = set(q[r][d]);
-      for (int v = 0; v < vectors; ++v) acc[r][v] = fma(query, key[v], acc[r][v]);
-    }
-  }
-  for (int r = 0; r < n_rows; ++r) {
-    for (int v = 0; v < vectors; ++v) store(scores + r * kAttentionStride + v * kLanes, acc[r][v]);
+  if (spans.any.high <= spans.any.low) spans.any = {0, 0};
+  return spans;
+}
+
+// The work on one split. `q` holds the rows' queries with every factor of a score in them.
+struct Split {
+  const AttentionRows& rows;
+  uint32_t n_rows;
+  int32_t begin;
+  Span any;
+  float* scores;
+  float* q;
+  float* unpacked;
+  const AttentionPartial& to;
+};
+
+FORGE_INLINE uint64_t page_at(const AttentionRows& rows, int32_t position) {
+  const int32_t index = position / static_cast<int32_t>(rows.page_tokens);
+  return static_cast<uint64_t>(rows.pages[index]) * rows.kv.page_bytes;
+}
+
+// Calls body(first, n, slot, page offset, next position) for each run of the split.
+template <class Body>
+FORGE_INLINE void for_runs(const Split& split, Body body) {
+  const int32_t page_tokens = static_cast<int32_t>(split.rows.page_tokens);
+  for (int i = split.any.low; i < split.any.high;) {
+    const int32_t position = split.begin + i;
+    const int32_t slot = position % page_tokens;
+    int n = page_tokens - slot;
+    if (n > static_cast<int>(kAttentionRun)) n = kAttentionRun;
+    if (n > split.any.high - i) n = split.any.high - i;
+    body(i, n, slot, page_at(split.rows, position), i + n);
+    i += n;
   }
 }
 
-template <int n_rows, bool is_f16>
-void score_rows(const AttentionRows& rows, uint32_t row, Span span, int32_t begin, float* scores) {
-  const float* q[n_rows];
-  for (int r = 0; r < n_rows; ++r) q[r] = query_row(rows, row + r);
-  const int32_t page_tokens = static_cast<int32_t>(rows.page_tokens);
-  for (int32_t p = span.low; p < span.high;) {
-    const int32_t slot = p % page_tokens;
-    const int32_t in_page = page_tokens - slot;
-    const int32_t run_end = in_page < span.high - p ? p + in_page : span.high;
-    const uint8_t* k = rows.k + page_offset(rows, p) + slot * Element<is_f16>::kBytes;
-    // The last vector may reach past the run: what it scores there is overwritten or never read.
-    while (p < run_end) {
-      float* to = scores + (p - begin);
-      if (run_end - p > (kWide - 1) * kLanes) {
-        score_tile<n_rows, kWide, is_f16>(q, rows.k_head_dim, k, rows.page_tokens, to);
-        p += kWide * kLanes;
-        k += kWide * kLanes * Element<is_f16>::kBytes;
-      } else {
-        score_tile<n_rows, 1, is_f16>(q, rows.k_head_dim, k, rows.page_tokens, to);
-        p += kLanes;
-        k += kLanes * Element<is_f16>::kBytes;
+template <class Cache>
+struct ScoreRows {
+  const Split& split;
+  uint32_t row;
+  const Run& run_;
+  int first;
+  int n;
+  template <int n_rows>
+  void run() const {
+    const uint32_t dim = split.rows.k_head_dim;
+    score_run<Cache, n_rows>(split.q + row * dim, dim, run_, n,
+                             split.scores + row * kScoreStride + first);
+  }
+};
+
+// Scores of all rows against a run.
+template <class Cache>
+void score_rows(const Split& split, const Run& run, int first, int n) {
+  for (uint32_t row = 0; row < split.n_rows; row += kTileTokens) {
+    const uint32_t left = split.n_rows - row;
+    for_row_count(left < kTileTokens ? left : kTileTokens,
+                  ScoreRows<Cache>{split, row, run, first, n});
+  }
+}
+
+template <class Cache>
+struct ValueRows {
+  const Split& split;
+  uint32_t row;
+  const Run& run_;
+  int first;
+  Span span;
+  template <int n_rows>
+  void run() const {
+    const uint32_t out_dim = padded_dim(split.rows.v_head_dim);
+    value_run<Cache, n_rows>(run_, span.low - first, span.high - first,
+                             split.scores + row * kScoreStride + first, out_dim,
+                             split.to.out + row * out_dim);
+  }
+};
+
+// Adds the values of a run to all rows. What only some rows of a tile see is added to those alone:
+// a weight of zero would not keep a NaN out.
+template <class Cache>
+void add_values(const Split& split, const Run& run, int first, int n) {
+  for (uint32_t row = 0; row < split.n_rows; row += kTileTokens) {
+    const uint32_t left = split.n_rows - row;
+    const uint32_t count = left < kTileTokens ? left : kTileTokens;
+    const Span common =
+        meet(spans_of(split.rows, row, count, split.begin).common, {first, first + n});
+    const bool together = common.high > common.low;
+    const int middle = together ? common.low : first + n;
+    const auto add_alone = [&](Span part) {
+      for (uint32_t r = row; r < row + count; ++r) {
+        const Span span = meet(seen_by(split.rows, r, split.begin), part);
+        if (span.low < span.high) ValueRows<Cache>{split, r, run, first, span}.template run<1>();
       }
-    }
-    p = run_end;
+    };
+    if (first < middle) add_alone({first, middle});
+    if (!together) continue;
+    for_row_count(count, ValueRows<Cache>{split, row, run, first, common});
+    if (common.high < first + n) add_alone({common.high, first + n});
   }
 }
 
-// out[row][0 .. vectors * kLanes) = the sum of weight times value over the span.
-template <int n_rows, int vectors, bool is_f16>
-FORGE_INLINE void value_tile(const AttentionRows& rows, Span span, int32_t begin,
-                             const float* weights, uint32_t dim, float* out) {
-  Vec acc[n_rows][vectors];
-  for (int r = 0; r < n_rows; ++r) {
-    for (int v = 0; v < vectors; ++v) acc[r][v] = zero();
-  }
-  const int32_t page_tokens = static_cast<int32_t>(rows.page_tokens);
-  for (int32_t p = span.low; p < span.high;) {
-    const int32_t slot = p % page_tokens;
-    const int32_t in_page = page_tokens - slot;
-    const int32_t run_end = in_page < span.high - p ? p + in_page : span.high;
-    const uint8_t* page = rows.v + page_offset(rows, p);
-    uint64_t at = static_cast<uint64_t>(slot) * rows.v_head_dim + dim;
-    for (; p < run_end; ++p, at += rows.v_head_dim) {
-      Vec value[vectors];
+// Unpacks vectors [first, first + vectors kLanes) of positions of a run to [dimension][kAttentionRun].
+template <class Cache, int vectors>
+FORGE_INLINE void unpack_key_vectors(const Split& split, const Run& run, int first) {
+  const uint32_t dim = split.rows.k_head_dim;
+  for (uint32_t block = 0; block < dim; block += kKvBlock) {
+    const uint32_t end = block + kKvBlock < dim ? block + kKvBlock : dim;
+    const auto scales = KeyScales<Cache, vectors>::of(run, block, first);
+    for (uint32_t d = block; d < end; ++d) {
+      fetch_ahead<Cache, vectors>(run, d * run.stride + first);
+      float* to = split.unpacked + d * kAttentionRun + first;
       for (int v = 0; v < vectors; ++v) {
-        value[v] = Element<is_f16>::load_at(page, at + v * kLanes);
-      }
-      for (int r = 0; r < n_rows; ++r) {
-        const Vec weight = set(weights[r * kAttentionStride + (p - begin)]);
-        for (int v = 0; v < vectors; ++v) acc[r][v] = fma(weight, value[v], acc[r][v]);
-      }
-    }
-  }
-  // Lanes past the end of a head hold what follows it in memory, and are dropped here.
-  for (int r = 0; r < n_rows; ++r) {
-    for (int v = 0; v < vectors; ++v) {
-      const int left = static_cast<int>(rows.v_head_dim - dim) - v * kLanes;
-      float* to = out + static_cast<uint64_t>(r) * rows.v_head_dim + dim + v * kLanes;
-      if (left >= kLanes) {
-        store(to, acc[r][v]);
-      } else {
-        store_n(to, acc[r][v], left);
+        store(to + v * kLanes,
+              load_key<Cache, vectors>(run, scales, d, first + v * kLanes, v));
       }
     }
   }
 }
 
-template <int n_rows, bool is_f16>
-void value_rows(const AttentionRows& rows, Span span, int32_t begin, const float* weights,
-                float* out) {
-  uint32_t dim = 0;
-  for (; dim + (kWide - 1) * kLanes < rows.v_head_dim; dim += kWide * kLanes) {
-    value_tile<n_rows, kWide, is_f16>(rows, span, begin, weights, dim, out);
+template <class Cache>
+Run unpack_keys(const Split& split, const Run& run, int n) {
+  for (int i = 0; i < n;) {
+    if (n - i > (kWide - 1) * kLanes) {
+      unpack_key_vectors<Cache, kWide>(split, run, i);
+      i += kWide * kLanes;
+    } else {
+      unpack_key_vectors<Cache, 1>(split, run, i);
+      i += kLanes;
+    }
   }
-  for (; dim < rows.v_head_dim; dim += kLanes) {
-    value_tile<n_rows, 1, is_f16>(rows, span, begin, weights, dim, out);
-  }
+  const auto* data = reinterpret_cast<const uint8_t*>(split.unpacked);
+  return {data, kAttentionRun, nullptr, 0, data};
 }
 
-// Turns a row's scores into exp(score - largest) over `seen`, and into 0 over the rest of `span`.
-void softmax_row(const AttentionRows& rows, Span seen, Span span, int32_t begin, float* scores,
-                 float* row_largest, float* row_total) {
-  static const float kIndex[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-  const Vec index = load(kIndex);
-  const int low = seen.low - begin, high = seen.high - begin;
+// Unpacks `n` values of a run to [position][padded dimension].
+template <class Cache>
+Run unpack_values(const Split& split, const Run& run, int n) {
+  const uint32_t out_dim = padded_dim(split.rows.v_head_dim);
+  float* to = split.unpacked;
+  for (int i = 0; i < n; ++i, to += out_dim) {
+    for (uint32_t d = 0; d < out_dim; d += 16) {
+      fetch_ahead<Cache, 16 / kLanes>(run, i * run.stride + d);
+      for (uint32_t j = d; j < d + 16; j += kLanes) {
+        store(to + j, load_value<Cache>(run, static_cast<uint32_t>(i), j));
+      }
+    }
+  }
+  const auto* data = reinterpret_cast<const uint8_t*>(split.unpacked);
+  return {data, out_dim, nullptr, 0, data};
+}
+
+// Turns the scores that a row has seen into 2^(score - largest), and reports their largest and sum.
+void softmax_row(Span seen, float softcap, float* scores, float* row_largest, float* row_total) {
   // Vectors start at multiples of kLanes from the split's begin, so that which scores add up in a
   // lane does not depend on the rows that share the tile.
-  const int first = low / kLanes * kLanes;
-  const Vec infinity = set(__builtin_inff());
-  Vec most = negate(infinity);
-  for (int i = first; i < high; i += kLanes) {
-    Vec score = load(scores + i) * set(rows.scale);
-    if (rows.softcap > 0) {
-      score = set(rows.softcap) * tanh(score / set(rows.softcap));
-    }
-    const Vec position = index + set(static_cast<float>(i));
-    score = select(less(position, set(static_cast<float>(low))), negate(infinity), score);
-    score = select(less(position, set(static_cast<float>(high))), score, negate(infinity));
-    most = max(most, score);
-    store(scores + i, score);
+  const int first = seen.low / kLanes * kLanes;
+  const int end = (seen.high + kLanes - 1) / kLanes * kLanes;
+  for (int i = first; i < seen.low; ++i) scores[i] = -__builtin_inff();
+  for (int i = seen.high; i < end; ++i) scores[i] = -__builtin_inff();
+  if (softcap > 0) {
+    const Vec cap = set(softcap * kLog2E);
+    for (int i = first; i < end; i += kLanes) store(scores + i, cap * tanh(load(scores + i)));
+    // tanh(-infinity) is -1.
+    for (int i = first; i < seen.low; ++i) scores[i] = -__builtin_inff();
+    for (int i = seen.high; i < end; ++i) scores[i] = -__builtin_inff();
   }
+  Vec most = set(-__builtin_inff());
+  for (int i = first; i < end; i += kLanes) most = max(most, load(scores + i));
   const float top = largest(most);
   Vec total = zero();
-  for (int i = first; i < high; i += kLanes) {
-    const Vec weight = exp(load(scores + i) - set(top));
+  for (int i = first; i < end; i += kLanes) {
+    const Vec weight = exp2_of_negative(load(scores + i) - set(top));
     total = total + weight;
     store(scores + i, weight);
   }
   *row_largest = top;
   *row_total = sum(total);
-  for (int i = span.low - begin; i < first; ++i) scores[i] = 0;
-  for (int i = (high + kLanes - 1) / kLanes * kLanes; i < span.high - begin; ++i) scores[i] = 0;
 }
 
-template <int n_rows, bool is_f16>
-void attend(const AttentionRows& rows, uint32_t row, int32_t begin, const AttentionPartial& to,
-            float* scores) {
-  const Span span = visible_span(rows, row, n_rows, begin);
-  float* out = to.out + static_cast<uint64_t>(row) * rows.v_head_dim;
-  score_rows<n_rows, is_f16>(rows, row, span, begin, scores);
-  for (uint32_t r = 0; r < n_rows; ++r) {
-    const Span seen = visible_span(rows, row + r, 1, begin);
-    float* row_scores = scores + r * kAttentionStride;
-    if (seen.low == seen.high) {
-      to.largest[row + r] = -__builtin_inff();
-      to.total[row + r] = 0;
-      for (int32_t i = span.low - begin; i < span.high - begin; ++i) row_scores[i] = 0;
+void scale_queries(const Split& split) {
+  const AttentionRows& rows = split.rows;
+  // With a soft-cap the score is divided by it, and multiplied again after the tanh.
+  const float factor = rows.softcap > 0 ? rows.scale / rows.softcap : rows.scale * kLog2E;
+  for (uint32_t t = 0; t < rows.n_tokens; ++t) {
+    const uint64_t n = static_cast<uint64_t>(rows.n_heads) * rows.k_head_dim;
+    scale(rows.q + t * rows.q_stride, n, factor, split.q + t * n);
+  }
+}
+
+template <class Cache>
+void attend(const Split& split) {
+  const AttentionRows& rows = split.rows;
+  const KvHead& kv = rows.kv;
+  const uint64_t k_stride = rows.page_tokens, v_stride = rows.v_head_dim;
+  const uint64_t v_blocks = (rows.v_head_dim + kKvBlock - 1) / kKvBlock;
+  const bool unpacks = split.n_rows > kTileTokens;
+  const int32_t seen_end = split.begin + split.any.high;
+  const uint8_t* first_values = kv.v + page_at(rows, split.begin + split.any.low);
+
+  for_runs(split, [&](int first, int n, int32_t slot, uint64_t page, int next) {
+    const uint8_t* ahead = next < split.any.high ? kv.k + page_at(rows, split.begin + next)
+                                                 : first_values;
+    const Run run = {kv.k + page + slot * Cache::kBytes, k_stride, kv.k_scales + page + slot * 2,
+                     k_stride, ahead};
+    if (unpacks) {
+      score_rows<Unpacked>(split, unpack_keys<Cache>(split, run, n), first, n);
     } else {
-      softmax_row(rows, seen, span, begin, row_scores, to.largest + row + r, to.total + row + r);
+      score_rows<Cache>(split, run, first, n);
+    }
+  });
+  for (uint32_t row = 0; row < split.n_rows; ++row) {
+    const Span seen = seen_by(rows, row, split.begin);
+    if (seen.low == seen.high) {
+      split.to.largest[row] = -__builtin_inff();
+      split.to.total[row] = 0;
+    } else {
+      softmax_row(seen, rows.softcap, split.scores + row * kScoreStride, split.to.largest + row,
+                  split.to.total + row);
     }
   }
-  value_rows<n_rows, is_f16>(rows, span, begin, scores, out);
-}
-
-template <bool is_f16>
-void attend_all(const AttentionRows& rows, int32_t begin, const AttentionPartial& to,
-                float* scores) {
-  const uint32_t n_rows = rows.n_tokens * rows.n_heads;
-  for (uint32_t row = 0; row < n_rows; row += kTileTokens) {
-    const uint32_t left = n_rows - row;
-    switch (left < kTileTokens ? left : kTileTokens) {
-#define FORGE_ROWS(count)                                                                    \
-  case count:                                                                                \
-    if constexpr (count <= kTileTokens) attend<count, is_f16>(rows, row, begin, to, scores); \
-    break;
-      FORGE_ROWS(1)
-      FORGE_ROWS(2)
-      FORGE_ROWS(3)
-      FORGE_ROWS(4)
-      FORGE_ROWS(5)
-      FORGE_ROWS(6)
-#undef FORGE_ROWS
-      default: break;
+  memset(split.to.out, 0, size_t{split.n_rows} * padded_dim(rows.v_head_dim) * sizeof(float));
+  const bool goes_on = seen_end <= rows.visible[rows.n_tokens - 1].last;
+  for_runs(split, [&](int first, int n, int32_t slot, uint64_t page, int next) {
+    const uint8_t* here = kv.v + page + slot * v_stride * Cache::kBytes;
+    const uint8_t* ahead = next < split.any.high ? kv.v + page_at(rows, split.begin + next)
+                           : goes_on             ? kv.k + page_at(rows, seen_end)
+                                                 : here;
+    const Run run = {here, v_stride, kv.v_scales + page + slot * v_blocks * 2, v_blocks, ahead};
+    if (unpacks) {
+      add_values<Unpacked>(split, unpack_values<Cache>(split, run, n), first, n);
+    } else {
+      add_values<Cache>(split, run, first, n);
     }
-  }
+  });
 }
 
-// exp of one number, by the same arithmetic as everywhere else.
-FORGE_INLINE float exp_of(float x) {
+// A power of two of one number, by the same arithmetic as everywhere else.
+FORGE_INLINE float exp2_of(float x) {
   float lanes[kLanes];
-  store(lanes, exp(set(x)));
+  store(lanes, exp2_of_negative(set(x)));
   return lanes[0];
 }
 
@@ -251,37 +292,45 @@ FORGE_INLINE float exp_of(float x) {
 
 void attention_split(const AttentionRows& rows, int32_t begin, const AttentionPartial& out,
                      float* scratch) {
-  if (rows.is_f16) {
-    attend_all<true>(rows, begin, out, scratch);
-  } else {
-    attend_all<false>(rows, begin, out, scratch);
+  const uint32_t n_rows = rows.n_tokens * rows.n_heads;
+  float* q = scratch + kAttentionRows * kScoreStride;
+  float* unpacked = q + static_cast<uint64_t>(kAttentionRows) * rows.k_head_dim;
+  const Span any = spans_of(rows, 0, n_rows, begin).any;
+  const Split split = {rows, n_rows, begin, any, scratch, q, unpacked, out};
+  scale_queries(split);
+  switch (rows.type) {
+    case WeightType::F16: attend<CacheF16>(split); break;
+    case WeightType::Q8_0: attend<CacheQ8>(split); break;
+    default: attend<CacheF32>(split); break;
   }
 }
 
 void attention_merge(uint32_t n_rows, uint32_t v_head_dim, const AttentionPartial& into,
                      const AttentionPartial& more) {
+  const uint32_t dim = padded_dim(v_head_dim);
   for (uint32_t r = 0; r < n_rows; ++r) {
     if (more.largest[r] == -__builtin_inff()) continue;
     const float top = into.largest[r] > more.largest[r] ? into.largest[r] : more.largest[r];
-    const float old_scale = exp_of(into.largest[r] - top);
-    const float new_scale = exp_of(more.largest[r] - top);
+    const float old_scale = exp2_of(into.largest[r] - top);
+    const float new_scale = exp2_of(more.largest[r] - top);
     into.largest[r] = top;
     into.total[r] = into.total[r] * old_scale + more.total[r] * new_scale;
-    float* out = into.out + static_cast<uint64_t>(r) * v_head_dim;
-    scale(out, v_head_dim, old_scale, out);
-    add_scaled(out, more.out + static_cast<uint64_t>(r) * v_head_dim, new_scale, v_head_dim);
+    float* out = into.out + static_cast<uint64_t>(r) * dim;
+    scale(out, dim, old_scale, out);
+    add_scaled(out, more.out + static_cast<uint64_t>(r) * dim, new_scale, dim);
   }
 }
 
 void attention_finish(const AttentionPartial& partial, uint32_t row, uint32_t v_head_dim,
                       const float* sink, float* out) {
-  const float* values = partial.out + static_cast<uint64_t>(row) * v_head_dim;
+  const float* values = partial.out + static_cast<uint64_t>(row) * padded_dim(v_head_dim);
   float total = partial.total[row];
   float values_scale = 1;
   if (sink) {
-    const float top = *sink > partial.largest[row] ? *sink : partial.largest[row];
-    values_scale = exp_of(partial.largest[row] - top);
-    total = total * values_scale + exp_of(*sink - top);
+    const float score = *sink * kLog2E;
+    const float top = score > partial.largest[row] ? score : partial.largest[row];
+    values_scale = exp2_of(partial.largest[row] - top);
+    total = total * values_scale + exp2_of(score - top);
   }
   scale(values, v_head_dim, values_scale / total, out);
 }

@@ -135,4 +135,31 @@ void to_f16(const float* x, uint64_t n, uint8_t* out) {
   });
 }
 
+void to_q8(const float* x, uint64_t n, int8_t* out, uint8_t* scales) {
+  for (uint64_t begin = 0; begin < n; begin += kKvBlock, scales += 2) {
+    const uint64_t size = n - begin < kKvBlock ? n - begin : kKvBlock;
+    float block[kKvBlock + 16] = {};
+    memcpy(block, x + begin, size * sizeof(float));
+    Vec most = zero(), check = zero();
+    for (uint64_t i = 0; i < kKvBlock; i += kLanes) {
+      const Vec a = load(block + i);
+      most = max(most, magnitude(a));
+      check = check + a * zero();  // NaN where a is NaN or infinite
+    }
+    const float bad = sum(check);
+    uint8_t lanes[2 * kLanes];
+    store_f16(lanes, set(bad != bad ? bad : largest(most) / 127));
+    memcpy(scales, lanes, 2);
+    const float step = f16_at(lanes);
+    const Vec inverse = set(step > 0 ? 1 / step : 0);
+    for (uint64_t i = 0; i < kKvBlock; i += kLanes) {
+      const Vec level = round(load(block + i) * inverse);
+      store(block + i, min(set(127), max(set(-127), level)));
+    }
+    for (uint64_t i = 0; i < size; ++i) {
+      out[begin + i] = bad != bad ? 0 : static_cast<int8_t>(block[i]);
+    }
+  }
+}
+
 }  // namespace forge::cpu::FORGE_TARGET

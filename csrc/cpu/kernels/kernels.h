@@ -20,6 +20,7 @@ void add_scaled(float* accumulator, const float* x, float weight, uint64_t n);
 void rotate(float* heads, uint32_t n_heads, uint32_t head_dim, const float* table, uint64_t n,
             uint32_t layout);
 void to_f16(const float* x, uint64_t n, uint8_t* out);
+void to_q8(const float* x, uint64_t n, int8_t* out, uint8_t* scales);
 
 void attention_split(const AttentionRows& rows, int32_t begin, const AttentionPartial& out,
                      float* scratch);

@@ -20,6 +20,7 @@ const KernelTable& FORGE_TABLE_OF(FORGE_TARGET)() {
       .add_scaled = target::add_scaled,
       .rotate = target::rotate,
       .to_f16 = target::to_f16,
+      .to_q8 = target::to_q8,
       .attention_split = target::attention_split,
       .attention_merge = target::attention_merge,
       .attention_finish = target::attention_finish,

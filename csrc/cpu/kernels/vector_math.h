@@ -27,6 +27,16 @@ FORGE_INLINE Vec exp(Vec x) {
   return scale2(value, n);
 }
 
+// 2^x for x <= 0, which is what a softmax needs; below -150 it is 0 either way.
+FORGE_INLINE Vec exp2_of_negative(Vec x) {
+  static constexpr float kTail[] = {0.693147004f, 0.240222424f, 0.0555073358f, 0.00967151299f,
+                                    0.00132647273f};
+  x = max(set(-150.0f), x);
+  const Vec n = round(x);
+  const Vec r = x - n;
+  return scale2(fma(polynomial(r, kTail), r, set(1.0f)), n);
+}
+
 FORGE_INLINE Vec negate(Vec x) { return zero() - x; }
 FORGE_INLINE Vec magnitude(Vec x) { return max(negate(x), x); }
 
