@@ -1,0 +1,102 @@
+#pragma once
+
+// What every kernel is written in: integer names, 16-bit floats, loads, and the few macros behind
+// which a GPU and the emulator (test/emulator) differ. No header of NVIDIA's is needed: NVRTC
+// compiles kernels with no include path at all.
+
+#ifdef FORGE_EMULATOR
+#include "device.h"
+#else
+// An array in shared memory: SHARED(float, partial, [33]);
+#define SHARED(Type, name, dimensions) __shared__ __align__(16) Type name dimensions
+// The shared memory whose size the launch decides; one name and type a kernel.
+#define DYNAMIC_SHARED(Type, name)                         \
+  extern __shared__ __align__(128) unsigned char name##_[]; \
+  Type* name = reinterpret_cast<Type*>(name##_)
+// An instance of a kernel that the library may ask for. NVRTC compiles the one it is asked for; the
+// emulator and the gates (test/emulator) take all that are listed.
+#define INSTANCE(...)
+#endif
+
+#define DEVICE static __device__ __forceinline__
+#define KERNEL __global__ void
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned u32;
+typedef unsigned long long u64;
+typedef signed char i8;
+typedef int i32;
+
+constexpr u32 kWarp = 32;
+constexpr u32 kAllLanes = 0xffffffffu;
+#define FORGE_INFINITY __uint_as_float(0x7f800000u)
+
+struct f16 {
+  u16 bits;
+};
+struct bf16 {
+  u16 bits;
+};
+
+DEVICE float to_float(float x) { return x; }
+DEVICE float to_float(bf16 x) { return __uint_as_float(u32(x.bits) << 16); }
+
+#ifdef FORGE_EMULATOR
+DEVICE float to_float(f16 x) { return forge::f16_to_f32(x.bits); }
+DEVICE f16 to_f16(float x) { return {forge::f32_to_f16(x)}; }
+DEVICE bf16 to_bf16(float x) { return {forge::f32_to_bf16(x)}; }
+// Read once by one block: kept out of the first-level cache.
+DEVICE uint4 load_streaming(const void* p) { return *static_cast<const uint4*>(p); }
+#else
+DEVICE float to_float(f16 x) {
+  float result;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(x.bits));
+  return result;
+}
+DEVICE f16 to_f16(float x) {
+  f16 result;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(result.bits) : "f"(x));
+  return result;
+}
+DEVICE bf16 to_bf16(float x) {
+  bf16 result;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(result.bits) : "f"(x));
+  return result;
+}
+DEVICE uint4 load_streaming(const void* p) {
+  uint4 v;
+  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(p));
+  return v;
+}
+#endif
+
+DEVICE void convert(float x, float& out) { out = x; }
+DEVICE void convert(float x, f16& out) { out = to_f16(x); }
+DEVICE void convert(float x, bf16& out) { out = to_bf16(x); }
+
+// Two 16-bit floats in a word, the first in the low half.
+DEVICE u32 pack(f16 low, f16 high) { return low.bits | u32(high.bits) << 16; }
+DEVICE u32 pack(bf16 low, bf16 high) { return low.bits | u32(high.bits) << 16; }
+DEVICE u32 pack_as(f16, float low, float high) { return pack(to_f16(low), to_f16(high)); }
+DEVICE u32 pack_as(bf16, float low, float high) { return pack(to_bf16(low), to_bf16(high)); }
+DEVICE float low_as(f16, u32 word) { return to_float(f16{u16(word)}); }
+DEVICE float high_as(f16, u32 word) { return to_float(f16{u16(word >> 16)}); }
+DEVICE float low_as(bf16, u32 word) { return __uint_as_float(word << 16); }
+DEVICE float high_as(bf16, u32 word) { return __uint_as_float(word & 0xffff0000u); }
+
+DEVICE u32 round_up(u32 n, u32 unit) { return (n + unit - 1) / unit * unit; }
+DEVICE u32 word_of(uint4 v, int i) { return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w; }
+
+// Four unsigned bytes as floats: a byte put below the exponent of 2^23 is 2^23 + byte, which takes
+// one byte permutation and one exact subtraction, where a conversion would run at a quarter of the
+// speed.
+DEVICE float4 bytes_to_floats(u32 bytes, float bias = 0.0f) {
+  const float base = 8388608.0f + bias;
+  return make_float4(__uint_as_float(__byte_perm(bytes, 0x4b000000u, 0x7440)) - base,
+                     __uint_as_float(__byte_perm(bytes, 0x4b000000u, 0x7441)) - base,
+                     __uint_as_float(__byte_perm(bytes, 0x4b000000u, 0x7442)) - base,
+                     __uint_as_float(__byte_perm(bytes, 0x4b000000u, 0x7443)) - base);
+}

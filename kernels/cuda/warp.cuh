@@ -1,0 +1,42 @@
+#pragma once
+
+// Sums and maxima over the lanes of a warp and the threads of a block. All threads receive the
+// result, and all add in the same order, so that a result does not depend on the schedule.
+
+#include "prelude.cuh"
+
+DEVICE u32 lane_id() { return threadIdx.x % kWarp; }
+DEVICE u32 warp_id() { return threadIdx.x / kWarp; }
+
+template <class T>
+DEVICE T warp_sum(T x) {
+#pragma unroll
+  for (u32 bits = 16; bits > 0; bits /= 2) x += __shfl_xor_sync(kAllLanes, x, bits);
+  return x;
+}
+
+// A NaN among them is passed over, as fmaxf does.
+DEVICE float warp_max(float x) {
+#pragma unroll
+  for (u32 bits = 16; bits > 0; bits /= 2) x = fmaxf(x, __shfl_xor_sync(kAllLanes, x, bits));
+  return x;
+}
+
+// Blocks of whole warps, at most 32. `partial` is shared memory of 32 elements that no one else
+// uses until the block has met again.
+template <class T>
+DEVICE T block_sum(T x, T* partial) {
+  x = warp_sum(x);
+  if (lane_id() == 0) partial[warp_id()] = x;
+  __syncthreads();
+  const u32 n_warps = blockDim.x / kWarp;
+  return warp_sum(lane_id() < n_warps ? partial[lane_id()] : T(0));
+}
+
+DEVICE float block_max(float x, float* partial) {
+  x = warp_max(x);
+  if (lane_id() == 0) partial[warp_id()] = x;
+  __syncthreads();
+  const u32 n_warps = blockDim.x / kWarp;
+  return warp_max(lane_id() < n_warps ? partial[lane_id()] : -FORGE_INFINITY);
+}

@@ -1,0 +1,191 @@
+/**
+ * Builds the emulator: the kernels of `kernels/cuda`, compiled as C++, in one shared library, and
+ * the program that tests them. Objects are kept under `build/emulator`, named by a hash of all that
+ * shaped them, so that only what changed is compiled again.
+ */
+import { basename, join, resolve } from "@std/path";
+
+const root = resolve(import.meta.dirname ?? ".", "..", "..");
+
+/** What the kernels check of themselves while they run. */
+export type EmulatorMode = "plain" | "asan" | "tsan";
+
+const modeFlags: Readonly<Record<EmulatorMode, readonly string[]>> = {
+  plain: [],
+  asan: ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-fno-omit-frame-pointer"],
+  tsan: ["-fsanitize=thread"],
+};
+
+const commonFlags = ["-std=c++20", "-O1", "-g1", "-fPIC", "-ffp-contract=off"];
+const kernelFlags = [
+  "-Wall",
+  "-Wextra",
+  "-Werror",
+  "-Wno-unknown-pragmas",
+  "-DFORGE_EMULATOR",
+  "-Itest/emulator",
+  "-x",
+  "c++",
+];
+const testFlags = ["-Wall", "-Wextra", "-Werror"];
+
+/** What {@linkcode buildEmulator} built. */
+export interface Emulator {
+  /** The shared library with all kernels, to be linked or loaded. */
+  readonly library: string;
+  /** The program that runs the tests of kernels. */
+  readonly tests: string;
+}
+
+/** What to build. */
+export interface EmulatorOptions {
+  /** @default "plain" */
+  readonly mode?: EmulatorMode;
+  /**
+   * The folder of the kernels' sources.
+   * @default "kernels/cuda"
+   */
+  readonly kernels?: string;
+}
+
+interface Source {
+  readonly path: string;
+  readonly flags: readonly string[];
+}
+
+async function run(command: readonly string[]): Promise<void> {
+  const [program = "", ...args] = command;
+  const { success, stderr } = await new Deno.Command(program, { args, cwd: root }).output();
+  if (success) return;
+  throw new Error(`${command.join(" ")}\n${new TextDecoder().decode(stderr)}`);
+}
+
+async function sha256(parts: readonly string[]): Promise<string> {
+  const bytes = new TextEncoder().encode(parts.join("\0"));
+  const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));
+  return Array.from(digest.subarray(0, 12), (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+function exists(path: string): boolean {
+  try {
+    Deno.statSync(path);
+    return true;
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return false;
+    throw error;
+  }
+}
+
+/** The files of a folder whose names end in one of `endings`, sorted. */
+function list(folder: string, ...endings: string[]): string[] {
+  return Array.from(Deno.readDirSync(resolve(root, folder)), (entry) => entry.name)
+    .filter((name) => endings.some((ending) => name.endsWith(ending)))
+    .sort()
+    .map((name) => join(folder, name));
+}
+
+function text(paths: readonly string[]): string[] {
+  return paths.map((path) => Deno.readTextFileSync(resolve(root, path)));
+}
+
+/** Runs `work` on every item, as many at a time as there are processors. */
+async function inParallel<T, R>(items: readonly T[], work: (item: T) => Promise<R>): Promise<R[]> {
+  const results: R[] = [];
+  let next = 0;
+  const worker = async () => {
+    while (next < items.length) {
+      const index = next++;
+      const item = items[index];
+      if (item !== undefined) results[index] = await work(item);
+    }
+  };
+  await Promise.all(Array.from({ length: navigator.hardwareConcurrency }, worker));
+  return results;
+}
+
+/** Compiles a source unless an object of the same hash is there; returns the object's path. */
+async function compile(
+  source: Source,
+  folder: string,
+  headers: readonly string[],
+): Promise<string> {
+  const compiler = Deno.env.get("CXX") || "g++";
+  const command = [compiler, ...commonFlags, ...source.flags];
+  const hash = await sha256([...command, source.path, ...headers, ...text([source.path])]);
+  const object = join(folder, `${basename(source.path)}.${hash}.o`);
+  if (!exists(object)) {
+    const unfinished = `${object}.${crypto.randomUUID()}`;
+    await run([...command, "-c", source.path, "-o", unfinished]);
+    await Deno.rename(unfinished, object);
+  }
+  return object;
+}
+
+async function link(target: string, flags: readonly string[], objects: readonly string[]) {
+  const compiler = Deno.env.get("CXX") || "g++";
+  const command = [compiler, ...flags, ...objects];
+  const path = target.replace("*", await sha256(command));
+  if (!exists(path)) {
+    const unfinished = `${path}.${crypto.randomUUID()}`;
+    await run([...command, "-o", unfinished]);
+    await Deno.rename(unfinished, path);
+  }
+  return path;
+}
+
+/** Whether kernels can be emulated here, or why not. */
+export function emulatorUnavailable(): string | undefined {
+  if (Deno.build.os !== "linux" || Deno.build.arch !== "x86_64") {
+    return `the emulator of CUDA kernels runs on Linux on x86-64, not on ${Deno.build.target}`;
+  }
+  return undefined;
+}
+
+/** Builds the emulated kernels and their tests. */
+export async function buildEmulator(options: EmulatorOptions = {}): Promise<Emulator> {
+  const { mode = "plain", kernels = "kernels/cuda" } = options;
+  const folder = join(root, "build", "emulator", mode);
+  await Deno.mkdir(folder, { recursive: true });
+  const sanitize = modeFlags[mode];
+  const own = text(list("test/emulator", ".h"));
+  const common = text([
+    ...list("csrc/common", ".h"),
+    ...list("csrc/common/quant", ".h"),
+    "csrc/forge.h",
+  ]);
+
+  // The scheduler is no part of the program under test, so it is never instrumented.
+  const runtime = list("test/emulator", ".cpp").map((path) => ({ path, flags: testFlags }));
+  const device = list(kernels, ".cu").map((path) => ({
+    path,
+    flags: [...sanitize, ...kernelFlags, `-I${kernels}`],
+  }));
+  const deviceHeaders = text(list(kernels, ".cuh"));
+  const libraryObjects = await inParallel([...runtime, ...device], (source) => {
+    const headers = source.path.endsWith(".cu") ? [...own, ...common, ...deviceHeaders] : own;
+    return compile(source, folder, headers);
+  });
+  const flags = [...sanitize, "-shared"];
+  const library = await link(join(folder, "libemulated_kernels.*.so"), flags, libraryObjects);
+
+  const testSources = [
+    ...list("test/emulator/kernels", ".cpp"),
+    ...list("csrc/common/quant", ".cpp"),
+  ].map((path) => ({ path, flags: [...sanitize, ...testFlags] }));
+  const testHeaders = [...own, ...common, ...text(list("test/emulator/kernels", ".h"))];
+  const testObjects = await inParallel(
+    testSources,
+    (source) => compile(source, folder, testHeaders),
+  );
+  const tests = await link(
+    join(folder, "kernel_tests.*"),
+    [...sanitize, `-Wl,-rpath,${folder}`],
+    [...testObjects, library],
+  );
+  return { library, tests };
+}
+
+if (import.meta.main) {
+  const { library, tests } = await buildEmulator({ mode: (Deno.args[0] ?? "plain") as EmulatorMode });
+  console.log(`${library}\n${tests}`);
+}

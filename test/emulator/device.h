@@ -1,0 +1,114 @@
+#pragma once
+
+// CUDA's built-in variables, functions and types as C++, for kernels compiled with FORGE_EMULATOR.
+// kernels/cuda/prelude.cuh includes this file instead of declaring what only a GPU compiler knows.
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+#include "block.h"
+#include "emulator.h"
+#include "fiber.h"
+
+#define __global__
+#define __device__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __align__(n) alignas(n)
+#define __restrict__ __restrict
+
+#define threadIdx (emulator::position().thread)
+#define blockIdx (emulator::position().block)
+#define blockDim (emulator::position().block_size)
+#define gridDim (emulator::position().grid_size)
+
+#define __syncthreads() emulator::wait_for_block(__FILE__, __LINE__)
+
+#define SHARED(Type, name, dimensions)                                          \
+  static const char name##_declaration = 0;                                     \
+  typedef Type name##_array dimensions;                                         \
+  name##_array& name = *static_cast<name##_array*>(                             \
+      emulator::shared_array(&name##_declaration, sizeof(name##_array)))
+#define DYNAMIC_SHARED(Type, name) Type* name = static_cast<Type*>(emulator::dynamic_shared())
+
+#define FORGE_JOIN_(a, b) a##b
+#define FORGE_JOIN(a, b) FORGE_JOIN_(a, b)
+#define INSTANCE(...)                                                            \
+  static const emulator::Registration FORGE_JOIN(registration_, __COUNTER__)(    \
+      #__VA_ARGS__, __VA_ARGS__);
+
+struct alignas(8) uint2 {
+  unsigned x, y;
+};
+struct alignas(16) uint4 {
+  unsigned x, y, z, w;
+};
+struct alignas(8) float2 {
+  float x, y;
+};
+struct alignas(16) float4 {
+  float x, y, z, w;
+};
+inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
+inline float2 make_float2(float x, float y) { return {x, y}; }
+inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
+inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
+
+inline unsigned __float_as_uint(float x) {
+  unsigned bits;
+  std::memcpy(&bits, &x, sizeof bits);
+  return bits;
+}
+inline float __uint_as_float(unsigned bits) {
+  float x;
+  std::memcpy(&x, &bits, sizeof x);
+  return x;
+}
+
+// Byte i of the result is byte (selector nibble i) of the eight bytes b:a.
+inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector) {
+  const uint64_t bytes = uint64_t{b} << 32 | a;
+  unsigned result = 0;
+  for (int i = 0; i < 4; ++i) {
+    result |= static_cast<unsigned>(bytes >> (8 * (selector >> (4 * i) & 7)) & 0xff) << (8 * i);
+  }
+  return result;
+}
+
+inline int __popc(unsigned x) { return __builtin_popcount(x); }
+inline int __clz(int x) { return x == 0 ? 32 : __builtin_clz(static_cast<unsigned>(x)); }
+inline int __ffs(int x) { return __builtin_ffs(x); }
+inline unsigned __umulhi(unsigned a, unsigned b) {
+  return static_cast<unsigned>(uint64_t{a} * b >> 32);
+}
+inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
+inline float __frcp_rn(float x) { return 1.0f / x; }
+inline unsigned min(unsigned a, unsigned b) { return a < b ? a : b; }
+inline unsigned max(unsigned a, unsigned b) { return a > b ? a : b; }
+inline int min(int a, int b) { return a < b ? a : b; }
+inline int max(int a, int b) { return a > b ? a : b; }
+
+template <class T>
+T atomicAdd(T* address, T value) {
+  T expected, desired;
+  __atomic_load(address, &expected, __ATOMIC_RELAXED);
+  do {
+    desired = expected + value;
+  } while (!__atomic_compare_exchange(address, &expected, &desired, false, __ATOMIC_RELAXED,
+                                      __ATOMIC_RELAXED));
+  return expected;
+}
+template <class T>
+T atomicExch(T* address, T value) {
+  T before;
+  __atomic_exchange(address, &value, &before, __ATOMIC_RELAXED);
+  return before;
+}
+template <class T>
+T atomicOr(T* address, T value) {
+  return __atomic_fetch_or(address, value, __ATOMIC_RELAXED);
+}
+
+#include "ptx_twins.h"
+#include "warp_twins.h"

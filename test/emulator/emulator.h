@@ -1,0 +1,76 @@
+#pragma once
+
+// Runs CUDA kernels on the CPU, one block at a time, each thread a fiber. The kernels' sources are
+// compiled as C++ (see device.h); this is the interface for those who launch them: the tests, and
+// the stand-in for NVIDIA's driver.
+//
+// What it reports, by a line on stderr and abort(): threads that wait for a barrier or a warp that
+// others will never reach, warp operations whose lanes disagree about who takes part, misaligned
+// asynchronous copies, a thread that ends with copies in flight. Shared memory is filled with 0xff
+// (NaN) before each block, so that what is read before it is written spoils the result. Built with
+// ThreadSanitizer, missing barriers are reported as races; with AddressSanitizer, accesses beyond an
+// array of shared memory or a buffer are.
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+namespace emulator {
+
+struct Dim3 {
+  unsigned x = 1, y = 1, z = 1;
+};
+
+struct Launch {
+  Dim3 grid;
+  Dim3 block;
+  size_t dynamic_shared = 0;  // bytes
+};
+
+// Runs `thread` as every thread of every block. With `order_seed` 0 threads run in order as far as
+// barriers allow; other values shuffle them.
+void run_grid(const Launch& launch, const std::function<void()>& thread);
+void set_order_seed(uint64_t order_seed);
+
+// A kernel, or an instance of a kernel template.
+struct Kernel {
+  std::string name;    // as in its INSTANCE line: "matvec<FormatQ4_K, 1>"
+  std::string symbol;  // its mangled name, the same as NVRTC's
+  std::vector<size_t> param_bytes;
+  std::function<void(void** params)> thread;  // params as cuLaunchKernel takes them
+
+  void launch(const Launch& shape, void** params) const;
+};
+
+// Finds a kernel by name or symbol; null when there is none.
+const Kernel* find_kernel(const std::string& name_or_symbol);
+const std::vector<Kernel>& kernels();
+
+// The mangled name of a function in a shared library.
+std::string symbol_of(void* function);
+void register_kernel(Kernel kernel);
+
+struct Registration {
+  template <class... Params>
+  Registration(const char* name, void (*kernel)(Params...)) {
+    register_kernel({name, symbol_of(reinterpret_cast<void*>(kernel)), {sizeof(Params)...},
+                     [kernel](void** params) {
+                       call(kernel, params, std::index_sequence_for<Params...>{});
+                     }});
+  }
+
+ private:
+  template <class... Params, size_t... i>
+  static void call(void (*kernel)(Params...), void** params, std::index_sequence<i...>) {
+    kernel(*static_cast<Params*>(params[i])...);
+  }
+};
+
+// Prints what went wrong, with the thread it happened in, and aborts.
+[[noreturn]] void fail(const char* format, ...) __attribute__((format(printf, 1, 2)));
+
+}  // namespace emulator

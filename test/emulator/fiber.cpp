@@ -1,0 +1,166 @@
+#include "fiber.h"
+
+#include <sys/mman.h>
+
+#include <cstdint>
+#include <cstdlib>
+
+#if !defined(__x86_64__)
+#error "the emulator switches stacks with x86-64 instructions"
+#endif
+
+// Present only where the program is linked with the sanitizer they belong to.
+extern "C" {
+[[gnu::weak]] void* __tsan_create_fiber(unsigned flags);
+[[gnu::weak]] void* __tsan_get_current_fiber();
+[[gnu::weak]] void __tsan_switch_to_fiber(void* fiber, unsigned flags);
+[[gnu::weak]] void __tsan_acquire(void* tag);
+[[gnu::weak]] void __tsan_release(void* tag);
+[[gnu::weak]] void __tsan_read_range(void* address, unsigned long bytes);
+[[gnu::weak]] void __tsan_write_range(void* address, unsigned long bytes);
+[[gnu::weak]] void AnnotateIgnoreReadsBegin(const char* file, int line);
+[[gnu::weak]] void AnnotateIgnoreReadsEnd(const char* file, int line);
+[[gnu::weak]] void AnnotateIgnoreWritesBegin(const char* file, int line);
+[[gnu::weak]] void AnnotateIgnoreWritesEnd(const char* file, int line);
+[[gnu::weak]] void __sanitizer_start_switch_fiber(void** save, const void* stack, size_t bytes);
+[[gnu::weak]] void __sanitizer_finish_switch_fiber(void* save, const void** stack, size_t* bytes);
+
+// Pushes the registers that a callee keeps, stores the stack pointer, and continues at another one.
+void emulator_switch_stack(void** save, void* to);
+}
+
+asm(R"(
+  .text
+  .globl emulator_switch_stack
+  .type emulator_switch_stack, @function
+emulator_switch_stack:
+  pushq %rbp
+  pushq %rbx
+  pushq %r12
+  pushq %r13
+  pushq %r14
+  pushq %r15
+  movq %rsp, (%rdi)
+  movq %rsi, %rsp
+  popq %r15
+  popq %r14
+  popq %r13
+  popq %r12
+  popq %rbx
+  popq %rbp
+  ret
+  .size emulator_switch_stack, .-emulator_switch_stack
+)");
+
+namespace emulator {
+
+namespace {
+
+constexpr size_t kStackBytes = 256 * 1024;
+constexpr size_t kGuardBytes = 4096;
+constexpr unsigned kNoSynchronization = 1;  // a switch orders no memory accesses
+
+thread_local Fiber* starting = nullptr;
+thread_local void (*starting_entry)() = nullptr;
+
+}  // namespace
+
+// The first function on a fiber's stack.
+void begin_fiber() {
+  Fiber& self = *starting;
+  if (__sanitizer_finish_switch_fiber) {
+    __sanitizer_finish_switch_fiber(nullptr, &self.scheduler_stack_,
+                                    &self.scheduler_stack_bytes_);
+  }
+  starting_entry();
+  self.yield(true);
+  std::abort();
+}
+
+Fiber::Fiber() {
+  void* memory = mmap(nullptr, kStackBytes + kGuardBytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) std::abort();
+  mprotect(memory, kGuardBytes, PROT_NONE);
+  stack_ = static_cast<char*>(memory) + kGuardBytes;
+  if (__tsan_create_fiber) race_context_ = __tsan_create_fiber(0);
+}
+
+Fiber::~Fiber() {
+  // ThreadSanitizer's context lives on: destroying one costs more than the few that there are.
+  munmap(static_cast<char*>(stack_) - kGuardBytes, kStackBytes + kGuardBytes);
+}
+
+void Fiber::start(void (*entry)()) {
+  auto** top = reinterpret_cast<void**>(static_cast<char*>(stack_) + kStackBytes);
+  *--top = nullptr;  // aligns the stack as a call would
+  *--top = reinterpret_cast<void*>(begin_fiber);
+  for (int i = 0; i < 6; ++i) *--top = nullptr;
+  stack_pointer_ = top;
+  starting_entry = entry;
+  fresh_ = true;
+}
+
+void Fiber::resume() {
+  if (fresh_) starting = this;
+  fresh_ = false;
+  if (__sanitizer_start_switch_fiber) {
+    __sanitizer_start_switch_fiber(&scheduler_address_context_, stack_, kStackBytes);
+  }
+  if (__tsan_switch_to_fiber) {
+    scheduler_race_context_ = __tsan_get_current_fiber();
+    __tsan_switch_to_fiber(race_context_, kNoSynchronization);
+  }
+  emulator_switch_stack(&scheduler_pointer_, stack_pointer_);
+  if (__sanitizer_finish_switch_fiber) {
+    __sanitizer_finish_switch_fiber(scheduler_address_context_, nullptr, nullptr);
+  }
+}
+
+void Fiber::yield(bool finished) {
+  if (__sanitizer_start_switch_fiber) {
+    __sanitizer_start_switch_fiber(finished ? nullptr : &address_context_, scheduler_stack_,
+                                   scheduler_stack_bytes_);
+  }
+  if (__tsan_switch_to_fiber) __tsan_switch_to_fiber(scheduler_race_context_, kNoSynchronization);
+  emulator_switch_stack(&stack_pointer_, scheduler_pointer_);
+  if (__sanitizer_finish_switch_fiber) {
+    __sanitizer_finish_switch_fiber(address_context_, &scheduler_stack_, &scheduler_stack_bytes_);
+  }
+}
+
+namespace races {
+
+Ignored::Ignored() {
+  if (AnnotateIgnoreReadsBegin) {
+    AnnotateIgnoreReadsBegin("", 0);
+    AnnotateIgnoreWritesBegin("", 0);
+  }
+}
+
+Ignored::~Ignored() {
+  if (AnnotateIgnoreReadsEnd) {
+    AnnotateIgnoreWritesEnd("", 0);
+    AnnotateIgnoreReadsEnd("", 0);
+  }
+}
+
+void release(void* tag) {
+  if (__tsan_release) __tsan_release(tag);
+}
+
+void acquire(void* tag) {
+  if (__tsan_acquire) __tsan_acquire(tag);
+}
+
+void read(const void* address, size_t bytes) {
+  if (__tsan_read_range) __tsan_read_range(const_cast<void*>(address), bytes);
+}
+
+void write(void* address, size_t bytes) {
+  if (__tsan_write_range) __tsan_write_range(address, bytes);
+}
+
+}  // namespace races
+
+}  // namespace emulator

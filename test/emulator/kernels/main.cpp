@@ -1,0 +1,82 @@
+// Runs the tests of kernels: with --list prints their names, else runs those named (or all), each
+// with a line "ok NAME" or "not ok NAME: why".
+
+#include <cstdarg>
+#include <cstdio>
+#include <stdexcept>
+
+#include "support.h"
+
+namespace kernel_test {
+
+std::vector<Test>& tests() {
+  static std::vector<Test> list;
+  return list;
+}
+
+void fail_test(const char* format, ...) {
+  char text[512];
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  throw std::runtime_error(text);
+}
+
+u64 Random::next() {
+  u64 z = state_ += 0x9e3779b97f4a7c15ull;
+  z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
+  z = (z ^ z >> 27) * 0x94d049bb133111ebull;
+  return z ^ z >> 31;
+}
+
+float Random::number(float scale) {
+  return static_cast<float>((static_cast<double>(next() >> 11) * 0x1p-52 - 1.0) * scale);
+}
+
+float Random::normal(float deviation) {
+  float sum = 0;
+  for (int i = 0; i < 6; ++i) sum += number();
+  return sum * 0.7071f * deviation;  // six uniform numbers have the variance 2
+}
+
+Buffer<float> random_floats(Random& random, size_t n, float scale) {
+  Buffer<float> buffer(n);
+  for (float& x : buffer) x = random.normal(scale);
+  return buffer;
+}
+
+void expect_near(const char* what, const float* actual, const double* expected, size_t n,
+                 double absolute, double relative) {
+  for (size_t i = 0; i < n; ++i) {
+    const double error = std::abs(actual[i] - expected[i]);
+    if (!(error <= absolute + relative * std::abs(expected[i]))) {
+      fail_test("%s[%zu] is %.9g, expected %.9g", what, i, static_cast<double>(actual[i]),
+                expected[i]);
+    }
+  }
+}
+
+}  // namespace kernel_test
+
+int main(int argc, char** argv) {
+  const std::string first = argc > 1 ? argv[1] : "";
+  bool failed = false;
+  for (const Test& test : tests()) {
+    bool wanted = argc == 1;
+    for (int i = 1; i < argc; ++i) wanted |= std::string(argv[i]) == test.name;
+    if (first == "--list") {
+      std::printf("%s\n", test.name);
+    } else if (wanted) {
+      try {
+        test.run();
+        std::printf("ok %s\n", test.name);
+      } catch (const std::exception& error) {
+        std::printf("not ok %s: %s\n", test.name, error.what());
+        failed = true;
+      }
+      std::fflush(stdout);
+    }
+  }
+  return failed ? 1 : 0;
+}

@@ -1,0 +1,36 @@
+#include "support.h"
+
+namespace {
+
+std::vector<double> plain_rms_norm(const float* x, const float* weight, u32 rows, u32 cols,
+                                   double eps, double offset) {
+  std::vector<double> out;
+  for (u32 r = 0; r < rows; ++r) {
+    double squares = 0;
+    for (u32 i = 0; i < cols; ++i) squares += double(x[r * cols + i]) * x[r * cols + i];
+    for (u32 i = 0; i < cols; ++i) {
+      out.push_back(x[r * cols + i] / std::sqrt(squares / cols + eps) * (weight[i] + offset));
+    }
+  }
+  return out;
+}
+
+void check_rms_norm(u32 rows, u32 max_rows, u32 cols, u32 threads, bool with_residual) {
+  Random random(rows * 1000 + cols);
+  const auto x = random_floats(random, u64(rows) * cols, 3);
+  const auto weight = random_floats(random, cols);
+  const auto residual = random_floats(random, u64(rows) * cols);
+  Buffer<float> out(u64(rows) * cols);
+  const Buffer<u32> n_rows = {rows};
+  launch("rms_norm", {{max_rows}, {threads}}, out.data(), x.data(), weight.data(),
+         with_residual ? residual.data() : nullptr, n_rows.data(), cols, 1e-5f, 1.0f);
+  auto expected = plain_rms_norm(x.data(), weight.data(), rows, cols, 1e-5, 1.0);
+  for (size_t i = 0; with_residual && i < expected.size(); ++i) expected[i] += residual[i];
+  expect_near("rms_norm", out, expected, 1e-6, 1e-5);
+}
+
+}  // namespace
+
+TEST(rms_norm_of_one_odd_row) { check_rms_norm(1, 1, 37, 256, false); }
+TEST(rms_norm_with_residual) { check_rms_norm(3, 5, 288, 256, true); }
+TEST(rms_norm_of_wide_rows) { check_rms_norm(2, 2, 2051, 1024, false); }

@@ -1,0 +1,122 @@
+#pragma once
+
+// What the tests of kernels share: registration, random data, buffers with guarded ends, launches
+// and comparison. A test's function throws (through `expect`) when the kernel is wrong.
+
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "../emulator.h"
+
+namespace kernel_test {
+
+using u8 = unsigned char;
+using u16 = unsigned short;
+using u32 = unsigned;
+using u64 = unsigned long long;
+using i32 = int;
+
+struct Test {
+  const char* name;
+  void (*run)();
+};
+std::vector<Test>& tests();
+
+struct RegisterTest {
+  RegisterTest(const char* name, void (*run)()) { tests().push_back({name, run}); }
+};
+
+// Ends the test as failed.
+[[noreturn]] void fail_test(const char* format, ...) __attribute__((format(printf, 1, 2)));
+
+#define TEST(function)                                                                \
+  static void function();                                                             \
+  static const kernel_test::RegisterTest register_##function(#function, function);    \
+  static void function()
+
+#define EXPECT(condition)                                                              \
+  do {                                                                                 \
+    if (!(condition)) kernel_test::fail_test("%s:%d: %s", __FILE__, __LINE__, #condition); \
+  } while (0)
+
+// Repeatable random numbers (SplitMix64).
+class Random {
+ public:
+  explicit Random(u64 seed) : state_(seed) {}
+  u64 next();
+  u32 below(u32 n) { return static_cast<u32>(next() % n); }
+  // Uniform in [-scale, scale].
+  float number(float scale = 1);
+  // Roughly normal.
+  float normal(float deviation = 1);
+
+ private:
+  u64 state_;
+};
+
+// Memory of the "device": exactly as long as asked, so that AddressSanitizer sees its ends, and
+// filled with 0xff (NaN) until written, so that what is never written spoils a comparison.
+template <class T>
+class Buffer {
+ public:
+  explicit Buffer(size_t n) : size_(n) {
+    void* memory = nullptr;
+    if (posix_memalign(&memory, 256, n * sizeof(T)) != 0) throw std::bad_alloc();
+    std::memset(memory, 0xff, n * sizeof(T));
+    data_ = static_cast<T*>(memory);
+  }
+  Buffer(std::initializer_list<T> values) : Buffer(values.size()) {
+    std::copy(values.begin(), values.end(), data_);
+  }
+  ~Buffer() { std::free(data_); }
+  Buffer(Buffer&& other) noexcept : data_(other.data_), size_(other.size_) { other.data_ = nullptr; }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+
+  T* data() { return data_; }
+  const T* data() const { return data_; }
+  size_t size() const { return size_; }
+  T& operator[](size_t i) { return data_[i]; }
+  const T& operator[](size_t i) const { return data_[i]; }
+  T* begin() { return data_; }
+  T* end() { return data_ + size_; }
+
+ private:
+  T* data_;
+  size_t size_;
+};
+
+Buffer<float> random_floats(Random& random, size_t n, float scale = 1);
+
+// Launches a kernel by its name; the arguments must have the sizes of its parameters.
+template <class... Arguments>
+void launch(const std::string& name, const emulator::Launch& shape, Arguments... arguments) {
+  const emulator::Kernel* kernel = emulator::find_kernel(name);
+  if (!kernel) fail_test("there is no kernel %s", name.c_str());
+  const std::vector<size_t> bytes = {sizeof(Arguments)...};
+  if (bytes != kernel->param_bytes) fail_test("%s takes other parameters", name.c_str());
+  void* params[] = {const_cast<void*>(static_cast<const void*>(&arguments))...};
+  kernel->launch(shape, params);
+}
+
+// Fails unless |actual - expected| <= absolute + relative * |expected|, for every element; NaN fails.
+void expect_near(const char* what, const float* actual, const double* expected, size_t n,
+                 double absolute, double relative);
+inline void expect_near(const char* what, const Buffer<float>& actual,
+                        const std::vector<double>& expected, double absolute,
+                        double relative = 0) {
+  if (actual.size() < expected.size()) fail_test("%s is too short", what);
+  expect_near(what, actual.data(), expected.data(), expected.size(), absolute, relative);
+}
+
+inline u32 blocks_for(u64 n, u64 each) { return static_cast<u32>((n + each - 1) / each); }
+
+}  // namespace kernel_test
+
+using namespace kernel_test;

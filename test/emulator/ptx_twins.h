@@ -1,0 +1,90 @@
+#pragma once
+
+// What the inline assembly of kernels/cuda/ptx.cuh and prelude.cuh does, in C++. Each function here
+// has the name and meaning of the wrapper it stands for. Included by device.h.
+
+#include "../../csrc/common/float16.h"
+
+namespace emulator {
+
+struct LdmatrixArgument {
+  const void* row;
+  uint32_t* registers;
+  int n;
+};
+
+// Lane l gives the address of row l % 8 of matrix l / 8 (8 x 8 numbers of 16 bits) and receives, of
+// each matrix, the two neighbouring numbers of row l / 4 at column 2 (l % 4): of the matrix itself,
+// or of its transpose.
+template <bool transposed>
+void perform_ldmatrix(void* const* arguments, uint32_t) {
+  for (int lane = 0; lane < 32; ++lane) {
+    auto& own = *static_cast<LdmatrixArgument*>(arguments[lane]);
+    for (int m = 0; m < own.n; ++m) {
+      uint32_t packed = 0;
+      for (int e = 0; e < 2; ++e) {
+        const int i = lane / 4, j = lane % 4 * 2 + e;
+        const int row = transposed ? j : i, col = transposed ? i : j;
+        const auto* from = static_cast<LdmatrixArgument*>(arguments[8 * m + row])->row;
+        packed |= uint32_t{static_cast<const uint16_t*>(from)[col]} << (16 * e);
+      }
+      own.registers[m] = packed;
+    }
+  }
+}
+
+inline void ldmatrix(uint32_t* registers, int n, const void* row, bool transposed) {
+  if (reinterpret_cast<uintptr_t>(row) % 16 != 0) fail("a misaligned row of ldmatrix");
+  if (static_cast<int>(position().lane) / 8 < n) races::read(row, 16);
+  LdmatrixArgument argument = {row, registers, n};
+  collective(0xffffffffu, transposed ? WarpOp::ldmatrix_trans : WarpOp::ldmatrix, &argument,
+             transposed ? perform_ldmatrix<true> : perform_ldmatrix<false>, "ldmatrix", 0);
+}
+
+struct MmaArgument {
+  float* c;
+  const uint32_t* a;
+  const uint32_t* b;
+};
+
+inline float half_of(uint32_t word, int element) {
+  return forge::f16_to_f32(static_cast<uint16_t>(word >> (16 * element)));
+}
+inline float brain_of(uint32_t word, int element) {
+  return forge::bf16_to_f32(static_cast<uint16_t>(word >> (16 * element)));
+}
+
+// mma.m16n8k16 with fragments as PTX lays them over the lanes: with g = lane / 4 and t = lane % 4,
+// a[i] holds row g + 8 (i % 2), columns 2t, 2t+1 (+ 8 for i >= 2); b[i] column g, rows 2t, 2t+1
+// (+ 8 i); c[i] row g + 8 (i / 2), column 2t + i % 2.
+template <float (*value_of)(uint32_t, int)>
+void perform_mma(void* const* arguments, uint32_t) {
+  float a[16][16], b[16][8];
+  for (int lane = 0; lane < 32; ++lane) {
+    const auto& own = *static_cast<MmaArgument*>(arguments[lane]);
+    const int g = lane / 4, t = lane % 4;
+    for (int e = 0; e < 2; ++e) {
+      for (int i = 0; i < 4; ++i) {
+        a[g + 8 * (i % 2)][2 * t + e + 8 * (i / 2)] = value_of(own.a[i], e);
+      }
+      for (int i = 0; i < 2; ++i) b[2 * t + e + 8 * i][g] = value_of(own.b[i], e);
+    }
+  }
+  for (int lane = 0; lane < 32; ++lane) {
+    const auto& own = *static_cast<MmaArgument*>(arguments[lane]);
+    for (int i = 0; i < 4; ++i) {
+      const int row = lane / 4 + 8 * (i / 2), col = 2 * (lane % 4) + i % 2;
+      float sum = 0;
+      for (int k = 0; k < 16; ++k) sum += a[row][k] * b[k][col];
+      own.c[i] += sum;
+    }
+  }
+}
+
+template <float (*value_of)(uint32_t, int)>
+void mma(float* c, const uint32_t* a, const uint32_t* b) {
+  MmaArgument argument = {c, a, b};
+  collective(0xffffffffu, WarpOp::mma, &argument, perform_mma<value_of>, "mma", 0);
+}
+
+}  // namespace emulator

@@ -1,0 +1,35 @@
+/** Running the program that tests kernels (`buildEmulator` builds it). */
+import type { EmulatorMode } from "./build.ts";
+
+const environment = {
+  // Fibers are no threads: stacks are not where the sanitizer expects the end of one.
+  ASAN_OPTIONS: "detect_leaks=0:detect_stack_use_after_return=0",
+  TSAN_OPTIONS: "halt_on_error=1:report_signal_unsafe=0",
+};
+
+/** How one test ended. */
+export interface KernelTestResult {
+  readonly ok: boolean;
+  /** stdout and stderr. */
+  readonly output: string;
+}
+
+async function run(program: string, args: string[]): Promise<KernelTestResult> {
+  const { success, stdout, stderr } = await new Deno.Command(program, { args, env: environment })
+    .output();
+  const decoder = new TextDecoder();
+  return { ok: success, output: decoder.decode(stdout) + decoder.decode(stderr) };
+}
+
+/** The names of the tests; for the sanitizers, which take ten times as long, only the small ones. */
+export async function listTests(program: string, mode: EmulatorMode): Promise<string[]> {
+  const { output } = await run(program, ["--list"]);
+  const names = output.split("\n").filter((name) => name !== "");
+  return mode === "plain" ? names : names.filter((name) => !name.includes("wide"));
+}
+
+/** Runs one test; `ok` only if the program says so in words too. */
+export async function runTest(program: string, name: string): Promise<KernelTestResult> {
+  const result = await run(program, [name]);
+  return { ok: result.ok && result.output.startsWith(`ok ${name}\n`), output: result.output };
+}
