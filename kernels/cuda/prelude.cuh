@@ -19,6 +19,7 @@
 #endif
 
 #define DEVICE static __device__ __forceinline__
+#define DEVICE_MEMBER __device__ __forceinline__
 #define KERNEL __global__ void
 
 typedef unsigned char u8;

@@ -12,7 +12,11 @@ export type EmulatorMode = "plain" | "asan" | "tsan";
 
 const modeFlags: Readonly<Record<EmulatorMode, readonly string[]>> = {
   plain: [],
-  asan: ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-fno-omit-frame-pointer"],
+  asan: [
+    "-fsanitize=address,undefined",
+    "-fno-sanitize-recover=undefined",
+    "-fno-omit-frame-pointer",
+  ],
   tsan: ["-fsanitize=thread"],
 };
 
@@ -186,6 +190,8 @@ export async function buildEmulator(options: EmulatorOptions = {}): Promise<Emul
 }
 
 if (import.meta.main) {
-  const { library, tests } = await buildEmulator({ mode: (Deno.args[0] ?? "plain") as EmulatorMode });
+  const { library, tests } = await buildEmulator({
+    mode: (Deno.args[0] ?? "plain") as EmulatorMode,
+  });
   console.log(`${library}\n${tests}`);
 }

@@ -1,0 +1,36 @@
+#pragma once
+
+// The activations of csrc/forge.h, and what follows a product.
+
+#include "prelude.cuh"
+
+// FORGE_IDENTITY, FORGE_SILU, FORGE_GELU_TANH, FORGE_GELU_ERF.
+DEVICE float activate(u32 activation, float x) {
+  switch (activation) {
+    case 1:
+      return x / (1.0f + expf(-x));
+    case 2:
+      return 0.5f * x * (1.0f + tanhf(0.7978845608f * (x + 0.044715f * x * x * x)));
+    case 3:
+      return 0.5f * x * (1.0f + erff(x * 0.7071067812f));
+    default:
+      return x;
+  }
+}
+
+// out = residual + alpha * activation(product + bias). Bias and residual may be null; both begin at
+// the product's first row of weights, and the residual's rows are as far apart as the output's.
+struct Epilogue {
+  const float* bias;
+  const float* residual;
+  float alpha;
+  u32 activation;
+};
+
+DEVICE void store_product(float* out, const Epilogue& e, float product, u32 token, u32 out_stride,
+                          u32 row) {
+  const u64 at = u64(token) * out_stride + row;
+  const float biased = e.bias ? product + e.bias[row] : product;
+  const float value = e.alpha * activate(e.activation, biased);
+  out[at] = e.residual ? e.residual[at] + value : value;
+}

@@ -1,0 +1,42 @@
+// Activations as 16-bit floats, for products on tensor cores: out = x / scale, rounded.
+//
+//   x [rows, cols] F32; out [rows, padded_cols] of T, zero beyond cols; scale [rows]
+//   grid: a block a row; block: whole warps, at most 1024 threads
+//
+// A row that holds numbers near the end of F16's range is divided by a power of two, which changes no digit;
+// the product is multiplied by it again. Rows are padded so that products need no bounds along K.
+
+#include "warp.cuh"
+
+// The largest |x| that is stored as it is: sums in F32 have room above it, F16 ends at 65504.
+constexpr float kLargest = 32768.0f;
+
+DEVICE float scale_of_row(f16, float largest) {
+  if (!(largest > kLargest && largest < FORGE_INFINITY)) return 1.0f;
+  // 2^n with largest / 2^n in [16384, 32768): the exponent alone decides.
+  const u32 exponent = __float_as_uint(largest) >> 23;
+  return __uint_as_float((exponent - 14) << 23);
+}
+DEVICE float scale_of_row(bf16, float) { return 1.0f; }
+
+template <class T>
+KERNEL convert_rows(T* out, float* scale, const float* x, const u32* n_rows, u32 cols,
+                    u32 padded_cols) {
+  SHARED(float, partial, [kWarp]);
+  const u32 row = blockIdx.x;
+  if (row >= *n_rows) return;
+  const float* from = x + u64(row) * cols;
+
+  float largest = 0;
+  for (u32 i = threadIdx.x; i < cols; i += blockDim.x) largest = fmaxf(largest, fabsf(from[i]));
+  const float divisor = scale_of_row(T{}, block_max(largest, partial));
+  const float factor = 1.0f / divisor;
+
+  for (u32 i = threadIdx.x; i < padded_cols; i += blockDim.x) {
+    convert(i < cols ? from[i] * factor : 0.0f, out[u64(row) * padded_cols + i]);
+  }
+  if (threadIdx.x == 0) scale[row] = divisor;
+}
+
+INSTANCE(convert_rows<f16>)
+INSTANCE(convert_rows<bf16>)

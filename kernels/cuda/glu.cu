@@ -1,0 +1,23 @@
+// out = activation(gate) * up, for rows that are groups of (gate[width] | up[width]): the gated unit
+// of LLaMA (SiLU) and Gemma (GELU), and with several groups that of a token's experts.
+//
+//   x [rows, 2 * out_cols], out [rows, out_cols] F32
+//   grid: (out_cols / 1024, rows); block 256, four elements a thread
+//   moves: 12 bytes an output
+
+#include "activation.cuh"
+
+KERNEL glu(float* out, const float* x, const u32* n_rows, u32 out_cols, u32 width,
+           u32 activation) {
+  const u32 row = blockIdx.y;
+  if (row >= *n_rows) return;
+  const float* from = x + u64(row) * 2 * out_cols;
+  for (u32 k = 0; k < 4; ++k) {
+    const u32 i = blockIdx.x * 1024 + k * blockDim.x + threadIdx.x;
+    if (i >= out_cols) return;
+    const u32 gate = i / width * 2 * width + i % width;
+    out[u64(row) * out_cols + i] = activate(activation, from[gate]) * from[gate + width];
+  }
+}
+
+INSTANCE(glu)

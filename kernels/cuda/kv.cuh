@@ -1,0 +1,82 @@
+#pragma once
+
+// The pages of a KV cache. A page holds `page_tokens` tokens of one layer; in it, each KV head has
+// its keys, then its values, so that the tile an attention block reads is contiguous:
+//
+//   page: head 0 | head 1 | ...          head_bytes each
+//   head: K rows [page_tokens][k_dim] | K scales | V rows [page_tokens][v_dim] | V scales
+//
+// Scales exist in Q8_0 caches only: an F16 for each 32 numbers of a row, [page_tokens][dim / 32
+// rounded up]. Every one of the four parts is padded to 16 bytes.
+
+#include "warp.cuh"
+
+// Q8_0: signed bytes, with a scale for each 32.
+struct q8 {
+  i8 bits;
+};
+constexpr u32 kScaleGroup = 32;
+
+struct KvCache {
+  u8* data;
+  u64 page_bytes;
+  u32 head_bytes;
+  u32 v_offset;  // from the head's first byte, as the next two
+  u32 k_scales;
+  u32 v_scales;
+  u32 page_tokens;
+  u32 n_kv_heads;
+  u32 k_dim;
+  u32 v_dim;
+};
+
+// One head's keys or values in one page.
+template <class T>
+struct KvRows {
+  u8* rows;
+  u8* scales;
+  u32 dim;
+
+  DEVICE_MEMBER T* row(u32 slot) const { return reinterpret_cast<T*>(rows) + u64(slot) * dim; }
+  DEVICE_MEMBER f16* row_scales(u32 slot) const {
+    return reinterpret_cast<f16*>(scales) + u64(slot) * ((dim + kScaleGroup - 1) / kScaleGroup);
+  }
+};
+
+template <class T>
+DEVICE KvRows<T> keys_of(const KvCache& kv, u32 page, u32 head) {
+  u8* base = kv.data + page * kv.page_bytes + u64(head) * kv.head_bytes;
+  return {base, base + kv.k_scales, kv.k_dim};
+}
+
+template <class T>
+DEVICE KvRows<T> values_of(const KvCache& kv, u32 page, u32 head) {
+  u8* base = kv.data + page * kv.page_bytes + u64(head) * kv.head_bytes;
+  return {base + kv.v_offset, base + kv.v_scales, kv.v_dim};
+}
+
+template <class T>
+DEVICE float kv_number(const KvRows<T>& rows, u32 slot, u32 i) {
+  return to_float(rows.row(slot)[i]);
+}
+DEVICE float kv_number(const KvRows<q8>& rows, u32 slot, u32 i) {
+  return to_float(rows.row_scales(slot)[i / kScaleGroup]) * float(rows.row(slot)[i].bits);
+}
+
+// Stores a row of numbers, by all threads of the block.
+template <class T>
+DEVICE void store_row(const KvRows<T>& to, u32 slot, const float* values) {
+  for (u32 i = threadIdx.x; i < to.dim; i += blockDim.x) convert(values[i], to.row(slot)[i]);
+}
+
+// A warp a group: scale = largest / 127, numbers rounded to the nearest multiple.
+DEVICE void store_row(const KvRows<q8>& to, u32 slot, const float* values) {
+  for (u32 group = warp_id(); group * kScaleGroup < to.dim; group += blockDim.x / kWarp) {
+    const u32 i = group * kScaleGroup + lane_id();
+    const float value = i < to.dim ? values[i] : 0.0f;
+    const float scale = warp_max(fabsf(value)) / 127.0f;
+    const float inverse = scale > 0 ? 1.0f / scale : 0.0f;
+    if (i < to.dim) to.row(slot)[i].bits = i8(rintf(value * inverse));
+    if (lane_id() == 0) to.row_scales(slot)[group] = to_f16(scale);
+  }
+}

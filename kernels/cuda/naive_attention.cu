@@ -1,0 +1,89 @@
+// Causal attention, plainly: the fallback for head sizes and cache types that the tensor-core
+// kernels do not take, and the only one for F32 caches, whose digits they would round away.
+//
+//   q [tokens, n_heads * k_dim], out [tokens, n_heads * v_dim] F32
+//   grid: (n_heads, tokens): a block a query; block 128
+//   scores are scale * q k, softcap * tanh(score / softcap) when softcap > 0, over the last `window`
+//   positions when window > 0; sinks [n_heads] (or null) are logits that carry no value
+//
+// The positions are taken in tiles of as many as there are threads: a thread computes one score,
+// the block their maximum and sum, and each thread then adds up some of the output's columns. The
+// sum is kept relative to the largest score so far (the online softmax of M. Milakov and N.
+// Gimelshein, 2018), so that any length needs the same memory.
+
+#include "kv.cuh"
+
+constexpr u32 kTile = 128;       // positions in a tile; the block's threads
+constexpr u32 kColumns = 4;      // output columns a thread adds up in one sweep over the positions
+
+template <class T>
+DEVICE float score_of(const float* q, const KvRows<T>& k, u32 slot, float scale, float softcap) {
+  float sum = 0;
+  for (u32 i = 0; i < k.dim; ++i) sum += q[i] * kv_number(k, slot, i);
+  const float score = sum * scale;
+  return softcap > 0 ? softcap * tanhf(score / softcap) : score;
+}
+
+template <class T>
+KERNEL naive_attention(float* out, const float* q, KvCache kv, const i32* positions,
+                       const i32* sequences, const i32* page_tables, u32 page_stride,
+                       const u32* n_tokens, u32 n_heads, float scale, u32 window, float softcap,
+                       const float* sinks) {
+  SHARED(float, weights, [kTile]);
+  SHARED(u32, pages, [kTile]);
+  SHARED(float, max_partial, [kWarp]);
+  SHARED(float, sum_partial, [kWarp]);
+  const u32 token = blockIdx.y, head = blockIdx.x;
+  if (token >= *n_tokens) return;
+  const u32 kv_head = head / (n_heads / kv.n_kv_heads);
+  const float* query = q + (u64(token) * n_heads + head) * kv.k_dim;
+  float* result = out + (u64(token) * n_heads + head) * kv.v_dim;
+  const i32* table = page_tables + u64(sequences[token]) * page_stride;
+  const u32 end = u32(positions[token]) + 1;
+  const u32 begin = window > 0 && end > window ? end - window : 0;
+
+  // Wide heads take several sweeps; each computes the scores again.
+  for (u32 sweep = 0; sweep < kv.v_dim; sweep += kTile * kColumns) {
+    float largest = sinks ? sinks[head] : -FORGE_INFINITY;
+    float total = sinks ? 1.0f : 0.0f;
+    float sums[kColumns] = {};
+    for (u32 first = begin; first < end; first += kTile) {
+      const u32 position = first + threadIdx.x;
+      float score = -FORGE_INFINITY;
+      if (position < end) {
+        const u32 page = u32(table[position / kv.page_tokens]);
+        pages[threadIdx.x] = page;
+        score = score_of(query, keys_of<T>(kv, page, kv_head), position % kv.page_tokens, scale,
+                         softcap);
+      }
+      const float now_largest = fmaxf(largest, block_max(score, max_partial));
+      const float weight = position < end ? expf(score - now_largest) : 0.0f;
+      weights[threadIdx.x] = weight;
+      const float shrink = expf(largest - now_largest);
+      total = total * shrink + block_sum(weight, sum_partial);
+      largest = now_largest;
+
+      const u32 count = min(kTile, end - first);
+      for (u32 c = 0; c < kColumns; ++c) {
+        const u32 i = sweep + c * kTile + threadIdx.x;
+        if (i >= kv.v_dim) continue;
+        float sum = sums[c] * shrink;
+        for (u32 p = 0; p < count; ++p) {
+          const KvRows<T> values = values_of<T>(kv, pages[p], kv_head);
+          sum += weights[p] * kv_number(values, (first + p) % kv.page_tokens, i);
+        }
+        sums[c] = sum;
+      }
+      __syncthreads();
+    }
+    for (u32 c = 0; c < kColumns; ++c) {
+      const u32 i = sweep + c * kTile + threadIdx.x;
+      if (i < kv.v_dim) result[i] = sums[c] / total;
+    }
+  }
+}
+
+INSTANCE(naive_attention<float>)
+INSTANCE(naive_attention<f16>)
+INSTANCE(naive_attention<bf16>)
+INSTANCE(naive_attention<q8>)

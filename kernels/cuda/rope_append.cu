@@ -1,0 +1,96 @@
+// From the product of Q, K and V to attention, in one launch: splits each token's row into heads,
+// normalises and rotates q and k, appends k and v to the sequence's page, and writes q.
+//
+//   qkv [tokens, n_heads * k_dim | n_kv_heads * k_dim | n_kv_heads * v_dim] F32
+//   q   [tokens, n_heads * k_dim] F32; rope [tokens, 2 * n_freqs] of rope_table, or null
+//   grid: (tokens, n_heads + 2 * n_kv_heads): a block a head, queries first, then keys, then values
+//   block 128; dynamic shared: max(k_dim, v_dim) * 4 bytes, the head
+//
+// RMSNorm is over the head when the norm's weight is as wide as one (Qwen 3, Gemma 3), else over all
+// heads at once (OLMo 2): then every block sums the squares of all, which the cache serves. RoPE: J.
+// Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding", 2021.
+
+#include "kv.cuh"
+
+// values[dim] = head `head` of from[], normalised.
+DEVICE void normalise_head(float* values, const float* from, u32 head, u32 dim, u32 n_heads,
+                           const float* weight, u32 width, float eps, float offset,
+                           float* partial) {
+  if (!weight) {
+    for (u32 i = threadIdx.x; i < dim; i += blockDim.x) values[i] = from[head * dim + i];
+    return;
+  }
+  const bool per_head = width == dim;
+  const u32 first = per_head ? head * dim : 0;
+  const u32 count = per_head ? dim : n_heads * dim;
+  float squares = 0;
+  for (u32 i = threadIdx.x; i < count; i += blockDim.x) {
+    squares += from[first + i] * from[first + i];
+  }
+  const float scale = 1.0f / sqrtf(block_sum(squares, partial) / float(count) + eps);
+  for (u32 i = threadIdx.x; i < dim; i += blockDim.x) {
+    const float w = weight[per_head ? i : head * dim + i];
+    values[i] = from[head * dim + i] * scale * (w + offset);
+  }
+}
+
+// Rotates pairs of the first 2 n values by the angles whose cos and sin are angles[2 n].
+DEVICE void rotate(float* values, const float* angles, u32 n, u32 interleaved) {
+  for (u32 i = threadIdx.x; i < n; i += blockDim.x) {
+    float& a = values[interleaved ? 2 * i : i];
+    float& b = values[interleaved ? 2 * i + 1 : i + n];
+    const float cosine = angles[i], sine = angles[n + i];
+    const float rotated = a * cosine - b * sine;
+    b = a * sine + b * cosine;
+    a = rotated;
+  }
+}
+
+template <class T>
+KERNEL rope_append(float* q, const float* qkv, KvCache kv, const i32* positions,
+                   const i32* sequences, const i32* page_tables, u32 page_stride,
+                   const u32* n_tokens, u32 n_heads, const float* q_norm, const float* k_norm,
+                   u32 q_norm_width, u32 k_norm_width, float eps, float offset, const float* rope,
+                   u32 n_freqs, u32 interleaved) {
+  SHARED(float, partial, [kWarp]);
+  DYNAMIC_SHARED(float, values);
+  const u32 token = blockIdx.x;
+  if (token >= *n_tokens) return;
+  const u32 q_cols = n_heads * kv.k_dim, k_cols = kv.n_kv_heads * kv.k_dim;
+  const u32 v_cols = kv.n_kv_heads * kv.v_dim;
+  const float* row = qkv + u64(token) * (q_cols + k_cols + v_cols);
+  const float* angles = rope ? rope + u64(token) * 2 * n_freqs : nullptr;
+  const u32 position = u32(positions[token]), slot = position % kv.page_tokens;
+  const u64 table = u64(sequences[token]) * page_stride;
+  const u32 page = u32(page_tables[table + position / kv.page_tokens]);
+
+  const u32 head = blockIdx.y;
+  if (head < n_heads + kv.n_kv_heads) {
+    const bool is_query = head < n_heads;
+    const u32 own = is_query ? head : head - n_heads;
+    if (is_query) {
+      normalise_head(values, row, own, kv.k_dim, n_heads, q_norm, q_norm_width, eps, offset,
+                     partial);
+    } else {
+      normalise_head(values, row + q_cols, own, kv.k_dim, kv.n_kv_heads, k_norm, k_norm_width, eps,
+                     offset, partial);
+    }
+    __syncthreads();
+    if (angles) rotate(values, angles, n_freqs, interleaved);
+    __syncthreads();
+    if (is_query) {
+      float* out = q + u64(token) * q_cols + own * kv.k_dim;
+      for (u32 i = threadIdx.x; i < kv.k_dim; i += blockDim.x) out[i] = values[i];
+    } else {
+      store_row(keys_of<T>(kv, page, own), slot, values);
+    }
+  } else {
+    const u32 own = head - n_heads - kv.n_kv_heads;
+    store_row(values_of<T>(kv, page, own), slot, row + q_cols + k_cols + own * kv.v_dim);
+  }
+}
+
+INSTANCE(rope_append<float>)
+INSTANCE(rope_append<f16>)
+INSTANCE(rope_append<bf16>)
+INSTANCE(rope_append<q8>)

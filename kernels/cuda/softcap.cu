@@ -1,0 +1,18 @@
+// out = cap * tanh(x / cap): Gemma 2's limit on logits.
+//
+//   x, out [rows, cols] F32; grid: (cols / 1024, rows); block 256, four elements a thread
+
+#include "prelude.cuh"
+
+KERNEL softcap(float* out, const float* x, const u32* n_rows, u32 cols, float cap) {
+  const u32 row = blockIdx.y;
+  if (row >= *n_rows) return;
+  for (u32 k = 0; k < 4; ++k) {
+    const u32 i = blockIdx.x * 1024 + k * blockDim.x + threadIdx.x;
+    if (i >= cols) return;
+    const u64 at = u64(row) * cols + i;
+    out[at] = cap * tanhf(x[at] / cap);
+  }
+}
+
+INSTANCE(softcap)

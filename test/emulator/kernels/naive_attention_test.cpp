@@ -1,0 +1,39 @@
+#include "pages.h"
+
+namespace {
+
+void check(const KvType& type, u32 n_heads, u32 n_kv_heads, u32 k_dim, u32 v_dim, u32 page_tokens,
+           u32 window, float softcap, bool with_sinks) {
+  Random random(k_dim + window);
+  const std::vector<u32> lengths = {150, 1, 9};
+  const Sequences sequences(random, lengths, page_tokens);
+  Pages pages(type, sequences.n_pages, page_tokens, n_kv_heads, k_dim, v_dim);
+  pages.fill(random);
+  const Buffer<i32> positions = {149, 130, 0, 8}, sequence_of = {0, 0, 1, 2};
+  const u32 tokens = 4;
+  const auto q = random_floats(random, tokens * n_heads * k_dim), sinks = random_floats(random, n_heads);
+  const Buffer<u32> n_tokens = {tokens};
+  Buffer<float> out(tokens * n_heads * v_dim);
+  const float scale = 0.2f;
+  launch("naive_attention<" + std::string(type.name) + ">", {{n_heads, tokens + 1}, {128}},
+         out.data(), q.data(), pages.cache, positions.data(), sequence_of.data(),
+         sequences.page_tables.data(), sequences.page_stride, n_tokens.data(), n_heads, scale, window,
+         softcap, with_sinks ? sinks.data() : nullptr);
+  const AttentionShape shape = {n_heads, scale, window, softcap, with_sinks ? sinks.data() : nullptr};
+  for (u32 t = 0; t < tokens; ++t) {
+    for (u32 h = 0; h < n_heads; ++h) {
+      const u32 row = t * n_heads + h;
+      const auto expected = plain_attention(pages, sequences, static_cast<u32>(sequence_of[t]),
+                                            static_cast<u32>(positions[t]), h, q.data() + row * k_dim, shape);
+      expect_near("attention", out.data() + row * v_dim, expected.data(), v_dim, 2e-6, 2e-5);
+    }
+  }
+}
+
+}  // namespace
+
+TEST(naive_attention_f32) { check(kv_types[0], 4, 2, 16, 16, 16, 0, 0, false); }
+TEST(naive_attention_window_f16) { check(kv_types[1], 2, 1, 8, 24, 7, 20, 0, false); }
+TEST(naive_attention_softcap_bf16) { check(kv_types[2], 2, 2, 20, 12, 32, 0, 5, false); }
+TEST(naive_attention_sinks_q8) { check(kv_types[3], 2, 1, 48, 64, 3, 128, 0, true); }
+TEST(naive_attention_of_wide_values) { check(kv_types[0], 1, 1, 12, 520, 16, 0, 0, false); }

@@ -1,0 +1,134 @@
+#include "pages.h"
+
+#include <algorithm>
+
+namespace kernel_test {
+
+namespace {
+
+u32 padded(u32 bytes) { return (bytes + 15) / 16 * 16; }
+
+u32 longest(const std::vector<u32>& lengths) {
+  return *std::max_element(lengths.begin(), lengths.end());
+}
+
+}  // namespace
+
+Pages::Pages(const KvType& type, u32 n_pages, u32 page_tokens, u32 n_kv_heads, u32 k_dim, u32 v_dim)
+    : cache{}, data(0), type_(type) {
+  const bool scaled = type.bytes == 1;
+  const auto scale_bytes = [&](u32 dim) { return scaled ? padded(page_tokens * ((dim + 31) / 32) * 2) : 0; };
+  cache.page_tokens = page_tokens;
+  cache.n_kv_heads = n_kv_heads;
+  cache.k_dim = k_dim;
+  cache.v_dim = v_dim;
+  cache.k_scales = padded(page_tokens * k_dim * type.bytes);
+  cache.v_offset = cache.k_scales + scale_bytes(k_dim);
+  cache.v_scales = cache.v_offset + padded(page_tokens * v_dim * type.bytes);
+  cache.head_bytes = cache.v_scales + scale_bytes(v_dim);
+  cache.page_bytes = u64(n_kv_heads) * cache.head_bytes;
+  data.~Buffer();
+  new (&data) Buffer<u8>(n_pages * cache.page_bytes);
+  cache.data = data.data();
+}
+
+double Pages::number(u64 rows, u64 scales, u32 dim, u32 slot, u32 i) const {
+  const u8* at = data.data() + rows + (u64(slot) * dim + i) * type_.bytes;
+  if (type_.bytes == 4) {
+    float value;
+    std::memcpy(&value, at, 4);
+    return value;
+  }
+  u16 bits;
+  if (type_.bytes == 2) {
+    std::memcpy(&bits, at, 2);
+    return type_.name[0] == 'f' ? forge::f16_to_f32(bits) : forge::bf16_to_f32(bits);
+  }
+  std::memcpy(&bits, data.data() + scales + (u64(slot) * ((dim + 31) / 32) + i / 32) * 2, 2);
+  return double(forge::f16_to_f32(bits)) * static_cast<signed char>(*at);
+}
+
+double Pages::k(u32 page, u32 slot, u32 head, u32 i) const {
+  const u64 at = head_at(page, head);
+  return number(at, at + cache.k_scales, cache.k_dim, slot, i);
+}
+
+double Pages::v(u32 page, u32 slot, u32 head, u32 i) const {
+  const u64 at = head_at(page, head);
+  return number(at + cache.v_offset, at + cache.v_scales, cache.v_dim, slot, i);
+}
+
+void Pages::fill_part(Random& random, u64 rows, u64 scales, u32 dim) {
+  for (u32 slot = 0; slot < cache.page_tokens; ++slot) {
+    for (u32 i = 0; i < dim; ++i) {
+      u8* at = data.data() + rows + (u64(slot) * dim + i) * type_.bytes;
+      const float value = random.normal();
+      const u16 bits = type_.name[0] == 'f' ? forge::f32_to_f16(value) : forge::f32_to_bf16(value);
+      if (type_.bytes == 4) std::memcpy(at, &value, 4);
+      if (type_.bytes == 2) std::memcpy(at, &bits, 2);
+      if (type_.bytes == 1) *at = static_cast<u8>(random.below(255) - 127);
+    }
+    for (u32 group = 0; type_.bytes == 1 && group < (dim + 31) / 32; ++group) {
+      const u16 bits = forge::f32_to_f16(0.004f + 0.02f * std::abs(random.number()));
+      std::memcpy(data.data() + scales + (u64(slot) * ((dim + 31) / 32) + group) * 2, &bits, 2);
+    }
+  }
+}
+
+void Pages::fill(Random& random) {
+  for (u64 at = 0; at < data.size(); at += cache.head_bytes) {
+    fill_part(random, at, at + cache.k_scales, cache.k_dim);
+    fill_part(random, at + cache.v_offset, at + cache.v_scales, cache.v_dim);
+  }
+}
+
+Sequences::Sequences(Random& random, const std::vector<u32>& lengths, u32 page_tokens)
+    : n_pages(0),
+      page_stride((longest(lengths) + page_tokens - 1) / page_tokens + 1),
+      page_tables(lengths.size() * page_stride) {
+  for (size_t s = 0; s < lengths.size(); ++s) {
+    for (u32 p = 0; p < (lengths[s] + page_tokens - 1) / page_tokens; ++p) {
+      page_tables[s * page_stride + p] = static_cast<i32>(n_pages++);
+    }
+  }
+  // Entries beyond a sequence's pages keep 0xff: a kernel that follows one is caught.
+  std::vector<i32> order(n_pages);
+  for (u32 i = 0; i < n_pages; ++i) order[i] = static_cast<i32>(i);
+  for (u32 i = n_pages; i > 1; --i) std::swap(order[i - 1], order[random.below(i)]);
+  for (i32& page : page_tables) {
+    if (page >= 0) page = order[static_cast<size_t>(page)];
+  }
+}
+
+std::vector<double> plain_attention(const Pages& pages, const Sequences& sequences, u32 sequence,
+                                    u32 position, u32 head, const float* q,
+                                    const AttentionShape& shape) {
+  const KvCache& kv = pages.cache;
+  const u32 kv_head = head / (shape.n_heads / kv.n_kv_heads);
+  const u32 first = shape.window > 0 && position >= shape.window ? position - shape.window + 1 : 0;
+  std::vector<double> scores;
+  double largest = shape.sinks ? shape.sinks[head] : -INFINITY;
+  for (u32 p = first; p <= position; ++p) {
+    const u32 page = sequences.page(sequence, p, kv.page_tokens);
+    double score = 0;
+    for (u32 i = 0; i < kv.k_dim; ++i) score += q[i] * pages.k(page, p % kv.page_tokens, kv_head, i);
+    score *= shape.scale;
+    if (shape.softcap > 0) score = shape.softcap * std::tanh(score / shape.softcap);
+    scores.push_back(score);
+    largest = std::max(largest, score);
+  }
+  double total = shape.sinks ? std::exp(shape.sinks[head] - largest) : 0;
+  std::vector<double> out(kv.v_dim, 0.0);
+  for (u32 p = first; p <= position; ++p) {
+    const double weight = std::exp(scores[p - first] - largest);
+    const u32 page = sequences.page(sequence, p, kv.page_tokens);
+    total += weight;
+    for (u32 i = 0; i < kv.v_dim; ++i) {
+      out[i] += weight * pages.v(page, p % kv.page_tokens, kv_head, i);
+    }
+  }
+  for (double& value : out) value /= total;
+  return out;
+}
+
+}  // namespace kernel_test

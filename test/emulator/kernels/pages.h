@@ -1,0 +1,70 @@
+#pragma once
+
+// A KV cache as the kernels lay it out, and a plain reading of it.
+
+#include "../../../csrc/common/float16.h"
+#include "support.h"
+
+namespace kernel_test {
+
+// kernels/cuda/kv.cuh's KvCache.
+struct KvCache {
+  u8* data;
+  u64 page_bytes;
+  u32 head_bytes, v_offset, k_scales, v_scales, page_tokens, n_kv_heads, k_dim, v_dim;
+};
+
+struct KvType {
+  const char* name;  // the kernels' template argument
+  u32 bytes;         // of a number
+  double tolerance;  // relative error of a stored number
+};
+inline const KvType kv_types[] = {{"float", 4, 1e-7}, {"f16", 2, 5e-4}, {"bf16", 2, 4e-3}, {"q8", 1, 8e-3}};
+
+class Pages {
+ public:
+  Pages(const KvType& type, u32 n_pages, u32 page_tokens, u32 n_kv_heads, u32 k_dim, u32 v_dim);
+
+  // The number that the cache holds.
+  double k(u32 page, u32 slot, u32 head, u32 i) const;
+  double v(u32 page, u32 slot, u32 head, u32 i) const;
+  // Fills every row with random numbers.
+  void fill(Random& random);
+
+  KvCache cache;
+  Buffer<u8> data;
+
+ private:
+  double number(u64 rows, u64 scales, u32 dim, u32 slot, u32 i) const;
+  void fill_part(Random& random, u64 rows, u64 scales, u32 dim);
+  u64 head_at(u32 page, u32 head) const {
+    return page * cache.page_bytes + u64(head) * cache.head_bytes;
+  }
+  KvType type_;
+};
+
+// Some sequences of different lengths, whose pages are shuffled.
+struct Sequences {
+  Sequences(Random& random, const std::vector<u32>& lengths, u32 page_tokens);
+  u32 n_pages;      // that all need
+  u32 page_stride;  // entries of a page table
+  Buffer<i32> page_tables;
+  u32 page(u32 sequence, u32 position, u32 page_tokens) const {
+    return static_cast<u32>(page_tables[u64(sequence) * page_stride + position / page_tokens]);
+  }
+};
+
+struct AttentionShape {
+  u32 n_heads;
+  double scale;
+  u32 window;
+  double softcap;
+  const float* sinks;
+};
+
+// One query's attention over the positions up to its own; q[k_dim], the result [v_dim].
+std::vector<double> plain_attention(const Pages& pages, const Sequences& sequences, u32 sequence,
+                                    u32 position, u32 head, const float* q,
+                                    const AttentionShape& shape);
+
+}  // namespace kernel_test

@@ -1,0 +1,99 @@
+#include "pages.h"
+
+namespace {
+
+struct Case {
+  u32 n_heads, n_kv_heads, k_dim, v_dim, page_tokens;
+  u32 q_norm_width, k_norm_width;  // 0: no norm
+  u32 n_freqs;                     // 0: no rotation
+  u32 interleaved;
+};
+
+// A head normalised and rotated in double.
+std::vector<double> plain_head(const float* all, u32 n_heads, u32 head, u32 dim,
+                               const float* weight, u32 width, const float* angles, u32 n,
+                               u32 interleaved) {
+  std::vector<double> x(all + head * dim, all + (head + 1) * dim);
+  if (width > 0) {
+    const u32 first = width == dim ? head * dim : 0, count = width == dim ? dim : n_heads * dim;
+    double squares = 0;
+    for (u32 i = first; i < first + count; ++i) squares += double(all[i]) * all[i];
+    for (u32 i = 0; i < dim; ++i) {
+      x[i] *= (weight[width == dim ? i : head * dim + i] + 1.0) / std::sqrt(squares / count + 1e-6);
+    }
+  }
+  for (u32 i = 0; i < n; ++i) {
+    double& a = x[interleaved ? 2 * i : i];
+    double& b = x[interleaved ? 2 * i + 1 : i + n];
+    const double rotated = a * angles[i] - b * angles[n + i];
+    b = a * angles[n + i] + b * angles[i];
+    a = rotated;
+  }
+  return x;
+}
+
+void check(const KvType& type, const Case& c) {
+  Random random(c.k_dim * 100 + c.n_heads);
+  const std::vector<u32> lengths = {c.page_tokens * 2 + 1, 3};
+  const Buffer<i32> positions = {static_cast<i32>(2 * c.page_tokens), 2, 1};
+  const Buffer<i32> sequence_of = {0, 1, 0};
+  const u32 tokens = 3;
+  const Sequences sequences(random, lengths, c.page_tokens);
+  Pages pages(type, sequences.n_pages, c.page_tokens, c.n_kv_heads, c.k_dim, c.v_dim);
+  const u32 q_cols = c.n_heads * c.k_dim, k_cols = c.n_kv_heads * c.k_dim;
+  const u32 cols = q_cols + k_cols + c.n_kv_heads * c.v_dim;
+  const auto qkv = random_floats(random, tokens * cols);
+  const auto q_norm = random_floats(random, c.q_norm_width), k_norm = random_floats(random, c.k_norm_width);
+  const Buffer<u32> n_tokens = {tokens};
+  Buffer<float> rope(tokens * 2 * c.n_freqs), inv_freq(c.n_freqs), q(tokens * q_cols);
+  for (u32 i = 0; i < c.n_freqs; ++i) inv_freq[i] = std::pow(10000.0f, -float(i) / float(c.n_freqs));
+  launch("rope_table", {{4}, {128}}, rope.data(), positions.data(), inv_freq.data(), n_tokens.data(),
+         c.n_freqs, 1.25f);
+  for (u32 t = 0; t < tokens; ++t) {
+    for (u32 i = 0; i < c.n_freqs; ++i) {
+      const double angle = static_cast<float>(positions[t]) * inv_freq[i];
+      EXPECT(std::abs(rope[t * 2 * c.n_freqs + i] - 1.25 * std::cos(angle)) < 1e-6);
+      EXPECT(std::abs(rope[(t * 2 + 1) * c.n_freqs + i] - 1.25 * std::sin(angle)) < 1e-6);
+    }
+  }
+  launch("rope_append<" + std::string(type.name) + ">",
+         {{4, c.n_heads + 2 * c.n_kv_heads}, {128}, std::max(c.k_dim, c.v_dim) * 4}, q.data(),
+         qkv.data(), pages.cache, positions.data(), sequence_of.data(), sequences.page_tables.data(),
+         sequences.page_stride, n_tokens.data(), c.n_heads, c.q_norm_width ? q_norm.data() : nullptr,
+         c.k_norm_width ? k_norm.data() : nullptr, c.q_norm_width, c.k_norm_width, 1e-6f, 1.0f,
+         c.n_freqs ? rope.data() : nullptr, c.n_freqs, c.interleaved);
+
+  for (u32 t = 0; t < tokens; ++t) {
+    const float* row = qkv.data() + t * cols;
+    const float* angles = rope.data() + t * 2 * c.n_freqs;
+    for (u32 h = 0; h < c.n_heads; ++h) {
+      const auto expected = plain_head(row, c.n_heads, h, c.k_dim, q_norm.data(), c.q_norm_width,
+                                       angles, c.n_freqs, c.interleaved);
+      expect_near("q", q.data() + t * q_cols + h * c.k_dim, expected.data(), c.k_dim, 1e-5, 1e-5);
+    }
+    const auto position = static_cast<u32>(positions[t]);
+    const u32 page = sequences.page(static_cast<u32>(sequence_of[t]), position, c.page_tokens);
+    const u32 slot = position % c.page_tokens;
+    for (u32 h = 0; h < c.n_kv_heads; ++h) {
+      const auto expected = plain_head(row + q_cols, c.n_kv_heads, h, c.k_dim, k_norm.data(),
+                                       c.k_norm_width, angles, c.n_freqs, c.interleaved);
+      const float* v = row + q_cols + k_cols + h * c.v_dim;
+      for (u32 i = 0; i < c.k_dim; ++i) {
+        const double stored = pages.k(page, slot, h, i), slack = type.bytes == 1 ? 0.03 : 1e-6;
+        EXPECT(std::abs(stored - expected[i]) <= slack + 2 * type.tolerance * std::abs(expected[i]));
+      }
+      for (u32 i = 0; i < c.v_dim; ++i) {
+        const double stored = pages.v(page, slot, h, i), slack = type.bytes == 1 ? 0.02 : 1e-7;
+        EXPECT(std::abs(stored - v[i]) <= slack + type.tolerance * std::abs(v[i]));
+      }
+    }
+  }
+}
+
+}  // namespace
+
+TEST(rope_append_plain_f32) { check(kv_types[0], {4, 2, 64, 64, 5, 0, 0, 32, 0}); }
+TEST(rope_append_norm_a_head_f16) { check(kv_types[1], {6, 2, 80, 80, 16, 80, 80, 40, 0}); }
+TEST(rope_append_norm_all_heads_bf16) { check(kv_types[2], {4, 4, 96, 96, 8, 384, 384, 16, 1}); }
+TEST(rope_append_q8) { check(kv_types[3], {2, 1, 80, 48, 4, 0, 80, 8, 1}); }
+TEST(rope_append_without_rotation) { check(kv_types[1], {3, 1, 8, 24, 2, 0, 0, 0, 0}); }
