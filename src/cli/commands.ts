@@ -1,6 +1,7 @@
 /** Every command, in the order of the help. */
 import { SHAPES, SYNTHETIC_TYPES } from "../bench/synthetic_shapes.ts";
 import { type Command, defineCommand } from "./command.ts";
+import { GENERATION_OPTIONS, MODEL_OPTIONS } from "./generation_options.ts";
 
 const MODEL = {
   name: "MODEL",
@@ -21,22 +22,8 @@ export const COMMANDS: readonly Command[] = [
       "file",
       "system",
       "raw",
-      "model",
-      "device",
-      "threads",
-      "ctx",
-      "kvType",
-      "maxTokens",
-      "stop",
-      "seed",
-      "repeatPenalty",
-      "presencePenalty",
-      "frequencyPenalty",
-      "repeatLastN",
-      "temp",
-      "topK",
-      "topP",
-      "minP",
+      ...MODEL_OPTIONS,
+      ...GENERATION_OPTIONS,
       "json",
       "logprobs",
       "verbose",

@@ -1,40 +1,26 @@
 /** `forge run`: generates once, streaming, or as one JSON object. */
 import { ForgeError } from "../errors.ts";
 import { quote } from "../formats/quote.ts";
-import { type GenerateOptions, type GenerationEnd, load, type Model } from "../mod.ts";
+import type { GenerateOptions, GenerationEnd, Model } from "../mod.ts";
 import type { Context } from "./command.ts";
+import {
+  type GenerationFlags,
+  generationOptions,
+  loadOptions,
+  type ModelFlags,
+} from "./generation_options.ts";
 import { resolveModel } from "./model_path.ts";
-import { ensureLibrary } from "./native_library.ts";
+import { openModel } from "./open_model.ts";
 import type { Options } from "./options.ts";
 import { writeStderr, writeStdout } from "./output.ts";
 import { Progress } from "./progress.ts";
 import { describeSession, describeSpeed } from "./run_report.ts";
 import { readStdin, readTextFile, withoutFinalNewline } from "./text_source.ts";
 
-type RunOptions = Options<
-  | "prompt"
-  | "file"
-  | "system"
-  | "raw"
-  | "model"
-  | "device"
-  | "threads"
-  | "ctx"
-  | "kvType"
-  | "maxTokens"
-  | "stop"
-  | "seed"
-  | "repeatPenalty"
-  | "presencePenalty"
-  | "frequencyPenalty"
-  | "repeatLastN"
-  | "temp"
-  | "topK"
-  | "topP"
-  | "minP"
-  | "json"
-  | "logprobs"
->;
+type RunOptions =
+  & Options<"prompt" | "file" | "system" | "raw" | "json" | "logprobs">
+  & ModelFlags
+  & GenerationFlags;
 
 const INTERRUPTED = 130;
 
@@ -51,28 +37,19 @@ export async function run(
   const prompt = await readPrompt(options, operands, signal);
 
   using progress = new Progress();
-  const device = options.device ?? "auto";
-  await ensureLibrary(device, progress);
-  progress.update(`loading ${path}`);
-  await using model = await load(path, {
-    device,
-    threads: options.threads,
-    contextLength: options.ctx,
-    kvType: options.kvType,
-  });
+  await using model = await openModel(path, loadOptions(options), progress);
+  const generation = generationOptions(options);
   const request: GenerateOptions = {
+    ...generation,
     // Settled here, so that what --verbose shows is what is used.
-    ...model.resolveSampling({ ...options, temperature: options.temp }),
+    ...model.resolveSampling(generation),
     raw: options.raw,
     system: options.system,
-    maxTokens: options.maxTokens,
-    stop: options.stop,
     logprobs: options.logprobs,
     signal,
     onPrefill: (done, total) => progress.update("reading the prompt", done, total),
   };
   if (context.verbose) await writeStderr(describeSession(model, prompt, request));
-  progress.clear();
   progress.update("reading the prompt");
   return options.json
     ? await printCompletion(model, prompt, request)

@@ -1,0 +1,56 @@
+/** The options of commands that generate, as the library takes them. */
+import type { GenerateOptions, LoadOptions } from "../mod.ts";
+import type { OptionName, Options } from "./options.ts";
+
+/** Which model, and how it is run. */
+export const MODEL_OPTIONS = [
+  "model",
+  "device",
+  "threads",
+  "ctx",
+  "kvType",
+] as const satisfies readonly OptionName[];
+
+/** How answers are generated. */
+export const GENERATION_OPTIONS = [
+  "maxTokens",
+  "stop",
+  "seed",
+  "repeatPenalty",
+  "presencePenalty",
+  "frequencyPenalty",
+  "repeatLastN",
+  "temp",
+  "topK",
+  "topP",
+  "minP",
+] as const satisfies readonly OptionName[];
+
+export type ModelFlags = Options<(typeof MODEL_OPTIONS)[number]>;
+export type GenerationFlags = Options<(typeof GENERATION_OPTIONS)[number]>;
+
+export function loadOptions(flags: ModelFlags): LoadOptions {
+  return {
+    device: flags.device,
+    threads: flags.threads,
+    contextLength: flags.ctx,
+    kvType: flags.kvType,
+  };
+}
+
+/** What the flags say; what they do not say is left to the model and the library. */
+export function generationOptions(flags: GenerationFlags): GenerateOptions {
+  return {
+    temperature: flags.temp,
+    topK: flags.topK,
+    topP: flags.topP,
+    minP: flags.minP,
+    repeatPenalty: flags.repeatPenalty,
+    repeatLastN: flags.repeatLastN,
+    presencePenalty: flags.presencePenalty,
+    frequencyPenalty: flags.frequencyPenalty,
+    seed: flags.seed,
+    maxTokens: flags.maxTokens,
+    stop: flags.stop,
+  };
+}
