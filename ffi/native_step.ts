@@ -9,7 +9,7 @@ import type {
   RopeAppendOptions,
   Step,
   StepInputs,
-  StepOutput,
+  StepResult,
   Value,
   Weight,
 } from "../src/backend.ts";
@@ -224,7 +224,7 @@ class NativeStep implements Step {
     this.scratchBytes = scratchBytes;
   }
 
-  async run(inputs: StepInputs): Promise<StepOutput[]> {
+  async run(inputs: StepInputs): Promise<StepResult[]> {
     if (this.#running) throw new ForgeError("device", "this step is running already");
     if (this.#released) throw new ForgeError("device", "this step was released");
     const block = this.#inputs.pack(inputs);

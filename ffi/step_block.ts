@@ -2,7 +2,7 @@
  * The packed blocks of `forge_step_run`: `forge_step_header` and its arrays on the way in,
  * `forge_result` records on the way out. All entries are 32 bits wide, in the machine's byte order.
  */
-import type { OutputRequest, StepInputs, StepOutput, TokenLogprob } from "../src/backend.ts";
+import type { OutputRequest, StepInputs, StepResult, TokenLogprob } from "../src/backend.ts";
 import { ForgeError } from "../src/errors.ts";
 
 /** Words of a `forge_step_header`, a `forge_sampling` and a `forge_result`. */
@@ -146,28 +146,30 @@ export class OutputBlock {
   }
 
   /** Reads what a run wrote for `count` outputs. */
-  unpack(count: number): StepOutput[] {
+  unpack(count: number): StepResult[] {
+    return Array.from({ length: count }, (_, output) => this.#result(output));
+  }
+
+  #result(output: number): StepResult {
     const { i32, f32 } = this.#words;
-    return Array.from({ length: count }, (_, output) => {
-      const at = output * (RESULT_WORDS + 2 * this.#maxTop);
-      const flags = i32[at + 1]!;
-      if (flags & LOGITS_NAN) {
-        throw new ForgeError(
-          "bad_model",
-          "the model computed logits that are NaN or infinite: its weights hold NaN or overflow " +
-            "float32",
-        );
-      }
-      if (flags & NOTHING_ALLOWED) {
-        throw new ForgeError("bad_input", "the mask and the logit bias leave no token to choose");
-      }
-      const top: TokenLogprob[] = [];
-      const ids = at + RESULT_WORDS;
-      for (let i = 0; i < i32[at + 3]!; i++) {
-        top.push({ token: i32[ids + i]!, logprob: f32[ids + this.#maxTop + i]! });
-      }
-      return { token: i32[at]!, logprob: f32[at + 2]!, top };
-    });
+    const at = output * (RESULT_WORDS + 2 * this.#maxTop);
+    const flags = i32[at + 1]!;
+    if (flags & LOGITS_NAN) {
+      return new ForgeError(
+        "bad_model",
+        "the model computed logits that are NaN or infinite: its weights hold NaN or overflow " +
+          "float32",
+      );
+    }
+    if (flags & NOTHING_ALLOWED) {
+      return new ForgeError("bad_input", "the mask and the logit bias leave no token to choose");
+    }
+    const top: TokenLogprob[] = [];
+    const ids = at + RESULT_WORDS;
+    for (let i = 0; i < i32[at + 3]!; i++) {
+      top.push({ token: i32[ids + i]!, logprob: f32[ids + this.#maxTop + i]! });
+    }
+    return { token: i32[at]!, logprob: f32[at + 2]!, top };
   }
 }
 

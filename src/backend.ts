@@ -3,6 +3,7 @@
  * values, and run many times with different inputs; see `csrc/forge.h` for the exact meaning of every
  * operation. `ffi/` implements these interfaces over a native library.
  */
+import type { ForgeError } from "./errors.ts";
 import type { TensorInfo, TensorType } from "./formats/tensor_info.ts";
 
 /** A native library that implements the ABI. */
@@ -208,17 +209,22 @@ export interface StepOutput extends TokenLogprob {
   readonly top: readonly TokenLogprob[];
 }
 
+/**
+ * What came of one request: its output, or why there is none. That is `bad_model` when a logit is NaN
+ * or infinite, and `bad_input` when mask and bias allow no token; the other outputs are not touched.
+ */
+export type StepResult = StepOutput | ForgeError;
+
 /** A recorded step. */
 export interface Step {
   /** Bytes of activation memory it holds. */
   readonly scratchBytes: number;
   /**
-   * Runs the step; one output for each request.
+   * Runs the step; one result for each request.
    *
-   * @throws {ForgeError} `cancelled` after {@linkcode cancel}; `bad_model` when a logit is NaN or
-   * infinite; `bad_input` when mask and bias allow no token.
+   * @throws {ForgeError} `cancelled` after {@linkcode cancel}
    */
-  run(inputs: StepInputs): Promise<StepOutput[]>;
+  run(inputs: StepInputs): Promise<StepResult[]>;
   /** Rows of a kept value of the last run, `[nRows, cols]`. */
   read(value: Value, cols: number, firstRow: number, nRows: number): Float32Array;
   /** Makes the run in progress stop early; without one, does nothing. */

@@ -1,9 +1,18 @@
 /** One round of forge: reads a task from stdin, prints a result. */
+import type { StepResult } from "../../src/backend.ts";
 import { openBenchModel } from "../../src/bench/bench_model.ts";
 import { UNSAMPLED } from "../../src/engine/runner.ts";
+import { ForgeError } from "../../src/errors.ts";
 import type { RoundResult, RoundTask } from "./round.ts";
 
 const GREEDY = { ...UNSAMPLED, forcedToken: undefined };
+
+/** The token that the only output of a run chose. */
+function chosen(results: readonly StepResult[] | undefined): number {
+  const result = results?.[0];
+  if (result === undefined || result instanceof ForgeError) throw result;
+  return result.token;
+}
 
 async function main(): Promise<void> {
   const task = JSON.parse(await new Response(Deno.stdin.readable).text()) as RoundTask;
@@ -24,14 +33,15 @@ async function main(): Promise<void> {
     for (let at = 0; at < prompt.length; at += maxTokens) {
       const chunk = prompt.slice(at, at + maxTokens);
       const isLast = at + maxTokens >= prompt.length;
-      const requests = isLast ? [{ ...GREEDY, row: chunk.length - 1 }] : [];
-      const [output] = await runner.run(table, chunk, at, requests);
-      token = output?.token ?? token;
+      const outputs = isLast ? [{ ...GREEDY, row: chunk.length - 1 }] : [];
+      const [results] = await runner.run([{ table, tokens: chunk, start: at, outputs }]);
+      if (isLast) token = chosen(results);
     }
     const prefilled = performance.now();
     for (let at = prompt.length; at < prompt.length + nGen - 1; at++) {
-      const [output] = await runner.run(table, [token], at, [{ ...GREEDY, row: 0 }]);
-      token = output!.token;
+      const outputs = [{ ...GREEDY, row: 0 }];
+      const [results] = await runner.run([{ table, tokens: [token], start: at, outputs }]);
+      token = chosen(results);
     }
     return { prefill_ms: prefilled - start, decode_ms: performance.now() - prefilled };
   };

@@ -37,7 +37,8 @@ export async function* measure(
     prefillTokens(runner, table, tokens, start, end, signal);
   const decode = async (start: number, end: number) => {
     for (let at = start; at < end; at++) {
-      await runner.run(table, tokens.subarray(at, at + 1), at, [GREEDY], signal);
+      const next = tokens.subarray(at, at + 1);
+      await runner.run([{ table, tokens: next, start: at, outputs: [GREEDY] }], signal);
     }
   };
 
@@ -65,6 +66,6 @@ async function prefillTokens(
   for (let at = start; at < end; at += maxTokens) {
     const chunk = tokens.subarray(at, Math.min(at + maxTokens, end));
     const outputs = at + maxTokens >= end ? [{ ...GREEDY, row: chunk.length - 1 }] : [];
-    await runner.run(table, chunk, at, outputs, signal);
+    await runner.run([{ table, tokens: chunk, start: at, outputs }], signal);
   }
 }

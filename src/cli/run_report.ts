@@ -32,16 +32,19 @@ export function describeSession(model: Model, prompt: string, request: GenerateO
   const { tokens } = model.encodePrompt(prompt, request);
   return formatRows([
     ...describeDevice(model),
-    ["sampling", describeSampling(model.resolveSampling(request))],
+    ["sampling", describeSampling(model.resolveSampling(request), request)],
     ["prompt", plural(tokens.length, "token")],
   ]);
 }
 
 /** How fast it was. */
 export function describeSpeed(end: GenerationEnd): string {
-  const { timings, promptTokens, completionTokens, finishReason } = end;
+  const { timings, promptTokens, cachedPromptTokens, completionTokens, finishReason } = end;
   return formatRows([
-    ["prefill", formatSpeed(promptTokens, timings.prefill_ms)],
+    ...(cachedPromptTokens > 0
+      ? [["reused", `${cachedPromptTokens} of ${plural(promptTokens, "prompt token")}`] as const]
+      : []),
+    ["prefill", formatSpeed(promptTokens - cachedPromptTokens, timings.prefill_ms)],
     ["decode", formatSpeed(Math.max(0, completionTokens - 1), timings.decode_ms)],
     ["ended", finishReason],
   ]);

@@ -1,7 +1,8 @@
 import type { TokenLogprob } from "../backend.ts";
 import { ForgeError } from "../errors.ts";
 import type { Tokenizer } from "../tokenizer/tokenizer.ts";
-import type { FinishReason, Piece, Timings } from "./generate.ts";
+import type { FinishReason, Piece } from "./generate.ts";
+import type { Timings } from "./timings.ts";
 
 /** A token with its log-probability and its text, U+FFFD where that is part of a character. */
 export interface TextLogprob extends TokenLogprob {
@@ -18,6 +19,8 @@ export interface Completion {
   readonly text: string;
   readonly token_ids: readonly number[];
   readonly prompt_tokens: number;
+  /** Tokens of the prompt that did not have to be computed again. */
+  readonly cached_prompt_tokens: number;
   readonly completion_tokens: number;
   readonly finish_reason: FinishReason;
   readonly seed: number;
@@ -45,8 +48,8 @@ export async function collect(
   });
   for await (const { text: part, token, logprob, top, end } of pieces) {
     text += part;
-    if (token !== undefined && logprob !== undefined) {
-      ids.push(token);
+    if (token !== undefined) ids.push(token);
+    if (token !== undefined && logprob !== undefined && logprobs !== undefined) {
       details.push({ ...describe({ token, logprob }), top: top.map(describe) });
     }
     if (end === undefined) continue;
@@ -54,6 +57,7 @@ export async function collect(
       text,
       token_ids: ids,
       prompt_tokens: end.promptTokens,
+      cached_prompt_tokens: end.cachedPromptTokens,
       completion_tokens: end.completionTokens,
       finish_reason: end.finishReason,
       seed: end.seed,

@@ -8,7 +8,8 @@ import type { Tokenizer } from "../tokenizer/tokenizer.ts";
 import { type BatchInput, type BatchOptions, type BatchResult, runBatch } from "./batch.ts";
 import { collect, type Completion } from "./completion.ts";
 import { endTokens } from "./end_tokens.ts";
-import { generate, type Piece } from "./generate.ts";
+import { generate, type GenerationRequest, type Piece } from "./generate.ts";
+import { cacheTokens } from "./kv_size.ts";
 import { openBackend } from "./open_backend.ts";
 import { openTokenizer } from "./open_tokenizer.ts";
 import { checkWholeNumber, type GenerateOptions } from "./options.ts";
@@ -23,16 +24,23 @@ import { MAX_TOP, Runner } from "./runner.ts";
 import {
   modelDefaults,
   type ResolvedSampling,
+  resolveLogitBias,
   resolveSampling,
   type SamplingOptions,
 } from "./sampling.ts";
+import { Scheduler } from "./scheduler.ts";
 import { lastLogits, scoreTokens } from "./score.ts";
 
 /** The context a model is opened with, at most, when none is asked for. */
 export const DEFAULT_CONTEXT = 32768;
 
-/** How many requests of a batch are under way, or finished and not yet taken. */
-const BATCH_WINDOW = 64;
+/** Sequences that are computed at a time, at most, when no number is asked for. */
+export const DEFAULT_PARALLEL = 32;
+
+const MAX_PARALLEL = 256;
+
+/** The most completions of one prompt; OpenAI's limit. */
+const MAX_COMPLETIONS = 128;
 
 export interface LoadOptions {
   /** `auto`, `cpu`, `cpu:VARIANT` or `reference`. @default "auto" */
@@ -41,6 +49,11 @@ export interface LoadOptions {
   readonly threads?: number | undefined;
   /** Tokens of prompt and answer together. @default the model's own limit, at most 32768 */
   readonly contextLength?: number | undefined;
+  /**
+   * Sequences that are computed at a time. More of them wait their turn; fewer leave threads with less
+   * to do at once. @default 32
+   */
+  readonly parallel?: number | undefined;
   /** Type of the KV cache. @default "F16"; "F32" on the reference device */
   readonly kvType?: KvType | undefined;
 }
@@ -85,6 +98,7 @@ export class Model implements AsyncDisposable {
   readonly device: DeviceInfo;
   readonly #backend: Backend;
   readonly #runner: Runner;
+  readonly #scheduler: Scheduler;
   readonly #weights: WeightLoader;
   readonly #endTokens: ReadonlySet<number>;
   #template: ChatTemplate | undefined;
@@ -103,6 +117,7 @@ export class Model implements AsyncDisposable {
     this.device = backend.info;
     this.#backend = backend;
     this.#runner = runner;
+    this.#scheduler = new Scheduler(runner);
     this.#weights = weights;
     this.#endTokens = endTokens(checkpoint, tokenizer);
   }
@@ -122,8 +137,19 @@ export class Model implements AsyncDisposable {
         `the context length is ${contextLength}; valid for this model is 1 to ${lm.contextLength}`,
       );
     }
+    const maxSequences = checkWholeNumber(
+      "parallel",
+      options.parallel ?? DEFAULT_PARALLEL,
+      1,
+      MAX_PARALLEL,
+    );
     const kvType = options.kvType ?? (backend.kind === "reference" ? "F32" : "F16");
-    const runner = await Runner.open(backend, lm, { contextLength, kvType });
+    const runner = await Runner.open(backend, lm, {
+      contextLength,
+      kvType,
+      maxSequences,
+      cacheTokens: cacheTokens({ contextLength, maxSequences, kvType, layers: lm.kvLayers }),
+    });
     const tokenizer = openTokenizer(checkpoint);
     return new Model(checkpoint, backend, tokenizer, runner, weights);
   }
@@ -149,25 +175,12 @@ export class Model implements AsyncDisposable {
    * not fit the context; `usage` for an option out of range; `bad_model` when the model computes NaN.
    */
   async *generate(prompt: Prompt, options: GenerateOptions = {}): AsyncGenerator<Piece> {
-    const { signal, onPrefill, stop = [] } = options;
-    const sampling = this.resolveSampling(options);
-    const { tokens, startsText } = this.encodePrompt(prompt, options);
-    const request = {
-      prompt: tokens,
-      startsText,
-      sampling,
-      maxTokens: this.#maxTokens(tokens.length, options.maxTokens),
-      stop: typeof stop === "string" ? [stop] : stop,
-      endTokens: this.#endTokens,
-      nTop: Math.min(
-        checkWholeNumber("logprobs", options.logprobs ?? 0, 0, MAX_TOP),
-        this.#runner.limits.maxTop,
-      ),
-      signal,
-      onPrefill,
-    };
+    yield* this.#generate(this.#request(prompt, options));
+  }
+
+  async *#generate(request: GenerationRequest): AsyncGenerator<Piece> {
     try {
-      yield* generate(this.#runner, this.tokenizer, request);
+      yield* generate(this.#scheduler, this.tokenizer, request);
     } catch (error) {
       throw this.#explain(error);
     }
@@ -176,6 +189,29 @@ export class Model implements AsyncDisposable {
   /** As {@linkcode generate}, all at once. */
   async complete(prompt: Prompt, options: GenerateOptions = {}): Promise<Completion> {
     return await collect(this.generate(prompt, options), this.tokenizer, options.logprobs);
+  }
+
+  /**
+   * Several completions of one prompt, which is computed once. They draw different tokens: the seed is
+   * the same, the completion's index is the stream of its random numbers.
+   *
+   * @param n how many
+   * @throws {ForgeError} as {@linkcode generate}
+   */
+  async completeMany(
+    prompt: Prompt,
+    n: number,
+    options: GenerateOptions = {},
+  ): Promise<Completion[]> {
+    checkWholeNumber("n", n, 1, MAX_COMPLETIONS);
+    const request = this.#request(prompt, options);
+    return await Promise.all(
+      Array.from(
+        { length: n },
+        (_, stream) =>
+          collect(this.#generate({ ...request, stream }), this.tokenizer, options.logprobs),
+      ),
+    );
   }
 
   /**
@@ -195,10 +231,12 @@ export class Model implements AsyncDisposable {
    * reading the input throws is thrown too.
    */
   batch(requests: BatchInput, options: BatchOptions = {}): AsyncGenerator<BatchResult> {
+    // Enough that a step is never short of sequences while results wait to be taken.
+    const window = 2 * this.#runner.limits.maxSequences;
     return runBatch(
       requests,
       options,
-      BATCH_WINDOW,
+      window,
       ({ prompt, ...rest }, signal) => this.complete(prompt, { ...rest, signal }),
     );
   }
@@ -212,7 +250,7 @@ export class Model implements AsyncDisposable {
     const { tokens } = this.encodePrompt(prompt, { raw: true });
     this.#checkFits(tokens.length);
     try {
-      return await lastLogits(this.#runner, tokens);
+      return await lastLogits(this.#scheduler, tokens);
     } catch (error) {
       throw this.#explain(error);
     }
@@ -227,7 +265,7 @@ export class Model implements AsyncDisposable {
     checkTokens(tokens, this.#runner.vocabSize);
     this.#checkFits(tokens.length);
     try {
-      return await scoreTokens(this.#runner, tokens, signal);
+      return await scoreTokens(this.#scheduler, tokens, signal);
     } catch (error) {
       throw this.#explain(error);
     }
@@ -254,12 +292,39 @@ export class Model implements AsyncDisposable {
 
   /** Releases the device and everything on it. */
   close(): void {
+    this.#scheduler.close(new ForgeError("device", "the model is closed"));
     this.#backend.close();
   }
 
-  [Symbol.asyncDispose](): Promise<void> {
+  /** As {@linkcode close}, and waits for the step in progress to end. */
+  async [Symbol.asyncDispose](): Promise<void> {
     this.close();
-    return Promise.resolve();
+    await this.#scheduler.idle();
+  }
+
+  /** Settles every option. */
+  #request(prompt: Prompt, options: GenerateOptions): GenerationRequest {
+    const { stop = [], logprobs } = options;
+    const { limits, vocabSize } = this.#runner;
+    const sampling = this.resolveSampling(options);
+    const { tokens, startsText } = this.encodePrompt(prompt, options);
+    return {
+      prompt: tokens,
+      startsText,
+      sampling,
+      logitBias: resolveLogitBias(options.logitBias, vocabSize),
+      stream: 0,
+      maxTokens: this.#maxTokens(tokens.length, options.maxTokens),
+      stop: typeof stop === "string" ? [stop] : stop,
+      endTokens: this.#endTokens,
+      logprobs: logprobs === undefined
+        ? undefined
+        : Math.min(checkWholeNumber("logprobs", logprobs, 0, MAX_TOP), limits.maxTop),
+      constraint: options.constraint,
+      vocabSize,
+      signal: options.signal,
+      onPrefill: options.onPrefill,
+    };
   }
 
   #checkFits(nTokens: number): void {

@@ -11,6 +11,11 @@ export interface GenerateOptions extends SamplingOptions, PromptOptions {
   readonly stop?: string | readonly string[] | undefined;
   /** How many alternatives to report for each token, 0 to 20. @default 0 */
   readonly logprobs?: number | undefined;
+  /**
+   * Added to the logits of single tokens, by token id; -Infinity bans a token.
+   * `{ "50256": -100 }`
+   */
+  readonly logitBias?: Readonly<Record<string, number>> | undefined;
   /** What the text must conform to. Without it, any text will do. */
   readonly constraint?: Constraint | undefined;
   /** Stops the generation; what was generated so far is kept. */

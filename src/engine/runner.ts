@@ -4,7 +4,8 @@ import type {
   KvType,
   OutputRequest,
   Step,
-  StepOutput,
+  StepInputs,
+  StepResult,
   Value,
 } from "../backend.ts";
 import { ForgeError } from "../errors.ts";
@@ -14,7 +15,7 @@ import { KvPages, PageTable } from "./kv_pages.ts";
 /** Tokens a KV page holds: small enough to share prefixes finely, large enough to stream. */
 export const PAGE_TOKENS = 64;
 
-/** The most tokens one run takes; longer prompts go in chunks of this size. */
+/** The most tokens one run takes, of all sequences together; longer prompts go in chunks. */
 export const MAX_CHUNK = 512;
 
 /** The most of the likeliest tokens a run can report. */
@@ -43,14 +44,29 @@ export interface RunnerOptions {
   /** Positions a sequence can have. */
   readonly contextLength: number;
   readonly kvType: KvType;
+  /** Sequences that one run can take. @default 1 */
+  readonly maxSequences?: number | undefined;
+  /** Positions that the KV cache holds for all sequences together. @default the context length */
+  readonly cacheTokens?: number | undefined;
 }
 
 /** The largest run. */
 export interface RunLimits {
   readonly maxTokens: number;
   readonly maxOutputs: number;
+  readonly maxSequences: number;
   /** The most of the likeliest tokens that one output can report. */
   readonly maxTop: number;
+}
+
+/** The next tokens of one sequence, and what is asked about them. */
+export interface Chunk {
+  readonly table: PageTable;
+  readonly tokens: ArrayLike<number>;
+  /** Position of the first token. */
+  readonly start: number;
+  /** Their rows count from the first token of the chunk. */
+  readonly outputs: readonly OutputRequest[];
 }
 
 /** Runs a model: its recorded step, its KV caches and their pages. */
@@ -58,14 +74,16 @@ export class Runner {
   readonly contextLength: number;
   readonly vocabSize: number;
   readonly limits: RunLimits;
+  readonly pages: KvPages;
   /** Bytes of all KV pages together; memory is taken as they are first written. */
   readonly kvBytes: number;
   readonly scratchBytes: number;
   readonly #step: Step;
   readonly #logits: Value;
-  readonly #pages: KvPages;
-  /** Runs of one step must not overlap: each waits for the one before. */
-  #last: Promise<unknown> = Promise.resolve();
+  readonly #kv: readonly KvCache[];
+  readonly #tokens: Int32Array;
+  readonly #positions: Int32Array;
+  readonly #sequences: Int32Array;
 
   private constructor(
     lm: CausalLm,
@@ -79,29 +97,30 @@ export class Runner {
     this.contextLength = options.contextLength;
     this.vocabSize = lm.vocabSize;
     this.limits = limits;
+    this.pages = pages;
     this.kvBytes = kv.reduce((sum, cache) => sum + cache.pageBytes, 0) * pages.nPages;
     this.scratchBytes = step.scratchBytes;
     this.#step = step;
     this.#logits = logits;
-    this.#pages = pages;
+    this.#kv = kv;
+    this.#tokens = new Int32Array(limits.maxTokens);
+    this.#positions = new Int32Array(limits.maxTokens);
+    this.#sequences = new Int32Array(limits.maxTokens);
   }
 
   /** Allocates the caches and records the step. */
   static async open(backend: Backend, lm: CausalLm, options: RunnerOptions): Promise<Runner> {
-    const nPages = Math.ceil(options.contextLength / PAGE_TOKENS);
-    const shape = { type: options.kvType, nPages, pageTokens: PAGE_TOKENS };
+    const { contextLength, kvType, cacheTokens = contextLength } = options;
+    const nPages = Math.ceil(cacheTokens / PAGE_TOKENS);
+    const shape = { type: kvType, nPages, pageTokens: PAGE_TOKENS };
     const kv = lm.kvLayers.map((layer) => backend.createKv({ ...shape, ...layer }));
-    const maxTokens = Math.min(MAX_CHUNK, options.contextLength);
-    const limits = {
-      maxTokens,
-      maxOutputs: Math.min(maxTokens, maxOutputs(lm.vocabSize)),
-      maxTop: Math.min(MAX_TOP, lm.vocabSize),
-    };
+    const limits = runLimits(lm.vocabSize, options);
+    const { maxTokens, maxOutputs, maxSequences } = limits;
     const recorder = backend.record({
       maxTokens,
-      maxOutputs: limits.maxOutputs,
-      maxSequences: 1,
-      maxPages: nPages,
+      maxOutputs,
+      maxSequences,
+      maxPages: Math.ceil(contextLength / PAGE_TOKENS),
     });
     const logits = lm.forward(recorder, kv);
     recorder.keep(logits);
@@ -113,80 +132,102 @@ export class Runner {
 
   /** A page table for a new sequence. */
   newSequence(): PageTable {
-    return new PageTable(this.#pages);
+    return new PageTable(this.pages);
   }
 
   /**
-   * Computes the next tokens of a sequence, from position `start`, and what is asked about them.
+   * Computes a chunk of each of several sequences in one step. There is one run at a time.
    *
-   * @throws {ForgeError} `bad_input` when the cache is full; `cancelled` when the signal is raised; as
-   * {@linkcode Step.run} otherwise.
+   * @returns the results of each chunk's outputs
+   * @throws {ForgeError} `bad_input` for a chunk past the context, or when the cache is full; `cancelled`
+   * when the signal is raised or {@linkcode cancel} is called; as {@linkcode Step.run} otherwise.
    */
-  run(
-    table: PageTable,
-    tokens: ArrayLike<number>,
-    start: number,
-    outputs: readonly OutputRequest[],
-    signal?: AbortSignal,
-  ): Promise<StepOutput[]> {
-    return this.#exclusively(async () => {
-      if (signal?.aborted) throw new ForgeError("cancelled", "stopped on request");
-      const cancel = () => this.#step.cancel();
-      signal?.addEventListener("abort", cancel, { once: true });
-      try {
-        return await this.#run(table, tokens, start, outputs);
-      } finally {
-        signal?.removeEventListener("abort", cancel);
+  async run(chunks: readonly Chunk[], signal?: AbortSignal): Promise<StepResult[][]> {
+    if (signal?.aborted) throw new ForgeError("cancelled", "stopped on request");
+    const cancel = () => this.cancel();
+    signal?.addEventListener("abort", cancel, { once: true });
+    try {
+      const results = await this.#step.run(this.#pack(chunks));
+      let at = 0;
+      return chunks.map(({ outputs }) => results.slice(at, at += outputs.length));
+    } finally {
+      signal?.removeEventListener("abort", cancel);
+    }
+  }
+
+  /** Makes the run in progress stop early; without one, does nothing. */
+  cancel(): void {
+    this.#step.cancel();
+  }
+
+  /** The logits of one output of the last run, `[vocabSize]`; outputs count over all chunks. */
+  readLogits(output: number): Float32Array {
+    return this.#step.read(this.#logits, this.vocabSize, output, 1);
+  }
+
+  /** Copies what a page holds onto another, in every layer. Not during a run. */
+  copyPage(from: number, to: number): void {
+    for (const kv of this.#kv) kv.copyPage(from, to);
+  }
+
+  /** Lays the chunks end to end. */
+  #pack(chunks: readonly Chunk[]): StepInputs {
+    const outputs: OutputRequest[] = [];
+    let at = 0;
+    for (const [sequence, chunk] of chunks.entries()) {
+      const { table, tokens, start } = chunk;
+      this.#makeRoom(table, start, start + tokens.length);
+      this.#tokens.set(tokens, at);
+      for (let i = 0; i < tokens.length; i++) this.#positions[at + i] = start + i;
+      this.#sequences.fill(sequence, at, at + tokens.length);
+      for (const output of chunk.outputs) {
+        outputs.push(at === 0 ? output : { ...output, row: at + output.row });
       }
-    });
+      at += tokens.length;
+    }
+    return {
+      tokens: this.#tokens.subarray(0, at),
+      positions: this.#positions.subarray(0, at),
+      sequences: this.#sequences.subarray(0, at),
+      pageTables: chunks.map(({ table }) => table.pages),
+      outputs,
+    };
   }
 
-  /** As {@linkcode run}, for the logits after the last token, `[vocabSize]`. */
-  logits(table: PageTable, tokens: ArrayLike<number>, start: number): Promise<Float32Array> {
-    return this.#exclusively(async () => {
-      await this.#run(table, tokens, start, [{ ...UNSAMPLED, row: tokens.length - 1 }]);
-      return this.#step.read(this.#logits, this.vocabSize, 0, 1);
-    });
-  }
-
-  /** Pages that no sequence holds. */
-  get freePages(): number {
-    return this.#pages.freePages;
-  }
-
-  #run(
-    table: PageTable,
-    tokens: ArrayLike<number>,
-    start: number,
-    outputs: readonly OutputRequest[],
-  ): Promise<StepOutput[]> {
-    if (start + tokens.length > this.contextLength) {
+  #makeRoom(table: PageTable, start: number, end: number): void {
+    if (end > this.contextLength) {
       throw new ForgeError(
         "bad_input",
-        `${start + tokens.length} tokens do not fit the context of ${this.contextLength}`,
+        `${end} tokens do not fit the context of ${this.contextLength}`,
       );
     }
-    table.reserve(start + tokens.length);
-    return this.#step.run({
-      tokens,
-      positions: Array.from(tokens, (_, i) => start + i),
-      sequences: new Int32Array(tokens.length),
-      pageTables: [table.pages],
-      outputs,
-    });
-  }
-
-  async #exclusively<T>(work: () => Promise<T>): Promise<T> {
-    const before = this.#last;
-    const { promise, resolve } = Promise.withResolvers<void>();
-    this.#last = promise;
-    await before;
-    try {
-      return await work();
-    } finally {
-      resolve();
+    if (!table.reserve(end)) {
+      const total = this.pages.nPages * PAGE_TOKENS;
+      throw new ForgeError(
+        "bad_input",
+        `the KV cache of ${total} tokens is full; open the model with a larger context`,
+      );
+    }
+    for (let i = Math.floor(start / PAGE_TOKENS); i * PAGE_TOKENS < end; i++) {
+      const page = table.pages[i]!;
+      if (this.pages.isShared(page)) {
+        throw new RangeError(`KV page ${page} is shared and would be written`);
+      }
     }
   }
+}
+
+/** How large runs are: what is wanted, bounded by what logits may take. */
+function runLimits(vocabSize: number, options: RunnerOptions): RunLimits {
+  const { contextLength, maxSequences = 1 } = options;
+  const maxTokens = Math.min(MAX_CHUNK, contextLength * maxSequences);
+  const outputs = Math.min(maxTokens, maxOutputs(vocabSize));
+  return {
+    maxTokens,
+    maxOutputs: outputs,
+    maxSequences: Math.min(maxSequences, outputs),
+    maxTop: Math.min(MAX_TOP, vocabSize),
+  };
 }
 
 /** How many rows of logits a run may compute: their memory is bounded to 64 MiB. */

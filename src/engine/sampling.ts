@@ -1,6 +1,8 @@
 import type { SamplingParams } from "../backend.ts";
 import { ForgeError } from "../errors.ts";
 import type { Checkpoint } from "../formats/checkpoint.ts";
+import { quote } from "../formats/quote.ts";
+import type { TokenList } from "./token_list.ts";
 
 /** How tokens are chosen. Every member has a default, the model's own where it names one. */
 export interface SamplingOptions {
@@ -119,15 +121,52 @@ function randomSeed(): number {
 }
 
 /** The parameters of the device's sampler. */
-export function samplingParams(sampling: ResolvedSampling): SamplingParams {
-  return { ...sampling, seed: BigInt(sampling.seed) };
+export function samplingParams(
+  sampling: ResolvedSampling,
+  bias: ReadonlyMap<number, number> | undefined,
+): SamplingParams {
+  return { ...sampling, bias, seed: BigInt(sampling.seed) };
 }
 
+/**
+ * Logit biases by token id.
+ *
+ * @throws {ForgeError} `usage` for an id that is no token, or a bias that is neither finite nor -Infinity
+ */
+export function resolveLogitBias(
+  bias: Readonly<Record<string, number>> | undefined,
+  vocabSize: number,
+): ReadonlyMap<number, number> | undefined {
+  if (bias === undefined) return undefined;
+  const entries = Object.entries(bias).map(([key, value]): [number, number] => {
+    const id = Number(key);
+    if (!/^\d+$/.test(key) || id >= vocabSize) {
+      throw new ForgeError(
+        "usage",
+        `logitBias names token ${quote(key)}; valid ids are 0 to ${vocabSize - 1}`,
+      );
+    }
+    // The device computes with 32 bits, where larger numbers are infinite.
+    if (
+      typeof value !== "number" || !(value === -Infinity || Number.isFinite(Math.fround(value)))
+    ) {
+      throw new ForgeError(
+        "usage",
+        `logitBias of token ${id} is ${value}; valid is a number, or -Infinity to ban the token`,
+      );
+    }
+    return [id, value];
+  });
+  return entries.length === 0 ? undefined : new Map(entries);
+}
+
+const NO_TOKENS = new Int32Array(0);
+
 /** The tokens that penalties look at: the last `repeatLastN` of a sequence. */
-export function penaltyHistory(tokens: readonly number[], sampling: ResolvedSampling): number[] {
+export function penaltyHistory(tokens: TokenList, sampling: ResolvedSampling): Int32Array {
   const { repeatLastN } = sampling;
-  if (!hasPenalties(sampling)) return [];
-  return repeatLastN < 0 ? [...tokens] : tokens.slice(-repeatLastN);
+  if (!hasPenalties(sampling)) return NO_TOKENS;
+  return tokens.view(repeatLastN < 0 ? 0 : Math.max(0, tokens.length - repeatLastN));
 }
 
 function hasPenalties(s: ResolvedSampling): boolean {
@@ -135,8 +174,15 @@ function hasPenalties(s: ResolvedSampling): boolean {
     (s.repeatPenalty !== 1 || s.presencePenalty !== 0 || s.frequencyPenalty !== 0);
 }
 
+/** What of a request belongs to its sampling chain beside the numbers. */
+export interface ChainOptions {
+  readonly logitBias?: Readonly<Record<string, number>> | undefined;
+  readonly constraint?: unknown;
+}
+
 /** The sampling chain in the order it is applied, for people. */
-export function describeSampling(s: ResolvedSampling): string {
+export function describeSampling(s: ResolvedSampling, options: ChainOptions = {}): string {
+  const nBiased = Object.keys(options.logitBias ?? {}).length;
   const penalties = [
     s.repeatPenalty !== 1 && `repeat_penalty ${s.repeatPenalty}`,
     s.presencePenalty !== 0 && `presence_penalty ${s.presencePenalty}`,
@@ -152,6 +198,8 @@ export function describeSampling(s: ResolvedSampling): string {
   ];
   return chain([
     hasPenalties(s) && `${chain(penalties)} over ${window} tokens`,
+    nBiased > 0 && `logit_bias of ${nBiased} token${nBiased === 1 ? "" : "s"}`,
+    options.constraint !== undefined && "constraint",
     s.temperature === 0 ? "greedy" : chain(draw),
   ]);
 }

@@ -1,40 +1,121 @@
-import { type Runner, UNSAMPLED } from "./runner.ts";
+import type { OutputRequest } from "../backend.ts";
+import { ForgeError } from "../errors.ts";
+import { UNSAMPLED } from "./runner.ts";
+import type { Scheduler } from "./scheduler.ts";
+import type { Progress, Task } from "./sequence.ts";
+import { TokenList } from "./token_list.ts";
+
+/** A task whose result is a promise. */
+abstract class Measurement<T> implements Task {
+  readonly tokens: TokenList;
+  abstract readonly scoresAll: boolean;
+  abstract readonly mayReuse: boolean;
+  readonly isPaused = false;
+  isEnded = false;
+  onChange: () => void = () => {};
+  readonly #result = Promise.withResolvers<T>();
+
+  constructor(tokens: ArrayLike<number>) {
+    this.tokens = new TokenList(tokens);
+  }
+
+  begin(): void {}
+
+  abstract outputs(start: number, end: number): readonly OutputRequest[];
+
+  abstract accept(progress: Progress): void;
+
+  fail(error: unknown): void {
+    this.isEnded = true;
+    this.#result.reject(error);
+  }
+
+  protected finish(value: T): void {
+    this.isEnded = true;
+    this.#result.resolve(value);
+  }
+
+  /** Runs the task. @throws {ForgeError} `cancelled` when the signal is raised */
+  async run(scheduler: Pick<Scheduler, "submit">, signal?: AbortSignal): Promise<T> {
+    const cancel = () => {
+      this.fail(new ForgeError("cancelled", "stopped on request"));
+      this.onChange();
+    };
+    if (signal?.aborted) cancel();
+    else scheduler.submit(this);
+    signal?.addEventListener("abort", cancel, { once: true });
+    try {
+      return await this.#result.promise;
+    } finally {
+      signal?.removeEventListener("abort", cancel);
+    }
+  }
+}
+
+/** Computes the log-probability of each token but the first. */
+class Scoring extends Measurement<Float32Array> {
+  readonly scoresAll = true;
+  readonly mayReuse = false;
+  readonly #tokens: ArrayLike<number>;
+  readonly #scores: Float32Array;
+
+  constructor(tokens: ArrayLike<number>) {
+    super(Array.prototype.slice.call(tokens, 0, -1));
+    this.#tokens = tokens;
+    this.#scores = new Float32Array(tokens.length - 1);
+  }
+
+  outputs(start: number, end: number): readonly OutputRequest[] {
+    return Array.from({ length: end - start }, (_, row) => ({
+      ...UNSAMPLED,
+      row,
+      forcedToken: this.#tokens[start + row + 1]!,
+    }));
+  }
+
+  accept({ computed, results }: Progress): void {
+    for (const [i, result] of results.entries()) {
+      if (result instanceof ForgeError) throw result;
+      this.#scores[computed - results.length + i] = result.logprob;
+    }
+    if (computed === this.#scores.length) this.finish(this.#scores);
+  }
+}
+
+/** Computes the logits after the last token. */
+class LastLogits extends Measurement<Float32Array> {
+  readonly scoresAll = false;
+  readonly mayReuse = true;
+
+  outputs(start: number, end: number): readonly OutputRequest[] {
+    return end < this.tokens.length ? [] : [{ ...UNSAMPLED, row: end - start - 1 }];
+  }
+
+  accept({ results, readLogits }: Progress): void {
+    const [result] = results;
+    if (result instanceof ForgeError) throw result;
+    if (result !== undefined) this.finish(readLogits(0));
+  }
+}
 
 /**
  * The natural log-probability of each token but the first, given all before it.
  *
  * @returns one number fewer than there are tokens
- * @throws {ForgeError} `bad_input` when the tokens do not fit the context
  */
 export async function scoreTokens(
-  runner: Runner,
+  scheduler: Pick<Scheduler, "submit">,
   tokens: ArrayLike<number>,
   signal?: AbortSignal,
 ): Promise<Float32Array> {
-  using table = runner.newSequence();
-  const scores = new Float32Array(Math.max(0, tokens.length - 1));
-  const chunk = runner.limits.maxOutputs;
-  for (let start = 0; start < scores.length; start += chunk) {
-    const end = Math.min(start + chunk, scores.length);
-    const ids = Array.from({ length: end - start }, (_, i) => tokens[start + i]!);
-    const requests = ids.map((_, row) => ({
-      ...UNSAMPLED,
-      row,
-      forcedToken: tokens[start + row + 1]!,
-    }));
-    const outputs = await runner.run(table, ids, start, requests, signal);
-    outputs.forEach(({ logprob }, i) => scores[start + i] = logprob);
-  }
-  return scores;
+  if (tokens.length < 2) return new Float32Array(0);
+  return await new Scoring(tokens).run(scheduler, signal);
 }
 
 /** The logits after the last token, `[vocabSize]`. */
-export async function lastLogits(runner: Runner, tokens: ArrayLike<number>): Promise<Float32Array> {
-  using table = runner.newSequence();
-  const chunk = runner.limits.maxTokens;
-  for (let start = 0;; start += chunk) {
-    const ids = Array.prototype.slice.call(tokens, start, start + chunk) as number[];
-    if (start + chunk >= tokens.length) return await runner.logits(table, ids, start);
-    await runner.run(table, ids, start, []);
-  }
+export async function lastLogits(
+  scheduler: Pick<Scheduler, "submit">,
+  tokens: ArrayLike<number>,
+): Promise<Float32Array> {
+  return await new LastLogits(tokens).run(scheduler);
 }

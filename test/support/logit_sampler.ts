@@ -6,6 +6,7 @@ import type {
   Step,
   StepOutput,
 } from "../../src/backend.ts";
+import { ForgeError } from "../../src/errors.ts";
 import type { Matrix } from "./matrix.ts";
 import { greedy, outputRow, StepGraph } from "./step_graph.ts";
 
@@ -38,14 +39,18 @@ export class LogitSampler {
     return new LogitSampler(await graph.recorder.finish());
   }
 
-  /** One output a request; `row` of a request is the row of the logits. */
-  sample(requests: readonly SampleRequest[]): Promise<StepOutput[]> {
-    return this.#step.run({
+  /** One output a request; `row` of a request is the row of the logits. Throws the first failure. */
+  async sample(requests: readonly SampleRequest[]): Promise<StepOutput[]> {
+    const results = await this.#step.run({
       tokens: requests.map(({ row = 0 }) => row),
       positions: requests.map(() => 0),
       sequences: requests.map(() => 0),
       pageTables: [[0]],
       outputs: requests.map((request, row) => ({ ...fullRequest(request), row })),
+    });
+    return results.map((result) => {
+      if (result instanceof ForgeError) throw result;
+      return result;
     });
   }
 

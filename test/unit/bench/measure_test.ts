@@ -1,7 +1,8 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import type { OutputRequest, StepOutput } from "../../../src/backend.ts";
+import type { StepResult } from "../../../src/backend.ts";
 import { measure, type MeasuredRunner } from "../../../src/bench/measure.ts";
 import { KvPages, PageTable } from "../../../src/engine/kv_pages.ts";
+import type { Chunk } from "../../../src/engine/runner.ts";
 import { ForgeError } from "../../../src/errors.ts";
 
 interface Call {
@@ -13,7 +14,7 @@ interface Call {
 /** A runner that computes nothing and remembers what it was asked. */
 class FakeRunner implements MeasuredRunner {
   readonly vocabSize = 7;
-  readonly limits = { maxTokens: 4, maxOutputs: 4, maxTop: 0 };
+  readonly limits = { maxTokens: 4, maxOutputs: 4, maxSequences: 1, maxTop: 0 };
   readonly calls: Call[] = [];
   readonly #pages = new KvPages(4, 16);
   openSequences = 0;
@@ -29,18 +30,13 @@ class FakeRunner implements MeasuredRunner {
     return table;
   }
 
-  run(
-    _table: PageTable,
-    tokens: ArrayLike<number>,
-    start: number,
-    outputs: readonly OutputRequest[],
-    signal?: AbortSignal,
-  ): Promise<StepOutput[]> {
+  run([chunk]: readonly Chunk[], signal?: AbortSignal): Promise<StepResult[][]> {
     if (signal?.aborted) return Promise.reject(new ForgeError("cancelled", "stopped"));
+    const { tokens, start, outputs } = chunk!;
     for (const token of Array.from(tokens)) assert(token >= 0 && token < this.vocabSize);
     for (const output of outputs) assertEquals(output.forcedToken, undefined);
     this.calls.push({ start, length: tokens.length, rows: outputs.map(({ row }) => row) });
-    return Promise.resolve(outputs.map(() => ({ token: 1, logprob: 0, top: [] })));
+    return Promise.resolve([outputs.map(() => ({ token: 1, logprob: 0, top: [] }))]);
   }
 }
 

@@ -76,6 +76,16 @@ Deno.test("LongRoPE's choice follows the context the model is opened with", asyn
   assertEquals(await logits(longrope, DEFAULT_CONTEXT + 1), divided);
 });
 
+Deno.test("a number of sequences is checked", async () => {
+  for (const parallel of [0, -1, 1.5, NaN, 257]) {
+    await assertRefused(
+      () => withModel(() => Promise.resolve(), {}, { parallel }),
+      "usage",
+      `parallel is ${parallel}; valid is a whole number from 1 to 256`,
+    );
+  }
+});
+
 Deno.test("a device and a number of threads are checked", async () => {
   for (const threads of [-1, 1.5, NaN, 1025]) {
     await assertRefused(
@@ -299,14 +309,18 @@ Deno.test("a model that is closed in the middle of a generation ends it with an 
 });
 
 Deno.test("the memory of a model is told", async () => {
-  await withModel((model) => {
-    const { weights, kvCache, activations } = model.memory;
-    const tensors = [...model.checkpoint.tensors.values()];
-    assertEquals(weights, tensors.reduce((sum, { bytes }) => sum + bytes, 0));
-    // Two layers of keys and values for 256 positions of two heads of 16 float32 numbers.
-    assertEquals(kvCache, 2 * 2 * 256 * 2 * 16 * 4);
-    assert(activations > 0);
-    assertEquals(model.unusedTensors, []);
-    return Promise.resolve();
-  });
+  await withModel(
+    (model) => {
+      const { weights, kvCache, activations } = model.memory;
+      const tensors = [...model.checkpoint.tensors.values()];
+      assertEquals(weights, tensors.reduce((sum, { bytes }) => sum + bytes, 0));
+      // Two layers of keys and values for 3 * 256 positions of two heads of 16 float32 numbers.
+      assertEquals(kvCache, 2 * 2 * 3 * 256 * 2 * 16 * 4);
+      assert(activations > 0);
+      assertEquals(model.unusedTensors, []);
+      return Promise.resolve();
+    },
+    {},
+    { parallel: 3 },
+  );
 });

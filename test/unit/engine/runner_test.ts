@@ -6,10 +6,11 @@ import type {
   Step,
   StepInputs,
   StepLimits,
-  StepOutput,
+  StepResult,
   Value,
 } from "../../../src/backend.ts";
-import { Runner, UNSAMPLED } from "../../../src/engine/runner.ts";
+import { type Chunk, Runner, type RunnerOptions, UNSAMPLED } from "../../../src/engine/runner.ts";
+import type { PageTable } from "../../../src/engine/kv_pages.ts";
 import { ForgeError } from "../../../src/errors.ts";
 import type { CausalLm } from "../../../src/models/causal_lm.ts";
 import { FakeBackend } from "../models/fakes.ts";
@@ -18,12 +19,21 @@ import { FakeBackend } from "../models/fakes.ts";
 class FakeStep implements Step {
   readonly scratchBytes = 1000;
   readonly runs: StepInputs[] = [];
+  /** What each run comes to. */
+  results: StepResult[] = [];
   cancels = 0;
-  #end: PromiseWithResolvers<StepOutput[]> | undefined;
+  #end: PromiseWithResolvers<StepResult[]> | undefined;
 
-  run(inputs: StepInputs): Promise<StepOutput[]> {
+  run(inputs: StepInputs): Promise<StepResult[]> {
     assert(this.#end === undefined, "two runs of one step overlap");
-    this.runs.push(inputs);
+    // The runner packs every run into the same arrays.
+    this.runs.push({
+      ...inputs,
+      tokens: Array.from(inputs.tokens),
+      positions: Array.from(inputs.positions),
+      sequences: Array.from(inputs.sequences),
+      pageTables: inputs.pageTables.map((table) => Array.from(table)),
+    });
     this.#end = Promise.withResolvers();
     return this.#end.promise;
   }
@@ -32,7 +42,7 @@ class FakeStep implements Step {
   async end(error?: Error): Promise<void> {
     const end = this.#end!;
     this.#end = undefined;
-    if (error === undefined) end.resolve([]);
+    if (error === undefined) end.resolve(this.results);
     else end.reject(error);
     await settle();
   }
@@ -63,9 +73,14 @@ function fakeRecorder(step: Step): Recorder {
   return recorder as Recorder;
 }
 
-async function open(contextLength: number, vocabSize = 100) {
+async function open(
+  contextLength: number,
+  vocabSize = 100,
+  options: Partial<RunnerOptions> = {},
+) {
   const step = new FakeStep();
   const recorded: StepLimits[] = [];
+  const copies: string[] = [];
   const shapes: { nPages: number; pageTokens: number }[] = [];
   const base: Backend = new FakeBackend();
   const backend: Backend = {
@@ -76,7 +91,8 @@ async function open(contextLength: number, vocabSize = 100) {
     readWeight: (...args) => base.readWeight(...args),
     createKv: (shape) => {
       shapes.push(shape);
-      return { handle: 0, pageBytes: 10 } as KvCache;
+      const copyPage = (from: number, to: number) => copies.push(`${from}→${to}`);
+      return { handle: 0, pageBytes: 10, copyPage } as unknown as KvCache;
     },
     record: (limits) => {
       recorded.push(limits);
@@ -91,97 +107,88 @@ async function open(contextLength: number, vocabSize = 100) {
     kvLayers: [layer, layer],
     forward: () => 1 as Value,
   };
-  const runner = await Runner.open(backend, lm, { contextLength, kvType: "F32" });
-  return { runner, step, recorded, shapes };
+  const runner = await Runner.open(backend, lm, { contextLength, kvType: "F32", ...options });
+  return { runner, step, recorded, shapes, copies };
+}
+
+/** A chunk that asks for nothing. */
+function chunkOf(table: PageTable, tokens: readonly number[], start: number): Chunk {
+  return { table, tokens, start, outputs: [] };
 }
 
 Deno.test("a runner makes room for the context and bounds its runs", async () => {
   const { runner, recorded, shapes } = await open(1000);
-  assertEquals(runner.limits, { maxTokens: 512, maxOutputs: 512, maxTop: 20 });
-  assertEquals(recorded, [{ maxTokens: 512, maxOutputs: 512, maxSequences: 1, maxPages: 16 }]);
+  const limits = { maxTokens: 512, maxOutputs: 512, maxSequences: 1 };
+  assertEquals(runner.limits, { ...limits, maxTop: 20 });
+  assertEquals(recorded, [{ ...limits, maxPages: 16 }]);
   assertEquals(shapes.map(({ nPages, pageTokens }) => nPages * pageTokens), [1024, 1024]);
-  assertEquals([runner.kvBytes, runner.scratchBytes, runner.freePages], [2 * 16 * 10, 1000, 16]);
+  const { kvBytes, scratchBytes, pages } = runner;
+  assertEquals([kvBytes, scratchBytes, pages.freePages], [2 * 16 * 10, 1000, 16]);
+});
+
+Deno.test("a runner can take several sequences, in a cache of any size", async () => {
+  const { runner, recorded, shapes } = await open(100, 50, { maxSequences: 3, cacheTokens: 200 });
+  const limits = { maxTokens: 300, maxOutputs: 300, maxSequences: 3 };
+  assertEquals(runner.limits, { ...limits, maxTop: 20 });
+  assertEquals(recorded, [{ ...limits, maxPages: 2 }]);
+  assertEquals(shapes.map(({ nPages }) => nPages), [4, 4]);
 });
 
 Deno.test("a short context makes short runs, a large vocabulary few outputs", async () => {
-  assertEquals((await open(10)).runner.limits, { maxTokens: 10, maxOutputs: 10, maxTop: 20 });
+  assertEquals((await open(10)).runner.limits.maxTokens, 10);
   assertEquals((await open(1000, 2 ** 18)).runner.limits.maxOutputs, 64);
-  assertEquals((await open(1000, 2 ** 26)).runner.limits.maxOutputs, 1);
+  const { limits } = (await open(1000, 2 ** 26, { maxSequences: 8 })).runner;
+  assertEquals([limits.maxOutputs, limits.maxSequences], [1, 1]);
   assertEquals((await open(1000, 5)).runner.limits.maxTop, 5);
 });
 
 Deno.test("a run tells each token's position, sequence and pages", async () => {
-  const { runner, step } = await open(192);
-  using other = runner.newSequence();
-  other.reserve(1);
-  using table = runner.newSequence();
-  const run = runner.run(table, [7, 8, 9], 63, []);
-  await settle();
+  const { runner, step } = await open(192, 100, { maxSequences: 2, cacheTokens: 384 });
+  using first = runner.newSequence();
+  first.reserve(1);
+  using second = runner.newSequence();
+  const output = { ...UNSAMPLED, row: 0 };
+  const failed = new ForgeError("bad_model", "NaN");
+  step.results = [1, 2].map((token) => ({ token, logprob: 0, top: [] }));
+  step.results.push(failed);
+  const run = runner.run([
+    { table: second, tokens: [7, 8, 9], start: 63, outputs: [{ ...output, row: 2 }] },
+    { table: first, tokens: [5, 6], start: 4, outputs: [output, { ...output, row: 1 }] },
+  ]);
   assertEquals(step.runs, [{
-    tokens: [7, 8, 9],
-    positions: [63, 64, 65],
-    sequences: new Int32Array(3),
-    pageTables: [[1, 2]],
-    outputs: [],
+    tokens: [7, 8, 9, 5, 6],
+    positions: [63, 64, 65, 4, 5],
+    sequences: [0, 0, 0, 1, 1],
+    pageTables: [[1, 2], [0]],
+    outputs: [2, 3, 4].map((row) => ({ ...output, row })),
   }]);
   await step.end();
-  await run;
+  assertEquals(await run, [[step.results[0]!], [step.results[1]!, failed]]);
 });
 
-Deno.test("runs wait for each other, in the order they were asked for", async () => {
+Deno.test("there is one run at a time, and one that fails lets the next one run", async () => {
   const { runner, step } = await open(100);
   using table = runner.newSequence();
-  const runs = [1, 2, 3].map((token) => runner.run(table, [token], 0, []));
-  const logits = runner.logits(table, [4], 0);
-  for (const token of [1, 2, 3, 4]) {
-    await settle();
-    assertEquals(step.runs.length, token);
-    assertEquals(step.runs.at(-1)?.tokens, [token]);
-    await step.end();
-  }
-  await Promise.all(runs);
-  assertEquals((await logits)[0], 4);
-  assertEquals(step.runs[3]?.outputs, [{ ...UNSAMPLED, row: 0 }]);
-});
-
-Deno.test("a run that fails lets the next one run", async () => {
-  const { runner, step } = await open(100);
-  using table = runner.newSequence();
-  const failing = runner.run(table, [1], 0, []);
-  const next = runner.run(table, [2], 0, []);
-  await settle();
+  const failing = runner.run([chunkOf(table, [1], 0)]);
   const failed = assertRejects(() => failing, ForgeError, "no more");
   await step.end(new ForgeError("device", "no more"));
   await failed;
+  const next = runner.run([chunkOf(table, [2], 0)]);
   await step.end();
   await next;
   assertEquals(step.runs.length, 2);
 });
 
-Deno.test("a run that was stopped before its turn does not run", async () => {
-  const { runner, step } = await open(100);
-  using table = runner.newSequence();
-  const stopped = () => runner.run(table, [1], 0, [], AbortSignal.abort());
-  assertEquals((await assertRejects(stopped, ForgeError)).code, "cancelled");
-
-  const first = runner.run(table, [1], 0, []);
-  const controller = new AbortController();
-  const waiting = runner.run(table, [2], 0, [], controller.signal);
-  await settle();
-  controller.abort();
-  const cancelled = assertRejects(() => waiting, ForgeError, "stopped on request");
-  await step.end();
-  await cancelled;
-  await first;
-  assertEquals([step.runs.length, step.cancels], [1, 0]);
-});
-
 Deno.test("a signal stops the run in progress and nothing after it", async () => {
   const { runner, step } = await open(100);
   using table = runner.newSequence();
+  const chunk = chunkOf(table, [1], 0);
+  const stopped = () => runner.run([chunk], AbortSignal.abort());
+  assertEquals((await assertRejects(stopped, ForgeError)).code, "cancelled");
+  assertEquals(step.runs.length, 0);
+
   const controller = new AbortController();
-  const run = runner.run(table, [1], 0, [], controller.signal);
-  await settle();
+  const run = runner.run([chunk], controller.signal);
   controller.abort();
   assertEquals(step.cancels, 1);
   const cancelled = assertRejects(() => run, ForgeError);
@@ -189,8 +196,7 @@ Deno.test("a signal stops the run in progress and nothing after it", async () =>
   await cancelled;
 
   const late = new AbortController();
-  const ended = runner.run(table, [1], 0, [], late.signal);
-  await settle();
+  const ended = runner.run([chunk], late.signal);
   await step.end();
   await ended;
   late.abort();
@@ -201,11 +207,11 @@ Deno.test("what does not fit the context is not run", async () => {
   const { runner, step } = await open(80);
   using table = runner.newSequence();
   const error = await assertRejects(
-    () => runner.run(table, [1, 2, 3], 78, []),
+    () => runner.run([chunkOf(table, [1, 2, 3], 78)]),
     ForgeError,
     "81 tokens do not fit the context of 80",
   );
-  assertEquals([error.code, step.runs.length, runner.freePages], ["bad_input", 0, 2]);
+  assertEquals([error.code, step.runs.length, runner.pages.freePages], ["bad_input", 0, 2]);
 });
 
 Deno.test("a sequence that finds no page is refused, and the others go on", async () => {
@@ -214,12 +220,29 @@ Deno.test("a sequence that finds no page is refused, and the others go on", asyn
   first.reserve(65);
   using second = runner.newSequence();
   await assertRejects(
-    () => runner.run(second, [1], 0, []),
+    () => runner.run([chunkOf(second, [1], 0)]),
     ForgeError,
     "the KV cache of 128 tokens",
   );
-  const run = runner.run(first, [1], 0, []);
-  await settle();
+  const run = runner.run([chunkOf(first, [1], 0)]);
   await step.end();
   await run;
+});
+
+Deno.test("a shared page is never written", async () => {
+  const { runner, step, copies } = await open(256);
+  using table = runner.newSequence();
+  table.reserve(200);
+  const [first, second] = table.pages;
+  runner.pages.share(second!);
+  for (const start of [64, 100, 127]) {
+    const run = () => runner.run([chunkOf(table, [1, 2], start)]);
+    await assertRejects(run, RangeError, `KV page ${second} is shared`);
+  }
+  const run = runner.run([chunkOf(table, [1, 2], 128)]);
+  await step.end();
+  await run;
+  runner.pages.release(second!);
+  runner.copyPage(first!, second!);
+  assertEquals(copies, ["0→1", "0→1"]);
 });

@@ -10,6 +10,7 @@ import {
   type SamplingOptions,
   samplingParams,
 } from "../../../src/engine/sampling.ts";
+import { TokenList } from "../../../src/engine/token_list.ts";
 import { ForgeError } from "../../../src/errors.ts";
 import type { GgufValue } from "../../../src/formats/gguf_types.ts";
 import type { JsonObject } from "../../../src/formats/json.ts";
@@ -95,7 +96,9 @@ Deno.test("a model's defaults that cannot be are left out", () => {
 
 Deno.test("penalties look at the last tokens, or all, or none", () => {
   const tokens = [1, 2, 3, 4];
-  const history = (options: SamplingOptions) => penaltyHistory(tokens, resolved(options));
+  const history = (
+    options: SamplingOptions,
+  ) => [...penaltyHistory(new TokenList(tokens), resolved(options))];
   assertEquals(history({}), []);
   assertEquals(history({ repeatPenalty: 1.1 }), tokens);
   assertEquals(history({ repeatPenalty: 1.1, repeatLastN: 2 }), [3, 4]);
@@ -104,7 +107,10 @@ Deno.test("penalties look at the last tokens, or all, or none", () => {
 });
 
 Deno.test("the device gets the seed as a whole", () => {
-  const { seed, temperature } = samplingParams(resolved({ seed: Number.MAX_SAFE_INTEGER }));
+  const { seed, temperature } = samplingParams(
+    resolved({ seed: Number.MAX_SAFE_INTEGER }),
+    undefined,
+  );
   assertEquals([seed, temperature], [2n ** 53n - 1n, 0.8]);
 });
 

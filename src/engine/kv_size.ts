@@ -1,0 +1,39 @@
+import type { KvType } from "../backend.ts";
+import type { LayerKvShape } from "../models/causal_lm.ts";
+import { kvBytesPerToken } from "./plan.ts";
+import { PAGE_TOKENS } from "./runner.ts";
+
+/** The part of the machine's memory that the cache may fill beyond what one sequence can. */
+const MEMORY_SHARE = 1 / 8;
+
+/** Taken for the machine's memory where a program may not ask for it. */
+const UNKNOWN_MEMORY = 8 * 2 ** 30;
+
+const ELEMENT_BYTES: Record<KvType, number> = { F32: 4, F16: 2, Q8_0: 34 / 32 };
+
+export interface CacheNeeds {
+  readonly contextLength: number;
+  readonly maxSequences: number;
+  readonly kvType: KvType;
+  readonly layers: readonly LayerKvShape[];
+}
+
+/**
+ * How many positions the KV cache holds for all sequences together: as many as they could all fill, but
+ * no more than an eighth of the machine's memory takes, and never fewer than one sequence can fill.
+ * Memory is taken from the system only as pages are first written.
+ *
+ * @param memory bytes of the machine's memory
+ */
+export function cacheTokens(needs: CacheNeeds, memory: number = machineMemory()): number {
+  const { contextLength, maxSequences, kvType, layers } = needs;
+  // Pages are not shared out in parts.
+  const perSequence = Math.ceil(contextLength / PAGE_TOKENS) * PAGE_TOKENS;
+  const affordable = memory * MEMORY_SHARE / kvBytesPerToken(layers, ELEMENT_BYTES[kvType]);
+  return Math.max(perSequence, Math.min(perSequence * maxSequences, Math.floor(affordable)));
+}
+
+function machineMemory(): number {
+  const { state } = Deno.permissions.querySync({ name: "sys", kind: "systemMemoryInfo" });
+  return state === "granted" ? Deno.systemMemoryInfo().total : UNKNOWN_MEMORY;
+}

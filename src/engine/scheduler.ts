@@ -1,0 +1,269 @@
+import { ForgeError } from "../errors.ts";
+import { PrefixCache } from "./prefix_cache.ts";
+import type { Chunk, Runner } from "./runner.ts";
+import { type Progress, Sequence, type Task } from "./sequence.ts";
+import { type PlannedChunk, planStep } from "./step_plan.ts";
+import { WaitingLine } from "./waiting_line.ts";
+
+/** What the scheduler needs of a runner. */
+export type StepRunner = Pick<
+  Runner,
+  "limits" | "pages" | "newSequence" | "run" | "cancel" | "copyPage" | "readLogits"
+>;
+
+/**
+ * Runs the tasks of one model, as many at a time as there is room for. Every step takes the next tokens
+ * of all sequences that have any; sequences join and leave between steps.
+ *
+ * A sequence joins when there are pages for all its tokens. When the pages run out as sequences grow,
+ * those that pause give theirs up first, then the one that came last; it comes back later and is
+ * computed anew from its own tokens, as far as its pages are gone by then.
+ */
+export class Scheduler {
+  readonly cache: PrefixCache;
+  readonly #runner: StepRunner;
+  readonly #waiting: WaitingLine;
+  /** Those that hold pages, in the order of their turns. */
+  #active: Sequence[] = [];
+  #inStep: readonly PlannedChunk[] = [];
+  readonly #errands: (() => void)[] = [];
+  #arrivals = 0;
+  #isWorking = false;
+  #work: Promise<void> = Promise.resolve();
+  #closed: ForgeError | undefined;
+
+  constructor(runner: StepRunner) {
+    this.#runner = runner;
+    this.cache = new PrefixCache(runner.pages, (from, to) => runner.copyPage(from, to));
+    this.#waiting = new WaitingLine(this.cache, 2 * runner.limits.maxSequences);
+  }
+
+  /** Takes a task in. How it goes on, the task is told. */
+  submit(task: Task): void {
+    if (this.#closed !== undefined) return task.fail(this.#closed);
+    task.onChange = () => this.#taskChanged();
+    this.#waiting.add(new Sequence(task, this.#runner.newSequence(), this.#arrivals++));
+    this.#wake();
+  }
+
+  /** Does something to the device while no step runs, after the step in progress. */
+  betweenSteps<T>(errand: () => T): Promise<T> {
+    if (this.#closed !== undefined) return Promise.reject(this.#closed);
+    const { promise, resolve, reject } = Promise.withResolvers<T>();
+    this.#errands.push(() => {
+      try {
+        resolve(errand());
+      } catch (error) {
+        reject(error);
+      }
+    });
+    this.#wake();
+    return promise;
+  }
+
+  /** Ends all tasks with an error, and those to come. */
+  close(error: ForgeError): void {
+    this.#closed ??= error;
+    this.#failAll(error);
+    this.#runner.cancel();
+  }
+
+  /** Settles when no step runs and none is to come for now. */
+  idle(): Promise<void> {
+    return this.#work;
+  }
+
+  #taskChanged(): void {
+    const { length } = this.#inStep;
+    if (length > 0 && this.#inStep.every(({ sequence }) => sequence.task.isEnded)) {
+      this.#runner.cancel();
+    }
+    this.#wake();
+  }
+
+  #wake(): void {
+    if (this.#isWorking) return;
+    this.#isWorking = true;
+    this.#work = this.#runSteps();
+  }
+
+  async #runSteps(): Promise<void> {
+    // What is asked for in one turn of the event loop begins with the same step.
+    await Promise.resolve();
+    let since = performance.now();
+    for (;;) {
+      const plan = this.#nextStep();
+      if (plan.length === 0) break;
+      since = await this.#runStep(plan, since);
+    }
+    this.#isWorking = false;
+  }
+
+  /** What to compute next; nothing when all is done, or waits for its reader. */
+  #nextStep(): PlannedChunk[] {
+    try {
+      for (const errand of this.#errands.splice(0)) errand();
+      this.#retire();
+      this.#admit();
+      const ready = this.#active.filter(({ isReady }) => isReady);
+      if (ready.length === 0) return [];
+      const plan = this.#reserve(planStep(ready, this.#limits));
+      // Where all of them had to give way, there is room for others now.
+      return plan.length > 0 ? plan : this.#nextStep();
+    } catch (error) {
+      this.#failAll(error);
+      this.#retire();
+      return [];
+    }
+  }
+
+  get #limits() {
+    return this.#runner.limits;
+  }
+
+  /** Frees what has ended. Its pages stay known until they are taken. */
+  #retire(): void {
+    if (!this.#active.some(({ task }) => task.isEnded)) return;
+    this.#active = this.#active.filter((sequence) => {
+      if (!sequence.task.isEnded) return true;
+      sequence.publish(this.cache, true);
+      sequence.leave();
+      return false;
+    });
+  }
+
+  /** Lets sequences in as long as there is room in a step and in the cache. */
+  #admit(): void {
+    while (this.#active.filter(({ isReady }) => isReady).length < this.#limits.maxSequences) {
+      const sequence = this.#waiting.next(this.#active);
+      if (sequence === undefined) return;
+      if (this.#enter(sequence)) {
+        this.#waiting.remove(sequence);
+        this.#active.push(sequence);
+      } else if (this.#active.length > 0) {
+        return;
+      } else {
+        this.#refuse(sequence);
+      }
+    }
+  }
+
+  #enter(sequence: Sequence): boolean {
+    for (;;) {
+      // Each of the others may soon need a page to grow into.
+      const room = this.#runner.pages.freePages - this.#active.length;
+      if (sequence.enter(this.cache, room)) return true;
+      const idler = newest(this.#active.filter(({ task }) => task.isPaused));
+      if (idler === undefined) return false;
+      this.#preempt(idler);
+    }
+  }
+
+  /** Ends a sequence that finds no room though it is alone. */
+  #refuse({ task, length }: Sequence): void {
+    const { nPages, pageTokens } = this.#runner.pages;
+    task.fail(
+      new ForgeError(
+        "bad_input",
+        `a sequence of ${length} tokens does not fit the KV cache, which holds ` +
+          `${nPages * pageTokens}`,
+      ),
+    );
+  }
+
+  /** Takes the pages that a plan needs; who has to give way for that is left out of it. */
+  #reserve(plan: PlannedChunk[]): PlannedChunk[] {
+    let isComplete = true;
+    for (const { sequence, end } of plan) {
+      while (this.#active.includes(sequence) && !sequence.table.reserve(end)) {
+        isComplete = false;
+        if (this.#active.length === 1) {
+          this.#refuse(sequence);
+          return [];
+        }
+        const idlers = this.#active.filter(({ task }) => task.isPaused);
+        this.#preempt(newest(idlers) ?? newest(this.#active)!);
+      }
+    }
+    return isComplete ? plan : plan.filter(({ sequence }) => this.#active.includes(sequence));
+  }
+
+  #preempt(sequence: Sequence): void {
+    sequence.publish(this.cache, true);
+    sequence.leave();
+    this.#active = this.#active.filter((other) => other !== sequence);
+    this.#waiting.add(sequence);
+  }
+
+  /** Runs a step and hands out what came of it. Returns when it ended. */
+  async #runStep(plan: readonly PlannedChunk[], since: number): Promise<number> {
+    this.#inStep = plan;
+    try {
+      const results = await this.#runner.run(plan.map(toChunk));
+      const now = performance.now();
+      let output = 0;
+      for (const [i, { sequence, end }] of plan.entries()) {
+        const first = output;
+        output += results[i]!.length;
+        this.#advance(sequence, end, {
+          computed: end,
+          results: results[i]!,
+          milliseconds: now - since,
+          readLogits: (result) => this.#runner.readLogits(first + result),
+        });
+      }
+      this.#takeTurns(plan);
+      return now;
+    } catch (error) {
+      // A step is stopped early when nobody wants it any more.
+      if (!(error instanceof ForgeError && error.code === "cancelled")) this.#failAll(error);
+      return performance.now();
+    } finally {
+      this.#inStep = [];
+    }
+  }
+
+  #advance(sequence: Sequence, end: number, progress: Progress): void {
+    const { task } = sequence;
+    const chunk = end - sequence.computed;
+    sequence.computed = end;
+    const endsPrompt = chunk > 1 && end === sequence.length;
+    if (!task.isEnded) {
+      try {
+        task.accept(progress);
+      } catch (error) {
+        task.fail(error);
+      }
+    }
+    sequence.publish(this.cache, endsPrompt);
+  }
+
+  /** Where not all can be in a step, those that were in the last one go to the end of the line. */
+  #takeTurns(plan: readonly PlannedChunk[]): void {
+    if (this.#active.length <= this.#limits.maxSequences) return;
+    const served = new Set(plan.map(({ sequence }) => sequence));
+    this.#active = [
+      ...this.#active.filter((sequence) => !served.has(sequence)),
+      ...this.#active.filter((sequence) => served.has(sequence)),
+    ];
+  }
+
+  #failAll(error: unknown): void {
+    for (const { task } of [...this.#active, ...this.#waiting.takeAll()]) {
+      if (!task.isEnded) task.fail(error);
+    }
+  }
+}
+
+function toChunk({ sequence, end }: PlannedChunk): Chunk {
+  const { task, table, computed: start } = sequence;
+  return { table, tokens: task.tokens.view(start, end), start, outputs: task.outputs(start, end) };
+}
+
+/** The one that came last. */
+function newest(sequences: readonly Sequence[]): Sequence | undefined {
+  return sequences.reduce<Sequence | undefined>(
+    (latest, sequence) => sequence.arrival > (latest?.arrival ?? -1) ? sequence : latest,
+    undefined,
+  );
+}

@@ -1,0 +1,99 @@
+import type { OutputRequest, StepResult } from "../backend.ts";
+import type { PageTable } from "./kv_pages.ts";
+import { type PrefixCache, PublishedPrefix } from "./prefix_cache.ts";
+import type { TokenList } from "./token_list.ts";
+
+/** One chunk of a task that has been computed. */
+export interface Progress {
+  /** How many of the tokens are computed now. */
+  readonly computed: number;
+  /** What the task asked about the chunk. */
+  readonly results: readonly StepResult[];
+  /** How long the step took, with all that was in it. */
+  readonly milliseconds: number;
+  /** The logits of one of the results, `[vocabSize]`. */
+  readLogits(result: number): Float32Array;
+}
+
+/** What the scheduler computes: tokens in their order, and what is asked about them. */
+export interface Task {
+  /** What is to be computed. The task adds to it as it learns how it goes on. */
+  readonly tokens: TokenList;
+  /** Whether every token has an output, not just the last of a chunk that ends the tokens. */
+  readonly scoresAll: boolean;
+  /** Whether tokens whose keys and values are known already may be left out, all but the last. */
+  readonly mayReuse: boolean;
+  /** Whether nothing more is to be computed, whatever the reason. */
+  readonly isEnded: boolean;
+  /** Whether nothing is to be computed for now. */
+  readonly isPaused: boolean;
+  /** To be called when one of these changes outside of the scheduler's own calls. */
+  onChange: () => void;
+  /** Its turn has come. @param cached how many of the tokens were found computed */
+  begin(cached: number): void;
+  /** What to ask about the tokens from `start` to `end`. */
+  outputs(start: number, end: number): readonly OutputRequest[];
+  /** Takes what was computed. Whatever it throws ends this task alone. */
+  accept(progress: Progress): void;
+  /** Ends the task with an error. */
+  fail(error: unknown): void;
+}
+
+/** One task on its way through the scheduler: its pages, and how far they are filled. */
+export class Sequence {
+  readonly task: Task;
+  readonly table: PageTable;
+  /** Requests are served in this order; of those that hold pages, the last one gives way first. */
+  readonly arrival: number;
+  /** How many of the tokens have their keys and values in the pages. */
+  computed = 0;
+  /** Who is computing tokens that this sequence needs too, and how far it has to come. */
+  leader: Sequence | undefined = undefined;
+  awaited = 0;
+  #published = new PublishedPrefix();
+
+  constructor(task: Task, table: PageTable, arrival: number) {
+    this.task = task;
+    this.table = table;
+    this.arrival = arrival;
+  }
+
+  get length(): number {
+    return this.task.tokens.length;
+  }
+
+  /** How many tokens are to be computed. */
+  get pending(): number {
+    return this.length - this.computed;
+  }
+
+  /** Whether there is something to compute now. */
+  get isReady(): boolean {
+    return !this.task.isEnded && !this.task.isPaused && this.pending > 0;
+  }
+
+  /** Takes pages for all tokens, those that the cache knows as they are; false when too few are free. */
+  enter(cache: PrefixCache, freePages: number): boolean {
+    const { tokens, mayReuse } = this.task;
+    const match = cache.match(tokens, mayReuse ? this.length - 1 : 0);
+    if (cache.pagesNeeded(match, this.length) > freePages) return false;
+    this.computed = cache.attach(match, this.table, this.#published);
+    this.table.reserve(this.length);
+    this.leader = undefined;
+    this.task.begin(this.computed);
+    return true;
+  }
+
+  /** Makes the pages known; with the one that is not full yet, where others may go on from there. */
+  publish(cache: PrefixCache, withTail: boolean): void {
+    if (!this.task.mayReuse) return;
+    cache.publish(this.table, this.#published, this.task.tokens, this.computed, withTail);
+  }
+
+  /** Frees the pages. The sequence can start over. */
+  leave(): void {
+    this.table.release();
+    this.#published = new PublishedPrefix();
+    this.computed = 0;
+  }
+}

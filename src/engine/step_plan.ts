@@ -1,0 +1,46 @@
+import type { RunLimits } from "./runner.ts";
+import type { Sequence } from "./sequence.ts";
+
+/** What one step does for a sequence: the tokens that follow those computed, up to `end`. */
+export interface PlannedChunk {
+  readonly sequence: Sequence;
+  readonly end: number;
+}
+
+/** Sequences with no more tokens than this to compute are decoding; a prompt's end counts as that. */
+const DECODE_TOKENS = 8;
+
+/**
+ * Fills a step. Decoding sequences come first, so that none of them waits for another's prompt; prompts
+ * share what is left, the first as much as it can take.
+ *
+ * @param sequences those that have something to compute, in the order of their turns
+ */
+export function planStep(
+  sequences: readonly Sequence[],
+  limits: Pick<RunLimits, "maxTokens" | "maxOutputs" | "maxSequences">,
+): PlannedChunk[] {
+  const chosen = sequences.length <= limits.maxSequences
+    ? sequences
+    : sequences.slice(0, limits.maxSequences);
+  const plan: PlannedChunk[] = [];
+  let tokensLeft = limits.maxTokens;
+  // Each sequence but those that are scored has at most one output.
+  let outputsLeft = limits.maxOutputs - chosen.length;
+  const add = (sequence: Sequence) => {
+    const { scoresAll } = sequence.task;
+    const count = Math.min(
+      sequence.pending,
+      tokensLeft,
+      scoresAll ? outputsLeft + 1 : sequence.pending,
+    );
+    if (count <= 0) return;
+    plan.push({ sequence, end: sequence.computed + count });
+    tokensLeft -= count;
+    if (scoresAll) outputsLeft -= count - 1;
+  };
+  const isDecoding = ({ pending, task }: Sequence) => pending <= DECODE_TOKENS && !task.scoresAll;
+  for (const sequence of chosen) if (isDecoding(sequence)) add(sequence);
+  for (const sequence of chosen) if (!isDecoding(sequence)) add(sequence);
+  return plan;
+}

@@ -1,0 +1,54 @@
+/** How long the parts of a generation took. Steps that it shares with others count in full. */
+export interface Timings {
+  /** Milliseconds until its first step began. */
+  readonly queue_ms: number;
+  /** Milliseconds of the steps that computed the prompt and chose the first token. */
+  readonly prefill_ms: number;
+  /** Milliseconds of the steps that computed the other tokens. */
+  readonly decode_ms: number;
+  /** Tokens of the prompt that were computed, per second. */
+  readonly prefill_tokens_per_second: number;
+  /** Tokens after the first per second. */
+  readonly decode_tokens_per_second: number;
+}
+
+/** Times a generation: the steps it takes part in, not those in between. */
+export class Clock {
+  readonly #start = performance.now();
+  #queue: number | undefined;
+  #prefill = 0;
+  #decode = 0;
+  #tokens = 0;
+
+  /** The first step begins. */
+  begin(): void {
+    this.#queue ??= performance.now() - this.#start;
+  }
+
+  /** A step has ended that gave `tokens` new ones. */
+  tick(milliseconds: number, tokens: number): void {
+    if (this.#tokens === 0) this.#prefill += milliseconds;
+    else this.#decode += milliseconds;
+    this.#tokens += tokens;
+  }
+
+  /** @param nPrompt tokens of the prompt that were computed */
+  timings(nPrompt: number): Timings {
+    return {
+      queue_ms: rounded(this.#queue ?? performance.now() - this.#start),
+      prefill_ms: rounded(this.#prefill),
+      decode_ms: rounded(this.#decode),
+      prefill_tokens_per_second: this.#tokens > 0 ? rate(nPrompt, this.#prefill) : 0,
+      decode_tokens_per_second: rate(this.#tokens - 1, this.#decode),
+    };
+  }
+}
+
+function rate(count: number, milliseconds: number): number {
+  return count > 0 && milliseconds > 0 ? rounded(count / milliseconds * 1000) : 0;
+}
+
+/** To three decimals: the clock knows no more. */
+function rounded(value: number): number {
+  return Math.round(value * 1000) / 1000;
+}

@@ -1,0 +1,82 @@
+import type { PrefixCache } from "./prefix_cache.ts";
+import type { Sequence } from "./sequence.ts";
+import { commonLength } from "./token_list.ts";
+
+/** To share this many tokens that another sequence is computing is worth waiting for it. */
+const SHARED_TOKENS = 32;
+
+/** Sequences that have no pages yet, or had to give them up, in the order they came. */
+export class WaitingLine {
+  readonly #cache: PrefixCache;
+  readonly #reach: number;
+  readonly #line: Sequence[] = [];
+
+  /** @param reach how many are looked at to find one whose turn it is */
+  constructor(cache: PrefixCache, reach: number) {
+    this.#cache = cache;
+    this.#reach = reach;
+  }
+
+  /** Who came earlier stands before who came later, even after having had pages. */
+  add(sequence: Sequence): void {
+    let at = this.#line.length;
+    while (at > 0 && this.#line[at - 1]!.arrival > sequence.arrival) at--;
+    this.#line.splice(at, 0, sequence);
+  }
+
+  remove(sequence: Sequence): void {
+    this.#line.splice(this.#line.indexOf(sequence), 1);
+  }
+
+  /** All of them; the line is empty afterwards. */
+  takeAll(): Sequence[] {
+    return this.#line.splice(0);
+  }
+
+  /**
+   * The first that can begin. One that shares tokens with a sequence that is computing them waits until
+   * it can have their pages; nobody waits for one that has nothing to compute.
+   */
+  next(active: readonly Sequence[]): Sequence | undefined {
+    for (let i = 0; i < Math.min(this.#reach, this.#line.length);) {
+      const sequence = this.#line[i]!;
+      if (sequence.task.isEnded) {
+        this.#line.splice(i, 1);
+        continue;
+      }
+      if (sequence.isReady && !this.#isFollowing(sequence, active)) return sequence;
+      i++;
+    }
+    return undefined;
+  }
+
+  #isFollowing(sequence: Sequence, active: readonly Sequence[]): boolean {
+    if (!sequence.task.mayReuse) return false;
+    const { leader } = sequence;
+    if (leader === undefined || leader.task.isEnded || !active.includes(leader)) {
+      this.#chooseLeader(sequence, active);
+    }
+    return sequence.leader !== undefined && sequence.leader.computed < sequence.awaited;
+  }
+
+  #chooseLeader(sequence: Sequence, active: readonly Sequence[]): void {
+    sequence.leader = undefined;
+    const { length } = sequence;
+    let known: number | undefined;
+    for (const other of active) {
+      if (other.pending < SHARED_TOKENS || !other.task.mayReuse) continue;
+      const shared = Math.min(
+        length - 1,
+        commonLength(sequence.task.tokens.view(0), other.task.tokens.view(0)),
+      );
+      if (shared - other.computed < SHARED_TOKENS) continue;
+      known ??= this.#cache.match(sequence.task.tokens, length - 1).length;
+      if (shared - known < SHARED_TOKENS) continue;
+      sequence.leader = other;
+      // Up to the end of the page that the shared tokens end in: it is known once it is full.
+      const { pageTokens } = this.#cache;
+      sequence.awaited = Math.min(other.length, Math.ceil(shared / pageTokens) * pageTokens);
+      return;
+    }
+  }
+}
