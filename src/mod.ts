@@ -24,6 +24,7 @@ export type { FinishReason, GenerationEnd, Piece } from "./engine/generate.ts";
 export type { Timings } from "./engine/timings.ts";
 export type { EncodedPrompt, Prompt, PromptOptions } from "./engine/prompt.ts";
 export {
+  type ChainOptions,
   describeSampling,
   type ResolvedSampling,
   type SamplingOptions,

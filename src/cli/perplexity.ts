@@ -37,6 +37,7 @@ export async function run(
     device,
     threads: options.threads,
     contextLength: options.windowSize,
+    parallel: 1,
     kvType: options.kvType,
   });
   if (context.verbose) await writeStderr(formatRows(describeDevice(model)));

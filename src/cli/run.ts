@@ -37,7 +37,7 @@ export async function run(
   const prompt = await readPrompt(options, operands, signal);
 
   using progress = new Progress();
-  await using model = await openModel(path, loadOptions(options), progress);
+  await using model = await openModel(path, { ...loadOptions(options), parallel: 1 }, progress);
   const generation = generationOptions(options);
   const request: GenerateOptions = {
     ...generation,

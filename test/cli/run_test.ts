@@ -102,6 +102,7 @@ Deno.test("run: --json has what the library's completion has, and logprobs when 
   const args = ["run", "-m", folder.path, "-p", "x", "--temp", "0", "--json", "--logprobs", "2"];
   const answer = JSON.parse((await forge([...args, "-s", "5"])).stdout);
   assertEquals(Object.keys(answer).sort(), [
+    "cached_prompt_tokens",
     "completion_tokens",
     "finish_reason",
     "logprobs",
