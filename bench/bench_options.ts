@@ -2,10 +2,11 @@
 import { basename, resolve } from "@std/path";
 import { parseArgs } from "node:util";
 import { SyntheticModel } from "../src/bench/synthetic_model.ts";
-import { parseSyntheticSpec } from "../src/bench/synthetic_shapes.ts";
+import { parseSyntheticSpec } from "../src/bench/synthetic_spec.ts";
 import { bundledModel } from "../src/cli/model_path.ts";
 import { openBackend } from "../src/engine/open_backend.ts";
 import { ForgeError } from "../src/errors.ts";
+import type { Checkpoint } from "../src/formats/checkpoint.ts";
 
 /** The settings of all benchmarks. */
 export interface BenchOptions {
@@ -78,25 +79,43 @@ function count(name: string, text: string | undefined): number | undefined {
 /** A model for the length of a benchmark; a synthetic one is removed at the end. */
 export interface BenchSubject extends Disposable {
   readonly name: string;
-  readonly path: string;
+  /** A path, or a checkpoint where it is no file that programs can open. */
+  readonly model: string | Checkpoint;
 }
 
 /** The model that the options name. @throws {ForgeError} as `forge bench` */
 export function benchSubject({ model, synthetic }: BenchOptions): BenchSubject {
-  if (synthetic === undefined) {
-    const path = resolve(model ?? bundledModel());
-    return { name: basename(path), path, [Symbol.dispose]: () => {} };
-  }
+  if (synthetic !== undefined) return syntheticSubject(synthetic);
+  const path = resolve(model ?? bundledModel());
+  return { name: basename(path), model: path, [Symbol.dispose]: () => {} };
+}
+
+/** A synthetic model, which Ctrl-C removes as well. @throws {ForgeError} as `forge bench` */
+export function syntheticSubject(synthetic: string): BenchSubject {
   const spec = parseSyntheticSpec(synthetic);
   const device = openBackend("cpu");
   try {
     const file = new SyntheticModel(spec, device);
+    const interrupted = () => {
+      file[Symbol.dispose]();
+      Deno.exit(130);
+    };
+    Deno.addSignalListener("SIGINT", interrupted);
     return {
       name: `synthetic ${spec.name}`,
-      path: file.path,
-      [Symbol.dispose]: () => file[Symbol.dispose](),
+      model: file.model,
+      [Symbol.dispose]: () => {
+        Deno.removeSignalListener("SIGINT", interrupted);
+        file[Symbol.dispose]();
+      },
     };
   } finally {
     device.close();
   }
+}
+
+/** The path of a model, for what other programs open. @throws {ForgeError} `usage` without one */
+export function subjectPath({ name, model }: BenchSubject): string {
+  if (typeof model === "string") return model;
+  throw new ForgeError("usage", `${name} is no file that other programs could open`);
 }

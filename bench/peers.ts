@@ -6,7 +6,7 @@ import { Random } from "../src/bench/random.ts";
 import { median } from "../src/bench/statistics.ts";
 import { plural } from "../src/cli/format.ts";
 import { ForgeError } from "../src/errors.ts";
-import { type BenchOptions, benchSubject } from "./bench_options.ts";
+import { type BenchOptions, benchSubject, subjectPath } from "./bench_options.ts";
 import { describeLimits, type Machine, readShare } from "./limits.ts";
 import { installPeer, PEER_VERSION } from "./peers/node_llama_cpp.ts";
 import { parseRoundResult, type RoundResult, type RoundTask } from "./peers/round.ts";
@@ -35,7 +35,8 @@ export async function benchPeers(options: BenchOptions, machine: Machine): Promi
   const peer = await peerModule();
   if (peer === undefined) return;
   using subject = benchSubject(options);
-  const checkpoint = openCheckpoint(subject.path);
+  const model = subjectPath(subject);
+  const checkpoint = openCheckpoint(model);
   if (checkpoint.kind !== "gguf") {
     throw new ForgeError("usage", "peers needs a GGUF file (-m FILE.gguf), or --synthetic SHAPE");
   }
@@ -48,7 +49,7 @@ export async function benchPeers(options: BenchOptions, machine: Machine): Promi
   ];
   const random = new Random(1);
   const task: RoundTask = {
-    model: await Deno.realPath(subject.path),
+    model: await Deno.realPath(model),
     threads: options.threads,
     prompt: Array.from(
       { length: options.nPrompt },

@@ -11,7 +11,7 @@ import { type Machine, readShare } from "./limits.ts";
 export async function benchSpeed(options: BenchOptions, machine: Machine): Promise<void> {
   const { nPrompt, nGen, rounds, threads } = options;
   using subject = benchSubject(options);
-  using model = await openBenchModel(subject.path, {
+  using model = await openBenchModel(subject.model, {
     name: subject.name,
     device: "auto",
     threads,

@@ -2,14 +2,15 @@
 import { join } from "@std/path";
 import { median } from "../src/bench/statistics.ts";
 import { ForgeError } from "../src/errors.ts";
-import { type BenchOptions, benchSubject } from "./bench_options.ts";
+import { type BenchOptions, benchSubject, subjectPath } from "./bench_options.ts";
 import { root } from "./root.ts";
 
 /** Prints the medians of several starts, the two programs taking turns. */
 export async function benchStartup(options: BenchOptions): Promise<void> {
   using subject = benchSubject(options);
+  const path = subjectPath(subject);
   const main = ["run", "--quiet", "--no-prompt", "--permission-set=forge", join(root, "main.ts")];
-  const generate = ["run", "-m", subject.path, "-p", "Hello", "-n", "1", "--temp", "0", "--json"];
+  const generate = ["run", "-m", path, "-p", "Hello", "-n", "1", "--temp", "0", "--json"];
   const forge = [...main, ...generate, "-t", `${options.threads}`];
   const deno = ["eval", 'console.log("0")'];
   // The first start compiles TypeScript and reads the file; people wait for it once.
@@ -21,7 +22,7 @@ export async function benchStartup(options: BenchOptions): Promise<void> {
     times.deno.push(await timeToOutput(deno));
   }
   const milliseconds = (value: number) => `${value.toFixed(0)} ms`;
-  const bytes = Deno.statSync(subject.path).isFile ? Deno.statSync(subject.path).size : undefined;
+  const bytes = Deno.statSync(path).isFile ? Deno.statSync(path).size : undefined;
   const size = bytes === undefined ? "" : ` (${(bytes / 1e6).toFixed(0)} MB)`;
   console.log(`start to first token, ${subject.name}${size}, median of ${options.rounds}:`);
   console.log(`  forge      ${milliseconds(median(times.forge))} (first ${milliseconds(first)})`);

@@ -2,7 +2,7 @@
 import { join } from "@std/path";
 import { median } from "../src/bench/statistics.ts";
 import { ForgeError, openCheckpoint, openTokenizer } from "../src/mod.ts";
-import { type BenchOptions, benchSubject } from "./bench_options.ts";
+import { type BenchOptions, benchSubject, subjectPath } from "./bench_options.ts";
 import { root } from "./root.ts";
 
 /** Bytes of text that are encoded at least; a shorter file is repeated. */
@@ -25,7 +25,7 @@ export async function benchTokenizer(options: BenchOptions): Promise<void> {
   let nTokens = 0;
   for (let round = 0; round < options.rounds; round++) {
     const start = performance.now();
-    const tokenizer = openTokenizer(openCheckpoint(subject.path));
+    const tokenizer = openTokenizer(openCheckpoint(subjectPath(subject)));
     const loaded = performance.now();
     const tokens = tokenizer.encode(text);
     const encoded = performance.now();

@@ -113,6 +113,15 @@ FORGE_API forge_status forge_device_open(const char *selector, uint32_t n_thread
 /* JSON: {"name", "threads", "features": [...], "kernels", "memory_bytes"}. */
 FORGE_API forge_status forge_device_info(uint32_t device, char *text, uint64_t capacity);
 
+/*
+ * Bytes a second that the device reads of its memory at most, measured now in a fraction of a second:
+ * what decoding can be compared with. 0 where the backend does not measure it.
+ */
+FORGE_API forge_status forge_read_bandwidth(uint32_t device, uint64_t *bytes_per_second);
+
+/* The most memory that this process has held resident so far, in bytes; 0 where the system does not tell. */
+FORGE_API forge_status forge_peak_memory(uint64_t *bytes);
+
 /* The text of the last failure of a call on `handle`; empty when there was none. */
 FORGE_API forge_status forge_error_text(uint32_t handle, char *text, uint64_t capacity);
 

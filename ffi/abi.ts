@@ -51,6 +51,19 @@ export const symbols = {
     ],
     result: status,
   },
+  forge_read_bandwidth: {
+    parameters: [
+      "u32", // uint32_t device
+      "buffer", // uint64_t *bytes_per_second
+    ],
+    result: status,
+  },
+  forge_peak_memory: {
+    parameters: [
+      "buffer", // uint64_t *bytes
+    ],
+    result: status,
+  },
   forge_error_text: {
     parameters: [
       "u32", // uint32_t handle

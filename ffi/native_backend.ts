@@ -4,6 +4,8 @@ import type {
   DeviceInfo,
   KvCache,
   KvShape,
+  Meter,
+  Quantizer,
   Recorder,
   StepLimits,
   Weight,
@@ -32,7 +34,7 @@ export interface DeviceOptions {
 }
 
 /** A device of a native library. */
-export class NativeBackend implements Backend {
+export class NativeBackend implements Backend, Meter, Quantizer {
   readonly kind: BackendKind;
   readonly info: DeviceInfo;
   readonly #native: NativeHandles;
@@ -190,6 +192,20 @@ export class NativeBackend implements Backend {
     );
     this.#native.check(status, "beginning a step", this.#device);
     return new NativeRecorder(this.#native, this.#native.adopt(step[0]!));
+  }
+
+  readBandwidth(): number {
+    const rate = new BigUint64Array(1);
+    const status = this.#native.symbols.forge_read_bandwidth(this.#device, rate);
+    this.#native.check(status, "measuring the memory", this.#device);
+    return Number(rate[0]);
+  }
+
+  peakMemory(): number {
+    const bytes = new BigUint64Array(1);
+    const status = this.#native.symbols.forge_peak_memory(bytes);
+    this.#native.check(status, "peak_memory", this.#device);
+    return Number(bytes[0]);
   }
 
   close(): void {

@@ -262,6 +262,14 @@ export interface Quantizer {
   ): Uint8Array<ArrayBuffer>;
 }
 
+/** What a device knows of its machine, for benchmarks. */
+export interface Meter {
+  /** Bytes a second that the device reads of its memory at most, measured now; 0 where unknown. */
+  readBandwidth(): number;
+  /** The most memory that this process has held resident so far, in bytes; 0 where unknown. */
+  peakMemory(): number;
+}
+
 /** Consecutive rows of a tensor in a file, its leading dimensions flattened. */
 export interface WeightSlice {
   readonly tensor: TensorInfo;

@@ -4,6 +4,7 @@
 
 #include "border.h"
 #include "json_text.h"
+#include "process_memory.h"
 
 namespace forge {
 
@@ -72,6 +73,22 @@ forge_status forge_device_open(const char* selector, uint32_t n_threads, uint32_
 forge_status forge_device_info(uint32_t device, char* text, uint64_t capacity) {
   return on_handle(device,
                    [&] { copy_text(get_device(device)->backend->info(), text, capacity); });
+}
+
+forge_status forge_read_bandwidth(uint32_t device, uint64_t* bytes_per_second) {
+  return on_handle(device, [&] {
+    not_null(bytes_per_second, "bytes_per_second");
+    *bytes_per_second = get_device(device)->backend->read_bandwidth();
+  });
+}
+
+forge_status forge_peak_memory(uint64_t* bytes) {
+  return guarded(
+      [&] {
+        not_null(bytes, "bytes");
+        *bytes = peak_resident_bytes();
+      },
+      [](const std::string&) {});
 }
 
 forge_status forge_error_text(uint32_t handle, char* text, uint64_t capacity) {

@@ -72,6 +72,8 @@ struct Backend {
   virtual ~Backend() = default;
   // JSON, as forge_device_info documents.
   virtual std::string info() const = 0;
+  // As forge_read_bandwidth documents.
+  virtual uint64_t read_bandwidth() { return 0; }
   virtual std::shared_ptr<Weight> create_weight(WeightSource source) = 0;
   virtual void read_weight(const Weight& weight, uint64_t first_row, uint64_t n_rows,
                            float* out) const = 0;

@@ -1,6 +1,7 @@
 // The CPU device: see common/backend.h.
 
 #include "../common/json_text.h"
+#include "bandwidth.h"
 #include "cpu_device.h"
 #include "cpu_executor.h"
 #include "cpu_features.h"
@@ -36,6 +37,11 @@ class CpuBackend : public Backend {
     info.add("kernels", device_->kernels.name);
     info.add("memory_bytes", memory_bytes());
     return info.str();
+  }
+
+  uint64_t read_bandwidth() override {
+    const std::lock_guard lock(device_->run_mutex);
+    return cpu::read_bandwidth(device_->pool);
   }
 
   std::shared_ptr<Weight> create_weight(WeightSource source) override {

@@ -2,7 +2,7 @@ import type { DeviceInfo, KvType } from "../backend.ts";
 import { openBackend } from "../engine/open_backend.ts";
 import { Runner } from "../engine/runner.ts";
 import { ForgeError } from "../errors.ts";
-import { openCheckpoint } from "../formats/checkpoint.ts";
+import { type Checkpoint, openCheckpoint } from "../formats/checkpoint.ts";
 import { quote } from "../formats/quote.ts";
 import { loadModel } from "../models/registry.ts";
 import { type ModelSummary, summarizeModel } from "./model_summary.ts";
@@ -17,6 +17,8 @@ export interface BenchModelOptions {
   readonly contextLength: number;
   /** @default "F16"; "F32" on the reference device */
   readonly kvType?: KvType | undefined;
+  /** Whether to measure what the device's memory gives, before anything is loaded. @default false */
+  readonly measuresBandwidth?: boolean | undefined;
 }
 
 /** A model loaded to be measured: all of the engine below the tokenizer. */
@@ -29,22 +31,27 @@ export interface BenchModel extends Disposable {
   readonly kvType: KvType;
   /** The most tokens of a prompt that are computed at once. */
   readonly batch: number;
+  /** Bytes a second that the device reads of its memory at most; 0 where unknown. */
+  readonly readBandwidth: number;
+  /** Bytes that the process has held resident at most so far; 0 where unknown. */
+  peakMemory(): number;
 }
 
 /**
- * Loads a model.
+ * Loads a model, from its path or as it was opened.
  *
  * @throws {ForgeError} as `load` of the public API; `usage` when a test is longer than the model's
  * context.
  */
 export async function openBenchModel(
-  path: string,
+  model: string | Checkpoint,
   options: BenchModelOptions,
 ): Promise<BenchModel> {
   const { contextLength } = options;
-  const checkpoint = openCheckpoint(path);
+  const checkpoint = typeof model === "string" ? openCheckpoint(model) : model;
   const backend = openBackend(options.device, options.threads);
   try {
+    const readBandwidth = options.measuresBandwidth ? backend.readBandwidth() : 0;
     const { lm, weights } = loadModel(backend, checkpoint, contextLength);
     if (contextLength > lm.contextLength) {
       throw new ForgeError(
@@ -63,6 +70,8 @@ export async function openBenchModel(
       backend: info.kernels === kind ? kind : `${kind}:${info.kernels}`,
       kvType,
       batch: runner.limits.maxTokens,
+      readBandwidth,
+      peakMemory: () => backend.peakMemory(),
       [Symbol.dispose]: () => backend.close(),
     };
   } catch (error) {

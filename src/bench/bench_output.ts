@@ -41,6 +41,13 @@ const COLUMNS: readonly Column[] = [
     isNumber: true,
     text: ({ weight_gb_s }) => weight_gb_s === null ? "" : weight_gb_s.toFixed(2),
   },
+  { title: "of max", width: 6, isNumber: true, text: bandwidthShare },
+  {
+    title: "memory",
+    width: 10,
+    isNumber: true,
+    text: ({ peak_memory }) => peak_memory === null ? "" : binaryBytes(peak_memory),
+  },
 ];
 
 const markdown: RecordPrinter = {
@@ -92,6 +99,8 @@ const CSV_FIELDS = [
   "stddev_ts",
   "decode_bytes",
   "weight_gb_s",
+  "read_gb_s",
+  "peak_memory",
 ] as const satisfies readonly (keyof BenchRecord)[];
 
 const csv: RecordPrinter = {
@@ -116,6 +125,12 @@ function padded(text: (column: Column) => string): (column: Column) => string {
 
 function testName({ n_prompt, n_gen, n_depth }: BenchRecord): string {
   return workloadName({ nPrompt: n_prompt, nGen: n_gen, nDepth: n_depth });
+}
+
+/** What decoding reads of the weights, as a share of what the device can read at most. */
+function bandwidthShare({ weight_gb_s, read_gb_s }: BenchRecord): string {
+  if (weight_gb_s === null || read_gb_s === null) return "";
+  return `${(weight_gb_s / read_gb_s * 100).toFixed(0)}%`;
 }
 
 /** Always quoted, as RFC 4180 allows; null is empty. */

@@ -4,7 +4,7 @@ import type { Workload } from "./workload.ts";
 
 /**
  * One measured test, under the names that llama-bench prints the same things by; `device`,
- * `decode_bytes` and `weight_gb_s` are forge's own.
+ * `decode_bytes`, `weight_gb_s`, `read_gb_s` and `peak_memory` are forge's own.
  */
 export interface BenchRecord {
   readonly forge_version: string;
@@ -33,6 +33,10 @@ export interface BenchRecord {
   readonly decode_bytes: number;
   /** `decode_bytes` times `avg_ts`, in 10^9 bytes a second; `null` for tests with a prompt. */
   readonly weight_gb_s: number | null;
+  /** What the device reads of its memory at most, 10^9 bytes a second; `null` where unknown. */
+  readonly read_gb_s: number | null;
+  /** The most memory that the process had held resident when the test ended; `null` where unknown. */
+  readonly peak_memory: number | null;
   readonly samples_ns: readonly number[];
   readonly samples_ts: readonly number[];
 }
@@ -41,11 +45,13 @@ export interface BenchRecord {
 export interface BenchSession {
   readonly version: string;
   readonly time: Date;
+  /** Bytes that the process has held resident at most; 0 where unknown. */
+  readonly peakMemory: number;
 }
 
 /** @param samples_ns nanoseconds of each repetition, at least one */
 export function benchRecord(
-  model: Pick<BenchModel, "backend" | "batch" | "device" | "kvType" | "summary">,
+  model: Pick<BenchModel, "backend" | "batch" | "device" | "kvType" | "readBandwidth" | "summary">,
   name: string,
   { nPrompt, nGen, nDepth }: Workload,
   samples_ns: readonly number[],
@@ -76,6 +82,8 @@ export function benchRecord(
     stddev_ts: sampleDeviation(samples_ts),
     decode_bytes: summary.decodeBytes,
     weight_gb_s: nPrompt === 0 ? summary.decodeBytes * avg_ts / 1e9 : null,
+    read_gb_s: model.readBandwidth > 0 ? model.readBandwidth / 1e9 : null,
+    peak_memory: session.peakMemory > 0 ? session.peakMemory : null,
     samples_ns,
     samples_ts,
   };

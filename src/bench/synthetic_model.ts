@@ -1,18 +1,36 @@
-/** Models with random weights, written to temporary GGUF files: as fast, and as large, as real ones. */
+/** Models with random weights, written to temporary files: as fast, and as large, as real ones. */
 import type { Quantizer } from "../backend.ts";
 import { ForgeError } from "../errors.ts";
+import type { Checkpoint } from "../formats/checkpoint.ts";
 import { type GgufField, writeGguf } from "../formats/gguf_writer.ts";
 import { quote } from "../formats/quote.ts";
 import { float32Tensor, type TensorData } from "../formats/tensor_data.ts";
-import { TENSOR_TYPES } from "../formats/tensor_info.ts";
-import type { ModelShape, SyntheticSpec, SyntheticType } from "./synthetic_shapes.ts";
+import { writeSyntheticCheckpoint } from "./synthetic_checkpoint.ts";
+import { outputType, type ShapeSpec } from "./synthetic_shapes.ts";
+import type { SyntheticSpec } from "./synthetic_spec.ts";
 import { syntheticTokenizer } from "./synthetic_tokenizer.ts";
 import { SyntheticWeights } from "./synthetic_weights.ts";
 
-/** A model in a file of its own, which goes when it is disposed of or the process exits. */
+/** What ends a process that does nothing about it, with the code that shells report. */
+const FATAL_SIGNALS = [["SIGTERM", 143], ["SIGHUP", 129]] as const;
+
+/**
+ * A model in a file of its own, which goes when it is disposed of, when the process exits, and when it
+ * is terminated. Ctrl-C is the caller's to handle.
+ */
 export class SyntheticModel implements Disposable {
+  /** Of the file. */
   readonly path: string;
-  readonly #remove: () => void;
+  /** What can be opened: the path of a GGUF file, or the checkpoint where GGUF has no part in it. */
+  readonly model: string | Checkpoint;
+  readonly #remove = () => removeIfThere(this.path);
+  readonly #handlers = FATAL_SIGNALS.map(([signal, code]) => ({
+    signal,
+    exit: () => {
+      this.#remove();
+      Deno.exit(code);
+    },
+  }));
 
   /**
    * Writes the file into the folder for temporary files, a gigabyte in about a second.
@@ -21,34 +39,48 @@ export class SyntheticModel implements Disposable {
    */
   constructor(spec: SyntheticSpec, quantizer: Quantizer) {
     this.path = temporaryFile();
-    this.#remove = () => removeIfThere(this.path);
     // Deno.exit, as at a second Ctrl-C, runs no finally block.
     globalThis.addEventListener("unload", this.#remove);
+    for (const { signal, exit } of this.#handlers) Deno.addSignalListener(signal, exit);
     try {
-      writeSyntheticModel(this.path, spec, quantizer);
+      this.model = this.#write(spec, quantizer);
     } catch (error) {
       this[Symbol.dispose]();
       throw error;
     }
   }
 
+  #write(spec: SyntheticSpec, quantizer: Quantizer): string | Checkpoint {
+    if ("shape" in spec) {
+      writeSyntheticModel(this.path, spec, quantizer);
+      return this.path;
+    }
+    const weights = new SyntheticWeights(quantizer);
+    return writing(this.path, () => writeSyntheticCheckpoint(this.path, spec, weights));
+  }
+
   [Symbol.dispose](): void {
     globalThis.removeEventListener("unload", this.#remove);
+    for (const { signal, exit } of this.#handlers) Deno.removeSignalListener(signal, exit);
     this.#remove();
   }
 }
 
 /**
- * Writes a synthetic model.
+ * Writes a synthetic model as a GGUF file.
  *
  * @throws {ForgeError} `device` when the file cannot be written.
  */
-export function writeSyntheticModel(path: string, spec: SyntheticSpec, quantizer: Quantizer): void {
+export function writeSyntheticModel(path: string, spec: ShapeSpec, quantizer: Quantizer): void {
   const tensors = [...modelTensors(spec, new SyntheticWeights(quantizer))];
+  writing(path, () => writeGguf(path, { metadata: modelMetadata(spec), tensors }));
+}
+
+function writing<T>(path: string, write: () => T): T {
   try {
-    writeGguf(path, { metadata: modelMetadata(spec), tensors });
+    return write();
   } catch (error) {
-    throw cannotWrite(path, error);
+    throw error instanceof ForgeError ? error : cannotWrite(path, error);
   }
 }
 
@@ -75,7 +107,7 @@ function cannotWrite(path: string, error: unknown): unknown {
   });
 }
 
-function modelMetadata({ name, shape }: SyntheticSpec): Record<string, GgufField> {
+function modelMetadata({ name, shape }: ShapeSpec): Record<string, GgufField> {
   const { architecture, headDim } = shape;
   const settings: Record<string, GgufField> = {
     block_count: ["u32", shape.nLayers],
@@ -103,16 +135,16 @@ function modelMetadata({ name, shape }: SyntheticSpec): Record<string, GgufField
 
 /** The tensors under their names in GGUF, matrices as `[out_features, in_features]`. */
 function* modelTensors(
-  { shape, type }: SyntheticSpec,
+  { shape, type }: ShapeSpec,
   weights: SyntheticWeights,
 ): Generator<TensorData> {
   const { hiddenSize, intermediateSize, headDim, vocabSize, tied } = shape;
   const qSize = shape.nHeads * headDim;
   const kvSize = shape.nKvHeads * headDim;
-  const outputType = headType(shape, type);
-  yield weights.matrix("token_embd.weight", tied ? outputType : type, vocabSize, hiddenSize);
+  const headType = outputType(type, hiddenSize);
+  yield weights.matrix("token_embd.weight", tied ? headType : type, vocabSize, hiddenSize);
   yield norm("output_norm.weight", hiddenSize);
-  if (!tied) yield weights.matrix("output.weight", outputType, vocabSize, hiddenSize);
+  if (!tied) yield weights.matrix("output.weight", headType, vocabSize, hiddenSize);
   for (let layer = 0; layer < shape.nLayers; layer++) {
     const name = (part: string) => `blk.${layer}.${part}.weight`;
     yield norm(name("attn_norm"), hiddenSize);
@@ -133,10 +165,4 @@ function* modelTensors(
 
 function norm(name: string, size: number): TensorData {
   return float32Tensor(name, [size], new Float32Array(size).fill(1));
-}
-
-/** Files of 4 and 5 bits usually have an output matrix of more: Q6_K, or Q8_0 where that does not fit. */
-function headType({ hiddenSize }: ModelShape, type: SyntheticType): SyntheticType {
-  if (!/^Q[45]/.test(type)) return type;
-  return hiddenSize % TENSOR_TYPES.Q6_K.blockElements === 0 ? "Q6_K" : "Q8_0";
 }

@@ -1,6 +1,4 @@
-/** Shapes of well-known models, and how a synthetic model is asked for. */
-import { ForgeError } from "../errors.ts";
-import { quote } from "../formats/quote.ts";
+/** Shapes of well-known models, and the types that their random weights can have. */
 import { TENSOR_TYPES, type TensorType } from "../formats/tensor_info.ts";
 
 /** The sizes of a decoder-only transformer. */
@@ -83,45 +81,24 @@ export const SYNTHETIC_TYPES = [
 
 export type SyntheticType = (typeof SYNTHETIC_TYPES)[number];
 
-const DEFAULT_TYPE: SyntheticType = "Q4_0";
+export const DEFAULT_TYPE: SyntheticType = "Q4_0";
 
-/** A synthetic model: a shape and the type of its matrices. */
-export interface SyntheticSpec {
+/** A synthetic model of a shape, and the type of its matrices. */
+export interface ShapeSpec {
   /** As a user would write it, such as `llama-3.2-1b:Q4_0`. */
   readonly name: string;
   readonly shape: ModelShape;
   readonly type: SyntheticType;
 }
 
-/**
- * Reads `SHAPE` or `SHAPE:TYPE`; case does not matter.
- *
- * @throws {ForgeError} `usage` for an unknown shape or type, or a type whose blocks do not fit the
- * shape's rows.
- */
-export function parseSyntheticSpec(text: string): SyntheticSpec {
-  const [shapeName = "", typeName = DEFAULT_TYPE] = text.split(/:(.*)/s, 2);
-  const name = shapeName.toLowerCase();
-  const shape = Object.hasOwn(SHAPES, name) ? SHAPES[name] : undefined;
-  if (shape === undefined) {
-    throw new ForgeError(
-      "usage",
-      `--synthetic knows no shape ${quote(shapeName)}; valid are ${Object.keys(SHAPES).join(", ")}`,
-    );
-  }
-  const fitting = SYNTHETIC_TYPES.filter((type) => fits(type, shape));
-  const type = SYNTHETIC_TYPES.find((type) => type === typeName.toUpperCase());
-  if (type === undefined || !fitting.includes(type)) {
-    const problem = type === undefined
-      ? `--synthetic knows no type ${quote(typeName)}`
-      : `--synthetic: the rows of ${name} are no whole number of ${type}'s blocks`;
-    throw new ForgeError("usage", `${problem}; valid for it are ${fitting.join(", ")}`);
-  }
-  return { name: `${name}:${type}`, shape, type };
+/** The type of an output matrix: in files of 4 and 5 bits usually Q6_K, or Q8_0 where that does not fit. */
+export function outputType(type: SyntheticType, cols: number): SyntheticType {
+  if (!/^Q[45]/.test(type)) return type;
+  return cols % TENSOR_TYPES.Q6_K.blockElements === 0 ? "Q6_K" : "Q8_0";
 }
 
 /** Whether the rows of every matrix are whole numbers of blocks. */
-function fits(type: TensorType, shape: ModelShape): boolean {
+export function fitsShape(type: TensorType, shape: ModelShape): boolean {
   const { blockElements } = TENSOR_TYPES[type];
   const rows = [shape.hiddenSize, shape.intermediateSize, shape.nHeads * shape.headDim];
   return rows.every((cols) => cols % blockElements === 0);

@@ -4,10 +4,11 @@ import { PRINTERS, type RecordPrinter } from "../bench/bench_output.ts";
 import { benchRecord } from "../bench/bench_record.ts";
 import { measure } from "../bench/measure.ts";
 import { SyntheticModel } from "../bench/synthetic_model.ts";
-import { parseSyntheticSpec, type SyntheticSpec } from "../bench/synthetic_shapes.ts";
+import { parseSyntheticSpec, type SyntheticSpec } from "../bench/synthetic_spec.ts";
 import { type Workload, workloadLength, workloadName, workloads } from "../bench/workload.ts";
 import { openBackend } from "../engine/open_backend.ts";
 import { ForgeError } from "../errors.ts";
+import type { Checkpoint } from "../formats/checkpoint.ts";
 import { quote } from "../formats/quote.ts";
 import type { Context } from "./command.ts";
 import { resolveModel } from "./model_path.ts";
@@ -118,7 +119,7 @@ class Bench {
     if (typeof subject === "string") return await this.#measureFile(subject, subject, progress);
     progress.update(`writing ${subject.name}`);
     using file = this.#synthesize(subject);
-    await this.#measureFile(file.path, `synthetic ${subject.name}`, progress);
+    await this.#measureFile(file.model, `synthetic ${subject.name}`, progress);
   }
 
   #synthesize(spec: SyntheticSpec): SyntheticModel {
@@ -130,17 +131,22 @@ class Bench {
     }
   }
 
-  async #measureFile(path: string, name: string, progress: Progress): Promise<void> {
+  async #measureFile(
+    source: string | Checkpoint,
+    name: string,
+    progress: Progress,
+  ): Promise<void> {
     const contextLength = Math.max(...this.#tests.map(workloadLength));
     for (const threads of this.#options.benchThreads ?? [0]) {
       progress.update(`loading ${name}`);
       const { kvType } = this.#options;
-      using model = await openBenchModel(path, {
+      using model = await openBenchModel(source, {
         name,
         device: this.#device,
         threads,
         contextLength,
         kvType,
+        measuresBandwidth: true,
       });
       progress.clear();
       for (const test of this.#tests) await this.#measureTest(model, name, test, progress);
@@ -174,7 +180,7 @@ class Bench {
     samples: readonly number[],
     progress: Progress,
   ): Promise<void> {
-    const session = { version: VERSION, time: new Date() };
+    const session = { version: VERSION, time: new Date(), peakMemory: model.peakMemory() };
     const record = benchRecord(model, name, test, samples, session);
     progress.clear();
     if (this.#nPrinted === 0) await writeStdout(this.#printer.begin());

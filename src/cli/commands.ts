@@ -1,5 +1,6 @@
 /** Every command, in the order of the help. */
-import { SHAPES, SYNTHETIC_TYPES } from "../bench/synthetic_shapes.ts";
+import { SYNTHETIC_NAMES } from "../bench/synthetic_configs.ts";
+import { SYNTHETIC_TYPES } from "../bench/synthetic_shapes.ts";
 import { type Command, defineCommand } from "./command.ts";
 import { GENERATION_OPTIONS, MODEL_OPTIONS } from "./generation_options.ts";
 
@@ -127,8 +128,11 @@ export const COMMANDS: readonly Command[] = [
       "Each test is run once to warm up, then -r times from the same KV cache; t/s is the mean ± the " +
       "sample standard deviation. Tokens are random. A prompt ends with the choice of the likeliest " +
       "token, and so does each decode step; the tokenizer has no part in it. GB/s is what decoding " +
-      "reads of the weights alone. json, jsonl and csv use the field names of llama-bench.",
-      `Shapes for --synthetic: ${Object.keys(SHAPES).join(", ")}. Types: ${
+      "reads of the weights alone, also as a share of what the memory gives at most; memory is the " +
+      "most that the process has held so far. json, jsonl and csv use the field names of llama-bench.",
+      `Names for --synthetic: ${
+        SYNTHETIC_NAMES.join(", ")
+      }; or the path of a config.json of any architecture, as in path/to/config.json:Q4_K. Types: ${
         SYNTHETIC_TYPES.join(", ")
       } (default: Q4_0); as in most files, the output matrix of a 4- or 5-bit model is Q6_K or ` +
       "Q8_0. The model is a temporary file and is removed in the end.",

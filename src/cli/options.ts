@@ -185,7 +185,7 @@ export const OPTIONS = {
   synthetic: {
     flags: "--synthetic",
     kind: "list",
-    metavar: "SHAPE[:TYPE]",
+    metavar: "NAME[:TYPE]",
     group: "Model",
     help: "a model with random weights, no files needed; may be given more than once",
   },

@@ -1,6 +1,6 @@
 import { findLibrary } from "../../ffi/library.ts";
 import { NativeBackend } from "../../ffi/native_backend.ts";
-import type { Backend, BackendKind, Quantizer } from "../backend.ts";
+import type { Backend, BackendKind, Meter, Quantizer } from "../backend.ts";
 import { ForgeError } from "../errors.ts";
 
 /** How `--device` and the API name devices. */
@@ -20,7 +20,7 @@ export const BACKEND_KINDS: readonly BackendKind[] = ["cpu", "reference"];
  * @throws {ForgeError} `usage` for a name that is no device, or threads out of range; `not_found` or
  * `device` when its library is missing or refuses.
  */
-export function openBackend(device: string, threads = 0): Backend & Quantizer {
+export function openBackend(device: string, threads = 0): Backend & Quantizer & Meter {
   if (!Number.isInteger(threads) || threads < 0 || threads > MAX_THREADS) {
     throw new ForgeError(
       "usage",

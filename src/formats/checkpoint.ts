@@ -18,6 +18,11 @@ export interface Checkpoint {
   readonly files: readonly string[];
   /** Every tensor by its name in the files. */
   readonly tensors: ReadonlyMap<string, TensorInfo>;
+  /**
+   * Makes a tensor that `tensors` lacks, of the shape that the model asks for. Only checkpoints that
+   * are made up have it, never those that are read.
+   */
+  readonly supply?: (name: string, shape: readonly number[]) => TensorInfo;
   /** The architecture: `model_type` of config.json, or `general.architecture`. */
   readonly modelType: string;
   /** config.json (safetensors). */

@@ -119,7 +119,7 @@ export class WeightLoader {
 
   /** The shape of a tensor. */
   shape(name: TensorName): readonly number[] {
-    return this.#require(name, "weight").shape;
+    return this.#require(name, "weight", undefined).shape;
   }
 
   /** A weight `[rows, cols]`. */
@@ -130,9 +130,7 @@ export class WeightLoader {
   /** One weight whose rows are those of several tensors. */
   concat(parts: readonly (readonly [TensorName, rows: number])[], cols: number): Weight {
     const slices = parts.map(([name, rows]) => {
-      const tensor = this.#require(name, "weight");
-      this.#expectShape(tensor, [rows, cols]);
-      return { tensor };
+      return { tensor: this.#require(name, "weight", [rows, cols]) };
     });
     return this.#map(slices, cols);
   }
@@ -146,14 +144,11 @@ export class WeightLoader {
     for (let expert = 0; expert < nExperts; expert++) {
       for (const [[huggingFace, gguf], rows] of names) {
         if (this.isGguf) {
-          const tensor = this.#require([undefined, gguf], "weight");
-          this.#expectShape(tensor, [nExperts, rows, cols]);
+          const tensor = this.#require([undefined, gguf], "weight", [nExperts, rows, cols]);
           slices.push({ tensor, firstRow: expert * rows, nRows: rows });
         } else {
           const name = huggingFace?.replace("{}", String(expert));
-          const tensor = this.#require([name, undefined], "weight");
-          this.#expectShape(tensor, [rows, cols]);
-          slices.push({ tensor });
+          slices.push({ tensor: this.#require([name, undefined], "weight", [rows, cols]) });
         }
       }
     }
@@ -162,9 +157,7 @@ export class WeightLoader {
 
   /** A weight of one row. */
   vector(name: TensorName, size: number, suffix = "weight"): Weight {
-    const tensor = this.#require(name, suffix);
-    this.#expectShape(tensor, [size]);
-    return this.#map([{ tensor }], size);
+    return this.#map([{ tensor: this.#require(name, suffix, [size]) }], size);
   }
 
   /** A vector that may be absent. */
@@ -219,8 +212,9 @@ export class WeightLoader {
     return tensor;
   }
 
-  #require(name: TensorName, suffix: string): TensorInfo {
-    const tensor = this.#find(name, suffix);
+  /** A tensor that must be there, of the shape expected where there is one. */
+  #require(name: TensorName, suffix: string, expected: readonly number[] | undefined): TensorInfo {
+    const tensor = this.#find(name, suffix) ?? this.#supply(name, suffix, expected);
     if (tensor === undefined) {
       const full = this.#tensorName(name, suffix) ?? name.find((part) => part !== undefined);
       throw new ForgeError(
@@ -229,7 +223,14 @@ export class WeightLoader {
           `${quote(this.#checkpoint.modelType)} model needs`,
       );
     }
+    if (expected !== undefined) this.#expectShape(tensor, expected);
     return tensor;
+  }
+
+  #supply(name: TensorName, suffix: string, expected: readonly number[] | undefined) {
+    const full = this.#tensorName(name, suffix);
+    if (full === undefined || expected === undefined) return undefined;
+    return this.#checkpoint.supply?.(full, expected);
   }
 
   #expectShape(tensor: TensorInfo, expected: readonly number[]): void {

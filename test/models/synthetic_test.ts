@@ -1,4 +1,6 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
+import { openBenchModel } from "../../src/bench/bench_model.ts";
+import { measure } from "../../src/bench/measure.ts";
 import { SyntheticModel, writeSyntheticModel } from "../../src/bench/synthetic_model.ts";
 import { type ModelShape, SYNTHETIC_TYPES } from "../../src/bench/synthetic_shapes.ts";
 import { openBackend } from "../../src/engine/open_backend.ts";
@@ -53,6 +55,75 @@ Deno.test("synthetic models: text goes through their tokenizer and back", async 
   await using model = await load(folder.at("m.gguf"));
   const text = "naïve w400 🙂";
   assertEquals(model.tokenizer.decode(model.tokenizer.encode(text)).trim(), text);
+});
+
+Deno.test("synthetic models: any architecture's config.json is enough to compute with", async () => {
+  const config = {
+    model_type: "qwen3_moe",
+    num_hidden_layers: 2,
+    hidden_size: 256,
+    intermediate_size: 320,
+    moe_intermediate_size: 96,
+    num_experts: 4,
+    num_experts_per_tok: 2,
+    decoder_sparse_step: 2,
+    num_attention_heads: 4,
+    num_key_value_heads: 2,
+    head_dim: 64,
+    vocab_size: 300,
+    max_position_embeddings: 64,
+    rms_norm_eps: 1e-6,
+    rope_theta: 10000,
+    tie_word_embeddings: false,
+  };
+  const quantizer = openBackend("cpu", 1);
+  using file = new SyntheticModel({ name: "tiny-moe", config, type: "Q4_K" }, quantizer);
+  quantizer.close();
+  assert(typeof file.model !== "string");
+  const { tensors } = file.model;
+  const types = ["self_attn.q_proj", "mlp.gate", "mlp.experts.3.down_proj", "input_layernorm"]
+    .map((name) => tensors.get(`model.layers.1.${name}.weight`)?.type);
+  // 96 columns are no whole number of Q4_K's blocks.
+  assertEquals(types, ["Q4_K", "F32", "F16", "F32"]);
+  assertEquals(tensors.get("lm_head.weight")?.type, "Q6_K");
+  using model = await openBenchModel(file.model, {
+    name: "tiny-moe",
+    device: "cpu",
+    threads: 1,
+    contextLength: 32,
+  });
+  assertEquals(model.summary.type.startsWith("qwen3_moe"), true, model.summary.type);
+  const workload = { nPrompt: 16, nGen: 2, nDepth: 0 };
+  const times = [];
+  for await (const time of measure(model.runner, workload, 2)) times.push(time);
+  assertEquals(times.map((time) => time > 0), [true, true]);
+});
+
+Deno.test("synthetic models: the file goes when the process is terminated", async () => {
+  const module = (path: string) => JSON.stringify(import.meta.resolve(`../../src/${path}`));
+  const code = `
+    import { SyntheticModel } from ${module("bench/synthetic_model.ts")};
+    import { openBackend } from ${module("engine/open_backend.ts")};
+    const spec = { name: "m", shape: ${JSON.stringify(SHAPE)}, type: "F32" };
+    const model = new SyntheticModel(spec, openBackend("cpu", 1));
+    console.log(model.path);
+    setTimeout(() => {}, 60_000);
+  `;
+  for (const [signal, expected] of [["SIGTERM", 143], ["SIGHUP", 129]] as const) {
+    const child = new Deno.Command(Deno.execPath(), {
+      args: ["eval", "--quiet", code],
+      stdin: "null",
+      stdout: "piped",
+    }).spawn();
+    let path = "";
+    for await (const part of child.stdout.pipeThrough(new TextDecoderStream())) {
+      path += part;
+      if (path.endsWith("\n")) child.kill(signal);
+    }
+    assertEquals((await child.status).code, expected);
+    assert(path.trim().endsWith(".gguf"), path);
+    assertThrows(() => Deno.statSync(path.trim()), Deno.errors.NotFound);
+  }
 });
 
 Deno.test("synthetic models: the file goes with the object, also when it could not be written", () => {

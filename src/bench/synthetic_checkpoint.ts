@@ -1,0 +1,147 @@
+/**
+ * Models of any architecture with random weights: the architecture's own loader is asked, by a device
+ * that holds nothing, which tensors it needs and of what shapes; those are then written to a file.
+ */
+import type { Backend, Weight, WeightSlice } from "../backend.ts";
+import { ForgeError } from "../errors.ts";
+import type { Checkpoint } from "../formats/checkpoint.ts";
+import type { JsonObject } from "../formats/json.ts";
+import { quote } from "../formats/quote.ts";
+import { dataParts, float32Tensor, type TensorData, writeParts } from "../formats/tensor_data.ts";
+import { TENSOR_TYPES, tensorBytes, type TensorInfo } from "../formats/tensor_info.ts";
+import { loadModel } from "../models/registry.ts";
+import { outputType, type SyntheticType } from "./synthetic_shapes.ts";
+import type { SyntheticWeights } from "./synthetic_weights.ts";
+
+/** Tensors begin at multiples of this. */
+const ALIGNMENT = 64;
+
+/** What holds the tensors of an architecture: a configuration, and the type of its matrices. */
+export interface ConfigSpec {
+  /** As a user would write it, such as `gemma-3-1b:Q4_0`. */
+  readonly name: string;
+  readonly config: JsonObject;
+  readonly type: SyntheticType;
+}
+
+/** The name and shape of a tensor. */
+interface Wanted {
+  readonly name: string;
+  readonly shape: readonly number[];
+}
+
+/**
+ * Writes random weights for a configuration to `path`, and returns the checkpoint that they make.
+ *
+ * @throws {ForgeError} as loading a model of this configuration would
+ */
+export function writeSyntheticCheckpoint(
+  path: string,
+  spec: ConfigSpec,
+  weights: SyntheticWeights,
+): Checkpoint {
+  const data = wantedTensors(spec).map((wanted) => tensorData(wanted, spec, weights));
+  const tensors = new Map<string, TensorInfo>();
+  let offset = 0;
+  for (const { name, type, shape } of data) {
+    const bytes = Number(tensorBytes(type, shape));
+    tensors.set(name, { name, type, shape, file: path, offset, bytes });
+    offset = Math.ceil((offset + bytes) / ALIGNMENT) * ALIGNMENT;
+  }
+  writeParts(path, alignedParts(data));
+  return { ...checkpointOf(spec), files: [path], tensors };
+}
+
+/**
+ * The tensors that a model of a configuration needs. Optional ones are left out.
+ *
+ * @throws {ForgeError} as loading a model of this configuration would
+ */
+export function wantedTensors(spec: ConfigSpec): Wanted[] {
+  const wanted = new Map<string, Wanted>();
+  const supply = (name: string, shape: readonly number[]): TensorInfo => {
+    wanted.set(name, { name, shape });
+    return { name, shape, type: "F32", file: "", offset: 0, bytes: 0 };
+  };
+  loadModel(new EmptyBackend(), { ...checkpointOf(spec), supply });
+  return [...wanted.values()];
+}
+
+function checkpointOf({ name, config }: ConfigSpec): Checkpoint {
+  const { model_type: modelType } = config;
+  if (typeof modelType !== "string") {
+    throw new ForgeError("bad_model", `--synthetic: ${quote(name)} has no "model_type"`);
+  }
+  return {
+    kind: "safetensors",
+    path: name,
+    files: [],
+    tensors: new Map(),
+    modelType,
+    config,
+    generationConfig: undefined,
+    metadata: undefined,
+    tokenizerJson: () => undefined,
+    tokenizerConfig: () => undefined,
+    chatTemplate: undefined,
+  };
+}
+
+function tensorData(wanted: Wanted, spec: ConfigSpec, weights: SyntheticWeights): TensorData {
+  const { name, shape } = wanted;
+  const [rows = 1, cols] = shape;
+  if (cols === undefined) {
+    const value = name.endsWith(".bias") ? 0 : 1;
+    return float32Tensor(name, shape, new Float32Array(rows).fill(value));
+  }
+  return weights.matrix(name, matrixType(name, cols, spec), rows, cols);
+}
+
+/** As in most files: routers are F32, and what the type's blocks do not fit is F16. */
+function matrixType(name: string, cols: number, { config, type }: ConfigSpec): SyntheticType {
+  if (/\.gate\.weight$/.test(name)) return "F32";
+  const isOutput = name === "lm_head.weight" ||
+    (/(^|\.)embed_tokens\.weight$/.test(name) && config.tie_word_embeddings !== false);
+  const wanted = isOutput ? outputType(type, cols) : type;
+  return cols % TENSOR_TYPES[wanted].blockElements === 0 ? wanted : "F16";
+}
+
+function* alignedParts(tensors: readonly TensorData[]): Generator<Uint8Array> {
+  for (const tensor of tensors) {
+    let bytes = 0;
+    for (const part of dataParts(tensor)) {
+      bytes += part.length;
+      yield part;
+    }
+    yield new Uint8Array((ALIGNMENT - bytes % ALIGNMENT) % ALIGNMENT);
+  }
+}
+
+/** A device that takes weights and holds none; nothing can be computed on it. */
+class EmptyBackend implements Backend {
+  readonly kind = "reference";
+  readonly info = { name: "none", threads: 0, features: [], kernels: "" };
+
+  mapWeight(parts: readonly WeightSlice[], cols: number): Weight {
+    const rows = parts.reduce((sum, { tensor, nRows }) => sum + (nRows ?? tensor.shape[0]!), 0);
+    return { handle: 0, rows, cols };
+  }
+
+  uploadWeight(_type: string, rows: number, cols: number): Weight {
+    return { handle: 0, rows, cols };
+  }
+
+  readWeight(weight: Weight, _firstRow: number, nRows: number): Float32Array {
+    return new Float32Array(nRows * weight.cols);
+  }
+
+  createKv(): never {
+    throw new TypeError("this device holds nothing");
+  }
+
+  record(): never {
+    throw new TypeError("this device computes nothing");
+  }
+
+  close(): void {}
+}
