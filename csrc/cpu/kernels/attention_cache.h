@@ -68,7 +68,7 @@ struct KeyScales {
   Vec scale[Cache::kScaled ? vectors : 1];
 
   FORGE_INLINE KeyScales of(const Run& run, uint32_t dim, int first) {
-    KeyScales out;
+    KeyScales out{};
     if constexpr (Cache::kScaled) {
       for (int v = 0; v < vectors; ++v) {
         const uint64_t at = dim / kKvBlock * run.scale_stride + first + v * kLanes;
