@@ -21,6 +21,8 @@ export type StepRunner = Pick<
  */
 export class Scheduler {
   readonly cache: PrefixCache;
+  /** How often a sequence had to give its pages up. */
+  preemptions = 0;
   readonly #runner: StepRunner;
   readonly #waiting: WaitingLine;
   /** Those that hold pages, in the order of their turns. */
@@ -189,6 +191,7 @@ export class Scheduler {
   }
 
   #preempt(sequence: Sequence): void {
+    this.preemptions++;
     sequence.publish(this.cache, true);
     sequence.leave();
     this.#active = this.#active.filter((other) => other !== sequence);

@@ -1,0 +1,203 @@
+/** A runner without a device, whose KV pages can be checked, and requests for it. */
+import { assert, assertEquals } from "@std/assert";
+import type { OutputRequest, StepResult } from "../../src/backend.ts";
+import type { GenerationRequest } from "../../src/engine/generate.ts";
+import { KvPages, PageTable } from "../../src/engine/kv_pages.ts";
+import type { Chunk } from "../../src/engine/runner.ts";
+import { resolveSampling, SAMPLING_DEFAULTS } from "../../src/engine/sampling.ts";
+import type { StepRunner } from "../../src/engine/scheduler.ts";
+import { ForgeError } from "../../src/errors.ts";
+import type { Tokenizer } from "../../src/tokenizer/tokenizer.ts";
+
+export const FAKE_VOCABULARY = 1000;
+
+/** What a position of a page holds: its token, and a digest of it and all tokens before it. */
+interface Slot {
+  readonly token: number;
+  readonly digest: number;
+}
+
+/** What one run was given for one sequence. */
+export interface FakeChunk {
+  readonly start: number;
+  readonly tokens: readonly number[];
+  readonly nOutputs: number;
+}
+
+export interface FakeOptions {
+  readonly nPages: number;
+  /** @default 4 */
+  readonly pageTokens?: number;
+  /** @default 16 */
+  readonly maxTokens?: number;
+  /** @default 4 */
+  readonly maxSequences?: number;
+  /** @default maxTokens */
+  readonly maxOutputs?: number;
+}
+
+const START = 17;
+
+function digestOf(before: number, token: number): number {
+  return (Math.imul(before ^ (token + 1), 0x9e3779b1) ^ (before >>> 13)) >>> 0;
+}
+
+/** The token that the fake model goes on with. */
+export function nextFakeToken(tokens: ArrayLike<number>): number {
+  return Array.from(tokens).reduce(digestOf, START) % FAKE_VOCABULARY;
+}
+
+/**
+ * A model whose next token is a digest of all before it, read from the pages. Every run checks that the
+ * pages hold exactly what was written for these tokens, and that nobody writes to what another may read.
+ */
+export class FakeRunner implements StepRunner {
+  readonly limits;
+  readonly pages: KvPages;
+  readonly runs: FakeChunk[][] = [];
+  readonly tables = new Set<PageTable>();
+  cancels = 0;
+  copies = 0;
+  isRunning = false;
+  /** Called in each run; what it throws is what the run throws, what it returns replaces results. */
+  onRun: (chunks: readonly Chunk[]) => Promise<StepResult | undefined> = () =>
+    Promise.resolve(undefined);
+  readonly #slots: (Slot | undefined)[][];
+  #cancelled: PromiseWithResolvers<never> | undefined;
+
+  constructor(options: FakeOptions) {
+    const { nPages, pageTokens = 4, maxTokens = 16, maxSequences = 4 } = options;
+    const { maxOutputs = maxTokens } = options;
+    this.limits = { maxTokens, maxOutputs, maxSequences, maxTop: 0 };
+    this.pages = new KvPages(nPages, pageTokens);
+    this.#slots = Array.from({ length: nPages }, () => Array(pageTokens).fill(undefined));
+  }
+
+  newSequence(): PageTable {
+    const table = new PageTable(this.pages);
+    this.tables.add(table);
+    return table;
+  }
+
+  async run(chunks: readonly Chunk[]): Promise<StepResult[][]> {
+    assert(!this.isRunning, "two runs overlap");
+    this.#checkLimits(chunks);
+    this.checkPages();
+    this.isRunning = true;
+    this.#cancelled = Promise.withResolvers();
+    this.#cancelled.promise.catch(() => {});
+    try {
+      const replaced = await Promise.race([this.onRun(chunks), this.#cancelled.promise]);
+      this.runs.push(chunks.map(({ start, tokens, outputs }) => ({
+        start,
+        tokens: Array.from(tokens),
+        nOutputs: outputs.length,
+      })));
+      return chunks.map((chunk) => {
+        this.#write(chunk);
+        return chunk.outputs.map((output) => replaced ?? this.#result(chunk, output));
+      });
+    } finally {
+      this.isRunning = false;
+    }
+  }
+
+  cancel(): void {
+    if (!this.isRunning) return;
+    this.cancels++;
+    this.#cancelled?.reject(new ForgeError("cancelled", "stopped on request"));
+  }
+
+  copyPage(from: number, to: number): void {
+    assert(!this.isRunning, "a page is copied during a run");
+    assert(!this.pages.isShared(to), "a copy overwrites a page of several users");
+    this.copies++;
+    this.#slots[to] = [...this.#slots[from]!];
+  }
+
+  readLogits(output: number): Float32Array {
+    return Float32Array.of(output);
+  }
+
+  /** Each page has as many users as there are tables with it, and all others are free. */
+  checkPages(): void {
+    const users = new Map<number, number>();
+    for (const { pages } of this.tables) {
+      assertEquals(new Set(pages).size, pages.length, "a page twice in one table");
+      for (const page of pages) users.set(page, (users.get(page) ?? 0) + 1);
+    }
+    assertEquals(this.pages.freePages, this.pages.nPages - users.size);
+    for (const [page, count] of users) assertEquals(this.pages.isShared(page), count > 1);
+  }
+
+  #checkLimits(chunks: readonly Chunk[]): void {
+    const { maxTokens, maxOutputs, maxSequences } = this.limits;
+    const sum = (count: (chunk: Chunk) => number) =>
+      chunks.reduce((total, chunk) => total + count(chunk), 0);
+    assert(chunks.length >= 1 && chunks.length <= maxSequences, `${chunks.length} sequences`);
+    assert(chunks.every(({ tokens }) => tokens.length > 0), "an empty chunk");
+    assert(sum(({ tokens }) => tokens.length) <= maxTokens, "too many tokens");
+    assert(sum(({ outputs }) => outputs.length) <= maxOutputs, "too many outputs");
+    assertEquals(new Set(chunks.map(({ table }) => table)).size, chunks.length);
+  }
+
+  #write({ table, tokens, start }: Chunk): void {
+    let digest = START;
+    for (let position = 0; position < start; position++) {
+      const slot = this.#slot(table, position);
+      assert(slot !== undefined, `position ${position} was not computed`);
+      digest = digestOf(digest, slot.token);
+      assertEquals(slot.digest, digest, `position ${position} holds another sequence's numbers`);
+    }
+    Array.from(tokens).forEach((token, i) => {
+      const position = start + i;
+      const page = table.pages[Math.floor(position / this.pages.pageTokens)]!;
+      assert(!this.pages.isShared(page), `page ${page} is written while shared`);
+      digest = digestOf(digest, token);
+      this.#slots[page]![position % this.pages.pageTokens] = { token, digest };
+    });
+  }
+
+  #result({ table, start }: Chunk, { row }: OutputRequest): StepResult {
+    const { digest } = this.#slot(table, start + row)!;
+    return { token: digest % FAKE_VOCABULARY, logprob: -1, top: [] };
+  }
+
+  #slot(table: PageTable, position: number): Slot | undefined {
+    const { pageTokens } = this.pages;
+    return this.#slots[table.pages[Math.floor(position / pageTokens)]!]?.[position % pageTokens];
+  }
+}
+
+/** A tokenizer of no tokens: those of the fake model have no text. */
+export const noTokenizer = { vocabSize: 0 } as Tokenizer;
+
+export function fakeRequest(
+  prompt: readonly number[],
+  maxTokens: number,
+  rest: Partial<GenerationRequest> = {},
+): GenerationRequest {
+  return {
+    prompt,
+    maxTokens,
+    sampling: resolveSampling({ seed: 1 }, SAMPLING_DEFAULTS),
+    logitBias: undefined,
+    stream: 0,
+    stop: [],
+    endTokens: new Set(),
+    logprobs: undefined,
+    constraint: undefined,
+    vocabSize: FAKE_VOCABULARY,
+    startsText: false,
+    signal: undefined,
+    onPrefill: undefined,
+    ...rest,
+  };
+}
+
+/** What the fake model makes of a prompt. */
+export function fakeAnswer(prompt: readonly number[], maxTokens: number): number[] {
+  const tokens = [...prompt];
+  for (let i = 0; i < maxTokens; i++) tokens.push(nextFakeToken(tokens));
+  return tokens.slice(prompt.length);
+}

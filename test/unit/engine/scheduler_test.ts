@@ -1,0 +1,335 @@
+/** Who is in which step, and what happens when something runs out or goes wrong. */
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import {
+  generate,
+  type GenerationEnd,
+  type GenerationRequest,
+} from "../../../src/engine/generate.ts";
+import { Scheduler } from "../../../src/engine/scheduler.ts";
+import { lastLogits, scoreTokens } from "../../../src/engine/score.ts";
+import { ForgeError } from "../../../src/errors.ts";
+import {
+  fakeAnswer,
+  type FakeOptions,
+  fakeRequest,
+  FakeRunner,
+  noTokenizer,
+} from "../../support/fake_runner.ts";
+
+function turn(): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, 0));
+}
+
+interface Told {
+  readonly tokens: number[];
+  readonly end: GenerationEnd;
+}
+
+class Bench {
+  readonly runner: FakeRunner;
+  readonly scheduler: Scheduler;
+
+  constructor(options: FakeOptions) {
+    this.runner = new FakeRunner(options);
+    this.scheduler = new Scheduler(this.runner);
+  }
+
+  async tell(
+    prompt: readonly number[],
+    maxTokens: number,
+    rest: Partial<GenerationRequest> = {},
+  ): Promise<Told> {
+    const tokens: number[] = [];
+    const request = fakeRequest(prompt, maxTokens, rest);
+    for await (const { token, end } of generate(this.scheduler, noTokenizer, request)) {
+      if (token !== undefined) tokens.push(token);
+      if (end !== undefined) return { tokens, end };
+    }
+    throw new Error("no end");
+  }
+
+  /** The steps so far, as "tokens of each chunk". */
+  get steps(): string[] {
+    return this.runner.runs.map((chunks) => chunks.map(({ tokens }) => tokens.length).join("+"));
+  }
+
+  /** Nothing is left behind. */
+  async end(): Promise<void> {
+    await this.scheduler.idle();
+    this.runner.checkPages();
+    assertEquals(this.runner.pages.freePages, this.runner.pages.nPages);
+  }
+}
+
+function prompt(length: number, first: number): number[] {
+  return Array.from({ length }, (_, i) => first + i);
+}
+
+Deno.test("what is asked for together is computed together", async () => {
+  const bench = new Bench({ nPages: 100 });
+  const prompts = [prompt(3, 0), prompt(5, 100), prompt(2, 200)];
+  const told = await Promise.all(prompts.map((prompt) => bench.tell(prompt, 3)));
+  assertEquals(told.map(({ tokens }) => tokens), prompts.map((prompt) => fakeAnswer(prompt, 3)));
+  assertEquals(bench.steps, ["3+5+2", "1+1+1", "1+1+1"]);
+  await bench.end();
+});
+
+Deno.test("sequences join and leave with every step", async () => {
+  const bench = new Bench({ nPages: 100 });
+  const long = bench.tell(prompt(2, 0), 6);
+  while (bench.steps.length < 2) await Promise.resolve();
+  const short = bench.tell(prompt(3, 100), 2);
+  await Promise.all([long, short]);
+  assertEquals(bench.steps[0], "2");
+  assert(bench.steps.includes("1+3") && bench.steps.at(-1) === "1", String(bench.steps));
+  await bench.end();
+});
+
+Deno.test("a long prompt goes in chunks beside those that decode", async () => {
+  const bench = new Bench({ nPages: 100, maxTokens: 10 });
+  const first = bench.tell(prompt(2, 0), 6);
+  while (bench.steps.length < 2) await Promise.resolve();
+  const prefilled: number[] = [];
+  const second = bench.tell(prompt(25, 100), 1, { onPrefill: (done) => prefilled.push(done) });
+  await Promise.all([first, second]);
+  assertEquals(bench.steps.filter((step) => step === "1+9").length, 2);
+  assertEquals(bench.steps.filter((step) => step === "1+7").length, 1);
+  assertEquals(prefilled, [9, 18]);
+  await bench.end();
+});
+
+Deno.test("no more sequences are in a step than it can take; the others wait", async () => {
+  const bench = new Bench({ nPages: 100, maxSequences: 2 });
+  const prompts = [1, 2, 3, 4, 5].map((i) => prompt(3, 100 * i));
+  const told = await Promise.all(prompts.map((prompt, i) => bench.tell(prompt, 2 + i)));
+  told.forEach(({ tokens }, i) => assertEquals(tokens, fakeAnswer(prompts[i]!, 2 + i)));
+  assert(bench.runner.runs.every((chunks) => chunks.length <= 2));
+  await bench.end();
+});
+
+Deno.test("a prefix that was computed is not computed again", async () => {
+  const bench = new Bench({ nPages: 100 });
+  const shared = prompt(10, 0);
+  assertEquals((await bench.tell([...shared, 500], 3)).end.cachedPromptTokens, 0);
+  // Two whole pages, and two tokens of a third, which is copied.
+  const second = await bench.tell([...shared, 600, 601], 3);
+  assertEquals([second.end.cachedPromptTokens, bench.runner.copies], [10, 1]);
+  assertEquals(second.tokens, fakeAnswer([...shared, 600, 601], 3));
+  // The last token of a prompt is computed in any case.
+  const again = await bench.tell([...shared, 500], 3);
+  assertEquals([again.end.cachedPromptTokens, bench.steps.slice(6)], [10, ["1", "1", "1"]]);
+  await bench.end();
+});
+
+Deno.test("an answer is a prefix too, and a turn costs its new tokens", async () => {
+  const bench = new Bench({ nPages: 100 });
+  const first = prompt(6, 0);
+  const { tokens } = await bench.tell(first, 9);
+  const next = [...first, ...tokens, 700, 701, 702];
+  const { end } = await bench.tell(next, 2);
+  // The last token of the answer was chosen, but not computed.
+  assertEquals(end.cachedPromptTokens, first.length + tokens.length - 1);
+  await bench.end();
+});
+
+Deno.test("two that need the same prefix compute it once", async () => {
+  const bench = new Bench({ nPages: 200, maxTokens: 30 });
+  const shared = prompt(70, 0);
+  const prompts = [[...shared, 500], [...shared, 600], [...shared, 500], prompt(5, 800)];
+  const told = await Promise.all(prompts.map((prompt) => bench.tell(prompt, 4)));
+  told.forEach(({ tokens }, i) => assertEquals(tokens, fakeAnswer(prompts[i]!, 4)));
+  assertEquals(told.map(({ end }) => end.cachedPromptTokens), [0, 70, 70, 0]);
+  // What shares nothing does not wait.
+  assertEquals(bench.steps[0], "5+25");
+  await bench.end();
+});
+
+Deno.test("when the one that computes a prefix is stopped, another one does", async () => {
+  const bench = new Bench({ nPages: 200, maxTokens: 10 });
+  const shared = prompt(70, 0);
+  const controller = new AbortController();
+  const first = bench.tell([...shared, 500], 4, { signal: controller.signal });
+  const second = bench.tell([...shared, 600], 4);
+  while (bench.steps.length < 2) await Promise.resolve();
+  controller.abort();
+  assertEquals((await first).end.finishReason, "cancelled");
+  const { tokens, end } = await second;
+  assertEquals(tokens, fakeAnswer([...shared, 600], 4));
+  assert(end.cachedPromptTokens >= 20, `${end.cachedPromptTokens}`);
+  await bench.end();
+});
+
+Deno.test("when pages run out the last one gives way, and goes on later as if nothing was", async () => {
+  // Each needs 6 pages in the end; two fit at first, but not to their ends.
+  const bench = new Bench({ nPages: 8 });
+  const [a, b] = [prompt(8, 0), prompt(8, 100)];
+  const [first, second] = await Promise.all([bench.tell(a, 14), bench.tell(b, 14)]);
+  assertEquals([first.tokens, second.tokens], [fakeAnswer(a, 14), fakeAnswer(b, 14)]);
+  const starts = bench.runner.runs.flat().filter(({ tokens }) => tokens.length > 1);
+  assert(starts.length > 2, "nobody had to give way");
+  assert(starts.slice(2).every(({ tokens }) => !tokens.includes(0)), "the first one gave way");
+  await bench.end();
+});
+
+Deno.test("pages of earlier sequences are taken, the longest unused first", async () => {
+  const bench = new Bench({ nPages: 5 });
+  const [a, b, c] = [prompt(8, 0), prompt(8, 100), prompt(12, 200)];
+  for (const each of [a, b, a, c]) await bench.tell(each, 1);
+  // A was used after B, so that C took B's pages.
+  assertEquals((await bench.tell(a, 1)).end.cachedPromptTokens, 7);
+  assertEquals((await bench.tell(b, 1)).end.cachedPromptTokens, 0);
+  await bench.end();
+});
+
+Deno.test("what can never fit is refused, and the others go on", async () => {
+  const bench = new Bench({ nPages: 4 });
+  const [long, grows, fits] = await Promise.allSettled([
+    bench.tell(prompt(17, 0), 1),
+    bench.tell(prompt(4, 100), 20),
+    bench.tell(prompt(4, 200), 2),
+  ]);
+  assert(long.status === "rejected" && grows.status === "rejected" && fits.status === "fulfilled");
+  assert(long.reason instanceof ForgeError);
+  assertEquals(
+    [long.reason.code, long.reason.message],
+    ["bad_input", "a sequence of 17 tokens does not fit the KV cache, which holds 16"],
+  );
+  await bench.end();
+});
+
+Deno.test("a reader that falls behind pauses its own sequence alone", async () => {
+  const bench = new Bench({ nPages: 100 });
+  const slow = generate(bench.scheduler, noTokenizer, fakeRequest(prompt(2, 0), 200));
+  await slow.next();
+  await bench.tell(prompt(2, 100), 100);
+  await bench.scheduler.idle();
+  const computed =
+    bench.runner.runs.filter((chunks) =>
+      chunks.some(({ tokens, start }) => start === 0 ? tokens[0] === 0 : chunks.length === 2)
+    ).length;
+  assert(computed < 40, `${computed} tokens ahead of the reader`);
+  const tokens: number[] = [fakeAnswer(prompt(2, 0), 1)[0]!];
+  for await (const { token } of slow) if (token !== undefined) tokens.push(token);
+  assertEquals(tokens, fakeAnswer(prompt(2, 0), 200));
+  await bench.end();
+});
+
+Deno.test("a reader that waits for another answer does not keep it from the pages it needs", async () => {
+  const bench = new Bench({ nPages: 14, maxSequences: 1 });
+  const outer = prompt(8, 0);
+  const tokens: number[] = [];
+  const pieces = generate(bench.scheduler, noTokenizer, fakeRequest(outer, 40));
+  for await (const { token } of pieces) {
+    if (token === undefined) continue;
+    tokens.push(token);
+    if (tokens.length % 10 !== 1) continue;
+    const inner = prompt(20, 100 * tokens.length);
+    assertEquals((await bench.tell(inner, 30)).tokens, fakeAnswer(inner, 30));
+  }
+  assertEquals(tokens, fakeAnswer(outer, 40));
+  await bench.end();
+});
+
+Deno.test("an error of one output ends its own sequence alone", async () => {
+  const bench = new Bench({ nPages: 100, maxSequences: 1 });
+  const bad = new ForgeError("bad_model", "NaN");
+  bench.runner.onRun = ([chunk]) => Promise.resolve(chunk?.tokens[0] === 100 ? bad : undefined);
+  const [first, second, third] = await Promise.allSettled([
+    bench.tell(prompt(2, 0), 3),
+    bench.tell(prompt(2, 100), 3),
+    bench.tell(prompt(2, 200), 3),
+  ]);
+  assert(second.status === "rejected");
+  assertEquals([first.status, second.reason, third.status], ["fulfilled", bad, "fulfilled"]);
+  await bench.end();
+});
+
+Deno.test("a failure of the device ends all, and the next ones may succeed", async () => {
+  const bench = new Bench({ nPages: 100, maxSequences: 2 });
+  const failure = new ForgeError("device", "out of memory");
+  bench.runner.onRun = () => Promise.reject(failure);
+  const all = await Promise.allSettled([0, 100, 200].map((at) => bench.tell(prompt(2, at), 3)));
+  for (const one of all) assert(one.status === "rejected" && one.reason === failure);
+  bench.runner.onRun = () => Promise.resolve(undefined);
+  assertEquals((await bench.tell(prompt(2, 0), 3)).tokens, fakeAnswer(prompt(2, 0), 3));
+  await bench.end();
+});
+
+Deno.test("a run that nobody wants any more is stopped, others are not", async () => {
+  const bench = new Bench({ nPages: 100 });
+  const run = Promise.withResolvers<undefined>();
+  bench.runner.onRun = () => run.promise;
+  const controllers = [new AbortController(), new AbortController()];
+  const both = controllers.map(({ signal }, i) => bench.tell(prompt(2, 100 * i), 3, { signal }));
+  await turn();
+  controllers[0]!.abort();
+  // The reader is told at once.
+  assertEquals((await both[0]!).end.finishReason, "cancelled");
+  assertEquals(bench.runner.cancels, 0);
+  controllers[1]!.abort();
+  assertEquals(bench.runner.cancels, 1);
+  const { end, tokens } = await both[1]!;
+  assertEquals([end.finishReason, end.completionTokens, tokens], ["cancelled", 0, []]);
+  await bench.end();
+});
+
+Deno.test("one that waits for its turn can be stopped", async () => {
+  const bench = new Bench({ nPages: 100, maxSequences: 1 });
+  const controller = new AbortController();
+  const first = bench.tell(prompt(2, 0), 5);
+  const second = bench.tell(prompt(2, 100), 5, { signal: controller.signal });
+  controller.abort();
+  assertEquals((await second).end.finishReason, "cancelled");
+  assertEquals((await first).tokens.length, 5);
+  assertEquals(bench.runner.runs.flat().filter(({ tokens }) => tokens[0] === 100), []);
+  await bench.end();
+});
+
+Deno.test("an errand is run between two steps", async () => {
+  const bench = new Bench({ nPages: 100 });
+  const telling = bench.tell(prompt(2, 0), 20);
+  let errands = 0;
+  while (errands < 3) {
+    await bench.scheduler.betweenSteps(() => {
+      assert(!bench.runner.isRunning);
+      errands++;
+    });
+  }
+  await telling;
+  const failing = () => {
+    throw new Error("the errand's own");
+  };
+  await assertRejects(() => bench.scheduler.betweenSteps(failing), Error, "the errand's own");
+  await bench.end();
+});
+
+Deno.test("a scheduler that is closed ends all, and takes no more", async () => {
+  const bench = new Bench({ nPages: 100 });
+  bench.runner.onRun = () => new Promise(() => {});
+  const error = new ForgeError("device", "closed");
+  const all = Promise.allSettled([bench.tell(prompt(2, 0), 3), bench.tell(prompt(2, 100), 3)]);
+  await turn();
+  bench.scheduler.close(error);
+  for (const one of await all) assert(one.status === "rejected" && one.reason === error);
+  await assertRejects(() => bench.tell(prompt(2, 0), 3), ForgeError, "closed");
+  await assertRejects(() => bench.scheduler.betweenSteps(() => 1), ForgeError, "closed");
+  await bench.end();
+});
+
+Deno.test("scores and logits take part in steps like anything else", async () => {
+  const bench = new Bench({ nPages: 100, maxTokens: 12, maxOutputs: 4 });
+  const tokens = prompt(11, 300);
+  const [told, scores, logits] = await Promise.all([
+    bench.tell(prompt(3, 0), 3),
+    scoreTokens(bench.scheduler, tokens),
+    lastLogits(bench.scheduler, tokens),
+  ]);
+  assertEquals(told.tokens.length, 3);
+  assertEquals(scores, new Float32Array(10).fill(-1));
+  assertEquals(logits.length, 1);
+  assertEquals(await scoreTokens(bench.scheduler, [1]), new Float32Array(0));
+  const aborted = AbortSignal.abort();
+  const stopped = () => scoreTokens(bench.scheduler, tokens, aborted);
+  assertEquals((await assertRejects(stopped, ForgeError)).code, "cancelled");
+  await bench.end();
+});
