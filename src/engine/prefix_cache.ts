@@ -171,7 +171,9 @@ export class PrefixCache {
   #add(node: Node): Node {
     const siblings = this.#siblings(node);
     siblings.set(node.key, node);
-    this.#pool.keep(node.page, () => siblings.delete(node.key));
+    this.#pool.keep(node.page, () => {
+      siblings.delete(node.key);
+    });
     return node;
   }
 

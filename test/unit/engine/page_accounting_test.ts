@@ -132,6 +132,15 @@ Deno.test("what was computed twice is kept once", () => {
   first.publish(8, false);
   second.publish(8, false);
   assertEquals([second.table.pages, pool.freePages], [[0, 1, 5], 6]);
+  // Also where the one given up was known as far as it went: it is kept for nothing then.
+  const third = enter([...IDS.slice(0, 4), 99, 98, 97, 96], 4);
+  const fourth = enter([...IDS.slice(0, 4), 99, 98, 97, 96], 4);
+  const [, page] = fourth.table.pages;
+  third.publish(8, false);
+  fourth.publish(6, true);
+  fourth.publish(8, false);
+  assertEquals(fourth.table.pages, third.table.pages);
+  assertEquals(pool.isIdle(page!), false);
 });
 
 Deno.test("a page that others build upon outlives them", () => {

@@ -1,0 +1,202 @@
+/** How the engine applies a constraint: masks, tokens without a choice, and the end. */
+import { assert, assertEquals } from "@std/assert";
+import type { OutputRequest } from "../../../src/backend.ts";
+import type { Constraint, ConstraintState } from "../../../src/engine/constraint.ts";
+import {
+  generate,
+  type GenerationEnd,
+  type GenerationRequest,
+} from "../../../src/engine/generate.ts";
+import { Scheduler } from "../../../src/engine/scheduler.ts";
+import { ForgeError } from "../../../src/errors.ts";
+import { load } from "../../../src/mod.ts";
+import {
+  FAKE_VOCABULARY,
+  fakeRequest,
+  FakeRunner,
+  noTokenizer,
+} from "../../support/fake_runner.ts";
+import { TempFolder } from "../../support/temp_folder.ts";
+import { EOS, writeRandomLlama } from "../../support/tiny_llama.ts";
+
+/** Which tokens may stand at each place; a place of none allows all. After the last one the text ends. */
+class Places implements Constraint {
+  readonly places: readonly (readonly number[])[];
+  readonly end: readonly number[];
+  open = 0;
+
+  constructor(places: readonly (readonly number[])[], end: readonly number[] = []) {
+    this.places = places;
+    this.end = end;
+  }
+
+  start(): ConstraintState {
+    return new Place(this, 0);
+  }
+}
+
+class Place implements ConstraintState {
+  readonly #all: Places;
+  #at: number;
+
+  constructor(all: Places, at: number) {
+    this.#all = all;
+    this.#at = at;
+    all.open++;
+  }
+
+  fillMask(mask: Uint32Array): boolean {
+    const { places, end } = this.#all;
+    const allowed = places[this.#at] ?? end;
+    if (this.#at < places.length && allowed.length === 0) return false;
+    mask.fill(0);
+    for (const id of allowed) mask[id >> 5]! |= 1 << (id & 31);
+    return true;
+  }
+
+  accept(token: number): void {
+    const allowed = this.#all.places[this.#at++];
+    if (allowed === undefined || (allowed.length > 0 && !allowed.includes(token))) {
+      throw new ForgeError("bad_input", `token ${token} is not allowed`);
+    }
+  }
+
+  get isTerminated(): boolean {
+    const { places, end } = this.#all;
+    return this.#at === places.length && end.length === 0;
+  }
+
+  fork(): ConstraintState {
+    return new Place(this.#all, this.#at);
+  }
+
+  dispose(): void {
+    this.#all.open--;
+  }
+}
+
+/** A model that always takes the largest token it may. */
+async function tell(constraint: Places, rest: Partial<GenerationRequest> = {}, maxTokens = 20) {
+  const runner = new FakeRunner({ nPages: 20 });
+  const asked: { position: number; mask: boolean }[] = [];
+  runner.onRun = ([chunk]) => {
+    const [output] = chunk!.outputs;
+    if (output === undefined) return Promise.resolve(undefined);
+    const { mask } = output.sampling;
+    asked.push({ position: output.position, mask: mask !== undefined });
+    return Promise.resolve({ token: largest(output), logprob: -1, top: [] });
+  };
+  const request = fakeRequest([900, 901], maxTokens, { constraint, ...rest });
+  const tokens: number[] = [];
+  let end: GenerationEnd | undefined;
+  for await (const piece of generate(new Scheduler(runner), noTokenizer, request)) {
+    if (piece.token !== undefined) tokens.push(piece.token);
+    end = piece.end;
+  }
+  assertEquals(constraint.open, 0, "a state was not disposed of");
+  const chunks = runner.runs.map(([chunk]) => chunk!.tokens.length);
+  return { tokens, end: end!.finishReason, asked, chunks };
+}
+
+function largest({ sampling }: OutputRequest): number {
+  for (let id = FAKE_VOCABULARY - 1; id >= 0; id--) {
+    if (sampling.mask === undefined || (sampling.mask[id >> 5]! >> (id & 31) & 1) === 1) return id;
+  }
+  return -1;
+}
+
+Deno.test("a mask decides what the model may choose from", async () => {
+  const { tokens, end, asked } = await tell(new Places([[3, 31], [32, 64], [], [0, 999]]));
+  assertEquals([tokens, end], [[31, 64, 999, 999], "stop"]);
+  assertEquals(asked.map(({ mask }) => mask), [true, true, false, true]);
+});
+
+Deno.test("the model is not asked where there is no choice, but the token is computed", async () => {
+  const places = [[7], [8], [1, 2], [31], [32], [5, 6], [9]];
+  const { tokens, end, asked, chunks } = await tell(new Places(places));
+  assertEquals([tokens, end], [[7, 8, 2, 31, 32, 6, 9], "stop"]);
+  // Forced tokens go into the cache with what follows them: two with the prompt, two with the third.
+  assertEquals(asked.map(({ position }) => position), [4, 7]);
+  assertEquals(chunks, [4, 3]);
+});
+
+Deno.test("log-probabilities are the model's, also where there is no choice", async () => {
+  const { tokens, asked } = await tell(new Places([[7], [1, 2], [8]]), { logprobs: 0 });
+  assertEquals([tokens, asked.length], [[7, 2, 8], 3]);
+});
+
+Deno.test("a token that is the only one allowed but banned is left to the model to refuse", async () => {
+  const { asked } = await tell(new Places([[7]]), { logitBias: new Map([[7, -Infinity]]) });
+  assertEquals(asked.length, 1);
+});
+
+Deno.test("a text that may end ends with the end token, which is no part of it", async () => {
+  const endTokens = new Set([999]);
+  const forced = await tell(new Places([[1, 2]], [999]), { endTokens });
+  assertEquals([forced.tokens, forced.end, forced.asked.length], [[2], "stop", 1]);
+  const chosen = await tell(new Places([[1, 2], [3, 999]]), { endTokens });
+  assertEquals([chosen.tokens, chosen.end], [[2], "stop"]);
+});
+
+Deno.test("a constraint can force a whole answer", async () => {
+  const { tokens, end, asked } = await tell(new Places([[1], [2], [3]]));
+  assertEquals([tokens, end, asked], [[1, 2, 3], "stop", []]);
+});
+
+Deno.test("forced tokens count like others", async () => {
+  const { tokens, end } = await tell(new Places([[1], [2], [3], [4]]), {}, 2);
+  assertEquals([tokens, end], [[1, 2], "length"]);
+});
+
+Deno.test("an error of a constraint is that of its request alone", async () => {
+  const broken: Constraint = {
+    start: () => ({
+      fillMask: () => false,
+      accept: () => {
+        throw new ForgeError("bad_input", "the grammar is at its end");
+      },
+      isTerminated: false,
+      fork: () => {
+        throw new Error("not forked");
+      },
+      dispose: () => {},
+    }),
+  };
+  using folder = new TempFolder();
+  writeRandomLlama(folder.path);
+  await using model = await load(folder.path, { device: "reference" });
+  const options = { raw: true, temperature: 0, maxTokens: 5 };
+  const [bad, good] = await Promise.allSettled([
+    model.complete("a", { ...options, constraint: broken }),
+    model.complete("b", options),
+  ]);
+  assert(bad.status === "rejected" && bad.reason.message === "the grammar is at its end");
+  assert(good.status === "fulfilled");
+});
+
+for (const device of ["reference", "cpu"]) {
+  Deno.test(`a device keeps to the mask, with all other options on, on ${device}`, async () => {
+    using folder = new TempFolder();
+    writeRandomLlama(folder.path);
+    await using model = await load(folder.path, { device });
+    const places = [[3, 96], [50], [], [4, 5, 6], [40, 41], [2, 95]];
+    const requests = [0, 1, 2, 3].map((seed) => ({
+      constraint: new Places(places, [EOS]),
+      raw: true,
+      seed,
+      temperature: seed,
+      topK: seed,
+      repeatPenalty: 1.2,
+      logitBias: { 4: -Infinity, 5: 2 },
+    }));
+    const told = await Promise.all(requests.map((options) => model.complete("ab", options)));
+    for (const { token_ids, finish_reason } of told) {
+      assertEquals([token_ids.length, finish_reason], [places.length, "stop"]);
+      token_ids.forEach((id, i) => assert(places[i]!.length === 0 || places[i]!.includes(id)));
+      assert(token_ids[3] !== 4);
+    }
+    for (const [i, options] of requests.entries()) {
+      assertEquals((await model.complete("ab", options)).token_ids, told[i]!.token_ids);
+    }
+  });
+}
