@@ -4,7 +4,7 @@
  */
 import { assert } from "@std/assert";
 import { buildEmulator, type EmulatorMode, emulatorUnavailable } from "./build.ts";
-import { listTests, runTest } from "./run_kernel_test.ts";
+import { listTests, runTest } from "./kernel_program.ts";
 
 const unavailable = emulatorUnavailable();
 if (unavailable) console.error(`skipping: ${unavailable}`);

@@ -1,0 +1,57 @@
+// out[token] = scale * row of the embedding, for each token's id.
+//
+//   weight: the embedding in any format F, row_stride bytes apart; out [tokens, cols] F32
+//   grid: a block a token; block 128
+
+#include "blocks.cuh"
+
+template <class F>
+KERNEL embed(float* out, const i32* tokens, const u32* n_tokens, const u8* weight, u64 row_stride,
+             u32 cols, float scale, const u64* codebooks) {
+  const u32 token = blockIdx.x;
+  if (token >= *n_tokens) return;
+  const u8* row = weight + u64(tokens[token]) * row_stride;
+  float* to = out + u64(token) * cols;
+  for (u32 chunk = threadIdx.x; chunk < chunks_of<F>(cols); chunk += blockDim.x) {
+    const typename F::Chunk c = F::load(row, cols, chunk, codebooks);
+    for (u32 r = 0; r < F::kRuns; ++r) {
+      const u32 start = F::run_start(chunk, r);
+      for (u32 j = 0; j < F::kRun / 4; ++j) {
+        const float4 q = F::four(c, r, j);
+        const float four[4] = {q.x, q.y, q.z, q.w};
+        for (u32 k = 0; k < 4; ++k) {
+          const u32 col = start + 4 * j + k;
+          if (col >= cols) continue;
+          const float w = F::kScaled ? four[k] * F::scale(c, r) - F::min(c, r) : four[k];
+          to[col] = w * scale;
+        }
+      }
+    }
+  }
+}
+
+INSTANCE(embed<FormatF32>)
+INSTANCE(embed<FormatF16>)
+INSTANCE(embed<FormatBF16>)
+INSTANCE(embed<FormatQ8_0>)
+INSTANCE(embed<FormatQ4_0>)
+INSTANCE(embed<FormatQ4_K>)
+INSTANCE(embed<FormatQ6_K>)
+INSTANCE(embed<Blocks<3>>)
+INSTANCE(embed<Blocks<6>>)
+INSTANCE(embed<Blocks<7>>)
+INSTANCE(embed<Blocks<10>>)
+INSTANCE(embed<Blocks<11>>)
+INSTANCE(embed<Blocks<13>>)
+INSTANCE(embed<Blocks<16>>)
+INSTANCE(embed<Blocks<17>>)
+INSTANCE(embed<Blocks<18>>)
+INSTANCE(embed<Blocks<19>>)
+INSTANCE(embed<Blocks<20>>)
+INSTANCE(embed<Blocks<21>>)
+INSTANCE(embed<Blocks<22>>)
+INSTANCE(embed<Blocks<23>>)
+INSTANCE(embed<Blocks<29>>)
+INSTANCE(embed<Blocks<34>>)
+INSTANCE(embed<Blocks<35>>)
+INSTANCE(embed<Blocks<39>>)

@@ -1,0 +1,181 @@
+#pragma once
+
+// The weight formats that have fast products, as products read them: in chunks of 16 bytes of
+// quants a lane.
+//
+// A format F has
+//   kRun, kRuns       a chunk holds kRuns runs of kRun consecutive weights
+//   kHasMin           weight = scale * q - min, else weight = scale * q
+//   kScaled           whether there are scales at all
+//   kUnit             rows are a whole number of kUnit weights
+//   Chunk             a chunk in registers
+//   load(row, cols, chunk, codebooks)   reads chunk number `chunk` of a row of `cols` weights
+//   run_start(chunk, r)                 the column of the first weight of run r
+//   four(c, r, j)     weights 4 j .. 4 j + 3 of run r, before scaling: small exact numbers
+//   scale(c, r), min(c, r)
+// The 64 weights from a multiple of 64 on are always 64 / (kRun * kRuns) whole, consecutive chunks.
+//
+// A row on the device is its planes one after another, each padded to 16 bytes: all quants, then all
+// scales. Blocks as they come in files have odd sizes (18, 34, 210 bytes), which no 16-byte load can
+// read; repack_rows.cu takes them apart. Block layouts: csrc/common/quant.
+
+#include "prelude.cuh"
+
+// Whole chunks and the rest of a row of `cols` weights.
+template <class F>
+DEVICE u32 chunks_of(u32 cols) {
+  constexpr u32 kElements = F::kRun * F::kRuns;
+  return (cols + kElements - 1) / kElements;
+}
+
+DEVICE float half_at(const u8* p) { return to_float(*reinterpret_cast<const f16*>(p)); }
+
+struct FormatF32 {
+  static constexpr u32 kRun = 4, kRuns = 1, kUnit = 1;
+  static constexpr bool kHasMin = false, kScaled = false;
+  struct Chunk {
+    uint4 bits;
+  };
+  static DEVICE_MEMBER Chunk load(const u8* row, u32, u32 chunk, const u64*) {
+    return {load_streaming(row + u64(chunk) * 16)};
+  }
+  static DEVICE_MEMBER u32 run_start(u32 chunk, u32) { return chunk * kRun; }
+  static DEVICE_MEMBER float4 four(const Chunk& c, u32, u32) {
+    return make_float4(__uint_as_float(c.bits.x), __uint_as_float(c.bits.y),
+                       __uint_as_float(c.bits.z), __uint_as_float(c.bits.w));
+  }
+  static DEVICE_MEMBER float scale(const Chunk&, u32) { return 1.0f; }
+  static DEVICE_MEMBER float min(const Chunk&, u32) { return 0.0f; }
+};
+
+// F16 and BF16.
+template <class T>
+struct FormatHalf {
+  static constexpr u32 kRun = 8, kRuns = 1, kUnit = 1;
+  static constexpr bool kHasMin = false, kScaled = false;
+  struct Chunk {
+    uint4 bits;
+  };
+  static DEVICE_MEMBER Chunk load(const u8* row, u32, u32 chunk, const u64*) {
+    return {load_streaming(row + u64(chunk) * 16)};
+  }
+  static DEVICE_MEMBER u32 run_start(u32 chunk, u32) { return chunk * kRun; }
+  static DEVICE_MEMBER float4 four(const Chunk& c, u32, u32 j) {
+    const u32 first = j == 0 ? c.bits.x : c.bits.z, second = j == 0 ? c.bits.y : c.bits.w;
+    return make_float4(low_as(T{}, first), high_as(T{}, first), low_as(T{}, second),
+                       high_as(T{}, second));
+  }
+  static DEVICE_MEMBER float scale(const Chunk&, u32) { return 1.0f; }
+  static DEVICE_MEMBER float min(const Chunk&, u32) { return 0.0f; }
+};
+using FormatF16 = FormatHalf<f16>;
+using FormatBF16 = FormatHalf<bf16>;
+
+// qs[cols] signed bytes | d[cols / 32].
+struct FormatQ8_0 {
+  static constexpr u32 kRun = 16, kRuns = 1, kUnit = 32;
+  static constexpr bool kHasMin = false, kScaled = true;
+  struct Chunk {
+    uint4 bits;
+    float d;
+  };
+  static DEVICE_MEMBER Chunk load(const u8* row, u32 cols, u32 chunk, const u64*) {
+    return {load_streaming(row + u64(chunk) * 16), half_at(row + cols + chunk / 2 * 2)};
+  }
+  static DEVICE_MEMBER u32 run_start(u32 chunk, u32) { return chunk * kRun; }
+  static DEVICE_MEMBER float4 four(const Chunk& c, u32, u32 j) {
+    return bytes_to_floats(word_of(c.bits, j) ^ 0x80808080u, 128.0f);
+  }
+  static DEVICE_MEMBER float scale(const Chunk& c, u32) { return c.d; }
+  static DEVICE_MEMBER float min(const Chunk&, u32) { return 0.0f; }
+};
+
+// qs[cols / 2], byte i of a block of 32 = weight i | weight i + 16 << 4 | d[cols / 32].
+struct FormatQ4_0 {
+  static constexpr u32 kRun = 16, kRuns = 2, kUnit = 32;
+  static constexpr bool kHasMin = false, kScaled = true;
+  struct Chunk {
+    uint4 bits;
+    float d;
+  };
+  static DEVICE_MEMBER Chunk load(const u8* row, u32 cols, u32 chunk, const u64*) {
+    return {load_streaming(row + u64(chunk) * 16), half_at(row + cols / 2 + chunk * 2)};
+  }
+  static DEVICE_MEMBER u32 run_start(u32 chunk, u32 r) { return chunk * 32 + r * 16; }
+  static DEVICE_MEMBER float4 four(const Chunk& c, u32 r, u32 j) {
+    return bytes_to_floats(word_of(c.bits, j) >> (4 * r) & 0x0f0f0f0fu, 8.0f);
+  }
+  static DEVICE_MEMBER float scale(const Chunk& c, u32) { return c.d; }
+  static DEVICE_MEMBER float min(const Chunk&, u32) { return 0.0f; }
+};
+
+// Blocks as in the file: 144 bytes are nine 16-byte words, of which the first holds d, dmin and the
+// 6-bit scales and minima, and word 1 + c the weights of chunk c: 16 of sub-block 2 (c / 2) in the
+// low, 16 of the next sub-block in the high four bits. Eight neighbouring lanes share a first word.
+struct FormatQ4_K {
+  static constexpr u32 kRun = 16, kRuns = 2, kUnit = 256;
+  static constexpr bool kHasMin = true, kScaled = true;
+  struct Chunk {
+    uint4 bits;
+    float scales[2];
+    float mins[2];
+  };
+  static DEVICE_MEMBER Chunk load(const u8* row, u32, u32 chunk, const u64*) {
+    const u8* block = row + u64(chunk / 8) * 144;
+    const uint4 head = *reinterpret_cast<const uint4*>(block);
+    Chunk c;
+    c.bits = load_streaming(block + 16 + chunk % 8 * 16);
+    const float d = low_as(f16{}, head.x), dmin = high_as(f16{}, head.x);
+    const u32 pair = chunk % 8 / 2;  // of sub-blocks
+#pragma unroll
+    for (u32 r = 0; r < 2; ++r) {
+      const u32 shift = 8 * ((2 * pair + r) % 4);
+      const u32 y = head.y >> shift, z = head.z >> shift, w = head.w >> shift;
+      const u32 scale = pair < 2 ? y & 63 : (w & 0xf) | (y >> 6 & 3) << 4;
+      const u32 least = pair < 2 ? z & 63 : (w >> 4 & 0xf) | (z >> 6 & 3) << 4;
+      c.scales[r] = d * float(scale);
+      c.mins[r] = dmin * float(least);
+    }
+    return c;
+  }
+  static DEVICE_MEMBER u32 run_start(u32 chunk, u32 r) {
+    return chunk / 8 * 256 + chunk % 8 / 2 * 64 + r * 32 + chunk % 2 * 16;
+  }
+  static DEVICE_MEMBER float4 four(const Chunk& c, u32 r, u32 j) {
+    return bytes_to_floats(word_of(c.bits, j) >> (4 * r) & 0x0f0f0f0fu);
+  }
+  static DEVICE_MEMBER float scale(const Chunk& c, u32 r) { return c.scales[r]; }
+  static DEVICE_MEMBER float min(const Chunk& c, u32 r) { return c.mins[r]; }
+};
+
+// For each 32 weights: ql[16], byte i = weight i | weight i + 16 << 4 (low four bits of q), and
+// qh[8], in byte i the upper two bits of weights i, i + 8, i + 16, i + 24 from the low bits up.
+// ql[cols / 2] | qh[cols / 4] | scales[cols / 16] signed bytes | d[cols / 256].
+struct FormatQ6_K {
+  static constexpr u32 kRun = 16, kRuns = 2, kUnit = 256;
+  static constexpr bool kHasMin = false, kScaled = true;
+  struct Chunk {
+    uint4 low;
+    uint2 high;
+    float scales[2];
+  };
+  static DEVICE_MEMBER Chunk load(const u8* row, u32 cols, u32 chunk, const u64*) {
+    const u8* high = row + cols / 2;
+    const i8* scales = reinterpret_cast<const i8*>(high + cols / 4) + chunk * 2;
+    const float d = half_at(high + cols / 4 + cols / 16 + chunk / 8 * 2);
+    Chunk c;
+    c.low = load_streaming(row + u64(chunk) * 16);
+    c.high = *reinterpret_cast<const uint2*>(high + u64(chunk) * 8);
+    c.scales[0] = d * float(scales[0]);
+    c.scales[1] = d * float(scales[1]);
+    return c;
+  }
+  static DEVICE_MEMBER u32 run_start(u32 chunk, u32 r) { return chunk * 32 + r * 16; }
+  static DEVICE_MEMBER float4 four(const Chunk& c, u32 r, u32 j) {
+    const u32 low = word_of(c.low, j) >> (4 * r) & 0x0f0f0f0fu;
+    const u32 high = (j % 2 == 0 ? c.high.x : c.high.y) >> (4 * r + 2 * (j / 2)) & 0x03030303u;
+    return bytes_to_floats(low | high << 4, 32.0f);
+  }
+  static DEVICE_MEMBER float scale(const Chunk& c, u32 r) { return c.scales[r]; }
+  static DEVICE_MEMBER float min(const Chunk&, u32) { return 0.0f; }
+};

@@ -1,0 +1,158 @@
+#pragma once
+
+// The product of a few tokens with a weight: the body of matvec.cu and grouped_matvec.cu.
+//
+// A decoded token reads every weight once, so memory decides: weights come in 16-byte loads that
+// bypass the first-level cache, two of them of each of kRows rows in flight in every lane, and are
+// dequantised in registers. A warp works on kRows rows at once, which share what is loaded of x; x
+// is read from the caches, where the other warps of the SM have put it. `split` warps of a block
+// divide the columns of the same rows among them and add up through shared memory, so that a weight
+// of few rows still fills the device, and the order of the additions is always the same: that of
+// lanes, then of warps, whatever the number of tokens.
+
+#include "activation.cuh"
+#include "blocks.cuh"
+#include "warp.cuh"
+
+constexpr u32 kMatvecWarps = 8;
+
+// What a lane has in flight: chunks of two rows, two of each while few tokens leave registers for
+// them; but one where the decoded weights alone fill the registers.
+template <class F>
+struct InFlight {
+  static constexpr u32 rows = 2;
+  static constexpr u32 ahead(u32 tokens) { return tokens <= 2 ? 2 : 1; }
+  static constexpr u32 blocks_per_sm(u32 tokens) { return tokens <= 2 ? 2 : 1; }
+};
+template <u32 type>
+struct InFlight<Blocks<type>> {
+  static constexpr u32 rows = 1;
+  static constexpr u32 ahead(u32) { return 1; }
+  static constexpr u32 blocks_per_sm(u32) { return 1; }
+};
+
+// Where the tokens' rows of x begin.
+template <u32 tokens>
+struct TokenRows {
+  const float* row[tokens];
+};
+
+// x[k .. k + 3], with zeros from `cols` on.
+template <class F>
+DEVICE float4 load_four(const float* x, u32 k, u32 cols) {
+  if (F::kUnit >= 4 || (cols % 4 == 0 && k < cols)) return *reinterpret_cast<const float4*>(x + k);
+  return make_float4(k < cols ? x[k] : 0.0f, k + 1 < cols ? x[k + 1] : 0.0f,
+                     k + 2 < cols ? x[k + 2] : 0.0f, k + 3 < cols ? x[k + 3] : 0.0f);
+}
+
+template <class F, u32 rows, u32 tokens>
+DEVICE void accumulate(float (&sums)[rows][tokens], const typename F::Chunk (&c)[rows],
+                       const TokenRows<tokens>& x, u32 cols, u32 chunk) {
+#pragma unroll
+  for (u32 r = 0; r < F::kRuns; ++r) {
+    const u32 start = F::run_start(chunk, r);
+    float dots[rows][tokens] = {};
+    float x_sums[tokens] = {};
+#pragma unroll
+    for (u32 j = 0; j < F::kRun / 4; ++j) {
+      float4 w[rows];
+#pragma unroll
+      for (u32 i = 0; i < rows; ++i) w[i] = F::four(c[i], r, j);
+#pragma unroll
+      for (u32 t = 0; t < tokens; ++t) {
+        const float4 v = load_four<F>(x.row[t], start + 4 * j, cols);
+        if (F::kHasMin) x_sums[t] += v.x + v.y + v.z + v.w;
+#pragma unroll
+        for (u32 i = 0; i < rows; ++i) {
+          dots[i][t] += w[i].x * v.x;
+          dots[i][t] += w[i].y * v.y;
+          dots[i][t] += w[i].z * v.z;
+          dots[i][t] += w[i].w * v.w;
+        }
+      }
+    }
+#pragma unroll
+    for (u32 i = 0; i < rows; ++i) {
+#pragma unroll
+      for (u32 t = 0; t < tokens; ++t) {
+        const float scaled = F::kScaled ? F::scale(c[i], r) * dots[i][t] : dots[i][t];
+        sums[i][t] += F::kHasMin ? scaled - F::min(c[i], r) * x_sums[t] : scaled;
+      }
+    }
+  }
+}
+
+// The rows of a weight that a block multiplies.
+struct WeightRows {
+  const u8* data;
+  u64 stride;
+  u32 count;
+  u32 cols;
+};
+
+// The rows and the share of their columns that this warp has.
+struct WarpShare {
+  u32 first_row;
+  u32 part;   // of `split`
+  u32 split;
+};
+template <class F>
+DEVICE WarpShare share_of_warp(u32 split) {
+  const u32 group = warp_id() / split;
+  const u32 groups = kMatvecWarps / split;
+  return {(blockIdx.x * groups + group) * InFlight<F>::rows, warp_id() % split, split};
+}
+
+// Calls store(row, token, product) once for every row and token of the block, in the warps whose
+// part is 0. All threads of the block must call this.
+template <class F, u32 tokens, class Store>
+DEVICE void multiply_rows(const WeightRows& w, const TokenRows<tokens>& x, u32 split,
+                          const u64* codebooks, Store store) {
+  constexpr u32 rows = InFlight<F>::rows;
+  SHARED(float, partial, [kMatvecWarps][rows * tokens]);
+  const WarpShare share = share_of_warp<F>(split);
+
+  const u8* row[rows];
+#pragma unroll
+  for (u32 i = 0; i < rows; ++i) {
+    row[i] = w.data + min(share.first_row + i, w.count - 1) * w.stride;
+  }
+  constexpr u32 ahead = InFlight<F>::ahead(tokens);
+  float sums[rows][tokens] = {};
+  const u32 n_chunks = chunks_of<F>(w.cols), step = kWarp * split;
+  u32 chunk = share.part * kWarp + lane_id();
+  for (; chunk + (ahead - 1) * step < n_chunks; chunk += ahead * step) {
+    typename F::Chunk c[ahead][rows];
+#pragma unroll
+    for (u32 a = 0; a < ahead; ++a) {
+#pragma unroll
+      for (u32 i = 0; i < rows; ++i) {
+        c[a][i] = F::load(row[i], w.cols, chunk + a * step, codebooks);
+      }
+    }
+#pragma unroll
+    for (u32 a = 0; a < ahead; ++a) accumulate<F>(sums, c[a], x, w.cols, chunk + a * step);
+  }
+  for (; ahead > 1 && chunk < n_chunks; chunk += step) {
+    typename F::Chunk c[rows];
+#pragma unroll
+    for (u32 i = 0; i < rows; ++i) c[i] = F::load(row[i], w.cols, chunk, codebooks);
+    accumulate<F>(sums, c, x, w.cols, chunk);
+  }
+
+#pragma unroll
+  for (u32 i = 0; i < rows; ++i) {
+#pragma unroll
+    for (u32 t = 0; t < tokens; ++t) {
+      const float sum = warp_sum(sums[i][t]);
+      if (lane_id() == 0) partial[warp_id()][i * tokens + t] = sum;
+    }
+  }
+  __syncthreads();
+  if (share.part != 0 || lane_id() >= rows * tokens) return;
+  const u32 i = lane_id() / tokens, t = lane_id() % tokens;
+  if (share.first_row + i >= w.count) return;
+  float sum = 0;
+  for (u32 part = 0; part < split; ++part) sum += partial[warp_id() + part][lane_id()];
+  store(share.first_row + i, t, sum);
+}

@@ -1,0 +1,148 @@
+#include <algorithm>
+#include <numeric>
+
+#include "weights.h"
+
+namespace {
+
+struct MoeTile {
+  u32 expert, first, count;
+};
+
+struct Grouping {
+  Buffer<MoeTile> tiles;
+  Buffer<u32> n_tiles, pairs;
+};
+
+Buffer<float> route(Random& random, u32 tokens, u32 n_experts, u32 top_k, Buffer<float>& logits,
+                    bool normalize) {
+  for (float& x : logits) x = static_cast<float>(random.below(7)) * 0.5f;  // many ties
+  Buffer<float> out(tokens * 2 * top_k);
+  const Buffer<u32> n_tokens = {tokens};
+  launch("moe_route", {{blocks_for(tokens, 4) + 1}, {128}}, out.data(), logits.data(), n_tokens.data(),
+         n_experts, top_k, normalize ? 1u : 0u, 1.5f);
+  return out;
+}
+
+Grouping group(const Buffer<float>& routes, u32 tokens, u32 n_experts, u32 top_k, u32 tile_tokens) {
+  const u32 pairs = tokens * top_k;
+  Grouping g = {Buffer<MoeTile>(std::min(pairs, n_experts + pairs / tile_tokens)), Buffer<u32>(1),
+                Buffer<u32>(pairs)};
+  const Buffer<u32> n_tokens = {tokens};
+  launch("moe_group", {{1}, {64}, (2 * n_experts + 1) * 4}, g.tiles.data(), g.n_tiles.data(),
+         g.pairs.data(), routes.data(), n_tokens.data(), n_experts, top_k, tile_tokens);
+  return g;
+}
+
+void check_route(u32 tokens, u32 n_experts, u32 top_k, bool normalize) {
+  Random random(n_experts + top_k);
+  Buffer<float> logits(tokens * n_experts);
+  const auto out = route(random, tokens, n_experts, top_k, logits, normalize);
+  for (u32 t = 0; t < tokens; ++t) {
+    const float* row = logits.data() + t * n_experts;
+    std::vector<u32> order(n_experts);
+    std::iota(order.begin(), order.end(), 0u);
+    std::stable_sort(order.begin(), order.end(), [&](u32 a, u32 b) { return row[a] > row[b]; });
+    double chosen = 0, total = 0;
+    for (u32 e = 0; e < n_experts; ++e) total += std::exp(row[e]);
+    for (u32 k = 0; k < top_k; ++k) chosen += std::exp(row[order[k]]);
+    for (u32 k = 0; k < top_k; ++k) {
+      EXPECT(out[t * 2 * top_k + k] == static_cast<float>(order[k]));
+      const double weight = 1.5 * std::exp(row[order[k]]) / (normalize ? chosen : total);
+      EXPECT(std::abs(out[(t * 2 + 1) * top_k + k] - weight) < 1e-6);
+    }
+  }
+}
+
+void check_product(const WeightKind& kind, u32 tokens, u32 at_once, bool shared) {
+  Random random(kind.type + tokens);
+  const u32 n_experts = 5, top_k = 2, rows = 7, cols = 256;
+  const DeviceWeight weight = random_weight(random, kind, n_experts * rows, cols);
+  const auto x = random_floats(random, tokens * (shared ? 1 : top_k) * cols);
+  const auto bias = random_floats(random, n_experts * rows);
+  Buffer<float> logits(tokens * n_experts), out(tokens * top_k * rows);
+  const auto routes = route(random, tokens, n_experts, top_k, logits, true);
+  const Grouping g = group(routes, tokens, n_experts, top_k, at_once);
+  const u32 per_block = 4 * (weight.format[0] == 'B' ? 1 : 2);
+  launch("grouped_matvec<" + weight.format + ", " + std::to_string(at_once) + ">",
+         {{blocks_for(rows, per_block), static_cast<u32>(g.tiles.size())}, {256}}, out.data(), x.data(),
+         shared ? 1u : 0u, weight.data.data(), weight.row_stride, rows, cols, top_k, g.tiles.data(),
+         g.n_tiles.data(), g.pairs.data(), bias.data(), 2u, codebooks().data());
+  for (u32 pair = 0; pair < tokens * top_k; ++pair) {
+    const u32 t = pair / top_k, k = pair % top_k;
+    const auto expert = static_cast<u32>(routes[t * 2 * top_k + k]);
+    std::vector<double> expected;
+    for (u32 r = expert * rows; r < (expert + 1) * rows; ++r) {
+      expected.push_back(plain_dot(weight.row(r), x.data() + (shared ? t : pair) * cols, cols) + bias[r]);
+    }
+    expect_near("grouped_matvec", out.data() + pair * rows, expected.data(), rows, 1e-5, 1e-5);
+  }
+}
+
+}  // namespace
+
+TEST(moe_route_of_few_experts) { check_route(5, 4, 2, true); }
+TEST(moe_route_of_all_experts) { check_route(2, 8, 8, false); }
+TEST(moe_route_of_many_experts) { check_route(3, 131, 9, true); }
+TEST(moe_route_of_nan_stays_in_bounds) {
+  Buffer<float> logits(6), out(2 * 2);  // logits are all NaN
+  const Buffer<u32> n_tokens = {1};
+  launch("moe_route", {{1}, {128}}, out.data(), logits.data(), n_tokens.data(), 6u, 2u, 1u, 1.0f);
+  EXPECT(out[0] >= 0 && out[0] < 6 && out[1] >= 0 && out[1] < 6);
+}
+TEST(moe_group_covers_every_pair_once) {
+  for (const u32 tokens : {1u, 33u}) {
+    Random random(tokens);
+    const u32 n_experts = 40, top_k = 3;
+    Buffer<float> logits(tokens * n_experts);
+    const auto routes = route(random, tokens, n_experts, top_k, logits, true);
+    const Grouping g = group(routes, tokens, n_experts, top_k, 4);
+    std::vector<int> seen(tokens * top_k);
+    EXPECT(g.n_tiles[0] <= g.tiles.size());
+    for (u32 i = 0; i < g.n_tiles[0]; ++i) {
+      const MoeTile tile = g.tiles[i];
+      EXPECT(tile.count >= 1 && tile.count <= 4);
+      for (u32 p = tile.first; p < tile.first + tile.count; ++p) {
+        const u32 pair = g.pairs[p];
+        EXPECT(routes[pair / top_k * 2 * top_k + pair % top_k] == static_cast<float>(tile.expert));
+        ++seen[pair];
+      }
+    }
+    EXPECT(std::all_of(seen.begin(), seen.end(), [](int n) { return n == 1; }));
+  }
+}
+TEST(grouped_matvec_of_one_token) {
+  for (const WeightKind& kind : fast_kinds) check_product(kind, 1, 1, true);
+}
+TEST(grouped_matvec_of_many_tokens) {
+  for (const WeightKind& kind : fast_kinds) {
+    for (const u32 at_once : {2u, 4u, 8u}) check_product(kind, 11, at_once, at_once == 4);
+  }
+}
+TEST(grouped_matvec_of_other_types) {
+  std::string name;
+  for (const u32 type : other_types) check_product(other_kind(type, name), 3, type % 2 != 0 ? 1 : 4, false);
+}
+TEST(moe_combine_with_and_without_residual) {
+  Random random(3);
+  const u32 tokens = 2, cols = 1029, top_k = 3;
+  const auto x = random_floats(random, tokens * top_k * cols), routes = random_floats(random, tokens * 2 * top_k);
+  const auto residual = random_floats(random, tokens * cols);
+  const Buffer<u32> n_tokens = {tokens};
+  for (const bool with_residual : {false, true}) {
+    Buffer<float> out(tokens * cols);
+    launch("moe_combine", {{2, 3}, {256}}, out.data(), x.data(), routes.data(),
+           with_residual ? residual.data() : nullptr, n_tokens.data(), cols, top_k);
+    std::vector<double> expected;
+    for (u32 t = 0; t < tokens; ++t) {
+      for (u32 i = 0; i < cols; ++i) {
+        double sum = with_residual ? residual[t * cols + i] : 0;
+        for (u32 k = 0; k < top_k; ++k) {
+          sum += double(routes[(t * 2 + 1) * top_k + k]) * x[(t * top_k + k) * cols + i];
+        }
+        expected.push_back(sum);
+      }
+    }
+    expect_near("moe_combine", out, expected, 1e-6, 1e-6);
+  }
+}

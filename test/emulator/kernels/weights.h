@@ -1,0 +1,43 @@
+#pragma once
+
+// Random weights of any type as they lie on the device, and their values.
+
+#include "support.h"
+
+namespace kernel_test {
+
+struct DeviceWeight {
+  std::string format;  // the kernels' template argument
+  u32 rows, cols;
+  u64 row_stride;
+  Buffer<u8> data;
+  std::vector<float> values;  // [rows, cols], dequantised by csrc/common/quant
+
+  const float* row(u32 r) const { return values.data() + u64(r) * cols; }
+};
+
+struct WeightKind {
+  u32 type;  // GGUF's number
+  const char* format;
+};
+// Those with products of their own.
+inline const WeightKind fast_kinds[] = {{0, "FormatF32"}, {1, "FormatF16"}, {30, "FormatBF16"},
+                                        {8, "FormatQ8_0"}, {2, "FormatQ4_0"}, {12, "FormatQ4_K"},
+                                        {14, "FormatQ6_K"}};
+// The types that go through Blocks<type>.
+inline const u32 other_types[] = {3, 6, 7, 10, 11, 13, 16, 17, 18, 19, 20, 21, 22, 23, 29, 34, 35, 39};
+inline WeightKind other_kind(u32 type, std::string& storage) {
+  storage = "Blocks<" + std::to_string(type) + ">";
+  return {type, storage.c_str()};
+}
+
+// Weights of about 1 / sqrt(cols), so that products are about as large as x.
+DeviceWeight random_weight(Random& random, const WeightKind& kind, u32 rows, u32 cols);
+
+// The tables of the codebook formats, as the library uploads them.
+const Buffer<u64>& codebooks();
+
+// sum of row[i] * x[i].
+double plain_dot(const float* row, const float* x, u32 n);
+
+}  // namespace kernel_test
