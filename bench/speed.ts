@@ -23,8 +23,8 @@ export async function benchSpeed(options: BenchOptions, machine: Machine): Promi
   const tests: Workload[] = [{ nPrompt, nGen: 0, nDepth: 0 }, { nPrompt: 0, nGen, nDepth: 0 }];
   for (const test of tests) {
     const rates: number[] = [];
-    for await (const nanoseconds of measure(model.runner, test, rounds)) {
-      rates.push((test.nPrompt + test.nGen) / nanoseconds * 1e9);
+    for await (const { prefill, decode } of measure(model.runner, test, rounds)) {
+      rates.push((test.nPrompt + test.nGen) / (prefill + decode) * 1e9);
     }
     const rate = mean(rates);
     const read = model.summary.decodeBytes * rate / 1e9;

@@ -1,6 +1,6 @@
 import type { DeviceInfo, KvType } from "../backend.ts";
 import { openBackend } from "../engine/open_backend.ts";
-import { Runner } from "../engine/runner.ts";
+import { PAGE_TOKENS, Runner } from "../engine/runner.ts";
 import { ForgeError } from "../errors.ts";
 import { type Checkpoint, openCheckpoint } from "../formats/checkpoint.ts";
 import { quote } from "../formats/quote.ts";
@@ -13,8 +13,10 @@ export interface BenchModelOptions {
   readonly device: string;
   /** 0 for one a core. */
   readonly threads: number;
-  /** Positions that the longest test takes. */
+  /** Positions that the longest test takes of one sequence. */
   readonly contextLength: number;
+  /** Sequences that a test computes at once, at most. @default 1 */
+  readonly maxSequences?: number | undefined;
   /** @default "F16"; "F32" on the reference device */
   readonly kvType?: KvType | undefined;
   /** Whether to measure what the device's memory gives, before anything is loaded. @default false */
@@ -62,7 +64,14 @@ export async function openBenchModel(
     }
     const kvType = options.kvType ?? (backend.kind === "reference" ? "F32" : "F16");
     const { kind, info } = backend;
-    const runner = await Runner.open(backend, lm, { contextLength, kvType });
+    const { maxSequences = 1 } = options;
+    const cacheTokens = maxSequences * Math.ceil(contextLength / PAGE_TOKENS) * PAGE_TOKENS;
+    const runner = await Runner.open(backend, lm, {
+      contextLength,
+      kvType,
+      maxSequences,
+      cacheTokens,
+    });
     return {
       runner,
       summary: summarizeModel(checkpoint, weights.mappedTensors),

@@ -50,17 +50,43 @@ const COLUMNS: readonly Column[] = [
   },
 ];
 
-const markdown: RecordPrinter = {
+const phase = (record: BenchRecord, tokens: number, ns: number): string =>
+  tokens === 0 ? "" : (tokens * record.n_parallel / ns * 1e9).toFixed(2);
+const seconds = (ns: number): string => (ns / 1e9).toFixed(3);
+const positions = ({ n_depth, n_prompt, n_gen, n_parallel }: BenchRecord): number =>
+  n_parallel * (n_depth + n_prompt + n_gen);
+const numberColumn = (
+  title: string,
+  width: number,
+  text: (record: BenchRecord) => string,
+): Column => ({ title, width, isNumber: true, text });
+
+/** The columns of llama-batched-bench: PP, TG and B of each row, and what the two phases took. */
+const BATCHED_COLUMNS: readonly Column[] = [
+  ...COLUMNS.filter(({ title }) => title === "model" || title === "backend" || title === "threads"),
+  numberColumn("PP", 6, ({ n_prompt }) => `${n_prompt}`),
+  numberColumn("TG", 6, ({ n_gen }) => `${n_gen}`),
+  numberColumn("B", 4, ({ n_parallel }) => `${n_parallel}`),
+  numberColumn("N_KV", 6, (record) => `${positions(record)}`),
+  numberColumn("T_PP s", 8, ({ avg_prefill_ns }) => seconds(avg_prefill_ns)),
+  numberColumn("S_PP t/s", 8, (record) => phase(record, record.n_prompt, record.avg_prefill_ns)),
+  numberColumn("T_TG s", 8, ({ avg_decode_ns }) => seconds(avg_decode_ns)),
+  numberColumn("S_TG t/s", 8, (record) => phase(record, record.n_gen, record.avg_decode_ns)),
+  numberColumn("T s", 8, ({ avg_ns }) => seconds(avg_ns)),
+  ...COLUMNS.filter(({ title }) => title === "t/s" || title === "memory"),
+];
+
+const markdown = (columns: readonly Column[]): RecordPrinter => ({
   begin: () => {
-    const titles = COLUMNS.map(padded((column) => column.title));
-    const rules = COLUMNS.map(({ width, isNumber }) =>
+    const titles = columns.map(padded((column) => column.title));
+    const rules = columns.map(({ width, isNumber }) =>
       isNumber ? `${"-".repeat(width + 1)}:` : "-".repeat(width + 2)
     );
     return `| ${titles.join(" | ")} |\n|${rules.join("|")}|\n`;
   },
-  record: (record) => `| ${COLUMNS.map(padded((column) => column.text(record))).join(" | ")} |\n`,
+  record: (record) => `| ${columns.map(padded((column) => column.text(record))).join(" | ")} |\n`,
   end: () => "",
-};
+});
 
 const json: RecordPrinter = {
   begin: () => "[",
@@ -92,9 +118,12 @@ const CSV_FIELDS = [
   "n_prompt",
   "n_gen",
   "n_depth",
+  "n_parallel",
   "test_time",
   "avg_ns",
   "stddev_ns",
+  "avg_prefill_ns",
+  "avg_decode_ns",
   "avg_ts",
   "stddev_ts",
   "decode_bytes",
@@ -110,10 +139,16 @@ const csv: RecordPrinter = {
 };
 
 export const PRINTERS: Readonly<Record<OutputFormat, RecordPrinter>> = {
-  md: markdown,
+  md: markdown(COLUMNS),
   json,
   jsonl: jsonLines,
   csv,
+};
+
+/** As {@linkcode PRINTERS}, for tests of several sequences at once: the table has other columns. */
+export const BATCHED_PRINTERS: Readonly<Record<OutputFormat, RecordPrinter>> = {
+  ...PRINTERS,
+  md: markdown(BATCHED_COLUMNS),
 };
 
 function padded(text: (column: Column) => string): (column: Column) => string {
@@ -123,8 +158,13 @@ function padded(text: (column: Column) => string): (column: Column) => string {
       : text(column).replaceAll("|", "\\|").padEnd(column.width);
 }
 
-function testName({ n_prompt, n_gen, n_depth }: BenchRecord): string {
-  return workloadName({ nPrompt: n_prompt, nGen: n_gen, nDepth: n_depth });
+function testName({ n_prompt, n_gen, n_depth, n_parallel }: BenchRecord): string {
+  return workloadName({
+    nPrompt: n_prompt,
+    nGen: n_gen,
+    nDepth: n_depth,
+    nParallel: n_parallel,
+  });
 }
 
 /** What decoding reads of the weights, as a share of what the device can read at most. */

@@ -1,11 +1,17 @@
 /** `forge bench`: how fast models compute prompts and decode. */
 import { type BenchModel, openBenchModel } from "../bench/bench_model.ts";
-import { PRINTERS, type RecordPrinter } from "../bench/bench_output.ts";
+import { BATCHED_PRINTERS, PRINTERS, type RecordPrinter } from "../bench/bench_output.ts";
 import { benchRecord } from "../bench/bench_record.ts";
-import { measure } from "../bench/measure.ts";
+import { measure, type Sample } from "../bench/measure.ts";
 import { SyntheticModel } from "../bench/synthetic_model.ts";
 import { parseSyntheticSpec, type SyntheticSpec } from "../bench/synthetic_spec.ts";
-import { type Workload, workloadLength, workloadName, workloads } from "../bench/workload.ts";
+import {
+  parallelWorkloads,
+  type Workload,
+  workloadLength,
+  workloadName,
+  workloads,
+} from "../bench/workload.ts";
 import { openBackend } from "../engine/open_backend.ts";
 import { ForgeError } from "../errors.ts";
 import type { Checkpoint } from "../formats/checkpoint.ts";
@@ -28,6 +34,8 @@ type BenchOptions = Options<
   | "nGen"
   | "pair"
   | "nDepth"
+  | "nBatch"
+  | "parallel"
   | "repetitions"
   | "benchOutput"
 >;
@@ -46,12 +54,15 @@ export async function run(
   _operands: readonly string[],
   context: Context,
 ): Promise<number> {
-  const tests = workloads({
+  const lists = {
     prompts: options.nPrompt ?? [DEFAULT_PROMPT],
     generations: options.nGen ?? [DEFAULT_GENERATION],
     pairs: (options.pair ?? []).map(parsePair),
     depths: options.nDepth ?? [0],
-  });
+    batches: options.nBatch ?? [undefined],
+  };
+  const { parallel } = options;
+  const tests = parallel === undefined ? workloads(lists) : parallelWorkloads(lists, parallel);
   if (tests.length === 0) {
     throw new ForgeError("usage", "there is nothing to measure: -p, -n and --pg are all 0");
   }
@@ -91,7 +102,8 @@ class Bench {
     this.#tests = tests;
     this.#signal = signal;
     this.#device = options.device ?? "auto";
-    this.#printer = PRINTERS[options.benchOutput ?? "md"];
+    const printers = options.parallel === undefined ? PRINTERS : BATCHED_PRINTERS;
+    this.#printer = printers[options.benchOutput ?? "md"];
   }
 
   /** Measures every model; whatever ends it, what was measured has been printed. */
@@ -145,6 +157,7 @@ class Bench {
         device: this.#device,
         threads,
         contextLength,
+        maxSequences: Math.max(...this.#tests.map(({ nParallel = 1 }) => nParallel)),
         kvType,
         measuresBandwidth: true,
       });
@@ -161,11 +174,11 @@ class Bench {
     progress: Progress,
   ): Promise<void> {
     const repetitions = this.#options.repetitions ?? DEFAULT_REPETITIONS;
-    const samples: number[] = [];
+    const samples: Sample[] = [];
     progress.update(`${workloadName(test)}: warming up`);
     try {
-      for await (const time of measure(model.runner, test, repetitions, this.#signal)) {
-        samples.push(time);
+      for await (const sample of measure(model.runner, test, repetitions, this.#signal)) {
+        samples.push(sample);
         progress.update(workloadName(test), samples.length, repetitions);
       }
     } finally {
@@ -177,7 +190,7 @@ class Bench {
     model: BenchModel,
     name: string,
     test: Workload,
-    samples: readonly number[],
+    samples: readonly Sample[],
     progress: Progress,
   ): Promise<void> {
     const session = { version: VERSION, time: new Date(), peakMemory: model.peakMemory() };

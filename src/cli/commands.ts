@@ -120,6 +120,8 @@ export const COMMANDS: readonly Command[] = [
       "nGen",
       "pair",
       "nDepth",
+      "nBatch",
+      "parallel",
       "repetitions",
       "benchOutput",
       "verbose",
@@ -136,12 +138,16 @@ export const COMMANDS: readonly Command[] = [
         SYNTHETIC_TYPES.join(", ")
       } (default: Q4_0); as in most files, the output matrix of a 4- or 5-bit model is Q6_K or ` +
       "Q8_0. The model is a temporary file and is removed in the end.",
+      "With --parallel B, B sequences get a prompt each and are then decoded together, one token of " +
+      "each a step; the table has the columns of llama-batched-bench: PP, TG, B, N_KV, and times T and " +
+      "speeds S of prompts, decoding and both, over all sequences.",
       "Ctrl-C stops with exit code 130; what was measured is printed.",
     ],
     examples: [
       "forge bench -m model.gguf -p 512,2048 -n 64 -t 1,2",
       "forge bench --synthetic llama-3.2-1b:Q4_0 --synthetic llama-3.2-1b:Q8_0",
       "forge bench --synthetic smollm2-135m:F16 -p 0 -n 128 -d 0,4096 -o json",
+      "forge bench -m model.gguf -p 128 -n 64 --parallel 1,8",
     ],
   }, () => import("./bench.ts")),
   defineCommand({

@@ -39,6 +39,23 @@ Deno.test("bench: measures the tests asked for, at every depth and number of thr
   }
 });
 
+Deno.test("bench: sequences at once, and prompts in batches", async () => {
+  using folder = new TempFolder();
+  writeRandomLlama(folder.path);
+  const sizes = ["-p", "8", "-n", "4", "--parallel", "1,3", "-b", "5", "-r", "1", "-o", "jsonl"];
+  const { code, stdout, stderr } = await forge(["bench", "-m", folder.path, ...sizes]);
+  assertEquals({ code, stderr }, { code: 0, stderr: "" });
+  const records = stdout.trim().split("\n").map((line) => JSON.parse(line) as BenchRecord);
+  assertEquals(
+    records.map((r) => [r.n_prompt, r.n_gen, r.n_parallel, r.n_batch]),
+    [[8, 4, 1, 5], [8, 4, 3, 5]],
+  );
+  for (const { n_parallel, avg_ns, avg_prefill_ns, avg_decode_ns, samples_ts } of records) {
+    assertEquals(avg_ns, avg_prefill_ns + avg_decode_ns);
+    assertEquals(samples_ts, [12 * n_parallel / avg_ns * 1e9]);
+  }
+});
+
 Deno.test("bench: a synthetic model needs no file and leaves none", async () => {
   using folder = new TempFolder();
   const args = ["bench", "--synthetic", "smollm2-135m:Q4_0", "-p", "4", "-n", "2", "-r", "1"];
@@ -84,6 +101,7 @@ Deno.test("bench: refusals say what is valid, before anything is measured", asyn
   const refusals: Record<string, readonly string[]> = {
     '--n-prompt is "4-1"; valid are whole numbers from 0 to': ["-p", "4-1"],
     '--threads is "0"; valid are whole numbers from 1 to 1024': ["-t", "0"],
+    '--parallel is "0"; valid are whole numbers from 1 to 512': ["--parallel", "0"],
     '--pg is "8"; valid are two whole numbers': ["--pg", "8"],
     '--output is "xml"; valid are md, json, jsonl, csv': ["-o", "xml"],
     "there is nothing to measure": ["-p", "0", "-n", "0"],

@@ -95,7 +95,7 @@ Deno.test("synthetic models: any architecture's config.json is enough to compute
   assertEquals(model.summary.type.startsWith("qwen3_moe"), true, model.summary.type);
   const workload = { nPrompt: 16, nGen: 2, nDepth: 0 };
   const times = [];
-  for await (const time of measure(model.runner, workload, 2)) times.push(time);
+  for await (const { decode } of measure(model.runner, workload, 2)) times.push(decode);
   assertEquals(times.map((time) => time > 0), [true, true]);
 });
 

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { type OutputFormat, PRINTERS } from "../../../src/bench/bench_output.ts";
+import { BATCHED_PRINTERS, type OutputFormat, PRINTERS } from "../../../src/bench/bench_output.ts";
 import { type BenchRecord, benchRecord } from "../../../src/bench/bench_record.ts";
 
 const MODEL = {
@@ -14,8 +14,14 @@ const MODEL = {
 const SESSION = { version: "1.2.3", time: new Date("2026-01-02T03:04:05Z"), peakMemory: 2 ** 30 };
 
 const RECORDS: readonly BenchRecord[] = [
-  benchRecord(MODEL, "a,b.gguf", { nPrompt: 512, nGen: 0, nDepth: 0 }, [1e9, 2e9], SESSION),
-  benchRecord(MODEL, "a,b.gguf", { nPrompt: 0, nGen: 128, nDepth: 1024 }, [4e9], SESSION),
+  benchRecord(MODEL, "a,b.gguf", { nPrompt: 512, nGen: 0, nDepth: 0 }, [
+    { prefill: 1e9, decode: 0 },
+    { prefill: 2e9, decode: 0 },
+  ], SESSION),
+  benchRecord(MODEL, "a,b.gguf", { nPrompt: 0, nGen: 128, nDepth: 1024 }, [{
+    prefill: 0,
+    decode: 4e9,
+  }], SESSION),
 ];
 
 function print(format: OutputFormat): string {
@@ -48,7 +54,7 @@ Deno.test("bench output: what the machine does not tell is left out", () => {
     { ...MODEL, readBandwidth: 0 },
     "m.gguf",
     { nPrompt: 0, nGen: 128, nDepth: 0 },
-    [4e9],
+    [{ prefill: 0, decode: 4e9 }],
     { ...SESSION, peakMemory: 0 },
   );
   assertEquals([record.read_gb_s, record.peak_memory], [null, null]);
@@ -61,14 +67,14 @@ Deno.test("bench output: CSV quotes every field", () => {
   assertEquals(
     header,
     "forge_version,device,backends,model_filename,model_type,model_size,model_n_params,n_batch," +
-      "n_threads,type_k,type_v,n_prompt,n_gen,n_depth,test_time,avg_ns,stddev_ns,avg_ts,stddev_ts," +
+      "n_threads,type_k,type_v,n_prompt,n_gen,n_depth,n_parallel,test_time,avg_ns,stddev_ns,avg_prefill_ns,avg_decode_ns,avg_ts,stddev_ts," +
       "decode_bytes,weight_gb_s,read_gb_s,peak_memory",
   );
   assertEquals(
     first,
     '"1.2.3","A ""fast"" one","cpu:avx2","a,b.gguf","llama 1.24B Q4_0","766277632","1235814400",' +
-      '"512","4","f16","f16","512","0","0","2026-01-02T03:04:05.000Z","1500000000","707106781",' +
-      '"384","181.01933598375618","700000000","","64","1073741824"',
+      '"512","4","f16","f16","512","0","0","1","2026-01-02T03:04:05.000Z","1500000000","707106781",' +
+      '"1500000000","0","384","181.01933598375618","700000000","","64","1073741824"',
   );
   assertEquals(second!.endsWith(',"32","0","700000000","22.4","64","1073741824"'), true, second);
 });
@@ -78,4 +84,20 @@ Deno.test("bench output: JSON is one array, JSON lines an object each", () => {
   const lines = print("jsonl").trimEnd().split("\n");
   assertEquals<unknown>(lines.map((line) => JSON.parse(line)), RECORDS);
   assertEquals(JSON.parse(PRINTERS.json.begin() + PRINTERS.json.end()), []);
+});
+
+Deno.test("bench output: several sequences at once, with the columns of llama-batched-bench", () => {
+  const workload = { nPrompt: 128, nGen: 64, nDepth: 0, nParallel: 8 };
+  const samples = [{ prefill: 2e9, decode: 3e9 }, { prefill: 2e9, decode: 5e9 }];
+  const record = benchRecord(MODEL, "m.gguf", workload, samples, SESSION);
+  assertEquals([record.n_parallel, record.avg_prefill_ns, record.avg_decode_ns], [8, 2e9, 4e9]);
+  assertEquals(record.samples_ts, [5e9, 7e9].map((ns) => 8 * 192 / ns * 1e9));
+  assertEquals(record.weight_gb_s, null);
+  const lines = (BATCHED_PRINTERS.md.begin() + BATCHED_PRINTERS.md.record(record, 0)).split("\n");
+  const cells = (line: string) => line.split("|").slice(1, -1).map((cell) => cell.trim());
+  const row = Object.fromEntries(cells(lines[0]!).map((title, i) => [title, cells(lines[2]!)[i]]));
+  const { PP, TG, B, N_KV } = row;
+  assertEquals([PP, TG, B, N_KV], ["128", "64", "8", "1536"]);
+  assertEquals([row["T_PP s"], row["S_PP t/s"]], ["2.000", "512.00"]);
+  assertEquals([row["T_TG s"], row["S_TG t/s"], row["T s"]], ["4.000", "128.00", "6.000"]);
 });

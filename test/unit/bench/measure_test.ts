@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import type { StepResult } from "../../../src/backend.ts";
-import { measure, type MeasuredRunner } from "../../../src/bench/measure.ts";
+import { measure, type MeasuredRunner, type Sample } from "../../../src/bench/measure.ts";
 import { KvPages, PageTable } from "../../../src/engine/kv_pages.ts";
 import type { Chunk } from "../../../src/engine/runner.ts";
 import { ForgeError } from "../../../src/errors.ts";
@@ -9,19 +9,27 @@ interface Call {
   readonly start: number;
   readonly length: number;
   readonly rows: readonly number[];
+  /** Which of the sequences, where there are several. */
+  readonly sequence?: number;
 }
 
 /** A runner that computes nothing and remembers what it was asked. */
 class FakeRunner implements MeasuredRunner {
   readonly vocabSize = 7;
-  readonly limits = { maxTokens: 4, maxOutputs: 4, maxSequences: 1, maxTop: 0 };
-  readonly calls: Call[] = [];
+  readonly limits;
+  readonly calls: Call[][] = [];
   readonly #pages = new KvPages(4, 16);
+  readonly #tables: PageTable[] = [];
   openSequences = 0;
+
+  constructor(maxSequences = 1) {
+    this.limits = { maxTokens: 4, maxOutputs: 4, maxSequences, maxTop: 0 };
+  }
 
   newSequence(): PageTable {
     this.openSequences++;
     const table = new PageTable(this.#pages);
+    this.#tables.push(table);
     const release = table.release.bind(table);
     table.release = () => {
       this.openSequences--;
@@ -30,22 +38,27 @@ class FakeRunner implements MeasuredRunner {
     return table;
   }
 
-  run([chunk]: readonly Chunk[], signal?: AbortSignal): Promise<StepResult[][]> {
+  run(chunks: readonly Chunk[], signal?: AbortSignal): Promise<StepResult[][]> {
     if (signal?.aborted) return Promise.reject(new ForgeError("cancelled", "stopped"));
-    const { tokens, start, outputs } = chunk!;
-    for (const token of Array.from(tokens)) assert(token >= 0 && token < this.vocabSize);
-    for (const output of outputs) assertEquals(output.forcedToken, undefined);
-    this.calls.push({ start, length: tokens.length, rows: outputs.map(({ row }) => row) });
-    return Promise.resolve([outputs.map(() => ({ token: 1, logprob: 0, top: [] }))]);
+    this.calls.push(chunks.map(({ table, tokens, start, outputs }) => {
+      for (const token of Array.from(tokens)) assert(token >= 0 && token < this.vocabSize);
+      for (const output of outputs) assertEquals(output.forcedToken, undefined);
+      const call = { start, length: tokens.length, rows: outputs.map(({ row }) => row) };
+      const sequence = this.#tables.indexOf(table);
+      return sequence === 0 ? call : { ...call, sequence };
+    }));
+    return Promise.resolve(
+      chunks.map(({ outputs }) => outputs.map(() => ({ token: 1, logprob: 0, top: [] }))),
+    );
   }
 }
 
 Deno.test("measure: depth once, a warm-up, then the same work from the same place", async () => {
   const runner = new FakeRunner();
-  const samples: number[] = [];
-  for await (const time of measure(runner, { nPrompt: 6, nGen: 2, nDepth: 3 }, 2)) {
-    assert(Number.isInteger(time) && time >= 0);
-    samples.push(time);
+  const samples: Sample[] = [];
+  for await (const sample of measure(runner, { nPrompt: 6, nGen: 2, nDepth: 3 }, 2)) {
+    for (const time of [sample.prefill, sample.decode]) assert(Number.isInteger(time) && time >= 0);
+    samples.push(sample);
   }
   assertEquals(samples.length, 2);
   const repetition: Call[] = [
@@ -54,7 +67,7 @@ Deno.test("measure: depth once, a warm-up, then the same work from the same plac
     { start: 9, length: 1, rows: [0] },
     { start: 10, length: 1, rows: [0] },
   ];
-  assertEquals(runner.calls, [
+  assertEquals(runner.calls.map(([call]) => call), [
     { start: 0, length: 4, rows: [] },
     { start: 4, length: 4, rows: [] },
     { start: 8, length: 1, rows: [0] },
@@ -78,4 +91,38 @@ Deno.test("measure: keeps what was measured before it is stopped, and frees the 
   const error = await assertRejects(work, ForgeError);
   assertEquals([taken, error.code], [2, "cancelled"]);
   assertEquals(runner.openSequences, 0);
+});
+
+Deno.test("measure: several sequences share runs, prompts packed up to the batch", async () => {
+  const runner = new FakeRunner(3);
+  const workload = { nPrompt: 3, nGen: 1, nDepth: 0, nParallel: 3 };
+  for await (const _ of measure(runner, workload, 1));
+  const prompts: Call[][] = [
+    [{ start: 0, length: 3, rows: [2] }, { start: 0, length: 1, rows: [], sequence: 1 }],
+    [
+      { start: 1, length: 2, rows: [1], sequence: 1 },
+      { start: 0, length: 2, rows: [], sequence: 2 },
+    ],
+    [{ start: 2, length: 1, rows: [0], sequence: 2 }],
+  ];
+  const decode = [0, 1, 2].map((sequence) => ({
+    start: 3,
+    length: 1,
+    rows: [0],
+    ...(sequence === 0 ? {} : { sequence }),
+  }));
+  assertEquals(runner.calls, [...prompts, decode, ...prompts, decode]);
+  assertEquals(runner.openSequences, 0);
+});
+
+Deno.test("measure: a batch size cuts prompts; more sequences than a run takes are refused", async () => {
+  const runner = new FakeRunner();
+  for await (const _ of measure(runner, { nPrompt: 3, nGen: 0, nDepth: 0, nBatch: 2 }, 0));
+  assertEquals(runner.calls.flat().map(({ start, length }) => [start, length]), [[0, 2], [2, 1]]);
+  const work = async () => {
+    const workload = { nPrompt: 1, nGen: 0, nDepth: 0, nParallel: 2 };
+    for await (const _ of measure(runner, workload, 1));
+  };
+  const error = await assertRejects(work, ForgeError, "at most 1 sequences at once");
+  assertEquals(error.code, "usage");
 });
