@@ -146,11 +146,14 @@ export async function buildLibraries(options: BuildOptions = {}): Promise<BuildR
   const compiler = await findCompiler(platform, { cxx, environment });
 
   using _lock = await lockBuild(root, log);
-  const signatures = new FileSignatures(root);
-  const isStale = (step: Step) => !isCurrent(root, step, signatures);
   const graphs = selected.map((library) =>
     libraryGraph(root, library, platform, variant, compiler)
   );
+  for (const { sources } of graphs) {
+    for (const { path, text } of sources) writeIfChanged(join(root, path), text);
+  }
+  const signatures = new FileSignatures(root);
+  const isStale = (step: Step) => !isCurrent(root, step, signatures);
   const compiles = graphs.flatMap((graph) => graph.compiles).filter(isStale);
   const jobs = options.jobs ?? navigator.hardwareConcurrency;
   let started = 0;

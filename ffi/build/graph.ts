@@ -2,8 +2,9 @@
  * The steps that build one library: a compilation for every source file and kernel target, and a
  * link. Steps are data; `execute.ts` decides which must run.
  */
-import { join } from "@std/path";
+import { basename, join } from "@std/path";
 import type { Compiler } from "./compiler.ts";
+import { embeddedSource } from "./embed.ts";
 import { exportedFunctions, exportFlag, exportList } from "./exports.ts";
 import {
   commonCompileFlags,
@@ -50,14 +51,22 @@ export interface Variant {
   readonly strict: boolean;
 }
 
+/** A file that the build writes before a step reads it. */
+export interface GeneratedFile {
+  readonly path: string;
+  readonly text: string;
+}
+
 /** What builds one library. */
 export interface LibraryGraph {
   readonly library: Library;
+  /** To be written before the compilations. */
+  readonly sources: readonly GeneratedFile[];
   readonly compiles: readonly Step[];
   /** Makes the library. */
   readonly link: Step;
   /** The linker's list of exported symbols, to be written before the link. */
-  readonly exports: { readonly path: string; readonly text: string };
+  readonly exports: GeneratedFile;
 }
 
 /** The name of a kind of build for a platform, such as `linux-x86_64` or `linux-x86_64-debug`. */
@@ -121,9 +130,12 @@ function variantCompileFlags(variant: Variant): string[] {
 
 /** The compilation of a file, for every processor or, with `target`, as one of the kernel targets. */
 function compileStep(context: Context, source: string, target?: KernelTarget): Step {
-  const { library, compiler, variant } = context;
+  const { library, compiler, variant, objectFolder } = context;
   const suffix = target === undefined ? "" : `.${target.name}`;
-  const output = join(context.objectFolder, `${source.slice("csrc/".length)}${suffix}.o`);
+  const inFolder = source.startsWith(`${objectFolder}/`)
+    ? source.slice(objectFolder.length + 1)
+    : source.slice("csrc/".length);
+  const output = join(objectFolder, `${inFolder}${suffix}.o`);
   return {
     label: target === undefined ? source : `${source} (${target.name})`,
     output,
@@ -179,6 +191,15 @@ function linkStep(context: Context, objects: readonly string[], exportsPath: str
   };
 }
 
+/** The source that carries a library's embedded files; none where it has none. */
+function generatedSources(root: string, { library, objectFolder }: Context): GeneratedFile[] {
+  if (library.embedded === undefined) return [];
+  const { folder, extensions } = library.embedded;
+  const files = listSources(root, folder, extensions)
+    .map((path) => ({ name: basename(path), text: Deno.readTextFileSync(join(root, path)) }));
+  return [{ path: join(objectFolder, "embedded.cpp"), text: embeddedSource(files) }];
+}
+
 /**
  * The graph of one library.
  *
@@ -195,8 +216,12 @@ export function libraryGraph(
 ): LibraryGraph {
   const objectFolder = join("build", "obj", variantName(platform, variant), library.name);
   const context: Context = { library, platform, variant, compiler, objectFolder };
-  const sources = [...library.shared, library.folder]
-    .flatMap((folder) => listSources(root, folder, library.extensions));
+  const generated = generatedSources(root, context);
+  const sources = [
+    ...[...library.shared, library.folder]
+      .flatMap((folder) => listSources(root, folder, library.extensions)),
+    ...generated.map(({ path }) => path),
+  ];
   const isKernel = (source: string) =>
     library.kernels !== undefined && source.startsWith(`${library.kernels}/`);
   const targets = kernelTargets.filter((target) => target.arch === platform.arch);
@@ -212,5 +237,5 @@ export function libraryGraph(
     text: exportList(platform, exportedFunctions(header)),
   };
   const link = linkStep(context, compiles.map((step) => step.output), exports.path);
-  return { library, compiles, exports, link };
+  return { library, sources: generated, compiles, exports, link };
 }

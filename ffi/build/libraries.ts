@@ -16,6 +16,8 @@ export interface Library {
   readonly shared: readonly string[];
   /** The folder, inside `folder`, whose files are compiled once for every kernel target. */
   readonly kernels?: string;
+  /** Files that the library carries inside (`embed.ts`), under their bare names. */
+  readonly embedded?: { readonly folder: string; readonly extensions: readonly string[] };
   /** The header whose `FORGE_API` functions the library exports, and nothing else. */
   readonly header: string;
   /** Names of source files end in one of these. */
@@ -55,6 +57,7 @@ export const libraries: readonly Library[] = [
     ...cpp,
     name: "cuda",
     folder: "csrc/cuda",
+    embedded: { folder: "kernels/cuda", extensions: [".cu", ".cuh"] },
     systems: ["linux"],
     compileFlags: ["-O2"],
     linkFlags: ["-ldl"],

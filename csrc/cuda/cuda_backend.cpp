@@ -1,0 +1,109 @@
+// The CUDA device: see common/backend.h.
+
+#include <algorithm>
+#include <charconv>
+#include <thread>
+
+#include "../common/json_text.h"
+#include "cuda_device.h"
+#include "cuda_executor.h"
+
+namespace forge {
+
+namespace cuda {
+
+namespace {
+
+std::string architecture_name(int architecture) { return "sm_" + std::to_string(architecture); }
+
+class CudaBackend : public Backend {
+ public:
+  CudaBackend(int index, uint32_t n_threads)
+      : device_(std::make_shared<CudaDevice>(index, n_threads)) {
+    // Without a compiler nothing can run: better said now than after the weights are read.
+    device_->kernels.compiler_version();
+  }
+
+  std::string info() const override {
+    const DeviceProperties& properties = device_->device().properties();
+    const Driver& driver = device_->device().driver();
+    JsonObject info;
+    info.add("name", properties.name);
+    info.add("threads", uint64_t{device_->n_threads});
+    info.add_raw("features", "[" + json_string(architecture_name(properties.architecture)) + "]");
+    info.add("kernels", "NVRTC " + device_->kernels.compiler_version());
+    info.add("memory_bytes", properties.memory_bytes);
+    info.add("free_bytes", device_->device().free_bytes());
+    info.add("driver", driver.path() + ", CUDA " + version_text(driver.version()));
+    info.add("compiler", device_->kernels.compiler_path());
+    info.add("kernel_cache", device_->kernels.cache_folder());
+    return info.str();
+  }
+
+  std::shared_ptr<Weight> create_weight(WeightSource source) override {
+    return std::make_shared<CudaWeight>(std::move(source));
+  }
+
+  void read_weight(const Weight& weight, uint64_t first_row, uint64_t n_rows,
+                   float* out) const override {
+    cuda_weight(weight).read(first_row, n_rows, out);
+  }
+
+  std::shared_ptr<KvCache> create_kv(const KvShape& shape) override {
+    return std::make_shared<CudaKv>(shape, device_->state);
+  }
+
+  std::unique_ptr<Executable> compile(std::shared_ptr<const Program> program) override {
+    return std::make_unique<CudaExecutor>(std::move(program), device_);
+  }
+
+ private:
+  std::shared_ptr<CudaDevice> device_;
+};
+
+// The index that a selector names; "" is the first device.
+int parse_index(std::string_view selector, int count) {
+  int index = 0;
+  const char* end = selector.data() + selector.size();
+  const auto [stop, error] = std::from_chars(selector.data(), end, index);
+  const bool is_number = selector.empty() || (error == std::errc() && stop == end);
+  if (count == 0) fail(FORGE_DEVICE_FAILED, "the CUDA driver knows no device; nvidia-smi tells more");
+  if (!is_number || index < 0 || index >= count) {
+    fail(FORGE_INVALID_ARGUMENT, "there is no CUDA device \"", selector, "\"; valid are 0 to ",
+         count - 1);
+  }
+  return index;
+}
+
+}  // namespace
+
+}  // namespace cuda
+
+const char* backend_name() { return "cuda"; }
+
+// Empty where there is no driver: opening a device says why.
+std::string list_devices() {
+  std::string list;
+  if (cuda::Driver::problem().empty()) {
+    const cuda::Driver& driver = cuda::Driver::get();
+    for (int index = 0; index < driver.device_count(); ++index) {
+      const cuda::DeviceProperties properties = cuda::device_properties(driver, index);
+      JsonObject device;
+      device.add("selector", std::to_string(index));
+      device.add("name", properties.name);
+      device.add("memory_bytes", properties.memory_bytes);
+      device.add("architecture", cuda::architecture_name(properties.architecture));
+      if (!list.empty()) list += ", ";
+      list += device.str();
+    }
+  }
+  return "[" + list + "]";
+}
+
+std::unique_ptr<Backend> open_backend(std::string_view selector, uint32_t n_threads) {
+  const int index = cuda::parse_index(selector, cuda::Driver::get().device_count());
+  const uint32_t cores = std::max(1u, std::thread::hardware_concurrency());
+  return std::make_unique<cuda::CudaBackend>(index, n_threads ? n_threads : cores);
+}
+
+}  // namespace forge

@@ -1,0 +1,224 @@
+#include "cuda_executor.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "memory_needs.h"
+#include "weight_upload.h"
+
+namespace forge::cuda {
+
+namespace {
+
+// Every value begins where any vector load may.
+constexpr uint64_t kValueAlignment = 64;
+// Grids have one block along y for each row.
+constexpr uint32_t kMostTokens = kMostGridRows;
+// Steps this small take less time than their launches one by one.
+constexpr uint32_t kMostGraphTokens = 64;
+// How many launches may lie between two looks at the stop flag.
+constexpr size_t kStopInterval = 16;
+// Memory that plans are built with only to see what they need.
+constexpr PlanMemory kNoMemory{};
+
+// Asks for the weights of each operation in the form that its kernels read.
+class WeightForms {
+ public:
+  explicit WeightForms(WeightUpload& upload) : upload_(upload) {}
+
+  void add(const EmbedOp& op) { unified(op.weight); }
+  void add(const RmsNormOp& op) { upload_.add_floats(op.weight); }
+  void add(const LayerNormOp& op) {
+    upload_.add_floats(op.weight);
+    upload_.add_floats(op.bias);
+  }
+  void add(const MatmulOp& op) {
+    upload_.add_matrix(op.weight);
+    upload_.add_floats(op.bias);
+    note_types(op.weight);
+  }
+  void add(const RopeTableOp& op) { upload_.add_floats(op.inv_freq); }
+  void add(const RopeAppendOp& op) {
+    upload_.add_floats(op.q_norm);
+    upload_.add_floats(op.k_norm);
+  }
+  void add(const AttentionOp& op) { upload_.add_floats(op.sinks); }
+  void add(const MoeMatmulOp& op) {
+    unified(op.weight);
+    upload_.add_floats(op.bias);
+  }
+  template <class OpWithoutWeights>
+  void add(const OpWithoutWeights&) {}
+
+  bool needs_codebooks() const { return needs_codebooks_; }
+
+ private:
+  void unified(const WeightRef& weight) {
+    upload_.add_unified(weight);
+    note_types(weight);
+  }
+  void note_types(const WeightRef& weight) {
+    for (const DevicePart& part : cuda_weight(*weight).device_parts()) {
+      needs_codebooks_ |= weight_format(part.type).needs_codebooks;
+    }
+  }
+
+  WeightUpload& upload_;
+  bool needs_codebooks_ = false;
+};
+
+void note_cache(const KvRef& kv, std::set<const CudaKv*>& caches) {
+  const auto& cache = static_cast<const CudaKv&>(*kv);
+  if (!cache.is_allocated()) caches.insert(&cache);
+}
+
+std::set<const CudaKv*> missing_caches(const Program& program) {
+  std::set<const CudaKv*> caches;
+  for (const Op& op : program.ops) {
+    if (const auto* append = std::get_if<RopeAppendOp>(&op)) note_cache(append->kv, caches);
+    if (const auto* attention = std::get_if<AttentionOp>(&op)) note_cache(attention->kv, caches);
+  }
+  return caches;
+}
+
+}  // namespace
+
+CudaExecutor::CudaExecutor(std::shared_ptr<const Program> program,
+                           std::shared_ptr<CudaDevice> device)
+    : program_(std::move(program)),
+      device_(std::move(device)),
+      values_(plan_scratch(*program_, kValueAlignment)) {
+  const StepLimits& limits = program_->limits;
+  require(limits.max_tokens <= kMostTokens, "a step of ", limits.max_tokens,
+          " tokens; the CUDA device takes up to ", kMostTokens);
+  const Device& gpu = device_->device();
+  const std::lock_guard lock(gpu.mutex());
+  gpu.require_working();
+  const DeviceScope scope(gpu);
+
+  WeightUpload upload(device_->state, device_->kernels, device_->n_threads);
+  WeightForms forms(upload);
+  for (const Op& op : program_->ops) std::visit([&](const auto& typed) { forms.add(typed); }, op);
+  WorkspaceBytes workspace;
+  for (const StepShape& shape : typical_shapes(limits)) {
+    PlanBuilder builder(*program_, values_, kNoMemory, shape, {}, device_->kernels,
+                        gpu.properties());
+    builder.build();
+    workspace.routes = std::max(workspace.routes, builder.workspace_bytes().routes);
+    workspace.scratch = std::max(workspace.scratch, builder.workspace_bytes().scratch);
+  }
+
+  const uint64_t occurrences =
+      program_->samples ? limits.max_outputs * program_->logits_cols * sizeof(uint32_t) : 0;
+  const uint64_t results = program_->samples ? limits.max_outputs * result_stride() : 0;
+  scratch_bytes = values_.elements * sizeof(float) + workspace.routes + workspace.scratch +
+                  occurrences + results + DeviceInputs::device_bytes(*program_);
+  const MemoryNeeds needs{upload.bytes(), missing_caches(*program_), scratch_bytes};
+  require_memory(*device_->state, needs);
+
+  device_->kernels.load();
+  upload.run();
+  if (forms.needs_codebooks()) memory_.codebooks = device_->codebooks();
+  for (const CudaKv* cache : needs.caches) cache->allocate();
+  const auto take = [&](uint64_t bytes) {
+    return DeviceBuffer(device_->state, bytes, Purpose::activations);
+  };
+  arena_ = take(values_.elements * sizeof(float));
+  routes_ = take(workspace.routes);
+  scratch_ = take(workspace.scratch);
+  occurrences_ = take(occurrences);
+  results_ = take(results);
+  if (results > 0) results_host_ = PinnedBuffer(device_->state, results);
+  inputs_ = std::make_unique<DeviceInputs>(device_->state, *program_);
+  if (occurrences > 0) {
+    gpu.check(gpu.api().fill_bytes(occurrences_.at(), 0, occurrences, gpu.stream()),
+              "clearing counts of tokens");
+  }
+  memory_.values = arena_.at();
+  memory_.workspace = {routes_.at(), scratch_.at()};
+  memory_.occurrences = occurrences_.at();
+  memory_.results = results_.at();
+  gpu.synchronize("preparing the step");
+}
+
+CudaExecutor::Plan& CudaExecutor::plan_for(const StepShape& shape) {
+  const auto known = plans_.find(shape);
+  if (known != plans_.end()) {
+    if (known->second.inputs_generation == inputs_->generation()) return known->second;
+    plans_.erase(known);
+  }
+  PlanBuilder builder(*program_, values_, memory_, shape, inputs_->addresses(shape),
+                      device_->kernels, device_->device().properties());
+  Plan plan{builder.build(), inputs_->generation(), 0, nullptr};
+  if (builder.workspace_bytes().routes > routes_.bytes() ||
+      builder.workspace_bytes().scratch > scratch_.bytes()) {
+    fail(FORGE_INTERNAL, "a plan for ", shape.tokens, " tokens passes the memory of its step");
+  }
+  device_->kernels.load();
+  for (const Launch& launch : plan.launches.launches) launch.verify(device_->device());
+  return plans_.emplace(shape, std::move(plan)).first->second;
+}
+
+void CudaExecutor::run(const StepInputs& inputs, ResultBlock& results, const StopFlag& stop) {
+  const Device& gpu = device_->device();
+  const std::lock_guard lock(gpu.mutex());
+  gpu.require_working();
+  const DeviceScope scope(gpu);
+  stop.check();
+  const QueryTiles tiles = query_tiles(inputs);
+  const StepShape shape = shape_of(inputs, tiles, program_->limits);
+  inputs_->reserve(inputs);
+  Plan& plan = plan_for(shape);
+  try {
+    inputs_->copy(inputs, tiles, shape);
+    enqueue(plan, shape, stop);
+    copy_results(inputs, results);
+  } catch (...) {
+    // What is on the stream still reads the buffers that the next run fills.
+    gpu.api().stream_synchronize(gpu.stream());
+    throw;
+  }
+}
+
+void CudaExecutor::enqueue(Plan& plan, const StepShape& shape, const StopFlag& stop) {
+  const std::vector<Launch>& launches = plan.launches.launches;
+  // What runs once is not worth a graph.
+  const bool repeats = plan.runs++ > 0;
+  if (repeats && shape.tokens <= kMostGraphTokens && !device_->device().is_synchronous()) {
+    if (!plan.graph) {
+      plan.graph = std::make_unique<StepGraph>(device_->state, launches, 0, launches.size());
+    }
+    plan.graph->replay();
+    return;
+  }
+  for (size_t i = 0; i < launches.size(); ++i) {
+    if (i % kStopInterval == 0) stop.check();
+    launches[i].enqueue(device_->device());
+  }
+}
+
+void CudaExecutor::copy_results(const StepInputs& inputs, ResultBlock& results) {
+  const Device& gpu = device_->device();
+  const uint64_t bytes = program_->samples ? inputs.n_outputs * result_stride() : 0;
+  if (bytes > 0) {
+    gpu.check(gpu.api().copy_to_host(results_host_.data(), results_.at(), bytes, gpu.stream()),
+              "copying results");
+  }
+  gpu.synchronize("running the step");
+  if (bytes > 0) std::memcpy(&results.header(0), results_host_.data(), bytes);
+}
+
+void CudaExecutor::read(uint32_t value, uint64_t first_row, uint64_t n_rows, float* out) const {
+  const Device& gpu = device_->device();
+  const std::lock_guard lock(gpu.mutex());
+  gpu.require_working();
+  const DeviceScope scope(gpu);
+  const uint64_t cols = program_->value(value).cols;
+  const uint64_t begin = values_.offsets[value - 1] + first_row * cols;
+  gpu.check(gpu.api().copy_to_host(out, arena_.at(begin * sizeof(float)),
+                                   n_rows * cols * sizeof(float), gpu.stream()),
+            "reading a value");
+  gpu.synchronize("reading a value");
+}
+
+}  // namespace forge::cuda

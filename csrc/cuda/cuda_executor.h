@@ -1,0 +1,48 @@
+#pragma once
+
+// Runs a program on a device: plans launches once for each shape of its inputs, and replays the
+// plans of small steps as CUDA graphs.
+
+#include <map>
+#include <memory>
+
+#include "cuda_device.h"
+#include "plan_builder.h"
+#include "step_graph.h"
+
+namespace forge::cuda {
+
+class CudaExecutor : public Executable {
+ public:
+  // Brings everything that the program needs to the device. Throws FORGE_OUT_OF_MEMORY before
+  // anything is allocated when it cannot fit.
+  CudaExecutor(std::shared_ptr<const Program> program, std::shared_ptr<CudaDevice> device);
+
+  void run(const StepInputs& inputs, ResultBlock& results, const StopFlag& stop) override;
+  void read(uint32_t value, uint64_t first_row, uint64_t n_rows, float* out) const override;
+
+ private:
+  struct Plan {
+    LaunchPlan launches;
+    uint64_t inputs_generation;
+    uint32_t runs = 0;
+    std::unique_ptr<StepGraph> graph;
+  };
+
+  uint64_t result_stride() const { return sizeof(forge_result) + 8ull * program_->max_top; }
+  void allocate(const WorkspaceBytes& workspace);
+  Plan& plan_for(const StepShape& shape);
+  void enqueue(Plan& plan, const StepShape& shape, const StopFlag& stop);
+  void copy_results(const StepInputs& inputs, ResultBlock& results);
+
+  std::shared_ptr<const Program> program_;
+  std::shared_ptr<CudaDevice> device_;
+  ScratchPlan values_;
+  DeviceBuffer arena_, routes_, scratch_, occurrences_, results_;
+  PinnedBuffer results_host_;
+  std::unique_ptr<DeviceInputs> inputs_;
+  PlanMemory memory_;
+  std::map<StepShape, Plan> plans_;
+};
+
+}  // namespace forge::cuda

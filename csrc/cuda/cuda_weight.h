@@ -1,0 +1,62 @@
+#pragma once
+
+#include "../common/host_weight.h"
+#include "../common/program.h"
+#include "memory.h"
+#include "weight_format.h"
+
+namespace forge::cuda {
+
+// Rows of one type of a weight on the device.
+struct DevicePart {
+  WeightType type;
+  uint64_t first_row;
+  uint64_t rows;
+  uint64_t row_bytes;  // from one row to the next
+  uint64_t offset;     // of the first row in the weight's memory
+};
+
+// A weight, which stays where it came from until a step that uses it is compiled: the device then
+// gets a copy in the form that the step's operations read. `WeightUpload` makes the copies.
+class CudaWeight : public HostWeight {
+ public:
+  explicit CudaWeight(WeightSource source);
+
+  // How rows lie in `matrix`.
+  const std::vector<DevicePart>& device_parts() const { return device_parts_; }
+  uint64_t matrix_bytes() const { return matrix_bytes_; }
+  // Whether all rows are of one type.
+  bool is_uniform() const { return device_parts_.size() == 1; }
+
+  // As products read it: every part in its own type.
+  mutable DeviceBuffer matrix;
+  // As kernels read it that cannot tell rows apart: all in one type, which is F32 where the parts
+  // differ. Only made for those; else this is `matrix`.
+  mutable DeviceBuffer unified;
+  // As floats without padding: norms, biases, frequencies.
+  mutable DeviceBuffer floats;
+
+ private:
+  std::vector<DevicePart> device_parts_;
+  uint64_t matrix_bytes_ = 0;
+};
+
+// A weight in one type.
+struct UnifiedWeight {
+  WeightType type;
+  DevicePointer data;
+  uint64_t row_bytes;
+};
+
+inline UnifiedWeight unified(const CudaWeight& weight) {
+  const DevicePart& part = weight.device_parts()[0];
+  if (weight.is_uniform()) return {part.type, weight.matrix.at(), part.row_bytes};
+  const uint64_t row_bytes = device_row_bytes(WeightType::F32, weight.cols);
+  return {WeightType::F32, weight.unified.at(), row_bytes};
+}
+
+inline const CudaWeight& cuda_weight(const Weight& weight) {
+  return static_cast<const CudaWeight&>(weight);
+}
+
+}  // namespace forge::cuda

@@ -1,0 +1,172 @@
+#include "device_inputs.h"
+
+#include <bit>
+#include <cstring>
+
+namespace forge::cuda {
+
+namespace {
+
+// The counts stand at the beginning.
+constexpr uint64_t kCounts = 8;
+
+// Hands out consecutive arrays, each aligned as kernels may load it.
+class Places {
+ public:
+  uint64_t take(uint64_t bytes) {
+    const uint64_t at = end_;
+    end_ = (end_ + bytes + 15) / 16 * 16;
+    return at;
+  }
+  uint64_t end() const { return end_; }
+
+ private:
+  uint64_t end_ = kCounts * sizeof(uint32_t);
+};
+
+template <class T>
+void put(uint8_t* at, std::span<const T> values) {
+  if (!values.empty()) std::memcpy(at, values.data(), values.size_bytes());
+}
+
+uint64_t page_table_bytes(const StepLimits& limits) {
+  return uint64_t{limits.max_sequences} * limits.max_pages * sizeof(int32_t);
+}
+
+}  // namespace
+
+DeviceInputs::Layout DeviceInputs::layout(const StepShape& shape) {
+  Places places;
+  Layout layout{};
+  layout.tokens = places.take(shape.tokens * sizeof(int32_t));
+  layout.positions = places.take(shape.tokens * sizeof(int32_t));
+  layout.sequences = places.take(shape.tokens * sizeof(int32_t));
+  layout.output_rows = places.take(shape.outputs * sizeof(int32_t));
+  layout.sampling = places.take(shape.outputs * sizeof(forge_sampling));
+  layout.decode_tiles = places.take(shape.max_decode_tiles() * sizeof(QueryTile));
+  layout.prefill_tiles = places.take(shape.max_prefill_tiles() * sizeof(QueryTile));
+  layout.bytes = places.end();
+  return layout;
+}
+
+StepShape DeviceInputs::largest(const StepLimits& limits) {
+  return {limits.max_tokens, limits.max_outputs, kDecodeQueries, true};
+}
+
+uint64_t DeviceInputs::device_bytes(const Program& program) {
+  return layout(largest(program.limits)).bytes + page_table_bytes(program.limits);
+}
+
+DeviceInputs::DeviceInputs(std::shared_ptr<DeviceState> state, const Program& program)
+    : state_(std::move(state)),
+      limits_(program.limits),
+      mask_words_(static_cast<uint32_t>((program.logits_cols + 31) / 32)) {
+  const uint64_t bytes = layout(largest(limits_)).bytes;
+  fixed_host_ = PinnedBuffer(state_, bytes);
+  fixed_ = DeviceBuffer(state_, bytes, Purpose::activations);
+  const uint64_t page_bytes = page_table_bytes(limits_);
+  pages_host_ = PinnedBuffer(state_, page_bytes);
+  pages_ = DeviceBuffer(state_, page_bytes, Purpose::activations);
+  const Device& device = state_->device;
+  const DeviceScope scope(device);
+  // Host and device agree from the start.
+  std::memset(pages_host_.data(), 0, page_bytes);
+  device.check(device.api().fill_bytes(pages_.at(), 0, page_bytes, device.stream()),
+               "clearing page tables");
+}
+
+InputAddresses DeviceInputs::addresses(const StepShape& shape) const {
+  const Layout places = layout(shape);
+  return {.n_tokens = fixed_.at(0),
+          .n_outputs = fixed_.at(4),
+          .n_decode_tiles = fixed_.at(8),
+          .n_prefill_tiles = fixed_.at(12),
+          .tokens = fixed_.at(places.tokens),
+          .positions = fixed_.at(places.positions),
+          .sequences = fixed_.at(places.sequences),
+          .output_rows = fixed_.at(places.output_rows),
+          .sampling = fixed_.at(places.sampling),
+          .decode_tiles = fixed_.at(places.decode_tiles),
+          .prefill_tiles = fixed_.at(places.prefill_tiles),
+          .page_tables = pages_.at(),
+          .page_stride = limits_.max_pages,
+          .history = history_.device.at(),
+          .bias_ids = bias_ids_.device.at(),
+          .bias_values = bias_values_.device.at(),
+          .masks = masks_.device.at(),
+          .mask_words = mask_words_};
+}
+
+void DeviceInputs::reserve(const StepInputs& inputs) {
+  reserve(history_, inputs.history.size_bytes());
+  reserve(bias_ids_, inputs.bias_ids.size_bytes());
+  reserve(bias_values_, inputs.bias_values.size_bytes());
+  reserve(masks_, inputs.masks.size_bytes());
+}
+
+void DeviceInputs::reserve(Extra& extra, uint64_t bytes) {
+  if (bytes <= extra.device.bytes()) return;
+  const uint64_t room = std::bit_ceil(bytes);
+  extra.host = PinnedBuffer(state_, room);
+  extra.device = DeviceBuffer(state_, room, Purpose::activations);
+  ++generation_;
+}
+
+void DeviceInputs::copy(const StepInputs& inputs, const QueryTiles& tiles, const StepShape& shape) {
+  const Layout places = layout(shape);
+  uint8_t* to = fixed_host_.data();
+  const uint32_t counts[kCounts] = {inputs.n_tokens, inputs.n_outputs,
+                                    static_cast<uint32_t>(tiles.decode.size()),
+                                    static_cast<uint32_t>(tiles.prefill.size())};
+  std::memcpy(to, counts, sizeof counts);
+  put(to + places.tokens, inputs.tokens);
+  put(to + places.positions, inputs.positions);
+  put(to + places.sequences, inputs.sequences);
+  put(to + places.output_rows, inputs.output_rows);
+  put(to + places.sampling, inputs.sampling);
+  put(to + places.decode_tiles, std::span<const QueryTile>(tiles.decode));
+  put(to + places.prefill_tiles, std::span<const QueryTile>(tiles.prefill));
+  const Device& device = state_->device;
+  device.check(device.api().copy_to_device(fixed_.at(), to, places.bytes, device.stream()),
+               "copying the step's inputs");
+  copy_page_tables(inputs);
+  copy(history_, inputs.history.data(), inputs.history.size_bytes());
+  copy(bias_ids_, inputs.bias_ids.data(), inputs.bias_ids.size_bytes());
+  copy(bias_values_, inputs.bias_values.data(), inputs.bias_values.size_bytes());
+  copy(masks_, inputs.masks.data(), inputs.masks.size_bytes());
+}
+
+void DeviceInputs::copy(Extra& extra, const void* data, uint64_t bytes) {
+  if (bytes == 0) return;
+  std::memcpy(extra.host.data(), data, bytes);
+  const Device& device = state_->device;
+  device.check(
+      device.api().copy_to_device(extra.device.at(), extra.host.data(), bytes, device.stream()),
+      "copying the step's inputs");
+}
+
+void DeviceInputs::copy_page_tables(const StepInputs& inputs) {
+  const uint64_t width = inputs.n_pages * sizeof(int32_t);
+  const uint64_t pitch = limits_.max_pages * sizeof(int32_t);
+  bool changed = false;
+  for (uint32_t s = 0; s < inputs.n_sequences; ++s) {
+    const int32_t* from = inputs.page_tables.data() + uint64_t{s} * inputs.n_pages;
+    uint8_t* known = pages_host_.data() + s * pitch;
+    if (std::memcmp(known, from, width) == 0) continue;
+    std::memcpy(known, from, width);
+    changed = true;
+  }
+  if (!changed) return;
+  Copy2D copy{};
+  copy.src_type = kMemoryTypeHost;
+  copy.src_host = pages_host_.data();
+  copy.src_pitch = copy.dst_pitch = pitch;
+  copy.dst_type = kMemoryTypeDevice;
+  copy.dst_device = pages_.at();
+  copy.width_bytes = width;
+  copy.height = inputs.n_sequences;
+  const Device& device = state_->device;
+  device.check(device.api().copy_2d(&copy, device.stream()), "copying page tables");
+}
+
+}  // namespace forge::cuda

@@ -1,0 +1,79 @@
+#pragma once
+
+#include "../common/step_inputs.h"
+#include "memory.h"
+#include "step_shape.h"
+
+namespace forge::cuda {
+
+// Where the inputs of a run lie on the device. The addresses belong to a shape, so that the launches
+// planned for it find them at every run.
+struct InputAddresses {
+  DevicePointer n_tokens;
+  DevicePointer n_outputs;
+  DevicePointer n_decode_tiles;
+  DevicePointer n_prefill_tiles;
+  DevicePointer tokens;
+  DevicePointer positions;
+  DevicePointer sequences;
+  DevicePointer output_rows;
+  DevicePointer sampling;
+  DevicePointer decode_tiles;
+  DevicePointer prefill_tiles;
+  DevicePointer page_tables;  // rows are `page_stride` entries apart
+  uint32_t page_stride;
+  DevicePointer history;
+  DevicePointer bias_ids;
+  DevicePointer bias_values;
+  DevicePointer masks;
+  uint32_t mask_words;
+};
+
+// Copies the inputs of each run to the device: what has a size that the shape bounds in one piece,
+// page tables only when they have changed, and the rest, which most runs have none of, as it comes.
+class DeviceInputs {
+ public:
+  DeviceInputs(std::shared_ptr<DeviceState> state, const Program& program);
+
+  // Bytes of device memory that the inputs of a step take.
+  static uint64_t device_bytes(const Program& program);
+  uint64_t bytes() const { return fixed_.bytes() + pages_.bytes(); }
+
+  InputAddresses addresses(const StepShape& shape) const;
+  // Grows with what a run brings; addresses handed out before are then invalid.
+  uint64_t generation() const { return generation_; }
+
+  // Makes room for the inputs of a run. Before `addresses` are used for it.
+  void reserve(const StepInputs& inputs);
+  // Puts the copies of a run's inputs on the stream. The run before must have ended.
+  void copy(const StepInputs& inputs, const QueryTiles& tiles, const StepShape& shape);
+
+ private:
+  struct Layout {
+    uint64_t tokens, positions, sequences, output_rows, sampling, decode_tiles, prefill_tiles;
+    uint64_t bytes;
+  };
+  static Layout layout(const StepShape& shape);
+  static StepShape largest(const StepLimits& limits);
+
+  // An array of a size that is only known when a run brings it.
+  struct Extra {
+    PinnedBuffer host;
+    DeviceBuffer device;
+  };
+  void reserve(Extra& extra, uint64_t bytes);
+  void copy(Extra& extra, const void* data, uint64_t bytes);
+  void copy_page_tables(const StepInputs& inputs);
+
+  std::shared_ptr<DeviceState> state_;
+  StepLimits limits_;
+  uint32_t mask_words_;
+  PinnedBuffer fixed_host_;
+  DeviceBuffer fixed_;
+  PinnedBuffer pages_host_;  // what is on the device
+  DeviceBuffer pages_;
+  Extra history_, bias_ids_, bias_values_, masks_;
+  uint64_t generation_ = 0;
+};
+
+}  // namespace forge::cuda

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <string>
+
+#include "../common/error.h"
+#include "driver_api.h"
+#include "shared_library.h"
+
+namespace forge::cuda {
+
+// The driver of this machine: found, opened and initialised once for the process.
+class Driver {
+ public:
+  // Throws FORGE_DEVICE_FAILED with what was tried, and what to do, when there is none.
+  static const Driver& get();
+  // The same text without throwing; empty when there is a driver.
+  static std::string problem();
+
+  const DriverApi& api() const { return api_; }
+  const std::string& path() const { return library_->path(); }
+  // The CUDA version that the driver implements, as in 12040 for 12.4.
+  int version() const { return version_; }
+  int device_count() const;
+
+  // "CUDA_ERROR_X (its description)".
+  std::string describe(Result result) const;
+
+ private:
+  Driver() = default;
+  static const Driver& open();
+
+  std::shared_ptr<const SharedLibrary> library_;
+  DriverApi api_{};
+  int version_ = 0;
+};
+
+// Whether a failure leaves the context unusable: every later call on it fails too.
+bool is_fatal(Result result);
+
+// Throws when a call of the driver failed. `what` names the call in the error.
+template <class... Parts>
+void check_driver(Result result, const Parts&... what) {
+  if (result == kSuccess) return;
+  const forge_status status = result == kOutOfMemory ? FORGE_OUT_OF_MEMORY : FORGE_DEVICE_FAILED;
+  fail(status, what..., ": ", Driver::get().describe(result));
+}
+
+// "12.4" for 12040.
+std::string version_text(int version);
+
+}  // namespace forge::cuda

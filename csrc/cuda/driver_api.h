@@ -1,0 +1,158 @@
+#pragma once
+
+// The part of the CUDA driver API that forge uses, declared here so that no toolkit is needed to
+// build. Names, values and signatures are those of NVIDIA's "CUDA Driver API" reference, CUDA 11.4.
+
+#include <cstddef>
+#include <cstdint>
+
+namespace forge::cuda {
+
+// CUresult; names of its values are asked from the driver.
+using Result = int;
+enum : Result {
+  kSuccess = 0,
+  kInvalidValue = 1,
+  kOutOfMemory = 2,
+  kNotInitialized = 3,
+  kNoDevice = 100,
+  kInvalidImage = 200,
+  kNoBinaryForGpu = 209,
+  kEccUncorrectable = 214,
+  kNotFound = 500,
+  kIllegalAddress = 700,
+  kLaunchTimeout = 702,
+  kContextIsDestroyed = 709,
+  kHardwareStackError = 714,
+  kIllegalInstruction = 715,
+  kMisalignedAddress = 716,
+  kInvalidAddressSpace = 717,
+  kInvalidPc = 718,
+  kLaunchFailed = 719,
+  kUnknownError = 999,
+};
+
+using DeviceOrdinal = int;
+using DevicePointer = uint64_t;
+using Context = struct ContextTag*;
+using Stream = struct StreamTag*;
+using Event = struct EventTag*;
+using Module = struct ModuleTag*;
+using Function = struct FunctionTag*;
+using Graph = struct GraphTag*;
+using GraphExec = struct GraphExecTag*;
+
+enum class DeviceAttribute : int {
+  max_shared_per_block = 8,
+  multiprocessors = 16,
+  integrated = 18,
+  compute_major = 75,
+  compute_minor = 76,
+  max_shared_per_block_optin = 97,
+};
+
+enum class FunctionAttribute : int {
+  max_threads_per_block = 0,
+  static_shared_bytes = 1,
+  local_bytes = 3,
+  registers = 4,
+  max_dynamic_shared_bytes = 8,
+};
+
+constexpr unsigned kStreamNonBlocking = 1;
+constexpr unsigned kEventDisableTiming = 2;
+constexpr int kCaptureThreadLocal = 1;
+constexpr unsigned kHostAllocPortable = 1;
+constexpr unsigned kMemoryTypeHost = 1;
+constexpr unsigned kMemoryTypeDevice = 2;
+
+// CUDA_MEMCPY2D.
+struct Copy2D {
+  size_t src_x;
+  size_t src_y;
+  unsigned src_type;
+  const void* src_host;
+  DevicePointer src_device;
+  void* src_array;
+  size_t src_pitch;
+  size_t dst_x;
+  size_t dst_y;
+  unsigned dst_type;
+  void* dst_host;
+  DevicePointer dst_device;
+  void* dst_array;
+  size_t dst_pitch;
+  size_t width_bytes;
+  size_t height;
+};
+
+// Each function: its member in DriverApi, the symbol that libcuda exports, and its parameters.
+#define FORGE_DRIVER_FUNCTIONS(F)                                                                 \
+  F(init, cuInit, (unsigned flags))                                                               \
+  F(driver_version, cuDriverGetVersion, (int* version))                                           \
+  F(error_name, cuGetErrorName, (Result result, const char** text))                               \
+  F(error_string, cuGetErrorString, (Result result, const char** text))                           \
+  F(device_count, cuDeviceGetCount, (int* count))                                                 \
+  F(device_get, cuDeviceGet, (DeviceOrdinal * device, int index))                                 \
+  F(device_name, cuDeviceGetName, (char* name, int capacity, DeviceOrdinal device))               \
+  F(device_attribute, cuDeviceGetAttribute,                                                       \
+    (int* value, DeviceAttribute attribute, DeviceOrdinal device))                                \
+  F(device_total_memory, cuDeviceTotalMem_v2, (size_t * bytes, DeviceOrdinal device))             \
+  F(primary_context_retain, cuDevicePrimaryCtxRetain, (Context * context, DeviceOrdinal device))  \
+  F(primary_context_release, cuDevicePrimaryCtxRelease_v2, (DeviceOrdinal device))                \
+  F(context_push, cuCtxPushCurrent_v2, (Context context))                                         \
+  F(context_pop, cuCtxPopCurrent_v2, (Context * context))                                         \
+  F(memory_info, cuMemGetInfo_v2, (size_t * free, size_t * total))                                \
+  F(memory_alloc, cuMemAlloc_v2, (DevicePointer * pointer, size_t bytes))                         \
+  F(memory_free, cuMemFree_v2, (DevicePointer pointer))                                           \
+  F(host_alloc, cuMemHostAlloc, (void** pointer, size_t bytes, unsigned flags))                   \
+  F(host_free, cuMemFreeHost, (void* pointer))                                                    \
+  F(copy_to_device, cuMemcpyHtoDAsync_v2,                                                         \
+    (DevicePointer to, const void* from, size_t bytes, Stream stream))                            \
+  F(copy_to_host, cuMemcpyDtoHAsync_v2,                                                           \
+    (void* to, DevicePointer from, size_t bytes, Stream stream))                                  \
+  F(copy_on_device, cuMemcpyDtoDAsync_v2,                                                         \
+    (DevicePointer to, DevicePointer from, size_t bytes, Stream stream))                          \
+  F(copy_2d, cuMemcpy2DAsync_v2, (const Copy2D* copy, Stream stream))                             \
+  F(fill_bytes, cuMemsetD8Async,                                                                  \
+    (DevicePointer to, unsigned char value, size_t bytes, Stream stream))                         \
+  F(stream_create, cuStreamCreate, (Stream * stream, unsigned flags))                             \
+  F(stream_destroy, cuStreamDestroy_v2, (Stream stream))                                          \
+  F(stream_synchronize, cuStreamSynchronize, (Stream stream))                                     \
+  F(event_create, cuEventCreate, (Event * event, unsigned flags))                                 \
+  F(event_destroy, cuEventDestroy_v2, (Event event))                                              \
+  F(event_record, cuEventRecord, (Event event, Stream stream))                                    \
+  F(event_synchronize, cuEventSynchronize, (Event event))                                         \
+  F(module_load, cuModuleLoadData, (Module * module, const void* image))                          \
+  F(module_unload, cuModuleUnload, (Module module))                                               \
+  F(module_function, cuModuleGetFunction,                                                         \
+    (Function * function, Module module, const char* name))                                       \
+  F(function_attribute, cuFuncGetAttribute,                                                       \
+    (int* value, FunctionAttribute attribute, Function function))                                 \
+  F(set_function_attribute, cuFuncSetAttribute,                                                   \
+    (Function function, FunctionAttribute attribute, int value))                                  \
+  F(launch, cuLaunchKernel,                                                                       \
+    (Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,      \
+     unsigned block_y, unsigned block_z, unsigned shared_bytes, Stream stream, void** parameters, \
+     void** extra))                                                                               \
+  F(capture_begin, cuStreamBeginCapture_v2, (Stream stream, int mode))                            \
+  F(capture_end, cuStreamEndCapture, (Stream stream, Graph * graph))                              \
+  F(graph_instantiate, cuGraphInstantiateWithFlags,                                               \
+    (GraphExec * executable, Graph graph, unsigned long long flags))                              \
+  F(graph_launch, cuGraphLaunch, (GraphExec executable, Stream stream))                           \
+  F(graph_exec_destroy, cuGraphExecDestroy, (GraphExec executable))                               \
+  F(graph_destroy, cuGraphDestroy, (Graph graph))
+
+// Absent from drivers before CUDA 12.4.
+#define FORGE_OPTIONAL_DRIVER_FUNCTIONS(F) \
+  F(parameter_info, cuFuncGetParamInfo,    \
+    (Function function, size_t index, size_t* offset, size_t* bytes))
+
+struct DriverApi {
+#define FORGE_DRIVER_MEMBER(member, symbol, parameters) Result(*member) parameters;
+  FORGE_DRIVER_FUNCTIONS(FORGE_DRIVER_MEMBER)
+  FORGE_OPTIONAL_DRIVER_FUNCTIONS(FORGE_DRIVER_MEMBER)
+#undef FORGE_DRIVER_MEMBER
+};
+
+}  // namespace forge::cuda

@@ -1,0 +1,103 @@
+#include "kernel_cache.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+namespace forge::cuda {
+
+namespace {
+
+// 128-bit FNV-1a, fed piece by piece; lengths are part of it, so that pieces cannot run together.
+// G. Fowler, L. C. Noll, K.-P. Vo, "The FNV Non-Cryptographic Hash Algorithm".
+class Hash {
+ public:
+  void add(const std::string& piece) {
+    add_bytes(piece.data(), piece.size());
+    const uint64_t size = piece.size();
+    add_bytes(&size, sizeof size);
+  }
+  std::string hex() const {
+    static const char* digits = "0123456789abcdef";
+    std::string text;
+    for (int shift = 124; shift >= 0; shift -= 4) text += digits[(value_ >> shift) & 15];
+    return text;
+  }
+
+ private:
+  using U128 = unsigned __int128;
+  void add_bytes(const void* data, size_t n) {
+    const auto* bytes = static_cast<const unsigned char*>(data);
+    for (size_t i = 0; i < n; ++i) value_ = (value_ ^ bytes[i]) * kPrime;
+  }
+  static constexpr U128 kPrime = (U128{1} << 88) + 0x13b;
+  U128 value_ = (U128{0x6c62272e07bb0142} << 64) + 0x62b821756295c58d;
+};
+
+std::string hash_of(const std::vector<std::string>& pieces) {
+  Hash hash;
+  for (const std::string& piece : pieces) hash.add(piece);
+  return hash.hex();
+}
+
+// What stands before an image: how it was made, and that it is whole.
+std::string header_of(const std::vector<std::string>& ingredients, const std::string& image) {
+  return "forge kernel 1 " + hash_of(ingredients) + " " + hash_of({image}) + "\n";
+}
+
+std::string path_of(const std::string& folder, const std::string& name,
+                    const std::vector<std::string>& ingredients) {
+  return folder + "/" + name + "-" + hash_of(ingredients);
+}
+
+}  // namespace
+
+KernelCache KernelCache::standard() {
+  const auto variable = [](const char* name) {
+    const char* value = std::getenv(name);
+    return std::string(value ? value : "");
+  };
+  std::string folder = variable("FORGE_CACHE");
+  if (folder.empty() && !variable("XDG_CACHE_HOME").empty()) {
+    folder = variable("XDG_CACHE_HOME") + "/forge";
+  }
+  if (folder.empty() && !variable("HOME").empty()) folder = variable("HOME") + "/.cache/forge";
+  return KernelCache(folder.empty() ? "" : folder + "/kernels");
+}
+
+std::optional<std::string> KernelCache::load(const std::string& name,
+                                             const std::vector<std::string>& ingredients) const {
+  if (folder_.empty()) return std::nullopt;
+  std::ifstream file(path_of(folder_, name, ingredients), std::ios::binary);
+  std::string header;
+  if (!file || !std::getline(file, header)) return std::nullopt;
+  std::string image{std::istreambuf_iterator<char>(file), {}};
+  if (header + "\n" != header_of(ingredients, image)) return std::nullopt;
+  return image;
+}
+
+void KernelCache::store(const std::string& name, const std::vector<std::string>& ingredients,
+                        const std::string& image) const {
+  if (folder_.empty()) return;
+  std::error_code error;
+  std::filesystem::create_directories(folder_, error);
+  if (error) return;
+  static std::atomic<uint32_t> counter = 0;
+  const std::string path = path_of(folder_, name, ingredients);
+  const std::string temporary =
+      path + "." + std::to_string(getpid()) + "-" + std::to_string(++counter) + ".tmp";
+  std::ofstream file(temporary, std::ios::binary);
+  file << header_of(ingredients, image) << image;
+  file.close();
+  if (file) std::filesystem::rename(temporary, path, error);
+  if (!file || error) std::filesystem::remove(temporary, error);
+}
+
+}  // namespace forge::cuda

@@ -1,0 +1,35 @@
+#include "kernel_sources.h"
+
+#include <cstring>
+#include <vector>
+
+#include "../common/error.h"
+
+namespace forge {
+
+// Names and texts in turn, then null; the build generates it.
+extern const char* const embedded_files[];
+
+namespace cuda {
+
+std::span<const KernelSource> kernel_sources() {
+  static const std::vector<KernelSource> sources = [] {
+    std::vector<KernelSource> list;
+    for (const char* const* file = embedded_files; *file; file += 2) {
+      list.push_back({file[0], file[1]});
+    }
+    return list;
+  }();
+  return sources;
+}
+
+const KernelSource& kernel_source(const char* name) {
+  for (const KernelSource& source : kernel_sources()) {
+    if (std::strcmp(source.name, name) == 0) return source;
+  }
+  fail(FORGE_INTERNAL, "the library carries no kernel source ", name);
+}
+
+}  // namespace cuda
+
+}  // namespace forge

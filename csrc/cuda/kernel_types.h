@@ -1,0 +1,64 @@
+#pragma once
+
+// What kernels take by value and read from step inputs; the same structs are in kernels/cuda.
+
+#include <cstdint>
+
+#include "driver_api.h"
+
+namespace forge::cuda {
+
+// The pages of one layer: for each KV head of a page the keys [page_tokens, k_dim], their scales
+// (Q8_0), the values [page_tokens, v_dim], their scales; each part padded to 16 bytes.
+struct KvPages {
+  DevicePointer data;
+  uint64_t page_bytes;
+  uint32_t head_bytes;
+  uint32_t v_offset;  // from here on: byte offsets in a head
+  uint32_t k_scales;
+  uint32_t v_scales;
+  uint32_t page_tokens;
+  uint32_t n_kv_heads;
+  uint32_t k_dim;
+  uint32_t v_dim;
+};
+static_assert(sizeof(KvPages) == 48);
+
+// out = residual + alpha * activation(product + bias); bias and residual may be 0.
+struct Epilogue {
+  DevicePointer bias;
+  DevicePointer residual;
+  float alpha;
+  uint32_t activation;
+};
+static_assert(sizeof(Epilogue) == 24);
+
+struct AttentionArgs {
+  uint32_t n_heads;
+  uint32_t window;
+  float scale;
+  float softcap;
+  DevicePointer sinks;
+  uint32_t causal;
+  uint32_t padding;
+};
+static_assert(sizeof(AttentionArgs) == 32);
+
+// Consecutive rows of one sequence at consecutive positions, computed together by attention.
+struct QueryTile {
+  uint32_t first_row;
+  uint32_t n_queries;
+  uint32_t sequence;
+  uint32_t first_position;
+};
+static_assert(sizeof(QueryTile) == 16);
+
+// Pairs of token and expert that are computed together.
+struct MoeTile {
+  uint32_t expert;
+  uint32_t first;
+  uint32_t count;
+};
+static_assert(sizeof(MoeTile) == 12);
+
+}  // namespace forge::cuda

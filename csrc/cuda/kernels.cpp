@@ -1,0 +1,97 @@
+#include "kernels.h"
+
+#include <cctype>
+
+#include "kernel_sources.h"
+#include "parallel.h"
+
+namespace forge::cuda {
+
+namespace {
+
+// The name of a cache file: letters and digits of the instance.
+std::string file_name(const std::string& instance, const std::string& architecture) {
+  std::string name;
+  for (const char c : instance + "-" + architecture.substr(architecture.find('=') + 1)) {
+    name += std::isalnum(static_cast<unsigned char>(c)) || c == '-' ? c : '_';
+  }
+  return name;
+}
+
+}  // namespace
+
+Kernels::Kernels(std::shared_ptr<DeviceState> state, uint32_t n_threads)
+    : state_(std::move(state)), n_threads_(n_threads), cache_(KernelCache::standard()) {}
+
+Kernels::~Kernels() {
+  const DeviceScope scope(state_->device);
+  for (const Module module : modules_) state_->device.api().module_unload(module);
+}
+
+const Nvrtc& Kernels::nvrtc() {
+  if (!nvrtc_) nvrtc_.emplace(state_->device.driver().version());
+  return *nvrtc_;
+}
+
+const Kernel& Kernels::get(const char* file, const std::string& instance) {
+  return kernels_.try_emplace(instance, Kernel{file, instance}).first->second;
+}
+
+void Kernels::load() {
+  std::vector<Kernel*> missing;
+  for (auto& [name, kernel] : kernels_) {
+    if (!kernel.function) missing.push_back(&kernel);
+  }
+  if (missing.empty()) return;
+  const std::string architecture =
+      nvrtc().architecture_option(state_->device.properties().architecture);
+  std::vector<KernelImage> images(missing.size());
+  parallel_for(missing.size(), n_threads_,
+               [&](size_t i) { images[i] = image_of(*missing[i], architecture); });
+  for (size_t i = 0; i < missing.size(); ++i) load_image(*missing[i], images[i]);
+}
+
+KernelImage Kernels::image_of(const Kernel& kernel, const std::string& architecture) const {
+  const std::vector<std::string> options = {architecture, "--std=c++17", "-default-device"};
+  std::vector<std::string> ingredients = options;
+  ingredients.insert(ingredients.end(), {nvrtc_->version(), kernel.instance});
+  for (const KernelSource& source : kernel_sources()) {
+    const std::string name = source.name;
+    // A kernel's file includes headers only.
+    if (name == kernel.file || name.ends_with(".cuh")) {
+      ingredients.insert(ingredients.end(), {name, source.text});
+    }
+  }
+  const std::string name = file_name(kernel.instance, architecture);
+  // On disk, the symbol is the first line.
+  if (const std::optional<std::string> kept = cache_.load(name, ingredients)) {
+    const size_t line = kept->find('\n');
+    if (line != std::string::npos) return {kept->substr(0, line), kept->substr(line + 1)};
+  }
+  KernelImage image = nvrtc_->compile(kernel.file, kernel.instance, options);
+  cache_.store(name, ingredients, image.symbol + "\n" + image.code);
+  return image;
+}
+
+void Kernels::load_image(Kernel& kernel, const KernelImage& image) {
+  const Device& device = state_->device;
+  const DriverApi& api = device.api();
+  const DeviceScope scope(device);
+  Module module = nullptr;
+  device.check(api.module_load(&module, image.code.c_str()), "loading ", kernel.instance);
+  modules_.push_back(module);
+  Function function = nullptr;
+  device.check(api.module_function(&function, module, image.symbol.c_str()), "finding ",
+               kernel.instance);
+  int fixed = 0;
+  device.check(api.function_attribute(&fixed, FunctionAttribute::static_shared_bytes, function),
+               "cuFuncGetAttribute");
+  // Launches may use all the shared memory that the device has for a block.
+  const int rest = static_cast<int>(device.properties().max_shared_bytes) - fixed;
+  device.check(
+      api.set_function_attribute(function, FunctionAttribute::max_dynamic_shared_bytes, rest),
+      "cuFuncSetAttribute");
+  kernel.function = function;
+}
+
+}  // namespace forge::cuda

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "kernel_cache.h"
+#include "memory.h"
+#include "nvrtc.h"
+
+namespace forge::cuda {
+
+// A kernel that plans launch; `function` is null until it has been loaded.
+struct Kernel {
+  const char* file;      // in kernels/cuda
+  std::string instance;  // its name expression, as in "matvec<FormatQ8_0, 1>"
+  Function function = nullptr;
+};
+
+// The kernels of one device. Each instance is compiled once, kept on disk, and loaded when a plan
+// first asks for it.
+class Kernels {
+ public:
+  // Compiles with at most `n_threads` threads.
+  Kernels(std::shared_ptr<DeviceState> state, uint32_t n_threads);
+  ~Kernels();
+  Kernels(const Kernels&) = delete;
+  Kernels& operator=(const Kernels&) = delete;
+
+  // The kernel of a name, which `load` has yet to load if it is new. The address is for good.
+  const Kernel& get(const char* file, const std::string& instance);
+  // Loads every kernel that is not loaded yet. Throws as Nvrtc does.
+  void load();
+
+  // As in "13.0"; opens NVRTC.
+  const std::string& compiler_version() { return nvrtc().version(); }
+  const std::string& compiler_path() { return nvrtc().path(); }
+  const std::string& cache_folder() const { return cache_.folder(); }
+
+ private:
+  const Nvrtc& nvrtc();
+  KernelImage image_of(const Kernel& kernel, const std::string& architecture) const;
+  void load_image(Kernel& kernel, const KernelImage& image);
+
+  std::shared_ptr<DeviceState> state_;
+  uint32_t n_threads_;
+  KernelCache cache_;
+  std::optional<Nvrtc> nvrtc_;
+  std::map<std::string, Kernel> kernels_;  // by instance
+  std::vector<Module> modules_;
+};
+
+}  // namespace forge::cuda

@@ -1,0 +1,36 @@
+#include "launch.h"
+
+#include <array>
+
+namespace forge::cuda {
+
+void Launch::verify(const Device& device) const {
+  const auto info = device.api().parameter_info;
+  if (!info) return;
+  size_t offset = 0, bytes = 0, count = 0;
+  while (info(kernel_->function, count, &offset, &bytes) == kSuccess) {
+    if (count >= sizes_.size() || sizes_[count] != bytes) break;
+    ++count;
+  }
+  const bool has_more = info(kernel_->function, count, &offset, &bytes) == kSuccess;
+  if (has_more || count != sizes_.size()) {
+    fail(FORGE_INTERNAL, kernel_->instance, " takes other parameters than it is given, from number ",
+         count, " on");
+  }
+}
+
+void Launch::enqueue(const Device& device) const {
+  std::array<void*, 32> pointers;
+  if (offsets_.size() > pointers.size() || !kernel_->function) {
+    fail(FORGE_INTERNAL, kernel_->instance, " cannot be launched");
+  }
+  for (size_t i = 0; i < offsets_.size(); ++i) {
+    pointers[i] = const_cast<uint8_t*>(storage_.data() + offsets_[i]);
+  }
+  device.check(device.api().launch(kernel_->function, grid_.x, grid_.y, grid_.z, block_, 1, 1,
+                                   shared_bytes_, device.stream(), pointers.data(), nullptr),
+               "launching ", kernel_->instance);
+  if (device.is_synchronous()) device.synchronize("running " + kernel_->instance);
+}
+
+}  // namespace forge::cuda

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstring>
+#include <type_traits>
+#include <vector>
+
+#include "device.h"
+#include "kernels.h"
+
+namespace forge::cuda {
+
+// The most blocks along y and z of a grid.
+constexpr uint32_t kMostGridRows = 65535;
+
+constexpr uint32_t divide_up(uint64_t a, uint64_t b) { return static_cast<uint32_t>((a + b - 1) / b); }
+
+struct Grid {
+  uint32_t x = 1;
+  uint32_t y = 1;
+  uint32_t z = 1;
+};
+
+// One launch of a kernel with its parameters: device addresses, uint32_t, uint64_t, float and the
+// structs of kernel_types.h, exactly as the kernel declares them.
+class Launch {
+ public:
+  template <class... Parameters>
+  Launch(const Kernel& kernel, Grid grid, uint32_t block, uint32_t shared_bytes,
+         const Parameters&... parameters)
+      : kernel_(&kernel), grid_(grid), block_(block), shared_bytes_(shared_bytes) {
+    offsets_.reserve(sizeof...(parameters));
+    (add(parameters), ...);
+  }
+
+  // Compares the parameters with those of the loaded kernel, where the driver tells them.
+  void verify(const Device& device) const;
+  void enqueue(const Device& device) const;
+
+ private:
+  template <class T>
+  void add(const T& value) {
+    static_assert(std::is_trivially_copyable_v<T> &&
+                      (std::is_class_v<T> || std::is_same_v<T, uint32_t> ||
+                       std::is_same_v<T, uint64_t> || std::is_same_v<T, float>),
+                  "kernels take addresses, u32, u64, float and structs");
+    // Each is read where it lies, aligned as any of them needs.
+    const size_t at = (storage_.size() + 7) / 8 * 8;
+    storage_.resize(at + sizeof(T));
+    std::memcpy(storage_.data() + at, &value, sizeof(T));
+    offsets_.push_back(static_cast<uint32_t>(at));
+    sizes_.push_back(static_cast<uint32_t>(sizeof(T)));
+  }
+
+  const Kernel* kernel_;
+  Grid grid_;
+  uint32_t block_;
+  uint32_t shared_bytes_;
+  std::vector<uint32_t> offsets_, sizes_;  // of the parameters in storage_
+  std::vector<uint8_t> storage_;
+};
+
+}  // namespace forge::cuda

@@ -1,0 +1,48 @@
+#include "memory_needs.h"
+
+#include <algorithm>
+
+namespace forge::cuda {
+
+namespace {
+
+// What the driver takes for the code of kernels and for graphs.
+constexpr uint64_t kDriverBytes = 64u << 20;
+
+// The longest context whose caches fit, in tokens.
+uint64_t context_that_fits(const MemoryNeeds& needs, uint64_t room) {
+  uint64_t page_bytes = 0;
+  uint32_t page_tokens = 0;
+  for (const CudaKv* kv : needs.caches) {
+    page_bytes += kv->page_bytes;
+    page_tokens = kv->shape.page_tokens;
+  }
+  const uint64_t others = needs.weights + needs.activations;
+  return page_bytes == 0 || room <= others ? 0 : (room - others) / page_bytes * page_tokens;
+}
+
+}  // namespace
+
+uint64_t MemoryNeeds::kv_bytes() const {
+  uint64_t bytes = 0;
+  for (const CudaKv* kv : caches) bytes += kv->bytes();
+  return bytes;
+}
+
+void require_memory(const DeviceState& state, const MemoryNeeds& needs) {
+  const DeviceProperties& properties = state.device.properties();
+  const uint64_t free = state.device.free_bytes();
+  const uint64_t reserved = std::min(kDriverBytes, properties.memory_bytes / 32);
+  const uint64_t room = free > reserved ? free - reserved : 0;
+  if (needs.total() <= room) return;
+  const uint64_t context = context_that_fits(needs, room);
+  const std::string advice =
+      context > 0 ? "a context of " + std::to_string(context) + " tokens would fit"
+                  : "weights and activations alone do not fit: a smaller quantisation takes less";
+  fail(FORGE_OUT_OF_MEMORY, "the model needs ", size_text(needs.total()), " of CUDA device ",
+       properties.index, " (", properties.name, "): weights ", size_text(needs.weights),
+       ", KV cache ", size_text(needs.kv_bytes()), ", activations ", size_text(needs.activations),
+       "; ", size_text(room), " of ", size_text(properties.memory_bytes), " are free; ", advice);
+}
+
+}  // namespace forge::cuda

@@ -1,0 +1,155 @@
+#include "nvrtc.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "../common/error.h"
+#include "driver.h"
+#include "kernel_sources.h"
+
+namespace forge::cuda {
+
+namespace {
+
+using Program = struct ProgramTag*;
+using NvrtcResult = int;
+
+// The part of NVRTC that forge uses: NVIDIA's "NVRTC" reference, CUDA 11.2.
+struct NvrtcApi {
+  explicit NvrtcApi(const SharedLibrary& library) {
+    const auto load = [&](auto& function, const char* symbol) {
+      function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(
+          library.require_symbol(symbol));
+    };
+    load(version, "nvrtcVersion");
+    load(error_string, "nvrtcGetErrorString");
+    load(count_architectures, "nvrtcGetNumSupportedArchs");
+    load(architectures, "nvrtcGetSupportedArchs");
+    load(create, "nvrtcCreateProgram");
+    load(destroy, "nvrtcDestroyProgram");
+    load(add_name, "nvrtcAddNameExpression");
+    load(lowered_name, "nvrtcGetLoweredName");
+    load(compile, "nvrtcCompileProgram");
+    load(log_size, "nvrtcGetProgramLogSize");
+    load(log, "nvrtcGetProgramLog");
+    load(cubin_size, "nvrtcGetCUBINSize");
+    load(cubin, "nvrtcGetCUBIN");
+    load(ptx_size, "nvrtcGetPTXSize");
+    load(ptx, "nvrtcGetPTX");
+  }
+
+  NvrtcResult (*version)(int* major, int* minor);
+  const char* (*error_string)(NvrtcResult result);
+  NvrtcResult (*count_architectures)(int* count);
+  NvrtcResult (*architectures)(int* list);
+  NvrtcResult (*create)(Program* program, const char* source, const char* name, int n_headers,
+                        const char* const* headers, const char* const* header_names);
+  NvrtcResult (*destroy)(Program* program);
+  NvrtcResult (*add_name)(Program program, const char* expression);
+  NvrtcResult (*lowered_name)(Program program, const char* expression, const char** symbol);
+  NvrtcResult (*compile)(Program program, int n_options, const char* const* options);
+  NvrtcResult (*log_size)(Program program, size_t* bytes);
+  NvrtcResult (*log)(Program program, char* text);
+  NvrtcResult (*cubin_size)(Program program, size_t* bytes);
+  NvrtcResult (*cubin)(Program program, char* image);
+  NvrtcResult (*ptx_size)(Program program, size_t* bytes);
+  NvrtcResult (*ptx)(Program program, char* image);
+};
+
+void check(const NvrtcApi& api, NvrtcResult result, const char* what) {
+  if (result != 0) fail(FORGE_INTERNAL, what, ": ", api.error_string(result));
+}
+
+// The libraries of `kNvrtcQuery` whose machine code a driver of the major version loads.
+LibraryQuery query_for(int driver_version) {
+  LibraryQuery query = kNvrtcQuery;
+  const int major = driver_version / 1000;
+  std::erase_if(query.names, [major](const char* name) {
+    const char* version = std::strstr(name, ".so.") + std::strlen(".so.");
+    return std::atoi(version) > major;
+  });
+  return query;
+}
+
+}  // namespace
+
+Nvrtc::Nvrtc(int driver_version) {
+  LibrarySearch search = find_library(query_for(driver_version));
+  if (!search.library) {
+    fail(FORGE_DEVICE_FAILED, search.problem, " (the driver is for CUDA ",
+         version_text(driver_version), ")");
+  }
+  library_ = std::move(search.library);
+  const NvrtcApi api(*library_);
+  int major = 0, minor = 0;
+  check(api, api.version(&major, &minor), "nvrtcVersion");
+  version_ = std::to_string(major) + "." + std::to_string(minor);
+  int count = 0;
+  check(api, api.count_architectures(&count), "nvrtcGetNumSupportedArchs");
+  architectures_.resize(static_cast<size_t>(count));
+  check(api, api.architectures(architectures_.data()), "nvrtcGetSupportedArchs");
+  std::sort(architectures_.begin(), architectures_.end());
+}
+
+std::string Nvrtc::architecture_option(int architecture) const {
+  int best = 0;
+  for (const int known : architectures_) {
+    if (known <= architecture) best = known;
+  }
+  if (best == 0) {
+    fail(FORGE_UNSUPPORTED, path(), " (NVRTC ", version_, ") compiles for no architecture up to sm_",
+         architecture);
+  }
+  if (best != architecture) return "--gpu-architecture=compute_" + std::to_string(best);
+  // wgmma and its kin belong to sm_90a, which no other device runs.
+  return "--gpu-architecture=sm_" + std::to_string(best) + (best == 90 ? "a" : "");
+}
+
+KernelImage Nvrtc::compile(const char* file, const std::string& instance,
+                           const std::vector<std::string>& options) const {
+  // The compiler opens its built-in functions by name only, which the system's loader may not find.
+  library_->open_siblings("libnvrtc-builtins.so.*");
+  const NvrtcApi api(*library_);
+  std::vector<const char*> texts, names;
+  for (const KernelSource& source : kernel_sources()) {
+    texts.push_back(source.text);
+    names.push_back(source.name);
+  }
+  Program program = nullptr;
+  check(api,
+        api.create(&program, kernel_source(file).text, file, static_cast<int>(texts.size()),
+                   texts.data(), names.data()),
+        "nvrtcCreateProgram");
+  const std::unique_ptr<Program, NvrtcResult (*)(Program*)> owner(&program, api.destroy);
+  check(api, api.add_name(program, instance.c_str()), "nvrtcAddNameExpression");
+
+  std::vector<const char*> arguments;
+  for (const std::string& option : options) arguments.push_back(option.c_str());
+  const NvrtcResult result =
+      api.compile(program, static_cast<int>(arguments.size()), arguments.data());
+  if (result != 0) {
+    size_t size = 0;
+    api.log_size(program, &size);
+    std::string log(size, '\0');
+    if (size > 0) api.log(program, log.data());
+    fail(FORGE_INTERNAL, "NVRTC ", version_, " does not compile ", instance, " of ", file, ": ",
+         api.error_string(result), "\n", log.c_str());
+  }
+
+  const bool is_ptx = std::any_of(options.begin(), options.end(), [](const std::string& option) {
+    return option.starts_with("--gpu-architecture=compute_");
+  });
+  KernelImage image;
+  const char* symbol = nullptr;
+  check(api, api.lowered_name(program, instance.c_str(), &symbol), "nvrtcGetLoweredName");
+  image.symbol = symbol;
+  size_t size = 0;
+  check(api, is_ptx ? api.ptx_size(program, &size) : api.cubin_size(program, &size),
+        "size of the compiled kernel");
+  image.code.resize(size);
+  check(api, is_ptx ? api.ptx(program, image.code.data()) : api.cubin(program, image.code.data()),
+        "fetching the compiled kernel");
+  return image;
+}
+
+}  // namespace forge::cuda

@@ -1,0 +1,135 @@
+#pragma once
+
+// Turns a program into the launches that run it for one shape. The operations are those of forge.h;
+// plan_*.cpp hold them by kind.
+
+#include <vector>
+
+#include "../common/program.h"
+#include "../common/scratch_plan.h"
+#include "cuda_kv.h"
+#include "cuda_weight.h"
+#include "device_inputs.h"
+#include "launch.h"
+
+namespace forge::cuda {
+
+// Device memory beside the values of a program: what single operations, or neighbours, hand from
+// one of their launches to the next.
+struct Workspace {
+  DevicePointer routes = 0;   // tokens grouped by expert, until the next routing
+  DevicePointer scratch = 0;  // of one operation
+};
+
+struct WorkspaceBytes {
+  uint64_t routes = 0;
+  uint64_t scratch = 0;
+};
+
+// Where everything lies that launches read and write.
+struct PlanMemory {
+  DevicePointer values = 0;  // the arena of ScratchPlan
+  Workspace workspace;
+  DevicePointer codebooks = 0;    // of the weight types that look values up
+  DevicePointer occurrences = 0;  // of tokens in histories, [max_outputs, vocabulary], all 0
+  DevicePointer results = 0;      // the result block of the ABI
+};
+
+// The launches of a step, in order.
+struct LaunchPlan {
+  std::vector<Launch> launches;
+  // The first of the sample operation.
+  size_t sampling_begin = 0;
+};
+
+class PlanBuilder {
+ public:
+  PlanBuilder(const Program& program, const ScratchPlan& values, const PlanMemory& memory,
+              const StepShape& shape, const InputAddresses& inputs, Kernels& kernels,
+              const DeviceProperties& device);
+
+  LaunchPlan build();
+  // What the launches need; known once they are built, whatever addresses they were built with.
+  const WorkspaceBytes& workspace_bytes() const { return needed_; }
+
+ private:
+  void emit(const EmbedOp& op);
+  void emit(const RmsNormOp& op);
+  void emit(const LayerNormOp& op);
+  void emit(const MatmulOp& op);
+  void emit(const RopeTableOp& op);
+  void emit(const RopeAppendOp& op);
+  void emit(const AttentionOp& op);
+  void emit(const GluOp& op);
+  void emit(const MoeRouteOp& op);
+  void emit(const MoeMatmulOp& op);
+  void emit(const MoeCombineOp& op);
+  void emit(const GatherOutputsOp& op);
+  void emit(const SoftcapOp& op);
+  void emit(const SampleOp& op);
+
+  // One launch for a norm whose result, with a residual, is normalised again; false where the
+  // next operation is no such norm.
+  bool emit_two_norms(const RmsNormOp& op);
+  // Whether a kernel that works row by row may write one value while it reads another of its size.
+  bool is_safe_over(ValueId out, ValueId in) const;
+
+  struct Product {
+    DevicePointer out, x;
+    const CudaWeight* weight;
+    const DevicePart* part;
+    uint64_t out_stride;
+    DevicePointer n_rows;
+    uint32_t max_rows;
+    Epilogue epilogue;
+  };
+  void emit_matvec(const Product& product);
+  void emit_gemm(const Product& product);
+  uint32_t matvec_split(uint64_t rows, uint64_t cols, const WeightFormat& format) const;
+
+  // Tokens grouped by expert, for tiles of a size.
+  struct RouteGroups {
+    ValueId route = 0;
+    uint32_t tile_tokens = 0;
+    DevicePointer tiles = 0, n_tiles = 0, pairs = 0;
+    uint32_t max_tiles = 0;
+  };
+  const RouteGroups& group_by_expert(ValueId route, uint32_t n_experts, uint32_t tile_tokens);
+
+  void emit_naive_attention(const AttentionOp& op);
+
+  template <class... Parameters>
+  void launch(const char* file, const std::string& instance, Grid grid, uint32_t block,
+              uint32_t shared_bytes, const Parameters&... parameters) {
+    plan_.launches.emplace_back(kernels_.get(file, instance), grid, block, shared_bytes,
+                                parameters...);
+  }
+
+  DevicePointer value(ValueId id) const;
+  uint32_t cols(ValueId id) const { return static_cast<uint32_t>(program_.value(id).cols); }
+  // The device's count of a value's rows, and the most that it can be in this shape.
+  DevicePointer n_rows(ValueId id) const;
+  uint32_t max_rows(ValueId id) const;
+  // Takes memory of one operation.
+  DevicePointer scratch(uint64_t bytes);
+
+  const Program& program_;
+  const ScratchPlan& values_;
+  const PlanMemory& memory_;
+  const StepShape& shape_;
+  const InputAddresses& inputs_;
+  Kernels& kernels_;
+  const DeviceProperties& device_;
+  LaunchPlan plan_;
+  WorkspaceBytes needed_;
+  uint64_t scratch_used_ = 0;
+  size_t op_index_ = 0;
+  RouteGroups groups_;
+};
+
+// The floats of an optional vector weight on the device, or 0.
+inline DevicePointer floats_of(const WeightRef& weight) {
+  return weight ? cuda_weight(*weight).floats.at() : 0;
+}
+
+}  // namespace forge::cuda

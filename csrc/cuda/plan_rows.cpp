@@ -1,0 +1,88 @@
+// Operations on one row of activations at a time.
+
+#include "plan_builder.h"
+
+namespace forge::cuda {
+
+namespace {
+
+// Elements of a row that one block of an elementwise kernel takes.
+constexpr uint32_t kBlockElements = 1024;
+// Rows longer than this are normalised by larger blocks.
+constexpr uint32_t kLongRow = 4096;
+// What two norms in one launch keep of a row between them.
+constexpr uint32_t kMostNormShared = 96 * 1024;
+
+uint32_t norm_block(uint32_t cols) { return cols > kLongRow ? 1024 : 256; }
+
+}  // namespace
+
+void PlanBuilder::emit(const EmbedOp& op) {
+  const UnifiedWeight weight = unified(cuda_weight(*op.weight));
+  launch("embed.cu", "embed<" + weight_format(weight.type).name + ">", {shape_.tokens}, 128, 0,
+         value(op.out), inputs_.tokens, inputs_.n_tokens, weight.data, weight.row_bytes,
+         cols(op.out), op.scale, memory_.codebooks);
+}
+
+void PlanBuilder::emit(const RmsNormOp& op) {
+  if (emit_two_norms(op)) return;
+  const uint32_t n = cols(op.x);
+  launch("rms_norm.cu", "rms_norm", {max_rows(op.out)}, norm_block(n), 0, value(op.out),
+         value(op.x), floats_of(op.weight), value(op.residual), n_rows(op.x), n, op.eps,
+         op.weight_offset);
+}
+
+bool PlanBuilder::is_safe_over(ValueId out, ValueId in) const {
+  const uint64_t a = values_.offsets[out - 1], b = values_.offsets[in - 1];
+  const uint64_t size = program_.max_rows(out) * program_.value(out).cols;
+  // Row over row is safe too: a block has read its row before it writes it.
+  return a == b || a + size <= b || b + size <= a;
+}
+
+bool PlanBuilder::emit_two_norms(const RmsNormOp& op) {
+  const uint32_t n = cols(op.x);
+  if (op.residual == 0 || op_index_ + 1 >= program_.ops.size()) return false;
+  const auto* next = std::get_if<RmsNormOp>(&program_.ops[op_index_ + 1]);
+  if (!next || next->x != op.out || next->residual != 0) return false;
+  if (next->weight_offset != op.weight_offset || n * sizeof(float) > kMostNormShared) return false;
+  // The second result is planned to live after the inputs have died, and may lie where they do.
+  if (!is_safe_over(next->out, op.x) || !is_safe_over(next->out, op.residual)) return false;
+  launch("fused_residual_rms_norm.cu", "fused_residual_rms_norm", {max_rows(op.out)},
+         norm_block(n), n * static_cast<uint32_t>(sizeof(float)), value(next->out), value(op.out),
+         value(op.x), floats_of(op.weight), value(op.residual), floats_of(next->weight),
+         n_rows(op.x), n, op.eps, op.weight_offset, next->eps, next->weight_offset);
+  ++op_index_;
+  return true;
+}
+
+void PlanBuilder::emit(const LayerNormOp& op) {
+  const uint32_t n = cols(op.x);
+  launch("layer_norm.cu", "layer_norm", {max_rows(op.out)}, norm_block(n), 0, value(op.out),
+         value(op.x), floats_of(op.weight), floats_of(op.bias), n_rows(op.x), n, op.eps);
+}
+
+void PlanBuilder::emit(const RopeTableOp& op) {
+  launch("rope_table.cu", "rope_table", {shape_.tokens}, 128, 0, value(op.out), inputs_.positions,
+         floats_of(op.inv_freq), inputs_.n_tokens, static_cast<uint32_t>(op.inv_freq->cols),
+         op.scale);
+}
+
+void PlanBuilder::emit(const GluOp& op) {
+  const uint32_t n = cols(op.out);
+  launch("glu.cu", "glu", {divide_up(n, kBlockElements), max_rows(op.out)}, 256, 0, value(op.out),
+         value(op.x), n_rows(op.x), n, op.width, op.activation);
+}
+
+void PlanBuilder::emit(const GatherOutputsOp& op) {
+  const uint32_t n = cols(op.x);
+  launch("gather_outputs.cu", "gather_outputs", {divide_up(n, kBlockElements), shape_.outputs}, 256,
+         0, value(op.out), value(op.x), inputs_.output_rows, inputs_.n_outputs, n);
+}
+
+void PlanBuilder::emit(const SoftcapOp& op) {
+  const uint32_t n = cols(op.x);
+  launch("softcap.cu", "softcap", {divide_up(n, kBlockElements), max_rows(op.out)}, 256, 0,
+         value(op.out), value(op.x), n_rows(op.x), n, op.cap);
+}
+
+}  // namespace forge::cuda

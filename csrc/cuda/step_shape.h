@@ -1,0 +1,46 @@
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <vector>
+
+#include "../common/step_inputs.h"
+#include "kernel_types.h"
+
+namespace forge::cuda {
+
+// The most query tokens of a sequence that decode attention takes together, and prefill attention.
+constexpr uint32_t kDecodeQueries = 16;
+constexpr uint32_t kPrefillQueries = 64;
+
+// How the tokens of a run are dealt out to attention.
+struct QueryTiles {
+  std::vector<QueryTile> decode;   // at most kDecodeQueries queries each
+  std::vector<QueryTile> prefill;  // at most kPrefillQueries
+};
+
+// Cuts the tokens into runs of one sequence at consecutive positions. Short runs are read fastest by
+// the kernel that splits the keys, long ones by the one that shares them.
+QueryTiles query_tiles(const StepInputs& inputs);
+
+// What a plan of launches is made for: the sizes of a run, rounded up, so that few plans serve all.
+struct StepShape {
+  uint32_t tokens = 0;
+  uint32_t outputs = 0;         // 0: none
+  uint32_t decode_queries = 0;  // 0: no decode tile; 1: all of one query; else kDecodeQueries
+  bool prefill = false;         // whether there are prefill tiles
+
+  auto operator<=>(const StepShape&) const = default;
+
+  uint32_t max_decode_tiles() const { return tokens; }
+  // A tile that is not its run's last has 64 queries; a run has more than 16.
+  uint32_t max_prefill_tiles() const { return tokens / kDecodeQueries + 1; }
+};
+
+// The shape of the plan that runs these inputs, under a step's limits.
+StepShape shape_of(const StepInputs& inputs, const QueryTiles& tiles, const StepLimits& limits);
+
+// Shapes that use, between them, every kernel and the most memory of any that runs can have.
+std::vector<StepShape> typical_shapes(const StepLimits& limits);
+
+}  // namespace forge::cuda

@@ -1,0 +1,197 @@
+#include "weight_upload.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "launch.h"
+#include "parallel.h"
+
+namespace forge::cuda {
+
+namespace {
+
+// Large enough that a copy runs at the bus's speed, small enough to pin without being noticed.
+constexpr uint64_t kSlotBytes = 32u << 20;
+// What one thread copies at a time.
+constexpr uint64_t kPieceBytes = 1u << 20;
+
+uint64_t float_row(const CudaWeight& weight) { return weight.cols * sizeof(float); }
+
+uint64_t unified_row(const CudaWeight& weight) {
+  return device_row_bytes(WeightType::F32, weight.cols);
+}
+
+constexpr const char* kWhat = "copying weights to the device";
+
+}  // namespace
+
+WeightUpload::WeightUpload(std::shared_ptr<DeviceState> state, Kernels& kernels, uint32_t n_threads)
+    : state_(std::move(state)), kernels_(kernels), n_threads_(n_threads) {}
+
+WeightUpload::~WeightUpload() {
+  const DeviceScope scope(state_->device);
+  const DriverApi& api = state_->device.api();
+  // The pinned buffers must not go before the copies from them have ended, even after an error.
+  api.stream_synchronize(state_->device.stream());
+  for (Slot& slot : slots_) {
+    if (slot.copied) api.event_destroy(slot.copied);
+  }
+}
+
+void WeightUpload::add_matrix(const WeightRef& reference) {
+  const CudaWeight& weight = cuda_weight(*reference);
+  if (weight.matrix) return;
+  matrices_.emplace(&weight, reference);
+  for (const DevicePart& part : weight.device_parts()) {
+    const WeightFormat format = weight_format(part.type);
+    if (!format.repacked) continue;
+    repack_[part.type] = &kernels_.get("repack_rows.cu", "repack_rows<" + format.name + ">");
+  }
+}
+
+void WeightUpload::add_unified(const WeightRef& reference) {
+  const CudaWeight& weight = cuda_weight(*reference);
+  if (weight.is_uniform()) return add_matrix(reference);
+  if (!weight.unified) unified_.emplace(&weight, reference);
+}
+
+void WeightUpload::add_floats(const WeightRef& reference) {
+  if (!reference) return;
+  const CudaWeight& weight = cuda_weight(*reference);
+  if (!weight.floats) floats_.emplace(&weight, reference);
+}
+
+uint64_t WeightUpload::bytes() const {
+  uint64_t total = 0;
+  for (const auto& [weight, reference] : matrices_) total += weight->matrix_bytes();
+  for (const auto& [weight, reference] : unified_) total += weight->rows * unified_row(*weight);
+  for (const auto& [weight, reference] : floats_) total += weight->rows * float_row(*weight);
+  return total;
+}
+
+void WeightUpload::run() {
+  const uint64_t all = bytes();
+  if (all == 0) return;
+  const Device& device = state_->device;
+  const DeviceScope scope(device);
+  uint64_t longest_row = 0;
+  for (const Weights* weights : {&matrices_, &unified_, &floats_}) {
+    for (const auto& [weight, reference] : *weights) {
+      longest_row = std::max(longest_row, float_row(*weight));
+    }
+  }
+  const uint64_t slot_bytes = std::max(longest_row, std::min(all, kSlotBytes));
+  for (Slot& slot : slots_) {
+    slot.host = PinnedBuffer(state_, slot_bytes);
+    if (!repack_.empty()) slot.raw = DeviceBuffer(state_, slot_bytes, Purpose::activations);
+    device.check(device.api().event_create(&slot.copied, kEventDisableTiming), kWhat);
+  }
+  for (const auto& [weight, reference] : matrices_) copy_matrix(*weight);
+  for (const auto& [weight, reference] : unified_) {
+    weight->unified = copy_floats(*weight, unified_row(*weight));
+  }
+  for (const auto& [weight, reference] : floats_) {
+    weight->floats = copy_floats(*weight, float_row(*weight));
+  }
+  device.synchronize(kWhat);
+}
+
+void WeightUpload::copy_matrix(const CudaWeight& weight) {
+  const Device& device = state_->device;
+  DeviceBuffer memory(state_, weight.matrix_bytes(), Purpose::weights);
+  // Padding is read by vector loads, and must not be NaN.
+  device.check(device.api().fill_bytes(memory.at(), 0, memory.bytes(), device.stream()), kWhat);
+  uint64_t row = 0;
+  auto target = weight.device_parts().begin();
+  for (const WeightPart& source : weight.parts) {
+    if (row >= target->first_row + target->rows) ++target;
+    const uint64_t offset = target->offset + (row - target->first_row) * target->row_bytes;
+    copy_rows(source, weight.cols, memory.at(offset), target->row_bytes);
+    row += source.rows;
+  }
+  weight.matrix = std::move(memory);
+}
+
+void WeightUpload::copy_rows(const WeightPart& source, uint64_t cols, DevicePointer to,
+                             uint64_t to_row_bytes) {
+  const Device& device = state_->device;
+  const DriverApi& api = device.api();
+  const uint64_t raw_bytes = *row_bytes(source.type, cols);
+  const auto repack = repack_.find(source.type);
+  const uint64_t chunk_rows = slots_[0].host.bytes() / raw_bytes;
+  for (uint64_t row = 0; row < source.rows; row += chunk_rows, to += chunk_rows * to_row_bytes) {
+    const uint64_t n_rows = std::min(chunk_rows, source.rows - row);
+    const uint64_t bytes = n_rows * raw_bytes;
+    Slot& slot = next_slot();
+    fill(slot, source.data + row * raw_bytes, bytes);
+    if (repack != repack_.end()) {
+      device.check(api.copy_to_device(slot.raw.at(), slot.host.data(), bytes, device.stream()),
+                   kWhat);
+      const uint64_t block = find_weight_type(static_cast<uint32_t>(source.type))->block_elements;
+      const auto blocks = static_cast<uint32_t>(cols / block);
+      for (uint64_t done = 0; done < n_rows; done += kMostGridRows) {
+        const auto rows = static_cast<uint32_t>(std::min<uint64_t>(kMostGridRows, n_rows - done));
+        Launch(*repack->second, {divide_up(blocks, 8), rows}, 256, 0, to + done * to_row_bytes,
+               slot.raw.at(done * raw_bytes), rows, blocks, raw_bytes, to_row_bytes)
+            .enqueue(device);
+      }
+    } else {
+      send(slot, to, to_row_bytes, raw_bytes, n_rows);
+    }
+    device.check(api.event_record(slot.copied, device.stream()), kWhat);
+  }
+}
+
+DeviceBuffer WeightUpload::copy_floats(const CudaWeight& weight, uint64_t to_row_bytes) {
+  const Device& device = state_->device;
+  DeviceBuffer memory(state_, weight.rows * to_row_bytes, Purpose::weights);
+  if (to_row_bytes != float_row(weight)) {
+    device.check(device.api().fill_bytes(memory.at(), 0, memory.bytes(), device.stream()), kWhat);
+  }
+  const uint64_t chunk_rows = slots_[0].host.bytes() / float_row(weight);
+  for (uint64_t row = 0; row < weight.rows; row += chunk_rows) {
+    const uint64_t n_rows = std::min(chunk_rows, weight.rows - row);
+    Slot& slot = next_slot();
+    weight.read(row, n_rows, reinterpret_cast<float*>(slot.host.data()));
+    send(slot, memory.at(row * to_row_bytes), to_row_bytes, float_row(weight), n_rows);
+    device.check(device.api().event_record(slot.copied, device.stream()), kWhat);
+  }
+  return memory;
+}
+
+void WeightUpload::send(const Slot& slot, DevicePointer to, uint64_t to_row_bytes,
+                        uint64_t row_bytes, uint64_t n_rows) {
+  const Device& device = state_->device;
+  const DriverApi& api = device.api();
+  if (row_bytes == to_row_bytes) {
+    device.check(api.copy_to_device(to, slot.host.data(), n_rows * row_bytes, device.stream()),
+                 kWhat);
+    return;
+  }
+  Copy2D copy{};
+  copy.src_type = kMemoryTypeHost;
+  copy.src_host = slot.host.data();
+  copy.src_pitch = copy.width_bytes = row_bytes;
+  copy.dst_type = kMemoryTypeDevice;
+  copy.dst_device = to;
+  copy.dst_pitch = to_row_bytes;
+  copy.height = n_rows;
+  device.check(api.copy_2d(&copy, device.stream()), kWhat);
+}
+
+WeightUpload::Slot& WeightUpload::next_slot() {
+  Slot& slot = slots_[turn_++ % slots_.size()];
+  const Device& device = state_->device;
+  device.check(device.api().event_synchronize(slot.copied), kWhat);
+  return slot;
+}
+
+void WeightUpload::fill(Slot& slot, const uint8_t* data, uint64_t bytes) {
+  const uint64_t pieces = (bytes + kPieceBytes - 1) / kPieceBytes;
+  parallel_for(pieces, n_threads_, [&](size_t i) {
+    const uint64_t begin = i * kPieceBytes;
+    std::memcpy(slot.host.data() + begin, data + begin, std::min(kPieceBytes, bytes - begin));
+  });
+}
+
+}  // namespace forge::cuda

@@ -1,0 +1,185 @@
+// Modules, functions and launches.
+
+#include <elf.h>
+#include <signal.h>
+
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "exports.h"
+#include "options.h"
+
+using namespace fake_driver;
+
+namespace {
+
+// What the fake compiler makes (fake_nvrtc.cpp) begins with this.
+constexpr char kFakeImage[] = "forge emulated kernel ";
+
+// The bytes of an image, which comes without its size.
+std::string image_text(const void* image) {
+  const char* begin = static_cast<const char*>(image);
+  if (std::strncmp(begin, kFakeImage, sizeof kFakeImage - 1) == 0) return begin;
+  if (std::memcmp(begin, ELFMAG, SELFMAG) == 0) {
+    Elf64_Ehdr header;
+    std::memcpy(&header, begin, sizeof header);
+    // NVIDIA's compiler puts the section headers, or the program headers, last.
+    const size_t sections = header.e_shoff + size_t{header.e_shnum} * header.e_shentsize;
+    const size_t segments = header.e_phoff + size_t{header.e_phnum} * header.e_phentsize;
+    return std::string(begin, std::max(sections, segments));
+  }
+  return std::strstr(begin, ".version") ? begin : "";
+}
+
+const ContextState* running_context = nullptr;
+const char* running_kernel = nullptr;
+
+void report_illegal_access(int, siginfo_t* info, void*) {
+  char place[128];
+  running_context->memory.describe(reinterpret_cast<uint64_t>(info->si_addr), place, sizeof place);
+  misuse("%s accesses %s", running_kernel, place);
+}
+
+// Turns a wild access of a kernel into a message.
+class AccessGuard {
+ public:
+  AccessGuard(const ContextState& context, const emulator::Kernel& kernel) {
+    running_context = &context;
+    running_kernel = kernel.name.c_str();
+    struct sigaction action = {};
+    action.sa_sigaction = report_illegal_access;
+    action.sa_flags = SA_SIGINFO;
+    sigaction(SIGSEGV, &action, &before_[0]);
+    sigaction(SIGBUS, &action, &before_[1]);
+  }
+  ~AccessGuard() {
+    sigaction(SIGSEGV, &before_[0], nullptr);
+    sigaction(SIGBUS, &before_[1], nullptr);
+  }
+
+ private:
+  struct sigaction before_[2];
+};
+
+void run_kernel(ContextState& context, const emulator::Kernel& kernel,
+                const emulator::Launch& launch, const std::vector<std::string>& arguments) {
+  if (context.failure != kSuccess) return;
+  ++context.kernels_run;
+  if (context.kernels_run == options().illegal_address) {
+    context.failure = kIllegalAddress;
+    return;
+  }
+  std::vector<void*> parameters;
+  for (const std::string& argument : arguments) {
+    parameters.push_back(const_cast<char*>(argument.data()));
+  }
+  const AccessGuard guard(context, kernel);
+  kernel.launch(launch, parameters.data());
+  if (context.kernels_run == options().lost) context.failure = kUnknownError;
+}
+
+}  // namespace
+
+Result cuModuleLoadData(Module* module, const void* image) {
+  return with_context([&](ContextState& context) {
+    std::string text = image_text(image);
+    if (text.empty()) return kInvalidImage;
+    auto* loaded = new ModuleState{std::move(text), {}};
+    context.modules.insert(loaded);
+    *module = reinterpret_cast<Module>(loaded);
+    return kSuccess;
+  });
+}
+
+Result cuModuleUnload(Module module) {
+  const std::lock_guard lock(state().mutex);
+  auto* loaded = reinterpret_cast<ModuleState*>(module);
+  ContextState* context = current();
+  if (!context) return kInvalidContext;
+  if (context->modules.erase(loaded) == 0) misuse("a module is unloaded that does not exist");
+  for (FunctionState* function : loaded->functions) delete function;
+  delete loaded;
+  return context->failure;
+}
+
+Result cuModuleGetFunction(Function* function, Module module, const char* name) {
+  return with_context([&](ContextState& context) {
+    auto* loaded = reinterpret_cast<ModuleState*>(module);
+    if (!context.modules.contains(loaded)) misuse("a function of no module is asked for");
+    const emulator::Kernel* kernel = emulator::find_kernel(name);
+    if (!kernel || loaded->image.find(name) == std::string::npos) return kNotFound;
+    auto* found = new FunctionState{kernel};
+    loaded->functions.push_back(found);
+    *function = reinterpret_cast<Function>(found);
+    return kSuccess;
+  });
+}
+
+Result cuFuncGetAttribute(int* value, FunctionAttribute attribute, Function function) {
+  const auto* state = reinterpret_cast<FunctionState*>(function);
+  switch (attribute) {
+    case FunctionAttribute::max_dynamic_shared_bytes:
+      *value = state->max_dynamic_shared;
+      return kSuccess;
+    case FunctionAttribute::static_shared_bytes:
+      // The emulator learns it only when a block runs: as much as the compiler would admit.
+      *value = 48 * 1024;
+      return kSuccess;
+    default:
+      return kInvalidValue;
+  }
+}
+
+Result cuFuncSetAttribute(Function function, FunctionAttribute attribute, int value) {
+  auto* state = reinterpret_cast<FunctionState*>(function);
+  if (attribute != FunctionAttribute::max_dynamic_shared_bytes || value < 0) return kInvalidValue;
+  state->max_dynamic_shared = value;
+  return kSuccess;
+}
+
+Result cuFuncGetParamInfo(Function function, size_t index, size_t* offset, size_t* bytes) {
+  const std::vector<size_t>& sizes = reinterpret_cast<FunctionState*>(function)->kernel->param_bytes;
+  if (index >= sizes.size()) return kInvalidValue;
+  *offset = 0;
+  for (size_t i = 0; i <= index; ++i) {
+    const size_t alignment = sizes[i] % 8 == 0 ? 8 : 4;
+    *offset = (*offset + alignment - 1) / alignment * alignment;
+    if (i < index) *offset += sizes[i];
+  }
+  *bytes = sizes[index];
+  return kSuccess;
+}
+
+Result cuLaunchKernel(Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                      unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
+                      Stream stream, void** parameters, void** extra) {
+  return with_context([&](ContextState& context) {
+    const auto* state = reinterpret_cast<FunctionState*>(function);
+    const emulator::Kernel& kernel = *state->kernel;
+    const uint64_t threads = uint64_t{block_x} * block_y * block_z;
+    if (grid_x == 0 || grid_y == 0 || grid_z == 0 || grid_y > 65535 || grid_z > 65535 ||
+        grid_x > 0x7fffffff) {
+      misuse("%s: a grid of %u x %u x %u", kernel.name.c_str(), grid_x, grid_y, grid_z);
+    }
+    if (threads == 0 || threads > 1024) {
+      misuse("%s: blocks of %u x %u x %u", kernel.name.c_str(), block_x, block_y, block_z);
+    }
+    if (shared_bytes > static_cast<unsigned>(state->max_dynamic_shared)) {
+      misuse("%s: %u bytes of shared memory, %d are allowed", kernel.name.c_str(), shared_bytes,
+             state->max_dynamic_shared);
+    }
+    if (extra) misuse("%s: launched with extra options", kernel.name.c_str());
+    if (++context.launches == options().fail_launch) return kLaunchFailed;
+    std::vector<std::string> arguments;
+    for (size_t i = 0; i < kernel.param_bytes.size(); ++i) {
+      arguments.emplace_back(static_cast<const char*>(parameters[i]), kernel.param_bytes[i]);
+    }
+    const emulator::Launch launch{
+        {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared_bytes};
+    stream_of(context, stream).add([&context, &kernel, launch, arguments = std::move(arguments)] {
+      run_kernel(context, kernel, launch, arguments);
+    });
+    return kSuccess;
+  });
+}

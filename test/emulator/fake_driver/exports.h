@@ -1,0 +1,17 @@
+#pragma once
+
+// Everything that libcuda exports here: the functions of csrc/cuda/driver_api.h, declared from the
+// same list, so that neither can have one, or a parameter, that the other has not.
+
+#include "../../../csrc/cuda/driver_api.h"
+#include "state.h"
+
+#define FORGE_FAKE_DECLARE(member, symbol, parameters) \
+  extern "C" __attribute__((visibility("default"))) forge::cuda::Result symbol parameters;
+
+using namespace forge::cuda;
+
+FORGE_DRIVER_FUNCTIONS(FORGE_FAKE_DECLARE)
+FORGE_OPTIONAL_DRIVER_FUNCTIONS(FORGE_FAKE_DECLARE)
+
+#undef FORGE_FAKE_DECLARE

@@ -1,0 +1,73 @@
+#pragma once
+
+// The stand-in's one process-wide state, under one lock.
+
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "../../../csrc/cuda/driver_api.h"
+#include "../emulator.h"
+#include "device_memory.h"
+#include "queue.h"
+
+namespace fake_driver {
+
+using forge::cuda::Result;
+
+constexpr Result kInvalidContext = 201;
+constexpr Result kCaptureUnsupported = 900;
+
+struct FunctionState {
+  const emulator::Kernel* kernel = nullptr;
+  int max_dynamic_shared = 48 * 1024;
+};
+
+struct ModuleState {
+  std::string image;
+  std::vector<FunctionState*> functions;
+};
+
+struct ContextState {
+  int references = 0;
+  DeviceMemory memory;
+  std::map<void*, size_t> pinned;
+  std::set<StreamQueue*> streams;
+  std::set<EventMark*> events;
+  std::set<ModuleState*> modules;
+  std::set<GraphWork*> graphs;
+  // A failure that the context does not survive; every later call returns it.
+  Result failure = forge::cuda::kSuccess;
+  uint64_t allocations = 0, launches = 0, kernels_run = 0;
+};
+
+struct State {
+  std::mutex mutex;
+  std::vector<ContextState> contexts;  // by device
+  bool initialised = false;
+};
+
+State& state();
+
+// The context that is current on this thread, or null. Pushed and popped by the program.
+std::vector<ContextState*>& context_stack();
+ContextState* current();
+
+// Runs `body` under the lock, with the current context; the context's failure, or that there is no
+// context, is returned instead.
+template <class Body>
+Result with_context(Body&& body) {
+  const std::lock_guard lock(state().mutex);
+  ContextState* context = current();
+  if (!context) return kInvalidContext;
+  if (context->failure != forge::cuda::kSuccess) return context->failure;
+  const Result result = body(*context);
+  return context->failure != forge::cuda::kSuccess ? context->failure : result;
+}
+
+// Whether a handle is one that the driver gave out; aborts when it is not.
+StreamQueue& stream_of(ContextState& context, forge::cuda::Stream stream);
+
+}  // namespace fake_driver
