@@ -110,7 +110,7 @@ FORGE_API forge_status forge_list_devices(char *text, uint64_t capacity);
 FORGE_API forge_status forge_device_open(const char *selector, uint32_t n_threads, uint32_t *device,
                                          char *message, uint64_t capacity);
 
-/* JSON: {"name", "threads", "features": [...], "kernels", "memory_bytes"}. */
+/* JSON: {"name", "threads", "features": [...], "kernels", "memory_bytes", "details": [...]}. */
 FORGE_API forge_status forge_device_info(uint32_t device, char *text, uint64_t capacity);
 
 /*

@@ -25,6 +25,8 @@ export interface DeviceInfo {
   readonly features: readonly string[];
   /** The kernel set in use, such as `avx512`. */
   readonly kernels: string;
+  /** What else there is to know, a line each: memory, drivers, where files were found. */
+  readonly details?: readonly string[];
 }
 
 declare const brand: unique symbol;

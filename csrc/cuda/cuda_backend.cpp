@@ -16,6 +16,12 @@ namespace {
 
 std::string architecture_name(int architecture) { return "sm_" + std::to_string(architecture); }
 
+std::string json_list(const std::vector<std::string>& texts) {
+  std::string list;
+  for (const std::string& text : texts) list += (list.empty() ? "" : ", ") + json_string(text);
+  return "[" + list + "]";
+}
+
 class CudaBackend : public Backend {
  public:
   CudaBackend(int index, uint32_t n_threads)
@@ -30,13 +36,18 @@ class CudaBackend : public Backend {
     JsonObject info;
     info.add("name", properties.name);
     info.add("threads", uint64_t{device_->n_threads});
-    info.add_raw("features", "[" + json_string(architecture_name(properties.architecture)) + "]");
-    info.add("kernels", "NVRTC " + device_->kernels.compiler_version());
+    info.add_raw("features", json_list({architecture_name(properties.architecture)}));
+    info.add("kernels", "CUDA");
     info.add("memory_bytes", properties.memory_bytes);
     info.add("free_bytes", device_->device().free_bytes());
-    info.add("driver", driver.path() + ", CUDA " + version_text(driver.version()));
-    info.add("compiler", device_->kernels.compiler_path());
-    info.add("kernel_cache", device_->kernels.cache_folder());
+    info.add_raw("details", json_list({
+        size_text(device_->device().free_bytes()) + " of " + size_text(properties.memory_bytes) +
+            " are free",
+        "driver " + driver.path() + ", CUDA " + version_text(driver.version()),
+        "compiler " + device_->kernels.compiler_path() + ", NVRTC " +
+            device_->kernels.compiler_version(),
+        "compiled kernels are kept in " + device_->kernels.cache_folder(),
+    }));
     return info.str();
   }
 

@@ -10,27 +10,25 @@ namespace forge::cuda {
 
 // CUresult; names of its values are asked from the driver.
 using Result = int;
-enum : Result {
-  kSuccess = 0,
-  kInvalidValue = 1,
-  kOutOfMemory = 2,
-  kNotInitialized = 3,
-  kNoDevice = 100,
-  kInvalidImage = 200,
-  kNoBinaryForGpu = 209,
-  kEccUncorrectable = 214,
-  kNotFound = 500,
-  kIllegalAddress = 700,
-  kLaunchTimeout = 702,
-  kContextIsDestroyed = 709,
-  kHardwareStackError = 714,
-  kIllegalInstruction = 715,
-  kMisalignedAddress = 716,
-  kInvalidAddressSpace = 717,
-  kInvalidPc = 718,
-  kLaunchFailed = 719,
-  kUnknownError = 999,
-};
+constexpr Result kSuccess = 0;
+constexpr Result kInvalidValue = 1;
+constexpr Result kOutOfMemory = 2;
+constexpr Result kNotInitialized = 3;
+constexpr Result kNoDevice = 100;
+constexpr Result kInvalidImage = 200;
+constexpr Result kNoBinaryForGpu = 209;
+constexpr Result kEccUncorrectable = 214;
+constexpr Result kNotFound = 500;
+constexpr Result kIllegalAddress = 700;
+constexpr Result kLaunchTimeout = 702;
+constexpr Result kContextIsDestroyed = 709;
+constexpr Result kHardwareStackError = 714;
+constexpr Result kIllegalInstruction = 715;
+constexpr Result kMisalignedAddress = 716;
+constexpr Result kInvalidAddressSpace = 717;
+constexpr Result kInvalidPc = 718;
+constexpr Result kLaunchFailed = 719;
+constexpr Result kUnknownError = 999;
 
 using DeviceOrdinal = int;
 using DevicePointer = uint64_t;
@@ -43,19 +41,14 @@ using Graph = struct GraphTag*;
 using GraphExec = struct GraphExecTag*;
 
 enum class DeviceAttribute : int {
-  max_shared_per_block = 8,
   multiprocessors = 16,
-  integrated = 18,
   compute_major = 75,
   compute_minor = 76,
   max_shared_per_block_optin = 97,
 };
 
 enum class FunctionAttribute : int {
-  max_threads_per_block = 0,
   static_shared_bytes = 1,
-  local_bytes = 3,
-  registers = 4,
   max_dynamic_shared_bytes = 8,
 };
 

@@ -115,9 +115,9 @@ class PlanBuilder {
 
   const Program& program_;
   const ScratchPlan& values_;
-  const PlanMemory& memory_;
-  const StepShape& shape_;
-  const InputAddresses& inputs_;
+  const PlanMemory memory_;
+  const StepShape shape_;
+  const InputAddresses inputs_;
   Kernels& kernels_;
   const DeviceProperties& device_;
   LaunchPlan plan_;

@@ -165,6 +165,7 @@ function libraryRows({ kind, candidates, path, found }: LibraryReport): [string,
       `${kind} device`,
       `${device.name}${features}: ${device.kernels} kernels, ${plural(device.threads, "thread")}`,
     ],
+    ...(device.details ?? []).map((line): [string, string] => ["", line]),
   ];
 }
 

@@ -52,7 +52,7 @@ export const OPTIONS = {
     kind: "text",
     metavar: "NAME",
     group: "Model",
-    help: "auto, cpu, cpu:VARIANT (such as cpu:avx2) or reference",
+    help: "auto, cpu, cpu:VARIANT (such as cpu:avx2), cuda, cuda:N or reference",
     otherwise: "auto",
   },
   threads: {

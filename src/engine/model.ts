@@ -43,7 +43,7 @@ const MAX_PARALLEL = 256;
 const MAX_COMPLETIONS = 128;
 
 export interface LoadOptions {
-  /** `auto`, `cpu`, `cpu:VARIANT` or `reference`. @default "auto" */
+  /** `auto`, `cpu`, `cpu:VARIANT`, `cuda`, `cuda:N` or `reference`. @default "auto" */
   readonly device?: string | undefined;
   /** Threads that compute. @default one a core */
   readonly threads?: number | undefined;

@@ -1,20 +1,31 @@
-import { findLibrary } from "../../ffi/library.ts";
+import { findLibrary, Library } from "../../ffi/library.ts";
 import { NativeBackend } from "../../ffi/native_backend.ts";
 import type { Backend, BackendKind, Meter, Quantizer } from "../backend.ts";
 import { ForgeError } from "../errors.ts";
+import { isFile } from "../formats/file.ts";
 
 /** How `--device` and the API name devices. */
-export const DEVICE_NAMES = "auto, cpu, cpu:VARIANT or reference";
+export const DEVICE_NAMES = "auto, cpu, cpu:VARIANT, cuda, cuda:N or reference";
 
 /** What a device takes. */
 const MAX_THREADS = 1024;
 
 /** The libraries that can be opened, the fastest first. */
-export const BACKEND_KINDS: readonly BackendKind[] = ["cpu", "reference"];
+export const BACKEND_KINDS: readonly BackendKind[] = ["cuda", "cpu", "reference"];
+
+/** Where distributions, and Windows, put the library of NVIDIA's driver. */
+const DRIVER_FOLDERS = [
+  "/usr/lib/x86_64-linux-gnu",
+  "/usr/lib/aarch64-linux-gnu",
+  "/usr/lib64",
+  "/usr/lib",
+  "/usr/lib/wsl/lib",
+  "/run/opengl-driver/lib",
+];
 
 /**
  * Opens a device: `auto` (the fastest of this machine), or a kind with an optional variant after a
- * colon, such as `cpu:avx2`.
+ * colon, such as `cpu:avx2` or `cuda:1`.
  *
  * @param threads threads that compute; 0 for one a core
  * @throws {ForgeError} `usage` for a name that is no device, or threads out of range; `not_found` or
@@ -27,12 +38,21 @@ export function openBackend(device: string, threads = 0): Backend & Quantizer & 
       `threads is ${threads}; valid is a whole number from 0 (one a core) to ${MAX_THREADS}`,
     );
   }
+  if (device === "auto") {
+    return openUsableGpu(threads) ?? NativeBackend.open({ kind: "cpu", threads });
+  }
   return NativeBackend.open({ ...parseDevice(device), threads });
 }
 
-/** The library that a device needs. @throws {ForgeError} `usage` for a name that is no device. */
-export function deviceKind(device: string): BackendKind {
-  return parseDevice(device).kind;
+/**
+ * The libraries that a device may need, the one it cannot do without last.
+ *
+ * @throws {ForgeError} `usage` for a name that is no device.
+ */
+export function neededLibraries(device: string): BackendKind[] {
+  if (device !== "auto") return [parseDevice(device).kind];
+  const hasDriver = DRIVER_FOLDERS.some((folder) => isFile(`${folder}/libcuda.so.1`));
+  return hasDriver ? ["cuda", "cpu"] : ["cpu"];
 }
 
 /** Whether a library is in one of the places where it is looked for. */
@@ -40,9 +60,26 @@ export function hasLibrary(kind: BackendKind): boolean {
   return findLibrary(kind) !== undefined;
 }
 
+/** The first CUDA device, where there is one and forge can use it. */
+function openUsableGpu(threads: number): NativeBackend | undefined {
+  const libraryPath = findLibrary("cuda");
+  if (libraryPath === undefined) return undefined;
+  try {
+    {
+      using library = Library.open("cuda", libraryPath);
+      if (library.devices().length === 0) return undefined;
+    }
+    return NativeBackend.open({ kind: "cuda", threads, libraryPath });
+  } catch (error) {
+    // `forge doctor` tells why; naming the device does, too.
+    if (error instanceof ForgeError) return undefined;
+    throw error;
+  }
+}
+
 function parseDevice(device: string): { kind: BackendKind; selector: string } {
   const [name = "", selector = ""] = device.split(/:(.*)/s, 2);
-  const kind = name === "auto" ? "cpu" : BACKEND_KINDS.find((candidate) => candidate === name);
+  const kind = BACKEND_KINDS.find((candidate) => candidate === name);
   if (kind === undefined) {
     throw new ForgeError("usage", `unknown device "${device}"; valid are ${DEVICE_NAMES}`);
   }

@@ -81,19 +81,19 @@ function exists(path: string): boolean {
 }
 
 /** The files of a folder whose names end in one of `endings`, sorted. */
-function list(folder: string, ...endings: string[]): string[] {
+export function list(folder: string, ...endings: string[]): string[] {
   return Array.from(Deno.readDirSync(resolve(root, folder)), (entry) => entry.name)
     .filter((name) => endings.some((ending) => name.endsWith(ending)))
     .sort()
     .map((name) => join(folder, name));
 }
 
-function text(paths: readonly string[]): string[] {
+export function text(paths: readonly string[]): string[] {
   return paths.map((path) => Deno.readTextFileSync(resolve(root, path)));
 }
 
 /** Runs `work` on every item, as many at a time as there are processors. */
-async function inParallel<T, R>(items: readonly T[], work: (item: T) => Promise<R>): Promise<R[]> {
+export async function inParallel<T, R>(items: readonly T[], work: (item: T) => Promise<R>): Promise<R[]> {
   const results: R[] = [];
   let next = 0;
   const worker = async () => {
@@ -108,7 +108,7 @@ async function inParallel<T, R>(items: readonly T[], work: (item: T) => Promise<
 }
 
 /** Compiles a source unless an object of the same hash is there; returns the object's path. */
-async function compile(
+export async function compile(
   source: Source,
   folder: string,
   headers: readonly string[],
@@ -125,7 +125,7 @@ async function compile(
   return object;
 }
 
-async function link(target: string, flags: readonly string[], objects: readonly string[]) {
+export async function link(target: string, flags: readonly string[], objects: readonly string[]) {
   const compiler = Deno.env.get("CXX") || "g++";
   const command = [compiler, ...flags, ...objects];
   const path = target.replace("*", await sha256(command));

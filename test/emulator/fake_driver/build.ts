@@ -1,0 +1,48 @@
+/**
+ * Builds the stand-ins for NVIDIA's libraries: a driver that runs kernels in the emulator, and a
+ * compiler for machines without NVRTC. Objects are kept as those of the emulator are.
+ */
+import { dirname, join, resolve } from "@std/path";
+import { buildEmulator, compile, inParallel, link, list, text } from "../build.ts";
+
+const root = resolve(import.meta.dirname ?? ".", "..", "..", "..");
+const sources = "test/emulator/fake_driver";
+const flags = ["-Wall", "-Wextra", "-Werror", "-fvisibility=hidden"];
+
+/** Paths of the stand-ins. */
+export interface FakeDriver {
+  /** For FORGE_CUDA_DRIVER. */
+  readonly driver: string;
+  /** For FORGE_NVRTC, where the real one is not to be had. */
+  readonly nvrtc: string;
+}
+
+/** Builds the emulated kernels and the stand-ins. */
+export async function buildFakeDriver(): Promise<FakeDriver> {
+  const { library } = await buildEmulator();
+  const folder = join(root, "build", "emulator", "fake_driver");
+  await Deno.mkdir(folder, { recursive: true });
+  const headers = text([
+    ...list(sources, ".h"),
+    "test/emulator/emulator.h",
+    "csrc/cuda/driver_api.h",
+  ]);
+  const isCompiler = (path: string) => path.endsWith("fake_nvrtc.cpp");
+  const paths = list(sources, ".cpp");
+  const build = (own: readonly string[]) =>
+    inParallel(own, (path) => compile({ path, flags }, folder, headers));
+  const driverObjects = await build(paths.filter((path) => !isCompiler(path)));
+  const nvrtcObjects = await build(paths.filter(isCompiler));
+  const driver = await link(
+    join(folder, "libfake_cuda.*.so"),
+    ["-shared", `-Wl,-rpath,${dirname(library)}`],
+    [...driverObjects, library],
+  );
+  const nvrtc = await link(join(folder, "libfake_nvrtc.*.so"), ["-shared"], nvrtcObjects);
+  return { driver, nvrtc };
+}
+
+if (import.meta.main) {
+  const { driver, nvrtc } = await buildFakeDriver();
+  console.log(`FORGE_CUDA_DRIVER=${driver}\nFORGE_NVRTC=${nvrtc}`);
+}
