@@ -72,7 +72,7 @@ function openUsableGpu(threads: number): NativeBackend | undefined {
     return NativeBackend.open({ kind: "cuda", threads, libraryPath });
   } catch (error) {
     // `forge doctor` tells why; naming the device does, too.
-    if (error instanceof ForgeError) return undefined;
+    if (error instanceof ForgeError || error instanceof Deno.errors.NotCapable) return undefined;
     throw error;
   }
 }

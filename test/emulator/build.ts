@@ -93,7 +93,10 @@ export function text(paths: readonly string[]): string[] {
 }
 
 /** Runs `work` on every item, as many at a time as there are processors. */
-export async function inParallel<T, R>(items: readonly T[], work: (item: T) => Promise<R>): Promise<R[]> {
+export async function inParallel<T, R>(
+  items: readonly T[],
+  work: (item: T) => Promise<R>,
+): Promise<R[]> {
   const results: R[] = [];
   let next = 0;
   const worker = async () => {
