@@ -1,0 +1,75 @@
+/**
+ * A set of Unicode scalar values: sorted ranges `[low, high, low, high, …]`, both ends included, that
+ * neither overlap nor touch. Surrogates are no members of any set, as no text in UTF-8 has them.
+ */
+export type CharSet = readonly number[];
+
+export const MAX_CODE_POINT = 0x10ffff;
+
+export const EMPTY: CharSet = [];
+
+/** Every scalar value. */
+export const ALL: CharSet = [0, 0xd7ff, 0xe000, MAX_CODE_POINT];
+
+/** The members of `ranges`, which may overlap and come in any order. */
+export function charSet(...ranges: readonly (readonly [number, number])[]): CharSet {
+  const sorted = ranges.toSorted(([a], [b]) => a - b);
+  const set: number[] = [];
+  for (const [low, high] of sorted) {
+    const last = set.length - 1;
+    if (set.length > 0 && low <= set[last]! + 1) set[last] = Math.max(set[last]!, high);
+    else set.push(low, high);
+  }
+  return intersection(set, ALL);
+}
+
+/** The set of the characters of a text. */
+export function charsOf(text: string): CharSet {
+  return charSet(
+    ...Array.from(text, (c): [number, number] => [c.codePointAt(0)!, c.codePointAt(0)!]),
+  );
+}
+
+export function union(a: CharSet, b: CharSet): CharSet {
+  return charSet(...pairs(a), ...pairs(b));
+}
+
+export function complement(set: CharSet): CharSet {
+  const gaps: [number, number][] = [];
+  let next = 0;
+  for (const [low, high] of pairs(set)) {
+    if (low > next) gaps.push([next, low - 1]);
+    next = high + 1;
+  }
+  if (next <= MAX_CODE_POINT) gaps.push([next, MAX_CODE_POINT]);
+  return intersection(gaps.flat(), ALL);
+}
+
+export function intersection(a: CharSet, b: CharSet): CharSet {
+  const set: number[] = [];
+  for (let i = 0, j = 0; i < a.length && j < b.length;) {
+    const low = Math.max(a[i]!, b[j]!), high = Math.min(a[i + 1]!, b[j + 1]!);
+    if (low <= high) set.push(low, high);
+    if (a[i + 1]! < b[j + 1]!) i += 2;
+    else j += 2;
+  }
+  return set;
+}
+
+export function difference(a: CharSet, b: CharSet): CharSet {
+  return intersection(a, complement(b));
+}
+
+export function has(set: CharSet, codePoint: number): boolean {
+  return pairs(set).some(([low, high]) => low <= codePoint && codePoint <= high);
+}
+
+/** How many members a set has. */
+export function count(set: CharSet): number {
+  return pairs(set).reduce((sum, [low, high]) => sum + high - low + 1, 0);
+}
+
+/** The ranges of a set. */
+export function pairs(set: CharSet): [number, number][] {
+  return Array.from({ length: set.length / 2 }, (_, i) => [set[2 * i]!, set[2 * i + 1]!]);
+}

@@ -1,0 +1,114 @@
+import { ALL, type CharSet, intersection } from "./char_set.ts";
+import { type Automaton, explore, partition } from "./automaton.ts";
+import { checkLimit, LIMITS, tooLarge } from "../limits.ts";
+import { choice, type Regex, repeat, sequence, set } from "./regex.ts";
+
+/** Characters looked at while an automaton is built: about a second of work. */
+const MOST_STEPS = 3e7;
+
+/** The texts that a regular expression matches as a whole. */
+export function matching(regex: Regex): Automaton {
+  return build(sequence(optional("start"), regex, optional("end")));
+}
+
+/** The texts in which a regular expression matches somewhere, as `RegExp.test` finds it. */
+export function containing(regex: Regex): Automaton {
+  const before = repeat(sequence({ kind: "edge", at: "start" }, ANY_TEXT), 0, 1);
+  const behind = repeat(sequence(ANY_TEXT, { kind: "edge", at: "end" }), 0, 1);
+  return build(sequence(before, regex, behind));
+}
+
+/** The texts of `min` to `max` characters. */
+export function ofLength(min: number, max: number): Automaton {
+  return matching(repeat(set(ALL), min, max));
+}
+
+const ANY_TEXT: Regex = repeat(set(ALL), 0, Infinity);
+
+function optional(at: "start" | "end"): Regex {
+  return repeat({ kind: "edge", at }, 0, 1);
+}
+
+/**
+ * A state of the non-deterministic automaton. The edges of the text are characters of their own: each
+ * text has a start before it and an end behind it, which `^` and `$` match like any other character.
+ */
+interface Node {
+  readonly label: CharSet | "start" | "end" | undefined;
+  readonly out: number[];
+}
+
+const MATCH = 0;
+
+function build(regex: Regex): Automaton {
+  const nodes: Node[] = [{ label: undefined, out: [] }];
+  const begin = compile(regex, MATCH, nodes);
+  const sets = nodes.flatMap(({ label }) => Array.isArray(label) ? [label] : []);
+  const classes = partition(sets);
+  // Which classes each node takes: an array indexed by class.
+  const takes = nodes.map(({ label }) =>
+    Array.isArray(label) ? classes.map((c) => intersection(c, label).length > 0) : []
+  );
+  let steps = 0;
+  const close = (seeds: Iterable<number>): number[] => {
+    const found = new Set(seeds);
+    for (const id of found) {
+      const { label, out } = nodes[id]!;
+      if (label === undefined) { for (const target of out) found.add(target); }
+      if (++steps > MOST_STEPS) throw tooLarge("a pattern takes too many states to match");
+    }
+    return [...found].filter((id) => id === MATCH || nodes[id]!.label !== undefined)
+      .toSorted((a, b) => a - b);
+  };
+  const after = (state: readonly number[], takesIt: (id: number) => boolean) => {
+    const targets = state.filter(takesIt).flatMap((id) => nodes[id]!.out);
+    return targets.length === 0 ? undefined : close(targets);
+  };
+  const start = after(close([begin]), (id) => nodes[id]!.label === "start");
+  return explore<readonly number[]>(
+    classes,
+    start ?? [],
+    (state) => state.join(),
+    (state, symbol) => after(state, (id) => takes[id]![symbol] === true),
+    (state) => after(state, (id) => nodes[id]!.label === "end")?.includes(MATCH) ?? false,
+  );
+}
+
+/** Adds the nodes of an expression that goes on to `next`; returns where it begins. */
+function compile(regex: Regex, next: number, nodes: Node[]): number {
+  const add = (label: Node["label"], out: number[]) => {
+    checkLimit("the number of positions of a pattern", nodes.length, LIMITS.positions);
+    return nodes.push({ label, out }) - 1;
+  };
+  switch (regex.kind) {
+    case "set":
+      return add(regex.set, [next]);
+    case "edge":
+      return add(regex.at, [next]);
+    case "sequence":
+      return regex.items.reduceRight((after, item) => compile(item, after, nodes), next);
+    case "choice":
+      return add(undefined, regex.options.map((option) => compile(option, next, nodes)));
+    case "repeat": {
+      const { body, min, max } = regex;
+      let begin = next;
+      if (max === Infinity) {
+        begin = add(undefined, [next]);
+        nodes[begin]!.out.push(compile(body, begin, nodes));
+      } else {
+        for (let i = min; i < max; i++) begin = add(undefined, [next, compile(body, begin, nodes)]);
+      }
+      for (let i = 0; i < min; i++) begin = compile(body, begin, nodes);
+      return begin;
+    }
+  }
+}
+
+/** An expression for one of several texts. */
+export function oneOf(texts: readonly string[]): Regex {
+  return choice(
+    ...texts.map((text) =>
+      sequence(...Array.from(text, (c) => set([c.codePointAt(0)!, c.codePointAt(0)!])))
+    ),
+  );
+}

@@ -1,0 +1,132 @@
+import type { JsonValue } from "../../formats/json.ts";
+import { checkLimit, LIMITS } from "../limits.ts";
+import { choice, type Expression, type Grammar, sequence, text } from "../grammar.ts";
+import { compileArray } from "./array.ts";
+import { type Conjunction, expand, generatedTypes, namedValues } from "./expand.ts";
+import { TYPE_OF_KEYWORD, type TypeName } from "./keywords.ts";
+import { numberTexts, stringRulesTexts } from "./scalars.ts";
+import { compileObject } from "./object.ts";
+import { refused, type Schema, SchemaReader } from "./schema.ts";
+import { jsonString } from "./string.ts";
+
+/** Adds the JSON texts of the values that a schema allows. */
+export function compileSchema(grammar: Grammar, document: JsonValue): Expression {
+  const reader = new SchemaReader(document);
+  return new SchemaCompiler(grammar, reader).value([reader.root]);
+}
+
+/** Makes rules of schemas, one for each set of schemas that hold together. */
+export class SchemaCompiler {
+  readonly grammar: Grammar;
+  readonly reader: SchemaReader;
+  /** "," and ":" with at most one space behind them. */
+  readonly comma: Expression;
+  readonly colon: Expression;
+  readonly #values = new Map<string, Expression>();
+  readonly #strings = new Map<string, Expression>();
+  #depth = 0;
+
+  constructor(grammar: Grammar, reader: SchemaReader) {
+    this.grammar = grammar;
+    this.reader = reader;
+    this.comma = grammar.rule(choice(text(","), text(", ")));
+    this.colon = grammar.rule(choice(text(":"), text(": ")));
+  }
+
+  /** The texts of the values that all of `schemas` allow. */
+  value(schemas: Conjunction): Expression {
+    const key = schemas.map(({ path }) => path).toSorted().join("\n");
+    const known = this.#values.get(key);
+    if (known !== undefined) return known;
+    const rule = this.grammar.declare(schemas.map(({ path }) => path).join(" and ") || "any value");
+    const self: Expression = { kind: "rule", rule };
+    this.#values.set(key, self);
+    checkLimit("the nesting of the schema", ++this.#depth, LIMITS.depth);
+    const options = expand(this.reader, schemas).flatMap((base) => this.#alternative(base));
+    this.#depth--;
+    this.grammar.define(rule, choice(...options));
+    return self;
+  }
+
+  /** The texts of strings whose text an automaton accepts; `key` names the automaton. */
+  string(key: string, texts: () => Parameters<typeof jsonString>[1]): Expression {
+    const known = this.#strings.get(key);
+    if (known !== undefined) return known;
+    const made = this.grammar.rule(jsonString(this.grammar, texts()));
+    this.#strings.set(key, made);
+    return made;
+  }
+
+  #alternative(base: Conjunction): Expression[] {
+    const values = namedValues(this.reader, base);
+    if (values !== undefined) {
+      this.#refuseBesideValues(base);
+      return values.map(literal);
+    }
+    return generatedTypes(this.reader, base).map((type) => this.#typed(type, base));
+  }
+
+  #typed(type: TypeName, base: Conjunction): Expression {
+    switch (type) {
+      case "null":
+        return text("null");
+      case "boolean":
+        return choice(text("true"), text("false"));
+      case "integer":
+      case "number": {
+        const key = this.#keyOf(base, "number", type);
+        return this.#cached(
+          key,
+          () => this.grammar.automaton(numberTexts(this.reader, base, type === "integer")),
+        );
+      }
+      case "string": {
+        const key = this.#keyOf(base, "string", type);
+        return this.string(key, () => stringRulesTexts(this.reader, base));
+      }
+      case "array":
+        return compileArray(this, base);
+      case "object":
+        return compileObject(this, base);
+    }
+  }
+
+  #cached(key: string, make: () => Expression): Expression {
+    const known = this.#strings.get(key);
+    if (known !== undefined) return known;
+    const made = make();
+    this.#strings.set(key, made);
+    return made;
+  }
+
+  /** What tells the rules of a scalar apart. */
+  #keyOf(base: Conjunction, type: TypeName, name: string): string {
+    const rules = base.map((schema) =>
+      Object.entries(this.reader.keywords(schema))
+        .filter(([keyword]) => TYPE_OF_KEYWORD[keyword] === type)
+    ).filter((entries) => entries.length > 0);
+    return `${name} ${JSON.stringify(rules)}`;
+  }
+
+  #refuseBesideValues(base: Conjunction): void {
+    for (const schema of base) {
+      for (const keyword of Object.keys(this.reader.keywords(schema))) {
+        if (TYPE_OF_KEYWORD[keyword] === undefined) continue;
+        throw refused(schema.path, keyword, "is not supported beside enum or const");
+      }
+    }
+  }
+}
+
+/** The text of one value. */
+function literal(value: JsonValue): Expression {
+  return sequence(text(JSON.stringify(value)));
+}
+
+/** The names under a keyword that lists strings. */
+export function namesUnder(reader: SchemaReader, schemas: Conjunction, keyword: string): string[] {
+  return schemas.flatMap((schema: Schema) => {
+    const names = reader.keywords(schema)[keyword];
+    return Array.isArray(names) ? names.map(String) : [];
+  });
+}

@@ -1,0 +1,222 @@
+import {
+  accepts,
+  ANYTHING,
+  type Automaton,
+  intersect,
+  isEmpty,
+  subtract,
+} from "../automata/automaton.ts";
+import { matching, oneOf } from "../automata/regex_automaton.ts";
+import { choice, type Expression, sequence, text } from "../grammar.ts";
+import { checkLimit } from "../limits.ts";
+import { namesUnder, type SchemaCompiler } from "./compile.ts";
+import { type Conjunction, expand, namedValues } from "./expand.ts";
+import { numbersOf, stringRulesTexts } from "./scalars.ts";
+import { refused, type Schema } from "./schema.ts";
+import { patternTexts } from "./string.ts";
+
+const MOST_KEYS = 2_000, MOST_PATTERNS = 6, MOST_COUNTS = 20_000, MOST_OTHERS = 1_000;
+
+/** A class of keys that are not declared, and what holds for their values. */
+interface Others {
+  readonly key: string;
+  readonly names: Automaton;
+  readonly schemas: Conjunction;
+}
+
+/**
+ * The texts of objects: declared properties in their order, then others. Others are generated only if
+ * `additionalProperties` or `patternProperties` speaks of them, or if nothing says which keys there are.
+ */
+export function compileObject(compiler: SchemaCompiler, base: Conjunction): Expression {
+  const shape = new Shape(compiler, base);
+  return sequence(text("{"), new Members(compiler, shape).expression());
+}
+
+/** What the schemas of a conjunction say together about the keys of an object. */
+class Shape {
+  readonly keys: readonly string[];
+  readonly required: ReadonlySet<string>;
+  readonly min: number;
+  readonly max: number;
+  readonly others: readonly Others[];
+  /** The values that a declared key may have; `undefined` where the key may not be there. */
+  readonly schemasOf: (key: string) => Conjunction | undefined;
+
+  constructor(compiler: SchemaCompiler, base: Conjunction) {
+    const { reader } = compiler;
+    const keywords = base.map((schema) => reader.keywords(schema));
+    const properties = base.map((schema) => new Map(reader.named(schema, "properties")));
+    const patterns = base.flatMap((schema, owner) =>
+      reader.named(schema, "patternProperties").map(([source, value]) => ({
+        owner,
+        source,
+        value,
+        texts: patternTexts(source, `JSON schema: the pattern ${JSON.stringify(value.path)}`),
+      }))
+    );
+    checkLimit("the number of patternProperties", patterns.length, MOST_PATTERNS);
+    const additional = base.map((schema) => reader.child(schema, "additionalProperties"));
+    this.required = new Set(namesUnder(reader, base, "required"));
+    const declared = properties.flatMap((map) => [...map.keys()]);
+    this.keys = [...new Set([...declared, ...this.required])];
+    checkLimit("the number of properties", this.keys.length, MOST_KEYS);
+    this.min = Math.max(0, ...numbersOf(keywords, "minProperties"));
+    this.max = Math.min(...numbersOf(keywords, "maxProperties"), Infinity);
+    const names = keyTexts(compiler, base);
+
+    this.schemasOf = (key) => {
+      if (!accepts(names, key)) return undefined;
+      const schemas = base.flatMap((_, owner): Schema[] => {
+        const own = properties[owner]!.get(key);
+        const matched = patterns
+          .filter((pattern) => pattern.owner === owner && accepts(pattern.texts, key))
+          .map(({ value }) => value);
+        const found = own === undefined ? matched : [own, ...matched];
+        if (found.length > 0) return found;
+        return additional[owner] === undefined ? [] : [additional[owner]];
+      });
+      return schemas.some(({ keywords }) => keywords === false) ? undefined : schemas;
+    };
+
+    const speaksOfOthers = additional.some((schema) => schema !== undefined);
+    const isOpen = this.keys.length === 0 && patterns.length === 0 && !speaksOfOthers;
+    const undeclared = this.keys.length === 0 ? names : subtract(names, matching(oneOf(this.keys)));
+    const others: Others[] = [];
+    for (let chosen = 0; chosen < 1 << patterns.length; chosen++) {
+      const isChosen = (i: number) => (chosen >> i & 1) === 1;
+      if (chosen === 0 && !speaksOfOthers && !isOpen) continue;
+      const schemas = base.flatMap((_, owner): Schema[] => {
+        const matched = patterns.filter((pattern, i) => isChosen(i) && pattern.owner === owner);
+        if (matched.length > 0) return matched.map(({ value }) => value);
+        return additional[owner] === undefined ? [] : [additional[owner]];
+      });
+      if (schemas.some(({ keywords }) => keywords === false)) continue;
+      const texts = patterns.reduce(
+        (all, { texts }, i) => isChosen(i) ? intersect(all, texts) : subtract(all, texts),
+        undeclared,
+      );
+      const key = JSON.stringify([
+        "key",
+        base.map((schema) => reader.keywords(schema)["propertyNames"] ?? true),
+        patterns.map(({ source }, i) => [source, isChosen(i)]),
+        this.keys,
+      ]);
+      if (!isEmpty(texts)) others.push({ key, names: texts, schemas });
+    }
+    this.others = others;
+    this.#checkCounts(base);
+  }
+
+  /** Undeclared keys may be the same, and then count as one. */
+  #checkCounts(base: Conjunction): void {
+    const most = this.keys.length + (this.others.length > 0 ? 1 : 0);
+    const owner = base[0];
+    if (this.min > most && this.others.length > 0 && owner !== undefined) {
+      throw refused(
+        owner.path,
+        "minProperties",
+        `is ${this.min}, which can be enforced up to ${most} here: keys that are not declared may repeat`,
+      );
+    }
+  }
+}
+
+/** The texts that `propertyNames` allows a key to have. */
+function keyTexts(compiler: SchemaCompiler, base: Conjunction): Automaton {
+  const { reader } = compiler;
+  let texts = ANYTHING;
+  for (const schema of base) {
+    const rule = reader.child(schema, "propertyNames");
+    if (rule === undefined) continue;
+    const alternatives = expand(reader, [rule]);
+    const [only] = alternatives;
+    if (alternatives.length > 1) {
+      throw refused(rule.path, "anyOf", "cannot be enforced on the names of properties");
+    }
+    const values = only && namedValues(reader, only);
+    texts = intersect(
+      texts,
+      only === undefined
+        ? matching(oneOf([]))
+        : values === undefined
+        ? stringRulesTexts(reader, only)
+        : matching(oneOf(values.filter((value) => typeof value === "string"))),
+    );
+  }
+  return texts;
+}
+
+/** The members of an object and the brace behind them. */
+class Members {
+  readonly #compiler: SchemaCompiler;
+  readonly #shape: Shape;
+  readonly #rules = new Map<string, Expression>();
+  readonly #cap: number;
+  readonly #other: Expression | undefined;
+
+  constructor(compiler: SchemaCompiler, shape: Shape) {
+    this.#compiler = compiler;
+    this.#shape = shape;
+    this.#cap = shape.max === Infinity ? Math.max(1, shape.min) : shape.max;
+    checkLimit(
+      "the number of properties times how many of them are counted",
+      (shape.keys.length + 1) * Math.min(this.#cap, shape.keys.length + 1),
+      MOST_COUNTS,
+    );
+    const pairs = shape.others.map(({ key, names, schemas }) =>
+      sequence(compiler.string(key, () => names), compiler.colon, compiler.value(schemas))
+    );
+    const most = shape.max === Infinity ? 0 : shape.max;
+    if (pairs.length > 0) checkLimit("maxProperties", most, MOST_OTHERS);
+    this.#other = pairs.length === 0 ? undefined : compiler.grammar.rule(choice(...pairs));
+  }
+
+  expression(): Expression {
+    return this.#from(0, 0);
+  }
+
+  /** What follows when `count` members are there and declared keys from `index` on may come. */
+  #from(index: number, count: number): Expression {
+    const { keys, required, max } = this.#shape;
+    if (index === keys.length) return this.#others(count, 0);
+    const name = `${index},${count}`;
+    const known = this.#rules.get(name);
+    if (known !== undefined) return known;
+    const key = keys[index]!;
+    const options: Expression[] = [];
+    const schemas = this.#shape.schemasOf(key);
+    if (schemas !== undefined && count < max) {
+      const { comma, colon } = this.#compiler;
+      const pair = sequence(text(JSON.stringify(key)), colon, this.#compiler.value(schemas));
+      const after = this.#from(index + 1, Math.min(count + 1, this.#cap));
+      options.push(count === 0 ? sequence(pair, after) : sequence(comma, pair, after));
+    }
+    if (!required.has(key)) options.push(this.#from(index + 1, count));
+    const rule = this.#compiler.grammar.rule(choice(...options));
+    this.#rules.set(name, rule);
+    return rule;
+  }
+
+  /** What follows `count` declared members and `others` more. */
+  #others(count: number, others: number): Expression {
+    const { min, max } = this.#shape;
+    const name = `others ${count},${others}`;
+    const known = this.#rules.get(name);
+    if (known !== undefined) return known;
+    const { grammar, comma } = this.#compiler;
+    const rule = grammar.declare();
+    const self: Expression = { kind: "rule", rule };
+    this.#rules.set(name, self);
+    const options: Expression[] = [];
+    if (count + Math.min(others, 1) >= min) options.push(text("}"));
+    if (this.#other !== undefined && count + others < max) {
+      const after = this.#others(count, max === Infinity ? 1 : others + 1);
+      options.push(
+        count + others === 0 ? sequence(this.#other, after) : sequence(comma, this.#other, after),
+      );
+    }
+    grammar.define(rule, choice(...options));
+    return self;
+  }
+}

@@ -1,0 +1,106 @@
+import { ForgeError } from "../errors.ts";
+import { quoteList } from "../formats/quote.ts";
+import { type Expression, type Grammar, rulesWhere } from "./grammar.ts";
+
+/** What texts can begin with. */
+export class LeftEdge {
+  readonly #grammar: Grammar;
+  readonly #nullable: ReadonlySet<number>;
+
+  constructor(grammar: Grammar) {
+    this.#grammar = grammar;
+    this.#nullable = rulesWhere(grammar, isNullable);
+  }
+
+  /**
+   * Refuses rules that begin with themselves: the engine would look for their beginning without end.
+   *
+   * @throws {ForgeError} `unsupported`, naming the rules
+   */
+  refuseLeftRecursion(): void {
+    const state = new Map<number, "open" | "done">();
+    for (const first of this.#grammar.bodies.keys()) {
+      if (state.has(first)) continue;
+      // A walk without recursion: grammars may chain thousands of rules.
+      const path: { readonly rule: number; readonly next: Iterator<number> }[] = [];
+      const enter = (rule: number) => {
+        state.set(rule, "open");
+        path.push({ rule, next: this.#leftRules(this.#grammar.bodies[rule]!)[Symbol.iterator]() });
+      };
+      enter(first);
+      for (let top = path.at(-1); top !== undefined; top = path.at(-1)) {
+        const { done, value } = top.next.next();
+        if (done) {
+          state.set(top.rule, "done");
+          path.pop();
+        } else if (state.get(value) === "open") {
+          this.#refuse(path.slice(path.findIndex(({ rule }) => rule === value)));
+        } else if (!state.has(value)) enter(value);
+      }
+    }
+  }
+
+  #refuse(cycle: readonly { readonly rule: number }[]): never {
+    const names = cycle.flatMap(({ rule }) => this.#grammar.names.get(rule) ?? []);
+    const who = names.length === 0
+      ? "a repeat of what can be empty"
+      : `the rule ${quoteList(names)}`;
+    throw new ForgeError(
+      "unsupported",
+      `the grammar is left-recursive: ${who} can begin with itself; repeat with * or + instead`,
+    );
+  }
+
+  /** Whether a text can begin with an ASCII character. */
+  canBeginWith(expression: Expression, character: string): boolean {
+    const seen = new Set<number>();
+    const waiting = [expression];
+    for (const part of waiting) {
+      for (const first of this.#first(part)) {
+        if (first.kind === "text" && first.text.startsWith(character)) return true;
+        if (first.kind === "bytes" && includes(first.ranges, character.charCodeAt(0))) return true;
+        if (first.kind !== "rule" || seen.has(first.rule)) continue;
+        seen.add(first.rule);
+        waiting.push(this.#grammar.bodies[first.rule]!);
+      }
+    }
+    return false;
+  }
+
+  #leftRules(expression: Expression): Set<number> {
+    return new Set(
+      this.#first(expression).flatMap((first) => first.kind === "rule" ? [first.rule] : []),
+    );
+  }
+
+  /** The parts that a text of an expression can begin with. */
+  #first(expression: Expression): Expression[] {
+    if (expression.kind === "choice") return expression.options.flatMap((o) => this.#first(o));
+    if (expression.kind !== "sequence") return [expression];
+    const end = expression.items.findIndex((item) => !isNullable(item, this.#nullable));
+    return expression.items.slice(0, end < 0 ? undefined : end + 1)
+      .flatMap((item) => this.#first(item));
+  }
+}
+
+function isNullable(expression: Expression, rules: ReadonlySet<number>): boolean {
+  switch (expression.kind) {
+    case "text":
+      return expression.text === "";
+    case "bytes":
+      return false;
+    case "rule":
+      return rules.has(expression.rule);
+    case "sequence":
+      return expression.items.every((item) => isNullable(item, rules));
+    case "choice":
+      return expression.options.some((option) => isNullable(option, rules));
+  }
+}
+
+function includes(ranges: readonly number[], byte: number): boolean {
+  for (let i = 0; i < ranges.length; i += 2) {
+    if (ranges[i]! <= byte && byte <= ranges[i + 1]!) return true;
+  }
+  return false;
+}

@@ -1,0 +1,74 @@
+import { ForgeError } from "../errors.ts";
+import { type Expression, type Grammar, rulesOf, rulesWhere } from "./grammar.ts";
+
+/** A grammar of which every rule is of use. */
+export interface PrunedGrammar {
+  readonly root: Expression;
+  readonly rules: ReadonlyMap<number, Expression>;
+}
+
+/**
+ * The bodies of the rules that a text can come from: what can never end is taken out, and what cannot
+ * be reached is left out.
+ *
+ * @throws {ForgeError} `usage` when no text is left
+ */
+export function prune(grammar: Grammar, root: Expression): PrunedGrammar {
+  const finite = rulesWhere(grammar, isFinite);
+  const kept = withoutEndless(root, finite);
+  if (kept === undefined) {
+    throw new ForgeError(
+      "usage",
+      "the constraint allows no text at all: its parts contradict each other",
+    );
+  }
+  const rules = new Map<number, Expression>();
+  const waiting = [kept];
+  for (const expression of waiting) {
+    for (const rule of rulesOf(expression)) {
+      if (rules.has(rule)) continue;
+      const body = withoutEndless(grammar.bodies[rule]!, finite)!;
+      rules.set(rule, body);
+      waiting.push(body);
+    }
+  }
+  return { root: kept, rules };
+}
+
+/** Whether some text of an expression uses only the rules in `known`. */
+function isFinite(expression: Expression, known: ReadonlySet<number>): boolean {
+  switch (expression.kind) {
+    case "text":
+      return true;
+    case "bytes":
+      return expression.ranges.length > 0;
+    case "rule":
+      return known.has(expression.rule);
+    case "sequence":
+      return expression.items.every((item) => isFinite(item, known));
+    case "choice":
+      return expression.options.some((option) => isFinite(option, known));
+  }
+}
+
+/** An expression without the choices that never end; `undefined` if nothing is left. */
+function withoutEndless(
+  expression: Expression,
+  finite: ReadonlySet<number>,
+): Expression | undefined {
+  if (!isFinite(expression, finite)) return undefined;
+  switch (expression.kind) {
+    case "sequence":
+      return {
+        kind: "sequence",
+        items: expression.items.map((item) => withoutEndless(item, finite)!),
+      };
+    case "choice":
+      return {
+        kind: "choice",
+        options: expression.options.flatMap((option) => withoutEndless(option, finite) ?? []),
+      };
+    default:
+      return expression;
+  }
+}

@@ -1,0 +1,70 @@
+import { ForgeError } from "../errors.ts";
+import type { JsonValue } from "../formats/json.ts";
+
+/** A JSON schema, as parsed JSON. */
+export type JsonSchema = boolean | { readonly [keyword: string]: unknown };
+
+/** What an answer must conform to. At most one may be given. */
+export interface ConstraintOptions {
+  /** The answer is the JSON text of a value that is valid for the schema. */
+  readonly jsonSchema?: JsonSchema | undefined;
+  /** The answer is the JSON text of an object. @default false */
+  readonly jsonObject?: boolean | undefined;
+  /** The whole answer matches a regular expression in JavaScript's syntax, with its `u` flag. */
+  readonly regex?: string | undefined;
+  /** The answer is what the rule `root` of a grammar in EBNF describes. */
+  readonly grammar?: string | undefined;
+}
+
+/** One constraint. */
+export type ConstraintSpec =
+  | { readonly kind: "json_schema"; readonly schema: JsonValue }
+  | { readonly kind: "regex"; readonly pattern: string }
+  | { readonly kind: "grammar"; readonly source: string };
+
+/**
+ * The constraint that options ask for, if they ask for one.
+ *
+ * @throws {ForgeError} `usage` when there are several, or a value has the wrong type
+ */
+export function constraintSpec(options: ConstraintOptions): ConstraintSpec | undefined {
+  const { jsonSchema, jsonObject = false, regex, grammar } = options;
+  const given = [
+    jsonSchema !== undefined && "jsonSchema",
+    jsonObject !== false && "jsonObject",
+    regex !== undefined && "regex",
+    grammar !== undefined && "grammar",
+  ].filter((name) => name !== false);
+  if (given.length > 1) {
+    throw new ForgeError("usage", `${given.join(" and ")} are given; valid is one of them`);
+  }
+  if (jsonSchema !== undefined) return { kind: "json_schema", schema: jsonValue(jsonSchema) };
+  if (jsonObject !== false) {
+    if (jsonObject !== true) throw wrongType("jsonObject", jsonObject, "true or false");
+    return { kind: "json_schema", schema: { type: "object" } };
+  }
+  if (regex !== undefined) {
+    if (typeof regex !== "string") throw wrongType("regex", regex, "a string");
+    return { kind: "regex", pattern: regex };
+  }
+  if (grammar === undefined) return undefined;
+  if (typeof grammar !== "string") throw wrongType("grammar", grammar, "a string");
+  return { kind: "grammar", source: grammar };
+}
+
+/** The schema as JSON has it: what JSON cannot hold is not taken over silently. */
+function jsonValue(schema: unknown): JsonValue {
+  let text: string | undefined;
+  try {
+    text = JSON.stringify(schema);
+  } catch (error) {
+    const reason = error instanceof Error ? error.message.split("\n")[0] : String(error);
+    throw new ForgeError("usage", `jsonSchema is not JSON: ${reason}`);
+  }
+  if (text === undefined) throw wrongType("jsonSchema", schema, "an object, true or false");
+  return JSON.parse(text);
+}
+
+function wrongType(name: string, value: unknown, valid: string): ForgeError {
+  return new ForgeError("usage", `${name} is a ${typeof value}; valid is ${valid}`);
+}
