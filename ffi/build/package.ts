@@ -87,7 +87,7 @@ function listSources(root: string): PackedFile[] {
 
 /** The configuration of a package: npm packages come from its own folder. */
 function packagedConfig(text: string): string {
-  const config: Record<string, unknown> = JSON.parse(text);
+  const config = withoutTests(text);
   const all = Object.entries(config.tasks ?? {});
   return JSON.stringify(
     {
@@ -100,11 +100,17 @@ function packagedConfig(text: string): string {
   ) + "\n";
 }
 
+/** deno.json without what it names for tests alone. */
+function withoutTests(text: string): Record<string, unknown> {
+  const { scopes: _, ...config }: Record<string, unknown> = JSON.parse(text);
+  return config;
+}
+
 /** Puts the npm packages that deno.json names into `folder`/node_modules. */
 async function installNpmPackages(root: string, folder: string): Promise<void> {
-  for (const name of ["deno.json", "deno.lock"]) {
-    Deno.copyFileSync(join(root, name), join(folder, name));
-  }
+  const config = withoutTests(Deno.readTextFileSync(join(root, "deno.json")));
+  Deno.writeTextFileSync(join(folder, "deno.json"), JSON.stringify(config));
+  Deno.copyFileSync(join(root, "deno.lock"), join(folder, "deno.lock"));
   const result = await runProcess(
     [Deno.execPath(), "install", "--quiet", "--node-modules-dir=auto"],
     folder,

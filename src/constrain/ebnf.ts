@@ -8,7 +8,7 @@
  */
 import { ForgeError } from "../errors.ts";
 import { quote } from "../formats/quote.ts";
-import { type Regex } from "./automata/regex.ts";
+import type { Regex } from "./automata/regex.ts";
 import { matching } from "./automata/regex_automaton.ts";
 import { EbnfLexer } from "./ebnf_lexer.ts";
 import {

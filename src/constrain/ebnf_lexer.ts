@@ -114,7 +114,7 @@ export class EbnfLexer {
     }
     this.#at++;
     this.#skip();
-    const set = charSet(...ranges);
+    const set = charSet(ranges);
     return { kind: "set", set: negated ? complement(set) : set };
   }
 

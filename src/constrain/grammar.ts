@@ -193,7 +193,7 @@ export function rulesWhere(
   for (let rule = waiting.pop(); rule !== undefined; rule = waiting.pop()) {
     if (known.has(rule) || !holds(grammar.bodies[rule]!, known)) continue;
     known.add(rule);
-    waiting.push(...users.get(rule) ?? []);
+    for (const user of users.get(rule) ?? []) waiting.push(user);
   }
   return known;
 }

@@ -226,6 +226,9 @@ export class EngineGrammar {
       mask.set(bindings.vecIntToView(words));
       words.delete();
     });
+    // The engine may set bits of the last word that stand for no token.
+    const used = this.vocabSize % 32;
+    if (used !== 0) mask[mask.length - 1]! &= 2 ** used - 1;
   }
 
   accept(matcher: NativeMatcher, token: number): boolean {

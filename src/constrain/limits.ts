@@ -6,8 +6,12 @@ import { ForgeError } from "../errors.ts";
  * of states does too: see {@linkcode checkCost}.
  */
 export const LIMITS = {
-  /** Characters of a schema, pattern or grammar. */
+  /** Characters of a grammar. */
   sourceLength: 1 << 20,
+  /** Characters of a pattern. */
+  patternLength: 20_000,
+  /** Values of one enum. */
+  values: 10_000,
   /** How deep groups, subschemas and values may nest. */
   depth: 64,
   /** Positions of one pattern, its repeats written out. */

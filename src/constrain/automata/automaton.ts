@@ -43,7 +43,7 @@ export function partition(sets: readonly CharSet[]): CharSet[] {
     from = at;
   }
   if (from <= 0x10ffff) group(groups, key).push([from, 0x10ffff]);
-  return [...groups.values()].map((ranges) => charSet(...ranges)).filter((set) => set.length > 0);
+  return [...groups.values()].map((ranges) => charSet(ranges)).filter((set) => set.length > 0);
 }
 
 function group(groups: Map<string, [number, number][]>, key: string): [number, number][] {

@@ -12,7 +12,7 @@ export const EMPTY: CharSet = [];
 export const ALL: CharSet = [0, 0xd7ff, 0xe000, MAX_CODE_POINT];
 
 /** The members of `ranges`, which may overlap and come in any order. */
-export function charSet(...ranges: readonly (readonly [number, number])[]): CharSet {
+export function charSet(ranges: readonly (readonly [number, number])[]): CharSet {
   const sorted = ranges.toSorted(([a], [b]) => a - b);
   const set: number[] = [];
   for (const [low, high] of sorted) {
@@ -26,12 +26,12 @@ export function charSet(...ranges: readonly (readonly [number, number])[]): Char
 /** The set of the characters of a text. */
 export function charsOf(text: string): CharSet {
   return charSet(
-    ...Array.from(text, (c): [number, number] => [c.codePointAt(0)!, c.codePointAt(0)!]),
+    Array.from(text, (c): [number, number] => [c.codePointAt(0)!, c.codePointAt(0)!]),
   );
 }
 
 export function union(a: CharSet, b: CharSet): CharSet {
-  return charSet(...pairs(a), ...pairs(b));
+  return charSet([...pairs(a), ...pairs(b)]);
 }
 
 export function complement(set: CharSet): CharSet {

@@ -23,7 +23,7 @@ import { choice, type Regex, repeat, sequence, set } from "./regex.ts";
  * can do (look-around, back-references) and for what is left out (word boundaries, flags), by name.
  */
 export function parseRegex(pattern: string, what: string): Regex {
-  checkLimit(`the length of ${what}`, pattern.length, LIMITS.sourceLength);
+  checkLimit(`the length of ${what}`, pattern.length, LIMITS.patternLength);
   try {
     new RegExp(pattern, "u");
   } catch (error) {
@@ -162,7 +162,7 @@ class Parser {
       if (isRange) ranges.push([low[0]!, this.#member()[0]!]);
       else ranges.push(...pairs(low));
     }
-    const members = charSet(...ranges);
+    const members = charSet(ranges);
     return negated ? complement(members) : members;
   }
 
@@ -183,7 +183,7 @@ class Parser {
       return this.#property(letter, this.#until("}"));
     }
     const control = CONTROLS[letter];
-    if (control !== undefined) return charSet([control, control]);
+    if (control !== undefined) return charSet([[control, control]]);
     if (letter === "c") return charSet(same(this.#chars[this.#at++]!.charCodeAt(0) % 32));
     if (letter === "x") return charSet(same(this.#hexadecimal(2)));
     if (letter === "u") return charSet(same(this.#unicodeEscape()));
@@ -218,8 +218,8 @@ class Parser {
   }
 }
 
-function same(codePoint: number): [number, number] {
-  return [codePoint, codePoint];
+function same(codePoint: number): [number, number][] {
+  return [[codePoint, codePoint]];
 }
 
 const evaluated = new Map<string, CharSet>();
@@ -238,7 +238,7 @@ function evaluateEscape(source: string): CharSet {
       ranges.push([start + index / unit, start + (index + run.length) / unit - 1]);
     }
   }
-  const found = charSet(...ranges);
+  const found = charSet(ranges);
   evaluated.set(source, found);
   return found;
 }

@@ -1,7 +1,7 @@
-import { ALL, type CharSet, intersection } from "./char_set.ts";
+import { ALL, type CharSet, charsOf, intersection } from "./char_set.ts";
 import { type Automaton, explore, partition } from "./automaton.ts";
 import { checkLimit, LIMITS, tooLarge } from "../limits.ts";
-import { choice, type Regex, repeat, sequence, set } from "./regex.ts";
+import { type Regex, repeat, sequence, set } from "./regex.ts";
 
 /** Characters looked at while an automaton is built: about a second of work. */
 const MOST_STEPS = 3e7;
@@ -106,9 +106,9 @@ function compile(regex: Regex, next: number, nodes: Node[]): number {
 
 /** An expression for one of several texts. */
 export function oneOf(texts: readonly string[]): Regex {
-  return choice(
-    ...texts.map((text) =>
-      sequence(...Array.from(text, (c) => set([c.codePointAt(0)!, c.codePointAt(0)!])))
-    ),
-  );
+  const options = texts.map((text): Regex => ({
+    kind: "sequence",
+    items: Array.from(text, (c) => set(charsOf(c))),
+  }));
+  return { kind: "choice", options };
 }

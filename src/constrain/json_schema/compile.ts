@@ -60,6 +60,7 @@ export class SchemaCompiler {
   #alternative(base: Conjunction): Expression[] {
     const values = namedValues(this.reader, base);
     if (values !== undefined) {
+      checkLimit("the number of values of an enum", values.length, LIMITS.values);
       this.#refuseBesideValues(base);
       return values.map(literal);
     }

@@ -39,7 +39,7 @@ export const FORMATS: Readonly<Record<string, string>> = {
   "time": TIME,
   "date-time": `${DATE}T${TIME}`,
   "duration": DURATION.replaceAll("@", CLOCK),
-  "email": `${ATOM}(?:\\.${ATOM}){0,1}@${HOST}`,
+  "email": `${ATOM}(?:\\.${ATOM}){0,1}@${LABEL}(?:\\.${LABEL}){1,2}`,
   "hostname": HOST,
   "ipv4": IPV4,
   "ipv6": IPV6,

@@ -39,7 +39,7 @@ export function patternTexts(source: string, what: string): Automaton {
   return containing(parseRegex(source, what));
 }
 
-const CONTROLS = charSet([0, 0x1f]);
+const CONTROLS = charSet([[0, 0x1f]]);
 /** What JSON writes with a backslash and one letter. */
 const LETTERS: readonly (readonly [string, string])[] = [
   ['"', '"'],
@@ -51,7 +51,7 @@ const LETTERS: readonly (readonly [string, string])[] = [
   ["\t", "t"],
 ];
 const LETTERED = charsOf(LETTERS.map(([character]) => character).join(""));
-const PLAIN = difference(difference(charSet([0, 0x10ffff]), CONTROLS), LETTERED);
+const PLAIN = difference(difference(charSet([[0, 0x10ffff]]), CONTROLS), LETTERED);
 
 /**
  * How JSON writes characters. Each has one spelling here, so that what is counted and matched as text
@@ -65,7 +65,7 @@ export function spellJson(set: CharSet): Spelled {
   );
   if (letters.length > 0) escaped.push(sequence(backslash, oneByte(letters)));
   for (const high of [0x00, 0x10]) {
-    const row = difference(intersection(set, charSet([high, high + 15])), LETTERED);
+    const row = difference(intersection(set, charSet([[high, high + 15]])), LETTERED);
     const digits = pairs(row)
       .flatMap(([low, last]) => Array.from({ length: last - low + 1 }, (_, i) => low + i - high))
       .map((value) => value.toString(16));

@@ -1,0 +1,21 @@
+/**
+ * An independent judge of JSON schemas: ajv, for draft 2020-12, with formats. A dependency of tests
+ * alone, which deno.json therefore names for this folder only.
+ */
+import ajv from "ajv";
+import ajvFormats from "ajv-formats";
+
+/** Returns what is wrong with a value, or `undefined` if it is valid. */
+export type Validator = (value: unknown) => string | undefined;
+
+/** @throws when ajv finds the schema itself wrong */
+export function validator(schema: unknown): Validator {
+  if (typeof schema !== "boolean" && (typeof schema !== "object" || schema === null)) {
+    throw new TypeError("a schema is an object, true or false");
+  }
+  // Multiples of decimals are compared with a tolerance: 0.07 / 0.01 is no whole number in doubles.
+  const judge = new ajv.default({ strict: false, allErrors: true, multipleOfPrecision: 6 });
+  ajvFormats.default(judge);
+  const validate = judge.compile(schema);
+  return (value) => validate(value) ? undefined : judge.errorsText(validate.errors);
+}

@@ -1,0 +1,184 @@
+import { assert, assertEquals, assertThrows } from "@std/assert";
+import { Constraints } from "../../../src/constrain/constraints.ts";
+import { constraintSpec } from "../../../src/constrain/spec.ts";
+import type { ConstraintState } from "../../../src/engine/constraint.ts";
+import { ForgeError } from "../../../src/errors.ts";
+import {
+  acceptsText,
+  allowedIn,
+  byteTokenizer,
+  CONTROL_TOKEN,
+  EMPTY_TOKEN,
+  END_TOKEN,
+  spec,
+  VOCAB_SIZE,
+  withConstraints,
+} from "./support.ts";
+
+const MASK_WORDS = Math.ceil(VOCAB_SIZE / 32);
+
+function allowed(state: ConstraintState): number[] {
+  const mask = new Uint32Array(MASK_WORDS);
+  assert(state.fillMask(mask));
+  return allowedIn(mask);
+}
+
+const bytes = (text: string) => [...new TextEncoder().encode(text)];
+
+Deno.test("constraints: a mask allows exactly the tokens whose bytes can follow", async () => {
+  await withConstraints(async (constraints) => {
+    // Every text there is, so that every token with bytes can follow unless it breaks UTF-8.
+    const constraint = await constraints.compile(spec.regex("[^]*"), false);
+    const state = constraint.start();
+    const valid = new TextDecoder("utf-8", { fatal: true });
+    const expected = Array.from({ length: VOCAB_SIZE }, (_, id) => id).filter((id) => {
+      if (id === END_TOKEN) return true;
+      if (id >= byteTokenizer.vocabSize || id === CONTROL_TOKEN || id === EMPTY_TOKEN) return false;
+      const token = byteTokenizer.tokenBytes(id);
+      // A token can begin a text if some bytes behind it make it valid.
+      return [[], [0x80], [0xa0], [0x80, 0x80], [0xa0, 0x80], [0x90, 0x80, 0x80], [
+        0x80,
+        0x80,
+        0x80,
+      ]]
+        .some((tail) => {
+          try {
+            valid.decode(Uint8Array.from([...token, ...tail]));
+            return true;
+          } catch {
+            return false;
+          }
+        });
+    });
+    assertEquals(allowed(state), expected);
+    state.dispose();
+  });
+});
+
+Deno.test("constraints: characters may be spread over tokens", async () => {
+  await withConstraints(async (constraints) => {
+    const constraint = await constraints.compile(spec.regex('日"é"'), false);
+    const state = constraint.start();
+    const [first] = bytes("日");
+    assert(allowed(state).includes(first!));
+    const beginning = 256 + 15, ending = 256 + 16; // E6 97, and A9 22
+    state.accept(beginning);
+    assertEquals(allowed(state), [0xa5]);
+    state.accept(0xa5);
+    state.accept(0x22);
+    state.accept(0xc3);
+    assertEquals(allowed(state), [0xa9, ending]);
+    state.accept(ending);
+    assert(state.isTerminated);
+    assertEquals(allowed(state), [END_TOKEN]);
+    state.dispose();
+  });
+});
+
+Deno.test("constraints: end tokens are allowed where the text may end, and never accepted", async () => {
+  await withConstraints(async (constraints) => {
+    const state = (await constraints.compile(spec.regex("12?"), false)).start();
+    assert(!allowed(state).includes(END_TOKEN));
+    assertThrows(() => state.accept(END_TOKEN), ForgeError);
+    state.accept("1".charCodeAt(0));
+    assertEquals(allowed(state), ["2".charCodeAt(0), END_TOKEN]);
+    assert(!state.isTerminated);
+    assertThrows(() => state.accept(END_TOKEN), ForgeError);
+    assertThrows(() => state.accept("1".charCodeAt(0)), ForgeError);
+    assertThrows(() => state.accept(VOCAB_SIZE), ForgeError);
+    state.accept("2".charCodeAt(0));
+    assert(state.isTerminated);
+    state.dispose();
+    assertThrows(() => state.accept(0), ForgeError);
+  });
+});
+
+Deno.test("constraints: states of one constraint, and forks, go on by themselves", async () => {
+  await withConstraints(async (constraints) => {
+    const constraint = await constraints.compile(spec.regex("a(b|c)d"), false);
+    const one = constraint.start(), two = constraint.start();
+    one.accept(97);
+    const fork = one.fork();
+    one.accept(98);
+    assertEquals(allowed(one), [100]);
+    assertEquals(allowed(fork), [98, 99]);
+    assertEquals(allowed(two), [97, 256 + 11]); // "a" and "ab"
+    one.dispose();
+    fork.accept(99);
+    assertEquals(allowed(fork), [100]);
+    fork.dispose();
+    two.dispose();
+    two.dispose();
+  });
+});
+
+Deno.test("constraints: a leading space that decoding takes off is not part of the text", async () => {
+  await withConstraints(async (constraints) => {
+    const plain = await constraints.compile(spec.regex("x+"), true);
+    assert(acceptsText(plain, "xx") && acceptsText(plain, " xx") && !acceptsText(plain, "  xx"));
+    // Where the text begins with a space itself, one more has to be taken off.
+    const spaced = await constraints.compile(spec.regex(" ?x"), true);
+    assert(acceptsText(spaced, " x") && acceptsText(spaced, "  x") && !acceptsText(spaced, "x"));
+  });
+});
+
+Deno.test("constraints: each is compiled once, dropped ones come back", async () => {
+  await withConstraints(async (constraints) => {
+    const first = await constraints.compile(spec.regex("first"), false);
+    assert(first === await constraints.compile(spec.regex("first"), false));
+    assert(first !== await constraints.compile(spec.regex("first"), true));
+    const state = first.start();
+    for (let i = 0; i < 100; i++) await constraints.compile(spec.regex(`other ${i}`), false);
+    assertEquals(constraints.cost.compiled, 102);
+    state.accept("f".charCodeAt(0));
+    state.dispose();
+    assert(acceptsText(first, "first"), "used after it was dropped");
+    assert(first !== await constraints.compile(spec.regex("first"), false));
+  });
+});
+
+Deno.test("constraints: memory stays flat over 10,000 uses", async () => {
+  await withConstraints(async (constraints) => {
+    const mask = new Uint32Array(MASK_WORDS);
+    const use = async (count: number) => {
+      for (let i = 0; i < count; i++) {
+        const constraint = await constraints.compile(
+          spec.regex(`a{${i % 8}}b${i % 25 === 0 ? i : ""}`),
+          false,
+        );
+        const state = constraint.start();
+        state.fillMask(mask);
+        state.fork().dispose();
+        state.dispose();
+      }
+    };
+    await use(2_000);
+    const before = Deno.memoryUsage().rss;
+    await use(8_000);
+    const grown = Deno.memoryUsage().rss - before;
+    assert(grown < 64 * 2 ** 20, `${grown} bytes more`);
+  });
+});
+
+Deno.test("constraints: a vocabulary that cannot spell the text is an error", async () => {
+  const constraints = new Constraints({ ...byteTokenizer, vocabSize: 100 }, 100, []);
+  const state = (await constraints.compile(spec.regex("az"), false)).start();
+  state.accept(97);
+  const error = assertThrows(() => state.fillMask(new Uint32Array(4)), ForgeError);
+  assert(error.message.includes("no token that could come next"), error.message);
+  state.dispose();
+  constraints.dispose();
+});
+
+Deno.test("constraints: options exclude each other and have types", () => {
+  assertEquals(constraintSpec({}), undefined);
+  assertEquals(constraintSpec({ jsonObject: false }), undefined);
+  assertEquals(constraintSpec({ regex: "a" }), { kind: "regex", pattern: "a" });
+  assertThrows(() => constraintSpec({ regex: "a", grammar: "b" }), ForgeError);
+  assertThrows(() => constraintSpec({ jsonObject: true, jsonSchema: true }), ForgeError);
+  assertThrows(() => constraintSpec(JSON.parse('{"regex":1}')), ForgeError);
+  assertThrows(() => constraintSpec(JSON.parse('{"jsonObject":"yes"}')), ForgeError);
+  const cyclic: Record<string, unknown> = {};
+  cyclic["not"] = cyclic;
+  assertThrows(() => constraintSpec({ jsonSchema: cyclic }), ForgeError);
+});

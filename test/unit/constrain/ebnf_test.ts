@@ -1,0 +1,96 @@
+import { assert, assertStringIncludes } from "@std/assert";
+import { ForgeError } from "../../../src/errors.ts";
+import { Random } from "../../support/random.ts";
+import { acceptsText, randomText, spec, withConstraints } from "./support.ts";
+
+const ARITHMETIC = `
+# sums of products
+root   ::= sum "="
+sum    ::= product (("+" | "-") product)*
+product ::= factor ( [*/] factor )*
+factor ::= number | '(' sum ')' | "-" factor
+number ::= [1-9] [0-9]{0,3} | "0"
+`;
+
+Deno.test("grammar: accepts what its rules describe", async () => {
+  const cases: [string, string[], string[]][] = [
+    [ARITHMETIC, ["1=", "12*(3+4)/-5=", "((0))="], ["1", "01=", "1+=", "(1=", "12345=", "1 + 1="]],
+    [`root ::= "a" root? "b"`, ["ab", "aabb", "aaabbb"], ["", "a", "aab", "abb", "abab"]],
+    [`root ::= ("x" item){2,3}\nitem ::= [^a-z\\]] | "é" | .`, ["x1x2", "xéx日x]"], [
+      "x1",
+      "x1x2x3x4",
+    ]],
+    [`root ::= "a\\n\\x41\\u00e9\\U0001F642\\""`, ['a\nAé🙂"'], ["a"]],
+    [`root ::= a.b-c_d\na.b-c_d ::= "" | "z"+ "!"`, ["", "z!", "zz!"], ["!", "z"]],
+    [`root ::= (w ",")* w\nw ::= "a" | "ab"`, ["a", "ab", "a,ab,a"], ["a,", ",a", "b"]],
+  ];
+  await withConstraints(async (constraints) => {
+    for (const [source, good, bad] of cases) {
+      const constraint = await constraints.compile(spec.grammar(source), false);
+      for (const text of good) {
+        assert(acceptsText(constraint, text), `${source}: ${text} is refused`);
+      }
+      for (const text of bad) {
+        assert(!acceptsText(constraint, text), `${source}: ${text} is accepted`);
+      }
+    }
+  });
+});
+
+Deno.test("grammar: random texts of nested rules are balanced", async () => {
+  const random = new Random("grammar");
+  await withConstraints(async (constraints) => {
+    const constraint = await constraints.compile(
+      spec.grammar(`root ::= "(" inner ")"\ninner ::= ("[" inner "]" | "(" inner ")" | "x"){0,3}`),
+      false,
+    );
+    let ended = 0;
+    for (let i = 0; i < 50; i++) {
+      let text = randomText(constraint, random, 200);
+      if (text === undefined) continue;
+      ended++;
+      for (let before = ""; before !== text;) {
+        before = text;
+        text = text.replaceAll(/\(x*\)|\[x*\]/g, "x").replaceAll(/x+/g, "x");
+      }
+      assert(text === "x", text);
+    }
+    assert(ended > 0);
+  });
+});
+
+Deno.test("grammar: errors name the rule or the line", async () => {
+  const refusals: [string, string][] = [
+    [`rot ::= "a"`, "no rule root"],
+    [`root ::= a\na ::= b`, `"b", used in line 2, is not defined`],
+    [`root ::= "a"\n\nroot ::= "b"`, `line 3 of the grammar defines the rule "root" again`],
+    [`root ::= root "a" | "b"`, `the rule "root" can begin with itself`],
+    [`root ::= a\na ::= "x"? b "c"\nb ::= a | "y"`, "left-recursive"],
+    [`root ::= (e | "a")*\ne ::= "b"?`, "left-recursive"],
+    [`root ::= "a" root`, "no text at all"],
+    [`root ::= "abc`, "line 1 of the grammar has a string without end"],
+    [`root ::= "a"\n  | [a-z`, "line 2 of the grammar has a class without end"],
+    [`root ::= ("a"`, `lacks a ")"`],
+    [`root ::= "a" |`, "nothing where a part is expected"],
+    [`root ::= [z-a]`, "counts down"],
+    [`root ::= "a"{3,2}`, "counts down"],
+    [`root ::= "a"{x}`, "valid is {n}"],
+    [`root ::= "\\q"`, `the escape "\\\\q"`],
+    [`root ::= "\\ud800"`, "no character"],
+    [`root = "a"`, `lacks "::="`],
+    [`::= "a"`, "where a rule is expected"],
+    [`root ::= ${"(".repeat(200)}`, "too large"],
+    [`root ::= "a"{100000}`, "too large"],
+    ["", "no rule root"],
+  ];
+  await withConstraints(async (constraints) => {
+    for (const [source, words] of refusals) {
+      let message = "nothing was refused";
+      await constraints.compile(spec.grammar(source), false).catch((error) => {
+        assert(error instanceof ForgeError, String(error));
+        message = error.message;
+      });
+      assertStringIncludes(message, words);
+    }
+  });
+});

@@ -1,0 +1,153 @@
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { ForgeError } from "../../../src/errors.ts";
+import { JSON_SCHEMAS } from "../../support/json_schemas.ts";
+import { validator } from "../../support/json_schema_validator.ts";
+import { Random } from "../../support/random.ts";
+import { acceptsText, randomText, spec, withConstraints } from "./support.ts";
+
+const TEXTS_EACH = 12;
+
+Deno.test("schema: random texts of each schema are valid to ajv", async (t) => {
+  const names = Object.keys(JSON_SCHEMAS);
+  assert(names.length >= 60, `${names.length} schemas`);
+  await withConstraints(async (constraints) => {
+    for (const [name, schema] of Object.entries(JSON_SCHEMAS)) {
+      await t.step(name, async () => {
+        const random = new Random(`schema/${name}`);
+        const validate = validator(schema);
+        const constraint = await constraints.compile(spec.schema(schema), false);
+        let ended = 0;
+        for (let i = 0; i < TEXTS_EACH; i++) {
+          const text = randomText(constraint, random);
+          if (text === undefined) continue;
+          ended++;
+          const wrong = validate(JSON.parse(text));
+          assertEquals(wrong, undefined, `${text}: ${wrong}`);
+        }
+        assert(ended > 0, "no text has ended");
+      });
+    }
+  });
+});
+
+Deno.test("schema: texts that people and models write are accepted, others are not", async () => {
+  const cases: [unknown, string[], string[]][] = [
+    [
+      JSON_SCHEMAS["person"],
+      ['{"name":"Ada","age":36}', '{"name": "Ada", "age": 36}', '{"name":"é日🙂","age":0}'],
+      [
+        '{"age":36,"name":"Ada"}',
+        '{"name":"Ada","age":151}',
+        '{"name":"","age":1}',
+        '{"name":"Ada"}',
+        '{"name":"Ada","age":36,"x":1}',
+        '{"name":"Ada",  "age":36}',
+        '{"name":"Ada","age":036}',
+        ' {"name":"Ada","age":36}',
+        '{"name":"Ada","age":36} ',
+        '{"name":"Ad\\u0061","age":36}',
+      ],
+    ],
+    [{ type: "number" }, ["0", "-0", "1.5", "-12.25"], ["01", "1.", ".5", "+1", "1e400", "NaN"]],
+    [{ type: "string" }, ['""', '"\\n\\t\\"\\\\\\u0001"'], ['"\n"', '"\\x"', '"', "a"]],
+    [JSON_SCHEMAS["object"], ["{}", '{"a":{"b":[1,null,"x"]}}'], ["[]", "{a:1}", '{"a":1,}']],
+    [JSON_SCHEMAS["declared and others"], ['{"id":1,"x":"y"}'], ['{"id":1,"id":"y"}']],
+    [JSON_SCHEMAS["date"], ['"2024-02-29"'], ['"2023-02-29"', '"2024-13-01"', '"2024-2-9"']],
+  ];
+  await withConstraints(async (constraints) => {
+    for (const [schema, good, bad] of cases) {
+      const constraint = await constraints.compile(spec.schema(schema), false);
+      for (const text of good) assert(acceptsText(constraint, text), `${text} is refused`);
+      for (const text of bad) assert(!acceptsText(constraint, text), `${text} is accepted`);
+    }
+  });
+});
+
+Deno.test("schema: what is not enforced is refused by name and place", async () => {
+  const refusals: [unknown, string[]][] = [
+    [{ not: { type: "string" } }, ['"not"', '"#"']],
+    [{ if: {}, then: {} }, ['"if"']],
+    [{ type: "array", contains: {} }, ['"contains"']],
+    [{ type: "array", items: { type: "integer" }, uniqueItems: true }, ['"uniqueItems"']],
+    [{ properties: { a: { dependentRequired: {} } } }, ['"dependentRequired"', '"#/properties/a"']],
+    [{ properties: { a: { items: { unevaluatedItems: false } } } }, ["#/properties/a/items"]],
+    [{ unevaluatedProperties: false }, ["additionalProperties can"]],
+    [{ type: "string", contentEncoding: "base64" }, ['"contentEncoding"']],
+    [{ type: "string", format: "regex" }, ["format", "regex", "date-time"]],
+    [{ type: "string", nullable: true }, ['"nullable"', '"null"']],
+    [{ $anchor: "x" }, ['"$anchor"']],
+    [{ $dynamicRef: "#x" }, ['"$dynamicRef"']],
+    [{ dependencies: {} }, ['"dependencies"']],
+    [{ typo: 1 }, ['"typo"', "is not known"]],
+    [{ toString: 1 }, ['"toString"', "is not known"]],
+    [{ type: "strin" }, ["type", "strin", "valid is"]],
+    [{ type: "string", minLength: -1 }, ["minLength", "-1"]],
+    [{ type: "integer", minimum: "3" }, ["minimum"]],
+    [{ exclusiveMinimum: true }, ["exclusiveMinimum", "true"]],
+    [{ items: [{}] }, ["items", "prefixItems"]],
+    [{ multipleOf: 0 }, ["multipleOf"]],
+    [{ enum: [] }, ["enum"]],
+    [{ properties: { a: 3 } }, ["#/properties/a", "a number"]],
+    [{ $ref: "other.json" }, ["$ref", "other.json"]],
+    [{ $ref: "#/$defs/none" }, ["$ref", "#/$defs/none"]],
+    [{ $ref: "#/constructor" }, ["$ref"]],
+    [{ $ref: "#" }, ["$ref", "does not lead back"]],
+    [{ $defs: { a: { allOf: [{ $ref: "#/$defs/a" }] } }, $ref: "#/$defs/a" }, ["lead back"]],
+    [{ enum: ["a"], pattern: "a" }, ['"pattern"', "beside enum"]],
+    [{ oneOf: [{ type: "string" }, { maxLength: 3, type: "string" }] }, ['"oneOf"', "0 and 1"]],
+    [{ oneOf: [{ const: 1 }, { enum: [2, 1] }] }, ['"oneOf"']],
+    [{ oneOf: [{ type: "integer" }, { type: "number" }] }, ['"oneOf"']],
+    [{ type: "object", minProperties: 2 }, ['"minProperties"', "repeat"]],
+    [{ type: "string", pattern: "(?=a)" }, ["lookahead", "#"]],
+    [{ type: "integer", minimum: 3, maximum: 2 }, ["no text at all"]],
+    [{ type: "string", allOf: [{ type: "integer" }] }, ["no text at all"]],
+    [{ properties: { a: { $ref: "#" } }, required: ["a"] }, ["no text at all"]],
+    [false, ["no text at all"]],
+  ];
+  await withConstraints(async (constraints) => {
+    for (const [schema, words] of refusals) {
+      const message = await refusal(() => constraints.compile(spec.schema(schema), false));
+      for (const word of words) assertStringIncludes(message, word);
+      assert(!message.includes("\n"), message);
+    }
+  });
+});
+
+Deno.test("schema: hostile schemas are refused soon, by their size", async () => {
+  const deep = (n: number): unknown => n === 0 ? {} : { type: "array", items: deep(n - 1) };
+  const doubling: Record<string, unknown> = { last: { type: "integer" } };
+  for (let i = 0; i < 40; i++) {
+    const $ref = i === 39 ? "#/$defs/last" : `#/$defs/d${i + 1}`;
+    doubling[`d${i}`] = { anyOf: [{ $ref }, { $ref, minimum: i }] };
+  }
+  const hostile: unknown[] = [
+    deep(3000),
+    { $defs: doubling, $ref: "#/$defs/d0" },
+    { type: "string", maxLength: 1e9 },
+    { type: "string", pattern: "(a|b)*a(a|b){30}" },
+    { type: "string", pattern: "((a{1000}){1000}){1000}" },
+    { type: "array", minItems: 1e9 },
+    { type: "object", additionalProperties: true, maxProperties: 1e9 },
+    { type: "number", multipleOf: 123457 },
+    { enum: Array.from({ length: 200_000 }, (_, i) => `value ${i}`) },
+    { allOf: Array.from({ length: 20 }, () => ({ anyOf: [{ minimum: 1 }, { minimum: 2 }] })) },
+    { patternProperties: Object.fromEntries(Array.from({ length: 20 }, (_, i) => [`${i}`, {}])) },
+    { properties: Object.fromEntries(Array.from({ length: 5000 }, (_, i) => [`p${i}`, {}])) },
+  ];
+  await withConstraints(async (constraints) => {
+    for (const schema of hostile) {
+      const message = await refusal(() => constraints.compile(spec.schema(schema), false));
+      assertStringIncludes(message, "too large");
+    }
+  });
+});
+
+async function refusal(work: () => Promise<unknown>): Promise<string> {
+  try {
+    await work();
+  } catch (error) {
+    if (error instanceof ForgeError) return error.message;
+    throw error;
+  }
+  throw new Error("nothing was refused");
+}
