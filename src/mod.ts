@@ -30,6 +30,7 @@ export {
   type SamplingOptions,
 } from "./engine/sampling.ts";
 export type { Completion, TextLogprob, TokenLogprobs } from "./engine/completion.ts";
+export type { LoadOptions } from "./engine/load_options.ts";
 export type { GenerateOptions } from "./engine/options.ts";
 export type { Constraint, ConstraintState } from "./engine/constraint.ts";
 export type {
@@ -40,4 +41,4 @@ export type {
   BatchRequest,
   BatchResult,
 } from "./engine/batch.ts";
-export { load, type LoadOptions, type MemoryUse, Model } from "./engine/model.ts";
+export { load, type MemoryUse, Model } from "./engine/model.ts";

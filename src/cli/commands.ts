@@ -23,6 +23,7 @@ export const COMMANDS: readonly Command[] = [
       "file",
       "system",
       "raw",
+      "promptCache",
       ...MODEL_OPTIONS,
       ...GENERATION_OPTIONS,
       "json",

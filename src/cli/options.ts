@@ -65,6 +65,13 @@ export const OPTIONS = {
     help: "threads that compute",
     otherwise: "one a core",
   },
+  promptCache: {
+    flags: "--prompt-cache",
+    kind: "text",
+    metavar: "FILE",
+    group: "Prompt",
+    help: "keep what is computed of the prompt, or take it up if the file is there",
+  },
   ctx: {
     flags: "-c, --ctx",
     kind: "integer",

@@ -1,5 +1,6 @@
 /** `forge run`: generates once, streaming, or as one JSON object. */
 import { ForgeError } from "../errors.ts";
+import { isFile } from "../formats/file.ts";
 import { quote } from "../formats/quote.ts";
 import type { GenerateOptions, GenerationEnd, Model } from "../mod.ts";
 import type { Context } from "./command.ts";
@@ -18,7 +19,7 @@ import { describeSession, describeSpeed } from "./run_report.ts";
 import { readStdin, readTextFile, withoutFinalNewline } from "./text_source.ts";
 
 type RunOptions =
-  & Options<"prompt" | "file" | "system" | "raw" | "json" | "logprobs">
+  & Options<"prompt" | "file" | "system" | "raw" | "promptCache" | "json" | "logprobs">
   & ModelFlags
   & GenerationFlags;
 
@@ -50,10 +51,21 @@ export async function run(
     onPrefill: (done, total) => progress.update("reading the prompt", done, total),
   };
   if (context.verbose) await writeStderr(describeSession(model, prompt, request));
+  const { promptCache } = options;
+  const isSaved = promptCache !== undefined && isFile(promptCache);
+  if (isSaved) {
+    progress.update(`loading ${promptCache}`);
+    await model.loadPrompt(promptCache);
+  }
   progress.update("reading the prompt");
-  return options.json
+  const code = options.json
     ? await printCompletion(model, prompt, request)
     : await streamText(model, prompt, request, progress, context.verbose);
+  if (promptCache !== undefined && !isSaved && code === 0) {
+    progress.update(`writing ${promptCache}`);
+    await model.savePrompt(promptCache, prompt, request);
+  }
+  return code;
 }
 
 /** The prompt, from the one place that the user names. */

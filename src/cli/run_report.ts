@@ -37,13 +37,11 @@ export function describeSession(model: Model, prompt: string, request: GenerateO
   ]);
 }
 
-/** How fast it was. */
+/** How fast it was, and how much of the prompt did not have to be computed. */
 export function describeSpeed(end: GenerationEnd): string {
   const { timings, promptTokens, cachedPromptTokens, completionTokens, finishReason } = end;
   return formatRows([
-    ...(cachedPromptTokens > 0
-      ? [["reused", `${cachedPromptTokens} of ${plural(promptTokens, "prompt token")}`] as const]
-      : []),
+    ["reused", `${cachedPromptTokens} of ${plural(promptTokens, "prompt token")}`],
     ["prefill", formatSpeed(promptTokens - cachedPromptTokens, timings.prefill_ms)],
     ["decode", formatSpeed(Math.max(0, completionTokens - 1), timings.decode_ms)],
     ["ended", finishReason],

@@ -1,4 +1,4 @@
-import type { Backend, DeviceInfo, KvType } from "../backend.ts";
+import type { Backend, DeviceInfo } from "../backend.ts";
 import { ForgeError } from "../errors.ts";
 import { type Checkpoint, openCheckpoint } from "../formats/checkpoint.ts";
 import { loadModel } from "../models/registry.ts";
@@ -10,6 +10,13 @@ import { collect, type Completion } from "./completion.ts";
 import { endTokens } from "./end_tokens.ts";
 import { generate, type GenerationRequest, type Piece } from "./generate.ts";
 import { cacheTokens } from "./kv_size.ts";
+import {
+  DEFAULT_CONTEXT,
+  type LoadOptions,
+  resolveContext,
+  resolveParallel,
+} from "./load_options.ts";
+import { dependsOnContext, modelIdentity } from "./model_identity.ts";
 import { openBackend } from "./open_backend.ts";
 import { openTokenizer } from "./open_tokenizer.ts";
 import { checkWholeNumber, type GenerateOptions } from "./options.ts";
@@ -20,43 +27,21 @@ import {
   type Prompt,
   type PromptOptions,
 } from "./prompt.ts";
-import { MAX_TOP, Runner } from "./runner.ts";
+import { loadPrompt, savePrompt } from "./prompt_cache.ts";
+import type { PromptCacheKey } from "./prompt_cache_file.ts";
+import { Runner } from "./runner.ts";
 import {
   modelDefaults,
   type ResolvedSampling,
-  resolveLogitBias,
   resolveSampling,
   type SamplingOptions,
 } from "./sampling.ts";
 import { Scheduler } from "./scheduler.ts";
 import { lastLogits, scoreTokens } from "./score.ts";
-
-/** The context a model is opened with, at most, when none is asked for. */
-export const DEFAULT_CONTEXT = 32768;
-
-/** Sequences that are computed at a time, at most, when no number is asked for. */
-export const DEFAULT_PARALLEL = 32;
-
-const MAX_PARALLEL = 256;
+import { settleRequest } from "./settle_request.ts";
 
 /** The most completions of one prompt; OpenAI's limit. */
 const MAX_COMPLETIONS = 128;
-
-export interface LoadOptions {
-  /** `auto`, `cpu`, `cpu:VARIANT`, `cuda`, `cuda:N` or `reference`. @default "auto" */
-  readonly device?: string | undefined;
-  /** Threads that compute. @default one a core */
-  readonly threads?: number | undefined;
-  /** Tokens of prompt and answer together. @default the model's own limit, at most 32768 */
-  readonly contextLength?: number | undefined;
-  /**
-   * Sequences that are computed at a time. More of them wait their turn; fewer leave threads with less
-   * to do at once. @default 32
-   */
-  readonly parallel?: number | undefined;
-  /** Type of the KV cache. @default "F16"; "F32" on the reference device */
-  readonly kvType?: KvType | undefined;
-}
 
 /** What a loaded model takes in memory, in bytes. */
 export interface MemoryUse {
@@ -102,6 +87,7 @@ export class Model implements AsyncDisposable {
   readonly #weights: WeightLoader;
   readonly #endTokens: ReadonlySet<number>;
   #template: ChatTemplate | undefined;
+  #identity: string | undefined;
 
   private constructor(
     checkpoint: Checkpoint,
@@ -130,19 +116,8 @@ export class Model implements AsyncDisposable {
   ): Promise<Model> {
     const asked = options.contextLength;
     const { lm, weights } = loadModel(backend, checkpoint, asked ?? DEFAULT_CONTEXT);
-    const contextLength = asked ?? Math.min(lm.contextLength, DEFAULT_CONTEXT);
-    if (!Number.isInteger(contextLength) || contextLength < 1 || contextLength > lm.contextLength) {
-      throw new ForgeError(
-        "usage",
-        `the context length is ${contextLength}; valid for this model is 1 to ${lm.contextLength}`,
-      );
-    }
-    const maxSequences = checkWholeNumber(
-      "parallel",
-      options.parallel ?? DEFAULT_PARALLEL,
-      1,
-      MAX_PARALLEL,
-    );
+    const contextLength = resolveContext(asked, lm.contextLength);
+    const maxSequences = resolveParallel(options.parallel);
     const kvType = options.kvType ?? (backend.kind === "reference" ? "F32" : "F16");
     const runner = await Runner.open(backend, lm, {
       contextLength,
@@ -242,6 +217,48 @@ export class Model implements AsyncDisposable {
   }
 
   /**
+   * Saves what was computed of a prompt, so that {@linkcode loadPrompt} can spare another process the
+   * work. It is computed first as far as it is not known.
+   *
+   * @throws {ForgeError} as {@linkcode generate}; `not_found` when the file cannot be written
+   */
+  async savePrompt(
+    path: string,
+    prompt: Prompt,
+    options: PromptOptions & { readonly signal?: AbortSignal | undefined } = {},
+  ): Promise<void> {
+    const { tokens } = this.encodePrompt(prompt, options);
+    this.#checkFits(tokens.length);
+    const key = this.#promptCacheKey();
+    await savePrompt(path, tokens, key, this.#runner, this.#scheduler, options.signal);
+  }
+
+  /**
+   * Takes up what {@linkcode savePrompt} saved. Prompts that begin with the same tokens need not compute
+   * them, as long as no other sequence needs the room.
+   *
+   * @returns the tokens
+   * @throws {ForgeError} `not_found` without the file; `bad_input` when it is damaged or was made with
+   * another model, KV type, device or page size.
+   */
+  async loadPrompt(path: string): Promise<Int32Array> {
+    return await loadPrompt(path, this.#promptCacheKey(), this.#runner, this.#scheduler);
+  }
+
+  #promptCacheKey(): PromptCacheKey {
+    const { pageBytes, pages, kvType } = this.#runner;
+    this.#identity ??= modelIdentity(this.checkpoint);
+    return {
+      model: this.#identity,
+      device: `${this.#backend.kind}:${this.device.kernels}`,
+      kv_type: kvType,
+      page_tokens: pages.pageTokens,
+      page_bytes: pageBytes,
+      context_length: dependsOnContext(this.checkpoint) ? this.contextLength : null,
+    };
+  }
+
+  /**
    * The logits after the last token of a prompt, `[vocab_size]`. A text is encoded raw.
    *
    * @throws {ForgeError} as {@linkcode generate}
@@ -302,29 +319,10 @@ export class Model implements AsyncDisposable {
     await this.#scheduler.idle();
   }
 
-  /** Settles every option. */
   #request(prompt: Prompt, options: GenerateOptions): GenerationRequest {
-    const { stop = [], logprobs } = options;
-    const { limits, vocabSize } = this.#runner;
     const sampling = this.resolveSampling(options);
-    const { tokens, startsText } = this.encodePrompt(prompt, options);
-    return {
-      prompt: tokens,
-      startsText,
-      sampling,
-      logitBias: resolveLogitBias(options.logitBias, vocabSize),
-      stream: 0,
-      maxTokens: this.#maxTokens(tokens.length, options.maxTokens),
-      stop: typeof stop === "string" ? [stop] : stop,
-      endTokens: this.#endTokens,
-      logprobs: logprobs === undefined
-        ? undefined
-        : Math.min(checkWholeNumber("logprobs", logprobs, 0, MAX_TOP), limits.maxTop),
-      constraint: options.constraint,
-      vocabSize,
-      signal: options.signal,
-      onPrefill: options.onPrefill,
-    };
+    const encoded = this.encodePrompt(prompt, options);
+    return settleRequest(encoded, sampling, options, this.#runner, this.#endTokens);
   }
 
   #checkFits(nTokens: number): void {
@@ -334,19 +332,6 @@ export class Model implements AsyncDisposable {
         `the prompt has ${nTokens} tokens; the context holds ${this.contextLength}`,
       );
     }
-  }
-
-  #maxTokens(nPrompt: number, asked: number | undefined): number {
-    const room = this.contextLength - nPrompt;
-    if (room < 1) {
-      throw new ForgeError(
-        "bad_input",
-        `the prompt has ${nPrompt} tokens; the context of ${this.contextLength} has room for ` +
-          `${this.contextLength - 1} and an answer`,
-      );
-    }
-    if (asked === undefined) return room;
-    return Math.min(room, checkWholeNumber("maxTokens", asked, 0, Number.MAX_SAFE_INTEGER));
   }
 
   /** Finds the weight to blame when the model computed NaN. */

@@ -73,6 +73,7 @@ export interface Chunk {
 export class Runner {
   readonly contextLength: number;
   readonly vocabSize: number;
+  readonly kvType: KvType;
   readonly limits: RunLimits;
   readonly pages: KvPages;
   /** Bytes of all KV pages together; memory is taken as they are first written. */
@@ -96,6 +97,7 @@ export class Runner {
   ) {
     this.contextLength = options.contextLength;
     this.vocabSize = lm.vocabSize;
+    this.kvType = options.kvType;
     this.limits = limits;
     this.pages = pages;
     this.kvBytes = kv.reduce((sum, cache) => sum + cache.pageBytes, 0) * pages.nPages;
@@ -168,6 +170,21 @@ export class Runner {
   /** Copies what a page holds onto another, in every layer. Not during a run. */
   copyPage(from: number, to: number): void {
     for (const kv of this.#kv) kv.copyPage(from, to);
+  }
+
+  /** Bytes of a page in each layer. */
+  get pageBytes(): number[] {
+    return this.#kv.map(({ pageBytes }) => pageBytes);
+  }
+
+  /** What a page holds, for each layer. Not during a run. */
+  readPage(page: number): Uint8Array[] {
+    return this.#kv.map((kv) => kv.readPage(page));
+  }
+
+  /** Puts back what {@linkcode readPage} gave. Not during a run. */
+  writePage(page: number, layers: readonly Uint8Array<ArrayBuffer>[]): void {
+    this.#kv.forEach((kv, i) => kv.writePage(page, layers[i]!));
   }
 
   /** Lays the chunks end to end. */

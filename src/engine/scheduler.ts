@@ -211,6 +211,7 @@ export class Scheduler {
         this.#advance(sequence, end, {
           computed: end,
           results: results[i]!,
+          pages: sequence.table.pages,
           milliseconds: now - since,
           readLogits: (result) => this.#runner.readLogits(first + result),
         });

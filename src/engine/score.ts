@@ -1,5 +1,6 @@
 import type { OutputRequest } from "../backend.ts";
 import { ForgeError } from "../errors.ts";
+import type { KvPages } from "./kv_pages.ts";
 import { UNSAMPLED } from "./runner.ts";
 import type { Scheduler } from "./scheduler.ts";
 import type { Progress, Task } from "./sequence.ts";
@@ -96,6 +97,41 @@ class LastLogits extends Measurement<Float32Array> {
     if (result instanceof ForgeError) throw result;
     if (result !== undefined) this.finish(readLogits(0));
   }
+}
+
+/** Computes tokens for their keys and values alone. */
+class Filling extends Measurement<number[]> {
+  readonly scoresAll = false;
+  readonly mayReuse = true;
+  readonly #pool: KvPages;
+
+  constructor(tokens: ArrayLike<number>, pool: KvPages) {
+    super(tokens);
+    this.#pool = pool;
+  }
+
+  outputs(): readonly OutputRequest[] {
+    return [];
+  }
+
+  accept({ computed, pages }: Progress): void {
+    if (computed < this.tokens.length) return;
+    for (const page of pages) this.#pool.share(page);
+    this.finish([...pages]);
+  }
+}
+
+/**
+ * The pages that hold the keys and values of the tokens, computed as far as they are not known. The
+ * caller becomes a user of each page and has to release it.
+ */
+export async function computePages(
+  scheduler: Pick<Scheduler, "submit">,
+  pool: KvPages,
+  tokens: ArrayLike<number>,
+  signal?: AbortSignal,
+): Promise<number[]> {
+  return await new Filling(tokens, pool).run(scheduler, signal);
 }
 
 /**

@@ -9,6 +9,8 @@ export interface Progress {
   readonly computed: number;
   /** What the task asked about the chunk. */
   readonly results: readonly StepResult[];
+  /** The pages that hold the tokens. */
+  readonly pages: readonly number[];
   /** How long the step took, with all that was in it. */
   readonly milliseconds: number;
   /** The logits of one of the results, `[vocabSize]`. */

@@ -131,6 +131,23 @@ Deno.test("run: --verbose tells on stderr what is used, in the order of the chai
   assertStringIncludes(stderr, "kernels");
 });
 
+Deno.test("run: a prompt cache is made, then used, and refused for another model", async () => {
+  using folder = new TempFolder();
+  writeRandomLlama(folder.path);
+  const cache = folder.at("prompt.kv");
+  const args = ["run", "-m", folder.path, "-p", "once upon a time", "-n", "6", "-s", "3"];
+  const plain = await forge(args);
+  const first = await forge([...args, "--prompt-cache", cache, "--verbose"]);
+  const second = await forge([...args, "--prompt-cache", cache, "--verbose"]);
+  assertEquals([first.stdout, second.stdout], [plain.stdout, plain.stdout]);
+  assertMatch(first.stderr, /reused +0 of 17 prompt tokens/);
+  assertMatch(second.stderr, /reused +16 of 17 prompt tokens/);
+  writeRandomLlama(folder.path, {}, 2);
+  const { code, stdout, stderr } = await forge([...args, "--prompt-cache", cache]);
+  assertEquals([code, stdout], [1, ""]);
+  assertStringIncludes(stderr, "made with another model");
+});
+
 Deno.test("run: the chat template is applied, but not to a raw prompt", async () => {
   using folder = new TempFolder();
   writeRandomLlama(folder.path, {

@@ -1,0 +1,49 @@
+import type { KvType } from "../backend.ts";
+import { ForgeError } from "../errors.ts";
+import { checkWholeNumber } from "./options.ts";
+
+/** The context a model is opened with, at most, when none is asked for. */
+export const DEFAULT_CONTEXT = 32768;
+
+/** Sequences that are computed at a time, at most, when no number is asked for. */
+export const DEFAULT_PARALLEL = 32;
+
+const MAX_PARALLEL = 256;
+
+export interface LoadOptions {
+  /** `auto`, `cpu`, `cpu:VARIANT`, `cuda`, `cuda:N` or `reference`. @default "auto" */
+  readonly device?: string | undefined;
+  /** Threads that compute. @default one a core */
+  readonly threads?: number | undefined;
+  /** Tokens of prompt and answer together. @default the model's own limit, at most 32768 */
+  readonly contextLength?: number | undefined;
+  /**
+   * Sequences that are computed at a time. More of them wait their turn; fewer leave threads with less
+   * to do at once. @default 32
+   */
+  readonly parallel?: number | undefined;
+  /** Type of the KV cache. @default "F16"; "F32" on the reference device */
+  readonly kvType?: KvType | undefined;
+}
+
+/**
+ * The context a model is opened with.
+ *
+ * @param longest the most that the model was made for
+ * @throws {ForgeError} `usage` when the one asked for is longer, or none at all
+ */
+export function resolveContext(asked: number | undefined, longest: number): number {
+  const contextLength = asked ?? Math.min(longest, DEFAULT_CONTEXT);
+  if (!Number.isInteger(contextLength) || contextLength < 1 || contextLength > longest) {
+    throw new ForgeError(
+      "usage",
+      `the context length is ${contextLength}; valid for this model is 1 to ${longest}`,
+    );
+  }
+  return contextLength;
+}
+
+/** How many sequences a model computes at a time. @throws {ForgeError} `usage` out of range */
+export function resolveParallel(asked: number | undefined): number {
+  return checkWholeNumber("parallel", asked ?? DEFAULT_PARALLEL, 1, MAX_PARALLEL);
+}
