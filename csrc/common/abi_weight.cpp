@@ -66,7 +66,7 @@ forge_status forge_weight_create(uint32_t device, const forge_weight_part* parts
       require(part.offset <= file->bytes() && extent.bytes <= file->bytes() - part.offset,
               "a tensor of ", extent.bytes, " bytes at offset ", part.offset, " of ",
               file->path(), " passes the file's end at ", file->bytes());
-      source.parts.push_back({extent.type, part.rows, file->data() + part.offset, file});
+      source.parts.push_back({extent.type, part.rows, file->data() + part.offset, file, true});
       source.rows += part.rows;
     }
     *weight = insert_weight(std::move(owner), std::move(source));

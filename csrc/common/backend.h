@@ -24,6 +24,7 @@ struct WeightPart {
   uint64_t rows;
   const uint8_t* data;
   std::shared_ptr<const void> owner;
+  bool mapped = false;  // the memory is a file's: its pages can be dropped and read again
 };
 
 // A weight as it comes: its rows are those of the parts, in order.

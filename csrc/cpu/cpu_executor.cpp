@@ -20,8 +20,9 @@ CpuExecutor::CpuExecutor(std::shared_ptr<const Program> program, std::shared_ptr
       products_(*device_),
       attention_(*device_),
       sampling_(kernels_, device_->pool.n_threads(), program_->logits_cols),
-      row_blocks_(program_->ops.size()),
+      packed_(program_->ops.size()),
       keys_(device_->pool.n_threads()) {
+  const std::lock_guard lock(device_->run_mutex);
   for (op_index_ = 0; op_index_ < program_->ops.size(); ++op_index_) {
     std::visit([this](const auto& op) { prepare(op); }, program_->ops[op_index_]);
   }

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "../common/program.h"
@@ -47,6 +46,7 @@ class CpuExecutor : public Executable {
   void prepare(const RopeAppendOp& op);
   void prepare(const AttentionOp& op);
   void prepare(const MoeMatmulOp& op);
+  void prepare_product(const Weight& weight, uint64_t group_rows, ValueId x);
 
   void execute(const EmbedOp& op);
   void execute(const RmsNormOp& op);
@@ -85,7 +85,7 @@ class CpuExecutor : public Executable {
   Attention attention_;
   Sampling sampling_;
   // Per operation; only products have any.
-  std::vector<std::optional<RowBlocks>> row_blocks_;
+  std::vector<const PackedWeight*> packed_;
   // The keys of one token, for each thread.
   std::vector<std::vector<float>> keys_;
 

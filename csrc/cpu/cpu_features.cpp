@@ -23,6 +23,12 @@ bool has_f16c() {
   return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
 }
 
+// Leaf 7.1: later compilers know it as "avxvnni".
+bool has_avxvnni() {
+  unsigned eax, ebx, ecx, edx;
+  return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && (eax & 1u << 4) != 0;
+}
+
 std::vector<std::string> detect() {
   std::vector<std::string> found;
   // The compiler's detection also asks whether the system saves the wide registers.
@@ -32,6 +38,7 @@ std::vector<std::string> detect() {
   FORGE_DETECT("fma");
   if (has_f16c()) found.emplace_back("f16c");
   FORGE_DETECT("bmi2");
+  if (has_avxvnni()) found.emplace_back("avxvnni");
   FORGE_DETECT("avx512f");
   FORGE_DETECT("avx512bw");
   FORGE_DETECT("avx512dq");
@@ -83,6 +90,7 @@ std::vector<const KernelTable*> available_kernels() {
   if (avx2 && has_all({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni"})) {
     tables.push_back(&kernels_avx512());
   }
+  if (avx2 && has_all({"avxvnni"})) tables.push_back(&kernels_avx2_vnni());
   if (avx2) tables.push_back(&kernels_avx2());
 #elif defined(__aarch64__)
   if (has_all({"dotprod", "fp16"})) tables.push_back(&kernels_neon_dot());

@@ -1,13 +1,14 @@
 #pragma once
 
+#include <memory>
 #include <mutex>
 
-#include "../common/host_weight.h"
-#include "kernel_table.h"
+#include "packed_weight.h"
 
 namespace forge::cpu {
 
-// A weight in host memory, used where it lies.
+// A weight in host memory. What reads single rows of it (embeddings) does so where it lies; products
+// read a packed copy, and vectors are kept as floats. Both are made when a step first needs them.
 class CpuWeight : public HostWeight {
  public:
   using HostWeight::HostWeight;
@@ -15,38 +16,13 @@ class CpuWeight : public HostWeight {
   // All of it as floats, dequantised at the first call: for norms, biases and frequencies.
   const float* floats() const;
 
+  // In panels, for products with groups of that many rows. The caller holds the run mutex.
+  const PackedWeight& packed(uint64_t group_rows, CpuDevice& device) const;
+
  private:
   mutable std::once_flag once_;
   mutable std::vector<float> floats_;
+  mutable std::vector<std::unique_ptr<const PackedWeight>> packed_;  // by the size of groups
 };
-
-// Rows of one part, few enough for one call of a kernel.
-struct RowBlock {
-  const WeightPart* part;
-  uint64_t first_in_part;
-  uint32_t n_rows;
-  uint64_t first_row;  // in its group
-};
-
-// A weight cut into row blocks, as products deal them out to threads. The rows form groups of equal
-// size (experts), and a block lies inside one group and one part.
-class RowBlocks {
- public:
-  RowBlocks(const CpuWeight& weight, uint64_t group_rows);
-
-  const CpuWeight& weight() const { return *weight_; }
-  uint64_t group_rows() const { return group_rows_; }
-  uint32_t count(uint64_t group) const { return first_[group + 1] - first_[group]; }
-  const RowBlock& at(uint64_t group, uint32_t i) const { return blocks_[first_[group] + i]; }
-
- private:
-  const CpuWeight* weight_;
-  uint64_t group_rows_;
-  std::vector<RowBlock> blocks_;
-  std::vector<uint32_t> first_;  // of each group in blocks_, and the end
-};
-
-// What a kernel needs to know of a block: its type, where its rows are and how many there are.
-MatmulBlock matmul_block(const RowBlocks& rows, const RowBlock& block);
 
 }  // namespace forge::cpu

@@ -8,22 +8,25 @@
 #include <cstdint>
 
 #include "../common/quant/weight_type.h"
+#include "panel_layout.h"
 
 namespace forge::cpu {
 
 // ---- products -------------------------------------------------------------------------------
 
-// The largest piece of a product: rows of the weight by tokens.
-constexpr uint32_t kMatmulRows = 32;
+// The most tokens that one call multiplies.
 constexpr uint32_t kMatmulTokens = 256;
-// Sums over a weight's columns are taken in chunks of this many, whatever the number of tokens.
-constexpr uint32_t kMatmulChunk = 1024;
-// Floats of scratch a thread needs: a dequantised chunk of rows, and the sums.
-constexpr size_t kMatmulScratch = kMatmulRows * kMatmulChunk + kMatmulRows * kMatmulTokens;
+// Up to as many tokens weights are used as they lie in their panels; beyond, they are unpacked first.
+constexpr uint32_t kFewTokens = 8;
+// Bytes of scratch a thread needs: unpacked panels, then the sums of 64 rows. The last tile of tokens
+// may pass their end.
+constexpr size_t kMatmulTileBytes = 192 << 10;
+constexpr size_t kMatmulScratch = kMatmulTileBytes + (kMatmulTokens + 8) * 64 * sizeof(float);
 
 // One row of the activations, where its products go, and what is added to them (may be null).
 struct MatmulToken {
   const float* x;
+  const ActivationBlock* blocks;  // x as signed bytes; null where the weight is of floats only
   float* out;
   const float* residual;
 };
@@ -31,9 +34,11 @@ struct MatmulToken {
 // out[token][first_row + r] = residual + alpha activation(x . weight row r + bias)
 struct MatmulBlock {
   WeightType type;
-  void (*dequantize)(const uint8_t* blocks, float* out, uint64_t n);
-  const uint8_t* weights;  // the first row
+  const uint8_t* panels;  // or null: then the rows as they lie in the file
+  uint64_t panel_bytes;
+  const uint8_t* rows;
   uint64_t row_bytes;
+  void (*dequantize)(const uint8_t* blocks, float* out, uint64_t n);
   uint64_t cols;
   uint32_t n_rows;
   uint64_t first_row;  // column of the first product in out, residual and bias
@@ -125,7 +130,12 @@ struct LogitScan {
 struct KernelTable {
   const char* name;
 
-  void (*matmul)(const MatmulBlock& block, float* scratch);
+  void (*matmul)(const MatmulBlock& block, uint8_t* scratch);
+  // Activations as signed bytes; n is a multiple of kBlockCols.
+  void (*quantize)(const float* x, uint64_t n, ActivationBlock* out);
+  // Writes a panel of the first n_rows <= 16 rows; what it leaves out must be zero.
+  void (*pack)(WeightType type, const uint8_t* rows, uint64_t row_bytes, uint32_t n_rows,
+               uint64_t cols, uint8_t* panel);
 
   // out = residual + x / sqrt(mean(x^2) + eps) (weight + offset); residual may be null, and out x.
   void (*rms_norm)(const float* x, const float* weight, uint64_t n, float eps, float offset,
@@ -173,6 +183,7 @@ struct KernelTable {
 #if defined(__x86_64__)
 const KernelTable& kernels_portable();
 const KernelTable& kernels_avx2();
+const KernelTable& kernels_avx2_vnni();
 const KernelTable& kernels_avx512();
 #elif defined(__aarch64__)
 const KernelTable& kernels_portable();

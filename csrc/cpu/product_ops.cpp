@@ -14,22 +14,34 @@ namespace {
 // The recorder admits no more experts a token.
 constexpr size_t kMostExperts = 64;
 
+// The blocks of the row-th `cols` activations, or null.
+const ActivationBlock* blocks_of(const ActivationBlock* all, uint64_t row, uint64_t cols) {
+  return all ? all + row * (cols / kBlockCols) : nullptr;
+}
+
 }  // namespace
+
+void CpuExecutor::prepare_product(const Weight& weight, uint64_t group_rows, ValueId x) {
+  const PackedWeight& packed = static_cast<const CpuWeight&>(weight).packed(group_rows, *device_);
+  packed_[op_index_] = &packed;
+  if (packed.quantized()) products_.reserve(program_->max_rows(x), program_->value(x).cols);
+}
 
 void CpuExecutor::prepare(const MatmulOp& op) {
   floats_of(op.bias);
-  row_blocks_[op_index_].emplace(static_cast<const CpuWeight&>(*op.weight), op.weight->rows);
+  prepare_product(*op.weight, op.weight->rows, op.x);
 }
 
 void CpuExecutor::execute(const MatmulOp& op) {
   const Matrix x = matrix(op.x), residual = matrix(op.residual), out = matrix(op.out);
+  const PackedWeight& weight = *packed_[op_index_];
+  const ActivationBlock* blocks = products_.quantize(weight, x.data, x.rows, x.cols);
   tokens_.clear();
   for (uint64_t t = 0; t < x.rows; ++t) {
-    tokens_.push_back({x.row(t), out.row(t), residual.row(t)});
+    tokens_.push_back({x.row(t), blocks_of(blocks, t, x.cols), out.row(t), residual.row(t)});
   }
   groups_.assign(1, {0, tokens_.data(), tokens_.size()});
-  products_.run(*row_blocks_[op_index_], groups_, {floats_of(op.bias), op.alpha, op.activation},
-                *stop_);
+  products_.run(weight, groups_, {floats_of(op.bias), op.alpha, op.activation}, *stop_);
 }
 
 void CpuExecutor::execute(const MoeRouteOp& op) {
@@ -66,8 +78,7 @@ void CpuExecutor::execute(const MoeRouteOp& op) {
 
 void CpuExecutor::prepare(const MoeMatmulOp& op) {
   floats_of(op.bias);
-  row_blocks_[op_index_].emplace(static_cast<const CpuWeight&>(*op.weight),
-                                 op.weight->rows / op.n_experts);
+  prepare_product(*op.weight, op.weight->rows / op.n_experts, op.x);
 }
 
 void CpuExecutor::execute(const MoeMatmulOp& op) {
@@ -91,13 +102,17 @@ void CpuExecutor::execute(const MoeMatmulOp& op) {
   for (uint64_t expert = 0; expert < op.n_experts; ++expert) {
     next[expert] = tokens_.data() + (groups_[expert].tokens - tokens_.data());
   }
+  const PackedWeight& weight = *packed_[op_index_];
+  const ActivationBlock* blocks = products_.quantize(weight, x.data, x.rows, x.cols);
   for (uint64_t t = 0; t < route.rows; ++t) {
     for (uint64_t k = 0; k < top_k; ++k) {
-      *next[static_cast<size_t>(route.row(t)[k])]++ = {
-          x.row(t) + (shared_input ? 0 : k * cols), out.row(t) + k * expert_rows, nullptr};
+      const uint64_t input = shared_input ? t : t * top_k + k;  // of rows of `cols`
+      *next[static_cast<size_t>(route.row(t)[k])]++ = {x.data + input * cols,
+                                                       blocks_of(blocks, input, cols),
+                                                       out.row(t) + k * expert_rows, nullptr};
     }
   }
-  products_.run(*row_blocks_[op_index_], groups_, {floats_of(op.bias)}, *stop_);
+  products_.run(weight, groups_, {floats_of(op.bias)}, *stop_);
 }
 
 void CpuExecutor::execute(const MoeCombineOp& op) {

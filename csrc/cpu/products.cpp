@@ -4,44 +4,96 @@
 
 namespace forge::cpu {
 
-Products::Products(CpuDevice& device)
-    : device_(device), scratch_(device.pool.n_threads() * kMatmulScratch * sizeof(float)) {}
+namespace {
 
-void Products::plan(const RowBlocks& rows, const std::vector<ProductGroup>& groups) {
-  uint32_t n_blocks = 0;
-  for (const ProductGroup& group : groups) {
-    if (group.n_tokens > 0) n_blocks += rows.count(group.group);
+// Rows that kernels unpack at once.
+constexpr uint32_t kUnpackedRows = 64;
+// With few tokens, a task reads at least so many bytes, and a thread gets about so many tasks.
+constexpr uint64_t kTaskBytes = 32 << 10;
+constexpr uint64_t kTasks = 8;
+// Activations that are quantised in less time than it takes to wake a thread.
+constexpr uint64_t kQuantizedAlone = 16384;
+
+uint64_t divide_up(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
+
+}  // namespace
+
+Products::Products(CpuDevice& device)
+    : device_(device), scratch_(device.pool.n_threads() * kMatmulScratch) {}
+
+void Products::reserve(uint64_t rows, uint64_t cols) {
+  const uint64_t bytes = rows * divide_up(cols, kBlockCols) * sizeof(ActivationBlock);
+  if (bytes > activations_.bytes()) activations_ = Memory(bytes);
+}
+
+const ActivationBlock* Products::quantize(const PackedWeight& weight, const float* x,
+                                          uint64_t rows, uint64_t cols) {
+  if (!weight.quantized()) return nullptr;
+  auto* blocks = reinterpret_cast<ActivationBlock*>(activations_.data());
+  if (rows * cols <= kQuantizedAlone) {
+    device_.kernels.quantize(x, rows * cols, blocks);
+    return blocks;
   }
-  // With few tokens a block takes microseconds, and kernels fetch ahead into the next one: a thread
-  // gets several in a row, as long as there are enough tasks to keep all threads busy to the end.
-  const uint32_t step = std::clamp(n_blocks / (8 * device_.pool.n_threads()), 1u, 4u);
+  // Rows are whole blocks: the matrix is cut without regard to them.
+  const uint64_t step = std::min(kQuantizedAlone, divide_up(rows * cols, device_.pool.n_threads()));
+  const uint64_t piece = divide_up(step, kBlockCols) * kBlockCols;
+  device_.pool.run(static_cast<uint32_t>(divide_up(rows * cols, piece)),
+                   [&](uint32_t index, uint32_t) {
+                     const uint64_t first = index * piece;
+                     device_.kernels.quantize(x + first, std::min(piece, rows * cols - first),
+                                              blocks + first / kBlockCols);
+                   });
+  return blocks;
+}
+
+void Products::plan(const PackedWeight& weight, const std::vector<ProductGroup>& groups) {
+  uint64_t bytes = 0;
+  for (const ProductGroup& group : groups) {
+    if (group.n_tokens == 0) continue;
+    for (const auto& [block, part] : weight.group(group.group)) {
+      bytes += block.n_rows * block.row_bytes;
+    }
+  }
+  const uint64_t task_bytes =
+      std::max(kTaskBytes, bytes / (kTasks * device_.pool.n_threads()));
   tasks_.clear();
   for (const ProductGroup& group : groups) {
-    const uint32_t end = rows.count(group.group);
-    for (uint32_t block = 0; block < end; block += step) {
-      for (uint32_t token = 0; token < group.n_tokens; token += kMatmulTokens) {
-        tasks_.push_back({&group, block, std::min(end, block + step), token});
+    if (group.n_tokens == 0) continue;
+    for (const PanelRun& run : weight.group(group.group)) {
+      uint64_t step = kUnpackedRows;
+      // Kernels take two panels at a time where they can.
+      if (group.n_tokens <= kFewTokens) {
+        step = divide_up(task_bytes, run.block.row_bytes * 2 * kPanelRows) * 2 * kPanelRows;
+      }
+      for (uint64_t row = 0; row < run.block.n_rows; row += step) {
+        const uint64_t n_rows = std::min(step, run.block.n_rows - row);
+        for (uint64_t token = 0; token < group.n_tokens; token += kMatmulTokens) {
+          tasks_.push_back({&run, &group, static_cast<uint32_t>(row),
+                            static_cast<uint32_t>(n_rows), static_cast<uint32_t>(token)});
+        }
       }
     }
   }
 }
 
-void Products::run(const RowBlocks& rows, const std::vector<ProductGroup>& groups,
+void Products::run(const PackedWeight& weight, const std::vector<ProductGroup>& groups,
                    const Epilogue& epilogue, const StopFlag& stop) {
-  plan(rows, groups);
+  plan(weight, groups);
   device_.pool.run(static_cast<uint32_t>(tasks_.size()), [&](uint32_t index, uint32_t thread) {
-    const Task& task = tasks_[index];
-    const ProductGroup& group = *task.group;
-    for (uint32_t i = task.first_block; i < task.end_block && !stop.raised(); ++i) {
-      MatmulBlock block = matmul_block(rows, rows.at(group.group, i));
-      if (epilogue.bias) block.bias = epilogue.bias + group.group * rows.group_rows();
-      block.alpha = epilogue.alpha;
-      block.activation = epilogue.activation;
-      block.tokens = group.tokens + task.first_token;
-      block.n_tokens = static_cast<uint32_t>(
-          std::min<uint64_t>(kMatmulTokens, group.n_tokens - task.first_token));
-      device_.kernels.matmul(block, scratch_.floats() + thread * kMatmulScratch);
-    }
+    if (stop.raised()) return;
+    const auto& [run, group, first_row, n_rows, first_token] = tasks_[index];
+    MatmulBlock block = run->block;
+    if (block.panels) block.panels += first_row / kPanelRows * block.panel_bytes;
+    block.rows += first_row * block.row_bytes;
+    block.first_row += first_row;
+    block.n_rows = n_rows;
+    if (epilogue.bias) block.bias = epilogue.bias + group->group * weight.group_rows();
+    block.alpha = epilogue.alpha;
+    block.activation = epilogue.activation;
+    block.tokens = group->tokens + first_token;
+    block.n_tokens =
+        static_cast<uint32_t>(std::min<uint64_t>(kMatmulTokens, group->n_tokens - first_token));
+    device_.kernels.matmul(block, scratch_.data() + thread * kMatmulScratch);
   });
   stop.check();
 }

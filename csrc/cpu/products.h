@@ -4,8 +4,8 @@
 
 #include "../common/step_inputs.h"
 #include "cpu_device.h"
-#include "cpu_weight.h"
 #include "memory.h"
+#include "packed_weight.h"
 
 namespace forge::cpu {
 
@@ -23,29 +23,39 @@ struct Epilogue {
   uint32_t activation = FORGE_IDENTITY;
 };
 
-// Deals products out to threads: a task is some blocks of rows by a block of tokens.
+// Deals products out to threads: a task is some panels by a block of tokens.
 class Products {
  public:
   explicit Products(CpuDevice& device);
 
-  // Throws FORGE_CANCELLED when the flag is raised meanwhile.
-  void run(const RowBlocks& rows, const std::vector<ProductGroup>& groups, const Epilogue& epilogue,
-           const StopFlag& stop);
+  // Makes room for activations of that many rows and columns.
+  void reserve(uint64_t rows, uint64_t cols);
 
-  uint64_t scratch_bytes() const { return scratch_.bytes(); }
+  // The rows of x as signed bytes, cols / kBlockCols blocks a row, valid until the next call; null
+  // where the weight needs none.
+  const ActivationBlock* quantize(const PackedWeight& weight, const float* x, uint64_t rows,
+                                  uint64_t cols);
+
+  // Throws FORGE_CANCELLED when the flag is raised meanwhile.
+  void run(const PackedWeight& weight, const std::vector<ProductGroup>& groups,
+           const Epilogue& epilogue, const StopFlag& stop);
+
+  uint64_t scratch_bytes() const { return scratch_.bytes() + activations_.bytes(); }
 
  private:
   struct Task {
+    const PanelRun* run;
     const ProductGroup* group;
-    uint32_t first_block;
-    uint32_t end_block;
+    uint32_t first_row;
+    uint32_t n_rows;
     uint32_t first_token;
   };
 
-  void plan(const RowBlocks& rows, const std::vector<ProductGroup>& groups);
+  void plan(const PackedWeight& weight, const std::vector<ProductGroup>& groups);
 
   CpuDevice& device_;
   Memory scratch_;
+  Memory activations_;
   std::vector<Task> tasks_;
 };
 

@@ -25,6 +25,7 @@ const avx2 = ["-mavx2", "-mfma", "-mf16c", "-mbmi2"];
 export const kernelTargets: readonly KernelTarget[] = [
   { name: "portable", arch: "x86_64", flags: [] },
   { name: "avx2", arch: "x86_64", flags: avx2 },
+  { name: "avx2_vnni", arch: "x86_64", flags: [...avx2, "-mavxvnni"] },
   {
     name: "avx512",
     arch: "x86_64",

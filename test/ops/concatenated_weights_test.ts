@@ -8,7 +8,7 @@ import {
   type Matrix,
   matrixOf,
   matrixOfRows,
-  randomMatrix,
+  randomByteMatrix,
   rowOf,
   rowsOf,
   stack,
@@ -74,7 +74,7 @@ deviceTest("concatenated weights of every type", async (device, random) => {
   assertSameBits({ ...expected, data: new Float32Array(read) }, expected, "rows read");
 
   for (const tokens of [1, 9]) {
-    const x = randomMatrix(random, tokens, cols, 1 / Math.sqrt(cols));
+    const x = randomByteMatrix(random, tokens, cols, 1 / Math.sqrt(cols));
     const actual = await runStep(device, tokenInputs(tokens), (graph) => ({
       value: graph.recorder.matmul(graph.input(x), weight),
       cols: expected.rows,
@@ -95,7 +95,7 @@ deviceTest("experts that straddle the parts of a weight", async (device, random)
   const rows = values.rows / nExperts;
   // Token t prefers expert t, then t + 1.
   const logits = matrixOf(tokens, nExperts, (t, e) => -((e - t % nExperts + nExperts) % nExperts));
-  const x = randomMatrix(random, tokens, cols, 1 / Math.sqrt(cols));
+  const x = randomByteMatrix(random, tokens, cols, 1 / Math.sqrt(cols));
   const actual = await runStep(device, tokenInputs(tokens), (graph) => ({
     value: graph.recorder.moeMatmul(
       graph.input(x),

@@ -1,7 +1,7 @@
 /** Products with weights of every type and with all epilogues. */
 import type { Activation } from "../../src/backend.ts";
 import { TENSOR_TYPES, type TensorType } from "../../src/formats/tensor_info.ts";
-import { type Matrix, matrixOfRows, randomMatrix, rowOf } from "../support/matrix.ts";
+import { type Matrix, matrixOfRows, randomByteMatrix, randomMatrix, rowOf } from "../support/matrix.ts";
 import { opTest } from "../support/operations.ts";
 import type { Random } from "../support/random.ts";
 import { runStep, tokenInputs } from "../support/step_graph.ts";
@@ -18,14 +18,17 @@ interface MatmulCase {
   readonly residual?: Matrix | undefined;
 }
 
-/** A product of `tokens` rows whose results are about 1, whatever the number of columns. */
+/**
+ * A product of `tokens` rows whose results are about 1, whatever the number of columns, with
+ * activations that signed bytes can express (see `quantized_matmul_test.ts` for others).
+ */
 function product(
   random: Random,
   type: TensorType,
   [tokens, rows, cols]: readonly [tokens: number, rows: number, cols: number],
 ): MatmulCase {
   return {
-    x: randomMatrix(random, tokens, cols, 1 / Math.sqrt(cols)),
+    x: randomByteMatrix(random, tokens, cols, 1 / Math.sqrt(cols)),
     weight: randomWeight(random, type, rows, cols),
   };
 }

@@ -1,6 +1,13 @@
 /** Mixture of experts: routing, products with the chosen experts and their weighted sum. */
 import type { MoeRouteOptions } from "../../src/backend.ts";
-import { type Matrix, matrixOf, matrixOfRows, randomMatrix, rowOf } from "../support/matrix.ts";
+import {
+  type Matrix,
+  matrixOf,
+  matrixOfRows,
+  randomByteMatrix,
+  randomMatrix,
+  rowOf,
+} from "../support/matrix.ts";
 import { opTest } from "../support/operations.ts";
 import type { Random } from "../support/random.ts";
 import { runStep, tokenInputs } from "../support/step_graph.ts";
@@ -89,12 +96,12 @@ function productCase(random: Random, tokens: number, experts: number, topK: numb
   const rows = random.pick([1, 7, 32, 45]), cols = random.pick([256, 512, 1280]);
   const width = random.chance(0.5) ? cols : topK * cols;
   return {
-    x: randomMatrix(random, tokens, width, 1 / Math.sqrt(cols)),
+    x: randomByteMatrix(random, tokens, width, 1 / Math.sqrt(cols)),
     logits: randomMatrix(random, tokens, experts),
     options: routeOptions(random, topK),
     weight: randomWeight(
       random,
-      random.pick(["F32", "BF16", "Q8_0", "Q4_K", "Q6_K", "MXFP4"]),
+      random.pick(["F32", "BF16", "Q8_0", "Q4_K", "Q6_K", "IQ2_S", "MXFP4"]),
       experts * rows,
       cols,
     ),

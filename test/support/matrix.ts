@@ -38,6 +38,29 @@ export function randomMatrix(random: Random, rows: number, cols: number, deviati
   return { rows, cols, data: random.normals(rows * cols, deviation) };
 }
 
+/**
+ * Entries about `deviation` large that a signed byte and a power of two for every 32 columns can
+ * express: devices that round activations to 8 bits lose nothing of them.
+ */
+export function randomByteMatrix(
+  random: Random,
+  rows: number,
+  cols: number,
+  deviation = 1,
+): Matrix {
+  const exponent = Math.round(Math.log2(deviation / 73));
+  const largest = { column: 0, scale: 1 };
+  return matrixOf(rows, cols, (_, col) => {
+    const inBlock = col % 32;
+    if (inBlock === 0) {
+      largest.column = random.int(0, Math.min(31, cols - 1 - col));
+      largest.scale = 2 ** (exponent + random.int(-1, 1));
+    }
+    return largest.scale *
+      (inBlock === largest.column ? random.pick([-127, 127]) : random.int(-127, 127));
+  });
+}
+
 /** A row, as a view. */
 export function rowOf(matrix: Matrix, row: number): Float32Array<ArrayBuffer> {
   return matrix.data.subarray(row * matrix.cols, (row + 1) * matrix.cols);

@@ -1,6 +1,6 @@
 /** A small decoder with everything that operations can do, made of random weights. */
 import type { Backend, KvCache, KvType, Step, StepInputs, Value } from "../../src/backend.ts";
-import type { TensorType } from "../../src/formats/tensor_info.ts";
+import { TENSOR_TYPES, type TensorType } from "../../src/formats/tensor_info.ts";
 import { type Matrix, stack } from "./matrix.ts";
 import type { Random } from "./random.ts";
 import { outputRow, StepGraph } from "./step_graph.ts";
@@ -29,9 +29,15 @@ export interface TinyWeights {
   readonly head: TestWeight;
 }
 
-export function randomTinyWeights(random: Random): TinyWeights {
+/** Weights of many types, or with `quantized` in place of the quantised ones. */
+export function randomTinyWeights(random: Random, quantized?: TensorType): TinyWeights {
   const weight = (type: TensorType, rows: number, cols: number) =>
-    randomWeight(random, type, rows, cols);
+    randomWeight(
+      random,
+      TENSOR_TYPES[type].blockElements > 1 ? quantized ?? type : type,
+      rows,
+      cols,
+    );
   const qkvRows = (nHeads + 2 * nKvHeads) * headDim;
   return {
     embedding: weight("Q6_K", vocabulary, hidden),

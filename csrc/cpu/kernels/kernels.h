@@ -6,7 +6,10 @@
 
 namespace forge::cpu::FORGE_TARGET {
 
-void matmul(const MatmulBlock& block, float* scratch);
+void matmul(const MatmulBlock& block, uint8_t* scratch);
+void quantize(const float* x, uint64_t n, ActivationBlock* out);
+void pack(WeightType type, const uint8_t* rows, uint64_t row_bytes, uint32_t n_rows, uint64_t cols,
+          uint8_t* panel);
 
 void rms_norm(const float* x, const float* weight, uint64_t n, float eps, float offset,
               const float* residual, float* out);

@@ -10,15 +10,14 @@
 // Each implementation defines
 //   Vec, Mask             a vector of kLanes floats; the result of comparing two
 //   kTileTokens           how many tokens by 4 rows of accumulators fit the registers
+//   kDirectTokens ...     how many tokens by panels do
 //   load, load_n, store, store_n (the first n lanes, zeros elsewhere), set, zero
 //   + - * /, fma(a, b, c) = a b + c (fused where the target has it), min, max, round
 //   less, select(mask, a, b) = mask ? a : b
 //   scale2(x, n)          x times 2^n for whole n in [-160, 140]
 //   sum, largest          over the lanes
-//   sum4                  the lane sums of four vectors
 //   load_f16, load_bf16, store_f16, f16_at
 //   widen_part            kLanes of 16 signed bytes as floats
-//   lookup                16 bytes of a 16-entry table
 //   expand_bits           16 bits as bytes of 0 or 0xff
 
 #include <stddef.h>
@@ -56,10 +55,11 @@ FORGE_INLINE Bytes load_bytes(const uint8_t* at) {
 #else
 #include "simd_portable.h"
 #endif
+#include "simd_bytes.h"
 
 namespace forge::cpu::FORGE_TARGET {
 
-// 16 floats, however many vectors that takes: the unit in which weights are dequantised.
+// 16 floats, one for each row of a panel, however many vectors that takes.
 struct Group {
   static constexpr int kVectors = 16 / kLanes;
   Vec part[kVectors];
@@ -76,35 +76,10 @@ FORGE_INLINE Group widen(SignedBytes bytes) {
   return out;
 }
 
-FORGE_INLINE Group operator*(Group a, Vec scale) {
-  for (int i = 0; i < Group::kVectors; ++i) a.part[i] = a.part[i] * scale;
-  return a;
-}
-
-// The first 8 times `low`, the others times `high`.
-FORGE_INLINE Group scale_halves(Group a, Vec low, Vec high) {
-  if constexpr (Group::kVectors == 1) {
-    static constexpr float kIndex[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-    a.part[0] = a.part[0] * select(less(load(kIndex), set(8)), low, high);
-  } else {
-    for (int i = 0; i < Group::kVectors; ++i) {
-      a.part[i] = a.part[i] * (i < Group::kVectors / 2 ? low : high);
-    }
-  }
-  return a;
-}
-
-FORGE_INLINE Group fma(Group a, Vec scale, Vec offset) {
-  for (int i = 0; i < Group::kVectors; ++i) a.part[i] = fma(a.part[i], scale, offset);
-  return a;
-}
-
-// accumulator + a x[16], lane by lane, vector after vector.
-FORGE_INLINE Vec dot(Group a, const float* x, Vec accumulator) {
-  for (int i = 0; i < Group::kVectors; ++i) {
-    accumulator = fma(a.part[i], load(x + i * kLanes), accumulator);
-  }
-  return accumulator;
+FORGE_INLINE Group load_floats(const float* from) {
+  Group out;
+  for (int i = 0; i < Group::kVectors; ++i) out.part[i] = load(from + i * kLanes);
+  return out;
 }
 
 FORGE_INLINE void store(float* to, Group a) {

@@ -12,6 +12,11 @@ struct Vec {
 using Mask = __m256;
 constexpr int kLanes = 8;
 constexpr int kTileTokens = 3;  // 12 accumulators, 3 activations and a weight of 16 registers
+// Tokens by panels whose sums fit the registers: see int8_tile.h and float_products.cpp.
+constexpr int kDirectTokens = 3;
+constexpr int kTileTokensInt8 = 3, kTilePanelsInt8 = 1;
+constexpr int kDirectTokensFloat = 2;
+constexpr int kTileTokensFloat = 6, kTilePanelsFloat = 1;
 
 FORGE_INLINE __m256i first_lanes(int n) {
   return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
@@ -64,13 +69,6 @@ FORGE_INLINE float largest(Vec a) {
   return _mm_cvtss_f32(_mm_max_ss(half, _mm_movehdup_ps(half)));
 }
 
-// out[i] += the sum of the lanes of the i-th vector, always by the same tree.
-FORGE_INLINE void sum4(Vec a, Vec b, Vec c, Vec d, float* out) {
-  const __m256 abcd = _mm256_hadd_ps(_mm256_hadd_ps(a.v, b.v), _mm256_hadd_ps(c.v, d.v));
-  const __m128 sums = _mm_add_ps(_mm256_castps256_ps128(abcd), _mm256_extractf128_ps(abcd, 1));
-  _mm_storeu_ps(out, _mm_add_ps(_mm_loadu_ps(out), sums));
-}
-
 FORGE_INLINE Vec load_f16(const uint8_t* at) {
   return {_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at)))};
 }
@@ -93,10 +91,6 @@ template <int part>
 FORGE_INLINE Vec widen_part(SignedBytes bytes) {
   const __m128i at = _mm_bsrli_si128(reinterpret_cast<__m128i>(bytes), 8 * part);
   return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(at))};
-}
-FORGE_INLINE Bytes lookup(Bytes table, Bytes index) {
-  return reinterpret_cast<Bytes>(_mm_shuffle_epi8(reinterpret_cast<__m128i>(table),
-                                                  reinterpret_cast<__m128i>(index)));
 }
 
 // Byte i is 0xff where bit i is set, else 0.

@@ -21,6 +21,11 @@ struct Vec {
 using Mask = __mmask16;
 constexpr int kLanes = 16;
 constexpr int kTileTokens = 6;  // 24 accumulators, 4 weights and an activation of 32 registers
+// Tokens by panels whose sums fit the registers: see int8_tile.h and float_products.cpp.
+constexpr int kDirectTokens = 8;
+constexpr int kTileTokensInt8 = 6, kTilePanelsInt8 = 2;
+constexpr int kDirectTokensFloat = 8;
+constexpr int kTileTokensFloat = 6, kTilePanelsFloat = 4;
 
 FORGE_INLINE __mmask16 first_lanes(int n) { return static_cast<__mmask16>((1u << n) - 1); }
 
@@ -59,19 +64,6 @@ FORGE_INLINE float sum(Vec a) {
 
 FORGE_INLINE float largest(Vec a) { return _mm512_reduce_max_ps(a.v); }
 
-// out[i] += the sum of the lanes of the i-th vector, always by the same tree.
-FORGE_INLINE void sum4(Vec a, Vec b, Vec c, Vec d, float* out) {
-  const __m512 ab = _mm512_add_ps(_mm512_unpacklo_ps(a.v, b.v), _mm512_unpackhi_ps(a.v, b.v));
-  const __m512 cd = _mm512_add_ps(_mm512_unpacklo_ps(c.v, d.v), _mm512_unpackhi_ps(c.v, d.v));
-  const __m512 abcd = _mm512_add_ps(_mm512_shuffle_ps(ab, cd, _MM_SHUFFLE(1, 0, 1, 0)),
-                                    _mm512_shuffle_ps(ab, cd, _MM_SHUFFLE(3, 2, 3, 2)));
-  const __m256 halves =
-      _mm256_add_ps(_mm512_castps512_ps256(abcd), _mm512_extractf32x8_ps(abcd, 1));
-  const __m128 sums =
-      _mm_add_ps(_mm256_castps256_ps128(halves), _mm256_extractf128_ps(halves, 1));
-  _mm_storeu_ps(out, _mm_add_ps(_mm_loadu_ps(out), sums));
-}
-
 FORGE_INLINE Vec load_f16(const uint8_t* at) {
   return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)))};
 }
@@ -93,10 +85,6 @@ FORGE_INLINE float f16_at(const uint8_t* at) {
 template <int part>
 FORGE_INLINE Vec widen_part(SignedBytes bytes) {
   return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(reinterpret_cast<__m128i>(bytes)))};
-}
-FORGE_INLINE Bytes lookup(Bytes table, Bytes index) {
-  return reinterpret_cast<Bytes>(_mm_shuffle_epi8(reinterpret_cast<__m128i>(table),
-                                                  reinterpret_cast<__m128i>(index)));
 }
 
 // Byte i is 0xff where bit i is set, else 0.

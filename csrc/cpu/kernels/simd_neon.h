@@ -12,6 +12,11 @@ struct Vec {
 using Mask = uint32x4_t;
 constexpr int kLanes = 4;
 constexpr int kTileTokens = 6;  // 24 accumulators, 4 weights and an activation of 32 registers
+// Tokens by panels whose sums fit the registers: see int8_tile.h and float_products.cpp.
+constexpr int kDirectTokens = 3;
+constexpr int kTileTokensInt8 = 3, kTilePanelsInt8 = 1;
+constexpr int kDirectTokensFloat = 2;
+constexpr int kTileTokensFloat = 6, kTilePanelsFloat = 1;
 
 FORGE_INLINE Vec load(const float* at) { return {vld1q_f32(at)}; }
 FORGE_INLINE Vec load_n(const float* at, int n) {
@@ -53,12 +58,6 @@ FORGE_INLINE Vec scale2(Vec x, Vec n) {
 FORGE_INLINE float sum(Vec a) { return vaddvq_f32(a.v); }
 FORGE_INLINE float largest(Vec a) { return vmaxvq_f32(a.v); }
 
-// out[i] += the sum of the lanes of the i-th vector, always by the same tree.
-FORGE_INLINE void sum4(Vec a, Vec b, Vec c, Vec d, float* out) {
-  const float32x4_t sums = vpaddq_f32(vpaddq_f32(a.v, b.v), vpaddq_f32(c.v, d.v));
-  vst1q_f32(out, vaddq_f32(vld1q_f32(out), sums));
-}
-
 FORGE_INLINE Vec load_f16(const uint8_t* at) {
   return {vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(at)))};
 }
@@ -81,10 +80,6 @@ FORGE_INLINE Vec widen_part(SignedBytes bytes) {
   const int16x8_t half = vmovl_s8(part < 2 ? vget_low_s8(all) : vget_high_s8(all));
   const int32x4_t lanes = vmovl_s16(part % 2 == 0 ? vget_low_s16(half) : vget_high_s16(half));
   return {vcvtq_f32_s32(lanes)};
-}
-FORGE_INLINE Bytes lookup(Bytes table, Bytes index) {
-  return reinterpret_cast<Bytes>(
-      vqtbl1q_u8(reinterpret_cast<uint8x16_t>(table), reinterpret_cast<uint8x16_t>(index)));
 }
 
 // Byte i is 0xff where bit i is set, else 0.

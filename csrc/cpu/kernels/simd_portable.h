@@ -14,6 +14,11 @@ struct Vec {
 using Mask = Ints;
 constexpr int kLanes = 4;
 constexpr int kTileTokens = 2;
+// Tokens by panels whose sums fit the registers: see int8_tile.h and float_products.cpp.
+constexpr int kDirectTokens = 2;
+constexpr int kTileTokensInt8 = 2, kTilePanelsInt8 = 1;
+constexpr int kDirectTokensFloat = 2;
+constexpr int kTileTokensFloat = 2, kTilePanelsFloat = 1;
 
 FORGE_INLINE Vec load(const float* at) {
   Vec a;
@@ -64,14 +69,6 @@ FORGE_INLINE float largest(Vec a) {
   float most = a.v[0];
   for (int i = 1; i < kLanes; ++i) most = most < a.v[i] ? a.v[i] : most;
   return most;
-}
-
-// out[i] += the sum of the lanes of the i-th vector, always by the same tree.
-FORGE_INLINE void sum4(Vec a, Vec b, Vec c, Vec d, float* out) {
-  out[0] += sum(a);
-  out[1] += sum(b);
-  out[2] += sum(c);
-  out[3] += sum(d);
 }
 
 // Shifted into place, an f16 is a float whose exponent is 112 too small; subnormals included.
@@ -129,11 +126,6 @@ FORGE_INLINE Vec widen_part(SignedBytes bytes) {
   const Ints lanes = {bytes[4 * part], bytes[4 * part + 1], bytes[4 * part + 2],
                       bytes[4 * part + 3]};
   return {__builtin_convertvector(lanes, Floats)};
-}
-FORGE_INLINE Bytes lookup(Bytes table, Bytes index) {
-  Bytes out;
-  for (int i = 0; i < 16; ++i) out[i] = table[index[i] & 15];
-  return out;
 }
 
 // Byte i is 0xff where bit i is set, else 0.

@@ -12,6 +12,8 @@ const KernelTable& FORGE_TABLE_OF(FORGE_TARGET)() {
   static constexpr KernelTable table = {
       .name = FORGE_NAME_OF(FORGE_TARGET),
       .matmul = target::matmul,
+      .quantize = target::quantize,
+      .pack = target::pack,
       .rms_norm = target::rms_norm,
       .layer_norm = target::layer_norm,
       .glu = target::glu,

@@ -33,6 +33,7 @@ Deno.test("libraryGraph: kernels are compiled once for every instruction set", (
     "csrc/cpu/sum.cpp",
     "csrc/cpu/kernels/lanes.cpp (portable)",
     "csrc/cpu/kernels/lanes.cpp (avx2)",
+    "csrc/cpu/kernels/lanes.cpp (avx2_vnni)",
     "csrc/cpu/kernels/lanes.cpp (avx512)",
   ]);
   assertEquals(labels(linuxArm).slice(2), [
@@ -44,7 +45,7 @@ Deno.test("libraryGraph: kernels are compiled once for every instruction set", (
 Deno.test("libraryGraph: only the kernels of a target use its instructions", () => {
   for (const { label, command } of graphOf("cpu", linux).compiles) {
     assertEquals(command.includes("-mavx512f"), label.endsWith("(avx512)"), label);
-    assertEquals(command.includes("-mavx2"), /\(avx(2|512)\)$/.test(label), label);
+    assertEquals(command.includes("-mavx2"), /\(avx(2|2_vnni|512)\)$/.test(label), label);
     assertEquals(command.includes("-DFORGE_TARGET=portable"), label.endsWith("(portable)"), label);
   }
 });
@@ -58,6 +59,7 @@ Deno.test("libraryGraph: objects are linked from the least to the most capable",
     "cpp",
     "portable",
     "avx2",
+    "avx2_vnni",
     "avx512",
   ]);
 });

@@ -1,0 +1,202 @@
+// Products with float panels, and with rows that are dequantised into such panels first.
+//
+// A lane holds the sum of one row. Sums are taken over chunks of kChunk columns, in order, and the
+// sums of chunks are added in order, whatever the number of tokens: a token's result does not depend
+// on what it is computed together with.
+
+#include "product_kernels.h"
+
+namespace forge::cpu::FORGE_TARGET {
+
+namespace {
+
+constexpr uint64_t kChunk = 256;
+constexpr uint32_t kTilePanels = 4;  // unpacked at once, in the second-level cache
+constexpr uint32_t kStride = kTilePanels * kPanelRows;
+static_assert(kTilePanels % kTilePanelsFloat == 0);
+static_assert(kChunk * kStride * sizeof(float) <= kMatmulTileBytes);
+
+// Far enough for memory to answer meanwhile; measured.
+constexpr int kPrefetchBytes = 2048;
+
+struct LoadF32 {
+  static constexpr uint64_t kColumnBytes = 4 * kPanelRows;
+  FORGE_INLINE Group column(const uint8_t* at) {
+    Group out;
+    for (int i = 0; i < Group::kVectors; ++i) memcpy(&out.part[i], at + 4 * kLanes * i, sizeof(Vec));
+    return out;
+  }
+};
+
+template <Vec (*load_half)(const uint8_t*)>
+struct LoadHalf {
+  static constexpr uint64_t kColumnBytes = 2 * kPanelRows;
+  FORGE_INLINE Group column(const uint8_t* at) {
+    Group out;
+    for (int i = 0; i < Group::kVectors; ++i) out.part[i] = load_half(at + 2 * kLanes * i);
+    return out;
+  }
+};
+using LoadF16 = LoadHalf<load_f16>;
+using LoadBF16 = LoadHalf<load_bf16>;
+
+// sums[t][16 p + row] += the product of a chunk of row `row` of panel p with token t.
+template <class Load, int n_tokens, int n_panels, bool from_memory>
+void float_tile(const uint8_t* first, uint64_t panel_stride, uint64_t n_cols,
+                const float* const* tokens, float* sums, uint32_t sums_stride) {
+  constexpr int kVectors = Group::kVectors;
+  const float* x[n_tokens];
+  Vec sum[n_tokens][n_panels][kVectors];
+  for (int t = 0; t < n_tokens; ++t) {
+    x[t] = tokens[t];
+    for (auto& panel : sum[t]) {
+      for (Vec& part : panel) part = zero();
+    }
+  }
+  const auto add_column = [&](uint64_t col) FORGE_INLINE_LAMBDA {
+    Group w[n_panels];
+    for (int p = 0; p < n_panels; ++p) {
+      w[p] = Load::column(first + p * panel_stride + col * Load::kColumnBytes);
+    }
+    for (int t = 0; t < n_tokens; ++t) {
+      const Vec a = set(x[t][col]);
+      for (int p = 0; p < n_panels; ++p) {
+        for (int v = 0; v < kVectors; ++v) sum[t][p][v] = fma(w[p].part[v], a, sum[t][p][v]);
+      }
+    }
+  };
+  uint64_t col = 0;
+  for (; col + 4 <= n_cols; col += 4) {
+    if constexpr (from_memory) {
+      for (int p = 0; p < n_panels; ++p) {
+        const uint8_t* ahead =
+            first + p * panel_stride + col * Load::kColumnBytes + kPrefetchBytes;
+        for (uint64_t i = 0; i < 4 * Load::kColumnBytes; i += 64) __builtin_prefetch(ahead + i);
+      }
+    }
+    FORGE_UNROLL(4)
+    for (uint64_t i = 0; i < 4; ++i) add_column(col + i);
+  }
+  for (; col < n_cols; ++col) add_column(col);
+  for (int t = 0; t < n_tokens; ++t) {
+    for (int p = 0; p < n_panels; ++p) {
+      float* to = sums + t * sums_stride + p * kPanelRows;
+      for (int v = 0; v < kVectors; ++v) {
+        store(to + v * kLanes, load(to + v * kLanes) + sum[t][p][v]);
+      }
+    }
+  }
+}
+
+// Column `col` of `n` tokens from the first on, the last one again where the tokens end.
+template <int n>
+FORGE_INLINE void token_columns(const MatmulBlock& block, uint32_t first, uint64_t col,
+                                const float* (&out)[n]) {
+  for (uint32_t t = 0; t < n; ++t) {
+    out[t] = block.tokens[smaller(first + t, block.n_tokens - 1)].x + col;
+  }
+}
+
+// A few tokens by n_panels panels from row `row` on, as they are.
+template <class Load, int n_panels>
+void multiply_few(const MatmulBlock& block, uint32_t row) {
+  constexpr uint32_t kRows = n_panels * kPanelRows;
+  const uint8_t* panels = block.panels + row / kPanelRows * block.panel_bytes;
+  for (uint32_t first = 0; first < block.n_tokens; first += kDirectTokensFloat) {
+    const uint32_t n = static_cast<uint32_t>(smaller(kDirectTokensFloat, block.n_tokens - first));
+    alignas(64) float sums[kDirectTokensFloat * kRows] = {};
+    for (uint64_t col = 0; col < block.cols; col += kChunk) {
+      const uint64_t n_cols = smaller(kChunk, block.cols - col);
+      with_tile_tokens<kDirectTokensFloat>(n, [&]<int n_tokens>() FORGE_INLINE_LAMBDA {
+        const float* x[n_tokens];
+        token_columns(block, first, col, x);
+        float_tile<Load, n_tokens, n_panels, true>(panels + col * Load::kColumnBytes,
+                                                   block.panel_bytes, n_cols, x, sums, kRows);
+      });
+    }
+    const uint32_t n_rows = static_cast<uint32_t>(smaller(kRows, block.n_rows - row));
+    for (uint32_t t = 0; t < n; ++t) {
+      finish(block, block.tokens[first + t], row, n_rows, sums + t * kRows);
+    }
+  }
+}
+
+// Fills a tile with columns [col, col + n_cols) of up to kTilePanels panels: [panel][column][row].
+using FillTile = void (*)(const MatmulBlock& block, uint32_t row, uint64_t col, uint64_t n_cols,
+                          float* tile);
+
+template <class Load>
+void unpack_tile(const MatmulBlock& block, uint32_t row, uint64_t col, uint64_t n_cols,
+                 float* tile) {
+  for (uint32_t p = 0; p < kTilePanels && row + p * kPanelRows < block.n_rows; ++p) {
+    const uint8_t* from = block.panels + (row / kPanelRows + p) * block.panel_bytes;
+    for (uint64_t c = 0; c < n_cols; ++c) {
+      store(tile + (p * n_cols + c) * kPanelRows,
+            Load::column(from + (col + c) * Load::kColumnBytes));
+    }
+  }
+}
+
+void dequantize_tile(const MatmulBlock& block, uint32_t row, uint64_t col, uint64_t n_cols,
+                     float* tile) {
+  // A row of these types is a whole number of blocks, and so is a chunk.
+  static_assert(kChunk % 256 == 0);
+  const uint64_t first_byte = block.row_bytes * col / block.cols;
+  for (uint32_t r = 0; r < kStride && row + r < block.n_rows; ++r) {
+    float values[kChunk];
+    block.dequantize(block.rows + (row + r) * block.row_bytes + first_byte, values, n_cols);
+    float* to = tile + r / kPanelRows * n_cols * kPanelRows + r % kPanelRows;
+    for (uint64_t c = 0; c < n_cols; ++c) to[c * kPanelRows] = values[c];
+  }
+}
+
+template <FillTile fill>
+void multiply_tiles(const MatmulBlock& block, uint8_t* scratch) {
+  auto* tile = reinterpret_cast<float*>(scratch);
+  auto* sums = reinterpret_cast<float*>(scratch + kMatmulTileBytes);
+  for (uint32_t row = 0; row < block.n_rows; row += kStride) {
+    const uint32_t n_rows = static_cast<uint32_t>(smaller(kStride, block.n_rows - row));
+    memset(sums, 0, block.n_tokens * kStride * sizeof(float));
+    for (uint64_t col = 0; col < block.cols; col += kChunk) {
+      const uint64_t n_cols = smaller(kChunk, block.cols - col);
+      fill(block, row, col, n_cols, tile);
+      for (uint32_t first = 0; first < block.n_tokens; first += kTileTokensFloat) {
+        const uint32_t n = static_cast<uint32_t>(smaller(kTileTokensFloat, block.n_tokens - first));
+        with_tile_tokens<kTileTokensFloat>(n, [&]<int n_tokens>() FORGE_INLINE_LAMBDA {
+          const float* x[n_tokens];
+          token_columns(block, first, col, x);
+          // Past the last row the tile multiplies what lies there; those sums are not used.
+          for (uint32_t r = 0; r < n_rows; r += kTilePanelsFloat * kPanelRows) {
+            float_tile<LoadF32, n_tokens, kTilePanelsFloat, false>(
+                reinterpret_cast<const uint8_t*>(tile + r * n_cols), n_cols * LoadF32::kColumnBytes,
+                n_cols, x, sums + first * kStride + r, kStride);
+          }
+        });
+      }
+    }
+    for (uint32_t t = 0; t < block.n_tokens; ++t) {
+      finish(block, block.tokens[t], row, n_rows, sums + t * kStride);
+    }
+  }
+}
+
+template <class Load>
+void multiply_panels(const MatmulBlock& block, uint8_t* scratch) {
+  if (block.n_tokens > kFewTokens) return multiply_tiles<unpack_tile<Load>>(block, scratch);
+  uint32_t row = 0;
+  for (; row + kPanelRows < block.n_rows; row += 2 * kPanelRows) multiply_few<Load, 2>(block, row);
+  if (row < block.n_rows) multiply_few<Load, 1>(block, row);
+}
+
+}  // namespace
+
+ProductKernel float_products(WeightType type) {
+  switch (type) {
+    case WeightType::F32: return multiply_panels<LoadF32>;
+    case WeightType::F16: return multiply_panels<LoadF16>;
+    case WeightType::BF16: return multiply_panels<LoadBF16>;
+    default: return multiply_tiles<dequantize_tile>;
+  }
+}
+
+}  // namespace forge::cpu::FORGE_TARGET

@@ -1,0 +1,151 @@
+#pragma once
+
+// Products with quantised panels. A few tokens are multiplied with the panels as they are. For many,
+// the panels are unpacked once, to a byte a weight and float scales, in pieces that stay in the
+// cache while tile after tile of tokens passes by. Both use the same tile, so the results are the
+// same.
+
+#include "int8_tile.h"
+
+namespace forge::cpu::FORGE_TARGET {
+
+// Columns that are unpacked at once, and panels; in the second-level cache.
+constexpr uint64_t kUnpackedCols = 2048;
+constexpr uint32_t kUnpackedPanels = 4;
+
+// 32 columns, unpacked.
+template <uint32_t halves, bool has_min>
+struct alignas(64) UnpackedPanel {
+  static constexpr uint32_t kBlocks = 1;
+  static constexpr uint32_t kHalves = halves;
+  static constexpr bool kHasMin = has_min;
+  float factors[(has_min ? 2 : 1) * halves][kPanelRows];  // scales, then minima
+  uint8_t bytes[8][kGroupBytes];
+};
+
+template <uint32_t halves, bool has_min, int bias, bool small>
+struct UnpackedFormat {
+  using Panel = UnpackedPanel<halves, has_min>;
+  static constexpr int kBias = bias;
+  static constexpr bool kSmall = small;
+  struct Header {};
+  FORGE_INLINE Header header(const Panel&) { return {}; }
+  FORGE_INLINE void prefetch(const Panel&, uint32_t) {}
+  FORGE_INLINE Group scale(const Panel& panel, const Header&, uint32_t, uint32_t half) {
+    return load_floats(panel.factors[half]);
+  }
+  FORGE_INLINE Group minimum(const Panel& panel, const Header&, uint32_t, uint32_t half) {
+    return load_floats(panel.factors[halves + half]);
+  }
+  template <int g>
+  FORGE_INLINE ByteGroup group(const Panel& panel, uint32_t) {
+    return load_group(panel.bytes[g]);
+  }
+};
+
+// What a Format becomes.
+template <class Format>
+using Unpacked = UnpackedFormat<Format::Panel::kHalves, Format::Panel::kHasMin, Format::kBias,
+                                Format::kSmall>;
+
+template <class Format>
+void unpack(const typename Format::Panel* panel, uint64_t length,
+            typename Unpacked<Format>::Panel* out) {
+  using Panel = typename Format::Panel;
+  for (uint64_t i = 0; i < length; ++i, ++panel) {
+    const typename Format::Header header = Format::header(*panel);
+    for (uint32_t block = 0; block < Panel::kBlocks; ++block, ++out) {
+      Format::prefetch(*panel, block);
+      for (uint32_t half = 0; half < Panel::kHalves; ++half) {
+        store(out->factors[half], Format::scale(*panel, header, block, half));
+        if constexpr (Panel::kHasMin) {
+          store(out->factors[Panel::kHalves + half], Format::minimum(*panel, header, block, half));
+        }
+      }
+      unrolled<0, 8>([&]<int g>() FORGE_INLINE_LAMBDA {
+        const ByteGroup bytes = Format::template group<g>(*panel, block);
+        memcpy(out->bytes[g], &bytes, sizeof bytes);
+      });
+    }
+  }
+}
+
+// The blocks of `n` tokens from the first on, the last one again where the tokens end.
+template <int n>
+FORGE_INLINE void token_blocks(const MatmulBlock& block, uint32_t first, uint64_t first_block,
+                               const ActivationBlock* (&out)[n]) {
+  for (uint32_t t = 0; t < n; ++t) {
+    out[t] = block.tokens[smaller(first + t, block.n_tokens - 1)].blocks + first_block;
+  }
+}
+
+template <class Format>
+void multiply_few(const MatmulBlock& block) {
+  const uint64_t length = block.panel_bytes / sizeof(typename Format::Panel);
+  const uint8_t* panel = block.panels;
+  for (uint32_t row = 0; row < block.n_rows; row += kPanelRows, panel += block.panel_bytes) {
+    const uint32_t n_rows = static_cast<uint32_t>(smaller(kPanelRows, block.n_rows - row));
+    for (uint32_t first = 0; first < block.n_tokens; first += kDirectTokens) {
+      const uint32_t n = static_cast<uint32_t>(smaller(kDirectTokens, block.n_tokens - first));
+      alignas(64) float sums[kDirectTokens * kPanelRows] = {};
+      with_tile_tokens<kDirectTokens>(n, [&]<int n_tokens>() FORGE_INLINE_LAMBDA {
+        const ActivationBlock* tokens[n_tokens];
+        token_blocks(block, first, 0, tokens);
+        int8_tile<Format, n_tokens, 1>(panel, 0, length, tokens, sums, kPanelRows);
+      });
+      for (uint32_t t = 0; t < n; ++t) {
+        finish(block, block.tokens[first + t], row, n_rows, sums + t * kPanelRows);
+      }
+    }
+  }
+}
+
+// At most kUnpackedPanels panels from row `row` on.
+template <class Format>
+void multiply_unpacked(const MatmulBlock& block, uint32_t row, uint8_t* tile, float* sums) {
+  using Panel = typename Format::Panel;
+  using UnpackedPanel = typename Unpacked<Format>::Panel;
+  constexpr uint32_t kStride = kUnpackedPanels * kPanelRows;
+  const uint32_t n_rows = static_cast<uint32_t>(smaller(kStride, block.n_rows - row));
+  const uint8_t* panels = block.panels + row / kPanelRows * block.panel_bytes;
+  auto* unpacked = reinterpret_cast<UnpackedPanel*>(tile);
+  memset(sums, 0, block.n_tokens * kStride * sizeof(float));
+  for (uint64_t col = 0; col < block.cols; col += kUnpackedCols) {
+    const uint64_t length = smaller(kUnpackedCols, block.cols - col) / kBlockCols;
+    for (uint32_t p = 0; p * kPanelRows < n_rows; ++p) {
+      const auto* panel = reinterpret_cast<const Panel*>(panels + p * block.panel_bytes);
+      unpack<Format>(panel + col / kBlockCols / Panel::kBlocks, length / Panel::kBlocks,
+                     unpacked + p * length);
+    }
+    for (uint32_t first = 0; first < block.n_tokens; first += kTileTokensInt8) {
+      const uint32_t n = static_cast<uint32_t>(smaller(kTileTokensInt8, block.n_tokens - first));
+      with_tile_tokens<kTileTokensInt8>(n, [&]<int n_tokens>() FORGE_INLINE_LAMBDA {
+        const ActivationBlock* tokens[n_tokens];
+        token_blocks(block, first, col / kBlockCols, tokens);
+        // Past the last panel the tile multiplies what lies there; those sums are not used.
+        for (uint32_t p = 0; p * kPanelRows < n_rows; p += kTilePanelsInt8) {
+          int8_tile<Unpacked<Format>, n_tokens, kTilePanelsInt8>(
+              reinterpret_cast<const uint8_t*>(unpacked + p * length),
+              length * sizeof(UnpackedPanel), length, tokens,
+              sums + first * kStride + p * kPanelRows, kStride);
+        }
+      });
+    }
+  }
+  for (uint32_t t = 0; t < block.n_tokens; ++t) {
+    finish(block, block.tokens[t], row, n_rows, sums + t * kStride);
+  }
+}
+
+template <WeightType type>
+void int8_matmul(const MatmulBlock& block, uint8_t* scratch) {
+  static_assert(kUnpackedPanels * kUnpackedCols / kBlockCols *
+                    sizeof(typename Unpacked<FormatOf<type>>::Panel) <= kMatmulTileBytes);
+  if (block.n_tokens <= kFewTokens) return multiply_few<FormatOf<type>>(block);
+  auto* sums = reinterpret_cast<float*>(scratch + kMatmulTileBytes);
+  for (uint32_t row = 0; row < block.n_rows; row += kUnpackedPanels * kPanelRows) {
+    multiply_unpacked<FormatOf<type>>(block, row, scratch, sums);
+  }
+}
+
+}  // namespace forge::cpu::FORGE_TARGET

@@ -1,0 +1,109 @@
+#pragma once
+
+// The inner kernel of products with quantised weights: some tokens by some panels.
+//
+// sum over blocks of  scale_w scale_x (q_w . q_x)  +  min_w scale_x sum(q_x)
+//
+// Inside a block all is exact in int32; across blocks the terms are added in float, in the order of
+// the columns. So a token's result is the same bits whatever it is computed together with.
+
+#include "panel_formats.h"
+#include "product_kernels.h"
+
+namespace forge::cpu::FORGE_TARGET {
+
+// What accumulators start from, so that they come out as sums of (q - bias) q_x.
+template <int bias>
+FORGE_INLINE IntVec bias_correction(int32_t minus_sum) {
+  if constexpr (bias == 0) return IntVec{};
+  static_assert((bias & (bias - 1)) == 0);
+  return splat(minus_sum) << __builtin_ctz(bias);
+}
+
+// sums[t][16 p + row] += the product of row `row` of panel p with token t. Panel p begins at
+// first + p panel_stride and consists of n_panels of Format::Panel.
+template <class Format, int n_tokens, int n_panels>
+void int8_tile(const uint8_t* first, uint64_t panel_stride, uint64_t length,
+               const ActivationBlock* const* tokens, float* sums, uint32_t sums_stride) {
+  using Panel = typename Format::Panel;
+  constexpr int kVectors = Group::kVectors;
+  constexpr int kHalves = Panel::kHalves;
+  // NEON's dot product takes away 128 by itself where it must.
+  constexpr int kBias = Format::kBias - (Format::kSmall ? 0 : kDotBias);
+
+  const ActivationBlock* x[n_tokens];
+  Group total[n_tokens][n_panels];
+  for (int t = 0; t < n_tokens; ++t) {
+    x[t] = tokens[t];
+    for (int p = 0; p < n_panels; ++p) total[t][p] = load_floats(sums + t * sums_stride + 16 * p);
+  }
+  uint64_t at = 0;  // block of the activations
+  for (uint64_t i = 0; i < length; ++i) {
+    const Panel* panel[n_panels];
+    typename Format::Header header[n_panels];
+    for (int p = 0; p < n_panels; ++p) {
+      panel[p] = reinterpret_cast<const Panel*>(first + p * panel_stride) + i;
+      header[p] = Format::header(*panel[p]);
+    }
+    for (uint32_t block = 0; block < Panel::kBlocks; ++block, ++at) {
+      for (int p = 0; p < n_panels; ++p) Format::prefetch(*panel[p], block);
+      unrolled<0, kHalves>([&]<int half>() FORGE_INLINE_LAMBDA {
+        constexpr int kSum = kHalves == 1 ? 0 : 1 + half;
+        IntVec sum[n_tokens][n_panels][kVectors];
+        for (int t = 0; t < n_tokens; ++t) {
+          const IntVec start = bias_correction<kBias>(x[t][at].minus_sum[kSum]);
+          for (int p = 0; p < n_panels; ++p) {
+            for (int v = 0; v < kVectors; ++v) sum[t][p][v] = start;
+          }
+        }
+        unrolled<0, 8 / kHalves>([&]<int i>() FORGE_INLINE_LAMBDA {
+          // Groups that share bytes one after the other.
+          constexpr int g = kHalves == 1 ? i % 2 * 4 + i / 2 : 4 * half + i;
+          ByteGroup w[n_panels];
+          for (int p = 0; p < n_panels; ++p) w[p] = Format::template group<g>(*panel[p], block);
+          for (int t = 0; t < n_tokens; ++t) {
+            const ByteVec a = splat4(x[t][at].q + 4 * g);
+            for (int p = 0; p < n_panels; ++p) {
+              for (int v = 0; v < kVectors; ++v) {
+                sum[t][p][v] = dot<Format::kSmall>(sum[t][p][v], w[p].part[v], a);
+              }
+            }
+          }
+        });
+        Group scale[n_panels];
+        for (int p = 0; p < n_panels; ++p) {
+          scale[p] = Format::scale(*panel[p], header[p], block, half);
+        }
+        for (int t = 0; t < n_tokens; ++t) {
+          const Vec by = set(x[t][at].scale);
+          for (int p = 0; p < n_panels; ++p) {
+            for (int v = 0; v < kVectors; ++v) {
+              Vec& to = total[t][p].part[v];
+              to = fma(to_floats(sum[t][p][v]), scale[p].part[v] * by, to);
+            }
+          }
+        }
+        if constexpr (Panel::kHasMin) {
+          Group minimum[n_panels];
+          for (int p = 0; p < n_panels; ++p) {
+            minimum[p] = Format::minimum(*panel[p], header[p], block, half);
+          }
+          for (int t = 0; t < n_tokens; ++t) {
+            const Vec by = set(x[t][at].scaled_sum[kSum]);
+            for (int p = 0; p < n_panels; ++p) {
+              for (int v = 0; v < kVectors; ++v) {
+                Vec& to = total[t][p].part[v];
+                to = fma(minimum[p].part[v], by, to);
+              }
+            }
+          }
+        }
+      });
+    }
+  }
+  for (int t = 0; t < n_tokens; ++t) {
+    for (int p = 0; p < n_panels; ++p) store(sums + t * sums_stride + 16 * p, total[t][p]);
+  }
+}
+
+}  // namespace forge::cpu::FORGE_TARGET

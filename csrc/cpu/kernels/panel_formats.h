@@ -1,0 +1,205 @@
+#pragma once
+
+// Quantised panels as kernels read them. A Format is a panel type and what its fields mean:
+//
+//   Panel, kBias, kSmall       weight = scale (q - kBias) + min; kSmall: q is below 128
+//   Header header(panel)       what all blocks of a panel share
+//   scale, minimum             of 16 rows in a block, or in half of it
+//   group<g>(panel, block)     the bytes q of group g
+//   prefetch(panel, block)     fetches what lies some blocks ahead, in this panel or the next
+//
+// Products of scales and fields are exact in float32, so these are the numbers that the plain
+// dequantisers of common/quant compute.
+
+#include "../../common/quant/iq4.h"
+#include "../../common/quant/mxfp4.h"
+#include "../panel_layout.h"
+#include "simd.h"
+
+namespace forge::cpu::FORGE_TARGET {
+
+// The bytes of a group: 4 columns of each row of a panel.
+struct ByteGroup {
+  ByteVec part[Group::kVectors];
+};
+
+FORGE_INLINE ByteGroup load_group(const uint8_t (&bytes)[kGroupBytes]) {
+  ByteGroup out;
+  for (int i = 0; i < Group::kVectors; ++i) out.part[i] = load_vec(bytes + 4 * kLanes * i);
+  return out;
+}
+
+template <int bits, int from, int to>
+FORGE_INLINE ByteGroup field(ByteGroup a) {
+  for (ByteVec& part : a.part) part = field<bits, from, to>(part);
+  return a;
+}
+
+FORGE_INLINE ByteGroup operator|(ByteGroup a, ByteGroup b) {
+  for (int i = 0; i < Group::kVectors; ++i) a.part[i] |= b.part[i];
+  return a;
+}
+
+template <int g>
+FORGE_INLINE ByteGroup group(const Fields8& fields) {
+  return load_group(fields.bytes[g]);
+}
+template <int g>
+FORGE_INLINE ByteGroup group(const Fields4& fields) {
+  return field<4, g / 4 * 4, 0>(load_group(fields.low[g % 4]));
+}
+template <int g>
+FORGE_INLINE ByteGroup group(const Fields5& fields) {
+  return field<4, g / 4 * 4, 0>(load_group(fields.low[g % 4])) |
+         field<1, g, 4>(load_group(fields.high));
+}
+template <int g>
+FORGE_INLINE ByteGroup group(const Fields6& fields) {
+  return field<4, g / 4 * 4, 0>(load_group(fields.low[g % 4])) |
+         field<2, g % 4 * 2, 4>(load_group(fields.high[g / 4]));
+}
+template <int g>
+FORGE_INLINE ByteGroup group(const Fields2& fields) {
+  return field<2, g % 4 * 2, 0>(load_group(fields.low[g / 4]));
+}
+template <int g>
+FORGE_INLINE ByteGroup group(const Fields3& fields) {
+  return field<2, g % 4 * 2, 0>(load_group(fields.low[g / 4])) |
+         field<1, g, 2>(load_group(fields.high));
+}
+
+FORGE_INLINE Group load_scales(const PackedU16 (&f16)[kPanelRows]) {
+  Group out;
+  for (int i = 0; i < Group::kVectors; ++i) out.part[i] = load_f16(f16[kLanes * i].bytes);
+  return out;
+}
+FORGE_INLINE Group load_scales(const int8_t (&integers)[kPanelRows]) {
+  return widen(reinterpret_cast<SignedBytes>(
+      load_bytes(reinterpret_cast<const uint8_t*>(integers))));
+}
+
+FORGE_INLINE Group operator*(Group a, Group b) {
+  for (int i = 0; i < Group::kVectors; ++i) a.part[i] = a.part[i] * b.part[i];
+  return a;
+}
+FORGE_INLINE Group negate(Group a) {
+  for (Vec& part : a.part) part = zero() - part;
+  return a;
+}
+
+// Far enough for memory to answer while the blocks between are computed; measured.
+constexpr int kPrefetchBytes = 2304;
+
+FORGE_INLINE void prefetch_ahead(const void* block, int bytes) {
+  const char* ahead = static_cast<const char*>(block) + kPrefetchBytes;
+  FORGE_UNROLL(16)
+  for (int line = 0; line < bytes; line += 64) __builtin_prefetch(ahead + line);
+}
+
+// Types of 32 columns a block: the scales are all there is.
+template <WeightType type, int bias>
+struct Format {
+  using Panel = PanelOf<type>;
+  static constexpr int kBias = bias;
+  static constexpr bool kSmall = bias < 128;
+  struct Header {};
+  FORGE_INLINE void prefetch(const Panel& panel, uint32_t) { prefetch_ahead(&panel, sizeof panel); }
+  FORGE_INLINE Header header(const Panel&) { return {}; }
+  FORGE_INLINE const auto& fields(const Panel& panel, uint32_t) { return panel.fields; }
+  FORGE_INLINE Group scale(const Panel& panel, const Header&, uint32_t, uint32_t) {
+    return load_scales(panel.d);
+  }
+  FORGE_INLINE Group minimum(const Panel& panel, const Header&, uint32_t, uint32_t) {
+    return load_scales(panel.m);
+  }
+  template <int g>
+  FORGE_INLINE ByteGroup group(const Panel& panel, uint32_t block) {
+    return FORGE_TARGET::group<g>(fields(panel, block));
+  }
+};
+
+// Types of 256 columns a block, whose scales are integers times those of the block.
+template <WeightType type, int bias>
+struct SuperFormat {
+  using Panel = PanelOf<type>;
+  static constexpr int kBias = bias;
+  static constexpr bool kSmall = bias < 128;
+  struct Header {
+    Group d, minus_dmin;
+  };
+  FORGE_INLINE void prefetch(const Panel& panel, uint32_t block) {
+    prefetch_ahead(&panel.blocks[block], sizeof panel.blocks[block]);
+  }
+  FORGE_INLINE Header header(const Panel& panel) {
+    Header out;
+    out.d = load_scales(panel.d);
+    if constexpr (Panel::kHasMin) out.minus_dmin = negate(load_scales(panel.dmin));
+    return out;
+  }
+  FORGE_INLINE const auto& fields(const Panel& panel, uint32_t block) {
+    return panel.blocks[block].fields;
+  }
+  FORGE_INLINE Group scale(const Panel& panel, const Header& by, uint32_t block, uint32_t half) {
+    return by.d * load_scales(panel.blocks[block].scale[half]);
+  }
+  FORGE_INLINE Group minimum(const Panel& panel, const Header& by, uint32_t block, uint32_t half) {
+    return by.minus_dmin * load_scales(panel.blocks[block].min[half]);
+  }
+  template <int g>
+  FORGE_INLINE ByteGroup group(const Panel& panel, uint32_t block) {
+    return FORGE_TARGET::group<g>(fields(panel, block));
+  }
+};
+
+// A type whose fields index a table of 16 levels, which are kBias too small for unsigned bytes.
+template <class Base, const int8_t (&levels)[16]>
+struct LevelFormat : Base {
+  template <int g>
+  FORGE_INLINE ByteGroup group(const typename Base::Panel& panel, uint32_t block) {
+    const Bytes table = load_bytes(reinterpret_cast<const uint8_t*>(levels)) +
+                        static_cast<uint8_t>(Base::kBias);
+    ByteGroup out = Base::template group<g>(panel, block);
+    for (ByteVec& part : out.part) part = lookup(table, part);
+    return out;
+  }
+};
+
+template <WeightType type>
+struct FormatType;
+#define FORGE_FORMAT(name, ...)         \
+  template <>                           \
+  struct FormatType<WeightType::name> { \
+    using Type = __VA_ARGS__;           \
+  };
+FORGE_FORMAT(Q4_0, Format<WeightType::Q4_0, 8>)
+FORGE_FORMAT(Q4_1, Format<WeightType::Q4_1, 0>)
+FORGE_FORMAT(Q5_0, Format<WeightType::Q5_0, 16>)
+FORGE_FORMAT(Q5_1, Format<WeightType::Q5_1, 0>)
+FORGE_FORMAT(Q8_0, Format<WeightType::Q8_0, 128>)
+FORGE_FORMAT(IQ4_NL, LevelFormat<Format<WeightType::IQ4_NL, 128>, iq4_levels>)
+FORGE_FORMAT(Q2_K, SuperFormat<WeightType::Q2_K, 0>)
+FORGE_FORMAT(Q3_K, SuperFormat<WeightType::Q3_K, 4>)
+FORGE_FORMAT(Q4_K, SuperFormat<WeightType::Q4_K, 0>)
+FORGE_FORMAT(Q5_K, SuperFormat<WeightType::Q5_K, 0>)
+FORGE_FORMAT(Q6_K, SuperFormat<WeightType::Q6_K, 32>)
+FORGE_FORMAT(IQ4_XS, LevelFormat<SuperFormat<WeightType::IQ4_XS, 128>, iq4_levels>)
+#undef FORGE_FORMAT
+
+// The scales are powers of two that f16 does not reach, kept as bfloat16.
+template <>
+struct FormatType<WeightType::MXFP4> {
+  struct Type : LevelFormat<Format<WeightType::MXFP4, 16>, mxfp4_levels> {
+    FORGE_INLINE Group scale(const Panel& panel, const Header&, uint32_t, uint32_t) {
+      Group out;
+      for (int i = 0; i < Group::kVectors; ++i) {
+        out.part[i] = load_bf16(panel.d[kLanes * i].bytes);
+      }
+      return out;
+    }
+  };
+};
+
+template <WeightType type>
+using FormatOf = typename FormatType<type>::Type;
+
+}  // namespace forge::cpu::FORGE_TARGET

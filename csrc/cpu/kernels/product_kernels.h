@@ -1,0 +1,50 @@
+#pragma once
+
+// What the files of the products share: see MatmulBlock in kernel_table.h.
+
+#include "../kernel_table.h"
+#include "simd.h"
+
+namespace forge::cpu::FORGE_TARGET {
+
+// Stores rows [first, first + n_rows) of the block for one token, at most 64 of them. sums[0] is
+// the product of row `first`; whole vectors of sums are read.
+void finish(const MatmulBlock& block, const MatmulToken& token, uint32_t first, uint32_t n_rows,
+            const float* sums);
+
+// The products of one kind of panels.
+using ProductKernel = void (*)(const MatmulBlock& block, uint8_t* scratch);
+
+// For a quantised type that has panels.
+ProductKernel int8_products(WeightType type);
+// For F32, F16 and BF16 in panels, and for rows of any type that are dequantised first.
+ProductKernel float_products(WeightType type);
+
+FORGE_INLINE uint64_t smaller(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
+// Calls body.template operator()<i>() for i from `first` to `last` - 1.
+template <int first, int last, class Body>
+FORGE_INLINE void unrolled(Body body) {
+  if constexpr (first < last) {
+    body.template operator()<first>();
+    unrolled<first + 1, last>(body);
+  }
+}
+
+// Calls body.template operator()<size>() with the size of the tile that takes `n` tokens, `most` or
+// fewer: not every size is worth its code.
+template <int most, class Body>
+FORGE_INLINE void with_tile_tokens(uint32_t n, Body body) {
+  if (n <= 1) return body.template operator()<1>();
+  if (most == 2 || n == 2) return body.template operator()<2>();
+  if constexpr (most == 3) return body.template operator()<3>();
+  if constexpr (most >= 4) {
+    if (most == 4 || n <= 4) return body.template operator()<4>();
+  }
+  if constexpr (most >= 6) {
+    if (most == 6 || n <= 6) return body.template operator()<6>();
+  }
+  if constexpr (most == 8) return body.template operator()<8>();
+}
+
+}  // namespace forge::cpu::FORGE_TARGET

@@ -1,0 +1,145 @@
+#pragma once
+
+// Vectors of bytes and their dot products, in registers as wide as those of Vec. See simd.h.
+//
+//   ByteVec, IntVec     4 kLanes bytes; kLanes 32-bit integers, one for every 4 bytes
+//   dot<small>          sums of 4 products of unsigned and signed bytes; `small` promises unsigned
+//                       bytes below 128
+//   kDotBias            what dot<false> subtracts from its unsigned bytes, where the processor has
+//                       no product of an unsigned and a signed byte
+//   lookup              bytes of a table of 16; every index is below 16
+
+namespace forge::cpu::FORGE_TARGET {
+
+typedef uint8_t ByteVec __attribute__((vector_size(4 * kLanes)));
+typedef uint16_t ShortVec __attribute__((vector_size(4 * kLanes)));
+typedef int16_t SignedShortVec __attribute__((vector_size(4 * kLanes)));
+typedef uint32_t WordVec __attribute__((vector_size(4 * kLanes)));
+typedef int32_t IntVec __attribute__((vector_size(4 * kLanes)));
+typedef float FloatVec __attribute__((vector_size(4 * kLanes)));
+
+FORGE_INLINE ByteVec load_vec(const uint8_t* at) {
+  ByteVec bytes;
+  memcpy(&bytes, at, sizeof bytes);
+  return bytes;
+}
+
+// The same 4 bytes in every lane.
+FORGE_INLINE ByteVec splat4(const int8_t* four) {
+  uint32_t word;
+  memcpy(&word, four, 4);
+  return reinterpret_cast<ByteVec>(WordVec{} + word);
+}
+
+FORGE_INLINE IntVec splat(int32_t value) { return IntVec{} + value; }
+
+FORGE_INLINE Vec to_floats(IntVec a) {
+  Vec out;
+  const FloatVec floats = __builtin_convertvector(a, FloatVec);
+  memcpy(&out, &floats, sizeof out);
+  return out;
+}
+
+FORGE_INLINE IntVec to_ints(Vec a) {
+  FloatVec floats;
+  memcpy(&floats, &a, sizeof floats);
+  return __builtin_convertvector(floats, IntVec);
+}
+
+// `bits` bits of each byte, from bit `from` on, moved to bit `to`; no bit may leave its byte.
+template <int bits, int from, int to>
+FORGE_INLINE ByteVec field(ByteVec bytes) {
+  constexpr uint8_t mask = ((1 << bits) - 1) << to;
+  const ShortVec shorts = reinterpret_cast<ShortVec>(bytes);
+  if constexpr (from >= to) return reinterpret_cast<ByteVec>(shorts >> (from - to)) & mask;
+  return reinterpret_cast<ByteVec>(shorts << (to - from)) & mask;
+}
+
+#if defined(__AVX512VNNI__)
+
+constexpr int kDotBias = 0;
+
+template <bool small>
+FORGE_INLINE IntVec dot(IntVec sum, ByteVec a, ByteVec b) {
+  return reinterpret_cast<IntVec>(_mm512_dpbusd_epi32(reinterpret_cast<__m512i>(sum),
+                                                      reinterpret_cast<__m512i>(a),
+                                                      reinterpret_cast<__m512i>(b)));
+}
+
+FORGE_INLINE ByteVec lookup(Bytes table, ByteVec index) {
+  const __m512i wide = _mm512_broadcast_i32x4(reinterpret_cast<__m128i>(table));
+  return reinterpret_cast<ByteVec>(_mm512_shuffle_epi8(wide, reinterpret_cast<__m512i>(index)));
+}
+
+#elif defined(__AVX2__)
+
+constexpr int kDotBias = 0;
+
+template <bool small>
+FORGE_INLINE IntVec dot(IntVec sum, ByteVec a, ByteVec b) {
+  const auto u = reinterpret_cast<__m256i>(a), s = reinterpret_cast<__m256i>(b);
+#if defined(__AVXVNNI__)
+  return reinterpret_cast<IntVec>(
+      _mm256_dpbusd_avx_epi32(reinterpret_cast<__m256i>(sum), u, s));
+#else
+  if constexpr (small) {
+    // A sum of two products fits 16 bits: 2 * 127 * 127 < 2^15.
+    const __m256i pairs = _mm256_maddubs_epi16(u, s);
+    return sum + reinterpret_cast<IntVec>(_mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+  } else {
+    const __m256i even = _mm256_madd_epi16(_mm256_and_si256(u, _mm256_set1_epi16(0xff)),
+                                           _mm256_srai_epi16(_mm256_slli_epi16(s, 8), 8));
+    const __m256i odd =
+        _mm256_madd_epi16(_mm256_srli_epi16(u, 8), _mm256_srai_epi16(s, 8));
+    return sum + (reinterpret_cast<IntVec>(even) + reinterpret_cast<IntVec>(odd));
+  }
+#endif
+}
+
+FORGE_INLINE ByteVec lookup(Bytes table, ByteVec index) {
+  const __m256i wide = _mm256_broadcastsi128_si256(reinterpret_cast<__m128i>(table));
+  return reinterpret_cast<ByteVec>(_mm256_shuffle_epi8(wide, reinterpret_cast<__m256i>(index)));
+}
+
+#elif defined(__ARM_FEATURE_DOTPROD)
+
+constexpr int kDotBias = 128;
+
+template <bool small>
+FORGE_INLINE IntVec dot(IntVec sum, ByteVec a, ByteVec b) {
+  if constexpr (!small) a ^= 128;
+  return reinterpret_cast<IntVec>(vdotq_s32(reinterpret_cast<int32x4_t>(sum),
+                                            reinterpret_cast<int8x16_t>(a),
+                                            reinterpret_cast<int8x16_t>(b)));
+}
+
+#else
+
+constexpr int kDotBias = 0;
+
+// The products of even and of odd bytes fit 16 bits: 255 * 127 < 2^15.
+template <bool small>
+FORGE_INLINE IntVec dot(IntVec sum, ByteVec a, ByteVec b) {
+  const auto u = reinterpret_cast<SignedShortVec>(a), s = reinterpret_cast<SignedShortVec>(b);
+  const auto even = reinterpret_cast<IntVec>((u & 0xff) * (s << 8 >> 8));
+  const auto odd = reinterpret_cast<IntVec>((u >> 8 & 0xff) * (s >> 8));
+  return sum + ((even << 16 >> 16) + (even >> 16)) + ((odd << 16 >> 16) + (odd >> 16));
+}
+
+#endif
+
+#if !defined(__AVX2__)
+// Vectors of 16 bytes.
+FORGE_INLINE ByteVec lookup(Bytes table, ByteVec index) {
+#if defined(__aarch64__)
+  return reinterpret_cast<ByteVec>(
+      vqtbl1q_u8(reinterpret_cast<uint8x16_t>(table), reinterpret_cast<uint8x16_t>(index)));
+#else
+  ByteVec out;
+  for (int i = 0; i < 4 * kLanes; ++i) out[i] = table[index[i] & 15];
+  return out;
+#endif
+}
+#endif
+
+}  // namespace forge::cpu::FORGE_TARGET

@@ -1,0 +1,123 @@
+#include "packed_weight.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace forge::cpu {
+
+namespace {
+
+// Bytes of a file that a thread packs at a time.
+constexpr uint64_t kPackedBytes = 256 << 10;
+constexpr uint64_t kCacheLine = 64;
+
+// The size of a panel; 0 where the type has none.
+uint64_t panel_bytes(WeightType type, uint64_t cols) {
+  uint64_t bytes = 0;
+  const bool quantized = visit_panel_type(type, [&]<WeightType known>() {
+    using Panel = PanelOf<known>;
+    bytes = cols / (Panel::kBlocks * kBlockCols) * sizeof(Panel);
+  });
+  if (quantized) return bytes;
+  switch (type) {
+    case WeightType::F32: return cols * kPanelRows * 4;
+    case WeightType::F16:
+    case WeightType::BF16: return cols * kPanelRows * 2;
+    default: return 0;
+  }
+}
+
+bool is_quantized(WeightType type) {
+  return visit_panel_type(type, []<WeightType>() {});
+}
+
+// Gives back the whole pages of a file's mapping; they are read again should anyone ask.
+void drop_pages(const uint8_t* data, uint64_t bytes) {
+  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const uintptr_t begin = (reinterpret_cast<uintptr_t>(data) + page - 1) / page * page;
+  const uintptr_t end = (reinterpret_cast<uintptr_t>(data) + bytes) / page * page;
+  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+}
+
+}  // namespace
+
+PackedWeight::PackedWeight(const HostWeight& weight, uint64_t group_rows, CpuDevice& device)
+    : group_rows_(group_rows) {
+  add_runs(weight);
+  place_panels();
+  pack(device);
+}
+
+void PackedWeight::add_runs(const HostWeight& weight) {
+  uint64_t row = 0;
+  for (const WeightPart& part : weight.parts) {
+    const uint64_t row_size = *row_bytes(part.type, weight.cols);
+    quantized_ = quantized_ || is_quantized(part.type);
+    for (uint64_t in_part = 0; in_part < part.rows;) {
+      const uint64_t in_group = row % group_rows_;
+      if (in_group == 0) first_.push_back(static_cast<uint32_t>(runs_.size()));
+      const uint64_t n = std::min({uint64_t{1} << 31, part.rows - in_part, group_rows_ - in_group});
+      MatmulBlock block{};
+      block.type = part.type;
+      block.panel_bytes = panel_bytes(part.type, weight.cols);
+      block.rows = part.data + in_part * row_size;
+      block.row_bytes = row_size;
+      block.dequantize = find_weight_type(static_cast<uint32_t>(part.type))->dequantize;
+      block.cols = weight.cols;
+      block.n_rows = static_cast<uint32_t>(n);
+      block.first_row = in_group;
+      runs_.push_back({block, &part});
+      in_part += n;
+      row += n;
+    }
+  }
+  first_.push_back(static_cast<uint32_t>(runs_.size()));
+}
+
+void PackedWeight::place_panels() {
+  const auto size = [](const MatmulBlock& block) {
+    const uint64_t n_panels = (uint64_t{block.n_rows} + kPanelRows - 1) / kPanelRows;
+    return (n_panels * block.panel_bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
+  };
+  uint64_t bytes = 0;
+  for (const PanelRun& run : runs_) bytes += size(run.block);
+  panels_ = Memory(bytes);
+  uint64_t offset = 0;
+  for (PanelRun& run : runs_) {
+    if (run.block.panel_bytes > 0) run.block.panels = panels_.data() + offset;
+    offset += size(run.block);
+  }
+}
+
+void PackedWeight::pack(CpuDevice& device) {
+  struct Task {
+    const PanelRun* run;
+    uint32_t first_row;
+    uint32_t n_rows;
+  };
+  std::vector<Task> tasks;
+  for (const PanelRun& run : runs_) {
+    if (!run.block.panels) continue;
+    const uint64_t n_panels = std::max<uint64_t>(1, kPackedBytes / kPanelRows / run.block.row_bytes);
+    const auto step = static_cast<uint32_t>(n_panels * kPanelRows);
+    for (uint32_t row = 0; row < run.block.n_rows; row += step) {
+      tasks.push_back({&run, row, std::min(step, run.block.n_rows - row)});
+    }
+  }
+  device.pool.run(static_cast<uint32_t>(tasks.size()), [&](uint32_t index, uint32_t) {
+    const auto& [run, first, n_rows] = tasks[index];
+    const MatmulBlock& block = run->block;
+    for (uint32_t row = first; row < first + n_rows; row += kPanelRows) {
+      device.kernels.pack(block.type, block.rows + row * block.row_bytes, block.row_bytes,
+                          std::min(kPanelRows, first + n_rows - row), block.cols,
+                          const_cast<uint8_t*>(block.panels) + row / kPanelRows * block.panel_bytes);
+    }
+    if (run->part->mapped) {
+      drop_pages(block.rows + first * block.row_bytes, n_rows * block.row_bytes);
+    }
+  });
+}
+
+}  // namespace forge::cpu

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "../common/host_weight.h"
+#include "cpu_device.h"
+#include "memory.h"
+
+namespace forge::cpu {
+
+// Consecutive rows of one type and one group. Where the type has no panels, `block` points to the
+// rows in the file. The fields that depend on a call are left empty.
+struct PanelRun {
+  MatmulBlock block;
+  const WeightPart* part;
+};
+
+// A weight as products read it: see panel_layout.h. Its rows form groups of equal size (experts); a
+// panel lies inside one group and one part, and its last rows may be empty.
+class PackedWeight {
+ public:
+  // Packs with all threads of the device; the caller holds its run mutex. Pages of files that have
+  // been packed are given back to the system.
+  PackedWeight(const HostWeight& weight, uint64_t group_rows, CpuDevice& device);
+
+  uint64_t group_rows() const { return group_rows_; }
+  // Whether any rows are multiplied with activations as signed bytes.
+  bool quantized() const { return quantized_; }
+  std::span<const PanelRun> group(uint64_t index) const {
+    return {runs_.data() + first_[index], runs_.data() + first_[index + 1]};
+  }
+
+ private:
+  void add_runs(const HostWeight& weight);
+  void place_panels();
+  void pack(CpuDevice& device);
+
+  uint64_t group_rows_;
+  bool quantized_ = false;
+  std::vector<PanelRun> runs_;
+  std::vector<uint32_t> first_;  // of each group in runs_, and the end
+  Memory panels_;
+};
+
+}  // namespace forge::cpu
