@@ -10,7 +10,7 @@ const limits = { maxTokens: 64, maxSequences: 1, maxPages: 4, nPages: 4, pageTok
 // the last digits, devices may choose differently, and results are then far apart.
 // For the same reason there are no quantised weights, for which devices may round activations.
 const random = new Random("decoder", 1);
-const weights = randomTinyWeights(random, "F16");
+const weights = randomTinyWeights(random, "F32");
 const tokens = Array.from({ length: 64 }, () => random.int(0, TinyDecoder.vocabulary - 1));
 
 let reference: Matrix | undefined;
@@ -28,7 +28,8 @@ for (const device of devices.filter(({ kind }) => kind !== "reference")) {
     const expected = reference ??= await referenceLogits();
     for (const chunk of [64, 1, 13]) {
       const logits = await decoder.runChunks(tokens, chunk, [2, 0, 3, 1]);
-      assertClose(logits, expected, { absolute: 1e-4, relative: 1e-4 }, `chunks of ${chunk}`);
+      // A cache of F16 may round what lies between two of its numbers either way.
+      assertClose(logits, expected, { absolute: 1e-4, relative: 3e-4 }, `chunks of ${chunk}`);
     }
   });
 }

@@ -1,7 +1,13 @@
 /** Products with weights of every type and with all epilogues. */
 import type { Activation } from "../../src/backend.ts";
 import { TENSOR_TYPES, type TensorType } from "../../src/formats/tensor_info.ts";
-import { type Matrix, matrixOfRows, randomByteMatrix, randomMatrix, rowOf } from "../support/matrix.ts";
+import {
+  type Matrix,
+  matrixOfRows,
+  randomByteMatrix,
+  randomMatrix,
+  rowOf,
+} from "../support/matrix.ts";
 import { opTest } from "../support/operations.ts";
 import type { Random } from "../support/random.ts";
 import { runStep, tokenInputs } from "../support/step_graph.ts";
