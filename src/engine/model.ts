@@ -179,14 +179,21 @@ export class Model implements AsyncDisposable {
     options: GenerateOptions = {},
   ): Promise<Completion[]> {
     checkWholeNumber("n", n, 1, MAX_COMPLETIONS);
-    const request = this.#request(prompt, options);
-    return await Promise.all(
-      Array.from(
-        { length: n },
-        (_, stream) =>
-          collect(this.#generate({ ...request, stream }), this.tokenizer, options.logprobs),
-      ),
+    const controller = new AbortController();
+    const signals = [controller.signal, options.signal].filter((signal) => signal !== undefined);
+    const request = this.#request(prompt, { ...options, signal: AbortSignal.any(signals) });
+    const completions = Array.from(
+      { length: n },
+      (_, stream) =>
+        collect(this.#generate({ ...request, stream }), this.tokenizer, options.logprobs),
     );
+    try {
+      return await Promise.all(completions);
+    } finally {
+      // Where one fails, the others are not waited for in vain.
+      controller.abort();
+      await Promise.allSettled(completions);
+    }
   }
 
   /**

@@ -1,6 +1,6 @@
 /** Several generations on one model at a time. */
-import { assert, assertEquals } from "@std/assert";
-import { type GenerateOptions, load, type Model } from "../../../src/mod.ts";
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import { ForgeError, type GenerateOptions, load, type Model } from "../../../src/mod.ts";
 import { TempFolder } from "../../support/temp_folder.ts";
 import { writeRandomLlama } from "../../support/tiny_llama.ts";
 
@@ -93,5 +93,70 @@ Deno.test("the same seed draws the same tokens, and another draws others", async
     const drawn = await model.complete("one", options);
     const again = await model.complete("one", { ...options, seed: drawn.seed });
     assertEquals(again.token_ids, drawn.token_ids);
+  });
+});
+
+Deno.test("many completions of a prompt differ, are repeatable, and compute it once", async () => {
+  await withModel("cpu", async (model) => {
+    const prompt = Int32Array.from({ length: 100 }, (_, i) => 2 + (7 * i) % 90);
+    const options: GenerateOptions = { temperature: 1, topK: 0, maxTokens: 12, seed: 5 };
+    const many = await model.completeMany(prompt, 6, options);
+    assertEquals(new Set(many.map(({ token_ids }) => String(token_ids))).size, 6);
+    // The first computes the prompt; the others copy the page it ends in, and compute its last token.
+    const cached = many.map(({ cached_prompt_tokens }) => cached_prompt_tokens);
+    assertEquals(cached, [0, 99, 99, 99, 99, 99]);
+    const tokens = many.map(({ token_ids }) => token_ids);
+    const fewer = await model.completeMany(prompt, 3, options);
+    assertEquals(fewer.map(({ token_ids }) => token_ids), tokens.slice(0, 3));
+    // The first one is what a single completion is.
+    assertEquals((await model.complete(prompt, options)).token_ids, tokens[0]);
+    for (const n of [0, 1.5, 129]) {
+      const error = await assertRejects(() => model.completeMany(prompt, n), ForgeError);
+      assertEquals(error.message, `n is ${n}; valid is a whole number from 1 to 128`);
+    }
+    const stopped = await model.completeMany(prompt, 2, { signal: AbortSignal.abort() });
+    assertEquals(stopped.map(({ finish_reason }) => finish_reason), ["cancelled", "cancelled"]);
+  });
+});
+
+Deno.test("a turn of a conversation computes its new tokens alone", async () => {
+  await withModel("cpu", async (model) => {
+    let history = Array.from({ length: 30 }, (_, i) => 2 + i);
+    let known = 0;
+    for (let turn = 0; turn < 4; turn++) {
+      const options: GenerateOptions = { seed: turn, maxTokens: 20 };
+      const told = await model.complete(Int32Array.from(history), options);
+      assertEquals([told.prompt_tokens, told.cached_prompt_tokens], [history.length, known]);
+      await using fresh = await load(model.checkpoint.path, { device: "cpu" });
+      const alone = await fresh.complete(Int32Array.from(history), options);
+      assertEquals(told.token_ids, alone.token_ids);
+      history = [...history, ...told.token_ids];
+      // The last token was chosen, but not computed unless an end token followed.
+      known = history.length - (told.finish_reason === "length" ? 1 : 0);
+      history.push(90, 91, 92, 93, 94);
+    }
+  });
+});
+
+Deno.test("a batch gives what its requests give one by one", async () => {
+  await withModel("cpu", async (model) => {
+    const requests = Array.from({ length: 80 }, (_, id) => ({
+      id,
+      prompt: id % 7 === 3 ? new Int32Array(0) : `prompt ${id % 5}`,
+      raw: true,
+      seed: id,
+      maxTokens: 1 + id % 20,
+      ...(id % 11 === 5 ? { temperature: -1 } : {}),
+    }));
+    const seen: number[] = [];
+    for await (const result of model.batch(requests, { ordered: true })) {
+      seen.push(result.index);
+      const { prompt, id, ...options } = requests[result.index]!;
+      assertEquals(result.id, id);
+      const alone = await model.complete(prompt, options).catch((error) => error as ForgeError);
+      if (alone instanceof ForgeError) assertEquals(result.error?.message, alone.message);
+      else assertEquals(result.completion?.token_ids, alone.token_ids);
+    }
+    assertEquals(seen, requests.map((_, index) => index));
   });
 });

@@ -139,13 +139,13 @@ async function readAll(random: Random, pieces: AsyncIterable<Piece>, most: numbe
   return outputs;
 }
 
-/** One mix: all requests at about the same time, some of them cut short. */
+/** One mix: all requests at about the same time, some of them cut short. How often one gave way. */
 async function checkMix(
   random: Random,
   runner: Runner,
   tokenizer: Tokenizer,
   cases: readonly { request: GenerationRequest; alone: StepOutput[] }[],
-): Promise<void> {
+): Promise<number> {
   const scheduler = new Scheduler(runner);
   await Promise.all(cases.map(async ({ request, alone }, i) => {
     await turns(random.int(0, 6));
@@ -162,6 +162,7 @@ async function checkMix(
   }));
   await scheduler.idle();
   assertEquals(runner.pages.freePages, runner.pages.nPages, "a page leaked");
+  return scheduler.preemptions;
 }
 
 const CACHE = 64 * Math.ceil(CONTEXT / 64);
@@ -179,14 +180,16 @@ for (
   Deno.test(`a token does not depend on its neighbours: ${name}`, async () => {
     await withRunner(device, options, async (runner, tokenizer) => {
       const random = new Random(`mixes ${name}`);
+      let preemptions = 0;
       for (let round = 0; round < rounds; round++) {
         const cases = [];
         for (const prompt of randomPrompts(random, 20)) {
           const request = randomRequest(random, prompt);
           cases.push({ request, alone: await generateAlone(runner, request) });
         }
-        await checkMix(random, runner, tokenizer, cases);
+        preemptions += await checkMix(random, runner, tokenizer, cases);
       }
+      if (name === "with pages for few") assert(preemptions > 0, "nobody had to give way");
     });
   });
 }

@@ -272,6 +272,24 @@ Deno.test("penalties keep a model from repeating itself", async () => {
   });
 });
 
+Deno.test("a logit bias bans a token, or makes it win", async () => {
+  await withModel(async (model) => {
+    const ask = (logitBias: Record<string, number>, temperature = 0) =>
+      model.complete("abc", { raw: true, temperature, seed: 1, maxTokens: 20, logitBias });
+    const [first] = (await ask({})).token_ids;
+    const banned = await ask({ [first!]: -Infinity }, 1.5);
+    assertEquals(banned.token_ids.includes(first!), false);
+    assertEquals((await ask({ 50: 100 }, 1)).token_ids, Array(20).fill(50));
+    // Where nothing is left, that is an error of the request.
+    const all = Object.fromEntries(Array.from({ length: VOCABULARY }, (_, id) => [id, -Infinity]));
+    await assertRefused(
+      () => ask(all),
+      "bad_input",
+      "the mask and the logit bias leave no token to choose",
+    );
+  });
+});
+
 Deno.test("a conversation is answered through the template, and a raw text is not", async () => {
   using folder = new TempFolder();
   writeScriptedLlama(folder.path, [" Hi", "!"], {
@@ -306,6 +324,8 @@ Deno.test("a model that is closed in the middle of a generation ends it with an 
   await pieces.next();
   model.close();
   await assertRejects(() => pieces.next(), ForgeError, "closed");
+  // The step in progress is left to its end.
+  await model[Symbol.asyncDispose]();
 });
 
 Deno.test("the memory of a model is told", async () => {

@@ -4,6 +4,7 @@ import {
   modelDefaults,
   penaltyHistory,
   type ResolvedSampling,
+  resolveLogitBias,
   resolveSampling,
   SAMPLING_DEFAULTS,
   SAMPLING_RANGES,
@@ -126,6 +127,13 @@ Deno.test("the chain is described in the order it is applied", () => {
   );
   assertEquals(describeSampling(resolved({ temperature: 0 })), "greedy");
   assertEquals(
+    describeSampling(resolved({ temperature: 0, presencePenalty: 1 }), {
+      logitBias: { 7: 1, 8: -1 },
+      constraint: {},
+    }),
+    "presence_penalty 1 over 64 tokens → logit_bias of 2 tokens → constraint → greedy",
+  );
+  assertEquals(
     describeSampling(resolved({ topK: 0, topP: 1, minP: 0 })),
     "temperature 0.8 → draw with seed 1",
   );
@@ -137,4 +145,24 @@ Deno.test("the chain is described in the order it is applied", () => {
     describeSampling(resolved({ temperature: 0, repeatPenalty: 2, repeatLastN: 0 })),
     "greedy",
   );
+});
+
+Deno.test("logit biases are checked, and named by token", () => {
+  const bias = resolveLogitBias({ "3": -Infinity, "96": 2.5, "0": -100 }, 97);
+  assertEquals([...bias ?? []].sort(), [[0, -100], [3, -Infinity], [96, 2.5]]);
+  assertEquals(resolveLogitBias({}, 97), undefined);
+  assertEquals(resolveLogitBias(undefined, 97), undefined);
+  for (const key of ["97", "-1", "1.5", "x", "", "1e1", " 1"]) {
+    const error = assertThrows(() => resolveLogitBias({ [key]: 1 }, 97), ForgeError);
+    const message = `logitBias names token ${JSON.stringify(key)}; valid ids are 0 to 96`;
+    assertEquals([error.code, error.message], ["usage", message]);
+  }
+  for (const value of [NaN, Infinity, 1e39, "1", null]) {
+    const bias = { "5": value as number };
+    const error = assertThrows(() => resolveLogitBias(bias, 97), ForgeError);
+    assertEquals(
+      error.message,
+      `logitBias of token 5 is ${value}; valid is a number, or -Infinity to ban the token`,
+    );
+  }
 });

@@ -1,0 +1,40 @@
+import { assert, assertEquals } from "@std/assert";
+import { Clock } from "../../../src/engine/timings.ts";
+
+Deno.test("the steps up to the first token are the prefill, the others decode", () => {
+  const clock = new Clock();
+  clock.begin();
+  clock.tick(100, 0);
+  clock.tick(50, 1);
+  clock.tick(10, 1);
+  clock.tick(30, 3);
+  const { queue_ms, ...timings } = clock.timings(300);
+  assert(queue_ms >= 0);
+  assertEquals(timings, {
+    prefill_ms: 150,
+    decode_ms: 40,
+    prefill_tokens_per_second: 2000,
+    decode_tokens_per_second: 100,
+  });
+});
+
+Deno.test("without a token there is no speed", () => {
+  const clock = new Clock();
+  clock.tick(100, 0);
+  const { queue_ms: _, ...timings } = clock.timings(300);
+  assertEquals(timings, {
+    prefill_ms: 100,
+    decode_ms: 0,
+    prefill_tokens_per_second: 0,
+    decode_tokens_per_second: 0,
+  });
+});
+
+Deno.test("the wait ends with the first step, and does not start again", async () => {
+  const clock = new Clock();
+  clock.begin();
+  const first = clock.timings(1).queue_ms;
+  await new Promise((resolve) => setTimeout(resolve, 5));
+  clock.begin();
+  assertEquals(clock.timings(1).queue_ms, first);
+});
