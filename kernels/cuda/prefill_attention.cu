@@ -1,0 +1,113 @@
+// Attention of a prompt's chunk on tensor cores: tiles of 64 queries of one head against the pages of
+// their sequence.
+//
+//   q [tokens, n_heads * D], out [tokens, n_heads * D] F32; T is the cache's type, D its head size
+//   tiles: up to 64 queries each; *n_tiles of them
+//   grid: (n_heads, the most tiles there can be); block 128: four warps of 16 queries
+//   dynamic shared: prefill_shared_bytes: the queries, and two tiles of keys and values
+//
+// All warps share a tile of positions (64, or 32 for D = 256) in shared memory; while they work on
+// one, the next is copied. Tiles that no query of the block may see (later positions, or those
+// before the window) are never read. The heads of a KV head's group read the same pages at the same
+// time, through the second-level cache.
+
+#include "attention.cuh"
+
+constexpr u32 kPrefillWarps = 4;
+template <int D>
+constexpr u32 kPrefillTokens = D > 128 ? 32 : 64;
+
+template <class T, int D>
+__global__ void __launch_bounds__(kPrefillWarps * 32)
+    prefill_attention(float* out, const float* q, KvCache kv, AttentionArgs args,
+                      const QueryTile* tiles, const u32* n_tiles, const i32* page_tables,
+                      u32 page_stride) {
+  typedef typename ComputeType<T>::type C;
+  constexpr u32 kTokens = kPrefillTokens<D>, kTile = kTokens * kRowStride<D>;
+  DYNAMIC_SHARED(C, q_tile);
+  C* kv_tiles = q_tile + kPrefillWarps * kQueryRows * kRowStride<D>;
+  if (blockIdx.y >= *n_tiles) return;
+  const QueryTile tile = tiles[blockIdx.y];
+  const u32 head = blockIdx.x, warp = warp_id(), lane = lane_id();
+  const SequencePages pages = {kv, page_tables + u64(tile.sequence) * page_stride,
+                               head / (args.n_heads / kv.n_kv_heads)};
+
+  for (u32 i = 0; i < kQueryRows; ++i) {
+    const u32 query = warp * kQueryRows + i;
+    const bool valid = query < tile.n_queries;
+    const u64 row = u64(tile.first_row + (valid ? query : 0)) * args.n_heads + head;
+    load_query<D>(q_tile + query * kRowStride<D>, q + row * D, valid);
+  }
+
+  // Rows beyond the last query see what it sees; they are not stored.
+  Visible visible[2];
+  for (u32 r = 0; r < 2; ++r) {
+    const u32 query = min(warp * kQueryRows + lane / 4 + 8 * r, tile.n_queries - 1);
+    visible[r] = visible_to(tile.first_position + query, tile, args);
+  }
+  const Visible first_query = visible_to(tile.first_position, tile, args);
+  const Visible last_query = visible_to(tile.first_position + tile.n_queries - 1, tile, args);
+  const u32 begin = first_query.begin / kTokens * kTokens, end = last_query.end;
+
+  WarpState<D> state;
+  state.clear();
+  u32 stage = 0;
+  load_slice<T, D, kTokens>(kv_tiles, kv_tiles + kTile, pages, begin, end, threadIdx.x,
+                            blockDim.x);
+  for (u32 first = begin; first < end; first += kTokens) {
+    C* now = kv_tiles + stage * 2 * kTile;
+    C* next = kv_tiles + (stage ^ 1) * 2 * kTile;
+    if (first + kTokens < end) {
+      load_slice<T, D, kTokens>(next, next + kTile, pages, first + kTokens, end, threadIdx.x,
+                                blockDim.x);
+      wait_copies<1>();
+    } else {
+      wait_copies<0>();
+    }
+    __syncthreads();
+    attend<D, kTokens>(state, q_tile + warp * kQueryRows * kRowStride<D>, now, now + kTile, first,
+                       visible, args);
+    __syncthreads();
+    stage ^= 1;
+  }
+
+  for (u32 r = 0; r < 2; ++r) {
+    float total = row_sum(state.total[r]);
+    float factor = 1.0f;
+    if (args.sinks) {
+      const float sink = args.sinks[head], largest = fmaxf(state.largest[r], sink);
+      factor = expf(state.largest[r] - largest);
+      total = total * factor + expf(sink - largest);
+    }
+    const u32 query = warp * kQueryRows + lane / 4 + 8 * r;
+    if (query >= tile.n_queries) continue;
+    float* to = out + (u64(tile.first_row + query) * args.n_heads + head) * D + lane % 4 * 2;
+#pragma unroll
+    for (int i = 0; i < D / 8; ++i) {
+      *reinterpret_cast<float2*>(to + i * 8) = make_float2(
+          state.out[i][2 * r] * factor / total, state.out[i][2 * r + 1] * factor / total);
+    }
+  }
+}
+
+INSTANCE(prefill_attention<f16, 16>)
+INSTANCE(prefill_attention<f16, 32>)
+INSTANCE(prefill_attention<f16, 64>)
+INSTANCE(prefill_attention<f16, 80>)
+INSTANCE(prefill_attention<f16, 96>)
+INSTANCE(prefill_attention<f16, 128>)
+INSTANCE(prefill_attention<f16, 256>)
+INSTANCE(prefill_attention<bf16, 16>)
+INSTANCE(prefill_attention<bf16, 32>)
+INSTANCE(prefill_attention<bf16, 64>)
+INSTANCE(prefill_attention<bf16, 80>)
+INSTANCE(prefill_attention<bf16, 96>)
+INSTANCE(prefill_attention<bf16, 128>)
+INSTANCE(prefill_attention<bf16, 256>)
+INSTANCE(prefill_attention<q8, 16>)
+INSTANCE(prefill_attention<q8, 32>)
+INSTANCE(prefill_attention<q8, 64>)
+INSTANCE(prefill_attention<q8, 80>)
+INSTANCE(prefill_attention<q8, 96>)
+INSTANCE(prefill_attention<q8, 128>)
+INSTANCE(prefill_attention<q8, 256>)
