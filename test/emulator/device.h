@@ -86,6 +86,9 @@ inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
 inline float __frcp_rn(float x) { return 1.0f / x; }
 inline unsigned min(unsigned a, unsigned b) { return a < b ? a : b; }
 inline unsigned max(unsigned a, unsigned b) { return a > b ? a : b; }
+inline unsigned long long max(unsigned long long a, unsigned long long b) {
+  return a > b ? a : b;
+}
 inline int min(int a, int b) { return a < b ? a : b; }
 inline int max(int a, int b) { return a > b ? a : b; }
 
@@ -106,8 +109,12 @@ T atomicExch(T* address, T value) {
   return before;
 }
 template <class T>
-T atomicOr(T* address, T value) {
-  return __atomic_fetch_or(address, value, __ATOMIC_RELAXED);
+T atomicMin(T* address, T value) {
+  T before = __atomic_load_n(address, __ATOMIC_RELAXED);
+  while (value < before && !__atomic_compare_exchange_n(address, &before, value, false,
+                                                        __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+  }
+  return before;
 }
 
 #include "ptx_twins.h"

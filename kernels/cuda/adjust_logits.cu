@@ -1,0 +1,59 @@
+// Logits as penalties, bias and mask change them (csrc/forge.h, forge_sampling), for the outputs that
+// ask for it.
+//
+//   logits, adjusted [outputs, vocabulary] F32: rows that nothing changes are not written
+//   occurrences [outputs, vocabulary]: zero before and after
+//   grid: a block an output; block: at most 1024 threads
+//   moves: 8 bytes a logit
+//
+// The tokens of the history are counted by atomic additions, each in the place of its token; who then
+// takes a count away, leaving zero, applies the penalty. That takes one step a history entry, whatever
+// the history's length, and no sorting.
+
+#include "sampling.cuh"
+
+DEVICE bool is_allowed(const u32* mask, u32 id) {
+  return !mask || (mask[id / 32] >> (id % 32) & 1) != 0;
+}
+
+DEVICE float penalized(float logit, const Sampling& s, u32 count) {
+  double value = logit;
+  value = value > 0 ? value / s.repeat_penalty : value * s.repeat_penalty;
+  return float(value - (s.presence_penalty + double(count) * s.frequency_penalty));
+}
+
+KERNEL adjust_logits(float* adjusted, u32* occurrences, const float* logits,
+                     const Sampling* sampling, const i32* history, const i32* bias_ids,
+                     const float* bias_values, const u32* masks, u32 mask_words,
+                     const u32* n_outputs, u32 vocabulary) {
+  const u32 output = blockIdx.x;
+  if (output >= *n_outputs) return;
+  const Sampling s = sampling[output];
+  if (!adjusts(s)) return;
+  const u64 begin = u64(output) * vocabulary;
+  const float* from = logits + begin;
+  float* to = adjusted + begin;
+  u32* counts = occurrences + begin;
+  const u32* mask = s.mask < 0 ? nullptr : masks + u64(s.mask) * mask_words;
+  const u32 history_end = penalizes(s) ? s.history_end : s.history_begin;
+
+  for (u32 i = threadIdx.x; i < vocabulary; i += blockDim.x) {
+    to[i] = is_allowed(mask, i) ? from[i] : -FORGE_INFINITY;
+  }
+  for (u32 i = s.history_begin + threadIdx.x; i < history_end; i += blockDim.x) {
+    atomicAdd(&counts[history[i]], 1u);
+  }
+  __syncthreads();
+  for (u32 i = s.history_begin + threadIdx.x; i < history_end; i += blockDim.x) {
+    const u32 id = u32(history[i]);
+    const u32 count = atomicExch(&counts[id], 0u);
+    if (count > 0 && is_allowed(mask, id)) to[id] = penalized(from[id], s, count);
+  }
+  __syncthreads();
+  for (u32 i = s.bias_begin + threadIdx.x; i < s.bias_end; i += blockDim.x) {
+    const u32 id = u32(bias_ids[i]);
+    if (is_allowed(mask, id)) atomicAdd(&to[id], bias_values[i]);
+  }
+}
+
+INSTANCE(adjust_logits)

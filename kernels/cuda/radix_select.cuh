@@ -1,0 +1,83 @@
+#pragma once
+
+// Finding the k-th largest of many numbers without sorting them, or, with weights, the number at
+// which the weights from the largest down reach a goal: digit by digit from the highest, by
+// histograms of those that share the digits found so far (as in T. Alabi et al., "Fast k-selection
+// algorithms for graphics processing units", 2012).
+
+#include "warp.cuh"
+
+// Floats in the order of unsigned integers.
+DEVICE u32 key_of(float x) {
+  const u32 bits = __float_as_uint(x);
+  return bits ^ ((bits & 0x80000000u) != 0 ? 0xffffffffu : 0x80000000u);
+}
+// That of -infinity, which is no candidate, and of anything below.
+constexpr u32 kNoCandidate = 0x007fffffu;
+
+struct Selected {
+  u32 key;     // the largest with weight(keys >= key) >= goal; 0 when all together weigh less
+  u64 above;   // weight of the keys above
+  u64 equal;   // weight of the keys equal to it
+};
+
+// Shared memory of a selection.
+struct SelectShared {
+  u64 histogram[256];
+  u32 digit;
+  u64 above;
+  u64 equal;
+};
+
+// The highest digit at which the weights from the top reach `goal`; by warp 0.
+DEVICE void find_digit(SelectShared& shared, u64 goal) {
+  constexpr u32 kEach = 256 / kWarp;
+  const u32 top = 255 - lane_id() * kEach;  // this lane has digits top .. top - 7
+  u64 own = 0;
+  for (u32 i = 0; i < kEach; ++i) own += shared.histogram[top - i];
+  u64 sum = own;
+#pragma unroll
+  for (u32 by = 1; by < kWarp; by *= 2) {
+    const u64 other = __shfl_up_sync(kAllLanes, sum, by);
+    if (lane_id() >= by) sum += other;
+  }
+  const u64 before = sum - own;
+  const u32 reached = __ballot_sync(kAllLanes, sum >= goal);
+  // Where all together are too light, the last lane takes its last digit.
+  const u32 lane = reached != 0 ? u32(__ffs(i32(reached))) - 1 : kWarp - 1;
+  if (lane_id() != lane) return;
+  u64 above = before;
+  u32 digit = top;
+  while (digit > top - (kEach - 1) && above + shared.histogram[digit] < goal) {
+    above += shared.histogram[digit--];
+  }
+  shared.digit = digit;
+  shared.above = above;
+  shared.equal = shared.histogram[digit];
+}
+
+// `visit(take)` calls take(key, weight) for each number that this thread looks at; all threads of the
+// block together look at every number once. All threads receive the result.
+template <class Visit>
+DEVICE Selected radix_select(SelectShared& shared, u64 goal, Visit visit) {
+  Selected found = {0, 0, 0};
+  for (i32 shift = 24; shift >= 0; shift -= 8) {
+    for (u32 i = threadIdx.x; i < 256; i += blockDim.x) shared.histogram[i] = 0;
+    __syncthreads();
+    const u32 prefix = found.key;
+    visit([&](u32 key, u64 weight) {
+      // The digits above this one; a shift by 32 would keep them all.
+      if (shift == 24 || (key ^ prefix) >> (shift + 8) == 0) {
+        atomicAdd(&shared.histogram[key >> shift & 255], weight);
+      }
+    });
+    __syncthreads();
+    if (warp_id() == 0) find_digit(shared, goal - found.above);
+    __syncthreads();
+    found.key |= shared.digit << shift;
+    found.above += shared.above;
+    found.equal = shared.equal;
+    __syncthreads();
+  }
+  return found;
+}

@@ -1,0 +1,292 @@
+// Chooses a token for each output: the last stage of the argmax, or top_k, top_p, min_p and a draw.
+// The chain and its order are those of forge_sampling (csrc/forge.h).
+//
+//   logits, adjusted [outputs, vocabulary]; maxima, adjusted_maxima, sums, masses [outputs, chunks]
+//   of chunk_maxima and fused_temperature_softmax; masses is written over
+//   results: forge_result of each output, followed by ids[max_top] and logprobs[max_top]
+//   grid: a block an output; block 1024 (whole warps, at least 256 threads)
+//
+// A filter is a cut: the tokens above a key, and the first so many by id of those equal to it. The
+// keys are found by radix selection: for top_k every token weighs 1, for top_p its mass, so that
+// neither sorts. For top_k the k-th largest of the chunks' maxima bounds the key from below, for
+// top_p a few guesses do; chunks whose maximum is lower are not read. The draw walks the kept tokens
+// by id, so that it needs no order of probabilities: first over chunks, then within one.
+
+#include "radix_select.cuh"
+#include "sampling.cuh"
+
+// What a block knows of its output's row.
+struct Row {
+  const float* logits;         // those to choose from
+  const float* chunk_maxima;   // of them
+  u64* chunk_masses;
+  u32 vocabulary;
+  u32 n_chunks;
+  float largest;
+  Sampling s;
+};
+
+// Keeps keys above `key`, and those equal to it up to the token `last_id`.
+struct Cut {
+  u32 key;
+  u32 last_id;
+};
+constexpr Cut kNoCut = {kNoCandidate, 0};
+DEVICE bool keeps(const Cut& cut, u32 key, u32 id) {
+  return key > cut.key || (key == cut.key && id <= cut.last_id);
+}
+
+// Calls take(id, logit) for the candidates of chunk c that have at least the key `least`.
+template <class Take>
+DEVICE void visit_chunk(const Row& row, u32 c, u32 least, Take take) {
+#pragma unroll
+  for (u32 k = 0; k < kChunkRounds; ++k) {
+    const u32 id = c * kChunk + k * kWarp + lane_id();
+    if (id >= row.vocabulary) break;
+    const float logit = sane(row.logits[id]);
+    const u32 key = key_of(logit);
+    if (key > kNoCandidate && key >= least) take(id, logit);
+  }
+}
+
+// The same for all chunks that hold such a key, a warp a chunk.
+template <class Take>
+DEVICE void visit_row(const Row& row, u32 least, Take take) {
+  for (u32 c = warp_id(); c < row.n_chunks; c += blockDim.x / kWarp) {
+    if (key_of(row.chunk_maxima[c]) >= least) visit_chunk(row, c, least, take);
+  }
+}
+
+DEVICE u64 row_mass(const Row& row, float logit) {
+  return mass_of(share_of(logit, row.largest, row.s.temperature));
+}
+
+// The first place at which the running sum of weights[n] exceeds `target`, and the sum before it; by
+// a warp. A target that is never exceeded gives the last place of any weight.
+struct Place {
+  u32 index;
+  u64 before;
+};
+DEVICE Place find_place(const u64* weights, u32 n, u64 target) {
+  Place last = {0, 0};
+  u64 before = 0;
+  for (u32 first = 0; first < n; first += kWarp) {
+    const u32 i = first + lane_id();
+    const u64 own = i < n ? weights[i] : 0;
+    u64 sum = own;
+#pragma unroll
+    for (u32 by = 1; by < kWarp; by *= 2) {
+      const u64 other = __shfl_up_sync(kAllLanes, sum, by);
+      if (lane_id() >= by) sum += other;
+    }
+    const u32 passed = __ballot_sync(kAllLanes, before + sum > target);
+    const u32 any = __ballot_sync(kAllLanes, own > 0);
+    const u32 lane = passed != 0 ? u32(__ffs(i32(passed))) - 1 : any != 0 ? 31 - __clz(i32(any)) : 0;
+    const u64 sum_before = __shfl_sync(kAllLanes, before + sum - own, lane);
+    if (passed != 0 || any != 0) last = {first + lane, sum_before};
+    if (passed != 0) return last;
+    before += __shfl_sync(kAllLanes, sum, 31);
+  }
+  return last;
+}
+
+// Shared memory of the block.
+struct Scratch {
+  SelectShared select;
+  u64 chunk[kChunk];     // weights of the tokens of one chunk
+  u64 sum_partial[kWarp];
+  float max_partial[kWarp];
+  double double_partial[kWarp];
+  u32 id;
+};
+
+// Leaves in chunk_masses the sums of weight(id, logit) over each chunk; returns their sum. `least`
+// bounds the keys of tokens that have a weight.
+template <class Weight>
+DEVICE u64 weigh_chunks(const Row& row, Scratch& shared, u32 least, Weight weight) {
+  u64 total = 0;
+  for (u32 c = warp_id(); c < row.n_chunks; c += blockDim.x / kWarp) {
+    u64 sum = 0;
+    if (key_of(row.chunk_maxima[c]) >= least) {
+      visit_chunk(row, c, least, [&](u32 id, float logit) { sum += weight(id, logit); });
+    }
+    sum = warp_sum(sum);
+    if (lane_id() == 0) {
+      row.chunk_masses[c] = sum;
+      total += sum;
+    }
+  }
+  __syncthreads();
+  total = block_sum(total, shared.sum_partial);
+  __syncthreads();
+  return total;
+}
+
+// The token at which the running sum of weights, by id, exceeds `target`; chunk_masses hold the sums
+// of the chunks.
+template <class Weight>
+DEVICE u32 find_token(const Row& row, Scratch& shared, u32 least, u64 target, Weight weight) {
+  if (warp_id() == 0) {
+    const Place chunk = find_place(row.chunk_masses, row.n_chunks, target);
+    for (u32 i = lane_id(); i < kChunk; i += kWarp) shared.chunk[i] = 0;
+    __syncwarp();
+    visit_chunk(row, chunk.index, least, [&](u32 id, float logit) {
+      shared.chunk[id % kChunk] = weight(id, logit);
+    });
+    __syncwarp();
+    const Place token = find_place(shared.chunk, kChunk, target - chunk.before);
+    if (lane_id() == 0) shared.id = chunk.index * kChunk + token.index;
+  }
+  __syncthreads();
+  const u32 id = shared.id;
+  __syncthreads();
+  return id;
+}
+
+// The cut below the `count` first tokens, by id, of those with this key.
+DEVICE Cut cut_after(const Row& row, Scratch& shared, u32 key, u64 count, u64 there_are) {
+  if (count >= there_are) return {key, 0xffffffffu};
+  const auto weight = [&](u32, float logit) { return u64(key_of(logit) == key ? 1 : 0); };
+  weigh_chunks(row, shared, key, weight);
+  return {key, find_token(row, shared, key, count - 1, weight)};
+}
+
+// Exactly top_k tokens, ties to the lowest id.
+DEVICE Cut top_k_cut(const Row& row, Scratch& shared) {
+  const u32 k = row.s.top_k;
+  if (k == 0 || k >= row.vocabulary) return kNoCut;
+  u32 least = 0;
+  if (k <= row.n_chunks) {
+    // k chunks have a maximum of at least this, so at least k tokens do.
+    least = radix_select(shared.select, k, [&](auto take) {
+              for (u32 c = threadIdx.x; c < row.n_chunks; c += blockDim.x) {
+                take(key_of(row.chunk_maxima[c]), 1);
+              }
+            }).key;
+  }
+  const Selected found = radix_select(shared.select, k, [&](auto take) {
+    visit_row(row, least, [&](u32, float logit) { take(key_of(logit), 1); });
+  });
+  if (found.above + found.equal < k) return kNoCut;  // fewer candidates than k
+  return cut_after(row, shared, found.key, k - found.above, found.equal);
+}
+
+// The fewest of the most probable tokens that reach top_p of the mass that `cut` left.
+DEVICE Cut top_p_cut(const Row& row, Scratch& shared, const Cut& cut) {
+  const Sampling& s = row.s;
+  if (!(s.top_p < 1)) return cut;
+  const auto mass_from = [&](u32 least) {
+    u64 sum = 0;
+    visit_row(row, least, [&](u32 id, float logit) {
+      if (keeps(cut, key_of(logit), id)) sum += row_mass(row, logit);
+    });
+    sum = block_sum(sum, shared.sum_partial);
+    __syncthreads();
+    return sum;
+  };
+  u64 total = 0;
+  if (cut.key != kNoCandidate) {
+    total = mass_from(cut.key);
+  } else {
+    for (u32 c = threadIdx.x; c < row.n_chunks; c += blockDim.x) total += row.chunk_masses[c];
+    total = block_sum(total, shared.sum_partial);
+    __syncthreads();
+  }
+  const u64 goal = max(u64(ceil(double(s.top_p) * double(total))), u64(1));
+  u32 least = cut.key;
+  // Usually a few hundred tokens reach top_p: ln of 1e-2, 1e-4 and 1e-6.
+  for (float log_share = -4.6f; cut.key == kNoCandidate && log_share > -14; log_share -= 4.6f) {
+    const u32 guess = key_of(row.largest + log_share * s.temperature);
+    if (mass_from(guess) >= goal) {
+      least = guess;
+      break;
+    }
+  }
+  const Selected found = radix_select(shared.select, goal, [&](auto take) {
+    visit_row(row, least, [&](u32 id, float logit) {
+      if (keeps(cut, key_of(logit), id)) take(key_of(logit), row_mass(row, logit));
+    });
+  });
+  // Equal keys have equal masses: so many of them reach the goal.
+  const float logit = __uint_as_float(found.key ^ ((found.key & 0x80000000u) != 0 ? 0x80000000u
+                                                                                   : 0xffffffffu));
+  const u64 each = max(row_mass(row, logit), u64(1));
+  const u64 count = (goal - found.above + each - 1) / each, there_are = found.equal / each;
+  if (found.key == cut.key && count >= there_are) return cut;
+  return cut_after(row, shared, found.key, count, there_are);
+}
+
+DEVICE u32 draw(const Row& row, Scratch& shared) {
+  const Sampling& s = row.s;
+  const Cut cut = top_p_cut(row, shared, top_k_cut(row, shared));
+  const auto weight = [&](u32 id, float logit) {
+    const float share = share_of(logit, row.largest, s.temperature);
+    return keeps(cut, key_of(logit), id) && share >= s.min_p ? mass_of(share) : u64(0);
+  };
+  const u64 total = weigh_chunks(row, shared, cut.key, weight);
+  const u64 target = u64(double(total) * ((philox(s) + 0.5) * (1.0 / 4294967296.0)));
+  return find_token(row, shared, cut.key, target, weight);
+}
+
+// The lowest id of the largest logit.
+DEVICE u32 argmax(const Row& row, Scratch& shared) {
+  const u32 key = key_of(row.largest);
+  if (threadIdx.x == 0) shared.id = 0xffffffffu;
+  __syncthreads();
+  u32 lowest = 0xffffffffu;
+  visit_row(row, key, [&](u32 id, float) { lowest = min(lowest, id); });
+  if (lowest != 0xffffffffu) atomicMin(&shared.id, lowest);
+  __syncthreads();
+  return shared.id;
+}
+
+KERNEL sample_token(u8* results, u32 max_top, const float* logits, const float* adjusted,
+                    const float* maxima, const float* adjusted_maxima, const float* sums,
+                    u64* masses, const Sampling* sampling, const u32* n_outputs, u32 vocabulary) {
+  SHARED(Scratch, memory, [1]);
+  Scratch& shared = memory[0];
+  const u32 output = blockIdx.x;
+  if (output >= *n_outputs) return;
+  Row row;
+  row.s = sampling[output];
+  row.vocabulary = vocabulary;
+  row.n_chunks = chunks_in(vocabulary);
+  row.logits = chosen_row(row.s, logits, adjusted, output, vocabulary);
+  const u64 first = u64(output) * row.n_chunks;
+  row.chunk_maxima = adjusted_maxima + first;
+  row.chunk_masses = masses + first;
+
+  float largest = -FORGE_INFINITY, adjusted_largest = -FORGE_INFINITY;
+  double sum = 0;
+  u64 bad = 0;
+  for (u32 c = threadIdx.x; c < row.n_chunks; c += blockDim.x) {
+    largest = fmaxf(largest, maxima[first + c]);
+    adjusted_largest = fmaxf(adjusted_largest, row.chunk_maxima[c]);
+    sum += sums[first + c];
+    bad += maxima[first + c] == maxima[first + c] ? 0 : 1;
+  }
+  largest = block_max(largest, shared.max_partial);
+  bad = block_sum(bad, shared.sum_partial);
+  sum = block_sum(sum, shared.double_partial);
+  __syncthreads();
+  row.largest = block_max(adjusted_largest, shared.max_partial);
+  __syncthreads();
+
+  Result* result = result_of(results, output, max_top);
+  if (bad > 0) {
+    if (threadIdx.x == 0) *result = {-1, kLogitsNan, 0.0f, 0};
+    return;
+  }
+  i32 token = row.s.forced_token;
+  if (token < 0 && row.largest > -FORGE_INFINITY) {
+    token = i32(row.s.temperature > 0 ? draw(row, shared) : argmax(row, shared));
+  }
+  if (threadIdx.x != 0) return;
+  float logprob = 0;
+  if (token >= 0) {
+    logprob = float(double(logits[u64(output) * vocabulary + u32(token)]) - largest - log(sum));
+  }
+  *result = {token, token < 0 ? kNothingAllowed : 0, logprob, row.s.n_top};
+}
+
+INSTANCE(sample_token)

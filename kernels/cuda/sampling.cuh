@@ -1,0 +1,92 @@
+#pragma once
+
+// What the kernels that choose tokens share. A row of logits is treated in chunks of 256, of each of
+// which a first pass keeps the largest logit: later passes skip the chunks in which nothing can
+// matter, and so read a few of the 500 that a vocabulary of 128k has.
+//
+// Probabilities are relative to the most probable token and kept as integers in units of 2^-40, so
+// that sums come out the same in whatever order they are added, and a draw is repeatable.
+
+#include "warp.cuh"
+
+constexpr u32 kChunk = 256;
+constexpr u32 kChunkRounds = kChunk / kWarp;
+
+// forge_sampling of csrc/forge.h, where the fields are described.
+struct Sampling {
+  float temperature;
+  u32 top_k;
+  float top_p;
+  float min_p;
+  float repeat_penalty;
+  float presence_penalty;
+  float frequency_penalty;
+  i32 forced_token;
+  u32 seed_low;
+  u32 seed_high;
+  u32 stream;
+  u32 position;
+  u32 history_begin;
+  u32 history_end;
+  u32 bias_begin;
+  u32 bias_end;
+  i32 mask;
+  u32 n_top;
+};
+
+// forge_result; ids[max_top] and logprobs[max_top] follow.
+struct Result {
+  i32 token;
+  u32 flags;
+  float logprob;
+  u32 n_top;
+};
+constexpr u32 kLogitsNan = 1;
+constexpr u32 kNothingAllowed = 2;
+
+DEVICE Result* result_of(u8* results, u32 output, u32 max_top) {
+  return reinterpret_cast<Result*>(results + u64(output) * (sizeof(Result) + 8 * max_top));
+}
+
+DEVICE bool penalizes(const Sampling& s) {
+  return s.history_begin < s.history_end &&
+         (s.repeat_penalty != 1 || s.presence_penalty != 0 || s.frequency_penalty != 0);
+}
+// Whether penalties, bias or a mask change the logits at all.
+DEVICE bool adjusts(const Sampling& s) {
+  return penalizes(s) || s.bias_begin < s.bias_end || s.mask >= 0;
+}
+// The row to choose from.
+DEVICE const float* chosen_row(const Sampling& s, const float* logits, const float* adjusted,
+                               u32 output, u32 vocabulary) {
+  return (adjusts(s) ? adjusted : logits) + u64(output) * vocabulary;
+}
+
+DEVICE u32 chunks_in(u32 vocabulary) { return (vocabulary + kChunk - 1) / kChunk; }
+
+// A logit as the choice sees it: -infinity for NaN, and +0 for -0, which is equal to it.
+DEVICE float sane(float logit) { return logit > -FORGE_INFINITY ? logit + 0.0f : -FORGE_INFINITY; }
+
+// exp((logit - largest) / temperature), at most 1.
+DEVICE float share_of(float logit, float largest, float temperature) {
+  const float inverse = fminf(1.0f / temperature, 3.402823466e38f);
+  return expf((logit - largest) * inverse);
+}
+DEVICE u64 mass_of(float share) { return u64(share * 1099511627776.0f); }
+
+// 32 random bits of Philox4x32-10: J. K. Salmon, M. A. Moraes, R. O. Dror and D. E. Shaw, "Parallel
+// random numbers: as easy as 1, 2, 3", SC'11. The counter is (position, stream), the key the seed:
+// the bits of csrc/common/philox.h.
+DEVICE u32 philox(const Sampling& s) {
+  u32 c0 = s.position, c1 = s.stream, c2 = 0, c3 = 0, k0 = s.seed_low, k1 = s.seed_high;
+  for (u32 round = 0; round < 10; ++round) {
+    const u64 a = u64(0xD2511F53u) * c0, b = u64(0xCD9E8D57u) * c2;
+    c0 = u32(b >> 32) ^ c1 ^ k0;
+    c1 = u32(b);
+    c2 = u32(a >> 32) ^ c3 ^ k1;
+    c3 = u32(a);
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
+  }
+  return c0;
+}

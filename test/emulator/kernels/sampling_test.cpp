@@ -1,0 +1,275 @@
+// The kernels that choose tokens, against a chain that sorts the vocabulary in double.
+
+#include <algorithm>
+#include <map>
+
+#include "../../../csrc/common/philox.h"
+#include "support.h"
+
+namespace {
+
+struct Request {
+  forge_sampling sampling;
+  std::vector<i32> history;
+  std::vector<std::pair<i32, float>> bias;
+  std::vector<u32> mask;  // empty: none
+};
+
+Request plain_request(u32 seed) {
+  Request r = {};
+  r.sampling.top_p = 1;
+  r.sampling.repeat_penalty = 1;
+  r.sampling.forced_token = -1;
+  r.sampling.mask = -1;
+  r.sampling.seed_low = seed;
+  r.sampling.seed_high = seed * 77 + 1;
+  r.sampling.stream = seed % 3;
+  r.sampling.position = seed + 5;
+  return r;
+}
+
+struct Candidate {
+  i32 id;
+  double logit;
+  double share = 0;
+};
+bool better(const Candidate& a, const Candidate& b) {
+  return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
+}
+
+std::vector<Candidate> plain_candidates(const Request& r, const float* logits, u32 n) {
+  const forge_sampling& s = r.sampling;
+  std::vector<double> values(logits, logits + n);
+  std::map<i32, int> counts;
+  for (const i32 id : r.history) ++counts[id];
+  for (const auto& [id, count] : counts) {
+    double& value = values[static_cast<size_t>(id)];
+    value = value > 0 ? value / s.repeat_penalty : value * s.repeat_penalty;
+    value -= s.presence_penalty + count * double(s.frequency_penalty);
+  }
+  for (const auto& [id, value] : r.bias) values[static_cast<size_t>(id)] += value;
+  std::vector<Candidate> list;
+  for (u32 i = 0; i < n; ++i) {
+    const bool allowed = r.mask.empty() || (r.mask[i / 32] >> (i % 32) & 1) != 0;
+    // The kernels keep adjusted logits as floats.
+    const double value = static_cast<float>(values[i]);
+    if (allowed && value > -INFINITY) list.push_back({static_cast<i32>(i), value});
+  }
+  std::sort(list.begin(), list.end(), better);
+  return list;
+}
+
+i32 plain_choice(const Request& r, const float* logits, u32 n) {
+  const forge_sampling& s = r.sampling;
+  if (s.forced_token >= 0) return s.forced_token;
+  std::vector<Candidate> list = plain_candidates(r, logits, n);
+  if (list.empty()) return -1;
+  if (s.temperature == 0) return list.front().id;
+  const double largest = list.front().logit;
+  if (s.top_k > 0 && list.size() > s.top_k) list.resize(s.top_k);
+  double total = 0;
+  for (Candidate& c : list) total += c.share = std::exp((c.logit - largest) / s.temperature);
+  double reached = 0;
+  size_t kept = 0;
+  while (kept < list.size() && (kept == 0 || reached < s.top_p * total)) reached += list[kept++].share;
+  if (s.top_p < 1) list.resize(kept);
+  std::erase_if(list, [&](const Candidate& c) { return c.share < s.min_p; });
+  std::sort(list.begin(), list.end(), [](const Candidate& a, const Candidate& b) { return a.id < b.id; });
+  total = 0;
+  for (const Candidate& c : list) total += c.share;
+  const double target = total * forge::philox_uniform(s);
+  double sum = 0;
+  for (const Candidate& c : list) {
+    if ((sum += c.share) > target) return c.id;
+  }
+  return list.back().id;
+}
+
+struct Results {
+  Buffer<u8> bytes;
+  u32 max_top;
+  const u8* at(u32 o) const { return bytes.data() + o * (sizeof(forge_result) + 8 * max_top); }
+  const forge_result& header(u32 o) const { return *reinterpret_cast<const forge_result*>(at(o)); }
+  const i32* ids(u32 o) const { return reinterpret_cast<const i32*>(at(o) + sizeof(forge_result)); }
+  const float* logprobs(u32 o) const { return reinterpret_cast<const float*>(ids(o) + max_top); }
+};
+
+// Runs all five kernels on the requests.
+Results choose(const Buffer<float>& logits, std::vector<Request>& requests, u32 vocabulary, u32 max_top) {
+  const u32 n = static_cast<u32>(requests.size()), words = (vocabulary + 31) / 32;
+  std::vector<i32> history, bias_ids;
+  std::vector<float> bias_values;
+  std::vector<u32> masks;
+  for (Request& r : requests) {
+    r.sampling.history_begin = static_cast<u32>(history.size());
+    history.insert(history.end(), r.history.begin(), r.history.end());
+    r.sampling.history_end = static_cast<u32>(history.size());
+    r.sampling.bias_begin = static_cast<u32>(bias_ids.size());
+    for (const auto& [id, value] : r.bias) {
+      bias_ids.push_back(id);
+      bias_values.push_back(value);
+    }
+    r.sampling.bias_end = static_cast<u32>(bias_ids.size());
+    if (!r.mask.empty()) {
+      r.sampling.mask = static_cast<i32>(masks.size() / words);
+      masks.insert(masks.end(), r.mask.begin(), r.mask.end());
+    }
+  }
+  Buffer<forge_sampling> sampling(n);
+  for (u32 o = 0; o < n; ++o) sampling[o] = requests[o].sampling;
+  const u32 chunks = (vocabulary + 255) / 256;
+  Buffer<float> adjusted(n * vocabulary), maxima(n * chunks), adjusted_maxima(n * chunks), sums(n * chunks);
+  Buffer<float> next_logits(n * chunks);
+  Buffer<u32> next_ids(n * chunks), occurrences(n * vocabulary);
+  Buffer<u64> masses(n * chunks);
+  std::fill(occurrences.begin(), occurrences.end(), 0u);
+  const Buffer<u32> n_outputs = {n};
+  Results results = {Buffer<u8>(n * (sizeof(forge_result) + 8 * max_top)), max_top};
+  launch("adjust_logits", {{n + 1}, {1024}}, adjusted.data(), occurrences.data(), logits.data(), sampling.data(),
+         history.data(), bias_ids.data(), bias_values.data(), masks.data(), words, n_outputs.data(), vocabulary);
+  EXPECT(std::all_of(occurrences.begin(), occurrences.end(), [](u32 count) { return count == 0; }));
+  const emulator::Launch by_chunk = {{blocks_for(chunks, 8), n + 1}, {256}};
+  launch("chunk_maxima", by_chunk, maxima.data(), adjusted_maxima.data(), logits.data(), adjusted.data(),
+         sampling.data(), n_outputs.data(), vocabulary);
+  launch("fused_temperature_softmax", by_chunk, sums.data(), masses.data(), logits.data(), adjusted.data(),
+         maxima.data(), adjusted_maxima.data(), sampling.data(), n_outputs.data(), vocabulary);
+  launch("sample_token", {{n + 1}, {512}}, results.bytes.data(), max_top, logits.data(), adjusted.data(),
+         maxima.data(), adjusted_maxima.data(), sums.data(), masses.data(), sampling.data(), n_outputs.data(),
+         vocabulary);
+  launch("top_k_candidates", {{n + 1}, {256}}, results.bytes.data(), max_top, logits.data(), maxima.data(), sums.data(),
+         next_logits.data(), next_ids.data(), sampling.data(), n_outputs.data(), vocabulary);
+  return results;
+}
+
+double log_sum_exp(const float* logits, u32 n) {
+  const double largest = *std::max_element(logits, logits + n);
+  double sum = 0;
+  for (u32 i = 0; i < n; ++i) sum += std::exp(logits[i] - largest);
+  return largest + std::log(sum);
+}
+
+void check(const Buffer<float>& logits, std::vector<Request> requests, u32 vocabulary, u32 max_top = 0) {
+  const Results results = choose(logits, requests, vocabulary, max_top);
+  for (u32 o = 0; o < requests.size(); ++o) {
+    const float* row = logits.data() + u64(o) * vocabulary;
+    const i32 token = plain_choice(requests[o], row, vocabulary);
+    const forge_result& result = results.header(o);
+    if (result.token != token) fail_test("output %u: token %d, expected %d", o, result.token, token);
+    EXPECT(result.flags == (token < 0 ? 2u : 0u));
+    const double normalizer = log_sum_exp(row, vocabulary);
+    EXPECT(token < 0 || std::abs(result.logprob - (row[token] - normalizer)) < 1e-5);
+    std::vector<Candidate> all;
+    for (u32 i = 0; i < vocabulary; ++i) all.push_back({static_cast<i32>(i), row[i]});
+    std::sort(all.begin(), all.end(), better);
+    EXPECT(result.n_top == requests[o].sampling.n_top);
+    for (u32 i = 0; i < result.n_top; ++i) {
+      EXPECT(results.ids(o)[i] == all[i].id);
+      const double expected = all[i].logit - normalizer;
+      EXPECT(results.logprobs(o)[i] == expected || std::abs(results.logprobs(o)[i] - expected) < 1e-5);
+    }
+  }
+}
+
+Buffer<float> random_logits(Random& random, u32 outputs, u32 vocabulary, bool with_ties) {
+  auto logits = random_floats(random, outputs * vocabulary, 3);
+  for (float& x : logits) {
+    if (with_ties) x = std::round(x * 4) / 4;
+    if (random.below(9) == 0) x = -INFINITY;
+  }
+  for (u32 o = 0; o < outputs; ++o) logits[o * vocabulary] = 1;  // a candidate at least
+  return logits;
+}
+
+// Combinations of the filters, all or every so many-th.
+void check_filters(u32 vocabulary, bool with_ties, u32 every = 1) {
+  Random random(vocabulary);
+  std::vector<Request> requests;
+  u32 seed = 0;
+  for (const float temperature : {0.0f, 0.7f, 1.6f}) {
+    for (const u32 top_k : {0u, 1u, 3u, 40u, 700u}) {
+      for (const float top_p : {1.0f, 0.9f, 0.3f}) {
+        for (const float min_p : {0.0f, 0.05f}) {
+          if (++seed % every != 0) continue;
+          Request r = plain_request(seed);
+          r.sampling.temperature = temperature;
+          r.sampling.top_k = top_k;
+          r.sampling.top_p = top_p;
+          r.sampling.min_p = min_p;
+          if (temperature > 0 || top_k == 0) requests.push_back(r);
+        }
+      }
+    }
+  }
+  check(random_logits(random, static_cast<u32>(requests.size()), vocabulary, with_ties), requests, vocabulary);
+}
+
+}  // namespace
+
+TEST(sampling_of_one_token) { check_filters(1, false); }
+TEST(sampling_of_few_tokens) { check_filters(37, true); }
+TEST(sampling_of_two_chunks_with_ties) { check_filters(259, true); }
+TEST(sampling_of_wide_rows) { check_filters(5003, false, 5); }
+TEST(sampling_of_wide_rows_with_ties) { check_filters(4096, true, 7); }
+
+TEST(sampling_adjusts_logits) {
+  const u32 vocabulary = 701, outputs = 24;
+  Random random(9);
+  std::vector<Request> requests;
+  for (u32 o = 0; o < outputs; ++o) {
+    Request r = plain_request(o);
+    r.sampling.temperature = o % 2 != 0 ? 0.9f : 0;
+    r.sampling.top_k = o % 3 == 0 ? 20 : 0;
+    if (o % 4 != 0) {
+      r.sampling.repeat_penalty = 1.3f;
+      r.sampling.presence_penalty = 0.4f;
+      r.sampling.frequency_penalty = 0.2f;
+      for (u32 i = 0; i < 150; ++i) r.history.push_back(static_cast<i32>(random.below(120)));
+    }
+    if (o % 5 == 1) r.bias = {{3, 4.0f}, {700, -INFINITY}, {17, 2.5f}, {0, 1.0f}};
+    if (o % 3 == 1) {
+      for (u32 w = 0; w < (vocabulary + 31) / 32; ++w) r.mask.push_back(static_cast<u32>(random.next()));
+    }
+    requests.push_back(r);
+  }
+  check(random_logits(random, outputs, vocabulary, false), requests, vocabulary);
+}
+
+TEST(sampling_reports_candidates_and_forced_tokens) {
+  const u32 vocabulary = 530, max_top = 20;
+  Random random(4);
+  std::vector<Request> requests;
+  for (u32 o = 0; o < 6; ++o) {
+    Request r = plain_request(o);
+    r.sampling.n_top = o * 4;
+    r.sampling.forced_token = o == 3 ? 11 : -1;
+    requests.push_back(r);
+  }
+  auto logits = random_logits(random, 6, vocabulary, true);
+  for (u32 i = 7; i < vocabulary; ++i) logits[5 * vocabulary + i] = -INFINITY;  // fewer than n_top
+  check(logits, requests, vocabulary, max_top);
+}
+
+TEST(sampling_flags_rows_without_a_choice) {
+  const u32 vocabulary = 300;
+  Random random(2);
+  std::vector<Request> requests(5, plain_request(1));
+  for (Request& r : requests) r.sampling.n_top = 2;
+  requests[1].sampling.temperature = 1;
+  requests[3].mask.assign((vocabulary + 31) / 32, 0u);
+  requests[4].mask.assign((vocabulary + 31) / 32, 0u);
+  requests[4].sampling.temperature = 1;
+  auto logits = random_floats(random, 5 * vocabulary);
+  logits[77] = NAN;
+  logits[vocabulary + 299] = INFINITY;
+  logits[2 * vocabulary] = -INFINITY;
+  const Results results = choose(logits, requests, vocabulary, 2);
+  for (const u32 o : {0u, 1u}) {
+    EXPECT(results.header(o).token == -1 && results.header(o).flags == FORGE_LOGITS_NAN);
+    EXPECT(results.header(o).n_top == 0);
+  }
+  EXPECT(results.header(2).token >= 0 && results.header(2).flags == 0);
+  for (const u32 o : {3u, 4u}) {
+    EXPECT(results.header(o).token == -1 && results.header(o).flags == FORGE_NOTHING_ALLOWED);
+    EXPECT(results.header(o).n_top == 2);
+  }
+}
