@@ -2,7 +2,7 @@
 import { SYNTHETIC_NAMES } from "../bench/synthetic_configs.ts";
 import { SYNTHETIC_TYPES } from "../bench/synthetic_shapes.ts";
 import { type Command, defineCommand } from "./command.ts";
-import { GENERATION_OPTIONS, MODEL_OPTIONS } from "./generation_options.ts";
+import { CONSTRAINT_OPTIONS, GENERATION_OPTIONS, MODEL_OPTIONS } from "./generation_options.ts";
 
 const MODEL = {
   name: "MODEL",
@@ -26,6 +26,7 @@ export const COMMANDS: readonly Command[] = [
       "promptCache",
       ...MODEL_OPTIONS,
       ...GENERATION_OPTIONS,
+      ...CONSTRAINT_OPTIONS,
       "json",
       "logprobs",
       "verbose",
@@ -38,6 +39,7 @@ export const COMMANDS: readonly Command[] = [
     examples: [
       "forge run -p 'Once upon a time'",
       "forge run -m model.gguf -p 'Write a haiku' -n 64 --temp 0",
+      `forge run -p 'Ada is 36.' --json-schema '{"properties":{"name":{"type":"string"}}}'`,
       "cat question.txt | forge run -m path/to/folder --json",
     ],
   }, () => import("./run.ts")),

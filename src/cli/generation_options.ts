@@ -26,8 +26,17 @@ export const GENERATION_OPTIONS = [
   "minP",
 ] as const satisfies readonly OptionName[];
 
+/** What the answer must conform to. */
+export const CONSTRAINT_OPTIONS = [
+  "jsonSchema",
+  "jsonObject",
+  "regex",
+  "grammar",
+] as const satisfies readonly OptionName[];
+
 export type ModelFlags = Options<(typeof MODEL_OPTIONS)[number]>;
 export type GenerationFlags = Options<(typeof GENERATION_OPTIONS)[number]>;
+export type ConstraintFlags = Options<(typeof CONSTRAINT_OPTIONS)[number]>;
 
 export function loadOptions(flags: ModelFlags): LoadOptions {
   return {

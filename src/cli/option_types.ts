@@ -7,6 +7,7 @@ export const OPTION_GROUPS = [
   "Generation",
   "Tests",
   "Sampling, in the order it is applied",
+  "Constraints, one at most",
   "Input",
   "Output",
   "Other",

@@ -4,6 +4,7 @@ import type { OptionSpec, OptionValue } from "./option_types.ts";
 
 const MAX_TOKENS = 2 ** 31 - 1;
 const SAMPLING = "Sampling, in the order it is applied";
+const CONSTRAINT = "Constraints, one at most";
 
 /** The type of a sampling option and its valid values. */
 function sampled(name: keyof typeof SAMPLING_RANGES) {
@@ -284,6 +285,33 @@ export const OPTIONS = {
     kind: "flag",
     group: "Input",
     help: "add no BOS or EOS token, and take tokens such as </s> in the text as plain text",
+  },
+  jsonSchema: {
+    flags: "--json-schema",
+    kind: "text",
+    metavar: "FILE|JSON",
+    group: CONSTRAINT,
+    help: "JSON that is valid for this schema; what cannot be enforced is refused",
+  },
+  jsonObject: {
+    flags: "--json-object",
+    kind: "flag",
+    group: CONSTRAINT,
+    help: "any JSON object",
+  },
+  regex: {
+    flags: "--regex",
+    kind: "text",
+    metavar: "RE",
+    group: CONSTRAINT,
+    help: "text that matches as a whole, in JavaScript's syntax with its u flag",
+  },
+  grammar: {
+    flags: "--grammar",
+    kind: "text",
+    metavar: "FILE",
+    group: CONSTRAINT,
+    help: "text that the rule root of a grammar in EBNF describes",
   },
   json: {
     flags: "--json",

@@ -4,7 +4,9 @@ import { isFile } from "../formats/file.ts";
 import { quote } from "../formats/quote.ts";
 import type { GenerateOptions, GenerationEnd, Model } from "../mod.ts";
 import type { Context } from "./command.ts";
+import { constraintOptions } from "./constraint_options.ts";
 import {
+  type ConstraintFlags,
   type GenerationFlags,
   generationOptions,
   loadOptions,
@@ -21,7 +23,8 @@ import { readStdin, readTextFile, withoutFinalNewline } from "./text_source.ts";
 type RunOptions =
   & Options<"prompt" | "file" | "system" | "raw" | "promptCache" | "json" | "logprobs">
   & ModelFlags
-  & GenerationFlags;
+  & GenerationFlags
+  & ConstraintFlags;
 
 const INTERRUPTED = 130;
 
@@ -34,6 +37,7 @@ export async function run(
     throw new ForgeError("usage", "--logprobs needs --json, which has a place for them");
   }
   const signal = context.interruptSignal();
+  const constraint = await constraintOptions(options, signal);
   const path = await resolveModel(options.model, signal);
   const prompt = await readPrompt(options, operands, signal);
 
@@ -44,6 +48,7 @@ export async function run(
     ...generation,
     // Settled here, so that what --verbose shows is what is used.
     ...model.resolveSampling(generation),
+    ...constraint,
     raw: options.raw,
     system: options.system,
     logprobs: options.logprobs,
@@ -130,6 +135,8 @@ async function streamText(
   }
   // A terminal's next prompt belongs on a line of its own; a file gets exactly the text.
   if (Deno.stdout.isTerminal() && !last.endsWith("\n")) await writeStdout("\n");
-  if (verbose && end !== undefined) await writeStderr(describeSpeed(end));
+  if (verbose && end !== undefined) {
+    await writeStderr(describeSpeed(end, model.constraintCost));
+  }
   return end?.finishReason === "cancelled" ? INTERRUPTED : 0;
 }

@@ -1,5 +1,11 @@
 /** What `forge run --verbose` says. */
-import { describeSampling, type GenerateOptions, type GenerationEnd, type Model } from "../mod.ts";
+import {
+  type ConstraintCost,
+  describeSampling,
+  type GenerateOptions,
+  type GenerationEnd,
+  type Model,
+} from "../mod.ts";
 import { formatBytes, formatCount, formatRows, formatSpeed, plural } from "./format.ts";
 
 const MAX_UNUSED = 5;
@@ -37,15 +43,25 @@ export function describeSession(model: Model, prompt: string, request: GenerateO
   ]);
 }
 
-/** How fast it was, and how much of the prompt did not have to be computed. */
-export function describeSpeed(end: GenerationEnd): string {
+/** How fast it was, and how much of the prompt did not have to be computed; what a constraint took. */
+export function describeSpeed(end: GenerationEnd, cost?: ConstraintCost): string {
   const { timings, promptTokens, cachedPromptTokens, completionTokens, finishReason } = end;
   return formatRows([
     ["reused", `${cachedPromptTokens} of ${plural(promptTokens, "prompt token")}`],
     ["prefill", formatSpeed(promptTokens - cachedPromptTokens, timings.prefill_ms)],
     ["decode", formatSpeed(Math.max(0, completionTokens - 1), timings.decode_ms)],
+    ...(cost === undefined ? [] : [["constraint", describeCost(cost, timings)] as const]),
     ["ended", finishReason],
   ]);
+}
+
+/** The masks' share is that of the steps, which they overlap where they can. */
+function describeCost(cost: ConstraintCost, timings: GenerationEnd["timings"]): string {
+  const steps = timings.prefill_ms + timings.decode_ms;
+  const each = cost.masks === 0 ? 0 : cost.maskMs / cost.masks;
+  const share = steps === 0 ? 0 : 100 * cost.maskMs / steps;
+  return `compiled in ${cost.compileMs.toFixed(1)} ms, ${plural(cost.masks, "mask")} of ` +
+    `${each.toFixed(3)} ms, ${share.toFixed(1)}% of the steps`;
 }
 
 function weightTypes({ checkpoint }: Model): string {

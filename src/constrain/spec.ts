@@ -52,6 +52,14 @@ export function constraintSpec(options: ConstraintOptions): ConstraintSpec | und
   return { kind: "grammar", source: grammar };
 }
 
+/** The option that names a constraint, if one does. */
+export function constraintName(options: ConstraintOptions): string | undefined {
+  if (options.jsonSchema !== undefined) return "json_schema";
+  if (options.jsonObject) return "json_object";
+  if (options.regex !== undefined) return "regex";
+  return options.grammar === undefined ? undefined : "grammar";
+}
+
 /** The schema as JSON has it: what JSON cannot hold is not taken over silently. */
 function jsonValue(schema: unknown): JsonValue {
   let text: string | undefined;

@@ -1,4 +1,5 @@
 import type { Backend, DeviceInfo } from "../backend.ts";
+import type { ConstraintCost } from "../constrain/compiled_constraint.ts";
 import { ForgeError } from "../errors.ts";
 import { type Checkpoint, openCheckpoint } from "../formats/checkpoint.ts";
 import { loadModel } from "../models/registry.ts";
@@ -10,6 +11,7 @@ import { collect, type Completion } from "./completion.ts";
 import { endTokens } from "./end_tokens.ts";
 import { generate, type GenerationRequest, type Piece } from "./generate.ts";
 import { cacheTokens } from "./kv_size.ts";
+import { LazyConstraints } from "./lazy_constraints.ts";
 import {
   DEFAULT_CONTEXT,
   type LoadOptions,
@@ -86,6 +88,7 @@ export class Model implements AsyncDisposable {
   readonly #scheduler: Scheduler;
   readonly #weights: WeightLoader;
   readonly #endTokens: ReadonlySet<number>;
+  readonly #constraints: LazyConstraints;
   #template: ChatTemplate | undefined;
   #identity: string | undefined;
 
@@ -106,6 +109,7 @@ export class Model implements AsyncDisposable {
     this.#scheduler = new Scheduler(runner);
     this.#weights = weights;
     this.#endTokens = endTokens(checkpoint, tokenizer);
+    this.#constraints = new LazyConstraints(tokenizer, runner.vocabSize, this.#endTokens);
   }
 
   /** Loads a checkpoint onto an open device; {@linkcode load} does both. */
@@ -129,6 +133,11 @@ export class Model implements AsyncDisposable {
     return new Model(checkpoint, backend, tokenizer, runner, weights);
   }
 
+  /** What constraints have cost so far; `undefined` while none was used. */
+  get constraintCost(): ConstraintCost | undefined {
+    return this.#constraints.cost;
+  }
+
   /** Whether prompts are rendered through a chat template of the model's. */
   get hasChatTemplate(): boolean {
     return this.checkpoint.chatTemplate !== undefined;
@@ -147,10 +156,11 @@ export class Model implements AsyncDisposable {
    * Nothing runs, and nothing is checked, before the first piece is asked for.
    *
    * @throws {ForgeError} `bad_input` for a prompt that is empty, has an id that is no token, or does
-   * not fit the context; `usage` for an option out of range; `bad_model` when the model computes NaN.
+   * not fit the context; `usage` for an option out of range, `usage` or
+   * `unsupported` for a constraint that cannot be enforced; `bad_model` when the model computes NaN.
    */
   async *generate(prompt: Prompt, options: GenerateOptions = {}): AsyncGenerator<Piece> {
-    yield* this.#generate(this.#request(prompt, options));
+    yield* this.#generate(await this.#request(prompt, options));
   }
 
   async *#generate(request: GenerationRequest): AsyncGenerator<Piece> {
@@ -181,7 +191,7 @@ export class Model implements AsyncDisposable {
     checkWholeNumber("n", n, 1, MAX_COMPLETIONS);
     const controller = new AbortController();
     const signals = [controller.signal, options.signal].filter((signal) => signal !== undefined);
-    const request = this.#request(prompt, { ...options, signal: AbortSignal.any(signals) });
+    const request = await this.#request(prompt, { ...options, signal: AbortSignal.any(signals) });
     const completions = Array.from(
       { length: n },
       (_, stream) =>
@@ -317,6 +327,7 @@ export class Model implements AsyncDisposable {
   /** Releases the device and everything on it. */
   close(): void {
     this.#scheduler.close(new ForgeError("device", "the model is closed"));
+    this.#constraints.dispose();
     this.#backend.close();
   }
 
@@ -326,10 +337,12 @@ export class Model implements AsyncDisposable {
     await this.#scheduler.idle();
   }
 
-  #request(prompt: Prompt, options: GenerateOptions): GenerationRequest {
+  async #request(prompt: Prompt, options: GenerateOptions): Promise<GenerationRequest> {
     const sampling = this.resolveSampling(options);
     const encoded = this.encodePrompt(prompt, options);
-    return settleRequest(encoded, sampling, options, this.#runner, this.#endTokens);
+    const request = settleRequest(encoded, sampling, options, this.#runner, this.#endTokens);
+    const constraint = await this.#constraints.compile(options, encoded.startsText);
+    return { ...request, constraint };
   }
 
   #checkFits(nTokens: number): void {

@@ -1,10 +1,11 @@
+import type { ConstraintOptions } from "../constrain/spec.ts";
 import { ForgeError } from "../errors.ts";
 import type { Constraint } from "./constraint.ts";
 import type { PromptOptions } from "./prompt.ts";
 import type { SamplingOptions } from "./sampling.ts";
 
 /** How an answer is generated. Every member has a default. */
-export interface GenerateOptions extends SamplingOptions, PromptOptions {
+export interface GenerateOptions extends SamplingOptions, PromptOptions, ConstraintOptions {
   /** The most tokens to generate. @default as many as the context has room for */
   readonly maxTokens?: number | undefined;
   /** Strings that end the text; they are not part of it. */
@@ -16,7 +17,7 @@ export interface GenerateOptions extends SamplingOptions, PromptOptions {
    * `{ "50256": -100 }`
    */
   readonly logitBias?: Readonly<Record<string, number>> | undefined;
-  /** What the text must conform to. Without it, any text will do. */
+  /** A constraint of one's own on the tokens, in place of those that `ConstraintOptions` names. */
   readonly constraint?: Constraint | undefined;
   /** Stops the generation; what was generated so far is kept. */
   readonly signal?: AbortSignal | undefined;

@@ -1,3 +1,4 @@
+import { constraintName, type ConstraintOptions } from "../constrain/spec.ts";
 import type { SamplingParams } from "../backend.ts";
 import { ForgeError } from "../errors.ts";
 import type { Checkpoint } from "../formats/checkpoint.ts";
@@ -175,7 +176,7 @@ function hasPenalties(s: ResolvedSampling): boolean {
 }
 
 /** What of a request belongs to its sampling chain beside the numbers. */
-export interface ChainOptions {
+export interface ChainOptions extends ConstraintOptions {
   readonly logitBias?: Readonly<Record<string, number>> | undefined;
   readonly constraint?: unknown;
 }
@@ -199,7 +200,7 @@ export function describeSampling(s: ResolvedSampling, options: ChainOptions = {}
   return chain([
     hasPenalties(s) && `${chain(penalties)} over ${window} tokens`,
     nBiased > 0 && `logit_bias of ${nBiased} token${nBiased === 1 ? "" : "s"}`,
-    options.constraint !== undefined && "constraint",
+    constraintName(options) ?? (options.constraint !== undefined && "constraint"),
     s.temperature === 0 ? "greedy" : chain(draw),
   ]);
 }

@@ -1,0 +1,53 @@
+/** The constraint flags, as the library takes them. */
+import { ForgeError } from "../errors.ts";
+import { isJsonObject, type JsonValue, kindOf } from "../formats/json.ts";
+import { quote } from "../formats/quote.ts";
+import type { ConstraintOptions, JsonSchema } from "../mod.ts";
+import type { ConstraintFlags } from "./generation_options.ts";
+import { readTextFile } from "./text_source.ts";
+
+/**
+ * The constraint that the flags ask for; files are read.
+ *
+ * @throws {ForgeError} `usage` when flags exclude each other or a schema is no JSON; as `readTextFile`
+ */
+export async function constraintOptions(
+  flags: ConstraintFlags,
+  signal?: AbortSignal,
+): Promise<ConstraintOptions> {
+  const { jsonSchema, jsonObject, regex, grammar } = flags;
+  const given = [
+    jsonSchema !== undefined && "--json-schema",
+    jsonObject && "--json-object",
+    regex !== undefined && "--regex",
+    grammar !== undefined && "--grammar",
+  ].filter((flag) => typeof flag === "string");
+  if (given.length > 1) {
+    throw new ForgeError("usage", `${given.join(" and ")} exclude each other; give one of them`);
+  }
+  return {
+    jsonSchema: jsonSchema === undefined ? undefined : await readSchema(jsonSchema, signal),
+    jsonObject,
+    regex,
+    grammar: grammar === undefined ? undefined : await readTextFile(grammar, signal),
+  };
+}
+
+/** A schema as JSON, or from the file of that name. */
+async function readSchema(source: string, signal: AbortSignal | undefined): Promise<JsonSchema> {
+  const isJson = /^\s*(?:\{|(?:true|false)\s*$)/.test(source);
+  const text = isJson ? source : await readTextFile(source, signal);
+  const where = isJson ? "--json-schema" : quote(source);
+  let value: JsonValue;
+  try {
+    value = JSON.parse(text);
+  } catch (error) {
+    const reason = error instanceof Error ? error.message.replace(/\p{Cc}+/gu, " ") : String(error);
+    throw new ForgeError("usage", `${where} is not valid JSON: ${reason}`);
+  }
+  if (typeof value === "boolean" || isJsonObject(value)) return value;
+  throw new ForgeError(
+    "usage",
+    `${where} holds ${kindOf(value)}; a schema is an object, true or false`,
+  );
+}

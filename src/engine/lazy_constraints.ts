@@ -1,0 +1,50 @@
+import type { ConstraintCost } from "../constrain/compiled_constraint.ts";
+import type { Constraints } from "../constrain/constraints.ts";
+import { constraintName, constraintSpec } from "../constrain/spec.ts";
+import { ForgeError } from "../errors.ts";
+import type { Tokenizer } from "../tokenizer/tokenizer.ts";
+import type { Constraint } from "./constraint.ts";
+import type { GenerateOptions } from "./options.ts";
+
+/** The constraints of one model. The grammar engine, a megabyte, is only loaded once one is asked for. */
+export class LazyConstraints {
+  readonly #tokenizer: Tokenizer;
+  readonly #vocabSize: number;
+  readonly #endTokens: ReadonlySet<number>;
+  #constraints: Constraints | undefined;
+
+  constructor(tokenizer: Tokenizer, vocabSize: number, endTokens: ReadonlySet<number>) {
+    this.#tokenizer = tokenizer;
+    this.#vocabSize = vocabSize;
+    this.#endTokens = endTokens;
+  }
+
+  /** What constraints have cost so far; `undefined` while none was used. */
+  get cost(): ConstraintCost | undefined {
+    return this.#constraints && { ...this.#constraints.cost };
+  }
+
+  /**
+   * What the text must conform to, compiled if it was not before.
+   *
+   * @param startsText whether a leading space is taken off the text
+   * @throws {ForgeError} `usage` or `unsupported`, naming what cannot be enforced
+   */
+  async compile(options: GenerateOptions, startsText: boolean): Promise<Constraint | undefined> {
+    const spec = constraintSpec(options);
+    if (spec === undefined) return options.constraint;
+    if (options.constraint !== undefined) {
+      throw new ForgeError(
+        "usage",
+        `constraint and ${constraintName(options)} are given; valid is one of them`,
+      );
+    }
+    const { Constraints } = await import("../constrain/constraints.ts");
+    this.#constraints ??= new Constraints(this.#tokenizer, this.#vocabSize, this.#endTokens);
+    return await this.#constraints.compile(spec, startsText);
+  }
+
+  dispose(): void {
+    this.#constraints?.dispose();
+  }
+}
