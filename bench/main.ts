@@ -8,6 +8,7 @@ import { ForgeError } from "../src/errors.ts";
 import { benchAttention } from "./attention.ts";
 import { type BenchOptions, OPTIONS_HELP, parseBenchOptions } from "./bench_options.ts";
 import { describeLimits, type Machine, measureLimits } from "./limits.ts";
+import { benchOverhead } from "./overhead.ts";
 import { benchPeers } from "./peers.ts";
 import { benchSpeed } from "./speed.ts";
 import { benchStartup } from "./startup.ts";
@@ -23,6 +24,7 @@ interface Benchmark {
 const BENCHMARKS: Readonly<Record<string, Benchmark>> = {
   speed: { help: "prefill and decode of a model", run: benchSpeed },
   attention: { help: "attention alone, over caches as large as a model's", run: benchAttention },
+  overhead: { help: "what a token costs beyond the native library", run: benchOverhead },
   startup: { help: "from the start of the process to the first token", run: benchStartup },
   tokenizer: { help: "loading, encoding, decoding", run: benchTokenizer },
   peers: { help: "against llama.cpp, which npm downloads", run: benchPeers },

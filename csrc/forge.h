@@ -357,6 +357,9 @@ typedef struct {
 FORGE_API forge_status forge_step_run(uint32_t step, const void *inputs, uint64_t input_bytes,
                                       void *results, uint64_t result_bytes, const int32_t *stop);
 
+/* What the last run that succeeded took inside this library; what a caller measures beyond it is its own. */
+FORGE_API forge_status forge_step_time(uint32_t step, uint64_t *nanoseconds);
+
 /* Marks a value as readable after a run. To be called before forge_step_end. */
 FORGE_API forge_status forge_step_keep(uint32_t step, uint32_t value);
 

@@ -363,6 +363,13 @@ export const symbols = {
     result: status,
     nonblocking: true,
   },
+  forge_step_time: {
+    parameters: [
+      "u32", // uint32_t step
+      "buffer", // uint64_t *nanoseconds
+    ],
+    result: status,
+  },
   forge_step_keep: {
     parameters: [
       "u32", // uint32_t step

@@ -262,6 +262,13 @@ class NativeStep implements Step {
     return out;
   }
 
+  nativeTime(): number {
+    const time = new BigUint64Array(1);
+    const status = this.#native.symbols.forge_step_time(this.#step, time);
+    this.#native.check(status, "step_time", this.#step);
+    return Number(time[0]);
+  }
+
   cancel(): void {
     if (this.#running) Atomics.store(this.#stop, 0, 1);
   }

@@ -229,6 +229,8 @@ export interface Step {
   run(inputs: StepInputs): Promise<StepResult[]>;
   /** Rows of a kept value of the last run, `[nRows, cols]`. */
   read(value: Value, cols: number, firstRow: number, nRows: number): Float32Array;
+  /** What the last run that succeeded took inside the device's library, in nanoseconds. */
+  nativeTime(): number;
   /** Makes the run in progress stop early; without one, does nothing. */
   cancel(): void;
   release(): void;

@@ -1,5 +1,7 @@
 // Recording and running steps: see forge.h.
 
+#include <chrono>
+
 #include "border.h"
 #include "step_inputs.h"
 
@@ -15,6 +17,11 @@ forge_status record_on(uint32_t step, uint32_t* out, Record&& record) {
     uint32_t& result = not_null(out, "out");
     result = record(object->recorder, *object->device);
   });
+}
+
+uint64_t nanoseconds_since(std::chrono::steady_clock::time_point start) {
+  const std::chrono::nanoseconds time = std::chrono::steady_clock::now() - start;
+  return static_cast<uint64_t>(time.count());
 }
 
 }  // namespace
@@ -144,6 +151,7 @@ forge_status forge_step_end(uint32_t step, uint64_t* scratch_bytes) {
 forge_status forge_step_run(uint32_t step, const void* inputs, uint64_t input_bytes, void* results,
                             uint64_t result_bytes, const int32_t* stop) {
   return on_handle(step, [&] {
+    const auto start = std::chrono::steady_clock::now();
     auto object = get<StepObject>(step, "step");
     require(object->executable != nullptr, "step: recording has not ended");
     const Program& program = *object->program;
@@ -153,6 +161,14 @@ forge_status forge_step_run(uint32_t step, const void* inputs, uint64_t input_by
     object->executable->run(in, block, StopFlag(stop));
     object->last_tokens = in.n_tokens;
     object->last_outputs = in.n_outputs;
+    object->last_nanoseconds = nanoseconds_since(start);
+  });
+}
+
+forge_status forge_step_time(uint32_t step, uint64_t* nanoseconds) {
+  return on_handle(step, [&] {
+    not_null(nanoseconds, "nanoseconds");
+    *nanoseconds = get<StepObject>(step, "step")->last_nanoseconds;
   });
 }
 

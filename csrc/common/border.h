@@ -42,6 +42,7 @@ struct StepObject : Object {
   std::unique_ptr<Executable> executable;
   uint32_t last_tokens = 0;
   uint32_t last_outputs = 0;
+  uint64_t last_nanoseconds = 0;
 };
 
 // Copies text into a caller's buffer, truncated and NUL-terminated.

@@ -18,3 +18,12 @@ export function median(values: readonly number[]): number {
   if (sorted.length % 2 === 1) return sorted[middle]!;
   return (sorted[middle - 1]! + sorted[middle]!) / 2;
 }
+
+/**
+ * The value below which a share of the values lies, the nearest of them: what something takes when
+ * nothing disturbs it is a low quantile of what it takes over and over. NaN of nothing.
+ */
+export function quantile(values: readonly number[], share: number): number {
+  const sorted = values.toSorted((a, b) => a - b);
+  return sorted[Math.round(share * (sorted.length - 1))] ?? NaN;
+}

@@ -162,6 +162,11 @@ export class Runner {
     this.#step.cancel();
   }
 
+  /** What the last run that succeeded took inside the device's library, in nanoseconds. */
+  nativeTime(): number {
+    return this.#step.nativeTime();
+  }
+
   /** The logits of one output of the last run, `[vocabSize]`; outputs count over all chunks. */
   readLogits(output: number): Float32Array {
     return this.#step.read(this.#logits, this.vocabSize, output, 1);

@@ -1,0 +1,64 @@
+/** What a decoded token costs beyond the native library: the border, the engine, the text. */
+import { openBenchModel } from "../src/bench/bench_model.ts";
+import { quantile } from "../src/bench/statistics.ts";
+import { UNSAMPLED } from "../src/engine/runner.ts";
+import { load } from "../src/mod.ts";
+import { type BenchOptions, benchSubject, subjectPath } from "./bench_options.ts";
+
+const GREEDY = { ...UNSAMPLED, row: 0, forcedToken: undefined };
+const PROMPT = "Once upon a time";
+const UNTIMED = 8;
+
+/** A token that nothing disturbs is faster than most on a machine that does other things as well. */
+const UNDISTURBED = 0.1;
+
+/** Prints what a token of all rounds takes when undisturbed, and what part of it is not native. */
+export async function benchOverhead(options: BenchOptions): Promise<void> {
+  using subject = benchSubject(options);
+  const path = subjectPath(subject);
+  console.log(`${subject.name}: microseconds a decoded token`);
+  const { total, native } = await measureSteps(path, options);
+  const perToken = await measureGeneration(path, options);
+  const share = (value: number) => `${((value - native) / value * 100).toFixed(1)}% not native`;
+  console.log(`  native          ${native.toFixed(0)}`);
+  console.log(`  Runner.run      ${total.toFixed(0)} (${share(total)})`);
+  console.log(`  Model.generate  ${perToken.toFixed(0)} (${share(perToken)})`);
+}
+
+/** Runs of one token, as the engine makes them, and what of them the library took. */
+async function measureSteps(path: string, { threads, nGen, rounds }: BenchOptions) {
+  const contextLength = nGen + UNTIMED;
+  using model = await openBenchModel(path, { name: path, device: "auto", threads, contextLength });
+  const { runner } = model;
+  const totals: number[] = [], natives: number[] = [];
+  for (let round = 0; round < rounds; round++) {
+    using table = runner.newSequence();
+    for (let at = 0; at < contextLength; at++) {
+      const start = performance.now();
+      await runner.run([{ table, tokens: [300], start: at, outputs: [GREEDY] }]);
+      const elapsed = performance.now() - start;
+      if (at < UNTIMED) continue;
+      totals.push(elapsed * 1e3);
+      natives.push(runner.nativeTime() / 1e3);
+    }
+  }
+  return { total: quantile(totals, UNDISTURBED), native: quantile(natives, UNDISTURBED) };
+}
+
+/** From piece to piece of a generation that a user would read. */
+async function measureGeneration(path: string, { threads, nGen, rounds }: BenchOptions) {
+  await using model = await load(path, { threads, contextLength: nGen + UNTIMED + 64 });
+  const times: number[] = [];
+  for (let round = 0; round < rounds; round++) {
+    let last = performance.now();
+    let n = 0;
+    // A prompt of its own for each round, so that nothing of it is known already.
+    const prompt = `${round} ${PROMPT}`;
+    for await (const { token } of model.generate(prompt, { maxTokens: nGen, temperature: 0 })) {
+      const now = performance.now();
+      if (token !== undefined && n++ >= UNTIMED) times.push((now - last) * 1e3);
+      last = now;
+    }
+  }
+  return quantile(times, UNDISTURBED);
+}
