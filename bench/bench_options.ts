@@ -17,6 +17,14 @@ export interface BenchOptions {
   readonly rounds: number;
   readonly nPrompt: number;
   readonly nGen: number;
+  /** Sequences that peers decodes at once; 0 for no such test. */
+  readonly nParallel: number;
+  /** Tokens in the cache before another test of peers; 0 for no such test. */
+  readonly nDepth: number;
+  /** Whether peers measures the models of its table, with settings of its own. */
+  readonly table: boolean;
+  /** Whether peers measures on a machine that others keep busy. */
+  readonly busy: boolean;
   /** A text for the tokenizer. */
   readonly file: string | undefined;
 }
@@ -28,6 +36,10 @@ export const OPTIONS_HELP = `Options:
   -r, --rounds N                how often to measure (default: 5)
   -p, --n-prompt N              tokens of the prompt (default: 512)
   -n, --n-gen N                 tokens to decode (default: 128)
+      --parallel N              peers: sequences to decode at once, 0 for none (default: 8)
+  -d, --n-depth N               peers: tokens in the cache before another test (default: 0, none)
+      --table                   peers: all models of the table in README; takes less than 25 minutes
+      --busy                    peers: measure although others keep the machine busy
   -f, --file FILE               text for the tokenizer (default: README.md)
 `;
 
@@ -45,6 +57,10 @@ export function parseBenchOptions(args: readonly string[]): BenchOptions {
     rounds: count("rounds", values.rounds) ?? 5,
     nPrompt: count("n-prompt", values["n-prompt"]) ?? 512,
     nGen: count("n-gen", values["n-gen"]) ?? 128,
+    nParallel: count("parallel", values.parallel, 0) ?? 8,
+    nDepth: count("n-depth", values["n-depth"], 0) ?? 0,
+    table: values.table ?? false,
+    busy: values.busy ?? false,
     file: values.file,
   };
 }
@@ -61,6 +77,10 @@ function parse(args: readonly string[]) {
         rounds: { type: "string", short: "r" },
         "n-prompt": { type: "string", short: "p" },
         "n-gen": { type: "string", short: "n" },
+        parallel: { type: "string" },
+        "n-depth": { type: "string", short: "d" },
+        table: { type: "boolean" },
+        busy: { type: "boolean" },
         file: { type: "string", short: "f" },
       },
     });
@@ -70,10 +90,11 @@ function parse(args: readonly string[]) {
   }
 }
 
-function count(name: string, text: string | undefined): number | undefined {
+function count(name: string, text: string | undefined, min = 1): number | undefined {
   if (text === undefined) return undefined;
-  if (/^[1-9]\d{0,5}$/.test(text)) return Number(text);
-  throw new ForgeError("usage", `--${name} is "${text}"; valid is a whole number from 1 to 999999`);
+  if (/^\d{1,6}$/.test(text) && Number(text) >= min) return Number(text);
+  const valid = `valid is a whole number from ${min} to 999999`;
+  throw new ForgeError("usage", `--${name} is "${text}"; ${valid}`);
 }
 
 /** A model for the length of a benchmark; a synthetic one is removed at the end. */

@@ -21,8 +21,6 @@ export interface Limits {
 export interface Machine {
   /** Where they were measured. */
   readonly limits: Limits | undefined;
-  /** The load average of the last minute, before anything ran. */
-  readonly load: number;
 }
 
 /**

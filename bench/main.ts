@@ -47,14 +47,13 @@ async function main(args: readonly string[]): Promise<number> {
       const problem = unknown === undefined ? "no benchmark is named" : `unknown "${unknown}"`;
       throw new ForgeError("usage", `${problem}; valid are ${valid}`);
     }
-    const [load = 0] = Deno.loadavg();
     await buildLibraries({ log: (line) => console.error(line) });
     const limits = options.names.includes(LIMITS)
       ? await measureLimits(options.threads)
       : undefined;
     if (limits !== undefined) console.log(describeLimits(limits));
     for (const [name, benchmark] of Object.entries(BENCHMARKS)) {
-      if (options.names.includes(name)) await benchmark.run(options, { limits, load });
+      if (options.names.includes(name)) await benchmark.run(options, { limits });
     }
     return 0;
   } catch (error) {

@@ -1,23 +1,43 @@
-/** forge against llama.cpp: the same file, threads and prompt, in turns. */
+/** forge against llama.cpp: the same file, threads and prompts, in turns. */
 import { join } from "@std/path";
-import { openCheckpoint } from "../src/formats/checkpoint.ts";
 import { summarizeModel } from "../src/bench/model_summary.ts";
 import { Random } from "../src/bench/random.ts";
-import { median } from "../src/bench/statistics.ts";
-import { plural } from "../src/cli/format.ts";
 import { ForgeError } from "../src/errors.ts";
-import { type BenchOptions, benchSubject, subjectPath } from "./bench_options.ts";
-import { describeLimits, type Machine, readShare } from "./limits.ts";
-import { installPeer, PEER_VERSION } from "./peers/node_llama_cpp.ts";
-import { parseRoundResult, type RoundResult, type RoundTask } from "./peers/round.ts";
+import { openCheckpoint } from "../src/formats/checkpoint.ts";
+import {
+  type BenchOptions,
+  type BenchSubject,
+  benchSubject,
+  subjectPath,
+} from "./bench_options.ts";
+import { watchMachine } from "./busy.ts";
+import { type Machine, measureLimits } from "./limits.ts";
+import { installPeer } from "./peers/node_llama_cpp.ts";
+import { type Comparison, describeComparison, describeMethod } from "./peers/report.ts";
+import { FIRST_TOKEN, parseRoundTimes, type RoundResult, type RoundTask } from "./peers/round.ts";
 import { root } from "./root.ts";
 
 /** Ids that synthetic and real vocabularies have, and that are no special tokens of theirs. */
 const FIRST_ID = 300;
 const LAST_ID = 1000;
 
-/** The load average up to which a machine counts as idle. */
-const IDLE_LOAD = 0.3;
+/** Tokens in the prompt of each of several sequences. */
+const PARALLEL_PROMPT = 64;
+
+/** What the table of README is made of, with the depth that is measured as well. */
+const TABLE: readonly { readonly synthetic: string; readonly nDepth: number }[] = [
+  { synthetic: "llama-3.2-1b:Q4_0", nDepth: 4096 },
+  { synthetic: "llama-3.2-1b:Q8_0", nDepth: 0 },
+  { synthetic: "llama-3.2-1b:Q4_K", nDepth: 0 },
+  { synthetic: "llama-3.2-1b:Q6_K", nDepth: 0 },
+  { synthetic: "llama-3.2-1b:F16", nDepth: 0 },
+  { synthetic: "smollm2-135m:Q4_0", nDepth: 0 },
+  { synthetic: "smollm2-135m:Q8_0", nDepth: 0 },
+  { synthetic: "smollm2-135m:F16", nDepth: 0 },
+];
+
+/** The settings of the table: on two cores it takes less than 25 minutes. */
+const TABLE_SETTINGS = { nPrompt: 512, nGen: 65, nParallel: 8, rounds: 3 } as const;
 
 /** A program that is measured. */
 interface Contender {
@@ -27,46 +47,35 @@ interface Contender {
 }
 
 /**
- * Prints the comparison and adds it to `bench/results/`; where llama.cpp cannot be had, says why and
- * does nothing.
+ * Prints the comparison and adds it to `bench/results/`, a model at a time; where llama.cpp cannot be
+ * had, says why and does nothing.
+ *
+ * @throws {ForgeError} `usage` for a model that is no GGUF file; `device` on a machine that others keep
+ * busy, unless that is allowed.
  */
 export async function benchPeers(options: BenchOptions, machine: Machine): Promise<void> {
   if (options.nGen < 2) throw new ForgeError("usage", "peers decodes at least 2 tokens: -n 2");
   const peer = await peerModule();
   if (peer === undefined) return;
-  using subject = benchSubject(options);
-  const model = subjectPath(subject);
-  const checkpoint = openCheckpoint(model);
-  if (checkpoint.kind !== "gguf") {
-    throw new ForgeError("usage", "peers needs a GGUF file (-m FILE.gguf), or --synthetic SHAPE");
+  const limits = machine.limits ??
+    (options.table ? await measureLimits(options.threads) : undefined);
+  const rows = options.table
+    ? TABLE.map((row) => ({ ...options, ...TABLE_SETTINGS, ...row, model: undefined }))
+    : [options];
+  for (const [i, row] of rows.entries()) {
+    using subject = benchSubject(row);
+    const comparison = describeComparison(await compare(subject, row, peer), limits);
+    publish(i === 0 ? `${describeMethod(limits)}\n${comparison}` : comparison);
   }
-  const { decodeBytes } = summarizeModel(checkpoint, [...checkpoint.tensors.values()]);
-  const deno = [Deno.execPath(), "run", "--quiet", "--allow-all"];
-  const folder = join(root, "bench", "peers");
-  const contenders: readonly Contender[] = [
-    { name: "forge", command: [...deno, join(folder, "forge_round.ts")], rounds: [] },
-    { name: "llama.cpp", command: ["node", join(folder, "llama_cpp_round.mjs"), peer], rounds: [] },
-  ];
-  const random = new Random(1);
-  const task: RoundTask = {
-    model: await Deno.realPath(model),
-    threads: options.threads,
-    prompt: Array.from(
-      { length: options.nPrompt },
-      () => FIRST_ID + random.below(LAST_ID - FIRST_ID),
-    ),
-    nGen: options.nGen,
-  };
-  for (let round = 0; round < options.rounds; round++) {
-    for (const contender of contenders) contender.rounds.push(await runRound(contender, task));
-  }
-  const report = describeComparison(subject.name, task, contenders, decodeBytes, machine);
-  console.log(report);
+}
+
+/** Prints a part of the results and adds it to the file of the day. */
+function publish(text: string): void {
+  console.log(text);
   const results = join(root, "bench", "results");
   Deno.mkdirSync(results, { recursive: true });
   const path = join(results, `${new Date().toISOString().slice(0, 10)}-peers.md`);
-  Deno.writeTextFileSync(path, `${report}\n`, { append: true });
-  console.log(`added to ${path}`);
+  Deno.writeTextFileSync(path, `${text}\n`, { append: true });
 }
 
 /** The module of llama.cpp, or `undefined` where it cannot be installed. */
@@ -80,8 +89,67 @@ async function peerModule(): Promise<string | undefined> {
   }
 }
 
+async function compare(
+  subject: BenchSubject,
+  options: BenchOptions,
+  peer: string,
+): Promise<Comparison> {
+  const model = subjectPath(subject);
+  const checkpoint = openCheckpoint(model);
+  if (checkpoint.kind !== "gguf") {
+    throw new ForgeError("usage", "peers needs a GGUF file (-m FILE.gguf), or --synthetic NAME");
+  }
+  const { decodeBytes } = summarizeModel(checkpoint, [...checkpoint.tensors.values()]);
+  const { text, isBusy } = await watchMachine();
+  if (isBusy && !options.busy) {
+    throw new ForgeError(
+      "device",
+      `${text}, which slows programs unequally: measure when it is quiet, or give --busy`,
+    );
+  }
+  const task = roundTask(await Deno.realPath(model), options);
+  const [forge, llama] = contenders(peer);
+  for (let round = 0; round < options.rounds; round++) {
+    for (const contender of [forge, llama]) contender.rounds.push(await runRound(contender, task));
+  }
+  const warning = isBusy ? ": THE MACHINE WAS BUSY, measure again" : "";
+  return {
+    model: subject.name,
+    task,
+    decodeBytes,
+    contenders: [forge, llama],
+    machine: `before it, ${text}${warning}`,
+  };
+}
+
+function roundTask(model: string, options: BenchOptions): RoundTask {
+  const { threads, nPrompt, nGen, nParallel, nDepth } = options;
+  const random = new Random(1);
+  const count = nDepth + Math.max(nPrompt, PARALLEL_PROMPT + nParallel);
+  return {
+    model,
+    threads,
+    tokens: Array.from({ length: count }, () => FIRST_ID + random.below(LAST_ID - FIRST_ID)),
+    nPrompt,
+    nGen,
+    nParallel,
+    nParallelPrompt: PARALLEL_PROMPT,
+    nDepth,
+  };
+}
+
+function contenders(peer: string): [forge: Contender, llama: Contender] {
+  const deno = [Deno.execPath(), "run", "--quiet", "--allow-all"];
+  const folder = join(root, "bench", "peers");
+  return [
+    { name: "forge", command: [...deno, join(folder, "forge_round.ts")], rounds: [] },
+    { name: "llama.cpp", command: ["node", join(folder, "llama_cpp_round.mjs"), peer], rounds: [] },
+  ];
+}
+
 async function runRound({ name, command }: Contender, task: RoundTask): Promise<RoundResult> {
   const [program = "", ...args] = command;
+  const start = performance.now();
   const process = new Deno.Command(program, {
     args,
     cwd: root,
@@ -92,69 +160,17 @@ async function runRound({ name, command }: Contender, task: RoundTask): Promise<
   const writer = process.stdin.getWriter();
   await writer.write(new TextEncoder().encode(JSON.stringify(task)));
   await writer.close();
-  const { success, stdout, stderr } = await process.output();
-  const decoder = new TextDecoder();
-  if (!success) throw new ForgeError("device", `${name} failed: ${decoder.decode(stderr).trim()}`);
-  return parseRoundResult(decoder.decode(stdout));
-}
-
-/** The comparison as Markdown. */
-function describeComparison(
-  model: string,
-  { threads, prompt, nGen }: RoundTask,
-  contenders: readonly Contender[],
-  decodeBytes: number,
-  { limits, load }: Machine,
-): string {
-  const speeds = contenders.map(({ name, rounds }) => ({
-    name,
-    prefill: rounds.map(({ prefill_ms }) => prompt.length / prefill_ms * 1e3),
-    decode: rounds.map(({ decode_ms }) => (nGen - 1) / decode_ms * 1e3),
-  }));
-  const base = speeds.at(-1)!;
-  const rows = speeds.map(({ name, prefill, decode }) => {
-    const read = median(decode) * decodeBytes / 1e9;
-    const cells = [
-      spread(prefill),
-      ratio(prefill, base.prefill),
-      spread(decode),
-      ratio(decode, base.decode),
-      `${read.toFixed(2)}${readShare(read, limits)}`,
-    ];
-    return `| ${name} | ${cells.join(" | ")} |`;
-  });
-  return [
-    `## ${model}, ${plural(threads, "thread")}`,
-    "",
-    ...(limits === undefined ? [] : [describeLimits(limits)]),
-    `| tokens/s | prefill ${prompt.length} | ratio | decode ${nGen - 1} | ratio | weights GB/s |`,
-    "|---|---|---|---|---|---|",
-    ...rows,
-    "",
-    `Medians (lowest–highest) of ${
-      contenders[0]!.rounds.length
-    } rounds, the programs taking turns, ` +
-    "each round a process of its own that does the work twice and times the second. Both read the " +
-    "same file and the same prompt, on the processor alone, with an F16 KV cache; both choose " +
-    "greedily, and that choice is timed. Decoding goes on behind the prompt. llama.cpp is the " +
-    `prebuilt library of node-llama-cpp ${PEER_VERSION}, driven through that package: its JavaScript ` +
-    "is part of the time, as forge's is of forge's.",
-    "",
-    `The load average was ${load.toFixed(2)} before anything ran${
-      load > IDLE_LOAD
-        ? ": THE MACHINE WAS BUSY, which slows programs unequally; measure again"
-        : ""
-    }.`,
-    "",
-  ].join("\n");
-}
-
-/** `71.2 (70.1–71.9)` */
-function spread(values: readonly number[]): string {
-  const [low, high] = [Math.min(...values), Math.max(...values)];
-  return `${median(values).toFixed(1)} (${low.toFixed(1)}–${high.toFixed(1)})`;
-}
-
-function ratio(values: readonly number[], base: readonly number[]): string {
-  return `${(median(values) / median(base)).toFixed(2)}×`;
+  const errors = new Response(process.stderr).text();
+  let output = "";
+  let first_token_ms = 0;
+  for await (const part of process.stdout.pipeThrough(new TextDecoderStream())) {
+    output += part;
+    if (first_token_ms === 0 && output.includes(FIRST_TOKEN)) {
+      first_token_ms = performance.now() - start;
+    }
+  }
+  const { success } = await process.status;
+  if (!success) throw new ForgeError("device", `${name} failed: ${(await errors).trim()}`);
+  const times = parseRoundTimes(output.trimEnd().split("\n").at(-1) ?? "");
+  return { ...times, first_token_ms };
 }

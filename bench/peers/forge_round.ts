@@ -1,52 +1,141 @@
 /** One round of forge: reads a task from stdin, prints a result. */
 import type { StepResult } from "../../src/backend.ts";
-import { openBenchModel } from "../../src/bench/bench_model.ts";
-import { UNSAMPLED } from "../../src/engine/runner.ts";
+import { type BenchModel, openBenchModel } from "../../src/bench/bench_model.ts";
+import { openTokenizer } from "../../src/engine/open_tokenizer.ts";
+import { type Chunk, UNSAMPLED } from "../../src/engine/runner.ts";
 import { ForgeError } from "../../src/errors.ts";
-import type { RoundResult, RoundTask } from "./round.ts";
+import { openCheckpoint } from "../../src/formats/checkpoint.ts";
+import { FIRST_PROMPT, FIRST_TOKEN, type RoundTask, type RoundTimes } from "./round.ts";
 
-const GREEDY = { ...UNSAMPLED, forcedToken: undefined };
+const GREEDY = { ...UNSAMPLED, row: 0, forcedToken: undefined };
 
-/** The token that the only output of a run chose. */
-function chosen(results: readonly StepResult[] | undefined): number {
-  const result = results?.[0];
+/** A sequence with what comes next in it. */
+interface Sequence extends Disposable {
+  readonly table: Chunk["table"];
+  length: number;
+  next: number;
+}
+
+/** The work that both programs do, on a model opened for some sequences of some length. */
+class Session implements Disposable {
+  readonly #model: BenchModel;
+
+  private constructor(model: BenchModel) {
+    this.#model = model;
+  }
+
+  static async open(task: RoundTask, contextLength: number, maxSequences = 1): Promise<Session> {
+    const { model: name, threads } = task;
+    const options = { name, device: "auto", threads, contextLength, maxSequences };
+    return new Session(await openBenchModel(name, options));
+  }
+
+  newSequence(): Sequence {
+    const table = this.#model.runner.newSequence();
+    return { table, length: 0, next: 0, [Symbol.dispose]: () => table[Symbol.dispose]() };
+  }
+
+  /** Adds a prompt to a sequence and chooses a token. */
+  async prefill(sequence: Sequence, prompt: readonly number[]): Promise<void> {
+    const { runner } = this.#model;
+    const { maxTokens } = runner.limits;
+    for (let at = 0; at < prompt.length; at += maxTokens) {
+      const tokens = prompt.slice(at, at + maxTokens);
+      const isLast = at + maxTokens >= prompt.length;
+      const outputs = isLast ? [{ ...GREEDY, row: tokens.length - 1 }] : [];
+      const { table, length: start } = sequence;
+      const [results] = await runner.run([{ table, tokens, start, outputs }]);
+      sequence.length += tokens.length;
+      if (isLast) sequence.next = chosen(results?.[0]);
+    }
+  }
+
+  /** Feeds each sequence its next token and chooses another one, `count` times. */
+  async decode(sequences: readonly Sequence[], count: number): Promise<void> {
+    for (let i = 0; i < count; i++) {
+      const chunks = sequences.map(({ table, length: start, next }) => ({
+        table,
+        tokens: [next],
+        start,
+        outputs: [GREEDY],
+      }));
+      const results = await this.#model.runner.run(chunks);
+      sequences.forEach((sequence, s) => {
+        sequence.length++;
+        sequence.next = chosen(results[s]?.[0]);
+      });
+    }
+  }
+
+  peakMemory(): number {
+    return this.#model.peakMemory();
+  }
+
+  [Symbol.dispose](): void {
+    this.#model[Symbol.dispose]();
+  }
+}
+
+function chosen(result: StepResult | undefined): number {
   if (result === undefined || result instanceof ForgeError) throw result;
   return result.token;
 }
 
+async function timed(work: () => Promise<void>): Promise<number> {
+  const start = performance.now();
+  await work();
+  return performance.now() - start;
+}
+
 async function main(): Promise<void> {
   const task = JSON.parse(await new Response(Deno.stdin.readable).text()) as RoundTask;
-  const { prompt, nGen } = task;
-  using model = await openBenchModel(task.model, {
-    name: task.model,
-    device: "auto",
-    threads: task.threads,
-    contextLength: prompt.length + nGen,
-  });
-  const { runner } = model;
+  const alone = await measureAlone(task);
+  const parallel = task.nParallel > 0 ? await measureParallel(task) : {};
+  const depth = task.nDepth > 0 ? await measureDepth(task) : {};
+  const times: RoundTimes = { ...alone, ...parallel, ...depth };
+  console.log(JSON.stringify(times));
+}
 
-  const generate = async (): Promise<RoundResult> => {
-    using table = runner.newSequence();
-    const { maxTokens } = runner.limits;
-    const start = performance.now();
-    let token = 0;
-    for (let at = 0; at < prompt.length; at += maxTokens) {
-      const chunk = prompt.slice(at, at + maxTokens);
-      const isLast = at + maxTokens >= prompt.length;
-      const outputs = isLast ? [{ ...GREEDY, row: chunk.length - 1 }] : [];
-      const [results] = await runner.run([{ table, tokens: chunk, start: at, outputs }]);
-      if (isLast) token = chosen(results);
-    }
-    const prefilled = performance.now();
-    for (let at = prompt.length; at < prompt.length + nGen - 1; at++) {
-      const outputs = [{ ...GREEDY, row: 0 }];
-      const [results] = await runner.run([{ table, tokens: [token], start: at, outputs }]);
-      token = chosen(results);
-    }
-    return { prefill_ms: prefilled - start, decode_ms: performance.now() - prefilled };
+async function measureAlone(task: RoundTask) {
+  const { tokens, nPrompt, nGen } = task;
+  using session = await Session.open(task, nPrompt + nGen);
+  // Other programs read the vocabulary too.
+  openTokenizer(openCheckpoint(task.model));
+  {
+    using first = session.newSequence();
+    await session.prefill(first, tokens.slice(0, FIRST_PROMPT));
+    console.log(FIRST_TOKEN);
+  }
+  let [prefill_ms, decode_ms] = [0, 0];
+  for (let time = 0; time < 2; time++) {
+    using sequence = session.newSequence();
+    prefill_ms = await timed(() => session.prefill(sequence, tokens.slice(0, nPrompt)));
+    decode_ms = await timed(() => session.decode([sequence], nGen - 1));
+  }
+  return { prefill_ms, decode_ms, peak_bytes: session.peakMemory() };
+}
+
+async function measureParallel(task: RoundTask) {
+  const { tokens, nGen, nParallel, nParallelPrompt } = task;
+  using session = await Session.open(task, nParallelPrompt + nGen + 1, nParallel);
+  const sequences = Array.from({ length: nParallel }, () => session.newSequence());
+  for (const [i, sequence] of sequences.entries()) {
+    await session.prefill(sequence, tokens.slice(i, i + nParallelPrompt));
+  }
+  await session.decode(sequences, 1);
+  return { parallel_ms: await timed(() => session.decode(sequences, nGen)) };
+}
+
+async function measureDepth(task: RoundTask) {
+  const { tokens, nDepth, nPrompt, nGen } = task;
+  using session = await Session.open(task, nDepth + nPrompt + nGen);
+  using sequence = session.newSequence();
+  await session.prefill(sequence, tokens.slice(0, nDepth));
+  const prompt = tokens.slice(nDepth, nDepth + nPrompt);
+  return {
+    depth_prefill_ms: await timed(() => session.prefill(sequence, prompt)),
+    depth_decode_ms: await timed(() => session.decode([sequence], nGen - 1)),
   };
-  await generate();
-  console.log(JSON.stringify(await generate()));
 }
 
 if (import.meta.main) await main();

@@ -1,26 +1,57 @@
-/** What a program under comparison is told, and what it answers, as one line of JSON each. */
+/** What a program under comparison is told, as JSON on its stdin, and what it answers. */
 
-/** The work of one round. */
+/** The work of one round. Prompts are taken from the front of `tokens`. */
 export interface RoundTask {
   readonly model: string;
   readonly threads: number;
-  /** Ids of the prompt. */
-  readonly prompt: readonly number[];
-  /** Tokens to choose after it, the first being the prompt's. */
+  /** Ids for everything that is computed. */
+  readonly tokens: readonly number[];
+  readonly nPrompt: number;
+  /** Tokens to choose after the prompt, the first being the prompt's. */
   readonly nGen: number;
+  /** Sequences to decode at once, each after a prompt of its own; 0 for no such test. */
+  readonly nParallel: number;
+  /** Tokens of each of those prompts. */
+  readonly nParallelPrompt: number;
+  /** Tokens in the cache before a prompt and decoding behind them; 0 for no such test. */
+  readonly nDepth: number;
 }
 
-/** How long it took, after the same work was done once to warm up. */
-export interface RoundResult {
-  /** From the prompt to the choice of the first token. */
+/** What the program prints when it has chosen its first token, after a prompt of a few. */
+export const FIRST_TOKEN = "first token";
+
+/** Tokens of the first prompt. */
+export const FIRST_PROMPT = 8;
+
+/** The times of a round, in milliseconds, printed as the last line. */
+export interface RoundTimes {
+  /** From the prompt to the choice of the first token, after the same work was done once to warm up. */
   readonly prefill_ms: number;
   /** From there to the choice of the last token. */
   readonly decode_ms: number;
+  /** Of `nGen` tokens of each of several sequences, together. */
+  readonly parallel_ms?: number;
+  /** The same prompt, and decoding, behind `nDepth` tokens. */
+  readonly depth_prefill_ms?: number;
+  readonly depth_decode_ms?: number;
+  /** The most memory held resident up to the end of the first decoding, in bytes. */
+  readonly peak_bytes: number;
+}
+
+/** A round as it was measured: its times, and the program's start to its first token. */
+export interface RoundResult extends RoundTimes {
+  readonly first_token_ms: number;
 }
 
 /** @throws {SyntaxError} for anything else */
-export function parseRoundResult(text: string): RoundResult {
-  const { prefill_ms, decode_ms } = JSON.parse(text);
-  if (!(prefill_ms > 0 && decode_ms > 0)) throw new SyntaxError(`no times in ${text}`);
-  return { prefill_ms, decode_ms };
+export function parseRoundTimes(text: string): RoundTimes {
+  const times = JSON.parse(text) as RoundTimes;
+  for (const [name, value] of Object.entries(times)) {
+    if (!(value > 0)) throw new SyntaxError(`${name} is ${value}`);
+  }
+  const { prefill_ms, decode_ms, peak_bytes } = times;
+  if (prefill_ms === undefined || decode_ms === undefined || peak_bytes === undefined) {
+    throw new SyntaxError(`no times in ${text}`);
+  }
+  return times;
 }
