@@ -55,6 +55,10 @@ class FakeStep implements Step {
     return new Float32Array(cols).fill(this.runs.length);
   }
 
+  nativeTime(): number {
+    return 1e6 * this.runs.length;
+  }
+
   release(): void {}
 }
 

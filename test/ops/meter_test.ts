@@ -1,0 +1,38 @@
+/** What devices and steps say of time and memory, for benchmarks. */
+import { assert, assertEquals } from "@std/assert";
+import { deviceTest } from "../support/devices.ts";
+import { randomMatrix } from "../support/matrix.ts";
+import { limitsOf, StepGraph, tokenInputs } from "../support/step_graph.ts";
+
+deviceTest(
+  "a step tells what its last run took, within what the caller saw",
+  async (device, random) => {
+    const inputs = tokenInputs(3);
+    const recorder = device.record(limitsOf(inputs));
+    new StepGraph(device, recorder).input(randomMatrix(random, 3, 64));
+    const step = await recorder.finish();
+    assertEquals(step.nativeTime(), 0, "before the first run");
+    const start = performance.now();
+    await step.run(inputs);
+    const seen = (performance.now() - start) * 1e6;
+    const native = step.nativeTime();
+    // performance.now() is rounded to some microseconds.
+    assert(native > 0 && native <= seen + 1e5, `${native} of ${seen} ns`);
+    step.release();
+  },
+);
+
+deviceTest("the peak of the process's memory holds what was just used", (device) => {
+  const bytes = 128 * 2 ** 20;
+  const before = device.peakMemory();
+  if (before === 0) return;
+  const used = new Uint8Array(bytes).fill(1);
+  const after = device.peakMemory();
+  assert(after >= before && after >= used.length, `${before}, then ${after}`);
+});
+
+deviceTest("the bandwidth of the memory is a plausible number, or unknown", (device) => {
+  const rate = device.readBandwidth();
+  if (device.kind === "reference") assertEquals(rate, 0);
+  if (device.kind === "cpu") assert(rate > 1e8 && rate < 1e14, `${rate} bytes a second`);
+});
