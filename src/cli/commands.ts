@@ -1,8 +1,14 @@
 /** Every command, in the order of the help. */
 import { SYNTHETIC_NAMES } from "../bench/synthetic_configs.ts";
 import { SYNTHETIC_TYPES } from "../bench/synthetic_shapes.ts";
+import { OPTION_FIELDS } from "./batch_fields.ts";
 import { type Command, defineCommand } from "./command.ts";
-import { CONSTRAINT_OPTIONS, GENERATION_OPTIONS, MODEL_OPTIONS } from "./generation_options.ts";
+import {
+  BATCH_OPTIONS,
+  CONSTRAINT_OPTIONS,
+  GENERATION_OPTIONS,
+  MODEL_OPTIONS,
+} from "./generation_options.ts";
 
 const MODEL = {
   name: "MODEL",
@@ -13,9 +19,10 @@ const MODEL = {
 export const COMMANDS: readonly Command[] = [
   defineCommand({
     name: "run",
-    summary: "generate text from a prompt",
+    summary: "generate text from a prompt, or from every line of a file",
     description: [
-      "Generates text from a prompt and writes it to stdout as it becomes certain.",
+      "Generates text from a prompt and writes it to stdout as it becomes certain. With --batch it " +
+      "answers every line of a JSONL file, several at a time, and writes one JSON object a line.",
     ],
     operands: [{ name: "-", help: "read the prompt from stdin, as when piped", required: false }],
     options: [
@@ -24,6 +31,7 @@ export const COMMANDS: readonly Command[] = [
       "system",
       "raw",
       "promptCache",
+      ...BATCH_OPTIONS,
       ...MODEL_OPTIONS,
       ...GENERATION_OPTIONS,
       ...CONSTRAINT_OPTIONS,
@@ -35,12 +43,18 @@ export const COMMANDS: readonly Command[] = [
       "Sampling defaults are the model's own where it names them.",
       "On a terminal the text ends with a newline; a file or pipe gets exactly the text. Ctrl-C stops " +
       "with exit code 130, and what was generated stays.",
+      "A line of a batch has prompt or messages, an id (default: the line's number), and any of " +
+      `${
+        OPTION_FIELDS.join(", ")
+      }; lines of OpenAI's batch API (custom_id, body) are read too. A line ` +
+      "that cannot be answered becomes {id, error, line}, the others go on, and the exit code is 1.",
     ],
     examples: [
       "forge run -p 'Once upon a time'",
       "forge run -m model.gguf -p 'Write a haiku' -n 64 --temp 0",
       `forge run -p 'Ada is 36.' --json-schema '{"properties":{"name":{"type":"string"}}}'`,
       "cat question.txt | forge run -m path/to/folder --json",
+      "forge run --batch prompts.jsonl -o answers.jsonl --resume",
     ],
   }, () => import("./run.ts")),
   defineCommand({

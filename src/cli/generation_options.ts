@@ -34,6 +34,16 @@ export const CONSTRAINT_OPTIONS = [
   "grammar",
 ] as const satisfies readonly OptionName[];
 
+/** What means something with a batch only. */
+export const BATCH_OPTIONS = [
+  "batch",
+  "output",
+  "ordered",
+  "resume",
+  "overwrite",
+  "shard",
+] as const satisfies readonly OptionName[];
+
 export type ModelFlags = Options<(typeof MODEL_OPTIONS)[number]>;
 export type GenerationFlags = Options<(typeof GENERATION_OPTIONS)[number]>;
 export type ConstraintFlags = Options<(typeof CONSTRAINT_OPTIONS)[number]>;

@@ -3,6 +3,7 @@
 /** Headings of the help, in the order they are shown. */
 export const OPTION_GROUPS = [
   "Prompt",
+  "Batch",
   "Model",
   "Generation",
   "Tests",

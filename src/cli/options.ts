@@ -40,6 +40,47 @@ export const OPTIONS = {
     group: "Prompt",
     help: "continue the prompt as it is, without the chat template",
   },
+  batch: {
+    flags: "--batch",
+    kind: "text",
+    metavar: "FILE",
+    group: "Batch",
+    help: "answer every line of a JSONL file; - reads stdin",
+  },
+  output: {
+    flags: "-o, --output",
+    kind: "text",
+    metavar: "FILE",
+    group: "Batch",
+    help: "write the answers here",
+    otherwise: "stdout",
+  },
+  ordered: {
+    flags: "--ordered",
+    kind: "flag",
+    group: "Batch",
+    help: "answers in the order of the lines, not as they finish",
+  },
+  resume: {
+    flags: "--resume",
+    kind: "flag",
+    group: "Batch",
+    help: "go on with the file of -o: skip what is answered there, try errors again",
+  },
+  overwrite: {
+    flags: "--overwrite",
+    kind: "flag",
+    group: "Batch",
+    help: "replace the file of -o",
+  },
+  shard: {
+    flags: "--shard",
+    kind: "text",
+    metavar: "I/N",
+    group: "Batch",
+    help:
+      "answer only every N-th line from the I-th (1 to N); auto, auto/N as a cluster's job says",
+  },
   model: {
     flags: "-m, --model",
     kind: "text",

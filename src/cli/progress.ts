@@ -18,11 +18,11 @@ export class Progress implements Disposable {
     this.#timer = setInterval(() => this.#draw(), REDRAW_INTERVAL);
   }
 
-  /** Says what is being done, and how much of it is. */
-  update(label: string, done?: number, total?: number): void {
+  /** Says what is being done, how much of it is, and more in `details`. */
+  update(label: string, done?: number, total?: number, details = ""): void {
     this.#text = done === undefined || total === undefined
       ? label
-      : `${label} ${bar(done / total)} ${done} of ${total}`;
+      : `${label} ${bar(done / total)} ${done} of ${total}  ${details}`.trim();
   }
 
   /** Takes the line away; the next update is not shown before another second. */

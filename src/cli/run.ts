@@ -3,28 +3,22 @@ import { ForgeError } from "../errors.ts";
 import { isFile } from "../formats/file.ts";
 import { quote } from "../formats/quote.ts";
 import type { GenerateOptions, GenerationEnd, Model } from "../mod.ts";
+import type { BatchFlags } from "./batch.ts";
 import type { Context } from "./command.ts";
 import { constraintOptions } from "./constraint_options.ts";
-import {
-  type ConstraintFlags,
-  type GenerationFlags,
-  generationOptions,
-  loadOptions,
-  type ModelFlags,
-} from "./generation_options.ts";
+import { BATCH_OPTIONS, generationOptions, loadOptions } from "./generation_options.ts";
 import { resolveModel } from "./model_path.ts";
 import { openModel } from "./open_model.ts";
-import type { Options } from "./options.ts";
+import { longFlag } from "./option_types.ts";
+import { OPTIONS, type Options } from "./options.ts";
 import { writeStderr, writeStdout } from "./output.ts";
 import { Progress } from "./progress.ts";
 import { describeSession, describeSpeed } from "./run_report.ts";
 import { readStdin, readTextFile, withoutFinalNewline } from "./text_source.ts";
 
 type RunOptions =
-  & Options<"prompt" | "file" | "system" | "raw" | "promptCache" | "json" | "logprobs">
-  & ModelFlags
-  & GenerationFlags
-  & ConstraintFlags;
+  & Options<"prompt" | "file" | "promptCache" | "json">
+  & BatchFlags;
 
 const INTERRUPTED = 130;
 
@@ -33,6 +27,12 @@ export async function run(
   operands: readonly string[],
   context: Context,
 ): Promise<number> {
+  if (options.batch !== undefined) {
+    checkNoPrompt(options, operands);
+    const { runBatchFile } = await import("./batch.ts");
+    return await runBatchFile(options.batch, options, context);
+  }
+  checkNoBatchFlags(options);
   if (options.logprobs !== undefined && !options.json) {
     throw new ForgeError("usage", "--logprobs needs --json, which has a place for them");
   }
@@ -71,6 +71,23 @@ export async function run(
     await model.savePrompt(promptCache, prompt, request);
   }
   return code;
+}
+
+function checkNoPrompt(options: RunOptions, operands: readonly string[]): void {
+  const given = (["prompt", "file", "promptCache"] as const).find((name) =>
+    options[name] !== undefined
+  );
+  const flag = given === undefined ? operands[0] : longFlag(OPTIONS[given]);
+  if (flag === undefined) return;
+  throw new ForgeError("usage", `${flag} is for one prompt; --batch has its own in its lines`);
+}
+
+function checkNoBatchFlags(options: RunOptions): void {
+  const given = BATCH_OPTIONS.find((name) =>
+    options[name] !== undefined && options[name] !== false
+  );
+  if (given === undefined) return;
+  throw new ForgeError("usage", `${longFlag(OPTIONS[given])} needs --batch FILE`);
 }
 
 /** The prompt, from the one place that the user names. */

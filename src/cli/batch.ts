@@ -1,0 +1,102 @@
+/** `forge run --batch`: answers every line of a JSONL file. */
+import { ForgeError } from "../errors.ts";
+import { describeSampling } from "../mod.ts";
+import { BatchReader, countLines, openBatchFile } from "./batch_input.ts";
+import { BatchMeter } from "./batch_meter.ts";
+import { openBatchOutput } from "./batch_output.ts";
+import { parseShard, type Shard } from "./batch_shard.ts";
+import type { Context } from "./command.ts";
+import { formatRows } from "./format.ts";
+import {
+  type BATCH_OPTIONS,
+  type GenerationFlags,
+  generationOptions,
+  loadOptions,
+  type ModelFlags,
+} from "./generation_options.ts";
+import { resolveModel } from "./model_path.ts";
+import { openModel } from "./open_model.ts";
+import type { Options } from "./options.ts";
+import { writeStderr } from "./output.ts";
+import { Progress } from "./progress.ts";
+import { describeDevice } from "./run_report.ts";
+
+export type BatchFlags =
+  & Options<(typeof BATCH_OPTIONS)[number] | "system" | "raw" | "logprobs">
+  & ModelFlags
+  & GenerationFlags;
+
+const WHOLE: Shard = { index: 1, count: 1 };
+
+/**
+ * Answers the requests of the file that `--batch` names.
+ *
+ * @returns the exit code
+ * @throws {ForgeError} `bad_input` in the end when some of the requests failed; those of
+ * {@linkcode openBatchOutput} and of loading the model before anything is answered
+ */
+export async function runBatchFile(
+  path: string,
+  options: BatchFlags,
+  context: Context,
+): Promise<number> {
+  const signal = context.interruptSignal();
+  const { resume, overwrite, ordered, shard: shardText } = options;
+  if (resume && overwrite) throw new ForgeError("usage", "give --resume or --overwrite, not both");
+  const shard = shardText === undefined
+    ? WHOLE
+    : parseShard(shardText, (name) => Deno.env.get(name));
+  const modelPath = await resolveModel(options.model, signal);
+  using input = openBatchFile(path);
+  checkNotSame(path, options.output);
+  using output = await openBatchOutput(options.output, { resume, overwrite, keepErrors: ordered });
+
+  using progress = new Progress();
+  await using model = await openModel(modelPath, loadOptions(options), progress);
+  const { system, raw, logprobs } = options;
+  const defaults = { ...generationOptions(options), system, raw, logprobs };
+  if (context.verbose) {
+    const sampling = describeSampling(model.resolveSampling(defaults));
+    await writeStderr(formatRows([...describeDevice(model), ["sampling", sampling]]));
+  }
+
+  const reader = new BatchReader(defaults, shard, output.done);
+  const total = Deno.stderr.isTerminal() && path !== "-"
+    ? await countLines(path, shard)
+    : undefined;
+  const meter = new BatchMeter(progress, total, output.done.errorLines.size);
+  try {
+    const results = model.batch(reader.requests(input.chunks), { ordered, signal });
+    for await (const { id, index, completion, error } of results) {
+      const line = reader.takeLine(index);
+      await output.write(
+        error === undefined
+          ? { id, ...completion }
+          : { id, error: { code: error.code, message: error.message }, line },
+      );
+      meter.count(completion, reader.skipped);
+    }
+  } finally {
+    progress.clear();
+    if (context.verbose || Deno.stderr.isTerminal()) {
+      await writeStderr(meter.describe(reader.skipped));
+    }
+  }
+  if (meter.errors === 0) return 0;
+  throw new ForgeError(
+    "bad_input",
+    `${meter.errors} of ${meter.done} requests failed; their lines in ${output.name} say why`,
+  );
+}
+
+/** Refuses to write the answers over the requests. */
+function checkNotSame(input: string, output: string | undefined): void {
+  if (output === undefined || input === "-") return;
+  try {
+    if (Deno.realPathSync(input) !== Deno.realPathSync(output)) return;
+  } catch {
+    // What is not there is not the same.
+    return;
+  }
+  throw new ForgeError("usage", "-o is the batch file itself; give the answers another file");
+}

@@ -1,0 +1,130 @@
+/** The keys of a batch line that set options, under the names that OpenAI's and vLLM's APIs give them. */
+import { SAMPLING_RANGES, type SamplingOptions } from "../engine/sampling.ts";
+import { ForgeError } from "../errors.ts";
+import { isJsonObject, type JsonObject, type JsonValue, kindOf } from "../formats/json.ts";
+import { quote } from "../formats/quote.ts";
+import type { GenerateOptions } from "../mod.ts";
+
+const MAX_LOGPROBS = 20;
+
+/** Reads the value of a key; `undefined` leaves the option as it is. */
+type Read = (value: JsonValue, name: string, line: JsonObject) => GenerateOptions;
+
+const READERS: Readonly<Record<string, Read>> = {
+  max_tokens: (value, name) => ({ maxTokens: number(value, name, 0, 2 ** 31 - 1, true) }),
+  max_completion_tokens(value, name, line) {
+    if (isGiven(line.max_tokens)) throw bad(`give ${name} or max_tokens, not both`);
+    return { maxTokens: number(value, name, 0, 2 ** 31 - 1, true) };
+  },
+  temperature: sampling("temperature"),
+  top_k: sampling("topK"),
+  top_p: sampling("topP"),
+  min_p: sampling("minP"),
+  seed: sampling("seed"),
+  presence_penalty: sampling("presencePenalty"),
+  frequency_penalty: sampling("frequencyPenalty"),
+  repetition_penalty: sampling("repeatPenalty"),
+  repeat_last_n: sampling("repeatLastN"),
+  stop: (value, name) => ({ stop: texts(value, name) }),
+  logprobs(value, name, line) {
+    if (typeof value === "boolean") {
+      return { logprobs: value ? topLogprobs(line) : undefined };
+    }
+    return { logprobs: number(value, name, 0, MAX_LOGPROBS, true) };
+  },
+  top_logprobs(_value, name, line) {
+    if (line.logprobs !== true) throw bad(`${name} needs "logprobs": true`);
+    return { logprobs: topLogprobs(line) };
+  },
+  system: (value, name) => ({ system: string(value, name) }),
+  raw: (value, name) => ({ raw: boolean(value, name) }),
+  chat_template_kwargs: (value, name) => ({ templateVariables: object(value, name) }),
+};
+
+/** The keys that set options. */
+export const OPTION_FIELDS: readonly string[] = Object.keys(READERS);
+
+/** What other programs call them. */
+export const FIELD_ALIASES: Readonly<Record<string, string>> = {
+  temp: "temperature",
+  n_predict: "max_tokens",
+  max_new_tokens: "max_tokens",
+  num_predict: "max_tokens",
+  repeat_penalty: "repetition_penalty",
+  stop_sequences: "stop",
+  text: "prompt",
+  input: "prompt",
+  system_prompt: "system",
+};
+
+/**
+ * The options that a line sets. `null` stands for the default, as in OpenAI's API.
+ *
+ * @throws {ForgeError} `bad_input`, naming the key and what is valid
+ */
+export function readOptions(line: JsonObject): GenerateOptions {
+  let options: GenerateOptions = {};
+  for (const [name, value] of Object.entries(line)) {
+    const read = Object.hasOwn(READERS, name) ? READERS[name] : undefined;
+    if (read !== undefined && isGiven(value)) options = { ...options, ...read(value, name, line) };
+  }
+  return options;
+}
+
+/** Whether a key is there and asks for something. */
+export function isGiven(value: JsonValue | undefined): value is Exclude<JsonValue, null> {
+  return value !== undefined && value !== null;
+}
+
+function sampling(option: keyof SamplingOptions): Read {
+  const { min, max, integer } = SAMPLING_RANGES[option];
+  return (value, name) => ({ [option]: number(value, name, min, max, integer) });
+}
+
+function topLogprobs({ top_logprobs }: JsonObject): number {
+  return isGiven(top_logprobs) ? number(top_logprobs, "top_logprobs", 0, MAX_LOGPROBS, true) : 0;
+}
+
+function number(value: JsonValue, name: string, min: number, max: number, integer: boolean) {
+  if (
+    typeof value === "number" && value >= min && value <= max &&
+    (!integer || Number.isInteger(value))
+  ) return value;
+  throw invalid(name, value, `${integer ? "a whole number" : "a number"} from ${min} to ${max}`);
+}
+
+function texts(value: JsonValue, name: string): readonly string[] {
+  const list = Array.isArray(value) ? value : [value];
+  return list.map((text) => {
+    if (typeof text === "string" && text !== "") return text;
+    throw invalid(name, text, "a text of at least one character, or a list of them");
+  });
+}
+
+export function string(value: JsonValue, name: string): string {
+  if (typeof value === "string") return value;
+  throw invalid(name, value, "a text");
+}
+
+function boolean(value: JsonValue, name: string): boolean {
+  if (typeof value === "boolean") return value;
+  throw invalid(name, value, "true or false");
+}
+
+function object(value: JsonValue, name: string): JsonObject {
+  if (isJsonObject(value)) return value;
+  throw invalid(name, value, "an object");
+}
+
+export function bad(message: string): ForgeError {
+  return new ForgeError("bad_input", message);
+}
+
+export function invalid(name: string, value: JsonValue | undefined, valid: string): ForgeError {
+  const shown = typeof value === "string"
+    ? quote(value)
+    : typeof value === "number" || typeof value === "boolean"
+    ? String(value)
+    : kindOf(value);
+  return bad(`${name} is ${shown}; valid is ${valid}`);
+}

@@ -1,0 +1,118 @@
+/** The requests of a batch file, read as the batch goes on. */
+import { ForgeError } from "../errors.ts";
+import { quote } from "../formats/quote.ts";
+import type { BadRequest, BatchId, BatchRequest, GenerateOptions } from "../mod.ts";
+import { IdSet } from "./batch_id_set.ts";
+import { parseEntry, readRequest } from "./batch_line.ts";
+import type { Done } from "./batch_output.ts";
+import { isInShard, type Shard } from "./batch_shard.ts";
+import { fileChunks, type Line, readLines } from "./jsonl_lines.ts";
+
+/** Bytes that can be read once. */
+export interface BatchFile extends Disposable {
+  readonly chunks: AsyncIterable<Uint8Array<ArrayBuffer>>;
+}
+
+/**
+ * Opens a batch file, or stdin for `-`.
+ *
+ * @throws {ForgeError} `not_found`; `usage` when stdin is a terminal
+ */
+export function openBatchFile(path: string): BatchFile {
+  if (path === "-") {
+    if (!Deno.stdin.isTerminal()) {
+      return { chunks: Deno.stdin.readable, [Symbol.dispose]: () => {} };
+    }
+    throw new ForgeError("usage", "--batch -: stdin is a terminal; pipe the requests in");
+  }
+  try {
+    if (Deno.statSync(path).isDirectory) throw new Error("it is a folder");
+    const file = Deno.openSync(path);
+    return { chunks: fileChunks(file), [Symbol.dispose]: () => file.close() };
+  } catch (error) {
+    const reason = error instanceof Deno.errors.NotFound
+      ? "no such file"
+      : error instanceof Error
+      ? error.message.split("\n", 1)[0]
+      : String(error);
+    throw new ForgeError("not_found", `--batch ${quote(path)}: ${reason}`, { cause: error });
+  }
+}
+
+/** About how many lines of a file are a shard's; for a progress bar. */
+export async function countLines(path: string, { index, count }: Shard): Promise<number> {
+  using file = Deno.openSync(path);
+  let lines = 0;
+  let last = 0x0a;
+  for await (const chunk of fileChunks(file)) {
+    for (let at = chunk.indexOf(0x0a); at >= 0; at = chunk.indexOf(0x0a, at + 1)) lines++;
+    last = chunk.at(-1) ?? last;
+  }
+  if (last !== 0x0a) lines++;
+  return Math.max(0, Math.ceil((lines - index + 1) / count));
+}
+
+/** Turns the lines of a shard that are not done into requests, and keeps track of whose they are. */
+export class BatchReader {
+  readonly #defaults: GenerateOptions;
+  readonly #shard: Shard;
+  readonly #done: Done;
+  readonly #seen = new IdSet();
+  /** Line numbers of the requests that were handed out, by their index. */
+  readonly #lines = new Map<number, number>();
+  #skipped = 0;
+
+  constructor(defaults: GenerateOptions, shard: Shard, done: Done) {
+    this.#defaults = defaults;
+    this.#shard = shard;
+    this.#done = done;
+  }
+
+  /** Lines that were done by an earlier run. */
+  get skipped(): number {
+    return this.#skipped;
+  }
+
+  async *requests(
+    chunks: AsyncIterable<Uint8Array<ArrayBuffer>>,
+  ): AsyncGenerator<BatchRequest | BadRequest, void, undefined> {
+    const isWanted = (line: number) => isInShard(this.#shard, line);
+    let index = 0;
+    for await (const line of readLines(chunks, { isWanted })) {
+      const request = this.#read(line);
+      if (request === undefined) {
+        this.#skipped++;
+        continue;
+      }
+      this.#lines.set(index++, line.number);
+      yield request;
+    }
+  }
+
+  /** The line number of a request; may be asked once. */
+  takeLine(index: number): number {
+    const line = this.#lines.get(index);
+    if (line === undefined) throw new ForgeError("device", `the batch has no request ${index}`);
+    this.#lines.delete(index);
+    return line;
+  }
+
+  /** The request of a line; `undefined` when it is done. */
+  #read(line: Line): BatchRequest | BadRequest | undefined {
+    if (this.#done.errorLines.has(line.number)) return undefined;
+    let id: BatchId = line.number;
+    try {
+      if (line.error !== undefined) throw line.error;
+      const entry = parseEntry(line.text, line.number);
+      id = entry.id;
+      if (!this.#seen.add(id)) {
+        throw new ForgeError("bad_input", `the id ${JSON.stringify(id)} is an earlier line's`);
+      }
+      if (this.#done.ids.has(id)) return undefined;
+      return readRequest(entry, this.#defaults);
+    } catch (error) {
+      if (!(error instanceof ForgeError)) throw error;
+      return { id, error };
+    }
+  }
+}

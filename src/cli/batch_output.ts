@@ -1,0 +1,219 @@
+/** Where the answers of a batch go, and what an earlier run has left there. */
+import { ForgeError } from "../errors.ts";
+import { isJsonObject, parseJsonObject } from "../formats/json.ts";
+import { quote } from "../formats/quote.ts";
+import type { BatchId } from "../mod.ts";
+import { IdSet } from "./batch_id_set.ts";
+import { fileChunks, type Line, readLines } from "./jsonl_lines.ts";
+import { writeStdout } from "./output.ts";
+
+/** The longest line of an output that is read again; log-probabilities make long ones. */
+const MAX_OUTPUT_LINE = 256 * 2 ** 20;
+
+export interface OutputOptions {
+  /** Go on with a file that is there. */
+  readonly resume: boolean;
+  /** Replace a file that is there. */
+  readonly overwrite: boolean;
+  /** With `resume`: keep the lines of errors, so that the order stays. */
+  readonly keepErrors: boolean;
+}
+
+/** What an earlier run has done. */
+export class Done {
+  /** Answered requests. */
+  readonly ids = new IdSet();
+  /** Numbers of the input's lines whose errors are kept. */
+  readonly errorLines = new IdSet();
+}
+
+export interface BatchOutput extends Disposable {
+  /** For messages. */
+  readonly name: string;
+  readonly done: Done;
+  /**
+   * Writes an object as a line, and returns when the system has it.
+   *
+   * @throws {ForgeError} `device` when it cannot be written, as on a full disk
+   */
+  write(line: Readonly<Record<string, unknown>>): Promise<void>;
+}
+
+/**
+ * Opens a file for the answers, or stdout.
+ *
+ * @param path `undefined` or `-` for stdout
+ * @throws {ForgeError} `usage` when there is a file that would be lost; `bad_input` when the file to go
+ * on with holds something else; `device` when it cannot be written, or is written by another process.
+ */
+export async function openBatchOutput(
+  path: string | undefined,
+  options: OutputOptions,
+): Promise<BatchOutput> {
+  if (path === undefined || path === "-") {
+    if (!options.resume) return new StdoutOutput();
+    throw new ForgeError("usage", "--resume needs the file to go on with: -o FILE");
+  }
+  const file = openFile(path, options);
+  try {
+    lock(file, path);
+    const done = new Done();
+    if (!file.statSync().isFile) return new FileOutput(path, file, done);
+    if (!options.resume) file.truncateSync();
+    const { end, errors } = await scan(file, path, done, options.keepErrors);
+    file.truncateSync(end);
+    if (errors === 0) {
+      file.seekSync(end, Deno.SeekMode.Start);
+      return new FileOutput(path, file, done);
+    }
+    const rewritten = await withoutErrors(file, path);
+    file.close();
+    return new FileOutput(path, rewritten, done);
+  } catch (error) {
+    file.close();
+    throw error;
+  }
+}
+
+class StdoutOutput implements BatchOutput {
+  readonly name = "stdout";
+  readonly done = new Done();
+
+  async write(line: Readonly<Record<string, unknown>>): Promise<void> {
+    await writeStdout(`${JSON.stringify(line)}\n`);
+  }
+
+  [Symbol.dispose](): void {}
+}
+
+class FileOutput implements BatchOutput {
+  readonly name: string;
+  readonly done: Done;
+  readonly #file: Deno.FsFile;
+
+  constructor(path: string, file: Deno.FsFile, done: Done) {
+    this.name = quote(path);
+    this.#file = file;
+    this.done = done;
+  }
+
+  async write(line: Readonly<Record<string, unknown>>): Promise<void> {
+    try {
+      await writeAll(this.#file, `${JSON.stringify(line)}\n`);
+    } catch (error) {
+      throw cannot("write", this.name, error);
+    }
+  }
+
+  [Symbol.dispose](): void {
+    this.#file.close();
+  }
+}
+
+function openFile(path: string, { resume, overwrite }: OutputOptions): Deno.FsFile {
+  let file: Deno.FsFile;
+  try {
+    file = Deno.openSync(path, { read: isRegular(path), write: true, create: true });
+  } catch (error) {
+    throw cannot("write", quote(path), error);
+  }
+  const { isFile, size } = file.statSync();
+  if (!resume && !overwrite && isFile && size > 0) {
+    file.close();
+    const ways = "--resume goes on with it, --overwrite replaces it";
+    throw new ForgeError("usage", `${quote(path)} is there already; ${ways}`);
+  }
+  return file;
+}
+
+/** A file, or nothing yet: neither a pipe nor a device, which may not be readable. */
+function isRegular(path: string): boolean {
+  try {
+    return Deno.statSync(path).isFile;
+  } catch (error) {
+    return error instanceof Deno.errors.NotFound;
+  }
+}
+
+/** Keeps other processes from writing the file until it is closed, where the file system can do that. */
+function lock(file: Deno.FsFile, path: string): void {
+  let isOurs = true;
+  try {
+    isOurs = file.tryLockSync(true);
+  } catch (error) {
+    if (!(error instanceof Error)) throw error;
+  }
+  if (isOurs) return;
+  throw new ForgeError("device", `${quote(path)} is being written by another process`);
+}
+
+/**
+ * Finds out what is in the file.
+ *
+ * @returns where its last whole line ends, and how many lines of errors are to be taken out
+ */
+async function scan(file: Deno.FsFile, path: string, done: Done, keepErrors: boolean) {
+  let end = 0;
+  let errors = 0;
+  for await (const line of readLines(fileChunks(file), { maxBytes: MAX_OUTPUT_LINE })) {
+    if (!line.isWhole) break;
+    const answer = readAnswer(line, path);
+    if (answer.errorLine === undefined) done.ids.add(answer.id);
+    else if (keepErrors) done.errorLines.add(answer.errorLine);
+    else errors++;
+    end = line.end;
+  }
+  return { end, errors };
+}
+
+/** The id of a line, and for an error the number of the input's line. */
+function readAnswer(line: Line, path: string): { id: BatchId; errorLine: number | undefined } {
+  const name = `line ${line.number} of ${quote(path)}`;
+  let problem = line.error?.message;
+  if (line.text !== undefined) {
+    try {
+      const { id, text, completions, error, line: place } = parseJsonObject(line.text, name);
+      const hasId = typeof id === "string" || typeof id === "number";
+      const isAnswer = typeof text === "string" || Array.isArray(completions);
+      if (hasId && isAnswer) return { id, errorLine: undefined };
+      if (hasId && isJsonObject(error) && typeof place === "number") {
+        return { id, errorLine: place };
+      }
+    } catch (error) {
+      if (!(error instanceof ForgeError)) throw error;
+      problem = error.message;
+    }
+  }
+  const what = problem ?? `${name} is no line of a batch's output`;
+  throw new ForgeError("bad_input", `--resume cannot go on: ${what}`);
+}
+
+/** Replaces the file by one without the lines of errors. Until the last moment the old one is there. */
+async function withoutErrors(file: Deno.FsFile, path: string): Promise<Deno.FsFile> {
+  const target = Deno.realPathSync(path);
+  const temporary = `${target}.part`;
+  const copy = Deno.openSync(temporary, { write: true, create: true });
+  try {
+    lock(copy, temporary);
+    copy.truncateSync();
+    file.seekSync(0, Deno.SeekMode.Start);
+    for await (const line of readLines(fileChunks(file), { maxBytes: MAX_OUTPUT_LINE })) {
+      if (readAnswer(line, path).errorLine === undefined) await writeAll(copy, `${line.text}\n`);
+    }
+    Deno.renameSync(temporary, target);
+    return copy;
+  } catch (error) {
+    copy.close();
+    throw error instanceof ForgeError ? error : cannot("write", quote(temporary), error);
+  }
+}
+
+async function writeAll(file: Deno.FsFile, text: string): Promise<void> {
+  const bytes = new TextEncoder().encode(text);
+  for (let done = 0; done < bytes.length;) done += await file.write(bytes.subarray(done));
+}
+
+function cannot(verb: string, name: string, error: unknown): ForgeError {
+  const reason = error instanceof Error ? error.message.split("\n", 1)[0] : String(error);
+  return new ForgeError("device", `cannot ${verb} ${name}: ${reason}`, { cause: error });
+}

@@ -1,0 +1,53 @@
+/** The known name nearest to one that is not known. */
+
+/** Differences up to which a name is taken for a misspelling, by length. */
+function tolerance(name: string): number {
+  return name.length < 4 ? 1 : 2;
+}
+
+/**
+ * @param aliases names that people know from elsewhere, and what they are called here
+ * @returns `undefined` when nothing is near
+ */
+export function nearestName(
+  name: string,
+  known: readonly string[],
+  aliases: Readonly<Record<string, string>> = {},
+): string | undefined {
+  const plain = plainName(name);
+  const alias = Object.keys(aliases).find((other) => plainName(other) === plain);
+  if (alias !== undefined) return aliases[alias];
+  const ranked = known
+    .map((other) => ({ other, distance: distance(plain, plainName(other)) }))
+    .sort((a, b) => a.distance - b.distance);
+  const [best] = ranked;
+  return best !== undefined && best.distance <= tolerance(plain) ? best.other : undefined;
+}
+
+/** Without what people write differently: `maxTokens`, `max-tokens` and `max_tokens` are one. */
+function plainName(name: string): string {
+  return name.slice(0, 64).toLowerCase().replace(/[-_.]/g, "");
+}
+
+/** How many characters have to be changed, added, taken out or swapped with their neighbour. */
+function distance(a: string, b: string): number {
+  let [beforeLast, last]: [number[], number[]] = [
+    [],
+    Array.from({ length: b.length + 1 }, (_, i) => i),
+  ];
+  for (let i = 1; i <= a.length; i++) {
+    const row = [i];
+    for (let j = 1; j <= b.length; j++) {
+      const isSame = a[i - 1] === b[j - 1];
+      const isSwapped = i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1];
+      row.push(Math.min(
+        row[j - 1]! + 1,
+        last[j]! + 1,
+        last[j - 1]! + (isSame ? 0 : 1),
+        isSwapped ? beforeLast[j - 2]! + 1 : Infinity,
+      ));
+    }
+    [beforeLast, last] = [last, row];
+  }
+  return last[b.length]!;
+}
