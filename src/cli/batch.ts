@@ -1,6 +1,6 @@
 /** `forge run --batch`: answers every line of a JSONL file. */
 import { ForgeError } from "../errors.ts";
-import { describeSampling } from "../mod.ts";
+import { type BatchResult, describeSampling } from "../mod.ts";
 import { BatchReader, countLines, openBatchFile } from "./batch_input.ts";
 import { BatchMeter } from "./batch_meter.ts";
 import { openBatchOutput } from "./batch_output.ts";
@@ -52,7 +52,8 @@ export async function runBatchFile(
   using output = await openBatchOutput(options.output, { resume, overwrite, keepErrors: ordered });
 
   using progress = new Progress();
-  await using model = await openModel(modelPath, loadOptions(options), progress);
+  const settings = { ...loadOptions(options), parallel: options.batchParallel };
+  await using model = await openModel(modelPath, settings, progress);
   const { system, raw, logprobs } = options;
   const defaults = { ...generationOptions(options), system, raw, logprobs };
   if (context.verbose) {
@@ -67,14 +68,9 @@ export async function runBatchFile(
   const meter = new BatchMeter(progress, total, output.done.errorLines.size);
   try {
     const results = model.batch(reader.requests(input.chunks), { ordered, signal });
-    for await (const { id, index, completion, error } of results) {
-      const line = reader.takeLine(index);
-      await output.write(
-        error === undefined
-          ? { id, ...completion }
-          : { id, error: { code: error.code, message: error.message }, line },
-      );
-      meter.count(completion, reader.skipped);
+    for await (const result of results) {
+      await output.write(describeResult(result, reader.takeLine(result.index)));
+      meter.count(result.completions, reader.skipped);
     }
   } finally {
     progress.clear();
@@ -87,6 +83,12 @@ export async function runBatchFile(
     "bad_input",
     `${meter.errors} of ${meter.done} requests failed; their lines in ${output.name} say why`,
   );
+}
+
+/** A line of the output. */
+function describeResult({ id, completion, completions, error }: BatchResult, line: number) {
+  if (error !== undefined) return { id, error: { code: error.code, message: error.message }, line };
+  return completions.length === 1 ? { id, ...completion } : { id, completions };
 }
 
 /** Refuses to write the answers over the requests. */

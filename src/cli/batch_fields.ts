@@ -3,12 +3,15 @@ import { SAMPLING_RANGES, type SamplingOptions } from "../engine/sampling.ts";
 import { ForgeError } from "../errors.ts";
 import { isJsonObject, type JsonObject, type JsonValue, kindOf } from "../formats/json.ts";
 import { quote } from "../formats/quote.ts";
-import type { GenerateOptions } from "../mod.ts";
+import type { BatchRequest, GenerateOptions } from "../mod.ts";
 
 const MAX_LOGPROBS = 20;
+const MAX_COMPLETIONS = 128;
 
-/** Reads the value of a key; `undefined` leaves the option as it is. */
-type Read = (value: JsonValue, name: string, line: JsonObject) => GenerateOptions;
+/** The options of a request, and how many completions it asks for. */
+export type RequestOptions = GenerateOptions & Pick<BatchRequest, "n">;
+
+type Read = (value: JsonValue, name: string, line: JsonObject) => RequestOptions;
 
 const READERS: Readonly<Record<string, Read>> = {
   max_tokens: (value, name) => ({ maxTokens: number(value, name, 0, 2 ** 31 - 1, true) }),
@@ -25,6 +28,8 @@ const READERS: Readonly<Record<string, Read>> = {
   frequency_penalty: sampling("frequencyPenalty"),
   repetition_penalty: sampling("repeatPenalty"),
   repeat_last_n: sampling("repeatLastN"),
+  logit_bias: (value, name) => ({ logitBias: biases(value, name) }),
+  n: (value, name) => ({ n: number(value, name, 1, MAX_COMPLETIONS, true) }),
   stop: (value, name) => ({ stop: texts(value, name) }),
   logprobs(value, name, line) {
     if (typeof value === "boolean") {
@@ -62,8 +67,8 @@ export const FIELD_ALIASES: Readonly<Record<string, string>> = {
  *
  * @throws {ForgeError} `bad_input`, naming the key and what is valid
  */
-export function readOptions(line: JsonObject): GenerateOptions {
-  let options: GenerateOptions = {};
+export function readOptions(line: JsonObject): RequestOptions {
+  let options: RequestOptions = {};
   for (const [name, value] of Object.entries(line)) {
     const read = Object.hasOwn(READERS, name) ? READERS[name] : undefined;
     if (read !== undefined && isGiven(value)) options = { ...options, ...read(value, name, line) };
@@ -114,6 +119,14 @@ function boolean(value: JsonValue, name: string): boolean {
 function object(value: JsonValue, name: string): JsonObject {
   if (isJsonObject(value)) return value;
   throw invalid(name, value, "an object");
+}
+
+function biases(value: JsonValue, name: string): Readonly<Record<string, number>> {
+  const entries = Object.entries(object(value, name)).map(([id, bias]) => {
+    if (typeof bias === "number") return [id, bias] as const;
+    throw invalid(`${name}[${quote(id)}]`, bias, "a number");
+  });
+  return Object.fromEntries(entries);
 }
 
 export function bad(message: string): ForgeError {

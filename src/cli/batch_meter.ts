@@ -36,16 +36,17 @@ export class BatchMeter {
   /**
    * Counts a result.
    *
-   * @param completion `undefined` when the request failed
+   * @param completions `undefined` when the request failed
    * @param skipped lines that an earlier run had done
    */
-  count(completion: Completion | undefined, skipped: number): void {
+  count(completions: readonly Completion[] | undefined, skipped: number): void {
     this.#results++;
-    if (completion === undefined) this.#errors++;
-    else {
+    if (completions === undefined) {
+      this.#errors++;
+    } else {
       this.#answered++;
-      this.#tokens += completion.completion_tokens;
-      this.#promptTokens += completion.prompt_tokens;
+      this.#promptTokens += completions[0]?.prompt_tokens ?? 0;
+      for (const { completion_tokens } of completions) this.#tokens += completion_tokens;
     }
     const seconds = (performance.now() - this.#start) / 1000;
     const errors = this.#errors > 0 ? `, ${plural(this.#errors, "error")}` : "";

@@ -38,6 +38,7 @@ export const CONSTRAINT_OPTIONS = [
 export const BATCH_OPTIONS = [
   "batch",
   "output",
+  "batchParallel",
   "ordered",
   "resume",
   "overwrite",

@@ -55,6 +55,16 @@ export const OPTIONS = {
     help: "write the answers here",
     otherwise: "stdout",
   },
+  batchParallel: {
+    flags: "--parallel",
+    kind: "integer",
+    metavar: "N",
+    min: 1,
+    max: 256,
+    group: "Batch",
+    help: "sequences computed at a time",
+    otherwise: "32",
+  },
   ordered: {
     flags: "--ordered",
     kind: "flag",

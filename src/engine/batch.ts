@@ -10,6 +10,8 @@ export type BatchId = string | number;
 export interface BatchRequest extends GenerateOptions {
   readonly id?: BatchId | undefined;
   readonly prompt: Prompt;
+  /** How many completions of the prompt, as of `completeMany`. @default 1 */
+  readonly n?: number | undefined;
 }
 
 /** A request that its reader could not understand; it becomes a failed result in its place. */
@@ -18,16 +20,32 @@ export interface BadRequest {
   readonly error: ForgeError;
 }
 
-/** What came of one request: a completion, or the error that concerns it alone. */
+/** What came of one request: its completions, or the error that concerns it alone. */
 export type BatchResult =
   & {
-    readonly id: BatchId | undefined; /** Its place in the input, from 0. */
+    readonly id: BatchId | undefined;
+    /** Its place in the input, from 0. */
     readonly index: number;
   }
   & (
-    | { readonly completion: Completion; readonly error: undefined }
-    | { readonly completion: undefined; readonly error: ForgeError }
+    | {
+      /** The first of the completions. */
+      readonly completion: Completion;
+      readonly completions: readonly Completion[];
+      readonly error: undefined;
+    }
+    | {
+      readonly completion: undefined;
+      readonly completions: undefined;
+      readonly error: ForgeError;
+    }
   );
+
+/** Answers one request with as many completions as it asks for. */
+export type Complete = (
+  request: BatchRequest,
+  signal: AbortSignal,
+) => Promise<readonly Completion[]>;
 
 export interface BatchOptions {
   /** Give the results in the order of the requests, not as they finish. @default false */
@@ -52,7 +70,7 @@ export async function* runBatch(
   input: BatchInput,
   options: BatchOptions,
   window: number,
-  complete: (request: BatchRequest, signal: AbortSignal) => Promise<Completion>,
+  complete: Complete,
 ): AsyncGenerator<BatchResult, void, undefined> {
   const { ordered = false, signal } = options;
   const work = new Work(input, window, complete);
@@ -76,7 +94,7 @@ export async function* runBatch(
 class Work {
   readonly #source: Iterator<BatchRequest | BadRequest> | AsyncIterator<BatchRequest | BadRequest>;
   readonly #window: number;
-  readonly #complete: (request: BatchRequest, signal: AbortSignal) => Promise<Completion>;
+  readonly #complete: Complete;
   readonly #controller = new AbortController();
   readonly #inProgress = new Set<Promise<void>>();
   /** By index, in the order they finished. */
@@ -88,7 +106,7 @@ class Work {
   constructor(
     input: BatchInput,
     window: number,
-    complete: (request: BatchRequest, signal: AbortSignal) => Promise<Completion>,
+    complete: Complete,
   ) {
     this.#source = Symbol.asyncIterator in input
       ? input[Symbol.asyncIterator]()
@@ -165,17 +183,17 @@ class Work {
 
   async #answer(index: number, request: BatchRequest | BadRequest): Promise<BatchResult> {
     const { id } = request;
-    if ("error" in request) return { id, index, completion: undefined, error: request.error };
+    if ("error" in request) return failed(id, index, request.error);
     const { signal } = this.#controller;
     try {
-      const completion = await this.#complete(
+      const completions = await this.#complete(
         request,
         request.signal === undefined ? signal : AbortSignal.any([signal, request.signal]),
       );
-      return { id, index, completion, error: undefined };
+      return { id, index, completion: completions[0]!, completions, error: undefined };
     } catch (error) {
       if (!(error instanceof ForgeError) || error.code === "device") throw error;
-      return { id, index, completion: undefined, error };
+      return failed(id, index, error);
     }
   }
 
@@ -183,4 +201,8 @@ class Work {
     this.#changed.resolve();
     this.#changed = Promise.withResolvers();
   }
+}
+
+function failed(id: BatchId | undefined, index: number, error: ForgeError): BatchResult {
+  return { id, index, completion: undefined, completions: undefined, error };
 }

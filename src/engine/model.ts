@@ -229,7 +229,7 @@ export class Model implements AsyncDisposable {
       requests,
       options,
       window,
-      ({ prompt, ...rest }, signal) => this.complete(prompt, { ...rest, signal }),
+      ({ prompt, n = 1, ...rest }, signal) => this.completeMany(prompt, n, { ...rest, signal }),
     );
   }
 

@@ -24,19 +24,19 @@ function turn(): Promise<void> {
 
 /** Answers that finish when the test says so. */
 class Desk {
-  readonly open = new Map<string, PromiseWithResolvers<Completion>>();
+  readonly open = new Map<string, PromiseWithResolvers<readonly Completion[]>>();
   mostOpen = 0;
   stopped = 0;
 
-  complete = (request: BatchRequest, signal: AbortSignal): Promise<Completion> => {
-    const answer = Promise.withResolvers<Completion>();
+  complete = (request: BatchRequest, signal: AbortSignal): Promise<readonly Completion[]> => {
+    const answer = Promise.withResolvers<readonly Completion[]>();
     const prompt = String(request.prompt);
     this.open.set(prompt, answer);
     this.mostOpen = Math.max(this.mostOpen, this.open.size);
     signal.addEventListener("abort", () => {
       if (!this.open.delete(prompt)) return;
       this.stopped++;
-      answer.resolve(completion("cut"));
+      answer.resolve([completion("cut")]);
     });
     return answer.promise;
   };
@@ -45,7 +45,7 @@ class Desk {
     const answer = this.open.get(prompt);
     assert(answer !== undefined, `${prompt} is not under way`);
     this.open.delete(prompt);
-    if (error === undefined) answer.resolve(completion(prompt.toUpperCase()));
+    if (error === undefined) answer.resolve([completion(prompt.toUpperCase())]);
     else answer.reject(error);
     await turn();
   }
@@ -216,7 +216,7 @@ Deno.test("a long input goes through a small window", async () => {
     most = Math.max(most, ++open);
     for (let i = random.int(0, 3); i > 0; i--) await Promise.resolve();
     open--;
-    return completion(String(request.prompt));
+    return [completion(String(request.prompt))];
   };
   const input = function* () {
     for (let i = 0; i < count; i++) yield { id: i, prompt: `${i}` };

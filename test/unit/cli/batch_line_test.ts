@@ -1,0 +1,146 @@
+/** Lines of a batch file: what they ask for, and what is wrong with them. */
+import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
+import { parseEntry, readRequest } from "../../../src/cli/batch_line.ts";
+import { ForgeError } from "../../../src/errors.ts";
+import type { GenerateOptions } from "../../../src/mod.ts";
+
+function read(line: unknown, defaults: GenerateOptions = {}) {
+  const text = typeof line === "string" ? line : JSON.stringify(line);
+  return readRequest(parseEntry(text, 7), defaults);
+}
+
+function refusal(line: unknown): string {
+  const error = assertThrows(() => read(line), ForgeError);
+  assertEquals([error.code, error.message.includes("\n")], ["bad_input", false]);
+  return error.message;
+}
+
+Deno.test("batch line: every option under the name that people send", () => {
+  const request = read({
+    id: "a",
+    prompt: "hi",
+    model: "any",
+    max_tokens: 5,
+    temperature: 0.5,
+    top_k: 3,
+    top_p: 0.9,
+    min_p: 0.1,
+    seed: 42,
+    presence_penalty: 0.1,
+    frequency_penalty: -0.2,
+    repetition_penalty: 1.1,
+    repeat_last_n: -1,
+    logit_bias: { "5": -100 },
+    n: 2,
+    stop: ["x", "y"],
+    logprobs: 2,
+    system: "be brief",
+    raw: false,
+    chat_template_kwargs: { enable_thinking: false },
+  });
+  assertEquals({ ...request }, {
+    id: "a",
+    prompt: "hi",
+    maxTokens: 5,
+    temperature: 0.5,
+    topK: 3,
+    topP: 0.9,
+    minP: 0.1,
+    seed: 42,
+    presencePenalty: 0.1,
+    frequencyPenalty: -0.2,
+    repeatPenalty: 1.1,
+    repeatLastN: -1,
+    logitBias: { "5": -100 },
+    n: 2,
+    stop: ["x", "y"],
+    logprobs: 2,
+    system: "be brief",
+    raw: false,
+    templateVariables: { enable_thinking: false },
+  });
+});
+
+Deno.test("batch line: defaults, null and the spellings of OpenAI's API", () => {
+  assertEquals(read({ prompt: "x" }, { temperature: 0, seed: 1 }), {
+    id: 7,
+    prompt: "x",
+    temperature: 0,
+    seed: 1,
+  });
+  const over = read({ prompt: "x", temperature: 1, seed: null }, { temperature: 0, seed: 1 });
+  assertEquals([over.temperature, over.seed], [1, 1]);
+  assertEquals(read({ prompt: "x", max_completion_tokens: 3, max_tokens: null }).maxTokens, 3);
+  assertEquals(read({ prompt: "x", logprobs: true }).logprobs, 0);
+  assertEquals(read({ prompt: "x", logprobs: true, top_logprobs: 4 }).logprobs, 4);
+  assertEquals(read({ prompt: "x", logprobs: false }, { logprobs: 3 }).logprobs, undefined);
+  assertEquals(read({ prompt: [1, 2] }).prompt, Int32Array.of(1, 2));
+  const parts = [{ type: "text", text: "a" }, { type: "text", text: "b" }];
+  assertEquals(read({ messages: [{ role: "user", content: parts, name: "n" }] }).prompt, [
+    { role: "user", content: "ab", name: "n" },
+  ]);
+});
+
+Deno.test("batch line: the envelope of OpenAI's batch API", () => {
+  const messages = [{ role: "user", content: "hi" }];
+  const chat = { custom_id: "r1", method: "POST", url: "/v1/chat/completions" };
+  assertEquals(read({ ...chat, body: { model: "m", messages, max_tokens: 2 } }), {
+    id: "r1",
+    prompt: messages,
+    maxTokens: 2,
+  });
+  const text = { custom_id: "r2", method: "POST", url: "/v1/completions" };
+  assertEquals(read({ ...text, body: { prompt: "Once" } }), {
+    id: "r2",
+    prompt: "Once",
+    raw: true,
+  });
+  assertStringIncludes(refusal({ ...chat, url: "/v1/embeddings", body: {} }), "/v1/embeddings");
+  assertStringIncludes(refusal({ ...chat, method: "GET", body: {} }), "GET");
+  assertStringIncludes(refusal({ id: "x", body: { prompt: "a" } }), '"id"');
+  assertStringIncludes(refusal({ custom_id: "x" }), "body is nothing");
+  assertStringIncludes(refusal({ ...chat, body: { id: 1, prompt: "a" } }), '"id"');
+});
+
+Deno.test("batch line: what is wrong is named, with what is valid", () => {
+  const cases: [unknown, ...string[]][] = [
+    ["", "not valid JSON"],
+    ["[1]", "an array"],
+    ["null", "null"],
+    ['{"prompt": "a", "prompt": "b"}', '"prompt"', "twice"],
+    [{}, "prompt or messages is missing"],
+    [{ prompt: "a", messages: [] }, "not both"],
+    [{ prompt: 5 }, "prompt is 5"],
+    [{ prompt: [1, -1] }, "prompt is an array"],
+    [{ messages: [] }, "messages"],
+    [{ messages: ["a"] }, "messages[0] is"],
+    [{ messages: [{ role: "user" }] }, "messages[0].content is nothing"],
+    [{ messages: [{ content: "x" }] }, "messages[0].role"],
+    [{ messages: [{ role: "user", content: [{ type: "image_url" }] }] }, "image_url"],
+    [{ prompt: "a", id: 1.5 }, "id is 1.5"],
+    [{ prompt: "a", id: true }, "id is true"],
+    ['{"prompt": "a", "id": 12345678901234567890}', "id is 12345678901234567000"],
+    [{ prompt: "a", max_tokens: -1 }, "max_tokens is -1", "0 to"],
+    [{ prompt: "a", max_tokens: 1.5 }, "whole number"],
+    [{ prompt: "a", max_tokens: "5" }, 'max_tokens is "5"'],
+    [{ prompt: "a", max_tokens: 5, max_completion_tokens: 5 }, "not both"],
+    [{ prompt: "a", temperature: 1000 }, "temperature is 1000", "0 to 100"],
+    [{ prompt: "a", stop: "" }, 'stop is ""'],
+    [{ prompt: "a", stop: ["a", 3] }, "stop is 3"],
+    [{ prompt: "a", logprobs: 21 }, "logprobs is 21"],
+    [{ prompt: "a", top_logprobs: 2 }, '"logprobs": true'],
+    [{ prompt: "a", logit_bias: { "5": "x" } }, 'logit_bias["5"] is "x"'],
+    [{ prompt: "a", n: 0 }, "n is 0"],
+    [{ prompt: "a", raw: "yes" }, 'raw is "yes"'],
+    [{ prompt: "a", maxTokens: 1 }, "did you mean max_tokens"],
+    [{ prompt: "a", temprature: 1 }, "did you mean temperature"],
+    [{ prompt: "a", n_predict: 1 }, "did you mean max_tokens"],
+    [{ prompt: "a", repeat_penalty: 1 }, "did you mean repetition_penalty"],
+    [{ prompt: "a", toString: 1 }, '"toString"', "valid are"],
+    ['{"prompt": "a", "__proto__": 1}', '"__proto__"'],
+  ];
+  for (const [line, ...parts] of cases) {
+    const message = refusal(line);
+    for (const part of parts) assertStringIncludes(message, part);
+  }
+});
