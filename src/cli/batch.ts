@@ -7,8 +7,10 @@ import { openBatchOutput } from "./batch_output.ts";
 import { parseShard, type Shard } from "./batch_shard.ts";
 import type { Context } from "./command.ts";
 import { formatRows } from "./format.ts";
+import { constraintOptions } from "./constraint_options.ts";
 import {
   type BATCH_OPTIONS,
+  type ConstraintFlags,
   type GenerationFlags,
   generationOptions,
   loadOptions,
@@ -24,7 +26,8 @@ import { describeDevice } from "./run_report.ts";
 export type BatchFlags =
   & Options<(typeof BATCH_OPTIONS)[number] | "system" | "raw" | "logprobs">
   & ModelFlags
-  & GenerationFlags;
+  & GenerationFlags
+  & ConstraintFlags;
 
 const WHOLE: Shard = { index: 1, count: 1 };
 
@@ -46,6 +49,7 @@ export async function runBatchFile(
   const shard = shardText === undefined
     ? WHOLE
     : parseShard(shardText, (name) => Deno.env.get(name));
+  const constraint = await constraintOptions(options, signal);
   const modelPath = await resolveModel(options.model, signal);
   using input = openBatchFile(path);
   checkNotSame(path, options.output);
@@ -55,9 +59,9 @@ export async function runBatchFile(
   const settings = { ...loadOptions(options), parallel: options.batchParallel };
   await using model = await openModel(modelPath, settings, progress);
   const { system, raw, logprobs } = options;
-  const defaults = { ...generationOptions(options), system, raw, logprobs };
+  const defaults = { ...generationOptions(options), ...constraint, system, raw, logprobs };
   if (context.verbose) {
-    const sampling = describeSampling(model.resolveSampling(defaults));
+    const sampling = describeSampling(model.resolveSampling(defaults), defaults);
     await writeStderr(formatRows([...describeDevice(model), ["sampling", sampling]]));
   }
 

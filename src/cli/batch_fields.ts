@@ -3,7 +3,7 @@ import { SAMPLING_RANGES, type SamplingOptions } from "../engine/sampling.ts";
 import { ForgeError } from "../errors.ts";
 import { isJsonObject, type JsonObject, type JsonValue, kindOf } from "../formats/json.ts";
 import { quote } from "../formats/quote.ts";
-import type { BatchRequest, GenerateOptions } from "../mod.ts";
+import type { BatchRequest, GenerateOptions, JsonSchema } from "../mod.ts";
 
 const MAX_LOGPROBS = 20;
 const MAX_COMPLETIONS = 128;
@@ -41,6 +41,11 @@ const READERS: Readonly<Record<string, Read>> = {
     if (line.logprobs !== true) throw bad(`${name} needs "logprobs": true`);
     return { logprobs: topLogprobs(line) };
   },
+  json_schema: (value, name) => ({ jsonSchema: schema(value, name) }),
+  json_object: (value, name) => ({ jsonObject: boolean(value, name) }),
+  regex: (value, name) => ({ regex: string(value, name) }),
+  grammar: (value, name) => ({ grammar: string(value, name) }),
+  response_format: (value, name) => responseFormat(object(value, name), name),
   system: (value, name) => ({ system: string(value, name) }),
   raw: (value, name) => ({ raw: boolean(value, name) }),
   chat_template_kwargs: (value, name) => ({ templateVariables: object(value, name) }),
@@ -114,6 +119,28 @@ export function string(value: JsonValue, name: string): string {
 function boolean(value: JsonValue, name: string): boolean {
   if (typeof value === "boolean") return value;
   throw invalid(name, value, "true or false");
+}
+
+function schema(value: JsonValue | undefined, name: string): JsonSchema {
+  if (typeof value === "boolean" || isJsonObject(value)) return value;
+  throw invalid(name, value, "an object, true or false");
+}
+
+/** The constraint of OpenAI's chat API. */
+function responseFormat({ type, json_schema }: JsonObject, name: string): RequestOptions {
+  switch (type) {
+    case "text":
+      return {};
+    case "json_object":
+      return { jsonObject: true };
+    case "json_schema": {
+      const place = `${name}.json_schema`;
+      if (!isJsonObject(json_schema)) throw invalid(place, json_schema, "an object with a schema");
+      return { jsonSchema: schema(json_schema.schema, `${place}.schema`) };
+    }
+    default:
+      throw invalid(`${name}.type`, type, '"text", "json_object" or "json_schema"');
+  }
 }
 
 function object(value: JsonValue, name: string): JsonObject {

@@ -9,7 +9,14 @@ import {
   parseJsonObject,
 } from "../formats/json.ts";
 import { quote } from "../formats/quote.ts";
-import type { BatchId, BatchRequest, ChatMessage, GenerateOptions, Prompt } from "../mod.ts";
+import type {
+  BatchId,
+  BatchRequest,
+  ChatMessage,
+  ConstraintOptions,
+  GenerateOptions,
+  Prompt,
+} from "../mod.ts";
 import {
   bad,
   FIELD_ALIASES,
@@ -29,6 +36,15 @@ const ENVELOPE_FIELDS = ["custom_id", "method", "url", "body"];
 
 const CHAT_URL = "/v1/chat/completions";
 const TEXT_URL = "/v1/completions";
+
+/** A line's constraint is in place of the one for all lines, whichever kind that is. */
+const NO_CONSTRAINT: Required<ConstraintOptions> = {
+  jsonSchema: undefined,
+  jsonObject: undefined,
+  regex: undefined,
+  grammar: undefined,
+};
+const CONSTRAINT_FIELDS = ["json_schema", "json_object", "regex", "grammar", "response_format"];
 
 /** A line as JSON, and the name it is answered under. */
 export interface BatchEntry {
@@ -68,8 +84,11 @@ export function readRequest({ id, line }: BatchEntry, defaults: GenerateOptions)
   const [fields, implied] = isEnvelope ? openEnvelope(line) : [line, {}];
   checkKeys(fields, isEnvelope ? FIELDS.filter((name) => name !== "id") : FIELDS);
   if (isGiven(fields.model)) string(fields.model, "model");
-  const prompt = readPrompt(fields);
-  return { ...defaults, ...implied, ...readOptions(fields), id, prompt };
+  const own = readOptions(fields);
+  const constraints = CONSTRAINT_FIELDS.filter((name) => isGiven(fields[name]));
+  if (constraints.length > 1) throw bad(`give ${constraints.join(" or ")}, not both`);
+  const inherited = constraints.length > 0 ? { ...defaults, ...NO_CONSTRAINT } : defaults;
+  return { ...inherited, ...implied, ...own, id, prompt: readPrompt(fields) };
 }
 
 function openEnvelope(line: JsonObject): [body: JsonObject, implied: GenerateOptions] {

@@ -81,6 +81,35 @@ Deno.test("batch line: defaults, null and the spellings of OpenAI's API", () => 
   ]);
 });
 
+Deno.test("batch line: a constraint, in place of that for all lines", () => {
+  const defaults = { jsonObject: true, temperature: 0 };
+  const schema = { type: "integer" };
+  assertEquals(read({ prompt: "x", regex: "a+" }, defaults), {
+    id: 7,
+    prompt: "x",
+    temperature: 0,
+    jsonSchema: undefined,
+    jsonObject: undefined,
+    regex: "a+",
+    grammar: undefined,
+  });
+  assertEquals(read({ prompt: "x" }, defaults).jsonObject, true);
+  assertEquals(read({ prompt: "x", json_schema: schema }, defaults).jsonSchema, schema);
+  assertEquals(read({ prompt: "x", grammar: 'root ::= "a"' }).grammar, 'root ::= "a"');
+  const format = (response_format: unknown) => read({ prompt: "x", response_format });
+  assertEquals(format({ type: "json_object" }).jsonObject, true);
+  assertEquals(format({ type: "json_schema", json_schema: { schema } }).jsonSchema, schema);
+  assertEquals(format({ type: "text" }).jsonObject, undefined);
+  assertStringIncludes(
+    refusal({ prompt: "x", regex: "a", json_object: true }),
+    "json_object or regex, not both",
+  );
+  assertStringIncludes(refusal({ prompt: "x", json_schema: "{}" }), 'json_schema is "{}"');
+  assertStringIncludes(refusal({ prompt: "x", response_format: { type: "xml" } }), "xml");
+  const bare = { type: "json_schema", json_schema: {} };
+  assertStringIncludes(refusal({ prompt: "x", response_format: bare }), "schema is nothing");
+});
+
 Deno.test("batch line: the envelope of OpenAI's batch API", () => {
   const messages = [{ role: "user", content: "hi" }];
   const chat = { custom_id: "r1", method: "POST", url: "/v1/chat/completions" };
