@@ -32,7 +32,7 @@ extern "C" {
 #define FORGE_API __attribute__((visibility("default")))
 #endif
 
-#define FORGE_ABI_VERSION 1
+#define FORGE_ABI_VERSION 2
 #define FORGE_VERSION "0.1.0"
 
 typedef int32_t forge_status;
@@ -349,13 +349,21 @@ typedef struct {
   uint32_t n_top;
 } forge_result;
 
-/*
- * Runs the step and returns when its results are in `results`. `stop` may be null; raising it from
- * another thread makes the run return FORGE_CANCELLED early, with the KV pages of this run undefined
- * from its first position on.
- */
+/* What the caller may change while a run is going on, from another thread, by atomic stores. */
+typedef struct {
+  /* Not 0: the run returns FORGE_CANCELLED early; its KV pages are undefined from its first position. */
+  int32_t stop;
+  /*
+   * 0: the masks of the input block are complete. Else they are still being written, and the run waits
+   * for them before it samples, for at most this many milliseconds; past those it fails.
+   */
+  int32_t masks_pending;
+} forge_step_control;
+
+/* Runs the step and returns when its results are in `results`. `control` may be null. */
 FORGE_API forge_status forge_step_run(uint32_t step, const void *inputs, uint64_t input_bytes,
-                                      void *results, uint64_t result_bytes, const int32_t *stop);
+                                      void *results, uint64_t result_bytes,
+                                      const forge_step_control *control);
 
 /* What the last run that succeeded took inside this library; what a caller measures beyond it is its own. */
 FORGE_API forge_status forge_step_time(uint32_t step, uint64_t *nanoseconds);

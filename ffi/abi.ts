@@ -7,7 +7,7 @@
  */
 
 /** `FORGE_ABI_VERSION` of the header this table was written against. */
-export const ABI_VERSION = 1;
+export const ABI_VERSION = 2;
 
 /** The one symbol whose shape never changes; asked before any other is looked up. */
 export const versionSymbol = {
@@ -358,7 +358,7 @@ export const symbols = {
       "u64", // uint64_t input_bytes
       "buffer", // void *results
       "u64", // uint64_t result_bytes
-      "buffer", // const int32_t *stop
+      "buffer", // const forge_step_control *control
     ],
     result: status,
     nonblocking: true,

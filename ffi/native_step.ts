@@ -4,6 +4,7 @@ import type {
   KvCache,
   MatmulOptions,
   MoeRouteOptions,
+  OutputRequest,
   Recorder,
   RmsNormOptions,
   RopeAppendOptions,
@@ -15,7 +16,13 @@ import type {
 } from "../src/backend.ts";
 import { ForgeError } from "../src/errors.ts";
 import type { NativeHandles } from "./native_handles.ts";
-import { InputBlock, OutputBlock } from "./step_block.ts";
+import {
+  CONTROL_MASKS_PENDING,
+  CONTROL_STOP,
+  CONTROL_WORDS,
+  InputBlock,
+  OutputBlock,
+} from "./step_block.ts";
 
 /** The ABI's numbers of activations. */
 export const ACTIVATIONS: Record<Activation, number> = {
@@ -206,6 +213,9 @@ export class NativeRecorder implements Recorder {
   }
 }
 
+/** How long a run waits for its masks before it fails: far more than they ever take. */
+const MASK_PATIENCE_MS = 60_000;
+
 /** A recorded step of a native device. */
 class NativeStep implements Step {
   readonly scratchBytes: number;
@@ -213,7 +223,7 @@ class NativeStep implements Step {
   readonly #step: number;
   readonly #inputs = new InputBlock();
   readonly #outputs: OutputBlock;
-  readonly #stop = new Int32Array(1);
+  readonly #control = new Int32Array(CONTROL_WORDS);
   #running = false;
   #released = false;
 
@@ -229,23 +239,49 @@ class NativeStep implements Step {
     if (this.#released) throw new ForgeError("device", "this step was released");
     const block = this.#inputs.pack(inputs);
     const results = this.#outputs.reserve(inputs.outputs.length);
+    const late = inputs.outputs.some(({ fillMask }) => fillMask !== undefined);
+    this.#control[CONTROL_MASKS_PENDING] = late ? MASK_PATIENCE_MS : 0;
     this.#running = true;
+    let failures: ReadonlyMap<number, ForgeError>;
     try {
-      await this.#native.call("step_run", this.#step, (symbols) =>
+      const run = this.#native.call("step_run", this.#step, (symbols) =>
         symbols.forge_step_run(
           this.#step,
           block,
           BigInt(block.byteLength),
           results,
           BigInt(results.byteLength),
-          this.#stop,
+          this.#control,
         ));
+      failures = this.#fillMasks(inputs.outputs);
+      await run;
     } finally {
       this.#running = false;
-      this.#stop[0] = 0;
+      this.#control[CONTROL_STOP] = 0;
       if (this.#released) this.#native.release(this.#step);
     }
-    return this.#outputs.unpack(inputs.outputs.length);
+    return this.#outputs.unpack(inputs.outputs.length)
+      .map((result, output) => failures.get(output) ?? result);
+  }
+
+  /** Fills masks while the device computes what comes before sampling; returns what failed. */
+  #fillMasks(outputs: readonly OutputRequest[]): ReadonlyMap<number, ForgeError> {
+    const failures = new Map<number, ForgeError>();
+    for (const [i, { fillMask, sampling }] of outputs.entries()) {
+      if (fillMask === undefined || sampling.mask === undefined) continue;
+      try {
+        fillMask();
+        this.#inputs.updateMask(sampling.mask);
+      } catch (error) {
+        // The output is chosen from whatever the mask holds, and dropped.
+        failures.set(
+          i,
+          error instanceof ForgeError ? error : new ForgeError("device", String(error)),
+        );
+      }
+    }
+    Atomics.store(this.#control, CONTROL_MASKS_PENDING, 0);
+    return failures;
   }
 
   read(value: Value, cols: number, firstRow: number, nRows: number): Float32Array {
@@ -270,7 +306,7 @@ class NativeStep implements Step {
   }
 
   cancel(): void {
-    if (this.#running) Atomics.store(this.#stop, 0, 1);
+    if (this.#running) Atomics.store(this.#control, CONTROL_STOP, 1);
   }
 
   release(): void {

@@ -4,11 +4,15 @@
  */
 import type { OutputRequest, StepInputs, StepResult, TokenLogprob } from "../src/backend.ts";
 import { ForgeError } from "../src/errors.ts";
+import { MaskTable } from "./mask_table.ts";
 
 /** Words of a `forge_step_header`, a `forge_sampling` and a `forge_result`. */
 export const HEADER_WORDS = 8;
 export const SAMPLING_WORDS = 18;
 export const RESULT_WORDS = 4;
+
+/** Words of a `forge_step_control`. */
+export const CONTROL_STOP = 0, CONTROL_MASKS_PENDING = 1, CONTROL_WORDS = 2;
 
 /** Flags of a `forge_result`. */
 export const LOGITS_NAN = 1;
@@ -31,6 +35,7 @@ class Words {
 /** Packs the inputs of runs of one step. */
 export class InputBlock {
   readonly #words = new Words();
+  #masks: { readonly table: MaskTable; readonly start: number } | undefined;
 
   /**
    * The packed block, valid until the next call.
@@ -47,12 +52,8 @@ export class InputBlock {
       );
     }
     const nPages = Math.max(1, ...pageTables.map((table) => table.length));
-    const masks = [...new Set(outputs.flatMap((output) => output.sampling.mask ?? []))];
-    const maskWords = masks[0]?.length ?? 0;
-    for (const { length } of masks) {
-      if (length === maskWords) continue;
-      throw new ForgeError("bad_input", `masks of one step have ${maskWords} and ${length} words`);
-    }
+    const table = new MaskTable(outputs);
+    const { masks, words: maskWords } = table;
     const nHistory = sum(outputs, (output) => output.history.length);
     const nBias = sum(outputs, (output) => output.sampling.bias?.size ?? 0);
     const total = HEADER_WORDS + 3 * tokens.length + pageTables.length * nPages +
@@ -75,14 +76,15 @@ export class InputBlock {
       i32.set(array, at);
       at += array.length;
     }
-    for (const table of pageTables) {
-      i32.set(table, at);
+    for (const pages of pageTables) {
+      i32.set(pages, at);
       // A sequence shorter than the longest never reaches these entries.
-      i32.fill(0, at + table.length, at + nPages);
+      i32.fill(0, at + pages.length, at + nPages);
       at += nPages;
     }
     for (const output of outputs) i32[at++] = output.row;
-    at = this.#packSampling(outputs, masks, at);
+    at = this.#packSampling(outputs, table, at);
+    this.#masks = { table, start: at };
     for (const mask of masks) {
       i32.set(mask, at);
       at += maskWords;
@@ -90,8 +92,14 @@ export class InputBlock {
     return i32.subarray(0, total);
   }
 
+  /** Takes over the words of a mask that was filled after packing. */
+  updateMask(mask: Uint32Array): void {
+    const { table, start } = this.#masks!;
+    this.#words.i32.set(mask, start + table.placeOf(mask) * table.words);
+  }
+
   /** Writes the sampling records, then the history and bias arrays they point into. */
-  #packSampling(outputs: readonly OutputRequest[], masks: Uint32Array[], at: number): number {
+  #packSampling(outputs: readonly OutputRequest[], masks: MaskTable, at: number): number {
     const { i32, f32 } = this.#words;
     let history = at + SAMPLING_WORDS * outputs.length;
     const historyStart = history;
@@ -118,7 +126,7 @@ export class InputBlock {
       i32[at + 13] = history - historyStart;
       i32[at + 14] = biasStart;
       i32[at + 15] = biases.length;
-      i32[at + 16] = sampling.mask === undefined ? -1 : masks.indexOf(sampling.mask);
+      i32[at + 16] = masks.placeOf(sampling.mask);
       i32[at + 17] = output.nTop;
       at += SAMPLING_WORDS;
     }

@@ -188,6 +188,11 @@ export interface OutputRequest {
   readonly forcedToken?: number | undefined;
   /** How many of the most probable tokens to report. */
   readonly nTop: number;
+  /**
+   * Fills `sampling.mask`, which is read after that. It is called when the device is at work, so that
+   * the mask is computed beside the forward pass. What it throws becomes the output's result.
+   */
+  readonly fillMask?: (() => void) | undefined;
 }
 
 /** What one run computes. `tokens`, `positions` and `sequences` have one entry a token. */

@@ -149,16 +149,17 @@ forge_status forge_step_end(uint32_t step, uint64_t* scratch_bytes) {
 }
 
 forge_status forge_step_run(uint32_t step, const void* inputs, uint64_t input_bytes, void* results,
-                            uint64_t result_bytes, const int32_t* stop) {
+                            uint64_t result_bytes, const forge_step_control* control) {
   return on_handle(step, [&] {
     const auto start = std::chrono::steady_clock::now();
     auto object = get<StepObject>(step, "step");
     require(object->executable != nullptr, "step: recording has not ended");
     const Program& program = *object->program;
-    const StepInputs in = parse_step_inputs(program, inputs, input_bytes);
+    StepInputs in = parse_step_inputs(program, inputs, input_bytes);
+    in.masks_ready = MaskGate(control);
     ResultBlock block(results, result_bytes, program.samples ? in.n_outputs : 0, program.max_top);
     object->last_tokens = object->last_outputs = 0;
-    object->executable->run(in, block, StopFlag(stop));
+    object->executable->run(in, block, StopFlag(control));
     object->last_tokens = in.n_tokens;
     object->last_outputs = in.n_outputs;
     object->last_nanoseconds = nanoseconds_since(start);

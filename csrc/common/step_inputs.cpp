@@ -1,6 +1,8 @@
 #include "step_inputs.h"
 
+#include <chrono>
 #include <cmath>
+#include <thread>
 
 #include "error.h"
 
@@ -153,6 +155,25 @@ float* ResultBlock::top_logprobs(uint32_t output) const {
 
 void StopFlag::check() const {
   if (raised()) fail(FORGE_CANCELLED, "stopped on request");
+}
+
+void MaskGate::wait() const {
+  using Clock = std::chrono::steady_clock;
+  if (!control_) return;
+  const auto pending = [this] { return __atomic_load_n(&control_->masks_pending, __ATOMIC_ACQUIRE); };
+  const int32_t most = pending();
+  if (most == 0) return;
+  const StopFlag stop(control_);
+  const auto begin = Clock::now();
+  // A mask takes less than a forward pass: when the pass is done it is nearly always there.
+  constexpr std::chrono::microseconds kSpin{50};
+  while (pending() != 0) {
+    stop.check();
+    const auto waited = Clock::now() - begin;
+    require(waited < std::chrono::milliseconds(most), "step inputs: the masks were not complete ",
+            most, " ms after the run was ready for them");
+    if (waited >= kSpin) std::this_thread::sleep_for(kSpin);
+  }
 }
 
 }  // namespace forge

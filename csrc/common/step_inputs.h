@@ -7,6 +7,32 @@
 
 namespace forge {
 
+// The caller's stop flag; another thread may raise it at any time.
+class StopFlag {
+ public:
+  explicit StopFlag(const forge_step_control* control)
+      : flag_(control ? &control->stop : nullptr) {}
+  bool raised() const { return flag_ && __atomic_load_n(flag_, __ATOMIC_RELAXED) != 0; }
+  // Throws FORGE_CANCELLED when raised.
+  void check() const;
+
+ private:
+  const int32_t* flag_;
+};
+
+// Masks may be written while a run is going on; behind the gate they are complete.
+class MaskGate {
+ public:
+  MaskGate() = default;
+  explicit MaskGate(const forge_step_control* control) : control_(control) {}
+  // Returns when the masks are complete. Throws FORGE_CANCELLED when the run is stopped, and
+  // FORGE_INVALID_ARGUMENT when the time that the caller has set is over.
+  void wait() const;
+
+ private:
+  const forge_step_control* control_ = nullptr;
+};
+
 // A view of a checked input block: every index in it is in range for the program.
 struct StepInputs {
   uint32_t n_tokens = 0;
@@ -23,7 +49,8 @@ struct StepInputs {
   std::span<const int32_t> history;
   std::span<const int32_t> bias_ids;
   std::span<const float> bias_values;
-  std::span<const uint32_t> masks;  // [n_masks, mask_words]
+  std::span<const uint32_t> masks;  // [n_masks, mask_words]; to be read behind masks_ready
+  MaskGate masks_ready;
 
   uint32_t rows(Rows kind) const { return kind == Rows::tokens ? n_tokens : n_outputs; }
   std::span<const int32_t> page_table(uint32_t token) const {
@@ -47,18 +74,6 @@ class ResultBlock {
   uint8_t* data_;
   uint64_t stride_;
   uint32_t max_top_;
-};
-
-// The caller's stop flag; another thread may raise it at any time.
-class StopFlag {
- public:
-  explicit StopFlag(const int32_t* flag) : flag_(flag) {}
-  bool raised() const { return flag_ && __atomic_load_n(flag_, __ATOMIC_RELAXED) != 0; }
-  // Throws FORGE_CANCELLED when raised.
-  void check() const;
-
- private:
-  const int32_t* flag_;
 };
 
 }  // namespace forge

@@ -68,6 +68,7 @@ void CpuExecutor::execute(const SoftcapOp& op) {
 
 void CpuExecutor::execute(const SampleOp& op) {
   const Matrix logits = matrix(op.logits);
+  inputs_->masks_ready.wait();
   device_->pool.run(static_cast<uint32_t>(logits.rows), [&](uint32_t o, uint32_t thread) {
     if (!stop_->raised()) sampling_.choose(*inputs_, o, logits.row(o), *results_, thread);
   });

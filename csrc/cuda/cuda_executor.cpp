@@ -160,6 +160,8 @@ CudaExecutor::Plan& CudaExecutor::plan_for(const StepShape& shape) {
 }
 
 void CudaExecutor::run(const StepInputs& inputs, ResultBlock& results, const StopFlag& stop) {
+  // All inputs go to the device together, masks included.
+  inputs.masks_ready.wait();
   const Device& gpu = device_->device();
   const std::lock_guard lock(gpu.mutex());
   gpu.require_working();

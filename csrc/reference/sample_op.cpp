@@ -96,6 +96,7 @@ int32_t draw(std::vector<Candidate> candidates, const forge_sampling& s) {
 
 void Executor::execute(const SampleOp& op) {
   const Matrix logits = matrix(op.logits);
+  inputs_->masks_ready.wait();
   for (uint32_t o = 0; o < logits.rows; ++o) {
     const float* row = logits.row(o);
     const forge_sampling& s = inputs_->sampling[o];

@@ -73,6 +73,7 @@ export class Generation implements Task {
       stream,
       position: end,
       nTop: logprobs,
+      fillMask: this.#mask?.fillLater,
     }];
   }
 

@@ -13,6 +13,7 @@ export const status = {
   badHandle: 2,
   outOfMemory: 3,
   unsupported: 5,
+  cancelled: 6,
 } as const;
 
 /** Numbers that programs get wrong. */

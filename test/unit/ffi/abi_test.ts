@@ -6,6 +6,7 @@ import { WEIGHT_PART_BYTES } from "../../../ffi/native_backend.ts";
 import { ACTIVATIONS, ROPE_LAYOUTS } from "../../../ffi/native_step.ts";
 import { STATUS_NAMES } from "../../../ffi/status.ts";
 import {
+  CONTROL_WORDS,
   HEADER_WORDS,
   LOGITS_NAN,
   NOTHING_ALLOWED,
@@ -137,6 +138,11 @@ Deno.test("abi: structs", () => {
   assertEquals(wordsOf("forge_step_header"), HEADER_WORDS);
   assertEquals(wordsOf("forge_sampling"), SAMPLING_WORDS);
   assertEquals(wordsOf("forge_result"), RESULT_WORDS);
+  assertEquals(wordsOf("forge_step_control"), CONTROL_WORDS);
+  assertEquals(header.structs.get("forge_step_control")?.fields.map(({ name }) => name), [
+    "stop",
+    "masks_pending",
+  ]);
   assertEquals(header.structs.get("forge_weight_part"), {
     fields: [
       { type: "uint32_t", name: "file", offset: 0 },
@@ -146,7 +152,7 @@ Deno.test("abi: structs", () => {
     ],
     bytes: WEIGHT_PART_BYTES,
   });
-  assertEquals(header.structs.size, 4);
+  assertEquals(header.structs.size, 5);
 });
 
 Deno.test("abi: statuses", () => {
