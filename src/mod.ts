@@ -29,6 +29,7 @@ export {
   type ResolvedSampling,
   type SamplingOptions,
 } from "./engine/sampling.ts";
+export type { Candidate } from "./engine/candidates.ts";
 export type { Completion, TextLogprob, TokenLogprobs } from "./engine/completion.ts";
 export type { LoadOptions } from "./engine/load_options.ts";
 export type { GenerateOptions } from "./engine/options.ts";

@@ -7,6 +7,7 @@ import type { WeightLoader } from "../models/weight_loader.ts";
 import { ChatTemplate } from "../tokenizer/chat_template.ts";
 import type { Tokenizer } from "../tokenizer/tokenizer.ts";
 import { type BatchInput, type BatchOptions, type BatchResult, runBatch } from "./batch.ts";
+import { type Candidate, topCandidates } from "./candidates.ts";
 import { collect, type Completion } from "./completion.ts";
 import { endTokens } from "./end_tokens.ts";
 import { generate, type GenerationRequest, type Piece } from "./generate.ts";
@@ -127,6 +128,8 @@ export class Model implements AsyncDisposable {
       contextLength,
       kvType,
       maxSequences,
+      // As on a device that takes no masks: for tests, and to rule a device's masks out.
+      hostMasks: Deno.env.get("FORGE_HOST_MASKS") === "1",
       cacheTokens: cacheTokens({ contextLength, maxSequences, kvType, layers: lm.kvLayers }),
     });
     const tokenizer = openTokenizer(checkpoint);
@@ -288,6 +291,16 @@ export class Model implements AsyncDisposable {
     } catch (error) {
       throw this.#explain(error);
     }
+  }
+
+  /**
+   * The `k` most probable tokens after a prompt with their probabilities, best first. A text is encoded
+   * raw.
+   *
+   * @throws {ForgeError} `usage` for a `k` out of range; as {@linkcode generate}
+   */
+  async topKCandidates(prompt: string | Int32Array, k: number): Promise<Candidate[]> {
+    return topCandidates(await this.logits(prompt), k);
   }
 
   /**

@@ -11,6 +11,7 @@ import type {
 import { ForgeError } from "../errors.ts";
 import type { CausalLm } from "../models/causal_lm.ts";
 import { KvPages, PageTable } from "./kv_pages.ts";
+import { MasklessStep } from "./maskless_step.ts";
 
 /** Tokens a KV page holds: small enough to share prefixes finely, large enough to stream. */
 export const PAGE_TOKENS = 64;
@@ -46,6 +47,8 @@ export interface RunnerOptions {
   readonly kvType: KvType;
   /** Sequences that one run can take. @default 1 */
   readonly maxSequences?: number | undefined;
+  /** Apply masks here and not on the device, even if it could. @default false */
+  readonly hostMasks?: boolean | undefined;
   /** Positions that the KV cache holds for all sequences together. @default the context length */
   readonly cacheTokens?: number | undefined;
 }
@@ -127,7 +130,11 @@ export class Runner {
     const logits = lm.forward(recorder, kv);
     recorder.keep(logits);
     recorder.sample(logits, limits.maxTop);
-    const step = await recorder.finish();
+    const recorded = await recorder.finish();
+    const takesMasks = backend.info.masks !== false && options.hostMasks !== true;
+    const step = takesMasks
+      ? recorded
+      : new MasklessStep(recorded, logits, lm.vocabSize, limits.maxTop);
     const pages = new KvPages(nPages, PAGE_TOKENS);
     return new Runner(lm, options, limits, step, logits, kv, pages);
   }
