@@ -155,6 +155,7 @@ export async function buildEmulator(options: EmulatorOptions = {}): Promise<Emul
   await Deno.mkdir(folder, { recursive: true });
   const sanitize = modeFlags[mode];
   const own = text(list("test/emulator", ".h"));
+  const numbers = text(["csrc/common/float16.h"]);
   const common = text([
     ...list("csrc/common", ".h"),
     ...list("csrc/common/quant", ".h"),
@@ -169,7 +170,7 @@ export async function buildEmulator(options: EmulatorOptions = {}): Promise<Emul
   }));
   const deviceHeaders = text(list(kernels, ".cuh"));
   const libraryObjects = await inParallel([...runtime, ...device], (source) => {
-    const headers = source.path.endsWith(".cu") ? [...own, ...common, ...deviceHeaders] : own;
+    const headers = source.path.endsWith(".cu") ? [...own, ...numbers, ...deviceHeaders] : own;
     return compile(source, folder, headers);
   });
   const flags = [...sanitize, "-shared"];
