@@ -135,21 +135,27 @@ __global__ void __launch_bounds__(kThreads)
     multiply_step(sums, weights + warp_row * kStride, tokens + warp_token * kStride);
   }
 
+  // Through shared memory, so that neighbouring threads store neighbouring rows.
+  constexpr u32 kSumStride = kRows + 4;
+  float* all_sums = reinterpret_cast<float*>(memory);
+  __syncthreads();
   const u32 g = lane_id() / 4, t = lane_id() % 4;
 #pragma unroll
   for (u32 n = 0; n < 4; ++n) {
 #pragma unroll
     for (u32 i = 0; i < 4; ++i) {
-      const u32 token = first_token + warp_token + n * 8 + 2 * t + i % 2;
-      if (token >= count) continue;
-#pragma unroll
-      for (u32 m = 0; m < 2; ++m) {
-        const u32 row = first_row + warp_row + m * 16 + g + i / 2 * 8;
-        if (row < rows) {
-          store_product(out, e, sums[m][n][i] * x_scale[token], token, out_stride, row);
-        }
-      }
+      float* to = all_sums + (warp_token + n * 8 + 2 * t + i % 2) * kSumStride + warp_row;
+      to[g + i / 2 * 8] = sums[0][n][i];
+      to[16 + g + i / 2 * 8] = sums[1][n][i];
     }
+  }
+  __syncthreads();
+  const u32 row = first_row + threadIdx.x % kRows;
+  if (row >= rows) return;
+#pragma unroll 1
+  for (u32 i = threadIdx.x / kRows; i < min(kTokens, count - first_token); i += kThreads / kRows) {
+    const float sum = all_sums[i * kSumStride + threadIdx.x % kRows] * x_scale[first_token + i];
+    store_product(out, e, sum, first_token + i, out_stride, row);
   }
 }
 

@@ -36,16 +36,21 @@ DEVICE bool keeps(const Cut& cut, u32 key, u32 id) {
   return key > cut.key || (key == cut.key && id <= cut.last_id);
 }
 
-// Calls take(id, logit) for the candidates of chunk c that have at least the key `least`.
+// Calls take(id, logit) for the candidates of chunk c that have at least the key `least`. All logits
+// are asked for before the first is needed; the few that matter are then taken one by one.
 template <class Take>
 DEVICE void visit_chunk(const Row& row, u32 c, u32 least, Take take) {
+  const u32 first = c * kChunk + lane_id();
+  u32 hits = 0;
 #pragma unroll
   for (u32 k = 0; k < kChunkRounds; ++k) {
-    const u32 id = c * kChunk + k * kWarp + lane_id();
-    if (id >= row.vocabulary) break;
-    const float logit = sane(row.logits[id]);
-    const u32 key = key_of(logit);
-    if (key > kNoCandidate && key >= least) take(id, logit);
+    const u32 id = first + k * kWarp;
+    const u32 key = id < row.vocabulary ? key_of(sane(row.logits[id])) : 0;
+    hits |= (key > kNoCandidate && key >= least ? 1u : 0u) << k;
+  }
+  for (; hits != 0; hits &= hits - 1) {
+    const u32 id = first + (u32(__ffs(i32(hits))) - 1) * kWarp;
+    take(id, sane(row.logits[id]));
   }
 }
 
