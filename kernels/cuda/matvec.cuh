@@ -37,15 +37,15 @@ struct TokenRows {
   const float* row[tokens];
 };
 
-// x[k .. k + 3], with zeros from `cols` on.
-template <class F>
+// x[k .. k + 3]; unless rows are `whole` chunks, with zeros from `cols` on.
+template <bool whole>
 DEVICE float4 load_four(const float* x, u32 k, u32 cols) {
-  if (F::kUnit >= 4 || (cols % 4 == 0 && k < cols)) return *reinterpret_cast<const float4*>(x + k);
+  if (whole) return *reinterpret_cast<const float4*>(x + k);
   return make_float4(k < cols ? x[k] : 0.0f, k + 1 < cols ? x[k + 1] : 0.0f,
                      k + 2 < cols ? x[k + 2] : 0.0f, k + 3 < cols ? x[k + 3] : 0.0f);
 }
 
-template <class F, u32 rows, u32 tokens>
+template <class F, bool whole, u32 rows, u32 tokens>
 DEVICE void accumulate(float (&sums)[rows][tokens], const typename F::Chunk (&c)[rows],
                        const TokenRows<tokens>& x, u32 cols, u32 chunk) {
 #pragma unroll
@@ -60,7 +60,7 @@ DEVICE void accumulate(float (&sums)[rows][tokens], const typename F::Chunk (&c)
       for (u32 i = 0; i < rows; ++i) w[i] = F::four(c[i], r, j);
 #pragma unroll
       for (u32 t = 0; t < tokens; ++t) {
-        const float4 v = load_four<F>(x.row[t], start + 4 * j, cols);
+        const float4 v = load_four<whole>(x.row[t], start + 4 * j, cols);
         if (F::kHasMin) x_sums[t] += v.x + v.y + v.z + v.w;
 #pragma unroll
         for (u32 i = 0; i < rows; ++i) {
@@ -103,23 +103,17 @@ DEVICE WarpShare share_of_warp(u32 split) {
   return {(blockIdx.x * groups + group) * InFlight<F>::rows, warp_id() % split, split};
 }
 
-// Calls store(row, token, product) once for every row and token of the block, in the warps whose
-// part is 0. All threads of the block must call this.
-template <class F, u32 tokens, class Store>
-DEVICE void multiply_rows(const WeightRows& w, const TokenRows<tokens>& x, u32 split,
-                          const u64* codebooks, Store store) {
-  constexpr u32 rows = InFlight<F>::rows;
-  SHARED(float, partial, [kMatvecWarps][rows * tokens]);
-  const WarpShare share = share_of_warp<F>(split);
-
+// sums[i][t] += this lane's part of the products of the warp's rows.
+template <class F, bool whole, u32 rows, u32 tokens>
+DEVICE void add_chunks(float (&sums)[rows][tokens], const WeightRows& w,
+                       const TokenRows<tokens>& x, const WarpShare& share, const u64* codebooks) {
   const u8* row[rows];
 #pragma unroll
   for (u32 i = 0; i < rows; ++i) {
     row[i] = w.data + min(share.first_row + i, w.count - 1) * w.stride;
   }
   constexpr u32 ahead = InFlight<F>::ahead(tokens);
-  float sums[rows][tokens] = {};
-  const u32 n_chunks = chunks_of<F>(w.cols), step = kWarp * split;
+  const u32 n_chunks = chunks_of<F>(w.cols), step = kWarp * share.split;
   u32 chunk = share.part * kWarp + lane_id();
   for (; chunk + (ahead - 1) * step < n_chunks; chunk += ahead * step) {
     typename F::Chunk c[ahead][rows];
@@ -131,13 +125,33 @@ DEVICE void multiply_rows(const WeightRows& w, const TokenRows<tokens>& x, u32 s
       }
     }
 #pragma unroll
-    for (u32 a = 0; a < ahead; ++a) accumulate<F>(sums, c[a], x, w.cols, chunk + a * step);
+    for (u32 a = 0; a < ahead; ++a) accumulate<F, whole>(sums, c[a], x, w.cols, chunk + a * step);
   }
   for (; ahead > 1 && chunk < n_chunks; chunk += step) {
     typename F::Chunk c[rows];
 #pragma unroll
     for (u32 i = 0; i < rows; ++i) c[i] = F::load(row[i], w.cols, chunk, codebooks);
-    accumulate<F>(sums, c, x, w.cols, chunk);
+    accumulate<F, whole>(sums, c, x, w.cols, chunk);
+  }
+}
+
+// Calls store(row, token, product) once for every row and token of the block, in the warps whose
+// part is 0. All threads of the block must call this.
+template <class F, u32 tokens, class Store>
+DEVICE void multiply_rows(const WeightRows& w, const TokenRows<tokens>& x, u32 split,
+                          const u64* codebooks, Store store) {
+  constexpr u32 rows = InFlight<F>::rows;
+  SHARED(float, partial, [kMatvecWarps][rows * tokens]);
+  const WarpShare share = share_of_warp<F>(split);
+
+  float sums[rows][tokens] = {};
+  constexpr u32 kElements = F::kRun * F::kRuns;
+  if constexpr (F::kUnit % kElements == 0) {
+    add_chunks<F, true>(sums, w, x, share, codebooks);
+  } else if (w.cols % kElements == 0) {
+    add_chunks<F, true>(sums, w, x, share, codebooks);
+  } else {
+    add_chunks<F, false>(sums, w, x, share, codebooks);
   }
 
 #pragma unroll

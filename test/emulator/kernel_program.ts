@@ -33,3 +33,10 @@ export async function runTest(program: string, name: string): Promise<KernelTest
   const result = await run(program, [name]);
   return { ok: result.ok && result.output.startsWith(`ok ${name}\n`), output: result.output };
 }
+
+/** The kernels' names with their symbols. */
+export async function listKernels(program: string): Promise<Map<string, string>> {
+  const { output } = await run(program, ["--kernels"]);
+  const lines = output.split("\n").filter((line) => line !== "").map((line) => line.split("\t"));
+  return new Map(lines.map(([name = "", symbol = ""]) => [name, symbol]));
+}

@@ -16,7 +16,12 @@ const symbols = {
     result: "i32",
   },
   nvrtcAddNameExpression: { parameters: ["pointer", "buffer"], result: "i32" },
-  nvrtcCompileProgram: { parameters: ["pointer", "i32", "buffer"], result: "i32" },
+  // Takes up to a second: off the main thread, so that sources compile side by side.
+  nvrtcCompileProgram: {
+    parameters: ["pointer", "i32", "buffer"],
+    result: "i32",
+    nonblocking: true,
+  },
   nvrtcGetLoweredName: { parameters: ["pointer", "buffer", "buffer"], result: "i32" },
   nvrtcGetProgramLogSize: { parameters: ["pointer", "buffer"], result: "i32" },
   nvrtcGetProgramLog: { parameters: ["pointer", "buffer"], result: "i32" },
@@ -133,7 +138,11 @@ export class Nvrtc {
   }
 
   /** Compiles the instances of kernels that `names` asks for. @throws with the compiler's log. */
-  compile(source: DeviceSource, architecture: string, names: readonly string[]): CompiledSource {
+  async compile(
+    source: DeviceSource,
+    architecture: string,
+    names: readonly string[],
+  ): Promise<CompiledSource> {
     const api = this.#nvrtc.symbols;
     const headers = cStrings([...source.headers.values()]);
     const headerNames = cStrings([...source.headers.keys()]);
@@ -160,7 +169,8 @@ export class Nvrtc {
         "-default-device",
         "--ptxas-options=-v",
       ]);
-      const status = api.nvrtcCompileProgram(program, options.strings.length, options.array);
+      const count = options.strings.length;
+      const status = await api.nvrtcCompileProgram(program, count, options.array);
       const log = this.#text(program, api.nvrtcGetProgramLogSize, api.nvrtcGetProgramLog);
       if (status !== 0) throw new Error(`${source.name} for ${architecture}:\n${log}`);
       const cubin = this.#bytes(program, api.nvrtcGetCUBINSize, api.nvrtcGetCUBIN);
@@ -225,7 +235,7 @@ if (import.meta.main) {
   console.log(compiler.architectures().join(" "));
   for (const source of deviceSources().filter(({ name }) => name.startsWith(only))) {
     const start = performance.now();
-    const { reports, symbols } = compiler.compile(source, architecture, source.instances);
+    const { reports, symbols } = await compiler.compile(source, architecture, source.instances);
     const names = new Map([...symbols].map(([name, symbol]) => [symbol, name]));
     console.log(`${source.name}: ${Math.round(performance.now() - start)} ms`);
     for (const r of reports) {

@@ -1,5 +1,5 @@
-// Runs the tests of kernels: with --list prints their names, else runs those named (or all), each
-// with a line "ok NAME" or "not ok NAME: why".
+// Runs the tests of kernels: with --list prints their names, with --kernels the kernels' names and
+// symbols, else runs those named (or all), each with a line "ok NAME" or "not ok NAME: why".
 
 #include <cstdarg>
 #include <cstdio>
@@ -61,6 +61,12 @@ void expect_near(const char* what, const float* actual, const double* expected, 
 
 int main(int argc, char** argv) {
   const std::string first = argc > 1 ? argv[1] : "";
+  if (first == "--kernels") {
+    for (const emulator::Kernel& kernel : emulator::kernels()) {
+      std::printf("%s\t%s\n", kernel.name.c_str(), kernel.symbol.c_str());
+    }
+    return 0;
+  }
   bool failed = false;
   for (const Test& test : tests()) {
     bool wanted = argc == 1;

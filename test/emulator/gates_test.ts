@@ -1,0 +1,179 @@
+/**
+ * What the compiler for the GPU says of the kernels, where no GPU can: that they compile for each
+ * architecture, how many registers they use, that none are spilled, and which instructions came out.
+ */
+import { assert, assertEquals } from "@std/assert";
+import { buildEmulator, emulatorUnavailable } from "./build.ts";
+import { listKernels } from "./kernel_program.ts";
+import { disassemble, findNvdisasm } from "./nvdisasm.ts";
+import { type CompiledSource, deviceSources, Nvrtc } from "./nvrtc.ts";
+
+const compiler = await Nvrtc.install();
+const noCompiler = typeof compiler === "string";
+if (noCompiler) console.error(`skipping: pip cannot install nvidia-cuda-nvrtc (${compiler})`);
+
+/** Compiling all would take minutes: of what differs only in a number, some stand for the rest. */
+function representative(instance: string): boolean {
+  if (instance.startsWith("grouped_matvec")) return /Format\w+, [18]>/.test(instance);
+  if (instance.includes("Blocks<")) return instance.includes("Blocks<13>");
+  if (instance.includes("_attention<bf16")) return instance.endsWith(" 128>");
+  return !/_attention<\w+, (16|32|96)>/.test(instance);
+}
+
+/** Kernels that the library launches with blocks of 1024 threads, which leaves 64 registers each. */
+const largeBlocks = new Set([
+  "rms_norm.cu",
+  "fused_residual_rms_norm.cu",
+  "layer_norm.cu",
+  "adjust_logits.cu",
+  "sample_token.cu",
+  "top_k_candidates.cu",
+  "moe_group.cu",
+]);
+const mostRegisters = 255;
+/** Static shared memory that every GPU gives a block. */
+const mostShared = 48 * 1024;
+
+const sources = deviceSources();
+const compiled = new Map<string, CompiledSource>();
+
+/** Compiles what stands for every source, several at a time, and keeps the results. */
+async function compileAll(nvrtc: Nvrtc, architecture: string) {
+  const jobs = sources.map(async (source) => {
+    const names = source.instances.filter(representative);
+    const result = await nvrtc.compile(source, architecture, names);
+    compiled.set(`${architecture} ${source.name}`, result);
+  });
+  await Promise.all(jobs);
+}
+
+function checkReports(architecture: string) {
+  const problems: string[] = [];
+  let reports = 0;
+  for (const source of sources) {
+    const most = largeBlocks.has(source.name) ? 64 : mostRegisters;
+    for (const report of compiled.get(`${architecture} ${source.name}`)?.reports ?? []) {
+      reports++;
+      const { symbol, registers, spillBytes, sharedBytes } = report;
+      if (registers < 8 || registers > most) problems.push(`${symbol}: ${registers} registers`);
+      if (spillBytes > 0) problems.push(`${symbol}: ${spillBytes} bytes spilled`);
+      if (sharedBytes > mostShared) problems.push(`${symbol}: ${sharedBytes} bytes shared`);
+    }
+  }
+  assert(reports > 100, `only ${reports} kernels were reported on`);
+  assertEquals(problems, []);
+}
+
+Deno.test({
+  name: "kernels compile for sm_80 and sm_90a without spilling a register",
+  ignore: noCompiler,
+  fn: async (t) => {
+    if (typeof compiler === "string") return;
+    for (const architecture of ["sm_80", "sm_90a"]) {
+      await t.step(architecture, async () => {
+        await compileAll(compiler, architecture);
+        checkReports(architecture);
+      });
+    }
+  },
+});
+
+Deno.test({
+  name: "one kernel of each file compiles for the architectures in between and after",
+  ignore: noCompiler,
+  fn: async () => {
+    if (typeof compiler === "string") return;
+    const known = compiler.architectures();
+    for (const architecture of ["sm_89", "sm_100"].filter((name) => known.includes(name))) {
+      await Promise.all(sources.map(async (source) => {
+        const { reports } = await compiler.compile(source, architecture, [
+          source.instances[0] ?? "",
+        ]);
+        assert(reports.length >= 1, source.name);
+      }));
+    }
+  },
+});
+
+Deno.test({
+  name: "the emulator knows kernels by the symbols that NVRTC gives them",
+  ignore: noCompiler || emulatorUnavailable() !== undefined,
+  fn: async () => {
+    const emulated = await listKernels((await buildEmulator()).tests);
+    let compared = 0;
+    for (const { symbols } of compiled.values()) {
+      for (const [name, symbol] of symbols) {
+        assertEquals(emulated.get(name), symbol);
+        compared++;
+      }
+    }
+    assert(compared > 100);
+    const listed = sources.flatMap((source) => source.instances);
+    assertEquals([...emulated.keys()].sort(), listed.sort());
+  },
+});
+
+/** Instructions that must be in the machine code of kernels, and local memory, which must not. */
+interface Expectation {
+  readonly file: string;
+  readonly instance: RegExp;
+  readonly has: readonly RegExp[];
+}
+
+const loads128 = /\bLDG\.E\.(NA\.)?128/;
+const tensorCores = /\bHMMA\.16816\.F32/;
+const fromShared = /\bLDSM\.16\.M(T)?88\.4/;
+const asynchronous = /\bLDGSTS\.E\.BYPASS\.128/;
+
+const expectations: readonly Expectation[] = [
+  { file: "matvec.cu", instance: /Format/, has: [loads128] },
+  { file: "grouped_matvec.cu", instance: /Format/, has: [loads128] },
+  { file: "decode_gemm.cu", instance: /Format/, has: [loads128, tensorCores] },
+  { file: "gemm.cu", instance: /Format/, has: [loads128, tensorCores, fromShared, asynchronous] },
+  {
+    file: "prefill_attention.cu",
+    instance: /f16/,
+    has: [tensorCores, fromShared, asynchronous],
+  },
+  { file: "prefill_attention.cu", instance: /q8/, has: [tensorCores, fromShared] },
+  {
+    file: "batched_decode_attention.cu",
+    instance: /attention<b?f16/,
+    has: [tensorCores, fromShared, asynchronous],
+  },
+];
+
+function missing(code: string, name: string, { has }: Expectation): string[] {
+  const problems = has.filter((pattern) => !pattern.test(code)).map((p) => `${name} lacks ${p}`);
+  // Local memory is where arrays go whose index the compiler does not know.
+  if (/\b(STL|LDL)\b/.test(code)) problems.push(`${name} uses local memory`);
+  return problems;
+}
+
+Deno.test({
+  name: "tensor cores, 128-bit loads and asynchronous copies are in the machine code",
+  ignore: noCompiler,
+  fn: async () => {
+    const nvdisasm = await findNvdisasm();
+    if (nvdisasm === undefined) {
+      console.error("skipping: nvdisasm is neither on the PATH nor to be had from pip's triton");
+      return;
+    }
+    const problems: string[] = [];
+    let checked = 0;
+    for (const architecture of ["sm_80", "sm_90a"]) {
+      for (const expectation of expectations) {
+        const result = compiled.get(`${architecture} ${expectation.file}`);
+        if (result === undefined) continue;
+        const code = await disassemble(nvdisasm, result.cubin);
+        for (const [name, symbol] of result.symbols) {
+          if (!expectation.instance.test(name)) continue;
+          problems.push(...missing(code.get(symbol) ?? "", `${architecture} ${name}`, expectation));
+          checked++;
+        }
+      }
+    }
+    assert(checked >= 100, `only ${checked} kernels were looked at`);
+    assertEquals(problems, []);
+  },
+});
