@@ -2,6 +2,7 @@
 import { SYNTHETIC_NAMES } from "../bench/synthetic_configs.ts";
 import { SYNTHETIC_TYPES } from "../bench/synthetic_shapes.ts";
 import { OPTION_FIELDS } from "./batch_fields.ts";
+import { CHAT_COMMANDS } from "./chat_help.ts";
 import { type Command, defineCommand } from "./command.ts";
 import {
   BATCH_OPTIONS,
@@ -57,6 +58,34 @@ export const COMMANDS: readonly Command[] = [
       "forge run --batch prompts.jsonl -o answers.jsonl --resume",
     ],
   }, () => import("./run.ts")),
+  defineCommand({
+    name: "chat",
+    summary: "talk with a model",
+    description: [
+      "Talks with a model, which is told everything that was said before. Only what is new is computed.",
+      "On a terminal a line is a message; a \\ at its end goes on in the next, as does everything between " +
+      '""" and """, and pasted lines stay together. Ctrl-C stops the answer, and at the prompt twice ' +
+      "ends the chat, as Ctrl-D does.",
+    ],
+    options: [
+      "chatSystem",
+      ...MODEL_OPTIONS,
+      ...GENERATION_OPTIONS,
+      ...CONSTRAINT_OPTIONS,
+      "verbose",
+    ],
+    notes: [
+      `Commands: ${CHAT_COMMANDS}. /help explains them.`,
+      "Piped, each line is a message, answers go to stdout, and what fails ends the chat. " +
+      "A conversation that has filled the context is not cut silently: the message is refused " +
+      "with the number of its tokens, and /drop or /reset make room.",
+    ],
+    examples: [
+      "forge chat",
+      "forge chat -m model.gguf --system 'Answer in one sentence.' --verbose",
+      "printf 'My name is Ada.\\nWhat is my name?\\n' | forge chat --temp 0",
+    ],
+  }, () => import("./chat.ts")),
   defineCommand({
     name: "inspect",
     summary: "show what a model is and what it needs",

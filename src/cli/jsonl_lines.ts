@@ -27,6 +27,8 @@ export type Line =
 export interface LineOptions {
   /** Which lines are read, by number; the others are neither kept nor decoded. @default all */
   readonly isWanted?: (number: number) => boolean;
+  /** Whether lines of white space alone are lines too. @default false */
+  readonly keepBlank?: boolean;
   /** @default 16 MiB */
   readonly maxBytes?: number;
 }
@@ -44,12 +46,12 @@ export async function* fileChunks(
 }
 
 /**
- * The lines of a stream. Lines of white space alone are left out, but counted; a byte order mark
+ * The lines of a stream. Lines of white space alone are counted, but left out; a byte order mark
  * before one is dropped. A line that is no UTF-8 or too long comes with an error in place of its text.
  */
 export async function* readLines(
   stream: AsyncIterable<Uint8Array<ArrayBuffer>>,
-  { isWanted = () => true, maxBytes = MAX_LINE_BYTES }: LineOptions = {},
+  { isWanted = () => true, keepBlank = false, maxBytes = MAX_LINE_BYTES }: LineOptions = {},
 ): AsyncGenerator<Line, void, undefined> {
   let parts: Uint8Array<ArrayBuffer>[] = [];
   let length = 0;
@@ -69,7 +71,7 @@ export async function* readLines(
     parts = [];
     length = 0;
     number++;
-    return line === undefined || line.text?.trim() === "" ? undefined : line;
+    return !keepBlank && line?.text?.trim() === "" ? undefined : line;
   };
   for await (const chunk of stream) {
     let start = 0;

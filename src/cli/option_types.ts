@@ -81,3 +81,25 @@ export type OptionValue<S extends OptionSpec> = S extends FlagSpec ? boolean
 export function longFlag(spec: OptionSpec): string {
   return spec.flags.split(", ").at(-1)!;
 }
+
+/** What other programs call our flags; for the advice on a flag that is not known. */
+export const FLAG_ALIASES: Readonly<Record<string, string>> = {
+  "--temperature": "--temp",
+  "--repetition-penalty": "--repeat-penalty",
+  "--n-predict": "--max-tokens",
+  "--max-new-tokens": "--max-tokens",
+  "--max-completion-tokens": "--max-tokens",
+  "--predict": "--max-tokens",
+  "--ctx-size": "--ctx",
+  "--context-length": "--ctx",
+  "--max-model-len": "--ctx",
+  "--reverse-prompt": "--stop",
+  "--system-prompt": "--system",
+  "--cache-type-k": "--kv-type",
+  "--kv-cache-dtype": "--kv-type",
+  "--np": "--parallel",
+  "--max-num-seqs": "--parallel",
+  "--input-file": "--batch",
+  "--output-file": "--output",
+  "--grammar-file": "--grammar",
+};

@@ -34,6 +34,13 @@ export const OPTIONS = {
     group: "Prompt",
     help: "system message before the prompt, where the model has a chat template",
   },
+  chatSystem: {
+    flags: "--system",
+    kind: "text",
+    metavar: "TEXT",
+    group: "Prompt",
+    help: "system message of the conversation",
+  },
   raw: {
     flags: "--raw",
     kind: "flag",

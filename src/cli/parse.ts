@@ -6,8 +6,9 @@ import type { Command } from "./command.ts";
 import { COMMANDS } from "./commands.ts";
 import { commandHelp, programHelp } from "./help.ts";
 import { type OptionName, OPTIONS, type Options } from "./options.ts";
-import type { OptionSpec } from "./option_types.ts";
+import { FLAG_ALIASES, longFlag, type OptionSpec } from "./option_types.ts";
 import { parseOptionValue } from "./option_value.ts";
+import { nearestName } from "./suggest.ts";
 import { VERSION } from "./version.ts";
 
 /** What the arguments ask for. */
@@ -107,13 +108,22 @@ function checkOperands({ name, operands = [] }: Command, given: readonly string[
 function usageError(error: CommanderError, commandName = ""): ForgeError {
   const [first = "", hint = ""] = error.message.replace(/^error: /, "").split("\n");
   const [, flag, metavar] = /(--\S+) <(.+)>' argument missing/.exec(first) ?? [];
-  const [, suggestion] = /^\(Did you mean (?:one of )?(.+?)\?\)$/.exec(hint) ?? [];
-  const isCommand = COMMANDS.some(({ name }) => name === commandName);
+  const [, similar] = /^\(Did you mean (?:one of )?(.+?)\?\)$/.exec(hint) ?? [];
+  const command = COMMANDS.find(({ name }) => name === commandName);
+  const [, unknown] = /^unknown option '(--[^']+)'/.exec(first) ?? [];
+  const suggestion = (unknown && command && knownFlag(unknown, command)) ?? similar;
   const advice = suggestion === undefined
-    ? `see forge ${isCommand ? `${commandName} ` : ""}--help`
+    ? `see forge ${command === undefined ? "" : `${commandName} `}--help`
     : `did you mean ${suggestion}?`;
   const text = flag === undefined
     ? `${first.replace(/'([^']*)'/g, '"$1"')}; ${advice}`
     : `${flag} needs a value: ${flag} ${metavar}`;
   return new ForgeError("usage", text, { cause: error });
+}
+
+/** The flag of a command that was meant by one that it does not have. */
+function knownFlag(unknown: string, { options }: Command): string | undefined {
+  const flags = options.map((name) => longFlag(OPTIONS[name]));
+  const aliases = Object.entries(FLAG_ALIASES).filter(([, flag]) => flags.includes(flag));
+  return nearestName(unknown.split("=")[0]!, flags, Object.fromEntries(aliases));
 }

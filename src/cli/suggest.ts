@@ -15,13 +15,11 @@ export function nearestName(
   aliases: Readonly<Record<string, string>> = {},
 ): string | undefined {
   const plain = plainName(name);
-  const alias = Object.keys(aliases).find((other) => plainName(other) === plain);
-  if (alias !== undefined) return aliases[alias];
-  const ranked = known
-    .map((other) => ({ other, distance: distance(plain, plainName(other)) }))
+  const names = [...known.map((other) => [other, other] as const), ...Object.entries(aliases)];
+  const [best] = names
+    .map(([other, meant]) => ({ meant, distance: distance(plain, plainName(other)) }))
     .sort((a, b) => a.distance - b.distance);
-  const [best] = ranked;
-  return best !== undefined && best.distance <= tolerance(plain) ? best.other : undefined;
+  return best !== undefined && best.distance <= tolerance(plain) ? best.meant : undefined;
 }
 
 /** Without what people write differently: `maxTokens`, `max-tokens` and `max_tokens` are one. */

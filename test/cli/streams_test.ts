@@ -1,7 +1,7 @@
 /** stdout is the answer and nothing else, whoever reads it and however it ends. */
 import { assert, assertEquals } from "@std/assert";
 import { TempFolder } from "../support/temp_folder.ts";
-import { EOS, writeRandomLlama } from "../support/tiny_llama.ts";
+import { writeEndlessLlama, writeRandomLlama } from "../support/tiny_llama.ts";
 import { denoArgs } from "./forge.ts";
 
 const noShell = Deno.build.os === "windows";
@@ -16,20 +16,6 @@ async function shell(command: string, env: Record<string, string> = {}) {
   }).output();
   const decoder = new TextDecoder();
   return { code, stdout: decoder.decode(stdout), stderr: decoder.decode(stderr) };
-}
-
-/** Writes a model that never ends a text by itself: the logit of EOS is always 0, never the largest. */
-function writeEndlessLlama(folder: string): void {
-  writeRandomLlama(folder, {
-    contextLength: 32768,
-    change: (tensors) =>
-      tensors.map((tensor) => {
-        if (tensor.name !== "lm_head.weight") return tensor;
-        const rowBytes = 4 * tensor.shape[1]!;
-        const data = (tensor.data as Uint8Array).slice();
-        return { ...tensor, data: data.fill(0, EOS * rowBytes, (EOS + 1) * rowBytes) };
-      }),
-  });
 }
 
 Deno.test({

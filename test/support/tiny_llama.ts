@@ -55,6 +55,21 @@ export function writeRandomLlama(
   });
 }
 
+/** Writes a model that never ends a text by itself: the logit of EOS is always 0, never the largest. */
+export function writeEndlessLlama(folder: string, options: TinyLlamaOptions = {}): TinyLlama {
+  return writeRandomLlama(folder, {
+    contextLength: 32768,
+    ...options,
+    change: (tensors) =>
+      tensors.map((tensor) => {
+        if (tensor.name !== "lm_head.weight") return tensor;
+        const rowBytes = 4 * tensor.shape[1]!;
+        const data = (tensor.data as Uint8Array).slice();
+        return { ...tensor, data: data.fill(0, EOS * rowBytes, (EOS + 1) * rowBytes) };
+      }),
+  });
+}
+
 /**
  * Writes a model that, whatever the prompt, goes on with `script` and then ends the text, each token
  * being by far the likeliest. The pieces of the script must differ.

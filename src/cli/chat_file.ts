@@ -1,0 +1,53 @@
+/** Conversations in files: a JSON list of messages, as in OpenAI's API. */
+import { ForgeError } from "../errors.ts";
+import { isJsonObject, type JsonValue } from "../formats/json.ts";
+import { quote } from "../formats/quote.ts";
+import type { ChatMessage } from "../mod.ts";
+import { readMessages } from "./batch_line.ts";
+import { readTextFile } from "./text_source.ts";
+
+/**
+ * Reads messages: a list of them, or an object with a key `messages`.
+ *
+ * @throws {ForgeError} `not_found`; `bad_input`, naming the message that is wrong
+ */
+export async function loadMessages(path: string): Promise<ChatMessage[]> {
+  const text = await readTextFile(path);
+  try {
+    const value: JsonValue = JSON.parse(text);
+    return readMessages(isJsonObject(value) ? value.messages : value);
+  } catch (error) {
+    const reason = error instanceof Error ? error.message.replace(/\p{Cc}+/gu, " ") : String(error);
+    const kind = error instanceof SyntaxError ? "not valid JSON" : "no conversation";
+    throw new ForgeError("bad_input", `${quote(path)} is ${kind}: ${reason}`, { cause: error });
+  }
+}
+
+/**
+ * Writes messages. A file that is there is replaced if it is a conversation.
+ *
+ * @throws {ForgeError} `usage` for a file that is something else; `device` when it cannot be written
+ */
+export async function saveMessages(path: string, messages: readonly ChatMessage[]): Promise<void> {
+  if (await isSomethingElse(path)) {
+    throw new ForgeError("usage", `${quote(path)} is no conversation and is left as it is`);
+  }
+  const temporary = `${path}.part`;
+  try {
+    await Deno.writeTextFile(temporary, `${JSON.stringify(messages, null, 2)}\n`);
+    await Deno.rename(temporary, path);
+  } catch (error) {
+    const reason = error instanceof Error ? error.message.split("\n", 1)[0] : String(error);
+    throw new ForgeError("device", `cannot write ${quote(path)}: ${reason}`, { cause: error });
+  }
+}
+
+async function isSomethingElse(path: string): Promise<boolean> {
+  try {
+    await loadMessages(path);
+    return false;
+  } catch (error) {
+    if (!(error instanceof ForgeError)) throw error;
+    return !(error.cause instanceof Deno.errors.NotFound);
+  }
+}

@@ -1,0 +1,98 @@
+/** A terminal as the input of a chat: line editing, history, Ctrl-C, and pasting of many lines. */
+import process from "node:process";
+import { createInterface, type Interface } from "node:readline";
+import { Writable } from "node:stream";
+import type { ChatInput, InputEvent } from "./chat_input.ts";
+import { LINE_BREAK, PasteFilter } from "./chat_paste.ts";
+
+const PROMPT = "> ";
+const CONTINUED = "… ";
+const HISTORY = 500;
+
+const PASTE_MARKS_ON = "\x1b[?2004h";
+const PASTE_MARKS_OFF = "\x1b[?2004l";
+
+export class TerminalInput implements ChatInput {
+  readonly isTerminal = true;
+  readonly #editor: Interface;
+  readonly #screen = new Screen();
+  /** What came while nobody waited for it. */
+  readonly #events: InputEvent[] = [];
+  #waiting: PromiseWithResolvers<InputEvent> | undefined;
+  #answer: AbortController | undefined;
+
+  constructor() {
+    const filter = new PasteFilter((isRaw) => process.stdin.setRawMode(isRaw));
+    process.stdin.pipe(filter);
+    writeToTerminal(PASTE_MARKS_ON);
+    this.#editor = createInterface({
+      input: filter,
+      output: this.#screen,
+      terminal: true,
+      historySize: HISTORY,
+      removeHistoryDuplicates: true,
+    });
+    this.#editor.on("line", (line: string) => {
+      this.#push({ kind: "line", text: line.replaceAll(LINE_BREAK, "\n") });
+    });
+    this.#editor.on("SIGINT", () => this.#interrupt());
+    this.#editor.on("close", () => this.#push({ kind: "end" }));
+  }
+
+  async next(isContinued: boolean): Promise<InputEvent> {
+    this.#answer = undefined;
+    this.#screen.isMuted = false;
+    const event = this.#events.shift();
+    if (event !== undefined) return event;
+    this.#editor.setPrompt(isContinued ? CONTINUED : PROMPT);
+    this.#editor.prompt(true);
+    this.#waiting = Promise.withResolvers();
+    return await this.#waiting.promise;
+  }
+
+  answering(): AbortSignal {
+    this.#answer = new AbortController();
+    // What is typed meanwhile shows when the answer is over.
+    this.#screen.isMuted = true;
+    return this.#answer.signal;
+  }
+
+  [Symbol.dispose](): void {
+    this.#editor.close();
+    writeToTerminal(PASTE_MARKS_OFF);
+  }
+
+  #push(event: InputEvent): void {
+    if (this.#waiting === undefined) this.#events.push(event);
+    else this.#waiting.resolve(event);
+    this.#waiting = undefined;
+  }
+
+  #interrupt(): void {
+    if (this.#answer !== undefined) return this.#answer.abort();
+    writeToTerminal("\n");
+    if (this.#editor.line === "") return this.#push({ kind: "interrupt" });
+    // Clears the line, as a shell does.
+    this.#editor.write(null, { ctrl: true, name: "e" });
+    this.#editor.write(null, { ctrl: true, name: "u" });
+  }
+}
+
+/** stderr for the editor, which is silent while an answer is written. */
+class Screen extends Writable {
+  readonly isTTY = true;
+  isMuted = false;
+
+  get columns(): number {
+    return Deno.consoleSize().columns || 80;
+  }
+
+  override _write(chunk: Uint8Array, _encoding: string, done: () => void): void {
+    if (!this.isMuted) Deno.stderr.writeSync(chunk);
+    done();
+  }
+}
+
+function writeToTerminal(text: string): void {
+  Deno.stderr.writeSync(new TextEncoder().encode(text));
+}

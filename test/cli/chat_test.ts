@@ -1,0 +1,221 @@
+/** A chat, through a pipe and on a terminal. */
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { TempFolder } from "../support/temp_folder.ts";
+import { writeEndlessLlama, writeScriptedLlama } from "../support/tiny_llama.ts";
+import { denoArgs, forge } from "./forge.ts";
+
+const TEMPLATE = "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}[assistant]";
+
+/** A folder with a model that answers everything with "one two". */
+function scripted(): TempFolder {
+  const folder = new TempFolder();
+  writeScriptedLlama(folder.at("model"), ["one ", "two"], {
+    chatTemplate: TEMPLATE,
+    pieces: ["\n"],
+  });
+  return folder;
+}
+
+function chat(folder: TempFolder, lines: readonly string[], ...args: string[]) {
+  const stdin = lines.map((line) => `${line}\n`).join("");
+  return forge(["chat", "-m", folder.at("model"), "--temp", "0", ...args], { stdin });
+}
+
+Deno.test("chat: piped, each message is answered on stdout and nothing else is written", async () => {
+  using folder = scripted();
+  const file = folder.at("chat.json");
+  const { code, stdout, stderr } = await chat(folder, [
+    "first",
+    "taken back",
+    "/undo",
+    "of two \\",
+    "lines",
+    "/system be brief",
+    "//slash",
+    "/retry",
+    `/save ${file}`,
+    "/reset",
+    `/load ${file}`,
+    "",
+    "last",
+    "/exit",
+    "never",
+  ]);
+  assertEquals([code, stderr], [0, ""]);
+  assertEquals(stdout, "one two\n".repeat(6));
+  const saved = JSON.parse(Deno.readTextFileSync(file));
+  assertEquals(saved.map(({ role, content }: Record<string, string>) => `${role}: ${content}`), [
+    "system: be brief",
+    "user: first",
+    "assistant: one two",
+    "user: of two \nlines",
+    "assistant: one two",
+    "user: /slash",
+    "assistant: one two",
+  ]);
+});
+
+Deno.test("chat: a turn computes only what is new", async () => {
+  using folder = scripted();
+  const { stderr } = await chat(folder, ["first", "second"], "--system", "x", "--verbose");
+  const reused = [...stderr.matchAll(/reused +(\d+) of (\d+) prompt tokens/g)].map(([, a, b]) => [
+    Number(a),
+    Number(b),
+  ]);
+  // The tiny vocabulary has a token for each character, and one for each word of the script.
+  const first = "[system]x[user]first[assistant]".length;
+  const all = first + "one two[user]second[assistant]".length;
+  assertEquals(reused.map(([, total]) => total), [first, all]);
+  assertEquals(reused[0]![0], 0);
+  assert(reused[1]![0]! >= first - 1, stderr);
+});
+
+Deno.test("chat: constraints hold", async () => {
+  using folder = scripted();
+  const { code, stdout } = await chat(folder, ["a", "b"], "--regex", "[0-9]{4}");
+  assertEquals(code, 0);
+  assertMatch(stdout, /^\d{4}\n\d{4}\n$/);
+});
+
+Deno.test("chat: piped, what fails ends it and says why", async () => {
+  using folder = scripted();
+  const failing: [string[], string][] = [
+    [["/retri", "x"], "did you mean /retry"],
+    [["/undo", "x"], "nothing has been said"],
+    [["/load", "x"], "/load FILE"],
+    [["/load none.json", "x"], "no such file"],
+    [["x".repeat(300), "x"], "317 tokens with this message, the context holds 256; /drop"],
+  ];
+  for (const [lines, part] of failing) {
+    const { code, stdout, stderr } = await chat(folder, lines);
+    assert(code !== 0 && stdout === "", part);
+    assertMatch(stderr, /^forge: error: [^\n]*\n$/);
+    assertStringIncludes(stderr, part);
+  }
+  writeScriptedLlama(folder.at("model"), ["one"]);
+  const { code, stderr } = await chat(folder, ["x"]);
+  assertEquals(code, 1);
+  assertStringIncludes(stderr, "no chat template");
+});
+
+Deno.test("chat: /drop makes room", async () => {
+  using folder = scripted();
+  const long = "x".repeat(70);
+  const { code, stdout, stderr } = await chat(folder, [long, long, "/drop", long, "/drop", long]);
+  assertEquals([code, stderr], [0, ""]);
+  assertEquals(stdout, "one two\n".repeat(4));
+});
+
+/** Whether there is a Python that can open a pseudo-terminal. */
+async function hasPython(): Promise<boolean> {
+  try {
+    const { success } = await new Deno.Command("python3", { args: ["-c", "import pty"] }).output();
+    if (success) return true;
+  } catch (error) {
+    if (!(error instanceof Deno.errors.NotFound)) throw error;
+  }
+  console.error("skipping: no python3 with a module pty, which opens the terminal");
+  return false;
+}
+
+/** A program on a terminal of its own. */
+class Terminal {
+  readonly #child: Deno.ChildProcess;
+  readonly #keys: WritableStreamDefaultWriter<Uint8Array<ArrayBuffer>>;
+  readonly #screen: ReadableStreamDefaultReader<string>;
+  /** What was shown since {@linkcode type} was called last. */
+  shown = "";
+
+  constructor(command: readonly string[]) {
+    const script = "import pty, sys; sys.exit(pty.spawn(sys.argv[1:]) >> 8)";
+    this.#child = new Deno.Command("python3", {
+      args: ["-c", script, ...command],
+      stdin: "piped",
+      stdout: "piped",
+      stderr: "inherit",
+    }).spawn();
+    this.#keys = this.#child.stdin.getWriter();
+    this.#screen = this.#child.stdout.pipeThrough(new TextDecoderStream()).getReader();
+  }
+
+  async type(keys: string): Promise<void> {
+    this.shown = "";
+    await this.#keys.write(new TextEncoder().encode(keys));
+  }
+
+  /** Waits until a text is shown. */
+  async waitFor(text: string): Promise<void> {
+    while (!this.shown.includes(text)) await this.#read();
+  }
+
+  /** Waits until so many characters more are shown. */
+  async waitForMore(count: number): Promise<void> {
+    const target = this.shown.length + count;
+    while (this.shown.length < target) await this.#read();
+  }
+
+  async #read(): Promise<void> {
+    const { value, done } = await this.#screen.read();
+    if (done) throw new Error(`the program has ended: ${JSON.stringify(this.shown)}`);
+    this.shown += value;
+  }
+
+  async close(): Promise<number> {
+    while (!(await this.#screen.read()).done);
+    await this.#keys.close().catch(() => {});
+    return (await this.#child.status).code;
+  }
+}
+
+Deno.test({
+  name:
+    "chat: on a terminal there are prompts, history, pasting, and Ctrl-C stops the answer alone",
+  ignore: !await hasPython(),
+  async fn() {
+    using folder = scripted();
+    const command = (model: string) => [
+      Deno.execPath(),
+      ...denoArgs(["chat", "-m", folder.at(model), "--temp", "0"]),
+    ];
+    const terminal = new Terminal(command("model"));
+    await terminal.waitFor("> ");
+    for (
+      const keys of ["hello\r", "\x1b[A\r", "\x1b[200~many\rlines\x1b[201~\r", "go on \\\rhere\r"]
+    ) {
+      await terminal.type(keys);
+      await terminal.waitFor("one two\r\n");
+      await terminal.waitFor("> ");
+    }
+    await terminal.type(`/save ${folder.at("chat.json")}\r`);
+    await terminal.waitFor("saved 8 messages");
+    const saved = JSON.parse(Deno.readTextFileSync(folder.at("chat.json")));
+    const questions = saved.filter(({ role }: { role: string }) => role === "user");
+    assertEquals(questions.map(({ content }: { content: string }) => content), [
+      "hello",
+      "hello",
+      "many\nlines",
+      "go on \nhere",
+    ]);
+    await terminal.type("/nope\r");
+    await terminal.waitFor("unknown command");
+    await terminal.type("half a line\x03");
+    await terminal.waitFor("> ");
+    await terminal.type("\x03");
+    await terminal.waitFor("Ctrl-C again");
+    await terminal.type("\x03");
+    assertEquals(await terminal.close(), 0);
+
+    writeEndlessLlama(folder.at("endless"), { chatTemplate: TEMPLATE });
+    const endless = new Terminal(command("endless"));
+    await endless.waitFor("> ");
+    await endless.type("talk\r");
+    await endless.waitFor("talk\r\r\n");
+    await endless.waitForMore(20);
+    await endless.type("\x03");
+    await endless.waitFor("> ");
+    await endless.type("/undo\r");
+    await endless.waitFor("(taken back; 0 answers before it)");
+    await endless.type("\x04");
+    assertEquals(await endless.close(), 0);
+  },
+});

@@ -1,0 +1,103 @@
+/** The parts of a chat: messages out of lines, pasted text, the conversation and its files. */
+import { assertEquals, assertRejects, assertStringIncludes, assertThrows } from "@std/assert";
+import { Conversation } from "../../../src/cli/chat_conversation.ts";
+import { loadMessages, saveMessages } from "../../../src/cli/chat_file.ts";
+import { MessageBuilder } from "../../../src/cli/chat_message.ts";
+import { LINE_BREAK, PasteFilter } from "../../../src/cli/chat_paste.ts";
+import { ForgeError } from "../../../src/errors.ts";
+import { TempFolder } from "../../support/temp_folder.ts";
+
+function messagesOf(...lines: string[]): (string | undefined)[] {
+  const builder = new MessageBuilder();
+  const whole = lines.map((line) => builder.push(line)).filter((message) => message !== undefined);
+  return [...whole, builder.finish()];
+}
+
+Deno.test("chat: a message is a line, or several that are joined", () => {
+  assertEquals(messagesOf("one", "", "two"), ["one", "", "two", undefined]);
+  assertEquals(messagesOf("a\\", "b\\", "c"), ["a\nb\nc", undefined]);
+  assertEquals(messagesOf("C:\\\\"), ["C:\\\\", undefined]);
+  assertEquals(messagesOf('"""', "a", "", 'b"""'), ["a\n\nb", undefined]);
+  assertEquals(messagesOf('"""a', "b\\", '"""', "c"), ["a\nb\\", "c", undefined]);
+  assertEquals(messagesOf('"""a"""'), ["a", undefined]);
+  assertEquals(messagesOf('"""', '"""'), ["", undefined]);
+  assertEquals(messagesOf('say """', "x"), ['say """', "x", undefined]);
+  assertEquals(messagesOf('"""a', "b"), ["a\nb"]);
+  assertEquals(messagesOf("a\\"), ["a"]);
+});
+
+Deno.test("chat: what is pasted is one line, however it arrives", () => {
+  const typed = "x\x1b[A\x1b[2~";
+  const input = `${typed}\x1b[200~one\r\ntwo\rthree\n\x03\tzwölf\x1b\x1b[201~!\r`;
+  const expected = `${typed}one${LINE_BREAK}two${LINE_BREAK}three${LINE_BREAK}    zwölf!\r`;
+  const filter = new PasteFilter(() => {});
+  assertEquals(filter.translate(input), expected);
+  // Cut anywhere, but within the ESC [ of its beginning, which by itself is a key.
+  const start = input.indexOf("\x1b[200~");
+  for (let cut = 1; cut < input.length; cut++) {
+    if (cut === start + 1 || cut === start + 2 || input[cut] === "\n") continue;
+    const split = new PasteFilter(() => {});
+    assertEquals(
+      split.translate(input.slice(0, cut)) + split.translate(input.slice(cut)),
+      expected,
+    );
+  }
+});
+
+Deno.test("chat: turns are asked, answered, taken back and forgotten", () => {
+  const chat = new Conversation("be kind");
+  assertThrows(() => chat.undo(), ForgeError, "nothing has been said");
+  for (const i of [1, 2, 3]) {
+    chat.ask(`q${i}`);
+    chat.answer(`a${i}`);
+  }
+  chat.ask("q4");
+  chat.takeBack();
+  const contents = () => chat.messages.map(({ content }) => content).join(" ");
+  assertEquals(contents(), "be kind q1 a1 q2 a2 q3 a3");
+  assertEquals([chat.undo(), contents()], ["q3", "be kind q1 a1 q2 a2"]);
+  chat.forgetOldest();
+  assertEquals([chat.length, contents()], [1, "be kind q2 a2"]);
+  chat.reset();
+  chat.system = undefined;
+  assertEquals([chat.length, contents()], [0, ""]);
+});
+
+Deno.test("chat: a conversation comes back from its file; a file that is none is refused", async () => {
+  using folder = new TempFolder();
+  const path = folder.at("chat.json");
+  const messages = [
+    { role: "system", content: "s" },
+    { role: "user", content: "q\n" },
+    { role: "assistant", content: "ä" },
+  ];
+  await saveMessages(path, messages);
+  assertEquals(await loadMessages(path), messages);
+  await saveMessages(path, messages.slice(1));
+  const chat = new Conversation("old");
+  chat.replace(await loadMessages(path));
+  assertEquals([chat.system, chat.length], [undefined, 1]);
+
+  const other = folder.write("notes.txt", "my notes");
+  await assertRejects(() => saveMessages(other, messages), ForgeError, "left as it is");
+  assertEquals(Deno.readTextFileSync(other), "my notes");
+  const bad: [unknown, string][] = [
+    ["", "not valid JSON"],
+    [{}, "messages is nothing"],
+    [[], "at least one"],
+    [[{ role: "user" }], "messages[0].content"],
+  ];
+  for (const [content, part] of bad) {
+    const error = await assertRejects(
+      () => loadMessages(folder.write("bad.json", content)),
+      ForgeError,
+    );
+    assertStringIncludes(error.message, part);
+  }
+  await assertRejects(() => loadMessages(folder.at("none.json")), ForgeError, "no such file");
+  const user = { role: "user", content: "x" };
+  assertThrows(() => chat.replace([user, user]), ForgeError, 'messages[1] is of "user"');
+  assertThrows(() => chat.replace([user]), ForgeError, "the last message");
+  assertThrows(() => chat.replace([messages[0]!, messages[2]!]), ForgeError, 'where "user"');
+  assertEquals(chat.length, 1);
+});
