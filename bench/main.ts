@@ -7,6 +7,7 @@ import { errorText, exitCode } from "../src/cli/error_text.ts";
 import { ForgeError } from "../src/errors.ts";
 import { benchAttention } from "./attention.ts";
 import { type BenchOptions, OPTIONS_HELP, parseBenchOptions } from "./bench_options.ts";
+import { benchConstraints } from "./constraints.ts";
 import { describeLimits, type Machine, measureLimits } from "./limits.ts";
 import { benchOverhead } from "./overhead.ts";
 import { benchPeers } from "./peers.ts";
@@ -25,6 +26,10 @@ const BENCHMARKS: Readonly<Record<string, Benchmark>> = {
   speed: { help: "prefill and decode of a model", run: benchSpeed },
   attention: { help: "attention alone, over caches as large as a model's", run: benchAttention },
   overhead: { help: "what a token costs beyond the native library", run: benchOverhead },
+  constraints: {
+    help: "compiling constraints, and their masks beside the steps",
+    run: benchConstraints,
+  },
   startup: { help: "from the start of the process to the first token", run: benchStartup },
   tokenizer: { help: "loading, encoding, decoding", run: benchTokenizer },
   peers: { help: "against llama.cpp, which npm downloads", run: benchPeers },
@@ -63,14 +68,14 @@ async function main(args: readonly string[]): Promise<number> {
 }
 
 function help(): string {
-  const rows = Object.entries(BENCHMARKS).map(([name, row]) => `  ${name.padEnd(10)} ${row.help}`);
+  const rows = Object.entries(BENCHMARKS).map(([name, row]) => `  ${name.padEnd(11)} ${row.help}`);
   return [
     "Usage: deno task bench NAME... [options]",
     "",
     `  ${
-      LIMITS.padEnd(10)
+      LIMITS.padEnd(11)
     } read bandwidth and arithmetic peaks of this machine; named with others, what`,
-    `  ${"".padEnd(10)} they read is shown as a share of it`,
+    `  ${"".padEnd(11)} they read is shown as a share of it`,
     ...rows,
     "",
     OPTIONS_HELP,

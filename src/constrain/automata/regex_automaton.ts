@@ -18,9 +18,9 @@ export function containing(regex: Regex): Automaton {
   return build(sequence(before, regex, behind));
 }
 
-/** The texts of `min` to `max` characters. */
+/** The texts of `min` to `max` characters; none where `min` is larger. */
 export function ofLength(min: number, max: number): Automaton {
-  return matching(repeat(set(ALL), min, max));
+  return matching(min > max ? oneOf([]) : repeat(set(ALL), min, max));
 }
 
 const ANY_TEXT: Regex = repeat(set(ALL), 0, Infinity);
