@@ -11,6 +11,7 @@ import { benchConstraints } from "./constraints.ts";
 import { describeLimits, type Machine, measureLimits } from "./limits.ts";
 import { benchOverhead } from "./overhead.ts";
 import { benchPeers } from "./peers.ts";
+import { benchProducts } from "./products.ts";
 import { benchSpeed } from "./speed.ts";
 import { benchStartup } from "./startup.ts";
 import { benchTokenizer } from "./tokenizer.ts";
@@ -23,6 +24,7 @@ interface Benchmark {
 
 /** In the order they run; the limits go before all of them. */
 const BENCHMARKS: Readonly<Record<string, Benchmark>> = {
+  products: { help: "products with weights of every type", run: benchProducts },
   speed: { help: "prefill and decode of a model", run: benchSpeed },
   attention: { help: "attention alone, over caches as large as a model's", run: benchAttention },
   overhead: { help: "what a token costs beyond the native library", run: benchOverhead },

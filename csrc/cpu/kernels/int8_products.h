@@ -117,19 +117,19 @@ void multiply_unpacked(const MatmulBlock& block, uint32_t row, uint8_t* tile, fl
       unpack<Format>(panel + col / kBlockCols / Panel::kBlocks, length / Panel::kBlocks,
                      unpacked + p * length);
     }
-    for (uint32_t first = 0; first < block.n_tokens; first += kTileTokensInt8) {
-      const uint32_t n = static_cast<uint32_t>(smaller(kTileTokensInt8, block.n_tokens - first));
-      with_tile_tokens<kTileTokensInt8>(n, [&]<int n_tokens>() FORGE_INLINE_LAMBDA {
-        const ActivationBlock* tokens[n_tokens];
-        token_blocks(block, first, col / kBlockCols, tokens);
-        // Past the last panel the tile multiplies what lies there; those sums are not used.
-        for (uint32_t p = 0; p * kPanelRows < n_rows; p += kTilePanelsInt8) {
+    // Past the last panel the tile multiplies what lies there; those sums are not used.
+    for (uint32_t p = 0; p * kPanelRows < n_rows; p += kTilePanelsInt8) {
+      for (uint32_t first = 0; first < block.n_tokens; first += kTileTokensInt8) {
+        const uint32_t n = static_cast<uint32_t>(smaller(kTileTokensInt8, block.n_tokens - first));
+        with_tile_tokens<kTileTokensInt8>(n, [&]<int n_tokens>() FORGE_INLINE_LAMBDA {
+          const ActivationBlock* tokens[n_tokens];
+          token_blocks(block, first, col / kBlockCols, tokens);
           int8_tile<Unpacked<Format>, n_tokens, kTilePanelsInt8>(
               reinterpret_cast<const uint8_t*>(unpacked + p * length),
               length * sizeof(UnpackedPanel), length, tokens,
               sums + first * kStride + p * kPanelRows, kStride);
-        }
-      });
+        });
+      }
     }
   }
   for (uint32_t t = 0; t < block.n_tokens; ++t) {
