@@ -68,7 +68,7 @@ void PackedWeight::add_runs(const HostWeight& weight) {
       block.cols = weight.cols;
       block.n_rows = static_cast<uint32_t>(n);
       block.first_row = in_group;
-      runs_.push_back({block, &part});
+      runs_.push_back({block, part.mapped});
       in_part += n;
       row += n;
     }
@@ -114,10 +114,14 @@ void PackedWeight::pack(CpuDevice& device) {
                           std::min(kPanelRows, first + n_rows - row), block.cols,
                           const_cast<uint8_t*>(block.panels) + row / kPanelRows * block.panel_bytes);
     }
-    if (run->part->mapped) {
-      drop_pages(block.rows + first * block.row_bytes, n_rows * block.row_bytes);
-    }
+    if (run->mapped) drop_pages(block.rows + first * block.row_bytes, n_rows * block.row_bytes);
   });
+  // The system maps some pages around each that is touched.
+  for (const PanelRun& run : runs_) {
+    if (run.block.panels && run.mapped) {
+      drop_pages(run.block.rows, run.block.n_rows * run.block.row_bytes);
+    }
+  }
 }
 
 }  // namespace forge::cpu

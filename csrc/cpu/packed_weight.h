@@ -13,7 +13,7 @@ namespace forge::cpu {
 // rows in the file. The fields that depend on a call are left empty.
 struct PanelRun {
   MatmulBlock block;
-  const WeightPart* part;
+  bool mapped;  // the rows lie in a file's mapping
 };
 
 // A weight as products read it: see panel_layout.h. Its rows form groups of equal size (experts); a

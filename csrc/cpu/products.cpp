@@ -50,8 +50,8 @@ void Products::plan(const PackedWeight& weight, const std::vector<ProductGroup>&
   uint64_t bytes = 0;
   for (const ProductGroup& group : groups) {
     if (group.n_tokens == 0) continue;
-    for (const auto& [block, part] : weight.group(group.group)) {
-      bytes += block.n_rows * block.row_bytes;
+    for (const PanelRun& run : weight.group(group.group)) {
+      bytes += run.block.n_rows * run.block.row_bytes;
     }
   }
   const uint64_t task_bytes =
