@@ -32,7 +32,7 @@ const COUNT = 8, ROWS = 8192, COLS = 2048;
 /** Prints a line for each type. */
 export async function benchProducts(options: BenchOptions, machine: Machine): Promise<void> {
   const { rounds, threads } = options;
-  using backend = openBackend("auto", threads);
+  const backend = openBackend("auto", threads);
   const title = TOKENS.map((n) => plural(n, "token").padStart(28)).join("");
   console.log(`products of ${COUNT} weights [${ROWS}, ${COLS}], ${plural(threads, "thread")}`);
   console.log(`${"type".padEnd(8)}${title}`);
@@ -57,8 +57,12 @@ async function measure(
   rounds: number,
 ): Promise<number> {
   const random = new Random(1);
-  // No byte that could be the upper one of a large or broken float.
-  const bytes = Uint8Array.from({ length: size }, () => random.below(64));
+  // No byte that could be the upper one of a large or broken float; a piece of them, over and over.
+  const piece = Uint8Array.from({ length: 1 << 16 }, () => random.below(64));
+  const bytes = new Uint8Array(size);
+  for (let at = 0; at < size; at += piece.length) {
+    bytes.set(piece.subarray(0, size - at), at);
+  }
   const table = Float32Array.from({ length: tokens * COLS }, () => random.below(255) - 127);
   const limits = { maxTokens: tokens, maxOutputs: 1, maxSequences: 1, maxPages: 1 };
   const recorder = backend.record(limits);

@@ -8,9 +8,11 @@ namespace {
 
 // Rows that kernels unpack at once.
 constexpr uint32_t kUnpackedRows = 64;
-// With few tokens, a task reads at least so many bytes, and a thread gets about so many tasks.
-constexpr uint64_t kTaskBytes = 32 << 10;
-constexpr uint64_t kTasks = 8;
+// Rows that kernels take at a time with few tokens, where there are so many.
+constexpr uint64_t kRowsTogether = 32;
+// With few tokens, a task reads one part in kShares of a thread's share of what is left.
+constexpr uint64_t kShares = 3;
+constexpr uint64_t kLeastTaskBytes = 16 << 10;
 // Activations that are quantised in less time than it takes to wake a thread.
 constexpr uint64_t kQuantizedAlone = 16384;
 
@@ -54,23 +56,25 @@ void Products::plan(const PackedWeight& weight, const std::vector<ProductGroup>&
       bytes += run.block.n_rows * run.block.row_bytes;
     }
   }
-  const uint64_t task_bytes =
-      std::max(kTaskBytes, bytes / (kTasks * device_.pool.n_threads()));
   tasks_.clear();
   for (const ProductGroup& group : groups) {
     if (group.n_tokens == 0) continue;
     for (const PanelRun& run : weight.group(group.group)) {
-      uint64_t step = kUnpackedRows;
-      // Kernels take two panels at a time where they can.
-      if (group.n_tokens <= kFewTokens) {
-        step = divide_up(task_bytes, run.block.row_bytes * 2 * kPanelRows) * 2 * kPanelRows;
-      }
-      for (uint64_t row = 0; row < run.block.n_rows; row += step) {
+      for (uint64_t row = 0; row < run.block.n_rows;) {
+        uint64_t step = kUnpackedRows;
+        if (group.n_tokens <= kFewTokens) {
+          // Large pieces first, for a thread is slow to begin one; small ones to end together.
+          const uint64_t piece =
+              std::max(kLeastTaskBytes, bytes / (kShares * device_.pool.n_threads()));
+          step = divide_up(piece, run.block.row_bytes * kRowsTogether) * kRowsTogether;
+        }
         const uint64_t n_rows = std::min(step, run.block.n_rows - row);
         for (uint64_t token = 0; token < group.n_tokens; token += kMatmulTokens) {
           tasks_.push_back({&run, &group, static_cast<uint32_t>(row),
                             static_cast<uint32_t>(n_rows), static_cast<uint32_t>(token)});
         }
+        row += n_rows;
+        bytes -= n_rows * run.block.row_bytes;
       }
     }
   }
