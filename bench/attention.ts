@@ -45,7 +45,7 @@ export async function benchAttention(options: BenchOptions, machine: Machine): P
   const backend = openBackend("auto", options.threads);
   try {
     for (const shape of SHAPES) {
-      for (const type of ["F16"] as const) {
+      for (const type of ["F16", "Q8_0"] as const) {
         for (const test of CASES) {
           const seconds = await measureCase(backend, shape, type, test, options.rounds);
           console.log(describeCase(shape, type, test, seconds, machine));

@@ -1,17 +1,15 @@
 // Attention over one split of positions: scores, softmax, and the weighted sum of values, each over
-// runs of positions that lie together in a page. Few query rows read the cache as it is stored; many
-// unpack each run to floats once. T. Dao et al., "FlashAttention", 2022; split over KV as in
+// runs of positions that lie together in a page. Few query rows read the cache as it is stored,
+// many unpack each run to floats once. T. Dao et al., "FlashAttention", 2022; split over KV as in
 // "Flash-Decoding", T. Dao et al., 2023.
 
-#include "attention_tiles.h"
+#include "attention_unpack.h"
 #include "kernels.h"
 #include "vector_math.h"
 
 namespace forge::cpu::FORGE_TARGET {
 
 namespace {
-
-constexpr float kLog2E = 1.44269504f;
 
 // Positions [low, high), relative to the begin of the split; empty when low == high.
 struct Span {
@@ -146,56 +144,6 @@ void add_values(const Split& split, const Run& run, int first, int n) {
   }
 }
 
-// Unpacks vectors [first, first + vectors kLanes) of positions of a run to [dimension][kAttentionRun].
-template <class Cache, int vectors>
-FORGE_INLINE void unpack_key_vectors(const Split& split, const Run& run, int first) {
-  const uint32_t dim = split.rows.k_head_dim;
-  for (uint32_t block = 0; block < dim; block += kKvBlock) {
-    const uint32_t end = block + kKvBlock < dim ? block + kKvBlock : dim;
-    const auto scales = KeyScales<Cache, vectors>::of(run, block, first);
-    for (uint32_t d = block; d < end; ++d) {
-      fetch_ahead<Cache, vectors>(run, d * run.stride + first);
-      float* to = split.unpacked + d * kAttentionRun + first;
-      for (int v = 0; v < vectors; ++v) {
-        store(to + v * kLanes,
-              load_key<Cache, vectors>(run, scales, d, first + v * kLanes, v));
-      }
-    }
-  }
-}
-
-template <class Cache>
-Run unpack_keys(const Split& split, const Run& run, int n) {
-  for (int i = 0; i < n;) {
-    if (n - i > (kWide - 1) * kLanes) {
-      unpack_key_vectors<Cache, kWide>(split, run, i);
-      i += kWide * kLanes;
-    } else {
-      unpack_key_vectors<Cache, 1>(split, run, i);
-      i += kLanes;
-    }
-  }
-  const auto* data = reinterpret_cast<const uint8_t*>(split.unpacked);
-  return {data, kAttentionRun, nullptr, 0, data};
-}
-
-// Unpacks `n` values of a run to [position][padded dimension].
-template <class Cache>
-Run unpack_values(const Split& split, const Run& run, int n) {
-  const uint32_t out_dim = padded_dim(split.rows.v_head_dim);
-  float* to = split.unpacked;
-  for (int i = 0; i < n; ++i, to += out_dim) {
-    for (uint32_t d = 0; d < out_dim; d += 16) {
-      fetch_ahead<Cache, 16 / kLanes>(run, i * run.stride + d);
-      for (uint32_t j = d; j < d + 16; j += kLanes) {
-        store(to + j, load_value<Cache>(run, static_cast<uint32_t>(i), j));
-      }
-    }
-  }
-  const auto* data = reinterpret_cast<const uint8_t*>(split.unpacked);
-  return {data, out_dim, nullptr, 0, data};
-}
-
 // Turns the scores that a row has seen into 2^(score - largest), and reports their largest and sum.
 void softmax_row(Span seen, float softcap, float* scores, float* row_largest, float* row_total) {
   // Vectors start at multiples of kLanes from the split's begin, so that which scores add up in a
@@ -250,7 +198,8 @@ void attend(const Split& split) {
     const Run run = {kv.k + page + slot * Cache::kBytes, k_stride, kv.k_scales + page + slot * 2,
                      k_stride, ahead};
     if (unpacks) {
-      score_rows<Unpacked>(split, unpack_keys<Cache>(split, run, n), first, n);
+      const Run keys = unpack_keys<Cache>(run, rows.k_head_dim, n, split.unpacked);
+      score_rows<Unpacked>(split, keys, first, n);
     } else {
       score_rows<Cache>(split, run, first, n);
     }
@@ -265,7 +214,8 @@ void attend(const Split& split) {
                   split.to.total + row);
     }
   }
-  memset(split.to.out, 0, size_t{split.n_rows} * padded_dim(rows.v_head_dim) * sizeof(float));
+  const uint32_t out_dim = padded_dim(rows.v_head_dim);
+  memset(split.to.out, 0, size_t{split.n_rows} * out_dim * sizeof(float));
   const bool goes_on = seen_end <= rows.visible[rows.n_tokens - 1].last;
   for_runs(split, [&](int first, int n, int32_t slot, uint64_t page, int next) {
     const uint8_t* here = kv.v + page + slot * v_stride * Cache::kBytes;
@@ -274,18 +224,12 @@ void attend(const Split& split) {
                                                  : here;
     const Run run = {here, v_stride, kv.v_scales + page + slot * v_blocks * 2, v_blocks, ahead};
     if (unpacks) {
-      add_values<Unpacked>(split, unpack_values<Cache>(split, run, n), first, n);
+      const Run values = unpack_values<Cache>(run, out_dim, n, split.unpacked);
+      add_values<Unpacked>(split, values, first, n);
     } else {
       add_values<Cache>(split, run, first, n);
     }
   });
-}
-
-// A power of two of one number, by the same arithmetic as everywhere else.
-FORGE_INLINE float exp2_of(float x) {
-  float lanes[kLanes];
-  store(lanes, exp2_of_negative(set(x)));
-  return lanes[0];
 }
 
 }  // namespace
@@ -303,36 +247,6 @@ void attention_split(const AttentionRows& rows, int32_t begin, const AttentionPa
     case WeightType::Q8_0: attend<CacheQ8>(split); break;
     default: attend<CacheF32>(split); break;
   }
-}
-
-void attention_merge(uint32_t n_rows, uint32_t v_head_dim, const AttentionPartial& into,
-                     const AttentionPartial& more) {
-  const uint32_t dim = padded_dim(v_head_dim);
-  for (uint32_t r = 0; r < n_rows; ++r) {
-    if (more.largest[r] == -__builtin_inff()) continue;
-    const float top = into.largest[r] > more.largest[r] ? into.largest[r] : more.largest[r];
-    const float old_scale = exp2_of(into.largest[r] - top);
-    const float new_scale = exp2_of(more.largest[r] - top);
-    into.largest[r] = top;
-    into.total[r] = into.total[r] * old_scale + more.total[r] * new_scale;
-    float* out = into.out + static_cast<uint64_t>(r) * dim;
-    scale(out, dim, old_scale, out);
-    add_scaled(out, more.out + static_cast<uint64_t>(r) * dim, new_scale, dim);
-  }
-}
-
-void attention_finish(const AttentionPartial& partial, uint32_t row, uint32_t v_head_dim,
-                      const float* sink, float* out) {
-  const float* values = partial.out + static_cast<uint64_t>(row) * padded_dim(v_head_dim);
-  float total = partial.total[row];
-  float values_scale = 1;
-  if (sink) {
-    const float score = *sink * kLog2E;
-    const float top = score > partial.largest[row] ? score : partial.largest[row];
-    values_scale = exp2_of(partial.largest[row] - top);
-    total = total * values_scale + exp2_of(score - top);
-  }
-  scale(values, v_head_dim, values_scale / total, out);
 }
 
 }  // namespace forge::cpu::FORGE_TARGET

@@ -27,6 +27,8 @@ FORGE_INLINE Vec exp(Vec x) {
   return scale2(value, n);
 }
 
+constexpr float kLog2E = 1.44269504f;
+
 // 2^x for x <= 0, which is what a softmax needs; below -150 it is 0 either way.
 FORGE_INLINE Vec exp2_of_negative(Vec x) {
   static constexpr float kTail[] = {0.693147004f, 0.240222424f, 0.0555073358f, 0.00967151299f,

@@ -1,0 +1,57 @@
+#pragma once
+
+// Runs of keys and values as floats, for query rows so many that each element is read often.
+
+#include "attention_tiles.h"
+
+namespace forge::cpu::FORGE_TARGET {
+
+// Unpacks positions [first, first + vectors kLanes) of a run to [dimension][kAttentionRun].
+template <class Cache, int vectors>
+FORGE_INLINE void unpack_key_vectors(const Run& run, uint32_t dim, int first, float* to) {
+  for (uint32_t block = 0; block < dim; block += kKvBlock) {
+    const uint32_t end = block + kKvBlock < dim ? block + kKvBlock : dim;
+    const auto scales = KeyScales<Cache, vectors>::of(run, block, first);
+    for (uint32_t d = block; d < end; ++d) {
+      fetch_ahead<Cache, vectors>(run, d * run.stride + first);
+      for (int v = 0; v < vectors; ++v) {
+        const int position = first + v * kLanes;
+        store(to + d * kAttentionRun + position,
+              load_key<Cache, vectors>(run, scales, d, position, v));
+      }
+    }
+  }
+}
+
+// All of `n` positions.
+template <class Cache>
+Run unpack_keys(const Run& run, uint32_t dim, int n, float* to) {
+  for (int i = 0; i < n;) {
+    if (n - i > (kWide - 1) * kLanes) {
+      unpack_key_vectors<Cache, kWide>(run, dim, i, to);
+      i += kWide * kLanes;
+    } else {
+      unpack_key_vectors<Cache, 1>(run, dim, i, to);
+      i += kLanes;
+    }
+  }
+  const auto* data = reinterpret_cast<const uint8_t*>(to);
+  return {data, kAttentionRun, nullptr, 0, data};
+}
+
+// Unpacks `n` values of a run to [position][out_dim], out_dim being the padded head.
+template <class Cache>
+Run unpack_values(const Run& run, uint32_t out_dim, int n, float* to) {
+  for (int i = 0; i < n; ++i) {
+    for (uint32_t d = 0; d < out_dim; d += 16) {
+      fetch_ahead<Cache, 16 / kLanes>(run, i * run.stride + d);
+      for (uint32_t j = d; j < d + 16; j += kLanes) {
+        store(to + i * out_dim + j, load_value<Cache>(run, static_cast<uint32_t>(i), j));
+      }
+    }
+  }
+  const auto* data = reinterpret_cast<const uint8_t*>(to);
+  return {data, out_dim, nullptr, 0, data};
+}
+
+}  // namespace forge::cpu::FORGE_TARGET
