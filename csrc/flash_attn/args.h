@@ -1,0 +1,86 @@
+// What kernels are given. Lengths and tables that the host does not know are read on the device.
+#pragma once
+
+#include <cstdint>
+
+namespace flash_attn {
+
+/// Where rows of a packed or uniform tensor are, in elements.
+struct Strides {
+  int64_t batch;
+  int64_t row;
+  int64_t head;
+};
+
+/// Where the keys and values of a sequence are.
+struct KeyValueArgs {
+  const void *k;
+  const void *v;
+  Strides k_stride;
+  Strides v_stride;
+  const int32_t *block_table;  // null: not paged
+  int64_t block_table_stride;
+  int32_t page_shift;          // log2 of a page's rows
+  const int32_t *cu_seqlens;   // null: not packed
+  const int32_t *seqlens;      // null: every sequence has `seqlen`
+  int32_t seqlen;
+};
+
+/// Where the queries and results of a sequence are.
+struct QueryArgs {
+  const void *q;
+  void *out;
+  float *lse;                 // null: not wanted
+  Strides q_stride;
+  Strides out_stride;
+  int64_t lse_batch_stride;
+  int64_t lse_head_stride;
+  const int32_t *cu_seqlens;  // null: not packed
+  int32_t seqlen;
+};
+
+/// How scores become weights.
+struct ScoreArgs {
+  // Exponentials are powers of two: 2^(score * scale_log2), or of the capped score.
+  float scale_log2;
+  float softcap_scale;   // scale / softcap; 0: no cap
+  float softcap_log2;    // softcap * log2(e)
+  const float *sinks;    // null: none
+  int32_t window_left;   // unlimited_window: all
+  int32_t window_right;
+};
+
+/// Wider than any sequence, small enough that positions and windows add up within 32 bits.
+inline constexpr int32_t unlimited_window = 1 << 29;
+/// The longest sequence.
+inline constexpr int32_t max_seqlen = 1 << 29;
+
+/// Parameters of the forward kernels.
+struct ForwardArgs {
+  QueryArgs query;
+  KeyValueArgs kv;
+  ScoreArgs score;
+  int32_t n_heads;
+  int32_t group;         // query heads a key head
+  int32_t batch;
+  int32_t row_tiles;     // tiles of query rows of the longest sequence
+  int32_t section_heads; // heads whose tiles are neighbours in the schedule
+};
+
+/// Parameters of the decode kernel and of the kernel that combines its parts.
+struct DecodeArgs {
+  QueryArgs query;
+  KeyValueArgs kv;
+  ScoreArgs score;
+  int32_t n_heads;
+  int32_t n_kv_heads;
+  int32_t group;
+  int32_t batch;
+  int32_t head_dim;
+  int32_t n_splits;
+  // Rows of partial results: ((split * batch + sequence) * max_q + token) * n_heads + head.
+  float *partial_out;    // [rows][head_dim]
+  float *partial_lse;    // [rows], base 2
+};
+
+}  // namespace flash_attn

@@ -1,0 +1,35 @@
+// In which order tiles of query rows are computed.
+#pragma once
+
+#include "args.h"
+#include "device/device.cuh"
+
+namespace flash_attn {
+
+/// A tile of query rows of one head of one sequence.
+struct ScheduledTile {
+  int row_tile;
+  int head;
+  int batch;
+};
+
+FA_DEVICE int scheduled_tiles(const ForwardArgs &args) {
+  return args.row_tiles * args.n_heads * args.batch;
+}
+
+/// The tile at a place of the schedule. Heads go in sections whose keys and values fit in L2 together;
+/// within a section, the last rows come first: with a causal mask they see the most keys, and what is
+/// long must not start last.
+FA_DEVICE ScheduledTile scheduled_tile(const ForwardArgs &args, int place) {
+  const int n_heads = args.n_heads * args.batch;
+  const int section_tiles = args.section_heads * args.row_tiles;
+  const int section = place / section_tiles;
+  const int first_head = section * args.section_heads;
+  const int rest = n_heads - first_head;
+  const int heads = rest < args.section_heads ? rest : args.section_heads;
+  const int within = place - section * section_tiles;
+  const int head = first_head + within % heads;
+  return {args.row_tiles - 1 - within / heads, head % args.n_heads, head / args.n_heads};
+}
+
+}  // namespace flash_attn

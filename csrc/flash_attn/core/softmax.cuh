@@ -1,0 +1,199 @@
+// Online softmax (Milakov and Gimelshein, 2018; FlashAttention-2, section 3.1): scores arrive a tile of
+// keys at a time; the running maximum of a row may rise, and what was summed before shrinks by
+// 2^((old maximum - new maximum) * scale).
+//
+// Scores lie in accumulators as mma.sync and wgmma leave them. Of every 16x8 tile of scores, lane l
+// holds columns 2 (l % 4) and the next of two rows, l / 4 and l / 4 + 8:
+//
+//            column 0 1   2 3   4 5   6 7
+//   row 0       lane 0  lane 1  lane 2  lane 3     elements [0] and [1]
+//   row 1       lane 4  lane 5  ...
+//   ...
+//   row 8       lane 0  lane 1  ...                elements [2] and [3]
+//
+// so that a row belongs to four neighbouring lanes, and two shuffles reduce it.
+#pragma once
+
+#include "args.h"
+#include "core/key_window.cuh"
+
+namespace flash_attn {
+
+/// 16 * kRowTiles rows by 8 * kColumnTiles columns of one warp.
+template <int kRowTiles, int kColumnTiles>
+using Accumulators = float[kRowTiles][kColumnTiles][4];
+
+/// One number for each row of a thread: of row tile t, rows l / 4 and l / 4 + 8.
+template <int kRowTiles>
+using PerRow = float[kRowTiles][2];
+
+inline constexpr float kMinusInfinity = -__builtin_huge_valf();
+
+template <int kRowTiles, int kColumnTiles>
+FA_DEVICE void clear(Accumulators<kRowTiles, kColumnTiles> &values) {
+#pragma unroll
+  for (int t = 0; t < kRowTiles; t++) {
+#pragma unroll
+    for (int n = 0; n < kColumnTiles; n++) {
+#pragma unroll
+      for (int e = 0; e < 4; e++) values[t][n][e] = 0;
+    }
+  }
+}
+
+/// Gives the keys that a query does not see the score -infinity. `query_of(row)` is the query of one of
+/// the warp's rows; the scores' columns are keys from first_key on.
+template <int kRowTiles, int kColumnTiles, class QueryOf>
+FA_DEVICE void mask_scores(Accumulators<kRowTiles, kColumnTiles> &scores, const KeyWindow &window,
+                           QueryOf query_of, int first_key) {
+  const int lane = thread_index() % 32;
+#pragma unroll
+  for (int t = 0; t < kRowTiles; t++) {
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+      const int query = query_of(16 * t + 8 * h + lane / 4);
+      const int key = first_key + 2 * (lane % 4);
+      const int first = window.first(query) - key, end = window.end(query) - key;
+#pragma unroll
+      for (int n = 0; n < kColumnTiles; n++) {
+#pragma unroll
+        for (int e = 0; e < 2; e++) {
+          const int column = 8 * n + e;
+          if (column < first || column >= end) scores[t][n][2 * h + e] = kMinusInfinity;
+        }
+      }
+    }
+  }
+}
+
+/// score -> softcap * tanh(score * scale / softcap), times log2(e). tanh(x) = 1 - 2 / (1 + e^2x): its
+/// absolute error of 2^-23 is small against the cap, where the hardware's tanh.approx is off by 2^-11.
+template <int kRowTiles, int kColumnTiles>
+FA_DEVICE void cap_scores(Accumulators<kRowTiles, kColumnTiles> &scores, const ScoreArgs &args) {
+  const float two_log2e = 2.885390081777927f;
+  const float factor = args.softcap_scale * two_log2e;
+#pragma unroll
+  for (int t = 0; t < kRowTiles; t++) {
+#pragma unroll
+    for (int n = 0; n < kColumnTiles; n++) {
+#pragma unroll
+      for (int e = 0; e < 4; e++) {
+        const float exponential = exp2_fast(scores[t][n][e] * factor);
+        const float tanh = 1.0f - 2.0f * reciprocal_fast(1.0f + exponential);
+        scores[t][n][e] = tanh * args.softcap_log2;
+      }
+    }
+  }
+}
+
+/// The running maximum and sum of each row of a warp.
+template <int kRowTiles>
+class OnlineSoftmax {
+ public:
+  /// Capped scores are in base 2 already.
+  FA_DEVICE explicit OnlineSoftmax(const ScoreArgs &args)
+      : scale_(args.softcap_scale > 0 ? 1.0f : args.scale_log2) {
+#pragma unroll
+    for (int t = 0; t < kRowTiles; t++) {
+#pragma unroll
+      for (int h = 0; h < 2; h++) {
+        max_[t][h] = kMinusInfinity;
+        sum_[t][h] = 0;
+      }
+    }
+  }
+
+  /// Turns a tile of scores into weights relative to the rows' new maxima; earlier weights, and what
+  /// was summed with them, shrink by `shrink`.
+  template <int kColumnTiles>
+  FA_DEVICE void add(Accumulators<kRowTiles, kColumnTiles> &scores, PerRow<kRowTiles> &shrink) {
+#pragma unroll
+    for (int t = 0; t < kRowTiles; t++) {
+#pragma unroll
+      for (int h = 0; h < 2; h++) {
+        float max = max_[t][h];
+#pragma unroll
+        for (int n = 0; n < kColumnTiles; n++) {
+          max = fmaxf(max, fmaxf(scores[t][n][2 * h], scores[t][n][2 * h + 1]));
+        }
+        max = fmaxf(max, shuffle_xor(max, 1));
+        max = fmaxf(max, shuffle_xor(max, 2));
+        // A row that has seen no key yet: any finite base makes its weights 0.
+        const float base = max == kMinusInfinity ? 0.0f : max * scale_;
+        shrink[t][h] = exp2_fast(max_[t][h] * scale_ - base);
+        max_[t][h] = max;
+        float sum = sum_[t][h] * shrink[t][h];
+#pragma unroll
+        for (int n = 0; n < kColumnTiles; n++) {
+#pragma unroll
+          for (int e = 2 * h; e < 2 * h + 2; e++) {
+            scores[t][n][e] = exp2_fast(fmaf(scores[t][n][e], scale_, -base));
+            sum += scores[t][n][e];
+          }
+        }
+        sum_[t][h] = sum;
+      }
+    }
+  }
+
+  /// What outputs are to be multiplied by, and the log-sum-exp of each row in base 2. `sink_log2(row)`
+  /// is a further score without a value, -infinity for none.
+  template <class SinkOf>
+  FA_DEVICE void finish(PerRow<kRowTiles> &factor, PerRow<kRowTiles> &lse_log2,
+                        SinkOf sink_log2) const {
+    const int lane = thread_index() % 32;
+#pragma unroll
+    for (int t = 0; t < kRowTiles; t++) {
+#pragma unroll
+      for (int h = 0; h < 2; h++) {
+        float sum = sum_[t][h];
+        sum += shuffle_xor(sum, 1);
+        sum += shuffle_xor(sum, 2);
+        const float sink = sink_log2(16 * t + 8 * h + lane / 4);
+        const float max = max_[t][h] * scale_;
+        const float top = fmaxf(max, sink);
+        if (top == kMinusInfinity) {
+          factor[t][h] = 0;
+          lse_log2[t][h] = kMinusInfinity;
+          continue;
+        }
+        const float shrink = exp2_fast(max - top);
+        const float total = sum * shrink + exp2_fast(sink - top);
+        factor[t][h] = shrink / total;
+        lse_log2[t][h] = top + log2_fast(total);
+      }
+    }
+  }
+
+ private:
+  PerRow<kRowTiles> max_;
+  PerRow<kRowTiles> sum_;
+  float scale_;
+};
+
+/// values[row] *= factor[row].
+template <int kRowTiles, int kColumnTiles>
+FA_DEVICE void scale_rows(Accumulators<kRowTiles, kColumnTiles> &values,
+                          const PerRow<kRowTiles> &factor) {
+#pragma unroll
+  for (int t = 0; t < kRowTiles; t++) {
+#pragma unroll
+    for (int n = 0; n < kColumnTiles; n++) {
+#pragma unroll
+      for (int e = 0; e < 4; e++) values[t][n][e] *= factor[t][e / 2];
+    }
+  }
+}
+
+/// The weights of 16 keys, columns 16 k and on, as the left operand of a product: what an accumulator
+/// holds is, rounded, what mma.sync and wgmma want of that operand in the same thread.
+template <class T, int kRowTiles, int kColumnTiles>
+FA_DEVICE void pack_weights(uint32_t (&to)[4],
+                            const Accumulators<kRowTiles, kColumnTiles> &weights, int t, int k) {
+  to[0] = pack<T>(weights[t][2 * k][0], weights[t][2 * k][1]);
+  to[1] = pack<T>(weights[t][2 * k][2], weights[t][2 * k][3]);
+  to[2] = pack<T>(weights[t][2 * k + 1][0], weights[t][2 * k + 1][1]);
+  to[3] = pack<T>(weights[t][2 * k + 1][2], weights[t][2 * k + 1][3]);
+}
+
+}  // namespace flash_attn

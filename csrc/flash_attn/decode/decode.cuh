@@ -1,0 +1,138 @@
+// Few queries against many keys (Flash-Decoding). The heads that share a key head are packed as rows of
+// one tile, so that keys and values are read once for all of them:
+//
+//   row of the tile = query * group + head of the group
+//
+// and the keys of a sequence are divided among blocks, and those of a tile among warps.
+#pragma once
+
+#include "core/output.cuh"
+#include "decode/parts.cuh"
+#include "sm80/products.cuh"
+#include "sm80/tile_ring.cuh"
+
+namespace flash_attn {
+
+/// Puts a warp's normalised rows and their log-sum-exp into shared memory.
+template <int kHeadDim, int kStride>
+FA_DEVICE void stage_rows(float *rows, float *lse, const Accumulators<1, kHeadDim / 8> &out,
+                          const PerRow<1> &lse_log2) {
+  const int lane = thread_index() % 32;
+#pragma unroll
+  for (int h = 0; h < 2; h++) {
+    const int row = lane / 4 + 8 * h;
+#pragma unroll
+    for (int n = 0; n < kHeadDim / 8; n++) {
+      float *const to = rows + row * kStride + 8 * n + 2 * (lane % 4);
+      to[0] = out[0][n][2 * h];
+      to[1] = out[0][n][2 * h + 1];
+    }
+    if (lane % 4 == 0) lse[row] = lse_log2[0][h];
+  }
+}
+
+template <class T, int kHeadDim, int kRowWarps>
+FA_KERNEL FA_LAUNCH_BOUNDS(128, 2) decode_sm80(FA_GRID_CONSTANT DecodeArgs args) {
+  using Tile = DecodeTile<kHeadDim, kRowWarps>;
+  constexpr int kColumnTiles = Tile::kKeysEach / 8;
+
+  const Sequence sequence(args.query, args.kv, block_z());
+  const int kv_head = block_y() % args.n_kv_heads;
+  const int first_row = block_y() / args.n_kv_heads * Tile::kRows;
+  const int n_rows = sequence.n_queries * args.group;
+  if (first_row >= n_rows) return;
+  const KeyParts parts(args, sequence);
+  const int part = block_x();
+  if (part >= parts.count) return;
+
+  // Rows beyond the last take part as copies of it, and are not written.
+  const auto packed_row = [&](int row) {
+    return first_row + row < n_rows ? first_row + row : n_rows - 1;
+  };
+  const int first_query = first_row / args.group;
+  const int last_query = packed_row(Tile::kRows - 1) / args.group;
+  const KeyWindow window(args.score, sequence);
+  const KeyTiles seen = window.tiles<kDecodeKeys>(first_query, last_query);
+  KeyTiles tiles = parts.tiles(part);
+  tiles.first = tiles.first < seen.first ? seen.first : tiles.first;
+  tiles.end = tiles.end > seen.end ? seen.end : tiles.end;
+
+  const int warp = warp_uniform(thread_index() / 32);
+  const int warp_row = warp / Tile::kKeyWarps * 16;
+  const int warp_key = warp % Tile::kKeyWarps * Tile::kKeysEach;
+  const auto query_of = [&](int row) { return packed_row(warp_row + row) / args.group; };
+
+  OnlineSoftmax<1> softmax(args.score);
+  Accumulators<1, kHeadDim / 8> out;
+  clear<1, kHeadDim / 8>(out);
+
+  if (tiles.first < tiles.end) {
+    T *const q_tile = reinterpret_cast<T *>(dynamic_shared());
+    const T *const q = static_cast<const T *>(args.query.q);
+    copy_rows_async<T, kHeadDim, Tile::kRows, Tile::kThreads>(q_tile, q, [&](int row) -> const T * {
+      const int packed = packed_row(row);
+      return q + row_offset(args.query.q_stride, args.query.cu_seqlens != nullptr, sequence,
+                            packed / args.group, kv_head * args.group + packed % args.group);
+    });
+    TileRing<T, kHeadDim, kDecodeKeys, Tile::kSlots, Tile::kThreads> ring(
+        q_tile + Tile::kRows * kHeadDim, args.kv, sequence, kv_head, tiles);
+    ring.start();
+
+    Queries<T, kHeadDim, 1, false> queries;
+    for (int tile = tiles.first; tile < tiles.end; tile++) {
+      const T *const keys = ring.take_keys(tile) + warp_key * kHeadDim;
+      if (tile == tiles.first) queries.load(q_tile + warp_row * kHeadDim);
+      Accumulators<1, kColumnTiles> scores;
+      clear<1, kColumnTiles>(scores);
+      multiply_keys<T, kHeadDim, 1, kColumnTiles>(scores, queries, keys);
+
+      if (args.score.softcap_scale > 0) cap_scores<1, kColumnTiles>(scores, args.score);
+      const int first_key = tile * kDecodeKeys;
+      if (!window.sees_all(first_query, last_query, first_key, first_key + kDecodeKeys)) {
+        mask_scores<1, kColumnTiles>(scores, window, query_of, first_key + warp_key);
+      }
+      PerRow<1> shrink;
+      softmax.template add<kColumnTiles>(scores, shrink);
+      scale_rows<1, kHeadDim / 8>(out, shrink);
+
+      const T *const values = ring.take_values(tile) + warp_key * kHeadDim;
+      multiply_values<T, kHeadDim, 1, kColumnTiles>(out, scores, values);
+    }
+  }
+
+  PerRow<1> factor, lse_log2;
+  softmax.finish(factor, lse_log2, [](int) { return kMinusInfinity; });
+  scale_rows<1, kHeadDim / 8>(out, factor);
+
+  // The warps' results meet in shared memory, where nobody needs the tiles any more.
+  block_barrier();
+  float *const staged = reinterpret_cast<float *>(dynamic_shared());
+  float *const staged_lse = staged + Tile::kResults * Tile::kResultStride;
+  const int result = warp % Tile::kKeyWarps * Tile::kRows + warp_row;
+  stage_rows<kHeadDim, Tile::kResultStride>(staged + result * Tile::kResultStride,
+                                            staged_lse + result, out, lse_log2);
+  block_barrier();
+
+  constexpr int kChunks = kHeadDim / 8;
+  for (int i = thread_index(); i < Tile::kRows * kChunks; i += Tile::kThreads) {
+    const int row = i / kChunks, chunk = i % kChunks;
+    if (first_row + row >= n_rows) break;
+    const int query = (first_row + row) / args.group;
+    const int head = kv_head * args.group + (first_row + row) % args.group;
+    const Combined combined = combine_parts(
+        Tile::kKeyWarps, [&](int warp) { return staged_lse[warp * Tile::kRows + row]; },
+        [&](int warp) {
+          return staged + (warp * Tile::kRows + row) * Tile::kResultStride + 8 * chunk;
+        });
+    if (parts.count == 1) {
+      write_combined<T>(args, sequence, query, head, chunk, combined);
+      continue;
+    }
+    const int64_t to = partial_row(args, part, sequence, query, head);
+#pragma unroll
+    for (int e = 0; e < 8; e++) args.partial_out[to * kHeadDim + 8 * chunk + e] = combined.value[e];
+    if (chunk == 0) args.partial_lse[to] = combined.lse_log2;
+  }
+}
+
+}  // namespace flash_attn

@@ -1,0 +1,45 @@
+// The shape of the decode kernel's work.
+//
+// Decoding is bound by memory: what counts is bytes under way. A block keeps kSlots - 1 tiles of K or V
+// in flight (48 KiB with head_dim 128), and two or three blocks fit on a multiprocessor; Little's law
+// asks for about 25 bytes/ns times 0.7 us, 18 KiB a multiprocessor, on an H100.
+//
+//   head_dim   slots   KiB of the ring
+//      64        4        32
+//      96        4        48
+//     128        4        64
+//     192        3        72
+//     256        2        64
+#pragma once
+
+namespace flash_attn {
+
+inline constexpr int kDecodeKeys = 64;
+inline constexpr int kDecodeWarps = 4;
+/// Parts of fewer tiles would cost more to combine than they save.
+inline constexpr int kMinPartTiles = 4;
+inline constexpr int kMaxSplits = 128;
+
+/// A block's four warps divide its rows and the keys of each tile: kRowWarps of them own different
+/// rows, 16 each, and those with the same rows own different keys.
+///
+///   kRowWarps = 1: 16 rows, 16 keys a warp      one query of up to 16 grouped heads: no warp repeats
+///   kRowWarps = 4: 64 rows, all keys a warp     what another has read from shared memory
+template <int kHeadDim, int row_warps>
+struct DecodeTile {
+  static constexpr int kRowWarps = row_warps;
+  static constexpr int kKeyWarps = kDecodeWarps / kRowWarps;
+  static constexpr int kRows = 16 * kRowWarps;
+  static constexpr int kKeysEach = kDecodeKeys / kKeyWarps;
+  static constexpr int kThreads = 32 * kDecodeWarps;
+  static constexpr int kSlots = kHeadDim <= 128 ? 4 : kHeadDim == 192 ? 3 : 2;
+  /// Rows of results in shared memory are eight numbers longer than needed, to lie in other banks.
+  static constexpr int kResultStride = kHeadDim + 8;
+  static constexpr int kResults = kKeyWarps * kRows;
+
+  static constexpr int kSharedBytes = (kRows + kSlots * kDecodeKeys) * kHeadDim * 2;
+  static_assert(kResults * (kResultStride + 1) * 4 <= kSharedBytes);
+  static_assert(kSharedBytes <= 96 * 1024);
+};
+
+}  // namespace flash_attn

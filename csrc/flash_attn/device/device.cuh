@@ -1,0 +1,10 @@
+// The instructions that kernels use, each behind one small function. Kernels include this file alone:
+// an emulator that defines the same functions in plain C++ runs the kernels unchanged on a CPU.
+#pragma once
+
+#ifdef FLASH_ATTN_EMULATED
+#include "flash_attn_twins.h"
+#else
+#include "device/common.cuh"
+#include "device/ptx_sm80.cuh"
+#endif

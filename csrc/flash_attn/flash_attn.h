@@ -1,0 +1,158 @@
+/*
+ * Attention forward on NVIDIA GPUs: out = softmax(scale * Q K^T) V, exact, without ever writing the
+ * scores to memory.
+ *
+ * Sources: Dao, "FlashAttention-2" (2023); Dao, Haziza, Massa, Sizov, "Flash-Decoding" (2023); Shah,
+ * Bikshandi, Zhang, Thakkar, Ramani, Dao, "FlashAttention-3" (2024).
+ *
+ * - Q, K, V and the output are F16 or BF16, all of one type; sums are F32.
+ * - Every pointer but that of the parameters themselves is a device pointer. Strides count elements;
+ *   the elements of one head's row are adjacent. Rows must start at multiples of 16 bytes.
+ * - Functions launch work on `stream` of the calling thread's current device and return without
+ *   waiting for it. They never exit, print or allocate, and may be captured in a CUDA graph: run the
+ *   same call once before the first capture, so that its code is loaded.
+ * - A query sees the keys at positions [p - window_left, p + window_right], where p is its own
+ *   position when the last query stands at the last key (the mask is aligned at the bottom right).
+ *   A row that sees no key is zero, with a log-sum-exp of -infinity; with sinks, of the sink.
+ */
+#ifndef FLASH_ATTN_H
+#define FLASH_ATTN_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+#define FLASH_ATTN_API extern "C" __attribute__((visibility("default")))
+#else
+#define FLASH_ATTN_API
+#endif
+
+#define FLASH_ATTN_VERSION 1u
+
+typedef int32_t flash_attn_status;
+enum {
+  FLASH_ATTN_OK = 0,
+  FLASH_ATTN_BAD_VERSION = 1,
+  FLASH_ATTN_BAD_DTYPE = 2,
+  FLASH_ATTN_BAD_HEAD_DIM = 3,
+  FLASH_ATTN_BAD_HEADS = 4,
+  FLASH_ATTN_BAD_LENGTH = 5,
+  FLASH_ATTN_BAD_STRIDE = 6,
+  FLASH_ATTN_MISALIGNED = 7,
+  FLASH_ATTN_NULL_POINTER = 8,
+  FLASH_ATTN_BAD_SCALE = 9,
+  FLASH_ATTN_BAD_PAGE_SIZE = 10,
+  FLASH_ATTN_BAD_SPLITS = 11,
+  FLASH_ATTN_BAD_FLAGS = 12,
+  FLASH_ATTN_WORKSPACE_TOO_SMALL = 13,
+  FLASH_ATTN_NO_DEVICE = 14,
+  FLASH_ATTN_UNSUPPORTED_DEVICE = 15,
+  FLASH_ATTN_LAUNCH_FAILED = 16,
+  FLASH_ATTN_TENSOR_MAP_FAILED = 17
+};
+
+enum { FLASH_ATTN_F16 = 0, FLASH_ATTN_BF16 = 1 };
+
+enum {
+  FLASH_ATTN_CAUSAL = 1u << 0,     /* window_right is 0 at most */
+  FLASH_ATTN_FORCE_SM80 = 1u << 1, /* the kernels of SM80, whatever the device: for tests */
+  FLASH_ATTN_NO_SPLIT = 1u << 2    /* flash_attn_fwd never takes the split path of few queries */
+};
+
+/*
+ * What all functions take. A field that a function does not name is ignored by it. Zero the struct,
+ * then set `version`.
+ */
+typedef struct flash_attn_params {
+  uint32_t version; /* FLASH_ATTN_VERSION */
+  uint32_t dtype;
+  uint32_t flags;
+  int32_t head_dim;   /* 64, 96, 128, 192 or 256, of keys and values alike */
+  int32_t n_heads;    /* of queries: a multiple of n_kv_heads */
+  int32_t n_kv_heads; /* query head h reads key head h / (n_heads / n_kv_heads) */
+  int32_t batch;      /* sequences */
+  int32_t seqlen_q;   /* of every sequence, or the longest's: see the functions */
+  int32_t seqlen_k;
+  int32_t window_left;  /* keys before the query's own that it sees; negative: all */
+  int32_t window_right; /* keys after it; negative: all. FLASH_ATTN_CAUSAL makes it 0 */
+  float scale;          /* of the scores, > 0 */
+  float softcap;        /* > 0: scores become softcap * tanh(score / softcap) */
+
+  /* Pages of keys and values; block_table 0: no pages. */
+  int32_t page_size;          /* rows a page, a power of two from 8 on */
+  int64_t block_table_stride; /* entries from one sequence's to the next's */
+  const int32_t *block_table; /* [batch][...] page numbers */
+  const int32_t *seqlens_k;   /* [batch]; 0: every sequence has seqlen_k keys */
+
+  /* Packed sequences: sequence b is rows [cu_seqlens[b], cu_seqlens[b + 1]). */
+  const int32_t *cu_seqlens_q; /* [batch + 1] */
+  const int32_t *cu_seqlens_k; /* [batch + 1] */
+  int32_t total_q;             /* rows of all sequences: cu_seqlens_q[batch] */
+  int32_t total_k;
+
+  const void *q;
+  const void *k;
+  const void *v;
+  void *out;
+  float *lse;         /* 0, or the natural logarithm of each row's sum of exponentials */
+  const float *sinks; /* 0, or [n_heads] logits that take part in the softmax and carry no value */
+
+  /* With a block table the batch stride of k and v is that of pages. */
+  int64_t q_batch_stride, q_row_stride, q_head_stride;
+  int64_t k_batch_stride, k_row_stride, k_head_stride;
+  int64_t v_batch_stride, v_row_stride, v_head_stride;
+  int64_t out_batch_stride, out_row_stride, out_head_stride;
+  int64_t lse_batch_stride, lse_head_stride; /* rows are adjacent */
+
+  int32_t n_splits; /* parts that keys are divided in at most, 1 to 128; 0: chosen here */
+  uint32_t reserved;
+  void *workspace; /* 16-byte aligned; see flash_attn_workspace_size */
+  uint64_t workspace_size;
+  void *stream; /* a cudaStream_t (CUstream) */
+} flash_attn_params;
+
+enum { FLASH_ATTN_FWD = 0, FLASH_ATTN_VARLEN_FWD = 1, FLASH_ATTN_DECODE = 2 };
+
+/* FLASH_ATTN_VERSION of the library. */
+FLASH_ATTN_API uint32_t flash_attn_version(void);
+
+/* One line of text for a status; never 0. */
+FLASH_ATTN_API const char *flash_attn_status_text(flash_attn_status status);
+
+/* FLASH_ATTN_OK where the current device can run these functions; else why not. */
+FLASH_ATTN_API flash_attn_status flash_attn_device_status(void);
+
+/*
+ * The bytes of workspace that `function` (FLASH_ATTN_FWD, ...) needs for such parameters, without
+ * regard to their pointers; the same or less for a smaller batch, seqlen_q, total_q and seqlen_k. Its
+ * contents need not be kept between calls, and calls that may run at the same time must not share it.
+ */
+FLASH_ATTN_API flash_attn_status flash_attn_workspace_size(uint32_t function,
+                                                           const flash_attn_params *params,
+                                                           uint64_t *bytes);
+
+/*
+ * Sequences of one length: row i of head h of sequence b of q is at
+ * q + b q_batch_stride + i q_row_stride + h q_head_stride, and likewise for k, v and out;
+ * lse + b lse_batch_stride + h lse_head_stride + i.
+ *
+ * With up to 16 queries a sequence the keys are split as by flash_attn_decode, in the workspace.
+ */
+FLASH_ATTN_API flash_attn_status flash_attn_fwd(const flash_attn_params *params);
+
+/*
+ * Packed sequences of any lengths, zero included, seqlen_q and seqlen_k being the longest. Keys are
+ * packed as cu_seqlens_k says, or lie in pages if there is a block table, with seqlens_k of them a
+ * sequence. Batch strides of packed tensors are ignored; lse + h lse_head_stride + packed row.
+ */
+FLASH_ATTN_API flash_attn_status flash_attn_varlen_fwd(const flash_attn_params *params);
+
+/*
+ * 1 to 16 queries a sequence against many keys. Each key head is read once for all its query heads;
+ * the keys are divided among thread blocks and the parts combined. Queries are packed if cu_seqlens_q
+ * is given (at most seqlen_q of each sequence), else uniform; keys lie in pages if there is a block
+ * table, else as for flash_attn_fwd. At most seqlen_k keys a sequence: the bound shapes the launch,
+ * so that a captured launch serves every length up to it.
+ */
+FLASH_ATTN_API flash_attn_status flash_attn_decode(const flash_attn_params *params);
+
+#endif

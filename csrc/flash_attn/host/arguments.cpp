@@ -1,0 +1,58 @@
+#include "host/arguments.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "host/validate.h"
+
+namespace flash_attn {
+
+QueryArgs query_args(uint32_t function, const flash_attn_params &p) {
+  QueryArgs args = {};
+  args.q = p.q;
+  args.out = p.out;
+  args.lse = p.lse;
+  args.q_stride = {p.q_batch_stride, p.q_row_stride, p.q_head_stride};
+  args.out_stride = {p.out_batch_stride, p.out_row_stride, p.out_head_stride};
+  args.lse_batch_stride = p.lse_batch_stride;
+  args.lse_head_stride = p.lse_head_stride;
+  args.cu_seqlens = queries_are_packed(function, p) ? p.cu_seqlens_q : nullptr;
+  args.seqlen = p.seqlen_q;
+  return args;
+}
+
+KeyValueArgs key_value_args(uint32_t function, const flash_attn_params &p) {
+  KeyValueArgs args = {};
+  args.k = p.k;
+  args.v = p.v;
+  args.k_stride = {p.k_batch_stride, p.k_row_stride, p.k_head_stride};
+  args.v_stride = {p.v_batch_stride, p.v_row_stride, p.v_head_stride};
+  if (keys_are_paged(function, p)) {
+    args.block_table = p.block_table;
+    args.block_table_stride = p.block_table_stride;
+    args.page_shift = std::countr_zero(static_cast<uint32_t>(p.page_size));
+  }
+  args.cu_seqlens = keys_are_packed(function, p) ? p.cu_seqlens_k : nullptr;
+  args.seqlens = p.seqlens_k;
+  args.seqlen = p.seqlen_k;
+  return args;
+}
+
+ScoreArgs score_args(const flash_attn_params &p) {
+  const float log2e = 1.4426950408889634f;
+  const auto window = [](int32_t keys) {
+    return keys < 0 ? unlimited_window : std::min(keys, unlimited_window);
+  };
+  ScoreArgs args = {};
+  args.scale_log2 = p.scale * log2e;
+  if (p.softcap > 0) {
+    args.softcap_scale = p.scale / p.softcap;
+    args.softcap_log2 = p.softcap * log2e;
+  }
+  args.sinks = p.sinks;
+  args.window_left = window(p.window_left);
+  args.window_right = (p.flags & FLASH_ATTN_CAUSAL) != 0 ? 0 : window(p.window_right);
+  return args;
+}
+
+}  // namespace flash_attn

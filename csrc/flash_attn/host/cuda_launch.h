@@ -1,0 +1,40 @@
+// Launching kernels through the CUDA runtime.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "flash_attn.h"
+
+namespace flash_attn {
+
+struct LaunchShape {
+  uint32_t x;
+  uint32_t y;
+  uint32_t z;
+  int32_t threads;
+  int32_t shared_bytes;
+};
+
+template <class Args>
+flash_attn_status launch(void (*kernel)(Args), const LaunchShape &shape, void *stream,
+                         const Args &args) {
+  const void *const function = reinterpret_cast<const void *>(kernel);
+  // More than 48 KiB has to be asked for.
+  cudaError_t error = cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                           shape.shared_bytes);
+  if (error == cudaSuccess) {
+    void *arguments[] = {const_cast<Args *>(&args)};
+    error = cudaLaunchKernel(function, dim3(shape.x, shape.y, shape.z), dim3(shape.threads),
+                             arguments, static_cast<size_t>(shape.shared_bytes),
+                             static_cast<cudaStream_t>(stream));
+  }
+  if (error == cudaSuccess) return FLASH_ATTN_OK;
+  // The error is reported here; it shall not be found again by whoever asks the runtime next.
+  cudaGetLastError();
+  return error == cudaErrorNoKernelImageForDevice ? FLASH_ATTN_UNSUPPORTED_DEVICE
+                                                  : FLASH_ATTN_LAUNCH_FAILED;
+}
+
+}  // namespace flash_attn

@@ -1,0 +1,53 @@
+// The kernels, instantiated for every type and head_dim in files of their own.
+#pragma once
+
+#include "args.h"
+#include "device/types.h"
+#include "host/runtime.h"
+
+namespace flash_attn {
+
+/// Query rows that a block of the forward kernel computes.
+template <int kHeadDim>
+int32_t forward_rows_sm80();
+template <int kHeadDim>
+int32_t forward_rows_sm90();
+
+template <class T, int kHeadDim>
+flash_attn_status launch_forward_sm80(const ForwardArgs &args, void *stream);
+
+/// What the tensor maps of SM90 need to know beside the arguments: rows that exist.
+struct TensorExtents {
+  int64_t q_rows;  // of all packed sequences, or of each
+  int64_t k_rows;  // likewise, or of a page
+};
+
+template <class T, int kHeadDim>
+flash_attn_status launch_forward_sm90(const ForwardArgs &args, const TensorExtents &extents,
+                                      const Device &device, void *stream);
+
+/// `row_tiles` tiles of 16 rows or, if `wide`, 64.
+template <class T, int kHeadDim>
+flash_attn_status launch_decode(const DecodeArgs &args, bool wide, int32_t row_tiles, void *stream);
+
+template <class T>
+flash_attn_status launch_combine(const DecodeArgs &args, void *stream);
+
+/// Calls `function.template operator()<kHeadDim>()` for a head_dim known only now.
+template <class Function>
+auto with_head_dim(int32_t head_dim, const Function &function) {
+  switch (head_dim) {
+    case 64:
+      return function.template operator()<64>();
+    case 96:
+      return function.template operator()<96>();
+    case 128:
+      return function.template operator()<128>();
+    case 192:
+      return function.template operator()<192>();
+    default:
+      return function.template operator()<256>();
+  }
+}
+
+}  // namespace flash_attn

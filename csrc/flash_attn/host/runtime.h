@@ -1,0 +1,26 @@
+// What the host needs of CUDA. An emulator implements the same on a CPU.
+#pragma once
+
+#include <cstdint>
+
+#include "flash_attn.h"
+
+#ifdef FLASH_ATTN_EMULATED
+#include "flash_attn_launch.h"
+#else
+#include "host/cuda_launch.h"
+#endif
+
+namespace flash_attn {
+
+/// The calling thread's current device.
+struct Device {
+  int32_t major;
+  int32_t minor;
+  int32_t multiprocessors;
+  int64_t l2_bytes;
+};
+
+flash_attn_status query_device(Device &device);
+
+}  // namespace flash_attn

@@ -1,0 +1,54 @@
+// The shape of the forward kernel's work on SM80 for each head_dim.
+//
+// - Shared memory: Q and kSlots tiles of K and V, at most 96 KiB, which all devices from SM80 on have.
+// - Registers: a warp of 16 r rows keeps r * kHeadDim / 2 for O, r * kKeys / 2 for S and, where Q stays
+//   in registers, r * kHeadDim / 4 for Q; about 40 go to addresses and the softmax. 255 are the limit,
+//   170 with three blocks of 128 threads on a multiprocessor.
+// - Each right operand of mma.sync comes from shared memory, 256 bytes for 2048 multiply-adds of a
+//   16-row tile. At 128 bytes a cycle that would take as long as the products themselves, so warps own
+//   32 rows and use each operand twice, except where O leaves no room for it.
+//
+//   head_dim   rows  keys  slots   KiB   registers for O + S + Q
+//         64    128    64      4    48    64 + 64 + 32
+//         96    128    64      4    72    96 + 64
+//        128    128    64      3    80   128 + 64
+//        192    128    64      2    96    96 + 32
+//        256    128    32      2    96   128 + 16
+#pragma once
+
+namespace flash_attn {
+
+template <int rows, int keys, int warps, int slots, bool queries_in_registers, int blocks>
+struct ForwardShape {
+  static constexpr int kRows = rows;
+  static constexpr int kKeys = keys;
+  static constexpr int kWarps = warps;
+  static constexpr int kThreads = 32 * warps;
+  static constexpr int kSlots = slots;
+  static constexpr bool kQueriesInRegisters = queries_in_registers;
+  /// Blocks that registers shall allow on a multiprocessor.
+  static constexpr int kBlocks = blocks;
+};
+
+template <int kHeadDim>
+struct ForwardTile;
+
+template <>
+struct ForwardTile<64> : ForwardShape<128, 64, 4, 4, true, 2> {};
+template <>
+struct ForwardTile<96> : ForwardShape<128, 64, 4, 4, false, 2> {};
+template <>
+struct ForwardTile<128> : ForwardShape<128, 64, 4, 3, false, 2> {};
+template <>
+struct ForwardTile<192> : ForwardShape<128, 64, 8, 2, false, 1> {};
+template <>
+struct ForwardTile<256> : ForwardShape<128, 32, 8, 2, false, 1> {};
+
+/// The dynamic shared memory of the kernel, in bytes.
+template <int kHeadDim>
+constexpr int forward_shared_bytes() {
+  using Tile = ForwardTile<kHeadDim>;
+  return (Tile::kRows + Tile::kSlots * Tile::kKeys) * kHeadDim * 2;
+}
+
+}  // namespace flash_attn
