@@ -32,4 +32,18 @@ FA_DEVICE ScheduledTile scheduled_tile(const ForwardArgs &args, int place) {
   return {args.row_tiles - 1 - within / heads, head % args.n_heads, head / args.n_heads};
 }
 
+/// The places of the schedule that a block takes: one a round, in turn from the left and from the right,
+/// so that no block always has the longest of a round.
+class BlockTurns {
+ public:
+  FA_DEVICE int place() const {
+    const int within = round_ % 2 == 0 ? block_x() : grid_x() - 1 - block_x();
+    return round_ * grid_x() + within;
+  }
+  FA_DEVICE void next() { round_++; }
+
+ private:
+  int round_ = 0;
+};
+
 }  // namespace flash_attn

@@ -1,27 +1,12 @@
 // Online softmax (Milakov and Gimelshein, 2018; FlashAttention-2, section 3.1): scores arrive a tile of
 // keys at a time; the running maximum of a row may rise, and what was summed before shrinks by
 // 2^((old maximum - new maximum) * scale).
-//
-// Scores lie in accumulators as mma.sync and wgmma leave them. Of every 16x8 tile of scores, lane l
-// holds columns 2 (l % 4) and the next of two rows, l / 4 and l / 4 + 8:
-//
-//            column 0 1   2 3   4 5   6 7
-//   row 0       lane 0  lane 1  lane 2  lane 3     elements [0] and [1]
-//   row 1       lane 4  lane 5  ...
-//   ...
-//   row 8       lane 0  lane 1  ...                elements [2] and [3]
-//
-// so that a row belongs to four neighbouring lanes, and two shuffles reduce it.
 #pragma once
 
-#include "args.h"
+#include "core/accumulators.cuh"
 #include "core/key_window.cuh"
 
 namespace flash_attn {
-
-/// 16 * kRowTiles rows by 8 * kColumnTiles columns of one warp.
-template <int kRowTiles, int kColumnTiles>
-using Accumulators = float[kRowTiles][kColumnTiles][4];
 
 /// One number for each row of a thread: of row tile t, rows l / 4 and l / 4 + 8.
 template <int kRowTiles>
@@ -29,24 +14,13 @@ using PerRow = float[kRowTiles][2];
 
 inline constexpr float kMinusInfinity = -__builtin_huge_valf();
 
-template <int kRowTiles, int kColumnTiles>
-FA_DEVICE void clear(Accumulators<kRowTiles, kColumnTiles> &values) {
-#pragma unroll
-  for (int t = 0; t < kRowTiles; t++) {
-#pragma unroll
-    for (int n = 0; n < kColumnTiles; n++) {
-#pragma unroll
-      for (int e = 0; e < 4; e++) values[t][n][e] = 0;
-    }
-  }
-}
-
 /// Gives the keys that a query does not see the score -infinity. `query_of(row)` is the query of one of
 /// the warp's rows; the scores' columns are keys from first_key on.
 template <int kRowTiles, int kColumnTiles, class QueryOf>
 FA_DEVICE void mask_scores(Accumulators<kRowTiles, kColumnTiles> &scores, const KeyWindow &window,
                            QueryOf query_of, int first_key) {
-  const int lane = thread_index() % 32;
+  // The bounds of all rows would else be kept from tile to tile, though few tiles need them.
+  const int lane = forget(thread_index() % 32);
 #pragma unroll
   for (int t = 0; t < kRowTiles; t++) {
 #pragma unroll
@@ -185,15 +159,25 @@ FA_DEVICE void scale_rows(Accumulators<kRowTiles, kColumnTiles> &values,
   }
 }
 
-/// The weights of 16 keys, columns 16 k and on, as the left operand of a product: what an accumulator
-/// holds is, rounded, what mma.sync and wgmma want of that operand in the same thread.
+/// Weights rounded to T, as the left operand of a product: what an accumulator holds is, rounded, what
+/// mma.sync and wgmma want of that operand in the same thread. [k] is of keys 16 k to 16 k + 15.
+template <int kRowTiles, int kColumnTiles>
+using Weights = uint32_t[kRowTiles][kColumnTiles / 2][4];
+
 template <class T, int kRowTiles, int kColumnTiles>
-FA_DEVICE void pack_weights(uint32_t (&to)[4],
-                            const Accumulators<kRowTiles, kColumnTiles> &weights, int t, int k) {
-  to[0] = pack<T>(weights[t][2 * k][0], weights[t][2 * k][1]);
-  to[1] = pack<T>(weights[t][2 * k][2], weights[t][2 * k][3]);
-  to[2] = pack<T>(weights[t][2 * k + 1][0], weights[t][2 * k + 1][1]);
-  to[3] = pack<T>(weights[t][2 * k + 1][2], weights[t][2 * k + 1][3]);
+FA_DEVICE void pack_weights(Weights<kRowTiles, kColumnTiles> &to,
+                            const Accumulators<kRowTiles, kColumnTiles> &from) {
+#pragma unroll
+  for (int t = 0; t < kRowTiles; t++) {
+#pragma unroll
+    for (int k = 0; k < kColumnTiles / 2; k++) {
+#pragma unroll
+      for (int i = 0; i < 4; i++) {
+        const float(&pair)[4] = from[t][2 * k + i / 2];
+        to[t][k][i] = pack<T>(pair[2 * (i % 2)], pair[2 * (i % 2) + 1]);
+      }
+    }
+  }
 }
 
 }  // namespace flash_attn

@@ -94,10 +94,13 @@ FA_KERNEL FA_LAUNCH_BOUNDS(128, 2) decode_sm80(FA_GRID_CONSTANT DecodeArgs args)
       PerRow<1> shrink;
       softmax.template add<kColumnTiles>(scores, shrink);
       scale_rows<1, kHeadDim / 8>(out, shrink);
+      Weights<1, kColumnTiles> weights;
+      pack_weights<T, 1, kColumnTiles>(weights, scores);
 
       const T *const values = ring.take_values(tile) + warp_key * kHeadDim;
-      multiply_values<T, kHeadDim, 1, kColumnTiles>(out, scores, values);
+      multiply_values<T, kHeadDim, 1, kColumnTiles>(out, weights, values);
     }
+    ring.finish();
   }
 
   PerRow<1> factor, lse_log2;

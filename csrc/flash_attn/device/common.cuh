@@ -43,6 +43,13 @@ FA_DEVICE uint32_t shuffle_xor(uint32_t value, int lanes) {
 /// A value that is the same in all lanes, so that branches on it are known not to diverge.
 FA_DEVICE int warp_uniform(int value) { return __shfl_sync(0xffffffffu, value, 0); }
 
+/// The same number, about which the compiler knows nothing: what was computed from it before is computed
+/// anew where it is needed again, instead of being kept in registers.
+FA_DEVICE int forget(int value) {
+  asm volatile("" : "+r"(value));
+  return value;
+}
+
 /// 2^x to 2 units in the last place; 0 for -infinity.
 FA_DEVICE float exp2_fast(float x) {
   float y;

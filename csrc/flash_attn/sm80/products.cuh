@@ -61,6 +61,7 @@ FA_DEVICE void multiply_keys(Accumulators<kRowTiles, kColumnTiles> &scores,
                              const T *keys) {
   static_assert(kColumnTiles % 2 == 0);
   const int lane = thread_index() % 32;
+  // Unrolled all the way, the compiler fetches so far ahead that registers run out.
 #pragma unroll(kInRegisters ? kHeadDim / 16 : 4)
   for (int k = 0; k < kHeadDim / 16; k++) {
     uint32_t q[kRowTiles][4];
@@ -82,17 +83,12 @@ FA_DEVICE void multiply_keys(Accumulators<kRowTiles, kColumnTiles> &scores,
 /// out += weights V over 8 * kColumnTiles keys, whose rows are at `values`.
 template <class T, int kHeadDim, int kRowTiles, int kColumnTiles>
 FA_DEVICE void multiply_values(Accumulators<kRowTiles, kHeadDim / 8> &out,
-                               const Accumulators<kRowTiles, kColumnTiles> &weights,
+                               const Weights<kRowTiles, kColumnTiles> &weights,
                                const T *values) {
   static_assert(kColumnTiles % 2 == 0);
   const int lane = thread_index() % 32;
 #pragma unroll
   for (int k = 0; k < kColumnTiles / 2; k++) {
-    uint32_t p[kRowTiles][4];
-#pragma unroll
-    for (int t = 0; t < kRowTiles; t++) {
-      pack_weights<T, kRowTiles, kColumnTiles>(p[t], weights, t, k);
-    }
 #pragma unroll
     for (int n = 0; n < kHeadDim / 8; n += 2) {
       uint32_t b[4];
@@ -100,8 +96,8 @@ FA_DEVICE void multiply_values(Accumulators<kRowTiles, kHeadDim / 8> &out,
           b, values + SwizzledTile<kHeadDim>::offset(16 * k + lane % 16, n + lane / 16));
 #pragma unroll
       for (int t = 0; t < kRowTiles; t++) {
-        multiply_16x8x16<T>(out[t][n], p[t], b[0], b[1]);
-        multiply_16x8x16<T>(out[t][n + 1], p[t], b[2], b[3]);
+        multiply_16x8x16<T>(out[t][n], weights[t][k], b[0], b[1]);
+        multiply_16x8x16<T>(out[t][n + 1], weights[t][k], b[2], b[3]);
       }
     }
   }

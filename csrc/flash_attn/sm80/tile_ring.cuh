@@ -35,6 +35,9 @@ class TileRing {
   /// Waits for the values of the keys just taken.
   FA_DEVICE const T *take_values(int tile) { return take<1>(tile); }
 
+  /// After the last tile: closes the empty groups that are left.
+  FA_DEVICE void finish() { copy_async_wait<0>(); }
+
  private:
   /// Waits for keys (0) or values (1), and starts the copy of what comes kSlots - 1 later, into the
   /// slot of what came before.

@@ -1,0 +1,61 @@
+// The shape of the forward kernel's work on SM90 for each head_dim.
+//
+// - A block has one producer warpgroup and kConsumers consumers of 64 rows each.
+// - Shared memory, of 227 KiB: Q, and kStages tiles of K and as many of V.
+// - Registers: a consumer thread keeps kHeadDim / 2 for O, kKeys / 2 for S and kKeys / 4 for P, and about
+//   40 more. Three warpgroups share 65536 registers as 240 + 240 + 24 a thread, four as 3 * 160 + 32.
+// - wgmma reads Q and K from shared memory for S. A 64-row product over 16 elements of depth takes
+//   kKeys / 2 cycles and reads 2 KiB of Q and kKeys * 32 bytes of K: at 128 bytes a cycle the products
+//   keep the tensor cores busy if kKeys is more than 64. With head_dim 256, 80 is what fits.
+// - The exponentials of a tile, 64 * kKeys at 16 a cycle, take 4 kKeys cycles of a warpgroup; its
+//   products kHeadDim * kKeys * 64 * 4 / 4096 / 4 = kHeadDim * kKeys / 64 (of a whole multiprocessor):
+//   with head_dim 64 as many as a quarter of the exponentials' own, so a third consumer helps to overlap
+//   them; with 128 and more the products bound the kernel.
+//
+//   head_dim   consumers   rows   keys   KiB   registers for O + S + P
+//         64       3        192    112    80    32 + 56 + 28 of 160
+//         96       2        128    128   120    48 + 64 + 32 of 232
+//        128       2        128    128   160    64 + 64 + 32
+//        192       2        128    112   216    96 + 56 + 28
+//        256       2        128     80   224   128 + 40 + 20
+#pragma once
+
+namespace flash_attn {
+
+template <int head_dim, int consumers, int keys>
+struct Sm90Shape {
+  static constexpr int kConsumers = consumers;
+  static constexpr int kRows = 64 * consumers;
+  static constexpr int kKeys = keys;
+  static constexpr int kStages = 2;
+  static constexpr int kThreads = 128 * (consumers + 1);
+  static constexpr int kProducerRegisters = consumers == 2 ? 40 : 32;
+  static constexpr int kConsumerRegisters = consumers == 2 ? 232 : 160;
+  /// The columns of a panel: 128 bytes, or 64 where head_dim is no multiple of 64.
+  static constexpr int kPanel = head_dim % 64 == 0 ? 64 : 32;
+  static constexpr int kPanels = head_dim / kPanel;
+  static constexpr int kQueryElements = kRows * head_dim;
+  static constexpr int kKeyElements = keys * head_dim;
+  static constexpr int kTileBytes = (kQueryElements + 2 * kStages * kKeyElements) * 2;
+  /// Room for barriers after the tiles.
+  static constexpr int kSharedBytes = kTileBytes + 256;
+  static_assert(kSharedBytes <= 227 * 1024);
+  /// Keys a copy of K or V takes at most when they lie in pages: a power of two that divides a tile.
+  static constexpr int kPagedKeys = keys & -keys;
+};
+
+template <int kHeadDim>
+struct Sm90Tile;
+
+template <>
+struct Sm90Tile<64> : Sm90Shape<64, 3, 112> {};
+template <>
+struct Sm90Tile<96> : Sm90Shape<96, 2, 128> {};
+template <>
+struct Sm90Tile<128> : Sm90Shape<128, 2, 128> {};
+template <>
+struct Sm90Tile<192> : Sm90Shape<192, 2, 112> {};
+template <>
+struct Sm90Tile<256> : Sm90Shape<256, 2, 80> {};
+
+}  // namespace flash_attn

@@ -1,0 +1,220 @@
+#include "attention_case.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <random>
+
+#include "../../../csrc/common/float16.h"
+#include "emulator.h"
+#include "flash_attn_launch.h"
+
+namespace flash_attn_test {
+
+namespace {
+
+/// What no kernel may read, or may leave in an output: NaN in both types.
+constexpr uint16_t kUntouched = 0xffff;
+
+int32_t longest(const std::vector<int32_t> &lengths) {
+  return lengths.empty() ? 0 : *std::max_element(lengths.begin(), lengths.end());
+}
+
+std::vector<int32_t> cumulative(const std::vector<int32_t> &lengths) {
+  std::vector<int32_t> sums(lengths.size() + 1, 0);
+  std::partial_sum(lengths.begin(), lengths.end(), sums.begin() + 1);
+  return sums;
+}
+
+int32_t pages_of(int32_t keys, int32_t page) { return (keys + page - 1) / page; }
+
+}  // namespace
+
+AttentionCase::AttentionCase(const CaseShape &shape) : shape_(shape) {
+  cu_q_ = cumulative(shape.q);
+  cu_k_ = cumulative(shape.k);
+  seqlens_k_ = shape.k;
+  const int64_t n = batch();
+  const int32_t total_q = cu_q_.back(), total_k = cu_k_.back();
+  const int64_t q_batches = packed_queries() ? 1 : n;
+  const int64_t q_rows = packed_queries() ? total_q : longest(shape.q);
+  q_ = make_tensor(q_batches, q_rows, shape.heads);
+  out_ = make_tensor(q_batches, q_rows, shape.heads);
+  if (shape.page > 0) {
+    make_pages();
+  } else {
+    const int64_t k_rows = packed_keys() ? total_k : longest(shape.k);
+    k_ = make_tensor(packed_keys() ? 1 : n, k_rows, shape.kv_heads);
+    v_ = make_tensor(packed_keys() ? 1 : n, k_rows, shape.kv_heads);
+  }
+  lse_.assign(static_cast<size_t>(std::max<int64_t>(q_batches * q_rows * shape.heads, 1)), NAN);
+  params_.lse_head_stride = q_rows;
+  params_.lse_batch_stride = q_rows * shape.heads;
+  params_.total_q = total_q;
+  params_.total_k = total_k;
+  fill();
+}
+
+bool AttentionCase::packed_queries() const {
+  return shape_.function == "varlen" || (shape_.function == "decode" && shape_.packed_q != 0);
+}
+
+Tensor AttentionCase::make_tensor(int64_t batches, int64_t rows, int32_t heads) const {
+  // Gaps of eight elements after rows and heads show a kernel that takes a stride for granted.
+  Tensor t;
+  const int64_t gap = 8;
+  if (shape_.heads_first != 0) {
+    t.row_stride = shape_.head_dim + gap;
+    t.head_stride = rows * t.row_stride;
+    t.batch_stride = heads * t.head_stride;
+  } else {
+    t.head_stride = shape_.head_dim;
+    t.row_stride = heads * t.head_stride + gap;
+    t.batch_stride = rows * t.row_stride;
+  }
+  t.elements = std::max<int64_t>(batches * t.batch_stride, 8);
+  t.data.reset(static_cast<uint16_t *>(operator new[](static_cast<size_t>(t.elements) * 2)));
+  std::fill_n(t.data.get(), t.elements, kUntouched);
+  return t;
+}
+
+void AttentionCase::make_pages() {
+  int32_t n_pages = 0;
+  for (const int32_t keys : shape_.k) n_pages += pages_of(keys, shape_.page);
+  // One page more than needed belongs to nobody, and pages lie in no order.
+  std::vector<int32_t> order(static_cast<size_t>(n_pages) + 1);
+  std::iota(order.begin(), order.end(), 0);
+  std::mt19937 random(static_cast<uint32_t>(shape_.seed));
+  std::shuffle(order.begin(), order.end(), random);
+  table_stride_ = pages_of(longest(shape_.k), shape_.page);
+  // What lies beyond a sequence's own pages leads nowhere.
+  table_.assign(static_cast<size_t>(std::max<int64_t>(table_stride_ * batch(), 1)), 1 << 28);
+  size_t next = 0;
+  for (int32_t b = 0; b < batch(); b++) {
+    for (int32_t i = 0; i < pages_of(shape_.k[static_cast<size_t>(b)], shape_.page); i++) {
+      table_[static_cast<size_t>(b * table_stride_ + i)] = order[next++];
+    }
+  }
+  k_ = make_tensor(n_pages + 1, shape_.page, shape_.kv_heads);
+  v_ = make_tensor(n_pages + 1, shape_.page, shape_.kv_heads);
+}
+
+int64_t AttentionCase::key_at(const Tensor &t, int32_t sequence, int32_t key,
+                              int32_t kv_head) const {
+  const int64_t head = kv_head * t.head_stride;
+  if (shape_.page > 0) {
+    const auto entry = static_cast<size_t>(sequence * table_stride_ + key / shape_.page);
+    return table_[entry] * t.batch_stride + key % shape_.page * t.row_stride + head;
+  }
+  if (packed_keys()) return (cu_k_[static_cast<size_t>(sequence)] + key) * t.row_stride + head;
+  return sequence * t.batch_stride + key * t.row_stride + head;
+}
+
+int64_t AttentionCase::query_at(const Tensor &t, int32_t sequence, int32_t query,
+                                int32_t head) const {
+  const int64_t at = head * t.head_stride;
+  if (packed_queries()) return (cu_q_[static_cast<size_t>(sequence)] + query) * t.row_stride + at;
+  return sequence * t.batch_stride + query * t.row_stride + at;
+}
+
+float AttentionCase::value(uint16_t bits) const {
+  return shape_.dtype == "f16" ? forge::f16_to_f32(bits) : forge::bf16_to_f32(bits);
+}
+
+float AttentionCase::rounded(float x) const {
+  return value(shape_.dtype == "f16" ? forge::f32_to_f16(x) : forge::f32_to_bf16(x));
+}
+
+void AttentionCase::fill() {
+  std::mt19937 random(static_cast<uint32_t>(shape_.seed) * 7919u + 17u);
+  std::normal_distribution<float> normal(0, 1);
+  const bool f16 = shape_.dtype == "f16";
+  const auto put = [&](Tensor &t, int64_t at, float spread) {
+    for (int32_t d = 0; d < shape_.head_dim; d++) {
+      const float x = normal(random) * spread;
+      t.data[static_cast<size_t>(at + d)] = f16 ? forge::f32_to_f16(x) : forge::f32_to_bf16(x);
+    }
+  };
+  for (int32_t b = 0; b < batch(); b++) {
+    for (int32_t i = 0; i < shape_.q[static_cast<size_t>(b)]; i++) {
+      for (int32_t h = 0; h < shape_.heads; h++) put(q_, query_at(q_, b, i, h), shape_.spread);
+    }
+    if (b == shape_.nan_sequence) continue;
+    for (int32_t i = 0; i < shape_.k[static_cast<size_t>(b)]; i++) {
+      for (int32_t h = 0; h < shape_.kv_heads; h++) {
+        put(k_, key_at(k_, b, i, h), shape_.spread);
+        put(v_, key_at(v_, b, i, h), 1);
+      }
+    }
+  }
+  for (int32_t h = 0; h < shape_.heads; h++) sinks_.push_back(normal(random));
+}
+
+flash_attn_status AttentionCase::run() {
+  flash_attn_params &p = params_;
+  p.version = FLASH_ATTN_VERSION;
+  p.dtype = shape_.dtype == "f16" ? FLASH_ATTN_F16 : FLASH_ATTN_BF16;
+  if (shape_.causal != 0) p.flags |= FLASH_ATTN_CAUSAL;
+  if (shape_.force_sm80 != 0) p.flags |= FLASH_ATTN_FORCE_SM80;
+  if (shape_.no_split != 0) p.flags |= FLASH_ATTN_NO_SPLIT;
+  p.head_dim = shape_.head_dim;
+  p.n_heads = shape_.heads;
+  p.n_kv_heads = shape_.kv_heads;
+  p.batch = batch();
+  p.seqlen_q = longest(shape_.q);
+  p.seqlen_k = longest(shape_.k);
+  p.window_left = shape_.left;
+  p.window_right = shape_.right;
+  p.scale = shape_.scale > 0 ? shape_.scale : 1 / std::sqrt(static_cast<float>(shape_.head_dim));
+  p.softcap = shape_.softcap;
+  if (shape_.page > 0) {
+    p.page_size = shape_.page;
+    p.block_table = table_.data();
+    p.block_table_stride = table_stride_;
+  }
+  if (shape_.page > 0 || shape_.function == "decode") p.seqlens_k = seqlens_k_.data();
+  if (packed_queries()) p.cu_seqlens_q = cu_q_.data();
+  if (packed_keys()) p.cu_seqlens_k = cu_k_.data();
+  p.q = q_.data.get();
+  p.k = k_.data.get();
+  p.v = v_.data.get();
+  p.out = out_.data.get();
+  p.lse = lse_.data();
+  p.sinks = shape_.sinks != 0 ? sinks_.data() : nullptr;
+  p.q_batch_stride = q_.batch_stride;
+  p.q_row_stride = q_.row_stride;
+  p.q_head_stride = q_.head_stride;
+  p.k_batch_stride = k_.batch_stride;
+  p.k_row_stride = k_.row_stride;
+  p.k_head_stride = k_.head_stride;
+  p.v_batch_stride = v_.batch_stride;
+  p.v_row_stride = v_.row_stride;
+  p.v_head_stride = v_.head_stride;
+  p.out_batch_stride = out_.batch_stride;
+  p.out_row_stride = out_.row_stride;
+  p.out_head_stride = out_.head_stride;
+  p.n_splits = shape_.splits;
+
+  flash_attn::emulated_capability = shape_.capability;
+  emulator::set_order_seed(static_cast<uint64_t>(shape_.order));
+  const uint32_t function = shape_.function == "fwd"      ? FLASH_ATTN_FWD
+                            : shape_.function == "varlen" ? FLASH_ATTN_VARLEN_FWD
+                                                          : FLASH_ATTN_DECODE;
+  uint64_t bytes = 0;
+  if (const auto status = flash_attn_workspace_size(function, &p, &bytes)) return status;
+  workspace_ = std::make_unique<float[]>(bytes / 4 + 1);
+  std::fill_n(workspace_.get(), bytes / 4 + 1, NAN);
+  p.workspace = workspace_.get();
+  p.workspace_size = bytes;
+  switch (function) {
+    case FLASH_ATTN_FWD:
+      return flash_attn_fwd(&p);
+    case FLASH_ATTN_VARLEN_FWD:
+      return flash_attn_varlen_fwd(&p);
+    default:
+      return flash_attn_decode(&p);
+  }
+}
+
+}  // namespace flash_attn_test

@@ -1,0 +1,85 @@
+// One call of the library: its shape, its tensors with random contents, and what it should give.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "flash_attn.h"
+
+namespace flash_attn_test {
+
+/// What to call. Written as words `name=value`; lengths are lists such as `q=3,0,7`.
+struct CaseShape {
+  std::string function = "fwd";  // fwd, varlen or decode
+  std::string dtype = "bf16";
+  int32_t head_dim = 64;
+  int32_t heads = 1;
+  int32_t kv_heads = 1;
+  std::vector<int32_t> q;
+  std::vector<int32_t> k;
+  int32_t page = 0;          // rows a page; 0: no pages
+  int32_t packed_q = 0;      // decode: packed queries
+  int32_t causal = 0;
+  int32_t left = -1;
+  int32_t right = -1;
+  int32_t sinks = 0;
+  int32_t splits = 0;
+  int32_t no_split = 0;
+  int32_t force_sm80 = 0;
+  int32_t capability = 80;
+  int32_t heads_first = 0;   // layout [heads, rows, dim] instead of [rows, heads, dim]
+  int32_t nan_sequence = -1; // this sequence's keys and values are NaN, and it is not compared
+  int32_t order = 0;         // of threads; 0: as they come
+  int32_t seed = 1;
+  float softcap = 0;
+  float scale = 0;           // 0: 1 / sqrt(head_dim)
+  float spread = 1;          // standard deviation of queries and keys
+};
+
+/// Reads a line; an unknown word ends the program.
+CaseShape parse_case(const std::string &line);
+
+/// A 16-bit tensor of rows of heads, each row head_dim long.
+struct Tensor {
+  std::unique_ptr<uint16_t[]> data;
+  int64_t elements = 0;
+  int64_t batch_stride = 0;
+  int64_t row_stride = 0;
+  int64_t head_stride = 0;
+};
+
+class AttentionCase {
+ public:
+  explicit AttentionCase(const CaseShape &shape);
+
+  flash_attn_status run();
+
+  /// Compares with sums in double. Prints one JSON object.
+  void report(flash_attn_status status) const;
+
+ private:
+  int32_t batch() const { return static_cast<int32_t>(shape_.q.size()); }
+  bool packed_queries() const;
+  bool packed_keys() const { return shape_.function == "varlen" && shape_.page == 0; }
+  int64_t key_at(const Tensor &tensor, int32_t sequence, int32_t key, int32_t kv_head) const;
+  int64_t query_at(const Tensor &tensor, int32_t sequence, int32_t query, int32_t head) const;
+  Tensor make_tensor(int64_t batches, int64_t rows, int32_t heads) const;
+  void fill();
+  void make_pages();
+  template <class Real>
+  Real reference_row(int32_t sequence, int32_t query, int32_t head, std::vector<Real> &out) const;
+  float value(uint16_t bits) const;
+  float rounded(float x) const;
+
+  CaseShape shape_;
+  flash_attn_params params_ = {};
+  Tensor q_, k_, v_, out_;
+  std::vector<int32_t> cu_q_, cu_k_, seqlens_k_, table_;
+  int64_t table_stride_ = 0;
+  std::vector<float> sinks_, lse_;
+  std::unique_ptr<float[]> workspace_;
+};
+
+}  // namespace flash_attn_test

@@ -1,0 +1,40 @@
+// Launching kernels on the emulator.
+#pragma once
+
+#include <cstdint>
+
+#include "emulator.h"
+#include "flash_attn.h"
+
+namespace flash_attn {
+
+struct LaunchShape {
+  uint32_t x;
+  uint32_t y;
+  uint32_t z;
+  int32_t threads;
+  int32_t shared_bytes;
+};
+
+/// What one block may have on every device from SM80 on, or on SM90.
+inline constexpr int32_t kLargestSharedMemory = 227 * 1024;
+
+template <class Args>
+flash_attn_status launch(void (*kernel)(Args), const LaunchShape &shape, void *,
+                         const Args &args) {
+  if (shape.shared_bytes > kLargestSharedMemory || shape.y > 65535 || shape.z > 65535 ||
+      shape.x < 1 || shape.y < 1 || shape.z < 1) {
+    return FLASH_ATTN_LAUNCH_FAILED;
+  }
+  emulator::Launch launch;
+  launch.grid = {shape.x, shape.y, shape.z};
+  launch.block = {static_cast<unsigned>(shape.threads), 1, 1};
+  launch.dynamic_shared = static_cast<size_t>(shape.shared_bytes);
+  emulator::run_grid(launch, [&] { kernel(args); });
+  return FLASH_ATTN_OK;
+}
+
+/// The compute capability that the emulated device claims, such as 80; 0 for no device.
+extern int32_t emulated_capability;
+
+}  // namespace flash_attn

@@ -1,0 +1,95 @@
+// What csrc/flash_attn/device does with a GPU's instructions, on the emulator. Functions have the names
+// and meanings of those they stand for.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+#include "device.h"
+#include "device/types.h"
+
+#define FA_KERNEL void
+#define FA_DEVICE inline
+#define FA_LAUNCH_BOUNDS(threads, blocks)
+#define FA_GRID_CONSTANT const
+
+namespace flash_attn {
+
+FA_DEVICE int thread_index() { return static_cast<int>(emulator::position().thread.x); }
+FA_DEVICE int block_x() { return static_cast<int>(emulator::position().block.x); }
+FA_DEVICE int block_y() { return static_cast<int>(emulator::position().block.y); }
+FA_DEVICE int block_z() { return static_cast<int>(emulator::position().block.z); }
+FA_DEVICE int grid_x() { return static_cast<int>(emulator::position().grid_size.x); }
+
+FA_DEVICE void block_barrier() { emulator::wait_for_block("block_barrier", 0); }
+FA_DEVICE char *dynamic_shared() { return static_cast<char *>(emulator::dynamic_shared()); }
+
+template <class T>
+FA_DEVICE T shuffle_xor(T value, int lanes) {
+  return __shfl_xor_sync(0xffffffffu, value, static_cast<uint32_t>(lanes));
+}
+
+FA_DEVICE int warp_uniform(int value) {
+  const int first = __shfl_sync(0xffffffffu, value, 0u);
+  if (first != value) emulator::fail("a value that should be the same in all lanes is not");
+  return first;
+}
+
+FA_DEVICE float exp2_fast(float x) { return std::exp2(x); }
+FA_DEVICE float reciprocal_fast(float x) { return 1.0f / x; }
+FA_DEVICE float log2_fast(float x) { return std::log2(x); }
+
+template <class T>
+uint16_t round_to(float x);
+template <>
+inline uint16_t round_to<f16>(float x) {
+  return forge::f32_to_f16(x);
+}
+template <>
+inline uint16_t round_to<bf16>(float x) {
+  return forge::f32_to_bf16(x);
+}
+
+template <class T>
+FA_DEVICE uint32_t pack(float low, float high) {
+  return round_to<T>(low) | static_cast<uint32_t>(round_to<T>(high)) << 16;
+}
+
+struct alignas(16) Words4 {
+  uint32_t word[4];
+};
+
+FA_DEVICE void store_16_bytes(void *to, const Words4 &value) {
+  if (reinterpret_cast<uintptr_t>(to) % 16 != 0) emulator::fail("a misaligned store of 16 bytes");
+  *static_cast<Words4 *>(to) = value;
+}
+
+FA_DEVICE void copy_async_16(void *shared, const void *global, bool valid) {
+  emulator::copy_async(shared, global, 16, valid);
+}
+FA_DEVICE void copy_async_commit() { emulator::commit_async_copies(); }
+template <int kPending>
+FA_DEVICE void copy_async_wait() {
+  emulator::wait_async_copies(kPending);
+}
+
+FA_DEVICE void load_matrices(uint32_t (&to)[4], const void *row) {
+  emulator::ldmatrix(to, 4, row, false);
+}
+FA_DEVICE void load_matrices_transposed(uint32_t (&to)[4], const void *row) {
+  emulator::ldmatrix(to, 4, row, true);
+}
+
+template <class T>
+inline constexpr auto value_of = emulator::half_of;
+template <>
+inline constexpr auto value_of<bf16> = emulator::brain_of;
+
+template <class T>
+FA_DEVICE void multiply_16x8x16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  const uint32_t b[2] = {b0, b1};
+  emulator::mma<value_of<T>>(c, a, b);
+}
+
+}  // namespace flash_attn

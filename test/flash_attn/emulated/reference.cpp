@@ -1,0 +1,110 @@
+// What attention is, in plain loops: in double, and in float for the error that rounding alone makes.
+#include <cmath>
+#include <cstdio>
+#include <limits>
+
+#include "attention_case.h"
+
+namespace flash_attn_test {
+
+namespace {
+
+/// The largest difference, where one that is no number is the largest of all.
+struct LargestError {
+  double value = 0;
+
+  void add(double error) {
+    if (!(error <= value)) value = std::isnan(error) ? INFINITY : error;
+  }
+};
+
+double difference(double a, double b) { return a == b ? 0 : std::fabs(a - b); }
+
+}  // namespace
+
+/// One row of the output; returns its log-sum-exp.
+template <class Real>
+Real AttentionCase::reference_row(int32_t sequence, int32_t query, int32_t head,
+                                  std::vector<Real> &out) const {
+  const int32_t n_q = shape_.q[static_cast<size_t>(sequence)];
+  const int32_t n_k = shape_.k[static_cast<size_t>(sequence)];
+  const int32_t kv_head = head / (shape_.heads / shape_.kv_heads);
+  const int64_t position = int64_t{query} + n_k - n_q;
+  const int64_t right = shape_.causal != 0 ? 0 : shape_.right;
+  const auto dims = static_cast<size_t>(shape_.head_dim);
+  const uint16_t *const q = q_.data.get() + query_at(q_, sequence, query, head);
+  out.assign(dims, 0);
+
+  std::vector<Real> scores;
+  std::vector<int32_t> keys;
+  Real top = shape_.sinks != 0 ? static_cast<Real>(sinks_[static_cast<size_t>(head)])
+                               : -std::numeric_limits<Real>::infinity();
+  for (int32_t key = 0; key < n_k; key++) {
+    if (shape_.left >= 0 && key < position - shape_.left) continue;
+    if (right >= 0 && key > position + right) continue;
+    const uint16_t *const k = k_.data.get() + key_at(k_, sequence, key, kv_head);
+    Real score = 0;
+    for (size_t d = 0; d < dims; d++) score += Real{value(q[d])} * Real{value(k[d])};
+    score *= static_cast<Real>(params_.scale);
+    if (shape_.softcap > 0) {
+      const Real cap = shape_.softcap;
+      score = cap * std::tanh(score / cap);
+    }
+    scores.push_back(score);
+    keys.push_back(key);
+    top = std::fmax(top, score);
+  }
+  if (std::isinf(top)) return top;
+  Real total = shape_.sinks != 0 ? std::exp(Real{sinks_[static_cast<size_t>(head)]} - top) : 0;
+  for (size_t i = 0; i < keys.size(); i++) {
+    const Real weight = std::exp(scores[i] - top);
+    total += weight;
+    const uint16_t *const v = v_.data.get() + key_at(v_, sequence, keys[i], kv_head);
+    for (size_t d = 0; d < dims; d++) out[d] += weight * Real{value(v[d])};
+  }
+  for (Real &x : out) x /= total;
+  return top + std::log(total);
+}
+
+void AttentionCase::report(flash_attn_status status) const {
+  LargestError error, float_error, lse_error, lse_float_error;
+  int64_t written = 0;
+  if (status == FLASH_ATTN_OK) {
+    std::vector<double> exact;
+    std::vector<float> plain;
+    for (int32_t b = 0; b < batch(); b++) {
+      for (int32_t i = 0; i < shape_.q[static_cast<size_t>(b)]; i++) {
+        for (int32_t h = 0; h < shape_.heads; h++) {
+          written += shape_.head_dim;
+          if (b == shape_.nan_sequence) continue;
+          const double lse = reference_row(b, i, h, exact);
+          const float float_lse = reference_row(b, i, h, plain);
+          const uint16_t *const row = out_.data.get() + query_at(out_, b, i, h);
+          for (size_t d = 0; d < exact.size(); d++) {
+            error.add(difference(value(row[d]), exact[d]));
+            float_error.add(difference(rounded(plain[d]), exact[d]));
+          }
+          const int64_t at = (packed_queries() ? cu_q_[static_cast<size_t>(b)]
+                                               : b * params_.lse_batch_stride) +
+                             h * params_.lse_head_stride + i;
+          lse_error.add(difference(lse_[static_cast<size_t>(at)], lse));
+          lse_float_error.add(difference(float_lse, lse));
+        }
+      }
+    }
+  }
+  // Outputs of the sequence that is not compared are NaN as untouched elements are, of another kind.
+  int64_t untouched = 0;
+  for (int64_t i = 0; i < out_.elements; i++) {
+    untouched += out_.data[static_cast<size_t>(i)] == 0xffff ? 1 : 0;
+  }
+  const auto json = [](double x) { return std::isfinite(x) ? x : 1e30; };
+  std::printf("{\"status\":%d,\"error\":%.9g,\"float_error\":%.9g,\"lse_error\":%.9g,"
+              "\"lse_float_error\":%.9g,\"outside_written\":%lld}\n",
+              status, json(error.value), json(float_error.value), json(lse_error.value),
+              json(lse_float_error.value),
+              static_cast<long long>(out_.elements - untouched - written));
+  std::fflush(stdout);
+}
+
+}  // namespace flash_attn_test

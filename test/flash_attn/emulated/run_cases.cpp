@@ -1,0 +1,13 @@
+// Reads cases, one a line, and prints what became of each as one line of JSON.
+#include <iostream>
+#include <string>
+
+#include "attention_case.h"
+
+int main() {
+  for (std::string line; std::getline(std::cin, line);) {
+    flash_attn_test::AttentionCase attention(flash_attn_test::parse_case(line));
+    attention.report(attention.run());
+  }
+  return 0;
+}
