@@ -77,6 +77,8 @@ struct Block {
   std::vector<Thread*> at_barrier;
   std::map<const void*, Bytes> shared;
   Bytes dynamic;
+  size_t dynamic_bytes = 0;
+  uint64_t serial = 0;
   const std::function<void()>* thread_function = nullptr;
   uint64_t random = 0;
   char barrier_tag = 0, launch_tag = 0, end_tag = 0;
@@ -85,6 +87,7 @@ struct Block {
 Block block;
 Thread* current = nullptr;
 uint64_t order_seed = 0;
+bool (*idle_work)() = nullptr;
 
 void suspend(const char* reason) {
   current->waits_for = reason;
@@ -145,6 +148,8 @@ void run_block(const Launch& launch, Dim3 at) {
   block.at_barrier.clear();
   block.shared.clear();
   block.dynamic = launch.dynamic_shared > 0 ? poisoned(launch.dynamic_shared) : nullptr;
+  block.dynamic_bytes = launch.dynamic_shared;
+  ++block.serial;
   block.live = n;
   for (uint32_t i = 0; i < n; ++i) {
     Thread& thread = *block.threads[i];
@@ -160,7 +165,8 @@ void run_block(const Launch& launch, Dim3 at) {
   for (size_t i = n; i < block.threads.size(); ++i) block.threads[i]->finished = true;
   std::vector<bool> started(n, false);
   while (block.live > 0) {
-    if (block.ready.empty()) report_deadlock();
+    if (block.ready.empty() && !(idle_work != nullptr && idle_work())) report_deadlock();
+    if (block.ready.empty()) continue;
     const uint32_t number = next_ready();
     current = block.threads[number].get();
     if (!started[number]) current->fiber.start(thread_main);
@@ -264,6 +270,22 @@ void* shared_array(const void* declaration, size_t bytes) {
 }
 
 void* dynamic_shared() { return block.dynamic.get(); }
+
+size_t dynamic_shared_bytes() { return block.dynamic_bytes; }
+
+uint64_t block_serial() { return block.serial; }
+
+uint32_t thread_number() { return current->number; }
+
+void park(const char* reason) {
+  races::Ignored ignored;
+  current->place = {reason, 0};
+  suspend(reason);
+}
+
+void unpark(uint32_t thread) { wake(*block.threads[thread]); }
+
+void set_idle(bool (*idle)()) { idle_work = idle; }
 
 void copy_async(void* to, const void* from, size_t bytes, bool valid) {
   const auto misaligned = [&](const void* p) { return reinterpret_cast<uintptr_t>(p) % bytes; };

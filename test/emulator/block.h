@@ -22,7 +22,7 @@ const Position& position();
 void wait_for_block(const char* file, int line);
 
 // Names of warp operations: lanes that meet must perform the same.
-enum class WarpOp { sync, shuffle, ballot, match, reduce, ldmatrix, ldmatrix_trans, mma };
+enum class WarpOp { sync, shuffle, ballot, match, reduce, ldmatrix, ldmatrix_trans, mma, wgmma };
 
 // A warp operation: every lane of `mask` brings `argument`; the last to arrive runs `perform` on all
 // of them, indexed by lane, and all continue. `orders_memory` as __syncwarp does.
@@ -39,5 +39,15 @@ void* dynamic_shared();
 void copy_async(void* to, const void* from, size_t bytes, bool valid);
 void commit_async_copies();
 void wait_async_copies(size_t groups_left);
+
+// For what waits in other ways: the running thread sleeps until another wakes it by its number.
+uint32_t thread_number();
+void park(const char* reason);
+void unpark(uint32_t thread);
+// Counts the blocks that began, for those who keep state of a block.
+uint64_t block_serial();
+size_t dynamic_shared_bytes();
+// Called when no thread of the block can run, for what goes on by itself; whether it did something.
+void set_idle(bool (*idle)());
 
 }  // namespace emulator

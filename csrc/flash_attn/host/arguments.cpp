@@ -33,7 +33,7 @@ KeyValueArgs key_value_args(uint32_t function, const flash_attn_params &p) {
     args.page_shift = std::countr_zero(static_cast<uint32_t>(p.page_size));
   }
   args.cu_seqlens = keys_are_packed(function, p) ? p.cu_seqlens_k : nullptr;
-  args.seqlens = p.seqlens_k;
+  args.seqlens = function == FLASH_ATTN_FWD ? nullptr : p.seqlens_k;
   args.seqlen = p.seqlen_k;
   return args;
 }

@@ -1,0 +1,54 @@
+#pragma once
+
+// What SM90 adds: barriers that count bytes, the copy engine, and products of a warpgroup. All of them
+// finish as late as they may: a copy when no thread can run any more, a product when its warp waits
+// for it; until then a copy's destination is poisoned and a product's sums are without it.
+
+#include <cstddef>
+#include <cstdint>
+
+namespace emulator::sm90 {
+
+// An mbarrier in shared memory, see PTX ISA, "mbarrier".
+void barrier_init(uint64_t* barrier, int arrivals);
+// Arrives once, after adding `bytes` to what the phase waits for.
+void barrier_arrive(uint64_t* barrier, int bytes);
+void barrier_wait(uint64_t* barrier, int parity);
+
+// One of the sixteen named barriers; `waits` tells bar.sync from bar.arrive.
+void named_barrier(int number, int threads, bool waits);
+
+// A tensor of 16-bit elements with four dimensions, the innermost contiguous, and a box of the two inner
+// dimensions. 16-byte chunks of the box are swizzled within `swizzle_bytes`, 128 or 64.
+struct TensorBox {
+  const char* data;
+  int64_t size[4];
+  int64_t stride[4];  // bytes
+  int32_t box[2];
+  int32_t swizzle_bytes;
+};
+
+void copy_box(void* shared, const TensorBox& tensor, uint64_t* barrier, const int (&at)[4]);
+
+// wgmma.mma_async of m64nNk16: c (of this thread) += or = a b. `a` is in registers, or null and in shared
+// memory at `a_descriptor`; b is there at `b_descriptor`, with depth contiguous or, `b_transposed`,
+// its columns.
+struct Product {
+  float* c;
+  int columns;
+  bool accumulate;
+  const uint32_t* a;
+  uint64_t a_descriptor;
+  uint64_t b_descriptor;
+  bool b_transposed;
+  float (*value_of)(uint32_t word, int element);
+};
+
+void issue_product(const Product& product);
+void commit_products();
+void wait_products(size_t groups_left);
+
+// The address of dynamic shared memory as descriptors and copies count it.
+uint32_t shared_address(const void* pointer);
+
+}  // namespace emulator::sm90

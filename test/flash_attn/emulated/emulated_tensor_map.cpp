@@ -1,0 +1,33 @@
+#include <cstring>
+
+#include "device/tensor_map.h"
+#include "sm90.h"
+
+namespace flash_attn {
+
+flash_attn_status encode_tensor_map(TensorMap &map, const TensorShape &shape) {
+  // What cuTensorMapEncodeTiled refuses.
+  const int64_t strides[3] = {shape.row_stride, shape.head_stride, shape.batch_stride};
+  const int64_t sizes[3] = {shape.rows, shape.heads, shape.batches};
+  for (int i = 0; i < 3; i++) {
+    if (sizes[i] < 1 || sizes[i] > (int64_t{1} << 32)) return FLASH_ATTN_TENSOR_MAP_FAILED;
+    if (sizes[i] == 1) continue;
+    if (strides[i] % 16 != 0 || strides[i] < 0 || strides[i] >= (int64_t{1} << 40)) {
+      return FLASH_ATTN_TENSOR_MAP_FAILED;
+    }
+  }
+  const bool box_fits = shape.box_rows >= 1 && shape.box_rows <= 256 && shape.box_columns * 2 <= 128;
+  if (!box_fits || reinterpret_cast<uintptr_t>(shape.data) % 16 != 0) {
+    return FLASH_ATTN_TENSOR_MAP_FAILED;
+  }
+  const emulator::sm90::TensorBox box = {
+      static_cast<const char *>(shape.data),
+      {shape.columns, shape.rows, shape.heads, shape.batches},
+      {2, shape.row_stride, shape.head_stride, shape.batch_stride},
+      {shape.box_columns, shape.box_rows},
+      shape.box_columns * 2};
+  std::memcpy(&map, &box, sizeof box);
+  return FLASH_ATTN_OK;
+}
+
+}  // namespace flash_attn

@@ -1,0 +1,81 @@
+// What csrc/flash_attn/device does with the instructions of SM90, on the emulator.
+#pragma once
+
+#include <cstring>
+
+#include "device/tensor_map.h"
+#include "flash_attn_twins.h"
+#include "sm90.h"
+
+namespace flash_attn {
+
+FA_DEVICE uint32_t shared_address(const void *pointer) {
+  return emulator::sm90::shared_address(pointer);
+}
+
+struct alignas(8) Barrier {
+  uint64_t state;
+};
+
+FA_DEVICE void barrier_init(Barrier &barrier, int arrivals) {
+  emulator::sm90::barrier_init(&barrier.state, arrivals);
+}
+FA_DEVICE void barrier_init_fence() {}
+FA_DEVICE void barrier_arrive(Barrier &barrier) {
+  emulator::sm90::barrier_arrive(&barrier.state, 0);
+}
+FA_DEVICE void barrier_arrive_expecting(Barrier &barrier, int bytes) {
+  emulator::sm90::barrier_arrive(&barrier.state, bytes);
+}
+FA_DEVICE void barrier_wait(Barrier &barrier, int parity) {
+  emulator::sm90::barrier_wait(&barrier.state, parity);
+}
+FA_DEVICE void named_barrier_wait(int number, int threads) {
+  emulator::sm90::named_barrier(number, threads, true);
+}
+FA_DEVICE void named_barrier_arrive(int number, int threads) {
+  emulator::sm90::named_barrier(number, threads, false);
+}
+FA_DEVICE void warp_barrier() { __syncwarp(); }
+FA_DEVICE void async_proxy_fence() {}
+
+template <int kRegisters>
+FA_DEVICE void release_registers() {
+  static_assert(kRegisters % 8 == 0 && kRegisters >= 24 && kRegisters <= 256);
+}
+template <int kRegisters>
+FA_DEVICE void take_registers() {
+  static_assert(kRegisters % 8 == 0 && kRegisters >= 24 && kRegisters <= 256);
+}
+
+FA_DEVICE void prefetch_tensor_map(const TensorMap &) {}
+
+FA_DEVICE void copy_box(void *shared, const TensorMap &map, Barrier &barrier, int column, int row,
+                        int head, int batch) {
+  emulator::sm90::TensorBox box;
+  static_assert(sizeof box <= sizeof map);
+  std::memcpy(&box, &map, sizeof box);
+  emulator::sm90::copy_box(shared, box, &barrier.state, {column, row, head, batch});
+}
+
+FA_DEVICE void product_fence() {}
+FA_DEVICE void product_commit() { emulator::sm90::commit_products(); }
+template <int kPending>
+FA_DEVICE void product_wait() {
+  emulator::sm90::wait_products(kPending);
+}
+
+template <class T, int kColumns>
+struct WarpgroupProduct {
+  FA_DEVICE static void from_shared(float (&c)[1][kColumns / 8][4], uint64_t a, uint64_t b,
+                                    bool accumulate) {
+    emulator::sm90::issue_product(
+        {&c[0][0][0], kColumns, accumulate, nullptr, a, b, false, value_of<T>});
+  }
+  FA_DEVICE static void from_registers(float (&c)[1][kColumns / 8][4], const uint32_t (&a)[4],
+                                       uint64_t b) {
+    emulator::sm90::issue_product({&c[0][0][0], kColumns, true, a, 0, b, true, value_of<T>});
+  }
+};
+
+}  // namespace flash_attn
