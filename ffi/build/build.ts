@@ -2,7 +2,7 @@
  * Brings the shared libraries of native code up to date, with a C++ compiler and nothing else.
  */
 import { dirname, join } from "@std/path";
-import { findCompiler } from "./compiler.ts";
+import { type Compiler, findCompiler } from "./compiler.ts";
 import { execute } from "./execute.ts";
 import {
   hasSources,
@@ -13,6 +13,8 @@ import {
   type Variant,
 } from "./graph.ts";
 import { libraries, type Library, type LibraryName } from "./libraries.ts";
+import { findNvcc, howToInstallNvcc } from "./nvcc.ts";
+import { nvccGraph } from "./nvcc_graph.ts";
 import { FileSignatures, isCurrent } from "./record.ts";
 import { hostPlatform, type Platform } from "./targets.ts";
 import { ForgeError } from "../../src/errors.ts";
@@ -95,6 +97,20 @@ function selectLibraries(
   });
 }
 
+/**
+ * CUDA's compiler for the libraries that need it. Without one they are left out, with a message, unless
+ * they were asked for by name; likewise where they cannot be: with sanitizers, for another processor.
+ */
+async function nvccFor(
+  platform: Platform,
+  variant: Variant,
+  options: BuildOptions,
+): Promise<Compiler | string> {
+  if (variant.sanitizers.length > 0) return "sanitizers do not reach into a GPU";
+  if (platform.arch !== hostPlatform().arch) return "nvcc builds for this machine's processor only";
+  return await findNvcc({ environment: options.environment }) ?? howToInstallNvcc;
+}
+
 /** Takes the lock that keeps two builds of one tree apart; it is released with the file. */
 async function lockBuild(root: string, log: (line: string) => void): Promise<Deno.FsFile> {
   const folder = join(root, "build", "obj");
@@ -144,10 +160,23 @@ export async function buildLibraries(options: BuildOptions = {}): Promise<BuildR
   const environment = options.environment;
   const cxx = options.cxx ?? Deno.env.get("CXX");
   const compiler = await findCompiler(platform, { cxx, environment });
+  const nvcc = selected.some((library) => library.compiler === "nvcc")
+    ? await nvccFor(platform, variant, options)
+    : "";
+  const buildable = selected.filter((library) => {
+    if (library.compiler !== "nvcc" || typeof nvcc !== "string") return true;
+    if (options.only !== undefined) {
+      throw new ForgeError("not_found", `cannot build the ${library.name} library: ${nvcc}`);
+    }
+    log(`leaving out the ${library.name} library: ${nvcc}`);
+    return false;
+  });
 
   using _lock = await lockBuild(root, log);
-  const graphs = selected.map((library) =>
-    libraryGraph(root, library, platform, variant, compiler)
+  const graphs = buildable.map((library) =>
+    library.compiler === "nvcc" && typeof nvcc !== "string"
+      ? nvccGraph(root, library, platform, variant, nvcc)
+      : libraryGraph(root, library, platform, variant, compiler)
   );
   for (const { sources } of graphs) {
     for (const { path, text } of sources) writeIfChanged(join(root, path), text);

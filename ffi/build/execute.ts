@@ -46,6 +46,9 @@ async function runStep(step: Step, options: ExecuteOptions): Promise<void> {
   const startTime = Date.now();
   const result = await runProcess(args, root, options.environment);
   if (!result.ok) throw failure(step, args, result);
+  if (step.report !== undefined) {
+    Deno.writeTextFileSync(join(root, step.report), `${result.output}${result.errors}`);
+  }
   let dependencies: string[] = [];
   if (step.hasDepfile) {
     dependencies = parseDepfile(Deno.readTextFileSync(join(root, depfile)));

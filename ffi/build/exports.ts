@@ -5,13 +5,13 @@
  */
 import type { Platform } from "./targets.ts";
 
-/** The names of the functions that a header declares with `FORGE_API`, in its order. */
+/** The names of the functions that a header declares with `FORGE_API` or alike, in its order. */
 export function exportedFunctions(header: string): string[] {
   const code = header
     .replace(/\/\*[\s\S]*?\*\/|\/\/.*/g, " ")
     .replace(/^[ \t]*#(?:[^\n]*\\\n)*[^\n]*/gm, " ");
   return Array.from(
-    code.matchAll(/\bFORGE_API\b[\w\s*]*?\b(\w+)\s*\(/g),
+    code.matchAll(/\b(?:FORGE|FLASH_ATTN)_API\b[\w\s*]*?\b(\w+)\s*\(/g),
     (match) => match[1] ?? "",
   );
 }

@@ -27,6 +27,8 @@ export interface Step {
   readonly output: string;
   /** Where it is recorded how the output was made (`record.ts`). */
   readonly record: string;
+  /** Where what the command says is kept, if it is wanted. */
+  readonly report?: string;
   /** Everything that shapes the output besides the inputs. */
   readonly command: readonly string[];
   /** Arguments that decide whether the command succeeds, but not what it makes. */
@@ -80,8 +82,13 @@ export function outputFolder(platform: Platform, variant: Variant): string {
   return join("build", variantName(platform, variant));
 }
 
+/** The folder of a library's objects and records. */
+export function objectFolder(platform: Platform, variant: Variant, library: Library): string {
+  return join("build", "obj", variantName(platform, variant), library.name);
+}
+
 /** The source files of `folder` and below in a fixed order; none where it does not exist. */
-function listSources(root: string, folder: string, extensions: readonly string[]): string[] {
+export function listSources(root: string, folder: string, extensions: readonly string[]): string[] {
   const files: string[] = [];
   let entries: Deno.DirEntry[];
   try {
@@ -214,8 +221,8 @@ export function libraryGraph(
   variant: Variant,
   compiler: Compiler,
 ): LibraryGraph {
-  const objectFolder = join("build", "obj", variantName(platform, variant), library.name);
-  const context: Context = { library, platform, variant, compiler, objectFolder };
+  const folder = objectFolder(platform, variant, library);
+  const context: Context = { library, platform, variant, compiler, objectFolder: folder };
   const generated = generatedSources(root, context);
   const sources = [
     ...[...library.shared, library.folder]
@@ -233,7 +240,7 @@ export function libraryGraph(
   ];
   const header = Deno.readTextFileSync(join(root, library.header));
   const exports = {
-    path: join(objectFolder, "exports.txt"),
+    path: join(folder, "exports.txt"),
     text: exportList(platform, exportedFunctions(header)),
   };
   const link = linkStep(context, compiles.map((step) => step.output), exports.path);

@@ -4,12 +4,17 @@
  */
 import type { Platform } from "./targets.ts";
 
-/** The libraries the build knows; the file of each is `libforge_<name>`. */
-export type LibraryName = "cpu" | "reference" | "cuda" | "metal";
+/**
+ * The libraries the build knows; the file of each is `libforge_<name>`, but that of flash_attn, which
+ * is of use without forge, `libflash_attn`.
+ */
+export type LibraryName = "cpu" | "reference" | "cuda" | "metal" | "flash_attn";
 
 /** How one library is built. */
 export interface Library {
   readonly name: LibraryName;
+  /** What compiles it. @default the C++ compiler */
+  readonly compiler?: "nvcc";
   /** The folder of the library's own sources; where it holds none, the library is not built. */
   readonly folder: string;
   /** Folders of sources shared with other libraries. */
@@ -18,7 +23,7 @@ export interface Library {
   readonly kernels?: string;
   /** Files that the library carries inside (`embed.ts`), under their bare names. */
   readonly embedded?: { readonly folder: string; readonly extensions: readonly string[] };
-  /** The header whose `FORGE_API` functions the library exports, and nothing else. */
+  /** The header whose `FORGE_API` (or `FLASH_ATTN_API`) functions the library exports, and nothing else. */
   readonly header: string;
   /** Names of source files end in one of these. */
   readonly extensions: readonly string[];
@@ -70,6 +75,18 @@ export const libraries: readonly Library[] = [
     systems: ["darwin"],
     compileFlags: ["-O2", "-fobjc-arc"],
     linkFlags: ["-framework", "Foundation", "-framework", "Metal"],
+  },
+  {
+    // Its flags are in nvcc_graph.ts.
+    name: "flash_attn",
+    compiler: "nvcc",
+    folder: "csrc/flash_attn",
+    shared: [],
+    header: "csrc/flash_attn/flash_attn.h",
+    extensions: [".cu", ".cpp"],
+    systems: ["linux"],
+    compileFlags: [],
+    linkFlags: [],
   },
 ];
 

@@ -79,14 +79,15 @@ Deno.test({
 });
 
 Deno.test({
-  name: "libraries: this tree's export forge.h and bring their C++ library along",
+  name: "libraries: this tree's export their header and bring their C++ library along",
   ignore: !canCompile || !hasReadelf,
   async fn(t) {
     const { libraries } = await buildLibraries({ strict: true });
     assert(libraries.length > 0);
     for (const { name, path } of libraries) {
       await t.step(name, async () => {
-        await assertExportsHeader(path, join(root, "csrc", "forge.h"));
+        const header = name === "flash_attn" ? "flash_attn/flash_attn.h" : "forge.h";
+        await assertExportsHeader(path, join(root, "csrc", header));
         const dynamic = await run("readelf", ["--dynamic", path]);
         assert(dynamic.includes("NEEDED") && !dynamic.includes("libstdc++"), dynamic);
       });
