@@ -62,7 +62,7 @@ FA_DEVICE void multiply_keys(Accumulators<kRowTiles, kColumnTiles> &scores,
   static_assert(kColumnTiles % 2 == 0);
   const int lane = thread_index() % 32;
   // Unrolled all the way, the compiler fetches so far ahead that registers run out.
-#pragma unroll(kInRegisters ? kHeadDim / 16 : 4)
+#pragma unroll(kInRegisters ? kHeadDim / 16 : 2)
   for (int k = 0; k < kHeadDim / 16; k++) {
     uint32_t q[kRowTiles][4];
     queries.get(q, k);
