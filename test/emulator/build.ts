@@ -10,7 +10,8 @@ const root = resolve(import.meta.dirname ?? ".", "..", "..");
 /** What the kernels check of themselves while they run. */
 export type EmulatorMode = "plain" | "asan" | "tsan";
 
-const modeFlags: Readonly<Record<EmulatorMode, readonly string[]>> = {
+/** Flags of each mode, for compiler and linker. */
+export const modeFlags: Readonly<Record<EmulatorMode, readonly string[]>> = {
   plain: [],
   asan: [
     "-fsanitize=address,undefined",

@@ -1,0 +1,87 @@
+/**
+ * Builds `csrc/flash_attn` for the emulator: the same sources, compiled as C++, as a library that runs on
+ * the CPU, and a program that compares it with plain loops.
+ */
+import { join, resolve } from "@std/path";
+import {
+  compile,
+  type EmulatorMode,
+  inParallel,
+  link,
+  list,
+  modeFlags,
+  text,
+} from "../emulator/build.ts";
+
+const root = resolve(import.meta.dirname ?? ".", "..", "..");
+const library = "csrc/flash_attn";
+const emulated = "test/flash_attn/emulated";
+const folders = ["core", "decode", "device", "host", "sm80", "sm90"];
+
+const flags = [
+  "-Wall",
+  "-Wextra",
+  "-Werror",
+  "-Wno-unknown-pragmas",
+  // A note about parameters of 64-byte alignment, which no other compiler sees here.
+  "-Wno-psabi",
+  "-fvisibility=hidden",
+  "-DFLASH_ATTN_EMULATED",
+  `-I${library}`,
+  `-I${emulated}`,
+  "-Itest/emulator",
+  "-x",
+  "c++",
+];
+
+/** What `buildEmulatedFlashAttention` built. */
+export interface EmulatedFlashAttention {
+  /** `libflash_attn.so` whose device is the CPU and whose device pointers are the host's. */
+  readonly library: string;
+  /** Reads cases from stdin, one a line, and prints what became of each as JSON. */
+  readonly cases: string;
+}
+
+/** Builds both; objects of unchanged sources are kept. */
+export async function buildEmulatedFlashAttention(
+  mode: EmulatorMode = "plain",
+): Promise<EmulatedFlashAttention> {
+  const folder = join(root, "build", "emulator", `flash_attn_${mode}`);
+  await Deno.mkdir(folder, { recursive: true });
+  const headers = text([
+    ...folders.flatMap((name) => list(join(library, name), ".h", ".cuh")),
+    ...list(library, ".h"),
+    ...list(emulated, ".h"),
+    ...list("test/emulator", ".h"),
+    ...list("csrc/common", ".h"),
+  ]);
+  const sanitize = modeFlags[mode];
+  const sources = folders.flatMap((name) => list(join(library, name), ".cu", ".cpp"))
+    .filter((path) => !path.includes("/cuda_"));
+  const runtime = list("test/emulator", ".cpp");
+  const programs = list(emulated, ".cpp").filter((path) => !path.includes("/emulated_"));
+  const devices = list(emulated, ".cpp").filter((path) => path.includes("/emulated_"));
+  const build = (paths: readonly string[], own: readonly string[]) =>
+    inParallel(paths, (path) => compile({ path, flags: [...own, ...flags] }, folder, headers));
+  const objects = [
+    ...await build([...sources, ...devices], sanitize),
+    // The scheduler is no part of the program under test.
+    ...await build(runtime, []),
+  ];
+  const main = await build(programs, sanitize);
+  return {
+    library: await link(
+      join(folder, "libflash_attn.*.so"),
+      [...sanitize, "-shared"],
+      objects,
+    ),
+    cases: await link(join(folder, "run_cases.*"), [...sanitize], [...main, ...objects]),
+  };
+}
+
+if (import.meta.main) {
+  const { library, cases } = await buildEmulatedFlashAttention(
+    (Deno.args[0] ?? "plain") as EmulatorMode,
+  );
+  console.log(`${library}\n${cases}`);
+}

@@ -1,0 +1,191 @@
+/** Calls of the library to compare with plain loops: some chosen for what may go wrong, some at random. */
+
+import type { Random } from "../support/random.ts";
+
+/** The words of a case, as `emulated/case_shape.cpp` reads them. */
+export interface Case {
+  readonly fn: "fwd" | "varlen" | "decode";
+  readonly dtype?: "f16" | "bf16";
+  readonly head_dim: 64 | 96 | 128 | 192 | 256;
+  readonly heads?: number;
+  readonly kv_heads?: number;
+  /** Lengths of the sequences. */
+  readonly q: readonly number[];
+  readonly k: readonly number[];
+  /** Rows a page. @default no pages */
+  readonly page?: number;
+  readonly packed_q?: 1;
+  readonly causal?: 0 | 1;
+  readonly left?: number;
+  readonly right?: number;
+  readonly sinks?: 0 | 1;
+  readonly splits?: number;
+  readonly no_split?: 1;
+  readonly softcap?: number;
+  readonly spread?: number;
+  readonly heads_first?: 0 | 1;
+  readonly nan_sequence?: number;
+  readonly force_sm80?: 1;
+  /** The compute capability that the device claims. @default 80 */
+  readonly capability?: 80 | 86 | 90;
+  /** How threads take turns; 0 is in order. */
+  readonly order?: number;
+  readonly seed?: number;
+}
+
+export function caseLine(c: Case): string {
+  return Object.entries(c)
+    .map(([name, value]) => `${name}=${Array.isArray(value) ? value.join(",") : value}`)
+    .join(" ");
+}
+
+/** What may go wrong in the forward kernels; each runs on SM80 and on SM90. */
+export const forwardCases: readonly Case[] = [
+  // Tiles: one row, one key; exactly full; one more than full.
+  { fn: "fwd", head_dim: 64, q: [17], k: [1] },
+  { fn: "fwd", head_dim: 128, q: [128], k: [128], causal: 1 },
+  { fn: "fwd", head_dim: 128, q: [129], k: [129], causal: 1, dtype: "f16" },
+  { fn: "fwd", head_dim: 64, q: [193], k: [337], heads: 2, causal: 1 },
+  { fn: "fwd", head_dim: 96, q: [40], k: [260], heads: 3, kv_heads: 1, dtype: "f16" },
+  { fn: "fwd", head_dim: 192, q: [30], k: [230], causal: 1 },
+  { fn: "fwd", head_dim: 256, q: [130], k: [165], causal: 1, dtype: "f16" },
+  // More tiles than multiprocessors: blocks of SM90 take several.
+  { fn: "fwd", head_dim: 64, q: [200, 200], k: [150, 150], heads: 3, kv_heads: 3 },
+  { fn: "fwd", head_dim: 128, q: [140, 140], k: [300, 300], heads: 2, causal: 1, order: 7 },
+  // More queries than keys: rows that see nothing; no keys at all.
+  { fn: "fwd", head_dim: 64, q: [150], k: [20], causal: 1 },
+  { fn: "fwd", head_dim: 64, q: [150], k: [20], causal: 1, sinks: 1 },
+  { fn: "fwd", head_dim: 128, q: [20], k: [0] },
+  { fn: "fwd", head_dim: 128, q: [20], k: [0], sinks: 1 },
+  // Windows, to either side, wider and narrower than a tile.
+  { fn: "fwd", head_dim: 64, q: [150], k: [310], causal: 1, left: 30 },
+  { fn: "fwd", head_dim: 128, q: [80], k: [310], left: 140, right: 3 },
+  { fn: "fwd", head_dim: 64, q: [70], k: [70], left: 0, right: 0 },
+  { fn: "fwd", head_dim: 64, q: [90], k: [200], right: 5, softcap: 30, sinks: 1 },
+  // Scores far from 0, and a cap they reach.
+  { fn: "fwd", head_dim: 128, q: [40], k: [300], spread: 4, dtype: "f16" },
+  { fn: "fwd", head_dim: 64, q: [40], k: [200], spread: 3, softcap: 2 },
+  { fn: "fwd", head_dim: 128, q: [33], k: [65], heads: 4, kv_heads: 2, heads_first: 1 },
+  // Packed: empty sequences, ends within tiles, neighbours that are not numbers.
+  { fn: "varlen", head_dim: 64, q: [3, 0, 140, 1], k: [5, 7, 0, 300], heads: 2, causal: 1 },
+  { fn: "varlen", head_dim: 128, q: [50, 20, 30], k: [50, 20, 130], causal: 1, nan_sequence: 1 },
+  { fn: "varlen", head_dim: 96, q: [50, 20], k: [70, 120], nan_sequence: 1, dtype: "f16" },
+  { fn: "varlen", head_dim: 256, q: [10, 20], k: [100, 90], nan_sequence: 1, left: 50, order: 3 },
+  // Pages: what lies behind a sequence's end is not a number, and entries behind its pages lead nowhere.
+  { fn: "varlen", head_dim: 128, q: [9, 70, 0], k: [9, 200, 40], page: 16, causal: 1, heads: 2 },
+  { fn: "varlen", head_dim: 64, q: [30, 5], k: [130, 5], page: 8, kv_heads: 1, heads: 4 },
+  { fn: "varlen", head_dim: 192, q: [30], k: [250], page: 256, causal: 1, heads_first: 1 },
+  { fn: "varlen", head_dim: 256, q: [20, 20], k: [170, 20], page: 64, causal: 1, dtype: "f16" },
+  { fn: "varlen", head_dim: 96, q: [20, 20], k: [170, 20], page: 32, softcap: 20, sinks: 1 },
+];
+
+/** What may go wrong in the decode kernel. */
+export const decodeCases: readonly Case[] = [
+  { fn: "decode", head_dim: 64, q: [1], k: [1] },
+  { fn: "decode", head_dim: 64, q: [1, 1], k: [5, 3000], heads: 4, kv_heads: 1, page: 16 },
+  {
+    fn: "decode",
+    head_dim: 128,
+    q: [1, 1],
+    k: [700, 64],
+    heads: 16,
+    kv_heads: 2,
+    page: 32,
+    causal: 1,
+  },
+  { fn: "decode", head_dim: 128, q: [1], k: [1100], splits: 4, left: 300, causal: 1, dtype: "f16" },
+  { fn: "decode", head_dim: 128, q: [1], k: [900], splits: 3, sinks: 1, softcap: 15 },
+  { fn: "decode", head_dim: 96, q: [1, 1, 1], k: [0, 300, 800], splits: 2, sinks: 1, page: 8 },
+  { fn: "decode", head_dim: 96, q: [2, 2], k: [0, 300], heads: 3, kv_heads: 3 },
+  { fn: "decode", head_dim: 192, q: [4], k: [600], heads: 10, kv_heads: 2, causal: 1, page: 64 },
+  { fn: "decode", head_dim: 256, q: [16], k: [560], heads: 8, kv_heads: 1, causal: 1, splits: 2 },
+  // Queries of different numbers; more of them than keys; rows in several tiles.
+  {
+    fn: "decode",
+    head_dim: 128,
+    q: [16, 0, 7],
+    k: [1100, 9, 3],
+    heads: 12,
+    kv_heads: 2,
+    page: 32,
+    packed_q: 1,
+    causal: 1,
+    splits: 3,
+    sinks: 1,
+    left: 700,
+    dtype: "f16",
+  },
+  {
+    fn: "decode",
+    head_dim: 64,
+    q: [3, 5],
+    k: [2, 400],
+    packed_q: 1,
+    causal: 1,
+    heads: 6,
+    kv_heads: 3,
+  },
+  {
+    fn: "decode",
+    head_dim: 64,
+    q: [1, 1],
+    k: [90, 900],
+    nan_sequence: 1,
+    page: 16,
+    heads_first: 1,
+  },
+  // Few queries against contiguous keys, by way of flash_attn_fwd.
+  { fn: "fwd", head_dim: 256, q: [2], k: [1000], heads: 4, kv_heads: 2, causal: 1 },
+  { fn: "fwd", head_dim: 64, q: [16, 16], k: [300, 300], heads: 2, kv_heads: 1, right: 2 },
+  { fn: "fwd", head_dim: 128, q: [1], k: [600], heads_first: 1, dtype: "f16", order: 9 },
+  { fn: "fwd", head_dim: 128, q: [5], k: [300], no_split: 1, causal: 1 },
+];
+
+/** Small cases for the sanitizers, one of each kernel and way of addressing. */
+export const sanitizerCases: readonly Case[] = [
+  { fn: "varlen", head_dim: 64, q: [3, 0, 20], k: [5, 7, 130], heads: 2, kv_heads: 1, causal: 1 },
+  { fn: "fwd", head_dim: 96, q: [20], k: [100], softcap: 20 },
+  { fn: "varlen", head_dim: 64, q: [20], k: [70], page: 16, causal: 1, order: 5 },
+  { fn: "decode", head_dim: 64, q: [3, 2], k: [600, 5], heads: 2, page: 8, splits: 2, packed_q: 1 },
+  { fn: "decode", head_dim: 64, q: [10], k: [70], heads: 4, kv_heads: 1, causal: 1 },
+  { fn: "fwd", head_dim: 64, q: [30], k: [300], capability: 90, heads: 6 },
+  { fn: "varlen", head_dim: 128, q: [3, 20], k: [5, 140], causal: 1, capability: 90, order: 5 },
+  { fn: "varlen", head_dim: 96, q: [20], k: [150], page: 16, capability: 90, order: 11 },
+];
+
+/** Random calls: any function, shape, flag and device. */
+export function randomCase(random: Random): Case {
+  const pick = <T>(...values: T[]): T => random.pick(values);
+  const fn = pick("fwd", "varlen", "decode");
+  const head_dim = pick(64, 96, 128, 192, 256);
+  const kv_heads = pick(1, 1, 2);
+  const heads = kv_heads * pick(1, 2, fn === "decode" ? 7 : 3);
+  const n = fn === "fwd" ? 1 : random.int(1, 3);
+  const lengths = (longest: number) => Array.from({ length: n }, () => random.int(0, longest));
+  const page = fn === "fwd" || random.chance(0.3) ? 0 : pick(8, 16, 64);
+  const packed = fn === "decode" && random.chance(0.5);
+  const q = fn === "decode" && !packed
+    ? new Array<number>(n).fill(random.int(1, 16))
+    : lengths(fn === "decode" ? 16 : 90);
+  return {
+    fn,
+    head_dim,
+    heads,
+    kv_heads,
+    q,
+    k: lengths(fn === "decode" ? 700 : 230),
+    dtype: pick("f16", "bf16"),
+    ...(page > 0 ? { page } : {}),
+    ...(packed ? { packed_q: 1 } : {}),
+    causal: pick(0, 1),
+    left: pick(-1, -1, 0, 20, 150),
+    right: pick(-1, -1, 4),
+    sinks: pick(0, 1),
+    softcap: pick(0, 0, 10),
+    splits: pick(0, 1, 3),
+    heads_first: pick(0, 1),
+    capability: pick(80, 90),
+    order: random.int(0, 3),
+    seed: random.int(1, 1e6),
+  };
+}
