@@ -48,7 +48,9 @@ struct ForwardTile<256> : ForwardShape<128, 32, 8, 2, false, 1> {};
 template <int kHeadDim>
 constexpr int forward_shared_bytes() {
   using Tile = ForwardTile<kHeadDim>;
-  return (Tile::kRows + Tile::kSlots * Tile::kKeys) * kHeadDim * 2;
+  constexpr int kBytes = (Tile::kRows + Tile::kSlots * Tile::kKeys) * kHeadDim * 2;
+  static_assert(kBytes <= 96 * 1024);
+  return kBytes;
 }
 
 }  // namespace flash_attn

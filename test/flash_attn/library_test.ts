@@ -1,0 +1,161 @@
+/** The C ABI of libflash_attn: what the binding knows of it, and what it refuses. */
+import { assert, assertEquals, assertThrows } from "@std/assert";
+import { join, resolve } from "@std/path";
+import {
+  FLASH_ATTN_VERSION,
+  FlashAttention,
+  type FlashAttentionFunction,
+  type FlashAttentionParams,
+  flashAttentionSymbols,
+  paramFields,
+  paramLayout,
+} from "../../ffi/flash_attn.ts";
+import { exportedFunctions } from "../../ffi/build/exports.ts";
+import { ForgeError } from "../../src/errors.ts";
+import { emulatorUnavailable } from "../emulator/build.ts";
+import { buildEmulatedFlashAttention } from "./build.ts";
+
+const root = resolve(import.meta.dirname ?? ".", "..", "..");
+const header = Deno.readTextFileSync(join(root, "csrc", "flash_attn", "flash_attn.h"))
+  .replace(/\/\*[\s\S]*?\*\//g, "");
+
+Deno.test("flash attention's binding: functions and fields are those of the header", () => {
+  assertEquals(Object.keys(flashAttentionSymbols), exportedFunctions(header));
+  const body = header.match(/typedef struct flash_attn_params \{([\s\S]*?)\} /)?.[1] ?? "";
+  const types: Record<string, string> = {
+    uint32_t: "u32",
+    int32_t: "i32",
+    float: "f32",
+    int64_t: "i64",
+    uint64_t: "i64",
+  };
+  const fields = body.split(";").flatMap((declaration): [string, string][] => {
+    const [, type = "", names = ""] =
+      declaration.trim().match(/^((?:const )?\w+ ?\*?)([\s\S]*)$/) ??
+        [];
+    if (names.trim() === "") return [];
+    return names.split(",").map((name) => {
+      const pointer = type.includes("*") || name.includes("*");
+      return [name.replace("*", "").trim(), pointer ? "pointer" : types[type.trim()] ?? type];
+    });
+  });
+  assertEquals(fields, Object.entries(paramFields));
+  assertEquals(header.match(/FLASH_ATTN_VERSION (\d+)u/)?.[1], `${FLASH_ATTN_VERSION}`);
+});
+
+Deno.test("flash attention's binding: the struct has no padding but between fields of two sizes", () => {
+  const { offsets, bytes } = paramLayout();
+  assertEquals(offsets.get("block_table_stride"), 56);
+  assertEquals(bytes % 8, 0);
+  assertEquals(offsets.get("stream"), bytes - 8);
+});
+
+const unavailable = emulatorUnavailable();
+if (unavailable) console.error(`skipping: ${unavailable}`);
+const ignore = unavailable !== undefined;
+
+/** A valid call; the emulated device's memory is the host's. */
+function validParams(): FlashAttentionParams {
+  const memory = new Uint16Array(64 * 64 * 4);
+  const address = BigInt(Deno.UnsafePointer.value(Deno.UnsafePointer.of(memory)));
+  return {
+    dtype: 1,
+    head_dim: 64,
+    n_heads: 2,
+    n_kv_heads: 1,
+    batch: 1,
+    seqlen_q: 4,
+    seqlen_k: 8,
+    scale: 0.125,
+    q: address,
+    k: address,
+    v: address,
+    out: address + 8192n,
+    q_row_stride: 128,
+    q_head_stride: 64,
+    k_row_stride: 64,
+    v_row_stride: 64,
+    out_row_stride: 128,
+    out_head_stride: 64,
+  };
+}
+
+const refusals: readonly [FlashAttentionFunction, FlashAttentionParams, RegExp][] = [
+  ["fwd", { version: 2 }, /version/],
+  ["fwd", { dtype: 2 }, /dtype/],
+  ["fwd", { flags: 8 }, /flag/],
+  ["fwd", { reserved: 1 }, /flag/],
+  ["fwd", { head_dim: 80 }, /head_dim/],
+  ["fwd", { n_heads: 3, n_kv_heads: 2 }, /multiple/],
+  ["fwd", { n_kv_heads: 0 }, /multiple/],
+  ["fwd", { batch: -1 }, /length/],
+  ["fwd", { seqlen_q: -1 }, /length/],
+  ["fwd", { seqlen_k: 2 ** 29 + 1 }, /length/],
+  ["fwd", { n_heads: 65536, n_kv_heads: 1 }, /length/],
+  ["decode", { seqlen_q: 17 }, /length/],
+  ["fwd", { scale: 0 }, /scale/],
+  ["fwd", { scale: NaN }, /scale/],
+  ["fwd", { softcap: -1 }, /softcap/],
+  ["fwd", { softcap: Infinity }, /softcap/],
+  ["fwd", { n_splits: 129 }, /n_splits/],
+  ["fwd", { q_row_stride: 100 }, /stride/],
+  ["fwd", { k_row_stride: -64 }, /stride/],
+  ["fwd", { batch: 2, v_batch_stride: 4 }, /stride/],
+  ["fwd", { q: 0 }, /null/],
+  ["fwd", { v: 0 }, /null/],
+  ["fwd", { q: 0x1008n }, /misaligned/],
+  ["fwd", { lse: 0x1002n }, /misaligned/],
+  ["varlen_fwd", { total_q: 4, total_k: 8 }, /null/],
+  ["varlen_fwd", { cu_seqlens_q: 0x1000n, total_q: 4, total_k: -1 }, /length/],
+  ["decode", { block_table: 0x1000n, page_size: 24 }, /page_size/],
+  ["decode", { block_table: 0x1000n, page_size: 4 }, /page_size/],
+  ["decode", { block_table: 0x1000n, page_size: 8, batch: 2, seqlen_k: 90 }, /block_table_stride/],
+  ["decode", { seqlen_k: 4096, n_splits: 4 }, /workspace/],
+];
+
+Deno.test({
+  name: "flash attention: what makes no sense is refused before anything is read",
+  ignore,
+  async fn(t) {
+    const { library } = await buildEmulatedFlashAttention();
+    using flash = FlashAttention.open(library);
+    for (const [name, change, expected] of refusals) {
+      await t.step(`${name} ${Deno.inspect(change)}`, () => {
+        const error = assertThrows(
+          () => flash.run(name, { ...validParams(), ...change }),
+          ForgeError,
+        );
+        assert(expected.test(error.message), error.message);
+      });
+    }
+  },
+});
+
+Deno.test({
+  name: "flash attention: a valid call, and calls with nothing to do",
+  ignore,
+  async fn() {
+    const { library } = await buildEmulatedFlashAttention();
+    using flash = FlashAttention.open(library);
+    assertEquals(flash.deviceStatus(), 0);
+    flash.run("fwd", validParams());
+    flash.run("fwd", { ...validParams(), batch: 0, q: 0, k: 0, v: 0, out: 0 });
+    flash.run("decode", { ...validParams(), seqlen_q: 0, q: 0, out: 0 });
+  },
+});
+
+Deno.test({
+  name: "flash attention: the workspace of a device serves every batch and length",
+  ignore,
+  async fn() {
+    const { library } = await buildEmulatedFlashAttention();
+    using flash = FlashAttention.open(library);
+    const sizes = [1, 3, 64].map((batch) =>
+      flash.workspaceSize("decode", { ...validParams(), batch, seqlen_k: batch * 1000 })
+    );
+    assertEquals(new Set(sizes).size, 1);
+    assert((sizes[0] ?? 0) > 0);
+    assertEquals(flash.workspaceSize("varlen_fwd", { ...validParams() }), 0);
+    assertEquals(flash.workspaceSize("decode", { ...validParams(), n_splits: 1 }), 0);
+  },
+});

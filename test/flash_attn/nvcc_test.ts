@@ -1,0 +1,150 @@
+/**
+ * What nvcc makes of the kernels: registers and spills of each, instructions that must be there, and a
+ * library that shows its header and nothing else. No GPU is needed.
+ */
+import { assert, assertEquals } from "@std/assert";
+import { join, resolve } from "@std/path";
+import { buildLibraries } from "../../build.ts";
+import { findNvcc } from "../../ffi/build/nvcc.ts";
+import { FlashAttention } from "../../ffi/flash_attn.ts";
+import { describeKernel, type KernelReport, parseKernelReports } from "./kernel_reports.ts";
+
+const root = resolve(import.meta.dirname ?? ".", "..", "..");
+const nvcc = await findNvcc();
+if (nvcc === undefined) console.error("skipping: no nvcc found (CUDA_HOME, CUDA_PATH, PATH)");
+const ignore = nvcc === undefined;
+
+/** Builds the library, or finds it up to date. */
+async function build(): Promise<{ library: string; objects: string }> {
+  const { libraries, folder } = await buildLibraries({ only: ["flash_attn"] });
+  const path = libraries[0]?.path;
+  assert(path !== undefined);
+  const platform = folder.split("/").at(-1) ?? "";
+  return { library: path, objects: join(root, "build", "obj", platform, "flash_attn") };
+}
+
+/** The files below the object folder whose names end so. */
+function objectFiles(folder: string, ending: string): string[] {
+  return ["decode", "sm80", "sm90"].flatMap((part) =>
+    Array.from(Deno.readDirSync(join(folder, part)), (entry) => join(folder, part, entry.name))
+  ).filter((path) => path.endsWith(ending)).sort();
+}
+
+Deno.test({
+  name: "nvcc: no kernel of head_dim 64 or 128 spills registers, no products wait for each other",
+  ignore,
+  async fn() {
+    const { objects } = await build();
+    const texts = objectFiles(objects, ".cu.o.txt").map((path) => Deno.readTextFileSync(path));
+    const reports = texts.flatMap(parseKernelReports);
+    const count = (test: (report: KernelReport) => boolean) => reports.filter(test).length;
+    // Two types; five head_dims; the kernels of SM80 also as code of SM90, decode in two shapes.
+    assertEquals(count(({ kernel }) => kernel === "forward_sm80"), 20);
+    assertEquals(count(({ kernel }) => kernel === "decode_sm80"), 40);
+    assertEquals(count(({ kernel }) => kernel === "combine_sm80"), 4);
+    assertEquals(count(({ kernel }) => kernel === "forward_sm90"), 10);
+    const spilling = reports.filter(({ spilled }) => spilled > 0);
+    const isCommon = ({ numbers }: KernelReport) => numbers[0] === 64 || numbers[0] === 128;
+    assertEquals(spilling.filter(isCommon).map(describeKernel), []);
+    for (const report of spilling) {
+      console.error(`${describeKernel(report)} spills ${report.spilled} bytes`);
+    }
+    for (const text of texts) {
+      // ptxas gives up overlapping wgmma, with a remark, where registers or control flow do not allow it.
+      assert(!/serialized|C75\d\d/.test(text), text);
+    }
+  },
+});
+
+Deno.test({
+  name: "nvcc: registers fit the blocks that a multiprocessor shall hold",
+  ignore,
+  async fn() {
+    const { objects } = await build();
+    const reports = objectFiles(objects, ".cu.o.txt")
+      .flatMap((path) => parseKernelReports(Deno.readTextFileSync(path)));
+    for (const report of reports) {
+      const limits: Record<string, number> = {
+        // 128 threads, two blocks; 256 threads, one block.
+        forward_sm80: 256,
+        decode_sm80: 256,
+        combine_sm80: 128,
+        // At launch, before warpgroups trade registers: four warpgroups, or three.
+        forward_sm90: report.numbers[0] === 64 ? 128 : 168,
+      };
+      assert(report.registers <= (limits[report.kernel] ?? 0), describeKernel(report));
+    }
+  },
+});
+
+/** cuobjdump of the toolkit, or of the pip package triton unpacked into build/triton. */
+async function findDisassembler(): Promise<string | undefined> {
+  const toolkit = nvcc?.command[0]?.includes("/") ? join(nvcc.command[0], "..", "cuobjdump") : "";
+  const unpacked = join(
+    root,
+    "build",
+    "triton",
+    "triton",
+    "backends",
+    "nvidia",
+    "bin",
+    "cuobjdump",
+  );
+  for (const program of [toolkit, "cuobjdump", unpacked].filter((path) => path !== "")) {
+    try {
+      if ((await new Deno.Command(program, { args: ["--version"] }).output()).success) {
+        return program;
+      }
+    } catch (error) {
+      if (!(error instanceof Deno.errors.NotFound)) throw error;
+    }
+  }
+  return undefined;
+}
+
+const disassembler = ignore ? undefined : await findDisassembler();
+if (!ignore && disassembler === undefined) {
+  console.error(
+    "skipping: no cuobjdump in the toolkit; pip install --target build/triton --no-deps triton has one",
+  );
+}
+
+Deno.test({
+  name: "nvcc: kernels use the instructions they are written for",
+  ignore: disassembler === undefined,
+  async fn(t) {
+    const { objects } = await build();
+    // Matrix products and the copies that feed them.
+    const wanted: Record<string, readonly string[]> = {
+      sm90: ["HGMMA", "UTMALDG"],
+      sm80: ["HMMA", "LDGSTS", "LDSM"],
+      decode: ["HMMA", "LDGSTS", "LDSM"],
+    };
+    for (const path of objectFiles(objects, ".cu.o")) {
+      const [part = "", name = ""] = path.split("/").slice(-2);
+      if (name.startsWith("combine")) continue;
+      await t.step(`${part}/${name}`, async () => {
+        const { stdout } = await new Deno.Command(disassembler ?? "", { args: ["-sass", path] })
+          .output();
+        const code = new TextDecoder().decode(stdout);
+        for (const instruction of wanted[part] ?? []) {
+          assert(new RegExp(`\\b${instruction}\\b`).test(code), instruction);
+        }
+        assertEquals(/\barch = sm_90a\b/.test(code), part === "sm90");
+      });
+    }
+  },
+});
+
+Deno.test({
+  name: "nvcc: the library opens without a GPU, and says that there is none",
+  ignore,
+  async fn() {
+    const { library } = await build();
+    using flash = FlashAttention.open(library);
+    const status = flash.deviceStatus();
+    // On a machine with a GPU it is 0.
+    const said = flash.statusText(status);
+    assert(status === 0 || said === "no CUDA device, or a driver too old for this library", said);
+  },
+});
