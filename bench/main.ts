@@ -8,6 +8,7 @@ import { ForgeError } from "../src/errors.ts";
 import { benchAttention } from "./attention.ts";
 import { type BenchOptions, OPTIONS_HELP, parseBenchOptions } from "./bench_options.ts";
 import { benchConstraints } from "./constraints.ts";
+import { benchFlashAttention } from "./flash_attn.ts";
 import { describeLimits, type Machine, measureLimits } from "./limits.ts";
 import { benchOverhead } from "./overhead.ts";
 import { benchPeers } from "./peers.ts";
@@ -31,6 +32,10 @@ const BENCHMARKS: Readonly<Record<string, Benchmark>> = {
   constraints: {
     help: "compiling constraints, and their masks beside the steps",
     run: benchConstraints,
+  },
+  flash_attn: {
+    help: "libflash_attn beside PyTorch's FlashAttention-2 and cuDNN, on a GPU",
+    run: benchFlashAttention,
   },
   startup: { help: "from the start of the process to the first token", run: benchStartup },
   tokenizer: { help: "loading, encoding, decoding", run: benchTokenizer },

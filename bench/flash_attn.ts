@@ -1,0 +1,150 @@
+/**
+ * libflash_attn on a GPU: checked against PyTorch in float64, then timed beside PyTorch's FlashAttention-2
+ * and cuDNN backends in the same run. Needs nvcc and a `python3` with PyTorch.
+ */
+import { join } from "@std/path";
+import { findNvcc, howToInstallNvcc } from "../ffi/build/nvcc.ts";
+import { FLASH_ATTN_VERSION, paramFields } from "../ffi/flash_attn.ts";
+import { buildLibraries } from "../build.ts";
+import { ForgeError } from "../src/errors.ts";
+import { root } from "./root.ts";
+
+/** Numbers by contender; null where a peer cannot. */
+type Speeds = Readonly<Record<string, number | null>>;
+
+/** What `bench/peers/flash_attn_race.py` prints, one a line. */
+type RaceLine =
+  | {
+    readonly kind: "check";
+    readonly name: string;
+    readonly error: number;
+    readonly float_error: number;
+  }
+  | {
+    readonly kind: "limits";
+    readonly device: string;
+    readonly copy_gb_s: number;
+    readonly matmul_tflop_s: number;
+  }
+  | {
+    readonly kind: "forward";
+    readonly dtype: string;
+    readonly head_dim: number;
+    readonly length: number;
+    readonly causal: boolean;
+    readonly tflop_s: Speeds;
+  }
+  | {
+    readonly kind: "decode";
+    readonly length: number;
+    readonly batch: number;
+    readonly gb_s: Speeds;
+    readonly microseconds: Speeds;
+  };
+
+/** Prints the report and adds it to `bench/results/`. Says why where it cannot run. */
+export async function benchFlashAttention(): Promise<void> {
+  if (await findNvcc() === undefined) {
+    console.log(`skipping flash_attn: ${howToInstallNvcc}`);
+    return;
+  }
+  const { libraries } = await buildLibraries({
+    only: ["flash_attn"],
+    log: (line) => console.error(line),
+  });
+  const lines = await race(libraries[0]?.path ?? "");
+  const report = describeRace(lines);
+  console.log(report);
+  const device = lines.find((line) => line.kind === "limits")?.device ?? "unknown device";
+  const results = join(root, "bench", "results");
+  Deno.mkdirSync(results, { recursive: true });
+  const name = device.toLowerCase().replace(/[^a-z0-9]+/g, "-");
+  const path = join(results, `${new Date().toISOString().slice(0, 10)}-flash-attn-${name}.md`);
+  Deno.writeTextFileSync(path, `${report}\n`, { append: true });
+  console.log(`added to ${path}`);
+}
+
+/** @throws {ForgeError} `device` where the program fails, as without a GPU. */
+async function race(library: string): Promise<RaceLine[]> {
+  const process = new Deno.Command("python3", {
+    args: [join(root, "bench", "peers", "flash_attn_race.py")],
+    stdin: "piped",
+    stdout: "piped",
+    stderr: "inherit",
+  }).spawn();
+  const writer = process.stdin.getWriter();
+  const task = { library, fields: Object.entries(paramFields), version: FLASH_ATTN_VERSION };
+  await writer.write(new TextEncoder().encode(JSON.stringify(task))).then(() => writer.close())
+    .catch(() => {});
+  const { success, stdout } = await process.output();
+  const lines = new TextDecoder().decode(stdout).split("\n").filter((line) => line !== "");
+  if (!success) {
+    throw new ForgeError(
+      "device",
+      `the race ended after ${lines.length} results; it needs python3 with PyTorch, and a GPU`,
+    );
+  }
+  return lines.map((line) => JSON.parse(line) as RaceLine);
+}
+
+function row(cells: readonly string[]): string {
+  return `| ${cells.join(" | ")} |`;
+}
+
+function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
+  return [row(head), row(head.map(() => "---")), ...rows.map(row)].join("\n");
+}
+
+function speed(value: number | null | undefined, digits = 0): string {
+  return value === null || value === undefined ? "–" : value.toFixed(digits);
+}
+
+/** The report, in Markdown. */
+export function describeRace(lines: readonly RaceLine[]): string {
+  const checks = lines.filter((line) => line.kind === "check");
+  const bad = checks.filter(({ error, float_error }) => !(error <= 2 * float_error + 1e-6));
+  const limits = lines.find((line) => line.kind === "limits");
+  const forward = lines.filter((line) => line.kind === "forward");
+  const decode = lines.filter((line) => line.kind === "decode");
+  const matmul = limits?.matmul_tflop_s ?? NaN, copy = limits?.copy_gb_s ?? NaN;
+  return [
+    `## libflash_attn on ${limits?.device ?? "an unknown device"}`,
+    "",
+    `${checks.length - bad.length} of ${checks.length} checks within twice the error of float32.`,
+    ...bad.map(({ name, error, float_error }) => `- ${name}: ${error} (float32: ${float_error})`),
+    "",
+    `A copy moves ${speed(copy)} GB/s, an 8192³ BF16 product runs at ${speed(matmul)} TFLOP/s.`,
+    "",
+    "Forward, 16384 tokens, 2048 / head_dim heads, TFLOP/s:",
+    "",
+    table(
+      ["type", "head_dim", "causal", "length", "ours", "of product", "ours, SM80", "FA2", "cuDNN"],
+      forward.map((line) => [
+        line.dtype,
+        `${line.head_dim}`,
+        line.causal ? "yes" : "no",
+        `${line.length}`,
+        speed(line.tflop_s.ours),
+        `${speed((line.tflop_s.ours ?? NaN) / matmul * 100)}%`,
+        speed(line.tflop_s.ours_sm80),
+        speed(line.tflop_s.fa2),
+        speed(line.tflop_s.cudnn),
+      ]),
+    ),
+    "",
+    "Decode, BF16, 32 heads on 8, head_dim 128, pages of 16 (peers: contiguous), GB/s of keys and values:",
+    "",
+    table(
+      ["batch", "keys", "ours", "of copy", "µs", "FA2", "cuDNN"],
+      decode.map((line) => [
+        `${line.batch}`,
+        `${line.length}`,
+        speed(line.gb_s.ours),
+        `${speed((line.gb_s.ours ?? NaN) / copy * 100)}%`,
+        speed(line.microseconds.ours, 1),
+        speed(line.gb_s.fa2),
+        speed(line.gb_s.cudnn),
+      ]),
+    ),
+  ].join("\n");
+}

@@ -1,0 +1,148 @@
+"""Checks libflash_attn on a GPU, then times it beside PyTorch's FlashAttention-2 and cuDNN.
+
+Reads {"library", "fields", "version"} from stdin as JSON and prints one JSON object a line. Run by
+bench/flash_attn.ts.
+"""
+
+import json
+import statistics
+import sys
+
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import scaled_dot_product_attention
+
+from flash_attn_checks import run_checks
+from flash_attn_library import CAUSAL, FORCE_SM80, FlashAttention
+
+TOKENS = 16384
+REPEATS = 9
+
+
+def say(**fields):
+    print(json.dumps(fields), flush=True)
+
+
+def seconds(calls):
+    """The median time of one call. The calls, on different data, go round in one CUDA graph."""
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        for call in calls:
+            call()
+        stream.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=stream):
+            for call in calls:
+                call()
+        times = []
+        for _ in range(REPEATS + 2):
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            start.record(stream)
+            graph.replay()
+            end.record(stream)
+            stream.synchronize()
+            times.append(start.elapsed_time(end) / 1e3 / len(calls))
+    return statistics.median(times[2:])
+
+
+def time_or_none(calls):
+    """None where a peer does not do such a shape."""
+    try:
+        return seconds(calls)
+    except RuntimeError as error:
+        print(str(error).splitlines()[0], file=sys.stderr)
+        torch.cuda.synchronize()
+        return None
+
+
+def limits():
+    """What a plain copy and a large product reach."""
+    source = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
+    target = torch.empty_like(source)
+    copy = seconds([lambda: target.copy_(source)] * 4)
+    a, b = (torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    product = seconds([lambda: a @ b] * 4)
+    say(kind="limits", device=torch.cuda.get_device_name(), copy_gb_s=2 * 2**30 / copy / 1e9,
+        matmul_tflop_s=2 * 8192**3 / product / 1e12)
+
+
+def torch_calls(sets, backend, causal, gqa):
+    def call(q, k, v):
+        def run():
+            with sdpa_kernel(backend):
+                scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=gqa)
+
+        return run
+
+    return [call(*(x.transpose(1, 2) for x in tensors[:3])) for tensors in sets]
+
+
+def race_forward(flash, dtype, dim, length, causal):
+    batch, heads = TOKENS // length, 2048 // dim
+    sets = [[torch.randn(batch, length, heads, dim, device="cuda").to(dtype) for _ in range(4)]
+            for _ in range(3)]
+    flags = CAUSAL if causal else 0
+    flops = 4 * batch * heads * length * length * dim / (2 if causal else 1)
+
+    def ours(extra):
+        return [flash.prepare("fwd", *tensors, flags=flags | extra) for tensors in sets]
+
+    times = {
+        "ours": time_or_none(ours(0)),
+        "ours_sm80": time_or_none(ours(FORCE_SM80)),
+        "fa2": time_or_none(torch_calls(sets, SDPBackend.FLASH_ATTENTION, causal, False)),
+        "cudnn": time_or_none(torch_calls(sets, SDPBackend.CUDNN_ATTENTION, causal, False)),
+    }
+    say(kind="forward", dtype=str(dtype)[6:], head_dim=dim, length=length, causal=causal,
+        tflop_s={name: t and flops / t / 1e12 for name, t in times.items()})
+
+
+def race_decode(flash, length, batch, page=16, heads=32, kv_heads=8, dim=128):
+    bytes_each = batch * length * kv_heads * dim * 2 * 2
+    free = torch.cuda.mem_get_info()[0]
+    if 3 * bytes_each > free:
+        return
+    # Different data every time, until L2 holds none of it.
+    n_sets = max(1, min(8, (1 << 28) // bytes_each, int(free // (3 * bytes_each))))
+    dtype = torch.bfloat16
+    wide = (length + page - 1) // page
+    lengths = torch.full((batch,), length, dtype=torch.int32, device="cuda")
+    calls, contiguous = [], []
+    for _ in range(n_sets):
+        q = torch.randn(batch, 1, heads, dim, device="cuda").to(dtype)
+        k, v = (torch.randn(batch * wide, page, kv_heads, dim, device="cuda", dtype=dtype)
+                for _ in range(2))
+        table = torch.randperm(batch * wide, device="cuda").to(torch.int32).view(batch, wide)
+        calls.append(flash.prepare("decode", q, k, v, torch.empty_like(q), batch=batch, seqlen_q=1,
+                                   seqlen_k=length, seqlens_k=lengths, block_table=table,
+                                   block_table_stride=wide, page_size=page, flags=CAUSAL))
+        shape = (batch, wide * page, kv_heads, dim)
+        contiguous.append([q, k.view(shape)[:, :length], v.view(shape)[:, :length]])
+    times = {
+        "ours": time_or_none(calls),
+        "fa2": time_or_none(torch_calls(contiguous, SDPBackend.FLASH_ATTENTION, False, True)),
+        "cudnn": time_or_none(torch_calls(contiguous, SDPBackend.CUDNN_ATTENTION, False, True)),
+    }
+    say(kind="decode", length=length, batch=batch,
+        gb_s={name: t and bytes_each / t / 1e9 for name, t in times.items()},
+        microseconds={name: t and t * 1e6 for name, t in times.items()})
+
+
+def main():
+    task = json.load(sys.stdin)
+    flash = FlashAttention(task["library"], task["fields"], task["version"])
+    flash.check(flash.library.flash_attn_device_status())
+    run_checks(flash, lambda name, error, float_error: say(
+        kind="check", name=name, error=error, float_error=float_error))
+    limits()
+    for dim in (64, 128):
+        for causal in (True, False):
+            for dtype in (torch.bfloat16, torch.float16):
+                for length in (512, 1024, 2048, 4096, 8192, 16384):
+                    race_forward(flash, dtype, dim, length, causal)
+    for batch in (1, 4, 16, 64):
+        for length in (1024, 8192, 32768, 131072):
+            race_decode(flash, length, batch)
+
+
+main()
