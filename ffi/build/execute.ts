@@ -1,7 +1,7 @@
 /**
  * Runs the steps that must run, several at a time.
  */
-import { dirname, join } from "@std/path";
+import { dirname, isAbsolute, join } from "@std/path";
 import { ForgeError } from "../../src/errors.ts";
 import { type ProcessResult, runProcess } from "./compiler.ts";
 import type { Step } from "./graph.ts";
@@ -51,7 +51,9 @@ async function runStep(step: Step, options: ExecuteOptions): Promise<void> {
   }
   let dependencies: string[] = [];
   if (step.hasDepfile) {
-    dependencies = parseDepfile(Deno.readTextFileSync(join(root, depfile)));
+    // What lies outside the tree, such as headers of CUDA's toolkit, belongs to the compiler's identity.
+    dependencies = parseDepfile(Deno.readTextFileSync(join(root, depfile)))
+      .filter((path) => !isAbsolute(path));
     Deno.removeSync(join(root, depfile));
   }
   commit(root, step, signatures, join(root, temporary), dependencies, startTime);
