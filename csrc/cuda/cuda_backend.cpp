@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "../common/json_text.h"
+#include "bandwidth.h"
 #include "cuda_device.h"
 #include "cuda_executor.h"
 
@@ -50,6 +51,8 @@ class CudaBackend : public Backend {
     }));
     return info.str();
   }
+
+  uint64_t read_bandwidth() override { return measure_bandwidth(device_->state); }
 
   std::shared_ptr<Weight> create_weight(WeightSource source) override {
     return std::make_shared<CudaWeight>(std::move(source));

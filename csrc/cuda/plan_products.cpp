@@ -10,7 +10,7 @@ namespace forge::cuda {
 namespace {
 
 // Up to here a product is bound by reading the weight, which matvec does once for 8 rows.
-constexpr uint32_t kMostMatvecRows = 16;
+constexpr uint32_t kMostMatvecRows = 1u << 20;
 constexpr uint32_t kMostMatvecTokens = 8;
 // Rows and columns of a gemm block, and the multiple of columns it wants.
 constexpr uint32_t kGemmRows = 128;
@@ -18,6 +18,12 @@ constexpr uint32_t kGemmTokens = 64;
 constexpr uint32_t kGemmCols = 64;
 // The fewest elements of a row that a warp of matvec is worth splitting off for.
 constexpr uint32_t kSplitCols = 512;
+
+// Tokens that one launch computes together, of `rows` in all.
+uint32_t tokens_together(uint32_t rows, const WeightFormat& format) {
+  if (format.is_generic) return rows == 1 ? 1 : 4;
+  return std::min(std::bit_ceil(rows), kMostMatvecTokens);
+}
 
 std::string tokens_instance(const char* kernel, const WeightFormat& format, uint32_t tokens) {
   return std::string(kernel) + "<" + format.name + ", " + std::to_string(tokens) + ">";
@@ -62,7 +68,7 @@ uint32_t PlanBuilder::matvec_split(uint64_t rows, uint64_t cols, const WeightFor
 
 void PlanBuilder::emit_matvec(const Product& p) {
   const WeightFormat format = weight_format(p.part->type);
-  const uint32_t tokens = std::min(std::bit_ceil(p.max_rows), kMostMatvecTokens);
+  const uint32_t tokens = tokens_together(p.max_rows, format);
   const uint32_t split = matvec_split(p.part->rows, p.weight->cols, format);
   const Grid grid{divide_up(p.part->rows, 8 / split * format.warp_rows),
                   divide_up(p.max_rows, tokens)};
@@ -123,7 +129,7 @@ void PlanBuilder::emit(const MoeMatmulOp& op) {
   const uint32_t top_k = cols(op.route) / 2;
   // As many tokens a tile as an expert gets on average.
   const uint32_t average = divide_up(uint64_t{max_rows(op.x)} * top_k, op.n_experts);
-  const uint32_t tokens = std::min(std::bit_ceil(average), kMostMatvecTokens);
+  const uint32_t tokens = tokens_together(average, format);
   const RouteGroups& groups = group_by_expert(op.route, op.n_experts, tokens);
   const uint64_t expert_rows = weight.rows / op.n_experts;
   const uint32_t split = matvec_split(expert_rows * groups.max_tiles, weight.cols, format);

@@ -28,7 +28,8 @@ WeightFormat weight_format(WeightType type) {
       break;
   }
   WeightFormat format{.name = "Blocks<" + std::to_string(static_cast<uint32_t>(type)) + ">",
-                      .warp_rows = 1};
+                      .warp_rows = 1,
+                      .is_generic = true};
   switch (type) {
     case WeightType::IQ1_S:
     case WeightType::IQ1_M:

@@ -13,6 +13,7 @@ struct WeightFormat {
   bool repacked = false;  // whether rows are split into planes (kernel repack_rows)
   uint32_t warp_rows = 2;     // rows that a warp of matvec computes together
   bool needs_codebooks = false;
+  bool is_generic = false;  // read block by block: kernels for 1 and 4 tokens only
 };
 
 WeightFormat weight_format(WeightType type);
