@@ -36,8 +36,16 @@ function devicesOf(kind: BackendKind): TestDevice[] {
   }));
 }
 
-/** Every device of this machine. */
-export const devices: readonly TestDevice[] = kinds.flatMap(devicesOf);
+/** Names the kinds of devices to test, separated by commas, where not all are wanted. */
+const DEVICES_VARIABLE = "FORGE_TEST_DEVICES";
+
+/** The devices of this machine that are to be tested. */
+export const devices: readonly TestDevice[] = wantedKinds().flatMap(devicesOf);
+
+function wantedKinds(): readonly BackendKind[] {
+  const wanted = Deno.env.get(DEVICES_VARIABLE)?.split(",");
+  return wanted === undefined ? kinds : kinds.filter((kind) => wanted.includes(kind));
+}
 
 /** The reference device. */
 export const referenceDevice: TestDevice = { name: "reference", kind: "reference", selector: "" };
