@@ -100,7 +100,8 @@ CudaExecutor::CudaExecutor(std::shared_ptr<const Program> program,
   WeightForms forms(upload);
   for (const Op& op : program_->ops) std::visit([&](const auto& typed) { forms.add(typed); }, op);
   WorkspaceBytes workspace;
-  for (const StepShape& shape : typical_shapes(limits)) {
+  const std::vector<StepShape> shapes = typical_shapes(*program_);
+  for (const StepShape& shape : shapes) {
     PlanBuilder builder(*program_, values_, kNoMemory, shape, {}, device_->kernels,
                         gpu.properties());
     builder.build();
@@ -112,7 +113,7 @@ CudaExecutor::CudaExecutor(std::shared_ptr<const Program> program,
       program_->samples ? limits.max_outputs * program_->logits_cols * sizeof(uint32_t) : 0;
   const uint64_t results = program_->samples ? limits.max_outputs * result_stride() : 0;
   scratch_bytes = values_.elements * sizeof(float) + workspace.routes + workspace.scratch +
-                  occurrences + results + DeviceInputs::device_bytes(*program_);
+                  occurrences + results + DeviceInputs::device_bytes(*program_, shapes);
   const MemoryNeeds needs{upload.bytes(), missing_caches(*program_), scratch_bytes};
   require_memory(*device_->state, needs);
 
@@ -129,7 +130,7 @@ CudaExecutor::CudaExecutor(std::shared_ptr<const Program> program,
   occurrences_ = take(occurrences);
   results_ = take(results);
   if (results > 0) results_host_ = PinnedBuffer(device_->state, results);
-  inputs_ = std::make_unique<DeviceInputs>(device_->state, *program_);
+  inputs_ = std::make_unique<DeviceInputs>(device_->state, *program_, shapes);
   if (occurrences > 0) {
     gpu.check(gpu.api().fill_bytes(occurrences_.at(), 0, occurrences, gpu.stream()),
               "clearing counts of tokens");
@@ -141,19 +142,39 @@ CudaExecutor::CudaExecutor(std::shared_ptr<const Program> program,
   gpu.synchronize("preparing the step");
 }
 
+// Sequences that share pages can see more positions together than there are pages for.
+void CudaExecutor::grow_workspace(const WorkspaceBytes& needed) {
+  plans_.clear();
+  const auto grow = [&](DeviceBuffer& buffer, uint64_t bytes) {
+    if (bytes <= buffer.bytes()) return;
+    buffer = DeviceBuffer();
+    buffer = DeviceBuffer(device_->state, bytes, Purpose::activations);
+  };
+  grow(routes_, needed.routes);
+  grow(scratch_, needed.scratch);
+  memory_.workspace = {routes_.at(), scratch_.at()};
+}
+
 CudaExecutor::Plan& CudaExecutor::plan_for(const StepShape& shape) {
   const auto known = plans_.find(shape);
   if (known != plans_.end()) {
     if (known->second.inputs_generation == inputs_->generation()) return known->second;
     plans_.erase(known);
   }
-  PlanBuilder builder(*program_, values_, memory_, shape, inputs_->addresses(shape),
-                      device_->kernels, device_->device().properties());
-  Plan plan{builder.build(), inputs_->generation(), 0, nullptr};
-  if (builder.workspace_bytes().routes > routes_.bytes() ||
-      builder.workspace_bytes().scratch > scratch_.bytes()) {
-    fail(FORGE_INTERNAL, "a plan for ", shape.tokens, " tokens passes the memory of its step");
+  const auto build = [&](WorkspaceBytes& needed) {
+    PlanBuilder builder(*program_, values_, memory_, shape, inputs_->addresses(shape),
+                        device_->kernels, device_->device().properties());
+    LaunchPlan launches = builder.build();
+    needed = builder.workspace_bytes();
+    return launches;
+  };
+  WorkspaceBytes needed;
+  LaunchPlan launches = build(needed);
+  if (needed.routes > routes_.bytes() || needed.scratch > scratch_.bytes()) {
+    grow_workspace(needed);
+    launches = build(needed);
   }
+  Plan plan{std::move(launches), inputs_->generation(), 0, nullptr};
   device_->kernels.load();
   for (const Launch& launch : plan.launches.launches) launch.verify(device_->device());
   return plans_.emplace(shape, std::move(plan)).first->second;
@@ -169,7 +190,7 @@ void CudaExecutor::run(const StepInputs& inputs, ResultBlock& results, const Sto
   stop.check();
   const QueryTiles tiles = query_tiles(inputs);
   const StepShape shape = shape_of(inputs, tiles, program_->limits);
-  inputs_->reserve(inputs);
+  inputs_->reserve(inputs, shape);
   Plan& plan = plan_for(shape);
   try {
     inputs_->copy(inputs, tiles, shape);

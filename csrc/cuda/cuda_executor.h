@@ -30,7 +30,7 @@ class CudaExecutor : public Executable {
   };
 
   uint64_t result_stride() const { return sizeof(forge_result) + 8ull * program_->max_top; }
-  void allocate(const WorkspaceBytes& workspace);
+  void grow_workspace(const WorkspaceBytes& needed);
   Plan& plan_for(const StepShape& shape);
   void enqueue(Plan& plan, const StepShape& shape, const StopFlag& stop);
   void copy_results(const StepInputs& inputs, ResultBlock& results);

@@ -45,50 +45,48 @@ DeviceInputs::Layout DeviceInputs::layout(const StepShape& shape) {
   layout.sampling = places.take(shape.outputs * sizeof(forge_sampling));
   layout.decode_tiles = places.take(shape.max_decode_tiles() * sizeof(QueryTile));
   layout.prefill_tiles = places.take(shape.max_prefill_tiles() * sizeof(QueryTile));
+  layout.work = places.take(shape.decode_work * sizeof(AttentionWork));
   layout.bytes = places.end();
   return layout;
 }
 
-StepShape DeviceInputs::largest(const StepLimits& limits) {
-  return {limits.max_tokens, limits.max_outputs, kDecodeQueries, true};
+uint64_t DeviceInputs::device_bytes(const Program& program, const std::vector<StepShape>& shapes) {
+  uint64_t most = 0;
+  for (const StepShape& shape : shapes) most = std::max(most, layout(shape).bytes);
+  return std::bit_ceil(most) + page_table_bytes(program.limits);
 }
 
-uint64_t DeviceInputs::device_bytes(const Program& program) {
-  return layout(largest(program.limits)).bytes + page_table_bytes(program.limits);
-}
-
-DeviceInputs::DeviceInputs(std::shared_ptr<DeviceState> state, const Program& program)
+DeviceInputs::DeviceInputs(std::shared_ptr<DeviceState> state, const Program& program,
+                           const std::vector<StepShape>& shapes)
     : state_(std::move(state)),
       limits_(program.limits),
       mask_words_(static_cast<uint32_t>((program.logits_cols + 31) / 32)) {
-  const uint64_t bytes = layout(largest(limits_)).bytes;
-  fixed_host_ = PinnedBuffer(state_, bytes);
-  fixed_ = DeviceBuffer(state_, bytes, Purpose::activations);
+  for (const StepShape& shape : shapes) reserve(fixed_, layout(shape).bytes);
   const uint64_t page_bytes = page_table_bytes(limits_);
-  pages_host_ = PinnedBuffer(state_, page_bytes);
-  pages_ = DeviceBuffer(state_, page_bytes, Purpose::activations);
-  const Device& device = state_->device;
-  const DeviceScope scope(device);
+  page_tables_.host = PinnedBuffer(state_, page_bytes);
+  page_tables_.device = DeviceBuffer(state_, page_bytes, Purpose::activations);
   // Host and device agree from the start.
-  std::memset(pages_host_.data(), 0, page_bytes);
-  device.check(device.api().fill_bytes(pages_.at(), 0, page_bytes, device.stream()),
-               "clearing page tables");
+  std::memset(page_tables_.host.data(), 0, page_bytes);
+  send(page_tables_, page_bytes);
 }
 
 InputAddresses DeviceInputs::addresses(const StepShape& shape) const {
   const Layout places = layout(shape);
-  return {.n_tokens = fixed_.at(0),
-          .n_outputs = fixed_.at(4),
-          .n_decode_tiles = fixed_.at(8),
-          .n_prefill_tiles = fixed_.at(12),
-          .tokens = fixed_.at(places.tokens),
-          .positions = fixed_.at(places.positions),
-          .sequences = fixed_.at(places.sequences),
-          .output_rows = fixed_.at(places.output_rows),
-          .sampling = fixed_.at(places.sampling),
-          .decode_tiles = fixed_.at(places.decode_tiles),
-          .prefill_tiles = fixed_.at(places.prefill_tiles),
-          .page_tables = pages_.at(),
+  const DeviceBuffer& fixed = fixed_.device;
+  return {.n_tokens = fixed.at(0),
+          .n_outputs = fixed.at(4),
+          .n_decode_tiles = fixed.at(8),
+          .n_prefill_tiles = fixed.at(12),
+          .n_work = fixed.at(16),
+          .tokens = fixed.at(places.tokens),
+          .positions = fixed.at(places.positions),
+          .sequences = fixed.at(places.sequences),
+          .output_rows = fixed.at(places.output_rows),
+          .sampling = fixed.at(places.sampling),
+          .decode_tiles = fixed.at(places.decode_tiles),
+          .prefill_tiles = fixed.at(places.prefill_tiles),
+          .work = fixed.at(places.work),
+          .page_tables = page_tables_.device.at(),
           .page_stride = limits_.max_pages,
           .history = history_.device.at(),
           .bias_ids = bias_ids_.device.at(),
@@ -97,27 +95,30 @@ InputAddresses DeviceInputs::addresses(const StepShape& shape) const {
           .mask_words = mask_words_};
 }
 
-void DeviceInputs::reserve(const StepInputs& inputs) {
+void DeviceInputs::reserve(const StepInputs& inputs, const StepShape& shape) {
+  reserve(fixed_, layout(shape).bytes);
   reserve(history_, inputs.history.size_bytes());
   reserve(bias_ids_, inputs.bias_ids.size_bytes());
   reserve(bias_values_, inputs.bias_values.size_bytes());
   reserve(masks_, inputs.masks.size_bytes());
 }
 
-void DeviceInputs::reserve(Extra& extra, uint64_t bytes) {
-  if (bytes <= extra.device.bytes()) return;
+void DeviceInputs::reserve(Area& area, uint64_t bytes) {
+  if (bytes <= area.device.bytes()) return;
   const uint64_t room = std::bit_ceil(bytes);
-  extra.host = PinnedBuffer(state_, room);
-  extra.device = DeviceBuffer(state_, room, Purpose::activations);
+  area.host = PinnedBuffer(state_, room);
+  area.device = DeviceBuffer();
+  area.device = DeviceBuffer(state_, room, Purpose::activations);
   ++generation_;
 }
 
 void DeviceInputs::copy(const StepInputs& inputs, const QueryTiles& tiles, const StepShape& shape) {
   const Layout places = layout(shape);
-  uint8_t* to = fixed_host_.data();
+  uint8_t* to = fixed_.host.data();
   const uint32_t counts[kCounts] = {inputs.n_tokens, inputs.n_outputs,
                                     static_cast<uint32_t>(tiles.decode.size()),
-                                    static_cast<uint32_t>(tiles.prefill.size())};
+                                    static_cast<uint32_t>(tiles.prefill.size()),
+                                    static_cast<uint32_t>(tiles.work.size())};
   std::memcpy(to, counts, sizeof counts);
   put(to + places.tokens, inputs.tokens);
   put(to + places.positions, inputs.positions);
@@ -126,9 +127,8 @@ void DeviceInputs::copy(const StepInputs& inputs, const QueryTiles& tiles, const
   put(to + places.sampling, inputs.sampling);
   put(to + places.decode_tiles, std::span<const QueryTile>(tiles.decode));
   put(to + places.prefill_tiles, std::span<const QueryTile>(tiles.prefill));
-  const Device& device = state_->device;
-  device.check(device.api().copy_to_device(fixed_.at(), to, places.bytes, device.stream()),
-               "copying the step's inputs");
+  put(to + places.work, std::span<const AttentionWork>(tiles.work));
+  send(fixed_, places.bytes);
   copy_page_tables(inputs);
   copy(history_, inputs.history.data(), inputs.history.size_bytes());
   copy(bias_ids_, inputs.bias_ids.data(), inputs.bias_ids.size_bytes());
@@ -136,12 +136,17 @@ void DeviceInputs::copy(const StepInputs& inputs, const QueryTiles& tiles, const
   copy(masks_, inputs.masks.data(), inputs.masks.size_bytes());
 }
 
-void DeviceInputs::copy(Extra& extra, const void* data, uint64_t bytes) {
+void DeviceInputs::copy(Area& area, const void* data, uint64_t bytes) {
   if (bytes == 0) return;
-  std::memcpy(extra.host.data(), data, bytes);
+  std::memcpy(area.host.data(), data, bytes);
+  send(area, bytes);
+}
+
+void DeviceInputs::send(const Area& area, uint64_t bytes) {
   const Device& device = state_->device;
+  const DeviceScope scope(device);
   device.check(
-      device.api().copy_to_device(extra.device.at(), extra.host.data(), bytes, device.stream()),
+      device.api().copy_to_device(area.device.at(), area.host.data(), bytes, device.stream()),
       "copying the step's inputs");
 }
 
@@ -151,7 +156,7 @@ void DeviceInputs::copy_page_tables(const StepInputs& inputs) {
   bool changed = false;
   for (uint32_t s = 0; s < inputs.n_sequences; ++s) {
     const int32_t* from = inputs.page_tables.data() + uint64_t{s} * inputs.n_pages;
-    uint8_t* known = pages_host_.data() + s * pitch;
+    uint8_t* known = page_tables_.host.data() + s * pitch;
     if (std::memcmp(known, from, width) == 0) continue;
     std::memcpy(known, from, width);
     changed = true;
@@ -159,10 +164,10 @@ void DeviceInputs::copy_page_tables(const StepInputs& inputs) {
   if (!changed) return;
   Copy2D copy{};
   copy.src_type = kMemoryTypeHost;
-  copy.src_host = pages_host_.data();
+  copy.src_host = page_tables_.host.data();
   copy.src_pitch = copy.dst_pitch = pitch;
   copy.dst_type = kMemoryTypeDevice;
-  copy.dst_device = pages_.at();
+  copy.dst_device = page_tables_.device.at();
   copy.width_bytes = width;
   copy.height = inputs.n_sequences;
   const Device& device = state_->device;

@@ -13,6 +13,7 @@ struct InputAddresses {
   DevicePointer n_outputs;
   DevicePointer n_decode_tiles;
   DevicePointer n_prefill_tiles;
+  DevicePointer n_work;
   DevicePointer tokens;
   DevicePointer positions;
   DevicePointer sequences;
@@ -20,6 +21,7 @@ struct InputAddresses {
   DevicePointer sampling;
   DevicePointer decode_tiles;
   DevicePointer prefill_tiles;
+  DevicePointer work;
   DevicePointer page_tables;  // rows are `page_stride` entries apart
   uint32_t page_stride;
   DevicePointer history;
@@ -33,46 +35,44 @@ struct InputAddresses {
 // page tables only when they have changed, and the rest, which most runs have none of, as it comes.
 class DeviceInputs {
  public:
-  DeviceInputs(std::shared_ptr<DeviceState> state, const Program& program);
+  DeviceInputs(std::shared_ptr<DeviceState> state, const Program& program,
+               const std::vector<StepShape>& shapes);
 
-  // Bytes of device memory that the inputs of a step take.
-  static uint64_t device_bytes(const Program& program);
-  uint64_t bytes() const { return fixed_.bytes() + pages_.bytes(); }
+  // Bytes of device memory that inputs of the shapes take.
+  static uint64_t device_bytes(const Program& program, const std::vector<StepShape>& shapes);
 
   InputAddresses addresses(const StepShape& shape) const;
   // Grows with what a run brings; addresses handed out before are then invalid.
   uint64_t generation() const { return generation_; }
 
   // Makes room for the inputs of a run. Before `addresses` are used for it.
-  void reserve(const StepInputs& inputs);
+  void reserve(const StepInputs& inputs, const StepShape& shape);
   // Puts the copies of a run's inputs on the stream. The run before must have ended.
   void copy(const StepInputs& inputs, const QueryTiles& tiles, const StepShape& shape);
 
  private:
   struct Layout {
-    uint64_t tokens, positions, sequences, output_rows, sampling, decode_tiles, prefill_tiles;
+    uint64_t tokens, positions, sequences, output_rows, sampling, decode_tiles, prefill_tiles,
+        work;
     uint64_t bytes;
   };
   static Layout layout(const StepShape& shape);
-  static StepShape largest(const StepLimits& limits);
 
-  // An array of a size that is only known when a run brings it.
-  struct Extra {
+  struct Area {
     PinnedBuffer host;
     DeviceBuffer device;
   };
-  void reserve(Extra& extra, uint64_t bytes);
-  void copy(Extra& extra, const void* data, uint64_t bytes);
+  void reserve(Area& area, uint64_t bytes);
+  void copy(Area& area, const void* data, uint64_t bytes);
+  void send(const Area& area, uint64_t bytes);
   void copy_page_tables(const StepInputs& inputs);
 
   std::shared_ptr<DeviceState> state_;
   StepLimits limits_;
   uint32_t mask_words_;
-  PinnedBuffer fixed_host_;
-  DeviceBuffer fixed_;
-  PinnedBuffer pages_host_;  // what is on the device
-  DeviceBuffer pages_;
-  Extra history_, bias_ids_, bias_values_, masks_;
+  Area fixed_;
+  Area page_tables_;  // the host's part is what the device has
+  Area history_, bias_ids_, bias_values_, masks_;
   uint64_t generation_ = 0;
 };
 

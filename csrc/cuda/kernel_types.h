@@ -34,13 +34,13 @@ struct Epilogue {
 static_assert(sizeof(Epilogue) == 24);
 
 struct AttentionArgs {
-  uint32_t n_heads;
-  uint32_t window;
+  DevicePointer sinks;
   float scale;
   float softcap;
-  DevicePointer sinks;
+  uint32_t n_heads;
+  uint32_t window;
   uint32_t causal;
-  uint32_t padding;
+  uint32_t max_queries;  // of a tile of decode attention
 };
 static_assert(sizeof(AttentionArgs) == 32);
 
@@ -50,8 +50,18 @@ struct QueryTile {
   uint32_t n_queries;
   uint32_t sequence;
   uint32_t first_position;
+  uint32_t end;  // positions of the sequence that are there to be seen
 };
-static_assert(sizeof(QueryTile) == 16);
+static_assert(sizeof(QueryTile) == 20);
+
+// A part of the positions that a tile of decode attention sees.
+struct AttentionWork {
+  uint32_t tile;
+  uint32_t split;
+  uint32_t first_work;  // the tile's entry of split 0
+  uint32_t n_splits;
+};
+static_assert(sizeof(AttentionWork) == 16);
 
 // Pairs of token and expert that are computed together.
 struct MoeTile {

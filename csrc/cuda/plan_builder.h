@@ -96,7 +96,10 @@ class PlanBuilder {
   };
   const RouteGroups& group_by_expert(ValueId route, uint32_t n_experts, uint32_t tile_tokens);
 
+  AttentionArgs attention_args(const AttentionOp& op) const;
   void emit_naive_attention(const AttentionOp& op);
+  void emit_decode_attention(const AttentionOp& op);
+  void emit_prefill_attention(const AttentionOp& op);
 
   template <class... Parameters>
   void launch(const char* file, const std::string& instance, Grid grid, uint32_t block,

@@ -16,6 +16,10 @@ uint32_t round_up(uint32_t n, uint32_t limit) {
   return std::min(rounded, limit);
 }
 
+uint32_t splits_of(uint64_t positions) {
+  return static_cast<uint32_t>((positions + kSplitTokens - 1) / kSplitTokens);
+}
+
 }  // namespace
 
 QueryTiles query_tiles(const StepInputs& inputs) {
@@ -31,9 +35,17 @@ QueryTiles query_tiles(const StepInputs& inputs) {
     const uint32_t size = is_short ? kDecodeQueries : kPrefillQueries;
     std::vector<QueryTile>& list = is_short ? tiles.decode : tiles.prefill;
     for (; begin < end; begin += std::min(size, end - begin)) {
-      list.push_back({begin, std::min(size, end - begin),
-                      static_cast<uint32_t>(inputs.sequences[begin]),
-                      static_cast<uint32_t>(inputs.positions[begin])});
+      const uint32_t n_queries = std::min(size, end - begin);
+      const auto position = static_cast<uint32_t>(inputs.positions[begin]);
+      list.push_back({begin, n_queries, static_cast<uint32_t>(inputs.sequences[begin]), position,
+                      position + n_queries});
+    }
+  }
+  for (uint32_t tile = 0; tile < tiles.decode.size(); ++tile) {
+    const uint32_t n_splits = splits_of(tiles.decode[tile].end);
+    const auto first = static_cast<uint32_t>(tiles.work.size());
+    for (uint32_t split = 0; split < n_splits; ++split) {
+      tiles.work.push_back({tile, split, first, n_splits});
     }
   }
   return tiles;
@@ -43,22 +55,27 @@ StepShape shape_of(const StepInputs& inputs, const QueryTiles& tiles, const Step
   StepShape shape;
   shape.tokens = round_up(inputs.n_tokens, limits.max_tokens);
   shape.outputs = round_up(inputs.n_outputs, limits.max_outputs);
-  if (!tiles.decode.empty()) {
-    const bool single = std::all_of(tiles.decode.begin(), tiles.decode.end(),
-                                    [](const QueryTile& tile) { return tile.n_queries == 1; });
-    shape.decode_queries = single ? 1 : kDecodeQueries;
-  }
+  uint32_t queries = 0;
+  for (const QueryTile& tile : tiles.decode) queries = std::max(queries, tile.n_queries);
+  shape.decode_queries = queries == 0 ? 0 : std::bit_ceil(queries);
+  const auto work = static_cast<uint32_t>(tiles.work.size());
+  shape.decode_work = work == 0 ? 0 : std::bit_ceil(work);
   shape.prefill = !tiles.prefill.empty();
   return shape;
 }
 
-std::vector<StepShape> typical_shapes(const StepLimits& limits) {
+std::vector<StepShape> typical_shapes(const Program& program) {
+  const StepLimits& limits = program.limits;
+  // Of one sequence as long as they may be, and of all that the pages can hold together.
+  const uint32_t one = splits_of(uint64_t{limits.max_pages} * program.page_tokens);
+  const uint32_t all = splits_of(uint64_t{program.n_pages} * program.page_tokens);
   std::vector<StepShape> shapes;
   const auto add = [&](uint32_t tokens) {
     const uint32_t outputs = round_up(std::min(tokens, limits.max_outputs), limits.max_outputs);
-    for (const uint32_t queries : {1u, kDecodeQueries}) {
-      shapes.push_back({tokens, outputs, queries, tokens > kDecodeQueries});
-    }
+    const bool prefill = tokens > kDecodeQueries;
+    const uint32_t sequences = std::min(tokens, limits.max_sequences);
+    shapes.push_back({tokens, outputs, 1, std::bit_ceil(std::max(one, all) + sequences), prefill});
+    shapes.push_back({tokens, outputs, kDecodeQueries, std::bit_ceil(one + sequences), prefill});
   };
   for (uint32_t tokens = 1; tokens < limits.max_tokens && tokens <= kFine; tokens *= 2) add(tokens);
   add(limits.max_tokens);

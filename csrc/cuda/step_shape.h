@@ -12,11 +12,15 @@ namespace forge::cuda {
 // The most query tokens of a sequence that decode attention takes together, and prefill attention.
 constexpr uint32_t kDecodeQueries = 16;
 constexpr uint32_t kPrefillQueries = 64;
+// The positions in one split of decode attention: a fixed number, so that how a sequence is summed up
+// does not depend on the others of its batch.
+constexpr uint32_t kSplitTokens = 256;
 
 // How the tokens of a run are dealt out to attention.
 struct QueryTiles {
   std::vector<QueryTile> decode;   // at most kDecodeQueries queries each
   std::vector<QueryTile> prefill;  // at most kPrefillQueries
+  std::vector<AttentionWork> work;  // of the decode tiles
 };
 
 // Cuts the tokens into runs of one sequence at consecutive positions. Short runs are read fastest by
@@ -27,20 +31,22 @@ QueryTiles query_tiles(const StepInputs& inputs);
 struct StepShape {
   uint32_t tokens = 0;
   uint32_t outputs = 0;         // 0: none
-  uint32_t decode_queries = 0;  // 0: no decode tile; 1: all of one query; else kDecodeQueries
+  uint32_t decode_queries = 0;  // the most of a decode tile; 0: there is none
+  uint32_t decode_work = 0;     // entries of work
   bool prefill = false;         // whether there are prefill tiles
 
   auto operator<=>(const StepShape&) const = default;
 
-  uint32_t max_decode_tiles() const { return tokens; }
+  uint32_t max_decode_tiles() const { return decode_queries == 0 ? 0 : tokens; }
   // A tile that is not its run's last has 64 queries; a run has more than 16.
-  uint32_t max_prefill_tiles() const { return tokens / kDecodeQueries + 1; }
+  uint32_t max_prefill_tiles() const { return prefill ? tokens / kDecodeQueries + 1 : 0; }
 };
 
 // The shape of the plan that runs these inputs, under a step's limits.
 StepShape shape_of(const StepInputs& inputs, const QueryTiles& tiles, const StepLimits& limits);
 
-// Shapes that use, between them, every kernel and the most memory of any that runs can have.
-std::vector<StepShape> typical_shapes(const StepLimits& limits);
+// Shapes that use, between them, every kernel and the most memory of any run whose sequences share no
+// pages.
+std::vector<StepShape> typical_shapes(const Program& program);
 
 }  // namespace forge::cuda
