@@ -137,7 +137,8 @@ Result cuDevicePrimaryCtxRelease_v2(DeviceOrdinal device) {
   ContextState& context = state().contexts[static_cast<size_t>(device)];
   if (context.references == 0) misuse("a primary context is released once too often");
   if (--context.references > 0) return kSuccess;
-  require_clean(context);
+  // What a failed context held can no longer be given back.
+  if (context.failure == kSuccess) require_clean(context);
   context.failure = kSuccess;
   return kSuccess;
 }

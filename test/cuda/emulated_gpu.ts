@@ -1,0 +1,47 @@
+/**
+ * A GPU for tests on machines without one: the stand-ins for NVIDIA's libraries, for programs that
+ * run in processes of their own, since a bug in a kernel ends the process.
+ */
+import { join } from "@std/path";
+import { findLibrary } from "../../ffi/library.ts";
+import { ROOT } from "../cli/forge.ts";
+import { emulatorUnavailable } from "../emulator/build.ts";
+import { buildFakeDriver } from "../emulator/fake_driver/build.ts";
+
+/** Why there can be no emulated GPU here. */
+export function emulatedGpuUnavailable(): string | undefined {
+  const reason = emulatorUnavailable() ??
+    (findLibrary("cuda") === undefined ? "there is no cuda library" : undefined);
+  if (reason !== undefined) console.error(`skipping: ${reason}`);
+  return reason;
+}
+
+/** What the stand-in for the driver pretends; see test/emulator/fake_driver/options.h. */
+export type FakeOptions = Readonly<Record<string, number>>;
+
+/**
+ * The environment in which forge finds an emulated GPU. The compiler is the stand-in too: kernels are
+ * compiled by NVIDIA's in test/emulator, which needs a download.
+ */
+export async function emulatedGpu(options: FakeOptions = {}): Promise<Record<string, string>> {
+  const { driver, nvrtc } = await buildFakeDriver();
+  return {
+    FORGE_CUDA_DRIVER: driver,
+    FORGE_NVRTC: nvrtc,
+    FORGE_CACHE: join(ROOT, "build", "emulator", "cache"),
+    FORGE_FAKE_CUDA: Object.entries(options).map(([key, value]) => `${key}=${value}`).join(","),
+  };
+}
+
+/** Runs a Deno program with all permissions on an emulated GPU; its output when it succeeded. */
+export async function runOnEmulatedGpu(args: readonly string[]): Promise<string> {
+  const { success, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
+    args: [...args],
+    cwd: ROOT,
+    env: { NO_COLOR: "1", ...await emulatedGpu() },
+    stdin: "null",
+  }).output();
+  const decoder = new TextDecoder();
+  if (success) return decoder.decode(stdout);
+  throw new Error(`${args.join(" ")}\n${decoder.decode(stdout)}\n${decoder.decode(stderr)}`);
+}

@@ -1,0 +1,90 @@
+/** What goes wrong on a GPU ends in one clear line; the failures are injected. */
+import { assertEquals, assertStringIncludes } from "@std/assert";
+import { bundledModel } from "../../src/cli/model_path.ts";
+import { forge } from "../cli/forge.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+import { emulatedGpu, emulatedGpuUnavailable, type FakeOptions } from "./emulated_gpu.ts";
+
+const ignore = emulatedGpuUnavailable() !== undefined;
+
+/** Runs the bundled model and expects a failure that says all of `parts`. */
+async function assertFails(env: Readonly<Record<string, string>>, parts: readonly string[]) {
+  const args = ["run", "--device", "cuda", "-m", bundledModel(), "-p", "Once", "-n", "2"];
+  const { code, stdout, stderr } = await forge(args, { env });
+  assertEquals([code, stdout], [1, ""], stderr);
+  assertEquals(stderr.trimEnd().split("\n").length, 1, stderr);
+  for (const part of parts) assertStringIncludes(stderr, part);
+}
+
+const injected: readonly (readonly [string, FakeOptions, readonly string[]])[] = [
+  ["no device", { devices: 0 }, ["CUDA_ERROR_NO_DEVICE", "nvidia-smi"]],
+  ["a driver that does not start", { fail_init: 999 }, ["does not start", "CUDA_ERROR_UNKNOWN"]],
+  ["a driver that is too old", { version: 11000 }, ["implements CUDA 11.0", "CUDA 11.4 or newer"]],
+  ["a device that is too old", { architecture: 75 }, ["sm_75", "forge needs sm_80 or newer"]],
+  ["too little memory for the weights", { memory_mib: 4 }, [
+    "the model needs",
+    "weights",
+    "KV cache",
+    "of 4.0 MiB are free",
+    "smaller quantisation",
+  ]],
+  ["too little memory for the context", { memory_mib: 17 }, ["a context of ", "tokens would fit"]],
+  ["an allocation that is refused", { fail_allocation: 9 }, ["do not fit", "forge holds"]],
+  ["a launch that is refused", { fail_launch: 3 }, ["launching ", "CUDA_ERROR_LAUNCH_FAILED"]],
+  ["an illegal address", { illegal_address: 5 }, ["CUDA_ERROR_ILLEGAL_ADDRESS"]],
+  ["a lost device", { lost: 4 }, ["CUDA_ERROR_UNKNOWN", "cannot use the device any more"]],
+];
+
+for (const [what, options, parts] of injected) {
+  Deno.test({
+    name: `CUDA: ${what} is said in one line`,
+    ignore,
+    fn: async () => await assertFails(await emulatedGpu(options), parts),
+  });
+}
+
+Deno.test({
+  name: "CUDA: without a driver or a compiler, the places that were tried are named",
+  ignore,
+  fn: async () => {
+    const env = await emulatedGpu();
+    await assertFails({ ...env, FORGE_CUDA_DRIVER: "/nowhere/libcuda.so.1" }, [
+      "FORGE_CUDA_DRIVER is set to /nowhere/libcuda.so.1",
+      "install NVIDIA's driver",
+    ]);
+    await assertFails({ ...env, FORGE_NVRTC: "/nowhere" }, [
+      "FORGE_NVRTC is set to /nowhere",
+      "pip install nvidia-cuda-nvrtc",
+    ]);
+  },
+});
+
+Deno.test({
+  name: "CUDA: a failure names its kernel when each launch is waited for",
+  ignore,
+  fn: async () => {
+    const env = { ...await emulatedGpu({ illegal_address: 30 }), FORGE_CUDA_SYNC: "1" };
+    await assertFails(env, ["running ", "CUDA_ERROR_ILLEGAL_ADDRESS"]);
+  },
+});
+
+Deno.test({
+  name: "CUDA: kernels are kept on disk, and damaged ones are compiled again",
+  ignore,
+  fn: async () => {
+    using folder = new TempFolder();
+    const env = { ...await emulatedGpu(), FORGE_CACHE: folder.path };
+    const args = ["run", "--device", "cuda", "-m", bundledModel(), "-p", "Once", "-n", "2"];
+    const run = () => forge([...args, "--temp", "0"], { env });
+    const kept = () =>
+      Array.from(Deno.readDirSync(folder.at("kernels")), ({ name }) => folder.at("kernels", name));
+    const first = await run();
+    assertEquals([first.code, first.stderr], [0, ""]);
+    const files = kept().sort();
+    const whole = Deno.readTextFileSync(files[0]!);
+    Deno.writeTextFileSync(files[0]!, whole.slice(0, -1));
+    assertEquals(await run(), first);
+    assertEquals(kept().sort(), files);
+    assertEquals(Deno.readTextFileSync(files[0]!), whole);
+  },
+});

@@ -1,0 +1,58 @@
+/** Whole models on an emulated GPU: the unmodified program, from prompt to text. */
+import { assertEquals, assertStringIncludes } from "@std/assert";
+import { forge } from "../cli/forge.ts";
+import { sharedAvailable, sharedPath } from "../support/shared.ts";
+import { emulatedGpu, emulatedGpuUnavailable, runOnEmulatedGpu } from "./emulated_gpu.ts";
+
+const unavailable = emulatedGpuUnavailable() !== undefined;
+const withoutStories = unavailable || !sharedAvailable("models", "stories260K");
+const withoutTiny = unavailable || !sharedAvailable("models", "tiny");
+
+Deno.test({
+  name: "forge run --device cuda tells the story",
+  ignore: withoutStories,
+  fn: async () => {
+    const path = sharedPath("models", "stories260K", "expected.json");
+    const { text } = JSON.parse(Deno.readTextFileSync(path)) as { text: string };
+    const model = sharedPath("models", "stories260K");
+    const args = ["run", "--device", "cuda", "-m", model, "--raw", "-p", "", "--temp", "0"];
+    const { code, stdout, stderr } = await forge([...args, "-n", "48"], {
+      env: await emulatedGpu(),
+    });
+    assertEquals([code, stderr], [0, ""]);
+    const told = stdout.trimEnd();
+    assertEquals(told, text.slice(0, told.length));
+    assertStringIncludes(told, "Once upon a time");
+  },
+});
+
+Deno.test({
+  name: "forge run --device cuda samples the tokens that the CPU samples",
+  ignore: withoutStories,
+  fn: async () => {
+    const model = sharedPath("models", "stories260K", "stories260K-f32.gguf");
+    const sampling = ["--temp", "0.8", "--top-k", "40", "--top-p", "0.9", "--seed", "7"];
+    const args = ["run", "-m", model, "-p", "One day", "-n", "12", "--json", ...sampling];
+    const ids = async (device: string, env: Record<string, string>) => {
+      const { code, stdout, stderr } = await forge([...args, "--device", device], { env });
+      assertEquals([code, stderr], [0, ""]);
+      return JSON.parse(stdout).token_ids;
+    };
+    assertEquals(await ids("cuda", await emulatedGpu()), await ids("cpu", {}));
+  },
+});
+
+// A dense model and one with experts; one with biases and one with norms on both sides, soft-caps and
+// windows.
+const FAMILIES = { F32: ["llama", "qwen3_moe"], F16: ["qwen2", "gemma2"] } as const;
+
+for (const [kvType, families] of Object.entries(FAMILIES)) {
+  Deno.test({
+    name: `tiny models agree on an emulated GPU with ${kvType} caches`,
+    ignore: withoutTiny,
+    fn: async () => {
+      const folders = families.map((family) => sharedPath("models", "tiny", family));
+      await runOnEmulatedGpu(["run", "-A", "test/cuda/check_models.ts", kvType, ...folders]);
+    },
+  });
+}
