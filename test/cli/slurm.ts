@@ -1,0 +1,104 @@
+/** A Slurm cluster of this machine alone, for the length of a test. */
+import { TempFolder } from "../support/temp_folder.ts";
+
+const PROGRAMS = ["slurmctld", "slurmd", "sbatch", "scontrol", "squeue"];
+
+/** Why there can be no cluster here; `undefined` when there can. */
+export function whyNoSlurm(): string | undefined {
+  if (Deno.build.os !== "linux") return "Slurm is tested on Linux";
+  if (Deno.uid() !== 0) return "Slurm's daemons need to be started by root";
+  const folders = ["/usr/local/sbin", ...Deno.env.get("PATH")?.split(":") ?? []];
+  const missing = PROGRAMS.find((name) => !folders.some((folder) => exists(`${folder}/${name}`)));
+  if (missing === undefined) return undefined;
+  return `${missing} is missing: apt-get install slurmctld slurmd slurm-client`;
+}
+
+function exists(path: string): boolean {
+  try {
+    return Deno.statSync(path).isFile;
+  } catch {
+    return false;
+  }
+}
+
+/** Daemons that run until it is disposed of. */
+export class SlurmCluster implements AsyncDisposable {
+  readonly #folder = new TempFolder();
+  readonly #daemons: Deno.ChildProcess[] = [];
+
+  constructor() {
+    const port = 20_000 + 2 * crypto.getRandomValues(new Uint16Array(1))[0]! % 20_000;
+    this.#folder.write("slurm.conf", this.#configuration(port));
+    for (const daemon of ["slurmctld", "slurmd"]) {
+      this.#daemons.push(
+        new Deno.Command(daemon, {
+          args: ["-D", "-f", this.#folder.at("slurm.conf")],
+          stdin: "null",
+          stdout: "null",
+          stderr: "null",
+        }).spawn(),
+      );
+    }
+  }
+
+  /** Runs one of Slurm's commands; its output. @throws when it fails, with what it said */
+  async command(name: string, ...args: string[]): Promise<string> {
+    const { success, stdout, stderr } = await new Deno.Command(name, {
+      args,
+      env: { SLURM_CONF: this.#folder.at("slurm.conf") },
+      stdin: "null",
+    }).output();
+    const decoder = new TextDecoder();
+    if (!success) throw new Error(`${name} ${args.join(" ")}: ${decoder.decode(stderr)}`);
+    return decoder.decode(stdout).trim();
+  }
+
+  /** What the daemons have logged, to explain a failure. */
+  log(): string {
+    return ["slurmctld.log", "slurmd.log"]
+      .map((name) => Deno.readTextFileSync(this.#folder.at(name)).split("\n").slice(-20).join("\n"))
+      .join("\n");
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const daemon of this.#daemons.reverse()) {
+      daemon.kill("SIGTERM");
+      await daemon.status;
+    }
+    this.#folder[Symbol.dispose]();
+  }
+
+  /** Without authentication: nobody else can be on the ports of this machine's loopback. */
+  #configuration(port: number): string {
+    const { path } = this.#folder;
+    const host = Deno.hostname();
+    return `ClusterName=forge
+SlurmctldHost=${host}(127.0.0.1)
+SlurmctldPort=${port}
+SlurmdPort=${port + 1}
+SlurmUser=root
+AuthType=auth/none
+AuthInfo=cred_expire=5
+CredType=cred/none
+StateSaveLocation=${path}
+SlurmdSpoolDir=${path}
+SlurmctldPidFile=${path}/slurmctld.pid
+SlurmdPidFile=${path}/slurmd.pid
+SlurmctldLogFile=${path}/slurmctld.log
+SlurmdLogFile=${path}/slurmd.log
+SlurmdParameters=config_overrides
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SwitchType=switch/none
+MpiDefault=none
+JobAcctGatherType=jobacct_gather/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+SchedulerParameters=sched_interval=1,batch_sched_delay=0
+KillWait=2
+ReturnToService=2
+NodeName=${host} NodeAddr=127.0.0.1 CPUs=2 State=UNKNOWN
+PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+`;
+  }
+}

@@ -1,0 +1,82 @@
+/** A batch spread over a Slurm array, one task of which is killed and queued again. */
+import { assert, assertEquals } from "@std/assert";
+import { TempFolder } from "../support/temp_folder.ts";
+import { writeRandomLlama } from "../support/tiny_llama.ts";
+import { denoArgs } from "./forge.ts";
+import { SlurmCluster, whyNoSlurm } from "./slurm.ts";
+
+const LINES = 300;
+const DEADLINE = 60_000;
+
+const reason = whyNoSlurm();
+if (reason !== undefined) console.error(`skipping: ${reason}`);
+
+/** Waits until something holds. */
+async function until(holds: () => boolean | Promise<boolean>, what: string, cluster: SlurmCluster) {
+  const end = performance.now() + DEADLINE;
+  while (!await holds()) {
+    if (performance.now() > end) throw new Error(`waited in vain until ${what}:\n${cluster.log()}`);
+    await new Promise((resolve) => setTimeout(resolve, 100));
+  }
+}
+
+function linesOf(path: string): string[] {
+  try {
+    return Deno.readTextFileSync(path).split("\n").slice(0, -1);
+  } catch {
+    return [];
+  }
+}
+
+Deno.test({
+  name: "batch: a Slurm array answers every line once, though a task is killed and queued again",
+  ignore: reason !== undefined,
+  async fn() {
+    using folder = new TempFolder();
+    writeRandomLlama(folder.at("model"));
+    const line = (_: unknown, i: number) => `{"id":"p${i}","prompt":"prompt ${i}"}\n`;
+    folder.write("prompts.jsonl", Array.from({ length: LINES }, line).join(""));
+    const command = [Deno.execPath(), ...denoArgs(["run", "-m", folder.at("model")])];
+    // As in README.md, with a slow device and the program spelt out.
+    const script = folder.write(
+      "job.sh",
+      `#!/bin/bash
+#SBATCH --array=0-1
+#SBATCH --requeue
+${command.map((part) => `'${part}'`).join(" ")} --device reference -t 1 -n 64 --parallel 1 \\
+  --batch prompts.jsonl -o "answers-$SLURM_ARRAY_TASK_ID.jsonl" --shard auto --resume
+`,
+    );
+    await using cluster = new SlurmCluster();
+    await until(
+      async () => (await cluster.command("sinfo", "-h", "-o", "%T").catch(() => "")) === "idle",
+      "the node is idle",
+      cluster,
+    );
+    const log = folder.at("job.log");
+    const output = ["--open-mode=append", `--output=${log}`];
+    const job = await cluster.command("sbatch", "--parsable", "-D", folder.path, ...output, script);
+    const answers = [0, 1].map((task) => folder.at(`answers-${task}.jsonl`));
+    const hasBegun = () => {
+      const failure = linesOf(log).find((line) => line.includes("error"));
+      if (failure !== undefined) throw new Error(failure);
+      return linesOf(answers[0]!).length > 5;
+    };
+    await until(hasBegun, "the first task has written", cluster);
+    await cluster.command("scontrol", "requeue", `${job}_0`);
+    const state = async (task: number) =>
+      await cluster.command("squeue", "-h", "-o", "%T", "-j", `${job}_${task}`).catch(() => "");
+    await until(async () => (await state(0)) === "PENDING", "it is queued again", cluster);
+    const before = linesOf(answers[0]!).length;
+    assert(before > 5 && before < LINES / 2, `it was killed after ${before} lines`);
+    const isOver = async () =>
+      answers.every((path) => linesOf(path).length >= LINES / 2) &&
+      (await cluster.command("squeue", "-h", "-j", job).catch(() => "")) === "";
+    await until(isOver, "both tasks are over", cluster);
+
+    const merged = answers.flatMap(linesOf).map((text) => JSON.parse(text));
+    assertEquals(answers.map((path) => linesOf(path).length), [LINES / 2, LINES / 2]);
+    assertEquals(new Set(merged.map(({ id }) => id)).size, LINES);
+    assert(merged.every(({ text }) => typeof text === "string"));
+  },
+});
