@@ -51,6 +51,8 @@ export interface EmulatorOptions {
    * @default "kernels/cuda"
    */
   readonly kernels?: string;
+  /** Only these of its `.cu` files; by default all. */
+  readonly only?: readonly string[];
 }
 
 interface Source {
@@ -151,7 +153,7 @@ export function emulatorUnavailable(): string | undefined {
 
 /** Builds the emulated kernels and their tests. */
 export async function buildEmulator(options: EmulatorOptions = {}): Promise<Emulator> {
-  const { mode = "plain", kernels = "kernels/cuda" } = options;
+  const { mode = "plain", kernels = "kernels/cuda", only } = options;
   const folder = join(root, "build", "emulator", mode);
   await Deno.mkdir(folder, { recursive: true });
   const sanitize = modeFlags[mode];
@@ -165,10 +167,9 @@ export async function buildEmulator(options: EmulatorOptions = {}): Promise<Emul
 
   // The scheduler is no part of the program under test, so it is never instrumented.
   const runtime = list("test/emulator", ".cpp").map((path) => ({ path, flags: testFlags }));
-  const device = list(kernels, ".cu").map((path) => ({
-    path,
-    flags: [...sanitize, ...kernelFlags, `-I${kernels}`],
-  }));
+  const device = list(kernels, ".cu")
+    .filter((path) => only === undefined || only.includes(basename(path)))
+    .map((path) => ({ path, flags: [...sanitize, ...kernelFlags, `-I${kernels}`] }));
   const deviceHeaders = text(list(kernels, ".cuh"));
   const libraryObjects = await inParallel([...runtime, ...device], (source) => {
     const headers = source.path.endsWith(".cu") ? [...own, ...numbers, ...deviceHeaders] : own;

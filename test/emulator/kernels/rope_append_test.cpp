@@ -35,7 +35,9 @@ std::vector<double> plain_head(const float* all, u32 n_heads, u32 head, u32 dim,
 void check(const KvType& type, const Case& c) {
   Random random(c.k_dim * 100 + c.n_heads);
   const std::vector<u32> lengths = {c.page_tokens * 2 + 1, 3};
-  const Buffer<i32> positions = {static_cast<i32>(2 * c.page_tokens), 2, 1};
+  // The first slot of a page, one within, and the last.
+  const Buffer<i32> positions = {static_cast<i32>(2 * c.page_tokens), 2,
+                                 static_cast<i32>(c.page_tokens - 1)};
   const Buffer<i32> sequence_of = {0, 1, 0};
   const u32 tokens = 3;
   const Sequences sequences(random, lengths, c.page_tokens);

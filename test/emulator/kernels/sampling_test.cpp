@@ -211,6 +211,23 @@ TEST(sampling_of_two_chunks_with_ties) { check_filters(259, true); }
 TEST(sampling_of_wide_rows) { check_filters(5003, false, 5); }
 TEST(sampling_of_wide_rows_with_ties) { check_filters(4096, true, 7); }
 
+TEST(sampling_of_equal_logits) {
+  const u32 vocabulary = 600;
+  std::vector<Request> requests;
+  for (u32 seed = 0; seed < 12; ++seed) {
+    Request r = plain_request(seed);
+    r.sampling.temperature = seed < 3 ? 0.0f : 1.0f;
+    r.sampling.top_k = seed % 4 == 0 ? 0 : 290;
+    r.sampling.top_p = seed % 2 == 0 ? 0.5f : 1.0f;
+    r.sampling.n_top = 3;
+    if (seed % 3 == 1) r.mask.assign((vocabulary + 31) / 32, 0xfffff000u);
+    requests.push_back(r);
+  }
+  Buffer<float> logits(requests.size() * vocabulary);
+  for (float& x : logits) x = -0.0f;
+  check(logits, requests, vocabulary, 3);
+}
+
 TEST(sampling_adjusts_logits) {
   const u32 vocabulary = 701, outputs = 24;
   Random random(9);
