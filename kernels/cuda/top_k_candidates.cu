@@ -62,6 +62,7 @@ DEVICE u32 take_token(const float* row, u32 vocabulary, u32 chunk, float* next_l
   const u32 second = warp_lowest(taken == first ? same : taken);
   below = warp_max(below);
   n_below = warp_sum(n_below);
+  __syncwarp();  // all lanes have read the cursor
   if (lane_id() == 0) {
     const float exhausted = __uint_as_float(0x7fffffffu);
     *next_logit = second != kNone ? logit : n_below > 0 ? below : exhausted;

@@ -53,6 +53,8 @@ export interface EmulatorOptions {
   readonly kernels?: string;
   /** Only these of its `.cu` files; by default all. */
   readonly only?: readonly string[];
+  /** Only the instances of kernel templates whose names match; by default all. */
+  readonly instances?: RegExp;
 }
 
 interface Source {
@@ -113,6 +115,20 @@ export async function inParallel<T, R>(
   return results;
 }
 
+/** Copies a folder of kernels without the INSTANCE lines that do not match; returns the copy. */
+async function withInstances(folder: string, pattern: RegExp): Promise<string> {
+  const copy = join("build", "emulator", "sources", await sha256([folder, pattern.source]));
+  await Deno.mkdir(resolve(root, copy), { recursive: true });
+  for (const path of list(folder, ".cu", ".cuh")) {
+    const source = Deno.readTextFileSync(resolve(root, path)).replaceAll(
+      /^INSTANCE\((.*)\)$/gm,
+      (line, name) => !name.includes("<") || pattern.test(name) ? line : "",
+    );
+    await Deno.writeTextFile(resolve(root, copy, basename(path)), source);
+  }
+  return copy;
+}
+
 /** Compiles a source unless an object of the same hash is there; returns the object's path. */
 export async function compile(
   source: Source,
@@ -153,7 +169,9 @@ export function emulatorUnavailable(): string | undefined {
 
 /** Builds the emulated kernels and their tests. */
 export async function buildEmulator(options: EmulatorOptions = {}): Promise<Emulator> {
-  const { mode = "plain", kernels = "kernels/cuda", only } = options;
+  const { mode = "plain", only, instances } = options;
+  let { kernels = "kernels/cuda" } = options;
+  if (instances) kernels = await withInstances(kernels, instances);
   const folder = join(root, "build", "emulator", mode);
   await Deno.mkdir(folder, { recursive: true });
   const sanitize = modeFlags[mode];

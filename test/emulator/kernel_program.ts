@@ -1,6 +1,4 @@
 /** Running the program that tests kernels (`buildEmulator` builds it). */
-import type { EmulatorMode } from "./build.ts";
-
 const environment = {
   // Fibers are no threads: stacks are not where the sanitizer expects the end of one.
   ASAN_OPTIONS: "detect_leaks=0:detect_stack_use_after_return=0",
@@ -21,11 +19,10 @@ async function run(program: string, args: string[]): Promise<KernelTestResult> {
   return { ok: success, output: decoder.decode(stdout) + decoder.decode(stderr) };
 }
 
-/** The names of the tests; for the sanitizers, which take ten times as long, only the small ones. */
-export async function listTests(program: string, mode: EmulatorMode): Promise<string[]> {
+/** The names of the tests. */
+export async function listTests(program: string): Promise<string[]> {
   const { output } = await run(program, ["--list"]);
-  const names = output.split("\n").filter((name) => name !== "");
-  return mode === "plain" ? names : names.filter((name) => !name.includes("wide"));
+  return output.split("\n").filter((name) => name !== "");
 }
 
 /** Runs one test; `ok` only if the program says so in words too. */
