@@ -1,14 +1,14 @@
-// Logits as penalties, bias and mask change them (csrc/forge.h, forge_sampling), for the outputs that
-// ask for it.
+// Logits as penalties, bias and mask change them (csrc/forge.h, forge_sampling), for the outputs
+// that ask for it.
 //
 //   logits, adjusted [outputs, vocabulary] F32: rows that nothing changes are not written
 //   occurrences [outputs, vocabulary]: zero before and after
 //   grid: a block an output; block: at most 1024 threads
 //   moves: 8 bytes a logit
 //
-// The tokens of the history are counted by atomic additions, each in the place of its token; who then
-// takes a count away, leaving zero, applies the penalty. That takes one step a history entry, whatever
-// the history's length, and no sorting.
+// The tokens of the history are counted by atomic additions, each in the place of its token; who
+// then takes a count away, leaving zero, applies the penalty. That takes one step a history entry,
+// whatever the history's length, and no sorting.
 
 #include "sampling.cuh"
 

@@ -1,12 +1,12 @@
 #pragma once
 
-// What the attention kernels on tensor cores share: 16 queries of a warp against a slice of keys and
-// values in shared memory, with the softmax kept online.
+// What the attention kernels on tensor cores share: 16 queries of a warp against a slice of keys
+// and values in shared memory, with the softmax kept online.
 //
-// The method is FlashAttention-2 (T. Dao, 2023): a warp holds 16 rows of output in registers, as the
-// accumulators of multiply_add; the scores of a slice of positions come out of the tensor cores in
-// the very layout in which their exponentials enter them again as the left operand for the values.
-// Sums are F32; queries, keys, values and probabilities are 16-bit.
+// The method is FlashAttention-2 (T. Dao, 2023): a warp holds 16 rows of output in registers, as
+// the accumulators of multiply_add; the scores of a slice of positions come out of the tensor cores
+// in the very layout in which their exponentials enter them again as the left operand for the
+// values. Sums are F32; queries, keys, values and probabilities are 16-bit.
 
 #include "kv.cuh"
 #include "ptx.cuh"

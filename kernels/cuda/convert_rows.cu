@@ -3,8 +3,9 @@
 //   x [rows, cols] F32; out [rows, padded_cols] of T, zero beyond cols; scale [rows]
 //   grid: a block a row; block: whole warps, at most 1024 threads
 //
-// A row that holds numbers near the end of F16's range is divided by a power of two, which changes no digit;
-// the product is multiplied by it again. Rows are padded so that products need no bounds along K.
+// A row that holds numbers near the end of F16's range is divided by a power of two, which changes
+// no digit; the product is multiplied by it again. Rows are padded so that products need no bounds
+// along K.
 
 #include "warp.cuh"
 

@@ -7,10 +7,10 @@
 //   moves: the weight, once for every 16 tokens
 //
 // With more than a few tokens, matvec.cu would spend longer on multiplying than on reading. Here
-// weights go from memory into registers in 16-byte chunks, as there, and are the left operand as they
-// lie: a product does not mind in which order it takes the columns, so that a lane's 16 consecutive
-// weights serve four steps of 16 columns, four of each lane, if x is read in the same order. No
-// weight passes through shared memory.
+// weights go from memory into registers in 16-byte chunks, as there, and are the left operand as
+// they lie: a product does not mind in which order it takes the columns, so that a lane's 16
+// consecutive weights serve four steps of 16 columns, four of each lane, if x is read in the same
+// order. No weight passes through shared memory.
 
 #include "activation.cuh"
 #include "blocks.cuh"

@@ -1,5 +1,5 @@
-// Rows of a weight as 16-bit or 32-bit floats: for products by a library (cuBLASLt), and the tile of
-// any format that has no product of its own.
+// Rows of a weight as 16-bit or 32-bit floats: for products by a library (cuBLASLt), and the tile
+// of any format that has no product of its own.
 //
 //   out [rows, padded_cols] of T, zero beyond cols; weight rows first_row .. first_row + rows
 //   grid: (padded_cols / 2048, rows); block 128

@@ -15,9 +15,9 @@
 //   scale(c, r), min(c, r)
 // The 64 weights from a multiple of 64 on are always 64 / (kRun * kRuns) whole, consecutive chunks.
 //
-// A row on the device is its planes one after another, each padded to 16 bytes: all quants, then all
-// scales. Blocks as they come in files have odd sizes (18, 34, 210 bytes), which no 16-byte load can
-// read; repack_rows.cu takes them apart. Block layouts: csrc/common/quant.
+// A row on the device is its planes one after another, each padded to 16 bytes: all quants, then
+// all scales. Blocks as they come in files have odd sizes (18, 34, 210 bytes), which no 16-byte
+// load can read; repack_rows.cu takes them apart. Block layouts: csrc/common/quant.
 
 #include "prelude.cuh"
 

@@ -1,5 +1,5 @@
-// Products of many tokens on tensor cores, where no library is there to do them, and for formats that
-// a library cannot read: out = residual + alpha * activation(x weight^T + bias).
+// Products of many tokens on tensor cores, where no library is there to do them, and for formats
+// that a library cannot read: out = residual + alpha * activation(x weight^T + bias).
 //
 //   x [tokens, padded_cols] of T, x_scale [tokens]: of convert_rows; padded_cols a multiple of 64
 //   weight: `rows` rows in the format F, row_stride bytes apart; out [tokens, out_stride] F32

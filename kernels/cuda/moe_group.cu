@@ -1,11 +1,11 @@
 // Groups the pairs of tokens and experts by expert, so that a product reads each expert's weights
 // once for several tokens.
 //
-//   route [tokens, 2 top_k] of moe_route; pairs [tokens * top_k]; tiles of at most tile_tokens pairs
-//   grid: 1; block: whole warps; dynamic shared: (2 n_experts + 1) * 4 bytes
+//   route [tokens, 2 top_k] of moe_route; pairs [tokens * top_k]; tiles of at most tile_tokens
+//   pairs grid: 1; block: whole warps; dynamic shared: (2 n_experts + 1) * 4 bytes
 //
-// Counts the pairs of each expert, adds the counts up, and scatters. Which pairs of an expert share a
-// tile depends on the order of atomic additions, but no product depends on its neighbours.
+// Counts the pairs of each expert, adds the counts up, and scatters. Which pairs of an expert share
+// a tile depends on the order of atomic additions, but no product depends on its neighbours.
 
 #include "moe.cuh"
 #include "warp.cuh"

@@ -1,5 +1,5 @@
-// Chooses top_k experts a token: those with the largest router logits, ties to the lower expert, with
-// their softmax probabilities.
+// Chooses top_k experts a token: those with the largest router logits, ties to the lower expert,
+// with their softmax probabilities.
 //
 //   logits [tokens, n_experts] F32; out [tokens, 2 top_k] F32: expert numbers, then weights
 //   weights: probability (relative to the chosen ones when `normalize`) * scale

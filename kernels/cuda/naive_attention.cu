@@ -3,8 +3,8 @@
 //
 //   q [tokens, n_heads * k_dim], out [tokens, n_heads * v_dim] F32
 //   grid: (n_heads, tokens): a block a query; block 128
-//   scores are scale * q k, softcap * tanh(score / softcap) when softcap > 0, over the last `window`
-//   positions when window > 0; sinks [n_heads] (or null) are logits that carry no value
+//   scores are scale * q k, softcap * tanh(score / softcap) when softcap > 0, over the last
+//   `window` positions when window > 0; sinks [n_heads] (or null) are logits that carry no value
 //
 // The positions are taken in tiles of as many as there are threads: a thread computes one score,
 // the block their maximum and sum, and each thread then adds up some of the output's columns. The

@@ -1,5 +1,5 @@
-// Attention of a prompt's chunk on tensor cores: tiles of 64 queries of one head against the pages of
-// their sequence.
+// Attention of a prompt's chunk on tensor cores: tiles of 64 queries of one head against the pages
+// of their sequence.
 //
 //   q [tokens, n_heads * D], out [tokens, n_heads * D] F32; T is the cache's type, D its head size
 //   tiles: up to 64 queries each; *n_tiles of them

@@ -56,8 +56,8 @@ DEVICE void find_digit(SelectShared& shared, u64 goal) {
   shared.equal = shared.histogram[digit];
 }
 
-// `visit(take)` calls take(key, weight) for each number that this thread looks at; all threads of the
-// block together look at every number once. All threads receive the result.
+// `visit(take)` calls take(key, weight) for each number that this thread looks at; all threads of
+// the block together look at every number once. All threads receive the result.
 template <class Visit>
 DEVICE Selected radix_select(SelectShared& shared, u64 goal, Visit visit) {
   Selected found = {0, 0, 0};

@@ -6,9 +6,9 @@
 //   grid: (tokens, n_heads + 2 * n_kv_heads): a block a head, queries first, then keys, then values
 //   block 128; dynamic shared: max(k_dim, v_dim) * 4 bytes, the head
 //
-// RMSNorm is over the head when the norm's weight is as wide as one (Qwen 3, Gemma 3), else over all
-// heads at once (OLMo 2): then every block sums the squares of all, which the cache serves. RoPE: J.
-// Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding", 2021.
+// RMSNorm is over the head when the norm's weight is as wide as one (Qwen 3, Gemma 3), else over
+// all heads at once (OLMo 2): then every block sums the squares of all, which the cache serves.
+// RoPE: J. Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding", 2021.
 
 #include "kv.cuh"
 

@@ -3,8 +3,8 @@
 //
 //   grid: a block a token; block: any
 //
-// The angle is rounded to float first, as every trained model saw it; sine and cosine then reduce it
-// in full precision (positions reach 10^5 radians).
+// The angle is rounded to float first, as every trained model saw it; sine and cosine then reduce
+// it in full precision (positions reach 10^5 radians).
 
 #include "prelude.cuh"
 

@@ -9,8 +9,8 @@
 // A filter is a cut: the tokens above a key, and the first so many by id of those equal to it. The
 // keys are found by radix selection: for top_k every token weighs 1, for top_p its mass, so that
 // neither sorts. For top_k the k-th largest of the chunks' maxima bounds the key from below, for
-// top_p a few guesses do; chunks whose maximum is lower are not read. The draw walks the kept tokens
-// by id, so that it needs no order of probabilities: first over chunks, then within one.
+// top_p a few guesses do; chunks whose maximum is lower are not read. The draw walks the kept
+// tokens by id, so that it needs no order of probabilities: first over chunks, then within one.
 
 #include "radix_select.cuh"
 #include "sampling.cuh"
@@ -36,8 +36,8 @@ DEVICE bool keeps(const Cut& cut, u32 key, u32 id) {
   return key > cut.key || (key == cut.key && id <= cut.last_id);
 }
 
-// Calls take(id, logit) for the candidates of chunk c that have at least the key `least`. All logits
-// are asked for before the first is needed; the few that matter are then taken one by one.
+// Calls take(id, logit) for the candidates of chunk c that have at least the key `least`. All
+// logits are asked for before the first is needed; the few that matter are then taken one by one.
 template <class Take>
 DEVICE void visit_chunk(const Row& row, u32 c, u32 least, Take take) {
   const u32 first = c * kChunk + lane_id();
@@ -66,8 +66,8 @@ DEVICE u64 row_mass(const Row& row, float logit) {
   return mass_of(share_of(logit, row.largest, row.s.temperature));
 }
 
-// The first place at which the running sum of weights[n] exceeds `target`, and the sum before it; by
-// a warp. A target that is never exceeded gives the last place of any weight.
+// The first place at which the running sum of weights[n] exceeds `target`, and the sum before it;
+// by a warp. A target that is never exceeded gives the last place of any weight.
 struct Place {
   u32 index;
   u64 before;
@@ -86,7 +86,9 @@ DEVICE Place find_place(const u64* weights, u32 n, u64 target) {
     }
     const u32 passed = __ballot_sync(kAllLanes, before + sum > target);
     const u32 any = __ballot_sync(kAllLanes, own > 0);
-    const u32 lane = passed != 0 ? u32(__ffs(i32(passed))) - 1 : any != 0 ? 31 - __clz(i32(any)) : 0;
+    const u32 lane = passed != 0 ? u32(__ffs(i32(passed))) - 1
+                     : any != 0  ? 31 - __clz(i32(any))
+                                 : 0;
     const u64 sum_before = __shfl_sync(kAllLanes, before + sum - own, lane);
     if (passed != 0 || any != 0) last = {first + lane, sum_before};
     if (passed != 0) return last;
@@ -127,8 +129,8 @@ DEVICE u64 weigh_chunks(const Row& row, Scratch& shared, u32 least, Weight weigh
   return total;
 }
 
-// The token at which the running sum of weights, by id, exceeds `target`; chunk_masses hold the sums
-// of the chunks.
+// The token at which the running sum of weights, by id, exceeds `target`; chunk_masses hold the
+// sums of the chunks.
 template <class Weight>
 DEVICE u32 find_token(const Row& row, Scratch& shared, u32 least, u64 target, Weight weight) {
   if (warp_id() == 0) {

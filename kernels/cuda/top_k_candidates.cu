@@ -6,9 +6,9 @@
 //   results: as in sample_token
 //   grid: a block an output; block 1024 (whole warps)
 //
-// Each chunk has a cursor: the logit of its best token that is not reported yet, and the lowest id it
-// may have. A round takes the chunk whose cursor comes first, finds the token, and moves the cursor:
-// the few tokens that are wanted take as many rounds, and read as many chunks.
+// Each chunk has a cursor: the logit of its best token that is not reported yet, and the lowest id
+// it may have. A round takes the chunk whose cursor comes first, finds the token, and moves the
+// cursor: the few tokens that are wanted take as many rounds, and read as many chunks.
 
 #include "sampling.cuh"
 
@@ -112,8 +112,8 @@ KERNEL top_k_candidates(u8* results, u32 max_top, const float* logits, const flo
       const u32 n_warps = blockDim.x / kWarp;
       const Cursor none = {-FORGE_INFINITY, kNone};
       const Cursor chosen = warp_first(lane_id() < n_warps ? firsts[lane_id()] : none);
-      const u32 id =
-          take_token(row, vocabulary, chosen.chunk, next_logit + chosen.chunk, next_id + chosen.chunk);
+      const u32 id = take_token(row, vocabulary, chosen.chunk, next_logit + chosen.chunk,
+                                next_id + chosen.chunk);
       if (lane_id() == 0) {
         ids[n] = i32(id);
         logprobs[n] = float(chosen.logit - normalizer);

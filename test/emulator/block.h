@@ -24,8 +24,8 @@ void wait_for_block(const char* file, int line);
 // Names of warp operations: lanes that meet must perform the same.
 enum class WarpOp { sync, shuffle, ballot, match, reduce, ldmatrix, ldmatrix_trans, mma, wgmma };
 
-// A warp operation: every lane of `mask` brings `argument`; the last to arrive runs `perform` on all
-// of them, indexed by lane, and all continue. `orders_memory` as __syncwarp does.
+// A warp operation: every lane of `mask` brings `argument`; the last to arrive runs `perform` on
+// all of them, indexed by lane, and all continue. `orders_memory` as __syncwarp does.
 void collective(uint32_t mask, WarpOp op, void* argument,
                 void (*perform)(void* const* arguments, uint32_t mask), const char* file, int line,
                 bool orders_memory = false);

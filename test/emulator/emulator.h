@@ -8,8 +8,8 @@
 // others will never reach, warp operations whose lanes disagree about who takes part, misaligned
 // asynchronous copies, a thread that ends with copies in flight. Shared memory is filled with 0xff
 // (NaN) before each block, so that what is read before it is written spoils the result. Built with
-// ThreadSanitizer, missing barriers are reported as races; with AddressSanitizer, accesses beyond an
-// array of shared memory or a buffer are.
+// ThreadSanitizer, missing barriers are reported as races; with AddressSanitizer, accesses beyond
+// an array of shared memory or a buffer are.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,7 +1,8 @@
 #pragma once
 
 // Stackful coroutines for the threads of a block. A switch saves six registers and changes the
-// stack; the sanitizers are told about it through hooks that exist only in programs built with them.
+// stack; the sanitizers are told about it through hooks that exist only in programs built with
+// them.
 
 #include <cstddef>
 

@@ -74,8 +74,8 @@ void end_phase_if_complete(uint64_t* barrier) {
   waiting.clear();
 }
 
-// The place in shared memory of what would be at `address` without swizzling: address bits above the
-// chunk's are exclusive-ored with bits of the row.
+// The place in shared memory of what would be at `address` without swizzling: address bits above
+// the chunk's are exclusive-ored with bits of the row.
 uint32_t swizzled(uint32_t address, int swizzle_bytes) {
   const uint32_t rows = swizzle_bytes == 128 ? 7 : 3;
   return address ^ ((address >> 7 & rows) << 4);

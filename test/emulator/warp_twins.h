@@ -65,5 +65,6 @@ inline uint32_t ballot(uint32_t mask, bool vote, const char* file, int line) {
                                                       : emulator::position().lane,      \
                     __FILE__, __LINE__)
 #define __ballot_sync(mask, vote) emulator::ballot(mask, vote, __FILE__, __LINE__)
-#define __syncwarp(...) \
-  emulator::collective(0xffffffffu, emulator::WarpOp::sync, nullptr, nullptr, __FILE__, __LINE__, true)
+#define __syncwarp(...)                                                                           \
+  emulator::collective(0xffffffffu, emulator::WarpOp::sync, nullptr, nullptr, __FILE__, __LINE__, \
+                       true)

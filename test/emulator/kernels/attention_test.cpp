@@ -59,20 +59,24 @@ class Setting {
   }
 
   std::string instance(const char* kernel) const {
-    return std::string(kernel) + "<" + kv_types[case_.type].name + ", " + std::to_string(case_.dim) + ">";
+    return std::string(kernel) + "<" + kv_types[case_.type].name + ", " +
+           std::to_string(case_.dim) + ">";
   }
 
   void check() const {
     // Queries and probabilities are rounded to 16 bits.
     const double tolerance = kv_types[case_.type].name[0] == 'b' ? 2e-2 : 2.5e-3;
-    const AttentionShape shape = {case_.n_heads, args.scale, case_.window, case_.softcap, args.sinks};
+    const AttentionShape shape = {case_.n_heads, args.scale, case_.window, case_.softcap,
+                                  args.sinks};
     for (const QueryTile& tile : tiles) {
       for (u32 i = 0; i < tile.n_queries; ++i) {
         for (u32 h = 0; h < case_.n_heads; ++h) {
           const u64 at = (u64(tile.first_row + i) * case_.n_heads + h) * case_.dim;
           const u32 position = case_.causal ? tile.first_position + i : tile.end - 1;
-          const auto expected = plain_attention(pages, sequences, tile.sequence, position, h, q.data() + at, shape);
-          expect_near("attention", out.data() + at, expected.data(), case_.dim, tolerance, tolerance);
+          const auto expected =
+              plain_attention(pages, sequences, tile.sequence, position, h, q.data() + at, shape);
+          expect_near("attention", out.data() + at, expected.data(), case_.dim, tolerance,
+                      tolerance);
         }
       }
     }
@@ -107,9 +111,9 @@ void check_prefill(const Case& c, const std::vector<Run>& runs) {
   const Buffer<u32> n_tiles = {static_cast<u32>(tiles.size())};
   const u32 tokens = c.dim > 128 ? 32 : 64;
   const size_t shared = (64 + 4 * tokens) * (c.dim + 8) * 2;
-  launch(s.instance("prefill_attention"), {{c.n_heads, n_tiles[0] + 1}, {128}, shared}, s.out.data(),
-         s.q.data(), s.pages.cache, s.args, tiles.data(), n_tiles.data(), s.sequences.page_tables.data(),
-         s.sequences.page_stride);
+  launch(s.instance("prefill_attention"), {{c.n_heads, n_tiles[0] + 1}, {128}, shared},
+         s.out.data(), s.q.data(), s.pages.cache, s.args, tiles.data(), n_tiles.data(),
+         s.sequences.page_tables.data(), s.sequences.page_stride);
   s.check();
 }
 
@@ -126,39 +130,66 @@ void check_decode(const Case& c, const std::vector<Run>& runs, u32 max_queries) 
   std::copy(list.begin(), list.end(), work.begin());
   const u32 n = static_cast<u32>(list.size());
   const Buffer<u32> n_work = {n};
-  Buffer<float> partial_out(n * max_queries * c.n_heads * c.dim), partial_ml(n * max_queries * c.n_heads * 2);
+  Buffer<float> partial_out(n * max_queries * c.n_heads * c.dim),
+      partial_ml(n * max_queries * c.n_heads * 2);
   const u32 warps = c.dim > 128 ? 2 : 4, group = c.n_heads / c.n_kv_heads;
-  const size_t tiles_bytes = (16 + warps * 64) * (c.dim + 8) * 2, sums_bytes = warps * 16 * (c.dim + 2) * 4;
+  const size_t tiles_bytes = (16 + warps * 64) * (c.dim + 8) * 2,
+               sums_bytes = warps * 16 * (c.dim + 2) * 4;
   launch(s.instance("batched_decode_attention"),
-         {{n + 2, c.n_kv_heads * blocks_for(group * max_queries, 16)}, {warps * 32}, std::max(tiles_bytes, sums_bytes)},
-         partial_out.data(), partial_ml.data(), s.q.data(), s.pages.cache, s.args, tiles.data(), work.data(),
-         n_work.data(), s.sequences.page_tables.data(), s.sequences.page_stride);
-  launch("merge_attention_splits", {{n + 2, c.n_heads * max_queries}, {128}}, s.out.data(), partial_out.data(),
-         partial_ml.data(), s.args, tiles.data(), work.data(), n_work.data(), c.dim);
+         {{n + 2, c.n_kv_heads * blocks_for(group * max_queries, 16)},
+          {warps * 32},
+          std::max(tiles_bytes, sums_bytes)},
+         partial_out.data(), partial_ml.data(), s.q.data(), s.pages.cache, s.args, tiles.data(),
+         work.data(), n_work.data(), s.sequences.page_tables.data(), s.sequences.page_stride);
+  launch("merge_attention_splits", {{n + 2, c.n_heads * max_queries}, {128}}, s.out.data(),
+         partial_out.data(), partial_ml.data(), s.args, tiles.data(), work.data(), n_work.data(),
+         c.dim);
   s.check();
 }
 
 }  // namespace
 
 TEST(prefill_attention_of_one_token) { check_prefill({1, 64, 2, 1, 16, 0, 0, false}, {{1, 1}}); }
-TEST(prefill_attention_of_two_tiles) { check_prefill({1, 128, 2, 1, 16, 0, 0, false}, {{131, 70}}); }
-TEST(prefill_attention_bf16_of_odd_pages) { check_prefill({2, 80, 2, 2, 7, 0, 0, false}, {{90, 64}, {33, 33}}); }
-TEST(prefill_attention_q8_in_a_window) { check_prefill({3, 96, 2, 1, 32, 40, 0, false}, {{150, 66}}); }
-TEST(prefill_attention_of_wide_heads) { check_prefill({1, 256, 1, 1, 16, 0, 30, false}, {{70, 70}}); }
+TEST(prefill_attention_of_two_tiles) {
+  check_prefill({1, 128, 2, 1, 16, 0, 0, false}, {{131, 70}});
+}
+TEST(prefill_attention_bf16_of_odd_pages) {
+  check_prefill({2, 80, 2, 2, 7, 0, 0, false}, {{90, 64}, {33, 33}});
+}
+TEST(prefill_attention_q8_in_a_window) {
+  check_prefill({3, 96, 2, 1, 32, 40, 0, false}, {{150, 66}});
+}
+TEST(prefill_attention_of_wide_heads) {
+  check_prefill({1, 256, 1, 1, 16, 0, 30, false}, {{70, 70}});
+}
 TEST(prefill_attention_with_sinks) { check_prefill({1, 64, 4, 2, 16, 16, 0, true}, {{50, 50}}); }
 TEST(prefill_attention_of_small_heads) { check_prefill({1, 16, 2, 1, 8, 0, 0, false}, {{40, 20}}); }
-TEST(prefill_attention_without_causality) { check_prefill({1, 32, 2, 1, 8, 0, 0, false, false}, {{80, 70}}); }
+TEST(prefill_attention_without_causality) {
+  check_prefill({1, 32, 2, 1, 8, 0, 0, false, false}, {{80, 70}});
+}
 
 TEST(decode_attention_of_one_token) { check_decode({1, 64, 4, 2, 16, 0, 0, false}, {{1, 1}}, 1); }
 TEST(decode_attention_of_a_batch) {
   check_decode({1, 128, 8, 2, 16, 0, 0, false}, {{300, 1}, {17, 1}, {256, 1}, {257, 1}}, 1);
 }
-TEST(decode_attention_bf16_of_many_heads) { check_decode({2, 80, 40, 1, 5, 0, 0, false}, {{61, 1}}, 1); }
-TEST(decode_attention_q8_in_a_window) { check_decode({3, 96, 4, 4, 32, 100, 0, false}, {{600, 1}, {90, 1}}, 1); }
-TEST(decode_attention_of_wide_heads) { check_decode({1, 256, 4, 1, 16, 0, 20, false}, {{90, 1}}, 1); }
-TEST(decode_attention_with_sinks) { check_decode({1, 64, 8, 1, 16, 128, 0, true}, {{400, 1}, {3, 1}}, 1); }
+TEST(decode_attention_bf16_of_many_heads) {
+  check_decode({2, 80, 40, 1, 5, 0, 0, false}, {{61, 1}}, 1);
+}
+TEST(decode_attention_q8_in_a_window) {
+  check_decode({3, 96, 4, 4, 32, 100, 0, false}, {{600, 1}, {90, 1}}, 1);
+}
+TEST(decode_attention_of_wide_heads) {
+  check_decode({1, 256, 4, 1, 16, 0, 20, false}, {{90, 1}}, 1);
+}
+TEST(decode_attention_with_sinks) {
+  check_decode({1, 64, 8, 1, 16, 128, 0, true}, {{400, 1}, {3, 1}}, 1);
+}
 TEST(decode_attention_of_several_queries) {
   check_decode({1, 32, 6, 2, 8, 0, 0, false}, {{280, 16}, {40, 3}, {5, 5}}, 16);
 }
-TEST(decode_attention_of_queries_across_a_split) { check_decode({1, 16, 4, 1, 8, 20, 0, false}, {{262, 12}}, 16); }
-TEST(decode_attention_without_causality) { check_decode({1, 64, 2, 2, 8, 0, 0, false, false}, {{70, 9}}, 4); }
+TEST(decode_attention_of_queries_across_a_split) {
+  check_decode({1, 16, 4, 1, 8, 20, 0, false}, {{262, 12}}, 16);
+}
+TEST(decode_attention_without_causality) {
+  check_decode({1, 64, 2, 2, 8, 0, 0, false, false}, {{70, 9}}, 4);
+}

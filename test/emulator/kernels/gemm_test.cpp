@@ -28,11 +28,13 @@ void check(const std::string& name, const WeightKind& kind, u32 rows, u32 cols, 
          n_rows.data(), cols, padded);
   const Epilogue epilogue = {bias.data(), residual.data(), 2.0f, 0};
   const bool decode = name == "decode_gemm";
-  const emulator::Dim3 grid = {blocks_for(rows, decode ? 16 : 128), blocks_for(tokens, decode ? 16 : 64) + 1};
-  launch(name + "<" + weight.format + ", " + type + ">", {grid, {256}, decode ? 0u : 55296u}, out.data(),
-         halves.data(), scale.data(), weight.data.data(), weight.row_stride, rows, cols, padded, stride,
-         n_rows.data(), epilogue, codebooks().data());
-  // Both operands are rounded to 11 (8) bits; the errors of a sum of `cols` products add up randomly.
+  const emulator::Dim3 grid = {blocks_for(rows, decode ? 16 : 128),
+                               blocks_for(tokens, decode ? 16 : 64) + 1};
+  launch(name + "<" + weight.format + ", " + type + ">", {grid, {256}, decode ? 0u : 55296u},
+         out.data(), halves.data(), scale.data(), weight.data.data(), weight.row_stride, rows, cols,
+         padded, stride, n_rows.data(), epilogue, codebooks().data());
+  // Both operands are rounded to 11 (8) bits; the errors of a sum of `cols` products add up
+  // randomly.
   const double rounding = type == "f16" ? 6e-4 : 5e-3;
   for (u32 t = 0; t < tokens; ++t) {
     const double size = t + 1 == tokens ? 1e6 : 1;
@@ -41,7 +43,8 @@ void check(const std::string& name, const WeightKind& kind, u32 rows, u32 cols, 
       expected.push_back(residual[t * stride + r] +
                          2.0 * (plain_dot(weight.row(r), x.data() + t * cols, cols) + bias[r]));
     }
-    expect_near("product", out.data() + t * stride, expected.data(), rows, 12 * rounding * size, rounding);
+    expect_near("product", out.data() + t * stride, expected.data(), rows, 12 * rounding * size,
+                rounding);
   }
 }
 

@@ -19,8 +19,8 @@ Buffer<float> route(Random& random, u32 tokens, u32 n_experts, u32 top_k, Buffer
   for (float& x : logits) x = static_cast<float>(random.below(7)) * 0.5f;  // many ties
   Buffer<float> out(tokens * 2 * top_k);
   const Buffer<u32> n_tokens = {tokens};
-  launch("moe_route", {{blocks_for(tokens, 4) + 1}, {128}}, out.data(), logits.data(), n_tokens.data(),
-         n_experts, top_k, normalize ? 1u : 0u, 1.5f);
+  launch("moe_route", {{blocks_for(tokens, 4) + 1}, {128}}, out.data(), logits.data(),
+         n_tokens.data(), n_experts, top_k, normalize ? 1u : 0u, 1.5f);
   return out;
 }
 
@@ -65,15 +65,16 @@ void check_product(const WeightKind& kind, u32 tokens, u32 at_once, bool shared)
   const Grouping g = group(routes, tokens, n_experts, top_k, at_once);
   const u32 per_block = 4 * (weight.format[0] == 'B' ? 1 : 2);
   launch("grouped_matvec<" + weight.format + ", " + std::to_string(at_once) + ">",
-         {{blocks_for(rows, per_block), static_cast<u32>(g.tiles.size())}, {256}}, out.data(), x.data(),
-         shared ? 1u : 0u, weight.data.data(), weight.row_stride, rows, cols, top_k, g.tiles.data(),
-         g.n_tiles.data(), g.pairs.data(), bias.data(), 2u, codebooks().data());
+         {{blocks_for(rows, per_block), static_cast<u32>(g.tiles.size())}, {256}}, out.data(),
+         x.data(), shared ? 1u : 0u, weight.data.data(), weight.row_stride, rows, cols, top_k,
+         g.tiles.data(), g.n_tiles.data(), g.pairs.data(), bias.data(), 2u, codebooks().data());
   for (u32 pair = 0; pair < tokens * top_k; ++pair) {
     const u32 t = pair / top_k, k = pair % top_k;
     const auto expert = static_cast<u32>(routes[t * 2 * top_k + k]);
     std::vector<double> expected;
     for (u32 r = expert * rows; r < (expert + 1) * rows; ++r) {
-      expected.push_back(plain_dot(weight.row(r), x.data() + (shared ? t : pair) * cols, cols) + bias[r]);
+      expected.push_back(plain_dot(weight.row(r), x.data() + (shared ? t : pair) * cols, cols) +
+                         bias[r]);
     }
     expect_near("grouped_matvec", out.data() + pair * rows, expected.data(), rows, 1e-5, 1e-5);
   }
@@ -121,12 +122,14 @@ TEST(grouped_matvec_of_many_tokens) {
 }
 TEST(grouped_matvec_of_other_types) {
   std::string name;
-  for (const u32 type : other_types) check_product(other_kind(type, name), 3, type % 2 != 0 ? 1 : 4, false);
+  for (const u32 type : other_types)
+    check_product(other_kind(type, name), 3, type % 2 != 0 ? 1 : 4, false);
 }
 TEST(moe_combine_with_and_without_residual) {
   Random random(3);
   const u32 tokens = 2, cols = 1029, top_k = 3;
-  const auto x = random_floats(random, tokens * top_k * cols), routes = random_floats(random, tokens * 2 * top_k);
+  const auto x = random_floats(random, tokens * top_k * cols),
+             routes = random_floats(random, tokens * 2 * top_k);
   const auto residual = random_floats(random, tokens * cols);
   const Buffer<u32> n_tokens = {tokens};
   for (const bool with_residual : {false, true}) {

@@ -11,20 +11,23 @@ void check(const KvType& type, u32 n_heads, u32 n_kv_heads, u32 k_dim, u32 v_dim
   pages.fill(random);
   const Buffer<i32> positions = {149, 130, 0, 8}, sequence_of = {0, 0, 1, 2};
   const u32 tokens = 4;
-  const auto q = random_floats(random, tokens * n_heads * k_dim), sinks = random_floats(random, n_heads);
+  const auto q = random_floats(random, tokens * n_heads * k_dim),
+             sinks = random_floats(random, n_heads);
   const Buffer<u32> n_tokens = {tokens};
   Buffer<float> out(tokens * n_heads * v_dim);
   const float scale = 0.2f;
   launch("naive_attention<" + std::string(type.name) + ">", {{n_heads, tokens + 1}, {128}},
          out.data(), q.data(), pages.cache, positions.data(), sequence_of.data(),
-         sequences.page_tables.data(), sequences.page_stride, n_tokens.data(), n_heads, scale, window,
-         softcap, with_sinks ? sinks.data() : nullptr);
-  const AttentionShape shape = {n_heads, scale, window, softcap, with_sinks ? sinks.data() : nullptr};
+         sequences.page_tables.data(), sequences.page_stride, n_tokens.data(), n_heads, scale,
+         window, softcap, with_sinks ? sinks.data() : nullptr);
+  const AttentionShape shape = {n_heads, scale, window, softcap,
+                                with_sinks ? sinks.data() : nullptr};
   for (u32 t = 0; t < tokens; ++t) {
     for (u32 h = 0; h < n_heads; ++h) {
       const u32 row = t * n_heads + h;
-      const auto expected = plain_attention(pages, sequences, static_cast<u32>(sequence_of[t]),
-                                            static_cast<u32>(positions[t]), h, q.data() + row * k_dim, shape);
+      const auto expected =
+          plain_attention(pages, sequences, static_cast<u32>(sequence_of[t]),
+                          static_cast<u32>(positions[t]), h, q.data() + row * k_dim, shape);
       expect_near("attention", out.data() + row * v_dim, expected.data(), v_dim, 2e-6, 2e-5);
     }
   }

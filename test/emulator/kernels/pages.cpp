@@ -17,7 +17,9 @@ u32 longest(const std::vector<u32>& lengths) {
 Pages::Pages(const KvType& type, u32 n_pages, u32 page_tokens, u32 n_kv_heads, u32 k_dim, u32 v_dim)
     : cache{}, data(0), type_(type) {
   const bool scaled = type.bytes == 1;
-  const auto scale_bytes = [&](u32 dim) { return scaled ? padded(page_tokens * ((dim + 31) / 32) * 2) : 0; };
+  const auto scale_bytes = [&](u32 dim) {
+    return scaled ? padded(page_tokens * ((dim + 31) / 32) * 2) : 0;
+  };
   cache.page_tokens = page_tokens;
   cache.n_kv_heads = n_kv_heads;
   cache.k_dim = k_dim;
@@ -111,7 +113,8 @@ std::vector<double> plain_attention(const Pages& pages, const Sequences& sequenc
   for (u32 p = first; p <= position; ++p) {
     const u32 page = sequences.page(sequence, p, kv.page_tokens);
     double score = 0;
-    for (u32 i = 0; i < kv.k_dim; ++i) score += q[i] * pages.k(page, p % kv.page_tokens, kv_head, i);
+    for (u32 i = 0; i < kv.k_dim; ++i)
+      score += q[i] * pages.k(page, p % kv.page_tokens, kv_head, i);
     score *= shape.scale;
     if (shape.softcap > 0) score = shape.softcap * std::tanh(score / shape.softcap);
     scores.push_back(score);

@@ -19,7 +19,8 @@ struct KvType {
   u32 bytes;         // of a number
   double tolerance;  // relative error of a stored number
 };
-inline const KvType kv_types[] = {{"float", 4, 1e-7}, {"f16", 2, 5e-4}, {"bf16", 2, 4e-3}, {"q8", 1, 8e-3}};
+inline const KvType kv_types[] = {
+    {"float", 4, 1e-7}, {"f16", 2, 5e-4}, {"bf16", 2, 4e-3}, {"q8", 1, 8e-3}};
 
 class Pages {
  public:

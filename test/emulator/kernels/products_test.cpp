@@ -22,9 +22,9 @@ void check_matvec(const WeightKind& kind, u32 rows, u32 cols, u32 tokens, u32 at
   const Epilogue epilogue = {bias.data(), residual.data(), 0.5f, 1};
   const u32 per_block = 8 / split * (weight.format[0] == 'B' ? 1 : 2);
   launch("matvec<" + weight.format + ", " + std::to_string(at_once) + ">",
-         {{blocks_for(rows, per_block), blocks_for(tokens, at_once) + 1}, {256}}, out.data(), x.data(),
-         weight.data.data(), weight.row_stride, rows, cols, stride, n_rows.data(), epilogue, split,
-         codebooks().data());
+         {{blocks_for(rows, per_block), blocks_for(tokens, at_once) + 1}, {256}}, out.data(),
+         x.data(), weight.data.data(), weight.row_stride, rows, cols, stride, n_rows.data(),
+         epilogue, split, codebooks().data());
   for (u32 t = 0; t < tokens; ++t) {
     std::vector<double> expected;
     for (u32 r = 0; r < rows; ++r) {

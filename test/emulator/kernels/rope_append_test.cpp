@@ -45,12 +45,14 @@ void check(const KvType& type, const Case& c) {
   const u32 q_cols = c.n_heads * c.k_dim, k_cols = c.n_kv_heads * c.k_dim;
   const u32 cols = q_cols + k_cols + c.n_kv_heads * c.v_dim;
   const auto qkv = random_floats(random, tokens * cols);
-  const auto q_norm = random_floats(random, c.q_norm_width), k_norm = random_floats(random, c.k_norm_width);
+  const auto q_norm = random_floats(random, c.q_norm_width),
+             k_norm = random_floats(random, c.k_norm_width);
   const Buffer<u32> n_tokens = {tokens};
   Buffer<float> rope(tokens * 2 * c.n_freqs), inv_freq(c.n_freqs), q(tokens * q_cols);
-  for (u32 i = 0; i < c.n_freqs; ++i) inv_freq[i] = std::pow(10000.0f, -float(i) / float(c.n_freqs));
-  launch("rope_table", {{4}, {128}}, rope.data(), positions.data(), inv_freq.data(), n_tokens.data(),
-         c.n_freqs, 1.25f);
+  for (u32 i = 0; i < c.n_freqs; ++i)
+    inv_freq[i] = std::pow(10000.0f, -float(i) / float(c.n_freqs));
+  launch("rope_table", {{4}, {128}}, rope.data(), positions.data(), inv_freq.data(),
+         n_tokens.data(), c.n_freqs, 1.25f);
   for (u32 t = 0; t < tokens; ++t) {
     for (u32 i = 0; i < c.n_freqs; ++i) {
       const double angle = static_cast<float>(positions[t]) * inv_freq[i];
@@ -60,10 +62,11 @@ void check(const KvType& type, const Case& c) {
   }
   launch("rope_append<" + std::string(type.name) + ">",
          {{4, c.n_heads + 2 * c.n_kv_heads}, {128}, std::max(c.k_dim, c.v_dim) * 4}, q.data(),
-         qkv.data(), pages.cache, positions.data(), sequence_of.data(), sequences.page_tables.data(),
-         sequences.page_stride, n_tokens.data(), c.n_heads, c.q_norm_width ? q_norm.data() : nullptr,
-         c.k_norm_width ? k_norm.data() : nullptr, c.q_norm_width, c.k_norm_width, 1e-6f, 1.0f,
-         c.n_freqs ? rope.data() : nullptr, c.n_freqs, c.interleaved);
+         qkv.data(), pages.cache, positions.data(), sequence_of.data(),
+         sequences.page_tables.data(), sequences.page_stride, n_tokens.data(), c.n_heads,
+         c.q_norm_width ? q_norm.data() : nullptr, c.k_norm_width ? k_norm.data() : nullptr,
+         c.q_norm_width, c.k_norm_width, 1e-6f, 1.0f, c.n_freqs ? rope.data() : nullptr, c.n_freqs,
+         c.interleaved);
 
   for (u32 t = 0; t < tokens; ++t) {
     const float* row = qkv.data() + t * cols;
@@ -82,7 +85,8 @@ void check(const KvType& type, const Case& c) {
       const float* v = row + q_cols + k_cols + h * c.v_dim;
       for (u32 i = 0; i < c.k_dim; ++i) {
         const double stored = pages.k(page, slot, h, i), slack = type.bytes == 1 ? 0.03 : 1e-6;
-        EXPECT(std::abs(stored - expected[i]) <= slack + 2 * type.tolerance * std::abs(expected[i]));
+        EXPECT(std::abs(stored - expected[i]) <=
+               slack + 2 * type.tolerance * std::abs(expected[i]));
       }
       for (u32 i = 0; i < c.v_dim; ++i) {
         const double stored = pages.v(page, slot, h, i), slack = type.bytes == 1 ? 0.02 : 1e-7;

@@ -20,8 +20,8 @@ void check_glu(u32 rows, u32 groups, u32 width, u32 activation) {
   const auto x = random_floats(random, u64(rows) * 2 * cols, 2);
   Buffer<float> out(u64(rows) * cols);
   const Buffer<u32> n_rows = {rows};
-  launch("glu", {{blocks_for(cols, 1024), rows + 1}, {256}}, out.data(), x.data(), n_rows.data(), cols,
-         width, activation);
+  launch("glu", {{blocks_for(cols, 1024), rows + 1}, {256}}, out.data(), x.data(), n_rows.data(),
+         cols, width, activation);
   std::vector<double> expected;
   for (u32 r = 0; r < rows; ++r) {
     for (u32 i = 0; i < cols; ++i) {
@@ -154,7 +154,8 @@ TEST(convert_rows_scales_only_what_f16_cannot_hold) {
         const double value = half ? forge::f16_to_f32(bits) : forge::bf16_to_f32(bits);
         const double wanted = i < cols ? x[r * cols + i] : 0.0;
         const double step = half ? std::ldexp(scale[r], -24) : 0;
-        EXPECT(std::abs(value * scale[r] - wanted) <= std::abs(wanted) / (half ? 2048 : 256) + step);
+        EXPECT(std::abs(value * scale[r] - wanted) <=
+               std::abs(wanted) / (half ? 2048 : 256) + step);
       }
     }
     EXPECT(!half || (scale[0] == 2 && scale[1] == 1024));

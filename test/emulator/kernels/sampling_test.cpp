@@ -71,10 +71,12 @@ i32 plain_choice(const Request& r, const float* logits, u32 n) {
   for (Candidate& c : list) total += c.share = std::exp((c.logit - largest) / s.temperature);
   double reached = 0;
   size_t kept = 0;
-  while (kept < list.size() && (kept == 0 || reached < s.top_p * total)) reached += list[kept++].share;
+  while (kept < list.size() && (kept == 0 || reached < s.top_p * total))
+    reached += list[kept++].share;
   if (s.top_p < 1) list.resize(kept);
   std::erase_if(list, [&](const Candidate& c) { return c.share < s.min_p; });
-  std::sort(list.begin(), list.end(), [](const Candidate& a, const Candidate& b) { return a.id < b.id; });
+  std::sort(list.begin(), list.end(),
+            [](const Candidate& a, const Candidate& b) { return a.id < b.id; });
   total = 0;
   for (const Candidate& c : list) total += c.share;
   const double target = total * forge::philox_uniform(s);
@@ -95,7 +97,8 @@ struct Results {
 };
 
 // Runs all five kernels on the requests.
-Results choose(const Buffer<float>& logits, std::vector<Request>& requests, u32 vocabulary, u32 max_top) {
+Results choose(const Buffer<float>& logits, std::vector<Request>& requests, u32 vocabulary,
+               u32 max_top) {
   const u32 n = static_cast<u32>(requests.size()), words = (vocabulary + 31) / 32;
   std::vector<i32> history, bias_ids;
   std::vector<float> bias_values;
@@ -118,26 +121,30 @@ Results choose(const Buffer<float>& logits, std::vector<Request>& requests, u32 
   Buffer<forge_sampling> sampling(n);
   for (u32 o = 0; o < n; ++o) sampling[o] = requests[o].sampling;
   const u32 chunks = (vocabulary + 255) / 256;
-  Buffer<float> adjusted(n * vocabulary), maxima(n * chunks), adjusted_maxima(n * chunks), sums(n * chunks);
+  Buffer<float> adjusted(n * vocabulary), maxima(n * chunks), adjusted_maxima(n * chunks),
+      sums(n * chunks);
   Buffer<float> next_logits(n * chunks);
   Buffer<u32> next_ids(n * chunks), occurrences(n * vocabulary);
   Buffer<u64> masses(n * chunks);
   std::fill(occurrences.begin(), occurrences.end(), 0u);
   const Buffer<u32> n_outputs = {n};
   Results results = {Buffer<u8>(n * (sizeof(forge_result) + 8 * max_top)), max_top};
-  launch("adjust_logits", {{n + 1}, {1024}}, adjusted.data(), occurrences.data(), logits.data(), sampling.data(),
-         history.data(), bias_ids.data(), bias_values.data(), masks.data(), words, n_outputs.data(), vocabulary);
+  launch("adjust_logits", {{n + 1}, {1024}}, adjusted.data(), occurrences.data(), logits.data(),
+         sampling.data(), history.data(), bias_ids.data(), bias_values.data(), masks.data(), words,
+         n_outputs.data(), vocabulary);
   EXPECT(std::all_of(occurrences.begin(), occurrences.end(), [](u32 count) { return count == 0; }));
   const emulator::Launch by_chunk = {{blocks_for(chunks, 8), n + 1}, {256}};
-  launch("chunk_maxima", by_chunk, maxima.data(), adjusted_maxima.data(), logits.data(), adjusted.data(),
-         sampling.data(), n_outputs.data(), vocabulary);
-  launch("fused_temperature_softmax", by_chunk, sums.data(), masses.data(), logits.data(), adjusted.data(),
-         maxima.data(), adjusted_maxima.data(), sampling.data(), n_outputs.data(), vocabulary);
-  launch("sample_token", {{n + 1}, {512}}, results.bytes.data(), max_top, logits.data(), adjusted.data(),
-         maxima.data(), adjusted_maxima.data(), sums.data(), masses.data(), sampling.data(), n_outputs.data(),
+  launch("chunk_maxima", by_chunk, maxima.data(), adjusted_maxima.data(), logits.data(),
+         adjusted.data(), sampling.data(), n_outputs.data(), vocabulary);
+  launch("fused_temperature_softmax", by_chunk, sums.data(), masses.data(), logits.data(),
+         adjusted.data(), maxima.data(), adjusted_maxima.data(), sampling.data(), n_outputs.data(),
          vocabulary);
-  launch("top_k_candidates", {{n + 1}, {256}}, results.bytes.data(), max_top, logits.data(), maxima.data(), sums.data(),
-         next_logits.data(), next_ids.data(), sampling.data(), n_outputs.data(), vocabulary);
+  launch("sample_token", {{n + 1}, {512}}, results.bytes.data(), max_top, logits.data(),
+         adjusted.data(), maxima.data(), adjusted_maxima.data(), sums.data(), masses.data(),
+         sampling.data(), n_outputs.data(), vocabulary);
+  launch("top_k_candidates", {{n + 1}, {256}}, results.bytes.data(), max_top, logits.data(),
+         maxima.data(), sums.data(), next_logits.data(), next_ids.data(), sampling.data(),
+         n_outputs.data(), vocabulary);
   return results;
 }
 
@@ -148,13 +155,15 @@ double log_sum_exp(const float* logits, u32 n) {
   return largest + std::log(sum);
 }
 
-void check(const Buffer<float>& logits, std::vector<Request> requests, u32 vocabulary, u32 max_top = 0) {
+void check(const Buffer<float>& logits, std::vector<Request> requests, u32 vocabulary,
+           u32 max_top = 0) {
   const Results results = choose(logits, requests, vocabulary, max_top);
   for (u32 o = 0; o < requests.size(); ++o) {
     const float* row = logits.data() + u64(o) * vocabulary;
     const i32 token = plain_choice(requests[o], row, vocabulary);
     const forge_result& result = results.header(o);
-    if (result.token != token) fail_test("output %u: token %d, expected %d", o, result.token, token);
+    if (result.token != token)
+      fail_test("output %u: token %d, expected %d", o, result.token, token);
     EXPECT(result.flags == (token < 0 ? 2u : 0u));
     const double normalizer = log_sum_exp(row, vocabulary);
     EXPECT(token < 0 || std::abs(result.logprob - (row[token] - normalizer)) < 1e-5);
@@ -165,7 +174,8 @@ void check(const Buffer<float>& logits, std::vector<Request> requests, u32 vocab
     for (u32 i = 0; i < result.n_top; ++i) {
       EXPECT(results.ids(o)[i] == all[i].id);
       const double expected = all[i].logit - normalizer;
-      EXPECT(results.logprobs(o)[i] == expected || std::abs(results.logprobs(o)[i] - expected) < 1e-5);
+      EXPECT(results.logprobs(o)[i] == expected ||
+             std::abs(results.logprobs(o)[i] - expected) < 1e-5);
     }
   }
 }
@@ -200,7 +210,8 @@ void check_filters(u32 vocabulary, bool with_ties, u32 every = 1) {
       }
     }
   }
-  check(random_logits(random, static_cast<u32>(requests.size()), vocabulary, with_ties), requests, vocabulary);
+  check(random_logits(random, static_cast<u32>(requests.size()), vocabulary, with_ties), requests,
+        vocabulary);
 }
 
 }  // namespace
@@ -244,7 +255,8 @@ TEST(sampling_adjusts_logits) {
     }
     if (o % 5 == 1) r.bias = {{3, 4.0f}, {700, -INFINITY}, {17, 2.5f}, {0, 1.0f}};
     if (o % 3 == 1) {
-      for (u32 w = 0; w < (vocabulary + 31) / 32; ++w) r.mask.push_back(static_cast<u32>(random.next()));
+      for (u32 w = 0; w < (vocabulary + 31) / 32; ++w)
+        r.mask.push_back(static_cast<u32>(random.next()));
     }
     requests.push_back(r);
   }

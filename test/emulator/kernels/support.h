@@ -75,7 +75,9 @@ class Buffer {
     std::copy(values.begin(), values.end(), data_);
   }
   ~Buffer() { std::free(data_); }
-  Buffer(Buffer&& other) noexcept : data_(other.data_), size_(other.size_) { other.data_ = nullptr; }
+  Buffer(Buffer&& other) noexcept : data_(other.data_), size_(other.size_) {
+    other.data_ = nullptr;
+  }
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
 
@@ -105,7 +107,8 @@ void launch(const std::string& name, const emulator::Launch& shape, Arguments...
   kernel->launch(shape, params);
 }
 
-// Fails unless |actual - expected| <= absolute + relative * |expected|, for every element; NaN fails.
+// Fails unless |actual - expected| <= absolute + relative * |expected|, for every element; NaN
+// fails.
 void expect_near(const char* what, const float* actual, const double* expected, size_t n,
                  double absolute, double relative);
 inline void expect_near(const char* what, const Buffer<float>& actual,

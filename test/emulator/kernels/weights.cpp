@@ -10,7 +10,8 @@ namespace kernel_test {
 
 namespace {
 
-// Where the F16 scales of a block lie; the first is `magnitude`, a second (a minimum) a quarter of it.
+// Where the F16 scales of a block lie; the first is `magnitude`, a second (a minimum) a quarter of
+// it.
 struct ScalePlaces {
   u32 type;
   int first, second;

@@ -25,7 +25,8 @@ inline const WeightKind fast_kinds[] = {{0, "FormatF32"}, {1, "FormatF16"}, {30,
                                         {8, "FormatQ8_0"}, {2, "FormatQ4_0"}, {12, "FormatQ4_K"},
                                         {14, "FormatQ6_K"}};
 // The types that go through Blocks<type>.
-inline const u32 other_types[] = {3, 6, 7, 10, 11, 13, 16, 17, 18, 19, 20, 21, 22, 23, 29, 34, 35, 39};
+inline const u32 other_types[] = {3,  6,  7,  10, 11, 13, 16, 17, 18,
+                                  19, 20, 21, 22, 23, 29, 34, 35, 39};
 inline WeightKind other_kind(u32 type, std::string& storage) {
   storage = "Blocks<" + std::to_string(type) + ">";
   return {type, storage.c_str()};
