@@ -2,15 +2,16 @@
  * Attention forward on NVIDIA GPUs: out = softmax(scale * Q K^T) V, exact, without ever writing the
  * scores to memory.
  *
- * Sources: Dao, "FlashAttention-2" (2023); Dao, Haziza, Massa, Sizov, "Flash-Decoding" (2023); Shah,
- * Bikshandi, Zhang, Thakkar, Ramani, Dao, "FlashAttention-3" (2024).
+ * Sources: Dao, "FlashAttention-2" (2023); Dao, Haziza, Massa, Sizov, "Flash-Decoding" (2023);
+ * Shah, Bikshandi, Zhang, Thakkar, Ramani, Dao, "FlashAttention-3" (2024).
  *
  * - Q, K, V and the output are F16 or BF16, all of one type; sums are F32.
- * - Every pointer but that of the parameters themselves is a device pointer. Strides count elements;
- *   the elements of one head's row are adjacent. Rows must start at multiples of 16 bytes.
+ * - Every pointer but that of the parameters themselves is a device pointer. Strides count
+ *   elements; the elements of one head's row are adjacent. Rows must start at multiples of 16
+ *   bytes.
  * - Functions launch work on `stream` of the calling thread's current device and return without
- *   waiting for it. They never exit, print or allocate, and may be captured in a CUDA graph: run the
- *   same call once before the first capture, so that its code is loaded.
+ *   waiting for it. They never exit, print or allocate, and may be captured in a CUDA graph: run
+ *   the same call once before the first capture, so that its code is loaded.
  * - A query sees the keys at positions [p - window_left, p + window_right], where p is its own
  *   position when the last query stands at the last key (the mask is aligned at the bottom right).
  *   A row that sees no key is zero, with a log-sum-exp of -infinity; with sinks, of the sink.
@@ -123,8 +124,9 @@ FLASH_ATTN_API flash_attn_status flash_attn_device_status(void);
 
 /*
  * The bytes of workspace that `function` (FLASH_ATTN_FWD, ...) needs for such parameters, without
- * regard to their pointers; the same or less for a smaller batch, seqlen_q, total_q and seqlen_k. Its
- * contents need not be kept between calls, and calls that may run at the same time must not share it.
+ * regard to their pointers; the same or less for a smaller batch, seqlen_q, total_q and seqlen_k.
+ * Its contents need not be kept between calls, and calls that may run at the same time must not
+ * share it.
  */
 FLASH_ATTN_API flash_attn_status flash_attn_workspace_size(uint32_t function,
                                                            const flash_attn_params *params,
@@ -148,10 +150,10 @@ FLASH_ATTN_API flash_attn_status flash_attn_varlen_fwd(const flash_attn_params *
 
 /*
  * 1 to 16 queries a sequence against many keys. Each key head is read once for all its query heads;
- * the keys are divided among thread blocks and the parts combined. Queries are packed if cu_seqlens_q
- * is given (at most seqlen_q of each sequence), else uniform; keys lie in pages if there is a block
- * table, else as for flash_attn_fwd. At most seqlen_k keys a sequence: the bound shapes the launch,
- * so that a captured launch serves every length up to it.
+ * the keys are divided among thread blocks and the parts combined. Queries are packed if
+ * cu_seqlens_q is given (at most seqlen_q of each sequence), else uniform; keys lie in pages if
+ * there is a block table, else as for flash_attn_fwd. At most seqlen_k keys a sequence: the bound
+ * shapes the launch, so that a captured launch serves every length up to it.
  */
 FLASH_ATTN_API flash_attn_status flash_attn_decode(const flash_attn_params *params);
 

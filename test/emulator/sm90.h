@@ -1,8 +1,8 @@
 #pragma once
 
-// What SM90 adds: barriers that count bytes, the copy engine, and products of a warpgroup. All of them
-// finish as late as they may: a copy when no thread can run any more, a product when its warp waits
-// for it; until then a copy's destination is poisoned and a product's sums are without it.
+// What SM90 adds: barriers that count bytes, the copy engine, and products of a warpgroup. All of
+// them finish as late as they may: a copy when no thread can run any more, a product when its warp
+// waits for it; until then a copy's destination is poisoned and a product's sums are without it.
 
 #include <cstddef>
 #include <cstdint>
@@ -18,8 +18,8 @@ void barrier_wait(uint64_t* barrier, int parity);
 // One of the sixteen named barriers; `waits` tells bar.sync from bar.arrive.
 void named_barrier(int number, int threads, bool waits);
 
-// A tensor of 16-bit elements with four dimensions, the innermost contiguous, and a box of the two inner
-// dimensions. 16-byte chunks of the box are swizzled within `swizzle_bytes`, 128 or 64.
+// A tensor of 16-bit elements with four dimensions, the innermost contiguous, and a box of the two
+// inner dimensions. 16-byte chunks of the box are swizzled within `swizzle_bytes`, 128 or 64.
 struct TensorBox {
   const char* data;
   int64_t size[4];
@@ -30,9 +30,9 @@ struct TensorBox {
 
 void copy_box(void* shared, const TensorBox& tensor, uint64_t* barrier, const int (&at)[4]);
 
-// wgmma.mma_async of m64nNk16: c (of this thread) += or = a b. `a` is in registers, or null and in shared
-// memory at `a_descriptor`; b is there at `b_descriptor`, with depth contiguous or, `b_transposed`,
-// its columns.
+// wgmma.mma_async of m64nNk16: c (of this thread) += or = a b. `a` is in registers, or null and in
+// shared memory at `a_descriptor`; b is there at `b_descriptor`, with depth contiguous or,
+// `b_transposed`, its columns.
 struct Product {
   float* c;
   int columns;

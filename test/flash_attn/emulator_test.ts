@@ -7,7 +7,7 @@ import { emulatorUnavailable } from "../emulator/build.ts";
 import { Random } from "../support/random.ts";
 import { buildEmulatedFlashAttention } from "./build.ts";
 import { type Case, decodeCases, forwardCases, randomCase, sanitizerCases } from "./cases.ts";
-import { assertAccurate, runCases } from "./run_cases.ts";
+import { assertAccurate, assertNearFloat, runCases } from "./run_cases.ts";
 
 const unavailable = emulatorUnavailable();
 if (unavailable) console.error(`skipping: ${unavailable}`);
@@ -21,6 +21,7 @@ async function checkAll(mode: "plain" | "asan" | "tsan", cases: readonly Case[])
     assert(outcome !== undefined);
     assertAccurate(c, outcome);
   });
+  assertNearFloat(cases, outcomes);
 }
 
 for (const capability of [80, 90] as const) {

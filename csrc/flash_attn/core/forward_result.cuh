@@ -5,8 +5,6 @@
 
 namespace flash_attn {
 
-inline constexpr float kLog2e = 1.4426950408889634f;
-
 template <class T, int kRowTiles, int kColumnTiles, class QueryOf>
 FA_DEVICE void write_forward_result(const ForwardArgs &args, const Sequence &sequence, int head,
                                     Accumulators<kRowTiles, kColumnTiles> &out,

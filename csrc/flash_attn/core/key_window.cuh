@@ -1,5 +1,5 @@
-// Which keys a query sees: causal masks, sliding windows and the end of the sequence are one interval
-// per query, which moves by one key from query to query.
+// Which keys a query sees: causal masks, sliding windows and the end of the sequence are one
+// interval per query, which moves by one key from query to query.
 //
 //            keys 0 .. n_keys                 n_keys = 6, n_queries = 4, causal, window_left = 2
 //   query 0  . # # . . .                      shift = 2: query 0 stands at key 2

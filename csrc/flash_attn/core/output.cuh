@@ -20,9 +20,9 @@ FA_DEVICE void transpose_quad(uint32_t (&word)[4]) {
   }
 }
 
-/// Rounds rows of a warp to T and writes them. A quad of lanes holds 8 neighbouring columns of a row in
-/// each of four column tiles; transposed, a lane holds all 8 of one tile and writes them at once.
-/// `row_at(row)` points to a row of the output, null for rows that are not written.
+/// Rounds rows of a warp to T and writes them. A quad of lanes holds 8 neighbouring columns of a
+/// row in each of four column tiles; transposed, a lane holds all 8 of one tile and writes them at
+/// once. `row_at(row)` points to a row of the output, null for rows that are not written.
 template <class T, int kRowTiles, int kColumnTiles, class RowAt>
 FA_DEVICE void store_rows(const Accumulators<kRowTiles, kColumnTiles> &values, RowAt row_at) {
   static_assert(kColumnTiles % 4 == 0);
@@ -45,8 +45,6 @@ FA_DEVICE void store_rows(const Accumulators<kRowTiles, kColumnTiles> &values, R
     }
   }
 }
-
-inline constexpr float kLn2 = 0.6931471805599453f;
 
 /// Writes each row's log-sum-exp once, from the first lane of its quad, as a natural logarithm.
 template <int kRowTiles, class LseAt>

@@ -17,9 +17,9 @@ FA_DEVICE int scheduled_tiles(const ForwardArgs &args) {
   return args.row_tiles * args.n_heads * args.batch;
 }
 
-/// The tile at a place of the schedule. Heads go in sections whose keys and values fit in L2 together;
-/// within a section, the last rows come first: with a causal mask they see the most keys, and what is
-/// long must not start last.
+/// The tile at a place of the schedule. Heads go in sections whose keys and values fit in L2
+/// together; within a section, the last rows come first: with a causal mask they see the most keys,
+/// and what is long must not start last.
 FA_DEVICE ScheduledTile scheduled_tile(const ForwardArgs &args, int place) {
   const int n_heads = args.n_heads * args.batch;
   const int section_tiles = args.section_heads * args.row_tiles;
@@ -32,8 +32,8 @@ FA_DEVICE ScheduledTile scheduled_tile(const ForwardArgs &args, int place) {
   return {args.row_tiles - 1 - within / heads, head % args.n_heads, head / args.n_heads};
 }
 
-/// The places of the schedule that a block takes: one a round, in turn from the left and from the right,
-/// so that no block always has the longest of a round.
+/// The places of the schedule that a block takes: one a round, in turn from the left and from the
+/// right, so that no block always has the longest of a round.
 class BlockTurns {
  public:
   FA_DEVICE int place() const {

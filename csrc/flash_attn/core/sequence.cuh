@@ -6,8 +6,8 @@
 
 namespace flash_attn {
 
-/// The lengths of a sequence and its first rows in packed tensors. Lengths beyond what the launch was
-/// shaped for are cut, so that a wrong table never leads outside the grid's work.
+/// The lengths of a sequence and its first rows in packed tensors. Lengths beyond what the launch
+/// was shaped for are cut, so that a wrong table never leads outside the grid's work.
 struct Sequence {
   int index;
   int q_begin;
@@ -51,8 +51,8 @@ FA_DEVICE float *lse_at(const QueryArgs &query, const Sequence &sequence, int ro
   return query.lse + start + static_cast<int64_t>(head) * query.lse_head_stride + row;
 }
 
-/// Finds keys of one sequence and head: (page, row of the page), where a sequence without pages is one
-/// page of its own.
+/// Finds keys of one sequence and head: (page, row of the page), where a sequence without pages is
+/// one page of its own.
 class KeyRows {
  public:
   FA_DEVICE KeyRows(const KeyValueArgs &kv, const Sequence &sequence)

@@ -1,9 +1,10 @@
-// Online softmax (Milakov and Gimelshein, 2018; FlashAttention-2, section 3.1): scores arrive a tile of
-// keys at a time; the running maximum of a row may rise, and what was summed before shrinks by
-// 2^((old maximum - new maximum) * scale).
+// Online softmax (Milakov and Gimelshein, 2018; FlashAttention-2, section 3.1): scores arrive a
+// tile of keys at a time; the running maximum of a row may rise, and what was summed before shrinks
+// by 2^((old maximum - new maximum) * scale).
 #pragma once
 
 #include "core/accumulators.cuh"
+#include "core/constants.h"
 #include "core/key_window.cuh"
 
 namespace flash_attn {
@@ -12,10 +13,8 @@ namespace flash_attn {
 template <int kRowTiles>
 using PerRow = float[kRowTiles][2];
 
-inline constexpr float kMinusInfinity = -__builtin_huge_valf();
-
-/// Gives the keys that a query does not see the score -infinity. `query_of(row)` is the query of one of
-/// the warp's rows; the scores' columns are keys from first_key on.
+/// Gives the keys that a query does not see the score -infinity. `query_of(row)` is the query of
+/// one of the warp's rows; the scores' columns are keys from first_key on.
 template <int kRowTiles, int kColumnTiles, class QueryOf>
 FA_DEVICE void mask_scores(Accumulators<kRowTiles, kColumnTiles> &scores, const KeyWindow &window,
                            QueryOf query_of, int first_key) {
@@ -40,12 +39,12 @@ FA_DEVICE void mask_scores(Accumulators<kRowTiles, kColumnTiles> &scores, const 
   }
 }
 
-/// score -> softcap * tanh(score * scale / softcap), times log2(e). tanh(x) = 1 - 2 / (1 + e^2x): its
-/// absolute error of 2^-23 is small against the cap, where the hardware's tanh.approx is off by 2^-11.
+/// score -> softcap * tanh(score * scale / softcap), times log2(e). tanh(x) = 1 - 2 / (1 + e^2x):
+/// its absolute error of 2^-23 is small against the cap, where the hardware's tanh.approx is off by
+/// 2^-11.
 template <int kRowTiles, int kColumnTiles>
 FA_DEVICE void cap_scores(Accumulators<kRowTiles, kColumnTiles> &scores, const ScoreArgs &args) {
-  const float two_log2e = 2.885390081777927f;
-  const float factor = args.softcap_scale * two_log2e;
+  const float factor = 2 * kLog2e * args.softcap_scale;
 #pragma unroll
   for (int t = 0; t < kRowTiles; t++) {
 #pragma unroll
@@ -77,8 +76,8 @@ class OnlineSoftmax {
     }
   }
 
-  /// Turns a tile of scores into weights relative to the rows' new maxima; earlier weights, and what
-  /// was summed with them, shrink by `shrink`.
+  /// Turns a tile of scores into weights relative to the rows' new maxima; earlier weights, and
+  /// what was summed with them, shrink by `shrink`.
   template <int kColumnTiles>
   FA_DEVICE void add(Accumulators<kRowTiles, kColumnTiles> &scores, PerRow<kRowTiles> &shrink) {
 #pragma unroll
@@ -110,8 +109,8 @@ class OnlineSoftmax {
     }
   }
 
-  /// What outputs are to be multiplied by, and the log-sum-exp of each row in base 2. `sink_log2(row)`
-  /// is a further score without a value, -infinity for none.
+  /// What outputs are to be multiplied by, and the log-sum-exp of each row in base 2.
+  /// `sink_log2(row)` is a further score without a value, -infinity for none.
   template <class SinkOf>
   FA_DEVICE void finish(PerRow<kRowTiles> &factor, PerRow<kRowTiles> &lse_log2,
                         SinkOf sink_log2) const {
@@ -159,8 +158,9 @@ FA_DEVICE void scale_rows(Accumulators<kRowTiles, kColumnTiles> &values,
   }
 }
 
-/// Weights rounded to T, as the left operand of a product: what an accumulator holds is, rounded, what
-/// mma.sync and wgmma want of that operand in the same thread. [k] is of keys 16 k to 16 k + 15.
+/// Weights rounded to T, as the left operand of a product: what an accumulator holds is, rounded,
+/// what mma.sync and wgmma want of that operand in the same thread. [k] is of keys 16 k to 16 k +
+/// 15.
 template <int kRowTiles, int kColumnTiles>
 using Weights = uint32_t[kRowTiles][kColumnTiles / 2][4];
 

@@ -1,5 +1,5 @@
-// Few queries against many keys (Flash-Decoding). The heads that share a key head are packed as rows of
-// one tile, so that keys and values are read once for all of them:
+// Few queries against many keys (Flash-Decoding). The heads that share a key head are packed as
+// rows of one tile, so that keys and values are read once for all of them:
 //
 //   row of the tile = query * group + head of the group
 //

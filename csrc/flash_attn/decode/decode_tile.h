@@ -1,8 +1,8 @@
 // The shape of the decode kernel's work.
 //
-// Decoding is bound by memory: what counts is bytes under way. A block keeps kSlots - 1 tiles of K or V
-// in flight (48 KiB with head_dim 128), and two or three blocks fit on a multiprocessor; Little's law
-// asks for about 25 bytes/ns times 0.7 us, 18 KiB a multiprocessor, on an H100.
+// Decoding is bound by memory: what counts is bytes under way. A block keeps kSlots - 1 tiles of K
+// or V in flight (48 KiB with head_dim 128), and two or three blocks fit on a multiprocessor;
+// Little's law asks for about 25 bytes/ns times 0.7 us, 18 KiB a multiprocessor, on an H100.
 //
 //   head_dim   slots   KiB of the ring
 //      64        4        32
@@ -23,8 +23,8 @@ inline constexpr int kMaxSplits = 128;
 /// A block's four warps divide its rows and the keys of each tile: kRowWarps of them own different
 /// rows, 16 each, and those with the same rows own different keys.
 ///
-///   kRowWarps = 1: 16 rows, 16 keys a warp      one query of up to 16 grouped heads: no warp repeats
-///   kRowWarps = 4: 64 rows, all keys a warp     what another has read from shared memory
+///   kRowWarps = 1: 16 rows, 16 keys a warp    no warp reads what another has read, for one query
+///   kRowWarps = 4: 64 rows, all keys a warp   of up to 16 grouped heads; more rows a block
 template <int kHeadDim, int row_warps>
 struct DecodeTile {
   static constexpr int kRowWarps = row_warps;

@@ -1,9 +1,10 @@
 // How the keys of a sequence are divided (Flash-Decoding), and how results of parts become one.
 //
-// Each part of the keys gives a normalised output and the log-sum-exp of its scores. The whole is the
-// mean of the outputs weighted by 2^lse, and its own log-sum-exp is that of the parts'.
+// Each part of the keys gives a normalised output and the log-sum-exp of its scores. The whole is
+// the mean of the outputs weighted by 2^lse, and its own log-sum-exp is that of the parts'.
 #pragma once
 
+#include "core/constants.h"
 #include "core/key_window.cuh"
 #include "decode/decode_tile.h"
 
@@ -42,9 +43,9 @@ struct Combined {
 template <class LseOf, class ValuesOf>
 FA_DEVICE Combined combine_parts(int count, LseOf lse_of, ValuesOf values_of) {
   Combined result = {};
-  float top = -__builtin_huge_valf();
+  float top = kMinusInfinity;
   for (int part = 0; part < count; part++) top = fmaxf(top, lse_of(part));
-  if (top == -__builtin_huge_valf()) {
+  if (top == kMinusInfinity) {
     result.lse_log2 = top;
     return result;
   }
@@ -67,10 +68,9 @@ template <class T>
 FA_DEVICE void write_combined(const DecodeArgs &args, const Sequence &sequence, int query, int head,
                               int chunk, Combined result) {
   if (args.score.sinks != nullptr) {
-    const float log2e = 1.4426950408889634f;
-    const float sink = args.score.sinks[head] * log2e;
+    const float sink = args.score.sinks[head] * kLog2e;
     const float top = fmaxf(result.lse_log2, sink);
-    if (top != -__builtin_huge_valf()) {
+    if (top != kMinusInfinity) {
       const float own = exp2_fast(result.lse_log2 - top);
       const float total = own + exp2_fast(sink - top);
 #pragma unroll
@@ -86,8 +86,7 @@ FA_DEVICE void write_combined(const DecodeArgs &args, const Sequence &sequence, 
                  row_offset(q.out_stride, q.cu_seqlens != nullptr, sequence, query, head);
   store_16_bytes(row + 8 * chunk, words);
   if (chunk == 0 && q.lse != nullptr) {
-    const float ln2 = 0.6931471805599453f;
-    *lse_at(q, sequence, query, head) = result.lse_log2 * ln2;
+    *lse_at(q, sequence, query, head) = result.lse_log2 * kLn2;
   }
 }
 

@@ -43,8 +43,8 @@ FA_DEVICE uint32_t shuffle_xor(uint32_t value, int lanes) {
 /// A value that is the same in all lanes, so that branches on it are known not to diverge.
 FA_DEVICE int warp_uniform(int value) { return __shfl_sync(0xffffffffu, value, 0); }
 
-/// The same number, about which the compiler knows nothing: what was computed from it before is computed
-/// anew where it is needed again, instead of being kept in registers.
+/// The same number, about which the compiler knows nothing: what was computed from it before is
+/// computed anew where it is needed again, instead of being kept in registers.
 FA_DEVICE int forget(int value) {
   asm volatile("" : "+r"(value));
   return value;
@@ -89,7 +89,8 @@ struct alignas(16) Words4 {
 };
 
 FA_DEVICE void store_16_bytes(void *to, const Words4 &value) {
-  *static_cast<uint4 *>(to) = make_uint4(value.word[0], value.word[1], value.word[2], value.word[3]);
+  const uint32_t(&word)[4] = value.word;
+  *static_cast<uint4 *>(to) = make_uint4(word[0], word[1], word[2], word[3]);
 }
 
 }  // namespace flash_attn

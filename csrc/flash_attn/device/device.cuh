@@ -1,5 +1,6 @@
-// The instructions that kernels use, each behind one small function. Kernels include this file alone:
-// an emulator that defines the same functions in plain C++ runs the kernels unchanged on a CPU.
+// The instructions that kernels use, each behind one small function. Kernels include this file
+// alone: an emulator that defines the same functions in plain C++ runs the kernels unchanged on a
+// CPU.
 #pragma once
 
 #ifdef FLASH_ATTN_EMULATED

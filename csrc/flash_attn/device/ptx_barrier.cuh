@@ -1,12 +1,13 @@
-// What threads of SM90 wait for: mbarriers in shared memory, which count arrivals and bytes, and the
-// sixteen named barriers of a block.
+// What threads of SM90 wait for: mbarriers in shared memory, which count arrivals and bytes, and
+// the sixteen named barriers of a block.
 #pragma once
 
 #include "device/common.cuh"
 
 namespace flash_attn {
 
-/// A phase of a barrier ends when all its arrivals have come, and all bytes expected have been copied.
+/// A phase of a barrier ends when all its arrivals have come, and all bytes expected have been
+/// copied.
 struct alignas(8) Barrier {
   uint64_t state;
 };
@@ -17,7 +18,8 @@ FA_DEVICE void barrier_init(Barrier &barrier, int arrivals) {
                : "memory");
 }
 
-/// Makes initialised barriers known to the copy engine; a block barrier makes them known to the block.
+/// Makes initialised barriers known to the copy engine; a block barrier makes them known to the
+/// block.
 FA_DEVICE void barrier_init_fence() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
@@ -35,8 +37,8 @@ FA_DEVICE void barrier_arrive_expecting(Barrier &barrier, int bytes) {
                : "memory");
 }
 
-/// Waits for the end of the phase of that parity: phases are numbered from 0, and the one before the
-/// first counts as ended.
+/// Waits for the end of the phase of that parity: phases are numbered from 0, and the one before
+/// the first counts as ended.
 FA_DEVICE void barrier_wait(Barrier &barrier, int parity) {
   uint32_t ended;
   do {

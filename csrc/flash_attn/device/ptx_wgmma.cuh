@@ -1,8 +1,8 @@
 // Matrix products of SM90, by the four warps of a warpgroup: 64 rows, wgmma.mma_async.
 //
 // A product runs on after its instruction. Its accumulators, and operands in registers, must not be
-// touched until a wait says that its group is done; between the last ordinary access to them and the
-// first product there must be a fence.
+// touched until a wait says that its group is done; between the last ordinary access to them and
+// the first product there must be a fence.
 #pragma once
 
 #include "device/common.cuh"
@@ -22,7 +22,8 @@ FA_DEVICE void product_wait() {
 template <class T, int kColumns>
 struct WarpgroupProduct;
 
-// Registers of accumulators as operands: names in the instruction, and bindings of two column tiles.
+// Registers of accumulators as operands: names in the instruction, and bindings of two column
+// tiles.
 #define FA_NAMES_0 "%0,%1,%2,%3,%4,%5,%6,%7"
 #define FA_NAMES_1 ",%8,%9,%10,%11,%12,%13,%14,%15"
 #define FA_NAMES_2 ",%16,%17,%18,%19,%20,%21,%22,%23"

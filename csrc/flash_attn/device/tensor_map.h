@@ -11,8 +11,8 @@ struct alignas(64) TensorMap {
   uint64_t opaque[16];
 };
 
-/// A tensor of 16-bit elements [batch][head][row][column], and the box of one row-by-column panel that a
-/// copy takes from it. What lies outside the tensor is copied as zeros.
+/// A tensor of 16-bit elements [batch][head][row][column], and the box of one row-by-column panel
+/// that a copy takes from it. What lies outside the tensor is copied as zeros.
 struct TensorShape {
   const void *data;
   int64_t columns;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "core/constants.h"
 #include "host/validate.h"
 
 namespace flash_attn {
@@ -39,15 +40,14 @@ KeyValueArgs key_value_args(uint32_t function, const flash_attn_params &p) {
 }
 
 ScoreArgs score_args(const flash_attn_params &p) {
-  const float log2e = 1.4426950408889634f;
   const auto window = [](int32_t keys) {
     return keys < 0 ? unlimited_window : std::min(keys, unlimited_window);
   };
   ScoreArgs args = {};
-  args.scale_log2 = p.scale * log2e;
+  args.scale_log2 = p.scale * kLog2e;
   if (p.softcap > 0) {
     args.softcap_scale = p.scale / p.softcap;
-    args.softcap_log2 = p.softcap * log2e;
+    args.softcap_log2 = p.softcap * kLog2e;
   }
   args.sinks = p.sinks;
   args.window_left = window(p.window_left);

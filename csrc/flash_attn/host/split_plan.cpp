@@ -29,7 +29,8 @@ SplitPlan plan_splits(const flash_attn_params &p, const Device &device) {
   // As many parts as fill the device once, but none so short that combining costs what it saves.
   const int64_t blocks = std::max<int64_t>(1, int64_t{p.batch} * p.n_kv_heads * plan.row_tiles);
   const int64_t useful = ceil_div(p.seqlen_k, int64_t{kDecodeKeys} * kMinPartTiles);
-  const int64_t wanted = p.n_splits > 0 ? p.n_splits : kBlocksEach * device.multiprocessors / blocks;
+  const int64_t fitting = kBlocksEach * device.multiprocessors / blocks;
+  const int64_t wanted = p.n_splits > 0 ? p.n_splits : fitting;
   const int64_t most = std::min<int64_t>(useful, kMaxSplits);
   plan.n_splits = static_cast<int32_t>(std::clamp<int64_t>(wanted, 1, std::max<int64_t>(most, 1)));
   if (plan.n_splits > 1) {

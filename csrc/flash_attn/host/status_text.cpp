@@ -13,10 +13,11 @@ const char *flash_attn_status_text(flash_attn_status status) {
     case FLASH_ATTN_BAD_HEADS:
       return "n_heads is not a positive multiple of n_kv_heads";
     case FLASH_ATTN_BAD_LENGTH:
-      return "batch, a length or a total is negative or too large (2^29 rows; 16 queries to decode)";
+      return "batch, a length or a total is negative or too large (2^29 rows; 16 queries to "
+             "decode)";
     case FLASH_ATTN_BAD_STRIDE:
-      return "a stride is negative, too large or no multiple of 8 elements, or block_table_stride is "
-             "less than the pages of seqlen_k keys";
+      return "a stride is negative, too large or no multiple of 8 elements, or block_table_stride "
+             "is less than the pages of seqlen_k keys";
     case FLASH_ATTN_MISALIGNED:
       return "a pointer is misaligned: rows and the workspace need 16 bytes, all others 4";
     case FLASH_ATTN_NULL_POINTER:

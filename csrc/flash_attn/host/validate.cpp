@@ -81,7 +81,9 @@ bool keys_are_packed(uint32_t function, const flash_attn_params &params) {
 }
 
 flash_attn_status validate_shape(uint32_t function, const flash_attn_params &p) {
-  if (p.version != FLASH_ATTN_VERSION || function > FLASH_ATTN_DECODE) return FLASH_ATTN_BAD_VERSION;
+  if (p.version != FLASH_ATTN_VERSION || function > FLASH_ATTN_DECODE) {
+    return FLASH_ATTN_BAD_VERSION;
+  }
   if (p.dtype != FLASH_ATTN_F16 && p.dtype != FLASH_ATTN_BF16) return FLASH_ATTN_BAD_DTYPE;
   if ((p.flags & ~kKnownFlags) != 0 || p.reserved != 0) return FLASH_ATTN_BAD_FLAGS;
   if (!is_head_dim(p.head_dim)) return FLASH_ATTN_BAD_HEAD_DIM;

@@ -1,5 +1,6 @@
-// FlashAttention-2 forward for SM80: a block computes a tile of query rows of one head; each of its warps
-// owns some of the rows and sees all keys, so that warps share nothing but the tiles of K and V.
+// FlashAttention-2 forward for SM80: a block computes a tile of query rows of one head; each of its
+// warps owns some of the rows and sees all keys, so that warps share nothing but the tiles of K and
+// V.
 //
 //   for each tile of keys:   S = Q K^T     mma.sync, F32 accumulators
 //                            P = online softmax of S, in registers

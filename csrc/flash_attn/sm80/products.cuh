@@ -4,7 +4,7 @@
 //
 //   left operand Q, 16 rows x 16 columns        right operand, 16 keys
 //     lanes  0-15 name rows 0-15, chunk 2k        K: rows are keys      (columns of K^T)
-//     lanes 16-31 name rows 0-15, chunk 2k + 1    V: rows are keys too, so the matrices are transposed
+//     lanes 16-31 name rows 0-15, chunk 2k + 1    V: rows are keys, so matrices are transposed
 #pragma once
 
 #include "core/softmax.cuh"

@@ -1,15 +1,16 @@
 // Tiles of rows in shared memory as cp.async writes and ldmatrix reads them.
 //
-// A row holds kHeadDim elements in 16-byte chunks. ldmatrix reads one chunk of eight rows at a time;
-// were chunk c at the same place in each row, all eight would lie in the same banks. So chunk c of row r
-// is stored at place c ^ key(r), which spreads eight neighbouring rows over all 32 banks:
+// A row holds kHeadDim elements in 16-byte chunks. ldmatrix reads one chunk of eight rows at a
+// time; were chunk c at the same place in each row, all eight would lie in the same banks. So chunk
+// c of row r is stored at place c ^ key(r), which spreads eight neighbouring rows over all 32
+// banks:
 //
 //   row 0 (key 0)   chunk 0 1 2 3 4 5 6 7
 //   row 1 (key 1)   chunk 1 0 3 2 5 4 7 6
 //   row 2 (key 2)   chunk 2 3 0 1 6 7 4 5   ...
 //
-// Rows of 96 elements have 12 chunks: every other row starts half-way round the banks by itself, and
-// two bits of key, for every other row, do the rest.
+// Rows of 96 elements have 12 chunks: every other row starts half-way round the banks by itself,
+// and two bits of key, for every other row, do the rest.
 #pragma once
 
 #include "device/device.cuh"
@@ -30,11 +31,11 @@ struct SwizzledTile {
   }
 };
 
-/// Starts the copies of kRows rows by kThreads threads. `row_at(row)` points to a row in memory, null
-/// for one that is to be zeros; `anywhere` is an address that need not be readable.
+/// Starts the copies of kRows rows by kThreads threads. `row_at(row)` points to a row in memory,
+/// null for one that is to be zeros; `anywhere` is an address that need not be readable.
 ///
-/// Threads of one span copy 128 (64) adjacent bytes of a row, and a thread stays in its column, so that
-/// the swizzle of its chunks is the same for all its rows.
+/// Threads of one span copy 128 (64) adjacent bytes of a row, and a thread stays in its column, so
+/// that the swizzle of its chunks is the same for all its rows.
 template <class T, int kHeadDim, int kRows, int kThreads, class RowAt>
 FA_DEVICE void copy_rows_async(T *tile, const void *anywhere, RowAt row_at) {
   using Layout = SwizzledTile<kHeadDim>;

@@ -1,11 +1,11 @@
-// The pipeline of SM80: tiles of K and V pass through one ring of slots in the order in which they are
-// used, K 0, V 0, K 1, V 1, ..., and copies run kSlots - 1 tiles ahead of the products.
+// The pipeline of SM80: tiles of K and V pass through one ring of slots in the order in which they
+// are used, K 0, V 0, K 1, V 1, ..., and copies run kSlots - 1 tiles ahead of the products.
 //
 //   tile      K0   V0   K1   V1   K2 ...          kSlots = 3: while the products use K0,
 //   slot       0    1    2    0    1 ...          V0 and K1 are on their way to slots 1 and 2
 //
-// One barrier a tile does both its duties: the tile in use has arrived for everyone, and everyone is
-// done with the tile before it, whose slot the next copy takes.
+// One barrier a tile does both its duties: the tile in use has arrived for everyone, and everyone
+// is done with the tile before it, whose slot the next copy takes.
 #pragma once
 
 #include "core/key_window.cuh"
@@ -52,8 +52,8 @@ class TileRing {
     return taken;
   }
 
-  /// Starts the copy of a tile if it is one of the sequence's. The group is made in any case, so that
-  /// there are as many groups as tiles.
+  /// Starts the copy of a tile if it is one of the sequence's. The group is made in any case, so
+  /// that there are as many groups as tiles.
   FA_DEVICE void copy(int tile, bool is_keys, int slot) {
     if (tile < tiles_.end) {
       const KeyRows rows(kv_, sequence_);

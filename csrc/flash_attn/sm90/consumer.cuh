@@ -2,10 +2,10 @@
 //
 // Two things overlap (FlashAttention-3, sections 3.1 and 3.2):
 //
-//   within a warpgroup    S of a tile is issued before O of the last tile, so that the tensor cores still
-//                         work on O while the softmax of S begins;
-//   between warpgroups    they take turns to issue products: while one computes exponentials, which the
-//                         tensor cores cannot, the others' products run.
+//   within a warpgroup    S of a tile is issued before O of the last tile, so that the tensor cores
+//                         still work on O while the softmax of S begins;
+//   between warpgroups    they take turns to issue products: while one computes exponentials, which
+//                         the tensor cores cannot, the others' products run.
 //
 //   consumer 0   S1 O0 | softmax 1      S2 O1 | softmax 2
 //   consumer 1         | S1 O0  softmax 1     | S2 O1  softmax 2
@@ -40,8 +40,8 @@ class Consumer {
     if (!accumulate(place, softmax, out)) return;
     const ForwardWork<kHeadDim> work(args_.forward, forget(place));
     const int first_row = warp_row(work);
-    write_forward_result<T, 1, kOutTiles>(args_.forward, work.sequence, work.place.head, out, softmax,
-                                          [&](int row) { return first_row + row; });
+    write_forward_result<T, 1, kOutTiles>(args_.forward, work.sequence, work.place.head, out,
+                                          softmax, [&](int row) { return first_row + row; });
   }
 
  private:

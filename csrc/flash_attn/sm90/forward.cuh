@@ -1,6 +1,7 @@
-// FlashAttention forward for SM90: warps have different jobs. One warp has TMA copy tiles, consumers
-// multiply them with wgmma; mbarriers tell either side what the other has done. Blocks stay, and take
-// tiles of query rows until none is left, so that copies for the next begin before the last is written.
+// FlashAttention forward for SM90: warps have different jobs. One warp has TMA copy tiles,
+// consumers multiply them with wgmma; mbarriers tell either side what the other has done. Blocks
+// stay, and take tiles of query rows until none is left, so that copies for the next begin before
+// the last is written.
 #pragma once
 
 #include "sm90/consumer.cuh"

@@ -67,8 +67,8 @@ flash_attn_status launch_forward_sm90(const ForwardArgs &args, const TensorExten
   if (const auto status = encode_tensor_map(all.k, k)) return status;
   if (const auto status = encode_tensor_map(all.v, v)) return status;
 
-  // Sequences of one length: blocks that stay, one a multiprocessor. Packed ones differ in ways that
-  // the host does not know; there the hardware hands out a block for each tile.
+  // Sequences of one length: blocks that stay, one a multiprocessor. Packed ones differ in ways
+  // that the host does not know; there the hardware hands out a block for each tile.
   const int64_t tiles = int64_t{args.row_tiles} * args.n_heads * args.batch;
   const bool stay = !packed_q && tiles > device.multiprocessors;
   const LaunchShape shape = {static_cast<uint32_t>(stay ? device.multiprocessors : tiles), 1, 1,

@@ -2,15 +2,16 @@
 //
 // - A block has one producer warpgroup and kConsumers consumers of 64 rows each.
 // - Shared memory, of 227 KiB: Q, and kStages tiles of K and as many of V.
-// - Registers: a consumer thread keeps kHeadDim / 2 for O, kKeys / 2 for S and kKeys / 4 for P, and about
-//   40 more. Three warpgroups share 65536 registers as 240 + 240 + 24 a thread, four as 3 * 160 + 32.
+// - Registers: a consumer thread keeps kHeadDim / 2 for O, kKeys / 2 for S and kKeys / 4 for P, and
+//   about 40 more. Three warpgroups share 512 registers a lane as 2 * 232 + 40, four as 3 * 160 + 32.
 // - wgmma reads Q and K from shared memory for S. A 64-row product over 16 elements of depth takes
-//   kKeys / 2 cycles and reads 2 KiB of Q and kKeys * 32 bytes of K: at 128 bytes a cycle the products
-//   keep the tensor cores busy if kKeys is more than 64. With head_dim 256, 80 is what fits.
-// - The exponentials of a tile, 64 * kKeys at 16 a cycle, take 4 kKeys cycles of a warpgroup; its
-//   products kHeadDim * kKeys * 64 * 4 / 4096 / 4 = kHeadDim * kKeys / 64 (of a whole multiprocessor):
-//   with head_dim 64 as many as a quarter of the exponentials' own, so a third consumer helps to overlap
-//   them; with 128 and more the products bound the kernel.
+//   kKeys / 2 cycles and reads 2 KiB of Q and kKeys * 32 bytes of K: at 128 bytes a cycle the
+//   products keep the tensor cores busy if kKeys is more than 64. With head_dim 256, 80 is what
+//   fits.
+// - A multiprocessor does 4096 operations a cycle in products and 16 exponentials. For a tile of a
+//   warpgroup that is kHeadDim * kKeys / 16 cycles of products and 4 * kKeys of exponentials: equal
+//   for head_dim 64, where a third consumer helps to keep both busy; from 128 on the products are
+//   the bound.
 //
 //   head_dim   consumers   rows   keys   KiB   registers for O + S + P
 //         64       3        192    112    80    32 + 56 + 28 of 160
@@ -40,7 +41,8 @@ struct Sm90Shape {
   /// Room for barriers after the tiles.
   static constexpr int kSharedBytes = kTileBytes + 256;
   static_assert(kSharedBytes <= 227 * 1024);
-  /// Keys a copy of K or V takes at most when they lie in pages: a power of two that divides a tile.
+  /// Keys a copy of K or V takes at most when they lie in pages: a power of two that divides a
+  /// tile.
   static constexpr int kPagedKeys = keys & -keys;
 };
 

@@ -1,5 +1,5 @@
-// Tiles in shared memory as TMA writes and wgmma reads them: panels of 64 columns (128 bytes a row; 32
-// columns and 64 bytes for head_dim 96), one behind the other, each with all rows of the tile.
+// Tiles in shared memory as TMA writes and wgmma reads them: panels of 64 columns (128 bytes a row;
+// 32 columns and 64 bytes for head_dim 96), one behind the other, each with all rows of the tile.
 //
 //              panel 0                 panel 1
 //   row 0      columns 0 .. 63         columns 64 .. 127
@@ -14,10 +14,11 @@
 //   bits  0-13  address / 16                     32-45  stride offset / 16
 //        16-29  leading offset / 16              62-63  swizzle: 1 = 128 bytes, 2 = 64 bytes
 //
-// - Q and K, whose depth is contiguous: the stride offset leads from eight rows to the next eight. The
-//   depth of one product, 16 elements, is 32 bytes of a row: the next product starts 32 bytes on.
-// - V, whose columns are contiguous and depth are rows: the leading offset leads from panel to panel, the
-//   stride offset from eight keys to the next eight. The next product starts 16 rows on.
+// - Q and K, whose depth is contiguous: the stride offset leads from eight rows to the next eight.
+//   The depth of one product, 16 elements, is 32 bytes of a row: the next product starts 32 bytes
+//   on.
+// - V, whose columns are contiguous and depth are rows: the leading offset leads from panel to
+//   panel, the stride offset from eight keys to the next eight. The next product starts 16 rows on.
 #pragma once
 
 #include "device/device_sm90.cuh"

@@ -84,8 +84,8 @@ class Producer {
     }
   }
 
-  /// Rows behind a sequence's last key have no weight, but no weight times infinity is not nothing: in
-  /// packed sequences and pages they hold other things than zeros.
+  /// Rows behind a sequence's last key have no weight, but no weight times infinity is not nothing:
+  /// in packed sequences and pages they hold other things than zeros.
   FA_DEVICE void clear_rows(T *tile, int first_row) {
     constexpr int kRowBytes = State::KeyPanels::kRowBytes;
     constexpr int kChunks = kRowBytes / 16;

@@ -69,7 +69,8 @@ class AttentionCase {
   void fill();
   void make_pages();
   template <class Real>
-  Real reference_row(int32_t sequence, int32_t query, int32_t head, std::vector<Real> &out) const;
+  Real reference_row(int32_t sequence, int32_t query, int32_t head, std::vector<Real> &out,
+                     std::vector<Real> &magnitude) const;
   float value(uint16_t bits) const;
   float rounded(float x) const;
 

@@ -16,7 +16,8 @@ flash_attn_status encode_tensor_map(TensorMap &map, const TensorShape &shape) {
       return FLASH_ATTN_TENSOR_MAP_FAILED;
     }
   }
-  const bool box_fits = shape.box_rows >= 1 && shape.box_rows <= 256 && shape.box_columns * 2 <= 128;
+  const bool box_fits =
+      shape.box_rows >= 1 && shape.box_rows <= 256 && shape.box_columns * 2 <= 128;
   if (!box_fits || reinterpret_cast<uintptr_t>(shape.data) % 16 != 0) {
     return FLASH_ATTN_TENSOR_MAP_FAILED;
   }

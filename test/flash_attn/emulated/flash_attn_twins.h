@@ -1,5 +1,5 @@
-// What csrc/flash_attn/device does with a GPU's instructions, on the emulator. Functions have the names
-// and meanings of those they stand for.
+// What csrc/flash_attn/device does with a GPU's instructions, on the emulator. Functions have the
+// names and meanings of those they stand for.
 #pragma once
 
 #include <cmath>

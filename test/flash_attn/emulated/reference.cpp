@@ -1,4 +1,5 @@
-// What attention is, in plain loops: in double, and in float for the error that rounding alone makes.
+// What attention is, in plain loops: in double, and in float for the error that rounding alone
+// makes.
 #include <cmath>
 #include <cstdio>
 #include <limits>
@@ -22,10 +23,10 @@ double difference(double a, double b) { return a == b ? 0 : std::fabs(a - b); }
 
 }  // namespace
 
-/// One row of the output; returns its log-sum-exp.
+/// One row of the output, and the same sum over the values' magnitudes; returns its log-sum-exp.
 template <class Real>
 Real AttentionCase::reference_row(int32_t sequence, int32_t query, int32_t head,
-                                  std::vector<Real> &out) const {
+                                  std::vector<Real> &out, std::vector<Real> &magnitude) const {
   const int32_t n_q = shape_.q[static_cast<size_t>(sequence)];
   const int32_t n_k = shape_.k[static_cast<size_t>(sequence)];
   const int32_t kv_head = head / (shape_.heads / shape_.kv_heads);
@@ -34,6 +35,7 @@ Real AttentionCase::reference_row(int32_t sequence, int32_t query, int32_t head,
   const auto dims = static_cast<size_t>(shape_.head_dim);
   const uint16_t *const q = q_.data.get() + query_at(q_, sequence, query, head);
   out.assign(dims, 0);
+  magnitude.assign(dims, 0);
 
   std::vector<Real> scores;
   std::vector<int32_t> keys;
@@ -60,28 +62,36 @@ Real AttentionCase::reference_row(int32_t sequence, int32_t query, int32_t head,
     const Real weight = std::exp(scores[i] - top);
     total += weight;
     const uint16_t *const v = v_.data.get() + key_at(v_, sequence, keys[i], kv_head);
-    for (size_t d = 0; d < dims; d++) out[d] += weight * Real{value(v[d])};
+    for (size_t d = 0; d < dims; d++) {
+      out[d] += weight * Real{value(v[d])};
+      magnitude[d] += weight * std::fabs(Real{value(v[d])});
+    }
   }
   for (Real &x : out) x /= total;
+  for (Real &x : magnitude) x /= total;
   return top + std::log(total);
 }
 
 void AttentionCase::report(flash_attn_status status) const {
-  LargestError error, float_error, lse_error, lse_float_error;
+  LargestError error, float_error, lse_error, lse_float_error, excess;
+  // Weights are rounded to the type before they are multiplied, and so is the result.
+  const double unit = shape_.dtype == "f16" ? 0x1p-11 : 0x1p-8;
   int64_t written = 0;
   if (status == FLASH_ATTN_OK) {
-    std::vector<double> exact;
-    std::vector<float> plain;
+    std::vector<double> exact, magnitude;
+    std::vector<float> plain, plain_magnitude;
     for (int32_t b = 0; b < batch(); b++) {
       for (int32_t i = 0; i < shape_.q[static_cast<size_t>(b)]; i++) {
         for (int32_t h = 0; h < shape_.heads; h++) {
           written += shape_.head_dim;
           if (b == shape_.nan_sequence) continue;
-          const double lse = reference_row(b, i, h, exact);
-          const float float_lse = reference_row(b, i, h, plain);
+          const double lse = reference_row(b, i, h, exact, magnitude);
+          const float float_lse = reference_row(b, i, h, plain, plain_magnitude);
           const uint16_t *const row = out_.data.get() + query_at(out_, b, i, h);
           for (size_t d = 0; d < exact.size(); d++) {
-            error.add(difference(value(row[d]), exact[d]));
+            const double off = difference(value(row[d]), exact[d]);
+            error.add(off);
+            excess.add(off - 1.01 * unit * (std::fabs(exact[d]) + magnitude[d]) - 1e-5);
             float_error.add(difference(rounded(plain[d]), exact[d]));
           }
           const int64_t at = (packed_queries() ? cu_q_[static_cast<size_t>(b)]
@@ -93,15 +103,16 @@ void AttentionCase::report(flash_attn_status status) const {
       }
     }
   }
-  // Outputs of the sequence that is not compared are NaN as untouched elements are, of another kind.
+  // Outputs of the sequence that is not compared are NaN as untouched elements are, of another
+  // kind.
   int64_t untouched = 0;
   for (int64_t i = 0; i < out_.elements; i++) {
     untouched += out_.data[static_cast<size_t>(i)] == 0xffff ? 1 : 0;
   }
   const auto json = [](double x) { return std::isfinite(x) ? x : 1e30; };
-  std::printf("{\"status\":%d,\"error\":%.9g,\"float_error\":%.9g,\"lse_error\":%.9g,"
+  std::printf("{\"status\":%d,\"error\":%.9g,\"excess\":%.9g,\"float_error\":%.9g,\"lse_error\":%.9g,"
               "\"lse_float_error\":%.9g,\"outside_written\":%lld}\n",
-              status, json(error.value), json(float_error.value), json(lse_error.value),
+              status, json(error.value), json(excess.value), json(float_error.value), json(lse_error.value),
               json(lse_float_error.value),
               static_cast<long long>(out_.elements - untouched - written));
   std::fflush(stdout);

@@ -1,0 +1,11 @@
+// Numbers that every kernel uses.
+#pragma once
+
+namespace flash_attn {
+
+/// Exponentials are taken in base 2, logarithms come out in base e.
+inline constexpr float kLog2e = 1.4426950408889634f;
+inline constexpr float kLn2 = 0.6931471805599453f;
+inline constexpr float kMinusInfinity = -__builtin_huge_valf();
+
+}  // namespace flash_attn

@@ -1,0 +1,33 @@
+import { assertEquals, assertStringIncludes } from "@std/assert";
+import { describeRace } from "../../../bench/flash_attn.ts";
+
+Deno.test("describeRace: failed checks are named, a peer that cannot is a dash, shares are of the limits", () => {
+  const report = describeRace([
+    { kind: "check", name: "varlen bfloat16 64 plain", error: 1e-3, float_error: 1e-3 },
+    { kind: "check", name: "decode float16 128 causal", error: Infinity, float_error: 1e-3 },
+    { kind: "limits", device: "NVIDIA H100", copy_gb_s: 3000, matmul_tflop_s: 800 },
+    {
+      kind: "forward",
+      dtype: "bfloat16",
+      head_dim: 128,
+      length: 4096,
+      causal: true,
+      tflop_s: { ours: 600, ours_sm80: 330, fa2: 320, cudnn: null },
+    },
+    {
+      kind: "decode",
+      length: 8192,
+      batch: 16,
+      gb_s: { ours: 2700, fa2: 2500, cudnn: null },
+      microseconds: { ours: 199.04, fa2: 215, cudnn: null },
+    },
+  ]);
+  assertStringIncludes(report, "## libflash_attn on NVIDIA H100");
+  assertStringIncludes(report, "1 of 2 checks within twice the error of float32.");
+  assertStringIncludes(report, "- decode float16 128 causal: Infinity (float32: 0.001)");
+  const rows = report.split("\n").filter((line) => /^\| (bfloat16|16) /.test(line));
+  assertEquals(rows, [
+    "| bfloat16 | 128 | yes | 4096 | 600 | 75% | 330 | 320 | – |",
+    "| 16 | 8192 | 2700 | 90% | 199.0 | 2500 | – |",
+  ]);
+});
