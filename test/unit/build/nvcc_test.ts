@@ -1,0 +1,49 @@
+import { assert, assertEquals } from "@std/assert";
+import { join, resolve } from "@std/path";
+import { libraries } from "../../../ffi/build/libraries.ts";
+import { findNvcc } from "../../../ffi/build/nvcc.ts";
+import { nvccGraph } from "../../../ffi/build/nvcc_graph.ts";
+import { TempFolder } from "../../support/temp_folder.ts";
+
+const root = resolve(import.meta.dirname ?? ".", "..", "..", "..");
+
+Deno.test({
+  name: "findNvcc: the first toolkit whose nvcc runs, before that of PATH",
+  ignore: Deno.build.os === "windows",
+  async fn() {
+    using folder = new TempFolder();
+    Deno.mkdirSync(folder.at("toolkit", "bin"), { recursive: true });
+    const nvcc = folder.write(
+      "toolkit/bin/nvcc",
+      "#!/bin/sh\necho 'Cuda compilation tools, release 12.4, V12.4.99'\n",
+    );
+    Deno.chmodSync(nvcc, 0o755);
+    const toolkits = [undefined, "", folder.at("missing"), folder.at("toolkit")];
+    assertEquals(await findNvcc({ toolkits }), {
+      command: [nvcc],
+      identity: `${nvcc} release 12.4, V12.4.99`,
+    });
+  },
+});
+
+Deno.test("nvccGraph: SM90's own instructions keep to their folder, the rest is there as PTX too", () => {
+  const library = libraries.find(({ name }) => name === "flash_attn");
+  assert(library !== undefined);
+  const { compiles, link, exports } = nvccGraph(
+    root,
+    library,
+    { os: "linux", arch: "x86_64" },
+    { debug: false, sanitizers: [], strict: false },
+    { command: ["nvcc"], identity: "nvcc 13" },
+  );
+  const kernels = compiles.filter(({ label }) => label.endsWith(".cu"));
+  assert(kernels.length > 0);
+  for (const { label, command } of kernels) {
+    const codes = command.filter((flag) => flag.startsWith("-gencode="));
+    assertEquals(codes.length, 1);
+    assertEquals(codes[0]?.includes("sm_90a"), label.startsWith("csrc/flash_attn/sm90/"), label);
+    assertEquals(codes[0]?.includes("compute_80]"), !label.startsWith("csrc/flash_attn/sm90/"));
+  }
+  assertEquals(link.output, join("build", "linux-x86_64", "libflash_attn.so"));
+  assert(exports.text.includes("flash_attn_decode;") && exports.text.includes("local: *;"));
+});
