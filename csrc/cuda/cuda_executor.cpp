@@ -174,7 +174,7 @@ CudaExecutor::Plan& CudaExecutor::plan_for(const StepShape& shape) {
     grow_workspace(needed);
     launches = build(needed);
   }
-  Plan plan{std::move(launches), inputs_->generation(), 0, nullptr};
+  Plan plan{std::move(launches), inputs_->generation(), 0, nullptr, nullptr};
   device_->kernels.load();
   for (const Launch& launch : plan.launches.launches) launch.verify(device_->device());
   return plans_.emplace(shape, std::move(plan)).first->second;
@@ -194,7 +194,15 @@ void CudaExecutor::run(const StepInputs& inputs, ResultBlock& results, const Sto
   Plan& plan = plan_for(shape);
   try {
     inputs_->copy(inputs, tiles, shape);
-    enqueue(plan, shape, stop);
+    ++plan.runs;
+    const LaunchPlan& list = plan.launches;
+    enqueue(plan, plan.forward, 0, list.sampling_begin, shape, stop);
+    // The caller computes the masks while the device computes the logits.
+    if (!inputs.masks.empty()) {
+      inputs.masks_ready.wait();
+      inputs_->copy_masks(inputs);
+    }
+    enqueue(plan, plan.sampling, list.sampling_begin, list.launches.size(), shape, stop);
     copy_results(inputs, results);
   } catch (...) {
     // What is on the stream still reads the buffers that the next run fills.
@@ -203,20 +211,20 @@ void CudaExecutor::run(const StepInputs& inputs, ResultBlock& results, const Sto
   }
 }
 
-void CudaExecutor::enqueue(Plan& plan, const StepShape& shape, const StopFlag& stop) {
+void CudaExecutor::enqueue(const Plan& plan, std::unique_ptr<StepGraph>& graph, size_t begin,
+                           size_t end, const StepShape& shape, const StopFlag& stop) {
+  if (begin == end) return;
   const std::vector<Launch>& launches = plan.launches.launches;
+  const Device& gpu = device_->device();
   // What runs once is not worth a graph.
-  const bool repeats = plan.runs++ > 0;
-  if (repeats && shape.tokens <= kMostGraphTokens && !device_->device().is_synchronous()) {
-    if (!plan.graph) {
-      plan.graph = std::make_unique<StepGraph>(device_->state, launches, 0, launches.size());
-    }
-    plan.graph->replay();
+  if (plan.runs > 1 && shape.tokens <= kMostGraphTokens && !gpu.is_synchronous()) {
+    if (!graph) graph = std::make_unique<StepGraph>(device_->state, launches, begin, end);
+    graph->replay();
     return;
   }
-  for (size_t i = 0; i < launches.size(); ++i) {
+  for (size_t i = begin; i < end; ++i) {
     if (i % kStopInterval == 0) stop.check();
-    launches[i].enqueue(device_->device());
+    launches[i].enqueue(gpu);
   }
 }
 

@@ -26,13 +26,16 @@ class CudaExecutor : public Executable {
     LaunchPlan launches;
     uint64_t inputs_generation;
     uint32_t runs = 0;
-    std::unique_ptr<StepGraph> graph;
+    // Of the forward pass, and of the sampling, before which masks may arrive.
+    std::unique_ptr<StepGraph> forward, sampling;
   };
 
   uint64_t result_stride() const { return sizeof(forge_result) + 8ull * program_->max_top; }
   void grow_workspace(const WorkspaceBytes& needed);
   Plan& plan_for(const StepShape& shape);
-  void enqueue(Plan& plan, const StepShape& shape, const StopFlag& stop);
+  // Puts a part of the plan on the stream, from its second run on as a graph where that pays.
+  void enqueue(const Plan& plan, std::unique_ptr<StepGraph>& graph, size_t begin, size_t end,
+               const StepShape& shape, const StopFlag& stop);
   void copy_results(const StepInputs& inputs, ResultBlock& results);
 
   std::shared_ptr<const Program> program_;

@@ -133,6 +133,9 @@ void DeviceInputs::copy(const StepInputs& inputs, const QueryTiles& tiles, const
   copy(history_, inputs.history.data(), inputs.history.size_bytes());
   copy(bias_ids_, inputs.bias_ids.data(), inputs.bias_ids.size_bytes());
   copy(bias_values_, inputs.bias_values.data(), inputs.bias_values.size_bytes());
+}
+
+void DeviceInputs::copy_masks(const StepInputs& inputs) {
   copy(masks_, inputs.masks.data(), inputs.masks.size_bytes());
 }
 

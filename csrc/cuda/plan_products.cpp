@@ -10,12 +10,13 @@ namespace forge::cuda {
 namespace {
 
 // Up to here a product is bound by reading the weight, which matvec does once for 8 rows.
-constexpr uint32_t kMostMatvecRows = 1u << 20;
+constexpr uint32_t kMostMatvecRows = 16;
 constexpr uint32_t kMostMatvecTokens = 8;
 // Rows and columns of a gemm block, and the multiple of columns it wants.
 constexpr uint32_t kGemmRows = 128;
 constexpr uint32_t kGemmTokens = 64;
 constexpr uint32_t kGemmCols = 64;
+constexpr uint32_t kGemmShared = 55296;
 // The fewest elements of a row that a warp of matvec is worth splitting off for.
 constexpr uint32_t kSplitCols = 512;
 
@@ -89,8 +90,8 @@ void PlanBuilder::emit_gemm(const Product& p) {
   launch("convert_rows.cu", std::string("convert_rows<") + element + ">", {p.max_rows}, 256, 0, x,
          x_scale, p.x, p.n_rows, n, padded);
   const Grid grid{divide_up(p.part->rows, kGemmRows), divide_up(p.max_rows, kGemmTokens)};
-  launch("gemm.cu", "gemm<" + format.name + ", " + element + ">", grid, 256, 0, p.out, x, x_scale,
-         p.weight->matrix.at(p.part->offset), p.part->row_bytes,
+  launch("gemm.cu", "gemm<" + format.name + ", " + element + ">", grid, 256, kGemmShared, p.out, x,
+         x_scale, p.weight->matrix.at(p.part->offset), p.part->row_bytes,
          static_cast<uint32_t>(p.part->rows), n, padded, static_cast<uint32_t>(p.out_stride),
          p.n_rows, p.epilogue, memory_.codebooks);
 }

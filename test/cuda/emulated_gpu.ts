@@ -38,7 +38,7 @@ export async function runOnEmulatedGpu(args: readonly string[]): Promise<string>
   const { success, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
     args: [...args],
     cwd: ROOT,
-    env: { NO_COLOR: "1", ...await emulatedGpu() },
+    env: { NO_COLOR: "1", FORGE_TEST_DEVICES: "cuda", ...await emulatedGpu() },
     stdin: "null",
   }).output();
   const decoder = new TextDecoder();

@@ -15,6 +15,8 @@ export interface OpTest<Case> {
   readonly plain: (inputs: Case, read: (weight: TestWeight) => Matrix) => Matrix;
   /** How near a device must be to the reference. */
   readonly tolerance: Tolerance;
+  /** The same for CUDA where its tensor cores round to 16 bits. @default `tolerance` */
+  readonly cudaTolerance?: Tolerance;
   /**
    * How near the reference must be to the plain computation. It sums in float64: what is left is a
    * few roundings to float32. @default { absolute: 4e-7, relative: 4e-7 }
@@ -57,7 +59,9 @@ export function opTest<Case>(name: string, test: OpTest<Case>): void {
         const expected = references.get(inputs) ?? await test.run(reference, inputs);
         references.set(inputs, expected);
         const actual = await test.run(backend, inputs);
-        assertClose(actual, expected, test.tolerance, `${name}: ${label}`);
+        const { tolerance, cudaTolerance = tolerance } = test;
+        const allowed = device.kind === "cuda" ? cudaTolerance : tolerance;
+        assertClose(actual, expected, allowed, `${name}: ${label}`);
       }
     });
   }

@@ -1,0 +1,28 @@
+/**
+ * The tests of operations on an emulated GPU, in a process of their own: the same that hold the CPU
+ * to the reference. Those whose shapes take an emulator minutes are left out.
+ */
+import { emulatedGpuUnavailable, runOnEmulatedGpu } from "./emulated_gpu.ts";
+
+const FILES = [
+  "activations",
+  "attention",
+  "concatenated_weights",
+  "kv",
+  "matmul",
+  "moe",
+  "norms",
+  "quant",
+  "rope",
+  "rows",
+  "running_refusals",
+];
+
+Deno.test({
+  name: "operations agree with the reference on an emulated GPU",
+  ignore: emulatedGpuUnavailable() !== undefined,
+  fn: async () => {
+    const files = FILES.map((name) => `test/ops/${name}_test.ts`);
+    await runOnEmulatedGpu(["test", "-A", "--quiet", "--no-check", ...files]);
+  },
+});
