@@ -69,14 +69,20 @@ DEVICE void store_row(const KvRows<T>& to, u32 slot, const float* values) {
   for (u32 i = threadIdx.x; i < to.dim; i += blockDim.x) convert(values[i], to.row(slot)[i]);
 }
 
-// A warp a group: scale = largest / 127, numbers rounded to the nearest multiple.
+// A warp a group: scale = largest / 127, rounded to f16 as it is stored, and numbers rounded to its
+// nearest multiple. A NaN or an infinity makes the scale NaN, and so the whole group.
 DEVICE void store_row(const KvRows<q8>& to, u32 slot, const float* values) {
   for (u32 group = warp_id(); group * kScaleGroup < to.dim; group += blockDim.x / kWarp) {
     const u32 i = group * kScaleGroup + lane_id();
     const float value = i < to.dim ? values[i] : 0.0f;
-    const float scale = warp_max(fabsf(value)) / 127.0f;
+    const bool finite = warp_max(value - value == 0.0f ? 0.0f : 1.0f) == 0.0f;
+    const f16 rounded = to_f16(warp_max(fabsf(value)) / 127.0f);
+    const float scale = to_float(rounded);
     const float inverse = scale > 0 ? 1.0f / scale : 0.0f;
-    if (i < to.dim) to.row(slot)[i].bits = i8(rintf(value * inverse));
-    if (lane_id() == 0) to.row_scales(slot)[group] = to_f16(scale);
+    const float multiple = fminf(fmaxf(rintf(value * inverse), -127.0f), 127.0f);
+    if (i < to.dim) to.row(slot)[i].bits = finite ? i8(multiple) : i8(0);
+    if (lane_id() == 0) {
+      to.row_scales(slot)[group] = finite ? rounded : to_f16(FORGE_INFINITY - FORGE_INFINITY);
+    }
   }
 }
