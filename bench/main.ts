@@ -6,6 +6,7 @@ import { buildLibraries } from "../build.ts";
 import { errorText, exitCode } from "../src/cli/error_text.ts";
 import { ForgeError } from "../src/errors.ts";
 import { benchAttention } from "./attention.ts";
+import { benchBatch } from "./batch.ts";
 import { type BenchOptions, OPTIONS_HELP, parseBenchOptions } from "./bench_options.ts";
 import { benchConstraints } from "./constraints.ts";
 import { benchFlashAttention } from "./flash_attn.ts";
@@ -29,6 +30,7 @@ const BENCHMARKS: Readonly<Record<string, Benchmark>> = {
   speed: { help: "prefill and decode of a model", run: benchSpeed },
   attention: { help: "attention alone, over caches as large as a model's", run: benchAttention },
   overhead: { help: "what a token costs beyond the native library", run: benchOverhead },
+  batch: { help: "many requests at once, against one by one", run: benchBatch },
   constraints: {
     help: "compiling constraints, and their masks beside the steps",
     run: benchConstraints,

@@ -1,0 +1,44 @@
+/** A batch of requests at once, against the same requests one by one. */
+import { load, type Model } from "../src/mod.ts";
+import { median } from "../src/bench/statistics.ts";
+import { type BenchOptions, benchSubject, subjectPath } from "./bench_options.ts";
+
+const REQUESTS = 64;
+const GENERATED = 64;
+const AT_ONCE = 32;
+
+const REQUEST = { raw: true, maxTokens: GENERATED, temperature: 0 } as const;
+
+/** Prints the tokens per second of both ways, over rounds in which they take turns. */
+export async function benchBatch(options: BenchOptions): Promise<void> {
+  using subject = benchSubject(options);
+  const path = subjectPath(subject);
+  const { threads, rounds } = options;
+  await using model = await load(path, { threads, contextLength: 256, parallel: AT_ONCE });
+  await generate(model, -1, 1);
+  const batch: number[] = [], single: number[] = [];
+  for (let round = 0; round < rounds; round++) {
+    single.push(await generate(model, 2 * round, 1));
+    batch.push(await generate(model, 2 * round + 1, AT_ONCE));
+  }
+  const [all, one] = [median(batch), median(single)];
+  console.log(`${subject.name}: ${REQUESTS} prompts, up to ${GENERATED} tokens each, tokens/s`);
+  console.log(`  one by one    ${one.toFixed(0)}`);
+  console.log(`  ${AT_ONCE} at a time  ${all.toFixed(0)} (${(all / one).toFixed(2)}×)`);
+}
+
+/** Tokens a second of all requests, so many of them under way at a time. */
+async function generate(model: Model, round: number, atOnce: number): Promise<number> {
+  const waiting = Array.from({ length: REQUESTS }, (_, i) => i);
+  let tokens = 0;
+  const start = performance.now();
+  const worker = async () => {
+    for (let i = waiting.shift(); i !== undefined; i = waiting.shift()) {
+      // A beginning that no other request has: nothing of it is known already.
+      const prompt = `${round}.${i}: Once upon a time there was a fox who lived near a river`;
+      tokens += (await model.complete(prompt, REQUEST)).completion_tokens;
+    }
+  };
+  await Promise.all(Array.from({ length: atOnce }, worker));
+  return tokens / (performance.now() - start) * 1000;
+}
