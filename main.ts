@@ -3,11 +3,9 @@
  * an error. Exit codes: 0, 1 for a failure, 2 for wrong usage, 130 when interrupted.
  */
 import type { Context } from "./src/cli/command.ts";
-import { errorText, exitCode } from "./src/cli/error_text.ts";
+import { errorText, exitCode, INTERRUPTED } from "./src/cli/error_text.ts";
 import { writeStderr, writeStdout } from "./src/cli/output.ts";
 import { parseCommandLine } from "./src/cli/parse.ts";
-
-const INTERRUPTED = 130;
 
 /** Does what the arguments say; returns the exit code. */
 async function main(args: readonly string[]): Promise<number> {

@@ -16,12 +16,7 @@ DEVICE u32 exclusive_sums(u32* values, u32 n) {
   for (u32 first = 0; first < n; first += kWarp) {
     const u32 i = first + lane_id();
     const u32 own = i < n ? values[i] : 0;
-    u32 sum = own;
-#pragma unroll
-    for (u32 by = 1; by < kWarp; by *= 2) {
-      const u32 other = __shfl_up_sync(kAllLanes, sum, by);
-      if (lane_id() >= by) sum += other;
-    }
+    const u32 sum = warp_prefix_sum(own);
     if (i < n) values[i] = before + sum - own;
     before += __shfl_sync(kAllLanes, sum, 31);
   }

@@ -35,12 +35,7 @@ DEVICE void find_digit(SelectShared& shared, u64 goal) {
   const u32 top = 255 - lane_id() * kEach;  // this lane has digits top .. top - 7
   u64 own = 0;
   for (u32 i = 0; i < kEach; ++i) own += shared.histogram[top - i];
-  u64 sum = own;
-#pragma unroll
-  for (u32 by = 1; by < kWarp; by *= 2) {
-    const u64 other = __shfl_up_sync(kAllLanes, sum, by);
-    if (lane_id() >= by) sum += other;
-  }
+  const u64 sum = warp_prefix_sum(own);
   const u64 before = sum - own;
   const u32 reached = __ballot_sync(kAllLanes, sum >= goal);
   // Where all together are too light, the last lane takes its last digit.

@@ -78,12 +78,7 @@ DEVICE Place find_place(const u64* weights, u32 n, u64 target) {
   for (u32 first = 0; first < n; first += kWarp) {
     const u32 i = first + lane_id();
     const u64 own = i < n ? weights[i] : 0;
-    u64 sum = own;
-#pragma unroll
-    for (u32 by = 1; by < kWarp; by *= 2) {
-      const u64 other = __shfl_up_sync(kAllLanes, sum, by);
-      if (lane_id() >= by) sum += other;
-    }
+    const u64 sum = warp_prefix_sum(own);
     const u32 passed = __ballot_sync(kAllLanes, before + sum > target);
     const u32 any = __ballot_sync(kAllLanes, own > 0);
     const u32 lane = passed != 0 ? u32(__ffs(i32(passed))) - 1

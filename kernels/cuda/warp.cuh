@@ -15,6 +15,17 @@ DEVICE T warp_sum(T x) {
   return x;
 }
 
+// The sum over this lane and those before it.
+template <class T>
+DEVICE T warp_prefix_sum(T x) {
+#pragma unroll
+  for (u32 by = 1; by < kWarp; by *= 2) {
+    const T other = __shfl_up_sync(kAllLanes, x, by);
+    if (lane_id() >= by) x += other;
+  }
+  return x;
+}
+
 // A NaN among them is passed over, as fmaxf does.
 DEVICE float warp_max(float x) {
 #pragma unroll

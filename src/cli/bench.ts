@@ -17,6 +17,7 @@ import { ForgeError } from "../errors.ts";
 import type { Checkpoint } from "../formats/checkpoint.ts";
 import { quote } from "../formats/quote.ts";
 import type { Context } from "./command.ts";
+import { INTERRUPTED } from "./error_text.ts";
 import { resolveModel } from "./model_path.ts";
 import { ensureLibrary } from "./native_library.ts";
 import type { Options } from "./options.ts";
@@ -39,8 +40,6 @@ type BenchOptions = Options<
   | "repetitions"
   | "benchOutput"
 >;
-
-const INTERRUPTED = 130;
 
 const DEFAULT_REPETITIONS = 5;
 const DEFAULT_PROMPT = 512;

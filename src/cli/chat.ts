@@ -8,7 +8,7 @@ import { type ChatInput, PipedInput } from "./chat_input.ts";
 import { MessageBuilder } from "./chat_message.ts";
 import type { Context } from "./command.ts";
 import { constraintOptions } from "./constraint_options.ts";
-import { errorText } from "./error_text.ts";
+import { errorText, INTERRUPTED } from "./error_text.ts";
 import { formatRows, plural } from "./format.ts";
 import {
   type ConstraintFlags,
@@ -26,8 +26,6 @@ import { describeDevice, describeSpeed } from "./run_report.ts";
 import { nearestName } from "./suggest.ts";
 
 type ChatOptions = Options<"chatSystem"> & ModelFlags & GenerationFlags & ConstraintFlags;
-
-const INTERRUPTED = 130;
 
 export async function run(
   options: ChatOptions,

@@ -1,10 +1,13 @@
 import { ForgeError } from "../errors.ts";
 
+/** The exit code of what Ctrl-C ended. */
+export const INTERRUPTED = 130;
+
 /** The exit code for an error; 0 where a reader of our output closed it, which is its right. */
 export function exitCode(error: unknown): number {
   if (error instanceof Deno.errors.BrokenPipe) return 0;
   if (!(error instanceof ForgeError)) return 1;
-  if (error.code === "cancelled") return 130;
+  if (error.code === "cancelled") return INTERRUPTED;
   return error.code === "usage" ? 2 : 1;
 }
 

@@ -1,10 +1,11 @@
 /** `forge perplexity`: how well a model predicts a text. */
 import { ForgeError } from "../errors.ts";
-import { load, type Tokenizer } from "../mod.ts";
+import type { Tokenizer } from "../mod.ts";
 import type { Context } from "./command.ts";
 import { formatRows, plural } from "./format.ts";
+import { loadOptions } from "./generation_options.ts";
 import { resolveModel } from "./model_path.ts";
-import { ensureLibrary } from "./native_library.ts";
+import { openModel } from "./open_model.ts";
 import type { Options } from "./options.ts";
 import { writeStderr, writeStdout } from "./output.ts";
 import { Progress } from "./progress.ts";
@@ -30,16 +31,8 @@ export async function run(
   const text = await readTextFile(options.text, signal);
 
   using progress = new Progress();
-  const device = options.device ?? "auto";
-  await ensureLibrary(device, progress);
-  progress.update(`loading ${path}`);
-  await using model = await load(path, {
-    device,
-    threads: options.threads,
-    contextLength: options.windowSize,
-    parallel: 1,
-    kvType: options.kvType,
-  });
+  const settings = loadOptions({ ...options, ctx: options.windowSize });
+  await using model = await openModel(path, { ...settings, parallel: 1 }, progress);
   if (context.verbose) await writeStderr(formatRows(describeDevice(model)));
   const windowSize = Math.min(model.contextLength, options.windowSize ?? DEFAULT_WINDOW);
   const windows = cutWindows(text, model.tokenizer, windowSize);

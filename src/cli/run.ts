@@ -5,6 +5,7 @@ import { quote } from "../formats/quote.ts";
 import type { GenerateOptions, GenerationEnd, Model } from "../mod.ts";
 import type { BatchFlags } from "./batch.ts";
 import type { Context } from "./command.ts";
+import { INTERRUPTED } from "./error_text.ts";
 import { constraintOptions } from "./constraint_options.ts";
 import { BATCH_OPTIONS, generationOptions, loadOptions } from "./generation_options.ts";
 import { resolveModel } from "./model_path.ts";
@@ -19,8 +20,6 @@ import { readStdin, readTextFile, withoutFinalNewline } from "./text_source.ts";
 type RunOptions =
   & Options<"prompt" | "file" | "promptCache" | "json">
   & BatchFlags;
-
-const INTERRUPTED = 130;
 
 export async function run(
   options: RunOptions,

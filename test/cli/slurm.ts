@@ -1,4 +1,5 @@
 /** A Slurm cluster of this machine alone, for the length of a test. */
+import { isFile } from "../../src/formats/file.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
 const PROGRAMS = ["slurmctld", "slurmd", "sbatch", "scontrol", "squeue"];
@@ -8,17 +9,9 @@ export function whyNoSlurm(): string | undefined {
   if (Deno.build.os !== "linux") return "Slurm is tested on Linux";
   if (Deno.uid() !== 0) return "Slurm's daemons need to be started by root";
   const folders = ["/usr/local/sbin", ...Deno.env.get("PATH")?.split(":") ?? []];
-  const missing = PROGRAMS.find((name) => !folders.some((folder) => exists(`${folder}/${name}`)));
+  const missing = PROGRAMS.find((name) => !folders.some((folder) => isFile(`${folder}/${name}`)));
   if (missing === undefined) return undefined;
   return `${missing} is missing: apt-get install slurmctld slurmd slurm-client`;
-}
-
-function exists(path: string): boolean {
-  try {
-    return Deno.statSync(path).isFile;
-  } catch {
-    return false;
-  }
 }
 
 /** Daemons that run until it is disposed of. */

@@ -3,6 +3,7 @@
  * the program that tests them. Objects are kept under `build/emulator`, named by a hash of all that
  * shaped them, so that only what changed is compiled again.
  */
+import { isFile } from "../../src/formats/file.ts";
 import { basename, join, resolve } from "@std/path";
 
 const root = resolve(import.meta.dirname ?? ".", "..", "..");
@@ -75,16 +76,6 @@ async function sha256(parts: readonly string[]): Promise<string> {
   return Array.from(digest.subarray(0, 12), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-function exists(path: string): boolean {
-  try {
-    Deno.statSync(path);
-    return true;
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return false;
-    throw error;
-  }
-}
-
 /** The files of a folder whose names end in one of `endings`, sorted. */
 export function list(folder: string, ...endings: string[]): string[] {
   return Array.from(Deno.readDirSync(resolve(root, folder)), (entry) => entry.name)
@@ -139,7 +130,7 @@ export async function compile(
   const command = [compiler, ...commonFlags, ...source.flags];
   const hash = await sha256([...command, source.path, ...headers, ...text([source.path])]);
   const object = join(folder, `${basename(source.path)}.${hash}.o`);
-  if (!exists(object)) {
+  if (!isFile(object)) {
     const unfinished = `${object}.${crypto.randomUUID()}`;
     await run([...command, "-c", source.path, "-o", unfinished]);
     await Deno.rename(unfinished, object);
@@ -151,7 +142,7 @@ export async function link(target: string, flags: readonly string[], objects: re
   const compiler = Deno.env.get("CXX") || "g++";
   const command = [compiler, ...flags, ...objects];
   const path = target.replace("*", await sha256(command));
-  if (!exists(path)) {
+  if (!isFile(path)) {
     const unfinished = `${path}.${crypto.randomUUID()}`;
     await run([...command, "-o", unfinished]);
     await Deno.rename(unfinished, path);

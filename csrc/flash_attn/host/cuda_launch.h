@@ -6,16 +6,9 @@
 #include <cstdint>
 
 #include "flash_attn.h"
+#include "host/launch_shape.h"
 
 namespace flash_attn {
-
-struct LaunchShape {
-  uint32_t x;
-  uint32_t y;
-  uint32_t z;
-  int32_t threads;
-  int32_t shared_bytes;
-};
 
 template <class Args>
 flash_attn_status launch(void (*kernel)(Args), const LaunchShape &shape, void *stream,

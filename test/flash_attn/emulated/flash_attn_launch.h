@@ -5,16 +5,9 @@
 
 #include "emulator.h"
 #include "flash_attn.h"
+#include "host/launch_shape.h"
 
 namespace flash_attn {
-
-struct LaunchShape {
-  uint32_t x;
-  uint32_t y;
-  uint32_t z;
-  int32_t threads;
-  int32_t shared_bytes;
-};
 
 /// What one block may have on every device from SM80 on, or on SM90.
 inline constexpr int32_t kLargestSharedMemory = 227 * 1024;

@@ -1,0 +1,16 @@
+// The blocks of a launch, and what each of them has.
+#pragma once
+
+#include <cstdint>
+
+namespace flash_attn {
+
+struct LaunchShape {
+  uint32_t x;
+  uint32_t y;
+  uint32_t z;
+  int32_t threads;
+  int32_t shared_bytes;
+};
+
+}  // namespace flash_attn
