@@ -6,55 +6,20 @@
 #include "../common/error.h"
 #include "driver.h"
 #include "kernel_sources.h"
+#include "nvrtc_api.h"
 
 namespace forge::cuda {
 
 namespace {
 
-using Program = struct ProgramTag*;
-using NvrtcResult = int;
-
-// The part of NVRTC that forge uses: NVIDIA's "NVRTC" reference, CUDA 11.2.
-struct NvrtcApi {
-  explicit NvrtcApi(const SharedLibrary& library) {
-    const auto load = [&](auto& function, const char* symbol) {
-      function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(
-          library.require_symbol(symbol));
-    };
-    load(version, "nvrtcVersion");
-    load(error_string, "nvrtcGetErrorString");
-    load(count_architectures, "nvrtcGetNumSupportedArchs");
-    load(architectures, "nvrtcGetSupportedArchs");
-    load(create, "nvrtcCreateProgram");
-    load(destroy, "nvrtcDestroyProgram");
-    load(add_name, "nvrtcAddNameExpression");
-    load(lowered_name, "nvrtcGetLoweredName");
-    load(compile, "nvrtcCompileProgram");
-    load(log_size, "nvrtcGetProgramLogSize");
-    load(log, "nvrtcGetProgramLog");
-    load(cubin_size, "nvrtcGetCUBINSize");
-    load(cubin, "nvrtcGetCUBIN");
-    load(ptx_size, "nvrtcGetPTXSize");
-    load(ptx, "nvrtcGetPTX");
-  }
-
-  NvrtcResult (*version)(int* major, int* minor);
-  const char* (*error_string)(NvrtcResult result);
-  NvrtcResult (*count_architectures)(int* count);
-  NvrtcResult (*architectures)(int* list);
-  NvrtcResult (*create)(Program* program, const char* source, const char* name, int n_headers,
-                        const char* const* headers, const char* const* header_names);
-  NvrtcResult (*destroy)(Program* program);
-  NvrtcResult (*add_name)(Program program, const char* expression);
-  NvrtcResult (*lowered_name)(Program program, const char* expression, const char** symbol);
-  NvrtcResult (*compile)(Program program, int n_options, const char* const* options);
-  NvrtcResult (*log_size)(Program program, size_t* bytes);
-  NvrtcResult (*log)(Program program, char* text);
-  NvrtcResult (*cubin_size)(Program program, size_t* bytes);
-  NvrtcResult (*cubin)(Program program, char* image);
-  NvrtcResult (*ptx_size)(Program program, size_t* bytes);
-  NvrtcResult (*ptx)(Program program, char* image);
-};
+NvrtcApi load_api(const SharedLibrary& library) {
+  NvrtcApi api{};
+#define FORGE_NVRTC_LOAD(member, symbol, result, parameters) \
+  api.member = reinterpret_cast<decltype(api.member)>(library.require_symbol(#symbol));
+  FORGE_NVRTC_FUNCTIONS(FORGE_NVRTC_LOAD)
+#undef FORGE_NVRTC_LOAD
+  return api;
+}
 
 void check(const NvrtcApi& api, NvrtcResult result, const char* what) {
   if (result != 0) fail(FORGE_INTERNAL, what, ": ", api.error_string(result));
@@ -80,7 +45,7 @@ Nvrtc::Nvrtc(int driver_version) {
          version_text(driver_version), ")");
   }
   library_ = std::move(search.library);
-  const NvrtcApi api(*library_);
+  const NvrtcApi api = load_api(*library_);
   int major = 0, minor = 0;
   check(api, api.version(&major, &minor), "nvrtcVersion");
   version_ = std::to_string(major) + "." + std::to_string(minor);
@@ -109,18 +74,18 @@ KernelImage Nvrtc::compile(const char* file, const std::string& instance,
                            const std::vector<std::string>& options) const {
   // The compiler opens its built-in functions by name only, which the system's loader may not find.
   library_->open_siblings("libnvrtc-builtins.so.*");
-  const NvrtcApi api(*library_);
+  const NvrtcApi api = load_api(*library_);
   std::vector<const char*> texts, names;
   for (const KernelSource& source : kernel_sources()) {
     texts.push_back(source.text);
     names.push_back(source.name);
   }
-  Program program = nullptr;
+  NvrtcProgram program = nullptr;
   check(api,
         api.create(&program, kernel_source(file).text, file, static_cast<int>(texts.size()),
                    texts.data(), names.data()),
         "nvrtcCreateProgram");
-  const std::unique_ptr<Program, NvrtcResult (*)(Program*)> owner(&program, api.destroy);
+  const std::unique_ptr<NvrtcProgram, NvrtcResult (*)(NvrtcProgram*)> owner(&program, api.destroy);
   check(api, api.add_name(program, instance.c_str()), "nvrtcAddNameExpression");
 
   std::vector<const char*> arguments;

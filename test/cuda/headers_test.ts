@@ -1,0 +1,72 @@
+/**
+ * What csrc/cuda declares of NVIDIA's libraries, against NVIDIA's headers where they are installed: a
+ * wrong parameter would first be noticed on a GPU.
+ */
+import { assert, assertEquals } from "@std/assert";
+import { join, resolve } from "@std/path";
+import { findNvcc } from "../../ffi/build/nvcc.ts";
+import { Nvrtc } from "../emulator/nvrtc.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+
+const root = resolve(import.meta.dirname ?? ".", "..", "..");
+const nvcc = await findNvcc();
+if (nvcc === undefined) console.error("skipping: no nvcc, which comes with cuda.h");
+const compiler = await Nvrtc.install();
+const nvrtcHeaders = join(root, "build", "nvrtc", "nvidia", "cu13", "include");
+if (typeof compiler === "string") console.error(`skipping: no nvrtc.h (${compiler})`);
+
+/** What the compiler says of a file; empty when it compiles. */
+async function compile(file: string, ours: string, headers?: string): Promise<string> {
+  const [program = "", ...before] = headers === undefined ? nvcc?.command ?? [] : ["c++"];
+  const theirs = headers === undefined ? [] : [`-I${headers}`];
+  const { success, stderr } = await new Deno.Command(program, {
+    args: [
+      // Theirs first: both have a file nvrtc.h.
+      ...[...before, "-std=c++20", ...theirs, `-I${ours}`, "-c", "-o", "/dev/null"],
+      join(root, "test", "cuda", "headers", file),
+    ],
+  }).output();
+  const text = new TextDecoder().decode(stderr);
+  assertEquals(success, !text.includes("error"), text);
+  return success ? "" : text;
+}
+
+const cuda = join(root, "csrc", "cuda");
+
+Deno.test({
+  name: "CUDA: driver_api.h declares what cuda.h declares",
+  ignore: nvcc === undefined,
+  fn: async () => assertEquals(await compile("driver.cpp", cuda), ""),
+});
+
+Deno.test({
+  name: "CUDA: nvrtc_api.h declares what nvrtc.h declares",
+  ignore: typeof compiler === "string",
+  fn: async () => assertEquals(await compile("nvrtc.cpp", cuda, nvrtcHeaders), ""),
+});
+
+Deno.test({
+  name: "CUDA: a wrong parameter, constant or member of driver_api.h is noticed",
+  ignore: nvcc === undefined,
+  fn: async () => {
+    const text = Deno.readTextFileSync(join(cuda, "driver_api.h"));
+    const mistakes: readonly (readonly [string, string, string])[] = [
+      [
+        "unsigned char value, size_t bytes",
+        "unsigned char value, uint32_t bytes",
+        "cuMemsetD8Async",
+      ],
+      ["(Stream stream, int mode)", "(Stream stream)", "cuStreamBeginCapture_v2"],
+      ["cuMemAlloc_v2, (DevicePointer * pointer", "cuMemAlloc_v2, (void* pointer", "cuMemAlloc_v2"],
+      ["max_shared_per_block_optin = 97", "max_shared_per_block_optin = 81", "OPTIN"],
+      ["size_t src_pitch;\n", "", "srcPitch|src_pitch"],
+    ];
+    for (const [right, wrong, said] of mistakes) {
+      using folder = new TempFolder();
+      assert(text.includes(right), right);
+      Deno.writeTextFileSync(folder.at("driver_api.h"), text.replace(right, wrong));
+      const problem = await compile("driver.cpp", folder.path);
+      assert(new RegExp(said).test(problem), `${wrong}: ${problem}`);
+    }
+  },
+});
