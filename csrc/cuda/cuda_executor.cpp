@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "memory_needs.h"
+#include "../gpu/memory_needs.h"
 #include "weight_upload.h"
 
 namespace forge::cuda {
@@ -67,13 +67,13 @@ class WeightForms {
   bool needs_codebooks_ = false;
 };
 
-void note_cache(const KvRef& kv, std::set<const CudaKv*>& caches) {
+void note_cache(const KvRef& kv, std::set<const KvCache*>& caches) {
   const auto& cache = static_cast<const CudaKv&>(*kv);
   if (!cache.is_allocated()) caches.insert(&cache);
 }
 
-std::set<const CudaKv*> missing_caches(const Program& program) {
-  std::set<const CudaKv*> caches;
+std::set<const KvCache*> missing_caches(const Program& program) {
+  std::set<const KvCache*> caches;
   for (const Op& op : program.ops) {
     if (const auto* append = std::get_if<RopeAppendOp>(&op)) note_cache(append->kv, caches);
     if (const auto* attention = std::get_if<AttentionOp>(&op)) note_cache(attention->kv, caches);
@@ -115,12 +115,12 @@ CudaExecutor::CudaExecutor(std::shared_ptr<const Program> program,
   scratch_bytes = values_.elements * sizeof(float) + workspace.routes + workspace.scratch +
                   occurrences + results + DeviceInputs::device_bytes(*program_, shapes);
   const MemoryNeeds needs{upload.bytes(), missing_caches(*program_), scratch_bytes};
-  require_memory(*device_->state, needs);
+  require_memory(device_->state->room(), needs);
 
   device_->kernels.load();
   upload.run();
   if (forms.needs_codebooks()) memory_.codebooks = device_->codebooks();
-  for (const CudaKv* cache : needs.caches) cache->allocate();
+  for (const KvCache* cache : needs.caches) static_cast<const CudaKv*>(cache)->allocate();
   const auto take = [&](uint64_t bytes) {
     return DeviceBuffer(device_->state, bytes, Purpose::activations);
   };

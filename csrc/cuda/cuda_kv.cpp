@@ -2,43 +2,21 @@
 
 #include <mutex>
 
+#include "../gpu/kv_layout.h"
+
 namespace forge::cuda {
-
-namespace {
-
-uint64_t pad16(uint64_t bytes) { return (bytes + 15) / 16 * 16; }
-
-// Values of Q8_0 that share a scale.
-constexpr uint64_t kScaleGroup = 32;
-
-}  // namespace
 
 CudaKv::CudaKv(const KvShape& cache_shape, std::shared_ptr<DeviceState> state)
     : state_(std::move(state)) {
   shape = cache_shape;
-  const bool is_q8 = shape.type == WeightType::Q8_0;
-  if (!is_q8 && shape.type != WeightType::F32 && shape.type != WeightType::F16 &&
-      shape.type != WeightType::BF16) {
-    fail(FORGE_UNSUPPORTED, "KV cache type ", static_cast<uint32_t>(shape.type),
-         " is not supported by the CUDA device; valid are F32 (0), F16 (1), BF16 (30) and Q8_0 (8)");
-  }
-  const uint64_t element = is_q8 ? 1 : shape.type == WeightType::F32 ? 4 : 2;
-  const uint64_t tokens = shape.page_tokens;
-  const auto values = [&](uint64_t dim) { return pad16(tokens * dim * element); };
-  const auto scales = [&](uint64_t dim) {
-    return is_q8 ? pad16(tokens * ((dim + kScaleGroup - 1) / kScaleGroup) * 2) : 0;
-  };
-  const uint64_t k_scales = values(shape.k_head_dim);
-  const uint64_t v_offset = k_scales + scales(shape.k_head_dim);
-  const uint64_t v_scales = v_offset + values(shape.v_head_dim);
-  const uint64_t head_bytes = v_scales + scales(shape.v_head_dim);
-  page_bytes = head_bytes * shape.n_kv_heads;
+  const KvLayout pages = kv_layout(shape, "CUDA");
+  page_bytes = pages.page_bytes;
   layout_ = {.data = 0,
              .page_bytes = page_bytes,
-             .head_bytes = static_cast<uint32_t>(head_bytes),
-             .v_offset = static_cast<uint32_t>(v_offset),
-             .k_scales = static_cast<uint32_t>(k_scales),
-             .v_scales = static_cast<uint32_t>(v_scales),
+             .head_bytes = pages.head_bytes,
+             .v_offset = pages.v_offset,
+             .k_scales = pages.k_scales,
+             .v_scales = pages.v_scales,
              .page_tokens = shape.page_tokens,
              .n_kv_heads = shape.n_kv_heads,
              .k_dim = shape.k_head_dim,

@@ -6,7 +6,7 @@
 
 namespace forge::cuda {
 
-// The pages of one layer; kernel_types.h has their layout. Memory is taken when the first step that
+// The pages of one layer. Memory is taken when the first step that
 // uses them is compiled, which knows all that the model needs.
 class CudaKv : public KvCache {
  public:

@@ -5,54 +5,9 @@
 
 namespace forge::cuda {
 
-namespace {
-
-// The counts stand at the beginning.
-constexpr uint64_t kCounts = 8;
-
-// Hands out consecutive arrays, each aligned as kernels may load it.
-class Places {
- public:
-  uint64_t take(uint64_t bytes) {
-    const uint64_t at = end_;
-    end_ = (end_ + bytes + 15) / 16 * 16;
-    return at;
-  }
-  uint64_t end() const { return end_; }
-
- private:
-  uint64_t end_ = kCounts * sizeof(uint32_t);
-};
-
-template <class T>
-void put(uint8_t* at, std::span<const T> values) {
-  if (!values.empty()) std::memcpy(at, values.data(), values.size_bytes());
-}
-
-uint64_t page_table_bytes(const StepLimits& limits) {
-  return uint64_t{limits.max_sequences} * limits.max_pages * sizeof(int32_t);
-}
-
-}  // namespace
-
-DeviceInputs::Layout DeviceInputs::layout(const StepShape& shape) {
-  Places places;
-  Layout layout{};
-  layout.tokens = places.take(shape.tokens * sizeof(int32_t));
-  layout.positions = places.take(shape.tokens * sizeof(int32_t));
-  layout.sequences = places.take(shape.tokens * sizeof(int32_t));
-  layout.output_rows = places.take(shape.outputs * sizeof(int32_t));
-  layout.sampling = places.take(shape.outputs * sizeof(forge_sampling));
-  layout.decode_tiles = places.take(shape.max_decode_tiles() * sizeof(QueryTile));
-  layout.prefill_tiles = places.take(shape.max_prefill_tiles() * sizeof(QueryTile));
-  layout.work = places.take(shape.decode_work * sizeof(AttentionWork));
-  layout.bytes = places.end();
-  return layout;
-}
-
 uint64_t DeviceInputs::device_bytes(const Program& program, const std::vector<StepShape>& shapes) {
   uint64_t most = 0;
-  for (const StepShape& shape : shapes) most = std::max(most, layout(shape).bytes);
+  for (const StepShape& shape : shapes) most = std::max(most, InputLayout(shape).bytes);
   return std::bit_ceil(most) + page_table_bytes(program.limits);
 }
 
@@ -61,7 +16,7 @@ DeviceInputs::DeviceInputs(std::shared_ptr<DeviceState> state, const Program& pr
     : state_(std::move(state)),
       limits_(program.limits),
       mask_words_(static_cast<uint32_t>((program.logits_cols + 31) / 32)) {
-  for (const StepShape& shape : shapes) reserve(fixed_, layout(shape).bytes);
+  for (const StepShape& shape : shapes) reserve(fixed_, InputLayout(shape).bytes);
   const uint64_t page_bytes = page_table_bytes(limits_);
   page_tables_.host = PinnedBuffer(state_, page_bytes);
   page_tables_.device = DeviceBuffer(state_, page_bytes, Purpose::activations);
@@ -71,13 +26,13 @@ DeviceInputs::DeviceInputs(std::shared_ptr<DeviceState> state, const Program& pr
 }
 
 InputAddresses DeviceInputs::addresses(const StepShape& shape) const {
-  const Layout places = layout(shape);
+  const InputLayout places(shape);
   const DeviceBuffer& fixed = fixed_.device;
-  return {.n_tokens = fixed.at(0),
-          .n_outputs = fixed.at(4),
-          .n_decode_tiles = fixed.at(8),
-          .n_prefill_tiles = fixed.at(12),
-          .n_work = fixed.at(16),
+  return {.n_tokens = fixed.at(InputLayout::n_tokens),
+          .n_outputs = fixed.at(InputLayout::n_outputs),
+          .n_decode_tiles = fixed.at(InputLayout::n_decode_tiles),
+          .n_prefill_tiles = fixed.at(InputLayout::n_prefill_tiles),
+          .n_work = fixed.at(InputLayout::n_work),
           .tokens = fixed.at(places.tokens),
           .positions = fixed.at(places.positions),
           .sequences = fixed.at(places.sequences),
@@ -96,7 +51,7 @@ InputAddresses DeviceInputs::addresses(const StepShape& shape) const {
 }
 
 void DeviceInputs::reserve(const StepInputs& inputs, const StepShape& shape) {
-  reserve(fixed_, layout(shape).bytes);
+  reserve(fixed_, InputLayout(shape).bytes);
   reserve(history_, inputs.history.size_bytes());
   reserve(bias_ids_, inputs.bias_ids.size_bytes());
   reserve(bias_values_, inputs.bias_values.size_bytes());
@@ -113,21 +68,8 @@ void DeviceInputs::reserve(Area& area, uint64_t bytes) {
 }
 
 void DeviceInputs::copy(const StepInputs& inputs, const QueryTiles& tiles, const StepShape& shape) {
-  const Layout places = layout(shape);
-  uint8_t* to = fixed_.host.data();
-  const uint32_t counts[kCounts] = {inputs.n_tokens, inputs.n_outputs,
-                                    static_cast<uint32_t>(tiles.decode.size()),
-                                    static_cast<uint32_t>(tiles.prefill.size()),
-                                    static_cast<uint32_t>(tiles.work.size())};
-  std::memcpy(to, counts, sizeof counts);
-  put(to + places.tokens, inputs.tokens);
-  put(to + places.positions, inputs.positions);
-  put(to + places.sequences, inputs.sequences);
-  put(to + places.output_rows, inputs.output_rows);
-  put(to + places.sampling, inputs.sampling);
-  put(to + places.decode_tiles, std::span<const QueryTile>(tiles.decode));
-  put(to + places.prefill_tiles, std::span<const QueryTile>(tiles.prefill));
-  put(to + places.work, std::span<const AttentionWork>(tiles.work));
+  const InputLayout places(shape);
+  write_inputs(inputs, tiles, places, fixed_.host.data());
   send(fixed_, places.bytes);
   copy_page_tables(inputs);
   copy(history_, inputs.history.data(), inputs.history.size_bytes());
@@ -156,15 +98,7 @@ void DeviceInputs::send(const Area& area, uint64_t bytes) {
 void DeviceInputs::copy_page_tables(const StepInputs& inputs) {
   const uint64_t width = inputs.n_pages * sizeof(int32_t);
   const uint64_t pitch = limits_.max_pages * sizeof(int32_t);
-  bool changed = false;
-  for (uint32_t s = 0; s < inputs.n_sequences; ++s) {
-    const int32_t* from = inputs.page_tables.data() + uint64_t{s} * inputs.n_pages;
-    uint8_t* known = page_tables_.host.data() + s * pitch;
-    if (std::memcmp(known, from, width) == 0) continue;
-    std::memcpy(known, from, width);
-    changed = true;
-  }
-  if (!changed) return;
+  if (!update_page_tables(inputs, limits_, page_tables_.host.data())) return;
   Copy2D copy{};
   copy.src_type = kMemoryTypeHost;
   copy.src_host = page_tables_.host.data();

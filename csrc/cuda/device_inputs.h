@@ -1,8 +1,7 @@
 #pragma once
 
-#include "../common/step_inputs.h"
+#include "../gpu/input_layout.h"
 #include "memory.h"
-#include "step_shape.h"
 
 namespace forge::cuda {
 
@@ -53,13 +52,6 @@ class DeviceInputs {
   void copy_masks(const StepInputs& inputs);
 
  private:
-  struct Layout {
-    uint64_t tokens, positions, sequences, output_rows, sampling, decode_tiles, prefill_tiles,
-        work;
-    uint64_t bytes;
-  };
-  static Layout layout(const StepShape& shape);
-
   struct Area {
     PinnedBuffer host;
     DeviceBuffer device;

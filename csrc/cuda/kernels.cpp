@@ -2,8 +2,8 @@
 
 #include <cctype>
 
-#include "kernel_sources.h"
-#include "parallel.h"
+#include "../gpu/kernel_sources.h"
+#include "../gpu/parallel.h"
 
 namespace forge::cuda {
 

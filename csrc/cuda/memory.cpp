@@ -1,59 +1,13 @@
 #include "memory.h"
 
-#include <cstdio>
 #include <utility>
 
 namespace forge::cuda {
 
-namespace {
-
-const char* name_of(Purpose purpose) {
-  switch (purpose) {
-    case Purpose::weights:
-      return "weights";
-    case Purpose::kv_cache:
-      return "KV cache";
-    case Purpose::activations:
-      return "activations";
-  }
-  return "";
-}
-
-const char* advice_for(Purpose purpose) {
-  switch (purpose) {
-    case Purpose::weights:
-      return "a smaller quantisation of the model takes less";
-    case Purpose::kv_cache:
-      return "a shorter context takes less";
-    case Purpose::activations:
-      return "a shorter context leaves more";
-  }
-  return "";
-}
-
-[[noreturn]] void fail_out_of_memory(const DeviceState& state, uint64_t bytes, Purpose purpose,
-                                     uint64_t free) {
-  std::string held;
-  for (const Purpose each : {Purpose::weights, Purpose::kv_cache, Purpose::activations}) {
-    const uint64_t taken = state.ledger.bytes(each);
-    if (taken == 0) continue;
-    held += std::string(held.empty() ? "" : ", ") + name_of(each) + " " + size_text(taken);
-  }
-  const DeviceProperties& properties = state.device.properties();
-  fail(FORGE_OUT_OF_MEMORY, "CUDA device ", properties.index, " (", properties.name, "): ",
-       size_text(bytes), " more for ", name_of(purpose), " do not fit: ", size_text(free), " of ",
-       size_text(properties.memory_bytes), " are free", held.empty() ? "" : "; forge holds ", held,
-       "; ", advice_for(purpose));
-}
-
-}  // namespace
-
-std::string size_text(uint64_t bytes) {
-  const char* unit = bytes >= 1u << 30 ? "GiB" : bytes >= 1u << 20 ? "MiB" : "KiB";
-  const double scale = bytes >= 1u << 30 ? 0x1p-30 : bytes >= 1u << 20 ? 0x1p-20 : 0x1p-10;
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f %s", static_cast<double>(bytes) * scale, unit);
-  return text;
+DeviceRoom DeviceState::room() const {
+  const DeviceProperties& properties = device.properties();
+  return {"CUDA device " + std::to_string(properties.index) + " (" + properties.name + ")",
+          device.free_bytes(), properties.memory_bytes};
 }
 
 DeviceBuffer::DeviceBuffer(std::shared_ptr<DeviceState> state, uint64_t bytes, Purpose purpose)
@@ -61,11 +15,11 @@ DeviceBuffer::DeviceBuffer(std::shared_ptr<DeviceState> state, uint64_t bytes, P
   if (bytes == 0) return;
   const Device& device = state_->device;
   const DeviceScope scope(device);
-  const uint64_t free = device.free_bytes();
-  if (bytes > free) fail_out_of_memory(*state_, bytes, purpose, free);
+  const DeviceRoom room = state_->room();
+  if (bytes > room.free_bytes) fail_out_of_memory(room, state_->ledger, bytes, purpose);
   const Result result = device.api().memory_alloc(&pointer_, bytes);
   // Free memory may be in pieces, or another process was faster.
-  if (result == kOutOfMemory) fail_out_of_memory(*state_, bytes, purpose, free);
+  if (result == kOutOfMemory) fail_out_of_memory(room, state_->ledger, bytes, purpose);
   device.check(result, "cuMemAlloc of ", bytes, " bytes");
   state_->ledger.add(purpose, static_cast<int64_t>(bytes));
 }

@@ -1,31 +1,16 @@
 #pragma once
 
-#include <array>
-#include <atomic>
 #include <memory>
 
+#include "../gpu/memory_ledger.h"
 #include "device.h"
 
 namespace forge::cuda {
 
-// What device memory is taken for.
-enum class Purpose { weights, kv_cache, activations };
-
-// Bytes of device memory by purpose, for messages when it runs short.
-class MemoryLedger {
- public:
-  void add(Purpose purpose, int64_t bytes) { bytes_[static_cast<size_t>(purpose)] += bytes; }
-  uint64_t bytes(Purpose purpose) const {
-    return static_cast<uint64_t>(bytes_[static_cast<size_t>(purpose)].load());
-  }
-
- private:
-  std::array<std::atomic<int64_t>, 3> bytes_{};
-};
-
 // A device together with what is allocated on it.
 struct DeviceState {
   explicit DeviceState(int index) : device(index) {}
+  DeviceRoom room() const;
   Device device;
   MemoryLedger ledger;
 };
@@ -69,8 +54,5 @@ class PinnedBuffer {
   uint8_t* data_ = nullptr;
   uint64_t bytes_ = 0;
 };
-
-// "1.5 GiB", "312 MiB", "4 KiB".
-std::string size_text(uint64_t bytes);
 
 }  // namespace forge::cuda

@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "../common/error.h"
+#include "../gpu/kernel_sources.h"
 #include "driver.h"
-#include "kernel_sources.h"
 #include "nvrtc_api.h"
 
 namespace forge::cuda {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "../gpu/parallel.h"
 #include "launch.h"
-#include "parallel.h"
 
 namespace forge::cuda {
 

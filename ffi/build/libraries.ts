@@ -41,6 +41,8 @@ const cpp = {
   linkFlags: [],
 } as const;
 
+const sharedByGpus = [...cpp.shared, "csrc/gpu"];
+
 // Results must not depend on where a compiler chooses to contract a product and a sum.
 const noContraction = "-ffp-contract=off";
 
@@ -62,6 +64,7 @@ export const libraries: readonly Library[] = [
     ...cpp,
     name: "cuda",
     folder: "csrc/cuda",
+    shared: sharedByGpus,
     embedded: { folder: "kernels/cuda", extensions: [".cu", ".cuh"] },
     systems: ["linux"],
     compileFlags: ["-O2"],

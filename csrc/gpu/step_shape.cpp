@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-namespace forge::cuda {
+namespace forge {
 
 namespace {
 
@@ -82,4 +82,4 @@ std::vector<StepShape> typical_shapes(const Program& program) {
   return shapes;
 }
 
-}  // namespace forge::cuda
+}  // namespace forge

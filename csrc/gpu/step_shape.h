@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "../common/step_inputs.h"
-#include "kernel_types.h"
+#include "tiles.h"
 
-namespace forge::cuda {
+namespace forge {
 
 // The most query tokens of a sequence that decode attention takes together, and prefill attention.
 constexpr uint32_t kDecodeQueries = 16;
@@ -49,4 +49,4 @@ StepShape shape_of(const StepInputs& inputs, const QueryTiles& tiles, const Step
 // pages.
 std::vector<StepShape> typical_shapes(const Program& program);
 
-}  // namespace forge::cuda
+}  // namespace forge

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-namespace forge::cuda {
+namespace forge {
 
 // Calls body(i) for every i < n from at most n_threads threads, the caller's among them. The first
 // exception stops the rest and is thrown when those under way have ended.
@@ -36,4 +36,4 @@ void parallel_for(size_t n, size_t n_threads, Body&& body) {
   if (failure) std::rethrow_exception(failure);
 }
 
-}  // namespace forge::cuda
+}  // namespace forge

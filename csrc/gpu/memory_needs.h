@@ -2,15 +2,15 @@
 
 #include <set>
 
-#include "cuda_kv.h"
-#include "memory.h"
+#include "../common/backend.h"
+#include "memory_ledger.h"
 
-namespace forge::cuda {
+namespace forge {
 
 // The device memory that a step will take beyond what is taken already.
 struct MemoryNeeds {
   uint64_t weights = 0;
-  std::set<const CudaKv*> caches;  // those without memory
+  std::set<const KvCache*> caches;  // those without memory
   uint64_t activations = 0;
 
   uint64_t kv_bytes() const;
@@ -18,6 +18,6 @@ struct MemoryNeeds {
 };
 
 // Throws FORGE_OUT_OF_MEMORY, with the sizes and what would fit, when the device cannot hold it.
-void require_memory(const DeviceState& state, const MemoryNeeds& needs);
+void require_memory(const DeviceRoom& room, const MemoryNeeds& needs);
 
-}  // namespace forge::cuda
+}  // namespace forge

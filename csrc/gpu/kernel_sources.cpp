@@ -10,8 +10,6 @@ namespace forge {
 // Names and texts in turn, then null; the build generates it.
 extern const char* const embedded_files[];
 
-namespace cuda {
-
 std::span<const KernelSource> kernel_sources() {
   static const std::vector<KernelSource> sources = [] {
     std::vector<KernelSource> list;
@@ -29,7 +27,5 @@ const KernelSource& kernel_source(const char* name) {
   }
   fail(FORGE_INTERNAL, "the library carries no kernel source ", name);
 }
-
-}  // namespace cuda
 
 }  // namespace forge

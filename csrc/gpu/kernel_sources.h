@@ -2,9 +2,9 @@
 
 #include <span>
 
-namespace forge::cuda {
+namespace forge {
 
-// A file of kernels/cuda, as the build embeds it (ffi/build/embed.ts).
+// A file of the kernels, as the build embeds it (ffi/build/embed.ts).
 struct KernelSource {
   const char* name;  // the file's name, as in "rms_norm.cu"
   const char* text;
@@ -16,4 +16,4 @@ std::span<const KernelSource> kernel_sources();
 // The file called `name`; throws FORGE_INTERNAL when there is none.
 const KernelSource& kernel_source(const char* name);
 
-}  // namespace forge::cuda
+}  // namespace forge

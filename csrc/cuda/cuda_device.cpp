@@ -1,0 +1,20 @@
+#include "cuda_device.h"
+
+#include "../gpu/codebooks.h"
+
+namespace forge::cuda {
+
+DevicePointer CudaDevice::codebooks() {
+  if (codebooks_) return codebooks_.at();
+  const std::vector<uint8_t> bytes = codebook_bytes();
+  const DeviceScope scope(device());
+  DeviceBuffer memory(state, bytes.size(), Purpose::weights);
+  device().check(
+      device().api().copy_to_device(memory.at(), bytes.data(), bytes.size(), device().stream()),
+      "copying the tables of IQ types");
+  device().synchronize("copying the tables of IQ types");
+  codebooks_ = std::move(memory);
+  return codebooks_.at();
+}
+
+}  // namespace forge::cuda

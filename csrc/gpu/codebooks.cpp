@@ -1,0 +1,30 @@
+#include "codebooks.h"
+
+#include "../common/quant/iq1.h"
+#include "../common/quant/iq2.h"
+#include "../common/quant/iq3.h"
+
+namespace forge {
+
+namespace {
+
+template <class Table>
+void append(std::vector<uint8_t>& bytes, const Table& table) {
+  const auto* begin = reinterpret_cast<const uint8_t*>(&table);
+  bytes.insert(bytes.end(), begin, begin + sizeof table);
+}
+
+}  // namespace
+
+std::vector<uint8_t> codebook_bytes() {
+  std::vector<uint8_t> bytes;
+  append(bytes, iq1_grid);
+  append(bytes, iq2_xxs_grid);
+  append(bytes, iq2_xs_grid);
+  append(bytes, iq2_s_grid);
+  append(bytes, iq3_xxs_grid);
+  append(bytes, iq3_s_grid);
+  return bytes;
+}
+
+}  // namespace forge

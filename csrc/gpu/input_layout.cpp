@@ -1,0 +1,81 @@
+#include "input_layout.h"
+
+#include <cstring>
+
+namespace forge {
+
+namespace {
+
+// Room for the counts and what may join them.
+constexpr uint64_t kCounts = 8;
+
+// Hands out consecutive arrays, each aligned as kernels may load it.
+class Places {
+ public:
+  uint64_t take(uint64_t bytes) {
+    const uint64_t at = end_;
+    end_ = (end_ + bytes + 15) / 16 * 16;
+    return at;
+  }
+  uint64_t end() const { return end_; }
+
+ private:
+  uint64_t end_ = kCounts * sizeof(uint32_t);
+};
+
+template <class T>
+void put(uint8_t* at, std::span<const T> values) {
+  if (!values.empty()) std::memcpy(at, values.data(), values.size_bytes());
+}
+
+}  // namespace
+
+InputLayout::InputLayout(const StepShape& shape) {
+  Places places;
+  tokens = places.take(shape.tokens * sizeof(int32_t));
+  positions = places.take(shape.tokens * sizeof(int32_t));
+  sequences = places.take(shape.tokens * sizeof(int32_t));
+  output_rows = places.take(shape.outputs * sizeof(int32_t));
+  sampling = places.take(shape.outputs * sizeof(forge_sampling));
+  decode_tiles = places.take(shape.max_decode_tiles() * sizeof(QueryTile));
+  prefill_tiles = places.take(shape.max_prefill_tiles() * sizeof(QueryTile));
+  work = places.take(shape.decode_work * sizeof(AttentionWork));
+  bytes = places.end();
+}
+
+void write_inputs(const StepInputs& inputs, const QueryTiles& tiles, const InputLayout& layout,
+                  uint8_t* to) {
+  const uint32_t counts[kCounts] = {inputs.n_tokens, inputs.n_outputs,
+                                    static_cast<uint32_t>(tiles.decode.size()),
+                                    static_cast<uint32_t>(tiles.prefill.size()),
+                                    static_cast<uint32_t>(tiles.work.size())};
+  std::memcpy(to, counts, sizeof counts);
+  put(to + layout.tokens, inputs.tokens);
+  put(to + layout.positions, inputs.positions);
+  put(to + layout.sequences, inputs.sequences);
+  put(to + layout.output_rows, inputs.output_rows);
+  put(to + layout.sampling, inputs.sampling);
+  put(to + layout.decode_tiles, std::span<const QueryTile>(tiles.decode));
+  put(to + layout.prefill_tiles, std::span<const QueryTile>(tiles.prefill));
+  put(to + layout.work, std::span<const AttentionWork>(tiles.work));
+}
+
+uint64_t page_table_bytes(const StepLimits& limits) {
+  return uint64_t{limits.max_sequences} * limits.max_pages * sizeof(int32_t);
+}
+
+bool update_page_tables(const StepInputs& inputs, const StepLimits& limits, uint8_t* known) {
+  const uint64_t width = inputs.n_pages * sizeof(int32_t);
+  const uint64_t pitch = limits.max_pages * sizeof(int32_t);
+  bool changed = false;
+  for (uint32_t s = 0; s < inputs.n_sequences; ++s) {
+    const int32_t* from = inputs.page_tables.data() + uint64_t{s} * inputs.n_pages;
+    uint8_t* row = known + s * pitch;
+    if (std::memcmp(row, from, width) == 0) continue;
+    std::memcpy(row, from, width);
+    changed = true;
+  }
+  return changed;
+}
+
+}  // namespace forge

@@ -1,0 +1,36 @@
+#pragma once
+
+// How the inputs of a run lie in device memory: what has a size that the shape bounds in one piece,
+// and the page tables, which most runs leave as they are.
+
+#include "../common/step_inputs.h"
+#include "step_shape.h"
+
+namespace forge {
+
+// Byte offsets of the arrays in the piece. The counts stand at its beginning: tokens, outputs, decode
+// tiles, prefill tiles, entries of work, as uint32_t.
+struct InputLayout {
+  static constexpr uint64_t n_tokens = 0;
+  static constexpr uint64_t n_outputs = 4;
+  static constexpr uint64_t n_decode_tiles = 8;
+  static constexpr uint64_t n_prefill_tiles = 12;
+  static constexpr uint64_t n_work = 16;
+
+  explicit InputLayout(const StepShape& shape);
+
+  uint64_t tokens, positions, sequences, output_rows, sampling, decode_tiles, prefill_tiles, work;
+  uint64_t bytes;
+};
+
+// Writes the counts and arrays of a run where the layout of its shape has them.
+void write_inputs(const StepInputs& inputs, const QueryTiles& tiles, const InputLayout& layout,
+                  uint8_t* to);
+
+// Bytes of the page tables of all sequences, whose rows are `limits.max_pages` entries apart.
+uint64_t page_table_bytes(const StepLimits& limits);
+
+// Brings the tables of a run's sequences into `known`; whether that changed anything.
+bool update_page_tables(const StepInputs& inputs, const StepLimits& limits, uint8_t* known);
+
+}  // namespace forge
