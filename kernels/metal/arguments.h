@@ -1,0 +1,375 @@
+// What the Metal kernels take: for each kernel its scalars as one struct, its buffers in the order
+// of their indices, its launch geometry, and which instances exist. Included by the kernels (MSL)
+// and by the host (C++).
+//
+// Conventions
+//   - Buffers have the indices 0, 1, 2 ... in the order listed; the struct of scalars is the last
+//     one (setBytes). What changes from step to step (row counts, ids, positions, page tables) is
+//     read from buffers.
+//   - A buffer in brackets [..] is read only where a field of the struct says that it is there; else
+//     any buffer is bound in its place.
+//   - Matrices are row-major F32 unless said otherwise. "rows" of an activation are tokens or
+//     outputs, of which *n_rows are there; a grid may have more, which do nothing.
+//   - `grid` counts threadgroups; ceil(a, b) is a / b rounded up; `threads` are those of a
+//     threadgroup; `memory` is threadgroup memory at index 0 in bytes, to be rounded up to 16. No
+//     kernel uses more than 32 KB of it.
+//   - F is a weight format, tokens the number of tokens computed together, T the element type of a
+//     KV cache (float, f16, bf16, q8), D a head size. A template is instantiated for a name such as
+//     matvec<FormatQ4_0, 1> by a line INSTANTIATE(matvec<FormatQ4_0, 1>) after the file's text, and
+//     is then found under exactly this name. Kernels that are no templates need no such line.
+//   - Formats: FormatF32, FormatF16, FormatBF16, FormatQ8_0, FormatQ4_0, FormatQ4_K, FormatQ6_K
+//     (the fast ones), and Blocks<n> for GGUF's types 3, 6, 7, 10, 11, 13, 16 to 23, 29, 34, 35, 39.
+//   - Weights lie as in their file: rows row_stride bytes apart, of whole blocks. The first byte of
+//     a weight lies at a multiple of 8 in memory for F32, F16, BF16 and Q4_K, of 2 for Q8_0, Q4_0
+//     and Q6_K.
+//   - codebooks: the tables of the IQ types, one after another as 64-bit words: iq1_grid,
+//     iq2_xxs_grid, iq2_xs_grid, iq2_s_grid, iq3_xxs_grid, iq3_s_grid (csrc/common/quant). Read
+//     only by Blocks<16> to Blocks<22> and Blocks<29>; else any buffer.
+//   - Kernels are compiled without fast math.
+#pragma once
+
+#ifdef __METAL_VERSION__
+#define METAL_ARGS_CONSTANT static constant constexpr const uint32_t
+#else
+#include <cstdint>
+#define METAL_ARGS_CONSTANT static constexpr uint32_t
+#endif
+
+namespace metal_args {
+
+// ---- rows of activations ------------------------------------------------------------------------
+
+// Elements of a row that one threadgroup of an elementwise kernel takes.
+METAL_ARGS_CONSTANT kRowElements = 1024;
+// Rows longer than this are normalised by 1024 threads, others by 256: `norm_threads`.
+METAL_ARGS_CONSTANT kLongRow = 4096;
+
+// embed<F>: out, int32 tokens, n_tokens, weight, codebooks
+// grid (max tokens); threads 128; every format
+struct EmbedArgs {
+  uint64_t row_stride;
+  uint32_t cols;
+  float scale;
+};
+
+// rms_norm: out, x, weight, [residual], n_rows
+// grid (max rows); threads norm_threads
+struct RmsNormArgs {
+  uint32_t cols;
+  float eps;
+  float offset;
+  uint32_t has_residual;
+};
+
+// fused_residual_rms_norm: out, sum, x, [x_weight], residual, weight, n_rows
+//   sum = residual + (x_weight ? x / rms(x, eps) * (x_weight + offset) : x)
+//   out = sum / rms(sum, next_eps) * (weight + next_offset); sum may be the residual itself
+// grid (max rows); threads norm_threads
+struct FusedResidualRmsNormArgs {
+  uint32_t cols;
+  float eps;
+  float offset;
+  float next_eps;
+  float next_offset;
+  uint32_t has_x_weight;
+};
+
+// layer_norm: out, x, weight, [bias], n_rows
+// grid (max rows); threads norm_threads
+struct LayerNormArgs {
+  uint32_t cols;
+  float eps;
+  uint32_t has_bias;
+};
+
+// glu: out, x, n_rows
+// grid (ceil(out_cols, kRowElements), max rows); threads 256
+struct GluArgs {
+  uint32_t out_cols;
+  uint32_t width;
+  uint32_t activation;  // of forge.h
+};
+
+// gather_outputs: out, x, int32 output_rows, n_outputs
+// grid (ceil(cols, kRowElements), max outputs); threads 256
+struct GatherOutputsArgs {
+  uint32_t cols;
+};
+
+// softcap: out, x, n_rows
+// grid (ceil(cols, kRowElements), max rows); threads 256
+struct SoftcapArgs {
+  uint32_t cols;
+  float cap;
+};
+
+// ---- products -----------------------------------------------------------------------------------
+
+// SIMD groups of a threadgroup of matvec, and the rows that one of them computes together: of the
+// fast formats, and of Blocks<n>.
+METAL_ARGS_CONSTANT kMatvecSimdgroups = 8;
+METAL_ARGS_CONSTANT kMatvecRows = 4;
+METAL_ARGS_CONSTANT kMatvecBlocksRows = 1;
+// Products of more tokens are computed by gemm.
+METAL_ARGS_CONSTANT kMostMatvecTokens = 8;
+// SIMD groups share rows (`split`) while that leaves each this many columns, and while there are
+// fewer threadgroups than this:
+//   split = 1; while (2 split <= min(8, cols / kSplitCols) && grid.x(split) < kFewThreadgroups)
+//   split *= 2
+METAL_ARGS_CONSTANT kSplitCols = 512;
+METAL_ARGS_CONSTANT kFewThreadgroups = 64;
+// An RMSNorm is computed within the product that follows it up to this many rows of the weight:
+// each threadgroup then reads the norm's weight again, which costs more than a launch of its own
+// where the output is a vocabulary.
+METAL_ARGS_CONSTANT kMostNormMatvecRows = 16384;
+// Rows of weights and tokens of a threadgroup of gemm.
+METAL_ARGS_CONSTANT kGemmRows = 64;
+METAL_ARGS_CONSTANT kGemmTokens = 32;
+
+// out = residual + alpha * activation(product + bias); bias and residual begin at the product's
+// first row of weights, and the residual's rows are as far apart as the output's.
+struct Epilogue {
+  float alpha;
+  uint32_t activation;
+  uint32_t has_bias;
+  uint32_t has_residual;
+};
+
+// matvec<F, tokens>: out, x, weight, n_rows, [bias], [residual], codebooks
+//   x [tokens, cols]; out [tokens, out_stride], of which `rows` columns are written
+// grid (ceil(rows, kMatvecSimdgroups / split * kMatvecRows (Blocks: kMatvecBlocksRows)),
+//       ceil(max tokens, tokens)); threads 256
+// fast formats: tokens 1, 2, 4, 8; Blocks: 1, 4
+//
+// gemm<F>: the same buffers and struct; `split` is not read
+// grid (ceil(max tokens, kGemmTokens), ceil(rows, kGemmRows)); threads 128; every format
+struct MatvecArgs {
+  uint64_t row_stride;
+  uint32_t rows;
+  uint32_t cols;
+  uint32_t out_stride;
+  uint32_t split;
+  Epilogue epilogue;
+};
+
+// rms_norm_matvec<F, tokens>: out, x, norm_weight, weight, n_rows, [bias], [residual]
+//   the product with x / rms(x, eps) * (norm_weight + offset)
+// grid and threads of matvec; fast formats; tokens 1, 2, 4, 8
+struct RmsNormMatvecArgs {
+  MatvecArgs product;
+  float eps;
+  float offset;
+};
+
+// ---- mixture of experts -------------------------------------------------------------------------
+
+// Pairs of a token and one of its experts that are computed together: entries first .. first +
+// count of the list of pairs, where a pair is token * top_k + its place among the token's experts.
+struct MoeTile {
+  uint32_t expert;
+  uint32_t first;
+  uint32_t count;
+};
+
+// moe_route: out [tokens, 2 top_k], logits [tokens, n_experts], n_tokens
+// grid (ceil(max tokens, 4)); threads 128
+struct MoeRouteArgs {
+  uint32_t n_experts;
+  uint32_t top_k;
+  uint32_t normalize;
+  float scale;
+};
+
+// moe_group: MoeTile tiles, uint32 n_tiles, uint32 pairs [tokens * top_k], route, n_tokens
+//   room for min(pairs, n_experts + pairs / tile_tokens) tiles
+// grid 1; threads 256; memory (2 n_experts + 1) * 4
+struct MoeGroupArgs {
+  uint32_t n_experts;
+  uint32_t top_k;
+  uint32_t tile_tokens;
+};
+
+// grouped_matvec<F, tokens>: out, x, weight, tiles, n_tiles, pairs, [bias], codebooks
+//   x [tokens, cols] when x_shared, else [tokens * top_k, cols]; out [tokens * top_k, expert_rows];
+//   bias [n_experts, expert_rows]; tiles of moe_group with tile_tokens = tokens
+// grid (as matvec's x for expert_rows, room for tiles); threads 256; instances as matvec's
+struct GroupedMatvecArgs {
+  uint64_t row_stride;
+  uint32_t expert_rows;
+  uint32_t cols;
+  uint32_t top_k;
+  uint32_t x_shared;
+  uint32_t has_bias;
+  uint32_t split;
+};
+
+// moe_combine: out, x [tokens, top_k * cols], route, [residual], n_tokens
+// grid (ceil(cols, kRowElements), max tokens); threads 256
+struct MoeCombineArgs {
+  uint32_t cols;
+  uint32_t top_k;
+  uint32_t has_residual;
+};
+
+// ---- positions, KV cache, attention -------------------------------------------------------------
+
+// The pages of one layer, which are a buffer of bytes: for each KV head of a page the keys
+// [page_tokens, k_dim], their scales (Q8_0: an F16 for each 32 numbers of a row), the values
+// [page_tokens, v_dim], their scales; each of the four parts padded to 16 bytes.
+struct KvPages {
+  uint64_t page_bytes;
+  uint32_t head_bytes;
+  uint32_t v_offset;  // from here on: byte offsets in a head
+  uint32_t k_scales;
+  uint32_t v_scales;
+  uint32_t page_tokens;
+  uint32_t n_kv_heads;
+  uint32_t k_dim;
+  uint32_t v_dim;
+};
+
+// Consecutive rows of one sequence at consecutive positions, computed together by attention.
+struct QueryTile {
+  uint32_t first_row;
+  uint32_t n_queries;
+  uint32_t sequence;
+  uint32_t first_position;
+  uint32_t end;  // positions of the sequence that are there to be seen
+};
+
+// A part of the positions that a tile of decode attention sees: split * kSplitTokens and on.
+struct AttentionWork {
+  uint32_t tile;
+  uint32_t split;
+  uint32_t first_work;  // the tile's entry of split 0
+  uint32_t n_splits;
+};
+
+// Positions of one entry of work.
+METAL_ARGS_CONSTANT kSplitTokens = 256;
+// The most queries of a tile of prefill attention, of which a threadgroup computes half.
+METAL_ARGS_CONSTANT kPrefillQueries = 64;
+// Rows (query heads of a KV head times queries) of a threadgroup of decode attention.
+METAL_ARGS_CONSTANT kDecodeRows = 8;
+
+// rope_table: out [tokens, 2 n_freqs], int32 positions, inv_freq, n_tokens
+// grid (max tokens); threads 128
+struct RopeTableArgs {
+  uint32_t n_freqs;
+  float scale;
+};
+
+// rope_append<T>: q, qkv, uint8 pages, int32 positions, int32 sequences, int32 page_tables,
+//   n_tokens, [q_norm], [k_norm], [rope]
+// grid (max tokens, n_heads + 2 n_kv_heads); threads 128; memory max(k_dim, v_dim) * 4
+struct RopeAppendArgs {
+  KvPages kv;
+  uint32_t page_stride;  // entries from one page table to the next
+  uint32_t n_heads;
+  uint32_t q_norm_width;  // 0: no norm
+  uint32_t k_norm_width;
+  float eps;
+  float offset;
+  uint32_t n_freqs;  // 0: no rotation
+  uint32_t interleaved;
+};
+
+// naive_attention<T>: out, q, uint8 pages, int32 positions, int32 sequences, int32 page_tables,
+//   n_tokens, [sinks]
+// grid (n_heads, max tokens); threads 128
+struct NaiveAttentionArgs {
+  KvPages kv;
+  uint32_t page_stride;
+  uint32_t n_heads;
+  float scale;
+  uint32_t window;  // 0: all positions
+  float softcap;    // 0: none
+  uint32_t has_sinks;
+};
+
+// batched_decode_attention<T, D>: partial_out [work, max_queries, n_heads, D],
+//   partial_ml [work, max_queries, n_heads, 2], q, uint8 pages, QueryTile tiles, AttentionWork work,
+//   n_work, int32 page_tables
+// grid (max work, n_kv_heads * ceil(n_heads / n_kv_heads * max_queries, kDecodeRows)); threads 128
+//
+// prefill_attention<T, D>: out, q, uint8 pages, QueryTile tiles, n_tiles, int32 page_tables, [sinks]
+// grid (n_heads, max tiles, 2); threads 128
+//
+// T: f16, bf16, q8; D: 16, 32, 64, 80, 96, 128, 256, of keys and values alike
+struct AttentionArgs {
+  KvPages kv;
+  uint32_t page_stride;
+  uint32_t n_heads;
+  float scale;
+  float softcap;
+  uint32_t window;
+  uint32_t causal;       // 0: every query sees all `end` positions
+  uint32_t max_queries;  // of a tile of decode attention, at most 16
+  uint32_t has_sinks;    // read by prefill_attention
+};
+
+// merge_attention_splits: out, partial_out, partial_ml, QueryTile tiles, AttentionWork work, n_work,
+//   [sinks]
+// grid (max work, n_heads * max_queries); threads 128
+struct MergeAttentionArgs {
+  uint32_t n_heads;
+  uint32_t max_queries;
+  uint32_t dim;
+  uint32_t has_sinks;
+};
+
+// ---- choosing tokens ----------------------------------------------------------------------------
+
+// Logits of a chunk, of which maxima, sums and masses are kept: chunks = ceil(vocabulary, kChunk).
+// A threadgroup takes kGroupChunks of them.
+METAL_ARGS_CONSTANT kChunk = 256;
+METAL_ARGS_CONSTANT kGroupChunks = 8;
+// Logits of a threadgroup of argmax_chunks.
+METAL_ARGS_CONSTANT kArgmaxChunk = 1024;
+
+// All of them read forge_sampling of forge.h and write forge_result, followed by int32 ids[max_top]
+// and float logprobs[max_top] of each output. They run in this order:
+//
+// adjust_logits: adjusted [outputs, vocabulary], uint32 occurrences [outputs, vocabulary] (zero
+//   before and after), logits, sampling, int32 history, int32 bias_ids, bias_values, uint32 masks,
+//   n_outputs
+// grid (max outputs); threads 512
+//
+// chunk_maxima: maxima [outputs, chunks], adjusted_maxima [outputs, chunks], logits, adjusted,
+//   sampling, n_outputs
+// grid (ceil(chunks, kGroupChunks), max outputs); threads 256
+//
+// fused_temperature_softmax: sums [outputs, chunks], uint64 masses [outputs, chunks], logits,
+//   adjusted, maxima, adjusted_maxima, sampling, n_outputs
+// grid (ceil(chunks, kGroupChunks), max outputs); threads 256
+//
+// sample_token: uint8 results, logits, adjusted, maxima, adjusted_maxima, sums, uint64 masses
+//   (written over), sampling, n_outputs
+// grid (max outputs); threads 512
+//
+// top_k_candidates, where max_top > 0: uint8 results, logits, maxima, sums,
+//   next_logits [outputs, chunks], uint32 next_ids [outputs, chunks], sampling, n_outputs
+// grid (max outputs); threads 512
+//
+// Where every output of a run is plainly greedy (temperature 0, no forced token, nothing that
+// adjusts logits, n_top 0), two kernels do instead of all five:
+//
+// argmax_chunks: ArgmaxPartial partial [outputs, ceil(vocabulary, kArgmaxChunk)], logits, n_outputs
+// grid (ceil(vocabulary, kArgmaxChunk), max outputs); threads 256
+//
+// argmax_token: uint8 results, ArgmaxPartial partial, n_outputs
+// grid (max outputs); threads 256
+struct SamplingArgs {
+  uint32_t vocabulary;
+  uint32_t max_top;
+  uint32_t mask_words;
+};
+
+struct ArgmaxPartial {
+  float value;   // the largest logit, NaN left out
+  uint32_t id;   // the lowest id that has it
+  float sum;     // of exp(logit - value)
+  uint32_t bad;  // whether a logit is NaN or +infinity
+};
+
+}  // namespace metal_args
