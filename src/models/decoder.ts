@@ -59,6 +59,14 @@ export function sandwichNormLayer(parts: {
   };
 }
 
+/** Attention and MLP read the same normalised stream, and both add to it (GPT-J, Command R). */
+export function parallelLayer(parts: { norm: Block; attention: Block; mlp: Block }): Layer {
+  return (pass, h) => {
+    const normed = parts.norm(pass, h);
+    return parts.mlp(pass, normed, parts.attention(pass, normed, h));
+  };
+}
+
 export interface DecoderParts {
   /** Loads layer `index`. */
   readonly layer: (weights: WeightLoader, index: number) => Layer;

@@ -18,19 +18,14 @@ export interface DecoderConfig {
   readonly contextLength: number;
 }
 
-export type NormKind = "rms" | "layer";
-
 export interface DecoderDefaults {
-  /** Which norm's epsilon to read. @default "rms" */
-  readonly norm?: NormKind;
+  /** Where the norms' epsilon stands. @default the usual place of RMSNorm's */
+  readonly normEps?: Key;
   /** The activation where the config names none, as in GGUF. @default "silu" */
   readonly activation?: Activation;
 }
 
-const NORM_EPS_KEYS: Record<NormKind, Key> = {
-  rms: ["rms_norm_eps", "attention.layer_norm_rms_epsilon"],
-  layer: ["norm_epsilon", "attention.layer_norm_epsilon"],
-};
+const RMS_NORM_EPS: Key = ["rms_norm_eps", "attention.layer_norm_rms_epsilon"];
 
 /** Far above any real model; what a damaged file may ask for is not worked through. */
 const MAX_LAYERS = 4096;
@@ -44,7 +39,7 @@ const MAX_HEAD_DIM = 4096;
  */
 export function decoderConfig(config: ConfigReader, defaults: DecoderDefaults = {}): DecoderConfig {
   assertCausal(config);
-  const { norm = "rms", activation = "silu" } = defaults;
+  const { normEps = RMS_NORM_EPS, activation = "silu" } = defaults;
   const hiddenSize = config.int(["hidden_size", "embedding_length"]);
   const nHeads = config.int(["num_attention_heads", "attention.head_count"]);
   const kvHeadsKey: Key = ["num_key_value_heads", "attention.head_count_kv"];
@@ -62,7 +57,7 @@ export function decoderConfig(config: ConfigReader, defaults: DecoderDefaults = 
     }),
     nLayers: config.int(["num_hidden_layers", "block_count"], { max: MAX_LAYERS }),
     intermediateSize: config.int(["intermediate_size", "feed_forward_length"]),
-    normEps: config.positive(NORM_EPS_KEYS[norm]),
+    normEps: config.positive(normEps),
     activation: readActivation(config, activation),
     contextLength: config.int(["max_position_embeddings", "context_length"]),
   };

@@ -4,6 +4,8 @@ import type { Checkpoint } from "../formats/checkpoint.ts";
 import { quote } from "../formats/quote.ts";
 import { type CausalLm, type Family, ModelSource } from "./causal_lm.ts";
 import type { ConfigReader } from "./config_reader.ts";
+import { cohere } from "./cohere.ts";
+import { exaone4 } from "./exaone4.ts";
 import { gemma } from "./gemma.ts";
 import { gemma2 } from "./gemma2.ts";
 import { gemma3 } from "./gemma3.ts";
@@ -23,6 +25,8 @@ import { starcoder2 } from "./starcoder2.ts";
 import type { WeightLoader } from "./weight_loader.ts";
 
 const FAMILIES: readonly Family[] = [
+  cohere,
+  exaone4,
   gemma,
   gemma2,
   gemma3,

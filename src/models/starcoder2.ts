@@ -20,7 +20,10 @@ export const starcoder2: Family = {
   gguf: ["starcoder2"],
   load(source) {
     const { config } = source;
-    const c = decoderConfig(config, { norm: "layer", activation: "gelu_tanh" });
+    const c = decoderConfig(config, {
+      normEps: ["norm_epsilon", "attention.layer_norm_epsilon"],
+      activation: "gelu_tanh",
+    });
     const rope = loadRope(source, c, { layout: "half" });
     const windows = slidingWindows(config, c.nLayers, undefined);
     const bias = biasRule(config, "use_bias", true);

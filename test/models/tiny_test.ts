@@ -9,6 +9,8 @@ import { sharedAvailable, sharedPath } from "../support/shared.ts";
 import { assertMatchesReference, readJson, type Reference } from "./reference_check.ts";
 
 const FAMILIES = [
+  "cohere2",
+  "exaone4",
   "gemma",
   "gemma2",
   "gemma2_std",
@@ -32,12 +34,10 @@ const FAMILIES = [
 ];
 
 /** Families whose features GGUF or llama.cpp's converter cannot express. */
-const WITHOUT_GGUF = ["gemma2", "gemma3_text", "mistral", "phi3"];
+const WITHOUT_GGUF = ["cohere2", "exaone4", "gemma2", "gemma3_text", "mistral", "phi3"];
 
 const UNSUPPORTED = [
-  "cohere2",
   "deepseek_v2",
-  "exaone4",
   "gemma4_text",
   "gpt_oss",
   "qwen3_5_text",

@@ -56,7 +56,7 @@ Deno.test("every head has its own keys where nothing is said of them", () => {
 Deno.test("the norm's epsilon is that of the norm in use", () => {
   const { rms_norm_eps: _, ...json } = JSON_SETTINGS;
   const config = jsonConfig({ ...json, norm_epsilon: 1e-4 });
-  assertEquals(decoderConfig(config, { norm: "layer" }).normEps, 1e-4);
+  assertEquals(decoderConfig(config, { normEps: ["norm_epsilon", undefined] }).normEps, 1e-4);
 });
 
 Deno.test("the activation is the config's, else the family's", () => {
