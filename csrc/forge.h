@@ -86,6 +86,12 @@ enum {
   FORGE_GELU_ERF = 3   /* 0.5 x (1 + erf(x / sqrt(2))) */
 };
 
+/* Gated units that are no activation(gate) * up. */
+enum {
+  /* (up + 1) gate / (1 + exp(-1.702 gate)) with gate at most 7 and up within -7 and 7 (gpt-oss). */
+  FORGE_CLAMPED_SWIGLU = 4
+};
+
 /* Which elements of a head form the pairs that RoPE rotates. */
 enum {
   FORGE_ROPE_HALF = 0,       /* (i, i + rotary_dim / 2) */
@@ -242,9 +248,10 @@ FORGE_API forge_status forge_attention(uint32_t step, uint32_t q, uint32_t kv, u
                                        uint32_t *out);
 
 /*
- * x is groups of (gate[width] | up[width]); out is groups of activation(gate) * up.
+ * x is groups of (gate[width] | up[width]); out is groups of activation(gate) * up, or of what another
+ * gated unit makes of them.
  */
-FORGE_API forge_status forge_glu(uint32_t step, uint32_t x, uint32_t width, uint32_t activation,
+FORGE_API forge_status forge_glu(uint32_t step, uint32_t x, uint32_t width, uint32_t unit,
                                  uint32_t *out);
 
 /*

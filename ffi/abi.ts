@@ -278,7 +278,7 @@ export const symbols = {
       "u32", // uint32_t step
       "u32", // uint32_t x
       "u32", // uint32_t width
-      "u32", // uint32_t activation
+      "u32", // uint32_t unit
       "buffer", // uint32_t *out
     ],
     result: status,

@@ -1,6 +1,7 @@
 import type {
   Activation,
   AttentionOptions,
+  GatedUnit,
   KvCache,
   MatmulOptions,
   MoeRouteOptions,
@@ -31,6 +32,9 @@ export const ACTIVATIONS: Record<Activation, number> = {
   gelu_tanh: 2,
   gelu_erf: 3,
 };
+
+/** The ABI's numbers of gated units. */
+export const GATED_UNITS: Record<GatedUnit, number> = { ...ACTIVATIONS, clamped_swiglu: 4 };
 
 /** The ABI's numbers of RoPE layouts. */
 export const ROPE_LAYOUTS = { half: 0, interleaved: 1 } as const;
@@ -140,11 +144,11 @@ export class NativeRecorder implements Recorder {
     );
   }
 
-  glu(x: Value, width: number, activation: Activation): Value {
+  glu(x: Value, width: number, unit: GatedUnit): Value {
     const { forge_glu } = this.#native.symbols;
     return this.#value(
       "glu",
-      forge_glu(this.#step, x, width, ACTIVATIONS[activation], this.#out),
+      forge_glu(this.#step, x, width, GATED_UNITS[unit], this.#out),
     );
   }
 

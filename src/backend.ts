@@ -15,6 +15,9 @@ export type KvType = "F32" | "F16" | "Q8_0";
 /** Activation functions of a matmul's epilogue and of gated units. */
 export type Activation = "identity" | "silu" | "gelu_tanh" | "gelu_erf";
 
+/** How gate and up become one: the activation of the gate times up, or gpt-oss's unit with limits. */
+export type GatedUnit = Activation | "clamped_swiglu";
+
 /** Which elements of a head RoPE rotates together: `(i, i + n)` or `(2i, 2i + 1)`. */
 export type RopeLayout = "half" | "interleaved";
 
@@ -137,8 +140,8 @@ export interface Recorder {
   /** Splits q, k and v, normalises and rotates q and k, appends k and v to the cache; returns q. */
   ropeAppend(qkv: Value, kv: KvCache, options: RopeAppendOptions): Value;
   attention(q: Value, kv: KvCache, options: AttentionOptions): Value;
-  /** `activation(gate) * up` over groups of `(gate[width] | up[width])`. */
-  glu(x: Value, width: number, activation: Activation): Value;
+  /** A gated unit over groups of `(gate[width] | up[width])`. */
+  glu(x: Value, width: number, unit: GatedUnit): Value;
   moeRoute(logits: Value, options: MoeRouteOptions): Value;
   /** Products of each token with its chosen experts, whose blocks of rows the weight stacks. */
   moeMatmul(x: Value, route: Value, weight: Weight, nExperts: number, bias?: Weight): Value;

@@ -89,10 +89,9 @@ forge_status forge_attention(uint32_t step, uint32_t q, uint32_t kv, uint32_t n_
   });
 }
 
-forge_status forge_glu(uint32_t step, uint32_t x, uint32_t width, uint32_t activation,
-                       uint32_t* out) {
+forge_status forge_glu(uint32_t step, uint32_t x, uint32_t width, uint32_t unit, uint32_t* out) {
   return record_on(step, out, [&](Recorder& recorder, DeviceObject&) {
-    return recorder.glu(x, width, activation);
+    return recorder.glu(x, width, unit);
   });
 }
 

@@ -102,7 +102,7 @@ struct AttentionOp {
 struct GluOp {
   ValueId x;
   uint32_t width;
-  uint32_t activation;
+  uint32_t unit;
   ValueId out;
   std::array<ValueId, 1> reads() const { return {x}; }
 };

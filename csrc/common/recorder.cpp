@@ -178,13 +178,13 @@ ValueId Recorder::attention(ValueId q, KvRef kv, uint32_t n_heads, float scale, 
              Rows::tokens, cols);
 }
 
-ValueId Recorder::glu(ValueId x, uint32_t width, uint32_t activation) {
+ValueId Recorder::glu(ValueId x, uint32_t width, uint32_t unit) {
   check_open();
   const Value in = use("glu", "x", x);
   require(width >= 1 && in.cols % (2 * static_cast<uint64_t>(width)) == 0, "glu: x has ", in.cols,
           " columns, which are no groups of twice ", width);
-  require(known_activation(activation), "glu: unknown activation ", activation);
-  return add(GluOp{x, width, activation, 0}, in.rows, in.cols / 2);
+  require(known_activation(unit) || unit == FORGE_CLAMPED_SWIGLU, "glu: unknown unit ", unit);
+  return add(GluOp{x, width, unit, 0}, in.rows, in.cols / 2);
 }
 
 ValueId Recorder::moe_route(ValueId logits, uint32_t top_k, bool normalize, float scale) {

@@ -22,7 +22,7 @@ class Recorder {
                       float eps, float weight_offset, ValueId rope, uint32_t rope_layout);
   ValueId attention(ValueId q, KvRef kv, uint32_t n_heads, float scale, uint32_t window,
                     float softcap, WeightRef sinks);
-  ValueId glu(ValueId x, uint32_t width, uint32_t activation);
+  ValueId glu(ValueId x, uint32_t width, uint32_t unit);
   ValueId moe_route(ValueId logits, uint32_t top_k, bool normalize, float scale);
   ValueId moe_matmul(ValueId x, ValueId route, WeightRef weight, WeightRef bias,
                      uint32_t n_experts);

@@ -144,7 +144,7 @@ struct KernelTable {
   void (*layer_norm)(const float* x, const float* weight, const float* bias, uint64_t n, float eps,
                      float* out);
   // out = activation(gate) up
-  void (*glu)(const float* gate, const float* up, uint64_t n, uint32_t activation, float* out);
+  void (*glu)(const float* gate, const float* up, uint64_t n, uint32_t unit, float* out);
   // out = cap tanh(x / cap)
   void (*softcap)(const float* x, uint64_t n, float cap, float* out);
   // out = scale x; out may be x.

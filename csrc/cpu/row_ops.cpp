@@ -46,7 +46,7 @@ void CpuExecutor::execute(const GluOp& op) {
   for_rows(x.rows, x.cols, [&](uint64_t t, uint32_t) {
     for (uint64_t i = 0; i < out.cols; i += width) {
       const float* gate = x.row(t) + 2 * i;
-      kernels_.glu(gate, gate + width, width, op.activation, out.row(t) + i);
+      kernels_.glu(gate, gate + width, width, op.unit, out.row(t) + i);
     }
   });
 }

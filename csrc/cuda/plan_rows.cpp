@@ -70,7 +70,7 @@ void PlanBuilder::emit(const RopeTableOp& op) {
 void PlanBuilder::emit(const GluOp& op) {
   const uint32_t n = cols(op.out);
   launch("glu.cu", "glu", {divide_up(n, kBlockElements), max_rows(op.out)}, 256, 0, value(op.out),
-         value(op.x), n_rows(op.x), n, op.width, op.activation);
+         value(op.x), n_rows(op.x), n, op.width, op.unit);
 }
 
 void PlanBuilder::emit(const GatherOutputsOp& op) {

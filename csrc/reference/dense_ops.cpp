@@ -95,6 +95,13 @@ void Executor::execute(const MatmulOp& op) {
   }
 }
 
+float gated_unit(uint32_t unit, float gate, float up) {
+  if (unit != FORGE_CLAMPED_SWIGLU) return activate(unit, gate) * up;
+  // Comparisons that let NaN through.
+  const double g = gate > 7 ? 7 : gate, u = up > 7 ? 7 : up < -7 ? -7 : up;
+  return static_cast<float>((u + 1) * g / (1.0 + std::exp(-1.702 * g)));
+}
+
 void Executor::execute(const GluOp& op) {
   const Matrix x = matrix(op.x), out = matrix(op.out);
   const uint64_t width = op.width;
@@ -102,7 +109,7 @@ void Executor::execute(const GluOp& op) {
     for (uint64_t i = 0; i < out.cols; ++i) {
       const float* group = x.row(t) + i / width * 2 * width;
       const uint64_t j = i % width;
-      out.row(t)[i] = activate(op.activation, group[j]) * group[width + j];
+      out.row(t)[i] = gated_unit(op.unit, group[j], group[width + j]);
     }
   }
 }

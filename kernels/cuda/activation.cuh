@@ -18,6 +18,14 @@ DEVICE float activate(u32 activation, float x) {
   }
 }
 
+// An activation of the gate times up, or FORGE_CLAMPED_SWIGLU, whose comparisons let NaN through.
+DEVICE float gated_unit(u32 unit, float gate, float up) {
+  if (unit != 4) return activate(unit, gate) * up;
+  const float g = gate > 7.0f ? 7.0f : gate;
+  const float u = up > 7.0f ? 7.0f : up < -7.0f ? -7.0f : up;
+  return (u + 1.0f) * (g / (1.0f + expf(-1.702f * g)));
+}
+
 // out = residual + alpha * activation(product + bias). Bias and residual may be null; both begin at
 // the product's first row of weights, and the residual's rows are as far apart as the output's.
 struct Epilogue {

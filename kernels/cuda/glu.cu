@@ -1,5 +1,5 @@
 // out = activation(gate) * up, for rows that are groups of (gate[width] | up[width]): the gated
-// unit of LLaMA (SiLU) and Gemma (GELU), and with several groups that of a token's experts.
+// unit of LLaMA (SiLU), Gemma (GELU) and gpt-oss, and with several groups that of a token's experts.
 //
 //   x [rows, 2 * out_cols], out [rows, out_cols] F32
 //   grid: (out_cols / 1024, rows); block 256, four elements a thread
@@ -8,7 +8,7 @@
 #include "activation.cuh"
 
 KERNEL glu(float* out, const float* x, const u32* n_rows, u32 out_cols, u32 width,
-           u32 activation) {
+           u32 unit) {
   const u32 row = blockIdx.y;
   if (row >= *n_rows) return;
   const float* from = x + u64(row) * 2 * out_cols;
@@ -16,7 +16,7 @@ KERNEL glu(float* out, const float* x, const u32* n_rows, u32 out_cols, u32 widt
     const u32 i = blockIdx.x * 1024 + k * blockDim.x + threadIdx.x;
     if (i >= out_cols) return;
     const u32 gate = i / width * 2 * width + i % width;
-    out[u64(row) * out_cols + i] = activate(activation, from[gate]) * from[gate + width];
+    out[u64(row) * out_cols + i] = gated_unit(unit, from[gate], from[gate + width]);
   }
 }
 

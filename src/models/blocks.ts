@@ -2,7 +2,7 @@
  * The parts that decoders are built from. Each `load…` takes the weights of one part from a layer and
  * returns a function that records what the part does.
  */
-import type { Activation, Value, Weight } from "../backend.ts";
+import type { Activation, GatedUnit, Value, Weight } from "../backend.ts";
 import type { ForwardPass, LayerKvShape } from "./causal_lm.ts";
 import type { ConfigReader } from "./config_reader.ts";
 import type { DecoderConfig } from "./decoder_config.ts";
@@ -37,6 +37,8 @@ export interface AttentionParts {
   readonly scale?: number | undefined;
   readonly window?: number | undefined;
   readonly softcap?: number | undefined;
+  /** Whether each head has a logit of its own that attends to nothing. @default false */
+  readonly hasSinks?: boolean | undefined;
   /** Whether q, k and v have biases. @default "none" */
   readonly bias?: BiasRule | undefined;
   /** Whether the output projection has a bias. @default "none" */
@@ -57,6 +59,7 @@ const K: TensorName = ["self_attn.k_proj", "attn_k"];
 const V: TensorName = ["self_attn.v_proj", "attn_v"];
 const QKV: TensorName = ["self_attn.qkv_proj", "attn_qkv"];
 const ATTENTION_OUT: TensorName = ["self_attn.o_proj", "attn_output"];
+const SINKS: TensorName = [undefined, "attn_sinks"];
 
 /** Grouped-query self-attention of layer `index` over the KV cache. */
 export function loadAttention(
@@ -82,6 +85,7 @@ export function loadAttention(
     weights.vector(["self_attn.q_norm", "attn_q_norm"], normSize(qSize));
   const kNorm = parts.qkNorm &&
     weights.vector(["self_attn.k_norm", "attn_k_norm"], normSize(kvSize));
+  const sinks = parts.hasSinks ? weights.vector(SINKS, nHeads) : undefined;
   const { rope, window, softcap } = parts;
 
   return (pass, x, residual) => {
@@ -100,6 +104,7 @@ export function loadAttention(
       scale: parts.scale ?? 1 / Math.sqrt(headDim),
       window,
       softcap,
+      sinks,
     });
     return recorder.matmul(mixed, out, { bias: outBias, alpha: parts.outputScale, residual });
   };
@@ -146,8 +151,15 @@ export interface MoeParts {
   readonly topK: number;
   readonly intermediateSize: number;
   readonly normalize: boolean;
-  /** Hugging Face names of the router and, with `{}` for its number, of an expert's matrices. */
-  readonly names: {
+  /** @default the config's activation */
+  readonly unit?: GatedUnit | undefined;
+  /** Whether router and experts have biases. @default false */
+  readonly hasBias?: boolean | undefined;
+  /**
+   * Hugging Face names of the router and, with `{}` for its number, of an expert's matrices; none in a
+   * family that is read from GGUF alone.
+   */
+  readonly names?: {
     readonly router: string;
     readonly gate: string;
     readonly up: string;
@@ -158,27 +170,30 @@ export interface MoeParts {
 /** A sparse mixture of gated MLPs: a router picks `topK` experts for each token. */
 export function loadMoe(weights: WeightLoader, c: DecoderConfig, parts: MoeParts): Block {
   const { nExperts, topK, intermediateSize, normalize, names } = parts;
-  const router = weights.matrix([names.router, "ffn_gate_inp"], nExperts, c.hiddenSize);
-  const gate: TensorName = [names.gate, "ffn_gate_exps"];
-  const up: TensorName = [names.up, "ffn_up_exps"];
-  const gateUp = weights.experts(
-    [[gate, intermediateSize], [up, intermediateSize]],
-    nExperts,
-    c.hiddenSize,
-  );
-  const down = weights.experts(
-    [[[names.down, "ffn_down_exps"], c.hiddenSize]],
-    nExperts,
-    intermediateSize,
-  );
+  const { unit = c.activation, hasBias = false } = parts;
+  const routerName: TensorName = [names?.router, "ffn_gate_inp"];
+  const gateUpRows = [
+    [[names?.gate, "ffn_gate_exps"], intermediateSize],
+    [[names?.up, "ffn_up_exps"], intermediateSize],
+  ] as const;
+  const downRows = [[[names?.down, "ffn_down_exps"], c.hiddenSize]] as const;
+  const biasOf = (rows: typeof gateUpRows | typeof downRows) =>
+    hasBias ? weights.expertBiases(rows, nExperts) : undefined;
+
+  const router = weights.matrix(routerName, nExperts, c.hiddenSize);
+  const routerBias = hasBias ? weights.vector(routerName, nExperts, "bias") : undefined;
+  const gateUp = weights.experts(gateUpRows, nExperts, c.hiddenSize);
+  const gateUpBias = biasOf(gateUpRows);
+  const down = weights.experts(downRows, nExperts, intermediateSize);
+  const downBias = biasOf(downRows);
+
   return ({ recorder }, x, residual) => {
-    const route = recorder.moeRoute(recorder.matmul(x, router), { topK, normalize });
-    const hidden = recorder.glu(
-      recorder.moeMatmul(x, route, gateUp, nExperts),
-      intermediateSize,
-      c.activation,
-    );
-    return recorder.moeCombine(recorder.moeMatmul(hidden, route, down, nExperts), route, residual);
+    const logits = recorder.matmul(x, router, { bias: routerBias });
+    const route = recorder.moeRoute(logits, { topK, normalize });
+    const gated = recorder.moeMatmul(x, route, gateUp, nExperts, gateUpBias);
+    const hidden = recorder.glu(gated, intermediateSize, unit);
+    const out = recorder.moeMatmul(hidden, route, down, nExperts, downBias);
+    return recorder.moeCombine(out, route, residual);
   };
 }
 

@@ -10,6 +10,7 @@ import { gemma } from "./gemma.ts";
 import { gemma2 } from "./gemma2.ts";
 import { gemma3 } from "./gemma3.ts";
 import { glm4 } from "./glm4.ts";
+import { gptOss } from "./gpt_oss.ts";
 import { granite } from "./granite.ts";
 import { llama } from "./llama.ts";
 import { mistral } from "./mistral.ts";
@@ -31,6 +32,7 @@ const FAMILIES: readonly Family[] = [
   gemma2,
   gemma3,
   glm4,
+  gptOss,
   granite,
   llama,
   mistral,
@@ -58,14 +60,15 @@ export function findFamily(checkpoint: Checkpoint): Family {
   const family = FAMILIES.find((candidate) =>
     (kind === "gguf" ? candidate.gguf : candidate.huggingFace).includes(modelType)
   );
-  if (family === undefined) {
-    throw new ForgeError(
-      "unsupported",
-      `${quote(checkpoint.path)} has the architecture ${quote(modelType)}, which forge does not ` +
-        `know; it knows ${knownArchitectures(kind).join(", ")}`,
-    );
-  }
-  return family;
+  if (family !== undefined) return family;
+  const isKnownInGguf = knownArchitectures("gguf").includes(modelType.replaceAll("_", "-"));
+  throw new ForgeError(
+    "unsupported",
+    `${quote(checkpoint.path)} has the architecture ${quote(modelType)}, which forge ` +
+      (isKnownInGguf
+        ? "reads from GGUF files alone"
+        : `does not know; it knows ${knownArchitectures(kind).join(", ")}`),
+  );
 }
 
 /** A loaded model and the loader that holds its weights. */

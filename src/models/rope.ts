@@ -95,7 +95,7 @@ function scaleFrequencies(
     case "llama3":
       return { invFreq: plain.map(llama3(p)), scale: 1 };
     case "yarn":
-      return yarn(plain, theta, p, request.contextLength);
+      return yarn(plain, theta, p, request);
     case "longrope":
     case "su":
       return longRope(plain, p, request);
@@ -132,14 +132,15 @@ function yarn(
   plain: Float64Array,
   theta: number,
   p: RopeParameters,
-  contextLength: number,
+  request: RopeRequest,
 ): Scaled {
+  const { contextLength, defaultTruncate = true } = request;
   const dim = 2 * plain.length;
   const original = p.positive("original_max_position_embeddings", contextLength);
   const factor = p.positive("factor", contextLength / original);
   const dimensionOf = (rotations: number) =>
     dim * Math.log(original / (rotations * 2 * Math.PI)) / (2 * Math.log(theta));
-  const round = p.boolean("truncate", true);
+  const round = p.boolean("truncate", defaultTruncate);
   const begin = dimensionOf(p.positive("beta_fast", 32));
   const end = dimensionOf(p.positive("beta_slow", 1));
   const low = Math.max(round ? Math.floor(begin) : begin, 0);

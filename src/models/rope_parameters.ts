@@ -13,6 +13,8 @@ export interface RopeLayers {
   readonly layerType?: "full_attention" | "sliding_attention";
   /** The base frequency when none is named. @default 10000 */
   readonly defaultTheta?: number;
+  /** Whether YaRN rounds the ends of its ramp where the model does not say. @default true */
+  readonly defaultTruncate?: boolean;
   /** The base of sliding layers when they have none of their own. @default that of the others */
   readonly slidingTheta?: number;
 }

@@ -155,6 +155,21 @@ export class WeightLoader {
     return this.#map(slices, cols);
   }
 
+  /** The biases of stacked experts, `[nExperts, rows]`, each row being those of the given tensors in order. */
+  expertBiases(names: readonly (readonly [TensorName, rows: number])[], nExperts: number): Weight {
+    const total = names.reduce((sum, [, rows]) => sum + rows, 0);
+    const values = new Float32Array(nExperts * total);
+    let at = 0;
+    for (const [name, rows] of names) {
+      const stacked = this.#map([{ tensor: this.#require(name, "bias", [nExperts, rows]) }], rows);
+      for (let expert = 0; expert < nExperts; expert++) {
+        values.set(this.backend.readWeight(stacked, expert, 1), expert * total + at);
+      }
+      at += rows;
+    }
+    return this.backend.uploadWeight("F32", nExperts, total, new Uint8Array(values.buffer));
+  }
+
   /** A weight of one row. */
   vector(name: TensorName, size: number, suffix = "weight"): Weight {
     return this.#map([{ tensor: this.#require(name, suffix, [size]) }], size);

@@ -39,7 +39,6 @@ const WITHOUT_GGUF = ["cohere2", "exaone4", "gemma2", "gemma3_text", "mistral", 
 const UNSUPPORTED = [
   "deepseek_v2",
   "gemma4_text",
-  "gpt_oss",
   "qwen3_5_text",
 ];
 

@@ -1,42 +1,42 @@
 /** Gated units and soft-capping. */
-import type { Activation } from "../../src/backend.ts";
+import type { GatedUnit } from "../../src/backend.ts";
 import { type Matrix, matrixOf, randomMatrix, rowOf } from "../support/matrix.ts";
 import { opTest } from "../support/operations.ts";
 import { runStep, tokenInputs } from "../support/step_graph.ts";
-import { activate, activations } from "./plain_activations.ts";
+import { gatedUnit, gatedUnits } from "./plain_activations.ts";
 
 interface GluCase {
   readonly x: Matrix;
   readonly width: number;
-  readonly activation: Activation;
+  readonly unit: GatedUnit;
 }
 
 opTest<GluCase>("glu", {
   cases: (random) =>
-    activations.flatMap((activation) =>
+    gatedUnits.flatMap((unit) =>
       [[1, 1, 1], [3, 5, 1], [2, 16, 1], [7, 33, 1], [70, 64, 1], [2, 3000, 1], [5, 7, 3], [
         3,
         32,
         4,
       ]]
         .map(([rows = 0, width = 0, groups = 0]) =>
-          [`${activation}, ${rows} rows, ${groups} groups of ${width}`, {
+          [`${unit}, ${rows} rows, ${groups} groups of ${width}`, {
             x: randomMatrix(random, rows, 2 * width * groups, random.pick([0.1, 1, 8])),
             width,
-            activation,
+            unit,
           }] as const
         )
     ),
-  run: (device, { x, width, activation }) =>
+  run: (device, { x, width, unit }) =>
     runStep(device, tokenInputs(x.rows), (graph) => ({
-      value: graph.recorder.glu(graph.input(x), width, activation),
+      value: graph.recorder.glu(graph.input(x), width, unit),
       cols: x.cols / 2,
     })),
-  plain: ({ x, width, activation }) =>
+  plain: ({ x, width, unit }) =>
     matrixOf(x.rows, x.cols / 2, (row, col) => {
       const gate = Math.floor(col / width) * 2 * width + col % width;
       const values = rowOf(x, row);
-      return activate(activation, values[gate]!) * values[gate + width]!;
+      return gatedUnit(unit, values[gate]!, values[gate + width]!);
     }),
   tolerance: { absolute: 1e-6, relative: 1e-6 },
 });
@@ -48,22 +48,22 @@ const extremeCols = 19;
 
 opTest<GluCase>("glu at the ends of float32", {
   cases: () =>
-    activations.map((activation) => [activation, {
+    gatedUnits.map((unit) => [unit, {
       x: matrixOf(
         extremes.length,
         2 * extremeCols,
         (row, col) => col < extremeCols ? extremes[row]! : 1,
       ),
       width: extremeCols,
-      activation,
+      unit,
     }]),
-  run: (device, { x, width, activation }) =>
+  run: (device, { x, width, unit }) =>
     runStep(device, tokenInputs(x.rows), (graph) => ({
-      value: graph.recorder.glu(graph.input(x), width, activation),
+      value: graph.recorder.glu(graph.input(x), width, unit),
       cols: width,
     })),
-  plain: ({ x, width, activation }) =>
-    matrixOf(x.rows, width, (row) => activate(activation, rowOf(x, row)[0]!)),
+  plain: ({ x, width, unit }) =>
+    matrixOf(x.rows, width, (row) => gatedUnit(unit, rowOf(x, row)[0]!, 1)),
   tolerance: { absolute: 1e-7, relative: 2e-6 },
 });
 

@@ -1,7 +1,9 @@
-/** The activation functions in float64. */
-import type { Activation } from "../../src/backend.ts";
+/** The activation functions and gated units in float64. */
+import type { Activation, GatedUnit } from "../../src/backend.ts";
 
 export const activations: readonly Activation[] = ["identity", "silu", "gelu_tanh", "gelu_erf"];
+
+export const gatedUnits: readonly GatedUnit[] = [...activations, "clamped_swiglu"];
 
 /** Taylor's series of erf near 0, the continued fraction of erfc elsewhere: 15 digits. */
 function erf(x: number): number {
@@ -31,4 +33,12 @@ export function activate(activation: Activation, x: number): number {
     case "gelu_erf":
       return 0.5 * x * (1 + erf(x / Math.SQRT2));
   }
+}
+
+/** A gated unit as `csrc/forge.h` defines it. */
+export function gatedUnit(unit: GatedUnit, gate: number, up: number): number {
+  if (unit !== "clamped_swiglu") return activate(unit, gate) * up;
+  const g = Math.min(gate, 7);
+  const u = Math.max(-7, Math.min(up, 7));
+  return (u + 1) * g / (1 + Math.exp(-1.702 * g));
 }

@@ -73,10 +73,9 @@ void layer_norm(const float* x, const float* weight, const float* bias, uint64_t
   });
 }
 
-void glu(const float* gate, const float* up, uint64_t n, uint32_t activation, float* out) {
+void glu(const float* gate, const float* up, uint64_t n, uint32_t unit, float* out) {
   for_vectors(n, [&](uint64_t i, int m) FORGE_INLINE_LAMBDA {
-    const Vec active = activate(activation, load_up_to(gate + i, m));
-    store_up_to(out + i, active * load_up_to(up + i, m), m);
+    store_up_to(out + i, gated_unit(unit, load_up_to(gate + i, m), load_up_to(up + i, m)), m);
   });
 }
 

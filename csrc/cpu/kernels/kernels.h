@@ -15,7 +15,7 @@ void rms_norm(const float* x, const float* weight, uint64_t n, float eps, float 
               const float* residual, float* out);
 void layer_norm(const float* x, const float* weight, const float* bias, uint64_t n, float eps,
                 float* out);
-void glu(const float* gate, const float* up, uint64_t n, uint32_t activation, float* out);
+void glu(const float* gate, const float* up, uint64_t n, uint32_t unit, float* out);
 void softcap(const float* x, uint64_t n, float cap, float* out);
 void scale(const float* x, uint64_t n, float factor, float* out);
 void add_scaled(float* accumulator, const float* x, float weight, uint64_t n);

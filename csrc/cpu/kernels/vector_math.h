@@ -84,4 +84,14 @@ FORGE_INLINE Vec activate(uint32_t activation, Vec x) {
   }
 }
 
+// FORGE_CLAMPED_SWIGLU. NaN, as the second operand, passes through min and max.
+FORGE_INLINE Vec clamped_swiglu(Vec gate, Vec up) {
+  const Vec g = min(set(7.0f), gate), u = max(set(-7.0f), min(set(7.0f), up));
+  return (u + set(1.0f)) * (g / (set(1.0f) + exp(set(-1.702f) * g)));
+}
+
+FORGE_INLINE Vec gated_unit(uint32_t unit, Vec gate, Vec up) {
+  return unit == 4 ? clamped_swiglu(gate, up) : activate(unit, gate) * up;
+}
+
 }  // namespace forge::cpu::FORGE_TARGET

@@ -14,19 +14,26 @@ double plain_activation(u32 activation, double x) {
   }
 }
 
-void check_glu(u32 rows, u32 groups, u32 width, u32 activation) {
-  Random random(width + activation);
+double plain_unit(u32 unit, double gate, double up) {
+  if (unit != 4) return plain_activation(unit, gate) * up;
+  const double g = std::min(gate, 7.0), u = std::clamp(up, -7.0, 7.0);
+  return (u + 1) * g / (1 + std::exp(-1.702 * g));
+}
+
+void check_glu(u32 rows, u32 groups, u32 width, u32 unit) {
+  Random random(width + unit);
   const u32 cols = groups * width;
-  const auto x = random_floats(random, u64(rows) * 2 * cols, 2);
+  // Far enough for the limits of the clamped unit.
+  const auto x = random_floats(random, u64(rows) * 2 * cols, 4);
   Buffer<float> out(u64(rows) * cols);
   const Buffer<u32> n_rows = {rows};
   launch("glu", {{blocks_for(cols, 1024), rows + 1}, {256}}, out.data(), x.data(), n_rows.data(),
-         cols, width, activation);
+         cols, width, unit);
   std::vector<double> expected;
   for (u32 r = 0; r < rows; ++r) {
     for (u32 i = 0; i < cols; ++i) {
       const float* group = x.data() + r * 2 * cols + i / width * 2 * width;
-      expected.push_back(plain_activation(activation, group[i % width]) * group[width + i % width]);
+      expected.push_back(plain_unit(unit, group[i % width], group[width + i % width]));
     }
   }
   expect_near("glu", out, expected, 2e-6, 1e-5);
@@ -37,6 +44,7 @@ void check_glu(u32 rows, u32 groups, u32 width, u32 activation) {
 TEST(glu_of_silu) { check_glu(3, 1, 1030, 1); }
 TEST(glu_of_gelu_in_groups) { check_glu(2, 3, 77, 2); }
 TEST(glu_of_erf_gelu) { check_glu(1, 1, 5, 3); }
+TEST(glu_with_limits) { check_glu(2, 2, 300, 4); }
 
 TEST(fused_residual_rms_norm_of_both_kinds) {
   Random random(5);

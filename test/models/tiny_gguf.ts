@@ -1,0 +1,105 @@
+import { encodeGguf, type GgufField } from "../../src/formats/gguf_writer.ts";
+import { readSafetensors } from "../../src/formats/safetensors.ts";
+import { float32Tensor } from "../../src/formats/tensor_data.ts";
+import { syntheticTokenizer } from "../../src/bench/synthetic_tokenizer.ts";
+import { sharedPath } from "../support/shared.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+
+/** A tensor with its values, row-major. */
+export interface FloatTensor {
+  readonly name: string;
+  readonly shape: readonly number[];
+  readonly values: Float32Array;
+}
+
+const VOCAB_SIZE = 512;
+
+/** What GGUF calls the parts of a layer that most families have. */
+const PARTS: Readonly<Record<string, string>> = {
+  "input_layernorm": "attn_norm",
+  "self_attn.q_proj": "attn_q",
+  "self_attn.k_proj": "attn_k",
+  "self_attn.v_proj": "attn_v",
+  "self_attn.q_norm": "attn_q_norm",
+  "self_attn.k_norm": "attn_k_norm",
+  "self_attn.o_proj": "attn_output",
+  "self_attn.sinks": "attn_sinks.weight",
+  "post_attention_layernorm": "post_attention_norm",
+  "mlp.gate_proj": "ffn_gate",
+  "mlp.up_proj": "ffn_up",
+  "mlp.down_proj": "ffn_down",
+  "mlp.router": "ffn_gate_inp",
+  "post_feedforward_layernorm": "post_ffw_norm",
+};
+
+const ENDS: Readonly<Record<string, string>> = {
+  "model.embed_tokens.weight": "token_embd.weight",
+  "model.norm.weight": "output_norm.weight",
+  "lm_head.weight": "output.weight",
+};
+
+/** The sizes that all models of `tiny` share, and what their config.json says beside them. */
+const SETTINGS: Readonly<Record<string, GgufField>> = {
+  block_count: ["u32", 4],
+  context_length: ["u32", 256],
+  embedding_length: ["u32", 64],
+  feed_forward_length: ["u32", 128],
+  "attention.head_count": ["u32", 4],
+  "attention.head_count_kv": ["u32", 2],
+  "attention.key_length": ["u32", 16],
+  "attention.value_length": ["u32", 16],
+  "attention.layer_norm_rms_epsilon": ["f32", 1e-5],
+  "attention.sliding_window": ["u32", 8],
+  "rope.dimension_count": ["u32", 16],
+  vocab_size: ["u32", VOCAB_SIZE],
+};
+
+/**
+ * A model of `tiny` as a GGUF file, made here because nobody else made one: the folder's tensors in F32
+ * under the names that GGUF has for them.
+ */
+export class TinyGguf implements Disposable {
+  readonly path: string;
+  readonly #folder = new TempFolder();
+
+  /** @param convert what becomes of a tensor that is stored otherwise than in the folder */
+  constructor(
+    family: string,
+    architecture: string,
+    settings: Readonly<Record<string, GgufField>>,
+    convert: (tensor: FloatTensor) => readonly FloatTensor[] = (tensor) => [tensor],
+  ) {
+    const tensors = readTensors(sharedPath("models", "tiny", family, "model.safetensors"))
+      .flatMap(convert)
+      .map(({ name, shape, values }) => float32Tensor(ggufName(name), shape, values));
+    const named = Object.entries({ ...SETTINGS, ...settings })
+      .map(([key, field]) => [`${architecture}.${key}`, field]);
+    const metadata = {
+      "general.architecture": ["string", architecture] as const,
+      ...Object.fromEntries(named),
+      ...syntheticTokenizer(VOCAB_SIZE),
+    };
+    this.path = this.#folder.write("model.gguf", encodeGguf({ metadata, tensors }));
+  }
+
+  [Symbol.dispose](): void {
+    this.#folder[Symbol.dispose]();
+  }
+}
+
+function readTensors(path: string): FloatTensor[] {
+  const file = Deno.readFileSync(path);
+  return [...readSafetensors(path).tensors.values()].map(({ name, shape, offset, bytes }) => ({
+    name,
+    shape,
+    values: new Float32Array(file.slice(offset, offset + bytes).buffer),
+  }));
+}
+
+function ggufName(name: string): string {
+  const end = ENDS[name];
+  if (end !== undefined) return end;
+  const [, layer, part = "", suffix = ""] =
+    /^model\.layers\.(\d+)\.(.*?)(\.weight|\.bias|)$/.exec(name) ?? [];
+  return `blk.${layer}.${PARTS[part] ?? part}${suffix}`;
+}

@@ -1,0 +1,106 @@
+/** GGUF files of families that `tiny` holds as folders alone, against transformers in float32. */
+import { assertRejects } from "@std/assert";
+import type { GgufField } from "../../src/formats/gguf_writer.ts";
+import { ForgeError, load, type LoadOptions } from "../../src/mod.ts";
+import { sharedAvailable, sharedPath } from "../support/shared.ts";
+import { assertMatchesReference, readJson, type Reference } from "./reference_check.ts";
+import { type FloatTensor, TinyGguf } from "./tiny_gguf.ts";
+
+interface Conversion {
+  readonly family: string;
+  readonly architecture: string;
+  readonly settings: Readonly<Record<string, GgufField>>;
+  readonly convert?: (tensor: FloatTensor) => readonly FloatTensor[];
+}
+
+const CONVERSIONS: readonly Conversion[] = [
+  {
+    family: "cohere2",
+    architecture: "cohere2",
+    settings: {
+      "attention.layer_norm_epsilon": ["f32", 1e-5],
+      "rope.freq_base": ["f32", 10_000],
+      logit_scale: ["f32", 0.25],
+    },
+  },
+  {
+    family: "exaone4",
+    architecture: "exaone4",
+    settings: { "rope.freq_base": ["f32", 1_000_000] },
+  },
+  {
+    family: "gpt_oss",
+    architecture: "gpt-oss",
+    settings: {
+      expert_count: ["u32", 4],
+      expert_used_count: ["u32", 2],
+      expert_feed_forward_length: ["u32", 128],
+      "rope.freq_base": ["f32", 150_000],
+      "rope.scaling.type": ["string", "yarn"],
+      "rope.scaling.factor": ["f32", 4],
+      "rope.scaling.original_context_length": ["u32", 64],
+    },
+    convert: splitExperts,
+  },
+];
+
+/**
+ * The experts of gpt-oss as GGUF has them: `[experts, out, in]` instead of `[experts, in, out]`, and gate and
+ * up, whose columns alternate, apart.
+ */
+function splitExperts(tensor: FloatTensor): readonly FloatTensor[] {
+  const { name, shape: [nExperts = 0, ...rest], values } = tensor;
+  const [, prefix, part, bias = ""] = /^(.*)\.mlp\.experts\.(\w+)_proj(_bias|)$/.exec(name) ?? [];
+  if (part === undefined) return [tensor];
+  const [inner, columns] = bias === "" ? rest as [number, number] : [1, rest[0] ?? 0];
+  const take = (target: string, first: number, step: number): FloatTensor => {
+    const rows = columns / step;
+    const taken = Float32Array.from({ length: nExperts * rows * inner }, (_, i) => {
+      const expert = Math.floor(i / (rows * inner));
+      const row = Math.floor(i / inner) % rows;
+      return values[(expert * inner + i % inner) * columns + first + row * step]!;
+    });
+    return {
+      name: `${prefix}.ffn_${target}_exps.${bias === "" ? "weight" : "bias"}`,
+      shape: bias === "" ? [nExperts, rows, inner] : [nExperts, rows],
+      values: taken,
+    };
+  };
+  return part === "down" ? [take("down", 0, 1)] : [take("gate", 0, 2), take("up", 1, 2)];
+}
+
+const DEVICES: readonly { options: LoadOptions; tolerance: number }[] = [
+  { options: { device: "reference" }, tolerance: 1e-4 },
+  { options: { device: "cpu" }, tolerance: 5e-3 },
+];
+
+const ignore = !sharedAvailable("models", "tiny");
+
+for (const { family, architecture, settings, convert } of CONVERSIONS) {
+  for (const { options, tolerance } of DEVICES) {
+    Deno.test({
+      name: `tiny ${family} (GGUF made here) agrees on ${options.device}`,
+      ignore,
+      fn: async () => {
+        using file = new TinyGguf(family, architecture, settings, convert);
+        const path = sharedPath("models", "tiny", family, "reference.json");
+        await assertMatchesReference(file.path, options, readJson<Reference>(path), {
+          logits: tolerance,
+          logLikelihood: 2 * tolerance,
+        });
+      },
+    });
+  }
+}
+
+Deno.test({
+  name: "a folder of gpt-oss is refused with the way to run it",
+  ignore,
+  fn: async () => {
+    await assertRejects(
+      () => load(sharedPath("models", "tiny", "gpt_oss"), { device: "reference" }),
+      ForgeError,
+      `has the architecture "gpt_oss", which forge reads from GGUF files alone`,
+    );
+  },
+});
