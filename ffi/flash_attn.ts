@@ -9,7 +9,7 @@ import { ForgeError } from "../src/errors.ts";
 import { LIBRARY_PATH_VARIABLE, platform } from "./library.ts";
 
 /** `FLASH_ATTN_VERSION` of the header this file was written against. */
-export const FLASH_ATTN_VERSION = 1;
+export const FLASH_ATTN_VERSION = 2;
 
 /** The functions of the header. */
 export const flashAttentionSymbols = {
@@ -54,9 +54,11 @@ export const paramFields = {
   page_size: "i32",
   block_table_stride: "i64",
   block_table: "pointer",
+  block_rows: "pointer",
   seqlens_k: "pointer",
   cu_seqlens_q: "pointer",
   cu_seqlens_k: "pointer",
+  seqlens_q: "pointer",
   total_q: "i32",
   total_k: "i32",
   q: "pointer",

@@ -20,6 +20,7 @@ struct KeyValueArgs {
   Strides v_stride;
   const int32_t *block_table;  // null: not paged
   int64_t block_table_stride;
+  const int32_t *block_rows;   // null: sequence b has row b of the table
   int32_t page_shift;          // log2 of a page's rows
   const int32_t *cu_seqlens;   // null: not packed
   const int32_t *seqlens;      // null: every sequence has `seqlen`
@@ -36,6 +37,7 @@ struct QueryArgs {
   int64_t lse_batch_stride;
   int64_t lse_head_stride;
   const int32_t *cu_seqlens;  // null: not packed
+  const int32_t *seqlens;     // of packed sequences; null: up to the next one's first row
   int32_t seqlen;
 };
 

@@ -27,7 +27,7 @@
 #define FLASH_ATTN_API
 #endif
 
-#define FLASH_ATTN_VERSION 1u
+#define FLASH_ATTN_VERSION 2u
 
 typedef int32_t flash_attn_status;
 enum {
@@ -81,13 +81,18 @@ typedef struct flash_attn_params {
   /* Pages of keys and values; block_table 0: no pages. */
   int32_t page_size;          /* rows a page, a power of two from 8 on */
   int64_t block_table_stride; /* entries from one sequence's to the next's */
-  const int32_t *block_table; /* [batch][...] page numbers */
+  const int32_t *block_table; /* [...][...] page numbers */
+  const int32_t *block_rows;  /* [batch] each sequence's row of the table; 0: its own number */
   const int32_t *seqlens_k;   /* [batch]; 0: every sequence has seqlen_k keys */
 
-  /* Packed sequences: sequence b is rows [cu_seqlens[b], cu_seqlens[b + 1]). */
-  const int32_t *cu_seqlens_q; /* [batch + 1] */
+  /*
+   * Packed sequences: sequence b is rows [cu_seqlens[b], cu_seqlens[b + 1]); with seqlens_q, its
+   * queries are the seqlens_q[b] rows from cu_seqlens_q[b] on, and rows between are left alone.
+   */
+  const int32_t *cu_seqlens_q; /* [batch + 1]; [batch] with seqlens_q */
   const int32_t *cu_seqlens_k; /* [batch + 1] */
-  int32_t total_q;             /* rows of all sequences: cu_seqlens_q[batch] */
+  const int32_t *seqlens_q;    /* [batch]; may be 0 */
+  int32_t total_q;             /* rows of all sequences: cu_seqlens_q[batch], or the tensor's */
   int32_t total_k;
 
   const void *q;

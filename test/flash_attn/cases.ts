@@ -15,6 +15,10 @@ export interface Case {
   /** Rows a page. @default no pages */
   readonly page?: number;
   readonly packed_q?: 1;
+  /** Rows of nobody before each sequence's packed queries. */
+  readonly gap?: number;
+  /** Rows of the block table in another order. */
+  readonly shuffled?: 1;
   readonly causal?: 0 | 1;
   readonly left?: number;
   readonly right?: number;
@@ -77,6 +81,9 @@ export const forwardCases: readonly Case[] = [
   { fn: "varlen", head_dim: 192, q: [30], k: [250], page: 256, causal: 1, heads_first: 1 },
   { fn: "varlen", head_dim: 256, q: [20, 20], k: [170, 20], page: 64, causal: 1, dtype: "f16" },
   { fn: "varlen", head_dim: 96, q: [20, 20], k: [170, 20], page: 32, softcap: 20, sinks: 1 },
+  // Queries with rows of others between them; rows of the block table by number.
+  { fn: "varlen", head_dim: 64, q: [30, 0, 5], k: [130, 9, 70], page: 16, gap: 3, shuffled: 1 },
+  { fn: "varlen", head_dim: 128, q: [20, 70], k: [90, 70], causal: 1, gap: 1 },
 ];
 
 /** What may go wrong in the decode kernel. */
@@ -134,6 +141,19 @@ export const decodeCases: readonly Case[] = [
     page: 16,
     heads_first: 1,
   },
+  {
+    fn: "decode",
+    head_dim: 64,
+    q: [1, 0, 1],
+    k: [90, 40, 600],
+    page: 16,
+    packed_q: 1,
+    gap: 2,
+    shuffled: 1,
+    heads: 4,
+    kv_heads: 2,
+    splits: 2,
+  },
   // Few queries against contiguous keys, by way of flash_attn_fwd.
   { fn: "fwd", head_dim: 256, q: [2], k: [1000], heads: 4, kv_heads: 2, causal: 1 },
   { fn: "fwd", head_dim: 64, q: [16, 16], k: [300, 300], heads: 2, kv_heads: 1, right: 2 },
@@ -177,6 +197,8 @@ export function randomCase(random: Random): Case {
     dtype: pick("f16", "bf16"),
     ...(page > 0 ? { page } : {}),
     ...(packed ? { packed_q: 1 } : {}),
+    ...(fn === "varlen" || packed ? { gap: pick(0, 0, 2) } : {}),
+    ...(page > 0 && random.chance(0.5) ? { shuffled: 1 } : {}),
     causal: pick(0, 1),
     left: pick(-1, -1, 0, 20, 150),
     right: pick(-1, -1, 4),

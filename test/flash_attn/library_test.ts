@@ -81,7 +81,7 @@ function validParams(): FlashAttentionParams {
 }
 
 const refusals: readonly [FlashAttentionFunction, FlashAttentionParams, RegExp][] = [
-  ["fwd", { version: 2 }, /version/],
+  ["fwd", { version: 1 }, /version/],
   ["fwd", { dtype: 2 }, /dtype/],
   ["fwd", { flags: 8 }, /flag/],
   ["fwd", { reserved: 1 }, /flag/],

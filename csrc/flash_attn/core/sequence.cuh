@@ -19,7 +19,9 @@ struct Sequence {
       : index(sequence), q_begin(0), n_queries(query.seqlen), k_begin(0), n_keys(kv.seqlen) {
     if (query.cu_seqlens != nullptr) {
       q_begin = query.cu_seqlens[index];
-      n_queries = clamp(query.cu_seqlens[index + 1] - q_begin, query.seqlen);
+      const int packed =
+          query.seqlens != nullptr ? query.seqlens[index] : query.cu_seqlens[index + 1] - q_begin;
+      n_queries = clamp(packed, query.seqlen);
     }
     if (kv.cu_seqlens != nullptr) {
       k_begin = kv.cu_seqlens[index];
@@ -60,7 +62,8 @@ class KeyRows {
 
   FA_DEVICE int page(int key) const {
     if (kv_.block_table == nullptr) return kv_.cu_seqlens == nullptr ? sequence_ : 0;
-    return kv_.block_table[sequence_ * kv_.block_table_stride + (key >> kv_.page_shift)];
+    const int row = kv_.block_rows == nullptr ? sequence_ : kv_.block_rows[sequence_];
+    return kv_.block_table[row * kv_.block_table_stride + (key >> kv_.page_shift)];
   }
 
   FA_DEVICE int row(int key) const {

@@ -18,6 +18,7 @@ QueryArgs query_args(uint32_t function, const flash_attn_params &p) {
   args.lse_batch_stride = p.lse_batch_stride;
   args.lse_head_stride = p.lse_head_stride;
   args.cu_seqlens = queries_are_packed(function, p) ? p.cu_seqlens_q : nullptr;
+  args.seqlens = args.cu_seqlens != nullptr ? p.seqlens_q : nullptr;
   args.seqlen = p.seqlen_q;
   return args;
 }
@@ -31,6 +32,7 @@ KeyValueArgs key_value_args(uint32_t function, const flash_attn_params &p) {
   if (keys_are_paged(function, p)) {
     args.block_table = p.block_table;
     args.block_table_stride = p.block_table_stride;
+    args.block_rows = p.block_rows;
     args.page_shift = std::countr_zero(static_cast<uint32_t>(p.page_size));
   }
   args.cu_seqlens = keys_are_packed(function, p) ? p.cu_seqlens_k : nullptr;

@@ -111,8 +111,9 @@ flash_attn_status validate_pointers(uint32_t function, const flash_attn_params &
   const bool rows_aligned = is_aligned(p.q, 16) && is_aligned(p.k, 16) && is_aligned(p.v, 16) &&
                             is_aligned(p.out, 16) && is_aligned(p.workspace, 16);
   const bool words_aligned = is_aligned(p.lse, 4) && is_aligned(p.sinks, 4) &&
-                             is_aligned(p.block_table, 4) && is_aligned(p.seqlens_k, 4) &&
-                             is_aligned(p.cu_seqlens_q, 4) && is_aligned(p.cu_seqlens_k, 4);
+                             is_aligned(p.block_table, 4) && is_aligned(p.block_rows, 4) &&
+                             is_aligned(p.seqlens_k, 4) && is_aligned(p.cu_seqlens_q, 4) &&
+                             is_aligned(p.cu_seqlens_k, 4) && is_aligned(p.seqlens_q, 4);
   return rows_aligned && words_aligned ? FLASH_ATTN_OK : FLASH_ATTN_MISALIGNED;
 }
 

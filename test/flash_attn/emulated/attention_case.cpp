@@ -32,7 +32,11 @@ int32_t pages_of(int32_t keys, int32_t page) { return (keys + page - 1) / page; 
 }  // namespace
 
 AttentionCase::AttentionCase(const CaseShape &shape) : shape_(shape) {
+  seqlens_q_ = shape.q;
   cu_q_ = cumulative(shape.q);
+  if (packed_queries()) {
+    for (size_t b = 0; b < cu_q_.size(); b++) cu_q_[b] += shape.gap * static_cast<int32_t>(b + 1);
+  }
   cu_k_ = cumulative(shape.k);
   seqlens_k_ = shape.k;
   const int64_t n = batch();
@@ -90,21 +94,28 @@ void AttentionCase::make_pages() {
   table_stride_ = pages_of(longest(shape_.k), shape_.page);
   // What lies beyond a sequence's own pages leads nowhere.
   table_.assign(static_cast<size_t>(std::max<int64_t>(table_stride_ * batch(), 1)), 1 << 28);
+  block_rows_.resize(shape_.k.size());
+  std::iota(block_rows_.begin(), block_rows_.end(), 0);
+  if (shape_.shuffled != 0) std::shuffle(block_rows_.begin(), block_rows_.end(), random);
   size_t next = 0;
   for (int32_t b = 0; b < batch(); b++) {
     for (int32_t i = 0; i < pages_of(shape_.k[static_cast<size_t>(b)], shape_.page); i++) {
-      table_[static_cast<size_t>(b * table_stride_ + i)] = order[next++];
+      table_[block_row(b) + static_cast<size_t>(i)] = order[next++];
     }
   }
   k_ = make_tensor(n_pages + 1, shape_.page, shape_.kv_heads);
   v_ = make_tensor(n_pages + 1, shape_.page, shape_.kv_heads);
 }
 
+size_t AttentionCase::block_row(int32_t sequence) const {
+  return static_cast<size_t>(block_rows_[static_cast<size_t>(sequence)] * table_stride_);
+}
+
 int64_t AttentionCase::key_at(const Tensor &t, int32_t sequence, int32_t key,
                               int32_t kv_head) const {
   const int64_t head = kv_head * t.head_stride;
   if (shape_.page > 0) {
-    const auto entry = static_cast<size_t>(sequence * table_stride_ + key / shape_.page);
+    const auto entry = block_row(sequence) + static_cast<size_t>(key / shape_.page);
     return table_[entry] * t.batch_stride + key % shape_.page * t.row_stride + head;
   }
   if (packed_keys()) return (cu_k_[static_cast<size_t>(sequence)] + key) * t.row_stride + head;
@@ -172,9 +183,11 @@ flash_attn_status AttentionCase::run() {
     p.page_size = shape_.page;
     p.block_table = table_.data();
     p.block_table_stride = table_stride_;
+    if (shape_.shuffled != 0) p.block_rows = block_rows_.data();
   }
   if (shape_.page > 0 || shape_.function == "decode") p.seqlens_k = seqlens_k_.data();
   if (packed_queries()) p.cu_seqlens_q = cu_q_.data();
+  if (shape_.gap > 0) p.seqlens_q = seqlens_q_.data();
   if (packed_keys()) p.cu_seqlens_k = cu_k_.data();
   p.q = q_.data.get();
   p.k = k_.data.get();

@@ -21,6 +21,8 @@ struct CaseShape {
   std::vector<int32_t> k;
   int32_t page = 0;          // rows a page; 0: no pages
   int32_t packed_q = 0;      // decode: packed queries
+  int32_t gap = 0;           // rows that belong to nobody before each sequence's packed queries
+  int32_t shuffled = 0;      // pages: rows of the block table are in another order
   int32_t causal = 0;
   int32_t left = -1;
   int32_t right = -1;
@@ -63,6 +65,8 @@ class AttentionCase {
   int32_t batch() const { return static_cast<int32_t>(shape_.q.size()); }
   bool packed_queries() const;
   bool packed_keys() const { return shape_.function == "varlen" && shape_.page == 0; }
+  /// Where the sequence's pages begin in the block table.
+  size_t block_row(int32_t sequence) const;
   int64_t key_at(const Tensor &tensor, int32_t sequence, int32_t key, int32_t kv_head) const;
   int64_t query_at(const Tensor &tensor, int32_t sequence, int32_t query, int32_t head) const;
   Tensor make_tensor(int64_t batches, int64_t rows, int32_t heads) const;
@@ -77,7 +81,7 @@ class AttentionCase {
   CaseShape shape_;
   flash_attn_params params_ = {};
   Tensor q_, k_, v_, out_;
-  std::vector<int32_t> cu_q_, cu_k_, seqlens_k_, table_;
+  std::vector<int32_t> cu_q_, cu_k_, seqlens_q_, seqlens_k_, table_, block_rows_;
   int64_t table_stride_ = 0;
   std::vector<float> sinks_, lse_;
   std::unique_ptr<float[]> workspace_;

@@ -24,6 +24,7 @@ CaseShape parse_case(const std::string &line) {
       {"head_dim", &shape.head_dim},     {"heads", &shape.heads},
       {"kv_heads", &shape.kv_heads},     {"page", &shape.page},
       {"packed_q", &shape.packed_q},     {"causal", &shape.causal},
+      {"gap", &shape.gap},               {"shuffled", &shape.shuffled},
       {"left", &shape.left},             {"right", &shape.right},
       {"sinks", &shape.sinks},           {"splits", &shape.splits},
       {"no_split", &shape.no_split},     {"force_sm80", &shape.force_sm80},
