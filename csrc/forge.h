@@ -32,7 +32,7 @@ extern "C" {
 #define FORGE_API __attribute__((visibility("default")))
 #endif
 
-#define FORGE_ABI_VERSION 2
+#define FORGE_ABI_VERSION 3
 #define FORGE_VERSION "0.1.0"
 
 typedef int32_t forge_status;
@@ -98,6 +98,14 @@ enum {
   FORGE_ROPE_INTERLEAVED = 1 /* (2 i, 2 i + 1) */
 };
 
+/* Which kernels compute attention; see forge_set_attention. */
+enum {
+  FORGE_ATTENTION_AUTO = 0,  /* the fastest that the device and the caches' shapes allow */
+  FORGE_ATTENTION_FLASH = 1, /* those of libflash_attn */
+  FORGE_ATTENTION_TILED = 2, /* the device's own, on tensor cores */
+  FORGE_ATTENTION_NAIVE = 3  /* the device's own for any shape */
+};
+
 /* ---- library and devices ------------------------------------------------------------------ */
 
 FORGE_API uint32_t forge_abi_version(void);
@@ -115,6 +123,13 @@ FORGE_API forge_status forge_list_devices(char *text, uint64_t capacity);
  */
 FORGE_API forge_status forge_device_open(const char *selector, uint32_t n_threads, uint32_t *device,
                                          char *message, uint64_t capacity);
+
+/*
+ * Chooses the kernels that compute attention in steps that end recording from now on. FORGE_UNSUPPORTED
+ * where the device has no such choice; a choice that a step's shapes cannot meet fails its
+ * forge_step_end.
+ */
+FORGE_API forge_status forge_set_attention(uint32_t device, uint32_t attention);
 
 /* JSON: {"name", "threads", "features": [...], "kernels", "memory_bytes", "details": [...]}. */
 FORGE_API forge_status forge_device_info(uint32_t device, char *text, uint64_t capacity);

@@ -7,7 +7,7 @@
  */
 
 /** `FORGE_ABI_VERSION` of the header this table was written against. */
-export const ABI_VERSION = 2;
+export const ABI_VERSION = 3;
 
 /** The one symbol whose shape never changes; asked before any other is looked up. */
 export const versionSymbol = {
@@ -40,6 +40,13 @@ export const symbols = {
       "buffer", // uint32_t *device
       "buffer", // char *message
       "u64", // uint64_t capacity
+    ],
+    result: status,
+  },
+  forge_set_attention: {
+    parameters: [
+      "u32", // uint32_t device
+      "u32", // uint32_t attention
     ],
     result: status,
   },

@@ -1,15 +1,17 @@
-import type {
-  Backend,
-  BackendKind,
-  DeviceInfo,
-  KvCache,
-  KvShape,
-  Meter,
-  Quantizer,
-  Recorder,
-  StepLimits,
-  Weight,
-  WeightSlice,
+import {
+  ATTENTION_KERNELS,
+  type AttentionKernels,
+  type Backend,
+  type BackendKind,
+  type DeviceInfo,
+  type KvCache,
+  type KvShape,
+  type Meter,
+  type Quantizer,
+  type Recorder,
+  type StepLimits,
+  type Weight,
+  type WeightSlice,
 } from "../src/backend.ts";
 import { ForgeError } from "../src/errors.ts";
 import { TENSOR_TYPES, tensorBytes, type TensorType } from "../src/formats/tensor_info.ts";
@@ -72,6 +74,17 @@ export class NativeBackend implements Backend, Meter, Quantizer {
       library.close();
       throw error;
     }
+  }
+
+  /**
+   * Chooses the kernels that compute attention in steps that end recording from now on.
+   *
+   * @throws {ForgeError} `unsupported` where the device has no such choice.
+   */
+  setAttention(kernels: AttentionKernels): void {
+    const { forge_set_attention } = this.#native.symbols;
+    const status = forge_set_attention(this.#device, ATTENTION_KERNELS.indexOf(kernels));
+    this.#native.check(status, `attention "${kernels}"`, this.#device);
   }
 
   #mappedFile(path: string): number {

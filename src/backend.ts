@@ -12,6 +12,12 @@ export type BackendKind = "cpu" | "reference" | "cuda" | "metal";
 /** Element types a KV cache can have. */
 export type KvType = "F32" | "F16" | "Q8_0";
 
+/** Kernels of attention, in the order of `FORGE_ATTENTION_AUTO` and on. */
+export const ATTENTION_KERNELS = ["auto", "flash", "tiled", "naive"] as const;
+
+/** Which kernels compute attention; `auto` takes the fastest that device and shapes allow. */
+export type AttentionKernels = (typeof ATTENTION_KERNELS)[number];
+
 /** Activation functions of a matmul's epilogue and of gated units. */
 export type Activation = "identity" | "silu" | "gelu_tanh" | "gelu_erf";
 

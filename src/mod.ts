@@ -13,7 +13,7 @@
  * @module
  */
 export { type ErrorCode, ForgeError } from "./errors.ts";
-export type { DeviceInfo, KvType, TokenLogprob } from "./backend.ts";
+export type { AttentionKernels, DeviceInfo, KvType, TokenLogprob } from "./backend.ts";
 export { type Checkpoint, openCheckpoint } from "./formats/checkpoint.ts";
 export type { TensorInfo, TensorType } from "./formats/tensor_info.ts";
 export type { ChatMessage } from "./tokenizer/chat_template.ts";

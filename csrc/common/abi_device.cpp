@@ -32,6 +32,12 @@ KvRef get_kv(const DeviceObject& device, uint32_t handle) {
   return object->kv;
 }
 
+void Backend::set_attention(uint32_t attention) {
+  if (attention == FORGE_ATTENTION_AUTO) return;
+  fail(FORGE_UNSUPPORTED, "the ", backend_name(),
+       " device has one kind of attention; a choice is for cuda");
+}
+
 }  // namespace forge
 
 using namespace forge;
@@ -73,6 +79,14 @@ forge_status forge_device_open(const char* selector, uint32_t n_threads, uint32_
 forge_status forge_device_info(uint32_t device, char* text, uint64_t capacity) {
   return on_handle(device,
                    [&] { copy_text(get_device(device)->backend->info(), text, capacity); });
+}
+
+forge_status forge_set_attention(uint32_t device, uint32_t attention) {
+  return on_handle(device, [&] {
+    require(attention <= FORGE_ATTENTION_NAIVE, "attention is ", attention, "; valid is 0 to ",
+            static_cast<uint32_t>(FORGE_ATTENTION_NAIVE));
+    get_device(device)->backend->set_attention(attention);
+  });
 }
 
 forge_status forge_read_bandwidth(uint32_t device, uint64_t* bytes_per_second) {

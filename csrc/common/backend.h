@@ -73,6 +73,8 @@ struct Backend {
   virtual ~Backend() = default;
   // JSON, as forge_device_info documents.
   virtual std::string info() const = 0;
+  // As forge_set_attention documents; one of FORGE_ATTENTION_...
+  virtual void set_attention(uint32_t attention);
   // As forge_read_bandwidth documents.
   virtual uint64_t read_bandwidth() { return 0; }
   virtual std::shared_ptr<Weight> create_weight(WeightSource source) = 0;

@@ -1,4 +1,4 @@
-import type { DeviceInfo, KvType } from "../backend.ts";
+import type { AttentionKernels, DeviceInfo, KvType } from "../backend.ts";
 import { openBackend } from "../engine/open_backend.ts";
 import { PAGE_TOKENS, Runner } from "../engine/runner.ts";
 import { ForgeError } from "../errors.ts";
@@ -19,6 +19,8 @@ export interface BenchModelOptions {
   readonly maxSequences?: number | undefined;
   /** @default "F16"; "F32" on the reference device */
   readonly kvType?: KvType | undefined;
+  /** Which kernels compute attention. @default "auto" */
+  readonly attention?: AttentionKernels | undefined;
   /** Whether to measure what the device's memory gives, before anything is loaded. @default false */
   readonly measuresBandwidth?: boolean | undefined;
 }
@@ -51,7 +53,7 @@ export async function openBenchModel(
 ): Promise<BenchModel> {
   const { contextLength } = options;
   const checkpoint = typeof model === "string" ? openCheckpoint(model) : model;
-  const backend = openBackend(options.device, options.threads);
+  const backend = openBackend(options.device, options.threads, options.attention);
   try {
     const readBandwidth = options.measuresBandwidth ? backend.readBandwidth() : 0;
     const { lm, weights } = loadModel(backend, checkpoint, contextLength);

@@ -31,6 +31,7 @@ type BenchOptions = Options<
   | "device"
   | "benchThreads"
   | "kvType"
+  | "attention"
   | "nPrompt"
   | "nGen"
   | "pair"
@@ -150,7 +151,7 @@ class Bench {
     const contextLength = Math.max(...this.#tests.map(workloadLength));
     for (const threads of this.#options.benchThreads ?? [0]) {
       progress.update(`loading ${name}`);
-      const { kvType } = this.#options;
+      const { kvType, attention } = this.#options;
       using model = await openBenchModel(source, {
         name,
         device: this.#device,
@@ -158,6 +159,7 @@ class Bench {
         contextLength,
         maxSequences: Math.max(...this.#tests.map(({ nParallel = 1 }) => nParallel)),
         kvType,
+        attention,
         measuresBandwidth: true,
       });
       progress.clear();

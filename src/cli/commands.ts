@@ -119,7 +119,17 @@ export const COMMANDS: readonly Command[] = [
       "perplexity, are printed with their standard errors. Only numbers of the same text, window " +
       "and tokenizer compare.",
     ],
-    options: ["text", "model", "device", "threads", "windowSize", "kvType", "json", "verbose"],
+    options: [
+      "text",
+      "model",
+      "device",
+      "threads",
+      "windowSize",
+      "kvType",
+      "attention",
+      "json",
+      "verbose",
+    ],
     examples: ["forge perplexity -m model.gguf -f book.txt -c 512"],
   }, () => import("./perplexity.ts")),
   defineCommand({
@@ -162,6 +172,7 @@ export const COMMANDS: readonly Command[] = [
       "device",
       "benchThreads",
       "kvType",
+      "attention",
       "nPrompt",
       "nGen",
       "pair",

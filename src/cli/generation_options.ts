@@ -9,6 +9,7 @@ export const MODEL_OPTIONS = [
   "threads",
   "ctx",
   "kvType",
+  "attention",
 ] as const satisfies readonly OptionName[];
 
 /** How answers are generated. */
@@ -55,6 +56,7 @@ export function loadOptions(flags: ModelFlags): LoadOptions {
     threads: flags.threads,
     contextLength: flags.ctx,
     kvType: flags.kvType,
+    attention: flags.attention,
   };
 }
 

@@ -160,6 +160,15 @@ export const OPTIONS = {
     help: "type of the KV cache",
     otherwise: "F16; with reference F32",
   },
+  attention: {
+    flags: "--attention",
+    kind: "choice",
+    metavar: "KERNELS",
+    choices: ["auto", "flash", "tiled", "naive"],
+    group: "Model",
+    help: "kernels that compute attention on a CUDA device",
+    otherwise: "auto: the fastest that fit",
+  },
   maxTokens: {
     flags: "-n, --max-tokens",
     kind: "integer",

@@ -15,7 +15,7 @@ import { readTextFile } from "./text_source.ts";
 const DEFAULT_WINDOW = 512;
 
 type PerplexityOptions = Options<
-  "text" | "model" | "device" | "threads" | "windowSize" | "kvType" | "json"
+  "text" | "model" | "device" | "threads" | "windowSize" | "kvType" | "attention" | "json"
 >;
 
 export async function run(

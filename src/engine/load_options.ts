@@ -1,4 +1,4 @@
-import type { KvType } from "../backend.ts";
+import type { AttentionKernels, KvType } from "../backend.ts";
 import { ForgeError } from "../errors.ts";
 import { checkWholeNumber } from "./options.ts";
 
@@ -24,6 +24,11 @@ export interface LoadOptions {
   readonly parallel?: number | undefined;
   /** Type of the KV cache. @default "F16"; "F32" on the reference device */
   readonly kvType?: KvType | undefined;
+  /**
+   * Which kernels compute attention on a CUDA device; one that device and model cannot have is an
+   * error that says why. @default "auto"
+   */
+  readonly attention?: AttentionKernels | undefined;
 }
 
 /**

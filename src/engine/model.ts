@@ -67,7 +67,7 @@ export interface MemoryUse {
  */
 export async function load(path: string, options: LoadOptions = {}): Promise<Model> {
   const checkpoint = openCheckpoint(path);
-  const backend = openBackend(options.device ?? "auto", options.threads);
+  const backend = openBackend(options.device ?? "auto", options.threads, options.attention);
   try {
     return await Model.open(checkpoint, backend, options);
   } catch (error) {

@@ -1,6 +1,13 @@
 import { findLibrary, Library } from "../../ffi/library.ts";
 import { NativeBackend } from "../../ffi/native_backend.ts";
-import type { Backend, BackendKind, Meter, Quantizer } from "../backend.ts";
+import {
+  ATTENTION_KERNELS,
+  type AttentionKernels,
+  type Backend,
+  type BackendKind,
+  type Meter,
+  type Quantizer,
+} from "../backend.ts";
 import { ForgeError } from "../errors.ts";
 import { isFile } from "../formats/file.ts";
 
@@ -29,19 +36,35 @@ const DRIVER_FOLDERS = [
  *
  * @param threads threads that compute; 0 for one a core
  * @throws {ForgeError} `usage` for a name that is no device, or threads out of range; `not_found` or
- * `device` when its library is missing or refuses.
+ * `device` when its library is missing or refuses; `unsupported` where it has no choice of attention.
  */
-export function openBackend(device: string, threads = 0): Backend & Quantizer & Meter {
+export function openBackend(
+  device: string,
+  threads = 0,
+  attention: AttentionKernels = "auto",
+): Backend & Quantizer & Meter {
   if (!Number.isInteger(threads) || threads < 0 || threads > MAX_THREADS) {
     throw new ForgeError(
       "usage",
       `threads is ${threads}; valid is a whole number from 0 (one a core) to ${MAX_THREADS}`,
     );
   }
-  if (device === "auto") {
-    return openUsableGpu(threads) ?? NativeBackend.open({ kind: "cpu", threads });
+  if (!ATTENTION_KERNELS.includes(attention)) {
+    throw new ForgeError(
+      "usage",
+      `attention is "${attention}"; valid are ${ATTENTION_KERNELS.join(", ")}`,
+    );
   }
-  return NativeBackend.open({ ...parseDevice(device), threads });
+  const backend = device === "auto"
+    ? openUsableGpu(threads) ?? NativeBackend.open({ kind: "cpu", threads })
+    : NativeBackend.open({ ...parseDevice(device), threads });
+  try {
+    backend.setAttention(attention);
+    return backend;
+  } catch (error) {
+    backend.close();
+    throw error;
+  }
 }
 
 /**

@@ -1,12 +1,12 @@
 // Modules, functions and launches.
 
 #include <elf.h>
-#include <signal.h>
 
 #include <cstring>
 #include <memory>
 #include <vector>
 
+#include "access_guard.h"
 #include "exports.h"
 #include "options.h"
 
@@ -32,36 +32,6 @@ std::string image_text(const void* image) {
   return std::strstr(begin, ".version") ? begin : "";
 }
 
-const ContextState* running_context = nullptr;
-const char* running_kernel = nullptr;
-
-void report_illegal_access(int, siginfo_t* info, void*) {
-  char place[128];
-  running_context->memory.describe(reinterpret_cast<uint64_t>(info->si_addr), place, sizeof place);
-  misuse("%s accesses %s", running_kernel, place);
-}
-
-// Turns a wild access of a kernel into a message.
-class AccessGuard {
- public:
-  AccessGuard(const ContextState& context, const emulator::Kernel& kernel) {
-    running_context = &context;
-    running_kernel = kernel.name.c_str();
-    struct sigaction action = {};
-    action.sa_sigaction = report_illegal_access;
-    action.sa_flags = SA_SIGINFO;
-    sigaction(SIGSEGV, &action, &before_[0]);
-    sigaction(SIGBUS, &action, &before_[1]);
-  }
-  ~AccessGuard() {
-    sigaction(SIGSEGV, &before_[0], nullptr);
-    sigaction(SIGBUS, &before_[1], nullptr);
-  }
-
- private:
-  struct sigaction before_[2];
-};
-
 void run_kernel(ContextState& context, const emulator::Kernel& kernel,
                 const emulator::Launch& launch, const std::vector<std::string>& arguments) {
   if (context.failure != kSuccess) return;
@@ -74,7 +44,7 @@ void run_kernel(ContextState& context, const emulator::Kernel& kernel,
   for (const std::string& argument : arguments) {
     parameters.push_back(const_cast<char*>(argument.data()));
   }
-  const AccessGuard guard(context, kernel);
+  const AccessGuard guard(context, kernel.name.c_str());
   kernel.launch(launch, parameters.data());
   if (context.kernels_run == options().lost) context.failure = kUnknownError;
 }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "emulated_stream.h"
 #include "emulator.h"
 #include "flash_attn.h"
 #include "host/launch_shape.h"
@@ -13,7 +14,7 @@ namespace flash_attn {
 inline constexpr int32_t kLargestSharedMemory = 227 * 1024;
 
 template <class Args>
-flash_attn_status launch(void (*kernel)(Args), const LaunchShape &shape, void *,
+flash_attn_status launch(void (*kernel)(Args), const LaunchShape &shape, void *stream,
                          const Args &args) {
   if (shape.shared_bytes > kLargestSharedMemory || shape.y > 65535 || shape.z > 65535 ||
       shape.x < 1 || shape.y < 1 || shape.z < 1) {
@@ -23,11 +24,12 @@ flash_attn_status launch(void (*kernel)(Args), const LaunchShape &shape, void *,
   launch.grid = {shape.x, shape.y, shape.z};
   launch.block = {static_cast<unsigned>(shape.threads), 1, 1};
   launch.dynamic_shared = static_cast<size_t>(shape.shared_bytes);
-  emulator::run_grid(launch, [&] { kernel(args); });
+  run_on_stream(stream, [=] { emulator::run_grid(launch, [&] { kernel(args); }); });
   return FLASH_ATTN_OK;
 }
 
-/// The compute capability that the emulated device claims, such as 80; 0 for no device.
+/// The compute capability that the emulated device claims where no driver tells it, such as 80; 0 for
+/// no device.
 extern int32_t emulated_capability;
 
 }  // namespace flash_attn

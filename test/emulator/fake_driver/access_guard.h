@@ -1,0 +1,22 @@
+#pragma once
+
+#include <signal.h>
+
+#include "state.h"
+
+namespace fake_driver {
+
+// While it lives, a wild access becomes a message that says what made it and where it went.
+class AccessGuard {
+ public:
+  // `what` must outlive the guard.
+  AccessGuard(const ContextState& context, const char* what);
+  ~AccessGuard();
+  AccessGuard(const AccessGuard&) = delete;
+  AccessGuard& operator=(const AccessGuard&) = delete;
+
+ private:
+  struct sigaction before_[2];
+};
+
+}  // namespace fake_driver

@@ -1,0 +1,28 @@
+// What libraries beside the program ask of the driver: libflash_attn's emulated build, and the
+// stand-in for cuBLASLt, put their work on the program's streams as host functions.
+
+#include "access_guard.h"
+#include "exports.h"
+#include "options.h"
+
+using namespace fake_driver;
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+
+EXPORT Result cuCtxGetDevice(DeviceOrdinal* device) {
+  return with_context([&](ContextState& context) {
+    *device = static_cast<DeviceOrdinal>(&context - state().contexts.data());
+    return kSuccess;
+  });
+}
+
+EXPORT Result cuLaunchHostFunc(Stream stream, void (*function)(void* data), void* data) {
+  return with_context([&](ContextState& context) {
+    stream_of(context, stream).add([&context, function, data] {
+      if (context.failure != kSuccess) return;
+      const AccessGuard guard(context, "a host function");
+      function(data);
+    });
+    return kSuccess;
+  });
+}

@@ -1,0 +1,63 @@
+#include "emulated_stream.h"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <deque>
+#include <mutex>
+
+namespace flash_attn {
+
+namespace {
+
+constexpr int kComputeMajor = 75, kComputeMinor = 76;
+
+/// What of the driver a library beside the program uses.
+struct Driver {
+  int (*current_device)(int *device) = nullptr;
+  int (*attribute)(int *value, int attribute, int device) = nullptr;
+  int (*launch_host_function)(void *stream, void (*function)(void *), void *data) = nullptr;
+
+  Driver() {
+    const char *const path = std::getenv("FORGE_CUDA_DRIVER");
+    // Only if the program has opened it: the driver of a program that has none is not wanted.
+    void *const library = path == nullptr ? nullptr : dlopen(path, RTLD_NOW | RTLD_NOLOAD);
+    if (library == nullptr) return;
+    const auto load = [&](auto &function, const char *symbol) {
+      function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(
+          dlsym(library, symbol));
+    };
+    load(current_device, "cuCtxGetDevice");
+    load(attribute, "cuDeviceGetAttribute");
+    load(launch_host_function, "cuLaunchHostFunc");
+  }
+};
+
+const Driver &driver() {
+  static const Driver instance;
+  return instance;
+}
+
+}  // namespace
+
+void run_on_stream(void *stream, std::function<void()> work) {
+  if (stream == nullptr || driver().launch_host_function == nullptr) return work();
+  // A graph may replay it for as long as the process lives.
+  static std::mutex mutex;
+  static std::deque<std::function<void()>> kept;
+  const std::lock_guard lock(mutex);
+  kept.push_back(std::move(work));
+  driver().launch_host_function(
+      stream, [](void *data) { (*static_cast<std::function<void()> *>(data))(); }, &kept.back());
+}
+
+int32_t driver_capability() {
+  if (driver().current_device == nullptr) return 0;
+  int device = 0, major = 0, minor = 0;
+  if (driver().current_device(&device) != 0) return 0;
+  driver().attribute(&major, kComputeMajor, device);
+  driver().attribute(&minor, kComputeMinor, device);
+  return 10 * major + minor;
+}
+
+}  // namespace flash_attn
