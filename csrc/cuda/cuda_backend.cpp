@@ -41,15 +41,25 @@ class CudaBackend : public Backend {
     info.add("kernels", "CUDA");
     info.add("memory_bytes", properties.memory_bytes);
     info.add("free_bytes", device_->device().free_bytes());
-    info.add_raw("details", json_list({
+    std::vector<std::string> details = {
         size_text(device_->device().free_bytes()) + " of " + size_text(properties.memory_bytes) +
             " are free",
         "driver " + driver.path() + ", CUDA " + version_text(driver.version()),
         "compiler " + device_->kernels.compiler_path() + ", NVRTC " +
             device_->kernels.compiler_version(),
         "compiled kernels are kept in " + device_->kernels.cache_folder(),
-    }));
+    };
+    const AttentionChoice attention(device_->attention, device_->flash());
+    for (const std::string& line : attention.describe()) details.push_back(line);
+    info.add_raw("details", json_list(details));
     return info.str();
+  }
+
+  void set_attention(uint32_t attention) override {
+    if (attention == FORGE_ATTENTION_FLASH && !device_->flash().problem().empty()) {
+      fail(FORGE_UNSUPPORTED, device_->flash().problem());
+    }
+    device_->attention = attention;
   }
 
   uint64_t read_bandwidth() override { return measure_bandwidth(device_->state); }

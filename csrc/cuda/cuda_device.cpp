@@ -17,4 +17,13 @@ DevicePointer CudaDevice::codebooks() {
   return codebooks_.at();
 }
 
+const FlashLibrary& CudaDevice::flash() {
+  const std::lock_guard lock(flash_mutex_);
+  if (!flash_) {
+    const DeviceScope scope(device());
+    flash_.emplace();
+  }
+  return *flash_;
+}
+
 }  // namespace forge::cuda

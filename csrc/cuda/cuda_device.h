@@ -1,5 +1,8 @@
 #pragma once
 
+#include <optional>
+
+#include "flash_library.h"
 #include "kernels.h"
 
 namespace forge::cuda {
@@ -14,13 +17,18 @@ struct CudaDevice {
   const Device& device() const { return state->device; }
   // The tables of the weight types that look their values up; copied at the first call.
   DevicePointer codebooks();
+  // libflash_attn, or why there is none; looked for at the first call.
+  const FlashLibrary& flash();
 
   std::shared_ptr<DeviceState> state;
   Kernels kernels;
   uint32_t n_threads;  // that compile kernels and copy weights
+  std::atomic<uint32_t> attention = FORGE_ATTENTION_AUTO;  // of steps that are compiled from now on
 
  private:
   DeviceBuffer codebooks_;
+  std::mutex flash_mutex_;
+  std::optional<FlashLibrary> flash_;
 };
 
 }  // namespace forge::cuda

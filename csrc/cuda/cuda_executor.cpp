@@ -87,6 +87,8 @@ CudaExecutor::CudaExecutor(std::shared_ptr<const Program> program,
                            std::shared_ptr<CudaDevice> device)
     : program_(std::move(program)),
       device_(std::move(device)),
+      attention_(device_->attention, device_->flash()),
+      tiling_(attention_.policy(*program_)),
       values_(plan_scratch(*program_, kValueAlignment)) {
   const StepLimits& limits = program_->limits;
   require(limits.max_tokens <= kMostTokens, "a step of ", limits.max_tokens,
@@ -100,13 +102,12 @@ CudaExecutor::CudaExecutor(std::shared_ptr<const Program> program,
   WeightForms forms(upload);
   for (const Op& op : program_->ops) std::visit([&](const auto& typed) { forms.add(typed); }, op);
   WorkspaceBytes workspace;
-  const std::vector<StepShape> shapes = typical_shapes(*program_);
+  const std::vector<StepShape> shapes = typical_shapes(*program_, tiling_);
   for (const StepShape& shape : shapes) {
-    PlanBuilder builder(*program_, values_, kNoMemory, shape, {}, device_->kernels,
-                        gpu.properties());
-    builder.build();
-    workspace.routes = std::max(workspace.routes, builder.workspace_bytes().routes);
-    workspace.scratch = std::max(workspace.scratch, builder.workspace_bytes().scratch);
+    PlanBuilder plan = builder(kNoMemory, shape, {});
+    plan.build();
+    workspace.routes = std::max(workspace.routes, plan.workspace_bytes().routes);
+    workspace.scratch = std::max(workspace.scratch, plan.workspace_bytes().scratch);
   }
 
   const uint64_t occurrences =
@@ -155,6 +156,12 @@ void CudaExecutor::grow_workspace(const WorkspaceBytes& needed) {
   memory_.workspace = {routes_.at(), scratch_.at()};
 }
 
+PlanBuilder CudaExecutor::builder(const PlanMemory& memory, const StepShape& shape,
+                                  const InputAddresses& inputs) {
+  return PlanBuilder(*program_, values_, memory, shape, inputs, device_->kernels,
+                     device_->device().properties(), attention_);
+}
+
 CudaExecutor::Plan& CudaExecutor::plan_for(const StepShape& shape) {
   const auto known = plans_.find(shape);
   if (known != plans_.end()) {
@@ -162,47 +169,46 @@ CudaExecutor::Plan& CudaExecutor::plan_for(const StepShape& shape) {
     plans_.erase(known);
   }
   const auto build = [&](WorkspaceBytes& needed) {
-    PlanBuilder builder(*program_, values_, memory_, shape, inputs_->addresses(shape),
-                        device_->kernels, device_->device().properties());
-    LaunchPlan launches = builder.build();
-    needed = builder.workspace_bytes();
-    return launches;
+    PlanBuilder plan = builder(memory_, shape, inputs_->addresses(shape));
+    LaunchPlan list = plan.build();
+    needed = plan.workspace_bytes();
+    return list;
   };
   WorkspaceBytes needed;
-  LaunchPlan launches = build(needed);
+  LaunchPlan list = build(needed);
   if (needed.routes > routes_.bytes() || needed.scratch > scratch_.bytes()) {
     grow_workspace(needed);
-    launches = build(needed);
+    list = build(needed);
   }
-  Plan plan{std::move(launches), inputs_->generation(), 0, nullptr, nullptr};
+  Plan plan{std::move(list), inputs_->generation(), 0, nullptr, nullptr};
   device_->kernels.load();
-  for (const Launch& launch : plan.launches.launches) launch.verify(device_->device());
+  for (const PlanEntry& entry : plan.list.entries) {
+    if (const auto* launch = std::get_if<Launch>(&entry)) launch->verify(device_->device());
+  }
   return plans_.emplace(shape, std::move(plan)).first->second;
 }
 
 void CudaExecutor::run(const StepInputs& inputs, ResultBlock& results, const StopFlag& stop) {
-  // All inputs go to the device together, masks included.
-  inputs.masks_ready.wait();
   const Device& gpu = device_->device();
   const std::lock_guard lock(gpu.mutex());
   gpu.require_working();
   const DeviceScope scope(gpu);
   stop.check();
-  const QueryTiles tiles = query_tiles(inputs);
+  const QueryTiles tiles = query_tiles(inputs, tiling_);
   const StepShape shape = shape_of(inputs, tiles, program_->limits);
   inputs_->reserve(inputs, shape);
   Plan& plan = plan_for(shape);
   try {
     inputs_->copy(inputs, tiles, shape);
     ++plan.runs;
-    const LaunchPlan& list = plan.launches;
+    const LaunchPlan& list = plan.list;
     enqueue(plan, plan.forward, 0, list.sampling_begin, shape, stop);
     // The caller computes the masks while the device computes the logits.
     if (!inputs.masks.empty()) {
       inputs.masks_ready.wait();
       inputs_->copy_masks(inputs);
     }
-    enqueue(plan, plan.sampling, list.sampling_begin, list.launches.size(), shape, stop);
+    enqueue(plan, plan.sampling, list.sampling_begin, list.entries.size(), shape, stop);
     copy_results(inputs, results);
   } catch (...) {
     // What is on the stream still reads the buffers that the next run fills.
@@ -214,17 +220,17 @@ void CudaExecutor::run(const StepInputs& inputs, ResultBlock& results, const Sto
 void CudaExecutor::enqueue(const Plan& plan, std::unique_ptr<StepGraph>& graph, size_t begin,
                            size_t end, const StepShape& shape, const StopFlag& stop) {
   if (begin == end) return;
-  const std::vector<Launch>& launches = plan.launches.launches;
+  const std::vector<PlanEntry>& entries = plan.list.entries;
   const Device& gpu = device_->device();
   // What runs once is not worth a graph.
   if (plan.runs > 1 && shape.tokens <= kMostGraphTokens && !gpu.is_synchronous()) {
-    if (!graph) graph = std::make_unique<StepGraph>(device_->state, launches, begin, end);
+    if (!graph) graph = std::make_unique<StepGraph>(device_->state, entries, begin, end);
     graph->replay();
     return;
   }
   for (size_t i = begin; i < end; ++i) {
     if (i % kStopInterval == 0) stop.check();
-    launches[i].enqueue(gpu);
+    cuda::enqueue(entries[i], gpu);
   }
 }
 

@@ -23,7 +23,7 @@ class CudaExecutor : public Executable {
 
  private:
   struct Plan {
-    LaunchPlan launches;
+    LaunchPlan list;
     uint64_t inputs_generation;
     uint32_t runs = 0;
     // Of the forward pass, and of the sampling, before which masks may arrive.
@@ -33,6 +33,7 @@ class CudaExecutor : public Executable {
   uint64_t result_stride() const { return sizeof(forge_result) + 8ull * program_->max_top; }
   void grow_workspace(const WorkspaceBytes& needed);
   Plan& plan_for(const StepShape& shape);
+  PlanBuilder builder(const PlanMemory& memory, const StepShape& shape, const InputAddresses& inputs);
   // Puts a part of the plan on the stream, from its second run on as a graph where that pays.
   void enqueue(const Plan& plan, std::unique_ptr<StepGraph>& graph, size_t begin, size_t end,
                const StepShape& shape, const StopFlag& stop);
@@ -40,6 +41,8 @@ class CudaExecutor : public Executable {
 
   std::shared_ptr<const Program> program_;
   std::shared_ptr<CudaDevice> device_;
+  AttentionChoice attention_;
+  TilingPolicy tiling_;
   ScratchPlan values_;
   DeviceBuffer arena_, routes_, scratch_, occurrences_, results_;
   PinnedBuffer results_host_;

@@ -28,6 +28,10 @@ DeviceInputs::DeviceInputs(std::shared_ptr<DeviceState> state, const Program& pr
 InputAddresses DeviceInputs::addresses(const StepShape& shape) const {
   const InputLayout places(shape);
   const DeviceBuffer& fixed = fixed_.device;
+  const auto runs = [&](const RunLayout& layout) {
+    return RunAddresses{fixed.at(layout.first_rows), fixed.at(layout.n_queries),
+                        fixed.at(layout.n_keys), fixed.at(layout.sequences)};
+  };
   return {.n_tokens = fixed.at(InputLayout::n_tokens),
           .n_outputs = fixed.at(InputLayout::n_outputs),
           .n_decode_tiles = fixed.at(InputLayout::n_decode_tiles),
@@ -41,6 +45,8 @@ InputAddresses DeviceInputs::addresses(const StepShape& shape) const {
           .decode_tiles = fixed.at(places.decode_tiles),
           .prefill_tiles = fixed.at(places.prefill_tiles),
           .work = fixed.at(places.work),
+          .decode_runs = runs(places.decode_runs),
+          .prefill_runs = runs(places.prefill_runs),
           .page_tables = page_tables_.device.at(),
           .page_stride = limits_.max_pages,
           .history = history_.device.at(),

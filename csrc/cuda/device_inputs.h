@@ -5,6 +5,14 @@
 
 namespace forge::cuda {
 
+// The arrays of a list of runs (RunLayout).
+struct RunAddresses {
+  DevicePointer first_rows;
+  DevicePointer n_queries;
+  DevicePointer n_keys;
+  DevicePointer sequences;
+};
+
 // Where the inputs of a run lie on the device. The addresses belong to a shape, so that the launches
 // planned for it find them at every run.
 struct InputAddresses {
@@ -21,6 +29,8 @@ struct InputAddresses {
   DevicePointer decode_tiles;
   DevicePointer prefill_tiles;
   DevicePointer work;
+  RunAddresses decode_runs;
+  RunAddresses prefill_runs;
   DevicePointer page_tables;  // rows are `page_stride` entries apart
   uint32_t page_stride;
   DevicePointer history;

@@ -14,23 +14,11 @@ const CudaKv& cuda_kv(const KvRef& kv) { return static_cast<const CudaKv&>(*kv);
 constexpr uint32_t kRowsOfWarp = 16;
 // Wider heads leave less shared memory for tiles.
 constexpr uint32_t kWideHead = 128;
-
-bool has_tensor_core_kernel(const CudaKv& kv) {
-  const KvShape& shape = kv.shape;
-  if (shape.type == WeightType::F32 || shape.k_head_dim != shape.v_head_dim) return false;
-  switch (shape.k_head_dim) {
-    case 16:
-    case 32:
-    case 64:
-    case 80:
-    case 96:
-    case 128:
-    case 256:
-      return true;
-    default:
-      return false;
-  }
-}
+// Columns of a block of cast_rows, and blocks that share the rows of a tile.
+constexpr uint32_t kCastCols = 1024;
+constexpr uint32_t kCastRows = 8;
+// The most parts that libflash_attn divides keys in.
+constexpr uint32_t kMostSplits = 128;
 
 std::string head_instance(const char* kernel, const CudaKv& kv) {
   return std::string(kernel) + "<" + kv.element() + ", " + std::to_string(kv.shape.k_head_dim) +
@@ -60,9 +48,15 @@ void PlanBuilder::emit(const RopeAppendOp& op) {
 }
 
 void PlanBuilder::emit(const AttentionOp& op) {
-  if (!has_tensor_core_kernel(cuda_kv(op.kv))) return emit_naive_attention(op);
-  if (shape_.decode_queries > 0) emit_decode_attention(op);
-  if (shape_.prefill) emit_prefill_attention(op);
+  const AttentionKernels kernels = attention_.kernels(op);
+  if (kernels.decode == AttentionKernel::naive) return emit_naive_attention(op);
+  if (kernels.decode == AttentionKernel::tiled && shape_.decode_work > 0) {
+    emit_decode_attention(op);
+  }
+  if (kernels.prefill == AttentionKernel::tiled && shape_.prefill_tiles > 0) {
+    emit_prefill_attention(op);
+  }
+  emit_flash_attention(op, kernels);
 }
 
 AttentionArgs PlanBuilder::attention_args(const AttentionOp& op) const {
@@ -105,9 +99,86 @@ void PlanBuilder::emit_prefill_attention(const AttentionOp& op) {
   const uint32_t tokens = dim > kWideHead ? 32 : 64;
   const uint32_t shared = (kPrefillQueries + 4 * tokens) * (dim + 8) * 2;
   launch("prefill_attention.cu", head_instance("prefill_attention", kv),
-         {op.n_heads, shape_.max_prefill_tiles()}, 128, shared, value(op.out), value(op.q),
+         {op.n_heads, shape_.prefill_tiles}, 128, shared, value(op.out), value(op.q),
          kv.pages(), attention_args(op), inputs_.prefill_tiles, inputs_.n_prefill_tiles,
          inputs_.page_tables, inputs_.page_stride);
+}
+
+flash_attn_params PlanBuilder::flash_params(const AttentionOp& op, const RunAddresses& runs) const {
+  const CudaKv& kv = cuda_kv(op.kv);
+  const KvPages pages = kv.pages();
+  const auto address = [](DevicePointer at) { return reinterpret_cast<void*>(at); };
+  const auto integers = [](DevicePointer at) { return reinterpret_cast<const int32_t*>(at); };
+  flash_attn_params p = {};
+  p.version = FLASH_ATTN_VERSION;
+  p.dtype = kv.shape.type == WeightType::BF16 ? FLASH_ATTN_BF16 : FLASH_ATTN_F16;
+  p.flags = FLASH_ATTN_CAUSAL;
+  p.head_dim = static_cast<int32_t>(kv.shape.k_head_dim);
+  p.n_heads = static_cast<int32_t>(op.n_heads);
+  p.n_kv_heads = static_cast<int32_t>(kv.shape.n_kv_heads);
+  p.seqlen_k = static_cast<int32_t>(program_.limits.max_pages * kv.shape.page_tokens);
+  p.window_left = op.window > 0 ? static_cast<int32_t>(op.window) - 1 : -1;
+  p.window_right = -1;
+  p.scale = op.scale;
+  p.softcap = op.softcap;
+  p.sinks = reinterpret_cast<const float*>(floats_of(op.sinks));
+  p.page_size = static_cast<int32_t>(kv.shape.page_tokens);
+  p.block_table_stride = program_.limits.max_pages;
+  p.block_table = integers(inputs_.page_tables);
+  p.block_rows = integers(runs.sequences);
+  p.seqlens_k = integers(runs.n_keys);
+  p.cu_seqlens_q = integers(runs.first_rows);
+  p.seqlens_q = integers(runs.n_queries);
+  p.total_q = static_cast<int32_t>(shape_.tokens);
+  p.k = address(pages.data);
+  p.v = address(pages.data + pages.v_offset);
+  // Strides count elements of two bytes.
+  p.k_batch_stride = p.v_batch_stride = static_cast<int64_t>(pages.page_bytes / 2);
+  p.k_head_stride = p.v_head_stride = pages.head_bytes / 2;
+  p.k_row_stride = p.v_row_stride = pages.k_dim;
+  p.q_head_stride = p.out_head_stride = pages.k_dim;
+  p.q_row_stride = p.out_row_stride = int64_t{op.n_heads} * pages.k_dim;
+  return p;
+}
+
+void PlanBuilder::emit_flash_attention(const AttentionOp& op, const AttentionKernels& kernels) {
+  const bool decodes = kernels.decode == AttentionKernel::flash && shape_.decode_runs > 0;
+  const bool prefills = kernels.prefill == AttentionKernel::flash && shape_.prefill_runs > 0;
+  const CudaKv& kv = cuda_kv(op.kv);
+  const uint32_t n = op.n_heads * kv.shape.k_head_dim;
+  const DevicePointer q = scratch(uint64_t{shape_.tokens} * n * 2);
+  const DevicePointer out = scratch(uint64_t{shape_.tokens} * n * 2);
+  const auto call = [&](uint32_t function, flash_attn_params p, DevicePointer tiles,
+                        DevicePointer n_tiles, uint32_t max_tiles) {
+    const std::string element = kv.element();
+    const Grid grid{divide_up(n, kCastCols), max_tiles, kCastRows};
+    launch("cast_rows.cu", "cast_rows<float, " + element + ">", grid, 256, 0, q, value(op.q),
+           tiles, n_tiles, n);
+    p.q = reinterpret_cast<const void*>(q);
+    p.out = reinterpret_cast<void*>(out);
+    p.workspace_size = attention_.flash().workspace_bytes(function, p);
+    p.workspace = reinterpret_cast<void*>(scratch(p.workspace_size));
+    plan_.entries.emplace_back(std::in_place_type<FlashCall>, attention_.flash(), function, p);
+    launch("cast_rows.cu", "cast_rows<" + element + ", float>", grid, 256, 0, value(op.out), out,
+           tiles, n_tiles, n);
+  };
+  if (decodes) {
+    flash_attn_params p = flash_params(op, inputs_.decode_runs);
+    p.batch = static_cast<int32_t>(shape_.decode_runs);
+    p.seqlen_q = 1;
+    // Enough for one sequence to fill the device. Were it the library's to choose, it would depend on
+    // how many sequences there are, and so would their sums.
+    p.n_splits = static_cast<int32_t>(
+        std::clamp(2 * device_.multiprocessors / kv.shape.n_kv_heads, 1u, kMostSplits));
+    call(FLASH_ATTN_DECODE, p, inputs_.decode_tiles, inputs_.n_decode_tiles, shape_.decode_runs);
+  }
+  if (prefills) {
+    flash_attn_params p = flash_params(op, inputs_.prefill_runs);
+    p.batch = static_cast<int32_t>(shape_.prefill_runs);
+    p.seqlen_q = static_cast<int32_t>(shape_.tokens);
+    call(FLASH_ATTN_VARLEN_FWD, p, inputs_.prefill_tiles, inputs_.n_prefill_tiles,
+         shape_.prefill_tiles);
+  }
 }
 
 void PlanBuilder::emit_naive_attention(const AttentionOp& op) {

@@ -7,14 +7,15 @@ namespace forge::cuda {
 PlanBuilder::PlanBuilder(const Program& program, const ScratchPlan& values,
                          const PlanMemory& memory, const StepShape& shape,
                          const InputAddresses& inputs, Kernels& kernels,
-                         const DeviceProperties& device)
+                         const DeviceProperties& device, const AttentionChoice& attention)
     : program_(program),
       values_(values),
       memory_(memory),
       shape_(shape),
       inputs_(inputs),
       kernels_(kernels),
-      device_(device) {}
+      device_(device),
+      attention_(attention) {}
 
 LaunchPlan PlanBuilder::build() {
   for (op_index_ = 0; op_index_ < program_.ops.size(); ++op_index_) {
@@ -26,7 +27,7 @@ LaunchPlan PlanBuilder::build() {
         },
         program_.ops[op_index_]);
     if (!std::holds_alternative<SampleOp>(program_.ops[op_index_])) {
-      plan_.sampling_begin = plan_.launches.size();
+      plan_.sampling_begin = plan_.entries.size();
     }
   }
   return std::move(plan_);

@@ -7,10 +7,11 @@
 
 #include "../common/program.h"
 #include "../common/scratch_plan.h"
+#include "attention_choice.h"
 #include "cuda_kv.h"
 #include "cuda_weight.h"
 #include "device_inputs.h"
-#include "launch.h"
+#include "plan_entry.h"
 
 namespace forge::cuda {
 
@@ -35,10 +36,10 @@ struct PlanMemory {
   DevicePointer results = 0;      // the result block of the ABI
 };
 
-// The launches of a step, in order.
+// The work of a step, in order.
 struct LaunchPlan {
-  std::vector<Launch> launches;
-  // The first of the sample operation.
+  std::vector<PlanEntry> entries;
+  // The first entry of the sample operation.
   size_t sampling_begin = 0;
 };
 
@@ -46,7 +47,7 @@ class PlanBuilder {
  public:
   PlanBuilder(const Program& program, const ScratchPlan& values, const PlanMemory& memory,
               const StepShape& shape, const InputAddresses& inputs, Kernels& kernels,
-              const DeviceProperties& device);
+              const DeviceProperties& device, const AttentionChoice& attention);
 
   LaunchPlan build();
   // What the launches need; known once they are built, whatever addresses they were built with.
@@ -98,14 +99,17 @@ class PlanBuilder {
 
   AttentionArgs attention_args(const AttentionOp& op) const;
   void emit_naive_attention(const AttentionOp& op);
+  // By libflash_attn: the short runs of the step, the long ones, or both.
+  void emit_flash_attention(const AttentionOp& op, const AttentionKernels& kernels);
+  flash_attn_params flash_params(const AttentionOp& op, const RunAddresses& runs) const;
   void emit_decode_attention(const AttentionOp& op);
   void emit_prefill_attention(const AttentionOp& op);
 
   template <class... Parameters>
   void launch(const char* file, const std::string& instance, Grid grid, uint32_t block,
               uint32_t shared_bytes, const Parameters&... parameters) {
-    plan_.launches.emplace_back(kernels_.get(file, instance), grid, block, shared_bytes,
-                                parameters...);
+    plan_.entries.emplace_back(std::in_place_type<Launch>, kernels_.get(file, instance), grid, block,
+                               shared_bytes, parameters...);
   }
 
   DevicePointer value(ValueId id) const;
@@ -123,6 +127,7 @@ class PlanBuilder {
   const InputAddresses inputs_;
   Kernels& kernels_;
   const DeviceProperties& device_;
+  const AttentionChoice& attention_;
   LaunchPlan plan_;
   WorkspaceBytes needed_;
   uint64_t scratch_used_ = 0;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 
 #include "../common/error.h"
 
@@ -15,6 +16,7 @@ namespace {
 
 // The bare name goes here in the order of a query's patterns.
 constexpr const char* kSystemLoader = "";
+constexpr const char* kNone = "none";
 
 const std::vector<const char*> kToolkitPlaces = {
     "$VIRTUAL_ENV/lib/python3*/site-packages/nvidia/cu13/lib",
@@ -34,9 +36,19 @@ const std::vector<const char*> kToolkitPlaces = {
     "/usr/lib/python3*/site-packages/nvidia/*/lib",
 };
 
+// The folder of the library that this code is part of.
+std::string own_folder() {
+  Dl_info info = {};
+  if (dladdr(reinterpret_cast<const void*>(&own_folder), &info) == 0) return "";
+  const std::string path = info.dli_fname;
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "." : path.substr(0, slash);
+}
+
 // Replaces a leading "$NAME"; empty when the variable is unset.
 std::string expand(const std::string& pattern) {
   if (pattern[0] != '$') return pattern;
+  if (pattern == "$ORIGIN") return own_folder();
   const size_t end = std::min(pattern.find('/'), pattern.size());
   const char* value = std::getenv(pattern.substr(1, end - 1).c_str());
   if (!value || !*value) return "";
@@ -66,6 +78,9 @@ class Search {
 
   LibrarySearch run() {
     const char* chosen = std::getenv(query_.variable);
+    if (chosen && std::strcmp(chosen, kNone) == 0) {
+      return {nullptr, std::string(query_.variable) + " turns off " + query_.title};
+    }
     if (chosen && *chosen) {
       if (is_folder(chosen)) {
         try_folder(chosen);
@@ -161,6 +176,14 @@ const LibraryQuery kCublasLtQuery = {
     {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so.11"},
     kToolkitPlaces,
     "install it with: pip install nvidia-cublas, or name its file or folder in FORGE_CUBLASLT",
+};
+
+const LibraryQuery kFlashAttnQuery = {
+    "libflash_attn, which is optional and speeds up long prompts",
+    "FORGE_FLASH_ATTN",
+    {"libflash_attn.so"},
+    {"$ORIGIN"},
+    "deno task build makes it where nvcc is, or name its file or folder in FORGE_FLASH_ATTN",
 };
 
 void* SharedLibrary::find(const char* symbol) const { return dlsym(handle_, symbol); }

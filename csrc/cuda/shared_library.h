@@ -32,15 +32,17 @@ class SharedLibrary {
 // What a library is called, and where it may be besides the system loader's own places.
 struct LibraryQuery {
   const char* title;     // as in "the CUDA driver"
-  const char* variable;  // an environment variable that names the file or its folder, and wins
+  // An environment variable that names the file or its folder, and wins; "none": look nowhere.
+  const char* variable;
   std::vector<const char*> names;     // file names, the preferred first
-  std::vector<const char*> patterns;  // glob patterns of folders, "$NAME" standing for a variable
+  std::vector<const char*> patterns;  // glob patterns of folders: "$NAME" is a variable, "$ORIGIN" here
   const char* advice;                 // how to get it
 };
 
 extern const LibraryQuery kDriverQuery;
 extern const LibraryQuery kNvrtcQuery;
 extern const LibraryQuery kCublasLtQuery;
+extern const LibraryQuery kFlashAttnQuery;
 
 // What a search came to.
 struct LibrarySearch {

@@ -2,7 +2,7 @@
 
 namespace forge::cuda {
 
-StepGraph::StepGraph(std::shared_ptr<DeviceState> state, const std::vector<Launch>& launches,
+StepGraph::StepGraph(std::shared_ptr<DeviceState> state, const std::vector<PlanEntry>& entries,
                      size_t begin, size_t end)
     : state_(std::move(state)) {
   const Device& device = state_->device;
@@ -10,7 +10,7 @@ StepGraph::StepGraph(std::shared_ptr<DeviceState> state, const std::vector<Launc
   device.check(api.capture_begin(device.stream(), kCaptureThreadLocal), "cuStreamBeginCapture");
   Graph graph = nullptr;
   try {
-    for (size_t i = begin; i < end; ++i) launches[i].enqueue(device);
+    for (size_t i = begin; i < end; ++i) enqueue(entries[i], device);
   } catch (...) {
     // The stream must leave its capture whatever happened, or it could never be used again.
     api.capture_end(device.stream(), &graph);

@@ -1,14 +1,15 @@
 #pragma once
 
-#include "plan_builder.h"
+#include "memory.h"
+#include "plan_entry.h"
 
 namespace forge::cuda {
 
-// Launches captured into a CUDA graph, which the driver replays in one call.
+// Entries of a plan captured into a CUDA graph, which the driver replays in one call.
 class StepGraph {
  public:
-  // Captures launches[begin, end) on the device's stream; nothing runs.
-  StepGraph(std::shared_ptr<DeviceState> state, const std::vector<Launch>& launches, size_t begin,
+  // Captures entries[begin, end) on the device's stream; nothing runs.
+  StepGraph(std::shared_ptr<DeviceState> state, const std::vector<PlanEntry>& entries, size_t begin,
             size_t end);
   ~StepGraph();
   StepGraph(const StepGraph&) = delete;

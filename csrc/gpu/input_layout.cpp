@@ -28,6 +28,24 @@ void put(uint8_t* at, std::span<const T> values) {
   if (!values.empty()) std::memcpy(at, values.data(), values.size_bytes());
 }
 
+RunLayout run_layout(Places& places, uint32_t entries) {
+  const uint64_t bytes = entries * sizeof(int32_t);
+  return {places.take(bytes), places.take(bytes), places.take(bytes), places.take(bytes), entries};
+}
+
+void put_runs(uint8_t* to, const RunLayout& layout, const std::vector<QueryTile>& runs) {
+  for (uint32_t i = 0; i < layout.entries; ++i) {
+    const QueryTile run = i < runs.size() ? runs[i] : QueryTile{};
+    const auto put_at = [&](uint64_t array, uint32_t value) {
+      std::memcpy(to + array + i * sizeof value, &value, sizeof value);
+    };
+    put_at(layout.first_rows, run.first_row);
+    put_at(layout.n_queries, run.n_queries);
+    put_at(layout.n_keys, run.end);
+    put_at(layout.sequences, run.sequence);
+  }
+}
+
 }  // namespace
 
 InputLayout::InputLayout(const StepShape& shape) {
@@ -38,8 +56,10 @@ InputLayout::InputLayout(const StepShape& shape) {
   output_rows = places.take(shape.outputs * sizeof(int32_t));
   sampling = places.take(shape.outputs * sizeof(forge_sampling));
   decode_tiles = places.take(shape.max_decode_tiles() * sizeof(QueryTile));
-  prefill_tiles = places.take(shape.max_prefill_tiles() * sizeof(QueryTile));
+  prefill_tiles = places.take(shape.prefill_tiles * sizeof(QueryTile));
   work = places.take(shape.decode_work * sizeof(AttentionWork));
+  decode_runs = run_layout(places, shape.decode_runs);
+  prefill_runs = run_layout(places, shape.prefill_runs);
   bytes = places.end();
 }
 
@@ -58,6 +78,8 @@ void write_inputs(const StepInputs& inputs, const QueryTiles& tiles, const Input
   put(to + layout.decode_tiles, std::span<const QueryTile>(tiles.decode));
   put(to + layout.prefill_tiles, std::span<const QueryTile>(tiles.prefill));
   put(to + layout.work, std::span<const AttentionWork>(tiles.work));
+  put_runs(to, layout.decode_runs, tiles.decode_runs);
+  put_runs(to, layout.prefill_runs, tiles.prefill_runs);
 }
 
 uint64_t page_table_bytes(const StepLimits& limits) {

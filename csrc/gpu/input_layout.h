@@ -8,6 +8,13 @@
 
 namespace forge {
 
+// Byte offsets of the arrays that describe the runs of sequences in a list: int32_t each, as many as
+// the shape has entries; those beyond the list's end have no queries.
+struct RunLayout {
+  uint64_t first_rows, n_queries, n_keys, sequences;
+  uint32_t entries;
+};
+
 // Byte offsets of the arrays in the piece. The counts stand at its beginning: tokens, outputs, decode
 // tiles, prefill tiles, entries of work, as uint32_t.
 struct InputLayout {
@@ -20,6 +27,7 @@ struct InputLayout {
   explicit InputLayout(const StepShape& shape);
 
   uint64_t tokens, positions, sequences, output_rows, sampling, decode_tiles, prefill_tiles, work;
+  RunLayout decode_runs, prefill_runs;
   uint64_t bytes;
 };
 

@@ -16,13 +16,15 @@ uint32_t round_up(uint32_t n, uint32_t limit) {
   return std::min(rounded, limit);
 }
 
+uint32_t round_up(size_t n) { return n == 0 ? 0 : std::bit_ceil(static_cast<uint32_t>(n)); }
+
 uint32_t splits_of(uint64_t positions) {
   return static_cast<uint32_t>((positions + kSplitTokens - 1) / kSplitTokens);
 }
 
 }  // namespace
 
-QueryTiles query_tiles(const StepInputs& inputs) {
+QueryTiles query_tiles(const StepInputs& inputs, const TilingPolicy& policy) {
   QueryTiles tiles;
   uint32_t begin = 0;
   while (begin < inputs.n_tokens) {
@@ -31,14 +33,19 @@ QueryTiles query_tiles(const StepInputs& inputs) {
            inputs.positions[end] == inputs.positions[end - 1] + 1) {
       ++end;
     }
-    const bool is_short = end - begin <= kDecodeQueries;
+    const bool is_short = end - begin <= policy.decode_queries;
+    const auto sequence = static_cast<uint32_t>(inputs.sequences[begin]);
+    const auto tile_at = [&](uint32_t first, uint32_t n_queries) {
+      const auto position = static_cast<uint32_t>(inputs.positions[first]);
+      return QueryTile{first, n_queries, sequence, position, position + n_queries};
+    };
+    if (is_short ? policy.lists_decode_runs : policy.lists_prefill_runs) {
+      (is_short ? tiles.decode_runs : tiles.prefill_runs).push_back(tile_at(begin, end - begin));
+    }
     const uint32_t size = is_short ? kDecodeQueries : kPrefillQueries;
     std::vector<QueryTile>& list = is_short ? tiles.decode : tiles.prefill;
     for (; begin < end; begin += std::min(size, end - begin)) {
-      const uint32_t n_queries = std::min(size, end - begin);
-      const auto position = static_cast<uint32_t>(inputs.positions[begin]);
-      list.push_back({begin, n_queries, static_cast<uint32_t>(inputs.sequences[begin]), position,
-                      position + n_queries});
+      list.push_back(tile_at(begin, std::min(size, end - begin)));
     }
   }
   for (uint32_t tile = 0; tile < tiles.decode.size(); ++tile) {
@@ -58,13 +65,14 @@ StepShape shape_of(const StepInputs& inputs, const QueryTiles& tiles, const Step
   uint32_t queries = 0;
   for (const QueryTile& tile : tiles.decode) queries = std::max(queries, tile.n_queries);
   shape.decode_queries = queries == 0 ? 0 : std::bit_ceil(queries);
-  const auto work = static_cast<uint32_t>(tiles.work.size());
-  shape.decode_work = work == 0 ? 0 : std::bit_ceil(work);
-  shape.prefill = !tiles.prefill.empty();
+  shape.decode_work = round_up(tiles.work.size());
+  shape.prefill_tiles = round_up(tiles.prefill.size());
+  shape.decode_runs = round_up(tiles.decode_runs.size());
+  shape.prefill_runs = round_up(tiles.prefill_runs.size());
   return shape;
 }
 
-std::vector<StepShape> typical_shapes(const Program& program) {
+std::vector<StepShape> typical_shapes(const Program& program, const TilingPolicy& policy) {
   const StepLimits& limits = program.limits;
   // Of one sequence as long as they may be, and of all that the pages can hold together.
   const uint32_t one = splits_of(uint64_t{limits.max_pages} * program.page_tokens);
@@ -72,10 +80,20 @@ std::vector<StepShape> typical_shapes(const Program& program) {
   std::vector<StepShape> shapes;
   const auto add = [&](uint32_t tokens) {
     const uint32_t outputs = round_up(std::min(tokens, limits.max_outputs), limits.max_outputs);
-    const bool prefill = tokens > kDecodeQueries;
     const uint32_t sequences = std::min(tokens, limits.max_sequences);
-    shapes.push_back({tokens, outputs, 1, std::bit_ceil(std::max(one, all) + sequences), prefill});
-    shapes.push_back({tokens, outputs, kDecodeQueries, std::bit_ceil(one + sequences), prefill});
+    // The shortest run that counts as prefill is a tile of its own.
+    const uint32_t runs = tokens / (policy.decode_queries + 1);
+    StepShape shape{.tokens = tokens,
+                    .outputs = outputs,
+                    .decode_queries = 1,
+                    .decode_work = std::bit_ceil(std::max(one, all) + sequences),
+                    .prefill_tiles = round_up(runs),
+                    .decode_runs = policy.lists_decode_runs ? round_up(tokens) : 0,
+                    .prefill_runs = policy.lists_prefill_runs ? round_up(runs) : 0};
+    shapes.push_back(shape);
+    shape.decode_queries = policy.decode_queries;
+    shape.decode_work = std::bit_ceil(one + sequences);
+    shapes.push_back(shape);
   };
   for (uint32_t tokens = 1; tokens < limits.max_tokens && tokens <= kFine; tokens *= 2) add(tokens);
   add(limits.max_tokens);

@@ -16,16 +16,25 @@ constexpr uint32_t kPrefillQueries = 64;
 // does not depend on the others of its batch.
 constexpr uint32_t kSplitTokens = 256;
 
+// How the kernels of a step's attention want its tokens.
+struct TilingPolicy {
+  uint32_t decode_queries = kDecodeQueries;  // longer runs of a sequence count as prefill
+  // Whether a library takes whole runs, beside the tiles.
+  bool lists_decode_runs = false;
+  bool lists_prefill_runs = false;
+};
+
 // How the tokens of a run are dealt out to attention.
 struct QueryTiles {
   std::vector<QueryTile> decode;   // at most kDecodeQueries queries each
   std::vector<QueryTile> prefill;  // at most kPrefillQueries
   std::vector<AttentionWork> work;  // of the decode tiles
+  std::vector<QueryTile> decode_runs, prefill_runs;  // of any length; those that are listed
 };
 
 // Cuts the tokens into runs of one sequence at consecutive positions. Short runs are read fastest by
 // the kernel that splits the keys, long ones by the one that shares them.
-QueryTiles query_tiles(const StepInputs& inputs);
+QueryTiles query_tiles(const StepInputs& inputs, const TilingPolicy& policy = {});
 
 // What a plan of launches is made for: the sizes of a run, rounded up, so that few plans serve all.
 struct StepShape {
@@ -33,13 +42,13 @@ struct StepShape {
   uint32_t outputs = 0;         // 0: none
   uint32_t decode_queries = 0;  // the most of a decode tile; 0: there is none
   uint32_t decode_work = 0;     // entries of work
-  bool prefill = false;         // whether there are prefill tiles
+  uint32_t prefill_tiles = 0;
+  uint32_t decode_runs = 0;     // entries of the lists of runs
+  uint32_t prefill_runs = 0;
 
   auto operator<=>(const StepShape&) const = default;
 
   uint32_t max_decode_tiles() const { return decode_queries == 0 ? 0 : tokens; }
-  // A tile that is not its run's last has 64 queries; a run has more than 16.
-  uint32_t max_prefill_tiles() const { return prefill ? tokens / kDecodeQueries + 1 : 0; }
 };
 
 // The shape of the plan that runs these inputs, under a step's limits.
@@ -47,6 +56,6 @@ StepShape shape_of(const StepInputs& inputs, const QueryTiles& tiles, const Step
 
 // Shapes that use, between them, every kernel and the most memory of any run whose sequences share no
 // pages.
-std::vector<StepShape> typical_shapes(const Program& program);
+std::vector<StepShape> typical_shapes(const Program& program, const TilingPolicy& policy = {});
 
 }  // namespace forge

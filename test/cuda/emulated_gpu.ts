@@ -7,6 +7,7 @@ import { findLibrary } from "../../ffi/library.ts";
 import { ROOT } from "../cli/forge.ts";
 import { emulatorUnavailable } from "../emulator/build.ts";
 import { buildFakeDriver } from "../emulator/fake_driver/build.ts";
+import { buildEmulatedFlashAttention } from "../flash_attn/build.ts";
 
 /** Why there can be no emulated GPU here. */
 export function emulatedGpuUnavailable(): string | undefined {
@@ -26,6 +27,8 @@ export type FakeOptions = Readonly<Record<string, number>>;
 export async function emulatedGpu(options: FakeOptions = {}): Promise<Record<string, string>> {
   const { driver, nvrtc } = await buildFakeDriver();
   return {
+    // What nvcc built knows nothing of this GPU.
+    FORGE_FLASH_ATTN: "none",
     FORGE_CUDA_DRIVER: driver,
     FORGE_NVRTC: nvrtc,
     FORGE_CACHE: join(ROOT, "build", "emulator", "cache"),
@@ -33,12 +36,24 @@ export async function emulatedGpu(options: FakeOptions = {}): Promise<Record<str
   };
 }
 
-/** Runs a Deno program with all permissions on an emulated GPU; its output when it succeeded. */
-export async function runOnEmulatedGpu(args: readonly string[]): Promise<string> {
+/** What makes forge use libflash_attn on an emulated GPU: the library's emulated build. */
+export async function emulatedFlashAttention(): Promise<Record<string, string>> {
+  return { FORGE_FLASH_ATTN: (await buildEmulatedFlashAttention()).library };
+}
+
+/**
+ * Runs a Deno program with all permissions on an emulated GPU; its output when it succeeded.
+ *
+ * @param env variables beside those of the emulated GPU
+ */
+export async function runOnEmulatedGpu(
+  args: readonly string[],
+  env: Readonly<Record<string, string>> = {},
+): Promise<string> {
   const { success, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
     args: [...args],
     cwd: ROOT,
-    env: { NO_COLOR: "1", FORGE_TEST_DEVICES: "cuda", ...await emulatedGpu() },
+    env: { NO_COLOR: "1", FORGE_TEST_DEVICES: "cuda", ...await emulatedGpu(), ...env },
     stdin: "null",
   }).output();
   const decoder = new TextDecoder();

@@ -38,11 +38,12 @@ const instances = new RegExp(
     "^repack_rows",
     "_attention<(q8, 96|bf16, 80|f16, 256)>$",
     "<(float|f16|bf16|q8)>$",
+    "^cast_rows<(float, bf16|bf16, float)>$",
   ].join("|"),
 );
 const sanitized = [
   /^(rms|layer|fused_residual_rms)_norm_(?!.*wide)/,
-  /^(glu|gather|epilogue|convert_rows|rope_append|moe)_/,
+  /^(glu|gather|epilogue|convert_rows|cast_rows|rope_append|moe)_/,
   /^matvec_of_(one|nine)_token/,
   /^grouped_matvec_of_one_token/,
   /^(decode_)?gemm_of_odd_columns/,

@@ -67,6 +67,7 @@ export const outlines: readonly Outline[] = [
   { sequences: [[250, 30], [9, 1], [0, 20]], headDim: 24, nKvHeads: 2, group: 2, pageTokens: 48 },
   { sequences: [[520, 9]], headDim: 32, nKvHeads: 1, group: 6, pageTokens: 100 },
   { sequences: [[20, 5], [3, 40]], headDim: 256, nKvHeads: 1, group: 2, pageTokens: 16 },
+  { sequences: [[70, 1], [9, 1], [5, 20]], headDim: 192, nKvHeads: 1, group: 3, pageTokens: 16 },
   { sequences: [[30, 12]], headDim: 48, vHeadDim: 24, nKvHeads: 2, group: 2, pageTokens: 8 },
   {
     sequences: [[11, 1], [40, 6]],

@@ -16,6 +16,8 @@ export interface TinyLlamaOptions {
   readonly pieces?: readonly (string | Uint8Array)[];
   /** @default 256 */
   readonly contextLength?: number;
+  /** @default 16 */
+  readonly headDim?: number;
   /** Source of tokenizer_config.json's chat template. */
   readonly chatTemplate?: string;
   readonly generationConfig?: Readonly<Record<string, unknown>>;
@@ -104,7 +106,8 @@ export function writeScriptedLlama(
 function write(folder: string, options: TinyLlamaOptions, values: Values): TinyLlama {
   const { pieces = [], contextLength = 256, generationConfig, chatTemplate, change } = options;
   const { texts, ids } = vocabularyOf(pieces);
-  const { hidden, intermediate, layers, heads, kvHeads, headDim } = SHAPE;
+  const { hidden, intermediate, layers, heads, kvHeads } = SHAPE;
+  const { headDim = SHAPE.headDim } = options;
   const tensors: TensorData[] = [];
   const add = (name: string, ...shape: number[]) =>
     tensors.push(float32Tensor(`${name}.weight`, shape, values(`${name}.weight`, shape)));

@@ -170,3 +170,26 @@ TEST(convert_rows_scales_only_what_f16_cannot_hold) {
     EXPECT(half || (scale[0] == 1 && scale[1] == 1));
   }
 }
+
+TEST(cast_rows_of_tiles_only) {
+  struct Tile {
+    u32 first_row, n_queries, sequence, first_position, end;
+  };
+  Random random(12);
+  const u32 cols = 2 * 524, rows = 30;
+  const Buffer<Tile> tiles = {{2, 1, 0, 0, 1}, {9, 17, 1, 4, 21}};
+  const Buffer<u32> n_tiles = {2};
+  const auto in = random_floats(random, rows * cols, 3);
+  Buffer<u16> half(rows * cols);
+  Buffer<float> out(rows * cols);
+  const emulator::Launch shape{{blocks_for(cols, 1024), 4, 8}, {256}};
+  launch("cast_rows<float, bf16>", shape, half.data(), in.data(), tiles.data(), n_tiles.data(), cols);
+  launch("cast_rows<bf16, float>", shape, out.data(), half.data(), tiles.data(), n_tiles.data(), cols);
+  for (u32 row = 0; row < rows; ++row) {
+    const bool inside = row == 2 || (row >= 9 && row < 26);
+    for (u32 i = row * cols; i < (row + 1) * cols; ++i) {
+      EXPECT(half[i] == (inside ? forge::f32_to_bf16(in[i]) : 0xffff));
+      EXPECT(inside ? out[i] == forge::bf16_to_f32(half[i]) : out[i] != out[i]);
+    }
+  }
+}

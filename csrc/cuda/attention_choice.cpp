@@ -1,0 +1,113 @@
+#include "attention_choice.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <initializer_list>
+
+namespace forge::cuda {
+
+namespace {
+
+bool is_one_of(uint32_t dim, std::initializer_list<uint32_t> dims) {
+  return std::find(dims.begin(), dims.end(), dim) != dims.end();
+}
+
+std::string heads_text(const KvShape& shape) {
+  const std::string keys = std::to_string(shape.k_head_dim);
+  if (shape.k_head_dim == shape.v_head_dim) return "head_dim " + keys;
+  return "keys of " + keys + " and values of " + std::to_string(shape.v_head_dim) + " a head";
+}
+
+// Why kernels cannot compute an operation; empty when they can.
+std::string problem_of_tiled(const AttentionOp& op) {
+  const KvShape& shape = op.kv->shape;
+  if (shape.type == WeightType::F32) return "KV caches in F32; it has F16, BF16 and Q8_0";
+  if (shape.k_head_dim != shape.v_head_dim ||
+      !is_one_of(shape.k_head_dim, {16, 32, 64, 80, 96, 128, 256})) {
+    return heads_text(shape) + "; it has 16, 32, 64, 80, 96, 128 and 256";
+  }
+  return "";
+}
+
+std::string problem_of_flash(const AttentionOp& op) {
+  const KvShape& shape = op.kv->shape;
+  if (shape.type != WeightType::F16 && shape.type != WeightType::BF16) {
+    return std::string("KV caches in ") + (shape.type == WeightType::F32 ? "F32" : "Q8_0") +
+           "; it has F16 and BF16";
+  }
+  if (shape.k_head_dim != shape.v_head_dim ||
+      !is_one_of(shape.k_head_dim, {64, 96, 128, 192, 256})) {
+    return heads_text(shape) + "; it has 64, 96, 128, 192 and 256";
+  }
+  if (!std::has_single_bit(shape.page_tokens) || shape.page_tokens < 8) {
+    return "pages of " + std::to_string(shape.page_tokens) +
+           " tokens; it has powers of two from 8 on";
+  }
+  if (!(op.scale > 0) || !std::isfinite(op.scale)) return "a scale that is not positive";
+  return "";
+}
+
+[[noreturn]] void refuse(const char* name, const std::string& problem) {
+  fail(FORGE_UNSUPPORTED, "attention \"", name, "\" is not for this model: ", problem);
+}
+
+}  // namespace
+
+AttentionKernels AttentionChoice::kernels(const AttentionOp& op) const {
+  constexpr auto flash = AttentionKernel::flash, tiled = AttentionKernel::tiled,
+                 naive = AttentionKernel::naive;
+  const std::string no_tiled = problem_of_tiled(op);
+  const std::string no_flash = flash_.problem().empty() ? problem_of_flash(op) : flash_.problem();
+  switch (request_) {
+    case FORGE_ATTENTION_FLASH:
+      if (!no_flash.empty()) refuse("flash", no_flash);
+      return {flash, flash};
+    case FORGE_ATTENTION_TILED:
+      if (!no_tiled.empty()) refuse("tiled", no_tiled);
+      return {tiled, tiled};
+    case FORGE_ATTENTION_NAIVE:
+      return {naive, naive};
+    default:
+      break;
+  }
+  if (!no_tiled.empty() && !no_flash.empty()) return {naive, naive};
+  return {no_tiled.empty() ? tiled : flash, no_flash.empty() ? flash : tiled};
+}
+
+TilingPolicy AttentionChoice::policy(const Program& program) const {
+  TilingPolicy policy;
+  for (const Op& op : program.ops) {
+    const auto* attention = std::get_if<AttentionOp>(&op);
+    if (!attention) continue;
+    const AttentionKernels chosen = kernels(*attention);
+    policy.lists_decode_runs |= chosen.decode == AttentionKernel::flash;
+    policy.lists_prefill_runs |= chosen.prefill == AttentionKernel::flash;
+  }
+  // How the library's decode kernel divides its work depends on the most queries of all sequences;
+  // those of one sequence must not matter to another.
+  if (policy.lists_decode_runs) policy.decode_queries = 1;
+  return policy;
+}
+
+std::vector<std::string> AttentionChoice::describe() const {
+  switch (request_) {
+    case FORGE_ATTENTION_FLASH:
+      return {"attention flash, as asked: " + flash_.path()};
+    case FORGE_ATTENTION_TILED:
+      return {"attention tiled, as asked"};
+    case FORGE_ATTENTION_NAIVE:
+      return {"attention naive, as asked"};
+    default:
+      break;
+  }
+  const std::string own = "tiled for F16, BF16 and Q8_0 caches, naive for what is left";
+  if (!flash_.problem().empty()) {
+    return {"attention " + own, "attention flash is not used: " + flash_.problem()};
+  }
+  return {"attention flash for prompts with F16 and BF16 caches and head_dim 64, 96, 128, 192 and "
+          "256, " + own,
+          "flash attention from " + flash_.path()};
+}
+
+}  // namespace forge::cuda

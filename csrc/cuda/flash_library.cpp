@@ -1,0 +1,65 @@
+#include "flash_library.h"
+
+namespace forge::cuda {
+
+namespace {
+
+const char* name_of(uint32_t function) {
+  return function == FLASH_ATTN_DECODE ? "flash_attn_decode" : "flash_attn_varlen_fwd";
+}
+
+}  // namespace
+
+FlashLibrary::FlashLibrary() {
+  LibrarySearch search = find_library(kFlashAttnQuery);
+  if (!search.library) {
+    problem_ = std::move(search.problem);
+    return;
+  }
+  library_ = std::move(search.library);
+  const auto load = [&](auto& function, const char* symbol) {
+    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(
+        library_->require_symbol(symbol));
+  };
+  decltype(&flash_attn_version) version = nullptr;
+  decltype(&flash_attn_device_status) device_status = nullptr;
+  load(version, "flash_attn_version");
+  if (version() != FLASH_ATTN_VERSION) {
+    problem_ = library_->path() + " is of version " + std::to_string(version()) +
+               "; this forge needs " + std::to_string(FLASH_ATTN_VERSION) +
+               ", which deno task build makes";
+    return;
+  }
+  load(device_status, "flash_attn_device_status");
+  load(status_text_, "flash_attn_status_text");
+  load(workspace_size_, "flash_attn_workspace_size");
+  load(varlen_fwd_, "flash_attn_varlen_fwd");
+  load(decode_, "flash_attn_decode");
+  if (const flash_attn_status status = device_status()) {
+    problem_ = library_->path() + ": " + status_text_(status);
+  }
+}
+
+uint64_t FlashLibrary::workspace_bytes(uint32_t function, const flash_attn_params& params) const {
+  uint64_t bytes = 0;
+  if (const flash_attn_status status = workspace_size_(function, &params, &bytes)) {
+    fail(FORGE_INTERNAL, name_of(function), ": ", status_text_(status));
+  }
+  return bytes;
+}
+
+void FlashLibrary::call(uint32_t function, const flash_attn_params& params) const {
+  const auto entry = function == FLASH_ATTN_DECODE ? decode_ : varlen_fwd_;
+  if (const flash_attn_status status = entry(&params)) {
+    fail(FORGE_DEVICE_FAILED, name_of(function), ": ", status_text_(status));
+  }
+}
+
+void FlashCall::enqueue(const Device& device) const {
+  flash_attn_params params = params_;
+  params.stream = device.stream();
+  library_->call(function_, params);
+  if (device.is_synchronous()) device.synchronize(std::string("running ") + name_of(function_));
+}
+
+}  // namespace forge::cuda

@@ -1,0 +1,53 @@
+#pragma once
+
+// libflash_attn.so (csrc/flash_attn), where it is there and runs on the device.
+
+#include <memory>
+#include <string>
+
+#include "../flash_attn/flash_attn.h"
+#include "device.h"
+#include "shared_library.h"
+
+namespace forge::cuda {
+
+class FlashLibrary {
+ public:
+  // Looks for the library beside this one and where FORGE_FLASH_ATTN says. The device's context must
+  // be current.
+  FlashLibrary();
+
+  // Why it is not used; empty when it is.
+  const std::string& problem() const { return problem_; }
+  const std::string& path() const { return library_->path(); }
+
+  // Bytes of workspace that a call with such parameters needs. Throws FORGE_INTERNAL, with the
+  // library's words, for parameters that it refuses.
+  uint64_t workspace_bytes(uint32_t function, const flash_attn_params& params) const;
+  // Puts a call on the stream of its parameters. Throws FORGE_DEVICE_FAILED when that fails.
+  void call(uint32_t function, const flash_attn_params& params) const;
+
+ private:
+  std::shared_ptr<const SharedLibrary> library_;
+  std::string problem_;
+  decltype(&flash_attn_status_text) status_text_ = nullptr;
+  decltype(&flash_attn_workspace_size) workspace_size_ = nullptr;
+  decltype(&flash_attn_varlen_fwd) varlen_fwd_ = nullptr;
+  decltype(&flash_attn_decode) decode_ = nullptr;
+};
+
+// One call of the library in a plan, its parameters' stream excepted.
+class FlashCall {
+ public:
+  FlashCall(const FlashLibrary& library, uint32_t function, const flash_attn_params& params)
+      : library_(&library), function_(function), params_(params) {}
+
+  void enqueue(const Device& device) const;
+
+ private:
+  const FlashLibrary* library_;
+  uint32_t function_;
+  flash_attn_params params_;
+};
+
+}  // namespace forge::cuda

@@ -1,0 +1,37 @@
+// Queries and results of attention by a library, as it wants and gives them: the rows of some tiles
+// in another type.
+//
+//   in, out [tokens, cols]; cols a multiple of 4
+//   grid: (cols / 1024, tiles, 8); block 256, four elements a thread of every eighth row of a tile
+//   moves: 6 bytes an element
+
+#include "attention.cuh"
+
+DEVICE float4 load_four(const float* p) { return *reinterpret_cast<const float4*>(p); }
+template <class T>
+DEVICE float4 load_four(const T* p) {
+  const uint2 v = *reinterpret_cast<const uint2*>(p);
+  return make_float4(low_as(T{}, v.x), high_as(T{}, v.x), low_as(T{}, v.y), high_as(T{}, v.y));
+}
+DEVICE void store_four(float* p, float4 v) { *reinterpret_cast<float4*>(p) = v; }
+template <class T>
+DEVICE void store_four(T* p, float4 v) {
+  *reinterpret_cast<uint2*>(p) = make_uint2(pack_as(T{}, v.x, v.y), pack_as(T{}, v.z, v.w));
+}
+
+template <class From, class To>
+KERNEL cast_rows(To* out, const From* in, const QueryTile* tiles, const u32* n_tiles, u32 cols) {
+  if (blockIdx.y >= *n_tiles) return;
+  const QueryTile tile = tiles[blockIdx.y];
+  const u32 i = (blockIdx.x * blockDim.x + threadIdx.x) * 4;
+  if (i >= cols) return;
+  for (u32 row = blockIdx.z; row < tile.n_queries; row += gridDim.z) {
+    const u64 at = u64(tile.first_row + row) * cols + i;
+    store_four(out + at, load_four(in + at));
+  }
+}
+
+INSTANCE(cast_rows<float, f16>)
+INSTANCE(cast_rows<float, bf16>)
+INSTANCE(cast_rows<f16, float>)
+INSTANCE(cast_rows<bf16, float>)
