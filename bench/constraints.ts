@@ -19,6 +19,10 @@ const CONSTRAINTS: Readonly<Record<string, ConstraintOptions>> = {
   "a person in JSON": { jsonSchema: person },
   "any JSON object": { jsonObject: true },
   "a string of up to 60": { jsonSchema: { type: "string", maxLength: 60 } },
+  "a string of up to 4096": { jsonSchema: { type: "string", maxLength: 4096 } },
+  "a list of up to 100": {
+    jsonSchema: { type: "array", items: { type: "string", maxLength: 200 }, maxItems: 100 },
+  },
   "sentences": { regex: "(?:[A-Z][a-z ,]{3,80}\\. )*" },
 };
 

@@ -1,10 +1,14 @@
 import type { Constraint, ConstraintState } from "../engine/constraint.ts";
 import { ForgeError } from "../errors.ts";
-import type { EngineGrammar, EngineVocabulary, NativeMatcher } from "./grammar_engine.ts";
+import { Masks } from "./masks.ts";
+import { Places } from "./places.ts";
+import { GrammarReader, type Reading } from "./reading.ts";
+import type { Translation } from "./translate.ts";
+import type { TokenBytes, TokenTree } from "./vocabulary.ts";
 
 /** What the constraints of one model have cost so far. */
 export interface ConstraintCost {
-  /** Constraints compiled, and the milliseconds that took; the first starts the engine. */
+  /** Constraints compiled, and the milliseconds that took; the first reads the vocabulary. */
   compiled: number;
   compileMs: number;
   /** Masks computed, and the milliseconds that took. */
@@ -12,77 +16,53 @@ export interface ConstraintCost {
   maskMs: number;
 }
 
-/** A constraint in the engine's memory, which it leaves when it is dropped and no state uses it. */
+/** What constraints know of a model's tokens. */
+export interface ConstraintTokens {
+  /** Of the model, which may be padded beyond the tokenizer's; padding is never allowed. */
+  readonly vocabSize: number;
+  /** Tokens without bytes are never allowed. */
+  readonly text: TokenBytes;
+  readonly trees: readonly TokenTree[];
+  /** Tokens that are allowed where the text may end. */
+  readonly ends: ReadonlySet<number>;
+}
+
+/** A grammar, and what has been found out about its masks, which all states share. */
 export class CompiledConstraint implements Constraint {
-  readonly #vocabulary: EngineVocabulary;
-  readonly #ebnf: string;
-  readonly endTokens: ReadonlySet<number>;
+  readonly tokens: ConstraintTokens;
+  readonly masks: Masks;
   readonly cost: ConstraintCost;
-  #grammar: EngineGrammar | undefined;
-  #users = 0;
-  #isDropped = false;
+  readonly #reader: GrammarReader;
 
   constructor(
-    vocabulary: EngineVocabulary,
-    ebnf: string,
-    endTokens: readonly number[],
+    { root, rules, nullable }: Translation,
+    tokens: ConstraintTokens,
     cost: ConstraintCost,
   ) {
-    this.#vocabulary = vocabulary;
-    this.#ebnf = ebnf;
-    this.endTokens = new Set(endTokens);
+    this.tokens = tokens;
     this.cost = cost;
-    this.#grammar = vocabulary.compile(ebnf);
-  }
-
-  /** Whether the engine still works. */
-  get isUsable(): boolean {
-    return this.#vocabulary.isUsable;
+    this.#reader = new GrammarReader(new Places(rules, nullable).begin(root));
+    this.masks = new Masks(this.#reader, tokens.trees, tokens.vocabSize, [...tokens.ends]);
   }
 
   start(): ConstraintState {
-    // One that was dropped while it waited for its turn is compiled again.
-    this.#grammar ??= this.#vocabulary.compile(this.#ebnf);
-    this.#users++;
-    return new MatcherState(this, this.#grammar);
-  }
-
-  /** To be called by a state that is of no use any more. */
-  leave(): void {
-    this.#users--;
-    this.#freeUnused();
-  }
-
-  /** Frees it as soon as no state uses it. */
-  drop(): void {
-    this.#isDropped = true;
-    this.#freeUnused();
-  }
-
-  #freeUnused(): void {
-    if (!this.#isDropped || this.#users > 0) return;
-    this.#grammar?.dispose();
-    this.#grammar = undefined;
+    return new ReadingState(this, this.#reader.start);
   }
 }
 
 /** How far one sequence has come. */
-class MatcherState implements ConstraintState {
+class ReadingState implements ConstraintState {
   readonly #constraint: CompiledConstraint;
-  readonly #grammar: EngineGrammar;
-  readonly #matcher: NativeMatcher;
-  /** The tokens accepted so far, which a fork repeats. */
-  readonly #tokens: number[] = [];
+  #reading: Reading;
   /** The mask of this place, once it is known. */
   readonly #mask: Uint32Array;
   #hasMask = false;
   #isDisposed = false;
 
-  constructor(constraint: CompiledConstraint, grammar: EngineGrammar) {
+  constructor(constraint: CompiledConstraint, reading: Reading) {
     this.#constraint = constraint;
-    this.#grammar = grammar;
-    this.#matcher = grammar.match();
-    this.#mask = new Uint32Array(Math.ceil(grammar.vocabSize / 32));
+    this.#reading = reading;
+    this.#mask = new Uint32Array(Math.ceil(constraint.tokens.vocabSize / 32));
   }
 
   fillMask(mask: Uint32Array): boolean {
@@ -93,23 +73,27 @@ class MatcherState implements ConstraintState {
 
   accept(token: number): void {
     this.#requireLive();
-    const isEnd = this.#constraint.endTokens.has(token);
-    if (isEnd || !this.#grammar.accept(this.#matcher, token)) {
+    const { text: { bytes, starts }, ends } = this.#constraint.tokens;
+    const start = starts[token] ?? 0, end = starts[token + 1] ?? 0;
+    let reading = start < end && !ends.has(token) ? this.#reading : undefined;
+    for (let i = start; reading !== undefined && i < end; i++) reading = reading.step(bytes[i]!);
+    if (reading === undefined) {
       throw new ForgeError("bad_input", `token ${token} is not allowed by the constraint here`);
     }
-    this.#tokens.push(token);
+    this.#reading = reading;
     this.#hasMask = false;
   }
 
   get isTerminated(): boolean {
     this.#requireLive();
     // Where the text may end, something may still follow: a number can have another digit.
-    if (!this.#grammar.mayEnd(this.#matcher)) return false;
+    if (!this.#reading.isEnd) return false;
+    if (this.#reading.items.length === 0) return true;
     this.#computeMask();
-    const { endTokens } = this.#constraint;
+    const { ends } = this.#constraint.tokens;
     return this.#mask.every((word, i) => {
       for (let rest = word; rest !== 0; rest &= rest - 1) {
-        if (!endTokens.has(32 * i + 31 - Math.clz32(rest & -rest))) return false;
+        if (!ends.has(32 * i + 31 - Math.clz32(rest & -rest))) return false;
       }
       return true;
     });
@@ -117,28 +101,23 @@ class MatcherState implements ConstraintState {
 
   fork(): ConstraintState {
     this.#requireLive();
-    const copy = this.#constraint.start();
-    for (const token of this.#tokens) copy.accept(token);
-    return copy;
+    return new ReadingState(this.#constraint, this.#reading);
   }
 
   dispose(): void {
-    if (this.#isDisposed) return;
     this.#isDisposed = true;
-    this.#matcher.delete();
-    this.#constraint.leave();
   }
 
   #computeMask(): void {
     this.#requireLive();
     if (this.#hasMask) return;
     const since = performance.now();
-    this.#grammar.fill(this.#matcher, this.#mask);
-    const { cost } = this.#constraint;
+    const { cost, masks } = this.#constraint;
+    masks.fill(this.#reading, this.#mask);
     cost.masks++;
     cost.maskMs += performance.now() - since;
     this.#hasMask = true;
-    if (this.#mask.some((word) => word !== 0) || this.#grammar.mayEnd(this.#matcher)) return;
+    if (this.#reading.isEnd || this.#mask.some((word) => word !== 0)) return;
     throw new ForgeError(
       "bad_input",
       "the constraint cannot be met: the model's vocabulary has no token that could come next",

@@ -1,10 +1,14 @@
 import type { Constraint } from "../engine/constraint.ts";
 import { ForgeError } from "../errors.ts";
 import type { Tokenizer } from "../tokenizer/tokenizer.ts";
-import { CompiledConstraint, type ConstraintCost } from "./compiled_constraint.ts";
-import { EngineVocabulary, openGrammarEngine } from "./grammar_engine.ts";
+import {
+  CompiledConstraint,
+  type ConstraintCost,
+  type ConstraintTokens,
+} from "./compiled_constraint.ts";
 import type { ConstraintSpec } from "./spec.ts";
 import { translate } from "./translate.ts";
+import { tokenBytes, tokenTrees } from "./vocabulary.ts";
 
 /** Compiled constraints that are kept although nothing uses them. */
 const MOST_KEPT = 32;
@@ -16,7 +20,7 @@ export class Constraints {
   readonly #vocabSize: number;
   readonly #endTokens: readonly number[];
   readonly #kept = new Map<string, CompiledConstraint>();
-  #vocabulary: EngineVocabulary | undefined;
+  #tokens: ConstraintTokens | undefined;
   #isDisposed = false;
 
   /**
@@ -37,49 +41,44 @@ export class Constraints {
    */
   async compile(spec: ConstraintSpec, stripsLeadingSpace: boolean): Promise<Constraint> {
     const key = JSON.stringify([spec, stripsLeadingSpace]);
-    const known = this.#kept.get(key);
-    this.#kept.delete(key);
-    if (known?.isUsable) {
-      this.#kept.set(key, known);
-      return known;
-    }
-    const since = performance.now();
-    const ebnf = translate(spec, { stripsLeadingSpace, vocabSize: this.#vocabSize });
-    const engine = await openGrammarEngine();
+    // Where many are compiled, the steps of what is running come in between.
+    if (!this.#kept.has(key)) await new Promise((resolve) => setTimeout(resolve, 0));
     if (this.#isDisposed) throw new ForgeError("device", "the model is closed");
-    if (!this.#vocabulary?.isUsable) {
-      const tokens = tokenBytes(this.#tokenizer, this.#vocabSize);
-      this.#vocabulary = new EngineVocabulary(engine, tokens, this.#vocabSize, this.#endTokens);
-    }
-    const made = new CompiledConstraint(this.#vocabulary, ebnf, this.#endTokens, this.cost);
-    this.cost.compiled++;
-    this.cost.compileMs += performance.now() - since;
-    this.#kept.set(key, made);
-    for (const [oldest, constraint] of this.#kept) {
-      if (this.#kept.size <= MOST_KEPT) break;
-      this.#kept.delete(oldest);
-      constraint.drop();
-    }
-    return made;
+    const constraint = this.#kept.get(key) ?? this.#compile(spec, stripsLeadingSpace);
+    this.#kept.delete(key);
+    this.#kept.set(key, constraint);
+    const [oldest] = this.#kept.keys();
+    if (this.#kept.size > MOST_KEPT) this.#kept.delete(oldest!);
+    return constraint;
   }
 
   /** Frees everything that no sequence uses; what one uses is freed with it. */
   dispose(): void {
     this.#isDisposed = true;
-    for (const constraint of this.#kept.values()) constraint.drop();
     this.#kept.clear();
-    this.#vocabulary?.dispose();
-    this.#vocabulary = undefined;
+    this.#tokens = undefined;
+  }
+
+  #compile(spec: ConstraintSpec, stripsLeadingSpace: boolean): CompiledConstraint {
+    const since = performance.now();
+    const grammar = translate(spec, stripsLeadingSpace);
+    this.#tokens ??= this.#readTokens();
+    const made = new CompiledConstraint(grammar, this.#tokens, this.cost);
+    this.cost.compiled++;
+    this.cost.compileMs += performance.now() - since;
+    return made;
+  }
+
+  #readTokens(): ConstraintTokens {
+    const tokenizer = this.#tokenizer;
+    const text = tokenBytes(
+      Math.min(tokenizer.vocabSize, this.#vocabSize),
+      // Control tokens add nothing to the text.
+      (id) => tokenizer.isSpecial(id) ? NO_BYTES : tokenizer.tokenBytes(id),
+    );
+    const ends = new Set(this.#endTokens);
+    return { vocabSize: this.#vocabSize, text, trees: tokenTrees(text), ends };
   }
 }
 
 const NO_BYTES = new Uint8Array(0);
-
-/** What each id adds to the text; control tokens and ids without a piece add nothing. */
-function tokenBytes(tokenizer: Tokenizer, vocabSize: number): Uint8Array[] {
-  const size = Math.min(tokenizer.vocabSize, vocabSize);
-  return Array.from(
-    { length: size },
-    (_, id) => tokenizer.isSpecial(id) ? NO_BYTES : tokenizer.tokenBytes(id),
-  );
-}

@@ -12,6 +12,7 @@ import type { Regex } from "./automata/regex.ts";
 import { matching } from "./automata/regex_automaton.ts";
 import { EbnfLexer } from "./ebnf_lexer.ts";
 import {
+  automaton,
   choice,
   type Expression,
   type Grammar,
@@ -51,7 +52,7 @@ function lower(grammar: Grammar, part: Part, ids: ReadonlyMap<string, number>): 
   switch (part.kind) {
     case "regular": {
       const literal = literalOf(part.regex);
-      return literal === undefined ? grammar.automaton(matching(part.regex)) : text(literal);
+      return literal === undefined ? automaton(matching(part.regex)) : text(literal);
     }
     case "reference": {
       const rule = ids.get(part.name);

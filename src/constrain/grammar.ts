@@ -2,18 +2,18 @@
  * Context-free grammars, the one form that schemas, patterns and users' grammars become before the
  * engine compiles them.
  */
-import { type Automaton, edges, stateCount } from "./automata/automaton.ts";
-import { type ByteNode, byteTree } from "./automata/byte_tree.ts";
-import type { CharSet } from "./automata/char_set.ts";
+import { type Automaton, isEmpty } from "./automata/automaton.ts";
+import { canBeEmpty } from "./automata/byte_automaton.ts";
 import { checkLimit, LIMITS } from "./limits.ts";
+import { type SpellingName, SPELLINGS } from "./automata/spelling.ts";
 
 export type Expression =
   | { readonly kind: "text"; readonly text: string }
-  /** One byte in some ranges `[low, high, …]`, which may be a part of a character. */
-  | { readonly kind: "bytes"; readonly ranges: readonly number[] }
   | { readonly kind: "sequence"; readonly items: readonly Expression[] }
   | { readonly kind: "choice"; readonly options: readonly Expression[] }
-  | { readonly kind: "rule"; readonly rule: number };
+  | { readonly kind: "rule"; readonly rule: number }
+  /** The texts of an automaton, and how they are written. */
+  | { readonly kind: "automaton"; readonly texts: Automaton; readonly spelling: SpellingName };
 
 export function text(value: string): Expression {
   return { kind: "text", text: value };
@@ -32,6 +32,27 @@ export function choice(...options: Expression[]): Expression {
 
 export function optional(body: Expression): Expression {
   return choice(NOTHING, body);
+}
+
+/** The texts of an automaton. */
+export function automaton(texts: Automaton, spelling: SpellingName = "plain"): Expression {
+  return isEmpty(texts) ? choice() : { kind: "automaton", texts, spelling };
+}
+
+/** Whether an expression can be empty, when some rules can. */
+export function isNullable(expression: Expression, rules: ReadonlySet<number>): boolean {
+  switch (expression.kind) {
+    case "text":
+      return expression.text === "";
+    case "automaton":
+      return canBeEmpty(expression.texts, SPELLINGS[expression.spelling]);
+    case "rule":
+      return rules.has(expression.rule);
+    case "sequence":
+      return expression.items.every((item) => isNullable(item, rules));
+    case "choice":
+      return expression.options.some((option) => isNullable(option, rules));
+  }
 }
 
 /** The rules of a grammar as they are made. A choice of nothing accepts no text at all. */
@@ -69,86 +90,14 @@ export class Grammar {
     this.define(rule, make(self));
     return self;
   }
-
-  /**
-   * Rules for the texts of an automaton, at least one a state.
-   *
-   * @param spell how characters appear in the text, by default as themselves
-   * @param end what follows the text
-   */
-  automaton(a: Automaton, spell: Spelling = asThemselves, end: Expression = NOTHING): Expression {
-    if (a.start === 0) return choice();
-    const rules = Array.from({ length: stateCount(a) }, (_, i) => i === 0 ? 0 : this.declare());
-    const tails = new Map<string, Expression>();
-    for (let state = 1; state < rules.length; state++) {
-      const options: Expression[] = [];
-      const plain: [CharSet, number][] = [];
-      for (const [target, set] of edges(a, state)) {
-        const spelled = spell(set);
-        plain.push([spelled.plain, rules[target]!]);
-        const after: Expression = { kind: "rule", rule: rules[target]! };
-        options.push(...spelled.escaped.map((expression) => sequence(expression, after)));
-      }
-      options.unshift(...this.#bytes(byteTree(plain), tails));
-      if (a.accepting[state] === 1) options.push(end);
-      this.define(rules[state]!, choice(...options));
-    }
-    return { kind: "rule", rule: rules[a.start]! };
-  }
-
-  /**
-   * The ways on from a node of a byte tree: written out while they are few, which the engine compiles
-   * twice as fast, else through rules that equal subtrees share by way of `tails`.
-   */
-  #bytes(node: ByteNode, tails: Map<string, Expression>): Expression[] {
-    const inline = pathCount(node) <= MOST_PATHS;
-    return node.edges.flatMap(({ ranges, child }) => {
-      const byte: Expression = { kind: "bytes", ranges };
-      if (typeof child === "number") return [sequence(byte, { kind: "rule", rule: child })];
-      const following = inline ? this.#bytes(child, tails) : [this.#tail(child, tails)];
-      return following.map((expression) =>
-        expression.kind === "sequence"
-          ? sequence(byte, ...expression.items)
-          : sequence(byte, expression)
-      );
-    });
-  }
-
-  #tail(node: ByteNode, tails: Map<string, Expression>): Expression {
-    const known = tails.get(node.key);
-    if (known !== undefined) return known;
-    const made = this.rule(choice(...this.#bytes(node, tails)));
-    tails.set(node.key, made);
-    return made;
-  }
 }
-
-const MOST_PATHS = 16;
-
-/** How many ways there are from a node to the ends of its characters. */
-function pathCount(node: ByteNode): number {
-  return node.edges.reduce(
-    (sum, { child }) => sum + (typeof child === "number" ? 1 : pathCount(child)),
-    0,
-  );
-}
-
-/** How a set of characters is written: some as themselves, others in another way. */
-export interface Spelled {
-  readonly plain: CharSet;
-  readonly escaped: readonly Expression[];
-}
-
-export type Spelling = (set: CharSet) => Spelled;
-
-const asThemselves: Spelling = (set) => ({ plain: set, escaped: [] });
 
 function sizeOf(expression: Expression): number {
   switch (expression.kind) {
     case "text":
       return 1 + expression.text.length / 16;
-    case "bytes":
-      return 1 + expression.ranges.length / 16;
+    case "automaton":
+      return 1 + expression.texts.next.length / 64;
     case "sequence":
       return expression.items.reduce((sum, item) => sum + sizeOf(item), 1);
     case "choice":

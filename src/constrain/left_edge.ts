@@ -1,15 +1,18 @@
 import { ForgeError } from "../errors.ts";
 import { quoteList } from "../formats/quote.ts";
-import { type Expression, type Grammar, rulesWhere } from "./grammar.ts";
+import { ByteAutomaton } from "./automata/byte_automaton.ts";
+import { type Expression, type Grammar, isNullable, rulesWhere } from "./grammar.ts";
+import { SPELLINGS } from "./automata/spelling.ts";
 
 /** What texts can begin with. */
 export class LeftEdge {
   readonly #grammar: Grammar;
-  readonly #nullable: ReadonlySet<number>;
+  /** The rules that can be empty. */
+  readonly nullable: ReadonlySet<number>;
 
   constructor(grammar: Grammar) {
     this.#grammar = grammar;
-    this.#nullable = rulesWhere(grammar, isNullable);
+    this.nullable = rulesWhere(grammar, isNullable);
   }
 
   /**
@@ -58,7 +61,7 @@ export class LeftEdge {
     for (const part of waiting) {
       for (const first of this.#first(part)) {
         if (first.kind === "text" && first.text.startsWith(character)) return true;
-        if (first.kind === "bytes" && includes(first.ranges, character.charCodeAt(0))) return true;
+        if (first.kind === "automaton" && begins(first, character)) return true;
         if (first.kind !== "rule" || seen.has(first.rule)) continue;
         seen.add(first.rule);
         waiting.push(this.#grammar.bodies[first.rule]!);
@@ -77,30 +80,16 @@ export class LeftEdge {
   #first(expression: Expression): Expression[] {
     if (expression.kind === "choice") return expression.options.flatMap((o) => this.#first(o));
     if (expression.kind !== "sequence") return [expression];
-    const end = expression.items.findIndex((item) => !isNullable(item, this.#nullable));
+    const end = expression.items.findIndex((item) => !isNullable(item, this.nullable));
     return expression.items.slice(0, end < 0 ? undefined : end + 1)
       .flatMap((item) => this.#first(item));
   }
 }
 
-function isNullable(expression: Expression, rules: ReadonlySet<number>): boolean {
-  switch (expression.kind) {
-    case "text":
-      return expression.text === "";
-    case "bytes":
-      return false;
-    case "rule":
-      return rules.has(expression.rule);
-    case "sequence":
-      return expression.items.every((item) => isNullable(item, rules));
-    case "choice":
-      return expression.options.some((option) => isNullable(option, rules));
-  }
-}
-
-function includes(ranges: readonly number[], byte: number): boolean {
-  for (let i = 0; i < ranges.length; i += 2) {
-    if (ranges[i]! <= byte && byte <= ranges[i + 1]!) return true;
-  }
-  return false;
+function begins(
+  { texts, spelling }: Expression & { readonly kind: "automaton" },
+  character: string,
+): boolean {
+  const bytes = new ByteAutomaton(texts, SPELLINGS[spelling], () => 0);
+  return bytes.start.step(character.charCodeAt(0)) !== undefined;
 }

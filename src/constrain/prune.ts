@@ -39,9 +39,8 @@ export function prune(grammar: Grammar, root: Expression): PrunedGrammar {
 function isFinite(expression: Expression, known: ReadonlySet<number>): boolean {
   switch (expression.kind) {
     case "text":
+    case "automaton":
       return true;
-    case "bytes":
-      return expression.ranges.length > 0;
     case "rule":
       return known.has(expression.rule);
     case "sequence":

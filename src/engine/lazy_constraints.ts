@@ -6,7 +6,7 @@ import type { Tokenizer } from "../tokenizer/tokenizer.ts";
 import type { Constraint } from "./constraint.ts";
 import type { GenerateOptions } from "./options.ts";
 
-/** The constraints of one model. The grammar engine, a megabyte, is only loaded once one is asked for. */
+/** The constraints of one model. The code for them is only loaded once one is asked for. */
 export class LazyConstraints {
   readonly #tokenizer: Tokenizer;
   readonly #vocabSize: number;

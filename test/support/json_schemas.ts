@@ -53,6 +53,8 @@ export const JSON_SCHEMAS: Readonly<Record<string, unknown>> = {
   "short string": { type: "string", maxLength: 4 },
   "string of a length": { type: "string", minLength: 3, maxLength: 3 },
   "long string": { type: "string", minLength: 20, maxLength: 60 },
+  "very long string": { type: "string", minLength: 2, maxLength: 4096 },
+  "long list": { type: "array", items: { type: "string", maxLength: 500 }, maxItems: 100 },
   "pattern": { type: "string", pattern: "^[A-Z]{2}-\\d{4}$" },
   "pattern without anchors": { type: "string", pattern: "ab|cd", maxLength: 8 },
   "pattern and length": { type: "string", pattern: "^[a-z ]*$", minLength: 2, maxLength: 9 },

@@ -3,7 +3,7 @@
  * of them can hold at once. All are deterministic and total; state 0 accepts nothing and is never left.
  */
 import { ALL, type CharSet, charSet, intersection, pairs, union } from "./char_set.ts";
-import { checkLimit, LIMITS } from "../limits.ts";
+import { checkLimit, countSteps, LIMITS } from "../limits.ts";
 
 export interface Automaton {
   /** Sets of characters that no state tells apart; together, all characters. */
@@ -71,6 +71,7 @@ export function explore<State>(
   const states = [start];
   const next: number[] = new Array(classes.length).fill(0);
   for (const state of states) {
+    countSteps(4 * classes.length);
     for (let symbol = 0; symbol < classes.length; symbol++) {
       const target = follow(state, symbol);
       if (target === undefined) {

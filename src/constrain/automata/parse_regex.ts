@@ -10,7 +10,7 @@ import {
   MAX_CODE_POINT,
   pairs,
 } from "./char_set.ts";
-import { checkLimit, LIMITS } from "../limits.ts";
+import { checkLimit, countSteps, LIMITS } from "../limits.ts";
 import { choice, type Regex, repeat, sequence, set } from "./regex.ts";
 
 /**
@@ -228,6 +228,7 @@ const evaluated = new Map<string, CharSet>();
 function evaluateEscape(source: string): CharSet {
   const known = evaluated.get(source);
   if (known !== undefined) return known;
+  countSteps(MAX_CODE_POINT);
   const runs = new RegExp(`${source}+`, "gu");
   const ranges: [number, number][] = [];
   for (let start = 0; start <= MAX_CODE_POINT; start += 0x800) {

@@ -1,10 +1,7 @@
 import { ALL, type CharSet, charsOf, intersection } from "./char_set.ts";
 import { type Automaton, explore, partition } from "./automaton.ts";
-import { checkLimit, LIMITS, tooLarge } from "../limits.ts";
+import { checkLimit, countSteps, LIMITS } from "../limits.ts";
 import { type Regex, repeat, sequence, set } from "./regex.ts";
-
-/** Characters looked at while an automaton is built: about a second of work. */
-const MOST_STEPS = 3e7;
 
 /** The texts that a regular expression matches as a whole. */
 export function matching(regex: Regex): Automaton {
@@ -20,7 +17,13 @@ export function containing(regex: Regex): Automaton {
 
 /** The texts of `min` to `max` characters; none where `min` is larger. */
 export function ofLength(min: number, max: number): Automaton {
-  return matching(min > max ? oneOf([]) : repeat(set(ALL), min, max));
+  if (min > max) return matching(oneOf([]));
+  // State `i + 1` is behind `i` characters; 0 accepts nothing.
+  const last = (max === Infinity ? min : max) + 1;
+  const next = Int32Array.from({ length: last + 1 }, (_, state) => state === 0 ? 0 : state + 1);
+  next[last] = max === Infinity ? last : 0;
+  const accepting = Uint8Array.from(next, (_, state) => state > min ? 1 : 0);
+  return { classes: [ALL], next, accepting, start: 1 };
 }
 
 const ANY_TEXT: Regex = repeat(set(ALL), 0, Infinity);
@@ -49,14 +52,13 @@ function build(regex: Regex): Automaton {
   const takes = nodes.map(({ label }) =>
     Array.isArray(label) ? classes.map((c) => intersection(c, label).length > 0) : []
   );
-  let steps = 0;
   const close = (seeds: Iterable<number>): number[] => {
     const found = new Set(seeds);
     for (const id of found) {
       const { label, out } = nodes[id]!;
       if (label === undefined) { for (const target of out) found.add(target); }
-      if (++steps > MOST_STEPS) throw tooLarge("a pattern takes too many states to match");
     }
+    countSteps(found.size);
     return [...found].filter((id) => id === MATCH || nodes[id]!.label !== undefined)
       .toSorted((a, b) => a - b);
   };

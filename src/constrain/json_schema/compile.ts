@@ -1,13 +1,13 @@
 import type { JsonValue } from "../../formats/json.ts";
 import { checkLimit, LIMITS } from "../limits.ts";
-import { choice, type Expression, type Grammar, sequence, text } from "../grammar.ts";
+import type { Automaton } from "../automata/automaton.ts";
+import { automaton, choice, type Expression, type Grammar, sequence, text } from "../grammar.ts";
 import { compileArray } from "./array.ts";
 import { type Conjunction, expand, generatedTypes, namedValues } from "./expand.ts";
 import { TYPE_OF_KEYWORD, type TypeName } from "./keywords.ts";
 import { numberTexts, stringRulesTexts } from "./scalars.ts";
 import { compileObject } from "./object.ts";
 import { refused, type Schema, SchemaReader } from "./schema.ts";
-import { jsonString } from "./string.ts";
 
 /** Adds the JSON texts of the values that a schema allows. */
 export function compileSchema(grammar: Grammar, document: JsonValue): Expression {
@@ -49,10 +49,10 @@ export class SchemaCompiler {
   }
 
   /** The texts of strings whose text an automaton accepts; `key` names the automaton. */
-  string(key: string, texts: () => Parameters<typeof jsonString>[1]): Expression {
+  string(key: string, texts: () => Automaton): Expression {
     const known = this.#strings.get(key);
     if (known !== undefined) return known;
-    const made = this.grammar.rule(jsonString(this.grammar, texts()));
+    const made = this.grammar.rule(sequence(text('"'), automaton(texts(), "json")));
     this.#strings.set(key, made);
     return made;
   }
@@ -78,7 +78,7 @@ export class SchemaCompiler {
         const key = this.#keyOf(base, "number", type);
         return this.#cached(
           key,
-          () => this.grammar.automaton(numberTexts(this.reader, base, type === "integer")),
+          () => automaton(numberTexts(this.reader, base, type === "integer")),
         );
       }
       case "string": {

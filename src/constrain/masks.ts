@@ -1,0 +1,138 @@
+import { BytePlace } from "./automata/byte_automaton.ts";
+import type { Frame, GrammarReader, Item, Reading } from "./reading.ts";
+import { type TokenSet, TokenSetBuilder } from "./token_set.ts";
+import type { TokenTree } from "./vocabulary.ts";
+import { walkAutomaton, walkReading } from "./walk.ts";
+
+/** What is kept for the next time. Beyond it everything is forgotten and found anew. */
+const MOST_BYTES = 16 * 2 ** 20, MOST_READINGS = 4_000;
+
+/** The tokens that an automaton reads from a place on, of one tree. */
+interface Inside {
+  readonly tokens: TokenSet;
+  /** The nodes below which tokens go on behind the end of the automaton. */
+  readonly endings: Int32Array;
+  /** Those tokens that can go on with what follows, by what follows. */
+  readonly beyond: Map<Frame, TokenSet>;
+}
+
+/**
+ * Finds which tokens can follow a text.
+ *
+ * Most tokens that can follow inside of a string lie in the string as a whole, whatever is around it. They are
+ * found once for all places of the automaton from which it reads the same texts of a token's length, so
+ * that a string of up to 4,000 characters takes hardly more than one of any length.
+ */
+export class Masks {
+  readonly #reader: GrammarReader;
+  readonly #trees: readonly TokenTree[];
+  readonly #words: number;
+  readonly #endTokens: readonly number[];
+  readonly #inside = new Map<BytePlace["automaton"], Map<string, Inside>>();
+  #found = new WeakMap<Reading, readonly TokenSet[]>();
+  #bytes = 0;
+
+  /**
+   * @param vocabSize of the model
+   * @param endTokens are allowed where the text may end
+   */
+  constructor(
+    reader: GrammarReader,
+    trees: readonly TokenTree[],
+    vocabSize: number,
+    endTokens: readonly number[],
+  ) {
+    this.#reader = reader;
+    this.#trees = trees;
+    this.#words = Math.ceil(vocabSize / 32);
+    this.#endTokens = endTokens;
+  }
+
+  /**
+   * Sets the bits of the tokens that can follow.
+   *
+   * @throws {ForgeError} `usage` where finding out takes too long
+   */
+  fill(reading: Reading, mask: Uint32Array): void {
+    mask.fill(0);
+    for (const tokens of this.#tokensOf(reading)) tokens.addTo(mask);
+    if (!reading.isEnd) return;
+    for (const token of this.#endTokens) mask[token >> 5]! |= 1 << (token & 31);
+  }
+
+  #tokensOf(reading: Reading): readonly TokenSet[] {
+    const known = this.#found.get(reading);
+    if (known !== undefined) return known;
+    this.#reader.resetWork();
+    if (this.#bytes > MOST_BYTES || this.#reader.size > MOST_READINGS) this.#forget();
+    const sets: TokenSet[] = [];
+    const others = reading.items.filter((item) => !this.#addInside(item, sets));
+    if (others.length > 0) {
+      const rest = others.length === reading.items.length
+        ? reading
+        : this.#reader.at(others, false);
+      sets.push(this.#collect((found) => {
+        for (const tree of this.#trees) walkReading(tree, -1, rest, found);
+      }));
+    }
+    this.#found.set(reading, sets);
+    return sets;
+  }
+
+  /** Adds the tokens that can follow inside of an automaton and behind it; false for other places. */
+  #addInside({ place, frame }: Item, sets: TokenSet[]): boolean {
+    if (!(place instanceof BytePlace)) return false;
+    for (const tree of this.#trees) {
+      const inside = this.#insideOf(place, tree);
+      sets.push(inside.tokens);
+      if (inside.endings.length > 0 && frame.returns.length > 0) {
+        sets.push(this.#beyond(inside, tree, frame));
+      }
+    }
+    return true;
+  }
+
+  #insideOf(place: BytePlace, tree: TokenTree): Inside {
+    const { automaton } = place;
+    let known = this.#inside.get(automaton);
+    if (known === undefined) this.#inside.set(automaton, known = new Map());
+    const key = `${this.#trees.indexOf(tree)} ${automaton.classOf(place, tree.depth)}`;
+    const found = known.get(key);
+    if (found !== undefined) return found;
+    let endings = new Int32Array(0);
+    const tokens = this.#collect((found) => endings = walkAutomaton(tree, place, found));
+    this.#bytes += endings.byteLength;
+    const made = { tokens, endings, beyond: new Map<Frame, TokenSet>() };
+    known.set(key, made);
+    return made;
+  }
+
+  /** The tokens that go on behind the end of an automaton. */
+  #beyond({ beyond, endings }: Inside, tree: TokenTree, frame: Frame): TokenSet {
+    const known = beyond.get(frame);
+    if (known !== undefined) return known;
+    const behind = this.#reader.behind(frame);
+    const made = this.#collect((found) => {
+      if (behind !== undefined) {
+        for (const node of endings) walkReading(tree, node, behind, found);
+      }
+    });
+    beyond.set(frame, made);
+    return made;
+  }
+
+  #collect(walk: (found: TokenSetBuilder) => void): TokenSet {
+    const found = new TokenSetBuilder(this.#words);
+    walk(found);
+    const made = found.build();
+    this.#bytes += made.byteLength;
+    return made;
+  }
+
+  #forget(): void {
+    this.#reader.forget();
+    this.#inside.clear();
+    this.#found = new WeakMap();
+    this.#bytes = 0;
+  }
+}

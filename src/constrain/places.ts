@@ -1,0 +1,211 @@
+/**
+ * Places in the rules of a grammar, found as they are asked for. The body of a rule is read as a
+ * deterministic automaton over bytes and calls of other rules.
+ */
+import { ByteAutomaton } from "./automata/byte_automaton.ts";
+import type { Expression } from "./grammar.ts";
+import { checkLimit, LIMITS } from "./limits.ts";
+import { SPELLINGS } from "./automata/spelling.ts";
+
+/** A place in a rule or in an automaton. */
+export interface Place {
+  readonly id: number;
+  /** Whether the rule may end here. */
+  readonly isEnd: boolean;
+  /** Whether a byte may follow that no call reads. */
+  readonly readsBytes: boolean;
+  readonly calls: readonly Call[];
+  /** The place behind a byte; what calls read is not looked at. */
+  step(byte: number): Place | undefined;
+}
+
+/** Something that is read as a whole. */
+export interface Call {
+  readonly callee: Callee;
+  readonly after: Place;
+}
+
+export interface Callee {
+  readonly start: Place;
+  /** Whether it can be empty. */
+  readonly isNullable: boolean;
+}
+
+/** Whether nothing but the rule's end is at a place. */
+export function isOnlyEnd({ isEnd, readsBytes, calls }: Place): boolean {
+  return isEnd && !readsBytes && calls.length === 0;
+}
+
+/** What is left to read of a body: something, or of a text what is behind `offset`, and then the rest. */
+interface Rest {
+  readonly id: number;
+  readonly head: Expression;
+  readonly offset: number;
+  readonly tail: Rest | undefined;
+}
+
+type Way = readonly [byte: number, behind: Rest | undefined];
+
+/** The places of a grammar's rules. */
+export class Places {
+  readonly #bodies: ReadonlyMap<number, Expression>;
+  readonly #nullable: ReadonlySet<number>;
+  readonly #callees = new Map<number | Expression, Callee>();
+  readonly #expressions = new Map<Expression, number>();
+  readonly #texts = new Map<Expression, Uint8Array>();
+  readonly #rests = new Map<string, Rest>();
+  readonly #places = new Map<string, RulePlace>();
+  #ids = 0;
+
+  /** @param nullable the rules that can be empty */
+  constructor(bodies: ReadonlyMap<number, Expression>, nullable: ReadonlySet<number>) {
+    this.#bodies = bodies;
+    this.#nullable = nullable;
+  }
+
+  /** Where an expression begins that is read by itself. */
+  begin(expression: Expression): Place {
+    return this.place([this.#rest(expression, undefined)]);
+  }
+
+  /** The place where any of several rests may follow; `undefined` is the end of the rule. */
+  place(rests: readonly (Rest | undefined)[]): RulePlace {
+    const distinct = [...new Set(rests)].sort((a, b) => (a?.id ?? 0) - (b?.id ?? 0));
+    const key = distinct.map((rest) => rest?.id ?? 0).join();
+    const known = this.#places.get(key);
+    if (known !== undefined) return known;
+    const made = this.#open(distinct);
+    this.#places.set(key, made);
+    return made;
+  }
+
+  /** Finds out what comes first in each of several rests. */
+  #open(rests: readonly (Rest | undefined)[]): RulePlace {
+    const seen = new Set(rests);
+    const ways: Way[] = [];
+    const calls = new Map<Callee, (Rest | undefined)[]>();
+    for (const rest of seen) {
+      checkLimit("the number of ways on from a place", seen.size, LIMITS.ways);
+      if (rest === undefined) continue;
+      const { head, offset, tail } = rest;
+      switch (head.kind) {
+        case "text": {
+          const text = this.#bytesOf(head);
+          const byte = text[offset];
+          if (byte === undefined) seen.add(tail);
+          else ways.push([byte, this.#behind(head, offset + 1, text, tail)]);
+          break;
+        }
+        case "sequence":
+          seen.add(head.items.reduceRight((after, item) => this.#rest(item, after), tail));
+          break;
+        case "choice":
+          for (const option of head.options) seen.add(this.#rest(option, tail));
+          break;
+        default: {
+          const callee = this.#callee(head);
+          const after = calls.get(callee);
+          if (after === undefined) calls.set(callee, [tail]);
+          else after.push(tail);
+        }
+      }
+    }
+    return new RulePlace(this, this.#ids++, seen.has(undefined), ways, calls);
+  }
+
+  #behind(head: Expression, offset: number, text: Uint8Array, tail: Rest | undefined) {
+    return offset === text.length ? tail : this.#rest(head, tail, offset);
+  }
+
+  /** The one object for the same rest. */
+  #rest(head: Expression, tail: Rest | undefined, offset = 0): Rest {
+    let expression = this.#expressions.get(head);
+    if (expression === undefined) {
+      this.#expressions.set(head, expression = this.#expressions.size);
+    }
+    const key = `${expression},${offset},${tail?.id ?? 0}`;
+    const known = this.#rests.get(key);
+    if (known !== undefined) return known;
+    const made = { id: this.#rests.size + 1, head, offset, tail };
+    this.#rests.set(key, made);
+    return made;
+  }
+
+  #bytesOf(head: Expression & { readonly kind: "text" }): Uint8Array {
+    const known = this.#texts.get(head);
+    if (known !== undefined) return known;
+    const made = new TextEncoder().encode(head.text);
+    this.#texts.set(head, made);
+    return made;
+  }
+
+  #callee(head: Expression & { readonly kind: "rule" | "automaton" }): Callee {
+    const key = head.kind === "rule" ? head.rule : head;
+    const known = this.#callees.get(key);
+    if (known !== undefined) return known;
+    const made = head.kind === "rule"
+      ? new Rule(this, this.#bodies.get(head.rule)!, this.#nullable.has(head.rule))
+      : new ByteAutomaton(head.texts, SPELLINGS[head.spelling], () => this.#ids++);
+    this.#callees.set(key, made);
+    return made;
+  }
+}
+
+class Rule implements Callee {
+  readonly isNullable: boolean;
+  readonly #places: Places;
+  readonly #body: Expression;
+  #start: Place | undefined;
+
+  constructor(places: Places, body: Expression, isNullable: boolean) {
+    this.#places = places;
+    this.#body = body;
+    this.isNullable = isNullable;
+  }
+
+  get start(): Place {
+    return this.#start ??= this.#places.begin(this.#body);
+  }
+}
+
+class RulePlace implements Place {
+  readonly id: number;
+  readonly isEnd: boolean;
+  readonly readsBytes: boolean;
+  readonly #places: Places;
+  readonly #ways: readonly Way[];
+  readonly #next = new Map<number, Place | undefined>();
+  readonly #callees: ReadonlyMap<Callee, readonly (Rest | undefined)[]>;
+  #calls: readonly Call[] | undefined;
+
+  constructor(
+    places: Places,
+    id: number,
+    isEnd: boolean,
+    ways: readonly Way[],
+    callees: ReadonlyMap<Callee, readonly (Rest | undefined)[]>,
+  ) {
+    this.#places = places;
+    this.id = id;
+    this.isEnd = isEnd;
+    this.readsBytes = ways.length > 0;
+    this.#ways = ways;
+    this.#callees = callees;
+  }
+
+  /** Found out late: behind a call there may be as much as before it. */
+  get calls(): readonly Call[] {
+    return this.#calls ??= Array.from(
+      this.#callees,
+      ([callee, rests]) => ({ callee, after: this.#places.place(rests) }),
+    );
+  }
+
+  step(byte: number): Place | undefined {
+    if (this.#next.has(byte)) return this.#next.get(byte);
+    const behind = this.#ways.filter(([first]) => first === byte).map(([, rest]) => rest);
+    const place = behind.length === 0 ? undefined : this.#places.place(behind);
+    this.#next.set(byte, place);
+    return place;
+  }
+}

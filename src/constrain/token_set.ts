@@ -1,0 +1,56 @@
+/** Collects tokens of a vocabulary. */
+export class TokenSetBuilder {
+  readonly #words: Uint32Array;
+  #count = 0;
+
+  /** @param words how many the bits of the vocabulary take */
+  constructor(words: number) {
+    this.#words = new Uint32Array(words);
+  }
+
+  add(token: number): void {
+    this.#words[token >> 5]! |= 1 << (token & 31);
+    this.#count++;
+  }
+
+  /** What was collected; nothing can be added any more. */
+  build(): TokenSet {
+    return new TokenSet(this.#words, this.#count);
+  }
+}
+
+/** A set of tokens: a list where they are few, one bit a token of the vocabulary otherwise. */
+export class TokenSet {
+  readonly #list: Int32Array | undefined;
+  readonly #words: Uint32Array | undefined;
+
+  /** @param most how many tokens there are at most */
+  constructor(words: Uint32Array, most: number) {
+    if (most >= words.length) {
+      this.#words = words;
+      return;
+    }
+    const list: number[] = [];
+    words.forEach((word, i) => {
+      for (let rest = word; rest !== 0; rest &= rest - 1) {
+        list.push(32 * i + 31 - Math.clz32(rest & -rest));
+      }
+    });
+    this.#list = Int32Array.from(list);
+  }
+
+  get byteLength(): number {
+    return (this.#list ?? this.#words)!.byteLength;
+  }
+
+  /** Sets the bits of the tokens. */
+  addTo(mask: Uint32Array): void {
+    const list = this.#list, words = this.#words;
+    if (list !== undefined) {
+      for (let i = 0; i < list.length; i++) mask[list[i]! >> 5]! |= 1 << (list[i]! & 31);
+    }
+    if (words !== undefined) {
+      for (let i = 0; i < words.length; i++) mask[i]! |= words[i]!;
+    }
+  }
+}

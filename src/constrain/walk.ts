@@ -1,0 +1,81 @@
+/** Walks through trees of tokens. */
+import { type BytePlace, DONE } from "./automata/byte_automaton.ts";
+import { DEAD } from "./automata/byte_table.ts";
+import type { Reading } from "./reading.ts";
+import type { TokenSetBuilder } from "./token_set.ts";
+import type { TokenTree } from "./vocabulary.ts";
+
+/**
+ * Collects the tokens that can be read from a place of an automaton on.
+ *
+ * @returns the nodes below which something is left when the automaton may end
+ */
+export function walkAutomaton(
+  tree: TokenTree,
+  place: BytePlace,
+  found: TokenSetBuilder,
+): Int32Array<ArrayBuffer> {
+  const { automaton } = place;
+  const endings: number[] = [];
+  const { bytes, depths, ends, first, tokens } = tree;
+  const states = new Int32Array(tree.depth + 1), nodes = new Int32Array(tree.depth + 1);
+  states[0] = place.state;
+  nodes[0] = place.node;
+  for (let at = 0; at < bytes.length;) {
+    const depth = depths[at]!;
+    const state = states[depth - 1]!;
+    const { table, targets } = automaton.waysFrom(state);
+    const cell = table.cells[256 * nodes[depth - 1]! + bytes[at]!]!;
+    if (cell === DEAD) {
+      at = ends[at]!;
+      continue;
+    }
+    for (let i = first[at]!; i < first[at + 1]!; i++) found.add(tokens[i]!);
+    const isLeaf = ends[at] === at + 1;
+    if (cell >= 0) {
+      // Inside of a character.
+      states[depth] = state;
+      nodes[depth] = cell;
+    } else {
+      const target = targets[-2 - cell]!;
+      if (!isLeaf && automaton.isEnd(target)) endings.push(at);
+      if (target === DONE) {
+        at = ends[at]!;
+        continue;
+      }
+      states[depth] = target;
+      nodes[depth] = 0;
+    }
+    at++;
+  }
+  return Int32Array.from(endings);
+}
+
+/**
+ * Collects the tokens below a node that can be read.
+ *
+ * @param above the node, or -1 for all of the tree
+ * @param reading where the text is at that node
+ */
+export function walkReading(
+  tree: TokenTree,
+  above: number,
+  reading: Reading,
+  found: TokenSetBuilder,
+): void {
+  const { bytes, depths, ends, first, tokens } = tree;
+  const last = above < 0 ? bytes.length : ends[above]!;
+  const base = above < 0 ? 0 : depths[above]!;
+  const path: Reading[] = [reading];
+  for (let at = above + 1; at < last;) {
+    const depth = depths[at]! - base;
+    const next = path[depth - 1]!.step(bytes[at]!);
+    if (next === undefined) {
+      at = ends[at]!;
+      continue;
+    }
+    path[depth] = next;
+    for (let i = first[at]!; i < first[at + 1]!; i++) found.add(tokens[i]!);
+    at++;
+  }
+}

@@ -1,0 +1,198 @@
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import type { ConstraintSpec } from "../../../src/constrain/spec.ts";
+import type { Constraint } from "../../../src/engine/constraint.ts";
+import { ForgeError } from "../../../src/errors.ts";
+import { JSON_SCHEMAS } from "../../support/json_schemas.ts";
+import { Random } from "../../support/random.ts";
+import { acceptsText, allowedIn, END_TOKEN, spec, VOCAB_SIZE, withConstraints } from "./support.ts";
+
+/** Where a mask may be wrong because of what was found out at another place. */
+const COUNTED: readonly ConstraintSpec[] = [
+  spec.regex("[a-z]{2,30}x?"),
+  spec.regex("(?:é|日本|ab){3,40}"),
+  spec.schema({ type: "string", minLength: 3, maxLength: 40 }),
+  spec.schema({ type: "array", items: { type: "string", maxLength: 12 }, maxItems: 5 }),
+  spec.schema({ type: "string", pattern: "^(?:ab|日)*$", maxLength: 30 }),
+  spec.grammar(`root ::= ("\\"" text "\\"" | [0-9]{1,20}) ("," root)?\ntext ::= [^"]{0,25}`),
+];
+
+/** The tokens that a state accepts, tried one by one. */
+function accepted(constraint: Constraint, path: readonly number[]): number[] {
+  return Array.from({ length: VOCAB_SIZE }, (_, id) => id).filter((id) => {
+    const state = constraint.start();
+    for (const token of path) state.accept(token);
+    try {
+      state.accept(id);
+      return true;
+    } catch (error) {
+      assert(error instanceof ForgeError);
+      return false;
+    } finally {
+      state.dispose();
+    }
+  });
+}
+
+Deno.test("masks: the tokens allowed are those that are accepted", async () => {
+  const random = new Random("masks");
+  const specs = [...COUNTED, ...Object.values(JSON_SCHEMAS).map((schema) => spec.schema(schema))];
+  const mask = new Uint32Array(Math.ceil(VOCAB_SIZE / 32));
+  await withConstraints(async (constraints) => {
+    for (const source of specs) {
+      const constraint = await constraints.compile(source, false);
+      const state = constraint.start();
+      const path: number[] = [];
+      for (let i = 0; i < 30 && !state.isTerminated; i++) {
+        state.fillMask(mask);
+        const allowed = allowedIn(mask).filter((id) => id !== END_TOKEN);
+        if (i % 3 === 0) {
+          assertEquals(allowed, accepted(constraint, path), `${JSON.stringify(source)} ${path}`);
+        }
+        // Longer tokens are rarer, and cross more places.
+        const long = allowed.filter((id) => id >= 256);
+        const choices = long.length > 0 && random.chance(0.4) ? long : allowed;
+        const token = random.pick(choices);
+        state.accept(token);
+        path.push(token);
+      }
+      state.dispose();
+    }
+  });
+});
+
+type Part = string | readonly ["ref", number];
+type Rules = readonly (readonly (readonly Part[])[])[];
+
+/** Rules of alternatives of letters and references; the last one has letters alone, so that texts end. */
+function randomRules(random: Random): Rules {
+  const count = random.int(2, 4);
+  return Array.from(
+    { length: count },
+    (_, rule) =>
+      Array.from(
+        { length: random.int(1, 3) },
+        () =>
+          Array.from({ length: random.int(0, 3) }, (): Part => {
+            const isLetter = rule === count - 1 || random.chance(0.5);
+            return isLetter ? random.pick(["a", "b", "ab"]) : ["ref", random.int(0, count - 1)];
+          }),
+      ),
+  );
+}
+
+/** All texts of up to `most` letters of each rule, by adding what follows until nothing is new. */
+function languages(rules: Rules, most: number): ReadonlySet<string>[] {
+  const texts = rules.map(() => new Set<string>());
+  for (let grows = true; grows;) {
+    grows = false;
+    rules.forEach((alternatives, rule) => {
+      for (const parts of alternatives) {
+        let found = [""];
+        for (const part of parts) {
+          const next = typeof part === "string" ? [part] : [...texts[part[1]]!];
+          found = [...new Set(found.flatMap((text) => next.map((more) => text + more)))]
+            .filter((text) => text.length <= most);
+        }
+        for (const text of found) {
+          if (texts[rule]!.has(text)) continue;
+          texts[rule]!.add(text);
+          grows = true;
+        }
+      }
+    });
+  }
+  return texts;
+}
+
+function writeRules(rules: Rules): string {
+  return rules.map((alternatives, rule) => {
+    const body = alternatives.map((parts) =>
+      parts.length === 0
+        ? '""'
+        : parts.map((part) => typeof part === "string" ? `"${part}"` : ruleName(part[1])).join(" ")
+    );
+    return `${ruleName(rule)} ::= ${body.join(" | ")}`;
+  }).join("\n");
+}
+
+const ruleName = (rule: number) => rule === 0 ? "root" : `r${rule}`;
+
+Deno.test("masks: random grammars, ambiguous ones too, accept their language and no other text", async () => {
+  const random = new Random("languages");
+  const most = 6;
+  const texts = Array.from(
+    { length: most + 1 },
+    (_, length) =>
+      Array.from(
+        { length: 2 ** length },
+        (_, bits) => Array.from({ length }, (_, i) => bits >> i & 1 ? "a" : "b").join(""),
+      ),
+  ).flat();
+  let compared = 0;
+  await withConstraints(async (constraints) => {
+    for (let i = 0; i < 150; i++) {
+      const rules = randomRules(random);
+      const source = writeRules(rules);
+      let constraint: Constraint;
+      try {
+        constraint = await constraints.compile(spec.grammar(source), false);
+      } catch (error) {
+        assert(error instanceof ForgeError);
+        assert(/left-recursive|no text at all/.test(error.message), error.message);
+        continue;
+      }
+      compared++;
+      const [language] = languages(rules, most);
+      for (const text of texts) {
+        assertEquals(acceptsText(constraint, text), language!.has(text), `${source}: "${text}"`);
+      }
+    }
+  });
+  assert(compared > 50, `${compared} grammars were compared`);
+});
+
+Deno.test("masks: many readings at once take no exponential work", async () => {
+  await withConstraints(async (constraints) => {
+    const constraint = await constraints.compile(
+      spec.grammar('root ::= "a" root "b" | "a" root "c" | "a" s "b" | ""\ns ::= "a" s "c" | root'),
+      false,
+    );
+    const text = `${"a".repeat(300)}${"cb".repeat(150)}`;
+    assert(acceptsText(constraint, text));
+    assert(!acceptsText(constraint, `${text}b`));
+  });
+});
+
+Deno.test("masks: strings of thousands of characters are counted exactly", async () => {
+  await withConstraints(async (constraints) => {
+    const constraint = await constraints.compile(
+      spec.schema({ type: "string", minLength: 900, maxLength: 4096, pattern: "^[a-z ]*$" }),
+      false,
+    );
+    for (
+      const [length, isValid] of [[899, false], [900, true], [4096, true], [4097, false]] as const
+    ) {
+      assertEquals(acceptsText(constraint, `"${"x".repeat(length)}"`), isValid, `${length}`);
+    }
+    const many = await constraints.compile(
+      spec.schema({ type: "array", maxItems: 100, items: { type: "string", maxLength: 1000 } }),
+      false,
+    );
+    const list = (count: number) => JSON.stringify(Array.from({ length: count }, () => "a"));
+    assert(acceptsText(many, list(100)) && !acceptsText(many, list(101)));
+  });
+});
+
+Deno.test("masks: a pattern that takes too long to compile is refused", async () => {
+  await withConstraints(async (constraints) => {
+    const patterns = Array.from({ length: 60 }, (_, i) => `(?:a|b)*a(?:a|b){${11 + i % 2}}c{${i}}`);
+    const properties = Object.fromEntries(
+      patterns.map((pattern, i) => [`p${i}`, { type: "string", pattern }]),
+    );
+    let message = "nothing was refused";
+    await constraints.compile(spec.schema({ properties }), false).catch((error) => {
+      message = error.message;
+    });
+    assertStringIncludes(message, "take too long to compile");
+  });
+});
