@@ -29,7 +29,7 @@
 #pragma once
 
 #ifdef __METAL_VERSION__
-#define METAL_ARGS_CONSTANT static constant constexpr const uint32_t
+#define METAL_ARGS_CONSTANT static constant constexpr uint32_t
 #else
 #include <cstdint>
 #define METAL_ARGS_CONSTANT static constexpr uint32_t
@@ -295,7 +295,7 @@ struct NaiveAttentionArgs {
 // prefill_attention<T, D>: out, q, uint8 pages, QueryTile tiles, n_tiles, int32 page_tables, [sinks]
 // grid (n_heads, max tiles, 2); threads 128
 //
-// T: f16, bf16, q8; D: 16, 32, 64, 80, 96, 128, 256, of keys and values alike
+// T: f16, q8 (others: naive_attention); D: 16, 32, 64, 80, 96, 128, 256, of keys and values alike
 struct AttentionArgs {
   KvPages kv;
   uint32_t page_stride;

@@ -11,7 +11,10 @@ using namespace metal_args;
 
 // An instance of a kernel template, to be found under the name as it is written here. The library
 // adds such lines to a file's text for what a model needs.
-#define INSTANTIATE(...) template [[host_name(#__VA_ARGS__)]] [[kernel]] decltype(__VA_ARGS__) __VA_ARGS__;
+#ifndef INSTANTIATE
+#define INSTANTIATE(...) \
+  template [[host_name(#__VA_ARGS__)]] [[kernel]] decltype(__VA_ARGS__) __VA_ARGS__;
+#endif
 // An instance that the library may ask for: the emulator and the gates (test/emulator/metal) take
 // all that are listed.
 #ifndef INSTANCE
@@ -19,13 +22,12 @@ using namespace metal_args;
 #endif
 
 // A constant of the program or of a class.
-#define CONSTANT static constant constexpr const
+#define CONSTANT static constant constexpr
 
 typedef uchar u8;
 typedef char i8;
-typedef ushort u16;
 typedef half f16;
-// A float's upper half: bfloat of Metal 3.1, without asking for it.
+// The upper half of a float: bfloat of Metal 3.1, without asking for it.
 struct bf16 {
   ushort bits;
 };
@@ -37,3 +39,14 @@ inline float to_float(half x) { return float(x); }
 inline float to_float(bf16 x) { return as_type<float>(uint(x.bits) << 16); }
 
 inline void convert(float x, device float& out) { out = x; }
+inline void convert(float x, device half& out) { out = half(x); }
+// To the nearest, ties to even; a NaN stays one.
+inline void convert(float x, device bf16& out) {
+  const uint bits = as_type<uint>(x);
+  const bool is_nan = !(x == x);
+  out.bits = ushort(is_nan ? (bits >> 16 | 64) : (bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+// Four signed or unsigned bytes of a word.
+inline float4 unsigned_bytes(uint word) { return float4(as_type<uchar4>(word)); }
+inline float4 signed_bytes(uint word) { return float4(as_type<char4>(word)); }

@@ -78,6 +78,7 @@ struct Block {
   std::map<const void*, Bytes> shared;
   Bytes dynamic;
   size_t dynamic_bytes = 0;
+  size_t shared_bytes = 0, most_shared = 0;
   uint64_t serial = 0;
   const std::function<void()>* thread_function = nullptr;
   uint64_t random = 0;
@@ -148,7 +149,8 @@ void run_block(const Launch& launch, Dim3 at) {
   block.at_barrier.clear();
   block.shared.clear();
   block.dynamic = launch.dynamic_shared > 0 ? poisoned(launch.dynamic_shared) : nullptr;
-  block.dynamic_bytes = launch.dynamic_shared;
+  block.dynamic_bytes = block.shared_bytes = launch.dynamic_shared;
+  block.most_shared = launch.most_shared;
   ++block.serial;
   block.live = n;
   for (uint32_t i = 0; i < n; ++i) {
@@ -265,7 +267,14 @@ void collective(uint32_t mask, WarpOp op, void* argument,
 void* shared_array(const void* declaration, size_t bytes) {
   races::Ignored ignored;
   Bytes& memory = block.shared[declaration];
-  if (!memory) memory = poisoned(bytes);
+  if (!memory) {
+    memory = poisoned(bytes);
+    block.shared_bytes += bytes;
+    if (block.shared_bytes > block.most_shared) {
+      fail("%zu bytes of shared memory, of which a block has %zu", block.shared_bytes,
+           block.most_shared);
+    }
+  }
   return memory.get();
 }
 

@@ -29,6 +29,7 @@ struct Launch {
   Dim3 grid;
   Dim3 block;
   size_t dynamic_shared = 0;  // bytes
+  size_t most_shared = SIZE_MAX;  // bytes that a block may have in all; more are reported
 };
 
 // Runs `thread` as every thread of every block. With `order_seed` 0 threads run in order as far as

@@ -1,0 +1,178 @@
+#pragma once
+
+// What the attention kernels on SIMD group matrices share: 8 rows of queries of a SIMD group against
+// a slice of keys and values in threadgroup memory, with the softmax kept online.
+//
+// The method is FlashAttention-2 (T. Dao, 2023). Scores, outputs and sums are F32 in registers;
+// queries, keys, values and probabilities are F16. A lane holds two neighbouring numbers of one row
+// of each 8 x 8 matrix. Which ones the Metal specification leaves open; `Coordinates` has the places
+// that all Apple GPUs with these matrices use, on which MLX builds too.
+
+#include "kv.h"
+
+CONSTANT uint kMatrix = 8;  // rows and columns of a SIMD group matrix
+
+// Rows in threadgroup memory are 16 bytes longer than a head, so that the rows of a matrix do not
+// all begin in the same bank.
+CONSTANT uint kRowPad = 8;
+
+// The numbers of a matrix that a lane holds: row `row`, columns `col` and col + 1. The lanes of a row
+// differ in bits 0 and 3.
+struct Coordinates {
+  uint row;
+  uint col;
+};
+inline Coordinates coordinates_of(uint lane) {
+  return {(lane >> 4 & 1) * 4 + (lane >> 1 & 3), (lane >> 3 & 1) * 4 + (lane & 1) * 2};
+}
+inline float row_max(float x) {
+  x = fmax(x, simd_shuffle_xor(x, ushort(1)));
+  return fmax(x, simd_shuffle_xor(x, ushort(8)));
+}
+inline float row_sum(float x) {
+  x += simd_shuffle_xor(x, ushort(1));
+  return x + simd_shuffle_xor(x, ushort(8));
+}
+
+// The positions that one query may see.
+struct Visible {
+  uint begin;
+  uint end;
+};
+inline Visible visible_to(uint position, QueryTile tile, constant AttentionArgs& a) {
+  const uint end = a.causal != 0 ? min(position + 1, tile.end) : tile.end;
+  return {a.window > 0 && position + 1 > a.window ? position + 1 - a.window : 0, end};
+}
+
+// Numbers 8 unit .. 8 unit + 7 of a row of the cache.
+inline void copy_unit(threadgroup half* to, thread const KvRows<half>& rows, uint slot, uint unit) {
+  device const half4* from = (device const half4*)(rows.row(slot) + unit * 8);
+  ((threadgroup half4*)to)[0] = from[0];
+  ((threadgroup half4*)to)[1] = from[1];
+}
+inline void copy_unit(threadgroup half* to, thread const KvRows<q8>& rows, uint slot, uint unit) {
+  device const char4* from = (device const char4*)(rows.row(slot) + unit * 8);
+  const float scale = float(rows.row_scales(slot)[unit * 8 / kScaleGroup]);
+  ((threadgroup half4*)to)[0] = half4(float4(from[0]) * scale);
+  ((threadgroup half4*)to)[1] = half4(float4(from[1]) * scale);
+}
+
+// Where a sequence's positions are.
+struct SequencePages {
+  device u8* pages;
+  device const int* table;
+  uint kv_head;
+};
+
+// Brings the keys (or values) of positions first .. first + tokens to threadgroup memory, by threads
+// `index` of `threads`; positions from `end` on become zeros.
+template <class T, uint D, uint tokens>
+inline void load_slice(threadgroup half* tile, SequencePages from, constant KvPages& kv,
+                       bool values, uint first, uint end, uint index, uint threads) {
+  const uint units = D / 8;
+  for (uint i = index; i < tokens * units; i += threads) {
+    const uint token = i / units, unit = i % units, position = first + token;
+    threadgroup half* to = tile + token * (D + kRowPad) + unit * 8;
+    if (position < end) {
+      const uint page = uint(from.table[position / kv.page_tokens]);
+      const uint slot = position % kv.page_tokens;
+      copy_unit(to, values ? values_of<T>(from.pages, kv, page, from.kv_head)
+                           : keys_of<T>(from.pages, kv, page, from.kv_head), slot, unit);
+    } else {
+      ((threadgroup half4*)to)[0] = half4(half(0));
+      ((threadgroup half4*)to)[1] = half4(half(0));
+    }
+  }
+}
+
+// One row of queries as F16, or zeros; by a SIMD group.
+template <uint D>
+inline void load_query(threadgroup half* to, device const float* q, bool valid, uint lane) {
+  for (uint i = lane; i < D; i += kLanes) to[i] = valid ? half(q[i]) : half(0);
+}
+
+// The queries of a SIMD group and what it has found for them so far.
+template <uint D>
+struct RowState {
+  simdgroup_half8x8 queries[D / 8];
+  simdgroup_float8x8 out[D / 8];
+  float largest;  // score of the lane's row so far
+  float total;    // this lane's part of the sum of exp(score - largest)
+};
+
+// Queries from 8 rows of threadgroup memory.
+template <uint D>
+inline void begin_rows(thread RowState<D>& state, threadgroup const half* q_tile) {
+  for (uint d = 0; d < D / 8; ++d) {
+    simdgroup_load(state.queries[d], q_tile + d * 8, D + kRowPad);
+    state.out[d] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
+  }
+  state.largest = -INFINITY;
+  state.total = 0;
+}
+
+// scores[8 rows, tokens] = q k^T.
+template <uint D, uint tokens>
+inline void multiply_keys(thread simdgroup_float8x8 (&scores)[tokens / 8],
+                          thread const RowState<D>& state, threadgroup const half* k_tile) {
+  for (uint n = 0; n < tokens / 8; ++n) {
+    scores[n] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
+    for (uint d = 0; d < D / 8; ++d) {
+      simdgroup_half8x8 keys;
+      simdgroup_load(keys, k_tile + n * 8 * (D + kRowPad) + d * 8, D + kRowPad, ulong2(0, 0), true);
+      simdgroup_multiply_accumulate(scores[n], state.queries[d], keys, scores[n]);
+    }
+  }
+}
+
+// Takes the scores of positions first .. first + tokens into the state, of which this lane's row
+// sees `visible`; `weights` become their exponentials relative to the row's largest score.
+template <uint D, uint tokens>
+inline void weigh_scores(thread simdgroup_half8x8 (&weights)[tokens / 8],
+                         thread simdgroup_float8x8 (&scores)[tokens / 8],
+                         thread RowState<D>& state, uint first, Visible visible, uint lane,
+                         constant AttentionArgs& args) {
+  const uint col = coordinates_of(lane).col;
+  float largest = state.largest;
+  for (uint n = 0; n < tokens / 8; ++n) {
+    for (uint e = 0; e < 2; ++e) {
+      const uint position = first + n * 8 + col + e;
+      float score = scores[n].thread_elements()[e] * args.scale;
+      if (args.softcap > 0) score = args.softcap * precise::tanh(score / args.softcap);
+      score = position >= visible.begin && position < visible.end ? score : -INFINITY;
+      scores[n].thread_elements()[e] = score;
+      largest = fmax(largest, score);
+    }
+  }
+  largest = row_max(largest);
+  // A row that has seen nothing yet keeps zeros; its exponents are taken relative to 0.
+  const float base = largest == -INFINITY ? 0.0f : largest;
+  const float shrink = precise::exp(state.largest - base);
+  float sum = 0;
+  for (uint n = 0; n < tokens / 8; ++n) {
+    for (uint e = 0; e < 2; ++e) {
+      const float weight = precise::exp(scores[n].thread_elements()[e] - base);
+      weights[n].thread_elements()[e] = half(weight);
+      sum += weight;
+    }
+  }
+  state.largest = largest;
+  state.total = state.total * shrink + sum;
+  for (uint d = 0; d < D / 8; ++d) {
+    state.out[d].thread_elements()[0] *= shrink;
+    state.out[d].thread_elements()[1] *= shrink;
+  }
+}
+
+// out += weights [8 rows, tokens] values [tokens, D].
+template <uint D, uint tokens>
+inline void add_values(thread RowState<D>& state, thread simdgroup_half8x8 (&weights)[tokens / 8],
+                       threadgroup const half* v_tile) {
+  for (uint d = 0; d < D / 8; ++d) {
+    for (uint n = 0; n < tokens / 8; ++n) {
+      simdgroup_half8x8 values;
+      simdgroup_load(values, v_tile + n * 8 * (D + kRowPad) + d * 8, D + kRowPad);
+      simdgroup_multiply_accumulate(state.out[d], weights[n], values, state.out[d]);
+    }
+  }
+}

@@ -1,0 +1,178 @@
+// Attention of a decode step: one launch for the whole batch, whatever the sequences' lengths.
+// Buffers and geometry: arguments.h.
+//
+// The 8 rows of a matrix are the query heads of one KV head times the queries of the tile, so that
+// keys and values are read once for all of them. Rows are plentiful compared to the memory traffic:
+// unused ones cost nothing. Each of four SIMD groups takes every fourth slice of positions, with no
+// barrier among them until they add up in the end (split over KV as in Flash-Decoding: T. Dao et
+// al., 2023). The splits have a fixed size, so that a sequence's result does not depend on the others
+// of its batch. merge_attention_splits adds up the entries of a tile.
+
+#include "attention.h"
+
+CONSTANT uint kDecodeGroups = 4;
+
+template <uint D>
+struct DecodeTile {
+  CONSTANT uint kTokens = D > 128 ? 8 : 16;
+  CONSTANT uint kNumbers = kTokens * (D + kRowPad);
+};
+
+// Adds the SIMD groups' sums of 8 rows into the entry's, one part of each head after another, through
+// `memory` of kDecodeGroups * (64 + 16) floats.
+template <uint D>
+inline void store_partial(device float* partial_out, device float* partial_ml,
+                          threadgroup float* memory, thread RowState<D>& state, uint n_rows,
+                          uint first_row, uint group, uint kv_head, uint n_heads,
+                          uint thread_index, uint lane, uint simdgroup) {
+  threadgroup float* outs = memory;                                     // [groups][8][8]
+  threadgroup float* largest = outs + kDecodeGroups * 64;               // [groups][8]
+  threadgroup float* totals = largest + kDecodeGroups * kDecodeRows;    // [groups][8]
+  const Coordinates own = coordinates_of(lane);
+  const float total = row_sum(state.total);
+  if (own.col == 0) {
+    largest[simdgroup * kDecodeRows + own.row] = state.largest;
+    totals[simdgroup * kDecodeRows + own.row] = total;
+  }
+  // 64 threads store 8 numbers of each of the 8 rows.
+  const uint row = thread_index / kMatrix % kDecodeRows, dim = thread_index % kMatrix;
+  const uint query = (first_row + row) / group, head = kv_head * group + (first_row + row) % group;
+  const ulong to = ulong(query) * n_heads + head;
+  const bool stores = thread_index < 64 && row < n_rows;
+  for (uint d = 0; d < D / 8; ++d) {
+    simdgroup_store(state.out[d], outs + simdgroup * 64, kMatrix);
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    if (stores) {
+      float most = -INFINITY;
+      for (uint g = 0; g < kDecodeGroups; ++g) most = fmax(most, largest[g * kDecodeRows + row]);
+      const float base = most == -INFINITY ? 0.0f : most;
+      float sum = 0, sum_of_weights = 0;
+      for (uint g = 0; g < kDecodeGroups; ++g) {
+        const float factor = precise::exp(largest[g * kDecodeRows + row] - base);
+        sum += outs[g * 64 + row * kMatrix + dim] * factor;
+        sum_of_weights += totals[g * kDecodeRows + row] * factor;
+      }
+      partial_out[to * D + d * kMatrix + dim] = sum;
+      if (d == 0 && dim == 0) {
+        partial_ml[to * 2] = most;
+        partial_ml[to * 2 + 1] = sum_of_weights;
+      }
+    }
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+  }
+}
+
+template <class T, uint D>
+[[kernel, max_total_threads_per_threadgroup(128)]] void batched_decode_attention(
+    device float* partial_out [[buffer(0)]], device float* partial_ml [[buffer(1)]],
+    device const float* q [[buffer(2)]], device u8* pages [[buffer(3)]],
+    device const QueryTile* tiles [[buffer(4)]], device const AttentionWork* work [[buffer(5)]],
+    device const uint* n_work [[buffer(6)]], device const int* page_tables [[buffer(7)]],
+    constant AttentionArgs& args [[buffer(8)]], uint2 at [[threadgroup_position_in_grid]],
+    uint thread_index [[thread_index_in_threadgroup]],
+    uint lane [[thread_index_in_simdgroup]], uint simdgroup [[simdgroup_index_in_threadgroup]]) {
+  // A slice of each SIMD group, of keys, then of values; before them the queries.
+  threadgroup half memory[kDecodeGroups * DecodeTile<D>::kNumbers];
+  threadgroup float sums[kDecodeGroups * (64 + 16)];
+  if (at.x >= *n_work) return;
+  const AttentionWork entry = work[at.x];
+  const QueryTile tile = tiles[entry.tile];
+  const uint group = args.n_heads / args.kv.n_kv_heads;  // query heads of a KV head
+  const uint row_blocks = (group * args.max_queries + kDecodeRows - 1) / kDecodeRows;
+  const uint kv_head = at.y / row_blocks, first_row = at.y % row_blocks * kDecodeRows;
+  const uint all_rows = group * tile.n_queries;
+  if (first_row >= all_rows) return;
+  const uint n_rows = min(kDecodeRows, all_rows - first_row);
+  const SequencePages from = {pages, page_tables + ulong(tile.sequence) * args.page_stride,
+                              kv_head};
+
+  for (uint i = simdgroup; i < kDecodeRows; i += kDecodeGroups) {
+    const uint row = first_row + (i < n_rows ? i : 0);
+    const ulong token = tile.first_row + row / group;
+    device const float* query = q + (token * args.n_heads + kv_head * group + row % group) * D;
+    load_query<D>(memory + i * (D + kRowPad), query, i < n_rows, lane);
+  }
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  RowState<D> state;
+  begin_rows<D>(state, memory);
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+
+  const uint own_row = first_row + min(coordinates_of(lane).row, n_rows - 1);
+  const Visible visible = visible_to(tile.first_position + own_row / group, tile, args);
+  const Visible first_seen = visible_to(tile.first_position + first_row / group, tile, args);
+  const Visible last_seen =
+      visible_to(tile.first_position + (first_row + n_rows - 1) / group, tile, args);
+  const uint split_begin = entry.split * kSplitTokens;
+  const uint tokens = DecodeTile<D>::kTokens;
+  const uint begin = max(split_begin, first_seen.begin / tokens * tokens);
+  const uint end = min(split_begin + kSplitTokens, last_seen.end);
+  threadgroup half* slice = memory + simdgroup * DecodeTile<D>::kNumbers;
+  for (uint first = begin + simdgroup * tokens; first < end; first += kDecodeGroups * tokens) {
+    simdgroup_float8x8 scores[DecodeTile<D>::kTokens / 8];
+    simdgroup_half8x8 weights[DecodeTile<D>::kTokens / 8];
+    load_slice<T, D, DecodeTile<D>::kTokens>(slice, from, args.kv, false, first, end, lane, kLanes);
+    simdgroup_barrier(mem_flags::mem_threadgroup);
+    multiply_keys<D, DecodeTile<D>::kTokens>(scores, state, slice);
+    weigh_scores<D, DecodeTile<D>::kTokens>(weights, scores, state, first, visible, lane, args);
+    simdgroup_barrier(mem_flags::mem_threadgroup);
+    load_slice<T, D, DecodeTile<D>::kTokens>(slice, from, args.kv, true, first, end, lane, kLanes);
+    simdgroup_barrier(mem_flags::mem_threadgroup);
+    add_values<D, DecodeTile<D>::kTokens>(state, weights, slice);
+    simdgroup_barrier(mem_flags::mem_threadgroup);
+  }
+
+  const ulong row = ulong(at.x) * args.max_queries * args.n_heads;
+  store_partial<D>(partial_out + row * D, partial_ml + row * 2, sums, state, n_rows, first_row,
+                   group, kv_head, args.n_heads, thread_index, lane, simdgroup);
+}
+
+// out[token, head] = the sums of all splits of the tile over their total, sinks included.
+kernel void merge_attention_splits(
+    device float* out [[buffer(0)]], device const float* partial_out [[buffer(1)]],
+    device const float* partial_ml [[buffer(2)]], device const QueryTile* tiles [[buffer(3)]],
+    device const AttentionWork* work [[buffer(4)]], device const uint* n_work [[buffer(5)]],
+    device const float* sinks [[buffer(6)]], constant MergeAttentionArgs& args [[buffer(7)]],
+    uint2 at [[threadgroup_position_in_grid]],
+    uint thread_index [[thread_index_in_threadgroup]]) {
+  if (at.x >= *n_work) return;
+  const AttentionWork entry = work[at.x];
+  const QueryTile tile = tiles[entry.tile];
+  const uint head = at.y % args.n_heads, query = at.y / args.n_heads;
+  if (entry.split != 0 || query >= tile.n_queries) return;
+  const ulong step = ulong(args.max_queries) * args.n_heads;
+  const ulong first = entry.first_work * step + ulong(query) * args.n_heads + head;
+  const bool has_sinks = args.has_sinks != 0;
+
+  float largest = has_sinks ? sinks[head] : -INFINITY;
+  for (uint s = 0; s < entry.n_splits; ++s) {
+    largest = fmax(largest, partial_ml[(first + s * step) * 2]);
+  }
+  for (uint i = thread_index; i < args.dim; i += 128) {
+    float total = has_sinks ? precise::exp(sinks[head] - largest) : 0.0f;
+    float sum = 0;
+    for (uint s = 0; s < entry.n_splits; ++s) {
+      const ulong part = first + s * step;
+      const float most = partial_ml[part * 2];
+      if (most == -INFINITY) continue;  // outside the window
+      const float factor = precise::exp(most - largest);
+      total += partial_ml[part * 2 + 1] * factor;
+      sum += partial_out[part * args.dim + i] * factor;
+    }
+    out[(ulong(tile.first_row + query) * args.n_heads + head) * args.dim + i] = sum / total;
+  }
+}
+
+INSTANCE(batched_decode_attention<f16, 16>)
+INSTANCE(batched_decode_attention<f16, 32>)
+INSTANCE(batched_decode_attention<f16, 64>)
+INSTANCE(batched_decode_attention<f16, 80>)
+INSTANCE(batched_decode_attention<f16, 96>)
+INSTANCE(batched_decode_attention<f16, 128>)
+INSTANCE(batched_decode_attention<f16, 256>)
+INSTANCE(batched_decode_attention<q8, 16>)
+INSTANCE(batched_decode_attention<q8, 32>)
+INSTANCE(batched_decode_attention<q8, 64>)
+INSTANCE(batched_decode_attention<q8, 80>)
+INSTANCE(batched_decode_attention<q8, 96>)
+INSTANCE(batched_decode_attention<q8, 128>)
+INSTANCE(batched_decode_attention<q8, 256>)

@@ -1,0 +1,215 @@
+#pragma once
+
+// The weight formats that have fast products, read as they lie in the file, so that a mapped file
+// is all the memory that a model's weights take.
+//
+// A format F has
+//   kRun, kRuns       a lane's chunk holds kRuns runs of kRun consecutive weights
+//   kHasMin           weight = scale * q - min, else weight = scale * q
+//   kScaled           whether there are scales at all
+//   kUnit             rows are a whole number of kUnit weights
+//   Chunk             a chunk in registers
+//   load<whole>(row, cols, chunk, codebooks)   reads chunk number `chunk` of a row of `cols`
+//                     weights; unless rows are `whole` chunks, with zeros from `cols` on
+//   run_start(chunk, r)                 the column of the first weight of run r
+//   four(c, r, j)     weights 4 j .. 4 j + 3 of run r, before scaling: small exact numbers
+//   scale(c, r), min(c, r)
+//
+// Neighbouring lanes read neighbouring chunks of 8 to 16 bytes. Blocks of 18, 34 and 210 bytes allow
+// loads of two bytes only, which fall into the same few cache lines for all lanes; that costs less
+// than a second copy of the weights in another order would. Block layouts: csrc/common/quant.
+
+#include "prelude.h"
+
+// Whole chunks and the rest of a row of `cols` weights.
+template <class F>
+inline uint chunks_of(uint cols) {
+  return (cols + F::kRun * F::kRuns - 1) / (F::kRun * F::kRuns);
+}
+
+inline float half_at(device const u8* p) { return float(*(device const half*)p); }
+// Four bytes at an even address.
+inline uint word_at(device const u8* p) {
+  device const ushort* halves = (device const ushort*)p;
+  return halves[0] | uint(halves[1]) << 16;
+}
+
+// F32, F16 and BF16: Four is four numbers as they lie in memory.
+struct FloatsF32 {
+  CONSTANT uint kBytes = 4;
+  typedef float4 Four;
+  static float4 load_four(device const u8* p) {
+    device const float2* pairs = (device const float2*)p;
+    return float4(pairs[0].x, pairs[0].y, pairs[1].x, pairs[1].y);
+  }
+  static float load_one(device const u8* p) { return *(device const float*)p; }
+  static float4 value(float4 four) { return four; }
+};
+struct FloatsF16 {
+  CONSTANT uint kBytes = 2;
+  typedef half4 Four;
+  static half4 load_four(device const u8* p) { return *(device const half4*)p; }
+  static half load_one(device const u8* p) { return *(device const half*)p; }
+  static float4 value(half4 four) { return float4(four); }
+};
+struct FloatsBF16 {
+  CONSTANT uint kBytes = 2;
+  typedef ushort4 Four;
+  static ushort4 load_four(device const u8* p) { return *(device const ushort4*)p; }
+  static ushort load_one(device const u8* p) { return *(device const ushort*)p; }
+  static float4 value(ushort4 four) { return as_type<float4>(uint4(four) << 16); }
+};
+
+template <class T>
+struct FormatFloats {
+  CONSTANT uint kRun = 4, kRuns = 1, kUnit = 1;
+  CONSTANT bool kHasMin = false, kScaled = false;
+  struct Chunk {
+    typename T::Four bits;
+  };
+  template <bool whole>
+  static Chunk load(device const u8* row, uint cols, uint chunk, device const ulong*) {
+    device const u8* from = row + ulong(chunk) * 4 * T::kBytes;
+    Chunk c;
+    if (whole) {
+      c.bits = T::load_four(from);
+    } else {
+      for (uint i = 0; i < 4; ++i) {
+        c.bits[i] = 0;
+        if (chunk * 4 + i < cols) c.bits[i] = T::load_one(from + i * T::kBytes);
+      }
+    }
+    return c;
+  }
+  static uint run_start(uint chunk, uint) { return chunk * 4; }
+  static float4 four(thread const Chunk& c, uint, uint) { return T::value(c.bits); }
+  static float scale(thread const Chunk&, uint) { return 1.0f; }
+  static float min(thread const Chunk&, uint) { return 0.0f; }
+};
+typedef FormatFloats<FloatsF32> FormatF32;
+typedef FormatFloats<FloatsF16> FormatF16;
+typedef FormatFloats<FloatsBF16> FormatBF16;
+
+// d, then 32 signed bytes. A chunk is a quarter of them.
+struct FormatQ8_0 {
+  CONSTANT uint kRun = 8, kRuns = 1, kUnit = 32;
+  CONSTANT bool kHasMin = false, kScaled = true;
+  struct Chunk {
+    uint2 bits;
+    float d;
+  };
+  template <bool whole>
+  static Chunk load(device const u8* row, uint, uint chunk, device const ulong*) {
+    device const u8* block = row + ulong(chunk / 4) * 34;
+    device const u8* from = block + 2 + chunk % 4 * 8;
+    Chunk c;
+    c.bits = uint2(word_at(from), word_at(from + 4));
+    c.d = half_at(block);
+    return c;
+  }
+  static uint run_start(uint chunk, uint) { return chunk * kRun; }
+  static float4 four(thread const Chunk& c, uint, uint j) { return signed_bytes(c.bits[j]); }
+  static float scale(thread const Chunk& c, uint) { return c.d; }
+  static float min(thread const Chunk&, uint) { return 0.0f; }
+};
+
+// d, then 16 bytes: byte i = weight i | weight i + 16 << 4. A chunk is half of them.
+struct FormatQ4_0 {
+  CONSTANT uint kRun = 8, kRuns = 2, kUnit = 32;
+  CONSTANT bool kHasMin = false, kScaled = true;
+  struct Chunk {
+    uint2 bits;
+    float d;
+  };
+  template <bool whole>
+  static Chunk load(device const u8* row, uint, uint chunk, device const ulong*) {
+    device const u8* block = row + ulong(chunk / 2) * 18;
+    device const u8* from = block + 2 + chunk % 2 * 8;
+    Chunk c;
+    c.bits = uint2(word_at(from), word_at(from + 4));
+    c.d = half_at(block);
+    return c;
+  }
+  static uint run_start(uint chunk, uint r) { return chunk / 2 * 32 + r * 16 + chunk % 2 * 8; }
+  static float4 four(thread const Chunk& c, uint r, uint j) {
+    return unsigned_bytes(c.bits[j] >> (4 * r) & 0x0f0f0f0f) - 8.0f;
+  }
+  static float scale(thread const Chunk& c, uint) { return c.d; }
+  static float min(thread const Chunk&, uint) { return 0.0f; }
+};
+
+// 144 bytes: d, dmin, 12 bytes of 6-bit scales and minima, and 128 of weights. Chunk c has 16 of
+// those: 16 weights of sub-block 2 (c / 2) in the low, 16 of the next sub-block in the high four
+// bits. Eight neighbouring lanes share a block.
+struct FormatQ4_K {
+  CONSTANT uint kRun = 16, kRuns = 2, kUnit = 256;
+  CONSTANT bool kHasMin = true, kScaled = true;
+  struct Chunk {
+    uint4 bits;
+    float2 scales;
+    float2 mins;
+  };
+  template <bool whole>
+  static Chunk load(device const u8* row, uint, uint chunk, device const ulong*) {
+    device const u8* block = row + ulong(chunk / 8) * 144;
+    device const uint2* head = (device const uint2*)block;
+    device const uint2* from = (device const uint2*)(block + 16 + chunk % 8 * 16);
+    Chunk c;
+    c.bits = uint4(from[0].x, from[0].y, from[1].x, from[1].y);
+    const uint2 first = head[0], second = head[1];
+    const float2 d = float2(as_type<half2>(first.x));
+    const uint pair = chunk % 8 / 2;  // of sub-blocks
+    for (uint r = 0; r < 2; ++r) {
+      const uint shift = 8 * ((2 * pair + r) % 4);
+      const uint y = first.y >> shift, z = second.x >> shift, w = second.y >> shift;
+      const uint scale = pair < 2 ? y & 63 : (w & 0xf) | (y >> 6 & 3) << 4;
+      const uint least = pair < 2 ? z & 63 : (w >> 4 & 0xf) | (z >> 6 & 3) << 4;
+      c.scales[r] = d.x * float(scale);
+      c.mins[r] = d.y * float(least);
+    }
+    return c;
+  }
+  static uint run_start(uint chunk, uint r) {
+    return chunk / 8 * 256 + chunk % 8 / 2 * 64 + r * 32 + chunk % 2 * 16;
+  }
+  static float4 four(thread const Chunk& c, uint r, uint j) {
+    return unsigned_bytes(c.bits[j] >> (4 * r) & 0x0f0f0f0f);
+  }
+  static float scale(thread const Chunk& c, uint r) { return c.scales[r]; }
+  static float min(thread const Chunk& c, uint r) { return c.mins[r]; }
+};
+
+// 210 bytes: ql[128], qh[64], scales[16], d. A chunk is four weights of each quarter of one half of
+// the block: their low four bits share bytes of ql, their high two bits bytes of qh.
+struct FormatQ6_K {
+  CONSTANT uint kRun = 4, kRuns = 4, kUnit = 256;
+  CONSTANT bool kHasMin = false, kScaled = true;
+  struct Chunk {
+    uint2 low;
+    uint high;
+    float4 scales;
+  };
+  template <bool whole>
+  static Chunk load(device const u8* row, uint, uint chunk, device const ulong*) {
+    device const u8* block = row + ulong(chunk / 16) * 210;
+    const uint half_block = chunk % 16 / 8, first = chunk % 8 * 4;
+    device const u8* low = block + 64 * half_block + first;
+    device const u8* scales = block + 192 + 8 * half_block + first / 16;
+    const float d = half_at(block + 208);
+    Chunk c;
+    c.low = uint2(word_at(low), word_at(low + 32));
+    c.high = word_at(block + 128 + 32 * half_block + first);
+    for (uint r = 0; r < 4; ++r) c.scales[r] = d * float(i8(scales[2 * r]));
+    return c;
+  }
+  static uint run_start(uint chunk, uint r) {
+    return chunk / 8 * 128 + r * 32 + chunk % 8 * 4;
+  }
+  static float4 four(thread const Chunk& c, uint r, uint) {
+    const uint low = c.low[r % 2] >> (4 * (r / 2)) & 0x0f0f0f0f;
+    const uint high = c.high >> (2 * r) & 0x03030303;
+    return unsigned_bytes(low | high << 4) - 32.0f;
+  }
+  static float scale(thread const Chunk& c, uint r) { return c.scales[r]; }
+  static float min(thread const Chunk&, uint) { return 0.0f; }
+};

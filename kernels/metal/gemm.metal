@@ -1,0 +1,194 @@
+// Products of a prompt: out = residual + alpha * activation(x weight^T + bias). Buffers and
+// geometry: arguments.h.
+//
+// A threadgroup computes 64 rows of weights by 32 tokens, four SIMD groups 32 by 16 each, in steps of
+// 64 columns: all threads dequantise the step's weights into threadgroup memory as F16 (F32 where
+// the file has F32 or BF16), and copy the step's x as F32; SIMD groups then multiply 8 x 8 matrices
+// of both and add in F32. Both tiles are 8 x 8 blocks of 64 consecutive numbers, so that a matrix is
+// loaded from one stretch of memory. 16 to 24 KB of threadgroup memory let one to two threadgroups
+// share a core, one of which loads while the other multiplies.
+
+#include "activation.h"
+#include "blocks.h"
+
+CONSTANT uint kStep = 64, kThreads = 128;
+
+// How a format is read here: a chunk must lie within 64 columns, and Tile is what its numbers are
+// rounded to.
+template <class F>
+struct TileFormat {
+  typedef F Format;
+  typedef half Tile;
+};
+template <>
+struct TileFormat<FormatF32> {
+  typedef FormatF32 Format;
+  typedef float Tile;
+};
+template <>
+struct TileFormat<FormatBF16> {
+  typedef FormatBF16 Format;
+  typedef float Tile;
+};
+template <>
+struct TileFormat<FormatQ6_K> {
+  typedef Blocks<14> Format;
+  typedef half Tile;
+};
+
+// Where row `row`, column `col` of a step is in a tile.
+inline uint tile_at(uint row, uint col) {
+  return (row / 8 * (kStep / 8) + col / 8) * 64 + row % 8 * 8 + col % 8;
+}
+
+inline void store_four(threadgroup half* to, float4 v) { *(threadgroup half4*)to = half4(v); }
+inline void store_four(threadgroup float* to, float4 v) { *(threadgroup float4*)to = v; }
+
+// The weights of one step. Rows beyond the last are the last once more, and not stored; columns
+// beyond the last are zero.
+template <class F, bool whole, class T>
+inline void load_weights(threadgroup T* tile, device const u8* weight, ulong row_stride,
+                         uint first_row, uint rows, uint cols, uint first_col,
+                         device const ulong* codebooks, uint thread_index) {
+  const uint elements = F::kRun * F::kRuns, per_row = kStep / elements;
+  for (uint i = thread_index; i < kGemmRows * per_row; i += kThreads) {
+    const uint row = i / per_row, chunk = first_col / elements + i % per_row;
+    const bool is_there = chunk < chunks_of<F>(cols);
+    typename F::Chunk c;
+    if (is_there) {
+      device const u8* from = weight + min(first_row + row, rows - 1) * row_stride;
+      c = F::template load<whole>(from, cols, chunk, codebooks);
+    }
+    for (uint r = 0; r < F::kRuns; ++r) {
+      const uint start = F::run_start(chunk, r) - first_col;
+      for (uint j = 0; j < F::kRun / 4; ++j) {
+        float4 w = 0.0f;
+        if (is_there) {
+          w = F::four(c, r, j);
+          if (F::kScaled) w = w * F::scale(c, r) - F::min(c, r);
+        }
+        store_four(tile + tile_at(row, start + 4 * j), w);
+      }
+    }
+  }
+}
+
+// The rows of x of one step, zeros where there are none.
+inline void load_tokens(threadgroup float* tile, device const float* x, uint first_token,
+                        uint count, uint cols, uint first_col, uint thread_index) {
+  for (uint i = thread_index; i < kGemmTokens * (kStep / 4); i += kThreads) {
+    const uint token = i / (kStep / 4), col = i % (kStep / 4) * 4, k = first_col + col;
+    float4 v = 0.0f;
+    if (first_token + token < count) {
+      device const float* from = x + ulong(first_token + token) * cols;
+      if (cols % 4 == 0) {
+        if (k < cols) v = *(device const float4*)(from + k);
+      } else {
+        for (uint n = 0; n < 4; ++n) {
+          if (k + n < cols) v[n] = from[k + n];
+        }
+      }
+    }
+    store_four(tile + tile_at(token, col), v);
+  }
+}
+
+// sums[4][2] of a SIMD group += weights [32 rows] x tokens [16] of one step.
+template <class T>
+inline void multiply_step(thread simdgroup_float8x8 (&sums)[4][2], threadgroup const T* weights,
+                          threadgroup const float* tokens) {
+  const uint row_blocks = kStep / 8 * 64;  // from 8 rows of a tile to the next
+  for (uint k = 0; k < kStep / 8; ++k) {
+    simdgroup_matrix<T, 8, 8> w[4];
+    simdgroup_float8x8 x[2];
+    for (uint i = 0; i < 4; ++i) simdgroup_load(w[i], weights + i * row_blocks + k * 64, 8);
+    for (uint n = 0; n < 2; ++n) {
+      simdgroup_load(x[n], tokens + n * row_blocks + k * 64, 8, ulong2(0, 0), true);
+    }
+    for (uint i = 0; i < 4; ++i) {
+      for (uint n = 0; n < 2; ++n) {
+        simdgroup_multiply_accumulate(sums[i][n], w[i], x[n], sums[i][n]);
+      }
+    }
+  }
+}
+
+template <class F>
+[[kernel, max_total_threads_per_threadgroup(128)]] void gemm(
+    device float* out [[buffer(0)]], device const float* x [[buffer(1)]],
+    device const u8* weight [[buffer(2)]], device const uint* n_rows [[buffer(3)]],
+    device const float* bias [[buffer(4)]], device const float* residual [[buffer(5)]],
+    device const ulong* codebooks [[buffer(6)]], constant MatvecArgs& args [[buffer(7)]],
+    uint2 at [[threadgroup_position_in_grid]], uint thread_index [[thread_index_in_threadgroup]],
+    uint simdgroup [[simdgroup_index_in_threadgroup]]) {
+  typedef typename TileFormat<F>::Format Format;
+  typedef typename TileFormat<F>::Tile T;
+  threadgroup T weights[kGemmRows * kStep];
+  threadgroup float tokens[kGemmTokens * kStep];
+  const uint first_token = at.x * kGemmTokens, first_row = at.y * kGemmRows, count = *n_rows;
+  if (first_token >= count) return;
+  const uint own_row = simdgroup % 2 * 32, own_token = simdgroup / 2 * 16;
+  const bool whole = Format::kUnit % (Format::kRun * Format::kRuns) == 0 ||
+                     args.cols % (Format::kRun * Format::kRuns) == 0;
+
+  simdgroup_float8x8 sums[4][2];
+  for (uint i = 0; i < 4; ++i) {
+    for (uint n = 0; n < 2; ++n) sums[i][n] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
+  }
+  for (uint first = 0; first < args.cols; first += kStep) {
+    if (whole) {
+      load_weights<Format, true>(weights, weight, args.row_stride, first_row, args.rows, args.cols,
+                                 first, codebooks, thread_index);
+    } else {
+      load_weights<Format, false>(weights, weight, args.row_stride, first_row, args.rows,
+                                  args.cols, first, codebooks, thread_index);
+    }
+    load_tokens(tokens, x, first_token, count, args.cols, first, thread_index);
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    multiply_step(sums, weights + own_row * kStep, tokens + own_token * kStep);
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+  }
+
+  // Through threadgroup memory, [32 tokens][64 rows], so that neighbouring threads store
+  // neighbouring rows.
+  for (uint i = 0; i < 4; ++i) {
+    for (uint n = 0; n < 2; ++n) {
+      simdgroup_store(sums[i][n], tokens + (own_token + 8 * n) * kGemmRows + own_row + 8 * i,
+                      kGemmRows, ulong2(0, 0), true);
+    }
+  }
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  const ProductOutput to = product_output(out, bias, residual, args);
+  const uint row = thread_index % kGemmRows;
+  if (first_row + row >= args.rows) return;
+  for (uint t = thread_index / kGemmRows; t < min(kGemmTokens, count - first_token);
+       t += kThreads / kGemmRows) {
+    store_product(to, tokens[t * kGemmRows + row], first_token + t, first_row + row);
+  }
+}
+
+INSTANCE(gemm<FormatF32>)
+INSTANCE(gemm<FormatF16>)
+INSTANCE(gemm<FormatBF16>)
+INSTANCE(gemm<FormatQ8_0>)
+INSTANCE(gemm<FormatQ4_0>)
+INSTANCE(gemm<FormatQ4_K>)
+INSTANCE(gemm<FormatQ6_K>)
+INSTANCE(gemm<Blocks<3>>)
+INSTANCE(gemm<Blocks<6>>)
+INSTANCE(gemm<Blocks<7>>)
+INSTANCE(gemm<Blocks<10>>)
+INSTANCE(gemm<Blocks<11>>)
+INSTANCE(gemm<Blocks<13>>)
+INSTANCE(gemm<Blocks<16>>)
+INSTANCE(gemm<Blocks<17>>)
+INSTANCE(gemm<Blocks<18>>)
+INSTANCE(gemm<Blocks<19>>)
+INSTANCE(gemm<Blocks<20>>)
+INSTANCE(gemm<Blocks<21>>)
+INSTANCE(gemm<Blocks<22>>)
+INSTANCE(gemm<Blocks<23>>)
+INSTANCE(gemm<Blocks<29>>)
+INSTANCE(gemm<Blocks<34>>)
+INSTANCE(gemm<Blocks<35>>)
+INSTANCE(gemm<Blocks<39>>)

@@ -1,0 +1,68 @@
+#pragma once
+
+// The pages of a KV cache (arguments.h, KvPages), which are a buffer of bytes.
+
+#include "simd.h"
+
+// Q8_0: signed bytes, with a scale for each 32.
+struct q8 {
+  i8 bits;
+};
+CONSTANT uint kScaleGroup = 32;
+
+// One head's keys or values in one page, of T.
+template <class T>
+struct KvRows {
+  device u8* rows;
+  device u8* scales;
+  uint dim;
+
+  device T* row(uint slot) const { return (device T*)rows + ulong(slot) * dim; }
+  device half* row_scales(uint slot) const {
+    return (device half*)scales + ulong(slot) * ((dim + kScaleGroup - 1) / kScaleGroup);
+  }
+};
+
+template <class T>
+inline KvRows<T> keys_of(device u8* pages, constant KvPages& kv, uint page, uint head) {
+  device u8* base = pages + page * kv.page_bytes + ulong(head) * kv.head_bytes;
+  return {base, base + kv.k_scales, kv.k_dim};
+}
+
+template <class T>
+inline KvRows<T> values_of(device u8* pages, constant KvPages& kv, uint page, uint head) {
+  device u8* base = pages + page * kv.page_bytes + ulong(head) * kv.head_bytes;
+  return {base + kv.v_offset, base + kv.v_scales, kv.v_dim};
+}
+
+template <class T>
+inline float kv_number(thread const KvRows<T>& rows, uint slot, uint i) {
+  return to_float(rows.row(slot)[i]);
+}
+inline float kv_number(thread const KvRows<q8>& rows, uint slot, uint i) {
+  return float(rows.row_scales(slot)[i / kScaleGroup]) * float(rows.row(slot)[i].bits);
+}
+
+// Stores a row of numbers, by all threads of the threadgroup. Values is a pointer to them.
+template <class T, class Values>
+inline void store_row(thread const KvRows<T>& to, uint slot, Values values, Place p) {
+  device T* row = to.row(slot);
+  for (uint i = p.thread_index; i < to.dim; i += threads_of(p)) convert(values[i], row[i]);
+}
+
+// A SIMD group a group: scale = largest / 127, rounded to F16 as it is stored, and numbers rounded to
+// its nearest multiple. A NaN or an infinity makes the scale NaN, and so the whole group.
+template <class Values>
+inline void store_row(thread const KvRows<q8>& to, uint slot, Values values, Place p) {
+  for (uint group = p.simdgroup; group * kScaleGroup < to.dim; group += p.n_simdgroups) {
+    const uint i = group * kScaleGroup + p.lane;
+    const float value = i < to.dim ? values[i] : 0.0f;
+    const bool finite = lanes_max(value - value == 0.0f ? 0.0f : 1.0f) == 0.0f;
+    const half rounded = half(lanes_max(fabs(value)) / 127.0f);
+    const float scale = float(rounded);
+    const float inverse = scale > 0 ? 1.0f / scale : 0.0f;
+    const float multiple = fmin(fmax(rint(value * inverse), -127.0f), 127.0f);
+    if (i < to.dim) to.row(slot)[i].bits = finite ? i8(multiple) : i8(0);
+    if (p.lane == 0) to.row_scales(slot)[group] = finite ? rounded : half(NAN);
+  }
+}

@@ -1,0 +1,190 @@
+#pragma once
+
+// The product of a few tokens with a weight: the body of matvec.metal, rms_norm_matvec.metal and
+// grouped_matvec.metal.
+//
+// A decoded token reads every weight once, so memory decides: each SIMD group reads several rows at
+// a time, neighbouring lanes neighbouring chunks, straight into registers, where they are
+// dequantised. The rows share what is loaded of x, which comes from the cache: threadgroup memory
+// would take a copy and a barrier and be no nearer. Most threadgroups therefore need no barrier at
+// all. `split` SIMD groups divide the columns of the same rows among them and add up through
+// threadgroup memory, so that a weight of few rows still fills the device. The order of the
+// additions is always the same: that of chunks, then of lanes, then of SIMD groups, whatever the
+// number of tokens.
+
+#include "blocks.h"
+#include "simd.h"
+
+// The rows that a SIMD group computes together: as many as the registers hold sums and chunks of,
+// since each divides the traffic of x once more.
+template <class F>
+struct RowsTogether {
+  CONSTANT uint value = kMatvecRows;
+};
+template <uint type>
+struct RowsTogether<Blocks<type>> {
+  CONSTANT uint value = kMatvecBlocksRows;
+};
+
+// x[k .. k + 3]; unless rows are `whole` chunks, with zeros from `cols` on.
+template <bool whole>
+inline float4 load_four(device const float* x, uint k, uint cols) {
+  if (whole) return *(device const float4*)(x + k);
+  return float4(k < cols ? x[k] : 0.0f, k + 1 < cols ? x[k + 1] : 0.0f,
+                k + 2 < cols ? x[k + 2] : 0.0f, k + 3 < cols ? x[k + 3] : 0.0f);
+}
+
+// What a product reads of its tokens. PlainTokens is x as it is.
+template <uint tokens>
+struct PlainTokens {
+  CONSTANT uint kSquares = 0;
+  device const float* row[tokens];
+
+  template <bool whole>
+  float4 four(uint t, uint k, uint cols, thread float*) const {
+    return load_four<whole>(row[t], k, cols);
+  }
+};
+
+// x * (weight + offset), whose products become those of the normalised x by a factor in the end; the
+// sums of the squares of x that make up this factor are added up on the way.
+template <uint tokens>
+struct NormedTokens {
+  CONSTANT uint kSquares = tokens;
+  device const float* row[tokens];
+  device const float* weight;
+  float offset;
+
+  template <bool whole>
+  float4 four(uint t, uint k, uint cols, thread float* squares) const {
+    const float4 v = load_four<whole>(row[t], k, cols);
+    squares[t] += dot(v, v);
+    return v * (load_four<whole>(weight, k, cols) + offset);
+  }
+};
+
+// The rows of a weight that a grid multiplies.
+struct WeightRows {
+  device const u8* data;
+  ulong stride;
+  uint count;
+  uint cols;
+};
+
+// The rows and the share of their columns that a SIMD group has.
+struct RowShare {
+  uint first_row;
+  uint part;  // of `split`
+  uint split;
+};
+template <class F>
+inline RowShare row_share(uint threadgroup_index, uint split, Place p) {
+  const uint groups = kMatvecSimdgroups / split;
+  const uint group = threadgroup_index * groups + p.simdgroup / split;
+  return {group * RowsTogether<F>::value, p.simdgroup % split, split};
+}
+
+// A lane's sums, and after `reduce` the SIMD group's.
+template <uint rows, uint tokens>
+struct RowSums {
+  float products[rows][tokens];
+  float squares[tokens];  // of NormedTokens
+};
+
+template <class F, bool whole, uint rows, uint tokens, class Tokens>
+inline void add_chunk(thread RowSums<rows, tokens>& sums,
+                      thread const typename F::Chunk (&c)[rows], thread const Tokens& x, uint cols,
+                      uint chunk) {
+  for (uint r = 0; r < F::kRuns; ++r) {
+    const uint start = F::run_start(chunk, r);
+    float dots[rows][tokens] = {};
+    float x_sums[tokens] = {};
+    for (uint j = 0; j < F::kRun / 4; ++j) {
+      float4 w[rows];
+      for (uint i = 0; i < rows; ++i) w[i] = F::four(c[i], r, j);
+      for (uint t = 0; t < tokens; ++t) {
+        const float4 v = x.template four<whole>(t, start + 4 * j, cols, sums.squares);
+        if (F::kHasMin) x_sums[t] += v.x + v.y + v.z + v.w;
+        for (uint i = 0; i < rows; ++i) dots[i][t] += dot(w[i], v);
+      }
+    }
+    for (uint i = 0; i < rows; ++i) {
+      for (uint t = 0; t < tokens; ++t) {
+        const float scaled = F::kScaled ? F::scale(c[i], r) * dots[i][t] : dots[i][t];
+        sums.products[i][t] += F::kHasMin ? scaled - F::min(c[i], r) * x_sums[t] : scaled;
+      }
+    }
+  }
+}
+
+template <class F, bool whole, uint rows, uint tokens, class Tokens>
+inline void add_chunks(thread RowSums<rows, tokens>& sums, WeightRows w, thread const Tokens& x,
+                       RowShare share, uint lane, device const ulong* codebooks) {
+  // Rows beyond the last are the last once more, and not stored.
+  device const u8* row[rows];
+  for (uint i = 0; i < rows; ++i) {
+    row[i] = w.data + min(share.first_row + i, w.count - 1) * w.stride;
+  }
+  const uint n_chunks = chunks_of<F>(w.cols), step = kLanes * share.split;
+  for (uint chunk = share.part * kLanes + lane; chunk < n_chunks; chunk += step) {
+    typename F::Chunk c[rows];
+    for (uint i = 0; i < rows; ++i) {
+      c[i] = F::template load<whole>(row[i], w.cols, chunk, codebooks);
+    }
+    add_chunk<F, whole, rows, tokens>(sums, c, x, w.cols, chunk);
+  }
+}
+
+// Threadgroup memory of a product: sums of each SIMD group.
+template <class F, uint tokens, class Tokens>
+struct PartialSums {
+  CONSTANT uint kProducts = RowsTogether<F>::value * tokens;
+  CONSTANT uint kEach = kProducts + Tokens::kSquares;
+  CONSTANT uint kCount = kMatvecSimdgroups * kEach;
+};
+
+// Calls store(row, token, product, squares) once for every row and token of the threadgroup, where
+// `squares` is the sum of the squares of NormedTokens. All threads must call this.
+template <class F, uint tokens, class Tokens, class Store>
+inline void multiply_rows(WeightRows w, thread const Tokens& x, uint threadgroup_index, uint split,
+                          device const ulong* codebooks, threadgroup float* partial, Place p,
+                          thread const Store& store) {
+  const uint rows = RowsTogether<F>::value;
+  const uint each = PartialSums<F, tokens, Tokens>::kEach;
+  const uint n_products = PartialSums<F, tokens, Tokens>::kProducts;
+  const RowShare share = row_share<F>(threadgroup_index, split, p);
+  RowSums<rows, tokens> sums = {};
+  if (F::kUnit % (F::kRun * F::kRuns) == 0 || w.cols % (F::kRun * F::kRuns) == 0) {
+    add_chunks<F, true, rows, tokens>(sums, w, x, share, p.lane, codebooks);
+  } else {
+    add_chunks<F, false, rows, tokens>(sums, w, x, share, p.lane, codebooks);
+  }
+
+  // Lane n keeps the n-th product, so that lanes store in parallel.
+  float product = 0, squares = 0;
+  for (uint i = 0; i < rows; ++i) {
+    for (uint t = 0; t < tokens; ++t) {
+      const float sum = simd_sum(sums.products[i][t]);
+      if (p.lane == i * tokens + t) product = sum;
+    }
+  }
+  for (uint t = 0; t < Tokens::kSquares; ++t) {
+    const float sum = simd_sum(sums.squares[t]);
+    if (p.lane % tokens == t) squares = sum;
+  }
+  if (split > 1) {
+    threadgroup float* own = partial + p.simdgroup * each;
+    if (p.lane < n_products) own[p.lane] = product;
+    if (p.lane < Tokens::kSquares) own[n_products + p.lane] = squares;
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    if (share.part != 0 || p.lane >= n_products) return;
+    product = 0;
+    squares = 0;
+    for (uint part = 0; part < split; ++part) {
+      product += own[part * each + p.lane];
+      if (Tokens::kSquares > 0) squares += own[part * each + n_products + p.lane % tokens];
+    }
+  }
+  const uint row = share.first_row + p.lane / tokens;
+  if (p.lane < n_products && row < w.count) store(row, p.lane % tokens, product, squares);
+}

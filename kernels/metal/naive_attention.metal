@@ -1,0 +1,94 @@
+// Causal attention, plainly: the fallback for head sizes and cache types that the kernels on SIMD
+// group matrices do not take, and the only one for F32 caches, whose digits they would round away.
+// Buffers and geometry: arguments.h; a threadgroup a query and head.
+//
+// The positions are taken in tiles of as many as there are threads: a thread computes one score, the
+// threadgroup their maximum and sum, and each thread then adds up some of the output's columns. The
+// sum is kept relative to the largest score so far (the online softmax of M. Milakov and N.
+// Gimelshein, 2018), so that any length needs the same memory.
+
+#include "kv.h"
+
+CONSTANT uint kTile = 128;    // positions in a tile; the threads
+CONSTANT uint kColumns = 4;   // output columns a thread adds up in one sweep over the positions
+
+template <class T>
+inline float score_of(device const float* q, thread const KvRows<T>& k, uint slot, float scale,
+                      float softcap) {
+  float sum = 0;
+  for (uint i = 0; i < k.dim; ++i) sum += q[i] * kv_number(k, slot, i);
+  const float score = sum * scale;
+  return softcap > 0 ? softcap * precise::tanh(score / softcap) : score;
+}
+
+template <class T>
+[[kernel, max_total_threads_per_threadgroup(128)]] void naive_attention(
+    device float* out [[buffer(0)]], device const float* q [[buffer(1)]],
+    device u8* pages [[buffer(2)]], device const int* positions [[buffer(3)]],
+    device const int* sequences [[buffer(4)]], device const int* page_tables [[buffer(5)]],
+    device const uint* n_tokens [[buffer(6)]], device const float* sinks [[buffer(7)]],
+    constant NaiveAttentionArgs& args [[buffer(8)]], uint2 at [[threadgroup_position_in_grid]],
+    uint thread_index [[thread_index_in_threadgroup]],
+    uint lane [[thread_index_in_simdgroup]], uint simdgroup [[simdgroup_index_in_threadgroup]],
+    uint n_simdgroups [[simdgroups_per_threadgroup]]) {
+  threadgroup float weights[kTile];
+  threadgroup uint tile_pages[kTile];
+  threadgroup float max_partial[kLanes];
+  threadgroup float sum_partial[kLanes];
+  const uint token = at.y, head = at.x;
+  if (token >= *n_tokens) return;
+  const Place p = {thread_index, lane, simdgroup, n_simdgroups};
+  constant KvPages& kv = args.kv;
+  const uint v_dim = kv.v_dim, kv_head = head / (args.n_heads / kv.n_kv_heads);
+  const ulong row = ulong(token) * args.n_heads + head;
+  device const float* query = q + row * kv.k_dim;
+  device float* result = out + row * v_dim;
+  device const int* table = page_tables + ulong(uint(sequences[token])) * args.page_stride;
+  const uint end = uint(positions[token]) + 1;
+  const uint begin = args.window > 0 && end > args.window ? end - args.window : 0;
+
+  // Wide heads take several sweeps; each computes the scores again.
+  for (uint sweep = 0; sweep < v_dim; sweep += kTile * kColumns) {
+    float largest = args.has_sinks != 0 ? sinks[head] : -INFINITY;
+    float total = args.has_sinks != 0 ? 1.0f : 0.0f;
+    float sums[kColumns] = {};
+    for (uint first = begin; first < end; first += kTile) {
+      const uint position = first + thread_index;
+      float score = -INFINITY;
+      if (position < end) {
+        const uint page = uint(table[position / kv.page_tokens]);
+        tile_pages[thread_index] = page;
+        score = score_of(query, keys_of<T>(pages, kv, page, kv_head), position % kv.page_tokens,
+                         args.scale, args.softcap);
+      }
+      const float now_largest = fmax(largest, group_max(score, max_partial, p));
+      const float weight = position < end ? precise::exp(score - now_largest) : 0.0f;
+      weights[thread_index] = weight;
+      const float shrink = precise::exp(largest - now_largest);
+      total = total * shrink + group_sum(weight, sum_partial, p);
+      largest = now_largest;
+
+      const uint count = min(kTile, end - first);
+      for (uint c = 0; c < kColumns; ++c) {
+        const uint i = sweep + c * kTile + thread_index;
+        if (i >= v_dim) continue;
+        float sum = sums[c] * shrink;
+        for (uint n = 0; n < count; ++n) {
+          const KvRows<T> values = values_of<T>(pages, kv, tile_pages[n], kv_head);
+          sum += weights[n] * kv_number(values, (first + n) % kv.page_tokens, i);
+        }
+        sums[c] = sum;
+      }
+      threadgroup_barrier(mem_flags::mem_threadgroup);
+    }
+    for (uint c = 0; c < kColumns; ++c) {
+      const uint i = sweep + c * kTile + thread_index;
+      if (i < v_dim) result[i] = sums[c] / total;
+    }
+  }
+}
+
+INSTANCE(naive_attention<float>)
+INSTANCE(naive_attention<f16>)
+INSTANCE(naive_attention<bf16>)
+INSTANCE(naive_attention<q8>)

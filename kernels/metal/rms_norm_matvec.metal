@@ -1,0 +1,80 @@
+// Products of a few tokens with the RMSNorm before them: out = residual + alpha * activation(
+// (x / rms(x, eps) * (norm_weight + offset)) weight^T + bias). Buffers and geometry: arguments.h; the
+// method: matvec.h.
+//
+// A launch less for each block of a model, and no normalised x to write and read: where a step
+// decodes one token of a small model, launches take as long as products. The factor 1 / rms(x) comes
+// out of the same pass, since a product is linear.
+
+#include "activation.h"
+#include "matvec.h"
+
+struct StoreNormedProduct {
+  ProductOutput to;
+  uint first;
+  uint count;
+  uint cols;
+  float eps;
+
+  void operator()(uint row, uint t, float product, float squares) const {
+    if (first + t >= count) return;
+    const float scale = 1.0f / precise::sqrt(squares / float(cols) + eps);
+    store_product(to, product * scale, first + t, row);
+  }
+};
+
+template <class F, uint tokens>
+[[kernel, max_total_threads_per_threadgroup(256)]] void rms_norm_matvec(
+    device float* out [[buffer(0)]], device const float* x [[buffer(1)]],
+    device const float* norm_weight [[buffer(2)]], device const u8* weight [[buffer(3)]],
+    device const uint* n_rows [[buffer(4)]], device const float* bias [[buffer(5)]],
+    device const float* residual [[buffer(6)]], constant RmsNormMatvecArgs& args [[buffer(7)]],
+    uint2 at [[threadgroup_position_in_grid]], uint thread_index [[thread_index_in_threadgroup]],
+    uint lane [[thread_index_in_simdgroup]], uint simdgroup [[simdgroup_index_in_threadgroup]],
+    uint n_simdgroups [[simdgroups_per_threadgroup]]) {
+  threadgroup float partial[PartialSums<F, tokens, NormedTokens<tokens>>::kCount];
+  constant MatvecArgs& product = args.product;
+  const uint first = at.y * tokens, count = *n_rows;
+  if (first >= count) return;
+  // Tokens beyond the last are the last once more, and not stored.
+  NormedTokens<tokens> token_rows;
+  for (uint t = 0; t < tokens; ++t) {
+    token_rows.row[t] = x + ulong(min(first + t, count - 1)) * product.cols;
+  }
+  token_rows.weight = norm_weight;
+  token_rows.offset = args.offset;
+  const WeightRows rows = {weight, product.row_stride, product.rows, product.cols};
+  const StoreNormedProduct store = {product_output(out, bias, residual, product), first, count,
+                                    product.cols, args.eps};
+  multiply_rows<F, tokens>(rows, token_rows, at.x, product.split, nullptr, partial,
+                           {thread_index, lane, simdgroup, n_simdgroups}, store);
+}
+
+INSTANCE(rms_norm_matvec<FormatF32, 1>)
+INSTANCE(rms_norm_matvec<FormatF32, 2>)
+INSTANCE(rms_norm_matvec<FormatF32, 4>)
+INSTANCE(rms_norm_matvec<FormatF32, 8>)
+INSTANCE(rms_norm_matvec<FormatF16, 1>)
+INSTANCE(rms_norm_matvec<FormatF16, 2>)
+INSTANCE(rms_norm_matvec<FormatF16, 4>)
+INSTANCE(rms_norm_matvec<FormatF16, 8>)
+INSTANCE(rms_norm_matvec<FormatBF16, 1>)
+INSTANCE(rms_norm_matvec<FormatBF16, 2>)
+INSTANCE(rms_norm_matvec<FormatBF16, 4>)
+INSTANCE(rms_norm_matvec<FormatBF16, 8>)
+INSTANCE(rms_norm_matvec<FormatQ8_0, 1>)
+INSTANCE(rms_norm_matvec<FormatQ8_0, 2>)
+INSTANCE(rms_norm_matvec<FormatQ8_0, 4>)
+INSTANCE(rms_norm_matvec<FormatQ8_0, 8>)
+INSTANCE(rms_norm_matvec<FormatQ4_0, 1>)
+INSTANCE(rms_norm_matvec<FormatQ4_0, 2>)
+INSTANCE(rms_norm_matvec<FormatQ4_0, 4>)
+INSTANCE(rms_norm_matvec<FormatQ4_0, 8>)
+INSTANCE(rms_norm_matvec<FormatQ4_K, 1>)
+INSTANCE(rms_norm_matvec<FormatQ4_K, 2>)
+INSTANCE(rms_norm_matvec<FormatQ4_K, 4>)
+INSTANCE(rms_norm_matvec<FormatQ4_K, 8>)
+INSTANCE(rms_norm_matvec<FormatQ6_K, 1>)
+INSTANCE(rms_norm_matvec<FormatQ6_K, 2>)
+INSTANCE(rms_norm_matvec<FormatQ6_K, 4>)
+INSTANCE(rms_norm_matvec<FormatQ6_K, 8>)

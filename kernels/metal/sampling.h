@@ -1,0 +1,94 @@
+#pragma once
+
+// What the kernels that choose tokens share. A row of logits is treated in chunks of 256, of each of
+// which a first pass keeps the largest logit: later passes skip the chunks in which nothing can
+// matter, and so read a few of the 500 that a vocabulary of 128k has.
+//
+// Probabilities are relative to the most probable token and kept as integers in units of 2^-40, so
+// that sums come out the same in whatever order they are added, and a draw is repeatable. The GPU
+// has no double: what the other devices compute in double is computed in integers or in pairs of
+// floats (exact_math.h).
+
+#include "simd.h"
+
+CONSTANT uint kChunkRounds = kChunk / kLanes;
+
+// forge_sampling of csrc/forge.h, where the fields are described.
+struct Sampling {
+  float temperature;
+  uint top_k;
+  float top_p;
+  float min_p;
+  float repeat_penalty;
+  float presence_penalty;
+  float frequency_penalty;
+  int forced_token;
+  uint seed_low;
+  uint seed_high;
+  uint stream;
+  uint position;
+  uint history_begin;
+  uint history_end;
+  uint bias_begin;
+  uint bias_end;
+  int mask;
+  uint n_top;
+};
+
+// forge_result; ids[max_top] and logprobs[max_top] follow.
+struct Result {
+  int token;
+  uint flags;
+  float logprob;
+  uint n_top;
+};
+CONSTANT uint kLogitsNan = 1;
+CONSTANT uint kNothingAllowed = 2;
+
+inline device Result* result_of(device u8* results, uint output, uint max_top) {
+  return (device Result*)(results + ulong(output) * (sizeof(Result) + 8 * max_top));
+}
+
+inline bool penalizes(Sampling s) {
+  return s.history_begin < s.history_end &&
+         (s.repeat_penalty != 1 || s.presence_penalty != 0 || s.frequency_penalty != 0);
+}
+// Whether penalties, bias or a mask change the logits at all.
+inline bool adjusts(Sampling s) {
+  return penalizes(s) || s.bias_begin < s.bias_end || s.mask >= 0;
+}
+// The row to choose from.
+inline device const float* chosen_row(Sampling s, device const float* logits,
+                                      device const float* adjusted, uint output, uint vocabulary) {
+  return (adjusts(s) ? adjusted : logits) + ulong(output) * vocabulary;
+}
+
+inline uint chunks_in(uint vocabulary) { return (vocabulary + kChunk - 1) / kChunk; }
+
+// A logit as the choice sees it: -infinity for NaN, and +0 for -0, which is equal to it.
+inline float sane(float logit) { return logit > -INFINITY ? logit + 0.0f : -INFINITY; }
+
+// exp((logit - largest) / temperature), at most 1.
+inline float share_of(float logit, float largest, float temperature) {
+  const float inverse = fmin(1.0f / temperature, 3.402823466e38f);
+  return precise::exp((logit - largest) * inverse);
+}
+inline ulong mass_of(float share) { return ulong(share * 1099511627776.0f); }
+
+// 32 random bits of Philox4x32-10: J. K. Salmon, M. A. Moraes, R. O. Dror and D. E. Shaw, "Parallel
+// random numbers: as easy as 1, 2, 3", SC'11. The counter is (position, stream), the key the seed:
+// the bits of csrc/common/philox.h.
+inline uint philox(Sampling s) {
+  uint c0 = s.position, c1 = s.stream, c2 = 0, c3 = 0, k0 = s.seed_low, k1 = s.seed_high;
+  for (uint round = 0; round < 10; ++round) {
+    const uint a = mulhi(0xD2511F53u, c0), a_low = 0xD2511F53u * c0;
+    const uint b = mulhi(0xCD9E8D57u, c2), b_low = 0xCD9E8D57u * c2;
+    c0 = b ^ c1 ^ k0;
+    c1 = b_low;
+    c2 = a ^ c3 ^ k1;
+    c3 = a_low;
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
+  }
+  return c0;
+}

@@ -1,0 +1,97 @@
+/**
+ * Builds the Metal kernels of `kernels/metal` for the CPU: translated into C++ (`translate.ts`), in one
+ * shared library that `metal_registry.h` describes, and the program that tests them. Objects are kept
+ * as those of the CUDA kernels are.
+ */
+import { basename, join, resolve } from "@std/path";
+import { compile, type EmulatorMode, inParallel, link, list, modeFlags, text } from "../build.ts";
+import { translate } from "./translate.ts";
+
+const root = resolve(import.meta.dirname ?? ".", "..", "..", "..");
+const shim = "test/emulator/metal/shim";
+const kernelFlags = [
+  "-std=c++14", // as MSL is
+  "-Wall",
+  "-Wextra",
+  "-Werror",
+  "-Itest/emulator",
+  `-I${shim}`,
+];
+
+/** What {@linkcode buildMetalEmulator} builds. */
+export interface MetalEmulatorOptions {
+  /** @default "plain" */
+  readonly mode?: EmulatorMode;
+  /** Changes a file's text before it is translated; by default nothing is changed. */
+  readonly change?: (file: string, text: string) => string;
+  /** Only these `.metal` files; by default all. */
+  readonly only?: readonly string[];
+  /** Only the instances of kernel templates whose names match; by default all. */
+  readonly instances?: RegExp;
+}
+
+/** What {@linkcode buildMetalEmulator} built. */
+export interface MetalEmulator {
+  /** The shared library with all kernels, to be linked or loaded. */
+  readonly library: string;
+}
+
+/** Translates the kernels into a folder named by a hash of the result; returns the folder. */
+async function translated({ change, instances }: MetalEmulatorOptions): Promise<string> {
+  const files = list("kernels/metal", ".metal", ".h").map((path) => {
+    let source = text([path])[0] ?? "";
+    if (change) source = change(basename(path), source);
+    if (instances) {
+      source = source.replaceAll(
+        /^INSTANCE\((.*)\)$/gm,
+        (line: string, name: string) => instances.test(name) ? line : "",
+      );
+    }
+    const name = basename(path).replace(/.metal$/, ".metal.cpp");
+    return { name, source: translate(path, source) };
+  });
+  const bytes = new TextEncoder().encode(files.map(({ name, source }) => name + source).join("\0"));
+  const hash = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes)).subarray(0, 12).toHex();
+  const folder = join("build", "emulator", "sources", `metal-${hash}`);
+  await Deno.mkdir(resolve(root, folder), { recursive: true });
+  await Promise.all(
+    files.map(({ name, source }) => Deno.writeTextFile(resolve(root, folder, name), source)),
+  );
+  return folder;
+}
+
+/** Builds the emulated kernels. */
+export async function buildMetalEmulator(
+  options: MetalEmulatorOptions = {},
+): Promise<MetalEmulator> {
+  const { mode = "plain", only } = options;
+  const kernels = await translated(options);
+  const folder = join(root, "build", "emulator", mode);
+  await Deno.mkdir(folder, { recursive: true });
+  const sanitize = modeFlags[mode];
+  const own = text(list("test/emulator", ".h"));
+  const headers = [...own, ...text(list(shim, ".h", "_stdlib")), ...text(list(kernels, ".h"))];
+  const runtime = list("test/emulator", ".cpp").map((path) => ({
+    path,
+    flags: ["-Wall", "-Wextra", "-Werror"],
+    headers: own,
+  }));
+  const sources = list(kernels, ".metal.cpp")
+    .filter((path) => only === undefined || only.includes(basename(path, ".cpp")))
+    .map((path) => ({ path, flags: [...sanitize, ...kernelFlags, `-I${kernels}`], headers }));
+  const objects = await inParallel(
+    [...runtime, ...sources],
+    (source) => compile(source, folder, source.headers),
+  );
+  const library = await link(
+    join(folder, "libemulated_metal_kernels.*.so"),
+    [...sanitize, "-shared"],
+    objects,
+  );
+  return { library };
+}
+
+if (import.meta.main) {
+  const { library } = await buildMetalEmulator({ mode: (Deno.args[0] ?? "plain") as EmulatorMode });
+  console.log(library);
+}

@@ -1,0 +1,132 @@
+#pragma once
+
+// What translate.ts writes in place of Metal's declarations, and how kernels are registered.
+
+#define METAL_TYPE(...) __VA_ARGS__
+#define METAL_JOIN_(a, b) a##b
+#define METAL_JOIN(a, b) METAL_JOIN_(a, b)
+
+#define THREADGROUP_MEMORY(Type, name, dimensions)                \
+  static const char name##_declaration = 0;                       \
+  typedef METAL_TYPE Type name##_memory METAL_TYPE dimensions;    \
+  name##_memory& name = *static_cast<name##_memory*>(             \
+      emulator::shared_array(&name##_declaration, sizeof(name##_memory)))
+
+#define INSTANTIATE(...)
+#define INSTANCE(...)                                                                \
+  static const emulator::MetalRegistration METAL_JOIN(registration_, __COUNTER__)(   \
+      #__VA_ARGS__, __VA_ARGS__);
+
+// The memory at index 0 that a launch brings.
+template <class T>
+struct LaunchedMemory {
+  T* memory;
+  operator T*() const { return memory; }
+};
+
+// Where a thread is: as uint, uint2 or uint3.
+#define METAL_POSITION(name, value)                                                         \
+  template <class T>                                                                        \
+  struct name : T {                                                                         \
+    explicit name(T own) : T(own) {}                                                        \
+    static name of(const emulator::Position& at) { return name(vector_of<T>(value(at))); }  \
+  };                                                                                        \
+  template <>                                                                               \
+  struct name<uint> {                                                                       \
+    operator uint() const { return own; }                                                   \
+    static name of(const emulator::Position& at) { return {value(at).x}; }                  \
+    uint own;                                                                               \
+  };
+
+template <class T>
+T vector_of(emulator::Dim3 position);
+template <>
+inline uint2 vector_of<uint2>(emulator::Dim3 position) {
+  return {position.x, position.y};
+}
+template <>
+inline uint3 vector_of<uint3>(emulator::Dim3 position) {
+  return {position.x, position.y, position.z};
+}
+
+inline emulator::Dim3 group_position(const emulator::Position& at) { return at.block; }
+inline uint linear_thread(const emulator::Position& at) {
+  return at.thread.x + at.block_size.x * (at.thread.y + at.block_size.y * at.thread.z);
+}
+inline emulator::Dim3 thread_number(const emulator::Position& at) { return {linear_thread(at)}; }
+inline emulator::Dim3 lane_number(const emulator::Position& at) { return {linear_thread(at) % 32}; }
+inline emulator::Dim3 simdgroup_number(const emulator::Position& at) {
+  return {linear_thread(at) / 32};
+}
+inline emulator::Dim3 simdgroup_count(const emulator::Position& at) {
+  return {(at.block_size.x * at.block_size.y * at.block_size.z + 31) / 32};
+}
+METAL_POSITION(threadgroup_position_in_grid, group_position)
+METAL_POSITION(thread_index_in_threadgroup, thread_number)
+METAL_POSITION(thread_index_in_simdgroup, lane_number)
+METAL_POSITION(simdgroup_index_in_threadgroup, simdgroup_number)
+METAL_POSITION(simdgroups_per_threadgroup, simdgroup_count)
+
+namespace emulator {
+
+// How a parameter of type P is made: from a buffer where kIsBuffer, else from where the thread is.
+template <class P>
+struct MetalParameter {
+  static constexpr bool kIsBuffer = false, kIsMemory = false;
+  static P make(void*) { return P::of(position()); }
+};
+template <class T>
+struct MetalParameter<T*> {
+  static constexpr bool kIsBuffer = true, kIsMemory = false;
+  static MetalArgument argument() { return {0, alignof(T)}; }
+  static T* make(void* buffer) { return static_cast<T*>(buffer); }
+};
+template <class T>
+struct MetalParameter<const T&> {
+  static constexpr bool kIsBuffer = true, kIsMemory = false;
+  static MetalArgument argument() { return {sizeof(T), alignof(T)}; }
+  static const T& make(void* buffer) { return *static_cast<const T*>(buffer); }
+};
+template <class T>
+struct MetalParameter<LaunchedMemory<T>> {
+  static constexpr bool kIsBuffer = false, kIsMemory = true;
+  static LaunchedMemory<T> make(void*) { return {static_cast<T*>(dynamic_shared())}; }
+};
+
+template <class P, bool is_buffer = MetalParameter<P>::kIsBuffer>
+struct AddArgument {
+  static void to(std::vector<MetalArgument>& list) {
+    list.push_back(MetalParameter<P>::argument());
+  }
+};
+template <class P>
+struct AddArgument<P, false> {
+  static void to(std::vector<MetalArgument>&) {}
+};
+
+struct MetalRegistration {
+  template <class... Params>
+  MetalRegistration(const char* name, void (*function)(Params...)) {
+    MetalKernel entry;
+    entry.name = name;
+    entry.takes_threadgroup_memory = false;
+    const bool memory[] = {MetalParameter<Params>::kIsMemory...};
+    for (const bool is_memory : memory) entry.takes_threadgroup_memory |= is_memory;
+    const int added[] = {(AddArgument<Params>::to(entry.arguments), 0)...};
+    static_cast<void>(added);
+    entry.thread = [function](void* const* buffers) {
+      call(function, buffers, std::index_sequence_for<Params...>{});
+    };
+    register_metal_kernel(std::move(entry));
+  }
+
+ private:
+  // Parameters that are buffers come first, so that a buffer's index is its parameter's.
+  template <class... Params, size_t... i>
+  static void call(void (*function)(Params...), void* const* buffers, std::index_sequence<i...>) {
+    function(MetalParameter<Params>::make(MetalParameter<Params>::kIsBuffer ? buffers[i]
+                                                                            : nullptr)...);
+  }
+};
+
+}  // namespace emulator

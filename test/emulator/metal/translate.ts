@@ -1,0 +1,73 @@
+/**
+ * Turns Metal kernels into C++ for the emulator. MSL is C++14 with address spaces and attributes; what
+ * remains of those after `shim/metal_stdlib` has made the keywords macros is rewritten here, line by
+ * line, so that reports name the line of the kernel's own file:
+ *
+ * - `threadgroup float partial[32];` becomes memory of the threadgroup,
+ * - `uint lane [[thread_index_in_simdgroup]]` a parameter of the type of that name,
+ * - `threadgroup float* values [[threadgroup(0)]]` the memory that a launch brings,
+ * - other attributes go, and kernels that are no templates are registered like instances of templates.
+ */
+
+/** Text without comments, of the same length, in which nothing else is looked for. */
+function withoutComments(text: string): string {
+  return text.replaceAll(/\/\/.*/g, (comment) => " ".repeat(comment.length));
+}
+
+/** The parameters between the parenthesis at `open` and its partner. */
+function parameters(text: string, open: number): string {
+  let depth = 0;
+  for (let at = open; at < text.length; ++at) {
+    if (text[at] === "(") ++depth;
+    if (text[at] === ")" && --depth === 0) return text.slice(open + 1, at);
+  }
+  throw new Error("a parameter list without an end");
+}
+
+interface Kernel {
+  readonly name: string;
+  readonly isTemplate: boolean;
+  readonly parameters: string;
+}
+
+/** The kernels that a file defines. */
+export function kernelsOf(source: string): Kernel[] {
+  const text = withoutComments(source);
+  const pattern = /(template <[^;{]*>\s+)?(?:\[\[kernel\b[^\]]*\]\]|\bkernel)\s+void\s+(\w+)\s*\(/g;
+  return Array.from(text.matchAll(pattern), (match) => ({
+    name: match[2] ?? "",
+    isTemplate: match[1] !== undefined,
+    parameters: parameters(text, match.index + match[0].length - 1),
+  }));
+}
+
+/** Fails unless buffers are numbered in order, which is how arguments.h lists them. */
+function checkBuffers(file: string, kernel: Kernel): void {
+  const indices = Array.from(kernel.parameters.matchAll(/\[\[buffer\((\d+)\)\]\]/g), (m) => m[1]);
+  indices.forEach((index, place) => {
+    if (Number(index) !== place) {
+      throw new Error(`${file}: ${kernel.name} has buffer ${index} in place ${place}`);
+    }
+  });
+  if (indices.length === 0) throw new Error(`${file}: ${kernel.name} takes no buffers`);
+}
+
+/** The C++ of one file of kernels or header; `file` is its path, for reports. */
+export function translate(file: string, source: string): string {
+  const kernels = kernelsOf(source);
+  for (const kernel of kernels) checkBuffers(file, kernel);
+  const body = source
+    .replaceAll(
+      /^( *)threadgroup ([\w:<>, ]+) (\w+)((?:\[[^\]]*\])*);/gm,
+      "$1THREADGROUP_MEMORY(($2), $3, ($4));",
+    )
+    .replaceAll(
+      /\bthreadgroup (\w+)\*\s+(\w+)\s+\[\[threadgroup\(0\)\]\]/g,
+      "LaunchedMemory<$1> $2",
+    )
+    .replaceAll(/\b(uint[23]?)\s+(\w+)\s+\[\[([a-z_]+)\]\]/g, "$3<$1> $2")
+    .replaceAll(/\[\[(kernel|buffer|host_name)\b[^\]]*\]\]/g, "");
+  const registrations = kernels.filter(({ isTemplate }) => !isTemplate)
+    .map(({ name }) => `INSTANCE(${name})\n`);
+  return `#line 1 "${file}"\n${body}${registrations.join("")}`;
+}

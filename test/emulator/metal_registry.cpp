@@ -1,0 +1,37 @@
+#include "metal_registry.h"
+
+namespace emulator {
+
+namespace {
+
+// Of every Apple GPU.
+constexpr size_t kMostThreadgroupBytes = 32 * 1024;
+
+std::vector<MetalKernel>& registered() {
+  static std::vector<MetalKernel> list;
+  return list;
+}
+
+}  // namespace
+
+const std::vector<MetalKernel>& metal_kernels() { return registered(); }
+
+const MetalKernel* find_metal_kernel(const std::string& host_name) {
+  for (const MetalKernel& kernel : registered()) {
+    if (kernel.name == host_name) return &kernel;
+  }
+  return nullptr;
+}
+
+void register_metal_kernel(MetalKernel kernel) { registered().push_back(std::move(kernel)); }
+
+void MetalKernel::launch(const MetalLaunch& shape, void* const* buffers) const {
+  if (takes_threadgroup_memory != (shape.threadgroup_bytes > 0)) {
+    fail("%s %s threadgroup memory at index 0", name.c_str(),
+         takes_threadgroup_memory ? "needs" : "takes no");
+  }
+  run_grid({shape.grid, shape.threads, shape.threadgroup_bytes, kMostThreadgroupBytes},
+           [&] { thread(buffers); });
+}
+
+}  // namespace emulator
