@@ -13,7 +13,7 @@ import { root } from "./root.ts";
 type Speeds = Readonly<Record<string, number | null>>;
 
 /** What `bench/peers/flash_attn_race.py` prints, one a line. */
-type RaceLine =
+export type RaceLine =
   | {
     readonly kind: "check";
     readonly name: string;
@@ -52,7 +52,13 @@ export async function benchFlashAttention(): Promise<void> {
     only: ["flash_attn"],
     log: (line) => console.error(line),
   });
-  const lines = await race(libraries[0]?.path ?? "");
+  const lines: RaceLine[] = [];
+  if (!await race(libraries[0]?.path ?? "", (line) => lines.push(line))) {
+    throw new ForgeError(
+      "device",
+      `the race ended after ${lines.length} results; it needs python3 with PyTorch, and a GPU`,
+    );
+  }
   const report = describeRace(lines);
   console.log(report);
   const device = lines.find((line) => line.kind === "limits")?.device ?? "unknown device";
@@ -64,8 +70,11 @@ export async function benchFlashAttention(): Promise<void> {
   console.log(`added to ${path}`);
 }
 
-/** @throws {ForgeError} `device` where the program fails, as without a GPU. */
-async function race(library: string): Promise<RaceLine[]> {
+/**
+ * Checks and times a library, and hands each result to `take` as it comes. Whether all did: without a
+ * GPU, or PyTorch, none does.
+ */
+export async function race(library: string, take: (line: RaceLine) => void): Promise<boolean> {
   const process = new Deno.Command("python3", {
     args: [join(root, "bench", "peers", "flash_attn_race.py")],
     stdin: "piped",
@@ -76,15 +85,13 @@ async function race(library: string): Promise<RaceLine[]> {
   const task = { library, fields: Object.entries(paramFields), version: FLASH_ATTN_VERSION };
   await writer.write(new TextEncoder().encode(JSON.stringify(task))).then(() => writer.close())
     .catch(() => {});
-  const { success, stdout } = await process.output();
-  const lines = new TextDecoder().decode(stdout).split("\n").filter((line) => line !== "");
-  if (!success) {
-    throw new ForgeError(
-      "device",
-      `the race ended after ${lines.length} results; it needs python3 with PyTorch, and a GPU`,
-    );
+  let text = "";
+  for await (const piece of process.stdout.pipeThrough(new TextDecoderStream())) {
+    const lines = `${text}${piece}`.split("\n");
+    text = lines.pop() ?? "";
+    for (const line of lines) take(JSON.parse(line) as RaceLine);
   }
-  return lines.map((line) => JSON.parse(line) as RaceLine);
+  return (await process.status).success;
 }
 
 function row(cells: readonly string[]): string {
@@ -99,10 +106,17 @@ function speed(value: number | null | undefined, digits = 0): string {
   return value === null || value === undefined ? "–" : value.toFixed(digits);
 }
 
+/** Whether errors are at most twice those of float32; NaN is none. */
+export function isAccurate(
+  { error, float_error }: { readonly error: number; readonly float_error: number },
+): boolean {
+  return error <= 2 * float_error + 1e-6;
+}
+
 /** The report, in Markdown. */
 export function describeRace(lines: readonly RaceLine[]): string {
   const checks = lines.filter((line) => line.kind === "check");
-  const bad = checks.filter(({ error, float_error }) => !(error <= 2 * float_error + 1e-6));
+  const bad = checks.filter((check) => !isAccurate(check));
   const limits = lines.find((line) => line.kind === "limits");
   const forward = lines.filter((line) => line.kind === "forward");
   const decode = lines.filter((line) => line.kind === "decode");

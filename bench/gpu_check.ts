@@ -1,66 +1,129 @@
 /**
  * Confirms and measures forge on a real GPU, in one call of under ten minutes: `deno run -A
- * bench/gpu_check.ts`. Checks come first, and measurements only where they passed; the report goes to
- * `bench/results/` under the device's name, and the log beside it to `$OUT` where that is set.
+ * bench/gpu_check.ts [PART...]`. The report goes to stdout and to `bench/results/` under the device's
+ * name, and with the log and all numbers to `$OUT` where that is set.
  *
- * `--quick` takes the smallest sizes of everything: what an emulated GPU can do.
+ * `--emulated` does the smallest of everything on a machine without a GPU: what is shown is that the
+ * check itself works.
  */
 import { join } from "@std/path";
+import { parseArgs } from "node:util";
 import { buildLibraries } from "../build.ts";
 import { NativeBackend } from "../ffi/native_backend.ts";
-import { describeSections, type Section } from "./gpu/report.ts";
-import { gpuSections } from "./gpu/sections.ts";
-import { runCommand } from "./gpu/run_command.ts";
+import { PARTS, runPart } from "./gpu/parts.ts";
+import { type CheckedDevice, describeCheck, type PartResult } from "./gpu/report.ts";
+import { judge } from "./gpu/targets.ts";
 import { root } from "./root.ts";
 
+/** Seconds for everything but building: with that, less than ten minutes. */
+const DEFAULT_SECONDS = 520;
+/** A part that has less than this left is not begun. */
+const FEWEST_SECONDS = 10;
+
+const HELP = `Usage: deno run -A bench/gpu_check.ts [PART...] [options]
+
+Checks forge on this machine's GPU, then measures it. Without names all parts run, in this order:
+
+${PARTS.map(({ name, help }) => `  ${name.padEnd(11)} ${help}`).join("\n")}
+
+Options:
+      --seconds N  time for all parts together (default: ${DEFAULT_SECONDS}); the last may be left out
+      --results D  folder for the report (default: bench/results)
+      --emulated   the smallest of everything, on a machine without a GPU
+  -h, --help       show this
+
+With OUT in the environment, its folder gets the report, the log, and all numbers as JSON.`;
+
 async function main(args: readonly string[]): Promise<number> {
-  const quick = args.includes("--quick");
-  const unknown = args.find((arg) => arg !== "--quick");
-  if (unknown !== undefined) {
-    console.error(`unknown argument "${unknown}"; valid is --quick`);
+  const options = parse(args);
+  if (typeof options === "string") {
+    console.error(options);
     return 2;
   }
-  await buildLibraries({ only: ["cpu", "reference", "cuda"], log: (line) => console.error(line) });
-  const device = describeDevice();
-  console.log(device.lines.join("\n"));
-  const sections: Section[] = [];
-  for (const planned of gpuSections(quick)) {
-    if (planned.kind === "measure" && sections.some(({ outcome }) => outcome === "failed")) break;
-    console.error(`${planned.title} …`);
-    const section = await runCommand(planned);
-    sections.push(section);
-    console.log(describeSections([section]));
+  if (options.help) {
+    console.log(HELP);
+    return 0;
   }
-  writeReport(device, sections);
-  return sections.some(({ outcome }) => outcome === "failed") ? 1 : 0;
+  const { emulated, names, results } = options;
+  await buildLibraries({
+    only: ["cpu", "reference", "cuda", ...emulated ? [] : ["flash_attn" as const]],
+    log: (line) => console.error(line),
+  });
+  const device = describeDevice();
+  console.error([device.name, ...device.details].join("\n"));
+  const deadline = performance.now() + 1000 * options.seconds;
+  const done: PartResult[] = [];
+  for (const part of PARTS.filter(({ name }) => names.length === 0 || names.includes(name))) {
+    const left = (deadline - performance.now()) / 1000;
+    const result: PartResult = left < FEWEST_SECONDS
+      ? { ...part, outcome: "skipped", seconds: 0, reason: "no time left", lines: [], output: "" }
+      : await runPart(part, emulated, left);
+    console.error(`${part.name}: ${result.outcome}, ${result.seconds.toFixed(1)} s`);
+    done.push(result);
+    // After each part: the call itself may be cut off.
+    writeResults(device, done, results);
+  }
+  console.log(describe(device, done));
+  return done.some(({ outcome }) => outcome === "failed") ? 1 : 0;
 }
 
-interface CheckedDevice {
-  readonly name: string;
-  readonly lines: readonly string[];
+interface CheckOptions {
+  readonly names: readonly string[];
+  readonly seconds: number;
+  readonly results: string;
+  readonly emulated: boolean;
+  readonly help: boolean;
+}
+
+/** The options, or what is wrong with them. */
+function parse(args: readonly string[]): CheckOptions | string {
+  try {
+    const { values, positionals: names } = parseArgs({
+      args: [...args],
+      allowPositionals: true,
+      options: {
+        seconds: { type: "string" },
+        results: { type: "string" },
+        emulated: { type: "boolean" },
+        help: { type: "boolean", short: "h" },
+      },
+    });
+    const known = PARTS.map(({ name }) => name);
+    const unknown = names.find((name) => !known.includes(name));
+    if (unknown !== undefined) return `unknown part "${unknown}"; valid are ${known.join(", ")}`;
+    const { seconds = `${DEFAULT_SECONDS}`, results = join(root, "bench", "results") } = values;
+    const { emulated = false, help = false } = values;
+    if (!(Number(seconds) > 0)) return `--seconds is "${seconds}"; valid is a number above 0`;
+    return { names, seconds: Number(seconds), results, emulated, help };
+  } catch (error) {
+    if (!(error instanceof TypeError)) throw error;
+    return error.message;
+  }
 }
 
 function describeDevice(): CheckedDevice {
   using backend = NativeBackend.open({ kind: "cuda" });
   const { name, features, details = [] } = backend.info;
-  return { name, lines: [`${name} (${features.join(" ")})`, ...details] };
+  return { name, details: [features.join(" "), ...details] };
 }
 
-function writeReport(device: CheckedDevice, sections: readonly Section[]): void {
+function describe(device: CheckedDevice, parts: readonly PartResult[]): string {
+  return describeCheck(device, parts, judge(parts.flatMap(({ lines }) => lines)));
+}
+
+function writeResults(device: CheckedDevice, parts: readonly PartResult[], folder: string): void {
+  const report = describe(device, parts);
   const date = new Date().toISOString().slice(0, 10);
   const slug = device.name.toLowerCase().replace(/[^a-z0-9]+/g, "-");
-  const text = [
-    `# ${device.name}, ${date}`,
-    ...device.lines.slice(1).map((line) => `- ${line}`),
-    "",
-    describeSections(sections),
-  ].join("\n");
-  Deno.writeTextFileSync(join(root, "bench", "results", `${date}-${slug}.md`), `${text}\n`);
+  Deno.mkdirSync(folder, { recursive: true });
+  Deno.writeTextFileSync(join(folder, `${date}-${slug}.md`), report);
   const out = Deno.env.get("OUT");
   if (out === undefined || out === "") return;
-  const log = sections.map(({ title, output }) => `## ${title}\n${output}`).join("\n");
-  Deno.writeTextFileSync(join(out, "gpu_check.md"), `${text}\n`);
+  Deno.writeTextFileSync(join(out, "gpu_check.md"), report);
+  const log = parts.map(({ name, output }) => `== ${name}\n${output}`).join("\n");
   Deno.writeTextFileSync(join(out, "gpu_check.log"), log);
+  const numbers = parts.map(({ output: _, ...part }) => part);
+  Deno.writeTextFileSync(join(out, "gpu_check.json"), JSON.stringify({ device, parts: numbers }));
 }
 
 if (import.meta.main) Deno.exit(await main(Deno.args));

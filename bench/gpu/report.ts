@@ -1,20 +1,151 @@
-/** What each part of the GPU check came to. */
+/** The report of the GPU check. */
+import { limitOf, type Line, type SpeedGroup, type SpeedLine } from "./lines.ts";
+import type { Verdict } from "./targets.ts";
 
-/** A part that has run. */
-export interface Section {
-  readonly title: string;
-  readonly kind: "check" | "measure";
+/** A part that has run, or was not reached. */
+export interface PartResult {
+  readonly name: string;
   readonly outcome: "passed" | "failed" | "skipped";
   readonly seconds: number;
-  /** Why it was skipped, or the lines that tell the result. */
-  readonly summary: string;
+  /** Why it was skipped or what it died of. */
+  readonly reason?: string;
+  readonly lines: readonly Line[];
   /** All that it printed. */
   readonly output: string;
 }
 
-/** The sections as Markdown. */
-export function describeSections(sections: readonly Section[]): string {
-  return sections.map(({ title, outcome, seconds, summary }) =>
-    [`## ${title}: ${outcome}, ${seconds.toFixed(1)} s`, "", summary.trimEnd(), ""].join("\n")
-  ).join("\n");
+/** The device that is checked. */
+export interface CheckedDevice {
+  readonly name: string;
+  /** Driver, compiler, memory, a line each. */
+  readonly details: readonly string[];
+}
+
+/** Failed checks that the report names; the log has all. */
+const MOST_FAILURES = 20;
+
+/** The speeds of a device, each as a share of its limits, in Markdown. */
+export function describeSpeeds(lines: readonly Line[]): string {
+  const groups = new Map<SpeedGroup, SpeedLine[]>();
+  for (const line of lines) {
+    if (line.kind !== "speed") continue;
+    groups.set(line.group, [...groups.get(line.group) ?? [], line]);
+  }
+  const copy = limitOf(lines, "copy GB/s"), matrix = limitOf(lines, "matrix TFLOP/s");
+  return [...groups].map(([group, speeds]) => {
+    const names = [...new Set(speeds.map(({ name }) => name))];
+    const rows = names.map((name) => {
+      const own = speeds.find((line) => line.name === name && line.by === "forge");
+      const peers = speeds.filter((line) => line.name === name && line.by !== "forge");
+      const { gbPerSecond, teraflops } = own ?? {};
+      return row([
+        name,
+        number(own?.microseconds),
+        gbPerSecond === undefined ? "" : `${number(gbPerSecond)} GB/s${share(gbPerSecond, copy)}`,
+        teraflops === undefined ? "" : `${number(teraflops)} TFLOP/s${share(teraflops, matrix)}`,
+        peers.map(({ by, microseconds }) => `${by} ${number(microseconds)}`).join(", "),
+      ]);
+    });
+    return [
+      `### ${group}`,
+      "",
+      row(["", "us", "moved (of a copy)", "computed (of a product)", "others, us"]),
+      row(["---", "---:", "---:", "---:", "---"]),
+      ...rows,
+      "",
+    ].join("\n");
+  }).join("\n");
+}
+
+/** The whole report in Markdown; the verdicts come last. */
+export function describeCheck(
+  device: CheckedDevice,
+  parts: readonly PartResult[],
+  verdicts: readonly Verdict[],
+): string {
+  const lines = parts.flatMap((part) => part.lines);
+  const limits = (["copy GB/s", "matrix TFLOP/s"] as const).flatMap((name) => {
+    const most = limitOf(lines, name);
+    return most === 0 ? [] : [`- ${name}, at most: ${number(most)}`];
+  });
+  const notes = lines.flatMap((line) => line.kind === "note" ? [`- ${line.text}`] : []);
+  return [
+    `# ${device.name}`,
+    "",
+    ...device.details.map((text) => `- ${text}`),
+    ...limits,
+    ...notes,
+    "",
+    describeSpeeds(lines),
+    ...describeFailures(parts),
+    "### Parts",
+    "",
+    row(["part", "outcome", "checks", "s", ""]),
+    row(["---", "---", "---:", "---:", "---"]),
+    ...parts.map((part) =>
+      row([part.name, part.outcome, checkCounts(part), part.seconds.toFixed(1), reasonOf(part)])
+    ),
+    "",
+    "### Targets of an H100",
+    "",
+    row(["target", "goal", "worst", ""]),
+    row(["---", "---:", "---:", "---"]),
+    ...verdicts.map(describeVerdict),
+    "",
+  ].join("\n");
+}
+
+function describeFailures(parts: readonly PartResult[]): string[] {
+  const failed = parts.flatMap(({ name: part, lines }) =>
+    lines.flatMap((line) =>
+      line.kind === "check" && !line.passed
+        ? [`- ${part}: ${line.name}: ${firstLine(line.detail ?? "")}`]
+        : []
+    )
+  );
+  if (failed.length === 0) return [];
+  const more = failed.length - MOST_FAILURES;
+  return [
+    "### Failed",
+    "",
+    ...failed.slice(0, MOST_FAILURES),
+    ...(more > 0 ? [`- and ${more} more`] : []),
+    "",
+  ];
+}
+
+function describeVerdict({ target, worst, met }: Verdict): string {
+  const { text, atLeast, goal, unit } = target;
+  const outcome = met === undefined ? "not measured" : met ? "met" : "**missed**";
+  const measured = worst === undefined ? "" : `${number(worst)} ${unit}`;
+  return row([text, `${atLeast ? "≥" : "≤"} ${goal} ${unit}`, measured, outcome]);
+}
+
+function checkCounts({ lines }: PartResult): string {
+  const checks = lines.filter((line) => line.kind === "check");
+  if (checks.length === 0) return "";
+  return `${checks.filter(({ passed }) => passed).length} of ${checks.length}`;
+}
+
+function reasonOf({ reason = "" }: PartResult): string {
+  return firstLine(reason);
+}
+
+function firstLine(text: string): string {
+  return text.trim().split("\n")[0]?.slice(0, 200).replaceAll("|", "\\|") ?? "";
+}
+
+function share(value: number, limit: number): string {
+  return limit === 0 ? "" : ` (${(100 * value / limit).toFixed(0)}%)`;
+}
+
+/** Three digits, or all before the point. */
+function number(value: number | undefined): string {
+  if (value === undefined) return "";
+  if (!Number.isFinite(value)) return "–";
+  return Math.abs(value) >= 100 ? value.toFixed(0) : value.toPrecision(3);
+}
+
+function row(cells: readonly string[]): string {
+  return `| ${cells.join(" | ")} |`;
 }

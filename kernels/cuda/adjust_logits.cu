@@ -22,10 +22,10 @@ DEVICE float penalized(float logit, const Sampling& s, u32 count) {
   return float(value - (s.presence_penalty + double(count) * s.frequency_penalty));
 }
 
-KERNEL adjust_logits(float* adjusted, u32* occurrences, const float* logits,
-                     const Sampling* sampling, const i32* history, const i32* bias_ids,
-                     const float* bias_values, const u32* masks, u32 mask_words,
-                     const u32* n_outputs, u32 vocabulary) {
+LARGE_KERNEL adjust_logits(float* adjusted, u32* occurrences, const float* logits,
+                           const Sampling* sampling, const i32* history, const i32* bias_ids,
+                           const float* bias_values, const u32* masks, u32 mask_words,
+                           const u32* n_outputs, u32 vocabulary) {
   const u32 output = blockIdx.x;
   if (output >= *n_outputs) return;
   const Sampling s = sampling[output];

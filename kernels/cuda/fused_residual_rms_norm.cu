@@ -10,10 +10,10 @@
 
 #include "warp.cuh"
 
-KERNEL fused_residual_rms_norm(float* out, float* sum, const float* x, const float* x_weight,
-                               const float* residual, const float* weight, const u32* n_rows,
-                               u32 cols, float eps, float offset, float next_eps,
-                               float next_offset) {
+LARGE_KERNEL fused_residual_rms_norm(float* out, float* sum, const float* x, const float* x_weight,
+                                     const float* residual, const float* weight, const u32* n_rows,
+                                     u32 cols, float eps, float offset, float next_eps,
+                                     float next_offset) {
   SHARED(float, partial, [kWarp]);
   SHARED(float, next_partial, [kWarp]);
   DYNAMIC_SHARED(float, kept);

@@ -8,8 +8,8 @@
 
 #include "warp.cuh"
 
-KERNEL layer_norm(float* out, const float* x, const float* weight, const float* bias,
-                  const u32* n_rows, u32 cols, float eps) {
+LARGE_KERNEL layer_norm(float* out, const float* x, const float* weight, const float* bias,
+                        const u32* n_rows, u32 cols, float eps) {
   SHARED(float, partial, [kWarp]);
   SHARED(float, square_partial, [kWarp]);
   const u32 row = blockIdx.x;

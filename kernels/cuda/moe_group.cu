@@ -23,8 +23,8 @@ DEVICE u32 exclusive_sums(u32* values, u32 n) {
   return before;
 }
 
-KERNEL moe_group(MoeTile* tiles, u32* n_tiles, u32* pairs, const float* route, const u32* n_tokens,
-                 u32 n_experts, u32 top_k, u32 tile_tokens) {
+LARGE_KERNEL moe_group(MoeTile* tiles, u32* n_tiles, u32* pairs, const float* route,
+                       const u32* n_tokens, u32 n_experts, u32 top_k, u32 tile_tokens) {
   DYNAMIC_SHARED(u32, counts);
   u32* first_tile = counts + n_experts;
   SHARED(u32, total_tiles, [1]);

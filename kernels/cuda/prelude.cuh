@@ -21,6 +21,8 @@
 #define DEVICE static __device__ __forceinline__
 #define DEVICE_MEMBER __device__ __forceinline__
 #define KERNEL __global__ void
+// A kernel whose blocks may have 1024 threads, which leaves each 64 registers.
+#define LARGE_KERNEL __global__ void __launch_bounds__(1024)
 
 typedef unsigned char u8;
 typedef unsigned short u16;

@@ -9,8 +9,8 @@
 
 #include "warp.cuh"
 
-KERNEL rms_norm(float* out, const float* x, const float* weight, const float* residual,
-                const u32* n_rows, u32 cols, float eps, float offset) {
+LARGE_KERNEL rms_norm(float* out, const float* x, const float* weight, const float* residual,
+                      const u32* n_rows, u32 cols, float eps, float offset) {
   SHARED(float, partial, [kWarp]);
   const u32 row = blockIdx.x;
   if (row >= *n_rows) return;

@@ -242,9 +242,10 @@ DEVICE u32 argmax(const Row& row, Scratch& shared) {
   return shared.id;
 }
 
-KERNEL sample_token(u8* results, u32 max_top, const float* logits, const float* adjusted,
-                    const float* maxima, const float* adjusted_maxima, const float* sums,
-                    u64* masses, const Sampling* sampling, const u32* n_outputs, u32 vocabulary) {
+LARGE_KERNEL sample_token(u8* results, u32 max_top, const float* logits, const float* adjusted,
+                          const float* maxima, const float* adjusted_maxima, const float* sums,
+                          u64* masses, const Sampling* sampling, const u32* n_outputs,
+                          u32 vocabulary) {
   SHARED(Scratch, memory, [1]);
   Scratch& shared = memory[0];
   const u32 output = blockIdx.x;

@@ -17,6 +17,8 @@ export interface BenchModelOptions {
   readonly contextLength: number;
   /** Sequences that a test computes at once, at most. @default 1 */
   readonly maxSequences?: number | undefined;
+  /** Positions of all sequences together. @default as many as they can have */
+  readonly cacheTokens?: number | undefined;
   /** @default "F16"; "F32" on the reference device */
   readonly kvType?: KvType | undefined;
   /** Which kernels compute attention. @default "auto" */
@@ -67,7 +69,8 @@ export async function openBenchModel(
     const kvType = options.kvType ?? (backend.kind === "reference" ? "F32" : "F16");
     const { kind, info } = backend;
     const { maxSequences = 1 } = options;
-    const cacheTokens = maxSequences * Math.ceil(contextLength / PAGE_TOKENS) * PAGE_TOKENS;
+    const allTokens = maxSequences * Math.ceil(contextLength / PAGE_TOKENS) * PAGE_TOKENS;
+    const { cacheTokens = allTokens } = options;
     const runner = await Runner.open(backend, lm, {
       contextLength,
       kvType,

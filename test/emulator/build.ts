@@ -35,6 +35,9 @@ const kernelFlags = [
 ];
 const testFlags = ["-Wall", "-Wextra", "-Werror"];
 
+/** The tests of kernels, and kernels that only they launch. */
+const tests = "test/emulator/kernels";
+
 /** What {@linkcode buildEmulator} built. */
 export interface Emulator {
   /** The shared library with all kernels, to be linked or loaded. */
@@ -176,7 +179,7 @@ export async function buildEmulator(options: EmulatorOptions = {}): Promise<Emul
 
   // The scheduler is no part of the program under test, so it is never instrumented.
   const runtime = list("test/emulator", ".cpp").map((path) => ({ path, flags: testFlags }));
-  const device = list(kernels, ".cu")
+  const device = [...list(kernels, ".cu"), ...list(tests, ".cu")]
     .filter((path) => only === undefined || only.includes(basename(path)))
     .map((path) => ({ path, flags: [...sanitize, ...kernelFlags, `-I${kernels}`] }));
   const deviceHeaders = text(list(kernels, ".cuh"));
@@ -188,20 +191,20 @@ export async function buildEmulator(options: EmulatorOptions = {}): Promise<Emul
   const library = await link(join(folder, "libemulated_kernels.*.so"), flags, libraryObjects);
 
   const testSources = [
-    ...list("test/emulator/kernels", ".cpp"),
+    ...list(tests, ".cpp").filter((path) => !path.endsWith("cuda_device.cpp")),
     ...list("csrc/common/quant", ".cpp"),
   ].map((path) => ({ path, flags: [...sanitize, ...testFlags] }));
-  const testHeaders = [...own, ...common, ...text(list("test/emulator/kernels", ".h"))];
+  const testHeaders = [...own, ...common, ...text(list(tests, ".h"))];
   const testObjects = await inParallel(
     testSources,
     (source) => compile(source, folder, testHeaders),
   );
-  const tests = await link(
+  const program = await link(
     join(folder, "kernel_tests.*"),
     [...sanitize, `-Wl,-rpath,${folder}`],
     [...testObjects, library],
   );
-  return { library, tests };
+  return { library, tests: program };
 }
 
 if (import.meta.main) {

@@ -35,6 +35,11 @@ const mostRegisters = 255;
 const mostShared = 48 * 1024;
 
 const sources = deviceSources();
+/** Kernels that only tests run: each instruction alone. */
+const instructions = deviceSources("test/emulator/kernels").map((source) => ({
+  ...source,
+  headers: sources[0]?.headers ?? source.headers,
+}));
 const compiled = new Map<string, CompiledSource>();
 
 /** Compiles what stands for every source, several at a time, and keeps the results. */
@@ -85,7 +90,7 @@ Deno.test({
     if (typeof compiler === "string") return;
     const known = compiler.architectures();
     for (const architecture of ["sm_89", "sm_100"].filter((name) => known.includes(name))) {
-      await Promise.all(sources.map(async (source) => {
+      await Promise.all([...sources, ...instructions].map(async (source) => {
         const { reports } = await compiler.compile(source, architecture, [
           source.instances[0] ?? "",
         ]);
@@ -108,7 +113,7 @@ Deno.test({
       }
     }
     assert(compared > 100);
-    const listed = sources.flatMap((source) => source.instances);
+    const listed = [...sources, ...instructions].flatMap((source) => source.instances);
     assertEquals([...emulated.keys()].sort(), listed.sort());
   },
 });

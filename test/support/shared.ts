@@ -1,10 +1,14 @@
 /**
  * Models, tokenizers and templates with results from independent programs live in a `shared` folder
- * beside the checkout. Tests that need them skip, with a printed reason, where it is absent.
+ * beside the checkout, or in it, or where FORGE_SHARED says. Tests that need them skip, with a printed
+ * reason, where it is absent.
  */
 import { join, resolve } from "@std/path";
 
-const root = resolve(import.meta.dirname ?? ".", "..", "..", "..", "shared");
+const checkout = resolve(import.meta.dirname ?? ".", "..", "..");
+const inside = join(checkout, "shared");
+const root = Deno.env.get("FORGE_SHARED") ||
+  (exists(inside) ? inside : resolve(checkout, "..", "shared"));
 
 /** The path of an entry of the shared folder, whether or not it exists. */
 export function sharedPath(...parts: string[]): string {
@@ -16,12 +20,16 @@ export function sharedPath(...parts: string[]): string {
  * Use as `ignore: !sharedAvailable("models", "tiny")`.
  */
 export function sharedAvailable(...parts: string[]): boolean {
-  const path = sharedPath(...parts);
+  if (exists(sharedPath(...parts))) return true;
+  console.error(`skipping: the shared test data "${parts.join("/")}" is not beside the checkout`);
+  return false;
+}
+
+function exists(path: string): boolean {
   try {
     Deno.statSync(path);
     return true;
   } catch {
-    console.error(`skipping: the shared test data "${parts.join("/")}" is not beside the checkout`);
     return false;
   }
 }

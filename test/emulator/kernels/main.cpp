@@ -1,8 +1,10 @@
 // Runs the tests of kernels: with --list prints their names, with --kernels the kernels' names and
-// symbols, else runs those named (or all), each with a line "ok NAME" or "not ok NAME: why".
+// symbols, with --prepare makes all kernels ready; else runs those named (or all), each with a line
+// "ok NAME" or "not ok NAME: why".
 
 #include <cstdarg>
 #include <cstdio>
+#include <cstdlib>
 #include <stdexcept>
 
 #include "support.h"
@@ -59,30 +61,48 @@ void expect_near(const char* what, const float* actual, const double* expected, 
 
 }  // namespace kernel_test
 
-int main(int argc, char** argv) {
-  const std::string first = argc > 1 ? argv[1] : "";
-  if (first == "--kernels") {
-    for (const emulator::Kernel& kernel : emulator::kernels()) {
-      std::printf("%s\t%s\n", kernel.name.c_str(), kernel.symbol.c_str());
-    }
-    return 0;
+namespace {
+
+bool run(const Test& test) {
+  bool passed = true;
+  try {
+    test.run();
+    std::printf("ok %s\n", test.name);
+  } catch (const std::exception& error) {
+    std::printf("not ok %s: %s\n", test.name, error.what());
+    passed = false;
   }
-  bool failed = false;
+  std::fflush(stdout);
+  return passed;
+}
+
+bool run_all(int argc, char** argv) {
+  bool passed = true;
   for (const Test& test : tests()) {
     bool wanted = argc == 1;
     for (int i = 1; i < argc; ++i) wanted |= std::string(argv[i]) == test.name;
-    if (first == "--list") {
-      std::printf("%s\n", test.name);
-    } else if (wanted) {
-      try {
-        test.run();
-        std::printf("ok %s\n", test.name);
-      } catch (const std::exception& error) {
-        std::printf("not ok %s: %s\n", test.name, error.what());
-        failed = true;
-      }
-      std::fflush(stdout);
-    }
+    if (wanted) passed = run(test) && passed;
   }
-  return failed ? 1 : 0;
+  return passed;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string first = argc > 1 ? argv[1] : "";
+  bool passed = true;
+  if (first == "--kernels") {
+    for (const auto& [name, symbol] : kernel_names()) {
+      std::printf("%s\t%s\n", name.c_str(), symbol.c_str());
+    }
+  } else if (first == "--list") {
+    for (const Test& test : tests()) std::printf("%s\n", test.name);
+  } else if (first == "--prepare") {
+    passed = run({"prepare", prepare_kernels});
+  } else {
+    passed = run_all(argc, argv);
+  }
+  std::fflush(stdout);
+  // Static buffers are not given back: a driver may be gone before them.
+  std::_Exit(passed ? 0 : 1);
 }

@@ -130,8 +130,9 @@ Results choose(const Buffer<float>& logits, std::vector<Request>& requests, u32 
   const Buffer<u32> n_outputs = {n};
   Results results = {Buffer<u8>(n * (sizeof(forge_result) + 8 * max_top)), max_top};
   launch("adjust_logits", {{n + 1}, {1024}}, adjusted.data(), occurrences.data(), logits.data(),
-         sampling.data(), history.data(), bias_ids.data(), bias_values.data(), masks.data(), words,
-         n_outputs.data(), vocabulary);
+         sampling.data(), Buffer<i32>(history).data(), Buffer<i32>(bias_ids).data(),
+         Buffer<float>(bias_values).data(), Buffer<u32>(masks).data(), words, n_outputs.data(),
+         vocabulary);
   EXPECT(std::all_of(occurrences.begin(), occurrences.end(), [](u32 count) { return count == 0; }));
   const emulator::Launch by_chunk = {{blocks_for(chunks, 8), n + 1}, {256}};
   launch("chunk_maxima", by_chunk, maxima.data(), adjusted_maxima.data(), logits.data(),

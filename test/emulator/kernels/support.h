@@ -5,14 +5,12 @@
 
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
-#include <new>
 #include <string>
 #include <type_traits>
 #include <vector>
 
-#include "../emulator.h"
+#include "kernel_device.h"
 
 namespace kernel_test {
 
@@ -60,21 +58,23 @@ class Random {
   u64 state_;
 };
 
-// Memory of the "device": exactly as long as asked, so that AddressSanitizer sees its ends, and
-// filled with 0xff (NaN) until written, so that what is never written spoils a comparison.
+// Memory of the device, filled with 0xff (NaN) until written, so that what is never written spoils a
+// comparison.
 template <class T>
 class Buffer {
  public:
-  explicit Buffer(size_t n) : size_(n) {
-    void* memory = nullptr;
-    if (posix_memalign(&memory, 256, n * sizeof(T)) != 0) throw std::bad_alloc();
-    std::memset(memory, 0xff, n * sizeof(T));
-    data_ = static_cast<T*>(memory);
+  explicit Buffer(size_t n) : data_(static_cast<T*>(allocate(n * sizeof(T)))), size_(n) {
+    std::memset(static_cast<void*>(data_), 0xff, n * sizeof(T));
   }
   Buffer(std::initializer_list<T> values) : Buffer(values.size()) {
     std::copy(values.begin(), values.end(), data_);
   }
-  ~Buffer() { std::free(data_); }
+  explicit Buffer(const std::vector<T>& values) : Buffer(values.size()) {
+    std::copy(values.begin(), values.end(), data_);
+  }
+  ~Buffer() {
+    if (data_) release(data_);
+  }
   Buffer(Buffer&& other) noexcept : data_(other.data_), size_(other.size_) {
     other.data_ = nullptr;
   }
@@ -99,12 +99,8 @@ Buffer<float> random_floats(Random& random, size_t n, float scale = 1);
 // Launches a kernel by its name; the arguments must have the sizes of its parameters.
 template <class... Arguments>
 void launch(const std::string& name, const emulator::Launch& shape, Arguments... arguments) {
-  const emulator::Kernel* kernel = emulator::find_kernel(name);
-  if (!kernel) fail_test("there is no kernel %s", name.c_str());
-  const std::vector<size_t> bytes = {sizeof(Arguments)...};
-  if (bytes != kernel->param_bytes) fail_test("%s takes other parameters", name.c_str());
   void* params[] = {const_cast<void*>(static_cast<const void*>(&arguments))...};
-  kernel->launch(shape, params);
+  run_kernel(name, shape, {sizeof(Arguments)...}, params);
 }
 
 // Fails unless |actual - expected| <= absolute + relative * |expected|, for every element; NaN

@@ -1,0 +1,179 @@
+/**
+ * Attention alone, with the heads of Llama-3.1-8B, over caches of random keys and values:
+ * `attention.ts [--emulated]`. Prints lines of `lines.ts`.
+ */
+import type { Backend, KvCache, KvType, Step, StepInputs, StepLimits } from "../../src/backend.ts";
+import { openBackend } from "../../src/engine/open_backend.ts";
+import { PAGE_TOKENS } from "../../src/engine/runner.ts";
+import { say } from "./lines.ts";
+import { gigabytes, randomStep, sayCopyLimit, teraflops, timeBeyond } from "./timing.ts";
+
+/** Tokens that a run takes of each sequence, at the end of its cache. */
+interface Case {
+  readonly batch: number;
+  readonly tokens: number;
+  readonly length: number;
+  readonly type: KvType;
+}
+
+interface Heads {
+  readonly nHeads: number;
+  readonly nKvHeads: number;
+  readonly headDim: number;
+}
+
+const EIGHT_B: Heads = { nHeads: 32, nKvHeads: 8, headDim: 128 };
+const TINY: Heads = { nHeads: 4, nKvHeads: 2, headDim: 32 };
+
+const LENGTHS = [128, 1024, 8192, 32768, 131072];
+
+/** The cases in order of worth: the part may be ended before the last. */
+const FULL: readonly Case[] = [
+  ...[1, 8, 64].flatMap((batch) => LENGTHS.map((length) => ({ batch, length }))).map((some) => ({
+    ...some,
+    tokens: 1,
+    type: "F16" as const,
+  })),
+  ...[512, 4096, 32768].map((length) => ({
+    batch: 1,
+    tokens: 512,
+    length,
+    type: "F16" as const,
+  })),
+  ...[1, 8].map((batch) => ({ batch, tokens: 1, length: 8192, type: "Q8_0" as const })),
+];
+
+const EMULATED: readonly Case[] = [
+  { batch: 2, tokens: 1, length: 40, type: "F16" },
+  { batch: 1, tokens: 20, length: 20, type: "Q8_0" },
+];
+
+/** Of the caches of a step: several times what the second-level cache holds. */
+const ROTATION = 512e6;
+const MOST_LAYERS = 32;
+/** Of the device's memory, for caches. */
+const MOST_BYTES = 40e9;
+/** Positions that are filled at once. */
+const FILL = 4096;
+/** Query rows that the steps draw from; they repeat. */
+const ROWS = 512;
+
+async function main(args: readonly string[]): Promise<void> {
+  const emulated = args.includes("--emulated");
+  {
+    const backend = openBackend("cuda");
+    sayCopyLimit(backend);
+    backend.close();
+  }
+  for (const test of emulated ? EMULATED : FULL) {
+    // Closing the device gives back its caches.
+    const backend = openBackend("cuda");
+    try {
+      await measure(backend, emulated ? TINY : EIGHT_B, test, emulated);
+    } finally {
+      backend.close();
+    }
+  }
+}
+
+async function measure(
+  backend: Backend,
+  heads: Heads,
+  test: Case,
+  emulated: boolean,
+): Promise<void> {
+  const { batch, tokens, length, type } = test;
+  const bytes = batch * length * cacheBytes(heads, type);
+  if (bytes > MOST_BYTES) {
+    say({ kind: "note", text: `attention of ${batch} x ${length}: the caches take too much` });
+    return;
+  }
+  const nLayers = emulated ? 1 : Math.min(MOST_LAYERS, Math.max(1, Math.ceil(ROTATION / bytes)));
+  const pagesEach = Math.ceil(length / PAGE_TOKENS);
+  const caches = Array.from({ length: nLayers }, () =>
+    backend.createKv({
+      type,
+      nPages: pagesEach * batch,
+      pageTokens: PAGE_TOKENS,
+      nKvHeads: heads.nKvHeads,
+      kHeadDim: heads.headDim,
+      vHeadDim: heads.headDim,
+    }));
+  const limits = {
+    maxTokens: Math.max(Math.min(FILL, length), batch * tokens),
+    maxOutputs: 1,
+    maxSequences: batch,
+    maxPages: pagesEach,
+  };
+  const append = await recordLayers(backend, heads, caches, limits, false);
+  const attend = await recordLayers(backend, heads, caches, limits, true);
+  const pageTables = Array.from(
+    { length: batch },
+    (_, s) => Int32Array.from({ length: pagesEach }, (_, i) => s * pagesEach + i),
+  );
+  for (let sequence = 0; sequence < batch; sequence++) {
+    for (let at = 0; at < length; at += FILL) {
+      await append.run(runInputs([sequence], Math.min(FILL, length - at), at, pageTables));
+    }
+  }
+  const inputs = runInputs(pageTables.map((_, s) => s), tokens, length - tokens, pageTables);
+  const microseconds = await timeBeyond(attend, append, inputs) / nLayers;
+  const pairs = batch * tokens * (length - (tokens - 1) / 2);
+  const operations = 4 * pairs * heads.nHeads * heads.headDim;
+  say({
+    kind: "speed",
+    group: tokens === 1 ? "decode attention" : "prefill attention",
+    name: tokens === 1
+      ? `${type} ${batch} x ${length}`
+      : `${type} ${tokens} queries of ${length} positions`,
+    by: "forge",
+    microseconds,
+    ...(tokens === 1
+      ? { gbPerSecond: gigabytes(bytes, microseconds) }
+      : { teraflops: teraflops(operations, microseconds) }),
+    of: { batch, tokens, length },
+  });
+  append.release();
+  attend.release();
+}
+
+/** Bytes of the keys and values of one position. */
+function cacheBytes({ nKvHeads, headDim }: Heads, type: KvType): number {
+  return 2 * nKvHeads * headDim * { F32: 4, F16: 2, Q8_0: 34 / 32 }[type];
+}
+
+function recordLayers(
+  backend: Backend,
+  { nHeads, nKvHeads, headDim }: Heads,
+  caches: readonly KvCache[],
+  limits: StepLimits,
+  attends: boolean,
+): Promise<Step> {
+  const cols = (nHeads + 2 * nKvHeads) * headDim;
+  return randomStep(backend, limits, cols, ROWS, (recorder, qkv) => {
+    for (const kv of caches) {
+      const q = recorder.ropeAppend(qkv, kv, { nHeads, eps: 1e-5, ropeLayout: "half" });
+      if (attends) recorder.attention(q, kv, { nHeads, scale: headDim ** -0.5 });
+    }
+  });
+}
+
+/** `n` tokens of some of the sequences from position `start` on. */
+function runInputs(
+  sequences: readonly number[],
+  n: number,
+  start: number,
+  pageTables: readonly Int32Array[],
+): StepInputs {
+  const each = (value: (sequence: number, i: number) => number) =>
+    sequences.flatMap((sequence) => Array.from({ length: n }, (_, i) => value(sequence, i)));
+  return {
+    tokens: each((sequence, i) => (sequence * 7 + (start + i) * 13) % ROWS),
+    positions: each((_, i) => start + i),
+    sequences: each((sequence) => sequence),
+    pageTables,
+    outputs: [],
+  };
+}
+
+if (import.meta.main) await main(Deno.args);

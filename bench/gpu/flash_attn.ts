@@ -1,0 +1,95 @@
+/**
+ * libflash_attn against PyTorch in float64, then timed beside it: `flash_attn.ts [--emulated]`. Prints
+ * lines of `lines.ts`; exits with 77 where there is no nvcc to build it, or no PyTorch on a GPU.
+ */
+import { buildLibraries } from "../../build.ts";
+import { findNvcc, howToInstallNvcc } from "../../ffi/build/nvcc.ts";
+import { isAccurate, race, type RaceLine } from "../flash_attn.ts";
+import { type Line, say, type SpeedLine } from "./lines.ts";
+import { SKIPPED } from "./parts.ts";
+
+/** Who the race's contenders are. */
+const CONTENDERS: Readonly<Record<string, SpeedLine["by"]>> = {
+  ours: "forge",
+  ours_sm80: "forge, SM80",
+  fa2: "FlashAttention-2",
+  cudnn: "cuDNN",
+};
+
+async function main(args: readonly string[]): Promise<number> {
+  if (args.includes("--emulated")) {
+    console.log("PyTorch has nothing to race on an emulator");
+    return SKIPPED;
+  }
+  if (await findNvcc() === undefined) {
+    console.log(howToInstallNvcc);
+    return SKIPPED;
+  }
+  const { libraries } = await buildLibraries({ only: ["flash_attn"] });
+  let count = 0, passed = true;
+  const succeeded = await race(libraries[0]?.path ?? "", (result) => {
+    for (const line of linesOfRace(result)) {
+      count++;
+      passed &&= line.kind !== "check" || line.passed;
+      say(line);
+    }
+  });
+  if (count === 0 && !succeeded) {
+    console.log("the race needs python3 with PyTorch, and a GPU");
+    return SKIPPED;
+  }
+  return succeeded && passed ? 0 : 1;
+}
+
+/** A result of the race as the check's own lines. */
+export function linesOfRace(line: RaceLine): Line[] {
+  switch (line.kind) {
+    case "check": {
+      const detail = `error ${line.error}, of float32 ${line.float_error}`;
+      return [{ kind: "check", name: line.name, passed: isAccurate(line), detail }];
+    }
+    case "limits":
+      return [
+        { kind: "limit", name: "copy GB/s", value: line.copy_gb_s },
+        { kind: "limit", name: "matrix TFLOP/s", value: line.matmul_tflop_s },
+      ];
+    case "forward": {
+      const { dtype, head_dim: dim, length, causal } = line;
+      // 16384 tokens, 2048 / dim heads.
+      const operations = 4 * 16384 * length * 2048 / (causal ? 2 : 1);
+      return contenders(line.tflop_s, (by, teraflops) => ({
+        kind: "speed",
+        group: "flash_attn forward",
+        name: `${dtype} ${dim}${causal ? " causal" : ""}, ${length} tokens`,
+        by,
+        microseconds: operations / teraflops / 1e6,
+        teraflops,
+        of: { dim, length },
+      }));
+    }
+    case "decode": {
+      const { length, batch } = line;
+      return contenders(line.gb_s, (by, gbPerSecond) => ({
+        kind: "speed",
+        group: "flash_attn decode",
+        name: `${batch} x ${length}`,
+        by,
+        microseconds: batch * length * 8 * 128 * 4 / gbPerSecond / 1e3,
+        gbPerSecond,
+        of: { batch, length },
+      }));
+    }
+  }
+}
+
+function contenders(
+  speeds: Readonly<Record<string, number | null>>,
+  line: (by: SpeedLine["by"], speed: number) => SpeedLine,
+): SpeedLine[] {
+  return Object.entries(speeds).flatMap(([name, speed]) => {
+    const by = CONTENDERS[name];
+    return by === undefined || speed === null ? [] : [line(by, speed)];
+  });
+}
+
+if (import.meta.main) Deno.exit(await main(Deno.args));

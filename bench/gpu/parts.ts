@@ -1,0 +1,135 @@
+/** The parts of the GPU check, and running one: each is a program of its own, whose failure ends no other. */
+import { join } from "@std/path";
+import { root } from "../root.ts";
+import { readLines } from "./lines.ts";
+import type { PartResult } from "./report.ts";
+
+/** A part to run. */
+export interface Part {
+  readonly name: string;
+  readonly help: string;
+  /** A program in this folder. */
+  readonly program: string;
+  readonly args?: readonly string[];
+  /** Seconds after which it is ended; what it printed until then counts. */
+  readonly limit: number;
+}
+
+/** The most valuable first: time may run out. */
+export const PARTS: readonly Part[] = [
+  {
+    name: "kernels",
+    help: "every kernel, and every instruction they are made of, against plain loops",
+    program: "kernels.ts",
+    limit: 120,
+  },
+  {
+    name: "operations",
+    help: "every operation against the reference device",
+    program: "operations.ts",
+    limit: 150,
+  },
+  {
+    name: "models",
+    help: "whole models against the CPU and independent programs",
+    program: "models.ts",
+    limit: 60,
+  },
+  {
+    name: "sanitizer",
+    help: "a short run under compute-sanitizer",
+    program: "sanitizer.ts",
+    limit: 90,
+  },
+  {
+    name: "products",
+    help: "products with weights of each type",
+    program: "products.ts",
+    limit: 75,
+  },
+  {
+    name: "decode",
+    help: "whole steps of an 8B and a 1B model, decoding and prefill",
+    program: "decode.ts",
+    limit: 150,
+  },
+  {
+    name: "attention",
+    help: "attention from 128 to 128k positions",
+    program: "attention.ts",
+    limit: 60,
+  },
+  {
+    name: "sampling",
+    help: "sampling from 128k logits, and what a step costs the host",
+    program: "sampling.ts",
+    limit: 30,
+  },
+  { name: "torch", help: "PyTorch, as the peer", program: "torch_peer.py", limit: 120 },
+  { name: "start", help: "from the start to the first token", program: "start.ts", limit: 60 },
+  {
+    name: "flash_attn",
+    help: "libflash_attn against PyTorch, which it races",
+    program: "flash_attn.ts",
+    limit: 150,
+  },
+];
+
+/** What a program exits with that cannot do here what it is for; its last line says why. */
+export const SKIPPED = 77;
+/** What `timeout` exits with when it had to end the program: by the first signal, or by the second. */
+const TIMED_OUT = [124, 137];
+
+/** Runs a part to its end, or to the limit. */
+export async function runPart(
+  part: Part,
+  emulated: boolean,
+  secondsLeft: number,
+): Promise<PartResult> {
+  const limit = Math.max(1, Math.floor(Math.min(part.limit, secondsLeft)));
+  const path = join(root, "bench", "gpu", part.program);
+  const interpreter = path.endsWith(".py")
+    ? ["python3"]
+    : [Deno.execPath(), "run", "--quiet", "--no-check", "-A"];
+  const start = performance.now();
+  // Ends all that the program started, too.
+  const { code, stdout, stderr } = await new Deno.Command("timeout", {
+    args: [
+      ...["-k", "5", `${limit}`, ...interpreter, path],
+      ...(part.args ?? []),
+      ...(emulated ? ["--emulated"] : []),
+    ],
+    cwd: root,
+    env: { NO_COLOR: "1" },
+    stdin: "null",
+    stdout: "piped",
+    stderr: "piped",
+  }).output();
+  const decoder = new TextDecoder();
+  const out = decoder.decode(stdout), errors = decoder.decode(stderr);
+  const lines = readLines(out);
+  const said = lastLine(errors) || lastLine(out);
+  const failed = lines.some((line) => line.kind === "check" && !line.passed);
+  const outcome = code === SKIPPED ? "skipped" : code !== 0 || failed ? "failed" : "passed";
+  const reason = code === 0
+    ? ""
+    : TIMED_OUT.includes(code)
+    ? `ended after ${limit} s`
+    : said === "" || said.startsWith("{")
+    ? `exit code ${code}`
+    : said;
+  return {
+    name: part.name,
+    outcome,
+    seconds: (performance.now() - start) / 1000,
+    reason,
+    lines,
+    output: `${out}${errors}`,
+  };
+}
+
+/** The error that a program ended with, or the last thing that it said. */
+function lastLine(text: string): string {
+  const lines = text.trim().split("\n");
+  return (lines.findLast((line) => /error/i.test(line)) ?? lines.at(-1) ?? "").trim();
+}

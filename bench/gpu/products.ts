@@ -1,0 +1,129 @@
+/**
+ * Products with weights of each type and the shapes of Llama-3.1-8B, from one token to a chunk of a
+ * prompt: `products.ts [--emulated]`. Prints lines of `lines.ts`.
+ */
+import type { Backend, Quantizer, Step } from "../../src/backend.ts";
+import { Random } from "../../src/bench/random.ts";
+import { openBackend } from "../../src/engine/open_backend.ts";
+import { tensorBytes, type TensorType } from "../../src/formats/tensor_info.ts";
+import { say } from "./lines.ts";
+import {
+  gigabytes,
+  randomStep,
+  sayCopyLimit,
+  teraflops,
+  timeRuns,
+  tokenInputs,
+  tokenLimits,
+} from "./timing.ts";
+
+/** A weight `[rows, cols]`. */
+interface Shape {
+  readonly rows: number;
+  readonly cols: number;
+}
+
+interface Sizes {
+  readonly types: readonly TensorType[];
+  readonly shapes: readonly Shape[];
+  readonly tokens: readonly number[];
+  /** Bytes of different weights: several times what the second-level cache holds. */
+  readonly rotation: number;
+  /** Bytes of weights that a run reads, so that starting it counts for little. */
+  readonly run: number;
+}
+
+const FULL: Sizes = {
+  types: ["BF16", "Q8_0", "Q4_K", "Q6_K", "Q4_0", "F16", "F32"],
+  shapes: [
+    { rows: 6144, cols: 4096 },
+    { rows: 4096, cols: 4096 },
+    { rows: 28672, cols: 4096 },
+    { rows: 4096, cols: 14336 },
+    { rows: 128256, cols: 4096 },
+  ],
+  tokens: [1, 8, 16, 64, 512],
+  rotation: 512e6,
+  run: 1.5e9,
+};
+
+const EMULATED: Sizes = {
+  types: ["BF16", "Q4_K"],
+  shapes: [{ rows: 32, cols: 256 }],
+  tokens: [1, 17],
+  rotation: 1,
+  run: 1,
+};
+
+/** Weights of a step, at most: launches are recorded for each. */
+const MOST_PRODUCTS = 512;
+
+/** Weights that are quantised; the rest repeat them. */
+const POOL = 2 ** 20;
+
+async function main(args: readonly string[]): Promise<void> {
+  const sizes = args.includes("--emulated") ? EMULATED : FULL;
+  for (const type of sizes.types) {
+    // Closing the device gives back its weights.
+    const backend = openBackend("cuda");
+    try {
+      if (type === sizes.types[0]) sayCopyLimit(backend);
+      const pool = weightPool(backend, type);
+      for (const shape of sizes.shapes) await measure(backend, type, pool, shape, sizes);
+    } finally {
+      backend.close();
+    }
+  }
+}
+
+function weightPool(quantizer: Quantizer, type: TensorType): Uint8Array {
+  const random = new Random(1);
+  const values = Float32Array.from({ length: POOL }, () => random.normal(0.02));
+  return quantizer.quantize(type, 1, POOL, values);
+}
+
+async function measure(
+  backend: Backend,
+  type: TensorType,
+  pool: Uint8Array,
+  { rows, cols }: Shape,
+  { tokens: counts, rotation, run }: Sizes,
+): Promise<void> {
+  const bytes = Number(tensorBytes(type, [rows, cols]));
+  const data = new Uint8Array(bytes);
+  for (let at = 0; at < bytes; at += pool.length) data.set(pool.subarray(0, bytes - at), at);
+  const count = Math.max(2, Math.min(MOST_PRODUCTS, Math.ceil(rotation / bytes)));
+  const passes = Math.min(Math.floor(MOST_PRODUCTS / count), Math.ceil(run / (count * bytes)));
+  const most = Math.max(...counts);
+  const limits = tokenLimits(most);
+  const base = await randomStep(backend, limits, cols, most, (recorder, x) => recorder.keep(x));
+  const step: Step = await randomStep(backend, limits, cols, most, (recorder, x) => {
+    const weights = Array.from(
+      { length: count },
+      () => backend.uploadWeight(type, rows, cols, data),
+    );
+    for (let pass = 0; pass < passes; pass++) {
+      for (const weight of weights) recorder.matmul(x, weight);
+    }
+  });
+  const products = count * passes;
+  for (const tokens of counts) {
+    const inputs = tokenInputs(tokens);
+    const rest = await timeRuns(base, inputs);
+    const microseconds = (await timeRuns(step, inputs) - rest) / products;
+    say({
+      kind: "speed",
+      group: "product",
+      name: `${type} [${rows}, ${cols}] x ${tokens}`,
+      by: "forge",
+      microseconds,
+      ...(tokens <= 16 ? { gbPerSecond: gigabytes(bytes, microseconds) } : {}),
+      ...(tokens > 1 ? { teraflops: teraflops(2 * tokens * rows * cols, microseconds) } : {}),
+      of: { tokens },
+    });
+  }
+  step.release();
+  base.release();
+}
+
+if (import.meta.main) await main(Deno.args);

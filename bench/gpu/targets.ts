@@ -1,0 +1,193 @@
+/** What forge is meant to reach on a GPU, and whether it did. */
+import { limitOf, type Line, type SpeedLine } from "./lines.ts";
+
+/** A goal of the project, judged by the worst of the lines that it is about. */
+export interface Target {
+  readonly text: string;
+  /** Whether larger is better. */
+  readonly atLeast: boolean;
+  readonly goal: number;
+  readonly unit: "%" | "us" | "x";
+  /** One number a line that the target is about. */
+  readonly values: (lines: readonly Line[]) => number[];
+}
+
+/** What came of a target; without a value nothing of it was measured. */
+export interface Verdict {
+  readonly target: Target;
+  readonly worst: number | undefined;
+  readonly met: boolean | undefined;
+}
+
+/** The speeds of a group by forge whose numbers pass `test`. */
+function ours(
+  lines: readonly Line[],
+  group: SpeedLine["group"],
+  test: (of: Readonly<Record<string, number>>, name: string) => boolean = () => true,
+): SpeedLine[] {
+  return lines.filter((line): line is SpeedLine =>
+    line.kind === "speed" && line.group === group && line.by === "forge" &&
+    test(line.of ?? {}, line.name)
+  );
+}
+
+function copyShares(lines: readonly Line[], speeds: readonly SpeedLine[]): number[] {
+  const copy = limitOf(lines, "copy GB/s");
+  return copy === 0 ? [] : speeds.map(({ gbPerSecond = 0 }) => 100 * gbPerSecond / copy);
+}
+
+/** Times as a multiple of a peer's, where it did the same. */
+function times(
+  lines: readonly Line[],
+  speeds: readonly SpeedLine[],
+  peer: SpeedLine["by"],
+): number[] {
+  return speeds.flatMap(({ group, name, microseconds }) => {
+    const other = lines.find((line): line is SpeedLine =>
+      line.kind === "speed" && line.by === peer && line.group === group && line.name === name
+    );
+    return other === undefined ? [] : [microseconds / other.microseconds];
+  });
+}
+
+/** Of libflash_attn's forward kernels. */
+function forward(lines: readonly Line[], by: SpeedLine["by"], dim: number, length: number) {
+  return lines.filter((line): line is SpeedLine =>
+    line.kind === "speed" && line.group === "flash_attn forward" && line.by === by &&
+    line.of?.dim === dim && (line.of?.length ?? 0) >= length
+  );
+}
+
+/** Times of sampling one token as a share of the fastest batch-1 step of the 8B model. */
+function samplingShares(lines: readonly Line[]): number[] {
+  const steps = ours(lines, "decode step", (of) => of.batch === 1 && of.billions === 8);
+  if (steps.length === 0) return [];
+  const shortest = Math.min(...steps.map(({ microseconds }) => microseconds));
+  return ours(lines, "sampling", (of) => of.batch === 1)
+    .map(({ microseconds }) => 100 * microseconds / shortest);
+}
+
+const step = (name: RegExp) => (lines: readonly Line[]) =>
+  copyShares(lines, ours(lines, "decode step", (of, text) => of.batch === 1 && name.test(text)));
+
+/** The targets, which are those of an H100. */
+export const TARGETS: readonly Target[] = [
+  {
+    text: "products of one token, of the bandwidth of a copy",
+    atLeast: true,
+    goal: 90,
+    unit: "%",
+    values: (lines) => copyShares(lines, ours(lines, "product", (of) => of.tokens === 1)),
+  },
+  {
+    text: "decode attention from 8k positions on, of the bandwidth of a copy",
+    atLeast: true,
+    goal: 80,
+    unit: "%",
+    values: (lines) =>
+      copyShares(lines, ours(lines, "decode attention", (of) => (of.length ?? 0) >= 8192)),
+  },
+  {
+    text: "decode attention, times what PyTorch's flash attention takes",
+    atLeast: false,
+    goal: 1,
+    unit: "x",
+    values: (lines) => times(lines, ours(lines, "decode attention"), "PyTorch"),
+  },
+  {
+    text: "a decode step of 8B in BF16, of the bandwidth bound",
+    atLeast: true,
+    goal: 85,
+    unit: "%",
+    values: step(/8b:BF16/),
+  },
+  {
+    text: "a decode step of 1B in BF16, of the bandwidth bound",
+    atLeast: true,
+    goal: 78,
+    unit: "%",
+    values: step(/1b:BF16/),
+  },
+  {
+    text: "a decode step of 8B in Q8_0 and Q4_K, of the bandwidth bound",
+    atLeast: true,
+    goal: 80,
+    unit: "%",
+    values: step(/8b:Q/),
+  },
+  {
+    text: "sampling one token, of a decode step of 8B",
+    atLeast: false,
+    goal: 2,
+    unit: "%",
+    values: samplingShares,
+  },
+  {
+    text: "a decode step that computes next to nothing",
+    atLeast: false,
+    goal: 30,
+    unit: "us",
+    values: (lines) => ours(lines, "host").map(({ microseconds }) => microseconds),
+  },
+  {
+    text: "start to first token of 8B, times what reading the file takes",
+    atLeast: false,
+    goal: 2,
+    unit: "x",
+    values: (lines) => {
+      const time = (name: string) =>
+        ours(lines, "start", (_, text) => text.startsWith(name))[0]?.microseconds;
+      const start = time("first token"), read = time("reading the file");
+      return start === undefined || read === undefined ? [] : [start / read];
+    },
+  },
+  {
+    text: "libflash_attn at head_dim 128 from 4k on, times what FlashAttention-2 takes",
+    atLeast: false,
+    goal: 0.625,
+    unit: "x",
+    values: (lines) => times(lines, forward(lines, "forge", 128, 4096), "FlashAttention-2"),
+  },
+  {
+    text: "libflash_attn, times what cuDNN takes",
+    atLeast: false,
+    goal: 1.1,
+    unit: "x",
+    values: (lines) => times(lines, forward(lines, "forge", 128, 4096), "cuDNN"),
+  },
+  {
+    text: "its kernel of SM80, times what FlashAttention-2 takes",
+    atLeast: false,
+    goal: 1.1,
+    unit: "x",
+    values: (lines) => times(lines, forward(lines, "forge, SM80", 128, 0), "FlashAttention-2"),
+  },
+  {
+    text: "its decoding from 8k positions on, of the bandwidth of a copy",
+    atLeast: true,
+    goal: 85,
+    unit: "%",
+    values: (lines) =>
+      copyShares(lines, ours(lines, "flash_attn decode", (of) => (of.length ?? 0) >= 8192)),
+  },
+  {
+    text: "its decoding, times what FlashAttention-2 takes",
+    atLeast: false,
+    goal: 1,
+    unit: "x",
+    values: (lines) => times(lines, ours(lines, "flash_attn decode"), "FlashAttention-2"),
+  },
+];
+
+/** Judges every target by what was measured. */
+export function judge(lines: readonly Line[], targets: readonly Target[] = TARGETS): Verdict[] {
+  return targets.map((target) => {
+    const values = target.values(lines);
+    if (values.length === 0) return { target, worst: undefined, met: undefined };
+    // NaN is the worst there is.
+    const worst = values.reduce((a, b) =>
+      Number.isNaN(a) || Number.isNaN(b) ? NaN : target.atLeast ? Math.min(a, b) : Math.max(a, b)
+    );
+    return { target, worst, met: target.atLeast ? worst >= target.goal : worst <= target.goal };
+  });
+}

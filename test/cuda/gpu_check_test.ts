@@ -1,0 +1,138 @@
+/**
+ * The GPU check, on an emulated GPU: it has to work the first time that a real one is at hand. Every
+ * part runs, with the smallest sizes; compute-sanitizer is one that finds what it is told to.
+ */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import type { PartResult } from "../../bench/gpu/report.ts";
+import { ROOT } from "../cli/forge.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+import { emulatedGpu, emulatedGpuUnavailable, type FakeOptions } from "./emulated_gpu.ts";
+
+const ignore = emulatedGpuUnavailable() !== undefined;
+
+type Numbers = { readonly parts: readonly Omit<PartResult, "output">[] };
+
+/** Runs parts of the check; its numbers, and what it printed. */
+async function check(
+  parts: readonly string[],
+  options: { readonly sanitizerExit?: number; readonly gpu?: FakeOptions } = {},
+) {
+  using folder = new TempFolder();
+  const { sanitizerExit = 0, gpu = {} } = options;
+  // Skips its own options, runs the program, and ends as told.
+  const sanitizer = folder.write(
+    "compute-sanitizer",
+    `#!/bin/sh\nshift 4\n"$@" || exit 1\necho "========= ERROR SUMMARY" >&2\nexit ${sanitizerExit}\n`,
+  );
+  Deno.chmodSync(sanitizer, 0o755);
+  const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
+    args: [
+      ...["run", "-A", "--quiet", "--no-check", "bench/gpu_check.ts", "--emulated", ...parts],
+      ...["--results", folder.at("results")],
+    ],
+    cwd: ROOT,
+    env: {
+      ...await emulatedGpu(gpu),
+      NO_COLOR: "1",
+      OUT: folder.path,
+      PATH: `${folder.path}:${Deno.env.get("PATH") ?? ""}`,
+    },
+    stdin: "null",
+  }).output();
+  const decoder = new TextDecoder();
+  const output = `${decoder.decode(stdout)}${decoder.decode(stderr)}`;
+  const { parts: results } = JSON.parse(
+    Deno.readTextFileSync(folder.at("gpu_check.json")),
+  ) as Numbers;
+  const [report = ""] = Array.from(Deno.readDirSync(folder.at("results")), ({ name }) => name);
+  return { code, output, results, report, log: Deno.readTextFileSync(folder.at("gpu_check.log")) };
+}
+
+Deno.test({
+  name: "the GPU check runs all of its parts on an emulated GPU",
+  ignore,
+  fn: async () => {
+    const { code, output, results, report } = await check([]);
+    const failures = results.flatMap(({ name, outcome, reason, lines }) =>
+      outcome === "failed" ? [name, reason, ...lines.filter((line) => line.kind === "check")] : []
+    );
+    assertEquals(failures, [], output);
+    assertEquals(code, 0);
+    // PyTorch may be missing, and has no GPU to race on.
+    const skipped = results.filter(({ outcome }) => outcome === "skipped").map(({ name }) => name);
+    assertEquals(skipped.filter((name) => name !== "torch"), ["flash_attn"]);
+    const checks = (part: string) =>
+      results.find(({ name }) => name === part)?.lines.filter(({ kind }) => kind === "check") ?? [];
+    for (const part of ["kernels", "operations", "models", "sanitizer"]) {
+      assert(checks(part).length >= 2, part);
+    }
+    const groups = new Set(
+      results.flatMap(({ lines }) => lines.flatMap((l) => l.kind === "speed" ? [l.group] : [])),
+    );
+    for (
+      const group of [
+        ...["product", "decode step", "prefill", "decode attention", "prefill attention"],
+        ...["sampling", "host", "start"],
+      ] as const
+    ) {
+      assert(groups.has(group), group);
+      assertStringIncludes(output, `### ${group}\n`);
+    }
+    assertStringIncludes(output, "# Emulated GPU 0\n");
+    assertStringIncludes(output, "### Targets of an H100\n");
+    assert(report.endsWith("-emulated-gpu-0.md"), report);
+  },
+});
+
+Deno.test({
+  name: "the GPU check goes on after a part that fails, and says what failed",
+  ignore,
+  fn: async () => {
+    const { code, output, results, log } = await check(["sanitizer", "attention"], {
+      sanitizerExit: 9,
+    });
+    assertEquals(code, 1, output);
+    assertEquals(results.map(({ name, outcome }) => [name, outcome]), [
+      ["sanitizer", "failed"],
+      ["attention", "passed"],
+    ]);
+    assertStringIncludes(output, "- sanitizer: forge run under memcheck: ");
+    assertStringIncludes(log, "ERROR SUMMARY");
+  },
+});
+
+Deno.test({
+  name: "the GPU check reports kernels that bring the device down",
+  ignore,
+  fn: async () => {
+    const { code, results } = await check(["kernels"], { gpu: { illegal_address: 3 } });
+    assertEquals(code, 1);
+    const checks = results[0]?.lines.flatMap((line) => line.kind === "check" ? [line] : []) ?? [];
+    const failed = checks.filter(({ passed }) => !passed);
+    // Each process fails at its third launch, and the next goes on behind that test.
+    assert(failed.length >= 2 && failed.length < checks.length, `${failed.length}`);
+    for (const { detail = "" } of failed) {
+      assertStringIncludes(detail, "CUDA_ERROR_ILLEGAL_ADDRESS");
+    }
+    assertEquals(new Set(checks.map(({ name }) => name)).size, checks.length);
+  },
+});
+
+Deno.test("the GPU check refuses parts and options that it does not know", async () => {
+  const run = async (...args: string[]) => {
+    const { code, stderr } = await new Deno.Command(Deno.execPath(), {
+      args: ["run", "-A", "--quiet", "--no-check", "bench/gpu_check.ts", ...args],
+      cwd: ROOT,
+    }).output();
+    return [code, new TextDecoder().decode(stderr).split("\n")[0]];
+  };
+  assertEquals(await run("kernel"), [
+    2,
+    'unknown part "kernel"; valid are kernels, operations, models, sanitizer, products, decode, ' +
+    "attention, sampling, torch, start, flash_attn",
+  ]);
+  assertEquals(await run("--seconds", "soon"), [
+    2,
+    '--seconds is "soon"; valid is a number above 0',
+  ]);
+});

@@ -1,0 +1,52 @@
+/**
+ * Builds the tests of kernels for a real GPU: the same tests, with NVIDIA's driver and compiler, as
+ * csrc/cuda uses them, in place of the emulator.
+ */
+import { basename, join, resolve } from "@std/path";
+import { embeddedSource } from "../../ffi/build/embed.ts";
+import { compile, inParallel, link, list, text } from "./build.ts";
+
+const root = resolve(import.meta.dirname ?? ".", "..", "..");
+const tests = "test/emulator/kernels";
+
+/** What finds the driver, and compiles and loads kernels. */
+const hostFiles = [
+  "device.cpp",
+  "driver.cpp",
+  "kernel_cache.cpp",
+  "kernel_sources.cpp",
+  "kernels.cpp",
+  "memory.cpp",
+  "nvrtc.cpp",
+  "shared_library.cpp",
+];
+
+// No -Werror: the compiler of a machine with a GPU may be a newer one, with new warnings.
+const flags = ["-Wall", "-Wextra", "-pthread"];
+
+/** Builds the program; it takes the arguments of the emulator's. */
+export async function buildGpuTests(): Promise<string> {
+  const folder = join(root, "build", "emulator", "gpu");
+  await Deno.mkdir(folder, { recursive: true });
+  const kernels = [
+    ...list("kernels/cuda", ".cu", ".cuh"),
+    ...list(tests, ".cu"),
+  ].map((path) => ({ name: basename(path), text: text([path])[0] ?? "" }));
+  const embedded = join(folder, "embedded_kernels.cpp");
+  await Deno.writeTextFile(embedded, embeddedSource(kernels));
+  const sources = [
+    ...list(tests, ".cpp").filter((path) => !path.endsWith("emulated_device.cpp")),
+    ...list("csrc/common/quant", ".cpp"),
+    ...hostFiles.map((name) => join("csrc/cuda", name)),
+    embedded,
+  ];
+  const headers = text([
+    ...["test/emulator", tests, "csrc/common", "csrc/common/quant", "csrc/cuda"]
+      .flatMap((place) => list(place, ".h")),
+    "csrc/forge.h",
+  ]);
+  const objects = await inParallel(sources, (path) => compile({ path, flags }, folder, headers));
+  return await link(join(folder, "kernel_tests.*"), ["-pthread"], [...objects, "-ldl"]);
+}
+
+if (import.meta.main) console.log(await buildGpuTests());

@@ -1,0 +1,35 @@
+#include <cstdlib>
+#include <new>
+
+#include "support.h"
+
+namespace kernel_test {
+
+// Exactly as long as asked, so that AddressSanitizer sees the end.
+void* allocate(size_t bytes) {
+  void* memory = nullptr;
+  if (posix_memalign(&memory, 256, bytes) != 0) throw std::bad_alloc();
+  return memory;
+}
+
+void release(void* memory) { std::free(memory); }
+
+void run_kernel(const std::string& name, const emulator::Launch& shape,
+                const std::vector<size_t>& param_bytes, void** params) {
+  const emulator::Kernel* kernel = emulator::find_kernel(name);
+  if (!kernel) fail_test("there is no kernel %s", name.c_str());
+  if (param_bytes != kernel->param_bytes) fail_test("%s takes other parameters", name.c_str());
+  kernel->launch(shape, params);
+}
+
+void prepare_kernels() {}
+
+std::vector<std::pair<std::string, std::string>> kernel_names() {
+  std::vector<std::pair<std::string, std::string>> names;
+  for (const emulator::Kernel& kernel : emulator::kernels()) {
+    names.emplace_back(kernel.name, kernel.symbol);
+  }
+  return names;
+}
+
+}  // namespace kernel_test

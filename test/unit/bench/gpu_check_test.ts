@@ -1,0 +1,109 @@
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { linesOfRace } from "../../../bench/gpu/flash_attn.ts";
+import { type Line, readLines, type SpeedLine } from "../../../bench/gpu/lines.ts";
+import { testCases } from "../../../bench/gpu/operations.ts";
+import { describeCheck } from "../../../bench/gpu/report.ts";
+import { judge, TARGETS } from "../../../bench/gpu/targets.ts";
+
+const copy: Line = { kind: "limit", name: "copy GB/s", value: 3000 };
+
+function product(name: string, gbPerSecond: number): SpeedLine {
+  return {
+    kind: "speed",
+    group: "product",
+    name,
+    by: "forge",
+    microseconds: 10,
+    gbPerSecond,
+    of: { tokens: 1 },
+  };
+}
+
+Deno.test("GPU check: lines that are cut off, or of other programs, are passed over", () => {
+  const output = `Compiling\n${JSON.stringify(copy)}\n{"kind":"speed","name":"a\n{"kind":1\n`;
+  assertEquals(readLines(output), [copy]);
+});
+
+Deno.test("GPU check: a target is judged by the worst of its lines", () => {
+  const verdicts = (...speeds: number[]) =>
+    judge([copy, ...speeds.map((speed, i) => product(`${i}`, speed))]);
+  assertEquals(verdicts(2900, 2760)[0]?.met, true);
+  assertEquals(verdicts(2900, 2760)[0]?.worst, 92);
+  assertEquals(verdicts(2900, 2600)[0]?.met, false);
+  assertEquals(verdicts(2900, NaN)[0]?.met, false);
+  assertEquals(verdicts()[0], { target: TARGETS[0]!, worst: undefined, met: undefined });
+  // Nothing is said of shares where no copy was measured.
+  assertEquals(judge([product("a", 2900)])[0]?.met, undefined);
+});
+
+Deno.test("GPU check: times are compared with those of the same work by a peer", () => {
+  const line = (by: SpeedLine["by"], name: string, microseconds: number): SpeedLine => ({
+    kind: "speed",
+    group: "decode attention",
+    name,
+    by,
+    microseconds,
+  });
+  const target = TARGETS.findIndex(({ text }) => text.includes("PyTorch's flash attention"));
+  const lines = [line("forge", "a", 8), line("PyTorch", "a", 10), line("forge", "b", 30)];
+  assertEquals(judge(lines)[target]?.worst, 0.8);
+  assertEquals(judge([...lines, line("PyTorch", "b", 20)])[target]?.met, false);
+});
+
+Deno.test("GPU check: the report has speeds beside peers, failures, parts, and targets last", () => {
+  const failing: Line = { kind: "check", name: "softcap", passed: false, detail: "3 is not 4" };
+  const passing: Line = { kind: "check", name: "glu", passed: true };
+  const peer: SpeedLine = { ...product("BF16 x 1", 0), by: "PyTorch", microseconds: 12 };
+  const part = { seconds: 1.25, reason: "", output: "" };
+  const lines = [copy, product("BF16 x 1", 2400), peer];
+  const text = describeCheck({ name: "NVIDIA H100", details: ["sm_90"] }, [
+    { ...part, name: "operations", outcome: "failed", lines: [passing, failing] },
+    { ...part, name: "products", outcome: "passed", lines },
+  ], judge(lines));
+  for (
+    const piece of [
+      "# NVIDIA H100\n\n- sm_90\n- copy GB/s, at most: 3000\n",
+      "| BF16 x 1 | 10.0 | 2400 GB/s (80%) |  | PyTorch 12.0 |",
+      "- operations: softcap: 3 is not 4",
+      "| operations | failed | 1 of 2 | 1.3 |  |",
+      "| products of one token, of the bandwidth of a copy | ≥ 90 % | 80.0 % | **missed** |",
+    ]
+  ) {
+    assertStringIncludes(text, piece);
+  }
+  assert(text.lastIndexOf("###") === text.indexOf("### Targets"));
+});
+
+Deno.test("GPU check: cases of a test report, with what failed", () => {
+  const xml = `<testsuite><testcase name="a &quot;b&quot; &lt;c&gt;" time="1"></testcase>
+    <testcase name="d"><failure message="x &amp; y">trace</failure></testcase>
+    <testcase name="e"><skipped/></testcase></testsuite>`;
+  assertEquals(testCases(xml), [
+    { name: 'a "b" <c>', failure: undefined },
+    { name: "d", failure: "x & y" },
+  ]);
+  assertEquals(testCases(""), []);
+});
+
+Deno.test("GPU check: the race's results become lines of the check", () => {
+  const check = { kind: "check", name: "varlen", error: 1e-3, float_error: 4e-4 } as const;
+  assertEquals(linesOfRace(check).map((line) => line.kind === "check" && line.passed), [false]);
+  const speeds = linesOfRace({
+    kind: "forward",
+    dtype: "bfloat16",
+    head_dim: 128,
+    length: 4096,
+    causal: true,
+    tflop_s: { ours: 600, ours_sm80: 300, fa2: 320, cudnn: null },
+  });
+  // 4 x 4096 tokens squared x 2048, half of which is masked: 2.2e12 operations.
+  const operations = 4 * 4 * 4096 * 4096 * 2048 / 2;
+  assertEquals(
+    speeds.map((line) => line.kind === "speed" ? [line.by, Math.round(line.microseconds)] : []),
+    [
+      ["forge", Math.round(operations / 600e6)],
+      ["forge, SM80", Math.round(operations / 300e6)],
+      ["FlashAttention-2", Math.round(operations / 320e6)],
+    ],
+  );
+});
