@@ -130,6 +130,6 @@ export async function runPart(
 
 /** The error that a program ended with, or the last thing that it said. */
 function lastLine(text: string): string {
-  const lines = text.trim().split("\n");
-  return (lines.findLast((line) => /error/i.test(line)) ?? lines.at(-1) ?? "").trim();
+  const lines = text.trim().split("\n").map((line) => line.trim());
+  return lines.findLast((line) => /error:/i.test(line)) ?? lines.at(-1) ?? "";
 }

@@ -11,14 +11,9 @@ const tests = "test/emulator/kernels";
 
 /** What finds the driver, and compiles and loads kernels. */
 const hostFiles = [
-  "device.cpp",
-  "driver.cpp",
-  "kernel_cache.cpp",
-  "kernel_sources.cpp",
-  "kernels.cpp",
-  "memory.cpp",
-  "nvrtc.cpp",
-  "shared_library.cpp",
+  ...["device", "driver", "kernel_cache", "kernels", "memory", "nvrtc", "shared_library"]
+    .map((name) => `csrc/cuda/${name}.cpp`),
+  ...["kernel_sources", "memory_ledger"].map((name) => `csrc/gpu/${name}.cpp`),
 ];
 
 // No -Werror: the compiler of a machine with a GPU may be a newer one, with new warnings.
@@ -37,11 +32,11 @@ export async function buildGpuTests(): Promise<string> {
   const sources = [
     ...list(tests, ".cpp").filter((path) => !path.endsWith("emulated_device.cpp")),
     ...list("csrc/common/quant", ".cpp"),
-    ...hostFiles.map((name) => join("csrc/cuda", name)),
+    ...hostFiles,
     embedded,
   ];
   const headers = text([
-    ...["test/emulator", tests, "csrc/common", "csrc/common/quant", "csrc/cuda"]
+    ...["test/emulator", tests, "csrc/common", "csrc/common/quant", "csrc/cuda", "csrc/gpu"]
       .flatMap((place) => list(place, ".h")),
     "csrc/forge.h",
   ]);

@@ -4,8 +4,8 @@
 #include <map>
 #include <thread>
 
-#include "../../../csrc/cuda/kernel_sources.h"
 #include "../../../csrc/cuda/kernels.h"
+#include "../../../csrc/gpu/kernel_sources.h"
 #include "support.h"
 
 namespace kernel_test {
@@ -13,6 +13,8 @@ namespace kernel_test {
 namespace {
 
 using namespace forge::cuda;
+using forge::KernelSource;
+using forge::kernel_sources;
 
 class Gpu {
  public:
