@@ -2,6 +2,7 @@
 
 #include "kernels.h"
 #include "pack_rows.h"
+#include "transpose.h"
 
 namespace forge::cpu::FORGE_TARGET {
 
@@ -97,21 +98,25 @@ void pack_blocks(const uint8_t* rows, uint64_t row_bytes, uint32_t n_rows, uint6
   }
 }
 
-// From [row][column] to [column][row].
+// From [row][column] to [column][row]. Nothing uses what missing rows give: they repeat the last one.
 template <class Element>
 void pack_elements(const uint8_t* rows, uint64_t row_bytes, uint32_t n_rows, uint64_t cols,
                    uint8_t* out) {
-  // Rows of a file may have any alignment. A few columns of all rows fill whole cache lines.
-  constexpr uint64_t kAtOnce = 64 / sizeof(Element);
-  for (uint64_t col = 0; col < cols; col += kAtOnce) {
-    const uint64_t n = cols - col < kAtOnce ? cols - col : kAtOnce;
-    Element lines[kAtOnce][kPanelRows] = {};
-    for (uint32_t row = 0; row < n_rows; ++row) {
-      Element values[kAtOnce];
-      memcpy(values, rows + row * row_bytes + col * sizeof(Element), n * sizeof(Element));
-      for (uint64_t i = 0; i < n; ++i) lines[i][row] = values[i];
+  constexpr uint32_t kAtOnce = Squares<Element>::kColumns;
+  constexpr uint64_t kColumnBytes = kPanelRows * sizeof(Element);
+  const uint8_t* from[kPanelRows];
+  for (uint32_t row = 0; row < kPanelRows; ++row) {
+    from[row] = rows + (row < n_rows ? row : n_rows - 1) * row_bytes;
+  }
+  uint64_t col = 0;
+  for (; col + kAtOnce <= cols; col += kAtOnce) {
+    transpose<Element>(from, col * sizeof(Element), out + col * kColumnBytes);
+  }
+  for (; col < cols; ++col) {
+    for (uint32_t row = 0; row < kPanelRows; ++row) {
+      memcpy(out + col * kColumnBytes + row * sizeof(Element), from[row] + col * sizeof(Element),
+             sizeof(Element));
     }
-    memcpy(out + col * sizeof lines[0], lines, n * sizeof lines[0]);
   }
 }
 

@@ -7,6 +7,10 @@
 //                       bytes below 128
 //   kDotBias            what dot<false> subtracts from its unsigned bytes, where the processor has
 //                       no product of an unsigned and a signed byte
+//   load_lanes          16 bytes from each of some places
+//   interleave_low, interleave_high<size>
+//                       elements of `size` bytes of two vectors in turn, from the first or the second
+//                       half of every 16 bytes
 //   lookup              bytes of a table of 16; every index is below 16
 
 namespace forge::cpu::FORGE_TARGET {
@@ -54,6 +58,80 @@ FORGE_INLINE ByteVec field(ByteVec bytes) {
   if constexpr (from >= to) return reinterpret_cast<ByteVec>(shorts >> (from - to)) & mask;
   return reinterpret_cast<ByteVec>(shorts << (to - from)) & mask;
 }
+
+// ---- rearranging ----------------------------------------------------------------------------
+
+#if defined(__AVX512F__)
+
+FORGE_INLINE ByteVec load_lanes(const uint8_t* const (&at)[4]) {
+  const auto lane = [&](int i) { return reinterpret_cast<__m128i>(load_bytes(at[i])); };
+  __m512i out = _mm512_castsi128_si512(lane(0));
+  out = _mm512_inserti32x4(out, lane(1), 1);
+  out = _mm512_inserti32x4(out, lane(2), 2);
+  return reinterpret_cast<ByteVec>(_mm512_inserti32x4(out, lane(3), 3));
+}
+
+template <int size>
+FORGE_INLINE ByteVec interleave_low(ByteVec a, ByteVec b) {
+  const auto x = reinterpret_cast<__m512i>(a), y = reinterpret_cast<__m512i>(b);
+  return reinterpret_cast<ByteVec>(size == 2 ? _mm512_unpacklo_epi16(x, y)
+                                             : _mm512_unpacklo_epi32(x, y));
+}
+template <int size>
+FORGE_INLINE ByteVec interleave_high(ByteVec a, ByteVec b) {
+  const auto x = reinterpret_cast<__m512i>(a), y = reinterpret_cast<__m512i>(b);
+  return reinterpret_cast<ByteVec>(size == 2 ? _mm512_unpackhi_epi16(x, y)
+                                             : _mm512_unpackhi_epi32(x, y));
+}
+
+#elif defined(__AVX2__)
+
+FORGE_INLINE ByteVec load_lanes(const uint8_t* const (&at)[2]) {
+  return reinterpret_cast<ByteVec>(_mm256_set_m128i(reinterpret_cast<__m128i>(load_bytes(at[1])),
+                                                    reinterpret_cast<__m128i>(load_bytes(at[0]))));
+}
+
+template <int size>
+FORGE_INLINE ByteVec interleave_low(ByteVec a, ByteVec b) {
+  const auto x = reinterpret_cast<__m256i>(a), y = reinterpret_cast<__m256i>(b);
+  return reinterpret_cast<ByteVec>(size == 2 ? _mm256_unpacklo_epi16(x, y)
+                                             : _mm256_unpacklo_epi32(x, y));
+}
+template <int size>
+FORGE_INLINE ByteVec interleave_high(ByteVec a, ByteVec b) {
+  const auto x = reinterpret_cast<__m256i>(a), y = reinterpret_cast<__m256i>(b);
+  return reinterpret_cast<ByteVec>(size == 2 ? _mm256_unpackhi_epi16(x, y)
+                                             : _mm256_unpackhi_epi32(x, y));
+}
+
+#else
+
+FORGE_INLINE ByteVec load_lanes(const uint8_t* const (&at)[1]) { return load_vec(at[0]); }
+
+template <int size>
+FORGE_INLINE ByteVec interleave_low(ByteVec a, ByteVec b) {
+  const auto x = reinterpret_cast<ShortVec>(a), y = reinterpret_cast<ShortVec>(b);
+  const auto u = reinterpret_cast<WordVec>(a), v = reinterpret_cast<WordVec>(b);
+  if constexpr (size == 4) {
+    return reinterpret_cast<ByteVec>(__builtin_shufflevector(u, v, 0, 4, 1, 5));
+  } else {
+    return reinterpret_cast<ByteVec>(__builtin_shufflevector(x, y, 0, 8, 1, 9, 2, 10, 3, 11));
+  }
+}
+template <int size>
+FORGE_INLINE ByteVec interleave_high(ByteVec a, ByteVec b) {
+  const auto x = reinterpret_cast<ShortVec>(a), y = reinterpret_cast<ShortVec>(b);
+  const auto u = reinterpret_cast<WordVec>(a), v = reinterpret_cast<WordVec>(b);
+  if constexpr (size == 4) {
+    return reinterpret_cast<ByteVec>(__builtin_shufflevector(u, v, 2, 6, 3, 7));
+  } else {
+    return reinterpret_cast<ByteVec>(__builtin_shufflevector(x, y, 4, 12, 5, 13, 6, 14, 7, 15));
+  }
+}
+
+#endif
+
+// ---- dot products ---------------------------------------------------------------------------
 
 #if defined(__AVX512VNNI__)
 

@@ -1,0 +1,75 @@
+#pragma once
+
+// Rows of a file turned into columns of 16 rows, in registers.
+
+#include "simd.h"
+
+namespace forge::cpu::FORGE_TARGET {
+
+constexpr uint32_t kColumnRows = 16;
+
+// How 16 rows of elements are cut into squares, each in 16 bytes of kSize registers. As many squares as
+// a register is wide lie side by side: those of all rows first, then those of further columns.
+template <class Element>
+struct Squares {
+  static constexpr uint32_t kSize = 16 / sizeof(Element);
+  static constexpr uint32_t kBelow = kColumnRows / kSize;  // squares that 16 rows take
+  static constexpr uint32_t kWidth = kLanes / 4;           // squares that a register takes
+  static constexpr uint32_t kPasses = kWidth < kBelow ? kBelow / kWidth : 1;
+  static constexpr uint32_t kAcross = kWidth < kBelow ? 1 : kWidth / kBelow;
+  static constexpr uint32_t kColumns = kSize * kAcross;
+};
+
+// Transposes each square: log2(kSize) times, the first half of the registers is interleaved with the
+// second.
+template <class Element>
+FORGE_INLINE void transpose_squares(ByteVec (&rows)[Squares<Element>::kSize]) {
+  constexpr uint32_t n = Squares<Element>::kSize;
+  FORGE_UNROLL(3)
+  for (uint32_t size = 1; size < n; size *= 2) {
+    ByteVec next[n];
+    FORGE_UNROLL(4)
+    for (uint32_t i = 0; i < n / 2; ++i) {
+      next[2 * i] = interleave_low<sizeof(Element)>(rows[i], rows[i + n / 2]);
+      next[2 * i + 1] = interleave_high<sizeof(Element)>(rows[i], rows[i + n / 2]);
+    }
+    FORGE_UNROLL(8)
+    for (uint32_t i = 0; i < n; ++i) rows[i] = next[i];
+  }
+}
+
+// out[column][row] = element `column` of each of 16 rows, for kColumns columns. Rows may have any
+// alignment.
+template <class Element>
+FORGE_INLINE void transpose(const uint8_t* const (&rows)[kColumnRows], uint64_t offset,
+                            uint8_t* out) {
+  using S = Squares<Element>;
+  FORGE_UNROLL(4)
+  for (uint32_t pass = 0; pass < S::kPasses; ++pass) {
+    const uint32_t first = pass * S::kWidth * S::kSize;  // row
+    ByteVec squares[S::kSize];
+    FORGE_UNROLL(8)
+    for (uint32_t i = 0; i < S::kSize; ++i) {
+      const uint8_t* at[S::kWidth];
+      FORGE_UNROLL(4)
+      for (uint32_t lane = 0; lane < S::kWidth; ++lane) {
+        const uint32_t row = first + lane % S::kBelow * S::kSize + i;
+        at[lane] = rows[row] + offset + lane / S::kBelow * 16;
+      }
+      squares[i] = load_lanes(at);
+    }
+    transpose_squares<Element>(squares);
+    constexpr size_t kBytes = sizeof(ByteVec) / S::kAcross;  // of a column
+    FORGE_UNROLL(8)
+    for (uint32_t i = 0; i < S::kSize; ++i) {
+      FORGE_UNROLL(2)
+      for (uint32_t across = 0; across < S::kAcross; ++across) {
+        const uint32_t column = across * S::kSize + i;
+        memcpy(out + (column * kColumnRows + first) * sizeof(Element),
+               reinterpret_cast<const uint8_t*>(&squares[i]) + across * kBytes, kBytes);
+      }
+    }
+  }
+}
+
+}  // namespace forge::cpu::FORGE_TARGET
