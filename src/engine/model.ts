@@ -202,10 +202,11 @@ export class Model implements AsyncDisposable {
     );
     try {
       return await Promise.all(completions);
-    } finally {
+    } catch (error) {
       // Where one fails, the others are not waited for in vain.
       controller.abort();
       await Promise.allSettled(completions);
+      throw error;
     }
   }
 
