@@ -24,7 +24,7 @@ import { Progress } from "./progress.ts";
 import { describeDevice } from "./run_report.ts";
 
 export type BatchFlags =
-  & Options<(typeof BATCH_OPTIONS)[number] | "system" | "raw" | "logprobs">
+  & Options<(typeof BATCH_OPTIONS)[number] | "system" | "raw" | "logprobs" | "completions">
   & ModelFlags
   & GenerationFlags
   & ConstraintFlags;
@@ -58,8 +58,15 @@ export async function runBatchFile(
   using progress = new Progress();
   const settings = { ...loadOptions(options), parallel: options.batchParallel };
   await using model = await openModel(modelPath, settings, progress);
-  const { system, raw, logprobs } = options;
-  const defaults = { ...generationOptions(options), ...constraint, system, raw, logprobs };
+  const { system, raw, logprobs, completions: n } = options;
+  const defaults = {
+    ...generationOptions(options, model.tokenizer),
+    ...constraint,
+    system,
+    raw,
+    logprobs,
+    n,
+  };
   if (context.verbose) {
     const sampling = describeSampling(model.resolveSampling(defaults), defaults);
     await writeStderr(formatRows([...describeDevice(model), ["sampling", sampling]]));

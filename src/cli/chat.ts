@@ -29,13 +29,16 @@ type ChatOptions = Options<"chatSystem"> & ModelFlags & GenerationFlags & Constr
 
 export async function run(
   options: ChatOptions,
-  _operands: readonly string[],
+  [operand]: readonly string[],
   context: Context,
 ): Promise<number> {
   const isTerminal = Deno.stdin.isTerminal() && Deno.stderr.isTerminal();
   const signal = context.interruptSignal();
   const constraint = await constraintOptions(options, signal);
-  const path = await resolveModel(options.model, signal);
+  if (operand !== undefined && options.model !== undefined) {
+    throw new ForgeError("usage", "give the model once: as an argument or with -m");
+  }
+  const path = await resolveModel(operand ?? options.model, signal);
   using progress = new Progress();
   await using model = await openModel(path, { ...loadOptions(options), parallel: 1 }, progress);
   if (!model.hasChatTemplate) {
@@ -44,7 +47,7 @@ export async function run(
       "the model has no chat template; forge run --raw goes on with a text",
     );
   }
-  const request = { ...generationOptions(options), ...constraint };
+  const request = { ...generationOptions(options, model.tokenizer), ...constraint };
   if (context.verbose) {
     const sampling = describeSampling(model.resolveSampling(request), request);
     await writeStderr(formatRows([...describeDevice(model), ["sampling", sampling]]));

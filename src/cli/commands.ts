@@ -25,7 +25,14 @@ export const COMMANDS: readonly Command[] = [
       "Generates text from a prompt and writes it to stdout as it becomes certain. With --batch it " +
       "answers every line of a JSONL file, several at a time, and writes one JSON object a line.",
     ],
-    operands: [{ name: "-", help: "read the prompt from stdin, as when piped", required: false }],
+    operands: [
+      { ...MODEL, help: "model folder, .gguf file or hub name, if not given with -m" },
+      {
+        name: "PROMPT",
+        help: "the prompt, if not given with -p or -f; - reads stdin",
+        required: false,
+      },
+    ],
     options: [
       "prompt",
       "file",
@@ -36,6 +43,7 @@ export const COMMANDS: readonly Command[] = [
       ...MODEL_OPTIONS,
       ...GENERATION_OPTIONS,
       ...CONSTRAINT_OPTIONS,
+      "completions",
       "json",
       "logprobs",
       "verbose",
@@ -52,6 +60,7 @@ export const COMMANDS: readonly Command[] = [
     ],
     examples: [
       "forge run -p 'Once upon a time'",
+      "forge run model.gguf 'Why is the sky blue?'",
       "forge run -m model.gguf -p 'Write a haiku' -n 64 --temp 0",
       `forge run -p 'Ada is 36.' --json-schema '{"properties":{"name":{"type":"string"}}}'`,
       "cat question.txt | forge run -m path/to/folder --json",
@@ -67,6 +76,7 @@ export const COMMANDS: readonly Command[] = [
       '""" and """, and pasted lines stay together. Ctrl-C stops the answer, and at the prompt twice ' +
       "ends the chat, as Ctrl-D does.",
     ],
+    operands: [MODEL],
     options: [
       "chatSystem",
       ...MODEL_OPTIONS,

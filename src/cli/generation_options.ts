@@ -1,5 +1,6 @@
 /** The options of commands that generate, as the library takes them. */
-import type { GenerateOptions, LoadOptions } from "../mod.ts";
+import type { GenerateOptions, LoadOptions, Tokenizer } from "../mod.ts";
+import { logitBias } from "./logit_bias.ts";
 import type { OptionName, Options } from "./options.ts";
 
 /** Which model, and how it is run. */
@@ -21,6 +22,7 @@ export const GENERATION_OPTIONS = [
   "presencePenalty",
   "frequencyPenalty",
   "repeatLastN",
+  "logitBias",
   "temp",
   "topK",
   "topP",
@@ -61,7 +63,7 @@ export function loadOptions(flags: ModelFlags): LoadOptions {
 }
 
 /** What the flags say; what they do not say is left to the model and the library. */
-export function generationOptions(flags: GenerationFlags): GenerateOptions {
+export function generationOptions(flags: GenerationFlags, tokenizer: Tokenizer): GenerateOptions {
   return {
     temperature: flags.temp,
     topK: flags.topK,
@@ -71,6 +73,7 @@ export function generationOptions(flags: GenerationFlags): GenerateOptions {
     repeatLastN: flags.repeatLastN,
     presencePenalty: flags.presencePenalty,
     frequencyPenalty: flags.frequencyPenalty,
+    logitBias: logitBias(flags.logitBias, tokenizer),
     seed: flags.seed,
     maxTokens: flags.maxTokens,
     stop: flags.stop,

@@ -43,6 +43,11 @@ export function bundledModel(): string {
   );
 }
 
+/** Whether a text is the name of a model rather than a prompt: of a path, or of a model on the hub. */
+export function namesModel(text: string): boolean {
+  return exists(text) || (!/\s/.test(text) && (looksLikePath(text) || isModelReference(text)));
+}
+
 function looksLikePath(name: string): boolean {
   return /^[./~]|\/$|\.(gguf|safetensors|json)$/i.test(name);
 }

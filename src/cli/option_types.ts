@@ -3,6 +3,8 @@
 /** The largest number of tokens, or of anything that is counted, that the native library can be told. */
 export const MAX_COUNT = 2 ** 31 - 1;
 
+import type { TokenBias } from "./logit_bias.ts";
+
 /** Headings of the help, in the order they are shown. */
 export const OPTION_GROUPS = [
   "Prompt",
@@ -43,6 +45,12 @@ export interface ListSpec extends OptionBase {
   readonly metavar: string;
 }
 
+/** What is added to the logits of tokens; given more than once, they join. */
+export interface BiasesSpec extends OptionBase {
+  readonly kind: "biases";
+  readonly metavar: string;
+}
+
 export interface NumberSpec extends OptionBase {
   readonly kind: "integer" | "number";
   readonly metavar: string;
@@ -68,6 +76,7 @@ export type OptionSpec =
   | FlagSpec
   | TextSpec
   | ListSpec
+  | BiasesSpec
   | NumberSpec
   | CountsSpec
   | ChoiceSpec;
@@ -77,6 +86,7 @@ export type OptionValue<S extends OptionSpec> = S extends FlagSpec ? boolean
   : S extends NumberSpec ? number | undefined
   : S extends CountsSpec ? readonly number[] | undefined
   : S extends ListSpec ? readonly string[] | undefined
+  : S extends BiasesSpec ? readonly TokenBias[] | undefined
   : S extends ChoiceSpec ? S["choices"][number] | undefined
   : string | undefined;
 

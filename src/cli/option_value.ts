@@ -1,6 +1,7 @@
 import { expandNumbers } from "../bench/number_list.ts";
 import { ForgeError } from "../errors.ts";
 import { quote } from "../formats/quote.ts";
+import { parseTokenBias, VALID_BIASES } from "./logit_bias.ts";
 import type { CountsSpec, FlagSpec, ListSpec, NumberSpec, OptionSpec } from "./option_types.ts";
 import { longFlag } from "./option_types.ts";
 
@@ -20,6 +21,11 @@ export function parseOptionValue(
       return text;
     case "list":
       return appended(spec, text, previous);
+    case "biases": {
+      const bias = parseTokenBias(text);
+      if (bias === undefined) throw invalid(spec, text, VALID_BIASES);
+      return [...(Array.isArray(previous) ? previous : []), bias];
+    }
     case "counts":
       return [...(Array.isArray(previous) ? previous : []), ...parseCounts(spec, text)];
     case "choice": {

@@ -221,6 +221,14 @@ export const OPTIONS = {
     help: "how many tokens count as recent; -1 for all",
     otherwise: `${SAMPLING_DEFAULTS.repeatLastN}`,
   },
+  logitBias: {
+    flags: "--logit-bias",
+    kind: "biases",
+    metavar: "TOKEN=X",
+    group: SAMPLING,
+    help:
+      "add X to the logit of a token, named by id or text; -inf bans it; may be given more than once",
+  },
   temp: {
     ...sampled("temperature"),
     flags: "--temp",
@@ -295,6 +303,16 @@ export const OPTIONS = {
     kind: "flag",
     group: "Output",
     help: "print one JSON object, on one line",
+  },
+  completions: {
+    flags: "--completions",
+    kind: "integer",
+    metavar: "N",
+    min: 1,
+    max: 128,
+    group: "Generation",
+    help: "with --json or --batch: how many answers to each prompt",
+    otherwise: "1",
   },
   logprobs: {
     flags: "--logprobs",

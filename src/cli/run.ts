@@ -1,7 +1,6 @@
 /** `forge run`: generates once, streaming, or as one JSON object. */
 import { ForgeError } from "../errors.ts";
 import { isFile } from "../formats/file.ts";
-import { quote } from "../formats/quote.ts";
 import type { GenerateOptions, GenerationEnd, Model } from "../mod.ts";
 import type { BatchFlags } from "./batch.ts";
 import type { Context } from "./command.ts";
@@ -14,6 +13,7 @@ import { longFlag } from "./option_types.ts";
 import { OPTIONS, type Options } from "./options.ts";
 import { writeStderr, writeStdout } from "./output.ts";
 import { Progress } from "./progress.ts";
+import { type RunOperands, runOperands } from "./run_operands.ts";
 import { describeSession, describeSpeed } from "./run_report.ts";
 import { readStdin, readTextFile, withoutFinalNewline } from "./text_source.ts";
 
@@ -26,23 +26,32 @@ export async function run(
   operands: readonly string[],
   context: Context,
 ): Promise<number> {
-  if (options.batch !== undefined) {
-    checkNoPrompt(options, operands);
+  const { prompt: text, file, batch } = options;
+  const given = runOperands(operands, {
+    model: options.model,
+    hasPrompt: text !== undefined || file !== undefined || batch !== undefined,
+  });
+  if (batch !== undefined) {
+    checkNoPrompt(options, given);
     const { runBatchFile } = await import("./batch.ts");
-    return await runBatchFile(options.batch, options, context);
+    return await runBatchFile(batch, { ...options, model: given.model }, context);
   }
   checkNoBatchFlags(options);
-  if (options.logprobs !== undefined && !options.json) {
-    throw new ForgeError("usage", "--logprobs needs --json, which has a place for them");
-  }
+  const { logprobs, completions = 1, json } = options;
+  if (logprobs !== undefined && !json) throw needsJson("--logprobs");
+  if (completions > 1 && !json) throw needsJson("--completions");
   const signal = context.interruptSignal();
   const constraint = await constraintOptions(options, signal);
-  const path = await resolveModel(options.model, signal);
-  const prompt = await readPrompt(options, operands, signal);
+  const path = await resolveModel(given.model, signal);
+  const prompt = await readPrompt(options, given.prompt, signal);
 
   using progress = new Progress();
-  await using model = await openModel(path, { ...loadOptions(options), parallel: 1 }, progress);
-  const generation = generationOptions(options);
+  await using model = await openModel(
+    path,
+    { ...loadOptions(options), parallel: completions },
+    progress,
+  );
+  const generation = generationOptions(options, model.tokenizer);
   const request: GenerateOptions = {
     ...generation,
     // Settled here, so that what --verbose shows is what is used.
@@ -50,7 +59,7 @@ export async function run(
     ...constraint,
     raw: options.raw,
     system: options.system,
-    logprobs: options.logprobs,
+    logprobs,
     signal,
     onPrefill: (done, total) => progress.update("reading the prompt", done, total),
   };
@@ -62,8 +71,8 @@ export async function run(
     await model.loadPrompt(promptCache);
   }
   progress.update("reading the prompt");
-  const code = options.json
-    ? await printCompletion(model, prompt, request)
+  const code = json
+    ? await printCompletions(model, prompt, completions, request)
     : await streamText(model, prompt, request, progress, context.verbose);
   if (promptCache !== undefined && !isSaved && code === 0) {
     progress.update(`writing ${promptCache}`);
@@ -72,11 +81,15 @@ export async function run(
   return code;
 }
 
-function checkNoPrompt(options: RunOptions, operands: readonly string[]): void {
+function needsJson(flag: string): ForgeError {
+  return new ForgeError("usage", `${flag} needs --json, which has a place for them`);
+}
+
+function checkNoPrompt(options: RunOptions, { prompt }: RunOperands): void {
   const given = (["prompt", "file", "promptCache"] as const).find((name) =>
     options[name] !== undefined
   );
-  const flag = given === undefined ? operands[0] : longFlag(OPTIONS[given]);
+  const flag = given === undefined ? prompt : longFlag(OPTIONS[given]);
   if (flag === undefined) return;
   throw new ForgeError("usage", `${flag} is for one prompt; --batch has its own in its lines`);
 }
@@ -92,20 +105,14 @@ function checkNoBatchFlags(options: RunOptions): void {
 /** The prompt, from the one place that the user names. */
 async function readPrompt(
   options: Pick<RunOptions, "prompt" | "file">,
-  operands: readonly string[],
+  operand: string | undefined,
   signal: AbortSignal,
 ): Promise<string> {
   const { prompt, file } = options;
-  const [operand] = operands;
-  if (operand !== undefined && operand !== "-") {
-    throw new ForgeError(
-      "usage",
-      `unexpected argument ${quote(operand)}; a prompt is given with -p, a model with -m`,
-    );
-  }
   const given = [prompt, file, operand].filter((source) => source !== undefined).length;
-  if (given > 1) throw new ForgeError("usage", "give the prompt once: with -p, -f or -");
+  if (given > 1) throw new ForgeError("usage", "give the prompt once: with -p, -f or an argument");
   if (prompt !== undefined) return prompt;
+  if (operand !== undefined && operand !== "-") return operand;
   if (file !== undefined && file !== "-") {
     return withoutFinalNewline(await readTextFile(file, signal));
   }
@@ -122,14 +129,17 @@ async function readPrompt(
   return text;
 }
 
-async function printCompletion(
+/** One object; of several completions, one that has them in a list. */
+async function printCompletions(
   model: Model,
   prompt: string,
+  n: number,
   request: GenerateOptions,
 ): Promise<number> {
-  const completion = await model.complete(prompt, request);
-  await writeStdout(`${JSON.stringify(completion)}\n`);
-  return completion.finish_reason === "cancelled" ? INTERRUPTED : 0;
+  const completions = await model.completeMany(prompt, n, request);
+  await writeStdout(`${JSON.stringify(n === 1 ? completions[0] : { completions })}\n`);
+  const isCut = completions.some(({ finish_reason }) => finish_reason === "cancelled");
+  return isCut ? INTERRUPTED : 0;
 }
 
 async function streamText(

@@ -162,3 +162,31 @@ Deno.test("run: the chat template is applied, but not to a raw prompt", async ()
   assertEquals(await count(), "[user]hi".length);
   assertEquals(await count("--system", "s"), "[system]s[user]hi".length);
 });
+
+Deno.test("run: model and prompt may be arguments, and a bare word is asked about", async () => {
+  using folder = new TempFolder();
+  const model = folder.at("model");
+  writeScriptedLlama(model, ["one ", "two"]);
+  for (const args of [[model, "say it"], ["-m", model, "say"], [model, "-p", "say"], [model]]) {
+    const { code, stdout, stderr } = await forge(["run", ...args, "--temp", "0"], {
+      stdin: args.length === 1 ? "say" : "",
+    });
+    assertEquals([code, stdout, stderr], [0, "one two", ""], args.join(" "));
+  }
+  const { code, stderr } = await forge(["run", "llama3"]);
+  assertEquals(code, 2);
+  assertMatch(stderr, /^forge: error: is "llama3" a prompt or a model\?.*\n$/);
+});
+
+Deno.test("run: --completions has a list, and --logit-bias bans a token", async () => {
+  const args = ["run", "-p", "Hello", "-n", "4", "--seed", "1", "--json"];
+  const several = await forge([...args, "--completions", "3"]);
+  const { completions } = JSON.parse(several.stdout);
+  assertEquals(completions.length, 3);
+  const alone = JSON.parse((await forge(args)).stdout);
+  assertEquals(completions[0].token_ids, alone.token_ids);
+  const [first] = alone.token_ids;
+  const banned = await forge([...args, "--logit-bias", `${first}=-inf`]);
+  assert(!JSON.parse(banned.stdout).token_ids.includes(first), banned.stdout);
+  assertEquals((await forge(["run", "-p", "Hello", "--completions", "2"])).code, 2);
+});
