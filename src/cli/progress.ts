@@ -1,7 +1,7 @@
 /** How long something takes before progress is worth showing, in milliseconds. */
 const DELAY = 1000;
 const REDRAW_INTERVAL = 100;
-const BAR_CELLS = 30;
+const BAR_CELLS = 30, FEWEST_CELLS = 5;
 
 /**
  * A line at the bottom of the terminal that says how far work has come. It appears when the work
@@ -10,7 +10,7 @@ const BAR_CELLS = 30;
 export class Progress implements Disposable {
   readonly #timer: ReturnType<typeof setInterval> | undefined;
   #visibleFrom = performance.now() + DELAY;
-  #text = "";
+  #line: (columns: number) => string = () => "";
   #shown = "";
 
   constructor() {
@@ -20,16 +20,16 @@ export class Progress implements Disposable {
 
   /** Says what is being done, how much of it is, and more in `details`. */
   update(label: string, done?: number, total?: number, details = ""): void {
-    this.#text = done === undefined || total === undefined
-      ? label
-      : `${label} ${bar(done / total)} ${done} of ${total}  ${details}`.trim();
+    this.#line = done === undefined || total === undefined
+      ? () => label
+      : (columns) => progressLine(columns, label, done, total, details);
   }
 
   /** Takes the line away; the next update is not shown before another second. */
   clear(): void {
     if (this.#shown !== "") write("\r\x1b[2K");
     this.#shown = "";
-    this.#text = "";
+    this.#line = () => "";
     this.#visibleFrom = performance.now() + DELAY;
   }
 
@@ -39,17 +39,34 @@ export class Progress implements Disposable {
   }
 
   #draw(): void {
-    if (this.#text === this.#shown || performance.now() < this.#visibleFrom) return;
-    // A terminal that does not know its size says 0.
-    const columns = Deno.consoleSize().columns || 80;
-    write(`\r\x1b[2K${this.#text.slice(0, columns - 1)}`);
-    this.#shown = this.#text;
+    if (performance.now() < this.#visibleFrom) return;
+    // A terminal that does not know its size says 0. In the last column the cursor would not stay.
+    const columns = (Deno.consoleSize().columns || 80) - 1;
+    const text = this.#line(columns).slice(0, columns);
+    if (text === this.#shown) return;
+    write(`\r\x1b[2K${text}`);
+    this.#shown = text;
   }
 }
 
-function bar(fraction: number): string {
-  const filled = Math.round(Math.min(1, fraction) * BAR_CELLS);
-  return `[${"#".repeat(filled)}${"-".repeat(BAR_CELLS - filled)}]`;
+/** What was done with a bar before it, as long as there is room for one. */
+export function progressLine(
+  columns: number,
+  label: string,
+  done: number,
+  total: number,
+  details: string,
+): string {
+  const numbers = `${done} of ${total}`;
+  const words = details === "" ? numbers : `${numbers}  ${details}`;
+  const start = label === "" ? "" : `${label} `;
+  const cells = Math.min(BAR_CELLS, columns - start.length - words.length - "[] ".length);
+  return cells < FEWEST_CELLS ? start + words : `${start}${bar(done / total, cells)} ${words}`;
+}
+
+function bar(fraction: number, cells: number): string {
+  const filled = Math.round(Math.min(1, fraction) * cells);
+  return `[${"#".repeat(filled)}${"-".repeat(cells - filled)}]`;
 }
 
 function write(text: string): void {

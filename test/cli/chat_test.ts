@@ -3,6 +3,7 @@ import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/as
 import { TempFolder } from "../support/temp_folder.ts";
 import { writeEndlessLlama, writeScriptedLlama } from "../support/tiny_llama.ts";
 import { denoArgs, forge } from "./forge.ts";
+import { hasTerminals, Terminal } from "./terminal.ts";
 
 const TEMPLATE = "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}[assistant]";
 
@@ -106,71 +107,10 @@ Deno.test("chat: /drop makes room", async () => {
   assertEquals(stdout, "one two\n".repeat(4));
 });
 
-/** Whether there is a Python that can open a pseudo-terminal. */
-async function hasPython(): Promise<boolean> {
-  try {
-    const { success } = await new Deno.Command("python3", { args: ["-c", "import pty"] }).output();
-    if (success) return true;
-  } catch (error) {
-    if (!(error instanceof Deno.errors.NotFound)) throw error;
-  }
-  console.error("skipping: no python3 with a module pty, which opens the terminal");
-  return false;
-}
-
-/** A program on a terminal of its own. */
-class Terminal {
-  readonly #child: Deno.ChildProcess;
-  readonly #keys: WritableStreamDefaultWriter<Uint8Array<ArrayBuffer>>;
-  readonly #screen: ReadableStreamDefaultReader<string>;
-  /** What was shown since {@linkcode type} was called last. */
-  shown = "";
-
-  constructor(command: readonly string[]) {
-    const script = "import pty, sys; sys.exit(pty.spawn(sys.argv[1:]) >> 8)";
-    this.#child = new Deno.Command("python3", {
-      args: ["-c", script, ...command],
-      stdin: "piped",
-      stdout: "piped",
-      stderr: "inherit",
-    }).spawn();
-    this.#keys = this.#child.stdin.getWriter();
-    this.#screen = this.#child.stdout.pipeThrough(new TextDecoderStream()).getReader();
-  }
-
-  async type(keys: string): Promise<void> {
-    this.shown = "";
-    await this.#keys.write(new TextEncoder().encode(keys));
-  }
-
-  /** Waits until a text is shown. */
-  async waitFor(text: string): Promise<void> {
-    while (!this.shown.includes(text)) await this.#read();
-  }
-
-  /** Waits until so many characters more are shown. */
-  async waitForMore(count: number): Promise<void> {
-    const target = this.shown.length + count;
-    while (this.shown.length < target) await this.#read();
-  }
-
-  async #read(): Promise<void> {
-    const { value, done } = await this.#screen.read();
-    if (done) throw new Error(`the program has ended: ${JSON.stringify(this.shown)}`);
-    this.shown += value;
-  }
-
-  async close(): Promise<number> {
-    while (!(await this.#screen.read()).done);
-    await this.#keys.close().catch(() => {});
-    return (await this.#child.status).code;
-  }
-}
-
 Deno.test({
   name:
     "chat: on a terminal there are prompts, history, pasting, and Ctrl-C stops the answer alone",
-  ignore: !await hasPython(),
+  ignore: !await hasTerminals(),
   async fn() {
     using folder = scripted();
     const command = (model: string) => [

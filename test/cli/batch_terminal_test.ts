@@ -1,0 +1,78 @@
+/** A batch on a terminal: its progress line, and Ctrl-C. */
+import { assert, assertEquals, assertMatch } from "@std/assert";
+import { TempFolder } from "../support/temp_folder.ts";
+import { writeEndlessLlama } from "../support/tiny_llama.ts";
+import { denoArgs } from "./forge.ts";
+import { hasTerminals, Terminal } from "./terminal.ts";
+
+const LINES = 400;
+
+/** A folder with a batch of long answers. */
+function desk(): TempFolder {
+  const folder = new TempFolder();
+  writeEndlessLlama(folder.at("model"));
+  const lines = Array.from({ length: LINES }, (_, id) => JSON.stringify({ id, prompt: "a" }));
+  folder.write("in.jsonl", lines.join("\n"));
+  return folder;
+}
+
+function command(folder: TempFolder, maxTokens: number): string[] {
+  const args = ["--batch", folder.at("in.jsonl"), "-o", folder.at("out.jsonl"), "--parallel", "4"];
+  return [
+    Deno.execPath(),
+    ...denoArgs(["run", "-m", folder.at("model"), ...args, "-n", `${maxTokens}`]),
+  ];
+}
+
+function ids(folder: TempFolder): number[] {
+  const lines = Deno.readTextFileSync(folder.at("out.jsonl")).split("\n");
+  assertEquals(lines.pop(), "", "the last line is not whole");
+  return lines.map((line) => JSON.parse(line).id);
+}
+
+for (const columns of [100, 44]) {
+  Deno.test({
+    name: `batch: on a terminal of ${columns} columns one line shows how far it is`,
+    ignore: !await hasTerminals(),
+    async fn() {
+      using folder = desk();
+      const terminal = new Terminal(command(folder, 400), columns);
+      assertEquals(await terminal.close(), 0);
+      const frames = terminal.shown.split("\r\x1b[2K");
+      const last = frames.pop()!;
+      assertMatch(
+        last,
+        /^400 requests answered, \d+ prompt tokens, 160000 tokens in .* a second\)\r\n$/,
+      );
+      assertEquals(frames.shift(), "");
+      assert(frames.length > 1, terminal.shown);
+      const bars = columns > 80 ? /^\[#*-*\] / : /^/;
+      for (const frame of frames.slice(1)) {
+        assert(frame.length < columns, frame);
+        assertMatch(frame, bars);
+        assertMatch(frame, /\d+ of 400 {2}\d+ tokens\/s, \d+:\d\d left$/);
+      }
+      assertEquals(new Set(ids(folder)).size, LINES);
+    },
+  });
+}
+
+Deno.test({
+  name: "batch: Ctrl-C leaves whole lines, --resume goes on with them",
+  ignore: !await hasTerminals(),
+  async fn() {
+    using folder = desk();
+    const terminal = new Terminal(command(folder, 200));
+    await terminal.waitFor(" of 400");
+    await terminal.type("\x03");
+    assertEquals(await terminal.close(), 130);
+    const done = ids(folder);
+    assert(done.length > 0 && done.length < LINES, `${done.length} lines`);
+    const rest = new Terminal([...command(folder, 2), "--resume"]);
+    assertEquals(await rest.close(), 0);
+    assertMatch(rest.shown, new RegExp(`${done.length} were done before`));
+    const all = ids(folder);
+    assertEquals([all.length, new Set(all).size], [LINES, LINES]);
+    assertEquals(all.slice(0, done.length), done);
+  },
+});

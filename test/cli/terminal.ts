@@ -1,0 +1,68 @@
+/** Runs programs on pseudo-terminals. */
+
+/** Whether there is a Python that can open a pseudo-terminal. */
+export async function hasTerminals(): Promise<boolean> {
+  try {
+    const { success } = await new Deno.Command("python3", { args: ["-c", "import pty"] }).output();
+    if (success) return true;
+  } catch (error) {
+    if (!(error instanceof Deno.errors.NotFound)) throw error;
+  }
+  console.error("skipping: no python3 with a module pty, which opens the terminal");
+  return false;
+}
+
+/** A program on a terminal of its own. */
+export class Terminal {
+  readonly #child: Deno.ChildProcess;
+  readonly #keys: WritableStreamDefaultWriter<Uint8Array<ArrayBuffer>>;
+  readonly #screen: ReadableStreamDefaultReader<string>;
+  /** What was shown since {@linkcode type} was called last. */
+  shown = "";
+
+  /** @param columns how wide it is */
+  constructor(command: readonly string[], columns = 80) {
+    const script = "import pty, sys; sys.exit(pty.spawn(sys.argv[1:]) >> 8)";
+    this.#child = new Deno.Command("python3", {
+      args: ["-c", script, "sh", "-c", `stty cols ${columns}; exec "$@"`, "sh", ...command],
+      stdin: "piped",
+      stdout: "piped",
+      stderr: "inherit",
+    }).spawn();
+    this.#keys = this.#child.stdin.getWriter();
+    this.#screen = this.#child.stdout.pipeThrough(new TextDecoderStream()).getReader();
+  }
+
+  async type(keys: string): Promise<void> {
+    this.shown = "";
+    await this.#keys.write(new TextEncoder().encode(keys));
+  }
+
+  /** Waits until a text is shown. */
+  async waitFor(text: string): Promise<void> {
+    while (!this.shown.includes(text)) await this.#read();
+  }
+
+  /** Waits until so many characters more are shown. */
+  async waitForMore(count: number): Promise<void> {
+    const target = this.shown.length + count;
+    while (this.shown.length < target) await this.#read();
+  }
+
+  async #read(): Promise<void> {
+    const { value, done } = await this.#screen.read();
+    if (done) throw new Error(`the program has ended: ${JSON.stringify(this.shown)}`);
+    this.shown += value;
+  }
+
+  /** Waits for the end of the program; returns its exit code. */
+  async close(): Promise<number> {
+    for (;;) {
+      const { value, done } = await this.#screen.read();
+      if (done) break;
+      this.shown += value;
+    }
+    await this.#keys.close().catch(() => {});
+    return (await this.#child.status).code;
+  }
+}
