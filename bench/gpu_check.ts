@@ -24,13 +24,13 @@ const HELP = `Usage: deno run -A bench/gpu_check.ts [PART...] [options]
 
 Checks forge on this machine's GPU, then measures it. Without names all parts run, in this order:
 
-${PARTS.map(({ name, help }) => `  ${name.padEnd(11)} ${help}`).join("\n")}
+${PARTS.map(({ name, help }) => `  ${name.padEnd(13)} ${help}`).join("\n")}
 
 Options:
-      --seconds N  time for all parts together (default: ${DEFAULT_SECONDS}); the last may be left out
-      --results D  folder for the report (default: bench/results)
-      --emulated   the smallest of everything, on a machine without a GPU
-  -h, --help       show this
+      --seconds N    time for all parts together (default: ${DEFAULT_SECONDS}); the last may be left out
+      --results D    folder for the report (default: bench/results)
+      --emulated     the smallest of everything, on a machine without a GPU
+  -h, --help         show this
 
 With OUT in the environment, its folder gets the report, the log, and all numbers as JSON.`;
 

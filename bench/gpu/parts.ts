@@ -30,6 +30,12 @@ export const PARTS: readonly Part[] = [
     limit: 150,
   },
   {
+    name: "flash_kernels",
+    help: "libflash_attn against sums in double",
+    program: "flash_kernels.ts",
+    limit: 60,
+  },
+  {
     name: "models",
     help: "whole models against the CPU and independent programs",
     program: "models.ts",
@@ -69,7 +75,7 @@ export const PARTS: readonly Part[] = [
   { name: "start", help: "from the start to the first token", program: "start.ts", limit: 60 },
   {
     name: "flash_attn",
-    help: "libflash_attn against PyTorch, which it races",
+    help: "libflash_attn beside PyTorch, which it races",
     program: "flash_attn.ts",
     limit: 150,
   },

@@ -63,7 +63,7 @@ Deno.test({
     assertEquals(skipped.filter((name) => name !== "torch"), ["flash_attn"]);
     const checks = (part: string) =>
       results.find(({ name }) => name === part)?.lines.filter(({ kind }) => kind === "check") ?? [];
-    for (const part of ["kernels", "operations", "models", "sanitizer"]) {
+    for (const part of ["kernels", "operations", "flash_kernels", "models", "sanitizer"]) {
       assert(checks(part).length >= 2, part);
     }
     const groups = new Set(
@@ -128,7 +128,7 @@ Deno.test("the GPU check refuses parts and options that it does not know", async
   };
   assertEquals(await run("kernel"), [
     2,
-    'unknown part "kernel"; valid are kernels, operations, models, sanitizer, products, decode, ' +
+    'unknown part "kernel"; valid are kernels, operations, flash_kernels, models, sanitizer, products, decode, ' +
     "attention, sampling, torch, start, flash_attn",
   ]);
   assertEquals(await run("--seconds", "soon"), [

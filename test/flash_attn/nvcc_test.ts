@@ -7,6 +7,7 @@ import { join, resolve } from "@std/path";
 import { buildLibraries } from "../../build.ts";
 import { findNvcc } from "../../ffi/build/nvcc.ts";
 import { FlashAttention } from "../../ffi/flash_attn.ts";
+import { productKernels, touchedTooEarly } from "./product_order.ts";
 import { describeKernel, type KernelReport, parseKernelReports } from "./kernel_reports.ts";
 
 const root = resolve(import.meta.dirname ?? ".", "..", "..");
@@ -75,6 +76,45 @@ Deno.test({
       assert(report.registers <= (limits[report.kernel] ?? 0), describeKernel(report));
     }
   },
+});
+
+Deno.test({
+  name: "nvcc: nothing touches a product's registers before it is waited for",
+  ignore,
+  async fn(t) {
+    for (const dim of [64, 96, 128, 192, 256]) {
+      await t.step(`head_dim ${dim}`, async () => {
+        const { success, stdout, stderr } = await new Deno.Command(nvcc?.command[0] ?? "", {
+          args: [
+            ...["-std=c++20", "-O3", "-gencode=arch=compute_90a,code=compute_90a", "-ptx"],
+            ...["-Icsrc/flash_attn", `csrc/flash_attn/sm90/forward_${dim}.cu`, "-o", "-"],
+          ],
+          cwd: root,
+        }).output();
+        const decoder = new TextDecoder();
+        assert(success, decoder.decode(stderr));
+        const kernels = productKernels(decoder.decode(stdout));
+        assertEquals(kernels.length, 2);
+        for (const kernel of kernels) assertEquals(touchedTooEarly(kernel), []);
+      });
+    }
+  },
+});
+
+Deno.test("a read, a write and a missing wait around wgmma are noticed", () => {
+  const product =
+    "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1,%f2}, %rd1, %rd2, p, 1, 1;";
+  const commit = "wgmma.commit_group.sync.aligned;";
+  const wait = (pending: number) => `wgmma.wait_group.sync.aligned ${pending};`;
+  const read = "add.f32 %f9, %f1, %f3;", other = product.replaceAll("%f", "%f10");
+  const touched = (...lines: string[]) => touchedTooEarly(lines.join("\n"));
+  assertEquals(touched(product, commit, wait(0), read), []);
+  assertEquals(touched(product, commit, read, wait(0)), [read]);
+  assertEquals(touched(product, read, commit, wait(0)), [read]);
+  // The older of two groups is done, the younger is not.
+  assertEquals(touched(product, commit, other, commit, wait(1), read), []);
+  assertEquals(touched(other, commit, product, commit, wait(1), read), [read]);
+  assertEquals(touched(product, commit, wait(1), read), [read]);
 });
 
 /** cuobjdump of the toolkit, or of the pip package triton unpacked into build/triton. */

@@ -7,8 +7,7 @@
 #include <random>
 
 #include "../../../csrc/common/float16.h"
-#include "emulator.h"
-#include "flash_attn_launch.h"
+#include "case_call.h"
 
 namespace flash_attn_test {
 
@@ -209,25 +208,23 @@ flash_attn_status AttentionCase::run() {
   p.out_head_stride = out_.head_stride;
   p.n_splits = shape_.splits;
 
-  flash_attn::emulated_capability = shape_.capability;
-  emulator::set_order_seed(static_cast<uint64_t>(shape_.order));
   const uint32_t function = shape_.function == "fwd"      ? FLASH_ATTN_FWD
                             : shape_.function == "varlen" ? FLASH_ATTN_VARLEN_FWD
                                                           : FLASH_ATTN_DECODE;
-  uint64_t bytes = 0;
-  if (const auto status = flash_attn_workspace_size(function, &p, &bytes)) return status;
-  workspace_ = std::make_unique<float[]>(bytes / 4 + 1);
-  std::fill_n(workspace_.get(), bytes / 4 + 1, NAN);
-  p.workspace = workspace_.get();
-  p.workspace_size = bytes;
-  switch (function) {
-    case FLASH_ATTN_FWD:
-      return flash_attn_fwd(&p);
-    case FLASH_ATTN_VARLEN_FWD:
-      return flash_attn_varlen_fwd(&p);
-    default:
-      return flash_attn_decode(&p);
-  }
+  const auto integers = [](const int32_t *&member, const std::vector<int32_t> &list) {
+    return CallArray{&member, list.size() * sizeof(int32_t), false};
+  };
+  const auto tensor = [](auto &member, const Tensor &of, bool is_result) {
+    return CallArray{&member, static_cast<size_t>(of.elements) * sizeof(uint16_t), is_result};
+  };
+  return call_library(
+      shape_, function, p,
+      {tensor(p.q, q_, false), tensor(p.k, k_, false), tensor(p.v, v_, false),
+       tensor(p.out, out_, true), {&p.lse, lse_.size() * sizeof(float), true},
+       {&p.sinks, sinks_.size() * sizeof(float), false}, integers(p.block_table, table_),
+       integers(p.block_rows, block_rows_), integers(p.seqlens_k, seqlens_k_),
+       integers(p.seqlens_q, seqlens_q_), integers(p.cu_seqlens_q, cu_q_),
+       integers(p.cu_seqlens_k, cu_k_)});
 }
 
 }  // namespace flash_attn_test

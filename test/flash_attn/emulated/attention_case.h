@@ -84,7 +84,6 @@ class AttentionCase {
   std::vector<int32_t> cu_q_, cu_k_, seqlens_q_, seqlens_k_, table_, block_rows_;
   int64_t table_stride_ = 0;
   std::vector<float> sinks_, lse_;
-  std::unique_ptr<float[]> workspace_;
 };
 
 }  // namespace flash_attn_test

@@ -1,0 +1,38 @@
+/**
+ * Builds the program that runs cases (`emulated/run_cases.cpp`) for a real GPU: the library is the one
+ * that nvcc built, which FORGE_FLASH_ATTN has to name.
+ */
+import { join, resolve } from "@std/path";
+import { compile, inParallel, link, list, text } from "../emulator/build.ts";
+
+const root = resolve(import.meta.dirname ?? ".", "..", "..");
+
+/** Cases, and what finds the driver and copies. */
+const sources = [
+  ...["attention_case", "case_shape", "reference", "run_cases"]
+    .map((name) => `test/flash_attn/emulated/${name}.cpp`),
+  "test/flash_attn/gpu/call_on_gpu.cpp",
+  ...["device", "driver", "memory", "shared_library"].map((name) => `csrc/cuda/${name}.cpp`),
+  "csrc/gpu/memory_ledger.cpp",
+];
+
+// No -Werror: the compiler of a machine with a GPU may be a newer one, with new warnings.
+const flags = [
+  ...["-Wall", "-Wextra", "-pthread"],
+  ...["-Icsrc/flash_attn", "-Itest/flash_attn/emulated"],
+];
+
+/** Builds the program; it reads cases from stdin, as the emulator's does. */
+export async function buildGpuCases(): Promise<string> {
+  const folder = join(root, "build", "emulator", "flash_attn_gpu");
+  await Deno.mkdir(folder, { recursive: true });
+  const headers = text([
+    ...["csrc/flash_attn", "test/flash_attn/emulated", "csrc/common", "csrc/cuda", "csrc/gpu"]
+      .flatMap((place) => list(place, ".h")),
+    "csrc/forge.h",
+  ]);
+  const objects = await inParallel(sources, (path) => compile({ path, flags }, folder, headers));
+  return await link(join(folder, "run_cases.*"), ["-pthread"], [...objects, "-ldl"]);
+}
+
+if (import.meta.main) console.log(await buildGpuCases());
