@@ -36,7 +36,7 @@ const kernelFlags = [
 const testFlags = ["-Wall", "-Wextra", "-Werror"];
 
 /** The tests of kernels, and kernels that only they launch. */
-const tests = "test/emulator/kernels";
+const testFolder = "test/emulator/kernels";
 
 /** What {@linkcode buildEmulator} built. */
 export interface Emulator {
@@ -161,6 +161,39 @@ export function emulatorUnavailable(): string | undefined {
   return undefined;
 }
 
+/**
+ * Builds the program that tests the kernels in `library`: the tests of `test/emulator/kernels`, launched
+ * by what its folder `device` says, and those in there.
+ */
+export async function buildTests(
+  device: "cuda" | "metal",
+  mode: EmulatorMode,
+  library: string,
+): Promise<string> {
+  const folder = join(root, "build", "emulator", mode);
+  const sources = [
+    ...list(testFolder, ".cpp"),
+    ...list(join(testFolder, device), ".cpp").filter((path) => !path.endsWith("cuda_device.cpp")),
+    ...list("csrc/common/quant", ".cpp"),
+  ];
+  const headers = text([
+    ...list("test/emulator", ".h"),
+    ...list(testFolder, ".h"),
+    ...list(join(testFolder, device), ".h"),
+    ...list("csrc/common", ".h"),
+    ...list("csrc/common/quant", ".h"),
+    "csrc/forge.h",
+    "kernels/metal/arguments.h",
+  ]);
+  const flags = [...modeFlags[mode], ...testFlags];
+  const objects = await inParallel(sources, (path) => compile({ path, flags }, folder, headers));
+  return await link(
+    join(folder, `${device}_kernel_tests.*`),
+    [...modeFlags[mode], `-Wl,-rpath,${folder}`],
+    [...objects, library],
+  );
+}
+
 /** Builds the emulated kernels and their tests. */
 export async function buildEmulator(options: EmulatorOptions = {}): Promise<Emulator> {
   const { mode = "plain", only, instances } = options;
@@ -171,15 +204,10 @@ export async function buildEmulator(options: EmulatorOptions = {}): Promise<Emul
   const sanitize = modeFlags[mode];
   const own = text(list("test/emulator", ".h"));
   const numbers = text(["csrc/common/float16.h"]);
-  const common = text([
-    ...list("csrc/common", ".h"),
-    ...list("csrc/common/quant", ".h"),
-    "csrc/forge.h",
-  ]);
 
   // The scheduler is no part of the program under test, so it is never instrumented.
   const runtime = list("test/emulator", ".cpp").map((path) => ({ path, flags: testFlags }));
-  const device = [...list(kernels, ".cu"), ...list(tests, ".cu")]
+  const device = [...list(kernels, ".cu"), ...list(join(testFolder, "cuda"), ".cu")]
     .filter((path) => only === undefined || only.includes(basename(path)))
     .map((path) => ({ path, flags: [...sanitize, ...kernelFlags, `-I${kernels}`] }));
   const deviceHeaders = text(list(kernels, ".cuh"));
@@ -190,21 +218,8 @@ export async function buildEmulator(options: EmulatorOptions = {}): Promise<Emul
   const flags = [...sanitize, "-shared"];
   const library = await link(join(folder, "libemulated_kernels.*.so"), flags, libraryObjects);
 
-  const testSources = [
-    ...list(tests, ".cpp").filter((path) => !path.endsWith("cuda_device.cpp")),
-    ...list("csrc/common/quant", ".cpp"),
-  ].map((path) => ({ path, flags: [...sanitize, ...testFlags] }));
-  const testHeaders = [...own, ...common, ...text(list(tests, ".h"))];
-  const testObjects = await inParallel(
-    testSources,
-    (source) => compile(source, folder, testHeaders),
-  );
-  const program = await link(
-    join(folder, "kernel_tests.*"),
-    [...sanitize, `-Wl,-rpath,${folder}`],
-    [...testObjects, library],
-  );
-  return { library, tests: program };
+  const tests = await buildTests("cuda", mode, library);
+  return { library, tests };
 }
 
 if (import.meta.main) {

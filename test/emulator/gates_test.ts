@@ -36,7 +36,7 @@ const mostShared = 48 * 1024;
 
 const sources = deviceSources();
 /** Kernels that only tests run: each instruction alone. */
-const instructions = deviceSources("test/emulator/kernels").map((source) => ({
+const instructions = deviceSources("test/emulator/kernels/cuda").map((source) => ({
   ...source,
   headers: sources[0]?.headers ?? source.headers,
 }));

@@ -25,18 +25,19 @@ export async function buildGpuTests(): Promise<string> {
   await Deno.mkdir(folder, { recursive: true });
   const kernels = [
     ...list("kernels/cuda", ".cu", ".cuh"),
-    ...list(tests, ".cu"),
+    ...list(join(tests, "cuda"), ".cu"),
   ].map((path) => ({ name: basename(path), text: text([path])[0] ?? "" }));
   const embedded = join(folder, "embedded_kernels.cpp");
   await Deno.writeTextFile(embedded, embeddedSource(kernels));
   const sources = [
     ...list(tests, ".cpp").filter((path) => !path.endsWith("emulated_device.cpp")),
+    ...list(join(tests, "cuda"), ".cpp"),
     ...list("csrc/common/quant", ".cpp"),
     ...hostFiles,
     embedded,
   ];
   const headers = text([
-    ...["test/emulator", tests, "csrc/common", "csrc/common/quant", "csrc/cuda", "csrc/gpu"]
+    ...["test/emulator", tests, join(tests, "cuda"), "csrc/common", "csrc/common/quant", "csrc/cuda", "csrc/gpu"]
       .flatMap((place) => list(place, ".h")),
     "csrc/forge.h",
   ]);

@@ -1,22 +1,10 @@
-// The attention kernels on tensor cores, for decode steps and prompts.
+// The attention kernels on matrix units, for decode steps and prompts.
 
 #include <algorithm>
 
-#include "pages.h"
+#include "operations.h"
 
 namespace {
-
-struct QueryTile {
-  u32 first_row, n_queries, sequence, first_position, end;
-};
-struct AttentionWork {
-  u32 tile, split, first_work, n_splits;
-};
-struct AttentionArgs {
-  const float* sinks;
-  float scale, softcap;
-  u32 n_heads, window, causal, max_queries;
-};
 
 struct Case {
   int type;  // of kv_types
@@ -58,11 +46,6 @@ class Setting {
             c.causal ? 1u : 0u, most_queries};
   }
 
-  std::string instance(const char* kernel) const {
-    return std::string(kernel) + "<" + kv_types[case_.type].name + ", " +
-           std::to_string(case_.dim) + ">";
-  }
-
   void check() const {
     // Queries and probabilities are rounded to 16 bits.
     const double tolerance = kv_types[case_.type].name[0] == 'b' ? 2e-2 : 2.5e-3;
@@ -101,23 +84,32 @@ class Setting {
   Pages pages;
   Buffer<float> sinks, q, out;
   std::vector<QueryTile> tiles;
-  AttentionArgs args;
+  AttentionArguments args;
 };
 
 void check_prefill(const Case& c, const std::vector<Run>& runs) {
+  const KvType& type = kv_types[c.type];
+  if (!attends_fast(type)) return;
   Setting s(c, runs, 64);
   Buffer<QueryTile> tiles(s.tiles.size());
   std::copy(s.tiles.begin(), s.tiles.end(), tiles.begin());
   const Buffer<u32> n_tiles = {static_cast<u32>(tiles.size())};
-  const u32 tokens = c.dim > 128 ? 32 : 64;
-  const size_t shared = (64 + 4 * tokens) * (c.dim + 8) * 2;
-  launch(s.instance("prefill_attention"), {{c.n_heads, n_tiles[0] + 1}, {128}, shared},
-         s.out.data(), s.q.data(), s.pages.cache, s.args, tiles.data(), n_tiles.data(),
-         s.sequences.page_tables.data(), s.sequences.page_stride);
+  launch(PrefillAttention{.type = &type,
+                          .dim = c.dim,
+                          .out = s.out.data(),
+                          .q = s.q.data(),
+                          .pages = &s.pages,
+                          .arguments = s.args,
+                          .tiles = tiles.data(),
+                          .n_tiles = n_tiles.data(),
+                          .max_tiles = n_tiles[0] + 1,
+                          .tables = &s.sequences});
   s.check();
 }
 
 void check_decode(const Case& c, const std::vector<Run>& runs, u32 max_queries) {
+  const KvType& type = kv_types[c.type];
+  if (!attends_fast(type)) return;
   Setting s(c, runs, max_queries);
   std::vector<AttentionWork> list;
   for (u32 t = 0; t < s.tiles.size(); ++t) {
@@ -132,18 +124,19 @@ void check_decode(const Case& c, const std::vector<Run>& runs, u32 max_queries) 
   const Buffer<u32> n_work = {n};
   Buffer<float> partial_out(n * max_queries * c.n_heads * c.dim),
       partial_ml(n * max_queries * c.n_heads * 2);
-  const u32 warps = c.dim > 128 ? 2 : 4, group = c.n_heads / c.n_kv_heads;
-  const size_t tiles_bytes = (16 + warps * 64) * (c.dim + 8) * 2,
-               sums_bytes = warps * 16 * (c.dim + 2) * 4;
-  launch(s.instance("batched_decode_attention"),
-         {{n + 2, c.n_kv_heads * blocks_for(group * max_queries, 16)},
-          {warps * 32},
-          std::max(tiles_bytes, sums_bytes)},
-         partial_out.data(), partial_ml.data(), s.q.data(), s.pages.cache, s.args, tiles.data(),
-         work.data(), n_work.data(), s.sequences.page_tables.data(), s.sequences.page_stride);
-  launch("merge_attention_splits", {{n + 2, c.n_heads * max_queries}, {128}}, s.out.data(),
-         partial_out.data(), partial_ml.data(), s.args, tiles.data(), work.data(), n_work.data(),
-         c.dim);
+  launch(DecodeAttention{.type = &type,
+                         .dim = c.dim,
+                         .out = s.out.data(),
+                         .partial_out = partial_out.data(),
+                         .partial_ml = partial_ml.data(),
+                         .q = s.q.data(),
+                         .pages = &s.pages,
+                         .arguments = s.args,
+                         .tiles = tiles.data(),
+                         .work = work.data(),
+                         .n_work = n_work.data(),
+                         .max_work = n + 2,
+                         .tables = &s.sequences});
   s.check();
 }
 

@@ -1,41 +1,29 @@
-// The products on tensor cores.
+// The products of prompts.
 
-#include "weights.h"
+#include "gemm_check.h"
 
-namespace {
+namespace kernel_test {
 
-struct Epilogue {
-  const float* bias;
-  const float* residual;
-  float alpha;
-  u32 activation;
-};
-
-// `name` is gemm or decode_gemm.
-void check(const std::string& name, const WeightKind& kind, u32 rows, u32 cols, u32 tokens) {
+void check_gemm(const WeightKind& kind, u32 rows, u32 cols, u32 tokens, void (*multiply)(const Gemm&)) {
   Random random(kind.type + rows + tokens);
   const DeviceWeight weight = random_weight(random, kind, rows, cols);
   auto x = random_floats(random, u64(tokens) * cols);
-  // One token beyond the range of F16, which its scale brings back.
+  // One token beyond the range of F16.
   for (u32 i = 0; i < cols; ++i) x[(tokens - 1) * cols + i] *= 1e6f;
-  const u32 padded = (cols + 63) / 64 * 64, stride = rows + 1;
-  const std::string type = weight.format == "FormatBF16" ? "bf16" : "f16";
+  const u32 stride = rows + 1;
   const Buffer<u32> n_rows = {tokens};
-  Buffer<u16> halves(tokens * padded);
-  Buffer<float> scale(tokens), out(tokens * stride);
+  Buffer<float> out(tokens * stride);
   const auto bias = random_floats(random, rows), residual = random_floats(random, tokens * stride);
-  launch("convert_rows<" + type + ">", {{tokens}, {256}}, halves.data(), scale.data(), x.data(),
-         n_rows.data(), cols, padded);
-  const Epilogue epilogue = {bias.data(), residual.data(), 2.0f, 0};
-  const bool decode = name == "decode_gemm";
-  const emulator::Dim3 grid = {blocks_for(rows, decode ? 16 : 128),
-                               blocks_for(tokens, decode ? 16 : 64) + 1};
-  launch(name + "<" + weight.format + ", " + type + ">", {grid, {256}, decode ? 0u : 55296u},
-         out.data(), halves.data(), scale.data(), weight.data.data(), weight.row_stride, rows, cols,
-         padded, stride, n_rows.data(), epilogue, codebooks().data());
+  multiply({.out = out.data(),
+            .x = x.data(),
+            .weight = &weight,
+            .n_rows = n_rows.data(),
+            .max_rows = tokens + 40,
+            .out_stride = stride,
+            .epilogue = {bias.data(), residual.data(), 2.0f, 0}});
   // Both operands are rounded to 11 (8) bits; the errors of a sum of `cols` products add up
   // randomly.
-  const double rounding = type == "f16" ? 6e-4 : 5e-3;
+  const double rounding = kind.type == 30 ? 5e-3 : 6e-4;
   for (u32 t = 0; t < tokens; ++t) {
     const double size = t + 1 == tokens ? 1e6 : 1;
     std::vector<double> expected;
@@ -48,30 +36,22 @@ void check(const std::string& name, const WeightKind& kind, u32 rows, u32 cols, 
   }
 }
 
-const WeightKind* half_kinds = fast_kinds + 1;  // without F32
-constexpr int kHalfKinds = 6;
+}  // namespace kernel_test
+
+namespace {
+
+void multiply(const Gemm& op) { launch(op); }
 
 }  // namespace
 
 TEST(gemm_of_every_fast_format) {
-  for (int k = 0; k < kHalfKinds; ++k) check("gemm", half_kinds[k], 131, 512, 66);
+  for (int k = 0; k < kHalfKinds; ++k) check_gemm(half_kinds[k], 131, 512, 66, multiply);
 }
 TEST(gemm_of_odd_columns) {
-  check("gemm", half_kinds[0], 3, 77, 5);
-  check("gemm", half_kinds[1], 130, 172, 1);
+  check_gemm(half_kinds[0], 3, 77, 5, multiply);
+  check_gemm(half_kinds[1], 130, 172, 1, multiply);
 }
 TEST(gemm_of_other_types) {
   std::string name;
-  for (const u32 type : other_types) check("gemm", other_kind(type, name), 40, 256, 17);
-}
-TEST(decode_gemm_of_every_fast_format) {
-  for (int k = 0; k < kHalfKinds; ++k) check("decode_gemm", half_kinds[k], 37, 1280, 16);
-}
-TEST(decode_gemm_of_odd_columns) {
-  check("decode_gemm", half_kinds[0], 3, 77, 5);
-  check("decode_gemm", half_kinds[1], 17, 1031, 19);
-}
-TEST(decode_gemm_of_other_types) {
-  std::string name;
-  for (const u32 type : other_types) check("decode_gemm", other_kind(type, name), 20, 256, 9);
+  for (const u32 type : other_types) check_gemm(other_kind(type, name), 40, 256, 17, multiply);
 }

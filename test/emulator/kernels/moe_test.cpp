@@ -1,13 +1,9 @@
 #include <algorithm>
 #include <numeric>
 
-#include "weights.h"
+#include "operations.h"
 
 namespace {
-
-struct MoeTile {
-  u32 expert, first, count;
-};
 
 struct Grouping {
   Buffer<MoeTile> tiles;
@@ -19,8 +15,14 @@ Buffer<float> route(Random& random, u32 tokens, u32 n_experts, u32 top_k, Buffer
   for (float& x : logits) x = static_cast<float>(random.below(7)) * 0.5f;  // many ties
   Buffer<float> out(tokens * 2 * top_k);
   const Buffer<u32> n_tokens = {tokens};
-  launch("moe_route", {{blocks_for(tokens, 4) + 1}, {128}}, out.data(), logits.data(),
-         n_tokens.data(), n_experts, top_k, normalize ? 1u : 0u, 1.5f);
+  launch(MoeRoute{.out = out.data(),
+                  .logits = logits.data(),
+                  .n_tokens = n_tokens.data(),
+                  .max_tokens = tokens + 4,
+                  .n_experts = n_experts,
+                  .top_k = top_k,
+                  .normalize = normalize ? 1u : 0u,
+                  .scale = 1.5f});
   return out;
 }
 
@@ -29,8 +31,14 @@ Grouping group(const Buffer<float>& routes, u32 tokens, u32 n_experts, u32 top_k
   Grouping g = {Buffer<MoeTile>(std::min(pairs, n_experts + pairs / tile_tokens)), Buffer<u32>(1),
                 Buffer<u32>(pairs)};
   const Buffer<u32> n_tokens = {tokens};
-  launch("moe_group", {{1}, {64}, (2 * n_experts + 1) * 4}, g.tiles.data(), g.n_tiles.data(),
-         g.pairs.data(), routes.data(), n_tokens.data(), n_experts, top_k, tile_tokens);
+  launch(MoeGroup{.tiles = g.tiles.data(),
+                  .n_tiles = g.n_tiles.data(),
+                  .pairs = g.pairs.data(),
+                  .route = routes.data(),
+                  .n_tokens = n_tokens.data(),
+                  .n_experts = n_experts,
+                  .top_k = top_k,
+                  .tile_tokens = tile_tokens});
   return g;
 }
 
@@ -63,11 +71,19 @@ void check_product(const WeightKind& kind, u32 tokens, u32 at_once, bool shared)
   Buffer<float> logits(tokens * n_experts), out(tokens * top_k * rows);
   const auto routes = route(random, tokens, n_experts, top_k, logits, true);
   const Grouping g = group(routes, tokens, n_experts, top_k, at_once);
-  const u32 per_block = 4 * (weight.format[0] == 'B' ? 1 : 2);
-  launch("grouped_matvec<" + weight.format + ", " + std::to_string(at_once) + ">",
-         {{blocks_for(rows, per_block), static_cast<u32>(g.tiles.size())}, {256}}, out.data(),
-         x.data(), shared ? 1u : 0u, weight.data.data(), weight.row_stride, rows, cols, top_k,
-         g.tiles.data(), g.n_tiles.data(), g.pairs.data(), bias.data(), 2u, codebooks().data());
+  launch(GroupedMatvec{.out = out.data(),
+                       .x = x.data(),
+                       .weight = &weight,
+                       .expert_rows = rows,
+                       .top_k = top_k,
+                       .x_shared = shared ? 1u : 0u,
+                       .tiles = g.tiles.data(),
+                       .n_tiles = g.n_tiles.data(),
+                       .pairs = g.pairs.data(),
+                       .max_tiles = static_cast<u32>(g.tiles.size()),
+                       .bias = bias.data(),
+                       .at_once = at_once,
+                       .split = 2});
   for (u32 pair = 0; pair < tokens * top_k; ++pair) {
     const u32 t = pair / top_k, k = pair % top_k;
     const auto expert = static_cast<u32>(routes[t * 2 * top_k + k]);
@@ -88,7 +104,14 @@ TEST(moe_route_of_many_experts) { check_route(3, 131, 9, true); }
 TEST(moe_route_of_nan_stays_in_bounds) {
   Buffer<float> logits(6), out(2 * 2);  // logits are all NaN
   const Buffer<u32> n_tokens = {1};
-  launch("moe_route", {{1}, {128}}, out.data(), logits.data(), n_tokens.data(), 6u, 2u, 1u, 1.0f);
+  launch(MoeRoute{.out = out.data(),
+                  .logits = logits.data(),
+                  .n_tokens = n_tokens.data(),
+                  .max_tokens = 1,
+                  .n_experts = 6,
+                  .top_k = 2,
+                  .normalize = 1,
+                  .scale = 1.0f});
   EXPECT(out[0] >= 0 && out[0] < 6 && out[1] >= 0 && out[1] < 6);
 }
 TEST(moe_group_covers_every_pair_once) {
@@ -134,8 +157,14 @@ TEST(moe_combine_with_and_without_residual) {
   const Buffer<u32> n_tokens = {tokens};
   for (const bool with_residual : {false, true}) {
     Buffer<float> out(tokens * cols);
-    launch("moe_combine", {{2, 3}, {256}}, out.data(), x.data(), routes.data(),
-           with_residual ? residual.data() : nullptr, n_tokens.data(), cols, top_k);
+    launch(MoeCombine{.out = out.data(),
+                      .x = x.data(),
+                      .route = routes.data(),
+                      .residual = with_residual ? residual.data() : nullptr,
+                      .n_tokens = n_tokens.data(),
+                      .max_tokens = 3,
+                      .cols = cols,
+                      .top_k = top_k});
     std::vector<double> expected;
     for (u32 t = 0; t < tokens; ++t) {
       for (u32 i = 0; i < cols; ++i) {

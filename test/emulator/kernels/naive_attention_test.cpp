@@ -1,4 +1,4 @@
-#include "pages.h"
+#include "operations.h"
 
 namespace {
 
@@ -16,10 +16,20 @@ void check(const KvType& type, u32 n_heads, u32 n_kv_heads, u32 k_dim, u32 v_dim
   const Buffer<u32> n_tokens = {tokens};
   Buffer<float> out(tokens * n_heads * v_dim);
   const float scale = 0.2f;
-  launch("naive_attention<" + std::string(type.name) + ">", {{n_heads, tokens + 1}, {128}},
-         out.data(), q.data(), pages.cache, positions.data(), sequence_of.data(),
-         sequences.page_tables.data(), sequences.page_stride, n_tokens.data(), n_heads, scale,
-         window, softcap, with_sinks ? sinks.data() : nullptr);
+  launch(NaiveAttention{.type = &type,
+                        .out = out.data(),
+                        .q = q.data(),
+                        .pages = &pages,
+                        .positions = positions.data(),
+                        .sequences = sequence_of.data(),
+                        .tables = &sequences,
+                        .n_tokens = n_tokens.data(),
+                        .max_tokens = tokens + 1,
+                        .n_heads = n_heads,
+                        .scale = scale,
+                        .window = window,
+                        .softcap = softcap,
+                        .sinks = with_sinks ? sinks.data() : nullptr});
   const AttentionShape shape = {n_heads, scale, window, softcap,
                                 with_sinks ? sinks.data() : nullptr};
   for (u32 t = 0; t < tokens; ++t) {

@@ -1,4 +1,4 @@
-#include "support.h"
+#include "operations.h"
 
 namespace {
 
@@ -22,8 +22,16 @@ void check_rms_norm(u32 rows, u32 max_rows, u32 cols, u32 threads, bool with_res
   const auto residual = random_floats(random, u64(rows) * cols);
   Buffer<float> out(u64(rows) * cols);
   const Buffer<u32> n_rows = {rows};
-  launch("rms_norm", {{max_rows}, {threads}}, out.data(), x.data(), weight.data(),
-         with_residual ? residual.data() : nullptr, n_rows.data(), cols, 1e-5f, 1.0f);
+  launch(RmsNorm{.out = out.data(),
+                 .x = x.data(),
+                 .weight = weight.data(),
+                 .residual = with_residual ? residual.data() : nullptr,
+                 .n_rows = n_rows.data(),
+                 .max_rows = max_rows,
+                 .cols = cols,
+                 .threads = threads,
+                 .eps = 1e-5f,
+                 .offset = 1.0f});
   auto expected = plain_rms_norm(x.data(), weight.data(), rows, cols, 1e-5, 1.0);
   for (size_t i = 0; with_residual && i < expected.size(); ++i) expected[i] += residual[i];
   expect_near("rms_norm", out, expected, 1e-6, 1e-5);

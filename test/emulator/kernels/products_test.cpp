@@ -1,15 +1,8 @@
-// The products of few tokens, dequantisation and the embedding, for every weight format.
+// The products of few tokens and the embedding, for every weight format.
 
-#include "weights.h"
+#include "operations.h"
 
 namespace {
-
-struct Epilogue {
-  const float* bias;
-  const float* residual;
-  float alpha;
-  u32 activation;
-};
 
 void check_matvec(const WeightKind& kind, u32 rows, u32 cols, u32 tokens, u32 at_once, u32 split) {
   Random random(kind.type * 7 + cols + tokens);
@@ -19,12 +12,15 @@ void check_matvec(const WeightKind& kind, u32 rows, u32 cols, u32 tokens, u32 at
   const auto bias = random_floats(random, rows), residual = random_floats(random, tokens * stride);
   Buffer<float> out(tokens * stride);
   const Buffer<u32> n_rows = {tokens};
-  const Epilogue epilogue = {bias.data(), residual.data(), 0.5f, 1};
-  const u32 per_block = 8 / split * (weight.format[0] == 'B' ? 1 : 2);
-  launch("matvec<" + weight.format + ", " + std::to_string(at_once) + ">",
-         {{blocks_for(rows, per_block), blocks_for(tokens, at_once) + 1}, {256}}, out.data(),
-         x.data(), weight.data.data(), weight.row_stride, rows, cols, stride, n_rows.data(),
-         epilogue, split, codebooks().data());
+  launch(Matvec{.out = out.data(),
+                .x = x.data(),
+                .weight = &weight,
+                .n_rows = n_rows.data(),
+                .max_rows = tokens + at_once,
+                .out_stride = stride,
+                .epilogue = {bias.data(), residual.data(), 0.5f, 1},
+                .at_once = at_once,
+                .split = split});
   for (u32 t = 0; t < tokens; ++t) {
     std::vector<double> expected;
     for (u32 r = 0; r < rows; ++r) {
@@ -35,24 +31,22 @@ void check_matvec(const WeightKind& kind, u32 rows, u32 cols, u32 tokens, u32 at
   }
 }
 
-void check_dequantize(const WeightKind& kind, u32 cols) {
+void check_embed(const WeightKind& kind, u32 cols) {
   Random random(kind.type + cols);
-  const u32 rows = 3, padded = (cols + 63) / 64 * 64;
-  const DeviceWeight weight = random_weight(random, kind, rows, cols);
-  Buffer<float> out((rows - 1) * padded), embedded(2 * cols);
-  launch("dequantize<" + weight.format + ", float>", {{blocks_for(padded, 2048), rows - 1}, {128}},
-         out.data(), weight.data.data(), weight.row_stride, 1u, rows - 1, cols, padded,
-         codebooks().data());
+  const DeviceWeight weight = random_weight(random, kind, 3, cols);
+  Buffer<float> out(2 * cols);
   const Buffer<i32> ids = {2, 0};
   const Buffer<u32> n_tokens = {2};
-  launch("embed<" + weight.format + ">", {{3}, {128}}, embedded.data(), ids.data(), n_tokens.data(),
-         weight.data.data(), weight.row_stride, cols, 2.0f, codebooks().data());
-  for (u32 r = 0; r + 1 < rows; ++r) {
-    std::vector<double> expected(padded, 0.0);
-    for (u32 i = 0; i < cols; ++i) expected[i] = weight.row(r + 1)[i];
-    expect_near("dequantize", out.data() + r * padded, expected.data(), padded, 1e-7, 1e-6);
-    for (u32 i = 0; i < cols; ++i) expected[i] = 2.0 * weight.row(static_cast<u32>(ids[r]))[i];
-    expect_near("embed", embedded.data() + r * cols, expected.data(), cols, 1e-7, 1e-6);
+  launch(Embed{.out = out.data(),
+               .tokens = ids.data(),
+               .n_tokens = n_tokens.data(),
+               .max_tokens = 3,
+               .weight = &weight,
+               .scale = 2.0f});
+  for (u32 t = 0; t < 2; ++t) {
+    std::vector<double> expected(cols);
+    for (u32 i = 0; i < cols; ++i) expected[i] = 2.0 * weight.row(static_cast<u32>(ids[t]))[i];
+    expect_near("embed", out.data() + t * cols, expected.data(), cols, 1e-7, 1e-6);
   }
 }
 
@@ -86,9 +80,9 @@ TEST(matvec_of_other_types_one_token) {
   std::string name;
   for (const u32 type : other_types) check_matvec(other_kind(type, name), 5, 256, 1, 1, 1);
 }
-TEST(dequantize_and_embed_all_types) {
+TEST(embed_all_types) {
   std::string name;
-  for (const WeightKind& kind : fast_kinds) check_dequantize(kind, 2304);
-  for (const u32 type : other_types) check_dequantize(other_kind(type, name), 512);
-  for (int k = 0; k < 3; ++k) check_dequantize(fast_kinds[k], 77);
+  for (const WeightKind& kind : fast_kinds) check_embed(kind, 2304);
+  for (const u32 type : other_types) check_embed(other_kind(type, name), 512);
+  for (int k = 0; k < 3; ++k) check_embed(fast_kinds[k], 77);
 }

@@ -1,4 +1,4 @@
-#include "pages.h"
+#include "operations.h"
 
 namespace {
 
@@ -51,8 +51,13 @@ void check(const KvType& type, const Case& c) {
   Buffer<float> rope(tokens * 2 * c.n_freqs), inv_freq(c.n_freqs), q(tokens * q_cols);
   for (u32 i = 0; i < c.n_freqs; ++i)
     inv_freq[i] = std::pow(10000.0f, -float(i) / float(c.n_freqs));
-  launch("rope_table", {{4}, {128}}, rope.data(), positions.data(), inv_freq.data(),
-         n_tokens.data(), c.n_freqs, 1.25f);
+  launch(RopeTable{.out = rope.data(),
+                   .positions = positions.data(),
+                   .inv_freq = inv_freq.data(),
+                   .n_tokens = n_tokens.data(),
+                   .max_tokens = 4,
+                   .n_freqs = c.n_freqs,
+                   .scale = 1.25f});
   for (u32 t = 0; t < tokens; ++t) {
     for (u32 i = 0; i < c.n_freqs; ++i) {
       const double angle = static_cast<float>(positions[t]) * inv_freq[i];
@@ -60,13 +65,25 @@ void check(const KvType& type, const Case& c) {
       EXPECT(std::abs(rope[(t * 2 + 1) * c.n_freqs + i] - 1.25 * std::sin(angle)) < 1e-6);
     }
   }
-  launch("rope_append<" + std::string(type.name) + ">",
-         {{4, c.n_heads + 2 * c.n_kv_heads}, {128}, std::max(c.k_dim, c.v_dim) * 4}, q.data(),
-         qkv.data(), pages.cache, positions.data(), sequence_of.data(),
-         sequences.page_tables.data(), sequences.page_stride, n_tokens.data(), c.n_heads,
-         c.q_norm_width ? q_norm.data() : nullptr, c.k_norm_width ? k_norm.data() : nullptr,
-         c.q_norm_width, c.k_norm_width, 1e-6f, 1.0f, c.n_freqs ? rope.data() : nullptr, c.n_freqs,
-         c.interleaved);
+  launch(RopeAppend{.type = &type,
+                    .q = q.data(),
+                    .qkv = qkv.data(),
+                    .pages = &pages,
+                    .positions = positions.data(),
+                    .sequences = sequence_of.data(),
+                    .tables = &sequences,
+                    .n_tokens = n_tokens.data(),
+                    .max_tokens = 4,
+                    .n_heads = c.n_heads,
+                    .q_norm = c.q_norm_width ? q_norm.data() : nullptr,
+                    .k_norm = c.k_norm_width ? k_norm.data() : nullptr,
+                    .q_norm_width = c.q_norm_width,
+                    .k_norm_width = c.k_norm_width,
+                    .eps = 1e-6f,
+                    .offset = 1.0f,
+                    .rope = c.n_freqs ? rope.data() : nullptr,
+                    .n_freqs = c.n_freqs,
+                    .interleaved = c.interleaved});
 
   for (u32 t = 0; t < tokens; ++t) {
     const float* row = qkv.data() + t * cols;

@@ -4,7 +4,7 @@
 #include <map>
 
 #include "../../../csrc/common/philox.h"
-#include "support.h"
+#include "operations.h"
 
 namespace {
 
@@ -96,7 +96,7 @@ struct Results {
   const float* logprobs(u32 o) const { return reinterpret_cast<const float*>(ids(o) + max_top); }
 };
 
-// Runs all five kernels on the requests.
+// Runs the kernels on the requests.
 Results choose(const Buffer<float>& logits, std::vector<Request>& requests, u32 vocabulary,
                u32 max_top) {
   const u32 n = static_cast<u32>(requests.size()), words = (vocabulary + 31) / 32;
@@ -129,23 +129,30 @@ Results choose(const Buffer<float>& logits, std::vector<Request>& requests, u32 
   std::fill(occurrences.begin(), occurrences.end(), 0u);
   const Buffer<u32> n_outputs = {n};
   Results results = {Buffer<u8>(n * (sizeof(forge_result) + 8 * max_top)), max_top};
-  launch("adjust_logits", {{n + 1}, {1024}}, adjusted.data(), occurrences.data(), logits.data(),
-         sampling.data(), Buffer<i32>(history).data(), Buffer<i32>(bias_ids).data(),
-         Buffer<float>(bias_values).data(), Buffer<u32>(masks).data(), words, n_outputs.data(),
-         vocabulary);
+  const Buffer<i32> history_buffer(history), bias_ids_buffer(bias_ids);
+  const Buffer<float> bias_values_buffer(bias_values);
+  const Buffer<u32> masks_buffer(masks);
+  launch(ChooseTokens{.results = results.bytes.data(),
+                      .max_top = max_top,
+                      .logits = logits.data(),
+                      .sampling = sampling.data(),
+                      .history = history_buffer.data(),
+                      .bias_ids = bias_ids_buffer.data(),
+                      .bias_values = bias_values_buffer.data(),
+                      .masks = masks_buffer.data(),
+                      .mask_words = words,
+                      .n_outputs = n_outputs.data(),
+                      .max_outputs = n + 1,
+                      .vocabulary = vocabulary,
+                      .adjusted = adjusted.data(),
+                      .occurrences = occurrences.data(),
+                      .maxima = maxima.data(),
+                      .adjusted_maxima = adjusted_maxima.data(),
+                      .sums = sums.data(),
+                      .masses = masses.data(),
+                      .next_logits = next_logits.data(),
+                      .next_ids = next_ids.data()});
   EXPECT(std::all_of(occurrences.begin(), occurrences.end(), [](u32 count) { return count == 0; }));
-  const emulator::Launch by_chunk = {{blocks_for(chunks, 8), n + 1}, {256}};
-  launch("chunk_maxima", by_chunk, maxima.data(), adjusted_maxima.data(), logits.data(),
-         adjusted.data(), sampling.data(), n_outputs.data(), vocabulary);
-  launch("fused_temperature_softmax", by_chunk, sums.data(), masses.data(), logits.data(),
-         adjusted.data(), maxima.data(), adjusted_maxima.data(), sampling.data(), n_outputs.data(),
-         vocabulary);
-  launch("sample_token", {{n + 1}, {512}}, results.bytes.data(), max_top, logits.data(),
-         adjusted.data(), maxima.data(), adjusted_maxima.data(), sums.data(), masses.data(),
-         sampling.data(), n_outputs.data(), vocabulary);
-  launch("top_k_candidates", {{n + 1}, {256}}, results.bytes.data(), max_top, logits.data(),
-         maxima.data(), sums.data(), next_logits.data(), next_ids.data(), sampling.data(),
-         n_outputs.data(), vocabulary);
   return results;
 }
 

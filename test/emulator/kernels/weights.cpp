@@ -65,35 +65,16 @@ std::vector<u8> random_rows(Random& random, const forge::WeightTypeInfo& info, u
   return raw;
 }
 
-u64 padded(u64 bytes) { return (bytes + 15) / 16 * 16; }
-
 }  // namespace
 
 DeviceWeight random_weight(Random& random, const WeightKind& kind, u32 rows, u32 cols) {
   const forge::WeightTypeInfo& info = *forge::find_weight_type(kind.type);
   const std::vector<u8> raw = random_rows(random, info, rows, cols);
   const u32 nb = cols / info.block_elements;
-  const u64 raw_row = u64(nb) * info.block_bytes;
-  u64 stride = padded(raw_row);
-  const bool repacked = kind.type == 8 || kind.type == 2 || kind.type == 14;
-  if (repacked) {
-    const u32 scale_bytes = kind.type == 14 ? 0 : 2;
-    stride = kind.type == 14 ? padded(u64(nb) * 208) + padded(2 * u64(nb))
-                             : u64(nb) * (info.block_bytes - scale_bytes) + padded(2 * u64(nb));
-  }
-  Buffer<u8> data(rows * stride);
-  std::memset(data.data(), 0, data.size());
-  Buffer<u8> staged(raw.size());
-  std::memcpy(staged.data(), raw.data(), raw.size());
-  if (repacked) {
-    launch("repack_rows<" + std::string(kind.format) + ">", {{blocks_for(nb, 8), rows}, {256}},
-           data.data(), static_cast<const u8*>(staged.data()), rows, nb, raw_row, stride);
-  } else {
-    for (u32 r = 0; r < rows; ++r) std::memcpy(&data[r * stride], &raw[r * raw_row], raw_row);
-  }
+  PlacedRows placed = place_rows(kind, raw, rows, nb);
   std::vector<float> values(u64(rows) * cols);
   info.dequantize(raw.data(), values.data(), values.size());
-  return {kind.format, rows, cols, stride, std::move(data), std::move(values)};
+  return {kind.format, rows, cols, placed.stride, std::move(placed.data), std::move(values)};
 }
 
 const Buffer<u64>& codebooks() {

@@ -32,6 +32,14 @@ inline WeightKind other_kind(u32 type, std::string& storage) {
   return {type, storage.c_str()};
 }
 
+// Rows of a file as a device keeps them, each `stride` bytes long.
+struct PlacedRows {
+  u64 stride;
+  Buffer<u8> data;
+};
+// What a device makes of `rows` rows of `n_blocks` blocks each; cuda/weights.cpp, metal/weights.cpp.
+PlacedRows place_rows(const WeightKind& kind, const std::vector<u8>& raw, u32 rows, u32 n_blocks);
+
 // Weights of about 1 / sqrt(cols), so that products are about as large as x.
 DeviceWeight random_weight(Random& random, const WeightKind& kind, u32 rows, u32 cols);
 

@@ -4,7 +4,16 @@
  * as those of the CUDA kernels are.
  */
 import { basename, join, resolve } from "@std/path";
-import { compile, type EmulatorMode, inParallel, link, list, modeFlags, text } from "../build.ts";
+import {
+  buildTests,
+  compile,
+  type EmulatorMode,
+  inParallel,
+  link,
+  list,
+  modeFlags,
+  text,
+} from "../build.ts";
 import { translate } from "./translate.ts";
 
 const root = resolve(import.meta.dirname ?? ".", "..", "..", "..");
@@ -34,6 +43,8 @@ export interface MetalEmulatorOptions {
 export interface MetalEmulator {
   /** The shared library with all kernels, to be linked or loaded. */
   readonly library: string;
+  /** The program that runs the tests of kernels. */
+  readonly tests: string;
 }
 
 /** Translates the kernels into a folder named by a hash of the result; returns the folder. */
@@ -47,7 +58,7 @@ async function translated({ change, instances }: MetalEmulatorOptions): Promise<
         (line: string, name: string) => instances.test(name) ? line : "",
       );
     }
-    const name = basename(path).replace(/.metal$/, ".metal.cpp");
+    const name = basename(path).replace(/\.metal$/, ".metal.cpp");
     return { name, source: translate(path, source) };
   });
   const bytes = new TextEncoder().encode(files.map(({ name, source }) => name + source).join("\0"));
@@ -88,10 +99,12 @@ export async function buildMetalEmulator(
     [...sanitize, "-shared"],
     objects,
   );
-  return { library };
+  return { library, tests: await buildTests("metal", mode, library) };
 }
 
 if (import.meta.main) {
-  const { library } = await buildMetalEmulator({ mode: (Deno.args[0] ?? "plain") as EmulatorMode });
-  console.log(library);
+  const { library, tests } = await buildMetalEmulator({
+    mode: (Deno.args[0] ?? "plain") as EmulatorMode,
+  });
+  console.log(`${library}\n${tests}`);
 }

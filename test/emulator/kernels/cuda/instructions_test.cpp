@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <bit>
 
-#include "../../../csrc/common/float16.h"
-#include "support.h"
+#include "../../../../csrc/common/float16.h"
+#include "../support.h"
 
 namespace {
 

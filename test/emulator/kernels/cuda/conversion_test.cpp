@@ -1,0 +1,98 @@
+// What surrounds products by a library, or by tensor cores, and the bare weights.
+
+#include "../../../../csrc/common/float16.h"
+#include "launch.h"
+
+namespace {
+
+void check_dequantize(const WeightKind& kind, u32 cols) {
+  Random random(kind.type + cols);
+  const u32 rows = 3, padded = (cols + 63) / 64 * 64;
+  const DeviceWeight weight = random_weight(random, kind, rows, cols);
+  Buffer<float> out((rows - 1) * padded);
+  launch("dequantize<" + weight.format + ", float>", {{blocks_for(padded, 2048), rows - 1}, {128}},
+         out.data(), weight.data.data(), weight.row_stride, 1u, rows - 1, cols, padded,
+         codebooks().data());
+  for (u32 r = 0; r + 1 < rows; ++r) {
+    std::vector<double> expected(padded, 0.0);
+    for (u32 i = 0; i < cols; ++i) expected[i] = weight.row(r + 1)[i];
+    expect_near("dequantize", out.data() + r * padded, expected.data(), padded, 1e-7, 1e-6);
+  }
+}
+
+}  // namespace
+
+TEST(dequantize_all_types) {
+  std::string name;
+  for (const WeightKind& kind : fast_kinds) check_dequantize(kind, 2304);
+  for (const u32 type : other_types) check_dequantize(other_kind(type, name), 512);
+  for (int k = 0; k < 3; ++k) check_dequantize(fast_kinds[k], 77);
+}
+
+TEST(epilogue_of_a_library_product) {
+  Random random(8);
+  const u32 rows = 2, cols = 1030, stride = 1500;
+  const auto product = random_floats(random, rows * cols), bias = random_floats(random, cols);
+  const auto residual = random_floats(random, rows * stride);
+  const Buffer<float> scale = {1, 4};
+  const Buffer<u32> n_rows = {rows};
+  const Epilogue e = {bias.data(), residual.data(), 0.5f, 1};
+  Buffer<float> out(rows * stride);
+  launch("epilogue", {{2, rows}, {256}}, out.data(), product.data(), scale.data(), n_rows.data(),
+         cols, stride, e);
+  for (u32 r = 0; r < rows; ++r) {
+    std::vector<double> expected;
+    for (u32 i = 0; i < cols; ++i) {
+      const double p = double(product[r * cols + i]) * scale[r] + bias[i];
+      expected.push_back(residual[r * stride + i] + 0.5 * plain_activation(1, p));
+    }
+    expect_near("epilogue", out.data() + r * stride, expected.data(), cols, 1e-6, 1e-5);
+  }
+}
+
+TEST(convert_rows_scales_only_what_f16_cannot_hold) {
+  const u32 cols = 5, padded = 64;
+  Buffer<float> x = {1, -2, 3.5f, 65000, 0, 1, 1e6f, -3e7f, 0.25f, 70000};
+  const Buffer<u32> n_rows = {2};
+  for (const char* name : {"convert_rows<f16>", "convert_rows<bf16>"}) {
+    const bool half = std::string(name) == "convert_rows<f16>";
+    Buffer<u16> out(2 * padded);
+    Buffer<float> scale(2);
+    launch(name, {{3}, {128}}, out.data(), scale.data(), x.data(), n_rows.data(), cols, padded);
+    for (u32 r = 0; r < 2; ++r) {
+      for (u32 i = 0; i < padded; ++i) {
+        const u16 bits = out[r * padded + i];
+        const double value = half ? forge::f16_to_f32(bits) : forge::bf16_to_f32(bits);
+        const double wanted = i < cols ? x[r * cols + i] : 0.0;
+        const double step = half ? std::ldexp(scale[r], -24) : 0;
+        EXPECT(std::abs(value * scale[r] - wanted) <=
+               std::abs(wanted) / (half ? 2048 : 256) + step);
+      }
+    }
+    EXPECT(!half || (scale[0] == 2 && scale[1] == 1024));
+    EXPECT(half || (scale[0] == 1 && scale[1] == 1));
+  }
+}
+
+TEST(cast_rows_of_tiles_only) {
+  struct Tile {
+    u32 first_row, n_queries, sequence, first_position, end;
+  };
+  Random random(12);
+  const u32 cols = 2 * 524, rows = 30;
+  const Buffer<Tile> tiles = {{2, 1, 0, 0, 1}, {9, 17, 1, 4, 21}};
+  const Buffer<u32> n_tiles = {2};
+  const auto in = random_floats(random, rows * cols, 3);
+  Buffer<u16> half(rows * cols);
+  Buffer<float> out(rows * cols);
+  const emulator::Launch shape{{blocks_for(cols, 1024), 4, 8}, {256}};
+  launch("cast_rows<float, bf16>", shape, half.data(), in.data(), tiles.data(), n_tiles.data(), cols);
+  launch("cast_rows<bf16, float>", shape, out.data(), half.data(), tiles.data(), n_tiles.data(), cols);
+  for (u32 row = 0; row < rows; ++row) {
+    const bool inside = row == 2 || (row >= 9 && row < 26);
+    for (u32 i = row * cols; i < (row + 1) * cols; ++i) {
+      EXPECT(half[i] == (inside ? forge::f32_to_bf16(in[i]) : 0xffff));
+      EXPECT(inside ? out[i] == forge::bf16_to_f32(half[i]) : out[i] != out[i]);
+    }
+  }
+}

@@ -1,0 +1,171 @@
+// The operations by the kernels of kernels/cuda.
+
+#include "../operations.h"
+
+#include <algorithm>
+
+#include "launch.h"
+
+namespace kernel_test {
+
+namespace {
+
+constexpr u32 kRowElements = 1024;
+
+std::string instance(const char* kernel, const std::string& format, u32 tokens) {
+  return kernel + ("<" + format + ", ") + std::to_string(tokens) + ">";
+}
+
+u32 warp_rows(const DeviceWeight& weight) { return weight.format[0] == 'B' ? 1 : 2; }
+
+}  // namespace
+
+void launch(const RmsNorm& op) {
+  launch("rms_norm", {{op.max_rows}, {op.threads}}, op.out, op.x, op.weight, op.residual,
+         op.n_rows, op.cols, op.eps, op.offset);
+}
+
+void launch(const FusedResidualRmsNorm& op) {
+  launch("fused_residual_rms_norm", {{op.max_rows}, {256}, op.cols * 4}, op.out, op.sum, op.x,
+         op.x_weight, op.residual, op.weight, op.n_rows, op.cols, op.eps, op.offset, op.next_eps,
+         op.next_offset);
+}
+
+void launch(const LayerNorm& op) {
+  launch("layer_norm", {{op.max_rows}, {256}}, op.out, op.x, op.weight, op.bias, op.n_rows,
+         op.cols, op.eps);
+}
+
+void launch(const Glu& op) {
+  launch("glu", {{blocks_for(op.out_cols, kRowElements), op.max_rows}, {256}}, op.out, op.x,
+         op.n_rows, op.out_cols, op.width, op.unit);
+}
+
+void launch(const GatherOutputs& op) {
+  launch("gather_outputs", {{blocks_for(op.cols, kRowElements), op.max_outputs}, {256}}, op.out,
+         op.x, op.output_rows, op.n_outputs, op.cols);
+}
+
+void launch(const Softcap& op) {
+  launch("softcap", {{blocks_for(op.cols, kRowElements), op.max_rows}, {256}}, op.out, op.x,
+         op.n_rows, op.cols, op.cap);
+}
+
+void launch(const Embed& op) {
+  const DeviceWeight& w = *op.weight;
+  launch("embed<" + w.format + ">", {{op.max_tokens}, {128}}, op.out, op.tokens, op.n_tokens,
+         w.data.data(), w.row_stride, w.cols, op.scale, codebooks().data());
+}
+
+void launch(const Matvec& op) {
+  const DeviceWeight& w = *op.weight;
+  launch(instance("matvec", w.format, op.at_once),
+         {{blocks_for(w.rows, 8 / op.split * warp_rows(w)), blocks_for(op.max_rows, op.at_once)},
+          {256}},
+         op.out, op.x, w.data.data(), w.row_stride, w.rows, w.cols, op.out_stride, op.n_rows,
+         op.epilogue, op.split, codebooks().data());
+}
+
+void launch_gemm(const Gemm& op, const char* kernel, u32 rows, u32 tokens, u32 shared) {
+  const DeviceWeight& w = *op.weight;
+  const std::string type = w.format == "FormatBF16" ? "bf16" : "f16";
+  const u32 padded = (w.cols + 63) / 64 * 64;
+  Buffer<u16> halves(op.max_rows * padded);
+  Buffer<float> scale(op.max_rows);
+  launch("convert_rows<" + type + ">", {{op.max_rows}, {256}}, halves.data(), scale.data(), op.x,
+         op.n_rows, w.cols, padded);
+  const emulator::Dim3 grid = {blocks_for(w.rows, rows), blocks_for(op.max_rows, tokens)};
+  launch(kernel + ("<" + w.format + ", ") + type + ">", {grid, {256}, shared}, op.out,
+         halves.data(), scale.data(), w.data.data(), w.row_stride, w.rows, w.cols, padded,
+         op.out_stride, op.n_rows, op.epilogue, codebooks().data());
+}
+
+void launch(const Gemm& op) { launch_gemm(op, "gemm", 128, 64, 55296); }
+
+void launch(const MoeRoute& op) {
+  launch("moe_route", {{blocks_for(op.max_tokens, 4)}, {128}}, op.out, op.logits, op.n_tokens,
+         op.n_experts, op.top_k, op.normalize, op.scale);
+}
+
+void launch(const MoeGroup& op) {
+  launch("moe_group", {{1}, {64}, (2 * op.n_experts + 1) * 4}, op.tiles, op.n_tiles, op.pairs,
+         op.route, op.n_tokens, op.n_experts, op.top_k, op.tile_tokens);
+}
+
+void launch(const GroupedMatvec& op) {
+  const DeviceWeight& w = *op.weight;
+  launch(instance("grouped_matvec", w.format, op.at_once),
+         {{blocks_for(op.expert_rows, 8 / op.split * warp_rows(w)), op.max_tiles}, {256}}, op.out,
+         op.x, op.x_shared, w.data.data(), w.row_stride, op.expert_rows, w.cols, op.top_k,
+         op.tiles, op.n_tiles, op.pairs, op.bias, op.split, codebooks().data());
+}
+
+void launch(const MoeCombine& op) {
+  launch("moe_combine", {{blocks_for(op.cols, kRowElements), op.max_tokens}, {256}}, op.out, op.x,
+         op.route, op.residual, op.n_tokens, op.cols, op.top_k);
+}
+
+void launch(const RopeTable& op) {
+  launch("rope_table", {{op.max_tokens}, {128}}, op.out, op.positions, op.inv_freq, op.n_tokens,
+         op.n_freqs, op.scale);
+}
+
+void launch(const RopeAppend& op) {
+  const KvCache& kv = op.pages->cache;
+  launch("rope_append<" + std::string(op.type->name) + ">",
+         {{op.max_tokens, op.n_heads + 2 * kv.n_kv_heads}, {128}, std::max(kv.k_dim, kv.v_dim) * 4},
+         op.q, op.qkv, kv, op.positions, op.sequences, op.tables->page_tables.data(),
+         op.tables->page_stride, op.n_tokens, op.n_heads, op.q_norm, op.k_norm, op.q_norm_width,
+         op.k_norm_width, op.eps, op.offset, op.rope, op.n_freqs, op.interleaved);
+}
+
+void launch(const NaiveAttention& op) {
+  launch("naive_attention<" + std::string(op.type->name) + ">",
+         {{op.n_heads, op.max_tokens}, {128}}, op.out, op.q, op.pages->cache, op.positions,
+         op.sequences, op.tables->page_tables.data(), op.tables->page_stride, op.n_tokens,
+         op.n_heads, op.scale, op.window, op.softcap, op.sinks);
+}
+
+bool attends_fast(const KvType& type) { return type.bytes < 4; }
+
+void launch(const PrefillAttention& op) {
+  const u32 tokens = op.dim > 128 ? 32 : 64;
+  launch(instance("prefill_attention", op.type->name, op.dim),
+         {{op.arguments.n_heads, op.max_tiles}, {128}, (64 + 4 * tokens) * (op.dim + 8) * 2},
+         op.out, op.q, op.pages->cache, op.arguments, op.tiles, op.n_tiles,
+         op.tables->page_tables.data(), op.tables->page_stride);
+}
+
+void launch(const DecodeAttention& op) {
+  const AttentionArguments& a = op.arguments;
+  const KvCache& kv = op.pages->cache;
+  const u32 warps = op.dim > 128 ? 2 : 4, group = a.n_heads / kv.n_kv_heads;
+  const size_t tiles_bytes = (16 + warps * 64) * (op.dim + 8) * 2,
+               sums_bytes = warps * 16 * (op.dim + 2) * 4;
+  launch(instance("batched_decode_attention", op.type->name, op.dim),
+         {{op.max_work, kv.n_kv_heads * blocks_for(group * a.max_queries, 16)},
+          {warps * 32},
+          std::max(tiles_bytes, sums_bytes)},
+         op.partial_out, op.partial_ml, op.q, kv, a, op.tiles, op.work, op.n_work,
+         op.tables->page_tables.data(), op.tables->page_stride);
+  launch("merge_attention_splits", {{op.max_work, a.n_heads * a.max_queries}, {128}}, op.out,
+         op.partial_out, op.partial_ml, a, op.tiles, op.work, op.n_work, op.dim);
+}
+
+void launch(const ChooseTokens& op) {
+  const u32 chunks = blocks_for(op.vocabulary, 256), max = op.max_outputs;
+  launch("adjust_logits", {{max}, {1024}}, op.adjusted, op.occurrences, op.logits, op.sampling,
+         op.history, op.bias_ids, op.bias_values, op.masks, op.mask_words, op.n_outputs,
+         op.vocabulary);
+  const emulator::Launch by_chunk = {{blocks_for(chunks, 8), max}, {256}};
+  launch("chunk_maxima", by_chunk, op.maxima, op.adjusted_maxima, op.logits,
+         static_cast<const float*>(op.adjusted), op.sampling, op.n_outputs, op.vocabulary);
+  launch("fused_temperature_softmax", by_chunk, op.sums, op.masses, op.logits, op.adjusted,
+         op.maxima, op.adjusted_maxima, op.sampling, op.n_outputs, op.vocabulary);
+  launch("sample_token", {{max}, {512}}, op.results, op.max_top, op.logits, op.adjusted, op.maxima,
+         op.adjusted_maxima, op.sums, op.masses, op.sampling, op.n_outputs, op.vocabulary);
+  launch("top_k_candidates", {{max}, {256}}, op.results, op.max_top, op.logits, op.maxima, op.sums,
+         op.next_logits, op.next_ids, op.sampling, op.n_outputs, op.vocabulary);
+}
+
+}  // namespace kernel_test

@@ -1,0 +1,37 @@
+#include "../weights.h"
+
+#include "../../../../csrc/common/quant/weight_type.h"
+#include "launch.h"
+
+namespace kernel_test {
+
+namespace {
+
+u64 padded(u64 bytes) { return (bytes + 15) / 16 * 16; }
+
+}  // namespace
+
+PlacedRows place_rows(const WeightKind& kind, const std::vector<u8>& raw, u32 rows, u32 n_blocks) {
+  const u32 block_bytes = forge::find_weight_type(kind.type)->block_bytes;
+  const u64 raw_row = u64(n_blocks) * block_bytes;
+  u64 stride = padded(raw_row);
+  const bool repacked = kind.type == 8 || kind.type == 2 || kind.type == 14;
+  if (repacked) {
+    const u32 scale_bytes = kind.type == 14 ? 0 : 2;
+    stride = kind.type == 14 ? padded(u64(n_blocks) * 208) + padded(2 * u64(n_blocks))
+                             : u64(n_blocks) * (block_bytes - scale_bytes) + padded(2 * u64(n_blocks));
+  }
+  Buffer<u8> data(rows * stride);
+  std::memset(data.data(), 0, data.size());
+  if (repacked) {
+    Buffer<u8> staged(raw.size());
+    std::memcpy(staged.data(), raw.data(), raw.size());
+    launch("repack_rows<" + std::string(kind.format) + ">", {{blocks_for(n_blocks, 8), rows}, {256}},
+           data.data(), static_cast<const u8*>(staged.data()), rows, n_blocks, raw_row, stride);
+  } else {
+    for (u32 r = 0; r < rows; ++r) std::memcpy(&data[r * stride], &raw[r * raw_row], raw_row);
+  }
+  return {stride, std::move(data)};
+}
+
+}  // namespace kernel_test

@@ -1,0 +1,223 @@
+// The operations by the kernels of kernels/metal, launched as arguments.h says.
+
+#include "../operations.h"
+
+#include <algorithm>
+
+#include "launch.h"
+
+namespace kernel_test {
+
+namespace {
+
+std::string instance(const char* kernel, const std::string& format, u32 n) {
+  return kernel + ("<" + format + ", ") + std::to_string(n) + ">";
+}
+std::string instance(const char* kernel, const std::string& type) {
+  return kernel + ("<" + type + ">");
+}
+
+metal_args::KvPages pages_of(const KvCache& kv) {
+  return {.page_bytes = kv.page_bytes,
+          .head_bytes = kv.head_bytes,
+          .v_offset = kv.v_offset,
+          .k_scales = kv.k_scales,
+          .v_scales = kv.v_scales,
+          .page_tokens = kv.page_tokens,
+          .n_kv_heads = kv.n_kv_heads,
+          .k_dim = kv.k_dim,
+          .v_dim = kv.v_dim};
+}
+
+u32 present(const void* optional) { return optional ? 1 : 0; }
+
+metal_args::AttentionArgs attention_args(const AttentionArguments& a, const Pages& pages,
+                                         const Sequences& tables) {
+  return {.kv = pages_of(pages.cache),
+          .page_stride = tables.page_stride,
+          .n_heads = a.n_heads,
+          .scale = a.scale,
+          .softcap = a.softcap,
+          .window = a.window,
+          .causal = a.causal,
+          .max_queries = a.max_queries,
+          .has_sinks = present(a.sinks)};
+}
+
+}  // namespace
+
+u32 simdgroup_rows(const DeviceWeight& weight) {
+  return weight.format[0] == 'B' ? metal_args::kMatvecBlocksRows : metal_args::kMatvecRows;
+}
+
+metal_args::MatvecArgs matvec_args(const DeviceWeight& w, u32 out_stride, u32 split,
+                                   const Epilogue& e) {
+  return {.row_stride = w.row_stride,
+          .rows = w.rows,
+          .cols = w.cols,
+          .out_stride = out_stride,
+          .split = split,
+          .epilogue = {e.alpha, e.activation, present(e.bias), present(e.residual)}};
+}
+
+void launch(const RmsNorm& op) {
+  launch_metal("rms_norm", {{op.max_rows}, {op.threads}},
+               metal_args::RmsNormArgs{op.cols, op.eps, op.offset, present(op.residual)}, op.out,
+               op.x, op.weight, op.residual, op.n_rows);
+}
+
+void launch(const FusedResidualRmsNorm& op) {
+  launch_metal("fused_residual_rms_norm", {{op.max_rows}, {256}},
+               metal_args::FusedResidualRmsNormArgs{op.cols, op.eps, op.offset, op.next_eps,
+                                                    op.next_offset, present(op.x_weight)},
+               op.out, op.sum, op.x, op.x_weight, op.residual, op.weight, op.n_rows);
+}
+
+void launch(const LayerNorm& op) {
+  launch_metal("layer_norm", {{op.max_rows}, {256}},
+               metal_args::LayerNormArgs{op.cols, op.eps, present(op.bias)}, op.out, op.x,
+               op.weight, op.bias, op.n_rows);
+}
+
+void launch(const Glu& op) {
+  launch_metal("glu", {{blocks_for(op.out_cols, metal_args::kRowElements), op.max_rows}, {256}},
+               metal_args::GluArgs{op.out_cols, op.width, op.unit}, op.out, op.x, op.n_rows);
+}
+
+void launch(const GatherOutputs& op) {
+  launch_metal("gather_outputs",
+               {{blocks_for(op.cols, metal_args::kRowElements), op.max_outputs}, {256}},
+               metal_args::GatherOutputsArgs{op.cols}, op.out, op.x, op.output_rows, op.n_outputs);
+}
+
+void launch(const Softcap& op) {
+  launch_metal("softcap", {{blocks_for(op.cols, metal_args::kRowElements), op.max_rows}, {256}},
+               metal_args::SoftcapArgs{op.cols, op.cap}, op.out, op.x, op.n_rows);
+}
+
+void launch(const Embed& op) {
+  const DeviceWeight& w = *op.weight;
+  launch_metal(instance("embed", w.format), {{op.max_tokens}, {128}},
+               metal_args::EmbedArgs{w.row_stride, w.cols, op.scale}, op.out, op.tokens,
+               op.n_tokens, w.data.data(), codebooks().data());
+}
+
+void launch(const Matvec& op) {
+  const DeviceWeight& w = *op.weight;
+  const u32 rows = metal_args::kMatvecSimdgroups / op.split * simdgroup_rows(w);
+  launch_metal(instance("matvec", w.format, op.at_once),
+               {{blocks_for(w.rows, rows), blocks_for(op.max_rows, op.at_once)}, {256}},
+               matvec_args(w, op.out_stride, op.split, op.epilogue), op.out, op.x, w.data.data(),
+               op.n_rows, op.epilogue.bias, op.epilogue.residual, codebooks().data());
+}
+
+void launch(const Gemm& op) {
+  const DeviceWeight& w = *op.weight;
+  launch_metal(instance("gemm", w.format),
+               {{blocks_for(op.max_rows, metal_args::kGemmTokens),
+                 blocks_for(w.rows, metal_args::kGemmRows)},
+                {128}},
+               matvec_args(w, op.out_stride, 0, op.epilogue), op.out, op.x, w.data.data(),
+               op.n_rows, op.epilogue.bias, op.epilogue.residual, codebooks().data());
+}
+
+void launch(const MoeRoute& op) {
+  launch_metal("moe_route", {{blocks_for(op.max_tokens, 4)}, {128}},
+               metal_args::MoeRouteArgs{op.n_experts, op.top_k, op.normalize, op.scale}, op.out,
+               op.logits, op.n_tokens);
+}
+
+void launch(const MoeGroup& op) {
+  launch_metal("moe_group", {{1}, {256}, (2 * op.n_experts + 1) * 4},
+               metal_args::MoeGroupArgs{op.n_experts, op.top_k, op.tile_tokens}, op.tiles,
+               op.n_tiles, op.pairs, op.route, op.n_tokens);
+}
+
+void launch(const GroupedMatvec& op) {
+  const DeviceWeight& w = *op.weight;
+  const u32 rows = metal_args::kMatvecSimdgroups / op.split * simdgroup_rows(w);
+  launch_metal(instance("grouped_matvec", w.format, op.at_once),
+               {{blocks_for(op.expert_rows, rows), op.max_tiles}, {256}},
+               metal_args::GroupedMatvecArgs{w.row_stride, op.expert_rows, w.cols, op.top_k,
+                                             op.x_shared, present(op.bias), op.split},
+               op.out, op.x, w.data.data(), op.tiles, op.n_tiles, op.pairs, op.bias,
+               codebooks().data());
+}
+
+void launch(const MoeCombine& op) {
+  launch_metal("moe_combine",
+               {{blocks_for(op.cols, metal_args::kRowElements), op.max_tokens}, {256}},
+               metal_args::MoeCombineArgs{op.cols, op.top_k, present(op.residual)}, op.out, op.x,
+               op.route, op.residual, op.n_tokens);
+}
+
+void launch(const RopeTable& op) {
+  launch_metal("rope_table", {{op.max_tokens}, {128}},
+               metal_args::RopeTableArgs{op.n_freqs, op.scale}, op.out, op.positions, op.inv_freq,
+               op.n_tokens);
+}
+
+void launch(const RopeAppend& op) {
+  const KvCache& kv = op.pages->cache;
+  launch_metal(instance("rope_append", op.type->name),
+               {{op.max_tokens, op.n_heads + 2 * kv.n_kv_heads},
+                {128},
+                std::max(kv.k_dim, kv.v_dim) * 4},
+               metal_args::RopeAppendArgs{pages_of(kv), op.tables->page_stride, op.n_heads,
+                                          op.q_norm_width, op.k_norm_width, op.eps, op.offset,
+                                          op.n_freqs, op.interleaved},
+               op.q, op.qkv, kv.data, op.positions, op.sequences, op.tables->page_tables.data(),
+               op.n_tokens, op.q_norm, op.k_norm, op.rope);
+}
+
+void launch(const NaiveAttention& op) {
+  launch_metal(instance("naive_attention", op.type->name), {{op.n_heads, op.max_tokens}, {128}},
+               metal_args::NaiveAttentionArgs{pages_of(op.pages->cache), op.tables->page_stride,
+                                              op.n_heads, op.scale, op.window, op.softcap,
+                                              present(op.sinks)},
+               op.out, op.q, op.pages->cache.data, op.positions, op.sequences,
+               op.tables->page_tables.data(), op.n_tokens, op.sinks);
+}
+
+bool attends_fast(const KvType& type) { return type.name[0] == 'f' ? type.bytes == 2 : type.bytes == 1; }
+
+void launch(const PrefillAttention& op) {
+  launch_metal(instance("prefill_attention", op.type->name, op.dim),
+               {{op.arguments.n_heads, op.max_tiles, 2}, {128}},
+               attention_args(op.arguments, *op.pages, *op.tables), op.out, op.q,
+               op.pages->cache.data, op.tiles, op.n_tiles, op.tables->page_tables.data(),
+               op.arguments.sinks);
+}
+
+void launch(const DecodeAttention& op) {
+  const AttentionArguments& a = op.arguments;
+  const u32 n_kv_heads = op.pages->cache.n_kv_heads;
+  const u32 blocks = blocks_for(a.n_heads / n_kv_heads * a.max_queries, metal_args::kDecodeRows);
+  launch_metal(instance("batched_decode_attention", op.type->name, op.dim),
+               {{op.max_work, n_kv_heads * blocks}, {128}},
+               attention_args(a, *op.pages, *op.tables), op.partial_out, op.partial_ml, op.q,
+               op.pages->cache.data, op.tiles, op.work, op.n_work, op.tables->page_tables.data());
+  launch_metal("merge_attention_splits", {{op.max_work, a.n_heads * a.max_queries}, {128}},
+               metal_args::MergeAttentionArgs{a.n_heads, a.max_queries, op.dim, present(a.sinks)},
+               op.out, op.partial_out, op.partial_ml, op.tiles, op.work, op.n_work, a.sinks);
+}
+
+void launch(const ChooseTokens& op) {
+  const u32 chunks = blocks_for(op.vocabulary, metal_args::kChunk), max = op.max_outputs;
+  const metal_args::SamplingArgs args = {op.vocabulary, op.max_top, op.mask_words};
+  const emulator::MetalLaunch by_chunk = {{blocks_for(chunks, metal_args::kGroupChunks), max},
+                                          {256}};
+  const emulator::MetalLaunch by_output = {{max}, {512}};
+  launch_metal("adjust_logits", by_output, args, op.adjusted, op.occurrences, op.logits,
+               op.sampling, op.history, op.bias_ids, op.bias_values, op.masks, op.n_outputs);
+  launch_metal("chunk_maxima", by_chunk, args, op.maxima, op.adjusted_maxima, op.logits,
+               op.adjusted, op.sampling, op.n_outputs);
+  launch_metal("fused_temperature_softmax", by_chunk, args, op.sums, op.masses, op.logits,
+               op.adjusted, op.maxima, op.adjusted_maxima, op.sampling, op.n_outputs);
+  launch_metal("sample_token", by_output, args, op.results, op.logits, op.adjusted, op.maxima,
+               op.adjusted_maxima, op.sums, op.masses, op.sampling, op.n_outputs);
+  launch_metal("top_k_candidates", by_output, args, op.results, op.logits, op.maxima, op.sums,
+               op.next_logits, op.next_ids, op.sampling, op.n_outputs);
+}
+
+}  // namespace kernel_test

@@ -1,0 +1,250 @@
+#pragma once
+
+// The operations that kernels of all devices have, as the tests launch them: the pointers are to
+// memory of the "device" (Buffer), null where something is not there. Each device defines the
+// functions `launch` in cuda/operations.cpp or metal/operations.cpp, with its own kernels' names,
+// parameters and geometry; tests, references and tolerances are the same for all.
+
+#include "../../../csrc/forge.h"
+#include "pages.h"
+#include "weights.h"
+
+namespace kernel_test {
+
+// out = residual + alpha * activation(product + bias).
+struct Epilogue {
+  const float* bias;
+  const float* residual;
+  float alpha;
+  u32 activation;
+};
+
+// `max_rows` (tokens, outputs) is what the grid is made for, *n_rows what is there.
+struct RmsNorm {
+  float* out;
+  const float *x, *weight, *residual;
+  const u32* n_rows;
+  u32 max_rows, cols, threads;
+  float eps, offset;
+};
+struct FusedResidualRmsNorm {
+  float *out, *sum;
+  const float *x, *x_weight, *residual, *weight;
+  const u32* n_rows;
+  u32 max_rows, cols;
+  float eps, offset, next_eps, next_offset;
+};
+struct LayerNorm {
+  float* out;
+  const float *x, *weight, *bias;
+  const u32* n_rows;
+  u32 max_rows, cols;
+  float eps;
+};
+struct Glu {
+  float* out;
+  const float* x;
+  const u32* n_rows;
+  u32 max_rows, out_cols, width, unit;
+};
+struct GatherOutputs {
+  float* out;
+  const float* x;
+  const i32* output_rows;
+  const u32* n_outputs;
+  u32 max_outputs, cols;
+};
+struct Softcap {
+  float* out;
+  const float* x;
+  const u32* n_rows;
+  u32 max_rows, cols;
+  float cap;
+};
+struct Embed {
+  float* out;
+  const i32* tokens;
+  const u32* n_tokens;
+  u32 max_tokens;
+  const DeviceWeight* weight;
+  float scale;
+};
+
+// Few tokens, `at_once` of them together; `split` warps or SIMD groups share rows.
+struct Matvec {
+  float* out;
+  const float* x;
+  const DeviceWeight* weight;
+  const u32* n_rows;
+  u32 max_rows, out_stride;
+  Epilogue epilogue;
+  u32 at_once, split;
+};
+// Many tokens.
+struct Gemm {
+  float* out;
+  const float* x;
+  const DeviceWeight* weight;
+  const u32* n_rows;
+  u32 max_rows, out_stride;
+  Epilogue epilogue;
+};
+
+struct MoeTile {
+  u32 expert, first, count;
+};
+struct MoeRoute {
+  float* out;
+  const float* logits;
+  const u32* n_tokens;
+  u32 max_tokens, n_experts, top_k, normalize;
+  float scale;
+};
+struct MoeGroup {
+  MoeTile* tiles;
+  u32 *n_tiles, *pairs;
+  const float* route;
+  const u32* n_tokens;
+  u32 n_experts, top_k, tile_tokens;
+};
+struct GroupedMatvec {
+  float* out;
+  const float* x;
+  const DeviceWeight* weight;
+  u32 expert_rows, top_k, x_shared;
+  const MoeTile* tiles;
+  const u32 *n_tiles, *pairs;
+  u32 max_tiles;
+  const float* bias;
+  u32 at_once, split;
+};
+struct MoeCombine {
+  float* out;
+  const float *x, *route, *residual;
+  const u32* n_tokens;
+  u32 max_tokens, cols, top_k;
+};
+
+struct RopeTable {
+  float* out;
+  const i32* positions;
+  const float* inv_freq;
+  const u32* n_tokens;
+  u32 max_tokens, n_freqs;
+  float scale;
+};
+struct RopeAppend {
+  const KvType* type;
+  float* q;
+  const float* qkv;
+  const Pages* pages;
+  const i32 *positions, *sequences;
+  const Sequences* tables;
+  const u32* n_tokens;
+  u32 max_tokens, n_heads;
+  const float *q_norm, *k_norm;
+  u32 q_norm_width, k_norm_width;
+  float eps, offset;
+  const float* rope;
+  u32 n_freqs, interleaved;
+};
+struct NaiveAttention {
+  const KvType* type;
+  float* out;
+  const float* q;
+  const Pages* pages;
+  const i32 *positions, *sequences;
+  const Sequences* tables;
+  const u32* n_tokens;
+  u32 max_tokens, n_heads;
+  float scale;
+  u32 window;
+  float softcap;
+  const float* sinks;
+};
+
+struct QueryTile {
+  u32 first_row, n_queries, sequence, first_position, end;
+};
+struct AttentionWork {
+  u32 tile, split, first_work, n_splits;
+};
+struct AttentionArguments {
+  const float* sinks;
+  float scale, softcap;
+  u32 n_heads, window, causal, max_queries;
+};
+struct PrefillAttention {
+  const KvType* type;
+  u32 dim;
+  float* out;
+  const float* q;
+  const Pages* pages;
+  AttentionArguments arguments;
+  const QueryTile* tiles;
+  const u32* n_tiles;
+  u32 max_tiles;
+  const Sequences* tables;
+};
+// Both kernels: the splits, and their sum.
+struct DecodeAttention {
+  const KvType* type;
+  u32 dim;
+  float *out, *partial_out, *partial_ml;
+  const float* q;
+  const Pages* pages;
+  AttentionArguments arguments;
+  const QueryTile* tiles;
+  const AttentionWork* work;
+  const u32* n_work;
+  u32 max_work;
+  const Sequences* tables;
+};
+// Whether a device's attention kernels for prompts and decoding take caches of this type.
+bool attends_fast(const KvType& type);
+
+// All five kernels, in their order.
+struct ChooseTokens {
+  u8* results;
+  u32 max_top;
+  const float* logits;
+  const forge_sampling* sampling;
+  const i32 *history, *bias_ids;
+  const float* bias_values;
+  const u32* masks;
+  u32 mask_words;
+  const u32* n_outputs;
+  u32 max_outputs, vocabulary;
+  // Scratch: of [outputs, vocabulary], then of [outputs, chunks].
+  float* adjusted;
+  u32* occurrences;
+  float *maxima, *adjusted_maxima, *sums;
+  u64* masses;
+  float* next_logits;
+  u32* next_ids;
+};
+
+void launch(const RmsNorm& op);
+void launch(const FusedResidualRmsNorm& op);
+void launch(const LayerNorm& op);
+void launch(const Glu& op);
+void launch(const GatherOutputs& op);
+void launch(const Softcap& op);
+void launch(const Embed& op);
+void launch(const Matvec& op);
+void launch(const Gemm& op);
+void launch(const MoeRoute& op);
+void launch(const MoeGroup& op);
+void launch(const GroupedMatvec& op);
+void launch(const MoeCombine& op);
+void launch(const RopeTable& op);
+void launch(const RopeAppend& op);
+void launch(const NaiveAttention& op);
+void launch(const PrefillAttention& op);
+void launch(const DecodeAttention& op);
+void launch(const ChooseTokens& op);
+
+// The activations of forge.h.
+double plain_activation(u32 activation, double x);
+
+}  // namespace kernel_test
