@@ -32,6 +32,15 @@ inline float activate(uint activation, float x) {
   }
 }
 
+// A gated unit of csrc/forge.h: activation(gate) * up, or FORGE_CLAMPED_SWIGLU.
+inline float gated_unit(uint unit, float gate, float up) {
+  if (unit != 4) return activate(unit, gate) * up;
+  // Not with min and max, which would lose a NaN.
+  const float g = gate > 7.0f ? 7.0f : gate;
+  const float u = up > 7.0f ? 7.0f : up < -7.0f ? -7.0f : up;
+  return (u + 1.0f) * (g / (1.0f + precise::exp(-1.702f * g)));
+}
+
 // Where the results of a product go, each by way of its epilogue.
 struct ProductOutput {
   device float* out;

@@ -87,7 +87,7 @@ struct LayerNormArgs {
 struct GluArgs {
   uint32_t out_cols;
   uint32_t width;
-  uint32_t activation;  // of forge.h
+  uint32_t unit;  // of forge.h
 };
 
 // gather_outputs: out, x, int32 output_rows, n_outputs

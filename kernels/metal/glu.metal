@@ -1,6 +1,6 @@
 // out = activation(gate) * up, for rows that are groups of (gate[width] | up[width]): the gated unit
-// of LLaMA (SiLU) and Gemma (GELU), and with several groups that of a token's experts. Buffers and
-// geometry: arguments.h.
+// of LLaMA (SiLU), Gemma (GELU) and gpt-oss, and with several groups that of a token's experts.
+// Buffers and geometry: arguments.h.
 
 #include "activation.h"
 
@@ -15,6 +15,6 @@ kernel void glu(device float* out [[buffer(0)]], device const float* x [[buffer(
   for (uint i = at.x * kRowElements + thread_index; i < min(out_cols, (at.x + 1) * kRowElements);
        i += 256) {
     const uint gate = i / width * 2 * width + i % width;
-    out[ulong(row) * out_cols + i] = activate(args.activation, from[gate]) * from[gate + width];
+    out[ulong(row) * out_cols + i] = gated_unit(args.unit, from[gate], from[gate + width]);
   }
 }

@@ -37,7 +37,15 @@ export async function buildGpuTests(): Promise<string> {
     embedded,
   ];
   const headers = text([
-    ...["test/emulator", tests, join(tests, "cuda"), "csrc/common", "csrc/common/quant", "csrc/cuda", "csrc/gpu"]
+    ...[
+      "test/emulator",
+      tests,
+      join(tests, "cuda"),
+      "csrc/common",
+      "csrc/common/quant",
+      "csrc/cuda",
+      "csrc/gpu",
+    ]
       .flatMap((place) => list(place, ".h")),
     "csrc/forge.h",
   ]);

@@ -1,4 +1,6 @@
-/** Running the program that tests kernels (`buildEmulator` builds it). */
+/** Running the program that tests kernels (`buildTests` builds it). */
+import { assert } from "@std/assert";
+
 const environment = {
   // Fibers are no threads: stacks are not where the sanitizer expects the end of one.
   ASAN_OPTIONS: "detect_leaks=0:detect_stack_use_after_return=0",
@@ -29,6 +31,17 @@ export async function listTests(program: string): Promise<string[]> {
 export async function runTest(program: string, name: string): Promise<KernelTestResult> {
   const result = await run(program, [name]);
   return { ok: result.ok && result.output.startsWith(`ok ${name}\n`), output: result.output };
+}
+
+/** Runs tests, each a step in a process of its own: a kernel's bug may end it. */
+export async function runSteps(t: Deno.TestContext, program: string, names: readonly string[]) {
+  assert(names.length > 0);
+  for (const name of names) {
+    await t.step(name, async () => {
+      const result = await runTest(program, name);
+      assert(result.ok, result.output);
+    });
+  }
 }
 
 /** The kernels' names with their symbols. */

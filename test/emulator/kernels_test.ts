@@ -1,30 +1,16 @@
-/**
- * Every CUDA kernel against plain loops, in the emulator. Each test runs in a process of its own: a
- * kernel's bug may end it.
- */
-import { assert } from "@std/assert";
+/** Every CUDA kernel against plain loops, in the emulator. */
 import { buildEmulator, type EmulatorMode, emulatorUnavailable } from "./build.ts";
-import { listTests, runTest } from "./kernel_program.ts";
+import { listTests, runSteps } from "./kernel_program.ts";
 
 const unavailable = emulatorUnavailable();
 if (unavailable) console.error(`skipping: ${unavailable}`);
-
-async function runTests(t: Deno.TestContext, tests: string, names: readonly string[]) {
-  assert(names.length > 0);
-  for (const name of names) {
-    await t.step(name, async () => {
-      const result = await runTest(tests, name);
-      assert(result.ok, result.output);
-    });
-  }
-}
 
 Deno.test({
   name: "CUDA kernels compute what plain loops compute",
   ignore: unavailable !== undefined,
   fn: async (t) => {
     const { tests } = await buildEmulator();
-    await runTests(t, tests, await listTests(tests));
+    await runSteps(t, tests, await listTests(tests));
   },
 });
 
@@ -60,7 +46,7 @@ for (const [mode, what] of [["asan", "stay inside their buffers"], ["tsan", "hav
     fn: async (t) => {
       const { tests } = await buildEmulator({ mode: mode as EmulatorMode, instances });
       const names = await listTests(tests);
-      await runTests(t, tests, names.filter((name) => sanitized.some((p) => p.test(name))));
+      await runSteps(t, tests, names.filter((name) => sanitized.some((p) => p.test(name))));
     },
   });
 }

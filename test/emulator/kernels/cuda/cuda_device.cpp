@@ -4,15 +4,9 @@
 #include <map>
 #include <thread>
 
-<<<<<<< HEAD:test/emulator/kernels/cuda_device.cpp
-#include "../../../csrc/cuda/kernels.h"
-#include "../../../csrc/gpu/kernel_sources.h"
-#include "support.h"
-=======
-#include "../../../../csrc/cuda/kernel_sources.h"
 #include "../../../../csrc/cuda/kernels.h"
+#include "../../../../csrc/gpu/kernel_sources.h"
 #include "../support.h"
->>>>>>> 4b68d12 (Operations of kernels' tests, launched by each device):test/emulator/kernels/cuda/cuda_device.cpp
 
 namespace kernel_test {
 

@@ -1,0 +1,52 @@
+/** Every Metal kernel against the plain loops of the CUDA kernels' tests, in the emulator. */
+import { type EmulatorMode, emulatorUnavailable } from "../build.ts";
+import { listTests, runSteps } from "../kernel_program.ts";
+import { buildMetalEmulator } from "./build.ts";
+
+const unavailable = emulatorUnavailable();
+if (unavailable) console.error(`skipping: ${unavailable}`);
+
+Deno.test({
+  name: "Metal kernels compute what plain loops compute",
+  ignore: unavailable !== undefined,
+  fn: async (t) => {
+    const { tests } = await buildMetalEmulator();
+    await runSteps(t, tests, await listTests(tests));
+  },
+});
+
+// Instrumented code takes long to compile and to run: of templates a few instances, of shapes the
+// small ones.
+const instances = new RegExp(
+  [
+    "^(rms_norm_)?matvec<Format\\w+, [18]>$",
+    "^grouped_matvec<Format\\w+, 1>$",
+    "^gemm<Format(F16|BF16)>$",
+    "_attention<(q8, 96|f16, 80|f16, 256)>$",
+    "<(float|f16|bf16|q8)>$",
+  ].join("|"),
+);
+const sanitized = [
+  /^(rms|layer|fused_residual_rms)_norm_(?!.*(wide|matvec))/,
+  /^rms_norm_matvec_of_one_token/,
+  /^(glu|gather|rope_append|moe)_/,
+  /^matvec_of_(one|nine)_token/,
+  /^grouped_matvec_of_one_token/,
+  /^gemm_of_odd_columns/,
+  /^naive_attention_(f32|sinks_q8)/,
+  /^(prefill|decode)_attention_(q8_in_a_window|of_wide_heads)/,
+  /^sampling_(of_equal_logits|adjusts|reports|flags)/,
+  /^argmax_/,
+];
+
+for (const [mode, what] of [["asan", "stay inside their buffers"], ["tsan", "have no races"]]) {
+  Deno.test({
+    name: `Metal kernels ${what}`,
+    ignore: unavailable !== undefined,
+    fn: async (t) => {
+      const { tests } = await buildMetalEmulator({ mode: mode as EmulatorMode, instances });
+      const names = await listTests(tests);
+      await runSteps(t, tests, names.filter((name) => sanitized.some((p) => p.test(name))));
+    },
+  });
+}
