@@ -23,11 +23,14 @@ struct Run {
 // What a test of either kernel needs, from the same runs.
 class Setting {
  public:
+  const KvType& type;
+
   Setting(const Case& c, const std::vector<Run>& runs, u32 most_queries)
-      : case_(c),
+      : type(attended_type(kv_types[c.type])),
+        case_(c),
         random_(c.dim + c.window + runs.size()),
         sequences(random_, lengths(runs), c.page_tokens),
-        pages(kv_types[c.type], sequences.n_pages, c.page_tokens, c.n_kv_heads, c.dim, c.dim),
+        pages(type, sequences.n_pages, c.page_tokens, c.n_kv_heads, c.dim, c.dim),
         sinks(random_floats(random_, c.n_heads)),
         q(rows(runs) * c.n_heads * c.dim),
         out(q.size()) {
@@ -48,7 +51,7 @@ class Setting {
 
   void check() const {
     // Queries and probabilities are rounded to 16 bits.
-    const double tolerance = kv_types[case_.type].name[0] == 'b' ? 2e-2 : 2.5e-3;
+    const double tolerance = type.name[0] == 'b' ? 2e-2 : 2.5e-3;
     const AttentionShape shape = {case_.n_heads, args.scale, case_.window, case_.softcap,
                                   args.sinks};
     for (const QueryTile& tile : tiles) {
@@ -88,13 +91,11 @@ class Setting {
 };
 
 void check_prefill(const Case& c, const std::vector<Run>& runs) {
-  const KvType& type = kv_types[c.type];
-  if (!attends_fast(type)) return;
   Setting s(c, runs, 64);
   Buffer<QueryTile> tiles(s.tiles.size());
   std::copy(s.tiles.begin(), s.tiles.end(), tiles.begin());
   const Buffer<u32> n_tiles = {static_cast<u32>(tiles.size())};
-  launch(PrefillAttention{.type = &type,
+  launch(PrefillAttention{.type = &s.type,
                           .dim = c.dim,
                           .out = s.out.data(),
                           .q = s.q.data(),
@@ -108,8 +109,6 @@ void check_prefill(const Case& c, const std::vector<Run>& runs) {
 }
 
 void check_decode(const Case& c, const std::vector<Run>& runs, u32 max_queries) {
-  const KvType& type = kv_types[c.type];
-  if (!attends_fast(type)) return;
   Setting s(c, runs, max_queries);
   std::vector<AttentionWork> list;
   for (u32 t = 0; t < s.tiles.size(); ++t) {
@@ -124,7 +123,7 @@ void check_decode(const Case& c, const std::vector<Run>& runs, u32 max_queries) 
   const Buffer<u32> n_work = {n};
   Buffer<float> partial_out(n * max_queries * c.n_heads * c.dim),
       partial_ml(n * max_queries * c.n_heads * 2);
-  launch(DecodeAttention{.type = &type,
+  launch(DecodeAttention{.type = &s.type,
                          .dim = c.dim,
                          .out = s.out.data(),
                          .partial_out = partial_out.data(),

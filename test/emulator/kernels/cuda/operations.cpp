@@ -126,7 +126,7 @@ void launch(const NaiveAttention& op) {
          op.n_heads, op.scale, op.window, op.softcap, op.sinks);
 }
 
-bool attends_fast(const KvType& type) { return type.bytes < 4; }
+const KvType& attended_type(const KvType& type) { return type; }
 
 void launch(const PrefillAttention& op) {
   const u32 tokens = op.dim > 128 ? 32 : 64;

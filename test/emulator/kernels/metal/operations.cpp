@@ -179,7 +179,9 @@ void launch(const NaiveAttention& op) {
                op.tables->page_tables.data(), op.n_tokens, op.sinks);
 }
 
-bool attends_fast(const KvType& type) { return type.name[0] == 'f' ? type.bytes == 2 : type.bytes == 1; }
+const KvType& attended_type(const KvType& type) {
+  return type.name == std::string("q8") ? type : kv_types[1];
+}
 
 void launch(const PrefillAttention& op) {
   launch_metal(instance("prefill_attention", op.type->name, op.dim),
