@@ -6,7 +6,7 @@ import type { Backend, KvCache, KvType, Step, StepInputs, StepLimits } from "../
 import { openBackend } from "../../src/engine/open_backend.ts";
 import { PAGE_TOKENS } from "../../src/engine/runner.ts";
 import { say } from "./lines.ts";
-import { gigabytes, randomStep, sayCopyLimit, teraflops, timeBeyond } from "./timing.ts";
+import { gigabytes, randomStep, sayCopyLimit, saySpeed, teraflops, timeBeyond } from "./timing.ts";
 
 /** Tokens that a run takes of each sequence, at the end of its cache. */
 interface Case {
@@ -120,7 +120,7 @@ async function measure(
   const microseconds = await timeBeyond(attend, append, inputs) / nLayers;
   const pairs = batch * tokens * (length - (tokens - 1) / 2);
   const operations = 4 * pairs * heads.nHeads * heads.headDim;
-  say({
+  saySpeed({
     kind: "speed",
     group: tokens === 1 ? "decode attention" : "prefill attention",
     name: tokens === 1

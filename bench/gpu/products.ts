@@ -6,11 +6,11 @@ import type { Backend, Quantizer, Step } from "../../src/backend.ts";
 import { Random } from "../../src/bench/random.ts";
 import { openBackend } from "../../src/engine/open_backend.ts";
 import { tensorBytes, type TensorType } from "../../src/formats/tensor_info.ts";
-import { say } from "./lines.ts";
 import {
   gigabytes,
   randomStep,
   sayCopyLimit,
+  saySpeed,
   teraflops,
   timeRuns,
   tokenInputs,
@@ -111,7 +111,7 @@ async function measure(
     const inputs = tokenInputs(tokens);
     const rest = await timeRuns(base, inputs);
     const microseconds = (await timeRuns(step, inputs) - rest) / products;
-    say({
+    saySpeed({
       kind: "speed",
       group: "product",
       name: `${type} [${rows}, ${cols}] x ${tokens}`,

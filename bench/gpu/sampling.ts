@@ -10,6 +10,7 @@ import {
   gigabytes,
   randomStep,
   sayCopyLimit,
+  saySpeed,
   timeRuns,
   tokenInputs,
   tokenLimits,
@@ -62,7 +63,7 @@ async function measureSampling(backend: Backend, vocabulary: number, batch: numb
     const inputs = { ...tokenInputs(batch), outputs: requests(batch, chain, vocabulary) };
     const rest = await timeRuns(base, inputs);
     const microseconds = await timeRuns(step, inputs) - rest;
-    say({
+    saySpeed({
       kind: "speed",
       group: "sampling",
       name: `${name}, ${batch} x ${vocabulary}`,

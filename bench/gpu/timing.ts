@@ -2,7 +2,7 @@
 import type { Backend, Meter, Step, StepInputs, StepLimits, Value } from "../../src/backend.ts";
 import { Random } from "../../src/bench/random.ts";
 import { median } from "../../src/bench/statistics.ts";
-import { say } from "./lines.ts";
+import { say, type SpeedLine } from "./lines.ts";
 
 /** Runs before any is timed: one makes the plan, one captures the graph, one replays it. */
 const WARM_UPS = 3;
@@ -80,6 +80,12 @@ export async function randomStep(
     recorder.embed(backend.uploadWeight("F32", rows, cols, new Uint8Array(table.buffer))),
   );
   return await recorder.finish();
+}
+
+/** Reports a speed, or that the work was lost in what two runs differ by anyway. */
+export function saySpeed(line: SpeedLine): void {
+  if (line.microseconds > 0) say(line);
+  else say({ kind: "note", text: `${line.group}, ${line.name}: too short to be timed` });
 }
 
 /** Measures and reports what a copy moves. */
