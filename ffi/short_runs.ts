@@ -1,6 +1,9 @@
 /** A run that is expected to take longer, in milliseconds, leaves the thread to others. */
 const SHORT_MS = 5;
 
+/** Prompts are worth two wakings, however short: these many tokens are decoded, one of each sequence. */
+const MOST_TOKENS = 64;
+
 /** The longest that runs keep the thread to themselves: timers, signals and files come to their turn. */
 const HELD_MS = 12;
 
@@ -15,7 +18,7 @@ export class ShortRuns {
 
   /** Whether a run of so many tokens may hold the thread, as far as the last run tells. */
   mayHold(nTokens: number): boolean {
-    return nTokens <= this.#lastTokens && this.#lastMs <= SHORT_MS &&
+    return nTokens <= Math.min(this.#lastTokens, MOST_TOKENS) && this.#lastMs <= SHORT_MS &&
       this.#heldMs + this.#lastMs <= HELD_MS;
   }
 

@@ -10,6 +10,9 @@ Deno.test("short runs: what was short may hold the thread, what was long or is l
   runs.ended(8, 2, false);
   assert(runs.mayHold(8) && runs.mayHold(1));
   assertEquals(runs.mayHold(9), false);
+  runs.ended(512, 2, false);
+  assert(runs.mayHold(64));
+  assertEquals(runs.mayHold(512), false, "a prompt leaves the thread");
   runs.ended(8, 6, false);
   assertEquals(runs.mayHold(8), false);
 });
