@@ -45,12 +45,12 @@ inline Visible visible_to(uint position, QueryTile tile, constant AttentionArgs&
 }
 
 // Numbers 8 unit .. 8 unit + 7 of a row of the cache.
-inline void copy_unit(threadgroup half* to, thread const KvRows<half>& rows, uint slot, uint unit) {
+inline void copy_unit(threadgroup half* to, KvRows<half> rows, uint slot, uint unit) {
   device const half4* from = (device const half4*)(rows.row(slot) + unit * 8);
   ((threadgroup half4*)to)[0] = from[0];
   ((threadgroup half4*)to)[1] = from[1];
 }
-inline void copy_unit(threadgroup half* to, thread const KvRows<q8>& rows, uint slot, uint unit) {
+inline void copy_unit(threadgroup half* to, KvRows<q8> rows, uint slot, uint unit) {
   device const char4* from = (device const char4*)(rows.row(slot) + unit * 8);
   const float scale = float(rows.row_scales(slot)[unit * 8 / kScaleGroup]);
   ((threadgroup half4*)to)[0] = half4(float4(from[0]) * scale);

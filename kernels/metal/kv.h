@@ -36,16 +36,16 @@ inline KvRows<T> values_of(device u8* pages, constant KvPages& kv, uint page, ui
 }
 
 template <class T>
-inline float kv_number(thread const KvRows<T>& rows, uint slot, uint i) {
+inline float kv_number(KvRows<T> rows, uint slot, uint i) {
   return to_float(rows.row(slot)[i]);
 }
-inline float kv_number(thread const KvRows<q8>& rows, uint slot, uint i) {
+inline float kv_number(KvRows<q8> rows, uint slot, uint i) {
   return float(rows.row_scales(slot)[i / kScaleGroup]) * float(rows.row(slot)[i].bits);
 }
 
 // Stores a row of numbers, by all threads of the threadgroup. Values is a pointer to them.
 template <class T, class Values>
-inline void store_row(thread const KvRows<T>& to, uint slot, Values values, Place p) {
+inline void store_row(KvRows<T> to, uint slot, Values values, Place p) {
   device T* row = to.row(slot);
   for (uint i = p.thread_index; i < to.dim; i += threads_of(p)) convert(values[i], row[i]);
 }
@@ -53,7 +53,7 @@ inline void store_row(thread const KvRows<T>& to, uint slot, Values values, Plac
 // A SIMD group a group: scale = largest / 127, rounded to F16 as it is stored, and numbers rounded to
 // its nearest multiple. A NaN or an infinity makes the scale NaN, and so the whole group.
 template <class Values>
-inline void store_row(thread const KvRows<q8>& to, uint slot, Values values, Place p) {
+inline void store_row(KvRows<q8> to, uint slot, Values values, Place p) {
   for (uint group = p.simdgroup; group * kScaleGroup < to.dim; group += p.n_simdgroups) {
     const uint i = group * kScaleGroup + p.lane;
     const float value = i < to.dim ? values[i] : 0.0f;

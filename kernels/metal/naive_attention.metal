@@ -13,7 +13,7 @@ CONSTANT uint kTile = 128;    // positions in a tile; the threads
 CONSTANT uint kColumns = 4;   // output columns a thread adds up in one sweep over the positions
 
 template <class T>
-inline float score_of(device const float* q, thread const KvRows<T>& k, uint slot, float scale,
+inline float score_of(device const float* q, KvRows<T> k, uint slot, float scale,
                       float softcap) {
   float sum = 0;
   for (uint i = 0; i < k.dim; ++i) sum += q[i] * kv_number(k, slot, i);

@@ -27,20 +27,20 @@ struct MaximaNumbers {
   device const float* maxima;
   uint n;
   Place p;
-  void visit(Histogram histogram) const {
+  void visit(Histogram histogram) const thread {
     for (uint c = p.thread_index; c < n; c += threads_of(p)) histogram.take(key_of(maxima[c]), 1);
   }
 };
 
 struct TakeOnes {
   Histogram histogram;
-  void take(uint, float logit) { histogram.take(key_of(logit), 1); }
+  void take(uint, float logit) thread { histogram.take(key_of(logit), 1); }
 };
 struct RowNumbers {
   Row row;
   uint least;
   Place p;
-  void visit(Histogram histogram) const {
+  void visit(Histogram histogram) const thread {
     TakeOnes visitor = {histogram};
     visit_row(row, least, visitor, p);
   }
@@ -50,7 +50,7 @@ struct TakeMasses {
   Histogram histogram;
   Row row;
   Cut cut;
-  void take(uint id, float logit) {
+  void take(uint id, float logit) thread {
     const uint key = key_of(logit);
     if (keeps(cut, key, id)) histogram.take(key, row_mass(row, logit));
   }
@@ -60,7 +60,7 @@ struct RowMasses {
   uint least;
   Cut cut;
   Place p;
-  void visit(Histogram histogram) const {
+  void visit(Histogram histogram) const thread {
     TakeMasses visitor = {histogram, row, cut};
     visit_row(row, least, visitor, p);
   }
@@ -69,19 +69,19 @@ struct RowMasses {
 // Weights of tokens: 1 for those of a key, the mass of those kept.
 struct KeyWeight {
   uint key;
-  ulong of(uint, float logit) const { return key_of(logit) == key ? 1 : 0; }
+  ulong of(uint, float logit) const thread { return key_of(logit) == key ? 1 : 0; }
 };
 struct CutMass {
   Row row;
   Cut cut;
-  ulong of(uint id, float logit) const {
+  ulong of(uint id, float logit) const thread {
     return keeps(cut, key_of(logit), id) ? row_mass(row, logit) : 0;
   }
 };
 struct DrawWeight {
   Row row;
   Cut cut;
-  ulong of(uint id, float logit) const {
+  ulong of(uint id, float logit) const thread {
     const float share = share_of(logit, row.largest, row.s.temperature);
     return keeps(cut, key_of(logit), id) && share >= row.s.min_p ? mass_of(share) : 0;
   }
@@ -164,7 +164,7 @@ inline uint draw(thread const Row& row, threadgroup ChoiceMemory& memory, Place 
 
 struct LowestId {
   uint id;
-  void take(uint candidate, float) { id = min(id, candidate); }
+  void take(uint candidate, float) thread { id = min(id, candidate); }
 };
 
 // The lowest id of the largest logit.

@@ -87,7 +87,7 @@ template <class Weight>
 struct SumWeights {
   Weight weight;
   ulong sum;
-  void take(uint id, float logit) { sum += weight.of(id, logit); }
+  void take(uint id, float logit) thread { sum += weight.of(id, logit); }
 };
 
 // Leaves in chunk_masses the sums of weight.of(id, logit) over each chunk; returns their sum. `least`
@@ -115,7 +115,7 @@ template <class Weight>
 struct StoreWeights {
   Weight weight;
   threadgroup ulong* chunk;
-  void take(uint id, float logit) { chunk[id % kChunk] = weight.of(id, logit); }
+  void take(uint id, float logit) thread { chunk[id % kChunk] = weight.of(id, logit); }
 };
 
 // The token at which the running sum of weights, by id, exceeds `target`; chunk_masses hold the sums of

@@ -10,7 +10,7 @@
  */
 
 /** Text without comments, of the same length, in which nothing else is looked for. */
-function withoutComments(text: string): string {
+export function withoutComments(text: string): string {
   return text.replaceAll(/\/\/.*/g, (comment) => " ".repeat(comment.length));
 }
 
@@ -68,6 +68,6 @@ export function translate(file: string, source: string): string {
     .replaceAll(/\b(uint[23]?)\s+(\w+)\s+\[\[([a-z_]+)\]\]/g, "$3<$1> $2")
     .replaceAll(/\[\[(kernel|buffer|host_name)\b[^\]]*\]\]/g, "");
   const registrations = kernels.filter(({ isTemplate }) => !isTemplate)
-    .map(({ name }) => `INSTANCE(${name})\n`);
+    .map(({ name }) => `PLAIN_KERNEL(${name})\n`);
   return `#line 1 "${file}"\n${body}${registrations.join("")}`;
 }

@@ -16,6 +16,8 @@
 #define INSTANCE(...)                                                                \
   static const emulator::MetalRegistration METAL_JOIN(registration_, __COUNTER__)(   \
       #__VA_ARGS__, __VA_ARGS__);
+// A kernel that is no template.
+#define PLAIN_KERNEL(name) INSTANCE(name)
 
 // The memory at index 0 that a launch brings.
 template <class T>

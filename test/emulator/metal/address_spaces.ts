@@ -1,0 +1,89 @@
+/**
+ * Checks what the emulator cannot see: that pointers into device, threadgroup, constant and thread
+ * memory are not mixed up. clang compiles the kernels, translated as for the emulator, as C++ for
+ * OpenCL, whose address spaces are types as those of the Metal Shading Language are
+ * (`address_spaces/metal_stdlib`); nothing is run. Needs clang 19 (Debian's package clang-19).
+ */
+import { join, resolve } from "@std/path";
+import { inParallel, list, text } from "../build.ts";
+import { translate, withoutComments } from "./translate.ts";
+
+const root = resolve(import.meta.dirname ?? ".", "..", "..", "..");
+const compiler = "clang-19";
+const flags = [
+  "--target=spir64",
+  "-x",
+  "cl",
+  "-cl-std=clc++2021",
+  "-cl-no-stdinc", // everything is declared in address_spaces/metal_stdlib
+  "-fsyntax-only",
+  "-Wno-undefined-inline",
+  "-Itest/emulator/metal/address_spaces",
+];
+
+/** Why the check cannot be made here, if so. */
+export async function addressSpacesUnavailable(): Promise<string | undefined> {
+  try {
+    await new Deno.Command(compiler, { args: ["--version"], stdout: "null" }).output();
+    return undefined;
+  } catch {
+    return `${compiler} is not installed, which checks the address spaces of Metal kernels`;
+  }
+}
+
+/** A file of kernels, or one of their headers. */
+export interface KernelFile {
+  readonly name: string;
+  readonly text: string;
+}
+
+/** The files of `kernels/metal`. */
+export function kernelFiles(): KernelFile[] {
+  return list("kernels/metal", ".metal", ".h").map((path) => ({
+    name: path.slice(path.lastIndexOf("/") + 1),
+    text: text([path])[0] ?? "",
+  }));
+}
+
+/**
+ * What clang says about the kernels, file by file; empty where all is well. `folder`, under `build`, is
+ * for the translated files.
+ */
+export async function addressSpaceErrors(
+  files: readonly KernelFile[],
+  folder: string,
+): Promise<string[]> {
+  const place = join("build", "emulator", "address_spaces", folder);
+  await Deno.mkdir(resolve(root, place), { recursive: true });
+  for (const { name, text } of files) {
+    await Deno.writeTextFile(resolve(root, place, name), translate(name, text));
+  }
+  const kernels = files.filter(({ name }) => name.endsWith(".metal"));
+  const reports = await inParallel(kernels, async ({ name }) => {
+    const args = [...flags, `-I${place}`, join(place, name)];
+    const { stderr } = await new Deno.Command(compiler, { args, cwd: root }).output();
+    return new TextDecoder().decode(stderr);
+  });
+  return reports.filter((report) => report !== "");
+}
+
+/**
+ * Declarations of pointers and references that do not say what they point into, which C++ for OpenCL
+ * would take as pointers to anything: `name:line: declaration`.
+ */
+export function unqualifiedPointers({ name, text }: KernelFile): string[] {
+  const found: string[] = [];
+  withoutComments(text).split("\n").forEach((line, index) => {
+    if (line.startsWith("#")) return;
+    // Without the arguments of templates.
+    while (/<[^<>]*>/.test(line)) line = line.replaceAll(/<[^<>]*>/g, "");
+    // A star or an ampersand behind a type, before a name, a parenthesis or the end of the type.
+    for (const match of line.matchAll(/\w[*&](?=[ )])/g)) {
+      const declaration = line.slice(0, match.index + 2).match(/[^(,;{}]*$/)?.[0] ?? "";
+      if (!/\b(device|threadgroup|constant|thread)\b/.test(declaration)) {
+        found.push(`${name}:${index + 1}: ${declaration.trim()}`);
+      }
+    }
+  });
+  return found;
+}

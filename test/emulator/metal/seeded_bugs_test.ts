@@ -1,0 +1,192 @@
+/**
+ * The test bed of Metal kernels itself: bugs are put into them, one at a time, and each must be caught, by
+ * the build that is there for it.
+ */
+import { assert, assertMatch } from "@std/assert";
+import { type EmulatorMode, emulatorUnavailable } from "../build.ts";
+import { runTest } from "../kernel_program.ts";
+import { buildMetalEmulator } from "./build.ts";
+
+const unavailable = emulatorUnavailable();
+
+interface SeededBug {
+  readonly bug: string;
+  /** The file that is changed; the first text, which must be there, becomes the second. */
+  readonly file: string;
+  readonly change: readonly [from: string, to: string];
+  /** The kernels' files, and the test that must fail with output that matches. */
+  readonly kernels: readonly string[];
+  readonly test: string;
+  readonly mode: EmulatorMode;
+  readonly caughtAs: RegExp;
+  /** The instances that the test launches first, so that no others need be compiled. */
+  readonly instances?: RegExp;
+}
+
+const barrier = "threadgroup_barrier(mem_flags::mem_threadgroup);\n";
+
+const bugs: readonly SeededBug[] = [
+  {
+    bug: "a barrier is missing between writing and reading threadgroup memory",
+    file: "simd.h",
+    change: [
+      `partial[p.simdgroup] = x;\n  ${barrier}  return lanes_sum`,
+      "partial[p.simdgroup] = x;\n  return lanes_sum",
+    ],
+    kernels: ["rms_norm.metal"],
+    test: "rms_norm_of_one_odd_row",
+    mode: "tsan",
+    caughtAs: /ThreadSanitizer: data race[^]*group_sum/,
+  },
+  {
+    bug: "a barrier is missing before the tile of an attention kernel is overwritten",
+    file: "prefill_attention.metal",
+    change: [`weights, v_tile);\n    ${barrier}`, "weights, v_tile);\n"],
+    kernels: ["prefill_attention.metal"],
+    test: "prefill_attention_q8_in_a_window",
+    mode: "tsan",
+    caughtAs: /ThreadSanitizer: data race[^]*copy_unit/,
+    instances: /<q8, 96>/,
+  },
+  {
+    bug: "a SIMD group does not wait for its own lanes",
+    file: "batched_decode_attention.metal",
+    change: [
+      "    simdgroup_barrier(mem_flags::mem_threadgroup);\n    multiply_keys",
+      "    multiply_keys",
+    ],
+    kernels: ["batched_decode_attention.metal"],
+    test: "decode_attention_q8_in_a_window",
+    mode: "tsan",
+    caughtAs: /ThreadSanitizer: data race[^]*(copy_unit|simdgroup_load)/,
+    instances: /<q8, 96>/,
+  },
+  {
+    bug: "the last element's tail is one too long",
+    file: "glu.metal",
+    change: ["i < min(out_cols, ", "i < min(out_cols + 1, "],
+    kernels: ["glu.metal"],
+    test: "glu_of_erf_gelu",
+    mode: "asan",
+    caughtAs: /AddressSanitizer: heap-buffer-overflow[^]*glu/,
+  },
+  {
+    bug: "rows beyond the last are read",
+    file: "matvec.h",
+    change: ["min(share.first_row + i, w.count - 1)", "(share.first_row + i)"],
+    kernels: ["matvec.metal"],
+    test: "matvec_of_one_token",
+    mode: "asan",
+    caughtAs: /AddressSanitizer: heap-buffer-overflow[^]*load/,
+    instances: /F32, 1>/,
+  },
+  {
+    bug: "a row's odd end is read as if it were whole",
+    file: "gemm.metal",
+    change: ["if (k + n < cols) v[n]", "if (k < cols) v[n]"],
+    kernels: ["gemm.metal"],
+    test: "gemm_of_odd_columns",
+    mode: "asan",
+    caughtAs: /AddressSanitizer: heap-buffer-overflow[^]*load_tokens/,
+    instances: /F16>/,
+  },
+  {
+    bug: "a buffer that is not there is read",
+    file: "layer_norm.metal",
+    change: ["args.has_bias != 0 ? normed + bias[i] : normed", "normed + bias[i]"],
+    kernels: ["layer_norm.metal"],
+    test: "layer_norm_with_and_without_bias",
+    mode: "plain",
+    caughtAs: /^$/,
+  },
+  {
+    bug: "the page after the right one is written",
+    file: "rope_append.metal",
+    change: ["table[position / kv.page_tokens]", "table[(position + 1) / kv.page_tokens]"],
+    kernels: ["rope_append.metal", "rope_table.metal"],
+    test: "rope_append_plain_f32",
+    mode: "plain",
+    caughtAs: /not ok rope_append_plain_f32/,
+    instances: /<float>/,
+  },
+  {
+    bug: "a page table is read at the wrong position",
+    file: "attention.h",
+    change: ["from.table[position / kv.page_tokens]", "from.table[first / kv.page_tokens]"],
+    kernels: ["batched_decode_attention.metal"],
+    test: "decode_attention_bf16_of_many_heads",
+    mode: "plain",
+    caughtAs: /not ok .*attention\[\d+\] is/,
+    instances: /<f16, 80>/,
+  },
+  {
+    bug: "threadgroup memory is read that was never written",
+    file: "simd.h",
+    change: ["partial[p.lane] : T(0)", "partial[p.lane] : partial[31]"],
+    kernels: ["rms_norm.metal"],
+    test: "rms_norm_of_one_odd_row",
+    mode: "plain",
+    caughtAs: /not ok .*rms_norm\[0\] is -?nan/,
+  },
+  {
+    bug: "some threads of a threadgroup never reach its barrier",
+    file: "moe_group.metal",
+    change: ["  if (simdgroup == 0) {", "  if (simdgroup == 0 && lane < 16) {"],
+    kernels: ["moe_group.metal", "moe_route.metal"],
+    test: "moe_group_covers_every_pair_once",
+    mode: "plain",
+    caughtAs: /emulator: deadlock/,
+  },
+  {
+    bug: "a matrix is stored without being transposed",
+    file: "gemm.metal",
+    change: ["kGemmRows, ulong2(0, 0), true);", "kGemmRows);"],
+    kernels: ["gemm.metal"],
+    test: "gemm_of_odd_columns",
+    mode: "plain",
+    caughtAs: /not ok .*product\[\d+\] is/,
+    instances: /F16>/,
+  },
+  {
+    bug: "a threadgroup takes more memory than there is",
+    file: "gemm.metal",
+    change: ["tokens[kGemmTokens * kStep];", "tokens[4 * kGemmTokens * kStep];"],
+    kernels: ["gemm.metal"],
+    test: "gemm_of_odd_columns",
+    mode: "plain",
+    caughtAs: /emulator: \d+ bytes of shared memory, of which a block has 32768/,
+    instances: /F16>/,
+  },
+  {
+    bug: "of equal logits the highest id wins",
+    file: "argmax.h",
+    change: ["b.id < a.id", "b.id > a.id"],
+    kernels: ["argmax_chunks.metal", "argmax_token.metal"],
+    test: "argmax_of_ties_takes_the_lowest_id",
+    mode: "plain",
+    caughtAs: /not ok argmax_of_ties/,
+  },
+];
+
+Deno.test({
+  name: "seeded bugs in Metal kernels are caught",
+  ignore: unavailable !== undefined,
+  fn: async (t) => {
+    for (const { bug, file, change: [from, to], kernels, mode, ...rest } of bugs) {
+      await t.step(`${bug} (${mode})`, async () => {
+        const { tests } = await buildMetalEmulator({
+          mode,
+          only: kernels,
+          instances: rest.instances ?? /./,
+          change: (name, text) => {
+            assert(name !== file || text.includes(from), `${file} no longer holds: ${from}`);
+            return name === file ? text.replace(from, to) : text;
+          },
+        });
+        const { ok, output } = await runTest(tests, rest.test);
+        assert(!ok, "the test passed");
+        assertMatch(output, rest.caughtAs);
+      });
+    }
+  },
+});
