@@ -9,8 +9,9 @@ import { parseCommandLine } from "./src/cli/parse.ts";
 
 /** Does what the arguments say; returns the exit code. */
 async function main(args: readonly string[]): Promise<number> {
-  let verbose = Deno.env.get("FORGE_DEBUG") === "1";
+  let verbose = false;
   try {
+    verbose = Deno.env.get("FORGE_DEBUG") === "1";
     const invocation = parseCommandLine(args);
     if (invocation.kind === "text") {
       await writeStdout(invocation.text);

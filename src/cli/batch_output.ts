@@ -50,7 +50,7 @@ export async function openBatchOutput(
   path: string | undefined,
   options: OutputOptions,
 ): Promise<BatchOutput> {
-  if (path === undefined || path === "-") {
+  if (path === undefined || path === "-" || path === "/dev/stdout") {
     if (!options.resume) return new StdoutOutput();
     throw new ForgeError("usage", "--resume needs the file to go on with: -o FILE");
   }

@@ -25,7 +25,13 @@ export function errorText(error: unknown, verbose: boolean): string {
 /** An error in one line, where its message is one. */
 export function describeError(error: unknown): string {
   if (!(error instanceof Error)) return `internal error: ${Deno.inspect(error)}`;
-  if (isExpected(error)) return error.message;
+  if (error instanceof ForgeError) return error.message;
+  if (error instanceof Deno.errors.NotCapable) {
+    // Deno's own advice would grant one permission after the other, and each without bounds.
+    const [lacking] = error.message.split(", run again");
+    return `Deno: ${lacking}; start forge with the permissions that deno.json lists: ` +
+      "deno run -P=forge main.ts";
+  }
   return `internal error: ${error.name}: ${error.message.split("\n", 1)[0]}`;
 }
 

@@ -1,10 +1,10 @@
 /** What a user gets for input that cannot be used: one clear line, and the right exit code. */
-import { assertEquals, assertStringIncludes } from "@std/assert";
+import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { encodeGguf } from "../../src/formats/gguf_writer.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { float32Tensor } from "../../src/formats/tensor_data.ts";
 import { writeRandomLlama } from "../support/tiny_llama.ts";
-import { forge, type RunOptions } from "./forge.ts";
+import { forge, ROOT, type RunOptions } from "./forge.ts";
 
 /** Runs forge and expects a single line of error that says all of these. */
 async function refused(
@@ -100,4 +100,17 @@ Deno.test("bad prompts: too long, empty once tokenised, not UTF-8", async () => 
   await refused([...run, "-f", folder.write("broken.txt", broken.stdin)], 1, ["UTF-8"]);
   await refused([...run, "-f", folder.at("missing.txt")], 1, ["missing.txt"]);
   await refused([...run, "-p", "x", "--system", "y"], 1, ["system"]);
+});
+
+Deno.test("bad permissions: one line names what is lacking and how forge is started", async () => {
+  for (const granted of [[], ["--allow-env"], ["--allow-env", "--allow-read"]]) {
+    const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
+      args: ["run", "--quiet", "--no-prompt", "--config", `${ROOT}/deno.json`]
+        .concat(granted, `${ROOT}/main.ts`, "run", "-p", "x"),
+      env: { NO_COLOR: "1" },
+    }).output();
+    const text = new TextDecoder().decode(stderr);
+    assertEquals([code, stdout.length], [1, 0], text);
+    assertMatch(text, /^forge: error: Deno: Requires .* access.*deno run -P=forge main\.ts\n$/);
+  }
 });

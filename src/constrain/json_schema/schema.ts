@@ -108,7 +108,7 @@ export function wrong(
   value: JsonValue | undefined,
   valid: string,
 ): ForgeError {
-  const shown = quote(JSON.stringify(value) ?? "undefined");
+  const shown = quote(typeof value === "string" ? value : JSON.stringify(value) ?? "undefined");
   return new ForgeError(
     "usage",
     `JSON schema: ${keyword} at ${quote(path)} is ${shown}; valid is ${valid}`,
