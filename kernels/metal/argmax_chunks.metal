@@ -1,5 +1,6 @@
-// The first stage of the argmax, for runs of plainly greedy outputs: of 1,024 logits the largest, the
-// lowest id that has it, and the sum of exponentials that its log-probability takes. Buffers and
+// The first stage of the argmax, for runs of plainly greedy outputs: of 1,024 logits the largest,
+// the lowest id that has it, and the sum of exponentials that its log-probability takes. Buffers
+// and
 // geometry: arguments.h.
 //
 // A NaN is below everything, and noted.

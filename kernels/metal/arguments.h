@@ -6,8 +6,8 @@
 //   - Buffers have the indices 0, 1, 2 ... in the order listed; the struct of scalars is the last
 //     one (setBytes). What changes from step to step (row counts, ids, positions, page tables) is
 //     read from buffers.
-//   - A buffer in brackets [..] is read only where a field of the struct says that it is there; else
-//     any buffer is bound in its place.
+//   - A buffer in brackets [..] is read only where a field of the struct says that it is there;
+//     else any buffer is bound in its place.
 //   - Matrices are row-major F32 unless said otherwise. "rows" of an activation are tokens or
 //     outputs, of which *n_rows are there; a grid may have more, which do nothing.
 //   - `grid` counts threadgroups; ceil(a, b) is a / b rounded up; `threads` are those of a
@@ -18,10 +18,11 @@
 //     matvec<FormatQ4_0, 1> by a line INSTANTIATE(matvec<FormatQ4_0, 1>) after the file's text, and
 //     is then found under exactly this name. Kernels that are no templates need no such line.
 //   - Formats: FormatF32, FormatF16, FormatBF16, FormatQ8_0, FormatQ4_0, FormatQ4_K, FormatQ6_K
-//     (the fast ones), and Blocks<n> for GGUF's types 3, 6, 7, 10, 11, 13, 16 to 23, 29, 34, 35, 39.
+//     (the fast ones), and Blocks<n> for GGUF's types 3, 6, 7, 10, 11, 13, 16 to 23, 29, 34, 35,
+//     39.
 //   - Weights lie as in their file: rows row_stride bytes apart, of whole blocks. The first byte of
 //     a weight lies at a multiple of 8 in memory for F32, F16, BF16 and Q4_K, of 2 for Q8_0, Q4_0
-//     and Q6_K.
+//     and Q6_K. Other buffers of floats begin at multiples of 16.
 //   - codebooks: the tables of the IQ types, one after another as 64-bit words: iq1_grid,
 //     iq2_xxs_grid, iq2_xs_grid, iq2_s_grid, iq3_xxs_grid, iq3_s_grid (csrc/common/quant). Read
 //     only by Blocks<16> to Blocks<22> and Blocks<29>; else any buffer.
@@ -288,11 +289,12 @@ struct NaiveAttentionArgs {
 };
 
 // batched_decode_attention<T, D>: partial_out [work, max_queries, n_heads, D],
-//   partial_ml [work, max_queries, n_heads, 2], q, uint8 pages, QueryTile tiles, AttentionWork work,
-//   n_work, int32 page_tables
+//   partial_ml [work, max_queries, n_heads, 2], q, uint8 pages, QueryTile tiles, AttentionWork
+//   work, n_work, int32 page_tables
 // grid (max work, n_kv_heads * ceil(n_heads / n_kv_heads * max_queries, kDecodeRows)); threads 128
 //
-// prefill_attention<T, D>: out, q, uint8 pages, QueryTile tiles, n_tiles, int32 page_tables, [sinks]
+// prefill_attention<T, D>: out, q, uint8 pages, QueryTile tiles, n_tiles, int32 page_tables,
+//   [sinks]
 // grid (n_heads, max tiles, 2); threads 128
 //
 // T: f16, q8 (others: naive_attention); D: 16, 32, 64, 80, 96, 128, 256, of keys and values alike
@@ -308,8 +310,8 @@ struct AttentionArgs {
   uint32_t has_sinks;    // read by prefill_attention
 };
 
-// merge_attention_splits: out, partial_out, partial_ml, QueryTile tiles, AttentionWork work, n_work,
-//   [sinks]
+// merge_attention_splits: out, partial_out, partial_ml, QueryTile tiles, AttentionWork work,
+//   n_work, [sinks]
 // grid (max work, n_heads * max_queries); threads 128
 struct MergeAttentionArgs {
   uint32_t n_heads;

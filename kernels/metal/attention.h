@@ -1,12 +1,12 @@
 #pragma once
 
-// What the attention kernels on SIMD group matrices share: 8 rows of queries of a SIMD group against
-// a slice of keys and values in threadgroup memory, with the softmax kept online.
+// What the attention kernels on SIMD group matrices share: 8 rows of queries of a SIMD group
+// against a slice of keys and values in threadgroup memory, with the softmax kept online.
 //
 // The method is FlashAttention-2 (T. Dao, 2023). Scores, outputs and sums are F32 in registers;
 // queries, keys, values and probabilities are F16. A lane holds two neighbouring numbers of one row
-// of each 8 x 8 matrix. Which ones the Metal specification leaves open; `Coordinates` has the places
-// that all Apple GPUs with these matrices use, on which MLX builds too.
+// of each 8 x 8 matrix. Which ones the Metal specification leaves open; `Coordinates` has the
+// places that all Apple GPUs with these matrices use, on which MLX builds too.
 
 #include "kv.h"
 
@@ -16,8 +16,8 @@ CONSTANT uint kMatrix = 8;  // rows and columns of a SIMD group matrix
 // all begin in the same bank.
 CONSTANT uint kRowPad = 8;
 
-// The numbers of a matrix that a lane holds: row `row`, columns `col` and col + 1. The lanes of a row
-// differ in bits 0 and 3.
+// The numbers of a matrix that a lane holds: row `row`, columns `col` and col + 1. The lanes of a
+// row differ in bits 0 and 3.
 struct Coordinates {
   uint row;
   uint col;
@@ -64,18 +64,33 @@ struct SequencePages {
   uint kv_head;
 };
 
-// Brings the keys (or values) of positions first .. first + tokens to threadgroup memory, by threads
-// `index` of `threads`; positions from `end` on become zeros.
+// Where a lane's position of a slice is: lane l has position first + l. Each SIMD group finds the
+// places of a slice once, for keys and values, and hands them from lane to lane.
+CONSTANT uint kNoPage = 0xffffffffu;
+struct SlicePlace {
+  uint page;  // kNoPage from the end on
+  uint slot;
+};
+inline SlicePlace slice_place(SequencePages from, constant KvPages& kv, uint first, uint end,
+                              uint lane) {
+  const uint position = first + lane;
+  if (position >= end) return {kNoPage, 0};
+  return {uint(from.table[position / kv.page_tokens]), position % kv.page_tokens};
+}
+
+// Brings the keys (or values) of a slice to threadgroup memory, by SIMD group `group` of `groups`;
+// positions from the end on become zeros.
 template <class T, uint D, uint tokens>
 inline void load_slice(threadgroup half* tile, SequencePages from, constant KvPages& kv,
-                       bool values, uint first, uint end, uint index, uint threads) {
+                       bool values, SlicePlace place, uint group, uint groups, uint lane) {
   const uint units = D / 8;
-  for (uint i = index; i < tokens * units; i += threads) {
-    const uint token = i / units, unit = i % units, position = first + token;
+  // A whole number of times for all lanes of a SIMD group, since D is a multiple of 16.
+  for (uint i = group * kLanes + lane; i < tokens * units; i += groups * kLanes) {
+    const uint token = i / units, unit = i % units;
+    const uint page = simd_shuffle(place.page, ushort(token));
+    const uint slot = simd_shuffle(place.slot, ushort(token));
     threadgroup half* to = tile + token * (D + kRowPad) + unit * 8;
-    if (position < end) {
-      const uint page = uint(from.table[position / kv.page_tokens]);
-      const uint slot = position % kv.page_tokens;
+    if (page != kNoPage) {
       copy_unit(to, values ? values_of<T>(from.pages, kv, page, from.kv_head)
                            : keys_of<T>(from.pages, kv, page, from.kv_head), slot, unit);
     } else {
@@ -103,6 +118,7 @@ struct RowState {
 // Queries from 8 rows of threadgroup memory.
 template <uint D>
 inline void begin_rows(thread RowState<D>& state, threadgroup const half* q_tile) {
+  UNROLL
   for (uint d = 0; d < D / 8; ++d) {
     simdgroup_load(state.queries[d], q_tile + d * 8, D + kRowPad);
     state.out[d] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
@@ -115,11 +131,13 @@ inline void begin_rows(thread RowState<D>& state, threadgroup const half* q_tile
 template <uint D, uint tokens>
 inline void multiply_keys(thread simdgroup_float8x8 (&scores)[tokens / 8],
                           thread const RowState<D>& state, threadgroup const half* k_tile) {
+  UNROLL
   for (uint n = 0; n < tokens / 8; ++n) {
     scores[n] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
+    UNROLL
     for (uint d = 0; d < D / 8; ++d) {
       simdgroup_half8x8 keys;
-      simdgroup_load(keys, k_tile + n * 8 * (D + kRowPad) + d * 8, D + kRowPad, ulong2(0, 0), true);
+      simdgroup_load(keys, k_tile + n * 8 * (D + kRowPad) + d * 8, D + kRowPad, 0, true);
       simdgroup_multiply_accumulate(scores[n], state.queries[d], keys, scores[n]);
     }
   }
@@ -134,7 +152,9 @@ inline void weigh_scores(thread simdgroup_half8x8 (&weights)[tokens / 8],
                          constant AttentionArgs& args) {
   const uint col = coordinates_of(lane).col;
   float largest = state.largest;
+  UNROLL
   for (uint n = 0; n < tokens / 8; ++n) {
+    UNROLL
     for (uint e = 0; e < 2; ++e) {
       const uint position = first + n * 8 + col + e;
       float score = scores[n].thread_elements()[e] * args.scale;
@@ -149,7 +169,9 @@ inline void weigh_scores(thread simdgroup_half8x8 (&weights)[tokens / 8],
   const float base = largest == -INFINITY ? 0.0f : largest;
   const float shrink = precise::exp(state.largest - base);
   float sum = 0;
+  UNROLL
   for (uint n = 0; n < tokens / 8; ++n) {
+    UNROLL
     for (uint e = 0; e < 2; ++e) {
       const float weight = precise::exp(scores[n].thread_elements()[e] - base);
       weights[n].thread_elements()[e] = half(weight);
@@ -158,6 +180,7 @@ inline void weigh_scores(thread simdgroup_half8x8 (&weights)[tokens / 8],
   }
   state.largest = largest;
   state.total = state.total * shrink + sum;
+  UNROLL
   for (uint d = 0; d < D / 8; ++d) {
     state.out[d].thread_elements()[0] *= shrink;
     state.out[d].thread_elements()[1] *= shrink;
@@ -168,7 +191,9 @@ inline void weigh_scores(thread simdgroup_half8x8 (&weights)[tokens / 8],
 template <uint D, uint tokens>
 inline void add_values(thread RowState<D>& state, thread simdgroup_half8x8 (&weights)[tokens / 8],
                        threadgroup const half* v_tile) {
+  UNROLL
   for (uint d = 0; d < D / 8; ++d) {
+    UNROLL
     for (uint n = 0; n < tokens / 8; ++n) {
       simdgroup_half8x8 values;
       simdgroup_load(values, v_tile + n * 8 * (D + kRowPad) + d * 8, D + kRowPad);

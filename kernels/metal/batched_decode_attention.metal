@@ -5,8 +5,8 @@
 // keys and values are read once for all of them. Rows are plentiful compared to the memory traffic:
 // unused ones cost nothing. Each of four SIMD groups takes every fourth slice of positions, with no
 // barrier among them until they add up in the end (split over KV as in Flash-Decoding: T. Dao et
-// al., 2023). The splits have a fixed size, so that a sequence's result does not depend on the others
-// of its batch. merge_attention_splits adds up the entries of a tile.
+// al., 2023). The splits have a fixed size, so that a sequence's result does not depend on the
+// others of its batch. merge_attention_splits adds up the entries of a tile.
 
 #include "attention.h"
 
@@ -18,8 +18,8 @@ struct DecodeTile {
   CONSTANT uint kNumbers = kTokens * (D + kRowPad);
 };
 
-// Adds the SIMD groups' sums of 8 rows into the entry's, one part of each head after another, through
-// `memory` of kDecodeGroups * (64 + 16) floats.
+// Adds the SIMD groups' sums of 8 rows into the entry's, one part of each head after another,
+// through `memory` of kDecodeGroups * (64 + 16) floats.
 template <uint D>
 inline void store_partial(device float* partial_out, device float* partial_ml,
                           threadgroup float* memory, thread RowState<D>& state, uint n_rows,
@@ -39,6 +39,7 @@ inline void store_partial(device float* partial_out, device float* partial_ml,
   const uint query = (first_row + row) / group, head = kv_head * group + (first_row + row) % group;
   const ulong to = ulong(query) * n_heads + head;
   const bool stores = thread_index < 64 && row < n_rows;
+  UNROLL
   for (uint d = 0; d < D / 8; ++d) {
     simdgroup_store(state.out[d], outs + simdgroup * 64, kMatrix);
     threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -72,7 +73,8 @@ template <class T, uint D>
     uint thread_index [[thread_index_in_threadgroup]],
     uint lane [[thread_index_in_simdgroup]], uint simdgroup [[simdgroup_index_in_threadgroup]]) {
   // A slice of each SIMD group, of keys, then of values; before them the queries.
-  threadgroup half memory[kDecodeGroups * DecodeTile<D>::kNumbers];
+  threadgroup half4 fours[kDecodeGroups * DecodeTile<D>::kNumbers / 4];
+  threadgroup half* memory = (threadgroup half*)fours;
   threadgroup float sums[kDecodeGroups * (64 + 16)];
   if (at.x >= *n_work) return;
   const AttentionWork entry = work[at.x];
@@ -110,12 +112,13 @@ template <class T, uint D>
   for (uint first = begin + simdgroup * tokens; first < end; first += kDecodeGroups * tokens) {
     simdgroup_float8x8 scores[DecodeTile<D>::kTokens / 8];
     simdgroup_half8x8 weights[DecodeTile<D>::kTokens / 8];
-    load_slice<T, D, DecodeTile<D>::kTokens>(slice, from, args.kv, false, first, end, lane, kLanes);
+    const SlicePlace place = slice_place(from, args.kv, first, end, lane);
+    load_slice<T, D, DecodeTile<D>::kTokens>(slice, from, args.kv, false, place, 0, 1, lane);
     simdgroup_barrier(mem_flags::mem_threadgroup);
     multiply_keys<D, DecodeTile<D>::kTokens>(scores, state, slice);
     weigh_scores<D, DecodeTile<D>::kTokens>(weights, scores, state, first, visible, lane, args);
     simdgroup_barrier(mem_flags::mem_threadgroup);
-    load_slice<T, D, DecodeTile<D>::kTokens>(slice, from, args.kv, true, first, end, lane, kLanes);
+    load_slice<T, D, DecodeTile<D>::kTokens>(slice, from, args.kv, true, place, 0, 1, lane);
     simdgroup_barrier(mem_flags::mem_threadgroup);
     add_values<D, DecodeTile<D>::kTokens>(state, weights, slice);
     simdgroup_barrier(mem_flags::mem_threadgroup);

@@ -1,8 +1,8 @@
 #pragma once
 
 // All other weight formats: Blocks<type>, with GGUF's number of the type. A lane decodes 32
-// consecutive weights at once, byte by byte where the layout asks for it, so that any format runs in
-// every product; those of formats.h are what is fast.
+// consecutive weights at once, byte by byte where the layout asks for it, so that any format runs
+// in every product; those of formats.h are what is fast.
 //
 // Layouts and formulas: csrc/common/quant, whose results these functions repeat exactly.
 

@@ -25,7 +25,9 @@ CONSTANT uint kIq3SGrid = kIq3XxsGrid + 256 / 2;  // 512 words of 4 bytes
 // Eight sign bits from seven: the eighth makes the number of minus signs even.
 inline uint even_signs(uint seven_bits) { return seven_bits | (popcount(seven_bits) & 1) << 7; }
 
-inline uint nibble_of(device const u8* bytes, uint i) { return bytes[i / 2] >> (4 * (i % 2)) & 0xf; }
+inline uint nibble_of(device const u8* bytes, uint i) {
+  return bytes[i / 2] >> (4 * (i % 2)) & 0xf;
+}
 
 // w[i] = +- scale * byte i, minus where bit i of `signs` is set.
 inline void decode_codeword(uint2 magnitudes, uint signs, float scale, thread float* w) {

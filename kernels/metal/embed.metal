@@ -1,4 +1,5 @@
-// out[token] = scale * row of the embedding, for each token's id. Buffers and geometry: arguments.h.
+// out[token] = scale * row of the embedding, for each token's id. Buffers and geometry:
+// arguments.h.
 
 #include "blocks.h"
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// What the other devices compute in double, on a GPU that has none: sums and products of floats with
-// their rounding errors, and products of 64-bit integers with fractions.
+// What the other devices compute in double, on a GPU that has none: sums and products of floats
+// with their rounding errors, and products of 64-bit integers with fractions.
 
 #include "prelude.h"
 
@@ -11,8 +11,9 @@ struct FloatPair {
   float low;
 };
 
-// The exact sum and product: D. E. Knuth, "The Art of Computer Programming", 4.2.2; T. J. Dekker, "A
-// Floating-Point Technique for Extending the Available Precision", 1971, with a fused multiply-add.
+// The exact sum and product: D. E. Knuth, "The Art of Computer Programming", 4.2.2; T. J. Dekker,
+// "A Floating-Point Technique for Extending the Available Precision", 1971, with a fused
+// multiply-add.
 inline FloatPair exact_sum(float a, float b) {
   const float sum = a + b, of_b = sum - a;
   return {sum, (a - (sum - of_b)) + (b - of_b)};
@@ -58,5 +59,6 @@ inline ulong goal_of(float share, ulong total) {
   if (shift >= 64) return 1;
   const ulong whole = (sum >> shift) | (shift == 0 ? 0 : top << (64 - shift));
   const bool rest = shift > 0 && (sum << (64 - shift)) != 0;
-  return max(whole + (rest ? 1 : 0), ulong(1));
+  const ulong goal = whole + (rest ? 1 : 0);
+  return goal > 0 ? goal : 1;
 }

@@ -15,9 +15,9 @@
 //   four(c, r, j)     weights 4 j .. 4 j + 3 of run r, before scaling: small exact numbers
 //   scale(c, r), min(c, r)
 //
-// Neighbouring lanes read neighbouring chunks of 8 to 16 bytes. Blocks of 18, 34 and 210 bytes allow
-// loads of two bytes only, which fall into the same few cache lines for all lanes; that costs less
-// than a second copy of the weights in another order would. Block layouts: csrc/common/quant.
+// Neighbouring lanes read neighbouring chunks of 8 to 16 bytes. Blocks of 18, 34 and 210 bytes
+// allow loads of two bytes only, which fall into the same few cache lines for all lanes; that costs
+// less than a second copy of the weights in another order would. Block layouts: csrc/common/quant.
 
 #include "prelude.h"
 

@@ -1,6 +1,6 @@
 // Of each chunk of 256 logits: the sum of exp(logit - largest), for log-probabilities, and the mass
-// (sampling.h) of the adjusted logits at the output's temperature, for drawing. Buffers and geometry:
-// arguments.h; a SIMD group a chunk.
+// (sampling.h) of the adjusted logits at the output's temperature, for drawing. Buffers and
+// geometry: arguments.h; a SIMD group a chunk.
 //
 // Every threadgroup first takes the row's maxima from those of the chunks. Masses are computed only
 // where they are drawn from.

@@ -1,39 +1,43 @@
 // Products of a prompt: out = residual + alpha * activation(x weight^T + bias). Buffers and
 // geometry: arguments.h.
 //
-// A threadgroup computes 64 rows of weights by 32 tokens, four SIMD groups 32 by 16 each, in steps of
-// 64 columns: all threads dequantise the step's weights into threadgroup memory as F16 (F32 where
-// the file has F32 or BF16), and copy the step's x as F32; SIMD groups then multiply 8 x 8 matrices
-// of both and add in F32. Both tiles are 8 x 8 blocks of 64 consecutive numbers, so that a matrix is
-// loaded from one stretch of memory. 16 to 24 KB of threadgroup memory let one to two threadgroups
-// share a core, one of which loads while the other multiplies.
+// A threadgroup computes 64 rows of weights by 32 tokens, four SIMD groups 32 by 16 each, in steps
+// of 64 columns: all threads dequantise the step's weights into threadgroup memory as F16 (F32
+// where the file has F32 or BF16), and copy the step's x as F32; SIMD groups then multiply 8 x 8
+// matrices of both and add in F32. Both tiles are 8 x 8 blocks of 64 consecutive numbers, so that a
+// matrix is loaded from one stretch of memory. 16 to 24 KB of threadgroup memory let one to two
+// threadgroups share a core, one of which loads while the other multiplies.
 
 #include "activation.h"
 #include "blocks.h"
 
 CONSTANT uint kStep = 64, kThreads = 128;
 
-// How a format is read here: a chunk must lie within 64 columns, and Tile is what its numbers are
-// rounded to.
+// How a format is read here: a chunk must lie within 64 columns; Tile is what its numbers are
+// rounded to, Four four of those.
 template <class F>
 struct TileFormat {
   typedef F Format;
   typedef half Tile;
+  typedef half4 Four;
 };
 template <>
 struct TileFormat<FormatF32> {
   typedef FormatF32 Format;
   typedef float Tile;
+  typedef float4 Four;
 };
 template <>
 struct TileFormat<FormatBF16> {
   typedef FormatBF16 Format;
   typedef float Tile;
+  typedef float4 Four;
 };
 template <>
 struct TileFormat<FormatQ6_K> {
   typedef Blocks<14> Format;
   typedef half Tile;
+  typedef half4 Four;
 };
 
 // Where row `row`, column `col` of a step is in a tile.
@@ -93,21 +97,25 @@ inline void load_tokens(threadgroup float* tile, device const float* x, uint fir
   }
 }
 
-// sums[4][2] of a SIMD group += weights [32 rows] x tokens [16] of one step.
+// sums[2][4] of a SIMD group += tokens [16] x weights [32 rows] of one step.
 template <class T>
-inline void multiply_step(thread simdgroup_float8x8 (&sums)[4][2], threadgroup const T* weights,
-                          threadgroup const float* tokens) {
+inline void multiply_step(thread simdgroup_float8x8 (&sums)[2][4], threadgroup const float* tokens,
+                          threadgroup const T* weights) {
   const uint row_blocks = kStep / 8 * 64;  // from 8 rows of a tile to the next
   for (uint k = 0; k < kStep / 8; ++k) {
-    simdgroup_matrix<T, 8, 8> w[4];
     simdgroup_float8x8 x[2];
-    for (uint i = 0; i < 4; ++i) simdgroup_load(w[i], weights + i * row_blocks + k * 64, 8);
-    for (uint n = 0; n < 2; ++n) {
-      simdgroup_load(x[n], tokens + n * row_blocks + k * 64, 8, ulong2(0, 0), true);
-    }
+    simdgroup_matrix<T, 8, 8> w[4];
+    UNROLL
+    for (uint n = 0; n < 2; ++n) simdgroup_load(x[n], tokens + n * row_blocks + k * 64, 8);
+    UNROLL
     for (uint i = 0; i < 4; ++i) {
-      for (uint n = 0; n < 2; ++n) {
-        simdgroup_multiply_accumulate(sums[i][n], w[i], x[n], sums[i][n]);
+      simdgroup_load(w[i], weights + i * row_blocks + k * 64, 8, 0, true);
+    }
+    UNROLL
+    for (uint n = 0; n < 2; ++n) {
+      UNROLL
+      for (uint i = 0; i < 4; ++i) {
+        simdgroup_multiply_accumulate(sums[n][i], x[n], w[i], sums[n][i]);
       }
     }
   }
@@ -123,17 +131,22 @@ template <class F>
     uint simdgroup [[simdgroup_index_in_threadgroup]]) {
   typedef typename TileFormat<F>::Format Format;
   typedef typename TileFormat<F>::Tile T;
-  threadgroup T weights[kGemmRows * kStep];
-  threadgroup float tokens[kGemmTokens * kStep];
+  // As vectors, which are aligned.
+  threadgroup typename TileFormat<F>::Four weight_fours[kGemmRows * kStep / 4];
+  threadgroup float4 token_fours[kGemmTokens * kStep / 4];
+  threadgroup T* weights = (threadgroup T*)weight_fours;
+  threadgroup float* tokens = (threadgroup float*)token_fours;
   const uint first_token = at.x * kGemmTokens, first_row = at.y * kGemmRows, count = *n_rows;
   if (first_token >= count) return;
   const uint own_row = simdgroup % 2 * 32, own_token = simdgroup / 2 * 16;
   const bool whole = Format::kUnit % (Format::kRun * Format::kRuns) == 0 ||
                      args.cols % (Format::kRun * Format::kRuns) == 0;
 
-  simdgroup_float8x8 sums[4][2];
-  for (uint i = 0; i < 4; ++i) {
-    for (uint n = 0; n < 2; ++n) sums[i][n] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
+  simdgroup_float8x8 sums[2][4];
+  UNROLL
+  for (uint n = 0; n < 2; ++n) {
+    UNROLL
+    for (uint i = 0; i < 4; ++i) sums[n][i] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
   }
   for (uint first = 0; first < args.cols; first += kStep) {
     if (whole) {
@@ -145,16 +158,18 @@ template <class F>
     }
     load_tokens(tokens, x, first_token, count, args.cols, first, thread_index);
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    multiply_step(sums, weights + own_row * kStep, tokens + own_token * kStep);
+    multiply_step(sums, tokens + own_token * kStep, weights + own_row * kStep);
     threadgroup_barrier(mem_flags::mem_threadgroup);
   }
 
   // Through threadgroup memory, [32 tokens][64 rows], so that neighbouring threads store
   // neighbouring rows.
-  for (uint i = 0; i < 4; ++i) {
-    for (uint n = 0; n < 2; ++n) {
-      simdgroup_store(sums[i][n], tokens + (own_token + 8 * n) * kGemmRows + own_row + 8 * i,
-                      kGemmRows, ulong2(0, 0), true);
+  UNROLL
+  for (uint n = 0; n < 2; ++n) {
+    UNROLL
+    for (uint i = 0; i < 4; ++i) {
+      simdgroup_store(sums[n][i], tokens + (own_token + 8 * n) * kGemmRows + own_row + 8 * i,
+                      kGemmRows);
     }
   }
   threadgroup_barrier(mem_flags::mem_threadgroup);

@@ -50,8 +50,8 @@ inline void store_row(KvRows<T> to, uint slot, Values values, Place p) {
   for (uint i = p.thread_index; i < to.dim; i += threads_of(p)) convert(values[i], row[i]);
 }
 
-// A SIMD group a group: scale = largest / 127, rounded to F16 as it is stored, and numbers rounded to
-// its nearest multiple. A NaN or an infinity makes the scale NaN, and so the whole group.
+// A SIMD group a group: scale = largest / 127, rounded to F16 as it is stored, and numbers rounded
+// to its nearest multiple. A NaN or an infinity makes the scale NaN, and so the whole group.
 template <class Values>
 inline void store_row(KvRows<q8> to, uint slot, Values values, Place p) {
   for (uint group = p.simdgroup; group * kScaleGroup < to.dim; group += p.n_simdgroups) {

@@ -46,8 +46,8 @@ struct PlainTokens {
   }
 };
 
-// x * (weight + offset), whose products become those of the normalised x by a factor in the end; the
-// sums of the squares of x that make up this factor are added up on the way.
+// x * (weight + offset), whose products become those of the normalised x by a factor in the end;
+// the sums of the squares of x that make up this factor are added up on the way.
 template <uint tokens>
 struct NormedTokens {
   CONSTANT uint kSquares = tokens;
@@ -95,20 +95,27 @@ template <class F, bool whole, uint rows, uint tokens, class Tokens>
 inline void add_chunk(thread RowSums<rows, tokens>& sums,
                       thread const typename F::Chunk (&c)[rows], thread const Tokens& x, uint cols,
                       uint chunk) {
+  UNROLL
   for (uint r = 0; r < F::kRuns; ++r) {
     const uint start = F::run_start(chunk, r);
     float dots[rows][tokens] = {};
     float x_sums[tokens] = {};
+    UNROLL
     for (uint j = 0; j < F::kRun / 4; ++j) {
       float4 w[rows];
+      UNROLL
       for (uint i = 0; i < rows; ++i) w[i] = F::four(c[i], r, j);
+      UNROLL
       for (uint t = 0; t < tokens; ++t) {
         const float4 v = x.template four<whole>(t, start + 4 * j, cols, sums.squares);
         if (F::kHasMin) x_sums[t] += v.x + v.y + v.z + v.w;
+        UNROLL
         for (uint i = 0; i < rows; ++i) dots[i][t] += dot(w[i], v);
       }
     }
+    UNROLL
     for (uint i = 0; i < rows; ++i) {
+      UNROLL
       for (uint t = 0; t < tokens; ++t) {
         const float scaled = F::kScaled ? F::scale(c[i], r) * dots[i][t] : dots[i][t];
         sums.products[i][t] += F::kHasMin ? scaled - F::min(c[i], r) * x_sums[t] : scaled;
@@ -122,12 +129,14 @@ inline void add_chunks(thread RowSums<rows, tokens>& sums, WeightRows w, thread 
                        RowShare share, uint lane, device const ulong* codebooks) {
   // Rows beyond the last are the last once more, and not stored.
   device const u8* row[rows];
+  UNROLL
   for (uint i = 0; i < rows; ++i) {
     row[i] = w.data + min(share.first_row + i, w.count - 1) * w.stride;
   }
   const uint n_chunks = chunks_of<F>(w.cols), step = kLanes * share.split;
   for (uint chunk = share.part * kLanes + lane; chunk < n_chunks; chunk += step) {
     typename F::Chunk c[rows];
+    UNROLL
     for (uint i = 0; i < rows; ++i) {
       c[i] = F::template load<whole>(row[i], w.cols, chunk, codebooks);
     }
@@ -162,12 +171,15 @@ inline void multiply_rows(WeightRows w, thread const Tokens& x, uint threadgroup
 
   // Lane n keeps the n-th product, so that lanes store in parallel.
   float product = 0, squares = 0;
+  UNROLL
   for (uint i = 0; i < rows; ++i) {
+    UNROLL
     for (uint t = 0; t < tokens; ++t) {
       const float sum = simd_sum(sums.products[i][t]);
       if (p.lane == i * tokens + t) product = sum;
     }
   }
+  UNROLL
   for (uint t = 0; t < Tokens::kSquares; ++t) {
     const float sum = simd_sum(sums.squares[t]);
     if (p.lane % tokens == t) squares = sum;

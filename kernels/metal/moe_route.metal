@@ -1,6 +1,6 @@
-// Chooses top_k experts a token: those with the largest router logits, ties to the lower expert, with
-// their softmax probabilities (relative to the chosen ones when `normalize`) times `scale`. Buffers
-// and geometry: arguments.h; a SIMD group a token.
+// Chooses top_k experts a token: those with the largest router logits, ties to the lower expert,
+// with their softmax probabilities (relative to the chosen ones when `normalize`) times `scale`.
+// Buffers and geometry: arguments.h; a SIMD group a token.
 //
 // Each round finds the best expert that comes after the last chosen one in the order (larger logit,
 // lower expert), so that nothing needs to be marked as taken.

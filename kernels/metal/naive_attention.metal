@@ -2,9 +2,9 @@
 // group matrices do not take, and the only one for F32 caches, whose digits they would round away.
 // Buffers and geometry: arguments.h; a threadgroup a query and head.
 //
-// The positions are taken in tiles of as many as there are threads: a thread computes one score, the
-// threadgroup their maximum and sum, and each thread then adds up some of the output's columns. The
-// sum is kept relative to the largest score so far (the online softmax of M. Milakov and N.
+// The positions are taken in tiles of as many as there are threads: a thread computes one score,
+// the threadgroup their maximum and sum, and each thread then adds up some of the output's columns.
+// The sum is kept relative to the largest score so far (the online softmax of M. Milakov and N.
 // Gimelshein, 2018), so that any length needs the same memory.
 
 #include "kv.h"

@@ -2,9 +2,10 @@
 // sequence. Buffers and geometry: arguments.h; a threadgroup computes 32 queries, four SIMD groups
 // 8 each; the grid's z tells which half of the tile.
 //
-// All SIMD groups share a tile of positions (32, or 16 of wide heads) in threadgroup memory. Positions
-// that no query of the threadgroup may see (later ones, or those before the window) are never read.
-// The heads of a KV head's group read the same pages at the same time, through the cache.
+// All SIMD groups share a tile of positions (32, or 16 of wide heads) in threadgroup memory.
+// Positions that no query of the threadgroup may see (later ones, or those before the window) are
+// never read. The heads of a KV head's group read the same pages at the same time, through the
+// cache.
 
 #include "attention.h"
 
@@ -22,11 +23,12 @@ template <class T, uint D>
     device u8* pages [[buffer(2)]], device const QueryTile* tiles [[buffer(3)]],
     device const uint* n_tiles [[buffer(4)]], device const int* page_tables [[buffer(5)]],
     device const float* sinks [[buffer(6)]], constant AttentionArgs& args [[buffer(7)]],
-    uint3 at [[threadgroup_position_in_grid]], uint thread_index [[thread_index_in_threadgroup]],
+    uint3 at [[threadgroup_position_in_grid]],
     uint lane [[thread_index_in_simdgroup]], uint simdgroup [[simdgroup_index_in_threadgroup]]) {
   // Keys and values; before them the 32 queries, for which there is room.
   const uint tokens = PrefillTile<D>::kTokens;
-  threadgroup half memory[2 * PrefillTile<D>::kNumbers];
+  threadgroup half4 fours[2 * PrefillTile<D>::kNumbers / 4];
+  threadgroup half* memory = (threadgroup half*)fours;
   threadgroup half* k_tile = memory;
   threadgroup half* v_tile = memory + PrefillTile<D>::kNumbers;
   if (at.y >= *n_tiles) return;
@@ -56,10 +58,11 @@ template <class T, uint D>
   const uint end = visible_to(position + last, tile, args).end;
   for (uint first = visible_to(position, tile, args).begin / tokens * tokens; first < end;
        first += tokens) {
-    load_slice<T, D, PrefillTile<D>::kTokens>(k_tile, from, args.kv, false, first, end,
-                                              thread_index, 128);
-    load_slice<T, D, PrefillTile<D>::kTokens>(v_tile, from, args.kv, true, first, end,
-                                              thread_index, 128);
+    const SlicePlace place = slice_place(from, args.kv, first, end, lane);
+    load_slice<T, D, PrefillTile<D>::kTokens>(k_tile, from, args.kv, false, place, simdgroup, 4,
+                                              lane);
+    load_slice<T, D, PrefillTile<D>::kTokens>(v_tile, from, args.kv, true, place, simdgroup, 4,
+                                              lane);
     threadgroup_barrier(mem_flags::mem_threadgroup);
     simdgroup_float8x8 scores[PrefillTile<D>::kTokens / 8];
     simdgroup_half8x8 weights[PrefillTile<D>::kTokens / 8];
@@ -78,6 +81,7 @@ template <class T, uint D>
   if (own_query >= n_queries) return;
   const ulong row = tile.first_row + first_query + own_query;
   device float* to = out + (row * args.n_heads + head) * D + coordinates_of(lane).col;
+  UNROLL
   for (uint d = 0; d < D / 8; ++d) {
     const float first = state.out[d].thread_elements()[0] * factor / total;
     const float second = state.out[d].thread_elements()[1] * factor / total;

@@ -21,6 +21,9 @@ using namespace metal_args;
 #define INSTANCE(...)
 #endif
 
+// For loops over arrays that are to stay in registers, SIMD group matrices above all.
+#define UNROLL _Pragma("clang loop unroll(full)")
+
 // A constant of the program or of a class.
 #define CONSTANT static constant constexpr
 

@@ -24,7 +24,8 @@ struct Selected {
   ulong equal;  // weight of the keys equal to it
 };
 
-// Threadgroup memory of a selection. Weights are in halves, since there are no atomic additions of 64
+// Threadgroup memory of a selection. Weights are in halves, since there are no atomic additions of
+// 64
 // bits: who makes the lower one overflow adds one to the upper.
 struct SelectMemory {
   uint low[256];
@@ -68,7 +69,8 @@ inline void find_digit(threadgroup SelectMemory& memory, ulong goal, uint lane) 
   memory.equal = weight_at(memory, digit);
 }
 
-// Takes a key into the histogram of the digit at `shift`, if its digits above are those of `prefix`.
+// Takes a key into the histogram of the digit at `shift`, if its digits above are those of
+// `prefix`.
 struct Histogram {
   threadgroup SelectMemory* memory;
   uint prefix;
@@ -82,9 +84,9 @@ struct Histogram {
   }
 };
 
-// `numbers.visit(histogram)` calls histogram.take(key, weight) for each number that this thread looks
-// at; all threads of the threadgroup together look at every number once. All threads receive the
-// result.
+// `numbers.visit(histogram)` calls histogram.take(key, weight) for each number that this thread
+// looks at; all threads of the threadgroup together look at every number once. All threads receive
+// the result.
 template <class Numbers>
 inline Selected radix_select(threadgroup SelectMemory& memory, ulong goal,
                              thread const Numbers& numbers, Place p) {

@@ -4,7 +4,8 @@
 //
 // RMSNorm is over the head when the norm's weight is as wide as one (Qwen 3, Gemma 3), else over
 // all heads at once (OLMo 2): then every threadgroup sums the squares of all, which the cache
-// serves. RoPE: J. Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding", 2021.
+// serves. RoPE: J. Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding",
+// 2021.
 
 #include "kv.h"
 
@@ -38,8 +39,8 @@ inline void normalise_head(threadgroup float* values, device const float* from, 
 }
 
 // Rotates pairs of the first 2 n values by the angles whose cos and sin are angles[2 n].
-inline void rotate(threadgroup float* values, device const float* angles, uint n, uint interleaved,
-                   Place p) {
+inline void rotate_pairs(threadgroup float* values, device const float* angles, uint n,
+                         uint interleaved, Place p) {
   for (uint i = p.thread_index; i < n; i += threads_of(p)) {
     const uint first = interleaved != 0 ? 2 * i : i, second = interleaved != 0 ? 2 * i + 1 : i + n;
     const float a = values[first], b = values[second];
@@ -86,7 +87,8 @@ template <class T>
                  is_query ? n_heads : kv.n_kv_heads, norm, partial, p);
   threadgroup_barrier(mem_flags::mem_threadgroup);
   if (args.n_freqs > 0) {
-    rotate(values, rope + ulong(token) * 2 * args.n_freqs, args.n_freqs, args.interleaved, p);
+    rotate_pairs(values, rope + ulong(token) * 2 * args.n_freqs, args.n_freqs, args.interleaved,
+                 p);
     threadgroup_barrier(mem_flags::mem_threadgroup);
   }
   if (is_query) {

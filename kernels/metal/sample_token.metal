@@ -5,8 +5,8 @@
 // A filter is a cut: the tokens above a key, and the first so many by id of those equal to it. The
 // keys are found by radix selection: for top_k every token weighs 1, for top_p its mass, so that
 // neither sorts. For top_k the k-th largest of the chunks' maxima bounds the key from below, for
-// top_p a few guesses do; chunks whose maximum is lower are not read. The draw walks the kept tokens
-// by id, so that it needs no order of probabilities: first over chunks, then within one.
+// top_p a few guesses do; chunks whose maximum is lower are not read. The draw walks the kept
+// tokens by id, so that it needs no order of probabilities: first over chunks, then within one.
 
 #include "exact_math.h"
 #include "sampling_row.h"
@@ -21,8 +21,8 @@ inline bool keeps(Cut cut, uint key, uint id) {
   return key > cut.key || (key == cut.key && id <= cut.last_id);
 }
 
-// What a radix selection looks at: the maxima of chunks, and the tokens of a row, each weighing 1 or
-// its mass.
+// What a radix selection looks at: the maxima of chunks, and the tokens of a row, each weighing 1
+// or its mass.
 struct MaximaNumbers {
   device const float* maxima;
   uint n;
@@ -148,7 +148,7 @@ inline Cut top_p_cut(thread const Row& row, threadgroup ChoiceMemory& memory, Cu
   const RowMasses masses = {row, least, cut, p};
   const Selected found = radix_select(memory.select, goal, masses, p);
   // Equal keys have equal masses: so many of them reach the goal.
-  const ulong each = max(row_mass(row, float_of(found.key)), ulong(1));
+  const ulong mass = row_mass(row, float_of(found.key)), each = mass > 0 ? mass : 1;
   const ulong count = (goal - found.above + each - 1) / each, there_are = found.equal / each;
   if (found.key == cut.key && count >= there_are) return cut;
   return cut_after(row, memory, found.key, count, there_are, p);

@@ -1,7 +1,7 @@
 #pragma once
 
-// What the kernels that choose tokens share. A row of logits is treated in chunks of 256, of each of
-// which a first pass keeps the largest logit: later passes skip the chunks in which nothing can
+// What the kernels that choose tokens share. A row of logits is treated in chunks of 256, of each
+// of which a first pass keeps the largest logit: later passes skip the chunks in which nothing can
 // matter, and so read a few of the 500 that a vocabulary of 128k has.
 //
 // Probabilities are relative to the most probable token and kept as integers in units of 2^-40, so

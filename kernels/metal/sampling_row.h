@@ -1,7 +1,7 @@
 #pragma once
 
-// A row of logits as sample_token.metal looks at it: passes over its candidates that skip chunks, and
-// the walk to the token at which a running sum passes a number.
+// A row of logits as sample_token.metal looks at it: passes over its candidates that skip chunks,
+// and the walk to the token at which a running sum passes a number.
 
 #include "radix_select.h"
 #include "sampling.h"
@@ -21,8 +21,9 @@ inline ulong row_mass(thread const Row& row, float logit) {
   return mass_of(share_of(logit, row.largest, row.s.temperature));
 }
 
-// Calls visitor.take(id, logit) for the candidates of chunk c that have at least the key `least`. All
-// logits are asked for before the first is needed; the few that matter are then taken one by one.
+// Calls visitor.take(id, logit) for the candidates of chunk c that have at least the key `least`.
+// All logits are asked for before the first is needed; the few that matter are then taken one by
+// one.
 template <class Visitor>
 inline void visit_chunk(thread const Row& row, uint c, uint least, thread Visitor& visitor,
                         uint lane) {
@@ -57,9 +58,9 @@ struct ChoiceMemory {
   uint id;
 };
 
-// The first place at which the running sum of weights[n] exceeds `target`, and the sum before it; by a
-// SIMD group. A target that is never exceeded gives the last place of any weight. Weights is a pointer
-// to ulong.
+// The first place at which the running sum of weights[n] exceeds `target`, and the sum before it;
+// by a SIMD group. A target that is never exceeded gives the last place of any weight. Weights is a
+// pointer to ulong.
 struct FoundPlace {
   uint index;
   ulong before;
@@ -90,8 +91,8 @@ struct SumWeights {
   void take(uint id, float logit) thread { sum += weight.of(id, logit); }
 };
 
-// Leaves in chunk_masses the sums of weight.of(id, logit) over each chunk; returns their sum. `least`
-// bounds the keys of tokens that have a weight.
+// Leaves in chunk_masses the sums of weight.of(id, logit) over each chunk; returns their sum.
+// `least` bounds the keys of tokens that have a weight.
 template <class Weight>
 inline ulong weigh_chunks(thread const Row& row, threadgroup ChoiceMemory& memory, uint least,
                           thread const Weight& weight, Place p) {
@@ -118,8 +119,8 @@ struct StoreWeights {
   void take(uint id, float logit) thread { chunk[id % kChunk] = weight.of(id, logit); }
 };
 
-// The token at which the running sum of weights, by id, exceeds `target`; chunk_masses hold the sums of
-// the chunks.
+// The token at which the running sum of weights, by id, exceeds `target`; chunk_masses hold the
+// sums of the chunks.
 template <class Weight>
 inline uint find_token(thread const Row& row, threadgroup ChoiceMemory& memory, uint least,
                        ulong target, thread const Weight& weight, Place p) {

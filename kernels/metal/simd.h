@@ -52,8 +52,8 @@ inline uint lanes_ballot(bool vote) {
   return uint(static_cast<simd_vote::vote_t>(simd_ballot(vote)));
 }
 
-// `partial` is threadgroup memory of 32 elements that no one else uses until the threadgroup has met
-// again.
+// `partial` is threadgroup memory of 32 elements that no one else uses until the threadgroup has
+// met again.
 template <class T>
 inline T group_sum(T x, threadgroup T* partial, Place p) {
   x = lanes_sum(x);

@@ -1,9 +1,9 @@
 // The n_top most probable tokens of each output with their log-probabilities, by the model's own
 // logits, ties to the lowest id. Buffers and geometry: arguments.h; a threadgroup an output.
 //
-// Each chunk has a cursor: the logit of its best token that is not reported yet, and the lowest id it
-// may have. A round takes the chunk whose cursor comes first, finds the token, and moves the cursor:
-// the few tokens that are wanted take as many rounds, and read as many chunks.
+// Each chunk has a cursor: the logit of its best token that is not reported yet, and the lowest id
+// it may have. A round takes the chunk whose cursor comes first, finds the token, and moves the
+// cursor: the few tokens that are wanted take as many rounds, and read as many chunks.
 
 #include "sampling.h"
 

@@ -4,7 +4,8 @@
 
 namespace kernel_test {
 
-void check_gemm(const WeightKind& kind, u32 rows, u32 cols, u32 tokens, void (*multiply)(const Gemm&)) {
+void check_gemm(const WeightKind& kind, u32 rows, u32 cols, u32 tokens,
+                void (*multiply)(const Gemm&)) {
   Random random(kind.type + rows + tokens);
   const DeviceWeight weight = random_weight(random, kind, rows, cols);
   auto x = random_floats(random, u64(tokens) * cols);

@@ -200,7 +200,8 @@ struct DecodeAttention {
   u32 max_work;
   const Sequences* tables;
 };
-// The type itself, or F16 where a device's attention kernels for prompts and decoding do not take it.
+// The type itself, or F16 where a device's attention kernels for prompts and decoding do not take
+// it.
 const KvType& attended_type(const KvType& type);
 
 // All five kernels, in their order.

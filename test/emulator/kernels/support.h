@@ -58,8 +58,8 @@ class Random {
   u64 state_;
 };
 
-// Memory of the device, filled with 0xff (NaN) until written, so that what is never written spoils a
-// comparison.
+// Memory of the device, filled with 0xff (NaN) until written, so that what is never written spoils
+// a comparison.
 template <class T>
 class Buffer {
  public:

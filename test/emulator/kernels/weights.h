@@ -37,7 +37,8 @@ struct PlacedRows {
   u64 stride;
   Buffer<u8> data;
 };
-// What a device makes of `rows` rows of `n_blocks` blocks each; cuda/weights.cpp, metal/weights.cpp.
+// What a device makes of `rows` rows of `n_blocks` blocks each; cuda/weights.cpp,
+// metal/weights.cpp.
 PlacedRows place_rows(const WeightKind& kind, const std::vector<u8>& raw, u32 rows, u32 n_blocks);
 
 // Weights of about 1 / sqrt(cols), so that products are about as large as x.

@@ -23,6 +23,7 @@ const kernelFlags = [
   "-Wall",
   "-Wextra",
   "-Werror",
+  "-Wno-unknown-pragmas", // those of clang
   "-Itest/emulator",
   `-I${shim}`,
 ];

@@ -112,7 +112,7 @@ const bugs: readonly SeededBug[] = [
   {
     bug: "a page table is read at the wrong position",
     file: "attention.h",
-    change: ["from.table[position / kv.page_tokens]", "from.table[first / kv.page_tokens]"],
+    change: ["uint(from.table[position / ", "uint(from.table[first / "],
     kernels: ["batched_decode_attention.metal"],
     test: "decode_attention_bf16_of_many_heads",
     mode: "plain",
@@ -138,9 +138,9 @@ const bugs: readonly SeededBug[] = [
     caughtAs: /emulator: deadlock/,
   },
   {
-    bug: "a matrix is stored without being transposed",
+    bug: "a matrix is loaded without being transposed",
     file: "gemm.metal",
-    change: ["kGemmRows, ulong2(0, 0), true);", "kGemmRows);"],
+    change: ["k * 64, 8, 0, true);", "k * 64, 8);"],
     kernels: ["gemm.metal"],
     test: "gemm_of_odd_columns",
     mode: "plain",
@@ -150,7 +150,7 @@ const bugs: readonly SeededBug[] = [
   {
     bug: "a threadgroup takes more memory than there is",
     file: "gemm.metal",
-    change: ["tokens[kGemmTokens * kStep];", "tokens[4 * kGemmTokens * kStep];"],
+    change: ["token_fours[kGemmTokens", "token_fours[4 * kGemmTokens"],
     kernels: ["gemm.metal"],
     test: "gemm_of_odd_columns",
     mode: "plain",

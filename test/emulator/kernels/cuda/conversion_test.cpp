@@ -86,8 +86,10 @@ TEST(cast_rows_of_tiles_only) {
   Buffer<u16> half(rows * cols);
   Buffer<float> out(rows * cols);
   const emulator::Launch shape{{blocks_for(cols, 1024), 4, 8}, {256}};
-  launch("cast_rows<float, bf16>", shape, half.data(), in.data(), tiles.data(), n_tiles.data(), cols);
-  launch("cast_rows<bf16, float>", shape, out.data(), half.data(), tiles.data(), n_tiles.data(), cols);
+  launch("cast_rows<float, bf16>", shape, half.data(), in.data(), tiles.data(), n_tiles.data(),
+         cols);
+  launch("cast_rows<bf16, float>", shape, out.data(), half.data(), tiles.data(), n_tiles.data(),
+         cols);
   for (u32 row = 0; row < rows; ++row) {
     const bool inside = row == 2 || (row >= 9 && row < 26);
     for (u32 i = row * cols; i < (row + 1) * cols; ++i) {

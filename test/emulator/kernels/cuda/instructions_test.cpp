@@ -1,4 +1,5 @@
-// What instructions.cu computes, by C++ that says it plainly: of the emulator's twins, and of a GPU.
+// What instructions.cu computes, by C++ that says it plainly: of the emulator's twins, and of a
+// GPU.
 
 #include <algorithm>
 #include <bit>

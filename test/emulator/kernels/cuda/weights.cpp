@@ -18,16 +18,18 @@ PlacedRows place_rows(const WeightKind& kind, const std::vector<u8>& raw, u32 ro
   const bool repacked = kind.type == 8 || kind.type == 2 || kind.type == 14;
   if (repacked) {
     const u32 scale_bytes = kind.type == 14 ? 0 : 2;
-    stride = kind.type == 14 ? padded(u64(n_blocks) * 208) + padded(2 * u64(n_blocks))
-                             : u64(n_blocks) * (block_bytes - scale_bytes) + padded(2 * u64(n_blocks));
+    const u64 scales = padded(2 * u64(n_blocks));
+    stride = kind.type == 14 ? padded(u64(n_blocks) * 208) + scales
+                             : u64(n_blocks) * (block_bytes - scale_bytes) + scales;
   }
   Buffer<u8> data(rows * stride);
   std::memset(data.data(), 0, data.size());
   if (repacked) {
     Buffer<u8> staged(raw.size());
     std::memcpy(staged.data(), raw.data(), raw.size());
-    launch("repack_rows<" + std::string(kind.format) + ">", {{blocks_for(n_blocks, 8), rows}, {256}},
-           data.data(), static_cast<const u8*>(staged.data()), rows, n_blocks, raw_row, stride);
+    launch("repack_rows<" + std::string(kind.format) + ">",
+           {{blocks_for(n_blocks, 8), rows}, {256}}, data.data(),
+           static_cast<const u8*>(staged.data()), rows, n_blocks, raw_row, stride);
   } else {
     for (u32 r = 0; r < rows; ++r) std::memcpy(&data[r * stride], &raw[r * raw_row], raw_row);
   }

@@ -91,7 +91,8 @@ T simd_prefix_exclusive_sum(T x, METAL_PLACE) {
   return together<T, sum_lanes_before<T>>(x, file, line);
 }
 
-// Lane l holds two numbers of row (l / 16) * 4 + l / 2 % 4, from column l / 8 % 2 * 4 + l % 2 * 2 on.
+// Lane l holds two numbers of row (l / 16) * 4 + l / 2 % 4, from column l / 8 % 2 * 4 + l % 2 * 2
+// on.
 inline uint matrix_row(uint lane) { return lane / 16 * 4 + lane / 2 % 4; }
 inline uint matrix_col(uint lane) { return lane / 8 % 2 * 4 + lane % 2 * 2; }
 
