@@ -32,7 +32,8 @@ const FULL: readonly (readonly [string, readonly number[], readonly number[]])[]
   ["llama-3.1-8b:Q8_0", [1, 8, 64], [512]],
 ];
 
-const SMALLEST: ConfigSpec = {
+/** What an emulator runs in seconds. */
+export const SMALLEST: ConfigSpec = {
   name: "smallest:BF16",
   type: "BF16",
   config: {

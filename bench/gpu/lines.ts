@@ -19,6 +19,7 @@ export type SpeedGroup =
   | "prefill attention"
   | "flash_attn forward"
   | "flash_attn decode"
+  | "kernels of a step"
   | "sampling"
   | "decode step"
   | "prefill"

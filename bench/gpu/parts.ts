@@ -60,6 +60,12 @@ export const PARTS: readonly Part[] = [
     limit: 150,
   },
   {
+    name: "profile",
+    help: "the kernels of a step, with their times",
+    program: "profile.ts",
+    limit: 60,
+  },
+  {
     name: "attention",
     help: "attention from 128 to 128k positions",
     program: "attention.ts",

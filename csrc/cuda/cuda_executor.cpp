@@ -89,7 +89,8 @@ CudaExecutor::CudaExecutor(std::shared_ptr<const Program> program,
       device_(std::move(device)),
       attention_(device_->attention, device_->flash()),
       tiling_(attention_.policy(*program_)),
-      values_(plan_scratch(*program_, kValueAlignment)) {
+      values_(plan_scratch(*program_, kValueAlignment)),
+      profile_(Profile::create(device_->state)) {
   const StepLimits& limits = program_->limits;
   require(limits.max_tokens <= kMostTokens, "a step of ", limits.max_tokens,
           " tokens; the CUDA device takes up to ", kMostTokens);
@@ -198,6 +199,7 @@ void CudaExecutor::run(const StepInputs& inputs, ResultBlock& results, const Sto
   const StepShape shape = shape_of(inputs, tiles, program_->limits);
   inputs_->reserve(inputs, shape);
   Plan& plan = plan_for(shape);
+  if (profile_) profile_->begin_run();
   try {
     inputs_->copy(inputs, tiles, shape);
     ++plan.runs;
@@ -210,6 +212,7 @@ void CudaExecutor::run(const StepInputs& inputs, ResultBlock& results, const Sto
     }
     enqueue(plan, plan.sampling, list.sampling_begin, list.entries.size(), shape, stop);
     copy_results(inputs, results);
+    if (profile_) profile_->finish_run(inputs.n_tokens);
   } catch (...) {
     // What is on the stream still reads the buffers that the next run fills.
     gpu.api().stream_synchronize(gpu.stream());
@@ -222,15 +225,21 @@ void CudaExecutor::enqueue(const Plan& plan, std::unique_ptr<StepGraph>& graph, 
   if (begin == end) return;
   const std::vector<PlanEntry>& entries = plan.list.entries;
   const Device& gpu = device_->device();
-  // What runs once is not worth a graph.
-  if (plan.runs > 1 && shape.tokens <= kMostGraphTokens && !gpu.is_synchronous()) {
+  // What runs once is not worth a graph, and what is looked into runs piece by piece.
+  const bool in_pieces = gpu.is_synchronous() || profile_;
+  if (plan.runs > 1 && shape.tokens <= kMostGraphTokens && !in_pieces) {
     if (!graph) graph = std::make_unique<StepGraph>(device_->state, entries, begin, end);
     graph->replay();
     return;
   }
   for (size_t i = begin; i < end; ++i) {
     if (i % kStopInterval == 0) stop.check();
+    if (profile_) profile_->begin();
     cuda::enqueue(entries[i], gpu);
+    if (profile_) {
+      profile_->end(std::visit([](const auto& work) { return std::string(work.name()); },
+                               entries[i]));
+    }
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include "cuda_device.h"
 #include "plan_builder.h"
+#include "profile.h"
 #include "step_graph.h"
 
 namespace forge::cuda {
@@ -49,6 +50,7 @@ class CudaExecutor : public Executable {
   std::unique_ptr<DeviceInputs> inputs_;
   PlanMemory memory_;
   std::map<StepShape, Plan> plans_;
+  std::unique_ptr<Profile> profile_;  // where one is asked for
 };
 
 }  // namespace forge::cuda

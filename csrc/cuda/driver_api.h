@@ -116,6 +116,7 @@ struct Copy2D {
   F(event_destroy, cuEventDestroy_v2, (Event event))                                              \
   F(event_record, cuEventRecord, (Event event, Stream stream))                                    \
   F(event_synchronize, cuEventSynchronize, (Event event))                                         \
+  F(event_elapsed, cuEventElapsedTime, (float* milliseconds, Event begin, Event end))             \
   F(module_load, cuModuleLoadData, (Module * module, const void* image))                          \
   F(module_unload, cuModuleUnload, (Module module))                                               \
   F(module_function, cuModuleGetFunction,                                                         \

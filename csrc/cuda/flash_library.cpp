@@ -55,11 +55,13 @@ void FlashLibrary::call(uint32_t function, const flash_attn_params& params) cons
   }
 }
 
+std::string FlashCall::name() const { return name_of(function_); }
+
 void FlashCall::enqueue(const Device& device) const {
   flash_attn_params params = params_;
   params.stream = device.stream();
   library_->call(function_, params);
-  if (device.is_synchronous()) device.synchronize(std::string("running ") + name_of(function_));
+  if (device.is_synchronous()) device.synchronize("running " + name());
 }
 
 }  // namespace forge::cuda

@@ -43,6 +43,7 @@ class FlashCall {
       : library_(&library), function_(function), params_(params) {}
 
   void enqueue(const Device& device) const;
+  std::string name() const;
 
  private:
   const FlashLibrary* library_;

@@ -35,6 +35,8 @@ class Launch {
   // Compares the parameters with those of the loaded kernel, where the driver tells them.
   void verify(const Device& device) const;
   void enqueue(const Device& device) const;
+  // As in "matvec<FormatQ8_0, 1>".
+  const std::string& name() const { return kernel_->instance; }
 
  private:
   template <class T>

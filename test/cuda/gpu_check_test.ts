@@ -72,7 +72,7 @@ Deno.test({
     for (
       const group of [
         ...["product", "decode step", "prefill", "decode attention", "prefill attention"],
-        ...["sampling", "host", "start"],
+        ...["kernels of a step", "sampling", "host", "start"],
       ] as const
     ) {
       assert(groups.has(group), group);
@@ -128,8 +128,8 @@ Deno.test("the GPU check refuses parts and options that it does not know", async
   };
   assertEquals(await run("kernel"), [
     2,
-    'unknown part "kernel"; valid are kernels, operations, flash_kernels, models, sanitizer, products, decode, ' +
-    "attention, sampling, torch, start, flash_attn",
+    'unknown part "kernel"; valid are kernels, operations, flash_kernels, models, sanitizer, ' +
+    "products, decode, profile, attention, sampling, torch, start, flash_attn",
   ]);
   assertEquals(await run("--seconds", "soon"), [
     2,

@@ -73,6 +73,21 @@ Result cuEventSynchronize(Event event) {
   });
 }
 
+Result cuEventElapsedTime(float* milliseconds, Event begin, Event end) {
+  return with_context([&](ContextState& context) {
+    auto* first = reinterpret_cast<EventMark*>(begin);
+    auto* last = reinterpret_cast<EventMark*>(end);
+    if (!context.events.contains(first) || !context.events.contains(last)) {
+      misuse("the time between events that do not exist is asked for");
+    }
+    if (!first->stream || first->stream != last->stream) return kInvalidHandle;
+    if (last->stream->completed < last->position) return kNotReady;
+    // Each piece of work takes a microsecond.
+    *milliseconds = 1e-3f * static_cast<float>(last->position - first->position);
+    return kSuccess;
+  });
+}
+
 Result cuStreamBeginCapture_v2(Stream stream, int) {
   return with_context([&](ContextState& context) {
     StreamQueue& queue = stream_of(context, stream);

@@ -18,6 +18,8 @@ namespace fake_driver {
 using forge::cuda::Result;
 
 constexpr Result kInvalidContext = 201;
+constexpr Result kInvalidHandle = 400;
+constexpr Result kNotReady = 600;
 constexpr Result kCaptureUnsupported = 900;
 
 struct FunctionState {
