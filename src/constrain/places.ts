@@ -44,7 +44,14 @@ interface Rest {
   readonly tail: Rest | undefined;
 }
 
-type Way = readonly [byte: number, behind: Rest | undefined];
+/** What may follow, by what is read before it; `undefined` is the end of the rule. */
+type Ways<T> = Map<T, (Rest | undefined)[]>;
+
+function addWay<T>(ways: Ways<T>, first: T, behind: Rest | undefined): void {
+  const known = ways.get(first);
+  if (known === undefined) ways.set(first, [behind]);
+  else known.push(behind);
+}
 
 /** The places of a grammar's rules. */
 export class Places {
@@ -82,8 +89,8 @@ export class Places {
   /** Finds out what comes first in each of several rests. */
   #open(rests: readonly (Rest | undefined)[]): RulePlace {
     const seen = new Set(rests);
-    const ways: Way[] = [];
-    const calls = new Map<Callee, (Rest | undefined)[]>();
+    const bytes: Ways<number> = new Map();
+    const calls: Ways<Callee> = new Map();
     for (const rest of seen) {
       checkLimit("the number of ways on from a place", seen.size, LIMITS.ways);
       if (rest === undefined) continue;
@@ -93,7 +100,7 @@ export class Places {
           const text = this.#bytesOf(head);
           const byte = text[offset];
           if (byte === undefined) seen.add(tail);
-          else ways.push([byte, this.#behind(head, offset + 1, text, tail)]);
+          else addWay(bytes, byte, this.#behind(head, offset + 1, text, tail));
           break;
         }
         case "sequence":
@@ -102,15 +109,11 @@ export class Places {
         case "choice":
           for (const option of head.options) seen.add(this.#rest(option, tail));
           break;
-        default: {
-          const callee = this.#callee(head);
-          const after = calls.get(callee);
-          if (after === undefined) calls.set(callee, [tail]);
-          else after.push(tail);
-        }
+        default:
+          addWay(calls, this.#callee(head), tail);
       }
     }
-    return new RulePlace(this, this.#ids++, seen.has(undefined), ways, calls);
+    return new RulePlace(this, this.#ids++, seen.has(undefined), bytes, calls);
   }
 
   #behind(head: Expression, offset: number, text: Uint8Array, tail: Rest | undefined) {
@@ -173,23 +176,23 @@ class RulePlace implements Place {
   readonly isEnd: boolean;
   readonly readsBytes: boolean;
   readonly #places: Places;
-  readonly #ways: readonly Way[];
-  readonly #next = new Map<number, Place | undefined>();
-  readonly #callees: ReadonlyMap<Callee, readonly (Rest | undefined)[]>;
+  readonly #bytes: Ways<number>;
+  readonly #next = new Map<number, Place>();
+  readonly #callees: Ways<Callee>;
   #calls: readonly Call[] | undefined;
 
   constructor(
     places: Places,
     id: number,
     isEnd: boolean,
-    ways: readonly Way[],
-    callees: ReadonlyMap<Callee, readonly (Rest | undefined)[]>,
+    bytes: Ways<number>,
+    callees: Ways<Callee>,
   ) {
     this.#places = places;
     this.id = id;
     this.isEnd = isEnd;
-    this.readsBytes = ways.length > 0;
-    this.#ways = ways;
+    this.readsBytes = bytes.size > 0;
+    this.#bytes = bytes;
     this.#callees = callees;
   }
 
@@ -202,9 +205,11 @@ class RulePlace implements Place {
   }
 
   step(byte: number): Place | undefined {
-    if (this.#next.has(byte)) return this.#next.get(byte);
-    const behind = this.#ways.filter(([first]) => first === byte).map(([, rest]) => rest);
-    const place = behind.length === 0 ? undefined : this.#places.place(behind);
+    const known = this.#next.get(byte);
+    if (known !== undefined) return known;
+    const behind = this.#bytes.get(byte);
+    if (behind === undefined) return undefined;
+    const place = this.#places.place(behind);
     this.#next.set(byte, place);
     return place;
   }

@@ -137,7 +137,7 @@ export class GrammarReader {
       if (place.readsBytes) found.push(item);
       if (place.isEnd && !(frame instanceof Entered)) {
         isEnd ||= frame.endsText;
-        work.push(...frame.returns);
+        for (const back of frame.returns) work.push(back);
       }
       for (const { callee, after } of place.calls) {
         let rule = entered.get(callee);
@@ -181,7 +181,7 @@ export class GrammarReader {
       const settled = frame instanceof Entered ? frame.frame! : frame;
       if (place !== undefined) returns.push({ place, frame: settled });
       else {
-        returns.push(...settled.returns);
+        for (const back of settled.returns) returns.push(back);
         endsText ||= settled.endsText;
       }
     }
