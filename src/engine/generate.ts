@@ -6,8 +6,11 @@ import type { ResolvedSampling } from "./sampling.ts";
 import type { Scheduler } from "./scheduler.ts";
 import type { Timings } from "./timings.ts";
 
-/** Why a generation ended. */
-export type FinishReason = "stop" | "length" | "cancelled";
+/**
+ * Why a generation ended: the model or a stop string ended it; there was no room for more; the constraint
+ * is met and allows nothing more; it was stopped on request.
+ */
+export type FinishReason = "stop" | "length" | "constraint_complete" | "cancelled";
 
 /** What is known when a generation has ended. */
 export interface GenerationEnd {

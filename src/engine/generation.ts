@@ -138,10 +138,10 @@ export class Generation implements Task {
   /** Finds out what may come next, and adds tokens as long as nothing else may. */
   #prepareNext(): void {
     while (this.#mask !== undefined && !this.isEnded) {
-      if (this.#mask.isTerminated) return this.#finish("stop");
+      if (this.#mask.isTerminated) return this.#finish("constraint_complete");
       const forced = this.#mask.update();
       if (forced === undefined || !this.#mayForce(forced)) return;
-      if (this.#request.endTokens.has(forced)) return this.#finish("stop");
+      if (this.#request.endTokens.has(forced)) return this.#finish("constraint_complete");
       this.#mask.accept(forced);
       this.#add(forced, undefined, []);
     }

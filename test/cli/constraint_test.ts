@@ -18,7 +18,7 @@ Deno.test("run: the answer conforms to a schema, a regex, a grammar", async () =
 
   const inline = await forge([...PROMPT, "--json-schema", JSON.stringify(object), "--json"]);
   const { text, finish_reason } = JSON.parse(inline.stdout);
-  assertEquals([Object.keys(JSON.parse(text)), finish_reason], [["age"], "stop"]);
+  assertEquals([Object.keys(JSON.parse(text)), finish_reason], [["age"], "constraint_complete"]);
 
   const words = await forge([...PROMPT, "--grammar", grammar]);
   assertMatch(words.stdout, /^[a-z]{1,6}(?: [a-z]{1,6}){1,3}!$/);

@@ -107,14 +107,14 @@ function largest({ sampling }: OutputRequest): number {
 
 Deno.test("a mask decides what the model may choose from", async () => {
   const { tokens, end, asked } = await tell(new Places([[3, 31], [32, 64], [], [0, 999]]));
-  assertEquals([tokens, end], [[31, 64, 999, 999], "stop"]);
+  assertEquals([tokens, end], [[31, 64, 999, 999], "constraint_complete"]);
   assertEquals(asked.map(({ mask }) => mask), [true, true, false, true]);
 });
 
 Deno.test("the model is not asked where there is no choice, but the token is computed", async () => {
   const places = [[7], [8], [1, 2], [31], [32], [5, 6], [9]];
   const { tokens, end, asked, chunks } = await tell(new Places(places));
-  assertEquals([tokens, end], [[7, 8, 2, 31, 32, 6, 9], "stop"]);
+  assertEquals([tokens, end], [[7, 8, 2, 31, 32, 6, 9], "constraint_complete"]);
   // Forced tokens go into the cache with what follows them: two with the prompt, two with the third.
   assertEquals(asked.map(({ position }) => position), [4, 7]);
   assertEquals(chunks, [4, 3]);
@@ -133,14 +133,14 @@ Deno.test("a token that is the only one allowed but banned is left to the model 
 Deno.test("a text that may end ends with the end token, which is no part of it", async () => {
   const endTokens = new Set([999]);
   const forced = await tell(new Places([[1, 2]], [999]), { endTokens });
-  assertEquals([forced.tokens, forced.end, forced.asked.length], [[2], "stop", 1]);
+  assertEquals([forced.tokens, forced.end, forced.asked.length], [[2], "constraint_complete", 1]);
   const chosen = await tell(new Places([[1, 2], [3, 999]]), { endTokens });
   assertEquals([chosen.tokens, chosen.end], [[2], "stop"]);
 });
 
 Deno.test("a constraint can force a whole answer", async () => {
   const { tokens, end, asked } = await tell(new Places([[1], [2], [3]]));
-  assertEquals([tokens, end, asked], [[1, 2, 3], "stop", []]);
+  assertEquals([tokens, end, asked], [[1, 2, 3], "constraint_complete", []]);
 });
 
 Deno.test("forced tokens count like others", async () => {
@@ -191,7 +191,7 @@ for (const device of ["reference", "cpu"]) {
     }));
     const told = await Promise.all(requests.map((options) => model.complete("ab", options)));
     for (const { token_ids, finish_reason } of told) {
-      assertEquals([token_ids.length, finish_reason], [places.length, "stop"]);
+      assertEquals([token_ids.length, finish_reason], [places.length, "constraint_complete"]);
       token_ids.forEach((id, i) => assert(places[i]!.length === 0 || places[i]!.includes(id)));
       assert(token_ids[3] !== 4);
     }
