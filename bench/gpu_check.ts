@@ -10,6 +10,7 @@ import { join } from "@std/path";
 import { parseArgs } from "node:util";
 import { buildLibraries } from "../build.ts";
 import { NativeBackend } from "../ffi/native_backend.ts";
+import { errorText, exitCode } from "../src/cli/error_text.ts";
 import { PARTS, runPart } from "./gpu/parts.ts";
 import { type CheckedDevice, describeCheck, type PartResult } from "./gpu/report.ts";
 import { judge } from "./gpu/targets.ts";
@@ -126,4 +127,12 @@ function writeResults(device: CheckedDevice, parts: readonly PartResult[], folde
   Deno.writeTextFileSync(join(out, "gpu_check.json"), JSON.stringify({ device, parts: numbers }));
 }
 
-if (import.meta.main) Deno.exit(await main(Deno.args));
+if (import.meta.main) {
+  try {
+    Deno.exit(await main(Deno.args));
+  } catch (error) {
+    // As where there is no driver, no compiler or no NVRTC.
+    console.error(errorText(error, false).trimEnd());
+    Deno.exit(exitCode(error));
+  }
+}

@@ -42,12 +42,6 @@ export const PARTS: readonly Part[] = [
     limit: 60,
   },
   {
-    name: "sanitizer",
-    help: "a short run under compute-sanitizer",
-    program: "sanitizer.ts",
-    limit: 90,
-  },
-  {
     name: "products",
     help: "products with weights of each type",
     program: "products.ts",
@@ -58,12 +52,6 @@ export const PARTS: readonly Part[] = [
     help: "whole steps of an 8B and a 1B model, decoding and prefill",
     program: "decode.ts",
     limit: 150,
-  },
-  {
-    name: "profile",
-    help: "the kernels of a step, with their times",
-    program: "profile.ts",
-    limit: 60,
   },
   {
     name: "attention",
@@ -78,6 +66,18 @@ export const PARTS: readonly Part[] = [
     limit: 30,
   },
   { name: "torch", help: "PyTorch, as the peer", program: "torch_peer.py", limit: 120 },
+  {
+    name: "profile",
+    help: "the kernels of a step, with their times",
+    program: "profile.ts",
+    limit: 60,
+  },
+  {
+    name: "sanitizer",
+    help: "a short run under compute-sanitizer",
+    program: "sanitizer.ts",
+    limit: 90,
+  },
   { name: "start", help: "from the start to the first token", program: "start.ts", limit: 60 },
   {
     name: "flash_attn",

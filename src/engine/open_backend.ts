@@ -20,13 +20,14 @@ const MAX_THREADS = 1024;
 /** The libraries that can be opened, the fastest first. */
 export const BACKEND_KINDS: readonly BackendKind[] = ["cuda", "cpu", "reference"];
 
-/** Where distributions, and Windows, put the library of NVIDIA's driver. */
+/** Where distributions, Windows and containers have the library of NVIDIA's driver. */
 const DRIVER_FOLDERS = [
   "/usr/lib/x86_64-linux-gnu",
   "/usr/lib/aarch64-linux-gnu",
   "/usr/lib64",
   "/usr/lib",
   "/usr/lib/wsl/lib",
+  "/usr/local/nvidia/lib64",
   "/run/opengl-driver/lib",
 ];
 

@@ -93,8 +93,8 @@ Deno.test({
     });
     assertEquals(code, 1, output);
     assertEquals(results.map(({ name, outcome }) => [name, outcome]), [
-      ["sanitizer", "failed"],
       ["attention", "passed"],
+      ["sanitizer", "failed"],
     ]);
     assertStringIncludes(output, "- sanitizer: forge run under memcheck: ");
     assertStringIncludes(log, "ERROR SUMMARY");
@@ -128,8 +128,8 @@ Deno.test("the GPU check refuses parts and options that it does not know", async
   };
   assertEquals(await run("kernel"), [
     2,
-    'unknown part "kernel"; valid are kernels, operations, flash_kernels, models, sanitizer, ' +
-    "products, decode, profile, attention, sampling, torch, start, flash_attn",
+    'unknown part "kernel"; valid are kernels, operations, flash_kernels, models, products, ' +
+    "decode, attention, sampling, torch, profile, sanitizer, start, flash_attn",
   ]);
   assertEquals(await run("--seconds", "soon"), [
     2,

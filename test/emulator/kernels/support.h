@@ -3,6 +3,7 @@
 // What the tests of kernels share: registration, random data, buffers with guarded ends, launches
 // and comparison. A test's function throws (through `expect`) when the kernel is wrong.
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
