@@ -26,7 +26,8 @@ MappedFile::MappedFile(const std::string& path) : path_(path) {
     fail(FORGE_IO, path, " is ", S_ISREG(status.st_mode) ? "empty" : "not a regular file");
   }
   bytes_ = static_cast<uint64_t>(status.st_size);
-  void* address = mmap(nullptr, bytes_, PROT_READ, MAP_PRIVATE, file, 0);
+  // Shared, so that nobody who reads the pages, such as a GPU's driver, has reason to copy them.
+  void* address = mmap(nullptr, bytes_, PROT_READ, MAP_SHARED, file, 0);
   const int code = errno;
   close(file);
   if (address == MAP_FAILED) fail(FORGE_IO, "cannot map ", path, ": ", std::strerror(code));

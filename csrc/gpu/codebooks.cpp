@@ -1,5 +1,7 @@
 #include "codebooks.h"
 
+#include <cstring>
+
 #include "../common/quant/iq1.h"
 #include "../common/quant/iq2.h"
 #include "../common/quant/iq3.h"
@@ -10,8 +12,9 @@ namespace {
 
 template <class Table>
 void append(std::vector<uint8_t>& bytes, const Table& table) {
-  const auto* begin = reinterpret_cast<const uint8_t*>(&table);
-  bytes.insert(bytes.end(), begin, begin + sizeof table);
+  const size_t end = bytes.size();
+  bytes.resize(end + sizeof table);
+  std::memcpy(bytes.data() + end, &table, sizeof table);
 }
 
 }  // namespace

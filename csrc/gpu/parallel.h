@@ -28,9 +28,16 @@ void parallel_for(size_t n, size_t n_threads, Body&& body) {
       }
     }
   };
+  // Joins whatever happens while threads start; Apple's C++ library has no jthread.
+  struct Threads {
+    std::vector<std::thread> list;
+    ~Threads() {
+      for (std::thread& thread : list) thread.join();
+    }
+  };
   {
-    std::vector<std::jthread> threads;
-    for (size_t i = 1; i < std::min(n, n_threads); ++i) threads.emplace_back(work);
+    Threads threads;
+    for (size_t i = 1; i < std::min(n, n_threads); ++i) threads.list.emplace_back(work);
     work();
   }
   if (failure) std::rethrow_exception(failure);

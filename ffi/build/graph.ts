@@ -11,6 +11,7 @@ import {
   commonLinkFlags,
   type Library,
   staticRuntimeFlags,
+  systemFlags,
 } from "./libraries.ts";
 import {
   type KernelTarget,
@@ -137,7 +138,7 @@ function variantCompileFlags(variant: Variant): string[] {
 
 /** The compilation of a file, for every processor or, with `target`, as one of the kernel targets. */
 function compileStep(context: Context, source: string, target?: KernelTarget): Step {
-  const { library, compiler, variant, objectFolder } = context;
+  const { library, platform, compiler, variant, objectFolder } = context;
   const suffix = target === undefined ? "" : `.${target.name}`;
   const inFolder = source.startsWith(`${objectFolder}/`)
     ? source.slice(objectFolder.length + 1)
@@ -150,6 +151,7 @@ function compileStep(context: Context, source: string, target?: KernelTarget): S
     command: [
       ...compiler.command,
       ...commonCompileFlags,
+      ...systemFlags[platform.os],
       ...library.compileFlags,
       ...variantCompileFlags(variant),
       ...(target === undefined ? [] : [...target.flags, `-DFORGE_TARGET=${target.name}`]),
@@ -164,7 +166,7 @@ function compileStep(context: Context, source: string, target?: KernelTarget): S
 }
 
 function linkFlags({ library, platform, variant }: Context): string[] {
-  const common = commonLinkFlags[platform.os];
+  const common = [...commonLinkFlags[platform.os], ...systemFlags[platform.os]];
   if (variant.sanitizers.length > 0) {
     // The sanitizer's own symbols are found in the process at run time.
     return [

@@ -74,10 +74,13 @@ export const libraries: readonly Library[] = [
     ...cpp,
     name: "metal",
     folder: "csrc/metal",
+    shared: sharedByGpus,
+    embedded: { folder: "kernels/metal", extensions: [".metal", ".h"] },
     extensions: [".cpp", ".mm"],
     systems: ["darwin"],
-    compileFlags: ["-O2", "-fobjc-arc"],
-    linkFlags: ["-framework", "Foundation", "-framework", "Metal"],
+    compileFlags: ["-O2"],
+    // A program without windows has no Metal device unless CoreGraphics is there.
+    linkFlags: ["-framework", "Foundation", "-framework", "Metal", "-framework", "CoreGraphics"],
   },
   {
     // Its flags are in nvcc_graph.ts.
@@ -103,6 +106,13 @@ export const commonCompileFlags: readonly string[] = [
   "-Wall",
   "-Wextra",
 ];
+
+/** Flags of every compilation and every link, by system. */
+export const systemFlags: Readonly<Record<Platform["os"], readonly string[]>> = {
+  linux: [],
+  // The oldest system that the libraries run on, whatever the one that builds them.
+  darwin: ["-mmacosx-version-min=13.0"],
+};
 
 /** Flags of every link, by system. */
 export const commonLinkFlags: Readonly<Record<Platform["os"], readonly string[]>> = {

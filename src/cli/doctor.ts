@@ -61,7 +61,7 @@ export async function run(
 }
 
 async function examine(): Promise<Report> {
-  const libraries = BACKEND_KINDS.map(examineLibrary);
+  const libraries = BACKEND_KINDS.filter(isExpected).map(examineLibrary);
   const compiler = await attempt(findCompiler);
   return {
     forge: VERSION,
@@ -78,6 +78,12 @@ async function examine(): Promise<Report> {
     missing_permissions: missingPermissions(libraries),
     ready: libraries.some(({ found, path }) => found.ok || (path === null && compiler.ok)),
   };
+}
+
+/** Whether a system has such devices at all. */
+function isExpected(kind: BackendKind): boolean {
+  if (kind === "cuda") return Deno.build.os !== "darwin";
+  return kind !== "metal" || Deno.build.os === "darwin" || libraryCandidates(kind).some(isFile);
 }
 
 function examineLibrary(kind: BackendKind): LibraryReport {

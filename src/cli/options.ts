@@ -111,7 +111,7 @@ export const OPTIONS = {
     kind: "text",
     metavar: "NAME",
     group: "Model",
-    help: "auto, cpu, cpu:VARIANT (such as cpu:avx2), cuda, cuda:N or reference",
+    help: "auto, cpu, cpu:VARIANT (such as cpu:avx2), cuda, cuda:N, metal or reference",
     otherwise: "auto",
   },
   threads: {

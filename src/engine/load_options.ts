@@ -11,7 +11,7 @@ export const DEFAULT_PARALLEL = 32;
 const MAX_PARALLEL = 256;
 
 export interface LoadOptions {
-  /** `auto`, `cpu`, `cpu:VARIANT`, `cuda`, `cuda:N` or `reference`. @default "auto" */
+  /** `auto`, `cpu`, `cpu:VARIANT`, `cuda`, `cuda:N`, `metal` or `reference`. @default "auto" */
   readonly device?: string | undefined;
   /** Threads that compute. @default one a core */
   readonly threads?: number | undefined;

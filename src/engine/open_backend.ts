@@ -12,13 +12,16 @@ import { ForgeError } from "../errors.ts";
 import { isFile } from "../formats/file.ts";
 
 /** How `--device` and the API name devices. */
-export const DEVICE_NAMES = "auto, cpu, cpu:VARIANT, cuda, cuda:N or reference";
+export const DEVICE_NAMES = "auto, cpu, cpu:VARIANT, cuda, cuda:N, metal or reference";
 
 /** What a device takes. */
 const MAX_THREADS = 1024;
 
 /** The libraries that can be opened, the fastest first. */
-export const BACKEND_KINDS: readonly BackendKind[] = ["cuda", "cpu", "reference"];
+export const BACKEND_KINDS: readonly BackendKind[] = ["cuda", "metal", "cpu", "reference"];
+
+/** The kind of GPU that machines with this system have. */
+const GPU_KIND: BackendKind = Deno.build.os === "darwin" ? "metal" : "cuda";
 
 /** Where distributions, Windows and containers have the library of NVIDIA's driver. */
 const DRIVER_FOLDERS = [
@@ -75,8 +78,9 @@ export function openBackend(
  */
 export function neededLibraries(device: string): BackendKind[] {
   if (device !== "auto") return [parseDevice(device).kind];
-  const hasDriver = DRIVER_FOLDERS.some((folder) => isFile(`${folder}/libcuda.so.1`));
-  return hasDriver ? ["cuda", "cpu"] : ["cpu"];
+  const hasGpu = GPU_KIND === "metal" ||
+    DRIVER_FOLDERS.some((folder) => isFile(`${folder}/libcuda.so.1`));
+  return hasGpu ? [GPU_KIND, "cpu"] : ["cpu"];
 }
 
 /** Whether a library is in one of the places where it is looked for. */
@@ -84,16 +88,16 @@ export function hasLibrary(kind: BackendKind): boolean {
   return findLibrary(kind) !== undefined;
 }
 
-/** The first CUDA device, where there is one and forge can use it. */
+/** The GPU of this machine, where there is one and forge can use it. */
 function openUsableGpu(threads: number): NativeBackend | undefined {
-  const libraryPath = findLibrary("cuda");
+  const libraryPath = findLibrary(GPU_KIND);
   if (libraryPath === undefined) return undefined;
   try {
     {
-      using library = Library.open("cuda", libraryPath);
+      using library = Library.open(GPU_KIND, libraryPath);
       if (library.devices().length === 0) return undefined;
     }
-    return NativeBackend.open({ kind: "cuda", threads, libraryPath });
+    return NativeBackend.open({ kind: GPU_KIND, threads, libraryPath });
   } catch (error) {
     // `forge doctor` tells why; naming the device does, too.
     if (error instanceof ForgeError || error instanceof Deno.errors.NotCapable) return undefined;

@@ -52,7 +52,14 @@ for (const [kvType, families] of Object.entries(FAMILIES)) {
     ignore: withoutTiny,
     fn: async () => {
       const folders = families.map((family) => sharedPath("models", "tiny", family));
-      await runOnEmulatedGpu(["run", "-A", "test/cuda/check_models.ts", kvType, ...folders]);
+      await runOnEmulatedGpu([
+        "run",
+        "-A",
+        "test/support/check_models.ts",
+        "cuda",
+        kvType,
+        ...folders,
+      ]);
     },
   });
 }

@@ -128,8 +128,8 @@ export async function compile(
   source: Source,
   folder: string,
   headers: readonly string[],
+  compiler: string = Deno.env.get("CXX") || "g++",
 ): Promise<string> {
-  const compiler = Deno.env.get("CXX") || "g++";
   const command = [compiler, ...commonFlags, ...source.flags];
   const hash = await sha256([...command, source.path, ...headers, ...text([source.path])]);
   const object = join(folder, `${basename(source.path)}.${hash}.o`);

@@ -146,7 +146,7 @@ function attentionTest(
   options: { readonly type: KvShape["type"]; readonly prepared: boolean },
   tolerances: {
     readonly tolerance: Tolerance;
-    readonly cudaTolerance?: Tolerance;
+    readonly gpuTolerance?: Tolerance;
     readonly referenceTolerance?: Tolerance;
   },
 ): void {
@@ -169,12 +169,12 @@ attentionTest("attention", { type: "F32", prepared: true }, {
 
 attentionTest("attention over an F16 cache", { type: "F16", prepared: false }, {
   tolerance: { absolute: 2e-6, relative: 1e-5 },
-  cudaTolerance: { absolute: 1e-3, relative: 2e-3 },
+  gpuTolerance: { absolute: 1e-3, relative: 2e-3 },
 });
 
 attentionTest("attention over a Q8_0 cache", { type: "Q8_0", prepared: false }, {
   tolerance: { absolute: 2e-6, relative: 1e-5 },
-  cudaTolerance: { absolute: 1e-3, relative: 2e-3 },
+  gpuTolerance: { absolute: 1e-3, relative: 2e-3 },
   referenceTolerance: { absolute: 1e-6, relative: 2e-6 },
 });
 

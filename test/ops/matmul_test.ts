@@ -76,7 +76,7 @@ function matmulTest(name: string, cases: (random: Random) => MatmulCase[]): void
       );
     },
     tolerance: { absolute: 1e-6, relative: 4e-6 },
-    cudaTolerance: { absolute: 1e-3, relative: 1e-3 },
+    gpuTolerance: { absolute: 1e-3, relative: 1e-3 },
   });
 }
 

@@ -73,8 +73,9 @@ opTest<GatherCase>("gather_outputs", {
 });
 
 deviceTest("operations after gather_outputs see the outputs only", async (device, random) => {
-  const x = randomMatrix(random, 9, 40), weight = randomWeight(random, "F32", 30, 40);
-  const rows = [8, 2, 2];
+  // Few enough tokens that GPUs compute all of them as they compute three.
+  const x = randomMatrix(random, 8, 40), weight = randomWeight(random, "F32", 30, 40);
+  const rows = [7, 2, 2];
   const record = (graph: StepGraph, gather: boolean) => {
     const input = graph.input(x);
     const value = graph.recorder.matmul(
@@ -83,8 +84,8 @@ deviceTest("operations after gather_outputs see the outputs only", async (device
     );
     return { value, cols: weight.rows };
   };
-  const all = await runStep(device, tokenInputs(9), (graph) => record(graph, false));
-  const inputs = tokenInputs(9, rows.map((row) => outputRow(row)));
+  const all = await runStep(device, tokenInputs(8), (graph) => record(graph, false));
+  const inputs = tokenInputs(8, rows.map((row) => outputRow(row)));
   const outputs = await runStep(device, inputs, (graph) => record(graph, true), "outputs");
   assertSameBits(outputs, matrixOfRows(3, 30, (row) => rowOf(all, rows[row]!)), "products");
 });

@@ -36,6 +36,11 @@ function devicesOf(kind: BackendKind): TestDevice[] {
   }));
 }
 
+/** Whether a device may multiply with units that round to 16 bits. */
+export function isGpu({ kind }: { readonly kind: BackendKind }): boolean {
+  return kind === "cuda" || kind === "metal";
+}
+
 /** Names the kinds of devices to test, separated by commas, where not all are wanted. */
 const DEVICES_VARIABLE = "FORGE_TEST_DEVICES";
 

@@ -1,6 +1,6 @@
 /** Tests of one operation on all devices, from one description. */
 import type { Backend } from "../../src/backend.ts";
-import { devices, openDevice, referenceDevice } from "./devices.ts";
+import { devices, isGpu, openDevice, referenceDevice } from "./devices.ts";
 import { assertClose, type Matrix, type Tolerance } from "./matrix.ts";
 import { Random } from "./random.ts";
 import type { TestWeight } from "./weights.ts";
@@ -15,8 +15,8 @@ export interface OpTest<Case> {
   readonly plain: (inputs: Case, read: (weight: TestWeight) => Matrix) => Matrix;
   /** How near a device must be to the reference. */
   readonly tolerance: Tolerance;
-  /** The same for CUDA where its tensor cores round to 16 bits. @default `tolerance` */
-  readonly cudaTolerance?: Tolerance;
+  /** The same for GPUs where their matrix units round to 16 bits. @default `tolerance` */
+  readonly gpuTolerance?: Tolerance;
   /**
    * How near the reference must be to the plain computation. It sums in float64: what is left is a
    * few roundings to float32. @default { absolute: 4e-7, relative: 4e-7 }
@@ -59,8 +59,8 @@ export function opTest<Case>(name: string, test: OpTest<Case>): void {
         const expected = references.get(inputs) ?? await test.run(reference, inputs);
         references.set(inputs, expected);
         const actual = await test.run(backend, inputs);
-        const { tolerance, cudaTolerance = tolerance } = test;
-        const allowed = device.kind === "cuda" ? cudaTolerance : tolerance;
+        const { tolerance, gpuTolerance = tolerance } = test;
+        const allowed = isGpu(device) ? gpuTolerance : tolerance;
         assertClose(actual, expected, allowed, `${name}: ${label}`);
       }
     });

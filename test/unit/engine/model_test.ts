@@ -102,7 +102,7 @@ Deno.test("a device and a number of threads are checked", async () => {
   await assertRefused(
     () => withModel(() => Promise.resolve(), {}, { device: "gpu" }),
     "usage",
-    `unknown device "gpu"; valid are auto, cpu, cpu:VARIANT, cuda, cuda:N or reference`,
+    `unknown device "gpu"; valid are auto, cpu, cpu:VARIANT, cuda, cuda:N, metal or reference`,
   );
   const device = await assertRejects(
     () => withModel(() => Promise.resolve(), {}, { device: "cpu:quantum" }),

@@ -1,15 +1,15 @@
 /**
- * Holds models on the CUDA device to results of independent programs: `check_models.ts KV_TYPE
+ * Holds models on a device to results of independent programs: `check_models.ts DEVICE KV_TYPE
  * FOLDER...`. A program of its own, for a process of its own.
  */
 import { assertMatchesReference, readJson, type Reference } from "../models/reference_check.ts";
 
-const [kvType, ...folders] = Deno.args;
+const [device = "", kvType, ...folders] = Deno.args;
 if (kvType !== "F32" && kvType !== "F16") throw new Error(`unknown type of KV cache ${kvType}`);
 for (const folder of folders) {
   const reference = readJson<Reference>(`${folder}/reference.json`);
   const tolerance = kvType === "F32" ? 1e-3 : 5e-3;
-  await assertMatchesReference(folder, { device: "cuda", kvType }, reference, {
+  await assertMatchesReference(folder, { device, kvType }, reference, {
     logits: tolerance,
     logLikelihood: 2 * tolerance,
   });

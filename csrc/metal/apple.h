@@ -1,0 +1,143 @@
+#pragma once
+
+// What the host uses of Foundation and Metal. With Apple's SDK its headers; without one the same
+// declarations, so that the library compiles and links where there is none, and runs in tests
+// against a stand-in (test/emulator/fake_metal). Included by Objective-C++ files only.
+
+#if __has_include(<Metal/Metal.h>)
+
+#import <Foundation/Foundation.h>
+#import <Metal/Metal.h>
+
+#else
+
+typedef unsigned long NSUInteger;
+typedef long NSInteger;
+typedef bool BOOL;
+#define YES true
+#define NO false
+
+typedef struct {
+  NSUInteger location;
+  NSUInteger length;
+} NSRange;
+
+typedef struct {
+  NSUInteger width;
+  NSUInteger height;
+  NSUInteger depth;
+} MTLSize;
+
+enum : NSUInteger { MTLResourceStorageModeShared = 0, MTLResourceStorageModePrivate = 32 };
+enum : NSUInteger { MTLCommandBufferStatusCompleted = 4, MTLCommandBufferStatusError = 5 };
+enum : NSUInteger { MTLCommandBufferErrorOutOfMemory = 8 };
+enum : NSUInteger { MTLLanguageVersion3_0 = 3 << 16 };
+enum : NSInteger { MTLGPUFamilyApple7 = 1007 };
+
+@protocol NSObject
+- (instancetype)retain;
+- (oneway void)release;
+@end
+
+__attribute__((objc_root_class))
+@interface NSObject <NSObject> {
+  Class isa;
+}
++ (instancetype)alloc;
+- (instancetype)init;
+@end
+
+@interface NSAutoreleasePool : NSObject
+- (void)drain;
+@end
+
+@interface NSString : NSObject
++ (instancetype)stringWithUTF8String:(const char*)text;
+- (const char*)UTF8String;
+@end
+
+@interface NSError : NSObject
+- (NSInteger)code;
+- (NSString*)localizedDescription;
+@end
+
+@interface MTLCompileOptions : NSObject
+- (void)setFastMathEnabled:(BOOL)enabled;
+- (void)setLanguageVersion:(NSUInteger)version;
+@end
+
+@protocol MTLBuffer <NSObject>
+- (void*)contents;
+- (NSUInteger)length;
+@end
+
+@protocol MTLFunction <NSObject>
+@end
+
+@protocol MTLLibrary <NSObject>
+- (id<MTLFunction>)newFunctionWithName:(NSString*)name;
+@end
+
+@protocol MTLComputePipelineState <NSObject>
+- (NSUInteger)maxTotalThreadsPerThreadgroup;
+- (NSUInteger)staticThreadgroupMemoryLength;
+- (NSUInteger)threadExecutionWidth;
+@end
+
+@protocol MTLCommandEncoder <NSObject>
+- (void)endEncoding;
+@end
+
+@protocol MTLComputeCommandEncoder <MTLCommandEncoder>
+- (void)setComputePipelineState:(id<MTLComputePipelineState>)state;
+- (void)setBuffer:(id<MTLBuffer>)buffer offset:(NSUInteger)offset atIndex:(NSUInteger)index;
+- (void)setBytes:(const void*)bytes length:(NSUInteger)length atIndex:(NSUInteger)index;
+- (void)setThreadgroupMemoryLength:(NSUInteger)length atIndex:(NSUInteger)index;
+- (void)dispatchThreadgroups:(MTLSize)threadgroups threadsPerThreadgroup:(MTLSize)threads;
+@end
+
+@protocol MTLBlitCommandEncoder <MTLCommandEncoder>
+- (void)copyFromBuffer:(id<MTLBuffer>)source
+          sourceOffset:(NSUInteger)sourceOffset
+              toBuffer:(id<MTLBuffer>)destination
+     destinationOffset:(NSUInteger)destinationOffset
+                  size:(NSUInteger)size;
+- (void)fillBuffer:(id<MTLBuffer>)buffer range:(NSRange)range value:(unsigned char)value;
+@end
+
+@protocol MTLCommandBuffer <NSObject>
+- (id<MTLComputeCommandEncoder>)computeCommandEncoder;
+- (id<MTLBlitCommandEncoder>)blitCommandEncoder;
+- (void)commit;
+- (void)waitUntilCompleted;
+- (NSUInteger)status;
+- (NSError*)error;
+@end
+
+@protocol MTLCommandQueue <NSObject>
+- (id<MTLCommandBuffer>)commandBuffer;
+@end
+
+@protocol MTLDevice <NSObject>
+- (NSString*)name;
+- (unsigned long long)recommendedMaxWorkingSetSize;
+- (NSUInteger)currentAllocatedSize;
+- (NSUInteger)maxBufferLength;
+- (NSUInteger)maxThreadgroupMemoryLength;
+- (BOOL)supportsFamily:(NSInteger)family;
+- (id<MTLCommandQueue>)newCommandQueue;
+- (id<MTLBuffer>)newBufferWithLength:(NSUInteger)length options:(NSUInteger)options;
+- (id<MTLBuffer>)newBufferWithBytesNoCopy:(void*)bytes
+                                   length:(NSUInteger)length
+                                  options:(NSUInteger)options
+                              deallocator:(void (^)(void* bytes, NSUInteger length))deallocator;
+- (id<MTLLibrary>)newLibraryWithSource:(NSString*)source
+                               options:(MTLCompileOptions*)options
+                                 error:(NSError**)error;
+- (id<MTLComputePipelineState>)newComputePipelineStateWithFunction:(id<MTLFunction>)function
+                                                             error:(NSError**)error;
+@end
+
+extern "C" id<MTLDevice> MTLCreateSystemDefaultDevice(void);
+
+#endif

@@ -1,0 +1,55 @@
+#pragma once
+
+// The system's GPU: its queue, on which all of forge's work runs in order, and what it can hold.
+
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "../gpu/memory_ledger.h"
+#include "object.h"
+
+namespace forge::metal {
+
+struct DeviceProperties {
+  std::string name;
+  uint64_t memory_bytes = 0;      // that Metal recommends to use at a time
+  uint64_t max_buffer_bytes = 0;  // of one buffer
+  uint64_t max_threadgroup_bytes = 0;
+};
+
+// The system's GPU; none where Metal has no device.
+std::optional<DeviceProperties> system_device();
+
+class Device {
+ public:
+  // Throws FORGE_DEVICE_FAILED where there is no device, FORGE_UNSUPPORTED for one that lacks what the
+  // kernels use.
+  Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  const DeviceProperties& properties() const { return properties_; }
+  // The MTLDevice and its MTLCommandQueue.
+  void* handle() const { return device_.get(); }
+  void* queue() const { return queue_.get(); }
+  // Held by whatever puts work on the queue: one caller at a time.
+  std::mutex& mutex() const { return mutex_; }
+  MemoryLedger& ledger() const { return ledger_; }
+
+  // What is left of the memory that Metal recommends to use.
+  uint64_t free_bytes() const;
+  DeviceRoom room() const;
+
+  // Whether the CPU can read every buffer, for debuggers: FORGE_DEBUG=1.
+  bool is_debugged() const { return is_debugged_; }
+
+ private:
+  Object device_, queue_;
+  DeviceProperties properties_;
+  bool is_debugged_ = false;
+  mutable std::mutex mutex_;
+  mutable MemoryLedger ledger_;
+};
+
+}  // namespace forge::metal

@@ -1,0 +1,56 @@
+#include "device.h"
+
+#include <cstdlib>
+
+#include "../common/error.h"
+#include "apple.h"
+
+namespace forge::metal {
+
+namespace {
+
+DeviceProperties properties_of(id<MTLDevice> device) {
+  return {.name = [[device name] UTF8String],
+          .memory_bytes = [device recommendedMaxWorkingSetSize],
+          .max_buffer_bytes = [device maxBufferLength],
+          .max_threadgroup_bytes = [device maxThreadgroupMemoryLength]};
+}
+
+}  // namespace
+
+std::optional<DeviceProperties> system_device() {
+  const AutoreleasePool pool;
+  const Object device(MTLCreateSystemDefaultDevice());
+  if (!device) return std::nullopt;
+  return properties_of(static_cast<id<MTLDevice>>(device.get()));
+}
+
+Device::Device() {
+  const AutoreleasePool pool;
+  device_ = Object(MTLCreateSystemDefaultDevice());
+  if (!device_) {
+    fail(FORGE_DEVICE_FAILED, "Metal has no device here; it needs a Mac with Apple silicon");
+  }
+  id<MTLDevice> device = static_cast<id<MTLDevice>>(device_.get());
+  properties_ = properties_of(device);
+  if (![device supportsFamily:MTLGPUFamilyApple7]) {
+    fail(FORGE_UNSUPPORTED, properties_.name,
+         " is not of the GPU family Apple7; forge needs the GPU of an M1 or newer");
+  }
+  queue_ = Object([device newCommandQueue]);
+  if (!queue_) fail(FORGE_DEVICE_FAILED, properties_.name, " gives no command queue");
+  const char* debug = std::getenv("FORGE_DEBUG");
+  is_debugged_ = debug && *debug && *debug != '0';
+}
+
+uint64_t Device::free_bytes() const {
+  const AutoreleasePool pool;
+  const uint64_t taken = [static_cast<id<MTLDevice>>(handle()) currentAllocatedSize];
+  return taken < properties_.memory_bytes ? properties_.memory_bytes - taken : 0;
+}
+
+DeviceRoom Device::room() const {
+  return {"the GPU (" + properties_.name + ")", free_bytes(), properties_.memory_bytes};
+}
+
+}  // namespace forge::metal

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstring>
+#include <initializer_list>
+#include <type_traits>
+#include <vector>
+
+#include "buffer.h"
+#include "kernels.h"
+
+namespace forge::metal {
+
+constexpr uint32_t divide_up(uint64_t a, uint64_t b) { return static_cast<uint32_t>((a + b - 1) / b); }
+
+// Threadgroups of a launch.
+struct Grid {
+  uint32_t x = 1;
+  uint32_t y = 1;
+  uint32_t z = 1;
+};
+
+struct Group {
+  uint32_t threads;
+  uint64_t memory = 0;  // threadgroup memory at index 0, in bytes
+};
+
+// One launch of a kernel: the buffers that it takes, by index, then its struct of scalars
+// (kernels/metal/arguments.h).
+class Launch {
+ public:
+  template <class Arguments>
+  Launch(const Kernel& kernel, Grid grid, Group group, std::initializer_list<Place> buffers,
+         const Arguments& arguments)
+      : kernel_(&kernel), grid_(grid), group_(group), buffers_(buffers) {
+    static_assert(std::is_trivially_copyable_v<Arguments>);
+    // What setBytes takes.
+    static_assert(sizeof(Arguments) <= 4096);
+    scalars_.resize(sizeof(Arguments));
+    std::memcpy(scalars_.data(), &arguments, sizeof(Arguments));
+  }
+
+  const Kernel& kernel() const { return *kernel_; }
+  Grid grid() const { return grid_; }
+  Group group() const { return group_; }
+  const std::vector<Place>& buffers() const { return buffers_; }
+  const std::vector<uint8_t>& scalars() const { return scalars_; }
+
+  // Throws FORGE_UNSUPPORTED when the device cannot run a threadgroup of this size.
+  void verify(const DeviceProperties& device) const;
+
+ private:
+  const Kernel* kernel_;
+  Grid grid_;
+  Group group_;
+  std::vector<Place> buffers_;
+  std::vector<uint8_t> scalars_;
+};
+
+}  // namespace forge::metal

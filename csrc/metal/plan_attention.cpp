@@ -1,0 +1,136 @@
+// Rotary embedding, the KV cache and attention.
+
+#include <algorithm>
+
+#include "plan_builder.h"
+
+namespace forge::metal {
+
+using namespace metal_args;
+
+namespace {
+
+static_assert(metal_args::kSplitTokens == forge::kSplitTokens);
+static_assert(metal_args::kPrefillQueries == forge::kPrefillQueries);
+static_assert(sizeof(metal_args::QueryTile) == sizeof(forge::QueryTile));
+static_assert(sizeof(metal_args::AttentionWork) == sizeof(forge::AttentionWork));
+
+const MetalKv& metal_kv(const KvRef& kv) { return static_cast<const MetalKv&>(*kv); }
+
+// Whether the kernels that multiply tiles have instances for a cache.
+bool has_tiled_kernels(const MetalKv& kv) {
+  const KvShape& shape = kv.shape;
+  if (shape.type == WeightType::F32 || shape.k_head_dim != shape.v_head_dim) return false;
+  switch (shape.k_head_dim) {
+    case 16:
+    case 32:
+    case 64:
+    case 80:
+    case 96:
+    case 128:
+    case 256:
+      return true;
+    default:
+      return false;
+  }
+}
+
+std::string head_instance(const char* kernel, const MetalKv& kv) {
+  return std::string(kernel) + "<" + kv.element() + ", " + std::to_string(kv.shape.k_head_dim) +
+         ">";
+}
+
+std::string element_instance(const char* kernel, const MetalKv& kv) {
+  return std::string(kernel) + "<" + kv.element() + ">";
+}
+
+uint32_t width_of(const WeightRef& norm) { return norm ? static_cast<uint32_t>(norm->cols) : 0; }
+
+}  // namespace
+
+void PlanBuilder::emit(const RopeAppendOp& op) {
+  const MetalKv& kv = metal_kv(op.kv);
+  const KvShape& shape = kv.shape;
+  const uint64_t memory = std::max(shape.k_head_dim, shape.v_head_dim) * sizeof(float);
+  launch("rope_append", element_instance("rope_append", kv),
+         {shape_.tokens, op.n_heads + 2 * shape.n_kv_heads}, {128, memory},
+         {value(op.out), value(op.qkv), kv.memory(), inputs_.positions, inputs_.sequences,
+          inputs_.page_tables, inputs_.n_tokens, floats_of(op.q_norm), floats_of(op.k_norm),
+          value(op.rope)},
+         RopeAppendArgs{.kv = kv.pages(),
+                        .page_stride = inputs_.page_stride,
+                        .n_heads = op.n_heads,
+                        .q_norm_width = width_of(op.q_norm),
+                        .k_norm_width = width_of(op.k_norm),
+                        .eps = op.eps,
+                        .offset = op.weight_offset,
+                        .n_freqs = op.rope ? cols(op.rope) / 2 : 0,
+                        .interleaved = op.rope_layout == FORGE_ROPE_INTERLEAVED});
+}
+
+void PlanBuilder::emit(const AttentionOp& op) {
+  if (!has_tiled_kernels(metal_kv(op.kv))) return emit_naive_attention(op);
+  if (shape_.decode_queries > 0) emit_decode_attention(op);
+  if (shape_.prefill_tiles > 0) emit_prefill_attention(op);
+}
+
+AttentionArgs PlanBuilder::attention_args(const AttentionOp& op) const {
+  return {.kv = metal_kv(op.kv).pages(),
+          .page_stride = inputs_.page_stride,
+          .n_heads = op.n_heads,
+          .scale = op.scale,
+          .softcap = op.softcap,
+          .window = op.window,
+          .causal = 1,
+          .max_queries = shape_.decode_queries,
+          .has_sinks = op.sinks != nullptr};
+}
+
+void PlanBuilder::emit_decode_attention(const AttentionOp& op) {
+  const MetalKv& kv = metal_kv(op.kv);
+  const uint32_t dim = kv.shape.k_head_dim, n_kv_heads = kv.shape.n_kv_heads;
+  const uint32_t queries = shape_.decode_queries;
+  const uint64_t rows = uint64_t{shape_.decode_work} * queries * op.n_heads;
+  const Place partial_out = scratch(rows * dim * sizeof(float));
+  const Place partial_ml = scratch(rows * 2 * sizeof(float));
+  const uint32_t row_groups = divide_up(op.n_heads / n_kv_heads * queries, kDecodeRows);
+  launch("batched_decode_attention", head_instance("batched_decode_attention", kv),
+         {shape_.decode_work, n_kv_heads * row_groups}, {128},
+         {partial_out, partial_ml, value(op.q), kv.memory(), inputs_.decode_tiles, inputs_.work,
+          inputs_.n_work, inputs_.page_tables},
+         attention_args(op));
+  launch("batched_decode_attention", "merge_attention_splits",
+         {shape_.decode_work, op.n_heads * queries}, {128},
+         {value(op.out), partial_out, partial_ml, inputs_.decode_tiles, inputs_.work,
+          inputs_.n_work, floats_of(op.sinks)},
+         MergeAttentionArgs{.n_heads = op.n_heads,
+                            .max_queries = queries,
+                            .dim = dim,
+                            .has_sinks = op.sinks != nullptr});
+}
+
+void PlanBuilder::emit_prefill_attention(const AttentionOp& op) {
+  const MetalKv& kv = metal_kv(op.kv);
+  launch("prefill_attention", head_instance("prefill_attention", kv),
+         {op.n_heads, shape_.prefill_tiles, 2}, {128},
+         {value(op.out), value(op.q), kv.memory(), inputs_.prefill_tiles,
+          inputs_.n_prefill_tiles, inputs_.page_tables, floats_of(op.sinks)},
+         attention_args(op));
+}
+
+void PlanBuilder::emit_naive_attention(const AttentionOp& op) {
+  const MetalKv& kv = metal_kv(op.kv);
+  launch("naive_attention", element_instance("naive_attention", kv), {op.n_heads, shape_.tokens},
+         {128},
+         {value(op.out), value(op.q), kv.memory(), inputs_.positions, inputs_.sequences,
+          inputs_.page_tables, inputs_.n_tokens, floats_of(op.sinks)},
+         NaiveAttentionArgs{.kv = kv.pages(),
+                            .page_stride = inputs_.page_stride,
+                            .n_heads = op.n_heads,
+                            .scale = op.scale,
+                            .window = op.window,
+                            .softcap = op.softcap,
+                            .has_sinks = op.sinks != nullptr});
+}
+
+}  // namespace forge::metal

@@ -1,0 +1,93 @@
+// Operations on one row of activations at a time.
+
+#include "plan_builder.h"
+
+namespace forge::metal {
+
+using namespace metal_args;
+
+namespace {
+
+Group norm_group(uint32_t cols) { return {cols > kLongRow ? 1024u : 256u}; }
+
+Grid elementwise_grid(uint32_t cols, uint32_t rows) {
+  return {divide_up(cols, kRowElements), rows};
+}
+
+}  // namespace
+
+void PlanBuilder::emit(const EmbedOp& op) {
+  const WeightRows& weight = *metal_weight(*op.weight).unified;
+  launch("embed", "embed<" + weight_format(weight.type).name + ">", {shape_.tokens}, {128},
+         {value(op.out), inputs_.tokens, inputs_.n_tokens, weight.place(), memory_.codebooks},
+         EmbedArgs{.row_stride = weight.row_bytes, .cols = cols(op.out), .scale = op.scale});
+}
+
+void PlanBuilder::emit(const RmsNormOp& op) {
+  if (emit_two_norms(op) || emit_norm_with_product(op)) return;
+  const uint32_t n = cols(op.x);
+  launch("rms_norm", "rms_norm", {max_rows(op.out)}, norm_group(n),
+         {value(op.out), value(op.x), floats_of(op.weight), value(op.residual), n_rows(op.x)},
+         RmsNormArgs{.cols = n,
+                     .eps = op.eps,
+                     .offset = op.weight_offset,
+                     .has_residual = op.residual != 0});
+}
+
+bool PlanBuilder::emit_two_norms(const RmsNormOp& op) {
+  const auto* next = next_op<RmsNormOp>();
+  if (op.residual == 0 || !next || next->x != op.out || next->residual != 0) return false;
+  // The second result is planned to live after the inputs have died, and may lie where they do. Row
+  // over row is safe: a threadgroup has read its row before it writes it.
+  const auto is_safe_over = [&](ValueId in) {
+    return values_.offsets[next->out - 1] == values_.offsets[in - 1] || are_apart(next->out, in);
+  };
+  if (!is_safe_over(op.x) || !is_safe_over(op.residual)) return false;
+  const uint32_t n = cols(op.x);
+  launch("fused_residual_rms_norm", "fused_residual_rms_norm", {max_rows(op.out)}, norm_group(n),
+         {value(next->out), value(op.out), value(op.x), floats_of(op.weight), value(op.residual),
+          floats_of(next->weight), n_rows(op.x)},
+         FusedResidualRmsNormArgs{.cols = n,
+                                  .eps = op.eps,
+                                  .offset = op.weight_offset,
+                                  .next_eps = next->eps,
+                                  .next_offset = next->weight_offset,
+                                  .has_x_weight = 1});
+  ++op_index_;
+  return true;
+}
+
+void PlanBuilder::emit(const LayerNormOp& op) {
+  const uint32_t n = cols(op.x);
+  launch("layer_norm", "layer_norm", {max_rows(op.out)}, norm_group(n),
+         {value(op.out), value(op.x), floats_of(op.weight), floats_of(op.bias), n_rows(op.x)},
+         LayerNormArgs{.cols = n, .eps = op.eps, .has_bias = op.bias != nullptr});
+}
+
+void PlanBuilder::emit(const RopeTableOp& op) {
+  launch("rope_table", "rope_table", {shape_.tokens}, {128},
+         {value(op.out), inputs_.positions, floats_of(op.inv_freq), inputs_.n_tokens},
+         RopeTableArgs{.n_freqs = cols(op.out) / 2, .scale = op.scale});
+}
+
+void PlanBuilder::emit(const GluOp& op) {
+  const uint32_t n = cols(op.out);
+  launch("glu", "glu", elementwise_grid(n, max_rows(op.out)), {256},
+         {value(op.out), value(op.x), n_rows(op.x)},
+         GluArgs{.out_cols = n, .width = op.width, .unit = op.unit});
+}
+
+void PlanBuilder::emit(const GatherOutputsOp& op) {
+  const uint32_t n = cols(op.x);
+  launch("gather_outputs", "gather_outputs", elementwise_grid(n, shape_.outputs), {256},
+         {value(op.out), value(op.x), inputs_.output_rows, inputs_.n_outputs},
+         GatherOutputsArgs{.cols = n});
+}
+
+void PlanBuilder::emit(const SoftcapOp& op) {
+  const uint32_t n = cols(op.x);
+  launch("softcap", "softcap", elementwise_grid(n, max_rows(op.out)), {256},
+         {value(op.out), value(op.x), n_rows(op.x)}, SoftcapArgs{.cols = n, .cap = op.cap});
+}
+
+}  // namespace forge::metal

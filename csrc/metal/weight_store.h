@@ -1,0 +1,50 @@
+#pragma once
+
+#include <map>
+#include <span>
+
+#include "metal_weight.h"
+#include "weight_windows.h"
+
+namespace forge::metal {
+
+// Gives weights to the device. A weight that lies in a mapped file in few pieces, where kernels can
+// read it, is used there; others are copied.
+class WeightStore {
+ public:
+  // Copies with `n_threads` threads.
+  WeightStore(std::shared_ptr<const Device> device, WeightWindows& windows, uint32_t n_threads)
+      : device_(std::move(device)), windows_(windows), n_threads_(n_threads) {}
+
+  // Asks for a form of a weight (metal_weight.h); nothing is taken yet. What the device has already,
+  // and no weight at all, is passed over.
+  void add_matrix(const WeightRef& weight);
+  void add_unified(const WeightRef& weight);
+  void add_floats(const WeightRef& weight);
+
+  // Decides how everything asked for will lie, so that steps can be planned; still without buffers.
+  void lay_out();
+  // Memory that `run` will take, mapped files included.
+  uint64_t bytes() const;
+  // Maps and copies everything that was laid out.
+  void run();
+
+ private:
+  using Weights = std::map<const MetalWeight*, WeightRef>;
+
+  std::vector<MappedRange> mapped_ranges() const;
+  // Gives rows that were laid out their buffers.
+  void place(const MetalWeight& weight, std::span<WeightRows> rows) const;
+  void copy(const MetalWeight& weight, std::span<WeightRows> rows) const;
+  std::shared_ptr<const Buffer> copy_floats(const MetalWeight& weight) const;
+  void copy_bytes(uint8_t* to, const uint8_t* from, uint64_t bytes) const;
+  bool needs_copy(const MetalWeight& weight) const;
+  bool takes_own_place(const MetalWeight& weight) const;
+
+  std::shared_ptr<const Device> device_;
+  WeightWindows& windows_;
+  uint32_t n_threads_;
+  Weights matrices_, unified_, floats_;
+};
+
+}  // namespace forge::metal

@@ -1,0 +1,97 @@
+/**
+ * Builds the Metal backend as it is for this machine: `csrc/metal` with declarations of its own in
+ * place of Apple's SDK, linked with a stand-in for Metal that runs kernels in the emulator. Objects
+ * are kept as those of the emulator are.
+ */
+import { basename, dirname, join, resolve } from "@std/path";
+import { embeddedSource } from "../../../ffi/build/embed.ts";
+import { compile, emulatorUnavailable, inParallel, link, list, text } from "../build.ts";
+import { buildMetalEmulator } from "../metal/build.ts";
+
+const root = resolve(import.meta.dirname ?? ".", "..", "..", "..");
+const fake = "test/emulator/fake_metal";
+const warnings = ["-Wall", "-Wextra", "-Werror"];
+
+/** GCC's Objective-C runtime is the one that distributions have; Clang speaks to it. */
+const OBJECTIVE_C = "clang++-19";
+const objectiveCFlags = ["-fobjc-runtime=gcc", "-fblocks"];
+
+/** Why the backend cannot be built here. */
+export function fakeMetalUnavailable(): string | undefined {
+  const reason = emulatorUnavailable();
+  if (reason !== undefined) return reason;
+  try {
+    const { success } = new Deno.Command(OBJECTIVE_C, { args: ["--version"] }).outputSync();
+    if (!success) return `${OBJECTIVE_C} does not run`;
+  } catch (error) {
+    if (!(error instanceof Deno.errors.NotFound)) throw error;
+    return `there is no ${OBJECTIVE_C} for Objective-C++`;
+  }
+  const probe = new Deno.Command("g++", { args: ["-print-file-name=libobjc.so"] }).outputSync();
+  const found = new TextDecoder().decode(probe.stdout).trim() !== "libobjc.so";
+  return found ? undefined : "there is no libobjc, GCC's Objective-C runtime (libobjc-12-dev)";
+}
+
+/** Compiles C++ by the usual compiler and Objective-C++ by Clang. */
+function compileAll(paths: readonly string[], folder: string, headers: readonly string[]) {
+  return inParallel(paths, (path) => {
+    const isObjectiveC = path.endsWith(".mm");
+    const flags = [...warnings, "-fvisibility=hidden", ...(isObjectiveC ? objectiveCFlags : [])];
+    return compile({ path, flags }, folder, headers, isObjectiveC ? OBJECTIVE_C : undefined);
+  });
+}
+
+/** The source that carries the kernels, as the build makes it. */
+async function embeddedKernels(folder: string): Promise<string> {
+  const files = list("kernels/metal", ".metal", ".h");
+  const texts = text(files);
+  const source = embeddedSource(files.map((path, i) => ({
+    name: basename(path),
+    text: texts[i] ?? "",
+  })));
+  const path = join(folder, "embedded.cpp");
+  await Deno.writeTextFile(path, source);
+  return path;
+}
+
+/** Builds everything; returns the folder that holds `libforge_metal.so`. */
+export async function buildFakeMetal(): Promise<string> {
+  const { library: kernels } = await buildMetalEmulator();
+  const folder = join(root, "build", "emulator", "fake_metal");
+  await Deno.mkdir(folder, { recursive: true });
+  const fakeHeaders = text([
+    ...list(fake, ".h"),
+    ...list("test/emulator", ".h"),
+    "csrc/metal/apple.h",
+  ]);
+  const standIn = await link(
+    join(folder, "libfake_metal.*.so"),
+    ["-shared", `-Wl,-rpath,${dirname(kernels)}`],
+    [...await compileAll(list(fake, ".cpp", ".mm"), folder, fakeHeaders), kernels, "-lobjc"],
+  );
+  const sources = ["csrc/common", "csrc/common/quant", "csrc/gpu", "csrc/metal"];
+  const headers = text([
+    ...sources.flatMap((each) => list(each, ".h")),
+    "csrc/forge.h",
+    "kernels/metal/arguments.h",
+  ]);
+  const paths = [
+    ...sources.flatMap((each) => list(each, ".cpp", ".mm")),
+    await embeddedKernels(folder),
+  ];
+  const library = await link(
+    join(folder, "libforge_metal.*.so"),
+    ["-shared", "-Wl,-z,defs", `-Wl,-rpath,${folder}:${dirname(kernels)}`],
+    [...await compileAll(paths, folder, headers), standIn, kernels, "-lobjc"],
+  );
+  // forge looks for a name; a folder for each library keeps processes that run from losing theirs.
+  const home = library.replace(/\.so$/, "");
+  await Deno.mkdir(home, { recursive: true });
+  const named = join(home, "libforge_metal.so");
+  const unfinished = `${named}.${crypto.randomUUID()}`;
+  await Deno.copyFile(library, unfinished);
+  await Deno.rename(unfinished, named);
+  return home;
+}
+
+if (import.meta.main) console.log(`FORGE_LIBRARY_PATH=${await buildFakeMetal()}`);

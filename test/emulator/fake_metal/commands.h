@@ -1,0 +1,55 @@
+#pragma once
+
+#include <array>
+#include <functional>
+
+#include "device.h"
+
+namespace fake_metal {
+
+// The most buffers of a kernel, and what setBytes takes.
+constexpr NSUInteger kBufferIndices = 31;
+constexpr NSUInteger kMostBytes = 4096;
+
+// What is bound at an index.
+struct Binding {
+  FakeBuffer* buffer = nullptr;  // retained
+  NSUInteger offset = 0;
+  std::vector<char> bytes;  // of setBytes, where there is no buffer
+
+  bool is_set() const { return buffer || !bytes.empty(); }
+};
+
+}  // namespace fake_metal
+
+// One command buffer: its work runs when it is waited for.
+@interface FakeCommandBuffer : NSObject <MTLCommandBuffer> {
+ @public
+  FakeQueue* queue_;
+  std::vector<std::function<void()>>* work_;
+  std::vector<NSObject*>* held_;  // what the work uses
+  bool hasOpenEncoder_, isCommitted_, hasKernels_;
+  NSUInteger status_;
+}
+- (void)run;
+@end
+
+@interface FakeEncoder : NSObject <MTLCommandEncoder> {
+ @public
+  FakeCommandBuffer* commands_;
+  bool isEnded_;
+}
+- (void)requireOpen;
+- (void)addWork:(std::function<void()>)work using:(NSObject*)object;
+@end
+
+@interface FakeComputeEncoder : FakeEncoder <MTLComputeCommandEncoder> {
+ @public
+  FakePipeline* pipeline_;
+  std::array<fake_metal::Binding, fake_metal::kBufferIndices>* bindings_;
+  NSUInteger threadgroupBytes_;
+}
+@end
+
+@interface FakeBlitEncoder : FakeEncoder <MTLBlitCommandEncoder>
+@end

@@ -1,0 +1,58 @@
+#pragma once
+
+// The stand-in's device, and what it makes. Methods are those of apple.h; these classes add what the
+// stand-in's files tell each other.
+
+#include <vector>
+
+#include "../metal_registry.h"
+#include "memory.h"
+#include "objects.h"
+
+@interface FakeBuffer : NSObject <MTLBuffer> {
+ @public
+  fake_metal::GuardedMemory* memory_;  // null where others own the bytes
+  char* bytes_;
+  NSUInteger length_;
+  bool isPrivate_;
+}
+@end
+
+@interface FakeFunction : NSObject <MTLFunction> {
+ @public
+  const emulator::MetalKernel* kernel_;
+}
+@end
+
+@interface FakePipeline : NSObject <MTLComputePipelineState> {
+ @public
+  const emulator::MetalKernel* kernel_;
+}
+@end
+
+@interface FakeLibrary : NSObject <MTLLibrary> {
+ @public
+  std::string* source_;
+}
+@end
+
+@class FakeCommandBuffer;
+
+@interface FakeQueue : NSObject <MTLCommandQueue> {
+ @public
+  // Committed and not yet run, in order.
+  std::vector<FakeCommandBuffer*>* pending_;
+}
+// Runs what was committed up to a command buffer.
+- (void)runThrough:(FakeCommandBuffer*)last;
+@end
+
+@interface FakeDevice : NSObject <MTLDevice>
+@end
+
+namespace fake_metal {
+
+// The bytes of all live buffers.
+uint64_t allocated_bytes();
+
+}  // namespace fake_metal

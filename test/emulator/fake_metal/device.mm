@@ -1,0 +1,239 @@
+#include "device.h"
+
+#include <atomic>
+#include <cstring>
+#include <mutex>
+
+#include "commands.h"
+
+namespace {
+
+std::atomic<uint64_t> allocated = 0, allocations = 0, libraries = 0, pipelines = 0;
+
+std::mutex device_mutex;
+FakeDevice* system_device = nullptr;
+
+bool is_due(std::atomic<uint64_t>& counter, uint64_t failing) { return ++counter == failing; }
+
+// Whether a source defines a kernel, or asks for that instance of a template.
+bool defines(const std::string& source, const std::string& name) {
+  if (name.ends_with('>')) return source.find("\nINSTANTIATE(" + name + ")\n") != std::string::npos;
+  return source.find("void " + name + "(") != std::string::npos;
+}
+
+}  // namespace
+
+@implementation FakeBuffer
+
+- (void*)contents {
+  if (isPrivate_) fake_metal::misuse("the CPU asks for the contents of a private buffer");
+  return bytes_;
+}
+
+- (NSUInteger)length {
+  return length_;
+}
+
+- (void)dealloc {
+  allocated -= length_;
+  delete memory_;
+  [super dealloc];
+}
+
+@end
+
+@implementation FakeFunction
+@end
+
+@implementation FakePipeline
+
+- (NSUInteger)maxTotalThreadsPerThreadgroup {
+  return fake_metal::options().max_threads;
+}
+
+- (NSUInteger)staticThreadgroupMemoryLength {
+  return 0;
+}
+
+- (NSUInteger)threadExecutionWidth {
+  return 32;
+}
+
+@end
+
+@interface FakeCompileOptions : MTLCompileOptions {
+ @public
+  bool isFast_;
+  NSUInteger version_;
+}
+@end
+
+@implementation MTLCompileOptions
+
++ (instancetype)alloc {
+  return self == [MTLCompileOptions class] ? [FakeCompileOptions alloc] : [super alloc];
+}
+
+- (void)setFastMathEnabled:(BOOL)enabled {
+}
+
+- (void)setLanguageVersion:(NSUInteger)version {
+}
+
+@end
+
+@implementation FakeCompileOptions
+
+- (instancetype)init {
+  isFast_ = true;
+  return self;
+}
+
+- (void)setFastMathEnabled:(BOOL)enabled {
+  isFast_ = enabled;
+}
+
+- (void)setLanguageVersion:(NSUInteger)version {
+  version_ = version;
+}
+
+@end
+
+@implementation FakeLibrary
+
+- (id<MTLFunction>)newFunctionWithName:(NSString*)name {
+  const std::string text = [name UTF8String];
+  if (!defines(*source_, text)) return nullptr;
+  const emulator::MetalKernel* kernel = emulator::find_metal_kernel(text);
+  if (!kernel) return nullptr;
+  FakeFunction* function = [[FakeFunction alloc] init];
+  function->kernel_ = kernel;
+  return function;
+}
+
+- (void)dealloc {
+  delete source_;
+  [super dealloc];
+}
+
+@end
+
+@implementation FakeDevice
+
+- (NSString*)name {
+  return [NSString stringWithUTF8String:"Emulated Apple GPU"];
+}
+
+- (unsigned long long)recommendedMaxWorkingSetSize {
+  return fake_metal::options().memory_mib << 20;
+}
+
+- (NSUInteger)currentAllocatedSize {
+  return allocated;
+}
+
+- (NSUInteger)maxBufferLength {
+  return fake_metal::options().buffer_kib << 10;
+}
+
+- (NSUInteger)maxThreadgroupMemoryLength {
+  return 32 << 10;
+}
+
+- (BOOL)supportsFamily:(NSInteger)family {
+  return family <= static_cast<NSInteger>(fake_metal::options().family);
+}
+
+- (id<MTLCommandQueue>)newCommandQueue {
+  return [[FakeQueue alloc] init];
+}
+
+- (id<MTLBuffer>)newBufferWithLength:(NSUInteger)length options:(NSUInteger)options {
+  if (length == 0) fake_metal::misuse("a buffer of 0 bytes");
+  if (options != MTLResourceStorageModeShared && options != MTLResourceStorageModePrivate) {
+    fake_metal::misuse("a buffer with the unknown options %lu", options);
+  }
+  if (length > [self maxBufferLength]) return nullptr;
+  if (is_due(allocations, fake_metal::options().fail_allocation)) return nullptr;
+  FakeBuffer* buffer = [[FakeBuffer alloc] init];
+  buffer->memory_ = new fake_metal::GuardedMemory(length);
+  buffer->bytes_ = buffer->memory_->data();
+  buffer->length_ = length;
+  buffer->isPrivate_ = options == MTLResourceStorageModePrivate;
+  allocated += length;
+  return buffer;
+}
+
+- (id<MTLBuffer>)newBufferWithBytesNoCopy:(void*)bytes
+                                   length:(NSUInteger)length
+                                  options:(NSUInteger)options
+                              deallocator:(void (^)(void*, NSUInteger))deallocator {
+  const auto page = fake_metal::page_bytes();
+  if (reinterpret_cast<uintptr_t>(bytes) % page != 0 || length % page != 0 || length == 0) {
+    fake_metal::misuse("%lu bytes at %p are no whole pages", length, bytes);
+  }
+  if (options != MTLResourceStorageModeShared || deallocator) {
+    fake_metal::misuse("pages of the caller's must be shared, and stay the caller's");
+  }
+  if (length > [self maxBufferLength]) return nullptr;
+  if (is_due(allocations, fake_metal::options().fail_allocation)) return nullptr;
+  FakeBuffer* buffer = [[FakeBuffer alloc] init];
+  buffer->bytes_ = static_cast<char*>(bytes);
+  buffer->length_ = length;
+  allocated += length;
+  return buffer;
+}
+
+- (id<MTLLibrary>)newLibraryWithSource:(NSString*)source
+                               options:(MTLCompileOptions*)options
+                                 error:(NSError**)error {
+  const auto* settings = static_cast<const FakeCompileOptions*>(options);
+  if (!settings || settings->isFast_ || settings->version_ != MTLLanguageVersion3_0) {
+    fake_metal::misuse("kernels are compiled as Metal 3.0, without fast math");
+  }
+  const std::string text = [source UTF8String];
+  if (text.find("#include \"") != std::string::npos) {
+    fake_metal::misuse("a source includes a file, which Metal would not find");
+  }
+  if (is_due(libraries, fake_metal::options().fail_compile)) {
+    *error = [FakeError errorWithCode:3 text:"program_source:1:1: error: injected"];
+    return nullptr;
+  }
+  FakeLibrary* library = [[FakeLibrary alloc] init];
+  library->source_ = new std::string(text);
+  return library;
+}
+
+- (id<MTLComputePipelineState>)newComputePipelineStateWithFunction:(id<MTLFunction>)function
+                                                             error:(NSError**)error {
+  if (!function) fake_metal::misuse("a pipeline without a function");
+  if (is_due(pipelines, fake_metal::options().fail_pipeline)) {
+    *error = [FakeError errorWithCode:2 text:"Compiler encountered an internal error"];
+    return nullptr;
+  }
+  FakePipeline* pipeline = [[FakePipeline alloc] init];
+  pipeline->kernel_ = static_cast<FakeFunction*>(function)->kernel_;
+  return pipeline;
+}
+
+- (void)dealloc {
+  system_device = nullptr;
+  fake_metal::require_no_objects_beside(self);
+  [super dealloc];
+}
+
+@end
+
+namespace fake_metal {
+
+uint64_t allocated_bytes() { return allocated; }
+
+}  // namespace fake_metal
+
+__attribute__((visibility("default"))) id<MTLDevice> MTLCreateSystemDefaultDevice(void) {
+  const std::lock_guard lock(device_mutex);
+  if (fake_metal::options().devices == 0) return nullptr;
+  if (system_device) return [system_device retain];
+  system_device = [[FakeDevice alloc] init];
+  return system_device;
+}

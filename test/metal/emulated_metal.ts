@@ -1,0 +1,38 @@
+/**
+ * An Apple GPU for tests on machines without one: the Metal backend as it is, linked with a stand-in
+ * for Metal. For programs that run in processes of their own, since a bug in a kernel, or a misuse of
+ * Metal, ends the process.
+ */
+import { ROOT } from "../cli/forge.ts";
+import { buildFakeMetal, fakeMetalUnavailable } from "../emulator/fake_metal/build.ts";
+
+/** Why there can be no emulated GPU here. */
+export function emulatedMetalUnavailable(): string | undefined {
+  const reason = fakeMetalUnavailable();
+  if (reason !== undefined) console.error(`skipping: ${reason}`);
+  return reason;
+}
+
+/** What the stand-in for Metal pretends; see test/emulator/fake_metal/options.h. */
+export type FakeOptions = Readonly<Record<string, number>>;
+
+/** The environment in which forge finds an emulated GPU. */
+export async function emulatedMetal(options: FakeOptions = {}): Promise<Record<string, string>> {
+  return {
+    FORGE_LIBRARY_PATH: await buildFakeMetal(),
+    FORGE_FAKE_METAL: Object.entries(options).map(([key, value]) => `${key}=${value}`).join(","),
+  };
+}
+
+/** Runs a Deno program with all permissions on an emulated GPU; its output when it succeeded. */
+export async function runOnEmulatedMetal(args: readonly string[]): Promise<string> {
+  const { success, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
+    args: [...args],
+    cwd: ROOT,
+    env: { NO_COLOR: "1", FORGE_TEST_DEVICES: "metal", ...await emulatedMetal() },
+    stdin: "null",
+  }).output();
+  const decoder = new TextDecoder();
+  if (success) return decoder.decode(stdout);
+  throw new Error(`${args.join(" ")}\n${decoder.decode(stdout)}\n${decoder.decode(stderr)}`);
+}

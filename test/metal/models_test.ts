@@ -1,0 +1,75 @@
+/** Whole models on an emulated Apple GPU: the unmodified program, from prompt to text. */
+import { assertEquals, assertStringIncludes } from "@std/assert";
+import { forge } from "../cli/forge.ts";
+import { sharedAvailable, sharedPath } from "../support/shared.ts";
+import {
+  emulatedMetal,
+  emulatedMetalUnavailable,
+  type FakeOptions,
+  runOnEmulatedMetal,
+} from "./emulated_metal.ts";
+
+const unavailable = emulatedMetalUnavailable() !== undefined;
+const withoutStories = unavailable || !sharedAvailable("models", "stories260K");
+const withoutTiny = unavailable || !sharedAvailable("models", "tiny");
+
+Deno.test({
+  name: "forge run --device metal tells the story",
+  ignore: withoutStories,
+  fn: async () => {
+    const path = sharedPath("models", "stories260K", "expected.json");
+    const { text } = JSON.parse(Deno.readTextFileSync(path)) as { text: string };
+    const model = sharedPath("models", "stories260K");
+    const args = ["run", "--device", "metal", "-m", model, "--raw", "-p", "", "--temp", "0"];
+    const { code, stdout, stderr } = await forge([...args, "-n", "48"], {
+      env: await emulatedMetal(),
+    });
+    assertEquals([code, stderr], [0, ""]);
+    const told = stdout.trimEnd();
+    assertEquals(told, text.slice(0, told.length));
+    assertStringIncludes(told, "Once upon a time");
+  },
+});
+
+/** The ids that a model samples on a device. */
+async function sampledIds(model: string, device: string, env: Readonly<Record<string, string>>) {
+  const sampling = ["--temp", "0.8", "--top-k", "40", "--top-p", "0.9", "--seed", "7"];
+  const args = ["run", "-m", model, "-p", "One day", "-n", "12", "-c", "32", "--json", ...sampling];
+  const { code, stdout, stderr } = await forge([...args, "--device", device], { env });
+  assertEquals([code, stderr], [0, ""]);
+  return JSON.parse(stdout).token_ids;
+}
+
+const memories: readonly (readonly [string, FakeOptions, Readonly<Record<string, string>>])[] = [
+  ["", {}, {}],
+  [" when a file takes several buffers", { buffer_kib: 256 }, {}],
+  [" when the CPU may read every buffer", {}, { FORGE_DEBUG: "1" }],
+];
+
+for (const [when, options, variables] of memories) {
+  Deno.test({
+    name: `forge run --device metal samples the tokens that the CPU samples${when}`,
+    ignore: withoutStories,
+    fn: async () => {
+      const model = sharedPath("models", "stories260K", "stories260K-f32.gguf");
+      const env = { ...await emulatedMetal(options), ...variables };
+      assertEquals(await sampledIds(model, "metal", env), await sampledIds(model, "cpu", {}));
+    },
+  });
+}
+
+// A dense model and one with experts; one with biases and one with norms on both sides, soft-caps and
+// windows.
+const FAMILIES = { F32: ["llama", "qwen3_moe"], F16: ["qwen2", "gemma2"] } as const;
+
+for (const [kvType, families] of Object.entries(FAMILIES)) {
+  Deno.test({
+    name: `tiny models agree on an emulated Apple GPU with ${kvType} caches`,
+    ignore: withoutTiny,
+    fn: async () => {
+      const folders = families.map((family) => sharedPath("models", "tiny", family));
+      const program = ["run", "-A", "test/support/check_models.ts", "metal"];
+      await runOnEmulatedMetal([...program, kvType, ...folders]);
+    },
+  });
+}
