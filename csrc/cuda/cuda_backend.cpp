@@ -49,6 +49,11 @@ class CudaBackend : public Backend {
             device_->kernels.compiler_version(),
         "compiled kernels are kept in " + device_->kernels.cache_folder(),
     };
+    CublasLt& cublaslt = device_->cublaslt();
+    details.push_back(cublaslt.problem().empty()
+                          ? "products of long prompts by cuBLASLt " + cublaslt.version() + ", " +
+                                cublaslt.path()
+                          : "cuBLASLt is not used: " + cublaslt.problem());
     const AttentionChoice attention(device_->attention, device_->flash());
     for (const std::string& line : attention.describe()) details.push_back(line);
     info.add_raw("details", json_list(details));

@@ -17,8 +17,22 @@ DevicePointer CudaDevice::codebooks() {
   return codebooks_.at();
 }
 
+CudaDevice::~CudaDevice() {
+  const DeviceScope scope(device());
+  cublaslt_.reset();
+}
+
+CublasLt& CudaDevice::cublaslt() {
+  const std::lock_guard lock(libraries_mutex_);
+  if (!cublaslt_) {
+    const DeviceScope scope(device());
+    cublaslt_.emplace(device().driver().version());
+  }
+  return *cublaslt_;
+}
+
 const FlashLibrary& CudaDevice::flash() {
-  const std::lock_guard lock(flash_mutex_);
+  const std::lock_guard lock(libraries_mutex_);
   if (!flash_) {
     const DeviceScope scope(device());
     flash_.emplace();

@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "cublaslt.h"
 #include "flash_library.h"
 #include "kernels.h"
 
@@ -14,11 +15,15 @@ struct CudaDevice {
         kernels(state, n_host_threads),
         n_threads(n_host_threads) {}
 
+  ~CudaDevice();
+
   const Device& device() const { return state->device; }
   // The tables of the weight types that look their values up; copied at the first call.
   DevicePointer codebooks();
   // libflash_attn, or why there is none; looked for at the first call.
   const FlashLibrary& flash();
+  // cuBLASLt, likewise.
+  CublasLt& cublaslt();
 
   std::shared_ptr<DeviceState> state;
   Kernels kernels;
@@ -27,8 +32,9 @@ struct CudaDevice {
 
  private:
   DeviceBuffer codebooks_;
-  std::mutex flash_mutex_;
+  std::mutex libraries_mutex_;
   std::optional<FlashLibrary> flash_;
+  std::optional<CublasLt> cublaslt_;
 };
 
 }  // namespace forge::cuda

@@ -1,6 +1,7 @@
 #include "cuda_executor.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 
 #include "../gpu/memory_needs.h"
@@ -103,7 +104,8 @@ CudaExecutor::CudaExecutor(std::shared_ptr<const Program> program,
   WeightForms forms(upload);
   for (const Op& op : program_->ops) std::visit([&](const auto& typed) { forms.add(typed); }, op);
   WorkspaceBytes workspace;
-  const std::vector<StepShape> shapes = typical_shapes(*program_, tiling_);
+  std::vector<StepShape> shapes = typical_shapes(*program_, tiling_);
+  for (StepShape& shape : shapes) note_most_rows(shape);
   for (const StepShape& shape : shapes) {
     PlanBuilder plan = builder(kNoMemory, shape, {});
     plan.build();
@@ -159,8 +161,7 @@ void CudaExecutor::grow_workspace(const WorkspaceBytes& needed) {
 
 PlanBuilder CudaExecutor::builder(const PlanMemory& memory, const StepShape& shape,
                                   const InputAddresses& inputs) {
-  return PlanBuilder(*program_, values_, memory, shape, inputs, device_->kernels,
-                     device_->device().properties(), attention_);
+  return PlanBuilder(*program_, values_, memory, shape, inputs, *device_, attention_);
 }
 
 CudaExecutor::Plan& CudaExecutor::plan_for(const StepShape& shape) {
@@ -186,6 +187,9 @@ CudaExecutor::Plan& CudaExecutor::plan_for(const StepShape& shape) {
   for (const PlanEntry& entry : plan.list.entries) {
     if (const auto* launch = std::get_if<Launch>(&entry)) launch->verify(device_->device());
   }
+  if (device_->device().is_traced()) {
+    std::fprintf(stderr, "%s\n", plan_summary(shape, plan.list.entries).c_str());
+  }
   return plans_.emplace(shape, std::move(plan)).first->second;
 }
 
@@ -196,12 +200,14 @@ void CudaExecutor::run(const StepInputs& inputs, ResultBlock& results, const Sto
   const DeviceScope scope(gpu);
   stop.check();
   const QueryTiles tiles = query_tiles(inputs, tiling_);
-  const StepShape shape = shape_of(inputs, tiles, program_->limits);
+  const StepRows rows = step_rows(inputs);
+  StepShape shape = shape_of(inputs, tiles, program_->limits);
+  note_rows(rows, program_->limits, shape);
   inputs_->reserve(inputs, shape);
   Plan& plan = plan_for(shape);
   if (profile_) profile_->begin_run();
   try {
-    inputs_->copy(inputs, tiles, shape);
+    inputs_->copy(inputs, tiles, rows, shape);
     ++plan.runs;
     const LaunchPlan& list = plan.list;
     enqueue(plan, plan.forward, 0, list.sampling_begin, shape, stop);

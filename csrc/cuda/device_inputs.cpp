@@ -47,6 +47,13 @@ InputAddresses DeviceInputs::addresses(const StepShape& shape) const {
           .work = fixed.at(places.work),
           .decode_runs = runs(places.decode_runs),
           .prefill_runs = runs(places.prefill_runs),
+          .decode_tokens = {fixed.at(InputLayout::n_decode_tokens), fixed.at(places.decode_tokens)},
+          .prefill_tokens = {fixed.at(InputLayout::n_prefill_tokens),
+                             fixed.at(places.prefill_tokens)},
+          .decode_outputs = {fixed.at(InputLayout::n_decode_outputs),
+                             fixed.at(places.decode_outputs)},
+          .prefill_outputs = {fixed.at(InputLayout::n_prefill_outputs),
+                              fixed.at(places.prefill_outputs)},
           .page_tables = page_tables_.device.at(),
           .page_stride = limits_.max_pages,
           .history = history_.device.at(),
@@ -73,9 +80,10 @@ void DeviceInputs::reserve(Area& area, uint64_t bytes) {
   ++generation_;
 }
 
-void DeviceInputs::copy(const StepInputs& inputs, const QueryTiles& tiles, const StepShape& shape) {
+void DeviceInputs::copy(const StepInputs& inputs, const QueryTiles& tiles, const StepRows& rows,
+                        const StepShape& shape) {
   const InputLayout places(shape);
-  write_inputs(inputs, tiles, places, fixed_.host.data());
+  write_inputs(inputs, tiles, places, fixed_.host.data(), rows);
   send(fixed_, places.bytes);
   copy_page_tables(inputs);
   copy(history_, inputs.history.data(), inputs.history.size_bytes());

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../gpu/input_layout.h"
+#include "kernel_types.h"
 #include "memory.h"
 
 namespace forge::cuda {
@@ -31,6 +32,10 @@ struct InputAddresses {
   DevicePointer work;
   RunAddresses decode_runs;
   RunAddresses prefill_runs;
+  RowSet decode_tokens;
+  RowSet prefill_tokens;
+  RowSet decode_outputs;
+  RowSet prefill_outputs;
   DevicePointer page_tables;  // rows are `page_stride` entries apart
   uint32_t page_stride;
   DevicePointer history;
@@ -57,7 +62,8 @@ class DeviceInputs {
   // Makes room for the inputs of a run. Before `addresses` are used for it.
   void reserve(const StepInputs& inputs, const StepShape& shape);
   // Puts the copies of a run's inputs on the stream, but of its masks. The run before must have ended.
-  void copy(const StepInputs& inputs, const QueryTiles& tiles, const StepShape& shape);
+  void copy(const StepInputs& inputs, const QueryTiles& tiles, const StepRows& rows,
+            const StepShape& shape);
   // The masks, which may come later.
   void copy_masks(const StepInputs& inputs);
 

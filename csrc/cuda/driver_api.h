@@ -79,6 +79,29 @@ struct Copy2D {
   size_t height;
 };
 
+// CUlaunchAttribute, of which forge sets one: a kernel may start while the one before it ends.
+constexpr int kProgrammaticSerialization = 6;
+struct alignas(8) LaunchAttribute {
+  int id;
+  int pad;
+  int value;
+  int rest[15];
+};
+
+// CUlaunchConfig.
+struct LaunchConfig {
+  unsigned grid_x;
+  unsigned grid_y;
+  unsigned grid_z;
+  unsigned block_x;
+  unsigned block_y;
+  unsigned block_z;
+  unsigned shared_bytes;
+  Stream stream;
+  LaunchAttribute* attributes;
+  unsigned n_attributes;
+};
+
 // Each function: its member in DriverApi, the symbol that libcuda exports, and its parameters.
 #define FORGE_DRIVER_FUNCTIONS(F)                                                                 \
   F(init, cuInit, (unsigned flags))                                                               \
@@ -137,9 +160,11 @@ struct Copy2D {
   F(graph_exec_destroy, cuGraphExecDestroy, (GraphExec executable))                               \
   F(graph_destroy, cuGraphDestroy, (Graph graph))
 
-// Absent from drivers before CUDA 12.4.
-#define FORGE_OPTIONAL_DRIVER_FUNCTIONS(F) \
-  F(parameter_info, cuFuncGetParamInfo,    \
+// Absent from drivers before CUDA 11.8 (cuLaunchKernelEx) and 12.4.
+#define FORGE_OPTIONAL_DRIVER_FUNCTIONS(F)                                               \
+  F(launch_with, cuLaunchKernelEx,                                                       \
+    (const LaunchConfig* config, Function function, void** parameters, void** extra))    \
+  F(parameter_info, cuFuncGetParamInfo,                                                  \
     (Function function, size_t index, size_t* offset, size_t* bytes))
 
 struct DriverApi {

@@ -33,6 +33,13 @@ struct Epilogue {
 };
 static_assert(sizeof(Epilogue) == 24);
 
+// The rows that a product computes: those of a list, or without one the first `count`.
+struct RowSet {
+  DevicePointer count;
+  DevicePointer list;
+};
+static_assert(sizeof(RowSet) == 16);
+
 struct AttentionArgs {
   DevicePointer sinks;
   float scale;

@@ -19,6 +19,16 @@ void Launch::verify(const Device& device) const {
   }
 }
 
+// Every kernel waits for the one before it (prelude.cuh).
+Result Launch::launch_early(const Device& device, void** parameters) const {
+  LaunchAttribute attribute{};
+  attribute.id = kProgrammaticSerialization;
+  attribute.value = 1;
+  const LaunchConfig config = {grid_.x, grid_.y, grid_.z,         block_,     1,
+                               1,       shared_bytes_, device.stream(), &attribute, 1};
+  return device.api().launch_with(&config, kernel_->function, parameters, nullptr);
+}
+
 void Launch::enqueue(const Device& device) const {
   std::array<void*, 32> pointers;
   if (offsets_.size() > pointers.size() || !kernel_->function) {
@@ -27,9 +37,12 @@ void Launch::enqueue(const Device& device) const {
   for (size_t i = 0; i < offsets_.size(); ++i) {
     pointers[i] = const_cast<uint8_t*>(storage_.data() + offsets_[i]);
   }
-  device.check(device.api().launch(kernel_->function, grid_.x, grid_.y, grid_.z, block_, 1, 1,
-                                   shared_bytes_, device.stream(), pointers.data(), nullptr),
-               "launching ", kernel_->instance);
+  const Result result =
+      device.overlaps_kernels()
+          ? launch_early(device, pointers.data())
+          : device.api().launch(kernel_->function, grid_.x, grid_.y, grid_.z, block_, 1, 1,
+                                shared_bytes_, device.stream(), pointers.data(), nullptr);
+  device.check(result, "launching ", kernel_->instance);
   if (device.is_synchronous()) device.synchronize("running " + kernel_->instance);
 }
 

@@ -53,6 +53,8 @@ class Launch {
     sizes_.push_back(static_cast<uint32_t>(sizeof(T)));
   }
 
+  Result launch_early(const Device& device, void** parameters) const;
+
   const Kernel* kernel_;
   Grid grid_;
   uint32_t block_;

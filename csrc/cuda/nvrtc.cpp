@@ -25,21 +25,10 @@ void check(const NvrtcApi& api, NvrtcResult result, const char* what) {
   if (result != 0) fail(FORGE_INTERNAL, what, ": ", api.error_string(result));
 }
 
-// The libraries of `kNvrtcQuery` whose machine code a driver of the major version loads.
-LibraryQuery query_for(int driver_version) {
-  LibraryQuery query = kNvrtcQuery;
-  const int major = driver_version / 1000;
-  std::erase_if(query.names, [major](const char* name) {
-    const char* version = std::strstr(name, ".so.") + std::strlen(".so.");
-    return std::atoi(version) > major;
-  });
-  return query;
-}
-
 }  // namespace
 
 Nvrtc::Nvrtc(int driver_version) {
-  LibrarySearch search = find_library(query_for(driver_version));
+  LibrarySearch search = find_library(for_driver(kNvrtcQuery, driver_version));
   if (!search.library) {
     fail(FORGE_DEVICE_FAILED, search.problem, " (the driver is for CUDA ",
          version_text(driver_version), ")");

@@ -6,15 +6,15 @@ namespace forge::cuda {
 
 PlanBuilder::PlanBuilder(const Program& program, const ScratchPlan& values,
                          const PlanMemory& memory, const StepShape& shape,
-                         const InputAddresses& inputs, Kernels& kernels,
-                         const DeviceProperties& device, const AttentionChoice& attention)
+                         const InputAddresses& inputs, CudaDevice& device,
+                         const AttentionChoice& attention)
     : program_(program),
       values_(values),
       memory_(memory),
       shape_(shape),
       inputs_(inputs),
-      kernels_(kernels),
       device_(device),
+      gpu_(device.device().properties()),
       attention_(attention) {}
 
 LaunchPlan PlanBuilder::build() {
@@ -43,6 +43,25 @@ DevicePointer PlanBuilder::n_rows(ValueId id) const {
 
 uint32_t PlanBuilder::max_rows(ValueId id) const {
   return program_.value(id).rows == Rows::tokens ? shape_.tokens : shape_.outputs;
+}
+
+bool PlanBuilder::is_read_once(ValueId id) const {
+  size_t readers = 0;
+  for (const Op& op : program_.ops) {
+    std::visit(
+        [&](const auto& typed) {
+          for (const ValueId read : typed.reads()) readers += read == id;
+        },
+        op);
+  }
+  return readers == 1 && !program_.value(id).keep;
+}
+
+bool PlanBuilder::is_apart(ValueId a, ValueId b) const {
+  const auto end = [&](ValueId id) {
+    return values_.offsets[id - 1] + program_.max_rows(id) * program_.value(id).cols;
+  };
+  return end(a) <= values_.offsets[b - 1] || end(b) <= values_.offsets[a - 1];
 }
 
 DevicePointer PlanBuilder::scratch(uint64_t bytes) {

@@ -3,11 +3,14 @@
 // Turns a program into the launches that run it for one shape. The operations are those of forge.h;
 // plan_*.cpp hold them by kind.
 
+#include <map>
+#include <string>
 #include <vector>
 
 #include "../common/program.h"
 #include "../common/scratch_plan.h"
 #include "attention_choice.h"
+#include "cuda_device.h"
 #include "cuda_kv.h"
 #include "cuda_weight.h"
 #include "device_inputs.h"
@@ -46,8 +49,8 @@ struct LaunchPlan {
 class PlanBuilder {
  public:
   PlanBuilder(const Program& program, const ScratchPlan& values, const PlanMemory& memory,
-              const StepShape& shape, const InputAddresses& inputs, Kernels& kernels,
-              const DeviceProperties& device, const AttentionChoice& attention);
+              const StepShape& shape, const InputAddresses& inputs, CudaDevice& device,
+              const AttentionChoice& attention);
 
   LaunchPlan build();
   // What the launches need; known once they are built, whatever addresses they were built with.
@@ -72,20 +75,47 @@ class PlanBuilder {
   // One launch for a norm whose result, with a residual, is normalised again; false where the
   // next operation is no such norm.
   bool emit_two_norms(const RmsNormOp& op);
+  // Whether a value is read by one operation and by nobody else.
+  bool is_read_once(ValueId id) const;
+  // Whether two values lie in different places.
+  bool is_apart(ValueId a, ValueId b) const;
   // Whether a kernel that works row by row may write one value while it reads another of its size.
   bool is_safe_over(ValueId out, ValueId in) const;
 
+  // One part of a weight, as a product with some rows of x.
   struct Product {
     DevicePointer out, x;
     const CudaWeight* weight;
     const DevicePart* part;
-    uint64_t out_stride;
-    DevicePointer n_rows;
-    uint32_t max_rows;
     Epilogue epilogue;
+
+    DevicePointer data() const { return weight->matrix.at(part->offset); }
+    uint32_t n_rows() const { return static_cast<uint32_t>(part->rows); }
+    uint32_t n_cols() const { return static_cast<uint32_t>(weight->cols); }
+    uint32_t out_stride() const { return static_cast<uint32_t>(weight->rows); }
   };
-  void emit_matvec(const Product& product);
-  void emit_gemm(const Product& product);
+  struct RowGroup {
+    RowSet set;
+    uint32_t max_rows = 0;
+  };
+  // Rows of x as 16-bit floats, and what each was divided by.
+  struct HalfRows {
+    DevicePointer x, scale;
+  };
+  std::vector<Product> products_of(const MatmulOp& op) const;
+  // One launch for a product whose result the next operation gates, where matvec would compute it;
+  // false where it is none.
+  bool emit_gated_product(const MatmulOp& op, const RowGroup& rows);
+  bool decodes_by_matvec() const;
+  void emit_matvec(const Product& product, const RowGroup& rows);
+  void emit_decode_gemm(const Product& product, const RowGroup& rows);
+  void emit_gemm(const Product& product, const RowGroup& rows);
+  // By cuBLASLt; false where it is not there, or not worth it.
+  bool emit_library_product(const Product& product, const RowGroup& rows);
+  // Rows are converted once for all the parts of a weight: between one call of begin_half_rows and
+  // the next.
+  void begin_half_rows();
+  const HalfRows& half_rows(const Product& product, const RowGroup& rows);
   uint32_t matvec_split(uint64_t rows, uint64_t cols, const WeightFormat& format) const;
 
   // Tokens grouped by expert, for tiles of a size.
@@ -108,7 +138,7 @@ class PlanBuilder {
   template <class... Parameters>
   void launch(const char* file, const std::string& instance, Grid grid, uint32_t block,
               uint32_t shared_bytes, const Parameters&... parameters) {
-    plan_.entries.emplace_back(std::in_place_type<Launch>, kernels_.get(file, instance), grid, block,
+    plan_.entries.emplace_back(std::in_place_type<Launch>, device_.kernels.get(file, instance), grid, block,
                                shared_bytes, parameters...);
   }
 
@@ -125,15 +155,21 @@ class PlanBuilder {
   const PlanMemory memory_;
   const StepShape shape_;
   const InputAddresses inputs_;
-  Kernels& kernels_;
-  const DeviceProperties& device_;
+  CudaDevice& device_;
+  const DeviceProperties& gpu_;
   const AttentionChoice& attention_;
   LaunchPlan plan_;
   WorkspaceBytes needed_;
   uint64_t scratch_used_ = 0;
   size_t op_index_ = 0;
   RouteGroups groups_;
+  std::map<std::string, HalfRows> half_rows_;  // by their type
 };
+
+// Tokens that one launch of matvec or grouped_matvec computes together, of `rows` in all.
+uint32_t tokens_together(uint32_t rows, const WeightFormat& format);
+// The kernel instance for so many, as in "matvec<FormatQ8_0, 8>".
+std::string tokens_instance(const char* kernel, const WeightFormat& format, uint32_t tokens);
 
 // The floats of an optional vector weight on the device, or 0.
 inline DevicePointer floats_of(const WeightRef& weight) {

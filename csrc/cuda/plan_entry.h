@@ -1,7 +1,11 @@
 #pragma once
 
+#include <string>
 #include <variant>
+#include <vector>
 
+#include "../gpu/step_shape.h"
+#include "cublaslt.h"
 #include "flash_library.h"
 #include "launch.h"
 
@@ -9,10 +13,12 @@ namespace forge::cuda {
 
 // A piece of work of a plan. None waits, allocates or reads what the host may change, so that all can
 // be captured in a graph.
-using PlanEntry = std::variant<Launch, FlashCall>;
+using PlanEntry = std::variant<Launch, FlashCall, LtCall>;
 
-inline void enqueue(const PlanEntry& entry, const Device& device) {
-  std::visit([&](const auto& work) { work.enqueue(device); }, entry);
-}
+void enqueue(const PlanEntry& entry, const Device& device);
+
+// One line about a plan for people who tune it: what it was made for, how many entries it has, and of
+// which kernels.
+std::string plan_summary(const StepShape& shape, const std::vector<PlanEntry>& entries);
 
 }  // namespace forge::cuda

@@ -1,4 +1,4 @@
-// Products with weights, and the mixture of experts.
+// Products with weights.
 
 #include <algorithm>
 #include <bit>
@@ -9,9 +9,10 @@ namespace forge::cuda {
 
 namespace {
 
-// Up to here a product is bound by reading the weight, which matvec does once for 8 rows.
-constexpr uint32_t kMostMatvecRows = 16;
 constexpr uint32_t kMostMatvecTokens = 8;
+// Steps of more sequences than this decode on tensor cores. It is the most that there can be which
+// decides, not how many there are: a token's sums must not depend on that.
+constexpr uint32_t kMostMatvecSequences = 8;
 // Rows and columns of a gemm block, and the multiple of columns it wants.
 constexpr uint32_t kGemmRows = 128;
 constexpr uint32_t kGemmTokens = 64;
@@ -19,8 +20,31 @@ constexpr uint32_t kGemmCols = 64;
 constexpr uint32_t kGemmShared = 55296;
 // The fewest elements of a row that a warp of matvec is worth splitting off for.
 constexpr uint32_t kSplitCols = 512;
+// From here on cuBLASLt is asked: for weights of 16 bits as they are, for others when unpacking them
+// (2.5 bytes a weight through memory and cache) is little beside multiplying.
+constexpr uint32_t kFewestLtRows = 65;
+constexpr uint32_t kFewestUnpackedLtRows = 256;
+// Unpacked weights of a tile: they stay in the second-level cache until they are multiplied.
+constexpr uint64_t kTileBytes = 32u << 20;
+constexpr uint32_t kTileRows = 128;
+constexpr uint32_t kEpilogueCols = 1024;
+constexpr uint32_t kDequantizeCols = 2048;
 
-// Tokens that one launch computes together, of `rows` in all.
+const char* half_of(WeightType type) { return type == WeightType::BF16 ? "bf16" : "f16"; }
+
+bool is_half(WeightType type) { return type == WeightType::F16 || type == WeightType::BF16; }
+
+uint32_t padded_cols(const CudaWeight& weight) {
+  return divide_up(weight.cols, kGemmCols) * kGemmCols;
+}
+
+// The largest power of two, up to 256, that divides an offset.
+uint32_t alignment_of(uint64_t offset) {
+  return static_cast<uint32_t>(1u << std::countr_zero(offset | 256));
+}
+
+}  // namespace
+
 uint32_t tokens_together(uint32_t rows, const WeightFormat& format) {
   if (format.is_generic) return rows == 1 ? 1 : 4;
   return std::min(std::bit_ceil(rows), kMostMatvecTokens);
@@ -30,30 +54,89 @@ std::string tokens_instance(const char* kernel, const WeightFormat& format, uint
   return std::string(kernel) + "<" + format.name + ", " + std::to_string(tokens) + ">";
 }
 
-}  // namespace
-
 void PlanBuilder::emit(const MatmulOp& op) {
+  const bool of_tokens = program_.value(op.x).rows == Rows::tokens;
+  const RowGroup all{{n_rows(op.x), 0}, max_rows(op.x)};
+  RowGroup decode, prefill;
+  if (of_tokens) {
+    decode = {inputs_.decode_tokens, shape_.decode_tokens};
+    prefill = {inputs_.prefill_tokens, shape_.prefill_tokens};
+  } else {
+    decode = {inputs_.decode_outputs, shape_.decode_outputs};
+    prefill = {inputs_.prefill_outputs, shape_.prefill_outputs};
+  }
+  // A list of all rows says nothing.
+  if (prefill.max_rows == 0) decode = all;
+  if (decode.max_rows == 0) prefill = all;
+
+  if (prefill.max_rows == 0 && emit_gated_product(op, decode)) return;
+  const std::vector<Product> products = products_of(op);
+  for (const Product& p : products) {
+    if (p.part->type == WeightType::F32) emit_matvec(p, all);
+  }
+  if (decode.max_rows > 0) {
+    begin_half_rows();
+    for (const Product& p : products) {
+      if (p.part->type == WeightType::F32) continue;
+      if (decodes_by_matvec()) {
+        emit_matvec(p, decode);
+      } else {
+        emit_decode_gemm(p, decode);
+      }
+    }
+  }
+  if (prefill.max_rows > 0) {
+    begin_half_rows();
+    for (const Product& p : products) {
+      if (p.part->type == WeightType::F32) continue;
+      if (!emit_library_product(p, prefill)) emit_gemm(p, prefill);
+    }
+  }
+}
+
+bool PlanBuilder::emit_gated_product(const MatmulOp& op, const RowGroup& rows) {
+  if (op_index_ + 1 >= program_.ops.size()) return false;
+  const auto* glu = std::get_if<GluOp>(&program_.ops[op_index_ + 1]);
+  const uint32_t width = glu ? glu->width : 0;
+  if (!glu || glu->x != op.out || cols(op.out) != 2 * width || !is_read_once(op.out)) return false;
+  if (op.bias || op.residual || op.alpha != 1 || op.activation != FORGE_IDENTITY) return false;
   const CudaWeight& weight = cuda_weight(*op.weight);
+  const DevicePart& part = weight.device_parts()[0];
+  const WeightFormat format = weight_format(part.type);
+  if (!weight.is_uniform() || format.is_generic) return false;
+  if (part.type != WeightType::F32 && !decodes_by_matvec()) return false;
+  // The result is planned to live after x has died, and may lie where it does.
+  if (!is_apart(glu->out, op.x)) return false;
+  const uint32_t tokens = tokens_together(rows.max_rows, format);
+  const uint32_t split = matvec_split(part.rows, weight.cols, format);
+  launch("gated_matvec.cu", tokens_instance("gated_matvec", format, tokens),
+         {divide_up(width, 8 / split), divide_up(rows.max_rows, tokens)}, 256, 0, value(glu->out),
+         value(op.x), weight.matrix.at(part.offset), part.row_bytes, width,
+         static_cast<uint32_t>(weight.cols), rows.set, glu->unit, split, memory_.codebooks);
+  ++op_index_;
+  return true;
+}
+
+bool PlanBuilder::decodes_by_matvec() const {
+  return program_.limits.max_sequences <= kMostMatvecSequences;
+}
+
+std::vector<PlanBuilder::Product> PlanBuilder::products_of(const MatmulOp& op) const {
+  const CudaWeight& weight = cuda_weight(*op.weight);
+  std::vector<Product> products;
   for (const DevicePart& part : weight.device_parts()) {
     const DevicePointer skip = part.first_row * sizeof(float);
     const DevicePointer bias = floats_of(op.bias), residual = value(op.residual);
-    const Product product{.out = value(op.out) + skip,
-                          .x = value(op.x),
-                          .weight = &weight,
-                          .part = &part,
-                          .out_stride = weight.rows,
-                          .n_rows = n_rows(op.x),
-                          .max_rows = max_rows(op.x),
-                          .epilogue = {.bias = bias ? bias + skip : 0,
-                                       .residual = residual ? residual + skip : 0,
-                                       .alpha = op.alpha,
-                                       .activation = op.activation}};
-    if (product.max_rows <= kMostMatvecRows || part.type == WeightType::F32) {
-      emit_matvec(product);
-    } else {
-      emit_gemm(product);
-    }
+    products.push_back({.out = value(op.out) + skip,
+                        .x = value(op.x),
+                        .weight = &weight,
+                        .part = &part,
+                        .epilogue = {.bias = bias ? bias + skip : 0,
+                                     .residual = residual ? residual + skip : 0,
+                                     .alpha = op.alpha,
+                                     .activation = op.activation}});
   }
+  return products;
 }
 
 uint32_t PlanBuilder::matvec_split(uint64_t rows, uint64_t cols, const WeightFormat& format) const {
@@ -61,91 +144,128 @@ uint32_t PlanBuilder::matvec_split(uint64_t rows, uint64_t cols, const WeightFor
   const uint64_t most = std::clamp<uint64_t>(cols / kSplitCols, 1, 8);
   uint32_t split = 1;
   while (2 * split <= most &&
-         divide_up(rows, 8 / split * format.warp_rows) < 4 * device_.multiprocessors) {
+         divide_up(rows, 8 / split * format.warp_rows) < 4 * gpu_.multiprocessors) {
     split *= 2;
   }
   return split;
 }
 
-void PlanBuilder::emit_matvec(const Product& p) {
+void PlanBuilder::emit_matvec(const Product& p, const RowGroup& rows) {
   const WeightFormat format = weight_format(p.part->type);
-  const uint32_t tokens = tokens_together(p.max_rows, format);
+  const uint32_t tokens = tokens_together(rows.max_rows, format);
   const uint32_t split = matvec_split(p.part->rows, p.weight->cols, format);
   const Grid grid{divide_up(p.part->rows, 8 / split * format.warp_rows),
-                  divide_up(p.max_rows, tokens)};
+                  divide_up(rows.max_rows, tokens)};
   launch("matvec.cu", tokens_instance("matvec", format, tokens), grid, 256, 0, p.out, p.x,
-         p.weight->matrix.at(p.part->offset), p.part->row_bytes,
-         static_cast<uint32_t>(p.part->rows), static_cast<uint32_t>(p.weight->cols),
-         static_cast<uint32_t>(p.out_stride), p.n_rows, p.epilogue, split, memory_.codebooks);
+         p.data(), p.part->row_bytes, p.n_rows(), p.n_cols(), p.out_stride(), rows.set, p.epilogue,
+         split, memory_.codebooks);
 }
 
-void PlanBuilder::emit_gemm(const Product& p) {
+void PlanBuilder::begin_half_rows() {
+  scratch_used_ = 0;
+  half_rows_.clear();
+}
+
+const PlanBuilder::HalfRows& PlanBuilder::half_rows(const Product& p, const RowGroup& rows) {
+  const std::string element = half_of(p.part->type);
+  const auto known = half_rows_.find(element);
+  if (known != half_rows_.end()) return known->second;
+  const uint32_t padded = padded_cols(*p.weight);
+  const HalfRows half{scratch(uint64_t{rows.max_rows} * padded * 2),
+                      scratch(rows.max_rows * sizeof(float))};
+  launch("convert_rows.cu", "convert_rows<" + element + ">", {rows.max_rows}, 256, 0, half.x,
+         half.scale, p.x, rows.set, p.n_cols(), padded);
+  return half_rows_.emplace(element, half).first->second;
+}
+
+void PlanBuilder::emit_decode_gemm(const Product& p, const RowGroup& rows) {
+  const HalfRows& half = half_rows(p, rows);
   const WeightFormat format = weight_format(p.part->type);
-  const char* element = p.part->type == WeightType::BF16 ? "bf16" : "f16";
-  const auto n = static_cast<uint32_t>(p.weight->cols);
-  const uint32_t padded = divide_up(n, kGemmCols) * kGemmCols;
-  scratch_used_ = 0;  // the parts of a weight follow one another
-  const DevicePointer x = scratch(uint64_t{p.max_rows} * padded * 2);
-  const DevicePointer x_scale = scratch(p.max_rows * sizeof(float));
-  launch("convert_rows.cu", std::string("convert_rows<") + element + ">", {p.max_rows}, 256, 0, x,
-         x_scale, p.x, p.n_rows, n, padded);
-  const Grid grid{divide_up(p.part->rows, kGemmRows), divide_up(p.max_rows, kGemmTokens)};
-  launch("gemm.cu", "gemm<" + format.name + ", " + element + ">", grid, 256, kGemmShared, p.out, x,
-         x_scale, p.weight->matrix.at(p.part->offset), p.part->row_bytes,
-         static_cast<uint32_t>(p.part->rows), n, padded, static_cast<uint32_t>(p.out_stride),
-         p.n_rows, p.epilogue, memory_.codebooks);
+  // Tiles of 8 tokens and 16 rows. Decoded blocks fill the registers.
+  const bool is_small = rows.max_rows <= 8 || format.is_generic;
+  const uint32_t token_tiles = is_small ? 1 : 4, row_tiles = is_small ? 1 : 2;
+  const Grid grid{divide_up(rows.max_rows, 8 * token_tiles),
+                  divide_up(p.part->rows, 16 * row_tiles)};
+  launch("decode_gemm.cu",
+         "decode_gemm<" + format.name + ", " + half_of(p.part->type) + ", " +
+             std::to_string(token_tiles) + ", " + std::to_string(row_tiles) + ">",
+         grid, 256, 0, p.out, half.x, half.scale, p.data(), p.part->row_bytes, p.n_rows(),
+         p.n_cols(), padded_cols(*p.weight), p.out_stride(), rows.set, p.epilogue,
+         memory_.codebooks);
 }
 
-void PlanBuilder::emit(const MoeRouteOp& op) {
-  launch("moe_route.cu", "moe_route", {divide_up(max_rows(op.logits), 4)}, 128, 0, value(op.out),
-         value(op.logits), n_rows(op.logits), cols(op.logits), op.top_k,
-         static_cast<uint32_t>(op.normalize), op.scale);
+void PlanBuilder::emit_gemm(const Product& p, const RowGroup& rows) {
+  const HalfRows& half = half_rows(p, rows);
+  const Grid grid{divide_up(p.part->rows, kGemmRows), divide_up(rows.max_rows, kGemmTokens)};
+  launch("gemm.cu",
+         "gemm<" + weight_format(p.part->type).name + ", " + half_of(p.part->type) + ">", grid, 256,
+         kGemmShared, p.out, half.x, half.scale, p.data(), p.part->row_bytes, p.n_rows(),
+         p.n_cols(), padded_cols(*p.weight), p.out_stride(), rows.set, p.epilogue,
+         memory_.codebooks);
 }
 
-const PlanBuilder::RouteGroups& PlanBuilder::group_by_expert(ValueId route, uint32_t n_experts,
-                                                             uint32_t tile_tokens) {
-  if (groups_.route == route && groups_.tile_tokens == tile_tokens) return groups_;
-  const uint32_t top_k = cols(route) / 2;
-  const uint32_t pairs = max_rows(route) * top_k;
-  const uint32_t max_tiles = std::min(pairs, n_experts + pairs / tile_tokens);
-  const DevicePointer base = memory_.workspace.routes;
-  const uint64_t tiles_bytes = (max_tiles * sizeof(MoeTile) + 255) / 256 * 256;
-  groups_ = {.route = route,
-             .tile_tokens = tile_tokens,
-             .tiles = base + 256,
-             .n_tiles = base,
-             .pairs = base + 256 + tiles_bytes,
-             .max_tiles = max_tiles};
-  needed_.routes = std::max<uint64_t>(needed_.routes, 256 + tiles_bytes + pairs * sizeof(uint32_t));
-  launch("moe_group.cu", "moe_group", {1}, 1024, (2 * n_experts + 1) * 4, groups_.tiles,
-         groups_.n_tiles, groups_.pairs, value(route), n_rows(route), n_experts, top_k,
-         tile_tokens);
-  return groups_;
-}
+bool PlanBuilder::emit_library_product(const Product& p, const RowGroup& rows) {
+  const bool unpacked = !is_half(p.part->type);
+  if (rows.max_rows < (unpacked ? kFewestUnpackedLtRows : kFewestLtRows)) return false;
+  CublasLt& library = device_.cublaslt();
+  if (!library.problem().empty()) return false;
 
-void PlanBuilder::emit(const MoeMatmulOp& op) {
-  const CudaWeight& weight = cuda_weight(*op.weight);
-  const UnifiedWeight data = unified(weight);
-  const WeightFormat format = weight_format(data.type);
-  const uint32_t top_k = cols(op.route) / 2;
-  // As many tokens a tile as an expert gets on average.
-  const uint32_t average = divide_up(uint64_t{max_rows(op.x)} * top_k, op.n_experts);
-  const uint32_t tokens = tokens_together(average, format);
-  const RouteGroups& groups = group_by_expert(op.route, op.n_experts, tokens);
-  const uint64_t expert_rows = weight.rows / op.n_experts;
-  const uint32_t split = matvec_split(expert_rows * groups.max_tiles, weight.cols, format);
-  const Grid grid{divide_up(expert_rows, 8 / split * format.warp_rows), groups.max_tiles};
-  launch("grouped_matvec.cu", tokens_instance("grouped_matvec", format, tokens), grid, 256, 0,
-         value(op.out), value(op.x), static_cast<uint32_t>(cols(op.x) == weight.cols),
-         data.data, data.row_bytes, static_cast<uint32_t>(expert_rows), static_cast<uint32_t>(weight.cols), top_k,
-         groups.tiles, groups.n_tiles, groups.pairs, floats_of(op.bias), split, memory_.codebooks);
-}
+  const uint32_t padded = padded_cols(*p.weight);
+  const uint64_t wanted = std::max<uint64_t>(kTileBytes / (padded * 2ull) / kTileRows, 1);
+  const uint64_t tile_rows =
+      unpacked ? std::min(p.part->rows, std::min<uint64_t>(wanted * kTileRows, kMostGridRows))
+               : p.part->rows;
+  // A list of rows spreads what the library leaves in a row.
+  const bool in_place = rows.set.list == 0;
+  const uint64_t stride = unpacked ? padded : p.part->row_bytes / 2;
+  LtShape shape{.is_bf16 = p.part->type == WeightType::BF16,
+                .tokens = rows.max_rows,
+                .rows = 0,
+                .cols = static_cast<uint32_t>(stride),
+                .x_stride = padded,
+                .weight_stride = stride,
+                .out_stride = in_place ? p.out_stride() : p.part->rows,
+                .weight_alignment = 256,
+                .out_alignment =
+                    in_place ? alignment_of(p.part->first_row * sizeof(float)) : 256};
+  std::vector<const LtProduct*> tiles;
+  uint64_t workspace_bytes = 0;
+  for (uint64_t first = 0; first < p.part->rows; first += tile_rows) {
+    shape.rows = static_cast<uint32_t>(std::min(tile_rows, p.part->rows - first));
+    tiles.push_back(library.product(shape));
+    if (!tiles.back()) return false;
+    workspace_bytes = std::max(workspace_bytes, CublasLt::workspace_bytes(*tiles.back()));
+  }
 
-void PlanBuilder::emit(const MoeCombineOp& op) {
-  const uint32_t n = cols(op.out);
-  launch("moe_combine.cu", "moe_combine", {divide_up(n, 1024), max_rows(op.out)}, 256, 0,
-         value(op.out), value(op.x), value(op.route), value(op.residual), n_rows(op.x), n,
-         cols(op.route) / 2);
+  const HalfRows& half = half_rows(p, rows);
+  const uint64_t kept = scratch_used_;
+  const DevicePointer workspace = scratch(workspace_bytes);
+  const DevicePointer unpacked_rows = scratch(unpacked ? tile_rows * padded * 2 : 0);
+  const DevicePointer product =
+      in_place ? p.out : scratch(uint64_t{rows.max_rows} * p.part->rows * sizeof(float));
+  for (size_t i = 0; i < tiles.size(); ++i) {
+    const uint64_t first = i * tile_rows;
+    const auto n = static_cast<uint32_t>(std::min(tile_rows, p.part->rows - first));
+    if (unpacked) {
+      const std::string instance = "dequantize<" + weight_format(p.part->type).name + ", f16>";
+      launch("dequantize.cu", instance, {divide_up(padded, kDequantizeCols), n}, 128, 0,
+             unpacked_rows, p.data(), p.part->row_bytes, static_cast<uint32_t>(first), n,
+             p.n_cols(), padded, memory_.codebooks);
+    }
+    plan_.entries.emplace_back(std::in_place_type<LtCall>, library, *tiles[i],
+                               product + first * sizeof(float), half.x,
+                               unpacked ? unpacked_rows : p.data(), workspace);
+  }
+  const Epilogue& e = p.epilogue;
+  const bool is_bare = !e.bias && !e.residual && e.alpha == 1 && e.activation == FORGE_IDENTITY;
+  // F16 may have been scaled.
+  if (!is_bare || !in_place || !shape.is_bf16) {
+    launch("epilogue.cu", "epilogue", {divide_up(p.part->rows, kEpilogueCols), rows.max_rows}, 256,
+           0, p.out, product, half.scale, rows.set, p.n_rows(),
+           static_cast<uint32_t>(shape.out_stride), p.out_stride(), e);
+  }
+  scratch_used_ = kept;
+  return true;
 }
 
 }  // namespace forge::cuda

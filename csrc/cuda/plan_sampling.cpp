@@ -35,7 +35,7 @@ void PlanBuilder::emit(const SampleOp& op) {
   launch("sample_token.cu", "sample_token", {outputs}, 1024, 0, memory_.results, op.max_top, logits,
          adjusted, maxima, adjusted_maxima, sums, masses, inputs_.sampling, inputs_.n_outputs,
          vocabulary);
-  if (op.max_top == 0) return;
+  if (op.max_top == 0 || !shape_.reports_top) return;
   const DevicePointer next_logits = scratch(all_chunks * sizeof(float));
   const DevicePointer next_ids = scratch(all_chunks * sizeof(uint32_t));
   launch("top_k_candidates.cu", "top_k_candidates", {outputs}, 1024, 0, memory_.results, op.max_top,

@@ -186,6 +186,15 @@ const LibraryQuery kFlashAttnQuery = {
     "deno task build makes it where nvcc is, or name its file or folder in FORGE_FLASH_ATTN",
 };
 
+LibraryQuery for_driver(LibraryQuery query, int driver_version) {
+  const int major = driver_version / 1000;
+  std::erase_if(query.names, [major](const char* name) {
+    const char* version = std::strstr(name, ".so.") + std::strlen(".so.");
+    return std::atoi(version) > major;
+  });
+  return query;
+}
+
 void* SharedLibrary::find(const char* symbol) const { return dlsym(handle_, symbol); }
 
 void* SharedLibrary::require_symbol(const char* symbol) const {

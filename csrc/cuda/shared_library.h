@@ -44,6 +44,9 @@ extern const LibraryQuery kNvrtcQuery;
 extern const LibraryQuery kCublasLtQuery;
 extern const LibraryQuery kFlashAttnQuery;
 
+// The same without the versions whose machine code a driver of CUDA `driver_version` does not load.
+LibraryQuery for_driver(LibraryQuery query, int driver_version);
+
 // What a search came to.
 struct LibrarySearch {
   std::shared_ptr<const SharedLibrary> library;  // null when there is none

@@ -7,7 +7,7 @@ namespace forge {
 namespace {
 
 // Room for the counts and what may join them.
-constexpr uint64_t kCounts = 8;
+constexpr uint64_t kCounts = 12;
 
 // Hands out consecutive arrays, each aligned as kernels may load it.
 class Places {
@@ -60,16 +60,28 @@ InputLayout::InputLayout(const StepShape& shape) {
   work = places.take(shape.decode_work * sizeof(AttentionWork));
   decode_runs = run_layout(places, shape.decode_runs);
   prefill_runs = run_layout(places, shape.prefill_runs);
+  decode_tokens = places.take(shape.decode_tokens * sizeof(uint32_t));
+  prefill_tokens = places.take(shape.prefill_tokens * sizeof(uint32_t));
+  decode_outputs = places.take(shape.decode_outputs * sizeof(uint32_t));
+  prefill_outputs = places.take(shape.prefill_outputs * sizeof(uint32_t));
   bytes = places.end();
 }
 
 void write_inputs(const StepInputs& inputs, const QueryTiles& tiles, const InputLayout& layout,
-                  uint8_t* to) {
-  const uint32_t counts[kCounts] = {inputs.n_tokens, inputs.n_outputs,
-                                    static_cast<uint32_t>(tiles.decode.size()),
-                                    static_cast<uint32_t>(tiles.prefill.size()),
-                                    static_cast<uint32_t>(tiles.work.size())};
-  std::memcpy(to, counts, sizeof counts);
+                  uint8_t* to, const StepRows& rows) {
+  const auto count = [&](uint64_t at, size_t n) {
+    const auto value = static_cast<uint32_t>(n);
+    std::memcpy(to + at, &value, sizeof value);
+  };
+  count(InputLayout::n_tokens, inputs.n_tokens);
+  count(InputLayout::n_outputs, inputs.n_outputs);
+  count(InputLayout::n_decode_tiles, tiles.decode.size());
+  count(InputLayout::n_prefill_tiles, tiles.prefill.size());
+  count(InputLayout::n_work, tiles.work.size());
+  count(InputLayout::n_decode_tokens, rows.tokens.decode.size());
+  count(InputLayout::n_prefill_tokens, rows.tokens.prefill.size());
+  count(InputLayout::n_decode_outputs, rows.outputs.decode.size());
+  count(InputLayout::n_prefill_outputs, rows.outputs.prefill.size());
   put(to + layout.tokens, inputs.tokens);
   put(to + layout.positions, inputs.positions);
   put(to + layout.sequences, inputs.sequences);
@@ -78,6 +90,10 @@ void write_inputs(const StepInputs& inputs, const QueryTiles& tiles, const Input
   put(to + layout.decode_tiles, std::span<const QueryTile>(tiles.decode));
   put(to + layout.prefill_tiles, std::span<const QueryTile>(tiles.prefill));
   put(to + layout.work, std::span<const AttentionWork>(tiles.work));
+  put(to + layout.decode_tokens, std::span<const uint32_t>(rows.tokens.decode));
+  put(to + layout.prefill_tokens, std::span<const uint32_t>(rows.tokens.prefill));
+  put(to + layout.decode_outputs, std::span<const uint32_t>(rows.outputs.decode));
+  put(to + layout.prefill_outputs, std::span<const uint32_t>(rows.outputs.prefill));
   put_runs(to, layout.decode_runs, tiles.decode_runs);
   put_runs(to, layout.prefill_runs, tiles.prefill_runs);
 }

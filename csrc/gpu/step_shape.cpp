@@ -10,12 +10,6 @@ namespace {
 // Up to here sizes are rounded to powers of two, then to multiples: neither wastes much.
 constexpr uint32_t kFine = 64;
 
-uint32_t round_up(uint32_t n, uint32_t limit) {
-  if (n == 0) return 0;
-  const uint32_t rounded = n <= kFine ? std::bit_ceil(n) : (n + kFine - 1) / kFine * kFine;
-  return std::min(rounded, limit);
-}
-
 uint32_t round_up(size_t n) { return n == 0 ? 0 : std::bit_ceil(static_cast<uint32_t>(n)); }
 
 uint32_t splits_of(uint64_t positions) {
@@ -24,28 +18,40 @@ uint32_t splits_of(uint64_t positions) {
 
 }  // namespace
 
+uint32_t rounded_rows(uint64_t n, uint32_t limit) {
+  if (n == 0) return 0;
+  const uint64_t rounded = n <= kFine ? std::bit_ceil(n) : (n + kFine - 1) / kFine * kFine;
+  return static_cast<uint32_t>(std::min<uint64_t>(rounded, limit));
+}
+
+std::vector<QueryTile> sequence_runs(const StepInputs& inputs) {
+  std::vector<QueryTile> runs;
+  for (uint32_t row = 0; row < inputs.n_tokens; ++row) {
+    const auto sequence = static_cast<uint32_t>(inputs.sequences[row]);
+    const auto position = static_cast<uint32_t>(inputs.positions[row]);
+    if (!runs.empty() && runs.back().sequence == sequence && runs.back().end == position) {
+      ++runs.back().n_queries;
+      ++runs.back().end;
+    } else {
+      runs.push_back({row, 1, sequence, position, position + 1});
+    }
+  }
+  return runs;
+}
+
 QueryTiles query_tiles(const StepInputs& inputs, const TilingPolicy& policy) {
   QueryTiles tiles;
-  uint32_t begin = 0;
-  while (begin < inputs.n_tokens) {
-    uint32_t end = begin + 1;
-    while (end < inputs.n_tokens && inputs.sequences[end] == inputs.sequences[begin] &&
-           inputs.positions[end] == inputs.positions[end - 1] + 1) {
-      ++end;
-    }
-    const bool is_short = end - begin <= policy.decode_queries;
-    const auto sequence = static_cast<uint32_t>(inputs.sequences[begin]);
-    const auto tile_at = [&](uint32_t first, uint32_t n_queries) {
-      const auto position = static_cast<uint32_t>(inputs.positions[first]);
-      return QueryTile{first, n_queries, sequence, position, position + n_queries};
-    };
+  for (const QueryTile& run : sequence_runs(inputs)) {
+    const bool is_short = run.n_queries <= policy.decode_queries;
     if (is_short ? policy.lists_decode_runs : policy.lists_prefill_runs) {
-      (is_short ? tiles.decode_runs : tiles.prefill_runs).push_back(tile_at(begin, end - begin));
+      (is_short ? tiles.decode_runs : tiles.prefill_runs).push_back(run);
     }
     const uint32_t size = is_short ? kDecodeQueries : kPrefillQueries;
     std::vector<QueryTile>& list = is_short ? tiles.decode : tiles.prefill;
-    for (; begin < end; begin += std::min(size, end - begin)) {
-      list.push_back(tile_at(begin, std::min(size, end - begin)));
+    for (uint32_t done = 0; done < run.n_queries; done += size) {
+      const uint32_t n_queries = std::min(size, run.n_queries - done);
+      const uint32_t position = run.first_position + done;
+      list.push_back({run.first_row + done, n_queries, run.sequence, position, position + n_queries});
     }
   }
   for (uint32_t tile = 0; tile < tiles.decode.size(); ++tile) {
@@ -60,12 +66,13 @@ QueryTiles query_tiles(const StepInputs& inputs, const TilingPolicy& policy) {
 
 StepShape shape_of(const StepInputs& inputs, const QueryTiles& tiles, const StepLimits& limits) {
   StepShape shape;
-  shape.tokens = round_up(inputs.n_tokens, limits.max_tokens);
-  shape.outputs = round_up(inputs.n_outputs, limits.max_outputs);
+  shape.tokens = rounded_rows(inputs.n_tokens, limits.max_tokens);
+  shape.outputs = rounded_rows(inputs.n_outputs, limits.max_outputs);
   uint32_t queries = 0;
   for (const QueryTile& tile : tiles.decode) queries = std::max(queries, tile.n_queries);
   shape.decode_queries = queries == 0 ? 0 : std::bit_ceil(queries);
   shape.decode_work = round_up(tiles.work.size());
+  for (const forge_sampling& sampling : inputs.sampling) shape.reports_top |= sampling.n_top > 0;
   shape.prefill_tiles = round_up(tiles.prefill.size());
   shape.decode_runs = round_up(tiles.decode_runs.size());
   shape.prefill_runs = round_up(tiles.prefill_runs.size());
@@ -79,7 +86,7 @@ std::vector<StepShape> typical_shapes(const Program& program, const TilingPolicy
   const uint32_t all = splits_of(uint64_t{program.n_pages} * program.page_tokens);
   std::vector<StepShape> shapes;
   const auto add = [&](uint32_t tokens) {
-    const uint32_t outputs = round_up(std::min(tokens, limits.max_outputs), limits.max_outputs);
+    const uint32_t outputs = rounded_rows(tokens, limits.max_outputs);
     const uint32_t sequences = std::min(tokens, limits.max_sequences);
     // The shortest run that counts as prefill is a tile of its own.
     const uint32_t runs = tokens / (policy.decode_queries + 1);
@@ -89,7 +96,8 @@ std::vector<StepShape> typical_shapes(const Program& program, const TilingPolicy
                     .decode_work = std::bit_ceil(std::max(one, all) + sequences),
                     .prefill_tiles = round_up(runs),
                     .decode_runs = policy.lists_decode_runs ? round_up(tokens) : 0,
-                    .prefill_runs = policy.lists_prefill_runs ? round_up(runs) : 0};
+                    .prefill_runs = policy.lists_prefill_runs ? round_up(runs) : 0,
+                    .reports_top = true};
     shapes.push_back(shape);
     shape.decode_queries = policy.decode_queries;
     shape.decode_work = std::bit_ceil(one + sequences);

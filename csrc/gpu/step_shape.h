@@ -24,6 +24,9 @@ struct TilingPolicy {
   bool lists_prefill_runs = false;
 };
 
+// The tokens of a run, cut where the sequence changes or positions do not follow one another.
+std::vector<QueryTile> sequence_runs(const StepInputs& inputs);
+
 // How the tokens of a run are dealt out to attention.
 struct QueryTiles {
   std::vector<QueryTile> decode;   // at most kDecodeQueries queries each
@@ -32,8 +35,8 @@ struct QueryTiles {
   std::vector<QueryTile> decode_runs, prefill_runs;  // of any length; those that are listed
 };
 
-// Cuts the tokens into runs of one sequence at consecutive positions. Short runs are read fastest by
-// the kernel that splits the keys, long ones by the one that shares them.
+// Cuts the runs of sequences into tiles. Short runs are read fastest by the kernel that splits the
+// keys, long ones by the one that shares them.
 QueryTiles query_tiles(const StepInputs& inputs, const TilingPolicy& policy = {});
 
 // What a plan of launches is made for: the sizes of a run, rounded up, so that few plans serve all.
@@ -45,11 +48,20 @@ struct StepShape {
   uint32_t prefill_tiles = 0;
   uint32_t decode_runs = 0;     // entries of the lists of runs
   uint32_t prefill_runs = 0;
+  // Rows by the kind of product that computes them (step_rows.h); 0 where products do not tell.
+  uint32_t decode_tokens = 0;
+  uint32_t prefill_tokens = 0;
+  uint32_t decode_outputs = 0;
+  uint32_t prefill_outputs = 0;
+  bool reports_top = false;  // whether an output asks for the most probable tokens
 
   auto operator<=>(const StepShape&) const = default;
 
   uint32_t max_decode_tiles() const { return decode_queries == 0 ? 0 : tokens; }
 };
+
+// A number of rows as shapes have it: rounded up, but to no more than the limit.
+uint32_t rounded_rows(uint64_t n, uint32_t limit);
 
 // The shape of the plan that runs these inputs, under a step's limits.
 StepShape shape_of(const StepInputs& inputs, const QueryTiles& tiles, const StepLimits& limits);

@@ -26,6 +26,7 @@ LARGE_KERNEL adjust_logits(float* adjusted, u32* occurrences, const float* logit
                            const Sampling* sampling, const i32* history, const i32* bias_ids,
                            const float* bias_values, const u32* masks, u32 mask_words,
                            const u32* n_outputs, u32 vocabulary) {
+  wait_for_previous_kernel();
   const u32 output = blockIdx.x;
   if (output >= *n_outputs) return;
   const Sampling s = sampling[output];

@@ -82,6 +82,7 @@ __global__ void __launch_bounds__(kDecodeWarps<D> * 32)
                              AttentionArgs args, const QueryTile* tiles,
                              const AttentionWork* work, const u32* n_work,
                              const i32* page_tables, u32 page_stride) {
+  wait_for_previous_kernel();
   typedef typename ComputeType<T>::type C;
   constexpr u32 kSlice = kSliceTokens * kRowStride<D>, kWarps = kDecodeWarps<D>;
   DYNAMIC_SHARED(C, q_tile);
@@ -149,6 +150,7 @@ __global__ void __launch_bounds__(kDecodeWarps<D> * 32)
 KERNEL merge_attention_splits(float* out, const float* partial_out, const float* partial_ml,
                               AttentionArgs args, const QueryTile* tiles,
                               const AttentionWork* work, const u32* n_work, u32 dim) {
+  wait_for_previous_kernel();
   if (blockIdx.x >= *n_work) return;
   const AttentionWork entry = work[blockIdx.x];
   const QueryTile tile = tiles[entry.tile];

@@ -21,6 +21,7 @@ DEVICE void store_four(T* p, float4 v) {
 
 template <class From, class To>
 KERNEL cast_rows(To* out, const From* in, const QueryTile* tiles, const u32* n_tiles, u32 cols) {
+  wait_for_previous_kernel();
   if (blockIdx.y >= *n_tiles) return;
   const QueryTile tile = tiles[blockIdx.y];
   const u32 i = (blockIdx.x * blockDim.x + threadIdx.x) * 4;

@@ -12,6 +12,7 @@
 KERNEL chunk_maxima(float* maxima, float* adjusted_maxima, const float* logits,
                     const float* adjusted, const Sampling* sampling, const u32* n_outputs,
                     u32 vocabulary) {
+  wait_for_previous_kernel();
   const u32 output = blockIdx.y, chunk = blockIdx.x * (blockDim.x / kWarp) + warp_id();
   if (output >= *n_outputs || chunk >= chunks_in(vocabulary)) return;
   const float* row = logits + u64(output) * vocabulary;

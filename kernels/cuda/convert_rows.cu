@@ -1,12 +1,14 @@
 // Activations as 16-bit floats, for products on tensor cores: out = x / scale, rounded.
 //
-//   x [rows, cols] F32; out [rows, padded_cols] of T, zero beyond cols; scale [rows]
+//   x [.., cols] F32, of which a set of rows is taken; out [rows of the set, padded_cols] of T, zero
+//   beyond cols; scale [rows of the set]
 //   grid: a block a row; block: whole warps, at most 1024 threads
 //
 // A row that holds numbers near the end of F16's range is divided by a power of two, which changes
 // no digit; the product is multiplied by it again. Rows are padded so that products need no bounds
 // along K.
 
+#include "row_set.cuh"
 #include "warp.cuh"
 
 // The largest |x| that is stored as it is: sums in F32 have room above it, F16 ends at 65504.
@@ -21,12 +23,13 @@ DEVICE float scale_of_row(f16, float largest) {
 DEVICE float scale_of_row(bf16, float) { return 1.0f; }
 
 template <class T>
-KERNEL convert_rows(T* out, float* scale, const float* x, const u32* n_rows, u32 cols,
+KERNEL convert_rows(T* out, float* scale, const float* x, RowSet set, u32 cols,
                     u32 padded_cols) {
+  wait_for_previous_kernel();
   SHARED(float, partial, [kWarp]);
   const u32 row = blockIdx.x;
-  if (row >= *n_rows) return;
-  const float* from = x + u64(row) * cols;
+  if (row >= *set.count) return;
+  const float* from = x + u64(row_of_set(set, row)) * cols;
 
   float largest = 0;
   for (u32 i = threadIdx.x; i < cols; i += blockDim.x) largest = fmaxf(largest, fabsf(from[i]));

@@ -1,23 +1,29 @@
-// Products of up to 16 tokens on tensor cores, at memory speed: out = residual + alpha *
-// activation(x weight^T + bias).
+// Products of a decode step with many sequences, on tensor cores, at memory speed: out = residual +
+// alpha * activation(x weight^T + bias).
 //
 //   x [tokens, padded_cols] of T, x_scale [tokens]: of convert_rows
-//   weight: `rows` rows in the format F, row_stride bytes apart; out [tokens, out_stride] F32
-//   grid: (rows / 16, tokens / 16); block 256: eight warps share the columns of 16 rows
-//   moves: the weight, once for every 16 tokens
+//   weight: `rows` rows in the format F, row_stride bytes apart
+//   out [.., out_stride] F32: token i is row i of the set
+//   grid: (tokens / (8 * token_tiles), rows / (16 * row_tiles)); block 256: eight warps share the
+//   columns of the block's rows
+//   moves: the weight, once for every block of tokens; neighbouring blocks read the same rows
 //
 // With more than a few tokens, matvec.cu would spend longer on multiplying than on reading. Here
 // weights go from memory into registers in 16-byte chunks, as there, and are the left operand as
 // they lie: a product does not mind in which order it takes the columns, so that a lane's 16
 // consecutive weights serve four steps of 16 columns, four of each lane, if x is read in the same
 // order. No weight passes through shared memory.
+//
+// A token's sums are added in the same order whatever the number of tiles, and so do not depend on
+// the other tokens.
 
 #include "activation.cuh"
 #include "blocks.cuh"
 #include "ptx.cuh"
+#include "row_set.cuh"
 #include "warp.cuh"
 
-constexpr u32 kRows = 16, kTokens = 16, kWarps = 8;
+constexpr u32 kWarps = 8;
 
 // Two rows' weights 4 j .. 4 j + 3 of a run, as the left operand.
 template <class F, class T>
@@ -35,103 +41,136 @@ DEVICE void operand(u32 (&a)[4], const typename F::Chunk (&c)[2], u32 r, u32 j) 
   }
 }
 
-// sums[16 rows, 16 tokens] of a warp += the products of one chunk of each lane.
-template <class F, class T>
-DEVICE void multiply_chunk(float (&sums)[2][4], const typename F::Chunk (&c)[2],
-                           const T* const (&x)[2], u32 chunk) {
+// sums[16 rows, 8 tokens] of each tile += the products of one chunk of each lane.
+template <class F, class T, u32 token_tiles, u32 row_tiles>
+DEVICE void multiply_chunk(float (&sums)[row_tiles][token_tiles][4],
+                           const typename F::Chunk (&c)[row_tiles][2],
+                           const T* const (&x)[token_tiles], u32 chunk) {
 #pragma unroll
   for (u32 r = 0; r < F::kRuns; ++r) {
     const u32 start = F::run_start(chunk, r);
 #pragma unroll
     for (u32 j = 0; j < F::kRun / 4; ++j) {
-      u32 a[4];
-      operand<F, T>(a, c, r, j);
+      uint2 b[token_tiles];
 #pragma unroll
-      for (u32 n = 0; n < 2; ++n) {
-        const uint2 b = *reinterpret_cast<const uint2*>(x[n] + start + 4 * j);
-        multiply_add(T{}, sums[n], a, b.x, b.y);
+      for (u32 n = 0; n < token_tiles; ++n) {
+        b[n] = *reinterpret_cast<const uint2*>(x[n] + start + 4 * j);
+      }
+#pragma unroll
+      for (u32 m = 0; m < row_tiles; ++m) {
+        u32 a[4];
+        operand<F, T>(a, c[m], r, j);
+#pragma unroll
+        for (u32 n = 0; n < token_tiles; ++n) multiply_add(T{}, sums[m][n], a, b[n].x, b[n].y);
       }
     }
   }
 }
 
-template <class F, class T>
+template <class F, class T, u32 token_tiles, u32 row_tiles>
 __global__ void __launch_bounds__(kWarps * 32)
     decode_gemm(float* out, const T* x, const float* x_scale, const u8* weight, u64 row_stride,
-                u32 rows, u32 cols, u32 padded_cols, u32 out_stride, const u32* n_rows, Epilogue e,
+                u32 rows, u32 cols, u32 padded_cols, u32 out_stride, RowSet set, Epilogue e,
                 const u64* codebooks) {
+  wait_for_previous_kernel();
+  constexpr u32 kTokens = 8 * token_tiles, kRows = 16 * row_tiles;
   SHARED(float, partial, [kWarps][kRows][kTokens + 1]);
-  const u32 first_row = blockIdx.x * kRows, first_token = blockIdx.y * kTokens, count = *n_rows;
+  const u32 first_token = blockIdx.x * kTokens, first_row = blockIdx.y * kRows, count = *set.count;
   if (first_token >= count) return;
   const u32 g = lane_id() / 4, t = lane_id() % 4;
 
   // Rows and tokens beyond the last are the last once more, and not stored.
-  const u8* row[2];
-  const T* token[2];
+  const u8* row[row_tiles][2];
 #pragma unroll
-  for (u32 i = 0; i < 2; ++i) {
-    row[i] = weight + min(first_row + g + 8 * i, rows - 1) * row_stride;
-    token[i] = x + u64(min(first_token + g + 8 * i, count - 1)) * padded_cols;
+  for (u32 m = 0; m < row_tiles; ++m) {
+#pragma unroll
+    for (u32 i = 0; i < 2; ++i) {
+      row[m][i] = weight + min(first_row + 16 * m + g + 8 * i, rows - 1) * row_stride;
+    }
   }
-  float sums[2][4] = {};
-  const u32 n_chunks = chunks_of<F>(cols);
-  for (u32 first = warp_id() * 4; first < n_chunks; first += 2 * kWarps * 4) {
-    typename F::Chunk c[2][2];
-    u32 chunks[2];
+  const T* token[token_tiles];
 #pragma unroll
-    for (u32 k = 0; k < 2; ++k) {
+  for (u32 n = 0; n < token_tiles; ++n) {
+    token[n] = x + u64(min(first_token + 8 * n + g, count - 1)) * padded_cols;
+  }
+
+  float sums[row_tiles][token_tiles][4] = {};
+  // Chunks of four rows are in flight: of one tile two, of two tiles one.
+  constexpr u32 kAhead = row_tiles == 1 ? 2 : 1;
+  const u32 n_chunks = chunks_of<F>(cols);
+  for (u32 first = warp_id() * 4; first < n_chunks; first += kAhead * kWarps * 4) {
+    typename F::Chunk c[kAhead][row_tiles][2];
+    u32 chunks[kAhead];
+#pragma unroll
+    for (u32 k = 0; k < kAhead; ++k) {
       const u32 chunk = first + k * kWarps * 4 + t;
       chunks[k] = min(chunk, n_chunks - 1);
 #pragma unroll
-      for (u32 i = 0; i < 2; ++i) {
-        if (chunk < n_chunks) {
-          c[k][i] = F::load(row[i], cols, chunk, codebooks);
-        } else {
-          c[k][i] = {};
+      for (u32 m = 0; m < row_tiles; ++m) {
+#pragma unroll
+        for (u32 i = 0; i < 2; ++i) {
+          if (chunk < n_chunks) {
+            c[k][m][i] = F::load(row[m][i], cols, chunk, codebooks);
+          } else {
+            c[k][m][i] = {};
+          }
         }
       }
     }
 #pragma unroll
-    for (u32 k = 0; k < 2; ++k) multiply_chunk<F>(sums, c[k], token, chunks[k]);
+    for (u32 k = 0; k < kAhead; ++k) {
+      multiply_chunk<F, T, token_tiles, row_tiles>(sums, c[k], token, chunks[k]);
+    }
   }
 
 #pragma unroll
-  for (u32 n = 0; n < 2; ++n) {
+  for (u32 m = 0; m < row_tiles; ++m) {
 #pragma unroll
-    for (u32 i = 0; i < 4; ++i) {
-      partial[warp_id()][g + i / 2 * 8][n * 8 + 2 * t + i % 2] = sums[n][i];
+    for (u32 n = 0; n < token_tiles; ++n) {
+#pragma unroll
+      for (u32 i = 0; i < 4; ++i) {
+        partial[warp_id()][16 * m + g + i / 2 * 8][8 * n + 2 * t + i % 2] = sums[m][n][i];
+      }
     }
   }
   __syncthreads();
-  const u32 own_row = threadIdx.x % kRows, own_token = threadIdx.x / kRows;
-  if (first_row + own_row >= rows || first_token + own_token >= count) return;
-  float sum = 0;
-  for (u32 w = 0; w < kWarps; ++w) sum += partial[w][own_row][own_token];
-  store_product(out, e, sum * x_scale[first_token + own_token], first_token + own_token, out_stride,
-                first_row + own_row);
+  for (u32 i = threadIdx.x; i < kRows * kTokens; i += blockDim.x) {
+    const u32 own_row = i % kRows, own_token = i / kRows;
+    if (first_row + own_row >= rows || first_token + own_token >= count) continue;
+    float sum = 0;
+    for (u32 w = 0; w < kWarps; ++w) sum += partial[w][own_row][own_token];
+    store_product(out, e, sum * x_scale[first_token + own_token],
+                  row_of_set(set, first_token + own_token), out_stride, first_row + own_row);
+  }
 }
 
-INSTANCE(decode_gemm<FormatF16, f16>)
-INSTANCE(decode_gemm<FormatBF16, bf16>)
-INSTANCE(decode_gemm<FormatQ8_0, f16>)
-INSTANCE(decode_gemm<FormatQ4_0, f16>)
-INSTANCE(decode_gemm<FormatQ4_K, f16>)
-INSTANCE(decode_gemm<FormatQ6_K, f16>)
-INSTANCE(decode_gemm<Blocks<3>, f16>)
-INSTANCE(decode_gemm<Blocks<6>, f16>)
-INSTANCE(decode_gemm<Blocks<7>, f16>)
-INSTANCE(decode_gemm<Blocks<10>, f16>)
-INSTANCE(decode_gemm<Blocks<11>, f16>)
-INSTANCE(decode_gemm<Blocks<13>, f16>)
-INSTANCE(decode_gemm<Blocks<16>, f16>)
-INSTANCE(decode_gemm<Blocks<17>, f16>)
-INSTANCE(decode_gemm<Blocks<18>, f16>)
-INSTANCE(decode_gemm<Blocks<19>, f16>)
-INSTANCE(decode_gemm<Blocks<20>, f16>)
-INSTANCE(decode_gemm<Blocks<21>, f16>)
-INSTANCE(decode_gemm<Blocks<22>, f16>)
-INSTANCE(decode_gemm<Blocks<23>, f16>)
-INSTANCE(decode_gemm<Blocks<29>, f16>)
-INSTANCE(decode_gemm<Blocks<34>, f16>)
-INSTANCE(decode_gemm<Blocks<35>, f16>)
-INSTANCE(decode_gemm<Blocks<39>, f16>)
+INSTANCE(decode_gemm<FormatF16, f16, 1, 1>)
+INSTANCE(decode_gemm<FormatF16, f16, 4, 2>)
+INSTANCE(decode_gemm<FormatBF16, bf16, 1, 1>)
+INSTANCE(decode_gemm<FormatBF16, bf16, 4, 2>)
+INSTANCE(decode_gemm<FormatQ8_0, f16, 1, 1>)
+INSTANCE(decode_gemm<FormatQ8_0, f16, 4, 2>)
+INSTANCE(decode_gemm<FormatQ4_0, f16, 1, 1>)
+INSTANCE(decode_gemm<FormatQ4_0, f16, 4, 2>)
+INSTANCE(decode_gemm<FormatQ4_K, f16, 1, 1>)
+INSTANCE(decode_gemm<FormatQ4_K, f16, 4, 2>)
+INSTANCE(decode_gemm<FormatQ6_K, f16, 1, 1>)
+INSTANCE(decode_gemm<FormatQ6_K, f16, 4, 2>)
+INSTANCE(decode_gemm<Blocks<3>, f16, 1, 1>)
+INSTANCE(decode_gemm<Blocks<6>, f16, 1, 1>)
+INSTANCE(decode_gemm<Blocks<7>, f16, 1, 1>)
+INSTANCE(decode_gemm<Blocks<10>, f16, 1, 1>)
+INSTANCE(decode_gemm<Blocks<11>, f16, 1, 1>)
+INSTANCE(decode_gemm<Blocks<13>, f16, 1, 1>)
+INSTANCE(decode_gemm<Blocks<16>, f16, 1, 1>)
+INSTANCE(decode_gemm<Blocks<17>, f16, 1, 1>)
+INSTANCE(decode_gemm<Blocks<18>, f16, 1, 1>)
+INSTANCE(decode_gemm<Blocks<19>, f16, 1, 1>)
+INSTANCE(decode_gemm<Blocks<20>, f16, 1, 1>)
+INSTANCE(decode_gemm<Blocks<21>, f16, 1, 1>)
+INSTANCE(decode_gemm<Blocks<22>, f16, 1, 1>)
+INSTANCE(decode_gemm<Blocks<23>, f16, 1, 1>)
+INSTANCE(decode_gemm<Blocks<29>, f16, 1, 1>)
+INSTANCE(decode_gemm<Blocks<34>, f16, 1, 1>)
+INSTANCE(decode_gemm<Blocks<35>, f16, 1, 1>)
+INSTANCE(decode_gemm<Blocks<39>, f16, 1, 1>)

@@ -17,6 +17,7 @@ DEVICE void store_four(float* out, float4 v) { *reinterpret_cast<float4*>(out) =
 template <class F, class T>
 KERNEL dequantize(T* out, const u8* weight, u64 row_stride, u32 first_row, u32 rows, u32 cols,
                   u32 padded_cols, const u64* codebooks) {
+  wait_for_previous_kernel();
   constexpr u32 kElements = F::kRun * F::kRuns;
   const u32 row = blockIdx.y;
   if (row >= rows) return;

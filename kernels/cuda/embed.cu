@@ -8,6 +8,7 @@
 template <class F>
 KERNEL embed(float* out, const i32* tokens, const u32* n_tokens, const u8* weight, u64 row_stride,
              u32 cols, float scale, const u64* codebooks) {
+  wait_for_previous_kernel();
   const u32 token = blockIdx.x;
   if (token >= *n_tokens) return;
   const u8* row = weight + u64(tokens[token]) * row_stride;

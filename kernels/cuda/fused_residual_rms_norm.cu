@@ -14,6 +14,7 @@ LARGE_KERNEL fused_residual_rms_norm(float* out, float* sum, const float* x, con
                                      const float* residual, const float* weight, const u32* n_rows,
                                      u32 cols, float eps, float offset, float next_eps,
                                      float next_offset) {
+  wait_for_previous_kernel();
   SHARED(float, partial, [kWarp]);
   SHARED(float, next_partial, [kWarp]);
   DYNAMIC_SHARED(float, kept);

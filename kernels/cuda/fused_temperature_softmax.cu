@@ -14,6 +14,7 @@ KERNEL fused_temperature_softmax(float* sums, u64* masses, const float* logits,
                                  const float* adjusted, const float* maxima,
                                  const float* adjusted_maxima, const Sampling* sampling,
                                  const u32* n_outputs, u32 vocabulary) {
+  wait_for_previous_kernel();
   SHARED(float, partial, [kWarp]);
   SHARED(float, adjusted_partial, [kWarp]);
   const u32 output = blockIdx.y, n_chunks = chunks_in(vocabulary);

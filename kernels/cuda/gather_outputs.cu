@@ -6,6 +6,7 @@
 
 KERNEL gather_outputs(float* out, const float* x, const i32* output_rows, const u32* n_outputs,
                       u32 cols) {
+  wait_for_previous_kernel();
   const u32 output = blockIdx.y;
   if (output >= *n_outputs) return;
   const float* from = x + u64(output_rows[output]) * cols;

@@ -2,7 +2,8 @@
 // that a library cannot read: out = residual + alpha * activation(x weight^T + bias).
 //
 //   x [tokens, padded_cols] of T, x_scale [tokens]: of convert_rows; padded_cols a multiple of 64
-//   weight: `rows` rows in the format F, row_stride bytes apart; out [tokens, out_stride] F32
+//   weight: `rows` rows in the format F, row_stride bytes apart
+//   out [.., out_stride] F32: token i is row i of the set
 //   grid: (rows / 128, tokens / 64); block 256; dynamic shared: gemm_shared_bytes, 55296
 //
 // A block computes 128 rows of weights by 64 tokens, eight warps 32 by 32 each, in steps of 64
@@ -14,6 +15,7 @@
 #include "activation.cuh"
 #include "blocks.cuh"
 #include "ptx.cuh"
+#include "row_set.cuh"
 #include "warp.cuh"
 
 constexpr u32 kRows = 128, kTokens = 64, kStep = 64, kThreads = 256;
@@ -107,12 +109,13 @@ DEVICE void multiply_step(float (&sums)[2][4][4], const T* weights, const T* tok
 template <class F, class T>
 __global__ void __launch_bounds__(kThreads)
     gemm(float* out, const T* x, const float* x_scale, const u8* weight, u64 row_stride, u32 rows,
-         u32 cols, u32 padded_cols, u32 out_stride, const u32* n_rows, Epilogue e,
+         u32 cols, u32 padded_cols, u32 out_stride, RowSet set, Epilogue e,
          const u64* codebooks) {
+  wait_for_previous_kernel();
   DYNAMIC_SHARED(T, memory);
   T* weight_tiles = memory;                             // [2][kRows][kStride]
   T* token_tiles = memory + 2 * kRows * kStride;        // [2][kTokens][kStride]
-  const u32 first_row = blockIdx.x * kRows, first_token = blockIdx.y * kTokens, count = *n_rows;
+  const u32 first_row = blockIdx.x * kRows, first_token = blockIdx.y * kTokens, count = *set.count;
   if (first_token >= count) return;
   const u32 warp_row = warp_id() % 4 * 32, warp_token = warp_id() / 4 * 32;
 
@@ -155,7 +158,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll 1
   for (u32 i = threadIdx.x / kRows; i < min(kTokens, count - first_token); i += kThreads / kRows) {
     const float sum = all_sums[i * kSumStride + threadIdx.x % kRows] * x_scale[first_token + i];
-    store_product(out, e, sum, first_token + i, out_stride, row);
+    store_product(out, e, sum, row_of_set(set, first_token + i), out_stride, row);
   }
 }
 

@@ -9,6 +9,7 @@
 
 KERNEL glu(float* out, const float* x, const u32* n_rows, u32 out_cols, u32 width,
            u32 unit) {
+  wait_for_previous_kernel();
   const u32 row = blockIdx.y;
   if (row >= *n_rows) return;
   const float* from = x + u64(row) * 2 * out_cols;

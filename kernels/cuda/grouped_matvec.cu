@@ -17,6 +17,7 @@ __global__ void __launch_bounds__(256, InFlight<F>::blocks_per_sm(tokens))
     grouped_matvec(float* out, const float* x, u32 x_shared, const u8* weight, u64 row_stride,
                    u32 expert_rows, u32 cols, u32 top_k, const MoeTile* tiles, const u32* n_tiles,
                    const u32* pairs, const float* bias, u32 split, const u64* codebooks) {
+  wait_for_previous_kernel();
   if (blockIdx.y >= *n_tiles) return;
   const MoeTile tile = tiles[blockIdx.y];
   TokenRows<tokens> token_rows;

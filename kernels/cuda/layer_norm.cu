@@ -10,6 +10,7 @@
 
 LARGE_KERNEL layer_norm(float* out, const float* x, const float* weight, const float* bias,
                         const u32* n_rows, u32 cols, float eps) {
+  wait_for_previous_kernel();
   SHARED(float, partial, [kWarp]);
   SHARED(float, square_partial, [kWarp]);
   const u32 row = blockIdx.x;

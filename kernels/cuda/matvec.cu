@@ -1,7 +1,8 @@
 // Products of a decode step: out = residual + alpha * activation(x weight^T + bias) for few tokens.
 //
 //   x [tokens, cols] F32; weight: `rows` rows in the format F, row_stride bytes apart
-//   out [tokens, out_stride] F32, of which the first `rows` columns are written
+//   out [tokens, out_stride] F32, of which the first `rows` columns are written, for the tokens of
+//   a set
 //   grid: (rows / (8 / split * rows a warp), max_rows / tokens); block 256: 8 warps
 //   split: 1, 2, 4 or 8 warps share the columns of a row
 //   moves: the weight, once for every `tokens` tokens
@@ -9,23 +10,26 @@
 // The method is that of matvec.cuh.
 
 #include "matvec.cuh"
+#include "row_set.cuh"
 
 template <class F, u32 tokens>
 __global__ void __launch_bounds__(256, InFlight<F>::blocks_per_sm(tokens))
     matvec(float* out, const float* x, const u8* weight, u64 row_stride, u32 rows, u32 cols,
-           u32 out_stride, const u32* n_rows, Epilogue e, u32 split, const u64* codebooks) {
-  const u32 first = blockIdx.y * tokens, count = *n_rows;
+           u32 out_stride, RowSet set, Epilogue e, u32 split, const u64* codebooks) {
+  wait_for_previous_kernel();
+  const u32 first = blockIdx.y * tokens, count = *set.count;
   if (first >= count) return;
   // Tokens beyond the last are the last once more, and not stored.
   TokenRows<tokens> token_rows;
 #pragma unroll
   for (u32 t = 0; t < tokens; ++t) {
-    token_rows.row[t] = x + u64(min(first + t, count - 1)) * cols;
+    token_rows.row[t] = x + u64(row_of_set(set, min(first + t, count - 1))) * cols;
   }
   multiply_rows<F, tokens>({weight, row_stride, rows, cols}, token_rows, split, codebooks,
                            [&](u32 row, u32 t, float product) {
                              if (first + t >= count) return;
-                             store_product(out, e, product, first + t, out_stride, row);
+                             store_product(out, e, product, row_of_set(set, first + t), out_stride,
+                                           row);
                            });
 }
 

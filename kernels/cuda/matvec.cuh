@@ -1,6 +1,7 @@
 #pragma once
 
-// The product of a few tokens with a weight: the body of matvec.cu and grouped_matvec.cu.
+// The product of a few tokens with a weight: the body of matvec.cu, gated_matvec.cu and
+// grouped_matvec.cu.
 //
 // A decoded token reads every weight once, so memory decides: weights come in 16-byte loads that
 // bypass the first-level cache, two of them of each of kRows rows in flight in every lane, and are
@@ -88,6 +89,12 @@ struct WeightRows {
   u64 stride;
   u32 count;
   u32 cols;
+  // Not 0: rows are counted in pairs of row n and row n + half, as gated_matvec.cu wants them.
+  u32 half = 0;
+
+  DEVICE_MEMBER const u8* row(u32 i) const {
+    return data + u64(half > 0 ? i % 2 * half + i / 2 : i) * stride;
+  }
 };
 
 // The rows and the share of their columns that this warp has.
@@ -110,7 +117,7 @@ DEVICE void add_chunks(float (&sums)[rows][tokens], const WeightRows& w,
   const u8* row[rows];
 #pragma unroll
   for (u32 i = 0; i < rows; ++i) {
-    row[i] = w.data + min(share.first_row + i, w.count - 1) * w.stride;
+    row[i] = w.row(min(share.first_row + i, w.count - 1));
   }
   constexpr u32 ahead = InFlight<F>::ahead(tokens);
   const u32 n_chunks = chunks_of<F>(w.cols), step = kWarp * share.split;

@@ -7,6 +7,7 @@
 
 KERNEL moe_combine(float* out, const float* x, const float* route, const float* residual,
                    const u32* n_tokens, u32 cols, u32 top_k) {
+  wait_for_previous_kernel();
   const u32 token = blockIdx.y;
   if (token >= *n_tokens) return;
   const float* weights = route + (u64(token) * 2 + 1) * top_k;

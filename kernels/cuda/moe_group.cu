@@ -25,6 +25,7 @@ DEVICE u32 exclusive_sums(u32* values, u32 n) {
 
 LARGE_KERNEL moe_group(MoeTile* tiles, u32* n_tiles, u32* pairs, const float* route,
                        const u32* n_tokens, u32 n_experts, u32 top_k, u32 tile_tokens) {
+  wait_for_previous_kernel();
   DYNAMIC_SHARED(u32, counts);
   u32* first_tile = counts + n_experts;
   SHARED(u32, total_tiles, [1]);

@@ -30,6 +30,7 @@ DEVICE Ranked warp_first(Ranked own) {
 
 KERNEL moe_route(float* out, const float* logits, const u32* n_tokens, u32 n_experts, u32 top_k,
                  u32 normalize, float scale) {
+  wait_for_previous_kernel();
   const u32 token = blockIdx.x * (blockDim.x / kWarp) + warp_id();
   if (token >= *n_tokens) return;
   const float* row = logits + u64(token) * n_experts;

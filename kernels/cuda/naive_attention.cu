@@ -29,6 +29,7 @@ KERNEL naive_attention(float* out, const float* q, KvCache kv, const i32* positi
                        const i32* sequences, const i32* page_tables, u32 page_stride,
                        const u32* n_tokens, u32 n_heads, float scale, u32 window, float softcap,
                        const float* sinks) {
+  wait_for_previous_kernel();
   SHARED(float, weights, [kTile]);
   SHARED(u32, pages, [kTile]);
   SHARED(float, max_partial, [kWarp]);

@@ -22,6 +22,7 @@ __global__ void __launch_bounds__(kPrefillWarps * 32)
     prefill_attention(float* out, const float* q, KvCache kv, AttentionArgs args,
                       const QueryTile* tiles, const u32* n_tiles, const i32* page_tables,
                       u32 page_stride) {
+  wait_for_previous_kernel();
   typedef typename ComputeType<T>::type C;
   constexpr u32 kTokens = kPrefillTokens<D>, kTile = kTokens * kRowStride<D>;
   DYNAMIC_SHARED(C, q_tile);

@@ -76,6 +76,20 @@ DEVICE uint4 load_streaming(const void* p) {
 }
 #endif
 
+// The first thing every kernel does: from SM90 on it may start while the kernel before it is at its
+// end, and must touch nothing that one writes or reads. It also lets the kernel behind it start; that
+// one waits here, too.
+#ifdef FORGE_EMULATOR
+DEVICE void wait_for_previous_kernel() { emulator::note_wait(); }
+#elif __CUDA_ARCH__ >= 900
+DEVICE void wait_for_previous_kernel() {
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+#else
+DEVICE void wait_for_previous_kernel() {}
+#endif
+
 DEVICE void convert(float x, float& out) { out = x; }
 DEVICE void convert(float x, f16& out) { out = to_f16(x); }
 DEVICE void convert(float x, bf16& out) { out = to_bf16(x); }

@@ -62,6 +62,7 @@ struct RawBlock<FormatQ6_K> {
 template <class F>
 KERNEL repack_rows(u8* out, const u8* raw, u32 rows, u32 nb, u64 raw_row_bytes,
                    u64 out_row_stride) {
+  wait_for_previous_kernel();
   const u32 b = blockIdx.x * (blockDim.x / kWarp) + threadIdx.x / kWarp;
   if (b >= nb || blockIdx.y >= rows) return;
   const u8* block = raw + blockIdx.y * raw_row_bytes + u64(b) * RawBlock<F>::kBytes;

@@ -11,6 +11,7 @@
 
 LARGE_KERNEL rms_norm(float* out, const float* x, const float* weight, const float* residual,
                       const u32* n_rows, u32 cols, float eps, float offset) {
+  wait_for_previous_kernel();
   SHARED(float, partial, [kWarp]);
   const u32 row = blockIdx.x;
   if (row >= *n_rows) return;

@@ -52,6 +52,7 @@ KERNEL rope_append(float* q, const float* qkv, KvCache kv, const i32* positions,
                    const u32* n_tokens, u32 n_heads, const float* q_norm, const float* k_norm,
                    u32 q_norm_width, u32 k_norm_width, float eps, float offset, const float* rope,
                    u32 n_freqs, u32 interleaved) {
+  wait_for_previous_kernel();
   SHARED(float, partial, [kWarp]);
   DYNAMIC_SHARED(float, values);
   const u32 token = blockIdx.x;

@@ -10,6 +10,7 @@
 
 KERNEL rope_table(float* out, const i32* positions, const float* inv_freq, const u32* n_tokens,
                   u32 n, float scale) {
+  wait_for_previous_kernel();
   const u32 token = blockIdx.x;
   if (token >= *n_tokens) return;
   float* row = out + u64(token) * 2 * n;

@@ -246,6 +246,7 @@ LARGE_KERNEL sample_token(u8* results, u32 max_top, const float* logits, const f
                           const float* maxima, const float* adjusted_maxima, const float* sums,
                           u64* masses, const Sampling* sampling, const u32* n_outputs,
                           u32 vocabulary) {
+  wait_for_previous_kernel();
   SHARED(Scratch, memory, [1]);
   Scratch& shared = memory[0];
   const u32 output = blockIdx.x;

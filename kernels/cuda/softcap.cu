@@ -5,6 +5,7 @@
 #include "prelude.cuh"
 
 KERNEL softcap(float* out, const float* x, const u32* n_rows, u32 cols, float cap) {
+  wait_for_previous_kernel();
   const u32 row = blockIdx.y;
   if (row >= *n_rows) return;
   for (u32 k = 0; k < 4; ++k) {

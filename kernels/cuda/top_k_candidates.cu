@@ -74,6 +74,7 @@ DEVICE u32 take_token(const float* row, u32 vocabulary, u32 chunk, float* next_l
 LARGE_KERNEL top_k_candidates(u8* results, u32 max_top, const float* logits, const float* maxima,
                               const float* sums, float* next_logits, u32* next_ids,
                               const Sampling* sampling, const u32* n_outputs, u32 vocabulary) {
+  wait_for_previous_kernel();
   SHARED(float, max_partial, [kWarp]);
   SHARED(double, sum_partial, [kWarp]);
   SHARED(Cursor, firsts, [kWarp]);

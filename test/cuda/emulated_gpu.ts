@@ -27,13 +27,19 @@ export type FakeOptions = Readonly<Record<string, number>>;
 export async function emulatedGpu(options: FakeOptions = {}): Promise<Record<string, string>> {
   const { driver, nvrtc } = await buildFakeDriver();
   return {
-    // What nvcc built knows nothing of this GPU.
+    // What nvcc built, and what NVIDIA did, know nothing of this GPU.
     FORGE_FLASH_ATTN: "none",
+    FORGE_CUBLASLT: "none",
     FORGE_CUDA_DRIVER: driver,
     FORGE_NVRTC: nvrtc,
     FORGE_CACHE: join(ROOT, "build", "emulator", "cache"),
     FORGE_FAKE_CUDA: Object.entries(options).map(([key, value]) => `${key}=${value}`).join(","),
   };
+}
+
+/** What makes forge use the stand-in for cuBLASLt on an emulated GPU. */
+export async function emulatedCublasLt(): Promise<Record<string, string>> {
+  return { FORGE_CUBLASLT: (await buildFakeDriver()).cublaslt };
 }
 
 /** What makes forge use libflash_attn on an emulated GPU: the library's emulated build. */
@@ -42,7 +48,7 @@ export async function emulatedFlashAttention(): Promise<Record<string, string>> 
 }
 
 /**
- * Runs a Deno program with all permissions on an emulated GPU; its output when it succeeded.
+ * Runs a Deno program with all permissions on an emulated GPU; all its output when it succeeded.
  *
  * @param env variables beside those of the emulated GPU
  */
@@ -57,6 +63,6 @@ export async function runOnEmulatedGpu(
     stdin: "null",
   }).output();
   const decoder = new TextDecoder();
-  if (success) return decoder.decode(stdout);
+  if (success) return decoder.decode(stdout) + decoder.decode(stderr);
   throw new Error(`${args.join(" ")}\n${decoder.decode(stdout)}\n${decoder.decode(stderr)}`);
 }

@@ -69,6 +69,21 @@ Deno.test({
 });
 
 Deno.test({
+  name: "CUDA: from SM90 on, kernels are launched before those before them have ended",
+  ignore,
+  fn: async () => {
+    const args = ["run", "--device", "cuda", "-m", bundledModel(), "-p", "Once", "-n", "4"];
+    const run = async (architecture: number, overlap: string) => {
+      const env = await emulatedGpu({ architecture, early_only: 1 });
+      return (await forge(args, { env: { ...env, FORGE_CUDA_OVERLAP: overlap } })).code;
+    };
+    assertEquals(await run(90, ""), 0);
+    assertEquals(await run(90, "0"), 1);
+    assertEquals(await run(80, ""), 1);
+  },
+});
+
+Deno.test({
   name: "CUDA: kernels are kept on disk, and damaged ones are compiled again",
   ignore,
   fn: async () => {

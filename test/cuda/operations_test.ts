@@ -2,7 +2,9 @@
  * The tests of operations on an emulated GPU, in a process of their own: the same that hold the CPU
  * to the reference. Those whose shapes take an emulator minutes are left out.
  */
+import { assertStringIncludes } from "@std/assert";
 import {
+  emulatedCublasLt,
   emulatedFlashAttention,
   emulatedGpuUnavailable,
   runOnEmulatedGpu,
@@ -27,7 +29,9 @@ Deno.test({
   ignore: emulatedGpuUnavailable() !== undefined,
   fn: async () => {
     const files = FILES.map((name) => `test/ops/${name}_test.ts`);
-    await runOnEmulatedGpu(["test", "-A", "--quiet", "--no-check", ...files]);
+    // Without a device there would be no tests, and none would fail.
+    const output = await runOnEmulatedGpu(["test", "-A", "--quiet", "--no-check", ...files]);
+    assertStringIncludes(output, "(cuda:0)");
   },
 });
 
@@ -36,6 +40,29 @@ Deno.test({
   ignore: emulatedGpuUnavailable() !== undefined,
   fn: async () => {
     const args = ["test", "-A", "--quiet", "--no-check", "test/ops/attention_test.ts"];
-    await runOnEmulatedGpu(args, await emulatedFlashAttention());
+    assertStringIncludes(await runOnEmulatedGpu(args, await emulatedFlashAttention()), "(cuda:0)");
+  },
+});
+
+Deno.test({
+  name: "a sequence's results on an emulated GPU do not depend on its neighbours",
+  ignore: emulatedGpuUnavailable() !== undefined,
+  fn: async () => {
+    await runOnEmulatedGpu(["run", "-A", "test/cuda/check_invariance.ts"]);
+  },
+});
+
+Deno.test({
+  name: "products by cuBLASLt agree with the reference on an emulated GPU",
+  ignore: emulatedGpuUnavailable() !== undefined,
+  fn: async () => {
+    const files = ["concatenated_weights", "matmul"].map((name) => `test/ops/${name}_test.ts`);
+    const args = ["test", "-A", "--quiet", "--no-check", ...files];
+    const env = { ...await emulatedCublasLt(), FORGE_CUDA_TRACE: "1" };
+    const output = await runOnEmulatedGpu(args, env);
+    assertStringIncludes(output, "(cuda:0)");
+    // Of weights as they are, and unpacked.
+    assertStringIncludes(output, "1xconvert_rows<bf16> 1xcublasLtMatmul");
+    assertStringIncludes(output, "1xdequantize<FormatQ8_0, f16>");
   },
 });

@@ -182,3 +182,35 @@ Deno.test({
     assertEquals(problems, []);
   },
 });
+
+/**
+ * The first instruction that touches global memory before the one that waits for the kernel before;
+ * from sm_90 on kernels start while that one may still be running.
+ */
+function earlyAccess(code: string): string | undefined {
+  const wait = code.search(/\bACQBULK\b/);
+  if (wait < 0) return "no ACQBULK at all";
+  return /\b(LDG|STG|LDGSTS|ATOMG|RED|LD|ST)\b[^;]*/.exec(code.slice(0, wait))?.[0];
+}
+
+Deno.test({
+  name: "every kernel of sm_90a waits for the one before it before it touches memory",
+  ignore: noCompiler,
+  fn: async () => {
+    const nvdisasm = await findNvdisasm();
+    if (nvdisasm === undefined) return;
+    const problems: string[] = [];
+    let checked = 0;
+    for (const [key, result] of compiled) {
+      if (!key.startsWith("sm_90a ")) continue;
+      const code = await disassemble(nvdisasm, result.cubin);
+      for (const [name, symbol] of result.symbols) {
+        const early = earlyAccess(code.get(symbol) ?? "");
+        if (early !== undefined) problems.push(`${name}: ${early}`);
+        checked++;
+      }
+    }
+    assert(checked >= 100, `only ${checked} kernels were looked at`);
+    assertEquals(problems, []);
+  },
+});

@@ -18,7 +18,7 @@ Deno.test({
 // small ones.
 const instances = new RegExp(
   [
-    "^matvec<Format\\w+, [18]>$",
+    "^(gated_)?matvec<Format\\w+, [18]>$",
     "^grouped_matvec<Format\\w+, 1>$",
     "^(decode_)?gemm<Format(F16|BF16)",
     "^repack_rows",
@@ -31,6 +31,7 @@ const sanitized = [
   /^(rms|layer|fused_residual_rms)_norm_(?!.*wide)/,
   /^(glu|gather|epilogue|convert_rows|cast_rows|rope_append|moe)_/,
   /^matvec_of_(one|nine)_token/,
+  /^gated_matvec/,
   /^grouped_matvec_of_one_token/,
   /^(decode_)?gemm_of_odd_columns/,
   /^naive_attention_(f32|sinks_q8)/,

@@ -1,5 +1,7 @@
 #include <dlfcn.h>
 
+#include <atomic>
+
 #include "emulator.h"
 
 namespace emulator {
@@ -10,6 +12,8 @@ std::vector<Kernel>& registered() {
   static std::vector<Kernel> list;
   return list;
 }
+
+std::atomic<uint64_t> threads_that_waited = 0;
 
 }  // namespace
 
@@ -32,8 +36,15 @@ std::string symbol_of(void* function) {
 
 void register_kernel(Kernel kernel) { registered().push_back(std::move(kernel)); }
 
+void note_wait() { threads_that_waited.fetch_add(1, std::memory_order_relaxed); }
+
 void Kernel::launch(const Launch& shape, void** params) const {
+  const auto count = [](const Dim3& d) { return uint64_t{d.x} * d.y * d.z; };
+  threads_that_waited = 0;
   run_grid(shape, [&] { thread(params); });
+  if (threads_that_waited != count(shape.grid) * count(shape.block)) {
+    fail("%s does not wait for the kernel before it", name.c_str());
+  }
 }
 
 }  // namespace emulator

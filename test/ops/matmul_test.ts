@@ -118,7 +118,7 @@ matmulTest("matmul with weights of every type", (random) =>
 matmulTest(
   "matmul with epilogues",
   (random) =>
-    [1, 5, 70].flatMap((tokens) =>
+    [1, 5, 70, 260].flatMap((tokens) =>
       activations.flatMap((activation) =>
         [true, false].flatMap((biased) =>
           [true, false].map((residual) => {

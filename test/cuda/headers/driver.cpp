@@ -78,3 +78,23 @@ SAME_MEMBER(dst_pitch, dstPitch);
 SAME_MEMBER(width_bytes, WidthInBytes);
 SAME_MEMBER(height, Height);
 static_assert(sizeof(cuda::Copy2D) == sizeof(CUDA_MEMCPY2D));
+
+#define SAME_LAUNCH_MEMBER(ours, theirs)                                                       \
+  static_assert(offsetof(cuda::LaunchConfig, ours) == offsetof(CUlaunchConfig, theirs) &&      \
+                    sizeof(cuda::LaunchConfig::ours) == sizeof(CUlaunchConfig::theirs),        \
+                "CUlaunchConfig::" #theirs)
+SAME_LAUNCH_MEMBER(grid_x, gridDimX);
+SAME_LAUNCH_MEMBER(grid_y, gridDimY);
+SAME_LAUNCH_MEMBER(grid_z, gridDimZ);
+SAME_LAUNCH_MEMBER(block_x, blockDimX);
+SAME_LAUNCH_MEMBER(block_y, blockDimY);
+SAME_LAUNCH_MEMBER(block_z, blockDimZ);
+SAME_LAUNCH_MEMBER(shared_bytes, sharedMemBytes);
+SAME_LAUNCH_MEMBER(stream, hStream);
+SAME_LAUNCH_MEMBER(attributes, attrs);
+SAME_LAUNCH_MEMBER(n_attributes, numAttrs);
+static_assert(sizeof(cuda::LaunchConfig) == sizeof(CUlaunchConfig));
+static_assert(header_test::same_shape<cuda::LaunchAttribute, CUlaunchAttribute>());
+static_assert(offsetof(cuda::LaunchAttribute, id) == offsetof(CUlaunchAttribute, id));
+static_assert(offsetof(cuda::LaunchAttribute, value) == offsetof(CUlaunchAttribute, value));
+SAME_VALUE(kProgrammaticSerialization, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);

@@ -2,7 +2,7 @@
  * Builds the stand-ins for NVIDIA's libraries: a driver that runs kernels in the emulator, and a
  * compiler for machines without NVRTC. Objects are kept as those of the emulator are.
  */
-import { dirname, join, resolve } from "@std/path";
+import { basename, dirname, join, resolve } from "@std/path";
 import { buildEmulator, compile, inParallel, link, list, text } from "../build.ts";
 
 const root = resolve(import.meta.dirname ?? ".", "..", "..", "..");
@@ -15,34 +15,46 @@ export interface FakeDriver {
   readonly driver: string;
   /** For FORGE_NVRTC, where the real one is not to be had. */
   readonly nvrtc: string;
+  /** For FORGE_CUBLASLT. */
+  readonly cublaslt: string;
 }
 
 /** Builds the emulated kernels and the stand-ins. */
 export async function buildFakeDriver(): Promise<FakeDriver> {
-  const { library } = await buildEmulator();
+  const { library: kernels } = await buildEmulator();
   const folder = join(root, "build", "emulator", "fake_driver");
   await Deno.mkdir(folder, { recursive: true });
   const headers = text([
     ...list(sources, ".h"),
     "test/emulator/emulator.h",
     "csrc/cuda/driver_api.h",
+    "csrc/cuda/cublaslt_api.h",
+    "csrc/common/float16.h",
   ]);
-  const isCompiler = (path: string) => path.endsWith("fake_nvrtc.cpp");
+  const isDriver = (path: string) => !basename(path).startsWith("fake_");
   const paths = list(sources, ".cpp");
   const build = (own: readonly string[]) =>
     inParallel(own, (path) => compile({ path, flags }, folder, headers));
-  const driverObjects = await build(paths.filter((path) => !isCompiler(path)));
-  const nvrtcObjects = await build(paths.filter(isCompiler));
+  const driverObjects = await build(paths.filter(isDriver));
   const driver = await link(
     join(folder, "libfake_cuda.*.so"),
-    ["-shared", `-Wl,-rpath,${dirname(library)}`],
-    [...driverObjects, library],
+    ["-shared", `-Wl,-rpath,${dirname(kernels)}`],
+    [...driverObjects, kernels],
   );
-  const nvrtc = await link(join(folder, "libfake_nvrtc.*.so"), ["-shared"], nvrtcObjects);
-  return { driver, nvrtc };
+  const library = async (name: string) =>
+    await link(
+      join(folder, `lib${name}.*.so`),
+      ["-shared"],
+      await build(paths.filter((path) => path.endsWith(`/${name}.cpp`))),
+    );
+  return {
+    driver,
+    nvrtc: await library("fake_nvrtc"),
+    cublaslt: await library("fake_cublaslt"),
+  };
 }
 
 if (import.meta.main) {
-  const { driver, nvrtc } = await buildFakeDriver();
-  console.log(`FORGE_CUDA_DRIVER=${driver}\nFORGE_NVRTC=${nvrtc}`);
+  const { driver, nvrtc, cublaslt } = await buildFakeDriver();
+  console.log(`FORGE_CUDA_DRIVER=${driver}\nFORGE_NVRTC=${nvrtc}\nFORGE_CUBLASLT=${cublaslt}`);
 }

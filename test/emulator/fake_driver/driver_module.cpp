@@ -121,35 +121,61 @@ Result cuFuncGetParamInfo(Function function, size_t index, size_t* offset, size_
   return kSuccess;
 }
 
-Result cuLaunchKernel(Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-                      unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
-                      Stream stream, void** parameters, void** extra) {
+namespace {
+
+// cuLaunchKernel, for a block and a grid as the driver takes them.
+Result launch(const LaunchConfig& config, Function function, void** parameters, void** extra) {
   return with_context([&](ContextState& context) {
     const auto* state = reinterpret_cast<FunctionState*>(function);
     const emulator::Kernel& kernel = *state->kernel;
-    const uint64_t threads = uint64_t{block_x} * block_y * block_z;
-    if (grid_x == 0 || grid_y == 0 || grid_z == 0 || grid_y > 65535 || grid_z > 65535 ||
-        grid_x > 0x7fffffff) {
-      misuse("%s: a grid of %u x %u x %u", kernel.name.c_str(), grid_x, grid_y, grid_z);
+    const emulator::Dim3 grid = {config.grid_x, config.grid_y, config.grid_z};
+    const emulator::Dim3 block = {config.block_x, config.block_y, config.block_z};
+    const char* name = kernel.name.c_str();
+    const uint64_t threads = uint64_t{block.x} * block.y * block.z;
+    if (grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.y > 65535 || grid.z > 65535 ||
+        grid.x > 0x7fffffff) {
+      misuse("%s: a grid of %u x %u x %u", name, grid.x, grid.y, grid.z);
     }
     if (threads == 0 || threads > 1024) {
-      misuse("%s: blocks of %u x %u x %u", kernel.name.c_str(), block_x, block_y, block_z);
+      misuse("%s: blocks of %u x %u x %u", name, block.x, block.y, block.z);
     }
-    if (shared_bytes > static_cast<unsigned>(state->max_dynamic_shared)) {
-      misuse("%s: %u bytes of shared memory, %d are allowed", kernel.name.c_str(), shared_bytes,
+    if (config.shared_bytes > static_cast<unsigned>(state->max_dynamic_shared)) {
+      misuse("%s: %u bytes of shared memory, %d are allowed", name, config.shared_bytes,
              state->max_dynamic_shared);
     }
-    if (extra) misuse("%s: launched with extra options", kernel.name.c_str());
+    if (extra) misuse("%s: launched with extra options", name);
     if (++context.launches == options().fail_launch) return kLaunchFailed;
     std::vector<std::string> arguments;
     for (size_t i = 0; i < kernel.param_bytes.size(); ++i) {
       arguments.emplace_back(static_cast<const char*>(parameters[i]), kernel.param_bytes[i]);
     }
-    const emulator::Launch launch{
-        {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared_bytes};
-    stream_of(context, stream).add([&context, &kernel, launch, arguments = std::move(arguments)] {
-      run_kernel(context, kernel, launch, arguments);
+    const emulator::Launch shape{grid, block, config.shared_bytes};
+    StreamQueue& stream = stream_of(context, config.stream);
+    stream.add([&context, &kernel, shape, arguments = std::move(arguments)] {
+      run_kernel(context, kernel, shape, arguments);
     });
     return kSuccess;
   });
+}
+
+}  // namespace
+
+Result cuLaunchKernel(Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                      unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
+                      Stream stream, void** parameters, void** extra) {
+  if (options().early_only) return kInvalidValue;
+  return launch({grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, nullptr, 0},
+                function, parameters, extra);
+}
+
+Result cuLaunchKernelEx(const LaunchConfig* config, Function function, void** parameters,
+                        void** extra) {
+  for (unsigned i = 0; i < config->n_attributes; ++i) {
+    // That there is no other attribute, and that it is one of SM90.
+    const LaunchAttribute& attribute = config->attributes[i];
+    if (attribute.id != kProgrammaticSerialization || options().architecture < 90) {
+      return kInvalidValue;
+    }
+  }
+  return launch(*config, function, parameters, extra);
 }

@@ -31,6 +31,7 @@ const Options& options() {
         {"fail_allocation", &result.fail_allocation},
         {"fail_launch", &result.fail_launch},
         {"illegal_address", &result.illegal_address},
+        {"early_only", &result.early_only},
         {"lost", &result.lost},
     };
     const char* text = std::getenv("FORGE_FAKE_CUDA");

@@ -38,16 +38,23 @@ TEST(epilogue_of_a_library_product) {
   const Buffer<u32> n_rows = {rows};
   const Epilogue e = {bias.data(), residual.data(), 0.5f, 1};
   Buffer<float> out(rows * stride);
-  launch("epilogue", {{2, rows}, {256}}, out.data(), product.data(), scale.data(), n_rows.data(),
-         cols, stride, e);
+  const Buffer<u32> swapped = {1, 0};
+  launch("epilogue", {{2, rows}, {256}}, out.data(), product.data(), scale.data(),
+         RowSet{n_rows.data(), swapped.data()}, cols, cols, stride, e);
   for (u32 r = 0; r < rows; ++r) {
     std::vector<double> expected;
     for (u32 i = 0; i < cols; ++i) {
       const double p = double(product[r * cols + i]) * scale[r] + bias[i];
-      expected.push_back(residual[r * stride + i] + 0.5 * plain_activation(1, p));
+      expected.push_back(residual[swapped[r] * stride + i] + 0.5 * plain_activation(1, p));
     }
-    expect_near("epilogue", out.data() + r * stride, expected.data(), cols, 1e-6, 1e-5);
+    expect_near("epilogue", out.data() + swapped[r] * stride, expected.data(), cols, 1e-6, 1e-5);
   }
+  // In its place, where a row needs no more than its scale.
+  Buffer<float> own(rows * cols);
+  std::copy_n(product.data(), rows * cols, own.data());
+  launch("epilogue", {{2, rows}, {256}}, own.data(), own.data(), scale.data(),
+         RowSet{n_rows.data(), nullptr}, cols, cols, cols, Epilogue{nullptr, nullptr, 1, 0});
+  for (u32 i = 0; i < rows * cols; ++i) EXPECT(own[i] == product[i] * scale[i / cols]);
 }
 
 TEST(convert_rows_scales_only_what_f16_cannot_hold) {
@@ -58,7 +65,8 @@ TEST(convert_rows_scales_only_what_f16_cannot_hold) {
     const bool half = std::string(name) == "convert_rows<f16>";
     Buffer<u16> out(2 * padded);
     Buffer<float> scale(2);
-    launch(name, {{3}, {128}}, out.data(), scale.data(), x.data(), n_rows.data(), cols, padded);
+    launch(name, {{3}, {128}}, out.data(), scale.data(), x.data(),
+           RowSet{n_rows.data(), nullptr}, cols, padded);
     for (u32 r = 0; r < 2; ++r) {
       for (u32 i = 0; i < padded; ++i) {
         const u16 bits = out[r * padded + i];

@@ -7,6 +7,7 @@
 
 // widened[0][i] and [1][i]: the F16 and the BF16 of bits i; grid: 65536 threads.
 KERNEL widen_numbers(float* widened) {
+  wait_for_previous_kernel();
   const u32 i = blockIdx.x * blockDim.x + threadIdx.x;
   widened[i] = to_float(f16{u16(i)});
   widened[65536 + i] = to_float(bf16{u16(i)});
@@ -15,6 +16,7 @@ INSTANCE(widen_numbers)
 
 // narrowed[i]: F16 in the low half, BF16 in the high half; packed: two F16, two BF16.
 KERNEL narrow_numbers(u32* narrowed, u32* packed, const float* x, u32 n) {
+  wait_for_previous_kernel();
   const u32 i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= n) return;
   narrowed[i] = to_f16(x[i]).bits | u32(to_bf16(x[i]).bits) << 16;
@@ -24,11 +26,13 @@ KERNEL narrow_numbers(u32* narrowed, u32* packed, const float* x, u32 n) {
 INSTANCE(narrow_numbers)
 
 KERNEL spread_bytes(float4* out, const u32* words, float bias) {
+  wait_for_previous_kernel();
   out[threadIdx.x] = bytes_to_floats(words[threadIdx.x], bias);
 }
 INSTANCE(spread_bytes)
 
 KERNEL stream_words(uint4* out, const uint4* in, u32 n) {
+  wait_for_previous_kernel();
   const u32 i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < n) out[i] = load_streaming(in + i);
 }
@@ -36,6 +40,7 @@ INSTANCE(stream_words)
 
 // Three copies a thread, each a group, stored as they arrive: out[group][thread].
 KERNEL copy_in_groups(uint4* out, const uint4* in, const u32* valid) {
+  wait_for_previous_kernel();
   SHARED(uint4, landed, [3][64]);
   for (u32 group = 0; group < 3; ++group) {
     const u32 i = group * 64 + threadIdx.x;
@@ -53,6 +58,7 @@ INSTANCE(copy_in_groups)
 
 // in: 32 rows of 8 numbers, four matrices; out[lane][8]: as they are, then transposed.
 KERNEL load_four_matrices(u32* out, const u16* in) {
+  wait_for_previous_kernel();
   SHARED(u16, rows, [32][24]);  // rows of 48 bytes
   for (u32 i = 0; i < 8; ++i) rows[threadIdx.x][i] = in[threadIdx.x * 8 + i];
   __syncthreads();
@@ -69,6 +75,7 @@ INSTANCE(load_four_matrices)
 // c[16, 8] += a[16, 16] b[16, 8], all row by row.
 template <class T>
 KERNEL multiply_matrices(float* c, const T* a, const T* b) {
+  wait_for_previous_kernel();
   const u32 g = lane_id() / 4, t = lane_id() % 4;
   u32 left[4], right[2];
   for (u32 i = 0; i < 4; ++i) {
@@ -89,6 +96,7 @@ INSTANCE(multiply_matrices<bf16>)
 
 // Of 256 threads' numbers: sums[0..7] and largest[0..7] of warps, [8] of the block.
 KERNEL reduce_numbers(double* sums, float* largest, u64* counts, const float* x) {
+  wait_for_previous_kernel();
   SHARED(double, sum_partial, [kWarp]);
   SHARED(float, max_partial, [kWarp]);
   SHARED(u64, count_partial, [kWarp]);
@@ -112,6 +120,7 @@ INSTANCE(reduce_numbers)
 
 // out[lane][8]
 KERNEL exchange_lanes(u64* out, const u64* in) {
+  wait_for_previous_kernel();
   const u32 lane = lane_id();
   const u64 own = in[lane];
   u64* to = out + lane * 8;
@@ -128,6 +137,7 @@ INSTANCE(exchange_lanes)
 
 // 256 threads add to and compete for the same places.
 KERNEL count_atomically(u64* shared_sum, u32* global_sum, float* float_sum, u32* lowest, u32* taken) {
+  wait_for_previous_kernel();
   SHARED(u64, sum, [1]);
   if (threadIdx.x == 0) sum[0] = 0;
   __syncthreads();
@@ -145,6 +155,7 @@ constexpr u32 kFunctions = 9;
 
 // out[function][i] of positive numbers.
 KERNEL compute_functions(float* out, const float* x, u32 n) {
+  wait_for_previous_kernel();
   const u32 i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= n) return;
   const float own = x[i], small = own > 80.0f ? 80.0f : own;
@@ -157,6 +168,7 @@ INSTANCE(compute_functions)
 
 // Subnormal numbers are numbers: neither flushed when read nor when written.
 KERNEL halve_numbers(float* out, const float* x) {
+  wait_for_previous_kernel();
   out[threadIdx.x] = x[threadIdx.x] * 0.5f + 0.0f;
 }
 INSTANCE(halve_numbers)

@@ -62,25 +62,43 @@ void launch(const Matvec& op) {
   launch(instance("matvec", w.format, op.at_once),
          {{blocks_for(w.rows, 8 / op.split * warp_rows(w)), blocks_for(op.max_rows, op.at_once)},
           {256}},
-         op.out, op.x, w.data.data(), w.row_stride, w.rows, w.cols, op.out_stride, op.n_rows,
-         op.epilogue, op.split, codebooks().data());
+         op.out, op.x, w.data.data(), w.row_stride, w.rows, w.cols, op.out_stride,
+         RowSet{op.n_rows, nullptr}, op.epilogue, op.split, codebooks().data());
 }
 
-void launch_gemm(const Gemm& op, const char* kernel, u32 rows, u32 tokens, u32 shared) {
+std::string half_of(const DeviceWeight& weight) {
+  return weight.format == "FormatBF16" ? "bf16" : "f16";
+}
+
+HalfRows convert_rows(const Gemm& op, const RowSet& set) {
+  const u32 cols = op.weight->cols, padded = (cols + 63) / 64 * 64;
+  HalfRows half{Buffer<u16>(op.max_rows * padded), Buffer<float>(op.max_rows), padded};
+  launch("convert_rows<" + half_of(*op.weight) + ">", {{op.max_rows}, {256}}, half.x.data(),
+         half.scale.data(), op.x, set, cols, padded);
+  return half;
+}
+
+void launch_gemm(const Gemm& op, const RowSet& set) {
   const DeviceWeight& w = *op.weight;
-  const std::string type = w.format == "FormatBF16" ? "bf16" : "f16";
-  const u32 padded = (w.cols + 63) / 64 * 64;
-  Buffer<u16> halves(op.max_rows * padded);
-  Buffer<float> scale(op.max_rows);
-  launch("convert_rows<" + type + ">", {{op.max_rows}, {256}}, halves.data(), scale.data(), op.x,
-         op.n_rows, w.cols, padded);
-  const emulator::Dim3 grid = {blocks_for(w.rows, rows), blocks_for(op.max_rows, tokens)};
-  launch(kernel + ("<" + w.format + ", ") + type + ">", {grid, {256}, shared}, op.out,
-         halves.data(), scale.data(), w.data.data(), w.row_stride, w.rows, w.cols, padded,
-         op.out_stride, op.n_rows, op.epilogue, codebooks().data());
+  const HalfRows half = convert_rows(op, set);
+  const emulator::Dim3 grid = {blocks_for(w.rows, 128), blocks_for(op.max_rows, 64)};
+  launch("gemm<" + w.format + ", " + half_of(w) + ">", {grid, {256}, 55296}, op.out, half.x.data(),
+         half.scale.data(), w.data.data(), w.row_stride, w.rows, w.cols, half.padded_cols,
+         op.out_stride, set, op.epilogue, codebooks().data());
 }
 
-void launch(const Gemm& op) { launch_gemm(op, "gemm", 128, 64, 55296); }
+void launch_decode_gemm(const Gemm& op, const RowSet& set, u32 token_tiles, u32 row_tiles) {
+  const DeviceWeight& w = *op.weight;
+  const HalfRows half = convert_rows(op, set);
+  const emulator::Dim3 grid = {blocks_for(op.max_rows, 8 * token_tiles),
+                               blocks_for(w.rows, 16 * row_tiles)};
+  const std::string tiles = std::to_string(token_tiles) + ", " + std::to_string(row_tiles);
+  launch("decode_gemm<" + w.format + ", " + half_of(w) + ", " + tiles + ">", {grid, {256}}, op.out,
+         half.x.data(), half.scale.data(), w.data.data(), w.row_stride, w.rows, w.cols,
+         half.padded_cols, op.out_stride, set, op.epilogue, codebooks().data());
+}
+
+void launch(const Gemm& op) { launch_gemm(op, {op.n_rows, nullptr}); }
 
 void launch(const MoeRoute& op) {
   launch("moe_route", {{blocks_for(op.max_tokens, 4)}, {128}}, op.out, op.logits, op.n_tokens,

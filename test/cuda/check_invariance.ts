@@ -1,0 +1,113 @@
+/**
+ * What a sequence computes on the CUDA device does not depend, in any bit, on the others of its
+ * steps: decoded tokens, whatever else is decoded or read beside them, and prompts, however they are
+ * cut into pieces of more than 16 tokens. A program of its own, for a process of its own.
+ */
+import { openDevice } from "../support/devices.ts";
+import { assertSameBits, type Matrix, matrixOfRows, rowOf, stack } from "../support/matrix.ts";
+import { Random } from "../support/random.ts";
+import { randomTinyWeights, TinyDecoder, type TinyInputs } from "../support/tiny_decoder.ts";
+
+const PAGE_TOKENS = 16;
+const N_PAGES = 20;
+
+/** Tokens of a sequence: those of its prompt, and those decoded one at a time. */
+interface Sequence {
+  readonly prompt: readonly number[];
+  readonly decoded: readonly number[];
+  readonly pages: readonly number[];
+}
+
+/** Consecutive tokens of a sequence. */
+interface Piece {
+  readonly sequence: Sequence;
+  readonly begin: number;
+  readonly end: number;
+}
+
+function inputsOf(pieces: readonly Piece[]): TinyInputs {
+  const tokens: number[] = [], positions: number[] = [], sequences: number[] = [];
+  pieces.forEach(({ sequence, begin, end }, i) => {
+    const all = [...sequence.prompt, ...sequence.decoded];
+    for (let position = begin; position < end; position++) {
+      tokens.push(all[position]!);
+      positions.push(position);
+      sequences.push(i);
+    }
+  });
+  return { tokens, positions, sequences, pageTables: pieces.map(({ sequence }) => sequence.pages) };
+}
+
+function randomSequences(random: Random, lengths: readonly number[]): Sequence[] {
+  const pages = random.permutation(N_PAGES);
+  const tokens = (n: number) =>
+    Array.from({ length: n }, () => random.int(0, TinyDecoder.vocabulary - 1));
+  return lengths.map((length) => ({
+    prompt: tokens(length),
+    decoded: tokens(3),
+    pages: pages.splice(0, Math.ceil((length + 3) / PAGE_TOKENS)),
+  }));
+}
+
+/** With few sequences products are computed by one kernel, with many by another. */
+async function check(maxSequences: number): Promise<void> {
+  const random = new Random(`invariance of ${maxSequences}`);
+  using device = openDevice({ name: "cuda", kind: "cuda", selector: "" });
+  const model = await TinyDecoder.load(device, randomTinyWeights(random), {
+    maxTokens: 70,
+    maxSequences,
+    maxPages: 8,
+    nPages: N_PAGES,
+    pageTokens: PAGE_TOKENS,
+  });
+  const sequences = randomSequences(random, [45, 17, 20]);
+  const last = sequences.at(-1)!;
+
+  const alone: Matrix[] = [];
+  for (const sequence of sequences) {
+    const { length } = sequence.prompt;
+    const parts = [await model.run(inputsOf([{ sequence, begin: 0, end: length }]))];
+    for (let begin = length; begin < length + sequence.decoded.length; begin++) {
+      parts.push(await model.run(inputsOf([{ sequence, begin, end: begin + 1 }])));
+    }
+    alone.push(stack(parts));
+  }
+  const expected = (pieces: readonly Piece[]) => {
+    const rows = pieces.flatMap(({ sequence, begin, end }) =>
+      Array.from(
+        { length: end - begin },
+        (_, i) => rowOf(alone[sequences.indexOf(sequence)]!, begin + i),
+      )
+    );
+    return matrixOfRows(rows.length, TinyDecoder.vocabulary, (row) => rows[row]!);
+  };
+  const compare = async (what: string, pieces: readonly Piece[]) =>
+    assertSameBits(
+      await model.run(inputsOf(pieces)),
+      expected(pieces),
+      `${what}, at most ${maxSequences} sequences`,
+    );
+
+  const next = (sequence: Sequence, n: number): Piece => {
+    const begin = sequence.prompt.length + n;
+    return { sequence, begin, end: begin + 1 };
+  };
+  await compare("decoded together", sequences.map((sequence) => next(sequence, 0)));
+  await compare("decoded beside a prompt", [
+    ...sequences.slice(0, -1).map((sequence) => next(sequence, 1)),
+    { sequence: last, begin: 0, end: last.prompt.length },
+  ]);
+  const [first] = sequences as [Sequence];
+  const cut = 21;
+  await compare("the beginning of a prompt beside another", [
+    { sequence: last, begin: 0, end: last.prompt.length },
+    { sequence: first, begin: 0, end: cut },
+  ]);
+  await compare("the rest of a prompt beside a decoded token", [
+    next(last, 2),
+    { sequence: first, begin: cut, end: first.prompt.length },
+  ]);
+}
+
+await check(5);
+await check(12);

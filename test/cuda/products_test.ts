@@ -1,0 +1,72 @@
+/** Which kernels compute a model's products on an emulated GPU, and that its tokens are the CPU's. */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { bundledModel } from "../../src/cli/model_path.ts";
+import { forge } from "../cli/forge.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+import { emulatedCublasLt, emulatedGpu, emulatedGpuUnavailable } from "./emulated_gpu.ts";
+
+const ignore = emulatedGpuUnavailable() !== undefined;
+const long = "Once upon a time there was a little girl who had a red ball and a cat. ".repeat(5);
+
+/** Tokens of an answer, and the lines about plans of launches. */
+async function answer(args: readonly string[], env: Readonly<Record<string, string>>) {
+  const { code, stdout, stderr } = await forge(
+    ["run", "-m", bundledModel(), "--temp", "0", "-n", "6", ...args],
+    { env: { ...env, FORGE_CUDA_TRACE: "1" } },
+  );
+  assertEquals(code, 0, stderr);
+  const ids = stdout.trimEnd().split("\n").map((line) => JSON.parse(line).token_ids);
+  return { ids, plans: stderr.split("\n").filter((line) => line.startsWith("plan for")) };
+}
+
+Deno.test({
+  name: "long prompts are computed by cuBLASLt where it is there",
+  ignore,
+  fn: async () => {
+    const args = ["-p", long, "--json"];
+    const onCpu = await answer([...args, "--device", "cpu"], {});
+    const without = await emulatedGpu();
+    for (const env of [without, { ...without, ...await emulatedCublasLt() }]) {
+      const { ids, plans } = await answer([...args, "--device", "cuda"], env);
+      assertEquals(ids, onCpu.ids);
+      const prompt = plans.find((line) => !line.includes(" 0 of prompts"))!;
+      assertStringIncludes(prompt, env === without ? "xgemm<FormatF16, f16>" : "xcublasLtMatmul");
+      const decoding = plans.find((line) => line.includes(" 0 of prompts"))!;
+      assert(!/gemm|cublasLt/.test(decoding), decoding);
+    }
+  },
+});
+
+Deno.test({
+  name: "models opened for many sequences decode on tensor cores, one or several at a time",
+  ignore,
+  fn: async () => {
+    using folder = new TempFolder();
+    const prompts = ["Once", "One day", "There was"];
+    const lines = prompts.map((prompt, id) => JSON.stringify({ id: `${id}`, prompt }));
+    Deno.writeTextFileSync(folder.at("prompts.jsonl"), lines.join("\n"));
+    const batch = ["--batch", folder.at("prompts.jsonl"), "--ordered"];
+    const { ids } = await answer([...batch, "--device", "cpu"], {});
+    const env = await emulatedGpu();
+    for (const [parallel, kernel] of [["2", "xmatvec<"], ["9", "xdecode_gemm<"]] as const) {
+      const args = [...batch, "--device", "cuda", "--parallel", parallel];
+      const onGpu = await answer(args, env);
+      assertEquals(onGpu.ids, ids);
+      for (const plan of onGpu.plans) assertStringIncludes(plan, kernel);
+    }
+  },
+});
+
+Deno.test({
+  name: "doctor says whether there is cuBLASLt, and where it was looked for",
+  ignore,
+  fn: async () => {
+    const env = await emulatedGpu();
+    const report = async (library: string) =>
+      (await forge(["doctor"], { env: { ...env, FORGE_CUBLASLT: library } })).stdout;
+    assertStringIncludes(await report("none"), "cuBLASLt is not used: FORGE_CUBLASLT turns off");
+    assertStringIncludes(await report("/nowhere"), "FORGE_CUBLASLT is set to /nowhere");
+    const { FORGE_CUBLASLT = "" } = await emulatedCublasLt();
+    assertStringIncludes(await report(FORGE_CUBLASLT), "products of long prompts by cuBLASLt 13.0");
+  },
+});
