@@ -289,8 +289,8 @@ struct NaiveAttentionArgs {
 };
 
 // batched_decode_attention<T, D>: partial_out [work, max_queries, n_heads, D],
-//   partial_ml [work, max_queries, n_heads, 2], q, uint8 pages, QueryTile tiles, AttentionWork
-//   work, n_work, int32 page_tables
+//   partial_ml [work, max_queries, n_heads, 2], q, uint8 pages, QueryTile tiles,
+//   AttentionWork work, n_work, int32 page_tables
 // grid (max work, n_kv_heads * ceil(n_heads / n_kv_heads * max_queries, kDecodeRows)); threads 128
 //
 // prefill_attention<T, D>: out, q, uint8 pages, QueryTile tiles, n_tiles, int32 page_tables,
@@ -332,9 +332,9 @@ METAL_ARGS_CONSTANT kArgmaxChunk = 1024;
 // All of them read forge_sampling of forge.h and write forge_result, followed by int32 ids[max_top]
 // and float logprobs[max_top] of each output. They run in this order:
 //
-// adjust_logits: adjusted [outputs, vocabulary], uint32 occurrences [outputs, vocabulary] (zero
-//   before and after), logits, sampling, int32 history, int32 bias_ids, bias_values, uint32 masks,
-//   n_outputs
+// adjust_logits: adjusted [outputs, vocabulary],
+//   uint32 occurrences [outputs, vocabulary] (zero before and after), logits, sampling,
+//   int32 history, int32 bias_ids, bias_values, uint32 masks, n_outputs
 // grid (max outputs); threads 512
 //
 // chunk_maxima: maxima [outputs, chunks], adjusted_maxima [outputs, chunks], logits, adjusted,
@@ -345,8 +345,8 @@ METAL_ARGS_CONSTANT kArgmaxChunk = 1024;
 //   adjusted, maxima, adjusted_maxima, sampling, n_outputs
 // grid (ceil(chunks, kGroupChunks), max outputs); threads 256
 //
-// sample_token: uint8 results, logits, adjusted, maxima, adjusted_maxima, sums, uint64 masses
-//   (written over), sampling, n_outputs
+// sample_token: uint8 results, logits, adjusted, maxima, adjusted_maxima, sums,
+//   uint64 masses (written over), sampling, n_outputs
 // grid (max outputs); threads 512
 //
 // top_k_candidates, where max_top > 0: uint8 results, logits, maxima, sums,

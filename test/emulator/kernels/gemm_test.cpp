@@ -2,6 +2,8 @@
 
 #include "gemm_check.h"
 
+#include "../../../csrc/common/quant/weight_type.h"
+
 namespace kernel_test {
 
 void check_gemm(const WeightKind& kind, u32 rows, u32 cols, u32 tokens,
@@ -43,8 +45,18 @@ namespace {
 
 void multiply(const Gemm& op) { launch(op); }
 
+void check_random_gemm(Random& random) {
+  std::string name;
+  const WeightKind kind = random.below(2) == 0 ? half_kinds[random.below(kHalfKinds)]
+                                               : other_kind(random.one_of(other_types), name);
+  const u32 unit = forge::find_weight_type(kind.type)->block_elements;
+  check_gemm(kind, random.between(1, 150), unit * random.between(1, 1 + 500 / unit),
+             random.between(1, 70), multiply);
+}
+
 }  // namespace
 
+TEST_RANDOM(random_gemm, check_random_gemm, 8)
 TEST(gemm_of_every_fast_format) {
   for (int k = 0; k < kHalfKinds; ++k) check_gemm(half_kinds[k], 131, 512, 66, multiply);
 }

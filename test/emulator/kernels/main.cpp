@@ -5,6 +5,7 @@
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
+#include <random>
 #include <stdexcept>
 
 #include "operations.h"
@@ -23,6 +24,19 @@ void fail_test(const char* format, ...) {
   std::vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
   throw std::runtime_error(text);
+}
+
+namespace {
+
+u64 fresh_seed = 0;
+
+}  // namespace
+
+u64 run_seed() { return fresh_seed; }
+
+void start_fresh_run() {
+  const char* const wanted = std::getenv("FORGE_TEST_SEED");
+  fresh_seed = wanted ? std::strtoull(wanted, nullptr, 10) : std::random_device()();
 }
 
 u64 Random::next() {
@@ -79,6 +93,7 @@ bool run(const Test& test) {
     std::printf("ok %s\n", test.name);
   } catch (const std::exception& error) {
     std::printf("not ok %s: %s\n", test.name, error.what());
+    if (run_seed() != 0) std::printf("with FORGE_TEST_SEED=%llu\n", run_seed());
     passed = false;
   }
   std::fflush(stdout);

@@ -96,8 +96,15 @@ void check_product(const WeightKind& kind, u32 tokens, u32 at_once, bool shared)
   }
 }
 
+void check_random_route(Random& random) {
+  const u32 n_experts = random.between(1, 200);
+  check_route(random.between(1, 6), n_experts, random.between(1, std::min(n_experts, 12u)),
+              random.below(2) == 0);
+}
+
 }  // namespace
 
+TEST_RANDOM(random_moe_route, check_random_route, 12)
 TEST(moe_route_of_few_experts) { check_route(5, 4, 2, true); }
 TEST(moe_route_of_all_experts) { check_route(2, 8, 8, false); }
 TEST(moe_route_of_many_experts) { check_route(3, 131, 9, true); }

@@ -43,8 +43,17 @@ void check(const KvType& type, u32 n_heads, u32 n_kv_heads, u32 k_dim, u32 v_dim
   }
 }
 
+void check_random(Random& random) {
+  const u32 n_kv_heads = random.between(1, 3);
+  check(random.one_of(kv_types), n_kv_heads * random.between(1, 4), n_kv_heads,
+        random.between(1, 70), random.between(1, 140), random.between(1, 40),
+        random.below(2) * random.between(1, 150), static_cast<float>(random.below(2) * 10),
+        random.below(2) == 0);
+}
+
 }  // namespace
 
+TEST_RANDOM(random_naive_attention, check_random, 6)
 TEST(naive_attention_f32) { check(kv_types[0], 4, 2, 16, 16, 16, 0, 0, false); }
 TEST(naive_attention_window_f16) { check(kv_types[1], 2, 1, 8, 24, 7, 20, 0, false); }
 TEST(naive_attention_softcap_bf16) { check(kv_types[2], 2, 2, 20, 12, 32, 0, 5, false); }

@@ -37,8 +37,15 @@ void check_rms_norm(u32 rows, u32 max_rows, u32 cols, u32 threads, bool with_res
   expect_near("rms_norm", out, expected, 1e-6, 1e-5);
 }
 
+void check_random_rms_norm(Random& random) {
+  const u32 rows = random.between(1, 5);
+  check_rms_norm(rows, rows + random.below(3), random.between(1, 3000),
+                 random.below(2) == 0 ? 256 : 1024, random.below(2) == 0);
+}
+
 }  // namespace
 
+TEST_RANDOM(random_rms_norm, check_random_rms_norm, 10)
 TEST(rms_norm_of_one_odd_row) { check_rms_norm(1, 1, 37, 256, false); }
 TEST(rms_norm_with_residual) { check_rms_norm(3, 5, 288, 256, true); }
 TEST(rms_norm_of_wide_rows) { check_rms_norm(2, 2, 2051, 1024, false); }

@@ -1,5 +1,6 @@
 // The products of few tokens and the embedding, for every weight format.
 
+#include "../../../csrc/common/quant/weight_type.h"
 #include "operations.h"
 
 namespace {
@@ -50,8 +51,20 @@ void check_embed(const WeightKind& kind, u32 cols) {
   }
 }
 
+void check_random_matvec(Random& random) {
+  std::string name;
+  const bool is_fast = random.below(2) == 0;
+  const WeightKind kind = is_fast ? random.one_of(fast_kinds)
+                                  : other_kind(random.one_of(other_types), name);
+  const u32 unit = forge::find_weight_type(kind.type)->block_elements;
+  const u32 at_once = is_fast ? 1u << random.below(4) : random.below(2) == 0 ? 1 : 4;
+  check_matvec(kind, random.between(1, 40), unit * random.between(1, 1 + 1500 / unit),
+               random.between(1, 10), at_once, 1u << random.below(4));
+}
+
 }  // namespace
 
+TEST_RANDOM(random_matvec, check_random_matvec, 40)
 TEST(matvec_of_one_token) {
   for (const WeightKind& kind : fast_kinds) check_matvec(kind, 19, 256, 1, 1, 1);
 }

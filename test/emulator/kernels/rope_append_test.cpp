@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "operations.h"
 
 namespace {
@@ -30,6 +32,17 @@ std::vector<double> plain_head(const float* all, u32 n_heads, u32 head, u32 dim,
     a = rotated;
   }
   return x;
+}
+
+// How far a stored number may be from the one of `row` that it stands for: in Q8_0 half a step, of
+// which 127 make up the largest of 32 neighbours, and what rounding the step to F16 takes.
+double slack(const KvType& type, const std::vector<double>& row, size_t i) {
+  if (type.bytes != 1) return 2e-6 + 2 * type.tolerance * std::abs(row[i]);
+  double largest = 0;
+  for (size_t n = i / 32 * 32; n < std::min(row.size(), i / 32 * 32 + 32); ++n) {
+    largest = std::max(largest, std::abs(row[n]));
+  }
+  return largest * (0.5 / 127 + 6e-4) + 1e-5;
 }
 
 void check(const KvType& type, const Case& c) {
@@ -99,22 +112,32 @@ void check(const KvType& type, const Case& c) {
     for (u32 h = 0; h < c.n_kv_heads; ++h) {
       const auto expected = plain_head(row + q_cols, c.n_kv_heads, h, c.k_dim, k_norm.data(),
                                        c.k_norm_width, angles, c.n_freqs, c.interleaved);
-      const float* v = row + q_cols + k_cols + h * c.v_dim;
       for (u32 i = 0; i < c.k_dim; ++i) {
-        const double stored = pages.k(page, slot, h, i), slack = type.bytes == 1 ? 0.03 : 1e-6;
-        EXPECT(std::abs(stored - expected[i]) <=
-               slack + 2 * type.tolerance * std::abs(expected[i]));
+        EXPECT(std::abs(pages.k(page, slot, h, i) - expected[i]) <= slack(type, expected, i));
       }
+      const float* v = row + q_cols + k_cols + h * c.v_dim;
+      const std::vector<double> values(v, v + c.v_dim);
       for (u32 i = 0; i < c.v_dim; ++i) {
-        const double stored = pages.v(page, slot, h, i), slack = type.bytes == 1 ? 0.02 : 1e-7;
-        EXPECT(std::abs(stored - v[i]) <= slack + type.tolerance * std::abs(v[i]));
+        EXPECT(std::abs(pages.v(page, slot, h, i) - values[i]) <= slack(type, values, i));
       }
     }
   }
 }
 
+void check_random(Random& random) {
+  const u32 n_kv_heads = random.between(1, 3), k_dim = 2 * random.between(1, 70);
+  const u32 n_heads = n_kv_heads * random.between(1, 4);
+  const u32 norm = random.below(3);  // none, of a head, of all
+  const u32 q_width = norm == 0 ? 0 : norm == 1 ? k_dim : n_heads * k_dim;
+  const u32 k_width = norm == 0 ? 0 : norm == 1 ? k_dim : n_kv_heads * k_dim;
+  check(random.one_of(kv_types), {n_heads, n_kv_heads, k_dim, random.between(1, 140),
+                                  random.between(3, 40), q_width, k_width,
+                                  random.below(k_dim / 2 + 1), random.below(2)});
+}
+
 }  // namespace
 
+TEST_RANDOM(random_rope_append, check_random, 12)
 TEST(rope_append_plain_f32) { check(kv_types[0], {4, 2, 64, 64, 5, 0, 0, 32, 0}); }
 TEST(rope_append_norm_a_head_f16) { check(kv_types[1], {6, 2, 80, 80, 16, 80, 80, 40, 0}); }
 TEST(rope_append_norm_all_heads_bf16) { check(kv_types[2], {4, 4, 96, 96, 8, 384, 384, 16, 1}); }

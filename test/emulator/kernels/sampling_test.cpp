@@ -222,8 +222,36 @@ void check_filters(u32 vocabulary, bool with_ties, u32 every = 1) {
         vocabulary);
 }
 
+void check_random(Random& random) {
+  const u32 vocabulary = random.between(1, 3000), outputs = 6;
+  std::vector<Request> requests;
+  for (u32 o = 0; o < outputs; ++o) {
+    Request r = plain_request(static_cast<u32>(random.next()));
+    r.sampling.temperature = static_cast<float>(random.below(4)) * 0.4f;
+    r.sampling.top_k = random.below(2) * random.below(vocabulary + 10);
+    r.sampling.top_p = random.below(2) == 0 ? 1.0f : 0.5f + random.number(0.5f);
+    r.sampling.min_p = static_cast<float>(random.below(2)) * 0.02f;
+    if (random.below(2) == 0) {
+      r.sampling.repeat_penalty = 1.5f + random.number();
+      r.sampling.presence_penalty = random.number();
+      r.sampling.frequency_penalty = random.number();
+      for (u32 i = random.below(60); i > 0; --i) {
+        r.history.push_back(static_cast<i32>(random.below(vocabulary)));
+      }
+    }
+    if (random.below(3) == 0) r.bias = {{static_cast<i32>(random.below(vocabulary)), 3.0f}};
+    if (random.below(3) == 0) {
+      for (u32 w = 0; w < (vocabulary + 31) / 32; ++w)
+        r.mask.push_back(static_cast<u32>(random.next()));
+    }
+    requests.push_back(r);
+  }
+  check(random_logits(random, outputs, vocabulary, random.below(2) == 0), requests, vocabulary);
+}
+
 }  // namespace
 
+TEST_RANDOM(random_sampling, check_random, 8)
 TEST(sampling_of_one_token) { check_filters(1, false); }
 TEST(sampling_of_few_tokens) { check_filters(37, true); }
 TEST(sampling_of_two_chunks_with_ties) { check_filters(259, true); }

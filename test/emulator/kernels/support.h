@@ -39,17 +39,37 @@ struct RegisterTest {
   static const kernel_test::RegisterTest register_##function(#function, function);    \
   static void function()
 
+// A test that calls function(random) `times` times, each time with other numbers and in every run.
+#define TEST_RANDOM(name, function, times)                    \
+  TEST(name) {                                                \
+    kernel_test::start_fresh_run();                           \
+    kernel_test::Random random(0);                            \
+    for (int time = 0; time < (times); ++time) function(random); \
+  }
+
 #define EXPECT(condition)                                                              \
   do {                                                                                 \
     if (!(condition)) kernel_test::fail_test("%s:%d: %s", __FILE__, __LINE__, #condition); \
   } while (0)
 
+// What the random numbers of this process differ by from those of others: 0 until a test of random
+// shapes asks for numbers that no run before had, or for those of the variable FORGE_TEST_SEED. A
+// test that fails reports it.
+u64 run_seed();
+void start_fresh_run();
+
 // Repeatable random numbers (SplitMix64).
 class Random {
  public:
-  explicit Random(u64 seed) : state_(seed) {}
+  explicit Random(u64 seed) : state_(seed + run_seed()) {}
   u64 next();
   u32 below(u32 n) { return static_cast<u32>(next() % n); }
+  // From `least` to `most`.
+  u32 between(u32 least, u32 most) { return least + below(most - least + 1); }
+  template <class T, size_t n>
+  T one_of(const T (&list)[n]) {
+    return list[below(n)];
+  }
   // Uniform in [-scale, scale].
   float number(float scale = 1);
   // Roughly normal.
