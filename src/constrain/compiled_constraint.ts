@@ -45,6 +45,16 @@ export class CompiledConstraint implements Constraint {
     this.masks = new Masks(this.#reader, tokens.trees, tokens.vocabSize, [...tokens.ends]);
   }
 
+  /** Goes on by some bytes; `undefined` where they are not allowed. */
+  read(from: Reading, bytes: Uint8Array): Reading | undefined {
+    this.#reader.beginWork();
+    let reading: Reading | undefined = from;
+    for (let i = 0; reading !== undefined && i < bytes.length; i++) {
+      reading = reading.step(bytes[i]!);
+    }
+    return reading;
+  }
+
   start(): ConstraintState {
     return new ReadingState(this, this.#reader.start);
   }
@@ -75,8 +85,10 @@ class ReadingState implements ConstraintState {
     this.#requireLive();
     const { text: { bytes, starts }, ends } = this.#constraint.tokens;
     const start = starts[token] ?? 0, end = starts[token + 1] ?? 0;
-    let reading = start < end && !ends.has(token) ? this.#reading : undefined;
-    for (let i = start; reading !== undefined && i < end; i++) reading = reading.step(bytes[i]!);
+    const isText = start < end && !ends.has(token);
+    const reading = isText
+      ? this.#constraint.read(this.#reading, bytes.subarray(start, end))
+      : undefined;
     if (reading === undefined) {
       throw new ForgeError("bad_input", `token ${token} is not allowed by the constraint here`);
     }

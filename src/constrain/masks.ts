@@ -4,6 +4,8 @@ import { type TokenSet, TokenSetBuilder } from "./token_set.ts";
 import type { TokenTree } from "./vocabulary.ts";
 import { walkAutomaton, walkReading } from "./walk.ts";
 
+/** Steps of a walk take as long as it takes to look at one place of a grammar. */
+const STEPS_A_PLACE = 16;
 /** What is kept for the next time. Beyond it everything is forgotten and found anew. */
 const MOST_BYTES = 16 * 2 ** 20, MOST_READINGS = 4_000;
 
@@ -63,7 +65,7 @@ export class Masks {
   #tokensOf(reading: Reading): readonly TokenSet[] {
     const known = this.#found.get(reading);
     if (known !== undefined) return known;
-    this.#reader.resetWork();
+    this.#reader.beginWork();
     if (this.#bytes > MOST_BYTES || this.#reader.size > MOST_READINGS) this.#forget();
     const sets: TokenSet[] = [];
     const others = reading.items.filter((item) => !this.#addInside(item, sets));
@@ -72,7 +74,7 @@ export class Masks {
         ? reading
         : this.#reader.at(others, false);
       sets.push(this.#collect((found) => {
-        for (const tree of this.#trees) walkReading(tree, -1, rest, found);
+        for (const tree of this.#trees) this.#walk(tree, -1, rest, found);
       }));
     }
     this.#found.set(reading, sets);
@@ -100,7 +102,11 @@ export class Masks {
     const found = known.get(key);
     if (found !== undefined) return found;
     let endings = new Int32Array(0);
-    const tokens = this.#collect((found) => endings = walkAutomaton(tree, place, found));
+    const tokens = this.#collect((found) => {
+      const walked = walkAutomaton(tree, place, found);
+      this.#reader.countWork(walked.steps / STEPS_A_PLACE);
+      endings = walked.endings;
+    });
     this.#bytes += endings.byteLength;
     const made = { tokens, endings, beyond: new Map<Frame, TokenSet>() };
     known.set(key, made);
@@ -114,11 +120,15 @@ export class Masks {
     const behind = this.#reader.behind(frame);
     const made = this.#collect((found) => {
       if (behind !== undefined) {
-        for (const node of endings) walkReading(tree, node, behind, found);
+        for (const node of endings) this.#walk(tree, node, behind, found);
       }
     });
     beyond.set(frame, made);
     return made;
+  }
+
+  #walk(tree: TokenTree, above: number, reading: Reading, found: TokenSetBuilder): void {
+    this.#reader.countWork(walkReading(tree, above, reading, found) / STEPS_A_PLACE);
   }
 
   #collect(walk: (found: TokenSetBuilder) => void): TokenSet {

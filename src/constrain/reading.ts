@@ -74,9 +74,21 @@ export class GrammarReader {
     return this.#readings.size;
   }
 
-  /** Allows as much work as one mask may take. */
-  resetWork(): void {
+  /** Begins to count the work for one mask or one token. */
+  beginWork(): void {
     this.#work = 0;
+  }
+
+  /**
+   * Counts places that are looked at.
+   *
+   * @throws {ForgeError} `usage` when they are too many
+   */
+  countWork(places: number): void {
+    this.#work += places;
+    if (this.#work > LIMITS.work) {
+      throw tooLarge("there are too many ways to go on here; fewer alternatives may help");
+    }
   }
 
   /** Frees what is not in use. What is in use stays as it is. */
@@ -104,7 +116,7 @@ export class GrammarReader {
       const next = place.step(byte);
       if (next !== undefined) behind.push({ place: next, frame });
     }
-    this.#count(items.length);
+    this.countWork(items.length);
     return this.#close(behind);
   }
 
@@ -133,7 +145,7 @@ export class GrammarReader {
       if (places?.has(place)) continue;
       if (places === undefined) seen.set(frame, new Set([place]));
       else places.add(place);
-      this.#count(1);
+      this.countWork(1);
       if (place.readsBytes) found.push(item);
       if (place.isEnd && !(frame instanceof Entered)) {
         isEnd ||= frame.endsText;
@@ -198,14 +210,5 @@ export class GrammarReader {
     const made = { id: this.#nextFrame++, returns: [...keyed.values()], endsText };
     this.#frames.set(key, made);
     return made;
-  }
-
-  #count(work: number): void {
-    this.#work += work;
-    if (this.#work > LIMITS.work) {
-      throw tooLarge(
-        "there are too many ways to read the text so far; fewer alternatives may help",
-      );
-    }
   }
 }

@@ -5,23 +5,29 @@ import type { Reading } from "./reading.ts";
 import type { TokenSetBuilder } from "./token_set.ts";
 import type { TokenTree } from "./vocabulary.ts";
 
-/**
- * Collects the tokens that can be read from a place of an automaton on.
- *
- * @returns the nodes below which something is left when the automaton may end
- */
+/** What a walk through an automaton has found out. */
+export interface Walked {
+  /** The nodes below which something is left when the automaton may end. */
+  readonly endings: Int32Array<ArrayBuffer>;
+  /** How many nodes were looked at. */
+  readonly steps: number;
+}
+
+/** Collects the tokens that can be read from a place of an automaton on. */
 export function walkAutomaton(
   tree: TokenTree,
   place: BytePlace,
   found: TokenSetBuilder,
-): Int32Array<ArrayBuffer> {
+): Walked {
   const { automaton } = place;
   const endings: number[] = [];
   const { bytes, depths, ends, first, tokens } = tree;
   const states = new Int32Array(tree.depth + 1), nodes = new Int32Array(tree.depth + 1);
+  let steps = 0;
   states[0] = place.state;
   nodes[0] = place.node;
   for (let at = 0; at < bytes.length;) {
+    steps++;
     const depth = depths[at]!;
     const state = states[depth - 1]!;
     const { table, targets } = automaton.waysFrom(state);
@@ -48,7 +54,7 @@ export function walkAutomaton(
     }
     at++;
   }
-  return Int32Array.from(endings);
+  return { endings: Int32Array.from(endings), steps };
 }
 
 /**
@@ -56,18 +62,21 @@ export function walkAutomaton(
  *
  * @param above the node, or -1 for all of the tree
  * @param reading where the text is at that node
+ * @returns how many nodes were looked at
  */
 export function walkReading(
   tree: TokenTree,
   above: number,
   reading: Reading,
   found: TokenSetBuilder,
-): void {
+): number {
   const { bytes, depths, ends, first, tokens } = tree;
   const last = above < 0 ? bytes.length : ends[above]!;
   const base = above < 0 ? 0 : depths[above]!;
   const path: Reading[] = [reading];
+  let steps = 0;
   for (let at = above + 1; at < last;) {
+    steps++;
     const depth = depths[at]! - base;
     const next = path[depth - 1]!.step(bytes[at]!);
     if (next === undefined) {
@@ -78,4 +87,5 @@ export function walkReading(
     for (let i = first[at]!; i < first[at + 1]!; i++) found.add(tokens[i]!);
     at++;
   }
+  return steps;
 }

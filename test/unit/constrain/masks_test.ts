@@ -1,10 +1,19 @@
-import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
+import { Constraints } from "../../../src/constrain/constraints.ts";
 import type { ConstraintSpec } from "../../../src/constrain/spec.ts";
 import type { Constraint } from "../../../src/engine/constraint.ts";
 import { ForgeError } from "../../../src/errors.ts";
 import { JSON_SCHEMAS } from "../../support/json_schemas.ts";
 import { Random } from "../../support/random.ts";
-import { acceptsText, allowedIn, END_TOKEN, spec, VOCAB_SIZE, withConstraints } from "./support.ts";
+import {
+  acceptsText,
+  allowedIn,
+  byteTokenizer,
+  END_TOKEN,
+  spec,
+  VOCAB_SIZE,
+  withConstraints,
+} from "./support.ts";
 
 /** Where a mask may be wrong because of what was found out at another place. */
 const COUNTED: readonly ConstraintSpec[] = [
@@ -194,5 +203,45 @@ Deno.test("masks: a pattern that takes too long to compile is refused", async ()
       message = error.message;
     });
     assertStringIncludes(message, "take too long to compile");
+  });
+});
+
+Deno.test("masks: more alternatives than can be walked in time are refused", async () => {
+  // Every alternative allows nearly all tokens, and each in another way.
+  const letters = Array.from(
+    { length: 4000 },
+    (_, i) => `"x" [^${String.fromCodePoint(0x4e00 + i)}]* r${i % 2}`,
+  );
+  const source = `root ::= ${letters.join(" | ")}\nr0 ::= "a"\nr1 ::= "b"`;
+  const tokens = Array.from({ length: 20_000 }, (_, i) => new TextEncoder().encode(`token${i}`));
+  const constraints = new Constraints(
+    {
+      ...byteTokenizer,
+      vocabSize: tokens.length + 1,
+      tokenBytes: (id) => tokens[id] ?? new TextEncoder().encode("x"),
+      isSpecial: () => false,
+    },
+    tokens.length + 1,
+    [],
+  );
+  const state = (await constraints.compile(spec.grammar(source), false)).start();
+  state.accept(tokens.length);
+  const mask = new Uint32Array(Math.ceil((tokens.length + 1) / 32));
+  const error = assertThrows(() => state.fillMask(mask), ForgeError);
+  assertStringIncludes(error.message, "too many ways to go on");
+  constraints.dispose();
+});
+
+Deno.test("masks: between two that are compiled, others have their turn", async () => {
+  await withConstraints(async (constraints) => {
+    let turns = 0;
+    const timer = setInterval(() => turns++, 0);
+    const schemas = Array.from(
+      { length: 20 },
+      (_, i) => spec.schema({ type: "string", maxLength: 100 + i }),
+    );
+    await Promise.all(schemas.map((schema) => constraints.compile(schema, false)));
+    clearInterval(timer);
+    assert(turns > 0, "the event loop had no turn");
   });
 });
