@@ -16,6 +16,8 @@
 //   less, select(mask, a, b) = mask ? a : b
 //   scale2(x, n)          x times 2^n for whole n in [-160, 140]
 //   sum, largest          over the lanes
+//   across<Op>(a, out)    out[i] = all lanes of a[i] joined by Op::of(Vec, Vec), for four vectors at a
+//                         cost of little more than one
 //   load_f16, load_bf16, store_f16, f16_at
 //   widen_part            kLanes of 16 signed bytes as floats
 //   expand_bits           16 bits as bytes of 0 or 0xff

@@ -64,6 +64,20 @@ FORGE_INLINE float sum(Vec a) {
 
 FORGE_INLINE float largest(Vec a) { return _mm512_reduce_max_ps(a.v); }
 
+template <class Op>
+FORGE_INLINE void across(const Vec (&a)[4], float* out) {
+  const auto pair = [](Vec x, Vec y) {
+    return Op::of({_mm512_unpacklo_ps(x.v, y.v)}, {_mm512_unpackhi_ps(x.v, y.v)});
+  };
+  const Vec low = pair(a[0], a[1]), high = pair(a[2], a[3]);
+  // Quarters of four sums each.
+  const Vec all = Op::of({_mm512_shuffle_ps(low.v, high.v, 0x44)},
+                         {_mm512_shuffle_ps(low.v, high.v, 0xee)});
+  const Vec half = Op::of(all, {_mm512_shuffle_f32x4(all.v, all.v, 0x4e)});
+  const Vec one = Op::of(half, {_mm512_shuffle_f32x4(half.v, half.v, 0xb1)});
+  _mm_storeu_ps(out, _mm512_castps512_ps128(one.v));
+}
+
 FORGE_INLINE Vec load_f16(const uint8_t* at) {
   return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)))};
 }
