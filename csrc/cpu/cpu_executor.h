@@ -13,6 +13,7 @@
 #include "attention.h"
 #include "cpu_device.h"
 #include "cpu_weight.h"
+#include "gated_units.h"
 #include "memory.h"
 #include "products.h"
 #include "sampling.h"
@@ -78,6 +79,8 @@ class CpuExecutor : public Executable {
   std::shared_ptr<const Program> program_;
   std::shared_ptr<CpuDevice> device_;
   const KernelTable& kernels_;
+  // Per operation: see find_gated_units.
+  std::vector<const GluOp*> gated_units_;
   ScratchPlan plan_;
   Memory arena_;
 

@@ -30,16 +30,20 @@ void CpuExecutor::prepare_product(const Weight& weight, uint64_t group_rows, Val
 void CpuExecutor::prepare(const MatmulOp& op) {
   floats_of(op.bias);
   prepare_product(*op.weight, op.weight->rows, op.x);
+  if (gated_units_[op_index_]) products_.reserve_gated();
 }
 
 void CpuExecutor::execute(const MatmulOp& op) {
-  const Matrix x = matrix(op.x), residual = matrix(op.residual), out = matrix(op.out);
+  const GluOp* unit = gated_units_[op_index_];
+  const Matrix x = matrix(op.x), residual = matrix(op.residual),
+               out = matrix(unit ? unit->out : op.out);
   const PackedWeight& weight = *packed_[op_index_];
   const ActivationBlock* blocks = products_.quantize(weight, x.data, x.rows, x.cols);
   tokens_.clear();
   for (uint64_t t = 0; t < x.rows; ++t) {
     tokens_.push_back({x.row(t), blocks_of(blocks, t, x.cols), out.row(t), residual.row(t)});
   }
+  if (unit) return products_.run_gated(weight, tokens_, {unit->width, unit->unit}, *stop_);
   groups_.assign(1, {0, tokens_.data(), tokens_.size()});
   products_.run(weight, groups_, {floats_of(op.bias), op.alpha, op.activation}, *stop_);
 }

@@ -23,6 +23,12 @@ struct Epilogue {
   uint32_t activation = FORGE_IDENTITY;
 };
 
+// A product whose rows are `width` of a gate and as many of an up part: out = unit(gate, up).
+struct GatedProduct {
+  uint32_t width;
+  uint32_t unit;
+};
+
 // Deals products out to threads: a task is some panels by a block of tokens.
 class Products {
  public:
@@ -40,7 +46,17 @@ class Products {
   void run(const PackedWeight& weight, const std::vector<ProductGroup>& groups,
            const Epilogue& epilogue, const StopFlag& stop);
 
-  uint64_t scratch_bytes() const { return scratch_.bytes() + activations_.bytes(); }
+  // Makes room for gated products.
+  void reserve_gated();
+
+  // Writes `width` columns to each token's out. Throws FORGE_CANCELLED when the flag is raised
+  // meanwhile.
+  void run_gated(const PackedWeight& weight, const std::vector<MatmulToken>& tokens,
+                 const GatedProduct& product, const StopFlag& stop);
+
+  uint64_t scratch_bytes() const {
+    return scratch_.bytes() + activations_.bytes() + gated_.bytes();
+  }
 
  private:
   struct Task {
@@ -51,12 +67,24 @@ class Products {
     uint32_t first_token;
   };
 
+  struct GatedTask {
+    uint32_t first_row;  // of each part
+    uint32_t n_rows;
+    uint32_t first_token;
+  };
+
   void plan(const PackedWeight& weight, const std::vector<ProductGroup>& groups);
+  void plan_gated(const GatedProduct& product, uint64_t n_tokens);
 
   CpuDevice& device_;
   Memory scratch_;
   Memory activations_;
   std::vector<Task> tasks_;
+
+  // Of gated products: each thread's gates and ups, and its tokens, which write there.
+  Memory gated_;
+  std::vector<std::vector<MatmulToken>> gated_tokens_;
+  std::vector<GatedTask> gated_tasks_;
 };
 
 }  // namespace forge::cpu

@@ -1,0 +1,95 @@
+// Products whose rows are a gate and an up part, and the gated unit over them: a task multiplies some
+// rows of both into memory of its thread, and writes what the unit makes of them.
+
+#include <algorithm>
+
+#include "products.h"
+
+namespace forge::cpu {
+
+namespace {
+
+// Rows of each part that a task takes of many tokens: what kernels unpack at once.
+constexpr uint32_t kManyRows = 64;
+// Of a few tokens, at most.
+constexpr uint32_t kMostRows = 1024;
+// With few tokens, a task takes one part in kShares of a thread's share of what is left.
+constexpr uint32_t kShares = 3;
+constexpr uint32_t kLeastRows = 32;
+
+constexpr uint64_t kGatedFloats =
+    2 * std::max<uint64_t>(uint64_t{kMatmulTokens} * kManyRows, uint64_t{kFewTokens} * kMostRows);
+
+// `n_rows` rows of a part from `row` on; the part begins at row `part_row` of its run.
+MatmulBlock rows_of_part(const PanelRun& run, uint64_t part_row, uint32_t row, uint32_t n_rows) {
+  MatmulBlock block = run.block;
+  const uint64_t first = part_row + row;
+  if (block.panels) block.panels += first / kPanelRows * block.panel_bytes;
+  block.rows += first * block.row_bytes;
+  block.n_rows = n_rows;
+  block.alpha = 1;
+  block.activation = FORGE_IDENTITY;
+  return block;
+}
+
+}  // namespace
+
+void Products::reserve_gated() {
+  const uint32_t n_threads = device_.pool.n_threads();
+  gated_tokens_.resize(n_threads);
+  for (std::vector<MatmulToken>& tokens : gated_tokens_) tokens.resize(kMatmulTokens);
+  if (gated_.bytes() == 0) gated_ = Memory(n_threads * kGatedFloats * sizeof(float));
+}
+
+void Products::plan_gated(const GatedProduct& product, uint64_t n_tokens) {
+  gated_tasks_.clear();
+  for (uint32_t row = 0; row < product.width;) {
+    const uint32_t left = product.width - row;
+    uint32_t n = kManyRows;
+    if (n_tokens <= kFewTokens) {
+      // Large pieces first, for a thread is slow to begin one; small ones to end together.
+      n = left / (kShares * device_.pool.n_threads()) / kLeastRows * kLeastRows;
+      n = std::clamp(n, kLeastRows, kMostRows);
+    }
+    n = std::min(n, left);
+    for (uint32_t token = 0; token < n_tokens; token += kMatmulTokens) {
+      gated_tasks_.push_back({row, n, token});
+    }
+    row += n;
+  }
+}
+
+void Products::run_gated(const PackedWeight& weight, const std::vector<MatmulToken>& tokens,
+                         const GatedProduct& product, const StopFlag& stop) {
+  plan_gated(product, tokens.size());
+  const std::span<const PanelRun> runs = weight.group(0);
+  const bool together = runs.size() == 1;  // gate and up
+  device_.pool.run(static_cast<uint32_t>(gated_tasks_.size()), [&](uint32_t index, uint32_t thread) {
+    if (stop.raised()) return;
+    const auto& [row, n_rows, first] = gated_tasks_[index];
+    const auto n_tokens =
+        static_cast<uint32_t>(std::min<uint64_t>(kMatmulTokens, tokens.size() - first));
+    float* gates = gated_.floats() + thread * kGatedFloats;
+    std::vector<MatmulToken>& mine = gated_tokens_[thread];
+    for (uint32_t t = 0; t < n_tokens; ++t) {
+      mine[t] = tokens[first + t];
+      mine[t].out = gates + uint64_t{t} * 2 * n_rows;
+    }
+    MatmulBlock gate = rows_of_part(runs[0], 0, row, n_rows);
+    MatmulBlock up = rows_of_part(runs[together ? 0 : 1], together ? product.width : 0, row, n_rows);
+    up.first_row = n_rows;
+    gate.first_row = 0;
+    for (MatmulBlock* part : {&gate, &up}) {
+      part->tokens = mine.data();
+      part->n_tokens = n_tokens;
+      device_.kernels.matmul(*part, scratch_.data() + thread * kMatmulScratch);
+    }
+    for (uint32_t t = 0; t < n_tokens; ++t) {
+      device_.kernels.glu(mine[t].out, mine[t].out + n_rows, n_rows, product.unit,
+                          tokens[first + t].out + row);
+    }
+  });
+  stop.check();
+}
+
+}  // namespace forge::cpu

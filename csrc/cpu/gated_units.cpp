@@ -1,0 +1,63 @@
+#include "gated_units.h"
+
+#include "panel_layout.h"
+#include "../common/host_weight.h"
+
+namespace forge::cpu {
+
+namespace {
+
+// How many operations read a value.
+uint32_t count_reads(const Program& program, ValueId id) {
+  uint32_t n = 0;
+  for (const Op& op : program.ops) {
+    std::visit([&](const auto& known) { for (const ValueId read : known.reads()) n += read == id; },
+               op);
+  }
+  return n;
+}
+
+// Whether the rows are those of one gate, then as many of up, each in whole panels of one type.
+bool is_gate_and_up(const HostWeight& weight, uint64_t width) {
+  if (weight.rows != 2 * width || width % kPanelRows != 0) return false;
+  return weight.parts.size() == 1 ||
+         (weight.parts.size() == 2 && weight.parts[0].rows == width);
+}
+
+// The unit that takes all that the product gives, and nothing else does.
+const GluOp* unit_of(const Program& program, size_t index) {
+  const auto* product = std::get_if<MatmulOp>(&program.ops[index]);
+  if (!product || index + 1 == program.ops.size()) return nullptr;
+  const auto* unit = std::get_if<GluOp>(&program.ops[index + 1]);
+  if (!unit || unit->x != product->out) return nullptr;
+  const bool plain = !product->bias && product->alpha == 1 && product->residual == 0 &&
+                     product->activation == FORGE_IDENTITY;
+  if (!plain || program.value(product->out).keep) return nullptr;
+  if (!is_gate_and_up(static_cast<const HostWeight&>(*product->weight), unit->width)) return nullptr;
+  return count_reads(program, product->out) == 1 ? unit : nullptr;
+}
+
+}  // namespace
+
+std::vector<const GluOp*> find_gated_units(const Program& program) {
+  std::vector<const GluOp*> units(program.ops.size());
+  for (size_t i = 0; i < program.ops.size(); ++i) units[i] = unit_of(program, i);
+  return units;
+}
+
+ScratchPlan plan_gated(const Program& program, const std::vector<const GluOp*>& units,
+                       uint64_t alignment) {
+  Program planned = program;
+  for (size_t i = 0; i < units.size(); ++i) {
+    if (!units[i]) continue;
+    // The product gives what the unit would, and the unit a value that no one reads.
+    auto& product = std::get<MatmulOp>(planned.ops[i]);
+    auto& unit = std::get<GluOp>(planned.ops[i + 1]);
+    planned.values[product.out - 1].cols = 1;
+    std::swap(product.out, unit.out);
+    unit.x = product.out;
+  }
+  return plan_scratch(planned, alignment);
+}
+
+}  // namespace forge::cpu

@@ -1,0 +1,63 @@
+/**
+ * A gated unit behind the product of its gate and up: devices may compute both at once, unless the
+ * product is wanted as well. The bits are the same.
+ */
+import type { NativeBackend } from "../../ffi/native_backend.ts";
+import { deviceTest } from "../support/devices.ts";
+import { assertSameBits, type Matrix, randomByteMatrix } from "../support/matrix.ts";
+import { runStep, tokenInputs } from "../support/step_graph.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+import { randomWeight } from "../support/weights.ts";
+
+const COLS = 256;
+const UNITS = ["silu", "gelu_tanh", "gelu_erf", "clamped_swiglu"] as const;
+
+/** The unit over a product with a weight, and another product behind it, which reads other memory. */
+function gated(
+  device: NativeBackend,
+  x: Matrix,
+  weight: Parameters<NativeBackend["mapWeight"]>[0],
+  options: { width: number; unit: typeof UNITS[number]; keepsProduct: boolean },
+): Promise<Matrix> {
+  const { width, unit, keepsProduct } = options;
+  return runStep(device, tokenInputs(x.rows), (graph) => {
+    const product = graph.recorder.matmul(graph.input(x), device.mapWeight(weight, COLS));
+    if (keepsProduct) graph.recorder.keep(product);
+    const hidden = graph.recorder.glu(product, width, unit);
+    // What comes between must not take the memory of what is read later.
+    graph.recorder.glu(hidden, width / 2, "silu");
+    return { value: hidden, cols: width };
+  });
+}
+
+deviceTest("a gated unit with its product, and without", async (device, random) => {
+  using folder = new TempFolder();
+  const cases = [
+    { parts: [["Q4_0", 64], ["Q4_0", 64]], tokens: 1 },
+    { parts: [["Q8_0", 2 * 96]], tokens: 9 },
+    { parts: [["F16", 48], ["Q6_K", 48]], tokens: 300 },
+    { parts: [["Q4_K", 176], ["F32", 176]], tokens: 8 },
+    { parts: [["IQ2_XXS", 32], ["Q4_0", 32]], tokens: 3 },
+    // Cut where gates do not end, and widths that are no whole panels: two steps.
+    { parts: [["Q4_0", 16], ["Q4_0", 112]], tokens: 5 },
+    { parts: [["Q4_0", 40], ["F16", 40]], tokens: 70 },
+    { parts: [["Q8_0", 32], ["Q8_0", 32], ["Q8_0", 64]], tokens: 20 },
+  ] as const;
+  for (const [i, { parts, tokens }] of cases.entries()) {
+    const weights = parts.map(([type, rows]) => randomWeight(random, type, rows, COLS));
+    const weight = weights.map(({ type, rows, bytes }, part) => {
+      const file = folder.at(`${i}-${part}.bin`);
+      Deno.writeFileSync(file, bytes);
+      const shape = [rows, COLS];
+      return {
+        tensor: { name: file, type, shape, file, offset: 0, bytes: bytes.length },
+      };
+    });
+    const x = randomByteMatrix(random, tokens, COLS, 1 / Math.sqrt(COLS));
+    const width = weights.reduce((sum, { rows }) => sum + rows, 0) / 2;
+    const unit = UNITS[i % UNITS.length]!;
+    const together = await gated(device, x, weight, { width, unit, keepsProduct: false });
+    const apart = await gated(device, x, weight, { width, unit, keepsProduct: true });
+    assertSameBits(together, apart, `case ${i}`);
+  }
+});
