@@ -33,6 +33,23 @@ async function compile(file: string, ours: string, headers?: string): Promise<st
 
 const cuda = join(root, "csrc", "cuda");
 
+/** Whether the toolkit has a header: nvcc can come without cuBLAS. */
+async function toolkitHas(header: string): Promise<boolean> {
+  using folder = new TempFolder();
+  const path = folder.write("header.cpp", `#include <${header}>\n`);
+  const [program = "", ...before] = nvcc?.command ?? [];
+  const args = [...before, "-E", "-o", "/dev/null", path];
+  const found = program !== "" && (await new Deno.Command(program, { args }).output()).success;
+  if (!found) console.error(`skipping: no ${header}`);
+  return found;
+}
+
+Deno.test({
+  name: "CUDA: cublaslt_api.h declares what cublasLt.h declares",
+  ignore: !await toolkitHas("cublasLt.h"),
+  fn: async () => assertEquals(await compile("cublaslt.cpp", cuda), ""),
+});
+
 Deno.test({
   name: "CUDA: driver_api.h declares what cuda.h declares",
   ignore: nvcc === undefined,

@@ -46,7 +46,9 @@ constexpr bool same_shape() {
     if constexpr (std::is_function_v<P> || std::is_function_v<Q>) {
       return Signature<X>::template Compare<Y>::value;
     } else if constexpr (std::is_void_v<P> || std::is_void_v<Q>) {
-      return std::is_void_v<P> && std::is_void_v<Q>;
+      // Nothing is known of what either points to, or it is a handle.
+      return (std::is_void_v<P> || std::is_class_v<std::remove_cv_t<P>>) &&
+             (std::is_void_v<Q> || std::is_class_v<std::remove_cv_t<Q>>);
     } else {
       return same_shape<P, Q>();
     }
