@@ -103,6 +103,8 @@ export const FLAG_ALIASES: Readonly<Record<string, string>> = {
   "--max-new-tokens": "--max-tokens",
   "--max-completion-tokens": "--max-tokens",
   "--predict": "--max-tokens",
+  "--num-predict": "--max-tokens",
+  "--num-ctx": "--ctx",
   "--ctx-size": "--ctx",
   "--context-length": "--ctx",
   "--max-model-len": "--ctx",
@@ -115,4 +117,7 @@ export const FLAG_ALIASES: Readonly<Record<string, string>> = {
   "--input-file": "--batch",
   "--output-file": "--output",
   "--grammar-file": "--grammar",
+  "--json-schema-file": "--json-schema",
+  "--no-chat-template": "--raw",
+  "--num-completions": "--completions",
 };

@@ -2,6 +2,7 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { findLibrary, LIBRARY_PATH_VARIABLE, libraryFileName } from "../../ffi/library.ts";
 import { TempFolder } from "../support/temp_folder.ts";
+import { writeScriptedLlama } from "../support/tiny_llama.ts";
 import { canCompile } from "../unit/build/fake_tree.ts";
 import { denoArgs, ROOT } from "./forge.ts";
 
@@ -62,4 +63,25 @@ Deno.test({
     assertEquals(code, 1);
     for (const part of ["version 999", "deno task build"]) assertStringIncludes(stderr, part);
   },
+});
+
+Deno.test("library: another project imports forge by a link to its folder", async () => {
+  using folder = new TempFolder();
+  writeScriptedLlama(folder.at("model"), ["one ", "two"]);
+  const imports = { "@forge/forge": "jsr:@forge/forge@^0.1.0" };
+  folder.write("deno.json", JSON.stringify({ links: [ROOT], imports }));
+  const script = folder.write(
+    "main.ts",
+    `import { load } from "@forge/forge";
+await using model = await load(${JSON.stringify(folder.at("model"))});
+console.log((await model.complete("x", { temperature: 0 })).text);
+`,
+  );
+  const { stdout, stderr } = await new Deno.Command(Deno.execPath(), {
+    args: ["run", "--quiet", "--no-prompt", "--allow-all", script],
+    cwd: folder.path,
+    stdin: "null",
+  }).output();
+  const decoder = new TextDecoder();
+  assertEquals([decoder.decode(stdout), decoder.decode(stderr)], ["one two\n", ""]);
 });
