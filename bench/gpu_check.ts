@@ -92,8 +92,9 @@ function parse(args: readonly string[]): CheckOptions | string {
     const known = PARTS.map(({ name }) => name);
     const unknown = names.find((name) => !known.includes(name));
     if (unknown !== undefined) return `unknown part "${unknown}"; valid are ${known.join(", ")}`;
-    const { seconds = `${DEFAULT_SECONDS}`, results = join(root, "bench", "results") } = values;
-    const { emulated = false, help = false } = values;
+    const { seconds = `${DEFAULT_SECONDS}`, emulated = false, help = false } = values;
+    // What an emulator takes is of no interest to others.
+    const { results = join(root, emulated ? "build/bench" : "bench/results") } = values;
     if (!(Number(seconds) > 0)) return `--seconds is "${seconds}"; valid is a number above 0`;
     return { names, seconds: Number(seconds), results, emulated, help };
   } catch (error) {
