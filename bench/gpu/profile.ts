@@ -69,9 +69,8 @@ function describe(model: string, tokens: number, lines: readonly ProfileLine[]):
   const microseconds = sum(lines.map((line) => each(line, line.microseconds)));
   say({
     kind: "note",
-    text:
-      `${model}, a step of ${tokens} tokens: ${launches.toFixed(0)} launches, one where it is ` +
-      `replayed as a graph; ${microseconds.toFixed(1)} us in kernels`,
+    text: `${model}, a step of ${tokens} tokens: ${launches.toFixed(0)} launches, ` +
+      `${microseconds.toFixed(1)} us in kernels`,
   });
   const longest = lines.toSorted((a, b) => b.microseconds - a.microseconds);
   for (const line of longest.slice(0, MOST_KERNELS)) {
