@@ -79,7 +79,9 @@ export async function runBatchFile(
   const meter = new BatchMeter(progress, total, output.done.errorLines.size);
   try {
     const results = model.batch(reader.requests(input.chunks), { ordered, signal });
+    const sharesTerminal = output.name === "stdout" && Deno.stdout.isTerminal();
     for await (const result of results) {
+      if (sharesTerminal) progress.clear();
       await output.write(describeResult(result, reader.takeLine(result.index)));
       meter.count(result.completions, reader.skipped);
     }

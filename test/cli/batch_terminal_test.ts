@@ -58,6 +58,31 @@ for (const columns of [100, 44]) {
 }
 
 Deno.test({
+  name: "batch: answers on a terminal have lines of their own beside the progress",
+  ignore: !await hasTerminals(),
+  async fn() {
+    using folder = desk();
+    const full = command(folder, 300);
+    const output = full.indexOf("-o");
+    const terminal = new Terminal([
+      ...full.slice(0, output),
+      ...full.slice(output + 2),
+      "--ordered",
+    ]);
+    assertEquals(await terminal.close(), 0);
+    assert(terminal.shown.length > 0);
+    const lines = terminal.shown.replaceAll(/\r\x1b\[2K[^\r]*(?=\r\x1b\[2K)/g, "").replaceAll(
+      "\r\x1b[2K",
+      "",
+    )
+      .split("\r\n");
+    assertEquals(lines.slice(0, LINES).map((line) => JSON.parse(line).id), [
+      ...Array(LINES).keys(),
+    ]);
+  },
+});
+
+Deno.test({
   name: "batch: Ctrl-C leaves whole lines, --resume goes on with them",
   ignore: !await hasTerminals(),
   async fn() {
