@@ -3,7 +3,7 @@ import { ForgeError } from "../errors.ts";
 import { describeSampling, type GenerateOptions, type GenerationEnd, type Model } from "../mod.ts";
 import { Conversation } from "./chat_conversation.ts";
 import { loadMessages, saveMessages } from "./chat_file.ts";
-import { CHAT_COMMANDS, CHAT_HELP } from "./chat_help.ts";
+import { CHAT_ALIASES, CHAT_COMMANDS, CHAT_HELP } from "./chat_help.ts";
 import { type ChatInput, PipedInput } from "./chat_input.ts";
 import { MessageBuilder } from "./chat_message.ts";
 import type { Context } from "./command.ts";
@@ -163,7 +163,7 @@ class Chat {
         conversation.replace(await loadMessages(fileName(name, argument)));
         return await this.#say(`loaded ${plural(conversation.messages.length, "message")}`);
       default: {
-        const nearest = nearestName(name, CHAT_COMMANDS.split(", "));
+        const nearest = nearestName(name, CHAT_COMMANDS.split(", "), CHAT_ALIASES);
         const advice = nearest === undefined
           ? `valid are ${CHAT_COMMANDS}`
           : `did you mean ${nearest}?`;

@@ -14,6 +14,15 @@ const COMMANDS: readonly (readonly [usage: string, help: string])[] = [
 /** Their names, such as `/help, /exit`. */
 export const CHAT_COMMANDS = COMMANDS.map(([usage]) => usage.split(" ")[0]).join(", ");
 
+/** What other programs call them. */
+export const CHAT_ALIASES: Readonly<Record<string, string>> = {
+  "/bye": "/exit",
+  "/quit": "/exit",
+  "/clear": "/reset",
+  "/new": "/reset",
+  "/regen": "/retry",
+};
+
 export const CHAT_HELP = [
   ...COMMANDS.map(([usage, help]) => `  ${usage.padEnd(14)}${help}`),
   '  \\ at the end of a line, or """ before and after, make a message of several lines; //… is a',

@@ -71,11 +71,8 @@ Deno.test({
     ]);
     assertEquals(await terminal.close(), 0);
     assert(terminal.shown.length > 0);
-    const lines = terminal.shown.replaceAll(/\r\x1b\[2K[^\r]*(?=\r\x1b\[2K)/g, "").replaceAll(
-      "\r\x1b[2K",
-      "",
-    )
-      .split("\r\n");
+    const parts = terminal.shown.split("\r\x1b[2K");
+    const lines = parts.filter((part) => part.startsWith("{")).join("").split("\r\n");
     assertEquals(lines.slice(0, LINES).map((line) => JSON.parse(line).id), [
       ...Array(LINES).keys(),
     ]);
