@@ -2,10 +2,19 @@
  * Attention alone, with the heads of Llama-3.1-8B, over caches of random keys and values:
  * `attention.ts [--emulated]`. Prints lines of `lines.ts`.
  */
-import type { Backend, KvCache, KvType, Step, StepInputs, StepLimits } from "../../src/backend.ts";
-import { openBackend } from "../../src/engine/open_backend.ts";
+import { NativeBackend } from "../../ffi/native_backend.ts";
+import type {
+  AttentionKernels,
+  Backend,
+  KvCache,
+  KvType,
+  Step,
+  StepInputs,
+  StepLimits,
+} from "../../src/backend.ts";
 import { PAGE_TOKENS } from "../../src/engine/runner.ts";
-import { say } from "./lines.ts";
+import { ForgeError } from "../../src/errors.ts";
+import { say, type SpeedLine } from "./lines.ts";
 import { gigabytes, randomStep, sayCopyLimit, saySpeed, teraflops, timeBeyond } from "./timing.ts";
 
 /** Tokens that a run takes of each sequence, at the end of its cache. */
@@ -61,13 +70,13 @@ const ROWS = 512;
 async function main(args: readonly string[]): Promise<void> {
   const emulated = args.includes("--emulated");
   {
-    const backend = openBackend("cuda");
+    const backend = NativeBackend.open({ kind: "cuda" });
     sayCopyLimit(backend);
     backend.close();
   }
   for (const test of emulated ? EMULATED : FULL) {
     // Closing the device gives back its caches.
-    const backend = openBackend("cuda");
+    const backend = NativeBackend.open({ kind: "cuda" });
     try {
       await measure(backend, emulated ? TINY : EIGHT_B, test, emulated);
     } finally {
@@ -77,7 +86,7 @@ async function main(args: readonly string[]): Promise<void> {
 }
 
 async function measure(
-  backend: Backend,
+  backend: NativeBackend,
   heads: Heads,
   test: Case,
   emulated: boolean,
@@ -106,7 +115,6 @@ async function measure(
     maxPages: pagesEach,
   };
   const append = await recordLayers(backend, heads, caches, limits, false);
-  const attend = await recordLayers(backend, heads, caches, limits, true);
   const pageTables = Array.from(
     { length: batch },
     (_, s) => Int32Array.from({ length: pagesEach }, (_, i) => s * pagesEach + i),
@@ -117,24 +125,37 @@ async function measure(
     }
   }
   const inputs = runInputs(pageTables.map((_, s) => s), tokens, length - tokens, pageTables);
-  const microseconds = await timeBeyond(attend, append, inputs) / nLayers;
   const pairs = batch * tokens * (length - (tokens - 1) / 2);
   const operations = 4 * pairs * heads.nHeads * heads.headDim;
-  saySpeed({
-    kind: "speed",
-    group: tokens === 1 ? "decode attention" : "prefill attention",
-    name: tokens === 1
-      ? `${type} ${batch} x ${length}`
-      : `${type} ${tokens} queries of ${length} positions`,
-    by: "forge",
-    microseconds,
-    ...(tokens === 1
-      ? { gbPerSecond: gigabytes(bytes, microseconds) }
-      : { teraflops: teraflops(operations, microseconds) }),
-    of: { batch, tokens, length },
-  });
+  const measureKernels = async (kernels: AttentionKernels, by: SpeedLine["by"]) => {
+    backend.setAttention(kernels);
+    const attend = await recordLayers(backend, heads, caches, limits, true);
+    const microseconds = await timeBeyond(attend, append, inputs) / nLayers;
+    attend.release();
+    saySpeed({
+      kind: "speed",
+      group: tokens === 1 ? "decode attention" : "prefill attention",
+      name: tokens === 1
+        ? `${type} ${batch} x ${length}`
+        : `${type} ${tokens} queries of ${length} positions`,
+      by,
+      microseconds,
+      ...(tokens === 1
+        ? { gbPerSecond: gigabytes(bytes, microseconds) }
+        : { teraflops: teraflops(operations, microseconds) }),
+      of: { batch, tokens, length },
+    });
+  };
+  await measureKernels("auto", "forge");
+  // What is not chosen by itself, to see whether the choice is right.
+  const other = tokens === 1 ? "flash" : "tiled";
+  try {
+    await measureKernels(other, `forge, ${other}`);
+  } catch (error) {
+    if (!(error instanceof ForgeError && error.code === "unsupported")) throw error;
+    say({ kind: "note", text: error.message });
+  }
   append.release();
-  attend.release();
 }
 
 /** Bytes of the keys and values of one position. */

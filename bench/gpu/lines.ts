@@ -33,7 +33,14 @@ export interface SpeedLine {
   /** The same for the same work of forge and of a peer. */
   readonly name: string;
   /** Who computed it. */
-  readonly by: "forge" | "forge, SM80" | "PyTorch" | "FlashAttention-2" | "cuDNN";
+  readonly by:
+    | "forge"
+    | "forge, SM80"
+    | "forge, flash"
+    | "forge, tiled"
+    | "PyTorch"
+    | "FlashAttention-2"
+    | "cuDNN";
   readonly microseconds: number;
   /** Bytes that have to be moved, in 10^9 a second. */
   readonly gbPerSecond?: number;

@@ -74,7 +74,7 @@ export function describeCheck(
     "",
     ...device.details.map((text) => `- ${text}`),
     ...limits,
-    ...notes,
+    ...new Set(notes),
     "",
     describeSpeeds(lines),
     ...describeFailures(parts),
