@@ -57,7 +57,7 @@ export const PARTS: readonly Part[] = [
     name: "attention",
     help: "attention from 128 to 128k positions",
     program: "attention.ts",
-    limit: 60,
+    limit: 75,
   },
   {
     name: "sampling",
