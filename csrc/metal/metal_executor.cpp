@@ -27,7 +27,8 @@ MetalExecutor::MetalExecutor(std::shared_ptr<const Program> program,
   const std::lock_guard lock(gpu().mutex());
   WeightStore weights(device_->device, device_->windows, device_->n_threads);
   const bool needs_codebooks = request_weights(*program_, weights);
-  const std::vector<StepShape> shapes = typical_shapes(*program_);
+  std::vector<StepShape> shapes = typical_shapes(*program_);
+  for (StepShape& shape : shapes) note_most_rows(shape);
   const uint64_t max_outputs = program_->samples ? program_->limits.max_outputs : 0;
   const uint64_t occurrences = max_outputs * program_->logits_cols * sizeof(uint32_t);
   const uint64_t results = max_outputs * result_stride();
@@ -122,10 +123,12 @@ void MetalExecutor::run(const StepInputs& inputs, ResultBlock& results, const St
   const std::lock_guard lock(gpu().mutex());
   stop.check();
   const QueryTiles tiles = query_tiles(inputs);
-  const StepShape shape = shape_of(inputs, tiles, program_->limits);
+  const StepRows rows = step_rows(inputs);
+  StepShape shape = shape_of(inputs, tiles, program_->limits);
+  note_rows(rows, program_->limits, shape);
   inputs_->reserve(inputs, shape);
   const Plan& plan = plan_for({shape, is_greedy(inputs)});
-  inputs_->write(inputs, tiles, shape);
+  inputs_->write(inputs, tiles, rows, shape);
   execute(plan.launches, inputs);
   const uint64_t bytes = program_->samples ? inputs.n_outputs * result_stride() : 0;
   if (bytes > 0) std::memcpy(&results.header(0), results_.data(), bytes);

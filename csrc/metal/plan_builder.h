@@ -87,23 +87,33 @@ class PlanBuilder {
   // Whether two values share no memory.
   bool are_apart(ValueId a, ValueId b) const;
 
+  void emit_norm(const RmsNormOp& op);
   // One launch for a norm whose result, with a residual, is normalised again; false where the
   // next operation is no such norm.
   bool emit_two_norms(const RmsNormOp& op);
   // The norm within the product that reads it; false where that is no gain or not possible.
   bool emit_norm_with_product(const RmsNormOp& op);
 
+  // Rows of a value that one kind of product computes.
+  struct RowGroup {
+    Place n_rows, list;
+    uint32_t max_rows;  // 0: there are none
+    bool is_all;        // then there is no list
+  };
+  struct RowGroups {
+    RowGroup decode, prefill;
+  };
+  RowGroups row_groups(ValueId id) const;
   struct Product {
-    Place out, x, n_rows, bias, residual;
-    uint32_t max_rows;
+    Place out, bias, residual;
     const WeightRows* rows;
     metal_args::MatvecArgs args;
-    const RmsNormOp* norm;  // to be applied to x; null: none
   };
   // The products of a matmul, one for the rows of each type of its weight.
-  void emit_products(const MatmulOp& op, ValueId x, const RmsNormOp* norm);
-  void emit_matvec(const Product& product);
-  void emit_gemm(const Product& product);
+  std::vector<Product> products_of(const MatmulOp& op) const;
+  // Of x, or, with a norm, of what that makes of x.
+  void emit_matvec(const Product& product, Place x, const RmsNormOp* norm, const RowGroup& group);
+  void emit_gemm(const Product& product, Place x, const RowGroup& group);
 
   // Tokens grouped by expert, for tiles of a size.
   struct RouteGroups {

@@ -49,8 +49,8 @@ void PlanBuilder::emit(const MoeMatmulOp& op) {
   const uint64_t expert_rows = weight.rows / op.n_experts;
   const uint32_t tokens = matvec_shape(format, expert_rows, weight.cols, average).tokens;
   const RouteGroups& groups = group_by_expert(op.route, op.n_experts, tokens);
-  const MatvecShape shape =
-      matvec_shape(format, expert_rows, weight.cols, average, groups.max_tiles);
+  // Beside the other experts of one token, so that a token's sums do not depend on how many there are.
+  const MatvecShape shape = matvec_shape(format, expert_rows, weight.cols, average, top_k);
   launch("grouped_matvec", instance("grouped_matvec", format, tokens),
          {shape.row_groups, groups.max_tiles}, {256},
          {value(op.out), value(op.x), rows.place(), groups.tiles, groups.n_tiles, groups.pairs,

@@ -10,76 +10,106 @@ namespace forge::metal {
 
 using namespace metal_args;
 
-void PlanBuilder::emit(const MatmulOp& op) { emit_products(op, op.x, nullptr); }
+PlanBuilder::RowGroups PlanBuilder::row_groups(ValueId id) const {
+  RowGroups groups =
+      program_.value(id).rows == Rows::tokens
+          ? RowGroups{{inputs_.n_decode_tokens, inputs_.decode_tokens, shape_.decode_tokens, false},
+                      {inputs_.n_prefill_tokens, inputs_.prefill_tokens, shape_.prefill_tokens,
+                       false}}
+          : RowGroups{
+                {inputs_.n_decode_outputs, inputs_.decode_outputs, shape_.decode_outputs, false},
+                {inputs_.n_prefill_outputs, inputs_.prefill_outputs, shape_.prefill_outputs,
+                 false}};
+  // A list of all rows says nothing.
+  const RowGroup all = {n_rows(id), {}, max_rows(id), true};
+  if (groups.prefill.max_rows == 0) groups.decode = all;
+  if (groups.decode.max_rows == 0) groups.prefill = all;
+  return groups;
+}
+
+void PlanBuilder::emit(const MatmulOp& op) {
+  const auto [decode, prefill] = row_groups(op.x);
+  for (const Product& product : products_of(op)) {
+    if (decode.max_rows > 0) emit_matvec(product, value(op.x), nullptr, decode);
+    if (prefill.max_rows > 0) emit_gemm(product, value(op.x), prefill);
+  }
+}
 
 bool PlanBuilder::emit_norm_with_product(const RmsNormOp& op) {
   const auto* product = next_op<MatmulOp>();
   if (!product || product->x != op.out || op.residual != 0) return false;
   const MetalWeight& weight = metal_weight(*product->weight);
-  // Whether it pays: few tokens, few rows, and nobody else who wants the norm.
-  if (max_rows(op.out) > kMostMatvecTokens || weight.rows > kMostNormMatvecRows) return false;
+  // Whether it pays: few rows of the weight, and nobody else who wants the norm.
+  if (weight.rows > kMostNormMatvecRows) return false;
   if (product->residual == op.out || !is_used_once(op.out)) return false;
-  // Whether it can be: the product's result is planned to live after the norm's input has died.
-  if (!are_apart(product->out, op.x)) return false;
+  // Whether it can be: both results are planned to live after the norm's input has died.
+  if (!are_apart(product->out, op.x) || !are_apart(op.out, op.x)) return false;
   const auto is_fast = [](const WeightRows& rows) { return !weight_format(rows.type).is_generic; };
   if (!std::ranges::all_of(weight.matrix, is_fast)) return false;
-  emit_products(*product, op.x, &op);
+  // All of this is the same for every run: which product computes a row must not depend on others.
+  const auto [decode, prefill] = row_groups(op.x);
+  if (prefill.max_rows > 0) emit_norm(op);
+  for (const Product& part : products_of(*product)) {
+    if (decode.max_rows > 0) emit_matvec(part, value(op.x), &op, decode);
+    if (prefill.max_rows > 0) emit_gemm(part, value(op.out), prefill);
+  }
   ++op_index_;
   return true;
 }
 
-void PlanBuilder::emit_products(const MatmulOp& op, ValueId x, const RmsNormOp* norm) {
+std::vector<PlanBuilder::Product> PlanBuilder::products_of(const MatmulOp& op) const {
   const MetalWeight& weight = metal_weight(*op.weight);
+  std::vector<Product> products;
   for (const WeightRows& rows : weight.matrix) {
     const uint64_t skip = rows.first_row * sizeof(float);
     const Place bias = floats_of(op.bias);
-    const Product product{
-        .out = value(op.out) + skip,
-        .x = value(x),
-        .n_rows = n_rows(x),
-        .bias = bias + skip,
-        .residual = value(op.residual) + skip,
-        .max_rows = max_rows(x),
-        .rows = &rows,
-        .args = {.row_stride = rows.row_bytes,
-                 .rows = static_cast<uint32_t>(rows.rows),
-                 .cols = static_cast<uint32_t>(weight.cols),
-                 .out_stride = static_cast<uint32_t>(weight.rows),
-                 .split = 1,
-                 .epilogue = {.alpha = op.alpha,
-                              .activation = op.activation,
-                              .has_bias = op.bias != nullptr,
-                              .has_residual = op.residual != 0}},
-        .norm = norm};
-    if (product.max_rows <= kMostMatvecTokens) {
-      emit_matvec(product);
-    } else {
-      emit_gemm(product);
-    }
+    products.push_back({.out = value(op.out) + skip,
+                        .bias = bias + skip,
+                        .residual = value(op.residual) + skip,
+                        .rows = &rows,
+                        .args = {.row_stride = rows.row_bytes,
+                                 .rows = static_cast<uint32_t>(rows.rows),
+                                 .cols = static_cast<uint32_t>(weight.cols),
+                                 .out_stride = static_cast<uint32_t>(weight.rows),
+                                 .split = 1,
+                                 .has_row_list = 0,
+                                 .epilogue = {.alpha = op.alpha,
+                                              .activation = op.activation,
+                                              .has_bias = op.bias != nullptr,
+                                              .has_residual = op.residual != 0}}});
   }
+  return products;
 }
 
-void PlanBuilder::emit_matvec(const Product& p) {
+void PlanBuilder::emit_matvec(const Product& p, Place x, const RmsNormOp* norm,
+                              const RowGroup& group) {
   const WeightFormat format = weight_format(p.rows->type);
-  const MatvecShape shape = matvec_shape(format, p.args.rows, p.args.cols, p.max_rows);
+  const MatvecShape shape = matvec_shape(format, p.args.rows, p.args.cols, group.max_rows);
   MatvecArgs args = p.args;
   args.split = shape.split;
-  const Grid grid{shape.row_groups, divide_up(p.max_rows, shape.tokens)};
-  if (p.norm) {
+  args.has_row_list = !group.is_all;
+  const Grid grid{shape.row_groups, divide_up(group.max_rows, shape.tokens)};
+  if (norm) {
     launch("rms_norm_matvec", instance("rms_norm_matvec", format, shape.tokens), grid, {256},
-           {p.out, p.x, floats_of(p.norm->weight), p.rows->place(), p.n_rows, p.bias, p.residual},
-           RmsNormMatvecArgs{
-               .product = args, .eps = p.norm->eps, .offset = p.norm->weight_offset});
+           {p.out, x, floats_of(norm->weight), p.rows->place(), group.n_rows, group.list, p.bias,
+            p.residual},
+           RmsNormMatvecArgs{.product = args, .eps = norm->eps, .offset = norm->weight_offset});
     return;
   }
   launch("matvec", instance("matvec", format, shape.tokens), grid, {256},
-         {p.out, p.x, p.rows->place(), p.n_rows, p.bias, p.residual, memory_.codebooks}, args);
+         {p.out, x, p.rows->place(), group.n_rows, group.list, p.bias, p.residual,
+          memory_.codebooks},
+         args);
 }
 
-void PlanBuilder::emit_gemm(const Product& p) {
-  const Grid grid{divide_up(p.max_rows, kGemmTokens), divide_up(p.args.rows, kGemmRows)};
+void PlanBuilder::emit_gemm(const Product& p, Place x, const RowGroup& group) {
+  MatvecArgs args = p.args;
+  args.has_row_list = !group.is_all;
+  const Grid grid{divide_up(group.max_rows, kGemmTokens), divide_up(p.args.rows, kGemmRows)};
   launch("gemm", "gemm<" + weight_format(p.rows->type).name + ">", grid, {128},
-         {p.out, p.x, p.rows->place(), p.n_rows, p.bias, p.residual, memory_.codebooks}, p.args);
+         {p.out, x, p.rows->place(), group.n_rows, group.list, p.bias, p.residual,
+          memory_.codebooks},
+         args);
 }
 
 }  // namespace forge::metal

@@ -24,7 +24,10 @@ void PlanBuilder::emit(const EmbedOp& op) {
 }
 
 void PlanBuilder::emit(const RmsNormOp& op) {
-  if (emit_two_norms(op) || emit_norm_with_product(op)) return;
+  if (!emit_two_norms(op) && !emit_norm_with_product(op)) emit_norm(op);
+}
+
+void PlanBuilder::emit_norm(const RmsNormOp& op) {
   const uint32_t n = cols(op.x);
   launch("rms_norm", "rms_norm", {max_rows(op.out)}, norm_group(n),
          {value(op.out), value(op.x), floats_of(op.weight), value(op.residual), n_rows(op.x)},

@@ -46,6 +46,14 @@ InputPlaces RunInputs::places(const StepShape& shape) const {
           .decode_tiles = fixed_.at(layout.decode_tiles),
           .prefill_tiles = fixed_.at(layout.prefill_tiles),
           .work = fixed_.at(layout.work),
+          .n_decode_tokens = fixed_.at(InputLayout::n_decode_tokens),
+          .n_prefill_tokens = fixed_.at(InputLayout::n_prefill_tokens),
+          .n_decode_outputs = fixed_.at(InputLayout::n_decode_outputs),
+          .n_prefill_outputs = fixed_.at(InputLayout::n_prefill_outputs),
+          .decode_tokens = fixed_.at(layout.decode_tokens),
+          .prefill_tokens = fixed_.at(layout.prefill_tokens),
+          .decode_outputs = fixed_.at(layout.decode_outputs),
+          .prefill_outputs = fixed_.at(layout.prefill_outputs),
           .page_tables = page_tables_.at(),
           .page_stride = limits_.max_pages,
           .history = history_.at(),
@@ -70,8 +78,9 @@ void RunInputs::reserve(Buffer& area, uint64_t bytes) {
   ++generation_;
 }
 
-void RunInputs::write(const StepInputs& inputs, const QueryTiles& tiles, const StepShape& shape) {
-  write_inputs(inputs, tiles, InputLayout(shape), fixed_.data());
+void RunInputs::write(const StepInputs& inputs, const QueryTiles& tiles, const StepRows& rows,
+                      const StepShape& shape) {
+  write_inputs(inputs, tiles, InputLayout(shape), fixed_.data(), rows);
   update_page_tables(inputs, limits_, page_tables_.data());
   put(history_, inputs.history);
   put(bias_ids_, inputs.bias_ids);

@@ -21,6 +21,15 @@ struct InputPlaces {
   Place decode_tiles;
   Place prefill_tiles;
   Place work;
+  // Rows by the kind of product that computes them, as lists (gpu/step_rows.h), and their numbers.
+  Place n_decode_tokens;
+  Place n_prefill_tokens;
+  Place n_decode_outputs;
+  Place n_prefill_outputs;
+  Place decode_tokens;
+  Place prefill_tokens;
+  Place decode_outputs;
+  Place prefill_outputs;
   Place page_tables;  // rows are `page_stride` entries apart
   uint32_t page_stride;
   Place history;
@@ -47,7 +56,8 @@ class RunInputs {
   // Makes room for the inputs of a run. Before `places` are used for it.
   void reserve(const StepInputs& inputs, const StepShape& shape);
   // Writes a run's inputs, but for its masks.
-  void write(const StepInputs& inputs, const QueryTiles& tiles, const StepShape& shape);
+  void write(const StepInputs& inputs, const QueryTiles& tiles, const StepRows& rows,
+             const StepShape& shape);
   // The masks, which may come later.
   void write_masks(const StepInputs& inputs);
 

@@ -41,6 +41,22 @@ inline float gated_unit(uint unit, float gate, float up) {
   return (u + 1.0f) * (g / (1.0f + precise::exp(-1.702f * g)));
 }
 
+// Which rows of its operands a product computes: those of a list, or the first ones.
+struct RowSet {
+  device const uint* list;
+  uint has_list;
+  uint count;
+};
+inline RowSet row_set(device const uint* n_rows, device const uint* list,
+                      constant MatvecArgs& args) {
+  return {list, args.has_row_list, *n_rows};
+}
+// The row of the `i`-th; beyond the last the last once more, whose results are not stored.
+inline uint row_of(RowSet set, uint i) {
+  const uint place = min(i, set.count - 1);
+  return set.has_list != 0 ? set.list[place] : place;
+}
+
 // Where the results of a product go, each by way of its epilogue.
 struct ProductOutput {
   device float* out;

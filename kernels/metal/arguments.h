@@ -111,7 +111,8 @@ struct SoftcapArgs {
 METAL_ARGS_CONSTANT kMatvecSimdgroups = 8;
 METAL_ARGS_CONSTANT kMatvecRows = 4;
 METAL_ARGS_CONSTANT kMatvecBlocksRows = 1;
-// Products of more tokens are computed by gemm.
+// The most tokens that matvec computes together; more are computed group by group. Without matrix
+// units of their own, GPUs up to Apple9 take as long for four groups as gemm for its 32 tokens.
 METAL_ARGS_CONSTANT kMostMatvecTokens = 8;
 // SIMD groups share rows (`split`) while that leaves each this many columns, and while there are
 // fewer threadgroups than this:
@@ -136,8 +137,9 @@ struct Epilogue {
   uint32_t has_residual;
 };
 
-// matvec<F, tokens>: out, x, weight, n_rows, [bias], [residual], codebooks
-//   x [tokens, cols]; out [tokens, out_stride], of which `rows` columns are written
+// matvec<F, tokens>: out, x, weight, n_rows, [row_list], [bias], [residual], codebooks
+//   x [.., cols]; out [.., out_stride], of which `rows` columns are written; rows of both are those
+//   that uint32 row_list [*n_rows] has, else the first *n_rows
 // grid (ceil(rows, kMatvecSimdgroups / split * kMatvecRows (Blocks: kMatvecBlocksRows)),
 //       ceil(max tokens, tokens)); threads 256
 // fast formats: tokens 1, 2, 4, 8; Blocks: 1, 4
@@ -150,10 +152,11 @@ struct MatvecArgs {
   uint32_t cols;
   uint32_t out_stride;
   uint32_t split;
+  uint32_t has_row_list;
   Epilogue epilogue;
 };
 
-// rms_norm_matvec<F, tokens>: out, x, norm_weight, weight, n_rows, [bias], [residual]
+// rms_norm_matvec<F, tokens>: out, x, norm_weight, weight, n_rows, [row_list], [bias], [residual]
 //   the product with x / rms(x, eps) * (norm_weight + offset)
 // grid and threads of matvec; fast formats; tokens 1, 2, 4, 8
 struct RmsNormMatvecArgs {

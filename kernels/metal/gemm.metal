@@ -78,13 +78,13 @@ inline void load_weights(threadgroup T* tile, device const u8* weight, ulong row
 }
 
 // The rows of x of one step, zeros where there are none.
-inline void load_tokens(threadgroup float* tile, device const float* x, uint first_token,
-                        uint count, uint cols, uint first_col, uint thread_index) {
+inline void load_tokens(threadgroup float* tile, device const float* x, RowSet set,
+                        uint first_token, uint cols, uint first_col, uint thread_index) {
   for (uint i = thread_index; i < kGemmTokens * (kStep / 4); i += kThreads) {
     const uint token = i / (kStep / 4), col = i % (kStep / 4) * 4, k = first_col + col;
     float4 v = 0.0f;
-    if (first_token + token < count) {
-      device const float* from = x + ulong(first_token + token) * cols;
+    if (first_token + token < set.count) {
+      device const float* from = x + ulong(row_of(set, first_token + token)) * cols;
       if (cols % 4 == 0) {
         if (k < cols) v = *(device const float4*)(from + k);
       } else {
@@ -125,8 +125,9 @@ template <class F>
 [[kernel, max_total_threads_per_threadgroup(128)]] void gemm(
     device float* out [[buffer(0)]], device const float* x [[buffer(1)]],
     device const u8* weight [[buffer(2)]], device const uint* n_rows [[buffer(3)]],
-    device const float* bias [[buffer(4)]], device const float* residual [[buffer(5)]],
-    device const ulong* codebooks [[buffer(6)]], constant MatvecArgs& args [[buffer(7)]],
+    device const uint* row_list [[buffer(4)]], device const float* bias [[buffer(5)]],
+    device const float* residual [[buffer(6)]], device const ulong* codebooks [[buffer(7)]],
+    constant MatvecArgs& args [[buffer(8)]],
     uint2 at [[threadgroup_position_in_grid]], uint thread_index [[thread_index_in_threadgroup]],
     uint simdgroup [[simdgroup_index_in_threadgroup]]) {
   typedef typename TileFormat<F>::Format Format;
@@ -136,8 +137,9 @@ template <class F>
   threadgroup float4 token_fours[kGemmTokens * kStep / 4];
   threadgroup T* weights = (threadgroup T*)weight_fours;
   threadgroup float* tokens = (threadgroup float*)token_fours;
-  const uint first_token = at.x * kGemmTokens, first_row = at.y * kGemmRows, count = *n_rows;
-  if (first_token >= count) return;
+  const RowSet set = row_set(n_rows, row_list, args);
+  const uint first_token = at.x * kGemmTokens, first_row = at.y * kGemmRows;
+  if (first_token >= set.count) return;
   const uint own_row = simdgroup % 2 * 32, own_token = simdgroup / 2 * 16;
   const bool whole = Format::kUnit % (Format::kRun * Format::kRuns) == 0 ||
                      args.cols % (Format::kRun * Format::kRuns) == 0;
@@ -156,7 +158,7 @@ template <class F>
       load_weights<Format, false>(weights, weight, args.row_stride, first_row, args.rows,
                                   args.cols, first, codebooks, thread_index);
     }
-    load_tokens(tokens, x, first_token, count, args.cols, first, thread_index);
+    load_tokens(tokens, x, set, first_token, args.cols, first, thread_index);
     threadgroup_barrier(mem_flags::mem_threadgroup);
     multiply_step(sums, tokens + own_token * kStep, weights + own_row * kStep);
     threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -176,9 +178,10 @@ template <class F>
   const ProductOutput to = product_output(out, bias, residual, args);
   const uint row = thread_index % kGemmRows;
   if (first_row + row >= args.rows) return;
-  for (uint t = thread_index / kGemmRows; t < min(kGemmTokens, count - first_token);
+  for (uint t = thread_index / kGemmRows; t < min(kGemmTokens, set.count - first_token);
        t += kThreads / kGemmRows) {
-    store_product(to, tokens[t * kGemmRows + row], first_token + t, first_row + row);
+    const float product = tokens[t * kGemmRows + row];
+    store_product(to, product, row_of(set, first_token + t), first_row + row);
   }
 }
 

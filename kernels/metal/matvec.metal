@@ -6,11 +6,11 @@
 
 struct StoreProduct {
   ProductOutput to;
+  RowSet set;
   uint first;
-  uint count;
 
   void operator()(uint row, uint t, float product, float) const {
-    if (first + t < count) store_product(to, product, first + t, row);
+    if (first + t < set.count) store_product(to, product, row_of(set, first + t), row);
   }
 };
 
@@ -18,21 +18,22 @@ template <class F, uint tokens>
 [[kernel, max_total_threads_per_threadgroup(256)]] void matvec(
     device float* out [[buffer(0)]], device const float* x [[buffer(1)]],
     device const u8* weight [[buffer(2)]], device const uint* n_rows [[buffer(3)]],
-    device const float* bias [[buffer(4)]], device const float* residual [[buffer(5)]],
-    device const ulong* codebooks [[buffer(6)]], constant MatvecArgs& args [[buffer(7)]],
+    device const uint* row_list [[buffer(4)]], device const float* bias [[buffer(5)]],
+    device const float* residual [[buffer(6)]], device const ulong* codebooks [[buffer(7)]],
+    constant MatvecArgs& args [[buffer(8)]],
     uint2 at [[threadgroup_position_in_grid]], uint thread_index [[thread_index_in_threadgroup]],
     uint lane [[thread_index_in_simdgroup]], uint simdgroup [[simdgroup_index_in_threadgroup]],
     uint n_simdgroups [[simdgroups_per_threadgroup]]) {
   threadgroup float partial[PartialSums<F, tokens, PlainTokens<tokens>>::kCount];
-  const uint first = at.y * tokens, count = *n_rows;
-  if (first >= count) return;
-  // Tokens beyond the last are the last once more, and not stored.
+  const RowSet set = row_set(n_rows, row_list, args);
+  const uint first = at.y * tokens;
+  if (first >= set.count) return;
   PlainTokens<tokens> token_rows;
   for (uint t = 0; t < tokens; ++t) {
-    token_rows.row[t] = x + ulong(min(first + t, count - 1)) * args.cols;
+    token_rows.row[t] = x + ulong(row_of(set, first + t)) * args.cols;
   }
   const WeightRows rows = {weight, args.row_stride, args.rows, args.cols};
-  const StoreProduct store = {product_output(out, bias, residual, args), first, count};
+  const StoreProduct store = {product_output(out, bias, residual, args), set, first};
   multiply_rows<F, tokens>(rows, token_rows, at.x, args.split, codebooks, partial,
                            {thread_index, lane, simdgroup, n_simdgroups}, store);
 }

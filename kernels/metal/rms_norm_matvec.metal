@@ -12,15 +12,15 @@
 
 struct StoreNormedProduct {
   ProductOutput to;
+  RowSet set;
   uint first;
-  uint count;
   uint cols;
   float eps;
 
   void operator()(uint row, uint t, float product, float squares) const {
-    if (first + t >= count) return;
+    if (first + t >= set.count) return;
     const float scale = 1.0f / precise::sqrt(squares / float(cols) + eps);
-    store_product(to, product * scale, first + t, row);
+    store_product(to, product * scale, row_of(set, first + t), row);
   }
 };
 
@@ -28,24 +28,25 @@ template <class F, uint tokens>
 [[kernel, max_total_threads_per_threadgroup(256)]] void rms_norm_matvec(
     device float* out [[buffer(0)]], device const float* x [[buffer(1)]],
     device const float* norm_weight [[buffer(2)]], device const u8* weight [[buffer(3)]],
-    device const uint* n_rows [[buffer(4)]], device const float* bias [[buffer(5)]],
-    device const float* residual [[buffer(6)]], constant RmsNormMatvecArgs& args [[buffer(7)]],
+    device const uint* n_rows [[buffer(4)]], device const uint* row_list [[buffer(5)]],
+    device const float* bias [[buffer(6)]], device const float* residual [[buffer(7)]],
+    constant RmsNormMatvecArgs& args [[buffer(8)]],
     uint2 at [[threadgroup_position_in_grid]], uint thread_index [[thread_index_in_threadgroup]],
     uint lane [[thread_index_in_simdgroup]], uint simdgroup [[simdgroup_index_in_threadgroup]],
     uint n_simdgroups [[simdgroups_per_threadgroup]]) {
   threadgroup float partial[PartialSums<F, tokens, NormedTokens<tokens>>::kCount];
   constant MatvecArgs& product = args.product;
-  const uint first = at.y * tokens, count = *n_rows;
-  if (first >= count) return;
-  // Tokens beyond the last are the last once more, and not stored.
+  const RowSet set = row_set(n_rows, row_list, product);
+  const uint first = at.y * tokens;
+  if (first >= set.count) return;
   NormedTokens<tokens> token_rows;
   for (uint t = 0; t < tokens; ++t) {
-    token_rows.row[t] = x + ulong(min(first + t, count - 1)) * product.cols;
+    token_rows.row[t] = x + ulong(row_of(set, first + t)) * product.cols;
   }
   token_rows.weight = norm_weight;
   token_rows.offset = args.offset;
   const WeightRows rows = {weight, product.row_stride, product.rows, product.cols};
-  const StoreNormedProduct store = {product_output(out, bias, residual, product), first, count,
+  const StoreNormedProduct store = {product_output(out, bias, residual, product), set, first,
                                     product.cols, args.eps};
   multiply_rows<F, tokens>(rows, token_rows, at.x, product.split, nullptr, partial,
                            {thread_index, lane, simdgroup, n_simdgroups}, store);

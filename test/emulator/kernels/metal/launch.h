@@ -6,6 +6,9 @@
 
 namespace kernel_test {
 
+// In the place of an optional buffer.
+constexpr const void* kNothing = nullptr;
+
 // Launches a kernel by its name with its buffers in order, then its struct of scalars. Where an
 // optional buffer is not there, the kernel gets an address that nothing may touch.
 template <class Args, class... Pointers>

@@ -57,6 +57,7 @@ metal_args::MatvecArgs matvec_args(const DeviceWeight& w, u32 out_stride, u32 sp
           .cols = w.cols,
           .out_stride = out_stride,
           .split = split,
+          .has_row_list = 0,
           .epilogue = {e.alpha, e.activation, present(e.bias), present(e.residual)}};
 }
 
@@ -108,7 +109,7 @@ void launch(const Matvec& op) {
   launch_metal(instance("matvec", w.format, op.at_once),
                {{blocks_for(w.rows, rows), blocks_for(op.max_rows, op.at_once)}, {256}},
                matvec_args(w, op.out_stride, op.split, op.epilogue), op.out, op.x, w.data.data(),
-               op.n_rows, op.epilogue.bias, op.epilogue.residual, codebooks().data());
+               op.n_rows, kNothing, op.epilogue.bias, op.epilogue.residual, codebooks().data());
 }
 
 void launch(const Gemm& op) {
@@ -118,7 +119,7 @@ void launch(const Gemm& op) {
                  blocks_for(w.rows, metal_args::kGemmRows)},
                 {128}},
                matvec_args(w, op.out_stride, 0, op.epilogue), op.out, op.x, w.data.data(),
-               op.n_rows, op.epilogue.bias, op.epilogue.residual, codebooks().data());
+               op.n_rows, kNothing, op.epilogue.bias, op.epilogue.residual, codebooks().data());
 }
 
 void launch(const MoeRoute& op) {
