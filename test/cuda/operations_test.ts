@@ -48,7 +48,7 @@ Deno.test({
   name: "a sequence's results on an emulated GPU do not depend on its neighbours",
   ignore: emulatedGpuUnavailable() !== undefined,
   fn: async () => {
-    await runOnEmulatedGpu(["run", "-A", "test/cuda/check_invariance.ts"]);
+    await runOnEmulatedGpu(["run", "-A", "test/support/check_invariance.ts", "cuda"]);
   },
 });
 

@@ -27,3 +27,11 @@ Deno.test({
     await runOnEmulatedMetal(["test", "-A", "--quiet", "--no-check", ...files]);
   },
 });
+
+Deno.test({
+  name: "a sequence's results on an emulated Apple GPU do not depend on its neighbours",
+  ignore: emulatedMetalUnavailable() !== undefined,
+  fn: async () => {
+    await runOnEmulatedMetal(["run", "-A", "test/support/check_invariance.ts", "metal"]);
+  },
+});

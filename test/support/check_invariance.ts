@@ -1,13 +1,14 @@
 /**
- * What a sequence computes on the CUDA device does not depend, in any bit, on the others of its
+ * What a sequence computes on a GPU (its kind is the argument) does not depend, in any bit, on the others of its
  * steps: decoded tokens, whatever else is decoded or read beside them, and prompts, however they are
  * cut into pieces of more than 16 tokens. A program of its own, for a process of its own.
  */
-import { openDevice } from "../support/devices.ts";
-import { assertSameBits, type Matrix, matrixOfRows, rowOf, stack } from "../support/matrix.ts";
-import { Random } from "../support/random.ts";
-import { randomTinyWeights, TinyDecoder, type TinyInputs } from "../support/tiny_decoder.ts";
+import { openDevice } from "./devices.ts";
+import { assertSameBits, type Matrix, matrixOfRows, rowOf, stack } from "./matrix.ts";
+import { Random } from "./random.ts";
+import { randomTinyWeights, TinyDecoder, type TinyInputs } from "./tiny_decoder.ts";
 
+const kind = Deno.args[0] === "metal" ? "metal" : "cuda";
 const PAGE_TOKENS = 16;
 const N_PAGES = 20;
 
@@ -52,7 +53,7 @@ function randomSequences(random: Random, lengths: readonly number[]): Sequence[]
 /** With few sequences products are computed by one kernel, with many by another. */
 async function check(maxSequences: number): Promise<void> {
   const random = new Random(`invariance of ${maxSequences}`);
-  using device = openDevice({ name: "cuda", kind: "cuda", selector: "" });
+  using device = openDevice({ name: kind, kind, selector: "" });
   const model = await TinyDecoder.load(device, randomTinyWeights(random), {
     maxTokens: 70,
     maxSequences,
