@@ -1,7 +1,8 @@
 /**
- * What a sequence computes on a GPU (its kind is the argument) does not depend, in any bit, on the others of its
- * steps: decoded tokens, whatever else is decoded or read beside them, and prompts, however they are
- * cut into pieces of more than 16 tokens. A program of its own, for a process of its own.
+ * What a sequence computes on a GPU (its kind is the argument) does not depend, in any bit, on the
+ * others of its steps: decoded tokens, whatever else is decoded or read beside them, and prompts,
+ * however they are cut into pieces of more than 16 tokens. A program of its own, for a process of its
+ * own.
  */
 import { openDevice } from "./devices.ts";
 import { assertSameBits, type Matrix, matrixOfRows, rowOf, stack } from "./matrix.ts";
