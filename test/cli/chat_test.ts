@@ -82,6 +82,7 @@ Deno.test("chat: piped, what fails ends it and says why", async () => {
   using folder = scripted();
   const failing: [string[], string][] = [
     [["/retri", "x"], "did you mean /retry"],
+    [["/bye", "x"], "did you mean /exit"],
     [["/undo", "x"], "nothing has been said"],
     [["/load", "x"], "/load FILE"],
     [["/load none.json", "x"], "no such file"],
