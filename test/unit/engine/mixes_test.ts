@@ -154,8 +154,11 @@ async function checkMix(
     const stopAfter = random.chance(0.15) ? random.int(0, 10) : -1;
     const pieces = generate(scheduler, tokenizer, { ...request, signal: controller.signal });
     const reading = readAll(random, pieces, most);
-    if (stopAfter >= 0) turns(stopAfter).then(() => controller.abort());
+    const stopping = turns(Math.max(0, stopAfter)).then(() => {
+      if (stopAfter >= 0) controller.abort();
+    });
     const outputs = await reading;
+    await stopping;
     const isCut = stopAfter >= 0 || most !== Infinity;
     if (isCut) assert(outputs.length <= alone.length);
     assertEquals(outputs, isCut ? alone.slice(0, outputs.length) : alone, `request ${i}`);
