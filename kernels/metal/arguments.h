@@ -27,6 +27,8 @@
 //     iq2_xxs_grid, iq2_xs_grid, iq2_s_grid, iq3_xxs_grid, iq3_s_grid (csrc/common/quant). Read
 //     only by Blocks<16> to Blocks<22> and Blocks<29>; else any buffer.
 //   - Kernels are compiled without fast math.
+//   - Constants that decide about speed alone are reckoned from what is known of Apple's GPUs, not
+//     measured on one.
 #pragma once
 
 #ifdef __METAL_VERSION__
