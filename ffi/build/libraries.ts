@@ -80,7 +80,10 @@ export const libraries: readonly Library[] = [
     systems: ["darwin"],
     compileFlags: ["-O2"],
     // A program without windows has no Metal device unless CoreGraphics is there.
-    linkFlags: ["-framework", "Foundation", "-framework", "Metal", "-framework", "CoreGraphics"],
+    linkFlags: [
+      ...["Foundation", "Metal", "CoreGraphics"].flatMap((name) => ["-framework", name]),
+      "-lobjc",
+    ],
   },
   {
     // Its flags are in nvcc_graph.ts.

@@ -1,0 +1,171 @@
+/**
+ * As much of a macOS SDK as building and linking forge's libraries takes, for machines that are no
+ * Macs: the C headers of `libc.h`, and stubs of the libraries, which name what they export. It shows
+ * that the sources compile with Apple's target and C++ library and that nothing is left undefined;
+ * what comes of it is not meant to be run.
+ */
+import { dirname, join, resolve } from "@std/path";
+import { isCommand, outputOf } from "./programs.ts";
+
+const root = resolve(import.meta.dirname ?? ".", "..", "..");
+
+const CLANG = "clang++-19";
+const LINKER = "ld64.lld-19";
+/** Where distributions put the C++ library of Clang 19, whose names are those of Apple's. */
+const LIBCXX = "/usr/lib/llvm-19/lib";
+
+/** The headers that libc++ and forge's sources include. */
+const HEADERS = [
+  "assert",
+  "ctype",
+  "errno",
+  "fcntl",
+  "inttypes",
+  "locale",
+  "math",
+  "nl_types",
+  "pthread",
+  "runetype",
+  "sched",
+  "signal",
+  "stdio",
+  "stdlib",
+  "string",
+  "strings",
+  "sys/mman",
+  "sys/resource",
+  "sys/stat",
+  "sys/sysctl",
+  "sys/time",
+  "sys/types",
+  "time",
+  "unistd",
+  "wchar",
+  "wctype",
+  "xlocale",
+];
+
+/** What compilers call without a declaration, and what the unwinder exports. */
+const IMPLICIT = [
+  "_Unwind_Resume",
+  "__cxa_atexit",
+  "__sincos_stret",
+  "__sincosf_stret",
+  "__stack_chk_fail",
+  "__stack_chk_guard",
+  "bzero",
+  "dyld_stub_binder",
+  "memset_pattern16",
+];
+
+/** What Apple's C++ library exports for its own types alone. */
+const APPLE_LIBCXX = ["_ZNSt3__120__libcpp_atomic_waitEPVKvx"];
+
+/** A library of the system, and what forge needs of it. */
+interface Stub {
+  readonly path: string;
+  readonly installName: string;
+  readonly symbols: readonly string[];
+  readonly classes?: readonly string[];
+}
+
+/** A text-based stub, version 4: what a linker reads in place of a library. */
+function stubText({ installName, symbols, classes = [] }: Stub): string {
+  const list = (names: readonly string[]) => `[ ${names.map((name) => `'${name}'`).join(", ")} ]`;
+  return `--- !tapi-tbd
+tbd-version: 4
+targets: [ arm64-macos ]
+install-name: '${installName}'
+exports:
+  - targets: [ arm64-macos ]
+    symbols: ${list(symbols.map((name) => `_${name}`))}
+    objc-classes: ${list(classes)}
+...
+`;
+}
+
+function frameworkStub(name: string, symbols: readonly string[], classes: readonly string[]): Stub {
+  return {
+    path: `System/Library/Frameworks/${name}.framework/${name}.tbd`,
+    installName: `/System/Library/Frameworks/${name}.framework/Versions/A/${name}`,
+    symbols,
+    classes,
+  };
+}
+
+/** The functions that a C header declares. */
+function declaredFunctions(header: string): string[] {
+  const code = header.replace(/\/\*[\s\S]*?\*\//g, " ")
+    .replace(
+      /^FORGE_MATH_\d\((\w+)\)$/gm,
+      (_line, name: string) => `double ${name}(); double ${name}f(); double ${name}l();`,
+    );
+  return Array.from(code.matchAll(/\b(\w+)\([^()]*(?:\([^()]*\)[^()]*)*\)/g), (match) => match[1]!);
+}
+
+/** What the C++ library and what lies below it export. */
+function exportedByLibcxx(): string[] {
+  return ["libc++.so.1", "libc++abi.so.1"].flatMap((name) =>
+    outputOf("nm", ["--dynamic", "--defined-only", "--format=posix", join(LIBCXX, name)])
+      .split("\n")
+      .map((line) => line.split(" ")[0]?.split("@")[0] ?? "")
+      .filter((symbol) => /^(_Z|__cxa_|__dynamic_cast|__gxx_)/.test(symbol))
+  );
+}
+
+function stubs(): Stub[] {
+  const header = Deno.readTextFileSync(join(root, "test/macos_sdk/libc.h"));
+  const c = new Set([...declaredFunctions(header), ...IMPLICIT]);
+  return [
+    {
+      path: "usr/lib/libSystem.tbd",
+      installName: "/usr/lib/libSystem.B.dylib",
+      symbols: [...c],
+    },
+    {
+      path: "usr/lib/libc++.tbd",
+      installName: "/usr/lib/libc++.1.dylib",
+      symbols: [...new Set([...exportedByLibcxx(), ...APPLE_LIBCXX])],
+    },
+    {
+      path: "usr/lib/libobjc.tbd",
+      installName: "/usr/lib/libobjc.A.dylib",
+      symbols: ["objc_alloc_init", "objc_msgSend", "objc_release", "objc_retain"],
+    },
+    frameworkStub("Foundation", [], ["NSAutoreleasePool", "NSString"]),
+    frameworkStub("Metal", ["MTLCreateSystemDefaultDevice"], ["MTLCompileOptions"]),
+    frameworkStub("CoreGraphics", [], []),
+  ];
+}
+
+/** Why libraries for macOS cannot be built here. */
+export function macosSdkUnavailable(): string | undefined {
+  if (Deno.build.os !== "linux") return "the stand-in for macOS's SDK is for Linux";
+  for (const program of [CLANG, LINKER, "nm"]) {
+    if (!isCommand(program)) return `there is no ${program}`;
+  }
+  try {
+    Deno.statSync(join(LIBCXX, "libc++.so.1"));
+  } catch (error) {
+    if (!(error instanceof Deno.errors.NotFound)) throw error;
+    return "there is no libc++ 19 (libc++-19-dev)";
+  }
+  return undefined;
+}
+
+/** Writes the SDK, and returns the compiler's command: all that differs from a build on a Mac. */
+export async function macosCompiler(): Promise<string> {
+  const sdk = join(root, "build", "macos_sdk");
+  const write = async (path: string, text: string) => {
+    await Deno.mkdir(dirname(join(sdk, path)), { recursive: true });
+    await Deno.writeTextFile(join(sdk, path), text);
+  };
+  await write(
+    "usr/include/libc.h",
+    Deno.readTextFileSync(join(root, "test/macos_sdk/libc.h")),
+  );
+  for (const header of HEADERS) await write(`usr/include/${header}.h`, "#include <libc.h>\n");
+  for (const stub of stubs()) await write(stub.path, stubText(stub));
+  // Clang says of the linker, when it compiles, that it is not used.
+  return `${CLANG} --target=arm64-apple-macos13.0 -isysroot ${sdk} -fuse-ld=lld -Qunused-arguments`;
+}
