@@ -20,11 +20,11 @@ export interface ConstraintCost {
 export interface ConstraintTokens {
   /** Of the model, which may be padded beyond the tokenizer's; padding is never allowed. */
   readonly vocabSize: number;
-  /** Tokens without bytes are never allowed. */
+  /** What tokens add to the text. Those without bytes, as those that end it, are no part of any. */
   readonly text: TokenBytes;
   readonly trees: readonly TokenTree[];
   /** Tokens that are allowed where the text may end. */
-  readonly ends: ReadonlySet<number>;
+  readonly ends: readonly number[];
 }
 
 /** A grammar, and what has been found out about its masks, which all states share. */
@@ -42,7 +42,7 @@ export class CompiledConstraint implements Constraint {
     this.tokens = tokens;
     this.cost = cost;
     this.#reader = new GrammarReader(new Places(rules, nullable).begin(root));
-    this.masks = new Masks(this.#reader, tokens.trees, tokens.vocabSize, [...tokens.ends]);
+    this.masks = new Masks(this.#reader, tokens.trees, tokens.vocabSize, tokens.ends);
   }
 
   /** Goes on by some bytes; `undefined` where they are not allowed. */
@@ -64,51 +64,45 @@ export class CompiledConstraint implements Constraint {
 class ReadingState implements ConstraintState {
   readonly #constraint: CompiledConstraint;
   #reading: Reading;
-  /** The mask of this place, once it is known. */
-  readonly #mask: Uint32Array;
-  #hasMask = false;
   #isDisposed = false;
 
   constructor(constraint: CompiledConstraint, reading: Reading) {
     this.#constraint = constraint;
     this.#reading = reading;
-    this.#mask = new Uint32Array(Math.ceil(constraint.tokens.vocabSize / 32));
   }
 
   fillMask(mask: Uint32Array): boolean {
-    this.#computeMask();
-    mask.set(this.#mask);
-    return true;
+    this.#requireLive();
+    const { cost, masks } = this.#constraint;
+    this.#timed(() => masks.fill(this.#reading, mask));
+    cost.masks++;
+    if (this.#reading.isEnd || mask.some((word) => word !== 0)) return true;
+    throw new ForgeError(
+      "bad_input",
+      "the constraint cannot be met: the model's vocabulary has no token that could come next",
+    );
   }
 
   accept(token: number): void {
     this.#requireLive();
-    const { text: { bytes, starts }, ends } = this.#constraint.tokens;
+    const { bytes, starts } = this.#constraint.tokens.text;
     const start = starts[token] ?? 0, end = starts[token + 1] ?? 0;
-    const isText = start < end && !ends.has(token);
-    const reading = isText
-      ? this.#constraint.read(this.#reading, bytes.subarray(start, end))
-      : undefined;
+    const reading = start >= end
+      ? undefined
+      : this.#constraint.read(this.#reading, bytes.subarray(start, end));
     if (reading === undefined) {
       throw new ForgeError("bad_input", `token ${token} is not allowed by the constraint here`);
     }
     this.#reading = reading;
-    this.#hasMask = false;
   }
 
   get isTerminated(): boolean {
     this.#requireLive();
+    const reading = this.#reading;
     // Where the text may end, something may still follow: a number can have another digit.
-    if (!this.#reading.isEnd) return false;
-    if (this.#reading.items.length === 0) return true;
-    this.#computeMask();
-    const { ends } = this.#constraint.tokens;
-    return this.#mask.every((word, i) => {
-      for (let rest = word; rest !== 0; rest &= rest - 1) {
-        if (!ends.has(32 * i + 31 - Math.clz32(rest & -rest))) return false;
-      }
-      return true;
-    });
+    if (!reading.isEnd) return false;
+    if (reading.items.length === 0) return true;
+    return !this.#timed(() => this.#constraint.masks.allowsMore(reading));
   }
 
   fork(): ConstraintState {
@@ -120,20 +114,11 @@ class ReadingState implements ConstraintState {
     this.#isDisposed = true;
   }
 
-  #computeMask(): void {
-    this.#requireLive();
-    if (this.#hasMask) return;
+  #timed<T>(work: () => T): T {
     const since = performance.now();
-    const { cost, masks } = this.#constraint;
-    masks.fill(this.#reading, this.#mask);
-    cost.masks++;
-    cost.maskMs += performance.now() - since;
-    this.#hasMask = true;
-    if (this.#reading.isEnd || this.#mask.some((word) => word !== 0)) return;
-    throw new ForgeError(
-      "bad_input",
-      "the constraint cannot be met: the model's vocabulary has no token that could come next",
-    );
+    const result = work();
+    this.#constraint.cost.maskMs += performance.now() - since;
+    return result;
   }
 
   #requireLive(): void {

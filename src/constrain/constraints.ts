@@ -71,13 +71,14 @@ export class Constraints {
 
   #readTokens(): ConstraintTokens {
     const tokenizer = this.#tokenizer;
+    const ends = new Set(this.#endTokens);
     const text = tokenBytes(
       Math.min(tokenizer.vocabSize, this.#vocabSize),
-      // Control tokens add nothing to the text.
-      (id) => tokenizer.isSpecial(id) ? NO_BYTES : tokenizer.tokenBytes(id),
+      // Control tokens add nothing to the text, and those that end it are never part of it.
+      (id) => tokenizer.isSpecial(id) || ends.has(id) ? NO_BYTES : tokenizer.tokenBytes(id),
     );
-    const ends = new Set(this.#endTokens);
-    return { vocabSize: this.#vocabSize, text, trees: tokenTrees(text), ends };
+    const trees = tokenTrees(text);
+    return { vocabSize: this.#vocabSize, text, trees, ends: this.#endTokens };
   }
 }
 

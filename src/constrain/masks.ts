@@ -51,7 +51,7 @@ export class Masks {
   }
 
   /**
-   * Sets the bits of the tokens that can follow.
+   * Sets the bits of the tokens that can follow, and of the end tokens where the text may end.
    *
    * @throws {ForgeError} `usage` where finding out takes too long
    */
@@ -60,6 +60,11 @@ export class Masks {
     for (const tokens of this.#tokensOf(reading)) tokens.addTo(mask);
     if (!reading.isEnd) return;
     for (const token of this.#endTokens) mask[token >> 5]! |= 1 << (token & 31);
+  }
+
+  /** Whether some token can follow that does not end the text. @throws as {@linkcode fill} */
+  allowsMore(reading: Reading): boolean {
+    return this.#tokensOf(reading).some((tokens) => !tokens.isEmpty);
   }
 
   #tokensOf(reading: Reading): readonly TokenSet[] {

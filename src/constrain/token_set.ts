@@ -39,6 +39,10 @@ export class TokenSet {
     this.#list = Int32Array.from(list);
   }
 
+  get isEmpty(): boolean {
+    return this.#list?.length === 0;
+  }
+
   get byteLength(): number {
     return (this.#list ?? this.#words)!.byteLength;
   }
