@@ -1,7 +1,8 @@
 #pragma once
 
 // The part of cuBLASLt that forge uses, declared here so that no toolkit is needed to build. Names,
-// values and signatures are those of NVIDIA's "cuBLAS" reference, chapter cuBLASLt, CUDA 11.4 to 13.
+// values and signatures are those of NVIDIA's "cuBLAS" reference, chapter cuBLASLt, from CUDA 11.4
+// to 13.
 
 #include <cstddef>
 #include <cstdint>
@@ -65,8 +66,8 @@ static_assert(sizeof(LtHeuristic) == 96);
     (LtHandle handle, LtMatmulDesc desc, LtMatrixLayout a, LtMatrixLayout b, LtMatrixLayout c,    \
      LtMatrixLayout d, LtPreference preference, int wanted, LtHeuristic* results, int* count))    \
   F(matmul, cublasLtMatmul, LtStatus,                                                             \
-    (LtHandle handle, LtMatmulDesc desc, const void* alpha, const void* a, LtMatrixLayout a_layout, \
-     const void* b, LtMatrixLayout b_layout, const void* beta, const void* c,                     \
+    (LtHandle handle, LtMatmulDesc desc, const void* alpha, const void* a,                        \
+     LtMatrixLayout a_layout, const void* b, LtMatrixLayout b_layout, const void* beta, const void* c,                     \
      LtMatrixLayout c_layout, void* d, LtMatrixLayout d_layout, const LtAlgorithm* algorithm,     \
      void* workspace, size_t workspace_bytes, void* stream))
 

@@ -34,7 +34,8 @@ class CudaExecutor : public Executable {
   uint64_t result_stride() const { return sizeof(forge_result) + 8ull * program_->max_top; }
   void grow_workspace(const WorkspaceBytes& needed);
   Plan& plan_for(const StepShape& shape);
-  PlanBuilder builder(const PlanMemory& memory, const StepShape& shape, const InputAddresses& inputs);
+  PlanBuilder builder(const PlanMemory& memory, const StepShape& shape,
+                      const InputAddresses& inputs);
   // Puts a part of the plan on the stream, from its second run on as a graph where that pays.
   void enqueue(const Plan& plan, std::unique_ptr<StepGraph>& graph, size_t begin, size_t end,
                const StepShape& shape, const StopFlag& stop);

@@ -60,8 +60,8 @@ class Device {
 
   // Whether each launch is waited for, so that a failure names its kernel: FORGE_CUDA_SYNC=1.
   bool is_synchronous() const { return is_synchronous_; }
-  // Whether a kernel may start while the one before it ends: from SM90 on, with a driver for CUDA 12.3
-  // or newer, unless FORGE_CUDA_OVERLAP=0.
+  // Whether a kernel may start while the one before it ends: from SM90 on, with a driver for CUDA
+  // 12.3 or newer, unless FORGE_CUDA_OVERLAP=0.
   bool overlaps_kernels() const { return overlaps_kernels_; }
   // Whether each plan of launches is described on stderr: FORGE_CUDA_TRACE=1.
   bool is_traced() const { return is_traced_; }

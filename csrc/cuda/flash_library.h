@@ -13,8 +13,8 @@ namespace forge::cuda {
 
 class FlashLibrary {
  public:
-  // Looks for the library beside this one and where FORGE_FLASH_ATTN says. The device's context must
-  // be current.
+  // Looks for the library beside this one, or where FORGE_FLASH_ATTN says. The device's context
+  // must be current.
   FlashLibrary();
 
   // Why it is not used; empty when it is.

@@ -166,8 +166,8 @@ void PlanBuilder::emit_flash_attention(const AttentionOp& op, const AttentionKer
     flash_attn_params p = flash_params(op, inputs_.decode_runs);
     p.batch = static_cast<int32_t>(shape_.decode_runs);
     p.seqlen_q = 1;
-    // Enough for one sequence to fill the device. Were it the library's to choose, it would depend on
-    // how many sequences there are, and so would their sums.
+    // Enough for one sequence to fill the device. Were it the library's to choose, it would depend
+    // on how many sequences there are, and so would their sums.
     p.n_splits = static_cast<int32_t>(
         std::clamp(2 * gpu_.multiprocessors / kv.shape.n_kv_heads, 1u, kMostSplits));
     call(FLASH_ATTN_DECODE, p, inputs_.decode_tiles, inputs_.n_decode_tiles, shape_.decode_runs);

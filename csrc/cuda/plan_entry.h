@@ -11,14 +11,14 @@
 
 namespace forge::cuda {
 
-// A piece of work of a plan. None waits, allocates or reads what the host may change, so that all can
-// be captured in a graph.
+// A piece of work of a plan. None waits, allocates or reads what the host may change, so that all
+// can be captured in a graph.
 using PlanEntry = std::variant<Launch, FlashCall, LtCall>;
 
 void enqueue(const PlanEntry& entry, const Device& device);
 
-// One line about a plan for people who tune it: what it was made for, how many entries it has, and of
-// which kernels.
+// One line about a plan for people who tune it: what it was made for, how many entries it has, and
+// of which kernels.
 std::string plan_summary(const StepShape& shape, const std::vector<PlanEntry>& entries);
 
 }  // namespace forge::cuda

@@ -20,8 +20,8 @@ constexpr uint32_t kGemmCols = 64;
 constexpr uint32_t kGemmShared = 55296;
 // The fewest elements of a row that a warp of matvec is worth splitting off for.
 constexpr uint32_t kSplitCols = 512;
-// From here on cuBLASLt is asked: for weights of 16 bits as they are, for others when unpacking them
-// (2.5 bytes a weight through memory and cache) is little beside multiplying.
+// From here on cuBLASLt is asked: for weights of 16 bits as they are, for others when unpacking
+// them (2.5 bytes a weight through memory and cache) is little beside multiplying.
 constexpr uint32_t kFewestLtRows = 65;
 constexpr uint32_t kFewestUnpackedLtRows = 256;
 // Unpacked weights of a tile: they stay in the second-level cache until they are multiplied.

@@ -8,8 +8,8 @@
 
 namespace forge {
 
-// Byte offsets of the arrays that describe the runs of sequences in a list: int32_t each, as many as
-// the shape has entries; those beyond the list's end have no queries.
+// Byte offsets of the arrays that describe the runs of sequences in a list: int32_t each, as many
+// as the shape has entries; those beyond the list's end have no queries.
 struct RunLayout {
   uint64_t first_rows, n_queries, n_keys, sequences;
   uint32_t entries;

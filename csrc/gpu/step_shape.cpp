@@ -51,7 +51,8 @@ QueryTiles query_tiles(const StepInputs& inputs, const TilingPolicy& policy) {
     for (uint32_t done = 0; done < run.n_queries; done += size) {
       const uint32_t n_queries = std::min(size, run.n_queries - done);
       const uint32_t position = run.first_position + done;
-      list.push_back({run.first_row + done, n_queries, run.sequence, position, position + n_queries});
+      list.push_back(
+          {run.first_row + done, n_queries, run.sequence, position, position + n_queries});
     }
   }
   for (uint32_t tile = 0; tile < tiles.decode.size(); ++tile) {

@@ -1,7 +1,7 @@
 // Activations as 16-bit floats, for products on tensor cores: out = x / scale, rounded.
 //
-//   x [.., cols] F32, of which a set of rows is taken; out [rows of the set, padded_cols] of T, zero
-//   beyond cols; scale [rows of the set]
+//   x [.., cols] F32, of which a set of rows is taken; out [rows of the set, padded_cols] of T,
+//   zero beyond cols; scale [rows of the set]
 //   grid: a block a row; block: whole warps, at most 1024 threads
 //
 // A row that holds numbers near the end of F16's range is divided by a power of two, which changes

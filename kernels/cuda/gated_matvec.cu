@@ -4,8 +4,8 @@
 //   x [.., cols] F32; weight: 2 * width rows in the format F, row_stride bytes apart
 //   out [.., width] F32, for the tokens of a set
 //   grid: (width / (8 / split), tokens / tokens at once); block 256: 8 warps
-//   moves: the weight, once for every `tokens` tokens; what matvec and glu would hand over, 16 bytes
-//   an output, stays in registers
+//   moves: the weight, once for every `tokens` tokens; what matvec and glu would hand over, 16
+//   bytes an output, stays in registers
 //
 // The method, and every sum, is that of matvec.cu: a warp's two rows are a row of the gate and the
 // one of `up` that it opens.
@@ -25,15 +25,15 @@ __global__ void __launch_bounds__(256, InFlight<F>::blocks_per_sm(tokens))
   for (u32 t = 0; t < tokens; ++t) {
     token_rows.row[t] = x + u64(row_of_set(set, min(first + t, count - 1))) * cols;
   }
-  multiply_rows<F, tokens>({weight, row_stride, 2 * width, cols, width}, token_rows, split, codebooks,
-                           [&](u32 row, u32 t, float product) {
-                             // Rows of the gate are in the first `tokens` lanes, of `up` behind.
-                             constexpr u32 kPairs = (1u << 2 * tokens) - 1;
-                             const float up = __shfl_down_sync(kPairs, product, tokens);
-                             if (row % 2 == 1 || first + t >= count) return;
-                             const u64 to = u64(row_of_set(set, first + t)) * width + row / 2;
-                             out[to] = gated_unit(unit, product, up);
-                           });
+  const WeightRows rows = {weight, row_stride, 2 * width, cols, width};
+  multiply_rows<F, tokens>(rows, token_rows, split, codebooks, [&](u32 row, u32 t, float product) {
+    // Rows of the gate are in the first `tokens` lanes, of `up` behind.
+    constexpr u32 kPairs = (1u << 2 * tokens) - 1;
+    const float up = __shfl_down_sync(kPairs, product, tokens);
+    if (row % 2 == 1 || first + t >= count) return;
+    const u64 to = u64(row_of_set(set, first + t)) * width + row / 2;
+    out[to] = gated_unit(unit, product, up);
+  });
 }
 
 INSTANCE(gated_matvec<FormatF32, 1>)

@@ -164,8 +164,9 @@ Result cuLaunchKernel(Function function, unsigned grid_x, unsigned grid_y, unsig
                       unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
                       Stream stream, void** parameters, void** extra) {
   if (options().early_only) return kInvalidValue;
-  return launch({grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, nullptr, 0},
-                function, parameters, extra);
+  const LaunchConfig config = {grid_x,  grid_y,       grid_z, block_x, block_y,
+                               block_z, shared_bytes, stream, nullptr, 0};
+  return launch(config, function, parameters, extra);
 }
 
 Result cuLaunchKernelEx(const LaunchConfig* config, Function function, void** parameters,

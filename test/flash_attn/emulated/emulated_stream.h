@@ -1,5 +1,5 @@
-// Where emulated kernels run: on a stream of the stand-in for NVIDIA's driver (test/emulator/fake_driver)
-// where the process has loaded it, else at once.
+// Where emulated kernels run: on a stream of the stand-in for NVIDIA's driver
+// (test/emulator/fake_driver) where the process has loaded it, else at once.
 #pragma once
 
 #include <cstdint>

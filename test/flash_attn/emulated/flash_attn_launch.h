@@ -28,8 +28,8 @@ flash_attn_status launch(void (*kernel)(Args), const LaunchShape &shape, void *s
   return FLASH_ATTN_OK;
 }
 
-/// The compute capability that the emulated device claims where no driver tells it, such as 80; 0 for
-/// no device.
+/// The compute capability that the emulated device claims where no driver tells it, such as 80; 0
+/// for no device.
 extern int32_t emulated_capability;
 
 }  // namespace flash_attn
