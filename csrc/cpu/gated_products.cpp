@@ -15,7 +15,9 @@ constexpr uint32_t kManyRows = 64;
 constexpr uint32_t kMostRows = 1024;
 // With few tokens, a task takes one part in kShares of a thread's share of what is left.
 constexpr uint32_t kShares = 3;
-constexpr uint32_t kLeastRows = 32;
+constexpr uint32_t kRowsTogether = 32;
+// Of each part: shorter streams end before memory has got going.
+constexpr uint64_t kLeastBytes = 16 << 10;
 
 constexpr uint64_t kGatedFloats =
     2 * std::max<uint64_t>(uint64_t{kMatmulTokens} * kManyRows, uint64_t{kFewTokens} * kMostRows);
@@ -41,15 +43,17 @@ void Products::reserve_gated() {
   if (gated_.bytes() == 0) gated_ = Memory(n_threads * kGatedFloats * sizeof(float));
 }
 
-void Products::plan_gated(const GatedProduct& product, uint64_t n_tokens) {
+void Products::plan_gated(const GatedProduct& product, uint64_t row_bytes, uint64_t n_tokens) {
   gated_tasks_.clear();
+  const auto least = static_cast<uint32_t>(
+      std::min<uint64_t>(kMostRows, (kLeastBytes / row_bytes / kRowsTogether + 1) * kRowsTogether));
   for (uint32_t row = 0; row < product.width;) {
     const uint32_t left = product.width - row;
     uint32_t n = kManyRows;
     if (n_tokens <= kFewTokens) {
       // Large pieces first, for a thread is slow to begin one; small ones to end together.
-      n = left / (kShares * device_.pool.n_threads()) / kLeastRows * kLeastRows;
-      n = std::clamp(n, kLeastRows, kMostRows);
+      n = left / (kShares * device_.pool.n_threads()) / kRowsTogether * kRowsTogether;
+      n = std::clamp(n, least, kMostRows);
     }
     n = std::min(n, left);
     for (uint32_t token = 0; token < n_tokens; token += kMatmulTokens) {
@@ -61,8 +65,8 @@ void Products::plan_gated(const GatedProduct& product, uint64_t n_tokens) {
 
 void Products::run_gated(const PackedWeight& weight, const std::vector<MatmulToken>& tokens,
                          const GatedProduct& product, const StopFlag& stop) {
-  plan_gated(product, tokens.size());
   const std::span<const PanelRun> runs = weight.group(0);
+  plan_gated(product, runs[0].block.row_bytes, tokens.size());
   const bool together = runs.size() == 1;  // gate and up
   device_.pool.run(static_cast<uint32_t>(gated_tasks_.size()), [&](uint32_t index, uint32_t thread) {
     if (stop.raised()) return;

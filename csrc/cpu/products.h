@@ -74,7 +74,7 @@ class Products {
   };
 
   void plan(const PackedWeight& weight, const std::vector<ProductGroup>& groups);
-  void plan_gated(const GatedProduct& product, uint64_t n_tokens);
+  void plan_gated(const GatedProduct& product, uint64_t row_bytes, uint64_t n_tokens);
 
   CpuDevice& device_;
   Memory scratch_;
