@@ -397,13 +397,5 @@ export const symbols = {
   },
 } as const satisfies Deno.ForeignLibraryInterface;
 
-/** Functions of the header under a second name, which return when they are done. */
-const blockingSymbols = {
-  forge_step_run_here: { ...symbols.forge_step_run, name: "forge_step_run", nonblocking: false },
-} as const satisfies Deno.ForeignLibraryInterface;
-
-/** All that a library is asked for once its version is known. */
-export const librarySymbols = { ...symbols, ...blockingSymbols } as const;
-
 /** The symbols of an open library. */
-export type Symbols = Deno.DynamicLibrary<typeof librarySymbols>["symbols"];
+export type Symbols = Deno.DynamicLibrary<typeof symbols>["symbols"];

@@ -1,7 +1,7 @@
 import { join } from "@std/path";
 import type { BackendKind } from "../src/backend.ts";
 import { ForgeError } from "../src/errors.ts";
-import { ABI_VERSION, librarySymbols, type Symbols, versionSymbol } from "./abi.ts";
+import { ABI_VERSION, type Symbols, symbols, versionSymbol } from "./abi.ts";
 import { checkStatus } from "./status.ts";
 import { readText } from "./text.ts";
 
@@ -61,12 +61,12 @@ export interface LibraryInfo {
 export class Library {
   readonly kind: BackendKind;
   readonly path: string;
-  #library: Deno.DynamicLibrary<typeof librarySymbols> | undefined;
+  #library: Deno.DynamicLibrary<typeof symbols> | undefined;
 
   private constructor(
     kind: BackendKind,
     path: string,
-    library: Deno.DynamicLibrary<typeof librarySymbols>,
+    library: Deno.DynamicLibrary<typeof symbols>,
   ) {
     this.kind = kind;
     this.path = path;
@@ -98,7 +98,7 @@ export class Library {
           `rebuild it with: deno task build`,
       );
     }
-    return new Library(kind, path, load(path, librarySymbols));
+    return new Library(kind, path, load(path, symbols));
   }
 
   /** The library's functions. */

@@ -204,7 +204,7 @@ export class NativeBackend implements Backend, Meter, Quantizer {
       step,
     );
     this.#native.check(status, "beginning a step", this.#device);
-    return new NativeRecorder(this.#native, this.#native.adopt(step[0]!), this.kind === "cpu");
+    return new NativeRecorder(this.#native, this.#native.adopt(step[0]!));
   }
 
   readBandwidth(): number {

@@ -17,7 +17,6 @@ import type {
 } from "../src/backend.ts";
 import { ForgeError } from "../src/errors.ts";
 import type { NativeHandles } from "./native_handles.ts";
-import { ShortRuns } from "./short_runs.ts";
 import {
   CONTROL_MASKS_PENDING,
   CONTROL_STOP,
@@ -44,15 +43,12 @@ export const ROPE_LAYOUTS = { half: 0, interleaved: 1 } as const;
 export class NativeRecorder implements Recorder {
   readonly #native: NativeHandles;
   readonly #step: number;
-  readonly #onProcessor: boolean;
   readonly #out = new Uint32Array(1);
   #maxTop = 0;
 
-  /** @param onProcessor whether the device computes on the processor, which then has nothing else to do */
-  constructor(native: NativeHandles, step: number, onProcessor: boolean) {
+  constructor(native: NativeHandles, step: number) {
     this.#native = native;
     this.#step = step;
-    this.#onProcessor = onProcessor;
   }
 
   #value(operation: string, status: number): Value {
@@ -217,11 +213,7 @@ export class NativeRecorder implements Recorder {
       this.#step,
       (symbols) => symbols.forge_step_end(this.#step, scratchBytes),
     );
-    return new NativeStep(this.#native, this.#step, {
-      maxTop: this.#maxTop,
-      scratchBytes: Number(scratchBytes[0]),
-      shortRuns: this.#onProcessor ? new ShortRuns() : undefined,
-    });
+    return new NativeStep(this.#native, this.#step, this.#maxTop, Number(scratchBytes[0]));
   }
 }
 
@@ -229,14 +221,6 @@ export class NativeRecorder implements Recorder {
 const MASK_PATIENCE_MS = 60_000;
 
 /** A recorded step of a native device. */
-/** What a recorder knows of a step. */
-interface StepFacts {
-  readonly maxTop: number;
-  readonly scratchBytes: number;
-  /** Where short runs may hold the thread. */
-  readonly shortRuns: ShortRuns | undefined;
-}
-
 class NativeStep implements Step {
   readonly scratchBytes: number;
   readonly #native: NativeHandles;
@@ -244,16 +228,14 @@ class NativeStep implements Step {
   readonly #inputs = new InputBlock();
   readonly #outputs: OutputBlock;
   readonly #control = new Int32Array(CONTROL_WORDS);
-  readonly #shortRuns: ShortRuns | undefined;
   #running = false;
   #released = false;
 
-  constructor(native: NativeHandles, step: number, facts: StepFacts) {
+  constructor(native: NativeHandles, step: number, maxTop: number, scratchBytes: number) {
     this.#native = native;
     this.#step = step;
-    this.#outputs = new OutputBlock(facts.maxTop);
-    this.scratchBytes = facts.scratchBytes;
-    this.#shortRuns = facts.shortRuns;
+    this.#outputs = new OutputBlock(maxTop);
+    this.scratchBytes = scratchBytes;
   }
 
   async run(inputs: StepInputs): Promise<StepResult[]> {
@@ -263,52 +245,27 @@ class NativeStep implements Step {
     const results = this.#outputs.reserve(inputs.outputs.length);
     const late = inputs.outputs.some(({ fillMask }) => fillMask !== undefined);
     this.#control[CONTROL_MASKS_PENDING] = late ? MASK_PATIENCE_MS : 0;
-    const nTokens = inputs.tokens.length;
-    // A mask is filled while the library computes, which takes a thread of its own.
-    const holds = !late && this.#shortRuns?.mayHold(nTokens) === true;
-    const start = performance.now();
     this.#running = true;
-    let failures: ReadonlyMap<number, ForgeError> | undefined;
+    let failures: ReadonlyMap<number, ForgeError>;
     try {
-      if (holds) {
-        this.#runHere(block, results);
-      } else {
-        const run = this.#runElsewhere(block, results);
-        if (late) failures = this.#fillMasks(inputs.outputs);
-        await run;
-      }
+      const run = this.#native.call("step_run", this.#step, (symbols) =>
+        symbols.forge_step_run(
+          this.#step,
+          block,
+          BigInt(block.byteLength),
+          results,
+          BigInt(results.byteLength),
+          this.#control,
+        ));
+      failures = this.#fillMasks(inputs.outputs);
+      await run;
     } finally {
       this.#running = false;
       this.#control[CONTROL_STOP] = 0;
       if (this.#released) this.#native.release(this.#step);
     }
-    this.#shortRuns?.ended(nTokens, performance.now() - start, holds);
     return this.#outputs.unpack(inputs.outputs.length)
-      .map((result, output) => failures?.get(output) ?? result);
-  }
-
-  #runHere(block: Int32Array<ArrayBuffer>, results: Int32Array<ArrayBuffer>): void {
-    const status = this.#native.symbols.forge_step_run_here(
-      this.#step,
-      block,
-      BigInt(block.byteLength),
-      results,
-      BigInt(results.byteLength),
-      this.#control,
-    );
-    this.#native.check(status, "step_run", this.#step);
-  }
-
-  #runElsewhere(block: Int32Array<ArrayBuffer>, results: Int32Array<ArrayBuffer>): Promise<void> {
-    return this.#native.call("step_run", this.#step, (symbols) =>
-      symbols.forge_step_run(
-        this.#step,
-        block,
-        BigInt(block.byteLength),
-        results,
-        BigInt(results.byteLength),
-        this.#control,
-      ));
+      .map((result, output) => failures.get(output) ?? result);
   }
 
   /** Fills masks while the device computes what comes before sampling; returns what failed. */
