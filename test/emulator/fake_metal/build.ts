@@ -36,7 +36,12 @@ export function fakeMetalUnavailable(): string | undefined {
 function compileAll(paths: readonly string[], folder: string, headers: readonly string[]) {
   return inParallel(paths, (path) => {
     const isObjectiveC = path.endsWith(".mm");
-    const flags = [...warnings, "-fvisibility=hidden", ...(isObjectiveC ? objectiveCFlags : [])];
+    const flags = [
+      ...warnings,
+      "-fvisibility=hidden",
+      "-iquotecsrc/metal", // for changed copies, which lie elsewhere
+      ...(isObjectiveC ? objectiveCFlags : []),
+    ];
     return compile({ path, flags }, folder, headers, isObjectiveC ? OBJECTIVE_C : undefined);
   });
 }
@@ -54,8 +59,25 @@ async function embeddedKernels(folder: string): Promise<string> {
   return path;
 }
 
+/** A change of the backend's sources, to see whether it is noticed. */
+export interface HostChange {
+  /** A file of `csrc/metal`. */
+  readonly file: string;
+  readonly from: string;
+  readonly to: string;
+}
+
+/** Writes a changed copy of a file; returns its path. */
+async function changed({ file, from, to }: HostChange, folder: string): Promise<string> {
+  const source = text([`csrc/metal/${file}`])[0] ?? "";
+  if (source.split(from).length !== 2) throw new Error(`${file} has not one ${from}`);
+  const path = join(folder, `changed_${file}`);
+  await Deno.writeTextFile(path, source.replace(from, () => to));
+  return path;
+}
+
 /** Builds everything; returns the folder that holds `libforge_metal.so`. */
-export async function buildFakeMetal(): Promise<string> {
+export async function buildFakeMetal(change?: HostChange): Promise<string> {
   const { library: kernels } = await buildMetalEmulator();
   const folder = join(root, "build", "emulator", "fake_metal");
   await Deno.mkdir(folder, { recursive: true });
@@ -76,7 +98,9 @@ export async function buildFakeMetal(): Promise<string> {
     "kernels/metal/arguments.h",
   ]);
   const paths = [
-    ...sources.flatMap((each) => list(each, ".cpp", ".mm")),
+    ...sources.flatMap((each) => list(each, ".cpp", ".mm"))
+      .filter((path) => path !== `csrc/metal/${change?.file}`),
+    ...(change === undefined ? [] : [await changed(change, folder)]),
     await embeddedKernels(folder),
   ];
   const library = await link(

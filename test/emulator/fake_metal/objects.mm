@@ -39,7 +39,7 @@ thread_local std::vector<std::vector<id>> pools;
 
 }  // namespace
 
-// What a released object becomes: a class without methods, so that any message ends the process.
+// What a released object becomes: any message ends the process.
 __attribute__((objc_root_class))
 @interface ReleasedObject {
   Class isa;
@@ -47,6 +47,22 @@ __attribute__((objc_root_class))
 @end
 
 @implementation ReleasedObject
+
+- (id)retain {
+  fake_metal::misuse("an object is retained after its release");
+}
+
+- (oneway void)release {
+  fake_metal::misuse("an object is released after its release");
+}
+
+// What GCC's runtime calls for every other message.
+- (void*)forward:(SEL)selector :(void*)arguments {
+  static_cast<void>(selector);
+  static_cast<void>(arguments);
+  fake_metal::misuse("an object gets a message after its release");
+}
+
 @end
 
 @implementation NSObject

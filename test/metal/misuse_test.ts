@@ -1,0 +1,67 @@
+/** Mistakes put into the Metal backend's host side: the stand-in for Metal must end the process. */
+import { assertEquals, assertStringIncludes } from "@std/assert";
+import { bundledModel } from "../../src/cli/model_path.ts";
+import { forge } from "../cli/forge.ts";
+import { buildFakeMetal, type HostChange } from "../emulator/fake_metal/build.ts";
+import { emulatedMetalUnavailable } from "./emulated_metal.ts";
+
+const ignore = emulatedMetalUnavailable() !== undefined;
+const SIGABRT = 134;
+
+const mistakes: readonly (readonly [what: string, said: string, change: HostChange])[] = [
+  ["an encoder that is left open", "endEncoding", {
+    file: "commands.mm",
+    from: "[static_cast<id<MTLCommandEncoder>>(encoder_.get()) endEncoding];",
+    to: "",
+  }],
+  ["an offset that is off by one", "at multiples of", {
+    file: "commands.mm",
+    from: "offset:bound.offset atIndex",
+    to: "offset:bound.offset + 1 atIndex",
+  }],
+  ["a struct that is not given", "gets no argument", {
+    file: "commands.mm",
+    from: "[encoder setBytes:scalars.data() length:scalars.size() atIndex:index];",
+    to: "if (scalars.empty()) return;",
+  }],
+  ["a struct of another size", "bytes as argument", {
+    file: "commands.mm",
+    from: "length:scalars.size() atIndex",
+    to: "length:scalars.size() - 4 atIndex",
+  }],
+  ["threadgroup memory that is not given", "threadgroup memory", {
+    file: "commands.mm",
+    from: "if (group.memory > 0) [encoder setThreadgroupMemoryLength",
+    to: "if (group.memory > 1 << 20) [encoder setThreadgroupMemoryLength",
+  }],
+  ["an object that is released twice", "after its release", {
+    file: "object.mm",
+    from: "[static_cast<id<NSObject>>(pointer_) release];",
+    to:
+      "[static_cast<id<NSObject>>(pointer_) release]; [static_cast<id<NSObject>>(pointer_) release];",
+  }],
+  ["the contents of a private buffer", "contents of a private buffer", {
+    file: "buffer.mm",
+    from: "if (is_shared) data_",
+    to: "data_",
+  }],
+  ["an object that nobody releases", "objects of FakeQueue are left", {
+    file: "device.mm",
+    from: "queue_ = Object([device newCommandQueue]);",
+    to: "queue_ = Object([[device newCommandQueue] retain]);",
+  }],
+];
+
+for (const [what, said, change] of mistakes) {
+  Deno.test({
+    name: `the stand-in for Metal notices ${what}`,
+    ignore,
+    fn: async () => {
+      const env = { FORGE_LIBRARY_PATH: await buildFakeMetal(change) };
+      const args = ["run", "--device", "metal", "-m", bundledModel(), "-p", "Once", "-n", "2"];
+      const { code, stderr } = await forge([...args, "--temp", "0"], { env });
+      assertEquals(code, SIGABRT, stderr);
+      assertStringIncludes(stderr, said);
+    },
+  });
+}
