@@ -1,14 +1,35 @@
 #include "kernels.h"
 
+#include <cctype>
+
 #include "../gpu/parallel.h"
 
 namespace forge::metal {
+
+namespace {
+
+// A kernel's name with an underscore for all that no identifier may hold.
+std::string identifier_of(const std::string& name) {
+  std::string identifier;
+  for (const char c : name) {
+    if (std::isalnum(static_cast<unsigned char>(c)) || c == '_') {
+      identifier += c;
+    } else if (!identifier.ends_with('_')) {
+      identifier += '_';
+    }
+  }
+  if (name.ends_with('>')) identifier.pop_back();
+  return identifier;
+}
+
+}  // namespace
 
 const Kernel& Kernels::get(const std::string& file, const std::string& name) {
   Kernel& kernel = kernels_[name];
   if (kernel.name.empty()) {
     kernel.file = file;
     kernel.name = name;
+    kernel.function = identifier_of(name);
   }
   return kernel;
 }

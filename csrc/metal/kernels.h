@@ -12,7 +12,8 @@ namespace forge::metal {
 // A kernel that plans launch; `pipeline` is empty until it has been loaded.
 struct Kernel {
   std::string file;  // in kernels/metal, without its ending
-  std::string name;  // as arguments.h names it: "rms_norm", "matvec<FormatQ8_0, 1>"
+  std::string name;      // as arguments.h names it: "rms_norm", "matvec<FormatQ8_0, 1>"
+  std::string function;  // its name in a Metal library, an identifier: "matvec_FormatQ8_0_1"
   Object pipeline;
   uint32_t max_threads = 0;              // of a threadgroup
   uint64_t static_threadgroup_bytes = 0;  // beside what a launch brings

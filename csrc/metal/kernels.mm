@@ -18,7 +18,8 @@ std::string text_of(NSError* error) {
 // Templates are instantiated by a line for each; other kernels are there anyway.
 std::string with_instances(std::string text, const std::vector<Kernel*>& kernels) {
   for (const Kernel* kernel : kernels) {
-    if (kernel->name.ends_with('>')) text += "INSTANTIATE(" + kernel->name + ")\n";
+    if (!kernel->name.ends_with('>')) continue;
+    text += "INSTANTIATE(" + kernel->function + ", " + kernel->name + ")\n";
   }
   return text;
 }
@@ -44,7 +45,7 @@ void Kernels::load_file(const std::string& file, const std::vector<Kernel*>& ker
   const Object compiled = compile(device, file, with_instances(source_text(file), kernels));
   id<MTLLibrary> library = static_cast<id<MTLLibrary>>(compiled.get());
   for (Kernel* kernel : kernels) {
-    const Object function([library newFunctionWithName:string_of(kernel->name)]);
+    const Object function([library newFunctionWithName:string_of(kernel->function)]);
     if (!function) fail(FORGE_INTERNAL, "kernels/metal/", file, ".metal has no ", kernel->name);
     NSError* error = nullptr;
     Object pipeline([device

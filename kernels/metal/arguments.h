@@ -14,9 +14,9 @@
 //     threadgroup; `memory` is threadgroup memory at index 0 in bytes, to be rounded up to 16. No
 //     kernel uses more than 32 KB of it.
 //   - F is a weight format, tokens the number of tokens computed together, T the element type of a
-//     KV cache (float, f16, bf16, q8), D a head size. A template is instantiated for a name such as
-//     matvec<FormatQ4_0, 1> by a line INSTANTIATE(matvec<FormatQ4_0, 1>) after the file's text, and
-//     is then found under exactly this name. Kernels that are no templates need no such line.
+//     KV cache (float, f16, bf16, q8), D a head size. A template is instantiated by a line such as
+//     INSTANTIATE(matvec_FormatQ4_0_1, matvec<FormatQ4_0, 1>) after the file's text, and is then
+//     found under the first of these names. Kernels that are no templates need no such line.
 //   - Formats: FormatF32, FormatF16, FormatBF16, FormatQ8_0, FormatQ4_0, FormatQ4_K, FormatQ6_K
 //     (the fast ones), and Blocks<n> for GGUF's types 3, 6, 7, 10, 11, 13, 16 to 23, 29, 34, 35,
 //     39.

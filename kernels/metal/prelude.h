@@ -9,11 +9,11 @@
 using namespace metal;
 using namespace metal_args;
 
-// An instance of a kernel template, to be found under the name as it is written here. The library
-// adds such lines to a file's text for what a model needs.
+// An instance of a kernel template, to be found under `name`, a plain identifier. The library adds
+// such lines to a file's text for what a model needs.
 #ifndef INSTANTIATE
-#define INSTANTIATE(...) \
-  template [[host_name(#__VA_ARGS__)]] [[kernel]] decltype(__VA_ARGS__) __VA_ARGS__;
+#define INSTANTIATE(name, ...) \
+  template [[host_name(#name)]] [[kernel]] decltype(__VA_ARGS__) __VA_ARGS__;
 #endif
 // An instance that the library may ask for: the emulator and the gates (test/emulator/metal) take
 // all that are listed.

@@ -16,9 +16,9 @@ std::vector<MetalKernel>& registered() {
 
 const std::vector<MetalKernel>& metal_kernels() { return registered(); }
 
-const MetalKernel* find_metal_kernel(const std::string& host_name) {
+const MetalKernel* find_metal_kernel(const std::string& name) {
   for (const MetalKernel& kernel : registered()) {
-    if (kernel.name == host_name) return &kernel;
+    if (kernel.name == name) return &kernel;
   }
   return nullptr;
 }

@@ -24,7 +24,7 @@ struct MetalLaunch {
 };
 
 struct MetalKernel {
-  std::string name;  // the host_name: "rms_norm", "matvec<FormatQ4_K, 1>"
+  std::string name;  // as arguments.h names it: "rms_norm", "matvec<FormatQ4_K, 1>"
   std::vector<MetalArgument> arguments;  // by buffer index
   bool takes_threadgroup_memory;         // whether index 0 of threadgroup memory must be given
   std::function<void(void* const* buffers)> thread;
@@ -34,8 +34,8 @@ struct MetalKernel {
   void launch(const MetalLaunch& shape, void* const* buffers) const;
 };
 
-// Finds a kernel by its host_name; null when there is none.
-const MetalKernel* find_metal_kernel(const std::string& host_name);
+// Finds a kernel by its name; null when there is none.
+const MetalKernel* find_metal_kernel(const std::string& name);
 const std::vector<MetalKernel>& metal_kernels();
 
 void register_metal_kernel(MetalKernel kernel);

@@ -15,10 +15,17 @@ FakeDevice* system_device = nullptr;
 
 bool is_due(std::atomic<uint64_t>& counter, uint64_t failing) { return ++counter == failing; }
 
-// Whether a source defines a kernel, or asks for that instance of a template.
-bool defines(const std::string& source, const std::string& name) {
-  if (name.ends_with('>')) return source.find("\nINSTANTIATE(" + name + ")\n") != std::string::npos;
-  return source.find("void " + name + "(") != std::string::npos;
+// The kernel behind the name of a function: one that a source defines, or the instance of a template
+// that it asks for. Null where there is none.
+const emulator::MetalKernel* kernel_in(const std::string& source, const std::string& function) {
+  const std::string line = "\nINSTANTIATE(" + function + ", ";
+  const size_t at = source.find(line);
+  if (at != std::string::npos) {
+    const size_t begin = at + line.size();
+    return emulator::find_metal_kernel(source.substr(begin, source.find(")\n", begin) - begin));
+  }
+  if (source.find("void " + function + "(") == std::string::npos) return nullptr;
+  return emulator::find_metal_kernel(function);
 }
 
 }  // namespace
@@ -102,9 +109,7 @@ bool defines(const std::string& source, const std::string& name) {
 @implementation FakeLibrary
 
 - (id<MTLFunction>)newFunctionWithName:(NSString*)name {
-  const std::string text = [name UTF8String];
-  if (!defines(*source_, text)) return nullptr;
-  const emulator::MetalKernel* kernel = emulator::find_metal_kernel(text);
+  const emulator::MetalKernel* kernel = kernel_in(*source_, [name UTF8String]);
   if (!kernel) return nullptr;
   FakeFunction* function = [[FakeFunction alloc] init];
   function->kernel_ = kernel;
