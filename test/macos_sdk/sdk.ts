@@ -1,6 +1,6 @@
 /**
  * As much of a macOS SDK as building and linking forge's libraries takes, for machines that are no
- * Macs: the C headers of `libc.h`, and stubs of the libraries, which name what they export. It shows
+ * Macs: the C headers of `libc.h` and its parts, and stubs of the libraries, which name what they export. It shows
  * that the sources compile with Apple's target and C++ library and that nothing is left undefined;
  * what comes of it is not meant to be run.
  */
@@ -113,9 +113,17 @@ function exportedByLibcxx(): string[] {
   );
 }
 
+/** The declarations of the C library. */
+function cHeaders(): { name: string; text: string }[] {
+  const folder = join(root, "test/macos_sdk");
+  return Array.from(Deno.readDirSync(folder), ({ name }) => name)
+    .filter((name) => name.endsWith(".h"))
+    .sort()
+    .map((name) => ({ name, text: Deno.readTextFileSync(join(folder, name)) }));
+}
+
 function stubs(): Stub[] {
-  const header = Deno.readTextFileSync(join(root, "test/macos_sdk/libc.h"));
-  const c = new Set([...declaredFunctions(header), ...IMPLICIT]);
+  const c = new Set([...cHeaders().flatMap(({ text }) => declaredFunctions(text)), ...IMPLICIT]);
   return [
     {
       path: "usr/lib/libSystem.tbd",
@@ -160,10 +168,7 @@ export async function macosCompiler(): Promise<string> {
     await Deno.mkdir(dirname(join(sdk, path)), { recursive: true });
     await Deno.writeTextFile(join(sdk, path), text);
   };
-  await write(
-    "usr/include/libc.h",
-    Deno.readTextFileSync(join(root, "test/macos_sdk/libc.h")),
-  );
+  for (const { name, text } of cHeaders()) await write(`usr/include/${name}`, text);
   for (const header of HEADERS) await write(`usr/include/${header}.h`, "#include <libc.h>\n");
   for (const stub of stubs()) await write(stub.path, stubText(stub));
   // Clang says of the linker, when it compiles, that it is not used.
