@@ -1,4 +1,5 @@
 /** What constraints cost: compiling them, and their masks beside the steps of a model. */
+import { median } from "../src/bench/statistics.ts";
 import { plural } from "../src/cli/format.ts";
 import { openBackend } from "../src/engine/open_backend.ts";
 import { type ConstraintOptions, Model, openCheckpoint } from "../src/mod.ts";
@@ -49,12 +50,16 @@ export async function benchConstraints(options: BenchOptions): Promise<void> {
     const mask = (after.maskMs - (before?.maskMs ?? 0)) / (after.masks - (before?.masks ?? 0));
     console.log(
       `  ${name}: compiled in ${compile.toFixed(0)} ms, ${mask.toFixed(4)} ms a mask ` +
-        `(${(100 * mask / free).toFixed(2)}% of a step), ${step.toFixed(3)} ms a step`,
+        `(${(100 * mask / free).toFixed(2)}% of a step), ` +
+        (Number.isNaN(step) ? "texts too short to be timed" : `${step.toFixed(3)} ms a step`),
     );
   }
 }
 
-/** Milliseconds of a decode step: the least of the rounds', which the machine disturbed least. */
+/** A text of fewer tokens says little of a step: many of them are forced, and take no time. */
+const FEWEST_TOKENS = 8;
+
+/** Milliseconds of a decode step, the median of the rounds; NaN where no text was long enough. */
 async function stepTime(
   model: Model,
   constraint: ConstraintOptions,
@@ -74,7 +79,7 @@ async function stepTime(
       maxTokens: nGen,
     });
     // The first round warms up.
-    if (seed > 0 && tokens > 1) times.push(timings.decode_ms / (tokens - 1));
+    if (seed > 0 && tokens >= FEWEST_TOKENS) times.push(timings.decode_ms / (tokens - 1));
   }
-  return Math.min(...times);
+  return times.length === 0 ? NaN : median(times);
 }
