@@ -1,6 +1,5 @@
 // Products of a few tokens with the RMSNorm before them: out = residual + alpha * activation(
-// (x / rms(x, eps) * (norm_weight + offset)) weight^T + bias). Buffers and geometry: arguments.h;
-// the
+// (x / rms(x, eps) * (norm_weight + offset)) weight^T + bias). Buffers and geometry: arguments.h; the
 // method: matvec.h.
 //
 // A launch less for each block of a model, and no normalised x to write and read: where a step
