@@ -3,6 +3,7 @@
 // A recorded step as data: values and the operations between them, in the order they run. A backend
 // executes it by visiting the variant, so that an operation a backend lacks does not compile.
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -181,6 +182,14 @@ struct Program {
   const Value& value(ValueId id) const { return values[id - 1]; }
   uint64_t max_rows(ValueId id) const {
     return value(id).rows == Rows::tokens ? limits.max_tokens : limits.max_outputs;
+  }
+  // Whether one operation alone reads a value, and nobody after the run.
+  bool is_read_once(ValueId id) const {
+    size_t readers = 0;
+    for (const Op& op : ops) {
+      std::visit([&](const auto& typed) { readers += std::ranges::count(typed.reads(), id); }, op);
+    }
+    return readers == 1 && !value(id).keep;
   }
 };
 

@@ -67,4 +67,15 @@ ScratchPlan plan_scratch(const Program& program, uint64_t alignment) {
   return plan;
 }
 
+bool are_apart(const Program& program, const ScratchPlan& plan, ValueId a, ValueId b) {
+  const auto end = [&](ValueId id) {
+    return plan.offsets[id - 1] + program.max_rows(id) * program.value(id).cols;
+  };
+  return end(a) <= plan.offsets[b - 1] || end(b) <= plan.offsets[a - 1];
+}
+
+bool is_safe_over(const Program& program, const ScratchPlan& plan, ValueId out, ValueId in) {
+  return plan.offsets[out - 1] == plan.offsets[in - 1] || are_apart(program, plan, out, in);
+}
+
 }  // namespace forge

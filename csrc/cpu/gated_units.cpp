@@ -7,16 +7,6 @@ namespace forge::cpu {
 
 namespace {
 
-// How many operations read a value.
-uint32_t count_reads(const Program& program, ValueId id) {
-  uint32_t n = 0;
-  for (const Op& op : program.ops) {
-    std::visit([&](const auto& known) { for (const ValueId read : known.reads()) n += read == id; },
-               op);
-  }
-  return n;
-}
-
 // Whether the rows are those of one gate, then as many of up, each in whole panels of one type.
 bool is_gate_and_up(const HostWeight& weight, uint64_t width) {
   if (weight.rows != 2 * width || width % kPanelRows != 0) return false;
@@ -32,9 +22,9 @@ const GluOp* unit_of(const Program& program, size_t index) {
   if (!unit || unit->x != product->out) return nullptr;
   const bool plain = !product->bias && product->alpha == 1 && product->residual == 0 &&
                      product->activation == FORGE_IDENTITY;
-  if (!plain || program.value(product->out).keep) return nullptr;
-  if (!is_gate_and_up(static_cast<const HostWeight&>(*product->weight), unit->width)) return nullptr;
-  return count_reads(program, product->out) == 1 ? unit : nullptr;
+  if (!plain || !program.is_read_once(product->out)) return nullptr;
+  const auto& weight = static_cast<const HostWeight&>(*product->weight);
+  return is_gate_and_up(weight, unit->width) ? unit : nullptr;
 }
 
 }  // namespace

@@ -45,25 +45,6 @@ uint32_t PlanBuilder::max_rows(ValueId id) const {
   return program_.value(id).rows == Rows::tokens ? shape_.tokens : shape_.outputs;
 }
 
-bool PlanBuilder::is_read_once(ValueId id) const {
-  size_t readers = 0;
-  for (const Op& op : program_.ops) {
-    std::visit(
-        [&](const auto& typed) {
-          for (const ValueId read : typed.reads()) readers += read == id;
-        },
-        op);
-  }
-  return readers == 1 && !program_.value(id).keep;
-}
-
-bool PlanBuilder::is_apart(ValueId a, ValueId b) const {
-  const auto end = [&](ValueId id) {
-    return values_.offsets[id - 1] + program_.max_rows(id) * program_.value(id).cols;
-  };
-  return end(a) <= values_.offsets[b - 1] || end(b) <= values_.offsets[a - 1];
-}
-
 DevicePointer PlanBuilder::scratch(uint64_t bytes) {
   const DevicePointer at = memory_.workspace.scratch + scratch_used_;
   scratch_used_ += (bytes + 255) / 256 * 256;

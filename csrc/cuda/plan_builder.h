@@ -75,12 +75,6 @@ class PlanBuilder {
   // One launch for a norm whose result, with a residual, is normalised again; false where the
   // next operation is no such norm.
   bool emit_two_norms(const RmsNormOp& op);
-  // Whether a value is read by one operation and by nobody else.
-  bool is_read_once(ValueId id) const;
-  // Whether two values lie in different places.
-  bool is_apart(ValueId a, ValueId b) const;
-  // Whether a kernel that works row by row may write one value while it reads another of its size.
-  bool is_safe_over(ValueId out, ValueId in) const;
 
   // One part of a weight, as a product with some rows of x.
   struct Product {

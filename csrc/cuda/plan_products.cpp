@@ -98,7 +98,8 @@ bool PlanBuilder::emit_gated_product(const MatmulOp& op, const RowGroup& rows) {
   if (op_index_ + 1 >= program_.ops.size()) return false;
   const auto* glu = std::get_if<GluOp>(&program_.ops[op_index_ + 1]);
   const uint32_t width = glu ? glu->width : 0;
-  if (!glu || glu->x != op.out || cols(op.out) != 2 * width || !is_read_once(op.out)) return false;
+  if (!glu || glu->x != op.out || cols(op.out) != 2 * width) return false;
+  if (!program_.is_read_once(op.out)) return false;
   if (op.bias || op.residual || op.alpha != 1 || op.activation != FORGE_IDENTITY) return false;
   const CudaWeight& weight = cuda_weight(*op.weight);
   const DevicePart& part = weight.device_parts()[0];
@@ -106,7 +107,7 @@ bool PlanBuilder::emit_gated_product(const MatmulOp& op, const RowGroup& rows) {
   if (!weight.is_uniform() || format.is_generic) return false;
   if (part.type != WeightType::F32 && !decodes_by_matvec()) return false;
   // The result is planned to live after x has died, and may lie where it does.
-  if (!is_apart(glu->out, op.x)) return false;
+  if (!are_apart(program_, values_, glu->out, op.x)) return false;
   const uint32_t tokens = tokens_together(rows.max_rows, format);
   const uint32_t split = matvec_split(part.rows, weight.cols, format);
   launch("gated_matvec.cu", tokens_instance("gated_matvec", format, tokens),

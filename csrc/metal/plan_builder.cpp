@@ -49,20 +49,4 @@ Place PlanBuilder::scratch(uint64_t bytes) {
   return at;
 }
 
-bool PlanBuilder::is_used_once(ValueId id) const {
-  if (program_.value(id).keep) return false;
-  size_t uses = 0;
-  for (const Op& op : program_.ops) {
-    std::visit([&](const auto& typed) { uses += std::ranges::count(typed.reads(), id); }, op);
-  }
-  return uses == 1;
-}
-
-bool PlanBuilder::are_apart(ValueId a, ValueId b) const {
-  const auto end = [&](ValueId id) {
-    return values_.offsets[id - 1] + program_.max_rows(id) * program_.value(id).cols;
-  };
-  return end(a) <= values_.offsets[b - 1] || end(b) <= values_.offsets[a - 1];
-}
-
 }  // namespace forge::metal

@@ -82,10 +82,6 @@ class PlanBuilder {
     const bool is_last = op_index_ + 1 >= program_.ops.size();
     return is_last ? nullptr : std::get_if<Op>(&program_.ops[op_index_ + 1]);
   }
-  // Whether one operation alone reads a value, and nobody after the run.
-  bool is_used_once(ValueId id) const;
-  // Whether two values share no memory.
-  bool are_apart(ValueId a, ValueId b) const;
 
   void emit_norm(const RmsNormOp& op);
   // One launch for a norm whose result, with a residual, is normalised again; false where the

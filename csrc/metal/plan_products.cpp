@@ -41,9 +41,10 @@ bool PlanBuilder::emit_norm_with_product(const RmsNormOp& op) {
   const MetalWeight& weight = metal_weight(*product->weight);
   // Whether it pays: few rows of the weight, and nobody else who wants the norm.
   if (weight.rows > kMostNormMatvecRows) return false;
-  if (product->residual == op.out || !is_used_once(op.out)) return false;
+  if (product->residual == op.out || !program_.is_read_once(op.out)) return false;
   // Whether it can be: both results are planned to live after the norm's input has died.
-  if (!are_apart(product->out, op.x) || !are_apart(op.out, op.x)) return false;
+  const auto is_apart = [&](ValueId out) { return are_apart(program_, values_, out, op.x); };
+  if (!is_apart(product->out) || !is_apart(op.out)) return false;
   const auto is_fast = [](const WeightRows& rows) { return !weight_format(rows.type).is_generic; };
   if (!std::ranges::all_of(weight.matrix, is_fast)) return false;
   // All of this is the same for every run: which product computes a row must not depend on others.

@@ -42,10 +42,8 @@ bool PlanBuilder::emit_two_norms(const RmsNormOp& op) {
   if (op.residual == 0 || !next || next->x != op.out || next->residual != 0) return false;
   // The second result is planned to live after the inputs have died, and may lie where they do. Row
   // over row is safe: a threadgroup has read its row before it writes it.
-  const auto is_safe_over = [&](ValueId in) {
-    return values_.offsets[next->out - 1] == values_.offsets[in - 1] || are_apart(next->out, in);
-  };
-  if (!is_safe_over(op.x) || !is_safe_over(op.residual)) return false;
+  const auto is_safe = [&](ValueId in) { return is_safe_over(program_, values_, next->out, in); };
+  if (!is_safe(op.x) || !is_safe(op.residual)) return false;
   const uint32_t n = cols(op.x);
   launch("fused_residual_rms_norm", "fused_residual_rms_norm", {max_rows(op.out)}, norm_group(n),
          {value(next->out), value(op.out), value(op.x), floats_of(op.weight), value(op.residual),

@@ -27,6 +27,7 @@ export async function buildFakeDriver(): Promise<FakeDriver> {
   const headers = text([
     ...list(sources, ".h"),
     "test/emulator/emulator.h",
+    "test/emulator/fake_options.h",
     "csrc/cuda/driver_api.h",
     "csrc/cuda/cublaslt_api.h",
     "csrc/common/float16.h",

@@ -1,20 +1,13 @@
 #include "options.h"
 
-#include <cstdarg>
-#include <cstdio>
-#include <cstdlib>
-#include <map>
-#include <sstream>
-#include <string>
+#include "../fake_options.h"
 
 namespace fake_metal {
 
 void misuse(const char* format, ...) {
   va_list arguments;
   va_start(arguments, format);
-  std::fputs("fake Metal: ", stderr);
-  std::vfprintf(stderr, format, arguments);
-  std::fputs("\n", stderr);
+  emulator::print_misuse("fake Metal", format, arguments);
   va_end(arguments);
   std::abort();
 }
@@ -34,16 +27,8 @@ const Options& options() {
         {"fail_commands", &result.fail_commands},
         {"fail_code", &result.fail_code},
     };
-    const char* text = std::getenv("FORGE_FAKE_METAL");
-    std::istringstream list(text ? text : "");
-    for (std::string entry; std::getline(list, entry, ',');) {
-      const size_t equals = entry.find('=');
-      const auto field = fields.find(entry.substr(0, equals));
-      if (equals == std::string::npos || field == fields.end()) {
-        misuse("FORGE_FAKE_METAL has the unknown entry \"%s\"", entry.c_str());
-      }
-      *field->second = std::strtoull(entry.c_str() + equals + 1, nullptr, 10);
-    }
+    const std::string unknown = emulator::read_options("FORGE_FAKE_METAL", fields);
+    if (!unknown.empty()) misuse("FORGE_FAKE_METAL has the unknown entry \"%s\"", unknown.c_str());
     return result;
   }();
   return parsed;
