@@ -25,6 +25,8 @@ export interface BenchOptions {
   readonly table: boolean;
   /** Whether peers measures on a machine that others keep busy. */
   readonly busy: boolean;
+  /** Another program for peers: `NAME=COMMAND`, a `llama-bench` with its options, apart by spaces. */
+  readonly llamaBench: string | undefined;
   /** A text for the tokenizer. */
   readonly file: string | undefined;
 }
@@ -40,6 +42,8 @@ export const OPTIONS_HELP = `Options:
   -d, --n-depth N               peers: tokens in the cache before another test (default: 0, none)
       --table                   peers: all models of the table in README; takes less than 25 minutes
       --busy                    peers: measure although others keep the machine busy
+      --llama-bench NAME=COMMAND
+                                peers: also this llama-bench with its options, under that name
   -f, --file FILE               text for the tokenizer (default: README.md)
 `;
 
@@ -61,6 +65,7 @@ export function parseBenchOptions(args: readonly string[]): BenchOptions {
     nDepth: count("n-depth", values["n-depth"], 0) ?? 0,
     table: values.table ?? false,
     busy: values.busy ?? false,
+    llamaBench: namedCommand(values["llama-bench"]),
     file: values.file,
   };
 }
@@ -81,6 +86,7 @@ function parse(args: readonly string[]) {
         "n-depth": { type: "string", short: "d" },
         table: { type: "boolean" },
         busy: { type: "boolean" },
+        "llama-bench": { type: "string" },
         file: { type: "string", short: "f" },
       },
     });
@@ -95,6 +101,12 @@ function count(name: string, text: string | undefined, min = 1): number | undefi
   if (/^\d{1,6}$/.test(text) && Number(text) >= min) return Number(text);
   const valid = `valid is a whole number from ${min} to 999999`;
   throw new ForgeError("usage", `--${name} is "${text}"; ${valid}`);
+}
+
+function namedCommand(text: string | undefined): string | undefined {
+  if (text === undefined || /^[^=]+=[^ ]/.test(text)) return text;
+  const valid = 'valid is NAME=COMMAND, such as "mine=bin/llama-bench -mmp 0"';
+  throw new ForgeError("usage", `--llama-bench is "${text}"; ${valid}`);
 }
 
 /** A model for the length of a benchmark; a synthetic one is removed at the end. */

@@ -1,4 +1,4 @@
-/** forge against llama.cpp: the same file, threads and prompts, in turns. */
+/** forge against llama.cpp and its relatives: the same file, threads and prompts, in turns. */
 import { join } from "@std/path";
 import { summarizeModel } from "../src/bench/model_summary.ts";
 import { Random } from "../src/bench/random.ts";
@@ -64,7 +64,7 @@ export async function benchPeers(options: BenchOptions, machine: Machine): Promi
     : [options];
   for (const [i, row] of rows.entries()) {
     using subject = benchSubject(row);
-    const comparison = describeComparison(await compare(subject, row, peer), limits);
+    const comparison = describeComparison(await compare(subject, row, peer));
     publish(i === 0 ? `${describeMethod(limits)}\n${comparison}` : comparison);
   }
 }
@@ -99,7 +99,6 @@ async function compare(
   if (checkpoint.kind !== "gguf") {
     throw new ForgeError("usage", "peers needs a GGUF file (-m FILE.gguf), or --synthetic NAME");
   }
-  const { decodeBytes } = summarizeModel(checkpoint, [...checkpoint.tensors.values()]);
   const { text, isBusy } = await watchMachine();
   if (isBusy && !options.busy) {
     throw new ForgeError(
@@ -107,27 +106,30 @@ async function compare(
       `${text}, which slows programs unequally: measure when it is quiet, or give --busy`,
     );
   }
-  const task = roundTask(await Deno.realPath(model), options);
-  const [forge, llama] = contenders(peer);
+  const { decodeBytes } = summarizeModel(checkpoint, [...checkpoint.tensors.values()]);
+  const task = roundTask(await Deno.realPath(model), decodeBytes, options);
+  const [forge, ...peers] = contenders(peer, options.llamaBench);
   for (let round = 0; round < options.rounds; round++) {
-    for (const contender of [forge, llama]) contender.rounds.push(await runRound(contender, task));
+    for (const contender of [forge, ...peers]) {
+      contender.rounds.push(await runRound(contender, task));
+    }
   }
   const warning = isBusy ? ": THE MACHINE WAS BUSY, measure again" : "";
   return {
     model: subject.name,
     task,
-    decodeBytes,
-    contenders: [forge, llama],
+    contenders: [forge, ...peers],
     machine: `before it, ${text}${warning}`,
   };
 }
 
-function roundTask(model: string, options: BenchOptions): RoundTask {
+function roundTask(model: string, decodeBytes: number, options: BenchOptions): RoundTask {
   const { threads, nPrompt, nGen, nParallel, nDepth } = options;
   const random = new Random(1);
   const count = nDepth + Math.max(nPrompt, PARALLEL_PROMPT + nParallel);
   return {
     model,
+    decodeBytes,
     threads,
     tokens: Array.from({ length: count }, () => FIRST_ID + random.below(LAST_ID - FIRST_ID)),
     nPrompt,
@@ -138,13 +140,21 @@ function roundTask(model: string, options: BenchOptions): RoundTask {
   };
 }
 
-function contenders(peer: string): [forge: Contender, llama: Contender] {
+function contenders(
+  peer: string,
+  llamaBench: string | undefined,
+): [forge: Contender, ...peers: Contender[]] {
   const deno = [Deno.execPath(), "run", "--quiet", "--allow-all"];
   const folder = join(root, "bench", "peers");
-  return [
-    { name: "forge", command: [...deno, join(folder, "forge_round.ts")], rounds: [] },
-    { name: "llama.cpp", command: ["node", join(folder, "llama_cpp_round.mjs"), peer], rounds: [] },
-  ];
+  const contender = (name: string, ...command: string[]) => ({ name, command, rounds: [] });
+  const forge = contender("forge", ...deno, join(folder, "forge_round.ts"));
+  const peers = [contender("llama.cpp", "node", join(folder, "llama_cpp_round.mjs"), peer)];
+  if (llamaBench !== undefined) {
+    const [name = "", command = ""] = llamaBench.split(/=(.*)/s);
+    const round = join(folder, "llama_bench_round.ts");
+    peers.push(contender(name, ...deno, round, ...command.split(" ")));
+  }
+  return [forge, ...peers];
 }
 
 async function runRound({ name, command }: Contender, task: RoundTask): Promise<RoundResult> {
@@ -172,5 +182,5 @@ async function runRound({ name, command }: Contender, task: RoundTask): Promise<
   const { success } = await process.status;
   if (!success) throw new ForgeError("device", `${name} failed: ${(await errors).trim()}`);
   const times = parseRoundTimes(output.trimEnd().split("\n").at(-1) ?? "");
-  return { ...times, first_token_ms };
+  return first_token_ms === 0 ? times : { ...times, first_token_ms };
 }

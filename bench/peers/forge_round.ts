@@ -1,6 +1,7 @@
 /** One round of forge: reads a task from stdin, prints a result. */
 import type { StepResult } from "../../src/backend.ts";
 import { type BenchModel, openBenchModel } from "../../src/bench/bench_model.ts";
+import { openBackend } from "../../src/engine/open_backend.ts";
 import { openTokenizer } from "../../src/engine/open_tokenizer.ts";
 import { type Chunk, UNSAMPLED } from "../../src/engine/runner.ts";
 import { ForgeError } from "../../src/errors.ts";
@@ -112,7 +113,34 @@ async function measureAlone(task: RoundTask) {
     prefill_ms = await timed(() => session.prefill(sequence, tokens.slice(0, nPrompt)));
     decode_ms = await timed(() => session.decode([sequence], nGen - 1));
   }
-  return { prefill_ms, decode_ms, peak_bytes: session.peakMemory() };
+  const peak_bytes = session.peakMemory();
+  return { prefill_ms, decode_ms, peak_bytes, ...await measureReading(session, task) };
+}
+
+/**
+ * Decodes once more, between two measurements of the read bandwidth: on a machine that shares its
+ * memory with others, that of a minute ago says little.
+ */
+async function measureReading(session: Session, task: RoundTask) {
+  const { tokens, nPrompt, nGen, decodeBytes, threads } = task;
+  using sequence = session.newSequence();
+  await session.prefill(sequence, tokens.slice(0, nPrompt));
+  const before = readBandwidth(threads);
+  const decode_ms = await timed(() => session.decode([sequence], nGen - 1));
+  const after = readBandwidth(threads);
+  if (before === 0 || after === 0) return {};
+  const read = decodeBytes * (nGen - 1) / decode_ms * 1e3;
+  return { read_share: read / ((before + after) / 2) };
+}
+
+/** Bytes a second that the processor reads of its memory now; 0 where unknown. */
+function readBandwidth(threads: number): number {
+  const device = openBackend("cpu", threads);
+  try {
+    return device.readBandwidth();
+  } finally {
+    device.close();
+  }
 }
 
 async function measureParallel(task: RoundTask) {

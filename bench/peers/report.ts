@@ -15,10 +15,8 @@ export interface Measured {
 export interface Comparison {
   readonly model: string;
   readonly task: RoundTask;
-  /** Bytes of weights that a decoded token reads. */
-  readonly decodeBytes: number;
   /** forge first, then what it is compared with. */
-  readonly contenders: readonly [forge: Measured, peer: Measured];
+  readonly contenders: readonly [forge: Measured, ...peers: Measured[]];
   /** What else the machine did before it was measured. */
   readonly machine: string;
 }
@@ -72,47 +70,51 @@ function quantities({ nPrompt, nGen, nParallel, nDepth }: RoundTask): Quantity[]
   ];
 }
 
-/** A table for each model: a row for each program, and the ratio in forge's favour. */
-export function describeComparison(comparison: Comparison, limits: Limits | undefined): string {
-  const { model, task, contenders, decodeBytes, machine } = comparison;
-  const [forge, peer] = contenders;
+/** A table for each model: a row for each program, and for each peer the ratio in forge's favour. */
+export function describeComparison(comparison: Comparison): string {
+  const { model, task, contenders, machine } = comparison;
+  const [forge, ...peers] = contenders;
   const measured = quantities(task).filter(({ of }) =>
-    contenders.every(({ rounds }) => rounds.every((round) => of(round) !== undefined))
+    forge.rounds.every((round) => of(round) !== undefined)
   );
-  const values = ({ rounds }: Measured, { of }: Quantity) => rounds.map((round) => of(round) ?? 0);
   const row = (measurement: Measured) => {
     const cells = measured.map((quantity) => spread(values(measurement, quantity), quantity.text));
-    return tableRow([measurement.name, ...cells, weightsRead(measurement, comparison, limits)]);
+    return tableRow([measurement.name, ...cells, weightsRead(measurement, task)]);
   };
-  const ratios = measured.map((quantity) => {
-    const ratio = median(values(forge, quantity)) / median(values(peer, quantity));
-    return `**${(quantity.isCost ? 1 / ratio : ratio).toFixed(2)}×**`;
-  });
+  const ratios = (peer: Measured) => {
+    const cells = measured.map((quantity) => {
+      const [ours, theirs] = [values(forge, quantity), values(peer, quantity)];
+      if (theirs.length === 0) return "";
+      const ratio = median(ours) / median(theirs);
+      return `**${(quantity.isCost ? 1 / ratio : ratio).toFixed(2)}×**`;
+    });
+    return tableRow([`better than ${peer.name} by`, ...cells, ""]);
+  };
   return [
     `### ${model}, ${plural(task.threads, "thread")}`,
     "",
     tableRow(["tokens/s", ...measured.map(({ title }) => title), "weights read in decode"]),
     tableRow(Array.from({ length: measured.length + 2 }, () => "---")),
-    row(forge),
-    row(peer),
-    tableRow(["better by", ...ratios, ""]),
+    ...contenders.map(row),
+    ...peers.map(ratios),
     "",
     `${plural(forge.rounds.length, "round")}; weights of ${
-      (decodeBytes / 1e6).toFixed(0)
+      (task.decodeBytes / 1e6).toFixed(0)
     } MB a token; ${machine}.`,
     "",
   ].join("\n");
 }
 
-function weightsRead(
-  { rounds }: Measured,
-  { task, decodeBytes }: Comparison,
-  limits: Limits | undefined,
-): string {
-  const rate = median(rounds.map(({ decode_ms }) => (task.nGen - 1) / decode_ms * 1e3));
-  const read = rate * decodeBytes / 1e9;
-  const share = limits && `, ${(read / limits.read_gb_s * 100).toFixed(0)}%`;
-  return `${read.toFixed(1)} GB/s${share ?? ""}`;
+/** A quantity's values, of the rounds that have it. */
+function values({ rounds }: Measured, { of }: Quantity): number[] {
+  return rounds.map(of).filter((value) => value !== undefined);
+}
+
+function weightsRead({ rounds }: Measured, { nGen, decodeBytes }: RoundTask): string {
+  const rate = median(rounds.map(({ decode_ms }) => (nGen - 1) / decode_ms * 1e3));
+  const read = `${(rate * decodeBytes / 1e9).toFixed(1)} GB/s`;
+  const shares = rounds.map(({ read_share }) => read_share).filter((share) => share !== undefined);
+  return shares.length === 0 ? read : `${read}, ${(median(shares) * 100).toFixed(0)}%`;
 }
 
 /** What all tables have in common: the date, the limits, and how it was measured. */
@@ -127,7 +129,9 @@ export function describeMethod(limits: Limits | undefined): string {
     'done twice and the second time is taken. "At once" is the decoding of several sequences together in ' +
     'one context, tokens of all of them. "@ d" is behind that many tokens in the cache. First token is from ' +
     "the start of the process to the choice after a prompt of 8 tokens, model and vocabulary loaded; peak " +
-    "memory is what the process held resident by the end of the first decoding. llama.cpp is the " +
+    "memory is what the process held resident by the end of the first decoding. The share of weights " +
+    "read is of the bandwidth that the same threads reached right before and after another decoding of " +
+    "the round. llama.cpp is the " +
     `prebuilt library of node-llama-cpp ${PEER_VERSION}, with flash attention, driven through that ` +
     "package's native addon; its JavaScript API, which is slower, is not used for what is timed.",
     "",
@@ -140,6 +144,7 @@ function tableRow(cells: readonly string[]): string {
 
 /** `71.2 (70.1–71.9)` */
 function spread(values: readonly number[], text: (value: number) => string): string {
+  if (values.length === 0) return "";
   const middle = text(median(values));
   if (values.length === 1) return middle;
   return `${middle} (${text(Math.min(...values))}–${text(Math.max(...values))})`;

@@ -3,6 +3,8 @@
 /** The work of one round. Prompts are taken from the front of `tokens`. */
 export interface RoundTask {
   readonly model: string;
+  /** Bytes of weights that a decoded token reads. */
+  readonly decodeBytes: number;
   readonly threads: number;
   /** Ids for everything that is computed. */
   readonly tokens: readonly number[];
@@ -35,12 +37,14 @@ export interface RoundTimes {
   readonly depth_prefill_ms?: number;
   readonly depth_decode_ms?: number;
   /** The most memory held resident up to the end of the first decoding, in bytes. */
-  readonly peak_bytes: number;
+  readonly peak_bytes?: number;
+  /** What decoding reads of the weights, as a share of the bandwidth measured right before and after. */
+  readonly read_share?: number;
 }
 
-/** A round as it was measured: its times, and the program's start to its first token. */
+/** A round as it was measured: its times, and the program's start to its first token if it tells. */
 export interface RoundResult extends RoundTimes {
-  readonly first_token_ms: number;
+  readonly first_token_ms?: number;
 }
 
 /** @throws {SyntaxError} for anything else */
@@ -49,8 +53,8 @@ export function parseRoundTimes(text: string): RoundTimes {
   for (const [name, value] of Object.entries(times)) {
     if (!(value > 0)) throw new SyntaxError(`${name} is ${value}`);
   }
-  const { prefill_ms, decode_ms, peak_bytes } = times;
-  if (prefill_ms === undefined || decode_ms === undefined || peak_bytes === undefined) {
+  const { prefill_ms, decode_ms } = times;
+  if (prefill_ms === undefined || decode_ms === undefined) {
     throw new SyntaxError(`no times in ${text}`);
   }
   return times;
