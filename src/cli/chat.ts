@@ -1,6 +1,7 @@
 /** `forge chat`: a conversation with a model. */
 import { ForgeError } from "../errors.ts";
 import { describeSampling, type GenerateOptions, type GenerationEnd, type Model } from "../mod.ts";
+import { nearestName } from "../requests/suggest.ts";
 import { Conversation } from "./chat_conversation.ts";
 import { loadMessages, saveMessages } from "./chat_file.ts";
 import { CHAT_ALIASES, CHAT_COMMANDS, CHAT_HELP } from "./chat_help.ts";
@@ -23,7 +24,6 @@ import type { Options } from "./options.ts";
 import { writeStderr, writeStdout } from "./output.ts";
 import { Progress } from "./progress.ts";
 import { describeDevice, describeSpeed } from "./run_report.ts";
-import { nearestName } from "./suggest.ts";
 
 type ChatOptions = Options<"chatSystem"> & ModelFlags & GenerationFlags & ConstraintFlags;
 

@@ -3,7 +3,7 @@ import { ForgeError } from "../errors.ts";
 import { isJsonObject, type JsonValue } from "../formats/json.ts";
 import { quote } from "../formats/quote.ts";
 import type { ChatMessage } from "../mod.ts";
-import { readMessages } from "./batch_line.ts";
+import { readMessages } from "../requests/messages.ts";
 import { readTextFile } from "./text_source.ts";
 
 /**

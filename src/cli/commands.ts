@@ -1,7 +1,7 @@
 /** Every command, in the order of the help. */
 import { SYNTHETIC_NAMES } from "../bench/synthetic_configs.ts";
 import { SYNTHETIC_TYPES } from "../bench/synthetic_shapes.ts";
-import { OPTION_FIELDS } from "./batch_fields.ts";
+import { OPTION_FIELDS } from "../requests/options.ts";
 import { CHAT_COMMANDS } from "./chat_help.ts";
 import { type Command, defineCommand } from "./command.ts";
 import {

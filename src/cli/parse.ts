@@ -2,13 +2,13 @@
 import { Command as Parser, CommanderError, Option } from "commander";
 import { ForgeError } from "../errors.ts";
 import { quote } from "../formats/quote.ts";
+import { nearestName } from "../requests/suggest.ts";
 import type { Command } from "./command.ts";
 import { COMMANDS } from "./commands.ts";
 import { commandHelp, programHelp } from "./help.ts";
 import { type OptionName, OPTIONS, type Options } from "./options.ts";
 import { FLAG_ALIASES, longFlag, type OptionSpec } from "./option_types.ts";
 import { parseOptionValue } from "./option_value.ts";
-import { nearestName } from "./suggest.ts";
 import { VERSION } from "./version.ts";
 
 /** What the arguments ask for. */

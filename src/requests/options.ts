@@ -1,0 +1,181 @@
+/** The keys of a request that set options, under the names that OpenAI's and vLLM's APIs give them. */
+import type { BatchRequest } from "../engine/batch.ts";
+import type { ConstraintOptions, JsonSchema } from "../constrain/spec.ts";
+import type { GenerateOptions } from "../engine/options.ts";
+import { SAMPLING_RANGES, type SamplingOptions } from "../engine/sampling.ts";
+import { isJsonObject, type JsonObject, type JsonValue } from "../formats/json.ts";
+import { quote } from "../formats/quote.ts";
+import {
+  invalid,
+  isGiven,
+  readBoolean,
+  readNumber,
+  readObject,
+  readString,
+  RequestError,
+} from "./values.ts";
+
+const MAX_LOGPROBS = 20;
+
+/** The most completions of one request. */
+export const MAX_COMPLETIONS = 128;
+
+/** Every token of an answer is compared with all of them. */
+const MAX_STOPS = 64;
+const MAX_STOP_CHARACTERS = 1000;
+
+/** The options of a request, and how many completions it asks for. */
+export type RequestOptions = GenerateOptions & Pick<BatchRequest, "n">;
+
+type Read = (value: JsonValue, name: string, request: JsonObject) => RequestOptions;
+
+const READERS: Readonly<Record<string, Read>> = {
+  max_tokens: (value, name) => ({ maxTokens: readNumber(value, name, 0, 2 ** 31 - 1, true) }),
+  max_completion_tokens(value, name, request) {
+    if (isGiven(request.max_tokens)) {
+      throw new RequestError(`give ${name} or max_tokens, not both`, name);
+    }
+    return { maxTokens: readNumber(value, name, 0, 2 ** 31 - 1, true) };
+  },
+  temperature: sampling("temperature"),
+  top_k: sampling("topK"),
+  top_p: sampling("topP"),
+  min_p: sampling("minP"),
+  seed: sampling("seed"),
+  presence_penalty: sampling("presencePenalty"),
+  frequency_penalty: sampling("frequencyPenalty"),
+  repetition_penalty: sampling("repeatPenalty"),
+  repeat_last_n: sampling("repeatLastN"),
+  logit_bias: (value, name) => ({ logitBias: readBiases(value, name) }),
+  n: (value, name) => ({ n: readNumber(value, name, 1, MAX_COMPLETIONS, true) }),
+  stop: (value, name) => ({ stop: readStops(value, name) }),
+  logprobs(value, name, request) {
+    if (typeof value === "boolean") {
+      return { logprobs: value ? topLogprobs(request) : undefined };
+    }
+    return { logprobs: readNumber(value, name, 0, MAX_LOGPROBS, true) };
+  },
+  top_logprobs(_value, name, request) {
+    if (request.logprobs !== true) throw new RequestError(`${name} needs "logprobs": true`, name);
+    return { logprobs: topLogprobs(request) };
+  },
+  json_schema: (value, name) => ({ jsonSchema: readSchema(value, name) }),
+  json_object: (value, name) => ({ jsonObject: readBoolean(value, name) }),
+  regex: (value, name) => ({ regex: readString(value, name) }),
+  grammar: (value, name) => ({ grammar: readString(value, name) }),
+  response_format: (value, name) => responseFormat(readObject(value, name), name),
+  system: (value, name) => ({ system: readString(value, name) }),
+  raw: (value, name) => ({ raw: readBoolean(value, name) }),
+  chat_template_kwargs: (value, name) => ({ templateVariables: readObject(value, name) }),
+};
+
+/** The keys that set options. */
+export const OPTION_FIELDS: readonly string[] = Object.keys(READERS);
+
+/** What other programs call them. */
+export const FIELD_ALIASES: Readonly<Record<string, string>> = {
+  temp: "temperature",
+  n_predict: "max_tokens",
+  max_new_tokens: "max_tokens",
+  num_predict: "max_tokens",
+  repeat_penalty: "repetition_penalty",
+  stop_sequences: "stop",
+  guided_json: "json_schema",
+  guided_regex: "regex",
+  guided_grammar: "grammar",
+  text: "prompt",
+  input: "prompt",
+  system_prompt: "system",
+};
+
+/** A request's constraint is in place of the default one, whichever kind that is. */
+const NO_CONSTRAINT: Required<ConstraintOptions> = {
+  jsonSchema: undefined,
+  jsonObject: undefined,
+  regex: undefined,
+  grammar: undefined,
+};
+const CONSTRAINT_FIELDS = ["json_schema", "json_object", "regex", "grammar", "response_format"];
+
+/**
+ * The options of a request. `null` stands for the default, as in OpenAI's API.
+ *
+ * @param defaults where the request sets none
+ * @throws {RequestError} naming the key and what is valid
+ */
+export function readOptions(request: JsonObject, defaults: GenerateOptions): RequestOptions {
+  const constraints = CONSTRAINT_FIELDS.filter((name) => isGiven(request[name]));
+  if (constraints.length > 1) {
+    throw new RequestError(`give ${constraints.join(" or ")}, not both`, constraints[1]);
+  }
+  let options: RequestOptions = constraints.length > 0
+    ? { ...defaults, ...NO_CONSTRAINT }
+    : defaults;
+  for (const [name, value] of Object.entries(request)) {
+    const read = Object.hasOwn(READERS, name) ? READERS[name] : undefined;
+    if (read !== undefined && isGiven(value)) {
+      options = { ...options, ...read(value, name, request) };
+    }
+  }
+  return options;
+}
+
+function sampling(option: keyof SamplingOptions): Read {
+  const { min, max, integer } = SAMPLING_RANGES[option];
+  return (value, name) => ({ [option]: readNumber(value, name, min, max, integer) });
+}
+
+function topLogprobs({ top_logprobs }: JsonObject): number {
+  if (!isGiven(top_logprobs)) return 0;
+  return readNumber(top_logprobs, "top_logprobs", 0, MAX_LOGPROBS, true);
+}
+
+function readStops(value: JsonValue, name: string): readonly string[] {
+  const list = Array.isArray(value) ? value : [value];
+  if (list.length > MAX_STOPS) {
+    throw new RequestError(
+      `${name} has ${list.length} texts; at most ${MAX_STOPS} are valid`,
+      name,
+    );
+  }
+  return list.map((text) => {
+    if (typeof text !== "string" || text === "") {
+      throw invalid(name, text, "a text of at least one character, or a list of them");
+    }
+    if (text.length <= MAX_STOP_CHARACTERS) return text;
+    throw new RequestError(
+      `${name} has a text of ${text.length} characters; at most ${MAX_STOP_CHARACTERS} are valid`,
+      name,
+    );
+  });
+}
+
+function readSchema(value: JsonValue | undefined, name: string): JsonSchema {
+  if (typeof value === "boolean" || isJsonObject(value)) return value;
+  throw invalid(name, value, "an object, true or false");
+}
+
+/** The constraint of OpenAI's chat API. */
+function responseFormat({ type, json_schema }: JsonObject, name: string): RequestOptions {
+  switch (type) {
+    case "text":
+      return {};
+    case "json_object":
+      return { jsonObject: true };
+    case "json_schema": {
+      const place = `${name}.json_schema`;
+      if (!isJsonObject(json_schema)) throw invalid(place, json_schema, "an object with a schema");
+      return { jsonSchema: readSchema(json_schema.schema, `${place}.schema`) };
+    }
+    default:
+      throw invalid(`${name}.type`, type, '"text", "json_object" or "json_schema"');
+  }
+}
+
+function readBiases(value: JsonValue, name: string): Readonly<Record<string, number>> {
+  const entries = Object.entries(readObject(value, name)).map(([id, bias]) => {
+    if (typeof bias === "number") return [id, bias] as const;
+    throw invalid(`${name}[${quote(id)}]`, bias, "a number");
+  });
+  return Object.fromEntries(entries);
+}

@@ -1,0 +1,90 @@
+/** Values of a request's keys, and the errors about them. */
+import { ForgeError } from "../errors.ts";
+import { isJsonObject, type JsonObject, type JsonValue, kindOf } from "../formats/json.ts";
+import { quote } from "../formats/quote.ts";
+import { nearestName } from "./suggest.ts";
+
+/** What is wrong with a request; `bad_input`. */
+export class RequestError extends ForgeError {
+  /** The key it is about, such as `messages[0].content`. */
+  readonly key: string | undefined;
+
+  constructor(message: string, key?: string) {
+    super("bad_input", message);
+    this.key = key;
+  }
+}
+
+/** The error of a value that is not valid, with what would be. */
+export function invalid(name: string, value: JsonValue | undefined, valid: string): RequestError {
+  const shown = typeof value === "string"
+    ? quote(value)
+    : typeof value === "number" || typeof value === "boolean"
+    ? String(value)
+    : kindOf(value);
+  return new RequestError(`${name} is ${shown}; valid is ${valid}`, name);
+}
+
+/** Whether a key is there and asks for something. */
+export function isGiven(value: JsonValue | undefined): value is Exclude<JsonValue, null> {
+  return value !== undefined && value !== null;
+}
+
+/**
+ * Refuses keys that would not be heeded.
+ *
+ * @param aliases what other programs call the known ones
+ * @throws {RequestError} naming the key, and the one that may be meant
+ */
+export function checkKeys(
+  object: JsonObject,
+  known: readonly string[],
+  aliases: Readonly<Record<string, string>> = {},
+): void {
+  const unknown = Object.keys(object).find((name) => !known.includes(name));
+  if (unknown === undefined) return;
+  const nearest = nearestName(unknown, known, aliases);
+  const advice = nearest === undefined
+    ? `valid are ${known.join(", ")}`
+    : `did you mean ${nearest}?`;
+  throw new RequestError(`unknown key ${quote(unknown)}; ${advice}`, unknown);
+}
+
+/** @throws {RequestError} */
+export function readNumber(
+  value: JsonValue | undefined,
+  name: string,
+  min: number,
+  max: number,
+  integer: boolean,
+): number {
+  if (
+    typeof value === "number" && value >= min && value <= max &&
+    (!integer || Number.isInteger(value))
+  ) return value;
+  throw invalid(name, value, `${integer ? "a whole number" : "a number"} from ${min} to ${max}`);
+}
+
+/** @throws {RequestError} */
+export function readString(value: JsonValue | undefined, name: string): string {
+  if (typeof value === "string") return value;
+  throw invalid(name, value, "a text");
+}
+
+/** @throws {RequestError} */
+export function readBoolean(value: JsonValue | undefined, name: string): boolean {
+  if (typeof value === "boolean") return value;
+  throw invalid(name, value, "true or false");
+}
+
+/** @throws {RequestError} */
+export function readObject(value: JsonValue | undefined, name: string): JsonObject {
+  if (isJsonObject(value)) return value;
+  throw invalid(name, value, "an object");
+}
+
+/** Token ids, as far as their kind goes; whether the model has them is its own to say. */
+export function isTokenIds(value: JsonValue | undefined): value is number[] {
+  return Array.isArray(value) &&
+    value.every((id) => typeof id === "number" && Number.isInteger(id) && id >= 0 && id < 2 ** 31);
+}
