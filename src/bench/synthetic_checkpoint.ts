@@ -8,6 +8,7 @@ import type { Checkpoint } from "../formats/checkpoint.ts";
 import type { JsonObject } from "../formats/json.ts";
 import { quote } from "../formats/quote.ts";
 import { dataParts, float32Tensor, type TensorData, writeParts } from "../formats/tensor_data.ts";
+import { textPart } from "../formats/text_part.ts";
 import { TENSOR_TYPES, tensorBytes, type TensorInfo } from "../formats/tensor_info.ts";
 import { loadModel } from "../models/registry.ts";
 import { outputType, type SyntheticType } from "./synthetic_shapes.ts";
@@ -68,17 +69,14 @@ export function wantedTensors(spec: ConfigSpec): Wanted[] {
 }
 
 function checkpointOf({ name, config }: ConfigSpec): Checkpoint {
-  const { model_type: modelType } = config;
-  if (typeof modelType !== "string") {
+  if (typeof config.model_type !== "string") {
     throw new ForgeError("bad_model", `--synthetic: ${quote(name)} has no "model_type"`);
   }
   return {
+    ...textPart(config.model_type, config, new Map()),
     kind: "safetensors",
     path: name,
     files: [],
-    tensors: new Map(),
-    modelType,
-    config,
     generationConfig: undefined,
     metadata: undefined,
     tokenizerJson: () => undefined,

@@ -57,6 +57,7 @@ function overview(facts: ModelFacts): Row[] {
     ["name", facts.name && printable(facts.name)],
     ["format", `${facts.format}${files}, ${formatBytes(facts.bytes)} of tensors`],
     ["architecture", printable(facts.architecture)],
+    ["part of", facts.multimodal === null ? null : describeMultimodal(facts.multimodal)],
     ["forge can run it", facts.problem === null ? "yes" : `no: ${facts.problem}`],
     ["parameters", `${formatCount(facts.parameters)} (${facts.parameters})`],
     ["layers", c.layers],
@@ -69,6 +70,10 @@ function overview(facts: ModelFacts): Row[] {
     ["RoPE", describeRope(c)],
     ["types", types.join(", ")],
   ]);
+}
+
+function describeMultimodal(architecture: string): string {
+  return `${printable(architecture)}: text part of a multimodal model; images are not taken`;
 }
 
 function describeAttention(c: ConfigFacts): string | null {

@@ -16,6 +16,8 @@ export interface ModelFacts {
   readonly format: Checkpoint["kind"];
   readonly name: string | null;
   readonly architecture: string;
+  /** The architecture of the multimodal model that this is the text part of. */
+  readonly multimodal: string | null;
   /** Why forge cannot run it; `null` when it can. */
   readonly problem: string | null;
   readonly files: readonly string[];
@@ -106,6 +108,7 @@ export function modelFacts(checkpoint: Checkpoint): ModelFacts {
     format: checkpoint.kind,
     name: typeof name === "string" ? name : null,
     architecture: checkpoint.modelType,
+    multimodal: checkpoint.multimodal ?? null,
     problem: plan.problem ?? tokenizer.problem ?? template.problem ?? null,
     files: checkpoint.files,
     parameters: sum(tensors.map(elements)),

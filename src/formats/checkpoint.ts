@@ -8,6 +8,7 @@ import { isJsonObject, type JsonObject, type JsonValue, readJsonObject, readText
 import { quote, quoteList } from "./quote.ts";
 import { readSafetensors, readSafetensorsIndex } from "./safetensors.ts";
 import type { TensorInfo } from "./tensor_info.ts";
+import { textPart } from "./text_part.ts";
 
 /** A model on disk, whichever format it is in: its configuration and where its tensors lie. */
 export interface Checkpoint {
@@ -16,16 +17,21 @@ export interface Checkpoint {
   readonly path: string;
   /** Paths of the files that hold tensors. */
   readonly files: readonly string[];
-  /** Every tensor by its name in the files. */
+  /**
+   * Every tensor of the text model by its name in the files; in a folder by the one it has in a model of text
+   * alone, whichever prefix a multimodal model puts before it.
+   */
   readonly tensors: ReadonlyMap<string, TensorInfo>;
   /**
    * Makes a tensor that `tensors` lacks, of the shape that the model asks for. Only checkpoints that
    * are made up have it, never those that are read.
    */
   readonly supply?: (name: string, shape: readonly number[]) => TensorInfo;
-  /** The architecture: `model_type` of config.json, or `general.architecture`. */
+  /** The architecture: `model_type` of the text model's settings, or `general.architecture`. */
   readonly modelType: string;
-  /** config.json (safetensors). */
+  /** The architecture of the multimodal model that this is the text part of. */
+  readonly multimodal?: string | undefined;
+  /** config.json, or its part for the text model (safetensors). */
   readonly config: JsonObject | undefined;
   /** generation_config.json where there is one (safetensors). */
   readonly generationConfig: JsonObject | undefined;
@@ -94,13 +100,14 @@ function openFolder(path: string): Checkpoint {
   if (!isFile(configPath)) {
     throw new ForgeError("not_found", describeMissingConfig(path));
   }
-  const config = readJsonObject(configPath, MAX_CONFIG_BYTES);
-  const { model_type: modelType } = config;
-  if (typeof modelType !== "string") {
-    const found = modelType === undefined ? "no" : "an unreadable";
+  const whole = readJsonObject(configPath, MAX_CONFIG_BYTES);
+  const { model_type: wholeType } = whole;
+  if (typeof wholeType !== "string") {
+    const found = wholeType === undefined ? "no" : "an unreadable";
     throw new ForgeError("bad_model", `${quote(configPath)} has ${found} "model_type"`);
   }
-  const { files, tensors } = readWeights(path);
+  const { files, tensors: stored } = readWeights(path);
+  const { modelType, config, tensors, multimodal } = textPart(wholeType, whole, stored);
   const tokenizerJson = lazily(() => readOptional(path, "tokenizer.json"));
   const tokenizerConfig = lazily(() => readOptional(path, "tokenizer_config.json"));
   const chatTemplate = lazily(() => readChatTemplate(path, tokenizerConfig()));
@@ -110,6 +117,7 @@ function openFolder(path: string): Checkpoint {
     files,
     tensors,
     modelType,
+    multimodal,
     config,
     generationConfig: readOptional(path, "generation_config.json"),
     metadata: undefined,

@@ -1,19 +1,22 @@
 /**
- * Mistral 7B and its successors: Llama with an optional sliding window. In GGUF it is stored as
- * `llama`. A. Q. Jiang et al., "Mistral 7B", arXiv:2310.06825.
+ * Mistral 7B and its successors: Llama with an optional sliding window. In GGUF they are stored as `llama`,
+ * but for Ministral 3. A. Q. Jiang et al., "Mistral 7B", arXiv:2310.06825.
  */
 import { loadAttention, loadGatedMlp, loadRmsNorm } from "./blocks.ts";
 import type { Family } from "./causal_lm.ts";
+import type { ConfigReader, Key } from "./config_reader.ts";
 import { INPUT_NORM, loadDecoder, loadRope, MLP_NORM, preNormLayer } from "./decoder.ts";
 import { decoderConfig, slidingWindows } from "./decoder_config.ts";
 
 export const mistral: Family = {
-  huggingFace: ["mistral"],
-  gguf: [],
+  huggingFace: ["mistral", "ministral", "ministral3"],
+  gguf: ["mistral3"],
   load(source) {
-    const c = decoderConfig(source.config);
-    const rope = loadRope(source, c, { layout: "half" });
-    const windows = slidingWindows(source.config, c.nLayers, undefined);
+    const { config } = source;
+    const whole = decoderConfig(config);
+    const c = { ...whole, contextLength: untemperedLength(config, whole.contextLength) };
+    const rope = loadRope(source, whole, { layout: config.isGguf ? "interleaved" : "half" });
+    const windows = slidingWindows(config, c.nLayers, undefined);
     return loadDecoder(source, c, {
       layer: (weights, i) =>
         preNormLayer({
@@ -25,3 +28,24 @@ export const mistral: Family = {
     });
   },
 };
+
+/**
+ * Ministral 3 sharpens attention behind the length that YaRN starts from, more with each multiple of it.
+ * Rotations here are alike for queries and keys, so that a context ends where that would begin.
+ */
+function untemperedLength(config: ConfigReader, contextLength: number): number {
+  const scaling = config.object("rope_parameters") ?? config.object("rope_scaling");
+  const beta = config.raw([undefined, "attention.temperature_scale"]) ??
+    scaling?.llama_4_scaling_beta ?? 0;
+  if (beta === 0) return contextLength;
+  const key: Key = [undefined, "rope.scaling.original_context_length"];
+  const original = config.raw(key) ?? scaling?.original_max_position_embeddings;
+  if (typeof original !== "number" || !Number.isSafeInteger(original) || original < 1) {
+    throw config.invalid(
+      ["original_max_position_embeddings", key[1]],
+      original,
+      "a whole number above 0",
+    );
+  }
+  return Math.min(contextLength, original);
+}

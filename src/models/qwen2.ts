@@ -1,4 +1,7 @@
-/** Qwen2 and Qwen2.5: Llama with biases on q, k and v. A. Yang et al., arXiv:2407.10671. */
+/**
+ * Qwen2 and Qwen2.5, and what reads text in their multimodal kin: Llama with biases on q, k and v. A. Yang et
+ * al., arXiv:2407.10671.
+ */
 import { loadAttention, loadGatedMlp, loadRmsNorm } from "./blocks.ts";
 import type { Family } from "./causal_lm.ts";
 import type { ConfigReader } from "./config_reader.ts";
@@ -6,8 +9,8 @@ import { INPUT_NORM, loadDecoder, loadRope, MLP_NORM, preNormLayer } from "./dec
 import { type DecoderConfig, decoderConfig, slidingWindows } from "./decoder_config.ts";
 
 export const qwen2: Family = {
-  huggingFace: ["qwen2"],
-  gguf: ["qwen2"],
+  huggingFace: ["qwen2", "qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text"],
+  gguf: ["qwen2", "qwen2vl"],
   load(source) {
     const c = decoderConfig(source.config);
     const rope = loadRope(source, c, { layout: "half" });

@@ -6,8 +6,8 @@ import { decoderConfig } from "./decoder_config.ts";
 import { qwenWindows } from "./qwen2.ts";
 
 export const qwen3: Family = {
-  huggingFace: ["qwen3"],
-  gguf: ["qwen3"],
+  huggingFace: ["qwen3", "qwen3_vl_text"],
+  gguf: ["qwen3", "qwen3vl"],
   load(source) {
     const c = decoderConfig(source.config);
     const rope = loadRope(source, c, { layout: "half" });

@@ -10,7 +10,7 @@ const EXPERT = "mlp.experts.{}";
 
 export const qwen3Moe: Family = {
   huggingFace: ["qwen3_moe"],
-  gguf: ["qwen3moe"],
+  gguf: ["qwen3moe", "qwen3vlmoe"],
   load(source) {
     const { config } = source;
     const c = decoderConfig(config);

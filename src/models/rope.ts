@@ -85,6 +85,8 @@ function scaleFrequencies(
   switch (type) {
     case "default":
     case "none":
+    // Rotates by a position in time, height and width: the same one where there is but text.
+    case "mrope":
     // Dynamic NTK changes only what lies beyond the model's own length, and no session does.
     case "dynamic":
       return { invFreq: plain, scale: 1 };

@@ -28,6 +28,7 @@ const GGUF_KEYS: Readonly<Record<string, string>> = {
   attention_factor: "rope.scaling.attn_factor",
   beta_fast: "rope.scaling.yarn_beta_fast",
   beta_slow: "rope.scaling.yarn_beta_slow",
+  mscale_all_dim: "rope.scaling.yarn_log_multiplier",
 };
 
 type Settings = Readonly<Record<string, unknown>>;
@@ -148,6 +149,8 @@ function ggufSettings(config: ConfigReader, layers: RopeLayers): Settings {
     const local = config.raw([undefined, "rope.freq_base_swa"]) ?? layers.slidingTheta;
     return { rope_theta: local ?? settings.rope_theta };
   }
+  // The file has what divides alone.
+  if (settings.mscale_all_dim !== undefined) settings.mscale = 1;
   // A factor without a type is of the days when there was but one type.
   if (settings.rope_type === undefined && settings.factor !== undefined) {
     settings.rope_type = "linear";

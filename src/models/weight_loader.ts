@@ -19,7 +19,7 @@ interface Shared {
   readonly mapped: { readonly weight: Weight; readonly slices: readonly WeightSlice[] }[];
 }
 
-/** The decoder's prefix in a checkpoint of the whole model; one of the bare decoder has none. */
+/** The decoder's prefix; the output matrix alone stands outside. */
 const DECODER_PREFIX = "model.";
 
 /** What a layer may hold that is computed anew: frequencies that old checkpoints stored. */
@@ -49,8 +49,7 @@ export class WeightLoader {
 
   /** A loader for a checkpoint's tensors outside the layers. */
   static for(backend: Backend, checkpoint: Checkpoint): WeightLoader {
-    const isBare = checkpoint.kind === "gguf" || checkpoint.tensors.has("embed_tokens.weight");
-    const prefix = isBare ? "" : DECODER_PREFIX;
+    const prefix = checkpoint.kind === "gguf" ? "" : DECODER_PREFIX;
     const shared = { used: new Set<string>(), layers: new Set<string>(), mapped: [] };
     return new WeightLoader(backend, checkpoint, prefix, shared);
   }
@@ -215,7 +214,6 @@ export class WeightLoader {
   #tensorName([huggingFace, gguf]: TensorName, suffix: string): string | undefined {
     const name = this.isGguf ? gguf : huggingFace;
     if (name === undefined) return undefined;
-    // The output matrix alone stands outside the decoder.
     const prefix = name === "lm_head" ? "" : this.#prefix;
     return `${prefix}${name}${suffix === "" ? "" : "."}${suffix}`;
   }
@@ -223,7 +221,7 @@ export class WeightLoader {
   #find(name: TensorName, suffix: string): TensorInfo | undefined {
     const full = this.#tensorName(name, suffix);
     const tensor = full === undefined ? undefined : this.#checkpoint.tensors.get(full);
-    if (tensor !== undefined) this.#shared.used.add(tensor.name);
+    if (full !== undefined && tensor !== undefined) this.#shared.used.add(full);
     return tensor;
   }
 

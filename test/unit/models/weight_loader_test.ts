@@ -21,10 +21,9 @@ function assertRefused(load: () => unknown, code: string, message: string): void
   assertEquals([error.code, error.message], [code, message]);
 }
 
-Deno.test("tensors have the prefixes of their format, layer and checkpoint", () => {
+Deno.test("tensors have the prefixes of their format and layer", () => {
   const names = {
     whole: ["model.embed_tokens.weight", "model.layers.1.self_attn.q_proj.weight"],
-    bare: ["embed_tokens.weight", "layers.1.self_attn.q_proj.weight"],
     gguf: ["token_embd.weight", "blk.1.attn_q.weight"],
   };
   for (const [kind, [embedding, query]] of Object.entries(names)) {

@@ -1,0 +1,124 @@
+/**
+ * The text part of a multimodal model computes what the model of text alone does: tiny models, wrapped as
+ * transformers and the hub store them.
+ */
+import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { modelFacts } from "../../src/cli/model_facts.ts";
+import { ForgeError, load, openCheckpoint } from "../../src/mod.ts";
+import { sharedAvailable, sharedPath } from "../support/shared.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+import { assertMatchesReference, readJson, type Reference } from "./reference_check.ts";
+import { type Config, rewritten } from "./tiny_variant.ts";
+
+interface Wrapper {
+  readonly family: string;
+  /** `model_type` of the whole, and what it says itself. */
+  readonly whole: Config;
+  /** What replaces `model.`, and what stands before `lm_head`. */
+  readonly prefixes: readonly [decoder: string, head: string];
+  /** Settings that the text part leaves out, since they are its family's usual ones. */
+  readonly without?: readonly string[];
+  /** How the text part calls itself. @default as `family` does */
+  readonly modelType?: string;
+}
+
+const WRAPPERS: readonly Wrapper[] = [
+  {
+    family: "gemma3_text",
+    whole: { model_type: "gemma3", eos_token_id: [1, 106] },
+    prefixes: ["language_model.model.", "language_model."],
+    without: ["eos_token_id", "tie_word_embeddings", "rms_norm_eps"],
+  },
+  {
+    family: "mistral",
+    whole: { model_type: "mistral3", tie_word_embeddings: true },
+    prefixes: ["model.language_model.", ""],
+    without: ["tie_word_embeddings"],
+  },
+  {
+    family: "mistral",
+    modelType: "ministral3",
+    whole: { model_type: "mistral3" },
+    prefixes: ["language_model.model.", "language_model."],
+  },
+  {
+    family: "qwen3",
+    modelType: "qwen3_vl_text",
+    whole: { model_type: "qwen3_vl" },
+    prefixes: ["model.language_model.", ""],
+  },
+];
+
+const ignore = !sharedAvailable("models", "tiny");
+
+/** A folder with the tiny model as a part of another one. */
+function wrap({ family, whole, prefixes, without = [], modelType }: Wrapper): TempFolder {
+  const from = (name: string) => sharedPath("models", "tiny", family, name);
+  const folder = new TempFolder();
+  const renamed = modelType === undefined ? {} : { model_type: modelType };
+  const text = rewritten(readJson<Config>(from("config.json")), without, renamed);
+  folder.write("config.json", { ...whole, vision_config: { depth: 1 }, text_config: text });
+  for (const name of ["tokenizer.json", "tokenizer_config.json"]) {
+    Deno.symlinkSync(from(name), folder.at(name));
+  }
+  folder.write(
+    "model.safetensors",
+    withPrefixes(Deno.readFileSync(from("model.safetensors")), prefixes),
+  );
+  return folder;
+}
+
+/** The same tensors under other names, and one more that sees. */
+function withPrefixes(file: Uint8Array<ArrayBuffer>, [decoder, head]: Wrapper["prefixes"]) {
+  const size = Number(new DataView(file.buffer).getBigUint64(0, true));
+  const header: Record<string, { data_offsets: number[]; dtype: string; shape: number[] }> = JSON
+    .parse(new TextDecoder().decode(file.subarray(8, 8 + size)));
+  const entries = Object.entries(header).filter(([name]) => name !== "__metadata__")
+    .map(([name, tensor]) => {
+      const other = name.startsWith("model.") ? decoder + name.slice(6) : head + name;
+      return [other, tensor] as const;
+    });
+  const end = file.length - 8 - size;
+  const seen = { dtype: "F32", shape: [1], data_offsets: [end, end + 4] };
+  const renamed = JSON.stringify({
+    ...Object.fromEntries(entries),
+    "vision_tower.layers.0.norm.weight": seen,
+  });
+  const text = new TextEncoder().encode(renamed.padEnd(Math.ceil(renamed.length / 8) * 8));
+  const bytes = new Uint8Array(8 + text.length + end + 4);
+  new DataView(bytes.buffer).setBigUint64(0, BigInt(text.length), true);
+  bytes.set(text, 8);
+  bytes.set(file.subarray(8 + size), 8 + text.length);
+  return bytes;
+}
+
+for (const wrapper of WRAPPERS) {
+  const { family, whole, modelType = family } = wrapper;
+  Deno.test({
+    name: `tiny ${family} as the ${modelType} part of a ${whole.model_type} computes the same`,
+    ignore,
+    fn: async () => {
+      using folder = wrap(wrapper);
+      const reference = readJson<Reference>(
+        sharedPath("models", "tiny", family, "reference.json"),
+      );
+      await assertMatchesReference(folder.path, { device: "reference" }, reference, {
+        logits: 1e-4,
+        logLikelihood: 2e-4,
+      });
+      const facts = modelFacts(openCheckpoint(folder.path));
+      assertEquals(facts.multimodal, whole.model_type);
+      assertEquals([facts.problem, facts.unused_tensors], [null, []]);
+    },
+  });
+}
+
+Deno.test({
+  name: "a multimodal model with an unknown text part is refused by that part's name",
+  ignore,
+  fn: async () => {
+    using folder = wrap({ ...WRAPPERS[0]!, modelType: "t5" });
+    const error = await assertRejects(() => load(folder.path), ForgeError);
+    assertStringIncludes(error.message, `has the architecture "t5", which forge does not know`);
+  },
+});
