@@ -68,13 +68,29 @@ export class ChatTemplate {
   }
 
   /**
-   * Renders a conversation as transformers' `apply_chat_template` does.
+   * Renders a conversation as transformers' `apply_chat_template` does. Templates of multimodal models may
+   * want a message's content as a list of parts, of which one is its text: where the text is lost otherwise,
+   * they get that.
    *
    * @throws {ForgeError} `bad_input` when the template itself refuses the messages
    * (`raise_exception`), with its reason; `bad_model` when it cannot be rendered or does more work
    * than its messages can need.
    */
   render(messages: readonly ChatMessage[], options: ChatTemplateOptions): string {
+    const last = messages.at(-1)?.content;
+    const wanted = typeof last === "string" ? last.trim() : "";
+    const text = rendered(() => this.#render(messages, options));
+    if (typeof text === "string" && text.includes(wanted)) return text;
+    const inParts = messages.map((message) => {
+      return { ...message, content: [{ type: "text", text: message.content }] };
+    });
+    const other = rendered(() => this.#render(inParts, options));
+    if (typeof other === "string" && other.includes(wanted)) return other;
+    if (typeof text === "string") return text;
+    throw text;
+  }
+
+  #render(messages: readonly unknown[], options: ChatTemplateOptions): string {
     const variables = {
       tools: null,
       documents: null,
@@ -95,6 +111,16 @@ export class ChatTemplate {
     } catch (error) {
       throw templateError(error, "cannot be rendered");
     }
+  }
+}
+
+/** What was rendered, or the error of a template that does not take what it got. */
+function rendered(render: () => string): string | ForgeError {
+  try {
+    return render();
+  } catch (error) {
+    if (error instanceof ForgeError && error.code === "bad_model") return error;
+    throw error;
   }
 }
 

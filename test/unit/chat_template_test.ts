@@ -222,3 +222,14 @@ for (const [source, reason] of Object.entries(MISTAKES)) {
     assert(!error.message.includes("\n"), "one line");
   });
 }
+
+Deno.test("a template that wants parts of a message gets its text as one", () => {
+  const parts = "{% for m in messages %}{{ m.role }}:{% for p in m.content %}" +
+    "{% if p.type == 'image' %}<image>{% else %}{{ p.text }}{% endif %}{% endfor %};{% endfor %}";
+  assertEquals(render(parts), "system: Be terse.\n;user:<think>x</think>\n\nyes;");
+  const either = "{% for m in messages %}{% if m.content is string %}{{ m.content }}" +
+    "{% else %}{{ m.content[0].text }}!{% endif %}{% endfor %}";
+  assertEquals(render(either), " Be terse.\n<think>x</think>\n\nyes");
+  const without = "{% for m in messages %}{{ m.role }};{% endfor %}";
+  assertEquals(render(without), "system;user;");
+});
