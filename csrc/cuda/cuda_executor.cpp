@@ -22,66 +22,6 @@ constexpr size_t kStopInterval = 16;
 // Memory that plans are built with only to see what they need.
 constexpr PlanMemory kNoMemory{};
 
-// Asks for the weights of each operation in the form that its kernels read.
-class WeightForms {
- public:
-  explicit WeightForms(WeightUpload& upload) : upload_(upload) {}
-
-  void add(const EmbedOp& op) { unified(op.weight); }
-  void add(const RmsNormOp& op) { upload_.add_floats(op.weight); }
-  void add(const LayerNormOp& op) {
-    upload_.add_floats(op.weight);
-    upload_.add_floats(op.bias);
-  }
-  void add(const MatmulOp& op) {
-    upload_.add_matrix(op.weight);
-    upload_.add_floats(op.bias);
-    note_types(op.weight);
-  }
-  void add(const RopeTableOp& op) { upload_.add_floats(op.inv_freq); }
-  void add(const RopeAppendOp& op) {
-    upload_.add_floats(op.q_norm);
-    upload_.add_floats(op.k_norm);
-  }
-  void add(const AttentionOp& op) { upload_.add_floats(op.sinks); }
-  void add(const MoeMatmulOp& op) {
-    unified(op.weight);
-    upload_.add_floats(op.bias);
-  }
-  template <class OpWithoutWeights>
-  void add(const OpWithoutWeights&) {}
-
-  bool needs_codebooks() const { return needs_codebooks_; }
-
- private:
-  void unified(const WeightRef& weight) {
-    upload_.add_unified(weight);
-    note_types(weight);
-  }
-  void note_types(const WeightRef& weight) {
-    for (const DevicePart& part : cuda_weight(*weight).device_parts()) {
-      needs_codebooks_ |= weight_format(part.type).needs_codebooks;
-    }
-  }
-
-  WeightUpload& upload_;
-  bool needs_codebooks_ = false;
-};
-
-void note_cache(const KvRef& kv, std::set<const KvCache*>& caches) {
-  const auto& cache = static_cast<const CudaKv&>(*kv);
-  if (!cache.is_allocated()) caches.insert(&cache);
-}
-
-std::set<const KvCache*> missing_caches(const Program& program) {
-  std::set<const KvCache*> caches;
-  for (const Op& op : program.ops) {
-    if (const auto* append = std::get_if<RopeAppendOp>(&op)) note_cache(append->kv, caches);
-    if (const auto* attention = std::get_if<AttentionOp>(&op)) note_cache(attention->kv, caches);
-  }
-  return caches;
-}
-
 }  // namespace
 
 CudaExecutor::CudaExecutor(std::shared_ptr<const Program> program,
@@ -101,8 +41,7 @@ CudaExecutor::CudaExecutor(std::shared_ptr<const Program> program,
   const DeviceScope scope(gpu);
 
   WeightUpload upload(device_->state, device_->kernels, device_->n_threads);
-  WeightForms forms(upload);
-  for (const Op& op : program_->ops) std::visit([&](const auto& typed) { forms.add(typed); }, op);
+  request_weights(*program_, upload);
   WorkspaceBytes workspace;
   std::vector<StepShape> shapes = typical_shapes(*program_, tiling_);
   for (StepShape& shape : shapes) note_most_rows(shape);
@@ -123,8 +62,8 @@ CudaExecutor::CudaExecutor(std::shared_ptr<const Program> program,
 
   device_->kernels.load();
   upload.run();
-  if (forms.needs_codebooks()) memory_.codebooks = device_->codebooks();
-  for (const KvCache* cache : needs.caches) static_cast<const CudaKv*>(cache)->allocate();
+  if (needs_codebooks(*program_)) memory_.codebooks = device_->codebooks();
+  for (const DeviceKv* cache : needs.caches) cache->allocate();
   const auto take = [&](uint64_t bytes) {
     return DeviceBuffer(device_->state, bytes, Purpose::activations);
   };

@@ -2,31 +2,10 @@
 
 #include <mutex>
 
-#include "../gpu/kv_layout.h"
-
 namespace forge::cuda {
 
 CudaKv::CudaKv(const KvShape& cache_shape, std::shared_ptr<DeviceState> state)
-    : state_(std::move(state)) {
-  shape = cache_shape;
-  const KvLayout pages = kv_layout(shape, "CUDA");
-  page_bytes = pages.page_bytes;
-  layout_ = {.data = 0,
-             .page_bytes = page_bytes,
-             .head_bytes = pages.head_bytes,
-             .v_offset = pages.v_offset,
-             .k_scales = pages.k_scales,
-             .v_scales = pages.v_scales,
-             .page_tokens = shape.page_tokens,
-             .n_kv_heads = shape.n_kv_heads,
-             .k_dim = shape.k_head_dim,
-             .v_dim = shape.v_head_dim};
-  if (bytes() > state_->device.properties().memory_bytes) {
-    fail(FORGE_OUT_OF_MEMORY, "a KV cache of ", shape.n_pages, " pages of ", page_bytes,
-         " bytes passes the ", size_text(state_->device.properties().memory_bytes),
-         " of the CUDA device; a shorter context takes less");
-  }
-}
+    : DeviceKv(cache_shape, state->room()), state_(std::move(state)) {}
 
 void CudaKv::allocate() const {
   if (memory_) return;
@@ -39,22 +18,16 @@ void CudaKv::allocate() const {
 }
 
 KvPages CudaKv::pages() const {
-  KvPages pages = layout_;
-  pages.data = memory_.at();
-  return pages;
-}
-
-const char* CudaKv::element() const {
-  switch (shape.type) {
-    case WeightType::F32:
-      return "float";
-    case WeightType::BF16:
-      return "bf16";
-    case WeightType::Q8_0:
-      return "q8";
-    default:
-      return "f16";
-  }
+  return {.data = memory_.at(),
+          .page_bytes = page_bytes,
+          .head_bytes = layout_.head_bytes,
+          .v_offset = layout_.v_offset,
+          .k_scales = layout_.k_scales,
+          .v_scales = layout_.v_scales,
+          .page_tokens = shape.page_tokens,
+          .n_kv_heads = shape.n_kv_heads,
+          .k_dim = shape.k_head_dim,
+          .v_dim = shape.v_head_dim};
 }
 
 void CudaKv::copy_page(uint32_t from, uint32_t to) {

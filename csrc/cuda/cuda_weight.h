@@ -3,7 +3,7 @@
 #include "../common/host_weight.h"
 #include "../common/program.h"
 #include "memory.h"
-#include "weight_format.h"
+#include "weight_layout.h"
 
 namespace forge::cuda {
 

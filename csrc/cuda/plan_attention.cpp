@@ -8,8 +8,6 @@ namespace forge::cuda {
 
 namespace {
 
-const CudaKv& cuda_kv(const KvRef& kv) { return static_cast<const CudaKv&>(*kv); }
-
 // Query rows of a warp on tensor cores, and the positions of a slice.
 constexpr uint32_t kRowsOfWarp = 16;
 // Wider heads leave less shared memory for tiles.
@@ -19,15 +17,6 @@ constexpr uint32_t kCastCols = 1024;
 constexpr uint32_t kCastRows = 8;
 // The most parts that libflash_attn divides keys in.
 constexpr uint32_t kMostSplits = 128;
-
-std::string head_instance(const char* kernel, const CudaKv& kv) {
-  return std::string(kernel) + "<" + kv.element() + ", " + std::to_string(kv.shape.k_head_dim) +
-         ">";
-}
-
-std::string element_instance(const char* kernel, const CudaKv& kv) {
-  return std::string(kernel) + "<" + kv.element() + ">";
-}
 
 uint32_t width_of(const WeightRef& norm) { return norm ? static_cast<uint32_t>(norm->cols) : 0; }
 

@@ -9,6 +9,7 @@
 
 #include "../common/program.h"
 #include "../common/scratch_plan.h"
+#include "../gpu/weight_format.h"
 #include "attention_choice.h"
 #include "cuda_device.h"
 #include "cuda_kv.h"
@@ -162,8 +163,8 @@ class PlanBuilder {
 
 // Tokens that one launch of matvec or grouped_matvec computes together, of `rows` in all.
 uint32_t tokens_together(uint32_t rows, const WeightFormat& format);
-// The kernel instance for so many, as in "matvec<FormatQ8_0, 8>".
-std::string tokens_instance(const char* kernel, const WeightFormat& format, uint32_t tokens);
+// Rows that a warp of matvec or grouped_matvec computes together.
+constexpr uint32_t warp_rows(const WeightFormat& format) { return format.is_generic ? 1 : 2; }
 
 // The floats of an optional vector weight on the device, or 0.
 inline DevicePointer floats_of(const WeightRef& weight) {

@@ -45,7 +45,7 @@ void PlanBuilder::emit(const MoeMatmulOp& op) {
   const uint64_t expert_rows = weight.rows / op.n_experts;
   // Of one token's experts: how a row is divided must not depend on how many tokens there are.
   const uint32_t split = matvec_split(expert_rows * top_k, weight.cols, format);
-  const Grid grid{divide_up(expert_rows, 8 / split * format.warp_rows), groups.max_tiles};
+  const Grid grid{divide_up(expert_rows, 8 / split * warp_rows(format)), groups.max_tiles};
   launch("grouped_matvec.cu", tokens_instance("grouped_matvec", format, tokens), grid, 256, 0,
          value(op.out), value(op.x), static_cast<uint32_t>(cols(op.x) == weight.cols),
          data.data, data.row_bytes, static_cast<uint32_t>(expert_rows),

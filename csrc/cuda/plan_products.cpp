@@ -50,10 +50,6 @@ uint32_t tokens_together(uint32_t rows, const WeightFormat& format) {
   return std::min(std::bit_ceil(rows), kMostMatvecTokens);
 }
 
-std::string tokens_instance(const char* kernel, const WeightFormat& format, uint32_t tokens) {
-  return std::string(kernel) + "<" + format.name + ", " + std::to_string(tokens) + ">";
-}
-
 void PlanBuilder::emit(const MatmulOp& op) {
   const bool of_tokens = program_.value(op.x).rows == Rows::tokens;
   const RowGroup all{{n_rows(op.x), 0}, max_rows(op.x)};
@@ -145,7 +141,7 @@ uint32_t PlanBuilder::matvec_split(uint64_t rows, uint64_t cols, const WeightFor
   const uint64_t most = std::clamp<uint64_t>(cols / kSplitCols, 1, 8);
   uint32_t split = 1;
   while (2 * split <= most &&
-         divide_up(rows, 8 / split * format.warp_rows) < 4 * gpu_.multiprocessors) {
+         divide_up(rows, 8 / split * warp_rows(format)) < 4 * gpu_.multiprocessors) {
     split *= 2;
   }
   return split;
@@ -155,7 +151,7 @@ void PlanBuilder::emit_matvec(const Product& p, const RowGroup& rows) {
   const WeightFormat format = weight_format(p.part->type);
   const uint32_t tokens = tokens_together(rows.max_rows, format);
   const uint32_t split = matvec_split(p.part->rows, p.weight->cols, format);
-  const Grid grid{divide_up(p.part->rows, 8 / split * format.warp_rows),
+  const Grid grid{divide_up(p.part->rows, 8 / split * warp_rows(format)),
                   divide_up(rows.max_rows, tokens)};
   launch("matvec.cu", tokens_instance("matvec", format, tokens), grid, 256, 0, p.out, p.x,
          p.data(), p.part->row_bytes, p.n_rows(), p.n_cols(), p.out_stride(), rows.set, p.epilogue,

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "../gpu/parallel.h"
+#include "../gpu/weight_format.h"
 #include "launch.h"
 
 namespace forge::cuda {
@@ -43,9 +44,9 @@ void WeightUpload::add_matrix(const WeightRef& reference) {
   if (weight.matrix) return;
   matrices_.emplace(&weight, reference);
   for (const DevicePart& part : weight.device_parts()) {
-    const WeightFormat format = weight_format(part.type);
-    if (!format.repacked) continue;
-    repack_[part.type] = &kernels_.get("repack_rows.cu", "repack_rows<" + format.name + ">");
+    if (!is_repacked(part.type)) continue;
+    const std::string instance = "repack_rows<" + weight_format(part.type).name + ">";
+    repack_[part.type] = &kernels_.get("repack_rows.cu", instance);
   }
 }
 

@@ -5,25 +5,25 @@
 #include <memory>
 #include <vector>
 
+#include "../gpu/step_needs.h"
 #include "cuda_weight.h"
 #include "kernels.h"
 
 namespace forge::cuda {
 
-// Brings weights to the device. Rows go through two pinned buffers: while the device copies from
+// Brings weights to the device in the forms that cuda_weight.h has. Rows go through two pinned buffers: while the device copies from
 // one, host threads fill the other from the mapped file.
-class WeightUpload {
+class WeightUpload : public WeightRequests {
  public:
   WeightUpload(std::shared_ptr<DeviceState> state, Kernels& kernels, uint32_t n_threads);
-  ~WeightUpload();
+  ~WeightUpload() override;
   WeightUpload(const WeightUpload&) = delete;
   WeightUpload& operator=(const WeightUpload&) = delete;
 
-  // Asks for a form of a weight (cuda_weight.h); nothing is copied yet. What the device has already,
-  // and no weight at all, is passed over.
-  void add_matrix(const WeightRef& weight);
-  void add_unified(const WeightRef& weight);
-  void add_floats(const WeightRef& weight);
+  // Nothing is copied yet.
+  void add_matrix(const WeightRef& weight) override;
+  void add_unified(const WeightRef& weight) override;
+  void add_floats(const WeightRef& weight) override;
 
   // Device memory that `run` will take.
   uint64_t bytes() const;

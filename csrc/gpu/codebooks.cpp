@@ -30,4 +30,19 @@ std::vector<uint8_t> codebook_bytes() {
   return bytes;
 }
 
+bool uses_codebooks(WeightType type) {
+  switch (type) {
+    case WeightType::IQ1_S:
+    case WeightType::IQ1_M:
+    case WeightType::IQ2_XXS:
+    case WeightType::IQ2_XS:
+    case WeightType::IQ2_S:
+    case WeightType::IQ3_XXS:
+    case WeightType::IQ3_S:
+      return true;
+    default:
+      return false;
+  }
+}
+
 }  // namespace forge

@@ -13,13 +13,12 @@ constexpr uint64_t kScaleGroup = 32;
 
 }  // namespace
 
-KvLayout kv_layout(const KvShape& shape, const char* device) {
+KvLayout kv_layout(const KvShape& shape, const std::string& device) {
   const bool is_q8 = shape.type == WeightType::Q8_0;
   if (!is_q8 && shape.type != WeightType::F32 && shape.type != WeightType::F16 &&
       shape.type != WeightType::BF16) {
     fail(FORGE_UNSUPPORTED, "KV cache type ", static_cast<uint32_t>(shape.type),
-         " is not supported by the ", device,
-         " device; valid are F32 (0), F16 (1), BF16 (30) and Q8_0 (8)");
+         " is not supported by ", device, "; valid are F32 (0), F16 (1), BF16 (30) and Q8_0 (8)");
   }
   const uint64_t element = is_q8 ? 1 : shape.type == WeightType::F32 ? 4 : 2;
   const uint64_t tokens = shape.page_tokens;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include "../common/backend.h"
 
 namespace forge {
@@ -16,6 +18,6 @@ struct KvLayout {
 };
 
 // Throws FORGE_UNSUPPORTED, naming the device, for a type of element that GPUs do not store.
-KvLayout kv_layout(const KvShape& shape, const char* device);
+KvLayout kv_layout(const KvShape& shape, const std::string& device);
 
 }  // namespace forge

@@ -15,7 +15,7 @@ constexpr uint64_t kDriverBytes = 64u << 20;
 uint64_t context_that_fits(const MemoryNeeds& needs, uint64_t room) {
   uint64_t page_bytes = 0;
   uint32_t page_tokens = 0;
-  for (const KvCache* kv : needs.caches) {
+  for (const DeviceKv* kv : needs.caches) {
     page_bytes += kv->page_bytes;
     page_tokens = kv->shape.page_tokens;
   }
@@ -27,7 +27,7 @@ uint64_t context_that_fits(const MemoryNeeds& needs, uint64_t room) {
 
 uint64_t MemoryNeeds::kv_bytes() const {
   uint64_t bytes = 0;
-  for (const KvCache* kv : caches) bytes += kv->page_bytes * kv->shape.n_pages;
+  for (const DeviceKv* kv : caches) bytes += kv->bytes();
   return bytes;
 }
 

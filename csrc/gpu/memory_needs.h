@@ -2,15 +2,14 @@
 
 #include <set>
 
-#include "../common/backend.h"
-#include "memory_ledger.h"
+#include "device_kv.h"
 
 namespace forge {
 
 // The device memory that a step will take beyond what is taken already.
 struct MemoryNeeds {
   uint64_t weights = 0;
-  std::set<const KvCache*> caches;  // those without memory
+  std::set<const DeviceKv*> caches;  // those without memory
   uint64_t activations = 0;
 
   uint64_t kv_bytes() const;

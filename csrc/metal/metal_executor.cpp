@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "../gpu/memory_needs.h"
-#include "step_needs.h"
+#include "weight_store.h"
 
 namespace forge::metal {
 
@@ -26,7 +26,8 @@ MetalExecutor::MetalExecutor(std::shared_ptr<const Program> program,
       values_(plan_scratch(*program_, kValueAlignment)) {
   const std::lock_guard lock(gpu().mutex());
   WeightStore weights(device_->device, device_->windows, device_->n_threads);
-  const bool needs_codebooks = request_weights(*program_, weights);
+  request_weights(*program_, weights);
+  weights.lay_out();
   std::vector<StepShape> shapes = typical_shapes(*program_);
   for (StepShape& shape : shapes) note_most_rows(shape);
   const uint64_t max_outputs = program_->samples ? program_->limits.max_outputs : 0;
@@ -40,8 +41,8 @@ MetalExecutor::MetalExecutor(std::shared_ptr<const Program> program,
 
   device_->kernels.load();
   weights.run();
-  if (needs_codebooks) memory_.codebooks = device_->codebooks();
-  for (const KvCache* cache : needs.caches) static_cast<const MetalKv*>(cache)->allocate();
+  if (needs_codebooks(*program_)) memory_.codebooks = device_->codebooks();
+  for (const DeviceKv* cache : needs.caches) cache->allocate();
   allocate(workspace, occurrences, results);
   inputs_ = std::make_unique<RunInputs>(device_->device, *program_, shapes);
 }

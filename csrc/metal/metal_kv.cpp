@@ -2,50 +2,28 @@
 
 #include <cstring>
 
-#include "../common/error.h"
-#include "../gpu/kv_layout.h"
 #include "commands.h"
 
 namespace forge::metal {
 
 MetalKv::MetalKv(const KvShape& cache_shape, std::shared_ptr<const Device> device)
-    : device_(std::move(device)) {
-  shape = cache_shape;
-  const KvLayout layout = kv_layout(shape, "Metal");
-  page_bytes = layout.page_bytes;
-  pages_ = {.page_bytes = layout.page_bytes,
-            .head_bytes = layout.head_bytes,
-            .v_offset = layout.v_offset,
-            .k_scales = layout.k_scales,
-            .v_scales = layout.v_scales,
-            .page_tokens = shape.page_tokens,
-            .n_kv_heads = shape.n_kv_heads,
-            .k_dim = shape.k_head_dim,
-            .v_dim = shape.v_head_dim};
-  const DeviceProperties& properties = device_->properties();
-  if (page_bytes * shape.n_pages > properties.memory_bytes) {
-    fail(FORGE_OUT_OF_MEMORY, "a KV cache of ", shape.n_pages, " pages of ", page_bytes,
-         " bytes passes the ", size_text(properties.memory_bytes), " of ", properties.name,
-         "; a shorter context takes less");
-  }
-}
+    : DeviceKv(cache_shape, device->room()), device_(std::move(device)) {}
 
-const char* MetalKv::element() const {
-  switch (shape.type) {
-    case WeightType::F32:
-      return "float";
-    case WeightType::F16:
-      return "f16";
-    case WeightType::BF16:
-      return "bf16";
-    default:
-      return "q8";
-  }
+metal_args::KvPages MetalKv::pages() const {
+  return {.page_bytes = page_bytes,
+          .head_bytes = layout_.head_bytes,
+          .v_offset = layout_.v_offset,
+          .k_scales = layout_.k_scales,
+          .v_scales = layout_.v_scales,
+          .page_tokens = shape.page_tokens,
+          .n_kv_heads = shape.n_kv_heads,
+          .k_dim = shape.k_head_dim,
+          .v_dim = shape.v_head_dim};
 }
 
 void MetalKv::allocate() const {
   if (memory_) return;
-  Buffer memory(device_, page_bytes * shape.n_pages, Purpose::kv_cache, Storage::gpu_only);
+  Buffer memory(device_, bytes(), Purpose::kv_cache, Storage::gpu_only);
   Commands commands(*device_);
   commands.clear(memory.at(), memory.bytes());
   commands.commit();

@@ -1,14 +1,13 @@
 #pragma once
 
 #include "../../kernels/metal/arguments.h"
-#include "../common/backend.h"
+#include "../common/program.h"
+#include "../gpu/device_kv.h"
 #include "buffer.h"
 
 namespace forge::metal {
 
-// The pages of one layer. Memory is taken when the first step that uses them is compiled, which knows
-// all that the model needs.
-class MetalKv : public KvCache {
+class MetalKv : public DeviceKv {
  public:
   MetalKv(const KvShape& cache_shape, std::shared_ptr<const Device> device);
 
@@ -16,14 +15,11 @@ class MetalKv : public KvCache {
   void read_page(uint32_t page, uint8_t* data) const override;
   void write_page(uint32_t page, const uint8_t* data) override;
 
-  bool is_allocated() const { return static_cast<bool>(memory_); }
-  // Takes the memory, filled with zeros, unless it is there already.
-  void allocate() const;
+  bool is_allocated() const override { return static_cast<bool>(memory_); }
+  void allocate() const override;
   // What kernels take.
-  const metal_args::KvPages& pages() const { return pages_; }
+  metal_args::KvPages pages() const;
   Place memory() const { return memory_.at(); }
-  // The kernels' name of the element type: "float", "f16", "bf16" or "q8".
-  const char* element() const;
 
  private:
   Place page(uint32_t index) const { return memory_.at(index * page_bytes); }
@@ -31,8 +27,9 @@ class MetalKv : public KvCache {
   Buffer staging() const;
 
   std::shared_ptr<const Device> device_;
-  metal_args::KvPages pages_{};
   mutable Buffer memory_;
 };
+
+inline const MetalKv& metal_kv(const KvRef& kv) { return static_cast<const MetalKv&>(*kv); }
 
 }  // namespace forge::metal

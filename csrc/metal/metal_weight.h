@@ -5,7 +5,6 @@
 #include "../common/host_weight.h"
 #include "../common/program.h"
 #include "buffer.h"
-#include "weight_format.h"
 
 namespace forge::metal {
 

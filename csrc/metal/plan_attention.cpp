@@ -15,8 +15,6 @@ static_assert(metal_args::kPrefillQueries == forge::kPrefillQueries);
 static_assert(sizeof(metal_args::QueryTile) == sizeof(forge::QueryTile));
 static_assert(sizeof(metal_args::AttentionWork) == sizeof(forge::AttentionWork));
 
-const MetalKv& metal_kv(const KvRef& kv) { return static_cast<const MetalKv&>(*kv); }
-
 // Whether the kernels that multiply tiles have instances for a cache.
 bool has_tiled_kernels(const MetalKv& kv) {
   const KvShape& shape = kv.shape;
@@ -33,15 +31,6 @@ bool has_tiled_kernels(const MetalKv& kv) {
     default:
       return false;
   }
-}
-
-std::string head_instance(const char* kernel, const MetalKv& kv) {
-  return std::string(kernel) + "<" + kv.element() + ", " + std::to_string(kv.shape.k_head_dim) +
-         ">";
-}
-
-std::string element_instance(const char* kernel, const MetalKv& kv) {
-  return std::string(kernel) + "<" + kv.element() + ">";
 }
 
 uint32_t width_of(const WeightRef& norm) { return norm ? static_cast<uint32_t>(norm->cols) : 0; }

@@ -8,6 +8,7 @@
 #include "../../kernels/metal/arguments.h"
 #include "../common/program.h"
 #include "../common/scratch_plan.h"
+#include "../gpu/weight_format.h"
 #include "launch.h"
 #include "metal_kv.h"
 #include "metal_weight.h"
@@ -43,6 +44,10 @@ struct PlanShape {
 
   auto operator<=>(const PlanShape&) const = default;
 };
+
+// Whether every output of a run takes its largest logit, with nothing that adjusts logits before or
+// wants to know more of them.
+bool is_greedy(const StepInputs& inputs);
 
 // The launches of a step, in order.
 struct LaunchPlan {

@@ -51,7 +51,7 @@ void PlanBuilder::emit(const MoeMatmulOp& op) {
   const RouteGroups& groups = group_by_expert(op.route, op.n_experts, tokens);
   // Beside the other experts of one token, so that a token's sums do not depend on how many there are.
   const MatvecShape shape = matvec_shape(format, expert_rows, weight.cols, average, top_k);
-  launch("grouped_matvec", instance("grouped_matvec", format, tokens),
+  launch("grouped_matvec", tokens_instance("grouped_matvec", format, tokens),
          {shape.row_groups, groups.max_tiles}, {256},
          {value(op.out), value(op.x), rows.place(), groups.tiles, groups.n_tiles, groups.pairs,
           floats_of(op.bias), memory_.codebooks},

@@ -91,13 +91,13 @@ void PlanBuilder::emit_matvec(const Product& p, Place x, const RmsNormOp* norm,
   args.has_row_list = !group.is_all;
   const Grid grid{shape.row_groups, divide_up(group.max_rows, shape.tokens)};
   if (norm) {
-    launch("rms_norm_matvec", instance("rms_norm_matvec", format, shape.tokens), grid, {256},
+    launch("rms_norm_matvec", tokens_instance("rms_norm_matvec", format, shape.tokens), grid, {256},
            {p.out, x, floats_of(norm->weight), p.rows->place(), group.n_rows, group.list, p.bias,
             p.residual},
            RmsNormMatvecArgs{.product = args, .eps = norm->eps, .offset = norm->weight_offset});
     return;
   }
-  launch("matvec", instance("matvec", format, shape.tokens), grid, {256},
+  launch("matvec", tokens_instance("matvec", format, shape.tokens), grid, {256},
          {p.out, x, p.rows->place(), group.n_rows, group.list, p.bias, p.residual,
           memory_.codebooks},
          args);

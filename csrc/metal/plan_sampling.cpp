@@ -1,10 +1,20 @@
 // The choice of tokens. Passes over the logits go by chunks, of which the largest logit is kept.
 
+#include <algorithm>
+
 #include "plan_builder.h"
 
 namespace forge::metal {
 
 using namespace metal_args;
+
+bool is_greedy(const StepInputs& inputs) {
+  return std::ranges::all_of(inputs.sampling, [](const forge_sampling& s) {
+    return s.temperature == 0 && s.forced_token < 0 && s.repeat_penalty == 1 &&
+           s.presence_penalty == 0 && s.frequency_penalty == 0 && s.bias_begin == s.bias_end &&
+           s.mask < 0 && s.n_top == 0;
+  });
+}
 
 void PlanBuilder::emit(const SampleOp& op) {
   if (greedy_) return emit_greedy(op);

@@ -26,8 +26,4 @@ MatvecShape matvec_shape(const WeightFormat& format, uint64_t rows, uint64_t col
   return {tokens, split, row_groups(split)};
 }
 
-std::string instance(const char* kernel, const WeightFormat& format, uint32_t tokens) {
-  return std::string(kernel) + "<" + format.name + ", " + std::to_string(tokens) + ">";
-}
-
 }  // namespace forge::metal

@@ -3,9 +3,8 @@
 // How a matvec divides its rows and tokens; kernels/metal/arguments.h says why.
 
 #include <cstdint>
-#include <string>
 
-#include "weight_format.h"
+#include "../gpu/weight_format.h"
 
 namespace forge::metal {
 
@@ -18,8 +17,5 @@ struct MatvecShape {
 // `n_tokens` in all; `groups_beside` threadgroups compute other rows at the same time.
 MatvecShape matvec_shape(const WeightFormat& format, uint64_t rows, uint64_t cols,
                          uint32_t n_tokens, uint32_t groups_beside = 1);
-
-// As in "matvec<FormatQ8_0, 4>".
-std::string instance(const char* kernel, const WeightFormat& format, uint32_t tokens);
 
 }  // namespace forge::metal

@@ -53,9 +53,25 @@ bool is_uniform(const MetalWeight& weight) {
   });
 }
 
+// What kernels need of the address of a weight's first byte (kernels/metal/arguments.h).
+uint32_t alignment_of(WeightType type) {
+  switch (type) {
+    case WeightType::F32:
+    case WeightType::F16:
+    case WeightType::BF16:
+    case WeightType::Q4_K:
+      return 8;
+    case WeightType::Q8_0:
+    case WeightType::Q4_0:
+    case WeightType::Q6_K:
+      return 2;
+    default:
+      return 1;
+  }
+}
+
 bool is_readable_in_place(const WeightPart& part) {
-  const auto address = reinterpret_cast<uintptr_t>(part.data);
-  return part.mapped && address % weight_format(part.type).alignment == 0;
+  return part.mapped && reinterpret_cast<uintptr_t>(part.data) % alignment_of(part.type) == 0;
 }
 
 // The rows of a copy, in one buffer; `bytes` becomes its size.

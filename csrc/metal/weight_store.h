@@ -3,24 +3,24 @@
 #include <map>
 #include <span>
 
+#include "../gpu/step_needs.h"
 #include "metal_weight.h"
 #include "weight_windows.h"
 
 namespace forge::metal {
 
-// Gives weights to the device. A weight that lies in a mapped file in few pieces, where kernels can
+// Gives weights to the device in the forms that metal_weight.h has. A weight that lies in a mapped file in few pieces, where kernels can
 // read it, is used there; others are copied.
-class WeightStore {
+class WeightStore : public WeightRequests {
  public:
   // Copies with `n_threads` threads.
   WeightStore(std::shared_ptr<const Device> device, WeightWindows& windows, uint32_t n_threads)
       : device_(std::move(device)), windows_(windows), n_threads_(n_threads) {}
 
-  // Asks for a form of a weight (metal_weight.h); nothing is taken yet. What the device has already,
-  // and no weight at all, is passed over.
-  void add_matrix(const WeightRef& weight);
-  void add_unified(const WeightRef& weight);
-  void add_floats(const WeightRef& weight);
+  // Nothing is taken yet.
+  void add_matrix(const WeightRef& weight) override;
+  void add_unified(const WeightRef& weight) override;
+  void add_floats(const WeightRef& weight) override;
 
   // Decides how everything asked for will lie, so that steps can be planned; still without buffers.
   void lay_out();

@@ -1,0 +1,75 @@
+#include "step_needs.h"
+
+#include <algorithm>
+
+#include "../common/host_weight.h"
+#include "codebooks.h"
+
+namespace forge {
+
+namespace {
+
+void request(const EmbedOp& op, WeightRequests& requests) { requests.add_unified(op.weight); }
+void request(const RmsNormOp& op, WeightRequests& requests) { requests.add_floats(op.weight); }
+void request(const LayerNormOp& op, WeightRequests& requests) {
+  requests.add_floats(op.weight);
+  requests.add_floats(op.bias);
+}
+void request(const MatmulOp& op, WeightRequests& requests) {
+  requests.add_matrix(op.weight);
+  requests.add_floats(op.bias);
+}
+void request(const RopeTableOp& op, WeightRequests& requests) { requests.add_floats(op.inv_freq); }
+void request(const RopeAppendOp& op, WeightRequests& requests) {
+  requests.add_floats(op.q_norm);
+  requests.add_floats(op.k_norm);
+}
+void request(const AttentionOp& op, WeightRequests& requests) { requests.add_floats(op.sinks); }
+void request(const MoeMatmulOp& op, WeightRequests& requests) {
+  requests.add_unified(op.weight);
+  requests.add_floats(op.bias);
+}
+template <class OpWithoutWeights>
+void request(const OpWithoutWeights&, WeightRequests&) {}
+
+bool has_codebooks(const WeightRef& weight) {
+  return std::ranges::any_of(static_cast<const HostWeight&>(*weight).parts,
+                             [](const WeightPart& part) { return uses_codebooks(part.type); });
+}
+
+bool reads_codebooks(const EmbedOp& op) { return has_codebooks(op.weight); }
+bool reads_codebooks(const MatmulOp& op) { return has_codebooks(op.weight); }
+bool reads_codebooks(const MoeMatmulOp& op) { return has_codebooks(op.weight); }
+template <class OtherOp>
+bool reads_codebooks(const OtherOp&) {
+  return false;
+}
+
+}  // namespace
+
+void request_weights(const Program& program, WeightRequests& requests) {
+  for (const Op& op : program.ops) {
+    std::visit([&](const auto& typed) { request(typed, requests); }, op);
+  }
+}
+
+bool needs_codebooks(const Program& program) {
+  return std::ranges::any_of(program.ops, [](const Op& op) {
+    return std::visit([](const auto& typed) { return reads_codebooks(typed); }, op);
+  });
+}
+
+std::set<const DeviceKv*> missing_caches(const Program& program) {
+  std::set<const DeviceKv*> caches;
+  const auto note = [&](const KvRef& kv) {
+    const DeviceKv& cache = device_kv(*kv);
+    if (!cache.is_allocated()) caches.insert(&cache);
+  };
+  for (const Op& op : program.ops) {
+    if (const auto* append = std::get_if<RopeAppendOp>(&op)) note(append->kv);
+    if (const auto* attention = std::get_if<AttentionOp>(&op)) note(attention->kv);
+  }
+  return caches;
+}
+
+}  // namespace forge
