@@ -11,6 +11,7 @@ import {
   type Recorder,
   type StepLimits,
   type Weight,
+  type WeightData,
   type WeightSlice,
 } from "../src/backend.ts";
 import { ForgeError } from "../src/errors.ts";
@@ -127,15 +128,16 @@ export class NativeBackend implements Backend, Meter, Quantizer {
     return { handle: this.#native.adopt(weight[0]!), rows, cols };
   }
 
-  uploadWeight(type: TensorType, rows: number, cols: number, data: Uint8Array<ArrayBuffer>) {
+  uploadWeight(type: TensorType, rows: number, cols: number, data: WeightData) {
+    const bytes = typeof data === "function" ? data() : data;
     const weight = new Uint32Array(1);
     const status = this.#native.symbols.forge_weight_upload(
       this.#device,
       typeId(type),
       BigInt(rows),
       BigInt(cols),
-      data,
-      BigInt(data.byteLength),
+      bytes,
+      BigInt(bytes.byteLength),
       weight,
     );
     this.#native.check(status, "uploading a weight", this.#device);

@@ -252,14 +252,17 @@ export interface Step {
   release(): void;
 }
 
+/** The bytes of a weight, or what makes them. */
+export type WeightData = Uint8Array<ArrayBuffer> | (() => Uint8Array<ArrayBuffer>);
+
 /** An open device. */
 export interface Backend {
   readonly kind: BackendKind;
   readonly info: DeviceInfo;
   /** The weight whose rows are those of the tensors, in order; they must agree in columns. */
   mapWeight(parts: readonly WeightSlice[], cols: number): Weight;
-  /** A weight from memory, in the block format of its type. */
-  uploadWeight(type: TensorType, rows: number, cols: number, data: Uint8Array<ArrayBuffer>): Weight;
+  /** A weight from memory, in the block format of its type; a device that holds nothing makes no data. */
+  uploadWeight(type: TensorType, rows: number, cols: number, data: WeightData): Weight;
   /** Dequantised rows, `[nRows, cols]`. */
   readWeight(weight: Weight, firstRow: number, nRows: number): Float32Array;
   createKv(shape: KvShape): KvCache;

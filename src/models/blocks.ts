@@ -2,7 +2,7 @@
  * The parts that decoders are built from. Each `load…` takes the weights of one part from a layer and
  * returns a function that records what the part does.
  */
-import type { Activation, GatedUnit, Value, Weight } from "../backend.ts";
+import type { Activation, Value, Weight } from "../backend.ts";
 import type { ForwardPass, LayerKvShape } from "./causal_lm.ts";
 import type { ConfigReader } from "./config_reader.ts";
 import type { DecoderConfig } from "./decoder_config.ts";
@@ -59,7 +59,7 @@ const K: TensorName = ["self_attn.k_proj", "attn_k"];
 const V: TensorName = ["self_attn.v_proj", "attn_v"];
 const QKV: TensorName = ["self_attn.qkv_proj", "attn_qkv"];
 const ATTENTION_OUT: TensorName = ["self_attn.o_proj", "attn_output"];
-const SINKS: TensorName = [undefined, "attn_sinks"];
+const SINKS: TensorName = ["self_attn.sinks", "attn_sinks"];
 
 /** Grouped-query self-attention of layer `index` over the KV cache. */
 export function loadAttention(
@@ -85,7 +85,9 @@ export function loadAttention(
     weights.vector(["self_attn.q_norm", "attn_q_norm"], normSize(qSize));
   const kNorm = parts.qkNorm &&
     weights.vector(["self_attn.k_norm", "attn_k_norm"], normSize(kvSize));
-  const sinks = parts.hasSinks ? weights.vector(SINKS, nHeads) : undefined;
+  const sinks = parts.hasSinks
+    ? weights.vector(SINKS, nHeads, weights.isGguf ? "weight" : "")
+    : undefined;
   const { rope, window, softcap } = parts;
 
   return (pass, x, residual) => {
@@ -143,57 +145,6 @@ export function loadGatedMlp(
   return ({ recorder }, x, residual) => {
     const hidden = recorder.glu(recorder.matmul(x, gateUp), intermediateSize, activation);
     return recorder.matmul(hidden, down, { alpha: outputScale, residual });
-  };
-}
-
-export interface MoeParts {
-  readonly nExperts: number;
-  readonly topK: number;
-  readonly intermediateSize: number;
-  readonly normalize: boolean;
-  /** @default the config's activation */
-  readonly unit?: GatedUnit | undefined;
-  /** Whether router and experts have biases. @default false */
-  readonly hasBias?: boolean | undefined;
-  /**
-   * Hugging Face names of the router and, with `{}` for its number, of an expert's matrices; none in a
-   * family that is read from GGUF alone.
-   */
-  readonly names?: {
-    readonly router: string;
-    readonly gate: string;
-    readonly up: string;
-    readonly down: string;
-  };
-}
-
-/** A sparse mixture of gated MLPs: a router picks `topK` experts for each token. */
-export function loadMoe(weights: WeightLoader, c: DecoderConfig, parts: MoeParts): Block {
-  const { nExperts, topK, intermediateSize, normalize, names } = parts;
-  const { unit = c.activation, hasBias = false } = parts;
-  const routerName: TensorName = [names?.router, "ffn_gate_inp"];
-  const gateUpRows = [
-    [[names?.gate, "ffn_gate_exps"], intermediateSize],
-    [[names?.up, "ffn_up_exps"], intermediateSize],
-  ] as const;
-  const downRows = [[[names?.down, "ffn_down_exps"], c.hiddenSize]] as const;
-  const biasOf = (rows: typeof gateUpRows | typeof downRows) =>
-    hasBias ? weights.expertBiases(rows, nExperts) : undefined;
-
-  const router = weights.matrix(routerName, nExperts, c.hiddenSize);
-  const routerBias = hasBias ? weights.vector(routerName, nExperts, "bias") : undefined;
-  const gateUp = weights.experts(gateUpRows, nExperts, c.hiddenSize);
-  const gateUpBias = biasOf(gateUpRows);
-  const down = weights.experts(downRows, nExperts, intermediateSize);
-  const downBias = biasOf(downRows);
-
-  return ({ recorder }, x, residual) => {
-    const logits = recorder.matmul(x, router, { bias: routerBias });
-    const route = recorder.moeRoute(logits, { topK, normalize });
-    const gated = recorder.moeMatmul(x, route, gateUp, nExperts, gateUpBias);
-    const hidden = recorder.glu(gated, intermediateSize, unit);
-    const out = recorder.moeMatmul(hidden, route, down, nExperts, downBias);
-    return recorder.moeCombine(out, route, residual);
   };
 }
 

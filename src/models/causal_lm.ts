@@ -62,7 +62,7 @@ export class ForwardPass {
   ropeTable(rope: Rope): Value {
     let table = this.#tables.get(rope);
     if (table === undefined) {
-      table = this.recorder.ropeTable(this.#weights.upload(rope.invFreq), rope.scale);
+      table = this.recorder.ropeTable(this.#weights.uploadVector(rope.invFreq), rope.scale);
       this.#tables.set(rope, table);
     }
     return table;

@@ -1,15 +1,15 @@
 /**
  * gpt-oss: experts with biases and a gated unit with limits, attention sinks, a sliding window in every
- * other layer. Read from GGUF alone: in safetensors the experts' matrices are stored transposed, or in
- * blocks of a layout of their own. OpenAI, arXiv:2508.10925.
+ * other layer. OpenAI, arXiv:2508.10925.
  */
-import { loadAttention, loadMoe, loadRmsNorm } from "./blocks.ts";
+import { loadAttention, loadRmsNorm } from "./blocks.ts";
 import type { Family } from "./causal_lm.ts";
 import { INPUT_NORM, loadDecoder, loadRope, preNormLayer } from "./decoder.ts";
 import { decoderConfig, slidingWindows } from "./decoder_config.ts";
+import { loadMoe } from "./moe.ts";
 
 export const gptOss: Family = {
-  huggingFace: [],
+  huggingFace: ["gpt_oss"],
   gguf: ["gpt-oss"],
   load(source) {
     const { config } = source;
@@ -20,14 +20,21 @@ export const gptOss: Family = {
       defaultTruncate: false,
     });
     const windows = slidingWindows(config, c.nLayers, 2);
-    const nExperts = config.int([undefined, "expert_count"]);
+    const nExperts = config.int(["num_local_experts", "expert_count"]);
     const experts = {
       nExperts,
-      topK: config.int([undefined, "expert_used_count"], { max: nExperts }),
-      intermediateSize: config.int([undefined, "expert_feed_forward_length"]),
+      topK: config.int(["num_experts_per_tok", "expert_used_count"], { max: nExperts }),
+      intermediateSize: config.int(["intermediate_size", "expert_feed_forward_length"]),
       normalize: true,
       unit: "clamped_swiglu",
       hasBias: true,
+      names: {
+        router: "mlp.router",
+        gateUp: "mlp.experts.gate_up_proj",
+        down: "mlp.experts.down_proj",
+        isTransposed: true,
+        isInterleaved: true,
+      },
     } as const;
     return loadDecoder(source, c, {
       layer: (weights, i) =>
@@ -40,7 +47,7 @@ export const gptOss: Family = {
             bias: "required",
             outputBias: "required",
           }),
-          mlpNorm: loadRmsNorm(weights, c, [undefined, "post_attention_norm"]),
+          mlpNorm: loadRmsNorm(weights, c, ["post_attention_layernorm", "post_attention_norm"]),
           mlp: loadMoe(weights, c, experts),
         }),
     });

@@ -2,10 +2,11 @@
  * Mixtral: Mistral with a sparse mixture of experts for MLP. In GGUF it is stored as `llama` with
  * experts. A. Q. Jiang et al., "Mixtral of Experts", arXiv:2401.04088.
  */
-import { loadAttention, loadMoe, loadRmsNorm } from "./blocks.ts";
+import { loadAttention, loadRmsNorm } from "./blocks.ts";
 import type { Family } from "./causal_lm.ts";
 import { INPUT_NORM, loadDecoder, loadRope, MLP_NORM, preNormLayer } from "./decoder.ts";
 import { decoderConfig, slidingWindows } from "./decoder_config.ts";
+import { loadMoe } from "./moe.ts";
 
 const EXPERT = "block_sparse_moe.experts.{}";
 

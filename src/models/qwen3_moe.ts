@@ -1,10 +1,11 @@
 /** Qwen3-MoE: Qwen3 with experts in most layers. A. Yang et al., arXiv:2505.09388. */
-import { loadAttention, loadGatedMlp, loadMoe, loadRmsNorm } from "./blocks.ts";
+import { loadAttention, loadGatedMlp, loadRmsNorm } from "./blocks.ts";
 import type { Family } from "./causal_lm.ts";
 import type { Key } from "./config_reader.ts";
 import { INPUT_NORM, loadDecoder, loadRope, MLP_NORM, preNormLayer } from "./decoder.ts";
 import { decoderConfig } from "./decoder_config.ts";
 import { qwenWindows } from "./qwen2.ts";
+import { loadMoe } from "./moe.ts";
 
 const EXPERT = "mlp.experts.{}";
 

@@ -61,13 +61,12 @@ export function findFamily(checkpoint: Checkpoint): Family {
     (kind === "gguf" ? candidate.gguf : candidate.huggingFace).includes(modelType)
   );
   if (family !== undefined) return family;
-  const isKnownInGguf = knownArchitectures("gguf").includes(modelType.replaceAll("_", "-"));
   throw new ForgeError(
     "unsupported",
-    `${quote(checkpoint.path)} has the architecture ${quote(modelType)}, which forge ` +
-      (isKnownInGguf
-        ? "reads from GGUF files alone"
-        : `does not know; it knows ${knownArchitectures(kind).join(", ")}`),
+    `${quote(checkpoint.path)} has the architecture ${
+      quote(modelType)
+    }, which forge does not know; ` +
+      `it knows ${knownArchitectures(kind).join(", ")}`,
   );
 }
 
@@ -100,7 +99,8 @@ export function loadModel(
 /** Refuses safetensors whose weights are packed in one of the many ways that only their maker reads. */
 function assertUnquantized(config: ConfigReader): void {
   const method = config.object("quantization_config")?.quant_method;
-  if (method === undefined) return;
+  // gpt-oss's, which are like any other weights once their tensors are put together.
+  if (method === undefined || method === "mxfp4") return;
   throw new ForgeError(
     "unsupported",
     `${quote(config.path)} is quantised by ${

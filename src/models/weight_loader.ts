@@ -2,7 +2,7 @@ import type { Backend, Weight, WeightSlice } from "../backend.ts";
 import { ForgeError } from "../errors.ts";
 import type { Checkpoint } from "../formats/checkpoint.ts";
 import { quote } from "../formats/quote.ts";
-import { assertComputable, type TensorInfo } from "../formats/tensor_info.ts";
+import { assertComputable, type TensorInfo, type TensorType } from "../formats/tensor_info.ts";
 
 /**
  * The name of one tensor in both formats, without the prefix of its layer and without `.weight`. A
@@ -188,7 +188,7 @@ export class WeightLoader {
       const weight = this.vector(name, size, suffix);
       return Array.from(this.backend.readWeight(weight, 0, 1));
     });
-    return this.upload(Float32Array.from(values));
+    return this.uploadVector(Float32Array.from(values));
   }
 
   /** The numbers of a vector of any size, or `undefined` when it is absent. */
@@ -200,8 +200,41 @@ export class WeightLoader {
   }
 
   /** A vector that is computed rather than loaded. */
-  upload(values: Float32Array<ArrayBuffer>): Weight {
+  uploadVector(values: Float32Array<ArrayBuffer>): Weight {
     return this.backend.uploadWeight("F32", 1, values.length, new Uint8Array(values.buffer));
+  }
+
+  /** A tensor that must be there, of this shape. */
+  tensor(name: TensorName, suffix: string, shape: readonly number[]): TensorInfo {
+    return this.#require(name, suffix, shape);
+  }
+
+  /** A tensor of bytes, whose meaning is its reader's. */
+  bytes(name: TensorName, shape: readonly number[]): TensorInfo {
+    const tensor = this.#require(name, "", shape);
+    if (tensor.type === "U8") return tensor;
+    throw new ForgeError(
+      "bad_model",
+      `${quote(tensor.file)}: tensor ${quote(tensor.name)} is stored as ${tensor.type}, not U8`,
+    );
+  }
+
+  /** All of a tensor as rows of `cols`. */
+  mapWhole(tensor: TensorInfo, cols: number): Weight {
+    return this.#map([{ tensor }], cols);
+  }
+
+  /** A weight that is made of tensors; `data` is called where a device holds weights. */
+  upload(
+    type: TensorType,
+    rows: number,
+    cols: number,
+    tensors: readonly TensorInfo[],
+    data: () => Uint8Array<ArrayBuffer>,
+  ): Weight {
+    const weight = this.backend.uploadWeight(type, rows, cols, data);
+    this.#shared.mapped.push({ weight, slices: tensors.map((tensor) => ({ tensor })) });
+    return weight;
   }
 
   #map(slices: readonly WeightSlice[], cols: number): Weight {

@@ -1,7 +1,6 @@
 /** GGUF files of families that `tiny` holds as folders alone, against transformers in float32. */
-import { assertRejects } from "@std/assert";
 import type { GgufField } from "../../src/formats/gguf_writer.ts";
-import { ForgeError, load, type LoadOptions } from "../../src/mod.ts";
+import type { LoadOptions } from "../../src/mod.ts";
 import { sharedAvailable, sharedPath } from "../support/shared.ts";
 import { assertMatchesReference, readJson, type Reference } from "./reference_check.ts";
 import { type FloatTensor, TinyGguf } from "./tiny_gguf.ts";
@@ -92,15 +91,3 @@ for (const { family, architecture, settings, convert } of CONVERSIONS) {
     });
   }
 }
-
-Deno.test({
-  name: "a folder of gpt-oss is refused with the way to run it",
-  ignore,
-  fn: async () => {
-    await assertRejects(
-      () => load(sharedPath("models", "tiny", "gpt_oss"), { device: "reference" }),
-      ForgeError,
-      `has the architecture "gpt_oss", which forge reads from GGUF files alone`,
-    );
-  },
-});

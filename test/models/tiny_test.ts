@@ -17,6 +17,7 @@ const FAMILIES = [
   "gemma3_std",
   "gemma3_text",
   "glm4",
+  "gpt_oss",
   "granite",
   "llama",
   "mistral",
@@ -34,7 +35,7 @@ const FAMILIES = [
 ];
 
 /** Families whose features GGUF or llama.cpp's converter cannot express. */
-const WITHOUT_GGUF = ["cohere2", "exaone4", "gemma2", "gemma3_text", "mistral", "phi3"];
+const WITHOUT_GGUF = ["cohere2", "exaone4", "gemma2", "gemma3_text", "gpt_oss", "mistral", "phi3"];
 
 const UNSUPPORTED = [
   "deepseek_v2",

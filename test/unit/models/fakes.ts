@@ -5,6 +5,7 @@ import type {
   KvCache,
   Recorder,
   Weight,
+  WeightData,
   WeightSlice,
 } from "../../../src/backend.ts";
 import type { Checkpoint } from "../../../src/formats/checkpoint.ts";
@@ -93,8 +94,8 @@ export class FakeBackend implements Backend {
     return { handle: this.#names.push(parts[0]?.tensor.name ?? "") - 1, rows, cols };
   }
 
-  uploadWeight(_type: TensorType, rows: number, cols: number, data: Uint8Array<ArrayBuffer>) {
-    this.uploaded.push(new Float32Array(data.buffer));
+  uploadWeight(_type: TensorType, rows: number, cols: number, data: WeightData) {
+    this.uploaded.push(new Float32Array((typeof data === "function" ? data() : data).buffer));
     return { handle: this.#names.push("") - 1, rows, cols };
   }
 
