@@ -15,7 +15,7 @@
  *   - Text goes to a caller's buffer as UTF-8, truncated to capacity and always NUL-terminated.
  *   - Matrices are row-major. A weight has the shape [rows, cols] = [out_features, in_features].
  *   - Functions may be called from any thread. Two runs of one step must not overlap, nor may a run
- *     overlap another run that touches the same KV pages.
+ *     overlap another run that touches the same KV pages or states.
  */
 #ifndef FORGE_H
 #define FORGE_H
@@ -32,7 +32,7 @@ extern "C" {
 #define FORGE_API __attribute__((visibility("default")))
 #endif
 
-#define FORGE_ABI_VERSION 3
+#define FORGE_ABI_VERSION 4
 #define FORGE_VERSION "0.1.0"
 
 typedef int32_t forge_status;
@@ -96,6 +96,16 @@ enum {
 enum {
   FORGE_ROPE_HALF = 0,       /* (i, i + rotary_dim / 2) */
   FORGE_ROPE_INTERLEAVED = 1 /* (2 i, 2 i + 1) */
+};
+
+/*
+ * Which key head a value head of linear attention reads, where r value heads share one of n key heads:
+ * value head i reads key head i / r (GROUPED, as trained) or i mod n (TILED, as some GGUF files store
+ * them).
+ */
+enum {
+  FORGE_HEADS_GROUPED = 0,
+  FORGE_HEADS_TILED = 1
 };
 
 /* Which kernels compute attention; see forge_set_attention. */
@@ -204,6 +214,21 @@ FORGE_API forge_status forge_kv_read_page(uint32_t kv, uint32_t page, void *data
 FORGE_API forge_status forge_kv_write_page(uint32_t kv, uint32_t page, const void *data,
                                            uint64_t bytes);
 
+/* ---- recurrent state ---------------------------------------------------------------------- */
+
+/*
+ * What one operation of one layer remembers of the tokens before: `n_slots` matrices of floats
+ * [rows, cols], one for each sequence that holds a slot. Their layout is the backend's own.
+ * FORGE_UNSUPPORTED where the device has no such operations.
+ */
+FORGE_API forge_status forge_state_create(uint32_t device, uint32_t n_slots, uint32_t rows,
+                                          uint32_t cols, uint32_t *state, uint64_t *slot_bytes);
+FORGE_API forge_status forge_state_copy_slot(uint32_t state, uint32_t from, uint32_t to);
+FORGE_API forge_status forge_state_read_slot(uint32_t state, uint32_t slot, void *data,
+                                             uint64_t bytes);
+FORGE_API forge_status forge_state_write_slot(uint32_t state, uint32_t slot, const void *data,
+                                              uint64_t bytes);
+
 /* ---- recording a step --------------------------------------------------------------------- */
 
 /*
@@ -269,6 +294,49 @@ FORGE_API forge_status forge_attention(uint32_t step, uint32_t q, uint32_t kv, u
 FORGE_API forge_status forge_glu(uint32_t step, uint32_t x, uint32_t width, uint32_t unit,
                                  uint32_t *out);
 
+/* out = residual + sigmoid(gate) * x; each column of gate is for as many neighbouring columns of x. */
+FORGE_API forge_status forge_sigmoid_gate(uint32_t step, uint32_t x, uint32_t gate,
+                                          uint32_t residual, uint32_t *out);
+
+/*
+ * out = x / sqrt(mean(x^2) + eps) * weight * activation(gate), the mean over each group of as many
+ * columns as the weight has.
+ */
+FORGE_API forge_status forge_gated_rms_norm(uint32_t step, uint32_t x, uint32_t gate,
+                                            uint32_t weight, float eps, uint32_t activation,
+                                            uint32_t *out);
+
+/*
+ * Causal depthwise convolution over the tokens of each sequence, with weight[cols, width]:
+ * out[t][c] = activation(bias[c] + sum over i of weight[c][i] x[t - (width - 1) + i][c]). Rows from
+ * before the run come from the sequence's slot of `state`, [width - 1, cols], which then keeps the last
+ * width - 1 rows; rows from before the sequence are zero. `bias` (may be 0) is [1, cols].
+ */
+FORGE_API forge_status forge_causal_conv1d(uint32_t step, uint32_t x, uint32_t weight,
+                                           uint32_t bias, uint32_t state, uint32_t activation,
+                                           uint32_t *out);
+
+/*
+ * Linear attention by the gated delta rule. For each token of a sequence in turn and each value head,
+ * with q and k of its key head (see FORGE_HEADS_GROUPED) and S, [k_dim, v_dim], its part of the
+ * sequence's slot of `state`:
+ *
+ *   q = scale q / sqrt(sum(q^2) + eps), k = k / sqrt(sum(k^2) + eps)
+ *   beta = sigmoid(b), decay = exp(rate * log(1 + exp(a + dt_bias)))
+ *   S = decay S
+ *   S = S + k (beta (v - k S))
+ *   out = q S
+ *
+ * qkv[tokens, k_dim of each key head (q) | k_dim of each key head (k) | v_dim of each value head];
+ * ba[tokens, b of each value head | a of each value head]; `rate` (negative) and `dt_bias` are weights
+ * [1, n_v_heads]; `state` is [n_v_heads * k_dim, v_dim]. A sequence begins with S = 0.
+ * out[tokens, n_v_heads * v_dim]. S is kept in float32.
+ */
+FORGE_API forge_status forge_gated_delta_rule(uint32_t step, uint32_t qkv, uint32_t ba,
+                                              uint32_t rate, uint32_t dt_bias, uint32_t state,
+                                              uint32_t n_k_heads, uint32_t head_order, float scale,
+                                              float eps, uint32_t *out);
+
 /*
  * Chooses `top_k` experts a token from router logits[tokens, n_experts] by softmax probability (ties
  * to the lower expert), renormalises the chosen ones to sum 1 when `normalize`, and multiplies by
@@ -320,6 +388,7 @@ typedef struct {
   /* int32_t  positions[n_tokens]      position of the token in its sequence, from 0            */
   /* int32_t  sequences[n_tokens]      which page table the token uses                          */
   /* int32_t  page_tables[n_sequences][n_pages]                                                 */
+  /* int32_t  slots[n_sequences]       where the sequence's recurrent state is                  */
   /* int32_t  output_rows[n_outputs]   which token's row becomes the output                     */
   /* forge_sampling sampling[n_outputs]                                                         */
   /* int32_t  history[n_history]       token ids that penalties look at                         */
@@ -327,6 +396,14 @@ typedef struct {
   /* float    bias_values[n_bias]                                                               */
   /* uint32_t masks[n_masks][mask_words]   bit i of word w allows token 32 w + i                */
 } forge_step_header;
+
+/*
+ * A step that has recurrent state takes the tokens of a sequence one after another, without a gap in
+ * their rows or positions; no two sequences have the same slot. A sequence whose tokens begin at
+ * position 0 begins with a state of zeros, whatever its slot holds; any other goes on from what its
+ * slot holds, which is for the caller to have been made from the tokens before. A step without
+ * recurrent state does not look at slots.
+ */
 
 /*
  * How one output's token is chosen, in this order: repetition penalty, presence and frequency
@@ -373,7 +450,10 @@ typedef struct {
 
 /* What the caller may change while a run is going on, from another thread, by atomic stores. */
 typedef struct {
-  /* Not 0: the run returns FORGE_CANCELLED early; its KV pages are undefined from its first position. */
+  /*
+   * Not 0: the run returns FORGE_CANCELLED early; its KV pages are undefined from its first position,
+   * and so are the slots of its sequences.
+   */
   int32_t stop;
   /*
    * 0: the masks of the input block are complete. Else they are still being written, and the run waits

@@ -7,7 +7,7 @@
  */
 
 /** `FORGE_ABI_VERSION` of the header this table was written against. */
-export const ABI_VERSION = 3;
+export const ABI_VERSION = 4;
 
 /** The one symbol whose shape never changes; asked before any other is looked up. */
 export const versionSymbol = {
@@ -184,6 +184,45 @@ export const symbols = {
     result: status,
   },
 
+  // ---- recurrent state
+  forge_state_create: {
+    parameters: [
+      "u32", // uint32_t device
+      "u32", // uint32_t n_slots
+      "u32", // uint32_t rows
+      "u32", // uint32_t cols
+      "buffer", // uint32_t *state
+      "buffer", // uint64_t *slot_bytes
+    ],
+    result: status,
+  },
+  forge_state_copy_slot: {
+    parameters: [
+      "u32", // uint32_t state
+      "u32", // uint32_t from
+      "u32", // uint32_t to
+    ],
+    result: status,
+  },
+  forge_state_read_slot: {
+    parameters: [
+      "u32", // uint32_t state
+      "u32", // uint32_t slot
+      "buffer", // void *data
+      "u64", // uint64_t bytes
+    ],
+    result: status,
+  },
+  forge_state_write_slot: {
+    parameters: [
+      "u32", // uint32_t state
+      "u32", // uint32_t slot
+      "buffer", // const void *data
+      "u64", // uint64_t bytes
+    ],
+    result: status,
+  },
+
   // ---- recording a step
   forge_step_begin: {
     parameters: [
@@ -286,6 +325,56 @@ export const symbols = {
       "u32", // uint32_t x
       "u32", // uint32_t width
       "u32", // uint32_t unit
+      "buffer", // uint32_t *out
+    ],
+    result: status,
+  },
+  forge_sigmoid_gate: {
+    parameters: [
+      "u32", // uint32_t step
+      "u32", // uint32_t x
+      "u32", // uint32_t gate
+      "u32", // uint32_t residual
+      "buffer", // uint32_t *out
+    ],
+    result: status,
+  },
+  forge_gated_rms_norm: {
+    parameters: [
+      "u32", // uint32_t step
+      "u32", // uint32_t x
+      "u32", // uint32_t gate
+      "u32", // uint32_t weight
+      "f32", // float eps
+      "u32", // uint32_t activation
+      "buffer", // uint32_t *out
+    ],
+    result: status,
+  },
+  forge_causal_conv1d: {
+    parameters: [
+      "u32", // uint32_t step
+      "u32", // uint32_t x
+      "u32", // uint32_t weight
+      "u32", // uint32_t bias
+      "u32", // uint32_t state
+      "u32", // uint32_t activation
+      "buffer", // uint32_t *out
+    ],
+    result: status,
+  },
+  forge_gated_delta_rule: {
+    parameters: [
+      "u32", // uint32_t step
+      "u32", // uint32_t qkv
+      "u32", // uint32_t ba
+      "u32", // uint32_t rate
+      "u32", // uint32_t dt_bias
+      "u32", // uint32_t state
+      "u32", // uint32_t n_k_heads
+      "u32", // uint32_t head_order
+      "f32", // float scale
+      "f32", // float eps
       "buffer", // uint32_t *out
     ],
     result: status,

@@ -9,6 +9,8 @@ import {
   type Meter,
   type Quantizer,
   type Recorder,
+  type StateCache,
+  type StateShape,
   type StepLimits,
   type Weight,
   type WeightData,
@@ -195,6 +197,23 @@ export class NativeBackend implements Backend, Meter, Quantizer {
     return new NativeKvCache(native, native.adopt(kv[0]!), Number(pageBytes[0]));
   }
 
+  createState(shape: StateShape): StateCache {
+    const state = new Uint32Array(1);
+    const slotBytes = new BigUint64Array(1);
+    const native = this.#native;
+    const { nSlots, rows, cols } = shape;
+    const status = native.symbols.forge_state_create(
+      this.#device,
+      nSlots,
+      rows,
+      cols,
+      state,
+      slotBytes,
+    );
+    native.check(status, "creating a state cache", this.#device);
+    return new NativeStateCache(native, native.adopt(state[0]!), Number(slotBytes[0]));
+  }
+
   record(limits: StepLimits): Recorder {
     const step = new Uint32Array(1);
     const status = this.#native.symbols.forge_step_begin(
@@ -261,6 +280,42 @@ class NativeKvCache implements KvCache {
     const { forge_kv_write_page } = this.#native.symbols;
     const status = forge_kv_write_page(this.handle, page, data, BigInt(data.byteLength));
     this.#native.check(status, "kv_write_page", this.handle);
+  }
+}
+
+/** The recurrent state of one operation of one layer on a native device. */
+class NativeStateCache implements StateCache {
+  readonly handle: number;
+  readonly slotBytes: number;
+  readonly #native: NativeHandles;
+
+  constructor(native: NativeHandles, handle: number, slotBytes: number) {
+    this.#native = native;
+    this.handle = handle;
+    this.slotBytes = slotBytes;
+  }
+
+  copySlot(from: number, to: number): void {
+    const { forge_state_copy_slot } = this.#native.symbols;
+    this.#native.check(
+      forge_state_copy_slot(this.handle, from, to),
+      "state_copy_slot",
+      this.handle,
+    );
+  }
+
+  readSlot(slot: number): Uint8Array<ArrayBuffer> {
+    const { forge_state_read_slot } = this.#native.symbols;
+    const data = new Uint8Array(this.slotBytes);
+    const status = forge_state_read_slot(this.handle, slot, data, BigInt(data.byteLength));
+    this.#native.check(status, "state_read_slot", this.handle);
+    return data;
+  }
+
+  writeSlot(slot: number, data: Uint8Array<ArrayBuffer>): void {
+    const { forge_state_write_slot } = this.#native.symbols;
+    const status = forge_state_write_slot(this.handle, slot, data, BigInt(data.byteLength));
+    this.#native.check(status, "state_write_slot", this.handle);
   }
 }
 

@@ -1,6 +1,9 @@
 import type {
   Activation,
   AttentionOptions,
+  CausalConv1dOptions,
+  GatedDeltaRuleOptions,
+  GatedRmsNormOptions,
   GatedUnit,
   KvCache,
   MatmulOptions,
@@ -9,6 +12,7 @@ import type {
   Recorder,
   RmsNormOptions,
   RopeAppendOptions,
+  StateCache,
   Step,
   StepInputs,
   StepResult,
@@ -38,6 +42,9 @@ export const GATED_UNITS: Record<GatedUnit, number> = { ...ACTIVATIONS, clamped_
 
 /** The ABI's numbers of RoPE layouts. */
 export const ROPE_LAYOUTS = { half: 0, interleaved: 1 } as const;
+
+/** The ABI's numbers of head orders. */
+export const HEAD_ORDERS = { grouped: 0, tiled: 1 } as const;
 
 /** Records a step through the ABI, one call an operation. */
 export class NativeRecorder implements Recorder {
@@ -149,6 +156,73 @@ export class NativeRecorder implements Recorder {
     return this.#value(
       "glu",
       forge_glu(this.#step, x, width, GATED_UNITS[unit], this.#out),
+    );
+  }
+
+  sigmoidGate(x: Value, gate: Value, residual?: Value): Value {
+    const { forge_sigmoid_gate } = this.#native.symbols;
+    return this.#value(
+      "sigmoid_gate",
+      forge_sigmoid_gate(this.#step, x, gate, residual ?? 0, this.#out),
+    );
+  }
+
+  gatedRmsNorm(x: Value, gate: Value, weight: Weight, options: GatedRmsNormOptions): Value {
+    const { forge_gated_rms_norm } = this.#native.symbols;
+    const { eps, activation } = options;
+    return this.#value(
+      "gated_rms_norm",
+      forge_gated_rms_norm(
+        this.#step,
+        x,
+        gate,
+        weight.handle,
+        eps,
+        ACTIVATIONS[activation],
+        this.#out,
+      ),
+    );
+  }
+
+  causalConv1d(x: Value, weight: Weight, state: StateCache, options: CausalConv1dOptions): Value {
+    const { forge_causal_conv1d } = this.#native.symbols;
+    return this.#value(
+      "causal_conv1d",
+      forge_causal_conv1d(
+        this.#step,
+        x,
+        weight.handle,
+        options.bias?.handle ?? 0,
+        state.handle,
+        ACTIVATIONS[options.activation],
+        this.#out,
+      ),
+    );
+  }
+
+  gatedDeltaRule(
+    qkv: Value,
+    ba: Value,
+    state: StateCache,
+    options: GatedDeltaRuleOptions,
+  ): Value {
+    const { forge_gated_delta_rule } = this.#native.symbols;
+    const { rate, dtBias, nKHeads, headOrder, scale, eps } = options;
+    return this.#value(
+      "gated_delta_rule",
+      forge_gated_delta_rule(
+        this.#step,
+        qkv,
+        ba,
+        rate.handle,
+        dtBias.handle,
+        state.handle,
+        nKHeads,
+        HEAD_ORDERS[headOrder],
+        scale,
+        eps,
+        this.#out,
+      ),
     );
   }
 

@@ -43,7 +43,7 @@ export class InputBlock {
    * @throws {ForgeError} `bad_input` when arrays that belong together differ in length.
    */
   pack(inputs: StepInputs): Int32Array<ArrayBuffer> {
-    const { tokens, positions, sequences, pageTables, outputs } = inputs;
+    const { tokens, positions, sequences, pageTables, slots = [], outputs } = inputs;
     if (positions.length !== tokens.length || sequences.length !== tokens.length) {
       throw new ForgeError(
         "bad_input",
@@ -51,12 +51,18 @@ export class InputBlock {
           `${sequences.length} sequences`,
       );
     }
+    if (slots.length !== 0 && slots.length !== pageTables.length) {
+      throw new ForgeError(
+        "bad_input",
+        `a step of ${pageTables.length} sequences got ${slots.length} state slots`,
+      );
+    }
     const nPages = Math.max(1, ...pageTables.map((table) => table.length));
     const table = new MaskTable(outputs);
     const { masks, words: maskWords } = table;
     const nHistory = sum(outputs, (output) => output.history.length);
     const nBias = sum(outputs, (output) => output.sampling.bias?.size ?? 0);
-    const total = HEADER_WORDS + 3 * tokens.length + pageTables.length * nPages +
+    const total = HEADER_WORDS + 3 * tokens.length + pageTables.length * (nPages + 1) +
       (1 + SAMPLING_WORDS) * outputs.length + nHistory + 2 * nBias + masks.length * maskWords;
     this.#words.reserve(total);
     const { i32 } = this.#words;
@@ -82,6 +88,10 @@ export class InputBlock {
       i32.fill(0, at + pages.length, at + nPages);
       at += nPages;
     }
+    // Without any, the step has no state, and nobody looks at them.
+    i32.fill(0, at, at + pageTables.length);
+    i32.set(slots, at);
+    at += pageTables.length;
     for (const output of outputs) i32[at++] = output.row;
     at = this.#packSampling(outputs, table, at);
     this.#masks = { table, start: at };

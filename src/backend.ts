@@ -73,6 +73,27 @@ export interface KvShape {
   readonly vHeadDim: number;
 }
 
+/**
+ * What one operation of one layer remembers of the tokens before: a matrix `[rows, cols]` of floats for
+ * each sequence that holds a slot.
+ */
+export interface StateCache {
+  readonly handle: number;
+  readonly slotBytes: number;
+  /** Copies a slot onto another. */
+  copySlot(from: number, to: number): void;
+  /** The `slotBytes` bytes of a slot, in the device's own layout. */
+  readSlot(slot: number): Uint8Array<ArrayBuffer>;
+  /** Replaces a slot by what {@linkcode readSlot} gave for a slot of the same shape. */
+  writeSlot(slot: number, data: Uint8Array<ArrayBuffer>): void;
+}
+
+export interface StateShape {
+  readonly nSlots: number;
+  readonly rows: number;
+  readonly cols: number;
+}
+
 /** The largest run a step must be able to hold. */
 export interface StepLimits {
   readonly maxTokens: number;
@@ -123,6 +144,35 @@ export interface AttentionOptions {
   readonly sinks?: Weight | undefined;
 }
 
+/** `x / sqrt(mean(x²) + eps) * weight * activation(gate)` */
+export interface GatedRmsNormOptions {
+  readonly eps: number;
+  readonly activation: Activation;
+}
+
+export interface CausalConv1dOptions {
+  readonly bias?: Weight | undefined;
+  readonly activation: Activation;
+}
+
+/**
+ * Which key head a value head reads where several share one: neighbours do (`grouped`), or those that
+ * are as far apart as there are key heads (`tiled`).
+ */
+export type HeadOrder = "grouped" | "tiled";
+
+export interface GatedDeltaRuleOptions {
+  /** How fast each value head forgets, `[1, n_v_heads]`: negative. */
+  readonly rate: Weight;
+  readonly dtBias: Weight;
+  readonly nKHeads: number;
+  readonly headOrder: HeadOrder;
+  /** Multiplies the normalised queries. */
+  readonly scale: number;
+  /** Of the norms of queries and keys. */
+  readonly eps: number;
+}
+
 export interface MoeRouteOptions {
   readonly topK: number;
   /** Whether the chosen experts' weights are made to sum to 1. */
@@ -148,6 +198,19 @@ export interface Recorder {
   attention(q: Value, kv: KvCache, options: AttentionOptions): Value;
   /** A gated unit over groups of `(gate[width] | up[width])`. */
   glu(x: Value, width: number, unit: GatedUnit): Value;
+  /** `residual + sigmoid(gate) * x`; a column of `gate` is for as many neighbouring columns of `x`. */
+  sigmoidGate(x: Value, gate: Value, residual?: Value): Value;
+  /** RMSNorm over groups as wide as the weight, times an activation of the gate. */
+  gatedRmsNorm(x: Value, gate: Value, weight: Weight, options: GatedRmsNormOptions): Value;
+  /** Depthwise convolution over each sequence's tokens; weight `[cols, width]`. */
+  causalConv1d(x: Value, weight: Weight, state: StateCache, options: CausalConv1dOptions): Value;
+  /** Linear attention by the gated delta rule over `qkv` and its gates `ba`. */
+  gatedDeltaRule(
+    qkv: Value,
+    ba: Value,
+    state: StateCache,
+    options: GatedDeltaRuleOptions,
+  ): Value;
   moeRoute(logits: Value, options: MoeRouteOptions): Value;
   /** Products of each token with its chosen experts, whose blocks of rows the weight stacks. */
   moeMatmul(x: Value, route: Value, weight: Weight, nExperts: number, bias?: Weight): Value;
@@ -213,6 +276,8 @@ export interface StepInputs {
   /** Which of `pageTables` a token uses. */
   readonly sequences: ArrayLike<number>;
   readonly pageTables: readonly ArrayLike<number>[];
+  /** The slot that holds each sequence's recurrent state; left out where the step has none. */
+  readonly slots?: ArrayLike<number> | undefined;
   readonly outputs: readonly OutputRequest[];
 }
 
@@ -266,6 +331,8 @@ export interface Backend {
   /** Dequantised rows, `[nRows, cols]`. */
   readWeight(weight: Weight, firstRow: number, nRows: number): Float32Array;
   createKv(shape: KvShape): KvCache;
+  /** @throws {ForgeError} `device` where the device has no operations with recurrent state */
+  createState(shape: StateShape): StateCache;
   record(limits: StepLimits): Recorder;
   /** Releases the device and everything made on it. */
   close(): void;

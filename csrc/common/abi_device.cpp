@@ -32,6 +32,12 @@ KvRef get_kv(const DeviceObject& device, uint32_t handle) {
   return object->kv;
 }
 
+StateRef get_state(const DeviceObject& device, uint32_t handle) {
+  auto object = get<StateObject>(handle, "state cache");
+  require(object->device.get() == &device, "state cache ", handle, " belongs to another device");
+  return object->state;
+}
+
 void Backend::set_attention(uint32_t attention) {
   if (attention == FORGE_ATTENTION_AUTO) return;
   fail(FORGE_UNSUPPORTED, "the ", backend_name(),

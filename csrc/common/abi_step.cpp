@@ -95,6 +95,39 @@ forge_status forge_glu(uint32_t step, uint32_t x, uint32_t width, uint32_t unit,
   });
 }
 
+forge_status forge_sigmoid_gate(uint32_t step, uint32_t x, uint32_t gate, uint32_t residual,
+                                uint32_t* out) {
+  return record_on(step, out, [&](Recorder& recorder, DeviceObject&) {
+    return recorder.sigmoid_gate(x, gate, residual);
+  });
+}
+
+forge_status forge_gated_rms_norm(uint32_t step, uint32_t x, uint32_t gate, uint32_t weight,
+                                  float eps, uint32_t activation, uint32_t* out) {
+  return record_on(step, out, [&](Recorder& recorder, DeviceObject& device) {
+    return recorder.gated_rms_norm(x, gate, get_weight(device, weight, false), eps, activation);
+  });
+}
+
+forge_status forge_causal_conv1d(uint32_t step, uint32_t x, uint32_t weight, uint32_t bias,
+                                 uint32_t state, uint32_t activation, uint32_t* out) {
+  return record_on(step, out, [&](Recorder& recorder, DeviceObject& device) {
+    return recorder.causal_conv1d(x, get_weight(device, weight, false),
+                                  get_weight(device, bias, true), get_state(device, state),
+                                  activation);
+  });
+}
+
+forge_status forge_gated_delta_rule(uint32_t step, uint32_t qkv, uint32_t ba, uint32_t rate,
+                                    uint32_t dt_bias, uint32_t state, uint32_t n_k_heads,
+                                    uint32_t head_order, float scale, float eps, uint32_t* out) {
+  return record_on(step, out, [&](Recorder& recorder, DeviceObject& device) {
+    return recorder.gated_delta_rule(qkv, ba, get_weight(device, rate, false),
+                                     get_weight(device, dt_bias, false), get_state(device, state),
+                                     n_k_heads, head_order, scale, eps);
+  });
+}
+
 forge_status forge_moe_route(uint32_t step, uint32_t logits, uint32_t top_k, uint32_t normalize,
                              float scale, uint32_t* out) {
   return record_on(step, out, [&](Recorder& recorder, DeviceObject&) {

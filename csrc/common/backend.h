@@ -60,6 +60,22 @@ struct KvCache {
   uint64_t page_bytes = 0;
 };
 
+struct StateShape {
+  uint32_t n_slots;
+  uint32_t rows;
+  uint32_t cols;
+};
+
+// What one operation remembers of the tokens before, for each sequence that holds a slot.
+struct StateCache {
+  virtual ~StateCache() = default;
+  virtual void copy_slot(uint32_t from, uint32_t to) = 0;
+  virtual void read_slot(uint32_t slot, uint8_t* data) const = 0;
+  virtual void write_slot(uint32_t slot, const uint8_t* data) = 0;
+  StateShape shape{};
+  uint64_t slot_bytes = 0;
+};
+
 // A recorded step, ready to run.
 struct Executable {
   virtual ~Executable() = default;
@@ -81,6 +97,7 @@ struct Backend {
   virtual void read_weight(const Weight& weight, uint64_t first_row, uint64_t n_rows,
                            float* out) const = 0;
   virtual std::shared_ptr<KvCache> create_kv(const KvShape& shape) = 0;
+  virtual std::shared_ptr<StateCache> create_state(const StateShape& shape) = 0;
   virtual std::unique_ptr<Executable> compile(std::shared_ptr<const Program> program) = 0;
 };
 

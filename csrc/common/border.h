@@ -33,6 +33,11 @@ struct KvObject : Object {
   std::shared_ptr<KvCache> kv;
 };
 
+struct StateObject : Object {
+  std::shared_ptr<DeviceObject> device;
+  std::shared_ptr<StateCache> state;
+};
+
 struct StepObject : Object {
   StepObject(std::shared_ptr<DeviceObject> owner, const StepLimits& limits)
       : device(std::move(owner)), recorder(limits) {}
@@ -87,9 +92,11 @@ inline std::shared_ptr<DeviceObject> get_device(uint32_t handle) {
   return get<DeviceObject>(handle, "device");
 }
 
-// A weight, KV cache or null for handle 0, which must belong to the device.
+// A weight (or null for handle 0 where it is optional), KV cache or state cache, which must belong to
+// the device.
 WeightRef get_weight(const DeviceObject& device, uint32_t handle, bool optional);
 KvRef get_kv(const DeviceObject& device, uint32_t handle);
+StateRef get_state(const DeviceObject& device, uint32_t handle);
 
 template <class T>
 T& not_null(T* pointer, const char* name) {

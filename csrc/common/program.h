@@ -29,6 +29,7 @@ struct Value {
 
 using WeightRef = std::shared_ptr<const Weight>;
 using KvRef = std::shared_ptr<KvCache>;
+using StateRef = std::shared_ptr<StateCache>;
 
 struct EmbedOp {
   WeightRef weight;
@@ -108,6 +109,58 @@ struct GluOp {
   std::array<ValueId, 1> reads() const { return {x}; }
 };
 
+struct SigmoidGateOp {
+  ValueId x;
+  ValueId gate;
+  ValueId residual;
+  ValueId out;
+  std::array<ValueId, 3> reads() const { return {x, gate, residual}; }
+};
+
+struct GatedRmsNormOp {
+  ValueId x;
+  ValueId gate;
+  WeightRef weight;
+  float eps;
+  uint32_t activation;
+  ValueId out;
+  std::array<ValueId, 2> reads() const { return {x, gate}; }
+};
+
+// The widest convolution: far above any model's.
+constexpr uint32_t kMostConvWidth = 64;
+
+struct CausalConv1dOp {
+  ValueId x;
+  WeightRef weight;
+  WeightRef bias;
+  StateRef state;
+  uint32_t activation;
+  ValueId out;
+  std::array<ValueId, 1> reads() const { return {x}; }
+};
+
+struct GatedDeltaRuleOp {
+  ValueId qkv;
+  ValueId ba;
+  WeightRef rate;
+  WeightRef dt_bias;
+  StateRef state;
+  uint32_t n_k_heads;
+  uint32_t n_v_heads;
+  uint32_t k_dim;
+  uint32_t v_dim;
+  uint32_t head_order;
+  float scale;
+  float eps;
+  ValueId out;
+  std::array<ValueId, 2> reads() const { return {qkv, ba}; }
+  uint32_t key_head(uint32_t value_head) const {
+    return head_order == FORGE_HEADS_TILED ? value_head % n_k_heads
+                                           : value_head / (n_v_heads / n_k_heads);
+  }
+};
+
 struct MoeRouteOp {
   ValueId logits;
   uint32_t top_k;
@@ -157,7 +210,8 @@ struct SampleOp {
 };
 
 using Op = std::variant<EmbedOp, RmsNormOp, LayerNormOp, MatmulOp, RopeTableOp, RopeAppendOp,
-                        AttentionOp, GluOp, MoeRouteOp, MoeMatmulOp, MoeCombineOp, GatherOutputsOp,
+                        AttentionOp, GluOp, SigmoidGateOp, GatedRmsNormOp, CausalConv1dOp,
+                        GatedDeltaRuleOp, MoeRouteOp, MoeMatmulOp, MoeCombineOp, GatherOutputsOp,
                         SoftcapOp, SampleOp>;
 
 struct StepLimits {
@@ -177,6 +231,7 @@ struct Program {
   uint32_t max_top = 0;          // of the sample operation
   uint32_t page_tokens = 0;      // of every KV cache in the step
   uint32_t n_pages = 0;          // of the smallest KV cache in the step
+  uint32_t n_slots = 0;          // of the smallest state cache in the step
   bool samples = false;
 
   const Value& value(ValueId id) const { return values[id - 1]; }

@@ -12,8 +12,6 @@ namespace {
 // Keeps every index computation of a backend far from overflow.
 constexpr uint64_t kMaxCols = 1u << 28;
 
-bool known_activation(uint32_t activation) { return activation <= FORGE_GELU_ERF; }
-
 }  // namespace
 
 Recorder::Recorder(const StepLimits& limits) : program_(std::make_shared<Program>()) {
@@ -67,15 +65,15 @@ void Recorder::use_kv(const char* operation, const KvRef& kv) {
   program.n_pages = std::min(program.n_pages, kv->shape.n_pages);
 }
 
-template <class OpType>
-ValueId Recorder::add(OpType op, Rows rows, uint64_t cols) {
+void Recorder::check_activation(const char* operation, uint32_t activation) const {
+  require(activation <= FORGE_GELU_ERF, operation, ": unknown activation ", activation);
+}
+
+ValueId Recorder::add_value(Rows rows, uint64_t cols) {
   require(cols >= 1 && cols <= kMaxCols, "step: a value of ", cols, " columns; valid is 1 to ",
           kMaxCols);
   program_->values.push_back({rows, cols});
-  op.out = static_cast<ValueId>(program_->values.size());
-  const ValueId out = op.out;
-  program_->ops.emplace_back(std::move(op));
-  return out;
+  return static_cast<ValueId>(program_->values.size());
 }
 
 ValueId Recorder::embed(WeightRef weight, float scale) {
@@ -110,7 +108,7 @@ ValueId Recorder::matmul(ValueId x, WeightRef weight, WeightRef bias, float alph
   require(weight->cols == in.cols, "matmul: x has ", in.cols, " columns, the weight ",
           weight->cols);
   check_vector("matmul", "bias", bias, weight->rows);
-  require(known_activation(activation), "matmul: unknown activation ", activation);
+  check_activation("matmul", activation);
   check_residual("matmul", residual, in.rows, weight->rows);
   const uint64_t cols = weight->rows;
   return add(MatmulOp{x, std::move(weight), std::move(bias), alpha, activation, residual, 0},
@@ -183,7 +181,7 @@ ValueId Recorder::glu(ValueId x, uint32_t width, uint32_t unit) {
   const Value in = use("glu", "x", x);
   require(width >= 1 && in.cols % (2 * static_cast<uint64_t>(width)) == 0, "glu: x has ", in.cols,
           " columns, which are no groups of twice ", width);
-  require(known_activation(unit) || unit == FORGE_CLAMPED_SWIGLU, "glu: unknown unit ", unit);
+  require(unit <= FORGE_CLAMPED_SWIGLU, "glu: unknown unit ", unit);
   return add(GluOp{x, width, unit, 0}, in.rows, in.cols / 2);
 }
 

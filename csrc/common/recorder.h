@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <utility>
 
 #include "program.h"
 
@@ -23,6 +24,14 @@ class Recorder {
   ValueId attention(ValueId q, KvRef kv, uint32_t n_heads, float scale, uint32_t window,
                     float softcap, WeightRef sinks);
   ValueId glu(ValueId x, uint32_t width, uint32_t unit);
+  ValueId sigmoid_gate(ValueId x, ValueId gate, ValueId residual);
+  ValueId gated_rms_norm(ValueId x, ValueId gate, WeightRef weight, float eps,
+                         uint32_t activation);
+  ValueId causal_conv1d(ValueId x, WeightRef weight, WeightRef bias, StateRef state,
+                        uint32_t activation);
+  ValueId gated_delta_rule(ValueId qkv, ValueId ba, WeightRef rate, WeightRef dt_bias,
+                           StateRef state, uint32_t n_k_heads, uint32_t head_order, float scale,
+                           float eps);
   ValueId moe_route(ValueId logits, uint32_t top_k, bool normalize, float scale);
   ValueId moe_matmul(ValueId x, ValueId route, WeightRef weight, WeightRef bias,
                      uint32_t n_experts);
@@ -36,13 +45,22 @@ class Recorder {
   std::shared_ptr<const Program> finish();
 
  private:
+  // Appends an operation, whose result has so many columns.
   template <class OpType>
-  ValueId add(OpType op, Rows rows, uint64_t cols);
+  ValueId add(OpType op, Rows rows, uint64_t cols) {
+    op.out = add_value(rows, cols);
+    const ValueId out = op.out;
+    program_->ops.emplace_back(std::move(op));
+    return out;
+  }
+  ValueId add_value(Rows rows, uint64_t cols);
   const Value& use(const char* operation, const char* role, ValueId id) const;
   void check_vector(const char* operation, const char* role, const WeightRef& weight,
                     uint64_t cols) const;
   void check_residual(const char* operation, ValueId residual, Rows rows, uint64_t cols) const;
+  void check_activation(const char* operation, uint32_t activation) const;
   void use_kv(const char* operation, const KvRef& kv);
+  void use_state(const char* operation, const StateRef& state, uint64_t rows, uint64_t cols);
   void check_open() const;
 
   std::shared_ptr<Program> program_;

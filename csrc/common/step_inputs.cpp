@@ -78,7 +78,42 @@ void check_sampling(const Program& program, const StepInputs& in, const forge_st
   }
 }
 
+// One sequence, one slot, one run of tokens without a gap.
+void check_state(const Program& program, const StepInputs& in) {
+  check_range("slots", in.slots, program.n_slots);
+  std::vector<bool> taken(program.n_slots), begun(in.n_sequences);
+  for (const int32_t slot : in.slots) {
+    require(!taken[static_cast<size_t>(slot)], "step inputs: two sequences have the slot ", slot);
+    taken[static_cast<size_t>(slot)] = true;
+  }
+  for (uint32_t t = 0; t < in.n_tokens; ++t) {
+    const auto sequence = static_cast<size_t>(in.sequences[t]);
+    if (t > 0 && in.sequences[t - 1] == in.sequences[t]) {
+      require(in.positions[t - 1] + 1 == in.positions[t], "step inputs: positions[", t, "] is ",
+              in.positions[t], " after ", in.positions[t - 1],
+              "; recurrent state takes a sequence's tokens one after another");
+    } else {
+      require(!begun[sequence], "step inputs: the tokens of sequence ", sequence,
+              " do not follow one another, as recurrent state needs");
+      begun[sequence] = true;
+    }
+  }
+}
+
 }  // namespace
+
+std::vector<StateRun> state_runs(const StepInputs& inputs) {
+  std::vector<StateRun> runs;
+  for (uint32_t t = 0; t < inputs.n_tokens; ++t) {
+    const int32_t sequence = inputs.sequences[t];
+    if (t == 0 || inputs.sequences[t - 1] != sequence) {
+      const auto slot = static_cast<uint32_t>(inputs.slots[static_cast<size_t>(sequence)]);
+      runs.push_back({t, t, slot, inputs.positions[t] == 0});
+    }
+    runs.back().end = t + 1;
+  }
+  return runs;
+}
 
 StepInputs parse_step_inputs(const Program& program, const void* data, uint64_t bytes) {
   require(data && reinterpret_cast<uintptr_t>(data) % 4 == 0,
@@ -104,6 +139,7 @@ StepInputs parse_step_inputs(const Program& program, const void* data, uint64_t 
   in.sequences = reader.take<int32_t>("sequences", header.n_tokens);
   in.page_tables = reader.take<int32_t>(
       "page_tables", static_cast<uint64_t>(header.n_sequences) * header.n_pages);
+  in.slots = reader.take<int32_t>("slots", header.n_sequences);
   in.output_rows = reader.take<int32_t>("output_rows", header.n_outputs);
   in.sampling = reader.take<forge_sampling>("sampling", header.n_outputs);
   in.history = reader.take<int32_t>("history", header.n_history);
@@ -127,6 +163,7 @@ StepInputs parse_step_inputs(const Program& program, const void* data, uint64_t 
   }
   check_range("sequences", in.sequences, header.n_sequences);
   check_range("output_rows", in.output_rows, header.n_tokens);
+  if (program.n_slots) check_state(program, in);
   if (program.samples) check_sampling(program, in, header);
   return in;
 }

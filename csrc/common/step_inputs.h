@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "program.h"
 
@@ -44,6 +45,7 @@ struct StepInputs {
   std::span<const int32_t> positions;
   std::span<const int32_t> sequences;
   std::span<const int32_t> page_tables;  // [n_sequences, n_pages]
+  std::span<const int32_t> slots;        // [n_sequences]; to be read where the step has state
   std::span<const int32_t> output_rows;
   std::span<const forge_sampling> sampling;
   std::span<const int32_t> history;
@@ -57,6 +59,19 @@ struct StepInputs {
     return page_tables.subspan(static_cast<size_t>(sequences[token]) * n_pages, n_pages);
   }
 };
+
+// The tokens of one sequence in a step that has recurrent state.
+struct StateRun {
+  uint32_t begin;  // the first of its rows
+  uint32_t end;    // the row after its last
+  uint32_t slot;
+  bool from_zero;  // whether it begins with a state of zeros
+
+  uint32_t length() const { return end - begin; }
+};
+
+// The runs of a step in the order of their rows.
+std::vector<StateRun> state_runs(const StepInputs& inputs);
 
 // Reads and checks an input block (forge_step_header in forge.h). `data` must be 4-byte aligned.
 StepInputs parse_step_inputs(const Program& program, const void* data, uint64_t bytes);

@@ -6,6 +6,7 @@
 #include "cpu_executor.h"
 #include "cpu_features.h"
 #include "cpu_kv.h"
+#include "cpu_state.h"
 #include "cpu_weight.h"
 #include "host_info.h"
 
@@ -55,6 +56,10 @@ class CpuBackend : public Backend {
 
   std::shared_ptr<KvCache> create_kv(const KvShape& shape) override {
     return std::make_shared<CpuKv>(shape, device_->kernels);
+  }
+
+  std::shared_ptr<StateCache> create_state(const StateShape& shape) override {
+    return std::make_shared<CpuState>(shape);
   }
 
   std::unique_ptr<Executable> compile(std::shared_ptr<const Program> program) override {

@@ -22,7 +22,9 @@ CpuExecutor::CpuExecutor(std::shared_ptr<const Program> program, std::shared_ptr
       attention_(*device_),
       sampling_(kernels_, device_->pool.n_threads(), program_->logits_cols),
       packed_(program_->ops.size()),
-      keys_(device_->pool.n_threads()) {
+      keys_(device_->pool.n_threads()),
+      taps_(program_->ops.size()),
+      delta_tokens_(device_->pool.n_threads()) {
   const std::lock_guard lock(device_->run_mutex);
   for (op_index_ = 0; op_index_ < program_->ops.size(); ++op_index_) {
     std::visit([this](const auto& op) { prepare(op); }, program_->ops[op_index_]);

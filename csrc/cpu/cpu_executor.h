@@ -46,6 +46,9 @@ class CpuExecutor : public Executable {
   void prepare(const RopeTableOp& op);
   void prepare(const RopeAppendOp& op);
   void prepare(const AttentionOp& op);
+  void prepare(const GatedRmsNormOp& op);
+  void prepare(const CausalConv1dOp& op);
+  void prepare(const GatedDeltaRuleOp& op);
   void prepare(const MoeMatmulOp& op);
   void prepare_product(const Weight& weight, uint64_t group_rows, ValueId x);
 
@@ -57,6 +60,10 @@ class CpuExecutor : public Executable {
   void execute(const RopeAppendOp& op);
   void execute(const AttentionOp& op);
   void execute(const GluOp& op);
+  void execute(const SigmoidGateOp& op);
+  void execute(const GatedRmsNormOp& op);
+  void execute(const CausalConv1dOp& op);
+  void execute(const GatedDeltaRuleOp& op);
   void execute(const MoeRouteOp& op);
   void execute(const MoeMatmulOp& op);
   void execute(const MoeCombineOp& op);
@@ -91,6 +98,12 @@ class CpuExecutor : public Executable {
   std::vector<const PackedWeight*> packed_;
   // The keys of one token, for each thread.
   std::vector<std::vector<float>> keys_;
+  // Per operation: the weights of convolutions, [width, cols].
+  std::vector<std::vector<float>> taps_;
+  // What slots kept of the rows before, for each run of a sequence's tokens.
+  std::vector<float> conv_rows_;
+  // What the delta rule makes of some tokens of a head, for each thread.
+  std::vector<std::vector<float>> delta_tokens_;
 
   // Of the run under way.
   const StepInputs* inputs_ = nullptr;

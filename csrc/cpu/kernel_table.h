@@ -115,6 +115,28 @@ struct AttentionPartial {
   float* out;      // [rows][padded_dim(v_head_dim)]
 };
 
+// ---- recurrent state ------------------------------------------------------------------------
+
+// Columns of a state that lie side by side: its panels are [rows][16], one after another.
+constexpr uint32_t kStateColumns = 16;
+
+// Some tokens of one sequence and one value head, in the order of their positions.
+struct DeltaBlock {
+  float* state;           // of the head: panels of [k_dim][16]
+  uint64_t panel_stride;  // floats from panel to panel
+  const float* q;         // [n_tokens][k_dim], normalised
+  const float* k;         // the same
+  const float* v;         // of the first token
+  uint64_t v_stride;      // floats from token to token
+  const float* beta;      // [n_tokens]
+  const float* decay;     // [n_tokens]
+  float* out;
+  uint64_t out_stride;
+  uint32_t n_tokens;
+  uint32_t k_dim;
+  uint32_t v_dim;
+};
+
 // ---- sampling -------------------------------------------------------------------------------
 
 // Logits whose exponentials are summed in float before their sums are added in double.
@@ -145,6 +167,12 @@ struct KernelTable {
                      float* out);
   // out = activation(gate) up
   void (*glu)(const float* gate, const float* up, uint64_t n, uint32_t unit, float* out);
+  // out = residual + sigmoid(gate) x; residual may be null.
+  void (*sigmoid_gate)(const float* x, const float* gate, uint64_t n, const float* residual,
+                       float* out);
+  // out = x / sqrt(mean(x^2) + eps) weight activation(gate)
+  void (*gated_rms_norm)(const float* x, const float* gate, const float* weight, uint64_t n,
+                         float eps, uint32_t activation, float* out);
   // out = cap tanh(x / cap)
   void (*softcap)(const float* x, uint64_t n, float cap, float* out);
   // out = scale x; out may be x.
@@ -170,6 +198,14 @@ struct KernelTable {
   // out = the weighted mean of a row's values; sink, a score without a value, may be null.
   void (*attention_finish)(const AttentionPartial& partial, uint32_t row, uint32_t v_head_dim,
                            const float* sink, float* out);
+
+  // out[n] = activation(bias + sum over the rows of taps[row][n] rows[row]); bias may be null.
+  void (*conv1d_row)(const float* const* rows, const float* taps, uint32_t width,
+                     const float* bias, uint64_t n, uint32_t activation, float* out);
+  // out = factor x / sqrt(sum(x^2) + eps)
+  void (*l2_normalize)(const float* x, uint64_t n, float eps, float factor, float* out);
+  // See forge_gated_delta_rule in forge.h.
+  void (*delta_rule)(const DeltaBlock& block);
 
   LogitScan (*scan)(const float* x, uint64_t n);
   // The sum of exp((x - largest) scale). The terms go to terms[n], and the sums of every kSumBlock

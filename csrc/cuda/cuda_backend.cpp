@@ -4,6 +4,7 @@
 #include <charconv>
 #include <thread>
 
+#include "../common/error.h"
 #include "../common/json_text.h"
 #include "bandwidth.h"
 #include "cuda_device.h"
@@ -80,6 +81,10 @@ class CudaBackend : public Backend {
 
   std::shared_ptr<KvCache> create_kv(const KvShape& shape) override {
     return std::make_shared<CudaKv>(shape, device_->state);
+  }
+
+  std::shared_ptr<StateCache> create_state(const StateShape&) override {
+    fail(FORGE_UNSUPPORTED, "the CUDA device cannot run models with recurrent state yet");
   }
 
   std::unique_ptr<Executable> compile(std::shared_ptr<const Program> program) override {

@@ -66,6 +66,10 @@ class PlanBuilder {
   void emit(const RopeAppendOp& op);
   void emit(const AttentionOp& op);
   void emit(const GluOp& op);
+  void emit(const SigmoidGateOp& op);
+  void emit(const GatedRmsNormOp& op);
+  void emit(const CausalConv1dOp& op);
+  void emit(const GatedDeltaRuleOp& op);
   void emit(const MoeRouteOp& op);
   void emit(const MoeMatmulOp& op);
   void emit(const MoeCombineOp& op);

@@ -53,6 +53,10 @@ class MetalBackend : public Backend {
     return std::make_shared<MetalKv>(shape, device_->device);
   }
 
+  std::shared_ptr<StateCache> create_state(const StateShape&) override {
+    fail(FORGE_UNSUPPORTED, "the Metal device cannot run models with recurrent state yet");
+  }
+
   std::unique_ptr<Executable> compile(std::shared_ptr<const Program> program) override {
     return std::make_unique<MetalExecutor>(std::move(program), device_);
   }

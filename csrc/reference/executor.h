@@ -37,6 +37,10 @@ class Executor : public Executable {
   void execute(const RopeAppendOp& op);
   void execute(const AttentionOp& op);
   void execute(const GluOp& op);
+  void execute(const SigmoidGateOp& op);
+  void execute(const GatedRmsNormOp& op);
+  void execute(const CausalConv1dOp& op);
+  void execute(const GatedDeltaRuleOp& op);
   void execute(const MoeRouteOp& op);
   void execute(const MoeMatmulOp& op);
   void execute(const MoeCombineOp& op);

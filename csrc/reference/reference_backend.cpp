@@ -3,6 +3,7 @@
 #include "../common/json_text.h"
 #include "executor.h"
 #include "reference_kv.h"
+#include "reference_state.h"
 
 namespace forge {
 
@@ -30,6 +31,10 @@ class ReferenceBackend : public Backend {
 
   std::shared_ptr<KvCache> create_kv(const KvShape& shape) override {
     return std::make_shared<ReferenceKv>(shape);
+  }
+
+  std::shared_ptr<StateCache> create_state(const StateShape& shape) override {
+    return std::make_shared<ReferenceState>(shape);
   }
 
   std::unique_ptr<Executable> compile(std::shared_ptr<const Program> program) override {

@@ -137,6 +137,10 @@ class EmptyBackend implements Backend {
     throw new TypeError("this device holds nothing");
   }
 
+  createState(): never {
+    throw new TypeError("this device holds nothing");
+  }
+
   record(): never {
     throw new TypeError("this device computes nothing");
   }

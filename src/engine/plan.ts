@@ -1,4 +1,12 @@
-import type { Backend, DeviceInfo, KvCache, Recorder, Weight, WeightSlice } from "../backend.ts";
+import type {
+  Backend,
+  DeviceInfo,
+  KvCache,
+  Recorder,
+  StateCache,
+  Weight,
+  WeightSlice,
+} from "../backend.ts";
 import { ForgeError } from "../errors.ts";
 import type { Checkpoint } from "../formats/checkpoint.ts";
 import { tensorBytes } from "../formats/tensor_info.ts";
@@ -68,6 +76,10 @@ class PlanBackend implements Backend {
 
   createKv(): KvCache {
     throw new ForgeError("unsupported", "a plan has no KV cache");
+  }
+
+  createState(): StateCache {
+    throw new ForgeError("unsupported", "a plan has no recurrent state");
   }
 
   record(): Recorder {

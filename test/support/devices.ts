@@ -52,6 +52,14 @@ function wantedKinds(): readonly BackendKind[] {
   return wanted === undefined ? kinds : kinds.filter((kind) => wanted.includes(kind));
 }
 
+/** Kinds with operations that have recurrent state; the others refuse to make any. */
+const recurrentKinds: readonly BackendKind[] = ["reference", "cpu"];
+
+/** Whether a device has operations with recurrent state. */
+export function isRecurrent({ kind }: { readonly kind: BackendKind }): boolean {
+  return recurrentKinds.includes(kind);
+}
+
 /** The reference device. */
 export const referenceDevice: TestDevice = { name: "reference", kind: "reference", selector: "" };
 
@@ -63,12 +71,16 @@ export function openDevice(device: TestDevice, threads: number = defaultThreads)
   return NativeBackend.open({ kind: device.kind, selector: device.selector, threads });
 }
 
-/** Registers a test for each device; its random numbers depend on the seed and its name only. */
+/**
+ * Registers a test for each device, or for those that are chosen; its random numbers depend on the seed
+ * and its name only.
+ */
 export function deviceTest(
   name: string,
   fn: (device: NativeBackend, random: Random) => Promise<void> | void,
+  isChosen: (device: TestDevice) => boolean = () => true,
 ): void {
-  for (const device of devices) {
+  for (const device of devices.filter(isChosen)) {
     Deno.test(`${name} (${device.name})`, async () => {
       using backend = openDevice(device);
       await fn(backend, new Random(name));

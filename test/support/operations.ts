@@ -1,6 +1,6 @@
 /** Tests of one operation on all devices, from one description. */
 import type { Backend } from "../../src/backend.ts";
-import { devices, isGpu, openDevice, referenceDevice } from "./devices.ts";
+import { devices, isGpu, openDevice, referenceDevice, type TestDevice } from "./devices.ts";
 import { assertClose, type Matrix, type Tolerance } from "./matrix.ts";
 import { Random } from "./random.ts";
 import type { TestWeight } from "./weights.ts";
@@ -22,6 +22,8 @@ export interface OpTest<Case> {
    * few roundings to float32. @default { absolute: 4e-7, relative: 4e-7 }
    */
   readonly referenceTolerance?: Tolerance;
+  /** Which devices have the operation. @default all */
+  readonly isOn?: (device: TestDevice) => boolean;
 }
 
 function reader(device: Backend): (weight: TestWeight) => Matrix {
@@ -36,7 +38,7 @@ function reader(device: Backend): (weight: TestWeight) => Matrix {
  * other device against the reference device.
  */
 export function opTest<Case>(name: string, test: OpTest<Case>): void {
-  const { referenceTolerance = { absolute: 4e-7, relative: 4e-7 } } = test;
+  const { referenceTolerance = { absolute: 4e-7, relative: 4e-7 }, isOn = () => true } = test;
   let inputs: readonly (readonly [label: string, inputs: Case])[] | undefined;
   const cases = () => inputs ??= test.cases(new Random(name));
   const references = new Map<Case, Matrix>();
@@ -51,7 +53,7 @@ export function opTest<Case>(name: string, test: OpTest<Case>): void {
     }
   });
 
-  for (const device of devices.filter(({ kind }) => kind !== "reference")) {
+  for (const device of devices.filter((device) => device.kind !== "reference" && isOn(device))) {
     Deno.test(`${name} (${device.name})`, async () => {
       using reference = openDevice(referenceDevice);
       using backend = openDevice(device);

@@ -16,6 +16,10 @@ void rms_norm(const float* x, const float* weight, uint64_t n, float eps, float 
 void layer_norm(const float* x, const float* weight, const float* bias, uint64_t n, float eps,
                 float* out);
 void glu(const float* gate, const float* up, uint64_t n, uint32_t unit, float* out);
+void sigmoid_gate(const float* x, const float* gate, uint64_t n, const float* residual,
+                  float* out);
+void gated_rms_norm(const float* x, const float* gate, const float* weight, uint64_t n, float eps,
+                    uint32_t activation, float* out);
 void softcap(const float* x, uint64_t n, float cap, float* out);
 void scale(const float* x, uint64_t n, float factor, float* out);
 void add_scaled(float* accumulator, const float* x, float weight, uint64_t n);
@@ -31,6 +35,11 @@ void attention_merge(uint32_t n_rows, uint32_t v_head_dim, const AttentionPartia
                      const AttentionPartial& more);
 void attention_finish(const AttentionPartial& partial, uint32_t row, uint32_t v_head_dim,
                       const float* sink, float* out);
+
+void conv1d_row(const float* const* rows, const float* taps, uint32_t width, const float* bias,
+                uint64_t n, uint32_t activation, float* out);
+void l2_normalize(const float* x, uint64_t n, float eps, float factor, float* out);
+void delta_rule(const DeltaBlock& block);
 
 LogitScan scan(const float* x, uint64_t n);
 double sum_exp(const float* x, uint64_t n, float largest, float scale, float* terms,

@@ -60,6 +60,7 @@ FORGE_INLINE Vec erfc_of_positive(Vec x) {
   return t * exp(negate(x * x)) * polynomial(t, kP);
 }
 
+FORGE_INLINE Vec sigmoid(Vec x) { return set(1.0f) / (set(1.0f) + exp(negate(x))); }
 FORGE_INLINE Vec silu(Vec x) { return x / (set(1.0f) + exp(negate(x))); }
 
 FORGE_INLINE Vec gelu_tanh(Vec x) {

@@ -98,6 +98,7 @@ async function open(
       const copyPage = (from: number, to: number) => copies.push(`${from}→${to}`);
       return { handle: 0, pageBytes: 10, copyPage } as unknown as KvCache;
     },
+    createState: (shape) => base.createState(shape),
     record: (limits) => {
       recorded.push(limits);
       return fakeRecorder(step);

@@ -103,7 +103,8 @@ Deno.test({
 
 /** What messages call a kind of handle, after the name of its parameter. */
 function kindName(parameter: string): string {
-  return parameter === "kv" ? "KV cache" : parameter;
+  if (parameter === "kv") return "KV cache";
+  return parameter === "state" ? "state cache" : parameter;
 }
 
 Deno.test({

@@ -57,6 +57,7 @@ function unpack(block: Int32Array) {
     positions: reader.array("int32", n_tokens),
     sequences: reader.array("int32", n_tokens),
     pageTables: Array.from({ length: n_sequences }, () => reader.array("int32", n_pages)),
+    slots: reader.array("int32", n_sequences),
     outputRows: reader.array("int32", n_outputs),
     sampling: Array.from({ length: n_outputs }, () => reader.struct("forge_sampling")),
     history: reader.array("int32", n_history),
@@ -113,7 +114,15 @@ Deno.test("step block: tokens and page tables, padded to the longest", () => {
   assertEquals(block.positions, [0, 1, 9]);
   assertEquals(block.sequences, [0, 0, 1]);
   assertEquals(block.pageTables, [[3, 0, 0], [4, 5, 6]]);
+  assertEquals(block.slots, [0, 0]);
   assertEquals(block.sampling, []);
+});
+
+Deno.test("step block: a slot of recurrent state for each sequence", () => {
+  const block = new InputBlock();
+  assertEquals(unpack(block.pack({ ...inputs, slots: [7, 2] })).slots, [7, 2]);
+  // Words are used again: nothing of the run before may be left.
+  assertEquals(unpack(block.pack(inputs)).slots, [0, 0]);
 });
 
 Deno.test("step block: an output without wishes", () => {
@@ -205,6 +214,7 @@ Deno.test("step block: arrays that belong together differ in length", () => {
   const refused: [Partial<StepInputs>, string][] = [
     [{ positions: [0] }, "3 tokens got 1 positions and 3 sequences"],
     [{ sequences: [0, 0, 0, 0] }, "3 tokens got 3 positions and 4 sequences"],
+    [{ slots: [1] }, "2 sequences got 1 state slots"],
     [
       { outputs: [1, 2].map((words) => request(0, { mask: new Uint32Array(words) })) },
       "1 and 2 words",

@@ -4,6 +4,7 @@ import type {
   DeviceInfo,
   KvCache,
   Recorder,
+  StateCache,
   Weight,
   WeightData,
   WeightSlice,
@@ -108,6 +109,10 @@ export class FakeBackend implements Backend {
 
   createKv(): KvCache {
     throw new Error("a fake device has no KV cache");
+  }
+
+  createState(): StateCache {
+    throw new Error("a fake device has no recurrent state");
   }
 
   record(): Recorder {

@@ -1,0 +1,131 @@
+// Convolutions over tokens, and the gated delta rule.
+
+#include "kernels.h"
+#include "row_vectors.h"
+#include "vector_math.h"
+
+namespace forge::cpu::FORGE_TARGET {
+
+namespace {
+
+// Sums over the rows of a state are kept in so many parts, so that none waits for the one before it.
+constexpr uint32_t kParts = 4;
+
+// The first n of 16 columns, and zeros.
+FORGE_INLINE Group load_columns(const float* at, int n) {
+  Group out;
+  for (int i = 0; i < Group::kVectors; ++i) {
+    const int left = n - i * kLanes;
+    out.part[i] = left >= kLanes ? load(at + i * kLanes)
+                  : left > 0     ? load_n(at + i * kLanes, left)
+                                 : zero();
+  }
+  return out;
+}
+
+FORGE_INLINE void store_columns(float* at, const Group& a, int n) {
+  for (int i = 0; i < Group::kVectors; ++i) {
+    const int left = n - i * kLanes;
+    if (left > 0) store_up_to(at + i * kLanes, a.part[i], left < kLanes ? left : kLanes);
+  }
+}
+
+FORGE_INLINE Group zeros() {
+  Group out;
+  for (int i = 0; i < Group::kVectors; ++i) out.part[i] = zero();
+  return out;
+}
+
+FORGE_INLINE Group joined(const Group (&parts)[kParts]) {
+  Group out;
+  for (int i = 0; i < Group::kVectors; ++i) {
+    out.part[i] =
+        (parts[0].part[i] + parts[1].part[i]) + (parts[2].part[i] + parts[3].part[i]);
+  }
+  return out;
+}
+
+// Calls body(row, part) for each row, with the part of a sum that it belongs to.
+template <class Body>
+FORGE_INLINE void for_state_rows(uint32_t n, Body body) {
+  uint32_t i = 0;
+  for (; i + kParts <= n; i += kParts) {
+    FORGE_UNROLL(4)
+    for (uint32_t part = 0; part < kParts; ++part) body(i + part, part);
+  }
+  for (uint32_t part = 0; i + part < n; ++part) body(i + part, part);
+}
+
+// One token and the 16 columns of a panel of the state, [k_dim][16], whose first n are in use.
+FORGE_INLINE void delta_rule_token(const DeltaBlock& block, float* panel, uint32_t token,
+                                   uint64_t column, int n) {
+  const float* q = block.q + uint64_t{token} * block.k_dim;
+  const float* k = block.k + uint64_t{token} * block.k_dim;
+  const Vec decay = set(block.decay[token]), beta = set(block.beta[token]);
+
+  Group known[kParts] = {zeros(), zeros(), zeros(), zeros()};
+  for_state_rows(block.k_dim, [&](uint32_t row, uint32_t part) FORGE_INLINE_LAMBDA {
+    const Vec factor = set(k[row]);
+    for (int i = 0; i < Group::kVectors; ++i) {
+      const Vec s = load(panel + row * 16 + i * kLanes);
+      known[part].part[i] = fma(s, factor, known[part].part[i]);
+    }
+  });
+  const Group sums = joined(known);
+  Group delta = load_columns(block.v + token * block.v_stride + column, n);
+  for (int i = 0; i < Group::kVectors; ++i) {
+    delta.part[i] = (delta.part[i] - decay * sums.part[i]) * beta;
+  }
+
+  Group out[kParts] = {zeros(), zeros(), zeros(), zeros()};
+  for_state_rows(block.k_dim, [&](uint32_t row, uint32_t part) FORGE_INLINE_LAMBDA {
+    const Vec by_k = set(k[row]), by_q = set(q[row]);
+    for (int i = 0; i < Group::kVectors; ++i) {
+      float* at = panel + row * 16 + i * kLanes;
+      const Vec s = fma(by_k, delta.part[i], decay * load(at));
+      store(at, s);
+      out[part].part[i] = fma(s, by_q, out[part].part[i]);
+    }
+  });
+  store_columns(block.out + token * block.out_stride + column, joined(out), n);
+}
+
+}  // namespace
+
+void conv1d_row(const float* const* rows, const float* taps, uint32_t width, const float* bias,
+                uint64_t n, uint32_t activation, float* out) {
+  for_vectors(n, [&](uint64_t i, int m) FORGE_INLINE_LAMBDA {
+    Vec sum = bias ? load_up_to(bias + i, m) : zero();
+    for (uint32_t tap = 0; tap < width; ++tap) {
+      sum = fma(load_up_to(taps + tap * n + i, m), load_up_to(rows[tap] + i, m), sum);
+    }
+    store_up_to(out + i, activate(activation, sum), m);
+  });
+}
+
+void l2_normalize(const float* x, uint64_t n, float eps, float factor, float* out) {
+  Vec squares = zero();
+  for_vectors(n, [&](uint64_t i, int m) FORGE_INLINE_LAMBDA {
+    const Vec a = load_up_to(x + i, m);
+    squares = fma(a, a, squares);
+  });
+  const Vec scale = set(factor / __builtin_sqrtf(sum(squares) + eps));
+  for_vectors(n, [&](uint64_t i, int m) FORGE_INLINE_LAMBDA {
+    store_up_to(out + i, load_up_to(x + i, m) * scale, m);
+  });
+}
+
+void delta_rule(const DeltaBlock& block) {
+  float* panel = block.state;
+  for (uint64_t column = 0; column < block.v_dim; column += 16) {
+    const uint64_t left = block.v_dim - column;
+    const int n = left < 16 ? static_cast<int>(left) : 16;
+    // All tokens pass over a panel while it is in the first-level cache.
+    for (uint32_t token = 0; token < block.n_tokens; ++token) {
+      delta_rule_token(block, panel, token, column, n);
+    }
+    panel += block.panel_stride;
+  }
+}
+
+}  // namespace forge::cpu::FORGE_TARGET

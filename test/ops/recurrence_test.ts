@@ -1,0 +1,176 @@
+/** Operations with recurrent state: convolutions over tokens, and the gated delta rule. */
+import type { Activation, Backend } from "../../src/backend.ts";
+import { devices, deviceTest, isRecurrent, openDevice } from "../support/devices.ts";
+import { assertSameBits, type Matrix, matrixOf, randomMatrix } from "../support/matrix.ts";
+import { opTest } from "../support/operations.ts";
+import { Random } from "../support/random.ts";
+import {
+  randomSchedule,
+  runSchedule,
+  type Schedule,
+  totalRows,
+  wholeSchedule,
+} from "../support/recurrence.ts";
+import { f32Vector, randomWeight, type TestWeight } from "../support/weights.ts";
+import { activate } from "./plain_activations.ts";
+import { type DeltaShape, plainConv1d, plainDeltaRule } from "./plain_recurrence.ts";
+
+interface ConvCase {
+  readonly schedule: Schedule;
+  readonly x: Matrix;
+  readonly weight: TestWeight;
+  readonly bias: TestWeight | undefined;
+  readonly activation: Activation;
+}
+
+function convCase(random: Random, cols: number, width: number, lengths: number[]): ConvCase {
+  const schedule = randomSchedule(random, lengths);
+  return {
+    schedule,
+    x: randomMatrix(random, totalRows(schedule), cols),
+    weight: randomWeight(random, random.pick(["F32", "F16"]), cols, width),
+    bias: random.chance(0.4) ? f32Vector(random.normals(cols)) : undefined,
+    activation: random.pick(["silu", "identity"] as const),
+  };
+}
+
+function runConv(device: Backend, { schedule, x, weight, bias, activation }: ConvCase) {
+  const shape = { rows: weight.cols - 1, cols: x.cols };
+  return runSchedule(
+    device,
+    schedule,
+    shape,
+    x.cols,
+    (graph, state) =>
+      graph.recorder.causalConv1d(graph.input(x), graph.weight(weight), state, {
+        bias: graph.optionalWeight(bias),
+        activation,
+      }),
+  );
+}
+
+opTest<ConvCase>("causal_conv1d", {
+  isOn: isRecurrent,
+  cases: (random) => [
+    ["1 column", convCase(random, 1, 2, [1])],
+    ["4 wide", convCase(random, 40, 4, [1, 9, 30])],
+    ["odd columns", convCase(random, 37, 3, [2, 17])],
+    ["wider than its runs", convCase(random, 24, 9, [12, 3, 5])],
+    ["long", convCase(random, 128, 4, [150, 70])],
+  ],
+  run: runConv,
+  plain({ schedule, x, weight, bias, activation }, read) {
+    const sums = plainConv1d(schedule, x, read(weight), bias && read(bias).data);
+    const { rows, cols, data } = sums;
+    return matrixOf(rows, cols, (row, col) => activate(activation, data[row * cols + col]!));
+  },
+  tolerance: { absolute: 2e-6, relative: 2e-6 },
+  referenceTolerance: { absolute: 1e-6, relative: 1e-6 },
+});
+
+interface DeltaCase {
+  readonly schedule: Schedule;
+  readonly shape: DeltaShape;
+  readonly qkv: Matrix;
+  readonly ba: Matrix;
+  readonly rate: Float32Array<ArrayBuffer>;
+  readonly dtBias: Float32Array<ArrayBuffer>;
+  readonly scale: number;
+  readonly eps: number;
+}
+
+function deltaCase(random: Random, shape: DeltaShape, lengths: number[]): DeltaCase {
+  const schedule = randomSchedule(random, lengths);
+  const { nKHeads, nVHeads, kDim, vDim } = shape;
+  const rows = totalRows(schedule);
+  return {
+    schedule,
+    shape,
+    qkv: randomMatrix(random, rows, 2 * nKHeads * kDim + nVHeads * vDim),
+    ba: randomMatrix(random, rows, 2 * nVHeads, 2),
+    rate: Float32Array.from({ length: nVHeads }, () => -Math.exp(random.normal())),
+    dtBias: random.normals(nVHeads),
+    scale: Math.fround(1 / Math.sqrt(kDim)),
+    eps: Math.fround(1e-6),
+  };
+}
+
+function runDelta(device: Backend, inputs: DeltaCase) {
+  const { schedule, shape, qkv, ba, rate, dtBias, scale, eps } = inputs;
+  const { nKHeads, nVHeads, kDim, vDim, headOrder } = shape;
+  const stateShape = { rows: nVHeads * kDim, cols: vDim };
+  return runSchedule(
+    device,
+    schedule,
+    stateShape,
+    nVHeads * vDim,
+    (graph, state) =>
+      graph.recorder.gatedDeltaRule(graph.input(qkv), graph.input(ba), state, {
+        rate: graph.weight(f32Vector(rate)),
+        dtBias: graph.weight(f32Vector(dtBias)),
+        nKHeads,
+        headOrder,
+        scale,
+        eps,
+      }),
+  );
+}
+
+const grouped = { headOrder: "grouped" } as const, tiled = { headOrder: "tiled" } as const;
+
+opTest<DeltaCase>("gated_delta_rule", {
+  isOn: isRecurrent,
+  cases: (random) => [
+    ["1 x 1", deltaCase(random, { nKHeads: 1, nVHeads: 1, kDim: 1, vDim: 1, ...grouped }, [3])],
+    [
+      "two value heads a key head",
+      deltaCase(random, { nKHeads: 2, nVHeads: 4, kDim: 16, vDim: 16, ...grouped }, [20, 1, 7]),
+    ],
+    [
+      "tiled heads",
+      deltaCase(random, { nKHeads: 2, nVHeads: 6, kDim: 8, vDim: 32, ...tiled }, [9, 14]),
+    ],
+    [
+      "odd sizes",
+      deltaCase(random, { nKHeads: 3, nVHeads: 3, kDim: 7, vDim: 21, ...tiled }, [5, 80]),
+    ],
+    [
+      "as large as in models",
+      deltaCase(random, { nKHeads: 1, nVHeads: 2, kDim: 128, vDim: 128, ...grouped }, [90]),
+    ],
+  ],
+  run: runDelta,
+  plain: ({ schedule, shape, ...inputs }) => plainDeltaRule(schedule, shape, inputs),
+  tolerance: { absolute: 1e-5, relative: 1e-5 },
+  // The state is rounded to float32 after each token.
+  referenceTolerance: { absolute: 2e-6, relative: 2e-6 },
+});
+
+for (const device of devices.filter(isRecurrent)) {
+  Deno.test(`state does not depend on pieces, company or threads (${device.name})`, async () => {
+    const random = new Random("invariance of state");
+    const lengths = [75, 4, 33];
+    const whole = wholeSchedule(lengths);
+    const conv = { ...convCase(random, 40, 4, lengths), schedule: whole };
+    const shape = { nKHeads: 2, nVHeads: 4, kDim: 16, vDim: 24, ...grouped };
+    const delta = { ...deltaCase(random, shape, lengths), schedule: whole };
+    using one = openDevice(device, 1);
+    using three = openDevice(device, 3);
+    const expected = { conv: await runConv(one, conv), delta: await runDelta(one, delta) };
+    for (let round = 0; round < 4; round++) {
+      const schedule = randomSchedule(random, lengths);
+      const what = `round ${round}`;
+      assertSameBits(await runConv(three, { ...conv, schedule }), expected.conv, what);
+      assertSameBits(await runDelta(three, { ...delta, schedule }), expected.delta, what);
+    }
+  });
+}
+
+deviceTest("zeros are normalised to zeros", async (device) => {
+  const random = new Random("zeros");
+  const shape = { nKHeads: 1, nVHeads: 1, kDim: 8, vDim: 8, ...grouped };
+  const inputs = deltaCase(random, shape, [3]);
+  const zeros = matrixOf(3, inputs.qkv.cols, (_, col) => col < 16 ? 0 : 1);
+  const out = await runDelta(device, { ...inputs, qkv: zeros });
+  assertSameBits(out, matrixOf(3, 8, () => 0), "queries and keys of zeros");
+}, isRecurrent);
