@@ -93,10 +93,17 @@ class PlanBuilder {
     uint32_t n_cols() const { return static_cast<uint32_t>(weight->cols); }
     uint32_t out_stride() const { return static_cast<uint32_t>(weight->rows); }
   };
+  enum class RowKind { all, decode, prefill };
   struct RowGroup {
+    RowKind kind = RowKind::all;
     RowSet set;
     uint32_t max_rows = 0;
   };
+  // The rows of a value, and those of each kind of product (step_rows.h), of which either may be none.
+  struct RowGroups {
+    RowGroup all, decode, prefill;
+  };
+  RowGroups row_groups(ValueId x) const;
   // Rows of x as 16-bit floats, and what each was divided by.
   struct HalfRows {
     DevicePointer x, scale;
@@ -112,19 +119,24 @@ class PlanBuilder {
   // By cuBLASLt; false where it is not there, or not worth it.
   bool emit_library_product(const Product& product, const RowGroup& rows);
   // Rows are converted once for all the parts of a weight: between one call of begin_half_rows and
-  // the next.
+  // the next. A row of x may be several of the product, its `pieces`.
   void begin_half_rows();
-  const HalfRows& half_rows(const Product& product, const RowGroup& rows);
+  const HalfRows& half_rows(WeightType type, DevicePointer x, uint32_t cols, const RowGroup& rows,
+                            uint32_t pieces = 1);
   uint32_t matvec_split(uint64_t rows, uint64_t cols, const WeightFormat& format) const;
 
   // Tokens grouped by expert, for tiles of a size.
   struct RouteGroups {
-    ValueId route = 0;
+    RowKind rows = RowKind::all;
     uint32_t tile_tokens = 0;
     DevicePointer tiles = 0, n_tiles = 0, pairs = 0;
     uint32_t max_tiles = 0;
   };
-  const RouteGroups& group_by_expert(ValueId route, uint32_t n_experts, uint32_t tile_tokens);
+  // What is valid until the next call.
+  const RouteGroups& group_by_expert(const MoeMatmulOp& op, const RowGroup& rows,
+                                     uint32_t tile_tokens);
+  void emit_grouped_matvec(const MoeMatmulOp& op, const RowGroup& rows);
+  void emit_grouped_gemm(const MoeMatmulOp& op, const RowGroup& rows);
 
   AttentionArgs attention_args(const AttentionOp& op) const;
   void emit_naive_attention(const AttentionOp& op);
@@ -161,7 +173,9 @@ class PlanBuilder {
   WorkspaceBytes needed_;
   uint64_t scratch_used_ = 0;
   size_t op_index_ = 0;
-  RouteGroups groups_;
+  ValueId grouped_route_ = 0;
+  std::vector<RouteGroups> groups_;  // of that route
+  uint64_t routes_used_ = 0;
   std::map<std::string, HalfRows> half_rows_;  // by their type
 };
 
@@ -169,6 +183,15 @@ class PlanBuilder {
 uint32_t tokens_together(uint32_t rows, const WeightFormat& format);
 // Rows that a warp of matvec or grouped_matvec computes together.
 constexpr uint32_t warp_rows(const WeightFormat& format) { return format.is_generic ? 1 : 2; }
+// As in "gemm<FormatQ8_0, f16>".
+std::string half_instance(const char* kernel, WeightType type);
+
+// What a block of gemm and grouped_gemm computes, and its dynamic shared memory.
+constexpr uint32_t kGemmRows = 128;
+constexpr uint32_t kGemmTokens = 64;
+constexpr uint32_t kGemmShared = 55296;
+// The columns of x as tensor cores take them.
+constexpr uint32_t padded_cols(uint64_t cols) { return divide_up(cols, 64) * 64; }
 
 // The floats of an optional vector weight on the device, or 0.
 inline DevicePointer floats_of(const WeightRef& weight) {

@@ -6,51 +6,100 @@
 
 namespace forge::cuda {
 
+namespace {
+
+// Counts that the warps of moe_group have together: 32 KiB of shared memory.
+constexpr uint32_t kCounts = 8192;
+
+}  // namespace
+
 void PlanBuilder::emit(const MoeRouteOp& op) {
   launch("moe_route.cu", "moe_route", {divide_up(max_rows(op.logits), 4)}, 128, 0, value(op.out),
          value(op.logits), n_rows(op.logits), cols(op.logits), op.top_k,
          static_cast<uint32_t>(op.normalize), op.scale);
 }
 
-const PlanBuilder::RouteGroups& PlanBuilder::group_by_expert(ValueId route, uint32_t n_experts,
+const PlanBuilder::RouteGroups& PlanBuilder::group_by_expert(const MoeMatmulOp& op,
+                                                             const RowGroup& rows,
                                                              uint32_t tile_tokens) {
-  if (groups_.route == route && groups_.tile_tokens == tile_tokens) return groups_;
-  const uint32_t top_k = cols(route) / 2;
-  const uint32_t pairs = max_rows(route) * top_k;
-  const uint32_t max_tiles = std::min(pairs, n_experts + pairs / tile_tokens);
-  const DevicePointer base = memory_.workspace.routes;
-  const uint64_t tiles_bytes = (max_tiles * sizeof(MoeTile) + 255) / 256 * 256;
-  groups_ = {.route = route,
-             .tile_tokens = tile_tokens,
-             .tiles = base + 256,
-             .n_tiles = base,
-             .pairs = base + 256 + tiles_bytes,
-             .max_tiles = max_tiles};
-  needed_.routes = std::max<uint64_t>(needed_.routes, 256 + tiles_bytes + pairs * sizeof(uint32_t));
-  launch("moe_group.cu", "moe_group", {1}, 1024, (2 * n_experts + 1) * 4, groups_.tiles,
-         groups_.n_tiles, groups_.pairs, value(route), n_rows(route), n_experts, top_k,
+  if (grouped_route_ != op.route) {
+    grouped_route_ = op.route;
+    groups_.clear();
+    routes_used_ = 0;
+  }
+  for (const RouteGroups& known : groups_) {
+    if (known.rows == rows.kind && known.tile_tokens == tile_tokens) return known;
+  }
+  const uint32_t top_k = cols(op.route) / 2;
+  const uint32_t pairs = rows.max_rows * top_k;
+  const uint32_t max_tiles = std::min(pairs, op.n_experts + pairs / tile_tokens);
+  require(max_tiles <= kMostGridRows, "moe_matmul: ", rows.max_rows, " tokens with ", top_k,
+          " experts each are too many for one step of the CUDA device");
+  const auto take = [&](uint64_t bytes) {
+    const DevicePointer at = memory_.workspace.routes + routes_used_;
+    routes_used_ += (bytes + 255) / 256 * 256;
+    needed_.routes = std::max(needed_.routes, routes_used_);
+    return at;
+  };
+  const RouteGroups groups{.rows = rows.kind,
+                           .tile_tokens = tile_tokens,
+                           .tiles = take(max_tiles * sizeof(MoeTile)),
+                           .n_tiles = take(sizeof(uint32_t)),
+                           .pairs = take(pairs * sizeof(uint32_t)),
+                           .max_tiles = max_tiles};
+  // Each warp counts for itself, in shared memory.
+  const uint32_t warps = std::clamp(std::min(kCounts / op.n_experts, divide_up(pairs, 32)), 1u, 32u);
+  const uint64_t shared_bytes = ((warps + 2ull) * op.n_experts + 2) * sizeof(uint32_t);
+  require(shared_bytes <= gpu_.max_shared_bytes, "moe_matmul: ", op.n_experts,
+          " experts; the CUDA device takes up to ", gpu_.max_shared_bytes / 12 - 1);
+  launch("moe_group.cu", "moe_group", {1}, 32 * warps, static_cast<uint32_t>(shared_bytes),
+         groups.tiles, groups.n_tiles, groups.pairs, value(op.route), rows.set, op.n_experts, top_k,
          tile_tokens);
-  return groups_;
+  return groups_.emplace_back(groups);
 }
 
 void PlanBuilder::emit(const MoeMatmulOp& op) {
+  const auto [all, decode, prefill] = row_groups(op.x);
+  if (unified(cuda_weight(*op.weight)).type == WeightType::F32) return emit_grouped_matvec(op, all);
+  if (decode.max_rows > 0) emit_grouped_matvec(op, decode);
+  if (prefill.max_rows > 0) emit_grouped_gemm(op, prefill);
+}
+
+void PlanBuilder::emit_grouped_matvec(const MoeMatmulOp& op, const RowGroup& rows) {
   const CudaWeight& weight = cuda_weight(*op.weight);
   const UnifiedWeight data = unified(weight);
   const WeightFormat format = weight_format(data.type);
   const uint32_t top_k = cols(op.route) / 2;
   // As many tokens a tile as an expert gets on average.
-  const uint32_t average = divide_up(uint64_t{max_rows(op.x)} * top_k, op.n_experts);
+  const uint32_t average = divide_up(uint64_t{rows.max_rows} * top_k, op.n_experts);
   const uint32_t tokens = tokens_together(average, format);
-  const RouteGroups& groups = group_by_expert(op.route, op.n_experts, tokens);
+  const RouteGroups& groups = group_by_expert(op, rows, tokens);
   const uint64_t expert_rows = weight.rows / op.n_experts;
   // Of one token's experts: how a row is divided must not depend on how many tokens there are.
   const uint32_t split = matvec_split(expert_rows * top_k, weight.cols, format);
   const Grid grid{divide_up(expert_rows, 8 / split * warp_rows(format)), groups.max_tiles};
   launch("grouped_matvec.cu", tokens_instance("grouped_matvec", format, tokens), grid, 256, 0,
-         value(op.out), value(op.x), static_cast<uint32_t>(cols(op.x) == weight.cols),
-         data.data, data.row_bytes, static_cast<uint32_t>(expert_rows),
-         static_cast<uint32_t>(weight.cols), top_k, groups.tiles, groups.n_tiles, groups.pairs,
-         floats_of(op.bias), split, memory_.codebooks);
+         value(op.out), value(op.x), static_cast<uint32_t>(cols(op.x) == weight.cols), data.data,
+         data.row_bytes, static_cast<uint32_t>(expert_rows), static_cast<uint32_t>(weight.cols),
+         rows.set, top_k, groups.tiles, groups.n_tiles, groups.pairs, floats_of(op.bias), split,
+         memory_.codebooks);
+}
+
+void PlanBuilder::emit_grouped_gemm(const MoeMatmulOp& op, const RowGroup& rows) {
+  const CudaWeight& weight = cuda_weight(*op.weight);
+  const UnifiedWeight data = unified(weight);
+  const auto n_cols = static_cast<uint32_t>(weight.cols);
+  const uint32_t top_k = cols(op.route) / 2;
+  const bool is_shared = cols(op.x) == weight.cols;
+  begin_half_rows();
+  const HalfRows& half = half_rows(data.type, value(op.x), n_cols, rows, is_shared ? 1 : top_k);
+  const RouteGroups& groups = group_by_expert(op, rows, kGemmTokens);
+  const uint64_t expert_rows = weight.rows / op.n_experts;
+  const Grid grid{divide_up(expert_rows, kGemmRows), groups.max_tiles};
+  launch("grouped_gemm.cu", half_instance("grouped_gemm", data.type), grid, 256, kGemmShared,
+         value(op.out), half.x, half.scale, static_cast<uint32_t>(is_shared), data.data,
+         data.row_bytes, static_cast<uint32_t>(expert_rows), n_cols, padded_cols(n_cols), rows.set,
+         top_k, groups.tiles, groups.n_tiles, groups.pairs, floats_of(op.bias), memory_.codebooks);
 }
 
 void PlanBuilder::emit(const MoeCombineOp& op) {

@@ -13,11 +13,6 @@ constexpr uint32_t kMostMatvecTokens = 8;
 // Steps of more sequences than this decode on tensor cores. It is the most that there can be which
 // decides, not how many there are: a token's sums must not depend on that.
 constexpr uint32_t kMostMatvecSequences = 8;
-// Rows and columns of a gemm block, and the multiple of columns it wants.
-constexpr uint32_t kGemmRows = 128;
-constexpr uint32_t kGemmTokens = 64;
-constexpr uint32_t kGemmCols = 64;
-constexpr uint32_t kGemmShared = 55296;
 // The fewest elements of a row that a warp of matvec is worth splitting off for.
 constexpr uint32_t kSplitCols = 512;
 // From here on cuBLASLt is asked: for weights of 16 bits as they are, for others when unpacking
@@ -34,10 +29,6 @@ const char* half_of(WeightType type) { return type == WeightType::BF16 ? "bf16" 
 
 bool is_half(WeightType type) { return type == WeightType::F16 || type == WeightType::BF16; }
 
-uint32_t padded_cols(const CudaWeight& weight) {
-  return divide_up(weight.cols, kGemmCols) * kGemmCols;
-}
-
 // The largest power of two, up to 256, that divides an offset.
 uint32_t alignment_of(uint64_t offset) {
   return static_cast<uint32_t>(1u << std::countr_zero(offset | 256));
@@ -50,21 +41,26 @@ uint32_t tokens_together(uint32_t rows, const WeightFormat& format) {
   return std::min(std::bit_ceil(rows), kMostMatvecTokens);
 }
 
-void PlanBuilder::emit(const MatmulOp& op) {
-  const bool of_tokens = program_.value(op.x).rows == Rows::tokens;
-  const RowGroup all{{n_rows(op.x), 0}, max_rows(op.x)};
-  RowGroup decode, prefill;
-  if (of_tokens) {
-    decode = {inputs_.decode_tokens, shape_.decode_tokens};
-    prefill = {inputs_.prefill_tokens, shape_.prefill_tokens};
-  } else {
-    decode = {inputs_.decode_outputs, shape_.decode_outputs};
-    prefill = {inputs_.prefill_outputs, shape_.prefill_outputs};
-  }
-  // A list of all rows says nothing.
-  if (prefill.max_rows == 0) decode = all;
-  if (decode.max_rows == 0) prefill = all;
+std::string half_instance(const char* kernel, WeightType type) {
+  return std::string(kernel) + "<" + weight_format(type).name + ", " + half_of(type) + ">";
+}
 
+PlanBuilder::RowGroups PlanBuilder::row_groups(ValueId x) const {
+  const bool of_tokens = program_.value(x).rows == Rows::tokens;
+  RowGroups groups{
+      .all = {RowKind::all, {n_rows(x), 0}, max_rows(x)},
+      .decode = {RowKind::decode, of_tokens ? inputs_.decode_tokens : inputs_.decode_outputs,
+                 of_tokens ? shape_.decode_tokens : shape_.decode_outputs},
+      .prefill = {RowKind::prefill, of_tokens ? inputs_.prefill_tokens : inputs_.prefill_outputs,
+                  of_tokens ? shape_.prefill_tokens : shape_.prefill_outputs}};
+  // A list of all rows says nothing.
+  if (groups.prefill.max_rows == 0) groups.decode = groups.all;
+  if (groups.decode.max_rows == 0) groups.prefill = groups.all;
+  return groups;
+}
+
+void PlanBuilder::emit(const MatmulOp& op) {
+  const auto [all, decode, prefill] = row_groups(op.x);
   if (prefill.max_rows == 0 && emit_gated_product(op, decode)) return;
   const std::vector<Product> products = products_of(op);
   for (const Product& p : products) {
@@ -163,20 +159,22 @@ void PlanBuilder::begin_half_rows() {
   half_rows_.clear();
 }
 
-const PlanBuilder::HalfRows& PlanBuilder::half_rows(const Product& p, const RowGroup& rows) {
-  const std::string element = half_of(p.part->type);
+const PlanBuilder::HalfRows& PlanBuilder::half_rows(WeightType type, DevicePointer x,
+                                                    uint32_t cols, const RowGroup& rows,
+                                                    uint32_t pieces) {
+  const std::string element = half_of(type);
   const auto known = half_rows_.find(element);
   if (known != half_rows_.end()) return known->second;
-  const uint32_t padded = padded_cols(*p.weight);
-  const HalfRows half{scratch(uint64_t{rows.max_rows} * padded * 2),
-                      scratch(rows.max_rows * sizeof(float))};
-  launch("convert_rows.cu", "convert_rows<" + element + ">", {rows.max_rows}, 256, 0, half.x,
-         half.scale, p.x, rows.set, p.n_cols(), padded);
+  const uint32_t padded = padded_cols(cols);
+  const uint64_t n_rows = uint64_t{rows.max_rows} * pieces;
+  const HalfRows half{scratch(n_rows * padded * 2), scratch(n_rows * sizeof(float))};
+  launch("convert_rows.cu", "convert_rows<" + element + ">", {rows.max_rows, pieces}, 256, 0,
+         half.x, half.scale, x, rows.set, cols, padded);
   return half_rows_.emplace(element, half).first->second;
 }
 
 void PlanBuilder::emit_decode_gemm(const Product& p, const RowGroup& rows) {
-  const HalfRows& half = half_rows(p, rows);
+  const HalfRows& half = half_rows(p.part->type, p.x, p.n_cols(), rows);
   const WeightFormat format = weight_format(p.part->type);
   // Tiles of 8 tokens and 16 rows. Decoded blocks fill the registers.
   const bool is_small = rows.max_rows <= 8 || format.is_generic;
@@ -187,18 +185,16 @@ void PlanBuilder::emit_decode_gemm(const Product& p, const RowGroup& rows) {
          "decode_gemm<" + format.name + ", " + half_of(p.part->type) + ", " +
              std::to_string(token_tiles) + ", " + std::to_string(row_tiles) + ">",
          grid, 256, 0, p.out, half.x, half.scale, p.data(), p.part->row_bytes, p.n_rows(),
-         p.n_cols(), padded_cols(*p.weight), p.out_stride(), rows.set, p.epilogue,
+         p.n_cols(), padded_cols(p.weight->cols), p.out_stride(), rows.set, p.epilogue,
          memory_.codebooks);
 }
 
 void PlanBuilder::emit_gemm(const Product& p, const RowGroup& rows) {
-  const HalfRows& half = half_rows(p, rows);
+  const HalfRows& half = half_rows(p.part->type, p.x, p.n_cols(), rows);
   const Grid grid{divide_up(p.part->rows, kGemmRows), divide_up(rows.max_rows, kGemmTokens)};
-  launch("gemm.cu",
-         "gemm<" + weight_format(p.part->type).name + ", " + half_of(p.part->type) + ">", grid, 256,
-         kGemmShared, p.out, half.x, half.scale, p.data(), p.part->row_bytes, p.n_rows(),
-         p.n_cols(), padded_cols(*p.weight), p.out_stride(), rows.set, p.epilogue,
-         memory_.codebooks);
+  launch("gemm.cu", half_instance("gemm", p.part->type), grid, 256, kGemmShared, p.out, half.x,
+         half.scale, p.data(), p.part->row_bytes, p.n_rows(), p.n_cols(),
+         padded_cols(p.weight->cols), p.out_stride(), rows.set, p.epilogue, memory_.codebooks);
 }
 
 bool PlanBuilder::emit_library_product(const Product& p, const RowGroup& rows) {
@@ -207,7 +203,7 @@ bool PlanBuilder::emit_library_product(const Product& p, const RowGroup& rows) {
   CublasLt& library = device_.cublaslt();
   if (!library.problem().empty()) return false;
 
-  const uint32_t padded = padded_cols(*p.weight);
+  const uint32_t padded = padded_cols(p.weight->cols);
   const uint64_t wanted = std::max<uint64_t>(kTileBytes / (padded * 2ull) / kTileRows, 1);
   const uint64_t tile_rows =
       unpacked ? std::min(p.part->rows, std::min<uint64_t>(wanted * kTileRows, kMostGridRows))
@@ -234,7 +230,7 @@ bool PlanBuilder::emit_library_product(const Product& p, const RowGroup& rows) {
     workspace_bytes = std::max(workspace_bytes, CublasLt::workspace_bytes(*tiles.back()));
   }
 
-  const HalfRows& half = half_rows(p, rows);
+  const HalfRows& half = half_rows(p.part->type, p.x, p.n_cols(), rows);
   const uint64_t kept = scratch_used_;
   const DevicePointer workspace = scratch(workspace_bytes);
   const DevicePointer unpacked_rows = scratch(unpacked ? tile_rows * padded * 2 : 0);

@@ -1,11 +1,11 @@
 // Activations as 16-bit floats, for products on tensor cores: out = x / scale, rounded.
 //
-//   x [.., cols] F32, of which a set of rows is taken; out [rows of the set, padded_cols] of T,
-//   zero beyond cols; scale [rows of the set]
-//   grid: a block a row; block: whole warps, at most 1024 threads
+//   x [.., pieces * cols] F32, of which a set of rows is taken; out [rows of the set, pieces,
+//   padded_cols] of T, zero beyond cols; scale [rows of the set, pieces]
+//   grid: (rows, pieces of a row); block: whole warps, at most 1024 threads
 //
-// A row that holds numbers near the end of F16's range is divided by a power of two, which changes
-// no digit; the product is multiplied by it again. Rows are padded so that products need no bounds
+// A piece that holds numbers near the end of F16's range is divided by a power of two, which changes
+// no digit; the product is multiplied by it again. Pieces are padded so that products need no bounds
 // along K.
 
 #include "row_set.cuh"
@@ -27,9 +27,9 @@ KERNEL convert_rows(T* out, float* scale, const float* x, RowSet set, u32 cols,
                     u32 padded_cols) {
   wait_for_previous_kernel();
   SHARED(float, partial, [kWarp]);
-  const u32 row = blockIdx.x;
-  if (row >= *set.count) return;
-  const float* from = x + u64(row_of_set(set, row)) * cols;
+  if (blockIdx.x >= *set.count) return;
+  const u64 row = u64(blockIdx.x) * gridDim.y + blockIdx.y;
+  const float* from = x + (u64(row_of_set(set, blockIdx.x)) * gridDim.y + blockIdx.y) * cols;
 
   float largest = 0;
   for (u32 i = threadIdx.x; i < cols; i += blockDim.x) largest = fmaxf(largest, fabsf(from[i]));
@@ -37,7 +37,7 @@ KERNEL convert_rows(T* out, float* scale, const float* x, RowSet set, u32 cols,
   const float factor = 1.0f / divisor;
 
   for (u32 i = threadIdx.x; i < padded_cols; i += blockDim.x) {
-    convert(i < cols ? from[i] * factor : 0.0f, out[u64(row) * padded_cols + i]);
+    convert(i < cols ? from[i] * factor : 0.0f, out[row * padded_cols + i]);
   }
   if (threadIdx.x == 0) scale[row] = divisor;
 }

@@ -1,7 +1,8 @@
 // Products with the chosen experts: out[pair] = x of the pair's token (or of the pair itself) times
 // the expert's block of the weight, plus its bias.
 //
-//   x [tokens, cols] when x_shared, else [tokens * top_k, cols]; out [tokens * top_k, expert_rows]
+//   x [.., cols] when x_shared, else [.. * top_k, cols]; out [.. * top_k, expert_rows], for the tokens
+//   of a set: pairs as moe.cuh says
 //   weight: n_experts * expert_rows rows; bias [n_experts, expert_rows] or null
 //   tiles, pairs: of moe_group with tile_tokens = tokens
 //   grid: (expert_rows / (8 / split * rows a warp), the most tiles there can be); block 256
@@ -15,8 +16,9 @@
 template <class F, u32 tokens>
 __global__ void __launch_bounds__(256, InFlight<F>::blocks_per_sm(tokens))
     grouped_matvec(float* out, const float* x, u32 x_shared, const u8* weight, u64 row_stride,
-                   u32 expert_rows, u32 cols, u32 top_k, const MoeTile* tiles, const u32* n_tiles,
-                   const u32* pairs, const float* bias, u32 split, const u64* codebooks) {
+                   u32 expert_rows, u32 cols, RowSet set, u32 top_k, const MoeTile* tiles,
+                   const u32* n_tiles, const u32* pairs, const float* bias, u32 split,
+                   const u64* codebooks) {
   wait_for_previous_kernel();
   if (blockIdx.y >= *n_tiles) return;
   const MoeTile tile = tiles[blockIdx.y];
@@ -24,7 +26,8 @@ __global__ void __launch_bounds__(256, InFlight<F>::blocks_per_sm(tokens))
 #pragma unroll
   for (u32 t = 0; t < tokens; ++t) {
     const u32 pair = pairs[tile.first + min(t, tile.count - 1)];
-    token_rows.row[t] = x + u64(x_shared ? pair / top_k : pair) * cols;
+    const u64 row = x_shared ? row_of_set(set, pair / top_k) : out_row_of_pair(set, pair, top_k);
+    token_rows.row[t] = x + row * cols;
   }
   const u64 first_row = u64(tile.expert) * expert_rows;
   multiply_rows<F, tokens>(
@@ -32,7 +35,7 @@ __global__ void __launch_bounds__(256, InFlight<F>::blocks_per_sm(tokens))
       codebooks, [&](u32 row, u32 t, float product) {
         if (t >= tile.count) return;
         const float sum = bias ? product + bias[first_row + row] : product;
-        out[u64(pairs[tile.first + t]) * expert_rows + row] = sum;
+        out[out_row_of_pair(set, pairs[tile.first + t], top_k) * expert_rows + row] = sum;
       });
 }
 

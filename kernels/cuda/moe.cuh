@@ -1,13 +1,19 @@
 #pragma once
 
-// What moe_group.cu writes and grouped_matvec.cu reads.
+// What moe_group.cu writes, and grouped_matvec.cu and grouped_gemm.cu read.
+//
+// Of a set of tokens, pair i * top_k + k is the set's token i with the k-th of its experts.
 
-#include "prelude.cuh"
+#include "row_set.cuh"
 
-// Pairs of a token and one of its experts, all of the same expert: entries first .. first + count
-// of the list of pairs, where a pair is token * top_k + its place among the token's experts.
+// Pairs of the same expert: entries first .. first + count of the list of pairs.
 struct MoeTile {
   u32 expert;
   u32 first;
   u32 count;
 };
+
+// Values with a row for each token and expert have top_k rows for each of all tokens.
+DEVICE u64 out_row_of_pair(const RowSet& set, u32 pair, u32 top_k) {
+  return u64(row_of_set(set, pair / top_k)) * top_k + pair % top_k;
+}

@@ -1,17 +1,19 @@
 // Groups the pairs of tokens and experts by expert, so that a product reads each expert's weights
 // once for several tokens.
 //
-//   route [tokens, 2 top_k] of moe_route; pairs [tokens * top_k]; tiles of at most tile_tokens
-//   pairs grid: 1; block: whole warps; dynamic shared: (2 n_experts + 1) * 4 bytes
+//   route [.., 2 top_k] of moe_route, of which a set of rows is taken; pairs [tokens * top_k] as
+//   moe.cuh numbers them; tiles of at most tile_tokens pairs
+//   grid: 1; block: whole warps; dynamic shared: ((warps + 2) * n_experts + 2) * 4 bytes
 //
-// Counts the pairs of each expert, adds the counts up, and scatters. Which pairs of an expert share
-// a tile depends on the order of atomic additions, but no product depends on its neighbours.
+// A stable sort by counting: every warp counts the experts of its share of the pairs, the counts are
+// added up, and each warp puts its pairs in their places. Pairs of an expert stay in their order,
+// whatever the number of warps.
 
 #include "moe.cuh"
 #include "warp.cuh"
 
-// values[n] becomes the sums of all before it, values[n - 1] included in the result.
-DEVICE u32 exclusive_sums(u32* values, u32 n) {
+// values[n] becomes the sum of all, values[i] that of those before it. By a warp.
+DEVICE void exclusive_sums(u32* values, u32 n) {
   u32 before = 0;
   for (u32 first = 0; first < n; first += kWarp) {
     const u32 i = first + lane_id();
@@ -20,51 +22,61 @@ DEVICE u32 exclusive_sums(u32* values, u32 n) {
     if (i < n) values[i] = before + sum - own;
     before += __shfl_sync(kAllLanes, sum, 31);
   }
-  return before;
+  if (lane_id() == 0) values[n] = before;
 }
 
-LARGE_KERNEL moe_group(MoeTile* tiles, u32* n_tiles, u32* pairs, const float* route,
-                       const u32* n_tokens, u32 n_experts, u32 top_k, u32 tile_tokens) {
+LARGE_KERNEL moe_group(MoeTile* tiles, u32* n_tiles, u32* pairs, const float* route, RowSet set,
+                       u32 n_experts, u32 top_k, u32 tile_tokens) {
   wait_for_previous_kernel();
-  DYNAMIC_SHARED(u32, counts);
-  u32* first_tile = counts + n_experts;
-  SHARED(u32, total_tiles, [1]);
-  const u32 n_pairs = *n_tokens * top_k;
+  DYNAMIC_SHARED(u32, counts);  // [warps][n_experts]
+  const u32 n_warps = blockDim.x / kWarp;
+  u32* first_pair = counts + n_warps * n_experts;  // [n_experts + 1], of an expert
+  u32* first_tile = first_pair + n_experts + 1;    // likewise
+  u32* own = counts + warp_id() * n_experts;
+  const u32 n_pairs = *set.count * top_k, share = (n_pairs + n_warps - 1) / n_warps;
+  const u32 begin = min(warp_id() * share, n_pairs), end = min(begin + share, n_pairs);
+  const auto expert_of = [&](u32 pair) {
+    return u32(route[u64(row_of_set(set, pair / top_k)) * 2 * top_k + pair % top_k]);
+  };
 
-  for (u32 e = threadIdx.x; e < n_experts; e += blockDim.x) counts[e] = 0;
+  for (u32 e = lane_id(); e < n_experts; e += kWarp) own[e] = 0;
+  __syncwarp();
+  for (u32 i = begin + lane_id(); i < end; i += kWarp) atomicAdd(&own[expert_of(i)], 1u);
   __syncthreads();
-  for (u32 i = threadIdx.x; i < n_pairs; i += blockDim.x) {
-    atomicAdd(&counts[u32(route[u64(i / top_k) * 2 * top_k + i % top_k])], 1u);
-  }
-  __syncthreads();
+  // From here on counts of a warp are of the warps before it.
   for (u32 e = threadIdx.x; e < n_experts; e += blockDim.x) {
-    first_tile[e] = (counts[e] + tile_tokens - 1) / tile_tokens;
+    u32 before = 0;
+    for (u32 w = 0; w < n_warps; ++w) {
+      const u32 count = counts[w * n_experts + e];
+      counts[w * n_experts + e] = before;
+      before += count;
+    }
+    first_pair[e] = before;
+    first_tile[e] = (before + tile_tokens - 1) / tile_tokens;
   }
   __syncthreads();
   if (warp_id() == 0) {
-    const u32 n = exclusive_sums(first_tile, n_experts);
-    if (lane_id() == 0) {
-      first_tile[n_experts] = n;
-      total_tiles[0] = n;
-    }
-    exclusive_sums(counts, n_experts);
+    exclusive_sums(first_pair, n_experts);
+    exclusive_sums(first_tile, n_experts);
   }
   __syncthreads();
-  if (threadIdx.x == 0) *n_tiles = total_tiles[0];
 
-  // From here on counts[e] is where the next pair of expert e goes, in the end where the last went.
+  if (threadIdx.x == 0) *n_tiles = first_tile[n_experts];
   for (u32 e = threadIdx.x; e < n_experts; e += blockDim.x) {
-    const u32 begin = counts[e];
-    const u32 end = e + 1 < n_experts ? counts[e + 1] : n_pairs;
-    for (u32 t = first_tile[e]; t < first_tile[e + 1]; ++t) {
-      const u32 first = begin + (t - first_tile[e]) * tile_tokens;
-      tiles[t] = {e, first, min(tile_tokens, end - first)};
+    u32 first = first_pair[e];
+    for (u32 t = first_tile[e]; t < first_tile[e + 1]; ++t, first += tile_tokens) {
+      tiles[t] = {e, first, min(tile_tokens, first_pair[e + 1] - first)};
     }
   }
-  __syncthreads();
-  for (u32 i = threadIdx.x; i < n_pairs; i += blockDim.x) {
-    const u32 expert = u32(route[u64(i / top_k) * 2 * top_k + i % top_k]);
-    pairs[atomicAdd(&counts[expert], 1u)] = i;
+  for (u32 first = begin; first < end; first += kWarp) {
+    const u32 i = first + lane_id();
+    const u32 expert = i < end ? expert_of(i) : n_experts;
+    const u32 alike = __match_any_sync(kAllLanes, expert);
+    const u32 before = __popc(alike & ((1u << lane_id()) - 1));
+    if (i < end) pairs[first_pair[expert] + own[expert] + before] = i;
+    __syncwarp();
+    if (i < end && before == 0) own[expert] += __popc(alike);
+    __syncwarp();
   }
 }
 

@@ -63,3 +63,13 @@ for (const [kvType, families] of Object.entries(FAMILIES)) {
     },
   });
 }
+
+Deno.test({
+  name: "tiny models with experts in F16 agree on an emulated GPU, prompts on tensor cores",
+  ignore: withoutTiny,
+  fn: async () => {
+    const args = ["run", "-A", "test/support/check_experts.ts", "cuda"];
+    const output = await runOnEmulatedGpu(args, { FORGE_CUDA_TRACE: "1" });
+    assertStringIncludes(output, "xgrouped_gemm<FormatF16, f16>");
+  },
+});

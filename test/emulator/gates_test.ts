@@ -134,7 +134,11 @@ const expectations: readonly Expectation[] = [
   { file: "matvec.cu", instance: /Format/, has: [loads128] },
   { file: "grouped_matvec.cu", instance: /Format/, has: [loads128] },
   { file: "decode_gemm.cu", instance: /Format/, has: [loads128, tensorCores] },
-  { file: "gemm.cu", instance: /Format/, has: [loads128, tensorCores, fromShared, asynchronous] },
+  ...["gemm.cu", "grouped_gemm.cu"].map((file) => ({
+    file,
+    instance: /Format/,
+    has: [loads128, tensorCores, fromShared, asynchronous],
+  })),
   {
     file: "prefill_attention.cu",
     instance: /f16/,

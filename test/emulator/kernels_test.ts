@@ -20,7 +20,7 @@ const instances = new RegExp(
   [
     "^(gated_)?matvec<Format\\w+, [18]>$",
     "^grouped_matvec<Format\\w+, 1>$",
-    "^(decode_)?gemm<Format(F16|BF16)",
+    "^(decode_|grouped_)?gemm<Format(F16|BF16)",
     "^repack_rows",
     "_attention<(q8, 96|bf16, 80|f16, 256)>$",
     "<(float|f16|bf16|q8)>$",
@@ -33,7 +33,7 @@ const sanitized = [
   /^matvec_of_(one|nine)_token/,
   /^gated_matvec/,
   /^grouped_matvec_of_one_token/,
-  /^(decode_)?gemm_of_odd_columns/,
+  /^(decode_|grouped_)?gemm_of_odd_columns/,
   /^naive_attention_(f32|sinks_q8)/,
   /^(prefill|decode)_attention_(q8_in_a_window|of_wide_heads|bf16_of_)/,
   /^sampling_of_(few_tokens|equal_logits)/,

@@ -103,7 +103,7 @@ const bugs: readonly SeededBug[] = [
   },
   {
     bug: "an asynchronous copy is not waited for",
-    file: "gemm.cu",
+    file: "gemm.cuh",
     change: ["    wait_copies<0>();\n", "    wait_copies<1>();\n"],
     kernel: "gemm.cu",
     test: "gemm_of_odd_columns",
@@ -115,13 +115,32 @@ const bugs: readonly SeededBug[] = [
     bug: "some threads of a block never reach its barrier",
     file: "moe_group.cu",
     change: [
-      "  if (warp_id() == 0) {\n    const u32 n = ",
-      "  if (threadIdx.x == 0) {\n    const u32 n = ",
+      "  if (warp_id() == 0) {\n    exclusive_sums",
+      "  if (threadIdx.x == 0) {\n    exclusive_sums",
     ],
     kernel: "moe_group.cu",
     test: "moe_group_covers_every_pair_once",
     mode: "plain",
     caughtAs: /emulator: deadlock/,
+  },
+  {
+    bug: "a warp's lanes put pairs in their places before all have counted them",
+    file: "moe_group.cu",
+    change: ["own[expert] += __popc(alike);\n    __syncwarp();", "own[expert] += __popc(alike);"],
+    kernel: "moe_group.cu",
+    test: "moe_group_is_a_stable_sort",
+    mode: "tsan",
+    caughtAs: /ThreadSanitizer: data race[^]*moe_group/,
+  },
+  {
+    bug: "tokens of an expert are taken for the pairs' own rows of x",
+    file: "grouped_gemm.cu",
+    change: ["own[i] / top_k : own[i]", "own[i] : own[i]"],
+    kernel: "grouped_gemm.cu",
+    test: "grouped_gemm_of_odd_columns",
+    mode: "asan",
+    caughtAs: /AddressSanitizer: heap-buffer-overflow/,
+    instances: /Format(F16, f16|BF16, bf16)>|rows<b?f16>|moe_group/,
   },
   {
     bug: "of equal logits the highest id wins",
@@ -157,6 +176,7 @@ async function seed({ file, change: [from, to] }: SeededBug): Promise<string> {
 const helpers: Readonly<Record<string, readonly string[]>> = {
   "rope_append.cu": ["rope_table.cu"],
   "gemm.cu": ["convert_rows.cu"],
+  "grouped_gemm.cu": ["convert_rows.cu", "moe_group.cu"],
   "moe_group.cu": ["moe_route.cu"],
   "sample_token.cu": [
     "adjust_logits.cu",

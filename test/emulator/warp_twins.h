@@ -48,6 +48,26 @@ inline uint32_t ballot(uint32_t mask, bool vote, const char* file, int line) {
   return argument;
 }
 
+inline void perform_match(void* const* arguments, uint32_t mask) {
+  uint32_t results[32] = {};
+  const auto value = [&](uint32_t lane) { return *static_cast<uint32_t*>(arguments[lane]); };
+  for (uint32_t lane = 0; lane < 32; ++lane) {
+    for (uint32_t other = 0; other < 32 && (mask >> lane & 1) != 0; ++other) {
+      const bool is_alike = (mask >> other & 1) != 0 && value(other) == value(lane);
+      results[lane] |= uint32_t{is_alike} << other;
+    }
+  }
+  for (uint32_t lane = 0; lane < 32; ++lane) {
+    if ((mask >> lane & 1) != 0) *static_cast<uint32_t*>(arguments[lane]) = results[lane];
+  }
+}
+
+inline uint32_t match_any(uint32_t mask, uint32_t value, const char* file, int line) {
+  uint32_t argument = value;
+  collective(mask, WarpOp::match, &argument, perform_match, file, line);
+  return argument;
+}
+
 }  // namespace emulator
 
 #define __shfl_sync(mask, value, source) \
@@ -65,6 +85,7 @@ inline uint32_t ballot(uint32_t mask, bool vote, const char* file, int line) {
                                                       : emulator::position().lane,      \
                     __FILE__, __LINE__)
 #define __ballot_sync(mask, vote) emulator::ballot(mask, vote, __FILE__, __LINE__)
+#define __match_any_sync(mask, value) emulator::match_any(mask, value, __FILE__, __LINE__)
 #define __syncwarp(...)                                                                           \
   emulator::collective(0xffffffffu, emulator::WarpOp::sync, nullptr, nullptr, __FILE__, __LINE__, \
                        true)

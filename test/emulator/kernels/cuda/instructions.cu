@@ -118,12 +118,12 @@ KERNEL reduce_numbers(double* sums, float* largest, u64* counts, const float* x)
 }
 INSTANCE(reduce_numbers)
 
-// out[lane][8]
+// out[lane][9]
 KERNEL exchange_lanes(u64* out, const u64* in) {
   wait_for_previous_kernel();
   const u32 lane = lane_id();
   const u64 own = in[lane];
-  u64* to = out + lane * 8;
+  u64* to = out + lane * 9;
   to[0] = __shfl_sync(kAllLanes, own, 7);
   to[1] = __shfl_sync(kAllLanes, own, (lane * 5 + 3) % 32);
   to[2] = __shfl_xor_sync(kAllLanes, own, 9);
@@ -132,6 +132,7 @@ KERNEL exchange_lanes(u64* out, const u64* in) {
   to[5] = __ballot_sync(kAllLanes, (own & 1) != 0);
   to[6] = u64(u32(__clz(i32(u32(own))))) << 32 | u32(__ffs(i32(u32(own))));
   to[7] = u64(__byte_perm(u32(own), u32(own >> 32), 0x6240)) << 32 | u32(__popc(u32(own)));
+  to[8] = __match_any_sync(kAllLanes, u32(own % 5));
 }
 INSTANCE(exchange_lanes)
 

@@ -181,14 +181,14 @@ TEST(instructions_reduce) {
 
 TEST(instructions_exchange_between_lanes) {
   Random random(7);
-  Buffer<u64> in(32), out(32 * 8);
+  Buffer<u64> in(32), out(32 * 9);
   for (u64& x : in) x = random.next();
   in[3] &= ~u64{0xffffffff};  // no bit to find
   launch("exchange_lanes", {{1}, {32}}, out.data(), in.data());
   u64 votes = 0;
   for (u32 lane = 0; lane < 32; ++lane) votes |= (in[lane] & 1) << lane;
   for (u32 lane = 0; lane < 32; ++lane) {
-    const u64* got = out.data() + lane * 8;
+    const u64* got = out.data() + lane * 9;
     const u32 low = static_cast<u32>(in[lane]), high = static_cast<u32>(in[lane] >> 32);
     EXPECT(got[0] == in[7]);
     EXPECT(got[1] == in[(lane * 5 + 3) % 32]);
@@ -202,6 +202,11 @@ TEST(instructions_exchange_between_lanes) {
     EXPECT(got[7] >> 32 == ((low & 0xff) | (high & 0xff) << 8 | (low & 0xff0000) |
                             (high & 0xff0000) << 8));
     EXPECT((got[7] & 0xffffffff) == static_cast<u32>(std::popcount(low)));
+    u64 alike = 0;
+    for (u32 other = 0; other < 32; ++other) {
+      alike |= u64{in[other] % 5 == in[lane] % 5} << other;
+    }
+    EXPECT(got[8] == alike);
   }
 }
 

@@ -70,12 +70,17 @@ std::string half_of(const DeviceWeight& weight) {
   return weight.format == "FormatBF16" ? "bf16" : "f16";
 }
 
-HalfRows convert_rows(const Gemm& op, const RowSet& set) {
-  const u32 cols = op.weight->cols, padded = (cols + 63) / 64 * 64;
-  HalfRows half{Buffer<u16>(op.max_rows * padded), Buffer<float>(op.max_rows), padded};
-  launch("convert_rows<" + half_of(*op.weight) + ">", {{op.max_rows}, {256}}, half.x.data(),
-         half.scale.data(), op.x, set, cols, padded);
+HalfRows convert_rows(const DeviceWeight& weight, const float* x, const RowSet& set, u32 max_rows,
+                      u32 pieces) {
+  const u32 cols = weight.cols, padded = (cols + 63) / 64 * 64, rows = max_rows * pieces;
+  HalfRows half{Buffer<u16>(rows * padded), Buffer<float>(rows), padded};
+  launch("convert_rows<" + half_of(weight) + ">", {{max_rows, pieces}, {256}}, half.x.data(),
+         half.scale.data(), x, set, cols, padded);
   return half;
+}
+
+static HalfRows convert_rows(const Gemm& op, const RowSet& set) {
+  return convert_rows(*op.weight, op.x, set, op.max_rows, 1);
 }
 
 void launch_gemm(const Gemm& op, const RowSet& set) {
@@ -105,17 +110,32 @@ void launch(const MoeRoute& op) {
          op.n_experts, op.top_k, op.normalize, op.scale);
 }
 
-void launch(const MoeGroup& op) {
-  launch("moe_group", {{1}, {64}, (2 * op.n_experts + 1) * 4}, op.tiles, op.n_tiles, op.pairs,
-         op.route, op.n_tokens, op.n_experts, op.top_k, op.tile_tokens);
+void launch_moe_group(const MoeGroup& op, const RowSet& set, u32 warps) {
+  launch("moe_group", {{1}, {warps * 32}, ((warps + 2) * op.n_experts + 2) * 4}, op.tiles,
+         op.n_tiles, op.pairs, op.route, set, op.n_experts, op.top_k, op.tile_tokens);
 }
 
-void launch(const GroupedMatvec& op) {
+void launch(const MoeGroup& op) { launch_moe_group(op, {op.n_tokens, nullptr}, 2); }
+
+void launch_grouped_matvec(const GroupedMatvec& op, const RowSet& set) {
   const DeviceWeight& w = *op.weight;
   launch(instance("grouped_matvec", w.format, op.at_once),
          {{blocks_for(op.expert_rows, 8 / op.split * warp_rows(w)), op.max_tiles}, {256}}, op.out,
-         op.x, op.x_shared, w.data.data(), w.row_stride, op.expert_rows, w.cols, op.top_k,
+         op.x, op.x_shared, w.data.data(), w.row_stride, op.expert_rows, w.cols, set, op.top_k,
          op.tiles, op.n_tiles, op.pairs, op.bias, op.split, codebooks().data());
+}
+
+void launch(const GroupedMatvec& op) { launch_grouped_matvec(op, {nullptr, nullptr}); }
+
+void launch_grouped_gemm(const GroupedMatvec& op, const RowSet& set, u32 max_tokens) {
+  const DeviceWeight& w = *op.weight;
+  const u32 pieces = op.x_shared ? 1 : op.top_k;
+  const HalfRows half = convert_rows(w, op.x, set, max_tokens, pieces);
+  launch("grouped_gemm<" + w.format + ", " + half_of(w) + ">",
+         {{blocks_for(op.expert_rows, 128), op.max_tiles}, {256}, 55296}, op.out, half.x.data(),
+         half.scale.data(), op.x_shared, w.data.data(), w.row_stride, op.expert_rows, w.cols,
+         half.padded_cols, set, op.top_k, op.tiles, op.n_tiles, op.pairs, op.bias,
+         codebooks().data());
 }
 
 void launch(const MoeCombine& op) {
