@@ -3,7 +3,7 @@
  * an error. Exit codes: 0, 1 for a failure, 2 for wrong usage, 130 when interrupted.
  */
 import type { Context } from "./src/cli/command.ts";
-import { errorText, exitCode, INTERRUPTED } from "./src/cli/error_text.ts";
+import { errorText, exitCode, INTERRUPTED, TERMINATED } from "./src/cli/error_text.ts";
 import { writeStderr, writeStdout } from "./src/cli/output.ts";
 import { parseCommandLine } from "./src/cli/parse.ts";
 
@@ -23,7 +23,7 @@ async function main(args: readonly string[]): Promise<number> {
     }
     const { command, options, operands } = invocation;
     verbose ||= options.verbose;
-    return await command.run(options, operands, { verbose: options.verbose, interruptSignal });
+    return await command.run(options, operands, { verbose: options.verbose, ...signals });
   } catch (error) {
     const code = exitCode(error);
     if (code !== 0 && code !== INTERRUPTED) await writeStderr(errorText(error, verbose));
@@ -31,18 +31,23 @@ async function main(args: readonly string[]): Promise<number> {
   }
 }
 
-let interruption: AbortController | undefined;
-
-const interruptSignal: Context["interruptSignal"] = () => {
-  if (interruption === undefined) {
-    const controller = new AbortController();
-    Deno.addSignalListener("SIGINT", () => {
-      if (controller.signal.aborted) Deno.exit(INTERRUPTED);
-      controller.abort();
+/** Makes a signal of the system's raise one of ours, from the first call on; the second time it ends us. */
+function listener(name: Deno.Signal, code: number): () => AbortSignal {
+  let controller: AbortController | undefined;
+  return () => {
+    if (controller !== undefined) return controller.signal;
+    const raised = controller = new AbortController();
+    Deno.addSignalListener(name, () => {
+      if (raised.signal.aborted) Deno.exit(code);
+      raised.abort();
     });
-    interruption = controller;
-  }
-  return interruption.signal;
+    return raised.signal;
+  };
+}
+
+const signals: Pick<Context, "interruptSignal" | "terminateSignal"> = {
+  interruptSignal: listener("SIGINT", INTERRUPTED),
+  terminateSignal: listener("SIGTERM", TERMINATED),
 };
 
 if (import.meta.main) Deno.exit(await main(Deno.args));

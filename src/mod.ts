@@ -20,7 +20,7 @@ export type { ChatMessage } from "./tokenizer/chat_template.ts";
 export type { Tokenizer } from "./tokenizer/tokenizer.ts";
 export { StreamDecoder } from "./tokenizer/stream_decoder.ts";
 export { openTokenizer } from "./engine/open_tokenizer.ts";
-export type { FinishReason, GenerationEnd, Piece } from "./engine/generate.ts";
+export type { FinishReason, GenerationEnd, Generations, Piece } from "./engine/generate.ts";
 export type { Timings } from "./engine/timings.ts";
 export type { EncodedPrompt, Prompt, PromptOptions } from "./engine/prompt.ts";
 export {

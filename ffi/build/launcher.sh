@@ -29,15 +29,28 @@ is_recent() {
 # A batch may run for days: with this, V8 collects garbage early, and the process stays as large as it is
 # after the first lines. Anything else would start more slowly for it.
 heap=
+# The address that forge serve is to listen on.
+host=
+before=${1-}
 for argument; do
   case $argument in
     --batch | --batch=*) heap=--v8-flags=--optimize-for-size ;;
+    --host=*) host=${argument#--host=} ;;
   esac
+  if [ "$before" = --host ]; then host=$argument; fi
+  before=$argument
 done
+if [ "${1-}" != serve ]; then host=; fi
+case $host in
+  *,*) host= ;;
+  [![]*:*) host="[$host]" ;;
+esac
 
-# What a user chose to add: a folder of libraries; another hub, which may redirect to any host.
+# What a user chose to add: a folder of libraries; an address, beside the hosts of the set; another hub,
+# which may redirect to any host.
 set -- run --quiet --no-prompt ${heap:+"$heap"} --config "$root/deno.json" --permission-set=forge \
   ${FORGE_LIBRARY_PATH:+"--allow-ffi=$root/build,$root/lib,$FORGE_LIBRARY_PATH"} \
+  ${host:+"--allow-net=huggingface.co,*.huggingface.co,*.hf.co,127.0.0.1,localhost,[::1],$host"} \
   ${HF_ENDPOINT:+"--allow-net"} \
   "$root/main.ts" "$@"
 

@@ -7,6 +7,8 @@ export interface Context {
   readonly verbose: boolean;
   /** From the first call on, Ctrl-C raises the signal; a second Ctrl-C ends the process at once. */
   interruptSignal(): AbortSignal;
+  /** The same for the signal SIGTERM, by which services are ended. */
+  terminateSignal(): AbortSignal;
 }
 
 /**

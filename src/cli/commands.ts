@@ -9,6 +9,7 @@ import {
   CONSTRAINT_OPTIONS,
   GENERATION_OPTIONS,
   MODEL_OPTIONS,
+  SERVE_OPTIONS,
 } from "./generation_options.ts";
 
 const MODEL = {
@@ -96,6 +97,30 @@ export const COMMANDS: readonly Command[] = [
       "printf 'My name is Ada.\\nWhat is my name?\\n' | forge chat --temp 0",
     ],
   }, () => import("./chat.ts")),
+  defineCommand({
+    name: "serve",
+    summary: "answer programs over HTTP, in the words of OpenAI's API",
+    description: [
+      "Serves a model over HTTP in the words of OpenAI's API, for any client of it: " +
+      "/v1/chat/completions, /v1/completions, /v1/models, /tokenize, /detokenize, /health. Requests " +
+      "are answered side by side.",
+    ],
+    operands: [MODEL],
+    options: [...SERVE_OPTIONS, ...MODEL_OPTIONS, ...GENERATION_OPTIONS, "verbose"],
+    notes: [
+      "Options of generation and sampling are the defaults of requests that do not set them. What a " +
+      "request asks for and forge does not do is refused by name.",
+      "On this machine's own addresses requests must be addressed to it (localhost, 127.0.0.1, [::1]) " +
+      "unless there is an API key. --verbose writes a line for each request to stderr.",
+      "Ctrl-C and SIGTERM let what is under way come to its end; a second one ends it. The exit code is " +
+      "130 after Ctrl-C, 0 after SIGTERM.",
+    ],
+    examples: [
+      "forge serve -m model.gguf",
+      "forge serve -m Qwen/Qwen3-0.6B --port 8000 --alias qwen",
+      "FORGE_API_KEY=secret forge serve -m model.gguf --host 0.0.0.0",
+    ],
+  }, () => import("./serve.ts")),
   defineCommand({
     name: "inspect",
     summary: "show what a model is and what it needs",

@@ -3,6 +3,9 @@ import { ForgeError } from "../errors.ts";
 /** The exit code of what Ctrl-C ended. */
 export const INTERRUPTED = 130;
 
+/** The exit code of what a second SIGTERM ended. */
+export const TERMINATED = 143;
+
 /** The exit code for an error; 0 where a reader of our output closed it, which is its right. */
 export function exitCode(error: unknown): number {
   if (error instanceof Deno.errors.BrokenPipe) return 0;

@@ -48,6 +48,17 @@ export const BATCH_OPTIONS = [
   "shard",
 ] as const satisfies readonly OptionName[];
 
+/** How a server is reached, and whom it serves. */
+export const SERVE_OPTIONS = [
+  "host",
+  "port",
+  "serveParallel",
+  "maxQueue",
+  "alias",
+  "apiKey",
+  "cors",
+] as const satisfies readonly OptionName[];
+
 export type ModelFlags = Options<(typeof MODEL_OPTIONS)[number]>;
 export type GenerationFlags = Options<(typeof GENERATION_OPTIONS)[number]>;
 export type ConstraintFlags = Options<(typeof CONSTRAINT_OPTIONS)[number]>;

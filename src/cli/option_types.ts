@@ -9,6 +9,7 @@ import type { TokenBias } from "./logit_bias.ts";
 export const OPTION_GROUPS = [
   "Prompt",
   "Batch",
+  "Server",
   "Model",
   "Generation",
   "Tests",
@@ -120,4 +121,6 @@ export const FLAG_ALIASES: Readonly<Record<string, string>> = {
   "--json-schema-file": "--json-schema",
   "--no-chat-template": "--raw",
   "--num-completions": "--completions",
+  "--served-model-name": "--alias",
+  "--allowed-origins": "--cors",
 };

@@ -2,6 +2,7 @@
 import { SAMPLING_DEFAULTS, SAMPLING_RANGES } from "../engine/sampling.ts";
 import { BENCH_OPTIONS } from "./bench_options.ts";
 import { MAX_COUNT, type OptionSpec, type OptionValue } from "./option_types.ts";
+import { SERVER_OPTIONS } from "./serve_options.ts";
 
 const SAMPLING = "Sampling, in the order it is applied";
 const CONSTRAINT = "Constraints, one at most";
@@ -258,6 +259,7 @@ export const OPTIONS = {
     otherwise: `${SAMPLING_DEFAULTS.minP}`,
   },
   ...BENCH_OPTIONS,
+  ...SERVER_OPTIONS,
   text: {
     flags: "-f, --file",
     kind: "text",

@@ -69,7 +69,7 @@ export async function collect(
 }
 
 /** A token by itself: its text, or its name if it is a control token. */
-function textOf(tokenizer: Tokenizer, token: number): string {
+export function textOf(tokenizer: Tokenizer, token: number): string {
   // The model's vocabulary may be padded beyond the tokenizer's.
   if (token >= tokenizer.vocabSize) return "";
   if (tokenizer.isSpecial(token)) return tokenizer.tokenText(token);

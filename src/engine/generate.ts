@@ -40,6 +40,13 @@ export interface Piece {
   readonly end: GenerationEnd | undefined;
 }
 
+/** Generations of one prompt that run as they are read. */
+export interface Generations {
+  /** The prompt as tokens. */
+  readonly promptTokens: ArrayLike<number>;
+  readonly pieces: readonly AsyncGenerator<Piece>[];
+}
+
 /** A generation with every option settled. */
 export interface GenerationRequest {
   readonly prompt: ArrayLike<number>;
@@ -59,6 +66,8 @@ export interface GenerationRequest {
   readonly vocabSize: number;
   /** Whether the text begins a message, so that a word's leading space is not part of it. */
   readonly startsText: boolean;
+  /** Control tokens whose names are part of the text. */
+  readonly shownTokens: ReadonlySet<number>;
   readonly signal: AbortSignal | undefined;
   /** Called after each chunk of the prompt but the last. */
   readonly onPrefill: ((done: number, total: number) => void) | undefined;

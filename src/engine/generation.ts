@@ -216,7 +216,8 @@ export class Generation implements Task {
   }
 
   #newDecoder(): StreamDecoder {
-    return new StreamDecoder(this.#tokenizer, { stripLeadingSpace: this.#request.startsText });
+    const { startsText, shownTokens } = this.#request;
+    return new StreamDecoder(this.#tokenizer, { stripLeadingSpace: startsText, shownTokens });
   }
 
   #decode(decoder: StreamDecoder, token: number): string {

@@ -10,7 +10,7 @@ import { type BatchInput, type BatchOptions, type BatchResult, runBatch } from "
 import { type Candidate, topCandidates } from "./candidates.ts";
 import { collect, type Completion } from "./completion.ts";
 import { endTokens } from "./end_tokens.ts";
-import { generate, type GenerationRequest, type Piece } from "./generate.ts";
+import { generate, type GenerationRequest, type Generations, type Piece } from "./generate.ts";
 import { cacheTokens } from "./kv_size.ts";
 import { LazyConstraints } from "./lazy_constraints.ts";
 import {
@@ -180,6 +180,27 @@ export class Model implements AsyncDisposable {
   }
 
   /**
+   * Several generations of one prompt, which is computed once; they differ as those of
+   * {@linkcode completeMany}. All is checked before this returns, and nothing runs before the pieces of a
+   * generation are asked for.
+   *
+   * @param n how many
+   * @throws {ForgeError} as {@linkcode generate}
+   */
+  async generateMany(
+    prompt: Prompt,
+    n: number,
+    options: GenerateOptions = {},
+  ): Promise<Generations> {
+    checkWholeNumber("n", n, 1, MAX_COMPLETIONS);
+    const request = await this.#request(prompt, options);
+    return {
+      promptTokens: request.prompt,
+      pieces: Array.from({ length: n }, (_, stream) => this.#generate({ ...request, stream })),
+    };
+  }
+
+  /**
    * Several completions of one prompt, which is computed once. They draw different tokens: the seed is
    * the same, the completion's index is the stream of its random numbers.
    *
@@ -191,15 +212,11 @@ export class Model implements AsyncDisposable {
     n: number,
     options: GenerateOptions = {},
   ): Promise<Completion[]> {
-    checkWholeNumber("n", n, 1, MAX_COMPLETIONS);
     const controller = new AbortController();
     const signals = [controller.signal, options.signal].filter((signal) => signal !== undefined);
-    const request = await this.#request(prompt, { ...options, signal: AbortSignal.any(signals) });
-    const completions = Array.from(
-      { length: n },
-      (_, stream) =>
-        collect(this.#generate({ ...request, stream }), this.tokenizer, options.logprobs),
-    );
+    const signal = AbortSignal.any(signals);
+    const { pieces } = await this.generateMany(prompt, n, { ...options, signal });
+    const completions = pieces.map((each) => collect(each, this.tokenizer, options.logprobs));
     try {
       return await Promise.all(completions);
     } catch (error) {

@@ -10,6 +10,11 @@ export interface GenerateOptions extends SamplingOptions, PromptOptions, Constra
   readonly maxTokens?: number | undefined;
   /** Strings that end the text; they are not part of it. */
   readonly stop?: string | readonly string[] | undefined;
+  /**
+   * Control tokens whose names are part of the text, such as one that begins a tool call; others add
+   * nothing to it. @default none
+   */
+  readonly shownTokens?: readonly number[] | undefined;
   /** How many alternatives to report for each token, 0 to 20. @default 0 */
   readonly logprobs?: number | undefined;
   /**

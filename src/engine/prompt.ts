@@ -13,6 +13,11 @@ export interface PromptOptions {
   readonly raw?: boolean | undefined;
   /** A system message before a text or conversation that has none. */
   readonly system?: string | undefined;
+  /**
+   * What the answer begins with. It is put behind the prompt, rendered through the chat template or not,
+   * and is no part of what is generated.
+   */
+  readonly answerStart?: string | undefined;
   /** More variables for the chat template, such as `enable_thinking`. */
   readonly templateVariables?: Readonly<Record<string, unknown>> | undefined;
 }
@@ -51,15 +56,19 @@ function encode(
   tokenizer: Tokenizer,
   template: ChatTemplate | undefined,
 ): EncodedPrompt {
-  if (prompt instanceof Int32Array) return { tokens: prompt, startsText: false };
-  const { raw = false, system, templateVariables } = options;
+  const { raw = false, system, templateVariables, answerStart = "" } = options;
+  if (prompt instanceof Int32Array) {
+    if (answerStart === "") return { tokens: prompt, startsText: false };
+    throw new ForgeError("usage", "answerStart is for texts and conversations, not for token ids");
+  }
   if (typeof prompt === "string") {
     if (raw || template === undefined) {
       if (system !== undefined) {
         const why = raw ? "a raw prompt has no messages" : "the model has no chat template";
         throw new ForgeError("bad_input", `a system message cannot be used: ${why}`);
       }
-      return { tokens: tokenizer.encode(prompt), startsText: prompt === "" };
+      const text = prompt + answerStart;
+      return { tokens: tokenizer.encode(text), startsText: text === "" };
     }
     prompt = [{ role: "user", content: prompt }];
   }
@@ -77,7 +86,10 @@ function encode(
     ...(templateVariables === undefined ? {} : { extra: templateVariables }),
   });
   // The template writes BOS itself where the model expects one.
-  return { tokens: tokenizer.encode(text, { addSpecial: false }), startsText: true };
+  return {
+    tokens: tokenizer.encode(text + answerStart, { addSpecial: false }),
+    startsText: answerStart === "",
+  };
 }
 
 function specialText(tokenizer: Tokenizer, id: number | undefined): string {

@@ -22,6 +22,7 @@ export function settleRequest(
   return {
     prompt: tokens,
     startsText,
+    shownTokens: new Set(options.shownTokens),
     sampling,
     logitBias: resolveLogitBias(options.logitBias, vocabSize),
     stream: 0,

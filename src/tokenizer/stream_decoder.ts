@@ -9,6 +9,8 @@ export interface StreamDecoderOptions {
    * @default false
    */
   readonly stripLeadingSpace?: boolean;
+  /** Control tokens whose names are text; others add nothing. @default none */
+  readonly shownTokens?: ReadonlySet<number>;
 }
 
 /**
@@ -18,11 +20,13 @@ export interface StreamDecoderOptions {
 export class StreamDecoder {
   readonly #tokenizer: Tokenizer;
   readonly #utf8 = new TextDecoder("utf-8", { ignoreBOM: true });
+  readonly #shown: ReadonlySet<number> | undefined;
   #stripsSpace: boolean;
 
   constructor(tokenizer: Tokenizer, options: StreamDecoderOptions = {}) {
     this.#tokenizer = tokenizer;
     this.#stripsSpace = options.stripLeadingSpace ?? false;
+    this.#shown = options.shownTokens;
   }
 
   /**
@@ -31,12 +35,19 @@ export class StreamDecoder {
    * @throws ForgeError `bad_input` for an id outside the vocabulary
    */
   push(id: number): string {
-    return this.#strip(this.#utf8.decode(this.#tokenizer.tokenBytes(id), { stream: true }));
+    return this.#strip(this.#utf8.decode(this.#bytesOf(id), { stream: true }));
   }
 
   /** What was held back: U+FFFD for an unfinished character, else "". The decoder starts anew. */
   flush(): string {
     return this.#strip(this.#utf8.decode());
+  }
+
+  #bytesOf(id: number): Uint8Array {
+    const isNamed = this.#shown?.has(id) && this.#tokenizer.isSpecial(id);
+    return isNamed
+      ? new TextEncoder().encode(this.#tokenizer.tokenText(id))
+      : this.#tokenizer.tokenBytes(id);
   }
 
   #strip(text: string): string {

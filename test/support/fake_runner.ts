@@ -189,6 +189,7 @@ export function fakeRequest(
     constraint: undefined,
     vocabSize: FAKE_VOCABULARY,
     startsText: false,
+    shownTokens: new Set(),
     signal: undefined,
     onPrefill: undefined,
     ...rest,

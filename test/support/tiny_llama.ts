@@ -14,6 +14,8 @@ const PRINTABLE = Array.from({ length: 95 }, (_, i) => String.fromCharCode(0x20 
 export interface TinyLlamaOptions {
   /** Tokens beside BOS, EOS and the printable ASCII characters; bytes may end within a character. */
   readonly pieces?: readonly (string | Uint8Array)[];
+  /** Those of the pieces that are control tokens; in ASCII without spaces. */
+  readonly controls?: readonly string[];
   /** @default 256 */
   readonly contextLength?: number;
   /** @default 16 */
@@ -152,7 +154,7 @@ function write(folder: string, options: TinyLlamaOptions, values: Values): TinyL
   };
   const files = {
     "config.json": config,
-    "tokenizer.json": tokenizerJson(texts),
+    "tokenizer.json": tokenizerJson(texts, [...SPECIALS, ...options.controls ?? []]),
     "tokenizer_config.json": tokenizerConfig,
     ...(generationConfig === undefined ? {} : { "generation_config.json": generationConfig }),
   };
@@ -175,9 +177,13 @@ function spell(piece: string | Uint8Array): string {
   return Array.from(bytes, byteToChar).join("");
 }
 
-function tokenizerJson(texts: readonly string[]) {
+function tokenizerJson(texts: readonly string[], controls: readonly string[]) {
   return {
-    added_tokens: SPECIALS.map((content, id) => ({ id, content, special: true })),
+    added_tokens: controls.map((content) => ({
+      id: texts.indexOf(content),
+      content,
+      special: true,
+    })),
     normalizer: null,
     pre_tokenizer: { type: "ByteLevel", add_prefix_space: false, use_regex: false },
     post_processor: null,

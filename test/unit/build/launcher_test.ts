@@ -96,6 +96,22 @@ Deno.test("the launcher: a chosen folder of libraries and a chosen hub are permi
   ]);
 });
 
+Deno.test("the launcher: an address that is to be served is permitted, to that command alone", async () => {
+  using fixture = new LauncherFixture();
+  fixture.addProgram(join(fixture.path, "deno"), "2.9.6");
+  const hosts = "huggingface.co,*.huggingface.co,*.hf.co,127.0.0.1,localhost,[::1]";
+  const granted = async (...args: string[]) =>
+    (await fixture.run(fixture.launcher, args)).lines.find((line) =>
+      line.startsWith("--allow-net")
+    );
+  assertEquals(await granted("serve", "--host", "0.0.0.0"), `--allow-net=${hosts},0.0.0.0`);
+  assertEquals(await granted("serve", "-n", "1", "--host=::"), `--allow-net=${hosts},[::]`);
+  assertEquals(await granted("serve", "--host", "[::]"), `--allow-net=${hosts},[::]`);
+  assertEquals(await granted("serve", "--host", "a,example.com"), undefined);
+  assertEquals(await granted("serve"), undefined);
+  assertEquals(await granted("run", "--host", "0.0.0.0"), undefined);
+});
+
 Deno.test("the launcher: takes a Deno of its own first, and npx for one that is too old", async () => {
   using fixture = new LauncherFixture();
   fixture.addProgram(join(fixture.path, "deno"), "2.8.3");

@@ -18,6 +18,7 @@ interface Config {
       readonly sys: readonly string[];
       readonly run: readonly string[];
       readonly ffi: readonly string[];
+      readonly net: readonly string[];
     };
   };
   readonly tasks: Readonly<Record<string, { readonly command: string }>>;
@@ -91,6 +92,11 @@ Deno.test("permissions: the compilers that are tried may be run", () => {
   assertEquals(granted.run, defaultCompilers);
 });
 
+Deno.test("permissions: the launcher grants an address beside the hosts of the set, no fewer", () => {
+  const launcher = Deno.readTextFileSync(join(root, launcherPath));
+  assert(launcher.includes(`--allow-net=${granted.net.join(",")},$host`));
+});
+
 Deno.test("permissions: libraries outside of build/ and lib/, other programs and hosts are refused", async () => {
   const folder = Deno.makeTempDirSync({ prefix: "forge-permissions-" });
   try {
@@ -107,6 +113,8 @@ Deno.test("permissions: libraries outside of build/ and lib/, other programs and
         shell: await state({ name: "run", command: "sh" }),
         hub: await state({ name: "net", host: "huggingface.co" }),
         host: await state({ name: "net", host: "example.com" }),
+        here: await state({ name: "net", host: "127.0.0.1:8080" }),
+        everywhere: await state({ name: "net", host: "0.0.0.0:8080" }),
         secret: Deno.env.get("UNLISTED_VARIABLE") ?? "hidden",
         listed: Deno.env.get("FORGE_LISTED_VARIABLE"),
       }));
@@ -125,6 +133,8 @@ Deno.test("permissions: libraries outside of build/ and lib/, other programs and
       shell: "prompt",
       hub: "granted",
       host: "prompt",
+      here: "granted",
+      everywhere: "prompt",
       secret: "hidden",
       listed: "seen",
     });

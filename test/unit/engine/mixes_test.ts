@@ -83,6 +83,7 @@ function randomRequest(random: Random, prompt: Int32Array): GenerationRequest {
     constraint: undefined,
     vocabSize: VOCABULARY,
     startsText: false,
+    shownTokens: new Set(),
     signal: undefined,
     onPrefill: undefined,
   };

@@ -1,0 +1,140 @@
+/**
+ * How models write tool calls. Which way is a model's own, its chat template tells, which shows the
+ * model calls of the past and what a call looks like.
+ */
+import { isJsonObject, type JsonObject, type JsonValue } from "../../formats/json.ts";
+import type { Part } from "./text_feed.ts";
+
+export type Call = Extract<Part, { kind: "call" }>;
+
+/** One way to write calls. */
+export interface CallFormat {
+  /** What calls begin with. */
+  readonly open: string;
+  /** What one ends with; without it, at the end of the answer. */
+  readonly close: string | undefined;
+  /** Whether an answer that begins with `{` may be a call without the mark. */
+  readonly mayBeBare: boolean;
+  /** What an answer that has to be a call begins with. */
+  readonly start: string;
+  /** The key of a call's arguments. */
+  readonly argumentsKey: "arguments" | "parameters";
+  /** Whether calls stand in a list. */
+  readonly isList: boolean;
+}
+
+/** `<tool_call>{"name": …, "arguments": …}</tool_call>`, of Hermes, Qwen and others. */
+const HERMES: CallFormat = {
+  open: "<tool_call>",
+  close: "</tool_call>",
+  mayBeBare: false,
+  start: "<tool_call>\n",
+  argumentsKey: "arguments",
+  isList: false,
+};
+
+/** `[TOOL_CALLS][{"name": …, "arguments": …}]`, of Mistral's models. */
+const MISTRAL: CallFormat = {
+  open: "[TOOL_CALLS]",
+  close: undefined,
+  mayBeBare: false,
+  start: "[TOOL_CALLS]",
+  argumentsKey: "arguments",
+  isList: true,
+};
+
+/** `{"name": …, "parameters": …}`, of Llama 3.1 and later. */
+const LLAMA: CallFormat = {
+  open: "<|python_tag|>",
+  close: undefined,
+  mayBeBare: true,
+  start: "",
+  argumentsKey: "parameters",
+  isList: false,
+};
+
+/** What a template has where calls are written in ways that are not known here. */
+const UNKNOWN_WAYS = /<function=|<arg_key>|\[ARGS\]|<seed:tool_call>|tool▁call/;
+
+/**
+ * How a model writes calls.
+ *
+ * @param template of its conversations
+ * @returns `undefined` where it writes none, or in a way that is not known here
+ */
+export function findCallFormat(template: string): CallFormat | undefined {
+  if (!/\btools\b/.test(template) || UNKNOWN_WAYS.test(template)) return undefined;
+  if (template.includes("<tool_call>")) return HERMES;
+  if (template.includes("[TOOL_CALLS]")) return MISTRAL;
+  if (/"parameters"\s*:/.test(template) && template.includes("<|start_header_id|>")) return LLAMA;
+  return undefined;
+}
+
+/**
+ * The calls that a text between the marks of a format is.
+ *
+ * @param names of the tools there are
+ * @returns `undefined` where it is something else
+ */
+export function parseCalls(
+  format: CallFormat,
+  text: string,
+  names: ReadonlySet<string>,
+): Call[] | undefined {
+  let value: JsonValue;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+  const list = format.isList && Array.isArray(value) ? value : [value];
+  const calls = list.map((one) => parseCall(one, names));
+  return calls.length > 0 && calls.every((call) => call !== undefined) ? calls : undefined;
+}
+
+function parseCall(value: JsonValue, names: ReadonlySet<string>): Call | undefined {
+  if (!isJsonObject(value)) return undefined;
+  const { name, arguments: args = value.parameters ?? {} } = value;
+  if (typeof name !== "string" || !names.has(name) || !isJsonObject(args)) return undefined;
+  return { kind: "call", name, arguments: JSON.stringify(args) };
+}
+
+/** The schema of an answer that is one call, of one of some tools with schemas of their arguments. */
+export function callSchema(
+  format: CallFormat,
+  tools: readonly { readonly name: string; readonly parameters: JsonObject }[],
+): JsonObject {
+  const place = format.isList ? "#/items" : "#";
+  const calls = tools.map(({ name, parameters }, i): JsonObject => ({
+    type: "object",
+    properties: {
+      name: { const: name },
+      [format.argumentsKey]: rebased(
+        parameters,
+        `${place}/anyOf/${i}/properties/${format.argumentsKey}`,
+      ),
+    },
+    required: ["name", format.argumentsKey],
+    additionalProperties: false,
+  }));
+  const call: JsonObject = { anyOf: calls };
+  return format.isList ? { type: "array", items: call, minItems: 1, maxItems: 1 } : call;
+}
+
+/** Keywords whose values are no schemas. */
+const VALUES = ["const", "enum", "default", "examples"];
+
+/** A schema whose references into itself hold where it is a part of another. */
+function rebased(schema: JsonObject, place: string): JsonObject {
+  const walk = (value: JsonValue | undefined, key: string): JsonValue => {
+    if (key === "$ref" && typeof value === "string" && value.startsWith("#")) {
+      return place + value.slice(1);
+    }
+    if (Array.isArray(value)) return value.map((item) => walk(item, ""));
+    if (!isJsonObject(value) || VALUES.includes(key)) return value ?? null;
+    return Object.fromEntries(
+      Object.entries(value).map(([name, member]) => [name, walk(member, name)]),
+    );
+  };
+  return walk(schema, "") as JsonObject;
+}

@@ -1,0 +1,52 @@
+/** `POST /tokenize` and `POST /detokenize`, with the keys that llama-server gives them. */
+import { checkTokens } from "../engine/prompt.ts";
+import type { JsonObject } from "../formats/json.ts";
+import { readMessages } from "../requests/messages.ts";
+import {
+  checkKeys,
+  invalid,
+  isGiven,
+  isTokenIds,
+  readBoolean,
+  readString,
+  RequestError,
+} from "../requests/values.ts";
+import { readBody } from "./request_body.ts";
+import type { Service } from "./service.ts";
+
+const TEXT_FIELDS = ["model", "content", "messages", "add_special", "parse_special"];
+const ALIASES = { prompt: "content", add_special_tokens: "add_special" };
+
+/** The ids of a text, or of a conversation as the model's template renders it. */
+export async function tokenize(service: Service, request: Request): Promise<Response> {
+  const body = await readBody(request);
+  checkKeys(body, TEXT_FIELDS, ALIASES);
+  service.checkModel(body);
+  const tokens = encode(service, body);
+  return Response.json({ tokens: [...tokens], count: tokens.length });
+}
+
+function encode({ model }: Service, body: JsonObject): Int32Array {
+  const { content, messages, add_special, parse_special } = body;
+  if (isGiven(content) === isGiven(messages)) {
+    const problem = isGiven(content) ? "give content or messages, not both" : "content is missing";
+    throw new RequestError(problem, "content");
+  }
+  if (isGiven(messages)) return model.encodePrompt(readMessages(messages)).tokens;
+  return model.tokenizer.encode(readString(content, "content"), {
+    addSpecial: isGiven(add_special) && readBoolean(add_special, "add_special"),
+    parseSpecial: !isGiven(parse_special) || readBoolean(parse_special, "parse_special"),
+  });
+}
+
+/** The text of ids. */
+export async function detokenize(service: Service, request: Request): Promise<Response> {
+  const body = await readBody(request);
+  checkKeys(body, ["model", "tokens"]);
+  service.checkModel(body);
+  const { tokens } = body;
+  if (!isTokenIds(tokens)) throw invalid("tokens", tokens, "a list of token ids");
+  const { tokenizer } = service.model;
+  checkTokens(tokens, tokenizer.vocabSize);
+  return Response.json({ content: tokenizer.decode(tokens, { skipSpecial: false }) });
+}

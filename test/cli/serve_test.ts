@@ -1,0 +1,155 @@
+/** `forge serve` as a process: what it prints, how it is reached, and how it ends. */
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { TempFolder } from "../support/temp_folder.ts";
+import { writeEndlessLlama } from "../support/tiny_llama.ts";
+import { denoArgs, forge } from "./forge.ts";
+
+/** A server on a free port. */
+class Server implements AsyncDisposable {
+  readonly #child: Deno.ChildProcess;
+  readonly #errors: ReadableStreamDefaultReader<string>;
+  /** What it wrote to stderr so far. */
+  shown = "";
+  url = "";
+
+  private constructor(args: readonly string[], env: Readonly<Record<string, string>>) {
+    this.#child = new Deno.Command(Deno.execPath(), {
+      args: denoArgs(["serve", "--port", "0", ...args]),
+      env: { NO_COLOR: "1", ...env },
+      stdin: "null",
+      stdout: "piped",
+      stderr: "piped",
+    }).spawn();
+    this.#errors = this.#child.stderr.pipeThrough(new TextDecoderStream()).getReader();
+  }
+
+  /** Starts one, and waits until it listens. */
+  static async start(
+    args: readonly string[] = [],
+    env: Readonly<Record<string, string>> = {},
+  ): Promise<Server> {
+    const server = new Server(args, env);
+    await server.waitFor("\n");
+    const [, url] = /listening on (\S+)/.exec(server.shown) ?? [];
+    assert(url !== undefined, server.shown);
+    server.url = url;
+    return server;
+  }
+
+  async waitFor(text: string): Promise<void> {
+    while (!this.shown.includes(text)) assert(await this.#read(), `it has ended: ${this.shown}`);
+  }
+
+  async #read(): Promise<boolean> {
+    const { value = "", done } = await this.#errors.read();
+    this.shown += value;
+    return !done;
+  }
+
+  kill(signal: Deno.Signal): void {
+    this.#child.kill(signal);
+  }
+
+  /** Waits for its end. @returns the exit code */
+  async end(): Promise<number> {
+    const [{ code }, stdout] = await Promise.all([
+      this.#child.status,
+      new Response(this.#child.stdout).text(),
+    ]);
+    while (await this.#read());
+    assertEquals(stdout, "");
+    return code;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    try {
+      this.kill("SIGKILL");
+    } catch {
+      // It has ended already.
+    }
+    await this.#child.status;
+    await this.#child.stdout.cancel().catch(() => {});
+    await this.#errors.cancel().catch(() => {});
+  }
+}
+
+Deno.test("serve: one line says where, answers come over HTTP, SIGTERM ends it", async () => {
+  await using server = await Server.start(["--temp", "0", "-n", "7", "--alias", "teller"]);
+  assertMatch(
+    server.shown,
+    /^forge: listening on http:\/\/127\.0\.0\.1:\d+ \(\S+demo, context 1024, 32 at a time\)\n$/,
+  );
+  const [whole, refused, unknown] = await Promise.all([
+    fetch(`${server.url}/v1/completions`, {
+      method: "POST",
+      body: JSON.stringify({ model: "teller", prompt: "Once upon a time" }),
+    }).then((response) => response.json()),
+    fetch(`${server.url}/v1/models`, { headers: { origin: "http://evil.example" } }).then(
+      (response) => response.json(),
+    ),
+    fetch(`${server.url}/nowhere`).then((response) => response.json()),
+  ]);
+  const run = await forge(["run", "--raw", "-p", "Once upon a time", "--temp", "0", "-n", "7"]);
+  assertEquals(whole.choices[0].text, run.stdout);
+  assertEquals([whole.model, whole.usage.completion_tokens], ["teller", 7]);
+  assertEquals(refused.error.code, "origin_not_allowed");
+  assertStringIncludes(unknown.error.message, "/nowhere");
+
+  const port = new URL(server.url).port;
+  const second = await forge(["serve", "--port", port]);
+  assertEquals([second.code, second.stdout], [2, ""]);
+  assertStringIncludes(
+    second.stderr,
+    `cannot listen on "127.0.0.1", port ${port}: another program`,
+  );
+
+  const shown = server.shown;
+  server.kill("SIGTERM");
+  assertEquals([await server.end(), server.shown], [0, shown]);
+});
+
+Deno.test("serve: Ctrl-C lets answers come to their end, a second one does not", async () => {
+  using folder = new TempFolder();
+  writeEndlessLlama(folder.path);
+  await using server = await Server.start(["-m", folder.path, "--verbose"], { FORGE_API_KEY: "k" });
+  const ask = (body: object) =>
+    fetch(`${server.url}/v1/completions`, {
+      method: "POST",
+      headers: { authorization: "Bearer k" },
+      body: JSON.stringify({ prompt: "a", temperature: 0, ...body }),
+    });
+  assertEquals(
+    (await (await fetch(`${server.url}/v1/models`)).json()).error.type,
+    "authentication_error",
+  );
+  const whole = await ask({ max_tokens: 1500, stream: true });
+  const endless = await ask({ stream: true });
+  const reader = endless.body!.getReader();
+  await reader.read();
+  server.kill("SIGINT");
+  await server.waitFor("again to stop now");
+  assert((await whole.text()).endsWith("data: [DONE]\n\n"));
+  assert(!(await reader.read()).done);
+  server.kill("SIGINT");
+  assertEquals(await server.end(), 130);
+  await reader.cancel().catch(() => {});
+  assertMatch(server.shown, /\nforge: GET \/v1\/models 401 \d+ ms\n/);
+  assertMatch(server.shown, /\nforge: POST \/v1\/completions 200 \d+ ms\n/);
+});
+
+Deno.test("serve: addresses and options that cannot be used", async () => {
+  for (
+    const [args, code, message] of [
+      [["--port", "70000"], 2, "valid are whole numbers from 0 to 65535"],
+      [["--host", "0.0.0.0", "--port", "0"], 2, "deno task install"],
+      [["--cors", "example.com"], 2, "valid is * or an origin"],
+      [["--api-key", "a b"], 2, "visible ASCII"],
+      [["-m", "no/such/model"], 1, "no/such/model"],
+      [["--served-model-name", "x"], 2, "--alias"],
+    ] as const
+  ) {
+    const { stdout, stderr, ...rest } = await forge(["serve", ...args]);
+    assertEquals([rest.code, stdout, stderr.trim().split("\n").length], [code, "", 1], stderr);
+    assertStringIncludes(stderr, message);
+  }
+});

@@ -1,0 +1,179 @@
+/** What the endpoints that generate answer: the same as the library, in OpenAI's words. */
+import { assert, assertEquals, assertMatch } from "@std/assert";
+import { type ChatLogprob, Client, DEMO, joined, type TextLogprobs, user } from "./client.ts";
+
+const CHAT = "/v1/chat/completions";
+const TEXT = "/v1/completions";
+
+Deno.test("serve: a chat is answered as the library answers it, whole and as a stream", async () => {
+  await using client = await Client.open(DEMO, { names: ["a", "b"] });
+  const messages = [{ role: "system", content: "Be brief." }, user("Tell me a story.")];
+  const options = { max_tokens: 24, seed: 7, temperature: 0.9, top_k: 50, stop: ["zzz"] };
+  const expected = await client.model.complete(messages, {
+    maxTokens: 24,
+    seed: 7,
+    temperature: 0.9,
+    topK: 50,
+    stop: ["zzz"],
+  });
+  const answer = await client.chat({ messages, model: "b", ...options });
+  assertMatch(answer.id, /^chatcmpl-\w{32}$/);
+  assertEquals([answer.object, answer.model], ["chat.completion", "a"]);
+  assertEquals(answer.choices, [{
+    index: 0,
+    message: { role: "assistant", content: expected.text },
+    logprobs: null,
+    finish_reason: "length",
+  }]);
+  const { usage } = answer;
+  assertEquals(usage?.prompt_tokens, expected.prompt_tokens);
+  assertEquals([usage?.completion_tokens, usage?.total_tokens], [24, expected.prompt_tokens + 24]);
+  // All of the prompt but its last token was computed for the library's answer.
+  assertEquals(usage?.prompt_tokens_details.cached_tokens, expected.prompt_tokens - 1);
+
+  const parts = await client.stream(CHAT, { messages, ...options });
+  assertEquals(parts[0]!.object, "chat.completion.chunk");
+  assertEquals(parts[0]!.choices[0]!.delta, { role: "assistant", content: "" });
+  assertEquals(joined(parts), { content: expected.text, finish: "length" });
+  assert(parts.length > 10, "it comes in parts");
+  assert(parts.every((part) => !("usage" in part)));
+});
+
+Deno.test("serve: usage is the last event of a stream that asks for it", async () => {
+  await using client = await Client.open(DEMO);
+  const body = { prompt: "Once upon a time", max_tokens: 5, temperature: 0 };
+  const { usage } = await client.complete(body);
+  const parts = await client.stream(TEXT, { ...body, stream_options: { include_usage: true } });
+  const last = parts.pop();
+  assertEquals(last?.choices, []);
+  assertEquals(last?.usage?.total_tokens, usage?.total_tokens);
+  for (const part of parts) assertEquals(part.usage, null);
+});
+
+Deno.test("serve: texts, ids and lists of them are gone on with as they are", async () => {
+  await using client = await Client.open(DEMO);
+  const { model } = client;
+  const options = { max_tokens: 8, temperature: 0 };
+  const expected = await Promise.all(
+    ["Once upon a time", "The fox"].map((prompt) =>
+      model.complete(prompt, { raw: true, maxTokens: 8, temperature: 0 })
+    ),
+  );
+  const texts = expected.map(({ text }) => text);
+  const one = await client.complete({ prompt: "Once upon a time", ...options });
+  assertMatch(one.id, /^cmpl-\w{32}$/);
+  assertEquals(one.object, "text_completion");
+  assertEquals(one.choices, [{
+    index: 0,
+    text: texts[0]!,
+    logprobs: null,
+    finish_reason: "length",
+  }]);
+  const ids = ["Once upon a time", "The fox"].map((text) => [...model.tokenizer.encode(text)]);
+  for (const prompt of [["Once upon a time", "The fox"], ids]) {
+    const { choices, usage } = await client.complete({ prompt, ...options });
+    assertEquals(
+      choices.map(({ index, text }) => [index, text]),
+      texts.map((text, i) => [i, text]),
+    );
+    assertEquals(usage?.prompt_tokens, ids.flat().length);
+    assertEquals(usage?.completion_tokens, 16);
+  }
+  const fromIds = await client.complete({ prompt: ids[1], ...options });
+  assertEquals(fromIds.choices.map(({ text }) => text), [texts[1]]);
+});
+
+Deno.test("serve: several answers differ as those of the library do, streamed side by side", async () => {
+  await using client = await Client.open(DEMO);
+  const expected = await client.model.completeMany("The", 3, {
+    raw: true,
+    seed: 3,
+    temperature: 1.2,
+    maxTokens: 10,
+  });
+  const body = { prompt: ["The", "The"], n: 3, seed: 3, temperature: 1.2, max_tokens: 10 };
+  const texts = [...expected, ...expected].map(({ text }) => text);
+  assert(new Set(texts).size === 3, "they differ");
+  const { choices } = await client.complete(body);
+  assertEquals(choices.map(({ text }) => text), texts);
+  const parts = await client.stream(TEXT, body);
+  assertEquals(texts.map((_, index) => joined(parts, index).content), texts);
+  const order = parts.map(({ choices: [choice] }) => choice?.index);
+  assertEquals(new Set(order.slice(0, 6)).size, 6, "they come side by side");
+});
+
+Deno.test("serve: log-probabilities in the forms of both endpoints", async () => {
+  await using client = await Client.open(DEMO);
+  const expected = await client.model.complete("Once", {
+    raw: true,
+    temperature: 0,
+    maxTokens: 6,
+    logprobs: 2,
+  });
+  const texts = expected.logprobs!.map(({ text }) => text);
+  const body = { temperature: 0, max_tokens: 6 };
+  const asked = { prompt: "Once", ...body, logprobs: 2 };
+  const columns = (await client.complete(asked)).choices[0]!.logprobs as TextLogprobs;
+  assertEquals(columns.tokens, texts);
+  assertEquals(columns.token_logprobs, expected.logprobs!.map(({ logprob }) => logprob));
+  assertEquals(columns.top_logprobs.map((top) => Object.keys(top).length), Array(6).fill(2));
+  for (const [i, offset] of columns.text_offset.entries()) {
+    assertEquals(expected.text.slice(offset, offset + texts[i]!.length), texts[i]);
+  }
+  const parts = await client.stream(TEXT, asked);
+  const streamed = parts.flatMap(({ choices }) => choices).flatMap(({ logprobs }) =>
+    (logprobs as TextLogprobs).tokens
+  );
+  assertEquals(streamed, texts);
+
+  const chat = { messages: [user("Hi")], ...body, logprobs: true, top_logprobs: 3 };
+  const { choices: [choice] } = await client.chat(chat);
+  const { content } = choice!.logprobs as { content: ChatLogprob[] };
+  assertEquals(content.map(({ token }) => token).join(""), choice!.message!.content);
+  for (const { token, logprob, bytes, top_logprobs } of content) {
+    assertEquals(new TextDecoder().decode(new Uint8Array(bytes)), token);
+    assertEquals(top_logprobs.length, 3);
+    // The likeliest is taken.
+    assertEquals(top_logprobs[0]!.logprob, logprob);
+  }
+  const streamedChat = (await client.stream(CHAT, chat)).flatMap(({ choices }) => choices)
+    .flatMap(({ logprobs }) => (logprobs as { content: ChatLogprob[] } | null)?.content ?? []);
+  assertEquals(streamedChat, content);
+});
+
+Deno.test("serve: answers conform to what they are asked to", async () => {
+  await using client = await Client.open(DEMO);
+  const schema = {
+    type: "object",
+    properties: { name: { type: "string", maxLength: 8 }, age: { type: "integer", maximum: 99 } },
+    required: ["name", "age"],
+    additionalProperties: false,
+  };
+  const body = { messages: [user("Ada, 36.")], seed: 1, max_tokens: 200 };
+  const format = { type: "json_schema", json_schema: { name: "person", schema, strict: true } };
+  const { choices: [choice] } = await client.chat({ ...body, response_format: format });
+  const person = JSON.parse(choice!.message!.content!);
+  assertEquals(Object.keys(person), ["name", "age"]);
+  assertEquals([choice!.finish_reason, Number.isInteger(person.age)], ["stop", true]);
+  const colour = await client.stream(CHAT, { ...body, regex: "red|green|blue" });
+  assertMatch(joined(colour).content!, /^(red|green|blue)$/);
+  assertEquals(joined(colour).finish, "stop");
+  const text = await client.complete({ prompt: "2+2", grammar: 'root ::= "=" [0-9]{2}', seed: 1 });
+  assertMatch(text.choices[0]!.text!, /^=\d\d$/);
+  const object = await client.chat({ ...body, response_format: { type: "json_object" }, n: 2 });
+  for (const { message, finish_reason } of object.choices) {
+    if (finish_reason === "stop") assertEquals(typeof JSON.parse(message!.content!), "object");
+  }
+});
+
+Deno.test("serve: the server's defaults hold where a request sets nothing else", async () => {
+  await using client = await Client.open(DEMO, {
+    defaults: { maxTokens: 3, temperature: 0, regex: "[a-z]{9}" },
+  });
+  const body = { prompt: "Once" };
+  const { choices: [choice], usage } = await client.complete(body);
+  assertMatch(choice!.text!, /^[a-z]+$/);
+  assertEquals(usage?.completion_tokens, 3);
+  const other = await client.complete({ ...body, grammar: 'root ::= "!" "?"{20}', max_tokens: 40 });
+  assertEquals(other.choices[0]!.text, "!" + "?".repeat(20));
+});

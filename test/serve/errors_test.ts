@@ -1,0 +1,231 @@
+/** What is refused, with which status, and what the error says. */
+import { assert, assertEquals, assertMatch, assertStringIncludes, assertThrows } from "@std/assert";
+import { ForgeError } from "../../src/errors.ts";
+import { createHandler, type ServeOptions } from "../../src/serve/mod.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+import { writeRandomLlama } from "../support/tiny_llama.ts";
+import { Client, DEMO, user } from "./client.ts";
+
+const CHAT = "/v1/chat/completions";
+const TEXT = "/v1/completions";
+const messages = [user("Hi")];
+
+/** Bodies, what the error says, and the key that it names. */
+const BAD_CHATS: readonly (readonly [body: unknown, message: string, param: string | null])[] = [
+  ["", "the body is empty", null],
+  ["{", "the body is not valid JSON", null],
+  ["[]", "the body holds an array", null],
+  ['{"messages": [], "messages": []}', 'the key "messages" is there twice', "messages"],
+  [{}, "messages is nothing; valid is a list", "messages"],
+  [{ messages: [{ role: "user" }] }, "messages[0].content is nothing", "messages[0].content"],
+  [{ messages, temprature: 1 }, "did you mean temperature?", "temprature"],
+  [{ messages, system: "x" }, 'unknown key "system"', "system"],
+  [{ messages, functions: [] }, "did you mean tools?", "functions"],
+  [{ messages, audio: {} }, 'unknown key "audio"; valid are model, messages', "audio"],
+  [{ messages, temperature: "hot" }, 'temperature is "hot"; valid is a number', "temperature"],
+  [{ messages, n: 129 }, "n is 129; valid is a whole number from 1 to 128", "n"],
+  [{ messages, stop: Array(65).fill("x") }, "stop has 65 texts", "stop"],
+  [{ messages, stop: "x".repeat(1001) }, "stop has a text of 1001 characters", "stop"],
+  [{ messages, stream: 1 }, "stream is 1; valid is true or false", "stream"],
+  [{ messages, stream_options: {} }, 'stream_options needs "stream": true', "stream_options"],
+  [{ messages, store: true }, "store is true; valid is false", "store"],
+  [{ messages, regex: "a", json_object: true }, "give json_object or regex, not both", "regex"],
+  [{ messages, regex: "(?=a)" }, "lookahead", null],
+  [{ messages, max_tokens: 3, max_completion_tokens: 3 }, "not both", "max_completion_tokens"],
+  [{ messages, logit_bias: { "99999": 1 } }, 'names token "99999"', null],
+  [{ messages: [user("x ".repeat(2000))] }, "the context of 1024 has room for 1023", null],
+  [{ messages: [{ role: "user", content: [{ type: "image_url" }] }] }, '"image_url"', null],
+];
+
+Deno.test("serve: a bad request is refused by name, before anything is generated", async () => {
+  await using client = await Client.open(DEMO);
+  for (const [body, message, param] of BAD_CHATS) {
+    const error = await client.refusal(CHAT, body);
+    assertStringIncludes(error.message, message);
+    assertEquals(error.type, "invalid_request_error");
+    if (param !== null) assertEquals(error.param, param);
+  }
+  for (
+    const [body, message] of [
+      [{}, "prompt is nothing"],
+      [{ prompt: [] }, "prompt is an array"],
+      [{ prompt: ["a", 1] }, "prompt is an array"],
+      [{ prompt: [99999] }, "token 0 of the prompt is 99999"],
+      [{ prompt: "a", echo: true }, "echo is true; valid is false"],
+      [{ prompt: "a", messages }, 'unknown key "messages"'],
+      [{ prompt: Array(65).fill("a"), n: 2 }, "prompt and n ask for 130 answers"],
+    ] as const
+  ) assertStringIncludes((await client.refusal(TEXT, body)).message, message);
+  // A stream that cannot begin is refused with a status too.
+  await client.refusal(CHAT, { messages, stream: true, regex: "(" });
+  await client.refusal("/tokenize", { prompt: "x" });
+  await client.refusal("/detokenize", { tokens: [99999] });
+  const { answers } = await (await client.get("/health")).json();
+  assertEquals(answers, 0);
+});
+
+Deno.test("serve: keys that ask for nothing may be there", async () => {
+  await using client = await Client.open(DEMO);
+  const neutral = { user: "u", metadata: { a: "b" }, store: false, service_tier: "auto" };
+  const body = { messages, max_tokens: 1, ...neutral, tools: [], seed: null, logprobs: null };
+  assertEquals((await client.chat(body)).choices.length, 1);
+  const text = { prompt: "a", max_tokens: 1, echo: false, best_of: 1, suffix: null };
+  assertEquals((await client.complete(text)).choices.length, 1);
+});
+
+Deno.test("serve: other models, paths and methods", async () => {
+  await using client = await Client.open(DEMO, { names: ["Org/Model", "gpt-4o"] });
+  const error = await client.refusal(CHAT, { model: "gpt-5", messages }, 404);
+  assertEquals([error.code, error.param], ["model_not_found", "model"]);
+  assertStringIncludes(error.message, '"Org/Model", "gpt-4o"');
+  assertEquals((await client.get("/v1/models/gpt-5")).status, 404);
+  assertEquals((await client.get("/v1/models/%ff")).status, 404);
+  for (const path of ["/v1/models/Org/Model", "/v1/models/Org%2FModel"]) {
+    const model = await (await client.get(path)).json();
+    assertEquals([model.id, model.object, model.max_model_len], ["Org/Model", "model", 1024]);
+  }
+  const list = await (await client.get("/v1/models")).json();
+  assertEquals(list.data.map(({ id }: { id: string }) => id), ["Org/Model", "gpt-4o"]);
+  const { message } = await client.refusal("/v1/embeddings", {}, 404);
+  assertStringIncludes(message, "POST /v1/chat/completions");
+  const wrong = await client.get(CHAT);
+  assertEquals([wrong.status, wrong.headers.get("allow")], [405, "POST"]);
+  await wrong.body?.cancel();
+});
+
+Deno.test("serve: a body has a limit, and is not compressed", async () => {
+  await using client = await Client.open(DEMO);
+  const long = "x".repeat(16 * 2 ** 20);
+  const chunks = () => ReadableStream.from([new TextEncoder().encode(`{"a": "${long}`)]);
+  for (const init of [{ headers: { "content-length": `${2 ** 40}` } }, { body: chunks() }]) {
+    const response = await client.post(CHAT, "{}", init);
+    assertEquals(response.status, 413);
+    assertMatch((await response.json()).error.message, /more than 16777216 bytes/);
+  }
+  const gzip = await client.post(CHAT, "{}", { headers: { "content-encoding": "gzip" } });
+  assertEquals(gzip.status, 415);
+  await gzip.body?.cancel();
+  const binary = await client.post(CHAT, "", { body: new Uint8Array([0xff]) });
+  assertStringIncludes((await binary.json()).error.message, "not UTF-8");
+});
+
+Deno.test("serve: a key is asked for, but not for health", async () => {
+  await using client = await Client.open(DEMO, { apiKey: "secret" });
+  for (const authorization of ["", "Bearer", "Bearer wrong", "secret", "Bearer secrets"]) {
+    const response = await client.get("/v1/models", { headers: { authorization } });
+    assertEquals(response.status, 401);
+    assertEquals(response.headers.get("www-authenticate"), "Bearer");
+    assertEquals((await response.json()).error.type, "authentication_error");
+  }
+  const headers = { authorization: "Bearer secret" };
+  for (const [path, init] of [["/v1/models", { headers }], ["/health", {}]] as const) {
+    const response = await client.get(path, init);
+    assertEquals(response.status, 200);
+    await response.body?.cancel();
+  }
+  // With a key the server may have any name.
+  const request = new Request("http://forge.example/health");
+  assertEquals((await client.handler(request)).status, 200);
+});
+
+Deno.test("serve: requests for other hosts and from other pages are refused", async () => {
+  await using client = await Client.open(DEMO);
+  const { model } = client;
+  const status = async (options: ServeOptions, url: string, origin?: string) => {
+    const headers = origin === undefined ? {} : { origin };
+    const response = await createHandler(model, options)(new Request(url, { headers }));
+    const allowed = response.headers.get("access-control-allow-origin");
+    await response.body?.cancel();
+    return [response.status, allowed];
+  };
+  for (const host of ["localhost", "127.0.0.1:8080", "[::1]:80", "127.1.2.3", "a.localhost"]) {
+    assertEquals(await status({}, `http://${host}/health`), [200, null]);
+  }
+  for (const host of ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example"]) {
+    assertEquals(await status({}, `http://${host}/health`), [403, null]);
+    assertEquals(await status({ anyHost: true }, `http://${host}/health`), [200, null]);
+  }
+  const url = "http://localhost:8080/health";
+  assertEquals(await status({}, url, "http://evil.example"), [403, null]);
+  assertEquals(await status({}, url, "null"), [403, null]);
+  assertEquals(await status({}, url, "http://localhost:8080"), [200, null]);
+  const corsOrigin = "https://good.example";
+  assertEquals(await status({ corsOrigin }, url, corsOrigin), [200, corsOrigin]);
+  assertEquals(await status({ corsOrigin }, url, "http://evil.example"), [403, corsOrigin]);
+  assertEquals(await status({ corsOrigin: "*" }, url, "http://evil.example"), [200, "*"]);
+});
+
+Deno.test("serve: browsers are told what a page may send", async () => {
+  await using client = await Client.open(DEMO, {
+    corsOrigin: "https://good.example",
+    apiKey: "k",
+  });
+  const preflight = (asked: string, origin = "https://good.example") =>
+    client.get(CHAT, {
+      method: "OPTIONS",
+      headers: { origin, "access-control-request-headers": asked },
+    });
+  const response = await preflight("authorization,x-stainless-os");
+  assertEquals(response.status, 204);
+  assertEquals(response.headers.get("access-control-allow-methods"), "GET, POST");
+  const allowed = "access-control-allow-headers";
+  assertEquals(response.headers.get(allowed), "authorization,x-stainless-os");
+  assertEquals((await preflight("a<b>")).headers.get(allowed), "authorization, content-type");
+  assertEquals((await preflight("a", "https://evil.example")).status, 403);
+});
+
+Deno.test("serve: options that are not valid", async () => {
+  await using client = await Client.open(DEMO);
+  for (
+    const [options, message] of [
+      [{ corsOrigin: "good.example" }, '"good.example"; valid is * or an origin'],
+      [{ corsOrigin: "https://good.example/" }, "valid is * or an origin"],
+      [{ apiKey: "" }, "visible ASCII"],
+      [{ apiKey: "a\nb" }, "visible ASCII"],
+      [{ names: [""] }, "a name of the model is empty"],
+      [{ maxAnswers: 0 }, "maxAnswers is 0"],
+    ] as const
+  ) {
+    const error = assertThrows(() => createHandler(client.model, options), ForgeError);
+    assertEquals(error.code, "usage");
+    assertStringIncludes(error.message, message);
+  }
+});
+
+Deno.test("serve: what is not the client's fault has status 500, or an event in a stream", async () => {
+  using folder = new TempFolder();
+  writeRandomLlama(folder.path, {
+    change: (tensors) =>
+      tensors.map((tensor) =>
+        tensor.name === "model.norm.weight"
+          ? { ...tensor, data: new Uint8Array(new Float32Array(64).fill(NaN).buffer) }
+          : tensor
+      ),
+  });
+  const faults: unknown[] = [];
+  await using client = await Client.open(folder.path, { onError: (error) => faults.push(error) });
+  const error = await client.refusal(TEXT, { prompt: "a" }, 500);
+  assertEquals([error.type, error.code], ["server_error", "bad_model"]);
+  assertEquals(faults.length, 1);
+  const response = await client.post(TEXT, { prompt: "a", stream: true });
+  const events = (await response.text()).trim().split("\n\n");
+  assertEquals(JSON.parse(events.at(-1)!.slice(6)).error.code, "bad_model");
+  assert(!events.includes("data: [DONE]"));
+  assertEquals(faults.length, 2);
+  assertEquals((await (await client.get("/health")).json()).answers, 0);
+});
+
+Deno.test("serve: texts to ids and back", async () => {
+  await using client = await Client.open(DEMO);
+  const { tokenizer } = client.model;
+  const tokens = async (body: object) =>
+    (await (await client.post("/tokenize", body)).json()).tokens;
+  const text = "Once <|im_start|>";
+  assertEquals(await tokens({ content: text }), [...tokenizer.encode(text, { addSpecial: false })]);
+  assertEquals(await tokens({ content: text, add_special: true }), [...tokenizer.encode(text)]);
+  const plain = await tokens({ content: text, parse_special: false });
+  assert(plain.length > (await tokens({ content: text })).length);
+  assertEquals(await tokens({ messages }), [...client.model.encodePrompt(messages).tokens]);
+  const back = await client.post("/detokenize", { tokens: plain });
+  assertEquals(await back.json(), { content: text });
+});

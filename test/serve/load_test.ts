@@ -1,0 +1,140 @@
+/** Many clients at a time: what they get does not depend on the others, and none is in the way. */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { TempFolder } from "../support/temp_folder.ts";
+import { writeEndlessLlama } from "../support/tiny_llama.ts";
+import { Client, DEMO, joined, user } from "./client.ts";
+
+const TEXT = "/v1/completions";
+const CHAT = "/v1/chat/completions";
+const ENDLESS = { prompt: "a", temperature: 0 };
+
+/** Reads from a response until so much of it is there. */
+async function readSome(response: Response, bytes: number) {
+  const reader = response.body!.getReader();
+  for (let size = 0; size < bytes;) {
+    const { value, done } = await reader.read();
+    assert(!done, "the stream has ended");
+    size += value.length;
+  }
+  return reader;
+}
+
+async function waitForEnd(client: Client): Promise<void> {
+  for (;;) {
+    const { answers } = await (await client.get("/health")).json();
+    if (answers === 0) return;
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+}
+
+Deno.test("serve: answers under load are those alone", async () => {
+  await using client = await Client.open(DEMO, {}, { parallel: 4 });
+  const requests = Array.from({ length: 24 }, (_, i) => {
+    const options = { seed: i, max_tokens: 4 + i % 13, temperature: i % 3 === 0 ? 0 : 1 };
+    const constraint = i % 4 === 1 ? { regex: "[a-z ]{3,30}\\." } : {};
+    return i % 2 === 0
+      ? { path: TEXT, body: { prompt: `Once upon ${i}`, ...options, ...constraint } }
+      : { path: CHAT, body: { messages: [user(`Story ${i}`)], ...options, ...constraint } };
+  });
+  const textOf = ({ choices: [choice] }: Awaited<ReturnType<Client["answer"]>>) =>
+    choice!.text ?? choice!.message!.content;
+  const alone = [];
+  for (const { path, body } of requests) alone.push(textOf(await client.answer(path, body)));
+  const together = await Promise.all(
+    requests.map(async ({ path, body }, i) =>
+      i % 3 === 0
+        ? joined(await client.stream(path, body)).content
+        : textOf(await client.answer(path, body))
+    ),
+  );
+  assertEquals(together, alone);
+});
+
+Deno.test("serve: a client that goes away ends its answer and frees its room", async () => {
+  using folder = new TempFolder();
+  writeEndlessLlama(folder.path);
+  // The cache holds one sequence: a second has no room until the first has left.
+  await using client = await Client.open(folder.path, {}, { parallel: 1, contextLength: 20_000 });
+  const stream = await client.post(TEXT, { ...ENDLESS, stream: true });
+  const reader = await readSome(stream, 2000);
+  await reader.cancel();
+  await waitForEnd(client);
+
+  const controller = new AbortController();
+  const whole = client.post(TEXT, ENDLESS, { signal: controller.signal });
+  await new Promise((resolve) => setTimeout(resolve, 30));
+  controller.abort();
+  const response = await whole;
+  assertEquals(response.status, 503);
+  await response.body?.cancel();
+
+  // One that waits for its turn, and one that was never read.
+  const first = await client.post(TEXT, { ...ENDLESS, stream: true });
+  const second = await client.post(TEXT, { ...ENDLESS, stream: true });
+  const third = await client.post(TEXT, { ...ENDLESS, stream: true });
+  const reading = await readSome(first, 500);
+  const waiting = second.body!.getReader();
+  const piece = waiting.read();
+  await third.body!.cancel();
+  await waiting.cancel();
+  assertEquals((await piece).done, true);
+  await reading.cancel();
+  await waitForEnd(client);
+  const prompt = "b".repeat(19_000);
+  const { usage } = await client.complete({ prompt, max_tokens: 3 });
+  assertEquals(usage?.completion_tokens, 3);
+});
+
+Deno.test("serve: a reader that is slow holds nobody up", async () => {
+  using folder = new TempFolder();
+  writeEndlessLlama(folder.path);
+  await using client = await Client.open(folder.path, {}, { parallel: 2 });
+  const slow = await client.post(TEXT, { ...ENDLESS, stream: true });
+  const reader = await readSome(slow, 1);
+  for (let i = 0; i < 3; i++) {
+    const { usage } = await client.complete({ ...ENDLESS, max_tokens: 100 });
+    assertEquals(usage?.completion_tokens, 100);
+  }
+  // It goes on where it was.
+  assert(!(await reader.read()).done);
+  await reader.cancel();
+  await waitForEnd(client);
+});
+
+Deno.test("serve: more answers than the queue holds are refused", async () => {
+  using folder = new TempFolder();
+  writeEndlessLlama(folder.path);
+  await using client = await Client.open(folder.path, { maxAnswers: 3 }, { parallel: 1 });
+  const body = { ...ENDLESS, n: 2, stream: true };
+  const first = await readSome(await client.post(TEXT, body), 1);
+  const refused = await client.post(TEXT, body);
+  assertEquals([refused.status, refused.headers.get("retry-after")], [503, "1"]);
+  const { error } = await refused.json();
+  assertEquals([error.code, error.type], ["queue_full", "server_error"]);
+  assertStringIncludes(error.message, "2 answers are under way and 2 more are asked for");
+  // A request that is refused for another reason takes no room.
+  for (let i = 0; i < 3; i++) await client.refusal(TEXT, { ...ENDLESS, regex: "(" });
+  const second = await client.post(TEXT, { ...ENDLESS, max_tokens: 2, stream: true });
+  assertEquals(second.status, 200);
+  await second.body!.cancel();
+  await first.cancel();
+  await waitForEnd(client);
+  assertEquals((await client.complete({ ...ENDLESS, n: 2, max_tokens: 2 })).choices.length, 2);
+});
+
+Deno.test("serve: closing the model ends what is under way with an error", async () => {
+  using folder = new TempFolder();
+  writeEndlessLlama(folder.path);
+  const client = await Client.open(folder.path, { onError: () => {} });
+  const response = await client.post(TEXT, { ...ENDLESS, stream: true });
+  const reader = await readSome(response, 1);
+  await client[Symbol.asyncDispose]();
+  let text = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) break;
+    text += new TextDecoder().decode(value);
+  }
+  assertStringIncludes(text, "the model is closed");
+  assertEquals((await client.post(TEXT, ENDLESS)).status, 500);
+});

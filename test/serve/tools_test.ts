@@ -1,0 +1,270 @@
+/** Tools and thoughts: what models write of them, and what clients are told. */
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { TempFolder } from "../support/temp_folder.ts";
+import {
+  type TinyLlamaOptions,
+  writeRandomLlama,
+  writeScriptedLlama,
+} from "../support/tiny_llama.ts";
+import { Client, joined, user } from "./client.ts";
+
+const CHAT = "/v1/chat/completions";
+
+/** Templates that show what they are given, and calls as the models of a family write them. */
+const GIVEN = "{{ tools | tojson if tools else 'none' }}{% for m in messages %}" +
+  "[{{ m.role }}:{{ m.content }}{{ m.tool_calls | tojson if m.tool_calls }}]{% endfor %}";
+const HERMES = `${GIVEN}{# <tool_call> {"name": "arguments"} </tool_call> #}`;
+const MISTRAL = `${GIVEN}{# [TOOL_CALLS] #}`;
+const LLAMA = `${GIVEN}{# {"name": x, "parameters": y} <|start_header_id|> #}`;
+
+const PARAMETERS = {
+  type: "object",
+  properties: { city: { $ref: "#/$defs/city" }, days: { type: "integer", maximum: 9 } },
+  required: ["city"],
+  additionalProperties: false,
+  $defs: { city: { enum: ["Rome", "Oslo"] } },
+};
+const TOOLS = [
+  { type: "function", function: { name: "weather", description: "d", parameters: PARAMETERS } },
+  { type: "function", function: { name: "now" } },
+];
+const ASK = { messages: [user("x")], temperature: 0, tools: TOOLS };
+
+/** A client of a model that says a text, whose pieces differ. */
+async function scripted(
+  folder: TempFolder,
+  script: readonly string[],
+  options: TinyLlamaOptions,
+): Promise<Client> {
+  writeScriptedLlama(folder.path, script, { contextLength: 4096, ...options });
+  return await Client.open(folder.path);
+}
+
+Deno.test("serve: calls in the way of Hermes and Qwen, beside content", async () => {
+  using folder = new TempFolder();
+  const script = [
+    "I'll ",
+    "look.",
+    "\n<tool",
+    '_call>\n{"name": "weather", "argu',
+    'ments": {"city": "Rome"}}',
+    "\n</tool_",
+    "call>",
+    '\n<tool_call>{"name": "now", "arguments": {}}</tool_call>',
+    "\n",
+  ];
+  await using client = await scripted(folder, script, { chatTemplate: HERMES });
+  const { choices: [choice] } = await client.chat(ASK);
+  const { content, tool_calls } = choice!.message!;
+  assertEquals([content, choice!.finish_reason], ["I'll look.", "tool_calls"]);
+  assertEquals(tool_calls!.map((call) => [call.type, call.function]), [
+    ["function", { name: "weather", arguments: '{"city":"Rome"}' }],
+    ["function", { name: "now", arguments: "{}" }],
+  ]);
+  for (const { id } of tool_calls!) assertMatch(id, /^[0-9a-z]{9}$/);
+
+  const parts = await client.stream(CHAT, ASK);
+  const streamed = joined(parts);
+  assertEquals([streamed.content, streamed.finish], ["I'll look.", "tool_calls"]);
+  assertEquals(
+    streamed.tool_calls!.map(({ index, function: called }) => [index, called]),
+    tool_calls!.map(({ function: called }, index) => [index, called]),
+  );
+  const single = await client.chat({ ...ASK, parallel_tool_calls: false });
+  assertEquals(single.choices[0]!.message!.tool_calls!.length, 1);
+  // Without tools the same text is content.
+  for (const body of [{ ...ASK, tool_choice: "none" }, { ...ASK, tools: undefined }]) {
+    const plain = await client.chat(body);
+    assertEquals(plain.choices[0]!.message!.content, script.join(""));
+    assertEquals(plain.choices[0]!.finish_reason, "stop");
+  }
+});
+
+Deno.test("serve: what is no call of a known tool is content, as it was written", async () => {
+  for (
+    const text of [
+      '<tool_call>{"name": "other", "arguments": {}}</tool_call>',
+      '<tool_call>{"name": "now", "arguments": []}</tool_call> and more',
+      "<tool_call>no JSON</tool_call>",
+      '<tool_call>{"name": "now", "argu',
+      "a < b <tool",
+    ]
+  ) {
+    using folder = new TempFolder();
+    await using client = await scripted(folder, [text.slice(0, 6), text.slice(6)], {
+      chatTemplate: HERMES,
+    });
+    const { choices: [choice] } = await client.chat(ASK);
+    assertEquals(choice!.message, { role: "assistant", content: text });
+    assertEquals(choice!.finish_reason, "stop");
+    assertEquals(joined(await client.stream(CHAT, ASK)), { content: text, finish: "stop" });
+  }
+});
+
+Deno.test("serve: calls in the way of Mistral, whose mark is a control token", async () => {
+  using folder = new TempFolder();
+  const script = [
+    "[TOOL_CALLS]",
+    '[{"name": "now", "arguments": {}}, ',
+    '{"name": "weather", "arguments": {"city": "Oslo"}}]',
+  ];
+  const options = { chatTemplate: MISTRAL, controls: ["[TOOL_CALLS]"] };
+  await using client = await scripted(folder, script, options);
+  const { choices: [choice] } = await client.chat(ASK);
+  assertEquals([choice!.message!.content, choice!.finish_reason], [null, "tool_calls"]);
+  const names = choice!.message!.tool_calls!.map(({ function: { name } }) => name);
+  assertEquals(names, ["now", "weather"]);
+  const plain = await client.chat({ ...ASK, tools: undefined });
+  assertEquals(plain.choices[0]!.message!.content, script[1]! + script[2]!);
+});
+
+Deno.test("serve: calls in the way of Llama 3, with and without a mark", async () => {
+  const call = '{"name": "weather", "parameters": {"city": "Oslo"}}';
+  for (const [script, controls] of [[[call], []], [["<|python_tag|>", call], ["<|python_tag|>"]]]) {
+    using folder = new TempFolder();
+    await using client = await scripted(folder, script!, {
+      chatTemplate: LLAMA,
+      controls: controls!,
+    });
+    const { choices: [choice] } = await client.chat(ASK);
+    assertEquals(choice!.finish_reason, "tool_calls");
+    assertEquals(choice!.message!.tool_calls![0]!.function, {
+      name: "weather",
+      arguments: '{"city":"Oslo"}',
+    });
+  }
+  using folder = new TempFolder();
+  const json = '{"name": "nobody"}';
+  await using client = await scripted(folder, [json], { chatTemplate: LLAMA });
+  assertEquals((await client.chat(ASK)).choices[0]!.message!.content, json);
+});
+
+for (const [family, chatTemplate] of Object.entries({ HERMES, MISTRAL, LLAMA })) {
+  Deno.test(`serve: a call that is demanded is made, in the way of ${family}`, async () => {
+    using folder = new TempFolder();
+    const options = { contextLength: 4096, chatTemplate, controls: ["[TOOL_CALLS]"] };
+    writeRandomLlama(folder.path, { ...options, pieces: ["[TOOL_CALLS]", "\n"] });
+    await using client = await Client.open(folder.path);
+    const named = { type: "function", function: { name: "weather" } };
+    let weathers = 0;
+    for (const [tool_choice, seed] of [["required", 1], ["required", 2], [named, 3], [named, 4]]) {
+      const body = { ...ASK, temperature: 1.5, tool_choice, seed, max_tokens: 300 };
+      const { choices: [choice] } = await client.chat(body);
+      assertEquals([choice!.finish_reason, choice!.message!.content], ["tool_calls", null]);
+      const [call, ...others] = choice!.message!.tool_calls!;
+      assertEquals(others, []);
+      const args = JSON.parse(call!.function.arguments);
+      if (typeof tool_choice === "object") assertEquals(call!.function.name, "weather");
+      if (call!.function.name === "weather") {
+        weathers++;
+        assert(["Rome", "Oslo"].includes(args.city), args.city);
+      } else assertEquals(args, {});
+      const streamed = joined(await client.stream(CHAT, body));
+      assertEquals(streamed.tool_calls![0]!.function, call!.function);
+    }
+    assert(weathers >= 2);
+    // Cut off, it is no call.
+    const cut = await client.chat({ ...ASK, tool_choice: "required", max_tokens: 3 });
+    assertEquals(cut.choices[0]!.finish_reason, "length");
+    assertEquals(cut.choices[0]!.message!.tool_calls, undefined);
+  });
+}
+
+Deno.test("serve: calls and results of the past reach the template", async () => {
+  using folder = new TempFolder();
+  await using client = await scripted(folder, ["ok"], { chatTemplate: HERMES });
+  const history = [
+    user("x"),
+    {
+      role: "assistant",
+      content: null,
+      tool_calls: [{ id: "1", type: "function", function: { name: "now", arguments: '{"a": 1}' } }],
+    },
+    { role: "tool", tool_call_id: "1", content: [{ type: "text", text: "12:00" }] },
+    { role: "developer", content: "d" },
+  ];
+  const response = await client.post("/tokenize", { messages: history });
+  const { content } = await (await client.post("/detokenize", await only(response, "tokens")))
+    .json();
+  assertStringIncludes(content, '"name": "now", "arguments": {"a": 1}');
+  assertStringIncludes(content, "[tool:12:00]");
+  const { choices: [choice], usage } = await client.chat({ ...ASK, messages: history });
+  assertEquals(choice!.message!.content, "ok");
+  const without = await client.chat({ ...ASK, messages: history, tool_choice: "none" });
+  assert(usage!.prompt_tokens > without.usage!.prompt_tokens, "the tools are in the prompt");
+});
+
+async function only(response: Response, key: string) {
+  return { [key]: (await response.json())[key] };
+}
+
+Deno.test("serve: tools that cannot be used are refused", async () => {
+  using folder = new TempFolder();
+  await using client = await scripted(folder, ["ok"], { chatTemplate: HERMES, pieces: ["\n"] });
+  const f = (definition: object) => ({
+    ...ASK,
+    tools: [{ type: "function", function: definition }],
+  });
+  for (
+    const [body, message] of [
+      [{ ...ASK, tools: {} }, "tools is an object; valid is a list of tools"],
+      [{ ...ASK, tools: [{ type: "web_search" }] }, 'tools[0].type is "web_search"'],
+      [f({}), "tools[0].function.name is nothing"],
+      [f({ name: "a b" }), 'tools[0].function.name is "a b"'],
+      [f({ name: "a", code: "" }), 'unknown key "code"'],
+      [{ ...ASK, tools: [TOOLS[1], TOOLS[1]] }, 'two functions named "now"'],
+      [{ ...ASK, tools: [], tool_choice: "required" }, "tool_choice needs tools"],
+      [{ ...ASK, tool_choice: "any" }, 'tool_choice is "any"'],
+      [
+        { ...ASK, tool_choice: { type: "function", function: { name: "x" } } },
+        'tool_choice.function.name is "x"; valid is "weather", "now"',
+      ],
+      [{ ...ASK, regex: "a" }, 'valid with regex is "tool_choice": "none"'],
+      [
+        { ...f({ name: "a", parameters: { not: {} } }), tool_choice: "required" },
+        'the keyword "not"',
+      ],
+    ] as const
+  ) assertStringIncludes((await client.refusal(CHAT, body)).message, message);
+
+  for (const chatTemplate of [GIVEN, `${GIVEN}{# <tool_call><function= #}`]) {
+    using other = new TempFolder();
+    await using refusing = await scripted(other, ["ok"], { chatTemplate });
+    const { message, param } = await refusing.refusal(CHAT, ASK);
+    assertEquals(param, "tools");
+    assertStringIncludes(message, "writes no tool calls, or in a way that forge does not read");
+  }
+});
+
+Deno.test("serve: thoughts are told apart from the answer", async () => {
+  const script = ["<think>", "\nHm", "m. </th", "ink>", "\n\nFor", "ty-two"];
+  for (
+    const [chatTemplate, said, controls] of [
+      [`${GIVEN}{# </think> #}`, script, []],
+      // The template begins the thoughts, as DeepSeek's does; and marks that are control tokens.
+      [`${GIVEN}<think>\n{# </think> #}`, script.slice(1), []],
+      [GIVEN, ["<think>", "\nHmm.", "</think>", "Forty-two"], ["<think>", "</think>"]],
+    ] as const
+  ) {
+    using folder = new TempFolder();
+    const pieces = ["<think>", "\n"];
+    await using client = await scripted(folder, said, { chatTemplate, controls, pieces });
+    const body = { messages: [user("x")], temperature: 0 };
+    const { choices: [choice] } = await client.chat(body);
+    assertEquals(choice!.message, {
+      role: "assistant",
+      content: "Forty-two",
+      reasoning_content: "Hmm.",
+    });
+    assertEquals(joined(await client.stream(CHAT, body)), {
+      content: "Forty-two",
+      reasoning_content: "Hmm.",
+      finish: "stop",
+    });
+    const constrained = await client.chat({ ...body, regex: "[a-z]{4}" });
+    assertMatch(constrained.choices[0]!.message!.content!, /^[a-z]{4}$/);
+    const cut = await client.chat({ ...body, max_tokens: 2 });
+    assertMatch(cut.choices[0]!.message!.reasoning_content!, /^Hm/);
+    assertEquals(cut.choices[0]!.message!.content, "");
+  }
+});
