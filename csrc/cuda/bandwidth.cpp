@@ -16,9 +16,7 @@ constexpr int kCopies = 8;
 
 uint64_t measure_bandwidth(const std::shared_ptr<DeviceState>& state) {
   const Device& device = state->device;
-  const std::lock_guard lock(device.mutex());
-  device.require_working();
-  const DeviceScope scope(device);
+  const DeviceTurn turn(device);
   const uint64_t bytes = std::min(kMostBytes, device.free_bytes() / 4);
   if (bytes < kFewestBytes) return 0;
   const DeviceBuffer from(state, bytes, Purpose::activations);

@@ -26,19 +26,23 @@ class CudaExecutor : public Executable {
   struct Plan {
     LaunchPlan list;
     uint64_t inputs_generation;
+    uint32_t max_tokens;
     uint32_t runs = 0;
     // Of the forward pass, and of the sampling, before which masks may arrive.
-    std::unique_ptr<StepGraph> forward, sampling;
+    std::unique_ptr<StepGraph> forward = nullptr, sampling = nullptr;
   };
 
-  uint64_t result_stride() const { return sizeof(forge_result) + 8ull * program_->max_top; }
+  // Plans every typical shape, so that its kernels are known; what they need beside the values.
+  WorkspaceBytes plan_typical(const std::vector<StepShape>& shapes);
+  DeviceBuffer take(uint64_t bytes) const;
+  void allocate(const StepBytes& bytes);
   void grow_workspace(const WorkspaceBytes& needed);
   Plan& plan_for(const StepShape& shape);
-  PlanBuilder builder(const PlanMemory& memory, const StepShape& shape,
-                      const InputAddresses& inputs);
+  // Plans a shape, in a workspace that has room for it.
+  LaunchPlan build(const StepShape& shape);
   // Puts a part of the plan on the stream, from its second run on as a graph where that pays.
   void enqueue(const Plan& plan, std::unique_ptr<StepGraph>& graph, size_t begin, size_t end,
-               const StepShape& shape, const StopFlag& stop);
+               const StopFlag& stop);
   void copy_results(const StepInputs& inputs, ResultBlock& results);
 
   std::shared_ptr<const Program> program_;

@@ -1,7 +1,5 @@
 #include "cuda_kv.h"
 
-#include <mutex>
-
 namespace forge::cuda {
 
 CudaKv::CudaKv(const KvShape& cache_shape, std::shared_ptr<DeviceState> state)
@@ -32,9 +30,7 @@ KvPages CudaKv::pages() const {
 
 void CudaKv::copy_page(uint32_t from, uint32_t to) {
   const Device& device = state_->device;
-  const std::lock_guard lock(device.mutex());
-  device.require_working();
-  const DeviceScope scope(device);
+  const DeviceTurn turn(device);
   allocate();
   device.check(device.api().copy_on_device(page(to), page(from), page_bytes, device.stream()),
                "copying a KV page");
@@ -42,9 +38,7 @@ void CudaKv::copy_page(uint32_t from, uint32_t to) {
 
 void CudaKv::read_page(uint32_t index, uint8_t* data) const {
   const Device& device = state_->device;
-  const std::lock_guard lock(device.mutex());
-  device.require_working();
-  const DeviceScope scope(device);
+  const DeviceTurn turn(device);
   allocate();
   device.check(device.api().copy_to_host(data, page(index), page_bytes, device.stream()),
                "reading a KV page");
@@ -53,9 +47,7 @@ void CudaKv::read_page(uint32_t index, uint8_t* data) const {
 
 void CudaKv::write_page(uint32_t index, const uint8_t* data) {
   const Device& device = state_->device;
-  const std::lock_guard lock(device.mutex());
-  device.require_working();
-  const DeviceScope scope(device);
+  const DeviceTurn turn(device);
   allocate();
   device.check(device.api().copy_to_device(page(index), data, page_bytes, device.stream()),
                "writing a KV page");

@@ -106,4 +106,20 @@ class DeviceScope {
   const Device& device_;
 };
 
+// What every use of a device begins with: no one else puts work on its stream meanwhile, it has not
+// failed before, and its context is current.
+class DeviceTurn {
+ public:
+  explicit DeviceTurn(const Device& device) : lock_(device.mutex()), scope_(working(device)) {}
+
+ private:
+  static const Device& working(const Device& device) {
+    device.require_working();
+    return device;
+  }
+
+  std::lock_guard<std::mutex> lock_;
+  DeviceScope scope_;
+};
+
 }  // namespace forge::cuda

@@ -5,17 +5,11 @@
 
 namespace forge::cuda {
 
-uint64_t DeviceInputs::device_bytes(const Program& program, const std::vector<StepShape>& shapes) {
-  uint64_t most = 0;
-  for (const StepShape& shape : shapes) most = std::max(most, InputLayout(shape).bytes);
-  return std::bit_ceil(most) + page_table_bytes(program.limits);
-}
-
 DeviceInputs::DeviceInputs(std::shared_ptr<DeviceState> state, const Program& program,
                            const std::vector<StepShape>& shapes)
     : state_(std::move(state)),
       limits_(program.limits),
-      mask_words_(static_cast<uint32_t>((program.logits_cols + 31) / 32)) {
+      mask_words_(mask_words(program)) {
   for (const StepShape& shape : shapes) reserve(fixed_, InputLayout(shape).bytes);
   const uint64_t page_bytes = page_table_bytes(limits_);
   page_tables_.host = PinnedBuffer(state_, page_bytes);
@@ -26,41 +20,15 @@ DeviceInputs::DeviceInputs(std::shared_ptr<DeviceState> state, const Program& pr
 }
 
 InputAddresses DeviceInputs::addresses(const StepShape& shape) const {
-  const InputLayout places(shape);
-  const DeviceBuffer& fixed = fixed_.device;
-  const auto runs = [&](const RunLayout& layout) {
-    return RunAddresses{fixed.at(layout.first_rows), fixed.at(layout.n_queries),
-                        fixed.at(layout.n_keys), fixed.at(layout.sequences)};
-  };
-  return {.n_tokens = fixed.at(InputLayout::n_tokens),
-          .n_outputs = fixed.at(InputLayout::n_outputs),
-          .n_decode_tiles = fixed.at(InputLayout::n_decode_tiles),
-          .n_prefill_tiles = fixed.at(InputLayout::n_prefill_tiles),
-          .n_work = fixed.at(InputLayout::n_work),
-          .tokens = fixed.at(places.tokens),
-          .positions = fixed.at(places.positions),
-          .sequences = fixed.at(places.sequences),
-          .output_rows = fixed.at(places.output_rows),
-          .sampling = fixed.at(places.sampling),
-          .decode_tiles = fixed.at(places.decode_tiles),
-          .prefill_tiles = fixed.at(places.prefill_tiles),
-          .work = fixed.at(places.work),
-          .decode_runs = runs(places.decode_runs),
-          .prefill_runs = runs(places.prefill_runs),
-          .decode_tokens = {fixed.at(InputLayout::n_decode_tokens), fixed.at(places.decode_tokens)},
-          .prefill_tokens = {fixed.at(InputLayout::n_prefill_tokens),
-                             fixed.at(places.prefill_tokens)},
-          .decode_outputs = {fixed.at(InputLayout::n_decode_outputs),
-                             fixed.at(places.decode_outputs)},
-          .prefill_outputs = {fixed.at(InputLayout::n_prefill_outputs),
-                              fixed.at(places.prefill_outputs)},
-          .page_tables = page_tables_.device.at(),
-          .page_stride = limits_.max_pages,
-          .history = history_.device.at(),
-          .bias_ids = bias_ids_.device.at(),
-          .bias_values = bias_values_.device.at(),
-          .masks = masks_.device.at(),
-          .mask_words = mask_words_};
+  InputAddresses at = addresses_in(fixed_.device.at(), InputLayout(shape));
+  at.page_tables = page_tables_.device.at();
+  at.page_stride = limits_.max_pages;
+  at.history = history_.device.at();
+  at.bias_ids = bias_ids_.device.at();
+  at.bias_values = bias_values_.device.at();
+  at.masks = masks_.device.at();
+  at.mask_words = mask_words_;
+  return at;
 }
 
 void DeviceInputs::reserve(const StepInputs& inputs, const StepShape& shape) {
@@ -80,11 +48,9 @@ void DeviceInputs::reserve(Area& area, uint64_t bytes) {
   ++generation_;
 }
 
-void DeviceInputs::copy(const StepInputs& inputs, const QueryTiles& tiles, const StepRows& rows,
-                        const StepShape& shape) {
-  const InputLayout places(shape);
-  write_inputs(inputs, tiles, places, fixed_.host.data(), rows);
-  send(fixed_, places.bytes);
+void DeviceInputs::copy(const StepInputs& inputs, const RunWork& work) {
+  write_inputs(inputs, work, fixed_.host.data());
+  send(fixed_, InputLayout(work.shape).bytes);
   copy_page_tables(inputs);
   copy(history_, inputs.history.data(), inputs.history.size_bytes());
   copy(bias_ids_, inputs.bias_ids.data(), inputs.bias_ids.size_bytes());

@@ -6,44 +6,8 @@
 
 namespace forge::cuda {
 
-// The arrays of a list of runs (RunLayout).
-struct RunAddresses {
-  DevicePointer first_rows;
-  DevicePointer n_queries;
-  DevicePointer n_keys;
-  DevicePointer sequences;
-};
-
-// Where the inputs of a run lie on the device. The addresses belong to a shape, so that the launches
-// planned for it find them at every run.
-struct InputAddresses {
-  DevicePointer n_tokens;
-  DevicePointer n_outputs;
-  DevicePointer n_decode_tiles;
-  DevicePointer n_prefill_tiles;
-  DevicePointer n_work;
-  DevicePointer tokens;
-  DevicePointer positions;
-  DevicePointer sequences;
-  DevicePointer output_rows;
-  DevicePointer sampling;
-  DevicePointer decode_tiles;
-  DevicePointer prefill_tiles;
-  DevicePointer work;
-  RunAddresses decode_runs;
-  RunAddresses prefill_runs;
-  RowSet decode_tokens;
-  RowSet prefill_tokens;
-  RowSet decode_outputs;
-  RowSet prefill_outputs;
-  DevicePointer page_tables;  // rows are `page_stride` entries apart
-  uint32_t page_stride;
-  DevicePointer history;
-  DevicePointer bias_ids;
-  DevicePointer bias_values;
-  DevicePointer masks;
-  uint32_t mask_words;
-};
+using InputAddresses = forge::InputAddresses<DevicePointer>;
+using RunAddresses = forge::RunAddresses<DevicePointer>;
 
 // Copies the inputs of each run to the device: what has a size that the shape bounds in one piece,
 // page tables only when they have changed, and the rest, which most runs have none of, as it comes.
@@ -52,9 +16,6 @@ class DeviceInputs {
   DeviceInputs(std::shared_ptr<DeviceState> state, const Program& program,
                const std::vector<StepShape>& shapes);
 
-  // Bytes of device memory that inputs of the shapes take.
-  static uint64_t device_bytes(const Program& program, const std::vector<StepShape>& shapes);
-
   InputAddresses addresses(const StepShape& shape) const;
   // Grows with what a run brings; addresses handed out before are then invalid.
   uint64_t generation() const { return generation_; }
@@ -62,8 +23,7 @@ class DeviceInputs {
   // Makes room for the inputs of a run. Before `addresses` are used for it.
   void reserve(const StepInputs& inputs, const StepShape& shape);
   // Puts the copies of a run's inputs on the stream, but of its masks. The run before must have ended.
-  void copy(const StepInputs& inputs, const QueryTiles& tiles, const StepRows& rows,
-            const StepShape& shape);
+  void copy(const StepInputs& inputs, const RunWork& work);
   // The masks, which may come later.
   void copy_masks(const StepInputs& inputs);
 

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "../gpu/tiles.h"
+#include "../gpu/input_layout.h"
 #include "driver_api.h"
 
 namespace forge::cuda {
@@ -33,11 +33,7 @@ struct Epilogue {
 };
 static_assert(sizeof(Epilogue) == 24);
 
-// The rows that a product computes: those of a list, or without one the first `count`.
-struct RowSet {
-  DevicePointer count;
-  DevicePointer list;
-};
+using RowSet = forge::RowSet<DevicePointer>;
 static_assert(sizeof(RowSet) == 16);
 
 struct AttentionArgs {

@@ -7,8 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "../common/program.h"
-#include "../common/scratch_plan.h"
+#include "../gpu/planner.h"
 #include "../gpu/weight_format.h"
 #include "attention_choice.h"
 #include "cuda_device.h"
@@ -19,43 +18,21 @@
 
 namespace forge::cuda {
 
-// Device memory beside the values of a program: what single operations, or neighbours, hand from
-// one of their launches to the next.
-struct Workspace {
-  DevicePointer routes = 0;   // tokens grouped by expert, until the next routing
-  DevicePointer scratch = 0;  // of one operation
-};
+using PlanMemory = forge::PlanMemory<DevicePointer>;
+using PlanRequest = forge::PlanRequest<DevicePointer>;
+using LaunchPlan = forge::LaunchPlan<PlanEntry>;
 
-struct WorkspaceBytes {
-  uint64_t routes = 0;
-  uint64_t scratch = 0;
-};
-
-// Where everything lies that launches read and write.
-struct PlanMemory {
-  DevicePointer values = 0;  // the arena of ScratchPlan
-  Workspace workspace;
-  DevicePointer codebooks = 0;    // of the weight types that look values up
-  DevicePointer occurrences = 0;  // of tokens in histories, [max_outputs, vocabulary], all 0
-  DevicePointer results = 0;      // the result block of the ABI
-};
-
-// The work of a step, in order.
-struct LaunchPlan {
-  std::vector<PlanEntry> entries;
-  // The first entry of the sample operation.
-  size_t sampling_begin = 0;
-};
-
-class PlanBuilder {
+class PlanBuilder : public Planner<DevicePointer, PlanEntry> {
  public:
-  PlanBuilder(const Program& program, const ScratchPlan& values, const PlanMemory& memory,
-              const StepShape& shape, const InputAddresses& inputs, CudaDevice& device,
-              const AttentionChoice& attention);
+  PlanBuilder(const PlanRequest& request, CudaDevice& device, const AttentionChoice& attention)
+      : Planner(request),
+        device_(device),
+        gpu_(device.device().properties()),
+        attention_(attention) {}
 
-  LaunchPlan build();
-  // What the launches need; known once they are built, whatever addresses they were built with.
-  const WorkspaceBytes& workspace_bytes() const { return needed_; }
+  LaunchPlan build() {
+    return plan_with([this](const auto& op) { emit(op); });
+  }
 
  private:
   void emit(const EmbedOp& op);
@@ -93,17 +70,7 @@ class PlanBuilder {
     uint32_t n_cols() const { return static_cast<uint32_t>(weight->cols); }
     uint32_t out_stride() const { return static_cast<uint32_t>(weight->rows); }
   };
-  enum class RowKind { all, decode, prefill };
-  struct RowGroup {
-    RowKind kind = RowKind::all;
-    RowSet set;
-    uint32_t max_rows = 0;
-  };
-  // The rows of a value, and those of each kind of product (step_rows.h), of which either may be none.
-  struct RowGroups {
-    RowGroup all, decode, prefill;
-  };
-  RowGroups row_groups(ValueId x) const;
+  using RowGroup = forge::RowGroup<DevicePointer>;
   // Rows of x as 16-bit floats, and what each was divided by.
   struct HalfRows {
     DevicePointer x, scale;
@@ -153,26 +120,9 @@ class PlanBuilder {
                                block, shared_bytes, parameters...);
   }
 
-  DevicePointer value(ValueId id) const;
-  uint32_t cols(ValueId id) const { return static_cast<uint32_t>(program_.value(id).cols); }
-  // The device's count of a value's rows, and the most that it can be in this shape.
-  DevicePointer n_rows(ValueId id) const;
-  uint32_t max_rows(ValueId id) const;
-  // Takes memory of one operation.
-  DevicePointer scratch(uint64_t bytes);
-
-  const Program& program_;
-  const ScratchPlan& values_;
-  const PlanMemory memory_;
-  const StepShape shape_;
-  const InputAddresses inputs_;
   CudaDevice& device_;
   const DeviceProperties& gpu_;
   const AttentionChoice& attention_;
-  LaunchPlan plan_;
-  WorkspaceBytes needed_;
-  uint64_t scratch_used_ = 0;
-  size_t op_index_ = 0;
   ValueId grouped_route_ = 0;
   std::vector<RouteGroups> groups_;  // of that route
   uint64_t routes_used_ = 0;

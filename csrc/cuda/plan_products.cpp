@@ -45,20 +45,6 @@ std::string half_instance(const char* kernel, WeightType type) {
   return std::string(kernel) + "<" + weight_format(type).name + ", " + half_of(type) + ">";
 }
 
-PlanBuilder::RowGroups PlanBuilder::row_groups(ValueId x) const {
-  const bool of_tokens = program_.value(x).rows == Rows::tokens;
-  RowGroups groups{
-      .all = {RowKind::all, {n_rows(x), 0}, max_rows(x)},
-      .decode = {RowKind::decode, of_tokens ? inputs_.decode_tokens : inputs_.decode_outputs,
-                 of_tokens ? shape_.decode_tokens : shape_.decode_outputs},
-      .prefill = {RowKind::prefill, of_tokens ? inputs_.prefill_tokens : inputs_.prefill_outputs,
-                  of_tokens ? shape_.prefill_tokens : shape_.prefill_outputs}};
-  // A list of all rows says nothing.
-  if (groups.prefill.max_rows == 0) groups.decode = groups.all;
-  if (groups.decode.max_rows == 0) groups.prefill = groups.all;
-  return groups;
-}
-
 void PlanBuilder::emit(const MatmulOp& op) {
   const auto [all, decode, prefill] = row_groups(op.x);
   if (prefill.max_rows == 0 && emit_gated_product(op, decode)) return;
@@ -87,8 +73,7 @@ void PlanBuilder::emit(const MatmulOp& op) {
 }
 
 bool PlanBuilder::emit_gated_product(const MatmulOp& op, const RowGroup& rows) {
-  if (op_index_ + 1 >= program_.ops.size()) return false;
-  const auto* glu = std::get_if<GluOp>(&program_.ops[op_index_ + 1]);
+  const auto* glu = next_op<GluOp>();
   const uint32_t width = glu ? glu->width : 0;
   if (!glu || glu->x != op.out || cols(op.out) != 2 * width) return false;
   if (!program_.is_read_once(op.out)) return false;
@@ -209,7 +194,7 @@ bool PlanBuilder::emit_library_product(const Product& p, const RowGroup& rows) {
       unpacked ? std::min(p.part->rows, std::min<uint64_t>(wanted * kTileRows, kMostGridRows))
                : p.part->rows;
   // A list of rows spreads what the library leaves in a row.
-  const bool in_place = rows.set.list == 0;
+  const bool in_place = rows.kind == RowKind::all;
   const uint64_t stride = unpacked ? padded : p.part->row_bytes / 2;
   LtShape shape{.is_bf16 = p.part->type == WeightType::BF16,
                 .tokens = rows.max_rows,

@@ -34,14 +34,8 @@ void PlanBuilder::emit(const RmsNormOp& op) {
 
 bool PlanBuilder::emit_two_norms(const RmsNormOp& op) {
   const uint32_t n = cols(op.x);
-  if (op.residual == 0 || op_index_ + 1 >= program_.ops.size()) return false;
-  const auto* next = std::get_if<RmsNormOp>(&program_.ops[op_index_ + 1]);
-  if (!next || next->x != op.out || next->residual != 0) return false;
-  if (next->weight_offset != op.weight_offset || n * sizeof(float) > kMostNormShared) return false;
-  // The second result is planned to live after the inputs have died, and may lie where they do. Row
-  // over row is safe: a block has read its row before it writes it.
-  const auto is_safe = [&](ValueId in) { return is_safe_over(program_, values_, next->out, in); };
-  if (!is_safe(op.x) || !is_safe(op.residual)) return false;
+  const RmsNormOp* next = second_norm(op);
+  if (!next || n * sizeof(float) > kMostNormShared) return false;
   launch("fused_residual_rms_norm.cu", "fused_residual_rms_norm", {max_rows(op.out)},
          norm_block(n), n * static_cast<uint32_t>(sizeof(float)), value(next->out), value(op.out),
          value(op.x), floats_of(op.weight), value(op.residual), floats_of(next->weight),

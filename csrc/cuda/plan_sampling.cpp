@@ -15,13 +15,9 @@ constexpr uint32_t kBlockChunks = 8;
 void PlanBuilder::emit(const SampleOp& op) {
   const uint32_t vocabulary = cols(op.logits), n_chunks = divide_up(vocabulary, kChunk);
   const uint32_t outputs = shape_.outputs;
-  const uint64_t all_chunks = uint64_t{outputs} * n_chunks;
   const DevicePointer logits = value(op.logits);
-  const DevicePointer adjusted = scratch(uint64_t{outputs} * vocabulary * sizeof(float));
-  const DevicePointer maxima = scratch(all_chunks * sizeof(float));
-  const DevicePointer adjusted_maxima = scratch(all_chunks * sizeof(float));
-  const DevicePointer sums = scratch(all_chunks * sizeof(float));
-  const DevicePointer masses = scratch(all_chunks * sizeof(uint64_t));
+  const auto [adjusted, maxima, adjusted_maxima, sums, masses] =
+      sampling_scratch(vocabulary, n_chunks);
   const Grid by_chunk{divide_up(n_chunks, kBlockChunks), outputs};
 
   launch("adjust_logits.cu", "adjust_logits", {outputs}, 1024, 0, adjusted, memory_.occurrences,
@@ -36,6 +32,7 @@ void PlanBuilder::emit(const SampleOp& op) {
          adjusted, maxima, adjusted_maxima, sums, masses, inputs_.sampling, inputs_.n_outputs,
          vocabulary);
   if (op.max_top == 0 || !shape_.reports_top) return;
+  const uint64_t all_chunks = uint64_t{outputs} * n_chunks;
   const DevicePointer next_logits = scratch(all_chunks * sizeof(float));
   const DevicePointer next_ids = scratch(all_chunks * sizeof(uint32_t));
   launch("top_k_candidates.cu", "top_k_candidates", {outputs}, 1024, 0, memory_.results, op.max_top,

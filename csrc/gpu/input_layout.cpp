@@ -1,5 +1,7 @@
 #include "input_layout.h"
 
+#include <algorithm>
+#include <bit>
 #include <cstring>
 
 namespace forge {
@@ -67,8 +69,9 @@ InputLayout::InputLayout(const StepShape& shape) {
   bytes = places.end();
 }
 
-void write_inputs(const StepInputs& inputs, const QueryTiles& tiles, const InputLayout& layout,
-                  uint8_t* to, const StepRows& rows) {
+void write_inputs(const StepInputs& inputs, const RunWork& work, uint8_t* to) {
+  const InputLayout layout(work.shape);
+  const auto& [tiles, rows, shape] = work;
   const auto count = [&](uint64_t at, size_t n) {
     const auto value = static_cast<uint32_t>(n);
     std::memcpy(to + at, &value, sizeof value);
@@ -96,6 +99,13 @@ void write_inputs(const StepInputs& inputs, const QueryTiles& tiles, const Input
   put(to + layout.prefill_outputs, std::span<const uint32_t>(rows.outputs.prefill));
   put_runs(to, layout.decode_runs, tiles.decode_runs);
   put_runs(to, layout.prefill_runs, tiles.prefill_runs);
+}
+
+uint64_t input_bytes(const Program& program, const std::vector<StepShape>& shapes) {
+  uint64_t most = 0;
+  for (const StepShape& shape : shapes) most = std::max(most, InputLayout(shape).bytes);
+  // Pieces grow in powers of two.
+  return std::bit_ceil(most) + page_table_bytes(program.limits);
 }
 
 uint64_t page_table_bytes(const StepLimits& limits) {

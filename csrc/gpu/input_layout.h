@@ -1,10 +1,10 @@
 #pragma once
 
 // How the inputs of a run lie in device memory: what has a size that the shape bounds in one piece,
-// and the page tables, which most runs leave as they are.
+// the page tables, which most runs leave as they are, and arrays that most runs have none of.
 
 #include "../common/step_inputs.h"
-#include "step_rows.h"
+#include "run_work.h"
 
 namespace forge {
 
@@ -36,9 +36,78 @@ struct InputLayout {
   uint64_t bytes;
 };
 
-// Writes the counts and arrays of a run where the layout of its shape has them.
-void write_inputs(const StepInputs& inputs, const QueryTiles& tiles, const InputLayout& layout,
-                  uint8_t* to, const StepRows& rows = {});
+// Rows of a value: those of a list, or without one the first `count`.
+template <class Address>
+struct RowSet {
+  Address count{};
+  Address list{};
+};
+
+// The arrays of a list of runs (RunLayout).
+template <class Address>
+struct RunAddresses {
+  Address first_rows{}, n_queries{}, n_keys{}, sequences{};
+};
+
+// Where the inputs of a run lie, as launches of a device take it. They belong to a shape, so that the
+// launches planned for it find them at every run.
+template <class Address>
+struct InputAddresses {
+  // In the piece (InputLayout).
+  Address n_tokens{}, n_outputs{}, n_decode_tiles{}, n_prefill_tiles{}, n_work{};
+  Address tokens{}, positions{}, sequences{}, output_rows{}, sampling{};
+  Address decode_tiles{}, prefill_tiles{}, work{};
+  RunAddresses<Address> decode_runs, prefill_runs;
+  RowSet<Address> decode_tokens, prefill_tokens, decode_outputs, prefill_outputs;
+  // Beside it.
+  Address page_tables{};  // rows are `page_stride` entries apart
+  uint32_t page_stride = 0;
+  Address history{}, bias_ids{}, bias_values{};
+  Address masks{};  // rows are `mask_words` words long
+  uint32_t mask_words = 0;
+};
+
+// The addresses in the piece, which begins at `piece`; the others are of nothing yet.
+template <class Address>
+InputAddresses<Address> addresses_in(const Address& piece, const InputLayout& layout) {
+  using Layout = InputLayout;
+  const auto runs = [&](const RunLayout& list) {
+    return RunAddresses<Address>{piece + list.first_rows, piece + list.n_queries,
+                                 piece + list.n_keys, piece + list.sequences};
+  };
+  InputAddresses<Address> at;
+  at.n_tokens = piece + Layout::n_tokens;
+  at.n_outputs = piece + Layout::n_outputs;
+  at.n_decode_tiles = piece + Layout::n_decode_tiles;
+  at.n_prefill_tiles = piece + Layout::n_prefill_tiles;
+  at.n_work = piece + Layout::n_work;
+  at.tokens = piece + layout.tokens;
+  at.positions = piece + layout.positions;
+  at.sequences = piece + layout.sequences;
+  at.output_rows = piece + layout.output_rows;
+  at.sampling = piece + layout.sampling;
+  at.decode_tiles = piece + layout.decode_tiles;
+  at.prefill_tiles = piece + layout.prefill_tiles;
+  at.work = piece + layout.work;
+  at.decode_runs = runs(layout.decode_runs);
+  at.prefill_runs = runs(layout.prefill_runs);
+  at.decode_tokens = {piece + Layout::n_decode_tokens, piece + layout.decode_tokens};
+  at.prefill_tokens = {piece + Layout::n_prefill_tokens, piece + layout.prefill_tokens};
+  at.decode_outputs = {piece + Layout::n_decode_outputs, piece + layout.decode_outputs};
+  at.prefill_outputs = {piece + Layout::n_prefill_outputs, piece + layout.prefill_outputs};
+  return at;
+}
+
+// Writes the counts and arrays of a run into its piece.
+void write_inputs(const StepInputs& inputs, const RunWork& work, uint8_t* to);
+
+// Bytes of device memory that the inputs of runs of such shapes take, but for what most have none of.
+uint64_t input_bytes(const Program& program, const std::vector<StepShape>& shapes);
+
+// Words of a mask over the vocabulary.
+inline uint32_t mask_words(const Program& program) {
+  return static_cast<uint32_t>((program.logits_cols + 31) / 32);
+}
 
 // Bytes of the page tables of all sequences, whose rows are `limits.max_pages` entries apart.
 uint64_t page_table_bytes(const StepLimits& limits);

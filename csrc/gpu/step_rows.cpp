@@ -32,11 +32,4 @@ void note_rows(const StepRows& rows, const StepLimits& limits, StepShape& shape)
   shape.prefill_outputs = rounded_rows(rows.outputs.prefill.size(), limits.max_outputs);
 }
 
-void note_most_rows(StepShape& shape) {
-  shape.decode_tokens = shape.tokens;
-  shape.prefill_tokens = shape.tokens > kDecodeQueries ? shape.tokens : 0;
-  shape.decode_outputs = shape.outputs;
-  shape.prefill_outputs = shape.outputs > kDecodeQueries ? shape.outputs : 0;
-}
-
 }  // namespace forge

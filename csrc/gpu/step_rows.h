@@ -28,7 +28,5 @@ StepRows step_rows(const StepInputs& inputs);
 
 // Notes the numbers of rows of each kind in the shape of a run.
 void note_rows(const StepRows& rows, const StepLimits& limits, StepShape& shape);
-// The same for a shape whose rows may be of either kind.
-void note_most_rows(StepShape& shape);
 
 }  // namespace forge

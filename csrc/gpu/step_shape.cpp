@@ -98,6 +98,10 @@ std::vector<StepShape> typical_shapes(const Program& program, const TilingPolicy
                     .prefill_tiles = round_up(runs),
                     .decode_runs = policy.lists_decode_runs ? round_up(tokens) : 0,
                     .prefill_runs = policy.lists_prefill_runs ? round_up(runs) : 0,
+                    .decode_tokens = tokens,
+                    .prefill_tokens = tokens > kDecodeQueries ? tokens : 0,
+                    .decode_outputs = outputs,
+                    .prefill_outputs = outputs > kDecodeQueries ? outputs : 0,
                     .reports_top = true};
     shapes.push_back(shape);
     shape.decode_queries = policy.decode_queries;

@@ -1,6 +1,5 @@
 #include "metal_executor.h"
 
-#include <algorithm>
 #include <cstring>
 
 #include "../gpu/memory_needs.h"
@@ -12,9 +11,6 @@ namespace {
 
 // Every value begins where any vector load may.
 constexpr uint64_t kValueAlignment = 64;
-// Memory that plans are built with only to see what they need.
-const PlanMemory kNoMemory{};
-
 constexpr const char* kRunning = "running the step";
 
 }  // namespace
@@ -28,14 +24,9 @@ MetalExecutor::MetalExecutor(std::shared_ptr<const Program> program,
   WeightStore weights(device_->device, device_->windows, device_->n_threads);
   request_weights(*program_, weights);
   weights.lay_out();
-  std::vector<StepShape> shapes = typical_shapes(*program_);
-  for (StepShape& shape : shapes) note_most_rows(shape);
-  const uint64_t max_outputs = program_->samples ? program_->limits.max_outputs : 0;
-  const uint64_t occurrences = max_outputs * program_->logits_cols * sizeof(uint32_t);
-  const uint64_t results = max_outputs * result_stride();
-  const WorkspaceBytes workspace = plan_typical(shapes);
-  scratch_bytes = values_.elements * sizeof(float) + workspace.routes + workspace.scratch +
-                  occurrences + results + RunInputs::device_bytes(*program_, shapes);
+  const std::vector<StepShape> shapes = typical_shapes(*program_);
+  const StepBytes bytes = step_bytes(*program_, values_, plan_typical(shapes), shapes);
+  scratch_bytes = bytes.total();
   const MemoryNeeds needs{weights.bytes(), missing_caches(*program_), scratch_bytes};
   require_memory(gpu().room(), needs);
 
@@ -43,7 +34,7 @@ MetalExecutor::MetalExecutor(std::shared_ptr<const Program> program,
   weights.run();
   if (needs_codebooks(*program_)) memory_.codebooks = device_->codebooks();
   for (const DeviceKv* cache : needs.caches) cache->allocate();
-  allocate(workspace, occurrences, results);
+  allocate(bytes);
   inputs_ = std::make_unique<RunInputs>(device_->device, *program_, shapes);
 }
 
@@ -51,28 +42,27 @@ WorkspaceBytes MetalExecutor::plan_typical(const std::vector<StepShape>& shapes)
   WorkspaceBytes most;
   for (const StepShape& shape : shapes) {
     for (const bool greedy : {false, true}) {
-      PlanBuilder builder(*program_, values_, kNoMemory, {shape, greedy}, {}, device_->kernels);
+      PlanBuilder builder({*program_, values_, {}, shape, {}}, greedy, device_->kernels);
       builder.build();
-      most.routes = std::max(most.routes, builder.workspace_bytes().routes);
-      most.scratch = std::max(most.scratch, builder.workspace_bytes().scratch);
+      most.grow_to(builder.workspace_bytes());
     }
   }
   return most;
 }
 
-void MetalExecutor::allocate(const WorkspaceBytes& workspace, uint64_t occurrences,
-                             uint64_t results) {
-  const auto take = [&](uint64_t bytes, Storage storage) {
-    return Buffer(device_->device, bytes, Purpose::activations, storage);
-  };
-  arena_ = take(values_.elements * sizeof(float), Storage::gpu_only);
-  routes_ = take(workspace.routes, Storage::gpu_only);
-  scratch_ = take(workspace.scratch, Storage::gpu_only);
-  occurrences_ = take(occurrences, Storage::gpu_only);
-  results_ = take(results, Storage::shared);
-  if (occurrences > 0) {
+Buffer MetalExecutor::take(uint64_t bytes, Storage storage) const {
+  return Buffer(device_->device, bytes, Purpose::activations, storage);
+}
+
+void MetalExecutor::allocate(const StepBytes& bytes) {
+  arena_ = take(bytes.values, Storage::gpu_only);
+  routes_ = take(bytes.workspace.routes, Storage::gpu_only);
+  scratch_ = take(bytes.workspace.scratch, Storage::gpu_only);
+  occurrences_ = take(bytes.occurrences, Storage::gpu_only);
+  results_ = take(bytes.results, Storage::shared);
+  if (bytes.occurrences > 0) {
     Commands commands(gpu());
-    commands.clear(occurrences_.at(), occurrences);
+    commands.clear(occurrences_.at(), bytes.occurrences);
     commands.commit();
     commands.wait("clearing counts of tokens");
   }
@@ -88,7 +78,7 @@ void MetalExecutor::grow_workspace(const WorkspaceBytes& needed) {
   const auto grow = [&](Buffer& buffer, uint64_t bytes) {
     if (bytes <= buffer.bytes()) return;
     buffer = Buffer();
-    buffer = Buffer(device_->device, bytes, Purpose::activations, Storage::gpu_only);
+    buffer = take(bytes, Storage::gpu_only);
   };
   grow(routes_, needed.routes);
   grow(scratch_, needed.scratch);
@@ -101,42 +91,37 @@ const MetalExecutor::Plan& MetalExecutor::plan_for(const PlanShape& shape) {
     if (known->second.inputs_generation == inputs_->generation()) return known->second;
     plans_.erase(known);
   }
-  const auto build = [&](WorkspaceBytes& needed) {
-    PlanBuilder builder(*program_, values_, memory_, shape, inputs_->places(shape.step),
-                        device_->kernels);
-    LaunchPlan launches = builder.build();
-    needed = builder.workspace_bytes();
-    return launches;
-  };
-  WorkspaceBytes needed;
-  LaunchPlan launches = build(needed);
-  if (needed.routes > routes_.bytes() || needed.scratch > scratch_.bytes()) {
-    grow_workspace(needed);
-    launches = build(needed);
-  }
+  Plan plan{.list = build(shape), .inputs_generation = inputs_->generation()};
   device_->kernels.load();
-  for (const Launch& launch : launches.launches) launch.verify(gpu().properties());
-  Plan plan{std::move(launches), inputs_->generation()};
+  for (const Launch& launch : plan.list.entries) launch.verify(gpu().properties());
   return plans_.emplace(shape, std::move(plan)).first->second;
+}
+
+LaunchPlan MetalExecutor::build(const PlanShape& shape) {
+  for (;;) {
+    PlanBuilder builder({*program_, values_, memory_, shape.step, inputs_->addresses(shape.step)},
+                        shape.greedy, device_->kernels);
+    LaunchPlan plan = builder.build();
+    const WorkspaceBytes& needed = builder.workspace_bytes();
+    if (WorkspaceBytes{routes_.bytes(), scratch_.bytes()}.covers(needed)) return plan;
+    grow_workspace(needed);
+  }
 }
 
 void MetalExecutor::run(const StepInputs& inputs, ResultBlock& results, const StopFlag& stop) {
   const std::lock_guard lock(gpu().mutex());
   stop.check();
-  const QueryTiles tiles = query_tiles(inputs);
-  const StepRows rows = step_rows(inputs);
-  StepShape shape = shape_of(inputs, tiles, program_->limits);
-  note_rows(rows, program_->limits, shape);
-  inputs_->reserve(inputs, shape);
-  const Plan& plan = plan_for({shape, is_greedy(inputs)});
-  inputs_->write(inputs, tiles, rows, shape);
-  execute(plan.launches, inputs);
-  const uint64_t bytes = program_->samples ? inputs.n_outputs * result_stride() : 0;
+  const RunWork work = deal_out(inputs, program_->limits);
+  inputs_->reserve(inputs, work.shape);
+  const Plan& plan = plan_for({work.shape, is_greedy(inputs)});
+  inputs_->write(inputs, work);
+  execute(plan.list, inputs);
+  const uint64_t bytes = result_bytes(*program_, inputs.n_outputs);
   if (bytes > 0) std::memcpy(&results.header(0), results_.data(), bytes);
 }
 
 void MetalExecutor::execute(const LaunchPlan& plan, const StepInputs& inputs) {
-  const std::span<const Launch> launches = plan.launches;
+  const std::span<const Launch> launches = plan.entries;
   const Place filler = device_->filler.at();
   Commands commands(gpu());
   if (inputs.masks.empty()) {

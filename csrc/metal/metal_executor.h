@@ -23,17 +23,19 @@ class MetalExecutor : public Executable {
 
  private:
   struct Plan {
-    LaunchPlan launches;
+    LaunchPlan list;
     uint64_t inputs_generation;
   };
 
   const Device& gpu() const { return *device_->device; }
-  uint64_t result_stride() const { return sizeof(forge_result) + 8ull * program_->max_top; }
   // Plans every typical shape, so that its kernels are known; what they need beside the values.
   WorkspaceBytes plan_typical(const std::vector<StepShape>& shapes);
-  void allocate(const WorkspaceBytes& workspace, uint64_t occurrences, uint64_t results);
+  Buffer take(uint64_t bytes, Storage storage) const;
+  void allocate(const StepBytes& bytes);
   void grow_workspace(const WorkspaceBytes& needed);
   const Plan& plan_for(const PlanShape& shape);
+  // Plans a shape, in a workspace that has room for it.
+  LaunchPlan build(const PlanShape& shape);
   // Runs the plan; masks may still be on their way when it begins.
   void execute(const LaunchPlan& plan, const StepInputs& inputs);
 

@@ -6,8 +6,7 @@
 #include <vector>
 
 #include "../../kernels/metal/arguments.h"
-#include "../common/program.h"
-#include "../common/scratch_plan.h"
+#include "../gpu/planner.h"
 #include "../gpu/weight_format.h"
 #include "launch.h"
 #include "metal_kv.h"
@@ -16,26 +15,9 @@
 
 namespace forge::metal {
 
-// Device memory beside the values of a program: what single operations, or neighbours, hand from
-// one of their launches to the next.
-struct Workspace {
-  Place routes;   // tokens grouped by expert, until the next routing
-  Place scratch;  // of one operation
-};
-
-struct WorkspaceBytes {
-  uint64_t routes = 0;
-  uint64_t scratch = 0;
-};
-
-// Where everything lies that launches read and write.
-struct PlanMemory {
-  Place values;  // the arena of ScratchPlan
-  Workspace workspace;
-  Place codebooks;    // of the weight types that look values up
-  Place occurrences;  // of tokens in histories, [max_outputs, vocabulary], all 0
-  Place results;      // the result block of the ABI
-};
+using PlanMemory = forge::PlanMemory<Place>;
+using PlanRequest = forge::PlanRequest<Place>;
+using LaunchPlan = forge::LaunchPlan<Launch>;
 
 // What a plan is made for.
 struct PlanShape {
@@ -49,21 +31,14 @@ struct PlanShape {
 // wants to know more of them.
 bool is_greedy(const StepInputs& inputs);
 
-// The launches of a step, in order.
-struct LaunchPlan {
-  std::vector<Launch> launches;
-  // The first of the sample operation.
-  size_t sampling_begin = 0;
-};
-
-class PlanBuilder {
+class PlanBuilder : public Planner<Place, Launch> {
  public:
-  PlanBuilder(const Program& program, const ScratchPlan& values, const PlanMemory& memory,
-              const PlanShape& shape, const InputPlaces& inputs, Kernels& kernels);
+  PlanBuilder(const PlanRequest& request, bool greedy, Kernels& kernels)
+      : Planner(request), greedy_(greedy), kernels_(kernels) {}
 
-  LaunchPlan build();
-  // What the launches need; known once they are built, whatever places they were built with.
-  const WorkspaceBytes& workspace_bytes() const { return needed_; }
+  LaunchPlan build() {
+    return plan_with([this](const auto& op) { emit(op); });
+  }
 
  private:
   void emit(const EmbedOp& op);
@@ -85,13 +60,6 @@ class PlanBuilder {
   void emit(const SoftcapOp& op);
   void emit(const SampleOp& op);
 
-  // The operation after the current one, where it is of this kind.
-  template <class Op>
-  const Op* next_op() const {
-    const bool is_last = op_index_ + 1 >= program_.ops.size();
-    return is_last ? nullptr : std::get_if<Op>(&program_.ops[op_index_ + 1]);
-  }
-
   void emit_norm(const RmsNormOp& op);
   // One launch for a norm whose result, with a residual, is normalised again; false where the
   // next operation is no such norm.
@@ -99,16 +67,7 @@ class PlanBuilder {
   // The norm within the product that reads it; false where that is no gain or not possible.
   bool emit_norm_with_product(const RmsNormOp& op);
 
-  // Rows of a value that one kind of product computes.
-  struct RowGroup {
-    Place n_rows, list;
-    uint32_t max_rows;  // 0: there are none
-    bool is_all;        // then there is no list
-  };
-  struct RowGroups {
-    RowGroup decode, prefill;
-  };
-  RowGroups row_groups(ValueId id) const;
+  using RowGroup = forge::RowGroup<Place>;
   struct Product {
     Place out, bias, residual;
     const WeightRows* rows;
@@ -138,28 +97,11 @@ class PlanBuilder {
   template <class Arguments>
   void launch(const char* file, const std::string& name, Grid grid, Group group,
               std::initializer_list<Place> buffers, const Arguments& arguments) {
-    plan_.launches.emplace_back(kernels_.get(file, name), grid, group, buffers, arguments);
+    plan_.entries.emplace_back(kernels_.get(file, name), grid, group, buffers, arguments);
   }
 
-  Place value(ValueId id) const;
-  uint32_t cols(ValueId id) const { return static_cast<uint32_t>(program_.value(id).cols); }
-  // The device's count of a value's rows, and the most that it can be in this shape.
-  Place n_rows(ValueId id) const;
-  uint32_t max_rows(ValueId id) const;
-  // Takes memory of one operation.
-  Place scratch(uint64_t bytes);
-
-  const Program& program_;
-  const ScratchPlan& values_;
-  const PlanMemory memory_;
-  const StepShape shape_;
   const bool greedy_;
-  const InputPlaces inputs_;
   Kernels& kernels_;
-  LaunchPlan plan_;
-  WorkspaceBytes needed_;
-  uint64_t scratch_used_ = 0;
-  size_t op_index_ = 0;
   RouteGroups groups_;
 };
 

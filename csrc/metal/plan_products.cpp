@@ -10,25 +10,8 @@ namespace forge::metal {
 
 using namespace metal_args;
 
-PlanBuilder::RowGroups PlanBuilder::row_groups(ValueId id) const {
-  RowGroups groups =
-      program_.value(id).rows == Rows::tokens
-          ? RowGroups{{inputs_.n_decode_tokens, inputs_.decode_tokens, shape_.decode_tokens, false},
-                      {inputs_.n_prefill_tokens, inputs_.prefill_tokens, shape_.prefill_tokens,
-                       false}}
-          : RowGroups{
-                {inputs_.n_decode_outputs, inputs_.decode_outputs, shape_.decode_outputs, false},
-                {inputs_.n_prefill_outputs, inputs_.prefill_outputs, shape_.prefill_outputs,
-                 false}};
-  // A list of all rows says nothing.
-  const RowGroup all = {n_rows(id), {}, max_rows(id), true};
-  if (groups.prefill.max_rows == 0) groups.decode = all;
-  if (groups.decode.max_rows == 0) groups.prefill = all;
-  return groups;
-}
-
 void PlanBuilder::emit(const MatmulOp& op) {
-  const auto [decode, prefill] = row_groups(op.x);
+  const auto [all, decode, prefill] = row_groups(op.x);
   for (const Product& product : products_of(op)) {
     if (decode.max_rows > 0) emit_matvec(product, value(op.x), nullptr, decode);
     if (prefill.max_rows > 0) emit_gemm(product, value(op.x), prefill);
@@ -48,7 +31,7 @@ bool PlanBuilder::emit_norm_with_product(const RmsNormOp& op) {
   const auto is_fast = [](const WeightRows& rows) { return !weight_format(rows.type).is_generic; };
   if (!std::ranges::all_of(weight.matrix, is_fast)) return false;
   // All of this is the same for every run: which product computes a row must not depend on others.
-  const auto [decode, prefill] = row_groups(op.x);
+  const auto [all, decode, prefill] = row_groups(op.x);
   if (prefill.max_rows > 0) emit_norm(op);
   for (const Product& part : products_of(*product)) {
     if (decode.max_rows > 0) emit_matvec(part, value(op.x), &op, decode);
@@ -88,27 +71,27 @@ void PlanBuilder::emit_matvec(const Product& p, Place x, const RmsNormOp* norm,
   const MatvecShape shape = matvec_shape(format, p.args.rows, p.args.cols, group.max_rows);
   MatvecArgs args = p.args;
   args.split = shape.split;
-  args.has_row_list = !group.is_all;
+  args.has_row_list = group.kind != RowKind::all;
   const Grid grid{shape.row_groups, divide_up(group.max_rows, shape.tokens)};
   if (norm) {
     launch("rms_norm_matvec", tokens_instance("rms_norm_matvec", format, shape.tokens), grid, {256},
-           {p.out, x, floats_of(norm->weight), p.rows->place(), group.n_rows, group.list, p.bias,
+           {p.out, x, floats_of(norm->weight), p.rows->place(), group.set.count, group.set.list, p.bias,
             p.residual},
            RmsNormMatvecArgs{.product = args, .eps = norm->eps, .offset = norm->weight_offset});
     return;
   }
   launch("matvec", tokens_instance("matvec", format, shape.tokens), grid, {256},
-         {p.out, x, p.rows->place(), group.n_rows, group.list, p.bias, p.residual,
+         {p.out, x, p.rows->place(), group.set.count, group.set.list, p.bias, p.residual,
           memory_.codebooks},
          args);
 }
 
 void PlanBuilder::emit_gemm(const Product& p, Place x, const RowGroup& group) {
   MatvecArgs args = p.args;
-  args.has_row_list = !group.is_all;
+  args.has_row_list = group.kind != RowKind::all;
   const Grid grid{divide_up(group.max_rows, kGemmTokens), divide_up(p.args.rows, kGemmRows)};
   launch("gemm", "gemm<" + weight_format(p.rows->type).name + ">", grid, {128},
-         {p.out, x, p.rows->place(), group.n_rows, group.list, p.bias, p.residual,
+         {p.out, x, p.rows->place(), group.set.count, group.set.list, p.bias, p.residual,
           memory_.codebooks},
          args);
 }

@@ -38,12 +38,8 @@ void PlanBuilder::emit_norm(const RmsNormOp& op) {
 }
 
 bool PlanBuilder::emit_two_norms(const RmsNormOp& op) {
-  const auto* next = next_op<RmsNormOp>();
-  if (op.residual == 0 || !next || next->x != op.out || next->residual != 0) return false;
-  // The second result is planned to live after the inputs have died, and may lie where they do. Row
-  // over row is safe: a threadgroup has read its row before it writes it.
-  const auto is_safe = [&](ValueId in) { return is_safe_over(program_, values_, next->out, in); };
-  if (!is_safe(op.x) || !is_safe(op.residual)) return false;
+  const RmsNormOp* next = second_norm(op);
+  if (!next) return false;
   const uint32_t n = cols(op.x);
   launch("fused_residual_rms_norm", "fused_residual_rms_norm", {max_rows(op.out)}, norm_group(n),
          {value(next->out), value(op.out), value(op.x), floats_of(op.weight), value(op.residual),

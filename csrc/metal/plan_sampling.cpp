@@ -20,13 +20,9 @@ void PlanBuilder::emit(const SampleOp& op) {
   if (greedy_) return emit_greedy(op);
   const uint32_t vocabulary = cols(op.logits), n_chunks = divide_up(vocabulary, kChunk);
   const uint32_t outputs = shape_.outputs;
-  const uint64_t all_chunks = uint64_t{outputs} * n_chunks;
   const Place logits = value(op.logits);
-  const Place adjusted = scratch(uint64_t{outputs} * vocabulary * sizeof(float));
-  const Place maxima = scratch(all_chunks * sizeof(float));
-  const Place adjusted_maxima = scratch(all_chunks * sizeof(float));
-  const Place sums = scratch(all_chunks * sizeof(float));
-  const Place masses = scratch(all_chunks * sizeof(uint64_t));
+  const auto [adjusted, maxima, adjusted_maxima, sums, masses] =
+      sampling_scratch(vocabulary, n_chunks);
   const Grid by_chunk{divide_up(n_chunks, kGroupChunks), outputs};
   const SamplingArgs args{
       .vocabulary = vocabulary, .max_top = op.max_top, .mask_words = inputs_.mask_words};
@@ -46,6 +42,7 @@ void PlanBuilder::emit(const SampleOp& op) {
           inputs_.sampling, inputs_.n_outputs},
          args);
   if (op.max_top == 0) return;
+  const uint64_t all_chunks = uint64_t{outputs} * n_chunks;
   const Place next_logits = scratch(all_chunks * sizeof(float));
   const Place next_ids = scratch(all_chunks * sizeof(uint32_t));
   launch("top_k_candidates", "top_k_candidates", {outputs}, {512},

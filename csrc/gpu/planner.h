@@ -1,0 +1,166 @@
+#pragma once
+
+// What planning the launches of a step is on any GPU: which operation is next, where values, inputs
+// and scratch memory lie, and which rows of a value go to which kind of product. Each device derives
+// a planner of its own, which turns operations into launches.
+//
+// An Address is what launches of the device take. One that is default-made stands for nothing; adding
+// bytes moves it on.
+
+#include <algorithm>
+#include <vector>
+
+#include "input_layout.h"
+#include "step_memory.h"
+
+namespace forge {
+
+// What a plan is made of.
+template <class Address>
+struct PlanRequest {
+  const Program& program;
+  const ScratchPlan& values;
+  // Without memory and inputs a plan tells which kernels it launches and what memory it needs.
+  PlanMemory<Address> memory;
+  StepShape shape;
+  InputAddresses<Address> inputs;
+};
+
+// The work of a step, in order.
+template <class Entry>
+struct LaunchPlan {
+  std::vector<Entry> entries;
+  // The first entry of the sample operation.
+  size_t sampling_begin = 0;
+};
+
+// Rows of a value that one kind of product computes (step_rows.h).
+enum class RowKind { all, decode, prefill };
+
+template <class Address>
+struct RowGroup {
+  RowKind kind = RowKind::all;  // all: `set` has no list
+  RowSet<Address> set;
+  uint32_t max_rows = 0;  // 0: there are none
+};
+
+template <class Address>
+struct RowGroups {
+  RowGroup<Address> all, decode, prefill;
+};
+
+// Scratch memory of sampling, whose passes over the logits go by chunks.
+template <class Address>
+struct SamplingScratch {
+  Address adjusted;         // float [outputs, vocabulary]
+  Address maxima;           // float [outputs, chunks], as are the two below
+  Address adjusted_maxima;
+  Address sums;
+  Address masses;           // uint64 [outputs, chunks]
+};
+
+template <class Address, class Entry>
+class Planner {
+ public:
+  // What the launches need; known once they are planned, whatever addresses they were planned with.
+  const WorkspaceBytes& workspace_bytes() const { return needed_; }
+
+ protected:
+  explicit Planner(const PlanRequest<Address>& request)
+      : program_(request.program),
+        values_(request.values),
+        memory_(request.memory),
+        shape_(request.shape),
+        inputs_(request.inputs) {}
+
+  // Calls emit(op) for each operation that the shape has rows for.
+  template <class Emit>
+  LaunchPlan<Entry> plan_with(const Emit& emit) {
+    for (op_index_ = 0; op_index_ < program_.ops.size(); ++op_index_) {
+      scratch_used_ = 0;
+      const bool is_sampling = std::holds_alternative<SampleOp>(program_.ops[op_index_]);
+      std::visit(
+          [&](const auto& op) {
+            // Without outputs there is nothing to do after their rows would have been gathered.
+            if (op.out == 0 ? shape_.outputs > 0 : max_rows(op.out) > 0) emit(op);
+          },
+          program_.ops[op_index_]);
+      if (!is_sampling) plan_.sampling_begin = plan_.entries.size();
+    }
+    return std::move(plan_);
+  }
+
+  // The operation after the current one, where it is of this kind.
+  template <class Op>
+  const Op* next_op() const {
+    const bool is_last = op_index_ + 1 >= program_.ops.size();
+    return is_last ? nullptr : std::get_if<Op>(&program_.ops[op_index_ + 1]);
+  }
+
+  // The norm that follows a norm with a residual, where one kernel can compute both. Their block
+  // reads a row before it writes it, so that the second result, which is planned to live after the
+  // inputs have died, may lie over them row by row.
+  const RmsNormOp* second_norm(const RmsNormOp& op) const {
+    const auto* next = next_op<RmsNormOp>();
+    if (op.residual == 0 || !next || next->x != op.out || next->residual != 0) return nullptr;
+    const auto is_safe = [&](ValueId in) { return is_safe_over(program_, values_, next->out, in); };
+    return is_safe(op.x) && is_safe(op.residual) ? next : nullptr;
+  }
+
+  Address value(ValueId id) const {
+    return id == 0 ? Address{} : memory_.values + values_.offsets[id - 1] * sizeof(float);
+  }
+  uint32_t cols(ValueId id) const { return static_cast<uint32_t>(program_.value(id).cols); }
+  bool is_of_tokens(ValueId id) const { return program_.value(id).rows == Rows::tokens; }
+  // The device's count of a value's rows, and the most that it can be in this shape.
+  Address n_rows(ValueId id) const {
+    return is_of_tokens(id) ? inputs_.n_tokens : inputs_.n_outputs;
+  }
+  uint32_t max_rows(ValueId id) const { return is_of_tokens(id) ? shape_.tokens : shape_.outputs; }
+
+  // All rows of a value, and those of each kind, of which one may have none.
+  RowGroups<Address> row_groups(ValueId id) const {
+    RowGroups<Address> groups;
+    groups.all = {RowKind::all, {n_rows(id), {}}, max_rows(id)};
+    if (is_of_tokens(id)) {
+      groups.decode = {RowKind::decode, inputs_.decode_tokens, shape_.decode_tokens};
+      groups.prefill = {RowKind::prefill, inputs_.prefill_tokens, shape_.prefill_tokens};
+    } else {
+      groups.decode = {RowKind::decode, inputs_.decode_outputs, shape_.decode_outputs};
+      groups.prefill = {RowKind::prefill, inputs_.prefill_outputs, shape_.prefill_outputs};
+    }
+    // A list of all rows says nothing.
+    if (groups.prefill.max_rows == 0) groups.decode = groups.all;
+    if (groups.decode.max_rows == 0) groups.prefill = groups.all;
+    return groups;
+  }
+
+  // Takes memory of one operation.
+  Address scratch(uint64_t bytes) {
+    const Address at = memory_.workspace.scratch + scratch_used_;
+    scratch_used_ += (bytes + 255) / 256 * 256;
+    needed_.scratch = std::max(needed_.scratch, scratch_used_);
+    return at;
+  }
+
+  SamplingScratch<Address> sampling_scratch(uint32_t vocabulary, uint32_t n_chunks) {
+    const uint64_t outputs = shape_.outputs, all_chunks = outputs * n_chunks;
+    return {.adjusted = scratch(outputs * vocabulary * sizeof(float)),
+            .maxima = scratch(all_chunks * sizeof(float)),
+            .adjusted_maxima = scratch(all_chunks * sizeof(float)),
+            .sums = scratch(all_chunks * sizeof(float)),
+            .masses = scratch(all_chunks * sizeof(uint64_t))};
+  }
+
+  const Program& program_;
+  const ScratchPlan& values_;
+  const PlanMemory<Address> memory_;
+  const StepShape shape_;
+  const InputAddresses<Address> inputs_;
+  LaunchPlan<Entry> plan_;
+  WorkspaceBytes needed_;
+  uint64_t scratch_used_ = 0;
+  size_t op_index_ = 0;  // of the current operation
+};
+
+}  // namespace forge
