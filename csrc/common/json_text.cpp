@@ -23,6 +23,12 @@ std::string json_string(std::string_view text) {
   return out + "\"";
 }
 
+std::string json_list(const std::vector<std::string>& texts) {
+  std::string list;
+  for (const std::string& text : texts) list += (list.empty() ? "" : ", ") + json_string(text);
+  return "[" + list + "]";
+}
+
 void JsonObject::add_raw(std::string_view key, std::string_view json) {
   if (!members_.empty()) members_ += ", ";
   members_ += json_string(key);
@@ -31,14 +37,11 @@ void JsonObject::add_raw(std::string_view key, std::string_view json) {
 }
 
 std::string weight_type_names_json() {
-  std::string list;
+  std::vector<std::string> names;
   for (uint32_t id = 0; id < 256; ++id) {
-    const WeightTypeInfo* type = find_weight_type(id);
-    if (!type) continue;
-    if (!list.empty()) list += ", ";
-    list += json_string(type->name);
+    if (const WeightTypeInfo* type = find_weight_type(id)) names.emplace_back(type->name);
   }
-  return "[" + list + "]";
+  return json_list(names);
 }
 
 }  // namespace forge

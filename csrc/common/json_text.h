@@ -3,11 +3,15 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace forge {
 
 // A JSON string literal, quotes included.
 std::string json_string(std::string_view text);
+
+// A JSON array of strings.
+std::string json_list(const std::vector<std::string>& texts);
 
 // Builds one flat JSON object, in the order its members are added.
 class JsonObject {

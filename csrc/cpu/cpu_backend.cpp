@@ -16,15 +16,6 @@ namespace cpu {
 
 namespace {
 
-std::string features_json() {
-  std::string list;
-  for (const std::string& feature : cpu_features()) {
-    if (!list.empty()) list += ", ";
-    list += json_string(feature);
-  }
-  return "[" + list + "]";
-}
-
 class CpuBackend : public Backend {
  public:
   CpuBackend(const KernelTable& kernels, uint32_t n_threads)
@@ -34,7 +25,7 @@ class CpuBackend : public Backend {
     JsonObject info;
     info.add("name", processor_name());
     info.add("threads", uint64_t{device_->pool.n_threads()});
-    info.add_raw("features", features_json());
+    info.add_raw("features", json_list(cpu_features()));
     info.add("kernels", device_->kernels.name);
     info.add("memory_bytes", memory_bytes());
     return info.str();

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <initializer_list>
 
+#include "../gpu/device_kv.h"
+
 namespace forge::cuda {
 
 namespace {
@@ -23,8 +25,7 @@ std::string heads_text(const KvShape& shape) {
 std::string problem_of_tiled(const AttentionOp& op) {
   const KvShape& shape = op.kv->shape;
   if (shape.type == WeightType::F32) return "KV caches in F32; it has F16, BF16 and Q8_0";
-  if (shape.k_head_dim != shape.v_head_dim ||
-      !is_one_of(shape.k_head_dim, {16, 32, 64, 80, 96, 128, 256})) {
+  if (!has_tiled_heads(shape)) {
     return heads_text(shape) + "; it has 16, 32, 64, 80, 96, 128 and 256";
   }
   return "";

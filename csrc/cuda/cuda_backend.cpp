@@ -18,12 +18,6 @@ namespace {
 
 std::string architecture_name(int architecture) { return "sm_" + std::to_string(architecture); }
 
-std::string json_list(const std::vector<std::string>& texts) {
-  std::string list;
-  for (const std::string& text : texts) list += (list.empty() ? "" : ", ") + json_string(text);
-  return "[" + list + "]";
-}
-
 class CudaBackend : public Backend {
  public:
   CudaBackend(int index, uint32_t n_threads)

@@ -1,5 +1,8 @@
 #include "device_kv.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "../common/error.h"
 
 namespace forge {
@@ -26,6 +29,12 @@ const char* DeviceKv::element() const {
     default:
       return "f16";
   }
+}
+
+bool has_tiled_heads(const KvShape& shape) {
+  constexpr uint32_t dims[] = {16, 32, 64, 80, 96, 128, 256};
+  return shape.k_head_dim == shape.v_head_dim &&
+         std::ranges::find(dims, shape.k_head_dim) != std::end(dims);
 }
 
 std::string element_instance(const char* kernel, const DeviceKv& kv) {

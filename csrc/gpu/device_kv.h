@@ -32,6 +32,10 @@ inline const DeviceKv& device_kv(const KvCache& cache) {
   return static_cast<const DeviceKv&>(cache);
 }
 
+// Whether the kernels of attention that multiply tiles have instances for heads of a cache: those of 16,
+// 32, 64, 80, 96, 128 and 256 numbers, keys and values alike.
+bool has_tiled_heads(const KvShape& shape);
+
 // Instances of kernels for a cache, as in "rope_append<f16>" and "prefill_attention<f16, 64>".
 std::string element_instance(const char* kernel, const DeviceKv& kv);
 std::string head_instance(const char* kernel, const DeviceKv& kv);

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "../gpu/codebooks.h"
+#include "matrix_places.h"
 
 namespace forge::metal {
 
@@ -18,6 +19,7 @@ MetalDevice::MetalDevice(uint32_t n_host_threads)
       kernels(device, n_host_threads),
       windows(device),
       n_threads(n_host_threads),
+      has_known_matrix_places(metal::has_known_matrix_places(device, kernels)),
       filler(device, kFillerBytes, Purpose::activations, Storage::gpu_only) {}
 
 Place MetalDevice::codebooks() {

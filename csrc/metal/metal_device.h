@@ -16,6 +16,7 @@ struct MetalDevice {
   Kernels kernels;
   WeightWindows windows;
   uint32_t n_threads;  // that compile kernels and copy weights
+  bool has_known_matrix_places;  // whether attention may look into matrices (matrix_places.h)
   Buffer filler;       // what launches bind where they have no buffer
 
  private:

@@ -42,7 +42,7 @@ WorkspaceBytes MetalExecutor::plan_typical(const std::vector<StepShape>& shapes)
   WorkspaceBytes most;
   for (const StepShape& shape : shapes) {
     for (const bool greedy : {false, true}) {
-      PlanBuilder builder({*program_, values_, {}, shape, {}}, greedy, device_->kernels);
+      PlanBuilder builder({*program_, values_, {}, shape, {}}, greedy, *device_);
       builder.build();
       most.grow_to(builder.workspace_bytes());
     }
@@ -100,7 +100,7 @@ const MetalExecutor::Plan& MetalExecutor::plan_for(const PlanShape& shape) {
 LaunchPlan MetalExecutor::build(const PlanShape& shape) {
   for (;;) {
     PlanBuilder builder({*program_, values_, memory_, shape.step, inputs_->addresses(shape.step)},
-                        shape.greedy, device_->kernels);
+                        shape.greedy, *device_);
     LaunchPlan plan = builder.build();
     const WorkspaceBytes& needed = builder.workspace_bytes();
     if (WorkspaceBytes{routes_.bytes(), scratch_.bytes()}.covers(needed)) return plan;

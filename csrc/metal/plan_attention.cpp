@@ -15,24 +15,6 @@ static_assert(metal_args::kPrefillQueries == forge::kPrefillQueries);
 static_assert(sizeof(metal_args::QueryTile) == sizeof(forge::QueryTile));
 static_assert(sizeof(metal_args::AttentionWork) == sizeof(forge::AttentionWork));
 
-// Whether the kernels that multiply tiles have instances for a cache.
-bool has_tiled_kernels(const MetalKv& kv) {
-  const KvShape& shape = kv.shape;
-  if (shape.type == WeightType::F32 || shape.k_head_dim != shape.v_head_dim) return false;
-  switch (shape.k_head_dim) {
-    case 16:
-    case 32:
-    case 64:
-    case 80:
-    case 96:
-    case 128:
-    case 256:
-      return true;
-    default:
-      return false;
-  }
-}
-
 uint32_t width_of(const WeightRef& norm) { return norm ? static_cast<uint32_t>(norm->cols) : 0; }
 
 }  // namespace
@@ -58,9 +40,15 @@ void PlanBuilder::emit(const RopeAppendOp& op) {
 }
 
 void PlanBuilder::emit(const AttentionOp& op) {
-  if (!has_tiled_kernels(metal_kv(op.kv))) return emit_naive_attention(op);
+  if (!has_tiled_attention(op)) return emit_naive_attention(op);
   if (shape_.decode_queries > 0) emit_decode_attention(op);
   if (shape_.prefill_tiles > 0) emit_prefill_attention(op);
+}
+
+bool PlanBuilder::has_tiled_attention(const AttentionOp& op) const {
+  const KvShape& shape = op.kv->shape;
+  const bool has_type = shape.type == WeightType::F16 || shape.type == WeightType::Q8_0;
+  return device_.has_known_matrix_places && has_type && has_tiled_heads(shape);
 }
 
 AttentionArgs PlanBuilder::attention_args(const AttentionOp& op) const {

@@ -9,6 +9,7 @@
 #include "../gpu/planner.h"
 #include "../gpu/weight_format.h"
 #include "launch.h"
+#include "metal_device.h"
 #include "metal_kv.h"
 #include "metal_weight.h"
 #include "run_inputs.h"
@@ -33,8 +34,8 @@ bool is_greedy(const StepInputs& inputs);
 
 class PlanBuilder : public Planner<Place, Launch> {
  public:
-  PlanBuilder(const PlanRequest& request, bool greedy, Kernels& kernels)
-      : Planner(request), greedy_(greedy), kernels_(kernels) {}
+  PlanBuilder(const PlanRequest& request, bool greedy, MetalDevice& device)
+      : Planner(request), greedy_(greedy), device_(device) {}
 
   LaunchPlan build() {
     return plan_with([this](const auto& op) { emit(op); });
@@ -88,6 +89,7 @@ class PlanBuilder : public Planner<Place, Launch> {
   };
   const RouteGroups& group_by_expert(ValueId route, uint32_t n_experts, uint32_t tile_tokens);
 
+  bool has_tiled_attention(const AttentionOp& op) const;
   metal_args::AttentionArgs attention_args(const AttentionOp& op) const;
   void emit_naive_attention(const AttentionOp& op);
   void emit_decode_attention(const AttentionOp& op);
@@ -97,11 +99,11 @@ class PlanBuilder : public Planner<Place, Launch> {
   template <class Arguments>
   void launch(const char* file, const std::string& name, Grid grid, Group group,
               std::initializer_list<Place> buffers, const Arguments& arguments) {
-    plan_.entries.emplace_back(kernels_.get(file, name), grid, group, buffers, arguments);
+    plan_.entries.emplace_back(device_.kernels.get(file, name), grid, group, buffers, arguments);
   }
 
   const bool greedy_;
-  Kernels& kernels_;
+  MetalDevice& device_;
   RouteGroups groups_;
 };
 

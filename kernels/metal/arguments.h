@@ -234,6 +234,24 @@ struct KvPages {
   uint32_t v_dim;
 };
 
+// Where the two numbers are that a lane holds of an 8 x 8 matrix of a SIMD group: in row `row`, in
+// columns `col` and col + 1. Metal leaves that open; these are the places that all Apple GPUs with such
+// matrices are known to use, on which MLX builds too. batched_decode_attention and prefill_attention
+// are for GPUs of which matrix_places has shown it; elsewhere naive_attention does their work.
+struct MatrixPlace {
+  uint32_t row;
+  uint32_t col;
+};
+inline MatrixPlace matrix_place(uint32_t lane) {
+  return {(lane >> 4 & 1) * 4 + (lane >> 1 & 3), (lane >> 3 & 1) * 4 + (lane & 1) * 2};
+}
+
+// matrix_places: held [32 lanes, 3 matrices, 2], matrix [8, 8]
+// grid 1; threads 32
+struct MatrixPlacesArgs {
+  uint32_t row_stride;  // numbers from one row of the matrix to the next
+};
+
 // Consecutive rows of one sequence at consecutive positions, computed together by attention.
 struct QueryTile {
   uint32_t first_row;

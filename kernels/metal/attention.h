@@ -5,8 +5,7 @@
 //
 // The method is FlashAttention-2 (T. Dao, 2023). Scores, outputs and sums are F32 in registers;
 // queries, keys, values and probabilities are F16. A lane holds two neighbouring numbers of one row
-// of each 8 x 8 matrix. Which ones the Metal specification leaves open; `Coordinates` has the
-// places that all Apple GPUs with these matrices use, on which MLX builds too.
+// of each 8 x 8 matrix: those of `matrix_place` (arguments.h).
 
 #include "kv.h"
 
@@ -16,15 +15,7 @@ CONSTANT uint kMatrix = 8;  // rows and columns of a SIMD group matrix
 // all begin in the same bank.
 CONSTANT uint kRowPad = 8;
 
-// The numbers of a matrix that a lane holds: row `row`, columns `col` and col + 1. The lanes of a
-// row differ in bits 0 and 3.
-struct Coordinates {
-  uint row;
-  uint col;
-};
-inline Coordinates coordinates_of(uint lane) {
-  return {(lane >> 4 & 1) * 4 + (lane >> 1 & 3), (lane >> 3 & 1) * 4 + (lane & 1) * 2};
-}
+// The lanes that hold one row differ in bits 0 and 3.
 inline float row_max(float x) {
   x = fmax(x, simd_shuffle_xor(x, ushort(1)));
   return fmax(x, simd_shuffle_xor(x, ushort(8)));
@@ -150,7 +141,7 @@ inline void weigh_scores(thread simdgroup_half8x8 (&weights)[tokens / 8],
                          thread simdgroup_float8x8 (&scores)[tokens / 8],
                          thread RowState<D>& state, uint first, Visible visible, uint lane,
                          constant AttentionArgs& args) {
-  const uint col = coordinates_of(lane).col;
+  const uint col = matrix_place(lane).col;
   float largest = state.largest;
   UNROLL
   for (uint n = 0; n < tokens / 8; ++n) {

@@ -28,7 +28,7 @@ inline void store_partial(device float* partial_out, device float* partial_ml,
   threadgroup float* outs = memory;                                     // [groups][8][8]
   threadgroup float* largest = outs + kDecodeGroups * 64;               // [groups][8]
   threadgroup float* totals = largest + kDecodeGroups * kDecodeRows;    // [groups][8]
-  const Coordinates own = coordinates_of(lane);
+  const MatrixPlace own = matrix_place(lane);
   const float total = row_sum(state.total);
   if (own.col == 0) {
     largest[simdgroup * kDecodeRows + own.row] = state.largest;
@@ -99,7 +99,7 @@ template <class T, uint D>
   begin_rows<D>(state, memory);
   threadgroup_barrier(mem_flags::mem_threadgroup);
 
-  const uint own_row = first_row + min(coordinates_of(lane).row, n_rows - 1);
+  const uint own_row = first_row + min(matrix_place(lane).row, n_rows - 1);
   const Visible visible = visible_to(tile.first_position + own_row / group, tile, args);
   const Visible first_seen = visible_to(tile.first_position + first_row / group, tile, args);
   const Visible last_seen =

@@ -53,7 +53,7 @@ template <class T, uint D>
 
   // Rows beyond the last query see what it sees; they are not stored.
   const uint position = tile.first_position + first_query, last = n_queries - 1;
-  const uint own_query = own + coordinates_of(lane).row;
+  const uint own_query = own + matrix_place(lane).row;
   const Visible visible = visible_to(position + min(own_query, last), tile, args);
   const uint end = visible_to(position + last, tile, args).end;
   for (uint first = visible_to(position, tile, args).begin / tokens * tokens; first < end;
@@ -80,7 +80,7 @@ template <class T, uint D>
   }
   if (own_query >= n_queries) return;
   const ulong row = tile.first_row + first_query + own_query;
-  device float* to = out + (row * args.n_heads + head) * D + coordinates_of(lane).col;
+  device float* to = out + (row * args.n_heads + head) * D + matrix_place(lane).col;
   UNROLL
   for (uint d = 0; d < D / 8; ++d) {
     const float first = state.out[d].thread_elements()[0] * factor / total;

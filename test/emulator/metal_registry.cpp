@@ -12,7 +12,12 @@ std::vector<MetalKernel>& registered() {
   return list;
 }
 
+bool other_matrix_places = false;
+
 }  // namespace
+
+bool has_other_matrix_places() { return other_matrix_places; }
+void use_other_matrix_places() { other_matrix_places = true; }
 
 const std::vector<MetalKernel>& metal_kernels() { return registered(); }
 

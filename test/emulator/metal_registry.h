@@ -40,4 +40,9 @@ const std::vector<MetalKernel>& metal_kernels();
 
 void register_metal_kernel(MetalKernel kernel);
 
+// Whether lanes hold the numbers of SIMD group matrices where Apple's GPUs have them, or elsewhere, as
+// Metal leaves open. False from the start.
+bool has_other_matrix_places();
+void use_other_matrix_places();
+
 }  // namespace emulator

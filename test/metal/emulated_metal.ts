@@ -25,11 +25,14 @@ export async function emulatedMetal(options: FakeOptions = {}): Promise<Record<s
 }
 
 /** Runs a Deno program with all permissions on an emulated GPU; its output when it succeeded. */
-export async function runOnEmulatedMetal(args: readonly string[]): Promise<string> {
+export async function runOnEmulatedMetal(
+  args: readonly string[],
+  env?: Readonly<Record<string, string>>,
+): Promise<string> {
   const { success, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
     args: [...args],
     cwd: ROOT,
-    env: { NO_COLOR: "1", FORGE_TEST_DEVICES: "metal", ...await emulatedMetal() },
+    env: { NO_COLOR: "1", FORGE_TEST_DEVICES: "metal", ...(env ?? await emulatedMetal()) },
     stdin: "null",
   }).output();
   const decoder = new TextDecoder();

@@ -35,11 +35,15 @@ const injected: readonly (readonly [string, FakeOptions, readonly string[]])[] =
   ]],
   ["too little memory for the context", { memory_mib: 17 }, ["a context of ", "tokens would fit"]],
   ["an allocation that is refused", { fail_allocation: 9 }, ["do not fit", "forge holds"]],
-  ["a command buffer that fails", { fail_commands: 1 }, [
+  ["a command buffer that fails at once", { fail_commands: 1 }, [
+    "looking where SIMD groups hold matrices on the GPU failed",
+    "GPU Address Fault",
+  ]],
+  ["a command buffer that fails", { fail_commands: 2 }, [
     "running the step on the GPU failed",
     "GPU Address Fault",
   ]],
-  ["a command buffer without memory", { fail_commands: 1, fail_code: 8 }, ["Insufficient Memory"]],
+  ["a command buffer without memory", { fail_commands: 2, fail_code: 8 }, ["Insufficient Memory"]],
 ];
 
 for (const [what, options, parts] of injected) {

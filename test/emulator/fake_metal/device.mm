@@ -240,5 +240,6 @@ __attribute__((visibility("default"))) id<MTLDevice> MTLCreateSystemDefaultDevic
   if (fake_metal::options().devices == 0) return nullptr;
   if (system_device) return [system_device retain];
   system_device = [[FakeDevice alloc] init];
+  if (fake_metal::options().matrix_places != 0) emulator::use_other_matrix_places();
   return system_device;
 }

@@ -21,6 +21,7 @@ const Options& options() {
         {"memory_mib", &result.memory_mib},
         {"buffer_kib", &result.buffer_kib},
         {"max_threads", &result.max_threads},
+        {"matrix_places", &result.matrix_places},
         {"fail_allocation", &result.fail_allocation},
         {"fail_compile", &result.fail_compile},
         {"fail_pipeline", &result.fail_pipeline},

@@ -13,6 +13,7 @@ struct Options {
   uint64_t memory_mib = 8192;    // recommended working set
   uint64_t buffer_kib = 4 << 20;  // longest buffer
   uint64_t max_threads = 1024;   // of a threadgroup
+  uint64_t matrix_places = 0;    // 1: lanes hold matrices otherwise than Apple's GPUs have it
   uint64_t fail_allocation = 0;  // the n-th buffer, from 1, is refused
   uint64_t fail_compile = 0;     // the n-th library does not compile
   uint64_t fail_pipeline = 0;    // the n-th pipeline is refused

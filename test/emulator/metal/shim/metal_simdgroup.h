@@ -92,9 +92,13 @@ T simd_prefix_exclusive_sum(T x, METAL_PLACE) {
 }
 
 // Lane l holds two numbers of row (l / 16) * 4 + l / 2 % 4, from column l / 8 % 2 * 4 + l % 2 * 2
-// on.
-inline uint matrix_row(uint lane) { return lane / 16 * 4 + lane / 2 % 4; }
-inline uint matrix_col(uint lane) { return lane / 8 % 2 * 4 + lane % 2 * 2; }
+// on; or else the lanes go through the matrix row by row.
+inline uint matrix_row(uint lane) {
+  return emulator::has_other_matrix_places() ? lane / 4 : lane / 16 * 4 + lane / 2 % 4;
+}
+inline uint matrix_col(uint lane) {
+  return emulator::has_other_matrix_places() ? lane % 4 * 2 : lane / 8 % 2 * 4 + lane % 2 * 2;
+}
 
 template <class T, int cols, int rows>
 struct simdgroup_matrix {

@@ -1,0 +1,51 @@
+/**
+ * Metal leaves open which numbers of a SIMD group matrix a lane holds, and the tiled kernels of attention
+ * build on what Apple's GPUs are known to do. Of a GPU that does otherwise, forge notices.
+ */
+import { assertRejects, assertStringIncludes } from "@std/assert";
+import { forge } from "../cli/forge.ts";
+import { buildFakeMetal } from "../emulator/fake_metal/build.ts";
+import { sharedAvailable, sharedPath } from "../support/shared.ts";
+import { emulatedMetal, emulatedMetalUnavailable, runOnEmulatedMetal } from "./emulated_metal.ts";
+
+const unavailable = emulatedMetalUnavailable() !== undefined;
+const withoutTiny = unavailable || !sharedAvailable("models", "tiny");
+
+/** Holds a model whose heads the tiled kernels take to its reference, in an environment. */
+async function checkModel(env: Readonly<Record<string, string>>): Promise<string> {
+  const program = ["run", "-A", "test/support/check_models.ts", "metal", "F16"];
+  return await runOnEmulatedMetal([...program, sharedPath("models", "tiny", "qwen2")], env);
+}
+
+Deno.test({
+  name: "a GPU that holds matrices otherwise computes the same",
+  ignore: withoutTiny,
+  fn: async () => {
+    await checkModel(await emulatedMetal({ matrix_places: 1 }));
+  },
+});
+
+Deno.test({
+  name: "a GPU that holds matrices otherwise would compute something else by the tiled kernels",
+  ignore: withoutTiny,
+  fn: async () => {
+    const library = await buildFakeMetal({
+      file: "matrix_places.cpp",
+      from: "return false;",
+      to: "return true;",
+    });
+    const env = { ...await emulatedMetal({ matrix_places: 1 }), FORGE_LIBRARY_PATH: library };
+    await assertRejects(() => checkModel(env), Error, "qwen2");
+  },
+});
+
+Deno.test({
+  name: "doctor says which kernels compute attention on a GPU that holds matrices otherwise",
+  ignore: unavailable,
+  fn: async () => {
+    const said = async (options: Readonly<Record<string, number>>) =>
+      (await forge(["doctor"], { env: await emulatedMetal(options) })).stdout;
+    assertStringIncludes(await said({}), "attention tiled for F16 and Q8_0 caches");
+    assertStringIncludes(await said({ matrix_places: 1 }), "attention naive, which is slow: SIMD");
+  },
+});
