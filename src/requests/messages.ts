@@ -11,8 +11,9 @@ import { invalid, isGiven, RequestError } from "./values.ts";
  * @throws {RequestError} naming the message that is wrong
  */
 export function readMessages(value: JsonValue | undefined): ChatMessage[] {
-  if (!Array.isArray(value) || value.length === 0) {
-    throw invalid("messages", value, "a list of at least one message");
+  if (!Array.isArray(value)) throw invalid("messages", value, "a list of messages");
+  if (value.length === 0) {
+    throw new RequestError("messages is empty; valid is a list of at least one", "messages");
   }
   return value.map((message, i) => readMessage(message, `messages[${i}]`));
 }

@@ -13,6 +13,7 @@ const EXAMPLES: Readonly<Record<string, RegExp>> = {
   "completions.ts":
     /^(?:-\d+\.\d{3} {2}.*\n {2}began with ".*"; likeliest were ".*" and ".*"\n){3}$/,
   "cancel.ts": /^.{40,}\n\[cancelled\]\n$/s,
+  "serve.ts": /^\S.{20,}\n\[(?:length|stop) after \d+ tokens\]\n$/s,
   "errors.ts":
     /^not_found: .*\nusage: .*\nunsupported: .*unevaluatedProperties.*\nbad_input: .*\n$/,
 };

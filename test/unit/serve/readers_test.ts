@@ -1,0 +1,98 @@
+/** Readers of an answer's text: however it is cut into pieces, they find the same parts. */
+import { assert, assertEquals } from "@std/assert";
+import { findCallFormat } from "../../../src/serve/chat/call_formats.ts";
+import { CallReader } from "../../../src/serve/chat/call_reader.ts";
+import { ReasoningReader } from "../../../src/serve/chat/reasoning.ts";
+import type { Part, PartReader } from "../../../src/serve/chat/text_feed.ts";
+import { Random } from "../../support/random.ts";
+import { sharedAvailable, sharedPath } from "../../support/shared.ts";
+
+const HERMES = findCallFormat("tools <tool_call>")!;
+const MARKS = { open: "<think>", close: "</think>" };
+const NAMES = new Set(["f", "g"]);
+
+const PIECES = [
+  "<think>",
+  "</think>",
+  "<tool_call>",
+  "</tool_call>",
+  '{"name": "f", "arguments": {"a": "</tool_call>"}}',
+  '{"name": "g", "arguments": {}}',
+  '{"name": "h", "arguments": {}}',
+  '<tool_call>\n{"name": "f", "arguments": {"a": 1}}\n</tool_call>',
+  "<",
+  "</th",
+  "<tool",
+  " \n",
+  "\n\n",
+  "word",
+  "é🙂",
+];
+
+function newReader(isOpen: boolean): PartReader {
+  return new ReasoningReader(MARKS, isOpen, new CallReader(HERMES, NAMES, Infinity, false));
+}
+
+/** All parts of a text that comes in some pieces, neighbours of a kind joined. */
+function read(reader: PartReader, pieces: readonly string[]): Part[] {
+  const joined: Part[] = [];
+  for (const part of [...pieces.flatMap((piece) => reader.push(piece)), ...reader.end()]) {
+    const last = joined.at(-1);
+    if (part.kind !== "call" && last?.kind === part.kind) {
+      joined[joined.length - 1] = { kind: part.kind, text: last.text + part.text };
+    } else joined.push(part);
+  }
+  return joined;
+}
+
+Deno.test("readers: pieces make no difference, and nothing but marks and space is lost", () => {
+  const random = new Random("readers", 1);
+  const pick = (count: number) => Math.floor(random.uniform() * count);
+  let calls = 0;
+  for (let round = 0; round < 3000; round++) {
+    const text = Array.from({ length: 1 + pick(9) }, () => PIECES[pick(PIECES.length)]).join("");
+    const isOpen = pick(2) === 0;
+    const whole = read(newReader(isOpen), [text]);
+    assertEquals(read(newReader(isOpen), [...text]), whole, JSON.stringify(text));
+    const cut = pick(text.length + 1);
+    assertEquals(read(newReader(isOpen), [text.slice(0, cut), text.slice(cut)]), whole, text);
+    for (const part of whole) {
+      if (part.kind === "call") calls++;
+      else assert(text.includes(part.text.trim()) || part.text.includes("tool_call>"), text);
+    }
+  }
+  assert(calls > 100, `${calls} calls`);
+});
+
+Deno.test("readers: a mark inside of the arguments does not end a call", () => {
+  const call = '{"name": "f", "arguments": {"a": "x</tool_call>y"}}';
+  const parts = read(newReader(false), [`a\n<tool_call>\n${call}\n</tool_call>\n`]);
+  assertEquals(parts, [
+    { kind: "content", text: "a" },
+    { kind: "call", name: "f", arguments: '{"a":"x</tool_call>y"}' },
+  ]);
+});
+
+Deno.test({
+  name: "readers: how models of the hub write calls is told from their templates",
+  ignore: !sharedAvailable("chat-templates"),
+  fn() {
+    const marks = Array.from(Deno.readDirSync(sharedPath("chat-templates")))
+      .filter(({ name }) => name.endsWith(".jinja"))
+      .map(({ name }) => {
+        const template = Deno.readTextFileSync(sharedPath("chat-templates", name));
+        return [name.split("-")[1], findCallFormat(template)?.open] as const;
+      });
+    assertEquals(Object.fromEntries(marks.toSorted()), {
+      ai: undefined,
+      gemma: undefined,
+      "Qwen2.5": "<tool_call>",
+      Qwen3: "<tool_call>",
+      // It has variables of its own for tools.
+      SmolLM3: undefined,
+      llama: "<|python_tag|>",
+      Phi: undefined,
+      Mistral: "[TOOL_CALLS]",
+    });
+  },
+});
