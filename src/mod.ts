@@ -31,7 +31,7 @@ export {
 } from "./engine/sampling.ts";
 export type { Candidate } from "./engine/candidates.ts";
 export type { Completion, TextLogprob, TokenLogprobs } from "./engine/completion.ts";
-export type { LoadOptions } from "./engine/load_options.ts";
+export type { LoadOptions, Speculation } from "./engine/load_options.ts";
 export type { GenerateOptions } from "./engine/options.ts";
 export type { Constraint, ConstraintState } from "./engine/constraint.ts";
 export type { ConstraintOptions, JsonSchema } from "./constrain/spec.ts";

@@ -11,6 +11,7 @@ export const MODEL_OPTIONS = [
   "ctx",
   "kvType",
   "attention",
+  "speculate",
 ] as const satisfies readonly OptionName[];
 
 /** How answers are generated. */
@@ -70,6 +71,7 @@ export function loadOptions(flags: ModelFlags): LoadOptions {
     contextLength: flags.ctx,
     kvType: flags.kvType,
     attention: flags.attention,
+    speculate: flags.speculate,
   };
 }
 

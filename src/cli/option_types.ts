@@ -73,6 +73,15 @@ export interface ChoiceSpec extends OptionBase {
   readonly choices: readonly string[];
 }
 
+/** One of some names, or a whole number. */
+export interface ChoiceOrIntegerSpec extends OptionBase {
+  readonly kind: "choice_or_integer";
+  readonly metavar: string;
+  readonly choices: readonly string[];
+  readonly min: number;
+  readonly max: number;
+}
+
 export type OptionSpec =
   | FlagSpec
   | TextSpec
@@ -80,7 +89,8 @@ export type OptionSpec =
   | BiasesSpec
   | NumberSpec
   | CountsSpec
-  | ChoiceSpec;
+  | ChoiceSpec
+  | ChoiceOrIntegerSpec;
 
 /** The type of an option's value. A flag is always there; the rest are `undefined` unless given. */
 export type OptionValue<S extends OptionSpec> = S extends FlagSpec ? boolean
@@ -89,6 +99,7 @@ export type OptionValue<S extends OptionSpec> = S extends FlagSpec ? boolean
   : S extends ListSpec ? readonly string[] | undefined
   : S extends BiasesSpec ? readonly TokenBias[] | undefined
   : S extends ChoiceSpec ? S["choices"][number] | undefined
+  : S extends ChoiceOrIntegerSpec ? S["choices"][number] | number | undefined
   : string | undefined;
 
 /** The long flag of an option, such as `--max-tokens`. */
@@ -123,4 +134,7 @@ export const FLAG_ALIASES: Readonly<Record<string, string>> = {
   "--num-completions": "--completions",
   "--served-model-name": "--alias",
   "--allowed-origins": "--cors",
+  "--speculative-config": "--speculate",
+  "--draft-max": "--speculate",
+  "--num-speculative-tokens": "--speculate",
 };

@@ -33,6 +33,13 @@ export function parseOptionValue(
       if (choice === undefined) throw invalid(spec, text, spec.choices.join(", "));
       return choice;
     }
+    case "choice_or_integer": {
+      const { choices, min, max } = spec;
+      if (choices.includes(text.toLowerCase())) return text.toLowerCase();
+      const value = INTEGER.test(text) ? Number(text) : NaN;
+      if (value >= min && value <= max) return value;
+      throw invalid(spec, text, `${choices.join(", ")} and whole numbers from ${min} to ${max}`);
+    }
     case "integer":
     case "number":
       return parseNumber(spec, text);

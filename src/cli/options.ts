@@ -170,6 +170,17 @@ export const OPTIONS = {
     help: "kernels that compute attention on a CUDA device",
     otherwise: "auto: the fastest that fit",
   },
+  speculate: {
+    flags: "--speculate",
+    kind: "choice_or_integer",
+    metavar: "N",
+    choices: ["auto", "on", "off"],
+    min: 1,
+    max: 32,
+    group: "Model",
+    help: "guess tokens ahead: auto, on, off, or always N; on a GPU digits may change by it",
+    otherwise: "auto: as many as pay, where no token changes by it",
+  },
   maxTokens: {
     flags: "-n, --max-tokens",
     kind: "integer",

@@ -50,9 +50,15 @@ export function describeSpeed(end: GenerationEnd, cost?: ConstraintCost): string
     ["reused", `${cachedPromptTokens} of ${plural(promptTokens, "prompt token")}`],
     ["prefill", formatSpeed(promptTokens - cachedPromptTokens, timings.prefill_ms)],
     ["decode", formatSpeed(Math.max(0, completionTokens - 1), timings.decode_ms)],
+    ...(timings.drafted === 0 ? [] : [["drafted", describeDrafts(timings)] as const]),
     ...(cost === undefined ? [] : [["constraint", describeCost(cost, timings)] as const]),
     ["ended", finishReason],
   ]);
+}
+
+function describeDrafts({ drafted, accepted }: GenerationEnd["timings"]): string {
+  const share = (100 * accepted / drafted).toFixed(0);
+  return `${plural(drafted, "token")}, ${accepted} accepted (${share}%)`;
 }
 
 /** The masks' share is that of the steps, which they overlap where they can. */

@@ -1,10 +1,17 @@
-import type { OutputRequest, SamplingParams, StepOutput, TokenLogprob } from "../backend.ts";
+import type {
+  OutputRequest,
+  SamplingParams,
+  StepOutput,
+  StepResult,
+  TokenLogprob,
+} from "../backend.ts";
 import { ForgeError } from "../errors.ts";
 import { StreamDecoder } from "../tokenizer/stream_decoder.ts";
 import type { Tokenizer } from "../tokenizer/tokenizer.ts";
 import type { FinishReason, GenerationRequest, Piece } from "./generate.ts";
-import { penaltyHistory, samplingParams } from "./sampling.ts";
+import { penaltyHistories, samplingParams } from "./sampling.ts";
 import type { Progress, Task } from "./sequence.ts";
+import { Draft } from "./speculation/draft.ts";
 import { StopMatcher } from "./stop_matcher.ts";
 import { Clock } from "./timings.ts";
 import { TokenList } from "./token_list.ts";
@@ -18,13 +25,13 @@ export class Generation implements Task {
   readonly tokens: TokenList;
   readonly scoresAll = false;
   readonly mayReuse = true;
+  readonly draft: Draft;
   onChange: () => void = () => {};
   readonly #request: GenerationRequest;
   readonly #tokenizer: Tokenizer;
   readonly #sampling: SamplingParams;
   readonly #decoder: StreamDecoder;
   readonly #stops: StopMatcher;
-  readonly #mask: TokenMask | undefined;
   readonly #clock = new Clock();
   #cached: number | undefined;
   #finishReason: FinishReason | undefined;
@@ -42,7 +49,8 @@ export class Generation implements Task {
     this.#sampling = samplingParams(request.sampling, request.logitBias);
     this.#decoder = this.#newDecoder();
     this.#stops = new StopMatcher(request.stop);
-    this.#mask = request.constraint && new TokenMask(request.constraint.start(), request.vocabSize);
+    const { constraint, vocabSize, endTokens } = request;
+    this.draft = new Draft(constraint && new TokenMask(constraint.start(), vocabSize), endTokens);
     if (request.maxTokens === 0) this.#finish("length");
     else this.#guarded(() => this.#prepareNext());
   }
@@ -61,30 +69,53 @@ export class Generation implements Task {
   }
 
   outputs(start: number, end: number): readonly OutputRequest[] {
-    const { tokens } = this;
+    const { tokens, draft } = this;
     if (end < tokens.length) return [];
     const { sampling, stream, logprobs = 0 } = this.#request;
-    return [{
-      row: end - start - 1,
-      sampling: this.#mask?.words === undefined
-        ? this.#sampling
-        : { ...this.#sampling, mask: this.#mask.words },
-      history: penaltyHistory(tokens, sampling),
-      stream,
-      position: end,
-      nTop: logprobs,
-      fillMask: this.#mask?.fillLater,
-    }];
+    return penaltyHistories(tokens, draft.tokens, sampling).map((history, i) => {
+      const mask = draft.mask(i);
+      return {
+        row: end - start - 1 + i,
+        sampling: mask?.words === undefined
+          ? this.#sampling
+          : { ...this.#sampling, mask: mask.words },
+        history,
+        stream,
+        position: end + i,
+        nTop: logprobs,
+        fillMask: mask?.fillLater,
+      };
+    });
   }
 
   accept({ computed, results, milliseconds }: Progress): void {
     const { prompt, onPrefill } = this.#request;
     const before = this.#nTokens;
-    const [result] = results;
-    if (result instanceof ForgeError) throw result;
-    if (result !== undefined) this.#choose(result);
-    this.#clock.tick(milliseconds, result === undefined ? 0 : Math.max(1, this.#nTokens - before));
+    const drafted = this.draft.tokens.length;
+    const accepted = this.#takeResults(results);
+    const nTokens = results.length === 0 ? 0 : Math.max(1, this.#nTokens - before);
+    this.#clock.tick(milliseconds, nTokens, { drafted, accepted });
     if (computed < prompt.length) onPrefill?.(computed, prompt.length);
+  }
+
+  /** Takes the output behind the tokens, and those behind guesses that come true. How many these are. */
+  #takeResults(results: readonly StepResult[]): number {
+    const guesses = [...this.draft.tokens];
+    const first = this.tokens.length;
+    let accepted = 0;
+    for (const [i, result] of results.entries()) {
+      // Tokens without a choice are there before their outputs.
+      if (this.tokens.length === first + i) {
+        if (result instanceof ForgeError) throw result;
+        this.#choose(result);
+      }
+      if (this.tokens.length === first + i || this.tokens.at(first + i) !== guesses[i]) break;
+      accepted++;
+      if (this.isEnded) break;
+    }
+    this.draft.clear();
+    this.draft.limit = this.#request.maxTokens - this.#nTokens - 1;
+    return accepted;
   }
 
   /** Ends the generation; pieces that were not taken are dropped. */
@@ -129,20 +160,28 @@ export class Generation implements Task {
 
   /** Takes a token from the model, then those that follow without a choice. */
   #choose({ token, logprob, top }: StepOutput): void {
-    if (this.#request.endTokens.has(token)) return this.#finish("stop");
-    this.#mask?.accept(token);
-    this.#add(token, logprob, top);
+    // A mask that was filled beside the step may have left no choice either.
+    const isForced = this.draft.mask()?.only === token && this.#mayForce(token);
+    if (this.#request.endTokens.has(token)) {
+      return this.#finish(isForced ? "constraint_complete" : "stop");
+    }
+    this.draft.advance(token);
+    if (isForced) this.#add(token, undefined, []);
+    else this.#add(token, logprob, top);
     this.#prepareNext();
   }
 
   /** Finds out what may come next, and adds tokens as long as nothing else may. */
   #prepareNext(): void {
-    while (this.#mask !== undefined && !this.isEnded) {
-      if (this.#mask.isTerminated) return this.#finish("constraint_complete");
-      const forced = this.#mask.update();
+    while (!this.isEnded) {
+      const mask = this.draft.mask();
+      if (mask === undefined) return;
+      if (mask.isTerminated) return this.#finish("constraint_complete");
+      mask.update();
+      const forced = mask.only;
       if (forced === undefined || !this.#mayForce(forced)) return;
       if (this.#request.endTokens.has(forced)) return this.#finish("constraint_complete");
-      this.#mask.accept(forced);
+      this.draft.advance(forced);
       this.#add(forced, undefined, []);
     }
   }
@@ -169,7 +208,7 @@ export class Generation implements Task {
   }
 
   #end(): void {
-    this.#mask?.dispose();
+    this.draft[Symbol.dispose]();
     this.#wakeReader();
   }
 

@@ -104,6 +104,11 @@ export class PageTable implements Disposable {
     return this.#pages;
   }
 
+  /** How many positions the pages have room for. */
+  get capacity(): number {
+    return this.#pages.length * this.#pool.pageTokens;
+  }
+
   /** Makes room for positions below `length`. When too few pages are free, takes none: false. */
   reserve(length: number): boolean {
     const missing = this.#pool.pagesFor(length) - this.#pages.length;

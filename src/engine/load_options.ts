@@ -1,6 +1,9 @@
-import type { AttentionKernels, KvType } from "../backend.ts";
+import type { AttentionKernels, BackendKind, KvType } from "../backend.ts";
 import { ForgeError } from "../errors.ts";
+import { quote } from "../formats/quote.ts";
+import type { CausalLm } from "../models/causal_lm.ts";
 import { checkWholeNumber } from "./options.ts";
+import { MOST_DRAFTED, Speculator } from "./speculation/speculator.ts";
 
 /** The context a model is opened with, at most, when none is asked for. */
 export const DEFAULT_CONTEXT = 32768;
@@ -29,7 +32,17 @@ export interface LoadOptions {
    * error that says why. @default "auto"
    */
   readonly attention?: AttentionKernels | undefined;
+  /**
+   * Whether steps that decode take guesses of the next tokens along: `on` as many as pay, `off` none, or
+   * always so many a sequence, 1 to 32. On the CPU no token changes by it; on a GPU the last digits of
+   * logits may, and with them, rarely, a token. `auto` is `on` where nothing changes.
+   * @default "auto"
+   */
+  readonly speculate?: Speculation | undefined;
 }
+
+/** How many tokens are guessed ahead. */
+export type Speculation = "auto" | "on" | "off" | number;
 
 /**
  * The context a model is opened with.
@@ -51,4 +64,35 @@ export function resolveContext(asked: number | undefined, longest: number): numb
 /** How many sequences a model computes at a time. @throws {ForgeError} `usage` out of range */
 export function resolveParallel(asked: number | undefined): number {
   return checkWholeNumber("parallel", asked ?? DEFAULT_PARALLEL, 1, MAX_PARALLEL);
+}
+
+/**
+ * What guesses tokens, if anything does.
+ *
+ * @param kind of the device
+ * @param lm the model, whose steps must be able to take back what they computed for a wrong guess
+ * @throws {ForgeError} `usage` for what is no way to speculate, or where the model cannot
+ */
+export function resolveSpeculation(
+  asked: Speculation = "auto",
+  kind: BackendKind,
+  { canRollBack }: Pick<CausalLm, "canRollBack">,
+): Speculator | undefined {
+  if (typeof asked === "number") checkWholeNumber("speculate", asked, 1, MOST_DRAFTED);
+  else if (!["auto", "on", "off"].includes(asked)) {
+    throw new ForgeError(
+      "usage",
+      `speculate is ${quote(asked)}; valid is auto, on, off or a whole number from 1 to ` +
+        MOST_DRAFTED,
+    );
+  }
+  if (asked === "off" || (asked === "auto" && (kind !== "cpu" || !canRollBack))) return undefined;
+  if (!canRollBack) {
+    throw new ForgeError(
+      "usage",
+      `speculate is ${asked}, but the model has a recurrent state, which cannot take back a wrong ` +
+        "guess; valid is auto or off",
+    );
+  }
+  return new Speculator({ length: typeof asked === "number" ? asked : undefined });
 }

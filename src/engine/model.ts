@@ -18,6 +18,7 @@ import {
   type LoadOptions,
   resolveContext,
   resolveParallel,
+  resolveSpeculation,
 } from "./load_options.ts";
 import { dependsOnContext, modelIdentity } from "./model_identity.ts";
 import { openBackend } from "./open_backend.ts";
@@ -42,6 +43,7 @@ import {
 import { Scheduler } from "./scheduler.ts";
 import { lastLogits, scoreTokens } from "./score.ts";
 import { settleRequest } from "./settle_request.ts";
+import type { Speculator } from "./speculation/speculator.ts";
 
 /** The most completions of one prompt; OpenAI's limit. */
 const MAX_COMPLETIONS = 128;
@@ -99,6 +101,7 @@ export class Model implements AsyncDisposable {
     tokenizer: Tokenizer,
     runner: Runner,
     weights: WeightLoader,
+    speculator: Speculator | undefined,
   ) {
     this.checkpoint = checkpoint;
     this.tokenizer = tokenizer;
@@ -107,7 +110,7 @@ export class Model implements AsyncDisposable {
     this.device = backend.info;
     this.#backend = backend;
     this.#runner = runner;
-    this.#scheduler = new Scheduler(runner);
+    this.#scheduler = new Scheduler(runner, speculator);
     this.#weights = weights;
     this.#endTokens = endTokens(checkpoint, tokenizer);
     this.#constraints = new LazyConstraints(tokenizer, runner.vocabSize, this.#endTokens);
@@ -123,6 +126,7 @@ export class Model implements AsyncDisposable {
     const { lm, weights } = loadModel(backend, checkpoint, asked ?? DEFAULT_CONTEXT);
     const contextLength = resolveContext(asked, lm.contextLength);
     const maxSequences = resolveParallel(options.parallel);
+    const speculator = resolveSpeculation(options.speculate, backend.kind, lm);
     const kvType = options.kvType ?? (backend.kind === "reference" ? "F32" : "F16");
     const runner = await Runner.open(backend, lm, {
       contextLength,
@@ -133,7 +137,7 @@ export class Model implements AsyncDisposable {
       cacheTokens: cacheTokens({ contextLength, maxSequences, kvType, layers: lm.kvLayers }),
     });
     const tokenizer = openTokenizer(checkpoint);
-    return new Model(checkpoint, backend, tokenizer, runner, weights);
+    return new Model(checkpoint, backend, tokenizer, runner, weights, speculator);
   }
 
   /** What constraints have cost so far; `undefined` while none was used. */

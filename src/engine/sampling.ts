@@ -163,11 +163,27 @@ export function resolveLogitBias(
 
 const NO_TOKENS = new Int32Array(0);
 
-/** The tokens that penalties look at: the last `repeatLastN` of a sequence. */
-export function penaltyHistory(tokens: TokenList, sampling: ResolvedSampling): Int32Array {
-  const { repeatLastN } = sampling;
-  if (!hasPenalties(sampling)) return NO_TOKENS;
-  return tokens.view(repeatLastN < 0 ? 0 : Math.max(0, tokens.length - repeatLastN));
+/**
+ * The tokens that penalties look at: the last `repeatLastN` of a sequence. One list for the sequence as
+ * it is, then one for each further token of a draft.
+ */
+export function penaltyHistories(
+  tokens: TokenList,
+  draft: ArrayLike<number>,
+  sampling: ResolvedSampling,
+): readonly Int32Array[] {
+  const count = draft.length + 1;
+  if (!hasPenalties(sampling)) return Array.from({ length: count }, () => NO_TOKENS);
+  const most = sampling.repeatLastN < 0 ? Infinity : sampling.repeatLastN;
+  const recent = tokens.view(Math.max(0, tokens.length - most));
+  if (draft.length === 0) return [recent];
+  const all = new Int32Array(recent.length + draft.length);
+  all.set(recent);
+  all.set(draft, recent.length);
+  return Array.from({ length: count }, (_, i) => {
+    const end = recent.length + i;
+    return all.subarray(Math.max(0, end - most), end);
+  });
 }
 
 function hasPenalties(s: ResolvedSampling): boolean {

@@ -2,7 +2,9 @@ import { ForgeError } from "../errors.ts";
 import { PrefixCache } from "./prefix_cache.ts";
 import type { Chunk, Runner } from "./runner.ts";
 import { type Progress, Sequence, type Task } from "./sequence.ts";
-import { type PlannedChunk, planStep } from "./step_plan.ts";
+import type { Speculator } from "./speculation/speculator.ts";
+import { onlyDecodes, type PlannedChunk, planStep } from "./step_plan.ts";
+import { commonLength } from "./token_list.ts";
 import { WaitingLine } from "./waiting_line.ts";
 
 /** What the scheduler needs of a runner. */
@@ -24,6 +26,7 @@ export class Scheduler {
   /** How often a sequence had to give its pages up. */
   preemptions = 0;
   readonly #runner: StepRunner;
+  readonly #speculator: Speculator | undefined;
   readonly #waiting: WaitingLine;
   /** Those that hold pages, in the order of their turns. */
   #active: Sequence[] = [];
@@ -34,8 +37,10 @@ export class Scheduler {
   #work: Promise<void> = Promise.resolve();
   #closed: ForgeError | undefined;
 
-  constructor(runner: StepRunner) {
+  /** @param speculator guesses tokens, where steps are to take guesses along */
+  constructor(runner: StepRunner, speculator?: Speculator) {
     this.#runner = runner;
+    this.#speculator = speculator;
     this.cache = new PrefixCache(runner.pages, (from, to) => runner.copyPage(from, to));
     this.#waiting = new WaitingLine(this.cache, 2 * runner.limits.maxSequences);
   }
@@ -202,8 +207,12 @@ export class Scheduler {
   async #runStep(plan: readonly PlannedChunk[], since: number): Promise<number> {
     this.#inStep = plan;
     try {
+      const decodes = this.#speculator !== undefined && onlyDecodes(plan);
+      if (decodes) this.#draft(plan);
+      const start = performance.now();
       const results = await this.#runner.run(plan.map(toChunk));
       const now = performance.now();
+      if (decodes) this.#speculator!.measure(rowsOf(plan), now - start);
       let output = 0;
       for (const [i, { sequence, end }] of plan.entries()) {
         const first = output;
@@ -227,9 +236,28 @@ export class Scheduler {
     }
   }
 
+  /** Has guesses computed along with the tokens of a step, where there are free pages for them. */
+  #draft(plan: readonly PlannedChunk[]): void {
+    const { maxTokens, maxOutputs } = this.#limits;
+    const { pages } = this.#runner;
+    const prospects = plan.flatMap(({ sequence: { task: { tokens, draft }, table }, end }) => {
+      if (draft === undefined) return [];
+      // Nobody gives way for a guess, nor is kept from growing by one.
+      const capacity = pages.freePages > this.#active.length ? Infinity : table.capacity - end;
+      return [{ tokens, draft, room: Math.min(draft.room, capacity) }];
+    });
+    const rows = rowsOf(plan);
+    const most = Math.min(maxTokens - rows, maxOutputs - plan.length);
+    this.#speculator!.draft(prospects, rows, most);
+    for (const { sequence, end } of plan) {
+      if (!sequence.table.reserve(end + sequence.drafted.length)) sequence.task.draft?.clear();
+    }
+  }
+
   #advance(sequence: Sequence, end: number, progress: Progress): void {
     const { task } = sequence;
     const chunk = end - sequence.computed;
+    const guesses = Int32Array.from(sequence.drafted);
     sequence.computed = end;
     const endsPrompt = chunk > 1 && end === sequence.length;
     if (!task.isEnded) {
@@ -239,6 +267,8 @@ export class Scheduler {
         task.fail(error);
       }
     }
+    // What was computed for a guess that came true is what its token needs.
+    sequence.computed += commonLength(guesses, task.tokens.view(end));
     sequence.publish(this.cache, endsPrompt);
   }
 
@@ -260,8 +290,18 @@ export class Scheduler {
 }
 
 function toChunk({ sequence, end }: PlannedChunk): Chunk {
-  const { task, table, computed: start } = sequence;
-  return { table, tokens: task.tokens.view(start, end), start, outputs: task.outputs(start, end) };
+  const { task, table, computed: start, drafted } = sequence;
+  const known = task.tokens.view(start, end);
+  const tokens = drafted.length === 0 ? known : [...known, ...drafted];
+  return { table, tokens, start, outputs: task.outputs(start, end) };
+}
+
+/** The tokens that a step computes, guesses among them. */
+function rowsOf(plan: readonly PlannedChunk[]): number {
+  return plan.reduce(
+    (rows, { sequence, end }) => rows + end - sequence.computed + sequence.drafted.length,
+    0,
+  );
 }
 
 /** The one that came last. */

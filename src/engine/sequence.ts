@@ -1,11 +1,12 @@
 import type { OutputRequest, StepResult } from "../backend.ts";
 import type { PageTable } from "./kv_pages.ts";
 import { type PrefixCache, PublishedPrefix } from "./prefix_cache.ts";
+import type { Draft } from "./speculation/draft.ts";
 import type { TokenList } from "./token_list.ts";
 
 /** One chunk of a task that has been computed. */
 export interface Progress {
-  /** How many of the tokens are computed now. */
+  /** How many of the tokens are computed now, guesses not among them. */
   readonly computed: number;
   /** What the task asked about the chunk. */
   readonly results: readonly StepResult[];
@@ -25,6 +26,8 @@ export interface Task {
   readonly scoresAll: boolean;
   /** Whether tokens whose keys and values are known already may be left out, all but the last. */
   readonly mayReuse: boolean;
+  /** Guesses of the tokens that follow, where the task can do with them. They go behind the tokens. */
+  readonly draft?: Draft | undefined;
   /** Whether nothing more is to be computed, whatever the reason. */
   readonly isEnded: boolean;
   /** Whether nothing is to be computed for now. */
@@ -33,7 +36,7 @@ export interface Task {
   onChange: () => void;
   /** Its turn has come. @param cached how many of the tokens were found computed */
   begin(cached: number): void;
-  /** What to ask about the tokens from `start` to `end`. */
+  /** What to ask about the tokens from `start` to `end`, and about the draft that follows them. */
   outputs(start: number, end: number): readonly OutputRequest[];
   /** Takes what was computed. Whatever it throws ends this task alone. */
   accept(progress: Progress): void;
@@ -62,6 +65,11 @@ export class Sequence {
 
   get length(): number {
     return this.task.tokens.length;
+  }
+
+  /** The guesses that are computed behind the tokens. */
+  get drafted(): readonly number[] {
+    return this.task.draft?.tokens ?? [];
   }
 
   /** How many tokens are to be computed. */

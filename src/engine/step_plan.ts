@@ -44,3 +44,10 @@ export function planStep(
   for (const sequence of chosen) if (!isDecoding(sequence)) add(sequence);
   return plan;
 }
+
+/** Whether all chunks of a step end what is known of their sequences, and none is a prompt. */
+export function onlyDecodes(plan: readonly PlannedChunk[]): boolean {
+  return plan.every(({ sequence: { computed, length, task }, end }) =>
+    end === length && end - computed <= DECODE_TOKENS && !task.scoresAll
+  );
+}

@@ -10,6 +10,9 @@ export interface Timings {
   readonly prefill_tokens_per_second: number;
   /** Tokens after the first per second. */
   readonly decode_tokens_per_second: number;
+  /** Tokens that were guessed and computed before they were certain, and how many of them came true. */
+  readonly drafted: number;
+  readonly accepted: number;
 }
 
 /** Times a generation: the steps it takes part in, not those in between. */
@@ -19,14 +22,18 @@ export class Clock {
   #prefill = 0;
   #decode = 0;
   #tokens = 0;
+  #drafted = 0;
+  #accepted = 0;
 
   /** The first step begins. */
   begin(): void {
     this.#queue ??= performance.now() - this.#start;
   }
 
-  /** A step has ended that gave `tokens` new ones. */
-  tick(milliseconds: number, tokens: number): void {
+  /** A step has ended that gave `tokens` new ones; of those drafted some came true. */
+  tick(milliseconds: number, tokens: number, draft = { drafted: 0, accepted: 0 }): void {
+    this.#drafted += draft.drafted;
+    this.#accepted += draft.accepted;
     if (this.#tokens === 0) this.#prefill += milliseconds;
     else this.#decode += milliseconds;
     this.#tokens += tokens;
@@ -40,6 +47,8 @@ export class Clock {
       decode_ms: rounded(this.#decode),
       prefill_tokens_per_second: this.#tokens > 0 ? rate(nPrompt, this.#prefill) : 0,
       decode_tokens_per_second: rate(this.#tokens - 1, this.#decode),
+      drafted: this.#drafted,
+      accepted: this.#accepted,
     };
   }
 }

@@ -12,6 +12,11 @@ export class TokenList {
     return this.#length;
   }
 
+  /** The token at a place; `undefined` behind the last one. */
+  at(place: number): number | undefined {
+    return place < this.#length ? this.#ids[place] : undefined;
+  }
+
   push(token: number): void {
     if (this.#length === this.#ids.length) {
       const larger = new Int32Array(2 * this.#length + 64);

@@ -9,7 +9,9 @@ export class TokenMask {
   readonly #words: Uint32Array;
   #isRestricted = false;
   #isPutOff = false;
+  #isCurrent = false;
   #wasWide = false;
+  #only: number | undefined;
   #isDisposed = false;
 
   constructor(state: ConstraintState, vocabSize: number) {
@@ -27,34 +29,62 @@ export class TokenMask {
     return this.#isPutOff ? () => this.#fill() : undefined;
   }
 
+  /** The token that is allowed, where it is the only one and the words are filled. */
+  get only(): number | undefined {
+    return this.#only;
+  }
+
   get isTerminated(): boolean {
     return this.#state.isTerminated;
   }
 
+  /** Whether a token may be allowed; known for certain once the words are filled. */
+  mayAllow(token: number): boolean {
+    if (this.#isPutOff || !this.#isRestricted) return true;
+    return ((this.#words[token >>> 5] ?? 0) >>> (token & 31) & 1) === 1;
+  }
+
   /**
-   * Finds out what is allowed now. Returns the token, where it is only one.
+   * Finds out what is allowed now, if that is not known.
    *
    * Behind a place where much was allowed, as inside of a string, a single token is not to be expected:
    * there the work is put off until the device computes.
    */
-  update(): number | undefined {
+  update(): void {
+    if (this.#isCurrent) return;
+    this.#isCurrent = true;
     this.#isPutOff = this.#wasWide;
     this.#isRestricted = true;
-    if (this.#isPutOff) return undefined;
-    this.#fill();
-    return this.#isRestricted ? onlyBit(this.#words) : undefined;
+    this.#only = undefined;
+    if (!this.#isPutOff) this.#fill();
   }
 
   #fill(): void {
     this.#isPutOff = false;
     this.#isRestricted = this.#state.fillMask(this.#words);
+    this.#only = this.#isRestricted ? onlyBit(this.#words) : undefined;
     // What may be read already has to say so in its words.
     if (!this.#isRestricted) this.#words.fill(0xffffffff);
     this.#wasWide = !this.#isRestricted || hasMoreBits(this.#words, WIDE);
   }
 
+  /** Goes on by a token. @throws {ForgeError} `bad_input` for one that is not allowed */
   accept(token: number): void {
     this.#state.accept(token);
+    this.#isCurrent = false;
+  }
+
+  /** The mask behind a token that may follow, {@linkcode update} yet to be called. */
+  fork(token: number): TokenMask {
+    const mask = new TokenMask(this.#state.fork(), 32 * this.#words.length);
+    mask.#wasWide = this.#wasWide || this.#isPutOff;
+    try {
+      mask.accept(token);
+    } catch (error) {
+      mask.dispose();
+      throw error;
+    }
+    return mask;
   }
 
   dispose(): void {

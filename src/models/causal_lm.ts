@@ -18,6 +18,11 @@ export interface CausalLm {
   /** The longest sequence the model was made for. */
   readonly contextLength: number;
   readonly kvLayers: readonly LayerKvShape[];
+  /**
+   * Whether what was computed for a token can be computed anew for another one in its place. Keys and
+   * values can; a recurrent state cannot, and no tokens are guessed for such a model.
+   */
+  readonly canRollBack: boolean;
   /** Records the forward pass and returns the logits, `[outputs, vocabSize]`. */
   forward(recorder: Recorder, kv: readonly KvCache[]): Value;
 }

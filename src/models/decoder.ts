@@ -93,6 +93,7 @@ export function loadDecoder(source: ModelSource, c: DecoderConfig, parts: Decode
     vocabSize: embedding.vocabSize,
     contextLength: c.contextLength,
     kvLayers: layers.map(() => kvShape(c)),
+    canRollBack: true,
     forward(recorder, kv) {
       const pass = new ForwardPass(recorder, kv, weights);
       let h = recorder.embed(embedding.weight, parts.embeddingScale);

@@ -1,7 +1,7 @@
 /** How the engine applies a constraint: masks, tokens without a choice, and the end. */
 import { assert, assertEquals } from "@std/assert";
 import type { OutputRequest } from "../../../src/backend.ts";
-import type { Constraint, ConstraintState } from "../../../src/engine/constraint.ts";
+import type { Constraint } from "../../../src/engine/constraint.ts";
 import {
   generate,
   type GenerationEnd,
@@ -16,64 +16,9 @@ import {
   FakeRunner,
   noTokenizer,
 } from "../../support/fake_runner.ts";
+import { Places } from "../../support/places.ts";
 import { TempFolder } from "../../support/temp_folder.ts";
 import { EOS, writeRandomLlama } from "../../support/tiny_llama.ts";
-
-/** Which tokens may stand at each place; a place of none allows all. After the last one the text ends. */
-class Places implements Constraint {
-  readonly places: readonly (readonly number[])[];
-  readonly end: readonly number[];
-  open = 0;
-
-  constructor(places: readonly (readonly number[])[], end: readonly number[] = []) {
-    this.places = places;
-    this.end = end;
-  }
-
-  start(): ConstraintState {
-    return new Place(this, 0);
-  }
-}
-
-class Place implements ConstraintState {
-  readonly #all: Places;
-  #at: number;
-
-  constructor(all: Places, at: number) {
-    this.#all = all;
-    this.#at = at;
-    all.open++;
-  }
-
-  fillMask(mask: Uint32Array): boolean {
-    const { places, end } = this.#all;
-    const allowed = places[this.#at] ?? end;
-    if (this.#at < places.length && allowed.length === 0) return false;
-    mask.fill(0);
-    for (const id of allowed) mask[id >> 5]! |= 1 << (id & 31);
-    return true;
-  }
-
-  accept(token: number): void {
-    const allowed = this.#all.places[this.#at++];
-    if (allowed === undefined || (allowed.length > 0 && !allowed.includes(token))) {
-      throw new ForgeError("bad_input", `token ${token} is not allowed`);
-    }
-  }
-
-  get isTerminated(): boolean {
-    const { places, end } = this.#all;
-    return this.#at === places.length && end.length === 0;
-  }
-
-  fork(): ConstraintState {
-    return new Place(this.#all, this.#at);
-  }
-
-  dispose(): void {
-    this.#all.open--;
-  }
-}
 
 /** A model that always takes the largest token it may. */
 async function tell(constraint: Places, rest: Partial<GenerationRequest> = {}, maxTokens = 20) {

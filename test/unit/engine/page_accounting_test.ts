@@ -11,7 +11,15 @@ import { Scheduler } from "../../../src/engine/scheduler.ts";
 import { scoreTokens } from "../../../src/engine/score.ts";
 import { TokenList } from "../../../src/engine/token_list.ts";
 import { ForgeError } from "../../../src/errors.ts";
-import { fakeAnswer, fakeRequest, FakeRunner, noTokenizer } from "../../support/fake_runner.ts";
+import { Speculator } from "../../../src/engine/speculation/speculator.ts";
+import {
+  FAKE_VOCABULARY,
+  fakeAnswer,
+  fakeRequest,
+  FakeRunner,
+  noTokenizer,
+} from "../../support/fake_runner.ts";
+import { OracleDrafter } from "../../support/oracle_drafter.ts";
 import { Random } from "../../support/random.ts";
 
 function turn(): Promise<void> {
@@ -55,6 +63,19 @@ async function runOne(random: Random, scheduler: Scheduler, longest: number): Pr
   if (reason === "length") assertEquals(tokens.length, maxTokens);
 }
 
+/** Perhaps one that guesses, right or wrong. */
+function randomSpeculator(random: Random): Speculator | undefined {
+  if (random.chance(0.3)) return undefined;
+  const options = {
+    random,
+    answer: (text: Int32Array, most: number) => fakeAnswer(Array.from(text), most),
+    hitRate: random.pick([0, 0.5, 0.9, 1]),
+    vocabSize: FAKE_VOCABULARY,
+  };
+  const length = random.int(1, 12);
+  return new Speculator({ length, newDrafter: () => new OracleDrafter(options) });
+}
+
 Deno.test("no page leaks, is freed twice or written while shared, whatever happens", async () => {
   const random = new Random("page accounting");
   let preemptions = 0;
@@ -74,7 +95,7 @@ Deno.test("no page leaks, is freed twice or written while shared, whatever happe
       if (random.chance(faults)) throw new ForgeError("device", "a fault");
       return random.chance(faults / 3) ? new ForgeError("bad_model", "a fault") : undefined;
     };
-    const scheduler = new Scheduler(runner);
+    const scheduler = new Scheduler(runner, randomSpeculator(random));
     await Promise.all(Array.from({ length: 16 }, async () => {
       for (let i = random.int(0, 10); i > 0; i--) await Promise.resolve();
       if (random.chance(0.3)) await turn();

@@ -2,7 +2,7 @@ import { assert, assertEquals, assertThrows } from "@std/assert";
 import {
   describeSampling,
   modelDefaults,
-  penaltyHistory,
+  penaltyHistories,
   type ResolvedSampling,
   resolveLogitBias,
   resolveSampling,
@@ -97,14 +97,24 @@ Deno.test("a model's defaults that cannot be are left out", () => {
 
 Deno.test("penalties look at the last tokens, or all, or none", () => {
   const tokens = [1, 2, 3, 4];
-  const history = (
-    options: SamplingOptions,
-  ) => [...penaltyHistory(new TokenList(tokens), resolved(options))];
+  const histories = (options: SamplingOptions, draft: number[] = []) =>
+    penaltyHistories(new TokenList(tokens), draft, resolved(options)).map((ids) => [...ids]);
+  const history = (options: SamplingOptions) => histories(options)[0];
   assertEquals(history({}), []);
   assertEquals(history({ repeatPenalty: 1.1 }), tokens);
   assertEquals(history({ repeatPenalty: 1.1, repeatLastN: 2 }), [3, 4]);
   assertEquals(history({ presencePenalty: 1, repeatLastN: -1 }), tokens);
   assertEquals(history({ frequencyPenalty: -1, repeatLastN: 0 }), []);
+  // Behind a guess it is a token like any other.
+  const draft = [5, 6];
+  assertEquals(histories({}, draft), [[], [], []]);
+  assertEquals(histories({ repeatPenalty: 1.1, repeatLastN: 3 }, draft), [
+    [2, 3, 4],
+    [3, 4, 5],
+    [4, 5, 6],
+  ]);
+  assertEquals(histories({ repeatPenalty: 1.1, repeatLastN: 1 }, draft), [[4], [5], [6]]);
+  assertEquals(histories({ presencePenalty: 1, repeatLastN: -1 }, [9]), [tokens, [...tokens, 9]]);
 });
 
 Deno.test("the device gets the seed as a whole", () => {

@@ -7,7 +7,8 @@ Deno.test("the steps up to the first token are the prefill, the others decode", 
   clock.tick(100, 0);
   clock.tick(50, 1);
   clock.tick(10, 1);
-  clock.tick(30, 3);
+  clock.tick(30, 3, { drafted: 4, accepted: 2 });
+  clock.tick(0, 0, { drafted: 3, accepted: 0 });
   const { queue_ms, ...timings } = clock.timings(300);
   assert(queue_ms >= 0);
   assertEquals(timings, {
@@ -15,6 +16,8 @@ Deno.test("the steps up to the first token are the prefill, the others decode", 
     decode_ms: 40,
     prefill_tokens_per_second: 2000,
     decode_tokens_per_second: 100,
+    drafted: 7,
+    accepted: 2,
   });
 });
 
@@ -27,6 +30,8 @@ Deno.test("without a token there is no speed", () => {
     decode_ms: 0,
     prefill_tokens_per_second: 0,
     decode_tokens_per_second: 0,
+    drafted: 0,
+    accepted: 0,
   });
 });
 

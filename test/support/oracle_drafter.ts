@@ -1,0 +1,34 @@
+import type { Drafter, Proposal } from "../../src/engine/speculation/drafter.ts";
+import type { TokenList } from "../../src/engine/token_list.ts";
+import type { Random } from "./random.ts";
+
+export interface OracleOptions {
+  readonly random: Random;
+  /** The tokens that a text goes on with, as far as they are known. */
+  readonly answer: (text: Int32Array, most: number) => ArrayLike<number>;
+  /** How often a guess is the token of the answer; else it is any other. */
+  readonly hitRate: number;
+  readonly vocabSize: number;
+}
+
+/** A drafter that knows how texts go on, and is as often wrong as it is told to be. */
+export class OracleDrafter implements Drafter {
+  readonly #options: OracleOptions;
+
+  constructor(options: OracleOptions) {
+    this.#options = options;
+  }
+
+  propose(tokens: TokenList, most: number): Proposal {
+    const answer = this.#options.answer(tokens.view(0), most);
+    const guesses = Array.from({ length: most }, (_, i) => this.#guess(answer[i]));
+    return { tokens: guesses, odds: guesses.map((_, i) => 0.99 ** (i + 1)) };
+  }
+
+  #guess(right: number | undefined): number {
+    const { random, hitRate, vocabSize } = this.#options;
+    if (right !== undefined && random.chance(hitRate)) return right;
+    const any = random.int(0, vocabSize - 2);
+    return right !== undefined && any >= right ? any + 1 : any;
+  }
+}

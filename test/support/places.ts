@@ -1,0 +1,59 @@
+/** A constraint that says token by token what may come. */
+import type { Constraint, ConstraintState } from "../../src/engine/constraint.ts";
+import { ForgeError } from "../../src/errors.ts";
+
+/** Which tokens may stand at each place; a place of none allows all. After the last one the text ends. */
+export class Places implements Constraint {
+  readonly places: readonly (readonly number[])[];
+  readonly end: readonly number[];
+  open = 0;
+
+  constructor(places: readonly (readonly number[])[], end: readonly number[] = []) {
+    this.places = places;
+    this.end = end;
+  }
+
+  start(): ConstraintState {
+    return new Place(this, 0);
+  }
+}
+
+class Place implements ConstraintState {
+  readonly #all: Places;
+  #at: number;
+
+  constructor(all: Places, at: number) {
+    this.#all = all;
+    this.#at = at;
+    all.open++;
+  }
+
+  fillMask(mask: Uint32Array): boolean {
+    const { places, end } = this.#all;
+    const allowed = places[this.#at] ?? end;
+    if (this.#at < places.length && allowed.length === 0) return false;
+    mask.fill(0);
+    for (const id of allowed) mask[id >> 5]! |= 1 << (id & 31);
+    return true;
+  }
+
+  accept(token: number): void {
+    const allowed = this.#all.places[this.#at++];
+    if (allowed === undefined || (allowed.length > 0 && !allowed.includes(token))) {
+      throw new ForgeError("bad_input", `token ${token} is not allowed`);
+    }
+  }
+
+  get isTerminated(): boolean {
+    const { places, end } = this.#all;
+    return this.#at === places.length && end.length === 0;
+  }
+
+  fork(): ConstraintState {
+    return new Place(this.#all, this.#at);
+  }
+
+  dispose(): void {
+    this.#all.open--;
+  }
+}

@@ -1,0 +1,95 @@
+/** What may be guessed where a constraint allows little, and what becomes of the masks. */
+import { assertEquals } from "@std/assert";
+import { Draft } from "../../../../src/engine/speculation/draft.ts";
+import type { Proposal } from "../../../../src/engine/speculation/drafter.ts";
+import { Speculator } from "../../../../src/engine/speculation/speculator.ts";
+import { TokenList } from "../../../../src/engine/token_list.ts";
+import { TokenMask } from "../../../../src/engine/token_mask.ts";
+import { Places } from "../../../support/places.ts";
+
+const EOS = 99;
+
+function draftOf(places: Places, limit = 10): Draft {
+  const mask = new TokenMask(places.start(), 100);
+  mask.update();
+  const draft = new Draft(mask, new Set([EOS]));
+  draft.limit = limit;
+  return draft;
+}
+
+Deno.test("a guess is added if it may come and something may follow it", () => {
+  const places = new Places([[1, 2], [3, 4, EOS], [5, 6]]);
+  const draft = draftOf(places);
+  assertEquals([draft.add(7), draft.add(2), draft.add(5)], [false, true, false]);
+  // Behind the end of the text, and behind all that a constraint allows, nothing is computed.
+  assertEquals([draft.add(EOS), draft.add(3), draft.add(5)], [false, true, false]);
+  assertEquals([...draft.tokens], [2, 3]);
+  assertEquals(draft.mask(1)?.mayAllow(3), true);
+  assertEquals(draft.mask(2)?.mayAllow(3), false);
+  draft[Symbol.dispose]();
+  assertEquals([places.open, draft.tokens.length, draft.mask()], [0, 0, undefined]);
+});
+
+Deno.test("there is no room beyond the limit", () => {
+  const draft = new Draft(undefined, new Set());
+  assertEquals([draft.room, draft.add(1)], [0, false]);
+  draft.limit = 2;
+  assertEquals([draft.add(1), draft.add(2), draft.add(3), draft.room], [true, true, false, 0]);
+  draft.limit = 1;
+  assertEquals(draft.room, 0);
+});
+
+Deno.test("guesses stay as long as they come true", () => {
+  const places = new Places([[1, 2], [3, 4], [5, 6], [7, 8], [9, 10]]);
+  const draft = draftOf(places);
+  for (const guess of [1, 3, 5]) draft.add(guess);
+  assertEquals(places.open, 4);
+  draft.advance(1);
+  assertEquals([[...draft.tokens], places.open], [[3, 5], 3]);
+  assertEquals(draft.mask()?.mayAllow(4), true);
+  draft.advance(4);
+  draft.mask()?.update();
+  assertEquals([[...draft.tokens], places.open], [[], 1]);
+  assertEquals([draft.mask()?.mayAllow(5), draft.mask()?.mayAllow(3)], [true, false]);
+  draft[Symbol.dispose]();
+  assertEquals(places.open, 0);
+});
+
+/** The draft of guesses for a constraint. */
+function speculate(places: Places, guesses: readonly number[], limit?: number): number[] {
+  const drafter = {
+    propose: (_: TokenList, most: number): Proposal => ({
+      tokens: guesses.slice(0, most),
+      odds: guesses.map(() => 0.9),
+    }),
+  };
+  using draft = draftOf(places, limit);
+  const speculator = new Speculator({ length: 8, newDrafter: () => drafter });
+  speculator.draft([{ tokens: new TokenList([1]), draft, room: draft.room }], 1, 100);
+  return [...draft.tokens];
+}
+
+Deno.test("what a constraint leaves no choice about is guessed, whatever the drafter says", () => {
+  const forced = [[1, 2], [30], [31], [32], [4, 5], [6, 7]];
+  assertEquals(speculate(new Places(forced), [1, 30, 31, 32, 4]), [1, 30, 31, 32, 4]);
+  assertEquals(speculate(new Places(forced), [2, 6, 6]), [2, 30, 31, 32]);
+  assertEquals(speculate(new Places(forced), [2], 3), [2, 30, 31]);
+  assertEquals(speculate(new Places(forced), [3, 30]), []);
+  // Also from the start on, which only happens where the model is asked all the same.
+  assertEquals(speculate(new Places([[30], [31], [1, 2]]), []), [30, 31]);
+});
+
+Deno.test("a constraint that cannot be forked or fails is left to the text itself", () => {
+  const failing = {
+    fillMask: () => false,
+    accept: () => {},
+    isTerminated: false,
+    fork: () => {
+      throw new Error("not forked");
+    },
+    dispose: () => {},
+  };
+  const draft = new Draft(new TokenMask(failing, 100), new Set());
+  draft.limit = 5;
+  assertEquals([draft.add(1), draft.tokens.length], [false, 0]);
+});

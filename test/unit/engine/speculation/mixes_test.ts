@@ -1,0 +1,77 @@
+/**
+ * Guesses change no token. Random mixes of requests, as in `../mixes_test.ts`, with guesses that are always
+ * right, always wrong or anything in between must give what a plain loop gives.
+ */
+import { assert, assertEquals } from "@std/assert";
+import {
+  Speculator,
+  type SpeculatorOptions,
+} from "../../../../src/engine/speculation/speculator.ts";
+import { commonLength } from "../../../../src/engine/token_list.ts";
+import { CACHE, checkMix, type MixCase, randomCases, withRunner } from "../../../support/mixes.ts";
+import { OracleDrafter } from "../../../support/oracle_drafter.ts";
+import { Random } from "../../../support/random.ts";
+
+const VOCABULARY = 97;
+
+function textsOf(cases: readonly MixCase[]): Int32Array[] {
+  return cases.map(({ request, alone }) =>
+    Int32Array.from([...Array.from(request.prompt), ...alone.map(({ token }) => token)])
+  );
+}
+
+/** What guesses, given the cases and how often guesses are to be right. */
+type Guessing = (random: Random, cases: readonly MixCase[]) => SpeculatorOptions;
+
+const oracle = (length: number | undefined, hitRate: number): Guessing => (random, cases) => {
+  const texts = textsOf(cases);
+  const answer = (text: Int32Array, most: number) => {
+    const alike = texts.filter((other) => commonLength(text, other) === text.length);
+    const known = alike.length === 0 ? [] : random.pick(alike);
+    return known.slice(text.length, text.length + most);
+  };
+  const options = { random, answer, hitRate, vocabSize: VOCABULARY };
+  return { length, newDrafter: () => new OracleDrafter(options) };
+};
+
+for (
+  const [name, device, options, rounds, guessing] of [
+    ["one sequence, all right", "cpu", { maxSequences: 1 }, 1, oracle(7, 1)],
+    ["one sequence, all wrong", "cpu", { maxSequences: 1 }, 1, oracle(5, 0)],
+    ["few pages, half right", "cpu", { maxSequences: 8, cacheTokens: CACHE }, 3, oracle(4, 0.5)],
+    ["few pages, long", "cpu", { maxSequences: 8, cacheTokens: CACHE }, 3, oracle(32, 0.95)],
+    ["some pages, one", "cpu", { maxSequences: 8, cacheTokens: 2 * CACHE }, 2, oracle(1, 0.7)],
+    ["all at once", "cpu", { maxSequences: 32, cacheTokens: 32 * CACHE }, 2, oracle(9, 0.8)],
+    ["as many as pay", "cpu", { maxSequences: 3 }, 2, oracle(undefined, 0.8)],
+    ["looked up", "cpu", { maxSequences: 2 }, 2, () => ({ length: 3 })],
+    ["looked up as it pays", "cpu", { maxSequences: 2 }, 2, () => ({})],
+    [
+      "the reference device",
+      "reference",
+      { maxSequences: 5, cacheTokens: CACHE },
+      1,
+      oracle(3, 0.6),
+    ],
+  ] as const
+) {
+  Deno.test(`guesses change no token: ${name}`, async () => {
+    await withRunner(device, options, async (runner, tokenizer) => {
+      const random = new Random(`guesses ${name}`);
+      let preemptions = 0, drafted = 0, accepted = 0;
+      for (let round = 0; round < rounds; round++) {
+        const cases = await randomCases(random, runner);
+        const speculator = new Speculator(guessing(random, cases));
+        const counts = await checkMix(random, runner, tokenizer, cases, speculator);
+        preemptions += counts.preemptions;
+        drafted += counts.drafted;
+        accepted += counts.accepted;
+      }
+      if (name !== "looked up as it pays") assert(drafted > 100, `only ${drafted} guesses`);
+      const share = accepted / drafted;
+      if (name.endsWith("all right")) assert(share > 0.9, `${share} of the guesses came true`);
+      else if (name.endsWith("all wrong")) assertEquals(accepted, 0);
+      else if (name.includes("right")) assert(share > 0.1 && share < 0.7, `${share} came true`);
+      if (name.startsWith("few pages")) assert(preemptions > 0, "nobody had to give way");
+    });
+  });
+}

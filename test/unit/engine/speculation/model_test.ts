@@ -1,0 +1,165 @@
+/**
+ * With guesses the public API gives what it gives without: the same tokens, log-probabilities and ends,
+ * with constraints, stop strings and everything else that has a say in them.
+ */
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import { ForgeError } from "../../../../src/errors.ts";
+import {
+  type Completion,
+  type GenerateOptions,
+  load,
+  type LoadOptions,
+  type Model,
+} from "../../../../src/mod.ts";
+import { TempFolder } from "../../../support/temp_folder.ts";
+import { writeRandomLlama } from "../../../support/tiny_llama.ts";
+
+const DEMO = `${import.meta.dirname}/../../../../models/demo`;
+const ASK = "Give me the facts as JSON.";
+const STORY = `Once upon a time there was a fox named Socks. Socks had a friend named Tara. ${ASK}`;
+
+const SCHEMA = {
+  type: "array",
+  minItems: 2,
+  maxItems: 4,
+  items: {
+    type: "object",
+    properties: {
+      name: { type: "string", maxLength: 12 },
+      animal: { enum: ["fox", "dog", "cat"] },
+      age: { type: "integer", minimum: 0, maximum: 20 },
+    },
+    required: ["name", "animal", "age"],
+    additionalProperties: false,
+  },
+};
+
+/** Requests in which much is to be guessed, or forbidden, or ends early. */
+const REQUESTS: readonly [prompt: string, options: GenerateOptions][] = [
+  [STORY, { temperature: 0, maxTokens: 60 }],
+  [STORY, { seed: 3, temperature: 1.3, maxTokens: 40, logprobs: 3 }],
+  [STORY, { seed: 1, jsonSchema: SCHEMA, maxTokens: 150 }],
+  [STORY, { seed: 2, jsonSchema: SCHEMA, maxTokens: 31 }],
+  [STORY, { seed: 2, jsonSchema: SCHEMA, logprobs: 1, maxTokens: 150 }],
+  [STORY, { seed: 4, jsonObject: true, repeatPenalty: 1.2, maxTokens: 60 }],
+  ["", { regex: "(abc|abd){9}[a-z ]{0,80}x?y{3}", temperature: 2, seed: 5, raw: true }],
+  ["ha ha ha", { regex: "( ha){1,20}!", temperature: 0, raw: true, logprobs: 0 }],
+  ["ha ha ha ha", { raw: true, temperature: 0, maxTokens: 50, stop: ["ha ha ha ha", "zz"] }],
+  ["one two one two one", { raw: true, temperature: 0, maxTokens: 70, frequencyPenalty: 0.3 }],
+  ["one two one two one", { raw: true, seed: 8, maxTokens: 70, logitBias: { 300: 4, 301: 3.9 } }],
+];
+
+/** What does not depend on how long things took. */
+function essence({ timings: _, cached_prompt_tokens: __, ...rest }: Completion) {
+  return rest;
+}
+
+async function answers(model: Model): Promise<Completion[]> {
+  return await Promise.all(
+    REQUESTS.map(([prompt, options], i) => model.complete(prompt, { seed: i, ...options })),
+  );
+}
+
+async function withModels(
+  options: readonly LoadOptions[],
+  fn: (models: readonly Model[]) => Promise<void>,
+): Promise<void> {
+  const models: Model[] = [];
+  try {
+    for (const each of options) {
+      models.push(await load(DEMO, { device: "cpu", threads: 2, ...each }));
+    }
+    await fn(models);
+  } finally {
+    for (const model of models) await model[Symbol.asyncDispose]();
+  }
+}
+
+Deno.test("answers are those without guesses, one at a time, several, and all at once", async () => {
+  await withModels([
+    { speculate: "off" },
+    ...[1, 2, 7, 32].flatMap((speculate) => [{ speculate }, { speculate, parallel: 1 }]),
+    { speculate: "on", parallel: 3 },
+  ], async ([plain, ...others]) => {
+    const expected = await answers(plain!);
+    assertEquals(expected.map(({ timings }) => timings.drafted), REQUESTS.map(() => 0));
+    const reasons = new Set(expected.map(({ finish_reason }) => finish_reason));
+    assertEquals(reasons, new Set(["stop", "length", "constraint_complete"]));
+    for (const model of others) {
+      const actual = await answers(model);
+      assertEquals(actual.map(essence), expected.map(essence));
+      for (const { timings } of actual) assert(timings.accepted <= timings.drafted);
+      const accepted = actual.reduce((sum, { timings }) => sum + timings.accepted, 0);
+      assert(accepted > 20, `only ${accepted} guesses came true`);
+    }
+  });
+});
+
+Deno.test("so are those with masks applied on the host", async () => {
+  Deno.env.set("FORGE_HOST_MASKS", "1");
+  try {
+    await withModels([{ speculate: "off" }, { speculate: 5 }], async ([plain, other]) => {
+      assertEquals((await answers(other!)).map(essence), (await answers(plain!)).map(essence));
+    });
+  } finally {
+    Deno.env.delete("FORGE_HOST_MASKS");
+  }
+});
+
+Deno.test("so are several completions of a prompt, and what is built upon it later", async () => {
+  await withModels([{ speculate: "off" }, { speculate: 6 }], async ([plain, other]) => {
+    const many = (model: Model) => model.completeMany(STORY, 5, { seed: 9, maxTokens: 50 });
+    const expected = await many(plain!);
+    assertEquals((await many(other!)).map(essence), expected.map(essence));
+    // A conversation goes on from pages that hold what was guessed right, and nothing else.
+    const history = [
+      { role: "user", content: STORY },
+      { role: "assistant", content: expected[0]!.text },
+      { role: "user", content: "Who is the story about?" },
+    ] as const;
+    const next = (model: Model) => model.complete([...history], { seed: 1, temperature: 0 });
+    const answer = await next(other!);
+    assertEquals(essence(answer), essence(await next(plain!)));
+    assert(answer.cached_prompt_tokens > 30);
+  });
+});
+
+Deno.test("so are those that go on from a saved prompt", async () => {
+  using folder = new TempFolder();
+  const path = `${folder.path}/prompt`;
+  await withModels([{ speculate: 4 }, { speculate: "off" }, { speculate: 4 }], async (models) => {
+    const [first, plain, second] = models;
+    await first!.complete(STORY, { temperature: 0, maxTokens: 40 });
+    await first!.savePrompt(path, STORY);
+    await second!.loadPrompt(path);
+    const next = (model: Model) =>
+      model.complete(STORY, { seed: 1, temperature: 0, maxTokens: 60 });
+    const answer = await next(second!);
+    assertEquals(essence(answer), essence(await next(plain!)));
+    assert(answer.cached_prompt_tokens > 0 && answer.timings.drafted > 0);
+  });
+});
+
+Deno.test("a sliding window sees what it saw", async () => {
+  using folder = new TempFolder();
+  const config = { model_type: "mistral", sliding_window: 24 };
+  writeRandomLlama(folder.path, { contextLength: 400, config });
+  const tell = async (speculate: LoadOptions["speculate"]) => {
+    await using model = await load(folder.path, { device: "cpu", threads: 1, speculate });
+    const options = { raw: true, temperature: 0.4, seed: 2, maxTokens: 250, logprobs: 2 };
+    return await model.complete("abcabcabcabc", options);
+  };
+  const plain = await tell("off");
+  for (const length of [1, 5, 17]) {
+    const answer = await tell(length);
+    assertEquals(essence(answer), essence(plain));
+    assert(answer.timings.drafted > 30, `only ${answer.timings.drafted} drafted`);
+  }
+});
+
+Deno.test("what is no way to speculate is refused", async () => {
+  for (const speculate of [0, 33, 1.5, "always" as never]) {
+    const error = await assertRejects(() => load(DEMO, { speculate }), ForgeError);
+    assertEquals(error.code, "usage");
+  }
+});

@@ -1,0 +1,80 @@
+/** How many guesses are computed: as many as pay, by odds and by what steps have cost. */
+import { assert, assertEquals } from "@std/assert";
+import { chooseDrafts } from "../../../../src/engine/speculation/choose_drafts.ts";
+import { Draft } from "../../../../src/engine/speculation/draft.ts";
+import { Speculator } from "../../../../src/engine/speculation/speculator.ts";
+import { MOST_ROWS, StepCosts } from "../../../../src/engine/speculation/step_costs.ts";
+import { TokenList } from "../../../../src/engine/token_list.ts";
+
+const powers = (odds: number, count: number) =>
+  Array.from({ length: count }, (_, i) => odds ** (i + 1));
+
+Deno.test("guesses are computed as long as they give more tokens a millisecond", () => {
+  const flat = (rows: number) => 10 + 0.1 * rows;
+  assertEquals(chooseDrafts([powers(0.9, 6)], 1, 31, flat), [6]);
+  assertEquals(chooseDrafts([powers(0.9, 6)], 1, 4, flat), [4]);
+  assertEquals(chooseDrafts([powers(0.05, 6)], 1, 31, (rows) => 10 + rows), [0]);
+  // A row that costs as much as any other pays for nothing that is not certain.
+  assertEquals(chooseDrafts([powers(0.99, 6)], 1, 31, (rows) => rows), [0]);
+  assertEquals(chooseDrafts([], 0, 31, flat), []);
+});
+
+Deno.test("a step in the costs is taken where what lies behind it pays for it", () => {
+  const costs = (rows: number) => rows <= 8 ? 10 + 0.2 * rows : 20 + 0.2 * rows;
+  assertEquals(chooseDrafts([powers(0.9, 31)], 1, 31, costs), [7]);
+  assertEquals(chooseDrafts([powers(0.999, 31)], 1, 31, costs), [31]);
+});
+
+Deno.test("the likelier guesses come first, whose they are does not matter", () => {
+  const odds = [powers(0.9, 5), [], powers(0.5, 5), powers(0.9, 2)];
+  assertEquals(chooseDrafts(odds, 4, 5, () => 10), [3, 0, 0, 2]);
+  assertEquals(chooseDrafts(odds, 4, 6, () => 10), [4, 0, 0, 2]);
+});
+
+Deno.test("the cost of a step is that of the steps that were, and of those between", () => {
+  const costs = new StepCosts();
+  assert(costs.of(2) > costs.of(1) && costs.of(2) < 1.2 * costs.of(1));
+  costs.measure(1, 10);
+  assert(costs.of(1) === 10 && costs.of(4) > 10 && costs.of(4) < 15);
+  costs.measure(5, 30);
+  assertEquals([costs.of(1), costs.of(3), costs.of(5)], [10, 20, 30]);
+  assert(costs.of(MOST_ROWS) > 30);
+  // A step of more rows that was faster says that fewer rows can be.
+  costs.measure(8, 12);
+  assertEquals([costs.of(1), costs.of(5), costs.of(8)], [10, 12, 12]);
+});
+
+Deno.test("a disturbed step counts little, a fast one much, and lasting change is followed", () => {
+  const costs = new StepCosts();
+  costs.measure(1, 10);
+  costs.measure(1, 1000);
+  assert(costs.of(1) < 100);
+  for (let i = 0; i < 8; i++) costs.measure(1, 10);
+  assert(costs.of(1) < 11, `${costs.of(1)}`);
+  for (let i = 0; i < 60; i++) costs.measure(1, 20);
+  assert(costs.of(1) > 19, `${costs.of(1)}`);
+  for (const [rows, ms] of [[0, 5], [MOST_ROWS + 1, 5], [1, 0], [1, NaN]] as const) {
+    costs.measure(rows, ms);
+  }
+  assert(costs.of(1) > 19);
+});
+
+/** What is drafted behind a text that repeats itself, when steps cost so much. */
+function drafted(cost: (rows: number) => number, rows: number, length?: number): number {
+  const speculator = new Speculator({ length });
+  for (let i = 1; i <= MOST_ROWS; i++) speculator.measure(i, cost(i));
+  const tokens = new TokenList(Array.from({ length: 200 }, (_, i) => i % 10));
+  const draft = new Draft(undefined, new Set());
+  draft.limit = 100;
+  speculator.draft([{ tokens, draft, room: 50 }], rows, 64 - rows);
+  return draft.tokens.length;
+}
+
+Deno.test("guesses that do not pay are not made, unless a number of them is asked for", () => {
+  assert(drafted((rows) => 20 + rows, 1) >= 5);
+  assertEquals(drafted((rows) => 20 * rows, 1), 0);
+  assertEquals(drafted((rows) => 20 * rows, 1, 3), 3);
+  // Where many sequences share a step there is nothing to gain.
+  assertEquals(drafted((rows) => 20 + rows, MOST_ROWS), 0);
+  assertEquals(drafted((rows) => 20 + rows, MOST_ROWS + 5), 0);
+});
