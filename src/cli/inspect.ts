@@ -149,12 +149,14 @@ function templateExcerpt(template: string | null): string {
 
 function memoryRows({ memory }: ModelFacts): Row[] {
   const { weights, kv_per_token, kv_default, default_context, activations } = memory;
+  const { state_per_sequence: state } = memory;
   const total = kv_default === null || activations === null
     ? null
-    : formatBytes(weights + kv_default + activations);
+    : formatBytes(weights + kv_default + state + activations);
   return present([
     ["weights", `${formatBytes(weights)}, mapped from the file`],
     ["KV cache", kv_per_token && `${formatBytes(1000 * kv_per_token)} for 1000 tokens, as F16`],
+    ["state", state && `${formatBytes(state)} for each sequence, whatever its length`],
     ["activations", activations && `about ${formatBytes(activations)}`],
     ["total", total && `about ${total} at the default context of ${default_context} tokens`],
     ["this machine", machineMemory()],

@@ -1,7 +1,7 @@
 /** What a model's headers and configuration say of it. */
 import { endTokens } from "../engine/end_tokens.ts";
 import { DEFAULT_CONTEXT } from "../engine/load_options.ts";
-import { kvBytesPerToken, type ModelPlan, planModel } from "../engine/plan.ts";
+import { kvBytesPerToken, type ModelPlan, planModel, stateBytes } from "../engine/plan.ts";
 import { MAX_CHUNK, maxOutputs } from "../engine/runner.ts";
 import { ForgeError } from "../errors.ts";
 import type { TensorType } from "../formats/tensor_info.ts";
@@ -70,6 +70,8 @@ export interface MemoryFacts {
   /** What `kv_default` is for. */
   readonly default_context: number | null;
   readonly kv_default: number | null;
+  /** The recurrent state of one sequence; 0 where the model has none. */
+  readonly state_per_sequence: number;
   /** An estimate. */
   readonly activations: number | null;
 }
@@ -203,6 +205,7 @@ function memoryFacts(
     kv_per_token: perToken,
     default_context: defaultContext,
     kv_default: product([perToken, defaultContext]),
+    state_per_sequence: stateBytes(plan?.stateLayers ?? []),
     activations: activationBytes(config, vocabSize ?? plan?.vocabSize, defaultContext),
   };
 }

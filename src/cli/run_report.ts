@@ -26,6 +26,7 @@ export function describeDevice(model: Model): Row[] {
     [
       "memory",
       `${formatBytes(memory.weights)} weights, ${formatBytes(memory.kvCache)} KV cache, ` +
+      (memory.states === 0 ? "" : `${formatBytes(memory.states)} recurrent states, `) +
       `${formatBytes(memory.activations)} activations`,
     ],
   ];

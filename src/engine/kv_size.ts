@@ -1,6 +1,6 @@
 import type { KvType } from "../backend.ts";
-import type { LayerKvShape } from "../models/causal_lm.ts";
-import { kvBytesPerToken } from "./plan.ts";
+import type { LayerKvShape, StateMatrix } from "../models/causal_lm.ts";
+import { kvBytesPerToken, stateBytes } from "./plan.ts";
 import { PAGE_TOKENS } from "./runner.ts";
 
 /** The part of the machine's memory that the cache may fill beyond what one sequence can. */
@@ -31,6 +31,19 @@ export function cacheTokens(needs: CacheNeeds, memory: number = machineMemory())
   const perSequence = Math.ceil(contextLength / PAGE_TOKENS) * PAGE_TOKENS;
   const affordable = memory * MEMORY_SHARE / kvBytesPerToken(layers, ELEMENT_BYTES[kvType]);
   return Math.max(perSequence, Math.min(perSequence * maxSequences, Math.floor(affordable)));
+}
+
+/**
+ * How many sequences' recurrent states are held: those of all sequences of a step, and as many snapshots to go
+ * on from, but no more than an eighth of the machine's memory takes, and never fewer than one and a snapshot.
+ */
+export function stateSlots(
+  maxSequences: number,
+  layers: readonly StateMatrix[],
+  memory: number = machineMemory(),
+): number {
+  const affordable = Math.floor(memory * MEMORY_SHARE / Math.max(1, stateBytes(layers)));
+  return Math.max(2, Math.min(2 * maxSequences, affordable));
 }
 
 function machineMemory(): number {

@@ -76,7 +76,7 @@ export function resolveParallel(asked: number | undefined): number {
 export function resolveSpeculation(
   asked: Speculation = "auto",
   kind: BackendKind,
-  { canRollBack }: Pick<CausalLm, "canRollBack">,
+  { stateLayers }: Pick<CausalLm, "stateLayers">,
 ): Speculator | undefined {
   if (typeof asked === "number") checkWholeNumber("speculate", asked, 1, MOST_DRAFTED);
   else if (!["auto", "on", "off"].includes(asked)) {
@@ -86,6 +86,7 @@ export function resolveSpeculation(
         MOST_DRAFTED,
     );
   }
+  const canRollBack = stateLayers.length === 0;
   if (asked === "off" || (asked === "auto" && (kind !== "cpu" || !canRollBack))) return undefined;
   if (!canRollBack) {
     throw new ForgeError(

@@ -11,7 +11,7 @@ import { type Candidate, topCandidates } from "./candidates.ts";
 import { collect, type Completion } from "./completion.ts";
 import { endTokens } from "./end_tokens.ts";
 import { generate, type GenerationRequest, type Generations, type Piece } from "./generate.ts";
-import { cacheTokens } from "./kv_size.ts";
+import { cacheTokens, stateSlots } from "./kv_size.ts";
 import { LazyConstraints } from "./lazy_constraints.ts";
 import {
   DEFAULT_CONTEXT,
@@ -53,6 +53,8 @@ export interface MemoryUse {
   readonly weights: number;
   /** The whole KV cache; taken from the system as it fills. */
   readonly kvCache: number;
+  /** Recurrent states, 0 in a model without any; taken from the system as they are first written. */
+  readonly states: number;
   readonly activations: number;
 }
 
@@ -135,6 +137,7 @@ export class Model implements AsyncDisposable {
       // As on a device that takes no masks: for tests, and to rule a device's masks out.
       hostMasks: Deno.env.get("FORGE_HOST_MASKS") === "1",
       cacheTokens: cacheTokens({ contextLength, maxSequences, kvType, layers: lm.kvLayers }),
+      nSlots: stateSlots(maxSequences, lm.stateLayers),
     });
     const tokenizer = openTokenizer(checkpoint);
     return new Model(checkpoint, backend, tokenizer, runner, weights, speculator);
@@ -154,6 +157,7 @@ export class Model implements AsyncDisposable {
     return {
       weights: this.#weights.mappedBytes,
       kvCache: this.#runner.kvBytes,
+      states: this.#runner.stateBytes,
       activations: this.#runner.scratchBytes,
     };
   }
@@ -288,7 +292,7 @@ export class Model implements AsyncDisposable {
   }
 
   #promptCacheKey(): PromptCacheKey {
-    const { pageBytes, pages, kvType } = this.#runner;
+    const { pageBytes, slotBytes, pages, kvType } = this.#runner;
     this.#identity ??= modelIdentity(this.checkpoint);
     return {
       model: this.#identity,
@@ -296,6 +300,7 @@ export class Model implements AsyncDisposable {
       kv_type: kvType,
       page_tokens: pages.pageTokens,
       page_bytes: pageBytes,
+      state_bytes: slotBytes,
       context_length: dependsOnContext(this.checkpoint) ? this.contextLength : null,
     };
   }

@@ -10,7 +10,7 @@ import type {
 import { ForgeError } from "../errors.ts";
 import type { Checkpoint } from "../formats/checkpoint.ts";
 import { tensorBytes } from "../formats/tensor_info.ts";
-import type { LayerKvShape } from "../models/causal_lm.ts";
+import type { LayerKvShape, StateMatrix } from "../models/causal_lm.ts";
 import { loadModel } from "../models/registry.ts";
 
 /** What a checkpoint would be once loaded. */
@@ -19,6 +19,7 @@ export interface ModelPlan {
   /** The longest sequence the model was made for. */
   readonly contextLength: number;
   readonly kvLayers: readonly LayerKvShape[];
+  readonly stateLayers: readonly StateMatrix[];
   readonly weightBytes: number;
   /** Tensors of the files that the model has no use for. */
   readonly unusedTensors: readonly string[];
@@ -36,6 +37,7 @@ export function planModel(checkpoint: Checkpoint): ModelPlan {
     vocabSize: lm.vocabSize,
     contextLength: lm.contextLength,
     kvLayers: lm.kvLayers,
+    stateLayers: lm.stateLayers,
     weightBytes: weights.mappedBytes,
     unusedTensors: weights.unusedTensors(),
   };
@@ -47,6 +49,11 @@ export function kvBytesPerToken(layers: readonly LayerKvShape[], elementBytes: n
     (sum, layer) => sum + layer.nKvHeads * (layer.kHeadDim + layer.vHeadDim) * elementBytes,
     0,
   );
+}
+
+/** Bytes that the recurrent state of one sequence takes. */
+export function stateBytes(layers: readonly StateMatrix[]): number {
+  return layers.reduce((sum, { rows, cols }) => sum + 4 * rows * cols, 0);
 }
 
 /** A device on which everything succeeds, weights are all ones, and nothing can be run. */

@@ -1,4 +1,5 @@
 import type { KvPages, PageTable } from "./kv_pages.ts";
+import type { KnownState, PageStates, StateSnapshots } from "./state_snapshots.ts";
 import { commonLength, type TokenList } from "./token_list.ts";
 
 /** A page whose tokens are known. What it holds depends on all pages from the root to it. */
@@ -10,6 +11,8 @@ interface Node {
   readonly key: number;
   /** Pages that go on from here, by the hash of their tokens. */
   readonly children: Map<number, Node>;
+  /** Recurrent states after some of the tokens. */
+  readonly states: PageStates;
 }
 
 /** What the cache holds of a sequence: whole pages, then the beginning of one more. */
@@ -18,7 +21,11 @@ export interface PrefixMatch {
   readonly partial: { readonly node: Node; readonly count: number } | undefined;
   /** Tokens of all of that. */
   readonly length: number;
+  /** The state after those tokens, in a model that has any. */
+  readonly state?: KnownState | undefined;
 }
+
+const NO_MATCH: PrefixMatch = { nodes: [], partial: undefined, length: 0 };
 
 /** How much of one sequence the cache has been told. */
 export class PublishedPrefix {
@@ -41,21 +48,30 @@ export class PublishedPrefix {
 export class PrefixCache {
   readonly #pool: KvPages;
   readonly #copyPage: (from: number, to: number) => void;
+  readonly #snapshots: StateSnapshots | undefined;
   readonly #hash: (tokens: Int32Array) => number;
   readonly #roots = new Map<number, Node>();
 
   /**
    * @param copyPage copies what a page holds onto another, in every layer
+   * @param snapshots of recurrent state, in a model that has any: prefixes end where a state is known
    * @param hash of the tokens of one page
    */
   constructor(
     pool: KvPages,
     copyPage: (from: number, to: number) => void,
+    snapshots?: StateSnapshots,
     hash: (tokens: Int32Array) => number = hashTokens,
   ) {
     this.#pool = pool;
     this.#copyPage = copyPage;
+    this.#snapshots = snapshots;
     this.#hash = hash;
+  }
+
+  /** Whether prefixes are known only where a recurrent state is. */
+  get hasStates(): boolean {
+    return this.#snapshots !== undefined;
   }
 
   get pageTokens(): number {
@@ -75,11 +91,39 @@ export class PrefixCache {
       nodes.push(node);
       children = node.children;
     }
-    const partial = longestMatch(
-      children,
-      tokens.view(length, Math.min(length + pageTokens, limit)),
-    );
+    const rest = tokens.view(length, Math.min(length + pageTokens, limit));
+    if (this.#snapshots !== undefined) {
+      return this.#matchState(this.#snapshots, nodes, children, rest);
+    }
+    const partial = longestMatch(children, rest);
     return { nodes, partial, length: length + (partial?.count ?? 0) };
+  }
+
+  /** The longest match, of whole pages and what goes on from them, that ends where a state is known. */
+  #matchState(
+    snapshots: StateSnapshots,
+    nodes: readonly Node[],
+    children: ReadonlyMap<number, Node>,
+    rest: Int32Array,
+  ): PrefixMatch {
+    const { pageTokens } = this.#pool;
+    let best: PrefixMatch | undefined;
+    for (const node of children.values()) {
+      const state = snapshots.longest(node.states, commonLength(node.tokens, rest));
+      const length = nodes.length * pageTokens + (state?.count ?? 0);
+      if (state === undefined || length <= (best?.length ?? 0)) continue;
+      best = { nodes, partial: { node, count: state.count }, length, state };
+    }
+    for (let i = nodes.length - 1; i >= 0 && best === undefined; i--) {
+      const node = nodes[i]!;
+      const state = snapshots.longest(node.states, pageTokens);
+      if (state === undefined) continue;
+      const length = i * pageTokens + state.count;
+      best = state.count === pageTokens
+        ? { nodes: nodes.slice(0, i + 1), partial: undefined, length, state }
+        : { nodes: nodes.slice(0, i), partial: { node, count: state.count }, length, state };
+    }
+    return best ?? NO_MATCH;
   }
 
   /** How many pages a table needs for `length` positions, idle ones of the match among them. */
@@ -95,7 +139,10 @@ export class PrefixCache {
    * @returns how many tokens the table then holds: fewer than the match when no page is free for a copy
    */
   attach(match: PrefixMatch, table: PageTable, published: PublishedPrefix): number {
-    const { nodes, partial } = match;
+    const { nodes, partial, state } = match;
+    if (state !== undefined) {
+      this.#snapshots!.attach(state, (partial?.node ?? nodes.at(-1)!).states, table);
+    }
     for (const { page } of nodes) {
       this.#pool.share(page);
       table.append(page);
@@ -112,7 +159,13 @@ export class PrefixCache {
       table.append(copy);
     }
     this.#pool.release(partial.node.page);
-    return length + (copy === undefined ? 0 : partial.count);
+    if (copy !== undefined) return length + partial.count;
+    if (state === undefined) return length;
+    // Whole pages are of no use without the state after them.
+    table.release();
+    published.last = undefined;
+    published.nPages = 0;
+    return 0;
   }
 
   /**
@@ -138,6 +191,36 @@ export class PrefixCache {
     }
   }
 
+  /**
+   * Makes known the state of a table whose pages are published. One that goes on keeps its own, and a copy is
+   * kept where a slot is free; one that is about to be released leaves its own behind.
+   */
+  publishState(
+    table: PageTable,
+    published: PublishedPrefix,
+    tokens: TokenList,
+    computed: number,
+    goesOn: boolean,
+  ): void {
+    const { pageTokens } = this.#pool;
+    const { last, nPages } = published;
+    if (this.#snapshots === undefined || computed === 0) return;
+    const rest = computed - nPages * pageTokens;
+    const node = rest === 0
+      ? last
+      : this.#find(last, tokens.view(nPages * pageTokens, nPages * pageTokens + rest));
+    if (node === undefined) return;
+    const count = rest === 0 ? pageTokens : rest;
+    if (goesOn) this.#snapshots.keepCopy(node.states, count, table);
+    else this.#snapshots.keep(node.states, count, table);
+  }
+
+  /** The page with exactly these tokens that goes on from another. */
+  #find(parent: Node | undefined, tokens: Int32Array): Node | undefined {
+    const node = (parent?.children ?? this.#roots).get(this.#hash(tokens));
+    return node !== undefined && isSame(node.tokens, tokens) ? node : undefined;
+  }
+
   /** Makes known the first `count` tokens of the first page that is not published whole. */
   #publishNext(
     table: PageTable,
@@ -147,22 +230,25 @@ export class PrefixCache {
   ): void {
     const { pageTokens } = this.#pool;
     const { last, nPages } = published;
-    if (published.tail !== undefined) this.#withdraw(published);
+    const states: PageStates = published.tail === undefined ? new Map() : this.#withdraw(published);
     const page = table.pages[nPages]!;
     const ids = tokens.view(nPages * pageTokens, nPages * pageTokens + count);
     const siblings = last === undefined ? this.#roots : last.children;
     const key = this.#hash(ids);
     let node = siblings.get(key);
     if (node === undefined) {
-      node = this.#add({ parent: last, page, tokens: ids.slice(), key, children: new Map() });
+      const children = new Map();
+      node = this.#add({ parent: last, page, tokens: ids.slice(), key, children, states });
       if (count < pageTokens) published.tail = node;
     } else if (!isSame(node.tokens, ids)) {
+      this.#snapshots?.forget(states);
       published.isClosed = true;
       return;
     } else if (count === pageTokens) {
       // Computed twice, by sequences side by side; one copy is enough.
       table.replace(nPages, node.page);
     }
+    if (node.states !== states) this.#snapshots?.forget(states);
     if (count < pageTokens) return;
     published.last = node;
     published.nPages++;
@@ -173,16 +259,18 @@ export class PrefixCache {
     siblings.set(node.key, node);
     this.#pool.keep(node.page, () => {
       siblings.delete(node.key);
+      this.#snapshots?.forget(node.states);
     });
     return node;
   }
 
-  /** Forgets the page that is still being filled, to make more of it known. */
-  #withdraw(published: PublishedPrefix): void {
-    const { page, key } = published.tail!;
+  /** Forgets the page that is still being filled, to make more of it known; returns its states. */
+  #withdraw(published: PublishedPrefix): PageStates {
+    const { page, key, states } = published.tail!;
     this.#siblings(published.tail!).delete(key);
     this.#pool.unkeep(page);
     published.tail = undefined;
+    return states;
   }
 
   #siblings({ parent }: Node): Map<number, Node> {

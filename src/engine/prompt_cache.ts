@@ -12,6 +12,9 @@ import { TokenList } from "./token_list.ts";
  * Saves the keys and values of a prompt, which is computed as far as it is not known. Pages are read
  * between the steps of whatever else runs. The file appears when it is complete.
  *
+ * Of a model with recurrent state, the last token is left out: the state after it would be of no use to the
+ * same prompt, whose last token is computed in any case.
+ *
  * @throws {ForgeError} `not_found` when it cannot be written; `cancelled` when the signal is raised
  */
 export async function savePrompt(
@@ -22,17 +25,22 @@ export async function savePrompt(
   scheduler: Scheduler,
   signal?: AbortSignal,
 ): Promise<void> {
-  const pages = await computePages(scheduler, runner.pages, tokens, signal);
+  const saved = runner.slots === undefined ? tokens : tokens.subarray(0, -1);
+  if (saved.length === 0) {
+    throw new ForgeError("bad_input", "a prompt of 1 token leaves nothing to save of this model");
+  }
+  const { pages, state } = await computePages(scheduler, runner.pages, saved, signal);
   const part = `${path}.${crypto.randomUUID()}.part`;
   try {
     using file = await Deno.open(part, { write: true, createNew: true });
     const writer = new PromptCacheWriter(file);
-    await writer.begin(key, tokens);
+    await writer.begin(key, saved);
     for (const page of pages) {
       signal?.throwIfAborted();
       const layers = await scheduler.betweenSteps(() => runner.readPage(page));
       for (const data of layers) await writer.write(data);
     }
+    for (const data of state) await writer.write(data);
     await writer.end();
     await Deno.rename(part, path);
   } catch (error) {
@@ -76,8 +84,13 @@ export async function loadPrompt(
     const layers = key.page_bytes.map((bytes) => reader.read(bytes));
     await scheduler.betweenSteps(() => runner.writePage(page, layers));
   }
+  const state = key.state_bytes.map((bytes) => reader.read(bytes));
+  const { slot } = table;
+  if (slot !== undefined) await scheduler.betweenSteps(() => runner.writeSlot(slot, state));
   reader.end();
   const list = new TokenList(tokens);
-  scheduler.cache.publish(table, new PublishedPrefix(), list, tokens.length, true);
+  const published = new PublishedPrefix();
+  scheduler.cache.publish(table, published, list, tokens.length, true);
+  scheduler.cache.publishState(table, published, list, tokens.length, false);
   return tokens;
 }

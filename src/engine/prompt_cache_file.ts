@@ -5,6 +5,7 @@
  * - the header: JSON, UTF-8, the members of {@linkcode PromptCacheHeader}
  * - i32 token ids
  * - the pages, one after another, each as the bytes of every layer in turn
+ * - the recurrent state after the last token, as the bytes of every state cache in turn
  * - SHA-256 of all that
  */
 import { createHash, type Hash } from "node:crypto";
@@ -14,7 +15,7 @@ import { isJsonObject, type JsonValue } from "../formats/json.ts";
 import { quote } from "../formats/quote.ts";
 
 const MAGIC = "forge-kv";
-const VERSION = 1;
+const VERSION = 2;
 const PREFIX_BYTES = 16;
 const CHECKSUM_BYTES = 32;
 
@@ -31,6 +32,8 @@ export interface PromptCacheKey {
   readonly page_tokens: number;
   /** Of each layer. */
   readonly page_bytes: readonly number[];
+  /** Of each state cache; empty in a model without recurrent state. */
+  readonly state_bytes: readonly number[];
   /** Where the model's positions depend on it, else `null`. */
   readonly context_length: number | null;
 }
@@ -47,6 +50,7 @@ const MEMBERS: Record<keyof PromptCacheKey, string> = {
   kv_type: "KV type",
   page_tokens: "page size",
   page_bytes: "page layout",
+  state_bytes: "layout of states",
   context_length: "context length",
 };
 
@@ -104,9 +108,10 @@ export class PromptCacheReader {
     this.#file = file;
     const { tokens, ...made } = this.#readHeader();
     this.#checkKey(made, key);
-    const pageBytes = key.page_bytes.reduce((sum, bytes) => sum + bytes, 0);
-    const expected = this.#at + 4 * tokens + Math.ceil(tokens / key.page_tokens) * pageBytes +
-      CHECKSUM_BYTES;
+    const total = (sizes: readonly number[]) => sizes.reduce((sum, bytes) => sum + bytes, 0);
+    const nPages = Math.ceil(tokens / key.page_tokens);
+    const expected = this.#at + 4 * tokens + nPages * total(key.page_bytes) +
+      total(key.state_bytes) + CHECKSUM_BYTES;
     if (file.size !== expected) {
       throw this.#damaged(`it has ${file.size} bytes instead of ${expected}`);
     }
@@ -157,7 +162,7 @@ export class PromptCacheReader {
     for (const member of Object.keys(MEMBERS) as (keyof PromptCacheKey)[]) {
       const [was, is] = [made[member], key[member]].map(String);
       if (was === is) continue;
-      const values = member === "model" || member === "page_bytes"
+      const values = member === "model" || member === "page_bytes" || member === "state_bytes"
         ? ""
         : ` (${was} instead of ${is})`;
       throw new ForgeError(
@@ -190,13 +195,24 @@ function parseHeader(text: string): PromptCacheHeader | undefined {
     return undefined;
   }
   if (!isJsonObject(json)) return undefined;
-  const { model, device, kv_type, page_tokens, page_bytes, context_length, tokens } = json;
+  const { model, device, kv_type, page_tokens, page_bytes, state_bytes } = json;
+  const { context_length, tokens } = json;
   if (typeof model !== "string" || typeof device !== "string" || typeof kv_type !== "string") {
     return undefined;
   }
   if (!isCount(page_tokens) || !isCount(tokens) || !isCounts(page_bytes)) return undefined;
+  if (!isCounts(state_bytes)) return undefined;
   if (context_length !== null && !isCount(context_length)) return undefined;
-  return { model, device, kv_type, page_tokens, page_bytes, context_length, tokens };
+  return {
+    model,
+    device,
+    kv_type,
+    page_tokens,
+    page_bytes,
+    state_bytes,
+    context_length,
+    tokens,
+  };
 }
 
 function isCount(value: JsonValue | undefined): value is number {

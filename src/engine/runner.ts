@@ -3,6 +3,7 @@ import type {
   KvCache,
   KvType,
   OutputRequest,
+  StateCache,
   Step,
   StepInputs,
   StepResult,
@@ -12,6 +13,7 @@ import { ForgeError } from "../errors.ts";
 import type { CausalLm } from "../models/causal_lm.ts";
 import { KvPages, PageTable } from "./kv_pages.ts";
 import { MasklessStep } from "./maskless_step.ts";
+import { Pool } from "./pool.ts";
 
 /** Tokens a KV page holds: small enough to share prefixes finely, large enough to stream. */
 export const PAGE_TOKENS = 64;
@@ -51,6 +53,8 @@ export interface RunnerOptions {
   readonly hostMasks?: boolean | undefined;
   /** Positions that the KV cache holds for all sequences together. @default the context length */
   readonly cacheTokens?: number | undefined;
+  /** Sequences whose recurrent state is held, where the model has any. @default `maxSequences` + 1 */
+  readonly nSlots?: number | undefined;
 }
 
 /** The largest run. */
@@ -79,12 +83,17 @@ export class Runner {
   readonly kvType: KvType;
   readonly limits: RunLimits;
   readonly pages: KvPages;
+  /** Where recurrent state is held; `undefined` in a model without any. */
+  readonly slots: Pool | undefined;
+  /** Bytes of all slots together; memory is taken as they are first written. */
+  readonly stateBytes: number;
   /** Bytes of all KV pages together; memory is taken as they are first written. */
   readonly kvBytes: number;
   readonly scratchBytes: number;
   readonly #step: Step;
   readonly #logits: Value;
   readonly #kv: readonly KvCache[];
+  readonly #states: readonly StateCache[];
   readonly #tokens: Int32Array;
   readonly #positions: Int32Array;
   readonly #sequences: Int32Array;
@@ -97,17 +106,22 @@ export class Runner {
     logits: Value,
     kv: readonly KvCache[],
     pages: KvPages,
+    states: readonly StateCache[],
+    slots: Pool | undefined,
   ) {
     this.contextLength = options.contextLength;
     this.vocabSize = lm.vocabSize;
     this.kvType = options.kvType;
     this.limits = limits;
     this.pages = pages;
-    this.kvBytes = kv.reduce((sum, cache) => sum + cache.pageBytes, 0) * pages.nPages;
+    this.kvBytes = sum(kv.map(({ pageBytes }) => pageBytes)) * pages.nPages;
+    this.slots = slots;
+    this.stateBytes = sum(states.map(({ slotBytes }) => slotBytes)) * (slots?.size ?? 0);
     this.scratchBytes = step.scratchBytes;
     this.#step = step;
     this.#logits = logits;
     this.#kv = kv;
+    this.#states = states;
     this.#tokens = new Int32Array(limits.maxTokens);
     this.#positions = new Int32Array(limits.maxTokens);
     this.#sequences = new Int32Array(limits.maxTokens);
@@ -121,13 +135,15 @@ export class Runner {
     const kv = lm.kvLayers.map((layer) => backend.createKv({ ...shape, ...layer }));
     const limits = runLimits(lm.vocabSize, options);
     const { maxTokens, maxOutputs, maxSequences } = limits;
+    const { nSlots = maxSequences + 1 } = options;
+    const states = lm.stateLayers.map((layer) => backend.createState({ ...layer, nSlots }));
     const recorder = backend.record({
       maxTokens,
       maxOutputs,
       maxSequences,
       maxPages: Math.ceil(contextLength / PAGE_TOKENS),
     });
-    const logits = lm.forward(recorder, kv);
+    const logits = lm.forward(recorder, kv, states);
     recorder.keep(logits);
     recorder.sample(logits, limits.maxTop);
     const recorded = await recorder.finish();
@@ -136,12 +152,13 @@ export class Runner {
       ? recorded
       : new MasklessStep(recorded, logits, lm.vocabSize, limits.maxTop);
     const pages = new KvPages(nPages, PAGE_TOKENS);
-    return new Runner(lm, options, limits, step, logits, kv, pages);
+    const slots = states.length > 0 ? new Pool(nSlots, "state slot") : undefined;
+    return new Runner(lm, options, limits, step, logits, kv, pages, states, slots);
   }
 
   /** A page table for a new sequence. */
   newSequence(): PageTable {
-    return new PageTable(this.pages);
+    return new PageTable(this.pages, this.slots);
   }
 
   /**
@@ -199,6 +216,26 @@ export class Runner {
     this.#kv.forEach((kv, i) => kv.writePage(page, layers[i]!));
   }
 
+  /** Copies the recurrent state of a slot onto another, in every layer. Not during a run. */
+  copySlot(from: number, to: number): void {
+    for (const state of this.#states) state.copySlot(from, to);
+  }
+
+  /** Bytes of a slot in each state cache. */
+  get slotBytes(): number[] {
+    return this.#states.map(({ slotBytes }) => slotBytes);
+  }
+
+  /** What a slot holds, for each state cache; nothing without one. Not during a run. */
+  readSlot(slot: number | undefined): Uint8Array[] {
+    return slot === undefined ? [] : this.#states.map((state) => state.readSlot(slot));
+  }
+
+  /** Puts back what {@linkcode readSlot} gave. Not during a run. */
+  writeSlot(slot: number, layers: readonly Uint8Array<ArrayBuffer>[]): void {
+    this.#states.forEach((state, i) => state.writeSlot(slot, layers[i]!));
+  }
+
   /** Lays the chunks end to end. */
   #pack(chunks: readonly Chunk[]): StepInputs {
     const outputs: OutputRequest[] = [];
@@ -219,6 +256,7 @@ export class Runner {
       positions: this.#positions.subarray(0, at),
       sequences: this.#sequences.subarray(0, at),
       pageTables: chunks.map(({ table }) => table.pages),
+      ...(this.slots === undefined ? {} : { slots: chunks.map(({ table }) => table.slot!) }),
       outputs,
     };
   }
@@ -231,6 +269,12 @@ export class Runner {
       );
     }
     if (!table.reserve(end)) {
+      if (this.slots?.free === 0 && table.slot === undefined) {
+        throw new ForgeError(
+          "bad_input",
+          `the recurrent states of ${this.slots.size} sequences are in use; open the model for more`,
+        );
+      }
       const total = this.pages.nPages * PAGE_TOKENS;
       throw new ForgeError(
         "bad_input",
@@ -262,4 +306,8 @@ function runLimits(vocabSize: number, options: RunnerOptions): RunLimits {
 /** How many rows of logits a run may compute: their memory is bounded to 64 MiB. */
 export function maxOutputs(vocabSize: number): number {
   return Math.max(1, Math.floor(2 ** 24 / vocabSize));
+}
+
+function sum(values: readonly number[]): number {
+  return values.reduce((total, value) => total + value, 0);
 }

@@ -3,6 +3,7 @@ import { PrefixCache } from "./prefix_cache.ts";
 import type { Chunk, Runner } from "./runner.ts";
 import { type Progress, Sequence, type Task } from "./sequence.ts";
 import type { Speculator } from "./speculation/speculator.ts";
+import { StateSnapshots } from "./state_snapshots.ts";
 import { onlyDecodes, type PlannedChunk, planStep } from "./step_plan.ts";
 import { commonLength } from "./token_list.ts";
 import { WaitingLine } from "./waiting_line.ts";
@@ -10,7 +11,16 @@ import { WaitingLine } from "./waiting_line.ts";
 /** What the scheduler needs of a runner. */
 export type StepRunner = Pick<
   Runner,
-  "limits" | "pages" | "newSequence" | "run" | "cancel" | "copyPage" | "readLogits"
+  | "limits"
+  | "pages"
+  | "slots"
+  | "newSequence"
+  | "run"
+  | "cancel"
+  | "copyPage"
+  | "copySlot"
+  | "readSlot"
+  | "readLogits"
 >;
 
 /**
@@ -41,7 +51,13 @@ export class Scheduler {
   constructor(runner: StepRunner, speculator?: Speculator) {
     this.#runner = runner;
     this.#speculator = speculator;
-    this.cache = new PrefixCache(runner.pages, (from, to) => runner.copyPage(from, to));
+    const snapshots = runner.slots &&
+      new StateSnapshots(runner.slots, (from, to) => runner.copySlot(from, to));
+    this.cache = new PrefixCache(
+      runner.pages,
+      (from, to) => runner.copyPage(from, to),
+      snapshots,
+    );
     this.#waiting = new WaitingLine(this.cache, 2 * runner.limits.maxSequences);
   }
 
@@ -133,8 +149,7 @@ export class Scheduler {
     if (!this.#active.some(({ task }) => task.isEnded)) return;
     this.#active = this.#active.filter((sequence) => {
       if (!sequence.task.isEnded) return true;
-      sequence.publish(this.cache, true);
-      sequence.leave();
+      sequence.retire(this.cache);
       return false;
     });
   }
@@ -197,8 +212,7 @@ export class Scheduler {
 
   #preempt(sequence: Sequence): void {
     this.preemptions++;
-    sequence.publish(this.cache, true);
-    sequence.leave();
+    sequence.retire(this.cache);
     this.#active = this.#active.filter((other) => other !== sequence);
     this.#waiting.add(sequence);
   }
@@ -223,11 +237,13 @@ export class Scheduler {
           pages: sequence.table.pages,
           milliseconds: now - since,
           readLogits: (result) => this.#runner.readLogits(first + result),
+          readState: () => this.#runner.readSlot(sequence.table.slot),
         });
       }
       this.#takeTurns(plan);
       return now;
     } catch (error) {
+      for (const { sequence } of plan) sequence.isSpoiled = true;
       // A step is stopped early when nobody wants it any more.
       if (!(error instanceof ForgeError && error.code === "cancelled")) this.#failAll(error);
       return performance.now();
@@ -270,6 +286,7 @@ export class Scheduler {
     // What was computed for a guess that came true is what its token needs.
     sequence.computed += commonLength(guesses, task.tokens.view(end));
     sequence.publish(this.cache, endsPrompt);
+    if (end === sequence.snapshotAt) sequence.publishState(this.cache, true);
   }
 
   /** Where not all can be in a step, those that were in the last one go to the end of the line. */

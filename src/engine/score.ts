@@ -99,8 +99,16 @@ class LastLogits extends Measurement<Float32Array> {
   }
 }
 
-/** Computes tokens for their keys and values alone. */
-class Filling extends Measurement<number[]> {
+/** What computing tokens leaves behind. */
+export interface Computed {
+  /** The pages that hold the keys and values. */
+  readonly pages: readonly number[];
+  /** The recurrent state after the tokens, for each of the model's caches. */
+  readonly state: readonly Uint8Array[];
+}
+
+/** Computes tokens for their keys and values, and the state after them, alone. */
+class Filling extends Measurement<Computed> {
   readonly scoresAll = false;
   readonly mayReuse = true;
   readonly #pool: KvPages;
@@ -114,23 +122,23 @@ class Filling extends Measurement<number[]> {
     return [];
   }
 
-  accept({ computed, pages }: Progress): void {
+  accept({ computed, pages, readState }: Progress): void {
     if (computed < this.tokens.length) return;
     for (const page of pages) this.#pool.share(page);
-    this.finish([...pages]);
+    this.finish({ pages: [...pages], state: readState() });
   }
 }
 
 /**
- * The pages that hold the keys and values of the tokens, computed as far as they are not known. The
- * caller becomes a user of each page and has to release it.
+ * The pages that hold the keys and values of the tokens, and the state after them, computed as far as they
+ * are not known. The caller becomes a user of each page and has to release it.
  */
 export async function computePages(
   scheduler: Pick<Scheduler, "submit">,
   pool: KvPages,
   tokens: ArrayLike<number>,
   signal?: AbortSignal,
-): Promise<number[]> {
+): Promise<Computed> {
   return await new Filling(tokens, pool).run(scheduler, signal);
 }
 

@@ -16,6 +16,8 @@ export interface Progress {
   readonly milliseconds: number;
   /** The logits of one of the results, `[vocabSize]`. */
   readLogits(result: number): Float32Array;
+  /** The recurrent state after the tokens, for each of the model's caches; none without any. */
+  readState(): Uint8Array[];
 }
 
 /** What the scheduler computes: tokens in their order, and what is asked about them. */
@@ -55,6 +57,10 @@ export class Sequence {
   /** Who is computing tokens that this sequence needs too, and how far it has to come. */
   leader: Sequence | undefined = undefined;
   awaited = 0;
+  /** Where on the way a copy of the recurrent state is kept, for others to go on from. */
+  snapshotAt: number | undefined = undefined;
+  /** Whether a run was stopped that may have changed the recurrent state. */
+  isSpoiled = false;
   #published = new PublishedPrefix();
 
   constructor(task: Task, table: PageTable, arrival: number) {
@@ -88,8 +94,12 @@ export class Sequence {
     const match = cache.match(tokens, mayReuse ? this.length - 1 : 0);
     if (cache.pagesNeeded(match, this.length) > freePages) return false;
     this.computed = cache.attach(match, this.table, this.#published);
-    this.table.reserve(this.length);
+    if (!this.table.reserve(this.length)) {
+      this.leave();
+      return false;
+    }
     this.leader = undefined;
+    this.snapshotAt = cache.hasStates && mayReuse ? this.#lastPage(cache.pageTokens) : undefined;
     this.task.begin(this.computed);
     return true;
   }
@@ -100,10 +110,30 @@ export class Sequence {
     cache.publish(this.table, this.#published, this.task.tokens, this.computed, withTail);
   }
 
+  /** Where the last whole page ends that leaves a token to be computed, if that is still to come. */
+  #lastPage(pageTokens: number): number | undefined {
+    const end = Math.floor((this.length - 1) / pageTokens) * pageTokens;
+    return end > this.computed ? end : undefined;
+  }
+
+  /** Makes the recurrent state known, where there is one, beside the pages that were made known. */
+  publishState(cache: PrefixCache, goesOn: boolean): void {
+    if (!this.task.mayReuse || this.isSpoiled) return;
+    cache.publishState(this.table, this.#published, this.task.tokens, this.computed, goesOn);
+  }
+
+  /** Makes all of it known for the last time, and frees it. The sequence can start over. */
+  retire(cache: PrefixCache): void {
+    this.publish(cache, true);
+    this.publishState(cache, false);
+    this.leave();
+  }
+
   /** Frees the pages. The sequence can start over. */
   leave(): void {
     this.table.release();
     this.#published = new PublishedPrefix();
     this.computed = 0;
+    this.isSpoiled = false;
   }
 }

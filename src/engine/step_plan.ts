@@ -29,13 +29,16 @@ export function planStep(
   let outputsLeft = limits.maxOutputs - chosen.length;
   const add = (sequence: Sequence) => {
     const { scoresAll } = sequence.task;
+    const { computed, pending, snapshotAt } = sequence;
     const count = Math.min(
-      sequence.pending,
+      pending,
       tokensLeft,
-      scoresAll ? outputsLeft + 1 : sequence.pending,
+      scoresAll ? outputsLeft + 1 : pending,
+      // A recurrent state is copied between two steps.
+      snapshotAt !== undefined && snapshotAt > computed ? snapshotAt - computed : pending,
     );
     if (count <= 0) return;
-    plan.push({ sequence, end: sequence.computed + count });
+    plan.push({ sequence, end: computed + count });
     tokensLeft -= count;
     if (scoresAll) outputsLeft -= count - 1;
   };

@@ -72,11 +72,22 @@ export class WaitingLine {
       if (shared - other.computed < SHARED_TOKENS) continue;
       known ??= this.#cache.match(sequence.task.tokens, length - 1).length;
       if (shared - known < SHARED_TOKENS) continue;
+      const awaited = this.#knownFrom(other, shared);
+      if (awaited === undefined) continue;
       sequence.leader = other;
-      // Up to the end of the page that the shared tokens end in: it is known once it is full.
-      const { pageTokens } = this.#cache;
-      sequence.awaited = Math.min(other.length, Math.ceil(shared / pageTokens) * pageTokens);
+      sequence.awaited = awaited;
       return;
     }
+  }
+
+  /** How far a sequence has to come until what it shares can be had. */
+  #knownFrom({ length, computed, snapshotAt }: Sequence, shared: number): number | undefined {
+    if (this.#cache.hasStates) {
+      const isOnTheWay = snapshotAt !== undefined && snapshotAt > computed && snapshotAt <= shared;
+      return isOnTheWay ? snapshotAt : undefined;
+    }
+    // Up to the end of the page that the shared tokens end in: it is known once it is full.
+    const { pageTokens } = this.#cache;
+    return Math.min(length, Math.ceil(shared / pageTokens) * pageTokens);
   }
 }

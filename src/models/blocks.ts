@@ -49,6 +49,8 @@ export interface AttentionParts {
   readonly normOffset?: number | undefined;
   /** Multiplies what the block adds to the residual. @default 1 */
   readonly outputScale?: number | undefined;
+  /** Whether q_proj holds, behind the rows of each head's query, those of its output gate. @default false */
+  readonly hasOutputGate?: boolean | undefined;
 }
 
 /** `required` is an error when the tensor is absent; `optional` takes it when it is there. */
@@ -61,7 +63,7 @@ const QKV: TensorName = ["self_attn.qkv_proj", "attn_qkv"];
 const ATTENTION_OUT: TensorName = ["self_attn.o_proj", "attn_output"];
 const SINKS: TensorName = ["self_attn.sinks", "attn_sinks"];
 
-/** Grouped-query self-attention of layer `index` over the KV cache. */
+/** Grouped-query self-attention over KV cache `index` of the model. */
 export function loadAttention(
   weights: WeightLoader,
   c: DecoderConfig,
@@ -72,9 +74,9 @@ export function loadAttention(
   const qSize = nHeads * headDim;
   const kvSize = nKvHeads * headDim;
   const heads = [[Q, qSize], [K, kvSize], [V, kvSize]] as const;
-  const qkv = weights.has(QKV)
-    ? weights.matrix(QKV, qSize + 2 * kvSize, hiddenSize)
-    : weights.concat(heads, hiddenSize);
+  const { qkv, gate } = parts.hasOutputGate
+    ? loadGatedQkv(weights, c)
+    : { qkv: loadQkv(weights, heads, hiddenSize), gate: undefined };
   const qkvBias = wantsBias(weights, Q, parts.bias)
     ? weights.concatVectors(heads, "bias")
     : undefined;
@@ -108,7 +110,36 @@ export function loadAttention(
       softcap,
       sinks,
     });
-    return recorder.matmul(mixed, out, { bias: outBias, alpha: parts.outputScale, residual });
+    const gated = gate ? recorder.sigmoidGate(mixed, recorder.matmul(x, gate)) : mixed;
+    return recorder.matmul(gated, out, { bias: outBias, alpha: parts.outputScale, residual });
+  };
+}
+
+function loadQkv(
+  weights: WeightLoader,
+  heads: readonly (readonly [TensorName, rows: number])[],
+  hiddenSize: number,
+): Weight {
+  const rows = heads.reduce((sum, [, size]) => sum + size, 0);
+  return weights.has(QKV)
+    ? weights.matrix(QKV, rows, hiddenSize)
+    : weights.concat(heads, hiddenSize);
+}
+
+/** Queries, keys and values in one weight, and the output gates, which stand between the queries. */
+function loadGatedQkv(weights: WeightLoader, c: DecoderConfig): { qkv: Weight; gate: Weight } {
+  const { nHeads, nKvHeads, headDim, hiddenSize } = c;
+  const of = (name: TensorName, rows: number) => weights.tensor(name, "weight", [rows, hiddenSize]);
+  const tensor = of(Q, 2 * nHeads * headDim);
+  const headRows = (offset: number) =>
+    Array.from({ length: nHeads }, (_, head) => {
+      return { tensor, firstRow: (2 * head + offset) * headDim, nRows: headDim };
+    });
+  const keys = { tensor: of(K, nKvHeads * headDim) };
+  const values = { tensor: of(V, nKvHeads * headDim) };
+  return {
+    qkv: weights.mapSlices([...headRows(0), keys, values], hiddenSize),
+    gate: weights.mapSlices(headRows(1), hiddenSize),
   };
 }
 
@@ -122,12 +153,24 @@ export interface MlpParts {
   readonly activation?: Activation | undefined;
   /** As in {@linkcode AttentionParts}. */
   readonly outputScale?: number | undefined;
+  /** @default the config's */
+  readonly intermediateSize?: number | undefined;
+  /** @default the usual ones */
+  readonly names?: MlpNames | undefined;
 }
 
-const GATE: TensorName = ["mlp.gate_proj", "ffn_gate"];
-const UP: TensorName = ["mlp.up_proj", "ffn_up"];
+export interface MlpNames {
+  readonly gate: TensorName;
+  readonly up: TensorName;
+  readonly down: TensorName;
+}
+
+const MLP_NAMES: MlpNames = {
+  gate: ["mlp.gate_proj", "ffn_gate"],
+  up: ["mlp.up_proj", "ffn_up"],
+  down: ["mlp.down_proj", "ffn_down"],
+};
 const GATE_UP: TensorName = ["mlp.gate_up_proj", "ffn_up"];
-const DOWN: TensorName = ["mlp.down_proj", "ffn_down"];
 
 /** The gated MLP `down(activation(gate(x)) * up(x))`. Phi-3 and GLM-4 store gate and up as one. */
 export function loadGatedMlp(
@@ -135,12 +178,15 @@ export function loadGatedMlp(
   c: DecoderConfig,
   parts: MlpParts = {},
 ): Block {
-  const { hiddenSize, intermediateSize } = c;
-  const isFused = weights.isGguf ? !weights.has(GATE) : weights.has(GATE_UP);
+  const { hiddenSize } = c;
+  const { names = MLP_NAMES, intermediateSize = c.intermediateSize } = parts;
+  const { gate, up, down: downName } = names;
+  const isFused = names === MLP_NAMES &&
+    (weights.isGguf ? !weights.has(gate) : weights.has(GATE_UP));
   const gateUp = isFused
     ? weights.matrix(GATE_UP, 2 * intermediateSize, hiddenSize)
-    : weights.concat([[GATE, intermediateSize], [UP, intermediateSize]], hiddenSize);
-  const down = weights.matrix(DOWN, hiddenSize, intermediateSize);
+    : weights.concat([[gate, intermediateSize], [up, intermediateSize]], hiddenSize);
+  const down = weights.matrix(downName, hiddenSize, intermediateSize);
   const { activation = c.activation, outputScale } = parts;
   return ({ recorder }, x, residual) => {
     const hidden = recorder.glu(recorder.matmul(x, gateUp), intermediateSize, activation);

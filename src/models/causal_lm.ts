@@ -1,5 +1,5 @@
 /** What a family of models is to the rest of forge. */
-import type { Backend, KvCache, Recorder, Value } from "../backend.ts";
+import type { Backend, KvCache, Recorder, StateCache, Value } from "../backend.ts";
 import type { Checkpoint } from "../formats/checkpoint.ts";
 import { ConfigReader } from "./config_reader.ts";
 import type { Rope } from "./rope.ts";
@@ -12,19 +12,26 @@ export interface LayerKvShape {
   readonly vHeadDim: number;
 }
 
+/** The matrix of floats that one operation keeps of a sequence, whatever its length. */
+export interface StateMatrix {
+  readonly rows: number;
+  readonly cols: number;
+}
+
 /** A loaded model: the weights are on the device, and `forward` records what is done with them. */
 export interface CausalLm {
   readonly vocabSize: number;
   /** The longest sequence the model was made for. */
   readonly contextLength: number;
+  /** The KV caches of its layers of attention. */
   readonly kvLayers: readonly LayerKvShape[];
   /**
-   * Whether what was computed for a token can be computed anew for another one in its place. Keys and
-   * values can; a recurrent state cannot, and no tokens are guessed for such a model.
+   * The state caches of its recurrent layers, of which a layer may have several; empty without any. A
+   * state cannot take back what it has seen: no tokens are guessed for a model that has one.
    */
-  readonly canRollBack: boolean;
+  readonly stateLayers: readonly StateMatrix[];
   /** Records the forward pass and returns the logits, `[outputs, vocabSize]`. */
-  forward(recorder: Recorder, kv: readonly KvCache[]): Value;
+  forward(recorder: Recorder, kv: readonly KvCache[], states: readonly StateCache[]): Value;
 }
 
 /** What a family loads a model from. */
@@ -54,12 +61,19 @@ export interface Family {
 export class ForwardPass {
   readonly recorder: Recorder;
   readonly kv: readonly KvCache[];
+  readonly states: readonly StateCache[];
   readonly #tables = new Map<Rope, Value>();
   readonly #weights: WeightLoader;
 
-  constructor(recorder: Recorder, kv: readonly KvCache[], weights: WeightLoader) {
+  constructor(
+    recorder: Recorder,
+    kv: readonly KvCache[],
+    states: readonly StateCache[],
+    weights: WeightLoader,
+  ) {
     this.recorder = recorder;
     this.kv = kv;
+    this.states = states;
     this.#weights = weights;
   }
 

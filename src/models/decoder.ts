@@ -1,7 +1,13 @@
 /** How a decoder's layers are arranged around the residual stream, and the whole they form. */
 import type { RopeLayout, Value } from "../backend.ts";
 import { type Block, kvShape, loadRmsNorm, type NormOptions } from "./blocks.ts";
-import { type CausalLm, ForwardPass, type ModelSource } from "./causal_lm.ts";
+import {
+  type CausalLm,
+  ForwardPass,
+  type LayerKvShape,
+  type ModelSource,
+  type StateMatrix,
+} from "./causal_lm.ts";
 import type { DecoderConfig } from "./decoder_config.ts";
 import { type HeadParts, loadEmbedding, loadHead } from "./embedding.ts";
 import { readRope, type Rope } from "./rope.ts";
@@ -76,6 +82,10 @@ export interface DecoderParts {
   readonly finalNorm?: Block | undefined;
   readonly norm?: NormOptions | undefined;
   readonly head?: HeadParts | undefined;
+  /** @default one for each layer */
+  readonly kvLayers?: readonly LayerKvShape[] | undefined;
+  /** @default none */
+  readonly stateLayers?: readonly StateMatrix[] | undefined;
 }
 
 /** Loads embedding, layers and head, and joins them. */
@@ -92,10 +102,10 @@ export function loadDecoder(source: ModelSource, c: DecoderConfig, parts: Decode
   return {
     vocabSize: embedding.vocabSize,
     contextLength: c.contextLength,
-    kvLayers: layers.map(() => kvShape(c)),
-    canRollBack: true,
-    forward(recorder, kv) {
-      const pass = new ForwardPass(recorder, kv, weights);
+    kvLayers: parts.kvLayers ?? layers.map(() => kvShape(c)),
+    stateLayers: parts.stateLayers ?? [],
+    forward(recorder, kv, states) {
+      const pass = new ForwardPass(recorder, kv, states, weights);
       let h = recorder.embed(embedding.weight, parts.embeddingScale);
       for (const layer of layers) h = layer(pass, h);
       return head(pass, h);

@@ -23,6 +23,8 @@ export interface DecoderDefaults {
   readonly normEps?: Key;
   /** The activation where the config names none, as in GGUF. @default "silu" */
   readonly activation?: Activation;
+  /** The width of the MLP where the config has none, as where all layers have experts. */
+  readonly intermediateSize?: number;
 }
 
 const RMS_NORM_EPS: Key = ["rms_norm_eps", "attention.layer_norm_rms_epsilon"];
@@ -56,7 +58,10 @@ export function decoderConfig(config: ConfigReader, defaults: DecoderDefaults = 
       fallback: Math.floor(hiddenSize / nHeads),
     }),
     nLayers: config.int(["num_hidden_layers", "block_count"], { max: MAX_LAYERS }),
-    intermediateSize: config.int(["intermediate_size", "feed_forward_length"]),
+    intermediateSize: config.int(
+      ["intermediate_size", "feed_forward_length"],
+      defaults.intermediateSize === undefined ? {} : { fallback: defaults.intermediateSize },
+    ),
     normEps: config.positive(normEps),
     activation: readActivation(config, activation),
     contextLength: config.int(["max_position_embeddings", "context_length"]),

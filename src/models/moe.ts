@@ -1,6 +1,6 @@
 /** Sparse mixtures of experts. */
 import type { GatedUnit, Weight } from "../backend.ts";
-import type { Block } from "./blocks.ts";
+import { type Block, loadGatedMlp, type MlpNames } from "./blocks.ts";
 import type { DecoderConfig } from "./decoder_config.ts";
 import { type ExpertLayout, loadStackedBiases, loadStackedExperts } from "./stacked_experts.ts";
 import type { TensorName, WeightLoader } from "./weight_loader.ts";
@@ -48,6 +48,35 @@ export function loadMoe(weights: WeightLoader, c: DecoderConfig, parts: MoeParts
     const hidden = recorder.glu(gated, intermediateSize, unit);
     const out = recorder.moeMatmul(hidden, route, down, nExperts, downBias);
     return recorder.moeCombine(out, route, residual);
+  };
+}
+
+export interface SharedMoeParts extends MoeParts {
+  /** An MLP that all tokens go through beside the experts, as far as its gate lets it. */
+  readonly shared: {
+    readonly intermediateSize: number;
+    /** A weight of one row. */
+    readonly gate: TensorName;
+    readonly names: MlpNames;
+  };
+}
+
+/** Experts beside an MLP whose result a gate of its own scales (Qwen2-MoE, Qwen3-Next, Qwen3.5). */
+export function loadSharedMoe(
+  weights: WeightLoader,
+  c: DecoderConfig,
+  parts: SharedMoeParts,
+): Block {
+  const { gate: gateName, ...mlp } = parts.shared;
+  const experts = loadMoe(weights, c, parts);
+  const shared = loadGatedMlp(weights, c, mlp);
+  const gate = weights.isGguf
+    ? weights.vector(gateName, c.hiddenSize)
+    : weights.matrix(gateName, 1, c.hiddenSize);
+  return (pass, x, residual) => {
+    const { recorder } = pass;
+    const routed = experts(pass, x, residual);
+    return recorder.sigmoidGate(shared(pass, x), recorder.matmul(x, gate), routed);
   };
 }
 

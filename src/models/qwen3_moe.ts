@@ -1,13 +1,43 @@
 /** Qwen3-MoE: Qwen3 with experts in most layers. A. Yang et al., arXiv:2505.09388. */
 import { loadAttention, loadGatedMlp, loadRmsNorm } from "./blocks.ts";
 import type { Family } from "./causal_lm.ts";
-import type { Key } from "./config_reader.ts";
+import type { ConfigReader, Key } from "./config_reader.ts";
 import { INPUT_NORM, loadDecoder, loadRope, MLP_NORM, preNormLayer } from "./decoder.ts";
 import { decoderConfig } from "./decoder_config.ts";
 import { qwenWindows } from "./qwen2.ts";
-import { loadMoe } from "./moe.ts";
+import { loadMoe, type MoeParts } from "./moe.ts";
 
 const EXPERT = "mlp.experts.{}";
+
+/** The experts of a config; their matrices lie apart. @param normalized where config.json does not say */
+export function expertParts(config: ConfigReader, normalized: boolean): MoeParts {
+  // transformers writes the count under either name.
+  const named = config.raw(["num_experts", undefined]) === undefined
+    ? "num_local_experts"
+    : "num_experts";
+  const nExperts = config.int([named, "expert_count"]);
+  return {
+    nExperts,
+    topK: config.int(["num_experts_per_tok", "expert_used_count"], { max: nExperts }),
+    intermediateSize: config.int(["moe_intermediate_size", "expert_feed_forward_length"]),
+    normalize: config.boolean(["norm_topk_prob", undefined], config.isGguf || normalized),
+    names: {
+      router: "mlp.gate",
+      gate: `${EXPERT}.gate_proj`,
+      up: `${EXPERT}.up_proj`,
+      down: `${EXPERT}.down_proj`,
+    },
+  };
+}
+
+/** Which layers have an MLP in place of experts. @throws {ForgeError} `bad_model` */
+export function isDenseLayer(config: ConfigReader): (layer: number) => boolean {
+  const sparseStep = config.int(["decoder_sparse_step", undefined], { fallback: 1 });
+  const key: Key = ["mlp_only_layers", undefined];
+  const dense = config.raw(key) ?? [];
+  if (!Array.isArray(dense)) throw config.invalid(key, dense, "a list of layers");
+  return (layer) => dense.includes(layer) || (layer + 1) % sparseStep !== 0;
+}
 
 export const qwen3Moe: Family = {
   huggingFace: ["qwen3_moe"],
@@ -17,28 +47,8 @@ export const qwen3Moe: Family = {
     const c = decoderConfig(config);
     const rope = loadRope(source, c, { layout: "half" });
     const windows = qwenWindows(config, c);
-    const sparseStep = config.int(["decoder_sparse_step", undefined], { fallback: 1 });
-    const denseKey: Key = ["mlp_only_layers", undefined];
-    const dense = config.raw(denseKey) ?? [];
-    if (!Array.isArray(dense)) throw config.invalid(denseKey, dense, "a list of layers");
-    const isDense = (i: number) => dense.includes(i) || (i + 1) % sparseStep !== 0;
-    // transformers writes the count under either name.
-    const named = config.raw(["num_experts", undefined]) === undefined
-      ? "num_local_experts"
-      : "num_experts";
-    const nExperts = config.int([named, "expert_count"]);
-    const experts = {
-      nExperts,
-      topK: config.int(["num_experts_per_tok", "expert_used_count"], { max: nExperts }),
-      intermediateSize: config.int(["moe_intermediate_size", "expert_feed_forward_length"]),
-      normalize: config.boolean(["norm_topk_prob", undefined], config.isGguf),
-      names: {
-        router: "mlp.gate",
-        gate: `${EXPERT}.gate_proj`,
-        up: `${EXPERT}.up_proj`,
-        down: `${EXPERT}.down_proj`,
-      },
-    };
+    const isDense = isDenseLayer(config);
+    const experts = expertParts(config, false);
     return loadDecoder(source, c, {
       layer: (weights, i) =>
         preNormLayer({

@@ -19,6 +19,7 @@ import { olmo2 } from "./olmo2.ts";
 import { phi3 } from "./phi3.ts";
 import { qwen2 } from "./qwen2.ts";
 import { qwen3 } from "./qwen3.ts";
+import { qwen3_5, qwen3_5Moe, qwen3Next } from "./qwen3_5.ts";
 import { qwen3Moe } from "./qwen3_moe.ts";
 import { seedOss } from "./seed_oss.ts";
 import { smollm3 } from "./smollm3.ts";
@@ -41,7 +42,10 @@ const FAMILIES: readonly Family[] = [
   phi3,
   qwen2,
   qwen3,
+  qwen3_5,
+  qwen3_5Moe,
   qwen3Moe,
+  qwen3Next,
   seedOss,
   smollm3,
   starcoder2,

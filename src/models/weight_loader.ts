@@ -224,6 +224,11 @@ export class WeightLoader {
     return this.#map([{ tensor }], cols);
   }
 
+  /** One weight whose rows are those of the slices, in order. */
+  mapSlices(slices: readonly WeightSlice[], cols: number): Weight {
+    return this.#map(slices, cols);
+  }
+
   /** A weight that is made of tensors; `data` is called where a device holds weights. */
   upload(
     type: TensorType,

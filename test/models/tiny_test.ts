@@ -28,6 +28,7 @@ const FAMILIES = [
   "phi3",
   "qwen2",
   "qwen3",
+  "qwen3_5_text",
   "qwen3_moe",
   "seed_oss",
   "smollm3",
@@ -35,12 +36,20 @@ const FAMILIES = [
 ];
 
 /** Families whose features GGUF or llama.cpp's converter cannot express. */
-const WITHOUT_GGUF = ["cohere2", "exaone4", "gemma2", "gemma3_text", "gpt_oss", "mistral", "phi3"];
+const WITHOUT_GGUF = [
+  "cohere2",
+  "exaone4",
+  "gemma2",
+  "gemma3_text",
+  "gpt_oss",
+  "mistral",
+  "phi3",
+  "qwen3_5_text",
+];
 
 const UNSUPPORTED = [
   "deepseek_v2",
   "gemma4_text",
-  "qwen3_5_text",
 ];
 
 const DEVICES: readonly { options: LoadOptions; folder: number; gguf: number }[] = [

@@ -3,6 +3,7 @@ import { assert, assertEquals } from "@std/assert";
 import type { OutputRequest, StepResult } from "../../src/backend.ts";
 import type { GenerationRequest } from "../../src/engine/generate.ts";
 import { KvPages, PageTable } from "../../src/engine/kv_pages.ts";
+import { Pool } from "../../src/engine/pool.ts";
 import type { Chunk } from "../../src/engine/runner.ts";
 import { resolveSampling, SAMPLING_DEFAULTS } from "../../src/engine/sampling.ts";
 import type { StepRunner } from "../../src/engine/scheduler.ts";
@@ -12,7 +13,7 @@ import type { Tokenizer } from "../../src/tokenizer/tokenizer.ts";
 export const FAKE_VOCABULARY = 1000;
 
 /** What a position of a page holds: its token, and a digest of it and all tokens before it. */
-interface Slot {
+interface Entry {
   readonly token: number;
   readonly digest: number;
 }
@@ -34,6 +35,8 @@ export interface FakeOptions {
   readonly maxSequences?: number;
   /** @default maxTokens */
   readonly maxOutputs?: number;
+  /** How many recurrent states there are. @default none: the model has no such state */
+  readonly nSlots?: number | undefined;
 }
 
 const START = 17;
@@ -54,27 +57,32 @@ export function nextFakeToken(tokens: ArrayLike<number>): number {
 export class FakeRunner implements StepRunner {
   readonly limits;
   readonly pages: KvPages;
+  readonly slots: Pool | undefined;
   readonly runs: FakeChunk[][] = [];
   readonly tables = new Set<PageTable>();
   cancels = 0;
   copies = 0;
+  stateCopies = 0;
   isRunning = false;
   /** Called in each run; what it throws is what the run throws, what it returns replaces results. */
   onRun: (chunks: readonly Chunk[]) => Promise<StepResult | undefined> = () =>
     Promise.resolve(undefined);
-  readonly #slots: (Slot | undefined)[][];
+  readonly #pages: (Entry | undefined)[][];
+  /** The digest of all tokens that each state has seen. */
+  readonly #states: number[] = [];
   #cancelled: PromiseWithResolvers<never> | undefined;
 
   constructor(options: FakeOptions) {
     const { nPages, pageTokens = 4, maxTokens = 16, maxSequences = 4 } = options;
-    const { maxOutputs = maxTokens } = options;
+    const { maxOutputs = maxTokens, nSlots } = options;
     this.limits = { maxTokens, maxOutputs, maxSequences, maxTop: 0 };
     this.pages = new KvPages(nPages, pageTokens);
-    this.#slots = Array.from({ length: nPages }, () => Array(pageTokens).fill(undefined));
+    this.slots = nSlots === undefined ? undefined : new Pool(nSlots, "state slot");
+    this.#pages = Array.from({ length: nPages }, () => Array(pageTokens).fill(undefined));
   }
 
   newSequence(): PageTable {
-    const table = new PageTable(this.pages);
+    const table = new PageTable(this.pages, this.slots);
     this.tables.add(table);
     return table;
   }
@@ -97,6 +105,9 @@ export class FakeRunner implements StepRunner {
         this.#write(chunk);
         return chunk.outputs.map((output) => replaced ?? this.#result(chunk, output));
       });
+    } catch (error) {
+      for (const { table: { slot } } of chunks) if (slot !== undefined) this.#states[slot] = NaN;
+      throw error;
     } finally {
       this.isRunning = false;
     }
@@ -112,7 +123,17 @@ export class FakeRunner implements StepRunner {
     assert(!this.isRunning, "a page is copied during a run");
     assert(!this.pages.isShared(to), "a copy overwrites a page of several users");
     this.copies++;
-    this.#slots[to] = [...this.#slots[from]!];
+    this.#pages[to] = [...this.#pages[from]!];
+  }
+
+  copySlot(from: number, to: number): void {
+    assert(!this.isRunning, "a state is copied during a run");
+    this.stateCopies++;
+    this.#states[to] = this.#states[from]!;
+  }
+
+  readSlot(slot: number | undefined): Uint8Array[] {
+    return slot === undefined ? [] : [Uint8Array.of(this.#states[slot]! & 255)];
   }
 
   readLogits(output: number): Float32Array {
@@ -127,6 +148,9 @@ export class FakeRunner implements StepRunner {
       for (const page of pages) users.set(page, (users.get(page) ?? 0) + 1);
     }
     assertEquals(this.pages.freePages, this.pages.nPages - users.size);
+    const slots = [...this.tables].flatMap(({ slot }) => slot ?? []);
+    assertEquals(new Set(slots).size, slots.length, "two sequences in one state slot");
+    if (this.slots !== undefined) assertEquals(this.slots.free, this.slots.size - slots.length);
     for (const [page, count] of users) assertEquals(this.pages.isShared(page), count > 1);
   }
 
@@ -144,28 +168,36 @@ export class FakeRunner implements StepRunner {
   #write({ table, tokens, start }: Chunk): void {
     let digest = START;
     for (let position = 0; position < start; position++) {
-      const slot = this.#slot(table, position);
-      assert(slot !== undefined, `position ${position} was not computed`);
-      digest = digestOf(digest, slot.token);
-      assertEquals(slot.digest, digest, `position ${position} holds another sequence's numbers`);
+      const entry = this.#entry(table, position);
+      assert(entry !== undefined, `position ${position} was not computed`);
+      digest = digestOf(digest, entry.token);
+      assertEquals(entry.digest, digest, `position ${position} holds another sequence's numbers`);
+    }
+    if (this.slots !== undefined && start > 0) {
+      assertEquals(
+        this.#states[table.slot!],
+        digest,
+        `the state is not that after ${start} tokens`,
+      );
     }
     Array.from(tokens).forEach((token, i) => {
       const position = start + i;
       const page = table.pages[Math.floor(position / this.pages.pageTokens)]!;
       assert(!this.pages.isShared(page), `page ${page} is written while shared`);
       digest = digestOf(digest, token);
-      this.#slots[page]![position % this.pages.pageTokens] = { token, digest };
+      this.#pages[page]![position % this.pages.pageTokens] = { token, digest };
     });
+    if (this.slots !== undefined) this.#states[table.slot!] = digest;
   }
 
   #result({ table, start }: Chunk, { row }: OutputRequest): StepResult {
-    const { digest } = this.#slot(table, start + row)!;
+    const { digest } = this.#entry(table, start + row)!;
     return { token: digest % FAKE_VOCABULARY, logprob: -1, top: [] };
   }
 
-  #slot(table: PageTable, position: number): Slot | undefined {
+  #entry(table: PageTable, position: number): Entry | undefined {
     const { pageTokens } = this.pages;
-    return this.#slots[table.pages[Math.floor(position / pageTokens)]!]?.[position % pageTokens];
+    return this.#pages[table.pages[Math.floor(position / pageTokens)]!]?.[position % pageTokens];
   }
 }
 

@@ -36,9 +36,10 @@ export async function withRunner(
   device: string,
   options: Partial<RunnerOptions>,
   fn: (runner: Runner, tokenizer: Tokenizer) => Promise<void>,
+  writeModel: typeof writeRandomLlama = writeRandomLlama,
 ): Promise<void> {
   using folder = new TempFolder();
-  writeRandomLlama(folder.path, { contextLength: CONTEXT });
+  writeModel(folder.path, { contextLength: CONTEXT });
   const backend = openBackend(device, 2);
   try {
     const checkpoint = openCheckpoint(folder.path);
@@ -197,6 +198,7 @@ export async function checkMix(
   }));
   await scheduler.idle();
   assertEquals(runner.pages.freePages, runner.pages.nPages, "a page leaked");
+  assertEquals(runner.slots?.free, runner.slots?.size, "a state slot leaked");
   return { preemptions: scheduler.preemptions, drafted, accepted };
 }
 

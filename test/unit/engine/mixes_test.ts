@@ -17,6 +17,7 @@ import {
   withRunner,
 } from "../../support/mixes.ts";
 import { Random } from "../../support/random.ts";
+import { writeRandomHybrid } from "../../support/tiny_hybrid.ts";
 
 for (
   const [name, device, options, rounds] of [
@@ -38,6 +39,25 @@ for (
       }
       if (name === "with pages for few") assert(preemptions > 0, "nobody had to give way");
     });
+  });
+}
+
+for (
+  const [name, device, options, rounds] of [
+    ["one at a time", "cpu", { maxSequences: 1, nSlots: 2 }, 2],
+    ["with slots for few", "cpu", { maxSequences: 8, cacheTokens: 8 * CACHE, nSlots: 3 }, 3],
+    ["with pages for few", "cpu", { maxSequences: 8, cacheTokens: CACHE, nSlots: 9 }, 3],
+    ["all at once", "cpu", { maxSequences: 32, cacheTokens: 32 * CACHE, nSlots: 64 }, 3],
+    ["on the reference device", "reference", { maxSequences: 5, cacheTokens: CACHE }, 1],
+  ] as const
+) {
+  Deno.test(`nor where it depends on a recurrent state: ${name}`, async () => {
+    await withRunner(device, options, async (runner, tokenizer) => {
+      const random = new Random(`recurrent mixes ${name}`);
+      for (let round = 0; round < rounds; round++) {
+        await checkMix(random, runner, tokenizer, await randomCases(random, runner));
+      }
+    }, writeRandomHybrid);
   });
 }
 

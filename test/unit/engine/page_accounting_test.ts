@@ -115,7 +115,7 @@ const PAGE = 4;
 function cacheOf(nPages: number, hash?: (tokens: Int32Array) => number) {
   const pool = new KvPages(nPages, PAGE);
   const copies: [number, number][] = [];
-  const cache = new PrefixCache(pool, (from, to) => copies.push([from, to]), hash);
+  const cache = new PrefixCache(pool, (from, to) => copies.push([from, to]), undefined, hash);
   const enter = (ids: readonly number[], limit = ids.length - 1) => {
     const tokens = new TokenList(ids);
     const table = new PageTable(pool);

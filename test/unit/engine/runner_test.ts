@@ -110,7 +110,7 @@ async function open(
     vocabSize,
     contextLength,
     kvLayers: [layer, layer],
-    canRollBack: true,
+    stateLayers: [],
     forward: () => 1 as Value,
   };
   const runner = await Runner.open(backend, lm, { contextLength, kvType: "F32", ...options });
