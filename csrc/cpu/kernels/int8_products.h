@@ -100,7 +100,18 @@ void multiply_few(const MatmulBlock& block) {
   }
 }
 
-// At most kUnpackedPanels panels from row `row` on.
+// Fetches where the products of a token will be read and written, while they are computed.
+FORGE_INLINE void fetch_results(const MatmulBlock& block, const MatmulToken& token, uint32_t row,
+                                uint32_t n_rows) {
+  const uint64_t at = block.first_row + row;
+  for (uint32_t r = 0; r < n_rows; r += 16) {
+    if (token.residual) __builtin_prefetch(token.residual + at + r);
+    __builtin_prefetch(token.out + at + r, 1);
+  }
+}
+
+// At most kUnpackedPanels panels from row `row` on. Where columns are unpacked in several pieces, sums
+// wait in `sums` for the next one.
 template <class Format>
 void multiply_unpacked(const MatmulBlock& block, uint32_t row, uint8_t* tile, float* sums) {
   using Panel = typename Format::Panel;
@@ -109,31 +120,37 @@ void multiply_unpacked(const MatmulBlock& block, uint32_t row, uint8_t* tile, fl
   const uint32_t n_rows = static_cast<uint32_t>(smaller(kStride, block.n_rows - row));
   const uint8_t* panels = block.panels + row / kPanelRows * block.panel_bytes;
   auto* unpacked = reinterpret_cast<UnpackedPanel*>(tile);
-  memset(sums, 0, block.n_tokens * kStride * sizeof(float));
+  const uint64_t sums_step = block.cols > kUnpackedCols ? kStride : 0;
   for (uint64_t col = 0; col < block.cols; col += kUnpackedCols) {
     const uint64_t length = smaller(kUnpackedCols, block.cols - col) / kBlockCols;
+    const bool ends = col + kUnpackedCols >= block.cols;
     for (uint32_t p = 0; p * kPanelRows < n_rows; ++p) {
       const auto* panel = reinterpret_cast<const Panel*>(panels + p * block.panel_bytes);
       unpack<Format>(panel + col / kBlockCols / Panel::kBlocks, length / Panel::kBlocks,
                      unpacked + p * length);
     }
-    // Past the last panel the tile multiplies what lies there; those sums are not used.
-    for (uint32_t p = 0; p * kPanelRows < n_rows; p += kTilePanelsInt8) {
-      for (uint32_t first = 0; first < block.n_tokens; first += kTileTokensInt8) {
-        const uint32_t n = static_cast<uint32_t>(smaller(kTileTokensInt8, block.n_tokens - first));
-        with_tile_tokens<kTileTokensInt8>(n, [&]<int n_tokens>() FORGE_INLINE_LAMBDA {
-          const ActivationBlock* tokens[n_tokens];
-          token_blocks(block, first, col / kBlockCols, tokens);
+    for (uint32_t first = 0; first < block.n_tokens; first += kTileTokensInt8) {
+      const uint32_t n = static_cast<uint32_t>(smaller(kTileTokensInt8, block.n_tokens - first));
+      float* at = sums + first * sums_step;
+      if (col == 0) memset(at, 0, kTileTokensInt8 * kStride * sizeof(float));
+      if (ends) {
+        for (uint32_t t = 0; t < n; ++t) fetch_results(block, block.tokens[first + t], row, n_rows);
+      }
+      with_tile_tokens<kTileTokensInt8>(n, [&]<int n_tokens>() FORGE_INLINE_LAMBDA {
+        const ActivationBlock* tokens[n_tokens];
+        token_blocks(block, first, col / kBlockCols, tokens);
+        // Past the last panel the tile multiplies what lies there; those sums are not used.
+        for (uint32_t p = 0; p * kPanelRows < n_rows; p += kTilePanelsInt8) {
           int8_tile<Unpacked<Format>, n_tokens, kTilePanelsInt8>(
               reinterpret_cast<const uint8_t*>(unpacked + p * length),
-              length * sizeof(UnpackedPanel), length, tokens,
-              sums + first * kStride + p * kPanelRows, kStride);
-        });
+              length * sizeof(UnpackedPanel), length, tokens, at + p * kPanelRows, kStride);
+        }
+      });
+      if (!ends) continue;
+      for (uint32_t t = 0; t < n; ++t) {
+        finish(block, block.tokens[first + t], row, n_rows, at + t * kStride);
       }
     }
-  }
-  for (uint32_t t = 0; t < block.n_tokens; ++t) {
-    finish(block, block.tokens[t], row, n_rows, sums + t * kStride);
   }
 }
 
