@@ -28,12 +28,16 @@ struct Most {
   FORGE_INLINE Vec of(Vec a, Vec b) { return max(a, b); }
 };
 
-// What is found out of the blocks of a group before they are written.
+// What is found out of the blocks of a group. The arrays are those of ActivationBlock, one number a block.
 struct GroupFacts {
   alignas(64) float largest[kGroup];
   alignas(64) float to_one[kGroup];  // 1 / largest
   alignas(64) float error[kChoices][kGroup];
-  alignas(64) float steps[kGroup];  // what the largest value becomes
+  alignas(64) float by[kGroup];  // what turns a block into its bytes
+  alignas(64) float scale[kGroup];
+  alignas(64) float low[kGroup], high[kGroup];  // sums of the bytes' halves
+  alignas(64) int32_t minus_sum[3][kGroup];
+  alignas(64) float scaled_sum[3][kGroup];
 };
 
 // The larger of |x| in each lane of a block.
@@ -64,7 +68,7 @@ FORGE_INLINE void across_blocks(float* out, VectorOf vector) {
   across<Op>(four, out);
 }
 
-// Four blocks from x on, the b-th of the group and those behind it.
+// The errors of four blocks from x on, the b-th of the group and those behind it.
 FORGE_INLINE void measure_four(const float* x, uint32_t b, GroupFacts& facts) {
   FORGE_UNROLL(4)
   for (int i = 0; i < kChoices; ++i) {
@@ -74,23 +78,59 @@ FORGE_INLINE void measure_four(const float* x, uint32_t b, GroupFacts& facts) {
   }
 }
 
-// The number of steps with the least error, for each block.
-FORGE_INLINE void choose_steps(GroupFacts& facts) {
-  for (uint32_t b = 0; b < kGroup; b += kLanes) {
-    Vec steps = set(kLargest[0]), least = zero();
-    FORGE_UNROLL(4)
-    for (int i = 0; i < kChoices; ++i) {
-      // In units of x: the error in steps is divided by the number of steps.
-      const Vec error = load(facts.error[i] + b) * set(1 / (kLargest[i] * kLargest[i]));
-      if (i == 0) {
-        least = error;
-      } else {
-        const Mask better = less(error, least);
-        steps = select(better, set(kLargest[i]), steps);
-        least = select(better, error, least);
-      }
+// The scales with the least error, of kLanes blocks from the b-th on.
+FORGE_INLINE void choose_scales(GroupFacts& facts, uint32_t b) {
+  Vec steps = set(kLargest[0]), least = zero();
+  FORGE_UNROLL(4)
+  for (int i = 0; i < kChoices; ++i) {
+    // In units of x: the error in steps is divided by the number of steps.
+    const Vec error = load(facts.error[i] + b) * set(1 / (kLargest[i] * kLargest[i]));
+    if (i == 0) {
+      least = error;
+    } else {
+      const Mask better = less(error, least);
+      steps = select(better, set(kLargest[i]), steps);
+      least = select(better, error, least);
     }
-    store(facts.steps + b, steps);
+  }
+  store(facts.by + b, steps * load(facts.to_one + b));
+  store(facts.scale + b, load(facts.largest + b) / steps);
+}
+
+// Writes the bytes of a block; the sums of its first and of its last 16 are those of the lanes of
+// `low` and `high`.
+FORGE_INLINE void write_bytes(const float* x, Vec by, ActivationBlock& out, Vec& low, Vec& high) {
+  low = high = zero();
+  for (int i = 0; i < kVectors; ++i) {
+    typedef int8_t Narrow __attribute__((vector_size(kLanes)));
+    const Vec whole = round(load(x + kLanes * i) * by);
+    const Narrow q = __builtin_convertvector(to_ints(whole), Narrow);
+    memcpy(out.q + kLanes * i, &q, sizeof q);
+    Vec& half = 2 * i < kVectors ? low : high;
+    half = half + whole;
+  }
+}
+
+// The bytes of four blocks, the b-th of the group and those behind it.
+FORGE_INLINE void write_four(const float* x, uint32_t b, GroupFacts& facts, ActivationBlock* out) {
+  Vec low[4], high[4];
+  FORGE_UNROLL(4)
+  for (uint32_t j = 0; j < 4; ++j) {
+    write_bytes(x + j * kBlockCols, set(facts.by[b + j]), out[j], low[j], high[j]);
+  }
+  across<Add>(low, facts.low + b);
+  across<Add>(high, facts.high + b);
+}
+
+// The sums of kLanes blocks from the b-th on.
+FORGE_INLINE void find_sums(GroupFacts& facts, uint32_t b) {
+  const Vec low = load(facts.low + b), high = load(facts.high + b);
+  const Vec sums[3] = {low + high, low, high};
+  FORGE_UNROLL(3)
+  for (int i = 0; i < 3; ++i) {
+    const IntVec minus = to_ints(zero() - sums[i]);
+    memcpy(facts.minus_sum[i] + b, &minus, sizeof minus);
+    store(facts.scaled_sum[i] + b, load(facts.scale + b) * sums[i]);
   }
 }
 
@@ -103,73 +143,51 @@ void set_nothing(const float* x, ActivationBlock& out) {
   for (float& scaled_sum : out.scaled_sum) scaled_sum = nan_or_zero;
 }
 
-// Writes the bytes of a block; the sums of its first and of its last 16 are those of the lanes of
-// sums[0] and sums[1].
-FORGE_INLINE void write_bytes(const float* x, Vec by, ActivationBlock& out, Vec (&sums)[2]) {
-  sums[0] = sums[1] = zero();
-  for (int i = 0; i < kVectors; ++i) {
-    typedef int8_t Narrow __attribute__((vector_size(kLanes)));
-    const Vec whole = round(load(x + kLanes * i) * by);
-    const Narrow q = __builtin_convertvector(to_ints(whole), Narrow);
-    memcpy(out.q + kLanes * i, &q, sizeof q);
-    Vec& half = sums[2 * i / kVectors];
-    half = half + whole;
+FORGE_INLINE void write_scale(const float* x, const GroupFacts& facts, uint32_t b,
+                              ActivationBlock& out) {
+  // With a NaN in the block all errors are NaN; an infinity times 1 / infinity is one.
+  if (!(facts.largest[b] >= kLeast) || !(facts.error[0][b] >= 0)) return set_nothing(x, out);
+  out.scale = facts.scale[b];
+  FORGE_UNROLL(3)
+  for (int i = 0; i < 3; ++i) {
+    out.minus_sum[i] = facts.minus_sum[i][b];
+    out.scaled_sum[i] = facts.scaled_sum[i][b];
   }
 }
 
-// Two blocks, the b-th of the group and the one behind it.
-FORGE_INLINE void write_two(const float* x, uint32_t b, const GroupFacts& facts,
-                            ActivationBlock* out) {
-  Vec lanes[2][2];
-  for (uint32_t j = 0; j < 2; ++j) {
-    write_bytes(x + j * kBlockCols, set(facts.steps[b + j] * facts.to_one[b + j]), out[j],
-                lanes[j]);
-  }
-  const Vec four[4] = {lanes[0][0], lanes[0][1], lanes[1][0], lanes[1][1]};
-  float sums[4];
-  across<Add>(four, sums);
-  for (uint32_t j = 0; j < 2; ++j) {
-    // With a NaN in the block all errors are NaN; an infinity times 1 / infinity is one.
-    if (!(facts.largest[b + j] >= kLeast) || !(facts.error[0][b + j] >= 0)) {
-      set_nothing(x + j * kBlockCols, out[j]);
-      continue;
-    }
-    const float low = sums[2 * j], high = sums[2 * j + 1];
-    const float all[3] = {low + high, low, high};
-    out[j].scale = facts.largest[b + j] / facts.steps[b + j];
-    for (int i = 0; i < 3; ++i) {
-      out[j].minus_sum[i] = -static_cast<int32_t>(all[i]);
-      out[j].scaled_sum[i] = out[j].scale * all[i];
-    }
-  }
-}
-
-void quantize_group(const float* x, ActivationBlock* out) {
+// Blocks of a group, a multiple of 4; numbers of those that it lacks are computed of anything.
+FORGE_INLINE void quantize_group(const float* x, uint32_t n_blocks, ActivationBlock* out) {
   GroupFacts facts;
-  for (uint32_t b = 0; b < kGroup; b += 4) {
+  for (uint32_t b = 0; b < n_blocks; b += 4) {
     across_blocks<Most>(facts.largest + b, [&](uint32_t j) FORGE_INLINE_LAMBDA {
       return magnitudes(x + (b + j) * kBlockCols);
     });
   }
-  for (uint32_t b = 0; b < kGroup; b += kLanes) {
+  for (uint32_t b = 0; b < n_blocks; b += kLanes) {
     store(facts.to_one + b, set(1) / load(facts.largest + b));
   }
-  for (uint32_t b = 0; b < kGroup; b += 4) measure_four(x + b * kBlockCols, b, facts);
-  choose_steps(facts);
-  for (uint32_t b = 0; b < kGroup; b += 2) write_two(x + b * kBlockCols, b, facts, out + b);
+  for (uint32_t b = 0; b < n_blocks; b += 4) measure_four(x + b * kBlockCols, b, facts);
+  for (uint32_t b = 0; b < n_blocks; b += kLanes) choose_scales(facts, b);
+  for (uint32_t b = 0; b < n_blocks; b += 4) write_four(x + b * kBlockCols, b, facts, out + b);
+  for (uint32_t b = 0; b < n_blocks; b += kLanes) find_sums(facts, b);
+  for (uint32_t b = 0; b < n_blocks; ++b) write_scale(x + b * kBlockCols, facts, b, out[b]);
 }
 
 }  // namespace
 
 void quantize(const float* x, uint64_t n, ActivationBlock* out) {
-  constexpr uint64_t kFloats = kGroup * kBlockCols;
-  for (; n >= kFloats; n -= kFloats, x += kFloats, out += kGroup) quantize_group(x, out);
-  if (n == 0) return;
-  float rest[kFloats] = {};
-  ActivationBlock blocks[kGroup];
-  memcpy(rest, x, n * sizeof(float));
-  quantize_group(rest, blocks);
-  memcpy(out, blocks, n / kBlockCols * sizeof(ActivationBlock));
+  uint64_t n_blocks = n / kBlockCols;
+  for (; n_blocks >= kGroup; n_blocks -= kGroup, x += kGroup * kBlockCols, out += kGroup) {
+    quantize_group(x, kGroup, out);
+  }
+  const auto fours = static_cast<uint32_t>(n_blocks / 4 * 4);
+  if (fours > 0) quantize_group(x, fours, out);
+  if (n_blocks == fours) return;
+  float rest[4 * kBlockCols] = {};
+  ActivationBlock blocks[4];
+  memcpy(rest, x + fours * kBlockCols, (n_blocks - fours) * kBlockCols * sizeof(float));
+  quantize_group(rest, 4, blocks);
+  memcpy(out + fours, blocks, (n_blocks - fours) * sizeof(ActivationBlock));
 }
 
 }  // namespace forge::cpu::FORGE_TARGET
