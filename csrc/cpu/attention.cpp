@@ -126,16 +126,29 @@ AttentionRows Attention::rows_of(const AttentionJob& job, const Task& task) cons
   return rows;
 }
 
-void Attention::finish(const AttentionJob& job, const Task& task,
-                       const AttentionPartial& partial) const {
+void Attention::finish(const AttentionJob& job, const Task& task, const AttentionPartial& partial,
+                       uint32_t thread) const {
   const uint32_t dim = job.kv.shape.v_head_dim;
+  const uint64_t width = uint64_t{task.n_heads} * dim;  // of a token
+  const auto first_row = [&](uint32_t t) {
+    return uint64_t{task.first_token + t} * job.n_heads + task.first_head;
+  };
   for (uint32_t t = 0; t < task.n_tokens; ++t) {
+    // What becomes blocks is finished in place; its heads are not padded.
+    float* heads = job.blocks ? partial.out + t * width : job.out + first_row(t) * dim;
     for (uint32_t h = 0; h < task.n_heads; ++h) {
-      const uint32_t head = task.first_head + h;
-      const uint64_t row = uint64_t{task.first_token + t} * job.n_heads + head;
-      device_.kernels.attention_finish(partial, t * task.n_heads + h, dim,
-                                       job.sinks ? job.sinks + head : nullptr, job.out + row * dim);
+      const float* sink = job.sinks ? job.sinks + task.first_head + h : nullptr;
+      device_.kernels.attention_finish(partial, t * task.n_heads + h, dim, sink, heads + h * dim);
     }
+  }
+  if (!job.blocks) return;
+  // Room for the result of a split, of which no more comes.
+  auto* blocks = reinterpret_cast<ActivationBlock*>(result(thread, 1, dim).largest);
+  const uint64_t token_blocks = width / kBlockCols;
+  device_.kernels.quantize(partial.out, task.n_tokens * width, blocks);
+  for (uint32_t t = 0; t < task.n_tokens; ++t) {
+    std::copy_n(blocks + t * token_blocks, token_blocks,
+                job.blocks + first_row(t) * (dim / kBlockCols));
   }
 }
 
@@ -154,7 +167,7 @@ void Attention::run_whole(const AttentionJob& job, const Task& task, const StopF
                                     thread_scratch(thread));
     device_.kernels.attention_merge(n_rows, dim, all, one);
   }
-  finish(job, task, all);
+  finish(job, task, all, thread);
 }
 
 void Attention::run_split(const AttentionJob& job, const Task& task, uint32_t split,
@@ -171,7 +184,7 @@ void Attention::run_split(const AttentionJob& job, const Task& task, uint32_t sp
   for (uint32_t i = 0; i < task.n_splits; ++i) {
     device_.kernels.attention_merge(n_rows, dim, all, partial(i));
   }
-  finish(job, task, all);
+  finish(job, task, all, thread);
 }
 
 void Attention::run(const AttentionJob& job, const StopFlag& stop) {

@@ -21,6 +21,7 @@ struct AttentionJob {
   float softcap;
   const float* sinks;  // [n_heads], may be null
   float* out;
+  ActivationBlock* blocks;  // null, or where the result goes instead, as signed bytes
 };
 
 // Deals attention out to threads. A task is a run of tokens of one sequence by the query heads that
@@ -64,7 +65,8 @@ class Attention {
   void plan(const AttentionJob& job);
   void plan_tasks(const AttentionJob& job);
   AttentionRows rows_of(const AttentionJob& job, const Task& task) const;
-  void finish(const AttentionJob& job, const Task& task, const AttentionPartial& partial) const;
+  void finish(const AttentionJob& job, const Task& task, const AttentionPartial& partial,
+              uint32_t thread) const;
   void run_whole(const AttentionJob& job, const Task& task, const StopFlag& stop,
                  uint32_t thread) const;
   void run_split(const AttentionJob& job, const Task& task, uint32_t split, uint32_t thread);

@@ -28,8 +28,7 @@ void CpuExecutor::execute(const RopeTableOp& op) {
 void CpuExecutor::prepare(const RopeAppendOp& op) {
   floats_of(op.q_norm);
   floats_of(op.k_norm);
-  const size_t k_cols = size_t{op.kv->shape.n_kv_heads} * op.kv->shape.k_head_dim;
-  for (std::vector<float>& keys : keys_) keys.resize(std::max(keys.size(), k_cols));
+  reserve_row(uint64_t{op.kv->shape.n_kv_heads} * op.kv->shape.k_head_dim);
 }
 
 void CpuExecutor::execute(const RopeAppendOp& op) {
@@ -60,7 +59,7 @@ void CpuExecutor::execute(const RopeAppendOp& op) {
     const float* q = qkv.row(t);
     const float* k = q + out.cols;
     transform(q, out.cols, op.q_norm, t, out.row(t));
-    float* keys = keys_[thread].data();
+    float* keys = rows_[thread].data();
     transform(k, k_cols, op.k_norm, t, keys);
     const auto position = static_cast<uint32_t>(inputs_->positions[t]);
     const int32_t page =
@@ -83,7 +82,8 @@ void CpuExecutor::execute(const AttentionOp& op) {
                   .window = op.window,
                   .softcap = op.softcap,
                   .sinks = floats_of(op.sinks),
-                  .out = matrix(op.out).data},
+                  .out = matrix(op.out).data,
+                  .blocks = blocks_of(op.out)},
                  *stop_);
 }
 

@@ -2,6 +2,10 @@
 
 #include <cstring>
 
+#include "arena_plan.h"
+#include "block_values.h"
+#include "gated_units.h"
+
 namespace forge::cpu {
 
 namespace {
@@ -16,13 +20,14 @@ CpuExecutor::CpuExecutor(std::shared_ptr<const Program> program, std::shared_ptr
       device_(std::move(device)),
       kernels_(device_->kernels),
       gated_units_(find_gated_units(*program_)),
-      plan_(plan_gated(*program_, gated_units_, kCacheLineFloats)),
+      is_blocks_(find_block_values(*program_)),
+      plan_(plan_arena(*program_, gated_units_, is_blocks_, kCacheLineFloats)),
       arena_(plan_.elements * sizeof(float)),
       products_(*device_),
       attention_(*device_),
       sampling_(kernels_, device_->pool.n_threads(), program_->logits_cols),
       packed_(program_->ops.size()),
-      keys_(device_->pool.n_threads()),
+      rows_(device_->pool.n_threads()),
       taps_(program_->ops.size()),
       delta_tokens_(device_->pool.n_threads()) {
   const std::lock_guard lock(device_->run_mutex);
@@ -36,6 +41,14 @@ CpuExecutor::Matrix CpuExecutor::matrix(ValueId id) const {
   if (id == 0) return {nullptr, 0, 0};
   const Value& value = program_->value(id);
   return {arena_.floats() + plan_.offsets[id - 1], inputs_->rows(value.rows), value.cols};
+}
+
+ActivationBlock* CpuExecutor::blocks_of(ValueId id) const {
+  return is_blocks_[id - 1] ? reinterpret_cast<ActivationBlock*>(matrix(id).data) : nullptr;
+}
+
+void CpuExecutor::reserve_row(uint64_t cols) {
+  for (std::vector<float>& row : rows_) row.resize(std::max(row.size(), cols));
 }
 
 void CpuExecutor::run(const StepInputs& inputs, ResultBlock& results, const StopFlag& stop) {

@@ -13,7 +13,6 @@
 #include "attention.h"
 #include "cpu_device.h"
 #include "cpu_weight.h"
-#include "gated_units.h"
 #include "memory.h"
 #include "products.h"
 #include "sampling.h"
@@ -37,6 +36,21 @@ class CpuExecutor : public Executable {
   };
   Matrix matrix(ValueId id) const;
 
+  // The rows of a value that is kept as blocks; null for any other.
+  ActivationBlock* blocks_of(ValueId id) const;
+  // The rows that a product multiplies, as signed bytes; null where its weight needs none.
+  const ActivationBlock* quantized(const PackedWeight& weight, ValueId x);
+  // Calls compute(row t of a value) and keeps what it wrote, as floats or as blocks.
+  template <class Compute>
+  void write_row(ValueId id, uint64_t t, uint32_t thread, Compute&& compute) {
+    const Matrix out = matrix(id);
+    ActivationBlock* blocks = blocks_of(id);
+    if (!blocks) return compute(out.row(t));
+    float* row = rows_[thread].data();
+    compute(row);
+    kernels_.quantize(row, out.cols, blocks + t * (out.cols / kBlockCols));
+  }
+
   // Makes what an operation needs beyond its inputs, once, before the first run.
   template <class OpType>
   void prepare(const OpType&) {}
@@ -50,6 +64,9 @@ class CpuExecutor : public Executable {
   void prepare(const CausalConv1dOp& op);
   void prepare(const GatedDeltaRuleOp& op);
   void prepare(const MoeMatmulOp& op);
+  void prepare(const GluOp& op);
+  // Makes room in the threads' rows.
+  void reserve_row(uint64_t cols);
   void prepare_product(const Weight& weight, uint64_t group_rows, ValueId x);
 
   void execute(const EmbedOp& op);
@@ -88,6 +105,8 @@ class CpuExecutor : public Executable {
   const KernelTable& kernels_;
   // Per operation: see find_gated_units.
   std::vector<const GluOp*> gated_units_;
+  // Per value: see find_block_values.
+  std::vector<bool> is_blocks_;
   ScratchPlan plan_;
   Memory arena_;
 
@@ -96,8 +115,8 @@ class CpuExecutor : public Executable {
   Sampling sampling_;
   // Per operation; only products have any.
   std::vector<const PackedWeight*> packed_;
-  // The keys of one token, for each thread.
-  std::vector<std::vector<float>> keys_;
+  // A row for each thread: the keys of a token, or what becomes blocks.
+  std::vector<std::vector<float>> rows_;
   // Per operation: the weights of convolutions, [width, cols].
   std::vector<std::vector<float>> taps_;
   // What slots kept of the rows before, for each run of a sequence's tokens.

@@ -19,6 +19,9 @@ constexpr uint32_t kRowsTogether = 32;
 // Of each part: shorter streams end before memory has got going.
 constexpr uint64_t kLeastBytes = 16 << 10;
 
+// Units that are quantised at a time.
+constexpr uint32_t kUnitFloats = kMostRows;
+
 constexpr uint64_t kGatedFloats =
     2 * std::max<uint64_t>(uint64_t{kMatmulTokens} * kManyRows, uint64_t{kFewTokens} * kMostRows);
 
@@ -63,6 +66,34 @@ void Products::plan_gated(const GatedProduct& product, uint64_t row_bytes, uint6
   }
 }
 
+void Products::write_units(const GatedProduct& product, const GatedTask& task, const float* gates,
+                           std::span<const MatmulToken> tokens) {
+  const uint32_t n_rows = task.n_rows;
+  const auto write = [&](size_t token, float* out) {
+    const float* gate = gates + token * 2 * n_rows;
+    device_.kernels.glu(gate, gate + n_rows, n_rows, product.unit, out);
+  };
+  if (!product.blocks) {
+    for (size_t t = 0; t < tokens.size(); ++t) write(t, tokens[t].out + task.first_row);
+    return;
+  }
+  // As many tokens at a time as it takes to quantise at full speed.
+  const size_t together = std::max(1u, kUnitFloats / n_rows);
+  alignas(64) float units[kUnitFloats];
+  ActivationBlock blocks[kUnitFloats / kBlockCols];
+  const uint64_t n_blocks = n_rows / kBlockCols;
+  for (size_t first = 0; first < tokens.size(); first += together) {
+    const size_t n = std::min(together, tokens.size() - first);
+    for (size_t t = 0; t < n; ++t) write(first + t, units + t * n_rows);
+    device_.kernels.quantize(units, n * n_rows, blocks);
+    for (size_t t = 0; t < n; ++t) {
+      ActivationBlock* row = product.blocks + (task.first_token + first + t) *
+                                                  uint64_t{product.width / kBlockCols};
+      std::copy_n(blocks + t * n_blocks, n_blocks, row + task.first_row / kBlockCols);
+    }
+  }
+}
+
 void Products::run_gated(const PackedWeight& weight, const std::vector<MatmulToken>& tokens,
                          const GatedProduct& product, const StopFlag& stop) {
   const std::span<const PanelRun> runs = weight.group(0);
@@ -88,10 +119,7 @@ void Products::run_gated(const PackedWeight& weight, const std::vector<MatmulTok
       part->n_tokens = n_tokens;
       device_.kernels.matmul(*part, scratch_.data() + thread * kMatmulScratch);
     }
-    for (uint32_t t = 0; t < n_tokens; ++t) {
-      device_.kernels.glu(mine[t].out, mine[t].out + n_rows, n_rows, product.unit,
-                          tokens[first + t].out + row);
-    }
+    write_units(product, gated_tasks_[index], gates, {tokens.data() + first, n_tokens});
   });
   stop.check();
 }

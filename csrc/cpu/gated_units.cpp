@@ -35,19 +35,4 @@ std::vector<const GluOp*> find_gated_units(const Program& program) {
   return units;
 }
 
-ScratchPlan plan_gated(const Program& program, const std::vector<const GluOp*>& units,
-                       uint64_t alignment) {
-  Program planned = program;
-  for (size_t i = 0; i < units.size(); ++i) {
-    if (!units[i]) continue;
-    // The product gives what the unit would, and the unit a value that no one reads.
-    auto& product = std::get<MatmulOp>(planned.ops[i]);
-    auto& unit = std::get<GluOp>(planned.ops[i + 1]);
-    planned.values[product.out - 1].cols = 1;
-    std::swap(product.out, unit.out);
-    unit.x = product.out;
-  }
-  return plan_scratch(planned, alignment);
-}
-
 }  // namespace forge::cpu

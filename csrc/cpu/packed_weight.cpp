@@ -43,6 +43,11 @@ void drop_pages(const uint8_t* data, uint64_t bytes) {
 
 }  // namespace
 
+bool is_all_quantized(const HostWeight& weight) {
+  return std::ranges::all_of(weight.parts,
+                             [](const WeightPart& part) { return is_quantized(part.type); });
+}
+
 PackedWeight::PackedWeight(const HostWeight& weight, uint64_t group_rows, CpuDevice& device)
     : group_rows_(group_rows) {
   add_runs(weight);

@@ -16,6 +16,9 @@ struct PanelRun {
   bool mapped;  // the rows lie in a file's mapping
 };
 
+// Whether all rows of a weight are multiplied with activations as signed bytes.
+bool is_all_quantized(const HostWeight& weight);
+
 // A weight as products read it: see panel_layout.h. Its rows form groups of equal size (experts); a
 // panel lies inside one group and one part, and its last rows may be empty.
 class PackedWeight {

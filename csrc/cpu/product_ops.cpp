@@ -15,7 +15,7 @@ namespace {
 constexpr size_t kMostExperts = 64;
 
 // The blocks of the row-th `cols` activations, or null.
-const ActivationBlock* blocks_of(const ActivationBlock* all, uint64_t row, uint64_t cols) {
+const ActivationBlock* blocks_at(const ActivationBlock* all, uint64_t row, uint64_t cols) {
   return all ? all + row * (cols / kBlockCols) : nullptr;
 }
 
@@ -24,7 +24,14 @@ const ActivationBlock* blocks_of(const ActivationBlock* all, uint64_t row, uint6
 void CpuExecutor::prepare_product(const Weight& weight, uint64_t group_rows, ValueId x) {
   const PackedWeight& packed = static_cast<const CpuWeight&>(weight).packed(group_rows, *device_);
   packed_[op_index_] = &packed;
-  if (packed.quantized()) products_.reserve(program_->max_rows(x), program_->value(x).cols);
+  if (!packed.quantized() || is_blocks_[x - 1]) return;
+  products_.reserve(program_->max_rows(x), program_->value(x).cols);
+}
+
+const ActivationBlock* CpuExecutor::quantized(const PackedWeight& weight, ValueId x) {
+  if (const ActivationBlock* blocks = blocks_of(x)) return blocks;
+  const Matrix rows = matrix(x);
+  return products_.quantize(weight, rows.data, rows.rows, rows.cols);
 }
 
 void CpuExecutor::prepare(const MatmulOp& op) {
@@ -38,12 +45,15 @@ void CpuExecutor::execute(const MatmulOp& op) {
   const Matrix x = matrix(op.x), residual = matrix(op.residual),
                out = matrix(unit ? unit->out : op.out);
   const PackedWeight& weight = *packed_[op_index_];
-  const ActivationBlock* blocks = products_.quantize(weight, x.data, x.rows, x.cols);
+  const ActivationBlock* blocks = quantized(weight, op.x);
   tokens_.clear();
   for (uint64_t t = 0; t < x.rows; ++t) {
-    tokens_.push_back({x.row(t), blocks_of(blocks, t, x.cols), out.row(t), residual.row(t)});
+    tokens_.push_back({x.row(t), blocks_at(blocks, t, x.cols), out.row(t), residual.row(t)});
   }
-  if (unit) return products_.run_gated(weight, tokens_, {unit->width, unit->unit}, *stop_);
+  if (unit) {
+    return products_.run_gated(weight, tokens_, {unit->width, unit->unit, blocks_of(unit->out)},
+                               *stop_);
+  }
   groups_.assign(1, {0, tokens_.data(), tokens_.size()});
   products_.run(weight, groups_, {floats_of(op.bias), op.alpha, op.activation}, *stop_);
 }
@@ -107,12 +117,12 @@ void CpuExecutor::execute(const MoeMatmulOp& op) {
     next[expert] = tokens_.data() + (groups_[expert].tokens - tokens_.data());
   }
   const PackedWeight& weight = *packed_[op_index_];
-  const ActivationBlock* blocks = products_.quantize(weight, x.data, x.rows, x.cols);
+  const ActivationBlock* blocks = quantized(weight, op.x);
   for (uint64_t t = 0; t < route.rows; ++t) {
     for (uint64_t k = 0; k < top_k; ++k) {
       const uint64_t input = shared_input ? t : t * top_k + k;  // of rows of `cols`
       *next[static_cast<size_t>(route.row(t)[k])]++ = {x.data + input * cols,
-                                                       blocks_of(blocks, input, cols),
+                                                       blocks_at(blocks, input, cols),
                                                        out.row(t) + k * expert_rows, nullptr};
     }
   }

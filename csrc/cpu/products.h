@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "../common/step_inputs.h"
@@ -27,6 +28,7 @@ struct Epilogue {
 struct GatedProduct {
   uint32_t width;
   uint32_t unit;
+  ActivationBlock* blocks;  // null, or where the tokens' units go instead of to their `out`
 };
 
 // Deals products out to threads: a task is some panels by a block of tokens.
@@ -49,7 +51,7 @@ class Products {
   // Makes room for gated products.
   void reserve_gated();
 
-  // Writes `width` columns to each token's out. Throws FORGE_CANCELLED when the flag is raised
+  // Writes `width` columns of each token. Throws FORGE_CANCELLED when the flag is raised
   // meanwhile.
   void run_gated(const PackedWeight& weight, const std::vector<MatmulToken>& tokens,
                  const GatedProduct& product, const StopFlag& stop);
@@ -74,6 +76,9 @@ class Products {
   };
 
   void plan(const PackedWeight& weight, const std::vector<ProductGroup>& groups);
+  // Writes the units of some tokens, whose gates and ups lie in rows of 2 n_rows from `gates` on.
+  void write_units(const GatedProduct& product, const GatedTask& task, const float* gates,
+                   std::span<const MatmulToken> tokens);
   void plan_gated(const GatedProduct& product, uint64_t row_bytes, uint64_t n_tokens);
 
   CpuDevice& device_;

@@ -15,40 +15,51 @@ void CpuExecutor::execute(const EmbedOp& op) {
   });
 }
 
-void CpuExecutor::prepare(const RmsNormOp& op) { floats_of(op.weight); }
+void CpuExecutor::prepare(const RmsNormOp& op) {
+  floats_of(op.weight);
+  reserve_row(program_->value(op.out).cols);
+}
 
 void CpuExecutor::execute(const RmsNormOp& op) {
-  const Matrix x = matrix(op.x), residual = matrix(op.residual), out = matrix(op.out);
+  const Matrix x = matrix(op.x), residual = matrix(op.residual);
   const float* weight = floats_of(op.weight);
-  for_rows(x.rows, x.cols, [&](uint64_t t, uint32_t) {
-    kernels_.rms_norm(x.row(t), weight, x.cols, op.eps, op.weight_offset, residual.row(t),
-                      out.row(t));
+  for_rows(x.rows, x.cols, [&](uint64_t t, uint32_t thread) {
+    write_row(op.out, t, thread, [&](float* out) {
+      kernels_.rms_norm(x.row(t), weight, x.cols, op.eps, op.weight_offset, residual.row(t), out);
+    });
   });
 }
 
 void CpuExecutor::prepare(const LayerNormOp& op) {
   floats_of(op.weight);
   floats_of(op.bias);
+  reserve_row(program_->value(op.out).cols);
 }
 
 void CpuExecutor::execute(const LayerNormOp& op) {
-  const Matrix x = matrix(op.x), out = matrix(op.out);
+  const Matrix x = matrix(op.x);
   const float* weight = floats_of(op.weight);
   const float* bias = floats_of(op.bias);
-  for_rows(x.rows, x.cols, [&](uint64_t t, uint32_t) {
-    kernels_.layer_norm(x.row(t), weight, bias, x.cols, op.eps, out.row(t));
+  for_rows(x.rows, x.cols, [&](uint64_t t, uint32_t thread) {
+    write_row(op.out, t, thread, [&](float* out) {
+      kernels_.layer_norm(x.row(t), weight, bias, x.cols, op.eps, out);
+    });
   });
 }
 
+void CpuExecutor::prepare(const GluOp& op) { reserve_row(program_->value(op.out).cols); }
+
 void CpuExecutor::execute(const GluOp& op) {
   if (gated_units_[op_index_ - 1] == &op) return;  // the product before it did this as well
-  const Matrix x = matrix(op.x), out = matrix(op.out);
+  const Matrix x = matrix(op.x);
   const uint64_t width = op.width;
-  for_rows(x.rows, x.cols, [&](uint64_t t, uint32_t) {
-    for (uint64_t i = 0; i < out.cols; i += width) {
-      const float* gate = x.row(t) + 2 * i;
-      kernels_.glu(gate, gate + width, width, op.unit, out.row(t) + i);
-    }
+  for_rows(x.rows, x.cols, [&](uint64_t t, uint32_t thread) {
+    write_row(op.out, t, thread, [&](float* out) {
+      for (uint64_t i = 0; i < x.cols / 2; i += width) {
+        const float* gate = x.row(t) + 2 * i;
+        kernels_.glu(gate, gate + width, width, op.unit, out + i);
+      }
+    });
   });
 }
 

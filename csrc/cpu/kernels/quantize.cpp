@@ -17,27 +17,14 @@ constexpr float kLeast = 1e-35f;
 constexpr int kChoices = 4;
 constexpr float kLargest[kChoices] = {127, 126, 125, 124};
 
-// Blocks whose numbers lie side by side in a vector, as far as they are single ones; a multiple of 4 and
-// of the lanes.
-constexpr uint32_t kGroup = 16;
+// Blocks whose numbers lie side by side in a vector, as far as they are single ones.
+constexpr uint32_t kGroup = kLanes;
 
 struct Add {
   FORGE_INLINE Vec of(Vec a, Vec b) { return a + b; }
 };
 struct Most {
   FORGE_INLINE Vec of(Vec a, Vec b) { return max(a, b); }
-};
-
-// What is found out of the blocks of a group. The arrays are those of ActivationBlock, one number a block.
-struct GroupFacts {
-  alignas(64) float largest[kGroup];
-  alignas(64) float to_one[kGroup];  // 1 / largest
-  alignas(64) float error[kChoices][kGroup];
-  alignas(64) float by[kGroup];  // what turns a block into its bytes
-  alignas(64) float scale[kGroup];
-  alignas(64) float low[kGroup], high[kGroup];  // sums of the bytes' halves
-  alignas(64) int32_t minus_sum[3][kGroup];
-  alignas(64) float scaled_sum[3][kGroup];
 };
 
 // The larger of |x| in each lane of a block.
@@ -61,31 +48,41 @@ FORGE_INLINE Vec rounding_error(const float* x, Vec by) {
   return error;
 }
 
-// Calls vector(b) -> Vec for four blocks and joins the lanes of each.
+// For each block of a group, the lanes of vector(block) joined. There are a multiple of 4.
 template <class Op, class VectorOf>
-FORGE_INLINE void across_blocks(float* out, VectorOf vector) {
-  const Vec four[4] = {vector(0), vector(1), vector(2), vector(3)};
-  across<Op>(four, out);
-}
-
-// The errors of four blocks from x on, the b-th of the group and those behind it.
-FORGE_INLINE void measure_four(const float* x, uint32_t b, GroupFacts& facts) {
+FORGE_INLINE Vec across_blocks(uint32_t n_blocks, VectorOf vector) {
+  Four parts[kGroup / 4] = {};
   FORGE_UNROLL(4)
-  for (int i = 0; i < kChoices; ++i) {
-    across_blocks<Add>(facts.error[i] + b, [&](uint32_t j) FORGE_INLINE_LAMBDA {
-      return rounding_error(x + j * kBlockCols, set(kLargest[i]) * set(facts.to_one[b + j]));
-    });
+  for (uint32_t b = 0; b < kGroup; b += 4) {
+    if (b >= n_blocks) break;
+    const Vec four[4] = {vector(b), vector(b + 1), vector(b + 2), vector(b + 3)};
+    parts[b / 4] = across<Op>(four);
   }
+  return join(parts);
 }
 
-// The scales with the least error, of kLanes blocks from the b-th on.
-FORGE_INLINE void choose_scales(GroupFacts& facts, uint32_t b) {
-  Vec steps = set(kLargest[0]), least = zero();
+// How the blocks of a group are scaled; NaN for blocks of zeros and those that hold NaN or infinity.
+struct GroupScales {
+  Vec scale;
+  Vec by;  // 1 / scale
+};
+
+FORGE_INLINE GroupScales find_scales(const float* x, uint32_t n_blocks) {
+  const Vec largest = across_blocks<Most>(
+      n_blocks, [&](uint32_t b) FORGE_INLINE_LAMBDA { return magnitudes(x + b * kBlockCols); });
+  const Vec to_one = set(1) / largest;
+  Vec steps = zero(), least = zero();
   FORGE_UNROLL(4)
   for (int i = 0; i < kChoices; ++i) {
+    alignas(64) float by[kGroup];
+    store(by, set(kLargest[i]) * to_one);
+    const Vec squares = across_blocks<Add>(n_blocks, [&](uint32_t b) FORGE_INLINE_LAMBDA {
+      return rounding_error(x + b * kBlockCols, set(by[b]));
+    });
     // In units of x: the error in steps is divided by the number of steps.
-    const Vec error = load(facts.error[i] + b) * set(1 / (kLargest[i] * kLargest[i]));
+    const Vec error = squares * set(1 / (kLargest[i] * kLargest[i]));
     if (i == 0) {
+      steps = set(kLargest[0]);
       least = error;
     } else {
       const Mask better = less(error, least);
@@ -93,8 +90,10 @@ FORGE_INLINE void choose_scales(GroupFacts& facts, uint32_t b) {
       least = select(better, error, least);
     }
   }
-  store(facts.by + b, steps * load(facts.to_one + b));
-  store(facts.scale + b, load(facts.largest + b) / steps);
+  // With a NaN, an infinity or zeros alone in a block all its errors are NaN.
+  const Vec nan_or_zero = least * zero();
+  const Vec scale = select(less(largest, set(kLeast)), set(__builtin_nanf("")), largest / steps);
+  return {scale + nan_or_zero, steps * to_one};
 }
 
 // Writes the bytes of a block; the sums of its first and of its last 16 are those of the lanes of
@@ -111,29 +110,6 @@ FORGE_INLINE void write_bytes(const float* x, Vec by, ActivationBlock& out, Vec&
   }
 }
 
-// The bytes of four blocks, the b-th of the group and those behind it.
-FORGE_INLINE void write_four(const float* x, uint32_t b, GroupFacts& facts, ActivationBlock* out) {
-  Vec low[4], high[4];
-  FORGE_UNROLL(4)
-  for (uint32_t j = 0; j < 4; ++j) {
-    write_bytes(x + j * kBlockCols, set(facts.by[b + j]), out[j], low[j], high[j]);
-  }
-  across<Add>(low, facts.low + b);
-  across<Add>(high, facts.high + b);
-}
-
-// The sums of kLanes blocks from the b-th on.
-FORGE_INLINE void find_sums(GroupFacts& facts, uint32_t b) {
-  const Vec low = load(facts.low + b), high = load(facts.high + b);
-  const Vec sums[3] = {low + high, low, high};
-  FORGE_UNROLL(3)
-  for (int i = 0; i < 3; ++i) {
-    const IntVec minus = to_ints(zero() - sums[i]);
-    memcpy(facts.minus_sum[i] + b, &minus, sizeof minus);
-    store(facts.scaled_sum[i] + b, load(facts.scale + b) * sums[i]);
-  }
-}
-
 // A block of zeros, or NaN when x holds one.
 void set_nothing(const float* x, ActivationBlock& out) {
   float nan_or_zero = 0;
@@ -143,51 +119,68 @@ void set_nothing(const float* x, ActivationBlock& out) {
   for (float& scaled_sum : out.scaled_sum) scaled_sum = nan_or_zero;
 }
 
-FORGE_INLINE void write_scale(const float* x, const GroupFacts& facts, uint32_t b,
-                              ActivationBlock& out) {
-  // With a NaN in the block all errors are NaN; an infinity times 1 / infinity is one.
-  if (!(facts.largest[b] >= kLeast) || !(facts.error[0][b] >= 0)) return set_nothing(x, out);
-  out.scale = facts.scale[b];
-  FORGE_UNROLL(3)
+// Writes all but the bytes of a group's blocks.
+FORGE_INLINE void write_scales(const float* x, uint32_t n_blocks, Vec scale, Vec low, Vec high,
+                               ActivationBlock* out) {
+  const Vec sums[3] = {low + high, low, high};
+  alignas(64) float scales[kGroup], scaled_sums[3][kGroup];
+  alignas(64) int32_t minus_sums[3][kGroup];
+  store(scales, scale);
   for (int i = 0; i < 3; ++i) {
-    out.minus_sum[i] = facts.minus_sum[i][b];
-    out.scaled_sum[i] = facts.scaled_sum[i][b];
+    const IntVec minus = to_ints(zero() - sums[i]);
+    memcpy(minus_sums[i], &minus, sizeof minus);
+    store(scaled_sums[i], scale * sums[i]);
+  }
+  for (uint32_t b = 0; b < n_blocks; ++b) {
+    if (scales[b] != scales[b]) {
+      set_nothing(x + b * kBlockCols, out[b]);
+      continue;
+    }
+    out[b].scale = scales[b];
+    FORGE_UNROLL(3)
+    for (int i = 0; i < 3; ++i) {
+      out[b].minus_sum[i] = minus_sums[i][b];
+      out[b].scaled_sum[i] = scaled_sums[i][b];
+    }
   }
 }
 
-// Blocks of a group, a multiple of 4; numbers of those that it lacks are computed of anything.
+// A group of blocks, a multiple of 4.
 FORGE_INLINE void quantize_group(const float* x, uint32_t n_blocks, ActivationBlock* out) {
-  GroupFacts facts;
-  for (uint32_t b = 0; b < n_blocks; b += 4) {
-    across_blocks<Most>(facts.largest + b, [&](uint32_t j) FORGE_INLINE_LAMBDA {
-      return magnitudes(x + (b + j) * kBlockCols);
-    });
-  }
-  for (uint32_t b = 0; b < n_blocks; b += kLanes) {
-    store(facts.to_one + b, set(1) / load(facts.largest + b));
-  }
-  for (uint32_t b = 0; b < n_blocks; b += 4) measure_four(x + b * kBlockCols, b, facts);
-  for (uint32_t b = 0; b < n_blocks; b += kLanes) choose_scales(facts, b);
-  for (uint32_t b = 0; b < n_blocks; b += 4) write_four(x + b * kBlockCols, b, facts, out + b);
-  for (uint32_t b = 0; b < n_blocks; b += kLanes) find_sums(facts, b);
-  for (uint32_t b = 0; b < n_blocks; ++b) write_scale(x + b * kBlockCols, facts, b, out[b]);
+  const GroupScales scales = find_scales(x, n_blocks);
+  alignas(64) float by[kGroup];
+  store(by, scales.by);
+  Vec high_lanes[kGroup];
+  const Vec low = across_blocks<Add>(n_blocks, [&](uint32_t b) FORGE_INLINE_LAMBDA {
+    Vec low_lanes;
+    write_bytes(x + b * kBlockCols, set(by[b]), out[b], low_lanes, high_lanes[b]);
+    return low_lanes;
+  });
+  const Vec high = across_blocks<Add>(
+      n_blocks, [&](uint32_t b) FORGE_INLINE_LAMBDA { return high_lanes[b]; });
+  write_scales(x, n_blocks, scales.scale, low, high, out);
 }
 
 }  // namespace
 
 void quantize(const float* x, uint64_t n, ActivationBlock* out) {
-  uint64_t n_blocks = n / kBlockCols;
-  for (; n_blocks >= kGroup; n_blocks -= kGroup, x += kGroup * kBlockCols, out += kGroup) {
-    quantize_group(x, kGroup, out);
+  const uint64_t n_blocks = n / kBlockCols;
+  uint64_t b = 0;
+  for (; b + kGroup <= n_blocks; b += kGroup) quantize_group(x + b * kBlockCols, kGroup, out + b);
+  const auto fours = static_cast<uint32_t>((n_blocks - b) / 4 * 4);
+  if (fours > 0) quantize_group(x + b * kBlockCols, fours, out + b);
+  b += fours;
+  if (b == n_blocks) return;
+  if (n_blocks >= 4) {
+    // Some blocks are done again, with the same result.
+    b = n_blocks - 4;
+    return quantize_group(x + b * kBlockCols, 4, out + b);
   }
-  const auto fours = static_cast<uint32_t>(n_blocks / 4 * 4);
-  if (fours > 0) quantize_group(x, fours, out);
-  if (n_blocks == fours) return;
   float rest[4 * kBlockCols] = {};
   ActivationBlock blocks[4];
-  memcpy(rest, x + fours * kBlockCols, (n_blocks - fours) * kBlockCols * sizeof(float));
+  memcpy(rest, x, n * sizeof(float));
   quantize_group(rest, 4, blocks);
-  memcpy(out + fours, blocks, (n_blocks - fours) * sizeof(ActivationBlock));
+  memcpy(out, blocks, n_blocks * sizeof(ActivationBlock));
 }
 
 }  // namespace forge::cpu::FORGE_TARGET

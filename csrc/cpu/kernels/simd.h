@@ -16,8 +16,9 @@
 //   less, select(mask, a, b) = mask ? a : b
 //   scale2(x, n)          x times 2^n for whole n in [-160, 140]
 //   sum, largest          over the lanes
-//   across<Op>(a, out)    out[i] = all lanes of a[i] joined by Op::of(Vec, Vec), for four vectors at a
-//                         cost of little more than one
+//   across<Op>(a)         four floats, the i-th all lanes of a[i] joined by Op::of(Vec, Vec), at a cost
+//                         of little more than that of one vector
+//   join                  kLanes floats from fours of them
 //   load_f16, load_bf16, store_f16, f16_at
 //   widen_part            kLanes of 16 signed bytes as floats
 //   expand_bits           16 bits as bytes of 0 or 0xff
@@ -39,6 +40,7 @@ namespace forge::cpu::FORGE_TARGET {
 
 typedef uint8_t Bytes __attribute__((vector_size(16)));
 typedef int8_t SignedBytes __attribute__((vector_size(16)));
+typedef float Four __attribute__((vector_size(16)));
 
 FORGE_INLINE Bytes load_bytes(const uint8_t* at) {
   Bytes bytes;

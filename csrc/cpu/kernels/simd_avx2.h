@@ -70,7 +70,7 @@ FORGE_INLINE float largest(Vec a) {
 }
 
 template <class Op>
-FORGE_INLINE void across(const Vec (&a)[4], float* out) {
+FORGE_INLINE Four across(const Vec (&a)[4]) {
   const auto pair = [](Vec x, Vec y) {
     return Op::of({_mm256_unpacklo_ps(x.v, y.v)}, {_mm256_unpackhi_ps(x.v, y.v)});
   };
@@ -78,8 +78,10 @@ FORGE_INLINE void across(const Vec (&a)[4], float* out) {
   const Vec all = Op::of({_mm256_shuffle_ps(low.v, high.v, 0x44)},
                          {_mm256_shuffle_ps(low.v, high.v, 0xee)});
   const Vec one = Op::of(all, {_mm256_permute2f128_ps(all.v, all.v, 1)});
-  _mm_storeu_ps(out, _mm256_castps256_ps128(one.v));
+  return _mm256_castps256_ps128(one.v);
 }
+
+FORGE_INLINE Vec join(const Four (&parts)[2]) { return {_mm256_set_m128(parts[1], parts[0])}; }
 
 FORGE_INLINE Vec load_f16(const uint8_t* at) {
   return {_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at)))};

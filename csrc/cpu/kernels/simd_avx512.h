@@ -65,7 +65,7 @@ FORGE_INLINE float sum(Vec a) {
 FORGE_INLINE float largest(Vec a) { return _mm512_reduce_max_ps(a.v); }
 
 template <class Op>
-FORGE_INLINE void across(const Vec (&a)[4], float* out) {
+FORGE_INLINE Four across(const Vec (&a)[4]) {
   const auto pair = [](Vec x, Vec y) {
     return Op::of({_mm512_unpacklo_ps(x.v, y.v)}, {_mm512_unpackhi_ps(x.v, y.v)});
   };
@@ -75,7 +75,14 @@ FORGE_INLINE void across(const Vec (&a)[4], float* out) {
                          {_mm512_shuffle_ps(low.v, high.v, 0xee)});
   const Vec half = Op::of(all, {_mm512_shuffle_f32x4(all.v, all.v, 0x4e)});
   const Vec one = Op::of(half, {_mm512_shuffle_f32x4(half.v, half.v, 0xb1)});
-  _mm_storeu_ps(out, _mm512_castps512_ps128(one.v));
+  return _mm512_castps512_ps128(one.v);
+}
+
+FORGE_INLINE Vec join(const Four (&parts)[4]) {
+  __m512 out = _mm512_castps128_ps512(parts[0]);
+  out = _mm512_insertf32x4(out, parts[1], 1);
+  out = _mm512_insertf32x4(out, parts[2], 2);
+  return {_mm512_insertf32x4(out, parts[3], 3)};
 }
 
 FORGE_INLINE Vec load_f16(const uint8_t* at) {

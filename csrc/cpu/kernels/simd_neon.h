@@ -59,13 +59,18 @@ FORGE_INLINE float sum(Vec a) { return vaddvq_f32(a.v); }
 FORGE_INLINE float largest(Vec a) { return vmaxvq_f32(a.v); }
 
 template <class Op>
-FORGE_INLINE void across(const Vec (&a)[4], float* out) {
+FORGE_INLINE Four across(const Vec (&a)[4]) {
   const auto pair = [](Vec x, Vec y) {
     return Op::of({vzip1q_f32(x.v, y.v)}, {vzip2q_f32(x.v, y.v)});
   };
   const Vec low = pair(a[0], a[1]), high = pair(a[2], a[3]);
-  store(out, Op::of({vcombine_f32(vget_low_f32(low.v), vget_low_f32(high.v))},
-                    {vcombine_f32(vget_high_f32(low.v), vget_high_f32(high.v))}));
+  const Vec one = Op::of({vcombine_f32(vget_low_f32(low.v), vget_low_f32(high.v))},
+                         {vcombine_f32(vget_high_f32(low.v), vget_high_f32(high.v))});
+  return reinterpret_cast<Four>(one.v);
+}
+
+FORGE_INLINE Vec join(const Four (&parts)[1]) {
+  return {reinterpret_cast<float32x4_t>(parts[0])};
 }
 
 FORGE_INLINE Vec load_f16(const uint8_t* at) {

@@ -72,15 +72,17 @@ FORGE_INLINE float largest(Vec a) {
 }
 
 template <class Op>
-FORGE_INLINE void across(const Vec (&a)[4], float* out) {
+FORGE_INLINE Four across(const Vec (&a)[4]) {
   const auto pair = [](Vec x, Vec y) {
     return Op::of({__builtin_shufflevector(x.v, y.v, 0, 4, 1, 5)},
                   {__builtin_shufflevector(x.v, y.v, 2, 6, 3, 7)});
   };
   const Vec low = pair(a[0], a[1]), high = pair(a[2], a[3]);
-  store(out, Op::of({__builtin_shufflevector(low.v, high.v, 0, 1, 4, 5)},
-                    {__builtin_shufflevector(low.v, high.v, 2, 3, 6, 7)}));
+  return Op::of({__builtin_shufflevector(low.v, high.v, 0, 1, 4, 5)},
+                {__builtin_shufflevector(low.v, high.v, 2, 3, 6, 7)}).v;
 }
+
+FORGE_INLINE Vec join(const Four (&parts)[1]) { return {parts[0]}; }
 
 // Shifted into place, an f16 is a float whose exponent is 112 too small; subnormals included.
 FORGE_INLINE Vec widen_f16(Ints half) {
