@@ -2,6 +2,7 @@
 import type { Backend, KvCache, KvType, Step, StepInputs } from "../src/backend.ts";
 import { Random } from "../src/bench/random.ts";
 import { median } from "../src/bench/statistics.ts";
+import { KV_ELEMENT_BYTES } from "../src/engine/kv_size.ts";
 import { openBackend } from "../src/engine/open_backend.ts";
 import { PAGE_TOKENS } from "../src/engine/runner.ts";
 import type { BenchOptions } from "./bench_options.ts";
@@ -155,8 +156,7 @@ function describeCase(
   seconds: number,
   { limits }: Machine,
 ): string {
-  const elementBytes = { F32: 4, F16: 2, Q8_0: 34 / 32 }[type];
-  const bytes = sequences * (depth + nTokens) * nKvHeads * headDim * 2 * elementBytes;
+  const bytes = sequences * (depth + nTokens) * nKvHeads * headDim * 2 * KV_ELEMENT_BYTES[type];
   const pairs = sequences * nTokens * (depth + (nTokens + 1) / 2);
   const flops = pairs * nHeads * headDim * 4;
   const share = (value: number, limit: number | undefined) =>

@@ -200,9 +200,9 @@ FORGE_API forge_status forge_quantize(uint32_t device, uint32_t type, uint64_t r
 /* ---- KV cache ----------------------------------------------------------------------------- */
 
 /*
- * The keys and values of one layer, in `n_pages` pages of `page_tokens` tokens. `type` is F32, F16
- * or, where the backend has it, Q8_0: blocks of 32 elements of a head (the last one of a head may be
- * shorter), each with a float16 scale. Pages are zero until written; their layout is the backend's
+ * The keys and values of one layer, in `n_pages` pages of `page_tokens` tokens. `type` is F32, F16,
+ * BF16 or Q8_0: blocks of 32 elements of a head (the last one of a head may be shorter), each with a
+ * float16 scale. Pages are zero until written; their layout is the backend's
  * own.
  */
 FORGE_API forge_status forge_kv_create(uint32_t device, uint32_t type, uint32_t n_pages,

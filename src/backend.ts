@@ -10,7 +10,7 @@ import type { TensorInfo, TensorType } from "./formats/tensor_info.ts";
 export type BackendKind = "cpu" | "reference" | "cuda" | "metal";
 
 /** Element types a KV cache can have. */
-export type KvType = "F32" | "F16" | "Q8_0";
+export type KvType = "F32" | "F16" | "BF16" | "Q8_0";
 
 /** Kernels of attention, in the order of `FORGE_ATTENTION_AUTO` and on. */
 export const ATTENTION_KERNELS = ["auto", "flash", "tiled", "naive"] as const;

@@ -12,6 +12,7 @@ import type {
   StepInputs,
   StepLimits,
 } from "../../src/backend.ts";
+import { KV_ELEMENT_BYTES } from "../../src/engine/kv_size.ts";
 import { PAGE_TOKENS } from "../../src/engine/runner.ts";
 import { ForgeError } from "../../src/errors.ts";
 import { say, type SpeedLine } from "./lines.ts";
@@ -160,7 +161,7 @@ async function measure(
 
 /** Bytes of the keys and values of one position. */
 function cacheBytes({ nKvHeads, headDim }: Heads, type: KvType): number {
-  return 2 * nKvHeads * headDim * { F32: 4, F16: 2, Q8_0: 34 / 32 }[type];
+  return 2 * nKvHeads * headDim * KV_ELEMENT_BYTES[type];
 }
 
 function recordLayers(

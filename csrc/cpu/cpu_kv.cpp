@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "../common/error.h"
+#include "../common/float16.h"
 
 namespace forge::cpu {
 
@@ -20,16 +21,24 @@ uint32_t blocks(uint32_t head_dim) { return (head_dim + kKvBlock - 1) / kKvBlock
 uint64_t element_bytes(WeightType type) {
   switch (type) {
     case WeightType::F32: return 4;
-    case WeightType::F16: return 2;
+    case WeightType::F16:
+    case WeightType::BF16: return 2;
     case WeightType::Q8_0: return 1;
     default:
       fail(FORGE_UNSUPPORTED, "KV cache type ", static_cast<uint32_t>(type),
-           " is not supported by the CPU device; valid are F32 (0), F16 (1) and Q8_0 (8)");
+           " is not supported by the CPU device; valid are F32 (0), F16 (1), BF16 (30) and Q8_0 (8)");
   }
 }
 
 // Cache lines begin where heads do.
 uint64_t whole_lines(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+void to_bf16(const float* from, uint32_t n, uint8_t* to) {
+  for (uint32_t i = 0; i < n; ++i) {
+    const uint16_t brain = f32_to_bf16(from[i]);
+    std::memcpy(to + 2 * i, &brain, sizeof brain);
+  }
+}
 
 // Writes elements of `Element` to every `stride`-th place.
 template <class Element>
@@ -80,9 +89,9 @@ void CpuKv::store_k(uint8_t* keys, uint32_t slot, const float* k) {
   uint8_t* to = keys + slot * element_bytes_;
   if (shape.type == WeightType::F32) {
     scatter<float>(k, n, shape.page_tokens, to);
-  } else if (shape.type == WeightType::F16) {
+  } else if (element_bytes_ == 2) {
     uint8_t half[2 * kMostDims];
-    kernels_.to_f16(k, n, half);
+    to_half(k, n, half);
     scatter<uint16_t>(half, n, shape.page_tokens, to);
   } else {
     int8_t levels[kMostDims];
@@ -98,10 +107,18 @@ void CpuKv::store_v(uint8_t* values, uint32_t slot, const float* v) {
   uint8_t* to = values + uint64_t{slot} * n * element_bytes_;
   if (shape.type == WeightType::F32) {
     std::memcpy(to, v, n * sizeof(float));
-  } else if (shape.type == WeightType::F16) {
-    kernels_.to_f16(v, n, to);
+  } else if (element_bytes_ == 2) {
+    to_half(v, n, to);
   } else {
     kernels_.to_q8(v, n, reinterpret_cast<int8_t*>(to), values + v_bytes_ + 2 * slot * blocks(n));
+  }
+}
+
+void CpuKv::to_half(const float* from, uint32_t n, uint8_t* to) const {
+  if (shape.type == WeightType::BF16) {
+    to_bf16(from, n, to);
+  } else {
+    kernels_.to_f16(from, n, to);
   }
 }
 

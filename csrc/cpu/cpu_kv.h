@@ -28,6 +28,8 @@ class CpuKv : public KvCache {
   // The k or v of one head, into its keys or values in a page.
   void store_k(uint8_t* keys, uint32_t slot, const float* k);
   void store_v(uint8_t* values, uint32_t slot, const float* v);
+  // `n` floats in the cache's type of two bytes.
+  void to_half(const float* from, uint32_t n, uint8_t* to) const;
 
   const KernelTable& kernels_;
   uint64_t element_bytes_;

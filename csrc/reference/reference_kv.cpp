@@ -44,11 +44,12 @@ std::vector<float> rounded(const float* from, uint32_t cols, uint32_t head_dim) 
 ReferenceKv::ReferenceKv(const KvShape& cache_shape) {
   shape = cache_shape;
   if (shape.type != WeightType::F32 && shape.type != WeightType::F16 &&
-      shape.type != WeightType::Q8_0) {
+      shape.type != WeightType::BF16 && shape.type != WeightType::Q8_0) {
     fail(FORGE_UNSUPPORTED, "KV cache type ", static_cast<uint32_t>(shape.type),
-         " is not supported by the reference device; valid are F32, F16 and Q8_0");
+         " is not supported by the reference device; valid are F32, F16, BF16 and Q8_0");
   }
-  element_bytes_ = shape.type == WeightType::F16 ? 2 : 4;
+  const bool is_half = shape.type == WeightType::F16 || shape.type == WeightType::BF16;
+  element_bytes_ = is_half ? 2 : 4;
   page_bytes = static_cast<uint64_t>(shape.page_tokens) * (k_cols() + v_cols()) * element_bytes_;
   data_.resize(page_bytes * shape.n_pages);
 }
@@ -75,7 +76,8 @@ void ReferenceKv::store_one(uint32_t page, uint32_t slot, uint32_t i, float valu
   if (element_bytes_ == 4) {
     std::memcpy(at, &value, 4);
   } else {
-    const uint16_t half = f32_to_f16(value);
+    const bool is_brain = shape.type == WeightType::BF16;
+    const uint16_t half = is_brain ? f32_to_bf16(value) : f32_to_f16(value);
     std::memcpy(at, &half, 2);
   }
 }
@@ -89,7 +91,7 @@ float ReferenceKv::load(uint32_t page, uint32_t slot, uint32_t i) const {
   }
   uint16_t half;
   std::memcpy(&half, at, 2);
-  return f16_to_f32(half);
+  return shape.type == WeightType::BF16 ? bf16_to_f32(half) : f16_to_f32(half);
 }
 
 void ReferenceKv::copy_page(uint32_t from, uint32_t to) {

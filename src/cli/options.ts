@@ -156,7 +156,7 @@ export const OPTIONS = {
     flags: "--kv-type",
     kind: "choice",
     metavar: "TYPE",
-    choices: ["F16", "F32", "Q8_0"],
+    choices: ["F16", "BF16", "F32", "Q8_0"],
     group: "Model",
     help: "type of the KV cache",
     otherwise: "F16; with reference F32",

@@ -9,7 +9,13 @@ const MEMORY_SHARE = 1 / 8;
 /** Taken for the machine's memory where a program may not ask for it. */
 const UNKNOWN_MEMORY = 8 * 2 ** 30;
 
-const ELEMENT_BYTES: Record<KvType, number> = { F32: 4, F16: 2, Q8_0: 34 / 32 };
+/** Bytes of an element of a cache. */
+export const KV_ELEMENT_BYTES: Readonly<Record<KvType, number>> = {
+  F32: 4,
+  F16: 2,
+  BF16: 2,
+  Q8_0: 34 / 32,
+};
 
 export interface CacheNeeds {
   readonly contextLength: number;
@@ -29,7 +35,7 @@ export function cacheTokens(needs: CacheNeeds, memory: number = machineMemory())
   const { contextLength, maxSequences, kvType, layers } = needs;
   // Pages are not shared out in parts.
   const perSequence = Math.ceil(contextLength / PAGE_TOKENS) * PAGE_TOKENS;
-  const affordable = memory * MEMORY_SHARE / kvBytesPerToken(layers, ELEMENT_BYTES[kvType]);
+  const affordable = memory * MEMORY_SHARE / kvBytesPerToken(layers, KV_ELEMENT_BYTES[kvType]);
   return Math.max(perSequence, Math.min(perSequence * maxSequences, Math.floor(affordable)));
 }
 

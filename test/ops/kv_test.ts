@@ -34,7 +34,7 @@ function attend(
 }
 
 deviceTest("a new cache is all zeros", (device) => {
-  for (const [type, bytes] of [["F32", 4], ["F16", 2], ["Q8_0", 1]] as const) {
+  for (const [type, bytes] of [["F32", 4], ["F16", 2], ["BF16", 2], ["Q8_0", 1]] as const) {
     const kv = device.createKv({ ...shape, type });
     const elements = shape.pageTokens * shape.nKvHeads * (shape.kHeadDim + shape.vHeadDim);
     assertEquals(kv.pageBytes >= elements * bytes, true);
@@ -66,7 +66,7 @@ deviceTest("tokens go to their sequence's pages and nowhere else", async (device
   });
 });
 
-for (const type of ["F16", "Q8_0"] as const) {
+for (const type of ["F16", "BF16", "Q8_0"] as const) {
   deviceTest(
     `copied, saved and restored ${type} pages attend as the originals do`,
     async (device, random) => {

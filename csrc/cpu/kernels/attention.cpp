@@ -244,6 +244,7 @@ void attention_split(const AttentionRows& rows, int32_t begin, const AttentionPa
   scale_queries(split);
   switch (rows.type) {
     case WeightType::F16: attend<CacheF16>(split); break;
+    case WeightType::BF16: attend<CacheBF16>(split); break;
     case WeightType::Q8_0: attend<CacheQ8>(split); break;
     default: attend<CacheF32>(split); break;
   }

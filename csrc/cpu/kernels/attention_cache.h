@@ -26,6 +26,13 @@ struct CacheF16 {
   FORGE_INLINE Vec load_at(const uint8_t* at) { return load_f16(at); }
 };
 
+struct CacheBF16 {
+  static constexpr uint64_t kBytes = 2;
+  static constexpr bool kScaled = false;
+  static constexpr bool kFetchAhead = true;
+  FORGE_INLINE Vec load_at(const uint8_t* at) { return load_bf16(at); }
+};
+
 struct CacheQ8 {
   static constexpr uint64_t kBytes = 1;
   static constexpr bool kScaled = true;
