@@ -34,6 +34,7 @@ export type { Completion, TextLogprob, TokenLogprobs } from "./engine/completion
 export type { LoadOptions, Speculation } from "./engine/load_options.ts";
 export type { GenerateOptions } from "./engine/options.ts";
 export type { Constraint, ConstraintState } from "./engine/constraint.ts";
+export type { ConstraintScope } from "./constrain/scope.ts";
 export type { ConstraintOptions, JsonSchema } from "./constrain/spec.ts";
 export type { ConstraintCost } from "./constrain/compiled_constraint.ts";
 export type {

@@ -1,5 +1,6 @@
 import { ForgeError } from "../errors.ts";
 import type { JsonValue } from "../formats/json.ts";
+import type { ConstraintScope } from "./scope.ts";
 
 /** A JSON schema, as parsed JSON. */
 export type JsonSchema = boolean | { readonly [keyword: string]: unknown };
@@ -14,13 +15,22 @@ export interface ConstraintOptions {
   readonly regex?: string | undefined;
   /** The answer is what the rule `root` of a grammar in EBNF describes. */
   readonly grammar?: string | undefined;
+  /** Where in the answer the constraint holds. @default in all of it */
+  readonly constraintScope?: ConstraintScope | undefined;
 }
 
 /** One constraint. */
 export type ConstraintSpec =
   | { readonly kind: "json_schema"; readonly schema: JsonValue }
   | { readonly kind: "regex"; readonly pattern: string }
-  | { readonly kind: "grammar"; readonly source: string };
+  | { readonly kind: "grammar"; readonly source: string }
+  /** One of some texts, what conforms to a constraint, and one of other texts. */
+  | {
+    readonly kind: "framed";
+    readonly before: readonly string[];
+    readonly inner: ConstraintSpec;
+    readonly behind: readonly string[];
+  };
 
 /**
  * The constraint that options ask for, if they ask for one.

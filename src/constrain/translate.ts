@@ -1,7 +1,15 @@
 import { parseRegex } from "./automata/parse_regex.ts";
 import { matching } from "./automata/regex_automaton.ts";
 import { compileEbnf } from "./ebnf.ts";
-import { automaton, type Expression, Grammar, optional, sequence, text } from "./grammar.ts";
+import {
+  automaton,
+  choice,
+  type Expression,
+  Grammar,
+  optional,
+  sequence,
+  text,
+} from "./grammar.ts";
 import { compileSchema } from "./json_schema/compile.ts";
 import { LeftEdge } from "./left_edge.ts";
 import { beginSteps } from "./limits.ts";
@@ -42,6 +50,12 @@ function compile(grammar: Grammar, spec: ConstraintSpec): Expression {
       return automaton(matching(parseRegex(spec.pattern, "the regex")));
     case "grammar":
       return compileEbnf(grammar, spec.source);
+    case "framed":
+      return sequence(
+        choice(...spec.before.map(text)),
+        compile(grammar, spec.inner),
+        choice(...spec.behind.map(text)),
+      );
   }
 }
 

@@ -1,5 +1,6 @@
 import type { ConstraintCost } from "../constrain/compiled_constraint.ts";
 import type { Constraints } from "../constrain/constraints.ts";
+import { checkScope } from "../constrain/scope.ts";
 import { constraintName, constraintSpec } from "../constrain/spec.ts";
 import { ForgeError } from "../errors.ts";
 import type { Tokenizer } from "../tokenizer/tokenizer.ts";
@@ -32,7 +33,11 @@ export class LazyConstraints {
    */
   async compile(options: GenerateOptions, startsText: boolean): Promise<Constraint | undefined> {
     const spec = constraintSpec(options);
-    if (spec === undefined) return options.constraint;
+    const { constraintScope: scope } = options;
+    if (spec === undefined) {
+      if (scope === undefined) return options.constraint;
+      throw new ForgeError("usage", "constraintScope is given without a constraint to hold there");
+    }
     if (options.constraint !== undefined) {
       throw new ForgeError(
         "usage",
@@ -41,7 +46,17 @@ export class LazyConstraints {
     }
     const { Constraints } = await import("../constrain/constraints.ts");
     this.#constraints ??= new Constraints(this.#tokenizer, this.#vocabSize, this.#endTokens);
-    return await this.#constraints.compile(spec, startsText);
+    if (scope === undefined) return await this.#constraints.compile(spec, startsText);
+    checkScope(scope, this.#vocabSize);
+    const { ScopedConstraint } = await import("../constrain/scoped_constraint.ts");
+    const { before = [""], behind = [""], opener } = scope;
+    const framed = { kind: "framed", before, inner: spec, behind } as const;
+    const inner = await this.#constraints.compile(framed, false);
+    const first = opener === undefined
+      ? undefined
+      : await this.#constraints.compile(spec, startsText);
+    const ends = [...this.#endTokens].filter((id) => id < this.#vocabSize);
+    return new ScopedConstraint(scope, inner, first, ends);
   }
 
   dispose(): void {

@@ -31,12 +31,12 @@ export async function chatCompletions(service: Service, request: Request): Promi
   const messages = readConversation(body, model.checkpoint.chatTemplate);
   const stream = readStream(body);
   const { n = 1, ...options } = readOptions(body, service.defaults);
-  const dialect = settleDialect(model, options, readTools(body));
+  const use = readTools(body);
   const controller = new AbortController();
   const leave = service.admission.enter(n);
   try {
+    const dialect = await settleDialect(model, { messages, options, use }, service.enforceable);
     const { promptTokens, pieces } = await model.generateMany(messages, n, {
-      ...options,
       ...dialect.options,
       signal: controller.signal,
     });

@@ -5,6 +5,7 @@ import type { JsonObject } from "../formats/json.ts";
 import { quote, quoteList } from "../formats/quote.ts";
 import { isGiven, readString } from "../requests/values.ts";
 import { Admission } from "./admission.ts";
+import { EnforceableTools } from "./chat/enforceable.ts";
 import { HttpError } from "./http_error.ts";
 import { DEFAULT_QUEUE, type ServeOptions } from "./options.ts";
 import { DEFAULT_PARALLEL } from "../engine/load_options.ts";
@@ -16,6 +17,7 @@ export class Service {
   readonly names: readonly [string, ...string[]];
   readonly defaults: GenerateOptions;
   readonly admission: Admission;
+  readonly enforceable = new EnforceableTools();
   /** When the service began, in seconds since 1970. */
   readonly created = Math.floor(Date.now() / 1000);
   readonly onError: (error: unknown) => void;

@@ -170,6 +170,69 @@ for (const [family, chatTemplate] of Object.entries({ HERMES, MISTRAL, LLAMA }))
   });
 }
 
+Deno.test("serve: a call that a model begins by itself conforms too, where its mark is a token", async () => {
+  for (
+    const [chatTemplate, open, controls] of [
+      [HERMES, "<tool_call>", []],
+      [MISTRAL, "[TOOL_CALLS]", ["[TOOL_CALLS]"]],
+    ] as const
+  ) {
+    using folder = new TempFolder();
+    const pieces = [open, "\n"];
+    const { idOf } = writeRandomLlama(folder.path, {
+      contextLength: 4096,
+      chatTemplate,
+      pieces,
+      controls,
+    });
+    await using client = await Client.open(folder.path);
+    const tools = [
+      { type: "function", function: { ...TOOLS[0]!.function, strict: true } },
+      TOOLS[1]!,
+    ];
+    let calls = 0;
+    for (let seed = 1; seed <= 6; seed++) {
+      const { choices: [choice] } = await client.chat({
+        ...ASK,
+        tools,
+        temperature: 1.5,
+        seed,
+        max_tokens: 400,
+        logit_bias: { [idOf(open)]: 7 },
+      });
+      const { content, tool_calls = [] } = choice!.message!;
+      for (const { function: { name, arguments: text } } of tool_calls) {
+        calls++;
+        const args = JSON.parse(text);
+        assert(typeof args === "object");
+        if (name === "weather") assert(["Rome", "Oslo"].includes(args.city), text);
+      }
+      // Only what is cut off is no call.
+      if (content?.includes(open)) {
+        assertEquals(choice!.finish_reason, tool_calls.length > 0 ? "tool_calls" : "length");
+      }
+    }
+    assert(calls > 3, `${calls} calls`);
+    // Of a schema that says more than can be enforced, strict or not.
+    const odd = { name: "odd", parameters: { type: "object", not: {} } };
+    const lax = [{ type: "function", function: odd }];
+    assertEquals((await client.chat({ ...ASK, tools: lax, max_tokens: 3 })).choices.length, 1);
+    const strict = [{ type: "function", function: { ...odd, strict: true } }];
+    const { message } = await client.refusal(CHAT, { ...ASK, tools: strict });
+    assertStringIncludes(message, "the strict tool odd cannot be enforced");
+  }
+});
+
+Deno.test("serve: where a template begins the thoughts, a call that is demanded stands behind them", async () => {
+  using folder = new TempFolder();
+  const script = ["Hm", "m.", "</think>", "\n"];
+  const chatTemplate = `${HERMES}<think>\n`;
+  await using client = await scripted(folder, script, { chatTemplate, pieces: ["<think>"] });
+  const { choices: [choice] } = await client.chat({ ...ASK, tool_choice: "required", seed: 1 });
+  const { reasoning_content, content, tool_calls } = choice!.message!;
+  assertEquals([reasoning_content, content, tool_calls?.length], ["Hmm.", null, 1]);
+});
+
 Deno.test("serve: calls and results of the past reach the template", async () => {
   using folder = new TempFolder();
   await using client = await scripted(folder, ["ok"], { chatTemplate: HERMES });
@@ -261,8 +324,11 @@ Deno.test("serve: thoughts are told apart from the answer", async () => {
       reasoning_content: "Hmm.",
       finish: "stop",
     });
+    // Where the marks are tokens, a constraint holds behind the thoughts.
     const constrained = await client.chat({ ...body, regex: "[a-z]{4}" });
-    assertMatch(constrained.choices[0]!.message!.content!, /^[a-z]{4}$/);
+    const { content, reasoning_content } = constrained.choices[0]!.message!;
+    assertMatch(content!, /^[a-z]{4}$/);
+    assertEquals(reasoning_content, controls.length > 0 ? "Hmm." : undefined);
     const cut = await client.chat({ ...body, max_tokens: 2 });
     assertMatch(cut.choices[0]!.message!.reasoning_content!, /^Hm/);
     assertEquals(cut.choices[0]!.message!.content, "");

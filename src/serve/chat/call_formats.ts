@@ -4,6 +4,7 @@
  */
 import { isJsonObject, type JsonObject, type JsonValue } from "../../formats/json.ts";
 import type { Part } from "./text_feed.ts";
+import type { Tool } from "./tools.ts";
 
 export type Call = Extract<Part, { kind: "call" }>;
 
@@ -99,10 +100,15 @@ function parseCall(value: JsonValue, names: ReadonlySet<string>): Call | undefin
   return { kind: "call", name, arguments: JSON.stringify(args) };
 }
 
-/** The schema of an answer that is one call, of one of some tools with schemas of their arguments. */
+/**
+ * The schema of what stands between the marks of a call: a call of one of some tools, or a list of them.
+ *
+ * @param most calls in the list
+ */
 export function callSchema(
   format: CallFormat,
-  tools: readonly { readonly name: string; readonly parameters: JsonObject }[],
+  tools: readonly Pick<Tool, "name" | "parameters">[],
+  most: number,
 ): JsonObject {
   const place = format.isList ? "#/items" : "#";
   const calls = tools.map(({ name, parameters }, i): JsonObject => ({
@@ -118,7 +124,13 @@ export function callSchema(
     additionalProperties: false,
   }));
   const call: JsonObject = { anyOf: calls };
-  return format.isList ? { type: "array", items: call, minItems: 1, maxItems: 1 } : call;
+  if (!format.isList) return call;
+  return {
+    type: "array",
+    items: call,
+    minItems: 1,
+    ...(most < Infinity ? { maxItems: most } : {}),
+  };
 }
 
 /** Keywords whose values are no schemas. */

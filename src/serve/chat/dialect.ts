@@ -1,97 +1,188 @@
 import { constraintName } from "../../constrain/spec.ts";
+import type { ConstraintScope } from "../../constrain/scope.ts";
 import type { Model } from "../../engine/model.ts";
 import type { GenerateOptions } from "../../engine/options.ts";
 import { RequestError } from "../../requests/values.ts";
+import type { ChatMessage } from "../../tokenizer/chat_template.ts";
 import { CallReader, ContentReader } from "./call_reader.ts";
 import { type CallFormat, callSchema, findCallFormat } from "./call_formats.ts";
+import type { EnforceableTools } from "./enforceable.ts";
 import { endsInThought, findMarks, type ReasoningMarks, ReasoningReader } from "./reasoning.ts";
 import type { PartReader } from "./text_feed.ts";
 import type { ToolUse } from "./tools.ts";
 
-/** How one request's answers are written by the model, and read. */
+/** How the answers to one request are written by the model, and read. */
 export interface Dialect {
-  /** What generating them takes beside the request's own options. */
+  /** What generating them takes in place of the request's own options. */
   readonly options: GenerateOptions;
   /** A reader for one answer. @param prompt the tokens before it */
   newReader(prompt: ArrayLike<number>): PartReader;
 }
 
+/** What a dialect is settled for. */
+export interface ChatRequest {
+  readonly messages: readonly ChatMessage[];
+  readonly options: GenerateOptions;
+  readonly use: ToolUse | undefined;
+}
+
+/** White space that models put behind their marks. */
+const GAPS = ["", "\n", "\n\n", " "];
+
 /**
- * Settles how answers to a request are written.
+ * Settles how answers are written.
  *
- * @param options of the request
  * @throws {RequestError} for tools where the model has no way to call them that is known here, or the
  * answer is to conform to something else
  */
-export function settleDialect(
+export async function settleDialect(
   model: Model,
-  options: GenerateOptions,
-  use: ToolUse | undefined,
-): Dialect {
-  const template = model.checkpoint.chatTemplate;
-  const marks = findMarks(template, model.tokenizer);
-  const constraint = constraintName(options) ?? (options.constraint && "constraint");
-  if (use === undefined) {
+  request: ChatRequest,
+  enforceable: EnforceableTools,
+): Promise<Dialect> {
+  const { use } = request;
+  if (use === undefined) return plainDialect(model, request);
+  const format = callFormat(model, request.options);
+  const options = {
+    ...request.options,
+    templateVariables: { ...request.options.templateVariables, tools: use.definitions },
+  };
+  const names = new Set(use.tools.map(({ name }) => name));
+  const thoughts = new Thoughts(model, { ...request, options });
+  const shownTokens = [...thoughts.marks, ...idsOf(model, [format.open, format.close])];
+  if (use.demanded !== undefined) {
+    const jsonSchema = callSchema(format, use.demanded, 1);
+    const constraintScope = thoughts.scope(format);
+    // Where thoughts are open, the mark of the call cannot stand behind the prompt.
+    return constraintScope === undefined || !thoughts.isOpen
+      ? {
+        options: { ...options, jsonSchema, answerStart: format.start },
+        newReader: () => new CallReader(format, names, 1, true),
+      }
+      : {
+        options: { ...options, shownTokens, jsonSchema, constraintScope },
+        newReader: (prompt) => thoughts.reader(prompt, new CallReader(format, names, 1, false)),
+      };
+  }
+  const most = use.isParallel ? Infinity : 1;
+  const [mark] = idsOf(model, [format.open]);
+  const constraint = mark === undefined || format.mayBeBare ? {} : {
+    jsonSchema: callSchema(format, await enforceable.of(format, use.tools), most),
+    constraintScope: {
+      after: mark,
+      before: GAPS,
+      behind: endings(format),
+      isOptional: true,
+      repeats: !format.isList,
+    },
+  };
+  return {
+    options: { ...options, ...constraint, shownTokens },
+    newReader: (prompt) => thoughts.reader(prompt, new CallReader(format, names, most, false)),
+  };
+}
+
+/** Answers without calls. */
+function plainDialect(model: Model, request: ChatRequest): Dialect {
+  const { options } = request;
+  const thoughts = new Thoughts(model, request);
+  const shownTokens = thoughts.marks;
+  if (constraintName(options) === undefined && options.constraint === undefined) {
     return {
-      options: { shownTokens: controlTokens(model, marks) },
-      newReader(prompt) {
-        const content = new ContentReader();
-        // What has to conform from its first character on has no thoughts.
-        return constraint === undefined ? thinking(model, marks, prompt, content) : content;
-      },
+      options: { ...options, shownTokens },
+      newReader: (prompt) => thoughts.reader(prompt, new ContentReader()),
     };
   }
+  const constraintScope = options.constraint === undefined ? thoughts.scope() : undefined;
+  // Where thoughts cannot be told from the answer by a token, all of it conforms.
+  if (constraintScope === undefined) return { options, newReader: () => new ContentReader() };
+  return {
+    options: { ...options, shownTokens, constraintScope },
+    newReader: (prompt) => thoughts.reader(prompt, new ContentReader()),
+  };
+}
+
+/** @throws {RequestError} */
+function callFormat(model: Model, options: GenerateOptions): CallFormat {
+  const constraint = constraintName(options) ?? (options.constraint && "constraint");
   if (constraint !== undefined) {
     throw new RequestError(
       `tools and ${constraint} are given; valid with ${constraint} is "tool_choice": "none"`,
       "tools",
     );
   }
+  const template = model.checkpoint.chatTemplate;
   const format = template === undefined ? undefined : findCallFormat(template);
-  if (format === undefined) {
-    throw new RequestError(
-      "the model's chat template writes no tool calls, or in a way that forge does not read; valid are " +
-        "templates with <tool_call> and JSON, [TOOL_CALLS] and a list, or Llama's JSON",
-      "tools",
-    );
+  if (format !== undefined) return format;
+  throw new RequestError(
+    "the model's chat template writes no tool calls, or in a way that forge does not read; valid are " +
+      "templates with <tool_call> and JSON, [TOOL_CALLS] and a list, or Llama's JSON",
+    "tools",
+  );
+}
+
+/** What a call may end with. */
+function endings({ close }: CallFormat): string[] {
+  return close === undefined ? [""] : [close, `\n${close}`];
+}
+
+/** The thoughts before the answers to one request. */
+class Thoughts {
+  readonly #model: Model;
+  readonly #request: ChatRequest;
+  readonly #marks: ReasoningMarks | undefined;
+  #isOpen: boolean | undefined;
+
+  constructor(model: Model, request: ChatRequest) {
+    this.#model = model;
+    this.#request = request;
+    this.#marks = findMarks(model.checkpoint.chatTemplate, model.tokenizer);
   }
-  const names = new Set(use.tools.map(({ name }) => name));
-  const most = use.isParallel ? Infinity : 1;
-  const templateVariables = { ...options.templateVariables, tools: use.definitions };
-  if (use.demanded !== undefined) {
+
+  /** The marks that are tokens. */
+  get marks(): number[] {
+    return idsOf(this.#model, [this.#marks?.open, this.#marks?.close]);
+  }
+
+  /** Whether the prompt, which is not encoded yet, ends where the model is to go on with them. */
+  get isOpen(): boolean {
+    const { messages, options } = this.#request;
+    this.#isOpen ??= this.#marks !== undefined &&
+      this.#isOpenIn(this.#marks, this.#model.encodePrompt(messages, options).tokens);
+    return this.#isOpen;
+  }
+
+  /**
+   * Where a constraint on the answer holds: behind the thoughts.
+   *
+   * @param format of the call that the answer is to be
+   * @returns `undefined` where their marks are no tokens
+   */
+  scope(format?: CallFormat): ConstraintScope | undefined {
+    const [opener, after] = this.marks;
+    if (after === undefined) return undefined;
     return {
-      options: {
-        templateVariables,
-        answerStart: format.start,
-        jsonSchema: callSchema(format, use.demanded),
-      },
-      newReader: () => new CallReader(format, names, 1, true),
+      after,
+      opener: this.isOpen ? undefined : opener,
+      before: GAPS.map((gap) => gap + (format?.start ?? "")),
+      behind: format === undefined ? [""] : endings(format),
     };
   }
-  return {
-    options: { templateVariables, shownTokens: controlTokens(model, marks, format) },
-    newReader: (prompt) =>
-      thinking(model, marks, prompt, new CallReader(format, names, most, false)),
-  };
+
+  /** A reader for an answer. @param rest reads what is no thought */
+  reader(prompt: ArrayLike<number>, rest: PartReader): PartReader {
+    if (this.#marks === undefined) return rest;
+    this.#isOpen ??= this.#isOpenIn(this.#marks, prompt);
+    return new ReasoningReader(this.#marks, this.#isOpen, rest);
+  }
+
+  #isOpenIn(marks: ReasoningMarks, prompt: ArrayLike<number>): boolean {
+    return endsInThought(marks, prompt, this.#model.tokenizer);
+  }
 }
 
-function thinking(
-  { tokenizer }: Model,
-  marks: ReasoningMarks | undefined,
-  prompt: ArrayLike<number>,
-  rest: PartReader,
-): PartReader {
-  if (marks === undefined) return rest;
-  return new ReasoningReader(marks, endsInThought(marks, prompt, tokenizer), rest);
-}
-
-/** Marks that are control tokens of the model, which would not be seen in the text. */
-function controlTokens(
-  { tokenizer }: Model,
-  marks: ReasoningMarks | undefined,
-  format?: CallFormat,
-): number[] {
-  return [marks?.open, marks?.close, format?.open, format?.close]
-    .map((mark) => mark === undefined ? undefined : tokenizer.idOf(mark))
+/** The tokens that marks are, as far as they are tokens. */
+function idsOf({ tokenizer }: Model, marks: readonly (string | undefined)[]): number[] {
+  return marks.map((mark) => mark === undefined ? undefined : tokenizer.idOf(mark))
     .filter((id) => id !== undefined);
 }

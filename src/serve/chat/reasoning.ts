@@ -31,7 +31,9 @@ export function endsInThought(
   tokens: ArrayLike<number>,
   tokenizer: Tokenizer,
 ): boolean {
-  const last = Array.from(tokens).slice(-2 * open.length);
+  const { length } = tokens;
+  const count = Math.min(length, 2 * open.length);
+  const last = Array.from({ length: count }, (_, i) => tokens[length - count + i]!);
   const known = last.filter((id) => id < tokenizer.vocabSize);
   return tokenizer.decode(known, { skipSpecial: false }).trimEnd().endsWith(open);
 }

@@ -16,6 +16,8 @@ export interface Tool {
   readonly name: string;
   /** The JSON schema of its arguments. */
   readonly parameters: JsonObject;
+  /** Whether arguments that do not conform are not to be had. */
+  readonly isStrict: boolean;
 }
 
 /** What a request says about tools. */
@@ -77,9 +79,10 @@ function readTool(tool: JsonValue, place: string): Tool {
   const name = `${place}.function`;
   const definition = readObject(described, name);
   checkKeys(definition, ["name", "description", "parameters", "strict"]);
-  const { parameters } = definition;
+  const { parameters, strict } = definition;
   return {
     name: readName(definition.name, `${name}.name`),
+    isStrict: isGiven(strict) && readBoolean(strict, `${name}.strict`),
     parameters: isGiven(parameters) ? readObject(parameters, `${name}.parameters`) : NO_ARGUMENTS,
   };
 }

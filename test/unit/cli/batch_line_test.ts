@@ -92,6 +92,7 @@ Deno.test("batch line: a constraint, in place of that for all lines", () => {
     jsonObject: undefined,
     regex: "a+",
     grammar: undefined,
+    constraintScope: undefined,
   });
   assertEquals(read({ prompt: "x" }, defaults).jsonObject, true);
   assertEquals(read({ prompt: "x", json_schema: schema }, defaults).jsonSchema, schema);

@@ -1,0 +1,84 @@
+/** Constraints that hold in a part of an answer. */
+import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
+import { ForgeError, type GenerateOptions, load } from "../../../src/mod.ts";
+import { TempFolder } from "../../support/temp_folder.ts";
+import { EOS, writeRandomLlama } from "../../support/tiny_llama.ts";
+
+const REGEX = "x{3}y";
+
+Deno.test("a scope: free up to a token, then as the constraint says, as often as asked for", async () => {
+  using folder = new TempFolder();
+  const { idOf } = writeRandomLlama(folder.path, {
+    pieces: ["[[", "]]", "[["],
+    contextLength: 2048,
+  });
+  await using model = await load(folder.path, { device: "cpu" });
+  const [open, close] = [idOf("[["), idOf("]]")];
+  const answer = async (options: GenerateOptions) =>
+    await model.complete("a", { temperature: 1.5, maxTokens: 300, regex: REGEX, ...options });
+  let count = 0;
+  for (let seed = 0; seed < 8; seed++) {
+    const bias = { [open]: 6, [EOS]: 3 };
+    // As often as the token comes, or never.
+    const scope = {
+      after: open,
+      before: ["", " "],
+      behind: ["]]"],
+      isOptional: true,
+      repeats: true,
+    };
+    const repeated = await answer({ seed, constraintScope: scope, logitBias: bias });
+    const parts = repeated.text.split("[[").slice(1);
+    const isCut = repeated.finish_reason === "length";
+    for (const part of isCut ? parts.slice(0, -1) : parts) assertMatch(part, /^ ?xxxy\]\]/);
+    count += parts.length;
+    const none = await answer({
+      seed,
+      constraintScope: scope,
+      logitBias: { [open]: -40, [EOS]: 5 },
+    });
+    assertEquals([none.finish_reason, none.text.includes("[[")], ["stop", false]);
+
+    // Once, or never.
+    const scopeOnce = { after: open, isOptional: true };
+    const most = await answer({ seed, constraintScope: scopeOnce, logitBias: bias });
+    assertMatch(most.text, most.finish_reason === "stop" ? /^[^\[]*$/ : /^[^\[]*\[\[xxxy$/);
+
+    // Once, and not without.
+    const once = await answer({ seed, constraintScope: { after: open }, logitBias: bias });
+    assertEquals(once.finish_reason, "constraint_complete");
+    assertMatch(once.text, /\[\[xxxy$/);
+    assert(!once.token_ids.includes(EOS));
+
+    // At once, or behind what an opener begins.
+    const begun = { after: close, opener: open };
+    const wanted = await answer({
+      seed,
+      constraintScope: begun,
+      logitBias: { [open]: 12, [close]: 14 },
+    });
+    assertMatch(wanted.text, /^\[\[.*\]\]xxxy$/s);
+    const unwanted = await answer({ seed, constraintScope: begun, logitBias: { [open]: -40 } });
+    assertEquals(unwanted.text, "xxxy");
+  }
+  assert(count > 8, `${count} parts`);
+});
+
+Deno.test("a scope: what cannot be one is refused", async () => {
+  using folder = new TempFolder();
+  writeRandomLlama(folder.path);
+  await using model = await load(folder.path, { device: "cpu" });
+  for (
+    const [options, message] of [
+      [{ constraintScope: { after: 5 } }, "constraintScope is given without a constraint"],
+      [
+        { regex: "a", constraintScope: { after: -1 } },
+        "constraintScope.after is -1; valid ids are 0",
+      ],
+      [{ regex: "a", constraintScope: { after: 5, opener: 0.5 } }, "constraintScope.opener is 0.5"],
+    ] as const
+  ) {
+    const error = await assertRejects(() => model.complete("a", options), ForgeError, message);
+    assertEquals(error.code, "usage");
+  }
+});
