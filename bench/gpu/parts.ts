@@ -65,7 +65,7 @@ export const PARTS: readonly Part[] = [
     program: "sampling.ts",
     limit: 30,
   },
-  { name: "torch", help: "PyTorch, as the peer", program: "torch_peer.py", limit: 120 },
+  { name: "torch", help: "PyTorch, as the peer", program: "../peers/torch_peer.py", limit: 120 },
   {
     name: "profile",
     help: "the kernels of a step, with their times",

@@ -5,7 +5,6 @@ bench/flash_attn.ts.
 """
 
 import json
-import statistics
 import sys
 
 import torch
@@ -14,41 +13,16 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from flash_attn_checks import run_checks
 from flash_attn_library import CAUSAL, FORCE_SM80, FlashAttention
+from torch_timing import say, seconds
 
 TOKENS = 16384
 REPEATS = 9
 
 
-def say(**fields):
-    print(json.dumps(fields), flush=True)
-
-
-def seconds(calls):
-    """The median time of one call. The calls, on different data, go round in one CUDA graph."""
-    stream = torch.cuda.Stream()
-    with torch.cuda.stream(stream):
-        for call in calls:
-            call()
-        stream.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, stream=stream):
-            for call in calls:
-                call()
-        times = []
-        for _ in range(REPEATS + 2):
-            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            start.record(stream)
-            graph.replay()
-            end.record(stream)
-            stream.synchronize()
-            times.append(start.elapsed_time(end) / 1e3 / len(calls))
-    return statistics.median(times[2:])
-
-
 def time_or_none(calls):
     """None where a peer does not do such a shape."""
     try:
-        return seconds(calls)
+        return seconds(calls, REPEATS)
     except RuntimeError as error:
         print(str(error).splitlines()[0], file=sys.stderr)
         torch.cuda.synchronize()
@@ -59,9 +33,9 @@ def limits():
     """What a plain copy and a large product reach."""
     source = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
     target = torch.empty_like(source)
-    copy = seconds([lambda: target.copy_(source)] * 4)
+    copy = seconds([lambda: target.copy_(source)] * 4, REPEATS)
     a, b = (torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16) for _ in range(2))
-    product = seconds([lambda: a @ b] * 4)
+    product = seconds([lambda: a @ b] * 4, REPEATS)
     say(kind="limits", device=torch.cuda.get_device_name(), copy_gb_s=2 * 2**30 / copy / 1e9,
         matmul_tflop_s=2 * 8192**3 / product / 1e12)
 

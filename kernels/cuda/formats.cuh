@@ -30,8 +30,10 @@ DEVICE u32 chunks_of(u32 cols) {
 
 DEVICE float half_at(const u8* p) { return to_float(*reinterpret_cast<const f16*>(p)); }
 
-struct FormatF32 {
-  static constexpr u32 kRun = 4, kRuns = 1, kUnit = 1;
+// 16 bytes of floats, `run` of them.
+template <u32 run>
+struct FloatChunks {
+  static constexpr u32 kRun = run, kRuns = 1, kUnit = 1;
   static constexpr bool kHasMin = false, kScaled = false;
   struct Chunk {
     uint4 bits;
@@ -40,45 +42,44 @@ struct FormatF32 {
     return {load_streaming(row + u64(chunk) * 16)};
   }
   static DEVICE_MEMBER u32 run_start(u32 chunk, u32) { return chunk * kRun; }
-  static DEVICE_MEMBER float4 four(const Chunk& c, u32, u32) {
-    return make_float4(__uint_as_float(c.bits.x), __uint_as_float(c.bits.y),
-                       __uint_as_float(c.bits.z), __uint_as_float(c.bits.w));
-  }
   static DEVICE_MEMBER float scale(const Chunk&, u32) { return 1.0f; }
   static DEVICE_MEMBER float min(const Chunk&, u32) { return 0.0f; }
 };
 
+struct FormatF32 : FloatChunks<4> {
+  static DEVICE_MEMBER float4 four(const Chunk& c, u32, u32) {
+    return make_float4(__uint_as_float(c.bits.x), __uint_as_float(c.bits.y),
+                       __uint_as_float(c.bits.z), __uint_as_float(c.bits.w));
+  }
+};
+
 // F16 and BF16.
 template <class T>
-struct FormatHalf {
-  static constexpr u32 kRun = 8, kRuns = 1, kUnit = 1;
-  static constexpr bool kHasMin = false, kScaled = false;
-  struct Chunk {
-    uint4 bits;
-  };
-  static DEVICE_MEMBER Chunk load(const u8* row, u32, u32 chunk, const u64*) {
-    return {load_streaming(row + u64(chunk) * 16)};
-  }
-  static DEVICE_MEMBER u32 run_start(u32 chunk, u32) { return chunk * kRun; }
+struct FormatHalf : FloatChunks<8> {
   static DEVICE_MEMBER float4 four(const Chunk& c, u32, u32 j) {
     const u32 first = j == 0 ? c.bits.x : c.bits.z, second = j == 0 ? c.bits.y : c.bits.w;
     return make_float4(low_as(T{}, first), high_as(T{}, first), low_as(T{}, second),
                        high_as(T{}, second));
   }
-  static DEVICE_MEMBER float scale(const Chunk&, u32) { return 1.0f; }
-  static DEVICE_MEMBER float min(const Chunk&, u32) { return 0.0f; }
 };
 using FormatF16 = FormatHalf<f16>;
 using FormatBF16 = FormatHalf<bf16>;
 
-// qs[cols] signed bytes | d[cols / 32].
-struct FormatQ8_0 {
-  static constexpr u32 kRun = 16, kRuns = 1, kUnit = 32;
+// 16 bytes of weights that share a scale.
+template <u32 runs>
+struct ScaledChunks {
+  static constexpr u32 kRun = 16, kRuns = runs, kUnit = 32;
   static constexpr bool kHasMin = false, kScaled = true;
   struct Chunk {
     uint4 bits;
     float d;
   };
+  static DEVICE_MEMBER float scale(const Chunk& c, u32) { return c.d; }
+  static DEVICE_MEMBER float min(const Chunk&, u32) { return 0.0f; }
+};
+
+// qs[cols] signed bytes | d[cols / 32].
+struct FormatQ8_0 : ScaledChunks<1> {
   static DEVICE_MEMBER Chunk load(const u8* row, u32 cols, u32 chunk, const u64*) {
     return {load_streaming(row + u64(chunk) * 16), half_at(row + cols + chunk / 2 * 2)};
   }
@@ -86,18 +87,10 @@ struct FormatQ8_0 {
   static DEVICE_MEMBER float4 four(const Chunk& c, u32, u32 j) {
     return bytes_to_floats(word_of(c.bits, j) ^ 0x80808080u, 128.0f);
   }
-  static DEVICE_MEMBER float scale(const Chunk& c, u32) { return c.d; }
-  static DEVICE_MEMBER float min(const Chunk&, u32) { return 0.0f; }
 };
 
 // qs[cols / 2], byte i of a block of 32 = weight i | weight i + 16 << 4 | d[cols / 32].
-struct FormatQ4_0 {
-  static constexpr u32 kRun = 16, kRuns = 2, kUnit = 32;
-  static constexpr bool kHasMin = false, kScaled = true;
-  struct Chunk {
-    uint4 bits;
-    float d;
-  };
+struct FormatQ4_0 : ScaledChunks<2> {
   static DEVICE_MEMBER Chunk load(const u8* row, u32 cols, u32 chunk, const u64*) {
     return {load_streaming(row + u64(chunk) * 16), half_at(row + cols / 2 + chunk * 2)};
   }
@@ -105,8 +98,6 @@ struct FormatQ4_0 {
   static DEVICE_MEMBER float4 four(const Chunk& c, u32 r, u32 j) {
     return bytes_to_floats(word_of(c.bits, j) >> (4 * r) & 0x0f0f0f0fu, 8.0f);
   }
-  static DEVICE_MEMBER float scale(const Chunk& c, u32) { return c.d; }
-  static DEVICE_MEMBER float min(const Chunk&, u32) { return 0.0f; }
 };
 
 // Blocks as in the file: 144 bytes are nine 16-byte words, of which the first holds d, dmin and the

@@ -90,22 +90,24 @@ typedef FormatFloats<FloatsF32> FormatF32;
 typedef FormatFloats<FloatsF16> FormatF16;
 typedef FormatFloats<FloatsBF16> FormatBF16;
 
+// Eight bytes of a block that begins with its scale d, and that.
+struct ScaledBytes {
+  uint2 bits;
+  float d;
+};
+inline ScaledBytes scaled_bytes(device const u8* block, uint part) {
+  device const u8* from = block + 2 + part * 8;
+  return {uint2(word_at(from), word_at(from + 4)), half_at(block)};
+}
+
 // d, then 32 signed bytes. A chunk is a quarter of them.
 struct FormatQ8_0 {
   CONSTANT uint kRun = 8, kRuns = 1, kUnit = 32;
   CONSTANT bool kHasMin = false, kScaled = true;
-  struct Chunk {
-    uint2 bits;
-    float d;
-  };
+  typedef ScaledBytes Chunk;
   template <bool whole>
   static Chunk load(device const u8* row, uint, uint chunk, device const ulong*) {
-    device const u8* block = row + ulong(chunk / 4) * 34;
-    device const u8* from = block + 2 + chunk % 4 * 8;
-    Chunk c;
-    c.bits = uint2(word_at(from), word_at(from + 4));
-    c.d = half_at(block);
-    return c;
+    return scaled_bytes(row + ulong(chunk / 4) * 34, chunk % 4);
   }
   static uint run_start(uint chunk, uint) { return chunk * kRun; }
   static float4 four(thread const Chunk& c, uint, uint j) { return signed_bytes(c.bits[j]); }
@@ -117,18 +119,10 @@ struct FormatQ8_0 {
 struct FormatQ4_0 {
   CONSTANT uint kRun = 8, kRuns = 2, kUnit = 32;
   CONSTANT bool kHasMin = false, kScaled = true;
-  struct Chunk {
-    uint2 bits;
-    float d;
-  };
+  typedef ScaledBytes Chunk;
   template <bool whole>
   static Chunk load(device const u8* row, uint, uint chunk, device const ulong*) {
-    device const u8* block = row + ulong(chunk / 2) * 18;
-    device const u8* from = block + 2 + chunk % 2 * 8;
-    Chunk c;
-    c.bits = uint2(word_at(from), word_at(from + 4));
-    c.d = half_at(block);
-    return c;
+    return scaled_bytes(row + ulong(chunk / 2) * 18, chunk % 2);
   }
   static uint run_start(uint chunk, uint r) { return chunk / 2 * 32 + r * 16 + chunk % 2 * 8; }
   static float4 four(thread const Chunk& c, uint r, uint j) {

@@ -8,6 +8,7 @@ import { ROOT } from "../cli/forge.ts";
 import { emulatorUnavailable } from "../emulator/build.ts";
 import { buildFakeDriver } from "../emulator/fake_driver/build.ts";
 import { buildEmulatedFlashAttention } from "../flash_attn/build.ts";
+import { runDeno } from "../support/deno_program.ts";
 
 /** Why there can be no emulated GPU here. */
 export function emulatedGpuUnavailable(): string | undefined {
@@ -56,13 +57,5 @@ export async function runOnEmulatedGpu(
   args: readonly string[],
   env: Readonly<Record<string, string>> = {},
 ): Promise<string> {
-  const { success, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
-    args: [...args],
-    cwd: ROOT,
-    env: { NO_COLOR: "1", FORGE_TEST_DEVICES: "cuda", ...await emulatedGpu(), ...env },
-    stdin: "null",
-  }).output();
-  const decoder = new TextDecoder();
-  if (success) return decoder.decode(stdout) + decoder.decode(stderr);
-  throw new Error(`${args.join(" ")}\n${decoder.decode(stdout)}\n${decoder.decode(stderr)}`);
+  return await runDeno(args, { FORGE_TEST_DEVICES: "cuda", ...await emulatedGpu(), ...env });
 }

@@ -1,35 +1,24 @@
 /** What goes wrong on a GPU ends in one clear line; the failures are injected. */
-import { assertEquals, assertStringIncludes } from "@std/assert";
+import { assertEquals } from "@std/assert";
 import { bundledModel } from "../../src/cli/model_path.ts";
 import { forge } from "../cli/forge.ts";
+import { assertRunFails, type InjectedFailure, OUT_OF_MEMORY } from "../support/failing_run.ts";
 import { TempFolder } from "../support/temp_folder.ts";
-import { emulatedGpu, emulatedGpuUnavailable, type FakeOptions } from "./emulated_gpu.ts";
+import { emulatedGpu, emulatedGpuUnavailable } from "./emulated_gpu.ts";
 
 const ignore = emulatedGpuUnavailable() !== undefined;
 
 /** Runs the bundled model and expects a failure that says all of `parts`. */
 async function assertFails(env: Readonly<Record<string, string>>, parts: readonly string[]) {
-  const args = ["run", "--device", "cuda", "-m", bundledModel(), "-p", "Once", "-n", "2"];
-  const { code, stdout, stderr } = await forge(args, { env });
-  assertEquals([code, stdout], [1, ""], stderr);
-  assertEquals(stderr.trimEnd().split("\n").length, 1, stderr);
-  for (const part of parts) assertStringIncludes(stderr, part);
+  await assertRunFails(["--device", "cuda", "-p", "Once", "-n", "2"], env, parts);
 }
 
-const injected: readonly (readonly [string, FakeOptions, readonly string[]])[] = [
+const injected: readonly InjectedFailure[] = [
   ["no device", { devices: 0 }, ["CUDA_ERROR_NO_DEVICE", "nvidia-smi"]],
   ["a driver that does not start", { fail_init: 999 }, ["does not start", "CUDA_ERROR_UNKNOWN"]],
   ["a driver that is too old", { version: 11000 }, ["implements CUDA 11.0", "CUDA 11.4 or newer"]],
   ["a device that is too old", { architecture: 75 }, ["sm_75", "forge needs sm_80 or newer"]],
-  ["too little memory for the weights", { memory_mib: 4 }, [
-    "the model needs",
-    "weights",
-    "KV cache",
-    "of 4.0 MiB are free",
-    "smaller quantisation",
-  ]],
-  ["too little memory for the context", { memory_mib: 17 }, ["a context of ", "tokens would fit"]],
-  ["an allocation that is refused", { fail_allocation: 9 }, ["do not fit", "forge holds"]],
+  ...OUT_OF_MEMORY,
   ["a launch that is refused", { fail_launch: 3 }, ["launching ", "CUDA_ERROR_LAUNCH_FAILED"]],
   ["an illegal address", { illegal_address: 5 }, ["CUDA_ERROR_ILLEGAL_ADDRESS"]],
   ["a lost device", { lost: 4 }, ["CUDA_ERROR_UNKNOWN", "cannot use the device any more"]],

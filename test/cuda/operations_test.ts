@@ -1,8 +1,6 @@
-/**
- * The tests of operations on an emulated GPU, in a process of their own: the same that hold the CPU
- * to the reference. Those whose shapes take an emulator minutes are left out.
- */
+/** The tests of operations on an emulated GPU, in a process of their own. */
 import { assertStringIncludes } from "@std/assert";
+import { operationTests } from "../support/emulated_operations.ts";
 import {
   emulatedCublasLt,
   emulatedFlashAttention,
@@ -10,28 +8,12 @@ import {
   runOnEmulatedGpu,
 } from "./emulated_gpu.ts";
 
-const FILES = [
-  "activations",
-  "attention",
-  "concatenated_weights",
-  "kv",
-  "matmul",
-  "moe",
-  "norms",
-  "quant",
-  "rope",
-  "rows",
-  "running_refusals",
-];
-
 Deno.test({
   name: "operations agree with the reference on an emulated GPU",
   ignore: emulatedGpuUnavailable() !== undefined,
   fn: async () => {
-    const files = FILES.map((name) => `test/ops/${name}_test.ts`);
     // Without a device there would be no tests, and none would fail.
-    const output = await runOnEmulatedGpu(["test", "-A", "--quiet", "--no-check", ...files]);
-    assertStringIncludes(output, "(cuda:0)");
+    assertStringIncludes(await runOnEmulatedGpu(operationTests()), "(cuda:0)");
   },
 });
 

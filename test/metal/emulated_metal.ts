@@ -3,8 +3,8 @@
  * for Metal. For programs that run in processes of their own, since a bug in a kernel, or a misuse of
  * Metal, ends the process.
  */
-import { ROOT } from "../cli/forge.ts";
 import { buildFakeMetal, fakeMetalUnavailable } from "../emulator/fake_metal/build.ts";
+import { runDeno } from "../support/deno_program.ts";
 
 /** Why there can be no emulated GPU here. */
 export function emulatedMetalUnavailable(): string | undefined {
@@ -24,18 +24,14 @@ export async function emulatedMetal(options: FakeOptions = {}): Promise<Record<s
   };
 }
 
-/** Runs a Deno program with all permissions on an emulated GPU; its output when it succeeded. */
+/**
+ * Runs a Deno program with all permissions on an emulated GPU; all its output when it succeeded.
+ *
+ * @param env variables beside those of the emulated GPU, or in their place
+ */
 export async function runOnEmulatedMetal(
   args: readonly string[],
-  env?: Readonly<Record<string, string>>,
+  env: Readonly<Record<string, string>> = {},
 ): Promise<string> {
-  const { success, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
-    args: [...args],
-    cwd: ROOT,
-    env: { NO_COLOR: "1", FORGE_TEST_DEVICES: "metal", ...(env ?? await emulatedMetal()) },
-    stdin: "null",
-  }).output();
-  const decoder = new TextDecoder();
-  if (success) return decoder.decode(stdout);
-  throw new Error(`${args.join(" ")}\n${decoder.decode(stdout)}\n${decoder.decode(stderr)}`);
+  return await runDeno(args, { FORGE_TEST_DEVICES: "metal", ...await emulatedMetal(), ...env });
 }

@@ -2,26 +2,11 @@
  * The test bed of Metal kernels itself: bugs are put into them, one at a time, and each must be caught, by
  * the build that is there for it.
  */
-import { assert, assertMatch } from "@std/assert";
-import { type EmulatorMode, emulatorUnavailable } from "../build.ts";
-import { runTest } from "../kernel_program.ts";
+import { emulatorUnavailable } from "../build.ts";
+import { assertCaught, type SeededBug, withBug } from "../seeded_bugs.ts";
 import { buildMetalEmulator } from "./build.ts";
 
 const unavailable = emulatorUnavailable();
-
-interface SeededBug {
-  readonly bug: string;
-  /** The file that is changed; the first text, which must be there, becomes the second. */
-  readonly file: string;
-  readonly change: readonly [from: string, to: string];
-  /** The kernels' files, and the test that must fail with output that matches. */
-  readonly kernels: readonly string[];
-  readonly test: string;
-  readonly mode: EmulatorMode;
-  readonly caughtAs: RegExp;
-  /** The instances that the test launches first, so that no others need be compiled. */
-  readonly instances?: RegExp;
-}
 
 const barrier = "threadgroup_barrier(mem_flags::mem_threadgroup);\n";
 
@@ -172,21 +157,14 @@ Deno.test({
   name: "seeded bugs in Metal kernels are caught",
   ignore: unavailable !== undefined,
   fn: async (t) => {
-    for (const { bug, file, change: [from, to], kernels, mode, ...rest } of bugs) {
-      await t.step(`${bug} (${mode})`, async () => {
-        const { tests } = await buildMetalEmulator({
-          mode,
-          only: kernels,
-          instances: rest.instances ?? /./,
-          change: (name, text) => {
-            assert(name !== file || text.includes(from), `${file} no longer holds: ${from}`);
-            return name === file ? text.replace(from, to) : text;
-          },
-        });
-        const { ok, output } = await runTest(tests, rest.test);
-        assert(!ok, "the test passed");
-        assertMatch(output, rest.caughtAs);
+    await assertCaught(t, bugs, async (bug) => {
+      const { tests } = await buildMetalEmulator({
+        mode: bug.mode,
+        only: bug.kernels,
+        instances: bug.instances ?? /./,
+        change: (name, text) => withBug(bug, name, text),
       });
-    }
+      return tests;
+    });
   },
 });

@@ -5,8 +5,6 @@ Prints one JSON object a line, of the kinds in lines.ts, under the names that fo
 GPU for it.
 """
 
-import json
-import statistics
 import sys
 
 try:
@@ -15,6 +13,9 @@ try:
 except ImportError:
     print("PyTorch is not installed")
     sys.exit(77)
+
+import torch_timing
+from torch_timing import say
 
 EMULATED = "--emulated" in sys.argv[1:]
 DEVICE = "cpu" if EMULATED else "cuda"
@@ -32,35 +33,12 @@ ROTATION = 1 if EMULATED else 512 << 20
 REPEATS = 3 if EMULATED else 20
 
 
-def say(**fields):
-    print(json.dumps(fields), flush=True)
-
-
 def seconds(calls):
-    """The median time of one call. The calls, on different data, go round in one CUDA graph."""
     if EMULATED:
         for call in calls:
             call()
         return 1.0
-    stream = torch.cuda.Stream()
-    with torch.cuda.stream(stream):
-        for _ in range(2):
-            for call in calls:
-                call()
-        stream.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, stream=stream):
-            for call in calls:
-                call()
-        times = []
-        for _ in range(REPEATS + 2):
-            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            start.record(stream)
-            graph.replay()
-            end.record(stream)
-            stream.synchronize()
-            times.append(start.elapsed_time(end) / 1e3 / len(calls))
-    return statistics.median(times[2:])
+    return torch_timing.seconds(calls, REPEATS)
 
 
 def say_speed(group, name, time, **fields):

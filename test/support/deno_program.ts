@@ -1,0 +1,19 @@
+/** Runs Deno programs in processes of their own: what they do may end the process. */
+import { ROOT } from "../cli/forge.ts";
+
+/** Runs `deno ARGS` in the repository; all its output when it succeeded, an error with it else. */
+export async function runDeno(
+  args: readonly string[],
+  env: Readonly<Record<string, string>>,
+): Promise<string> {
+  const { success, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
+    args: [...args],
+    cwd: ROOT,
+    env: { NO_COLOR: "1", ...env },
+    stdin: "null",
+  }).output();
+  const decoder = new TextDecoder();
+  const output = decoder.decode(stdout) + decoder.decode(stderr);
+  if (success) return output;
+  throw new Error(`${args.join(" ")}\n${output}`);
+}

@@ -1,0 +1,23 @@
+/**
+ * The tests of operations that an emulated GPU runs: the same that hold the CPU to the reference. Those
+ * whose shapes take an emulator minutes are left out.
+ */
+const NAMES = [
+  "activations",
+  "attention",
+  "concatenated_weights",
+  "kv",
+  "matmul",
+  "moe",
+  "norms",
+  "quant",
+  "rope",
+  "rows",
+  "running_refusals",
+];
+
+/** The arguments of `deno` that run them, and others beside. */
+export function operationTests(...others: readonly string[]): string[] {
+  const files = [...NAMES, ...others].map((name) => `test/ops/${name}_test.ts`);
+  return ["test", "-A", "--quiet", "--no-check", ...files];
+}

@@ -1,0 +1,36 @@
+/** Runs of the bundled model that must fail as users should see it. */
+import { assertEquals, assertStringIncludes } from "@std/assert";
+import { bundledModel } from "../../src/cli/model_path.ts";
+import { forge } from "../cli/forge.ts";
+
+/** Expects `forge run` to fail with one line that says all of `parts`, and no answer. */
+export async function assertRunFails(
+  args: readonly string[],
+  env: Readonly<Record<string, string>>,
+  parts: readonly string[],
+): Promise<void> {
+  const { code, stdout, stderr } = await forge(["run", "-m", bundledModel(), ...args], { env });
+  assertEquals([code, stdout], [1, ""], stderr);
+  assertEquals(stderr.trimEnd().split("\n").length, 1, stderr);
+  for (const part of parts) assertStringIncludes(stderr, part);
+}
+
+/** A failure that a stand-in for a GPU injects, by its options, and what users must be told. */
+export type InjectedFailure = readonly [
+  what: string,
+  options: Readonly<Record<string, number>>,
+  parts: readonly string[],
+];
+
+/** What any GPU can run out of. */
+export const OUT_OF_MEMORY: readonly InjectedFailure[] = [
+  ["too little memory for the weights", { memory_mib: 4 }, [
+    "the model needs",
+    "weights",
+    "KV cache",
+    "of 4.0 MiB are free",
+    "smaller quantisation",
+  ]],
+  ["too little memory for the context", { memory_mib: 17 }, ["a context of ", "tokens would fit"]],
+  ["an allocation that is refused", { fail_allocation: 9 }, ["do not fit", "forge holds"]],
+];
