@@ -1,5 +1,7 @@
 #include "cuda_weight.h"
 
+#include "../gpu/rounding.h"
+
 namespace forge::cuda {
 
 namespace {
@@ -14,7 +16,7 @@ CudaWeight::CudaWeight(WeightSource source) : HostWeight(std::move(source)) {
   for (const WeightPart& part : parts) {
     const bool extends = !device_parts_.empty() && device_parts_.back().type == part.type;
     if (!extends) {
-      matrix_bytes_ = (matrix_bytes_ + kPartAlignment - 1) / kPartAlignment * kPartAlignment;
+      matrix_bytes_ = padded_to(matrix_bytes_, kPartAlignment);
       device_parts_.push_back(
           {part.type, row, 0, device_row_bytes(part.type, cols), matrix_bytes_});
     }

@@ -4,6 +4,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "../gpu/rounding.h"
 #include "device.h"
 #include "kernels.h"
 
@@ -11,8 +12,6 @@ namespace forge::cuda {
 
 // The most blocks along y and z of a grid.
 constexpr uint32_t kMostGridRows = 65535;
-
-constexpr uint32_t divide_up(uint64_t a, uint64_t b) { return static_cast<uint32_t>((a + b - 1) / b); }
 
 struct Grid {
   uint32_t x = 1;

@@ -85,6 +85,8 @@ class PlanBuilder : public Planner<DevicePointer, PlanEntry> {
   void emit_gemm(const Product& product, const RowGroup& rows);
   // By cuBLASLt; false where it is not there, or not worth it.
   bool emit_library_product(const Product& product, const RowGroup& rows);
+  // The whole product as the library has it.
+  LtShape library_shape(const Product& product, const RowGroup& rows) const;
   // Rows are converted once for all the parts of a weight: between one call of begin_half_rows and
   // the next. A row of x may be several of the product, its `pieces`.
   void begin_half_rows();
@@ -125,7 +127,6 @@ class PlanBuilder : public Planner<DevicePointer, PlanEntry> {
   const AttentionChoice& attention_;
   ValueId grouped_route_ = 0;
   std::vector<RouteGroups> groups_;  // of that route
-  uint64_t routes_used_ = 0;
   std::map<std::string, HalfRows> half_rows_;  // by their type
 };
 

@@ -25,7 +25,7 @@ const PlanBuilder::RouteGroups& PlanBuilder::group_by_expert(const MoeMatmulOp& 
   if (grouped_route_ != op.route) {
     grouped_route_ = op.route;
     groups_.clear();
-    routes_used_ = 0;
+    begin_routes();
   }
   for (const RouteGroups& known : groups_) {
     if (known.rows == rows.kind && known.tile_tokens == tile_tokens) return known;
@@ -35,17 +35,11 @@ const PlanBuilder::RouteGroups& PlanBuilder::group_by_expert(const MoeMatmulOp& 
   const uint32_t max_tiles = std::min(pairs, op.n_experts + pairs / tile_tokens);
   require(max_tiles <= kMostGridRows, "moe_matmul: ", rows.max_rows, " tokens with ", top_k,
           " experts each are too many for one step of the CUDA device");
-  const auto take = [&](uint64_t bytes) {
-    const DevicePointer at = memory_.workspace.routes + routes_used_;
-    routes_used_ += (bytes + 255) / 256 * 256;
-    needed_.routes = std::max(needed_.routes, routes_used_);
-    return at;
-  };
   const RouteGroups groups{.rows = rows.kind,
                            .tile_tokens = tile_tokens,
-                           .tiles = take(max_tiles * sizeof(MoeTile)),
-                           .n_tiles = take(sizeof(uint32_t)),
-                           .pairs = take(pairs * sizeof(uint32_t)),
+                           .tiles = route_memory(max_tiles * sizeof(MoeTile)),
+                           .n_tiles = route_memory(sizeof(uint32_t)),
+                           .pairs = route_memory(pairs * sizeof(uint32_t)),
                            .max_tiles = max_tiles};
   // Each warp counts for itself, in shared memory.
   const uint32_t warps = std::clamp(std::min(kCounts / op.n_experts, divide_up(pairs, 32)), 1u, 32u);

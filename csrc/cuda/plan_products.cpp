@@ -15,24 +15,8 @@ constexpr uint32_t kMostMatvecTokens = 8;
 constexpr uint32_t kMostMatvecSequences = 8;
 // The fewest elements of a row that a warp of matvec is worth splitting off for.
 constexpr uint32_t kSplitCols = 512;
-// From here on cuBLASLt is asked: for weights of 16 bits as they are, for others when unpacking
-// them (2.5 bytes a weight through memory and cache) is little beside multiplying.
-constexpr uint32_t kFewestLtRows = 65;
-constexpr uint32_t kFewestUnpackedLtRows = 256;
-// Unpacked weights of a tile: they stay in the second-level cache until they are multiplied.
-constexpr uint64_t kTileBytes = 32u << 20;
-constexpr uint32_t kTileRows = 128;
-constexpr uint32_t kEpilogueCols = 1024;
-constexpr uint32_t kDequantizeCols = 2048;
 
 const char* half_of(WeightType type) { return type == WeightType::BF16 ? "bf16" : "f16"; }
-
-bool is_half(WeightType type) { return type == WeightType::F16 || type == WeightType::BF16; }
-
-// The largest power of two, up to 256, that divides an offset.
-uint32_t alignment_of(uint64_t offset) {
-  return static_cast<uint32_t>(1u << std::countr_zero(offset | 256));
-}
 
 }  // namespace
 
@@ -180,70 +164,6 @@ void PlanBuilder::emit_gemm(const Product& p, const RowGroup& rows) {
   launch("gemm.cu", half_instance("gemm", p.part->type), grid, 256, kGemmShared, p.out, half.x,
          half.scale, p.data(), p.part->row_bytes, p.n_rows(), p.n_cols(),
          padded_cols(p.weight->cols), p.out_stride(), rows.set, p.epilogue, memory_.codebooks);
-}
-
-bool PlanBuilder::emit_library_product(const Product& p, const RowGroup& rows) {
-  const bool unpacked = !is_half(p.part->type);
-  if (rows.max_rows < (unpacked ? kFewestUnpackedLtRows : kFewestLtRows)) return false;
-  CublasLt& library = device_.cublaslt();
-  if (!library.problem().empty()) return false;
-
-  const uint32_t padded = padded_cols(p.weight->cols);
-  const uint64_t wanted = std::max<uint64_t>(kTileBytes / (padded * 2ull) / kTileRows, 1);
-  const uint64_t tile_rows =
-      unpacked ? std::min(p.part->rows, std::min<uint64_t>(wanted * kTileRows, kMostGridRows))
-               : p.part->rows;
-  // A list of rows spreads what the library leaves in a row.
-  const bool in_place = rows.kind == RowKind::all;
-  const uint64_t stride = unpacked ? padded : p.part->row_bytes / 2;
-  LtShape shape{.is_bf16 = p.part->type == WeightType::BF16,
-                .tokens = rows.max_rows,
-                .rows = 0,
-                .cols = static_cast<uint32_t>(stride),
-                .x_stride = padded,
-                .weight_stride = stride,
-                .out_stride = in_place ? p.out_stride() : p.part->rows,
-                .weight_alignment = 256,
-                .out_alignment =
-                    in_place ? alignment_of(p.part->first_row * sizeof(float)) : 256};
-  std::vector<const LtProduct*> tiles;
-  uint64_t workspace_bytes = 0;
-  for (uint64_t first = 0; first < p.part->rows; first += tile_rows) {
-    shape.rows = static_cast<uint32_t>(std::min(tile_rows, p.part->rows - first));
-    tiles.push_back(library.product(shape));
-    if (!tiles.back()) return false;
-    workspace_bytes = std::max(workspace_bytes, CublasLt::workspace_bytes(*tiles.back()));
-  }
-
-  const HalfRows& half = half_rows(p.part->type, p.x, p.n_cols(), rows);
-  const uint64_t kept = scratch_used_;
-  const DevicePointer workspace = scratch(workspace_bytes);
-  const DevicePointer unpacked_rows = scratch(unpacked ? tile_rows * padded * 2 : 0);
-  const DevicePointer product =
-      in_place ? p.out : scratch(uint64_t{rows.max_rows} * p.part->rows * sizeof(float));
-  for (size_t i = 0; i < tiles.size(); ++i) {
-    const uint64_t first = i * tile_rows;
-    const auto n = static_cast<uint32_t>(std::min(tile_rows, p.part->rows - first));
-    if (unpacked) {
-      const std::string instance = "dequantize<" + weight_format(p.part->type).name + ", f16>";
-      launch("dequantize.cu", instance, {divide_up(padded, kDequantizeCols), n}, 128, 0,
-             unpacked_rows, p.data(), p.part->row_bytes, static_cast<uint32_t>(first), n,
-             p.n_cols(), padded, memory_.codebooks);
-    }
-    plan_.entries.emplace_back(std::in_place_type<LtCall>, library, *tiles[i],
-                               product + first * sizeof(float), half.x,
-                               unpacked ? unpacked_rows : p.data(), workspace);
-  }
-  const Epilogue& e = p.epilogue;
-  const bool is_bare = !e.bias && !e.residual && e.alpha == 1 && e.activation == FORGE_IDENTITY;
-  // F16 may have been scaled.
-  if (!is_bare || !in_place || !shape.is_bf16) {
-    launch("epilogue.cu", "epilogue", {divide_up(p.part->rows, kEpilogueCols), rows.max_rows}, 256,
-           0, p.out, product, half.scale, rows.set, p.n_rows(),
-           static_cast<uint32_t>(shape.out_stride), p.out_stride(), e);
-  }
-  scratch_used_ = kept;
-  return true;
 }
 
 }  // namespace forge::cuda

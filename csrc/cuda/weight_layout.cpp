@@ -1,10 +1,12 @@
 #include "weight_layout.h"
 
+#include "../gpu/rounding.h"
+
 namespace forge::cuda {
 
 namespace {
 
-uint64_t pad16(uint64_t bytes) { return (bytes + 15) / 16 * 16; }
+uint64_t pad16(uint64_t bytes) { return padded_to(bytes, 16); }
 
 }  // namespace
 

@@ -4,6 +4,8 @@
 #include <bit>
 #include <cstring>
 
+#include "rounding.h"
+
 namespace forge {
 
 namespace {
@@ -16,7 +18,7 @@ class Places {
  public:
   uint64_t take(uint64_t bytes) {
     const uint64_t at = end_;
-    end_ = (end_ + bytes + 15) / 16 * 16;
+    end_ = padded_to(end_ + bytes, 16);
     return at;
   }
   uint64_t end() const { return end_; }

@@ -1,12 +1,11 @@
 #include "kv_layout.h"
 
 #include "../common/error.h"
+#include "rounding.h"
 
 namespace forge {
 
 namespace {
-
-uint64_t pad16(uint64_t bytes) { return (bytes + 15) / 16 * 16; }
 
 // Values of Q8_0 that share a scale.
 constexpr uint64_t kScaleGroup = 32;
@@ -22,9 +21,9 @@ KvLayout kv_layout(const KvShape& shape, const std::string& device) {
   }
   const uint64_t element = is_q8 ? 1 : shape.type == WeightType::F32 ? 4 : 2;
   const uint64_t tokens = shape.page_tokens;
-  const auto values = [&](uint64_t dim) { return pad16(tokens * dim * element); };
+  const auto values = [&](uint64_t dim) { return padded_to(tokens * dim * element, 16); };
   const auto scales = [&](uint64_t dim) {
-    return is_q8 ? pad16(tokens * ((dim + kScaleGroup - 1) / kScaleGroup) * 2) : 0;
+    return is_q8 ? padded_to(tokens * divide_up(dim, kScaleGroup) * 2, 16) : 0;
   };
   const uint64_t k_scales = values(shape.k_head_dim);
   const uint64_t v_offset = k_scales + scales(shape.k_head_dim);

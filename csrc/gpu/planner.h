@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "input_layout.h"
+#include "rounding.h"
 #include "step_memory.h"
 
 namespace forge {
@@ -135,13 +136,25 @@ class Planner {
     return groups;
   }
 
+  // What is taken of workspaces begins where any vector load may.
+  static constexpr uint32_t kScratchAlignment = 256;
+
   // Takes memory of one operation.
   Address scratch(uint64_t bytes) {
     const Address at = memory_.workspace.scratch + scratch_used_;
-    scratch_used_ += (bytes + 255) / 256 * 256;
+    scratch_used_ += padded_to(bytes, kScratchAlignment);
     needed_.scratch = std::max(needed_.scratch, scratch_used_);
     return at;
   }
+
+  // Takes memory that lasts until the next call of begin_routes.
+  Address route_memory(uint64_t bytes) {
+    const Address at = memory_.workspace.routes + routes_used_;
+    routes_used_ += padded_to(bytes, kScratchAlignment);
+    needed_.routes = std::max(needed_.routes, routes_used_);
+    return at;
+  }
+  void begin_routes() { routes_used_ = 0; }
 
   SamplingScratch<Address> sampling_scratch(uint32_t vocabulary, uint32_t n_chunks) {
     const uint64_t outputs = shape_.outputs, all_chunks = outputs * n_chunks;
@@ -158,9 +171,12 @@ class Planner {
   const StepShape shape_;
   const InputAddresses<Address> inputs_;
   LaunchPlan<Entry> plan_;
-  WorkspaceBytes needed_;
   uint64_t scratch_used_ = 0;
   size_t op_index_ = 0;  // of the current operation
+
+ private:
+  WorkspaceBytes needed_;
+  uint64_t routes_used_ = 0;
 };
 
 }  // namespace forge

@@ -9,9 +9,6 @@ namespace {
 
 id<MTLBuffer> buffer_at(Place place) { return static_cast<id<MTLBuffer>>(place.buffer); }
 
-// Threadgroup memory comes in pieces of 16 bytes.
-NSUInteger padded(uint64_t bytes) { return (bytes + 15) / 16 * 16; }
-
 // Takes a share in an object that a method handed out without ownership.
 Object share(id<NSObject> object) { return Object([object retain]); }
 
@@ -61,7 +58,9 @@ void Commands::launch(std::span<const Launch> launches, Place filler) {
     const std::vector<uint8_t>& scalars = launch.scalars();
     [encoder setBytes:scalars.data() length:scalars.size() atIndex:index];
     const Group group = launch.group();
-    if (group.memory > 0) [encoder setThreadgroupMemoryLength:padded(group.memory) atIndex:0];
+    // Threadgroup memory comes in pieces of 16 bytes.
+    const NSUInteger memory = padded_to(group.memory, 16);
+    if (memory > 0) [encoder setThreadgroupMemoryLength:memory atIndex:0];
     const Grid grid = launch.grid();
     [encoder dispatchThreadgroups:MTLSize{grid.x, grid.y, grid.z}
             threadsPerThreadgroup:MTLSize{group.threads, 1, 1}];

@@ -5,12 +5,11 @@
 #include <type_traits>
 #include <vector>
 
+#include "../gpu/rounding.h"
 #include "buffer.h"
 #include "kernels.h"
 
 namespace forge::metal {
-
-constexpr uint32_t divide_up(uint64_t a, uint64_t b) { return static_cast<uint32_t>((a + b - 1) / b); }
 
 // Threadgroups of a launch.
 struct Grid {

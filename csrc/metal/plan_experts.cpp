@@ -24,15 +24,13 @@ const PlanBuilder::RouteGroups& PlanBuilder::group_by_expert(ValueId route, uint
   const uint32_t top_k = cols(route) / 2;
   const uint32_t pairs = max_rows(route) * top_k;
   const uint32_t max_tiles = std::min(pairs, n_experts + pairs / tile_tokens);
-  const Place base = memory_.workspace.routes;
-  const uint64_t tiles_bytes = (max_tiles * sizeof(metal_args::MoeTile) + 255) / 256 * 256;
+  begin_routes();
   groups_ = {.route = route,
              .tile_tokens = tile_tokens,
-             .tiles = base + 256,
-             .n_tiles = base,
-             .pairs = base + 256 + tiles_bytes,
+             .tiles = route_memory(max_tiles * sizeof(metal_args::MoeTile)),
+             .n_tiles = route_memory(sizeof(uint32_t)),
+             .pairs = route_memory(pairs * sizeof(uint32_t)),
              .max_tiles = max_tiles};
-  needed_.routes = std::max<uint64_t>(needed_.routes, 256 + tiles_bytes + pairs * sizeof(uint32_t));
   launch("moe_group", "moe_group", {1}, {256, (2 * n_experts + 1) * sizeof(uint32_t)},
          {groups_.tiles, groups_.n_tiles, groups_.pairs, value(route), n_rows(route)},
          MoeGroupArgs{.n_experts = n_experts, .top_k = top_k, .tile_tokens = tile_tokens});

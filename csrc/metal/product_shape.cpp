@@ -4,7 +4,7 @@
 #include <bit>
 
 #include "../../kernels/metal/arguments.h"
-#include "launch.h"
+#include "../gpu/rounding.h"
 
 namespace forge::metal {
 

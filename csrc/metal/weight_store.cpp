@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "../gpu/parallel.h"
+#include "../gpu/rounding.h"
 
 namespace forge::metal {
 
@@ -81,7 +82,7 @@ std::vector<WeightRows> copied_rows(const MetalWeight& weight, uint64_t& bytes) 
   bytes = 0;
   for (const WeightPart& part : weight.parts) {
     if (list.empty() || list.back().type != part.type) {
-      bytes = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+      bytes = padded_to(bytes, kAlignment);
       list.push_back({part.type, row, 0, *row_bytes(part.type, weight.cols), nullptr, bytes});
     }
     list.back().rows += part.rows;

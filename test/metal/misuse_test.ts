@@ -31,8 +31,8 @@ const mistakes: readonly (readonly [what: string, said: string, change: HostChan
   }],
   ["threadgroup memory that is not given", "threadgroup memory", {
     file: "commands.mm",
-    from: "if (group.memory > 0) [encoder setThreadgroupMemoryLength",
-    to: "if (group.memory > 1 << 20) [encoder setThreadgroupMemoryLength",
+    from: "if (memory > 0) [encoder setThreadgroupMemoryLength",
+    to: "if (memory > 1 << 20) [encoder setThreadgroupMemoryLength",
   }],
   ["an object that is released twice", "after its release", {
     file: "object.mm",

@@ -1,0 +1,113 @@
+// Products of many rows by cuBLASLt.
+
+#include <algorithm>
+#include <bit>
+
+#include "plan_builder.h"
+
+namespace forge::cuda {
+
+namespace {
+
+// From here on cuBLASLt is asked: for weights of 16 bits as they are, for others when unpacking
+// them (2.5 bytes a weight through memory and cache) is little beside multiplying.
+constexpr uint32_t kFewestLtRows = 65;
+constexpr uint32_t kFewestUnpackedLtRows = 256;
+// Unpacked weights of a tile: they stay in the second-level cache until they are multiplied.
+constexpr uint64_t kTileBytes = 32u << 20;
+constexpr uint32_t kTileRows = 128;
+constexpr uint32_t kEpilogueCols = 1024;
+constexpr uint32_t kDequantizeCols = 2048;
+// Where parts of a weight begin (cuda_weight.cpp), and memory that it is unpacked to.
+constexpr uint32_t kWeightAlignment = 256;
+
+bool is_half(WeightType type) { return type == WeightType::F16 || type == WeightType::BF16; }
+
+// Rows of a weight that are unpacked at a time.
+uint64_t rows_of_tile(uint64_t rows, uint32_t padded) {
+  const uint64_t wanted = std::max<uint64_t>(kTileBytes / (padded * 2ull) / kTileRows, 1);
+  return std::min({rows, wanted * kTileRows, uint64_t{kMostGridRows}});
+}
+
+// The largest power of two, up to 256, that divides an offset.
+uint32_t alignment_of(uint64_t offset) {
+  return static_cast<uint32_t>(1u << std::countr_zero(offset | 256));
+}
+
+bool is_bare(const Epilogue& e) {
+  return !e.bias && !e.residual && e.alpha == 1 && e.activation == FORGE_IDENTITY;
+}
+
+}  // namespace
+
+LtShape PlanBuilder::library_shape(const Product& p, const RowGroup& rows) const {
+  const uint32_t padded = padded_cols(p.weight->cols);
+  const uint64_t stride = is_half(p.part->type) ? p.part->row_bytes / 2 : padded;
+  LtShape shape{.is_bf16 = p.part->type == WeightType::BF16,
+                .tokens = rows.max_rows,
+                .rows = p.n_rows(),
+                .cols = static_cast<uint32_t>(stride),
+                .x_stride = padded,
+                .weight_stride = stride,
+                .out_stride = p.part->rows,
+                .weight_alignment = kWeightAlignment,
+                .out_alignment = kScratchAlignment};
+  // A list of rows spreads what the library leaves in scratch memory.
+  if (rows.kind == RowKind::all) {
+    shape.out_stride = p.out_stride();
+    shape.out_alignment = alignment_of(p.part->first_row * sizeof(float));
+  }
+  return shape;
+}
+
+bool PlanBuilder::emit_library_product(const Product& p, const RowGroup& rows) {
+  const bool unpacks = !is_half(p.part->type), in_place = rows.kind == RowKind::all;
+  if (rows.max_rows < (unpacks ? kFewestUnpackedLtRows : kFewestLtRows)) return false;
+  CublasLt& library = device_.cublaslt();
+  if (!library.problem().empty()) return false;
+
+  const uint32_t padded = padded_cols(p.weight->cols);
+  const uint64_t tile_rows = unpacks ? rows_of_tile(p.part->rows, padded) : p.part->rows;
+  LtShape shape = library_shape(p, rows);
+  struct Tile {
+    const LtProduct* product;
+    uint32_t first_row, n_rows;
+  };
+  std::vector<Tile> tiles;
+  uint64_t workspace_bytes = 0;
+  for (uint32_t first = 0; first < p.part->rows; first += shape.rows) {
+    shape.rows = static_cast<uint32_t>(std::min(tile_rows, p.part->rows - first));
+    const LtProduct* product = library.product(shape);
+    if (!product) return false;
+    tiles.push_back({product, first, shape.rows});
+    workspace_bytes = std::max(workspace_bytes, CublasLt::workspace_bytes(*product));
+  }
+
+  const HalfRows& half = half_rows(p.part->type, p.x, p.n_cols(), rows);
+  const uint64_t kept = scratch_used_;
+  const DevicePointer workspace = scratch(workspace_bytes);
+  const DevicePointer unpacked = scratch(unpacks ? tile_rows * padded * 2 : 0);
+  const DevicePointer out =
+      in_place ? p.out : scratch(uint64_t{rows.max_rows} * p.part->rows * sizeof(float));
+  for (const Tile& tile : tiles) {
+    if (unpacks) {
+      launch("dequantize.cu", "dequantize<" + weight_format(p.part->type).name + ", f16>",
+             {divide_up(padded, kDequantizeCols), tile.n_rows}, 128, 0, unpacked, p.data(),
+             p.part->row_bytes, tile.first_row, tile.n_rows, p.n_cols(), padded,
+             memory_.codebooks);
+    }
+    plan_.entries.emplace_back(std::in_place_type<LtCall>, library, *tile.product,
+                               out + tile.first_row * sizeof(float), half.x,
+                               unpacks ? unpacked : p.data(), workspace);
+  }
+  // F16 may have been scaled.
+  if (!in_place || !shape.is_bf16 || !is_bare(p.epilogue)) {
+    launch("epilogue.cu", "epilogue", {divide_up(p.part->rows, kEpilogueCols), rows.max_rows}, 256,
+           0, p.out, out, half.scale, rows.set, p.n_rows(),
+           static_cast<uint32_t>(shape.out_stride), p.out_stride(), p.epilogue);
+  }
+  scratch_used_ = kept;
+  return true;
+}
+
+}  // namespace forge::cuda
