@@ -59,4 +59,9 @@ inline const CudaWeight& cuda_weight(const Weight& weight) {
   return static_cast<const CudaWeight&>(weight);
 }
 
+// The floats of an optional vector weight on the device, or 0.
+inline DevicePointer floats_of(const WeightRef& weight) {
+  return weight ? cuda_weight(*weight).floats.at() : 0;
+}
+
 }  // namespace forge::cuda

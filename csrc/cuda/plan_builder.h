@@ -144,9 +144,4 @@ constexpr uint32_t kGemmShared = 55296;
 // The columns of x as tensor cores take them.
 constexpr uint32_t padded_cols(uint64_t cols) { return divide_up(cols, 64) * 64; }
 
-// The floats of an optional vector weight on the device, or 0.
-inline DevicePointer floats_of(const WeightRef& weight) {
-  return weight ? cuda_weight(*weight).floats.at() : 0;
-}
-
 }  // namespace forge::cuda

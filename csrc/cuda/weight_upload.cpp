@@ -1,7 +1,6 @@
 #include "weight_upload.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "../gpu/parallel.h"
 #include "../gpu/weight_format.h"
@@ -13,8 +12,6 @@ namespace {
 
 // Large enough that a copy runs at the bus's speed, small enough to pin without being noticed.
 constexpr uint64_t kSlotBytes = 32u << 20;
-// What one thread copies at a time.
-constexpr uint64_t kPieceBytes = 1u << 20;
 
 uint64_t float_row(const CudaWeight& weight) { return weight.cols * sizeof(float); }
 
@@ -124,7 +121,7 @@ void WeightUpload::copy_rows(const WeightPart& source, uint64_t cols, DevicePoin
     const uint64_t n_rows = std::min(chunk_rows, source.rows - row);
     const uint64_t bytes = n_rows * raw_bytes;
     Slot& slot = next_slot();
-    fill(slot, source.data + row * raw_bytes, bytes);
+    parallel_copy(slot.host.data(), source.data + row * raw_bytes, bytes, n_threads_);
     if (repack != repack_.end()) {
       device.check(api.copy_to_device(slot.raw.at(), slot.host.data(), bytes, device.stream()),
                    kWhat);
@@ -185,14 +182,6 @@ WeightUpload::Slot& WeightUpload::next_slot() {
   const Device& device = state_->device;
   device.check(device.api().event_synchronize(slot.copied), kWhat);
   return slot;
-}
-
-void WeightUpload::fill(Slot& slot, const uint8_t* data, uint64_t bytes) {
-  const uint64_t pieces = (bytes + kPieceBytes - 1) / kPieceBytes;
-  parallel_for(pieces, n_threads_, [&](size_t i) {
-    const uint64_t begin = i * kPieceBytes;
-    std::memcpy(slot.host.data() + begin, data + begin, std::min(kPieceBytes, bytes - begin));
-  });
 }
 
 }  // namespace forge::cuda

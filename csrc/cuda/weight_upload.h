@@ -46,7 +46,6 @@ class WeightUpload : public WeightRequests {
   void copy_rows(const WeightPart& source, uint64_t cols, DevicePointer to, uint64_t to_row_bytes);
   // Waits until the device has copied what was in the slot.
   Slot& next_slot();
-  void fill(Slot& slot, const uint8_t* data, uint64_t bytes);
   void send(const Slot& slot, DevicePointer to, uint64_t to_row_bytes, uint64_t row_bytes,
             uint64_t n_rows);
 

@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
+#include <cstring>
 #include <exception>
 #include <mutex>
 #include <thread>
 #include <vector>
+
+#include "rounding.h"
 
 namespace forge {
 
@@ -41,6 +44,16 @@ void parallel_for(size_t n, size_t n_threads, Body&& body) {
     work();
   }
   if (failure) std::rethrow_exception(failure);
+}
+
+// Copies by several threads.
+inline void parallel_copy(uint8_t* to, const uint8_t* from, uint64_t bytes, size_t n_threads) {
+  // What one thread copies at a time.
+  constexpr uint64_t kPieceBytes = 1u << 20;
+  parallel_for(divide_up(bytes, kPieceBytes), n_threads, [&](size_t i) {
+    const uint64_t begin = i * kPieceBytes;
+    std::memcpy(to + begin, from + begin, std::min(kPieceBytes, bytes - begin));
+  });
 }
 
 }  // namespace forge

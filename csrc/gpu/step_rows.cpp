@@ -25,11 +25,4 @@ StepRows step_rows(const StepInputs& inputs) {
   return rows;
 }
 
-void note_rows(const StepRows& rows, const StepLimits& limits, StepShape& shape) {
-  shape.decode_tokens = rounded_rows(rows.tokens.decode.size(), limits.max_tokens);
-  shape.prefill_tokens = rounded_rows(rows.tokens.prefill.size(), limits.max_tokens);
-  shape.decode_outputs = rounded_rows(rows.outputs.decode.size(), limits.max_outputs);
-  shape.prefill_outputs = rounded_rows(rows.outputs.prefill.size(), limits.max_outputs);
-}
-
 }  // namespace forge

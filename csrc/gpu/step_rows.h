@@ -26,7 +26,4 @@ struct StepRows {
 
 StepRows step_rows(const StepInputs& inputs);
 
-// Notes the numbers of rows of each kind in the shape of a run.
-void note_rows(const StepRows& rows, const StepLimits& limits, StepShape& shape);
-
 }  // namespace forge

@@ -63,7 +63,8 @@ struct StepShape {
 // A number of rows as shapes have it: rounded up, but to no more than the limit.
 uint32_t rounded_rows(uint64_t n, uint32_t limit);
 
-// The shape of the plan that runs these inputs, under a step's limits.
+// The shape of the plan that runs these inputs, under a step's limits; without rows by their kind,
+// which deal_out (run_work.h) adds.
 StepShape shape_of(const StepInputs& inputs, const QueryTiles& tiles, const StepLimits& limits);
 
 // Shapes that use, between them, every kernel and the most memory of any run whose sequences share no

@@ -35,7 +35,7 @@ MetalExecutor::MetalExecutor(std::shared_ptr<const Program> program,
   if (needs_codebooks(*program_)) memory_.codebooks = device_->codebooks();
   for (const DeviceKv* cache : needs.caches) cache->allocate();
   allocate(bytes);
-  inputs_ = std::make_unique<RunInputs>(device_->device, *program_, shapes);
+  inputs_ = std::make_unique<DeviceInputs>(device_->device, *program_, shapes);
 }
 
 WorkspaceBytes MetalExecutor::plan_typical(const std::vector<StepShape>& shapes) {

@@ -43,7 +43,7 @@ class MetalExecutor : public Executable {
   std::shared_ptr<MetalDevice> device_;
   ScratchPlan values_;
   Buffer arena_, routes_, scratch_, occurrences_, results_;
-  std::unique_ptr<RunInputs> inputs_;
+  std::unique_ptr<DeviceInputs> inputs_;
   PlanMemory memory_;
   std::map<PlanShape, Plan> plans_;
 };

@@ -12,7 +12,7 @@
 #include "metal_device.h"
 #include "metal_kv.h"
 #include "metal_weight.h"
-#include "run_inputs.h"
+#include "device_inputs.h"
 
 namespace forge::metal {
 

@@ -1,7 +1,6 @@
 #include "weight_store.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "../gpu/parallel.h"
 #include "../gpu/rounding.h"
@@ -15,8 +14,8 @@ namespace {
 constexpr uint64_t kMergeBytes = 8u << 20;
 // Where copied rows of a type begin.
 constexpr uint64_t kAlignment = 16;
-// What one thread copies at a time.
-constexpr uint64_t kPieceBytes = 1u << 20;
+// Floats that one thread makes at a time.
+constexpr uint64_t kPieceFloats = 1u << 18;
 
 uint64_t part_bytes(const WeightPart& part, uint64_t cols) {
   return part.rows * *row_bytes(part.type, cols);
@@ -226,29 +225,20 @@ void WeightStore::copy(const MetalWeight& weight, std::span<WeightRows> rows) co
   for (const WeightPart& part : weight.parts) {
     if (row >= target->first_row + target->rows) ++target;
     uint8_t* to = buffer->data() + target->offset + (row - target->first_row) * target->row_bytes;
-    copy_bytes(to, part.data, part_bytes(part, weight.cols));
+    parallel_copy(to, part.data, part_bytes(part, weight.cols), n_threads_);
     row += part.rows;
   }
   for (WeightRows& each : rows) each.buffer = buffer;
 }
 
-void WeightStore::copy_bytes(uint8_t* to, const uint8_t* from, uint64_t bytes) const {
-  const uint64_t pieces = (bytes + kPieceBytes - 1) / kPieceBytes;
-  parallel_for(pieces, n_threads_, [&](size_t i) {
-    const uint64_t begin = i * kPieceBytes;
-    std::memcpy(to + begin, from + begin, std::min(kPieceBytes, bytes - begin));
-  });
-}
-
 std::shared_ptr<const Buffer> WeightStore::copy_floats(const MetalWeight& weight) const {
   auto buffer = std::make_shared<const Buffer>(device_, float_bytes(weight), Purpose::weights,
                                                Storage::shared);
-  const uint64_t row_pieces = std::max<uint64_t>(1, kPieceBytes / (weight.cols * sizeof(float)));
-  const uint64_t pieces = (weight.rows + row_pieces - 1) / row_pieces;
-  parallel_for(pieces, n_threads_, [&](size_t i) {
-    const uint64_t first = i * row_pieces;
+  const uint64_t piece_rows = std::max<uint64_t>(1, kPieceFloats / weight.cols);
+  parallel_for(divide_up(weight.rows, piece_rows), n_threads_, [&](size_t i) {
+    const uint64_t first = i * piece_rows;
     auto* out = reinterpret_cast<float*>(buffer->data()) + first * weight.cols;
-    weight.read(first, std::min(row_pieces, weight.rows - first), out);
+    weight.read(first, std::min(piece_rows, weight.rows - first), out);
   });
   return buffer;
 }

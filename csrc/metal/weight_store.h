@@ -37,7 +37,6 @@ class WeightStore : public WeightRequests {
   void place(const MetalWeight& weight, std::span<WeightRows> rows) const;
   void copy(const MetalWeight& weight, std::span<WeightRows> rows) const;
   std::shared_ptr<const Buffer> copy_floats(const MetalWeight& weight) const;
-  void copy_bytes(uint8_t* to, const uint8_t* from, uint64_t bytes) const;
   bool needs_copy(const MetalWeight& weight) const;
   bool takes_own_place(const MetalWeight& weight) const;
 

@@ -9,10 +9,10 @@ using InputAddresses = forge::InputAddresses<Place>;
 
 // The inputs of a run in memory that CPU and GPU share. They are written while the GPU is idle, but
 // for masks, which launches read that have yet to be committed.
-class RunInputs {
+class DeviceInputs {
  public:
-  RunInputs(std::shared_ptr<const Device> device, const Program& program,
-            const std::vector<StepShape>& shapes);
+  DeviceInputs(std::shared_ptr<const Device> device, const Program& program,
+               const std::vector<StepShape>& shapes);
 
   InputAddresses addresses(const StepShape& shape) const;
   // Grows with what a run brings; addresses handed out before are then invalid.

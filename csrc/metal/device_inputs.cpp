@@ -1,4 +1,4 @@
-#include "run_inputs.h"
+#include "device_inputs.h"
 
 #include <algorithm>
 #include <bit>
@@ -15,8 +15,8 @@ void put(const Buffer& to, std::span<const T> values) {
 
 }  // namespace
 
-RunInputs::RunInputs(std::shared_ptr<const Device> device, const Program& program,
-                     const std::vector<StepShape>& shapes)
+DeviceInputs::DeviceInputs(std::shared_ptr<const Device> device, const Program& program,
+                           const std::vector<StepShape>& shapes)
     : device_(std::move(device)),
       limits_(program.limits),
       mask_words_(mask_words(program)),
@@ -25,7 +25,7 @@ RunInputs::RunInputs(std::shared_ptr<const Device> device, const Program& progra
   std::memset(page_tables_.data(), 0, page_tables_.bytes());
 }
 
-InputAddresses RunInputs::addresses(const StepShape& shape) const {
+InputAddresses DeviceInputs::addresses(const StepShape& shape) const {
   InputAddresses at = addresses_in(fixed_.at(), InputLayout(shape));
   at.page_tables = page_tables_.at();
   at.page_stride = limits_.max_pages;
@@ -37,7 +37,7 @@ InputAddresses RunInputs::addresses(const StepShape& shape) const {
   return at;
 }
 
-void RunInputs::reserve(const StepInputs& inputs, const StepShape& shape) {
+void DeviceInputs::reserve(const StepInputs& inputs, const StepShape& shape) {
   reserve(fixed_, InputLayout(shape).bytes);
   reserve(history_, inputs.history.size_bytes());
   reserve(bias_ids_, inputs.bias_ids.size_bytes());
@@ -45,14 +45,14 @@ void RunInputs::reserve(const StepInputs& inputs, const StepShape& shape) {
   reserve(masks_, inputs.masks.size_bytes());
 }
 
-void RunInputs::reserve(Buffer& area, uint64_t bytes) {
+void DeviceInputs::reserve(Buffer& area, uint64_t bytes) {
   if (bytes <= area.bytes()) return;
   area = Buffer();
   area = Buffer(device_, std::bit_ceil(bytes), Purpose::activations, Storage::shared);
   ++generation_;
 }
 
-void RunInputs::write(const StepInputs& inputs, const RunWork& work) {
+void DeviceInputs::write(const StepInputs& inputs, const RunWork& work) {
   write_inputs(inputs, work, fixed_.data());
   update_page_tables(inputs, limits_, page_tables_.data());
   put(history_, inputs.history);
@@ -60,6 +60,6 @@ void RunInputs::write(const StepInputs& inputs, const RunWork& work) {
   put(bias_values_, inputs.bias_values);
 }
 
-void RunInputs::write_masks(const StepInputs& inputs) { put(masks_, inputs.masks); }
+void DeviceInputs::write_masks(const StepInputs& inputs) { put(masks_, inputs.masks); }
 
 }  // namespace forge::metal
