@@ -27,7 +27,7 @@ const mistakes: readonly (readonly [what: string, said: string, change: HostChan
   ["a struct of another size", "bytes as argument", {
     file: "commands.mm",
     from: "length:scalars.size() atIndex",
-    to: "length:scalars.size() - 4 atIndex",
+    to: "length:scalars.size() / 2 atIndex",
   }],
   ["threadgroup memory that is not given", "threadgroup memory", {
     file: "commands.mm",
