@@ -80,7 +80,7 @@ function loadHybrid(
         attention: loadMixer(weights, layer),
         mlpNorm: loadRmsNorm(weights, c, MLP_NORM, norm),
         mlp: experts !== undefined && hasExperts(layer)
-          ? loadSharedMoe(weights, c, experts)
+          ? loadSharedMoe(weights, c, { ...experts, names: expertNames(weights, experts) })
           : loadGatedMlp(weights, c),
       }),
   });
@@ -122,6 +122,13 @@ function sharedExpertParts(config: ConfigReader): SharedMoeParts {
       },
     },
   };
+}
+
+/** The experts of a layer lie in one tensor as published, apart as transformers saves them. */
+function expertNames(weights: WeightLoader, { names }: SharedMoeParts): SharedMoeParts["names"] {
+  const { router } = names;
+  const [gateUp, down] = ["mlp.experts.gate_up_proj", "mlp.experts.down_proj"];
+  return weights.has([gateUp, undefined], "") ? { router, gateUp, down } : names;
 }
 
 /** Which layers are linear attention: from `layer_types`, or all but the last of every so many. */

@@ -29,6 +29,15 @@ const PARTS: Readonly<Record<string, string>> = {
   "mlp.up_proj": "ffn_up",
   "mlp.down_proj": "ffn_down",
   "mlp.router": "ffn_gate_inp",
+  "linear_attn.in_proj_qkv": "attn_qkv",
+  "linear_attn.in_proj_z": "attn_gate",
+  "linear_attn.in_proj_b": "ssm_beta",
+  "linear_attn.in_proj_a": "ssm_alpha",
+  "linear_attn.conv1d": "ssm_conv1d",
+  "linear_attn.A_log": "ssm_a",
+  "linear_attn.dt_bias": "ssm_dt.bias",
+  "linear_attn.norm": "ssm_norm",
+  "linear_attn.out_proj": "ssm_out",
   "post_feedforward_layernorm": "post_ffw_norm",
 };
 

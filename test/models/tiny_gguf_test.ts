@@ -41,7 +41,61 @@ const CONVERSIONS: readonly Conversion[] = [
     },
     convert: splitExperts,
   },
+  {
+    family: "qwen3_5_text",
+    architecture: "qwen35",
+    settings: {
+      "attention.layer_norm_rms_epsilon": ["f32", 1e-6],
+      full_attention_interval: ["u32", 4],
+      "rope.dimension_count": ["u32", 4],
+      "rope.freq_base": ["f32", 10_000],
+      "ssm.conv_kernel": ["u32", 4],
+      "ssm.group_count": ["u32", 2],
+      "ssm.inner_size": ["u32", 64],
+      "ssm.state_size": ["u32", 16],
+      "ssm.time_step_rank": ["u32", 4],
+    },
+    convert: convertDeltaNet,
+  },
 ];
+
+/** What of the value heads of linear attention a tensor holds: from which element on, and how many a head. */
+const VALUE_HEADS: Readonly<Record<string, { from: number; size: number; inRows?: true }>> = {
+  in_proj_qkv: { from: 64 * 64, size: 16 * 64 },
+  in_proj_z: { from: 0, size: 16 * 64 },
+  in_proj_b: { from: 0, size: 64 },
+  in_proj_a: { from: 0, size: 64 },
+  conv1d: { from: 64 * 4, size: 16 * 4 },
+  A_log: { from: 0, size: 1 },
+  dt_bias: { from: 0, size: 1 },
+  out_proj: { from: 0, size: 16, inRows: true },
+};
+
+/** The order in which llama.cpp's converter writes the four value heads of two key heads. */
+const TILED = [0, 2, 1, 3];
+
+/**
+ * Gated delta nets as llama.cpp's converter writes them: value heads that share a key head are apart by the
+ * number of key heads, decay rates are stored as they are used, and norms with the 1 they add.
+ */
+function convertDeltaNet({ name, shape, values }: FloatTensor): readonly FloatTensor[] {
+  const part = /linear_attn\.(\w+)/.exec(name)?.[1] ?? "";
+  let changed = values.slice();
+  if (part !== "norm" && /norm\.weight$/.test(name)) changed = changed.map((value) => value + 1);
+  const heads = VALUE_HEADS[part];
+  if (heads !== undefined) {
+    const { from, size, inRows } = heads;
+    const rowSize = TILED.length * size;
+    for (let at = from; at < (inRows ? values.length : from + rowSize); at += rowSize) {
+      TILED.forEach((head, i) => {
+        const begin = at + head * size;
+        changed.set(values.subarray(begin, begin + size), at + i * size);
+      });
+    }
+  }
+  if (part === "A_log") changed = changed.map((value) => -Math.exp(value));
+  return [{ name, shape: part === "conv1d" ? [shape[0]!, shape[2]!] : shape, values: changed }];
+}
 
 /**
  * The experts of gpt-oss as GGUF has them: `[experts, out, in]` instead of `[experts, in, out]`, and gate and

@@ -1,0 +1,219 @@
+/** Where sequences go on from in a model with recurrent state, which cannot be cut as pages can. */
+import { assert, assertEquals, assertThrows } from "@std/assert";
+import { generate, type GenerationEnd } from "../../../src/engine/generate.ts";
+import { stateSlots } from "../../../src/engine/kv_size.ts";
+import { resolveSpeculation } from "../../../src/engine/load_options.ts";
+import { Scheduler } from "../../../src/engine/scheduler.ts";
+import { scoreTokens } from "../../../src/engine/score.ts";
+import { ForgeError } from "../../../src/errors.ts";
+import { load, type Model } from "../../../src/mod.ts";
+import {
+  fakeAnswer,
+  type FakeOptions,
+  fakeRequest,
+  FakeRunner,
+  noTokenizer,
+} from "../../support/fake_runner.ts";
+import { TempFolder } from "../../support/temp_folder.ts";
+import { writeRandomHybrid } from "../../support/tiny_hybrid.ts";
+import { EOS } from "../../support/tiny_llama.ts";
+
+function prompt(length: number, first: number): number[] {
+  return Array.from({ length }, (_, i) => first + i);
+}
+
+/** A fake model with recurrent state, whose pages hold 4 tokens. */
+class Bench {
+  readonly runner: FakeRunner;
+  readonly scheduler: Scheduler;
+
+  constructor(options: Partial<FakeOptions> = {}) {
+    this.runner = new FakeRunner({ nPages: 100, nSlots: 8, ...options });
+    this.scheduler = new Scheduler(this.runner);
+  }
+
+  /** What the model says, which must be right, and how it ended. */
+  async tell(
+    prompt: readonly number[],
+    maxTokens: number,
+    signal?: AbortSignal,
+  ): Promise<{ tokens: number[]; end: GenerationEnd }> {
+    const tokens: number[] = [];
+    const request = fakeRequest(prompt, maxTokens, { signal });
+    for await (const { token, end } of generate(this.scheduler, noTokenizer, request)) {
+      if (token !== undefined) tokens.push(token);
+      if (end === undefined) continue;
+      assertEquals(tokens, fakeAnswer(prompt, maxTokens).slice(0, tokens.length));
+      return { tokens, end };
+    }
+    throw new Error("no end");
+  }
+
+  async cached(prompt: readonly number[], maxTokens = 1): Promise<number> {
+    return (await this.tell(prompt, maxTokens)).end.cachedPromptTokens;
+  }
+
+  /** The steps so far, as "tokens of each chunk". */
+  get steps(): string[] {
+    return this.runner.runs.map((chunks) => chunks.map(({ tokens }) => tokens.length).join("+"));
+  }
+
+  /** Nothing is left behind. */
+  async end(): Promise<void> {
+    await this.scheduler.idle();
+    this.runner.checkPages();
+    assertEquals(this.runner.slots!.free, this.runner.slots!.size);
+  }
+}
+
+Deno.test("a chat goes on from the state at the end of its last turn", async () => {
+  const bench = new Bench();
+  const first = prompt(6, 0);
+  const { tokens } = await bench.tell(first, 9);
+  // The last token of the answer was chosen, but not computed.
+  assertEquals(await bench.cached([...first, ...tokens, 700, 701, 702]), 14);
+  await bench.end();
+});
+
+Deno.test("a prompt that turns off before its end goes on from its last whole page", async () => {
+  const bench = new Bench();
+  const shared = prompt(11, 0);
+  await bench.tell(shared, 6);
+  assertEquals(bench.steps.slice(0, 2), ["8", "3"]);
+  assertEquals(await bench.cached([...shared.slice(0, 10), 500, 501]), 8);
+  // Pages are there for more of it, but no state.
+  assertEquals(await bench.cached([...shared.slice(0, 7), 500, 501]), 0);
+  await bench.end();
+});
+
+Deno.test("completions of one prompt share what comes before its last page", async () => {
+  const bench = new Bench();
+  const told = await Promise.all([0, 1, 2].map(() => bench.tell(prompt(43, 0), 3)));
+  assertEquals(told.map(({ end }) => end.cachedPromptTokens), [0, 40, 40]);
+  assertEquals(bench.steps, ["16", "16", "8", "3+3+3", "1+1+1", "1+1+1"]);
+  await bench.end();
+});
+
+Deno.test("sequences wait for a slot as they wait for pages", async () => {
+  const bench = new Bench({ nSlots: 2 });
+  await Promise.all([1, 2, 3, 4, 5].map((i) => bench.tell(prompt(9, 100 * i), 4)));
+  assert(bench.runner.runs.every((chunks) => chunks.length <= 2), String(bench.steps));
+  await bench.end();
+});
+
+Deno.test("one slot is enough, and its last state is gone on from", async () => {
+  const bench = new Bench({ nSlots: 1 });
+  const first = prompt(6, 0);
+  const { tokens } = await bench.tell(first, 5);
+  const next = [...first, ...tokens, 700];
+  assertEquals(await bench.cached(next), 10);
+  assertEquals(bench.runner.stateCopies, 0);
+  // It was taken over, not copied.
+  assertEquals(await bench.cached([...first, ...tokens, 800]), 0);
+  await bench.end();
+});
+
+Deno.test("the state that was not used for longest is given up first", async () => {
+  const bench = new Bench({ nSlots: 4 });
+  const chats = [0, 100, 200].map((first) => prompt(3, first));
+  const told: number[][] = [];
+  for (const chat of chats) told.push([...chat, ...(await bench.tell(chat, 3)).tokens, 900]);
+  assertEquals(await bench.cached(told[0]!), 5);
+  await bench.tell(prompt(3, 300), 1);
+  assertEquals([await bench.cached(told[2]!), await bench.cached(told[1]!)], [5, 0]);
+  await bench.end();
+});
+
+Deno.test("a stopped run leaves no state behind", async () => {
+  const bench = new Bench();
+  const first = prompt(6, 0);
+  const { tokens } = await bench.tell(first, 2);
+  const controller = new AbortController();
+  const next = [...first, ...tokens, 700, 701];
+  bench.runner.onRun = () => {
+    controller.abort();
+    return new Promise(() => {});
+  };
+  await bench.tell(next, 5, controller.signal);
+  assertEquals(bench.runner.cancels, 1);
+  bench.runner.onRun = () => Promise.resolve(undefined);
+  // From the turn before, whose state was copied.
+  assertEquals(await bench.cached([...next, 800]), 7);
+  await bench.end();
+});
+
+Deno.test("states go with the pages they belong to", async () => {
+  const bench = new Bench({ nPages: 6 });
+  const first = prompt(6, 0);
+  const { tokens } = await bench.tell(first, 3);
+  await bench.tell(prompt(20, 100), 3);
+  assertEquals(await bench.cached([...first, ...tokens, 700]), 0);
+  await bench.end();
+});
+
+Deno.test("scores neither use nor leave states", async () => {
+  const bench = new Bench();
+  await bench.tell(prompt(10, 0), 2);
+  await scoreTokens(bench.scheduler, prompt(10, 0));
+  await scoreTokens(bench.scheduler, prompt(10, 300));
+  assertEquals(await bench.cached([...prompt(9, 300), 900]), 0);
+  await bench.end();
+});
+
+Deno.test("slots: two for each sequence of a step, as far as an eighth of the memory goes", () => {
+  const layers = [{ rows: 3, cols: 100 }, { rows: 64, cols: 50 }];
+  const bytes = 4 * (300 + 3200);
+  assertEquals(stateSlots(8, layers, 1e9), 16);
+  assertEquals(stateSlots(8, layers, 8 * 5 * bytes), 5);
+  assertEquals(stateSlots(8, layers, 0), 2);
+  assertEquals(stateSlots(1, [], 1e9), 2);
+});
+
+Deno.test("nothing is guessed for a model that cannot take its state back", () => {
+  const stateLayers = [{ rows: 1, cols: 1 }];
+  assertEquals(resolveSpeculation("auto", "cpu", { stateLayers }), undefined);
+  assertEquals(resolveSpeculation("off", "cpu", { stateLayers }), undefined);
+  for (const asked of ["on", 3] as const) {
+    assertThrows(() => resolveSpeculation(asked, "cpu", { stateLayers }), ForgeError, "recurrent");
+  }
+});
+
+const PROMPT = Int32Array.from({ length: 200 }, (_, i) => 2 + (i * i + 3 * i) % 90);
+const OPTIONS = { seed: 3, maxTokens: 20, logprobs: 2, logitBias: { [EOS]: -Infinity } };
+
+async function withModel<T>(folder: TempFolder, fn: (model: Model) => Promise<T>): Promise<T> {
+  await using model = await load(folder.path, { device: "cpu" });
+  return await fn(model);
+}
+
+Deno.test("a saved prompt carries its state, and changes nothing", async () => {
+  using folder = new TempFolder();
+  writeRandomHybrid(folder.path, { contextLength: 400 });
+  const path = folder.at("prompt.kv");
+  const longer = Int32Array.from([...PROMPT, 5, 6, 7]);
+  const expected = await withModel(folder, async (model) => {
+    await model.savePrompt(path, PROMPT);
+    return [await model.complete(PROMPT, OPTIONS), await model.complete(longer, OPTIONS)];
+  });
+  await withModel(folder, async (model) => {
+    // The last token is computed in any case.
+    assertEquals(await model.loadPrompt(path), PROMPT.slice(0, -1));
+    for (const [i, prompt] of [PROMPT, longer].entries()) {
+      const told = await model.complete(prompt, OPTIONS);
+      assertEquals(told.cached_prompt_tokens, 199);
+      assertEquals([told.token_ids, told.logprobs], [
+        expected[i]!.token_ids,
+        expected[i]!.logprobs,
+      ]);
+    }
+    assert(model.memory.states > 0);
+  });
+  // Its last bytes before the checksum are the state's.
+  const bytes = Deno.readFileSync(path);
+  bytes[bytes.length - 40]! ^= 1;
+  Deno.writeFileSync(path, bytes);
+  await withModel(folder, async (model) => {
+    const error = await model.loadPrompt(path).catch((error) => error);
+    assert(error instanceof ForgeError && /checksum is wrong/.test(error.message), String(error));
+  });
+});
