@@ -1,15 +1,9 @@
 /** From a line of a batch file to a request. */
-import type { ForgeError } from "../errors.ts";
-import {
-  findDuplicateKey,
-  isJsonObject,
-  type JsonObject,
-  parseJsonObject,
-} from "../formats/json.ts";
-import { quote } from "../formats/quote.ts";
+import { isJsonObject, type JsonObject } from "../formats/json.ts";
 import type { BatchId, BatchRequest, GenerateOptions, Prompt } from "../mod.ts";
 import { readMessages } from "../requests/messages.ts";
 import { FIELD_ALIASES, OPTION_FIELDS, readOptions } from "../requests/options.ts";
+import { parseRequest } from "../requests/parse.ts";
 import {
   checkKeys,
   invalid,
@@ -41,14 +35,7 @@ export interface BatchEntry {
  * @throws {ForgeError} `bad_input` for what is no JSON object, has a key twice, or a wrong id
  */
 export function parseEntry(text: string, number: number): BatchEntry {
-  let line: JsonObject;
-  try {
-    line = parseJsonObject(text, `line ${number}`);
-  } catch (error) {
-    throw new RequestError((error as ForgeError).message);
-  }
-  const twice = findDuplicateKey(text);
-  if (twice !== undefined) throw new RequestError(`the key ${quote(twice)} is there twice`);
+  const line = parseRequest(text, `line ${number}`);
   const name = line.custom_id === undefined ? "id" : "custom_id";
   const id = line[name] ?? number;
   if (typeof id === "string" || Number.isSafeInteger(id)) return { id: id as BatchId, line };

@@ -2,6 +2,7 @@
 import { isJsonObject, type JsonObject, type JsonValue, kindOf } from "../formats/json.ts";
 import { quote } from "../formats/quote.ts";
 import type { ChatMessage } from "../tokenizer/chat_template.ts";
+import { parseRequest } from "./parse.ts";
 import { invalid, isGiven, RequestError } from "./values.ts";
 
 /**
@@ -74,13 +75,6 @@ function readCalls(calls: JsonValue, name: string): JsonObject[] {
 function readArguments(value: JsonValue | undefined, name: string): JsonObject {
   if (isJsonObject(value)) return value;
   if (value === "" || !isGiven(value)) return {};
-  if (typeof value === "string") {
-    try {
-      const parsed: JsonValue = JSON.parse(value);
-      if (isJsonObject(parsed)) return parsed;
-    } catch {
-      // Refused below.
-    }
-  }
+  if (typeof value === "string") return parseRequest(value, name);
   throw invalid(name, value, "the JSON text of an object");
 }

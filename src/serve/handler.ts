@@ -66,7 +66,9 @@ async function answer(service: Service, guard: Guard, request: Request): Promise
   if (request.method === "OPTIONS") return guard.preflight(request);
   const path = new URL(request.url).pathname;
   const routes = ROUTES.filter((route) => restOf(path, route) !== undefined);
-  const route = routes.find(({ method }) => method === request.method);
+  // What asks for the head of a response gets it from the same endpoint.
+  const asked = request.method === "HEAD" ? "GET" : request.method;
+  const route = routes.find(({ method }) => method === asked);
   if (!route?.isOpen) guard.checkKey(request);
   if (route !== undefined) {
     return await route.endpoint(service, request, restOf(path, route)!);

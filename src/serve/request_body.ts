@@ -1,6 +1,7 @@
 import { ForgeError } from "../errors.ts";
-import { decodeUtf8, findDuplicateKey, type JsonObject, parseJsonObject } from "../formats/json.ts";
+import { decodeUtf8, type JsonObject } from "../formats/json.ts";
 import { quote } from "../formats/quote.ts";
+import { parseRequest } from "../requests/parse.ts";
 import { RequestError } from "../requests/values.ts";
 import { HttpError } from "./http_error.ts";
 
@@ -11,7 +12,7 @@ const MAX_BODY_BYTES = 16 * 2 ** 20;
  * Reads the JSON object of a request.
  *
  * @throws {HttpError} 413 when it is too long, 415 when it is compressed
- * @throws {RequestError} when it is no JSON object, or has a key twice
+ * @throws {RequestError} as {@linkcode parseRequest}
  */
 export async function readBody(request: Request): Promise<JsonObject> {
   const encoding = request.headers.get("content-encoding") ?? "identity";
@@ -20,16 +21,7 @@ export async function readBody(request: Request): Promise<JsonObject> {
   }
   const text = await readText(request);
   if (text === "") throw new RequestError("the body is empty; valid is a JSON object");
-  let body: JsonObject;
-  try {
-    body = parseJsonObject(text, "the body");
-  } catch (error) {
-    if (error instanceof ForgeError) throw new RequestError(error.message);
-    throw error;
-  }
-  const twice = findDuplicateKey(text);
-  if (twice === undefined) return body;
-  throw new RequestError(`the key ${quote(twice)} is there twice`, twice);
+  return parseRequest(text, "the body");
 }
 
 async function readText(request: Request): Promise<string> {

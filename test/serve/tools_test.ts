@@ -134,9 +134,12 @@ Deno.test("serve: calls in the way of Llama 3, with and without a mark", async (
     });
   }
   using folder = new TempFolder();
+  const strict = [{ type: "function", function: { name: "now", strict: true } }];
   const json = '{"name": "nobody"}';
   await using client = await scripted(folder, [json], { chatTemplate: LLAMA });
   assertEquals((await client.chat(ASK)).choices[0]!.message!.content, json);
+  const { message } = await client.refusal(CHAT, { ...ASK, tools: strict });
+  assertStringIncludes(message, "do not begin with a token of their own");
 });
 
 for (const [family, chatTemplate] of Object.entries({ HERMES, MISTRAL, LLAMA })) {

@@ -82,14 +82,15 @@ export function parseCalls(
   text: string,
   names: ReadonlySet<string>,
 ): Call[] | undefined {
-  let value: JsonValue;
+  let calls: (Call | undefined)[];
   try {
-    value = JSON.parse(text);
+    const value: JsonValue = JSON.parse(text);
+    const list = format.isList && Array.isArray(value) ? value : [value];
+    calls = list.map((one) => parseCall(one, names));
   } catch {
+    // No JSON, or nested more deeply than JSON can be written.
     return undefined;
   }
-  const list = format.isList && Array.isArray(value) ? value : [value];
-  const calls = list.map((one) => parseCall(one, names));
   return calls.length > 0 && calls.every((call) => call !== undefined) ? calls : undefined;
 }
 

@@ -65,8 +65,16 @@ export async function settleDialect(
       };
   }
   const most = use.isParallel ? Infinity : 1;
-  const [mark] = idsOf(model, [format.open]);
-  const constraint = mark === undefined || format.mayBeBare ? {} : {
+  const mark = format.mayBeBare ? undefined : idsOf(model, [format.open])[0];
+  const strict = use.tools.find(({ isStrict }) => isStrict);
+  if (mark === undefined && strict !== undefined) {
+    throw new RequestError(
+      `the strict tool ${strict.name} cannot be enforced: the model's calls do not begin with a token of ` +
+        'their own; valid are "strict": false, and "tool_choice": "required" or a function',
+      "tools",
+    );
+  }
+  const constraint = mark === undefined ? {} : {
     jsonSchema: callSchema(format, await enforceable.of(format, use.tools), most),
     constraintScope: {
       after: mark,
