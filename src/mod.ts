@@ -45,4 +45,5 @@ export type {
   BatchRequest,
   BatchResult,
 } from "./engine/batch.ts";
-export { load, type MemoryUse, Model } from "./engine/model.ts";
+export type { MemoryUse } from "./engine/memory_use.ts";
+export { load, Model } from "./engine/model.ts";

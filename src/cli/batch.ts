@@ -22,6 +22,7 @@ import type { Options } from "./options.ts";
 import { writeStderr } from "./output.ts";
 import { Progress } from "./progress.ts";
 import { describeDevice } from "./run_report.ts";
+import { speculationOptions } from "./speculation_options.ts";
 
 export type BatchFlags =
   & Options<(typeof BATCH_OPTIONS)[number] | "system" | "raw" | "logprobs" | "completions">
@@ -51,12 +52,13 @@ export async function runBatchFile(
     : parseShard(shardText, (name) => Deno.env.get(name));
   const constraint = await constraintOptions(options, signal);
   const modelPath = await resolveModel(options.model, signal);
+  const speculation = await speculationOptions(options, signal);
   using input = openBatchFile(path);
   checkNotSame(path, options.output);
   using output = await openBatchOutput(options.output, { resume, overwrite, keepErrors: ordered });
 
   using progress = new Progress();
-  const settings = { ...loadOptions(options), parallel: options.batchParallel };
+  const settings = { ...loadOptions(options), ...speculation, parallel: options.batchParallel };
   await using model = await openModel(modelPath, settings, progress);
   const { system, raw, logprobs, completions: n } = options;
   const defaults = {

@@ -24,6 +24,7 @@ import type { Options } from "./options.ts";
 import { writeStderr, writeStdout } from "./output.ts";
 import { Progress } from "./progress.ts";
 import { describeDevice, describeSpeed } from "./run_report.ts";
+import { speculationOptions } from "./speculation_options.ts";
 
 type ChatOptions = Options<"chatSystem"> & ModelFlags & GenerationFlags & ConstraintFlags;
 
@@ -39,8 +40,13 @@ export async function run(
     throw new ForgeError("usage", "give the model once: as an argument or with -m");
   }
   const path = await resolveModel(operand ?? options.model, signal);
+  const settings = {
+    ...loadOptions(options),
+    ...await speculationOptions(options, signal),
+    parallel: 1,
+  };
   using progress = new Progress();
-  await using model = await openModel(path, { ...loadOptions(options), parallel: 1 }, progress);
+  await using model = await openModel(path, settings, progress);
   if (!model.hasChatTemplate) {
     throw new ForgeError(
       "unsupported",

@@ -12,6 +12,7 @@ export const MODEL_OPTIONS = [
   "kvType",
   "attention",
   "speculate",
+  "draftModel",
 ] as const satisfies readonly OptionName[];
 
 /** How answers are generated. */
@@ -64,14 +65,16 @@ export type ModelFlags = Options<(typeof MODEL_OPTIONS)[number]>;
 export type GenerationFlags = Options<(typeof GENERATION_OPTIONS)[number]>;
 export type ConstraintFlags = Options<(typeof CONSTRAINT_OPTIONS)[number]>;
 
-export function loadOptions(flags: ModelFlags): LoadOptions {
+/** The options of `load` but those of {@linkcode speculationOptions}. */
+export function loadOptions(
+  flags: Omit<ModelFlags, "speculate" | "draftModel">,
+): LoadOptions {
   return {
     device: flags.device,
     threads: flags.threads,
     contextLength: flags.ctx,
     kvType: flags.kvType,
     attention: flags.attention,
-    speculate: flags.speculate,
   };
 }
 

@@ -136,5 +136,7 @@ export const FLAG_ALIASES: Readonly<Record<string, string>> = {
   "--allowed-origins": "--cors",
   "--speculative-config": "--speculate",
   "--draft-max": "--speculate",
+  "--model-draft": "--draft-model",
+  "--speculative-model": "--draft-model",
   "--num-speculative-tokens": "--speculate",
 };

@@ -181,6 +181,13 @@ export const OPTIONS = {
     help: "guess tokens ahead: auto, on, off, or always N; on a GPU digits may change by it",
     otherwise: "auto: as many as pay, where no token changes by it",
   },
+  draftModel: {
+    flags: "--draft-model",
+    kind: "text",
+    metavar: "MODEL",
+    group: "Model",
+    help: "a smaller model with the same vocabulary, which guesses tokens",
+  },
   maxTokens: {
     flags: "-n, --max-tokens",
     kind: "integer",

@@ -31,7 +31,7 @@ export async function run(
   const text = await readTextFile(options.text, signal);
 
   using progress = new Progress();
-  const settings = loadOptions({ ...options, ctx: options.windowSize, speculate: undefined });
+  const settings = loadOptions({ ...options, ctx: options.windowSize });
   await using model = await openModel(path, { ...settings, parallel: 1 }, progress);
   if (context.verbose) await writeStderr(formatRows(describeDevice(model)));
   const windowSize = Math.min(model.contextLength, options.windowSize ?? DEFAULT_WINDOW);

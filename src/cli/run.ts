@@ -15,6 +15,7 @@ import { writeStderr, writeStdout } from "./output.ts";
 import { Progress } from "./progress.ts";
 import { type RunOperands, runOperands } from "./run_operands.ts";
 import { describeSession, describeSpeed } from "./run_report.ts";
+import { speculationOptions } from "./speculation_options.ts";
 import { readStdin, readTextFile, withoutFinalNewline } from "./text_source.ts";
 
 type RunOptions =
@@ -43,12 +44,13 @@ export async function run(
   const signal = context.interruptSignal();
   const constraint = await constraintOptions(options, signal);
   const path = await resolveModel(given.model, signal);
+  const speculation = await speculationOptions(options, signal);
   const prompt = await readPrompt(options, given.prompt, signal);
 
   using progress = new Progress();
   await using model = await openModel(
     path,
-    { ...loadOptions(options), parallel: completions },
+    { ...loadOptions(options), ...speculation, parallel: completions },
     progress,
   );
   const generation = generationOptions(options, model.tokenizer);

@@ -18,6 +18,7 @@ import {
 import { bindServer, serverUrl } from "./listen.ts";
 import { resolveModel } from "./model_path.ts";
 import { openModel } from "./open_model.ts";
+import { speculationOptions } from "./speculation_options.ts";
 import type { Options } from "./options.ts";
 import { writeStderr } from "./output.ts";
 import { Progress } from "./progress.ts";
@@ -41,6 +42,7 @@ export async function run(
   const settings = serveOptions(flags, context.verbose);
   checkOptions(settings);
   const path = await resolveModel(operand ?? flags.model, stop);
+  const speculation = await speculationOptions(flags, stop);
 
   // The address is taken first: to load a model takes time, and it may be taken already.
   let handler: Handler = refuseUntilLoaded;
@@ -49,7 +51,8 @@ export async function run(
   await using server = bindServer(host, port, context.verbose ? logged(handle) : handle);
   using progress = new Progress();
   const parallel = flags.serveParallel ?? DEFAULT_PARALLEL;
-  await using model = await openModel(path, { ...loadOptions(flags), parallel }, progress);
+  const load = { ...loadOptions(flags), ...speculation, parallel };
+  await using model = await openModel(path, load, progress);
   const names = flags.alias ?? [flags.model ?? operand].filter((name) => name !== undefined);
   handler = createHandler(model, {
     ...settings,

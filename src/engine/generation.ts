@@ -114,7 +114,7 @@ export class Generation implements Task {
       if (this.isEnded) break;
     }
     this.draft.clear();
-    this.draft.limit = this.#request.maxTokens - this.#nTokens - 1;
+    this.draft.limit = this.isEnded ? 0 : this.#request.maxTokens - this.#nTokens - 1;
     return accepted;
   }
 

@@ -1,9 +1,6 @@
-import type { AttentionKernels, BackendKind, KvType } from "../backend.ts";
+import type { AttentionKernels, KvType } from "../backend.ts";
 import { ForgeError } from "../errors.ts";
-import { quote } from "../formats/quote.ts";
-import type { CausalLm } from "../models/causal_lm.ts";
 import { checkWholeNumber } from "./options.ts";
-import { MOST_DRAFTED, Speculator } from "./speculation/speculator.ts";
 
 /** The context a model is opened with, at most, when none is asked for. */
 export const DEFAULT_CONTEXT = 32768;
@@ -39,6 +36,11 @@ export interface LoadOptions {
    * @default "auto"
    */
   readonly speculate?: Speculation | undefined;
+  /**
+   * The path of a smaller model with the same vocabulary, which guesses tokens where the text itself gives
+   * no hint. Turns guesses on on every device.
+   */
+  readonly draftModel?: string | undefined;
 }
 
 /** How many tokens are guessed ahead. */
@@ -64,36 +66,4 @@ export function resolveContext(asked: number | undefined, longest: number): numb
 /** How many sequences a model computes at a time. @throws {ForgeError} `usage` out of range */
 export function resolveParallel(asked: number | undefined): number {
   return checkWholeNumber("parallel", asked ?? DEFAULT_PARALLEL, 1, MAX_PARALLEL);
-}
-
-/**
- * What guesses tokens, if anything does.
- *
- * @param kind of the device
- * @param lm the model, whose steps must be able to take back what they computed for a wrong guess
- * @throws {ForgeError} `usage` for what is no way to speculate, or where the model cannot
- */
-export function resolveSpeculation(
-  asked: Speculation = "auto",
-  kind: BackendKind,
-  { stateLayers }: Pick<CausalLm, "stateLayers">,
-): Speculator | undefined {
-  if (typeof asked === "number") checkWholeNumber("speculate", asked, 1, MOST_DRAFTED);
-  else if (!["auto", "on", "off"].includes(asked)) {
-    throw new ForgeError(
-      "usage",
-      `speculate is ${quote(asked)}; valid is auto, on, off or a whole number from 1 to ` +
-        MOST_DRAFTED,
-    );
-  }
-  const canRollBack = stateLayers.length === 0;
-  if (asked === "off" || (asked === "auto" && (kind !== "cpu" || !canRollBack))) return undefined;
-  if (!canRollBack) {
-    throw new ForgeError(
-      "usage",
-      `speculate is ${asked}, but the model has a recurrent state, which cannot take back a wrong ` +
-        "guess; valid is auto or off",
-    );
-  }
-  return new Speculator({ length: typeof asked === "number" ? asked : undefined });
 }

@@ -11,17 +11,17 @@ import { type Candidate, topCandidates } from "./candidates.ts";
 import { collect, type Completion } from "./completion.ts";
 import { endTokens } from "./end_tokens.ts";
 import { generate, type GenerationRequest, type Generations, type Piece } from "./generate.ts";
-import { cacheTokens, stateSlots } from "./kv_size.ts";
 import { LazyConstraints } from "./lazy_constraints.ts";
 import {
   DEFAULT_CONTEXT,
   type LoadOptions,
   resolveContext,
   resolveParallel,
-  resolveSpeculation,
 } from "./load_options.ts";
 import { dependsOnContext, modelIdentity } from "./model_identity.ts";
+import type { MemoryUse } from "./memory_use.ts";
 import { openBackend } from "./open_backend.ts";
+import { openRunner } from "./open_runner.ts";
 import { openTokenizer } from "./open_tokenizer.ts";
 import { checkWholeNumber, type GenerateOptions } from "./options.ts";
 import {
@@ -33,7 +33,7 @@ import {
 } from "./prompt.ts";
 import { loadPrompt, savePrompt } from "./prompt_cache.ts";
 import type { PromptCacheKey } from "./prompt_cache_file.ts";
-import { Runner } from "./runner.ts";
+import type { Runner } from "./runner.ts";
 import {
   modelDefaults,
   type ResolvedSampling,
@@ -43,20 +43,10 @@ import {
 import { Scheduler } from "./scheduler.ts";
 import { lastLogits, scoreTokens } from "./score.ts";
 import { settleRequest } from "./settle_request.ts";
-import type { Speculator } from "./speculation/speculator.ts";
+import { type OpenSpeculator, openSpeculator } from "./speculation/open_speculator.ts";
 
 /** The most completions of one prompt; OpenAI's limit. */
 const MAX_COMPLETIONS = 128;
-
-/** What a loaded model takes in memory, in bytes. */
-export interface MemoryUse {
-  readonly weights: number;
-  /** The whole KV cache; taken from the system as it fills. */
-  readonly kvCache: number;
-  /** Recurrent states, 0 in a model without any; taken from the system as they are first written. */
-  readonly states: number;
-  readonly activations: number;
-}
 
 /**
  * Loads a model from a folder with config.json and safetensors files, or from a GGUF file.
@@ -92,6 +82,7 @@ export class Model implements AsyncDisposable {
   readonly #runner: Runner;
   readonly #scheduler: Scheduler;
   readonly #weights: WeightLoader;
+  readonly #draftMemory: MemoryUse;
   readonly #endTokens: ReadonlySet<number>;
   readonly #constraints: LazyConstraints;
   #template: ChatTemplate | undefined;
@@ -103,7 +94,7 @@ export class Model implements AsyncDisposable {
     tokenizer: Tokenizer,
     runner: Runner,
     weights: WeightLoader,
-    speculator: Speculator | undefined,
+    speculation: OpenSpeculator,
   ) {
     this.checkpoint = checkpoint;
     this.tokenizer = tokenizer;
@@ -112,7 +103,8 @@ export class Model implements AsyncDisposable {
     this.device = backend.info;
     this.#backend = backend;
     this.#runner = runner;
-    this.#scheduler = new Scheduler(runner, speculator);
+    this.#scheduler = new Scheduler(runner, speculation.speculator);
+    this.#draftMemory = speculation.memory;
     this.#weights = weights;
     this.#endTokens = endTokens(checkpoint, tokenizer);
     this.#constraints = new LazyConstraints(tokenizer, runner.vocabSize, this.#endTokens);
@@ -128,19 +120,12 @@ export class Model implements AsyncDisposable {
     const { lm, weights } = loadModel(backend, checkpoint, asked ?? DEFAULT_CONTEXT);
     const contextLength = resolveContext(asked, lm.contextLength);
     const maxSequences = resolveParallel(options.parallel);
-    const speculator = resolveSpeculation(options.speculate, backend.kind, lm);
     const kvType = options.kvType ?? (backend.kind === "reference" ? "F32" : "F16");
-    const runner = await Runner.open(backend, lm, {
-      contextLength,
-      kvType,
-      maxSequences,
-      // As on a device that takes no masks: for tests, and to rule a device's masks out.
-      hostMasks: Deno.env.get("FORGE_HOST_MASKS") === "1",
-      cacheTokens: cacheTokens({ contextLength, maxSequences, kvType, layers: lm.kvLayers }),
-      nSlots: stateSlots(maxSequences, lm.stateLayers),
-    });
+    const shape = { contextLength, maxSequences, kvType };
     const tokenizer = openTokenizer(checkpoint);
-    return new Model(checkpoint, backend, tokenizer, runner, weights, speculator);
+    const runner = await openRunner(backend, lm, shape);
+    const speculation = await openSpeculator(options, { ...shape, backend, lm, tokenizer });
+    return new Model(checkpoint, backend, tokenizer, runner, weights, speculation);
   }
 
   /** What constraints have cost so far; `undefined` while none was used. */
@@ -154,11 +139,12 @@ export class Model implements AsyncDisposable {
   }
 
   get memory(): MemoryUse {
+    const { weights, kvCache, activations } = this.#draftMemory;
     return {
-      weights: this.#weights.mappedBytes,
-      kvCache: this.#runner.kvBytes,
+      weights: weights + this.#weights.mappedBytes,
+      kvCache: kvCache + this.#runner.kvBytes,
       states: this.#runner.stateBytes,
-      activations: this.#runner.scratchBytes,
+      activations: activations + this.#runner.scratchBytes,
     };
   }
 

@@ -89,6 +89,7 @@ export class Scheduler {
     this.#closed ??= error;
     this.#failAll(error);
     this.#runner.cancel();
+    this.#speculator?.cancel();
   }
 
   /** Settles when no step runs and none is to come for now. */
@@ -100,6 +101,7 @@ export class Scheduler {
     const { length } = this.#inStep;
     if (length > 0 && this.#inStep.every(({ sequence }) => sequence.task.isEnded)) {
       this.#runner.cancel();
+      this.#speculator?.cancel();
     }
     this.#wake();
   }
@@ -149,7 +151,7 @@ export class Scheduler {
     if (!this.#active.some(({ task }) => task.isEnded)) return;
     this.#active = this.#active.filter((sequence) => {
       if (!sequence.task.isEnded) return true;
-      sequence.retire(this.cache);
+      this.#leave(sequence);
       return false;
     });
   }
@@ -212,17 +214,24 @@ export class Scheduler {
 
   #preempt(sequence: Sequence): void {
     this.preemptions++;
-    sequence.retire(this.cache);
+    this.#leave(sequence);
     this.#active = this.#active.filter((other) => other !== sequence);
     this.#waiting.add(sequence);
   }
 
+  #leave(sequence: Sequence): void {
+    sequence.retire(this.cache);
+    this.#speculator?.forget(sequence.task.tokens);
+  }
+
   /** Runs a step and hands out what came of it. Returns when it ended. */
-  async #runStep(plan: readonly PlannedChunk[], since: number): Promise<number> {
-    this.#inStep = plan;
+  async #runStep(planned: readonly PlannedChunk[], since: number): Promise<number> {
+    this.#inStep = planned;
     try {
+      let plan = planned;
       const decodes = this.#speculator !== undefined && onlyDecodes(plan);
-      if (decodes) this.#draft(plan);
+      if (decodes) plan = await this.#draft(plan);
+      if (plan.length === 0) return performance.now();
       const start = performance.now();
       const results = await this.#runner.run(plan.map(toChunk));
       const now = performance.now();
@@ -243,7 +252,7 @@ export class Scheduler {
       this.#takeTurns(plan);
       return now;
     } catch (error) {
-      for (const { sequence } of plan) sequence.isSpoiled = true;
+      for (const { sequence } of planned) sequence.isSpoiled = true;
       // A step is stopped early when nobody wants it any more.
       if (!(error instanceof ForgeError && error.code === "cancelled")) this.#failAll(error);
       return performance.now();
@@ -253,21 +262,25 @@ export class Scheduler {
   }
 
   /** Has guesses computed along with the tokens of a step, where there are free pages for them. */
-  #draft(plan: readonly PlannedChunk[]): void {
+  async #draft(plan: readonly PlannedChunk[]): Promise<readonly PlannedChunk[]> {
     const { maxTokens, maxOutputs } = this.#limits;
     const { pages } = this.#runner;
-    const prospects = plan.flatMap(({ sequence: { task: { tokens, draft }, table }, end }) => {
+    const prospects = plan.flatMap(({ sequence: { task, table }, end }) => {
+      const { tokens, draft } = task;
       if (draft === undefined) return [];
       // Nobody gives way for a guess, nor is kept from growing by one.
       const capacity = pages.freePages > this.#active.length ? Infinity : table.capacity - end;
-      return [{ tokens, draft, room: Math.min(draft.room, capacity) }];
+      const next = () => task.outputs(end, end).at(-1)!;
+      return [{ tokens, draft, room: Math.min(draft.room, capacity), next }];
     });
     const rows = rowsOf(plan);
     const most = Math.min(maxTokens - rows, maxOutputs - plan.length);
-    this.#speculator!.draft(prospects, rows, most);
+    await this.#speculator!.draft(prospects, rows, most);
     for (const { sequence, end } of plan) {
       if (!sequence.table.reserve(end + sequence.drafted.length)) sequence.task.draft?.clear();
     }
+    // A draft model takes its time, in which some may have been stopped.
+    return plan.filter(({ sequence }) => !sequence.task.isEnded);
   }
 
   #advance(sequence: Sequence, end: number, progress: Progress): void {

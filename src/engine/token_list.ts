@@ -12,6 +12,11 @@ export class TokenList {
     return this.#length;
   }
 
+  /** Drops the tokens behind the first `length`. */
+  truncate(length: number): void {
+    this.#length = Math.min(length, this.#length);
+  }
+
   /** The token at a place; `undefined` behind the last one. */
   at(place: number): number | undefined {
     return place < this.#length ? this.#ids[place] : undefined;

@@ -1,5 +1,7 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
-import { forge } from "./forge.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+import { writeRandomLlama } from "../support/tiny_llama.ts";
+import { forge, ROOT } from "./forge.ts";
 
 const PROMPT =
   "Once upon a time there was a fox named Socks. Socks had a friend named Tara. Give me the facts as JSON.";
@@ -35,4 +37,23 @@ Deno.test("speculate: what is no number of guesses is refused", async () => {
       /--speculate is ".*"; valid are auto, on, off and whole numbers from 1 to 32/,
     );
   }
+});
+
+Deno.test("speculate: a draft model guesses, and the text stays", async () => {
+  const demo = `${ROOT}/models/demo`;
+  const plain = JSON.parse((await forge([...ASK, "--json", "--speculate", "off"])).stdout);
+  const args = [...ASK, "--json", "--speculate", "3", "--draft-model", demo];
+  const { code, stdout, stderr } = await forge(args);
+  assertEquals([code, stderr], [0, ""]);
+  const drafted = JSON.parse(stdout);
+  assertEquals(drafted.token_ids, plain.token_ids);
+  assert(drafted.timings.accepted > 15, `${drafted.timings.accepted} accepted`);
+
+  using folder = new TempFolder();
+  writeRandomLlama(folder.path);
+  const other = await forge([...ASK, "--draft-model", folder.path]);
+  assertEquals(other.code, 2);
+  assertMatch(other.stderr, /has another vocabulary than the model: 97 tokens, not 2048/);
+  const none = await forge([...ASK, "--draft-model", "./nothing.gguf"]);
+  assertStringIncludes(none.stderr, 'no such file or folder: "./nothing.gguf"');
 });

@@ -71,9 +71,11 @@ export class Draft implements Disposable {
     for (const mask of this.#masks.splice(1)) mask.dispose();
   }
 
+  /** Ends the draft: there is no more room for guesses. */
   [Symbol.dispose](): void {
     for (const mask of this.#masks.splice(0)) mask.dispose();
     this.#tokens.length = 0;
+    this.limit = 0;
   }
 }
 

@@ -1,4 +1,6 @@
+import type { OutputRequest } from "../../backend.ts";
 import type { TokenList } from "../token_list.ts";
+import type { Draft } from "./draft.ts";
 
 /** Guesses of the tokens that come next, and the probability that each comes true with all before it. */
 export interface Proposal {
@@ -14,4 +16,14 @@ export interface Drafter {
    * @param leastOdds guesses that are less likely to come true are of no use
    */
   propose(tokens: TokenList, most: number, leastOdds: number): Proposal;
+}
+
+/** A sequence whose next tokens may be guessed in a step. */
+export interface Prospect {
+  readonly tokens: TokenList;
+  readonly draft: Draft;
+  /** The most guesses that there is room for. */
+  readonly room: number;
+  /** How the token behind the last guess is drawn. Its row is of no meaning. */
+  readonly next: () => OutputRequest;
 }

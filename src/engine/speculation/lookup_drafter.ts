@@ -41,7 +41,7 @@ export class LookupDrafter implements Drafter {
     const { next, length } = this.#match;
     let odds = 1;
     for (let i = 0; i < most; i++) {
-      odds *= this.#rates.rate(length + i);
+      odds *= this.#rates.of(length + i).value;
       if (odds < leastOdds) break;
       const from = next + i;
       // Behind the end of the text the guesses themselves go on.
@@ -66,7 +66,7 @@ export class LookupDrafter implements Drafter {
   /** Compares a guess with the token that came; the match goes on where they agree. */
   #test(tokens: TokenList, { next, length }: Match): Match | undefined {
     const isHit = tokens.at(next) === tokens.at(this.#seen);
-    this.#rates.note(length, isHit);
+    this.#rates.of(length).note(isHit);
     return isHit ? { next: next + 1, length: length + 1 } : undefined;
   }
 

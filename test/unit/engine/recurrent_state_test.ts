@@ -1,8 +1,7 @@
 /** Where sequences go on from in a model with recurrent state, which cannot be cut as pages can. */
-import { assert, assertEquals, assertThrows } from "@std/assert";
+import { assert, assertEquals, assertRejects } from "@std/assert";
 import { generate, type GenerationEnd } from "../../../src/engine/generate.ts";
 import { stateSlots } from "../../../src/engine/kv_size.ts";
-import { resolveSpeculation } from "../../../src/engine/load_options.ts";
 import { Scheduler } from "../../../src/engine/scheduler.ts";
 import { scoreTokens } from "../../../src/engine/score.ts";
 import { ForgeError } from "../../../src/errors.ts";
@@ -16,7 +15,7 @@ import {
 } from "../../support/fake_runner.ts";
 import { TempFolder } from "../../support/temp_folder.ts";
 import { writeRandomHybrid } from "../../support/tiny_hybrid.ts";
-import { EOS } from "../../support/tiny_llama.ts";
+import { EOS, writeRandomLlama } from "../../support/tiny_llama.ts";
 
 function prompt(length: number, first: number): number[] {
   return Array.from({ length }, (_, i) => first + i);
@@ -169,15 +168,6 @@ Deno.test("slots: two for each sequence of a step, as far as an eighth of the me
   assertEquals(stateSlots(1, [], 1e9), 2);
 });
 
-Deno.test("nothing is guessed for a model that cannot take its state back", () => {
-  const stateLayers = [{ rows: 1, cols: 1 }];
-  assertEquals(resolveSpeculation("auto", "cpu", { stateLayers }), undefined);
-  assertEquals(resolveSpeculation("off", "cpu", { stateLayers }), undefined);
-  for (const asked of ["on", 3] as const) {
-    assertThrows(() => resolveSpeculation(asked, "cpu", { stateLayers }), ForgeError, "recurrent");
-  }
-});
-
 const PROMPT = Int32Array.from({ length: 200 }, (_, i) => 2 + (i * i + 3 * i) % 90);
 const OPTIONS = { seed: 3, maxTokens: 20, logprobs: 2, logitBias: { [EOS]: -Infinity } };
 
@@ -185,6 +175,25 @@ async function withModel<T>(folder: TempFolder, fn: (model: Model) => Promise<T>
   await using model = await load(folder.path, { device: "cpu" });
   return await fn(model);
 }
+
+Deno.test("nothing is guessed for a model that cannot take its state back, nor by one", async () => {
+  using hybrid = new TempFolder();
+  using plain = new TempFolder();
+  writeRandomHybrid(hybrid.path, { contextLength: 400 });
+  writeRandomLlama(plain.path, { contextLength: 400 });
+  const { timings } = await withModel(hybrid, (model) => model.complete(PROMPT, OPTIONS));
+  assertEquals(timings.drafted, 0);
+  for (
+    const [path, options] of [
+      [hybrid.path, { speculate: "on" }],
+      [hybrid.path, { speculate: 3 }],
+      [hybrid.path, { draftModel: plain.path }],
+      [plain.path, { draftModel: hybrid.path }],
+    ] as const
+  ) {
+    await assertRejects(() => load(path, { device: "cpu", ...options }), ForgeError, "recurrent");
+  }
+});
 
 Deno.test("a saved prompt carries its state, and changes nothing", async () => {
   using folder = new TempFolder();

@@ -1,5 +1,6 @@
 /** What may be guessed where a constraint allows little, and what becomes of the masks. */
 import { assertEquals } from "@std/assert";
+import { UNSAMPLED } from "../../../../src/engine/runner.ts";
 import { Draft } from "../../../../src/engine/speculation/draft.ts";
 import type { Proposal } from "../../../../src/engine/speculation/drafter.ts";
 import { Speculator } from "../../../../src/engine/speculation/speculator.ts";
@@ -28,6 +29,7 @@ Deno.test("a guess is added if it may come and something may follow it", () => {
   assertEquals(draft.mask(2)?.mayAllow(3), false);
   draft[Symbol.dispose]();
   assertEquals([places.open, draft.tokens.length, draft.mask()], [0, 0, undefined]);
+  assertEquals(draft.add(1), false);
 });
 
 Deno.test("there is no room beyond the limit", () => {
@@ -65,7 +67,8 @@ function speculate(places: Places, guesses: readonly number[], limit?: number): 
   };
   using draft = draftOf(places, limit);
   const speculator = new Speculator({ length: 8, newDrafter: () => drafter });
-  speculator.draft([{ tokens: new TokenList([1]), draft, room: draft.room }], 1, 100);
+  const next = () => ({ ...UNSAMPLED, row: 0 });
+  speculator.draft([{ tokens: new TokenList([1]), draft, room: draft.room, next }], 1, 100);
   return [...draft.tokens];
 }
 

@@ -96,13 +96,13 @@ Deno.test("odds follow what became of guesses, whether they were computed or not
 Deno.test("what one text has shown is expected of the next, less than of itself", () => {
   const shared = new HitRates();
   const own = new HitRates(shared);
-  const before = own.rate(2);
-  for (let i = 0; i < 100; i++) own.note(2, false);
+  const before = own.of(2).value;
+  for (let i = 0; i < 100; i++) own.of(2).note(false);
   const next = new HitRates(shared);
-  assert(own.rate(2) < next.rate(2) && next.rate(2) < before / 2);
+  assert(own.of(2).value < next.of(2).value && next.of(2).value < before / 2);
   // Of another length nothing was seen.
-  assertEquals(next.rate(4), new HitRates().rate(4));
+  assertEquals(next.of(4).value, new HitRates().of(4).value);
   // Times change.
-  for (let i = 0; i < 60; i++) own.note(2, true);
-  assert(own.rate(2) > 0.6, `${own.rate(2)}`);
+  for (let i = 0; i < 60; i++) own.of(2).note(true);
+  assert(own.of(2).value > 0.6, `${own.of(2).value}`);
 });

@@ -57,12 +57,11 @@ for (
   Deno.test(`guesses change no token: ${name}`, async () => {
     await withRunner(device, options, async (runner, tokenizer) => {
       const random = new Random(`guesses ${name}`);
-      let preemptions = 0, drafted = 0, accepted = 0;
+      let drafted = 0, accepted = 0;
       for (let round = 0; round < rounds; round++) {
         const cases = await randomCases(random, runner);
         const speculator = new Speculator(guessing(random, cases));
         const counts = await checkMix(random, runner, tokenizer, cases, speculator);
-        preemptions += counts.preemptions;
         drafted += counts.drafted;
         accepted += counts.accepted;
       }
@@ -71,7 +70,6 @@ for (
       if (name.endsWith("all right")) assert(share > 0.9, `${share} of the guesses came true`);
       else if (name.endsWith("all wrong")) assertEquals(accepted, 0);
       else if (name.includes("right")) assert(share > 0.1 && share < 0.7, `${share} came true`);
-      if (name.startsWith("few pages")) assert(preemptions > 0, "nobody had to give way");
     });
   });
 }

@@ -1,13 +1,16 @@
 /** How many guesses are computed: as many as pay, by odds and by what steps have cost. */
 import { assert, assertEquals } from "@std/assert";
+import { UNSAMPLED } from "../../../../src/engine/runner.ts";
 import { chooseDrafts } from "../../../../src/engine/speculation/choose_drafts.ts";
 import { Draft } from "../../../../src/engine/speculation/draft.ts";
 import { Speculator } from "../../../../src/engine/speculation/speculator.ts";
 import { MOST_ROWS, StepCosts } from "../../../../src/engine/speculation/step_costs.ts";
 import { TokenList } from "../../../../src/engine/token_list.ts";
 
-const powers = (odds: number, count: number) =>
-  Array.from({ length: count }, (_, i) => odds ** (i + 1));
+const powers = (odds: number, count: number) => ({
+  odds: Array.from({ length: count }, (_, i) => odds ** (i + 1)),
+  takesRounds: false,
+});
 
 Deno.test("guesses are computed as long as they give more tokens a millisecond", () => {
   const flat = (rows: number) => 10 + 0.1 * rows;
@@ -26,9 +29,24 @@ Deno.test("a step in the costs is taken where what lies behind it pays for it", 
 });
 
 Deno.test("the likelier guesses come first, whose they are does not matter", () => {
-  const odds = [powers(0.9, 5), [], powers(0.5, 5), powers(0.9, 2)];
+  const odds = [powers(0.9, 5), powers(1, 0), powers(0.5, 5), powers(0.9, 2)];
   assertEquals(chooseDrafts(odds, 4, 5, () => 10), [3, 0, 0, 2]);
   assertEquals(chooseDrafts(odds, 4, 6, () => 10), [4, 0, 0, 2]);
+});
+
+Deno.test("a round of a draft model is paid once for all sequences, a look-up is free", () => {
+  const drafted = { ...powers(0.9, 8), takesRounds: true };
+  const cost = (round: number) => (rows: number, rounds: number) =>
+    10 + 0.1 * rows + round * rounds;
+  assertEquals(chooseDrafts([drafted], 1, 31, cost(0)), [8]);
+  const [some = 0] = chooseDrafts([drafted], 1, 31, cost(2.5));
+  assert(some > 0 && some < 8, `${some}`);
+  assertEquals(chooseDrafts([drafted], 1, 31, cost(10)), [0]);
+  assertEquals(chooseDrafts([drafted, powers(0.8, 2)], 2, 31, cost(20)), [0, 2]);
+  const [alone, ...several] = [1, 3].flatMap((n) =>
+    chooseDrafts(Array(n).fill(drafted), n, 31, (_, rounds) => 10 + 2.5 * rounds)
+  );
+  assertEquals(several, [alone, alone, alone]);
 });
 
 Deno.test("the cost of a step is that of the steps that were, and of those between", () => {
@@ -66,7 +84,8 @@ function drafted(cost: (rows: number) => number, rows: number, length?: number):
   const tokens = new TokenList(Array.from({ length: 200 }, (_, i) => i % 10));
   const draft = new Draft(undefined, new Set());
   draft.limit = 100;
-  speculator.draft([{ tokens, draft, room: 50 }], rows, 64 - rows);
+  const next = () => ({ ...UNSAMPLED, row: 0 });
+  speculator.draft([{ tokens, draft, room: 50, next }], rows, 64 - rows);
   return draft.tokens.length;
 }
 

@@ -1,0 +1,99 @@
+import type { Backend } from "../../backend.ts";
+import { ForgeError } from "../../errors.ts";
+import { openCheckpoint } from "../../formats/checkpoint.ts";
+import { quote } from "../../formats/quote.ts";
+import type { CausalLm } from "../../models/causal_lm.ts";
+import { loadModel } from "../../models/registry.ts";
+import type { Tokenizer } from "../../tokenizer/tokenizer.ts";
+import type { LoadOptions } from "../load_options.ts";
+import type { MemoryUse } from "../memory_use.ts";
+import { openRunner, type SessionShape } from "../open_runner.ts";
+import { openTokenizer } from "../open_tokenizer.ts";
+import { checkWholeNumber } from "../options.ts";
+import { DraftModel } from "./draft_model.ts";
+import { MOST_DRAFTED, Speculator } from "./speculator.ts";
+import { checkSameVocabulary } from "./vocabulary.ts";
+
+/** What the guesses are for. */
+export interface Target extends SessionShape {
+  readonly backend: Backend;
+  readonly lm: CausalLm;
+  readonly tokenizer: Tokenizer;
+}
+
+/** What guesses tokens, if anything does, and the memory that takes. */
+export interface OpenSpeculator {
+  readonly speculator: Speculator | undefined;
+  readonly memory: MemoryUse;
+}
+
+const NO_MEMORY: MemoryUse = { weights: 0, kvCache: 0, states: 0, activations: 0 };
+
+/**
+ * What `speculate` and `draftModel` ask for; a draft model is loaded onto the device of the model.
+ *
+ * @throws {ForgeError} `usage` for what is no way to speculate, where the model cannot, and for a draft
+ * model of another vocabulary; as `load` for one that cannot be loaded
+ */
+export async function openSpeculator(
+  options: Pick<LoadOptions, "speculate" | "draftModel">,
+  target: Target,
+): Promise<OpenSpeculator> {
+  const { speculate = "auto", draftModel } = options;
+  checkSpeculation(speculate);
+  const canRollBack = isReversible(target.lm);
+  if (speculate === "off" && draftModel !== undefined) {
+    throw new ForgeError("usage", "speculate is off, but a draft model is given; give one of them");
+  }
+  const isAsked = speculate === "on" || typeof speculate === "number" || draftModel !== undefined;
+  if (isAsked && !canRollBack) throw cannotRollBack("the model");
+  const isFree = speculate === "auto" && target.backend.kind === "cpu" && canRollBack;
+  if (!isAsked && !isFree) return { speculator: undefined, memory: NO_MEMORY };
+  const length = typeof speculate === "number" ? speculate : undefined;
+  if (draftModel === undefined) {
+    return { speculator: new Speculator({ length }), memory: NO_MEMORY };
+  }
+  const { model, memory } = await openDraftModel(draftModel, target);
+  return { speculator: new Speculator({ length, model }), memory };
+}
+
+function checkSpeculation(asked: NonNullable<LoadOptions["speculate"]>): void {
+  if (typeof asked === "number") checkWholeNumber("speculate", asked, 1, MOST_DRAFTED);
+  else if (!["auto", "on", "off"].includes(asked)) {
+    throw new ForgeError(
+      "usage",
+      `speculate is ${quote(asked)}; valid is auto, on, off or a whole number from 1 to ` +
+        MOST_DRAFTED,
+    );
+  }
+}
+
+async function openDraftModel(path: string, target: Target) {
+  const { backend, tokenizer, ...shape } = target;
+  const checkpoint = openCheckpoint(path);
+  checkSameVocabulary(tokenizer, openTokenizer(checkpoint), path);
+  const { lm, weights } = loadModel(backend, checkpoint, shape.contextLength);
+  if (!isReversible(lm)) throw cannotRollBack(`the draft model ${quote(path)}`);
+  const contextLength = Math.min(shape.contextLength, lm.contextLength);
+  const { kvType, maxSequences } = shape;
+  const runner = await openRunner(backend, lm, { contextLength, kvType, maxSequences });
+  const memory: MemoryUse = {
+    weights: weights.mappedBytes,
+    kvCache: runner.kvBytes,
+    states: 0,
+    activations: runner.scratchBytes,
+  };
+  return { model: new DraftModel(runner), memory };
+}
+
+/** Whether what was computed for a token can be computed anew for another one in its place. */
+function isReversible({ stateLayers }: CausalLm): boolean {
+  return stateLayers.length === 0;
+}
+
+function cannotRollBack(name: string): ForgeError {
+  return new ForgeError(
+    "usage",
+    `${name} has a recurrent state, which cannot take back a wrong guess: no tokens can be guessed`,
+  );
+}

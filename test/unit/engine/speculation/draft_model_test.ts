@@ -1,0 +1,150 @@
+/**
+ * A second model that guesses: any model of the same vocabulary, good or bad, leaves every token as it
+ * is. One that is the model itself guesses right nearly always, since it draws the same numbers.
+ */
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import { openBackend } from "../../../../src/engine/open_backend.ts";
+import { Runner } from "../../../../src/engine/runner.ts";
+import { DraftModel } from "../../../../src/engine/speculation/draft_model.ts";
+import { fitRequest } from "../../../../src/engine/speculation/fit_request.ts";
+import { Speculator } from "../../../../src/engine/speculation/speculator.ts";
+import { ForgeError } from "../../../../src/errors.ts";
+import { openCheckpoint } from "../../../../src/formats/checkpoint.ts";
+import { load } from "../../../../src/mod.ts";
+import { loadModel } from "../../../../src/models/registry.ts";
+import { CACHE, checkMix, randomCases, withRunner } from "../../../support/mixes.ts";
+import { Random } from "../../../support/random.ts";
+import { TempFolder } from "../../../support/temp_folder.ts";
+import { writeRandomLlama } from "../../../support/tiny_llama.ts";
+
+const UNSURE = { propose: () => ({ tokens: [], odds: [] }) };
+
+for (
+  const [name, seed, contextLength, pages, options, length] of [
+    ["the model itself", 1, 400, 1000, { maxSequences: 4, cacheTokens: 4 * CACHE }, 5],
+    ["the model itself, as it pays", 1, 400, 1000, { maxSequences: 2 }, undefined],
+    ["another model", 2, 400, 1000, { maxSequences: 8, cacheTokens: CACHE }, 3],
+    ["a model of a shorter context", 1, 150, 1000, { maxSequences: 4, cacheTokens: CACHE }, 4],
+    ["a model with pages for few", 1, 400, 8, { maxSequences: 8, cacheTokens: 4 * CACHE }, 6],
+  ] as const
+) {
+  Deno.test(`guesses of a draft model change no token: ${name}`, async () => {
+    using folder = new TempFolder();
+    writeRandomLlama(folder.path, { contextLength }, seed);
+    const backend = openBackend("cpu", 1);
+    try {
+      const { lm } = loadModel(backend, openCheckpoint(folder.path));
+      const draft = await Runner.open(backend, lm, {
+        contextLength,
+        kvType: "F16",
+        maxSequences: options.maxSequences,
+        cacheTokens: 64 * pages,
+      });
+      await withRunner("cpu", options, async (runner, tokenizer) => {
+        const random = new Random(`draft model: ${name}`);
+        const cases = await randomCases(random, runner);
+        const model = new DraftModel(draft);
+        const speculator = new Speculator({ length, model, newDrafter: () => UNSURE });
+        const { drafted, accepted } = await checkMix(random, runner, tokenizer, cases, speculator);
+        const share = accepted / drafted;
+        // A draft model that takes as long as the model itself pays for nothing.
+        if (length !== undefined) assert(drafted > 50, `only ${drafted} drafted`);
+        assert(drafted < 20 || (seed === 1 ? share > 0.8 : share < 0.5), `${share} came true`);
+        assertEquals(draft.pages.freePages, draft.pages.nPages, "a page of the draft model leaked");
+      });
+    } finally {
+      backend.close();
+    }
+  });
+}
+
+const PROMPT = "abcabcabcabc";
+
+Deno.test("load takes a draft model; tokens, log-probabilities and ends stay", async () => {
+  using large = new TempFolder();
+  using small = new TempFolder();
+  writeRandomLlama(large.path, { contextLength: 300 }, 1);
+  // The same weights with a vocabulary that is padded further, as the sizes of one family are.
+  writeRandomLlama(small.path, { contextLength: 300 }, 1);
+  const requests = [
+    { temperature: 0, seed: 1, maxTokens: 80 },
+    { temperature: 1, seed: 4, maxTokens: 100, logprobs: 2, repeatPenalty: 1.3 },
+    { seed: 5, maxTokens: 60, regex: "[a-z ]{3,50}(one|two){4}!{3}" },
+    { seed: 6, maxTokens: 60, jsonObject: true, logitBias: { 40: 2 } },
+  ];
+  const tell = async (options: Parameters<typeof load>[1]) => {
+    await using model = await load(large.path, { device: "cpu", threads: 1, ...options });
+    const answers = await Promise.all(
+      requests.map((request) => model.complete(PROMPT, { raw: true, ...request })),
+    );
+    return { answers, memory: model.memory };
+  };
+  const plain = await tell({ speculate: "off" });
+  for (const speculate of [undefined, "on", 3] as const) {
+    const { answers, memory } = await tell({ speculate, draftModel: small.path });
+    assertEquals(
+      answers.map(({ timings: _, ...answer }) => answer),
+      plain.answers.map(({ timings: _, ...answer }) => answer),
+    );
+    assert(memory.weights > plain.memory.weights && memory.kvCache > plain.memory.kvCache);
+    if (speculate !== 3) continue;
+    for (const { timings } of answers) assert(timings.accepted > 0.5 * timings.drafted);
+  }
+});
+
+Deno.test("a draft model of another vocabulary is refused, and one where there are no guesses", async () => {
+  using large = new TempFolder();
+  using other = new TempFolder();
+  using longer = new TempFolder();
+  writeRandomLlama(large.path, { pieces: ["one", "two"] });
+  writeRandomLlama(other.path, { pieces: ["one", "too"] });
+  writeRandomLlama(longer.path, { pieces: Array.from({ length: 300 }, (_, i) => `<${i}>`) });
+  const refused = async (draftModel: string, options = {}) => {
+    const error = await assertRejects(
+      () => load(large.path, { device: "cpu", draftModel, ...options }),
+      ForgeError,
+    );
+    return [error.code, error.message.replace(draftModel, "D")];
+  };
+  const start = 'the draft model "D" has another vocabulary than the model: ';
+  assertEquals(await refused(other.path), ["usage", `${start}token 98 is "too", not "two"`]);
+  assertEquals(await refused(longer.path), ["usage", `${start}397 tokens, not 99`]);
+  assertEquals(await refused(large.path, { speculate: "off" }), [
+    "usage",
+    "speculate is off, but a draft model is given; give one of them",
+  ]);
+  assertEquals((await refused(`${large.path}/none`))[0], "not_found");
+});
+
+Deno.test("a request is fitted to a vocabulary that is padded less, or more", () => {
+  const mask = new Uint32Array([0xffffffff, 0xffffffff, 0b1111]);
+  const request = {
+    row: 3,
+    sampling: {
+      repeatPenalty: 1,
+      presencePenalty: 0,
+      frequencyPenalty: 0,
+      bias: new Map([[10, 1], [50, 2]]),
+      mask,
+      temperature: 1,
+      topK: 0,
+      topP: 1,
+      minP: 0,
+      seed: 7n,
+    },
+    history: [1, 50, 2],
+    stream: 1,
+    position: 9,
+    nTop: 4,
+  };
+  const less = fitRequest(request, 40);
+  assertEquals([...less.sampling.mask!], [0xffffffff, 0xff]);
+  assertEquals([[...less.sampling.bias!], Array.from(less.history)], [[[10, 1]], [1, 2]]);
+  assertEquals([less.nTop, less.position, less.stream], [0, 9, 1]);
+  assertEquals([...fitRequest(request, 130).sampling.mask!], [...mask, 0, 0]);
+  // One that is yet to be filled is filled when it is asked for.
+  const late = fitRequest({ ...request, fillMask: () => mask.fill(5) }, 64);
+  assertEquals([...late.sampling.mask!], [0, 0]);
+  late.fillMask!();
+  assertEquals([...late.sampling.mask!], [5, 5]);
+});
