@@ -173,6 +173,57 @@ for (const [family, chatTemplate] of Object.entries({ HERMES, MISTRAL, LLAMA }))
   });
 }
 
+Deno.test("serve: thoughts, content and calls in the channels of gpt-oss", async () => {
+  const chatTemplate = `${GIVEN}<|start|>assistant{# <|channel|> <|message|> #}`;
+  const controls = ["<|channel|>", "<|message|>", "<|call|>", "<|constrain|>"];
+  const pieces = [...controls, "<|end|>"];
+  const body = { ...ASK, tools: undefined };
+  {
+    using folder = new TempFolder();
+    const script = [
+      "<|channel|>",
+      "analysis",
+      "<|message|>",
+      "Hm",
+      "m.<|end|><|start|>assistant<|channel|>final<|message|>",
+      "Forty",
+      "-two",
+    ];
+    await using client = await scripted(folder, script, { chatTemplate, controls, pieces });
+    const expected = { content: "Forty-two", reasoning_content: "Hmm." };
+    const { choices: [choice] } = await client.chat(body);
+    assertEquals(choice!.message, { role: "assistant", ...expected });
+    assertEquals(joined(await client.stream(CHAT, body)), { ...expected, finish: "stop" });
+    const constrained = await client.chat({ ...body, regex: "[a-z]{4}" });
+    assertMatch(constrained.choices[0]!.message!.content!, /^[a-z]{4}$/);
+    const named = { type: "function", function: { name: "weather" } };
+    const demanded = await client.chat({ ...ASK, tool_choice: named, seed: 1, temperature: 1 });
+    const [call] = demanded.choices[0]!.message!.tool_calls!;
+    assertEquals(call!.function.name, "weather");
+    assert(["Rome", "Oslo"].includes(JSON.parse(call!.function.arguments).city));
+    const { param } = await client.refusal(CHAT, { ...ASK, tool_choice: "required" });
+    assertEquals(param, "tool_choice");
+  }
+  using folder = new TempFolder();
+  const script = [
+    "<|channel|>",
+    "commentary to=functions.now ",
+    "<|constrain|>",
+    "json",
+    "<|message|>",
+    '{"zone"',
+    ': "UTC"}',
+    // Not every model file says that it ends an answer.
+    "<|call|>",
+    "and more",
+  ];
+  await using client = await scripted(folder, script, { chatTemplate, controls, pieces });
+  const { choices: [choice] } = await client.chat(ASK);
+  assertEquals([choice!.finish_reason, choice!.message!.content], ["tool_calls", null]);
+  const [call] = choice!.message!.tool_calls!;
+  assertEquals(call!.function, { name: "now", arguments: '{"zone":"UTC"}' });
+});
+
 Deno.test("serve: a call that a model begins by itself conforms too, where its mark is a token", async () => {
   for (
     const [chatTemplate, open, controls] of [

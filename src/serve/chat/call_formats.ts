@@ -94,6 +94,16 @@ export function parseCalls(
   return calls.length > 0 && calls.every((call) => call !== undefined) ? calls : undefined;
 }
 
+/** The arguments of a call as JSON, from a text; `undefined` where it is no object. */
+export function parseArguments(text: string): string | undefined {
+  try {
+    const value: JsonValue = JSON.parse(text);
+    return isJsonObject(value) ? JSON.stringify(value) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
 function parseCall(value: JsonValue, names: ReadonlySet<string>): Call | undefined {
   if (!isJsonObject(value)) return undefined;
   const { name, arguments: args = value.parameters ?? {} } = value;

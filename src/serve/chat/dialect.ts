@@ -7,6 +7,7 @@ import type { ChatMessage } from "../../tokenizer/chat_template.ts";
 import { CallReader, ContentReader } from "./call_reader.ts";
 import { type CallFormat, callSchema, findCallFormat } from "./call_formats.ts";
 import type { EnforceableTools } from "./enforceable.ts";
+import { harmonyDialect, isHarmony } from "./harmony.ts";
 import { endsInThought, findMarks, type ReasoningMarks, ReasoningReader } from "./reasoning.ts";
 import type { PartReader } from "./text_feed.ts";
 import type { ToolUse } from "./tools.ts";
@@ -41,8 +42,10 @@ export async function settleDialect(
   enforceable: EnforceableTools,
 ): Promise<Dialect> {
   const { use } = request;
+  if (use !== undefined) checkNoConstraint(request.options);
+  if (isHarmony(model.checkpoint.chatTemplate)) return harmonyDialect(model, request);
   if (use === undefined) return plainDialect(model, request);
-  const format = callFormat(model, request.options);
+  const format = callFormat(model);
   const options = {
     ...request.options,
     templateVariables: { ...request.options.templateVariables, tools: use.definitions },
@@ -110,21 +113,24 @@ function plainDialect(model: Model, request: ChatRequest): Dialect {
   };
 }
 
-/** @throws {RequestError} */
-function callFormat(model: Model, options: GenerateOptions): CallFormat {
+/** @throws {RequestError} where an answer would have to be a call and something else */
+function checkNoConstraint(options: GenerateOptions): void {
   const constraint = constraintName(options) ?? (options.constraint && "constraint");
-  if (constraint !== undefined) {
-    throw new RequestError(
-      `tools and ${constraint} are given; valid with ${constraint} is "tool_choice": "none"`,
-      "tools",
-    );
-  }
+  if (constraint === undefined) return;
+  throw new RequestError(
+    `tools and ${constraint} are given; valid with ${constraint} is "tool_choice": "none"`,
+    "tools",
+  );
+}
+
+/** @throws {RequestError} */
+function callFormat(model: Model): CallFormat {
   const template = model.checkpoint.chatTemplate;
   const format = template === undefined ? undefined : findCallFormat(template);
   if (format !== undefined) return format;
   throw new RequestError(
     "the model's chat template writes no tool calls, or in a way that forge does not read; valid are " +
-      "templates with <tool_call> and JSON, [TOOL_CALLS] and a list, or Llama's JSON",
+      "templates with <tool_call> and JSON, [TOOL_CALLS] and a list, Llama's JSON, or channels",
     "tools",
   );
 }

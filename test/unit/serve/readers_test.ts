@@ -2,6 +2,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { findCallFormat } from "../../../src/serve/chat/call_formats.ts";
 import { CallReader } from "../../../src/serve/chat/call_reader.ts";
+import { HarmonyReader } from "../../../src/serve/chat/harmony.ts";
 import { ReasoningReader } from "../../../src/serve/chat/reasoning.ts";
 import type { Part, PartReader } from "../../../src/serve/chat/text_feed.ts";
 import { Random } from "../../support/random.ts";
@@ -62,6 +63,43 @@ Deno.test("readers: pieces make no difference, and nothing but marks and space i
     }
   }
   assert(calls > 100, `${calls} calls`);
+});
+
+Deno.test("readers: messages in channels, in any pieces", () => {
+  const random = new Random("channels", 1);
+  const pick = (count: number) => Math.floor(random.uniform() * count);
+  const pieces = [
+    "<|channel|>analysis<|message|>",
+    "<|channel|>final<|message|>",
+    "<|start|>assistant<|channel|>commentary to=functions.f <|constrain|>json<|message|>",
+    "<|start|>assistant to=functions.g<|channel|>commentary<|message|>",
+    "<|channel|>commentary to=functions.h<|message|>",
+    "<|end|>",
+    "<|",
+    '{"a": 1}',
+    "word",
+    " to=",
+    "\n",
+  ];
+  const kinds = new Set<string>();
+  for (let round = 0; round < 3000; round++) {
+    const text = Array.from({ length: 1 + pick(8) }, () => pieces[pick(pieces.length)]).join("");
+    const whole = read(new HarmonyReader(NAMES, Infinity), [text]);
+    assertEquals(read(new HarmonyReader(NAMES, Infinity), [...text]), whole, JSON.stringify(text));
+    for (const { kind } of whole) kinds.add(kind);
+  }
+  assertEquals([...kinds].sort(), ["call", "content", "reasoning"]);
+  const answer = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>commentary" +
+    '<|message|>Look:<|end|><|start|>assistant to=functions.f<|channel|>commentary json<|message|>{"a": 1}';
+  assertEquals(read(new HarmonyReader(NAMES, Infinity), [answer]), [
+    { kind: "reasoning", text: "Hm." },
+    { kind: "content", text: "Look:" },
+    { kind: "call", name: "f", arguments: '{"a":1}' },
+  ]);
+  for (const [text, content] of [["plain", "plain"], ["to=x", "to=x"], ["<|channel|>final", ""]]) {
+    const expected = content === "" ? [] : [{ kind: "content", text: content! } as const];
+    assertEquals(read(new HarmonyReader(NAMES, Infinity), [text!]), expected);
+  }
 });
 
 Deno.test("readers: a mark inside of the arguments does not end a call", () => {

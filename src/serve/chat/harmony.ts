@@ -1,0 +1,200 @@
+/**
+ * The way gpt-oss writes answers: messages in channels, as OpenAI's description of the harmony format has
+ * them. `<|channel|>analysis<|message|>` begins thoughts, `final` what the user sees, and `commentary
+ * to=functions.NAME` a call, whose arguments are the message.
+ */
+import type { Model } from "../../engine/model.ts";
+import type { GenerateOptions } from "../../engine/options.ts";
+import { constraintName } from "../../constrain/spec.ts";
+import { RequestError } from "../../requests/values.ts";
+import { parseArguments } from "./call_formats.ts";
+import { ContentReader } from "./call_reader.ts";
+import type { ChatRequest, Dialect } from "./dialect.ts";
+import { heldLength, type Part, type PartReader } from "./text_feed.ts";
+import type { ToolUse } from "./tools.ts";
+
+const START = "<|start|>";
+const CHANNEL = "<|channel|>";
+const MESSAGE = "<|message|>";
+const END = "<|end|>";
+const CONSTRAIN = "<|constrain|>";
+
+/** What ends an answer; not every model file says so. */
+const STOPS = ["<|call|>", "<|return|>"];
+
+const FINAL = `${CHANNEL}final${MESSAGE}`;
+
+/** Whether a model's conversations are written this way. */
+export function isHarmony(template: string | undefined): boolean {
+  return template !== undefined && template.includes(CHANNEL) && template.includes(MESSAGE);
+}
+
+/** @throws {RequestError} for tools that cannot be enforced as the request demands */
+export function harmonyDialect({ tokenizer }: Model, { options, use }: ChatRequest): Dialect {
+  if (use === undefined && (constraintName(options) ?? options.constraint) !== undefined) {
+    // What has to conform is the last message, and there are no thoughts before it.
+    return {
+      options: { ...options, answerStart: FINAL },
+      newReader: () => new ContentReader(),
+    };
+  }
+  const marks = [START, CHANNEL, MESSAGE, END, CONSTRAIN, ...STOPS].map((mark) =>
+    tokenizer.idOf(mark)
+  );
+  const written: GenerateOptions = {
+    ...options,
+    shownTokens: marks.filter((id) => id !== undefined),
+    stop: [options.stop ?? [], STOPS].flat(),
+  };
+  if (use === undefined) {
+    return { options: written, newReader: () => new HarmonyReader(new Set(), Infinity) };
+  }
+  const templateVariables = { ...options.templateVariables, tools: use.definitions };
+  if (use.demanded !== undefined) {
+    return demandedCall({ ...options, templateVariables }, use.demanded);
+  }
+  const strict = use.tools.find(({ isStrict }) => isStrict);
+  if (strict !== undefined) {
+    throw new RequestError(
+      `the strict tool ${strict.name} cannot be enforced: the model may call others; valid are ` +
+        '"strict": false, and a function by name as "tool_choice"',
+      "tools",
+    );
+  }
+  const names = new Set(use.tools.map(({ name }) => name));
+  const most = use.isParallel ? Infinity : 1;
+  return {
+    options: { ...written, templateVariables },
+    newReader: () => new HarmonyReader(names, most),
+  };
+}
+
+/** A call of the one tool that is demanded: its name is in the prompt, its arguments conform. */
+function demandedCall(
+  options: GenerateOptions,
+  [tool, ...others]: NonNullable<ToolUse["demanded"]>,
+): Dialect {
+  if (tool === undefined || others.length > 0) {
+    throw new RequestError(
+      "tool_choice demands one of several tools, whose names come before their arguments in this " +
+        "model's calls; valid is a function by name",
+      "tool_choice",
+    );
+  }
+  const { name, parameters } = tool;
+  return {
+    options: {
+      ...options,
+      jsonSchema: parameters,
+      answerStart: `${CHANNEL}commentary to=functions.${name} ${CONSTRAIN}json${MESSAGE}`,
+    },
+    newReader: () => new HarmonyReader(new Set([name]), 1, { kind: "call", name }),
+  };
+}
+
+/** What a message is, by its header. */
+type Body =
+  | { readonly kind: "reasoning" | "content" }
+  | { readonly kind: "call"; readonly name: string };
+
+/** Reads the messages of an answer. A call that is none of a known tool is content. */
+export class HarmonyReader implements PartReader {
+  readonly #names: ReadonlySet<string>;
+  readonly #most: number;
+  #held = "";
+  /** The message that is being read; `undefined` in its header. */
+  #body: Body | undefined;
+  #isFirst = true;
+  #nCalls = 0;
+
+  /**
+   * @param names of the tools
+   * @param most calls that are wanted
+   * @param body the message that the prompt has begun
+   */
+  constructor(names: ReadonlySet<string>, most: number, body?: Body) {
+    this.#names = names;
+    this.#most = most;
+    this.#body = body;
+  }
+
+  push(text: string): Part[] {
+    this.#held += text;
+    const parts: Part[] = [];
+    while (this.#body === undefined ? this.#readHeader() : this.#readBody(this.#body, parts));
+    return parts;
+  }
+
+  end(): Part[] {
+    const parts: Part[] = [];
+    // What is left of a header says nothing.
+    if (this.#body !== undefined) this.#finish(this.#body, this.#held, parts);
+    this.#held = "";
+    this.#body = undefined;
+    return parts;
+  }
+
+  /** @returns whether a message begins */
+  #readHeader(): boolean {
+    if (this.#isFirst && !mayBeHeader(this.#held)) {
+      this.#begin({ kind: "content" });
+      return true;
+    }
+    const end = this.#held.indexOf(MESSAGE);
+    if (end < 0) return false;
+    const header = this.#held.slice(0, end);
+    this.#held = this.#held.slice(end + MESSAGE.length);
+    this.#begin(bodyOf(header));
+    return true;
+  }
+
+  #begin(body: Body): void {
+    this.#isFirst = false;
+    this.#body = body;
+  }
+
+  /** @returns whether the message ends */
+  #readBody(body: Body, parts: Part[]): boolean {
+    const marks = [END, START, CHANNEL];
+    const ends = marks.map((mark) => this.#held.indexOf(mark)).filter((at) => at >= 0);
+    if (ends.length > 0) {
+      const end = Math.min(...ends);
+      this.#finish(body, this.#held.slice(0, end), parts);
+      this.#held = this.#held.slice(end);
+      this.#body = undefined;
+      return true;
+    }
+    if (body.kind === "call") return false;
+    const certain = this.#held.length - heldLength(this.#held, marks);
+    this.#finish(body, this.#held.slice(0, certain), parts);
+    this.#held = this.#held.slice(certain);
+    return false;
+  }
+
+  #finish(body: Body, text: string, parts: Part[]): void {
+    if (body.kind !== "call") {
+      if (text !== "") parts.push({ kind: body.kind, text });
+      return;
+    }
+    const { name } = body;
+    const args = this.#names.has(name) ? parseArguments(text) : undefined;
+    if (args === undefined) {
+      if (text !== "") parts.push({ kind: "content", text });
+    } else if (this.#nCalls++ < this.#most) parts.push({ kind: "call", name, arguments: args });
+  }
+}
+
+/** Whether an answer that begins so may begin with a header. */
+function mayBeHeader(text: string): boolean {
+  return [CHANNEL, START, MESSAGE, " to="].some((mark) =>
+    text.startsWith(mark) || mark.startsWith(text)
+  );
+}
+
+/** What follows a header, such as `<|channel|>commentary to=functions.now <|constrain|>json`. */
+function bodyOf(header: string): Body {
+  const [, name] = /\bto=functions\.([\w.-]+)/.exec(header) ?? [];
+  if (name !== undefined) return { kind: "call", name };
+  const isThought = header.includes(`${CHANNEL}analysis`) || /\bto=/.test(header);
+  return { kind: isThought ? "reasoning" : "content" };
+}
