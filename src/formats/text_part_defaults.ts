@@ -22,6 +22,21 @@ const QWEN: JsonObject = {
   max_position_embeddings: 32_768,
 };
 
+/** What the kinds of Qwen3.5 have in common. */
+const HYBRID_QWEN: JsonObject = {
+  vocab_size: 248_320,
+  num_attention_heads: 16,
+  head_dim: 256,
+  rms_norm_eps: 1e-6,
+  max_position_embeddings: 32_768,
+  partial_rotary_factor: 0.25,
+  linear_conv_kernel_dim: 4,
+  linear_key_head_dim: 128,
+  linear_value_head_dim: 128,
+  linear_num_key_heads: 16,
+  linear_num_value_heads: 32,
+};
+
 /**
  * Settings of a text part by its `model_type`: the defaults of transformers. Multimodal models are often
  * published with those settings alone that differ from them.
@@ -59,5 +74,22 @@ export const TEXT_PART_DEFAULTS: Readonly<Record<string, JsonObject>> = {
     max_position_embeddings: 262_144,
   },
   qwen2: QWEN,
+  qwen3_5_text: {
+    ...HYBRID_QWEN,
+    hidden_size: 4096,
+    intermediate_size: 12_288,
+    num_hidden_layers: 32,
+    num_key_value_heads: 4,
+  },
+  qwen3_5_moe_text: {
+    ...HYBRID_QWEN,
+    hidden_size: 2048,
+    num_hidden_layers: 40,
+    num_key_value_heads: 2,
+    num_experts: 256,
+    num_experts_per_tok: 8,
+    moe_intermediate_size: 512,
+    shared_expert_intermediate_size: 512,
+  },
   qwen3: { ...QWEN, head_dim: 128 },
 };

@@ -11,7 +11,7 @@ import type { ConfigReader } from "./config_reader.ts";
 import { INPUT_NORM, loadDecoder, loadRope, preNormLayer } from "./decoder.ts";
 import { type DecoderConfig, decoderConfig } from "./decoder_config.ts";
 import { deltaNetConfig, deltaNetStates, loadDeltaNet } from "./delta_net.ts";
-import { loadSharedMoe, type SharedMoeParts } from "./moe.ts";
+import { loadSharedMoe, type MoeParts, type SharedMoeParts } from "./moe.ts";
 import { expertParts, isDenseLayer } from "./qwen3_moe.ts";
 import type { TensorName, WeightLoader } from "./weight_loader.ts";
 
@@ -33,19 +33,25 @@ export const qwen3Next: Family = {
   huggingFace: ["qwen3_next"],
   gguf: ["qwen3next"],
   load: (source) => {
-    const isDense = isDenseLayer(source.config);
-    return loadHybrid(source, "grouped", (layer) => !isDense(layer));
+    const { config } = source;
+    const isDense = isDenseLayer(config);
+    return loadHybrid(
+      source,
+      "grouped",
+      // GGUF files say which layers have experts by what they hold.
+      (layer, weights) => config.isGguf ? weights.has(ROUTER) : !isDense(layer),
+    );
   },
 };
 
-const MIXER_NORM = INPUT_NORM;
+const ROUTER: TensorName = ["mlp.gate", "ffn_gate_inp"];
 const MLP_NORM: TensorName = ["post_attention_layernorm", "post_attention_norm"];
 
 /** @param ggufOrder the order in which GGUF files of the architecture hold value heads */
 function loadHybrid(
   source: ModelSource,
   ggufOrder: HeadOrder,
-  hasExperts: (layer: number) => boolean,
+  hasExperts: (layer: number, weights: WeightLoader) => boolean,
 ): CausalLm {
   const { config } = source;
   const c = hybridConfig(config);
@@ -57,9 +63,6 @@ function loadHybrid(
   const isLinear = linearLayers(config, c.nLayers);
   const countBefore = (layer: number, linear: boolean) =>
     isLinear.slice(0, layer).filter((is) => is === linear).length;
-  const experts = Array.from({ length: c.nLayers }, (_, layer) => hasExperts(layer)).some(Boolean)
-    ? sharedExpertParts(config)
-    : undefined;
 
   const loadMixer = (weights: WeightLoader, layer: number): Block =>
     isLinear[layer]
@@ -76,11 +79,11 @@ function loadHybrid(
     stateLayers: isLinear.flatMap((linear) => linear ? deltaNetStates(d) : []),
     layer: (weights, layer) =>
       preNormLayer({
-        attentionNorm: loadRmsNorm(weights, c, MIXER_NORM, norm),
+        attentionNorm: loadRmsNorm(weights, c, INPUT_NORM, norm),
         attention: loadMixer(weights, layer),
         mlpNorm: loadRmsNorm(weights, c, MLP_NORM, norm),
-        mlp: experts !== undefined && hasExperts(layer)
-          ? loadSharedMoe(weights, c, { ...experts, names: expertNames(weights, experts) })
+        mlp: hasExperts(layer, weights)
+          ? loadSharedMoe(weights, c, sharedExpertParts(config, weights))
           : loadGatedMlp(weights, c),
       }),
   });
@@ -108,10 +111,11 @@ const SHARED_SIZE = [
   "expert_shared_feed_forward_length",
 ] as const;
 
-function sharedExpertParts(config: ConfigReader): SharedMoeParts {
+function sharedExpertParts(config: ConfigReader, weights: WeightLoader): SharedMoeParts {
   const parts = expertParts(config, true);
   return {
     ...parts,
+    names: expertNames(weights, parts),
     shared: {
       intermediateSize: config.int(SHARED_SIZE, { fallback: parts.intermediateSize }),
       gate: ["mlp.shared_expert_gate", "ffn_gate_inp_shexp"],
@@ -125,7 +129,7 @@ function sharedExpertParts(config: ConfigReader): SharedMoeParts {
 }
 
 /** The experts of a layer lie in one tensor as published, apart as transformers saves them. */
-function expertNames(weights: WeightLoader, { names }: SharedMoeParts): SharedMoeParts["names"] {
+function expertNames(weights: WeightLoader, { names }: MoeParts): MoeParts["names"] {
   const { router } = names;
   const [gateUp, down] = ["mlp.experts.gate_up_proj", "mlp.experts.down_proj"];
   return weights.has([gateUp, undefined], "") ? { router, gateUp, down } : names;

@@ -96,7 +96,8 @@ export class TinyGguf implements Disposable {
   }
 }
 
-function readTensors(path: string): FloatTensor[] {
+/** The tensors of a file in F32. */
+export function readTensors(path: string): FloatTensor[] {
   const file = Deno.readFileSync(path);
   return [...readSafetensors(path).tensors.values()].map(({ name, shape, offset, bytes }) => ({
     name,
