@@ -41,7 +41,8 @@ export async function run(
   const stop = AbortSignal.any([interrupted, context.terminateSignal()]);
   const settings = serveOptions(flags, context.verbose);
   checkOptions(settings);
-  const path = await resolveModel(operand ?? flags.model, stop);
+  const given = operand ?? flags.model;
+  const path = await resolveModel(given, stop);
   const speculation = await speculationOptions(flags, stop);
 
   // The address is taken first: to load a model takes time, and it may be taken already.
@@ -53,10 +54,10 @@ export async function run(
   const parallel = flags.serveParallel ?? DEFAULT_PARALLEL;
   const load = { ...loadOptions(flags), ...speculation, parallel };
   await using model = await openModel(path, load, progress);
-  const names = flags.alias ?? [flags.model ?? operand].filter((name) => name !== undefined);
   handler = createHandler(model, {
     ...settings,
-    ...(names.length === 0 ? {} : { names: names.map(modelName) }),
+    // A model of the hub keeps its name there.
+    names: flags.alias ?? (given === undefined || given === path ? undefined : [given]),
     defaults: generationOptions(flags, model.tokenizer),
   });
   await writeStderr(describe(serverUrl(server.addr), model, parallel, settings));
@@ -77,13 +78,6 @@ function serveOptions(flags: ServeFlags, verbose: boolean): ServeOptions {
     maxAnswers: serveParallel + maxQueue,
     onError: (error) => void writeStderr(errorText(error, verbose)),
   };
-}
-
-/** The name of a model as clients see it: of a path only its end. */
-function modelName(name: string): string {
-  return /^[./~]|\.gguf$/i.test(name)
-    ? name.replace(/\/+$/, "").replace(/^.*\//, "").replace(/\.gguf$/i, "")
-    : name;
 }
 
 const refuseUntilLoaded: Handler = () =>

@@ -57,5 +57,5 @@ export class Service {
 
 /** The name of a file or folder, without what says its format. */
 function nameOf(path: string): string {
-  return basename(path).replace(/\.gguf$/i, "") || "model";
+  return basename(path).replace(/^\.+$|\.gguf$/i, "") || "model";
 }

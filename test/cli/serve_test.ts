@@ -1,5 +1,6 @@
 /** `forge serve` as a process: what it prints, how it is reached, and how it ends. */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { basename } from "@std/path";
 import { TempFolder } from "../support/temp_folder.ts";
 import { writeEndlessLlama } from "../support/tiny_llama.ts";
 import { denoArgs, forge } from "./forge.ts";
@@ -111,7 +112,7 @@ Deno.test("serve: one line says where, answers come over HTTP, SIGTERM ends it",
 Deno.test("serve: Ctrl-C lets answers come to their end, a second one does not", async () => {
   using folder = new TempFolder();
   writeEndlessLlama(folder.path);
-  await using server = await Server.start(["-m", folder.path, "--verbose"], { FORGE_API_KEY: "k" });
+  await using server = await Server.start([folder.path, "--verbose"], { FORGE_API_KEY: "k" });
   const ask = (body: object) =>
     fetch(`${server.url}/v1/completions`, {
       method: "POST",
@@ -122,6 +123,8 @@ Deno.test("serve: Ctrl-C lets answers come to their end, a second one does not",
     (await (await fetch(`${server.url}/v1/models`)).json()).error.type,
     "authentication_error",
   );
+  const models = await fetch(`${server.url}/v1/models`, { headers: { authorization: "Bearer k" } });
+  assertEquals((await models.json()).data[0].id, basename(folder.path));
   const whole = await ask({ max_tokens: 1500, stream: true });
   const endless = await ask({ stream: true });
   const reader = endless.body!.getReader();

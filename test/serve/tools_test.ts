@@ -139,7 +139,7 @@ Deno.test("serve: calls in the way of Llama 3, with and without a mark", async (
   await using client = await scripted(folder, [json], { chatTemplate: LLAMA });
   assertEquals((await client.chat(ASK)).choices[0]!.message!.content, json);
   const { message } = await client.refusal(CHAT, { ...ASK, tools: strict });
-  assertStringIncludes(message, "do not begin with a token of their own");
+  assertStringIncludes(message, "cannot be enforced in the way this model writes calls");
 });
 
 for (const [family, chatTemplate] of Object.entries({ HERMES, MISTRAL, LLAMA })) {
@@ -344,6 +344,15 @@ Deno.test("serve: tools that cannot be used are refused", async () => {
     ] as const
   ) assertStringIncludes((await client.refusal(CHAT, body)).message, message);
 
+  const xml = `${GIVEN}{# <tool_call><function=x><parameter=y> #}`;
+  {
+    using other = new TempFolder();
+    const call = "<tool_call><function=now></function></tool_call>";
+    await using client = await scripted(other, [call], { chatTemplate: xml });
+    assertEquals((await client.chat(ASK)).choices[0]!.finish_reason, "tool_calls");
+    const { param } = await client.refusal(CHAT, { ...ASK, tool_choice: "required" });
+    assertEquals(param, "tool_choice");
+  }
   for (const chatTemplate of [GIVEN, `${GIVEN}{# <tool_call><function= #}`]) {
     using other = new TempFolder();
     await using refusing = await scripted(other, ["ok"], { chatTemplate });

@@ -5,6 +5,7 @@
 import { isJsonObject, type JsonObject, type JsonValue } from "../../formats/json.ts";
 import type { Part } from "./text_feed.ts";
 import type { Tool } from "./tools.ts";
+import { parseXmlCall } from "./xml_calls.ts";
 
 export type Call = Extract<Part, { kind: "call" }>;
 
@@ -22,6 +23,8 @@ export interface CallFormat {
   readonly argumentsKey: "arguments" | "parameters";
   /** Whether calls stand in a list. */
   readonly isList: boolean;
+  /** How a call is written between the marks; only JSON can be enforced. */
+  readonly syntax: "json" | "xml";
 }
 
 /** `<tool_call>{"name": …, "arguments": …}</tool_call>`, of Hermes, Qwen and others. */
@@ -32,7 +35,11 @@ const HERMES: CallFormat = {
   start: "<tool_call>\n",
   argumentsKey: "arguments",
   isList: false,
+  syntax: "json",
 };
+
+/** `<tool_call><function=NAME>…</function></tool_call>`, of Qwen3-Coder and Qwen3.5. */
+const QWEN_XML: CallFormat = { ...HERMES, syntax: "xml" };
 
 /** `[TOOL_CALLS][{"name": …, "arguments": …}]`, of Mistral's models. */
 const MISTRAL: CallFormat = {
@@ -42,6 +49,7 @@ const MISTRAL: CallFormat = {
   start: "[TOOL_CALLS]",
   argumentsKey: "arguments",
   isList: true,
+  syntax: "json",
 };
 
 /** `{"name": …, "parameters": …}`, of Llama 3.1 and later. */
@@ -52,10 +60,11 @@ const LLAMA: CallFormat = {
   start: "",
   argumentsKey: "parameters",
   isList: false,
+  syntax: "json",
 };
 
 /** What a template has where calls are written in ways that are not known here. */
-const UNKNOWN_WAYS = /<function=|<arg_key>|\[ARGS\]|<seed:tool_call>|tool▁call/;
+const UNKNOWN_WAYS = /<arg_key>|\[ARGS\]|<seed:tool_call>|tool▁call/;
 
 /**
  * How a model writes calls.
@@ -65,7 +74,10 @@ const UNKNOWN_WAYS = /<function=|<arg_key>|\[ARGS\]|<seed:tool_call>|tool▁call
  */
 export function findCallFormat(template: string): CallFormat | undefined {
   if (!/\btools\b/.test(template) || UNKNOWN_WAYS.test(template)) return undefined;
-  if (template.includes("<tool_call>")) return HERMES;
+  if (template.includes("<tool_call>")) {
+    if (!template.includes("<function=")) return HERMES;
+    return template.includes("<parameter=") ? QWEN_XML : undefined;
+  }
   if (template.includes("[TOOL_CALLS]")) return MISTRAL;
   if (/"parameters"\s*:/.test(template) && template.includes("<|start_header_id|>")) return LLAMA;
   return undefined;
@@ -74,19 +86,23 @@ export function findCallFormat(template: string): CallFormat | undefined {
 /**
  * The calls that a text between the marks of a format is.
  *
- * @param names of the tools there are
+ * @param tools by their names, the schemas of their arguments
  * @returns `undefined` where it is something else
  */
 export function parseCalls(
   format: CallFormat,
   text: string,
-  names: ReadonlySet<string>,
+  tools: ReadonlyMap<string, JsonObject>,
 ): Call[] | undefined {
   let calls: (Call | undefined)[];
   try {
+    if (format.syntax === "xml") {
+      const call = parseXmlCall(text, tools);
+      return call && [{ kind: "call", name: call.name, arguments: JSON.stringify(call.arguments) }];
+    }
     const value: JsonValue = JSON.parse(text);
     const list = format.isList && Array.isArray(value) ? value : [value];
-    calls = list.map((one) => parseCall(one, names));
+    calls = list.map((one) => parseCall(one, tools));
   } catch {
     // No JSON, or nested more deeply than JSON can be written.
     return undefined;
@@ -104,10 +120,10 @@ export function parseArguments(text: string): string | undefined {
   }
 }
 
-function parseCall(value: JsonValue, names: ReadonlySet<string>): Call | undefined {
+function parseCall(value: JsonValue, tools: ReadonlyMap<string, JsonObject>): Call | undefined {
   if (!isJsonObject(value)) return undefined;
   const { name, arguments: args = value.parameters ?? {} } = value;
-  if (typeof name !== "string" || !names.has(name) || !isJsonObject(args)) return undefined;
+  if (typeof name !== "string" || !tools.has(name) || !isJsonObject(args)) return undefined;
   return { kind: "call", name, arguments: JSON.stringify(args) };
 }
 

@@ -1,3 +1,4 @@
+import type { JsonObject } from "../../formats/json.ts";
 import { type CallFormat, parseCalls } from "./call_formats.ts";
 import { heldLength, type Part, type PartReader } from "./text_feed.ts";
 
@@ -18,10 +19,10 @@ export class ContentReader implements PartReader {
  */
 export class CallReader implements PartReader {
   readonly #format: CallFormat;
-  readonly #names: ReadonlySet<string>;
+  readonly #tools: ReadonlyMap<string, JsonObject>;
   readonly #most: number;
   #held = "";
-  /** The mark that began the call which is being read. */
+  /** The mark that began the call which is being read, and the white space before it. */
   #mark: string | undefined;
   /** How far a call's end was looked for. */
   #searched = 0;
@@ -29,13 +30,18 @@ export class CallReader implements PartReader {
   #nCalls = 0;
 
   /**
-   * @param names of the tools
+   * @param tools by their names, the schemas of their arguments
    * @param most calls that are wanted; what follows them is dropped
    * @param isCall whether the answer has to be a call, whose mark is in the prompt
    */
-  constructor(format: CallFormat, names: ReadonlySet<string>, most: number, isCall: boolean) {
+  constructor(
+    format: CallFormat,
+    tools: ReadonlyMap<string, JsonObject>,
+    most: number,
+    isCall: boolean,
+  ) {
     this.#format = format;
-    this.#names = names;
+    this.#tools = tools;
     this.#most = most;
     this.#mark = isCall ? "" : undefined;
   }
@@ -69,10 +75,11 @@ export class CallReader implements PartReader {
       return true;
     }
     if (start >= 0) {
-      this.#content(parts, this.#held.slice(0, start).trimEnd());
+      const content = this.#held.slice(0, start).trimEnd();
+      this.#content(parts, content);
+      this.#mark = this.#held.slice(content.length, start + open.length);
       this.#held = this.#held.slice(start + open.length);
       this.#searched = 0;
-      this.#mark = open;
       return true;
     }
     const certain = this.#held.slice(0, this.#held.length - heldLength(this.#held, [open]));
@@ -105,7 +112,7 @@ export class CallReader implements PartReader {
   }
 
   #finishCall(parts: Part[], text: string): boolean {
-    const calls = parseCalls(this.#format, text, this.#names);
+    const calls = parseCalls(this.#format, text, this.#tools);
     if (calls === undefined) return false;
     const wanted = calls.slice(0, this.#most - this.#nCalls);
     parts.push(...wanted);

@@ -50,30 +50,37 @@ export async function settleDialect(
     ...request.options,
     templateVariables: { ...request.options.templateVariables, tools: use.definitions },
   };
-  const names = new Set(use.tools.map(({ name }) => name));
+  const tools = new Map(use.tools.map(({ name, parameters }) => [name, parameters]));
   const thoughts = new Thoughts(model, { ...request, options });
   const shownTokens = [...thoughts.marks, ...idsOf(model, [format.open, format.close])];
   if (use.demanded !== undefined) {
+    if (format.syntax !== "json") {
+      throw new RequestError(
+        'tool_choice demands a call, which cannot be enforced in the way this model writes them; valid are "auto" and "none"',
+        "tool_choice",
+      );
+    }
     const jsonSchema = callSchema(format, use.demanded, 1);
     const constraintScope = thoughts.scope(format);
     // Where thoughts are open, the mark of the call cannot stand behind the prompt.
     return constraintScope === undefined || !thoughts.isOpen
       ? {
         options: { ...options, jsonSchema, answerStart: format.start },
-        newReader: () => new CallReader(format, names, 1, true),
+        newReader: () => new CallReader(format, tools, 1, true),
       }
       : {
         options: { ...options, shownTokens, jsonSchema, constraintScope },
-        newReader: (prompt) => thoughts.reader(prompt, new CallReader(format, names, 1, false)),
+        newReader: (prompt) => thoughts.reader(prompt, new CallReader(format, tools, 1, false)),
       };
   }
   const most = use.isParallel ? Infinity : 1;
-  const mark = format.mayBeBare ? undefined : idsOf(model, [format.open])[0];
+  const canHold = format.syntax === "json" && !format.mayBeBare;
+  const mark = canHold ? idsOf(model, [format.open])[0] : undefined;
   const strict = use.tools.find(({ isStrict }) => isStrict);
   if (mark === undefined && strict !== undefined) {
     throw new RequestError(
-      `the strict tool ${strict.name} cannot be enforced: the model's calls do not begin with a token of ` +
-        'their own; valid are "strict": false, and "tool_choice": "required" or a function',
+      `the strict tool ${strict.name} cannot be enforced in the way this model writes calls by itself; ` +
+        'valid is "strict": false',
       "tools",
     );
   }
@@ -89,7 +96,7 @@ export async function settleDialect(
   };
   return {
     options: { ...options, ...constraint, shownTokens },
-    newReader: (prompt) => thoughts.reader(prompt, new CallReader(format, names, most, false)),
+    newReader: (prompt) => thoughts.reader(prompt, new CallReader(format, tools, most, false)),
   };
 }
 
@@ -130,7 +137,7 @@ function callFormat(model: Model): CallFormat {
   if (format !== undefined) return format;
   throw new RequestError(
     "the model's chat template writes no tool calls, or in a way that forge does not read; valid are " +
-      "templates with <tool_call> and JSON, [TOOL_CALLS] and a list, Llama's JSON, or channels",
+      "templates with <tool_call> and JSON or <function=>, [TOOL_CALLS] and a list, Llama's JSON, or channels",
     "tools",
   );
 }

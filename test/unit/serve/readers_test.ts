@@ -11,6 +11,7 @@ import { sharedAvailable, sharedPath } from "../../support/shared.ts";
 const HERMES = findCallFormat("tools <tool_call>")!;
 const MARKS = { open: "<think>", close: "</think>" };
 const NAMES = new Set(["f", "g"]);
+const TOOLS = new Map([...NAMES].map((name) => [name, {}]));
 
 const PIECES = [
   "<think>",
@@ -31,7 +32,7 @@ const PIECES = [
 ];
 
 function newReader(isOpen: boolean): PartReader {
-  return new ReasoningReader(MARKS, isOpen, new CallReader(HERMES, NAMES, Infinity, false));
+  return new ReasoningReader(MARKS, isOpen, new CallReader(HERMES, TOOLS, Infinity, false));
 }
 
 /** All parts of a text that comes in some pieces, neighbours of a kind joined. */
@@ -109,6 +110,35 @@ Deno.test("readers: a mark inside of the arguments does not end a call", () => {
     { kind: "content", text: "a" },
     { kind: "call", name: "f", arguments: '{"a":"x</tool_call>y"}' },
   ]);
+});
+
+Deno.test("readers: calls as functions and parameters, with values by their types", () => {
+  const format = findCallFormat("tools <tool_call><function=a><parameter=b>")!;
+  const tools = new Map([["f", {
+    properties: { text: { type: "string" }, n: { type: "integer" } },
+  }]]);
+  const call = (body: string) =>
+    read(new CallReader(format, tools, Infinity, false), [
+      ...`x\n<tool_call>\n${body}\n</tool_call>`,
+    ]);
+  const parameter = (key: string, value: string) => `<parameter=${key}>\n${value}\n</parameter>\n`;
+  for (
+    const [parameters, expected] of [
+      ["", {}],
+      [parameter("text", "12"), { text: "12" }],
+      [parameter("text", "a\n\nb <c>") + parameter("n", "12"), { text: "a\n\nb <c>", n: 12 }],
+      [parameter("other", '["a"]') + parameter("n", "twelve"), { other: ["a"], n: "twelve" }],
+    ] as const
+  ) {
+    assertEquals(call(`<function=f>\n${parameters}</function>`), [
+      { kind: "content", text: "x" },
+      { kind: "call", name: "f", arguments: JSON.stringify(expected) },
+    ]);
+  }
+  for (const body of ["<function=g>\n</function>", "<function=f>\nx</function>", '{"name": "f"}']) {
+    const content = `x\n<tool_call>\n${body}\n</tool_call>`;
+    assertEquals(call(body).map((part) => part.kind === "content" && part.text).join(""), content);
+  }
 });
 
 Deno.test({
