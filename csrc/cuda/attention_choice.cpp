@@ -77,7 +77,7 @@ AttentionKernels AttentionChoice::kernels(const AttentionOp& op) const {
 }
 
 TilingPolicy AttentionChoice::policy(const Program& program) const {
-  TilingPolicy policy;
+  TilingPolicy policy{.lists_slots = program.n_slots > 0};
   for (const Op& op : program.ops) {
     const auto* attention = std::get_if<AttentionOp>(&op);
     if (!attention) continue;

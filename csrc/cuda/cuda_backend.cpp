@@ -9,6 +9,7 @@
 #include "bandwidth.h"
 #include "cuda_device.h"
 #include "cuda_executor.h"
+#include "cuda_slots.h"
 
 namespace forge {
 
@@ -77,8 +78,8 @@ class CudaBackend : public Backend {
     return std::make_shared<CudaKv>(shape, device_->state);
   }
 
-  std::shared_ptr<StateCache> create_state(const StateShape&) override {
-    fail(FORGE_UNSUPPORTED, "the CUDA device cannot run models with recurrent state yet");
+  std::shared_ptr<StateCache> create_state(const StateShape& shape) override {
+    return std::make_shared<CudaSlots>(shape, device_->state);
   }
 
   std::unique_ptr<Executable> compile(std::shared_ptr<const Program> program) override {

@@ -39,13 +39,15 @@ CudaExecutor::CudaExecutor(std::shared_ptr<const Program> program,
   const std::vector<StepShape> shapes = typical_shapes(*program_, tiling_);
   const StepBytes bytes = step_bytes(*program_, values_, plan_typical(shapes), shapes);
   scratch_bytes = bytes.total();
-  const MemoryNeeds needs{weights.bytes(), missing_caches(*program_), scratch_bytes};
+  const MemoryNeeds needs{weights.bytes(), missing_caches(*program_), missing_states(*program_),
+                          scratch_bytes};
   require_memory(device_->state->room(), needs);
 
   device_->kernels.load();
   weights.run();
   if (needs_codebooks(*program_)) memory_.codebooks = device_->codebooks();
   for (const DeviceKv* cache : needs.caches) cache->allocate();
+  for (const DeviceSlots* state : needs.states) state->allocate();
   allocate(bytes);
   inputs_ = std::make_unique<DeviceInputs>(device_->state, *program_, shapes);
   device_->device().synchronize("preparing the step");

@@ -1,24 +1,66 @@
-// Gates, and the operations that have recurrent state: this device has no kernels of them.
+// Gates, and the operations that have recurrent state.
+
+#include <algorithm>
+#include <bit>
 
 #include "../common/error.h"
+#include "cuda_slots.h"
 #include "plan_builder.h"
 
 namespace forge::cuda {
 
 namespace {
 
-[[noreturn]] void refuse() {
-  fail(FORGE_UNSUPPORTED, "the CUDA device cannot run models with recurrent state yet");
-}
+// Elements of a row that one block of an elementwise kernel takes, and groups of gated_rms_norm.
+constexpr uint32_t kBlockElements = 1024;
+constexpr uint32_t kBlockGroups = 4;
+// Columns and tokens of a block of causal_conv1d.
+constexpr uint32_t kConvColumns = 128;
+constexpr uint32_t kConvTokens = 64;
+// Columns of a block of gated_delta_rule, the lanes that share one, and the most rows of a lane.
+constexpr uint32_t kDeltaColumns = 16;
+constexpr uint32_t kDeltaLanes = 8;
+constexpr uint32_t kMostDeltaRows = 32;
 
 }  // namespace
 
-void PlanBuilder::emit(const SigmoidGateOp&) { refuse(); }
+void PlanBuilder::emit(const SigmoidGateOp& op) {
+  const uint32_t n = cols(op.x);
+  launch("sigmoid_gate.cu", "sigmoid_gate", {divide_up(n, kBlockElements), max_rows(op.out)}, 256,
+         0, value(op.out), value(op.x), value(op.gate), value(op.residual), n_rows(op.x), n,
+         cols(op.gate));
+}
 
-void PlanBuilder::emit(const GatedRmsNormOp&) { refuse(); }
+void PlanBuilder::emit(const GatedRmsNormOp& op) {
+  const uint32_t n = cols(op.x), width = static_cast<uint32_t>(op.weight->cols);
+  launch("gated_rms_norm.cu", "gated_rms_norm",
+         {divide_up(n / width, kBlockGroups), max_rows(op.out)}, 32 * kBlockGroups, 0,
+         value(op.out), value(op.x), value(op.gate), floats_of(op.weight), n_rows(op.x), n, width,
+         op.eps, op.activation);
+}
 
-void PlanBuilder::emit(const CausalConv1dOp&) { refuse(); }
+void PlanBuilder::emit(const CausalConv1dOp& op) {
+  const uint32_t n = cols(op.x), width = static_cast<uint32_t>(op.weight->cols);
+  const CudaSlots& state = cuda_slots(op.state);
+  // Runs of few tokens are one piece each.
+  const uint32_t pieces =
+      shape_.prefill_tokens == 0 ? 1 : divide_up(shape_.prefill_tokens, kConvTokens);
+  launch("causal_conv1d.cu", "causal_conv1d", {divide_up(n, kConvColumns), shape_.slots, pieces},
+         kConvColumns, width * kConvColumns * 4, value(op.out), value(op.x), floats_of(op.weight),
+         floats_of(op.bias), state.memory(), state.stride(), inputs_.slots, n, width,
+         op.activation);
+}
 
-void PlanBuilder::emit(const GatedDeltaRuleOp&) { refuse(); }
+void PlanBuilder::emit(const GatedDeltaRuleOp& op) {
+  const CudaSlots& state = cuda_slots(op.state);
+  const uint32_t rows = std::max(std::bit_ceil(divide_up(op.k_dim, kDeltaLanes)), 2u);
+  require(rows <= kMostDeltaRows, "gated_delta_rule: keys of ", op.k_dim,
+          " numbers; the CUDA device takes up to ", kMostDeltaRows * kDeltaLanes);
+  launch("gated_delta_rule.cu", "gated_delta_rule<" + std::to_string(rows) + ">",
+         {divide_up(op.v_dim, kDeltaColumns), op.n_v_heads, shape_.slots},
+         kDeltaColumns * kDeltaLanes, 0, value(op.out), value(op.qkv), value(op.ba),
+         floats_of(op.rate), floats_of(op.dt_bias), state.memory(), state.stride(), inputs_.slots,
+         op.n_k_heads, op.n_v_heads, op.k_dim, op.v_dim, op.head_order, op.scale, op.eps);
+}
 
 }  // namespace forge::cuda

@@ -64,6 +64,7 @@ InputLayout::InputLayout(const StepShape& shape) {
   work = places.take(shape.decode_work * sizeof(AttentionWork));
   decode_runs = run_layout(places, shape.decode_runs);
   prefill_runs = run_layout(places, shape.prefill_runs);
+  slots = places.take(shape.slots * sizeof(SlotRun));
   decode_tokens = places.take(shape.decode_tokens * sizeof(uint32_t));
   prefill_tokens = places.take(shape.prefill_tokens * sizeof(uint32_t));
   decode_outputs = places.take(shape.decode_outputs * sizeof(uint32_t));
@@ -99,6 +100,9 @@ void write_inputs(const StepInputs& inputs, const RunWork& work, uint8_t* to) {
   put(to + layout.prefill_tokens, std::span<const uint32_t>(rows.tokens.prefill));
   put(to + layout.decode_outputs, std::span<const uint32_t>(rows.outputs.decode));
   put(to + layout.prefill_outputs, std::span<const uint32_t>(rows.outputs.prefill));
+  put(to + layout.slots, std::span<const SlotRun>(tiles.slots));
+  std::memset(to + layout.slots + tiles.slots.size() * sizeof(SlotRun), 0,
+              (shape.slots - tiles.slots.size()) * sizeof(SlotRun));
   put_runs(to, layout.decode_runs, tiles.decode_runs);
   put_runs(to, layout.prefill_runs, tiles.prefill_runs);
 }

@@ -32,6 +32,7 @@ struct InputLayout {
 
   uint64_t tokens, positions, sequences, output_rows, sampling, decode_tiles, prefill_tiles, work;
   RunLayout decode_runs, prefill_runs;
+  uint64_t slots;  // SlotRun
   uint64_t decode_tokens, prefill_tokens, decode_outputs, prefill_outputs;  // lists of rows
   uint64_t bytes;
 };
@@ -58,6 +59,7 @@ struct InputAddresses {
   Address tokens{}, positions{}, sequences{}, output_rows{}, sampling{};
   Address decode_tiles{}, prefill_tiles{}, work{};
   RunAddresses<Address> decode_runs, prefill_runs;
+  Address slots{};
   RowSet<Address> decode_tokens, prefill_tokens, decode_outputs, prefill_outputs;
   // Beside it.
   Address page_tables{};  // rows are `page_stride` entries apart
@@ -91,6 +93,7 @@ InputAddresses<Address> addresses_in(const Address& piece, const InputLayout& la
   at.work = piece + layout.work;
   at.decode_runs = runs(layout.decode_runs);
   at.prefill_runs = runs(layout.prefill_runs);
+  at.slots = piece + layout.slots;
   at.decode_tokens = {piece + Layout::n_decode_tokens, piece + layout.decode_tokens};
   at.prefill_tokens = {piece + Layout::n_prefill_tokens, piece + layout.prefill_tokens};
   at.decode_outputs = {piece + Layout::n_decode_outputs, piece + layout.decode_outputs};

@@ -19,7 +19,7 @@ uint64_t context_that_fits(const MemoryNeeds& needs, uint64_t room) {
     page_bytes += kv->page_bytes;
     page_tokens = kv->shape.page_tokens;
   }
-  const uint64_t others = needs.weights + needs.activations;
+  const uint64_t others = needs.total() - needs.kv_bytes();
   return page_bytes == 0 || room <= others ? 0 : (room - others) / page_bytes * page_tokens;
 }
 
@@ -28,6 +28,12 @@ uint64_t context_that_fits(const MemoryNeeds& needs, uint64_t room) {
 uint64_t MemoryNeeds::kv_bytes() const {
   uint64_t bytes = 0;
   for (const DeviceKv* kv : caches) bytes += kv->bytes();
+  return bytes;
+}
+
+uint64_t MemoryNeeds::state_bytes() const {
+  uint64_t bytes = 0;
+  for (const DeviceSlots* state : states) bytes += state->bytes();
   return bytes;
 }
 
@@ -41,6 +47,7 @@ void require_memory(const DeviceRoom& room, const MemoryNeeds& needs) {
                   : "weights and activations alone do not fit: a smaller quantisation takes less";
   fail(FORGE_OUT_OF_MEMORY, "the model needs ", size_text(needs.total()), " of ", room.device,
        ": weights ", size_text(needs.weights), ", KV cache ", size_text(needs.kv_bytes()),
+       needs.states.empty() ? "" : ", recurrent state " + size_text(needs.state_bytes()),
        ", activations ", size_text(needs.activations), "; ", size_text(usable), " of ",
        size_text(room.total_bytes), " are free; ", advice);
 }

@@ -25,6 +25,17 @@ void request(const RopeAppendOp& op, WeightRequests& requests) {
   requests.add_floats(op.k_norm);
 }
 void request(const AttentionOp& op, WeightRequests& requests) { requests.add_floats(op.sinks); }
+void request(const GatedRmsNormOp& op, WeightRequests& requests) {
+  requests.add_floats(op.weight);
+}
+void request(const CausalConv1dOp& op, WeightRequests& requests) {
+  requests.add_floats(op.weight);
+  requests.add_floats(op.bias);
+}
+void request(const GatedDeltaRuleOp& op, WeightRequests& requests) {
+  requests.add_floats(op.rate);
+  requests.add_floats(op.dt_bias);
+}
 void request(const MoeMatmulOp& op, WeightRequests& requests) {
   requests.add_unified(op.weight);
   requests.add_floats(op.bias);
@@ -70,6 +81,19 @@ std::set<const DeviceKv*> missing_caches(const Program& program) {
     if (const auto* attention = std::get_if<AttentionOp>(&op)) note(attention->kv);
   }
   return caches;
+}
+
+std::set<const DeviceSlots*> missing_states(const Program& program) {
+  std::set<const DeviceSlots*> states;
+  const auto note = [&](const StateRef& state) {
+    const DeviceSlots& slots = device_slots(*state);
+    if (!slots.is_allocated()) states.insert(&slots);
+  };
+  for (const Op& op : program.ops) {
+    if (const auto* conv = std::get_if<CausalConv1dOp>(&op)) note(conv->state);
+    if (const auto* delta = std::get_if<GatedDeltaRuleOp>(&op)) note(delta->state);
+  }
+  return states;
 }
 
 }  // namespace forge

@@ -7,6 +7,7 @@
 
 #include "../common/program.h"
 #include "device_kv.h"
+#include "device_slots.h"
 
 namespace forge {
 
@@ -28,7 +29,8 @@ void request_weights(const Program& program, WeightRequests& requests);
 // Whether a weight that kernels dequantise is of a type that looks its values up (codebooks.h).
 bool needs_codebooks(const Program& program);
 
-// The caches of a program that have no memory yet.
+// The caches and recurrent states of a program that have no memory yet.
 std::set<const DeviceKv*> missing_caches(const Program& program);
+std::set<const DeviceSlots*> missing_states(const Program& program);
 
 }  // namespace forge

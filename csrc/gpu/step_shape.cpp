@@ -55,6 +55,11 @@ QueryTiles query_tiles(const StepInputs& inputs, const TilingPolicy& policy) {
           {run.first_row + done, n_queries, run.sequence, position, position + n_queries});
     }
   }
+  if (policy.lists_slots) {
+    for (const StateRun& run : state_runs(inputs)) {
+      tiles.slots.push_back({run.begin, run.length(), run.slot, run.from_zero});
+    }
+  }
   for (uint32_t tile = 0; tile < tiles.decode.size(); ++tile) {
     const uint32_t n_splits = splits_of(tiles.decode[tile].end);
     const auto first = static_cast<uint32_t>(tiles.work.size());
@@ -77,6 +82,7 @@ StepShape shape_of(const StepInputs& inputs, const QueryTiles& tiles, const Step
   shape.prefill_tiles = round_up(tiles.prefill.size());
   shape.decode_runs = round_up(tiles.decode_runs.size());
   shape.prefill_runs = round_up(tiles.prefill_runs.size());
+  shape.slots = rounded_rows(tiles.slots.size(), limits.max_sequences);
   return shape;
 }
 
@@ -98,6 +104,7 @@ std::vector<StepShape> typical_shapes(const Program& program, const TilingPolicy
                     .prefill_tiles = round_up(runs),
                     .decode_runs = policy.lists_decode_runs ? round_up(tokens) : 0,
                     .prefill_runs = policy.lists_prefill_runs ? round_up(runs) : 0,
+                    .slots = policy.lists_slots ? sequences : 0,
                     .decode_tokens = tokens,
                     .prefill_tokens = tokens > kDecodeQueries ? tokens : 0,
                     .decode_outputs = outputs,

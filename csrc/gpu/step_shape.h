@@ -22,6 +22,8 @@ struct TilingPolicy {
   // Whether a library takes whole runs, beside the tiles.
   bool lists_decode_runs = false;
   bool lists_prefill_runs = false;
+  // Whether the step has recurrent state.
+  bool lists_slots = false;
 };
 
 // The tokens of a run, cut where the sequence changes or positions do not follow one another.
@@ -33,6 +35,7 @@ struct QueryTiles {
   std::vector<QueryTile> prefill;  // at most kPrefillQueries
   std::vector<AttentionWork> work;  // of the decode tiles
   std::vector<QueryTile> decode_runs, prefill_runs;  // of any length; those that are listed
+  std::vector<SlotRun> slots;  // where the step has recurrent state
 };
 
 // Cuts the runs of sequences into tiles. Short runs are read fastest by the kernel that splits the
@@ -48,6 +51,7 @@ struct StepShape {
   uint32_t prefill_tiles = 0;
   uint32_t decode_runs = 0;     // entries of the lists of runs
   uint32_t prefill_runs = 0;
+  uint32_t slots = 0;           // likewise
   // Rows by the kind of product that computes them (step_rows.h); 0 where products do not tell.
   uint32_t decode_tokens = 0;
   uint32_t prefill_tokens = 0;

@@ -1,6 +1,6 @@
 #pragma once
 
-// How attention and experts divide their work, in structs that kernels read from device memory.
+// How attention, experts and recurrent operations divide their work, in structs that kernels read from device memory.
 
 #include <cstdint>
 
@@ -32,5 +32,14 @@ struct MoeTile {
   uint32_t count;
 };
 static_assert(sizeof(MoeTile) == 12);
+
+// The tokens of one sequence in a step that has recurrent state.
+struct SlotRun {
+  uint32_t first_row;
+  uint32_t n_rows;  // 0: there is no run
+  uint32_t slot;
+  uint32_t from_zero;  // whether it begins with a state of zeros
+};
+static_assert(sizeof(SlotRun) == 16);
 
 }  // namespace forge

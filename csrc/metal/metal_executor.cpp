@@ -27,7 +27,7 @@ MetalExecutor::MetalExecutor(std::shared_ptr<const Program> program,
   const std::vector<StepShape> shapes = typical_shapes(*program_);
   const StepBytes bytes = step_bytes(*program_, values_, plan_typical(shapes), shapes);
   scratch_bytes = bytes.total();
-  const MemoryNeeds needs{weights.bytes(), missing_caches(*program_), scratch_bytes};
+  const MemoryNeeds needs{weights.bytes(), missing_caches(*program_), {}, scratch_bytes};
   require_memory(gpu().room(), needs);
 
   device_->kernels.load();

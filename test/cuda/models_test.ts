@@ -42,9 +42,12 @@ Deno.test({
   },
 });
 
-// A dense model and one with experts; one with biases and one with norms on both sides, soft-caps and
-// windows.
-const FAMILIES = { F32: ["llama", "qwen3_moe"], F16: ["qwen2", "gemma2"] } as const;
+// A dense model and one with experts; one with biases, one with norms on both sides, soft-caps and
+// windows, and one with recurrent layers.
+const FAMILIES = {
+  F32: ["llama", "qwen3_moe"],
+  F16: ["qwen2", "gemma2", "qwen3_5_text"],
+} as const;
 
 for (const [kvType, families] of Object.entries(FAMILIES)) {
   Deno.test({

@@ -53,7 +53,7 @@ function wantedKinds(): readonly BackendKind[] {
 }
 
 /** Kinds with operations that have recurrent state; the others refuse to make any. */
-const recurrentKinds: readonly BackendKind[] = ["reference", "cpu"];
+const recurrentKinds: readonly BackendKind[] = ["reference", "cpu", "cuda"];
 
 /** Whether a device has operations with recurrent state. */
 export function isRecurrent({ kind }: { readonly kind: BackendKind }): boolean {

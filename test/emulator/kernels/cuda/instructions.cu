@@ -152,7 +152,7 @@ KERNEL count_atomically(u64* shared_sum, u32* global_sum, float* float_sum, u32*
 }
 INSTANCE(count_atomically)
 
-constexpr u32 kFunctions = 9;
+constexpr u32 kFunctions = 10;
 
 // out[function][i] of positive numbers.
 KERNEL compute_functions(float* out, const float* x, u32 n) {
@@ -162,7 +162,7 @@ KERNEL compute_functions(float* out, const float* x, u32 n) {
   const float own = x[i], small = own > 80.0f ? 80.0f : own;
   const float results[kFunctions] = {expf(-small), exp2f(-small), tanhf(small), cosf(own),
                                      sinf(own),    sqrtf(own),    1.0f / own,   erff(small),
-                                     rintf(own)};
+                                     rintf(own),   log1pf(own)};
   for (u32 f = 0; f < kFunctions; ++f) out[f * n + i] = results[f];
 }
 INSTANCE(compute_functions)

@@ -231,9 +231,9 @@ TEST(instructions_compute_functions) {
   for (u32 i = 0; i < 500; ++i) numbers.push_back(static_cast<float>(random.below(131072)) + 0.25f);
   const Buffer<float> x(numbers);
   const auto n = static_cast<u32>(x.size());
-  Buffer<float> out(9 * n);
+  Buffer<float> out(10 * n);
   launch("compute_functions", {{blocks_for(n, 128)}, {128}}, out.data(), x.data(), n);
-  double (*const functions[9])(double) = {
+  double (*const functions[10])(double) = {
       [](double v) { return std::exp(-std::min(v, 80.0)); },
       [](double v) { return std::exp2(-std::min(v, 80.0)); },
       [](double v) { return std::tanh(std::min(v, 80.0)); },
@@ -243,8 +243,9 @@ TEST(instructions_compute_functions) {
       [](double v) { return 1 / v; },
       [](double v) { return std::erf(std::min(v, 80.0)); },
       [](double v) { return std::rint(v); },
+      [](double v) { return std::log1p(v); },
   };
-  for (u32 f = 0; f < 9; ++f) {
+  for (u32 f = 0; f < 10; ++f) {
     std::vector<double> expected;
     for (u32 i = 0; i < n; ++i) expected.push_back(functions[f](x[i]));
     // A few units in the last place; the largest positions' angles included.

@@ -1,0 +1,62 @@
+// Causal depthwise convolution over the tokens of each sequence:
+// out[t][c] = activation(bias[c] + sum over i of weight[c][i] x[t - (width - 1) + i][c]).
+//
+//   x, out [tokens, cols], weight [cols, width], bias [cols] F32 (bias may be null)
+//   state: slots of [width - 1, cols], slot_stride numbers apart: the rows before those of a run,
+//   which are replaced by its last ones
+//   grid: (cols / 128, runs, pieces of 64 tokens of the longest run); block 128, a thread a column;
+//   dynamic shared: width * 128 * 4 bytes
+//   moves: 8 bytes an element; x is read `width` times, mostly from the first-level cache
+//
+// Only the first piece of a run reads and writes its slot: 64 tokens are no fewer than the rows that
+// any width looks back (kMostConvWidth).
+
+#include "activation.cuh"
+#include "slots.cuh"
+
+constexpr u32 kColumns = 128, kTokens = 64;
+
+// A column of the rows of a run, counted from the first row that its slot keeps.
+struct ConvColumn {
+  const float* x;  // of the run's first token
+  const float* kept;
+  u32 cols, n_kept;
+  bool from_zero;
+
+  DEVICE_MEMBER float at(u32 row) const {
+    if (row >= n_kept) return x[u64(row - n_kept) * cols];
+    return from_zero ? 0.0f : kept[row * cols];
+  }
+};
+
+KERNEL causal_conv1d(float* out, const float* x, const float* weight, const float* bias,
+                     float* state, u64 slot_stride, const SlotRun* runs, u32 cols, u32 width,
+                     u32 activation) {
+  wait_for_previous_kernel();
+  DYNAMIC_SHARED(float, taps);  // [width][kColumns]
+  const SlotRun run = runs[blockIdx.y];
+  const u32 begin = blockIdx.z * kTokens, end = min(begin + kTokens, run.n_rows);
+  if (begin >= run.n_rows) return;
+  const u32 first_column = blockIdx.x * kColumns, n_columns = min(kColumns, cols - first_column);
+  for (u32 i = threadIdx.x; i < n_columns * width; i += kColumns) {
+    taps[i % width * kColumns + i / width] = weight[u64(first_column) * width + i];
+  }
+  __syncthreads();
+  if (threadIdx.x >= n_columns) return;
+
+  const u32 column = first_column + threadIdx.x, n_kept = width - 1;
+  const u64 first = u64(run.first_row) * cols + column;
+  float* slot = state + run.slot * slot_stride + column;
+  const ConvColumn own = {x + first, slot, cols, n_kept, run.from_zero != 0};
+  const float shift = bias ? bias[column] : 0.0f;
+  for (u32 t = begin; t < end; ++t) {
+    float sum = shift;
+    for (u32 i = 0; i < width; ++i) sum += taps[i * kColumns + threadIdx.x] * own.at(t + i);
+    out[first + u64(t) * cols] = activate(activation, sum);
+  }
+  if (begin > 0) return;
+  // Each row comes from a later one, which is not yet overwritten.
+  for (u32 row = 0; row < n_kept; ++row) slot[row * cols] = own.at(run.n_rows + row);
+}
+
+INSTANCE(causal_conv1d)

@@ -1,0 +1,197 @@
+// Gates, and the operations with recurrent state.
+
+#include <numeric>
+
+#include "../operations.h"
+
+namespace {
+
+// As in kernels/cuda/slots.cuh.
+struct SlotRun {
+  u32 first_row, n_rows, slot, from_zero;
+};
+
+constexpr u32 kSlots = 5;
+
+// Runs of some lengths one after another, in different slots, some of them from zero; one more entry
+// of the list is none.
+Buffer<SlotRun> random_runs(Random& random, const std::vector<u32>& lengths) {
+  Buffer<SlotRun> runs(lengths.size() + 1);
+  u32 row = 0;
+  for (u32 i = 0; i < lengths.size(); ++i) {
+    runs[i] = {row, lengths[i], (i * 2 + 1) % kSlots, random.below(2)};
+    row += lengths[i];
+  }
+  runs[static_cast<u32>(lengths.size())] = {0, 0, 0, 0};
+  return runs;
+}
+
+u32 total(const std::vector<u32>& lengths) {
+  return std::accumulate(lengths.begin(), lengths.end(), 0u);
+}
+
+double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+
+void check_conv(u32 cols, u32 width, const std::vector<u32>& lengths, bool has_bias) {
+  Random random(cols + width);
+  const auto runs = random_runs(random, lengths);
+  const u32 rows = total(lengths), n_kept = width - 1, slot_size = n_kept * cols;
+  const auto x = random_floats(random, rows * cols), weight = random_floats(random, cols * width);
+  const auto bias = random_floats(random, cols), before = random_floats(random, kSlots * slot_size);
+  Buffer<float> state(kSlots * slot_size), out(rows * cols);
+  std::copy_n(before.data(), state.size(), state.data());
+  const u32 longest = *std::max_element(lengths.begin(), lengths.end());
+  launch("causal_conv1d",
+         {{blocks_for(cols, 128), static_cast<u32>(runs.size()), blocks_for(longest, 64) + 1},
+          {128},
+          width * 128 * 4},
+         out.data(), x.data(), weight.data(), has_bias ? bias.data() : nullptr, state.data(),
+         u64{slot_size}, runs.data(), cols, width, 1u);
+  std::vector<double> expected(rows * cols), kept(before.data(), before.data() + state.size());
+  for (u32 i = 0; i < lengths.size(); ++i) {
+    const SlotRun run = runs[i];
+    for (u32 c = 0; c < cols; ++c) {
+      std::vector<double> column;
+      double* slot = kept.data() + run.slot * slot_size + c;
+      for (u32 r = 0; r < n_kept; ++r) column.push_back(run.from_zero ? 0 : slot[r * cols]);
+      for (u32 r = 0; r < run.n_rows; ++r) column.push_back(x[(run.first_row + r) * cols + c]);
+      for (u32 t = 0; t < run.n_rows; ++t) {
+        double sum = has_bias ? bias[c] : 0;
+        for (u32 k = 0; k < width; ++k) sum += double(weight[c * width + k]) * column[t + k];
+        expected[(run.first_row + t) * cols + c] = sum * sigmoid(sum);
+      }
+      for (u32 r = 0; r < n_kept; ++r) slot[r * cols] = column[run.n_rows + r];
+    }
+  }
+  expect_near("causal_conv1d", out, expected, 3e-6, 3e-6);
+  // What is kept is copied; the slots of no run are as they were.
+  expect_near("state", state, kept, 0, 0);
+}
+
+struct Heads {
+  u32 n_k, n_v, k_dim, v_dim, tiled;
+};
+
+void check_delta(const Heads& h, const std::vector<u32>& lengths) {
+  Random random(h.k_dim + h.v_dim);
+  const auto runs = random_runs(random, lengths);
+  const u32 rows = total(lengths), k_cols = h.n_k * h.k_dim, v_cols = h.n_v * h.v_dim;
+  const u32 qkv_cols = 2 * k_cols + v_cols, slot_size = h.n_v * h.k_dim * h.v_dim;
+  const auto qkv = random_floats(random, rows * qkv_cols);
+  const auto ba = random_floats(random, rows * 2 * h.n_v, 3), dt_bias = random_floats(random, h.n_v);
+  auto rate = random_floats(random, h.n_v);
+  for (float& x : rate) x = -std::abs(x);
+  const auto before = random_floats(random, kSlots * slot_size);
+  Buffer<float> state(kSlots * slot_size), out(rows * v_cols);
+  std::copy_n(before.data(), state.size(), state.data());
+  const float scale = 0.25f, eps = 1e-6f;
+  u32 lane_rows = 2;
+  while (lane_rows * 8 < h.k_dim) lane_rows *= 2;
+  launch("gated_delta_rule<" + std::to_string(lane_rows) + ">",
+         {{blocks_for(h.v_dim, 16), h.n_v, static_cast<u32>(runs.size())}, {128}}, out.data(),
+         qkv.data(), ba.data(), rate.data(), dt_bias.data(), state.data(), u64{slot_size},
+         runs.data(), h.n_k, h.n_v, h.k_dim, h.v_dim, h.tiled, scale, eps);
+  std::vector<double> expected(rows * v_cols), kept(before.data(), before.data() + state.size());
+  const auto normalized = [&](const float* x, double factor) {
+    double squares = 0;
+    for (u32 i = 0; i < h.k_dim; ++i) squares += double(x[i]) * x[i];
+    std::vector<double> to(x, x + h.k_dim);
+    for (double& value : to) value *= factor / std::sqrt(squares + eps);
+    return to;
+  };
+  for (u32 r = 0; r < lengths.size(); ++r) {
+    const SlotRun run = runs[r];
+    for (u32 head = 0; head < h.n_v; ++head) {
+      const u32 key_head = h.tiled ? head % h.n_k : head / (h.n_v / h.n_k);
+      const auto place = [&](u32 i, u32 j) -> double& {
+        return kept[run.slot * slot_size + (j * h.n_v + head) * h.k_dim + i];
+      };
+      for (u32 i = 0; run.from_zero && i < h.k_dim; ++i) {
+        for (u32 j = 0; j < h.v_dim; ++j) place(i, j) = 0;
+      }
+      for (u32 t = run.first_row; t < run.first_row + run.n_rows; ++t) {
+        const float* row = qkv.data() + t * qkv_cols + key_head * h.k_dim;
+        const auto q = normalized(row, scale), k = normalized(row + k_cols, 1);
+        const float *b = ba.data() + t * 2 * h.n_v + head, *a = b + h.n_v;
+        const double beta = sigmoid(*b);
+        const double decay = std::exp(rate[head] * std::log1p(std::exp(*a + dt_bias[head])));
+        for (u32 j = 0; j < h.v_dim; ++j) {
+          const double v = qkv[t * qkv_cols + 2 * k_cols + head * h.v_dim + j];
+          double known = 0, sum = 0;
+          for (u32 i = 0; i < h.k_dim; ++i) known += k[i] * decay * place(i, j);
+          for (u32 i = 0; i < h.k_dim; ++i) {
+            place(i, j) = decay * place(i, j) + k[i] * beta * (v - known);
+            sum += q[i] * place(i, j);
+          }
+          expected[t * v_cols + head * h.v_dim + j] = sum;
+        }
+      }
+    }
+  }
+  expect_near("gated_delta_rule", out, expected, 2e-5, 2e-5);
+  expect_near("state", state, kept, 2e-5, 2e-5);
+}
+
+void check_random_delta(Random& random) {
+  const u32 n_k = random.between(1, 3);
+  check_delta({n_k, n_k * random.between(1, 3), random.between(1, 40), random.between(1, 40),
+               random.below(2)},
+              {random.between(1, 40), random.between(1, 3)});
+}
+
+void check_random_conv(Random& random) {
+  check_conv(random.between(1, 300), random.between(2, 64),
+             {random.between(1, 150), random.between(1, 70), 1}, random.below(2) == 0);
+}
+
+}  // namespace
+
+TEST(sigmoid_gate_of_columns_and_groups) {
+  Random random(1);
+  const u32 rows = 2, cols = 1026;
+  const Buffer<u32> n_rows = {rows};
+  for (const u32 gates : {cols, 3u, 1u}) {
+    const auto x = random_floats(random, rows * cols), gate = random_floats(random, rows * gates, 9);
+    const auto residual = random_floats(random, rows * cols);
+    Buffer<float> out(rows * cols);
+    const bool adds = gates != 3;
+    launch("sigmoid_gate", {{2, rows + 1}, {256}}, out.data(), x.data(), gate.data(),
+           adds ? residual.data() : nullptr, n_rows.data(), cols, gates);
+    std::vector<double> expected;
+    for (u32 i = 0; i < rows * cols; ++i) {
+      const double by = gate[i / cols * gates + i % cols / (cols / gates)];
+      expected.push_back((adds ? residual[i] : 0) + sigmoid(by) * x[i]);
+    }
+    expect_near("sigmoid_gate", out, expected, 1e-6, 1e-6);
+  }
+}
+TEST(gated_rms_norm_of_groups) {
+  Random random(2);
+  const u32 rows = 3, width = 37, groups = 5, cols = width * groups;
+  const Buffer<u32> n_rows = {rows};
+  const auto x = random_floats(random, rows * cols), gate = random_floats(random, rows * cols, 4);
+  const auto weight = random_floats(random, width);
+  Buffer<float> out(rows * cols);
+  launch("gated_rms_norm", {{2, rows + 1}, {128}}, out.data(), x.data(), gate.data(), weight.data(),
+         n_rows.data(), cols, width, 1e-5f, 1u);
+  std::vector<double> expected;
+  for (u32 i = 0; i < rows * cols; ++i) {
+    const float* group = x.data() + i / width * width;
+    double squares = 0;
+    for (u32 k = 0; k < width; ++k) squares += double(group[k]) * group[k];
+    expected.push_back(x[i] / std::sqrt(squares / width + 1e-5) * weight[i % width] *
+                       plain_activation(1, gate[i]));
+  }
+  expect_near("gated_rms_norm", out, expected, 2e-6, 4e-6);
+}
+TEST(causal_conv1d_of_short_runs) { check_conv(131, 4, {1, 2, 9}, true); }
+TEST(causal_conv1d_of_a_prompt) { check_conv(40, 4, {150, 1, 64}, false); }
+TEST(causal_conv1d_of_the_widest) { check_conv(9, 64, {65, 7, 130}, true); }
+TEST_RANDOM(random_causal_conv1d, check_random_conv, 4)
+TEST(gated_delta_rule_of_one_token) { check_delta({2, 4, 16, 24, 0}, {1, 1, 1}); }
+TEST(gated_delta_rule_of_odd_heads) { check_delta({3, 3, 7, 21, 1}, {5, 37}); }
+TEST(gated_delta_rule_of_models) { check_delta({1, 2, 128, 128, 0}, {20, 1}); }
+TEST(gated_delta_rule_of_every_width) {
+  for (const u32 k_dim : {30u, 64u, 256u}) check_delta({1, 2, k_dim, 9, 1}, {3});
+}
+TEST_RANDOM(random_gated_delta_rule, check_random_delta, 4)
