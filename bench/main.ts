@@ -14,6 +14,7 @@ import { describeLimits, type Machine, measureLimits } from "./limits.ts";
 import { benchOverhead } from "./overhead.ts";
 import { benchPeers } from "./peers.ts";
 import { benchProducts } from "./products.ts";
+import { benchSpeculation } from "./speculation.ts";
 import { benchSpeed } from "./speed.ts";
 import { benchStartup } from "./startup.ts";
 import { benchTokenizer } from "./tokenizer.ts";
@@ -35,6 +36,7 @@ const BENCHMARKS: Readonly<Record<string, Benchmark>> = {
     help: "compiling constraints, and their masks beside the steps",
     run: benchConstraints,
   },
+  speculation: { help: "guesses of the next tokens: gain and cost", run: benchSpeculation },
   flash_attn: {
     help: "libflash_attn beside PyTorch's FlashAttention-2 and cuDNN, on a GPU",
     run: benchFlashAttention,

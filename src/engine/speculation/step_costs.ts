@@ -5,11 +5,19 @@ export const MOST_ROWS = 32;
 const ROW_SHARE = 0.08;
 
 /** A faster step than known says what is possible; a slower one may have been disturbed. */
-const FASTER = 0.5, SLOWER = 0.08;
+const FASTER = 0.8, SLOWER = 0.08;
+
+/** After so many steps of other sizes a cost is half forgotten, so that it is tried again. */
+const HALF_LIFE = 64;
 
 /** What steps that decode cost by their rows, as they were measured. */
 export class StepCosts {
   readonly #milliseconds = new Float64Array(MOST_ROWS + 1);
+  /** When each was measured last, in steps. */
+  readonly #measured = new Float64Array(MOST_ROWS + 1);
+  #now = 0;
+  /** The rows of the last step. */
+  #latest = 0;
 
   /** Takes note of a step. */
   measure(rows: number, milliseconds: number): void {
@@ -18,6 +26,8 @@ export class StepCosts {
     this.#milliseconds[rows] = known === 0
       ? milliseconds
       : known + (milliseconds < known ? FASTER : SLOWER) * (milliseconds - known);
+    this.#measured[rows] = ++this.#now;
+    this.#latest = rows;
   }
 
   /**
@@ -26,25 +36,35 @@ export class StepCosts {
    */
   of(rows: number): number {
     let cost = this.#near(rows);
-    for (const known of this.#milliseconds.subarray(rows + 1)) {
+    for (let more = rows + 1; more <= MOST_ROWS; more++) {
+      const known = this.#known(more);
       if (known > 0 && known < cost) cost = known;
     }
     return cost;
   }
 
   #near(rows: number): number {
-    const known = this.#milliseconds;
-    if (known[rows]! > 0) return known[rows]!;
     let below = rows, above = rows;
-    while (below > 0 && known[below] === 0) below--;
-    while (above <= MOST_ROWS && known[above] === 0) above++;
-    if (below > 0 && above <= MOST_ROWS) {
-      const share = (rows - below) / (above - below);
-      return known[below]! + share * (known[above]! - known[below]!);
-    }
-    if (below > 0) return known[below]! * growth(rows) / growth(below);
-    if (above <= MOST_ROWS) return known[above]! * growth(rows) / growth(above);
+    while (below > 0 && this.#milliseconds[below] === 0) below--;
+    while (above <= MOST_ROWS && this.#milliseconds[above] === 0) above++;
+    const [low, high] = [this.#known(below), above > MOST_ROWS ? 0 : this.#known(above)];
+    if (below === above) return low;
+    if (low > 0 && high > 0) return low + (rows - below) / (above - below) * (high - low);
+    if (low > 0) return low * growth(rows) / growth(below);
+    if (high > 0) return high * growth(rows) / growth(above);
     return growth(rows);
+  }
+
+  /**
+   * What is known of the cost of so many rows; 0 for nothing. What was seen long ago gives way to what
+   * the latest steps make one expect, if that is less: it may have been a disturbance.
+   */
+  #known(rows: number): number {
+    const measured = this.#milliseconds[rows]!;
+    if (measured === 0 || rows === this.#latest) return measured;
+    const expected = this.#milliseconds[this.#latest]! * growth(rows) / growth(this.#latest);
+    const fresh = 0.5 ** ((this.#now - this.#measured[rows]!) / HALF_LIFE);
+    return measured <= expected ? measured : expected + fresh * (measured - expected);
   }
 }
 

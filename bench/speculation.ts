@@ -1,0 +1,94 @@
+/** What guesses of the next tokens give where a text repeats itself, and cost where it does not. */
+import { median } from "../src/bench/statistics.ts";
+import { type Completion, type GenerateOptions, load, type Model } from "../src/mod.ts";
+import { type BenchOptions, benchSubject, subjectPath } from "./bench_options.ts";
+
+const AT_ONCE = 8;
+
+/** Any token of the vocabulary: so likely that it always comes. */
+const ALWAYS = { logitBias: { 300: 1e6 } } as const;
+
+/** All tokens nearly alike, so that no guess comes true. */
+const ANY = { temperature: 100, topK: 0, topP: 1, minP: 0 } as const;
+
+const RECORDS = [["Socks", "fox", "green"], ["Biscuit", "dog", "red"], ["Luna", "cat", "blue"]]
+  .map(([name, animal, colour]) => JSON.stringify({ name, animal, colour }));
+
+interface Case {
+  readonly prompt: string;
+  readonly options: GenerateOptions;
+  readonly atOnce: number;
+}
+
+const CASES: Readonly<Record<string, Case>> = {
+  "records, in JSON": {
+    prompt: `${[...RECORDS, ...RECORDS].join("\n")}\n`,
+    options: { temperature: 0 },
+    atOnce: 1,
+  },
+  "a story": { prompt: "Once upon a time", options: {}, atOnce: 1 },
+  "one token again and again": { prompt: "Once", options: ALWAYS, atOnce: 1 },
+  "random tokens": { prompt: "Once", options: ANY, atOnce: 1 },
+  "random tokens, 8 at once": { prompt: "Once", options: ANY, atOnce: AT_ONCE },
+  "one token, 8 at once": { prompt: "Once", options: ALWAYS, atOnce: AT_ONCE },
+};
+
+/** Prints the tokens per second of each case without and with guesses, over rounds in turn. */
+export async function benchSpeculation(options: BenchOptions): Promise<void> {
+  using subject = benchSubject(options);
+  const path = subjectPath(subject);
+  const { threads, rounds, nGen } = options;
+  const settings = { threads, contextLength: nGen + 384, parallel: AT_ONCE };
+  await using plain = await load(path, { ...settings, speculate: "off" });
+  await using guessing = await load(path, { ...settings, speculate: "on" });
+  console.log(`${subject.name}: decoded tokens/s without and with guesses`);
+  for (const [name, each] of Object.entries(CASES)) {
+    // What the first steps of a case teach about their costs is not timed.
+    await measure(guessing, each, nGen, -1);
+    const without: number[] = [], withGuesses: number[] = [];
+    let drafted = 0, accepted = 0;
+    for (let round = 0; round < rounds; round++) {
+      const [expected, actual] = [
+        await measure(plain, each, nGen, round),
+        await measure(guessing, each, nGen, round),
+      ];
+      without.push(expected.speed);
+      withGuesses.push(actual.speed);
+      if (`${ids(actual.answers)}` !== `${ids(expected.answers)}`) {
+        console.log(`  ${name}: DIFFERENT TOKENS`);
+      }
+      for (const { timings } of actual.answers) {
+        drafted += timings.drafted;
+        accepted += timings.accepted;
+      }
+    }
+    const [a, b] = [median(without), median(withGuesses)];
+    const share = drafted === 0 ? "none drafted" : `${accepted} of ${drafted} drafted came true`;
+    console.log(
+      `  ${name.padEnd(26)} ${a.toFixed(1).padStart(7)} ${b.toFixed(1).padStart(7)} ` +
+        `(${(b / a).toFixed(2)}×), ${share}`,
+    );
+  }
+}
+
+function ids(answers: readonly Completion[]) {
+  return answers.map(({ token_ids }) => token_ids);
+}
+
+/** Tokens a second of the steps that decode. */
+async function measure(
+  model: Model,
+  { prompt, options, atOnce }: Case,
+  nGen: number,
+  seed: number,
+) {
+  const answers = await model.completeMany(prompt, atOnce, {
+    raw: true,
+    maxTokens: nGen,
+    ...options,
+    seed: seed + 1,
+  });
+  const tokens = answers.reduce((sum, { completion_tokens }) => sum + completion_tokens - 1, 0);
+  const longest = Math.max(...answers.map(({ timings }) => timings.decode_ms));
+  return { answers, speed: tokens / longest * 1000 };
+}
