@@ -28,6 +28,8 @@ export function chooseDrafts(
       odds.map((value, i) => ({ sequence, value, round: takesRounds ? i + 1 : 0 }))
     )
     .sort((a, b) => b.value - a.value);
+  const counts = candidates.map(() => 0);
+  if (ranked.length === 0) return counts;
   const mostRounds = ranked.reduce((most, { round }) => Math.max(most, round), 0);
   let bestRate = MIN_GAIN * candidates.length / cost(rows, 0);
   let best: typeof ranked = [];
@@ -42,7 +44,6 @@ export function chooseDrafts(
       best = within.slice(0, i + 1);
     }
   }
-  const counts = candidates.map(() => 0);
   for (const { sequence } of best) counts[sequence]!++;
   return counts;
 }

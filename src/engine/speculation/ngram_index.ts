@@ -25,34 +25,33 @@ export class NgramIndex {
    */
   visit(tokens: TokenList, end: number): number {
     if (end < this.order) return 0;
-    const ids = tokens.view(0, end);
-    const place = this.#placeOf(ids, end);
+    const place = this.#placeOf(tokens, end);
     const before = this.#ends[place]!;
     this.#ends[place] = end;
-    if (before === 0) this.#grow(ids);
-    return before > 0 && this.#isSame(ids, before, end) ? before : 0;
+    if (before === 0) this.#grow(tokens);
+    return before > 0 && this.#isSame(tokens, before, end) ? before : 0;
   }
 
   /** Doubles the table when a quarter of it is taken. */
-  #grow(ids: Int32Array): void {
+  #grow(tokens: TokenList): void {
     if (4 * ++this.#count < this.#ends.length || this.#ends.length === LARGEST) return;
     const ends = this.#ends.filter((end) => end > 0).sort();
     this.#ends = new Int32Array(2 * this.#ends.length);
     // In the order of the text, so that the latest stays.
-    for (const end of ends) this.#ends[this.#placeOf(ids, end)] = end;
+    for (const end of ends) this.#ends[this.#placeOf(tokens, end)] = end;
     this.#count = this.#ends.reduce((count, end) => end > 0 ? count + 1 : count, 0);
   }
 
-  #isSame(ids: Int32Array, a: number, b: number): boolean {
-    for (let i = 1; i <= this.order; i++) if (ids[a - i] !== ids[b - i]) return false;
+  #isSame(tokens: TokenList, a: number, b: number): boolean {
+    for (let i = 1; i <= this.order; i++) if (tokens.at(a - i) !== tokens.at(b - i)) return false;
     return true;
   }
 
   /** Multiplicative hashing of FNV-1a's kind; the table's size is a power of two. */
-  #placeOf(ids: Int32Array, end: number): number {
+  #placeOf(tokens: TokenList, end: number): number {
     let hash = 0x811c9dc5;
     for (let i = end - this.order; i < end; i++) {
-      hash = Math.imul(hash ^ ids[i]!, 0x01000193);
+      hash = Math.imul(hash ^ tokens.at(i)!, 0x01000193);
       hash ^= hash >>> 15;
     }
     return Math.imul(hash, 0x9e3779b1) >>> 16 & this.#ends.length - 1;
