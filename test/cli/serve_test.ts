@@ -113,9 +113,10 @@ Deno.test("serve: Ctrl-C lets answers come to their end, a second one does not",
   using folder = new TempFolder();
   writeEndlessLlama(folder.path);
   await using server = await Server.start([folder.path, "--verbose"], { FORGE_API_KEY: "k" });
-  const ask = (body: object) =>
+  const ask = (body: object, signal: AbortSignal | null = null) =>
     fetch(`${server.url}/v1/completions`, {
       method: "POST",
+      signal,
       headers: { authorization: "Bearer k" },
       body: JSON.stringify({ prompt: "a", temperature: 0, ...body }),
     });
@@ -125,6 +126,15 @@ Deno.test("serve: Ctrl-C lets answers come to their end, a second one does not",
   );
   const models = await fetch(`${server.url}/v1/models`, { headers: { authorization: "Bearer k" } });
   assertEquals((await models.json()).data[0].id, basename(folder.path));
+  // A client that closes its connection ends the answer it waits for.
+  const answers = async () => (await (await fetch(`${server.url}/health`)).json()).answers;
+  const controller = new AbortController();
+  const left = ask({}, controller.signal).catch((error) => error.name);
+  while (await answers() === 0);
+  controller.abort();
+  assertEquals(await left, "AbortError");
+  while (await answers() > 0);
+
   const whole = await ask({ max_tokens: 1500, stream: true });
   const endless = await ask({ stream: true });
   const reader = endless.body!.getReader();

@@ -91,6 +91,15 @@ Deno.test("an answer starts a text but where it goes on with one", () => {
   assertEquals(startsText("", { raw: true }), true);
 });
 
+Deno.test("what an answer begins with stands behind the prompt", () => {
+  assertEquals(encoded("hi", { answerStart: "yes" }), `${encoded("hi")}yes`);
+  assertEquals(encoded("hi", { raw: true, answerStart: "yes" }), "<s>hiyes");
+  const { startsText } = encodePrompt("hi", { answerStart: "yes" }, tokenizer, template);
+  assertEquals(startsText, false);
+  const ids = () => encodePrompt(Int32Array.of(5), { answerStart: "yes" }, tokenizer, template);
+  assertThrows(ids, ForgeError, "answerStart is for texts and conversations, not for token ids");
+});
+
 Deno.test("a prompt without a token is refused", () => {
   assertEquals(encoded("", { raw: true }), "<s>");
   assertRefused(new Int32Array(), {}, "the prompt is empty");

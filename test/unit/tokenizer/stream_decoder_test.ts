@@ -57,3 +57,16 @@ Deno.test("an id outside the vocabulary is an error that says what is valid", ()
     assertEquals(error.code, "bad_input");
   }
 });
+
+Deno.test("a control token adds its name where that is asked for", () => {
+  const json = byteLevelJson([], []);
+  const tokenizer = build({
+    ...json,
+    added_tokens: [addedToken(256, "<call>"), addedToken(257, "<other>")],
+  });
+  const [a = 0] = bytes(tokenizer, "a");
+  const ids = [256, a, 257];
+  assertEquals(push(new StreamDecoder(tokenizer), ids), ["", "a", ""]);
+  const shown = new StreamDecoder(tokenizer, { shownTokens: new Set([256, a]) });
+  assertEquals(push(shown, ids), ["<call>", "a", ""]);
+});
