@@ -3,6 +3,8 @@ import type {
   Backend,
   KvCache,
   Recorder,
+  StateCache,
+  StateShape,
   Step,
   StepInputs,
   StepLimits,
@@ -12,7 +14,7 @@ import type {
 import { type Chunk, Runner, type RunnerOptions, UNSAMPLED } from "../../../src/engine/runner.ts";
 import type { PageTable } from "../../../src/engine/kv_pages.ts";
 import { ForgeError } from "../../../src/errors.ts";
-import type { CausalLm } from "../../../src/models/causal_lm.ts";
+import type { CausalLm, StateMatrix } from "../../../src/models/causal_lm.ts";
 import { FakeBackend } from "../models/fakes.ts";
 
 /** A step whose runs the test ends. */
@@ -81,10 +83,12 @@ async function open(
   contextLength: number,
   vocabSize = 100,
   options: Partial<RunnerOptions> = {},
+  stateLayers: readonly StateMatrix[] = [],
 ) {
   const step = new FakeStep();
   const recorded: StepLimits[] = [];
   const copies: string[] = [];
+  const states: StateShape[] = [];
   const shapes: { nPages: number; pageTokens: number }[] = [];
   const base: Backend = new FakeBackend();
   const backend: Backend = {
@@ -98,7 +102,12 @@ async function open(
       const copyPage = (from: number, to: number) => copies.push(`${from}→${to}`);
       return { handle: 0, pageBytes: 10, copyPage } as unknown as KvCache;
     },
-    createState: (shape) => base.createState(shape),
+    createState: (shape) => {
+      states.push(shape);
+      const copySlot = (from: number, to: number) => copies.push(`slot ${from}→${to}`);
+      const readSlot = (slot: number) => Uint8Array.of(slot);
+      return { handle: 0, slotBytes: 7, copySlot, readSlot } as unknown as StateCache;
+    },
     record: (limits) => {
       recorded.push(limits);
       return fakeRecorder(step);
@@ -110,12 +119,39 @@ async function open(
     vocabSize,
     contextLength,
     kvLayers: [layer, layer],
-    stateLayers: [],
+    stateLayers,
     forward: () => 1 as Value,
   };
   const runner = await Runner.open(backend, lm, { contextLength, kvType: "F32", ...options });
-  return { runner, step, recorded, shapes, copies };
+  return { runner, step, recorded, shapes, copies, states };
 }
+
+Deno.test("a model with recurrent state: slots are taken with pages, and told to runs", async () => {
+  const layers = [{ rows: 3, cols: 8 }, { rows: 16, cols: 4 }];
+  const options = { maxSequences: 2, cacheTokens: 384, nSlots: 2 };
+  const { runner, step, states, copies } = await open(192, 100, options, layers);
+  assertEquals(states, layers.map((layer) => ({ ...layer, nSlots: 2 })));
+  assertEquals([runner.slotBytes, runner.stateBytes], [[7, 7], 28]);
+  const first = runner.newSequence();
+  using second = runner.newSequence();
+  const run = runner.run([chunkOf(second, [7, 8], 0), chunkOf(first, [5], 0)]);
+  assertEquals([second.slot, first.slot, step.runs[0]?.slots], [0, 1, [0, 1]]);
+  await step.end();
+  await run;
+  using third = runner.newSequence();
+  const error = await assertRejects(() => runner.run([chunkOf(third, [1], 0)]), ForgeError);
+  assertEquals(
+    error.message,
+    "the recurrent states of 2 sequences are in use; open the model for more",
+  );
+  assertEquals(third.pages, []);
+  first.release();
+  assertEquals([third.reserve(1), third.slot], [true, 1]);
+  runner.copySlot(0, 1);
+  assertEquals(copies, ["slot 0→1", "slot 0→1"]);
+  assertEquals(runner.readSlot(1), [Uint8Array.of(1), Uint8Array.of(1)]);
+  assertEquals(runner.readSlot(undefined), []);
+});
 
 /** A chunk that asks for nothing. */
 function chunkOf(table: PageTable, tokens: readonly number[], start: number): Chunk {
