@@ -32,7 +32,7 @@ extern "C" {
 #define FORGE_API __attribute__((visibility("default")))
 #endif
 
-#define FORGE_ABI_VERSION 4
+#define FORGE_ABI_VERSION 5
 #define FORGE_VERSION "0.1.0"
 
 typedef int32_t forge_status;
@@ -242,7 +242,10 @@ FORGE_API forge_status forge_step_begin(uint32_t device, uint32_t max_tokens, ui
 /* out[tokens, cols] = scale * weight[token id]. */
 FORGE_API forge_status forge_embed(uint32_t step, uint32_t weight, float scale, uint32_t *out);
 
-/* out = residual + x / sqrt(mean(x^2) + eps) * (weight + weight_offset); residual may be 0. */
+/*
+ * out = residual + x / sqrt(mean(x^2) + eps) * (weight + weight_offset), the mean over each group of as
+ * many columns as the weight has; residual may be 0.
+ */
 FORGE_API forge_status forge_rms_norm(uint32_t step, uint32_t x, uint32_t weight, float eps,
                                       float weight_offset, uint32_t residual, uint32_t *out);
 
@@ -337,13 +340,45 @@ FORGE_API forge_status forge_gated_delta_rule(uint32_t step, uint32_t qkv, uint3
                                               uint32_t n_k_heads, uint32_t head_order, float scale,
                                               float eps, uint32_t *out);
 
+/* `width` columns of each group of a forge_gather_columns; 0 of it for pieces that are not used. */
+typedef struct {
+  uint32_t value;
+  uint32_t width;
+  uint32_t first; /* the column that group 0 takes first */
+  uint32_t step;  /* how many columns behind the one of group g that of group g + 1 lies */
+  float scale;
+} forge_piece;
+
+enum { FORGE_MAX_PIECES = 3 };
+
 /*
- * Chooses `top_k` experts a token from router logits[tokens, n_experts] by softmax probability (ties
- * to the lower expert), renormalises the chosen ones to sum 1 when `normalize`, and multiplies by
- * `scale`. out[tokens, 2 top_k] holds expert numbers, then weights; only moe operations read it.
+ * out is `n_groups` groups of columns, each the pieces one behind another: from piece p, group g has
+ * scale_p * value_p[first_p + g step_p ... + width_p - 1]. All values have the same rows.
+ */
+FORGE_API forge_status forge_gather_columns(uint32_t step, const forge_piece *pieces,
+                                            uint64_t n_pieces, uint32_t n_groups, uint32_t *out);
+
+/* What a router's logits become before experts are chosen. */
+enum {
+  FORGE_SCORES_SOFTMAX = 0,
+  FORGE_SCORES_SIGMOID = 1 /* 1 / (1 + exp(-logit)), each expert by itself */
+};
+
+/*
+ * Chooses `top_k` experts a token from router logits[tokens, n_experts] by score (ties to the lower
+ * expert), or with `bias` (a weight [1, n_experts], may be 0) by score + bias. The weight of a chosen one is
+ * its score without bias, over the sum of the chosen ones when `normalize`, times `scale`, times its own
+ * factor of `expert_scales` (a weight [1, n_experts], may be 0).
+ *
+ * Of `n_groups` groups of neighbouring experts only the best `top_groups` take part (all where both
+ * are 1): those with the largest score, or with `bias` the largest sum of their two largest.
+ *
+ * out[tokens, 2 top_k] holds expert numbers, then weights; only moe operations read it.
  */
 FORGE_API forge_status forge_moe_route(uint32_t step, uint32_t logits, uint32_t top_k,
-                                       uint32_t normalize, float scale, uint32_t *out);
+                                       uint32_t normalize, float scale, uint32_t scores,
+                                       uint32_t bias, uint32_t expert_scales, uint32_t n_groups,
+                                       uint32_t top_groups, uint32_t *out);
 
 /*
  * A product with the chosen experts. The weight's rows are n_experts equal blocks; bias (may be 0) is

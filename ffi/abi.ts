@@ -7,7 +7,7 @@
  */
 
 /** `FORGE_ABI_VERSION` of the header this table was written against. */
-export const ABI_VERSION = 4;
+export const ABI_VERSION = 5;
 
 /** The one symbol whose shape never changes; asked before any other is looked up. */
 export const versionSymbol = {
@@ -379,6 +379,16 @@ export const symbols = {
     ],
     result: status,
   },
+  forge_gather_columns: {
+    parameters: [
+      "u32", // uint32_t step
+      "buffer", // const forge_piece *pieces
+      "u64", // uint64_t n_pieces
+      "u32", // uint32_t n_groups
+      "buffer", // uint32_t *out
+    ],
+    result: status,
+  },
   forge_moe_route: {
     parameters: [
       "u32", // uint32_t step
@@ -386,6 +396,11 @@ export const symbols = {
       "u32", // uint32_t top_k
       "u32", // uint32_t normalize
       "f32", // float scale
+      "u32", // uint32_t scores
+      "u32", // uint32_t bias
+      "u32", // uint32_t expert_scales
+      "u32", // uint32_t n_groups
+      "u32", // uint32_t top_groups
       "buffer", // uint32_t *out
     ],
     result: status,

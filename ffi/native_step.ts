@@ -2,6 +2,7 @@ import type {
   Activation,
   AttentionOptions,
   CausalConv1dOptions,
+  ColumnPiece,
   GatedDeltaRuleOptions,
   GatedRmsNormOptions,
   GatedUnit,
@@ -45,6 +46,12 @@ export const ROPE_LAYOUTS = { half: 0, interleaved: 1 } as const;
 
 /** The ABI's numbers of head orders. */
 export const HEAD_ORDERS = { grouped: 0, tiled: 1 } as const;
+
+/** The ABI's numbers of routers' scores. */
+export const ROUTER_SCORES = { softmax: 0, sigmoid: 1 } as const;
+
+/** Bytes of a `forge_piece`. */
+export const PIECE_BYTES = 20;
 
 /** Records a step through the ABI, one call an operation. */
 export class NativeRecorder implements Recorder {
@@ -226,12 +233,46 @@ export class NativeRecorder implements Recorder {
     );
   }
 
+  gatherColumns(pieces: readonly ColumnPiece[], nGroups: number): Value {
+    const { forge_gather_columns } = this.#native.symbols;
+    const block = new DataView(new ArrayBuffer(pieces.length * PIECE_BYTES));
+    pieces.forEach(({ value, width, first = 0, step = 0, scale = 1 }, i) => {
+      [value, width, first, step].forEach((word, field) => {
+        block.setUint32(i * PIECE_BYTES + 4 * field, word, true);
+      });
+      block.setFloat32(i * PIECE_BYTES + 16, scale, true);
+    });
+    return this.#value(
+      "gather_columns",
+      forge_gather_columns(
+        this.#step,
+        new Uint8Array(block.buffer),
+        BigInt(pieces.length),
+        nGroups,
+        this.#out,
+      ),
+    );
+  }
+
   moeRoute(logits: Value, options: MoeRouteOptions): Value {
     const { forge_moe_route } = this.#native.symbols;
-    const { topK, normalize, scale = 1 } = options;
+    const { topK, normalize, scale = 1, scores = "softmax", bias, expertScales } = options;
+    const { nGroups = 1, topGroups = nGroups } = options;
     return this.#value(
       "moe_route",
-      forge_moe_route(this.#step, logits, topK, normalize ? 1 : 0, scale, this.#out),
+      forge_moe_route(
+        this.#step,
+        logits,
+        topK,
+        normalize ? 1 : 0,
+        scale,
+        ROUTER_SCORES[scores],
+        bias?.handle ?? 0,
+        expertScales?.handle ?? 0,
+        nGroups,
+        topGroups,
+        this.#out,
+      ),
     );
   }
 

@@ -173,12 +173,34 @@ export interface GatedDeltaRuleOptions {
   readonly eps: number;
 }
 
+/** Columns of a value that become part of each group of {@linkcode Recorder.gatherColumns}. */
+export interface ColumnPiece {
+  readonly value: Value;
+  readonly width: number;
+  /** The column that group 0 takes first. @default 0 */
+  readonly first?: number;
+  /** How many columns further each next group takes. @default 0 */
+  readonly step?: number;
+  /** @default 1 */
+  readonly scale?: number;
+}
+
 export interface MoeRouteOptions {
   readonly topK: number;
   /** Whether the chosen experts' weights are made to sum to 1. */
   readonly normalize: boolean;
   /** @default 1 */
   readonly scale?: number | undefined;
+  /** What the logits become. @default "softmax" */
+  readonly scores?: "softmax" | "sigmoid" | undefined;
+  /** `[1, n_experts]`, added to the scores for the choice alone. */
+  readonly bias?: Weight | undefined;
+  /** `[1, n_experts]`, factors of the chosen experts' weights. */
+  readonly expertScales?: Weight | undefined;
+  /** Groups of neighbouring experts, of which the best `topGroups` take part. @default 1 */
+  readonly nGroups?: number | undefined;
+  /** @default all */
+  readonly topGroups?: number | undefined;
 }
 
 /**
@@ -188,6 +210,7 @@ export interface MoeRouteOptions {
 export interface Recorder {
   /** `[tokens, cols]`: `scale` times the weight's row of each token id. */
   embed(weight: Weight, scale?: number): Value;
+  /** Over each group of as many columns as the weight has. */
   rmsNorm(x: Value, weight: Weight, options: RmsNormOptions): Value;
   layerNorm(x: Value, weight: Weight, bias: Weight | undefined, eps: number): Value;
   matmul(x: Value, weight: Weight, options?: MatmulOptions): Value;
@@ -211,6 +234,8 @@ export interface Recorder {
     state: StateCache,
     options: GatedDeltaRuleOptions,
   ): Value;
+  /** Groups of columns, each the pieces one behind another; at most three. */
+  gatherColumns(pieces: readonly ColumnPiece[], nGroups: number): Value;
   moeRoute(logits: Value, options: MoeRouteOptions): Value;
   /** Products of each token with its chosen experts, whose blocks of rows the weight stacks. */
   moeMatmul(x: Value, route: Value, weight: Weight, nExperts: number, bias?: Weight): Value;

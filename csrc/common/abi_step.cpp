@@ -128,10 +128,21 @@ forge_status forge_gated_delta_rule(uint32_t step, uint32_t qkv, uint32_t ba, ui
   });
 }
 
-forge_status forge_moe_route(uint32_t step, uint32_t logits, uint32_t top_k, uint32_t normalize,
-                             float scale, uint32_t* out) {
+forge_status forge_gather_columns(uint32_t step, const forge_piece* pieces, uint64_t n_pieces,
+                                  uint32_t n_groups, uint32_t* out) {
   return record_on(step, out, [&](Recorder& recorder, DeviceObject&) {
-    return recorder.moe_route(logits, top_k, normalize != 0, scale);
+    return recorder.gather_columns(std::span(&not_null(pieces, "pieces"), n_pieces), n_groups);
+  });
+}
+
+forge_status forge_moe_route(uint32_t step, uint32_t logits, uint32_t top_k, uint32_t normalize,
+                             float scale, uint32_t scores, uint32_t bias,
+                             uint32_t expert_scales, uint32_t n_groups, uint32_t top_groups,
+                             uint32_t* out) {
+  return record_on(step, out, [&](Recorder& recorder, DeviceObject& device) {
+    return recorder.moe_route(
+        logits, {top_k, normalize != 0, scale, scores, get_weight(device, bias, true),
+                 get_weight(device, expert_scales, true), n_groups, top_groups});
   });
 }
 

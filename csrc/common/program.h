@@ -161,11 +161,33 @@ struct GatedDeltaRuleOp {
   }
 };
 
-struct MoeRouteOp {
-  ValueId logits;
+struct GatherColumnsOp {
+  std::array<forge_piece, FORGE_MAX_PIECES> pieces;  // those not used have the value 0
+  uint32_t n_groups;
+  ValueId out;
+  std::array<ValueId, FORGE_MAX_PIECES> reads() const {
+    return {pieces[0].value, pieces[1].value, pieces[2].value};
+  }
+  uint64_t group_cols() const {
+    return uint64_t{pieces[0].width} + pieces[1].width + pieces[2].width;
+  }
+};
+
+// How a router chooses; see forge_moe_route.
+struct Routing {
   uint32_t top_k;
   bool normalize;
   float scale;
+  uint32_t scores;
+  WeightRef bias;
+  WeightRef expert_scales;
+  uint32_t n_groups;
+  uint32_t top_groups;
+};
+
+struct MoeRouteOp {
+  ValueId logits;
+  Routing routing;
   ValueId out;
   std::array<ValueId, 1> reads() const { return {logits}; }
 };
@@ -211,8 +233,8 @@ struct SampleOp {
 
 using Op = std::variant<EmbedOp, RmsNormOp, LayerNormOp, MatmulOp, RopeTableOp, RopeAppendOp,
                         AttentionOp, GluOp, SigmoidGateOp, GatedRmsNormOp, CausalConv1dOp,
-                        GatedDeltaRuleOp, MoeRouteOp, MoeMatmulOp, MoeCombineOp, GatherOutputsOp,
-                        SoftcapOp, SampleOp>;
+                        GatedDeltaRuleOp, GatherColumnsOp, MoeRouteOp, MoeMatmulOp, MoeCombineOp,
+                        GatherOutputsOp, SoftcapOp, SampleOp>;
 
 struct StepLimits {
   uint32_t max_tokens;

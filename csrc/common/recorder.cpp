@@ -88,7 +88,8 @@ ValueId Recorder::rms_norm(ValueId x, WeightRef weight, float eps, float weight_
                            ValueId residual) {
   check_open();
   const Value in = use("rms_norm", "x", x);
-  check_vector("rms_norm", "weight", weight, in.cols);
+  require(weight->rows == 1 && in.cols % weight->cols == 0, "rms_norm: weight is [", weight->rows,
+          ", ", weight->cols, "]; expected [1, ", in.cols, "], or a divisor of these columns");
   check_residual("rms_norm", residual, in.rows, in.cols);
   return add(RmsNormOp{x, std::move(weight), eps, weight_offset, residual, 0}, in.rows, in.cols);
 }
@@ -185,13 +186,42 @@ ValueId Recorder::glu(ValueId x, uint32_t width, uint32_t unit) {
   return add(GluOp{x, width, unit, 0}, in.rows, in.cols / 2);
 }
 
-ValueId Recorder::moe_route(ValueId logits, uint32_t top_k, bool normalize, float scale) {
+ValueId Recorder::gather_columns(std::span<const forge_piece> pieces, uint32_t n_groups) {
+  check_open();
+  require(!pieces.empty() && pieces.size() <= FORGE_MAX_PIECES, "gather_columns: ", pieces.size(),
+          " pieces; valid is 1 to ", static_cast<int>(FORGE_MAX_PIECES));
+  require(n_groups >= 1 && n_groups <= kMaxCols, "gather_columns: ", n_groups, " groups");
+  GatherColumnsOp op{{}, n_groups, 0};
+  std::ranges::copy(pieces, op.pieces.begin());
+  const Rows rows = use("gather_columns", "value", pieces[0].value).rows;
+  for (const forge_piece& piece : pieces) {
+    const Value& in = use("gather_columns", "value", piece.value);
+    const uint64_t end = uint64_t{piece.first} + (uint64_t{n_groups} - 1) * piece.step + piece.width;
+    require(in.rows == rows && piece.width >= 1 && end <= in.cols,
+            "gather_columns: a piece ends at column ", end, " of a value with ", in.cols,
+            "; it must have columns, and the rows of the first");
+    require(std::isfinite(piece.scale), "gather_columns: a scale is ", piece.scale);
+  }
+  return add(op, rows, op.group_cols() * n_groups);
+}
+
+ValueId Recorder::moe_route(ValueId logits, Routing routing) {
   check_open();
   const Value in = use("moe_route", "logits", logits);
+  const auto& [top_k, normalize, scale, scores, bias, expert_scales, n_groups, top_groups] = routing;
   require(top_k >= 1 && top_k <= in.cols && top_k <= 64, "moe_route: top_k is ", top_k,
           "; valid is 1 to ", std::min<uint64_t>(in.cols, 64));
   require(in.cols <= 4096, "moe_route: ", in.cols, " experts; at most 4096 are supported");
-  const ValueId out = add(MoeRouteOp{logits, top_k, normalize, scale, 0}, in.rows, 2ull * top_k);
+  require(scores <= FORGE_SCORES_SIGMOID, "moe_route: unknown scores ", scores);
+  check_vector("moe_route", "bias", bias, in.cols);
+  check_vector("moe_route", "expert_scales", expert_scales, in.cols);
+  require(n_groups >= 1 && n_groups <= 32 && in.cols % n_groups == 0, "moe_route: ", n_groups,
+          " groups of ", in.cols, " experts; valid is a divisor of up to 32");
+  require(top_groups >= 1 && top_groups <= n_groups && top_k <= in.cols / n_groups * top_groups,
+          "moe_route: ", top_k, " experts of ", top_groups, " of ", n_groups, " groups of ",
+          in.cols / n_groups);
+  const uint64_t cols = 2ull * top_k;
+  const ValueId out = add(MoeRouteOp{logits, std::move(routing), 0}, in.rows, cols);
   program_->values[out - 1].n_experts = static_cast<uint32_t>(in.cols);
   return out;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <utility>
 
 #include "program.h"
@@ -32,7 +33,8 @@ class Recorder {
   ValueId gated_delta_rule(ValueId qkv, ValueId ba, WeightRef rate, WeightRef dt_bias,
                            StateRef state, uint32_t n_k_heads, uint32_t head_order, float scale,
                            float eps);
-  ValueId moe_route(ValueId logits, uint32_t top_k, bool normalize, float scale);
+  ValueId gather_columns(std::span<const forge_piece> pieces, uint32_t n_groups);
+  ValueId moe_route(ValueId logits, Routing routing);
   ValueId moe_matmul(ValueId x, ValueId route, WeightRef weight, WeightRef bias,
                      uint32_t n_experts);
   ValueId moe_combine(ValueId x, ValueId route, ValueId residual);

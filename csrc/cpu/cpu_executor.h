@@ -63,6 +63,7 @@ class CpuExecutor : public Executable {
   void prepare(const GatedRmsNormOp& op);
   void prepare(const CausalConv1dOp& op);
   void prepare(const GatedDeltaRuleOp& op);
+  void prepare(const MoeRouteOp& op);
   void prepare(const MoeMatmulOp& op);
   void prepare(const GluOp& op);
   // Makes room in the threads' rows.
@@ -81,6 +82,7 @@ class CpuExecutor : public Executable {
   void execute(const GatedRmsNormOp& op);
   void execute(const CausalConv1dOp& op);
   void execute(const GatedDeltaRuleOp& op);
+  void execute(const GatherColumnsOp& op);
   void execute(const MoeRouteOp& op);
   void execute(const MoeMatmulOp& op);
   void execute(const MoeCombineOp& op);

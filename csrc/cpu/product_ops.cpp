@@ -1,8 +1,6 @@
 // Products with weights, and the mixture of experts.
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <cstring>
 
 #include "cpu_executor.h"
@@ -10,9 +8,6 @@
 namespace forge::cpu {
 
 namespace {
-
-// The recorder admits no more experts a token.
-constexpr size_t kMostExperts = 64;
 
 // The blocks of the row-th `cols` activations, or null.
 const ActivationBlock* blocks_at(const ActivationBlock* all, uint64_t row, uint64_t cols) {
@@ -56,38 +51,6 @@ void CpuExecutor::execute(const MatmulOp& op) {
   }
   groups_.assign(1, {0, tokens_.data(), tokens_.size()});
   products_.run(weight, groups_, {floats_of(op.bias), op.alpha, op.activation}, *stop_);
-}
-
-void CpuExecutor::execute(const MoeRouteOp& op) {
-  const Matrix logits = matrix(op.logits), out = matrix(op.out);
-  // The exponentials are what costs.
-  for_rows(logits.rows, 64 * logits.cols, [&](uint64_t t, uint32_t) {
-    const float* row = logits.row(t);
-    const double largest = *std::max_element(row, row + logits.cols);
-    std::vector<double> probability(logits.cols);
-    double total = 0;
-    for (uint64_t e = 0; e < logits.cols; ++e) {
-      total += probability[e] = std::exp(row[e] - largest);
-    }
-    std::array<uint64_t, kMostExperts> chosen;
-    std::array<double, kMostExperts> weight;
-    double chosen_total = 0;
-    for (uint32_t k = 0; k < op.top_k; ++k) {
-      // The first of the largest; one that was taken is below them all. NaN is never above.
-      uint64_t best = 0;
-      for (uint64_t e = 1; e < logits.cols; ++e) {
-        if (probability[e] > probability[best]) best = e;
-      }
-      chosen[k] = best;
-      chosen_total += weight[k] = probability[best];
-      probability[best] = -1;
-    }
-    const double divisor = op.normalize ? chosen_total : total;
-    for (uint32_t k = 0; k < op.top_k; ++k) {
-      out.row(t)[k] = static_cast<float>(chosen[k]);
-      out.row(t)[op.top_k + k] = static_cast<float>(weight[k] / divisor * op.scale);
-    }
-  });
 }
 
 void CpuExecutor::prepare(const MoeMatmulOp& op) {

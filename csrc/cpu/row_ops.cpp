@@ -1,5 +1,7 @@
 // Operations on one row of activations at a time.
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "cpu_executor.h"
@@ -23,9 +25,13 @@ void CpuExecutor::prepare(const RmsNormOp& op) {
 void CpuExecutor::execute(const RmsNormOp& op) {
   const Matrix x = matrix(op.x), residual = matrix(op.residual);
   const float* weight = floats_of(op.weight);
+  const uint64_t group = op.weight->cols;
   for_rows(x.rows, x.cols, [&](uint64_t t, uint32_t thread) {
     write_row(op.out, t, thread, [&](float* out) {
-      kernels_.rms_norm(x.row(t), weight, x.cols, op.eps, op.weight_offset, residual.row(t), out);
+      for (uint64_t i = 0; i < x.cols; i += group) {
+        kernels_.rms_norm(x.row(t) + i, weight, group, op.eps, op.weight_offset,
+                          residual.data ? residual.row(t) + i : nullptr, out + i);
+      }
     });
   });
 }
@@ -60,6 +66,29 @@ void CpuExecutor::execute(const GluOp& op) {
         kernels_.glu(gate, gate + width, width, op.unit, out + i);
       }
     });
+  });
+}
+
+void CpuExecutor::execute(const GatherColumnsOp& op) {
+  std::array<Matrix, FORGE_MAX_PIECES> from;
+  std::ranges::transform(op.pieces, from.begin(),
+                         [&](const forge_piece& piece) { return matrix(piece.value); });
+  const Matrix out = matrix(op.out);
+  for_rows(out.rows, out.cols, [&](uint64_t t, uint32_t) {
+    float* to = out.row(t);
+    for (uint64_t group = 0; group < op.n_groups; ++group) {
+      for (size_t p = 0; p < from.size(); ++p) {
+        const auto& [value, width, first, step, scale] = op.pieces[p];
+        if (value == 0) continue;
+        const float* in = from[p].row(t) + first + group * step;
+        if (scale == 1.0f) {
+          std::memcpy(to, in, width * sizeof(float));
+        } else {
+          kernels_.scale(in, width, scale, to);
+        }
+        to += width;
+      }
+    }
   });
 }
 

@@ -13,6 +13,16 @@ constexpr uint32_t kLongRow = 4096;
 // What two norms in one launch keep of a row between them.
 constexpr uint32_t kMostNormShared = 96 * 1024;
 
+// As in kernels/cuda/gather_columns.cu.
+struct ColumnPiece {
+  DevicePointer x;
+  uint32_t cols, width, first, step;
+  float scale;
+};
+struct ColumnPieces {
+  ColumnPiece of[FORGE_MAX_PIECES];
+};
+
 uint32_t norm_block(uint32_t cols) { return cols > kLongRow ? 1024 : 256; }
 
 }  // namespace
@@ -26,8 +36,8 @@ void PlanBuilder::emit(const EmbedOp& op) {
 
 void PlanBuilder::emit(const RmsNormOp& op) {
   if (emit_two_norms(op)) return;
-  const uint32_t n = cols(op.x);
-  launch("rms_norm.cu", "rms_norm", {max_rows(op.out)}, norm_block(n), 0, value(op.out),
+  const auto n = static_cast<uint32_t>(op.weight->cols);
+  launch("rms_norm.cu", "rms_norm", {max_rows(op.out), cols(op.x) / n}, norm_block(n), 0, value(op.out),
          value(op.x), floats_of(op.weight), value(op.residual), n_rows(op.x), n, op.eps,
          op.weight_offset);
 }
@@ -60,6 +70,17 @@ void PlanBuilder::emit(const GluOp& op) {
   const uint32_t n = cols(op.out);
   launch("glu.cu", "glu", {divide_up(n, kBlockElements), max_rows(op.out)}, 256, 0, value(op.out),
          value(op.x), n_rows(op.x), n, op.width, op.unit);
+}
+
+void PlanBuilder::emit(const GatherColumnsOp& op) {
+  ColumnPieces pieces{};
+  for (size_t p = 0; p < op.pieces.size(); ++p) {
+    const auto& [from, width, first, step, scale] = op.pieces[p];
+    if (from != 0) pieces.of[p] = {value(from), cols(from), width, first, step, scale};
+  }
+  const uint32_t n = cols(op.out);
+  launch("gather_columns.cu", "gather_columns", {divide_up(n, kBlockElements), max_rows(op.out)}, 256,
+         0, value(op.out), pieces, n_rows(op.out), n, static_cast<uint32_t>(op.group_cols()));
 }
 
 void PlanBuilder::emit(const GatherOutputsOp& op) {

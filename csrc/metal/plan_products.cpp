@@ -21,6 +21,7 @@ void PlanBuilder::emit(const MatmulOp& op) {
 bool PlanBuilder::emit_norm_with_product(const RmsNormOp& op) {
   const auto* product = next_op<MatmulOp>();
   if (!product || product->x != op.out || op.residual != 0) return false;
+  if (op.weight->cols != cols(op.x)) return false;
   const MetalWeight& weight = metal_weight(*product->weight);
   // Whether it pays: few rows of the weight, and nobody else who wants the norm.
   if (weight.rows > kMostNormMatvecRows) return false;

@@ -28,10 +28,12 @@ void PlanBuilder::emit(const RmsNormOp& op) {
 }
 
 void PlanBuilder::emit_norm(const RmsNormOp& op) {
-  const uint32_t n = cols(op.x);
-  launch("rms_norm", "rms_norm", {max_rows(op.out)}, norm_group(n),
+  const auto n = static_cast<uint32_t>(op.weight->cols);
+  const uint32_t groups = cols(op.x) / n;
+  launch("rms_norm", "rms_norm", {max_rows(op.out), groups}, norm_group(n),
          {value(op.out), value(op.x), floats_of(op.weight), value(op.residual), n_rows(op.x)},
          RmsNormArgs{.cols = n,
+                     .groups = groups,
                      .eps = op.eps,
                      .offset = op.weight_offset,
                      .has_residual = op.residual != 0});
@@ -72,6 +74,21 @@ void PlanBuilder::emit(const GluOp& op) {
   launch("glu", "glu", elementwise_grid(n, max_rows(op.out)), {256},
          {value(op.out), value(op.x), n_rows(op.x)},
          GluArgs{.out_cols = n, .width = op.width, .unit = op.unit});
+}
+
+void PlanBuilder::emit(const GatherColumnsOp& op) {
+  const uint32_t n = cols(op.out);
+  GatherColumnsArgs args{.out_cols = n,
+                         .group_cols = static_cast<uint32_t>(op.group_cols()),
+                         .pieces = {}};
+  for (size_t p = 0; p < op.pieces.size(); ++p) {
+    const auto& [from, width, first, step, scale] = op.pieces[p];
+    if (from != 0) args.pieces[p] = {cols(from), width, first, step, scale};
+  }
+  launch("gather_columns", "gather_columns", elementwise_grid(n, max_rows(op.out)), {256},
+         {value(op.out), value(op.pieces[0].value), value(op.pieces[1].value),
+          value(op.pieces[2].value), n_rows(op.out)},
+         args);
 }
 
 void PlanBuilder::emit(const GatherOutputsOp& op) {

@@ -52,12 +52,17 @@ void Executor::execute(const EmbedOp& op) {
 void Executor::execute(const RmsNormOp& op) {
   const Matrix x = matrix(op.x), residual = matrix(op.residual), out = matrix(op.out);
   const std::vector<float> weight = vector_of(host(op.weight));
+  const uint64_t group = weight.size();
   for (uint64_t t = 0; t < x.rows; ++t) {
-    const double mean_square = dot(x.row(t), x.row(t), x.cols) / static_cast<double>(x.cols);
-    const double scale = 1.0 / std::sqrt(mean_square + op.eps);
-    for (uint64_t i = 0; i < x.cols; ++i) {
-      const double normed = x.row(t)[i] * scale * (weight[i] + op.weight_offset);
-      out.row(t)[i] = static_cast<float>(normed + (residual.data ? residual.row(t)[i] : 0.0f));
+    for (uint64_t begin = 0; begin < x.cols; begin += group) {
+      const float* in = x.row(t) + begin;
+      const double mean_square = dot(in, in, group) / static_cast<double>(group);
+      const double scale = 1.0 / std::sqrt(mean_square + op.eps);
+      for (uint64_t i = 0; i < group; ++i) {
+        const double normed = in[i] * scale * (weight[i] + op.weight_offset);
+        const float before = residual.data ? residual.row(t)[begin + i] : 0.0f;
+        out.row(t)[begin + i] = static_cast<float>(normed + before);
+      }
     }
   }
 }
@@ -91,6 +96,20 @@ void Executor::execute(const MatmulOp& op) {
       const auto product = static_cast<float>(dot(x.row(t), weight_row.data(), x.cols) + bias[r]);
       const float value = op.alpha * activate(op.activation, product);
       out.row(t)[r] = value + (residual.data ? residual.row(t)[r] : 0.0f);
+    }
+  }
+}
+
+void Executor::execute(const GatherColumnsOp& op) {
+  const Matrix out = matrix(op.out);
+  for (uint64_t t = 0; t < out.rows; ++t) {
+    float* to = out.row(t);
+    for (uint64_t group = 0; group < op.n_groups; ++group) {
+      for (const forge_piece& piece : op.pieces) {
+        if (piece.value == 0) continue;
+        const float* from = matrix(piece.value).row(t) + piece.first + group * piece.step;
+        for (uint32_t i = 0; i < piece.width; ++i) *to++ = piece.scale * from[i];
+      }
     }
   }
 }

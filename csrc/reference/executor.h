@@ -41,6 +41,7 @@ class Executor : public Executable {
   void execute(const GatedRmsNormOp& op);
   void execute(const CausalConv1dOp& op);
   void execute(const GatedDeltaRuleOp& op);
+  void execute(const GatherColumnsOp& op);
   void execute(const MoeRouteOp& op);
   void execute(const MoeMatmulOp& op);
   void execute(const MoeCombineOp& op);

@@ -2,34 +2,90 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
+#include <span>
 
 #include "../common/host_weight.h"
 #include "executor.h"
 
 namespace forge::reference {
 
+namespace {
+
+std::vector<float> floats_of(const WeightRef& weight, size_t size, float missing) {
+  if (!weight) return std::vector<float>(size, missing);
+  return vector_of(static_cast<const HostWeight&>(*weight));
+}
+
+std::vector<double> scores_of(const float* logits, uint64_t n, uint32_t kind) {
+  std::vector<double> scores(n);
+  if (kind == FORGE_SCORES_SIGMOID) {
+    std::transform(logits, logits + n, scores.begin(),
+                   [](float logit) { return 1.0 / (1.0 + std::exp(-double{logit})); });
+    return scores;
+  }
+  const double largest = *std::max_element(logits, logits + n);
+  double total = 0;
+  for (uint64_t e = 0; e < n; ++e) total += scores[e] = std::exp(logits[e] - largest);
+  for (double& score : scores) score /= total;
+  return scores;
+}
+
+// Numbers from 0 on in the order of what they are worth, ties to the lower one.
+std::vector<uint32_t> ranked(const std::vector<double>& worth) {
+  std::vector<uint32_t> order(worth.size());
+  std::iota(order.begin(), order.end(), 0u);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](uint32_t a, uint32_t b) { return worth[a] > worth[b]; });
+  return order;
+}
+
+// Whether each group of experts is among the best.
+std::vector<bool> best_groups(const std::vector<double>& worth, const Routing& routing) {
+  const size_t size = worth.size() / routing.n_groups;
+  std::vector<double> of_group;
+  for (size_t begin = 0; begin < worth.size(); begin += size) {
+    const std::span members(worth.data() + begin, size);
+    const auto largest = std::max_element(members.begin(), members.end());
+    double second = size > 1 ? -std::numeric_limits<double>::infinity() : 0;
+    for (auto member = members.begin(); member != members.end(); ++member) {
+      if (member != largest) second = std::max(second, *member);
+    }
+    of_group.push_back(routing.bias ? *largest + second : *largest);
+  }
+  const std::vector<uint32_t> order = ranked(of_group);
+  std::vector<bool> is_best(routing.n_groups);
+  for (uint32_t k = 0; k < routing.top_groups; ++k) is_best[order[k]] = true;
+  return is_best;
+}
+
+}  // namespace
+
 void Executor::execute(const MoeRouteOp& op) {
   const Matrix logits = matrix(op.logits), out = matrix(op.out);
+  const Routing& routing = op.routing;
+  const uint64_t n = logits.cols;
+  const uint32_t top_k = routing.top_k;
+  const std::vector<float> bias = floats_of(routing.bias, n, 0.0f);
+  const std::vector<float> factors = floats_of(routing.expert_scales, n, 1.0f);
   for (uint64_t t = 0; t < logits.rows; ++t) {
-    const float* row = logits.row(t);
-    const double largest = *std::max_element(row, row + logits.cols);
-    std::vector<double> probability(logits.cols);
-    double total = 0;
-    for (uint64_t e = 0; e < logits.cols; ++e) {
-      total += probability[e] = std::exp(row[e] - largest);
-    }
-    std::vector<uint32_t> order(logits.cols);
-    std::iota(order.begin(), order.end(), 0u);
-    std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
-      return probability[a] > probability[b];
+    const std::vector<double> scores = scores_of(logits.row(t), n, routing.scores);
+    std::vector<double> worth(scores);
+    for (uint64_t e = 0; e < n; ++e) worth[e] += bias[e];
+    const std::vector<bool> takes_part = best_groups(worth, routing);
+    std::vector<uint32_t> order = ranked(worth);
+    std::stable_partition(order.begin(), order.end(), [&](uint32_t e) {
+      return bool{takes_part[e / (n / routing.n_groups)]};
     });
     double chosen = 0;
-    for (uint32_t k = 0; k < op.top_k; ++k) chosen += probability[order[k]];
-    const double divisor = op.normalize ? chosen : total;
-    for (uint32_t k = 0; k < op.top_k; ++k) {
-      out.row(t)[k] = static_cast<float>(order[k]);
-      out.row(t)[op.top_k + k] = static_cast<float>(probability[order[k]] / divisor * op.scale);
+    for (uint32_t k = 0; k < top_k; ++k) chosen += scores[order[k]];
+    const double divisor = routing.normalize ? chosen : 1.0;
+    for (uint32_t k = 0; k < top_k; ++k) {
+      const uint32_t e = order[k];
+      out.row(t)[k] = static_cast<float>(e);
+      out.row(t)[top_k + k] =
+          static_cast<float>(scores[e] / divisor * routing.scale * factors[e]);
     }
   }
 }

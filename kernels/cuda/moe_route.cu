@@ -1,70 +1,108 @@
-// Chooses top_k experts a token: those with the largest router logits, ties to the lower expert,
-// with their softmax probabilities.
+// Chooses top_k experts a token: those with the largest scores, ties to the lower expert. Scores are
+// softmax probabilities or sigmoids of the router's logits; with `bias` the choice, and nothing else, looks at
+// score + bias. Of `n_groups` groups of experts the best `top_groups` take part: those with the largest score,
+// or with `bias` the largest sum of two (DeepSeek-AI, arXiv:2405.04434 and arXiv:2412.19437).
 //
 //   logits [tokens, n_experts] F32; out [tokens, 2 top_k] F32: expert numbers, then weights
-//   weights: probability (relative to the chosen ones when `normalize`) * scale
+//   bias, expert_scales [n_experts] F32 (may be null); n_groups at most 32
+//   weights: score (relative to the chosen ones when `normalize`) * scale * expert_scales
 //   grid: tokens / 4; block 128: a warp a token
 //
-// Each round finds the best expert that comes after the last chosen one in the order (larger logit,
-// lower expert), so that nothing needs to be marked as taken.
+// Each round finds the best expert that comes after the last chosen one in the order (larger worth,
+// lower expert), so that nothing needs to be marked as taken. Without bias, what an expert is worth is its
+// logit, whose order is that of the scores.
 
 #include "warp.cuh"
 
 struct Ranked {
-  float logit;
+  float worth;
   u32 expert;
 };
 DEVICE bool ranks_before(Ranked a, Ranked b) {
-  return a.logit > b.logit || (a.logit == b.logit && a.expert < b.expert);
+  return a.worth > b.worth || (a.worth == b.worth && a.expert < b.expert);
 }
 
 DEVICE Ranked warp_first(Ranked own) {
 #pragma unroll
   for (u32 bits = 16; bits > 0; bits /= 2) {
-    const Ranked other = {__shfl_xor_sync(kAllLanes, own.logit, bits),
+    const Ranked other = {__shfl_xor_sync(kAllLanes, own.worth, bits),
                           __shfl_xor_sync(kAllLanes, own.expert, bits)};
     if (ranks_before(other, own)) own = other;
   }
   return own;
 }
 
-KERNEL moe_route(float* out, const float* logits, const u32* n_tokens, u32 n_experts, u32 top_k,
-                 u32 normalize, float scale) {
+// What one token's logits say of experts.
+struct Experts {
+  const float* logits;
+  const float* bias;
+  u32 n, scores;
+  float largest, total;  // of the exponentials of a softmax
+
+  DEVICE float score(u32 e) const {
+    return scores == 1 ? 1.0f / (1.0f + expf(-logits[e])) : expf(logits[e] - largest) / total;
+  }
+  DEVICE float worth(u32 e) const { return bias ? score(e) + bias[e] : logits[e]; }
+};
+
+// A bit for each group that takes part.
+DEVICE u32 best_groups(const Experts& experts, u32 n_groups, u32 top_groups) {
+  const u32 size = experts.n / n_groups;
+  float first = -FORGE_INFINITY, second = -FORGE_INFINITY;
+  for (u32 e = lane_id() * size; lane_id() < n_groups && e < (lane_id() + 1) * size; ++e) {
+    const float worth = experts.worth(e);
+    second = fmaxf(second, fminf(first, worth));
+    first = fmaxf(first, worth);
+  }
+  const Ranked own = {experts.bias && size > 1 ? first + second : first, lane_id()};
+  u32 before = 0;
+  for (u32 g = 0; g < n_groups; ++g) {
+    before += ranks_before({__shfl_sync(kAllLanes, own.worth, g), g}, own);
+  }
+  return __ballot_sync(kAllLanes, lane_id() < n_groups && before < top_groups);
+}
+
+KERNEL moe_route(float* out, const float* logits, const float* bias, const float* expert_scales,
+                 const u32* n_tokens, u32 n_experts, u32 top_k, u32 normalize, float scale,
+                 u32 scores, u32 n_groups, u32 top_groups) {
   wait_for_previous_kernel();
   const u32 token = blockIdx.x * (blockDim.x / kWarp) + warp_id();
   if (token >= *n_tokens) return;
   const float* row = logits + u64(token) * n_experts;
-  float* experts = out + u64(token) * 2 * top_k;
+  float* chosen = out + u64(token) * 2 * top_k;
 
-  float largest = -FORGE_INFINITY;
-  for (u32 e = lane_id(); e < n_experts; e += kWarp) largest = fmaxf(largest, row[e]);
-  largest = warp_max(largest);
-  float total = 0;
-  for (u32 e = lane_id(); e < n_experts; e += kWarp) total += expf(row[e] - largest);
-  total = warp_sum(total);
+  Experts experts = {row, bias, n_experts, scores, -FORGE_INFINITY, 0};
+  for (u32 e = lane_id(); e < n_experts; e += kWarp) experts.largest = fmaxf(experts.largest, row[e]);
+  experts.largest = warp_max(experts.largest);
+  for (u32 e = lane_id(); e < n_experts; e += kWarp) experts.total += expf(row[e] - experts.largest);
+  experts.total = warp_sum(experts.total);
+  const u32 group_size = n_experts / n_groups;
+  const u32 groups =
+      top_groups < n_groups ? best_groups(experts, n_groups, top_groups) : 0xffffffffu;
 
-  float chosen = 0;
+  float sum = 0;
   Ranked last = {FORGE_INFINITY, 0};
   for (u32 k = 0; k < top_k; ++k) {
     // Should all that is left be NaN, some expert is still a valid one.
     Ranked best = {-FORGE_INFINITY, n_experts - 1 - k};
     for (u32 e = lane_id(); e < n_experts; e += kWarp) {
-      const Ranked candidate = {row[e], e};
+      if (!(groups >> e / group_size & 1)) continue;
+      const Ranked candidate = {experts.worth(e), e};
       if ((k == 0 || ranks_before(last, candidate)) && ranks_before(candidate, best)) {
         best = candidate;
       }
     }
     last = warp_first(best);
-    const float probability = expf(last.logit - largest);
-    chosen += probability;
+    const float score = experts.score(last.expert);
+    sum += score;
     if (lane_id() == 0) {
-      experts[k] = float(last.expert);
-      experts[top_k + k] = probability;
+      chosen[k] = float(last.expert);
+      chosen[top_k + k] = expert_scales ? score * expert_scales[last.expert] : score;
     }
   }
   __syncwarp();
-  const float factor = scale / (normalize ? chosen : total);
-  for (u32 k = lane_id(); k < top_k; k += kWarp) experts[top_k + k] *= factor;
+  const float factor = normalize ? scale / sum : scale;
+  for (u32 k = lane_id(); k < top_k; k += kWarp) chosen[top_k + k] *= factor;
 }
 
 INSTANCE(moe_route)

@@ -1,7 +1,7 @@
-// out = residual + x / sqrt(mean(x^2) + eps) * (weight + offset), for each row.
+// out = residual + x / sqrt(mean(x^2) + eps) * (weight + offset), for each group of a row.
 //
-//   x, out, residual [rows, cols] F32 (residual may be null); weight [cols]
-//   grid: a block a row, blocks beyond *n_rows idle; block: whole warps, at most 1024 threads
+//   x, out, residual [rows, groups, cols] F32 (residual may be null); weight [cols]
+//   grid: (rows, groups), blocks of rows beyond *n_rows idle; block: whole warps, at most 1024 threads
 //   moves: 8 to 12 bytes an element; the second reading of x hits the cache
 //
 // Each thread sums the squares of every blockDim-th element; the block adds the sums. B. Zhang and
@@ -15,7 +15,7 @@ LARGE_KERNEL rms_norm(float* out, const float* x, const float* weight, const flo
   SHARED(float, partial, [kWarp]);
   const u32 row = blockIdx.x;
   if (row >= *n_rows) return;
-  const u64 begin = u64(row) * cols;
+  const u64 begin = (u64(row) * gridDim.y + blockIdx.y) * cols;
 
   float squares = 0;
   for (u32 i = threadIdx.x; i < cols; i += blockDim.x) squares += x[begin + i] * x[begin + i];

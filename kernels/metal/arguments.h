@@ -55,10 +55,11 @@ struct EmbedArgs {
   float scale;
 };
 
-// rms_norm: out, x, weight, [residual], n_rows
-// grid (max rows); threads norm_threads
+// rms_norm: out, x, weight [cols], [residual], n_rows; rows are groups of cols
+// grid (max rows, groups); threads norm_threads
 struct RmsNormArgs {
   uint32_t cols;
+  uint32_t groups;
   float eps;
   float offset;
   uint32_t has_residual;
@@ -97,6 +98,22 @@ struct GluArgs {
 // grid (ceil(cols, kRowElements), max outputs); threads 256
 struct GatherOutputsArgs {
   uint32_t cols;
+};
+
+// gather_columns: out, x of piece 0, [of 1], [of 2], n_rows
+//   group g of out has, of piece p, scale * x[first + g * step ... + width - 1]
+// grid (ceil(out_cols, kRowElements), max rows); threads 256
+struct ColumnPiece {
+  uint32_t cols;
+  uint32_t width;  // 0 for those that there are not
+  uint32_t first;
+  uint32_t step;
+  float scale;
+};
+struct GatherColumnsArgs {
+  uint32_t out_cols;
+  uint32_t group_cols;
+  ColumnPiece pieces[3];
 };
 
 // softcap: out, x, n_rows
@@ -177,13 +194,19 @@ struct MoeTile {
   uint32_t count;
 };
 
-// moe_route: out [tokens, 2 top_k], logits [tokens, n_experts], n_tokens
+// moe_route: out [tokens, 2 top_k], logits [tokens, n_experts], [bias] and [expert_scales]
+//   [n_experts], n_tokens
 // grid (ceil(max tokens, 4)); threads 128
 struct MoeRouteArgs {
   uint32_t n_experts;
   uint32_t top_k;
   uint32_t normalize;
   float scale;
+  uint32_t scores;  // of forge.h
+  uint32_t n_groups;
+  uint32_t top_groups;
+  uint32_t has_bias;
+  uint32_t has_expert_scales;
 };
 
 // moe_group: MoeTile tiles, uint32 n_tiles, uint32 pairs [tokens * top_k], route, n_tokens

@@ -1,4 +1,4 @@
-// out = residual + x / sqrt(mean(x^2) + eps) * (weight + offset), for each row. Buffers and
+// out = residual + x / sqrt(mean(x^2) + eps) * (weight + offset), for each group of a row. Buffers and
 // geometry: arguments.h. Each thread sums the squares of every so many-th element; the threadgroup
 // adds the sums. B. Zhang and R. Sennrich, "Root Mean Square Layer Normalization", 2019.
 
@@ -8,14 +8,14 @@
     device float* out [[buffer(0)]], device const float* x [[buffer(1)]],
     device const float* weight [[buffer(2)]], device const float* residual [[buffer(3)]],
     device const uint* n_rows [[buffer(4)]], constant RmsNormArgs& args [[buffer(5)]],
-    uint row [[threadgroup_position_in_grid]], uint thread_index [[thread_index_in_threadgroup]],
+    uint2 at [[threadgroup_position_in_grid]], uint thread_index [[thread_index_in_threadgroup]],
     uint lane [[thread_index_in_simdgroup]], uint simdgroup [[simdgroup_index_in_threadgroup]],
     uint n_simdgroups [[simdgroups_per_threadgroup]]) {
   threadgroup float partial[kLanes];
-  if (row >= *n_rows) return;
+  if (at.x >= *n_rows) return;
   const Place p = {thread_index, lane, simdgroup, n_simdgroups};
   const uint cols = args.cols, threads = threads_of(p);
-  const ulong begin = ulong(row) * cols;
+  const ulong begin = (ulong(at.x) * args.groups + at.y) * cols;
 
   float squares = 0;
   for (uint i = thread_index; i < cols; i += threads) squares += x[begin + i] * x[begin + i];

@@ -21,7 +21,7 @@ async function recordStep(border: RawBorder, random: Random): Promise<number> {
   const table = value((out) => s.forge_rope_table(step, weight(1, 4), 1, out));
   const q = value((out) => s.forge_rope_append(step, qkv, kv, 2, 0, 0, 1e-5, 0, table, 0, out));
   const attended = value((out) => s.forge_attention(step, q, kv, 2, 0.3, 5, 0, 0, out));
-  const route = value((out) => s.forge_moe_route(step, x, 2, 1, 1, out));
+  const route = value((out) => s.forge_moe_route(step, x, 2, 1, 1, 0, 0, 0, 1, 1, out));
   const experts = value((out) =>
     s.forge_moe_matmul(step, attended, route, weight(64, 16), 0, 8, out)
   );

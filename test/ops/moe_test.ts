@@ -1,5 +1,5 @@
 /** Mixture of experts: routing, products with the chosen experts and their weighted sum. */
-import type { MoeRouteOptions } from "../../src/backend.ts";
+import type { Backend, MoeRouteOptions } from "../../src/backend.ts";
 import {
   type Matrix,
   matrixOf,
@@ -11,7 +11,7 @@ import {
 import { opTest } from "../support/operations.ts";
 import type { Random } from "../support/random.ts";
 import { runStep, tokenInputs } from "../support/step_graph.ts";
-import { f32Weight, randomWeight, type TestWeight } from "../support/weights.ts";
+import { f32Vector, f32Weight, randomWeight, type TestWeight } from "../support/weights.ts";
 import { products } from "./plain_matmul.ts";
 
 /** A chosen expert. */
@@ -20,26 +20,83 @@ interface Choice {
   readonly weight: number;
 }
 
-/** Softmax of the router's logits, the most probable experts first, ties to the lower one. */
-function route(logits: ArrayLike<number>, options: MoeRouteOptions): Choice[] {
+type CommonOptions = Omit<MoeRouteOptions, "bias" | "expertScales">;
+
+/** The options of a routing whose weights are on no device. */
+interface RouteOptions extends CommonOptions {
+  readonly bias?: Matrix | undefined;
+  readonly expertScales?: Matrix | undefined;
+}
+
+/** The experts of the largest scores first, ties to the lower one. */
+function route(logits: ArrayLike<number>, options: RouteOptions): Choice[] {
   const values = Array.from(logits);
-  const largest = Math.max(...values);
-  const exponentials = values.map((logit) => Math.exp(logit - largest));
-  const chosen = values.map((_, expert) => expert)
-    .sort((a, b) => values[b]! - values[a]! || a - b)
+  const scores = options.scores === "sigmoid"
+    ? values.map((logit) => 1 / (1 + Math.exp(-logit)))
+    : softmax(values);
+  const bias = options.bias?.data;
+  // Equal logits are worth the same; their exponentials may round apart.
+  const worth = bias === undefined ? values : scores.map((score, expert) => score + bias[expert]!);
+  const chosen = expertsOfBestGroups(worth, options)
+    .sort((a, b) => worth[b]! - worth[a]! || a - b)
     .slice(0, options.topK);
-  const sum = (items: readonly number[]) => items.reduce((total, item) => total + item, 0);
-  const total = options.normalize ? sum(chosen.map((e) => exponentials[e]!)) : sum(exponentials);
+  const total = options.normalize ? sum(chosen.map((expert) => scores[expert]!)) : 1;
   const scale = Math.fround(options.scale ?? 1);
-  return chosen.map((expert) => ({ expert, weight: exponentials[expert]! / total * scale }));
+  return chosen.map((expert) => {
+    const factor = options.expertScales?.data[expert] ?? 1;
+    return { expert, weight: scores[expert]! / total * scale * factor };
+  });
+}
+
+function expertsOfBestGroups(worth: readonly number[], options: RouteOptions): number[] {
+  const { nGroups = 1, topGroups = nGroups, bias } = options;
+  const size = worth.length / nGroups;
+  const ofGroup = Array.from({ length: nGroups }, (_, group) => {
+    const members = worth.slice(group * size, (group + 1) * size).sort((a, b) => b - a);
+    return bias === undefined ? members[0]! : members[0]! + (members[1] ?? 0);
+  });
+  const best = ofGroup.map((_, group) => group)
+    .sort((a, b) => ofGroup[b]! - ofGroup[a]! || a - b)
+    .slice(0, topGroups);
+  return worth.map((_, expert) => expert)
+    .filter((expert) => best.includes(Math.floor(expert / size)));
+}
+
+function softmax(logits: readonly number[]): number[] {
+  const largest = Math.max(...logits);
+  const exponentials = logits.map((logit) => Math.exp(logit - largest));
+  const total = sum(exponentials);
+  return exponentials.map((value) => value / total);
+}
+
+function sum(items: readonly number[]): number {
+  return items.reduce((total, item) => total + item, 0);
 }
 
 interface RouteCase {
   readonly logits: Matrix;
-  readonly options: MoeRouteOptions;
+  readonly options: RouteOptions;
 }
 
-function routeOptions(random: Random, topK: number): MoeRouteOptions {
+/** Scores of either kind, whose choice is biased, of some groups of the experts. */
+function biasedRoute(
+  random: Random,
+  [tokens, experts, topK, nGroups, topGroups]: readonly [number, number, number, number, number],
+): RouteCase {
+  return {
+    logits: randomMatrix(random, tokens, experts, 2),
+    options: {
+      ...routeOptions(random, topK),
+      scores: random.pick(["softmax", "sigmoid"]),
+      bias: random.chance(0.7) ? randomMatrix(random, 1, experts) : undefined,
+      expertScales: random.chance(0.5) ? randomMatrix(random, 1, experts) : undefined,
+      nGroups,
+      topGroups,
+    },
+  };
+}
+
+function routeOptions(random: Random, topK: number): CommonOptions {
   return { topK, normalize: random.chance(0.5), scale: random.pick([undefined, 2.5]) };
 }
 
@@ -52,7 +109,32 @@ function separate(choices: Matrix): Matrix {
   });
 }
 
+const routing = {
+  run: async (device: Backend, { logits, options }: RouteCase) =>
+    separate(
+      await runStep(device, tokenInputs(logits.rows), (graph) => {
+        const weightOf = (values: Matrix | undefined) =>
+          values && graph.weight(f32Vector(values.data));
+        return {
+          value: graph.recorder.moeRoute(graph.input(logits), {
+            ...options,
+            bias: weightOf(options.bias),
+            expertScales: weightOf(options.expertScales),
+          }),
+          cols: 2 * options.topK,
+        };
+      }),
+    ),
+  plain: ({ logits, options }: RouteCase) =>
+    separate(matrixOfRows(logits.rows, 2 * options.topK, (row) => {
+      const choices = route(rowOf(logits, row), options);
+      return [...choices.map(({ expert }) => expert), ...choices.map(({ weight }) => weight)];
+    })),
+  tolerance: { absolute: 1e-7, relative: 2e-6 },
+};
+
 opTest<RouteCase>("moe_route", {
+  ...routing,
   cases: (random) =>
     [[1, 1, 1], [3, 4, 2], [70, 8, 2], [9, 60, 4], [5, 64, 8], [2, 128, 8], [4, 512, 10], [
       1,
@@ -69,25 +151,31 @@ opTest<RouteCase>("moe_route", {
           options: routeOptions(random, topK),
         }],
       ]),
-  run: async (device, { logits, options }) =>
-    separate(
-      await runStep(device, tokenInputs(logits.rows), (graph) => ({
-        value: graph.recorder.moeRoute(graph.input(logits), options),
-        cols: 2 * options.topK,
-      })),
+});
+
+const BIASED_SHAPES = [
+  [3, 160, 6, 1, 1],
+  [70, 64, 4, 8, 3],
+  [2, 64, 2, 32, 1],
+  [5, 30, 9, 3, 2],
+  [4, 8, 1, 8, 3],
+] as const;
+
+opTest<RouteCase>("moe_route by other scores, of groups", {
+  ...routing,
+  cases: (random) =>
+    BIASED_SHAPES.flatMap((shape) =>
+      [0, 1, 2].map(() => {
+        const inputs = biasedRoute(random, shape);
+        return [`${shape}, ${inputs.options.scores}`, inputs] as const;
+      })
     ),
-  plain: ({ logits, options }) =>
-    separate(matrixOfRows(logits.rows, 2 * options.topK, (row) => {
-      const choices = route(rowOf(logits, row), options);
-      return [...choices.map(({ expert }) => expert), ...choices.map(({ weight }) => weight)];
-    })),
-  tolerance: { absolute: 1e-7, relative: 2e-6 },
 });
 
 interface ProductCase {
   readonly x: Matrix;
   readonly logits: Matrix;
-  readonly options: MoeRouteOptions;
+  readonly options: CommonOptions;
   readonly weight: TestWeight;
   readonly bias: Matrix | undefined;
 }
@@ -168,7 +256,7 @@ opTest<ProductCase>("moe_matmul", {
 interface CombineCase {
   readonly x: Matrix;
   readonly logits: Matrix;
-  readonly options: MoeRouteOptions;
+  readonly options: CommonOptions;
   readonly residual: Matrix | undefined;
 }
 

@@ -15,10 +15,10 @@ interface RmsNormCase {
   readonly residual: Matrix | undefined;
 }
 
-function rmsNormCase(random: Random, rows: number, cols: number): RmsNormCase {
+function rmsNormCase(random: Random, rows: number, cols: number, groups = 1): RmsNormCase {
   return {
     x: randomMatrix(random, rows, cols, random.pick([0.01, 1, 30])),
-    weight: randomWeight(random, random.pick(["F32", "F16", "BF16"]), 1, cols),
+    weight: randomWeight(random, random.pick(["F32", "F16", "BF16"]), 1, cols / groups),
     eps: random.pick([1e-6, 1e-5, 0.1]),
     weightOffset: random.pick([0, 1]),
     residual: random.chance(0.5) ? randomMatrix(random, rows, cols) : undefined,
@@ -29,6 +29,9 @@ opTest<RmsNormCase>("rms_norm", {
   cases: (random) => [
     ...shapes.map(([rows, cols]) =>
       [`${rows} x ${cols}`, rmsNormCase(random, rows, cols)] as const
+    ),
+    ...[[3, 48, 3], [2, 1000, 8], [70, 64, 64]].map(([rows = 0, cols = 0, groups = 1]) =>
+      [`${rows} x ${cols} in ${groups} groups`, rmsNormCase(random, rows, cols, groups)] as const
     ),
     // What overflows a sum of squares in float16 but not in float32.
     ["large inputs", {
@@ -61,11 +64,14 @@ opTest<RmsNormCase>("rms_norm", {
     const epsilon = Math.fround(eps);
     return matrixOfRows(x.rows, x.cols, (row) => {
       const values = Array.from(rowOf(x, row));
-      const squares = values.reduce((sum, value) => sum + value * value, 0);
-      const scale = 1 / Math.sqrt(squares / x.cols + epsilon);
-      return values.map((value, col) =>
-        value * scale * (gain[col]! + weightOffset) + (residual ? rowOf(residual, row)[col]! : 0)
-      );
+      const size = gain.length;
+      return values.map((value, col) => {
+        const begin = col - col % size;
+        const squares = values.slice(begin, begin + size).reduce((sum, v) => sum + v * v, 0);
+        const scale = 1 / Math.sqrt(squares / size + epsilon);
+        const before = residual ? rowOf(residual, row)[col]! : 0;
+        return value * scale * (gain[col % size]! + weightOffset) + before;
+      });
     });
   },
   tolerance: { absolute: 1e-6, relative: 2e-6 },

@@ -106,7 +106,29 @@ borderTest("random recordings", async (border, random) => {
           out,
         ),
       () => s.forge_glu(h, x(), small(), enumValue(), out),
-      () => s.forge_moe_route(h, x(), small(), random.int(0, 1), float(), out),
+      () => {
+        const pieces = new Uint32Array(5 * random.int(1, 3));
+        for (let i = 0; i < pieces.length; i += 5) {
+          pieces.set([x(), small(), random.int(0, 2), random.int(0, 2)], i);
+          new Float32Array(pieces.buffer)[i + 4] = float();
+        }
+        const bytes = new Uint8Array(pieces.buffer);
+        return s.forge_gather_columns(h, bytes, BigInt(pieces.length / 5), random.int(1, 2), out);
+      },
+      () =>
+        s.forge_moe_route(
+          h,
+          x(),
+          small(),
+          random.int(0, 1),
+          float(),
+          random.int(0, 1),
+          optional(),
+          optional(),
+          random.chance(0.7) ? 1 : small(),
+          random.chance(0.7) ? 1 : small(),
+          out,
+        ),
       () => s.forge_moe_matmul(h, x(), x(), w(), optional(), random.pick([4, 8, small()]), out),
       () => s.forge_moe_combine(h, x(), x(), residual(), out),
       () => s.forge_gather_outputs(h, x(), out),

@@ -76,7 +76,10 @@ export const refusals: Readonly<Record<string, readonly Refusal[]>> = {
       (p) => p.recorder.rmsNorm(unknown, p.vector(8), norm),
     ],
     ["x is 0, which is no value of this step", (p) => p.recorder.rmsNorm(none, p.vector(8), norm)],
-    ["weight is [1, 7]; expected [1, 8]", (p) => p.recorder.rmsNorm(p.x, p.vector(7), norm)],
+    [
+      "weight is [1, 7]; expected [1, 8], or a divisor",
+      (p) => p.recorder.rmsNorm(p.x, p.vector(7), norm),
+    ],
     ["weight is [2, 8]; expected [1, 8]", (p) => p.recorder.rmsNorm(p.x, p.matrix(2, 8), norm)],
     [
       "residual has 7 columns; expected 8",
@@ -196,6 +199,56 @@ export const refusals: Readonly<Record<string, readonly Refusal[]>> = {
       (p) => p.recorder.moeRoute(p.tokens(100), { ...route, topK: 65 }),
     ],
     ["5000 experts; at most 4096", (p) => p.recorder.moeRoute(p.tokens(5000), route)],
+    [
+      "bias is [1, 7]; expected [1, 8]",
+      (p) => p.recorder.moeRoute(p.x, { ...route, bias: p.vector(7) }),
+    ],
+    [
+      "expert_scales is [1, 9]; expected [1, 8]",
+      (p) => p.recorder.moeRoute(p.x, { ...route, expertScales: p.vector(9) }),
+    ],
+    [
+      "3 groups of 8 experts; valid is a divisor of up to 32",
+      (p) => p.recorder.moeRoute(p.x, { ...route, nGroups: 3 }),
+    ],
+    [
+      "64 groups of 128 experts; valid is a divisor of up to 32",
+      (p) => p.recorder.moeRoute(p.tokens(128), { ...route, nGroups: 64 }),
+    ],
+    [
+      "2 experts of 1 of 8 groups of 1",
+      (p) => p.recorder.moeRoute(p.x, { ...route, nGroups: 8, topGroups: 1 }),
+    ],
+    [
+      "2 experts of 5 of 4 groups of 2",
+      (p) => p.recorder.moeRoute(p.x, { ...route, nGroups: 4, topGroups: 5 }),
+    ],
+  ],
+  gather_columns: [
+    ["value is 99", (p) => p.recorder.gatherColumns([{ value: unknown, width: 1 }], 1)],
+    ["0 pieces; valid is 1 to 3", (p) => p.recorder.gatherColumns([], 1)],
+    [
+      "4 pieces; valid is 1 to 3",
+      (p) => p.recorder.gatherColumns(Array(4).fill({ value: p.x, width: 1 }), 1),
+    ],
+    ["0 groups", (p) => p.recorder.gatherColumns([{ value: p.x, width: 1 }], 0)],
+    [
+      "a piece ends at column 9 of a value with 8",
+      (p) => p.recorder.gatherColumns([{ value: p.x, width: 4, first: 1, step: 2 }], 3),
+    ],
+    [
+      "a piece ends at column 4 of a value with 8; it must have columns",
+      (p) => p.recorder.gatherColumns([{ value: p.x, width: 0, first: 4 }], 1),
+    ],
+    [
+      "a piece ends at column 8 of a value with 8; it must have columns, and the rows of the first",
+      (p) =>
+        p.recorder.gatherColumns([{ value: p.x, width: 8 }, { value: p.outputs, width: 8 }], 1),
+    ],
+    [
+      "a scale is inf",
+      (p) => p.recorder.gatherColumns([{ value: p.x, width: 8, scale: Infinity }], 1),
+    ],
   ],
   moe_matmul: [
     [

@@ -17,13 +17,71 @@ Buffer<float> route(Random& random, u32 tokens, u32 n_experts, u32 top_k, Buffer
   const Buffer<u32> n_tokens = {tokens};
   launch(MoeRoute{.out = out.data(),
                   .logits = logits.data(),
+                  .bias = nullptr,
+                  .expert_scales = nullptr,
                   .n_tokens = n_tokens.data(),
                   .max_tokens = tokens + 4,
                   .n_experts = n_experts,
                   .top_k = top_k,
                   .normalize = normalize ? 1u : 0u,
-                  .scale = 1.5f});
+                  .scale = 1.5f,
+                  .scores = 0,
+                  .n_groups = 1,
+                  .top_groups = 1});
   return out;
+}
+
+// Sigmoid scores whose choice is biased, of the best groups, weighted by factors.
+void check_biased_route(u32 n_experts, u32 top_k, u32 n_groups, u32 top_groups, u32 scores) {
+  Random random(n_experts + n_groups);
+  const u32 tokens = 5, size = n_experts / n_groups;
+  const auto logits = random_floats(random, tokens * n_experts, 2);
+  const auto bias = random_floats(random, n_experts), factors = random_floats(random, n_experts);
+  Buffer<float> out(tokens * 2 * top_k);
+  const Buffer<u32> n_tokens = {tokens};
+  launch(MoeRoute{.out = out.data(),
+                  .logits = logits.data(),
+                  .bias = bias.data(),
+                  .expert_scales = factors.data(),
+                  .n_tokens = n_tokens.data(),
+                  .max_tokens = tokens,
+                  .n_experts = n_experts,
+                  .top_k = top_k,
+                  .normalize = 1,
+                  .scale = 2.5f,
+                  .scores = scores,
+                  .n_groups = n_groups,
+                  .top_groups = top_groups});
+  for (u32 t = 0; t < tokens; ++t) {
+    std::vector<double> score(n_experts), worth(n_experts), of_group(n_groups);
+    double total = 0;
+    for (u32 e = 0; e < n_experts; ++e) total += std::exp(double(logits[t * n_experts + e]));
+    for (u32 e = 0; e < n_experts; ++e) {
+      const double logit = logits[t * n_experts + e];
+      score[e] = scores == 1 ? 1 / (1 + std::exp(-logit)) : std::exp(logit) / total;
+      worth[e] = score[e] + bias[e];
+    }
+    std::vector<u32> groups(n_groups);
+    std::iota(groups.begin(), groups.end(), 0u);
+    for (u32 g = 0; g < n_groups; ++g) {
+      std::vector<double> members(worth.begin() + g * size, worth.begin() + (g + 1) * size);
+      std::ranges::sort(members, std::greater<>());
+      of_group[g] = members[0] + members[1];
+    }
+    std::ranges::sort(groups, std::greater<>(), [&](u32 g) { return of_group[g]; });
+    std::vector<u32> order;
+    for (u32 k = 0; k < top_groups; ++k) {
+      for (u32 i = 0; i < size; ++i) order.push_back(groups[k] * size + i);
+    }
+    std::ranges::sort(order, std::greater<>(), [&](u32 e) { return worth[e]; });
+    double sum = 0;
+    for (u32 k = 0; k < top_k; ++k) sum += score[order[k]];
+    for (u32 k = 0; k < top_k; ++k) {
+      const double weight = score[order[k]] / sum * 2.5 * factors[order[k]];
+      EXPECT(out[t * 2 * top_k + k] == static_cast<float>(order[k]));
+      EXPECT(std::abs(out[(t * 2 + 1) * top_k + k] - weight) < 1e-5);
+    }
+  }
 }
 
 Grouping group(const Buffer<float>& routes, u32 tokens, u32 n_experts, u32 top_k, u32 tile_tokens) {
@@ -108,17 +166,25 @@ TEST_RANDOM(random_moe_route, check_random_route, 12)
 TEST(moe_route_of_few_experts) { check_route(5, 4, 2, true); }
 TEST(moe_route_of_all_experts) { check_route(2, 8, 8, false); }
 TEST(moe_route_of_many_experts) { check_route(3, 131, 9, true); }
+TEST(moe_route_by_biased_sigmoids) { check_biased_route(160, 6, 1, 1, 1); }
+TEST(moe_route_by_groups_of_biased_sigmoids) { check_biased_route(64, 4, 8, 3, 1); }
+TEST(moe_route_by_groups_of_biased_softmax) { check_biased_route(96, 8, 32, 5, 0); }
 TEST(moe_route_of_nan_stays_in_bounds) {
   Buffer<float> logits(6), out(2 * 2);  // logits are all NaN
   const Buffer<u32> n_tokens = {1};
   launch(MoeRoute{.out = out.data(),
                   .logits = logits.data(),
+                  .bias = nullptr,
+                  .expert_scales = nullptr,
                   .n_tokens = n_tokens.data(),
                   .max_tokens = 1,
                   .n_experts = 6,
                   .top_k = 2,
                   .normalize = 1,
-                  .scale = 1.0f});
+                  .scale = 1.0f,
+                  .scores = 0,
+                  .n_groups = 1,
+                  .top_groups = 1});
   EXPECT(out[0] >= 0 && out[0] < 6 && out[1] >= 0 && out[1] < 6);
 }
 TEST(moe_group_covers_every_pair_once) {

@@ -15,12 +15,14 @@ std::vector<double> plain_rms_norm(const float* x, const float* weight, u32 rows
   return out;
 }
 
-void check_rms_norm(u32 rows, u32 max_rows, u32 cols, u32 threads, bool with_residual) {
+void check_rms_norm(u32 rows, u32 max_rows, u32 cols, u32 threads, bool with_residual,
+                    u32 groups = 1) {
   Random random(rows * 1000 + cols);
-  const auto x = random_floats(random, u64(rows) * cols, 3);
+  const u64 size = u64(rows) * groups * cols;
+  const auto x = random_floats(random, size, 3);
   const auto weight = random_floats(random, cols);
-  const auto residual = random_floats(random, u64(rows) * cols);
-  Buffer<float> out(u64(rows) * cols);
+  const auto residual = random_floats(random, size);
+  Buffer<float> out(size);
   const Buffer<u32> n_rows = {rows};
   launch(RmsNorm{.out = out.data(),
                  .x = x.data(),
@@ -29,10 +31,11 @@ void check_rms_norm(u32 rows, u32 max_rows, u32 cols, u32 threads, bool with_res
                  .n_rows = n_rows.data(),
                  .max_rows = max_rows,
                  .cols = cols,
+                 .groups = groups,
                  .threads = threads,
                  .eps = 1e-5f,
                  .offset = 1.0f});
-  auto expected = plain_rms_norm(x.data(), weight.data(), rows, cols, 1e-5, 1.0);
+  auto expected = plain_rms_norm(x.data(), weight.data(), rows * groups, cols, 1e-5, 1.0);
   for (size_t i = 0; with_residual && i < expected.size(); ++i) expected[i] += residual[i];
   expect_near("rms_norm", out, expected, 1e-6, 1e-5);
 }
@@ -47,5 +50,6 @@ void check_random_rms_norm(Random& random) {
 
 TEST_RANDOM(random_rms_norm, check_random_rms_norm, 10)
 TEST(rms_norm_of_one_odd_row) { check_rms_norm(1, 1, 37, 256, false); }
+TEST(rms_norm_of_groups) { check_rms_norm(3, 4, 48, 256, true, 5); }
 TEST(rms_norm_with_residual) { check_rms_norm(3, 5, 288, 256, true); }
 TEST(rms_norm_of_wide_rows) { check_rms_norm(2, 2, 2051, 1024, false); }

@@ -24,7 +24,7 @@ struct RmsNorm {
   float* out;
   const float *x, *weight, *residual;
   const u32* n_rows;
-  u32 max_rows, cols, threads;
+  u32 max_rows, cols, groups, threads;
   float eps, offset;
 };
 struct FusedResidualRmsNorm {
@@ -46,6 +46,17 @@ struct Glu {
   const float* x;
   const u32* n_rows;
   u32 max_rows, out_cols, width, unit;
+};
+struct ColumnPiece {
+  const float* x;
+  u32 cols, width, first, step;
+  float scale;
+};
+struct GatherColumns {
+  float* out;
+  ColumnPiece pieces[3];
+  const u32* n_rows;
+  u32 max_rows, out_cols, group_cols;
 };
 struct GatherOutputs {
   float* out;
@@ -95,10 +106,11 @@ struct MoeTile {
 };
 struct MoeRoute {
   float* out;
-  const float* logits;
+  const float *logits, *bias, *expert_scales;
   const u32* n_tokens;
   u32 max_tokens, n_experts, top_k, normalize;
   float scale;
+  u32 scores, n_groups, top_groups;
 };
 struct MoeGroup {
   MoeTile* tiles;
@@ -229,6 +241,7 @@ void launch(const RmsNorm& op);
 void launch(const FusedResidualRmsNorm& op);
 void launch(const LayerNorm& op);
 void launch(const Glu& op);
+void launch(const GatherColumns& op);
 void launch(const GatherOutputs& op);
 void launch(const Softcap& op);
 void launch(const Embed& op);

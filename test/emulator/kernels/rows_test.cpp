@@ -113,6 +113,47 @@ TEST(layer_norm_with_and_without_bias) {
   }
 }
 
+TEST(gather_columns_of_three_values) {
+  Random random(8);
+  const u32 rows = 2, groups = 40;
+  const u32 cols[] = {64, 17 * groups, 9};
+  Buffer<float> x[3];
+  for (u32 p = 0; p < 3; ++p) x[p] = random_floats(random, rows * cols[p]);
+  const u32 group_cols = 5 + 17 + 9, out_cols = groups * group_cols;
+  Buffer<float> out(rows * out_cols);
+  const Buffer<u32> n_rows = {rows};
+  launch(GatherColumns{.out = out.data(),
+                       .pieces = {{x[0].data(), cols[0], 5, 20, 1, 1.0f},
+                                  {x[1].data(), cols[1], 17, 0, 17, -0.5f},
+                                  {x[2].data(), cols[2], 9, 0, 0, 3.0f}},
+                       .n_rows = n_rows.data(),
+                       .max_rows = 4,
+                       .out_cols = out_cols,
+                       .group_cols = group_cols});
+  size_t at = 0;
+  for (u32 r = 0; r < rows; ++r) {
+    for (u32 g = 0; g < groups; ++g) {
+      for (u32 i = 0; i < 5; ++i) EXPECT(out[at++] == x[0][r * 64 + 20 + g + i]);
+      for (u32 i = 0; i < 17; ++i) EXPECT(out[at++] == -0.5f * x[1][r * cols[1] + g * 17 + i]);
+      for (u32 i = 0; i < 9; ++i) EXPECT(out[at++] == 3.0f * x[2][r * 9 + i]);
+    }
+  }
+}
+
+TEST(gather_columns_of_one_value) {
+  Random random(9);
+  const auto x = random_floats(random, 30);
+  Buffer<float> out(20);
+  const Buffer<u32> n_rows = {2};
+  launch(GatherColumns{.out = out.data(),
+                       .pieces = {{x.data(), 15, 10, 3, 0, 2.0f}},
+                       .n_rows = n_rows.data(),
+                       .max_rows = 2,
+                       .out_cols = 10,
+                       .group_cols = 10});
+  for (u32 i = 0; i < 20; ++i) EXPECT(out[i] == 2 * x[i / 10 * 15 + 3 + i % 10]);
+}
+
 TEST(gather_outputs_and_softcap) {
   Random random(7);
   const u32 cols = 1100;

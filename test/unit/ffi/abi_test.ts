@@ -3,7 +3,7 @@ import { assert, assertEquals } from "@std/assert";
 import { resolve } from "@std/path";
 import { ABI_VERSION, symbols, versionSymbol } from "../../../ffi/abi.ts";
 import { WEIGHT_PART_BYTES } from "../../../ffi/native_backend.ts";
-import { ACTIVATIONS, ROPE_LAYOUTS } from "../../../ffi/native_step.ts";
+import { ACTIVATIONS, PIECE_BYTES, ROPE_LAYOUTS, ROUTER_SCORES } from "../../../ffi/native_step.ts";
 import { STATUS_NAMES } from "../../../ffi/status.ts";
 import {
   CONTROL_WORDS,
@@ -152,7 +152,8 @@ Deno.test("abi: structs", () => {
     ],
     bytes: WEIGHT_PART_BYTES,
   });
-  assertEquals(header.structs.size, 5);
+  assertEquals(wordsOf("forge_piece"), PIECE_BYTES / 4);
+  assertEquals(header.structs.size, 6);
 });
 
 Deno.test("abi: statuses", () => {
@@ -186,6 +187,12 @@ Deno.test("abi: activations and RoPE layouts", () => {
       ]),
     ),
     Object.fromEntries(enumOf("FORGE_ROPE_HALF")),
+  );
+  const scores = Object.entries(ROUTER_SCORES)
+    .map(([name, value]) => [`FORGE_SCORES_${name.toUpperCase()}`, value]);
+  assertEquals(
+    Object.fromEntries(scores),
+    Object.fromEntries(enumOf("FORGE_SCORES_SOFTMAX")),
   );
 });
 

@@ -21,7 +21,7 @@ u32 warp_rows(const DeviceWeight& weight) { return weight.format[0] == 'B' ? 1 :
 }  // namespace
 
 void launch(const RmsNorm& op) {
-  launch("rms_norm", {{op.max_rows}, {op.threads}}, op.out, op.x, op.weight, op.residual,
+  launch("rms_norm", {{op.max_rows, op.groups}, {op.threads}}, op.out, op.x, op.weight, op.residual,
          op.n_rows, op.cols, op.eps, op.offset);
 }
 
@@ -39,6 +39,14 @@ void launch(const LayerNorm& op) {
 void launch(const Glu& op) {
   launch("glu", {{blocks_for(op.out_cols, kRowElements), op.max_rows}, {256}}, op.out, op.x,
          op.n_rows, op.out_cols, op.width, op.unit);
+}
+
+void launch(const GatherColumns& op) {
+  const struct {
+    ColumnPiece of[3];
+  } pieces = {{op.pieces[0], op.pieces[1], op.pieces[2]}};
+  launch("gather_columns", {{blocks_for(op.out_cols, kRowElements), op.max_rows}, {256}}, op.out,
+         pieces, op.n_rows, op.out_cols, op.group_cols);
 }
 
 void launch(const GatherOutputs& op) {
@@ -106,8 +114,9 @@ void launch_decode_gemm(const Gemm& op, const RowSet& set, u32 token_tiles, u32 
 void launch(const Gemm& op) { launch_gemm(op, {op.n_rows, nullptr}); }
 
 void launch(const MoeRoute& op) {
-  launch("moe_route", {{blocks_for(op.max_tokens, 4)}, {128}}, op.out, op.logits, op.n_tokens,
-         op.n_experts, op.top_k, op.normalize, op.scale);
+  launch("moe_route", {{blocks_for(op.max_tokens, 4)}, {128}}, op.out, op.logits, op.bias,
+         op.expert_scales, op.n_tokens, op.n_experts, op.top_k, op.normalize, op.scale, op.scores,
+         op.n_groups, op.top_groups);
 }
 
 void launch_moe_group(const MoeGroup& op, const RowSet& set, u32 warps) {

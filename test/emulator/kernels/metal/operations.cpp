@@ -62,8 +62,8 @@ metal_args::MatvecArgs matvec_args(const DeviceWeight& w, u32 out_stride, u32 sp
 }
 
 void launch(const RmsNorm& op) {
-  launch_metal("rms_norm", {{op.max_rows}, {op.threads}},
-               metal_args::RmsNormArgs{op.cols, op.eps, op.offset, present(op.residual)}, op.out,
+  launch_metal("rms_norm", {{op.max_rows, op.groups}, {op.threads}},
+               metal_args::RmsNormArgs{op.cols, op.groups, op.eps, op.offset, present(op.residual)}, op.out,
                op.x, op.weight, op.residual, op.n_rows);
 }
 
@@ -83,6 +83,17 @@ void launch(const LayerNorm& op) {
 void launch(const Glu& op) {
   launch_metal("glu", {{blocks_for(op.out_cols, metal_args::kRowElements), op.max_rows}, {256}},
                metal_args::GluArgs{op.out_cols, op.width, op.unit}, op.out, op.x, op.n_rows);
+}
+
+void launch(const GatherColumns& op) {
+  metal_args::GatherColumnsArgs args{op.out_cols, op.group_cols, {}};
+  for (u32 p = 0; p < 3; ++p) {
+    const ColumnPiece& piece = op.pieces[p];
+    args.pieces[p] = {piece.cols, piece.width, piece.first, piece.step, piece.scale};
+  }
+  launch_metal("gather_columns",
+               {{blocks_for(op.out_cols, metal_args::kRowElements), op.max_rows}, {256}}, args,
+               op.out, op.pieces[0].x, op.pieces[1].x, op.pieces[2].x, op.n_rows);
 }
 
 void launch(const GatherOutputs& op) {
@@ -124,8 +135,10 @@ void launch(const Gemm& op) {
 
 void launch(const MoeRoute& op) {
   launch_metal("moe_route", {{blocks_for(op.max_tokens, 4)}, {128}},
-               metal_args::MoeRouteArgs{op.n_experts, op.top_k, op.normalize, op.scale}, op.out,
-               op.logits, op.n_tokens);
+               metal_args::MoeRouteArgs{op.n_experts, op.top_k, op.normalize, op.scale, op.scores,
+                                        op.n_groups, op.top_groups, present(op.bias),
+                                        present(op.expert_scales)},
+               op.out, op.logits, op.bias, op.expert_scales, op.n_tokens);
 }
 
 void launch(const MoeGroup& op) {
