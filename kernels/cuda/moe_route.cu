@@ -38,19 +38,22 @@ struct Experts {
   const float* bias;
   u32 n, scores;
   float largest, total;  // of the exponentials of a softmax
-
-  DEVICE float score(u32 e) const {
-    return scores == 1 ? 1.0f / (1.0f + expf(-logits[e])) : expf(logits[e] - largest) / total;
-  }
-  DEVICE float worth(u32 e) const { return bias ? score(e) + bias[e] : logits[e]; }
 };
+DEVICE float score_of(const Experts& experts, u32 e) {
+  const float logit = experts.logits[e];
+  return experts.scores == 1 ? 1.0f / (1.0f + expf(-logit))
+                             : expf(logit - experts.largest) / experts.total;
+}
+DEVICE float worth_of(const Experts& experts, u32 e) {
+  return experts.bias ? score_of(experts, e) + experts.bias[e] : experts.logits[e];
+}
 
 // A bit for each group that takes part.
 DEVICE u32 best_groups(const Experts& experts, u32 n_groups, u32 top_groups) {
   const u32 size = experts.n / n_groups;
   float first = -FORGE_INFINITY, second = -FORGE_INFINITY;
   for (u32 e = lane_id() * size; lane_id() < n_groups && e < (lane_id() + 1) * size; ++e) {
-    const float worth = experts.worth(e);
+    const float worth = worth_of(experts, e);
     second = fmaxf(second, fminf(first, worth));
     first = fmaxf(first, worth);
   }
@@ -87,13 +90,13 @@ KERNEL moe_route(float* out, const float* logits, const float* bias, const float
     Ranked best = {-FORGE_INFINITY, n_experts - 1 - k};
     for (u32 e = lane_id(); e < n_experts; e += kWarp) {
       if (!(groups >> e / group_size & 1)) continue;
-      const Ranked candidate = {experts.worth(e), e};
+      const Ranked candidate = {worth_of(experts, e), e};
       if ((k == 0 || ranks_before(last, candidate)) && ranks_before(candidate, best)) {
         best = candidate;
       }
     }
     last = warp_first(best);
-    const float score = experts.score(last.expert);
+    const float score = score_of(experts, last.expert);
     sum += score;
     if (lane_id() == 0) {
       chosen[k] = float(last.expert);

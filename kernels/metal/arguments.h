@@ -55,7 +55,8 @@ struct EmbedArgs {
   float scale;
 };
 
-// rms_norm: out, x, weight [cols], [residual], n_rows; rows are groups of cols
+// rms_norm: out, x, weight, [residual], n_rows
+//   the weight has a group's columns
 // grid (max rows, groups); threads norm_threads
 struct RmsNormArgs {
   uint32_t cols;
@@ -100,7 +101,7 @@ struct GatherOutputsArgs {
   uint32_t cols;
 };
 
-// gather_columns: out, x of piece 0, [of 1], [of 2], n_rows
+// gather_columns: out, x0, [x1], [x2], n_rows
 //   group g of out has, of piece p, scale * x[first + g * step ... + width - 1]
 // grid (ceil(out_cols, kRowElements), max rows); threads 256
 struct ColumnPiece {
@@ -194,8 +195,7 @@ struct MoeTile {
   uint32_t count;
 };
 
-// moe_route: out [tokens, 2 top_k], logits [tokens, n_experts], [bias] and [expert_scales]
-//   [n_experts], n_tokens
+// moe_route: out [tokens, 2 top_k], logits [tokens, n_experts], [bias], [expert_scales], n_tokens
 // grid (ceil(max tokens, 4)); threads 128
 struct MoeRouteArgs {
   uint32_t n_experts;

@@ -62,6 +62,8 @@ export class ForwardPass {
   readonly recorder: Recorder;
   readonly kv: readonly KvCache[];
   readonly states: readonly StateCache[];
+  /** Values that layers leave for later ones, by what their family calls them. */
+  readonly kept = new Map<string, Value>();
   readonly #tables = new Map<Rope, Value>();
   readonly #weights: WeightLoader;
 

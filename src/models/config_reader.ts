@@ -19,12 +19,20 @@ export class ConfigReader {
   /** The folder or file, for messages. */
   readonly path: string;
   readonly #checkpoint: Checkpoint;
+  readonly #layer: number | undefined;
 
-  constructor(checkpoint: Checkpoint) {
+  /** @param layer the layer whose settings are read where they differ between layers */
+  constructor(checkpoint: Checkpoint, layer?: number) {
     this.#checkpoint = checkpoint;
+    this.#layer = layer;
     this.isGguf = checkpoint.kind === "gguf";
     this.modelType = checkpoint.modelType;
     this.path = checkpoint.path;
+  }
+
+  /** The settings of one layer: its entry of lists, and what `per_layer_config` has for it. */
+  ofLayer(index: number): ConfigReader {
+    return new ConfigReader(this.#checkpoint, index);
   }
 
   /** The value under a key, or `undefined` when it is absent or null. */
@@ -32,7 +40,8 @@ export class ConfigReader {
     const name = this.#name(key);
     if (name === undefined) return undefined;
     const { metadata, config } = this.#checkpoint;
-    return (metadata === undefined ? config?.[name] : metadata.get(name)) ?? undefined;
+    const own = this.#ownSettings()?.[name];
+    return own ?? (metadata === undefined ? config?.[name] : metadata.get(name)) ?? undefined;
   }
 
   /**
@@ -106,9 +115,28 @@ export class ConfigReader {
     );
   }
 
+  /** What config.json has for this layer alone. */
+  #ownSettings(): JsonObject | undefined {
+    if (this.#layer === undefined) return undefined;
+    const settings = this.#checkpoint.config?.per_layer_config ?? undefined;
+    const own = isJsonObject(settings) ? settings[this.#layer] : undefined;
+    return isJsonObject(own) ? own : undefined;
+  }
+
+  /** The error for a setting that forge does not know what to do with. */
+  unsupported(key: Key, value: unknown, expected: string): ForgeError {
+    return new ForgeError(
+      "unsupported",
+      `${quote(this.path)}: ${this.#name(key)} is ${
+        quote(describe(value))
+      }; forge knows ${expected}`,
+    );
+  }
+
   #ofAllLayers(key: Key, value: unknown): unknown {
     const list = asList(value);
     if (list === undefined || list.length === 0) return value;
+    if (this.#layer !== undefined) return list[this.#layer];
     if (list.every((entry) => entry === list[0])) return list[0];
     throw new ForgeError(
       "unsupported",

@@ -78,6 +78,8 @@ export interface DecoderParts {
   readonly layer: (weights: WeightLoader, index: number) => Layer;
   /** Multiplies the embeddings. @default 1 */
   readonly embeddingScale?: number | undefined;
+  /** Records what layers need beside the hidden states, given the first of these. */
+  readonly begin?: ((pass: ForwardPass, h: Value) => void) | undefined;
   /** The norm before the output matrix. @default RMSNorm under its usual name */
   readonly finalNorm?: Block | undefined;
   readonly norm?: NormOptions | undefined;
@@ -107,6 +109,7 @@ export function loadDecoder(source: ModelSource, c: DecoderConfig, parts: Decode
     forward(recorder, kv, states) {
       const pass = new ForwardPass(recorder, kv, states, weights);
       let h = recorder.embed(embedding.weight, parts.embeddingScale);
+      parts.begin?.(pass, h);
       for (const layer of layers) h = layer(pass, h);
       return head(pass, h);
     },
@@ -117,7 +120,7 @@ export function loadDecoder(source: ModelSource, c: DecoderConfig, parts: Decode
 export function loadRope(
   source: ModelSource,
   c: DecoderConfig,
-  request: RopeLayers & { readonly layout: RopeLayout },
+  request: RopeLayers & { readonly layout: RopeLayout; readonly hasDivisors?: boolean },
 ): Rope {
   const { config, weights, sessionLength } = source;
   return readRope(config, {
@@ -125,7 +128,7 @@ export function loadRope(
     headDim: c.headDim,
     contextLength: c.contextLength,
     sessionLength: Math.min(sessionLength ?? c.contextLength, c.contextLength),
-    divisors: {
+    divisors: request.hasDivisors === false ? {} : {
       always: weights.optionalNumbers([undefined, "rope_freqs"]),
       short: weights.optionalNumbers([undefined, "rope_factors_short"]),
       long: weights.optionalNumbers([undefined, "rope_factors_long"]),

@@ -71,7 +71,8 @@ export function decoderConfig(config: ConfigReader, defaults: DecoderDefaults = 
 /** Refuses an encoder in a decoder's clothes, such as EmbeddingGemma. */
 function assertCausal(config: ConfigReader): void {
   const bidirectional = config.raw(["use_bidirectional_attention", undefined]) ?? false;
-  if (bidirectional === false) return;
+  // Of the pictures that "vision" is about there are none.
+  if (bidirectional === false || bidirectional === "vision") return;
   throw new ForgeError(
     "unsupported",
     `${quote(config.path)} attends in both directions: it embeds text and does not generate any`,

@@ -1,5 +1,5 @@
 /** Sparse mixtures of experts. */
-import type { GatedUnit, Weight } from "../backend.ts";
+import type { GatedUnit, MoeRouteOptions, Recorder, Value, Weight } from "../backend.ts";
 import { type Block, loadGatedMlp, type MlpNames } from "./blocks.ts";
 import type { DecoderConfig } from "./decoder_config.ts";
 import { type ExpertLayout, loadStackedBiases, loadStackedExperts } from "./stacked_experts.ts";
@@ -20,30 +20,50 @@ export interface StackedNames extends ExpertLayout {
   readonly down: string;
 }
 
-export interface MoeParts {
+export interface MoeParts extends Omit<MoeRouteOptions, "bias"> {
   readonly nExperts: number;
-  readonly topK: number;
   readonly intermediateSize: number;
-  readonly normalize: boolean;
   /** @default the config's activation */
   readonly unit?: GatedUnit | undefined;
   /** Whether router and experts have biases. @default false */
   readonly hasBias?: boolean | undefined;
+  /** Where what is added to the scores for the choice alone stands, if anything is. */
+  readonly choiceBias?: TensorName | undefined;
   readonly names: ExpertNames | StackedNames;
 }
 
 /** A sparse mixture of gated MLPs: a router picks `topK` experts for each token. */
 export function loadMoe(weights: WeightLoader, c: DecoderConfig, parts: MoeParts): Block {
-  const { nExperts, topK, intermediateSize, normalize, names } = parts;
-  const { unit = c.activation, hasBias = false } = parts;
+  const { nExperts, names, hasBias = false } = parts;
   const routerName: TensorName = [names.router, "ffn_gate_inp"];
   const router = weights.matrix(routerName, nExperts, c.hiddenSize);
-  const routerBias = hasBias ? weights.vector(routerName, nExperts, "bias") : undefined;
+  const bias = hasBias ? weights.vector(routerName, nExperts, "bias") : undefined;
+  const experts = loadRoutedExperts(weights, c, parts);
+  return ({ recorder }, x, residual) =>
+    experts(recorder, recorder.matmul(x, router, { bias }), x, residual);
+}
+
+/** Records what experts do with `x`, given a router's logits. */
+export type RoutedExperts = (
+  recorder: Recorder,
+  logits: Value,
+  x: Value,
+  residual?: Value,
+) => Value;
+
+/** A mixture's experts without their router. */
+export function loadRoutedExperts(
+  weights: WeightLoader,
+  c: DecoderConfig,
+  parts: MoeParts,
+): RoutedExperts {
+  const { nExperts, intermediateSize, unit = c.activation } = parts;
+  const bias = parts.choiceBias &&
+    weights.vector(parts.choiceBias, nExperts, weights.isGguf ? "bias" : "");
   const { gateUp, gateUpBias, down, downBias } = loadExperts(weights, c.hiddenSize, parts);
 
-  return ({ recorder }, x, residual) => {
-    const logits = recorder.matmul(x, router, { bias: routerBias });
-    const route = recorder.moeRoute(logits, { topK, normalize });
+  return (recorder, logits, x, residual) => {
+    const route = recorder.moeRoute(logits, { ...parts, bias });
     const gated = recorder.moeMatmul(x, route, gateUp, nExperts, gateUpBias);
     const hidden = recorder.glu(gated, intermediateSize, unit);
     const out = recorder.moeMatmul(hidden, route, down, nExperts, downBias);
@@ -80,6 +100,10 @@ export function loadSharedMoe(
   };
 }
 
+/** GGUF files may have gate and up in one tensor. */
+const GATE_UP_EXPERTS: TensorName = [undefined, "ffn_gate_up_exps"];
+const DOWN_EXPERTS: TensorName = [undefined, "ffn_down_exps"];
+
 interface Experts {
   /** `[nExperts x (gate | up), hiddenSize]` */
   readonly gateUp: Weight;
@@ -99,6 +123,20 @@ function loadExperts(weights: WeightLoader, hiddenSize: number, parts: MoeParts)
       gateUpBias: hasBias ? loadStackedBiases(weights, names.gateUp, gateUp) : undefined,
       down: loadStackedExperts(weights, names.down, down),
       downBias: hasBias ? loadStackedBiases(weights, names.down, down) : undefined,
+    };
+  }
+  if (weights.has(GATE_UP_EXPERTS)) {
+    const gateUp = weights.tensor(GATE_UP_EXPERTS, "weight", [
+      nExperts,
+      2 * intermediateSize,
+      hiddenSize,
+    ]);
+    const down = weights.tensor(DOWN_EXPERTS, "weight", [nExperts, hiddenSize, intermediateSize]);
+    return {
+      gateUp: weights.mapWhole(gateUp, hiddenSize),
+      gateUpBias: undefined,
+      down: weights.mapWhole(down, intermediateSize),
+      downBias: undefined,
     };
   }
   const own = "gate" in names ? names : undefined;

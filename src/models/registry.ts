@@ -5,10 +5,12 @@ import { quote } from "../formats/quote.ts";
 import { type CausalLm, type Family, ModelSource } from "./causal_lm.ts";
 import type { ConfigReader } from "./config_reader.ts";
 import { cohere } from "./cohere.ts";
+import { deepseek } from "./deepseek.ts";
 import { exaone4 } from "./exaone4.ts";
 import { gemma } from "./gemma.ts";
 import { gemma2 } from "./gemma2.ts";
 import { gemma3 } from "./gemma3.ts";
+import { gemma4 } from "./gemma4.ts";
 import { glm4 } from "./glm4.ts";
 import { gptOss } from "./gpt_oss.ts";
 import { granite } from "./granite.ts";
@@ -28,10 +30,12 @@ import type { WeightLoader } from "./weight_loader.ts";
 
 const FAMILIES: readonly Family[] = [
   cohere,
+  deepseek,
   exaone4,
   gemma,
   gemma2,
   gemma3,
+  gemma4,
   glm4,
   gptOss,
   granite,

@@ -32,7 +32,7 @@ export interface RopeRequest extends RopeLayers {
 }
 
 /** The kinds of scaling, as config.json names them. */
-const KINDS = ["default", "linear", "dynamic", "llama3", "yarn", "longrope"];
+const KINDS = ["default", "linear", "dynamic", "llama3", "yarn", "longrope", "proportional"];
 
 /** Frequencies before they are rounded, and the factor of cosines and sines. */
 interface Scaled {
@@ -49,7 +49,7 @@ interface Scaled {
 export function readRope(config: ConfigReader, request: RopeRequest): Rope {
   const p = RopeParameters.read(config, request);
   const theta = p.positive("rope_theta");
-  const rotaryDim = rotaryDimension(config, p, request.headDim);
+  const rotaryDim = rotaryDimension(config, p, request);
   const plain = Float64Array.from(
     { length: rotaryDim / 2 },
     (_, i) => theta ** (-2 * i / rotaryDim),
@@ -63,8 +63,17 @@ export function readRope(config: ConfigReader, request: RopeRequest): Rope {
   return { invFreq: rounded, scale, layout: request.layout };
 }
 
-function rotaryDimension(config: ConfigReader, p: RopeParameters, headDim: number): number {
-  const key: Key = ["partial_rotary_factor", "rope.dimension_count"];
+function rotaryDimension(
+  config: ConfigReader,
+  p: RopeParameters,
+  { headDim, layerType }: RopeRequest,
+): number {
+  // All pairs are in the table; those that are not rotated have a frequency of 0.
+  if (p.type === "proportional") return headDim;
+  const sliding = "rope.dimension_count_swa";
+  const hasOwn = layerType === "sliding_attention" &&
+    config.raw([undefined, sliding]) !== undefined;
+  const key: Key = ["partial_rotary_factor", hasOwn ? sliding : "rope.dimension_count"];
   const rotary = config.isGguf
     ? config.int(key, { fallback: headDim })
     : Math.trunc(headDim * p.positive("partial_rotary_factor", config.positive(key, 1)));
@@ -94,6 +103,8 @@ function scaleFrequencies(
       const factor = p.positive("factor");
       return { invFreq: plain.map((f) => f / factor), scale: 1 };
     }
+    case "proportional":
+      return { invFreq: proportional(plain, p), scale: 1 };
     case "llama3":
       return { invFreq: plain.map(llama3(p)), scale: 1 };
     case "yarn":
@@ -104,6 +115,16 @@ function scaleFrequencies(
     default:
       throw p.unsupported(KINDS);
   }
+}
+
+/**
+ * The first pairs of a head rotate with the frequencies they would have if all did; the others do not
+ * (Gemma 4).
+ */
+function proportional(plain: Float64Array, p: RopeParameters): Float64Array {
+  const factor = p.positive("factor", 1);
+  const nRotated = Math.trunc(p.positive("partial_rotary_factor", 1) * plain.length);
+  return plain.map((frequency, i) => i < nRotated ? frequency / factor : 0);
 }
 
 /**

@@ -149,8 +149,8 @@ function ggufSettings(config: ConfigReader, layers: RopeLayers): Settings {
     const local = config.raw([undefined, "rope.freq_base_swa"]) ?? layers.slidingTheta;
     return { rope_theta: local ?? settings.rope_theta };
   }
-  // The file has what divides alone.
-  if (settings.mscale_all_dim !== undefined) settings.mscale = 1;
+  // Where attention's scale takes it up, sines and cosines keep their length.
+  settings.mscale = settings.mscale_all_dim;
   // A factor without a type is of the days when there was but one type.
   if (settings.rope_type === undefined && settings.factor !== undefined) {
     settings.rope_type = "linear";

@@ -226,7 +226,7 @@ export const refusals: Readonly<Record<string, readonly Refusal[]>> = {
   ],
   gather_columns: [
     ["value is 99", (p) => p.recorder.gatherColumns([{ value: unknown, width: 1 }], 1)],
-    ["0 pieces; valid is 1 to 3", (p) => p.recorder.gatherColumns([], 1)],
+    ["pieces is null", (p) => p.recorder.gatherColumns([], 1)],
     [
       "4 pieces; valid is 1 to 3",
       (p) => p.recorder.gatherColumns(Array(4).fill({ value: p.x, width: 1 }), 1),

@@ -117,8 +117,9 @@ TEST(gather_columns_of_three_values) {
   Random random(8);
   const u32 rows = 2, groups = 40;
   const u32 cols[] = {64, 17 * groups, 9};
-  Buffer<float> x[3];
-  for (u32 p = 0; p < 3; ++p) x[p] = random_floats(random, rows * cols[p]);
+  const Buffer<float> x[] = {random_floats(random, rows * cols[0]),
+                             random_floats(random, rows * cols[1]),
+                             random_floats(random, rows * cols[2])};
   const u32 group_cols = 5 + 17 + 9, out_cols = groups * group_cols;
   Buffer<float> out(rows * out_cols);
   const Buffer<u32> n_rows = {rows};
