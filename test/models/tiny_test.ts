@@ -2,9 +2,7 @@
  * Every supported family against transformers in float32, from a Hugging Face folder and from the
  * GGUF file that llama.cpp's converter made of it.
  */
-import { assertRejects, assertStringIncludes } from "@std/assert";
-import { ForgeError, load, type LoadOptions } from "../../src/mod.ts";
-import { knownArchitectures } from "../../src/models/registry.ts";
+import type { LoadOptions } from "../../src/mod.ts";
 import { sharedAvailable, sharedPath } from "../support/shared.ts";
 import { assertMatchesReference, readJson, type Reference } from "./reference_check.ts";
 
