@@ -35,6 +35,7 @@ void request(const CausalConv1dOp& op, WeightRequests& requests) {
 void request(const GatedDeltaRuleOp& op, WeightRequests& requests) {
   requests.add_floats(op.rate);
   requests.add_floats(op.dt_bias);
+}
 void request(const MoeRouteOp& op, WeightRequests& requests) {
   requests.add_floats(op.routing.bias);
   requests.add_floats(op.routing.expert_scales);

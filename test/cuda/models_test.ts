@@ -43,10 +43,10 @@ Deno.test({
 });
 
 // A dense model and one with experts; one with biases, one with norms on both sides, soft-caps and
-// windows, and one with recurrent layers.
+// windows, and one with recurrent layers; heads and caches of several shapes, experts beside a shared one.
 const FAMILIES = {
-  F32: ["llama", "qwen3_moe"],
-  F16: ["qwen2", "gemma2", "qwen3_5_text"],
+  F32: ["llama", "qwen3_moe", "gemma4_text"],
+  F16: ["qwen2", "gemma2", "qwen3_5_text", "deepseek_v2"],
 } as const;
 
 for (const [kvType, families] of Object.entries(FAMILIES)) {

@@ -59,8 +59,11 @@ for (const [when, options, variables] of memories) {
 }
 
 // A dense model and one with experts; one with biases and one with norms on both sides, soft-caps and
-// windows.
-const FAMILIES = { F32: ["llama", "qwen3_moe"], F16: ["qwen2", "gemma2"] } as const;
+// windows; heads and caches of several shapes, experts beside a shared one.
+const FAMILIES = {
+  F32: ["llama", "qwen3_moe", "gemma4_text"],
+  F16: ["qwen2", "gemma2", "deepseek_v2"],
+} as const;
 
 for (const [kvType, families] of Object.entries(FAMILIES)) {
   Deno.test({

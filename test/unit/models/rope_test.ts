@@ -323,8 +323,13 @@ Deno.test("RoPE's parameters must be for the layers that ask", () => {
 });
 
 Deno.test("an unknown kind of scaling is refused with a list of the known ones", () => {
-  const read = () => fromParameters({ rope_type: "proportional" });
-  assertRefused(read, "unsupported", `"proportional"`, "linear, dynamic, llama3, yarn, longrope");
+  const read = () => fromParameters({ rope_type: "spiral" });
+  assertRefused(
+    read,
+    "unsupported",
+    `"spiral"`,
+    "linear, dynamic, llama3, yarn, longrope, proportional",
+  );
 });
 
 Deno.test("what RoPE cannot use in GGUF is named by its key", () => {
