@@ -9,7 +9,9 @@
  * await Deno.serve({ hostname: "127.0.0.1", port: 8080 }, createHandler(model)).finished;
  * ```
  *
- * `forge serve` is this handler and a port.
+ * `forge serve` is this handler and a port. Clients that go away are known by the request's signal; Deno
+ * remarks once on what that signal used to mean, unless it is started with
+ * `--unstable-no-legacy-abort` or deno.json has `"unstable": ["no-legacy-abort"]`.
  *
  * @module
  */
