@@ -146,8 +146,9 @@ function gemma4Layer(
 
 /** What multiplies a layer's result. */
 function readScale(config: ConfigReader, weights: WeightLoader): number {
-  const suffix = config.isGguf ? "weight" : "";
-  const weight = weights.optionalVector(LAYER_SCALE, 1, suffix);
+  const weight = config.isGguf
+    ? weights.optionalVector(LAYER_SCALE, 1)
+    : weights.vector(LAYER_SCALE, 1, "");
   return weight === undefined ? 1 : weights.backend.readWeight(weight, 0, 1)[0]!;
 }
 

@@ -111,7 +111,8 @@ const SHARED_SIZE = [
   "expert_shared_feed_forward_length",
 ] as const;
 
-function sharedExpertParts(config: ConfigReader, weights: WeightLoader): SharedMoeParts {
+/** Experts beside a gated MLP that all tokens go through. */
+export function sharedExpertParts(config: ConfigReader, weights: WeightLoader): SharedMoeParts {
   const parts = expertParts(config, true);
   return {
     ...parts,

@@ -6,20 +6,24 @@ import { type CausalLm, type Family, ModelSource } from "./causal_lm.ts";
 import type { ConfigReader } from "./config_reader.ts";
 import { cohere } from "./cohere.ts";
 import { deepseek } from "./deepseek.ts";
+import { ernie4_5 } from "./ernie4_5.ts";
 import { exaone4 } from "./exaone4.ts";
 import { gemma } from "./gemma.ts";
 import { gemma2 } from "./gemma2.ts";
 import { gemma3 } from "./gemma3.ts";
 import { gemma4 } from "./gemma4.ts";
 import { glm4 } from "./glm4.ts";
+import { glm4Moe } from "./glm4_moe.ts";
 import { gptOss } from "./gpt_oss.ts";
 import { granite } from "./granite.ts";
 import { llama } from "./llama.ts";
 import { mistral } from "./mistral.ts";
 import { mixtral } from "./mixtral.ts";
 import { olmo2 } from "./olmo2.ts";
+import { olmoe } from "./olmoe.ts";
 import { phi3 } from "./phi3.ts";
 import { qwen2 } from "./qwen2.ts";
+import { qwen2Moe } from "./qwen2_moe.ts";
 import { qwen3 } from "./qwen3.ts";
 import { qwen3_5, qwen3_5Moe, qwen3Next } from "./qwen3_5.ts";
 import { qwen3Moe } from "./qwen3_moe.ts";
@@ -31,20 +35,24 @@ import type { WeightLoader } from "./weight_loader.ts";
 const FAMILIES: readonly Family[] = [
   cohere,
   deepseek,
+  ernie4_5,
   exaone4,
   gemma,
   gemma2,
   gemma3,
   gemma4,
   glm4,
+  glm4Moe,
   gptOss,
   granite,
   llama,
   mistral,
   mixtral,
   olmo2,
+  olmoe,
   phi3,
   qwen2,
+  qwen2Moe,
   qwen3,
   qwen3_5,
   qwen3_5Moe,

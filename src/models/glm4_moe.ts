@@ -1,0 +1,41 @@
+/** GLM-4.5 to 4.7: experts beside a shared one, rotation of half a head. GLM-4.5 Team, arXiv:2508.06471. */
+import { biasRule, loadAttention, loadRmsNorm } from "./blocks.ts";
+import type { Family } from "./causal_lm.ts";
+import { INPUT_NORM, loadDecoder, loadRope, preNormLayer } from "./decoder.ts";
+import { decoderConfig } from "./decoder_config.ts";
+import { sharedExpertMlp } from "./shared_expert_moe.ts";
+
+export const glm4Moe: Family = {
+  huggingFace: ["glm4_moe"],
+  gguf: ["glm4moe"],
+  load(source) {
+    const { config } = source;
+    const whole = decoderConfig(config);
+    // Files may hold layers behind the model's own that guess further tokens; these are not run.
+    const guessing = config.int([undefined, "nextn_predict_layers"], {
+      min: 0,
+      max: whole.nLayers - 1,
+      fallback: 0,
+    });
+    const c = { ...whole, nLayers: whole.nLayers - guessing };
+    const rope = loadRope(source, c, { layout: "half" });
+    const bias = biasRule(config, "attention_bias", false);
+    const mlp = sharedExpertMlp(config, c, { firstDense: 1, scores: "sigmoid" });
+    const hasNorms = config.isGguf
+      ? source.weights.layer(0).has([undefined, "attn_q_norm"])
+      : config.boolean(["use_qk_norm", undefined], false);
+    return loadDecoder(source, c, {
+      layer: (weights, i) =>
+        preNormLayer({
+          attentionNorm: loadRmsNorm(weights, c, INPUT_NORM),
+          attention: loadAttention(weights, c, i, {
+            rope,
+            bias,
+            qkNorm: hasNorms ? "head" : undefined,
+          }),
+          mlpNorm: loadRmsNorm(weights, c, ["post_attention_layernorm", "post_attention_norm"]),
+          mlp: mlp(weights, i),
+        }),
+    });
+  },
+};
