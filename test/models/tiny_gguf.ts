@@ -111,5 +111,6 @@ function ggufName(name: string): string {
   if (end !== undefined) return end;
   const [, layer, part = "", suffix = ""] =
     /^model\.layers\.(\d+)\.(.*?)(\.weight|\.bias|)$/.exec(name) ?? [];
+  if (layer === undefined) return name;
   return `blk.${layer}.${PARTS[part] ?? part}${suffix}`;
 }
