@@ -14,10 +14,11 @@ namespace forge::cpu::FORGE_TARGET {
 
 // What accumulators start from, so that they come out as sums of (q - bias) q_x.
 template <int bias>
-FORGE_INLINE IntVec bias_correction(int32_t minus_sum) {
+FORGE_INLINE IntVec bias_correction(int32_t minus_8_sum) {
   if constexpr (bias == 0) return IntVec{};
   static_assert((bias & (bias - 1)) == 0);
-  return splat(minus_sum) << __builtin_ctz(bias);
+  if constexpr (bias < 8) return splat(minus_8_sum / (8 / bias));
+  return splat(minus_8_sum * (bias / 8));
 }
 
 // sums[t][16 p + row] += the product of row `row` of panel p with token t. Panel p begins at
@@ -51,7 +52,7 @@ void int8_tile(const uint8_t* first, uint64_t panel_stride, uint64_t length,
         constexpr int kSum = kHalves == 1 ? 0 : 1 + half;
         IntVec sum[n_tokens][n_panels][kVectors];
         for (int t = 0; t < n_tokens; ++t) {
-          const IntVec start = bias_correction<kBias>(x[t][at].minus_sum[kSum]);
+          const IntVec start = bias_correction<kBias>(x[t][at].minus_8_sums[kSum]);
           for (int p = 0; p < n_panels; ++p) {
             for (int v = 0; v < kVectors; ++v) sum[t][p][v] = start;
           }

@@ -124,11 +124,11 @@ FORGE_INLINE void write_scales(const float* x, uint32_t n_blocks, Vec scale, Vec
                                ActivationBlock* out) {
   const Vec sums[3] = {low + high, low, high};
   alignas(64) float scales[kGroup], scaled_sums[3][kGroup];
-  alignas(64) int32_t minus_sums[3][kGroup];
+  alignas(64) int32_t minus_8_sums[3][kGroup];
   store(scales, scale);
   for (int i = 0; i < 3; ++i) {
-    const IntVec minus = to_ints(zero() - sums[i]);
-    memcpy(minus_sums[i], &minus, sizeof minus);
+    const IntVec minus = to_ints(set(-8) * sums[i]);
+    memcpy(minus_8_sums[i], &minus, sizeof minus);
     store(scaled_sums[i], scale * sums[i]);
   }
   for (uint32_t b = 0; b < n_blocks; ++b) {
@@ -139,7 +139,7 @@ FORGE_INLINE void write_scales(const float* x, uint32_t n_blocks, Vec scale, Vec
     out[b].scale = scales[b];
     FORGE_UNROLL(3)
     for (int i = 0; i < 3; ++i) {
-      out[b].minus_sum[i] = minus_sums[i][b];
+      out[b].minus_8_sums[i] = minus_8_sums[i][b];
       out[b].scaled_sum[i] = scaled_sums[i][b];
     }
   }
