@@ -34,14 +34,13 @@ struct Spans {
   Span common;
   Span any;
 };
-FORGE_INLINE Spans spans_of(const AttentionRows& rows, uint32_t first, uint32_t n, int32_t begin) {
+FORGE_INLINE Spans spans_of(const Span* seen, uint32_t n) {
   Spans spans = {{0, kAttentionSplit}, {kAttentionSplit, 0}};
-  for (uint32_t row = first; row < first + n; ++row) {
-    const Span seen = seen_by(rows, row, begin);
-    spans.common = meet(spans.common, seen);
-    if (seen.low == seen.high) continue;
-    if (seen.low < spans.any.low) spans.any.low = seen.low;
-    if (seen.high > spans.any.high) spans.any.high = seen.high;
+  for (uint32_t row = 0; row < n; ++row) {
+    spans.common = meet(spans.common, seen[row]);
+    if (seen[row].low == seen[row].high) continue;
+    if (seen[row].low < spans.any.low) spans.any.low = seen[row].low;
+    if (seen[row].high > spans.any.high) spans.any.high = seen[row].high;
   }
   if (spans.any.high <= spans.any.low) spans.any = {0, 0};
   return spans;
@@ -53,11 +52,22 @@ struct Split {
   uint32_t n_rows;
   int32_t begin;
   Span any;
+  const Span* seen;    // by each row
+  const Spans* tiles;  // by each kTileTokens rows
   float* scores;
   float* q;
   float* unpacked;
   const AttentionPartial& to;
 };
+
+// Calls body(first row, n, spans) for each tile of rows.
+template <class Body>
+FORGE_INLINE void for_tiles(const Split& split, Body body) {
+  for (uint32_t row = 0; row < split.n_rows; row += kTileTokens) {
+    const uint32_t left = split.n_rows - row;
+    body(row, left < kTileTokens ? left : kTileTokens, split.tiles[row / kTileTokens]);
+  }
+}
 
 FORGE_INLINE uint64_t page_at(const AttentionRows& rows, int32_t position) {
   const int32_t index = position / static_cast<int32_t>(rows.page_tokens);
@@ -85,23 +95,23 @@ struct ScoreRows {
   uint32_t row;
   const Run& run_;
   int first;
-  int n;
+  Span span;
   template <int n_rows>
   void run() const {
     const uint32_t dim = split.rows.k_head_dim;
-    score_run<Cache, n_rows>(split.q + row * dim, dim, run_, n,
+    score_run<Cache, n_rows>(split.q + row * dim, dim, run_, span.low - first, span.high - first,
                              split.scores + row * kScoreStride + first);
   }
 };
 
-// Scores of all rows against a run.
+// Scores of all rows against what they see of a run.
 template <class Cache>
 void score_rows(const Split& split, const Run& run, int first, int n) {
-  for (uint32_t row = 0; row < split.n_rows; row += kTileTokens) {
-    const uint32_t left = split.n_rows - row;
-    for_row_count(left < kTileTokens ? left : kTileTokens,
-                  ScoreRows<Cache>{split, row, run, first, n});
-  }
+  for_tiles(split, [&](uint32_t row, uint32_t count, const Spans& spans) {
+    const Span span = meet(spans.any, {first, first + n});
+    if (span.low == span.high) return;
+    for_row_count(count, ScoreRows<Cache>{split, row, run, first, span});
+  });
 }
 
 template <class Cache>
@@ -124,24 +134,21 @@ struct ValueRows {
 // a weight of zero would not keep a NaN out.
 template <class Cache>
 void add_values(const Split& split, const Run& run, int first, int n) {
-  for (uint32_t row = 0; row < split.n_rows; row += kTileTokens) {
-    const uint32_t left = split.n_rows - row;
-    const uint32_t count = left < kTileTokens ? left : kTileTokens;
-    const Span common =
-        meet(spans_of(split.rows, row, count, split.begin).common, {first, first + n});
+  for_tiles(split, [&](uint32_t row, uint32_t count, const Spans& spans) {
+    const Span common = meet(spans.common, {first, first + n});
     const bool together = common.high > common.low;
     const int middle = together ? common.low : first + n;
     const auto add_alone = [&](Span part) {
       for (uint32_t r = row; r < row + count; ++r) {
-        const Span span = meet(seen_by(split.rows, r, split.begin), part);
+        const Span span = meet(split.seen[r], part);
         if (span.low < span.high) ValueRows<Cache>{split, r, run, first, span}.template run<1>();
       }
     };
     if (first < middle) add_alone({first, middle});
-    if (!together) continue;
+    if (!together) return;
     for_row_count(count, ValueRows<Cache>{split, row, run, first, common});
     if (common.high < first + n) add_alone({common.high, first + n});
-  }
+  });
 }
 
 // Turns the scores that a row has seen into 2^(score - largest), and reports their largest and sum.
@@ -205,7 +212,7 @@ void attend(const Split& split) {
     }
   });
   for (uint32_t row = 0; row < split.n_rows; ++row) {
-    const Span seen = seen_by(rows, row, split.begin);
+    const Span seen = split.seen[row];
     if (seen.low == seen.high) {
       split.to.largest[row] = -__builtin_inff();
       split.to.total[row] = 0;
@@ -239,8 +246,15 @@ void attention_split(const AttentionRows& rows, int32_t begin, const AttentionPa
   const uint32_t n_rows = rows.n_tokens * rows.n_heads;
   float* q = scratch + kAttentionRows * kScoreStride;
   float* unpacked = q + static_cast<uint64_t>(kAttentionRows) * rows.k_head_dim;
-  const Span any = spans_of(rows, 0, n_rows, begin).any;
-  const Split split = {rows, n_rows, begin, any, scratch, q, unpacked, out};
+  Span seen[kAttentionRows];
+  Spans tiles[(kAttentionRows + kTileTokens - 1) / kTileTokens];
+  for (uint32_t row = 0; row < n_rows; ++row) seen[row] = seen_by(rows, row, begin);
+  for (uint32_t row = 0; row < n_rows; row += kTileTokens) {
+    const uint32_t left = n_rows - row;
+    tiles[row / kTileTokens] = spans_of(seen + row, left < kTileTokens ? left : kTileTokens);
+  }
+  const Split split = {rows,  n_rows,  begin, spans_of(seen, n_rows).any, seen, tiles,
+                       scratch, q, unpacked, out};
   scale_queries(split);
   switch (rows.type) {
     case WeightType::F16: attend<CacheF16>(split); break;

@@ -44,11 +44,11 @@ FORGE_INLINE void score_tile(const float* q, uint32_t dim, const Run& run, int f
   }
 }
 
-// The scores of `n` positions of a run; those of the last vector that lie past it mean nothing.
+// The scores of positions [begin, end) of a run; others in the same vectors mean nothing.
 template <class Cache, int n_rows>
-void score_run(const float* q, uint32_t dim, const Run& run, int n, float* scores) {
-  for (int i = 0; i < n;) {
-    if (n - i > (kWide - 1) * kLanes) {
+void score_run(const float* q, uint32_t dim, const Run& run, int begin, int end, float* scores) {
+  for (int i = begin / kLanes * kLanes; i < end;) {
+    if (end - i > (kWide - 1) * kLanes) {
       score_tile<Cache, n_rows, kWide>(q, dim, run, i, scores);
       i += kWide * kLanes;
     } else {
