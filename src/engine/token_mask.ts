@@ -65,7 +65,8 @@ export class TokenMask {
     this.#only = this.#isRestricted ? onlyBit(this.#words) : undefined;
     // What may be read already has to say so in its words.
     if (!this.#isRestricted) this.#words.fill(0xffffffff);
-    this.#wasWide = !this.#isRestricted || hasMoreBits(this.#words, WIDE);
+    // Where all is allowed there was nothing to find out, and mostly there is not in the next place.
+    this.#wasWide = this.#isRestricted && hasMoreBits(this.#words, WIDE);
   }
 
   /** Goes on by a token. @throws {ForgeError} `bad_input` for one that is not allowed */
