@@ -57,5 +57,10 @@ export async function runOnEmulatedGpu(
   args: readonly string[],
   env: Readonly<Record<string, string>> = {},
 ): Promise<string> {
-  return await runDeno(args, { FORGE_TEST_DEVICES: "cuda", ...await emulatedGpu(), ...env });
+  return await runDeno(args, {
+    FORGE_TEST_DEVICES: "cuda",
+    FORGE_TEST_EMULATED: "1",
+    ...await emulatedGpu(),
+    ...env,
+  });
 }

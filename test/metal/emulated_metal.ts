@@ -33,5 +33,10 @@ export async function runOnEmulatedMetal(
   args: readonly string[],
   env: Readonly<Record<string, string>> = {},
 ): Promise<string> {
-  return await runDeno(args, { FORGE_TEST_DEVICES: "metal", ...await emulatedMetal(), ...env });
+  return await runDeno(args, {
+    FORGE_TEST_DEVICES: "metal",
+    FORGE_TEST_EMULATED: "1",
+    ...await emulatedMetal(),
+    ...env,
+  });
 }

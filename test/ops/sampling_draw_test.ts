@@ -1,7 +1,7 @@
 /** Which token a draw picks: the random numbers, the distribution, and the chain as a whole. */
 import { assert, assertEquals } from "@std/assert";
 import type { OutputRequest } from "../../src/backend.ts";
-import { deviceTest } from "../support/devices.ts";
+import { deviceTest, isEmulated } from "../support/devices.ts";
 import { fullRequest, LogitSampler, sampleOnce } from "../support/logit_sampler.ts";
 import type { Matrix } from "../support/matrix.ts";
 import { Random } from "../support/random.ts";
@@ -28,7 +28,7 @@ deviceTest("draws are Philox of seed, position and stream", async (device, rando
   // 2^16 equal logits: the token is the upper half of the random word.
   const logits: Matrix = { rows: 1, cols: 1 << 16, data: new Float32Array(1 << 16) };
   const seeds = [0n, 1n, 0xffffffffffffffffn, 0x123456789abcdef0n, 1n << 32n, 1n << 63n];
-  const requests = Array.from({ length: 60 }, (_, i) => ({
+  const requests = Array.from({ length: isEmulated ? 12 : 60 }, (_, i) => ({
     position: i < 6 ? 0 : random.int(0, 2 ** 31 - 1),
     stream: i < 6 ? 0 : random.int(0, 2 ** 31 - 1),
     sampling: { temperature: random.pick([0.5, 1, 2]), seed: seeds[i % seeds.length]! },
@@ -77,7 +77,7 @@ deviceTest("draws follow the distribution", async (device) => {
     { temperature: 1.5, topP: 0.8 },
     { temperature: 1, minP: 0.1 },
   ];
-  const perRun = 1000, runs = 10;
+  const perRun = isEmulated ? 50 : 1000, runs = isEmulated ? 1 : 10;
   const matrix = { rows: 1, cols: logits.length, data: logits };
   const sampler = await LogitSampler.record(device, matrix, { maxOutputs: perRun });
   for (const setting of settings) {
@@ -165,7 +165,9 @@ let chainCases: readonly ChainCase[] | undefined;
 function allChainCases(): readonly ChainCase[] {
   if (chainCases !== undefined) return chainCases;
   const random = new Random("the whole chain");
-  const sizes = [[2, 40], [33, 60], [257, 60], [5000, 60], [32001, 20], [151936, 8]] as const;
+  const sizes = isEmulated
+    ? [[2, 10], [33, 15], [257, 15], [5000, 4], [32001, 1]] as const
+    : [[2, 40], [33, 60], [257, 60], [5000, 60], [32001, 20], [151936, 8]] as const;
   chainCases = sizes.flatMap(([vocabulary, count]) =>
     [false, true].map((tied) => {
       const logits = Float32Array.from({ length: vocabulary }, () => {

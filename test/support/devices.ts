@@ -52,6 +52,9 @@ function wantedKinds(): readonly BackendKind[] {
   return wanted === undefined ? kinds : kinds.filter((kind) => wanted.includes(kind));
 }
 
+/** Whether the GPU is emulated, which takes as many seconds as a real one takes milliseconds. */
+export const isEmulated = Deno.env.get("FORGE_TEST_EMULATED") === "1";
+
 /** Kinds with operations that have recurrent state; the others refuse to make any. */
 const recurrentKinds: readonly BackendKind[] = ["reference", "cpu", "cuda"];
 

@@ -9,11 +9,14 @@ const NAMES = [
   "kv",
   "matmul",
   "moe",
+  "nonfinite",
   "norms",
   "quant",
   "rope",
   "rows",
   "running_refusals",
+  "sampling",
+  "sampling_draw",
 ];
 
 /** The arguments of `deno` that run them, and others beside. */
