@@ -87,12 +87,14 @@ function checkpointOf({ name, config }: ConfigSpec): Checkpoint {
 
 function tensorData(wanted: Wanted, spec: ConfigSpec, weights: SyntheticWeights): TensorData {
   const { name, shape } = wanted;
-  const [rows = 1, cols] = shape;
-  if (cols === undefined) {
-    const value = name.endsWith(".bias") ? 0 : 1;
-    return float32Tensor(name, shape, new Float32Array(rows).fill(value));
+  const cols = shape.at(-1) ?? 1;
+  const rows = shape.slice(0, -1).reduce((product, size) => product * size, 1);
+  if (shape.length < 2) {
+    // Logarithms of how fast a delta net forgets: at 1, nothing would last.
+    const value = name.endsWith(".bias") ? 0 : name.endsWith(".A_log") ? -3 : 1;
+    return float32Tensor(name, shape, new Float32Array(cols).fill(value));
   }
-  return weights.matrix(name, matrixType(name, cols, spec), rows, cols);
+  return { ...weights.matrix(name, matrixType(name, cols, spec), rows, cols), shape };
 }
 
 /** As in most files: routers are F32, and what the type's blocks do not fit is F16. */

@@ -99,6 +99,46 @@ Deno.test("synthetic models: any architecture's config.json is enough to compute
   assertEquals(times.map((time) => time > 0), [true, true]);
 });
 
+Deno.test("synthetic models: a hybrid one's convolutions and decay rates", async () => {
+  const config = {
+    model_type: "qwen3_5_text",
+    layer_types: ["linear_attention", "full_attention"],
+    num_hidden_layers: 2,
+    hidden_size: 64,
+    intermediate_size: 96,
+    num_attention_heads: 4,
+    num_key_value_heads: 2,
+    head_dim: 16,
+    linear_num_key_heads: 2,
+    linear_num_value_heads: 4,
+    linear_key_head_dim: 16,
+    linear_value_head_dim: 16,
+    linear_conv_kernel_dim: 4,
+    vocab_size: 300,
+    max_position_embeddings: 64,
+    rms_norm_eps: 1e-6,
+    tie_word_embeddings: false,
+  };
+  const quantizer = openBackend("cpu", 1);
+  using file = new SyntheticModel({ name: "tiny-hybrid", config, type: "Q8_0" }, quantizer);
+  quantizer.close();
+  assert(typeof file.model !== "string");
+  const at = "model.layers.0.linear_attn";
+  assertEquals(file.model.tensors.get(`${at}.conv1d.weight`)?.shape, [128, 1, 4]);
+  assertEquals(file.model.tensors.get(`${at}.A_log`)?.shape, [4]);
+  using model = await openBenchModel(file.model, {
+    name: "tiny-hybrid",
+    device: "cpu",
+    threads: 1,
+    contextLength: 32,
+  });
+  const times = [];
+  for await (const { decode } of measure(model.runner, { nPrompt: 16, nGen: 2, nDepth: 4 }, 1)) {
+    times.push(decode);
+  }
+  assertEquals(times.map((time) => time > 0), [true]);
+});
+
 Deno.test("synthetic models: the file goes when the process is terminated", async () => {
   const module = (path: string) => JSON.stringify(import.meta.resolve(`../../src/${path}`));
   const code = `
