@@ -27,7 +27,10 @@ async function tell(family: string, options: LoadOptions) {
   await using model = await load(folder, { device: "cpu", threads: 2, ...options });
   // Twice the same, so that the look-up has something to go on with.
   const prompt = Int32Array.from([...prompt_ids, ...prompt_ids]);
-  return await Promise.all(REQUESTS.map((request) => model.complete(prompt, request)));
+  // One token again and again, whatever the weights say.
+  const again = { logitBias: { [prompt_ids[1]!]: 1e4 }, temperature: 0, seed: 3, maxTokens: 30 };
+  const requests = [...REQUESTS, { ...again, logprobs: 2 }];
+  return await Promise.all(requests.map((request) => model.complete(prompt, request)));
 }
 
 for (const family of families.filter((name) => !RECURRENT.includes(name))) {
@@ -36,17 +39,16 @@ for (const family of families.filter((name) => !RECURRENT.includes(name))) {
     ignore,
     fn: async () => {
       const plain = await tell(family, { speculate: "off" });
+      let drafted = 0;
       for (const speculate of [3, 12]) {
         const guessed = await tell(family, { speculate });
-        let drafted = 0;
         for (const [i, { timings, ...answer }] of guessed.entries()) {
           const { timings: _, ...expected } = plain[i]!;
           assertEquals(answer, expected);
           drafted += timings.drafted;
         }
-        const isShort = plain.every(({ completion_tokens }) => completion_tokens < 8);
-        assert(drafted > 0 || isShort, "nothing was guessed");
       }
+      assert(drafted > 20, `only ${drafted} tokens were guessed`);
     },
   });
 }
