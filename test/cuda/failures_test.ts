@@ -1,5 +1,5 @@
 /** What goes wrong on a GPU ends in one clear line; the failures are injected. */
-import { assertEquals } from "@std/assert";
+import { assertEquals, assertStringIncludes } from "@std/assert";
 import { bundledModel } from "../../src/cli/model_path.ts";
 import { forge } from "../cli/forge.ts";
 import { assertRunFails, type InjectedFailure, OUT_OF_MEMORY } from "../support/failing_run.ts";
@@ -45,6 +45,20 @@ Deno.test({
       "FORGE_NVRTC is set to /nowhere",
       "pip install nvidia-cuda-nvrtc",
     ]);
+  },
+});
+
+Deno.test({
+  name: "CUDA: several devices are chosen by index, and one that is not there is an error",
+  ignore,
+  fn: async () => {
+    const env = await emulatedGpu({ devices: 2 });
+    const run = (device: string) =>
+      forge(["run", "--device", device, "-m", bundledModel(), "-p", "Once", "-n", "2"], { env });
+    assertEquals((await run("cuda:1")).code, 0);
+    const { code, stderr } = await run("cuda:2");
+    assertEquals(code, 1);
+    assertStringIncludes(stderr, `there is no CUDA device "2"; valid are 0 to 1`);
   },
 });
 
