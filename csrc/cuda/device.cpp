@@ -1,6 +1,6 @@
 #include "device.h"
 
-#include <cstdlib>
+#include "../gpu/environment.h"
 
 namespace forge::cuda {
 
@@ -14,11 +14,6 @@ int attribute(const Driver& driver, DeviceAttribute which, DeviceOrdinal ordinal
 
 // The first driver that captures overlapping kernels in graphs.
 constexpr int kOverlapVersion = 12030;
-
-bool is_set(const char* variable) {
-  const char* value = std::getenv(variable);
-  return value && *value && *value != '0';
-}
 
 }  // namespace
 
@@ -49,12 +44,11 @@ Device::Device(int index) : driver_(Driver::get()), properties_(device_propertie
   }
   check_driver(api().primary_context_retain(&context_, properties_.ordinal),
                "opening CUDA device ", index, " (", properties_.name, ")");
-  is_synchronous_ = is_set("FORGE_CUDA_SYNC");
-  is_traced_ = is_set("FORGE_CUDA_TRACE");
-  const char* overlap = std::getenv("FORGE_CUDA_OVERLAP");
+  is_synchronous_ = is_turned_on("FORGE_CUDA_SYNC");
+  is_traced_ = is_turned_on("FORGE_CUDA_TRACE");
   overlaps_kernels_ = properties_.architecture >= 90 && api().launch_with &&
-                      driver_.version() >= kOverlapVersion && !(overlap && *overlap == '0') &&
-                      !is_synchronous_;
+                      driver_.version() >= kOverlapVersion &&
+                      environment("FORGE_CUDA_OVERLAP") != "0" && !is_synchronous_;
   try {
     const DeviceScope scope(*this);
     check(api().stream_create(&stream_, kStreamNonBlocking), "cuStreamCreate");

@@ -6,10 +6,11 @@
 
 #include <atomic>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+
+#include "../gpu/environment.h"
 
 namespace forge::cuda {
 
@@ -60,15 +61,10 @@ std::string path_of(const std::string& folder, const std::string& name,
 }  // namespace
 
 KernelCache KernelCache::standard() {
-  const auto variable = [](const char* name) {
-    const char* value = std::getenv(name);
-    return std::string(value ? value : "");
-  };
-  std::string folder = variable("FORGE_CACHE");
-  if (folder.empty() && !variable("XDG_CACHE_HOME").empty()) {
-    folder = variable("XDG_CACHE_HOME") + "/forge";
-  }
-  if (folder.empty() && !variable("HOME").empty()) folder = variable("HOME") + "/.cache/forge";
+  std::string folder = environment("FORGE_CACHE");
+  const std::string caches = environment("XDG_CACHE_HOME"), home = environment("HOME");
+  if (folder.empty() && !caches.empty()) folder = caches + "/forge";
+  if (folder.empty() && !home.empty()) folder = home + "/.cache/forge";
   return KernelCache(folder.empty() ? "" : folder + "/kernels");
 }
 

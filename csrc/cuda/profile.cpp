@@ -1,17 +1,17 @@
 #include "profile.h"
 
 #include <cstdio>
-#include <cstdlib>
 #include <fstream>
 
 #include "../common/json_text.h"
+#include "../gpu/environment.h"
 
 namespace forge::cuda {
 
 std::unique_ptr<Profile> Profile::create(std::shared_ptr<DeviceState> state) {
-  const char* path = std::getenv("FORGE_CUDA_PROFILE");
-  if (!path || !*path) return nullptr;
-  return std::unique_ptr<Profile>(new Profile(std::move(state), path));
+  std::string path = environment("FORGE_CUDA_PROFILE");
+  if (path.empty()) return nullptr;
+  return std::unique_ptr<Profile>(new Profile(std::move(state), std::move(path)));
 }
 
 Profile::~Profile() {

@@ -5,10 +5,10 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 
 #include "../common/error.h"
+#include "../gpu/environment.h"
 
 namespace forge::cuda {
 
@@ -50,9 +50,8 @@ std::string expand(const std::string& pattern) {
   if (pattern[0] != '$') return pattern;
   if (pattern == "$ORIGIN") return own_folder();
   const size_t end = std::min(pattern.find('/'), pattern.size());
-  const char* value = std::getenv(pattern.substr(1, end - 1).c_str());
-  if (!value || !*value) return "";
-  return value + pattern.substr(end);
+  const std::string value = environment(pattern.substr(1, end - 1).c_str());
+  return value.empty() ? "" : value + pattern.substr(end);
 }
 
 // Existing paths that match, the last in the order of names first: newer versions come first.
@@ -77,11 +76,11 @@ class Search {
   explicit Search(const LibraryQuery& query) : query_(query) {}
 
   LibrarySearch run() {
-    const char* chosen = std::getenv(query_.variable);
-    if (chosen && std::strcmp(chosen, kNone) == 0) {
+    const std::string chosen = environment(query_.variable);
+    if (chosen == kNone) {
       return {nullptr, std::string(query_.variable) + " turns off " + query_.title};
     }
-    if (chosen && *chosen) {
+    if (!chosen.empty()) {
       if (is_folder(chosen)) {
         try_folder(chosen);
       } else {

@@ -1,8 +1,7 @@
 #include "device.h"
 
-#include <cstdlib>
-
 #include "../common/error.h"
+#include "../gpu/environment.h"
 #include "apple.h"
 
 namespace forge::metal {
@@ -39,8 +38,7 @@ Device::Device() {
   }
   queue_ = Object([device newCommandQueue]);
   if (!queue_) fail(FORGE_DEVICE_FAILED, properties_.name, " gives no command queue");
-  const char* debug = std::getenv("FORGE_DEBUG");
-  is_debugged_ = debug && *debug && *debug != '0';
+  is_debugged_ = is_turned_on("FORGE_DEBUG");
 }
 
 uint64_t Device::free_bytes() const {

@@ -29,11 +29,22 @@ constexpr u32 kSliceTokens = 16;
 template <int D>
 constexpr u32 kDecodeWarps = D > 128 ? 2 : 4;
 
+// The rows of a block: some of the query heads of a KV head times the queries of a tile.
+struct DecodeRows {
+  u32 first;  // of the tile's rows
+  u32 count;
+  u32 group;  // query heads of a KV head
+  u32 kv_head;
+  u32 n_heads;
+
+  DEVICE_MEMBER u32 query(u32 row) const { return (first + row) / group; }
+  DEVICE_MEMBER u32 head(u32 row) const { return kv_head * group + (first + row) % group; }
+};
+
 // Adds up the warps' states and stores the entry's sums; `shared` is free memory.
 template <int D>
 DEVICE void store_partial(float* partial_out, float* partial_ml, float* shared,
-                          const WarpState<D>& state, u32 n_rows, u32 first_row, u32 group,
-                          u32 kv_head, u32 n_heads) {
+                          const WarpState<D>& state, DecodeRows rows) {
   constexpr u32 kWarps = kDecodeWarps<D>;
   float* outs = shared;                                // [warps][16][D]
   float* largest = outs + kWarps * kQueryRows * D;     // [warps][16]
@@ -54,7 +65,7 @@ DEVICE void store_partial(float* partial_out, float* partial_ml, float* shared,
     }
   }
   __syncthreads();
-  for (u32 i = threadIdx.x; i < n_rows * D; i += blockDim.x) {
+  for (u32 i = threadIdx.x; i < rows.count * D; i += blockDim.x) {
     const u32 row = i / D, dim = i % D;
     float most = -FORGE_INFINITY;
     for (u32 w = 0; w < kWarps; ++w) most = fmaxf(most, largest[w * kQueryRows + row]);
@@ -66,8 +77,7 @@ DEVICE void store_partial(float* partial_out, float* partial_ml, float* shared,
       sum += outs[at * D + dim] * factor;
       total += totals[at] * factor;
     }
-    const u32 query = (first_row + row) / group, head = kv_head * group + (first_row + row) % group;
-    const u64 to = u64(query) * n_heads + head;
+    const u64 to = u64(rows.query(row)) * rows.n_heads + rows.head(row);
     partial_out[to * D + dim] = sum;
     if (dim == 0) {
       partial_ml[to * 2] = most;
@@ -93,25 +103,26 @@ __global__ void __launch_bounds__(kDecodeWarps<D> * 32)
   const u32 first_row = blockIdx.y / kv.n_kv_heads * kQueryRows;
   if (first_row >= tile.n_queries * group) return;
   const u32 n_rows = min(kQueryRows, tile.n_queries * group - first_row);
+  const DecodeRows rows = {first_row, n_rows, group, kv_head, args.n_heads};
   const SequencePages pages = {kv, page_tables + u64(tile.sequence) * page_stride, kv_head};
   const u32 warp = warp_id(), lane = lane_id();
 
   for (u32 i = warp; i < kQueryRows; i += kWarps) {
-    const u32 row = first_row + (i < n_rows ? i : 0);
-    const u64 token = tile.first_row + row / group;
-    const float* from = q + (token * args.n_heads + kv_head * group + row % group) * D;
+    const u32 row = i < n_rows ? i : 0;
+    const u64 token = tile.first_row + rows.query(row);
+    const float* from = q + (token * args.n_heads + rows.head(row)) * D;
     load_query<D>(q_tile + i * kRowStride<D>, from, i < n_rows);
   }
   __syncthreads();
 
+  const u32 position = tile.first_position, last_row = n_rows - 1;
   Visible visible[2];
   for (u32 r = 0; r < 2; ++r) {
-    const u32 row = first_row + min(lane / 4 + 8 * r, n_rows - 1);
-    visible[r] = visible_to(tile.first_position + row / group, tile, args);
+    const u32 row = min(lane / 4 + 8 * r, last_row);
+    visible[r] = visible_to(position + rows.query(row), tile, args);
   }
-  const Visible first_query = visible_to(tile.first_position + first_row / group, tile, args);
-  const Visible last_query =
-      visible_to(tile.first_position + (first_row + n_rows - 1) / group, tile, args);
+  const Visible first_query = visible_to(position + rows.query(0), tile, args);
+  const Visible last_query = visible_to(position + rows.query(last_row), tile, args);
   const u32 split_begin = entry.split * kSplitTokens;
   const u32 begin = max(split_begin, first_query.begin / kSliceTokens * kSliceTokens);
   const u32 end = min(split_begin + kSplitTokens, last_query.end);
@@ -141,8 +152,7 @@ __global__ void __launch_bounds__(kDecodeWarps<D> * 32)
 
   const u64 row = u64(blockIdx.x) * args.max_queries * args.n_heads;
   store_partial<D>(partial_out + row * D, partial_ml + row * 2,
-                   reinterpret_cast<float*>(q_tile), state, n_rows, first_row, group, kv_head,
-                   args.n_heads);
+                   reinterpret_cast<float*>(q_tile), state, rows);
 }
 
 // out[token, head] = the sums of all splits of the tile over their total, sinks included.

@@ -18,30 +18,40 @@ struct DecodeTile {
   CONSTANT uint kNumbers = kTokens * (D + kRowPad);
 };
 
+// The rows of a threadgroup: some of the query heads of a KV head times the queries of a tile.
+struct DecodeRows {
+  uint first;  // of the tile's rows
+  uint count;
+  uint group;  // query heads of a KV head
+  uint kv_head;
+  uint n_heads;
+
+  uint query(uint row) const { return (first + row) / group; }
+  uint head(uint row) const { return kv_head * group + (first + row) % group; }
+};
+
 // Adds the SIMD groups' sums of 8 rows into the entry's, one part of each head after another,
 // through `memory` of kDecodeGroups * (64 + 16) floats.
 template <uint D>
 inline void store_partial(device float* partial_out, device float* partial_ml,
-                          threadgroup float* memory, thread RowState<D>& state, uint n_rows,
-                          uint first_row, uint group, uint kv_head, uint n_heads,
-                          uint thread_index, uint lane, uint simdgroup) {
+                          threadgroup float* memory, thread RowState<D>& state, DecodeRows rows,
+                          Place p) {
   threadgroup float* outs = memory;                                     // [groups][8][8]
   threadgroup float* largest = outs + kDecodeGroups * 64;               // [groups][8]
   threadgroup float* totals = largest + kDecodeGroups * kDecodeRows;    // [groups][8]
-  const MatrixPlace own = matrix_place(lane);
+  const MatrixPlace own = matrix_place(p.lane);
   const float total = row_sum(state.total);
   if (own.col == 0) {
-    largest[simdgroup * kDecodeRows + own.row] = state.largest;
-    totals[simdgroup * kDecodeRows + own.row] = total;
+    largest[p.simdgroup * kDecodeRows + own.row] = state.largest;
+    totals[p.simdgroup * kDecodeRows + own.row] = total;
   }
   // 64 threads store 8 numbers of each of the 8 rows.
-  const uint row = thread_index / kMatrix % kDecodeRows, dim = thread_index % kMatrix;
-  const uint query = (first_row + row) / group, head = kv_head * group + (first_row + row) % group;
-  const ulong to = ulong(query) * n_heads + head;
-  const bool stores = thread_index < 64 && row < n_rows;
+  const uint row = p.thread_index / kMatrix % kDecodeRows, dim = p.thread_index % kMatrix;
+  const ulong to = ulong(rows.query(row)) * rows.n_heads + rows.head(row);
+  const bool stores = p.thread_index < 64 && row < rows.count;
   UNROLL
   for (uint d = 0; d < D / 8; ++d) {
-    simdgroup_store(state.out[d], outs + simdgroup * 64, kMatrix);
+    simdgroup_store(state.out[d], outs + p.simdgroup * 64, kMatrix);
     threadgroup_barrier(mem_flags::mem_threadgroup);
     if (stores) {
       float most = -INFINITY;
@@ -85,13 +95,14 @@ template <class T, uint D>
   const uint all_rows = group * tile.n_queries;
   if (first_row >= all_rows) return;
   const uint n_rows = min(kDecodeRows, all_rows - first_row);
+  const DecodeRows rows = {first_row, n_rows, group, kv_head, args.n_heads};
   const SequencePages from = {pages, page_tables + ulong(tile.sequence) * args.page_stride,
                               kv_head};
 
   for (uint i = simdgroup; i < kDecodeRows; i += kDecodeGroups) {
-    const uint row = first_row + (i < n_rows ? i : 0);
-    const ulong token = tile.first_row + row / group;
-    device const float* query = q + (token * args.n_heads + kv_head * group + row % group) * D;
+    const uint row = i < n_rows ? i : 0;
+    const ulong token = tile.first_row + rows.query(row);
+    device const float* query = q + (token * args.n_heads + rows.head(row)) * D;
     load_query<D>(memory + i * (D + kRowPad), query, i < n_rows, lane);
   }
   threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -99,11 +110,11 @@ template <class T, uint D>
   begin_rows<D>(state, memory);
   threadgroup_barrier(mem_flags::mem_threadgroup);
 
-  const uint own_row = first_row + min(matrix_place(lane).row, n_rows - 1);
-  const Visible visible = visible_to(tile.first_position + own_row / group, tile, args);
-  const Visible first_seen = visible_to(tile.first_position + first_row / group, tile, args);
-  const Visible last_seen =
-      visible_to(tile.first_position + (first_row + n_rows - 1) / group, tile, args);
+  const uint position = tile.first_position, last_row = n_rows - 1;
+  const uint own_row = min(matrix_place(lane).row, last_row);
+  const Visible visible = visible_to(position + rows.query(own_row), tile, args);
+  const Visible first_seen = visible_to(position + rows.query(0), tile, args);
+  const Visible last_seen = visible_to(position + rows.query(last_row), tile, args);
   const uint split_begin = entry.split * kSplitTokens;
   const uint tokens = DecodeTile<D>::kTokens;
   const uint begin = max(split_begin, first_seen.begin / tokens * tokens);
@@ -125,8 +136,8 @@ template <class T, uint D>
   }
 
   const ulong row = ulong(at.x) * args.max_queries * args.n_heads;
-  store_partial<D>(partial_out + row * D, partial_ml + row * 2, sums, state, n_rows, first_row,
-                   group, kv_head, args.n_heads, thread_index, lane, simdgroup);
+  store_partial<D>(partial_out + row * D, partial_ml + row * 2, sums, state, rows,
+                   {thread_index, lane, simdgroup, kDecodeGroups});
 }
 
 // out[token, head] = the sums of all splits of the tile over their total, sinks included.

@@ -21,6 +21,14 @@
 
 #include "prelude.h"
 
+// The rows of a weight that a grid multiplies.
+struct WeightRows {
+  device const u8* data;
+  ulong stride;
+  uint count;
+  uint cols;
+};
+
 // Whole chunks and the rest of a row of `cols` weights.
 template <class F>
 inline uint chunks_of(uint cols) {

@@ -51,27 +51,26 @@ inline void store_four(threadgroup float* to, float4 v) { *(threadgroup float4*)
 // The weights of one step. Rows beyond the last are the last once more, and not stored; columns
 // beyond the last are zero.
 template <class F, bool whole, class T>
-inline void load_weights(threadgroup T* tile, device const u8* weight, ulong row_stride,
-                         uint first_row, uint rows, uint cols, uint first_col,
+inline void load_weights(threadgroup T* tile, WeightRows w, uint first_row, uint first_col,
                          device const ulong* codebooks, uint thread_index) {
   const uint elements = F::kRun * F::kRuns, per_row = kStep / elements;
   for (uint i = thread_index; i < kGemmRows * per_row; i += kThreads) {
     const uint row = i / per_row, chunk = first_col / elements + i % per_row;
-    const bool is_there = chunk < chunks_of<F>(cols);
+    const bool is_there = chunk < chunks_of<F>(w.cols);
     typename F::Chunk c;
     if (is_there) {
-      device const u8* from = weight + min(first_row + row, rows - 1) * row_stride;
-      c = F::template load<whole>(from, cols, chunk, codebooks);
+      device const u8* from = w.data + min(first_row + row, w.count - 1) * w.stride;
+      c = F::template load<whole>(from, w.cols, chunk, codebooks);
     }
     for (uint r = 0; r < F::kRuns; ++r) {
       const uint start = F::run_start(chunk, r) - first_col;
       for (uint j = 0; j < F::kRun / 4; ++j) {
-        float4 w = 0.0f;
+        float4 four = 0.0f;
         if (is_there) {
-          w = F::four(c, r, j);
-          if (F::kScaled) w = w * F::scale(c, r) - F::min(c, r);
+          four = F::four(c, r, j);
+          if (F::kScaled) four = four * F::scale(c, r) - F::min(c, r);
         }
-        store_four(tile + tile_at(row, start + 4 * j), w);
+        store_four(tile + tile_at(row, start + 4 * j), four);
       }
     }
   }
@@ -138,6 +137,7 @@ template <class F>
   threadgroup T* weights = (threadgroup T*)weight_fours;
   threadgroup float* tokens = (threadgroup float*)token_fours;
   const RowSet set = row_set(n_rows, row_list, args);
+  const WeightRows weight_rows = {weight, args.row_stride, args.rows, args.cols};
   const uint first_token = at.x * kGemmTokens, first_row = at.y * kGemmRows;
   if (first_token >= set.count) return;
   const uint own_row = simdgroup % 2 * 32, own_token = simdgroup / 2 * 16;
@@ -152,11 +152,9 @@ template <class F>
   }
   for (uint first = 0; first < args.cols; first += kStep) {
     if (whole) {
-      load_weights<Format, true>(weights, weight, args.row_stride, first_row, args.rows, args.cols,
-                                 first, codebooks, thread_index);
+      load_weights<Format, true>(weights, weight_rows, first_row, first, codebooks, thread_index);
     } else {
-      load_weights<Format, false>(weights, weight, args.row_stride, first_row, args.rows,
-                                  args.cols, first, codebooks, thread_index);
+      load_weights<Format, false>(weights, weight_rows, first_row, first, codebooks, thread_index);
     }
     load_tokens(tokens, x, set, first_token, args.cols, first, thread_index);
     threadgroup_barrier(mem_flags::mem_threadgroup);

@@ -63,14 +63,6 @@ struct NormedTokens {
   }
 };
 
-// The rows of a weight that a grid multiplies.
-struct WeightRows {
-  device const u8* data;
-  ulong stride;
-  uint count;
-  uint cols;
-};
-
 // The rows and the share of their columns that a SIMD group has.
 struct RowShare {
   uint first_row;

@@ -7,29 +7,24 @@ namespace fake_metal {
 void misuse(const char* format, ...) {
   va_list arguments;
   va_start(arguments, format);
-  emulator::print_misuse("fake Metal", format, arguments);
-  va_end(arguments);
-  std::abort();
+  emulator::abort_for_misuse("fake Metal", format, arguments);
 }
 
 const Options& options() {
   static const Options parsed = [] {
     Options result;
-    const std::map<std::string, uint64_t*> fields = {
-        {"devices", &result.devices},
-        {"family", &result.family},
-        {"memory_mib", &result.memory_mib},
-        {"buffer_kib", &result.buffer_kib},
-        {"max_threads", &result.max_threads},
-        {"matrix_places", &result.matrix_places},
-        {"fail_allocation", &result.fail_allocation},
-        {"fail_compile", &result.fail_compile},
-        {"fail_pipeline", &result.fail_pipeline},
-        {"fail_commands", &result.fail_commands},
-        {"fail_code", &result.fail_code},
-    };
-    const std::string unknown = emulator::read_options("FORGE_FAKE_METAL", fields);
-    if (!unknown.empty()) misuse("FORGE_FAKE_METAL has the unknown entry \"%s\"", unknown.c_str());
+    emulator::read_options("FORGE_FAKE_METAL",
+                           {{"devices", &result.devices},
+                            {"family", &result.family},
+                            {"memory_mib", &result.memory_mib},
+                            {"buffer_kib", &result.buffer_kib},
+                            {"max_threads", &result.max_threads},
+                            {"matrix_places", &result.matrix_places},
+                            {"fail_allocation", &result.fail_allocation},
+                            {"fail_compile", &result.fail_compile},
+                            {"fail_pipeline", &result.fail_pipeline},
+                            {"fail_commands", &result.fail_commands},
+                            {"fail_code", &result.fail_code}});
     return result;
   }();
   return parsed;

@@ -37,6 +37,7 @@ const sanitized = [
   /^(prefill|decode)_attention_(q8_in_a_window|of_wide_heads)/,
   /^sampling_(of_equal_logits|adjusts|reports|flags)/,
   /^argmax_/,
+  /^matrix_places_/,
 ];
 
 for (const [mode, what] of [["asan", "stay inside their buffers"], ["tsan", "have no races"]]) {

@@ -1,0 +1,20 @@
+// What the host asks of a GPU before it uses the kernels that look into matrices.
+
+#include "launch.h"
+
+TEST(matrix_places_are_those_that_attention_builds_on) {
+  const u32 row_stride = 11;
+  Buffer<float> matrix(8 * row_stride);
+  for (u32 i = 0; i < 8 * row_stride; ++i) matrix[i] = float(i);
+  Buffer<float> held(32 * 3 * 2);
+  launch_metal("matrix_places", {{1}, {32}}, metal_args::MatrixPlacesArgs{row_stride}, held.data(),
+               matrix.data());
+  for (u32 lane = 0; lane < 32; ++lane) {
+    const metal_args::MatrixPlace place = metal_args::matrix_place(lane);
+    const float first = matrix[place.row * row_stride + place.col];
+    for (u32 m = 0; m < 3; ++m) {
+      const float* own = held.data() + (lane * 3 + m) * 2;
+      EXPECT(own[0] == first && own[1] == first + 1);
+    }
+  }
+}
