@@ -1,5 +1,4 @@
 import type {
-  Activation,
   AttentionOptions,
   CausalConv1dOptions,
   ColumnPiece,
@@ -21,6 +20,14 @@ import type {
   Weight,
 } from "../src/backend.ts";
 import { ForgeError } from "../src/errors.ts";
+import {
+  ACTIVATIONS,
+  GATED_UNITS,
+  HEAD_ORDERS,
+  packPieces,
+  ROPE_LAYOUTS,
+  ROUTER_SCORES,
+} from "./abi_numbers.ts";
 import type { NativeHandles } from "./native_handles.ts";
 import {
   CONTROL_MASKS_PENDING,
@@ -29,29 +36,6 @@ import {
   InputBlock,
   OutputBlock,
 } from "./step_block.ts";
-
-/** The ABI's numbers of activations. */
-export const ACTIVATIONS: Record<Activation, number> = {
-  identity: 0,
-  silu: 1,
-  gelu_tanh: 2,
-  gelu_erf: 3,
-};
-
-/** The ABI's numbers of gated units. */
-export const GATED_UNITS: Record<GatedUnit, number> = { ...ACTIVATIONS, clamped_swiglu: 4 };
-
-/** The ABI's numbers of RoPE layouts. */
-export const ROPE_LAYOUTS = { half: 0, interleaved: 1 } as const;
-
-/** The ABI's numbers of head orders. */
-export const HEAD_ORDERS = { grouped: 0, tiled: 1 } as const;
-
-/** The ABI's numbers of routers' scores. */
-export const ROUTER_SCORES = { softmax: 0, sigmoid: 1 } as const;
-
-/** Bytes of a `forge_piece`. */
-export const PIECE_BYTES = 20;
 
 /** Records a step through the ABI, one call an operation. */
 export class NativeRecorder implements Recorder {
@@ -235,18 +219,11 @@ export class NativeRecorder implements Recorder {
 
   gatherColumns(pieces: readonly ColumnPiece[], nGroups: number): Value {
     const { forge_gather_columns } = this.#native.symbols;
-    const block = new DataView(new ArrayBuffer(pieces.length * PIECE_BYTES));
-    pieces.forEach(({ value, width, first = 0, step = 0, scale = 1 }, i) => {
-      [value, width, first, step].forEach((word, field) => {
-        block.setUint32(i * PIECE_BYTES + 4 * field, word, true);
-      });
-      block.setFloat32(i * PIECE_BYTES + 16, scale, true);
-    });
     return this.#value(
       "gather_columns",
       forge_gather_columns(
         this.#step,
-        new Uint8Array(block.buffer),
+        packPieces(pieces),
         BigInt(pieces.length),
         nGroups,
         this.#out,

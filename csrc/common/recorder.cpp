@@ -196,7 +196,8 @@ ValueId Recorder::gather_columns(std::span<const forge_piece> pieces, uint32_t n
   const Rows rows = use("gather_columns", "value", pieces[0].value).rows;
   for (const forge_piece& piece : pieces) {
     const Value& in = use("gather_columns", "value", piece.value);
-    const uint64_t end = uint64_t{piece.first} + (uint64_t{n_groups} - 1) * piece.step + piece.width;
+    const uint64_t last = uint64_t{piece.first} + (uint64_t{n_groups} - 1) * piece.step;
+    const uint64_t end = last + piece.width;
     require(in.rows == rows && piece.width >= 1 && end <= in.cols,
             "gather_columns: a piece ends at column ", end, " of a value with ", in.cols,
             "; it must have columns, and the rows of the first");
@@ -208,13 +209,14 @@ ValueId Recorder::gather_columns(std::span<const forge_piece> pieces, uint32_t n
 ValueId Recorder::moe_route(ValueId logits, Routing routing) {
   check_open();
   const Value in = use("moe_route", "logits", logits);
-  const auto& [top_k, normalize, scale, scores, bias, expert_scales, n_groups, top_groups] = routing;
+  const uint32_t top_k = routing.top_k;
+  const uint32_t n_groups = routing.n_groups, top_groups = routing.top_groups;
   require(top_k >= 1 && top_k <= in.cols && top_k <= 64, "moe_route: top_k is ", top_k,
           "; valid is 1 to ", std::min<uint64_t>(in.cols, 64));
   require(in.cols <= 4096, "moe_route: ", in.cols, " experts; at most 4096 are supported");
-  require(scores <= FORGE_SCORES_SIGMOID, "moe_route: unknown scores ", scores);
-  check_vector("moe_route", "bias", bias, in.cols);
-  check_vector("moe_route", "expert_scales", expert_scales, in.cols);
+  require(routing.scores <= FORGE_SCORES_SIGMOID, "moe_route: unknown scores ", routing.scores);
+  check_vector("moe_route", "bias", routing.bias, in.cols);
+  check_vector("moe_route", "expert_scales", routing.expert_scales, in.cols);
   require(n_groups >= 1 && n_groups <= 32 && in.cols % n_groups == 0, "moe_route: ", n_groups,
           " groups of ", in.cols, " experts; valid is a divisor of up to 32");
   require(top_groups >= 1 && top_groups <= n_groups && top_k <= in.cols / n_groups * top_groups,

@@ -37,9 +37,9 @@ void PlanBuilder::emit(const EmbedOp& op) {
 void PlanBuilder::emit(const RmsNormOp& op) {
   if (emit_two_norms(op)) return;
   const auto n = static_cast<uint32_t>(op.weight->cols);
-  launch("rms_norm.cu", "rms_norm", {max_rows(op.out), cols(op.x) / n}, norm_block(n), 0, value(op.out),
-         value(op.x), floats_of(op.weight), value(op.residual), n_rows(op.x), n, op.eps,
-         op.weight_offset);
+  launch("rms_norm.cu", "rms_norm", {max_rows(op.out), cols(op.x) / n}, norm_block(n), 0,
+         value(op.out), value(op.x), floats_of(op.weight), value(op.residual), n_rows(op.x), n,
+         op.eps, op.weight_offset);
 }
 
 bool PlanBuilder::emit_two_norms(const RmsNormOp& op) {
@@ -79,8 +79,8 @@ void PlanBuilder::emit(const GatherColumnsOp& op) {
     if (from != 0) pieces.of[p] = {value(from), cols(from), width, first, step, scale};
   }
   const uint32_t n = cols(op.out);
-  launch("gather_columns.cu", "gather_columns", {divide_up(n, kBlockElements), max_rows(op.out)}, 256,
-         0, value(op.out), pieces, n_rows(op.out), n, static_cast<uint32_t>(op.group_cols()));
+  launch("gather_columns.cu", "gather_columns", {divide_up(n, kBlockElements), max_rows(op.out)},
+         256, 0, value(op.out), pieces, n_rows(op.out), n, static_cast<uint32_t>(op.group_cols()));
 }
 
 void PlanBuilder::emit(const GatherOutputsOp& op) {

@@ -2,7 +2,8 @@
 // scale_p * x_p[first_p + g step_p ... + width_p - 1].
 //
 //   out [rows, n_groups, sum of the widths], x_p [rows, cols_p] F32
-//   grid: (out_cols / 1024, rows), blocks of rows beyond *n_rows idle; block 256, four elements a thread
+//   grid: (out_cols / 1024, rows), blocks of rows beyond *n_rows idle; block 256, four elements a
+//   thread
 
 #include "prelude.cuh"
 

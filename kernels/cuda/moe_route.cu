@@ -1,7 +1,8 @@
 // Chooses top_k experts a token: those with the largest scores, ties to the lower expert. Scores are
-// softmax probabilities or sigmoids of the router's logits; with `bias` the choice, and nothing else, looks at
-// score + bias. Of `n_groups` groups of experts the best `top_groups` take part: those with the largest score,
-// or with `bias` the largest sum of two (DeepSeek-AI, arXiv:2405.04434 and arXiv:2412.19437).
+// softmax probabilities or sigmoids of the router's logits; with `bias` the choice, and nothing else,
+// looks at score + bias. Of `n_groups` groups of experts the best `top_groups` take part: those with
+// the largest score, or with `bias` the largest sum of two (DeepSeek-AI, arXiv:2405.04434 and
+// arXiv:2412.19437).
 //
 //   logits [tokens, n_experts] F32; out [tokens, 2 top_k] F32: expert numbers, then weights
 //   bias, expert_scales [n_experts] F32 (may be null); n_groups at most 32
@@ -9,8 +10,8 @@
 //   grid: tokens / 4; block 128: a warp a token
 //
 // Each round finds the best expert that comes after the last chosen one in the order (larger worth,
-// lower expert), so that nothing needs to be marked as taken. Without bias, what an expert is worth is its
-// logit, whose order is that of the scores.
+// lower expert), so that nothing needs to be marked as taken. Without bias, what an expert is worth
+// is its logit, whose order is that of the scores.
 
 #include "warp.cuh"
 
@@ -75,9 +76,13 @@ KERNEL moe_route(float* out, const float* logits, const float* bias, const float
   float* chosen = out + u64(token) * 2 * top_k;
 
   Experts experts = {row, bias, n_experts, scores, -FORGE_INFINITY, 0};
-  for (u32 e = lane_id(); e < n_experts; e += kWarp) experts.largest = fmaxf(experts.largest, row[e]);
+  for (u32 e = lane_id(); e < n_experts; e += kWarp) {
+    experts.largest = fmaxf(experts.largest, row[e]);
+  }
   experts.largest = warp_max(experts.largest);
-  for (u32 e = lane_id(); e < n_experts; e += kWarp) experts.total += expf(row[e] - experts.largest);
+  for (u32 e = lane_id(); e < n_experts; e += kWarp) {
+    experts.total += expf(row[e] - experts.largest);
+  }
   experts.total = warp_sum(experts.total);
   const u32 group_size = n_experts / n_groups;
   const u32 groups =

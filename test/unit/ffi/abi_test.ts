@@ -3,7 +3,7 @@ import { assert, assertEquals } from "@std/assert";
 import { resolve } from "@std/path";
 import { ABI_VERSION, symbols, versionSymbol } from "../../../ffi/abi.ts";
 import { WEIGHT_PART_BYTES } from "../../../ffi/native_backend.ts";
-import { ACTIVATIONS, PIECE_BYTES, ROPE_LAYOUTS, ROUTER_SCORES } from "../../../ffi/native_step.ts";
+import { ACTIVATIONS, PIECE_BYTES, ROPE_LAYOUTS, ROUTER_SCORES } from "../../../ffi/abi_numbers.ts";
 import { STATUS_NAMES } from "../../../ffi/status.ts";
 import {
   CONTROL_WORDS,
