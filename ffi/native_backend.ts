@@ -20,7 +20,7 @@ import { ForgeError } from "../src/errors.ts";
 import { TENSOR_TYPES, tensorBytes, type TensorType } from "../src/formats/tensor_info.ts";
 import { Library } from "./library.ts";
 import { NativeHandles } from "./native_handles.ts";
-import { NativeRecorder } from "./native_step.ts";
+import { NativeRecorder } from "./native_recorder.ts";
 import { checkStatus } from "./status.ts";
 import { cString, readText } from "./text.ts";
 
