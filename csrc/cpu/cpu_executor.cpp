@@ -48,7 +48,7 @@ ActivationBlock* CpuExecutor::blocks_of(ValueId id) const {
 }
 
 void CpuExecutor::reserve_row(uint64_t cols) {
-  for (std::vector<float>& row : rows_) row.resize(std::max(row.size(), cols));
+  for (std::vector<float>& row : rows_) row.resize(std::max<uint64_t>(row.size(), cols));
 }
 
 void CpuExecutor::run(const StepInputs& inputs, ResultBlock& results, const StopFlag& stop) {
