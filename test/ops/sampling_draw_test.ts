@@ -1,5 +1,5 @@
 /** Which token a draw picks: the random numbers, the distribution, and the chain as a whole. */
-import { assert, assertEquals } from "@std/assert";
+import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
 import type { OutputRequest } from "../../src/backend.ts";
 import { deviceTest, isEmulated } from "../support/devices.ts";
 import { fullRequest, LogitSampler, sampleOnce } from "../support/logit_sampler.ts";
@@ -60,8 +60,13 @@ deviceTest("a token does not depend on its neighbours", async (device, random) =
     },
   }));
   const together = await sampleOnce(device, logits, requests);
+  // Metal has kernels of their own for runs that are greedy altogether, as one output alone may be.
+  const tolerance = device.kind === "metal" ? 1e-6 : 0;
   for (const [i, request] of requests.entries()) {
-    assertEquals(await sampleOnce(device, logits, [request]), [together[i]!], `request ${i}`);
+    const [alone] = await sampleOnce(device, logits, [request]);
+    const { logprob, ...rest } = together[i]!;
+    assertEquals({ ...alone!, logprob }, { logprob, ...rest }, `request ${i}`);
+    assertAlmostEquals(alone!.logprob, logprob, tolerance);
   }
   const reversed = await sampleOnce(device, logits, requests.toReversed());
   assertEquals(reversed.toReversed(), together);
