@@ -1,12 +1,18 @@
 /** Whole models on an emulated GPU: the unmodified program, from prompt to text. */
-import { assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { join } from "@std/path";
 import { forge } from "../cli/forge.ts";
+import { installNvrtc } from "../emulator/nvrtc.ts";
 import { sharedAvailable, sharedPath } from "../support/shared.ts";
 import { emulatedGpu, emulatedGpuUnavailable, runOnEmulatedGpu } from "./emulated_gpu.ts";
 
 const unavailable = emulatedGpuUnavailable() !== undefined;
 const withoutStories = unavailable || !sharedAvailable("models", "stories260K");
 const withoutTiny = unavailable || !sharedAvailable("models", "tiny");
+const compiler = await installNvrtc();
+if (compiler.reason !== undefined) {
+  console.error(`skipping: pip cannot install nvidia-cuda-nvrtc (${compiler.reason})`);
+}
 
 Deno.test({
   name: "forge run --device cuda tells the story",
@@ -26,19 +32,41 @@ Deno.test({
   },
 });
 
+/** Holds the tokens of an emulated GPU to those of the CPU. @param env beside that of the GPU */
+async function assertSamplesAsTheCpu(env: Record<string, string>): Promise<void> {
+  const model = sharedPath("models", "stories260K", "stories260K-f32.gguf");
+  const sampling = ["--temp", "0.8", "--top-k", "40", "--top-p", "0.9", "--seed", "7"];
+  const args = ["run", "-m", model, "-p", "One day", "-n", "12", "--json", ...sampling];
+  const ids = async (device: string, env: Record<string, string>) => {
+    const { code, stdout, stderr } = await forge([...args, "--device", device], { env });
+    assertEquals([code, stderr], [0, ""]);
+    return JSON.parse(stdout).token_ids;
+  };
+  assertEquals(await ids("cuda", { ...await emulatedGpu(), ...env }), await ids("cpu", {}));
+}
+
 Deno.test({
   name: "forge run --device cuda samples the tokens that the CPU samples",
   ignore: withoutStories,
+  fn: () => assertSamplesAsTheCpu({}),
+});
+
+Deno.test({
+  name: "forge run --device cuda has NVIDIA's compiler make the kernels, and keeps them",
+  ignore: withoutStories || compiler.reason !== undefined,
   fn: async () => {
-    const model = sharedPath("models", "stories260K", "stories260K-f32.gguf");
-    const sampling = ["--temp", "0.8", "--top-k", "40", "--top-p", "0.9", "--seed", "7"];
-    const args = ["run", "-m", model, "-p", "One day", "-n", "12", "--json", ...sampling];
-    const ids = async (device: string, env: Record<string, string>) => {
-      const { code, stdout, stderr } = await forge([...args, "--device", device], { env });
-      assertEquals([code, stderr], [0, ""]);
-      return JSON.parse(stdout).token_ids;
-    };
-    assertEquals(await ids("cuda", await emulatedGpu()), await ids("cpu", {}));
+    const cache = Deno.makeTempDirSync();
+    try {
+      const env = { FORGE_NVRTC: compiler.folder, FORGE_CACHE: cache };
+      await assertSamplesAsTheCpu(env);
+      const kernels = () => Array.from(Deno.readDirSync(join(cache, "kernels"))).length;
+      const made = kernels();
+      assert(made > 0);
+      await assertSamplesAsTheCpu(env);
+      assertEquals(kernels(), made);
+    } finally {
+      Deno.removeSync(cache, { recursive: true });
+    }
   },
 });
 

@@ -81,6 +81,27 @@ export function parseReports(log: string): KernelReport[] {
   return reports;
 }
 
+/** Installs the compiler into `build/nvrtc` if need be: its folder, or the reason why there is none. */
+export async function installNvrtc(): Promise<{ folder: string; reason?: string }> {
+  const target = join(root, "build", "nvrtc");
+  const folder = join(target, "nvidia", "cu13", "lib");
+  try {
+    Deno.statSync(folder);
+    return { folder };
+  } catch {
+    const args = ["-m", "pip", "install", "--quiet", "--retries", "0", "--target", target];
+    try {
+      const { success, stderr } = await new Deno.Command("python3", {
+        args: [...args, "nvidia-cuda-nvrtc==13.*"],
+      }).output();
+      if (success) return { folder };
+      return { folder, reason: new TextDecoder().decode(stderr).trim().split("\n").at(-1) ?? "" };
+    } catch (error) {
+      return { folder, reason: String(error) };
+    }
+  }
+}
+
 /** The compiler, loaded. */
 export class Nvrtc {
   readonly #libraries: Disposable[];
@@ -99,23 +120,10 @@ export class Nvrtc {
     this.#libraries = [{ [Symbol.dispose]: () => builtins.close() }];
   }
 
-  /** Installs the compiler into `build/nvrtc` if need be; the reason where that fails. */
+  /** Installs the compiler if need be; the reason where that fails. */
   static async install(): Promise<Nvrtc | string> {
-    const target = join(root, "build", "nvrtc");
-    const folder = join(target, "nvidia", "cu13", "lib");
-    try {
-      Deno.statSync(folder);
-    } catch {
-      const args = ["-m", "pip", "install", "--quiet", "--retries", "0", "--target", target];
-      try {
-        const { success, stderr } = await new Deno.Command("python3", {
-          args: [...args, "nvidia-cuda-nvrtc==13.*"],
-        }).output();
-        if (!success) return new TextDecoder().decode(stderr).trim().split("\n").at(-1) ?? "";
-      } catch (error) {
-        return String(error);
-      }
-    }
+    const { folder, reason } = await installNvrtc();
+    if (reason !== undefined) return reason;
     try {
       return new Nvrtc(folder);
     } catch (error) {
