@@ -23,7 +23,7 @@ import {
   packPieces,
   ROPE_LAYOUTS,
   ROUTER_SCORES,
-} from "./abi_numbers.ts";
+} from "./abi/numbers.ts";
 import type { NativeHandles } from "./native_handles.ts";
 import { NativeStep } from "./native_step.ts";
 

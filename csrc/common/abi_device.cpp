@@ -1,4 +1,4 @@
-// Library, devices, errors and handles: see forge.h.
+// Library, devices, errors and handles: see abi/device.h.
 
 #include <cstring>
 

@@ -1,4 +1,4 @@
-// Recurrent state: see forge.h.
+// Recurrent state: see abi/caches.h.
 
 #include "border.h"
 

@@ -1,4 +1,4 @@
-// Recording and running steps: see forge.h.
+// Recording and running steps: see abi/operations.h and abi/run.h.
 
 #include <chrono>
 

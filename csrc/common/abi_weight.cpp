@@ -1,4 +1,4 @@
-// Files, weights and KV caches: see forge.h.
+// Files, weights and KV caches: see abi/weights.h and abi/caches.h.
 
 #include <cstring>
 

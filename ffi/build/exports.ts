@@ -3,9 +3,18 @@
  * runtime that is linked into a library would otherwise take part in the symbol resolution of the
  * whole process.
  */
+import { dirname, join } from "@std/path";
 import type { Platform } from "./targets.ts";
 
-/** The names of the functions that a header declares with `FORGE_API` or alike, in its order. */
+/** The text of a header, with that of each header it includes by a relative name in its place. */
+export function headerText(path: string): string {
+  return Deno.readTextFileSync(path).replace(
+    /^#include "(.+)".*$/gm,
+    (_, name: string) => headerText(join(dirname(path), name)),
+  );
+}
+
+/** The names of the functions that a header's text declares with `FORGE_API` or alike, in its order. */
 export function exportedFunctions(header: string): string[] {
   const code = header
     .replace(/\/\*[\s\S]*?\*\/|\/\/.*/g, " ")

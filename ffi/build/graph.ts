@@ -5,7 +5,7 @@
 import { basename, join } from "@std/path";
 import type { Compiler } from "./compiler.ts";
 import { embeddedSource } from "./embed.ts";
-import { exportedFunctions, exportFlag, exportList } from "./exports.ts";
+import { exportedFunctions, exportFlag, exportList, headerText } from "./exports.ts";
 import {
   commonCompileFlags,
   commonLinkFlags,
@@ -240,7 +240,7 @@ export function libraryGraph(
       sources.filter(isKernel).map((source) => compileStep(context, source, target))
     ),
   ];
-  const header = Deno.readTextFileSync(join(root, library.header));
+  const header = headerText(join(root, library.header));
   const exports = {
     path: join(folder, "exports.txt"),
     text: exportList(platform, exportedFunctions(header)),

@@ -4,7 +4,7 @@
  */
 import { join } from "@std/path";
 import type { Compiler } from "./compiler.ts";
-import { exportedFunctions, exportList } from "./exports.ts";
+import { exportedFunctions, exportList, headerText } from "./exports.ts";
 import { type LibraryGraph, listSources, objectFolder, outputFolder, type Step } from "./graph.ts";
 import type { Variant } from "./graph.ts";
 import type { Library } from "./libraries.ts";
@@ -80,7 +80,7 @@ export function nvccGraph(
     path: join(folder, "exports.txt"),
     text: exportList(
       platform,
-      exportedFunctions(Deno.readTextFileSync(join(root, library.header))),
+      exportedFunctions(headerText(join(root, library.header))),
     ),
   };
   const fileName = `lib${library.name}.so`;

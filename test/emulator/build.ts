@@ -183,6 +183,7 @@ export async function buildTests(
     ...list("csrc/common", ".h"),
     ...list("csrc/common/quant", ".h"),
     "csrc/forge.h",
+    ...list("csrc/abi", ".h"),
     "kernels/metal/arguments.h",
   ]);
   const flags = [...modeFlags[mode], ...testFlags];

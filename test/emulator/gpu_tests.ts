@@ -48,6 +48,7 @@ export async function buildGpuTests(): Promise<string> {
     ]
       .flatMap((place) => list(place, ".h")),
     "csrc/forge.h",
+    ...list("csrc/abi", ".h"),
   ]);
   const objects = await inParallel(sources, (path) => compile({ path, flags }, folder, headers));
   return await link(join(folder, "kernel_tests.*"), ["-pthread"], [...objects, "-ldl"]);

@@ -30,6 +30,7 @@ export async function buildGpuCases(): Promise<string> {
     ...["csrc/flash_attn", "test/flash_attn/emulated", "csrc/common", "csrc/cuda", "csrc/gpu"]
       .flatMap((place) => list(place, ".h")),
     "csrc/forge.h",
+    ...list("csrc/abi", ".h"),
   ]);
   const objects = await inParallel(sources, (path) => compile({ path, flags }, folder, headers));
   return await link(join(folder, "run_cases.*"), ["-pthread"], [...objects, "-ldl"]);

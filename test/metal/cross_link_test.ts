@@ -4,7 +4,7 @@
  */
 import { assertEquals } from "@std/assert";
 import { buildLibraries } from "../../build.ts";
-import { exportedFunctions } from "../../ffi/build/exports.ts";
+import { exportedFunctions, headerText } from "../../ffi/build/exports.ts";
 import { machoExports } from "../macos_sdk/macho.ts";
 import { macosCompiler, macosSdkUnavailable } from "../macos_sdk/sdk.ts";
 
@@ -22,7 +22,7 @@ Deno.test({
       cxx: await macosCompiler(),
     });
     assertEquals(libraries.map(({ name }) => name), ["cpu", "metal"]);
-    const wanted = exportedFunctions(Deno.readTextFileSync("csrc/forge.h")).sort();
+    const wanted = exportedFunctions(headerText("csrc/forge.h")).sort();
     for (const { name, path } of libraries) {
       const { cpu, exported } = machoExports(Deno.readFileSync(path));
       assertEquals([name, cpu, exported], [name, "arm64", wanted]);

@@ -1,5 +1,6 @@
-/** Reads `csrc/forge.h`: just enough of C for a header that declares functions, enums and structs. */
+/** Reads `csrc/forge.h`: just enough of C for headers that declare functions, enums and structs. */
 import { join, resolve } from "@std/path";
+import { headerText } from "../../ffi/build/exports.ts";
 
 /** A parameter as it is declared: type `char *`, name `text`. */
 export interface Parameter {
@@ -73,7 +74,7 @@ function parseEnum(body: string): Map<string, number> {
 export function parseHeader(source: string): Header {
   const text = source.replaceAll(/\/\*.*?\*\//gs, "");
   const functions = new Map<string, FunctionDeclaration>();
-  for (const match of text.matchAll(/FORGE_API\s+(\w+)\s+(\w+)\(([^)]*)\);/g)) {
+  for (const match of text.matchAll(/\bFORGE_API\s+(\w+)\s+(\w+)\(([^)]*)\);/g)) {
     const [, result = "", name = "", list = ""] = match;
     const parameters = list.trim() === "void" ? [] : list.split(",").map(parseDeclarator);
     functions.set(name, { result, parameters });
@@ -98,7 +99,7 @@ export function parseHeader(source: string): Header {
 
 const root = resolve(import.meta.dirname ?? ".", "..", "..");
 
-/** The header of this tree. */
+/** The header of this tree, with the headers it includes. */
 export function readHeader(): Header {
-  return parseHeader(Deno.readTextFileSync(join(root, "csrc", "forge.h")));
+  return parseHeader(headerText(join(root, "csrc", "forge.h")));
 }

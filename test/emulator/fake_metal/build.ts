@@ -95,6 +95,7 @@ export async function buildFakeMetal(change?: HostChange): Promise<string> {
   const headers = text([
     ...sources.flatMap((each) => list(each, ".h")),
     "csrc/forge.h",
+    ...list("csrc/abi", ".h"),
     "kernels/metal/arguments.h",
   ]);
   const paths = [

@@ -1,6 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
+import { join } from "@std/path";
 import type { Compiler } from "../../../ffi/build/compiler.ts";
-import { exportedFunctions, exportList } from "../../../ffi/build/exports.ts";
+import { exportedFunctions, exportList, headerText } from "../../../ffi/build/exports.ts";
 import { type LibraryGraph, libraryGraph, type Variant } from "../../../ffi/build/graph.ts";
 import { libraries, type LibraryName } from "../../../ffi/build/libraries.ts";
 import { parseDepfile } from "../../../ffi/build/record.ts";
@@ -114,6 +115,17 @@ Deno.test("exportedFunctions: the functions of a header, without comments and ma
     int not_exported(void);
   `;
   assertEquals(exportedFunctions(header), ["forge_abi_version", "forge_info", "forge_name"]);
+});
+
+Deno.test("headerText: the headers that a header includes by a relative name stand in their places", () => {
+  using tree = new FakeTree();
+  tree.write("csrc/whole.h", '#include "parts/one.h" /* why */\nint last(void);\n');
+  tree.write("csrc/parts/one.h", '#include <stdint.h>\n#include "two.h"\nint one(void);\n');
+  tree.write("csrc/parts/two.h", "int two(void);\n");
+  assertEquals(
+    headerText(join(tree.root, "csrc/whole.h")).split("\n").filter((line) => line !== ""),
+    ["#include <stdint.h>", "int two(void);", "int one(void);", "int last(void);"],
+  );
 });
 
 Deno.test("exportList: the formats of both linkers", () => {

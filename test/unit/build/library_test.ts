@@ -4,7 +4,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { join, resolve } from "@std/path";
 import { buildLibraries, type BuiltLibrary } from "../../../build.ts";
-import { exportedFunctions } from "../../../ffi/build/exports.ts";
+import { exportedFunctions, headerText } from "../../../ffi/build/exports.ts";
 import {
   crossCompilers,
   hostPlatform,
@@ -38,7 +38,7 @@ async function definedSymbols(path: string): Promise<string[]> {
 }
 
 async function assertExportsHeader(path: string, header: string): Promise<void> {
-  const functions = exportedFunctions(Deno.readTextFileSync(header));
+  const functions = exportedFunctions(headerText(header));
   assert(functions.length > 0);
   assertEquals(await definedSymbols(path), functions.sort());
 }
@@ -151,7 +151,7 @@ Deno.test({
         }`,
       );
       await run(crossCompilers.linux.aarch64.command, [source, "-o", program, "-ldl"]);
-      const header = Deno.readTextFileSync(join(root, "csrc", "forge.h"));
+      const header = headerText(join(root, "csrc", "forge.h"));
       const version = header.match(/#define FORGE_ABI_VERSION (\d+)/)?.[1];
       for (const { path } of libraries) {
         const prefix = ["-L", "/usr/aarch64-linux-gnu"];

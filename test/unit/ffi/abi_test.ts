@@ -1,9 +1,9 @@
 /** `csrc/forge.h` and what TypeScript knows of it are the same, in every name, type and number. */
 import { assert, assertEquals } from "@std/assert";
-import { resolve } from "@std/path";
+import { join, resolve } from "@std/path";
 import { ABI_VERSION, symbols, versionSymbol } from "../../../ffi/abi.ts";
 import { WEIGHT_PART_BYTES } from "../../../ffi/native_backend.ts";
-import { ACTIVATIONS, PIECE_BYTES, ROPE_LAYOUTS, ROUTER_SCORES } from "../../../ffi/abi_numbers.ts";
+import { ACTIVATIONS, PIECE_BYTES, ROPE_LAYOUTS, ROUTER_SCORES } from "../../../ffi/abi/numbers.ts";
 import { STATUS_NAMES } from "../../../ffi/status.ts";
 import {
   CONTROL_WORDS,
@@ -31,10 +31,13 @@ function ffiType(type: string): string {
   return type.endsWith("*") ? "buffer" : scalarTypes[type] ?? `no FFI type for ${type}`;
 }
 
-/** The parameters of every function in the source of `ffi/abi.ts`, as its comments name them. */
+/** The parameters of every function in the sources of `ffi/abi`, as its comments name them. */
 function commentedParameters(): Map<string, { readonly type: string; readonly comment: string }[]> {
-  const path = resolve(import.meta.dirname ?? ".", "..", "..", "..", "ffi", "abi.ts");
-  const source = Deno.readTextFileSync(path);
+  const folder = resolve(import.meta.dirname ?? ".", "..", "..", "..", "ffi", "abi");
+  const source = Array.from(
+    Deno.readDirSync(folder),
+    ({ name }) => Deno.readTextFileSync(join(folder, name)),
+  ).join("\n");
   return new Map(
     Array.from(
       source.matchAll(/^ {2}(forge_\w+): \{\s*parameters: \[(.*?)\],/gms),

@@ -1,5 +1,5 @@
 /** What the ABI has numbers for, and its struct of columns. */
-import type { Activation, ColumnPiece, GatedUnit } from "../src/backend.ts";
+import type { Activation, ColumnPiece, GatedUnit } from "../../src/backend.ts";
 
 /** The ABI's numbers of activations. */
 export const ACTIVATIONS: Record<Activation, number> = {

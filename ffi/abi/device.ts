@@ -1,0 +1,69 @@
+/** The functions of `csrc/abi/device.h`. */
+export const deviceSymbols = {
+  forge_library_info: {
+    parameters: [
+      "buffer", // char *text
+      "u64", // uint64_t capacity
+    ],
+    result: "i32",
+  },
+  forge_list_devices: {
+    parameters: [
+      "buffer", // char *text
+      "u64", // uint64_t capacity
+    ],
+    result: "i32",
+  },
+  forge_device_open: {
+    parameters: [
+      "buffer", // const char *selector
+      "u32", // uint32_t n_threads
+      "buffer", // uint32_t *device
+      "buffer", // char *message
+      "u64", // uint64_t capacity
+    ],
+    result: "i32",
+  },
+  forge_set_attention: {
+    parameters: [
+      "u32", // uint32_t device
+      "u32", // uint32_t attention
+    ],
+    result: "i32",
+  },
+  forge_device_info: {
+    parameters: [
+      "u32", // uint32_t device
+      "buffer", // char *text
+      "u64", // uint64_t capacity
+    ],
+    result: "i32",
+  },
+  forge_read_bandwidth: {
+    parameters: [
+      "u32", // uint32_t device
+      "buffer", // uint64_t *bytes_per_second
+    ],
+    result: "i32",
+  },
+  forge_peak_memory: {
+    parameters: [
+      "buffer", // uint64_t *bytes
+    ],
+    result: "i32",
+  },
+  forge_error_text: {
+    parameters: [
+      "u32", // uint32_t handle
+      "buffer", // char *text
+      "u64", // uint64_t capacity
+    ],
+    result: "i32",
+  },
+  forge_release: {
+    parameters: [
+      "u32", // uint32_t handle
+    ],
+    result: "i32",
+  },
+} as const satisfies Deno.ForeignLibraryInterface;
