@@ -1,0 +1,70 @@
+/** What a device holds from step to step: weights, paged keys and values, recurrent state. */
+import type { TensorInfo } from "../formats/tensor_info.ts";
+
+/** A weight matrix `[rows, cols]` = `[out_features, in_features]` on a device. */
+export interface Weight {
+  readonly handle: number;
+  readonly rows: number;
+  readonly cols: number;
+}
+
+/** Consecutive rows of a tensor in a file, its leading dimensions flattened. */
+export interface WeightSlice {
+  readonly tensor: TensorInfo;
+  /** @default 0 */
+  readonly firstRow?: number;
+  /** @default all rows from `firstRow` on */
+  readonly nRows?: number;
+}
+
+/** The bytes of a weight, or what makes them. */
+export type WeightData = Uint8Array<ArrayBuffer> | (() => Uint8Array<ArrayBuffer>);
+
+/** Element types a KV cache can have. */
+export type KvType = "F32" | "F16" | "BF16" | "Q8_0";
+
+/** The paged keys and values of one layer. */
+export interface KvCache {
+  readonly handle: number;
+  /** Bytes of one page. */
+  readonly pageBytes: number;
+  /** Copies a page onto another. */
+  copyPage(from: number, to: number): void;
+  /** The `pageBytes` bytes of a page, in the device's own layout. */
+  readPage(page: number): Uint8Array<ArrayBuffer>;
+  /** Replaces a page by what {@linkcode readPage} gave for a page of the same shape. */
+  writePage(page: number, data: Uint8Array<ArrayBuffer>): void;
+}
+
+/** What a KV cache is made for: pages of `pageTokens` tokens, each with keys and values of all heads. */
+export interface KvShape {
+  readonly type: KvType;
+  readonly nPages: number;
+  readonly pageTokens: number;
+  readonly nKvHeads: number;
+  readonly kHeadDim: number;
+  readonly vHeadDim: number;
+}
+
+/**
+ * What one operation of one layer remembers of the tokens before: a matrix `[rows, cols]` of floats for
+ * each sequence that holds a slot.
+ */
+export interface StateCache {
+  readonly handle: number;
+  /** Bytes of one slot. */
+  readonly slotBytes: number;
+  /** Copies a slot onto another. */
+  copySlot(from: number, to: number): void;
+  /** The `slotBytes` bytes of a slot, in the device's own layout. */
+  readSlot(slot: number): Uint8Array<ArrayBuffer>;
+  /** Replaces a slot by what {@linkcode readSlot} gave for a slot of the same shape. */
+  writeSlot(slot: number, data: Uint8Array<ArrayBuffer>): void;
+}
+
+/** What a state cache is made for. */
+export interface StateShape {
+  readonly nSlots: number;
+  readonly rows: number;
+  readonly cols: number;
+}
