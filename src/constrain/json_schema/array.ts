@@ -1,9 +1,10 @@
 import { choice, type Expression, NOTHING, sequence, text } from "../grammar.ts";
 import { checkLimit } from "../limits.ts";
 import type { SchemaCompiler } from "./compile.ts";
-import type { Conjunction } from "./expand.ts";
+import type { Conjunction } from "./conjunction.ts";
 import { numbersOf } from "./scalars.ts";
-import { refused, type Schema } from "./schema.ts";
+import { refused } from "./refusals.ts";
+import type { Schema } from "./schema.ts";
 
 const MOST_ITEMS = 5_000;
 

@@ -3,11 +3,13 @@ import { checkLimit, LIMITS } from "../limits.ts";
 import type { Automaton } from "../automata/automaton.ts";
 import { automaton, choice, type Expression, type Grammar, sequence, text } from "../grammar.ts";
 import { compileArray } from "./array.ts";
-import { type Conjunction, expand, generatedTypes, namedValues } from "./expand.ts";
+import { type Conjunction, generatedTypes, namedValues } from "./conjunction.ts";
+import { expand } from "./expand.ts";
 import { TYPE_OF_KEYWORD, type TypeName } from "./keywords.ts";
 import { numberTexts, stringRulesTexts } from "./scalars.ts";
 import { compileObject } from "./object.ts";
-import { refused, type Schema, SchemaReader } from "./schema.ts";
+import { refused } from "./refusals.ts";
+import { SchemaReader } from "./schema.ts";
 
 /** Adds the JSON texts of the values that a schema allows. */
 export function compileSchema(grammar: Grammar, document: JsonValue): Expression {
@@ -23,7 +25,7 @@ export class SchemaCompiler {
   readonly comma: Expression;
   readonly colon: Expression;
   readonly #values = new Map<string, Expression>();
-  readonly #strings = new Map<string, Expression>();
+  readonly #scalars = new Map<string, Expression>();
   #depth = 0;
 
   constructor(grammar: Grammar, reader: SchemaReader) {
@@ -50,11 +52,10 @@ export class SchemaCompiler {
 
   /** The texts of strings whose text an automaton accepts; `key` names the automaton. */
   string(key: string, texts: () => Automaton): Expression {
-    const known = this.#strings.get(key);
-    if (known !== undefined) return known;
-    const made = this.grammar.rule(sequence(text('"'), automaton(texts(), "json")));
-    this.#strings.set(key, made);
-    return made;
+    return this.#scalar(
+      key,
+      () => this.grammar.rule(sequence(text('"'), automaton(texts(), "json"))),
+    );
   }
 
   #alternative(base: Conjunction): Expression[] {
@@ -76,7 +77,7 @@ export class SchemaCompiler {
       case "integer":
       case "number": {
         const key = this.#keyOf(base, "number", type);
-        return this.#cached(
+        return this.#scalar(
           key,
           () => automaton(numberTexts(this.reader, base, type === "integer")),
         );
@@ -92,11 +93,11 @@ export class SchemaCompiler {
     }
   }
 
-  #cached(key: string, make: () => Expression): Expression {
-    const known = this.#strings.get(key);
+  #scalar(key: string, make: () => Expression): Expression {
+    const known = this.#scalars.get(key);
     if (known !== undefined) return known;
     const made = make();
-    this.#strings.set(key, made);
+    this.#scalars.set(key, made);
     return made;
   }
 
@@ -122,12 +123,4 @@ export class SchemaCompiler {
 /** The text of one value. */
 function literal(value: JsonValue): Expression {
   return sequence(text(JSON.stringify(value)));
-}
-
-/** The names under a keyword that lists strings. */
-export function namesUnder(reader: SchemaReader, schemas: Conjunction, keyword: string): string[] {
-  return schemas.flatMap((schema: Schema) => {
-    const names = reader.keywords(schema)[keyword];
-    return Array.isArray(names) ? names.map(String) : [];
-  });
 }

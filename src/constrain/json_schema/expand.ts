@@ -1,14 +1,15 @@
-import type { JsonValue } from "../../formats/json.ts";
+import { intersect, isEmpty } from "../automata/automaton.ts";
 import { checkLimit, LIMITS } from "../limits.ts";
-import { excludeEachOther } from "./exclusive.ts";
-import { refused, type Schema, type SchemaReader, wrong } from "./schema.ts";
-import { TYPE_OF_KEYWORD, type TypeName, TYPES } from "./keywords.ts";
-
-/**
- * Schemas that hold together, each by its own keywords alone: what `$ref`, `allOf`, `anyOf` and `oneOf`
- * point at is among them already.
- */
-export type Conjunction = readonly Schema[];
+import {
+  type Conjunction,
+  declaredTypes,
+  isOfType,
+  namedValues,
+  namesUnder,
+} from "./conjunction.ts";
+import { refused, wrong } from "./refusals.ts";
+import { numberTexts, stringRulesTexts } from "./scalars.ts";
+import type { Schema, SchemaReader } from "./schema.ts";
 
 /**
  * The alternatives of schemas that hold together: a value is valid if it is valid for all schemas of
@@ -84,64 +85,69 @@ function refuseOverlaps(
   );
 }
 
-/** What values a conjunction names one by one, or `undefined` if it does not. */
-export function namedValues(reader: SchemaReader, schemas: Conjunction): JsonValue[] | undefined {
-  const lists = schemas.flatMap((schema) => {
-    const { enum: values, const: value } = reader.keywords(schema);
-    return [
-      ...(Array.isArray(values) ? [values] : []),
-      ...(value === undefined ? [] : [[value]]),
-    ];
-  });
-  const [first, ...rest] = lists.map((list) => list.map((value) => JSON.stringify(sorted(value))));
-  if (first === undefined) return undefined;
-  const kept = first.map((key) => rest.every((list) => list.includes(key)));
-  const types = declaredTypes(reader, schemas);
-  return lists[0]!.filter((value, i) => kept[i] && types.some((type) => isOfType(value, type)));
-}
-
-/** A value with the keys of its objects in order, so that equal values have equal texts. */
-function sorted(value: JsonValue): JsonValue {
-  if (Array.isArray(value)) return value.map(sorted);
-  if (typeof value !== "object" || value === null) return value;
-  const keys = Object.keys(value).toSorted();
-  return Object.fromEntries(keys.map((key) => [key, sorted(value[key] ?? null)]));
-}
-
-export function isOfType(value: JsonValue, type: TypeName): boolean {
-  if (type === "integer") return Number.isInteger(value);
-  if (type === "null") return value === null;
-  if (type === "array") return Array.isArray(value);
-  return typeof value === type && value !== null && !Array.isArray(value);
-}
-
-/** The types that every `type` keyword allows; "number" is without "integer" only beside it. */
-export function declaredTypes(reader: SchemaReader, schemas: Conjunction): TypeName[] {
-  let types: readonly TypeName[] = TYPES.filter((type) => type !== "integer");
-  for (const schema of schemas) {
-    const { type } = reader.keywords(schema);
-    if (type === undefined) continue;
-    const names: readonly (JsonValue | undefined)[] = Array.isArray(type) ? type : [type];
-    const allows = (name: TypeName) =>
-      names.includes(name) || (name === "integer" && names.includes("number"));
-    types = types.flatMap((name): readonly TypeName[] =>
-      allows(name) ? [name] : name === "number" && allows("integer") ? ["integer"] : []
-    );
-  }
-  return [...types];
-}
-
-/**
- * The types that are generated: where no schema says `type`, those that its keywords speak of, if they
- * speak of any.
- */
-export function generatedTypes(reader: SchemaReader, schemas: Conjunction): TypeName[] {
-  const types = declaredTypes(reader, schemas);
-  if (schemas.some((schema) => reader.keywords(schema)["type"] !== undefined)) return types;
-  const spoken = new Set(
-    schemas.flatMap((schema) =>
-      Object.keys(reader.keywords(schema)).flatMap((keyword) => TYPE_OF_KEYWORD[keyword] ?? [])
-    ),
+/** Whether it can be seen that no value is valid for both. */
+function excludeEachOther(reader: SchemaReader, a: Conjunction, b: Conjunction): boolean {
+  const valuesOfA = namedValues(reader, a), valuesOfB = namedValues(reader, b);
+  const typesOfA = typesOf(reader, a, valuesOfA), typesOfB = typesOf(reader, b, valuesOfB);
+  const shared = typesOfA.flatMap((type) =>
+    typesOfB.flatMap((other) => commonType(type, other) ?? [])
   );
-  return spoken.size === 0 ? types : types.filter((type) => spoken.has(type));
+  if (shared.length === 0) return true;
+  if (valuesOfA !== undefined && valuesOfB !== undefined) {
+    return namedValues(reader, [...a, ...b])?.length === 0;
+  }
+  if (valuesOfA !== undefined || valuesOfB !== undefined) return false;
+  return shared.every((type) => {
+    if (type === "string") {
+      return isEmpty(intersect(stringRulesTexts(reader, a), stringRulesTexts(reader, b)));
+    }
+    if (type === "number" || type === "integer") {
+      return isEmpty(intersect(numberTexts(reader, a, false), numberTexts(reader, b, false)));
+    }
+    if (type !== "object") return false;
+    return excludedByKey(reader, a, b) || excludedByKey(reader, b, a);
+  });
+}
+
+function typesOf(
+  reader: SchemaReader,
+  schemas: Conjunction,
+  values: ReturnType<typeof namedValues>,
+) {
+  const types = declaredTypes(reader, schemas);
+  return values === undefined
+    ? types
+    : types.filter((type) => values.some((value) => isOfType(value, type)));
+}
+
+function commonType<T extends string>(a: T, b: T): T | undefined {
+  if (a === b) return a;
+  if (a === "integer" && b === "number") return a;
+  return a === "number" && b === "integer" ? b : undefined;
+}
+
+/** Whether `a` requires a key that `b` forbids, or whose values exclude each other. */
+function excludedByKey(reader: SchemaReader, a: Conjunction, b: Conjunction): boolean {
+  return namesUnder(reader, a, "required").some((key) => {
+    if (b.some((schema) => forbids(reader, schema, key))) return true;
+    const mine = propertySchemas(reader, a, key), other = propertySchemas(reader, b, key);
+    if (mine.length === 0 || other.length === 0) return false;
+    return expand(reader, mine).every((x) => {
+      const values = namedValues(reader, x);
+      return values !== undefined &&
+        expand(reader, other).every((y) =>
+          namedValues(reader, y) !== undefined && excludeEachOther(reader, x, y)
+        );
+    });
+  });
+}
+
+function propertySchemas(reader: SchemaReader, schemas: Conjunction, key: string): Schema[] {
+  return schemas.flatMap((schema) => reader.child(schema, "properties", key) ?? []);
+}
+
+function forbids(reader: SchemaReader, schema: Schema, key: string): boolean {
+  const { additionalProperties, patternProperties } = reader.keywords(schema);
+  return additionalProperties === false && patternProperties === undefined &&
+    reader.child(schema, "properties", key) === undefined;
 }

@@ -1,6 +1,6 @@
 import type { JsonObject, JsonValue } from "../../formats/json.ts";
 import { FORMATS } from "./formats.ts";
-import { refused, wrong } from "./schema.ts";
+import { refused, wrong } from "./refusals.ts";
 
 export const TYPES = ["null", "boolean", "integer", "number", "string", "array", "object"] as const;
 export type TypeName = typeof TYPES[number];

@@ -9,10 +9,12 @@ import {
 import { matching, oneOf } from "../automata/regex_automaton.ts";
 import { choice, type Expression, sequence, text } from "../grammar.ts";
 import { checkLimit } from "../limits.ts";
-import { namesUnder, type SchemaCompiler } from "./compile.ts";
-import { type Conjunction, expand, namedValues } from "./expand.ts";
+import type { SchemaCompiler } from "./compile.ts";
+import { type Conjunction, namedValues, namesUnder } from "./conjunction.ts";
+import { expand } from "./expand.ts";
 import { numbersOf, stringRulesTexts } from "./scalars.ts";
-import { refused, type Schema } from "./schema.ts";
+import { refused } from "./refusals.ts";
+import type { Schema } from "./schema.ts";
 import { patternTexts } from "./string.ts";
 
 const MOST_KEYS = 2_000, MOST_PATTERNS = 6, MOST_COUNTS = 20_000, MOST_OTHERS = 1_000;

@@ -1,6 +1,6 @@
 import type { JsonObject } from "../../formats/json.ts";
 import type { Automaton } from "../automata/automaton.ts";
-import type { Conjunction } from "./expand.ts";
+import type { Conjunction } from "./conjunction.ts";
 import { type Bound, decimalOf, numbers } from "./number.ts";
 import type { SchemaReader } from "./schema.ts";
 import { stringTexts } from "./string.ts";

@@ -3,6 +3,7 @@ import { isJsonObject, type JsonObject, type JsonValue, kindOf } from "../../for
 import { quote } from "../../formats/quote.ts";
 import { checkLimit, LIMITS } from "../limits.ts";
 import { checkKeywords } from "./keywords.ts";
+import { wrong } from "./refusals.ts";
 
 /** A subschema and where it is. */
 export interface Schema {
@@ -99,26 +100,4 @@ function asSchema(value: JsonValue, path: string): Schema {
 
 function escapePointer(key: string): string {
   return encodeURI(key.replaceAll("~", "~0").replaceAll("/", "~1"));
-}
-
-/** An error about the value of a keyword. */
-export function wrong(
-  path: string,
-  keyword: string,
-  value: JsonValue | undefined,
-  valid: string,
-): ForgeError {
-  const shown = quote(typeof value === "string" ? value : JSON.stringify(value) ?? "undefined");
-  return new ForgeError(
-    "usage",
-    `JSON schema: ${keyword} at ${quote(path)} is ${shown}; valid is ${valid}`,
-  );
-}
-
-/** An error about a keyword that would not be enforced. */
-export function refused(path: string, keyword: string, reason: string): ForgeError {
-  return new ForgeError(
-    "unsupported",
-    `JSON schema: the keyword ${quote(keyword)} at ${quote(path)} ${reason}`,
-  );
 }
