@@ -1,7 +1,7 @@
 /** Templates come with models that anyone can publish: none may hang or exhaust memory. */
 import { assert, assertEquals, assertThrows } from "@std/assert";
-import { ForgeError } from "../../src/errors.ts";
-import { ChatTemplate } from "../../src/tokenizer/chat_template.ts";
+import { ForgeError } from "../../../src/errors.ts";
+import { ChatTemplate } from "../../../src/tokenizer/chat_template.ts";
 
 const OPTIONS = { addGenerationPrompt: true, bosToken: "<s>", eosToken: "</s>" };
 

@@ -1,11 +1,11 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
-import { ForgeError } from "../../src/errors.ts";
+import { ForgeError } from "../../../src/errors.ts";
 import {
   type ChatMessage,
   ChatTemplate,
   type ChatTemplateOptions,
-} from "../../src/tokenizer/chat_template.ts";
-import { sharedAvailable, sharedPath } from "../support/shared.ts";
+} from "../../../src/tokenizer/chat_template.ts";
+import { sharedAvailable, sharedPath } from "../../support/shared.ts";
 
 const MESSAGES: ChatMessage[] = [
   { role: "system", content: " Be terse.\n" },

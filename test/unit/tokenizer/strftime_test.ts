@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { strftime } from "../../src/tokenizer/template/strftime.ts";
+import { strftime } from "../../../src/tokenizer/template/strftime.ts";
 
 // Expectations are what Python's datetime.strftime gives in the C locale.
 const CASES: [Date, string, string][] = [
