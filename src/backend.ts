@@ -23,16 +23,19 @@ export type * from "./backend/step.ts";
 /** A native library that implements the ABI. */
 export type BackendKind = "cpu" | "reference" | "cuda" | "metal";
 
-/** Kernels of attention, in the order of `FORGE_ATTENTION_AUTO` and on. */
-export const ATTENTION_KERNELS = ["auto", "flash", "tiled", "naive"] as const;
-
 /** Which kernels compute attention; `auto` takes the fastest that device and shapes allow. */
-export type AttentionKernels = (typeof ATTENTION_KERNELS)[number];
+export type AttentionKernels = "auto" | "flash" | "tiled" | "naive";
+
+/** Kernels of attention, in the order of `FORGE_ATTENTION_AUTO` and on. */
+export const ATTENTION_KERNELS: readonly AttentionKernels[] = ["auto", "flash", "tiled", "naive"];
 
 /** What a device says of itself. */
 export interface DeviceInfo {
+  /** The processor's or GPU's own name. */
   readonly name: string;
+  /** Threads of the host that compute. */
   readonly threads: number;
+  /** What the kernels can make use of, such as `avx512_vnni`. */
   readonly features: readonly string[];
   /** The kernel set in use, such as `avx512`. */
   readonly kernels: string;

@@ -27,6 +27,7 @@ export class ForgeError extends Error {
   /** The kind of failure. */
   readonly code: ErrorCode;
 
+  /** An error of a kind; `message` is one line: what was wrong, and what is valid. */
   constructor(code: ErrorCode, message: string, options?: ErrorOptions) {
     super(message, options);
     this.name = "ForgeError";

@@ -2,7 +2,7 @@
  * forge as a library: load a model, generate from it, ask for its logits.
  *
  * ```ts
- * import { load } from "./src/mod.ts";
+ * import { load } from "@forge/forge";
  *
  * await using model = await load("path/to/model");
  * for await (const piece of model.generate("Once upon a time", { maxTokens: 64 })) {
@@ -15,10 +15,17 @@
 export { type ErrorCode, ForgeError } from "./errors.ts";
 export type { AttentionKernels, DeviceInfo, KvType, TokenLogprob } from "./backend.ts";
 export { type Checkpoint, openCheckpoint } from "./formats/checkpoint.ts";
-export type { TensorInfo, TensorType } from "./formats/tensor_info.ts";
+export type { GgufValue } from "./formats/gguf.ts";
+export type { JsonObject, JsonValue } from "./formats/json.ts";
+export {
+  TENSOR_TYPES,
+  type TensorInfo,
+  type TensorType,
+  type TensorTypeInfo,
+} from "./formats/tensor_info.ts";
 export type { ChatMessage } from "./tokenizer/chat_template.ts";
-export type { Tokenizer } from "./tokenizer/tokenizer.ts";
-export { StreamDecoder } from "./tokenizer/stream_decoder.ts";
+export type { DecodeOptions, EncodeOptions, Tokenizer } from "./tokenizer/tokenizer.ts";
+export { StreamDecoder, type StreamDecoderOptions } from "./tokenizer/stream_decoder.ts";
 export { openTokenizer } from "./engine/open_tokenizer.ts";
 export type { FinishReason, GenerationEnd, Generations, Piece } from "./engine/generate.ts";
 export type { Timings } from "./engine/timings.ts";
@@ -46,4 +53,5 @@ export type {
   BatchResult,
 } from "./engine/batch.ts";
 export type { MemoryUse } from "./engine/memory_use.ts";
-export { load, Model } from "./engine/model.ts";
+export { load } from "./engine/load.ts";
+export { Model } from "./engine/model.ts";

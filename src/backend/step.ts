@@ -72,7 +72,9 @@ export interface StepInputs {
 
 /** A token id with its natural log-probability under the model's own distribution. */
 export interface TokenLogprob {
+  /** The id. */
   readonly token: number;
+  /** Its natural logarithm of the probability. */
   readonly logprob: number;
 }
 

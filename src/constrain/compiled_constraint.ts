@@ -8,11 +8,13 @@ import type { TokenBytes, TokenTree } from "./vocabulary.ts";
 
 /** What the constraints of one model have cost so far. */
 export interface ConstraintCost {
-  /** Constraints compiled, and the milliseconds that took; the first reads the vocabulary. */
+  /** Constraints compiled. */
   compiled: number;
+  /** The milliseconds that took; the first reads the vocabulary. */
   compileMs: number;
-  /** Masks computed, and the milliseconds that took. */
+  /** Masks computed. */
   masks: number;
+  /** The milliseconds that took. */
   maskMs: number;
 }
 

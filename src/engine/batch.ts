@@ -8,7 +8,9 @@ export type BatchId = string | number;
 
 /** One request of a batch: a prompt and how it is to be answered. */
 export interface BatchRequest extends GenerateOptions {
+  /** What its result is known by. */
   readonly id?: BatchId | undefined;
+  /** What to answer. */
   readonly prompt: Prompt;
   /** How many completions of the prompt, as of `completeMany`. @default 1 */
   readonly n?: number | undefined;
@@ -16,7 +18,9 @@ export interface BatchRequest extends GenerateOptions {
 
 /** A request that its reader could not understand; it becomes a failed result in its place. */
 export interface BadRequest {
+  /** What its result is known by. */
   readonly id?: BatchId | undefined;
+  /** What was wrong with it. */
   readonly error: ForgeError;
 }
 
@@ -47,6 +51,7 @@ export type Complete = (
   signal: AbortSignal,
 ) => Promise<readonly Completion[]>;
 
+/** How a batch is run. */
 export interface BatchOptions {
   /** Give the results in the order of the requests, not as they finish. @default false */
   readonly ordered?: boolean | undefined;
@@ -54,6 +59,7 @@ export interface BatchOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
+/** Requests, one after another, in a list or as they become known. */
 export type BatchInput =
   | Iterable<BatchRequest | BadRequest>
   | AsyncIterable<BatchRequest | BadRequest>;

@@ -3,6 +3,7 @@ import { logSumExp } from "./maskless_step.ts";
 
 /** A token that may come next. */
 export interface Candidate {
+  /** Its id. */
   readonly token: number;
   /** Under the model's own distribution. */
   readonly probability: number;

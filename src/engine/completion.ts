@@ -6,25 +6,35 @@ import type { Timings } from "./timings.ts";
 
 /** A token with its log-probability and its text, U+FFFD where that is part of a character. */
 export interface TextLogprob extends TokenLogprob {
+  /** What it adds to the text. */
   readonly text: string;
 }
 
 /** One token of an answer and the most probable ones in its place. */
 export interface TokenLogprobs extends TextLogprob {
+  /** As many as were asked for, best first. */
   readonly top: readonly TextLogprob[];
 }
 
 /** A finished generation: what `forge run --json` prints. */
 export interface Completion {
+  /** The answer. */
   readonly text: string;
+  /** Its tokens, without one that ended it. */
   readonly token_ids: readonly number[];
+  /** How many tokens the prompt has. */
   readonly prompt_tokens: number;
   /** Tokens of the prompt that did not have to be computed again. */
   readonly cached_prompt_tokens: number;
+  /** How many tokens the answer has. */
   readonly completion_tokens: number;
+  /** Why it ended. */
   readonly finish_reason: FinishReason;
+  /** The seed that was given or chosen; with it the answer can be had again. */
   readonly seed: number;
+  /** How long its parts took. */
   readonly timings: Timings;
+  /** Each token and its alternatives, where log-probabilities were asked for. */
   readonly logprobs?: readonly TokenLogprobs[];
 }
 

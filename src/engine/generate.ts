@@ -14,12 +14,17 @@ export type FinishReason = "stop" | "length" | "constraint_complete" | "cancelle
 
 /** What is known when a generation has ended. */
 export interface GenerationEnd {
+  /** Why it ended. */
   readonly finishReason: FinishReason;
+  /** Tokens of the prompt. */
   readonly promptTokens: number;
   /** Tokens of the prompt whose keys and values were known already. */
   readonly cachedPromptTokens: number;
+  /** Tokens of the answer. */
   readonly completionTokens: number;
+  /** The seed that was given or chosen; with it the answer can be had again. */
   readonly seed: number;
+  /** How long its parts took. */
   readonly timings: Timings;
 }
 
@@ -44,6 +49,7 @@ export interface Piece {
 export interface Generations {
   /** The prompt as tokens. */
   readonly promptTokens: ArrayLike<number>;
+  /** The pieces of each generation. */
   readonly pieces: readonly AsyncGenerator<Piece>[];
 }
 

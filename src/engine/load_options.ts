@@ -10,6 +10,7 @@ export const DEFAULT_PARALLEL = 32;
 
 const MAX_PARALLEL = 256;
 
+/** Where and how large a model is opened. Every member has a default. */
 export interface LoadOptions {
   /** `auto`, `cpu`, `cpu:VARIANT`, `cuda`, `cuda:N`, `metal` or `reference`. @default "auto" */
   readonly device?: string | undefined;

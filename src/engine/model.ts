@@ -1,7 +1,7 @@
 import type { Backend, DeviceInfo } from "../backend.ts";
 import type { ConstraintCost } from "../constrain/compiled_constraint.ts";
 import { ForgeError } from "../errors.ts";
-import { type Checkpoint, openCheckpoint } from "../formats/checkpoint.ts";
+import type { Checkpoint } from "../formats/checkpoint.ts";
 import { loadModel } from "../models/registry.ts";
 import type { WeightLoader } from "../models/weight_loader.ts";
 import { ChatTemplate } from "../tokenizer/chat_template.ts";
@@ -20,7 +20,6 @@ import {
 } from "./load_options.ts";
 import { dependsOnContext, modelIdentity } from "./model_identity.ts";
 import type { MemoryUse } from "./memory_use.ts";
-import { openBackend } from "./open_backend.ts";
 import { openRunner } from "./open_runner.ts";
 import { openTokenizer } from "./open_tokenizer.ts";
 import { checkWholeNumber, type GenerateOptions } from "./options.ts";
@@ -49,34 +48,20 @@ import { type OpenSpeculator, openSpeculator } from "./speculation/open_speculat
 const MAX_COMPLETIONS = 128;
 
 /**
- * Loads a model from a folder with config.json and safetensors files, or from a GGUF file.
- *
- * ```ts
- * await using model = await load("path/to/model.gguf");
- * const { text } = await model.complete("Once upon a time", { maxTokens: 64 });
- * ```
- *
- * @throws {ForgeError} `not_found`, `bad_model` or `unsupported` for files that cannot be used;
- * `usage` for options out of range; `device` when the device refuses.
+ * A model that is ready to generate; {@linkcode load} makes one. Close it, or declare it with
+ * `await using`. Its methods may be called while others run: their work shares steps, and no result
+ * depends on what it ran beside.
  */
-export async function load(path: string, options: LoadOptions = {}): Promise<Model> {
-  const checkpoint = openCheckpoint(path);
-  const backend = openBackend(options.device ?? "auto", options.threads, options.attention);
-  try {
-    return await Model.open(checkpoint, backend, options);
-  } catch (error) {
-    backend.close();
-    throw error;
-  }
-}
-
-/** A model that is ready to generate. Close it, or declare it with `await using`. */
 export class Model implements AsyncDisposable {
+  /** Its tokenizer: texts to ids and back. */
   readonly tokenizer: Tokenizer;
+  /** The files it was loaded from. */
   readonly checkpoint: Checkpoint;
   /** Tensors of the files that the model has no use for. */
   readonly unusedTensors: readonly string[];
+  /** Tokens that a prompt and its answer may have together. */
   readonly contextLength: number;
+  /** What the device says of itself. */
   readonly device: DeviceInfo;
   readonly #backend: Backend;
   readonly #runner: Runner;
@@ -138,6 +123,7 @@ export class Model implements AsyncDisposable {
     return this.checkpoint.chatTemplate !== undefined;
   }
 
+  /** What it takes in memory. */
   get memory(): MemoryUse {
     const { weights, kvCache, activations } = this.#draftMemory;
     return {
@@ -151,6 +137,14 @@ export class Model implements AsyncDisposable {
   /**
    * Generates from a prompt and yields text as it becomes certain. The last piece says how it ended.
    * Nothing runs, and nothing is checked, before the first piece is asked for.
+   *
+   * @example
+   * ```ts
+   * for await (const { text, end } of model.generate("Once upon a time", { maxTokens: 64 })) {
+   *   await Deno.stdout.write(new TextEncoder().encode(text));
+   *   if (end !== undefined) console.error(end.finishReason);
+   * }
+   * ```
    *
    * @throws {ForgeError} `bad_input` for a prompt that is empty, has an id that is no token, or does
    * not fit the context; `usage` for an option out of range, `usage` or
@@ -168,7 +162,17 @@ export class Model implements AsyncDisposable {
     }
   }
 
-  /** As {@linkcode generate}, all at once. */
+  /**
+   * As {@linkcode generate}, all at once.
+   *
+   * @example An answer that conforms to a schema
+   * ```ts
+   * const { text } = await model.complete([{ role: "user", content: "Invent a person." }], {
+   *   jsonSchema: { properties: { name: { type: "string" }, age: { type: "integer" } } },
+   * });
+   * const { name, age } = JSON.parse(text);
+   * ```
+   */
   async complete(prompt: Prompt, options: GenerateOptions = {}): Promise<Completion> {
     return await collect(this.generate(prompt, options), this.tokenizer, options.logprobs);
   }
@@ -224,6 +228,7 @@ export class Model implements AsyncDisposable {
   /**
    * Answers many requests, several at a time, and yields what came of each as it is known.
    *
+   * @example
    * ```ts
    * const requests = prompts.map((prompt, id) => ({ id, prompt, maxTokens: 64 }));
    * for await (const { id, completion, error } of model.batch(requests)) {

@@ -8,6 +8,7 @@ import type { Tokenizer } from "../tokenizer/tokenizer.ts";
  */
 export type Prompt = string | readonly ChatMessage[] | Int32Array;
 
+/** How a prompt becomes tokens. */
 export interface PromptOptions {
   /** Take a text as it is, without the chat template. @default false */
   readonly raw?: boolean | undefined;
@@ -24,6 +25,7 @@ export interface PromptOptions {
 
 /** A prompt as tokens. */
 export interface EncodedPrompt {
+  /** Its ids. */
   readonly tokens: Int32Array;
   /** Whether the answer begins a text, rather than going on in the middle of one. */
   readonly startsText: boolean;

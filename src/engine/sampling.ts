@@ -193,7 +193,9 @@ function hasPenalties(s: ResolvedSampling): boolean {
 
 /** What of a request belongs to its sampling chain beside the numbers. */
 export interface ChainOptions extends ConstraintOptions {
+  /** Added to the logits of single tokens, by token id. */
   readonly logitBias?: Readonly<Record<string, number>> | undefined;
+  /** A constraint of one's own; only whether there is one matters here. */
   readonly constraint?: unknown;
 }
 

@@ -10,8 +10,9 @@ export interface Timings {
   readonly prefill_tokens_per_second: number;
   /** Tokens after the first per second. */
   readonly decode_tokens_per_second: number;
-  /** Tokens that were guessed and computed before they were certain, and how many of them came true. */
+  /** Tokens that were guessed and computed before they were certain. */
   readonly drafted: number;
+  /** How many of those came true. */
   readonly accepted: number;
 }
 

@@ -12,6 +12,7 @@ import { textPart } from "./text_part.ts";
 
 /** A model on disk, whichever format it is in: its configuration and where its tensors lie. */
 export interface Checkpoint {
+  /** The format of its files. */
   readonly kind: "safetensors" | "gguf";
   /** The folder or file it was opened from. */
   readonly path: string;

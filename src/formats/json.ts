@@ -7,6 +7,7 @@ export type JsonValue = null | boolean | number | string | JsonValue[] | JsonObj
 
 /** A JSON object. An absent key reads as `undefined`. */
 export interface JsonObject {
+  /** The value of each key. */
   [key: string]: JsonValue | undefined;
 }
 

@@ -69,7 +69,9 @@ export type TensorType = keyof typeof TENSOR_TYPES;
 
 /** Where one tensor lies and what it looks like. */
 export interface TensorInfo {
+  /** As the file has it. */
   readonly name: string;
+  /** How its elements are stored. */
   readonly type: TensorType;
   /** Row-major, outermost dimension first, as in PyTorch; GGUF's `ne` reversed. */
   readonly shape: readonly number[];
@@ -79,11 +81,6 @@ export interface TensorInfo {
   readonly offset: number;
   /** Bytes of data. */
   readonly bytes: number;
-}
-
-/** Whether `name` is one of `TENSOR_TYPES`. */
-export function isTensorType(name: string): name is TensorType {
-  return Object.hasOwn(TENSOR_TYPES, name);
 }
 
 /**

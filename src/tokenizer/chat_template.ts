@@ -7,8 +7,11 @@ import { TemplateProgram } from "./template/program.ts";
 
 /** One message of a conversation. Fields beside these (`tool_calls`, `name`) go to the template. */
 export interface ChatMessage {
+  /** Who says it: `system`, `user`, `assistant`, `tool`, or what else the template knows. */
   readonly role: string;
+  /** What is said. */
   readonly content: string;
+  /** What else the template reads. */
   readonly [field: string]: unknown;
 }
 

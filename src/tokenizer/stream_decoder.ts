@@ -23,6 +23,7 @@ export class StreamDecoder {
   readonly #shown: ReadonlySet<number> | undefined;
   #stripsSpace: boolean;
 
+  /** Begins a text. */
   constructor(tokenizer: Tokenizer, options: StreamDecoderOptions = {}) {
     this.#tokenizer = tokenizer;
     this.#stripsSpace = options.stripLeadingSpace ?? false;

@@ -139,3 +139,14 @@ Deno.test("architecture: the files that are named exist", () => {
     assertEquals(missing, [], page);
   }
 });
+
+Deno.test("architecture: all that the library exports is documented", async () => {
+  const { success, stderr } = await new Deno.Command(Deno.execPath(), {
+    args: ["doc", "--lint", "src/mod.ts", "src/serve/mod.ts"],
+    cwd: root,
+    env: { NO_COLOR: "1" },
+    stdout: "null",
+    stderr: "piped",
+  }).output();
+  assert(success, new TextDecoder().decode(stderr));
+});
