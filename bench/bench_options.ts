@@ -124,7 +124,7 @@ export function benchSubject({ model, synthetic }: BenchOptions): BenchSubject {
 }
 
 /** A synthetic model, which Ctrl-C removes as well. @throws {ForgeError} as `forge bench` */
-export function syntheticSubject(synthetic: string): BenchSubject {
+function syntheticSubject(synthetic: string): BenchSubject {
   const spec = parseSyntheticSpec(synthetic);
   const device = openBackend("cpu");
   try {

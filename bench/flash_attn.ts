@@ -4,7 +4,7 @@
  */
 import { join } from "@std/path";
 import { findNvcc, howToInstallNvcc } from "../ffi/build/nvcc.ts";
-import { FLASH_ATTN_VERSION, paramFields } from "../ffi/flash_attn.ts";
+import { FLASH_ATTN_VERSION, paramFields } from "../test/flash_attn/binding.ts";
 import { buildLibraries } from "../build.ts";
 import { ForgeError } from "../src/errors.ts";
 import { root } from "./root.ts";

@@ -25,7 +25,7 @@ export interface CheckedDevice {
 const MOST_FAILURES = 20;
 
 /** The speeds of a device, each as a share of its limits, in Markdown. */
-export function describeSpeeds(lines: readonly Line[]): string {
+function describeSpeeds(lines: readonly Line[]): string {
   const groups = new Map<SpeedGroup, SpeedLine[]>();
   for (const line of lines) {
     if (line.kind !== "speed") continue;

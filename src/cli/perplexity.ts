@@ -53,7 +53,7 @@ export async function run(
  *
  * @throws {ForgeError} `bad_input` when no token is left to score
  */
-export function cutWindows(text: string, tokenizer: Tokenizer, size: number): Int32Array[] {
+function cutWindows(text: string, tokenizer: Tokenizer, size: number): Int32Array[] {
   const tokens = tokenizer.encode(text, { addSpecial: false, parseSpecial: false });
   const bos = tokenizer.addBos && tokenizer.bosId !== undefined ? [tokenizer.bosId] : [];
   const step = size - bos.length;
@@ -84,7 +84,7 @@ export interface Likelihood {
 }
 
 /** @param scores natural log-probabilities, at least one */
-export function summarize(scores: readonly number[]): Likelihood {
+function summarize(scores: readonly number[]): Likelihood {
   const n = scores.length;
   const nll = -scores.reduce((sum, score) => sum + score, 0) / n;
   const squares = scores.reduce((sum, score) => sum + (score + nll) ** 2, 0);

@@ -12,7 +12,7 @@ import { ForgeError } from "../errors.ts";
 import { isFile } from "../formats/file.ts";
 
 /** How `--device` and the API name devices. */
-export const DEVICE_NAMES = "auto, cpu, cpu:VARIANT, cuda, cuda:N, metal or reference";
+const DEVICE_NAMES = "auto, cpu, cpu:VARIANT, cuda, cuda:N, metal or reference";
 
 /** What a device takes. */
 const MAX_THREADS = 1024;

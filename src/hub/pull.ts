@@ -14,7 +14,7 @@ import { type HubFile, selectFiles } from "./select_files.ts";
 
 /** Environment variables that choose another hub, and the token it is asked with. */
 export const ENDPOINT_VARIABLE = "HF_ENDPOINT";
-export const TOKEN_VARIABLE = "HF_TOKEN";
+const TOKEN_VARIABLE = "HF_TOKEN";
 
 const DEFAULT_ENDPOINT = "https://huggingface.co";
 

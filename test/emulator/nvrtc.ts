@@ -66,7 +66,7 @@ function cStrings(texts: readonly string[]) {
 }
 
 /** Reads ptxas's lines about each kernel. */
-export function parseReports(log: string): KernelReport[] {
+function parseReports(log: string): KernelReport[] {
   const reports: KernelReport[] = [];
   for (const part of log.split("Compiling entry function '").slice(1)) {
     const symbol = part.slice(0, part.indexOf("'"));

@@ -9,7 +9,7 @@ import {
   flashAttentionSymbols,
   paramFields,
   paramLayout,
-} from "../../ffi/flash_attn.ts";
+} from "./binding.ts";
 import { exportedFunctions } from "../../ffi/build/exports.ts";
 import { ForgeError } from "../../src/errors.ts";
 import { emulatorUnavailable } from "../emulator/build.ts";

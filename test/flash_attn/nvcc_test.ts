@@ -6,7 +6,7 @@ import { assert, assertEquals } from "@std/assert";
 import { join, resolve } from "@std/path";
 import { buildLibraries } from "../../build.ts";
 import { findNvcc } from "../../ffi/build/nvcc.ts";
-import { FlashAttention } from "../../ffi/flash_attn.ts";
+import { FlashAttention } from "./binding.ts";
 import { productKernels, touchedTooEarly } from "./product_order.ts";
 import { describeKernel, type KernelReport, parseKernelReports } from "./kernel_reports.ts";
 

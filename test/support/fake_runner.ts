@@ -46,7 +46,7 @@ function digestOf(before: number, token: number): number {
 }
 
 /** The token that the fake model goes on with. */
-export function nextFakeToken(tokens: ArrayLike<number>): number {
+function nextFakeToken(tokens: ArrayLike<number>): number {
   return Array.from(tokens).reduce(digestOf, START) % FAKE_VOCABULARY;
 }
 

@@ -100,7 +100,7 @@ export function randomRequest(random: Random, prompt: Int32Array): GenerationReq
 }
 
 /** What a request gives alone, by the plainest of loops. */
-export async function generateAlone(
+async function generateAlone(
   runner: Runner,
   request: GenerationRequest,
 ): Promise<StepOutput[]> {

@@ -8,7 +8,7 @@ const SEED_VARIABLE = "FORGE_TEST_SEED";
 let printedSeed: number | undefined;
 
 /** The seed of this run. */
-export function testSeed(): number {
+function testSeed(): number {
   if (printedSeed === undefined) {
     const fixed = Deno.env.get(SEED_VARIABLE);
     printedSeed = fixed === undefined

@@ -21,7 +21,7 @@ export function encodeSafetensors(contents: SafetensorsContents): Uint8Array<Arr
 }
 
 /** Writes a safetensors file, tensor by tensor, so that it may be larger than memory. */
-export function writeSafetensors(path: string, contents: SafetensorsContents): void {
+function writeSafetensors(path: string, contents: SafetensorsContents): void {
   writeParts(path, safetensorsParts(contents));
 }
 

@@ -51,8 +51,6 @@ constexpr WeightTypeInfo table[] = {
 
 }  // namespace
 
-std::span<const WeightTypeInfo> weight_types() { return table; }
-
 const WeightTypeInfo* find_weight_type(uint32_t id) {
   for (const WeightTypeInfo& entry : table) {
     if (static_cast<uint32_t>(entry.type) == id) return &entry;

@@ -48,9 +48,6 @@ struct WeightTypeInfo {
   void (*dequantize)(const uint8_t* blocks, float* out, uint64_t n_elements);
 };
 
-/// All types, in the order of their numbers.
-std::span<const WeightTypeInfo> weight_types();
-
 /// The type with GGUF's number `id`, or nullptr when forge does not read it.
 const WeightTypeInfo* find_weight_type(uint32_t id);
 

@@ -179,7 +179,7 @@ export const ANYTHING: Automaton = {
  * class leads from one block into two (Hopcroft, "An n log n algorithm for minimizing states in a
  * finite automaton", 1971).
  */
-export function minimize(a: Automaton): Automaton {
+function minimize(a: Automaton): Automaton {
   const n = stateCount(a), k = a.classes.length;
   const before: number[][] = Array.from({ length: n * k }, () => []);
   for (let state = 0; state < n; state++) {

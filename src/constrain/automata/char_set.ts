@@ -6,8 +6,6 @@ export type CharSet = readonly number[];
 
 export const MAX_CODE_POINT = 0x10ffff;
 
-export const EMPTY: CharSet = [];
-
 /** Every scalar value. */
 export const ALL: CharSet = [0, 0xd7ff, 0xe000, MAX_CODE_POINT];
 

@@ -6,7 +6,7 @@ import { type Automaton, explore, intersect } from "../automata/automaton.ts";
 import { charsOf, complement } from "../automata/char_set.ts";
 import { checkLimit } from "../limits.ts";
 
-export const MOST_DIGITS = 15;
+const MOST_DIGITS = 15;
 
 /** A decimal number: `(negative ? -1 : 1) * whole.fraction`. */
 export interface Decimal {

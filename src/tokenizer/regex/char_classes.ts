@@ -1,7 +1,7 @@
 import { type CharSet, complement, escapeSet } from "./ast.ts";
 
 /** `\s`: JavaScript's own lacks U+0085 and has U+FEFF. */
-export const SPACE = escapeSet("\\p{White_Space}");
+const SPACE = escapeSet("\\p{White_Space}");
 /** `\d` */
 export const DIGIT = escapeSet("\\p{Nd}");
 /** `\w`, as Unicode Technical Standard 18 and Oniguruma define it. */

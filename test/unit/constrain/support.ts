@@ -40,7 +40,7 @@ export const byteTokenizer: Tokenizer = {
 };
 
 /** The text of ids; throws where it is not UTF-8. */
-export function decodeTokens(ids: readonly number[]): string {
+function decodeTokens(ids: readonly number[]): string {
   const bytes = Uint8Array.from(ids.flatMap((id) => [...byteTokenizer.tokenBytes(id)]));
   return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
 }

@@ -4,9 +4,7 @@
  *
  * Device pointers are numbers here: nothing of this file can read what they point at.
  */
-import { join } from "@std/path";
-import { ForgeError } from "../src/errors.ts";
-import { LIBRARY_PATH_VARIABLE, platform } from "./library.ts";
+import { ForgeError } from "../../src/errors.ts";
 
 /** `FLASH_ATTN_VERSION` of the header this file was written against. */
 export const FLASH_ATTN_VERSION = 2;
@@ -33,7 +31,7 @@ export const flashAttentionSymbols = {
 } as const satisfies Deno.ForeignLibraryInterface;
 
 /** The functions that attention can be asked of, in the order of their numbers. */
-export const flashAttentionFunctions = ["fwd", "varlen_fwd", "decode"] as const;
+const flashAttentionFunctions = ["fwd", "varlen_fwd", "decode"] as const;
 export type FlashAttentionFunction = (typeof flashAttentionFunctions)[number];
 
 /** The fields of `flash_attn_params`, in order. */
@@ -93,9 +91,6 @@ type FieldName = keyof typeof paramFields;
 /** Parameters of a call; what is left out is 0, but the version, and windows, which are unlimited. */
 export type FlashAttentionParams = { readonly [name in FieldName]?: number | bigint };
 
-/** `FLASH_ATTN_CAUSAL` and the like. */
-export const flashAttentionFlags = { causal: 1, forceSm80: 2, noSplit: 4 } as const;
-
 /** Bytes of a field; each is aligned to its size. */
 function fieldBytes(name: FieldName): number {
   const type = paramFields[name];
@@ -116,7 +111,7 @@ export function paramLayout(): { offsets: ReadonlyMap<string, number>; bytes: nu
 }
 
 /** The struct with the given fields. */
-export function packParams(params: FlashAttentionParams): Uint8Array<ArrayBuffer> {
+function packParams(params: FlashAttentionParams): Uint8Array<ArrayBuffer> {
   const { offsets, bytes } = paramLayout();
   const buffer = new Uint8Array(bytes);
   const view = new DataView(buffer.buffer);
@@ -128,14 +123,6 @@ export function packParams(params: FlashAttentionParams): Uint8Array<ArrayBuffer
     else view.setUint32(at, Number(value) >>> 0, true);
   }
   return buffer;
-}
-
-/** Where the library is looked for, in order. `root` is the folder of `main.ts`. */
-export function flashAttentionCandidates(root: string): string[] {
-  const folders = [join(root, "build", platform()), join(root, "lib", platform())];
-  const named = Deno.env.get(LIBRARY_PATH_VARIABLE);
-  if (named !== undefined && named !== "") folders.unshift(named);
-  return folders.map((folder) => join(folder, "libflash_attn.so"));
 }
 
 /** The open library. */
