@@ -1,13 +1,13 @@
 /** `forge run --batch`: answers every line of a JSONL file. */
 import { ForgeError } from "../errors.ts";
 import { type BatchResult, describeSampling } from "../mod.ts";
-import { BatchReader, countLines, openBatchFile } from "./batch_input.ts";
-import { BatchMeter } from "./batch_meter.ts";
-import { openBatchOutput } from "./batch_output.ts";
-import { parseShard, type Shard } from "./batch_shard.ts";
+import { BatchReader, countLines, openBatchFile } from "./batch/input.ts";
+import { BatchMeter } from "./batch/meter.ts";
+import { openBatchOutput } from "./batch/output.ts";
+import { parseShard, type Shard } from "./batch/shard.ts";
 import type { Context } from "./command.ts";
 import { formatRows } from "./format.ts";
-import { constraintOptions } from "./constraint_options.ts";
+import { constraintOptions } from "./options/constraint_options.ts";
 import {
   type BATCH_OPTIONS,
   type ConstraintFlags,
@@ -15,14 +15,14 @@ import {
   generationOptions,
   loadOptions,
   type ModelFlags,
-} from "./generation_options.ts";
+} from "./options/generation_options.ts";
 import { resolveModel } from "./model_path.ts";
 import { openModel } from "./open_model.ts";
-import type { Options } from "./options.ts";
+import type { Options } from "./options/options.ts";
 import { writeStderr } from "./output.ts";
 import { Progress } from "./progress.ts";
 import { describeDevice } from "./run_report.ts";
-import { speculationOptions } from "./speculation_options.ts";
+import { speculationOptions } from "./options/speculation_options.ts";
 
 export type BatchFlags =
   & Options<(typeof BATCH_OPTIONS)[number] | "system" | "raw" | "logprobs" | "completions">

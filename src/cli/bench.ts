@@ -20,7 +20,7 @@ import type { Context } from "./command.ts";
 import { INTERRUPTED } from "./error_text.ts";
 import { resolveModel } from "./model_path.ts";
 import { ensureLibrary } from "./native_library.ts";
-import type { Options } from "./options.ts";
+import type { Options } from "./options/options.ts";
 import { writeStdout } from "./output.ts";
 import { Progress } from "./progress.ts";
 import { VERSION } from "./version.ts";

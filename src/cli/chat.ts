@@ -2,13 +2,13 @@
 import { ForgeError } from "../errors.ts";
 import { describeSampling, type GenerateOptions, type GenerationEnd, type Model } from "../mod.ts";
 import { nearestName } from "../requests/suggest.ts";
-import { Conversation } from "./chat_conversation.ts";
-import { loadMessages, saveMessages } from "./chat_file.ts";
-import { CHAT_ALIASES, CHAT_COMMANDS, CHAT_HELP } from "./chat_help.ts";
-import { type ChatInput, PipedInput } from "./chat_input.ts";
-import { MessageBuilder } from "./chat_message.ts";
+import { Conversation } from "./chat/conversation.ts";
+import { loadMessages, saveMessages } from "./chat/file.ts";
+import { CHAT_ALIASES, CHAT_COMMANDS, CHAT_HELP } from "./chat/help.ts";
+import { type ChatInput, PipedInput } from "./chat/input.ts";
+import { MessageBuilder } from "./chat/message.ts";
 import type { Context } from "./command.ts";
-import { constraintOptions } from "./constraint_options.ts";
+import { constraintOptions } from "./options/constraint_options.ts";
 import { errorText, INTERRUPTED } from "./error_text.ts";
 import { formatRows, plural } from "./format.ts";
 import {
@@ -17,14 +17,14 @@ import {
   generationOptions,
   loadOptions,
   type ModelFlags,
-} from "./generation_options.ts";
+} from "./options/generation_options.ts";
 import { resolveModel } from "./model_path.ts";
 import { openModel } from "./open_model.ts";
-import type { Options } from "./options.ts";
+import type { Options } from "./options/options.ts";
 import { writeStderr, writeStdout } from "./output.ts";
 import { Progress } from "./progress.ts";
 import { describeDevice, describeSpeed } from "./run_report.ts";
-import { speculationOptions } from "./speculation_options.ts";
+import { speculationOptions } from "./options/speculation_options.ts";
 
 type ChatOptions = Options<"chatSystem"> & ModelFlags & GenerationFlags & ConstraintFlags;
 
@@ -59,7 +59,7 @@ export async function run(
     await writeStderr(formatRows([...describeDevice(model), ["sampling", sampling]]));
   }
   using input = isTerminal
-    ? new (await import("./chat_terminal.ts")).TerminalInput()
+    ? new (await import("./chat/terminal.ts")).TerminalInput()
     : new PipedInput(signal);
   const chat = new Chat(model, request, input, progress, context.verbose);
   chat.conversation.system = options.chatSystem;

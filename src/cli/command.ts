@@ -1,5 +1,5 @@
 /** What a command is, for the table in `commands.ts` and those who read it. */
-import type { OptionName, Options } from "./options.ts";
+import type { OptionName, Options } from "./options/options.ts";
 
 /** What a command may use of the process it runs in. */
 export interface Context {

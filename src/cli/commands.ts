@@ -2,7 +2,7 @@
 import { SYNTHETIC_NAMES } from "../bench/synthetic_configs.ts";
 import { SYNTHETIC_TYPES } from "../bench/synthetic_shapes.ts";
 import { OPTION_FIELDS } from "../requests/options.ts";
-import { CHAT_COMMANDS } from "./chat_help.ts";
+import { CHAT_COMMANDS } from "./chat/help.ts";
 import { type Command, defineCommand } from "./command.ts";
 import {
   BATCH_OPTIONS,
@@ -10,7 +10,7 @@ import {
   GENERATION_OPTIONS,
   MODEL_OPTIONS,
   SERVE_OPTIONS,
-} from "./generation_options.ts";
+} from "./options/generation_options.ts";
 
 const MODEL = {
   name: "MODEL",

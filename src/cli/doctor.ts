@@ -9,7 +9,7 @@ import type { Context } from "./command.ts";
 import { describeError } from "./error_text.ts";
 import { formatBytes, formatRows, plural } from "./format.ts";
 import { bundledModel } from "./model_path.ts";
-import type { Options } from "./options.ts";
+import type { Options } from "./options/options.ts";
 import { writeStdout } from "./output.ts";
 import { VERSION } from "./version.ts";
 

@@ -5,7 +5,7 @@ import type { Context } from "./command.ts";
 import { formatBytes, formatCount, formatRows, plural, printable } from "./format.ts";
 import { type ConfigFacts, type ModelFacts, modelFacts, type SpecialToken } from "./model_facts.ts";
 import { resolveModel } from "./model_path.ts";
-import type { Options } from "./options.ts";
+import type { Options } from "./options/options.ts";
 import { writeStdout } from "./output.ts";
 
 const TEMPLATE_LINES = 8;

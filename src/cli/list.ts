@@ -1,7 +1,7 @@
 /** `forge list`: the models downloaded from the hub. */
 import { listModels, storeFolder } from "../hub/model_store.ts";
 import { formatBytes, formatRows } from "./format.ts";
-import type { Options } from "./options.ts";
+import type { Options } from "./options/options.ts";
 import { writeStderr, writeStdout } from "./output.ts";
 
 export async function run(options: Options<"json">): Promise<number> {

@@ -6,9 +6,10 @@ import { nearestName } from "../requests/suggest.ts";
 import type { Command } from "./command.ts";
 import { COMMANDS } from "./commands.ts";
 import { commandHelp, programHelp } from "./help.ts";
-import { type OptionName, OPTIONS, type Options } from "./options.ts";
-import { FLAG_ALIASES, longFlag, type OptionSpec } from "./option_types.ts";
-import { parseOptionValue } from "./option_value.ts";
+import { FLAG_ALIASES } from "./options/aliases.ts";
+import { type OptionName, OPTIONS, type Options } from "./options/options.ts";
+import { longFlag, type OptionSpec } from "./options/types.ts";
+import { parseOptionValue } from "./options/value.ts";
 import { VERSION } from "./version.ts";
 
 /** What the arguments ask for. */

@@ -5,17 +5,17 @@ import type { GenerateOptions, GenerationEnd, Model } from "../mod.ts";
 import type { BatchFlags } from "./batch.ts";
 import type { Context } from "./command.ts";
 import { INTERRUPTED } from "./error_text.ts";
-import { constraintOptions } from "./constraint_options.ts";
-import { BATCH_OPTIONS, generationOptions, loadOptions } from "./generation_options.ts";
+import { constraintOptions } from "./options/constraint_options.ts";
+import { BATCH_OPTIONS, generationOptions, loadOptions } from "./options/generation_options.ts";
 import { resolveModel } from "./model_path.ts";
 import { openModel } from "./open_model.ts";
-import { longFlag } from "./option_types.ts";
-import { OPTIONS, type Options } from "./options.ts";
+import { longFlag } from "./options/types.ts";
+import { OPTIONS, type Options } from "./options/options.ts";
 import { writeStderr, writeStdout } from "./output.ts";
 import { Progress } from "./progress.ts";
 import { type RunOperands, runOperands } from "./run_operands.ts";
 import { describeSession, describeSpeed } from "./run_report.ts";
-import { speculationOptions } from "./speculation_options.ts";
+import { speculationOptions } from "./options/speculation_options.ts";
 import { readStdin, readTextFile, withoutFinalNewline } from "./text_source.ts";
 
 type RunOptions =

@@ -14,15 +14,15 @@ import {
   loadOptions,
   type ModelFlags,
   type SERVE_OPTIONS,
-} from "./generation_options.ts";
+} from "./options/generation_options.ts";
 import { bindServer, serverUrl } from "./listen.ts";
 import { resolveModel } from "./model_path.ts";
 import { openModel } from "./open_model.ts";
-import { speculationOptions } from "./speculation_options.ts";
-import type { Options } from "./options.ts";
+import { speculationOptions } from "./options/speculation_options.ts";
+import type { Options } from "./options/options.ts";
 import { writeStderr } from "./output.ts";
 import { Progress } from "./progress.ts";
-import { API_KEY_VARIABLE, DEFAULT_HOST, DEFAULT_PORT } from "./serve_options.ts";
+import { API_KEY_VARIABLE, DEFAULT_HOST, DEFAULT_PORT } from "./options/server.ts";
 
 type ServeFlags = Options<(typeof SERVE_OPTIONS)[number]> & ModelFlags & GenerationFlags;
 

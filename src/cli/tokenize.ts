@@ -4,7 +4,7 @@ import { openCheckpoint, openTokenizer } from "../mod.ts";
 import type { Context } from "./command.ts";
 import { printable } from "./format.ts";
 import { resolveModel } from "./model_path.ts";
-import type { Options } from "./options.ts";
+import type { Options } from "./options/options.ts";
 import { writeStdout } from "./output.ts";
 import { readStdin, readTextFile } from "./text_source.ts";
 

@@ -1,5 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
-import { IdSet } from "../../../src/cli/batch_id_set.ts";
+import { IdSet } from "../../../src/cli/batch/id_set.ts";
 
 Deno.test("ids: what was added is there, and nothing else", () => {
   const ids = new IdSet();

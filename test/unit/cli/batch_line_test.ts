@@ -1,6 +1,6 @@
 /** Lines of a batch file: what they ask for, and what is wrong with them. */
 import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
-import { parseEntry, readRequest } from "../../../src/cli/batch_line.ts";
+import { parseEntry, readRequest } from "../../../src/cli/batch/line.ts";
 import { ForgeError } from "../../../src/errors.ts";
 import type { GenerateOptions } from "../../../src/mod.ts";
 

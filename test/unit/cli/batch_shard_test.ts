@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
-import { isInShard, parseShard } from "../../../src/cli/batch_shard.ts";
+import { isInShard, parseShard } from "../../../src/cli/batch/shard.ts";
 import { ForgeError } from "../../../src/errors.ts";
 
 function shard(text: string, variables: Record<string, string> = {}) {

@@ -1,9 +1,9 @@
 /** The parts of a chat: messages out of lines, pasted text, the conversation and its files. */
 import { assertEquals, assertRejects, assertStringIncludes, assertThrows } from "@std/assert";
-import { Conversation } from "../../../src/cli/chat_conversation.ts";
-import { loadMessages, saveMessages } from "../../../src/cli/chat_file.ts";
-import { MessageBuilder } from "../../../src/cli/chat_message.ts";
-import { LINE_BREAK, PasteFilter } from "../../../src/cli/chat_paste.ts";
+import { Conversation } from "../../../src/cli/chat/conversation.ts";
+import { loadMessages, saveMessages } from "../../../src/cli/chat/file.ts";
+import { MessageBuilder } from "../../../src/cli/chat/message.ts";
+import { LINE_BREAK, PasteFilter } from "../../../src/cli/chat/paste.ts";
 import { ForgeError } from "../../../src/errors.ts";
 import { TempFolder } from "../../support/temp_folder.ts";
 

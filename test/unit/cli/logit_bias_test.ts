@@ -1,5 +1,5 @@
 import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
-import { logitBias, parseTokenBias } from "../../../src/cli/logit_bias.ts";
+import { logitBias, parseTokenBias } from "../../../src/cli/options/logit_bias.ts";
 import { ForgeError } from "../../../src/errors.ts";
 import { byteTokenizer } from "../constrain/support.ts";
 

@@ -1,5 +1,5 @@
-import { ForgeError } from "../errors.ts";
-import type { ChatMessage } from "../mod.ts";
+import { ForgeError } from "../../errors.ts";
+import type { ChatMessage } from "../../mod.ts";
 
 /** What has been said: a system message where there is one, then a user and an assistant in turns. */
 export class Conversation {

@@ -1,5 +1,5 @@
 /** The options of commands that generate, as the library takes them. */
-import type { GenerateOptions, LoadOptions, Tokenizer } from "../mod.ts";
+import type { GenerateOptions, LoadOptions, Tokenizer } from "../../mod.ts";
 import { logitBias } from "./logit_bias.ts";
 import type { OptionName, Options } from "./options.ts";
 

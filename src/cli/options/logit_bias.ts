@@ -1,7 +1,7 @@
 /** `--logit-bias TOKEN=X`: from its text to the library's option. */
-import { ForgeError } from "../errors.ts";
-import { quote } from "../formats/quote.ts";
-import type { Tokenizer } from "../mod.ts";
+import { ForgeError } from "../../errors.ts";
+import { quote } from "../../formats/quote.ts";
+import type { Tokenizer } from "../../mod.ts";
 
 /** What is added to the logit of one token. */
 export interface TokenBias {

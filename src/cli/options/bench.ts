@@ -1,5 +1,5 @@
-/** The options that only `forge bench` has, a part of the table in `options.ts`. */
-import { MAX_COUNT, type OptionSpec } from "./option_types.ts";
+/** The options that only `forge bench` has. A part of the table in `options.ts`. */
+import { MAX_COUNT, type OptionSpec } from "./types.ts";
 
 export const BENCH_OPTIONS = {
   benchModel: {

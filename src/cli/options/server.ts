@@ -1,6 +1,6 @@
 /** The options of `forge serve` alone. */
-import { DEFAULT_QUEUE } from "../serve/options.ts";
-import { MAX_COUNT, type OptionSpec } from "./option_types.ts";
+import { DEFAULT_QUEUE } from "../../serve/options.ts";
+import { MAX_COUNT, type OptionSpec } from "./types.ts";
 
 export const DEFAULT_HOST = "127.0.0.1";
 export const DEFAULT_PORT = 8080;

@@ -1,10 +1,10 @@
 /** The constraint flags, as the library takes them. */
-import { ForgeError } from "../errors.ts";
-import { isJsonObject, type JsonValue, kindOf } from "../formats/json.ts";
-import { quote } from "../formats/quote.ts";
-import type { ConstraintOptions, JsonSchema } from "../mod.ts";
+import { ForgeError } from "../../errors.ts";
+import { isJsonObject, type JsonValue, kindOf } from "../../formats/json.ts";
+import { quote } from "../../formats/quote.ts";
+import type { ConstraintOptions, JsonSchema } from "../../mod.ts";
 import type { ConstraintFlags } from "./generation_options.ts";
-import { readTextFile } from "./text_source.ts";
+import { readTextFile } from "../text_source.ts";
 
 /**
  * The constraint that the flags ask for; files are read.

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import type { BatchId } from "../mod.ts";
+import type { BatchId } from "../../mod.ts";
 
 /** Slots at first; a power of two. */
 const FIRST_SLOTS = 1024;

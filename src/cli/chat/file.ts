@@ -1,10 +1,10 @@
 /** Conversations in files: a JSON list of messages, as in OpenAI's API. */
-import { ForgeError } from "../errors.ts";
-import { isJsonObject, type JsonValue } from "../formats/json.ts";
-import { quote } from "../formats/quote.ts";
-import type { ChatMessage } from "../mod.ts";
-import { readMessages } from "../requests/messages.ts";
-import { readTextFile } from "./text_source.ts";
+import { ForgeError } from "../../errors.ts";
+import { isJsonObject, type JsonValue } from "../../formats/json.ts";
+import { quote } from "../../formats/quote.ts";
+import type { ChatMessage } from "../../mod.ts";
+import { readMessages } from "../../requests/messages.ts";
+import { readTextFile } from "../text_source.ts";
 
 /**
  * Reads messages: a list of them, or an object with a key `messages`.

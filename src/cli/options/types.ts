@@ -1,9 +1,8 @@
 /** What options are, for the table in `options.ts` and those who read it. */
+import type { TokenBias } from "./logit_bias.ts";
 
 /** The largest number of tokens, or of anything that is counted, that the native library can be told. */
 export const MAX_COUNT = 2 ** 31 - 1;
-
-import type { TokenBias } from "./logit_bias.ts";
 
 /** Headings of the help, in the order they are shown. */
 export const OPTION_GROUPS = [
@@ -106,37 +105,3 @@ export type OptionValue<S extends OptionSpec> = S extends FlagSpec ? boolean
 export function longFlag(spec: OptionSpec): string {
   return spec.flags.split(", ").at(-1)!;
 }
-
-/** What other programs call our flags; for the advice on a flag that is not known. */
-export const FLAG_ALIASES: Readonly<Record<string, string>> = {
-  "--temperature": "--temp",
-  "--repetition-penalty": "--repeat-penalty",
-  "--n-predict": "--max-tokens",
-  "--max-new-tokens": "--max-tokens",
-  "--max-completion-tokens": "--max-tokens",
-  "--predict": "--max-tokens",
-  "--num-predict": "--max-tokens",
-  "--num-ctx": "--ctx",
-  "--ctx-size": "--ctx",
-  "--context-length": "--ctx",
-  "--max-model-len": "--ctx",
-  "--reverse-prompt": "--stop",
-  "--system-prompt": "--system",
-  "--cache-type-k": "--kv-type",
-  "--kv-cache-dtype": "--kv-type",
-  "--np": "--parallel",
-  "--max-num-seqs": "--parallel",
-  "--input-file": "--batch",
-  "--output-file": "--output",
-  "--grammar-file": "--grammar",
-  "--json-schema-file": "--json-schema",
-  "--no-chat-template": "--raw",
-  "--num-completions": "--completions",
-  "--served-model-name": "--alias",
-  "--allowed-origins": "--cors",
-  "--speculative-config": "--speculate",
-  "--draft-max": "--speculate",
-  "--model-draft": "--draft-model",
-  "--speculative-model": "--draft-model",
-  "--num-speculative-tokens": "--speculate",
-};

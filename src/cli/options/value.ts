@@ -1,9 +1,9 @@
-import { expandNumbers } from "../bench/number_list.ts";
-import { ForgeError } from "../errors.ts";
-import { quote } from "../formats/quote.ts";
+import { expandNumbers } from "../../bench/number_list.ts";
+import { ForgeError } from "../../errors.ts";
+import { quote } from "../../formats/quote.ts";
 import { parseTokenBias, VALID_BIASES } from "./logit_bias.ts";
-import type { CountsSpec, FlagSpec, ListSpec, NumberSpec, OptionSpec } from "./option_types.ts";
-import { longFlag } from "./option_types.ts";
+import type { CountsSpec, FlagSpec, ListSpec, NumberSpec, OptionSpec } from "./types.ts";
+import { longFlag } from "./types.ts";
 
 /**
  * The value of an option that takes one.

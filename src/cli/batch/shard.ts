@@ -1,6 +1,6 @@
 /** Which lines of a batch are this machine's. */
-import { ForgeError } from "../errors.ts";
-import { quote } from "../formats/quote.ts";
+import { ForgeError } from "../../errors.ts";
+import { quote } from "../../formats/quote.ts";
 
 /** The `index`-th of `count` parts. */
 export interface Shard {

@@ -1,9 +1,9 @@
 /** From a line of a batch file to a request. */
-import { isJsonObject, type JsonObject } from "../formats/json.ts";
-import type { BatchId, BatchRequest, GenerateOptions, Prompt } from "../mod.ts";
-import { readMessages } from "../requests/messages.ts";
-import { FIELD_ALIASES, OPTION_FIELDS, readOptions } from "../requests/options.ts";
-import { parseRequest } from "../requests/parse.ts";
+import { isJsonObject, type JsonObject } from "../../formats/json.ts";
+import type { BatchId, BatchRequest, GenerateOptions, Prompt } from "../../mod.ts";
+import { readMessages } from "../../requests/messages.ts";
+import { FIELD_ALIASES, OPTION_FIELDS, readOptions } from "../../requests/options.ts";
+import { parseRequest } from "../../requests/parse.ts";
 import {
   checkKeys,
   invalid,
@@ -11,7 +11,7 @@ import {
   isTokenIds,
   readString,
   RequestError,
-} from "../requests/values.ts";
+} from "../../requests/values.ts";
 
 /** Keys of a request beside the options. `model` is what clients send; the loaded model answers. */
 const FIELDS = ["id", "prompt", "messages", "model", ...OPTION_FIELDS];

@@ -1,12 +1,12 @@
 /** The requests of a batch file, read as the batch goes on. */
-import { ForgeError } from "../errors.ts";
-import { quote } from "../formats/quote.ts";
-import type { BadRequest, BatchId, BatchRequest, GenerateOptions } from "../mod.ts";
-import { IdSet } from "./batch_id_set.ts";
-import { parseEntry, readRequest } from "./batch_line.ts";
-import type { Done } from "./batch_output.ts";
-import { isInShard, type Shard } from "./batch_shard.ts";
-import { fileChunks, type Line, readLines } from "./jsonl_lines.ts";
+import { ForgeError } from "../../errors.ts";
+import { quote } from "../../formats/quote.ts";
+import type { BadRequest, BatchId, BatchRequest, GenerateOptions } from "../../mod.ts";
+import { IdSet } from "./id_set.ts";
+import { parseEntry, readRequest } from "./line.ts";
+import type { Done } from "./output.ts";
+import { isInShard, type Shard } from "./shard.ts";
+import { fileChunks, type Line, readLines } from "../jsonl_lines.ts";
 
 /** Bytes that can be read once. */
 export interface BatchFile extends Disposable {

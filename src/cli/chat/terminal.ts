@@ -2,8 +2,8 @@
 import process from "node:process";
 import { createInterface, type Interface } from "node:readline";
 import { Writable } from "node:stream";
-import type { ChatInput, InputEvent } from "./chat_input.ts";
-import { LINE_BREAK, PasteFilter } from "./chat_paste.ts";
+import type { ChatInput, InputEvent } from "./input.ts";
+import { LINE_BREAK, PasteFilter } from "./paste.ts";
 
 const PROMPT = "> ";
 const CONTINUED = "… ";
