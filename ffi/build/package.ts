@@ -40,8 +40,8 @@ const sources: readonly string[] = [
   "src",
 ];
 
-/** Sources of libraries that a tree may be without. */
-const optionalSources: readonly string[] = ["kernels"];
+/** What a tree may be without. */
+const optionalSources: readonly string[] = ["docs", "kernels"];
 
 /** Folders of those that only a source checkout has a use for. */
 const leftOut: readonly string[] = ["models/demo/train"];

@@ -1,5 +1,6 @@
-/** ARCHITECTURE.md is true: imports point one way, and the files and folders that it names exist. */
+/** What is written about the code is true: imports point one way, and what pages name and link to exists. */
 import { assert, assertEquals } from "@std/assert";
+import { existsSync } from "node:fs";
 import { dirname, join, resolve } from "@std/path";
 
 const root = resolve(import.meta.dirname ?? ".", "..", "..");
@@ -128,12 +129,37 @@ Deno.test("architecture: the map names every folder", () => {
   assertEquals(unnamed.map(({ parent, name }) => `${parent}/${name}`), []);
 });
 
+const pages = ["ARCHITECTURE.md", "README.md", ...filesBelow("docs", ".md")];
+
+/** The text of a page without its blocks of code. */
+function proseOf(page: string): string {
+  return Deno.readTextFileSync(join(root, page)).replaceAll(/^```[^]*?^```/gm, "");
+}
+
+/** The anchors of a page's headings, as GitHub makes them. */
+function anchorsOf(page: string): string[] {
+  return Array.from(
+    proseOf(page).matchAll(/^#+ (.+)$/gm),
+    ([, title = ""]) => title.toLowerCase().replaceAll(/[^\w\- ]/g, "").replaceAll(" ", "-"),
+  );
+}
+
+Deno.test("architecture: links lead to what is there", () => {
+  for (const page of pages) {
+    const links = proseOf(page).matchAll(/\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)/g);
+    for (const [link, path = "", anchor] of links) {
+      const target = path === "" ? page : join(dirname(page), path);
+      assert(existsSync(join(root, target)), `${page}: ${link}`);
+      if (anchor !== undefined) assert(anchorsOf(target).includes(anchor), `${page}: ${link}`);
+    }
+  }
+});
+
 Deno.test("architecture: the files that are named exist", () => {
   const folders = ["src", "ffi", "csrc", "kernels", "test", "bench", "models"];
   const files = ["main.ts", "build.ts", ...folders.flatMap((folder) => filesBelow(folder, ""))];
-  for (const page of ["ARCHITECTURE.md", "README.md"]) {
-    const text = Deno.readTextFileSync(join(root, page)).replaceAll(/```[\s\S]*?```/g, "");
-    const named = text.matchAll(/[`(]([\w./-]+\.(?:ts|h|cpp|mm|cuh|cu|metal))[`)]/g);
+  for (const page of pages) {
+    const named = proseOf(page).matchAll(/`([\w./-]+\.(?:ts|h|cpp|mm|cuh|cu|metal))`/g);
     const missing = Array.from(named, ([, path = ""]) => path)
       .filter((path) => !files.some((file) => file === path || file.endsWith(`/${path}`)));
     assertEquals(missing, [], page);
