@@ -3,13 +3,7 @@
 namespace forge::cuda {
 
 CudaSlots::CudaSlots(const StateShape& cache_shape, std::shared_ptr<DeviceState> state)
-    : DeviceSlots(cache_shape), state_(std::move(state)) {
-  const DeviceRoom room = state_->room();
-  if (bytes() > room.total_bytes) {
-    fail(FORGE_OUT_OF_MEMORY, "recurrent state of ", shape.n_slots, " slots of ", slot_bytes,
-         " bytes passes the ", size_text(room.total_bytes), " of ", room.device);
-  }
-}
+    : DeviceSlots(cache_shape, state->room()), state_(std::move(state)) {}
 
 void CudaSlots::allocate() const {
   if (memory_) return;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "../common/backend.h"
+#include "memory_ledger.h"
 
 namespace forge {
 
@@ -17,10 +18,8 @@ class DeviceSlots : public StateCache {
   uint64_t stride() const { return uint64_t{shape.rows} * shape.cols; }
 
  protected:
-  explicit DeviceSlots(const StateShape& cache_shape) {
-    shape = cache_shape;
-    slot_bytes = stride() * sizeof(float);
-  }
+  // Throws FORGE_OUT_OF_MEMORY for more slots than the device would hold if it held nothing else.
+  DeviceSlots(const StateShape& cache_shape, const DeviceRoom& room);
 };
 
 inline const DeviceSlots& device_slots(const StateCache& state) {

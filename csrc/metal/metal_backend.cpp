@@ -8,6 +8,7 @@
 #include "bandwidth.h"
 #include "metal_device.h"
 #include "metal_executor.h"
+#include "metal_slots.h"
 
 namespace forge {
 
@@ -60,8 +61,8 @@ class MetalBackend : public Backend {
     return std::make_shared<MetalKv>(shape, device_->device);
   }
 
-  std::shared_ptr<StateCache> create_state(const StateShape&) override {
-    fail(FORGE_UNSUPPORTED, "the Metal device cannot run models with recurrent state yet");
+  std::shared_ptr<StateCache> create_state(const StateShape& shape) override {
+    return std::make_shared<MetalSlots>(shape, device_->device);
   }
 
   std::unique_ptr<Executable> compile(std::shared_ptr<const Program> program) override {

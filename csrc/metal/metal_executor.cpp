@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "../gpu/memory_needs.h"
+#include "transfers.h"
 #include "weight_store.h"
 
 namespace forge::metal {
@@ -19,21 +20,24 @@ MetalExecutor::MetalExecutor(std::shared_ptr<const Program> program,
                              std::shared_ptr<MetalDevice> device)
     : program_(std::move(program)),
       device_(std::move(device)),
+      tiling_{.lists_slots = program_->n_slots > 0},
       values_(plan_scratch(*program_, kValueAlignment)) {
   const std::lock_guard lock(gpu().mutex());
   WeightStore weights(device_->device, device_->windows, device_->n_threads);
   request_weights(*program_, weights);
   weights.lay_out();
-  const std::vector<StepShape> shapes = typical_shapes(*program_);
+  const std::vector<StepShape> shapes = typical_shapes(*program_, tiling_);
   const StepBytes bytes = step_bytes(*program_, values_, plan_typical(shapes), shapes);
   scratch_bytes = bytes.total();
-  const MemoryNeeds needs{weights.bytes(), missing_caches(*program_), {}, scratch_bytes};
+  const MemoryNeeds needs{weights.bytes(), missing_caches(*program_), missing_states(*program_),
+                          scratch_bytes};
   require_memory(gpu().room(), needs);
 
   device_->kernels.load();
   weights.run();
   if (needs_codebooks(*program_)) memory_.codebooks = device_->codebooks();
   for (const DeviceKv* cache : needs.caches) cache->allocate();
+  for (const DeviceSlots* state : needs.states) state->allocate();
   allocate(bytes);
   inputs_ = std::make_unique<DeviceInputs>(device_->device, *program_, shapes);
 }
@@ -60,12 +64,7 @@ void MetalExecutor::allocate(const StepBytes& bytes) {
   scratch_ = take(bytes.workspace.scratch, Storage::gpu_only);
   occurrences_ = take(bytes.occurrences, Storage::gpu_only);
   results_ = take(bytes.results, Storage::shared);
-  if (bytes.occurrences > 0) {
-    Commands commands(gpu());
-    commands.clear(occurrences_.at(), bytes.occurrences);
-    commands.commit();
-    commands.wait("clearing counts of tokens");
-  }
+  if (bytes.occurrences > 0) fill_with_zeros(gpu(), occurrences_, "clearing counts of tokens");
   memory_.values = arena_.at();
   memory_.workspace = {routes_.at(), scratch_.at()};
   memory_.occurrences = occurrences_.at();
@@ -111,7 +110,7 @@ LaunchPlan MetalExecutor::build(const PlanShape& shape) {
 void MetalExecutor::run(const StepInputs& inputs, ResultBlock& results, const StopFlag& stop) {
   const std::lock_guard lock(gpu().mutex());
   stop.check();
-  const RunWork work = deal_out(inputs, program_->limits);
+  const RunWork work = deal_out(inputs, program_->limits, tiling_);
   inputs_->reserve(inputs, work.shape);
   const Plan& plan = plan_for({work.shape, is_greedy(inputs)});
   inputs_->write(inputs, work);
@@ -148,12 +147,7 @@ void MetalExecutor::read(uint32_t value, uint64_t first_row, uint64_t n_rows, fl
   const uint64_t begin = values_.offsets[value - 1] + first_row * cols;
   const uint64_t bytes = n_rows * cols * sizeof(float);
   if (bytes == 0) return;
-  const Buffer host(device_->device, bytes, Purpose::activations, Storage::shared);
-  Commands commands(gpu());
-  commands.copy(host.at(), arena_.at(begin * sizeof(float)), bytes);
-  commands.commit();
-  commands.wait("reading a value");
-  std::memcpy(out, host.data(), bytes);
+  read_from_gpu(device_->device, out, arena_.at(begin * sizeof(float)), bytes, "reading a value");
 }
 
 }  // namespace forge::metal

@@ -41,6 +41,7 @@ class MetalExecutor : public Executable {
 
   std::shared_ptr<const Program> program_;
   std::shared_ptr<MetalDevice> device_;
+  const TilingPolicy tiling_;
   ScratchPlan values_;
   Buffer arena_, routes_, scratch_, occurrences_, results_;
   std::unique_ptr<DeviceInputs> inputs_;

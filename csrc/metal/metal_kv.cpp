@@ -1,8 +1,6 @@
 #include "metal_kv.h"
 
-#include <cstring>
-
-#include "commands.h"
+#include "transfers.h"
 
 namespace forge::metal {
 
@@ -24,46 +22,26 @@ metal_args::KvPages MetalKv::pages() const {
 void MetalKv::allocate() const {
   if (memory_) return;
   Buffer memory(device_, bytes(), Purpose::kv_cache, Storage::gpu_only);
-  Commands commands(*device_);
-  commands.clear(memory.at(), memory.bytes());
-  commands.commit();
-  commands.wait("clearing the KV cache");
+  fill_with_zeros(*device_, memory, "clearing the KV cache");
   memory_ = std::move(memory);
-}
-
-Buffer MetalKv::staging() const {
-  return Buffer(device_, page_bytes, Purpose::activations, Storage::shared);
 }
 
 void MetalKv::copy_page(uint32_t from, uint32_t to) {
   const std::lock_guard lock(device_->mutex());
   allocate();
-  Commands commands(*device_);
-  commands.copy(page(to), page(from), page_bytes);
-  commands.commit();
-  commands.wait("copying a KV page");
+  copy_on_gpu(*device_, page(to), page(from), page_bytes, "copying a KV page");
 }
 
 void MetalKv::read_page(uint32_t index, uint8_t* data) const {
   const std::lock_guard lock(device_->mutex());
   allocate();
-  const Buffer host = staging();
-  Commands commands(*device_);
-  commands.copy(host.at(), page(index), page_bytes);
-  commands.commit();
-  commands.wait("reading a KV page");
-  std::memcpy(data, host.data(), page_bytes);
+  read_from_gpu(device_, data, page(index), page_bytes, "reading a KV page");
 }
 
 void MetalKv::write_page(uint32_t index, const uint8_t* data) {
   const std::lock_guard lock(device_->mutex());
   allocate();
-  const Buffer host = staging();
-  std::memcpy(host.data(), data, page_bytes);
-  Commands commands(*device_);
-  commands.copy(page(index), host.at(), page_bytes);
-  commands.commit();
-  commands.wait("writing a KV page");
+  write_to_gpu(device_, page(index), data, page_bytes, "writing a KV page");
 }
 
 }  // namespace forge::metal

@@ -23,8 +23,6 @@ class MetalKv : public DeviceKv {
 
  private:
   Place page(uint32_t index) const { return memory_.at(index * page_bytes); }
-  // A page in memory that the CPU sees.
-  Buffer staging() const;
 
   std::shared_ptr<const Device> device_;
   mutable Buffer memory_;

@@ -62,6 +62,11 @@ class PlanBuilder : public Planner<Place, Launch> {
   void emit(const SoftcapOp& op);
   void emit(const SampleOp& op);
 
+  // Of a kernel that computes each element on its own.
+  static Grid elementwise_grid(uint32_t cols, uint32_t rows) {
+    return {divide_up(cols, metal_args::kRowElements), rows};
+  }
+
   void emit_norm(const RmsNormOp& op);
   // One launch for a norm whose result, with a residual, is normalised again; false where the
   // next operation is no such norm.

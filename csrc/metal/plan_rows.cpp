@@ -10,10 +10,6 @@ namespace {
 
 Group norm_group(uint32_t cols) { return {cols > kLongRow ? 1024u : 256u}; }
 
-Grid elementwise_grid(uint32_t cols, uint32_t rows) {
-  return {divide_up(cols, kRowElements), rows};
-}
-
 }  // namespace
 
 void PlanBuilder::emit(const EmbedOp& op) {

@@ -1,6 +1,7 @@
 // What the Metal kernels take: for each kernel its scalars as one struct, its buffers in the order
 // of their indices, its launch geometry, and which instances exist. Included by the kernels (MSL)
-// and by the host (C++).
+// and by the host (C++). Experts, sampling and recurrent state have files of their own, to which the
+// same conventions apply.
 //
 // Conventions
 //   - Buffers have the indices 0, 1, 2 ... in the order listed; the struct of scalars is the last
@@ -31,12 +32,10 @@
 //     measured on one.
 #pragma once
 
-#ifdef __METAL_VERSION__
-#define METAL_ARGS_CONSTANT static constant constexpr uint32_t
-#else
-#include <cstdint>
-#define METAL_ARGS_CONSTANT static constexpr uint32_t
-#endif
+#include "argument_constant.h"
+#include "moe_arguments.h"
+#include "sampling_arguments.h"
+#include "state_arguments.h"
 
 namespace metal_args {
 
@@ -185,61 +184,6 @@ struct RmsNormMatvecArgs {
   float offset;
 };
 
-// ---- mixture of experts -------------------------------------------------------------------------
-
-// Pairs of a token and one of its experts that are computed together: entries first .. first +
-// count of the list of pairs, where a pair is token * top_k + its place among the token's experts.
-struct MoeTile {
-  uint32_t expert;
-  uint32_t first;
-  uint32_t count;
-};
-
-// moe_route: out [tokens, 2 top_k], logits [tokens, n_experts], [bias], [expert_scales], n_tokens
-// grid (ceil(max tokens, 4)); threads 128
-struct MoeRouteArgs {
-  uint32_t n_experts;
-  uint32_t top_k;
-  uint32_t normalize;
-  float scale;
-  uint32_t scores;  // of forge.h
-  uint32_t n_groups;
-  uint32_t top_groups;
-  uint32_t has_bias;
-  uint32_t has_expert_scales;
-};
-
-// moe_group: MoeTile tiles, uint32 n_tiles, uint32 pairs [tokens * top_k], route, n_tokens
-//   room for min(pairs, n_experts + pairs / tile_tokens) tiles
-// grid 1; threads 256; memory (2 n_experts + 1) * 4
-struct MoeGroupArgs {
-  uint32_t n_experts;
-  uint32_t top_k;
-  uint32_t tile_tokens;
-};
-
-// grouped_matvec<F, tokens>: out, x, weight, tiles, n_tiles, pairs, [bias], codebooks
-//   x [tokens, cols] when x_shared, else [tokens * top_k, cols]; out [tokens * top_k, expert_rows];
-//   bias [n_experts, expert_rows]; tiles of moe_group with tile_tokens = tokens
-// grid (as matvec's x for expert_rows, room for tiles); threads 256; instances as matvec's
-struct GroupedMatvecArgs {
-  uint64_t row_stride;
-  uint32_t expert_rows;
-  uint32_t cols;
-  uint32_t top_k;
-  uint32_t x_shared;
-  uint32_t has_bias;
-  uint32_t split;
-};
-
-// moe_combine: out, x [tokens, top_k * cols], route, [residual], n_tokens
-// grid (ceil(cols, kRowElements), max tokens); threads 256
-struct MoeCombineArgs {
-  uint32_t cols;
-  uint32_t top_k;
-  uint32_t has_residual;
-};
-
 // ---- positions, KV cache, attention -------------------------------------------------------------
 
 // The pages of one layer, which are a buffer of bytes: for each KV head of a page the keys
@@ -364,60 +308,6 @@ struct MergeAttentionArgs {
   uint32_t max_queries;
   uint32_t dim;
   uint32_t has_sinks;
-};
-
-// ---- choosing tokens ----------------------------------------------------------------------------
-
-// Logits of a chunk, of which maxima, sums and masses are kept: chunks = ceil(vocabulary, kChunk).
-// A threadgroup takes kGroupChunks of them.
-METAL_ARGS_CONSTANT kChunk = 256;
-METAL_ARGS_CONSTANT kGroupChunks = 8;
-// Logits of a threadgroup of argmax_chunks.
-METAL_ARGS_CONSTANT kArgmaxChunk = 1024;
-
-// All of them read forge_sampling of forge.h and write forge_result, followed by int32 ids[max_top]
-// and float logprobs[max_top] of each output. They run in this order:
-//
-// adjust_logits: adjusted [outputs, vocabulary],
-//   uint32 occurrences [outputs, vocabulary] (zero before and after), logits, sampling,
-//   int32 history, int32 bias_ids, bias_values, uint32 masks, n_outputs
-// grid (max outputs); threads 512
-//
-// chunk_maxima: maxima [outputs, chunks], adjusted_maxima [outputs, chunks], logits, adjusted,
-//   sampling, n_outputs
-// grid (ceil(chunks, kGroupChunks), max outputs); threads 256
-//
-// fused_temperature_softmax: sums [outputs, chunks], uint64 masses [outputs, chunks], logits,
-//   adjusted, maxima, adjusted_maxima, sampling, n_outputs
-// grid (ceil(chunks, kGroupChunks), max outputs); threads 256
-//
-// sample_token: uint8 results, logits, adjusted, maxima, adjusted_maxima, sums,
-//   uint64 masses (written over), sampling, n_outputs
-// grid (max outputs); threads 512
-//
-// top_k_candidates, where max_top > 0: uint8 results, logits, maxima, sums,
-//   next_logits [outputs, chunks], uint32 next_ids [outputs, chunks], sampling, n_outputs
-// grid (max outputs); threads 512
-//
-// Where every output of a run is plainly greedy (temperature 0, no forced token, nothing that
-// adjusts logits, n_top 0), two kernels do instead of all five:
-//
-// argmax_chunks: ArgmaxPartial partial [outputs, ceil(vocabulary, kArgmaxChunk)], logits, n_outputs
-// grid (ceil(vocabulary, kArgmaxChunk), max outputs); threads 256
-//
-// argmax_token: uint8 results, ArgmaxPartial partial, n_outputs
-// grid (max outputs); threads 256
-struct SamplingArgs {
-  uint32_t vocabulary;
-  uint32_t max_top;
-  uint32_t mask_words;
-};
-
-struct ArgmaxPartial {
-  float value;   // the largest logit, NaN left out
-  uint32_t id;   // the lowest id that has it
-  float sum;     // of exp(logit - value)
-  uint32_t bad;  // whether a logit is NaN or +infinity
 };
 
 }  // namespace metal_args

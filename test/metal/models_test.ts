@@ -58,11 +58,11 @@ for (const [when, options, variables] of memories) {
   });
 }
 
-// A dense model and one with experts; one with biases and one with norms on both sides, soft-caps and
-// windows; heads and caches of several shapes, experts beside a shared one.
+// A dense model and one with experts; one with biases, one with norms on both sides, soft-caps and
+// windows, and one with recurrent layers; heads and caches of several shapes, experts beside a shared one.
 const FAMILIES = {
   F32: ["llama", "qwen3_moe", "gemma4_text"],
-  F16: ["qwen2", "gemma2", "deepseek_v2"],
+  F16: ["qwen2", "gemma2", "qwen3_5_text", "deepseek_v2"],
 } as const;
 
 for (const [kvType, families] of Object.entries(FAMILIES)) {

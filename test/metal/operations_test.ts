@@ -8,7 +8,8 @@ Deno.test({
   ignore: emulatedMetalUnavailable() !== undefined,
   fn: async () => {
     // Without a device there would be no tests, and none would fail.
-    assertStringIncludes(await runOnEmulatedMetal(operationTests("late_masks")), "(metal)");
+    const args = operationTests("gates", "late_masks", "recurrence", "state");
+    assertStringIncludes(await runOnEmulatedMetal(args), "(metal)");
   },
 });
 

@@ -1,6 +1,5 @@
 /** What one value lets through of another. */
 import type { Activation } from "../../src/backend.ts";
-import { isRecurrent } from "../support/devices.ts";
 import { type Matrix, matrixOfRows, randomMatrix, rowOf } from "../support/matrix.ts";
 import { opTest } from "../support/operations.ts";
 import { runStep, tokenInputs } from "../support/step_graph.ts";
@@ -15,7 +14,6 @@ interface GateCase {
 }
 
 opTest<GateCase>("sigmoid_gate", {
-  isOn: isRecurrent,
   cases: (random) =>
     [[1, 1, 1], [3, 33, 33], [5, 64, 1], [2, 100, 4], [40, 48, 48], [7, 96, 3]].map(
       ([rows = 0, cols = 0, gates = 0]) => [`${rows} x ${cols} by ${gates}`, {
@@ -51,7 +49,6 @@ interface NormCase {
 }
 
 opTest<NormCase>("gated_rms_norm", {
-  isOn: isRecurrent,
   cases: (random) =>
     [[1, 1, 1], [3, 16, 4], [5, 17, 1], [2, 128, 32], [33, 20, 3], [1, 4096, 1]].map(
       ([rows = 0, width = 0, groups = 0]) => [`${rows} x ${groups} groups of ${width}`, {

@@ -1,6 +1,6 @@
 /** Operations with recurrent state: convolutions over tokens, and the gated delta rule. */
 import type { Activation, Backend } from "../../src/backend.ts";
-import { devices, deviceTest, isRecurrent, openDevice } from "../support/devices.ts";
+import { devices, deviceTest, openDevice } from "../support/devices.ts";
 import { assertSameBits, type Matrix, matrixOf, randomMatrix } from "../support/matrix.ts";
 import { opTest } from "../support/operations.ts";
 import { Random } from "../support/random.ts";
@@ -50,7 +50,6 @@ function runConv(device: Backend, { schedule, x, weight, bias, activation }: Con
 }
 
 opTest<ConvCase>("causal_conv1d", {
-  isOn: isRecurrent,
   cases: (random) => [
     ["1 column", convCase(random, 1, 2, [1])],
     ["4 wide", convCase(random, 40, 4, [1, 9, 30])],
@@ -119,7 +118,6 @@ function runDelta(device: Backend, inputs: DeltaCase) {
 const grouped = { headOrder: "grouped" } as const, tiled = { headOrder: "tiled" } as const;
 
 opTest<DeltaCase>("gated_delta_rule", {
-  isOn: isRecurrent,
   cases: (random) => [
     ["1 x 1", deltaCase(random, { nKHeads: 1, nVHeads: 1, kDim: 1, vDim: 1, ...grouped }, [3])],
     [
@@ -146,7 +144,7 @@ opTest<DeltaCase>("gated_delta_rule", {
   referenceTolerance: { absolute: 2e-6, relative: 2e-6 },
 });
 
-for (const device of devices.filter(isRecurrent)) {
+for (const device of devices) {
   Deno.test(`state does not depend on pieces, company or threads (${device.name})`, async () => {
     const random = new Random("invariance of state");
     const lengths = [75, 4, 33];
@@ -173,4 +171,4 @@ deviceTest("zeros are normalised to zeros", async (device) => {
   const zeros = matrixOf(3, inputs.qkv.cols, (_, col) => col < 16 ? 0 : 1);
   const out = await runDelta(device, { ...inputs, qkv: zeros });
   assertSameBits(out, matrixOf(3, 8, () => 0), "queries and keys of zeros");
-}, isRecurrent);
+});

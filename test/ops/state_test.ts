@@ -3,7 +3,7 @@ import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
 import { InputBlock } from "../../ffi/step_block.ts";
 import type { Backend, Recorder, StateShape, Step, StepInputs, Value } from "../../src/backend.ts";
 import { ForgeError } from "../../src/errors.ts";
-import { devices, deviceTest, isRecurrent } from "../support/devices.ts";
+import { devices, deviceTest } from "../support/devices.ts";
 import { matrixOf, randomMatrix } from "../support/matrix.ts";
 import { Random } from "../support/random.ts";
 import { oddWords, RawBorder, status } from "../support/raw_border.ts";
@@ -22,7 +22,7 @@ deviceTest("slots are zeros, then as they were written", (device, random) => {
   state.copySlot(0, 0);
   slots[4] = slots[2]!;
   slots.forEach((bytes, slot) => assertEquals(state.readSlot(slot), bytes, `slot ${slot}`));
-}, isRecurrent);
+});
 
 deviceTest("slots that are not there, and buffers of another size", (device) => {
   const state = device.createState(shape);
@@ -40,13 +40,7 @@ deviceTest("slots that are not there, and buffers of another size", (device) => 
     () => device.createState({ nSlots: 2 ** 16, rows: 2 ** 24, cols: 2 ** 24 }),
     "is too large",
   );
-}, isRecurrent);
-
-deviceTest("a device without recurrent state says so", (device) => {
-  const error = assertThrows(() => device.createState(shape), ForgeError);
-  assert(/cannot run models with recurrent state yet/.test(error.message), error.message);
-  assertEquals(error.code, "unsupported");
-}, (device) => !isRecurrent(device));
+});
 
 /** A recording with something in it: `x`, 8 columns of 4 tokens. */
 function begin(device: Backend) {
@@ -158,7 +152,7 @@ deviceTest("recordings that contradict themselves", (device) => {
   for (const [message, record] of refusals) {
     assertThrows(() => record(begin(device)), ForgeError, message);
   }
-}, isRecurrent);
+});
 
 /** A step with a convolution over 4 tokens and 3 slots. */
 async function recordStep(device: Backend): Promise<Step> {
@@ -199,9 +193,9 @@ deviceTest("inputs that a state cannot have", async (device) => {
   }
   await step.run(good);
   step.release();
-}, isRecurrent);
+});
 
-for (const device of devices.filter(isRecurrent)) {
+for (const device of devices) {
   Deno.test(`random slots, positions and lengths (${device.name})`, async () => {
     const random = new Random("random slots");
     using border = new RawBorder(device);
@@ -231,7 +225,7 @@ for (const device of devices.filter(isRecurrent)) {
   });
 }
 
-for (const device of devices.filter(isRecurrent)) {
+for (const device of devices) {
   Deno.test(`random recordings of operations with state (${device.name})`, async () => {
     const random = new Random("random recordings with state");
     using border = new RawBorder(device);

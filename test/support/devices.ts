@@ -55,14 +55,6 @@ function wantedKinds(): readonly BackendKind[] {
 /** Whether the GPU is emulated, which takes as many seconds as a real one takes milliseconds. */
 export const isEmulated = Deno.env.get("FORGE_TEST_EMULATED") === "1";
 
-/** Kinds with operations that have recurrent state; the others refuse to make any. */
-const recurrentKinds: readonly BackendKind[] = ["reference", "cpu", "cuda"];
-
-/** Whether a device has operations with recurrent state. */
-export function isRecurrent({ kind }: { readonly kind: BackendKind }): boolean {
-  return recurrentKinds.includes(kind);
-}
-
 /** The reference device. */
 export const referenceDevice: TestDevice = { name: "reference", kind: "reference", selector: "" };
 
@@ -74,16 +66,12 @@ export function openDevice(device: TestDevice, threads: number = defaultThreads)
   return NativeBackend.open({ kind: device.kind, selector: device.selector, threads });
 }
 
-/**
- * Registers a test for each device, or for those that are chosen; its random numbers depend on the seed
- * and its name only.
- */
+/** Registers a test for each device; its random numbers depend on the seed and its name only. */
 export function deviceTest(
   name: string,
   fn: (device: NativeBackend, random: Random) => Promise<void> | void,
-  isChosen: (device: TestDevice) => boolean = () => true,
 ): void {
-  for (const device of devices.filter(isChosen)) {
+  for (const device of devices) {
     Deno.test(`${name} (${device.name})`, async () => {
       using backend = openDevice(device);
       await fn(backend, new Random(name));

@@ -1,6 +1,6 @@
 /** Tests of one operation on all devices, from one description. */
 import type { Backend } from "../../src/backend.ts";
-import { devices, isGpu, openDevice, referenceDevice, type TestDevice } from "./devices.ts";
+import { devices, isGpu, openDevice, referenceDevice } from "./devices.ts";
 import { assertClose, type Matrix, type Tolerance } from "./matrix.ts";
 import { Random } from "./random.ts";
 import type { TestWeight } from "./weights.ts";
@@ -22,8 +22,6 @@ export interface OpTest<Case> {
    * few roundings to float32. @default { absolute: 4e-7, relative: 4e-7 }
    */
   readonly referenceTolerance?: Tolerance;
-  /** Which devices have the operation. @default all */
-  readonly isOn?: (device: TestDevice) => boolean;
 }
 
 function reader(device: Backend): (weight: TestWeight) => Matrix {
@@ -38,7 +36,7 @@ function reader(device: Backend): (weight: TestWeight) => Matrix {
  * other device against the reference device.
  */
 export function opTest<Case>(name: string, test: OpTest<Case>): void {
-  const { referenceTolerance = { absolute: 4e-7, relative: 4e-7 }, isOn = () => true } = test;
+  const { referenceTolerance = { absolute: 4e-7, relative: 4e-7 } } = test;
   let inputs: readonly (readonly [label: string, inputs: Case])[] | undefined;
   const cases = () => inputs ??= test.cases(new Random(name));
   const references = new Map<Case, Matrix>();
@@ -53,7 +51,7 @@ export function opTest<Case>(name: string, test: OpTest<Case>): void {
     }
   });
 
-  for (const device of devices.filter((device) => device.kind !== "reference" && isOn(device))) {
+  for (const device of devices.filter((device) => device.kind !== "reference")) {
     Deno.test(`${name} (${device.name})`, async () => {
       using reference = openDevice(referenceDevice);
       using backend = openDevice(device);

@@ -137,6 +137,41 @@ struct MoeCombine {
   u32 max_tokens, cols, top_k;
 };
 
+struct SigmoidGate {
+  float* out;
+  const float *x, *gate, *residual;
+  const u32* n_rows;
+  u32 max_rows, cols, gates;
+};
+struct GatedRmsNorm {
+  float* out;
+  const float *x, *gate, *weight;
+  const u32* n_rows;
+  u32 max_rows, cols, width;
+  float eps;
+  u32 activation;
+};
+struct SlotRun {
+  u32 first_row, n_rows, slot, from_zero;
+};
+struct CausalConv1d {
+  float* out;
+  const float *x, *weight, *bias;
+  float* state;
+  u64 slot_stride;
+  const SlotRun* runs;
+  u32 max_runs, longest_run, cols, width, activation;
+};
+struct GatedDeltaRule {
+  float* out;
+  const float *qkv, *ba, *rate, *dt_bias;
+  float* state;
+  u64 slot_stride;
+  const SlotRun* runs;
+  u32 max_runs, n_k_heads, n_v_heads, k_dim, v_dim, is_tiled;
+  float scale, eps;
+};
+
 struct RopeTable {
   float* out;
   const i32* positions;
@@ -251,6 +286,10 @@ void launch(const MoeRoute& op);
 void launch(const MoeGroup& op);
 void launch(const GroupedMatvec& op);
 void launch(const MoeCombine& op);
+void launch(const SigmoidGate& op);
+void launch(const GatedRmsNorm& op);
+void launch(const CausalConv1d& op);
+void launch(const GatedDeltaRule& op);
 void launch(const RopeTable& op);
 void launch(const RopeAppend& op);
 void launch(const NaiveAttention& op);

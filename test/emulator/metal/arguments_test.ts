@@ -1,19 +1,20 @@
-/** What arguments.h tells the host of the kernels, held to the kernels themselves. */
+/** What arguments.h and its like tell the host of the kernels, held to the kernels themselves. */
 import { assert, assertEquals } from "@std/assert";
 import { type KernelFile, kernelFiles } from "./address_spaces.ts";
 import { kernelsOf } from "./translate.ts";
 
 const files = kernelFiles();
-const contract = files.find(({ name }) => name === "arguments.h")?.text ?? "";
+const contract = files.filter(({ name }) => name.endsWith("arguments.h"))
+  .map(({ text }) => text).join("\n");
 const kernels = files.filter(({ name }) => name.endsWith(".metal"))
   .flatMap((file: KernelFile) => kernelsOf(file.text).map((kernel) => ({ file, ...kernel })));
 
-/** The buffers that arguments.h lists for a kernel, in order, by name. */
+/** The buffers that the contract lists for a kernel, in order, by name. */
 function listed(kernel: string): string[] {
   const lines = contract.split("\n");
   const opening = new RegExp(`^// ${kernel}(<[^>]*>)?(, [^:]*)?: `);
   const first = lines.findIndex((line) => opening.test(line));
-  assert(first >= 0, `arguments.h does not list ${kernel}`);
+  assert(first >= 0, `no *arguments.h lists ${kernel}`);
   let text = (lines[first] ?? "").replace(opening, "");
   for (let next = first + 1; text.endsWith(","); ++next) {
     text += (lines[next] ?? "").replace(/^\/\/ +/, " ");
@@ -54,6 +55,7 @@ Deno.test("the instances of Metal kernels are those that arguments.h promises", 
     rope_append: ["float", "f16", "bf16", "q8"],
     naive_attention: ["float", "f16", "bf16", "q8"],
     prefill_attention: each(["f16", "q8"], dims),
+    gated_delta_rule: ["1", "2", "4", "8"],
     batched_decode_attention: each(["f16", "q8"], dims),
   };
   const templates = kernels.filter(({ isTemplate }) => isTemplate);

@@ -152,6 +152,34 @@ void launch(const MoeCombine& op) {
          op.route, op.residual, op.n_tokens, op.cols, op.top_k);
 }
 
+void launch(const SigmoidGate& op) {
+  launch("sigmoid_gate", {{blocks_for(op.cols, kRowElements), op.max_rows}, {256}}, op.out, op.x,
+         op.gate, op.residual, op.n_rows, op.cols, op.gates);
+}
+
+void launch(const GatedRmsNorm& op) {
+  launch("gated_rms_norm", {{blocks_for(op.cols / op.width, 4), op.max_rows}, {128}}, op.out, op.x,
+         op.gate, op.weight, op.n_rows, op.cols, op.width, op.eps, op.activation);
+}
+
+void launch(const CausalConv1d& op) {
+  launch("causal_conv1d",
+         {{blocks_for(op.cols, 128), op.max_runs, blocks_for(op.longest_run, 64)},
+          {128},
+          op.width * 128 * 4},
+         op.out, op.x, op.weight, op.bias, op.state, op.slot_stride, op.runs, op.cols, op.width,
+         op.activation);
+}
+
+void launch(const GatedDeltaRule& op) {
+  u32 lane_rows = 2;
+  while (lane_rows * 8 < op.k_dim) lane_rows *= 2;
+  launch("gated_delta_rule<" + std::to_string(lane_rows) + ">",
+         {{blocks_for(op.v_dim, 16), op.n_v_heads, op.max_runs}, {128}}, op.out, op.qkv, op.ba,
+         op.rate, op.dt_bias, op.state, op.slot_stride, op.runs, op.n_k_heads, op.n_v_heads,
+         op.k_dim, op.v_dim, op.is_tiled, op.scale, op.eps);
+}
+
 void launch(const RopeTable& op) {
   launch("rope_table", {{op.max_tokens}, {128}}, op.out, op.positions, op.inv_freq, op.n_tokens,
          op.n_freqs, op.scale);

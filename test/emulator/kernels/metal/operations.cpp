@@ -165,6 +165,43 @@ void launch(const MoeCombine& op) {
                op.route, op.residual, op.n_tokens);
 }
 
+void launch(const SigmoidGate& op) {
+  launch_metal("sigmoid_gate",
+               {{blocks_for(op.cols, metal_args::kRowElements), op.max_rows}, {256}},
+               metal_args::SigmoidGateArgs{op.cols, op.gates, present(op.residual)}, op.out, op.x,
+               op.gate, op.residual, op.n_rows);
+}
+
+void launch(const GatedRmsNorm& op) {
+  launch_metal("gated_rms_norm",
+               {{blocks_for(op.cols / op.width, metal_args::kNormGroups), op.max_rows},
+                {32 * metal_args::kNormGroups}},
+               metal_args::GatedRmsNormArgs{op.cols, op.width, op.eps, op.activation}, op.out,
+               op.x, op.gate, op.weight, op.n_rows);
+}
+
+void launch(const CausalConv1d& op) {
+  const u32 columns = metal_args::kConvColumns, tokens = metal_args::kConvTokens;
+  launch_metal("causal_conv1d",
+               {{blocks_for(op.cols, columns), op.max_runs, blocks_for(op.longest_run, tokens)},
+                {columns},
+                op.width * columns * 4},
+               metal_args::CausalConv1dArgs{op.slot_stride, op.cols, op.width, op.activation,
+                                            present(op.bias)},
+               op.out, op.x, op.weight, op.bias, op.state, op.runs);
+}
+
+void launch(const GatedDeltaRule& op) {
+  const u32 columns = metal_args::kDeltaColumns, lanes = metal_args::kDeltaLanes;
+  u32 fours = 1;
+  while (fours * 4 * lanes < op.k_dim) fours *= 2;
+  launch_metal("gated_delta_rule<" + std::to_string(fours) + ">",
+               {{blocks_for(op.v_dim, columns), op.n_v_heads, op.max_runs}, {columns * lanes}},
+               metal_args::GatedDeltaRuleArgs{op.slot_stride, op.n_k_heads, op.n_v_heads, op.k_dim,
+                                              op.v_dim, op.is_tiled, op.scale, op.eps},
+               op.out, op.qkv, op.ba, op.rate, op.dt_bias, op.state, op.runs);
+}
+
 void launch(const RopeTable& op) {
   launch_metal("rope_table", {{op.max_tokens}, {128}},
                metal_args::RopeTableArgs{op.n_freqs, op.scale}, op.out, op.positions, op.inv_freq,

@@ -2,14 +2,9 @@
 
 #include <numeric>
 
-#include "../operations.h"
+#include "operations.h"
 
 namespace {
-
-// As in kernels/cuda/slots.cuh.
-struct SlotRun {
-  u32 first_row, n_rows, slot, from_zero;
-};
 
 constexpr u32 kSlots = 5;
 
@@ -41,12 +36,18 @@ void check_conv(u32 cols, u32 width, const std::vector<u32>& lengths, bool has_b
   Buffer<float> state(kSlots * slot_size), out(rows * cols);
   std::copy_n(before.data(), state.size(), state.data());
   const u32 longest = *std::max_element(lengths.begin(), lengths.end());
-  launch("causal_conv1d",
-         {{blocks_for(cols, 128), static_cast<u32>(runs.size()), blocks_for(longest, 64) + 1},
-          {128},
-          width * 128 * 4},
-         out.data(), x.data(), weight.data(), has_bias ? bias.data() : nullptr, state.data(),
-         u64{slot_size}, runs.data(), cols, width, 1u);
+  launch(CausalConv1d{.out = out.data(),
+                      .x = x.data(),
+                      .weight = weight.data(),
+                      .bias = has_bias ? bias.data() : nullptr,
+                      .state = state.data(),
+                      .slot_stride = slot_size,
+                      .runs = runs.data(),
+                      .max_runs = static_cast<u32>(runs.size()),
+                      .longest_run = longest + 64,
+                      .cols = cols,
+                      .width = width,
+                      .activation = 1});
   std::vector<double> expected(rows * cols), kept(before.data(), before.data() + state.size());
   for (u32 i = 0; i < lengths.size(); ++i) {
     const SlotRun run = runs[i];
@@ -85,12 +86,22 @@ void check_delta(const Heads& h, const std::vector<u32>& lengths) {
   Buffer<float> state(kSlots * slot_size), out(rows * v_cols);
   std::copy_n(before.data(), state.size(), state.data());
   const float scale = 0.25f, eps = 1e-6f;
-  u32 lane_rows = 2;
-  while (lane_rows * 8 < h.k_dim) lane_rows *= 2;
-  launch("gated_delta_rule<" + std::to_string(lane_rows) + ">",
-         {{blocks_for(h.v_dim, 16), h.n_v, static_cast<u32>(runs.size())}, {128}}, out.data(),
-         qkv.data(), ba.data(), rate.data(), dt_bias.data(), state.data(), u64{slot_size},
-         runs.data(), h.n_k, h.n_v, h.k_dim, h.v_dim, h.tiled, scale, eps);
+  launch(GatedDeltaRule{.out = out.data(),
+                        .qkv = qkv.data(),
+                        .ba = ba.data(),
+                        .rate = rate.data(),
+                        .dt_bias = dt_bias.data(),
+                        .state = state.data(),
+                        .slot_stride = slot_size,
+                        .runs = runs.data(),
+                        .max_runs = static_cast<u32>(runs.size()),
+                        .n_k_heads = h.n_k,
+                        .n_v_heads = h.n_v,
+                        .k_dim = h.k_dim,
+                        .v_dim = h.v_dim,
+                        .is_tiled = h.tiled,
+                        .scale = scale,
+                        .eps = eps});
   std::vector<double> expected(rows * v_cols), kept(before.data(), before.data() + state.size());
   const auto normalized = [&](const float* x, double factor) {
     double squares = 0;
@@ -155,8 +166,14 @@ TEST(sigmoid_gate_of_columns_and_groups) {
     const auto residual = random_floats(random, rows * cols);
     Buffer<float> out(rows * cols);
     const bool adds = gates != 3;
-    launch("sigmoid_gate", {{2, rows + 1}, {256}}, out.data(), x.data(), gate.data(),
-           adds ? residual.data() : nullptr, n_rows.data(), cols, gates);
+    launch(SigmoidGate{.out = out.data(),
+                       .x = x.data(),
+                       .gate = gate.data(),
+                       .residual = adds ? residual.data() : nullptr,
+                       .n_rows = n_rows.data(),
+                       .max_rows = rows + 1,
+                       .cols = cols,
+                       .gates = gates});
     std::vector<double> expected;
     for (u32 i = 0; i < rows * cols; ++i) {
       const double by = gate[i / cols * gates + i % cols / (cols / gates)];
@@ -172,8 +189,16 @@ TEST(gated_rms_norm_of_groups) {
   const auto x = random_floats(random, rows * cols), gate = random_floats(random, rows * cols, 4);
   const auto weight = random_floats(random, width);
   Buffer<float> out(rows * cols);
-  launch("gated_rms_norm", {{2, rows + 1}, {128}}, out.data(), x.data(), gate.data(), weight.data(),
-         n_rows.data(), cols, width, 1e-5f, 1u);
+  launch(GatedRmsNorm{.out = out.data(),
+                      .x = x.data(),
+                      .gate = gate.data(),
+                      .weight = weight.data(),
+                      .n_rows = n_rows.data(),
+                      .max_rows = rows + 1,
+                      .cols = cols,
+                      .width = width,
+                      .eps = 1e-5f,
+                      .activation = 1});
   std::vector<double> expected;
   for (u32 i = 0; i < rows * cols; ++i) {
     const float* group = x.data() + i / width * width;

@@ -1,0 +1,62 @@
+#pragma once
+
+// The mixture of experts: see arguments.h.
+
+#include "argument_constant.h"
+
+namespace metal_args {
+
+// Pairs of a token and one of its experts that are computed together: entries first .. first +
+// count of the list of pairs, where a pair is token * top_k + its place among the token's experts.
+struct MoeTile {
+  uint32_t expert;
+  uint32_t first;
+  uint32_t count;
+};
+
+// moe_route: out [tokens, 2 top_k], logits [tokens, n_experts], [bias], [expert_scales], n_tokens
+// grid (ceil(max tokens, 4)); threads 128
+struct MoeRouteArgs {
+  uint32_t n_experts;
+  uint32_t top_k;
+  uint32_t normalize;
+  float scale;
+  uint32_t scores;  // of forge.h
+  uint32_t n_groups;
+  uint32_t top_groups;
+  uint32_t has_bias;
+  uint32_t has_expert_scales;
+};
+
+// moe_group: MoeTile tiles, uint32 n_tiles, uint32 pairs [tokens * top_k], route, n_tokens
+//   room for min(pairs, n_experts + pairs / tile_tokens) tiles
+// grid 1; threads 256; memory (2 n_experts + 1) * 4
+struct MoeGroupArgs {
+  uint32_t n_experts;
+  uint32_t top_k;
+  uint32_t tile_tokens;
+};
+
+// grouped_matvec<F, tokens>: out, x, weight, tiles, n_tiles, pairs, [bias], codebooks
+//   x [tokens, cols] when x_shared, else [tokens * top_k, cols]; out [tokens * top_k, expert_rows];
+//   bias [n_experts, expert_rows]; tiles of moe_group with tile_tokens = tokens
+// grid (as matvec's x for expert_rows, room for tiles); threads 256; instances as matvec's
+struct GroupedMatvecArgs {
+  uint64_t row_stride;
+  uint32_t expert_rows;
+  uint32_t cols;
+  uint32_t top_k;
+  uint32_t x_shared;
+  uint32_t has_bias;
+  uint32_t split;
+};
+
+// moe_combine: out, x [tokens, top_k * cols], route, [residual], n_tokens
+// grid (ceil(cols, kRowElements), max tokens); threads 256
+struct MoeCombineArgs {
+  uint32_t cols;
+  uint32_t top_k;
+  uint32_t has_residual;
+};
+
+}  // namespace metal_args

@@ -1,0 +1,61 @@
+#pragma once
+
+// Choosing tokens: see arguments.h.
+
+#include "argument_constant.h"
+
+namespace metal_args {
+
+// Logits of a chunk, of which maxima, sums and masses are kept: chunks = ceil(vocabulary, kChunk).
+// A threadgroup takes kGroupChunks of them.
+METAL_ARGS_CONSTANT kChunk = 256;
+METAL_ARGS_CONSTANT kGroupChunks = 8;
+// Logits of a threadgroup of argmax_chunks.
+METAL_ARGS_CONSTANT kArgmaxChunk = 1024;
+
+// All of them read forge_sampling of forge.h and write forge_result, followed by int32 ids[max_top]
+// and float logprobs[max_top] of each output. They run in this order:
+//
+// adjust_logits: adjusted [outputs, vocabulary],
+//   uint32 occurrences [outputs, vocabulary] (zero before and after), logits, sampling,
+//   int32 history, int32 bias_ids, bias_values, uint32 masks, n_outputs
+// grid (max outputs); threads 512
+//
+// chunk_maxima: maxima [outputs, chunks], adjusted_maxima [outputs, chunks], logits, adjusted,
+//   sampling, n_outputs
+// grid (ceil(chunks, kGroupChunks), max outputs); threads 256
+//
+// fused_temperature_softmax: sums [outputs, chunks], uint64 masses [outputs, chunks], logits,
+//   adjusted, maxima, adjusted_maxima, sampling, n_outputs
+// grid (ceil(chunks, kGroupChunks), max outputs); threads 256
+//
+// sample_token: uint8 results, logits, adjusted, maxima, adjusted_maxima, sums,
+//   uint64 masses (written over), sampling, n_outputs
+// grid (max outputs); threads 512
+//
+// top_k_candidates, where max_top > 0: uint8 results, logits, maxima, sums,
+//   next_logits [outputs, chunks], uint32 next_ids [outputs, chunks], sampling, n_outputs
+// grid (max outputs); threads 512
+//
+// Where every output of a run is plainly greedy (temperature 0, no forced token, nothing that
+// adjusts logits, n_top 0), two kernels do instead of all five:
+//
+// argmax_chunks: ArgmaxPartial partial [outputs, ceil(vocabulary, kArgmaxChunk)], logits, n_outputs
+// grid (ceil(vocabulary, kArgmaxChunk), max outputs); threads 256
+//
+// argmax_token: uint8 results, ArgmaxPartial partial, n_outputs
+// grid (max outputs); threads 256
+struct SamplingArgs {
+  uint32_t vocabulary;
+  uint32_t max_top;
+  uint32_t mask_words;
+};
+
+struct ArgmaxPartial {
+  float value;   // the largest logit, NaN left out
+  uint32_t id;   // the lowest id that has it
+  float sum;     // of exp(logit - value)
+  uint32_t bad;  // whether a logit is NaN or +infinity
+};
+
+}  // namespace metal_args
