@@ -1,6 +1,6 @@
 /** What a model's headers and configuration say of it. */
 import { endTokens } from "../engine/end_tokens.ts";
-import { DEFAULT_CONTEXT } from "../engine/load_options.ts";
+import { DEFAULT_CONTEXT } from "../engine/limits.ts";
 import { kvBytesPerToken, type ModelPlan, planModel, stateBytes } from "../engine/plan.ts";
 import { MAX_CHUNK, maxOutputs } from "../engine/runner.ts";
 import { ForgeError } from "../errors.ts";

@@ -1,7 +1,7 @@
 /** `forge serve`: answers programs over HTTP. */
 import { ForgeError } from "../errors.ts";
 import { quote } from "../formats/quote.ts";
-import { DEFAULT_PARALLEL } from "../engine/load_options.ts";
+import { DEFAULT_PARALLEL } from "../engine/limits.ts";
 import type { Model } from "../mod.ts";
 import { errorResponse, HttpError } from "../serve/http_error.ts";
 import { createHandler, type Handler } from "../serve/mod.ts";

@@ -1,14 +1,7 @@
 import type { AttentionKernels, KvType } from "../backend.ts";
 import { ForgeError } from "../errors.ts";
+import { DEFAULT_CONTEXT, DEFAULT_PARALLEL, MAX_PARALLEL } from "./limits.ts";
 import { checkWholeNumber } from "./options.ts";
-
-/** The context a model is opened with, at most, when none is asked for. */
-export const DEFAULT_CONTEXT = 32768;
-
-/** Sequences that are computed at a time, at most, when no number is asked for. */
-export const DEFAULT_PARALLEL = 32;
-
-const MAX_PARALLEL = 256;
 
 /** Where and how large a model is opened. Every member has a default. */
 export interface LoadOptions {

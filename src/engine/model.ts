@@ -12,12 +12,8 @@ import { collect, type Completion } from "./completion.ts";
 import { endTokens } from "./end_tokens.ts";
 import { generate, type GenerationRequest, type Generations, type Piece } from "./generate.ts";
 import { LazyConstraints } from "./lazy_constraints.ts";
-import {
-  DEFAULT_CONTEXT,
-  type LoadOptions,
-  resolveContext,
-  resolveParallel,
-} from "./load_options.ts";
+import { DEFAULT_CONTEXT, MAX_COMPLETIONS } from "./limits.ts";
+import { type LoadOptions, resolveContext, resolveParallel } from "./load_options.ts";
 import { dependsOnContext, modelIdentity } from "./model_identity.ts";
 import type { MemoryUse } from "./memory_use.ts";
 import { openRunner } from "./open_runner.ts";
@@ -43,9 +39,6 @@ import { Scheduler } from "./scheduler.ts";
 import { lastLogits, scoreTokens } from "./score.ts";
 import { settleRequest } from "./settle_request.ts";
 import { type OpenSpeculator, openSpeculator } from "./speculation/open_speculator.ts";
-
-/** The most completions of one prompt; OpenAI's limit. */
-const MAX_COMPLETIONS = 128;
 
 /**
  * A model that is ready to generate; {@linkcode load} makes one. Close it, or declare it with

@@ -10,12 +10,10 @@ import {
 } from "../backend.ts";
 import { ForgeError } from "../errors.ts";
 import { isFile } from "../formats/file.ts";
+import { MAX_THREADS } from "./limits.ts";
 
 /** How `--device` and the API name devices. */
 const DEVICE_NAMES = "auto, cpu, cpu:VARIANT, cuda, cuda:N, metal or reference";
-
-/** What a device takes. */
-const MAX_THREADS = 1024;
 
 /** The libraries that can be opened, the fastest first. */
 export const BACKEND_KINDS: readonly BackendKind[] = ["cuda", "metal", "cpu", "reference"];

@@ -12,6 +12,7 @@ import type {
 import { ForgeError } from "../errors.ts";
 import type { CausalLm } from "../models/causal_lm.ts";
 import { KvPages, PageTable } from "./kv_pages.ts";
+import { MAX_LOGPROBS } from "./limits.ts";
 import { MasklessStep } from "./maskless_step.ts";
 import { Pool } from "./pool.ts";
 
@@ -20,9 +21,6 @@ export const PAGE_TOKENS = 64;
 
 /** The most tokens one run takes, of all sequences together; longer prompts go in chunks. */
 export const MAX_CHUNK = 512;
-
-/** The most of the likeliest tokens a run can report. */
-export const MAX_TOP = 20;
 
 /** How a request that wants logits, not a token, has its token chosen. */
 export const UNSAMPLED = {
@@ -43,6 +41,7 @@ export const UNSAMPLED = {
   nTop: 0,
 } as const satisfies Omit<OutputRequest, "row">;
 
+/** How a runner is opened. */
 export interface RunnerOptions {
   /** Positions a sequence can have. */
   readonly contextLength: number;
@@ -76,6 +75,20 @@ export interface Chunk {
   readonly outputs: readonly OutputRequest[];
 }
 
+/** What a runner is made of. */
+interface Parts {
+  readonly limits: RunLimits;
+  readonly step: Step;
+  /** The value of the step that tokens are sampled from; it is kept. */
+  readonly logits: Value;
+  /** A cache for each layer with keys and values, and the pages of all of them. */
+  readonly kv: readonly KvCache[];
+  readonly pages: KvPages;
+  /** A cache for each operation with recurrent state, and the slots of all of them. */
+  readonly states: readonly StateCache[];
+  readonly slots: Pool | undefined;
+}
+
 /** Runs a model: its recorded step, its KV caches and their pages. */
 export class Runner {
   readonly contextLength: number;
@@ -98,17 +111,8 @@ export class Runner {
   readonly #positions: Int32Array;
   readonly #sequences: Int32Array;
 
-  private constructor(
-    lm: CausalLm,
-    options: RunnerOptions,
-    limits: RunLimits,
-    step: Step,
-    logits: Value,
-    kv: readonly KvCache[],
-    pages: KvPages,
-    states: readonly StateCache[],
-    slots: Pool | undefined,
-  ) {
+  private constructor(lm: CausalLm, options: RunnerOptions, parts: Parts) {
+    const { limits, step, logits, kv, pages, states, slots } = parts;
     this.contextLength = options.contextLength;
     this.vocabSize = lm.vocabSize;
     this.kvType = options.kvType;
@@ -153,7 +157,7 @@ export class Runner {
       : new MasklessStep(recorded, logits, lm.vocabSize, limits.maxTop);
     const pages = new KvPages(nPages, PAGE_TOKENS);
     const slots = states.length > 0 ? new Pool(nSlots, "state slot") : undefined;
-    return new Runner(lm, options, limits, step, logits, kv, pages, states, slots);
+    return new Runner(lm, options, { limits, step, logits, kv, pages, states, slots });
   }
 
   /** A page table for a new sequence. */
@@ -299,7 +303,7 @@ function runLimits(vocabSize: number, options: RunnerOptions): RunLimits {
     maxTokens,
     maxOutputs: outputs,
     maxSequences: Math.min(maxSequences, outputs),
-    maxTop: Math.min(MAX_TOP, vocabSize),
+    maxTop: Math.min(MAX_LOGPROBS, vocabSize),
   };
 }
 

@@ -2,7 +2,8 @@ import { ForgeError } from "../errors.ts";
 import type { GenerationRequest } from "./generate.ts";
 import { checkWholeNumber, type GenerateOptions } from "./options.ts";
 import type { EncodedPrompt } from "./prompt.ts";
-import { MAX_TOP, type Runner } from "./runner.ts";
+import { MAX_LOGPROBS } from "./limits.ts";
+import type { Runner } from "./runner.ts";
 import { type ResolvedSampling, resolveLogitBias } from "./sampling.ts";
 
 /**
@@ -31,7 +32,7 @@ export function settleRequest(
     endTokens,
     logprobs: logprobs === undefined
       ? undefined
-      : Math.min(checkWholeNumber("logprobs", logprobs, 0, MAX_TOP), limits.maxTop),
+      : Math.min(checkWholeNumber("logprobs", logprobs, 0, MAX_LOGPROBS), limits.maxTop),
     constraint: options.constraint,
     vocabSize,
     signal: options.signal,

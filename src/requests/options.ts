@@ -1,6 +1,7 @@
 /** The keys of a request that set options, under the names that OpenAI's and vLLM's APIs give them. */
 import type { BatchRequest } from "../engine/batch.ts";
 import type { ConstraintOptions, JsonSchema } from "../constrain/spec.ts";
+import { MAX_COMPLETIONS, MAX_COUNT, MAX_LOGPROBS } from "../engine/limits.ts";
 import type { GenerateOptions } from "../engine/options.ts";
 import { SAMPLING_RANGES, type SamplingOptions } from "../engine/sampling.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../formats/json.ts";
@@ -15,11 +16,6 @@ import {
   RequestError,
 } from "./values.ts";
 
-const MAX_LOGPROBS = 20;
-
-/** The most completions of one request. */
-export const MAX_COMPLETIONS = 128;
-
 /** Every token of an answer is compared with all of them. */
 const MAX_STOPS = 64;
 const MAX_STOP_CHARACTERS = 1000;
@@ -30,12 +26,12 @@ export type RequestOptions = GenerateOptions & Pick<BatchRequest, "n">;
 type Read = (value: JsonValue, name: string, request: JsonObject) => RequestOptions;
 
 const READERS: Readonly<Record<string, Read>> = {
-  max_tokens: (value, name) => ({ maxTokens: readNumber(value, name, 0, 2 ** 31 - 1, true) }),
+  max_tokens: (value, name) => ({ maxTokens: readNumber(value, name, 0, MAX_COUNT, true) }),
   max_completion_tokens(value, name, request) {
     if (isGiven(request.max_tokens)) {
       throw new RequestError(`give ${name} or max_tokens, not both`, name);
     }
-    return { maxTokens: readNumber(value, name, 0, 2 ** 31 - 1, true) };
+    return { maxTokens: readNumber(value, name, 0, MAX_COUNT, true) };
   },
   temperature: sampling("temperature"),
   top_k: sampling("topK"),

@@ -1,7 +1,8 @@
 /** `POST /v1/completions`: goes on with texts as they are. */
 import type { GenerationEnd, Piece } from "../engine/generate.ts";
+import { MAX_COMPLETIONS } from "../engine/limits.ts";
 import type { JsonObject, JsonValue } from "../formats/json.ts";
-import { MAX_COMPLETIONS, OPTION_FIELDS, readOptions } from "../requests/options.ts";
+import { OPTION_FIELDS, readOptions } from "../requests/options.ts";
 import { invalid, isTokenIds, RequestError } from "../requests/values.ts";
 import type { Tokenizer } from "../tokenizer/tokenizer.ts";
 import { type Choice, respond } from "./answer.ts";

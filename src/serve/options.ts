@@ -1,6 +1,6 @@
 import { ForgeError } from "../errors.ts";
-import type { GenerateOptions } from "../engine/options.ts";
-import { checkWholeNumber } from "../engine/options.ts";
+import { MAX_COUNT } from "../engine/limits.ts";
+import { checkWholeNumber, type GenerateOptions } from "../engine/options.ts";
 import { quote } from "../formats/quote.ts";
 
 /** Answers that may wait for their turn beside those that are computed. */
@@ -57,7 +57,7 @@ export function checkOptions({ names, apiKey, corsOrigin, maxAnswers }: ServeOpt
       }; valid is * or an origin such as https://example.com`,
     );
   }
-  if (maxAnswers !== undefined) checkWholeNumber("maxAnswers", maxAnswers, 1, 2 ** 31 - 1);
+  if (maxAnswers !== undefined) checkWholeNumber("maxAnswers", maxAnswers, 1, MAX_COUNT);
 }
 
 function isOrigin(text: string): boolean {

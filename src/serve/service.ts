@@ -8,7 +8,7 @@ import { Admission } from "./admission.ts";
 import { EnforceableTools } from "./chat/enforceable.ts";
 import { HttpError } from "./http_error.ts";
 import { DEFAULT_QUEUE, type ServeOptions } from "./options.ts";
-import { DEFAULT_PARALLEL } from "../engine/load_options.ts";
+import { DEFAULT_PARALLEL } from "../engine/limits.ts";
 
 /** What endpoints share. */
 export class Service {

@@ -1,4 +1,5 @@
 /** The options of `forge run` for files of prompts. A part of the table in `options.ts`. */
+import { DEFAULT_PARALLEL, MAX_PARALLEL } from "../../engine/limits.ts";
 import type { OptionSpec } from "./types.ts";
 
 export const BATCH_OPTIONS = {
@@ -22,10 +23,10 @@ export const BATCH_OPTIONS = {
     kind: "integer",
     metavar: "N",
     min: 1,
-    max: 256,
+    max: MAX_PARALLEL,
     group: "Batch",
     help: "sequences computed at a time",
-    otherwise: "32",
+    otherwise: `${DEFAULT_PARALLEL}`,
   },
   ordered: {
     flags: "--ordered",

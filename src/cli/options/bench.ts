@@ -1,5 +1,6 @@
 /** The options that only `forge bench` has. A part of the table in `options.ts`. */
-import { MAX_COUNT, type OptionSpec } from "./types.ts";
+import { MAX_COUNT, MAX_THREADS } from "../../engine/limits.ts";
+import type { OptionSpec } from "./types.ts";
 
 export const BENCH_OPTIONS = {
   benchModel: {
@@ -22,7 +23,7 @@ export const BENCH_OPTIONS = {
     kind: "counts",
     metavar: "N,...",
     min: 1,
-    max: 1024,
+    max: MAX_THREADS,
     group: "Model",
     help: "threads that compute",
     otherwise: "one a core",

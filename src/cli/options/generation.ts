@@ -1,6 +1,7 @@
 /** How answers are generated: their ends, the sampling chain, constraints. A part of the table in `options.ts`. */
+import { MAX_COMPLETIONS, MAX_COUNT } from "../../engine/limits.ts";
 import { SAMPLING_DEFAULTS, SAMPLING_RANGES } from "../../engine/sampling.ts";
-import { MAX_COUNT, type OptionSpec } from "./types.ts";
+import type { OptionSpec } from "./types.ts";
 
 const SAMPLING = "Sampling, in the order it is applied";
 const CONSTRAINT = "Constraints, one at most";
@@ -41,7 +42,7 @@ export const GENERATION_OPTIONS = {
     kind: "integer",
     metavar: "N",
     min: 1,
-    max: 128,
+    max: MAX_COMPLETIONS,
     group: "Generation",
     help: "with --json or --batch: how many answers to each prompt",
     otherwise: "1",

@@ -1,5 +1,6 @@
 /** Which model, on which device, and how it is opened. A part of the table in `options.ts`. */
-import { MAX_COUNT, type OptionSpec } from "./types.ts";
+import { DEFAULT_CONTEXT, MAX_COUNT, MAX_DRAFTED, MAX_THREADS } from "../../engine/limits.ts";
+import type { OptionSpec } from "./types.ts";
 
 export const MODEL_OPTIONS = {
   model: {
@@ -23,7 +24,7 @@ export const MODEL_OPTIONS = {
     kind: "integer",
     metavar: "N",
     min: 1,
-    max: 1024,
+    max: MAX_THREADS,
     group: "Model",
     help: "threads that compute",
     otherwise: "one a core",
@@ -36,7 +37,7 @@ export const MODEL_OPTIONS = {
     max: MAX_COUNT,
     group: "Model",
     help: "tokens of prompt and answer together",
-    otherwise: "the model's, at most 32768",
+    otherwise: `the model's, at most ${DEFAULT_CONTEXT}`,
   },
   windowSize: {
     flags: "-c, --ctx",
@@ -72,7 +73,7 @@ export const MODEL_OPTIONS = {
     metavar: "N",
     choices: ["auto", "on", "off"],
     min: 1,
-    max: 32,
+    max: MAX_DRAFTED,
     group: "Model",
     help: "guess tokens ahead: auto, on, off, or always N; on a GPU digits may change by it",
     otherwise: "auto: as many as pay, where no token changes by it",

@@ -1,4 +1,5 @@
 /** What is printed, and how. A part of the table in `options.ts`. */
+import { MAX_LOGPROBS } from "../../engine/limits.ts";
 import type { OptionSpec } from "./types.ts";
 
 export const OUTPUT_OPTIONS = {
@@ -13,7 +14,7 @@ export const OUTPUT_OPTIONS = {
     kind: "integer",
     metavar: "N",
     min: 0,
-    max: 20,
+    max: MAX_LOGPROBS,
     group: "Output",
     help: "with --json: log-probabilities, and the N likeliest tokens at each place",
   },

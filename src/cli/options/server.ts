@@ -1,6 +1,7 @@
 /** The options of `forge serve` alone. */
+import { DEFAULT_PARALLEL, MAX_COUNT, MAX_PARALLEL } from "../../engine/limits.ts";
 import { DEFAULT_QUEUE } from "../../serve/options.ts";
-import { MAX_COUNT, type OptionSpec } from "./types.ts";
+import type { OptionSpec } from "./types.ts";
 
 export const DEFAULT_HOST = "127.0.0.1";
 export const DEFAULT_PORT = 8080;
@@ -32,10 +33,10 @@ export const SERVER_OPTIONS = {
     kind: "integer",
     metavar: "N",
     min: 1,
-    max: 256,
+    max: MAX_PARALLEL,
     group: "Server",
     help: "answers computed at a time",
-    otherwise: "32",
+    otherwise: `${DEFAULT_PARALLEL}`,
   },
   maxQueue: {
     flags: "--max-queue",

@@ -1,9 +1,6 @@
 /** What options are, for the table in `options.ts` and those who read it. */
 import type { TokenBias } from "./logit_bias.ts";
 
-/** The largest number of tokens, or of anything that is counted, that the native library can be told. */
-export const MAX_COUNT = 2 ** 31 - 1;
-
 /** Headings of the help, in the order they are shown. */
 export const OPTION_GROUPS = [
   "Prompt",

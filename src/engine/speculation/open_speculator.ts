@@ -5,13 +5,14 @@ import { quote } from "../../formats/quote.ts";
 import type { CausalLm } from "../../models/causal_lm.ts";
 import { loadModel } from "../../models/registry.ts";
 import type { Tokenizer } from "../../tokenizer/tokenizer.ts";
+import { MAX_DRAFTED } from "../limits.ts";
 import type { LoadOptions } from "../load_options.ts";
 import type { MemoryUse } from "../memory_use.ts";
 import { openRunner, type SessionShape } from "../open_runner.ts";
 import { openTokenizer } from "../open_tokenizer.ts";
 import { checkWholeNumber } from "../options.ts";
 import { DraftModel } from "./draft_model.ts";
-import { MOST_DRAFTED, Speculator } from "./speculator.ts";
+import { Speculator } from "./speculator.ts";
 import { checkSameVocabulary } from "./vocabulary.ts";
 
 /** What the guesses are for. */
@@ -58,12 +59,12 @@ export async function openSpeculator(
 }
 
 function checkSpeculation(asked: NonNullable<LoadOptions["speculate"]>): void {
-  if (typeof asked === "number") checkWholeNumber("speculate", asked, 1, MOST_DRAFTED);
+  if (typeof asked === "number") checkWholeNumber("speculate", asked, 1, MAX_DRAFTED);
   else if (!["auto", "on", "off"].includes(asked)) {
     throw new ForgeError(
       "usage",
       `speculate is ${quote(asked)}; valid is auto, on, off or a whole number from 1 to ` +
-        MOST_DRAFTED,
+        MAX_DRAFTED,
     );
   }
 }

@@ -1,3 +1,4 @@
+import { MAX_DRAFTED } from "../limits.ts";
 import type { TokenList } from "../token_list.ts";
 import { type Candidate, chooseDrafts } from "./choose_drafts.ts";
 import type { Draft } from "./draft.ts";
@@ -6,9 +7,6 @@ import type { Drafter, Prospect } from "./drafter.ts";
 import { HitRates } from "./hit_rates.ts";
 import { LookupDrafter } from "./lookup_drafter.ts";
 import { MOST_ROWS, StepCosts } from "./step_costs.ts";
-
-/** The most tokens that are drafted for one sequence. */
-export const MOST_DRAFTED = 32;
 
 /** Guesses that come true less often pay on no device. */
 const LEAST_ODDS = 0.08;
@@ -72,7 +70,7 @@ export class Speculator {
     for (const [i, { prospect: { draft, room }, guesses, takesRounds }] of plans.entries()) {
       counts[i] = Math.min(counts[i]!, left);
       if (!takesRounds) {
-        const limit = Math.min(room, left, this.#length ?? MOST_DRAFTED);
+        const limit = Math.min(room, left, this.#length ?? MAX_DRAFTED);
         fill(draft, guesses.slice(0, counts[i]), limit);
         counts[i] = draft.tokens.length;
       }
@@ -106,7 +104,7 @@ export class Speculator {
     const { tokens, room } = prospect;
     let drafter = this.#drafters.get(tokens);
     if (drafter === undefined) this.#drafters.set(tokens, drafter = this.#newDrafter());
-    const length = Math.min(room, most, this.#length ?? MOST_DRAFTED);
+    const length = Math.min(room, most, this.#length ?? MAX_DRAFTED);
     const isBound = this.#length !== undefined;
     const { tokens: guesses, odds } = drafter.propose(tokens, length, isBound ? 0 : LEAST_ODDS);
     const rate = this.#model?.rate(tokens) ?? 0;

@@ -1,6 +1,6 @@
 /** What loading and asking a model accept, and what they say of the rest. */
 import { assert, assertAlmostEquals, assertEquals, assertRejects } from "@std/assert";
-import { DEFAULT_CONTEXT } from "../../../src/engine/load_options.ts";
+import { DEFAULT_CONTEXT } from "../../../src/engine/limits.ts";
 import {
   ForgeError,
   type GenerateOptions,
