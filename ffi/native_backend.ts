@@ -19,6 +19,7 @@ import {
 import { ForgeError } from "../src/errors.ts";
 import { TENSOR_TYPES, tensorBytes, type TensorType } from "../src/formats/tensor_info.ts";
 import { Library } from "./library.ts";
+import { NativeKvCache, NativeStateCache } from "./native_caches.ts";
 import { NativeHandles } from "./native_handles.ts";
 import { NativeRecorder } from "./native_recorder.ts";
 import { checkStatus } from "./status.ts";
@@ -52,7 +53,11 @@ export class NativeBackend implements Backend, Meter, Quantizer {
     this.#device = this.#native.adopt(device);
     this.info = JSON.parse(readText((buffer, capacity) => {
       const { forge_device_info } = this.#native.symbols;
-      this.#native.check(forge_device_info(device, buffer, capacity), "device_info", device);
+      this.#native.check(
+        forge_device_info(device, buffer, capacity),
+        "asking a device about itself",
+        device,
+      );
     })) as DeviceInfo;
   }
 
@@ -238,7 +243,7 @@ export class NativeBackend implements Backend, Meter, Quantizer {
   peakMemory(): number {
     const bytes = new BigUint64Array(1);
     const status = this.#native.symbols.forge_peak_memory(bytes);
-    this.#native.check(status, "peak_memory", this.#device);
+    this.#native.check(status, "reading the peak of memory", this.#device);
     return Number(bytes[0]);
   }
 
@@ -248,74 +253,6 @@ export class NativeBackend implements Backend, Meter, Quantizer {
 
   [Symbol.dispose](): void {
     this.close();
-  }
-}
-
-/** The KV pages of one layer on a native device. */
-class NativeKvCache implements KvCache {
-  readonly handle: number;
-  readonly pageBytes: number;
-  readonly #native: NativeHandles;
-
-  constructor(native: NativeHandles, handle: number, pageBytes: number) {
-    this.#native = native;
-    this.handle = handle;
-    this.pageBytes = pageBytes;
-  }
-
-  copyPage(from: number, to: number): void {
-    const { forge_kv_copy_page } = this.#native.symbols;
-    this.#native.check(forge_kv_copy_page(this.handle, from, to), "kv_copy_page", this.handle);
-  }
-
-  readPage(page: number): Uint8Array<ArrayBuffer> {
-    const { forge_kv_read_page } = this.#native.symbols;
-    const data = new Uint8Array(this.pageBytes);
-    const status = forge_kv_read_page(this.handle, page, data, BigInt(data.byteLength));
-    this.#native.check(status, "kv_read_page", this.handle);
-    return data;
-  }
-
-  writePage(page: number, data: Uint8Array<ArrayBuffer>): void {
-    const { forge_kv_write_page } = this.#native.symbols;
-    const status = forge_kv_write_page(this.handle, page, data, BigInt(data.byteLength));
-    this.#native.check(status, "kv_write_page", this.handle);
-  }
-}
-
-/** The recurrent state of one operation of one layer on a native device. */
-class NativeStateCache implements StateCache {
-  readonly handle: number;
-  readonly slotBytes: number;
-  readonly #native: NativeHandles;
-
-  constructor(native: NativeHandles, handle: number, slotBytes: number) {
-    this.#native = native;
-    this.handle = handle;
-    this.slotBytes = slotBytes;
-  }
-
-  copySlot(from: number, to: number): void {
-    const { forge_state_copy_slot } = this.#native.symbols;
-    this.#native.check(
-      forge_state_copy_slot(this.handle, from, to),
-      "state_copy_slot",
-      this.handle,
-    );
-  }
-
-  readSlot(slot: number): Uint8Array<ArrayBuffer> {
-    const { forge_state_read_slot } = this.#native.symbols;
-    const data = new Uint8Array(this.slotBytes);
-    const status = forge_state_read_slot(this.handle, slot, data, BigInt(data.byteLength));
-    this.#native.check(status, "state_read_slot", this.handle);
-    return data;
-  }
-
-  writeSlot(slot: number, data: Uint8Array<ArrayBuffer>): void {
-    const { forge_state_write_slot } = this.#native.symbols;
-    const status = forge_state_write_slot(this.handle, slot, data, BigInt(data.byteLength));
-    this.#native.check(status, "state_write_slot", this.handle);
   }
 }
 

@@ -285,13 +285,13 @@ export class NativeRecorder implements Recorder {
 
   keep(value: Value): void {
     const { forge_step_keep } = this.#native.symbols;
-    this.#native.check(forge_step_keep(this.#step, value), "step_keep", this.#step);
+    this.#native.check(forge_step_keep(this.#step, value), "keep", this.#step);
   }
 
   async finish(): Promise<Step> {
     const scratchBytes = new BigUint64Array(1);
     await this.#native.call(
-      "step_end",
+      "preparing a step",
       this.#step,
       (symbols) => symbols.forge_step_end(this.#step, scratchBytes),
     );

@@ -90,14 +90,14 @@ export class NativeStep implements Step {
       out,
       BigInt(out.byteLength),
     );
-    this.#native.check(status, "step_read", this.#step);
+    this.#native.check(status, "reading a value", this.#step);
     return out;
   }
 
   nativeTime(): number {
     const time = new BigUint64Array(1);
     const status = this.#native.symbols.forge_step_time(this.#step, time);
-    this.#native.check(status, "step_time", this.#step);
+    this.#native.check(status, "timing a step", this.#step);
     return Number(time[0]);
   }
 
