@@ -104,7 +104,7 @@ class Planner {
   const RmsNormOp* second_norm(const RmsNormOp& op) const {
     const auto* next = next_op<RmsNormOp>();
     if (op.residual == 0 || !next || next->x != op.out || next->residual != 0) return nullptr;
-    const bool of_rows = op.weight->cols == cols(op.x) && next && next->weight->cols == cols(op.x);
+    const bool of_rows = op.weight->cols == cols(op.x) && next->weight->cols == cols(op.x);
     if (!of_rows) return nullptr;
     const auto is_safe = [&](ValueId in) { return is_safe_over(program_, values_, next->out, in); };
     return is_safe(op.x) && is_safe(op.residual) ? next : nullptr;

@@ -98,9 +98,29 @@ function selectLibraries(
 }
 
 /**
- * CUDA's compiler for the libraries that need it. Without one they are left out, with a message, unless
- * they were asked for by name; likewise where they cannot be: with sanitizers, for another processor.
+ * CUDA's compiler, and the libraries that can be built. Without one those that need it are left out, with
+ * a message, unless they were asked for by name.
  */
+async function settleNvcc(
+  selected: readonly Library[],
+  platform: Platform,
+  variant: Variant,
+  options: BuildOptions,
+): Promise<{ buildable: readonly Library[]; nvcc: Compiler | undefined }> {
+  const needy = selected.filter(({ compiler }) => compiler === "nvcc");
+  if (needy.length === 0) return { buildable: selected, nvcc: undefined };
+  const nvcc = await nvccFor(platform, variant, options);
+  if (typeof nvcc !== "string") return { buildable: selected, nvcc };
+  for (const { name } of needy) {
+    if (options.only !== undefined) {
+      throw new ForgeError("not_found", `cannot build the ${name} library: ${nvcc}`);
+    }
+    options.log?.(`leaving out the ${name} library: ${nvcc}`);
+  }
+  return { buildable: selected.filter((library) => !needy.includes(library)), nvcc: undefined };
+}
+
+/** CUDA's compiler, or why it cannot be had: it serves no sanitizers and no other processor. */
 async function nvccFor(
   platform: Platform,
   variant: Variant,
@@ -156,25 +176,15 @@ export async function buildLibraries(options: BuildOptions = {}): Promise<BuildR
     strict: options.strict ?? false,
   };
   const log = options.log ?? (() => {});
-  const selected = selectLibraries(root, platform, options.only);
   const environment = options.environment;
   const cxx = options.cxx ?? Deno.env.get("CXX");
   const compiler = await findCompiler(platform, { cxx, environment });
-  const nvcc = selected.some((library) => library.compiler === "nvcc")
-    ? await nvccFor(platform, variant, options)
-    : "";
-  const buildable = selected.filter((library) => {
-    if (library.compiler !== "nvcc" || typeof nvcc !== "string") return true;
-    if (options.only !== undefined) {
-      throw new ForgeError("not_found", `cannot build the ${library.name} library: ${nvcc}`);
-    }
-    log(`leaving out the ${library.name} library: ${nvcc}`);
-    return false;
-  });
+  const selected = selectLibraries(root, platform, options.only);
+  const { buildable, nvcc } = await settleNvcc(selected, platform, variant, options);
 
   using _lock = await lockBuild(root, log);
   const graphs = buildable.map((library) =>
-    library.compiler === "nvcc" && typeof nvcc !== "string"
+    library.compiler === "nvcc" && nvcc !== undefined
       ? nvccGraph(root, library, platform, variant, nvcc)
       : libraryGraph(root, library, platform, variant, compiler)
   );

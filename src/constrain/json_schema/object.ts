@@ -1,3 +1,4 @@
+import type { JsonValue } from "../../formats/json.ts";
 import {
   accepts,
   ANYTHING,
@@ -35,6 +36,15 @@ export function compileObject(compiler: SchemaCompiler, base: Conjunction): Expr
   return sequence(text("{"), new Members(compiler, shape).expression());
 }
 
+/** A pattern of keys, and the schema of their values. */
+interface KeyPattern {
+  /** Which schema of the conjunction says so. */
+  readonly owner: number;
+  readonly source: string;
+  readonly value: Schema;
+  readonly texts: Automaton;
+}
+
 /** What the schemas of a conjunction say together about the keys of an object. */
 class Shape {
   readonly keys: readonly string[];
@@ -42,14 +52,20 @@ class Shape {
   readonly min: number;
   readonly max: number;
   readonly others: readonly Others[];
-  /** The values that a declared key may have; `undefined` where the key may not be there. */
-  readonly schemasOf: (key: string) => Conjunction | undefined;
+  readonly #base: Conjunction;
+  /** Of each schema: its declared properties, and what it says of keys that nothing else speaks of. */
+  readonly #properties: readonly ReadonlyMap<string, Schema>[];
+  readonly #additional: readonly (Schema | undefined)[];
+  readonly #patterns: readonly KeyPattern[];
+  /** The keys that `propertyNames` allows. */
+  readonly #names: Automaton;
 
   constructor(compiler: SchemaCompiler, base: Conjunction) {
     const { reader } = compiler;
-    const keywords = base.map((schema) => reader.keywords(schema));
-    const properties = base.map((schema) => new Map(reader.named(schema, "properties")));
-    const patterns = base.flatMap((schema, owner) =>
+    this.#base = base;
+    this.#properties = base.map((schema) => new Map(reader.named(schema, "properties")));
+    this.#additional = base.map((schema) => reader.child(schema, "additionalProperties"));
+    this.#patterns = base.flatMap((schema, owner) =>
       reader.named(schema, "patternProperties").map(([source, value]) => ({
         owner,
         source,
@@ -57,57 +73,63 @@ class Shape {
         texts: patternTexts(source, `JSON schema: the pattern ${JSON.stringify(value.path)}`),
       }))
     );
-    checkLimit("the number of patternProperties", patterns.length, MOST_PATTERNS);
-    const additional = base.map((schema) => reader.child(schema, "additionalProperties"));
+    checkLimit("the number of patternProperties", this.#patterns.length, MOST_PATTERNS);
     this.required = new Set(namesUnder(reader, base, "required"));
-    const declared = properties.flatMap((map) => [...map.keys()]);
+    const declared = this.#properties.flatMap((map) => [...map.keys()]);
     this.keys = [...new Set([...declared, ...this.required])];
     checkLimit("the number of properties", this.keys.length, MOST_KEYS);
+    const keywords = base.map((schema) => reader.keywords(schema));
     this.min = Math.max(0, ...numbersOf(keywords, "minProperties"));
     this.max = Math.min(...numbersOf(keywords, "maxProperties"), Infinity);
-    const names = keyTexts(compiler, base);
+    this.#names = keyTexts(compiler, base);
+    this.others = this.#undeclared(keywords.map(({ propertyNames = true }) => propertyNames));
+    this.#checkCounts(base);
+  }
 
-    this.schemasOf = (key) => {
-      if (!accepts(names, key)) return undefined;
-      const schemas = base.flatMap((_, owner): Schema[] => {
-        const own = properties[owner]!.get(key);
-        const matched = patterns
-          .filter((pattern) => pattern.owner === owner && accepts(pattern.texts, key))
-          .map(({ value }) => value);
-        const found = own === undefined ? matched : [own, ...matched];
-        if (found.length > 0) return found;
-        return additional[owner] === undefined ? [] : [additional[owner]];
-      });
-      return schemas.some(({ keywords }) => keywords === false) ? undefined : schemas;
-    };
+  /** The schemas of a declared key's value; `undefined` where the key may not be there. */
+  schemasOf(key: string): Conjunction | undefined {
+    if (!accepts(this.#names, key)) return undefined;
+    return this.#schemas(({ texts }) => accepts(texts, key), key);
+  }
 
-    const speaksOfOthers = additional.some((schema) => schema !== undefined);
+  /** What holds for a key that some patterns match; `undefined` where one schema allows no value. */
+  #schemas(isMatched: (pattern: KeyPattern) => boolean, key?: string): Conjunction | undefined {
+    const schemas = this.#base.flatMap((_, owner): Schema[] => {
+      const own = key === undefined ? undefined : this.#properties[owner]!.get(key);
+      const matched = this.#patterns
+        .filter((pattern) => pattern.owner === owner && isMatched(pattern))
+        .map(({ value }) => value);
+      const found = own === undefined ? matched : [own, ...matched];
+      if (found.length > 0) return found;
+      const additional = this.#additional[owner];
+      return additional === undefined ? [] : [additional];
+    });
+    return schemas.some(({ keywords }) => keywords === false) ? undefined : schemas;
+  }
+
+  /** The keys that are not declared, by the patterns that they match: each set of them is one kind. */
+  #undeclared(propertyNames: readonly JsonValue[]): Others[] {
+    const patterns = this.#patterns;
+    const speaksOfOthers = this.#additional.some((schema) => schema !== undefined);
     const isOpen = this.keys.length === 0 && patterns.length === 0 && !speaksOfOthers;
-    const undeclared = this.keys.length === 0 ? names : subtract(names, matching(oneOf(this.keys)));
+    const undeclared = this.keys.length === 0
+      ? this.#names
+      : subtract(this.#names, matching(oneOf(this.keys)));
     const others: Others[] = [];
     for (let chosen = 0; chosen < 1 << patterns.length; chosen++) {
-      const isChosen = (i: number) => (chosen >> i & 1) === 1;
       if (chosen === 0 && !speaksOfOthers && !isOpen) continue;
-      const schemas = base.flatMap((_, owner): Schema[] => {
-        const matched = patterns.filter((pattern, i) => isChosen(i) && pattern.owner === owner);
-        if (matched.length > 0) return matched.map(({ value }) => value);
-        return additional[owner] === undefined ? [] : [additional[owner]];
-      });
-      if (schemas.some(({ keywords }) => keywords === false)) continue;
-      const texts = patterns.reduce(
-        (all, { texts }, i) => isChosen(i) ? intersect(all, texts) : subtract(all, texts),
+      const isChosen = patterns.map((_, i) => (chosen >> i & 1) === 1);
+      const schemas = this.#schemas((pattern) => isChosen[patterns.indexOf(pattern)] === true);
+      if (schemas === undefined) continue;
+      const names = patterns.reduce(
+        (all, { texts }, i) => isChosen[i] ? intersect(all, texts) : subtract(all, texts),
         undeclared,
       );
-      const key = JSON.stringify([
-        "key",
-        base.map((schema) => reader.keywords(schema)["propertyNames"] ?? true),
-        patterns.map(({ source }, i) => [source, isChosen(i)]),
-        this.keys,
-      ]);
-      if (!isEmpty(texts)) others.push({ key, names: texts, schemas });
+      const kinds = patterns.map(({ source }, i) => [source, isChosen[i]]);
+      const key = JSON.stringify(["key", propertyNames, kinds, this.keys]);
+      if (!isEmpty(names)) others.push({ key, names, schemas });
     }
-    this.others = others;
-    this.#checkCounts(base);
+    return others;
   }
 
   /** Undeclared keys may be the same, and then count as one. */

@@ -50,29 +50,68 @@ export async function settleDialect(
     ...request.options,
     templateVariables: { ...request.options.templateVariables, tools: use.definitions },
   };
-  const tools = new Map(use.tools.map(({ name, parameters }) => [name, parameters]));
   const thoughts = new Thoughts(model, { ...request, options });
-  const shownTokens = [...thoughts.marks, ...idsOf(model, [format.open, format.close])];
-  if (use.demanded !== undefined) {
-    if (format.syntax !== "json") {
-      throw new RequestError(
-        'tool_choice demands a call, which cannot be enforced in the way this model writes them; valid are "auto" and "none"',
-        "tool_choice",
-      );
-    }
-    const jsonSchema = callSchema(format, use.demanded, 1);
-    const constraintScope = thoughts.scope(format);
-    // Where thoughts are open, the mark of the call cannot stand behind the prompt.
-    return constraintScope === undefined || !thoughts.isOpen
-      ? {
-        options: { ...options, jsonSchema, answerStart: format.start },
-        newReader: () => new CallReader(format, tools, 1, true),
-      }
-      : {
-        options: { ...options, shownTokens, jsonSchema, constraintScope },
-        newReader: (prompt) => thoughts.reader(prompt, new CallReader(format, tools, 1, false)),
-      };
+  const calling: Calling = {
+    format,
+    use,
+    options: {
+      ...options,
+      shownTokens: [...thoughts.marks, ...idsOf(model, [format.open, format.close])],
+    },
+    thoughts,
+  };
+  return use.demanded === undefined
+    ? await freeDialect(model, calling, enforceable)
+    : demandedDialect(calling, use.demanded);
+}
+
+/** What answers that may be calls are written by. */
+interface Calling {
+  readonly format: CallFormat;
+  readonly use: ToolUse;
+  readonly options: GenerateOptions;
+  readonly thoughts: Thoughts;
+}
+
+/** The parameters of each tool. */
+function parametersOf({ tools }: ToolUse) {
+  return new Map(tools.map(({ name, parameters }) => [name, parameters]));
+}
+
+/** The answer is one call of a function among those demanded. */
+function demandedDialect(
+  { format, use, options, thoughts }: Calling,
+  demanded: NonNullable<ToolUse["demanded"]>,
+): Dialect {
+  if (format.syntax !== "json") {
+    throw new RequestError(
+      'tool_choice demands a call, which cannot be enforced in the way this model writes them; valid are "auto" and "none"',
+      "tool_choice",
+    );
   }
+  const tools = parametersOf(use);
+  const jsonSchema = callSchema(format, demanded, 1);
+  const constraintScope = thoughts.scope(format);
+  // Where thoughts are open, the mark of the call cannot stand behind the prompt.
+  if (constraintScope !== undefined && thoughts.isOpen) {
+    return {
+      options: { ...options, jsonSchema, constraintScope },
+      newReader: (prompt) => thoughts.reader(prompt, new CallReader(format, tools, 1, false)),
+    };
+  }
+  return {
+    options: { ...options, shownTokens: undefined, jsonSchema, answerStart: format.start },
+    newReader: () => new CallReader(format, tools, 1, true),
+  };
+}
+
+/** The model calls where it likes; from a mark on that is one token, the call conforms. */
+async function freeDialect(
+  model: Model,
+  { format, use, options, thoughts }: Calling,
+  enforceable: EnforceableTools,
+): Promise<Dialect> {
+  const tools = parametersOf(use);
   const most = use.isParallel ? Infinity : 1;
   const canHold = format.syntax === "json" && !format.mayBeBare;
   const mark = canHold ? idsOf(model, [format.open])[0] : undefined;
@@ -95,7 +134,7 @@ export async function settleDialect(
     },
   };
   return {
-    options: { ...options, ...constraint, shownTokens },
+    options: { ...options, ...constraint },
     newReader: (prompt) => thoughts.reader(prompt, new CallReader(format, tools, most, false)),
   };
 }
