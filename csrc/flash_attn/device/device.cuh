@@ -6,6 +6,7 @@
 #ifdef FLASH_ATTN_EMULATED
 #include "flash_attn_twins.h"
 #else
-#include "device/common.cuh"
+#include "device/arithmetic.cuh"
 #include "device/ptx_sm80.cuh"
+#include "device/threads.cuh"
 #endif

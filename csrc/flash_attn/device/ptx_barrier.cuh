@@ -2,7 +2,7 @@
 // the sixteen named barriers of a block.
 #pragma once
 
-#include "device/common.cuh"
+#include "device/threads.cuh"
 
 namespace flash_attn {
 

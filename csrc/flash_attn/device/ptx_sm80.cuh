@@ -1,7 +1,8 @@
 // Copies and matrix products of SM80, one function an instruction.
 #pragma once
 
-#include "device/common.cuh"
+#include "device/threads.cuh"
+#include "device/types.h"
 
 namespace flash_attn {
 

@@ -5,7 +5,8 @@
 // the first product there must be a fence.
 #pragma once
 
-#include "device/common.cuh"
+#include "device/threads.cuh"
+#include "device/types.h"
 
 namespace flash_attn {
 
