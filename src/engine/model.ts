@@ -225,7 +225,7 @@ export class Model implements AsyncDisposable {
    * ```ts
    * const requests = prompts.map((prompt, id) => ({ id, prompt, maxTokens: 64 }));
    * for await (const { id, completion, error } of model.batch(requests)) {
-   *   console.log(id, completion?.text ?? error.message);
+   *   console.log(id, error === undefined ? completion.text : error.message);
    * }
    * ```
    *

@@ -1,18 +1,7 @@
-/** What is written about the code is true: imports point one way, and what pages name and link to exists. */
+/** Imports point one way, as ARCHITECTURE.md says, and no module loads itself by way of others. */
 import { assert, assertEquals } from "@std/assert";
-import { existsSync } from "node:fs";
-import { dirname, join, resolve } from "@std/path";
-
-const root = resolve(import.meta.dirname ?? ".", "..", "..");
-
-/** All files below a folder of the checkout with such an ending, by their path in it. */
-function filesBelow(folder: string, ending: string): string[] {
-  return Array.from(Deno.readDirSync(join(root, folder))).flatMap(({ name, isDirectory }) => {
-    const path = `${folder}/${name}`;
-    if (isDirectory) return filesBelow(path, ending);
-    return name.endsWith(ending) ? [path] : [];
-  }).sort();
-}
+import { dirname, join } from "@std/path";
+import { filesBelow, ROOT } from "../support/checkout.ts";
 
 const sources = ["main.ts", "build.ts", ...["src", "ffi"].flatMap((at) => filesBelow(at, ".ts"))];
 
@@ -24,7 +13,7 @@ interface Import {
 }
 
 function importsOf(from: string): Import[] {
-  const text = Deno.readTextFileSync(join(root, from));
+  const text = Deno.readTextFileSync(join(ROOT, from));
   const statements = text.matchAll(
     /^(?:import|export) (type )?(?:[^"';]*? from )?"(\.[^"]*)"|\bimport\("(\.[^"]*)"\)/gm,
   );
@@ -82,7 +71,7 @@ const exceptions = [
   "src/constrain/scoped_constraint.ts -> src/engine",
 ];
 
-Deno.test("architecture: imports point one way", () => {
+Deno.test("imports: they point one way", () => {
   const across = imports
     .map(({ from, to }) => ({ from, room: roomOf(from), to: roomOf(to) }))
     .filter(({ room, to }) => room !== to);
@@ -93,7 +82,7 @@ Deno.test("architecture: imports point one way", () => {
   assertEquals([...new Set(against)].sort(), exceptions.toSorted());
 });
 
-Deno.test("architecture: constraints are loaded when one is used, and know the engine's types alone", () => {
+Deno.test("imports: constraints are loaded when one is used, and know the engine's types alone", () => {
   for (const { from, to, kind } of imports) {
     if (roomOf(from) === "src/constrain" && roomOf(to) === "src/engine") {
       assertEquals(kind, "types", `${from} -> ${to}`);
@@ -104,7 +93,7 @@ Deno.test("architecture: constraints are loaded when one is used, and know the e
   }
 });
 
-Deno.test("architecture: no module loads itself by way of others", () => {
+Deno.test("imports: no module loads itself by way of others", () => {
   const loads = Map.groupBy(imports.filter(({ kind }) => kind === "load"), ({ from }) => from);
   const done = new Set<string>();
   const visit = (path: string, way: readonly string[]): void => {
@@ -114,65 +103,4 @@ Deno.test("architecture: no module loads itself by way of others", () => {
     done.add(path);
   };
   for (const path of sources) visit(path, []);
-});
-
-Deno.test("architecture: the map names every folder", () => {
-  const map = Deno.readTextFileSync(join(root, "ARCHITECTURE.md"));
-  const folders = ["src", "csrc", "kernels", "test", "ffi", "models"].flatMap((parent) =>
-    Array.from(Deno.readDirSync(join(root, parent)))
-      .filter(({ isDirectory, name }) => isDirectory && !/^[._]/.test(name))
-      .map(({ name }) => ({ parent, name }))
-  );
-  const unnamed = folders.filter(({ parent, name }) =>
-    !map.includes(`${parent}/${name}`) && !map.includes(`\`${name}/\``)
-  );
-  assertEquals(unnamed.map(({ parent, name }) => `${parent}/${name}`), []);
-});
-
-const pages = ["ARCHITECTURE.md", "README.md", ...filesBelow("docs", ".md")];
-
-/** The text of a page without its blocks of code. */
-function proseOf(page: string): string {
-  return Deno.readTextFileSync(join(root, page)).replaceAll(/^```[^]*?^```/gm, "");
-}
-
-/** The anchors of a page's headings, as GitHub makes them. */
-function anchorsOf(page: string): string[] {
-  return Array.from(
-    proseOf(page).matchAll(/^#+ (.+)$/gm),
-    ([, title = ""]) => title.toLowerCase().replaceAll(/[^\w\- ]/g, "").replaceAll(" ", "-"),
-  );
-}
-
-Deno.test("architecture: links lead to what is there", () => {
-  for (const page of pages) {
-    const links = proseOf(page).matchAll(/\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)/g);
-    for (const [link, path = "", anchor] of links) {
-      const target = path === "" ? page : join(dirname(page), path);
-      assert(existsSync(join(root, target)), `${page}: ${link}`);
-      if (anchor !== undefined) assert(anchorsOf(target).includes(anchor), `${page}: ${link}`);
-    }
-  }
-});
-
-Deno.test("architecture: the files that are named exist", () => {
-  const folders = ["src", "ffi", "csrc", "kernels", "test", "bench", "models"];
-  const files = ["main.ts", "build.ts", ...folders.flatMap((folder) => filesBelow(folder, ""))];
-  for (const page of pages) {
-    const named = proseOf(page).matchAll(/`([\w./-]+\.(?:ts|h|cpp|mm|cuh|cu|metal))`/g);
-    const missing = Array.from(named, ([, path = ""]) => path)
-      .filter((path) => !files.some((file) => file === path || file.endsWith(`/${path}`)));
-    assertEquals(missing, [], page);
-  }
-});
-
-Deno.test("architecture: all that the library exports is documented", async () => {
-  const { success, stderr } = await new Deno.Command(Deno.execPath(), {
-    args: ["doc", "--lint", "src/mod.ts", "src/serve/mod.ts"],
-    cwd: root,
-    env: { NO_COLOR: "1" },
-    stdout: "null",
-    stderr: "piped",
-  }).output();
-  assert(success, new TextDecoder().decode(stderr));
 });

@@ -1,0 +1,13 @@
+/** The files of this checkout. */
+import { join, resolve } from "@std/path";
+
+export const ROOT = resolve(import.meta.dirname ?? ".", "..", "..");
+
+/** All files below a folder of the checkout with such an ending, by their path in it. */
+export function filesBelow(folder: string, ending: string): string[] {
+  return Array.from(Deno.readDirSync(join(ROOT, folder))).flatMap(({ name, isDirectory }) => {
+    const path = `${folder}/${name}`;
+    if (isDirectory) return filesBelow(path, ending);
+    return name.endsWith(ending) ? [path] : [];
+  }).sort();
+}

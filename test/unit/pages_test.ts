@@ -1,0 +1,73 @@
+/** What is written about the code is true: what pages name and link to exists, and their programs are right. */
+import { assert, assertEquals } from "@std/assert";
+import { existsSync } from "node:fs";
+import { dirname, join } from "@std/path";
+import { filesBelow, ROOT } from "../support/checkout.ts";
+
+Deno.test("pages: the map of ARCHITECTURE.md names every folder", () => {
+  const map = Deno.readTextFileSync(join(ROOT, "ARCHITECTURE.md"));
+  const folders = ["src", "csrc", "kernels", "test", "ffi", "models"].flatMap((parent) =>
+    Array.from(Deno.readDirSync(join(ROOT, parent)))
+      .filter(({ isDirectory, name }) => isDirectory && !/^[._]/.test(name))
+      .map(({ name }) => ({ parent, name }))
+  );
+  const unnamed = folders.filter(({ parent, name }) =>
+    !map.includes(`${parent}/${name}`) && !map.includes(`\`${name}/\``)
+  );
+  assertEquals(unnamed.map(({ parent, name }) => `${parent}/${name}`), []);
+});
+
+const pages = ["ARCHITECTURE.md", "README.md", ...filesBelow("docs", ".md")];
+
+/** The text of a page without its blocks of code. */
+function proseOf(page: string): string {
+  return Deno.readTextFileSync(join(ROOT, page)).replaceAll(/^```[^]*?^```/gm, "");
+}
+
+/** The anchors of a page's headings, as GitHub makes them. */
+function anchorsOf(page: string): string[] {
+  return Array.from(
+    proseOf(page).matchAll(/^#+ (.+)$/gm),
+    ([, title = ""]) => title.toLowerCase().replaceAll(/[^\w\- ]/g, "").replaceAll(" ", "-"),
+  );
+}
+
+Deno.test("pages: links lead to what is there", () => {
+  for (const page of pages) {
+    const links = proseOf(page).matchAll(/\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)/g);
+    for (const [link, path = "", anchor] of links) {
+      const target = path === "" ? page : join(dirname(page), path);
+      assert(existsSync(join(ROOT, target)), `${page}: ${link}`);
+      if (anchor !== undefined) assert(anchorsOf(target).includes(anchor), `${page}: ${link}`);
+    }
+  }
+});
+
+Deno.test("pages: the files that are named exist", () => {
+  const folders = ["src", "ffi", "csrc", "kernels", "test", "bench", "models"];
+  const files = ["main.ts", "build.ts", ...folders.flatMap((folder) => filesBelow(folder, ""))];
+  for (const page of pages) {
+    const named = proseOf(page).matchAll(/`([\w./-]+\.(?:ts|h|cpp|mm|cuh|cu|metal))`/g);
+    const missing = Array.from(named, ([, path = ""]) => path)
+      .filter((path) => !files.some((file) => file === path || file.endsWith(`/${path}`)));
+    assertEquals(missing, [], page);
+  }
+});
+
+/** Has deno look at something in the checkout; what it says where it is not content is the failure. */
+async function assertDenoAccepts(...args: string[]): Promise<void> {
+  const { success, stderr } = await new Deno.Command(Deno.execPath(), {
+    args,
+    cwd: ROOT,
+    env: { NO_COLOR: "1" },
+    stdout: "null",
+    stderr: "piped",
+  }).output();
+  assert(success, new TextDecoder().decode(stderr));
+}
+
+Deno.test("pages: all that the library exports is documented", () =>
+  assertDenoAccepts("doc", "--lint", "src/mod.ts", "src/serve/mod.ts"));
+
+Deno.test("pages: the programs on pages have the right types", () =>
+  assertDenoAccepts("check", "--quiet", "--doc-only", ...pages));
