@@ -4,7 +4,8 @@ import { encodeGguf } from "../../src/formats/gguf_writer.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { float32Tensor } from "../../src/formats/tensor_data.ts";
 import { writeRandomLlama } from "../support/tiny_llama.ts";
-import { forge, ROOT, type RunOptions } from "./forge.ts";
+import { forge, type RunOptions } from "./forge.ts";
+import { ROOT } from "../support/checkout.ts";
 
 /** Runs forge and expects a single line of error that says all of these. */
 async function refused(

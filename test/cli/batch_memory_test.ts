@@ -2,7 +2,7 @@ import { assert, assertEquals } from "@std/assert";
 import { dirname, join } from "@std/path";
 import { launcherPath } from "../../ffi/build/install.ts";
 import { TempFolder } from "../support/temp_folder.ts";
-import { ROOT } from "./forge.ts";
+import { ROOT } from "../support/checkout.ts";
 
 const LINES = 10_000, FIRST = 1_000;
 

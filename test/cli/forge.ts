@@ -1,7 +1,6 @@
 /** Runs the command line as a user does: `main.ts` in a process of its own. */
 import { join } from "@std/path";
-
-export const ROOT = join(import.meta.dirname ?? ".", "..", "..");
+import { ROOT } from "../support/checkout.ts";
 
 export interface Outcome {
   readonly code: number;

@@ -4,7 +4,8 @@ import { findLibrary, LIBRARY_PATH_VARIABLE, libraryFileName } from "../../ffi/l
 import { TempFolder } from "../support/temp_folder.ts";
 import { writeScriptedLlama } from "../support/tiny_llama.ts";
 import { canCompile } from "../unit/build/fake_tree.ts";
-import { denoArgs, ROOT } from "./forge.ts";
+import { denoArgs } from "./forge.ts";
+import { ROOT } from "../support/checkout.ts";
 
 const SOURCES = ["deno.json", "deno.lock", "main.ts", "build.ts", "src", "ffi", "csrc", "models"];
 

@@ -1,7 +1,8 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { TempFolder } from "../support/temp_folder.ts";
 import { writeRandomLlama } from "../support/tiny_llama.ts";
-import { forge, ROOT } from "./forge.ts";
+import { forge } from "./forge.ts";
+import { ROOT } from "../support/checkout.ts";
 
 const PROMPT =
   "Once upon a time there was a fox named Socks. Socks had a friend named Tara. Give me the facts as JSON.";

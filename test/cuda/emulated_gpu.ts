@@ -4,11 +4,11 @@
  */
 import { join } from "@std/path";
 import { findLibrary } from "../../ffi/library.ts";
-import { ROOT } from "../cli/forge.ts";
 import { emulatorUnavailable } from "../emulator/build.ts";
 import { buildFakeDriver } from "../emulator/fake_driver/build.ts";
 import { buildEmulatedFlashAttention } from "../flash_attn/build.ts";
 import { runDeno } from "../support/deno_program.ts";
+import { ROOT } from "../support/checkout.ts";
 
 /** Why there can be no emulated GPU here. */
 export function emulatedGpuUnavailable(): string | undefined {

@@ -5,9 +5,9 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import type { SpeedGroup } from "../../bench/gpu/lines.ts";
 import type { PartResult } from "../../bench/gpu/report.ts";
-import { ROOT } from "../cli/forge.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { emulatedGpu, emulatedGpuUnavailable, type FakeOptions } from "./emulated_gpu.ts";
+import { ROOT } from "../support/checkout.ts";
 
 const ignore = emulatedGpuUnavailable() !== undefined;
 

@@ -3,16 +3,16 @@
  * wrong parameter would first be noticed on a GPU.
  */
 import { assert, assertEquals } from "@std/assert";
-import { join, resolve } from "@std/path";
+import { join } from "@std/path";
 import { findNvcc } from "../../ffi/build/nvcc.ts";
 import { Nvrtc } from "../emulator/nvrtc.ts";
 import { TempFolder } from "../support/temp_folder.ts";
+import { ROOT } from "../support/checkout.ts";
 
-const root = resolve(import.meta.dirname ?? ".", "..", "..");
 const nvcc = await findNvcc();
 if (nvcc === undefined) console.error("skipping: no nvcc, which comes with cuda.h");
 const compiler = await Nvrtc.install();
-const nvrtcHeaders = join(root, "build", "nvrtc", "nvidia", "cu13", "include");
+const nvrtcHeaders = join(ROOT, "build", "nvrtc", "nvidia", "cu13", "include");
 if (typeof compiler === "string") console.error(`skipping: no nvrtc.h (${compiler})`);
 
 /** What the compiler says of a file; empty when it compiles. */
@@ -23,7 +23,7 @@ async function compile(file: string, ours: string, headers?: string): Promise<st
     args: [
       // Theirs first: both have a file nvrtc.h.
       ...[...before, "-std=c++20", ...theirs, `-I${ours}`, "-c", "-o", "/dev/null"],
-      join(root, "test", "cuda", "headers", file),
+      join(ROOT, "test", "cuda", "headers", file),
     ],
   }).output();
   const text = new TextDecoder().decode(stderr);
@@ -31,7 +31,7 @@ async function compile(file: string, ours: string, headers?: string): Promise<st
   return success ? "" : text;
 }
 
-const cuda = join(root, "csrc", "cuda");
+const cuda = join(ROOT, "csrc", "cuda");
 
 /** Whether the toolkit has a header: nvcc can come without cuBLAS. */
 async function toolkitHas(header: string): Promise<boolean> {

@@ -5,8 +5,7 @@
  */
 import { isFile } from "../../src/formats/file.ts";
 import { basename, join, resolve } from "@std/path";
-
-const root = resolve(import.meta.dirname ?? ".", "..", "..");
+import { ROOT } from "../support/checkout.ts";
 
 /** What the kernels check of themselves while they run. */
 export type EmulatorMode = "plain" | "asan" | "tsan";
@@ -68,7 +67,7 @@ interface Source {
 
 async function run(command: readonly string[]): Promise<void> {
   const [program = "", ...args] = command;
-  const { success, stderr } = await new Deno.Command(program, { args, cwd: root }).output();
+  const { success, stderr } = await new Deno.Command(program, { args, cwd: ROOT }).output();
   if (success) return;
   throw new Error(`${command.join(" ")}\n${new TextDecoder().decode(stderr)}`);
 }
@@ -81,14 +80,14 @@ async function sha256(parts: readonly string[]): Promise<string> {
 
 /** The files of a folder whose names end in one of `endings`, sorted. */
 export function list(folder: string, ...endings: string[]): string[] {
-  return Array.from(Deno.readDirSync(resolve(root, folder)), (entry) => entry.name)
+  return Array.from(Deno.readDirSync(resolve(ROOT, folder)), (entry) => entry.name)
     .filter((name) => endings.some((ending) => name.endsWith(ending)))
     .sort()
     .map((name) => join(folder, name));
 }
 
 export function text(paths: readonly string[]): string[] {
-  return paths.map((path) => Deno.readTextFileSync(resolve(root, path)));
+  return paths.map((path) => Deno.readTextFileSync(resolve(ROOT, path)));
 }
 
 /** Runs `work` on every item, as many at a time as there are processors. */
@@ -112,13 +111,13 @@ export async function inParallel<T, R>(
 /** Copies a folder of kernels without the INSTANCE lines that do not match; returns the copy. */
 async function withInstances(folder: string, pattern: RegExp): Promise<string> {
   const copy = join("build", "emulator", "sources", await sha256([folder, pattern.source]));
-  await Deno.mkdir(resolve(root, copy), { recursive: true });
+  await Deno.mkdir(resolve(ROOT, copy), { recursive: true });
   for (const path of list(folder, ".cu", ".cuh")) {
-    const source = Deno.readTextFileSync(resolve(root, path)).replaceAll(
+    const source = Deno.readTextFileSync(resolve(ROOT, path)).replaceAll(
       /^INSTANCE\((.*)\)$/gm,
       (line, name) => !name.includes("<") || pattern.test(name) ? line : "",
     );
-    await Deno.writeTextFile(resolve(root, copy, basename(path)), source);
+    await Deno.writeTextFile(resolve(ROOT, copy, basename(path)), source);
   }
   return copy;
 }
@@ -170,7 +169,7 @@ export async function buildTests(
   mode: EmulatorMode,
   library: string,
 ): Promise<string> {
-  const folder = join(root, "build", "emulator", mode);
+  const folder = join(ROOT, "build", "emulator", mode);
   const sources = [
     ...list(testFolder, ".cpp"),
     ...list(join(testFolder, device), ".cpp").filter((path) => !path.endsWith("cuda_device.cpp")),
@@ -200,7 +199,7 @@ export async function buildEmulator(options: EmulatorOptions = {}): Promise<Emul
   const { mode = "plain", only, instances } = options;
   let { kernels = "kernels/cuda" } = options;
   if (instances) kernels = await withInstances(kernels, instances);
-  const folder = join(root, "build", "emulator", mode);
+  const folder = join(ROOT, "build", "emulator", mode);
   await Deno.mkdir(folder, { recursive: true });
   const sanitize = modeFlags[mode];
   const own = text(list("test/emulator", ".h"));

@@ -2,11 +2,11 @@
  * Builds the tests of kernels for a real GPU: the same tests, with NVIDIA's driver and compiler, as
  * csrc/cuda uses them, in place of the emulator.
  */
-import { basename, join, resolve } from "@std/path";
+import { basename, join } from "@std/path";
 import { embeddedSource } from "../../ffi/build/embed.ts";
 import { compile, inParallel, link, list, text } from "./build.ts";
+import { ROOT } from "../support/checkout.ts";
 
-const root = resolve(import.meta.dirname ?? ".", "..", "..");
 const tests = "test/emulator/kernels";
 
 /** What finds the driver, and compiles and loads kernels. */
@@ -21,7 +21,7 @@ const flags = ["-Wall", "-Wextra", "-pthread"];
 
 /** Builds the program; it takes the arguments of the emulator's. */
 export async function buildGpuTests(): Promise<string> {
-  const folder = join(root, "build", "emulator", "gpu");
+  const folder = join(ROOT, "build", "emulator", "gpu");
   await Deno.mkdir(folder, { recursive: true });
   const kernels = [
     ...list("kernels/cuda", ".cu", ".cuh"),

@@ -2,9 +2,10 @@
  * NVIDIA's disassembler: from the PATH, or from pip's `triton`, of which only this program is kept
  * under `build/`.
  */
-import { join, resolve } from "@std/path";
+import { join } from "@std/path";
+import { ROOT } from "../support/checkout.ts";
 
-const folder = resolve(import.meta.dirname ?? ".", "..", "..", "build", "nvdisasm");
+const folder = join(ROOT, "build", "nvdisasm");
 
 // Downloads the wheel to the folder argv[1], keeps its disassembler, and deletes the wheel.
 const fetchScript = `

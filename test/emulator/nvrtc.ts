@@ -4,8 +4,7 @@
  * `build/` by the test that needs it.
  */
 import { basename, join, resolve } from "@std/path";
-
-const root = resolve(import.meta.dirname ?? ".", "..", "..");
+import { ROOT } from "../support/checkout.ts";
 
 const symbols = {
   nvrtcVersion: { parameters: ["buffer", "buffer"], result: "i32" },
@@ -83,7 +82,7 @@ function parseReports(log: string): KernelReport[] {
 
 /** Installs the compiler into `build/nvrtc` if need be: its folder, or the reason why there is none. */
 export async function installNvrtc(): Promise<{ folder: string; reason?: string }> {
-  const target = join(root, "build", "nvrtc");
+  const target = join(ROOT, "build", "nvrtc");
   const folder = join(target, "nvidia", "cu13", "lib");
   try {
     Deno.statSync(folder);
@@ -223,7 +222,7 @@ export class Nvrtc {
 
 /** The kernels' sources: each file with its instances, as its INSTANCE lines name them. */
 export function deviceSources(folder = "kernels/cuda") {
-  const path = resolve(root, folder);
+  const path = resolve(ROOT, folder);
   const names = Array.from(Deno.readDirSync(path), (entry) => entry.name).sort();
   const read = (name: string) => Deno.readTextFileSync(join(path, name));
   const headers = new Map(

@@ -2,11 +2,11 @@
  * The test bed itself: bugs are put into the kernels, one at a time, and each must be caught, by the
  * build that is there for it. A bed that finds nothing proves nothing.
  */
-import { join, resolve } from "@std/path";
+import { join } from "@std/path";
 import { buildEmulator, emulatorUnavailable } from "./build.ts";
 import { assertCaught, type SeededBug, withBug } from "./seeded_bugs.ts";
+import { ROOT } from "../support/checkout.ts";
 
-const root = resolve(import.meta.dirname ?? ".", "..", "..");
 const unavailable = emulatorUnavailable();
 
 const bugs: readonly SeededBug[] = [
@@ -169,10 +169,10 @@ async function seed(bug: SeededBug): Promise<string> {
   const bytes = new TextEncoder().encode(bug.file + bug.change.join(""));
   const hash = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes)).subarray(0, 6).toHex();
   const folder = join("build", "emulator", "seeded", hash);
-  await Deno.mkdir(join(root, folder), { recursive: true });
-  for await (const { name } of Deno.readDir(join(root, "kernels", "cuda"))) {
-    const text = await Deno.readTextFile(join(root, "kernels", "cuda", name));
-    await Deno.writeTextFile(join(root, folder, name), withBug(bug, name, text));
+  await Deno.mkdir(join(ROOT, folder), { recursive: true });
+  for await (const { name } of Deno.readDir(join(ROOT, "kernels", "cuda"))) {
+    const text = await Deno.readTextFile(join(ROOT, "kernels", "cuda", name));
+    await Deno.writeTextFile(join(ROOT, folder, name), withBug(bug, name, text));
   }
   return folder;
 }

@@ -2,7 +2,7 @@
  * Builds `csrc/flash_attn` for the emulator: the same sources, compiled as C++, as a library that runs on
  * the CPU, and a program that compares it with plain loops.
  */
-import { join, resolve } from "@std/path";
+import { join } from "@std/path";
 import {
   compile,
   type EmulatorMode,
@@ -12,8 +12,8 @@ import {
   modeFlags,
   text,
 } from "../emulator/build.ts";
+import { ROOT } from "../support/checkout.ts";
 
-const root = resolve(import.meta.dirname ?? ".", "..", "..");
 const library = "csrc/flash_attn";
 const emulated = "test/flash_attn/emulated";
 const folders = ["core", "decode", "device", "host", "sm80", "sm90"];
@@ -46,7 +46,7 @@ export interface EmulatedFlashAttention {
 export async function buildEmulatedFlashAttention(
   mode: EmulatorMode = "plain",
 ): Promise<EmulatedFlashAttention> {
-  const folder = join(root, "build", "emulator", `flash_attn_${mode}`);
+  const folder = join(ROOT, "build", "emulator", `flash_attn_${mode}`);
   await Deno.mkdir(folder, { recursive: true });
   const headers = text([
     ...folders.flatMap((name) => list(join(library, name), ".h", ".cuh")),

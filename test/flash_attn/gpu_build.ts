@@ -2,10 +2,9 @@
  * Builds the program that runs cases (`emulated/run_cases.cpp`) for a real GPU: the library is the one
  * that nvcc built, which FORGE_FLASH_ATTN has to name.
  */
-import { join, resolve } from "@std/path";
+import { join } from "@std/path";
 import { compile, inParallel, link, list, text } from "../emulator/build.ts";
-
-const root = resolve(import.meta.dirname ?? ".", "..", "..");
+import { ROOT } from "../support/checkout.ts";
 
 /** Cases, and what finds the driver and copies. */
 const sources = [
@@ -24,7 +23,7 @@ const flags = [
 
 /** Builds the program; it reads cases from stdin, as the emulator's does. */
 export async function buildGpuCases(): Promise<string> {
-  const folder = join(root, "build", "emulator", "flash_attn_gpu");
+  const folder = join(ROOT, "build", "emulator", "flash_attn_gpu");
   await Deno.mkdir(folder, { recursive: true });
   const headers = text([
     ...["csrc/flash_attn", "test/flash_attn/emulated", "csrc/common", "csrc/cuda", "csrc/gpu"]

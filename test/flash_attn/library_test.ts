@@ -1,6 +1,6 @@
 /** The C ABI of libflash_attn: what the binding knows of it, and what it refuses. */
 import { assert, assertEquals, assertThrows } from "@std/assert";
-import { join, resolve } from "@std/path";
+import { join } from "@std/path";
 import {
   FLASH_ATTN_VERSION,
   FlashAttention,
@@ -14,9 +14,9 @@ import { exportedFunctions } from "../../ffi/build/exports.ts";
 import { ForgeError } from "../../src/errors.ts";
 import { emulatorUnavailable } from "../emulator/build.ts";
 import { buildEmulatedFlashAttention } from "./build.ts";
+import { ROOT } from "../support/checkout.ts";
 
-const root = resolve(import.meta.dirname ?? ".", "..", "..");
-const header = Deno.readTextFileSync(join(root, "csrc", "flash_attn", "flash_attn.h"))
+const header = Deno.readTextFileSync(join(ROOT, "csrc", "flash_attn", "flash_attn.h"))
   .replace(/\/\*[\s\S]*?\*\//g, "");
 
 Deno.test("flash attention's binding: functions and fields are those of the header", () => {

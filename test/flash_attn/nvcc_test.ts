@@ -3,14 +3,14 @@
  * library that shows its header and nothing else. No GPU is needed.
  */
 import { assert, assertEquals } from "@std/assert";
-import { join, resolve } from "@std/path";
+import { join } from "@std/path";
 import { buildLibraries } from "../../build.ts";
 import { findNvcc } from "../../ffi/build/nvcc.ts";
 import { FlashAttention } from "./binding.ts";
 import { productKernels, touchedTooEarly } from "./product_order.ts";
 import { describeKernel, type KernelReport, parseKernelReports } from "./kernel_reports.ts";
+import { ROOT } from "../support/checkout.ts";
 
-const root = resolve(import.meta.dirname ?? ".", "..", "..");
 const nvcc = await findNvcc();
 if (nvcc === undefined) console.error("skipping: no nvcc found (CUDA_HOME, CUDA_PATH, PATH)");
 const ignore = nvcc === undefined;
@@ -21,7 +21,7 @@ async function build(): Promise<{ library: string; objects: string }> {
   const path = libraries[0]?.path;
   assert(path !== undefined);
   const platform = folder.split("/").at(-1) ?? "";
-  return { library: path, objects: join(root, "build", "obj", platform, "flash_attn") };
+  return { library: path, objects: join(ROOT, "build", "obj", platform, "flash_attn") };
 }
 
 /** The files below the object folder whose names end so. */
@@ -89,7 +89,7 @@ Deno.test({
             ...["-std=c++20", "-O3", "-gencode=arch=compute_90a,code=compute_90a", "-ptx"],
             ...["-Icsrc/flash_attn", `csrc/flash_attn/sm90/forward_${dim}.cu`, "-o", "-"],
           ],
-          cwd: root,
+          cwd: ROOT,
         }).output();
         const decoder = new TextDecoder();
         assert(success, decoder.decode(stderr));
@@ -121,7 +121,7 @@ Deno.test("a read, a write and a missing wait around wgmma are noticed", () => {
 async function findDisassembler(): Promise<string | undefined> {
   const toolkit = nvcc?.command[0]?.includes("/") ? join(nvcc.command[0], "..", "cuobjdump") : "";
   const unpacked = join(
-    root,
+    ROOT,
     "build",
     "triton",
     "triton",

@@ -4,10 +4,9 @@
  * that the sources compile with Apple's target and C++ library and that nothing is left undefined;
  * what comes of it is not meant to be run.
  */
-import { dirname, join, resolve } from "@std/path";
+import { dirname, join } from "@std/path";
 import { isCommand, outputOf } from "./programs.ts";
-
-const root = resolve(import.meta.dirname ?? ".", "..", "..");
+import { ROOT } from "../support/checkout.ts";
 
 const CLANG = "clang++-19";
 const LINKER = "ld64.lld-19";
@@ -115,7 +114,7 @@ function exportedByLibcxx(): string[] {
 
 /** The declarations of the C library. */
 function cHeaders(): { name: string; text: string }[] {
-  const folder = join(root, "test/macos_sdk");
+  const folder = join(ROOT, "test/macos_sdk");
   return Array.from(Deno.readDirSync(folder), ({ name }) => name)
     .filter((name) => name.endsWith(".h"))
     .sort()
@@ -163,7 +162,7 @@ export function macosSdkUnavailable(): string | undefined {
 
 /** Writes the SDK, and returns the compiler's command: all that differs from a build on a Mac. */
 export async function macosCompiler(): Promise<string> {
-  const sdk = join(root, "build", "macos_sdk");
+  const sdk = join(ROOT, "build", "macos_sdk");
   const write = async (path: string, text: string) => {
     await Deno.mkdir(dirname(join(sdk, path)), { recursive: true });
     await Deno.writeTextFile(join(sdk, path), text);

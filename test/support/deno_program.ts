@@ -1,5 +1,5 @@
 /** Runs Deno programs in processes of their own: what they do may end the process. */
-import { ROOT } from "../cli/forge.ts";
+import { ROOT } from "./checkout.ts";
 
 /** Runs `deno ARGS` in the repository; all its output when it succeeded, an error with it else. */
 export async function runDeno(

@@ -1,6 +1,7 @@
 /** Reads `csrc/forge.h`: just enough of C for headers that declare functions, enums and structs. */
-import { join, resolve } from "@std/path";
+import { join } from "@std/path";
 import { headerText } from "../../ffi/build/exports.ts";
+import { ROOT } from "./checkout.ts";
 
 /** A parameter as it is declared: type `char *`, name `text`. */
 export interface Parameter {
@@ -97,9 +98,7 @@ export function parseHeader(source: string): Header {
   };
 }
 
-const root = resolve(import.meta.dirname ?? ".", "..", "..");
-
 /** The header of this tree, with the headers it includes. */
 export function readHeader(): Header {
-  return parseHeader(headerText(join(root, "csrc", "forge.h")));
+  return parseHeader(headerText(join(ROOT, "csrc", "forge.h")));
 }

@@ -4,11 +4,11 @@
  * reason, where it is absent.
  */
 import { join, resolve } from "@std/path";
+import { ROOT } from "./checkout.ts";
 
-const checkout = resolve(import.meta.dirname ?? ".", "..", "..");
-const inside = join(checkout, "shared");
+const inside = join(ROOT, "shared");
 const root = Deno.env.get("FORGE_SHARED") ||
-  (exists(inside) ? inside : resolve(checkout, "..", "shared"));
+  (exists(inside) ? inside : resolve(ROOT, "..", "shared"));
 
 /** The path of an entry of the shared folder, whether or not it exists. */
 export function sharedPath(...parts: string[]): string {

@@ -2,10 +2,10 @@
  * Builds the stand-ins for NVIDIA's libraries: a driver that runs kernels in the emulator, and a
  * compiler for machines without NVRTC. Objects are kept as those of the emulator are.
  */
-import { basename, dirname, join, resolve } from "@std/path";
+import { basename, dirname, join } from "@std/path";
 import { buildEmulator, compile, inParallel, link, list, text } from "../build.ts";
+import { ROOT } from "../../support/checkout.ts";
 
-const root = resolve(import.meta.dirname ?? ".", "..", "..", "..");
 const sources = "test/emulator/fake_driver";
 const flags = ["-Wall", "-Wextra", "-Werror", "-fvisibility=hidden"];
 
@@ -22,7 +22,7 @@ export interface FakeDriver {
 /** Builds the emulated kernels and the stand-ins. */
 export async function buildFakeDriver(): Promise<FakeDriver> {
   const { library: kernels } = await buildEmulator();
-  const folder = join(root, "build", "emulator", "fake_driver");
+  const folder = join(ROOT, "build", "emulator", "fake_driver");
   await Deno.mkdir(folder, { recursive: true });
   const headers = text([
     ...list(sources, ".h"),

@@ -3,12 +3,12 @@
  * place of Apple's SDK, linked with a stand-in for Metal that runs kernels in the emulator. Objects
  * are kept as those of the emulator are.
  */
-import { basename, dirname, join, resolve } from "@std/path";
+import { basename, dirname, join } from "@std/path";
 import { embeddedSource } from "../../../ffi/build/embed.ts";
 import { compile, emulatorUnavailable, inParallel, link, list, text } from "../build.ts";
 import { buildMetalEmulator } from "../metal/build.ts";
+import { ROOT } from "../../support/checkout.ts";
 
-const root = resolve(import.meta.dirname ?? ".", "..", "..", "..");
 const fake = "test/emulator/fake_metal";
 const warnings = ["-Wall", "-Wextra", "-Werror"];
 
@@ -79,7 +79,7 @@ async function changed({ file, from, to }: HostChange, folder: string): Promise<
 /** Builds everything; returns the folder that holds `libforge_metal.so`. */
 export async function buildFakeMetal(change?: HostChange): Promise<string> {
   const { library: kernels } = await buildMetalEmulator();
-  const folder = join(root, "build", "emulator", "fake_metal");
+  const folder = join(ROOT, "build", "emulator", "fake_metal");
   await Deno.mkdir(folder, { recursive: true });
   const fakeHeaders = text([
     ...list(fake, ".h"),

@@ -7,8 +7,8 @@
 import { join, resolve } from "@std/path";
 import { inParallel, list, text } from "../build.ts";
 import { translate, withoutComments } from "./translate.ts";
+import { ROOT } from "../../support/checkout.ts";
 
-const root = resolve(import.meta.dirname ?? ".", "..", "..", "..");
 const compiler = "clang-19";
 const flags = [
   "--target=spir64",
@@ -54,14 +54,14 @@ export async function addressSpaceErrors(
   folder: string,
 ): Promise<string[]> {
   const place = join("build", "emulator", "address_spaces", folder);
-  await Deno.mkdir(resolve(root, place), { recursive: true });
+  await Deno.mkdir(resolve(ROOT, place), { recursive: true });
   for (const { name, text } of files) {
-    await Deno.writeTextFile(resolve(root, place, name), translate(name, text));
+    await Deno.writeTextFile(resolve(ROOT, place, name), translate(name, text));
   }
   const kernels = files.filter(({ name }) => name.endsWith(".metal"));
   const reports = await inParallel(kernels, async ({ name }) => {
     const args = [...flags, `-I${place}`, join(place, name)];
-    const { stderr } = await new Deno.Command(compiler, { args, cwd: root }).output();
+    const { stderr } = await new Deno.Command(compiler, { args, cwd: ROOT }).output();
     return new TextDecoder().decode(stderr);
   });
   return reports.filter((report) => report !== "");

@@ -15,8 +15,8 @@ import {
   text,
 } from "../build.ts";
 import { translate } from "./translate.ts";
+import { ROOT } from "../../support/checkout.ts";
 
-const root = resolve(import.meta.dirname ?? ".", "..", "..", "..");
 const shim = "test/emulator/metal/shim";
 const kernelFlags = [
   "-std=c++14", // as MSL is
@@ -65,9 +65,9 @@ async function translated({ change, instances }: MetalEmulatorOptions): Promise<
   const bytes = new TextEncoder().encode(files.map(({ name, source }) => name + source).join("\0"));
   const hash = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes)).subarray(0, 12).toHex();
   const folder = join("build", "emulator", "sources", `metal-${hash}`);
-  await Deno.mkdir(resolve(root, folder), { recursive: true });
+  await Deno.mkdir(resolve(ROOT, folder), { recursive: true });
   await Promise.all(
-    files.map(({ name, source }) => Deno.writeTextFile(resolve(root, folder, name), source)),
+    files.map(({ name, source }) => Deno.writeTextFile(resolve(ROOT, folder, name), source)),
   );
   return folder;
 }
@@ -78,7 +78,7 @@ export async function buildMetalEmulator(
 ): Promise<MetalEmulator> {
   const { mode = "plain", only } = options;
   const kernels = await translated(options);
-  const folder = join(root, "build", "emulator", mode);
+  const folder = join(ROOT, "build", "emulator", mode);
   await Deno.mkdir(folder, { recursive: true });
   const sanitize = modeFlags[mode];
   const own = text(list("test/emulator", ".h"));

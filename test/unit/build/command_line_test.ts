@@ -1,11 +1,10 @@
 import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
-import { join, resolve } from "@std/path";
-
-const root = resolve(import.meta.dirname ?? ".", "..", "..", "..");
+import { join } from "@std/path";
+import { ROOT } from "../../support/checkout.ts";
 
 async function runTask(program: string, args: readonly string[], variables = {}) {
   const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
-    args: ["run", "--quiet", "--allow-all", join(root, program), ...args],
+    args: ["run", "--quiet", "--allow-all", join(ROOT, program), ...args],
     env: { NO_COLOR: "1", ...variables },
   }).output();
   const decoder = new TextDecoder();

@@ -1,10 +1,9 @@
 import { assert, assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
-import { dirname, join, resolve } from "@std/path";
+import { dirname, join } from "@std/path";
 import { launcherPath, linkLauncher } from "../../../ffi/build/install.ts";
 import { ForgeError } from "../../../src/errors.ts";
 import { programPath } from "./fake_tree.ts";
-
-const root = resolve(import.meta.dirname ?? ".", "..", "..", "..");
+import { ROOT } from "../../support/checkout.ts";
 
 /** A tree with the launcher, and a folder of programs to be PATH. */
 class LauncherFixture {
@@ -17,7 +16,7 @@ class LauncherFixture {
     for (const folder of [dirname(this.launcher), join(this.tree, "bin"), this.path]) {
       Deno.mkdirSync(folder, { recursive: true });
     }
-    Deno.copyFileSync(join(root, launcherPath), this.launcher);
+    Deno.copyFileSync(join(ROOT, launcherPath), this.launcher);
     for (const tool of ["sh", "dirname", "readlink"]) {
       Deno.symlinkSync(programPath(tool), join(this.path, tool));
     }

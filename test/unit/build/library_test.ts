@@ -2,7 +2,7 @@
  * What comes out of a build: the made-up tree's libraries, then the real ones.
  */
 import { assert, assertEquals } from "@std/assert";
-import { join, resolve } from "@std/path";
+import { join } from "@std/path";
 import { buildLibraries, type BuiltLibrary } from "../../../build.ts";
 import { exportedFunctions, headerText } from "../../../ffi/build/exports.ts";
 import {
@@ -12,8 +12,8 @@ import {
   platformName,
 } from "../../../ffi/build/targets.ts";
 import { canCompile, FakeTree, toolAvailable } from "./fake_tree.ts";
+import { ROOT } from "../../support/checkout.ts";
 
-const root = resolve(import.meta.dirname ?? ".", "..", "..", "..");
 const host = hostPlatform();
 const isElf = host.os === "linux";
 const hasReadelf = isElf && await toolAvailable("readelf");
@@ -87,7 +87,7 @@ Deno.test({
     for (const { name, path } of libraries) {
       await t.step(name, async () => {
         const header = name === "flash_attn" ? "flash_attn/flash_attn.h" : "forge.h";
-        await assertExportsHeader(path, join(root, "csrc", header));
+        await assertExportsHeader(path, join(ROOT, "csrc", header));
         const dynamic = await run("readelf", ["--dynamic", path]);
         assert(dynamic.includes("NEEDED") && !dynamic.includes("libstdc++"), dynamic);
       });
@@ -100,7 +100,7 @@ Deno.test({
   ignore: !canCompile || !hasReadelf,
   async fn() {
     await buildLibraries({ strict: true });
-    for (const object of kernelObjects(join(root, "build", "obj", platformName(host)))) {
+    for (const object of kernelObjects(join(ROOT, "build", "obj", platformName(host)))) {
       const sections = await run("readelf", ["--wide", "--section-headers", object]);
       assert(!sections.includes(".init_array"), `${object} has a static initialiser`);
     }
@@ -124,7 +124,7 @@ Deno.test({
   async fn() {
     for (const { path } of await buildForArm()) {
       assert((await run("readelf", ["--file-header", path])).includes("AArch64"), path);
-      await assertExportsHeader(path, join(root, "csrc", "forge.h"));
+      await assertExportsHeader(path, join(ROOT, "csrc", "forge.h"));
     }
   },
 });
@@ -151,7 +151,7 @@ Deno.test({
         }`,
       );
       await run(crossCompilers.linux.aarch64.command, [source, "-o", program, "-ldl"]);
-      const header = headerText(join(root, "csrc", "forge.h"));
+      const header = headerText(join(ROOT, "csrc", "forge.h"));
       const version = header.match(/#define FORGE_ABI_VERSION (\d+)/)?.[1];
       for (const { path } of libraries) {
         const prefix = ["-L", "/usr/aarch64-linux-gnu"];

@@ -1,11 +1,10 @@
 import { assert, assertEquals } from "@std/assert";
-import { join, resolve } from "@std/path";
+import { join } from "@std/path";
 import { libraries } from "../../../ffi/build/libraries.ts";
 import { findNvcc } from "../../../ffi/build/nvcc.ts";
 import { nvccGraph } from "../../../ffi/build/nvcc_graph.ts";
 import { TempFolder } from "../../support/temp_folder.ts";
-
-const root = resolve(import.meta.dirname ?? ".", "..", "..", "..");
+import { ROOT } from "../../support/checkout.ts";
 
 Deno.test({
   name: "findNvcc: the first toolkit whose nvcc runs, before that of PATH",
@@ -30,7 +29,7 @@ Deno.test("nvccGraph: SM90's own instructions keep to their folder, the rest is 
   const library = libraries.find(({ name }) => name === "flash_attn");
   assert(library !== undefined);
   const { compiles, link, exports } = nvccGraph(
-    root,
+    ROOT,
     library,
     { os: "linux", arch: "x86_64" },
     { debug: false, sanitizers: [], strict: false },

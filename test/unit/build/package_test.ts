@@ -1,12 +1,12 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import { join, resolve } from "@std/path";
+import { join } from "@std/path";
 import { launcherPath } from "../../../ffi/build/install.ts";
 import { writePackage } from "../../../ffi/build/package.ts";
 import { hostPlatform, platformName } from "../../../ffi/build/targets.ts";
 import { ForgeError } from "../../../src/errors.ts";
 import { canCompile, FakeTree, programPath, toolAvailable } from "./fake_tree.ts";
+import { ROOT } from "../../support/checkout.ts";
 
-const root = resolve(import.meta.dirname ?? ".", "..", "..", "..");
 const platform = hostPlatform();
 const hasTar = await toolAvailable("tar");
 
@@ -24,7 +24,7 @@ class PackageTree extends FakeTree {
   constructor() {
     super();
     for (const path of ["deno.json", "deno.lock", launcherPath]) {
-      this.write(path, Deno.readTextFileSync(join(root, path)));
+      this.write(path, Deno.readTextFileSync(join(ROOT, path)));
     }
     for (const path of ["LICENSE", "README.md", "build.ts", "ffi/x.ts", "src/x.ts"]) {
       this.write(path, "// nothing\n");

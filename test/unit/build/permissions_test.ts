@@ -4,11 +4,10 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import { launcherPath } from "../../../ffi/build/install.ts";
-import { join, resolve } from "@std/path";
+import { join } from "@std/path";
 import { compilerVariables, defaultCompilers } from "../../../ffi/build/compiler.ts";
 import { canCompile, FakeTree } from "./fake_tree.ts";
-
-const root = resolve(import.meta.dirname ?? ".", "..", "..", "..");
+import { ROOT } from "../../support/checkout.ts";
 
 /** The part of deno.json this is about. */
 interface Config {
@@ -24,7 +23,7 @@ interface Config {
   readonly tasks: Readonly<Record<string, { readonly command: string }>>;
 }
 
-const config: Config = JSON.parse(Deno.readTextFileSync(join(root, "deno.json")));
+const config: Config = JSON.parse(Deno.readTextFileSync(join(ROOT, "deno.json")));
 const granted = config.permissions.forge;
 
 /** How the launcher starts a program. */
@@ -33,7 +32,7 @@ const withPermissions = [
   "--quiet",
   "--no-prompt",
   "--config",
-  join(root, "deno.json"),
+  join(ROOT, "deno.json"),
   "--permission-set=forge",
 ];
 
@@ -41,10 +40,10 @@ const withPermissions = [
 function* sourceTexts(): Generator<string> {
   const folders = ["src", "ffi"];
   for (let folder = folders.pop(); folder !== undefined; folder = folders.pop()) {
-    for (const entry of Deno.readDirSync(join(root, folder))) {
+    for (const entry of Deno.readDirSync(join(ROOT, folder))) {
       const path = join(folder, entry.name);
       if (entry.isDirectory) folders.push(path);
-      else if (path.endsWith(".ts")) yield Deno.readTextFileSync(join(root, path));
+      else if (path.endsWith(".ts")) yield Deno.readTextFileSync(join(ROOT, path));
     }
   }
 }
@@ -61,7 +60,7 @@ Deno.test("permissions: tasks and launcher start forge with the set", () => {
     assert(command.includes(" --permission-set=forge main.ts"), command);
     assert(!/--allow|-A\b/.test(command), command);
   }
-  const launcher = Deno.readTextFileSync(join(root, launcherPath));
+  const launcher = Deno.readTextFileSync(join(ROOT, launcherPath));
   assert(launcher.includes("--permission-set=forge"));
 });
 
@@ -93,7 +92,7 @@ Deno.test("permissions: the compilers that are tried may be run", () => {
 });
 
 Deno.test("permissions: the launcher grants an address beside the hosts of the set, no fewer", () => {
-  const launcher = Deno.readTextFileSync(join(root, launcherPath));
+  const launcher = Deno.readTextFileSync(join(ROOT, launcherPath));
   assert(launcher.includes(`--allow-net=${granted.net.join(",")},$host`));
 });
 
@@ -105,10 +104,10 @@ Deno.test("permissions: libraries outside of build/ and lib/, other programs and
       script,
       `
       const state = async (descriptor) => (await Deno.permissions.query(descriptor)).state;
-      const root = ${JSON.stringify(root)};
+      const ROOT = ${JSON.stringify(ROOT)};
       console.log(JSON.stringify({
-        build: await state({ name: "ffi", path: root + "/build/linux-x86_64/libforge_cpu.so" }),
-        lib: await state({ name: "ffi", path: root + "/lib/linux-x86_64/libforge_cpu.so" }),
+        build: await state({ name: "ffi", path: ROOT + "/build/linux-x86_64/libforge_cpu.so" }),
+        lib: await state({ name: "ffi", path: ROOT + "/lib/linux-x86_64/libforge_cpu.so" }),
         elsewhere: await state({ name: "ffi", path: "/tmp/libforge_cpu.so" }),
         shell: await state({ name: "run", command: "sh" }),
         hub: await state({ name: "net", host: "huggingface.co" }),

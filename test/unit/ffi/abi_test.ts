@@ -1,6 +1,6 @@
 /** `csrc/forge.h` and what TypeScript knows of it are the same, in every name, type and number. */
 import { assert, assertEquals } from "@std/assert";
-import { join, resolve } from "@std/path";
+import { join } from "@std/path";
 import { ABI_VERSION, symbols, versionSymbol } from "../../../ffi/abi.ts";
 import { WEIGHT_PART_BYTES } from "../../../ffi/native_backend.ts";
 import { ACTIVATIONS, PIECE_BYTES, ROPE_LAYOUTS, ROUTER_SCORES } from "../../../ffi/abi/numbers.ts";
@@ -14,6 +14,7 @@ import {
   SAMPLING_WORDS,
 } from "../../../ffi/step_block.ts";
 import { TENSOR_TYPES } from "../../../src/formats/tensor_info.ts";
+import { ROOT } from "../../support/checkout.ts";
 import { type Parameter, parseHeader, readHeader } from "../../support/header.ts";
 
 const header = readHeader();
@@ -33,7 +34,7 @@ function ffiType(type: string): string {
 
 /** The parameters of every function in the sources of `ffi/abi`, as its comments name them. */
 function commentedParameters(): Map<string, { readonly type: string; readonly comment: string }[]> {
-  const folder = resolve(import.meta.dirname ?? ".", "..", "..", "..", "ffi", "abi");
+  const folder = join(ROOT, "ffi", "abi");
   const source = Array.from(
     Deno.readDirSync(folder),
     ({ name }) => Deno.readTextFileSync(join(folder, name)),
