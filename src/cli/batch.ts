@@ -7,25 +7,19 @@ import { openBatchOutput } from "./batch/output.ts";
 import { parseShard, type Shard } from "./batch/shard.ts";
 import type { Context } from "./command.ts";
 import { formatRows } from "./format.ts";
-import { constraintOptions } from "./options/constraint_options.ts";
-import {
-  type BATCH_OPTIONS,
-  type ConstraintFlags,
-  type GenerationFlags,
-  generationOptions,
-  loadOptions,
-  type ModelFlags,
-} from "./options/generation_options.ts";
 import { resolveModel } from "./model_path.ts";
 import { openModel } from "./open_model.ts";
+import { constraintOptions } from "./options/constraint_options.ts";
+import type { BATCH_FLAGS, ConstraintFlags, GenerationFlags, ModelFlags } from "./options/flags.ts";
+import { generationOptions, loadOptions } from "./options/generation_options.ts";
 import type { Options } from "./options/options.ts";
+import { speculationOptions } from "./options/speculation_options.ts";
 import { writeStderr } from "./output.ts";
 import { Progress } from "./progress.ts";
 import { describeDevice } from "./run_report.ts";
-import { speculationOptions } from "./options/speculation_options.ts";
 
 export type BatchFlags =
-  & Options<(typeof BATCH_OPTIONS)[number] | "system" | "raw" | "logprobs" | "completions">
+  & Options<(typeof BATCH_FLAGS)[number] | "system" | "raw" | "logprobs" | "completions">
   & ModelFlags
   & GenerationFlags
   & ConstraintFlags;

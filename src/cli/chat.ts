@@ -8,23 +8,18 @@ import { CHAT_ALIASES, CHAT_COMMANDS, CHAT_HELP } from "./chat/help.ts";
 import { type ChatInput, PipedInput } from "./chat/input.ts";
 import { MessageBuilder } from "./chat/message.ts";
 import type { Context } from "./command.ts";
-import { constraintOptions } from "./options/constraint_options.ts";
 import { errorText, INTERRUPTED } from "./error_text.ts";
 import { formatRows, plural } from "./format.ts";
-import {
-  type ConstraintFlags,
-  type GenerationFlags,
-  generationOptions,
-  loadOptions,
-  type ModelFlags,
-} from "./options/generation_options.ts";
 import { resolveModel } from "./model_path.ts";
 import { openModel } from "./open_model.ts";
+import { constraintOptions } from "./options/constraint_options.ts";
+import type { ConstraintFlags, GenerationFlags, ModelFlags } from "./options/flags.ts";
+import { generationOptions, loadOptions } from "./options/generation_options.ts";
 import type { Options } from "./options/options.ts";
+import { speculationOptions } from "./options/speculation_options.ts";
 import { writeStderr, writeStdout } from "./output.ts";
 import { Progress } from "./progress.ts";
 import { describeDevice, describeSpeed } from "./run_report.ts";
-import { speculationOptions } from "./options/speculation_options.ts";
 
 type ChatOptions = Options<"chatSystem"> & ModelFlags & GenerationFlags & ConstraintFlags;
 

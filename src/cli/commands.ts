@@ -5,12 +5,12 @@ import { OPTION_FIELDS } from "../requests/options.ts";
 import { CHAT_COMMANDS } from "./chat/help.ts";
 import { type Command, defineCommand } from "./command.ts";
 import {
-  BATCH_OPTIONS,
-  CONSTRAINT_OPTIONS,
-  GENERATION_OPTIONS,
-  MODEL_OPTIONS,
-  SERVE_OPTIONS,
-} from "./options/generation_options.ts";
+  BATCH_FLAGS,
+  CONSTRAINT_FLAGS,
+  GENERATION_FLAGS,
+  MODEL_FLAGS,
+  SERVE_FLAGS,
+} from "./options/flags.ts";
 
 const MODEL = {
   name: "MODEL",
@@ -40,10 +40,10 @@ export const COMMANDS: readonly Command[] = [
       "system",
       "raw",
       "promptCache",
-      ...BATCH_OPTIONS,
-      ...MODEL_OPTIONS,
-      ...GENERATION_OPTIONS,
-      ...CONSTRAINT_OPTIONS,
+      ...BATCH_FLAGS,
+      ...MODEL_FLAGS,
+      ...GENERATION_FLAGS,
+      ...CONSTRAINT_FLAGS,
       "completions",
       "json",
       "logprobs",
@@ -80,9 +80,9 @@ export const COMMANDS: readonly Command[] = [
     operands: [MODEL],
     options: [
       "chatSystem",
-      ...MODEL_OPTIONS,
-      ...GENERATION_OPTIONS,
-      ...CONSTRAINT_OPTIONS,
+      ...MODEL_FLAGS,
+      ...GENERATION_FLAGS,
+      ...CONSTRAINT_FLAGS,
       "verbose",
     ],
     notes: [
@@ -106,7 +106,7 @@ export const COMMANDS: readonly Command[] = [
       "are answered side by side.",
     ],
     operands: [MODEL],
-    options: [...SERVE_OPTIONS, ...MODEL_OPTIONS, ...GENERATION_OPTIONS, "verbose"],
+    options: [...SERVE_FLAGS, ...MODEL_FLAGS, ...GENERATION_FLAGS, "verbose"],
     notes: [
       "Options of generation and sampling are the defaults of requests that do not set them. What a " +
       "request asks for and forge does not do is refused by name.",

@@ -3,8 +3,8 @@ import { ForgeError } from "../errors.ts";
 import { quote } from "../formats/quote.ts";
 import type { Command, Context } from "./command.ts";
 import { COMMANDS } from "./commands.ts";
-import type { OptionSpec } from "./options/types.ts";
 import { OPTIONS, type Options } from "./options/options.ts";
+import type { OptionSpec } from "./options/types.ts";
 import { writeStdout } from "./output.ts";
 
 const SHELLS = { bash, zsh, fish };

@@ -1,8 +1,8 @@
 /** The help of the program and of its commands, written from the tables. */
 import type { Command } from "./command.ts";
 import { COMMANDS } from "./commands.ts";
-import { OPTION_GROUPS, type OptionSpec } from "./options/types.ts";
 import { OPTIONS } from "./options/options.ts";
+import { OPTION_GROUPS, type OptionSpec } from "./options/types.ts";
 
 /** Columns that help keeps within. */
 const WIDTH = 100;

@@ -1,6 +1,6 @@
 import { hasLibrary, neededLibraries } from "../engine/open_backend.ts";
-import type { Progress } from "./progress.ts";
 import { writeStderr } from "./output.ts";
+import type { Progress } from "./progress.ts";
 
 /**
  * Builds the libraries of a device where there are none yet. A prebuilt one is used as it is.

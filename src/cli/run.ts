@@ -5,17 +5,18 @@ import type { GenerateOptions, GenerationEnd, Model } from "../mod.ts";
 import type { BatchFlags } from "./batch.ts";
 import type { Context } from "./command.ts";
 import { INTERRUPTED } from "./error_text.ts";
-import { constraintOptions } from "./options/constraint_options.ts";
-import { BATCH_OPTIONS, generationOptions, loadOptions } from "./options/generation_options.ts";
 import { resolveModel } from "./model_path.ts";
 import { openModel } from "./open_model.ts";
-import { longFlag } from "./options/types.ts";
+import { constraintOptions } from "./options/constraint_options.ts";
+import { BATCH_FLAGS } from "./options/flags.ts";
+import { generationOptions, loadOptions } from "./options/generation_options.ts";
 import { OPTIONS, type Options } from "./options/options.ts";
+import { speculationOptions } from "./options/speculation_options.ts";
+import { longFlag } from "./options/types.ts";
 import { writeStderr, writeStdout } from "./output.ts";
 import { Progress } from "./progress.ts";
 import { type RunOperands, runOperands } from "./run_operands.ts";
 import { describeSession, describeSpeed } from "./run_report.ts";
-import { speculationOptions } from "./options/speculation_options.ts";
 import { readStdin, readTextFile, withoutFinalNewline } from "./text_source.ts";
 
 type RunOptions =
@@ -97,9 +98,7 @@ function checkNoPrompt(options: RunOptions, { prompt }: RunOperands): void {
 }
 
 function checkNoBatchFlags(options: RunOptions): void {
-  const given = BATCH_OPTIONS.find((name) =>
-    options[name] !== undefined && options[name] !== false
-  );
+  const given = BATCH_FLAGS.find((name) => options[name] !== undefined && options[name] !== false);
   if (given === undefined) return;
   throw new ForgeError("usage", `${longFlag(OPTIONS[given])} needs --batch FILE`);
 }

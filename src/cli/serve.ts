@@ -1,30 +1,25 @@
 /** `forge serve`: answers programs over HTTP. */
+import { DEFAULT_PARALLEL } from "../engine/limits.ts";
 import { ForgeError } from "../errors.ts";
 import { quote } from "../formats/quote.ts";
-import { DEFAULT_PARALLEL } from "../engine/limits.ts";
 import type { Model } from "../mod.ts";
 import { errorResponse, HttpError } from "../serve/http_error.ts";
 import { createHandler, type Handler } from "../serve/mod.ts";
 import { checkOptions, DEFAULT_QUEUE, type ServeOptions } from "../serve/options.ts";
 import type { Context } from "./command.ts";
 import { errorText, INTERRUPTED } from "./error_text.ts";
-import {
-  type GenerationFlags,
-  generationOptions,
-  loadOptions,
-  type ModelFlags,
-  type SERVE_OPTIONS,
-} from "./options/generation_options.ts";
 import { bindServer, serverUrl } from "./listen.ts";
 import { resolveModel } from "./model_path.ts";
 import { openModel } from "./open_model.ts";
-import { speculationOptions } from "./options/speculation_options.ts";
+import type { GenerationFlags, ModelFlags, SERVE_FLAGS } from "./options/flags.ts";
+import { generationOptions, loadOptions } from "./options/generation_options.ts";
 import type { Options } from "./options/options.ts";
+import { API_KEY_VARIABLE, DEFAULT_HOST, DEFAULT_PORT } from "./options/server.ts";
+import { speculationOptions } from "./options/speculation_options.ts";
 import { writeStderr } from "./output.ts";
 import { Progress } from "./progress.ts";
-import { API_KEY_VARIABLE, DEFAULT_HOST, DEFAULT_PORT } from "./options/server.ts";
 
-type ServeFlags = Options<(typeof SERVE_OPTIONS)[number]> & ModelFlags & GenerationFlags;
+type ServeFlags = Options<(typeof SERVE_FLAGS)[number]> & ModelFlags & GenerationFlags;
 
 /** How long the end of what is under way may take before it is worth a word, in milliseconds. */
 const PATIENCE = 300;

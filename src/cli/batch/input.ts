@@ -2,11 +2,11 @@
 import { ForgeError } from "../../errors.ts";
 import { quote } from "../../formats/quote.ts";
 import type { BadRequest, BatchId, BatchRequest, GenerateOptions } from "../../mod.ts";
+import { fileChunks, type Line, readLines } from "../jsonl_lines.ts";
 import { IdSet } from "./id_set.ts";
 import { parseEntry, readRequest } from "./line.ts";
 import type { Done } from "./output.ts";
 import { isInShard, type Shard } from "./shard.ts";
-import { fileChunks, type Line, readLines } from "../jsonl_lines.ts";
 
 /** Bytes that can be read once. */
 export interface BatchFile extends Disposable {

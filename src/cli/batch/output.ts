@@ -3,9 +3,9 @@ import { ForgeError } from "../../errors.ts";
 import { isJsonObject, parseJsonObject } from "../../formats/json.ts";
 import { quote } from "../../formats/quote.ts";
 import type { BatchId } from "../../mod.ts";
-import { IdSet } from "./id_set.ts";
 import { fileChunks, type Line, readLines } from "../jsonl_lines.ts";
 import { writeStdout } from "../output.ts";
+import { IdSet } from "./id_set.ts";
 
 /** The longest line of an output that is read again; log-probabilities make long ones. */
 const MAX_OUTPUT_LINE = 256 * 2 ** 20;

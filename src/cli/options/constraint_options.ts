@@ -3,8 +3,8 @@ import { ForgeError } from "../../errors.ts";
 import { isJsonObject, type JsonValue, kindOf } from "../../formats/json.ts";
 import { quote } from "../../formats/quote.ts";
 import type { ConstraintOptions, JsonSchema } from "../../mod.ts";
-import type { ConstraintFlags } from "./generation_options.ts";
 import { readTextFile } from "../text_source.ts";
+import type { ConstraintFlags } from "./flags.ts";
 
 /**
  * The constraint that the flags ask for; files are read.

@@ -1,6 +1,6 @@
 import type { LoadOptions } from "../../mod.ts";
-import type { ModelFlags } from "./generation_options.ts";
 import { resolveModel } from "../model_path.ts";
+import type { ModelFlags } from "./flags.ts";
 
 /**
  * How tokens are guessed ahead, as `load` takes it.
