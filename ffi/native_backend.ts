@@ -17,7 +17,14 @@ import {
   type WeightSlice,
 } from "../src/backend.ts";
 import { ForgeError } from "../src/errors.ts";
-import { TENSOR_TYPES, tensorBytes, type TensorType } from "../src/formats/tensor_info.ts";
+import {
+  type PackedMatrix,
+  TENSOR_TYPES,
+  tensorBytes,
+  type TensorInfo,
+  type TensorType,
+} from "../src/formats/tensor_info.ts";
+import { matrixStruct, placeStructs } from "./packed_matrix.ts";
 import { Library } from "./library.ts";
 import { NativeKvCache, NativeStateCache } from "./native_caches.ts";
 import { NativeHandles } from "./native_handles.ts";
@@ -46,6 +53,7 @@ export class NativeBackend implements Backend, Meter, Quantizer {
   readonly #native: NativeHandles;
   readonly #device: number;
   readonly #files = new Map<string, number>();
+  readonly #packed = new Map<PackedMatrix, number>();
 
   private constructor(library: Library, device: number) {
     this.kind = library.kind;
@@ -107,6 +115,22 @@ export class NativeBackend implements Backend, Meter, Quantizer {
     return file[0]!;
   }
 
+  /** The handle of the rows of a packed matrix. */
+  #packedRows(matrix: PackedMatrix, tensor: TensorInfo): number {
+    const known = this.#packed.get(matrix);
+    if (known !== undefined) return known;
+    const rows = new Uint32Array(1);
+    const status = this.#native.symbols.forge_rows_create(
+      this.#device,
+      matrixStruct(matrix, tensor, typeId(tensor.type)),
+      placeStructs(matrix, (path) => this.#mappedFile(path)),
+      rows,
+    );
+    this.#native.check(status, "unpacking a matrix", this.#device);
+    this.#packed.set(matrix, this.#native.adopt(rows[0]!));
+    return rows[0]!;
+  }
+
   mapWeight(parts: readonly WeightSlice[], cols: number): Weight {
     const view = new DataView(new ArrayBuffer(parts.length * WEIGHT_PART_BYTES));
     let rows = 0;
@@ -117,9 +141,12 @@ export class NativeBackend implements Backend, Meter, Quantizer {
       }
       const partRows = nRows ?? tensor.bytes / rowBytes - firstRow;
       const at = i * WEIGHT_PART_BYTES;
-      view.setUint32(at, this.#mappedFile(tensor.file), true);
+      const { packed } = tensor;
+      const source = packed ? this.#packedRows(packed, tensor) : this.#mappedFile(tensor.file);
+      const begin = packed ? 0 : tensor.offset;
+      view.setUint32(at, source, true);
       view.setUint32(at + 4, typeId(tensor.type), true);
-      view.setBigUint64(at + 8, BigInt(tensor.offset + firstRow * rowBytes), true);
+      view.setBigUint64(at + 8, BigInt(begin + firstRow * rowBytes), true);
       view.setBigUint64(at + 16, BigInt(partRows), true);
       rows += partRows;
     });

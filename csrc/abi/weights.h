@@ -37,7 +37,51 @@ enum {
 FORGE_API forge_status forge_file_map(uint32_t device, const char *path, uint32_t *file,
                                       uint64_t *bytes);
 
-/* `rows` rows of a tensor that starts at byte `offset` of a mapped file. */
+/* How matrices are packed whose rows are no blocks of a type. All numbers are little-endian. */
+enum {
+  /* codes[rows, cols] of 8-bit floats (E4M3, no infinities), each times the scale of its group; becomes
+     Q8_0. */
+  FORGE_PACKED_F8_E4M3 = 0,
+  /* codes[rows, cols / 8]: words of eight 4-bit codes, neighbours in a row, the first lowest;
+     scale * (code - 8). Becomes Q4_0. */
+  FORGE_PACKED_INT4 = 1,
+  /* codes[cols / 8, rows]: words of eight codes, neighbours in a column; zeros[groups, rows / 8]: words,
+     the zeros less 1; scale * (code - zero). `groups`, if there, is the group of each column. Becomes
+     Q4_1, or Q8_0 where the groups are not in order (GPTQ). */
+  FORGE_PACKED_GPTQ = 2,
+  /* codes[cols, rows / 8] and zeros[groups, rows / 8]: words whose nibbles, from the lowest on, are of
+     the rows 0, 2, 4, 6, 1, 3, 5, 7 of eight; scale * (code - zero). Becomes Q4_1 (AWQ). */
+  FORGE_PACKED_AWQ = 3
+};
+
+/* Where one of a packed matrix's tensors begins. */
+typedef struct {
+  uint32_t file; /* 0 where there is none */
+  uint32_t type; /* of scales: FORGE_F32, FORGE_F16 or FORGE_BF16 */
+  uint64_t offset;
+} forge_tensor_place;
+
+/*
+ * A packed matrix. Groups of group_rows x group_cols elements have a scale each, groups being
+ * [ceil(rows / group_rows), ceil(cols / group_cols)], for GPTQ and AWQ [cols / group_cols, rows].
+ */
+typedef struct {
+  uint32_t packing;
+  uint32_t type; /* that its rows become */
+  uint64_t rows;
+  uint64_t cols;
+  uint64_t group_rows;
+  uint64_t group_cols;
+} forge_packed_matrix;
+
+/*
+ * The rows of a packed matrix, which are made when they are read; `places` are those of its codes,
+ * scales, zeros and groups. The handle stands for a file that holds nothing but these rows.
+ */
+FORGE_API forge_status forge_rows_create(uint32_t device, const forge_packed_matrix *matrix,
+                                         const forge_tensor_place *places, uint32_t *rows);
+
+/* `rows` rows of a tensor that starts at byte `offset` of a mapped file, or of a handle of rows. */
 typedef struct {
   uint32_t file;
   uint32_t type;

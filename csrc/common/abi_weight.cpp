@@ -30,6 +30,18 @@ TensorExtent tensor_extent(uint32_t type, uint64_t rows, uint64_t cols) {
   return {weight_type, rows * *stride};
 }
 
+// Rows of a packed matrix, `offset` being that of the first as if all lay in a file.
+WeightPart made_part(const RowsObject& made, const forge_weight_part& part,
+                     const TensorExtent& extent, uint64_t cols) {
+  const uint64_t stride = extent.bytes / part.rows;
+  const uint64_t first = part.offset / stride;
+  require(extent.type == made.type && cols == made.cols && part.offset % stride == 0 &&
+              first <= made.rows && part.rows <= made.rows - first,
+          "rows [", first, ", ", first, " + ", part.rows, ") of a packed matrix of ", made.rows,
+          " x ", made.cols, ", in another type or width");
+  return {extent.type, part.rows, nullptr, nullptr, false, made.source, first};
+}
+
 uint32_t insert_weight(std::shared_ptr<DeviceObject> device, WeightSource source) {
   auto object = std::make_shared<WeightObject>();
   object->weight = device->backend->create_weight(std::move(source));
@@ -61,13 +73,18 @@ forge_status forge_weight_create(uint32_t device, const forge_weight_part* parts
     WeightSource source{{}, 0, cols};
     for (uint64_t i = 0; i < n_parts; ++i) {
       const forge_weight_part& part = parts[i];
-      auto file = get<FileObject>(part.file, "file")->file;
       const TensorExtent extent = tensor_extent(part.type, part.rows, cols);
+      source.rows += part.rows;
+      const std::shared_ptr<Object> object = handles().find(part.file);
+      if (const auto made = std::dynamic_pointer_cast<RowsObject>(object)) {
+        source.parts.push_back(made_part(*made, part, extent, cols));
+        continue;
+      }
+      auto file = get<FileObject>(part.file, "file")->file;
       require(part.offset <= file->bytes() && extent.bytes <= file->bytes() - part.offset,
               "a tensor of ", extent.bytes, " bytes at offset ", part.offset, " of ",
               file->path(), " passes the file's end at ", file->bytes());
       source.parts.push_back({extent.type, part.rows, file->data() + part.offset, file, true});
-      source.rows += part.rows;
     }
     *weight = insert_weight(std::move(owner), std::move(source));
   });

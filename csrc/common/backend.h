@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "quant/weight_type.h"
+#include "row_source.h"
 
 namespace forge {
 
@@ -18,13 +19,31 @@ struct StepInputs;
 class ResultBlock;
 class StopFlag;
 
-// Consecutive rows of one type, in memory that `owner` keeps valid.
+// Consecutive rows of one type, in memory that `owner` keeps valid, or made by `source` when they are
+// asked for.
 struct WeightPart {
   WeightType type;
   uint64_t rows;
-  const uint8_t* data;
+  const uint8_t* data;  // null where there is a source
   std::shared_ptr<const void> owner;
   bool mapped = false;  // the memory is a file's: its pages can be dropped and read again
+  std::shared_ptr<const RowSource> source = nullptr;
+  uint64_t first_made = 0;  // the source's number of the part's first row
+
+  // Where rows lie, made in `scratch` if need be.
+  const uint8_t* rows_at(uint64_t first, uint64_t n, uint64_t row_bytes,
+                         std::vector<uint8_t>& scratch) const {
+    if (!source) return data + first * row_bytes;
+    scratch.resize(n * row_bytes);
+    source->make(first_made + first, n, scratch.data());
+    return scratch.data();
+  }
+
+  // What of a file's mapping holds these rows and nothing else.
+  std::span<const uint8_t> mapped_bytes(uint64_t first, uint64_t n, uint64_t row_bytes) const {
+    if (source) return source->made_of(first_made + first, n);
+    return mapped ? std::span(data + first * row_bytes, n * row_bytes) : std::span<const uint8_t>();
+  }
 };
 
 // A weight as it comes: its rows are those of the parts, in order.

@@ -23,6 +23,14 @@ struct FileObject : Object {
   std::shared_ptr<MappedFile> file;
 };
 
+// The rows of a packed matrix.
+struct RowsObject : Object {
+  std::shared_ptr<const RowSource> source;
+  WeightType type{};
+  uint64_t rows = 0;
+  uint64_t cols = 0;
+};
+
 struct WeightObject : Object {
   std::shared_ptr<DeviceObject> device;
   std::shared_ptr<Weight> weight;

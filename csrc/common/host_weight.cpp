@@ -18,11 +18,12 @@ HostWeight::Location HostWeight::locate(uint64_t row) const {
 }
 
 void HostWeight::read(uint64_t first_row, uint64_t n_rows, float* out) const {
+  std::vector<uint8_t> scratch;
   for (uint64_t i = 0; i < n_rows; ++i) {
     const Location at = locate(first_row + i);
     const uint64_t stride = *row_bytes(at.part->type, cols);
     find_weight_type(static_cast<uint32_t>(at.part->type))
-        ->dequantize(at.part->data + at.row * stride, out + i * cols, cols);
+        ->dequantize(at.part->rows_at(at.row, 1, stride, scratch), out + i * cols, cols);
   }
 }
 

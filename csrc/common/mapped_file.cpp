@@ -38,4 +38,12 @@ MappedFile::MappedFile(const std::string& path) : path_(path) {
 
 MappedFile::~MappedFile() { munmap(const_cast<uint8_t*>(data_), bytes_); }
 
+void drop_pages(std::span<const uint8_t> mapped) {
+  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto data = reinterpret_cast<uintptr_t>(mapped.data());
+  const uintptr_t begin = (data + page - 1) / page * page;
+  const uintptr_t end = (data + mapped.size()) / page * page;
+  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+}
+
 }  // namespace forge

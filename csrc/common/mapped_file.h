@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 
 namespace forge {
@@ -22,5 +23,8 @@ class MappedFile {
   const uint8_t* data_ = nullptr;
   uint64_t bytes_ = 0;
 };
+
+// Gives back the whole pages of a part of a file's mapping; they are read again should anyone ask.
+void drop_pages(std::span<const uint8_t> mapped);
 
 }  // namespace forge

@@ -1,9 +1,8 @@
 #include "packed_weight.h"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <algorithm>
+
+#include "../common/mapped_file.h"
 
 namespace forge::cpu {
 
@@ -33,14 +32,6 @@ bool is_quantized(WeightType type) {
   return visit_panel_type(type, []<WeightType>() {});
 }
 
-// Gives back the whole pages of a file's mapping; they are read again should anyone ask.
-void drop_pages(const uint8_t* data, uint64_t bytes) {
-  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
-  const uintptr_t begin = (reinterpret_cast<uintptr_t>(data) + page - 1) / page * page;
-  const uintptr_t end = (reinterpret_cast<uintptr_t>(data) + bytes) / page * page;
-  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
-}
-
 }  // namespace
 
 bool is_all_quantized(const HostWeight& weight) {
@@ -67,13 +58,13 @@ void PackedWeight::add_runs(const HostWeight& weight) {
       MatmulBlock block{};
       block.type = part.type;
       block.panel_bytes = panel_bytes(part.type, weight.cols);
-      block.rows = part.data + in_part * row_size;
+      if (!part.source) block.rows = part.data + in_part * row_size;
       block.row_bytes = row_size;
       block.dequantize = find_weight_type(static_cast<uint32_t>(part.type))->dequantize;
       block.cols = weight.cols;
       block.n_rows = static_cast<uint32_t>(n);
       block.first_row = in_group;
-      runs_.push_back({block, part.mapped});
+      runs_.push_back({block, &part, in_part});
       in_part += n;
       row += n;
     }
@@ -114,18 +105,22 @@ void PackedWeight::pack(CpuDevice& device) {
   device.pool.run(static_cast<uint32_t>(tasks.size()), [&](uint32_t index, uint32_t) {
     const auto& [run, first, n_rows] = tasks[index];
     const MatmulBlock& block = run->block;
-    for (uint32_t row = first; row < first + n_rows; row += kPanelRows) {
-      device.kernels.pack(block.type, block.rows + row * block.row_bytes, block.row_bytes,
-                          std::min(kPanelRows, first + n_rows - row), block.cols,
-                          const_cast<uint8_t*>(block.panels) + row / kPanelRows * block.panel_bytes);
+    std::vector<uint8_t> made;
+    const WeightPart& part = *run->part;
+    const uint64_t in_part = run->first_in_part + first;
+    const uint8_t* rows = part.rows_at(in_part, n_rows, block.row_bytes, made);
+    for (uint32_t row = 0; row < n_rows; row += kPanelRows) {
+      device.kernels.pack(
+          block.type, rows + row * block.row_bytes, block.row_bytes,
+          std::min(kPanelRows, n_rows - row), block.cols,
+          const_cast<uint8_t*>(block.panels) + (first + row) / kPanelRows * block.panel_bytes);
     }
-    if (run->mapped) drop_pages(block.rows + first * block.row_bytes, n_rows * block.row_bytes);
+    drop_pages(part.mapped_bytes(in_part, n_rows, block.row_bytes));
   });
   // The system maps some pages around each that is touched.
   for (const PanelRun& run : runs_) {
-    if (run.block.panels && run.mapped) {
-      drop_pages(run.block.rows, run.block.n_rows * run.block.row_bytes);
-    }
+    if (!run.block.panels) continue;
+    drop_pages(run.part->mapped_bytes(run.first_in_part, run.block.n_rows, run.block.row_bytes));
   }
 }
 

@@ -13,7 +13,8 @@ namespace forge::cpu {
 // rows in the file. The fields that depend on a call are left empty.
 struct PanelRun {
   MatmulBlock block;
-  bool mapped;  // the rows lie in a file's mapping
+  const WeightPart* part;
+  uint64_t first_in_part;
 };
 
 // Whether all rows of a weight are multiplied with activations as signed bytes.

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "../gpu/parallel.h"
+#include "../gpu/part_rows.h"
 #include "../gpu/weight_format.h"
 #include "launch.h"
 
@@ -121,7 +121,7 @@ void WeightUpload::copy_rows(const WeightPart& source, uint64_t cols, DevicePoin
     const uint64_t n_rows = std::min(chunk_rows, source.rows - row);
     const uint64_t bytes = n_rows * raw_bytes;
     Slot& slot = next_slot();
-    parallel_copy(slot.host.data(), source.data + row * raw_bytes, bytes, n_threads_);
+    copy_part(slot.host.data(), source, row, n_rows, raw_bytes, n_threads_);
     if (repack != repack_.end()) {
       device.check(api.copy_to_device(slot.raw.at(), slot.host.data(), bytes, device.stream()),
                    kWhat);

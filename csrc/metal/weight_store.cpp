@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "../gpu/parallel.h"
+#include "../gpu/part_rows.h"
 #include "../gpu/rounding.h"
 
 namespace forge::metal {
@@ -35,8 +36,8 @@ std::vector<Piece> pieces_of(const MetalWeight& weight) {
   for (const WeightPart& part : weight.parts) {
     const uint64_t bytes = part_bytes(part, weight.cols);
     Piece* last = pieces.empty() ? nullptr : &pieces.back();
-    if (last && part.type == last->first->type && part.owner == last->first->owner &&
-        part.data == last->first->data + last->bytes) {
+    if (last && !part.source && part.type == last->first->type &&
+        part.owner == last->first->owner && part.data == last->first->data + last->bytes) {
       last->rows += part.rows;
       last->bytes += bytes;
     } else {
@@ -225,7 +226,7 @@ void WeightStore::copy(const MetalWeight& weight, std::span<WeightRows> rows) co
   for (const WeightPart& part : weight.parts) {
     if (row >= target->first_row + target->rows) ++target;
     uint8_t* to = buffer->data() + target->offset + (row - target->first_row) * target->row_bytes;
-    parallel_copy(to, part.data, part_bytes(part, weight.cols), n_threads_);
+    copy_part(to, part, 0, part.rows, *row_bytes(part.type, weight.cols), n_threads_);
     row += part.rows;
   }
   for (WeightRows& each : rows) each.buffer = buffer;

@@ -1,5 +1,6 @@
 /** What the ABI has numbers for, and its struct of columns. */
 import type { Activation, ColumnPiece, GatedUnit } from "../../src/backend.ts";
+import type { Packing } from "../../src/formats/tensor_info.ts";
 
 /** The ABI's numbers of activations. */
 export const ACTIVATIONS: Record<Activation, number> = {
@@ -17,6 +18,9 @@ export const ROPE_LAYOUTS = { half: 0, interleaved: 1 } as const;
 
 /** The ABI's numbers of head orders. */
 export const HEAD_ORDERS = { grouped: 0, tiled: 1 } as const;
+
+/** The ABI's numbers of packings. */
+export const PACKINGS: Record<Packing, number> = { f8_e4m3: 0, int4: 1, gptq: 2, awq: 3 };
 
 /** The ABI's numbers of routers' scores. */
 export const ROUTER_SCORES = { softmax: 0, sigmoid: 1 } as const;

@@ -9,6 +9,15 @@ export const weightSymbols = {
     ],
     result: "i32",
   },
+  forge_rows_create: {
+    parameters: [
+      "u32", // uint32_t device
+      "buffer", // const forge_packed_matrix *matrix
+      "buffer", // const forge_tensor_place *places
+      "buffer", // uint32_t *rows
+    ],
+    result: "i32",
+  },
   forge_weight_create: {
     parameters: [
       "u32", // uint32_t device

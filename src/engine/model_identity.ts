@@ -21,8 +21,9 @@ export function modelIdentity(checkpoint: Checkpoint): string {
   const files = new Map<string, InputFile>();
   try {
     const tensors = [...checkpoint.tensors.values()].sort((a, b) => a.name < b.name ? -1 : 1);
-    for (const { name, type, shape, file, offset, bytes } of tensors) {
-      hash.update(JSON.stringify([name, type, shape]));
+    for (const tensor of tensors) {
+      hash.update(JSON.stringify([tensor.name, tensor.type, tensor.shape]));
+      const { file, offset, bytes } = tensor.packed?.codes ?? tensor;
       let input = files.get(file);
       if (input === undefined) files.set(file, input = InputFile.open(file));
       const sample = new Uint8Array(Math.min(bytes, SAMPLE_BYTES));

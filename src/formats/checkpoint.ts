@@ -5,6 +5,7 @@ import { type GgufValue, isGgufFile } from "./gguf.ts";
 import { metadataText } from "./gguf_metadata.ts";
 import { readGgufModel } from "./gguf_split.ts";
 import { isJsonObject, type JsonObject, type JsonValue, readJsonObject, readText } from "./json.ts";
+import { unpackedTensors } from "./packed/mod.ts";
 import { quote, quoteList } from "./quote.ts";
 import { readSafetensors, readSafetensorsIndex } from "./safetensors.ts";
 import type { TensorInfo } from "./tensor_info.ts";
@@ -20,7 +21,7 @@ export interface Checkpoint {
   readonly files: readonly string[];
   /**
    * Every tensor of the text model by its name in the files; in a folder by the one it has in a model of text
-   * alone, whichever prefix a multimodal model puts before it.
+   * alone, whichever prefix a multimodal model puts before it, packed matrices by that of the matrix.
    */
   readonly tensors: ReadonlyMap<string, TensorInfo>;
   /**
@@ -108,7 +109,8 @@ function openFolder(path: string): Checkpoint {
     throw new ForgeError("bad_model", `${quote(configPath)} has ${found} "model_type"`);
   }
   const { files, tensors: stored } = readWeights(path);
-  const { modelType, config, tensors, multimodal } = textPart(wholeType, whole, stored);
+  const { modelType, config, tensors: inFiles, multimodal } = textPart(wholeType, whole, stored);
+  const tensors = unpackedTensors(config, inFiles, path);
   const tokenizerJson = lazily(() => readOptional(path, "tokenizer.json"));
   const tokenizerConfig = lazily(() => readOptional(path, "tokenizer_config.json"));
   const chatTemplate = lazily(() => readChatTemplate(path, tokenizerConfig()));

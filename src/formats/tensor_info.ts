@@ -81,6 +81,24 @@ export interface TensorInfo {
   readonly offset: number;
   /** Bytes of data. */
   readonly bytes: number;
+  /** What the rows are made of when they are read; such a tensor lies nowhere as `type` and `bytes` say. */
+  readonly packed?: PackedMatrix;
+}
+
+/** How a matrix is packed whose rows are no blocks of a type; see `FORGE_PACKED_…` in `csrc/forge.h`. */
+export type Packing = "f8_e4m3" | "int4" | "gptq" | "awq";
+
+/** The tensors that a matrix is made of. */
+export interface PackedMatrix {
+  readonly packing: Packing;
+  /** Groups of so many rows and columns share a scale. */
+  readonly groupRows: number;
+  readonly groupCols: number;
+  readonly codes: TensorInfo;
+  readonly scales: TensorInfo;
+  readonly zeros?: TensorInfo | undefined;
+  /** The group of each column, where GPTQ has put them into another order. */
+  readonly groups?: TensorInfo | undefined;
 }
 
 /**
@@ -103,6 +121,20 @@ export function tensorBytes(type: TensorType, shape: readonly number[]): number 
   }
   const bytes = elements / blockElements * blockBytes;
   return Number.isSafeInteger(bytes) ? bytes : "it has more than 2^53 bytes";
+}
+
+/**
+ * Refuses a tensor whose bytes are wanted as they lie in the file, where they are made when read.
+ *
+ * @throws {ForgeError} `unsupported`, naming it.
+ */
+export function assertStored(tensor: TensorInfo): void {
+  if (tensor.packed === undefined) return;
+  throw new ForgeError(
+    "unsupported",
+    `tensor ${quote(tensor.name)} in ${quote(tensor.file)} is packed (${tensor.packed.packing}), ` +
+      "and is to be put in another order, which forge does with plain numbers alone",
+  );
 }
 
 /**

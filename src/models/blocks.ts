@@ -43,14 +43,26 @@ export interface AttentionParts {
   readonly bias?: BiasRule | undefined;
   /** Whether the output projection has a bias. @default "none" */
   readonly outputBias?: BiasRule | undefined;
-  /** RMSNorm of q and k before rotation: over each head, or over all heads at once. */
-  readonly qkNorm?: "head" | "all" | undefined;
+  /**
+   * RMSNorm of q and k before rotation: over each head, or over all heads at once; or over each head after it, or
+   * without weights, where before and after are the same.
+   */
+  readonly qkNorm?: "head" | "all" | "rotated head" | "plain head" | undefined;
   /** As in {@linkcode NormOptions}, for q and k. @default 0 */
   readonly normOffset?: number | undefined;
   /** Multiplies what the block adds to the residual. @default 1 */
   readonly outputScale?: number | undefined;
   /** Whether q_proj holds, behind the rows of each head's query, those of its output gate. @default false */
   readonly hasOutputGate?: boolean | undefined;
+  /** @default the usual ones */
+  readonly names?: AttentionNames | undefined;
+}
+
+/** What some families call tensors of attention that others call by the usual names. */
+export interface AttentionNames {
+  readonly qNorm: TensorName;
+  readonly kNorm: TensorName;
+  readonly out: TensorName;
 }
 
 /** `required` is an error when the tensor is absent; `optional` takes it when it is there. */
@@ -60,7 +72,11 @@ const Q: TensorName = ["self_attn.q_proj", "attn_q"];
 const K: TensorName = ["self_attn.k_proj", "attn_k"];
 const V: TensorName = ["self_attn.v_proj", "attn_v"];
 const QKV: TensorName = ["self_attn.qkv_proj", "attn_qkv"];
-const ATTENTION_OUT: TensorName = ["self_attn.o_proj", "attn_output"];
+const NAMES: AttentionNames = {
+  qNorm: ["self_attn.q_norm", "attn_q_norm"],
+  kNorm: ["self_attn.k_norm", "attn_k_norm"],
+  out: ["self_attn.o_proj", "attn_output"],
+};
 const SINKS: TensorName = ["self_attn.sinks", "attn_sinks"];
 
 /** Grouped-query self-attention over KV cache `index` of the model. */
@@ -71,6 +87,7 @@ export function loadAttention(
   parts: AttentionParts,
 ): Block {
   const { nHeads, nKvHeads, headDim, hiddenSize } = c;
+  const { names = NAMES } = parts;
   const qSize = nHeads * headDim;
   const kvSize = nKvHeads * headDim;
   const heads = [[Q, qSize], [K, kvSize], [V, kvSize]] as const;
@@ -80,13 +97,9 @@ export function loadAttention(
   const qkvBias = wantsBias(weights, Q, parts.bias)
     ? weights.concatVectors(heads, "bias")
     : undefined;
-  const out = weights.matrix(ATTENTION_OUT, hiddenSize, qSize);
-  const outBias = loadBias(weights, ATTENTION_OUT, hiddenSize, parts.outputBias);
-  const normSize = (size: number) => parts.qkNorm === "all" ? size : headDim;
-  const qNorm = parts.qkNorm &&
-    weights.vector(["self_attn.q_norm", "attn_q_norm"], normSize(qSize));
-  const kNorm = parts.qkNorm &&
-    weights.vector(["self_attn.k_norm", "attn_k_norm"], normSize(kvSize));
+  const out = weights.matrix(names.out, hiddenSize, qSize);
+  const outBias = loadBias(weights, names.out, hiddenSize, parts.outputBias);
+  const { qNorm, kNorm, turnedNorm } = loadQkNorms(weights, c, parts.qkNorm, names);
   const sinks = parts.hasSinks
     ? weights.vector(SINKS, nHeads, weights.isGguf ? "weight" : "")
     : undefined;
@@ -94,7 +107,7 @@ export function loadAttention(
 
   return (pass, x, residual) => {
     const { recorder, kv } = pass;
-    const q = recorder.ropeAppend(recorder.matmul(x, qkv, { bias: qkvBias }), kv[index]!, {
+    const turned = recorder.ropeAppend(recorder.matmul(x, qkv, { bias: qkvBias }), kv[index]!, {
       nHeads,
       qNorm,
       kNorm,
@@ -103,6 +116,7 @@ export function loadAttention(
       rope: rope && pass.ropeTable(rope),
       ropeLayout: rope?.layout ?? "half",
     });
+    const q = turnedNorm ? recorder.rmsNorm(turned, turnedNorm, { eps: c.normEps }) : turned;
     const mixed = recorder.attention(q, kv[index]!, {
       nHeads,
       scale: parts.scale ?? 1 / Math.sqrt(headDim),
@@ -113,6 +127,32 @@ export function loadAttention(
     const gated = gate ? recorder.sigmoidGate(mixed, recorder.matmul(x, gate)) : mixed;
     return recorder.matmul(gated, out, { bias: outBias, alpha: parts.outputScale, residual });
   };
+}
+
+interface QkNorms {
+  readonly qNorm?: Weight | undefined;
+  readonly kNorm?: Weight | undefined;
+  /** For queries that have been rotated. */
+  readonly turnedNorm?: Weight | undefined;
+}
+
+function loadQkNorms(
+  weights: WeightLoader,
+  { nHeads, nKvHeads, headDim }: DecoderConfig,
+  kind: AttentionParts["qkNorm"],
+  names: AttentionNames,
+): QkNorms {
+  if (kind === undefined) return {};
+  const ones = () => weights.uploadVector(new Float32Array(headDim).fill(1));
+  if (kind === "plain head") return { qNorm: ones(), kNorm: ones() };
+  const qNorm = weights.vector(names.qNorm, kind === "all" ? nHeads * headDim : headDim);
+  const kNorm = weights.vector(names.kNorm, kind === "all" ? nKvHeads * headDim : headDim);
+  if (kind !== "rotated head") return { qNorm, kNorm };
+  // A rotation keeps lengths, so that keys can be normalised before it; only products of the two weights count, and
+  // the queries can have them.
+  const ofKeys = weights.backend.readWeight(kNorm, 0, 1);
+  const both = weights.backend.readWeight(qNorm, 0, 1).map((weight, i) => weight * ofKeys[i]!);
+  return { kNorm: ones(), turnedNorm: weights.uploadVector(Float32Array.from(both)) };
 }
 
 function loadQkv(

@@ -4,7 +4,7 @@
  */
 import type { HeadOrder, Weight, WeightSlice } from "../backend.ts";
 import { InputFile } from "../formats/file.ts";
-import type { TensorInfo } from "../formats/tensor_info.ts";
+import { assertStored, type TensorInfo } from "../formats/tensor_info.ts";
 import type { Block } from "./blocks.ts";
 import type { StateMatrix } from "./causal_lm.ts";
 import type { ConfigReader, Key } from "./config_reader.ts";
@@ -175,6 +175,7 @@ function loadBa(weights: WeightLoader, hiddenSize: number, d: DeltaNetConfig): W
 
 /** The rows of a tensor in another order. */
 function readRows(tensor: TensorInfo, order: readonly number[]): Uint8Array<ArrayBuffer> {
+  assertStored(tensor);
   using file = InputFile.open(tensor.file);
   const rowBytes = tensor.bytes / order.length;
   const bytes = new Uint8Array(tensor.bytes);

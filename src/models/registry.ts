@@ -3,7 +3,6 @@ import { ForgeError } from "../errors.ts";
 import type { Checkpoint } from "../formats/checkpoint.ts";
 import { quote } from "../formats/quote.ts";
 import { type CausalLm, type Family, ModelSource } from "./causal_lm.ts";
-import type { ConfigReader } from "./config_reader.ts";
 import { cohere } from "./cohere.ts";
 import { deepseek } from "./deepseek.ts";
 import { ernie4_5 } from "./ernie4_5.ts";
@@ -16,6 +15,8 @@ import { glm4 } from "./glm4.ts";
 import { glm4Moe } from "./glm4_moe.ts";
 import { gptOss } from "./gpt_oss.ts";
 import { granite } from "./granite.ts";
+import { hunyuan } from "./hunyuan.ts";
+import { lfm2 } from "./lfm2.ts";
 import { llama } from "./llama.ts";
 import { mistral } from "./mistral.ts";
 import { mixtral } from "./mixtral.ts";
@@ -45,6 +46,8 @@ const FAMILIES: readonly Family[] = [
   glm4Moe,
   gptOss,
   granite,
+  hunyuan,
+  lfm2,
   llama,
   mistral,
   mixtral,
@@ -106,24 +109,9 @@ export function loadModel(
   sessionLength?: number,
 ): LoadedModel {
   const source = new ModelSource(backend, checkpoint, sessionLength);
-  assertUnquantized(source.config);
   const lm = findFamily(checkpoint).load(source);
   source.weights.assertLayersUsed();
   return { lm, weights: source.weights };
-}
-
-/** Refuses safetensors whose weights are packed in one of the many ways that only their maker reads. */
-function assertUnquantized(config: ConfigReader): void {
-  const method = config.object("quantization_config")?.quant_method;
-  // gpt-oss's, which are like any other weights once their tensors are put together.
-  if (method === undefined || method === "mxfp4") return;
-  throw new ForgeError(
-    "unsupported",
-    `${quote(config.path)} is quantised by ${
-      quote(String(method))
-    }; forge reads quantised weights ` +
-      "from GGUF files alone",
-  );
 }
 
 function hasExperts(checkpoint: Checkpoint): boolean {

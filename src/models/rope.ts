@@ -96,9 +96,9 @@ function scaleFrequencies(
     case "none":
     // Rotates by a position in time, height and width: the same one where there is but text.
     case "mrope":
-    // Dynamic NTK changes only what lies beyond the model's own length, and no session does.
-    case "dynamic":
       return { invFreq: plain, scale: 1 };
+    case "dynamic":
+      return { invFreq: dynamic(plain, theta, p), scale: 1 };
     case "linear": {
       const factor = p.positive("factor");
       return { invFreq: plain.map((f) => f / factor), scale: 1 };
@@ -115,6 +115,17 @@ function scaleFrequencies(
     default:
       throw p.unsupported(KINDS);
   }
+}
+
+/**
+ * Dynamic NTK changes only what lies beyond the model's own length, and no session does; but with an `alpha`
+ * (Hunyuan) the base is another for all.
+ */
+function dynamic(plain: Float64Array, theta: number, p: RopeParameters): Float64Array {
+  if (!p.has("alpha")) return plain;
+  const dim = 2 * plain.length;
+  const base = theta * p.positive("alpha") ** (dim / (dim - 2));
+  return plain.map((_, i) => base ** (-2 * i / dim));
 }
 
 /**

@@ -3,7 +3,7 @@ import type { Weight } from "../backend.ts";
 import { ForgeError } from "../errors.ts";
 import { InputFile } from "../formats/file.ts";
 import { quote } from "../formats/quote.ts";
-import type { TensorInfo } from "../formats/tensor_info.ts";
+import { assertStored, type TensorInfo } from "../formats/tensor_info.ts";
 import type { TensorName, WeightLoader } from "./weight_loader.ts";
 
 /** How matrices are stored that would be `[nExperts, rows, cols]`. */
@@ -152,6 +152,7 @@ function packMxfp4Row(
 }
 
 function readTensor(tensor: TensorInfo): Uint8Array<ArrayBuffer> {
+  assertStored(tensor);
   using file = InputFile.open(tensor.file);
   const bytes = new Uint8Array(tensor.bytes);
   file.readAt(tensor.offset, bytes);

@@ -6,6 +6,7 @@ const NAMES = [
   "activations",
   "attention",
   "concatenated_weights",
+  "packed_weights",
   "kv",
   "matmul",
   "moe",

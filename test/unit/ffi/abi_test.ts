@@ -3,7 +3,14 @@ import { assert, assertEquals } from "@std/assert";
 import { join } from "@std/path";
 import { ABI_VERSION, symbols, versionSymbol } from "../../../ffi/abi.ts";
 import { WEIGHT_PART_BYTES } from "../../../ffi/native_backend.ts";
-import { ACTIVATIONS, PIECE_BYTES, ROPE_LAYOUTS, ROUTER_SCORES } from "../../../ffi/abi/numbers.ts";
+import { PACKED_MATRIX_BYTES, TENSOR_PLACE_BYTES } from "../../../ffi/packed_matrix.ts";
+import {
+  ACTIVATIONS,
+  PACKINGS,
+  PIECE_BYTES,
+  ROPE_LAYOUTS,
+  ROUTER_SCORES,
+} from "../../../ffi/abi/numbers.ts";
 import { STATUS_NAMES } from "../../../ffi/status.ts";
 import {
   CONTROL_WORDS,
@@ -157,7 +164,32 @@ Deno.test("abi: structs", () => {
     bytes: WEIGHT_PART_BYTES,
   });
   assertEquals(wordsOf("forge_piece"), PIECE_BYTES / 4);
-  assertEquals(header.structs.size, 6);
+  assertEquals(header.structs.get("forge_tensor_place"), {
+    fields: [
+      { type: "uint32_t", name: "file", offset: 0 },
+      { type: "uint32_t", name: "type", offset: 4 },
+      { type: "uint64_t", name: "offset", offset: 8 },
+    ],
+    bytes: TENSOR_PLACE_BYTES,
+  });
+  assertEquals(header.structs.get("forge_packed_matrix"), {
+    fields: [
+      { type: "uint32_t", name: "packing", offset: 0 },
+      { type: "uint32_t", name: "type", offset: 4 },
+      { type: "uint64_t", name: "rows", offset: 8 },
+      { type: "uint64_t", name: "cols", offset: 16 },
+      { type: "uint64_t", name: "group_rows", offset: 24 },
+      { type: "uint64_t", name: "group_cols", offset: 32 },
+    ],
+    bytes: PACKED_MATRIX_BYTES,
+  });
+  assertEquals(header.structs.size, 8);
+});
+
+Deno.test("abi: packings", () => {
+  const ours = Object.entries(PACKINGS)
+    .map(([name, number]) => [`FORGE_PACKED_${name.toUpperCase()}`, number]);
+  assertEquals(Object.fromEntries(ours), Object.fromEntries(enumOf("FORGE_PACKED_F8_E4M3")));
 });
 
 Deno.test("abi: statuses", () => {

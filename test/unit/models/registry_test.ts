@@ -101,7 +101,6 @@ Deno.test("a config and tensors that contradict each other are refused", () => {
     [{ vocab_size: null }, {}, "bad_model", "vocab_size is missing"],
     [{ intermediate_size: 2 ** 26 }, {}, "bad_model", "implies [67108864,8]"],
     [{}, { "lm_head.weight": [9, 8] }, "bad_model", `"lm_head.weight" has the shape [9,8]`],
-    [{ quantization_config: { quant_method: "gptq" } }, {}, "unsupported", `quantised by "gptq"`],
     [{ attention_bias: true }, {}, "bad_model", `no tensor "model.layers.0.self_attn.q_proj.bias"`],
     [
       { mlp_bias: true },

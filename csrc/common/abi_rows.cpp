@@ -1,0 +1,117 @@
+// The rows of packed matrices: see forge.h.
+
+#include "border.h"
+#include "packed/packed_matrix.h"
+#include "quant/block.h"
+
+using namespace forge;
+
+namespace {
+
+// Rows and columns of any matrix that there is; keeps products of them within 64 bits.
+constexpr uint64_t kMaxSize = 1u << 28;
+
+uint64_t divide_up(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
+
+bool is_gathered(uint32_t packing) {
+  return packing == FORGE_PACKED_GPTQ || packing == FORGE_PACKED_AWQ;
+}
+
+// What may become of a packing's rows.
+bool makes(uint32_t packing, WeightType type, bool in_order) {
+  switch (packing) {
+    case FORGE_PACKED_F8_E4M3: return type == WeightType::Q8_0;
+    case FORGE_PACKED_INT4: return type == WeightType::Q4_0;
+    case FORGE_PACKED_GPTQ: return type == (in_order ? WeightType::Q4_1 : WeightType::Q8_0);
+    case FORGE_PACKED_AWQ: return type == WeightType::Q4_1;
+    default: return false;
+  }
+}
+
+uint64_t scale_bytes(uint32_t type) {
+  switch (static_cast<WeightType>(type)) {
+    case WeightType::F32: return 4;
+    case WeightType::F16:
+    case WeightType::BF16: return 2;
+    default: fail(FORGE_UNSUPPORTED, "scales of type ", type, "; F32, F16 and BF16 are known");
+  }
+}
+
+PackedTensor tensor_at(const forge_tensor_place& place, uint64_t bytes, const char* what) {
+  auto file = get<FileObject>(place.file, "file")->file;
+  require(place.offset <= file->bytes() && bytes <= file->bytes() - place.offset, what, " of ",
+          bytes, " bytes at offset ", place.offset, " of ", file->path(), " pass its end at ",
+          file->bytes());
+  const uint8_t* data = file->data() + place.offset;
+  return {data, static_cast<WeightType>(place.type), std::move(file)};
+}
+
+void check_sizes(const forge_packed_matrix& matrix) {
+  for (const uint64_t size : {matrix.rows, matrix.cols, matrix.group_rows, matrix.group_cols}) {
+    require(size >= 1 && size <= kMaxSize, "a packed matrix with a size of ", size);
+  }
+  require(matrix.cols % kMadeBlock == 0, matrix.cols, " columns of a packed matrix are no multiple of ",
+          kMadeBlock);
+  require(matrix.group_cols % kMadeBlock == 0 || matrix.group_cols >= matrix.cols, "groups of ",
+          matrix.group_cols, " columns are no multiple of ", kMadeBlock);
+  if (!is_gathered(matrix.packing)) return;
+  require(matrix.rows % 8 == 0 && matrix.group_rows == 1, matrix.rows,
+          " rows are no multiple of 8, or share scales");
+}
+
+uint64_t n_scales(const forge_packed_matrix& matrix) {
+  return divide_up(matrix.rows, matrix.group_rows) * divide_up(matrix.cols, matrix.group_cols);
+}
+
+// Whether column i is of group i / group_cols; refuses numbers of groups that there are not.
+bool groups_in_order(const PackedMatrix& matrix) {
+  const uint64_t n_groups = divide_up(matrix.cols, matrix.group_cols);
+  bool in_order = true;
+  for (uint64_t col = 0; col < matrix.cols; ++col) {
+    const uint64_t group = reinterpret_cast<const PackedU32*>(matrix.groups.data)[col].value();
+    require(group < n_groups, "column ", col, " is of group ", group, " of ", n_groups);
+    in_order = in_order && group == col / matrix.group_cols;
+  }
+  return in_order;
+}
+
+std::shared_ptr<const RowSource> source_of(uint32_t packing, PackedMatrix matrix) {
+  switch (packing) {
+    case FORGE_PACKED_F8_E4M3: return f8_rows(std::move(matrix));
+    case FORGE_PACKED_INT4: return int4_rows(std::move(matrix));
+    case FORGE_PACKED_GPTQ: return gptq_rows(std::move(matrix));
+    default: return awq_rows(std::move(matrix));
+  }
+}
+
+}  // namespace
+
+forge_status forge_rows_create(uint32_t device, const forge_packed_matrix* matrix,
+                               const forge_tensor_place* places, uint32_t* rows) {
+  return on_handle(device, [&] {
+    get_device(device);
+    not_null(rows, "rows");
+    not_null(places, "places");
+    const forge_packed_matrix& from = not_null(matrix, "matrix");
+    check_sizes(from);
+    PackedMatrix packed{static_cast<WeightType>(from.type), from.rows,       from.cols,
+                        from.group_rows,                    from.group_cols, {},
+                        {},                                 {},              {}};
+    const forge_tensor_place &codes = places[0], &scales = places[1], &zeros = places[2],
+                              &groups = places[3];
+    const uint64_t per_byte = from.packing == FORGE_PACKED_F8_E4M3 ? 1 : 2;
+    packed.codes = tensor_at(codes, from.rows * from.cols / per_byte, "codes");
+    packed.scales = tensor_at(scales, n_scales(from) * scale_bytes(scales.type), "scales");
+    if (is_gathered(from.packing)) packed.zeros = tensor_at(zeros, n_scales(from) / 2, "zeros");
+    if (groups.file != 0) packed.groups = tensor_at(groups, from.cols * 4, "groups");
+    const bool in_order = groups.file == 0 || groups_in_order(packed);
+    require(makes(from.packing, packed.type, in_order), "a matrix of packing ", from.packing,
+            in_order ? "" : ", its groups not in order,", " becomes no rows of type ", from.type);
+    auto object = std::make_shared<RowsObject>();
+    object->type = packed.type;
+    object->rows = from.rows;
+    object->cols = from.cols;
+    object->source = source_of(from.packing, std::move(packed));
+    *rows = handles().insert(std::move(object));
+  });
+}

@@ -1,0 +1,192 @@
+#include <algorithm>
+#include <array>
+
+#include "../quant/legacy.h"
+#include "../quant/quantize.h"
+#include "packed_matrix.h"
+
+namespace forge {
+
+namespace {
+
+// Codes in a word.
+constexpr uint64_t kPerWord = 8;
+
+uint32_t word_at(const PackedTensor& tensor, uint64_t index) {
+  return reinterpret_cast<const PackedU32*>(tensor.data)[index].value();
+}
+
+uint32_t nibble_of(uint32_t word, uint64_t index) { return (word >> (4 * index)) & 0xf; }
+
+using Codes = std::array<uint8_t, kMadeBlock>;
+
+// Codes i and i + 16 in byte i, as in GGUF's blocks.
+void pack_halves(const Codes& codes, uint8_t* qs) {
+  for (uint64_t i = 0; i < kMadeBlock / 2; ++i) {
+    qs[i] = static_cast<uint8_t>(codes[i] | codes[i + kMadeBlock / 2] << 4);
+  }
+}
+
+class Int4Rows : public RowSource {
+ public:
+  explicit Int4Rows(PackedMatrix matrix) : matrix_(std::move(matrix)) {}
+
+  void make(uint64_t first_row, uint64_t n_rows, uint8_t* out) const override {
+    const uint64_t n_groups = (matrix_.cols + matrix_.group_cols - 1) / matrix_.group_cols;
+    auto* block = reinterpret_cast<BlockQ4_0*>(out);
+    for (uint64_t row = first_row; row < first_row + n_rows; ++row) {
+      for (uint64_t col = 0; col < matrix_.cols; col += kMadeBlock, ++block) {
+        Codes codes;
+        for (uint64_t i = 0; i < kMadeBlock; i += kPerWord) {
+          const uint32_t word = word_at(matrix_.codes, (row * matrix_.cols + col + i) / kPerWord);
+          for (uint64_t k = 0; k < kPerWord; ++k) {
+            codes[i + k] = static_cast<uint8_t>(nibble_of(word, k));
+          }
+        }
+        const uint64_t group = row / matrix_.group_rows * n_groups + col / matrix_.group_cols;
+        block->d = PackedF16::from(scale_at(matrix_.scales, group));
+        pack_halves(codes, block->qs);
+      }
+    }
+  }
+
+  std::span<const uint8_t> made_of(uint64_t first_row, uint64_t n_rows) const override {
+    const uint64_t row_bytes = matrix_.cols / 2;
+    return {matrix_.codes.data + first_row * row_bytes, n_rows * row_bytes};
+  }
+
+ private:
+  PackedMatrix matrix_;
+};
+
+// What GPTQ and AWQ have in common: the codes of a column follow one another, so that rows are
+// gathered from all over the tensor, and each group of columns of a row has a scale and a zero.
+class ColumnRows : public RowSource {
+ public:
+  explicit ColumnRows(PackedMatrix matrix) : matrix_(std::move(matrix)) {}
+
+  void make(uint64_t first_row, uint64_t n_rows, uint8_t* out) const override {
+    const uint64_t row_bytes = *forge::row_bytes(matrix_.type, matrix_.cols);
+    const uint64_t block_bytes = row_bytes / (matrix_.cols / kMadeBlock);
+    for (uint64_t col = 0; col < matrix_.cols; col += kMadeBlock) {
+      for (uint64_t i = 0; i < n_rows; ++i) {
+        uint8_t* block = out + i * row_bytes + col / kMadeBlock * block_bytes;
+        const Codes codes = codes_at(first_row + i, col);
+        if (matrix_.type == WeightType::Q4_1) {
+          make_q4_1(first_row + i, col, codes, *reinterpret_cast<BlockQ4_1*>(block));
+        } else {
+          make_q8_0(first_row + i, col, codes, block);
+        }
+      }
+    }
+  }
+
+  std::span<const uint8_t> made_of(uint64_t, uint64_t) const override { return {}; }
+
+ protected:
+  const PackedMatrix& matrix() const { return matrix_; }
+
+ private:
+  // Of 32 columns of a row.
+  virtual Codes codes_at(uint64_t row, uint64_t col) const = 0;
+  virtual uint32_t zero_at(uint64_t group, uint64_t row) const = 0;
+
+  float scale_of(uint64_t group, uint64_t row) const {
+    return scale_at(matrix_.scales, group * matrix_.rows + row);
+  }
+
+  void make_q4_1(uint64_t row, uint64_t col, const Codes& codes, BlockQ4_1& block) const {
+    const uint64_t group = col / matrix_.group_cols;
+    const float scale = scale_of(group, row);
+    block.d = PackedF16::from(scale);
+    block.m = PackedF16::from(-scale * static_cast<float>(zero_at(group, row)));
+    pack_halves(codes, block.qs);
+  }
+
+  // Where neighbouring columns are of different groups.
+  void make_q8_0(uint64_t row, uint64_t col, const Codes& codes, uint8_t* block) const {
+    std::array<float, kMadeBlock> values;
+    for (uint64_t i = 0; i < kMadeBlock; ++i) {
+      const uint64_t group = word_at(matrix_.groups, col + i);
+      const auto steps = static_cast<float>(codes[i]) - static_cast<float>(zero_at(group, row));
+      values[i] = scale_of(group, row) * steps;
+    }
+    quantize(WeightType::Q8_0, values.data(), block, kMadeBlock);
+  }
+
+  PackedMatrix matrix_;
+};
+
+class GptqRows : public ColumnRows {
+ public:
+  using ColumnRows::ColumnRows;
+
+ private:
+  Codes codes_at(uint64_t row, uint64_t col) const override {
+    Codes codes;
+    for (uint64_t i = 0; i < kMadeBlock; i += kPerWord) {
+      const uint32_t word = word_at(matrix().codes, (col + i) / kPerWord * matrix().rows + row);
+      for (uint64_t k = 0; k < kPerWord; ++k) {
+        codes[i + k] = static_cast<uint8_t>(nibble_of(word, k));
+      }
+    }
+    return codes;
+  }
+
+  uint32_t zero_at(uint64_t group, uint64_t row) const override {
+    const uint64_t word = (group * matrix().rows + row) / kPerWord;
+    return nibble_of(word_at(matrix().zeros, word), row % kPerWord) + 1;
+  }
+};
+
+class AwqRows : public ColumnRows {
+ public:
+  using ColumnRows::ColumnRows;
+
+ private:
+  // The nibble of each of eight neighbouring rows.
+  static constexpr uint8_t kPlaces[kPerWord] = {0, 4, 1, 5, 2, 6, 3, 7};
+
+  static uint32_t code(const PackedTensor& tensor, uint64_t index) {
+    return nibble_of(word_at(tensor, index / kPerWord), kPlaces[index % kPerWord]);
+  }
+
+  Codes codes_at(uint64_t row, uint64_t col) const override {
+    Codes codes;
+    for (uint64_t i = 0; i < kMadeBlock; ++i) {
+      codes[i] = static_cast<uint8_t>(code(matrix().codes, (col + i) * matrix().rows + row));
+    }
+    return codes;
+  }
+
+  uint32_t zero_at(uint64_t group, uint64_t row) const override {
+    return code(matrix().zeros, group * matrix().rows + row);
+  }
+};
+
+}  // namespace
+
+float scale_at(const PackedTensor& scales, uint64_t index) {
+  switch (scales.type) {
+    case WeightType::F16:
+      return reinterpret_cast<const PackedF16*>(scales.data)[index].value();
+    case WeightType::BF16:
+      return bf16_to_f32(reinterpret_cast<const PackedU16*>(scales.data)[index].value());
+    default:
+      return std::bit_cast<float>(reinterpret_cast<const PackedU32*>(scales.data)[index].value());
+  }
+}
+
+std::shared_ptr<const RowSource> int4_rows(PackedMatrix matrix) {
+  return std::make_shared<const Int4Rows>(std::move(matrix));
+}
+
+std::shared_ptr<const RowSource> gptq_rows(PackedMatrix matrix) {
+  return std::make_shared<const GptqRows>(std::move(matrix));
+}
+
+std::shared_ptr<const RowSource> awq_rows(PackedMatrix matrix) {
+  return std::make_shared<const AwqRows>(std::move(matrix));
+}
+
+}  // namespace forge

@@ -1,0 +1,109 @@
+/**
+ * Matrices of 8-bit floats (E4M3) with scales: one for all, one a row, or one for each block of 128 x 128
+ * (DeepSeek-V3, arXiv:2412.19437). They become Q8_0, see `csrc/common/packed/f8_rows.cpp`: as small as they
+ * were, and what that rounds is far below what 8-bit floats had rounded before.
+ */
+import { ForgeError } from "../../errors.ts";
+import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
+import { quote } from "../quote.ts";
+import { tensorBytes, type TensorInfo } from "../tensor_info.ts";
+import type { PackedFolder, Unpacked } from "./folder.ts";
+
+const TYPE = "Q8_0";
+
+/** The sides of a block where the settings do not say. */
+const DEFAULT_BLOCK: readonly [number, number] = [128, 128];
+
+/** The matrices of a folder that are 8-bit floats with scales. */
+export function* f8Matrices({ path, settings, tensors }: PackedFolder): Iterable<Unpacked> {
+  const block = blockOf(settings, path);
+  for (const codes of tensors.values()) {
+    if (codes.type !== "F8_E4M3" || codes.shape.length < 2) continue;
+    const scales = tensors.get(`${codes.name}_scale_inv`) ?? tensors.get(`${codes.name}_scale`);
+    if (scales === undefined) {
+      throw new ForgeError(
+        "bad_model",
+        `${quote(path)} has no ${quote(`${codes.name}_scale`)} for its 8-bit floats, nor "…_inv"`,
+      );
+    }
+    const { name, shape, file, offset } = codes;
+    const bytes = tensorBytes(TYPE, shape);
+    if (typeof bytes === "string") {
+      throw new ForgeError("unsupported", `${quote(file)}: 8-bit floats ${quote(name)}: ${bytes}`);
+    }
+    const packed = {
+      packing: "f8_e4m3",
+      codes,
+      scales,
+      ...groupsOf(codes, scales, block),
+    } as const;
+    yield {
+      matrix: { name, type: TYPE, shape, file, offset, bytes, packed },
+      parts: [codes, scales],
+    };
+  }
+}
+
+/** The rows and columns that share a scale. */
+function groupsOf(
+  codes: TensorInfo,
+  scales: TensorInfo,
+  [blockRows, blockCols]: readonly [number, number],
+): { readonly groupRows: number; readonly groupCols: number } {
+  if (scales.type !== "F32" && scales.type !== "F16" && scales.type !== "BF16") {
+    throw new ForgeError(
+      "unsupported",
+      `${quote(scales.file)}: scales ${
+        quote(scales.name)
+      } are stored as ${scales.type}; forge reads ` +
+        "them in F32, F16 and BF16",
+    );
+  }
+  const cols = codes.shape.at(-1)!, rows = codes.shape.at(-2)!;
+  const outer = codes.shape.slice(0, -2).reduce((product, size) => product * size, 1);
+  const count = scales.shape.reduce((product, size) => product * size, 1);
+  if (count === 1) return { groupRows: outer * rows, groupCols: cols };
+  if (count === outer * rows) return { groupRows: 1, groupCols: cols };
+  if (count === outer) return { groupRows: rows, groupCols: cols };
+  const inRows = Math.ceil(rows / blockRows), inCols = Math.ceil(cols / blockCols);
+  const [scaleRows, scaleCols] = scales.shape.slice(-2);
+  const fits = scaleRows === inRows && scaleCols === inCols && count === outer * inRows * inCols;
+  // Blocks of one matrix of several do not reach into the next.
+  if (fits && (outer === 1 || rows % blockRows === 0)) {
+    return { groupRows: blockRows, groupCols: blockCols };
+  }
+  throw new ForgeError(
+    "bad_model",
+    `${quote(scales.file)}: scales ${quote(scales.name)} have the shape [${scales.shape}]; for ` +
+      `[${codes.shape}] one is needed, one a row, or one a block of ${blockRows} x ${blockCols}`,
+  );
+}
+
+/** The sides of a block. */
+function blockOf(settings: JsonObject, path: string): readonly [number, number] {
+  const named = settings.weight_block_size ?? blockStructure(settings.config_groups) ?? undefined;
+  if (named === undefined) return DEFAULT_BLOCK;
+  if (Array.isArray(named) && named.length === 2) {
+    const [rows, cols] = named;
+    const isSize = (value: JsonValue | undefined): value is number =>
+      typeof value === "number" && Number.isSafeInteger(value) && value > 0;
+    if (isSize(rows) && isSize(cols)) return [rows, cols];
+  }
+  throw new ForgeError(
+    "bad_model",
+    `${quote(path)}: quantization_config has the block ${
+      quote(JSON.stringify(named))
+    }; two sizes are needed`,
+  );
+}
+
+/** Where compressed-tensors says so: the first of its groups that has blocks. */
+function blockStructure(groups: JsonValue | undefined): JsonValue | undefined {
+  if (!isJsonObject(groups)) return undefined;
+  for (const group of Object.values(groups)) {
+    const weights = isJsonObject(group) ? group.weights : undefined;
+    const found = isJsonObject(weights) ? weights.block_structure : undefined;
+    if (found !== undefined && found !== null) return found;
+  }
+  return undefined;
+}

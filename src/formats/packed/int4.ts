@@ -1,0 +1,222 @@
+/**
+ * Matrices of 4-bit integers with a scale, and in most formats a zero, for each group of neighbouring columns. They
+ * become Q4_1 or Q4_0, whose blocks of 32 columns then repeat what their group has; where GPTQ has put columns in
+ * an order of its own, groups do not lie together, and rows become Q8_0. E. Frantar et al., "GPTQ",
+ * arXiv:2210.17323; J. Lin et al., "AWQ", arXiv:2306.00978.
+ */
+import { ForgeError } from "../../errors.ts";
+import { InputFile } from "../file.ts";
+import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
+import { quote } from "../quote.ts";
+import {
+  type PackedMatrix,
+  tensorBytes,
+  type TensorInfo,
+  type TensorType,
+} from "../tensor_info.ts";
+import { type PackedFolder, unknownPacking, type Unpacked } from "./folder.ts";
+
+/** Codes in a word of 32 bits. */
+const PER_WORD = 8;
+
+/** The matrices of a folder that AutoGPTQ, GPTQModel and their kin write. */
+export function* gptqMatrices(folder: PackedFolder): Iterable<Unpacked> {
+  const { path, settings, tensors } = folder;
+  assertBits(folder, settings.bits);
+  const format = settings.checkpoint_format ?? "gptq";
+  if (format !== "gptq") throw unknownPacking(path, `GPTQ of the format ${quote(String(format))}`);
+  if (isJsonObject(settings.dynamic) && Object.values(settings.dynamic).some(changesBits)) {
+    throw unknownPacking(path, "GPTQ with other numbers of bits in some of its matrices");
+  }
+  for (const codes of tensors.values()) {
+    const base = baseName(codes, ".qweight");
+    if (base === undefined) continue;
+    const [wordRows = 0, rows = 0] = codes.shape;
+    const groups = tensors.get(`${base}.g_idx`);
+    const isOrdered = settings.desc_act !== true;
+    const parts = [codes, part(folder, `${base}.qzeros`), part(folder, `${base}.scales`)] as const;
+    const cols = wordRows * PER_WORD;
+    const matrix = columnMatrix(folder, base, [rows, cols], isOrdered ? "Q4_1" : "Q8_0", {
+      packing: "gptq",
+      codes,
+      zeros: parts[1],
+      scales: parts[2],
+      groups: expected(groups, [cols], ["I32"]),
+    });
+    yield { matrix, parts: [...parts, ...(groups ? [groups] : []), ...emptyBias(folder, base)] };
+  }
+}
+
+/** The matrices of a folder that AutoAWQ writes for matrix products ("gemm"). */
+export function* awqMatrices(folder: PackedFolder): Iterable<Unpacked> {
+  const { path, settings, tensors } = folder;
+  assertBits(folder, settings.bits ?? settings.w_bit);
+  const version = String(settings.version ?? "gemm").toLowerCase();
+  if (version !== "gemm") throw unknownPacking(path, `AWQ of the version ${quote(version)}`);
+  for (const codes of tensors.values()) {
+    const base = baseName(codes, ".qweight");
+    if (base === undefined) continue;
+    const [cols = 0, wordRows = 0] = codes.shape;
+    const zeros = part(folder, `${base}.qzeros`), scales = part(folder, `${base}.scales`);
+    const shape = [wordRows * PER_WORD, cols] as const;
+    const packed = { packing: "awq", codes, zeros, scales } as const;
+    yield {
+      matrix: columnMatrix(folder, base, shape, "Q4_1", packed),
+      parts: [codes, zeros, scales],
+    };
+  }
+}
+
+/** The matrices of a folder that compressed-tensors writes as "pack-quantized", without zeros. */
+export function* int4Matrices(folder: PackedFolder): Iterable<Unpacked> {
+  const { path, settings, tensors } = folder;
+  const other = Array.from(tensors.values(), ({ name, type }) => ({ name, type }))
+    .find(({ name, type }) => type === "I8" && name.endsWith(".weight"));
+  if (other !== undefined) throw unknownPacking(path, "quantised to 8-bit integers");
+  for (const codes of tensors.values()) {
+    const base = baseName(codes, ".weight_packed");
+    if (base === undefined) continue;
+    assertBits(folder, packedBits(settings));
+    if (tensors.has(`${base}.weight_zero_point`) || tensors.has(`${base}.weight_g_idx`)) {
+      throw unknownPacking(path, "quantised with zero points or an order of columns");
+    }
+    const scales = part(folder, `${base}.weight_scale`);
+    const size = tensors.get(`${base}.weight_shape`);
+    const [rows = 0, words = 0] =
+      expected(codes, [codes.shape[0] ?? 0, codes.shape[1] ?? 0], ["I32"])
+        .shape;
+    const cols = words * PER_WORD;
+    const nGroups = scales.shape[1] ?? 0;
+    expected(scales, [rows, nGroups], FLOATS);
+    const packed = {
+      packing: "int4",
+      groupRows: 1,
+      groupCols: groupCols(scales, cols, nGroups),
+      codes,
+      scales,
+    } as const;
+    yield {
+      matrix: matrixOf(`${base}.weight`, "Q4_0", [rows, cols], packed),
+      parts: [codes, scales, ...(size ? [size] : [])],
+    };
+  }
+}
+
+const FLOATS: readonly TensorType[] = ["F32", "F16", "BF16"];
+
+/** What GPTQ and AWQ have in common: scales `[groups, rows]`, zeros `[groups, rows / 8]`. */
+function columnMatrix(
+  folder: PackedFolder,
+  base: string,
+  [rows, cols]: readonly [number, number],
+  type: TensorType,
+  packed: Omit<PackedMatrix, "groupRows" | "groupCols"> & { readonly zeros: TensorInfo },
+): TensorInfo {
+  const { codes, scales, zeros } = packed;
+  expected(codes, codes.shape.slice(0, 2), ["I32"]);
+  const nGroups = scales.shape[0] ?? 0;
+  expected(scales, [nGroups, rows], FLOATS);
+  expected(zeros, [nGroups, rows / PER_WORD], ["I32"]);
+  const size = folder.settings.group_size;
+  const width = groupCols(
+    scales,
+    cols,
+    nGroups,
+    typeof size === "number" && size > 0 ? size : cols,
+  );
+  return matrixOf(`${base}.weight`, type, [rows, cols], {
+    ...packed,
+    groupRows: 1,
+    groupCols: width,
+  });
+}
+
+function matrixOf(
+  name: string,
+  type: TensorType,
+  shape: readonly number[],
+  packed: PackedMatrix,
+): TensorInfo {
+  const { file, offset } = packed.codes;
+  const bytes = tensorBytes(type, shape);
+  if (typeof bytes === "string") {
+    throw new ForgeError("unsupported", `${quote(file)}: 4-bit integers ${quote(name)}: ${bytes}`);
+  }
+  return { name, type, shape, file, offset, bytes, packed };
+}
+
+/** Columns that share a scale, of which blocks of 32 must be a part. */
+function groupCols(
+  scales: TensorInfo,
+  cols: number,
+  nGroups: number,
+  width = cols / nGroups,
+): number {
+  if (Math.ceil(cols / width) === nGroups && (width % 32 === 0 || width >= cols)) return width;
+  throw new ForgeError(
+    "unsupported",
+    `${quote(scales.file)}: scales ${
+      quote(scales.name)
+    } are of ${nGroups} groups of ${cols} columns; forge ` +
+      "reads groups that are multiples of 32 columns, or whole rows",
+  );
+}
+
+function baseName({ name }: TensorInfo, suffix: string): string | undefined {
+  return name.endsWith(suffix) ? name.slice(0, -suffix.length) : undefined;
+}
+
+function part({ path, tensors }: PackedFolder, name: string): TensorInfo {
+  const found = tensors.get(name);
+  if (found !== undefined) return found;
+  throw new ForgeError(
+    "bad_model",
+    `${quote(path)} has no tensor ${quote(name)} beside its 4-bit codes`,
+  );
+}
+
+function expected<T extends TensorInfo | undefined>(
+  tensor: T,
+  shape: readonly number[],
+  types: readonly TensorType[],
+): T {
+  if (tensor === undefined) return tensor;
+  const fits = tensor.shape.length === shape.length &&
+    tensor.shape.every((size, i) => size === shape[i]);
+  if (fits && types.includes(tensor.type)) return tensor;
+  throw new ForgeError(
+    "bad_model",
+    `${quote(tensor.file)}: tensor ${
+      quote(tensor.name)
+    } is ${tensor.type} [${tensor.shape}]; the others of its ` +
+      `matrix imply ${types.join(" or ")} [${shape}]`,
+  );
+}
+
+function assertBits({ path }: PackedFolder, bits: unknown): void {
+  if (bits !== 4) throw unknownPacking(path, `quantised to ${quote(String(bits))} bits`);
+}
+
+function changesBits(settings: JsonValue | undefined): boolean {
+  return isJsonObject(settings) && settings.bits !== undefined;
+}
+
+/** The bits that compressed-tensors names for its weights. */
+function packedBits(settings: JsonObject): unknown {
+  const groups = isJsonObject(settings.config_groups) ? Object.values(settings.config_groups) : [];
+  const bits = groups.map((group) => {
+    const weights = isJsonObject(group) ? group.weights : undefined;
+    return isJsonObject(weights) ? weights.num_bits : undefined;
+  });
+  return bits.find((each) => each !== bits[0]) ?? bits[0];
+}
+
+/** Older writers of GPTQ give every matrix a bias; one of zeros is none. */
+function emptyBias({ tensors }: PackedFolder, base: string): TensorInfo[] {
+  const bias = tensors.get(`${base}.bias`);
+  if (bias === undefined || bias.shape.length !== 1) return [];
+  using file = InputFile.open(bias.file);
+  const bytes = new Uint8Array(bias.bytes);
+  file.readAt(bias.offset, bytes);
+  return bytes.some((byte) => byte !== 0) ? [] : [bias];
+}

@@ -1,0 +1,212 @@
+/**
+ * Folders with packed matrices compute what folders do with the numbers that these stand for: 8-bit floats by each
+ * kind of scales, and 4-bit integers as GPTQ, AWQ and compressed-tensors write them.
+ */
+import { load, type LoadOptions } from "../../src/mod.ts";
+import { float32Tensor, type TensorData } from "../../src/formats/tensor_data.ts";
+import { Random } from "../support/random.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+import { writeRandomLlama } from "../support/tiny_llama.ts";
+import { assertClose } from "./reference_check.ts";
+
+/** The tensors of a matrix, and the numbers that they stand for, row by row. */
+interface Packed {
+  readonly tensors: readonly TensorData[];
+  readonly values: Float32Array;
+}
+
+interface Format {
+  readonly name: string;
+  readonly settings: Readonly<Record<string, unknown>>;
+  /** @param base the name of a matrix without `.weight` */
+  readonly pack: (base: string, rows: number, cols: number) => Packed;
+}
+
+/** Of the projections of the tiny model, in rows as in columns. */
+const GROUP = 32;
+
+const ofBytes = (array: Float32Array | Int32Array) => new Uint8Array(array.buffer.slice(0));
+
+/** The number of a code in E4M3. */
+function e4m3(code: number): number {
+  const exponent = code >> 3 & 15, fraction = code & 7;
+  const value = exponent === 0 ? fraction / 8 * 2 ** -6 : (1 + fraction / 8) * 2 ** (exponent - 7);
+  return code >= 128 ? -value : value;
+}
+
+/** 8-bit floats, `scaleRows x scaleCols` scales to a matrix. */
+function f8(
+  base: string,
+  rows: number,
+  cols: number,
+  suffix: string,
+  [scaleRows, scaleCols]: readonly [number, number],
+): Packed {
+  const random = new Random(base);
+  const codes = Uint8Array.from({ length: rows * cols }, () => {
+    return 40 + random.int(0, 30) + 128 * random.int(0, 1);
+  });
+  const scales = Float32Array.from({ length: scaleRows * scaleCols }, () => {
+    return (0.5 + random.uniform()) / Math.sqrt(cols);
+  });
+  const groupRows = scaleRows === 1 ? rows : scaleRows === rows ? 1 : GROUP;
+  const groupCols = scaleCols === 1 ? cols : GROUP;
+  const values = Float32Array.from(codes, (code, i) => {
+    const row = Math.floor(i / cols / groupRows), col = Math.floor(i % cols / groupCols);
+    return e4m3(code) * scales[row * scaleCols + col]!;
+  });
+  const shape = [scaleRows, scaleCols];
+  return {
+    values,
+    tensors: [
+      { name: `${base}.weight`, type: "F8_E4M3", shape: [rows, cols], data: codes },
+      { name: `${base}.${suffix}`, type: "F32", shape, data: ofBytes(scales) },
+      { name: `${base}.input_scale`, type: "F32", shape: [1], data: new Uint8Array(4) },
+    ],
+  };
+}
+
+/** Eight codes in a word, the i-th of which is `at(i)`. */
+function word(at: (i: number) => number): number {
+  let bits = 0;
+  for (let i = 0; i < 8; i++) bits |= at(i) << 4 * i;
+  return bits;
+}
+
+const AWQ_ORDER = [0, 2, 4, 6, 1, 3, 5, 7];
+
+/** 4-bit integers with scales and zeros for groups of columns. */
+function int4(kind: "gptq" | "awq" | "int4", base: string, rows: number, cols: number): Packed {
+  const random = new Random(base);
+  const nGroups = cols / GROUP;
+  const code = new Random(`${base} codes`);
+  const codes = Uint8Array.from({ length: rows * cols }, () => code.int(0, 15));
+  const zeros = Uint8Array.from(
+    { length: nGroups * rows },
+    () => kind === "int4" ? 8 : random.int(1, 15),
+  );
+  // Powers of two, which F16 and F32 hold alike.
+  const scales = Float32Array.from({ length: nGroups * rows }, () => 2 ** -random.int(5, 6));
+  const values = Float32Array.from(codes, (code, i) => {
+    const group = Math.floor(i % cols / GROUP) * rows + Math.floor(i / cols);
+    return (code - zeros[group]!) * scales[group]!;
+  });
+  const words = (name: string, shape: readonly [number, number], at: (i: number) => number) => {
+    const data = ofBytes(Int32Array.from({ length: shape[0] * shape[1] }, (_, i) => at(i)));
+    return { name: `${base}.${name}`, type: "I32", shape, data } as const;
+  };
+  const floats = (name: string, shape: readonly number[], values: Float32Array): TensorData => {
+    return float32Tensor(`${base}.${name}`, shape, values);
+  };
+  if (kind === "int4") {
+    const ofRows = Float32Array.from(
+      scales,
+      (_, i) => scales[i % nGroups * rows + Math.floor(i / nGroups)]!,
+    );
+    return {
+      values,
+      tensors: [
+        words("weight_packed", [rows, cols / 8], (i) => word((k) => codes[8 * i + k]!)),
+        floats("weight_scale", [rows, nGroups], ofRows),
+        { name: `${base}.weight_shape`, type: "I64", shape: [2], data: new Uint8Array(16) },
+      ],
+    };
+  }
+  const order = kind === "awq" ? AWQ_ORDER : [...AWQ_ORDER].sort();
+  const less = kind === "gptq" ? 1 : 0;
+  const zeroWords = words(
+    "qzeros",
+    [nGroups, rows / 8],
+    (i) => word((k) => zeros[8 * i + order[k]!]! - less),
+  );
+  const codeWords = kind === "gptq"
+    ? words(
+      "qweight",
+      [cols / 8, rows],
+      (i) => word((k) => codes[i % rows * cols + 8 * Math.floor(i / rows) + k]!),
+    )
+    : words("qweight", [cols, rows / 8], (i) => {
+      const col = Math.floor(i / (rows / 8)), row = i % (rows / 8) * 8;
+      return word((k) => codes[(row + order[k]!) * cols + col]!);
+    });
+  const rest: TensorData[] = kind === "awq" ? [] : [
+    words("g_idx", [1, cols], (i) => Math.floor(i / GROUP)),
+    floats("bias", [rows], new Float32Array(rows)),
+  ].map((tensor) => tensor.name.endsWith("g_idx") ? { ...tensor, shape: [cols] } : tensor);
+  return {
+    values,
+    tensors: [codeWords, zeroWords, floats("scales", [nGroups, rows], scales), ...rest],
+  };
+}
+
+const compressed = (weights: object) => {
+  return { quant_method: "compressed-tensors", config_groups: { group_0: { weights } } };
+};
+
+const FORMATS: readonly Format[] = [
+  {
+    name: "FP8 with blocks",
+    settings: { quant_method: "fp8", weight_block_size: [GROUP, GROUP] },
+    pack: (base, rows, cols) =>
+      f8(base, rows, cols, "weight_scale_inv", [rows / GROUP, cols / GROUP]),
+  },
+  {
+    name: "FP8 with a scale a row",
+    settings: compressed({ num_bits: 8, type: "float", strategy: "channel" }),
+    pack: (base, rows, cols) => f8(base, rows, cols, "weight_scale", [rows, 1]),
+  },
+  {
+    name: "FP8 with one scale",
+    settings: { quant_method: "modelopt", quant_algo: "FP8" },
+    pack: (base, rows, cols) => f8(base, rows, cols, "weight_scale", [1, 1]),
+  },
+  {
+    name: "GPTQ",
+    settings: { quant_method: "gptq", bits: 4, group_size: GROUP, desc_act: false },
+    pack: (base, rows, cols) => int4("gptq", base, rows, cols),
+  },
+  {
+    name: "AWQ",
+    settings: { quant_method: "awq", bits: 4, group_size: GROUP, version: "gemm" },
+    pack: (base, rows, cols) => int4("awq", base, rows, cols),
+  },
+  {
+    name: "compressed-tensors in 4 bits",
+    settings: compressed({ num_bits: 4, type: "int", strategy: "group", group_size: GROUP }),
+    pack: (base, rows, cols) => int4("int4", base, rows, cols),
+  },
+];
+
+const DEVICES: readonly { options: LoadOptions; tolerance: number }[] = [
+  { options: { device: "reference", kvType: "F32" }, tolerance: 3e-3 },
+  // Here the CPU rounds activations to eight bits, as with all quantised weights.
+  { options: { device: "cpu", kvType: "F32" }, tolerance: 5e-2 },
+];
+
+const PROMPT = Int32Array.from({ length: 12 }, (_, i) => 2 + 7 * i % 90);
+
+for (const { name, settings, pack } of FORMATS) {
+  for (const { options, tolerance } of DEVICES) {
+    Deno.test(`a folder in ${name} computes what its numbers do on ${options.device}`, async () => {
+      using folder = new TempFolder();
+      const logitsOf = async (isPacked: boolean) => {
+        const path = folder.at(isPacked ? "packed" : "floats");
+        writeRandomLlama(path, {
+          config: isPacked ? { quantization_config: settings } : {},
+          change: (tensors) =>
+            tensors.flatMap((tensor) => {
+              const base = /^(.*_proj)\.weight$/.exec(tensor.name)?.[1];
+              const [rows = 0, cols = 0] = tensor.shape;
+              if (base === undefined) return [tensor];
+              const packed = pack(base, rows, cols);
+              if (isPacked) return packed.tensors;
+              return [float32Tensor(tensor.name, tensor.shape, packed.values)];
+            }),
+        });
+        await using model = await load(path, options);
+        return await model.logits(PROMPT);
+      };
+      assertClose(await logitsOf(true), await logitsOf(false), tolerance);
+    });
+  }
+}

@@ -1,0 +1,136 @@
+/** Which folders with packed matrices are read, as what, and what is said of the others. */
+import { assertEquals, assertThrows } from "@std/assert";
+import { ForgeError } from "../../../src/errors.ts";
+import type { JsonObject } from "../../../src/formats/json.ts";
+import { unpackedTensors } from "../../../src/formats/packed/mod.ts";
+import type { TensorInfo, TensorType } from "../../../src/formats/tensor_info.ts";
+
+type Tensors = Record<string, readonly [TensorType, ...number[]]>;
+
+function unpack(settings: JsonObject, tensors: Tensors): ReadonlyMap<string, TensorInfo> {
+  const infos = Object.entries(tensors).map(([name, [type, ...shape]]): [string, TensorInfo] => {
+    return [name, { name, type, shape, file: "model.safetensors", offset: 0, bytes: 0 }];
+  });
+  return unpackedTensors({ quantization_config: settings }, new Map(infos), "folder");
+}
+
+/** The packed matrices by name: type, shape and the sides of a group. */
+function shapes(settings: JsonObject, tensors: Tensors) {
+  return Array.from(unpack(settings, tensors).values(), ({ name, type, shape, packed }) => {
+    return [name, type, shape, packed?.groupRows, packed?.groupCols];
+  });
+}
+
+const FP8 = { quant_method: "fp8", weight_block_size: [128, 128] };
+const GPTQ = { quant_method: "gptq", bits: 4, group_size: 128, desc_act: false };
+const AWQ = { quant_method: "awq", bits: 4, group_size: 128, version: "gemm" };
+
+const gptqTensors: Tensors = {
+  "a.qweight": ["I32", 32, 64],
+  "a.qzeros": ["I32", 2, 8],
+  "a.scales": ["F16", 2, 64],
+  "a.g_idx": ["I32", 256],
+};
+const awqTensors: Tensors = {
+  "a.qweight": ["I32", 256, 8],
+  "a.qzeros": ["I32", 2, 8],
+  "a.scales": ["F16", 2, 64],
+};
+
+Deno.test("8-bit floats are found with their scales, whatever these are for", () => {
+  const cases: [Tensors[string], number, number][] = [
+    [["F32", 2, 3], 128, 128],
+    [["BF16", 200, 1], 1, 288],
+    [["BF16", 200], 1, 288],
+    [["F32"], 200, 288],
+    [["F32", 1], 200, 288],
+  ];
+  for (const [scales, groupRows, groupCols] of cases) {
+    const tensors: Tensors = {
+      "a.weight": ["F8_E4M3", 200, 288],
+      "a.weight_scale_inv": scales,
+      "a.input_scale": ["F32", 1],
+      "a.k_scale": ["F32", 1],
+    };
+    assertEquals(shapes(FP8, tensors), [["a.weight", "Q8_0", [200, 288], groupRows, groupCols]]);
+  }
+});
+
+Deno.test("experts in one tensor share scales as single ones do", () => {
+  const experts = (...scales: number[]): Tensors => ({
+    "experts.gate_up_proj": ["F8_E4M3", 4, 256, 128],
+    "experts.gate_up_proj_scale_inv": ["F32", ...scales],
+  });
+  const name = "experts.gate_up_proj", shape = [4, 256, 128];
+  assertEquals(shapes(FP8, experts(4, 2, 1)), [[name, "Q8_0", shape, 128, 128]]);
+  assertEquals(shapes(FP8, experts(4, 1, 1)), [[name, "Q8_0", shape, 256, 128]]);
+  assertEquals(shapes(FP8, experts(4, 256, 1)), [[name, "Q8_0", shape, 1, 128]]);
+});
+
+Deno.test("blocks are as large as the settings say, in either way", () => {
+  const tensors: Tensors = { "a.weight": ["F8_E4M3", 64, 128], "a.weight_scale": ["F32", 1, 2] };
+  const named = { config_groups: { group_0: { weights: { block_structure: [64, 64] } } } };
+  const groups = [["a.weight", "Q8_0", [64, 128], 64, 64]];
+  assertEquals(shapes({ quant_method: "fp8", weight_block_size: [64, 64] }, tensors), groups);
+  assertEquals(shapes({ quant_method: "compressed-tensors", ...named }, tensors), groups);
+});
+
+Deno.test("4-bit integers become matrices in which rows are rows", () => {
+  const matrix = (type: string) => [["a.weight", type, [64, 256], 1, 128]];
+  assertEquals(shapes(GPTQ, gptqTensors), matrix("Q4_1"));
+  assertEquals(shapes({ ...GPTQ, desc_act: true }, gptqTensors), matrix("Q8_0"));
+  assertEquals(shapes(AWQ, awqTensors), matrix("Q4_1"));
+  const int4 = {
+    quant_method: "compressed-tensors",
+    config_groups: { a: { weights: { num_bits: 4 } } },
+  };
+  const compressed: Tensors = {
+    "a.weight_packed": ["I32", 64, 32],
+    "a.weight_scale": ["BF16", 64, 2],
+    "a.weight_shape": ["I64", 2],
+    "b.weight": ["BF16", 8, 8],
+  };
+  assertEquals(shapes(int4, compressed), [
+    ["b.weight", "BF16", [8, 8], undefined, undefined],
+    ...matrix("Q4_0"),
+  ]);
+});
+
+Deno.test("what is packed otherwise, or does not fit together, is refused", () => {
+  const f8 = (scale: Tensors[string], ...shape: number[]): Tensors => {
+    return { "a.weight": ["F8_E4M3", ...shape], "a.weight_scale": scale };
+  };
+  const { "a.qzeros": _, ...withoutZeros } = awqTensors;
+  const packed: Tensors = { "a.weight_packed": ["I32", 64, 32], "a.weight_scale": ["BF16", 64, 2] };
+  const ct = (bits: number) => {
+    return {
+      quant_method: "compressed-tensors",
+      config_groups: { a: { weights: { num_bits: bits } } },
+    };
+  };
+  const bad: [JsonObject, Tensors, ForgeError["code"], string][] = [
+    [{ quant_method: "bitsandbytes" }, {}, "unsupported", `quantised by "bitsandbytes"`],
+    [{ quant_method: "constructor" }, {}, "unsupported", `quantised by "constructor"`],
+    [FP8, { "a.weight": ["F8_E4M3", 64, 64] }, "bad_model", `no "a.weight_scale" for`],
+    [FP8, f8(["F32", 3], 64, 64), "bad_model", "have the shape [3]; for [64,64] one is needed"],
+    [FP8, f8(["U8", 1], 64, 64), "unsupported", "stored as U8"],
+    [FP8, f8(["F32", 1], 64, 40), "unsupported", "must be a multiple of 32"],
+    [FP8, f8(["F32", 2, 2, 1], 2, 192, 128), "bad_model", "one a block of 128 x 128"],
+    [{ ...FP8, weight_block_size: [0, 1] }, {}, "bad_model", 'has the block "[0,1]"'],
+    [{ ...GPTQ, bits: 8 }, gptqTensors, "unsupported", `quantised to "8" bits`],
+    [{ ...GPTQ, checkpoint_format: "gptq_v2" }, {}, "unsupported", `the format "gptq_v2"`],
+    [{ ...GPTQ, dynamic: { "x": { bits: 8 } } }, {}, "unsupported", "other numbers of bits"],
+    [GPTQ, { ...gptqTensors, "a.g_idx": ["I32", 255] }, "bad_model", "imply I32 [256]"],
+    [GPTQ, { ...gptqTensors, "a.scales": ["F16", 3, 64] }, "bad_model", "imply I32 [3,8]"],
+    [{ ...GPTQ, group_size: 64 }, gptqTensors, "unsupported", "2 groups of 256 columns"],
+    [{ ...AWQ, version: "gemv" }, {}, "unsupported", `AWQ of the version "gemv"`],
+    [AWQ, withoutZeros, "bad_model", `no tensor "a.qzeros"`],
+    [ct(8), packed, "unsupported", `quantised to "8" bits`],
+    [ct(4), { ...packed, "a.weight_g_idx": ["I32", 256] }, "unsupported", "an order of columns"],
+    [ct(8), { "a.weight": ["I8", 64, 64] }, "unsupported", "8-bit integers"],
+  ];
+  for (const [settings, tensors, code, message] of bad) {
+    const error = assertThrows(() => unpack(settings, tensors), ForgeError, message);
+    assertEquals(error.code, code);
+  }
+});
