@@ -8,8 +8,9 @@
 enum {
   FORGE_IDENTITY = 0,
   FORGE_SILU = 1,
-  FORGE_GELU_TANH = 2, /* 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) */
-  FORGE_GELU_ERF = 3   /* 0.5 x (1 + erf(x / sqrt(2))) */
+  FORGE_GELU_TANH = 2,   /* 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) */
+  FORGE_GELU_ERF = 3,    /* 0.5 x (1 + erf(x / sqrt(2))) */
+  FORGE_RELU_SQUARED = 5 /* max(x, 0)^2 */
 };
 
 /* Gated units that are no activation(gate) * up. */

@@ -66,7 +66,8 @@ void Recorder::use_kv(const char* operation, const KvRef& kv) {
 }
 
 void Recorder::check_activation(const char* operation, uint32_t activation) const {
-  require(activation <= FORGE_GELU_ERF, operation, ": unknown activation ", activation);
+  require(activation <= FORGE_GELU_ERF || activation == FORGE_RELU_SQUARED, operation,
+          ": unknown activation ", activation);
 }
 
 ValueId Recorder::add_value(Rows rows, uint64_t cols) {
@@ -182,7 +183,7 @@ ValueId Recorder::glu(ValueId x, uint32_t width, uint32_t unit) {
   const Value in = use("glu", "x", x);
   require(width >= 1 && in.cols % (2 * static_cast<uint64_t>(width)) == 0, "glu: x has ", in.cols,
           " columns, which are no groups of twice ", width);
-  require(unit <= FORGE_CLAMPED_SWIGLU, "glu: unknown unit ", unit);
+  require(unit <= FORGE_RELU_SQUARED, "glu: unknown unit ", unit);
   return add(GluOp{x, width, unit, 0}, in.rows, in.cols / 2);
 }
 

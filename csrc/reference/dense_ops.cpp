@@ -36,6 +36,8 @@ float activate(uint32_t activation, float x) {
     }
     case FORGE_GELU_ERF:
       return static_cast<float>(0.5 * x * (1.0 + std::erf(x * 0.7071067811865476)));
+    case FORGE_RELU_SQUARED:
+      return x < 0 ? 0.0f : x * x;
     default:
       return x;
   }

@@ -8,6 +8,7 @@ export const ACTIVATIONS: Record<Activation, number> = {
   silu: 1,
   gelu_tanh: 2,
   gelu_erf: 3,
+  relu_squared: 5,
 };
 
 /** The ABI's numbers of gated units. */

@@ -4,7 +4,7 @@
 
 #include "prelude.cuh"
 
-// FORGE_IDENTITY, FORGE_SILU, FORGE_GELU_TANH, FORGE_GELU_ERF.
+// FORGE_IDENTITY, FORGE_SILU, FORGE_GELU_TANH, FORGE_GELU_ERF, FORGE_RELU_SQUARED.
 DEVICE float activate(u32 activation, float x) {
   switch (activation) {
     case 1:
@@ -13,6 +13,8 @@ DEVICE float activate(u32 activation, float x) {
       return 0.5f * x * (1.0f + tanhf(0.7978845608f * (x + 0.044715f * x * x * x)));
     case 3:
       return 0.5f * x * (1.0f + erff(x * 0.7071067812f));
+    case 5:
+      return x < 0 ? 0.0f : x * x;
     default:
       return x;
   }

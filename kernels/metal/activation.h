@@ -18,7 +18,7 @@ inline float normal_distribution(float x) {
   return x < 0 ? tail : 1.0f - tail;
 }
 
-// FORGE_IDENTITY, FORGE_SILU, FORGE_GELU_TANH, FORGE_GELU_ERF.
+// FORGE_IDENTITY, FORGE_SILU, FORGE_GELU_TANH, FORGE_GELU_ERF, FORGE_RELU_SQUARED.
 inline float activate(uint activation, float x) {
   switch (activation) {
     case 1:
@@ -27,6 +27,8 @@ inline float activate(uint activation, float x) {
       return 0.5f * x * (1.0f + precise::tanh(0.7978845608f * (x + 0.044715f * x * x * x)));
     case 3:
       return x * normal_distribution(x);
+    case 5:
+      return x < 0 ? 0.0f : x * x;
     default:
       return x;
   }

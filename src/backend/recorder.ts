@@ -3,7 +3,7 @@ import type { KvCache, StateCache, Weight } from "./memory.ts";
 import type { Step, Value } from "./step.ts";
 
 /** Activation functions of a matmul's epilogue and of gated units. */
-export type Activation = "identity" | "silu" | "gelu_tanh" | "gelu_erf";
+export type Activation = "identity" | "silu" | "gelu_tanh" | "gelu_erf" | "relu_squared";
 
 /** How gate and up become one: the activation of the gate times up, or gpt-oss's unit with limits. */
 export type GatedUnit = Activation | "clamped_swiglu";

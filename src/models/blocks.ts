@@ -30,6 +30,21 @@ export function loadRmsNorm(
     recorder.rmsNorm(x, weight, { eps: c.normEps, weightOffset, residual });
 }
 
+/** LayerNorm with a bias over the hidden size. */
+export function loadLayerNorm(
+  weights: WeightLoader,
+  c: DecoderConfig,
+  name: TensorName,
+  { weightOffset = 0 }: NormOptions = {},
+): Block {
+  const stored = weights.vector(name, c.hiddenSize);
+  const weight = weightOffset === 0 ? stored : weights.uploadVector(
+    Float32Array.from(weights.backend.readWeight(stored, 0, 1), (value) => value + weightOffset),
+  );
+  const bias = weights.vector(name, c.hiddenSize, "bias");
+  return ({ recorder }, x) => recorder.layerNorm(x, weight, bias, c.normEps);
+}
+
 export interface AttentionParts {
   /** The rotation, or `undefined` for a layer without positions. */
   readonly rope: Rope | undefined;
@@ -231,6 +246,29 @@ export function loadGatedMlp(
   return ({ recorder }, x, residual) => {
     const hidden = recorder.glu(recorder.matmul(x, gateUp), intermediateSize, activation);
     return recorder.matmul(hidden, down, { alpha: outputScale, residual });
+  };
+}
+
+export interface PlainMlpParts {
+  /** Whether both products have biases. */
+  readonly bias: BiasRule;
+  /** @default the usual ones */
+  readonly names?: Pick<MlpNames, "up" | "down"> | undefined;
+}
+
+/** The MLP without a gate, `down(activation(up(x)))`. */
+export function loadPlainMlp(
+  weights: WeightLoader,
+  { hiddenSize, intermediateSize, activation }: DecoderConfig,
+  { bias, names = MLP_NAMES }: PlainMlpParts,
+): Block {
+  const up = weights.matrix(names.up, intermediateSize, hiddenSize);
+  const upBias = loadBias(weights, names.up, intermediateSize, bias);
+  const down = weights.matrix(names.down, hiddenSize, intermediateSize);
+  const downBias = loadBias(weights, names.down, hiddenSize, bias);
+  return ({ recorder }, x, residual) => {
+    const hidden = recorder.matmul(x, up, { bias: upBias, activation });
+    return recorder.matmul(hidden, down, { bias: downBias, residual });
   };
 }
 

@@ -86,6 +86,7 @@ const ACTIVATIONS: Readonly<Record<string, Activation>> = {
   gelu: "gelu_erf",
   gelu_new: "gelu_tanh",
   gelu_pytorch_tanh: "gelu_tanh",
+  relu2: "relu_squared",
 };
 
 function readActivation(config: ConfigReader, fallback: Activation): Activation {

@@ -1,12 +1,19 @@
-/** ERNIE 4.5 (dense): Llama that rotates neighbouring pairs. Baidu, ERNIE 4.5 Technical Report, 2025. */
-import { loadAttention, loadGatedMlp, loadRmsNorm } from "./blocks.ts";
+/**
+ * ERNIE 4.5: Llama that rotates neighbouring pairs, in the larger sizes with experts beside a shared one. Baidu,
+ * "ERNIE 4.5 Technical Report", 2025.
+ */
+import { type Block, loadAttention, loadGatedMlp, loadRmsNorm } from "./blocks.ts";
 import type { Family } from "./causal_lm.ts";
 import { INPUT_NORM, loadDecoder, loadRope, MLP_NORM, preNormLayer } from "./decoder.ts";
-import { decoderConfig } from "./decoder_config.ts";
+import { type DecoderConfig, decoderConfig } from "./decoder_config.ts";
+import type { ConfigReader } from "./config_reader.ts";
+import { loadMoe, type MoeParts } from "./moe.ts";
+import { SHARED_EXPERTS } from "./shared_expert_moe.ts";
+import type { WeightLoader } from "./weight_loader.ts";
 
 export const ernie4_5: Family = {
-  huggingFace: ["ernie4_5"],
-  gguf: ["ernie4_5"],
+  huggingFace: ["ernie4_5", "ernie4_5_moe"],
+  gguf: ["ernie4_5", "ernie4_5-moe"],
   load(source) {
     const { config } = source;
     const bias = ["use_bias", undefined] as const;
@@ -15,6 +22,9 @@ export const ernie4_5: Family = {
     }
     const c = decoderConfig(config);
     const rope = loadRope(source, c, { layout: "interleaved", defaultTheta: 500_000 });
+    const mlp = config.modelType === "ernie4_5"
+      ? (weights: WeightLoader) => loadGatedMlp(weights, c)
+      : loadMlps(config, c);
     return loadDecoder(source, c, {
       head: { tiedByDefault: true },
       layer: (weights, i) =>
@@ -22,8 +32,51 @@ export const ernie4_5: Family = {
           attentionNorm: loadRmsNorm(weights, c, INPUT_NORM),
           attention: loadAttention(weights, c, i, { rope }),
           mlpNorm: loadRmsNorm(weights, c, MLP_NORM),
-          mlp: loadGatedMlp(weights, c),
+          mlp: mlp(weights, i),
         }),
     });
   },
 };
+
+/** Loads the MLP of a layer: experts in those from the first to the last, at equal distances, that have any. */
+function loadMlps(
+  config: ConfigReader,
+  c: DecoderConfig,
+): (weights: WeightLoader, layer: number) => Block {
+  const first = config.int(["moe_layer_start_index", "leading_dense_block_count"], {
+    min: 0,
+    fallback: 1,
+  });
+  const end = config.int(["moe_layer_end_index", undefined], { min: -1, fallback: -1 });
+  const last = end === -1 ? c.nLayers - 1 : end;
+  const step = config.int(["moe_layer_interval", "interleave_moe_layer_step"], { fallback: 1 });
+  const nShared = config.int(["moe_num_shared_experts", "expert_shared_count"], {
+    min: 0,
+    fallback: 0,
+  });
+  const nExperts = config.int(["moe_num_experts", "expert_count"]);
+  const experts: MoeParts = {
+    nExperts,
+    topK: config.int(["moe_k", "expert_used_count"], { max: nExperts }),
+    intermediateSize: config.int(["moe_intermediate_size", "expert_feed_forward_length"]),
+    normalize: true,
+    choiceBias: ["mlp.moe_statics.e_score_correction_bias", "exp_probs_b"],
+    choiceBiasShape: [1, nExperts],
+    names: {
+      router: "mlp.gate",
+      gate: "mlp.experts.{}.gate_proj",
+      up: "mlp.experts.{}.up_proj",
+      down: "mlp.experts.{}.down_proj",
+    },
+  };
+  return (weights, layer) => {
+    if (layer < first || layer > last || (layer + 1) % step !== 0) return loadGatedMlp(weights, c);
+    const routed = loadMoe(weights, c, experts);
+    if (nShared === 0) return routed;
+    const shared = loadGatedMlp(weights, c, {
+      intermediateSize: nShared * experts.intermediateSize,
+      names: SHARED_EXPERTS,
+    });
+    return (pass, x, residual) => shared(pass, x, routed(pass, x, residual));
+  };
+}

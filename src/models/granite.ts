@@ -1,21 +1,26 @@
 /**
- * IBM Granite 3: Llama with multipliers on embeddings, attention, residuals and logits, in some sizes with
- * experts.
+ * IBM Granite 3, and 4 where its layers are attention: Llama with multipliers on embeddings, attention, residuals
+ * and logits, in some sizes with experts.
  */
-import { biasRule, loadAttention, loadGatedMlp, loadRmsNorm } from "./blocks.ts";
+import { biasRule, type Block, loadAttention, loadGatedMlp, loadRmsNorm } from "./blocks.ts";
 import type { Family } from "./causal_lm.ts";
 import { INPUT_NORM, loadDecoder, loadRope, MLP_NORM, preNormLayer } from "./decoder.ts";
-import type { ConfigReader } from "./config_reader.ts";
+import type { ConfigReader, Key } from "./config_reader.ts";
 import { type DecoderConfig, decoderConfig } from "./decoder_config.ts";
 import { loadMoe, type MoeParts } from "./moe.ts";
+import type { WeightLoader } from "./weight_loader.ts";
 
 export const granite: Family = {
-  huggingFace: ["granite", "granitemoe"],
+  huggingFace: ["granite", "granitemoe", "granitemoehybrid"],
   gguf: ["granite", "granitemoe"],
   load(source) {
     const { config } = source;
     const c = decoderConfig(config);
-    const rope = loadRope(source, c, { layout: config.isGguf ? "interleaved" : "half" });
+    const isHybrid = config.modelType === "granitemoehybrid";
+    if (isHybrid) assertAttention(config, c.nLayers);
+    const rope = isHybrid && config.raw(["position_embedding_type", undefined]) !== "rope"
+      ? undefined
+      : loadRope(source, c, { layout: config.isGguf ? "interleaved" : "half" });
     const outputScale = config.number(["residual_multiplier", "residual_scale"], 1);
     const bias = biasRule(config, "attention_bias", false);
     const attention = {
@@ -25,9 +30,17 @@ export const granite: Family = {
       outputBias: bias,
       outputScale,
     };
-    const experts = config.modelType === "granitemoe"
-      ? expertParts(config, c, outputScale)
-      : undefined;
+    const hasExperts = isHybrid
+      ? config.int(EXPERTS, { min: 0, fallback: 0 }) > 0
+      : config.modelType === "granitemoe";
+    const experts = hasExperts ? expertParts(config, c, outputScale) : undefined;
+    const loadMlp = (weights: WeightLoader): Block => {
+      const routed = experts && loadMoe(weights, c, experts);
+      if (!isHybrid) return routed ?? loadGatedMlp(weights, c, { outputScale });
+      const shared = loadSharedMlp(config, weights, c, outputScale);
+      if (routed === undefined) return shared;
+      return (pass, x, residual) => shared(pass, x, routed(pass, x, residual));
+    };
     return loadDecoder(source, c, {
       embeddingScale: config.number(["embedding_multiplier", "embedding_scale"], 1),
       head: { scale: 1 / config.positive(["logits_scaling", "logit_scale"], 1) },
@@ -36,16 +49,42 @@ export const granite: Family = {
           attentionNorm: loadRmsNorm(weights, c, INPUT_NORM),
           attention: loadAttention(weights, c, i, attention),
           mlpNorm: loadRmsNorm(weights, c, MLP_NORM),
-          mlp: experts === undefined
-            ? loadGatedMlp(weights, c, { outputScale })
-            : loadMoe(weights, c, experts),
+          mlp: loadMlp(weights),
         }),
     });
   },
 };
 
+const EXPERTS: Key = ["num_local_experts", "expert_count"];
+
+/** Refuses a model with layers of Mamba 2. */
+function assertAttention(config: ConfigReader, nLayers: number): void {
+  const key: Key = ["layer_types", undefined];
+  const types = config.perLayer(key, nLayers) ?? [];
+  const other = Array.from({ length: nLayers }, (_, i) => types[i] ?? "mamba")
+    .find((type) => type !== "attention" && type !== "full_attention");
+  if (other === undefined) return;
+  throw config.unsupported(key, other, "layers of attention alone in this architecture");
+}
+
+/** The MLP that all tokens of Granite 4 go through, gate and up in one matrix. */
+function loadSharedMlp(
+  config: ConfigReader,
+  weights: WeightLoader,
+  { hiddenSize, activation }: DecoderConfig,
+  alpha: number,
+): Block {
+  const size = config.int(["shared_intermediate_size", undefined]);
+  const gateUp = weights.matrix(["shared_mlp.input_linear", undefined], 2 * size, hiddenSize);
+  const down = weights.matrix(["shared_mlp.output_linear", undefined], hiddenSize, size);
+  return ({ recorder }, x, residual) => {
+    const hidden = recorder.glu(recorder.matmul(x, gateUp), size, activation);
+    return recorder.matmul(hidden, down, { alpha, residual });
+  };
+}
+
 function expertParts(config: ConfigReader, c: DecoderConfig, scale: number): MoeParts {
-  const nExperts = config.int(["num_local_experts", "expert_count"]);
+  const nExperts = config.int(EXPERTS);
   return {
     nExperts,
     topK: config.int(["num_experts_per_tok", "expert_used_count"], { max: nExperts }),

@@ -29,6 +29,8 @@ export interface MoeParts extends Omit<MoeRouteOptions, "bias"> {
   readonly hasBias?: boolean | undefined;
   /** Where what is added to the scores for the choice alone stands, if anything is. */
   readonly choiceBias?: TensorName | undefined;
+  /** The shape of that in Hugging Face folders. @default one dimension */
+  readonly choiceBiasShape?: readonly number[] | undefined;
   readonly names: ExpertNames | StackedNames;
 }
 
@@ -58,8 +60,7 @@ export function loadRoutedExperts(
   parts: MoeParts,
 ): RoutedExperts {
   const { nExperts, intermediateSize, unit = c.activation } = parts;
-  const bias = parts.choiceBias &&
-    weights.vector(parts.choiceBias, nExperts, weights.isGguf ? "bias" : "");
+  const bias = parts.choiceBias && loadChoiceBias(weights, parts.choiceBias, parts);
   const { gateUp, gateUpBias, down, downBias } = loadExperts(weights, c.hiddenSize, parts);
 
   return (recorder, logits, x, residual) => {
@@ -69,6 +70,12 @@ export function loadRoutedExperts(
     const out = recorder.moeMatmul(hidden, route, down, nExperts, downBias);
     return recorder.moeCombine(out, route, residual);
   };
+}
+
+function loadChoiceBias(weights: WeightLoader, name: TensorName, parts: MoeParts): Weight {
+  const { nExperts, choiceBiasShape = [nExperts] } = parts;
+  if (weights.isGguf) return weights.vector(name, nExperts, "bias");
+  return weights.mapWhole(weights.tensor(name, "", choiceBiasShape), nExperts);
 }
 
 export interface SharedMoeParts extends MoeParts {
@@ -104,7 +111,8 @@ export function loadSharedMoe(
 const GATE_UP_EXPERTS: TensorName = [undefined, "ffn_gate_up_exps"];
 const DOWN_EXPERTS: TensorName = [undefined, "ffn_down_exps"];
 
-interface Experts {
+/** The matrices of all experts of a layer. */
+export interface Experts {
   /** `[nExperts x (gate | up), hiddenSize]` */
   readonly gateUp: Weight;
   readonly gateUpBias: Weight | undefined;
@@ -113,7 +121,12 @@ interface Experts {
   readonly downBias: Weight | undefined;
 }
 
-function loadExperts(weights: WeightLoader, hiddenSize: number, parts: MoeParts): Experts {
+/** Those of a mixture, in whichever way they are stored. */
+export function loadExperts(
+  weights: WeightLoader,
+  hiddenSize: number,
+  parts: MoeParts,
+): Experts {
   const { nExperts, intermediateSize, names, hasBias = false } = parts;
   if ("gateUp" in names && !weights.isGguf) {
     const gateUp = { nExperts, rows: 2 * intermediateSize, cols: hiddenSize, ...names };

@@ -9,6 +9,14 @@ import { loadMoe, type MoeParts } from "./moe.ts";
 
 const EXPERT = "mlp.experts.{}";
 
+/** The text part of Qwen3-VL has the experts of a layer in one tensor, their columns before their rows. */
+const VISION_EXPERTS = {
+  router: "mlp.gate",
+  gateUp: "mlp.experts.gate_up_proj",
+  down: "mlp.experts.down_proj",
+  isTransposed: true,
+} as const;
+
 /** The experts of a config; their matrices lie apart. @param normalized where config.json does not say */
 export function expertParts(config: ConfigReader, normalized: boolean): MoeParts {
   // transformers writes the count under either name.
@@ -40,7 +48,7 @@ export function isDenseLayer(config: ConfigReader): (layer: number) => boolean {
 }
 
 export const qwen3Moe: Family = {
-  huggingFace: ["qwen3_moe"],
+  huggingFace: ["qwen3_moe", "qwen3_vl_moe_text"],
   gguf: ["qwen3moe", "qwen3vlmoe"],
   load(source) {
     const { config } = source;
@@ -48,7 +56,9 @@ export const qwen3Moe: Family = {
     const rope = loadRope(source, c, { layout: "half" });
     const windows = qwenWindows(config, c);
     const isDense = isDenseLayer(config);
-    const experts = expertParts(config, false);
+    const isVision = config.modelType === "qwen3_vl_moe_text";
+    const parts = expertParts(config, isVision);
+    const experts = isVision ? { ...parts, names: VISION_EXPERTS } : parts;
     return loadDecoder(source, c, {
       layer: (weights, i) =>
         preNormLayer({

@@ -3,6 +3,7 @@ import { ForgeError } from "../errors.ts";
 import type { Checkpoint } from "../formats/checkpoint.ts";
 import { quote } from "../formats/quote.ts";
 import { type CausalLm, type Family, ModelSource } from "./causal_lm.ts";
+import { arcee } from "./arcee.ts";
 import { cohere } from "./cohere.ts";
 import { deepseek } from "./deepseek.ts";
 import { ernie4_5 } from "./ernie4_5.ts";
@@ -18,8 +19,10 @@ import { granite } from "./granite.ts";
 import { hunyuan } from "./hunyuan.ts";
 import { lfm2 } from "./lfm2.ts";
 import { llama } from "./llama.ts";
+import { llama4 } from "./llama4.ts";
 import { mistral } from "./mistral.ts";
 import { mixtral } from "./mixtral.ts";
+import { nemotron } from "./nemotron.ts";
 import { olmo2 } from "./olmo2.ts";
 import { olmoe } from "./olmoe.ts";
 import { phi3 } from "./phi3.ts";
@@ -34,6 +37,7 @@ import { starcoder2 } from "./starcoder2.ts";
 import type { WeightLoader } from "./weight_loader.ts";
 
 const FAMILIES: readonly Family[] = [
+  arcee,
   cohere,
   deepseek,
   ernie4_5,
@@ -49,8 +53,10 @@ const FAMILIES: readonly Family[] = [
   hunyuan,
   lfm2,
   llama,
+  llama4,
   mistral,
   mixtral,
+  nemotron,
   olmo2,
   olmoe,
   phi3,

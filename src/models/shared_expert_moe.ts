@@ -7,7 +7,8 @@ import type { TensorName, WeightLoader } from "./weight_loader.ts";
 
 const EXPERT = "mlp.experts.{}";
 const CHOICE_BIAS: TensorName = ["mlp.gate.e_score_correction_bias", "exp_probs_b"];
-const SHARED = {
+/** What the expert is called that all tokens go through. */
+export const SHARED_EXPERTS = {
   gate: ["mlp.shared_experts.gate_proj", "ffn_gate_shexp"],
   up: ["mlp.shared_experts.up_proj", "ffn_up_shexp"],
   down: ["mlp.shared_experts.down_proj", "ffn_down_shexp"],
@@ -51,7 +52,7 @@ export function sharedExpertMlp(
     const isBiased = experts.scores === "sigmoid";
     const shared = nShared === 0 ? undefined : loadGatedMlp(weights, c, {
       intermediateSize: nShared * intermediateSize,
-      names: SHARED,
+      names: SHARED_EXPERTS,
     });
     const routed = loadMoe(weights, c, {
       ...experts,

@@ -33,7 +33,8 @@ export const smollm3: Family = {
   },
 };
 
-function rotatedLayers(config: ConfigReader, nLayers: number): boolean[] {
+/** Which layers rotate queries and keys: those of a list, or all but every so many. */
+export function rotatedLayers(config: ConfigReader, nLayers: number): boolean[] {
   const key: Key = ["no_rope_layers", undefined];
   // Despite its name, 1 in this list means that the layer rotates.
   const listed = config.perLayer(key, nLayers);

@@ -1,5 +1,5 @@
 /** StarCoder2: LayerNorm, biases everywhere and an MLP without a gate. arXiv:2402.19173. */
-import { type BiasRule, biasRule, type Block, loadAttention, loadBias } from "./blocks.ts";
+import { biasRule, loadAttention, loadLayerNorm, loadPlainMlp } from "./blocks.ts";
 import type { Family } from "./causal_lm.ts";
 import {
   FINAL_NORM,
@@ -9,11 +9,12 @@ import {
   MLP_NORM,
   preNormLayer,
 } from "./decoder.ts";
-import { type DecoderConfig, decoderConfig, slidingWindows } from "./decoder_config.ts";
-import type { TensorName, WeightLoader } from "./weight_loader.ts";
+import { decoderConfig, slidingWindows } from "./decoder_config.ts";
 
-const UP: TensorName = ["mlp.c_fc", "ffn_up"];
-const DOWN: TensorName = ["mlp.c_proj", "ffn_down"];
+const MLP_NAMES = {
+  up: ["mlp.c_fc", "ffn_up"],
+  down: ["mlp.c_proj", "ffn_down"],
+} as const;
 
 export const starcoder2: Family = {
   huggingFace: ["starcoder2"],
@@ -40,26 +41,8 @@ export const starcoder2: Family = {
             outputBias: bias,
           }),
           mlpNorm: loadLayerNorm(weights, c, MLP_NORM),
-          mlp: loadMlp(weights, c, bias),
+          mlp: loadPlainMlp(weights, c, { bias, names: MLP_NAMES }),
         }),
     });
   },
 };
-
-function loadLayerNorm(weights: WeightLoader, c: DecoderConfig, name: TensorName): Block {
-  const weight = weights.vector(name, c.hiddenSize);
-  const bias = weights.vector(name, c.hiddenSize, "bias");
-  return ({ recorder }, x) => recorder.layerNorm(x, weight, bias, c.normEps);
-}
-
-function loadMlp(weights: WeightLoader, c: DecoderConfig, rule: BiasRule): Block {
-  const { hiddenSize, intermediateSize } = c;
-  const up = weights.matrix(UP, intermediateSize, hiddenSize);
-  const upBias = loadBias(weights, UP, intermediateSize, rule);
-  const down = weights.matrix(DOWN, hiddenSize, intermediateSize);
-  const downBias = loadBias(weights, DOWN, hiddenSize, rule);
-  return ({ recorder }, x, residual) => {
-    const hidden = recorder.matmul(x, up, { bias: upBias, activation: c.activation });
-    return recorder.matmul(hidden, down, { bias: downBias, residual });
-  };
-}

@@ -6,6 +6,7 @@ import type { ChatMessage } from "../tokenizer/chat_template.ts";
 import { respond } from "./answer.ts";
 import { ChatChoice } from "./chat/choice.ts";
 import { settleDialect } from "./chat/dialect.ts";
+import { effortVariables } from "./chat/reasoning_effort.ts";
 import { readTools } from "./chat/tools.ts";
 import { readBody } from "./request_body.ts";
 import { checkFields, readStream } from "./request_fields.ts";
@@ -19,6 +20,7 @@ const FIELDS = [
   "tools",
   "tool_choice",
   "parallel_tool_calls",
+  "reasoning_effort",
   // Messages have a role for the system, and are always rendered through the template.
   ...OPTION_FIELDS.filter((name) => name !== "system" && name !== "raw"),
 ];
@@ -30,7 +32,13 @@ export async function chatCompletions(service: Service, request: Request): Promi
   const { model } = service;
   const messages = readConversation(body, model.checkpoint.chatTemplate);
   const stream = readStream(body);
-  const { n = 1, ...options } = readOptions(body, service.defaults);
+  const { n = 1, ...asked } = readOptions(body, service.defaults);
+  const variables = effortVariables(
+    body.reasoning_effort,
+    model.checkpoint.chatTemplate,
+    asked.templateVariables,
+  );
+  const options = variables === undefined ? asked : { ...asked, templateVariables: variables };
   const use = readTools(body);
   const controller = new AbortController();
   const leave = service.admission.enter(n);

@@ -27,7 +27,6 @@ const ALIASES = {
   ...FIELD_ALIASES,
   functions: "tools",
   function_call: "tool_choice",
-  reasoning_effort: "chat_template_kwargs",
 };
 
 /**

@@ -1,7 +1,13 @@
 /** The activation functions and gated units in float64. */
 import type { Activation, GatedUnit } from "../../src/backend.ts";
 
-export const activations: readonly Activation[] = ["identity", "silu", "gelu_tanh", "gelu_erf"];
+export const activations: readonly Activation[] = [
+  "identity",
+  "silu",
+  "gelu_tanh",
+  "gelu_erf",
+  "relu_squared",
+];
 
 export const gatedUnits: readonly GatedUnit[] = [...activations, "clamped_swiglu"];
 
@@ -32,6 +38,8 @@ export function activate(activation: Activation, x: number): number {
       return 0.5 * x * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (x + 0.044715 * x ** 3)));
     case "gelu_erf":
       return 0.5 * x * (1 + erf(x / Math.SQRT2));
+    case "relu_squared":
+      return x < 0 ? 0 : x * x;
   }
 }
 

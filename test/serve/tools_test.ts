@@ -397,3 +397,38 @@ Deno.test("serve: thoughts are told apart from the answer", async () => {
     assertEquals(cut.choices[0]!.message!.content, "");
   }
 });
+
+Deno.test("serve: the effort of thoughts is what the template calls it", async () => {
+  const open = async (folder: TempFolder, chatTemplate: string) => {
+    writeRandomLlama(folder.path, { contextLength: 4096, chatTemplate });
+    return await Client.open(folder.path);
+  };
+  const ask = { messages: [user("x")], max_tokens: 1 };
+  const promptTokens = async (client: Client, effort: string | null) => {
+    const { usage } = await client.chat({ ...ask, reasoning_effort: effort });
+    return usage!.prompt_tokens;
+  };
+  const refusal = async (client: Client, body: object) => {
+    const response = await client.post(CHAT, { ...ask, ...body });
+    const { error } = await response.json();
+    assertEquals([response.status, error.param], [400, "reasoning_effort"]);
+    return error.message;
+  };
+  using told = new TempFolder();
+  await using levels = await open(told, "{{ 'aaaaaaaaa' if reasoning_effort == 'high' else 'a' }}");
+  assertEquals(await promptTokens(levels, "high") - await promptTokens(levels, "low"), 8);
+  assertEquals(await promptTokens(levels, null), await promptTokens(levels, "medium"));
+  const unknown = await refusal(levels, { reasoning_effort: "minimal" });
+  assertStringIncludes(unknown, 'valid is "low", "medium", "high" for this model');
+
+  using switched = new TempFolder();
+  await using thinker = await open(switched, "{{ 'aaa' if enable_thinking else 'a' }}");
+  assertEquals(await promptTokens(thinker, "minimal") - await promptTokens(thinker, "none"), 2);
+  const twice = { reasoning_effort: "none", chat_template_kwargs: { enable_thinking: true } };
+  assertStringIncludes(await refusal(thinker, twice), "not both");
+  assertStringIncludes(await refusal(thinker, { reasoning_effort: "lots" }), 'is "lots"; valid');
+
+  using plain = new TempFolder();
+  await using other = await open(plain, "a");
+  assertStringIncludes(await refusal(other, { reasoning_effort: "low" }), "no variable for it");
+});

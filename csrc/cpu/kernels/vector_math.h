@@ -75,12 +75,19 @@ FORGE_INLINE Vec gelu_erf(Vec x) {
   return x * select(less(x, zero()), half_tail, set(1.0f) - half_tail);
 }
 
-// FORGE_IDENTITY, FORGE_SILU, FORGE_GELU_TANH, FORGE_GELU_ERF.
+// NaN, as the second operand, passes through max.
+FORGE_INLINE Vec relu_squared(Vec x) {
+  const Vec positive = max(zero(), x);
+  return positive * positive;
+}
+
+// FORGE_IDENTITY, FORGE_SILU, FORGE_GELU_TANH, FORGE_GELU_ERF, FORGE_RELU_SQUARED.
 FORGE_INLINE Vec activate(uint32_t activation, Vec x) {
   switch (activation) {
     case 1: return silu(x);
     case 2: return gelu_tanh(x);
     case 3: return gelu_erf(x);
+    case 5: return relu_squared(x);
     default: return x;
   }
 }

@@ -41,7 +41,7 @@ Deno.test("an unknown architecture is refused with the names its format knows", 
   assertThrows(
     () => findFamily(fakeCheckpoint({ metadata })),
     ForgeError,
-    "it knows command-r, cohere2, deepseek2, ernie4_5, exaone4, gemma, gemma2",
+    "it knows arcee, command-r, cohere2, deepseek2, ernie4_5, ernie4_5-moe, exaone4, gemma",
   );
 });
 
