@@ -18,6 +18,8 @@ export { type Checkpoint, openCheckpoint } from "./formats/checkpoint.ts";
 export type { GgufValue } from "./formats/gguf.ts";
 export type { JsonObject, JsonValue } from "./formats/json.ts";
 export {
+  type PackedMatrix,
+  type Packing,
   TENSOR_TYPES,
   type TensorInfo,
   type TensorType,
