@@ -90,12 +90,17 @@ export type Packing = "f8_e4m3" | "int4" | "gptq" | "awq";
 
 /** The tensors that a matrix is made of. */
 export interface PackedMatrix {
+  /** How they lie. */
   readonly packing: Packing;
-  /** Groups of so many rows and columns share a scale. */
+  /** Rows that share a scale. */
   readonly groupRows: number;
+  /** Columns that share a scale. */
   readonly groupCols: number;
+  /** What stands for the numbers: 8-bit floats or 4-bit integers. */
   readonly codes: TensorInfo;
+  /** What they are multiplied with. */
   readonly scales: TensorInfo;
+  /** What is subtracted from them before. */
   readonly zeros?: TensorInfo | undefined;
   /** The group of each column, where GPTQ has put them into another order. */
   readonly groups?: TensorInfo | undefined;
