@@ -41,6 +41,7 @@ export interface Step {
   readonly hasDepfile: boolean;
 }
 
+/** The checkers that compilers can build in. */
 export const sanitizers = ["address", "undefined", "thread", "leak"] as const;
 
 /** A checker that compilers can build in. */

@@ -46,6 +46,7 @@ const sharedByGpus = [...cpp.shared, "csrc/gpu"];
 // Results must not depend on where a compiler chooses to contract a product and a sum.
 const noContraction = "-ffp-contract=off";
 
+/** The libraries that a tree can build, the fastest backend of each system among them. */
 export const libraries: readonly Library[] = [
   {
     ...cpp,

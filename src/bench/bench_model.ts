@@ -7,6 +7,7 @@ import { quote } from "../formats/quote.ts";
 import { loadModel } from "../models/registry.ts";
 import { type ModelSummary, summarizeModel } from "./model_summary.ts";
 
+/** How a model is opened to be measured. */
 export interface BenchModelOptions {
   /** What messages call the model. */
   readonly name: string;

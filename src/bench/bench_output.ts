@@ -2,6 +2,7 @@
 import type { BenchRecord } from "./bench_record.ts";
 import { workloadName } from "./workload.ts";
 
+/** The formats that `forge bench -o` names. */
 export type OutputFormat = "md" | "json" | "jsonl" | "csv";
 
 /** The texts of one format. */
@@ -138,6 +139,7 @@ const csv: RecordPrinter = {
   end: () => "",
 };
 
+/** The formats for tests of one sequence. */
 export const PRINTERS: Readonly<Record<OutputFormat, RecordPrinter>> = {
   md: markdown(COLUMNS),
   json,

@@ -79,8 +79,10 @@ export const SYNTHETIC_TYPES = [
   "Q4_0",
 ] as const satisfies readonly TensorType[];
 
+/** A type that synthetic models can have. */
 export type SyntheticType = (typeof SYNTHETIC_TYPES)[number];
 
+/** The type where a name has none behind it. */
 export const DEFAULT_TYPE: SyntheticType = "Q4_0";
 
 /** A synthetic model of a shape, and the type of its matrices. */

@@ -18,6 +18,7 @@ import { writeStderr } from "./output.ts";
 import { Progress } from "./progress.ts";
 import { describeDevice } from "./run_report.ts";
 
+/** What `forge run --batch` is told. */
 export type BatchFlags =
   & Options<(typeof BATCH_FLAGS)[number] | "system" | "raw" | "logprobs" | "completions">
   & ModelFlags

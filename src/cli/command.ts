@@ -30,6 +30,7 @@ export interface OperandSpec {
   readonly required: boolean;
 }
 
+/** What is said of a command, and which options it takes. */
 export interface CommandSpec {
   readonly name: string;
   /** One line for the list of commands. */

@@ -18,6 +18,7 @@ const MODEL = {
   required: false,
 };
 
+/** The commands, in the order that help lists them. */
 export const COMMANDS: readonly Command[] = [
   defineCommand({
     name: "run",

@@ -24,6 +24,7 @@ export type Line =
     | { readonly text: undefined; readonly error: ForgeError }
   );
 
+/** Which lines are read, and how long they may be. */
 export interface LineOptions {
   /** Which lines are read, by number; the others are neither kept nor decoded. @default all */
   readonly isWanted?: (number: number) => boolean;

@@ -47,6 +47,7 @@ export interface ConfigFacts {
   readonly rope_scaling: string | null;
 }
 
+/** What a tokenizer says of itself. */
 export interface TokenizerFacts {
   readonly description: string;
   readonly vocab_size: number;
@@ -57,6 +58,7 @@ export interface TokenizerFacts {
   readonly end: readonly SpecialToken[];
 }
 
+/** A token that ends or begins texts. */
 export interface SpecialToken {
   readonly id: number;
   readonly text: string;

@@ -3,6 +3,7 @@ import { ForgeError } from "../errors.ts";
 import { quote } from "../formats/quote.ts";
 import { namesModel } from "./model_path.ts";
 
+/** What `forge run` is given without flags. */
 export interface RunOperands {
   readonly model: string | undefined;
   /** `-` for stdin. */

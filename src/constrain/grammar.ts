@@ -7,6 +7,7 @@ import { canBeEmpty } from "./automata/byte_automaton.ts";
 import { checkLimit, LIMITS } from "./limits.ts";
 import { type SpellingName, SPELLINGS } from "./automata/spelling.ts";
 
+/** What a rule's texts are made of. */
 export type Expression =
   | { readonly kind: "text"; readonly text: string }
   | { readonly kind: "sequence"; readonly items: readonly Expression[] }
@@ -15,21 +16,26 @@ export type Expression =
   /** The texts of an automaton, and how they are written. */
   | { readonly kind: "automaton"; readonly texts: Automaton; readonly spelling: SpellingName };
 
+/** Just this text. */
 export function text(value: string): Expression {
   return { kind: "text", text: value };
 }
 
+/** The empty text. */
 export const NOTHING: Expression = text("");
 
+/** One after another. */
 export function sequence(...items: Expression[]): Expression {
   const kept = items.filter((item) => item.kind !== "text" || item.text !== "");
   return kept.length === 1 ? kept[0]! : { kind: "sequence", items: kept };
 }
 
+/** Any of them; no text at all for none. */
 export function choice(...options: Expression[]): Expression {
   return options.length === 1 ? options[0]! : { kind: "choice", options };
 }
 
+/** The same, or nothing. */
 export function optional(body: Expression): Expression {
   return choice(NOTHING, body);
 }

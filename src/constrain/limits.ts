@@ -57,6 +57,7 @@ export function checkLimit(what: string, value: number, most: number): void {
   if (value > most) throw tooLarge(`${what} is ${value}; at most ${most} is allowed`);
 }
 
+/** The error for a constraint that would take too long. */
 export function tooLarge(reason: string): ForgeError {
   return new ForgeError("usage", `the constraint is too large: ${reason}`);
 }

@@ -25,6 +25,7 @@ export interface Call {
   readonly after: Place;
 }
 
+/** What calls read: a rule or an automaton. */
 export interface Callee {
   readonly start: Place;
   /** Whether it can be empty. */

@@ -56,6 +56,7 @@ export function chooseFromTop(
   return candidates.length < needed ? undefined : choose(request, candidates);
 }
 
+/** Whether a mask allows a token; all are where there is none. */
 export function allows(mask: Uint32Array | undefined, token: number): boolean {
   return mask === undefined || (mask[token >>> 5]! >>> (token & 31) & 1) === 1;
 }

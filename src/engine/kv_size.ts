@@ -17,6 +17,7 @@ export const KV_ELEMENT_BYTES: Readonly<Record<KvType, number>> = {
   Q8_0: 34 / 32,
 };
 
+/** What the caches are to hold. */
 export interface CacheNeeds {
   readonly contextLength: number;
   readonly maxSequences: number;

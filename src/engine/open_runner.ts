@@ -3,6 +3,7 @@ import type { CausalLm } from "../models/causal_lm.ts";
 import { cacheTokens, stateSlots } from "./kv_size.ts";
 import { Runner } from "./runner.ts";
 
+/** How large a model is opened. */
 export interface SessionShape {
   /** Positions a sequence can have. */
   readonly contextLength: number;

@@ -38,6 +38,7 @@ export interface PromptCacheKey {
   readonly context_length: number | null;
 }
 
+/** What stands at the beginning of a file. */
 export interface PromptCacheHeader extends PromptCacheKey {
   /** How many token ids follow. */
   readonly tokens: number;

@@ -34,6 +34,7 @@ export type ResolvedSampling = {
 
 type Setting = Exclude<keyof SamplingOptions, "seed">;
 
+/** What holds where neither caller nor model says otherwise. */
 export const SAMPLING_DEFAULTS: Readonly<Record<Setting, number>> = {
   temperature: 0.8,
   topK: 40,

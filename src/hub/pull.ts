@@ -18,6 +18,7 @@ const TOKEN_VARIABLE = "HF_TOKEN";
 
 const DEFAULT_ENDPOINT = "https://huggingface.co";
 
+/** How a download is followed and stopped. */
 export interface PullOptions {
   /** Called as bytes arrive: the file, its bytes so far, and its size where the hub tells it. */
   readonly onProgress?: (file: string, bytes: number, total: number | undefined) => void;

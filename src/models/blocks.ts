@@ -12,6 +12,7 @@ import type { TensorName, WeightLoader } from "./weight_loader.ts";
 /** Records a part that maps hidden states to hidden states. */
 export type Block = (pass: ForwardPass, x: Value, residual?: Value) => Value;
 
+/** How a norm differs from plain RMSNorm. */
 export interface NormOptions {
   /** Gemma's checkpoints store the weight less 1. @default 0 */
   readonly weightOffset?: number | undefined;
@@ -45,6 +46,7 @@ export function loadLayerNorm(
   return ({ recorder }, x) => recorder.layerNorm(x, weight, bias, c.normEps);
 }
 
+/** What attention has beside its projections. */
 export interface AttentionParts {
   /** The rotation, or `undefined` for a layer without positions. */
   readonly rope: Rope | undefined;
@@ -203,6 +205,7 @@ export function kvShape(c: DecoderConfig): LayerKvShape {
   return { nKvHeads: c.nKvHeads, kHeadDim: c.headDim, vHeadDim: c.headDim };
 }
 
+/** How a gated MLP differs from the usual one. */
 export interface MlpParts {
   /** @default the config's */
   readonly activation?: Activation | undefined;
@@ -214,6 +217,7 @@ export interface MlpParts {
   readonly names?: MlpNames | undefined;
 }
 
+/** The names of its three matrices. */
 export interface MlpNames {
   readonly gate: TensorName;
   readonly up: TensorName;

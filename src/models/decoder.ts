@@ -73,6 +73,7 @@ export function parallelLayer(parts: { norm: Block; attention: Block; mlp: Block
   };
 }
 
+/** What a decoder is made of. */
 export interface DecoderParts {
   /** Loads layer `index`. */
   readonly layer: (weights: WeightLoader, index: number) => Layer;

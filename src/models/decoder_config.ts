@@ -18,6 +18,7 @@ export interface DecoderConfig {
   readonly contextLength: number;
 }
 
+/** What holds where a config is silent, and where it says things elsewhere. */
 export interface DecoderDefaults {
   /** Where the norms' epsilon stands. @default the usual place of RMSNorm's */
   readonly normEps?: Key;

@@ -8,6 +8,7 @@ import type { TensorName } from "./weight_loader.ts";
 const EMBEDDING: TensorName = ["embed_tokens", "token_embd"];
 const LM_HEAD: TensorName = ["lm_head", "output"];
 
+/** A loaded embedding matrix, `[vocabSize, hiddenSize]`. */
 export interface Embedding {
   readonly weight: Weight;
   readonly vocabSize: number;
@@ -22,6 +23,7 @@ export function loadEmbedding(source: ModelSource, c: DecoderConfig): Embedding 
   return { weight: weights.matrix(EMBEDDING, vocabSize, c.hiddenSize), vocabSize };
 }
 
+/** What the end of a decoder does beside its product. */
 export interface HeadParts {
   /** Whether the output matrix is the embedding when the config does not say. @default false */
   readonly tiedByDefault?: boolean;

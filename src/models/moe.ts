@@ -20,6 +20,7 @@ export interface StackedNames extends ExpertLayout {
   readonly down: string;
 }
 
+/** A mixture's sizes, its routing, and what its tensors are called. */
 export interface MoeParts extends Omit<MoeRouteOptions, "bias"> {
   readonly nExperts: number;
   readonly intermediateSize: number;
@@ -78,6 +79,7 @@ function loadChoiceBias(weights: WeightLoader, name: TensorName, parts: MoeParts
   return weights.mapWhole(weights.tensor(name, "", choiceBiasShape), nExperts);
 }
 
+/** A mixture, and what all tokens go through. */
 export interface SharedMoeParts extends MoeParts {
   /** An MLP that all tokens go through beside the experts, as far as its gate lets it. */
   readonly shared: {

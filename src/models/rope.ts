@@ -21,6 +21,7 @@ export interface RopeDivisors {
   readonly long?: Float32Array | undefined;
 }
 
+/** What a rotation is asked for. */
 export interface RopeRequest extends RopeLayers {
   readonly headDim: number;
   /** The longest sequence the model was made for. */

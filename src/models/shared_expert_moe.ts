@@ -17,6 +17,7 @@ export const SHARED_EXPERTS = {
 /** GGUF's number of sigmoid scores. */
 const GGUF_SIGMOID = 2;
 
+/** What holds where a config is silent. */
 export interface SharedExpertDefaults {
   /** How many layers from the first on have a plain MLP. */
   readonly firstDense: number;

@@ -14,6 +14,7 @@ export interface ExpertLayout {
   readonly isInterleaved?: boolean;
 }
 
+/** The weight that they become, `[nExperts x rows, cols]`. */
 export interface ExpertShape extends ExpertLayout {
   readonly nExperts: number;
   readonly rows: number;

@@ -33,6 +33,7 @@ export interface Answer {
   readonly controller: AbortController;
 }
 
+/** What a stream is asked for. */
 export interface StreamOptions {
   /** Whether the last event says how many tokens it took. */
   readonly includeUsage: boolean;

@@ -2,6 +2,7 @@
 import { HttpError } from "./http_error.ts";
 import type { Service } from "./service.ts";
 
+/** All names, in the order they were given. */
 export function listModels(service: Service): Response {
   return Response.json({
     object: "list",

@@ -10,6 +10,7 @@ import { IdSet } from "./id_set.ts";
 /** The longest line of an output that is read again; log-probabilities make long ones. */
 const MAX_OUTPUT_LINE = 256 * 2 ** 20;
 
+/** What becomes of a file that is there. */
 export interface OutputOptions {
   /** Go on with a file that is there. */
   readonly resume: boolean;
@@ -27,6 +28,7 @@ export class Done {
   readonly errorLines = new IdSet();
 }
 
+/** Where answers go, line by line, and what an earlier run left there. */
 export interface BatchOutput extends Disposable {
   /** For messages. */
   readonly name: string;

@@ -23,6 +23,7 @@ export const CHAT_ALIASES: Readonly<Record<string, string>> = {
   "/regen": "/retry",
 };
 
+/** What `/help` prints. */
 export const CHAT_HELP = [
   ...COMMANDS.map(([usage, help]) => `  ${usage.padEnd(14)}${help}`),
   '  \\ at the end of a line, or """ before and after, make a message of several lines; //… is a',

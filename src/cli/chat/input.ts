@@ -7,6 +7,7 @@ export type InputEvent =
   | { readonly kind: "interrupt" }
   | { readonly kind: "end" };
 
+/** Whoever says something to the model. */
 export interface ChatInput extends Disposable {
   /** Whether somebody sits there, who wants prompts and is told of errors. */
   readonly isTerminal: boolean;

@@ -12,6 +12,7 @@ const HISTORY = 500;
 const PASTE_MARKS_ON = "\x1b[?2004h";
 const PASTE_MARKS_OFF = "\x1b[?2004l";
 
+/** Lines that are edited on a terminal, with a history; what is pasted stays together. */
 export class TerminalInput implements ChatInput {
   readonly isTerminal = true;
   readonly #editor: Interface;

@@ -59,6 +59,7 @@ export const SERVE_FLAGS = [
   "cors",
 ] as const satisfies readonly OptionName[];
 
+/** What was given of them. */
 export type ModelFlags = Options<(typeof MODEL_FLAGS)[number]>;
 export type GenerationFlags = Options<(typeof GENERATION_FLAGS)[number]>;
 export type ConstraintFlags = Options<(typeof CONSTRAINT_FLAGS)[number]>;

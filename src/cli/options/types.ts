@@ -16,6 +16,7 @@ export const OPTION_GROUPS = [
   "Other",
 ] as const;
 
+/** A heading of the help. */
 export type OptionGroup = (typeof OPTION_GROUPS)[number];
 
 interface OptionBase {
@@ -27,10 +28,12 @@ interface OptionBase {
   readonly otherwise?: string;
 }
 
+/** An option without a value. */
 export interface FlagSpec extends OptionBase {
   readonly kind: "flag";
 }
 
+/** An option with any text for a value. */
 export interface TextSpec extends OptionBase {
   readonly kind: "text";
   readonly metavar: string;
@@ -48,6 +51,7 @@ export interface BiasesSpec extends OptionBase {
   readonly metavar: string;
 }
 
+/** An option with a number from `min` to `max`. */
 export interface NumberSpec extends OptionBase {
   readonly kind: "integer" | "number";
   readonly metavar: string;
@@ -63,6 +67,7 @@ export interface CountsSpec extends OptionBase {
   readonly max: number;
 }
 
+/** An option with one of some names. */
 export interface ChoiceSpec extends OptionBase {
   readonly kind: "choice";
   readonly metavar: string;
@@ -78,6 +83,7 @@ export interface ChoiceOrIntegerSpec extends OptionBase {
   readonly max: number;
 }
 
+/** An option of any kind. */
 export type OptionSpec =
   | FlagSpec
   | TextSpec

@@ -5,6 +5,7 @@
 import { ALL, type CharSet, charSet, intersection, pairs, union } from "./char_set.ts";
 import { checkLimit, countSteps, LIMITS } from "../limits.ts";
 
+/** States and the classes of characters that lead from one to another. */
 export interface Automaton {
   /** Sets of characters that no state tells apart; together, all characters. */
   readonly classes: readonly CharSet[];

@@ -10,6 +10,7 @@ export interface ByteNode {
   readonly key: string;
 }
 
+/** The bytes that lead to a child. */
 export interface ByteEdge {
   /** `[low, high, …]` */
   readonly ranges: readonly number[];

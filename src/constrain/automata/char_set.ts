@@ -4,6 +4,7 @@
  */
 export type CharSet = readonly number[];
 
+/** The last code point of Unicode. */
 export const MAX_CODE_POINT = 0x10ffff;
 
 /** Every scalar value. */
@@ -28,10 +29,12 @@ export function charsOf(text: string): CharSet {
   );
 }
 
+/** The members of either set. */
 export function union(a: CharSet, b: CharSet): CharSet {
   return charSet([...pairs(a), ...pairs(b)]);
 }
 
+/** The scalar values that a set lacks. */
 export function complement(set: CharSet): CharSet {
   const gaps: [number, number][] = [];
   let next = 0;
@@ -43,6 +46,7 @@ export function complement(set: CharSet): CharSet {
   return intersection(gaps.flat(), ALL);
 }
 
+/** The members of both sets. */
 export function intersection(a: CharSet, b: CharSet): CharSet {
   const set: number[] = [];
   for (let i = 0, j = 0; i < a.length && j < b.length;) {
@@ -54,10 +58,12 @@ export function intersection(a: CharSet, b: CharSet): CharSet {
   return set;
 }
 
+/** The members of `a` that `b` lacks. */
 export function difference(a: CharSet, b: CharSet): CharSet {
   return intersection(a, complement(b));
 }
 
+/** Whether a code point is a member. */
 export function has(set: CharSet, codePoint: number): boolean {
   return pairs(set).some(([low, high]) => low <= codePoint && codePoint <= high);
 }

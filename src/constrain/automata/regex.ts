@@ -15,18 +15,22 @@ export type Regex =
     readonly max: number;
   };
 
+/** One after another; nothing for none. */
 export function sequence(...items: Regex[]): Regex {
   return items.length === 1 ? items[0]! : { kind: "sequence", items };
 }
 
+/** Any of them; no text at all for none. */
 export function choice(...options: Regex[]): Regex {
   return options.length === 1 ? options[0]! : { kind: "choice", options };
 }
 
+/** From `min` to `max` times, `Infinity` for any number. */
 export function repeat(body: Regex, min: number, max: number): Regex {
   return { kind: "repeat", body, min, max };
 }
 
+/** One character of a set. */
 export function set(chars: CharSet): Regex {
   return { kind: "set", set: chars };
 }

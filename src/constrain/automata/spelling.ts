@@ -8,14 +8,17 @@ export interface Spelled {
   readonly escaped: readonly (readonly (readonly number[])[])[];
 }
 
+/** A way to write characters. */
 export interface Spelling {
   spell(set: CharSet): Spelled;
   /** What follows the text, in ASCII. */
   readonly end: string;
 }
 
+/** Names of the ways. */
 export type SpellingName = "plain" | "json";
 
+/** The ways by their names. */
 export const SPELLINGS: Readonly<Record<SpellingName, Spelling>> = {
   plain: { spell: (plain) => ({ plain, escaped: [] }), end: "" },
   // The quote is with it, so that few places of a string are those where it may end.

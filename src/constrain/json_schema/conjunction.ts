@@ -41,6 +41,7 @@ function sorted(value: JsonValue): JsonValue {
   return Object.fromEntries(keys.map((key) => [key, sorted(value[key] ?? null)]));
 }
 
+/** Whether a value is of a type; a whole number is both an integer and a number. */
 export function isOfType(value: JsonValue, type: TypeName): boolean {
   if (type === "integer") return Number.isInteger(value);
   if (type === "null") return value === null;

@@ -34,6 +34,7 @@ const DURATION = "P(?:[0-9]{1,9}W|(?:[0-9]{1,9}Y(?:[0-9]{1,9}M(?:[0-9]{1,9}D)?)?
 const CLOCK = "(?:[0-9]{1,9}H(?:[0-9]{1,9}M(?:[0-9]{1,9}S)?)?|[0-9]{1,9}M(?:[0-9]{1,9}S)?|" +
   "[0-9]{1,9}S)";
 
+/** The patterns by the names of their formats. */
 export const FORMATS: Readonly<Record<string, string>> = {
   "date": DATE,
   "time": TIME,

@@ -2,6 +2,7 @@ import type { JsonObject, JsonValue } from "../../formats/json.ts";
 import { FORMATS } from "./formats.ts";
 import { refused, wrong } from "./refusals.ts";
 
+/** The types of JSON Schema; an integer is a number as well. */
 export const TYPES = ["null", "boolean", "integer", "number", "string", "array", "object"] as const;
 export type TypeName = typeof TYPES[number];
 

@@ -14,6 +14,7 @@ const LEAST_ODDS = 0.08;
 /** A draft model that does not pay is tried again after so many steps, where little is to be caught up. */
 const PROBE_STEPS = 64, PROBE_LAG = 2 * PROBE_STEPS;
 
+/** How guesses are made. */
 export interface SpeculatorOptions {
   /** Draft so many tokens for each sequence, whether that pays or not. @default as many as pay */
   readonly length?: number | undefined;

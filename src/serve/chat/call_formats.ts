@@ -7,6 +7,7 @@ import type { Part } from "./text_feed.ts";
 import type { Tool } from "./tools.ts";
 import { parseXmlCall } from "./xml_calls.ts";
 
+/** A tool call that was read from an answer. */
 export type Call = Extract<Part, { kind: "call" }>;
 
 /** One way to write calls. */

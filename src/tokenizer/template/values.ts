@@ -10,26 +10,32 @@ export type ListValue = Extract<TemplateValue, { value: TemplateValue[] }>;
 /** A dict or a namespace. */
 export type MappingValue = Extract<TemplateValue, { value: Map<string, TemplateValue> }>;
 
+/** Whether it is text. */
 export function isText(value: TemplateValue): value is TextValue {
   return value.type === "StringValue";
 }
 
+/** Whether it is a list or a tuple. */
 export function isList(value: TemplateValue): value is ListValue {
   return value.type === "ArrayValue" || value.type === "TupleValue";
 }
 
+/** Whether it is a dict or a namespace. */
 export function isMapping(value: TemplateValue): value is MappingValue {
   return value.value instanceof Map;
 }
 
+/** Whether it can be called. */
 export function isFunction(value: TemplateValue): boolean {
   return value.type === "FunctionValue";
 }
 
+/** Whether it is `none`. */
 export function isNone(value: TemplateValue): boolean {
   return value.type === "NullValue";
 }
 
+/** Whether it is what a name stands for that nothing defines. */
 export function isUndefined(value: TemplateValue): boolean {
   return value.type === "UndefinedValue";
 }
