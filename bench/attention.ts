@@ -43,7 +43,7 @@ const ROWS = 512;
 
 /** Prints a line for each shape, cache type and case. */
 export async function benchAttention(options: BenchOptions, machine: Machine): Promise<void> {
-  const backend = openBackend("auto", options.threads);
+  const backend = openBackend(options.device, options.threads);
   try {
     for (const shape of SHAPES) {
       for (const type of ["F16", "Q8_0"] as const) {

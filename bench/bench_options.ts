@@ -13,6 +13,7 @@ export interface BenchOptions {
   readonly names: readonly string[];
   readonly model: string | undefined;
   readonly synthetic: string | undefined;
+  readonly device: string;
   readonly threads: number;
   readonly rounds: number;
   readonly nPrompt: number;
@@ -34,6 +35,8 @@ export interface BenchOptions {
 export const OPTIONS_HELP = `Options:
   -m, --model MODEL             model folder or .gguf file (default: the bundled demo model)
       --synthetic SHAPE[:TYPE]  a model with random weights, as of forge bench
+      --device NAME             as of forge bench; peers: auto, or the kernels of another processor,
+                                cpu:avx2 or cpu:avx2_vnni, beside llama.cpp's build for such a one
   -t, --threads N               threads that compute (default: one a core)
   -r, --rounds N                how often to measure (default: 5)
   -p, --n-prompt N              tokens of the prompt (default: 512)
@@ -57,6 +60,7 @@ export function parseBenchOptions(args: readonly string[]): BenchOptions {
     names: positionals,
     model: values.model,
     synthetic: values.synthetic,
+    device: values.device ?? "auto",
     threads: count("threads", values.threads) ?? navigator.hardwareConcurrency,
     rounds: count("rounds", values.rounds) ?? 5,
     nPrompt: count("n-prompt", values["n-prompt"]) ?? 512,
@@ -78,6 +82,7 @@ function parse(args: readonly string[]) {
       options: {
         model: { type: "string", short: "m" },
         synthetic: { type: "string" },
+        device: { type: "string" },
         threads: { type: "string", short: "t" },
         rounds: { type: "string", short: "r" },
         "n-prompt": { type: "string", short: "p" },

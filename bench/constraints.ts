@@ -29,12 +29,12 @@ const CONSTRAINTS: Readonly<Record<string, ConstraintOptions>> = {
 
 /** Prints, for each constraint, its compile time and its masks' share of a decode step. */
 export async function benchConstraints(options: BenchOptions): Promise<void> {
-  const { nGen, rounds, threads } = options;
+  const { device, nGen, rounds, threads } = options;
   using subject = benchSubject(options);
   const checkpoint = typeof subject.model === "string"
     ? openCheckpoint(subject.model)
     : subject.model;
-  await using model = await Model.open(checkpoint, openBackend("auto", threads), {
+  await using model = await Model.open(checkpoint, openBackend(device, threads), {
     parallel: 1,
     contextLength: nGen + 16,
   });

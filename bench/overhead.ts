@@ -26,9 +26,9 @@ export async function benchOverhead(options: BenchOptions): Promise<void> {
 }
 
 /** Runs of one token, as the engine makes them, and what of them the library took. */
-async function measureSteps(path: string, { threads, nGen, rounds }: BenchOptions) {
+async function measureSteps(path: string, { device, threads, nGen, rounds }: BenchOptions) {
   const contextLength = nGen + UNTIMED;
-  using model = await openBenchModel(path, { name: path, device: "auto", threads, contextLength });
+  using model = await openBenchModel(path, { name: path, device, threads, contextLength });
   const { runner } = model;
   const totals: number[] = [], natives: number[] = [];
   for (let round = 0; round < rounds; round++) {
@@ -46,8 +46,8 @@ async function measureSteps(path: string, { threads, nGen, rounds }: BenchOption
 }
 
 /** A token of generations that a user would read. The engine runs ahead of the reader: only all count. */
-async function measureGeneration(path: string, { threads, nGen, rounds }: BenchOptions) {
-  await using model = await load(path, { threads, contextLength: nGen + UNTIMED + 64 });
+async function measureGeneration(path: string, { device, threads, nGen, rounds }: BenchOptions) {
+  await using model = await load(path, { device, threads, contextLength: nGen + UNTIMED + 64 });
   const times: number[] = [];
   for (let round = 0; round < rounds; round++) {
     let start = 0, last = 0;

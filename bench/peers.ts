@@ -55,7 +55,7 @@ interface Contender {
  */
 export async function benchPeers(options: BenchOptions, machine: Machine): Promise<void> {
   if (options.nGen < 2) throw new ForgeError("usage", "peers decodes at least 2 tokens: -n 2");
-  const peer = await peerModule();
+  const peer = await peerModule(options.device);
   if (peer === undefined) return;
   const limits = machine.limits ??
     (options.table ? await measureLimits(options.threads) : undefined);
@@ -78,10 +78,10 @@ function publish(text: string): void {
   Deno.writeTextFileSync(path, `${text}\n`, { append: true });
 }
 
-/** The module of llama.cpp, or `undefined` where it cannot be installed. */
-async function peerModule(): Promise<string | undefined> {
+/** The module of a llama.cpp for a device, or `undefined` where it cannot be installed. */
+async function peerModule(device: string): Promise<string | undefined> {
   try {
-    return await installPeer();
+    return await installPeer(device);
   } catch (error) {
     if (!(error instanceof ForgeError)) throw error;
     console.log(`skipping peers: ${error.message}`);
@@ -124,12 +124,13 @@ async function compare(
 }
 
 function roundTask(model: string, decodeBytes: number, options: BenchOptions): RoundTask {
-  const { threads, nPrompt, nGen, nParallel, nDepth } = options;
+  const { device, threads, nPrompt, nGen, nParallel, nDepth } = options;
   const random = new Random(1);
   const count = nDepth + Math.max(nPrompt, PARALLEL_PROMPT + nParallel);
   return {
     model,
     decodeBytes,
+    device,
     threads,
     tokens: Array.from({ length: count }, () => FIRST_ID + random.below(LAST_ID - FIRST_ID)),
     nPrompt,

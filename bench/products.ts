@@ -31,8 +31,8 @@ const COUNT = 8, ROWS = 8192, COLS = 2048;
 
 /** Prints a line for each type. */
 export async function benchProducts(options: BenchOptions, machine: Machine): Promise<void> {
-  const { rounds, threads } = options;
-  const backend = openBackend("auto", threads);
+  const { device, rounds, threads } = options;
+  const backend = openBackend(device, threads);
   const title = TOKENS.map((n) => plural(n, "token").padStart(28)).join("");
   console.log(`products of ${COUNT} weights [${ROWS}, ${COLS}], ${plural(threads, "thread")}`);
   console.log(`${"type".padEnd(8)}${title}`);

@@ -9,11 +9,11 @@ import { type Machine, readShare } from "./limits.ts";
 
 /** Prints a line for the prompt and one for decoding. */
 export async function benchSpeed(options: BenchOptions, machine: Machine): Promise<void> {
-  const { nPrompt, nGen, rounds, threads } = options;
+  const { device, nPrompt, nGen, rounds, threads } = options;
   using subject = benchSubject(options);
   using model = await openBenchModel(subject.model, {
     name: subject.name,
-    device: "auto",
+    device,
     threads,
     contextLength: Math.max(nPrompt, nGen),
   });

@@ -26,8 +26,8 @@ class Session implements Disposable {
   }
 
   static async open(task: RoundTask, contextLength: number, maxSequences = 1): Promise<Session> {
-    const { model: name, threads } = task;
-    const options = { name, device: "auto", threads, contextLength, maxSequences };
+    const { model: name, device, threads } = task;
+    const options = { name, device, threads, contextLength, maxSequences };
     return new Session(await openBenchModel(name, options));
   }
 

@@ -5,11 +5,15 @@
 import { ForgeError } from "../../src/errors.ts";
 import type { RoundTask, RoundTimes } from "./round.ts";
 
-/** What is used of an entry of the program's JSON: a prompt, or tokens generated. */
+/**
+ * What is used of an entry of the program's JSON: a prompt, tokens generated, or tokens generated
+ * behind a prompt, of which some builds time the tokens alone and call the test `tgN@ppM`.
+ */
 interface Entry {
   readonly n_prompt: number;
   readonly n_gen: number;
   readonly avg_ns: number;
+  readonly test?: string;
 }
 
 async function main(program: string, args: readonly string[]): Promise<void> {
@@ -28,14 +32,16 @@ async function main(program: string, args: readonly string[]): Promise<void> {
   const text = new TextDecoder();
   if (!success) throw new ForgeError("device", text.decode(stderr).trim());
   const entries = JSON.parse(text.decode(stdout)) as readonly Entry[];
-  const milliseconds = (prompt: number, gen: number) => {
-    const entry = entries.find(({ n_prompt, n_gen }) => n_prompt === prompt && n_gen === gen);
+  const milliseconds = (isMeant: (entry: Entry) => boolean) => {
+    const entry = entries.find(isMeant);
     if (entry === undefined) throw new ForgeError("device", `${program} measured something else`);
     return entry.avg_ns / 1e6;
   };
+  const isBehind = ({ test }: Entry) => test === `tg${nGen}@pp${nPrompt}`;
+  const isAlone = ({ n_prompt, n_gen }: Entry) => n_prompt === 0 && n_gen === nGen;
   const times: RoundTimes = {
-    prefill_ms: milliseconds(nPrompt, 0),
-    decode_ms: milliseconds(0, nGen),
+    prefill_ms: milliseconds(({ n_prompt, n_gen }) => n_prompt === nPrompt && n_gen === 0),
+    decode_ms: milliseconds(entries.some(isBehind) ? isBehind : isAlone),
   };
   console.log(JSON.stringify(times));
 }

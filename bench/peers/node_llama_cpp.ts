@@ -14,15 +14,31 @@ const PREBUILT: Readonly<Record<string, string>> = {
   "darwin-aarch64": "mac-arm64-metal",
 };
 
+/** The build of llama.cpp that has the instructions of a set of forge's kernels, and no more. */
+const BUILDS: Readonly<Record<string, string>> = {
+  "cpu:avx2": "haswell",
+  "cpu:avx2_vnni": "alderlake",
+};
+
 /**
- * Installs the package into `build/bench/peers` unless it is there.
+ * Installs the package into a folder of `build/bench` unless it is there.
  *
+ * @param device `auto`, for the build of llama.cpp that fits this processor best, or a device of forge
+ * that there is a build for
  * @returns the path of its module
- * @throws {ForgeError} `not_found` without Node, npm or its registry; `unsupported` on a system that
- * it has no llama.cpp for
+ * @throws {ForgeError} `usage` for another device; `not_found` without Node, npm or its registry;
+ * `unsupported` on a system that it has no llama.cpp for
  */
-export async function installPeer(): Promise<string> {
-  const folder = join(root, "build", "bench", "peers");
+export async function installPeer(device: string): Promise<string> {
+  const build = BUILDS[device];
+  if (build === undefined && device !== "auto") {
+    const valid = ["auto", ...Object.keys(BUILDS)].join(", ");
+    throw new ForgeError(
+      "usage",
+      `peers has no llama.cpp for --device ${device}; valid is ${valid}`,
+    );
+  }
+  const folder = join(root, "build", "bench", build === undefined ? "peers" : `peers-${build}`);
   const installed = join(folder, "node_modules", "node-llama-cpp");
   const module = join(installed, "dist", "index.js");
   if (versionOf(installed) === PEER_VERSION) return module;
@@ -40,7 +56,19 @@ export async function installPeer(): Promise<string> {
     ["install", "--no-audit", "--no-fund", "--omit=optional", "--ignore-scripts", ...packages],
     folder,
   );
+  if (build !== undefined) {
+    keepBuild(build, join(folder, "node_modules", "@node-llama-cpp", prebuilt, "bins", prebuilt));
+  }
   return module;
+}
+
+/** Leaves llama.cpp, which takes the best of its builds for processors, no choice. */
+function keepBuild(build: string, folder: string): void {
+  for (const { name } of Array.from(Deno.readDirSync(folder))) {
+    if (name.startsWith("libggml-cpu-") && name !== `libggml-cpu-${build}.so`) {
+      Deno.removeSync(join(folder, name));
+    }
+  }
 }
 
 /** The version of a package, or `undefined` where there is none. */

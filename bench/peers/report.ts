@@ -91,7 +91,9 @@ export function describeComparison(comparison: Comparison): string {
     return tableRow([`better than ${peer.name} by`, ...cells, ""]);
   };
   return [
-    `### ${model}, ${plural(task.threads, "thread")}`,
+    `### ${model}, ${plural(task.threads, "thread")}${
+      task.device === "auto" ? "" : `, ${task.device} and its like`
+    }`,
     "",
     tableRow(["tokens/s", ...measured.map(({ title }) => title), "weights read in decode"]),
     tableRow(Array.from({ length: measured.length + 2 }, () => "---")),

@@ -5,6 +5,8 @@ export interface RoundTask {
   readonly model: string;
   /** Bytes of weights that a decoded token reads. */
   readonly decodeBytes: number;
+  /** The device of forge. */
+  readonly device: string;
   readonly threads: number;
   /** Ids for everything that is computed. */
   readonly tokens: readonly number[];

@@ -92,6 +92,53 @@ deviceTest("activations of all sizes in one row", async (device, random) => {
   }
 });
 
+/** The bytes of a block that hold scales and no fields: how many at its start, and at its end. */
+const SCALE_BYTES: Partial<Record<TensorType, readonly [start: number, end: number]>> = {
+  Q4_0: [2, 0],
+  Q4_1: [4, 0],
+  Q5_0: [2, 0],
+  Q5_1: [4, 0],
+  Q8_0: [2, 0],
+  Q2_K: [16, 4],
+  Q3_K: [0, 14],
+  Q4_K: [16, 0],
+  Q5_K: [16, 0],
+  Q6_K: [0, 18],
+  IQ4_NL: [2, 0],
+  IQ4_XS: [8, 0],
+  MXFP4: [1, 0],
+};
+
+/** A weight whose fields are the bits of one byte, over and over. */
+function fieldsOf(weight: TestWeight, byte: number): TestWeight {
+  const { blockBytes } = TENSOR_TYPES[weight.type];
+  const [start, end] = SCALE_BYTES[weight.type]!;
+  const bytes = weight.bytes.slice();
+  for (let at = 0; at < bytes.length; at += blockBytes) {
+    bytes.fill(byte, at + start, at + blockBytes - end);
+  }
+  return { ...weight, bytes };
+}
+
+deviceTest("the largest fields by the largest activations", async (device, random) => {
+  for (const type of quantizedTypes.filter((type) => SCALE_BYTES[type] !== undefined)) {
+    const cols = Math.max(32, TENSOR_TYPES[type].blockElements);
+    const weight = randomWeight(random, type, 21, cols);
+    for (const tokens of [4, 13]) {
+      const x = matrixOf(
+        tokens,
+        cols,
+        (row, col) => [1, -1, (-1) ** col, (-1) ** (col >> 1)][row % 4]!,
+      );
+      for (const byte of [0x00, 0x77, 0x7f, 0x80, 0x81, 0x88, 0xff]) {
+        const largest = fieldsOf(weight, byte);
+        const what = `${tokens} tokens, ${type} of ${byte}`;
+        assertRounded(await multiply(device, x, largest), x, valuesOf(device, largest), what);
+      }
+    }
+  }
+});
+
 deviceTest(
   "an activation that is no number spoils its row and no other",
   async (device, random) => {

@@ -9,13 +9,13 @@ namespace forge::cpu::FORGE_TARGET {
 void rms_norm(const float* x, const float* weight, uint64_t n, float eps, float offset,
               const float* residual, float* out) {
   Vec squares = zero();
-  for_vectors(n, [&](uint64_t i, int m) FORGE_INLINE_LAMBDA {
+  for_vectors(n, [&](uint64_t i, int m) FORGE_ALWAYS_INLINE {
     const Vec a = load_up_to(x + i, m);
     squares = fma(a, a, squares);
   });
   const float mean = sum(squares) / static_cast<float>(n);
   const Vec scale = set(1.0f / __builtin_sqrtf(mean + eps));
-  for_vectors(n, [&](uint64_t i, int m) FORGE_INLINE_LAMBDA {
+  for_vectors(n, [&](uint64_t i, int m) FORGE_ALWAYS_INLINE {
     const Vec factor = load_up_to(weight + i, m) + set(offset);
     const Vec normed = load_up_to(x + i, m) * scale;
     const Vec base = residual ? load_up_to(residual + i, m) : zero();
@@ -27,16 +27,16 @@ void layer_norm(const float* x, const float* weight, const float* bias, uint64_t
                 float* out) {
   Vec total = zero();
   for_vectors(n, [&](uint64_t i, int m)
-                     FORGE_INLINE_LAMBDA { total = total + load_up_to(x + i, m); });
+                     FORGE_ALWAYS_INLINE { total = total + load_up_to(x + i, m); });
   const float mean = sum(total) / static_cast<float>(n);
   Vec squares = zero();
-  for_vectors(n, [&](uint64_t i, int m) FORGE_INLINE_LAMBDA {
+  for_vectors(n, [&](uint64_t i, int m) FORGE_ALWAYS_INLINE {
     const Vec a = first_of(load_up_to(x + i, m) - set(mean), m);
     squares = fma(a, a, squares);
   });
   const float variance = sum(squares) / static_cast<float>(n);
   const Vec scale = set(1.0f / __builtin_sqrtf(variance + eps));
-  for_vectors(n, [&](uint64_t i, int m) FORGE_INLINE_LAMBDA {
+  for_vectors(n, [&](uint64_t i, int m) FORGE_ALWAYS_INLINE {
     const Vec normed = (load_up_to(x + i, m) - set(mean)) * scale;
     const Vec base = bias ? load_up_to(bias + i, m) : zero();
     store_up_to(out + i, fma(normed, load_up_to(weight + i, m), base), m);
@@ -44,25 +44,25 @@ void layer_norm(const float* x, const float* weight, const float* bias, uint64_t
 }
 
 void glu(const float* gate, const float* up, uint64_t n, uint32_t unit, float* out) {
-  for_vectors(n, [&](uint64_t i, int m) FORGE_INLINE_LAMBDA {
+  for_vectors(n, [&](uint64_t i, int m) FORGE_ALWAYS_INLINE {
     store_up_to(out + i, gated_unit(unit, load_up_to(gate + i, m), load_up_to(up + i, m)), m);
   });
 }
 
 void softcap(const float* x, uint64_t n, float cap, float* out) {
-  for_vectors(n, [&](uint64_t i, int m) FORGE_INLINE_LAMBDA {
+  for_vectors(n, [&](uint64_t i, int m) FORGE_ALWAYS_INLINE {
     store_up_to(out + i, set(cap) * tanh(load_up_to(x + i, m) / set(cap)), m);
   });
 }
 
 void scale(const float* x, uint64_t n, float factor, float* out) {
-  for_vectors(n, [&](uint64_t i, int m) FORGE_INLINE_LAMBDA {
+  for_vectors(n, [&](uint64_t i, int m) FORGE_ALWAYS_INLINE {
     store_up_to(out + i, load_up_to(x + i, m) * set(factor), m);
   });
 }
 
 void add_scaled(float* accumulator, const float* x, float weight, uint64_t n) {
-  for_vectors(n, [&](uint64_t i, int m) FORGE_INLINE_LAMBDA {
+  for_vectors(n, [&](uint64_t i, int m) FORGE_ALWAYS_INLINE {
     const Vec added = fma(load_up_to(x + i, m), set(weight), load_up_to(accumulator + i, m));
     store_up_to(accumulator + i, added, m);
   });
@@ -82,7 +82,7 @@ void rotate(float* heads, uint32_t n_heads, uint32_t head_dim, const float* tabl
         head[2 * i + 1] = a * sin[i] + b * cos[i];
       }
     } else {
-      for_vectors(n, [&](uint64_t i, int m) FORGE_INLINE_LAMBDA {
+      for_vectors(n, [&](uint64_t i, int m) FORGE_ALWAYS_INLINE {
         const Vec a = load_up_to(head + i, m), b = load_up_to(head + n + i, m);
         const Vec c = load_up_to(cos + i, m), s = load_up_to(sin + i, m);
         store_up_to(head + i, a * c - b * s, m);
@@ -93,7 +93,7 @@ void rotate(float* heads, uint32_t n_heads, uint32_t head_dim, const float* tabl
 }
 
 void to_f16(const float* x, uint64_t n, uint8_t* out) {
-  for_vectors(n, [&](uint64_t i, int m) FORGE_INLINE_LAMBDA {
+  for_vectors(n, [&](uint64_t i, int m) FORGE_ALWAYS_INLINE {
     if (m == kLanes) {
       store_f16(out + 2 * i, load(x + i));
     } else {

@@ -53,7 +53,7 @@ void float_tile(const uint8_t* first, uint64_t panel_stride, uint64_t n_cols,
       for (Vec& part : panel) part = zero();
     }
   }
-  const auto add_column = [&](uint64_t col) FORGE_INLINE_LAMBDA {
+  const auto add_column = [&](uint64_t col) FORGE_ALWAYS_INLINE {
     Group w[n_panels];
     for (int p = 0; p < n_panels; ++p) {
       w[p] = Load::column(first + p * panel_stride + col * Load::kColumnBytes);
@@ -107,7 +107,7 @@ void multiply_few(const MatmulBlock& block, uint32_t row) {
     alignas(64) float sums[kDirectTokensFloat * kRows] = {};
     for (uint64_t col = 0; col < block.cols; col += kChunk) {
       const uint64_t n_cols = smaller(kChunk, block.cols - col);
-      with_tile_tokens<kDirectTokensFloat>(n, [&]<int n_tokens>() FORGE_INLINE_LAMBDA {
+      with_tile_tokens<kDirectTokensFloat>(n, [&]<int n_tokens>() FORGE_ALWAYS_INLINE {
         const float* x[n_tokens];
         token_columns(block, first, col, x);
         float_tile<Load, n_tokens, n_panels, true>(panels + col * Load::kColumnBytes,
@@ -162,7 +162,7 @@ void multiply_tiles(const MatmulBlock& block, uint8_t* scratch) {
       fill(block, row, col, n_cols, tile);
       for (uint32_t first = 0; first < block.n_tokens; first += kTileTokensFloat) {
         const uint32_t n = static_cast<uint32_t>(smaller(kTileTokensFloat, block.n_tokens - first));
-        with_tile_tokens<kTileTokensFloat>(n, [&]<int n_tokens>() FORGE_INLINE_LAMBDA {
+        with_tile_tokens<kTileTokensFloat>(n, [&]<int n_tokens>() FORGE_ALWAYS_INLINE {
           const float* x[n_tokens];
           token_columns(block, first, col, x);
           // Past the last row the tile multiplies what lies there; those sums are not used.

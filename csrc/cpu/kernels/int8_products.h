@@ -23,11 +23,11 @@ struct alignas(64) UnpackedPanel {
   uint8_t bytes[8][kGroupBytes];
 };
 
-template <uint32_t halves, bool has_min, int bias, bool small>
+template <uint32_t halves, bool has_min, int bias, int most>
 struct UnpackedFormat {
   using Panel = UnpackedPanel<halves, has_min>;
   static constexpr int kBias = bias;
-  static constexpr bool kSmall = small;
+  static constexpr int kMost = most;
   struct Header {};
   FORGE_INLINE Header header(const Panel&) { return {}; }
   FORGE_INLINE void prefetch(const Panel&, uint32_t) {}
@@ -46,7 +46,7 @@ struct UnpackedFormat {
 // What a Format becomes.
 template <class Format>
 using Unpacked = UnpackedFormat<Format::Panel::kHalves, Format::Panel::kHasMin, Format::kBias,
-                                Format::kSmall>;
+                                Format::kMost>;
 
 template <class Format>
 void unpack(const typename Format::Panel* panel, uint64_t length,
@@ -62,7 +62,7 @@ void unpack(const typename Format::Panel* panel, uint64_t length,
           store(out->factors[Panel::kHalves + half], Format::minimum(*panel, header, block, half));
         }
       }
-      unrolled<0, 8>([&]<int g>() FORGE_INLINE_LAMBDA {
+      unrolled<0, 8>([&]<int g>() FORGE_ALWAYS_INLINE {
         const ByteGroup bytes = Format::template group<g>(*panel, block);
         memcpy(out->bytes[g], &bytes, sizeof bytes);
       });
@@ -88,7 +88,7 @@ void multiply_few(const MatmulBlock& block) {
     for (uint32_t first = 0; first < block.n_tokens; first += kDirectTokens) {
       const uint32_t n = static_cast<uint32_t>(smaller(kDirectTokens, block.n_tokens - first));
       alignas(64) float sums[kDirectTokens * kPanelRows] = {};
-      with_tile_tokens<kDirectTokens>(n, [&]<int n_tokens>() FORGE_INLINE_LAMBDA {
+      with_tile_tokens<kDirectTokens>(n, [&]<int n_tokens>() FORGE_ALWAYS_INLINE {
         const ActivationBlock* tokens[n_tokens];
         token_blocks(block, first, 0, tokens);
         int8_tile<Format, n_tokens, 1>(panel, 0, length, tokens, sums, kPanelRows);
@@ -136,7 +136,7 @@ void multiply_unpacked(const MatmulBlock& block, uint32_t row, uint8_t* tile, fl
       if (ends) {
         for (uint32_t t = 0; t < n; ++t) fetch_results(block, block.tokens[first + t], row, n_rows);
       }
-      with_tile_tokens<kTileTokensInt8>(n, [&]<int n_tokens>() FORGE_INLINE_LAMBDA {
+      with_tile_tokens<kTileTokensInt8>(n, [&]<int n_tokens>() FORGE_ALWAYS_INLINE {
         const ActivationBlock* tokens[n_tokens];
         token_blocks(block, first, col / kBlockCols, tokens);
         // Past the last panel the tile multiplies what lies there; those sums are not used.

@@ -29,8 +29,7 @@ void int8_tile(const uint8_t* first, uint64_t panel_stride, uint64_t length,
   using Panel = typename Format::Panel;
   constexpr int kVectors = Group::kVectors;
   constexpr int kHalves = Panel::kHalves;
-  // NEON's dot product takes away 128 by itself where it must.
-  constexpr int kBias = Format::kBias - (Format::kSmall ? 0 : kDotBias);
+  constexpr int kBias = Format::kBias - kDotBias<Format::kMost>;
 
   const ActivationBlock* x[n_tokens];
   Group total[n_tokens][n_panels];
@@ -48,16 +47,16 @@ void int8_tile(const uint8_t* first, uint64_t panel_stride, uint64_t length,
     }
     for (uint32_t block = 0; block < Panel::kBlocks; ++block, ++at) {
       for (int p = 0; p < n_panels; ++p) Format::prefetch(*panel[p], block);
-      unrolled<0, kHalves>([&]<int half>() FORGE_INLINE_LAMBDA {
+      unrolled<0, kHalves>([&]<int half>() FORGE_ALWAYS_INLINE {
         constexpr int kSum = kHalves == 1 ? 0 : 1 + half;
-        IntVec sum[n_tokens][n_panels][kVectors];
+        Dots<Format::kMost> dots[n_tokens][n_panels][kVectors];
         for (int t = 0; t < n_tokens; ++t) {
           const IntVec start = bias_correction<kBias>(x[t][at].minus_8_sums[kSum]);
           for (int p = 0; p < n_panels; ++p) {
-            for (int v = 0; v < kVectors; ++v) sum[t][p][v] = start;
+            for (int v = 0; v < kVectors; ++v) dots[t][p][v].begin(start);
           }
         }
-        unrolled<0, 8 / kHalves>([&]<int i>() FORGE_INLINE_LAMBDA {
+        unrolled<0, 8 / kHalves>([&]<int i>() FORGE_ALWAYS_INLINE {
           // Groups that share bytes one after the other.
           constexpr int g = kHalves == 1 ? i % 2 * 4 + i / 2 : 4 * half + i;
           ByteGroup w[n_panels];
@@ -66,7 +65,7 @@ void int8_tile(const uint8_t* first, uint64_t panel_stride, uint64_t length,
             const ByteVec a = splat4(x[t][at].q + 4 * g);
             for (int p = 0; p < n_panels; ++p) {
               for (int v = 0; v < kVectors; ++v) {
-                sum[t][p][v] = dot<Format::kSmall>(sum[t][p][v], w[p].part[v], a);
+                dots[t][p][v].template add<i, 8 / kHalves>(w[p].part[v], a);
               }
             }
           }
@@ -80,7 +79,7 @@ void int8_tile(const uint8_t* first, uint64_t panel_stride, uint64_t length,
           for (int p = 0; p < n_panels; ++p) {
             for (int v = 0; v < kVectors; ++v) {
               Vec& to = total[t][p].part[v];
-              to = fma(to_floats(sum[t][p][v]), scale[p].part[v] * by, to);
+              to = fma(to_floats(dots[t][p][v].sums()), scale[p].part[v] * by, to);
             }
           }
         }

@@ -2,7 +2,7 @@
 
 // Quantised panels as kernels read them. A Format is a panel type and what its fields mean:
 //
-//   Panel, kBias, kSmall       weight = scale (q - kBias) + min; kSmall: q is below 128
+//   Panel, kBias, kMost        weight = scale (q - kBias) + min, and no q is above kMost
 //   Header header(panel)       what all blocks of a panel share
 //   scale, minimum             of 16 rows in a block, or in half of it
 //   group<g>(panel, block)     the bytes q of group g
@@ -97,11 +97,11 @@ FORGE_INLINE void prefetch_ahead(const void* block, int bytes) {
 }
 
 // Types of 32 columns a block: the scales are all there is.
-template <WeightType type, int bias>
+template <WeightType type, int bias, int most>
 struct Format {
   using Panel = PanelOf<type>;
   static constexpr int kBias = bias;
-  static constexpr bool kSmall = bias < 128;
+  static constexpr int kMost = most;
   struct Header {};
   FORGE_INLINE void prefetch(const Panel& panel, uint32_t) { prefetch_ahead(&panel, sizeof panel); }
   FORGE_INLINE Header header(const Panel&) { return {}; }
@@ -119,11 +119,11 @@ struct Format {
 };
 
 // Types of 256 columns a block, whose scales are integers times those of the block.
-template <WeightType type, int bias>
+template <WeightType type, int bias, int most>
 struct SuperFormat {
   using Panel = PanelOf<type>;
   static constexpr int kBias = bias;
-  static constexpr bool kSmall = bias < 128;
+  static constexpr int kMost = most;
   struct Header {
     Group d, minus_dmin;
   };
@@ -171,24 +171,24 @@ struct FormatType;
   struct FormatType<WeightType::name> { \
     using Type = __VA_ARGS__;           \
   };
-FORGE_FORMAT(Q4_0, Format<WeightType::Q4_0, 8>)
-FORGE_FORMAT(Q4_1, Format<WeightType::Q4_1, 0>)
-FORGE_FORMAT(Q5_0, Format<WeightType::Q5_0, 16>)
-FORGE_FORMAT(Q5_1, Format<WeightType::Q5_1, 0>)
-FORGE_FORMAT(Q8_0, Format<WeightType::Q8_0, 128>)
-FORGE_FORMAT(IQ4_NL, LevelFormat<Format<WeightType::IQ4_NL, 128>, iq4_levels>)
-FORGE_FORMAT(Q2_K, SuperFormat<WeightType::Q2_K, 0>)
-FORGE_FORMAT(Q3_K, SuperFormat<WeightType::Q3_K, 4>)
-FORGE_FORMAT(Q4_K, SuperFormat<WeightType::Q4_K, 0>)
-FORGE_FORMAT(Q5_K, SuperFormat<WeightType::Q5_K, 0>)
-FORGE_FORMAT(Q6_K, SuperFormat<WeightType::Q6_K, 32>)
-FORGE_FORMAT(IQ4_XS, LevelFormat<SuperFormat<WeightType::IQ4_XS, 128>, iq4_levels>)
+FORGE_FORMAT(Q4_0, Format<WeightType::Q4_0, 8, 15>)
+FORGE_FORMAT(Q4_1, Format<WeightType::Q4_1, 0, 15>)
+FORGE_FORMAT(Q5_0, Format<WeightType::Q5_0, 16, 31>)
+FORGE_FORMAT(Q5_1, Format<WeightType::Q5_1, 0, 31>)
+FORGE_FORMAT(Q8_0, Format<WeightType::Q8_0, 128, 255>)
+FORGE_FORMAT(IQ4_NL, LevelFormat<Format<WeightType::IQ4_NL, 128, 255>, iq4_levels>)
+FORGE_FORMAT(Q2_K, SuperFormat<WeightType::Q2_K, 0, 3>)
+FORGE_FORMAT(Q3_K, SuperFormat<WeightType::Q3_K, 4, 7>)
+FORGE_FORMAT(Q4_K, SuperFormat<WeightType::Q4_K, 0, 15>)
+FORGE_FORMAT(Q5_K, SuperFormat<WeightType::Q5_K, 0, 31>)
+FORGE_FORMAT(Q6_K, SuperFormat<WeightType::Q6_K, 32, 63>)
+FORGE_FORMAT(IQ4_XS, LevelFormat<SuperFormat<WeightType::IQ4_XS, 128, 255>, iq4_levels>)
 #undef FORGE_FORMAT
 
 // The scales are powers of two that f16 does not reach, kept as bfloat16.
 template <>
 struct FormatType<WeightType::MXFP4> {
-  struct Type : LevelFormat<Format<WeightType::MXFP4, 16>, mxfp4_levels> {
+  struct Type : LevelFormat<Format<WeightType::MXFP4, 16, 31>, mxfp4_levels> {
     FORGE_INLINE Group scale(const Panel& panel, const Header&, uint32_t, uint32_t) {
       Group out;
       for (int i = 0; i < Group::kVectors; ++i) {

@@ -69,14 +69,14 @@ struct GroupScales {
 
 FORGE_INLINE GroupScales find_scales(const float* x, uint32_t n_blocks) {
   const Vec largest = across_blocks<Most>(
-      n_blocks, [&](uint32_t b) FORGE_INLINE_LAMBDA { return magnitudes(x + b * kBlockCols); });
+      n_blocks, [&](uint32_t b) FORGE_ALWAYS_INLINE { return magnitudes(x + b * kBlockCols); });
   const Vec to_one = set(1) / largest;
   Vec steps = zero(), least = zero();
   FORGE_UNROLL(4)
   for (int i = 0; i < kChoices; ++i) {
     alignas(64) float by[kGroup];
     store(by, set(kLargest[i]) * to_one);
-    const Vec squares = across_blocks<Add>(n_blocks, [&](uint32_t b) FORGE_INLINE_LAMBDA {
+    const Vec squares = across_blocks<Add>(n_blocks, [&](uint32_t b) FORGE_ALWAYS_INLINE {
       return rounding_error(x + b * kBlockCols, set(by[b]));
     });
     // In units of x: the error in steps is divided by the number of steps.
@@ -151,13 +151,13 @@ FORGE_INLINE void quantize_group(const float* x, uint32_t n_blocks, ActivationBl
   alignas(64) float by[kGroup];
   store(by, scales.by);
   Vec high_lanes[kGroup];
-  const Vec low = across_blocks<Add>(n_blocks, [&](uint32_t b) FORGE_INLINE_LAMBDA {
+  const Vec low = across_blocks<Add>(n_blocks, [&](uint32_t b) FORGE_ALWAYS_INLINE {
     Vec low_lanes;
     write_bytes(x + b * kBlockCols, set(by[b]), out[b], low_lanes, high_lanes[b]);
     return low_lanes;
   });
   const Vec high = across_blocks<Add>(
-      n_blocks, [&](uint32_t b) FORGE_INLINE_LAMBDA { return high_lanes[b]; });
+      n_blocks, [&](uint32_t b) FORGE_ALWAYS_INLINE { return high_lanes[b]; });
   write_scales(x, n_blocks, scales.scale, low, high, out);
 }
 

@@ -64,7 +64,7 @@ FORGE_INLINE void delta_rule_token(const DeltaBlock& block, float* panel, uint32
   const Vec decay = set(block.decay[token]), beta = set(block.beta[token]);
 
   Group known[kParts] = {zeros(), zeros(), zeros(), zeros()};
-  for_state_rows(block.k_dim, [&](uint32_t row, uint32_t part) FORGE_INLINE_LAMBDA {
+  for_state_rows(block.k_dim, [&](uint32_t row, uint32_t part) FORGE_ALWAYS_INLINE {
     const Vec factor = set(k[row]);
     for (int i = 0; i < Group::kVectors; ++i) {
       const Vec s = load(panel + row * 16 + i * kLanes);
@@ -78,7 +78,7 @@ FORGE_INLINE void delta_rule_token(const DeltaBlock& block, float* panel, uint32
   }
 
   Group out[kParts] = {zeros(), zeros(), zeros(), zeros()};
-  for_state_rows(block.k_dim, [&](uint32_t row, uint32_t part) FORGE_INLINE_LAMBDA {
+  for_state_rows(block.k_dim, [&](uint32_t row, uint32_t part) FORGE_ALWAYS_INLINE {
     const Vec by_k = set(k[row]), by_q = set(q[row]);
     for (int i = 0; i < Group::kVectors; ++i) {
       float* at = panel + row * 16 + i * kLanes;
@@ -94,7 +94,7 @@ FORGE_INLINE void delta_rule_token(const DeltaBlock& block, float* panel, uint32
 
 void conv1d_row(const float* const* rows, const float* taps, uint32_t width, const float* bias,
                 uint64_t n, uint32_t activation, float* out) {
-  for_vectors(n, [&](uint64_t i, int m) FORGE_INLINE_LAMBDA {
+  for_vectors(n, [&](uint64_t i, int m) FORGE_ALWAYS_INLINE {
     Vec sum = bias ? load_up_to(bias + i, m) : zero();
     for (uint32_t tap = 0; tap < width; ++tap) {
       sum = fma(load_up_to(taps + tap * n + i, m), load_up_to(rows[tap] + i, m), sum);
@@ -105,12 +105,12 @@ void conv1d_row(const float* const* rows, const float* taps, uint32_t width, con
 
 void l2_normalize(const float* x, uint64_t n, float eps, float factor, float* out) {
   Vec squares = zero();
-  for_vectors(n, [&](uint64_t i, int m) FORGE_INLINE_LAMBDA {
+  for_vectors(n, [&](uint64_t i, int m) FORGE_ALWAYS_INLINE {
     const Vec a = load_up_to(x + i, m);
     squares = fma(a, a, squares);
   });
   const Vec scale = set(factor / __builtin_sqrtf(sum(squares) + eps));
-  for_vectors(n, [&](uint64_t i, int m) FORGE_INLINE_LAMBDA {
+  for_vectors(n, [&](uint64_t i, int m) FORGE_ALWAYS_INLINE {
     store_up_to(out + i, load_up_to(x + i, m) * scale, m);
   });
 }

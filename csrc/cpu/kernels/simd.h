@@ -28,7 +28,7 @@
 #include <string.h>
 
 #define FORGE_INLINE static inline __attribute__((always_inline))
-#define FORGE_INLINE_LAMBDA __attribute__((always_inline))
+#define FORGE_ALWAYS_INLINE __attribute__((always_inline))
 #if defined(__clang__)
 #define FORGE_UNROLL(n) _Pragma("unroll")
 #else

@@ -3,10 +3,13 @@
 // Vectors of bytes and their dot products, in registers as wide as those of Vec. See simd.h.
 //
 //   ByteVec, IntVec     4 kLanes bytes; kLanes 32-bit integers, one for every 4 bytes
-//   dot<small>          sums of 4 products of unsigned and signed bytes; `small` promises unsigned
-//                       bytes below 128
-//   kDotBias            what dot<false> subtracts from its unsigned bytes, where the processor has
-//                       no product of an unsigned and a signed byte
+//   Dots<most>          sums of 4 products a lane, of unsigned bytes up to `most` and signed bytes
+//                       above -128:
+//     begin(start)        begins with these sums
+//     add<i, count>(a, b) adds the i-th of `count` vectors of products
+//     sums()              after the last of them
+//   kDotBias<most>      what Dots takes from its unsigned bytes, where the processor has no product
+//                       of an unsigned and a signed byte that holds them all
 //   load_lanes          16 bytes from each of some places
 //   interleave_low, interleave_high<size>
 //                       elements of `size` bytes of two vectors in turn, from the first or the second
@@ -135,14 +138,128 @@ FORGE_INLINE ByteVec interleave_high(ByteVec a, ByteVec b) {
 
 #if defined(__AVX512VNNI__)
 
+template <int most>
 constexpr int kDotBias = 0;
 
-template <bool small>
-FORGE_INLINE IntVec dot(IntVec sum, ByteVec a, ByteVec b) {
-  return reinterpret_cast<IntVec>(_mm512_dpbusd_epi32(reinterpret_cast<__m512i>(sum),
-                                                      reinterpret_cast<__m512i>(a),
-                                                      reinterpret_cast<__m512i>(b)));
-}
+template <int most>
+class Dots {
+ public:
+  FORGE_ALWAYS_INLINE void begin(IntVec start) { sums_ = reinterpret_cast<__m512i>(start); }
+  template <int i, int count>
+  FORGE_ALWAYS_INLINE void add(ByteVec a, ByteVec b) {
+    sums_ = _mm512_dpbusd_epi32(sums_, reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b));
+  }
+  FORGE_ALWAYS_INLINE IntVec sums() const { return reinterpret_cast<IntVec>(sums_); }
+
+ private:
+  __m512i sums_;
+};
+
+#elif defined(__AVXVNNI__)
+
+template <int most>
+constexpr int kDotBias = 0;
+
+template <int most>
+class Dots {
+ public:
+  FORGE_ALWAYS_INLINE void begin(IntVec start) { sums_ = reinterpret_cast<__m256i>(start); }
+  template <int i, int count>
+  FORGE_ALWAYS_INLINE void add(ByteVec a, ByteVec b) {
+    sums_ = _mm256_dpbusd_avx_epi32(sums_, reinterpret_cast<__m256i>(a),
+                                    reinterpret_cast<__m256i>(b));
+  }
+  FORGE_ALWAYS_INLINE IntVec sums() const { return reinterpret_cast<IntVec>(sums_); }
+
+ private:
+  __m256i sums_;
+};
+
+#elif defined(__AVX2__)
+
+template <int most>
+constexpr int kDotBias = most > 128 ? 128 : 0;
+
+// Sums of two products fit 16 bits: of bytes up to 128 one sum does, of smaller ones several, which
+// are added before they are widened.
+template <int most>
+class Dots {
+ public:
+  FORGE_ALWAYS_INLINE void begin(IntVec start) { sums_ = reinterpret_cast<__m256i>(start); }
+  template <int i, int count>
+  FORGE_ALWAYS_INLINE void add(ByteVec a, ByteVec b) {
+    const auto u = reinterpret_cast<__m256i>(a), s = reinterpret_cast<__m256i>(b);
+    __m256i pairs;
+    if constexpr (kDotBias<most> == 0) {
+      pairs = _mm256_maddubs_epi16(u, s);
+    } else {
+      const __m256i w = _mm256_xor_si256(u, _mm256_set1_epi8(-128));
+      pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(s, w));
+    }
+    pairs_ = i % kTogether == 0 ? pairs : _mm256_add_epi16(pairs_, pairs);
+    keep_here(pairs_);
+    if constexpr (i % kTogether == kTogether - 1 || i == count - 1) {
+      sums_ = _mm256_add_epi32(sums_, _mm256_madd_epi16(pairs_, _mm256_set1_epi16(1)));
+      keep_here(sums_);
+    }
+  }
+  FORGE_ALWAYS_INLINE IntVec sums() const { return reinterpret_cast<IntVec>(sums_); }
+
+ private:
+  static constexpr int kTogether = 32767 / (2 * (most > 128 ? 128 : most) * 127);
+  // Otherwise gcc adds all products after the last of them, and lacks the registers to keep them.
+  static FORGE_ALWAYS_INLINE void keep_here(__m256i& sums) { asm("" : "+x"(sums)); }
+  __m256i sums_, pairs_;
+};
+
+#elif defined(__ARM_FEATURE_DOTPROD)
+
+template <int most>
+constexpr int kDotBias = most > 127 ? 128 : 0;
+
+template <int most>
+class Dots {
+ public:
+  FORGE_ALWAYS_INLINE void begin(IntVec start) { sums_ = reinterpret_cast<int32x4_t>(start); }
+  template <int i, int count>
+  FORGE_ALWAYS_INLINE void add(ByteVec a, ByteVec b) {
+    if constexpr (kDotBias<most> != 0) a ^= 128;
+    sums_ = vdotq_s32(sums_, reinterpret_cast<int8x16_t>(a), reinterpret_cast<int8x16_t>(b));
+  }
+  FORGE_ALWAYS_INLINE IntVec sums() const { return reinterpret_cast<IntVec>(sums_); }
+
+ private:
+  int32x4_t sums_;
+};
+
+#else
+
+template <int most>
+constexpr int kDotBias = 0;
+
+// The products of even and of odd bytes fit 16 bits: 255 * 127 < 2^15.
+template <int most>
+class Dots {
+ public:
+  FORGE_ALWAYS_INLINE void begin(IntVec start) { sums_ = start; }
+  template <int i, int count>
+  FORGE_ALWAYS_INLINE void add(ByteVec a, ByteVec b) {
+    const auto u = reinterpret_cast<SignedShortVec>(a), s = reinterpret_cast<SignedShortVec>(b);
+    const auto even = reinterpret_cast<IntVec>((u & 0xff) * (s << 8 >> 8));
+    const auto odd = reinterpret_cast<IntVec>((u >> 8 & 0xff) * (s >> 8));
+    sums_ += ((even << 16 >> 16) + (even >> 16)) + ((odd << 16 >> 16) + (odd >> 16));
+  }
+  FORGE_ALWAYS_INLINE IntVec sums() const { return sums_; }
+
+ private:
+  IntVec sums_;
+};
+
+#endif
+
+// ---- tables ---------------------------------------------------------------------------------
+
+#if defined(__AVX512F__)
 
 FORGE_INLINE ByteVec lookup(Bytes table, ByteVec index) {
   const __m512i wide = _mm512_broadcast_i32x4(reinterpret_cast<__m128i>(table));
@@ -151,62 +268,13 @@ FORGE_INLINE ByteVec lookup(Bytes table, ByteVec index) {
 
 #elif defined(__AVX2__)
 
-constexpr int kDotBias = 0;
-
-template <bool small>
-FORGE_INLINE IntVec dot(IntVec sum, ByteVec a, ByteVec b) {
-  const auto u = reinterpret_cast<__m256i>(a), s = reinterpret_cast<__m256i>(b);
-#if defined(__AVXVNNI__)
-  return reinterpret_cast<IntVec>(
-      _mm256_dpbusd_avx_epi32(reinterpret_cast<__m256i>(sum), u, s));
-#else
-  if constexpr (small) {
-    // A sum of two products fits 16 bits: 2 * 127 * 127 < 2^15.
-    const __m256i pairs = _mm256_maddubs_epi16(u, s);
-    return sum + reinterpret_cast<IntVec>(_mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
-  } else {
-    const __m256i even = _mm256_madd_epi16(_mm256_and_si256(u, _mm256_set1_epi16(0xff)),
-                                           _mm256_srai_epi16(_mm256_slli_epi16(s, 8), 8));
-    const __m256i odd =
-        _mm256_madd_epi16(_mm256_srli_epi16(u, 8), _mm256_srai_epi16(s, 8));
-    return sum + (reinterpret_cast<IntVec>(even) + reinterpret_cast<IntVec>(odd));
-  }
-#endif
-}
-
 FORGE_INLINE ByteVec lookup(Bytes table, ByteVec index) {
   const __m256i wide = _mm256_broadcastsi128_si256(reinterpret_cast<__m128i>(table));
   return reinterpret_cast<ByteVec>(_mm256_shuffle_epi8(wide, reinterpret_cast<__m256i>(index)));
 }
 
-#elif defined(__ARM_FEATURE_DOTPROD)
-
-constexpr int kDotBias = 128;
-
-template <bool small>
-FORGE_INLINE IntVec dot(IntVec sum, ByteVec a, ByteVec b) {
-  if constexpr (!small) a ^= 128;
-  return reinterpret_cast<IntVec>(vdotq_s32(reinterpret_cast<int32x4_t>(sum),
-                                            reinterpret_cast<int8x16_t>(a),
-                                            reinterpret_cast<int8x16_t>(b)));
-}
-
 #else
 
-constexpr int kDotBias = 0;
-
-// The products of even and of odd bytes fit 16 bits: 255 * 127 < 2^15.
-template <bool small>
-FORGE_INLINE IntVec dot(IntVec sum, ByteVec a, ByteVec b) {
-  const auto u = reinterpret_cast<SignedShortVec>(a), s = reinterpret_cast<SignedShortVec>(b);
-  const auto even = reinterpret_cast<IntVec>((u & 0xff) * (s << 8 >> 8));
-  const auto odd = reinterpret_cast<IntVec>((u >> 8 & 0xff) * (s >> 8));
-  return sum + ((even << 16 >> 16) + (even >> 16)) + ((odd << 16 >> 16) + (odd >> 16));
-}
-
-#endif
-
-#if !defined(__AVX2__)
 // Vectors of 16 bytes.
 FORGE_INLINE ByteVec lookup(Bytes table, ByteVec index) {
 #if defined(__aarch64__)
@@ -218,6 +286,7 @@ FORGE_INLINE ByteVec lookup(Bytes table, ByteVec index) {
   return out;
 #endif
 }
+
 #endif
 
 }  // namespace forge::cpu::FORGE_TARGET
