@@ -41,7 +41,7 @@ const sources: readonly string[] = [
 ];
 
 /** What a tree may be without. */
-const optionalSources: readonly string[] = ["docs", "kernels"];
+const optionalSources: readonly string[] = ["kernels"];
 
 /** Folders of those that only a source checkout has a use for. */
 const leftOut: readonly string[] = ["models/demo/train"];

@@ -17,7 +17,11 @@ Deno.test("pages: the map of ARCHITECTURE.md names every folder", () => {
   assertEquals(unnamed.map(({ parent, name }) => `${parent}/${name}`), []);
 });
 
-const pages = ["ARCHITECTURE.md", "README.md", ...filesBelow("docs", ".md")];
+const pages = [
+  "ARCHITECTURE.md",
+  "README.md",
+  ...["bench", "kernels", "src"].flatMap((folder) => filesBelow(folder, "README.md")),
+];
 
 /** The text of a page without its blocks of code. */
 function proseOf(page: string): string {
