@@ -1,18 +1,11 @@
-/** Tools and thoughts: what models write of them, and what clients are told. */
+/** Tools: what models write of calls, and what clients are told. */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { TempFolder } from "../support/temp_folder.ts";
-import {
-  type TinyLlamaOptions,
-  writeRandomLlama,
-  writeScriptedLlama,
-} from "../support/tiny_llama.ts";
+import { writeRandomLlama } from "../support/tiny_llama.ts";
 import { Client, joined, user } from "./client.ts";
-
-const CHAT = "/v1/chat/completions";
+import { CHAT, GIVEN, scripted } from "./scripted.ts";
 
 /** Templates that show what they are given, and calls as the models of a family write them. */
-const GIVEN = "{{ tools | tojson if tools else 'none' }}{% for m in messages %}" +
-  "[{{ m.role }}:{{ m.content }}{{ m.tool_calls | tojson if m.tool_calls }}]{% endfor %}";
 const HERMES = `${GIVEN}{# <tool_call> {"name": "arguments"} </tool_call> #}`;
 const MISTRAL = `${GIVEN}{# [TOOL_CALLS] #}`;
 const LLAMA = `${GIVEN}{# {"name": x, "parameters": y} <|start_header_id|> #}`;
@@ -29,16 +22,6 @@ const TOOLS = [
   { type: "function", function: { name: "now" } },
 ];
 const ASK = { messages: [user("x")], temperature: 0, tools: TOOLS };
-
-/** A client of a model that says a text, whose pieces differ. */
-async function scripted(
-  folder: TempFolder,
-  script: readonly string[],
-  options: TinyLlamaOptions,
-): Promise<Client> {
-  writeScriptedLlama(folder.path, script, { contextLength: 4096, ...options });
-  return await Client.open(folder.path);
-}
 
 Deno.test("serve: calls in the way of Hermes and Qwen, beside content", async () => {
   using folder = new TempFolder();
@@ -360,75 +343,4 @@ Deno.test("serve: tools that cannot be used are refused", async () => {
     assertEquals(param, "tools");
     assertStringIncludes(message, "writes no tool calls, or in a way that forge does not read");
   }
-});
-
-Deno.test("serve: thoughts are told apart from the answer", async () => {
-  const script = ["<think>", "\nHm", "m. </th", "ink>", "\n\nFor", "ty-two"];
-  for (
-    const [chatTemplate, said, controls] of [
-      [`${GIVEN}{# </think> #}`, script, []],
-      // The template begins the thoughts, as DeepSeek's does; and marks that are control tokens.
-      [`${GIVEN}<think>\n{# </think> #}`, script.slice(1), []],
-      [GIVEN, ["<think>", "\nHmm.", "</think>", "Forty-two"], ["<think>", "</think>"]],
-    ] as const
-  ) {
-    using folder = new TempFolder();
-    const pieces = ["<think>", "\n"];
-    await using client = await scripted(folder, said, { chatTemplate, controls, pieces });
-    const body = { messages: [user("x")], temperature: 0 };
-    const { choices: [choice] } = await client.chat(body);
-    assertEquals(choice!.message, {
-      role: "assistant",
-      content: "Forty-two",
-      reasoning_content: "Hmm.",
-    });
-    assertEquals(joined(await client.stream(CHAT, body)), {
-      content: "Forty-two",
-      reasoning_content: "Hmm.",
-      finish: "stop",
-    });
-    // Where the marks are tokens, a constraint holds behind the thoughts.
-    const constrained = await client.chat({ ...body, regex: "[a-z]{4}" });
-    const { content, reasoning_content } = constrained.choices[0]!.message!;
-    assertMatch(content!, /^[a-z]{4}$/);
-    assertEquals(reasoning_content, controls.length > 0 ? "Hmm." : undefined);
-    const cut = await client.chat({ ...body, max_tokens: 2 });
-    assertMatch(cut.choices[0]!.message!.reasoning_content!, /^Hm/);
-    assertEquals(cut.choices[0]!.message!.content, "");
-  }
-});
-
-Deno.test("serve: the effort of thoughts is what the template calls it", async () => {
-  const open = async (folder: TempFolder, chatTemplate: string) => {
-    writeRandomLlama(folder.path, { contextLength: 4096, chatTemplate });
-    return await Client.open(folder.path);
-  };
-  const ask = { messages: [user("x")], max_tokens: 1 };
-  const promptTokens = async (client: Client, effort: string | null) => {
-    const { usage } = await client.chat({ ...ask, reasoning_effort: effort });
-    return usage!.prompt_tokens;
-  };
-  const refusal = async (client: Client, body: object) => {
-    const response = await client.post(CHAT, { ...ask, ...body });
-    const { error } = await response.json();
-    assertEquals([response.status, error.param], [400, "reasoning_effort"]);
-    return error.message;
-  };
-  using told = new TempFolder();
-  await using levels = await open(told, "{{ 'aaaaaaaaa' if reasoning_effort == 'high' else 'a' }}");
-  assertEquals(await promptTokens(levels, "high") - await promptTokens(levels, "low"), 8);
-  assertEquals(await promptTokens(levels, null), await promptTokens(levels, "medium"));
-  const unknown = await refusal(levels, { reasoning_effort: "minimal" });
-  assertStringIncludes(unknown, 'valid is "low", "medium", "high" for this model');
-
-  using switched = new TempFolder();
-  await using thinker = await open(switched, "{{ 'aaa' if enable_thinking else 'a' }}");
-  assertEquals(await promptTokens(thinker, "minimal") - await promptTokens(thinker, "none"), 2);
-  const twice = { reasoning_effort: "none", chat_template_kwargs: { enable_thinking: true } };
-  assertStringIncludes(await refusal(thinker, twice), "not both");
-  assertStringIncludes(await refusal(thinker, { reasoning_effort: "lots" }), 'is "lots"; valid');
-
-  using plain = new TempFolder();
-  await using other = await open(plain, "a");
-  assertStringIncludes(await refusal(other, { reasoning_effort: "low" }), "no variable for it");
 });
