@@ -15,11 +15,13 @@ export interface CheckLine {
 /** What was timed; `tokens` and the like are told by the name. */
 export type SpeedGroup =
   | "product"
+  | "expert product"
   | "decode attention"
   | "prefill attention"
   | "flash_attn forward"
   | "flash_attn decode"
   | "kernels of a step"
+  | "launches of a step"
   | "sampling"
   | "decode step"
   | "prefill"

@@ -65,6 +65,18 @@ export const PARTS: readonly Part[] = [
     program: "sampling.ts",
     limit: 30,
   },
+  {
+    name: "launches",
+    help: "launches of a decoded token, before and after fusing and capturing them",
+    program: "launches.ts",
+    limit: 60,
+  },
+  {
+    name: "experts",
+    help: "products with chosen experts",
+    program: "experts.ts",
+    limit: 45,
+  },
   { name: "torch", help: "PyTorch, as the peer", program: "../peers/torch_peer.py", limit: 120 },
   {
     name: "profile",

@@ -76,10 +76,25 @@ async function main(args: readonly string[]): Promise<void> {
   }
 }
 
-function weightPool(quantizer: Quantizer, type: TensorType): Uint8Array {
+/** Random weights of a type, for {@linkcode repeatedWeight}. */
+export function weightPool(quantizer: Quantizer, type: TensorType): Uint8Array {
   const random = new Random(1);
   const values = Float32Array.from({ length: POOL }, () => random.normal(0.02));
   return quantizer.quantize(type, 1, POOL, values);
+}
+
+/** A weight `[rows, cols]` that repeats a pool of its type. */
+export function repeatedWeight(
+  pool: Uint8Array,
+  type: TensorType,
+  rows: number,
+  cols: number,
+): Uint8Array<ArrayBuffer> {
+  const data = new Uint8Array(Number(tensorBytes(type, [rows, cols])));
+  for (let at = 0; at < data.length; at += pool.length) {
+    data.set(pool.subarray(0, data.length - at), at);
+  }
+  return data;
 }
 
 async function measure(
@@ -89,9 +104,7 @@ async function measure(
   { rows, cols }: Shape,
   { tokens: counts, rotation, run }: Sizes,
 ): Promise<void> {
-  const bytes = Number(tensorBytes(type, [rows, cols]));
-  const data = new Uint8Array(bytes);
-  for (let at = 0; at < bytes; at += pool.length) data.set(pool.subarray(0, bytes - at), at);
+  const data = repeatedWeight(pool, type, rows, cols), bytes = data.length;
   const count = Math.max(2, Math.min(MOST_PRODUCTS, Math.ceil(rotation / bytes)));
   const passes = Math.min(Math.floor(MOST_PRODUCTS / count), Math.ceil(run / (count * bytes)));
   const most = Math.max(...counts);

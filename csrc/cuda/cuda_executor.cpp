@@ -162,9 +162,14 @@ void CudaExecutor::enqueue(const Plan& plan, std::unique_ptr<StepGraph>& graph, 
   const std::vector<PlanEntry>& entries = plan.list.entries;
   const Device& gpu = device_->device();
   // What runs once is not worth a graph, and what is looked into runs piece by piece.
-  const bool in_pieces = gpu.is_synchronous() || profile_;
-  if (plan.runs > 1 && plan.max_tokens <= kMostGraphTokens && !in_pieces) {
-    if (!graph) graph = std::make_unique<StepGraph>(device_->state, entries, begin, end);
+  const bool is_captured = gpu.captures_graphs() && !profile_;
+  if (plan.runs > 1 && plan.max_tokens <= kMostGraphTokens && is_captured) {
+    if (!graph) {
+      graph = std::make_unique<StepGraph>(device_->state, entries, begin, end);
+      if (gpu.is_traced()) {
+        std::fprintf(stderr, "graph for %u tokens: %zu launches\n", plan.max_tokens, end - begin);
+      }
+    }
     graph->replay();
     return;
   }

@@ -63,7 +63,12 @@ class Device {
   // Whether a kernel may start while the one before it ends: from SM90 on, with a driver for CUDA
   // 12.3 or newer, unless FORGE_CUDA_OVERLAP=0.
   bool overlaps_kernels() const { return overlaps_kernels_; }
-  // Whether each plan of launches is described on stderr: FORGE_CUDA_TRACE=1.
+  // Whether neighbouring operations become one launch where one kernel can compute them: unless
+  // FORGE_CUDA_FUSION=0.
+  bool fuses_operations() const { return fuses_operations_; }
+  // Whether short plans are captured into graphs: unless FORGE_CUDA_GRAPHS=0.
+  bool captures_graphs() const { return captures_graphs_; }
+  // Whether each plan of launches, and each graph, is described on stderr: FORGE_CUDA_TRACE=1.
   bool is_traced() const { return is_traced_; }
 
   // Throws FORGE_DEVICE_FAILED when the device has failed before.
@@ -83,6 +88,8 @@ class Device {
   bool is_synchronous_ = false;
   bool is_traced_ = false;
   bool overlaps_kernels_ = false;
+  bool fuses_operations_ = true;
+  bool captures_graphs_ = true;
   mutable std::mutex mutex_;
   mutable std::mutex failure_mutex_;
   mutable std::string failure_;

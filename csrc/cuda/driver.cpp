@@ -18,9 +18,12 @@ std::string version_text(int version) {
 bool is_fatal(Result result) {
   switch (result) {
     case kEccUncorrectable:
+    case kNvlinkUncorrectable:
+    case kContained:
     case kIllegalAddress:
     case kLaunchTimeout:
     case kContextIsDestroyed:
+    case kAssert:
     case kHardwareStackError:
     case kIllegalInstruction:
     case kMisalignedAddress:

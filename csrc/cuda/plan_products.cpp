@@ -57,7 +57,7 @@ void PlanBuilder::emit(const MatmulOp& op) {
 }
 
 bool PlanBuilder::emit_gated_product(const MatmulOp& op, const RowGroup& rows) {
-  const auto* glu = next_op<GluOp>();
+  const auto* glu = device_.device().fuses_operations() ? next_op<GluOp>() : nullptr;
   const uint32_t width = glu ? glu->width : 0;
   if (!glu || glu->x != op.out || cols(op.out) != 2 * width) return false;
   if (!program_.is_read_once(op.out)) return false;

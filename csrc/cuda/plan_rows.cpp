@@ -44,7 +44,7 @@ void PlanBuilder::emit(const RmsNormOp& op) {
 
 bool PlanBuilder::emit_two_norms(const RmsNormOp& op) {
   const uint32_t n = cols(op.x);
-  const RmsNormOp* next = second_norm(op);
+  const RmsNormOp* next = device_.device().fuses_operations() ? second_norm(op) : nullptr;
   if (!next || n * sizeof(float) > kMostNormShared) return false;
   launch("fused_residual_rms_norm.cu", "fused_residual_rms_norm", {max_rows(op.out)},
          norm_block(n), n * static_cast<uint32_t>(sizeof(float)), value(next->out), value(op.out),

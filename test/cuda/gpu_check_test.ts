@@ -13,7 +13,8 @@ const ignore = emulatedGpuUnavailable() !== undefined;
 
 const GROUPS: readonly SpeedGroup[] = [
   ...["product", "decode step", "prefill", "decode attention", "prefill attention"] as const,
-  ...["kernels of a step", "sampling", "host", "start"] as const,
+  ...["kernels of a step", "sampling", "host", "start", "expert product"] as const,
+  "launches of a step",
 ];
 
 type Numbers = { readonly parts: readonly Omit<PartResult, "output">[] };
@@ -135,7 +136,7 @@ Deno.test("the GPU check refuses parts and options that it does not know", async
   assertEquals(await run("kernel"), [
     2,
     'unknown part "kernel"; valid are kernels, operations, flash_kernels, models, products, ' +
-    "decode, attention, sampling, torch, profile, sanitizer, start, flash_attn",
+    "decode, attention, sampling, launches, experts, torch, profile, sanitizer, start, flash_attn",
   ]);
   assertEquals(await run("--seconds", "soon"), [
     2,

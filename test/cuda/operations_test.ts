@@ -36,6 +36,15 @@ Deno.test({
 });
 
 Deno.test({
+  name: "steps that an emulated GPU cannot run are refused when their recording ends",
+  ignore: emulatedGpuUnavailable() !== undefined,
+  fn: async () => {
+    const output = await runOnEmulatedGpu(["run", "-A", "test/support/check_cuda_refusals.ts"]);
+    assertStringIncludes(output, "refused");
+  },
+});
+
+Deno.test({
   name: "products by cuBLASLt agree with the reference on an emulated GPU",
   ignore: emulatedGpuUnavailable() !== undefined,
   fn: async () => {

@@ -1,5 +1,6 @@
 /** Which kernels compute a model's products on an emulated GPU, and that its tokens are the CPU's. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { launchCounts } from "../../bench/gpu/launches.ts";
 import { bundledModel } from "../../src/cli/model_path.ts";
 import { forge } from "../cli/forge.ts";
 import { TempFolder } from "../support/temp_folder.ts";
@@ -34,6 +35,31 @@ Deno.test({
       const decoding = plans.find((line) => line.includes(" 0 of prompts"))!;
       assert(!/gemm|cublasLt/.test(decoding), decoding);
     }
+  },
+});
+
+Deno.test({
+  name: "fusing operations and capturing launches changes no token",
+  ignore,
+  fn: async () => {
+    const gpu = await emulatedGpu();
+    const run = async (env: Readonly<Record<string, string>>) => {
+      const args = ["run", "--device", "cuda", "-m", bundledModel(), "-p", "Once", "-n", "5"];
+      const { code, stdout, stderr } = await forge([...args, "--temp", "0", "--json"], {
+        env: { ...gpu, FORGE_CUDA_TRACE: "1", ...env },
+      });
+      assertEquals(code, 0, stderr);
+      return { ids: JSON.parse(stdout).token_ids, ...launchCounts(stderr) };
+    };
+    const separate = await run({ FORGE_CUDA_FUSION: "0", FORGE_CUDA_GRAPHS: "0" });
+    const fused = await run({ FORGE_CUDA_GRAPHS: "0" });
+    const captured = await run({});
+    assertEquals([fused.ids, captured.ids], [separate.ids, separate.ids]);
+    // Each layer has one launch less: gate, up and what they open.
+    assert(fused.launches < separate.launches);
+    assertEquals(fused.submissions, fused.launches);
+    // The forward pass and the choice of the token.
+    assertEquals(captured, { ...fused, submissions: 2 });
   },
 });
 

@@ -1,26 +1,30 @@
 /**
- * NVIDIA's disassembler: from the PATH, or from pip's `triton`, of which only this program is kept
- * under `build/`.
+ * NVIDIA's programs that take compiled kernels apart: from the PATH, or from pip's `triton`, of which
+ * only these are kept under `build/`.
  */
 import { join } from "@std/path";
 import { ROOT } from "../support/checkout.ts";
 
 const folder = join(ROOT, "build", "nvdisasm");
 
-// Downloads the wheel to the folder argv[1], keeps its disassembler, and deletes the wheel.
+// Downloads the wheel to the folder argv[1], keeps its programs argv[2:], and deletes the wheel.
 const fetchScript = `
 import glob, os, subprocess, sys, zipfile
-folder = sys.argv[1]
+folder, programs = sys.argv[1], sys.argv[2:]
 subprocess.check_call([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps",
                        "--only-binary", ":all:", "--retries", "0", "--dest", folder, "triton"])
 for path in glob.glob(os.path.join(folder, "*.whl")):
     with zipfile.ZipFile(path) as wheel:
-        name = next(n for n in wheel.namelist() if n.endswith("/bin/nvdisasm"))
-        with open(os.path.join(folder, "nvdisasm"), "wb") as out:
-            out.write(wheel.read(name))
-    os.chmod(os.path.join(folder, "nvdisasm"), 0o755)
+        for program in programs:
+            name = next(n for n in wheel.namelist() if n.endswith("/bin/" + program))
+            with open(os.path.join(folder, program), "wb") as out:
+                out.write(wheel.read(name))
+            os.chmod(os.path.join(folder, program), 0o755)
     os.remove(path)
 `;
+
+/** A disassembler of one kernel image, and of a file that holds several. */
+const PROGRAMS = ["nvdisasm", "cuobjdump"] as const;
 
 async function runs(program: string): Promise<boolean> {
   try {
@@ -30,19 +34,41 @@ async function runs(program: string): Promise<boolean> {
   }
 }
 
-/** The disassembler's path; undefined where there is none to be had. */
-export async function findNvdisasm(): Promise<string | undefined> {
-  const kept = join(folder, "nvdisasm");
-  for (const program of ["nvdisasm", kept]) {
+/** A program's path; undefined where there is none to be had. */
+async function find(name: typeof PROGRAMS[number]): Promise<string | undefined> {
+  const kept = join(folder, name);
+  for (const program of [name, kept]) {
     if (await runs(program)) return program;
   }
   await Deno.mkdir(folder, { recursive: true });
   try {
-    await new Deno.Command("python3", { args: ["-c", fetchScript, folder] }).output();
+    await new Deno.Command("python3", { args: ["-c", fetchScript, folder, ...PROGRAMS] }).output();
   } catch {
     return undefined;
   }
   return await runs(kept) ? kept : undefined;
+}
+
+/** The disassembler of kernel images. */
+export async function findNvdisasm(): Promise<string | undefined> {
+  return await find("nvdisasm");
+}
+
+/**
+ * The machine code of all kernels in an object file; undefined where the programs for that are not to be
+ * had.
+ */
+export async function dumpMachineCode(path: string): Promise<string | undefined> {
+  const nvdisasm = await find("nvdisasm"), cuobjdump = await find("cuobjdump");
+  if (nvdisasm === undefined || cuobjdump === undefined) return undefined;
+  const { success, stdout, stderr } = await new Deno.Command(cuobjdump, {
+    args: ["-sass", path],
+    // It looks for the other one there.
+    env: { PATH: `${folder}:${Deno.env.get("PATH") ?? ""}` },
+  }).output();
+  const decoder = new TextDecoder();
+  if (!success) throw new Error(decoder.decode(stderr));
+  return decoder.decode(stdout);
 }
 
 /** The instructions of each function of a cubin, by symbol; one line each, without encodings. */

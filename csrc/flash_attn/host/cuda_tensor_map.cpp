@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "device/tensor_map.h"
+#include "host/tensor_strides.h"
 
 namespace flash_attn {
 
@@ -27,11 +27,6 @@ Encoder find_encoder() {
   return reinterpret_cast<Encoder>(function);
 }
 
-/// A stride that is never taken still has to be a valid one.
-cuuint64_t stride_of(int64_t bytes, int64_t size) {
-  return static_cast<cuuint64_t>(size > 1 ? bytes : 16);
-}
-
 }  // namespace
 
 flash_attn_status encode_tensor_map(TensorMap &map, const TensorShape &shape) {
@@ -41,9 +36,7 @@ flash_attn_status encode_tensor_map(TensorMap &map, const TensorShape &shape) {
   const cuuint64_t sizes[4] = {
       static_cast<cuuint64_t>(shape.columns), static_cast<cuuint64_t>(shape.rows),
       static_cast<cuuint64_t>(shape.heads), static_cast<cuuint64_t>(shape.batches)};
-  const cuuint64_t strides[3] = {stride_of(shape.row_stride, shape.rows),
-                                 stride_of(shape.head_stride, shape.heads),
-                                 stride_of(shape.batch_stride, shape.batches)};
+  const auto strides = tensor_strides(shape);
   const cuuint32_t box[4] = {static_cast<cuuint32_t>(shape.box_columns),
                              static_cast<cuuint32_t>(shape.box_rows), 1, 1};
   const cuuint32_t steps[4] = {1, 1, 1, 1};
@@ -54,7 +47,7 @@ flash_attn_status encode_tensor_map(TensorMap &map, const TensorShape &shape) {
   CUtensorMap encoded;
   const CUresult result =
       encode(&encoded, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 4, const_cast<void *>(shape.data), sizes,
-             strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
+             strides.data(), box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
              CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS) return FLASH_ATTN_TENSOR_MAP_FAILED;
   std::memcpy(&map, &encoded, sizeof map);

@@ -25,9 +25,16 @@ class Producer {
   }
 
  private:
+  /// Waits until all lanes have seen the phase's end: to one that fell behind, whose barrier goes on
+  /// without it, the end of the phase after the next would look like its own.
+  FA_DEVICE static void wait_together(Barrier &barrier, int parity) {
+    barrier_wait(barrier, parity);
+    warp_barrier();
+  }
+
   FA_DEVICE void load_queries(const ForwardWork<kHeadDim> &work) {
     auto &ring = state_.barriers.q;
-    barrier_wait(ring.empty[0], queries_.parity() ^ 1);
+    wait_together(ring.empty[0], queries_.parity() ^ 1);
     const bool packed = args_.forward.query.cu_seqlens != nullptr;
     const int row = work.first_row + (packed ? work.sequence.q_begin : 0);
     if (lane_ == 0) barrier_arrive_expecting(ring.full[0], 2 * Tile::kQueryElements);
@@ -42,7 +49,7 @@ class Producer {
   FA_DEVICE void load_keys(const ForwardWork<kHeadDim> &work, int tile) {
     auto &ring = state_.barriers.k;
     const int stage = keys_.stage();
-    barrier_wait(ring.empty[stage], keys_.parity() ^ 1);
+    wait_together(ring.empty[stage], keys_.parity() ^ 1);
     copy_tile(work, tile, args_.k, state_.k(stage), ring.full[stage]);
     keys_.count++;
   }
@@ -50,11 +57,11 @@ class Producer {
   FA_DEVICE void load_values(const ForwardWork<kHeadDim> &work, int tile) {
     auto &ring = state_.barriers.v;
     const int stage = values_.stage();
-    barrier_wait(ring.empty[stage], values_.parity() ^ 1);
+    wait_together(ring.empty[stage], values_.parity() ^ 1);
     const int rows_left = work.sequence.n_keys - tile * Tile::kKeys;
     if (args_.clear_tail != 0 && rows_left < Tile::kKeys) {
       copy_tile(work, tile, args_.v, state_.v(stage), state_.barriers.tail);
-      barrier_wait(state_.barriers.tail, tails_.parity());
+      wait_together(state_.barriers.tail, tails_.parity());
       tails_.count++;
       clear_rows(state_.v(stage), rows_left);
       if (lane_ == 0) barrier_arrive(ring.full[stage]);

@@ -112,7 +112,7 @@ Result cuDeviceGetAttribute(int* value, DeviceAttribute attribute, DeviceOrdinal
       *value = 2;
       return kSuccess;
     case DeviceAttribute::max_shared_per_block_optin:
-      *value = (architecture == 90 ? 227 : 163) * 1024;
+      *value = static_cast<int>(options().max_shared_bytes());
       return kSuccess;
   }
   return kInvalidValue;

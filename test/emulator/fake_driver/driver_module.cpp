@@ -93,8 +93,8 @@ Result cuFuncGetAttribute(int* value, FunctionAttribute attribute, Function func
       *value = state->max_dynamic_shared;
       return kSuccess;
     case FunctionAttribute::static_shared_bytes:
-      // The emulator learns it only when a block runs: as much as the compiler would admit.
-      *value = 48 * 1024;
+      // The emulator learns it only when a block runs, and then counts it with the dynamic.
+      *value = 0;
       return kSuccess;
     default:
       return kInvalidValue;
@@ -149,7 +149,7 @@ Result launch(const LaunchConfig& config, Function function, void** parameters, 
     for (size_t i = 0; i < kernel.param_bytes.size(); ++i) {
       arguments.emplace_back(static_cast<const char*>(parameters[i]), kernel.param_bytes[i]);
     }
-    const emulator::Launch shape{grid, block, config.shared_bytes};
+    const emulator::Launch shape{grid, block, config.shared_bytes, options().max_shared_bytes()};
     StreamQueue& stream = stream_of(context, config.stream);
     stream.add([&context, &kernel, shape, arguments = std::move(arguments)] {
       run_kernel(context, kernel, shape, arguments);

@@ -18,6 +18,9 @@ struct Options {
   uint64_t illegal_address = 0;  // the n-th kernel that runs ends in an illegal access
   uint64_t early_only = 0;  // 1: kernels must be launched so that they may start early
   uint64_t lost = 0;             // after the n-th kernel the device is gone
+
+  // Of a block that asks for more than the default. Of those before SM90, SM86 has the least.
+  uint64_t max_shared_bytes() const { return (architecture >= 90 ? 227 : 99) * 1024; }
 };
 
 // Read once; an unknown name aborts.

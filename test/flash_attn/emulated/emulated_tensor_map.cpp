@@ -1,18 +1,17 @@
 #include <cstring>
 
-#include "device/tensor_map.h"
+#include "host/tensor_strides.h"
 #include "sm90.h"
 
 namespace flash_attn {
 
 flash_attn_status encode_tensor_map(TensorMap &map, const TensorShape &shape) {
   // What cuTensorMapEncodeTiled refuses.
-  const int64_t strides[3] = {shape.row_stride, shape.head_stride, shape.batch_stride};
+  const auto strides = tensor_strides(shape);
   const int64_t sizes[3] = {shape.rows, shape.heads, shape.batches};
-  for (int i = 0; i < 3; i++) {
+  for (size_t i = 0; i < strides.size(); i++) {
     if (sizes[i] < 1 || sizes[i] > (int64_t{1} << 32)) return FLASH_ATTN_TENSOR_MAP_FAILED;
-    if (sizes[i] == 1) continue;
-    if (strides[i] % 16 != 0 || strides[i] < 0 || strides[i] >= (int64_t{1} << 40)) {
+    if (strides[i] == 0 || strides[i] % 16 != 0 || strides[i] >= uint64_t{1} << 40) {
       return FLASH_ATTN_TENSOR_MAP_FAILED;
     }
   }
@@ -24,7 +23,8 @@ flash_attn_status encode_tensor_map(TensorMap &map, const TensorShape &shape) {
   const emulator::sm90::TensorBox box = {
       static_cast<const char *>(shape.data),
       {shape.columns, shape.rows, shape.heads, shape.batches},
-      {2, shape.row_stride, shape.head_stride, shape.batch_stride},
+      {2, static_cast<int64_t>(strides[0]), static_cast<int64_t>(strides[1]),
+       static_cast<int64_t>(strides[2])},
       {shape.box_columns, shape.box_rows},
       shape.box_columns * 2};
   std::memcpy(&map, &box, sizeof box);

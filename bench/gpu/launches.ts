@@ -1,0 +1,80 @@
+/**
+ * Of how many launches a decoded token is made, and what it takes: operation by operation, with what is
+ * fused, and captured into graphs: `launches.ts [--emulated]`. Prints lines of `lines.ts`.
+ */
+import { join } from "@std/path";
+import { SyntheticModel } from "../../src/bench/synthetic_model.ts";
+import { parseSyntheticSpec } from "../../src/bench/synthetic_spec.ts";
+import { bundledModel } from "../../src/cli/model_path.ts";
+import { openBackend } from "../../src/engine/open_backend.ts";
+import { root } from "../root.ts";
+import { say } from "./lines.ts";
+
+/** Small, so that launches count for much. */
+const MODEL = "llama-3.2-1b:BF16";
+
+/** What is turned off, by the variables of csrc/cuda/device.h. */
+const WAYS: readonly (readonly [string, Readonly<Record<string, string>>])[] = [
+  ["operation by operation", { FORGE_CUDA_FUSION: "0", FORGE_CUDA_GRAPHS: "0" }],
+  ["fused", { FORGE_CUDA_GRAPHS: "0" }],
+  ["fused and captured", {}],
+];
+
+async function main(args: readonly string[]): Promise<void> {
+  if (args.includes("--emulated")) return await measure("the bundled model", bundledModel(), 4);
+  const quantizer = openBackend("cpu");
+  using model = new SyntheticModel(parseSyntheticSpec(MODEL), quantizer);
+  quantizer.close();
+  await measure(MODEL, model.path, 64);
+}
+
+async function measure(name: string, path: string, tokens: number): Promise<void> {
+  for (const [way, env] of WAYS) {
+    const { microseconds, trace } = await decode(path, tokens, env);
+    const counts = launchCounts(trace);
+    say({
+      kind: "speed",
+      group: "launches of a step",
+      name: `${name}, ${way}: ${counts.launches} launches, ${counts.submissions} by the host`,
+      by: "forge",
+      microseconds,
+      of: { ...counts },
+    });
+  }
+}
+
+/** Microseconds a token, and what the library said of its plans. */
+async function decode(path: string, tokens: number, env: Readonly<Record<string, string>>) {
+  const { success, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
+    args: [
+      ...["run", "--quiet", "-A", join(root, "main.ts"), "bench", "--device", "cuda", "-m", path],
+      ...["-p", "0", "-n", `${tokens}`, "-r", "3", "-o", "jsonl"],
+    ],
+    env: { ...env, FORGE_CUDA_TRACE: "1" },
+    stdin: "null",
+    stdout: "piped",
+    stderr: "piped",
+  }).output();
+  const decoder = new TextDecoder();
+  const trace = decoder.decode(stderr);
+  if (!success) throw new Error(`forge bench failed: ${trace}`);
+  const { avg_ns } = JSON.parse(decoder.decode(stdout)) as { readonly avg_ns: number };
+  return { microseconds: avg_ns / 1e3 / tokens, trace };
+}
+
+/** What one token takes on the device, and what the host asks for: a graph counts once. */
+export interface LaunchCounts {
+  readonly launches: number;
+  readonly submissions: number;
+}
+
+/** The counts of the last plan that a trace describes, which is that of the longest context. */
+export function launchCounts(trace: string): LaunchCounts {
+  const lines = trace.split("\n");
+  const at = lines.findLastIndex((line) => line.startsWith("plan for "));
+  const launches = Number(/ (\d+) launches:/.exec(lines[at] ?? "")?.[1] ?? NaN);
+  const graphs = lines.slice(at + 1).filter((line) => line.startsWith("graph for ")).length;
+  return { launches, submissions: graphs > 0 ? graphs : launches };
+}
+
+if (import.meta.main) await main(Deno.args);

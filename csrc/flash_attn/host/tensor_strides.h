@@ -1,0 +1,31 @@
+// The strides of a tensor map, in bytes, as cuTensorMapEncodeTiled takes them.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "device/tensor_map.h"
+
+namespace flash_attn {
+
+/// From row to row, head to head and batch to batch. What leads from the only element of a dimension
+/// to the next is never taken, and may be anything; but a map wants multiples of 16 below 2^40, as
+/// those of a tensor whose elements lie behind one another are.
+inline std::array<uint64_t, 3> tensor_strides(const TensorShape &shape) {
+  constexpr int64_t kMost = (int64_t{1} << 40) - 16;
+  const int64_t sizes[3] = {shape.rows, shape.heads, shape.batches};
+  const int64_t given[3] = {shape.row_stride, shape.head_stride, shape.batch_stride};
+  std::array<uint64_t, 3> strides;
+  int64_t extent = shape.columns * 2;
+  for (size_t i = 0; i < strides.size(); i++) {
+    const int64_t stride = sizes[i] > 1 ? given[i] : extent;
+    strides[i] = static_cast<uint64_t>(stride);
+    // Neither factor passes 2^40; their product may pass 2^63.
+    const bool fits = stride <= kMost / std::max<int64_t>(sizes[i], 1);
+    extent = fits ? std::max(extent, stride * sizes[i]) : kMost;
+  }
+  return strides;
+}
+
+}  // namespace flash_attn
