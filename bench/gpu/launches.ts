@@ -21,16 +21,21 @@ const WAYS: readonly (readonly [string, Readonly<Record<string, string>>])[] = [
 ];
 
 async function main(args: readonly string[]): Promise<void> {
-  if (args.includes("--emulated")) return await measure("the bundled model", bundledModel(), 4);
+  if (args.includes("--emulated")) return await measure("the bundled model", bundledModel(), 2, 1);
   const quantizer = openBackend("cpu");
   using model = new SyntheticModel(parseSyntheticSpec(MODEL), quantizer);
   quantizer.close();
-  await measure(MODEL, model.path, 64);
+  await measure(MODEL, model.path, 64, 3);
 }
 
-async function measure(name: string, path: string, tokens: number): Promise<void> {
+async function measure(
+  name: string,
+  path: string,
+  tokens: number,
+  rounds: number,
+): Promise<void> {
   for (const [way, env] of WAYS) {
-    const { microseconds, trace } = await decode(path, tokens, env);
+    const { microseconds, trace } = await decode(path, tokens, rounds, env);
     const counts = launchCounts(trace);
     say({
       kind: "speed",
@@ -44,11 +49,16 @@ async function measure(name: string, path: string, tokens: number): Promise<void
 }
 
 /** Microseconds a token, and what the library said of its plans. */
-async function decode(path: string, tokens: number, env: Readonly<Record<string, string>>) {
+async function decode(
+  path: string,
+  tokens: number,
+  rounds: number,
+  env: Readonly<Record<string, string>>,
+) {
   const { success, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
     args: [
       ...["run", "--quiet", "-A", join(root, "main.ts"), "bench", "--device", "cuda", "-m", path],
-      ...["-p", "0", "-n", `${tokens}`, "-r", "3", "-o", "jsonl"],
+      ...["-p", "0", "-n", `${tokens}`, "-r", `${rounds}`, "-o", "jsonl"],
     ],
     env: { ...env, FORGE_CUDA_TRACE: "1" },
     stdin: "null",

@@ -140,13 +140,14 @@ void CudaExecutor::run(const StepInputs& inputs, ResultBlock& results, const Sto
     inputs_->copy(inputs, work);
     ++plan.runs;
     const LaunchPlan& list = plan.list;
-    enqueue(plan, plan.forward, 0, list.sampling_begin, stop);
+    enqueue(plan, plan.forward, {0, list.sampling_begin, false}, stop);
     // The caller computes the masks while the device computes the logits.
     if (!inputs.masks.empty()) {
       inputs.masks_ready.wait();
       inputs_->copy_masks(inputs);
     }
-    enqueue(plan, plan.sampling, list.sampling_begin, list.entries.size(), stop);
+    const bool follows_kernel = list.sampling_begin > 0 && inputs.masks.empty();
+    enqueue(plan, plan.sampling, {list.sampling_begin, list.entries.size(), follows_kernel}, stop);
     copy_results(inputs, results);
     if (profile_) profile_->finish_run(inputs.n_tokens);
   } catch (...) {
@@ -156,8 +157,9 @@ void CudaExecutor::run(const StepInputs& inputs, ResultBlock& results, const Sto
   }
 }
 
-void CudaExecutor::enqueue(const Plan& plan, std::unique_ptr<StepGraph>& graph, size_t begin,
-                           size_t end, const StopFlag& stop) {
+void CudaExecutor::enqueue(const Plan& plan, std::unique_ptr<StepGraph>& graph,
+                           const Section& section, const StopFlag& stop) {
+  const auto [begin, end, follows_kernel] = section;
   if (begin == end) return;
   const std::vector<PlanEntry>& entries = plan.list.entries;
   const Device& gpu = device_->device();
@@ -176,7 +178,8 @@ void CudaExecutor::enqueue(const Plan& plan, std::unique_ptr<StepGraph>& graph, 
   for (size_t i = begin; i < end; ++i) {
     if (i % kStopInterval == 0) stop.check();
     if (profile_) profile_->begin();
-    cuda::enqueue(entries[i], gpu);
+    // Those whose times are taken come behind events.
+    cuda::enqueue(entries[i], gpu, (i > begin || follows_kernel) && !profile_);
     if (profile_) {
       profile_->end(std::visit([](const auto& work) { return std::string(work.name()); },
                                entries[i]));

@@ -38,13 +38,15 @@ static_assert(sizeof(RowSet) == 16);
 
 struct AttentionArgs {
   DevicePointer sinks;
+  DevicePointer mask = 0;  // no operation of forge.h has one yet
   float scale;
   float softcap;
   uint32_t n_heads;
   uint32_t window;
   uint32_t causal;
   uint32_t max_queries;  // of a tile of decode attention
+  uint32_t mask_words = 0;
 };
-static_assert(sizeof(AttentionArgs) == 32);
+static_assert(sizeof(AttentionArgs) == 48);
 
 }  // namespace forge::cuda

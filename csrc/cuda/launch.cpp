@@ -29,7 +29,7 @@ Result Launch::launch_early(const Device& device, void** parameters) const {
   return device.api().launch_with(&config, kernel_->function, parameters, nullptr);
 }
 
-void Launch::enqueue(const Device& device) const {
+void Launch::enqueue(const Device& device, bool follows_kernel) const {
   std::array<void*, 32> pointers;
   if (offsets_.size() > pointers.size() || !kernel_->function) {
     fail(FORGE_INTERNAL, kernel_->instance, " cannot be launched");
@@ -38,7 +38,7 @@ void Launch::enqueue(const Device& device) const {
     pointers[i] = const_cast<uint8_t*>(storage_.data() + offsets_[i]);
   }
   const Result result =
-      device.overlaps_kernels()
+      device.overlaps_kernels() && follows_kernel
           ? launch_early(device, pointers.data())
           : device.api().launch(kernel_->function, grid_.x, grid_.y, grid_.z, block_, 1, 1,
                                 shared_bytes_, device.stream(), pointers.data(), nullptr);

@@ -33,7 +33,9 @@ class Launch {
 
   // Compares the parameters with those of the loaded kernel, where the driver tells them.
   void verify(const Device& device) const;
-  void enqueue(const Device& device) const;
+  // `follows_kernel`: whether what is before it on the stream is one. Only then may it start early:
+  // what a kernel waits for is other kernels, not copies.
+  void enqueue(const Device& device, bool follows_kernel) const;
   // As in "matvec<FormatQ8_0, 1>".
   const std::string& name() const { return kernel_->instance; }
 

@@ -4,8 +4,20 @@
 
 namespace forge::cuda {
 
-void enqueue(const PlanEntry& entry, const Device& device) {
-  std::visit([&](const auto& work) { work.enqueue(device); }, entry);
+namespace {
+
+struct Enqueue {
+  const Device& device;
+  bool follows_kernel;
+
+  void operator()(const Launch& launch) const { launch.enqueue(device, follows_kernel); }
+  void operator()(const auto& call) const { call.enqueue(device); }
+};
+
+}  // namespace
+
+void enqueue(const PlanEntry& entry, const Device& device, bool follows_kernel) {
+  std::visit(Enqueue{device, follows_kernel}, entry);
 }
 
 std::string plan_summary(const StepShape& shape, const std::vector<PlanEntry>& entries) {

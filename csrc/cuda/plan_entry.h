@@ -15,7 +15,8 @@ namespace forge::cuda {
 // can be captured in a graph.
 using PlanEntry = std::variant<Launch, FlashCall, LtCall>;
 
-void enqueue(const PlanEntry& entry, const Device& device);
+// `follows_kernel`: see Launch::enqueue.
+void enqueue(const PlanEntry& entry, const Device& device, bool follows_kernel);
 
 // One line about a plan for people who tune it: what it was made for, how many entries it has, and
 // of which kernels.

@@ -10,7 +10,7 @@ StepGraph::StepGraph(std::shared_ptr<DeviceState> state, const std::vector<PlanE
   device.check(api.capture_begin(device.stream(), kCaptureThreadLocal), "cuStreamBeginCapture");
   Graph graph = nullptr;
   try {
-    for (size_t i = begin; i < end; ++i) enqueue(entries[i], device);
+    for (size_t i = begin; i < end; ++i) enqueue(entries[i], device, i > begin);
   } catch (...) {
     // The stream must leave its capture whatever happened, or it could never be used again.
     api.capture_end(device.stream(), &graph);

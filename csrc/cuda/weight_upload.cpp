@@ -131,7 +131,7 @@ void WeightUpload::copy_rows(const WeightPart& source, uint64_t cols, DevicePoin
         const auto rows = static_cast<uint32_t>(std::min<uint64_t>(kMostGridRows, n_rows - done));
         Launch(*repack->second, {divide_up(blocks, 8), rows}, 256, 0, to + done * to_row_bytes,
                slot.raw.at(done * raw_bytes), rows, blocks, raw_bytes, to_row_bytes)
-            .enqueue(device);
+            .enqueue(device, false);
       }
     } else {
       send(slot, to, to_row_bytes, raw_bytes, n_rows);

@@ -26,12 +26,16 @@ struct QueryTile {
 
 struct AttentionArgs {
   const float* sinks;  // [n_heads] logits that carry no value, or null
+  // Of decode attention: [tokens, mask_words], or null. Bit i % 32 of word i / 32 lets a query see
+  // position i, where causality, the window and the sequence's end let it, too.
+  const u32* mask;
   float scale;
   float softcap;       // 0: none
   u32 n_heads;
   u32 window;          // 0: all positions
   u32 causal;          // 0: every query sees all `end` positions
   u32 max_queries;     // of a tile
+  u32 mask_words;
 };
 
 // The type in which tensor cores see a cache of T.
@@ -53,8 +57,16 @@ constexpr u32 kRowStride = D + 8;
 struct Visible {
   u32 begin;
   u32 end;
+  const u32* mask = nullptr;
+
+  DEVICE_MEMBER bool has(u32 position) const {
+    if (position < begin || position >= end) return false;
+    return !mask || (mask[position / 32] >> position % 32 & 1) != 0;
+  }
 };
-DEVICE Visible visible_to(u32 position, const QueryTile& tile, const AttentionArgs& a) {
+// Of a tile's query, counted from its first.
+DEVICE Visible visible_to(u32 query, const QueryTile& tile, const AttentionArgs& a) {
+  const u32 position = tile.first_position + query;
   const u32 end = a.causal ? min(position + 1, tile.end) : tile.end;
   return {a.window > 0 && position + 1 > a.window ? position + 1 - a.window : 0, end};
 }
@@ -184,8 +196,7 @@ DEVICE void attend(WarpState<D>& state, const C* q_tile, const C* k_tile, const 
       const u32 position = first + n * 8 + lane % 4 * 2 + e % 2;
       float score = scores[n][e] * args.scale;
       if (args.softcap > 0) score = args.softcap * tanhf(score / args.softcap);
-      const Visible& seen = visible[e / 2];
-      scores[n][e] = position >= seen.begin && position < seen.end ? score : -FORGE_INFINITY;
+      scores[n][e] = visible[e / 2].has(position) ? score : -FORGE_INFINITY;
       largest[e / 2] = fmaxf(largest[e / 2], scores[n][e]);
     }
   }

@@ -115,14 +115,16 @@ __global__ void __launch_bounds__(kDecodeWarps<D> * 32)
   }
   __syncthreads();
 
-  const u32 position = tile.first_position, last_row = n_rows - 1;
+  const u32 last_row = n_rows - 1;
   Visible visible[2];
   for (u32 r = 0; r < 2; ++r) {
     const u32 row = min(lane / 4 + 8 * r, last_row);
-    visible[r] = visible_to(position + rows.query(row), tile, args);
+    const u32 query = rows.query(row);
+    visible[r] = visible_to(query, tile, args);
+    if (args.mask) visible[r].mask = args.mask + u64(tile.first_row + query) * args.mask_words;
   }
-  const Visible first_query = visible_to(position + rows.query(0), tile, args);
-  const Visible last_query = visible_to(position + rows.query(last_row), tile, args);
+  const Visible first_query = visible_to(rows.query(0), tile, args);
+  const Visible last_query = visible_to(rows.query(last_row), tile, args);
   const u32 split_begin = entry.split * kSplitTokens;
   const u32 begin = max(split_begin, first_query.begin / kSliceTokens * kSliceTokens);
   const u32 end = min(split_begin + kSplitTokens, last_query.end);
@@ -155,7 +157,8 @@ __global__ void __launch_bounds__(kDecodeWarps<D> * 32)
                    reinterpret_cast<float*>(q_tile), state, rows);
 }
 
-// out[token, head] = the sums of all splits of the tile over their total, sinks included.
+// out[token, head] = the sums of all splits of the tile over their total, sinks included; zeros where
+// a mask hides every position.
 //   grid: (the most entries there can be, n_heads * max_queries); block 128
 KERNEL merge_attention_splits(float* out, const float* partial_out, const float* partial_ml,
                               AttentionArgs args, const QueryTile* tiles,
@@ -179,12 +182,13 @@ KERNEL merge_attention_splits(float* out, const float* partial_out, const float*
     for (u32 s = 0; s < entry.n_splits; ++s) {
       const u64 at = first + s * step;
       const float m = partial_ml[at * 2];
-      if (m == -FORGE_INFINITY) continue;  // outside the window
+      if (m == -FORGE_INFINITY) continue;  // outside the window, or hidden
       const float factor = expf(m - largest);
       total += partial_ml[at * 2 + 1] * factor;
       sum += partial_out[at * dim + i] * factor;
     }
-    out[(u64(tile.first_row + query) * args.n_heads + head) * dim + i] = sum / total;
+    out[(u64(tile.first_row + query) * args.n_heads + head) * dim + i] =
+        total == 0 ? 0.0f : sum / total;
   }
 }
 

@@ -44,10 +44,10 @@ __global__ void __launch_bounds__(kPrefillWarps * 32)
   Visible visible[2];
   for (u32 r = 0; r < 2; ++r) {
     const u32 query = min(warp * kQueryRows + lane / 4 + 8 * r, tile.n_queries - 1);
-    visible[r] = visible_to(tile.first_position + query, tile, args);
+    visible[r] = visible_to(query, tile, args);
   }
-  const Visible first_query = visible_to(tile.first_position, tile, args);
-  const Visible last_query = visible_to(tile.first_position + tile.n_queries - 1, tile, args);
+  const Visible first_query = visible_to(0, tile, args);
+  const Visible last_query = visible_to(tile.n_queries - 1, tile, args);
   const u32 begin = first_query.begin / kTokens * kTokens, end = last_query.end;
 
   WarpState<D> state;

@@ -44,7 +44,7 @@ Deno.test({
   fn: async () => {
     const gpu = await emulatedGpu();
     const run = async (env: Readonly<Record<string, string>>) => {
-      const args = ["run", "--device", "cuda", "-m", bundledModel(), "-p", "Once", "-n", "5"];
+      const args = ["run", "--device", "cuda", "-m", bundledModel(), "-p", "Once", "-n", "4"];
       const { code, stdout, stderr } = await forge([...args, "--temp", "0", "--json"], {
         env: { ...gpu, FORGE_CUDA_TRACE: "1", ...env },
       });

@@ -18,11 +18,13 @@ EXPORT Result cuCtxGetDevice(DeviceOrdinal* device) {
 
 EXPORT Result cuLaunchHostFunc(Stream stream, void (*function)(void* data), void* data) {
   return with_context([&](ContextState& context) {
-    stream_of(context, stream).add([&context, function, data] {
+    const auto run = [&context, function, data] {
       if (context.failure != kSuccess) return;
       const AccessGuard guard(context, "a host function");
       function(data);
-    });
+    };
+    // It stands for a library's kernel.
+    stream_of(context, stream).add(run, true);
     return kSuccess;
   });
 }

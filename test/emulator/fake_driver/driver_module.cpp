@@ -151,9 +151,13 @@ Result launch(const LaunchConfig& config, Function function, void** parameters, 
     }
     const emulator::Launch shape{grid, block, config.shared_bytes, options().max_shared_bytes()};
     StreamQueue& stream = stream_of(context, config.stream);
-    stream.add([&context, &kernel, shape, arguments = std::move(arguments)] {
+    const bool is_early = config.n_attributes > 0;
+    if (is_early && !stream.ends_in_kernel) misuse("%s may start early, behind no kernel", name);
+    if (options().early_only && !is_early && stream.ends_in_kernel) return kInvalidValue;
+    const auto run = [&context, &kernel, shape, arguments = std::move(arguments)] {
       run_kernel(context, kernel, shape, arguments);
-    });
+    };
+    stream.add(run, true);
     return kSuccess;
   });
 }
@@ -163,7 +167,6 @@ Result launch(const LaunchConfig& config, Function function, void** parameters, 
 Result cuLaunchKernel(Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                       unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
                       Stream stream, void** parameters, void** extra) {
-  if (options().early_only) return kInvalidValue;
   const LaunchConfig config = {grid_x,  grid_y,       grid_z, block_x, block_y,
                                block_z, shared_bytes, stream, nullptr, 0};
   return launch(config, function, parameters, extra);

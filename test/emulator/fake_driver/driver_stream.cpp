@@ -93,6 +93,7 @@ Result cuStreamBeginCapture_v2(Stream stream, int) {
     StreamQueue& queue = stream_of(context, stream);
     if (queue.capture) misuse("a stream that is capturing begins another capture");
     queue.capture = new GraphWork;
+    queue.ends_in_kernel = false;
     return kSuccess;
   });
 }
@@ -104,6 +105,7 @@ Result cuStreamEndCapture(Stream stream, Graph* graph) {
     context.graphs.insert(queue.capture);
     *graph = reinterpret_cast<Graph>(queue.capture);
     queue.capture = nullptr;
+    queue.ends_in_kernel = false;
     return kSuccess;
   });
 }

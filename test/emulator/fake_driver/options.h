@@ -16,7 +16,7 @@ struct Options {
   uint64_t fail_allocation = 0;  // the n-th allocation of device memory, from 1, is refused
   uint64_t fail_launch = 0;      // the n-th launch is refused
   uint64_t illegal_address = 0;  // the n-th kernel that runs ends in an illegal access
-  uint64_t early_only = 0;  // 1: kernels must be launched so that they may start early
+  uint64_t early_only = 0;  // 1: a kernel behind a kernel must be launched so that it may start early
   uint64_t lost = 0;             // after the n-th kernel the device is gone
 
   // Of a block that asks for more than the default. Of those before SM90, SM86 has the least.

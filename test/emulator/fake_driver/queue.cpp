@@ -2,7 +2,8 @@
 
 namespace fake_driver {
 
-void StreamQueue::add(Work work) {
+void StreamQueue::add(Work work, bool is_kernel) {
+  ends_in_kernel = is_kernel;
   if (capture) {
     capture->nodes.push_back(std::move(work));
     return;

@@ -21,9 +21,11 @@ struct StreamQueue {
   uint64_t queued = 0;     // pieces of work ever put on the stream
   uint64_t completed = 0;
   GraphWork* capture = nullptr;
+  // Whether what was put there last is a kernel.
+  bool ends_in_kernel = false;
 
   // Puts work on the stream, or into the graph that is being captured.
-  void add(Work work);
+  void add(Work work, bool is_kernel = false);
   // Runs what is pending up to the n-th piece of work ever.
   void run_until(uint64_t n);
   void run_all() { run_until(queued); }

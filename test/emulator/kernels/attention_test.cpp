@@ -45,8 +45,15 @@ class Setting {
         row += n;
       }
     }
-    args = {c.sinks ? sinks.data() : nullptr, 0.11f, c.softcap, c.n_heads, c.window,
-            c.causal ? 1u : 0u, most_queries};
+    args = {c.sinks ? sinks.data() : nullptr,
+            nullptr,
+            0.11f,
+            c.softcap,
+            c.n_heads,
+            c.window,
+            c.causal ? 1u : 0u,
+            most_queries,
+            0};
   }
 
   void check() const {
@@ -54,7 +61,7 @@ class Setting {
     const double tolerance =
         (type.name[0] == 'b' ? 2e-2 : 2.5e-3) * std::max(1.0, std::sqrt(case_.dim / 64.0));
     const AttentionShape shape = {case_.n_heads, args.scale, case_.window, case_.softcap,
-                                  args.sinks};
+                                  args.sinks, nullptr};
     for (const QueryTile& tile : tiles) {
       for (u32 i = 0; i < tile.n_queries; ++i) {
         for (u32 h = 0; h < case_.n_heads; ++h) {
@@ -214,6 +221,9 @@ TEST(decode_attention_of_several_queries) {
 }
 TEST(decode_attention_of_queries_across_a_split) {
   check_decode({1, 16, 4, 1, 8, 20, 0, false}, {{262, 12}}, 16);
+}
+TEST(decode_attention_q8_of_guesses_with_all_options) {
+  check_decode({3, 64, 6, 2, 16, 50, 15, true}, {{300, 16}, {40, 5}, {9, 1}}, 16);
 }
 TEST(decode_attention_without_causality) {
   check_decode({1, 64, 2, 2, 8, 0, 0, false, false}, {{70, 9}}, 4);

@@ -31,7 +31,7 @@ void check(const KvType& type, u32 n_heads, u32 n_kv_heads, u32 k_dim, u32 v_dim
                         .softcap = softcap,
                         .sinks = with_sinks ? sinks.data() : nullptr});
   const AttentionShape shape = {n_heads, scale, window, softcap,
-                                with_sinks ? sinks.data() : nullptr};
+                                with_sinks ? sinks.data() : nullptr, nullptr};
   for (u32 t = 0; t < tokens; ++t) {
     for (u32 h = 0; h < n_heads; ++h) {
       const u32 row = t * n_heads + h;

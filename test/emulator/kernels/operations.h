@@ -218,8 +218,9 @@ struct AttentionWork {
 };
 struct AttentionArguments {
   const float* sinks;
+  const u32* mask;  // of CUDA's kernels only
   float scale, softcap;
-  u32 n_heads, window, causal, max_queries;
+  u32 n_heads, window, causal, max_queries, mask_words;
 };
 struct PrefillAttention {
   const KvType* type;

@@ -117,11 +117,13 @@ std::vector<double> plain_attention(const Pages& pages, const Sequences& sequenc
       score += q[i] * pages.k(page, p % kv.page_tokens, kv_head, i);
     score *= shape.scale;
     if (shape.softcap > 0) score = shape.softcap * std::tanh(score / shape.softcap);
+    if (shape.mask && (shape.mask[p / 32] >> p % 32 & 1) == 0) score = -INFINITY;
     scores.push_back(score);
     largest = std::max(largest, score);
   }
   double total = shape.sinks ? std::exp(shape.sinks[head] - largest) : 0;
   std::vector<double> out(kv.v_dim, 0.0);
+  if (std::isinf(largest)) return out;
   for (u32 p = first; p <= position; ++p) {
     const double weight = std::exp(scores[p - first] - largest);
     const u32 page = sequences.page(sequence, p, kv.page_tokens);

@@ -61,9 +61,11 @@ struct AttentionShape {
   u32 window;
   double softcap;
   const float* sinks;
+  const u32* mask;  // a bit for each position that is seen; null: all are
 };
 
-// One query's attention over the positions up to its own; q[k_dim], the result [v_dim].
+// One query's attention over the positions up to its own; q[k_dim], the result [v_dim], zeros where
+// nothing is seen.
 std::vector<double> plain_attention(const Pages& pages, const Sequences& sequences, u32 sequence,
                                     u32 position, u32 head, const float* q,
                                     const AttentionShape& shape);
