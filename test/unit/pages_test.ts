@@ -21,6 +21,7 @@ const pages = [
   "ARCHITECTURE.md",
   "README.md",
   ...["bench", "kernels", "src"].flatMap((folder) => filesBelow(folder, "README.md")),
+  ...["csrc", "src"].flatMap((folder) => filesBelow(folder, "ARCHITECTURE.md")),
 ];
 
 /** The text of a page without its blocks of code. */
