@@ -13,8 +13,8 @@ using Mask = __m256;
 constexpr int kLanes = 8;
 constexpr int kTileTokens = 3;  // 12 accumulators, 3 activations and a weight of 16 registers
 // Tokens by panels whose sums fit the registers: see int8_tile.h and float_products.cpp.
-constexpr int kDirectTokens = 3;
-constexpr int kTileTokensInt8 = 3, kTilePanelsInt8 = 1;
+constexpr int kDirectTokens = 4;
+constexpr int kTileTokensInt8 = 4, kTilePanelsInt8 = 1;
 constexpr int kDirectTokensFloat = 2;
 constexpr int kTileTokensFloat = 6, kTilePanelsFloat = 1;
 
