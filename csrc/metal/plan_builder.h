@@ -88,12 +88,17 @@ class PlanBuilder : public Planner<Place, Launch> {
 
   // Tokens grouped by expert, for tiles of a size.
   struct RouteGroups {
-    ValueId route = 0;
-    uint32_t tile_tokens = 0;
+    RowKind rows;
+    uint32_t tile_tokens;
     Place tiles, n_tiles, pairs;
-    uint32_t max_tiles = 0;
+    uint32_t max_tiles;
   };
-  const RouteGroups& group_by_expert(ValueId route, uint32_t n_experts, uint32_t tile_tokens);
+  const RouteGroups& group_by_expert(const MoeMatmulOp& op, const RowGroup& rows,
+                                     uint32_t tile_tokens);
+  // Of either product with experts.
+  metal_args::GroupedMatvecArgs grouped_args(const MoeMatmulOp& op) const;
+  void emit_grouped_matvec(const MoeMatmulOp& op, const RowGroup& group);
+  void emit_grouped_gemm(const MoeMatmulOp& op, const RowGroup& group);
 
   bool has_tiled_attention(const AttentionOp& op) const;
   metal_args::AttentionArgs attention_args(const AttentionOp& op) const;
@@ -110,7 +115,9 @@ class PlanBuilder : public Planner<Place, Launch> {
 
   const bool greedy_;
   MetalDevice& device_;
-  RouteGroups groups_;
+  // Of the latest route.
+  ValueId grouped_route_ = 0;
+  std::vector<RouteGroups> groups_;
 };
 
 }  // namespace forge::metal

@@ -25,48 +25,80 @@ void PlanBuilder::emit(const MoeRouteOp& op) {
                       .has_expert_scales = routing.expert_scales != nullptr});
 }
 
-const PlanBuilder::RouteGroups& PlanBuilder::group_by_expert(ValueId route, uint32_t n_experts,
+const PlanBuilder::RouteGroups& PlanBuilder::group_by_expert(const MoeMatmulOp& op,
+                                                             const RowGroup& rows,
                                                              uint32_t tile_tokens) {
-  if (groups_.route == route && groups_.tile_tokens == tile_tokens) return groups_;
-  const uint32_t top_k = cols(route) / 2;
-  const uint32_t pairs = max_rows(route) * top_k;
+  if (grouped_route_ != op.route) {
+    grouped_route_ = op.route;
+    groups_.clear();
+    begin_routes();
+  }
+  for (const RouteGroups& known : groups_) {
+    if (known.rows == rows.kind && known.tile_tokens == tile_tokens) return known;
+  }
+  const uint32_t n_experts = op.n_experts, top_k = cols(op.route) / 2;
+  const uint32_t pairs = rows.max_rows * top_k;
   const uint32_t max_tiles = std::min(pairs, n_experts + pairs / tile_tokens);
-  begin_routes();
-  groups_ = {.route = route,
-             .tile_tokens = tile_tokens,
-             .tiles = route_memory(max_tiles * sizeof(metal_args::MoeTile)),
-             .n_tiles = route_memory(sizeof(uint32_t)),
-             .pairs = route_memory(pairs * sizeof(uint32_t)),
-             .max_tiles = max_tiles};
+  const RouteGroups groups{.rows = rows.kind,
+                           .tile_tokens = tile_tokens,
+                           .tiles = route_memory(max_tiles * sizeof(metal_args::MoeTile)),
+                           .n_tiles = route_memory(sizeof(uint32_t)),
+                           .pairs = route_memory(pairs * sizeof(uint32_t)),
+                           .max_tiles = max_tiles};
   launch("moe_group", "moe_group", {1}, {256, (2 * n_experts + 1) * sizeof(uint32_t)},
-         {groups_.tiles, groups_.n_tiles, groups_.pairs, value(route), n_rows(route)},
-         MoeGroupArgs{.n_experts = n_experts, .top_k = top_k, .tile_tokens = tile_tokens});
-  return groups_;
+         {groups.tiles, groups.n_tiles, groups.pairs, value(op.route), rows.set.count,
+          rows.set.list},
+         MoeGroupArgs{.n_experts = n_experts,
+                      .top_k = top_k,
+                      .tile_tokens = tile_tokens,
+                      .has_row_list = rows.kind != RowKind::all});
+  return groups_.emplace_back(groups);
 }
 
 void PlanBuilder::emit(const MoeMatmulOp& op) {
+  const auto [all, decode, prefill] = row_groups(op.x);
+  if (decode.max_rows > 0) emit_grouped_matvec(op, decode);
+  if (prefill.max_rows > 0) emit_grouped_gemm(op, prefill);
+}
+
+GroupedMatvecArgs PlanBuilder::grouped_args(const MoeMatmulOp& op) const {
   const MetalWeight& weight = metal_weight(*op.weight);
-  const WeightRows& rows = *weight.unified;
+  return {.row_stride = weight.unified->row_bytes,
+          .expert_rows = static_cast<uint32_t>(weight.rows / op.n_experts),
+          .cols = static_cast<uint32_t>(weight.cols),
+          .top_k = cols(op.route) / 2,
+          .x_shared = cols(op.x) == weight.cols,
+          .has_bias = op.bias != nullptr,
+          .split = 1};
+}
+
+void PlanBuilder::emit_grouped_matvec(const MoeMatmulOp& op, const RowGroup& group) {
+  const WeightRows& rows = *metal_weight(*op.weight).unified;
   const WeightFormat format = weight_format(rows.type);
-  const uint32_t top_k = cols(op.route) / 2;
+  GroupedMatvecArgs args = grouped_args(op);
   // As many tokens a tile as an expert gets on average.
-  const uint32_t average = divide_up(uint64_t{max_rows(op.x)} * top_k, op.n_experts);
-  const uint64_t expert_rows = weight.rows / op.n_experts;
-  const uint32_t tokens = matvec_shape(format, expert_rows, weight.cols, average).tokens;
-  const RouteGroups& groups = group_by_expert(op.route, op.n_experts, tokens);
+  const uint32_t average = divide_up(uint64_t{group.max_rows} * args.top_k, op.n_experts);
   // Beside the other experts of one token, so that a token's sums do not depend on how many there are.
-  const MatvecShape shape = matvec_shape(format, expert_rows, weight.cols, average, top_k);
-  launch("grouped_matvec", tokens_instance("grouped_matvec", format, tokens),
+  const MatvecShape shape =
+      matvec_shape(format, args.expert_rows, args.cols, average, args.top_k);
+  args.split = shape.split;
+  const RouteGroups& groups = group_by_expert(op, group, shape.tokens);
+  launch("grouped_matvec", tokens_instance("grouped_matvec", format, shape.tokens),
          {shape.row_groups, groups.max_tiles}, {256},
          {value(op.out), value(op.x), rows.place(), groups.tiles, groups.n_tiles, groups.pairs,
           floats_of(op.bias), memory_.codebooks},
-         GroupedMatvecArgs{.row_stride = rows.row_bytes,
-                           .expert_rows = static_cast<uint32_t>(expert_rows),
-                           .cols = static_cast<uint32_t>(weight.cols),
-                           .top_k = top_k,
-                           .x_shared = cols(op.x) == weight.cols,
-                           .has_bias = op.bias != nullptr,
-                           .split = shape.split});
+         args);
+}
+
+void PlanBuilder::emit_grouped_gemm(const MoeMatmulOp& op, const RowGroup& group) {
+  const WeightRows& rows = *metal_weight(*op.weight).unified;
+  const GroupedMatvecArgs args = grouped_args(op);
+  const RouteGroups& groups = group_by_expert(op, group, kGemmTokens);
+  launch("grouped_gemm", "grouped_gemm<" + weight_format(rows.type).name + ">",
+         {divide_up(args.expert_rows, kGemmRows), groups.max_tiles}, {128},
+         {value(op.out), value(op.x), rows.place(), groups.tiles, groups.n_tiles, groups.pairs,
+          floats_of(op.bias), memory_.codebooks},
+         args);
 }
 
 void PlanBuilder::emit(const MoeCombineOp& op) {

@@ -2,7 +2,7 @@
 
 // The activations of csrc/forge.h, and what follows a product.
 
-#include "prelude.h"
+#include "row_set.h"
 
 // P(X <= x) of the normal distribution, 0.5 (1 + erf(x / sqrt(2))): MSL has no erf. The rational
 // function of M. Abramowitz and I. A. Stegun, "Handbook of Mathematical Functions", 7.1.26, times
@@ -41,22 +41,6 @@ inline float gated_unit(uint unit, float gate, float up) {
   const float g = gate > 7.0f ? 7.0f : gate;
   const float u = up > 7.0f ? 7.0f : up < -7.0f ? -7.0f : up;
   return (u + 1.0f) * (g / (1.0f + precise::exp(-1.702f * g)));
-}
-
-// Which rows of its operands a product computes: those of a list, or the first ones.
-struct RowSet {
-  device const uint* list;
-  uint has_list;
-  uint count;
-};
-inline RowSet row_set(device const uint* n_rows, device const uint* list,
-                      constant MatvecArgs& args) {
-  return {list, args.has_row_list, *n_rows};
-}
-// The row of the `i`-th; beyond the last the last once more, whose results are not stored.
-inline uint row_of(RowSet set, uint i) {
-  const uint place = min(i, set.count - 1);
-  return set.has_list != 0 ? set.list[place] : place;
 }
 
 // Where the results of a product go, each by way of its epilogue.

@@ -1,124 +1,20 @@
 // Products of a prompt: out = residual + alpha * activation(x weight^T + bias). Buffers and
-// geometry: arguments.h.
-//
-// A threadgroup computes 64 rows of weights by 32 tokens, four SIMD groups 32 by 16 each, in steps
-// of 64 columns: all threads dequantise the step's weights into threadgroup memory as F16 (F32
-// where the file has F32 or BF16), and copy the step's x as F32; SIMD groups then multiply 8 x 8
-// matrices of both and add in F32. Both tiles are 8 x 8 blocks of 64 consecutive numbers, so that a
-// matrix is loaded from one stretch of memory. 16 to 24 KB of threadgroup memory let one to two
-// threadgroups share a core, one of which loads while the other multiplies.
+// geometry: arguments.h; the method: gemm.h.
 
 #include "activation.h"
-#include "blocks.h"
+#include "gemm.h"
 
-CONSTANT uint kStep = 64, kThreads = 128;
+// The tokens of a tile, from the `first` of a set on.
+struct SetTokens {
+  device const float* x;
+  uint cols;
+  RowSet set;
+  uint first;
+  uint count;
 
-// How a format is read here: a chunk must lie within 64 columns; Tile is what its numbers are
-// rounded to, Four four of those.
-template <class F>
-struct TileFormat {
-  typedef F Format;
-  typedef half Tile;
-  typedef half4 Four;
+  uint number(uint i) const { return row_of(set, first + i); }
+  device const float* row(uint i) const { return x + ulong(number(i)) * cols; }
 };
-template <>
-struct TileFormat<FormatF32> {
-  typedef FormatF32 Format;
-  typedef float Tile;
-  typedef float4 Four;
-};
-template <>
-struct TileFormat<FormatBF16> {
-  typedef FormatBF16 Format;
-  typedef float Tile;
-  typedef float4 Four;
-};
-template <>
-struct TileFormat<FormatQ6_K> {
-  typedef Blocks<14> Format;
-  typedef half Tile;
-  typedef half4 Four;
-};
-
-// Where row `row`, column `col` of a step is in a tile.
-inline uint tile_at(uint row, uint col) {
-  return (row / 8 * (kStep / 8) + col / 8) * 64 + row % 8 * 8 + col % 8;
-}
-
-inline void store_four(threadgroup half* to, float4 v) { *(threadgroup half4*)to = half4(v); }
-inline void store_four(threadgroup float* to, float4 v) { *(threadgroup float4*)to = v; }
-
-// The weights of one step. Rows beyond the last are the last once more, and not stored; columns
-// beyond the last are zero.
-template <class F, bool whole, class T>
-inline void load_weights(threadgroup T* tile, WeightRows w, uint first_row, uint first_col,
-                         device const ulong* codebooks, uint thread_index) {
-  const uint elements = F::kRun * F::kRuns, per_row = kStep / elements;
-  for (uint i = thread_index; i < kGemmRows * per_row; i += kThreads) {
-    const uint row = i / per_row, chunk = first_col / elements + i % per_row;
-    const bool is_there = chunk < chunks_of<F>(w.cols);
-    typename F::Chunk c;
-    if (is_there) {
-      device const u8* from = w.data + min(first_row + row, w.count - 1) * w.stride;
-      c = F::template load<whole>(from, w.cols, chunk, codebooks);
-    }
-    for (uint r = 0; r < F::kRuns; ++r) {
-      const uint start = F::run_start(chunk, r) - first_col;
-      for (uint j = 0; j < F::kRun / 4; ++j) {
-        float4 four = 0.0f;
-        if (is_there) {
-          four = F::four(c, r, j);
-          if (F::kScaled) four = four * F::scale(c, r) - F::min(c, r);
-        }
-        store_four(tile + tile_at(row, start + 4 * j), four);
-      }
-    }
-  }
-}
-
-// The rows of x of one step, zeros where there are none.
-inline void load_tokens(threadgroup float* tile, device const float* x, RowSet set,
-                        uint first_token, uint cols, uint first_col, uint thread_index) {
-  for (uint i = thread_index; i < kGemmTokens * (kStep / 4); i += kThreads) {
-    const uint token = i / (kStep / 4), col = i % (kStep / 4) * 4, k = first_col + col;
-    float4 v = 0.0f;
-    if (first_token + token < set.count) {
-      device const float* from = x + ulong(row_of(set, first_token + token)) * cols;
-      if (cols % 4 == 0) {
-        if (k < cols) v = *(device const float4*)(from + k);
-      } else {
-        for (uint n = 0; n < 4; ++n) {
-          if (k + n < cols) v[n] = from[k + n];
-        }
-      }
-    }
-    store_four(tile + tile_at(token, col), v);
-  }
-}
-
-// sums[2][4] of a SIMD group += tokens [16] x weights [32 rows] of one step.
-template <class T>
-inline void multiply_step(thread simdgroup_float8x8 (&sums)[2][4], threadgroup const float* tokens,
-                          threadgroup const T* weights) {
-  const uint row_blocks = kStep / 8 * 64;  // from 8 rows of a tile to the next
-  for (uint k = 0; k < kStep / 8; ++k) {
-    simdgroup_float8x8 x[2];
-    simdgroup_matrix<T, 8, 8> w[4];
-    UNROLL
-    for (uint n = 0; n < 2; ++n) simdgroup_load(x[n], tokens + n * row_blocks + k * 64, 8);
-    UNROLL
-    for (uint i = 0; i < 4; ++i) {
-      simdgroup_load(w[i], weights + i * row_blocks + k * 64, 8, 0, true);
-    }
-    UNROLL
-    for (uint n = 0; n < 2; ++n) {
-      UNROLL
-      for (uint i = 0; i < 4; ++i) {
-        simdgroup_multiply_accumulate(sums[n][i], x[n], w[i], sums[n][i]);
-      }
-    }
-  }
-}
 
 template <class F>
 [[kernel, max_total_threads_per_threadgroup(128)]] void gemm(
@@ -129,57 +25,24 @@ template <class F>
     constant MatvecArgs& args [[buffer(8)]],
     uint2 at [[threadgroup_position_in_grid]], uint thread_index [[thread_index_in_threadgroup]],
     uint simdgroup [[simdgroup_index_in_threadgroup]]) {
-  typedef typename TileFormat<F>::Format Format;
-  typedef typename TileFormat<F>::Tile T;
   // As vectors, which are aligned.
   threadgroup typename TileFormat<F>::Four weight_fours[kGemmRows * kStep / 4];
   threadgroup float4 token_fours[kGemmTokens * kStep / 4];
-  threadgroup T* weights = (threadgroup T*)weight_fours;
   threadgroup float* tokens = (threadgroup float*)token_fours;
-  const RowSet set = row_set(n_rows, row_list, args);
-  const WeightRows weight_rows = {weight, args.row_stride, args.rows, args.cols};
+  const RowSet set = row_set(n_rows, row_list, args.has_row_list);
   const uint first_token = at.x * kGemmTokens, first_row = at.y * kGemmRows;
   if (first_token >= set.count) return;
-  const uint own_row = simdgroup % 2 * 32, own_token = simdgroup / 2 * 16;
-  const bool whole = Format::kUnit % (Format::kRun * Format::kRuns) == 0 ||
-                     args.cols % (Format::kRun * Format::kRuns) == 0;
+  const SetTokens own = {x, args.cols, set, first_token,
+                         min(kGemmTokens, set.count - first_token)};
+  const WeightRows rows = {weight, args.row_stride, args.rows, args.cols};
+  multiply_tile<F>((threadgroup typename TileFormat<F>::Tile*)weight_fours, tokens, rows,
+                   first_row, own, codebooks, thread_index, simdgroup);
 
-  simdgroup_float8x8 sums[2][4];
-  UNROLL
-  for (uint n = 0; n < 2; ++n) {
-    UNROLL
-    for (uint i = 0; i < 4; ++i) sums[n][i] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
-  }
-  for (uint first = 0; first < args.cols; first += kStep) {
-    if (whole) {
-      load_weights<Format, true>(weights, weight_rows, first_row, first, codebooks, thread_index);
-    } else {
-      load_weights<Format, false>(weights, weight_rows, first_row, first, codebooks, thread_index);
-    }
-    load_tokens(tokens, x, set, first_token, args.cols, first, thread_index);
-    threadgroup_barrier(mem_flags::mem_threadgroup);
-    multiply_step(sums, tokens + own_token * kStep, weights + own_row * kStep);
-    threadgroup_barrier(mem_flags::mem_threadgroup);
-  }
-
-  // Through threadgroup memory, [32 tokens][64 rows], so that neighbouring threads store
-  // neighbouring rows.
-  UNROLL
-  for (uint n = 0; n < 2; ++n) {
-    UNROLL
-    for (uint i = 0; i < 4; ++i) {
-      simdgroup_store(sums[n][i], tokens + (own_token + 8 * n) * kGemmRows + own_row + 8 * i,
-                      kGemmRows);
-    }
-  }
-  threadgroup_barrier(mem_flags::mem_threadgroup);
   const ProductOutput to = product_output(out, bias, residual, args);
   const uint row = thread_index % kGemmRows;
   if (first_row + row >= args.rows) return;
-  for (uint t = thread_index / kGemmRows; t < min(kGemmTokens, set.count - first_token);
-       t += kThreads / kGemmRows) {
-    const float product = tokens[t * kGemmRows + row];
-    store_product(to, product, row_of(set, first_token + t), first_row + row);
+  for (uint t = thread_index / kGemmRows; t < own.count; t += kThreads / kGemmRows) {
+    store_product(to, tokens[t * kGemmRows + row], own.number(t), first_row + row);
   }
 }
 

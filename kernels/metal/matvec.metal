@@ -25,7 +25,7 @@ template <class F, uint tokens>
     uint lane [[thread_index_in_simdgroup]], uint simdgroup [[simdgroup_index_in_threadgroup]],
     uint n_simdgroups [[simdgroups_per_threadgroup]]) {
   threadgroup float partial[PartialSums<F, tokens, PlainTokens<tokens>>::kCount];
-  const RowSet set = row_set(n_rows, row_list, args);
+  const RowSet set = row_set(n_rows, row_list, args.has_row_list);
   const uint first = at.y * tokens;
   if (first >= set.count) return;
   PlainTokens<tokens> token_rows;

@@ -28,19 +28,25 @@ struct MoeRouteArgs {
   uint32_t has_expert_scales;
 };
 
-// moe_group: MoeTile tiles, uint32 n_tiles, uint32 pairs [tokens * top_k], route, n_tokens
-//   room for min(pairs, n_experts + pairs / tile_tokens) tiles
+// moe_group: MoeTile tiles, uint32 n_tiles, uint32 pairs [tokens * top_k], route, n_tokens,
+//   [row_list]
+//   of the tokens that uint32 row_list [*n_tokens] has, else of the first *n_tokens; room for min(pairs, n_experts + pairs / tile_tokens) tiles
 // grid 1; threads 256; memory (2 n_experts + 1) * 4
 struct MoeGroupArgs {
   uint32_t n_experts;
   uint32_t top_k;
   uint32_t tile_tokens;
+  uint32_t has_row_list;
 };
 
 // grouped_matvec<F, tokens>: out, x, weight, tiles, n_tiles, pairs, [bias], codebooks
 //   x [tokens, cols] when x_shared, else [tokens * top_k, cols]; out [tokens * top_k, expert_rows];
 //   bias [n_experts, expert_rows]; tiles of moe_group with tile_tokens = tokens
 // grid (as matvec's x for expert_rows, room for tiles); threads 256; instances as matvec's
+//
+// grouped_gemm<F>: the same buffers and struct, tiles of moe_group with tile_tokens = kGemmTokens;
+// `split` is not read
+// grid (ceil(expert_rows, kGemmRows), room for tiles); threads 128; every format
 struct GroupedMatvecArgs {
   uint64_t row_stride;
   uint32_t expert_rows;

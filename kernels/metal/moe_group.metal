@@ -4,6 +4,7 @@
 // Counts the pairs of each expert, adds the counts up, and scatters. Which pairs of an expert share
 // a tile depends on the order of atomic additions, but no product depends on its neighbours.
 
+#include "row_set.h"
 #include "simd.h"
 
 // values[n] becomes the sums of all before it; returns the sum of all. By a SIMD group.
@@ -24,6 +25,11 @@ inline uint count_one(threadgroup uint* counts, uint expert) {
                                    memory_order_relaxed);
 }
 
+// The pair that is the `i`-th of the tokens of a set.
+inline uint pair_of(RowSet set, uint i, uint top_k) {
+  return row_of(set, i / top_k) * top_k + i % top_k;
+}
+
 inline uint expert_of(device const float* route, uint pair, uint top_k) {
   return uint(route[ulong(pair / top_k) * 2 * top_k + pair % top_k]);
 }
@@ -31,20 +37,22 @@ inline uint expert_of(device const float* route, uint pair, uint top_k) {
 kernel void moe_group(device MoeTile* tiles [[buffer(0)]], device uint* n_tiles [[buffer(1)]],
                       device uint* pairs [[buffer(2)]], device const float* route [[buffer(3)]],
                       device const uint* n_tokens [[buffer(4)]],
-                      constant MoeGroupArgs& args [[buffer(5)]],
+                      device const uint* row_list [[buffer(5)]],
+                      constant MoeGroupArgs& args [[buffer(6)]],
                       threadgroup uint* counts [[threadgroup(0)]],
                       uint thread_index [[thread_index_in_threadgroup]],
                       uint lane [[thread_index_in_simdgroup]],
                       uint simdgroup [[simdgroup_index_in_threadgroup]],
                       uint n_simdgroups [[simdgroups_per_threadgroup]]) {
   const uint n_experts = args.n_experts, top_k = args.top_k, tile_tokens = args.tile_tokens;
-  const uint n_pairs = *n_tokens * top_k, threads = n_simdgroups * kLanes;
+  const RowSet set = row_set(n_tokens, row_list, args.has_row_list);
+  const uint n_pairs = set.count * top_k, threads = n_simdgroups * kLanes;
   threadgroup uint* first_tile = counts + n_experts;  // [n_experts + 1]
 
   for (uint e = thread_index; e < n_experts; e += threads) counts[e] = 0;
   threadgroup_barrier(mem_flags::mem_threadgroup);
   for (uint i = thread_index; i < n_pairs; i += threads) {
-    count_one(counts, expert_of(route, i, top_k));
+    count_one(counts, expert_of(route, pair_of(set, i, top_k), top_k));
   }
   threadgroup_barrier(mem_flags::mem_threadgroup);
   for (uint e = thread_index; e < n_experts; e += threads) {
@@ -73,6 +81,7 @@ kernel void moe_group(device MoeTile* tiles [[buffer(0)]], device uint* n_tiles 
   }
   threadgroup_barrier(mem_flags::mem_threadgroup);
   for (uint i = thread_index; i < n_pairs; i += threads) {
-    pairs[count_one(counts, expert_of(route, i, top_k))] = i;
+    const uint pair = pair_of(set, i, top_k);
+    pairs[count_one(counts, expert_of(route, pair, top_k))] = pair;
   }
 }

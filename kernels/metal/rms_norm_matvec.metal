@@ -35,7 +35,7 @@ template <class F, uint tokens>
     uint n_simdgroups [[simdgroups_per_threadgroup]]) {
   threadgroup float partial[PartialSums<F, tokens, NormedTokens<tokens>>::kCount];
   constant MatvecArgs& product = args.product;
-  const RowSet set = row_set(n_rows, row_list, product);
+  const RowSet set = row_set(n_rows, row_list, product.has_row_list);
   const uint first = at.y * tokens;
   if (first >= set.count) return;
   NormedTokens<tokens> token_rows;

@@ -76,3 +76,13 @@ for (const [kvType, families] of Object.entries(FAMILIES)) {
     },
   });
 }
+
+Deno.test({
+  name: "tiny models with experts in F16 agree on an emulated Apple GPU, prompts on matrix units",
+  ignore: withoutTiny,
+  fn: async () => {
+    const args = ["run", "-A", "test/support/check_experts.ts", "metal"];
+    const output = await runOnEmulatedMetal(args, await emulatedMetal({ trace: 1 }));
+    assertStringIncludes(output, "fake Metal runs grouped_gemm<FormatF16>");
+  },
+});

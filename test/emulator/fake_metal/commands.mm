@@ -1,7 +1,10 @@
 #include "commands.h"
 
 #include <atomic>
+#include <cstdio>
 #include <cstring>
+#include <mutex>
+#include <set>
 
 using fake_metal::misuse;
 
@@ -18,6 +21,14 @@ const char* text_of(uint64_t code) {
     default:
       return "Internal Error (0000000e:Internal Error)";
   }
+}
+
+void note_run(const std::string& kernel) {
+  static std::mutex mutex;
+  static std::set<std::string> known;
+  if (fake_metal::options().trace == 0) return;
+  const std::lock_guard lock(mutex);
+  if (known.insert(kernel).second) std::fprintf(stderr, "fake Metal runs %s\n", kernel.c_str());
 }
 
 }  // namespace
@@ -245,6 +256,7 @@ const char* text_of(uint64_t code) {
       buffers.push_back(each.buffer ? each.buffer->bytes_ + each.offset
                                     : const_cast<char*>(each.bytes.data()));
     }
+    note_run(kernel->name);
     kernel->launch(shape, buffers.data());
   } using:pipeline_];
 }

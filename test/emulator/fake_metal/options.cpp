@@ -24,7 +24,8 @@ const Options& options() {
                             {"fail_compile", &result.fail_compile},
                             {"fail_pipeline", &result.fail_pipeline},
                             {"fail_commands", &result.fail_commands},
-                            {"fail_code", &result.fail_code}});
+                            {"fail_code", &result.fail_code},
+                            {"trace", &result.trace}});
     return result;
   }();
   return parsed;

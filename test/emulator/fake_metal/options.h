@@ -19,6 +19,7 @@ struct Options {
   uint64_t fail_pipeline = 0;    // the n-th pipeline is refused
   uint64_t fail_commands = 0;    // the n-th command buffer with kernels ends in an error
   uint64_t fail_code = 3;        // of that error: 3 is a page fault, 8 out of memory
+  uint64_t trace = 0;            // 1: each kernel is named on stderr when it is first run
 };
 
 // Read once; an unknown name aborts.

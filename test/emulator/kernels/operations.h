@@ -130,6 +130,14 @@ struct GroupedMatvec {
   const float* bias;
   u32 at_once, split;
 };
+// Many tokens; at_once and split of the product are not read, and its tiles have up to
+// grouped_gemm_tokens() pairs.
+struct GroupedGemm {
+  GroupedMatvec product;
+  const u32* n_tokens;
+  u32 max_tokens;
+};
+u32 grouped_gemm_tokens();
 struct MoeCombine {
   float* out;
   const float *x, *route, *residual;
@@ -286,6 +294,7 @@ void launch(const Gemm& op);
 void launch(const MoeRoute& op);
 void launch(const MoeGroup& op);
 void launch(const GroupedMatvec& op);
+void launch(const GroupedGemm& op);
 void launch(const MoeCombine& op);
 void launch(const SigmoidGate& op);
 void launch(const GatedRmsNorm& op);

@@ -47,7 +47,7 @@ const misuses = [
   },
   {
     misuse: "an address of threadgroup memory is stored in a buffer's pointer",
-    file: "gemm.metal",
+    file: "gemm.h",
     change: [
       "simdgroup_load(x[n], tokens + n",
       "simdgroup_load(x[n], (device const float*)tokens + n",

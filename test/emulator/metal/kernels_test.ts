@@ -21,7 +21,7 @@ const instances = new RegExp(
   [
     "^(rms_norm_)?matvec<Format\\w+, [18]>$",
     "^grouped_matvec<Format\\w+, 1>$",
-    "^gemm<Format(F16|BF16)>$",
+    "^(grouped_)?gemm<Format(F16|BF16)>$",
     "^gated_delta_rule<[12]>$",
     "_attention<(q8, 96|f16, 80|f16, 256)>$",
     "<(float|f16|bf16|q8)>$",
@@ -33,7 +33,7 @@ const sanitized = [
   /^(glu|gather|rope_append|moe)_/,
   /^matvec_of_(one|nine)_token/,
   /^grouped_matvec_of_one_token/,
-  /^gemm_of_odd_columns/,
+  /^(grouped_)?gemm_of_odd_columns/,
   /^gated_(rms_norm|delta_rule_of_o)/,
   /^(sigmoid_gate|causal_conv1d)_/,
   /^naive_attention_(f32|sinks_q8)/,

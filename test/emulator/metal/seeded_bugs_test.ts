@@ -67,7 +67,7 @@ const bugs: readonly SeededBug[] = [
   },
   {
     bug: "a row's odd end is read as if it were whole",
-    file: "gemm.metal",
+    file: "gemm.h",
     change: ["if (k + n < cols) v[n]", "if (k < cols) v[n]"],
     kernels: ["gemm.metal"],
     test: "gemm_of_odd_columns",
@@ -124,7 +124,7 @@ const bugs: readonly SeededBug[] = [
   },
   {
     bug: "a matrix is loaded without being transposed",
-    file: "gemm.metal",
+    file: "gemm.h",
     change: ["k * 64, 8, 0, true);", "k * 64, 8);"],
     kernels: ["gemm.metal"],
     test: "gemm_of_odd_columns",
@@ -140,6 +140,16 @@ const bugs: readonly SeededBug[] = [
     test: "gemm_of_odd_columns",
     mode: "plain",
     caughtAs: /emulator: \d+ bytes of shared memory, of which a block has 32768/,
+    instances: /F16>/,
+  },
+  {
+    bug: "tokens of an expert are taken for the pairs' own rows of x",
+    file: "grouped_gemm.metal",
+    change: ["pairs[i] / top_k : pairs[i]", "pairs[i] : pairs[i]"],
+    kernels: ["grouped_gemm.metal", "moe_group.metal"],
+    test: "grouped_gemm_of_odd_columns",
+    mode: "asan",
+    caughtAs: /AddressSanitizer: heap-buffer-overflow/,
     instances: /F16>/,
   },
   {

@@ -147,6 +147,12 @@ void launch_grouped_gemm(const GroupedMatvec& op, const RowSet& set, u32 max_tok
          codebooks().data());
 }
 
+u32 grouped_gemm_tokens() { return 64; }
+
+void launch(const GroupedGemm& op) {
+  launch_grouped_gemm(op.product, {op.n_tokens, nullptr}, op.max_tokens);
+}
+
 void launch(const MoeCombine& op) {
   launch("moe_combine", {{blocks_for(op.cols, kRowElements), op.max_tokens}, {256}}, op.out, op.x,
          op.route, op.residual, op.n_tokens, op.cols, op.top_k);

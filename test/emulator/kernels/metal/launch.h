@@ -34,4 +34,7 @@ u32 simdgroup_rows(const DeviceWeight& weight);
 metal_args::MatvecArgs matvec_args(const DeviceWeight& weight, u32 out_stride, u32 split,
                                    const Epilogue& epilogue);
 
+// The experts of the tokens of a list, or of the first ones where there is none.
+void launch_moe_group(const MoeGroup& op, const u32* row_list);
+
 }  // namespace kernel_test

@@ -141,20 +141,35 @@ void launch(const MoeRoute& op) {
                op.out, op.logits, op.bias, op.expert_scales, op.n_tokens);
 }
 
-void launch(const MoeGroup& op) {
+void launch_moe_group(const MoeGroup& op, const u32* row_list) {
   launch_metal("moe_group", {{1}, {256}, (2 * op.n_experts + 1) * 4},
-               metal_args::MoeGroupArgs{op.n_experts, op.top_k, op.tile_tokens}, op.tiles,
-               op.n_tiles, op.pairs, op.route, op.n_tokens);
+               metal_args::MoeGroupArgs{op.n_experts, op.top_k, op.tile_tokens, present(row_list)},
+               op.tiles, op.n_tiles, op.pairs, op.route, op.n_tokens, row_list);
+}
+
+void launch(const MoeGroup& op) { launch_moe_group(op, nullptr); }
+
+static metal_args::GroupedMatvecArgs grouped_args(const GroupedMatvec& op) {
+  return {op.weight->row_stride, op.expert_rows,    op.weight->cols, op.top_k,
+          op.x_shared,           present(op.bias), op.split};
 }
 
 void launch(const GroupedMatvec& op) {
   const DeviceWeight& w = *op.weight;
   const u32 rows = metal_args::kMatvecSimdgroups / op.split * simdgroup_rows(w);
   launch_metal(instance("grouped_matvec", w.format, op.at_once),
-               {{blocks_for(op.expert_rows, rows), op.max_tiles}, {256}},
-               metal_args::GroupedMatvecArgs{w.row_stride, op.expert_rows, w.cols, op.top_k,
-                                             op.x_shared, present(op.bias), op.split},
-               op.out, op.x, w.data.data(), op.tiles, op.n_tiles, op.pairs, op.bias,
+               {{blocks_for(op.expert_rows, rows), op.max_tiles}, {256}}, grouped_args(op), op.out,
+               op.x, w.data.data(), op.tiles, op.n_tiles, op.pairs, op.bias, codebooks().data());
+}
+
+u32 grouped_gemm_tokens() { return metal_args::kGemmTokens; }
+
+void launch(const GroupedGemm& op) {
+  const GroupedMatvec& p = op.product;
+  const DeviceWeight& w = *p.weight;
+  launch_metal(instance("grouped_gemm", w.format),
+               {{blocks_for(p.expert_rows, metal_args::kGemmRows), p.max_tiles}, {128}},
+               grouped_args(p), p.out, p.x, w.data.data(), p.tiles, p.n_tiles, p.pairs, p.bias,
                codebooks().data());
 }
 

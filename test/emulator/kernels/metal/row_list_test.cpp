@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "../grouped_products.h"
 #include "launch.h"
 
 namespace {
@@ -72,4 +73,36 @@ TEST(row_list_of_rms_norm_matvec) {
           launch_metal("rms_norm_matvec<" + weight.format + ", 8>", {{2, 2}, {256}}, args, out,
                        x.data(), norm.data(), weight.data.data(), n, list, kNothing, kNothing);
         });
+}
+
+TEST(row_list_of_experts) {
+  const GroupedShape s = {
+      .tokens = kRows, .n_experts = 4, .top_k = 2, .rows = 70, .cols = 256, .shared = true};
+  const Buffer<u32> n_rows = {kRows}, n_listed = {kListed}, list = {7, 0, 10, 2, 3};
+  for (const WeightKind& kind : {fast_kinds[0], fast_kinds[4]}) {
+    for (const bool matvec : {true, false}) {
+      Random random(4);
+      const GroupedInputs in(random, kind, s, 3);
+      Buffer<float> all(kRows * s.top_k * s.rows), some(kRows * s.top_k * s.rows);
+      const auto multiply = [&](Buffer<float>& out, const Buffer<u32>& n, const u32* rows) {
+        const u32 tile_tokens = matvec ? 4 : grouped_gemm_tokens();
+        Groups groups(s, kRows, tile_tokens);
+        launch_moe_group(groups.operation(s, in.routes, n.data(), tile_tokens), rows);
+        const GroupedMatvec product = in.product(out, groups, true);
+        if (matvec) {
+          launch(product);
+        } else {
+          launch(GroupedGemm{product, n.data(), kRows});
+        }
+      };
+      multiply(all, n_rows, nullptr);
+      multiply(some, n_listed, list.data());
+      for (u32 i = 0; i < some.size(); ++i) {
+        const u32 row = i / s.rows / s.top_k;
+        const bool listed =
+            std::find(list.data(), list.data() + kListed, row) != list.data() + kListed;
+        EXPECT(listed ? some[i] == all[i] : std::isnan(some[i]));
+      }
+    }
+  }
 }

@@ -1,0 +1,39 @@
+#pragma once
+
+// What products with experts are multiplied of, and what they come to in plain loops.
+
+#include "gemm_check.h"
+
+namespace kernel_test {
+
+struct GroupedShape {
+  u32 tokens, n_experts, top_k, rows, cols;
+  bool shared;
+};
+
+// [tokens, 2 top_k] as moe_route writes them: different experts of the first `n_used`.
+Buffer<float> random_routes(Random& random, const GroupedShape& s, u32 n_used);
+// The expert that a token takes as its k-th.
+u32 expert_of(const Buffer<float>& routes, u32 token, u32 k, u32 top_k);
+
+// Room for what moe_group lists.
+struct Groups {
+  Buffer<MoeTile> tiles;
+  Buffer<u32> n_tiles, pairs;
+
+  Groups(const GroupedShape& s, u32 max_tokens, u32 tile_tokens);
+  MoeGroup operation(const GroupedShape& s, const Buffer<float>& routes, const u32* n_tokens,
+                     u32 tile_tokens);
+};
+
+// A weight with what is multiplied with it, by random routes.
+struct GroupedInputs {
+  GroupedShape shape;
+  DeviceWeight weight;
+  Buffer<float> x, bias, routes;
+
+  GroupedInputs(Random& random, const WeightKind& kind, const GroupedShape& s, u32 n_used);
+  GroupedMatvec product(Buffer<float>& out, const Groups& groups, bool has_bias) const;
+};
+
+}  // namespace kernel_test
