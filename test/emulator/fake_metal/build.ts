@@ -91,12 +91,18 @@ export async function buildFakeMetal(change?: HostChange): Promise<string> {
     ["-shared", `-Wl,-rpath,${dirname(kernels)}`],
     [...await compileAll(list(fake, ".cpp", ".mm"), folder, fakeHeaders), kernels, "-lobjc"],
   );
-  const sources = ["csrc/common", "csrc/common/quant", "csrc/gpu", "csrc/metal"];
+  const sources = [
+    "csrc/common",
+    "csrc/common/packed",
+    "csrc/common/quant",
+    "csrc/gpu",
+    "csrc/metal",
+  ];
   const headers = text([
     ...sources.flatMap((each) => list(each, ".h")),
     "csrc/forge.h",
     ...list("csrc/abi", ".h"),
-    "kernels/metal/arguments.h",
+    ...list("kernels/metal", ".h"),
   ]);
   const paths = [
     ...sources.flatMap((each) => list(each, ".cpp", ".mm"))
