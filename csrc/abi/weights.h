@@ -51,7 +51,9 @@ enum {
   FORGE_PACKED_GPTQ = 2,
   /* codes[cols, rows / 8] and zeros[groups, rows / 8]: words whose nibbles, from the lowest on, are of
      the rows 0, 2, 4, 6, 1, 3, 5, 7 of eight; scale * (code - zero). Becomes Q4_1 (AWQ). */
-  FORGE_PACKED_AWQ = 3
+  FORGE_PACKED_AWQ = 3,
+  /* codes[rows, cols] of signed bytes, each times the scale of its group; becomes Q8_0. */
+  FORGE_PACKED_INT8 = 4
 };
 
 /* Where one of a packed matrix's tensors begins. */

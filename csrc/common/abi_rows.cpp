@@ -20,7 +20,8 @@ bool is_gathered(uint32_t packing) {
 // What may become of a packing's rows.
 bool makes(uint32_t packing, WeightType type, bool in_order) {
   switch (packing) {
-    case FORGE_PACKED_F8_E4M3: return type == WeightType::Q8_0;
+    case FORGE_PACKED_F8_E4M3:
+    case FORGE_PACKED_INT8: return type == WeightType::Q8_0;
     case FORGE_PACKED_INT4: return type == WeightType::Q4_0;
     case FORGE_PACKED_GPTQ: return type == (in_order ? WeightType::Q4_1 : WeightType::Q8_0);
     case FORGE_PACKED_AWQ: return type == WeightType::Q4_1;
@@ -78,6 +79,7 @@ bool groups_in_order(const PackedMatrix& matrix) {
 std::shared_ptr<const RowSource> source_of(uint32_t packing, PackedMatrix matrix) {
   switch (packing) {
     case FORGE_PACKED_F8_E4M3: return f8_rows(std::move(matrix));
+    case FORGE_PACKED_INT8: return int8_rows(std::move(matrix));
     case FORGE_PACKED_INT4: return int4_rows(std::move(matrix));
     case FORGE_PACKED_GPTQ: return gptq_rows(std::move(matrix));
     default: return awq_rows(std::move(matrix));
@@ -99,7 +101,9 @@ forge_status forge_rows_create(uint32_t device, const forge_packed_matrix* matri
                         {},                                 {},              {}};
     const forge_tensor_place &codes = places[0], &scales = places[1], &zeros = places[2],
                               &groups = places[3];
-    const uint64_t per_byte = from.packing == FORGE_PACKED_F8_E4M3 ? 1 : 2;
+    const bool is_bytes =
+        from.packing == FORGE_PACKED_F8_E4M3 || from.packing == FORGE_PACKED_INT8;
+    const uint64_t per_byte = is_bytes ? 1 : 2;
     packed.codes = tensor_at(codes, from.rows * from.cols / per_byte, "codes");
     packed.scales = tensor_at(scales, n_scales(from) * scale_bytes(scales.type), "scales");
     if (is_gathered(from.packing)) packed.zeros = tensor_at(zeros, n_scales(from) / 2, "zeros");

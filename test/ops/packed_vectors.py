@@ -47,6 +47,12 @@ def f8(name, scale, group_rows, group_cols):
                 codes=raw(codes), scales=raw(scale), values=raw(values))
 
 
+def int8():
+    codes, scale = integers(256, ROWS, COLS).to(torch.uint8).view(torch.int8), scales(ROWS, 1).half()
+    return dict(name="integers of 8 bits", packing="int8", type="Q8_0", group_rows=1, group_cols=COLS,
+                scale_type="F16", codes=raw(codes), scales=raw(scale), values=raw(codes.float() * scale.float()))
+
+
 def int4():
     codes, scale = integers(16, ROWS, COLS), scales(ROWS, GROUPS).half()
     values = (codes - 8).float() * scale.float().repeat_interleave(GROUP, 1)
@@ -79,6 +85,7 @@ MATRICES = [
     columns("GPTQ without zeros", "gptq", zero=7),
     columns("GPTQ in an order of its own", "gptq", is_ordered=False),
     columns("AWQ", "awq", order=[0, 2, 4, 6, 1, 3, 5, 7]),
+    int8(),
 ]
 
 path = pathlib.Path(__file__).with_name("packed_vectors.json")

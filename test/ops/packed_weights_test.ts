@@ -65,6 +65,7 @@ function allowed(vector: Vector, block: Float32Array, value: number): number {
   const largest = block.reduce((most, each) => Math.max(most, Math.abs(each)), 0);
   switch (vector.type) {
     case "Q8_0":
+      if (vector.packing === "int8") return 0;
       if (vector.packing !== "f8_e4m3") return largest * (1 / 254 + F16);
       // Down to the third exponent below that of the largest number, only the scale loses bits: more where it is one
       // of F16's subnormal numbers.

@@ -38,6 +38,7 @@ inline constexpr uint64_t kMadeBlock = 32;
 float scale_at(const PackedTensor& scales, uint64_t index);
 
 std::shared_ptr<const RowSource> f8_rows(PackedMatrix matrix);
+std::shared_ptr<const RowSource> int8_rows(PackedMatrix matrix);
 std::shared_ptr<const RowSource> int4_rows(PackedMatrix matrix);
 std::shared_ptr<const RowSource> gptq_rows(PackedMatrix matrix);
 std::shared_ptr<const RowSource> awq_rows(PackedMatrix matrix);

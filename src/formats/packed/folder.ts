@@ -20,12 +20,12 @@ export interface PackedFolder {
 
 /** The error for a way of packing that forge does not read. */
 export function unknownPacking(path: string, what: string): ForgeError {
+  const known =
+    "FP8 (E4M3), GPTQ and AWQ of 4 bits, integers of compressed-tensors of 4 and 8, and " +
+    "MXFP4 of gpt-oss";
   return new ForgeError(
     "unsupported",
-    `${
-      quote(path)
-    } is ${what}, which forge does not read from safetensors; it reads weights in FP8 ` +
-      "(E4M3), 4-bit GPTQ, AWQ and compressed-tensors, and MXFP4 of gpt-oss; otherwise take the model's " +
-      "GGUF files, or those that are not quantised",
+    `${quote(path)} is ${what}, which forge does not read from safetensors; it reads ${known}; ` +
+      "otherwise take the model's GGUF files, or those that are not quantised",
   );
 }

@@ -70,13 +70,11 @@ export function* awqMatrices(folder: PackedFolder): Iterable<Unpacked> {
 /** The matrices of a folder that compressed-tensors writes as "pack-quantized", without zeros. */
 export function* int4Matrices(folder: PackedFolder): Iterable<Unpacked> {
   const { path, settings, tensors } = folder;
-  const other = Array.from(tensors.values(), ({ name, type }) => ({ name, type }))
-    .find(({ name, type }) => type === "I8" && name.endsWith(".weight"));
-  if (other !== undefined) throw unknownPacking(path, "quantised to 8-bit integers");
   for (const codes of tensors.values()) {
     const base = baseName(codes, ".weight_packed");
     if (base === undefined) continue;
     assertBits(folder, packedBits(settings));
+    if (codes.type !== "I32") throw unknownPacking(path, `quantised to 4 bits in ${codes.type}`);
     if (tensors.has(`${base}.weight_zero_point`) || tensors.has(`${base}.weight_g_idx`)) {
       throw unknownPacking(path, "quantised with zero points or an order of columns");
     }

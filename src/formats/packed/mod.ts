@@ -1,12 +1,12 @@
 /**
- * Folders whose matrices are packed, each in several tensors: 8-bit floats with scales, and 4-bit integers by
+ * Folders whose matrices are packed, each in several tensors: bytes with scales, and 4-bit integers by
  * GPTQ, AWQ and compressed-tensors. Seen through this file they hold matrices under their usual names, of the
  * types that their rows become when they are read.
  */
 import { isJsonObject, type JsonObject } from "../json.ts";
 import { quote } from "../quote.ts";
 import type { TensorInfo } from "../tensor_info.ts";
-import { f8Matrices } from "./f8.ts";
+import { byteMatrices } from "./bytes.ts";
 import { type PackedFolder, unknownPacking, type Unpacked } from "./folder.ts";
 import { awqMatrices, gptqMatrices, int4Matrices } from "./int4.ts";
 
@@ -15,11 +15,11 @@ const FOR_ACTIVATIONS = /\.(input|activation|output|q|k|v)(_proj\.output)?_scale
 
 /** Ways of packing by their `quant_method`. */
 const METHODS: Readonly<Record<string, (folder: PackedFolder) => Iterable<Unpacked>>> = {
-  fp8: f8Matrices,
-  fbgemm_fp8: f8Matrices,
-  modelopt: f8Matrices,
+  fp8: byteMatrices,
+  fbgemm_fp8: byteMatrices,
+  modelopt: byteMatrices,
   "compressed-tensors": function* (folder) {
-    yield* f8Matrices(folder);
+    yield* byteMatrices(folder);
     yield* int4Matrices(folder);
   },
   gptq: gptqMatrices,

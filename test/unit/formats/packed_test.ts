@@ -56,6 +56,14 @@ Deno.test("8-bit floats are found with their scales, whatever these are for", ()
   }
 });
 
+Deno.test("integers of 8 bits are read as 8-bit floats are", () => {
+  const tensors: Tensors = { "a.weight": ["I8", 64, 96], "a.weight_scale": ["BF16", 64, 1] };
+  const settings = { quant_method: "compressed-tensors", format: "int-quantized" };
+  const [matrix] = unpack(settings, tensors).values();
+  assertEquals([matrix?.packed?.packing, matrix?.type], ["int8", "Q8_0"]);
+  assertEquals([matrix?.packed?.groupRows, matrix?.packed?.groupCols], [1, 96]);
+});
+
 Deno.test("experts in one tensor share scales as single ones do", () => {
   const experts = (...scales: number[]): Tensors => ({
     "experts.gate_up_proj": ["F8_E4M3", 4, 256, 128],
@@ -126,8 +134,20 @@ Deno.test("what is packed otherwise, or does not fit together, is refused", () =
     [{ ...AWQ, version: "gemv" }, {}, "unsupported", `AWQ of the version "gemv"`],
     [AWQ, withoutZeros, "bad_model", `no tensor "a.qzeros"`],
     [ct(8), packed, "unsupported", `quantised to "8" bits`],
+    [ct(4), { ...packed, "a.weight_packed": ["U8", 64, 128] }, "unsupported", "4 bits in U8"],
+    [ct(4), { ...packed, "a.weight_scale": ["F8_E4M3", 64, 16] }, "unsupported", "(NVFP4)"],
     [ct(4), { ...packed, "a.weight_g_idx": ["I32", 256] }, "unsupported", "an order of columns"],
-    [ct(8), { "a.weight": ["I8", 64, 64] }, "unsupported", "8-bit integers"],
+    [ct(8), { "a.weight": ["I8", 64, 64] }, "bad_model", `no "a.weight_scale" for its bytes`],
+    [
+      ct(8),
+      {
+        "a.weight": ["I8", 64, 64],
+        "a.weight_scale": ["F32", 64, 1],
+        "a.weight_zero_point": ["I8", 64, 1],
+      },
+      "unsupported",
+      "8 bits with zero points",
+    ],
   ];
   for (const [settings, tensors, code, message] of bad) {
     const error = assertThrows(() => unpack(settings, tensors), ForgeError, message);

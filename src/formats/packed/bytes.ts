@@ -1,38 +1,46 @@
 /**
- * Matrices of 8-bit floats (E4M3) with scales: one for all, one a row, or one for each block of 128 x 128
- * (DeepSeek-V3, arXiv:2412.19437). They become Q8_0, see `csrc/common/packed/f8_rows.cpp`: as small as they
- * were, and what that rounds is far below what 8-bit floats had rounded before.
+ * Matrices of 8-bit floats (E4M3) or integers with scales: one for all, one a row, or one for each block of 128 x 128
+ * (DeepSeek-V3, arXiv:2412.19437). They become Q8_0, see `csrc/common/packed/byte_rows.cpp`: as small as they
+ * were; what that rounds of floats is far below what these had rounded before, and integers stay what they are.
  */
 import { ForgeError } from "../../errors.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
 import { quote } from "../quote.ts";
 import { tensorBytes, type TensorInfo } from "../tensor_info.ts";
-import type { PackedFolder, Unpacked } from "./folder.ts";
+import { type PackedFolder, unknownPacking, type Unpacked } from "./folder.ts";
 
 const TYPE = "Q8_0";
 
 /** The sides of a block where the settings do not say. */
 const DEFAULT_BLOCK: readonly [number, number] = [128, 128];
 
-/** The matrices of a folder that are 8-bit floats with scales. */
-export function* f8Matrices({ path, settings, tensors }: PackedFolder): Iterable<Unpacked> {
+const PACKINGS = { F8_E4M3: "f8_e4m3", I8: "int8" } as const;
+
+/** The matrices of a folder that are bytes with scales. */
+export function* byteMatrices({ path, settings, tensors }: PackedFolder): Iterable<Unpacked> {
   const block = blockOf(settings, path);
   for (const codes of tensors.values()) {
-    if (codes.type !== "F8_E4M3" || codes.shape.length < 2) continue;
+    if ((codes.type !== "F8_E4M3" && codes.type !== "I8") || codes.shape.length < 2) continue;
+    if (codes.name.endsWith("_scale")) {
+      throw unknownPacking(path, "quantised to 4-bit floats whose scales are 8-bit ones (NVFP4)");
+    }
     const scales = tensors.get(`${codes.name}_scale_inv`) ?? tensors.get(`${codes.name}_scale`);
     if (scales === undefined) {
       throw new ForgeError(
         "bad_model",
-        `${quote(path)} has no ${quote(`${codes.name}_scale`)} for its 8-bit floats, nor "…_inv"`,
+        `${quote(path)} has no ${quote(`${codes.name}_scale`)} for its bytes, nor "…_inv"`,
       );
     }
     const { name, shape, file, offset } = codes;
+    if (tensors.has(`${name}_zero_point`)) {
+      throw unknownPacking(path, "quantised to 8 bits with zero points");
+    }
     const bytes = tensorBytes(TYPE, shape);
     if (typeof bytes === "string") {
-      throw new ForgeError("unsupported", `${quote(file)}: 8-bit floats ${quote(name)}: ${bytes}`);
+      throw new ForgeError("unsupported", `${quote(file)}: bytes ${quote(name)}: ${bytes}`);
     }
     const packed = {
-      packing: "f8_e4m3",
+      packing: PACKINGS[codes.type],
       codes,
       scales,
       ...groupsOf(codes, scales, block),

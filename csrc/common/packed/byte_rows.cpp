@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "../quant/legacy.h"
@@ -43,7 +44,7 @@ constexpr Levels all_levels() {
 
 constexpr Levels kLevels = all_levels();
 
-void make_block(const uint8_t* codes, float scale, BlockQ8_0& block) {
+void make_f8(const uint8_t* codes, float scale, BlockQ8_0& block) {
   uint32_t largest = 0;
   for (uint64_t i = 0; i < kMadeBlock; ++i) {
     largest = std::max(largest, static_cast<uint32_t>(codes[i]) & kMagnitude);
@@ -56,9 +57,19 @@ void make_block(const uint8_t* codes, float scale, BlockQ8_0& block) {
   for (uint64_t i = 0; i < kMadeBlock; ++i) block.qs[i] = kLevels[top][codes[i]];
 }
 
-class F8Rows : public RowSource {
+// Whole numbers are what blocks hold.
+void make_int8(const uint8_t* codes, float scale, BlockQ8_0& block) {
+  block.d = PackedF16::from(scale);
+  std::memcpy(block.qs, codes, kMadeBlock);
+}
+
+using MakeBlock = void (*)(const uint8_t* codes, float scale, BlockQ8_0& block);
+
+// Rows of which each byte is a number.
+template <MakeBlock make_block>
+class ByteRows : public RowSource {
  public:
-  explicit F8Rows(PackedMatrix matrix) : matrix_(std::move(matrix)) {}
+  explicit ByteRows(PackedMatrix matrix) : matrix_(std::move(matrix)) {}
 
   void make(uint64_t first_row, uint64_t n_rows, uint8_t* out) const override {
     const uint64_t n_groups = (matrix_.cols + matrix_.group_cols - 1) / matrix_.group_cols;
@@ -84,7 +95,11 @@ class F8Rows : public RowSource {
 }  // namespace
 
 std::shared_ptr<const RowSource> f8_rows(PackedMatrix matrix) {
-  return std::make_shared<const F8Rows>(std::move(matrix));
+  return std::make_shared<const ByteRows<make_f8>>(std::move(matrix));
+}
+
+std::shared_ptr<const RowSource> int8_rows(PackedMatrix matrix) {
+  return std::make_shared<const ByteRows<make_int8>>(std::move(matrix));
 }
 
 }  // namespace forge
