@@ -2,6 +2,7 @@
  * Families without test data of their own, against what transformers computed with the same weights: a
  * function of their names, shapes and places.
  */
+import { assert, assertEquals } from "@std/assert";
 import { float32Tensor } from "../../src/formats/tensor_data.ts";
 import { load } from "../../src/mod.ts";
 import { writeModelFolder } from "../support/safetensors_writer.ts";
@@ -12,7 +13,21 @@ import { assertClose, readJson } from "./reference_check.ts";
 
 const { prompt_ids, models } = generated;
 
-for (const [name, { config, logits }] of Object.entries(models)) {
+/** A folder with a model of `generated.json`. */
+function writeModel(name: string): TempFolder {
+  const folder = new TempFolder();
+  const { config } = models[name]!;
+  // What prompts are made of is not looked at.
+  writeRandomLlama(folder.at("tokens"));
+  const tokenizer = readJson(folder.at("tokens", "tokenizer.json"));
+  const tensors = generatedTensors(name, config)
+    .map(({ name, shape, values }) => float32Tensor(name, shape, values));
+  const files = { "config.json": config, "tokenizer.json": tokenizer };
+  writeModelFolder(folder.at("model"), files, tensors);
+  return folder;
+}
+
+for (const [name, { logits }] of Object.entries(models)) {
   for (
     const { device, tolerance } of [
       { device: "reference", tolerance: 1e-5 },
@@ -20,20 +35,23 @@ for (const [name, { config, logits }] of Object.entries(models)) {
     ]
   ) {
     Deno.test(`${name} with weights made here agrees with transformers on ${device}`, async () => {
-      using folder = new TempFolder();
-      // What prompts are made of is not looked at.
-      writeRandomLlama(folder.at("tokens"));
-      const tokenizer = readJson(folder.at("tokens", "tokenizer.json"));
-      const tensors = generatedTensors(name, config)
-        .map(({ name, shape, values }) => float32Tensor(name, shape, values));
-      writeModelFolder(
-        folder.at("model"),
-        { "config.json": config, "tokenizer.json": tokenizer },
-        tensors,
-      );
+      using folder = writeModel(name);
       await using model = await load(folder.at("model"), { device, kvType: "F32" });
       const last = await model.logits(Int32Array.from(prompt_ids));
       assertClose(last.filter((_, i) => i % 4 === 0), logits, tolerance);
     });
   }
+
+  Deno.test(`${name} goes on from a token as from a prompt`, async () => {
+    using folder = writeModel(name);
+    const options = { device: "cpu", kvType: "F32" } as const;
+    const prompt = Int32Array.from(prompt_ids);
+    await using speaker = await load(folder.at("model"), options);
+    const { token_ids } = await speaker.complete(prompt, { temperature: 0, maxTokens: 8 });
+    assert(token_ids.length > 1, "more than one token");
+    // Another model has computed none of them before.
+    await using reader = await load(folder.at("model"), options);
+    const last = await reader.logits(Int32Array.from([...prompt, ...token_ids.slice(0, -1)]));
+    assertEquals(last.indexOf(Math.max(...last)), token_ids.at(-1));
+  });
 }
