@@ -1,7 +1,7 @@
 /**
  * Matrices of 8-bit floats (E4M3) or integers with scales: one for all, one a row, or one for each block of 128 x 128
  * (DeepSeek-V3, arXiv:2412.19437). They become Q8_0, see `csrc/common/packed/byte_rows.cpp`: as small as they
- * were; what that rounds of floats is far below what these had rounded before, and integers stay what they are.
+ * were; what that rounds of floats is well below what these had rounded before, and integers stay what they are.
  */
 import { ForgeError } from "../../errors.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
