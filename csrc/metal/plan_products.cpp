@@ -12,6 +12,7 @@ using namespace metal_args;
 
 void PlanBuilder::emit(const MatmulOp& op) {
   const auto [all, decode, prefill] = row_groups(op.x);
+  if (prefill.max_rows == 0 && emit_gated_product(op, nullptr, decode)) return;
   for (const Product& product : products_of(op)) {
     if (decode.max_rows > 0) emit_matvec(product, value(op.x), nullptr, decode);
     if (prefill.max_rows > 0) emit_gemm(product, value(op.x), prefill);
@@ -34,10 +35,32 @@ bool PlanBuilder::emit_norm_with_product(const RmsNormOp& op) {
   // All of this is the same for every run: which product computes a row must not depend on others.
   const auto [all, decode, prefill] = row_groups(op.x);
   if (prefill.max_rows > 0) emit_norm(op);
+  ++op_index_;
+  if (prefill.max_rows == 0 && emit_gated_product(*product, &op, decode)) return true;
   for (const Product& part : products_of(*product)) {
     if (decode.max_rows > 0) emit_matvec(part, value(op.x), &op, decode);
     if (prefill.max_rows > 0) emit_gemm(part, value(op.out), prefill);
   }
+  return true;
+}
+
+bool PlanBuilder::emit_gated_product(const MatmulOp& op, const RmsNormOp* norm,
+                                     const RowGroup& rows) {
+  const auto* glu = next_op<GluOp>();
+  if (!glu || glu->x != op.out || cols(op.out) != 2 * glu->width) return false;
+  if (!program_.is_read_once(op.out)) return false;
+  if (op.bias || op.residual || op.alpha != 1 || op.activation != FORGE_IDENTITY) return false;
+  const std::vector<WeightRows>& matrix = metal_weight(*op.weight).matrix;
+  if (matrix.size() != 1 || weight_format(matrix[0].type).is_generic) return false;
+  // The result is planned to live after the input has died, and may lie where it does.
+  const ValueId x = norm ? norm->x : op.x;
+  if (!are_apart(program_, values_, glu->out, x)) return false;
+  Product product = products_of(op)[0];
+  product.out = value(glu->out);
+  product.args.out_stride = glu->width;
+  product.args.epilogue.opened = glu->width;
+  product.args.epilogue.unit = glu->unit;
+  emit_matvec(product, value(x), norm, rows);
   ++op_index_;
   return true;
 }
@@ -61,7 +84,9 @@ std::vector<PlanBuilder::Product> PlanBuilder::products_of(const MatmulOp& op) c
                                  .epilogue = {.alpha = op.alpha,
                                               .activation = op.activation,
                                               .has_bias = op.bias != nullptr,
-                                              .has_residual = op.residual != 0}}});
+                                              .has_residual = op.residual != 0,
+                                              .opened = 0,
+                                              .unit = 0}}});
   }
   return products;
 }

@@ -56,7 +56,7 @@ inline ProductOutput product_output(device float* out, device const float* bias,
                                     device const float* residual, constant MatvecArgs& args) {
   return {out, bias, residual, args.out_stride,
           {args.epilogue.alpha, args.epilogue.activation, args.epilogue.has_bias,
-           args.epilogue.has_residual}};
+           args.epilogue.has_residual, args.epilogue.opened, args.epilogue.unit}};
 }
 
 inline void store_product(ProductOutput to, float product, uint token, uint row) {
@@ -64,4 +64,12 @@ inline void store_product(ProductOutput to, float product, uint token, uint row)
   const float biased = to.epilogue.has_bias != 0 ? product + to.bias[row] : product;
   const float value = to.epilogue.alpha * activate(to.epilogue.activation, biased);
   to.out[at] = to.epilogue.has_residual != 0 ? to.residual[at] + value : value;
+}
+
+// Of a row and the one beside it: where rows of a gate and those that they open come in turn, one
+// gated number of both.
+inline void store_products(ProductOutput to, float product, float beside, uint token, uint row) {
+  if (to.epilogue.opened == 0) return store_product(to, product, token, row);
+  if (row % 2 != 0) return;
+  to.out[ulong(token) * to.out_stride + row / 2] = gated_unit(to.epilogue.unit, product, beside);
 }

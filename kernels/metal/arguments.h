@@ -148,12 +148,17 @@ METAL_ARGS_CONSTANT kGemmRows = 64;
 METAL_ARGS_CONSTANT kGemmTokens = 32;
 
 // out = residual + alpha * activation(product + bias); bias and residual begin at the product's
-// first row of weights, and the residual's rows are as far apart as the output's.
+// first row of weights, and the residual's rows are as far apart as the output's. Or, where the
+// first `opened` rows of a weight are a gate and as many behind them what it opens, and nothing
+// else is to be done: out[opened columns] = unit(gate, opened); by matvec and rms_norm_matvec with
+// the fast formats.
 struct Epilogue {
   float alpha;
   uint32_t activation;
   uint32_t has_bias;
   uint32_t has_residual;
+  uint32_t opened;  // 0: there is no gate
+  uint32_t unit;    // of forge.h
 };
 
 // matvec<F, tokens>: out, x, weight, n_rows, [row_list], [bias], [residual], codebooks

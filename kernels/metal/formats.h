@@ -21,12 +21,18 @@
 
 #include "prelude.h"
 
-// The rows of a weight that a grid multiplies.
+// The rows of a weight that a grid multiplies: as they lie, or, where rows of a gate open others
+// `opened` rows behind them, in turn one of the gate and the one that it opens.
 struct WeightRows {
   device const u8* data;
   ulong stride;
   uint count;
   uint cols;
+  uint opened;  // 0: there is no gate
+
+  device const u8* row(uint i) const {
+    return data + ulong(opened == 0 ? i : i / 2 + i % 2 * opened) * stride;
+  }
 };
 
 // Whole chunks and the rest of a row of `cols` weights.

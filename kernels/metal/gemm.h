@@ -60,7 +60,7 @@ inline void load_weights(threadgroup T* tile, WeightRows w, uint first_row, uint
     const bool is_there = chunk < chunks_of<F>(w.cols);
     typename F::Chunk c;
     if (is_there) {
-      device const u8* from = w.data + min(first_row + row, w.count - 1) * w.stride;
+      device const u8* from = w.row(min(first_row + row, w.count - 1));
       c = F::template load<whole>(from, w.cols, chunk, codebooks);
     }
     for (uint r = 0; r < F::kRuns; ++r) {

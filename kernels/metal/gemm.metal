@@ -34,7 +34,7 @@ template <class F>
   if (first_token >= set.count) return;
   const SetTokens own = {x, args.cols, set, first_token,
                          min(kGemmTokens, set.count - first_token)};
-  const WeightRows rows = {weight, args.row_stride, args.rows, args.cols};
+  const WeightRows rows = {weight, args.row_stride, args.rows, args.cols, 0};
   multiply_tile<F>((threadgroup typename TileFormat<F>::Tile*)weight_fours, tokens, rows,
                    first_row, own, codebooks, thread_index, simdgroup);
 

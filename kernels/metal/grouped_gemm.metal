@@ -37,7 +37,7 @@ template <class F>
   const ulong expert_row = ulong(tile.expert) * args.expert_rows;
   const PairTokens own = {x, pairs + tile.first, args.cols, args.top_k, args.x_shared, tile.count};
   const WeightRows rows = {weight + expert_row * args.row_stride, args.row_stride,
-                           args.expert_rows, args.cols};
+                           args.expert_rows, args.cols, 0};
   multiply_tile<F>((threadgroup typename TileFormat<F>::Tile*)weight_fours, tokens, rows,
                    first_row, own, codebooks, thread_index, simdgroup);
 

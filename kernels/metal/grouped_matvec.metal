@@ -12,9 +12,9 @@ struct StorePairs {
   uint has_bias;
   MoeTile tile;
 
-  void operator()(uint row, uint t, float product, float) const {
+  void operator()(uint row, uint t, RowProduct p) const {
     if (t >= tile.count) return;
-    const float sum = has_bias != 0 ? product + bias[row] : product;
+    const float sum = has_bias != 0 ? p.product + bias[row] : p.product;
     out[ulong(pairs[tile.first + t]) * expert_rows + row] = sum;
   }
 };
@@ -39,7 +39,7 @@ template <class F, uint tokens>
   }
   const ulong first_row = ulong(tile.expert) * args.expert_rows;
   const WeightRows rows = {weight + first_row * args.row_stride, args.row_stride, args.expert_rows,
-                           args.cols};
+                           args.cols, 0};
   const StorePairs store = {out, pairs, bias + first_row, args.expert_rows, args.has_bias, tile};
   multiply_rows<F, tokens>(rows, token_rows, at.x, args.split, codebooks, partial,
                            {thread_index, lane, simdgroup, n_simdgroups}, store);

@@ -123,7 +123,7 @@ inline void add_chunks(thread RowSums<rows, tokens>& sums, WeightRows w, thread 
   device const u8* row[rows];
   UNROLL
   for (uint i = 0; i < rows; ++i) {
-    row[i] = w.data + min(share.first_row + i, w.count - 1) * w.stride;
+    row[i] = w.row(min(share.first_row + i, w.count - 1));
   }
   const uint n_chunks = chunks_of<F>(w.cols), step = kLanes * share.split;
   for (uint chunk = share.part * kLanes + lane; chunk < n_chunks; chunk += step) {
@@ -144,8 +144,15 @@ struct PartialSums {
   CONSTANT uint kCount = kMatvecSimdgroups * kEach;
 };
 
-// Calls store(row, token, product, squares) once for every row and token of the threadgroup, where
-// `squares` is the sum of the squares of NormedTokens. All threads must call this.
+// What a lane has of a row and a token in the end.
+struct RowProduct {
+  float product;
+  float beside;   // of rows in pairs, the other one's
+  float squares;  // the sum of the squares of NormedTokens
+};
+
+// Calls store(row, token, product) once for every row and token of the threadgroup. All threads
+// must call this.
 template <class F, uint tokens, class Tokens, class Store>
 inline void multiply_rows(WeightRows w, thread const Tokens& x, uint threadgroup_index, uint split,
                           device const ulong* codebooks, threadgroup float* partial, Place p,
@@ -181,14 +188,15 @@ inline void multiply_rows(WeightRows w, thread const Tokens& x, uint threadgroup
     if (p.lane < n_products) own[p.lane] = product;
     if (p.lane < Tokens::kSquares) own[n_products + p.lane] = squares;
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    if (share.part != 0 || p.lane >= n_products) return;
+    if (share.part != 0) return;
     product = 0;
     squares = 0;
-    for (uint part = 0; part < split; ++part) {
+    for (uint part = 0; part < split && p.lane < n_products; ++part) {
       product += own[part * each + p.lane];
       if (Tokens::kSquares > 0) squares += own[part * each + n_products + p.lane % tokens];
     }
   }
+  const RowProduct found = {product, simd_shuffle_xor(product, ushort(tokens)), squares};
   const uint row = share.first_row + p.lane / tokens;
-  if (p.lane < n_products && row < w.count) store(row, p.lane % tokens, product, squares);
+  if (p.lane < n_products && row < w.count) store(row, p.lane % tokens, found);
 }

@@ -1,5 +1,5 @@
-// Products of a few tokens: out = residual + alpha * activation(x weight^T + bias). Buffers and
-// geometry: arguments.h; the method: matvec.h.
+// Products of a few tokens: out = residual + alpha * activation(x weight^T + bias), or the gated unit
+// of such products. Buffers and geometry: arguments.h; the method: matvec.h.
 
 #include "activation.h"
 #include "matvec.h"
@@ -9,8 +9,9 @@ struct StoreProduct {
   RowSet set;
   uint first;
 
-  void operator()(uint row, uint t, float product, float) const {
-    if (first + t < set.count) store_product(to, product, row_of(set, first + t), row);
+  void operator()(uint row, uint t, RowProduct p) const {
+    if (first + t >= set.count) return;
+    store_products(to, p.product, p.beside, row_of(set, first + t), row);
   }
 };
 
@@ -32,7 +33,7 @@ template <class F, uint tokens>
   for (uint t = 0; t < tokens; ++t) {
     token_rows.row[t] = x + ulong(row_of(set, first + t)) * args.cols;
   }
-  const WeightRows rows = {weight, args.row_stride, args.rows, args.cols};
+  const WeightRows rows = {weight, args.row_stride, args.rows, args.cols, args.epilogue.opened};
   const StoreProduct store = {product_output(out, bias, residual, args), set, first};
   multiply_rows<F, tokens>(rows, token_rows, at.x, args.split, codebooks, partial,
                            {thread_index, lane, simdgroup, n_simdgroups}, store);

@@ -16,10 +16,10 @@ struct StoreNormedProduct {
   uint cols;
   float eps;
 
-  void operator()(uint row, uint t, float product, float squares) const {
+  void operator()(uint row, uint t, RowProduct p) const {
     if (first + t >= set.count) return;
-    const float scale = 1.0f / precise::sqrt(squares / float(cols) + eps);
-    store_product(to, product * scale, row_of(set, first + t), row);
+    const float scale = 1.0f / precise::sqrt(p.squares / float(cols) + eps);
+    store_products(to, p.product * scale, p.beside * scale, row_of(set, first + t), row);
   }
 };
 
@@ -44,7 +44,8 @@ template <class F, uint tokens>
   }
   token_rows.weight = norm_weight;
   token_rows.offset = args.offset;
-  const WeightRows rows = {weight, product.row_stride, product.rows, product.cols};
+  const WeightRows rows = {weight, product.row_stride, product.rows, product.cols,
+                           product.epilogue.opened};
   const StoreNormedProduct store = {product_output(out, bias, residual, product), set, first,
                                     product.cols, args.eps};
   multiply_rows<F, tokens>(rows, token_rows, at.x, product.split, nullptr, partial,

@@ -1,5 +1,5 @@
 /** Whole models on an emulated Apple GPU: the unmodified program, from prompt to text. */
-import { assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { forge } from "../cli/forge.ts";
 import { sharedAvailable, sharedPath } from "../support/shared.ts";
 import {
@@ -28,6 +28,21 @@ Deno.test({
     const told = stdout.trimEnd();
     assertEquals(told, text.slice(0, told.length));
     assertStringIncludes(told, "Once upon a time");
+  },
+});
+
+Deno.test({
+  name: "a decoded token takes one launch for a norm, the product behind it and its gated unit",
+  ignore: withoutStories,
+  fn: async () => {
+    const model = sharedPath("models", "stories260K");
+    const args = ["run", "--device", "metal", "-m", model, "--raw", "-p", "", "--temp", "0"];
+    const { code, stderr } = await forge([...args, "-n", "2"], {
+      env: await emulatedMetal({ trace: 1 }),
+    });
+    assertEquals(code, 0);
+    assertStringIncludes(stderr, "fake Metal runs rms_norm_matvec<FormatF32, 1>");
+    assert(!/fake Metal runs glu/.test(stderr), stderr);
   },
 });
 

@@ -58,7 +58,7 @@ metal_args::MatvecArgs matvec_args(const DeviceWeight& w, u32 out_stride, u32 sp
           .out_stride = out_stride,
           .split = split,
           .has_row_list = 0,
-          .epilogue = {e.alpha, e.activation, present(e.bias), present(e.residual)}};
+          .epilogue = {e.alpha, e.activation, present(e.bias), present(e.residual), 0, 0}};
 }
 
 void launch(const RmsNorm& op) {

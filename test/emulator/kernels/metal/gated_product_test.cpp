@@ -1,0 +1,66 @@
+// Products with the gated unit that follows them in the same launch: the bits of both apart.
+
+#include "launch.h"
+
+namespace {
+
+// A SIMD group's pairs of rows, whether alone with them or not, and a width that leaves some out.
+constexpr u32 kWidth = 19, kCols = 1024, kTokens = 5;
+
+struct Launcher {
+  const DeviceWeight& weight;
+  Buffer<float> x, norm;
+  const Buffer<u32> n_rows = {kTokens};
+  u32 at_once, split;
+  bool normed;
+
+  void operator()(Buffer<float>& out, metal_args::MatvecArgs args) const {
+    const u32 rows = metal_args::kMatvecSimdgroups / split * metal_args::kMatvecRows;
+    const emulator::MetalLaunch shape = {
+        {blocks_for(weight.rows, rows), blocks_for(kTokens, at_once)}, {256}};
+    const std::string list = "<" + weight.format + ", " + std::to_string(at_once) + ">";
+    if (normed) {
+      launch_metal("rms_norm_matvec" + list, shape,
+                   metal_args::RmsNormMatvecArgs{args, 1e-5f, 0.0f}, out.data(), x.data(),
+                   norm.data(), weight.data.data(), n_rows.data(), kNothing, kNothing, kNothing);
+    } else {
+      launch_metal("matvec" + list, shape, args, out.data(), x.data(), weight.data.data(),
+                   n_rows.data(), kNothing, kNothing, kNothing, kNothing);
+    }
+  }
+};
+
+void check(const WeightKind& kind, u32 at_once, u32 split, bool normed, u32 unit) {
+  Random random(kind.type + at_once);
+  const DeviceWeight weight = random_weight(random, kind, 2 * kWidth, kCols);
+  const Launcher multiply = {.weight = weight,
+                             .x = random_floats(random, kTokens * kCols),
+                             .norm = random_floats(random, kCols),
+                             .at_once = at_once,
+                             .split = split,
+                             .normed = normed};
+  Buffer<float> product(kTokens * 2 * kWidth), expected(kTokens * kWidth), out(kTokens * kWidth);
+  metal_args::MatvecArgs args = matvec_args(weight, 2 * kWidth, split, {nullptr, nullptr, 1, 0});
+  multiply(product, args);
+  launch(Glu{.out = expected.data(),
+             .x = product.data(),
+             .n_rows = multiply.n_rows.data(),
+             .max_rows = kTokens,
+             .out_cols = kWidth,
+             .width = kWidth,
+             .unit = unit});
+  args.out_stride = kWidth;
+  args.epilogue.opened = kWidth;
+  args.epilogue.unit = unit;
+  multiply(out, args);
+  for (u32 i = 0; i < out.size(); ++i) EXPECT(out[i] == expected[i]);
+}
+
+}  // namespace
+
+TEST(gated_product_of_one_token_at_once) {
+  for (const WeightKind& kind : fast_kinds) check(kind, 1, 1, kind.type % 2 == 0, 1);
+}
+TEST(gated_product_of_split_rows) {
+  for (const WeightKind& kind : fast_kinds) check(kind, 8, 2, kind.type % 2 != 0, 4);
+}
