@@ -147,6 +147,7 @@ const asynchronous = /\bLDGSTS\.E\.BYPASS\.128/;
 
 const expectations: readonly Expectation[] = [
   { file: "matvec.cu", instance: /Format/, has: [loads128] },
+  { file: "gated_matvec.cu", instance: /Format/, has: [loads128] },
   { file: "grouped_matvec.cu", instance: /Format/, has: [loads128] },
   { file: "decode_gemm.cu", instance: /Format/, has: [loads128, tensorCores] },
   ...["gemm.cu", "grouped_gemm.cu"].map((file) => ({
