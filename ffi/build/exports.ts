@@ -6,11 +6,16 @@
 import { dirname, join } from "@std/path";
 import type { Platform } from "./targets.ts";
 
-/** The text of a header, with that of each header it includes by a relative name in its place. */
-export function headerText(path: string): string {
+/**
+ * The text of a header, with that of each header it includes by a relative name in its place: where it
+ * is included first, as guards have it.
+ */
+export function headerText(path: string, included: Set<string> = new Set()): string {
+  if (included.has(path)) return "";
+  included.add(path);
   return Deno.readTextFileSync(path).replace(
     /^#include "(.+)".*$/gm,
-    (_, name: string) => headerText(join(dirname(path), name)),
+    (_, name: string) => headerText(join(dirname(path), name), included),
   );
 }
 

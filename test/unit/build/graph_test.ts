@@ -119,12 +119,19 @@ Deno.test("exportedFunctions: the functions of a header, without comments and ma
 
 Deno.test("headerText: the headers that a header includes by a relative name stand in their places", () => {
   using tree = new FakeTree();
-  tree.write("csrc/whole.h", '#include "parts/one.h" /* why */\nint last(void);\n');
+  tree.write(
+    "csrc/whole.h",
+    '#include "parts/base.h"\n#include "parts/one.h" /* why */\nint last(void);\n',
+  );
   tree.write("csrc/parts/one.h", '#include <stdint.h>\n#include "two.h"\nint one(void);\n');
-  tree.write("csrc/parts/two.h", "int two(void);\n");
+  tree.write("csrc/parts/two.h", '#include "base.h"\nint two(void);\n');
+  tree.write("csrc/parts/base.h", "int base(void);\n");
   assertEquals(
     headerText(join(tree.root, "csrc/whole.h")).split("\n").filter((line) => line !== ""),
-    ["#include <stdint.h>", "int two(void);", "int one(void);", "int last(void);"],
+    [
+      "int base(void);",
+      ...["#include <stdint.h>", "int two(void);", "int one(void);", "int last(void);"],
+    ],
   );
 });
 

@@ -1,6 +1,7 @@
 /** `csrc/forge.h` and what TypeScript knows of it are the same, in every name, type and number. */
 import { assert, assertEquals } from "@std/assert";
 import { join } from "@std/path";
+import { exportedFunctions, headerText } from "../../../ffi/build/exports.ts";
 import { ABI_VERSION, symbols, versionSymbol } from "../../../ffi/abi.ts";
 import { WEIGHT_PART_BYTES } from "../../../ffi/native_backend.ts";
 import { PACKED_MATRIX_BYTES, TENSOR_PLACE_BYTES } from "../../../ffi/packed_matrix.ts";
@@ -101,7 +102,9 @@ Deno.test("abi: the header is read as it is meant", () => {
   assertEquals(small.constants.get("LIMIT"), 3);
 });
 
-Deno.test("abi: every function is on both sides", () => {
+Deno.test("abi: every function is on both sides, and exported once", () => {
+  const exported = exportedFunctions(headerText(join(ROOT, "csrc", "forge.h")));
+  assertEquals(exported.sort(), [...header.functions.keys()].sort());
   assert(header.functions.size >= 30);
   assertEquals(Object.keys(table).sort(), [...header.functions.keys()].sort());
 });
