@@ -13,9 +13,6 @@ namespace {
 constexpr uint32_t kManyRows = 64;
 // Of a few tokens, at most.
 constexpr uint32_t kMostRows = 1024;
-// With few tokens, a task takes one part in kShares of a thread's share of what is left.
-constexpr uint32_t kShares = 3;
-constexpr uint32_t kRowsTogether = 32;
 // Of each part: shorter streams end before memory has got going.
 constexpr uint64_t kLeastBytes = 16 << 10;
 

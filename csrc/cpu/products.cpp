@@ -8,10 +8,6 @@ namespace {
 
 // Rows that kernels unpack at once.
 constexpr uint32_t kUnpackedRows = 64;
-// Rows that kernels take at a time with few tokens, where there are so many.
-constexpr uint64_t kRowsTogether = 32;
-// With few tokens, a task reads one part in kShares of a thread's share of what is left.
-constexpr uint64_t kShares = 3;
 constexpr uint64_t kLeastTaskBytes = 16 << 10;
 // Activations that are quantised in less time than it takes to wake a thread.
 constexpr uint64_t kQuantizedAlone = 16384;

@@ -10,6 +10,11 @@
 
 namespace forge::cpu {
 
+// Rows that kernels take at a time with few tokens, where there are so many.
+constexpr uint32_t kRowsTogether = 32;
+// With few tokens, a task takes one part in kShares of a thread's share of what is left.
+constexpr uint32_t kShares = 3;
+
 // Some tokens that one group (expert) of a weight's rows is multiplied with.
 struct ProductGroup {
   uint64_t group;

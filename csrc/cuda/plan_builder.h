@@ -131,6 +131,8 @@ class PlanBuilder : public Planner<DevicePointer, PlanEntry> {
   std::map<std::string, HalfRows> half_rows_;  // by their type
 };
 
+// Elements of a row that one block of an elementwise kernel takes.
+constexpr uint32_t kBlockElements = 1024;
 // Tokens that one launch of matvec or grouped_matvec computes together, of `rows` in all.
 uint32_t tokens_together(uint32_t rows, const WeightFormat& format);
 // Rows that a warp of matvec or grouped_matvec computes together.

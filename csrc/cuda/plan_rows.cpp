@@ -6,8 +6,6 @@ namespace forge::cuda {
 
 namespace {
 
-// Elements of a row that one block of an elementwise kernel takes.
-constexpr uint32_t kBlockElements = 1024;
 // Rows longer than this are normalised by larger blocks.
 constexpr uint32_t kLongRow = 4096;
 // What two norms in one launch keep of a row between them.

@@ -11,8 +11,7 @@ namespace forge::cuda {
 
 namespace {
 
-// Elements of a row that one block of an elementwise kernel takes, and groups of gated_rms_norm.
-constexpr uint32_t kBlockElements = 1024;
+// Groups that a block of gated_rms_norm takes.
 constexpr uint32_t kBlockGroups = 4;
 // Columns and tokens of a block of causal_conv1d.
 constexpr uint32_t kConvColumns = 128;

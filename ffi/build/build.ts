@@ -193,7 +193,9 @@ export async function buildLibraries(options: BuildOptions = {}): Promise<BuildR
   }
   const signatures = new FileSignatures(root);
   const isStale = (step: Step) => !isCurrent(root, step, signatures);
-  const compiles = graphs.flatMap((graph) => graph.compiles).filter(isStale);
+  // The slow ones first, so that all cores are busy to the end.
+  const compiles = graphs.flatMap((graph) => graph.compiles).filter(isStale)
+    .sort((a, b) => Number(b.isSlow) - Number(a.isSlow));
   const jobs = options.jobs ?? navigator.hardwareConcurrency;
   let started = 0;
   await execute(compiles, {

@@ -2,7 +2,7 @@
  * The steps that build one library: a compilation for every source file and kernel target, and a
  * link. Steps are data; `execute.ts` decides which must run.
  */
-import { basename, join } from "@std/path";
+import { basename, dirname, join } from "@std/path";
 import type { Compiler } from "./compiler.ts";
 import { embeddedSource } from "./embed.ts";
 import { exportedFunctions, exportFlag, exportList, headerText } from "./exports.ts";
@@ -39,6 +39,8 @@ export interface Step {
   readonly inputs: readonly string[];
   /** Whether the command reports further inputs, by `-MMD`. */
   readonly hasDepfile: boolean;
+  /** Whether it takes longer than most, so that it had better start before them. */
+  readonly isSlow: boolean;
 }
 
 /** The checkers that compilers can build in. */
@@ -137,16 +139,43 @@ function variantCompileFlags(variant: Variant): string[] {
   return flags;
 }
 
-/** The compilation of a file, for every processor or, with `target`, as one of the kernel targets. */
-function compileStep(context: Context, source: string, target?: KernelTarget): Step {
+/** The most files that one command compiles. */
+const mostBundled = 13;
+
+/**
+ * Divides sources, which come folder by folder, into those that one command compiles. Most files are
+ * small, and a compiler spends its time on the headers that they share; together they are read once.
+ * Slow files stay alone, and so does every file with `debug`, where headers that a file forgot are missed.
+ */
+function bundles(sources: readonly string[], { library, variant }: Context): string[][] {
+  const isAlone = (source: string) =>
+    variant.debug || library.slow.includes(source) || !source.endsWith(".cpp") ||
+    !source.startsWith("csrc/");
+  const byFolder = new Map<string, string[]>();
+  for (const source of sources) {
+    const key = isAlone(source) ? source : dirname(source);
+    byFolder.set(key, [...byFolder.get(key) ?? [], source]);
+  }
+  return [...byFolder.values()].flatMap((files) => {
+    const n = Math.ceil(files.length / mostBundled);
+    const size = Math.ceil(files.length / n);
+    return Array.from({ length: n }, (_, i) => files.slice(i * size, (i + 1) * size));
+  });
+}
+
+/** The compilation of some files, for every processor or, with `target`, as one of the kernel targets. */
+function compileStep(context: Context, bundle: readonly string[], target?: KernelTarget): Step {
   const { library, platform, compiler, variant, objectFolder } = context;
+  const [first = "", ...more] = bundle;
+  const last = more.at(-1) ?? first;
   const suffix = target === undefined ? "" : `.${target.name}`;
-  const inFolder = source.startsWith(`${objectFolder}/`)
-    ? source.slice(objectFolder.length + 1)
-    : source.slice("csrc/".length);
+  const inFolder = first.startsWith(`${objectFolder}/`)
+    ? first.slice(objectFolder.length + 1)
+    : first.slice("csrc/".length);
   const output = join(objectFolder, `${inFolder}${suffix}.o`);
+  const name = more.length === 0 ? first : `${first} to ${basename(last)}`;
   return {
-    label: target === undefined ? source : `${source} (${target.name})`,
+    label: target === undefined ? name : `${name} (${target.name})`,
     output,
     record: `${output}.json`,
     command: [
@@ -156,13 +185,15 @@ function compileStep(context: Context, source: string, target?: KernelTarget): S
       ...library.compileFlags,
       ...variantCompileFlags(variant),
       ...(target === undefined ? [] : [...target.flags, `-DFORGE_TARGET=${target.name}`]),
+      ...bundle.slice(0, -1).flatMap((source) => ["-include", source]),
       "-c",
-      source,
+      last,
     ],
     checks: variant.strict ? ["-Werror"] : [],
     compiler: compiler.identity,
-    inputs: [source],
+    inputs: bundle,
     hasDepfile: true,
+    isSlow: library.slow.includes(first),
   };
 }
 
@@ -198,6 +229,7 @@ function linkStep(context: Context, objects: readonly string[], exportsPath: str
     compiler: compiler.identity,
     inputs: [...objects, exportsPath],
     hasDepfile: false,
+    isSlow: false,
   };
 }
 
@@ -235,11 +267,11 @@ export function libraryGraph(
   const isKernel = (source: string) =>
     library.kernels !== undefined && source.startsWith(`${library.kernels}/`);
   const targets = kernelTargets.filter((target) => target.arch === platform.arch);
+  const common = bundles(sources.filter((source) => !isKernel(source)), context);
+  const kernels = bundles(sources.filter(isKernel), context);
   const compiles = [
-    ...sources.filter((source) => !isKernel(source)).map((source) => compileStep(context, source)),
-    ...targets.flatMap((target) =>
-      sources.filter(isKernel).map((source) => compileStep(context, source, target))
-    ),
+    ...common.map((bundle) => compileStep(context, bundle)),
+    ...targets.flatMap((target) => kernels.map((bundle) => compileStep(context, bundle, target))),
   ];
   const header = headerText(join(root, library.header));
   const exports = {

@@ -21,6 +21,8 @@ export interface Library {
   readonly shared: readonly string[];
   /** The folder, inside `folder`, whose files are compiled once for every kernel target. */
   readonly kernels?: string;
+  /** Sources that take longer to compile than most: each by itself, and before the others. */
+  readonly slow: readonly string[];
   /** Files that the library carries inside (`embed.ts`), under their bare names. */
   readonly embedded?: { readonly folder: string; readonly extensions: readonly string[] };
   /** The header whose `FORGE_API` (or `FLASH_ATTN_API`) functions the library exports, and nothing else. */
@@ -38,6 +40,7 @@ const cpp = {
   header: "csrc/forge.h",
   extensions: [".cpp"],
   systems: ["linux", "darwin"],
+  slow: [],
   linkFlags: [],
 } as const;
 
@@ -53,6 +56,8 @@ export const libraries: readonly Library[] = [
     name: "cpu",
     folder: "csrc/cpu",
     kernels: "csrc/cpu/kernels",
+    slow: ["int8_super_products", "int8_products", "attention", "float_products"]
+      .map((name) => `csrc/cpu/kernels/${name}.cpp`),
     compileFlags: ["-O3", noContraction],
   },
   {
@@ -92,6 +97,7 @@ export const libraries: readonly Library[] = [
     compiler: "nvcc",
     folder: "csrc/flash_attn",
     shared: [],
+    slow: [],
     header: "csrc/flash_attn/flash_attn.h",
     extensions: [".cu", ".cpp"],
     systems: ["linux"],

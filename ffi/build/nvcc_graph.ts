@@ -61,6 +61,7 @@ function compileStep(library: Library, folder: string, source: string, nvcc: Com
     compiler: nvcc.identity,
     inputs: [source],
     hasDepfile: true,
+    isSlow: false,
   };
 }
 
@@ -99,6 +100,7 @@ export function nvccGraph(
     compiler: nvcc.identity,
     inputs: [...objects, exports.path],
     hasDepfile: false,
+    isSlow: false,
   };
   return { library, sources: [], compiles, exports, link };
 }

@@ -62,7 +62,7 @@ void unpack(const typename Format::Panel* panel, uint64_t length,
           store(out->factors[Panel::kHalves + half], Format::minimum(*panel, header, block, half));
         }
       }
-      unrolled<0, 8>([&]<int g>() FORGE_ALWAYS_INLINE {
+      unrolled<8>([&]<int g>() FORGE_ALWAYS_INLINE {
         const ByteGroup bytes = Format::template group<g>(*panel, block);
         memcpy(out->bytes[g], &bytes, sizeof bytes);
       });

@@ -47,7 +47,7 @@ void int8_tile(const uint8_t* first, uint64_t panel_stride, uint64_t length,
     }
     for (uint32_t block = 0; block < Panel::kBlocks; ++block, ++at) {
       for (int p = 0; p < n_panels; ++p) Format::prefetch(*panel[p], block);
-      unrolled<0, kHalves>([&]<int half>() FORGE_ALWAYS_INLINE {
+      unrolled<kHalves>([&]<int half>() FORGE_ALWAYS_INLINE {
         constexpr int kSum = kHalves == 1 ? 0 : 1 + half;
         Dots<Format::kMost> dots[n_tokens][n_panels][kVectors];
         for (int t = 0; t < n_tokens; ++t) {
@@ -56,7 +56,7 @@ void int8_tile(const uint8_t* first, uint64_t panel_stride, uint64_t length,
             for (int v = 0; v < kVectors; ++v) dots[t][p][v].begin(start);
           }
         }
-        unrolled<0, 8 / kHalves>([&]<int i>() FORGE_ALWAYS_INLINE {
+        unrolled<8 / kHalves>([&]<int i>() FORGE_ALWAYS_INLINE {
           // Groups that share bytes one after the other.
           constexpr int g = kHalves == 1 ? i % 2 * 4 + i / 2 : 4 * half + i;
           ByteGroup w[n_panels];

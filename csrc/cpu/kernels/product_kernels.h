@@ -22,12 +22,21 @@ ProductKernel float_products(WeightType type);
 
 FORGE_INLINE uint64_t smaller(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
-// Calls body.template operator()<i>() for i from `first` to `last` - 1.
-template <int first, int last, class Body>
+// Calls body.template operator()<i>() for i from 0 to `n` - 1, n being 1, 2, 4 or 8. Written out:
+// were it a recursion, every level would be compiled with all those below.
+template <int n, class Body>
 FORGE_INLINE void unrolled(Body body) {
-  if constexpr (first < last) {
-    body.template operator()<first>();
-    unrolled<first + 1, last>(body);
+  body.template operator()<0>();
+  if constexpr (n >= 2) body.template operator()<1>();
+  if constexpr (n >= 4) {
+    body.template operator()<2>();
+    body.template operator()<3>();
+  }
+  if constexpr (n == 8) {
+    body.template operator()<4>();
+    body.template operator()<5>();
+    body.template operator()<6>();
+    body.template operator()<7>();
   }
 }
 

@@ -73,6 +73,36 @@ Deno.test("libraryGraph: every object has a place of its own", () => {
   assertEquals(new Set(outputs).size, outputs.length);
 });
 
+Deno.test("libraryGraph: small files of a folder are compiled together, slow ones alone", () => {
+  const [library] = libraries.filter(({ name }) => name === "cpu");
+  assert(library !== undefined);
+  using tree = new FakeTree();
+  const slow = "csrc/cpu/kernels/slow.cpp";
+  tree.write(slow, "");
+  tree.write("csrc/cpu/kernels/more.cpp", "");
+  for (let i = 10; i < 24; ++i) tree.write(`csrc/common/two_${i}.cpp`, "");
+  const compiles = (variant: Variant) =>
+    libraryGraph(tree.root, { ...library, slow: [slow] }, linux, variant, compiler).compiles;
+
+  const steps = compiles(release);
+  assertEquals(steps.map(({ label }) => label).slice(0, 5), [
+    "csrc/common/one.cpp to two_16.cpp",
+    "csrc/common/two_17.cpp to two_23.cpp",
+    "csrc/cpu/sum.cpp",
+    "csrc/cpu/kernels/lanes.cpp to more.cpp (portable)",
+    "csrc/cpu/kernels/slow.cpp (portable)",
+  ]);
+  assertEquals(steps.filter(({ isSlow }) => isSlow).length, 4);
+  assertEquals(steps[1]?.inputs.length, 7);
+  for (const { command, inputs } of steps) {
+    const compiled = command.filter((_, i) => ["-include", "-c"].includes(command[i - 1] ?? ""));
+    assertEquals(compiled, inputs);
+  }
+
+  // Alone, a file that forgot a header does not compile.
+  assertEquals(compiles({ ...release, debug: true }).length, 16 + 4 * 3);
+});
+
 Deno.test("libraryGraph: the reference contracts nothing", () => {
   for (const { command } of graphOf("reference", linux).compiles) {
     assert(command.includes("-ffp-contract=off") && command.includes("-O2"));

@@ -60,6 +60,24 @@ Deno.test({
 });
 
 Deno.test({
+  name:
+    "build: files compiled together are compiled again when one of them, or its header, changes",
+  ignore,
+  async fn() {
+    using tree = new FakeTree();
+    tree.write("csrc/common/three.h", "inline int three() { return 3; }\n");
+    tree.write("csrc/common/three.cpp", '#include "three.h"\nint nine() { return 3 * three(); }\n');
+    const build = async () => (await tree.build({ only: ["reference"] })).labels;
+    assertEquals(await build(), ["csrc/common/one.cpp to three.cpp", "csrc/reference/sum.cpp"]);
+    for (const name of ["one.cpp", "three.cpp", "three.h", "numbers.h"]) {
+      tree.touch(`csrc/common/${name}`);
+      assert((await build()).includes("csrc/common/one.cpp to three.cpp"), name);
+    }
+    assertEquals(await build(), []);
+  },
+});
+
+Deno.test({
   name: "build: added and removed files relink the library",
   ignore,
   async fn() {
