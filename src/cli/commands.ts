@@ -194,6 +194,17 @@ export const COMMANDS: readonly Command[] = [
     examples: ["forge list"],
   }, () => import("./list.ts")),
   defineCommand({
+    name: "rm",
+    summary: "remove a downloaded model",
+    description: [
+      "Removes a model that was downloaded from the hub, by the name that forge list shows. Files that " +
+      "another downloaded model needs too stay.",
+    ],
+    operands: [{ name: "NAME", help: "a name as forge list shows it", required: true }],
+    options: ["verbose"],
+    examples: ["forge rm Qwen/Qwen3-0.6B"],
+  }, () => import("./remove.ts")),
+  defineCommand({
     name: "bench",
     summary: "measure how fast models compute prompts and decode",
     description: [

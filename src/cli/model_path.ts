@@ -1,7 +1,8 @@
-import { join } from "@std/path";
+import { basename, dirname, join } from "@std/path";
 import { ForgeError } from "../errors.ts";
 import { quote } from "../formats/quote.ts";
 import { isModelReference } from "../hub/model_reference.ts";
+import { nearestName } from "../requests/suggest.ts";
 
 /**
  * The path of the model that a user names: a path that exists, a model on the hub, which is
@@ -17,7 +18,7 @@ export async function resolveModel(
   if (name === undefined) return bundledModel();
   if (exists(name)) return name;
   if (looksLikePath(name)) {
-    throw new ForgeError("not_found", `no such file or folder: ${quote(name)}`);
+    throw new ForgeError("not_found", `no such file or folder: ${quote(name)}${advice(name)}`);
   }
   if (isModelReference(name)) {
     const { pullWithProgress } = await import("./pull.ts");
@@ -29,6 +30,19 @@ export async function resolveModel(
       `safetensors files, or a hub name such as org/name or org/name:Q4_K_M (without -m the ` +
       `bundled demo model is used)`,
   );
+}
+
+/** What is in the folder of a path that does not exist under nearly its name; empty where nothing is. */
+function advice(path: string): string {
+  const folder = dirname(path);
+  let names: string[];
+  try {
+    names = [...Deno.readDirSync(folder)].map((entry) => entry.name);
+  } catch {
+    return "";
+  }
+  const similar = nearestName(basename(path), names);
+  return similar === undefined ? "" : `; did you mean ${quote(join(folder, similar))}?`;
 }
 
 /** The path of the model that comes with forge. @throws {ForgeError} `not_found` */

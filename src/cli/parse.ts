@@ -6,7 +6,7 @@ import { nearestName } from "../requests/suggest.ts";
 import type { Command } from "./command.ts";
 import { COMMANDS } from "./commands.ts";
 import { commandHelp, programHelp } from "./help.ts";
-import { FLAG_ALIASES } from "./options/aliases.ts";
+import { COMMAND_ALIASES, FLAG_ALIASES, SHORT_FLAG_ALIASES } from "./options/aliases.ts";
 import { type OptionName, OPTIONS, type Options } from "./options/options.ts";
 import { longFlag, type OptionSpec } from "./options/types.ts";
 import { parseOptionValue } from "./options/value.ts";
@@ -34,6 +34,7 @@ export type Invocation =
  */
 export function parseCommandLine(args: readonly string[]): Invocation {
   if (args[0] === "help") return parseHelp(args[1]);
+  refuseForeignFlags(args);
   let text = "";
   let invocation: Invocation = { kind: "nothing", text: programHelp() };
   const configure = (parser: Parser, help: () => string) =>
@@ -69,6 +70,18 @@ export function parseCommandLine(args: readonly string[]): Invocation {
     throw usageError(error, args[0]);
   }
   return invocation;
+}
+
+/** @throws {ForgeError} `usage` for a flag that would be taken for another with a value. */
+function refuseForeignFlags(args: readonly string[]): void {
+  const end = args.indexOf("--");
+  for (const arg of end < 0 ? args : args.slice(0, end)) {
+    if (!Object.hasOwn(SHORT_FLAG_ALIASES, arg)) continue;
+    throw new ForgeError(
+      "usage",
+      `unknown option ${quote(arg)}; did you mean ${SHORT_FLAG_ALIASES[arg]}?`,
+    );
+  }
 }
 
 /** `forge help` and `forge help COMMAND`. */
@@ -112,7 +125,10 @@ function usageError(error: CommanderError, commandName = ""): ForgeError {
   const [, similar] = /^\(Did you mean (?:one of )?(.+?)\?\)$/.exec(hint) ?? [];
   const command = COMMANDS.find(({ name }) => name === commandName);
   const [, unknown] = /^unknown option '(--[^']+)'/.exec(first) ?? [];
-  const suggestion = (unknown && command && knownFlag(unknown, command)) ?? similar;
+  const suggestion =
+    (command === undefined
+      ? nearestName(commandName, COMMANDS.map(({ name }) => name), COMMAND_ALIASES)
+      : unknown && knownFlag(unknown, command)) ?? similar;
   const advice = suggestion === undefined
     ? `see forge ${command === undefined ? "" : `${commandName} `}--help`
     : `did you mean ${suggestion}?`;

@@ -120,7 +120,7 @@ async function readPrompt(
   if (operand === undefined && file === undefined && Deno.stdin.isTerminal()) {
     throw new ForgeError(
       "usage",
-      "there is no prompt; give one with -p TEXT or -f FILE, or pipe it in",
+      "there is no prompt; give one with -p TEXT or -f FILE, or pipe it in; forge chat is for talking",
     );
   }
   const text = withoutFinalNewline(await readStdin(signal));

@@ -89,7 +89,9 @@ export function placeTensor(
   if (dataOffset > room) {
     const needs = `${bytes} bytes at offset ${dataOffset} of the data`;
     const has = Math.max(0, file.size - dataStart);
-    throw reader.error(`needs ${needs}, but the file has only ${has} bytes of data`);
+    throw reader.error(
+      `needs ${needs}, but the file has only ${has} bytes of data: it was cut short`,
+    );
   }
   const offset = Number(dataOffset);
   if (offset % alignment !== 0) {

@@ -22,11 +22,12 @@ const FIRST_DELAY_MS = 500;
  * on; the file takes its name only when it is whole and its checksum is right.
  *
  * @throws {ForgeError} `not_found` when the server refuses; `bad_model` when size or checksum are
- * wrong; `cancelled` when the signal is raised, keeping what has arrived.
+ * wrong; `device` when it cannot be written; `cancelled` when the signal is raised, keeping what has
+ * arrived.
  */
 export async function download(request: Download): Promise<void> {
-  await Deno.mkdir(dirname(request.path), { recursive: true });
   const part = `${request.path}.part`;
+  await locally(part, () => Deno.mkdir(dirname(part), { recursive: true }));
   for (let attempt = 1;; attempt++) {
     try {
       await fetchRest(request, part);
@@ -46,7 +47,7 @@ async function fetchRest(request: Download, part: string): Promise<void> {
   let have = await sizeOf(part);
   if (request.bytes !== undefined && have === request.bytes) return;
   if (request.bytes !== undefined && have > request.bytes) {
-    await Deno.remove(part);
+    await locally(part, () => Deno.remove(part));
     have = 0;
   }
   const headers = new Headers(request.headers);
@@ -62,17 +63,37 @@ async function fetchRest(request: Download, part: string): Promise<void> {
     throw refusal(request.url, response.status);
   }
   const mode = appends ? { append: true } : { write: true, truncate: true };
-  using file = await Deno.open(part, { create: true, ...mode });
+  using file = await locally(part, () => Deno.open(part, { create: true, ...mode }));
   let bytes = appends ? have : 0;
   for await (const chunk of response.body) {
     for (let written = 0; written < chunk.length;) {
-      written += await file.write(chunk.subarray(written));
+      written += await locally(part, () => file.write(chunk.subarray(written)));
     }
     bytes += chunk.length;
     request.onProgress?.(bytes);
   }
   if (request.bytes !== undefined && bytes < request.bytes) {
     throw new Error(`the connection ended after ${bytes} of ${request.bytes} bytes`);
+  }
+}
+
+/**
+ * Does something with a file of the store.
+ *
+ * @throws {ForgeError} `device` where this machine refuses, as with a full disk: that is not tried again.
+ */
+async function locally<T>(path: string, act: () => Promise<T>): Promise<T> {
+  try {
+    return await act();
+  } catch (error) {
+    // Deno's own refusal says which permission is missing.
+    if (!(error instanceof Error) || error instanceof Deno.errors.NotCapable) throw error;
+    const reason = error.message.replace(/: \w+ '.*'$/, "");
+    throw new ForgeError(
+      "device",
+      `cannot write ${path}: ${reason}; FORGE_CACHE names another folder`,
+      { cause: error },
+    );
   }
 }
 

@@ -1,6 +1,6 @@
 import { dirname, join } from "@std/path";
 import { ForgeError } from "../errors.ts";
-import type { HubFile, Selection } from "./select_files.ts";
+import type { Selection } from "./select_files.ts";
 
 /** Environment variable that names the folder of downloaded models. */
 export const CACHE_VARIABLE = "FORGE_CACHE";
@@ -43,7 +43,7 @@ export function repositoryFolder(repository: string, revision: string): string {
  *
  * @throws {ForgeError} `bad_model` for a path that would leave the folder.
  */
-export function storedPath(folder: string, file: HubFile): string {
+export function storedPath(folder: string, file: { readonly path: string }): string {
   const parts = file.path.split("/");
   if (parts.some((part) => part === "" || part === "." || part === ".." || /[\\:\0]/.test(part))) {
     throw new ForgeError("bad_model", `the hub names a file "${file.path}", which is not safe`);
@@ -67,20 +67,33 @@ export async function writeManifest(folder: string, name: string, selection: Sel
 
 /** The models whose download is complete, by name. */
 export function listModels(): StoredModel[] {
-  const root = join(storeFolder(), "models");
-  const models: StoredModel[] = [];
-  for (const folder of subfolders(root, 3)) {
-    for (const file of readFolder(join(folder, MANIFESTS))) {
-      const manifest = readManifest(join(folder, MANIFESTS, file.name));
-      if (manifest === undefined || !isComplete(folder, manifest)) continue;
-      models.push({
-        name: manifest.name,
-        path: join(folder, manifest.entry),
-        bytes: manifest.files.reduce((total, { bytes }) => total + bytes, 0),
-      });
-    }
-  }
-  return models.sort((a, b) => a.name < b.name ? -1 : 1);
+  return readRecords()
+    .filter(({ folder, manifest }) => isComplete(folder, manifest))
+    .map(storedModel)
+    .sort((a, b) => a.name < b.name ? -1 : 1);
+}
+
+/**
+ * Removes a downloaded model, but for files that another model needs too. Its record goes first: what
+ * is left after an interruption counts as incomplete.
+ *
+ * @returns the model with the bytes that are free now; undefined where there is none of that name.
+ */
+export function removeModel(name: string): StoredModel | undefined {
+  const records = readRecords();
+  const record = records.find(({ manifest }) => manifest.name === name);
+  if (record === undefined) return undefined;
+  const { folder, path } = record;
+  const kept = new Set(
+    records.filter((other) => other.folder === folder && other.path !== path)
+      .flatMap(({ manifest }) => manifest.files.map((file) => file.path)),
+  );
+  const files = record.manifest.files.filter((file) => !kept.has(file.path));
+  const paths = files.map((file) => storedPath(folder, file));
+  Deno.removeSync(path);
+  for (const path of paths) removeIfThere(path);
+  for (const path of [join(folder, MANIFESTS), ...paths.map(dirname)]) removeEmpty(path);
+  return { ...storedModel(record), bytes: files.reduce((total, { bytes }) => total + bytes, 0) };
 }
 
 /** The complete model that was pulled by a name. */
@@ -94,9 +107,36 @@ function manifestPath(folder: string, entry: string): string {
   return join(folder, MANIFESTS, `${entry.replaceAll("/", "_") || "folder"}.json`);
 }
 
+/** A manifest and where it is. */
+interface ModelRecord {
+  /** Of the repository's revision. */
+  readonly folder: string;
+  readonly path: string;
+  readonly manifest: Manifest;
+}
+
+function readRecords(): ModelRecord[] {
+  return subfolders(join(storeFolder(), "models"), 3).flatMap((folder) =>
+    readFolder(join(folder, MANIFESTS)).flatMap((entry) => {
+      const path = join(folder, MANIFESTS, entry.name);
+      const manifest = readManifest(path);
+      return manifest === undefined ? [] : [{ folder, path, manifest }];
+    })
+  );
+}
+
+function storedModel({ folder, manifest }: ModelRecord): StoredModel {
+  return {
+    name: manifest.name,
+    path: join(folder, manifest.entry),
+    bytes: manifest.files.reduce((total, { bytes }) => total + bytes, 0),
+  };
+}
+
 function readManifest(path: string): Manifest | undefined {
   try {
-    return JSON.parse(Deno.readTextFileSync(path)) as Manifest;
+    const manifest = JSON.parse(Deno.readTextFileSync(path)) as Manifest;
+    return Array.isArray(manifest.files) ? manifest : undefined;
   } catch {
     // Half-written or foreign: the model is pulled again.
     return undefined;
@@ -104,7 +144,7 @@ function readManifest(path: string): Manifest | undefined {
 }
 
 function isComplete(folder: string, manifest: Manifest): boolean {
-  return Array.isArray(manifest.files) && manifest.files.every(({ path, bytes }) => {
+  return manifest.files.every(({ path, bytes }) => {
     try {
       return Deno.statSync(join(folder, path)).size === bytes;
     } catch {
@@ -127,5 +167,22 @@ function readFolder(folder: string): Deno.DirEntry[] {
   } catch (error) {
     if (error instanceof Deno.errors.NotFound) return [];
     throw error;
+  }
+}
+
+function removeIfThere(path: string): void {
+  try {
+    Deno.removeSync(path);
+  } catch (error) {
+    if (!(error instanceof Deno.errors.NotFound)) throw error;
+  }
+}
+
+/** Removes a folder of the store and those around it, as far as they are empty. */
+function removeEmpty(folder: string): void {
+  const root = storeFolder();
+  for (let path = folder; path.startsWith(join(root, "models", "/")); path = dirname(path)) {
+    if (readFolder(path).length > 0) return;
+    removeIfThere(path);
   }
 }

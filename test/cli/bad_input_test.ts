@@ -26,6 +26,8 @@ async function refused(
 Deno.test("bad usage: flags, commands and values out of range", async () => {
   await refused(["run", "--tmep", "1"], 2, ["--tmep", "did you mean --temp?"]);
   await refused(["rnu"], 2, ["rnu", "did you mean run?"]);
+  await refused(["show"], 2, ["show", "did you mean inspect?"]);
+  await refused(["run", "-ngl", "99"], 2, ['unknown option "-ngl"', "--device"]);
   await refused(["run", "-p", "x", "--top-p", "1.5"], 2, ["--top-p", "1.5", "0 to 1"]);
   await refused(["run", "-p", "x", "--temp", "hot"], 2, ["--temp", "hot"]);
   await refused(["run", "-p", "x", "-n", "-3"], 2, ["--max-tokens", "-3"]);
@@ -41,6 +43,7 @@ Deno.test("bad models: missing, empty, truncated, of no known kind or architectu
   const llama = writeRandomLlama(folder.at("model")).folder;
   const run = (model: string) => ["run", "-p", "x", "-m", model];
   await refused(run(folder.at("nothing.gguf")), 1, ["nothing.gguf"]);
+  await refused(run(folder.at("modle")), 1, ["modle", `did you mean "${folder.at("model")}"?`]);
   await refused(run("no-such-model"), 1, ["no-such-model", ".gguf file"]);
   Deno.mkdirSync(folder.at("empty"));
   await refused(run(folder.at("empty")), 1, ["config.json"]);

@@ -79,6 +79,24 @@ Deno.test("completions: every shell's script names the commands", async () => {
   assertEquals((await forge(["completions", "tcsh"])).code, 2);
 });
 
+Deno.test("rm: removes what list names, and says what is near a name that it does not", async () => {
+  using store = new TempFolder();
+  const folder = "models/org/tiny/main";
+  Deno.mkdirSync(store.at(folder, ".forge"), { recursive: true });
+  store.write(`${folder}/a.gguf`, "four");
+  const manifest = { name: "org/tiny", entry: "a.gguf", files: [{ path: "a.gguf", bytes: 4 }] };
+  store.write(`${folder}/.forge/a.gguf.json`, JSON.stringify(manifest));
+  const run = (...args: string[]) => forge(args, { env: { FORGE_CACHE: store.path } });
+
+  assertStringIncludes((await run("list")).stdout, "org/tiny");
+  const near = await run("rm", "org/tinny");
+  assertEquals([near.code, near.stdout], [1, ""]);
+  assertStringIncludes(near.stderr, "did you mean org/tiny?");
+  assertEquals((await run("rm", "org/tiny")).code, 0);
+  assertEquals((await run("list", "--json")).stdout, "[]\n");
+  assertEquals((await run("rm", "org/tiny")).code, 1);
+});
+
 Deno.test("list: an empty store is no error", async () => {
   using folder = new TempFolder();
   const { code, stdout } = await forge(["list", "--json"], { env: { FORGE_CACHE: folder.path } });

@@ -1,3 +1,30 @@
+/** What other programs call our commands; for the advice on a command that is not known. */
+export const COMMAND_ALIASES: Readonly<Record<string, string>> = {
+  show: "inspect",
+  info: "inspect",
+  ls: "list",
+  ps: "list",
+  remove: "rm",
+  delete: "rm",
+  download: "pull",
+  get: "pull",
+  generate: "run",
+  complete: "run",
+  server: "serve",
+};
+
+/**
+ * Flags of llama.cpp that would be read as one of ours with a value behind it, as `-n gl`, and what they
+ * are called here. None of them can be meant so: our flag takes a number.
+ */
+export const SHORT_FLAG_ALIASES: Readonly<Record<string, string>> = {
+  "-ngl": "--device",
+  "-np": "--parallel",
+  "-tb": "--threads",
+  "-ctk": "--kv-type",
+  "-ctv": "--kv-type",
+};
+
 /** What other programs call our flags; for the advice on a flag that is not known. */
 export const FLAG_ALIASES: Readonly<Record<string, string>> = {
   "--temperature": "--temp",

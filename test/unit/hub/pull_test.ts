@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { join } from "@std/path";
 import { ForgeError } from "../../../src/errors.ts";
-import { CACHE_VARIABLE, listModels } from "../../../src/hub/model_store.ts";
+import { CACHE_VARIABLE, listModels, removeModel } from "../../../src/hub/model_store.ts";
 import { ENDPOINT_VARIABLE, pull } from "../../../src/hub/pull.ts";
 import { FakeHub } from "./fake_hub.ts";
 
@@ -37,6 +37,41 @@ Deno.test("pull downloads a GGUF file once and finds it again without asking", a
     assertEquals((await pull("org/model")).path, model.path);
     assertEquals(hub.requests.length, asked);
     assertEquals(listModels(), [model]);
+  });
+});
+
+Deno.test("a removed model is gone, with its folder; what others of its repository need stays", async () => {
+  const files = { "model-Q4_K_M.gguf": bytes(60), "model-Q8_0.gguf": bytes(10) };
+  const hub = new FakeHub(files);
+  await withHub(hub, async (store) => {
+    const small = await pull("org/model:Q4_K_M");
+    const same = await pull("org/model:model-Q4_K_M.gguf");
+    const large = await pull("org/model:Q8_0");
+    assertEquals(same.path, small.path);
+    assertEquals(removeModel("org/other"), undefined);
+
+    const names = () => listModels().map(({ name }) => name);
+    const before = names();
+    assertEquals(removeModel(large.name)?.bytes, 10);
+    assertEquals(names(), before.filter((name) => name !== large.name));
+    await assertRejects(() => Deno.stat(large.path), Deno.errors.NotFound);
+    while (names().length > 0) {
+      assertEquals(await Deno.readFile(small.path), files["model-Q4_K_M.gguf"]);
+      assert(removeModel(names()[0]!) !== undefined);
+    }
+    assertEquals([...Deno.readDirSync(join(store, "models"))], []);
+  });
+});
+
+Deno.test("what cannot be written is said at once, and named", async () => {
+  const hub = new FakeHub({ "a.gguf": bytes(10) });
+  await withHub(hub, async (store) => {
+    const part = join(store, "models", "org", "model", "main", "a.gguf.part");
+    await Deno.mkdir(join(part, "in the way"), { recursive: true });
+    const error = await assertRejects(() => pull("org/model"), ForgeError, "cannot write");
+    assertEquals(error.code, "device");
+    assertStringIncludes(error.message, CACHE_VARIABLE);
+    assert(hub.requests.filter(({ path }) => path.includes("resolve")).length <= 1);
   });
 });
 
