@@ -222,6 +222,7 @@ export class NativeBackend implements Backend, Meter, Quantizer {
       shape.nKvHeads,
       shape.kHeadDim,
       shape.vHeadDim,
+      shape.valuesInKeys ? 1 : 0,
       kv,
       pageBytes,
     );

@@ -84,6 +84,14 @@ export class NativeRecorder implements Recorder {
     );
   }
 
+  headMatmul(x: Value, weight: Weight, nHeads: number): Value {
+    const { forge_head_matmul } = this.#native.symbols;
+    return this.#value(
+      "head_matmul",
+      forge_head_matmul(this.#step, x, weight.handle, nHeads, this.#out),
+    );
+  }
+
   ropeTable(invFreq: Weight, scale: number): Value {
     const { forge_rope_table } = this.#native.symbols;
     return this.#value(

@@ -7,12 +7,14 @@
 /*
  * The keys and values of one layer, in `n_pages` pages of `page_tokens` tokens. `type` is F32, F16,
  * BF16 or Q8_0: blocks of 32 elements of a head (the last one of a head may be shorter), each with a
- * float16 scale. Pages are zero until written; their layout is the backend's own;
+ * float16 scale. With `values_in_keys` a head has no values of its own: they are the first v_head_dim
+ * elements of its keys, kept once. Pages are zero until written; their layout is the backend's own;
  * `page_bytes` receives what one takes.
  */
 FORGE_API forge_status forge_kv_create(uint32_t device, uint32_t type, uint32_t n_pages,
                                        uint32_t page_tokens, uint32_t n_kv_heads,
-                                       uint32_t k_head_dim, uint32_t v_head_dim, uint32_t *kv,
+                                       uint32_t k_head_dim, uint32_t v_head_dim,
+                                       uint32_t values_in_keys, uint32_t *kv,
                                        uint64_t *page_bytes);
 
 /* A page's content to another page, or to and from memory of `page_bytes` bytes in the backend's layout. */

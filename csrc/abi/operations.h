@@ -66,6 +66,13 @@ FORGE_API forge_status forge_matmul(uint32_t step, uint32_t x, uint32_t weight, 
                                     uint32_t *out);
 
 /*
+ * A product for each head: x is [rows, n_heads * weight.cols], the weight's rows are n_heads equal blocks,
+ * and each head's columns of out[rows, weight.rows] are its columns of x times its block transposed.
+ */
+FORGE_API forge_status forge_head_matmul(uint32_t step, uint32_t x, uint32_t weight,
+                                         uint32_t n_heads, uint32_t *out);
+
+/*
  * out[tokens, 2 n] = scale * (cos | sin) of position * inv_freq, for the n frequencies of the weight
  * inv_freq[1, n]. Computed once a step and shared by the layers that rotate alike.
  */
@@ -77,7 +84,8 @@ FORGE_API forge_status forge_rope_table(uint32_t step, uint32_t inv_freq, float 
  * to the cache at each token's position, and returns q[tokens, n_heads * k_head_dim].
  * `q_norm` and `k_norm` (may be 0) are RMSNorm weights, per head when as wide as a head, else over
  * all heads at once. `rope` (may be 0) is a forge_rope_table value that rotates the first 2 n
- * elements of each head.
+ * elements of each head. Where values are in the keys, qkv is [tokens, q heads | k heads] and the last
+ * 2 n elements are rotated, which must not be values.
  */
 FORGE_API forge_status forge_rope_append(uint32_t step, uint32_t qkv, uint32_t kv, uint32_t n_heads,
                                          uint32_t q_norm, uint32_t k_norm, float eps,

@@ -65,6 +65,13 @@ forge_status forge_matmul(uint32_t step, uint32_t x, uint32_t weight, uint32_t b
   });
 }
 
+forge_status forge_head_matmul(uint32_t step, uint32_t x, uint32_t weight, uint32_t n_heads,
+                               uint32_t* out) {
+  return record_on(step, out, [&](Recorder& recorder, DeviceObject& device) {
+    return recorder.head_matmul(x, get_weight(device, weight, false), n_heads);
+  });
+}
+
 forge_status forge_rope_table(uint32_t step, uint32_t inv_freq, float scale, uint32_t* out) {
   return record_on(step, out, [&](Recorder& recorder, DeviceObject& device) {
     return recorder.rope_table(get_weight(device, inv_freq, false), scale);

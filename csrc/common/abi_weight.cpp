@@ -139,7 +139,7 @@ forge_status forge_quantize(uint32_t device, uint32_t type, uint64_t rows, uint6
 
 forge_status forge_kv_create(uint32_t device, uint32_t type, uint32_t n_pages, uint32_t page_tokens,
                              uint32_t n_kv_heads, uint32_t k_head_dim, uint32_t v_head_dim,
-                             uint32_t* kv, uint64_t* page_bytes) {
+                             uint32_t values_in_keys, uint32_t* kv, uint64_t* page_bytes) {
   return on_handle(device, [&] {
     auto owner = get_device(device);
     not_null(kv, "kv");
@@ -153,6 +153,10 @@ forge_status forge_kv_create(uint32_t device, uint32_t type, uint32_t n_pages, u
     for (const uint32_t dim : {k_head_dim, v_head_dim}) {
       require(dim >= 1 && dim <= 4096, "KV cache: heads of ", dim, "; valid is 1 to 4096");
     }
+    require(values_in_keys <= 1, "KV cache: values_in_keys is ", values_in_keys,
+            "; valid is 0 or 1");
+    require(!values_in_keys || v_head_dim <= k_head_dim, "KV cache: values of ", v_head_dim,
+            " in keys of ", k_head_dim);
     // No machine holds more; below it, no backend's computation of sizes can overflow.
     const double elements = static_cast<double>(n_pages) * page_tokens * n_kv_heads *
                             (static_cast<double>(k_head_dim) + v_head_dim);
@@ -162,7 +166,8 @@ forge_status forge_kv_create(uint32_t device, uint32_t type, uint32_t n_pages, u
     }
     auto object = std::make_shared<KvObject>();
     object->kv = owner->backend->create_kv({static_cast<WeightType>(type), n_pages, page_tokens,
-                                            n_kv_heads, k_head_dim, v_head_dim});
+                                            n_kv_heads, k_head_dim, v_head_dim,
+                                            values_in_keys != 0});
     object->device = std::move(owner);
     *page_bytes = object->kv->page_bytes;
     *kv = handles().insert(std::move(object));

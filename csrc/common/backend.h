@@ -67,6 +67,10 @@ struct KvShape {
   uint32_t n_kv_heads;
   uint32_t k_head_dim;
   uint32_t v_head_dim;
+  bool values_in_keys = false;  // values are the first v_head_dim elements of the keys
+
+  // Elements that are kept of each head: keys, then values where they are no part of these.
+  uint32_t kept_dim() const { return values_in_keys ? k_head_dim : k_head_dim + v_head_dim; }
 };
 
 // The keys and values of one layer.

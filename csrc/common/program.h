@@ -68,6 +68,15 @@ struct MatmulOp {
   std::array<ValueId, 2> reads() const { return {x, residual}; }
 };
 
+// A product for each head; see forge_head_matmul.
+struct HeadMatmulOp {
+  ValueId x;
+  WeightRef weight;
+  uint32_t n_heads;
+  ValueId out;
+  std::array<ValueId, 1> reads() const { return {x}; }
+};
+
 struct RopeTableOp {
   WeightRef inv_freq;
   float scale;
@@ -87,6 +96,10 @@ struct RopeAppendOp {
   uint32_t rope_layout;
   ValueId out;
   std::array<ValueId, 2> reads() const { return {qkv, rope}; }
+  // Where in a head the elements that are rotated begin; there are `n` of them.
+  uint32_t first_rotated(uint64_t n) const {
+    return kv->shape.values_in_keys ? kv->shape.k_head_dim - static_cast<uint32_t>(n) : 0;
+  }
 };
 
 struct AttentionOp {
@@ -231,10 +244,10 @@ struct SampleOp {
   std::array<ValueId, 1> reads() const { return {logits}; }
 };
 
-using Op = std::variant<EmbedOp, RmsNormOp, LayerNormOp, MatmulOp, RopeTableOp, RopeAppendOp,
-                        AttentionOp, GluOp, SigmoidGateOp, GatedRmsNormOp, CausalConv1dOp,
-                        GatedDeltaRuleOp, GatherColumnsOp, MoeRouteOp, MoeMatmulOp, MoeCombineOp,
-                        GatherOutputsOp, SoftcapOp, SampleOp>;
+using Op = std::variant<EmbedOp, RmsNormOp, LayerNormOp, MatmulOp, HeadMatmulOp, RopeTableOp,
+                        RopeAppendOp, AttentionOp, GluOp, SigmoidGateOp, GatedRmsNormOp,
+                        CausalConv1dOp, GatedDeltaRuleOp, GatherColumnsOp, MoeRouteOp, MoeMatmulOp,
+                        MoeCombineOp, GatherOutputsOp, SoftcapOp, SampleOp>;
 
 struct StepLimits {
   uint32_t max_tokens;

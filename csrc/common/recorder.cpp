@@ -117,6 +117,18 @@ ValueId Recorder::matmul(ValueId x, WeightRef weight, WeightRef bias, float alph
              in.rows, cols);
 }
 
+ValueId Recorder::head_matmul(ValueId x, WeightRef weight, uint32_t n_heads) {
+  check_open();
+  const Value in = use("head_matmul", "x", x);
+  require(n_heads >= 1 && n_heads <= 4096, "head_matmul: ", n_heads, " heads; valid is 1 to 4096");
+  require(weight->rows % n_heads == 0, "head_matmul: ", weight->rows, " rows are not ", n_heads,
+          " heads of equal size");
+  require(in.cols == n_heads * weight->cols, "head_matmul: x has ", in.cols, " columns; expected ",
+          n_heads, " heads of ", weight->cols);
+  const uint64_t cols = weight->rows;
+  return add(HeadMatmulOp{x, std::move(weight), n_heads, 0}, in.rows, cols);
+}
+
 ValueId Recorder::rope_table(WeightRef inv_freq, float scale) {
   check_open();
   check_vector("rope_table", "inv_freq", inv_freq, inv_freq->cols);
@@ -134,7 +146,8 @@ ValueId Recorder::rope_append(ValueId qkv, KvRef kv, uint32_t n_heads, WeightRef
           " heads are no multiple of ", shape.n_kv_heads, " kv heads");
   const uint64_t q_cols = static_cast<uint64_t>(n_heads) * shape.k_head_dim;
   const uint64_t k_cols = static_cast<uint64_t>(shape.n_kv_heads) * shape.k_head_dim;
-  const uint64_t v_cols = static_cast<uint64_t>(shape.n_kv_heads) * shape.v_head_dim;
+  const uint64_t v_cols =
+      shape.values_in_keys ? 0 : static_cast<uint64_t>(shape.n_kv_heads) * shape.v_head_dim;
   require(in.rows == Rows::tokens && in.cols == q_cols + k_cols + v_cols, "rope_append: qkv has ",
           in.cols, " columns; expected ", q_cols + k_cols + v_cols, " (", q_cols, " + ", k_cols,
           " + ", v_cols, ")");
@@ -150,6 +163,9 @@ ValueId Recorder::rope_append(ValueId qkv, KvRef kv, uint32_t n_heads, WeightRef
     require(table.rows == Rows::tokens && table.cols % 2 == 0 && table.cols <= shape.k_head_dim,
             "rope_append: the rope table rotates ", table.cols, " elements of heads of ",
             shape.k_head_dim);
+    require(!shape.values_in_keys || table.cols <= shape.k_head_dim - shape.v_head_dim,
+            "rope_append: the rope table rotates ", table.cols, " elements of heads of ",
+            shape.k_head_dim, ", of which the first ", shape.v_head_dim, " are values");
   }
   require(rope_layout <= FORGE_ROPE_INTERLEAVED, "rope_append: unknown rope layout ", rope_layout);
   use_kv("rope_append", kv);

@@ -19,6 +19,7 @@ class Recorder {
   ValueId layer_norm(ValueId x, WeightRef weight, WeightRef bias, float eps);
   ValueId matmul(ValueId x, WeightRef weight, WeightRef bias, float alpha, uint32_t activation,
                  ValueId residual);
+  ValueId head_matmul(ValueId x, WeightRef weight, uint32_t n_heads);
   ValueId rope_table(WeightRef inv_freq, float scale);
   ValueId rope_append(ValueId qkv, KvRef kv, uint32_t n_heads, WeightRef q_norm, WeightRef k_norm,
                       float eps, float weight_offset, ValueId rope, uint32_t rope_layout);

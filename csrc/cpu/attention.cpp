@@ -116,6 +116,7 @@ AttentionRows Attention::rows_of(const AttentionJob& job, const Task& task) cons
   rows.n_heads = task.n_heads;
   rows.k_head_dim = shape.k_head_dim;
   rows.v_head_dim = shape.v_head_dim;
+  rows.values_in_keys = shape.values_in_keys;
   rows.visible = visible_.data() + task.first_token;
   rows.pages = job.inputs.page_table(task.first_token).data();
   rows.page_tokens = shape.page_tokens;

@@ -50,7 +50,8 @@ void CpuExecutor::execute(const RopeAppendOp& op) {
       std::memcpy(to, from, cols * sizeof(float));
     }
     if (rope.data) {
-      kernels_.rotate(to, static_cast<uint32_t>(cols / shape.k_head_dim), shape.k_head_dim,
+      kernels_.rotate(to + op.first_rotated(rope.cols),
+                      static_cast<uint32_t>(cols / shape.k_head_dim), shape.k_head_dim,
                       rope.row(t), rope.cols / 2, op.rope_layout);
     }
   };

@@ -33,6 +33,9 @@ size_t block_reads(const OpType&, ValueId) {
 size_t block_reads(const MatmulOp& op, ValueId id) {
   return op.x == id && multiplies_blocks(op.weight) ? 1 : 0;
 }
+size_t block_reads(const HeadMatmulOp& op, ValueId id) {
+  return op.x == id && multiplies_blocks(op.weight) ? 1 : 0;
+}
 size_t block_reads(const MoeMatmulOp& op, ValueId id) {
   return op.x == id && multiplies_blocks(op.weight) ? 1 : 0;
 }

@@ -57,6 +57,7 @@ class CpuExecutor : public Executable {
   void prepare(const RmsNormOp& op);
   void prepare(const LayerNormOp& op);
   void prepare(const MatmulOp& op);
+  void prepare(const HeadMatmulOp& op);
   void prepare(const RopeTableOp& op);
   void prepare(const RopeAppendOp& op);
   void prepare(const AttentionOp& op);
@@ -74,6 +75,7 @@ class CpuExecutor : public Executable {
   void execute(const RmsNormOp& op);
   void execute(const LayerNormOp& op);
   void execute(const MatmulOp& op);
+  void execute(const HeadMatmulOp& op);
   void execute(const RopeTableOp& op);
   void execute(const RopeAppendOp& op);
   void execute(const AttentionOp& op);

@@ -56,11 +56,12 @@ CpuKv::CpuKv(const KvShape& cache_shape, const KernelTable& kernels)
     : kernels_(kernels), element_bytes_(element_bytes(cache_shape.type)) {
   shape = cache_shape;
   const uint64_t tokens = shape.page_tokens;
-  k_bytes_ = tokens * shape.k_head_dim * element_bytes_;
-  v_bytes_ = tokens * shape.v_head_dim * element_bytes_;
+  const uint32_t k_dim = shape.values_in_keys ? 0 : shape.k_head_dim;
+  k_bytes_ = tokens * k_dim * element_bytes_;
+  v_bytes_ = tokens * row_dim() * element_bytes_;
   if (shape.type == WeightType::Q8_0) {
-    k_scale_bytes_ = tokens * blocks(shape.k_head_dim) * 2;
-    v_scale_bytes_ = tokens * blocks(shape.v_head_dim) * 2;
+    k_scale_bytes_ = tokens * blocks(k_dim) * 2;
+    v_scale_bytes_ = tokens * blocks(row_dim()) * 2;
   }
   head_bytes_ = whole_lines(k_bytes_ + k_scale_bytes_ + v_bytes_ + v_scale_bytes_);
   page_bytes = head_bytes_ * shape.n_kv_heads;
@@ -78,9 +79,14 @@ KvHead CpuKv::head(uint32_t kv_head) const {
 
 void CpuKv::store(uint32_t page_index, uint32_t slot, const float* k, const float* v) {
   for (uint32_t i = 0; i < shape.n_kv_heads; ++i) {
-    uint8_t* keys = page(page_index) + i * head_bytes_;
-    store_k(keys, slot, k + uint64_t{i} * shape.k_head_dim);
-    store_v(keys + k_bytes_ + k_scale_bytes_, slot, v + uint64_t{i} * shape.v_head_dim);
+    uint8_t* head = page(page_index) + i * head_bytes_;
+    const float* keys = k + uint64_t{i} * shape.k_head_dim;
+    if (shape.values_in_keys) {
+      store_row(head, slot, keys);
+    } else {
+      store_k(head, slot, keys);
+      store_row(head + k_bytes_ + k_scale_bytes_, slot, v + uint64_t{i} * shape.v_head_dim);
+    }
   }
 }
 
@@ -102,15 +108,15 @@ void CpuKv::store_k(uint8_t* keys, uint32_t slot, const float* k) {
   }
 }
 
-void CpuKv::store_v(uint8_t* values, uint32_t slot, const float* v) {
-  const uint32_t n = shape.v_head_dim;
-  uint8_t* to = values + uint64_t{slot} * n * element_bytes_;
+void CpuKv::store_row(uint8_t* rows, uint32_t slot, const float* x) {
+  const uint32_t n = row_dim();
+  uint8_t* to = rows + uint64_t{slot} * n * element_bytes_;
   if (shape.type == WeightType::F32) {
-    std::memcpy(to, v, n * sizeof(float));
+    std::memcpy(to, x, n * sizeof(float));
   } else if (element_bytes_ == 2) {
-    to_half(v, n, to);
+    to_half(x, n, to);
   } else {
-    kernels_.to_q8(v, n, reinterpret_cast<int8_t*>(to), values + v_bytes_ + 2 * slot * blocks(n));
+    kernels_.to_q8(x, n, reinterpret_cast<int8_t*>(to), rows + v_bytes_ + 2 * slot * blocks(n));
   }
 }
 

@@ -8,7 +8,8 @@ namespace forge::cpu {
 
 // Pages laid out [page][kv head](k: [k_head_dim][page_tokens] | v: [page_tokens][v_head_dim]), the
 // way attention reads them: the keys of neighbouring positions side by side, and all of a head's in
-// one piece. In Q8_0 their scales follow k and v: see KvHead.
+// one piece. In Q8_0 their scales follow k and v: see KvHead. Where values are in the keys, a head is
+// [page_tokens][k_head_dim] alone.
 class CpuKv : public KvCache {
  public:
   CpuKv(const KvShape& cache_shape, const KernelTable& kernels);
@@ -25,9 +26,12 @@ class CpuKv : public KvCache {
 
  private:
   uint8_t* page(uint32_t page) const { return memory_.data() + page * page_bytes; }
-  // The k or v of one head, into its keys or values in a page.
+  // The k of one head, into its keys in a page.
   void store_k(uint8_t* keys, uint32_t slot, const float* k);
-  void store_v(uint8_t* values, uint32_t slot, const float* v);
+  // The v of one head, or its k where values are in there: a row of a page.
+  void store_row(uint8_t* rows, uint32_t slot, const float* x);
+  // Elements of such a row.
+  uint32_t row_dim() const { return shape.values_in_keys ? shape.k_head_dim : shape.v_head_dim; }
   // `n` floats in the cache's type of two bytes.
   void to_half(const float* from, uint32_t n, uint8_t* to) const;
 

@@ -81,7 +81,7 @@ struct Visible {
 };
 
 // Where the keys and values of one KV head lie in page 0, and how far apart pages are. Scales, of
-// Q8_0 alone, are float16.
+// Q8_0 alone, are float16. Where values are in the keys, both lie as values do, in rows of k_head_dim.
 struct KvHead {
   const uint8_t* k;         // [k_head_dim][page_tokens]
   const uint8_t* k_scales;  // [blocks of k_head_dim][page_tokens]
@@ -98,6 +98,7 @@ struct AttentionRows {
   uint32_t n_heads;
   uint32_t k_head_dim;
   uint32_t v_head_dim;
+  bool values_in_keys;
   const Visible* visible;  // of each token
   const int32_t* pages;    // the sequence's page table
   uint32_t page_tokens;

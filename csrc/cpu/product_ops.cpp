@@ -53,6 +53,29 @@ void CpuExecutor::execute(const MatmulOp& op) {
   products_.run(weight, groups_, {floats_of(op.bias), op.alpha, op.activation}, *stop_);
 }
 
+void CpuExecutor::prepare(const HeadMatmulOp& op) {
+  prepare_product(*op.weight, op.weight->rows / op.n_heads, op.x);
+}
+
+void CpuExecutor::execute(const HeadMatmulOp& op) {
+  const Matrix x = matrix(op.x), out = matrix(op.out);
+  const uint64_t cols = op.weight->cols, head_rows = op.weight->rows / op.n_heads;
+  const PackedWeight& weight = *packed_[op_index_];
+  const ActivationBlock* blocks = quantized(weight, op.x);
+  tokens_.clear();
+  for (uint64_t head = 0; head < op.n_heads; ++head) {
+    for (uint64_t t = 0; t < x.rows; ++t) {
+      tokens_.push_back({x.row(t) + head * cols, blocks_at(blocks, t * op.n_heads + head, cols),
+                         out.row(t) + head * head_rows, nullptr});
+    }
+  }
+  groups_.clear();
+  for (uint64_t head = 0; head < op.n_heads; ++head) {
+    groups_.push_back({head, tokens_.data() + head * x.rows, x.rows});
+  }
+  products_.run(weight, groups_, {}, *stop_);
+}
+
 void CpuExecutor::prepare(const MoeMatmulOp& op) {
   floats_of(op.bias);
   prepare_product(*op.weight, op.weight->rows / op.n_experts, op.x);

@@ -25,7 +25,10 @@ std::string heads_text(const KvShape& shape) {
 std::string problem_of_tiled(const AttentionOp& op) {
   const KvShape& shape = op.kv->shape;
   if (shape.type == WeightType::F32) return "KV caches in F32; it has F16, BF16 and Q8_0";
-  if (!has_tiled_heads(shape)) {
+  if (shape.values_in_keys && !has_latent_heads(shape)) {
+    return heads_text(shape) + ", values in keys; it has 288 and 256, and 576 and 512";
+  }
+  if (!shape.values_in_keys && !has_tiled_heads(shape)) {
     return heads_text(shape) + "; it has 16, 32, 64, 80, 96, 128 and 256";
   }
   return "";
@@ -37,6 +40,7 @@ std::string problem_of_flash(const AttentionOp& op) {
     return std::string("KV caches in ") + (shape.type == WeightType::F32 ? "F32" : "Q8_0") +
            "; it has F16 and BF16";
   }
+  if (shape.values_in_keys) return "values in keys";
   if (shape.k_head_dim != shape.v_head_dim ||
       !is_one_of(shape.k_head_dim, {64, 96, 128, 192, 256})) {
     return heads_text(shape) + "; it has 64, 96, 128, 192 and 256";

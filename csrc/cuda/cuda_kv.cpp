@@ -25,7 +25,8 @@ KvPages CudaKv::pages() const {
           .page_tokens = shape.page_tokens,
           .n_kv_heads = shape.n_kv_heads,
           .k_dim = shape.k_head_dim,
-          .v_dim = shape.v_head_dim};
+          .v_dim = shape.v_head_dim,
+          .values_in_keys = shape.values_in_keys};
 }
 
 void CudaKv::copy_page(uint32_t from, uint32_t to) {

@@ -21,8 +21,9 @@ struct KvPages {
   uint32_t n_kv_heads;
   uint32_t k_dim;
   uint32_t v_dim;
+  uint32_t values_in_keys;
 };
-static_assert(sizeof(KvPages) == 48);
+static_assert(sizeof(KvPages) == 56);
 
 // out = residual + alpha * activation(product + bias); bias and residual may be 0.
 struct Epilogue {

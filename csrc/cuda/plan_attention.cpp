@@ -10,6 +10,9 @@ namespace {
 
 // Query rows of a warp on tensor cores, and the positions of a slice.
 constexpr uint32_t kRowsOfWarp = 16;
+// Query rows and positions of a block of latent_attention.
+constexpr uint32_t kLatentRows = 32;
+constexpr uint32_t kLatentTokens = 32;
 // Wider heads leave less shared memory for tiles.
 constexpr uint32_t kWideHead = 128;
 // Columns of a block of cast_rows, and blocks that share the rows of a tile.
@@ -26,14 +29,15 @@ void PlanBuilder::emit(const RopeAppendOp& op) {
   const CudaKv& kv = cuda_kv(op.kv);
   const KvShape& shape = kv.shape;
   const uint32_t n_freqs = op.rope ? cols(op.rope) / 2 : 0;
+  const uint32_t kept_heads = (shape.values_in_keys ? 1 : 2) * shape.n_kv_heads;
   launch("rope_append.cu", element_instance("rope_append", kv),
-         {shape_.tokens, op.n_heads + 2 * shape.n_kv_heads}, 128,
+         {shape_.tokens, op.n_heads + kept_heads}, 128,
          std::max(shape.k_head_dim, shape.v_head_dim) * static_cast<uint32_t>(sizeof(float)),
          value(op.out), value(op.qkv), kv.pages(), inputs_.positions, inputs_.sequences,
          inputs_.page_tables, inputs_.page_stride, inputs_.n_tokens, op.n_heads,
          floats_of(op.q_norm), floats_of(op.k_norm), width_of(op.q_norm), width_of(op.k_norm),
          op.eps, op.weight_offset, value(op.rope), n_freqs,
-         static_cast<uint32_t>(op.rope_layout == FORGE_ROPE_INTERLEAVED));
+         op.first_rotated(2 * n_freqs), static_cast<uint32_t>(op.rope_layout == FORGE_ROPE_INTERLEAVED));
 }
 
 void PlanBuilder::emit(const AttentionOp& op) {
@@ -58,14 +62,28 @@ AttentionArgs PlanBuilder::attention_args(const AttentionOp& op) const {
           .max_queries = shape_.decode_queries};
 }
 
+PlanBuilder::DecodeSplits PlanBuilder::decode_splits(const AttentionOp& op) {
+  const uint64_t rows = uint64_t{shape_.decode_work} * shape_.decode_queries * op.n_heads;
+  return {scratch(rows * op.kv->shape.v_head_dim * sizeof(float)),
+          scratch(rows * 2 * sizeof(float))};
+}
+
+void PlanBuilder::merge_splits(const AttentionOp& op, const DecodeSplits& splits) {
+  launch("batched_decode_attention.cu", "merge_attention_splits",
+         {shape_.decode_work, op.n_heads * shape_.decode_queries}, 128, 0, value(op.out),
+         splits.out, splits.ml, attention_args(op), inputs_.decode_tiles, inputs_.work,
+         inputs_.n_work, op.kv->shape.v_head_dim);
+}
+
 void PlanBuilder::emit_decode_attention(const AttentionOp& op) {
   const CudaKv& kv = cuda_kv(op.kv);
+  const DecodeSplits splits = decode_splits(op);
+  if (kv.shape.values_in_keys) {
+    emit_latent_attention(op, &splits);
+    return merge_splits(op, splits);
+  }
   const uint32_t dim = kv.shape.k_head_dim, n_kv_heads = kv.shape.n_kv_heads;
   const uint32_t queries = shape_.decode_queries;
-  const uint64_t rows = uint64_t{shape_.decode_work} * queries * op.n_heads;
-  const DevicePointer partial_out = scratch(rows * dim * sizeof(float));
-  const DevicePointer partial_ml = scratch(rows * 2 * sizeof(float));
-  const AttentionArgs args = attention_args(op);
   // Of each warp two slices of 16 keys and values, twice; later the sums of 16 queries.
   const uint32_t warps = dim > kWideHead ? 2 : 4;
   const uint32_t tiles_bytes = (kRowsOfWarp + warps * 4 * kRowsOfWarp) * (dim + 8) * 2;
@@ -73,16 +91,37 @@ void PlanBuilder::emit_decode_attention(const AttentionOp& op) {
   const uint32_t query_blocks = divide_up(op.n_heads / n_kv_heads * queries, kRowsOfWarp);
   launch("batched_decode_attention.cu", head_instance("batched_decode_attention", kv),
          {shape_.decode_work, n_kv_heads * query_blocks}, 32 * warps,
-         std::max(tiles_bytes, sums_bytes), partial_out, partial_ml, value(op.q), kv.pages(), args,
-         inputs_.decode_tiles, inputs_.work, inputs_.n_work, inputs_.page_tables,
+         std::max(tiles_bytes, sums_bytes), splits.out, splits.ml, value(op.q), kv.pages(),
+         attention_args(op), inputs_.decode_tiles, inputs_.work, inputs_.n_work,
+         inputs_.page_tables, inputs_.page_stride);
+  merge_splits(op, splits);
+}
+
+void PlanBuilder::emit_latent_attention(const AttentionOp& op, const DecodeSplits* splits) {
+  const CudaKv& kv = cuda_kv(op.kv);
+  const uint32_t k_dim = kv.shape.k_head_dim, n_kv_heads = kv.shape.n_kv_heads;
+  const std::string instance = std::string("latent_attention<") + kv.element() + ", " +
+                               std::to_string(k_dim) + ", " +
+                               std::to_string(kv.shape.v_head_dim) + ">";
+  // Queries and keys, exponentials, scores, and what is kept of each row.
+  const uint32_t shared = (kLatentRows + kLatentTokens) * (k_dim + 8) * 2 +
+                          kLatentRows * (kLatentTokens + 8) * 2 +
+                          kLatentRows * (kLatentTokens + 4 + 3) * 4;
+  const uint32_t queries = splits ? shape_.decode_queries : kPrefillQueries;
+  const uint32_t query_blocks = divide_up(op.n_heads / n_kv_heads * queries, kLatentRows);
+  launch("latent_attention.cu", instance,
+         {splits ? shape_.decode_work : shape_.prefill_tiles, n_kv_heads * query_blocks}, 256,
+         shared, value(op.out), splits ? splits->out : DevicePointer{0},
+         splits ? splits->ml : DevicePointer{0}, value(op.q), kv.pages(), attention_args(op),
+         splits ? inputs_.decode_tiles : inputs_.prefill_tiles,
+         splits ? inputs_.work : DevicePointer{0},
+         splits ? inputs_.n_work : inputs_.n_prefill_tiles, inputs_.page_tables,
          inputs_.page_stride);
-  launch("batched_decode_attention.cu", "merge_attention_splits",
-         {shape_.decode_work, op.n_heads * queries}, 128, 0, value(op.out), partial_out,
-         partial_ml, args, inputs_.decode_tiles, inputs_.work, inputs_.n_work, dim);
 }
 
 void PlanBuilder::emit_prefill_attention(const AttentionOp& op) {
   const CudaKv& kv = cuda_kv(op.kv);
+  if (kv.shape.values_in_keys) return emit_latent_attention(op, nullptr);
   const uint32_t dim = kv.shape.k_head_dim;
   // The queries of a tile, and two tiles of keys and values.
   const uint32_t tokens = dim > kWideHead ? 32 : 64;

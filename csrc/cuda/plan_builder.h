@@ -5,6 +5,7 @@
 
 #include <map>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "../gpu/planner.h"
@@ -39,6 +40,7 @@ class PlanBuilder : public Planner<DevicePointer, PlanEntry> {
   void emit(const RmsNormOp& op);
   void emit(const LayerNormOp& op);
   void emit(const MatmulOp& op);
+  void emit(const HeadMatmulOp& op);
   void emit(const RopeTableOp& op);
   void emit(const RopeAppendOp& op);
   void emit(const AttentionOp& op);
@@ -95,6 +97,15 @@ class PlanBuilder : public Planner<DevicePointer, PlanEntry> {
                             uint32_t pieces = 1);
   uint32_t matvec_split(uint64_t rows, uint64_t cols, const WeightFormat& format) const;
 
+  // A product of rows that each take `top_k` of the equal blocks of a weight's rows, as a routing has
+  // it, or all of them in order where there is none.
+  struct GroupedProduct {
+    ValueId out, x, route;
+    const CudaWeight& weight;
+    DevicePointer bias;
+    uint32_t n_experts, top_k;
+  };
+  void emit(const GroupedProduct& product);
   // Tokens grouped by expert, for tiles of a size.
   struct RouteGroups {
     RowKind rows = RowKind::all;
@@ -103,10 +114,10 @@ class PlanBuilder : public Planner<DevicePointer, PlanEntry> {
     uint32_t max_tiles = 0;
   };
   // What is valid until the next call.
-  const RouteGroups& group_by_expert(const MoeMatmulOp& op, const RowGroup& rows,
+  const RouteGroups& group_by_expert(const GroupedProduct& p, const RowGroup& rows,
                                      uint32_t tile_tokens);
-  void emit_grouped_matvec(const MoeMatmulOp& op, const RowGroup& rows);
-  void emit_grouped_gemm(const MoeMatmulOp& op, const RowGroup& rows);
+  void emit_grouped_matvec(const GroupedProduct& p, const RowGroup& rows);
+  void emit_grouped_gemm(const GroupedProduct& p, const RowGroup& rows);
 
   AttentionArgs attention_args(const AttentionOp& op) const;
   void emit_naive_attention(const AttentionOp& op);
@@ -114,6 +125,14 @@ class PlanBuilder : public Planner<DevicePointer, PlanEntry> {
   void emit_flash_attention(const AttentionOp& op, const AttentionKernels& kernels);
   flash_attn_params flash_params(const AttentionOp& op, const RunAddresses& runs) const;
   void emit_decode_attention(const AttentionOp& op);
+  // Sums of the splits of decoded queries, and what they become.
+  struct DecodeSplits {
+    DevicePointer out, ml;
+  };
+  DecodeSplits decode_splits(const AttentionOp& op);
+  void merge_splits(const AttentionOp& op, const DecodeSplits& splits);
+  // Of heads whose values are in their keys: decoded queries, or those of prompts.
+  void emit_latent_attention(const AttentionOp& op, const DecodeSplits* splits);
   void emit_prefill_attention(const AttentionOp& op);
 
   template <class... Parameters>
@@ -126,8 +145,9 @@ class PlanBuilder : public Planner<DevicePointer, PlanEntry> {
   CudaDevice& device_;
   const DeviceProperties& gpu_;
   const AttentionChoice& attention_;
-  ValueId grouped_route_ = 0;
-  std::vector<RouteGroups> groups_;  // of that route
+  // What rows are grouped by: a routing or none, the number of blocks, whether they are of tokens.
+  std::tuple<ValueId, uint32_t, bool> grouped_{};
+  std::vector<RouteGroups> groups_;
   std::map<std::string, HalfRows> half_rows_;  // by their type
 };
 

@@ -1,4 +1,4 @@
-// The mixture of experts.
+// The mixture of experts, and products for each head, which are those with experts that all tokens take.
 
 #include <algorithm>
 
@@ -23,21 +23,21 @@ void PlanBuilder::emit(const MoeRouteOp& op) {
          routing.n_groups, routing.top_groups);
 }
 
-const PlanBuilder::RouteGroups& PlanBuilder::group_by_expert(const MoeMatmulOp& op,
+const PlanBuilder::RouteGroups& PlanBuilder::group_by_expert(const GroupedProduct& p,
                                                              const RowGroup& rows,
                                                              uint32_t tile_tokens) {
-  if (grouped_route_ != op.route) {
-    grouped_route_ = op.route;
+  const std::tuple key{p.route, p.n_experts, is_of_tokens(p.x)};
+  if (grouped_ != key) {
+    grouped_ = key;
     groups_.clear();
     begin_routes();
   }
   for (const RouteGroups& known : groups_) {
     if (known.rows == rows.kind && known.tile_tokens == tile_tokens) return known;
   }
-  const uint32_t top_k = cols(op.route) / 2;
-  const uint32_t pairs = rows.max_rows * top_k;
-  const uint32_t max_tiles = std::min(pairs, op.n_experts + pairs / tile_tokens);
-  require(max_tiles <= kMostGridRows, "moe_matmul: ", rows.max_rows, " tokens with ", top_k,
+  const uint32_t pairs = rows.max_rows * p.top_k;
+  const uint32_t max_tiles = std::min(pairs, p.n_experts + pairs / tile_tokens);
+  require(max_tiles <= kMostGridRows, "moe_matmul: ", rows.max_rows, " tokens with ", p.top_k,
           " experts each are too many for one step of the CUDA device");
   const RouteGroups groups{.rows = rows.kind,
                            .tile_tokens = tile_tokens,
@@ -45,58 +45,79 @@ const PlanBuilder::RouteGroups& PlanBuilder::group_by_expert(const MoeMatmulOp& 
                            .n_tiles = route_memory(sizeof(uint32_t)),
                            .pairs = route_memory(pairs * sizeof(uint32_t)),
                            .max_tiles = max_tiles};
+  if (p.route == 0) {
+    launch("head_groups.cu", "head_groups", {divide_up(pairs, 256)}, 256, 0, groups.tiles,
+           groups.n_tiles, groups.pairs, rows.set.count, p.n_experts, tile_tokens);
+    return groups_.emplace_back(groups);
+  }
   // Each warp counts for itself, in shared memory.
-  const uint32_t warps = std::clamp(std::min(kCounts / op.n_experts, divide_up(pairs, 32)), 1u, 32u);
+  const uint32_t warps = std::clamp(std::min(kCounts / p.n_experts, divide_up(pairs, 32)), 1u, 32u);
   const uint32_t shared_bytes =
-      ((warps + 2) * op.n_experts + 2) * static_cast<uint32_t>(sizeof(uint32_t));
+      ((warps + 2) * p.n_experts + 2) * static_cast<uint32_t>(sizeof(uint32_t));
   launch("moe_group.cu", "moe_group", {1}, 32 * warps, shared_bytes,
-         groups.tiles, groups.n_tiles, groups.pairs, value(op.route), rows.set, op.n_experts, top_k,
+         groups.tiles, groups.n_tiles, groups.pairs, value(p.route), rows.set, p.n_experts, p.top_k,
          tile_tokens);
   return groups_.emplace_back(groups);
 }
 
 void PlanBuilder::emit(const MoeMatmulOp& op) {
-  const auto [all, decode, prefill] = row_groups(op.x);
-  if (unified(cuda_weight(*op.weight)).type == WeightType::F32) return emit_grouped_matvec(op, all);
-  if (decode.max_rows > 0) emit_grouped_matvec(op, decode);
-  if (prefill.max_rows > 0) emit_grouped_gemm(op, prefill);
+  emit(GroupedProduct{.out = op.out,
+                      .x = op.x,
+                      .route = op.route,
+                      .weight = cuda_weight(*op.weight),
+                      .bias = floats_of(op.bias),
+                      .n_experts = op.n_experts,
+                      .top_k = cols(op.route) / 2});
 }
 
-void PlanBuilder::emit_grouped_matvec(const MoeMatmulOp& op, const RowGroup& rows) {
-  const CudaWeight& weight = cuda_weight(*op.weight);
-  const UnifiedWeight data = unified(weight);
+void PlanBuilder::emit(const HeadMatmulOp& op) {
+  emit(GroupedProduct{.out = op.out,
+                      .x = op.x,
+                      .route = 0,
+                      .weight = cuda_weight(*op.weight),
+                      .bias = 0,
+                      .n_experts = op.n_heads,
+                      .top_k = op.n_heads});
+}
+
+void PlanBuilder::emit(const GroupedProduct& p) {
+  const auto [all, decode, prefill] = row_groups(p.x);
+  if (unified(p.weight).type == WeightType::F32) return emit_grouped_matvec(p, all);
+  if (decode.max_rows > 0) emit_grouped_matvec(p, decode);
+  if (prefill.max_rows > 0) emit_grouped_gemm(p, prefill);
+}
+
+void PlanBuilder::emit_grouped_matvec(const GroupedProduct& p, const RowGroup& rows) {
+  const UnifiedWeight data = unified(p.weight);
   const WeightFormat format = weight_format(data.type);
-  const uint32_t top_k = cols(op.route) / 2;
   // As many tokens a tile as an expert gets on average.
-  const uint32_t average = divide_up(uint64_t{rows.max_rows} * top_k, op.n_experts);
+  const uint32_t average = divide_up(uint64_t{rows.max_rows} * p.top_k, p.n_experts);
   const uint32_t tokens = tokens_together(average, format);
-  const RouteGroups& groups = group_by_expert(op, rows, tokens);
-  const uint64_t expert_rows = weight.rows / op.n_experts;
+  const RouteGroups& groups = group_by_expert(p, rows, tokens);
+  const uint64_t expert_rows = p.weight.rows / p.n_experts;
   // Of one token's experts: how a row is divided must not depend on how many tokens there are.
-  const uint32_t split = matvec_split(expert_rows * top_k, weight.cols, format);
+  const uint32_t split = matvec_split(expert_rows * p.top_k, p.weight.cols, format);
   const Grid grid{divide_up(expert_rows, 8 / split * warp_rows(format)), groups.max_tiles};
   launch("grouped_matvec.cu", tokens_instance("grouped_matvec", format, tokens), grid, 256, 0,
-         value(op.out), value(op.x), static_cast<uint32_t>(cols(op.x) == weight.cols), data.data,
-         data.row_bytes, static_cast<uint32_t>(expert_rows), static_cast<uint32_t>(weight.cols),
-         rows.set, top_k, groups.tiles, groups.n_tiles, groups.pairs, floats_of(op.bias), split,
+         value(p.out), value(p.x), static_cast<uint32_t>(cols(p.x) == p.weight.cols), data.data,
+         data.row_bytes, static_cast<uint32_t>(expert_rows), static_cast<uint32_t>(p.weight.cols),
+         rows.set, p.top_k, groups.tiles, groups.n_tiles, groups.pairs, p.bias, split,
          memory_.codebooks);
 }
 
-void PlanBuilder::emit_grouped_gemm(const MoeMatmulOp& op, const RowGroup& rows) {
-  const CudaWeight& weight = cuda_weight(*op.weight);
-  const UnifiedWeight data = unified(weight);
-  const auto n_cols = static_cast<uint32_t>(weight.cols);
-  const uint32_t top_k = cols(op.route) / 2;
-  const bool is_shared = cols(op.x) == weight.cols;
+void PlanBuilder::emit_grouped_gemm(const GroupedProduct& p, const RowGroup& rows) {
+  const UnifiedWeight data = unified(p.weight);
+  const auto n_cols = static_cast<uint32_t>(p.weight.cols);
+  const bool is_shared = cols(p.x) == p.weight.cols;
   begin_half_rows();
-  const HalfRows& half = half_rows(data.type, value(op.x), n_cols, rows, is_shared ? 1 : top_k);
-  const RouteGroups& groups = group_by_expert(op, rows, kGemmTokens);
-  const uint64_t expert_rows = weight.rows / op.n_experts;
+  const HalfRows& half = half_rows(data.type, value(p.x), n_cols, rows, is_shared ? 1 : p.top_k);
+  const RouteGroups& groups = group_by_expert(p, rows, kGemmTokens);
+  const uint64_t expert_rows = p.weight.rows / p.n_experts;
   const Grid grid{divide_up(expert_rows, kGemmRows), groups.max_tiles};
   launch("grouped_gemm.cu", half_instance("grouped_gemm", data.type), grid, 256, kGemmShared,
-         value(op.out), half.x, half.scale, static_cast<uint32_t>(is_shared), data.data,
+         value(p.out), half.x, half.scale, static_cast<uint32_t>(is_shared), data.data,
          data.row_bytes, static_cast<uint32_t>(expert_rows), n_cols, padded_cols(n_cols), rows.set,
-         top_k, groups.tiles, groups.n_tiles, groups.pairs, floats_of(op.bias), memory_.codebooks);
+         p.top_k, groups.tiles, groups.n_tiles, groups.pairs, p.bias, memory_.codebooks);
 }
 
 void PlanBuilder::emit(const MoeCombineOp& op) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "../common/error.h"
 
@@ -33,8 +34,13 @@ const char* DeviceKv::element() const {
 
 bool has_tiled_heads(const KvShape& shape) {
   constexpr uint32_t dims[] = {16, 32, 64, 80, 96, 128, 256};
-  return shape.k_head_dim == shape.v_head_dim &&
+  return shape.k_head_dim == shape.v_head_dim && !shape.values_in_keys &&
          std::ranges::find(dims, shape.k_head_dim) != std::end(dims);
+}
+
+bool has_latent_heads(const KvShape& shape) {
+  const std::pair dims{shape.k_head_dim, shape.v_head_dim};
+  return shape.values_in_keys && (dims == std::pair{288u, 256u} || dims == std::pair{576u, 512u});
 }
 
 std::string element_instance(const char* kernel, const DeviceKv& kv) {

@@ -26,6 +26,14 @@ KvLayout kv_layout(const KvShape& shape, const std::string& device) {
     return is_q8 ? padded_to(tokens * divide_up(dim, kScaleGroup) * 2, 16) : 0;
   };
   const uint64_t k_scales = values(shape.k_head_dim);
+  if (shape.values_in_keys) {
+    const uint64_t head_bytes = k_scales + scales(shape.k_head_dim);
+    return {.page_bytes = head_bytes * shape.n_kv_heads,
+            .head_bytes = static_cast<uint32_t>(head_bytes),
+            .v_offset = 0,
+            .k_scales = static_cast<uint32_t>(k_scales),
+            .v_scales = static_cast<uint32_t>(k_scales)};
+  }
   const uint64_t v_offset = k_scales + scales(shape.k_head_dim);
   const uint64_t v_scales = v_offset + values(shape.v_head_dim);
   const uint64_t head_bytes = v_scales + scales(shape.v_head_dim);

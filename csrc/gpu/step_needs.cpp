@@ -19,6 +19,7 @@ void request(const MatmulOp& op, WeightRequests& requests) {
   requests.add_matrix(op.weight);
   requests.add_floats(op.bias);
 }
+void request(const HeadMatmulOp& op, WeightRequests& requests) { requests.add_unified(op.weight); }
 void request(const RopeTableOp& op, WeightRequests& requests) { requests.add_floats(op.inv_freq); }
 void request(const RopeAppendOp& op, WeightRequests& requests) {
   requests.add_floats(op.q_norm);
@@ -54,6 +55,7 @@ bool has_codebooks(const WeightRef& weight) {
 
 bool reads_codebooks(const EmbedOp& op) { return has_codebooks(op.weight); }
 bool reads_codebooks(const MatmulOp& op) { return has_codebooks(op.weight); }
+bool reads_codebooks(const HeadMatmulOp& op) { return has_codebooks(op.weight); }
 bool reads_codebooks(const MoeMatmulOp& op) { return has_codebooks(op.weight); }
 template <class OtherOp>
 bool reads_codebooks(const OtherOp&) {

@@ -16,7 +16,8 @@ metal_args::KvPages MetalKv::pages() const {
           .page_tokens = shape.page_tokens,
           .n_kv_heads = shape.n_kv_heads,
           .k_dim = shape.k_head_dim,
-          .v_dim = shape.v_head_dim};
+          .v_dim = shape.v_head_dim,
+          .values_in_keys = shape.values_in_keys};
 }
 
 void MetalKv::allocate() const {

@@ -23,8 +23,9 @@ void PlanBuilder::emit(const RopeAppendOp& op) {
   const MetalKv& kv = metal_kv(op.kv);
   const KvShape& shape = kv.shape;
   const uint64_t memory = std::max(shape.k_head_dim, shape.v_head_dim) * sizeof(float);
+  const uint32_t kept_heads = (shape.values_in_keys ? 1 : 2) * shape.n_kv_heads;
   launch("rope_append", element_instance("rope_append", kv),
-         {shape_.tokens, op.n_heads + 2 * shape.n_kv_heads}, {128, memory},
+         {shape_.tokens, op.n_heads + kept_heads}, {128, memory},
          {value(op.out), value(op.qkv), kv.memory(), inputs_.positions, inputs_.sequences,
           inputs_.page_tables, inputs_.n_tokens, floats_of(op.q_norm), floats_of(op.k_norm),
           value(op.rope)},
@@ -36,6 +37,7 @@ void PlanBuilder::emit(const RopeAppendOp& op) {
                         .eps = op.eps,
                         .offset = op.weight_offset,
                         .n_freqs = op.rope ? cols(op.rope) / 2 : 0,
+                        .first_rotated = op.rope ? op.first_rotated(cols(op.rope)) : 0,
                         .interleaved = op.rope_layout == FORGE_ROPE_INTERLEAVED});
 }
 

@@ -3,6 +3,7 @@
 // Turns a program into the launches that run it for one shape. The operations are those of forge.h;
 // plan_*.cpp hold them by kind, with the geometry that kernels/metal/arguments.h asks for.
 
+#include <tuple>
 #include <vector>
 
 #include "../../kernels/metal/arguments.h"
@@ -46,6 +47,7 @@ class PlanBuilder : public Planner<Place, Launch> {
   void emit(const RmsNormOp& op);
   void emit(const LayerNormOp& op);
   void emit(const MatmulOp& op);
+  void emit(const HeadMatmulOp& op);
   void emit(const RopeTableOp& op);
   void emit(const RopeAppendOp& op);
   void emit(const AttentionOp& op);
@@ -89,6 +91,15 @@ class PlanBuilder : public Planner<Place, Launch> {
   void emit_matvec(const Product& product, Place x, const RmsNormOp* norm, const RowGroup& group);
   void emit_gemm(const Product& product, Place x, const RowGroup& group);
 
+  // A product of rows that each take `top_k` of the equal blocks of a weight's rows, as a routing has
+  // it, or all of them in order where there is none.
+  struct GroupedProduct {
+    ValueId out, x, route;
+    const MetalWeight& weight;
+    WeightRef bias;
+    uint32_t n_experts, top_k;
+  };
+  void emit(const GroupedProduct& product);
   // Tokens grouped by expert, for tiles of a size.
   struct RouteGroups {
     RowKind rows;
@@ -96,12 +107,12 @@ class PlanBuilder : public Planner<Place, Launch> {
     Place tiles, n_tiles, pairs;
     uint32_t max_tiles;
   };
-  const RouteGroups& group_by_expert(const MoeMatmulOp& op, const RowGroup& rows,
+  const RouteGroups& group_by_expert(const GroupedProduct& p, const RowGroup& rows,
                                      uint32_t tile_tokens);
   // Of either product with experts.
-  metal_args::GroupedMatvecArgs grouped_args(const MoeMatmulOp& op) const;
-  void emit_grouped_matvec(const MoeMatmulOp& op, const RowGroup& group);
-  void emit_grouped_gemm(const MoeMatmulOp& op, const RowGroup& group);
+  metal_args::GroupedMatvecArgs grouped_args(const GroupedProduct& p) const;
+  void emit_grouped_matvec(const GroupedProduct& p, const RowGroup& group);
+  void emit_grouped_gemm(const GroupedProduct& p, const RowGroup& group);
 
   bool has_tiled_attention(const AttentionOp& op) const;
   metal_args::AttentionArgs attention_args(const AttentionOp& op) const;
@@ -118,8 +129,8 @@ class PlanBuilder : public Planner<Place, Launch> {
 
   const bool greedy_;
   MetalDevice& device_;
-  // Of the latest route.
-  ValueId grouped_route_ = 0;
+  // What rows are grouped by: a routing or none, the number of blocks, whether they are of tokens.
+  std::tuple<ValueId, uint32_t, bool> grouped_{};
   std::vector<RouteGroups> groups_;
 };
 

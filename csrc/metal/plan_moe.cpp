@@ -1,4 +1,4 @@
-// The mixture of experts.
+// The mixture of experts, and products for each head, which are those with experts that all tokens take.
 
 #include <algorithm>
 
@@ -25,79 +25,104 @@ void PlanBuilder::emit(const MoeRouteOp& op) {
                       .has_expert_scales = routing.expert_scales != nullptr});
 }
 
-const PlanBuilder::RouteGroups& PlanBuilder::group_by_expert(const MoeMatmulOp& op,
+const PlanBuilder::RouteGroups& PlanBuilder::group_by_expert(const GroupedProduct& p,
                                                              const RowGroup& rows,
                                                              uint32_t tile_tokens) {
-  if (grouped_route_ != op.route) {
-    grouped_route_ = op.route;
+  const std::tuple key{p.route, p.n_experts, is_of_tokens(p.x)};
+  if (grouped_ != key) {
+    grouped_ = key;
     groups_.clear();
     begin_routes();
   }
   for (const RouteGroups& known : groups_) {
     if (known.rows == rows.kind && known.tile_tokens == tile_tokens) return known;
   }
-  const uint32_t n_experts = op.n_experts, top_k = cols(op.route) / 2;
-  const uint32_t pairs = rows.max_rows * top_k;
-  const uint32_t max_tiles = std::min(pairs, n_experts + pairs / tile_tokens);
+  const uint32_t pairs = rows.max_rows * p.top_k;
+  const uint32_t max_tiles = std::min(pairs, p.n_experts + pairs / tile_tokens);
   const RouteGroups groups{.rows = rows.kind,
                            .tile_tokens = tile_tokens,
                            .tiles = route_memory(max_tiles * sizeof(metal_args::MoeTile)),
                            .n_tiles = route_memory(sizeof(uint32_t)),
                            .pairs = route_memory(pairs * sizeof(uint32_t)),
                            .max_tiles = max_tiles};
-  launch("moe_group", "moe_group", {1}, {256, (2 * n_experts + 1) * sizeof(uint32_t)},
-         {groups.tiles, groups.n_tiles, groups.pairs, value(op.route), rows.set.count,
+  if (p.route == 0) {
+    launch("head_groups", "head_groups", {divide_up(pairs, 256)}, {256},
+           {groups.tiles, groups.n_tiles, groups.pairs, rows.set.count},
+           HeadGroupsArgs{.n_heads = p.n_experts, .tile_tokens = tile_tokens});
+    return groups_.emplace_back(groups);
+  }
+  launch("moe_group", "moe_group", {1}, {256, (2 * p.n_experts + 1) * sizeof(uint32_t)},
+         {groups.tiles, groups.n_tiles, groups.pairs, value(p.route), rows.set.count,
           rows.set.list},
-         MoeGroupArgs{.n_experts = n_experts,
-                      .top_k = top_k,
+         MoeGroupArgs{.n_experts = p.n_experts,
+                      .top_k = p.top_k,
                       .tile_tokens = tile_tokens,
                       .has_row_list = rows.kind != RowKind::all});
   return groups_.emplace_back(groups);
 }
 
 void PlanBuilder::emit(const MoeMatmulOp& op) {
-  const auto [all, decode, prefill] = row_groups(op.x);
-  if (decode.max_rows > 0) emit_grouped_matvec(op, decode);
-  if (prefill.max_rows > 0) emit_grouped_gemm(op, prefill);
+  emit(GroupedProduct{.out = op.out,
+                      .x = op.x,
+                      .route = op.route,
+                      .weight = metal_weight(*op.weight),
+                      .bias = op.bias,
+                      .n_experts = op.n_experts,
+                      .top_k = cols(op.route) / 2});
 }
 
-GroupedMatvecArgs PlanBuilder::grouped_args(const MoeMatmulOp& op) const {
-  const MetalWeight& weight = metal_weight(*op.weight);
-  return {.row_stride = weight.unified->row_bytes,
-          .expert_rows = static_cast<uint32_t>(weight.rows / op.n_experts),
-          .cols = static_cast<uint32_t>(weight.cols),
-          .top_k = cols(op.route) / 2,
-          .x_shared = cols(op.x) == weight.cols,
-          .has_bias = op.bias != nullptr,
+void PlanBuilder::emit(const HeadMatmulOp& op) {
+  emit(GroupedProduct{.out = op.out,
+                      .x = op.x,
+                      .route = 0,
+                      .weight = metal_weight(*op.weight),
+                      .bias = nullptr,
+                      .n_experts = op.n_heads,
+                      .top_k = op.n_heads});
+}
+
+void PlanBuilder::emit(const GroupedProduct& p) {
+  const auto [all, decode, prefill] = row_groups(p.x);
+  if (decode.max_rows > 0) emit_grouped_matvec(p, decode);
+  if (prefill.max_rows > 0) emit_grouped_gemm(p, prefill);
+}
+
+GroupedMatvecArgs PlanBuilder::grouped_args(const GroupedProduct& p) const {
+  return {.row_stride = p.weight.unified->row_bytes,
+          .expert_rows = static_cast<uint32_t>(p.weight.rows / p.n_experts),
+          .cols = static_cast<uint32_t>(p.weight.cols),
+          .top_k = p.top_k,
+          .x_shared = cols(p.x) == p.weight.cols,
+          .has_bias = p.bias != nullptr,
           .split = 1};
 }
 
-void PlanBuilder::emit_grouped_matvec(const MoeMatmulOp& op, const RowGroup& group) {
-  const WeightRows& rows = *metal_weight(*op.weight).unified;
+void PlanBuilder::emit_grouped_matvec(const GroupedProduct& p, const RowGroup& group) {
+  const WeightRows& rows = *p.weight.unified;
   const WeightFormat format = weight_format(rows.type);
-  GroupedMatvecArgs args = grouped_args(op);
+  GroupedMatvecArgs args = grouped_args(p);
   // As many tokens a tile as an expert gets on average.
-  const uint32_t average = divide_up(uint64_t{group.max_rows} * args.top_k, op.n_experts);
+  const uint32_t average = divide_up(uint64_t{group.max_rows} * args.top_k, p.n_experts);
   // Beside the other experts of one token, so that a token's sums do not depend on how many there are.
   const MatvecShape shape =
       matvec_shape(format, args.expert_rows, args.cols, average, args.top_k);
   args.split = shape.split;
-  const RouteGroups& groups = group_by_expert(op, group, shape.tokens);
+  const RouteGroups& groups = group_by_expert(p, group, shape.tokens);
   launch("grouped_matvec", tokens_instance("grouped_matvec", format, shape.tokens),
          {shape.row_groups, groups.max_tiles}, {256},
-         {value(op.out), value(op.x), rows.place(), groups.tiles, groups.n_tiles, groups.pairs,
-          floats_of(op.bias), memory_.codebooks},
+         {value(p.out), value(p.x), rows.place(), groups.tiles, groups.n_tiles, groups.pairs,
+          floats_of(p.bias), memory_.codebooks},
          args);
 }
 
-void PlanBuilder::emit_grouped_gemm(const MoeMatmulOp& op, const RowGroup& group) {
-  const WeightRows& rows = *metal_weight(*op.weight).unified;
-  const GroupedMatvecArgs args = grouped_args(op);
-  const RouteGroups& groups = group_by_expert(op, group, kGemmTokens);
+void PlanBuilder::emit_grouped_gemm(const GroupedProduct& p, const RowGroup& group) {
+  const WeightRows& rows = *p.weight.unified;
+  const GroupedMatvecArgs args = grouped_args(p);
+  const RouteGroups& groups = group_by_expert(p, group, kGemmTokens);
   launch("grouped_gemm", "grouped_gemm<" + weight_format(rows.type).name + ">",
          {divide_up(args.expert_rows, kGemmRows), groups.max_tiles}, {128},
-         {value(op.out), value(op.x), rows.place(), groups.tiles, groups.n_tiles, groups.pairs,
-          floats_of(op.bias), memory_.codebooks},
+         {value(p.out), value(p.x), rows.place(), groups.tiles, groups.n_tiles, groups.pairs,
+          floats_of(p.bias), memory_.codebooks},
          args);
 }
 

@@ -26,10 +26,10 @@ void norm_heads(std::vector<float>& x, const WeightRef& weight_ref, float eps, f
   }
 }
 
-// Rotates the first 2 n elements of every head by the angles whose cos and sin are table[2 n].
-void rotate_heads(std::vector<float>& x, uint32_t head_dim, const float* table, uint64_t n,
-                  uint32_t layout) {
-  for (size_t head = 0; head < x.size(); head += head_dim) {
+// Rotates 2 n elements of every head, from `first` on, by the angles whose cos and sin are table[2 n].
+void rotate_heads(std::vector<float>& x, uint32_t head_dim, uint32_t first, const float* table,
+                  uint64_t n, uint32_t layout) {
+  for (size_t head = first; head < x.size(); head += head_dim) {
     for (uint64_t i = 0; i < n; ++i) {
       float& a = x[head + (layout == FORGE_ROPE_HALF ? i : 2 * i)];
       float& b = x[head + (layout == FORGE_ROPE_HALF ? i + n : 2 * i + 1)];
@@ -69,8 +69,9 @@ void Executor::execute(const RopeAppendOp& op) {
     norm_heads(q, op.q_norm, op.eps, op.weight_offset);
     norm_heads(k, op.k_norm, op.eps, op.weight_offset);
     if (rope.data) {
-      rotate_heads(q, head_dim, rope.row(t), rope.cols / 2, op.rope_layout);
-      rotate_heads(k, head_dim, rope.row(t), rope.cols / 2, op.rope_layout);
+      const uint32_t first = op.first_rotated(rope.cols);
+      rotate_heads(q, head_dim, first, rope.row(t), rope.cols / 2, op.rope_layout);
+      rotate_heads(k, head_dim, first, rope.row(t), rope.cols / 2, op.rope_layout);
     }
     std::copy(q.begin(), q.end(), out.row(t));
     const auto position = static_cast<uint32_t>(inputs_->positions[t]);
@@ -102,7 +103,7 @@ void Executor::execute(const AttentionOp& op) {
         double score = 0;
         for (uint32_t i = 0; i < shape.k_head_dim; ++i) {
           score += static_cast<double>(query[i]) *
-                   kv.k(page, p % shape.page_tokens, kv_head * shape.k_head_dim + i);
+                   kv.k(page, p % shape.page_tokens, kv_head, i);
         }
         score *= op.scale;
         if (op.softcap > 0) score = op.softcap * std::tanh(score / op.softcap);
@@ -115,8 +116,7 @@ void Executor::execute(const AttentionOp& op) {
         double sum = 0;
         for (uint32_t p = first; p <= last; ++p) {
           const auto page = static_cast<uint32_t>(pages[p / shape.page_tokens]);
-          sum += scores[p - first] *
-                 kv.v(page, p % shape.page_tokens, kv_head * shape.v_head_dim + i);
+          sum += scores[p - first] * kv.v(page, p % shape.page_tokens, kv_head, i);
         }
         out.row(t)[static_cast<uint64_t>(head) * shape.v_head_dim + i] =
             static_cast<float>(sum / total);

@@ -102,6 +102,19 @@ void Executor::execute(const MatmulOp& op) {
   }
 }
 
+void Executor::execute(const HeadMatmulOp& op) {
+  const Matrix x = matrix(op.x), out = matrix(op.out);
+  const uint64_t cols = op.weight->cols, head_rows = op.weight->rows / op.n_heads;
+  std::vector<float> weight_row(cols);
+  for (uint64_t r = 0; r < out.cols; ++r) {
+    host(op.weight).read(r, 1, weight_row.data());
+    const uint64_t head = r / head_rows;
+    for (uint64_t t = 0; t < x.rows; ++t) {
+      out.row(t)[r] = static_cast<float>(dot(x.row(t) + head * cols, weight_row.data(), cols));
+    }
+  }
+}
+
 void Executor::execute(const GatherColumnsOp& op) {
   const Matrix out = matrix(op.out);
   for (uint64_t t = 0; t < out.rows; ++t) {

@@ -33,6 +33,7 @@ class Executor : public Executable {
   void execute(const RmsNormOp& op);
   void execute(const LayerNormOp& op);
   void execute(const MatmulOp& op);
+  void execute(const HeadMatmulOp& op);
   void execute(const RopeTableOp& op);
   void execute(const RopeAppendOp& op);
   void execute(const AttentionOp& op);

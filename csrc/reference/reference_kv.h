@@ -6,7 +6,8 @@
 
 namespace forge::reference {
 
-// Pages laid out [page][token][k of every head | v of every head], as floats of the cache's type. In
+// Pages laid out [page][token][k of every head | v of every head], as floats of the cache's type; where
+// values are in the keys, these alone. In
 // Q8_0 they are float32 already rounded to what 8 bits can say: 32 elements of a head (the last block
 // of a head may be shorter) as levels -127 to 127 of a scale in float16.
 class ReferenceKv : public KvCache {
@@ -18,13 +19,19 @@ class ReferenceKv : public KvCache {
   void write_page(uint32_t page, const uint8_t* data) override;
 
   uint32_t k_cols() const { return shape.n_kv_heads * shape.k_head_dim; }
-  uint32_t v_cols() const { return shape.n_kv_heads * shape.v_head_dim; }
+  // 0 where values are in the keys.
+  uint32_t v_cols() const { return shape.n_kv_heads * (shape.kept_dim() - shape.k_head_dim); }
 
   // Stores k[k_cols] and v[v_cols] of the token at `slot` of a page, rounded to the cache's type.
   void store(uint32_t page, uint32_t slot, const float* k, const float* v);
-  // Element `i` of k or of v.
-  float k(uint32_t page, uint32_t slot, uint32_t i) const { return load(page, slot, i); }
-  float v(uint32_t page, uint32_t slot, uint32_t i) const { return load(page, slot, k_cols() + i); }
+  // Element `i` of a head's key or value.
+  float k(uint32_t page, uint32_t slot, uint32_t head, uint32_t i) const {
+    return load(page, slot, head * shape.k_head_dim + i);
+  }
+  float v(uint32_t page, uint32_t slot, uint32_t head, uint32_t i) const {
+    if (shape.values_in_keys) return k(page, slot, head, i);
+    return load(page, slot, k_cols() + head * shape.v_head_dim + i);
+  }
 
  private:
   uint64_t index(uint32_t page, uint32_t slot, uint32_t i) const;

@@ -9,6 +9,7 @@ export const cacheSymbols = {
       "u32", // uint32_t n_kv_heads
       "u32", // uint32_t k_head_dim
       "u32", // uint32_t v_head_dim
+      "u32", // uint32_t values_in_keys
       "buffer", // uint32_t *kv
       "buffer", // uint64_t *page_bytes
     ],

@@ -56,6 +56,16 @@ export const operationSymbols = {
     ],
     result: "i32",
   },
+  forge_head_matmul: {
+    parameters: [
+      "u32", // uint32_t step
+      "u32", // uint32_t x
+      "u32", // uint32_t weight
+      "u32", // uint32_t n_heads
+      "buffer", // uint32_t *out
+    ],
+    result: "i32",
+  },
   forge_rope_table: {
     parameters: [
       "u32", // uint32_t step

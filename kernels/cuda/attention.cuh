@@ -12,7 +12,7 @@
 #include "ptx.cuh"
 
 constexpr u32 kQueryRows = 16;      // of a warp
-constexpr u32 kSplitTokens = 256;   // positions of one block of batched_decode_attention
+constexpr u32 kSplitTokens = 256;   // positions of one block that decodes
 
 // Consecutive query rows of one sequence at consecutive positions; `end` positions of the sequence
 // are there to be seen.
@@ -22,6 +22,14 @@ struct QueryTile {
   u32 sequence;
   u32 first_position;
   u32 end;
+};
+
+// A part of the positions that a tile of decoded queries sees.
+struct AttentionWork {
+  u32 tile;
+  u32 split;       // positions split * kSplitTokens and on
+  u32 first_work;  // the tile's entry of split 0
+  u32 n_splits;
 };
 
 struct AttentionArgs {

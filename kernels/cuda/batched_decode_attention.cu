@@ -18,13 +18,6 @@
 
 #include "attention.cuh"
 
-struct AttentionWork {
-  u32 tile;
-  u32 split;       // positions split * kSplitTokens and on
-  u32 first_work;  // the tile's entry of split 0
-  u32 n_splits;
-};
-
 constexpr u32 kSliceTokens = 16;
 template <int D>
 constexpr u32 kDecodeWarps = D > 128 ? 2 : 4;

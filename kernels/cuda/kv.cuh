@@ -7,7 +7,8 @@
 //   head: K rows [page_tokens][k_dim] | K scales | V rows [page_tokens][v_dim] | V scales
 //
 // Scales exist in Q8_0 caches only: an F16 for each 32 numbers of a row, [page_tokens][dim / 32
-// rounded up]. Every one of the four parts is padded to 16 bytes.
+// rounded up]. Every one of the four parts is padded to 16 bytes. Values may be the first v_dim numbers
+// of the keys: then there are K rows and their scales alone.
 
 #include "warp.cuh"
 
@@ -28,6 +29,7 @@ struct KvCache {
   u32 n_kv_heads;
   u32 k_dim;
   u32 v_dim;
+  u32 values_in_keys;
 };
 
 // One head's keys or values in one page.
@@ -36,23 +38,25 @@ struct KvRows {
   u8* rows;
   u8* scales;
   u32 dim;
+  u32 stride;
 
-  DEVICE_MEMBER T* row(u32 slot) const { return reinterpret_cast<T*>(rows) + u64(slot) * dim; }
+  DEVICE_MEMBER T* row(u32 slot) const { return reinterpret_cast<T*>(rows) + u64(slot) * stride; }
   DEVICE_MEMBER f16* row_scales(u32 slot) const {
-    return reinterpret_cast<f16*>(scales) + u64(slot) * ((dim + kScaleGroup - 1) / kScaleGroup);
+    return reinterpret_cast<f16*>(scales) + u64(slot) * ((stride + kScaleGroup - 1) / kScaleGroup);
   }
 };
 
 template <class T>
 DEVICE KvRows<T> keys_of(const KvCache& kv, u32 page, u32 head) {
   u8* base = kv.data + page * kv.page_bytes + u64(head) * kv.head_bytes;
-  return {base, base + kv.k_scales, kv.k_dim};
+  return {base, base + kv.k_scales, kv.k_dim, kv.k_dim};
 }
 
 template <class T>
 DEVICE KvRows<T> values_of(const KvCache& kv, u32 page, u32 head) {
   u8* base = kv.data + page * kv.page_bytes + u64(head) * kv.head_bytes;
-  return {base + kv.v_offset, base + kv.v_scales, kv.v_dim};
+  return {base + kv.v_offset, base + kv.v_scales, kv.v_dim,
+          kv.values_in_keys ? kv.k_dim : kv.v_dim};
 }
 
 template <class T>

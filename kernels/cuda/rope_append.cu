@@ -3,7 +3,8 @@
 //
 //   qkv [tokens, n_heads * k_dim | n_kv_heads * k_dim | n_kv_heads * v_dim] F32
 //   q   [tokens, n_heads * k_dim] F32; rope [tokens, 2 * n_freqs] of rope_table, or null
-//   grid: (tokens, n_heads + 2 * n_kv_heads): a block a head, queries first, then keys, then values
+//   grid: (tokens, n_heads + 2 * n_kv_heads): a block a head, queries first, then keys, then values.
+//   Where values are in the keys there are no columns and no blocks for them.
 //   block 128; dynamic shared: max(k_dim, v_dim) * 4 bytes, the head
 //
 // RMSNorm is over the head when the norm's weight is as wide as one (Qwen 3, Gemma 3), else over
@@ -34,7 +35,7 @@ DEVICE void normalise_head(float* values, const float* from, u32 head, u32 dim, 
   }
 }
 
-// Rotates pairs of the first 2 n values by the angles whose cos and sin are angles[2 n].
+// Rotates pairs of 2 n values by the angles whose cos and sin are angles[2 n].
 DEVICE void rotate(float* values, const float* angles, u32 n, u32 interleaved) {
   for (u32 i = threadIdx.x; i < n; i += blockDim.x) {
     float& a = values[interleaved ? 2 * i : i];
@@ -51,14 +52,14 @@ KERNEL rope_append(float* q, const float* qkv, KvCache kv, const i32* positions,
                    const i32* sequences, const i32* page_tables, u32 page_stride,
                    const u32* n_tokens, u32 n_heads, const float* q_norm, const float* k_norm,
                    u32 q_norm_width, u32 k_norm_width, float eps, float offset, const float* rope,
-                   u32 n_freqs, u32 interleaved) {
+                   u32 n_freqs, u32 first_rotated, u32 interleaved) {
   wait_for_previous_kernel();
   SHARED(float, partial, [kWarp]);
   DYNAMIC_SHARED(float, values);
   const u32 token = blockIdx.x;
   if (token >= *n_tokens) return;
   const u32 q_cols = n_heads * kv.k_dim, k_cols = kv.n_kv_heads * kv.k_dim;
-  const u32 v_cols = kv.n_kv_heads * kv.v_dim;
+  const u32 v_cols = kv.values_in_keys ? 0 : kv.n_kv_heads * kv.v_dim;
   const float* row = qkv + u64(token) * (q_cols + k_cols + v_cols);
   const float* angles = rope ? rope + u64(token) * 2 * n_freqs : nullptr;
   const u32 position = u32(positions[token]), slot = position % kv.page_tokens;
@@ -77,7 +78,7 @@ KERNEL rope_append(float* q, const float* qkv, KvCache kv, const i32* positions,
                      offset, partial);
     }
     __syncthreads();
-    if (angles) rotate(values, angles, n_freqs, interleaved);
+    if (angles) rotate(values + first_rotated, angles, n_freqs, interleaved);
     __syncthreads();
     if (is_query) {
       float* out = q + u64(token) * q_cols + own * kv.k_dim;

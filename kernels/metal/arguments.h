@@ -204,6 +204,7 @@ struct KvPages {
   uint32_t n_kv_heads;
   uint32_t k_dim;
   uint32_t v_dim;
+  uint32_t values_in_keys;  // values are the first v_dim numbers of keys
 };
 
 // Where the two numbers are that a lane holds of an 8 x 8 matrix of a SIMD group: in row `row`, in
@@ -267,6 +268,7 @@ struct RopeAppendArgs {
   float eps;
   float offset;
   uint32_t n_freqs;  // 0: no rotation
+  uint32_t first_rotated;  // of a head's elements
   uint32_t interleaved;
 };
 

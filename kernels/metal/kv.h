@@ -16,23 +16,25 @@ struct KvRows {
   device u8* rows;
   device u8* scales;
   uint dim;
+  uint stride;
 
-  device T* row(uint slot) const { return (device T*)rows + ulong(slot) * dim; }
+  device T* row(uint slot) const { return (device T*)rows + ulong(slot) * stride; }
   device half* row_scales(uint slot) const {
-    return (device half*)scales + ulong(slot) * ((dim + kScaleGroup - 1) / kScaleGroup);
+    return (device half*)scales + ulong(slot) * ((stride + kScaleGroup - 1) / kScaleGroup);
   }
 };
 
 template <class T>
 inline KvRows<T> keys_of(device u8* pages, constant KvPages& kv, uint page, uint head) {
   device u8* base = pages + page * kv.page_bytes + ulong(head) * kv.head_bytes;
-  return {base, base + kv.k_scales, kv.k_dim};
+  return {base, base + kv.k_scales, kv.k_dim, kv.k_dim};
 }
 
 template <class T>
 inline KvRows<T> values_of(device u8* pages, constant KvPages& kv, uint page, uint head) {
   device u8* base = pages + page * kv.page_bytes + ulong(head) * kv.head_bytes;
-  return {base + kv.v_offset, base + kv.v_scales, kv.v_dim};
+  return {base + kv.v_offset, base + kv.v_scales, kv.v_dim,
+          kv.values_in_keys != 0 ? kv.k_dim : kv.v_dim};
 }
 
 template <class T>

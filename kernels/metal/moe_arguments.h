@@ -39,9 +39,17 @@ struct MoeGroupArgs {
   uint32_t has_row_list;
 };
 
+// head_groups: MoeTile tiles, uint32 n_tiles, uint32 pairs [tokens * n_heads], n_tokens
+//   tiles and pairs as of moe_group, of tokens that all take every head in order
+// grid (ceil(max tokens * n_heads, 256)); threads 256
+struct HeadGroupsArgs {
+  uint32_t n_heads;
+  uint32_t tile_tokens;
+};
+
 // grouped_matvec<F, tokens>: out, x, weight, tiles, n_tiles, pairs, [bias], codebooks
 //   x [tokens, cols] when x_shared, else [tokens * top_k, cols]; out [tokens * top_k, expert_rows];
-//   bias [n_experts, expert_rows]; tiles of moe_group with tile_tokens = tokens
+//   bias [n_experts, expert_rows]; tiles of moe_group or head_groups with tile_tokens = tokens
 // grid (as matvec's x for expert_rows, room for tiles); threads 256; instances as matvec's
 //
 // grouped_gemm<F>: the same buffers and struct, tiles of moe_group with tile_tokens = kGemmTokens;

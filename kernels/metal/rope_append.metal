@@ -38,7 +38,7 @@ inline void normalise_head(threadgroup float* values, device const float* from, 
   }
 }
 
-// Rotates pairs of the first 2 n values by the angles whose cos and sin are angles[2 n].
+// Rotates pairs of 2 n values by the angles whose cos and sin are angles[2 n].
 inline void rotate_pairs(threadgroup float* values, device const float* angles, uint n,
                          uint interleaved, Place p) {
   for (uint i = p.thread_index; i < n; i += threads_of(p)) {
@@ -68,7 +68,7 @@ template <class T>
   constant KvPages& kv = args.kv;
   const uint n_heads = args.n_heads, k_dim = kv.k_dim;
   const uint q_cols = n_heads * k_dim, k_cols = kv.n_kv_heads * k_dim;
-  const uint v_cols = kv.n_kv_heads * kv.v_dim;
+  const uint v_cols = kv.values_in_keys != 0 ? 0 : kv.n_kv_heads * kv.v_dim;
   device const float* row = qkv + ulong(token) * (q_cols + k_cols + v_cols);
   const uint position = uint(positions[token]), slot = position % kv.page_tokens;
   device const int* table = page_tables + ulong(uint(sequences[token])) * args.page_stride;
@@ -87,8 +87,8 @@ template <class T>
                  is_query ? n_heads : kv.n_kv_heads, norm, partial, p);
   threadgroup_barrier(mem_flags::mem_threadgroup);
   if (args.n_freqs > 0) {
-    rotate_pairs(values, rope + ulong(token) * 2 * args.n_freqs, args.n_freqs, args.interleaved,
-                 p);
+    rotate_pairs(values + args.first_rotated, rope + ulong(token) * 2 * args.n_freqs, args.n_freqs,
+                 args.interleaved, p);
     threadgroup_barrier(mem_flags::mem_threadgroup);
   }
   if (is_query) {

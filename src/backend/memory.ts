@@ -44,6 +44,8 @@ export interface KvShape {
   readonly nKvHeads: number;
   readonly kHeadDim: number;
   readonly vHeadDim: number;
+  /** Whether values are the first `vHeadDim` elements of the keys, and kept once. @default false */
+  readonly valuesInKeys?: boolean;
 }
 
 /**

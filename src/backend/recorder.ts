@@ -134,11 +134,14 @@ export interface Recorder {
   layerNorm(x: Value, weight: Weight, bias: Weight | undefined, eps: number): Value;
   /** `[rows, weight.rows]`: see {@linkcode MatmulOptions}. */
   matmul(x: Value, weight: Weight, options?: MatmulOptions): Value;
+  /** `[rows, weight.rows]`: each head's columns of `x` times its own of as many blocks of the weight's rows. */
+  headMatmul(x: Value, weight: Weight, nHeads: number): Value;
   /** `[tokens, 2 n]`: cosines, then sines, of `position * invFreq[1, n]`, times `scale`. */
   ropeTable(invFreq: Weight, scale: number): Value;
   /**
    * Splits `qkv[tokens, q heads | k heads | v heads]`, normalises and rotates q and k, appends k and v
-   * to the cache; returns q, `[tokens, nHeads * kHeadDim]`.
+   * to the cache; returns q, `[tokens, nHeads * kHeadDim]`. Where values are in the keys there are no v
+   * heads, and the last elements of a head are rotated instead of the first.
    */
   ropeAppend(qkv: Value, kv: KvCache, options: RopeAppendOptions): Value;
   /** Causal attention over the cached keys and values: `[tokens, nHeads * vHeadDim]`. */

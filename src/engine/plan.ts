@@ -45,10 +45,10 @@ export function planModel(checkpoint: Checkpoint): ModelPlan {
 
 /** Bytes that one token takes in the KV caches of all layers, with elements of `elementBytes`. */
 export function kvBytesPerToken(layers: readonly LayerKvShape[], elementBytes: number): number {
-  return layers.reduce(
-    (sum, layer) => sum + layer.nKvHeads * (layer.kHeadDim + layer.vHeadDim) * elementBytes,
-    0,
-  );
+  return layers.reduce((sum, layer) => {
+    const values = layer.valuesInKeys ? 0 : layer.vHeadDim;
+    return sum + layer.nKvHeads * (layer.kHeadDim + values) * elementBytes;
+  }, 0);
 }
 
 /** Bytes that the recurrent state of one sequence takes. */

@@ -10,6 +10,8 @@ export interface LayerKvShape {
   readonly nKvHeads: number;
   readonly kHeadDim: number;
   readonly vHeadDim: number;
+  /** Whether values are the first `vHeadDim` elements of the keys. @default false */
+  readonly valuesInKeys?: boolean;
 }
 
 /** The matrix of floats that one operation keeps of a sequence, whatever its length. */

@@ -32,7 +32,7 @@ export const deepseek: Family = {
     });
     const attention = { dims, rope, scale: attentionScale(config, dims.plain + dims.rotated) };
     return loadDecoder(source, c, {
-      kvLayers: Array.from({ length: c.nLayers }, () => latentKvShape(c, dims)),
+      kvLayers: Array.from({ length: c.nLayers }, () => latentKvShape(dims)),
       layer: (weights, i) =>
         preNormLayer({
           attentionNorm: loadRmsNorm(weights, c, INPUT_NORM),

@@ -1,10 +1,14 @@
 /**
  * Multi-head latent attention: keys and values are made of one short vector a token, queries of another, and
- * all heads share the part of a key that is rotated. Here they are made before they are kept, head by head: a
- * cache as large as that of plain attention. DeepSeek-AI, arXiv:2405.04434.
+ * all heads share the part of a key that is rotated. DeepSeek-AI, arXiv:2405.04434.
+ *
+ * Keys and values are never made. What would make a head's keys of latent vectors is applied to its query
+ * instead, and what would make its values to the mean of latent vectors that attention gives, so that all
+ * heads share one key, `(latent | rotated)`, whose first part is their value too, and nothing else is kept.
  */
-import type { ColumnPiece, Recorder, Value, Weight } from "../backend.ts";
+import type { Recorder, Value, Weight } from "../backend.ts";
 import type { Block } from "./blocks.ts";
+import type { TensorInfo, TensorType } from "../formats/tensor_info.ts";
 import type { LayerKvShape } from "./causal_lm.ts";
 import type { ConfigReader, Key } from "./config_reader.ts";
 import type { DecoderConfig } from "./decoder_config.ts";
@@ -42,8 +46,9 @@ export function latentDims(config: ConfigReader): LatentDims {
   };
 }
 
-export function latentKvShape(c: DecoderConfig, dims: LatentDims): LayerKvShape {
-  return { nKvHeads: c.nHeads, kHeadDim: dims.rotated + dims.plain, vHeadDim: dims.value };
+/** One key for all heads, the latent vector and the rotated part, of which the former is the value. */
+export function latentKvShape({ rank, rotated }: LatentDims): LayerKvShape {
+  return { nKvHeads: 1, kHeadDim: rank + rotated, vHeadDim: rank, valuesInKeys: true };
 }
 
 export interface LatentAttentionParts {
@@ -66,44 +71,39 @@ export function loadLatentAttention(
   // transformers has the norms of latent vectors at this whatever the config says.
   const eps = weights.isGguf ? c.normEps : 1e-6;
   const queries = loadQueries(weights, c, dims, eps);
-  const latent = weights.matrix(
+  const down = weights.matrix(
     ["self_attn.kv_a_proj_with_mqa", "attn_kv_a_mqa"],
     rank + rotated,
     hiddenSize,
   );
-  const latentNorm = weights.vector(["self_attn.kv_a_layernorm", "attn_kv_a_norm"], rank);
-  const expand = loadExpansion(weights, c, dims);
+  const norm = weights.vector(["self_attn.kv_a_layernorm", "attn_kv_a_norm"], rank);
+  const { toLatent, toValues } = loadHeadMatrices(weights, nHeads, dims);
   const out = weights.matrix(["self_attn.o_proj", "attn_output"], hiddenSize, nHeads * value);
 
   return (pass, x, residual) => {
     const { recorder, kv } = pass;
     const q = queries(recorder, x);
-    const shared = recorder.matmul(x, latent);
-    const narrow = recorder.gatherColumns([{ value: shared, width: rank }], 1);
-    const { keys, values } = expand(recorder, recorder.rmsNorm(narrow, latentNorm, { eps }));
-    // The rotated part of a head comes first, as rope_append wants it.
     const step = plain + rotated;
+    const plainQueries = recorder.gatherColumns([{ value: q, width: plain, step }], nHeads);
     const qHeads = recorder.gatherColumns([
+      { value: recorder.headMatmul(plainQueries, toLatent, nHeads), width: rank, step: rank },
       { value: q, width: rotated, first: plain, step },
-      { value: q, width: plain, step },
     ], nHeads);
-    const kHeads = recorder.gatherColumns(
-      [{ value: shared, width: rotated, first: rank }, keys],
-      nHeads,
-    );
-    const qkv = recorder.gatherColumns([
-      { value: qHeads, width: nHeads * step },
-      { value: kHeads, width: nHeads * step },
-      { value: values, width: nHeads * value },
+    const shared = recorder.matmul(x, down);
+    const latent = recorder.gatherColumns([{ value: shared, width: rank }], 1);
+    const qk = recorder.gatherColumns([
+      { value: qHeads, width: nHeads * (rank + rotated) },
+      { value: recorder.rmsNorm(latent, norm, { eps }), width: rank },
+      { value: shared, width: rotated, first: rank },
     ], 1);
-    const turned = recorder.ropeAppend(qkv, kv[index]!, {
+    const turned = recorder.ropeAppend(qk, kv[index]!, {
       nHeads,
       eps,
       rope: pass.ropeTable(rope),
       ropeLayout: rope.layout,
     });
     const mixed = recorder.attention(turned, kv[index]!, { nHeads, scale });
-    return recorder.matmul(mixed, out, { residual });
+    return recorder.matmul(recorder.headMatmul(mixed, toValues, nHeads), out, { residual });
   };
 }
 
@@ -122,63 +122,76 @@ function loadQueries(weights: WeightLoader, c: DecoderConfig, dims: LatentDims, 
     recorder.matmul(recorder.rmsNorm(recorder.matmul(x, down), norm, { eps }), up);
 }
 
-/** The plain part of each head's key, and all heads' values, of a latent vector. */
-type Expansion = (recorder: Recorder, latent: Value) => {
-  readonly keys: ColumnPiece;
-  readonly values: Value;
-};
+/** A head's matrices one behind another, for {@linkcode Recorder.headMatmul}. */
+interface HeadMatrices {
+  /** From the plain part of a query to what it is multiplied with a latent vector as, `[rank, plain]` a head. */
+  readonly toLatent: Weight;
+  /** From a latent vector to a value, `[value, rank]` a head. */
+  readonly toValues: Weight;
+}
 
-const BOTH: TensorName = ["self_attn.kv_b_proj", "attn_kv_b"];
-
-function loadExpansion(weights: WeightLoader, c: DecoderConfig, dims: LatentDims): Expansion {
-  const { nHeads } = c;
+/** Newer GGUF files have the matrices of keys and values apart, those of keys transposed. */
+function loadHeadMatrices(weights: WeightLoader, nHeads: number, dims: LatentDims): HeadMatrices {
   const { rank, plain, value } = dims;
-  if (weights.isGguf && !weights.has(BOTH)) return loadSplitExpansion(weights, nHeads, dims);
+  const both: TensorName = ["self_attn.kv_b_proj", "attn_kv_b"];
+  if (weights.isGguf && !weights.has(both)) {
+    const keys = weights.tensor([undefined, "attn_k_b"], "weight", [nHeads, rank, plain]);
+    const values = weights.tensor([undefined, "attn_v_b"], "weight", [nHeads, value, rank]);
+    return { toLatent: weights.mapWhole(keys, plain), toValues: weights.mapWhole(values, rank) };
+  }
   const step = plain + value;
-  const both = weights.matrix(BOTH, nHeads * step, rank);
-  return (recorder, latent) => {
-    const expanded = recorder.matmul(latent, both);
-    return {
-      keys: { value: expanded, width: plain, step },
-      values: recorder.gatherColumns(
-        [{ value: expanded, width: value, first: plain, step }],
-        nHeads,
-      ),
-    };
+  const tensor = weights.tensor(both, "weight", [nHeads * step, rank]);
+  const values = Array.from({ length: nHeads }, (_, head) => {
+    return { tensor, firstRow: head * step + plain, nRows: value };
+  });
+  return {
+    toLatent: transposedKeys(weights, tensor, nHeads, dims),
+    toValues: weights.mapSlices(values, rank),
   };
 }
 
-/** Newer GGUF files have keys and values apart, and the matrices of keys transposed. */
-function loadSplitExpansion(weights: WeightLoader, nHeads: number, dims: LatentDims): Expansion {
-  const { rank, plain, value } = dims;
-  const forKeys = transposedHeads(weights, nHeads, rank, plain);
-  const forValues = weights.mapWhole(
-    weights.tensor([undefined, "attn_v_b"], "weight", [nHeads, value, rank]),
-    rank,
-  );
-  return (recorder, latent) => ({
-    keys: { value: recorder.matmul(latent, forKeys), width: plain, step: plain },
-    values: recorder.matmul(latent, forValues),
+/** The matrices of keys, of a tensor with `(plain | value)` rows a head, transposed. */
+function transposedKeys(
+  weights: WeightLoader,
+  tensor: TensorInfo,
+  nHeads: number,
+  { rank, plain, value }: LatentDims,
+): Weight {
+  const stored = weights.mapWhole(tensor, rank);
+  const { type, encode } = FLOATS[tensor.type] ?? AS_F16;
+  return weights.upload(type, nHeads * rank, plain, [], () => {
+    const transposed = new Float32Array(nHeads * rank * plain);
+    for (let head = 0; head < nHeads; head++) {
+      const rows = weights.backend.readWeight(stored, head * (plain + value), plain);
+      for (let i = 0; i < plain; i++) {
+        for (let j = 0; j < rank; j++) {
+          transposed[(head * rank + j) * plain + i] = rows[i * rank + j]!;
+        }
+      }
+    }
+    return encode(transposed);
   });
 }
 
-/** `[nHeads x plain, rank]` of a tensor `[nHeads, rank, plain]`. */
-function transposedHeads(
-  weights: WeightLoader,
-  nHeads: number,
-  rank: number,
-  plain: number,
-): Weight {
-  const tensor = weights.tensor([undefined, "attn_k_b"], "weight", [nHeads, rank, plain]);
-  const stored = weights.mapWhole(tensor, plain);
-  return weights.upload("F32", nHeads * plain, rank, [], () => {
-    const values = new Float32Array(nHeads * plain * rank);
-    for (let head = 0; head < nHeads; head++) {
-      const rows = weights.backend.readWeight(stored, head * rank, rank);
-      for (let i = 0; i < rows.length; i++) {
-        values[(head * plain + i % plain) * rank + Math.floor(i / plain)] = rows[i]!;
-      }
-    }
-    return new Uint8Array(values.buffer);
-  });
+/** A type of floats, and its bytes of numbers that it can say. */
+interface FloatEncoding {
+  readonly type: TensorType;
+  readonly encode: (values: Float32Array<ArrayBuffer>) => Uint8Array<ArrayBuffer>;
 }
+
+const AS_F16: FloatEncoding = {
+  type: "F16",
+  encode: (values) => new Uint8Array(new Float16Array(values).buffer),
+};
+
+/** How weights of each type are stored anew; quantised ones, whose blocks lie along rows, in F16. */
+const FLOATS: Partial<Record<TensorType, FloatEncoding>> = {
+  F32: { type: "F32", encode: (values) => new Uint8Array(values.buffer) },
+  BF16: {
+    type: "BF16",
+    encode: (values) => {
+      const upper = Uint16Array.from(new Uint32Array(values.buffer), (bits) => bits >>> 16);
+      return new Uint8Array(upper.buffer);
+    },
+  },
+};

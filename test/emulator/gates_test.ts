@@ -162,6 +162,12 @@ const expectations: readonly Expectation[] = [
   },
   { file: "prefill_attention.cu", instance: /q8/, has: [tensorCores, fromShared] },
   {
+    file: "latent_attention.cu",
+    instance: /f16/,
+    has: [tensorCores, fromShared, asynchronous],
+  },
+  { file: "latent_attention.cu", instance: /q8/, has: [tensorCores, fromShared] },
+  {
     file: "batched_decode_attention.cu",
     instance: /attention<b?f16/,
     has: [tensorCores, fromShared, asynchronous],

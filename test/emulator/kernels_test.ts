@@ -23,7 +23,7 @@ const instances = new RegExp(
     "^(decode_|grouped_)?gemm<Format(F16|BF16)",
     "^repack_rows",
     "^gated_delta_rule<[24]>$",
-    "_attention<(q8, 96|bf16, 80|f16, 256)>$",
+    "_attention<(q8, 96|bf16, 80|f16, 256|f16, 288, 256|q8, 288, 256)>$",
     "<(float|f16|bf16|q8)>$",
     "^cast_rows<(float, bf16|bf16, float)>$",
   ].join("|"),
@@ -38,6 +38,8 @@ const sanitized = [
   /^(decode_|grouped_)?gemm_of_odd_columns/,
   /^naive_attention_(f32|sinks_q8)/,
   /^(prefill|decode)_attention_(q8_in_a_window|of_wide_heads|bf16_of_)/,
+  /^latent_attention_of_(one_token|several_queries)/,
+  /^head_groups_/,
   /^sampling_of_(few_tokens|equal_logits)/,
   /^sampling_(adjusts|reports|flags)/,
 ];

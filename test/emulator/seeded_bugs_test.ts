@@ -36,6 +36,19 @@ const bugs: readonly SeededBug[] = [
     instances: /<q8, 96>/,
   },
   {
+    bug: "a barrier is missing before keys that are values too are overwritten",
+    file: "latent_attention.cu",
+    change: [
+      "multiply_latent_values<K, V>(sums, keys, shared);\n    __syncthreads();",
+      "multiply_latent_values<K, V>(sums, keys, shared);",
+    ],
+    kernels: ["latent_attention.cu", "batched_decode_attention.cu"],
+    test: "latent_attention_of_several_queries",
+    mode: "tsan",
+    caughtAs: /ThreadSanitizer: data race[^]*load_keys/,
+    instances: /<q8, 288, 256>|merge/,
+  },
+  {
     bug: "the last element's tail is one too long",
     file: "glu.cu",
     change: ["if (i >= out_cols) return;", "if (i > out_cols) return;"],

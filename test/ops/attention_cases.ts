@@ -35,6 +35,8 @@ export interface Outline {
   readonly sequences: readonly (readonly [history: number, now: number])[];
   readonly headDim: number;
   readonly vHeadDim?: number;
+  /** Whether values are the first elements of the keys. */
+  readonly valuesInKeys?: boolean;
   readonly nKvHeads: number;
   readonly group: number;
   readonly pageTokens: number;
@@ -118,6 +120,35 @@ export const outlines: readonly Outline[] = [
   },
 ];
 
+/** Heads whose values are in their keys, as latent attention has them. */
+export const latentOutlines: readonly Outline[] = ([
+  { sequences: [[0, 1]], headDim: 24, vHeadDim: 16, nKvHeads: 1, group: 1, pageTokens: 16 },
+  { sequences: [[40, 9]], headDim: 40, vHeadDim: 32, nKvHeads: 1, group: 4, pageTokens: 16 },
+  { sequences: [[0, 7], [30, 1]], headDim: 21, vHeadDim: 5, nKvHeads: 2, group: 3, pageTokens: 7 },
+  { sequences: [[300, 3]], headDim: 64, vHeadDim: 48, nKvHeads: 1, group: 16, pageTokens: 64 },
+  { sequences: [[520, 1]], headDim: 36, vHeadDim: 28, nKvHeads: 1, group: 100, pageTokens: 100 },
+  {
+    sequences: [[70, 1], [9, 1], [5, 20]],
+    headDim: 192,
+    vHeadDim: 128,
+    nKvHeads: 1,
+    group: 8,
+    pageTokens: 16,
+  },
+  { sequences: [[33, 2]], headDim: 576, vHeadDim: 512, nKvHeads: 1, group: 16, pageTokens: 64 },
+  {
+    sequences: [[60, 5]],
+    headDim: 48,
+    vHeadDim: 32,
+    nKvHeads: 1,
+    group: 3,
+    pageTokens: 16,
+    window: 20,
+    softcap: 20,
+    sinks: true,
+  },
+] satisfies Outline[]).map((outline) => ({ ...outline, valuesInKeys: true }));
+
 /** Splits tokens into runs; within a run their order is random, as the border allows. */
 function shuffledRuns(random: Random, runs: readonly (readonly Token[])[]): Token[][] {
   return runs.map((run) => random.permutation(run.length).map((i) => run[i]!));
@@ -130,6 +161,7 @@ export function attentionCase(
   options: { readonly type: KvShape["type"]; readonly prepared: boolean },
 ): AttentionCase {
   const { sequences, headDim, vHeadDim = headDim, nKvHeads, group, pageTokens } = outline;
+  const { valuesInKeys = false } = outline;
   const nHeads = nKvHeads * group;
   const lengths = sequences.map(([history, now]) => history + now);
   const pageCounts = lengths.map((length) => Math.ceil(length / pageTokens));
@@ -142,9 +174,18 @@ export function attentionCase(
     }
   });
   const ordered = history.length > 0 ? [history, now] : [now];
-  const cols = headDim * (nHeads + nKvHeads) + vHeadDim * nKvHeads;
+  const cols = headDim * (nHeads + nKvHeads) + (valuesInKeys ? 0 : vHeadDim * nKvHeads);
+  const rotated = valuesInKeys ? headDim - vHeadDim : headDim;
   return {
-    shape: { type: options.type, nPages, pageTokens, nKvHeads, kHeadDim: headDim, vHeadDim },
+    shape: {
+      type: options.type,
+      nPages,
+      pageTokens,
+      nKvHeads,
+      kHeadDim: headDim,
+      vHeadDim,
+      valuesInKeys,
+    },
     nHeads,
     // Large enough for scores of some units, which make the softmax choose.
     scale: random.pick([1, 3]) / Math.sqrt(headDim),
@@ -157,7 +198,7 @@ export function attentionCase(
     weightOffset: random.pick([0, 1]),
     invFreq: options.prepared
       ? Float32Array.from(
-        { length: headDim >> random.int(1, 2) },
+        { length: rotated >> random.int(1, 2) },
         (_, i) => 1000 ** (-2 * i / headDim),
       )
       : undefined,

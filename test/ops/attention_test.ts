@@ -4,7 +4,14 @@ import { type Matrix, matrixOfRows, rowOf, type Tolerance } from "../support/mat
 import { opTest } from "../support/operations.ts";
 import { runStep, type StepGraph } from "../support/step_graph.ts";
 import { f32Vector } from "../support/weights.ts";
-import { type AttentionCase, attentionCase, outlines, type Token } from "./attention_cases.ts";
+import {
+  type AttentionCase,
+  attentionCase,
+  latentOutlines,
+  type Outline,
+  outlines,
+  type Token,
+} from "./attention_cases.ts";
 import { attend, normalizeAndRotate, type Preparation } from "./plain_attention.ts";
 
 /** The first row of each sequence in `qkv`. */
@@ -126,13 +133,17 @@ function plain(inputs: AttentionCase): Matrix {
         weightOffset: inputs.weightOffset,
         invFreq,
         ropeLayout,
+        rotatesEnd: shape.valuesInKeys,
       };
       const q = normalizeAndRotate(row.subarray(0, qCols), { ...options, norm: undefined });
       const k = normalizeAndRotate(row.subarray(qCols, qCols + kCols), { ...options, norm: kNorm });
+      const keys = heads(k, kHeadDim, store);
       return {
         q: heads(q, kHeadDim, (head) => head),
-        k: heads(k, kHeadDim, store),
-        v: heads(Float64Array.from(row.subarray(qCols + kCols)), vHeadDim, store),
+        k: keys,
+        v: shape.valuesInKeys
+          ? keys.map((key) => key.subarray(0, vHeadDim))
+          : heads(Float64Array.from(row.subarray(qCols + kCols)), vHeadDim, store),
       };
     })
   );
@@ -156,6 +167,8 @@ function attentionTest(
     readonly prepared: boolean;
     /** Of how many outlines one is taken. @default 1 */
     readonly every?: number;
+    /** @default the common ones */
+    readonly outlines?: readonly Outline[];
   },
   tolerances: {
     readonly tolerance: Tolerance;
@@ -165,7 +178,9 @@ function attentionTest(
 ): void {
   opTest<AttentionCase>(name, {
     cases: (random) =>
-      outlines.filter((_, i) => i % (options.every ?? 1) === 0).map((outline) => [
+      (options.outlines ?? outlines).filter((_, i) => i % (options.every ?? 1) === 0).map((
+        outline,
+      ) => [
         JSON.stringify(outline),
         attentionCase(random, outline, options),
       ]),
@@ -205,3 +220,16 @@ attentionTest("attention over an F16 cache of rotated keys", { type: "F16", prep
   tolerance: { absolute: 1e-3, relative: 2e-3 },
   referenceTolerance: { absolute: 1e-3, relative: 2e-3 },
 });
+
+for (const type of ["F32", "F16", "BF16", "Q8_0"] as const) {
+  const rounds = type !== "F32";
+  attentionTest(`attention over values in ${type} keys`, {
+    type,
+    prepared: !rounds,
+    outlines: latentOutlines,
+  }, {
+    tolerance: { absolute: 2e-6, relative: 1e-5 },
+    referenceTolerance: { absolute: 1e-6, relative: 2e-6 },
+    ...(rounds ? { gpuTolerance } : {}),
+  });
+}

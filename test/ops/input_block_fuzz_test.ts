@@ -14,7 +14,7 @@ async function recordStep(border: RawBorder, random: Random): Promise<number> {
   const weight = (rows: number, cols: number) => border.upload(randomMatrix(random, rows, cols));
   const step = border.make((out) => s.forge_step_begin(device, 8, 4, 3, 4, out));
   const pageBytes = new BigUint64Array(1);
-  const kv = border.make((out) => s.forge_kv_create(device, 0, 6, 4, 1, 8, 8, out, pageBytes));
+  const kv = border.make((out) => s.forge_kv_create(device, 0, 6, 4, 1, 8, 8, 0, out, pageBytes));
   const value = (call: (out: Uint32Array<ArrayBuffer>) => number) => border.value(call);
   const x = value((out) => s.forge_embed(step, weight(vocabulary, 8), 1, out));
   const qkv = value((out) => s.forge_matmul(step, x, weight(32, 8), 0, 1, 0, 0, out));

@@ -15,6 +15,7 @@ const shape: KvShape = {
   vHeadDim: 8,
 };
 const cols = 4 * 16 + 2 * 16 + 2 * 8;
+const latent: KvShape = { ...shape, valuesInKeys: true };
 
 /** Appends the rows of qkv at positions from `first` on, and attends over all there is. */
 function attend(
@@ -44,6 +45,17 @@ deviceTest("a new cache is all zeros", (device) => {
   }
 });
 
+deviceTest("values in keys are kept once", (device) => {
+  for (const type of ["F32", "F16", "BF16", "Q8_0"] as const) {
+    const keys = { ...latent, type, nKvHeads: 1, kHeadDim: 576, vHeadDim: 512 };
+    const elements = keys.pageTokens * keys.kHeadDim;
+    const bytes = { F32: 4 * elements, F16: 2 * elements, BF16: 2 * elements };
+    const { pageBytes } = device.createKv(keys);
+    if (type !== "Q8_0") assertEquals(pageBytes, bytes[type]);
+    assertEquals(pageBytes < device.createKv({ ...keys, valuesInKeys: false }).pageBytes, true);
+  }
+});
+
 deviceTest("pages are read as they were written", (device, random) => {
   const kv = device.createKv(shape);
   const pages = Array.from({ length: shape.nPages }, () => random.bytes(kv.pageBytes));
@@ -66,13 +78,19 @@ deviceTest("tokens go to their sequence's pages and nowhere else", async (device
   });
 });
 
-for (const type of ["F16", "BF16", "Q8_0"] as const) {
+const kinds: readonly [what: string, shape: KvShape, cols: number][] = [
+  ["F16", shape, cols],
+  ["BF16", { ...shape, type: "BF16" }, cols],
+  ["Q8_0", { ...shape, type: "Q8_0" }, cols],
+  ["latent", latent, cols - 2 * 8],
+  ["latent Q8_0", { ...latent, type: "Q8_0" }, cols - 2 * 8],
+];
+for (const [what, typed, qkvCols] of kinds) {
   deviceTest(
-    `copied, saved and restored ${type} pages attend as the originals do`,
+    `copied, saved and restored ${what} pages attend as the originals do`,
     async (device, random) => {
-      const typed = { ...shape, type };
       const kv = device.createKv(typed);
-      const prompt = randomMatrix(random, 7, cols), next = randomMatrix(random, 1, cols);
+      const prompt = randomMatrix(random, 7, qkvCols), next = randomMatrix(random, 1, qkvCols);
       await attend(device, kv, prompt, [4, 1]);
       const saved = [4, 1].map((page) => kv.readPage(page));
       const expected = await attend(device, kv, next, [4, 1], 7);
@@ -123,6 +141,7 @@ deviceTest("caches of impossible shapes are refused", (device) => {
     [{ nKvHeads: 0 }, "0 heads"],
     [{ kHeadDim: 0 }, "heads of 0"],
     [{ vHeadDim: 5000 }, "heads of 5000"],
+    [{ vHeadDim: 17, valuesInKeys: true }, "values of 17 in keys of 16"],
     [{ nPages: 2 ** 24, pageTokens: 4096, nKvHeads: 4096, kHeadDim: 4096, vHeadDim: 4096 }, ""],
   ];
   for (const [change, message] of refused) {

@@ -13,11 +13,13 @@ export interface Preparation {
   /** Frequencies of the pairs that are rotated; the rest of a head stays. */
   readonly invFreq: Float32Array | undefined;
   readonly ropeLayout: RopeLayout;
+  /** Whether the last pairs of a head are rotated instead of the first. */
+  readonly rotatesEnd?: boolean | undefined;
 }
 
 /** Queries or keys of all heads, normalised and rotated. */
 export function normalizeAndRotate(heads: ArrayLike<number>, options: Preparation): Float64Array {
-  const { headDim, position, norm, eps, weightOffset, invFreq, ropeLayout } = options;
+  const { headDim, position, norm, eps, weightOffset, invFreq, ropeLayout, rotatesEnd } = options;
   const out = Float64Array.from(heads);
   if (norm !== undefined) {
     for (let begin = 0; begin < out.length; begin += norm.length) {
@@ -27,7 +29,7 @@ export function normalizeAndRotate(heads: ArrayLike<number>, options: Preparatio
     }
   }
   const pairs = invFreq?.length ?? 0;
-  for (let head = 0; head < out.length; head += headDim) {
+  for (let head = rotatesEnd ? headDim - 2 * pairs : 0; head < out.length; head += headDim) {
     for (let i = 0; i < pairs; i++) {
       const angle = Math.fround(position * invFreq![i]!);
       const first = head + (ropeLayout === "half" ? i : 2 * i);

@@ -54,8 +54,11 @@ borderTest("random recordings", async (border, random) => {
   const weights = [[1, 8], [8, 8], [1, 16], [16, 8], [8, 16], [24, 8], [4, 8], [1, 4], [32, 8]]
     .map(([rows = 0, cols = 0]) => border.upload(randomMatrix(random, rows, cols)));
   const pageBytes = new BigUint64Array(1);
-  const caches = [[1, 8], [2, 4]].map(([heads = 0, dim = 0]) =>
-    border.make((out) => s.forge_kv_create(device, 0, 6, 4, heads, dim, dim, out, pageBytes))
+  const caches = [[1, 8, 0], [2, 4, 0], [1, 8, 1]].map(([heads = 0, dim = 0, inKeys = 0]) =>
+    border.make((out) => {
+      const values = inKeys ? dim / 2 : dim;
+      return s.forge_kv_create(device, 0, 6, 4, heads, dim, values, inKeys, out, pageBytes);
+    })
   );
   let ended = 0, recorded = 0;
   for (let i = 0; i < 1000; i++) {
@@ -78,6 +81,7 @@ borderTest("random recordings", async (border, random) => {
       () => s.forge_rms_norm(h, x(), w(), float(), float(), residual(), out),
       () => s.forge_layer_norm(h, x(), w(), optional(), float(), out),
       () => s.forge_matmul(h, x(), w(), optional(), float(), enumValue(), residual(), out),
+      () => s.forge_head_matmul(h, x(), w(), small(), out),
       () => s.forge_rope_table(h, w(), float(), out),
       () =>
         s.forge_rope_append(

@@ -56,6 +56,10 @@ export function begin(device: Backend): Parts {
   };
 }
 
+function latentKv({ device }: Parts): KvCache {
+  return device.createKv({ ...kvShape, vHeadDim: 2, valuesInKeys: true });
+}
+
 const unknown = 99 as Value;
 const none = 0 as Value;
 export const norm = { eps: 1e-5 };
@@ -112,6 +116,19 @@ export const refusals: Readonly<Record<string, readonly Refusal[]>> = {
       (p) => p.recorder.matmul(p.x, p.matrix(8, 8), { residual: p.outputs }),
     ],
   ],
+  head_matmul: [
+    ["x is 99", (p) => p.recorder.headMatmul(unknown, p.matrix(6, 4), 2)],
+    ["0 heads", (p) => p.recorder.headMatmul(p.x, p.matrix(6, 4), 0)],
+    ["4097 heads", (p) => p.recorder.headMatmul(p.x, p.matrix(6, 4), 4097)],
+    [
+      "7 rows are not 2 heads of equal size",
+      (p) => p.recorder.headMatmul(p.x, p.matrix(7, 4), 2),
+    ],
+    [
+      "x has 8 columns; expected 2 heads of 3",
+      (p) => p.recorder.headMatmul(p.x, p.matrix(6, 3), 2),
+    ],
+  ],
   rope_table: [
     ["inv_freq is [2, 4]; expected [1, 4]", (p) => p.recorder.ropeTable(p.matrix(2, 4), 1)],
   ],
@@ -151,6 +168,18 @@ export const refusals: Readonly<Record<string, readonly Refusal[]>> = {
         p.recorder.ropeAppend(p.tokens(qkvCols), p.kv, {
           ...append,
           rope: p.recorder.ropeTable(p.vector(3), 1),
+        }),
+    ],
+    [
+      "qkv has 32 columns; expected 24 (16 + 8 + 0)",
+      (p) => p.recorder.ropeAppend(p.tokens(qkvCols), latentKv(p), append),
+    ],
+    [
+      "the rope table rotates 4 elements of heads of 4, of which the first 2 are values",
+      (p) =>
+        p.recorder.ropeAppend(p.tokens(24), latentKv(p), {
+          ...append,
+          rope: p.recorder.ropeTable(p.vector(2), 1),
         }),
     ],
   ],

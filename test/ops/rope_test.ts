@@ -52,22 +52,29 @@ interface RopeCase {
 
 const eps = 1e-5;
 
-function ropeCase(random: Random, headDim: number, nKvHeads: number, group: number): RopeCase {
+function ropeCase(
+  random: Random,
+  [headDim, nKvHeads, group]: readonly [headDim: number, nKvHeads: number, group: number],
+  valuesInKeys: boolean,
+): RopeCase {
   const shape: KvShape = {
     type: "F32",
     nPages: 4,
     pageTokens: 32,
     nKvHeads,
     kHeadDim: headDim,
-    vHeadDim: random.pick([headDim, 8]),
+    vHeadDim: valuesInKeys ? headDim >> 1 : random.pick([headDim, 8]),
+    valuesInKeys,
   };
   const nHeads = nKvHeads * group;
   const tokens = random.pick([1, 7, 70]);
-  const rotated = random.pick([headDim, headDim >> 1, headDim >> 2]) >> 1;
+  const widths = [headDim, headDim >> 1, headDim >> 2];
+  const rotated = random.pick(valuesInKeys ? widths.slice(1) : widths) >> 1;
+  const vCols = valuesInKeys ? 0 : shape.vHeadDim * nKvHeads;
   return {
     shape,
     nHeads,
-    qkv: randomMatrix(random, tokens, headDim * (nHeads + nKvHeads) + shape.vHeadDim * nKvHeads),
+    qkv: randomMatrix(random, tokens, headDim * (nHeads + nKvHeads) + vCols),
     positions: random.permutation(4 * 32).slice(0, tokens),
     qNorm: random.pick([
       undefined,
@@ -84,8 +91,9 @@ function ropeCase(random: Random, headDim: number, nKvHeads: number, group: numb
 opTest<RopeCase>("rope_append: queries", {
   cases: (random) =>
     [1, 2, 8, 24, 64, 80, 128, 256].flatMap((headDim) =>
-      [[1, 1], [1, 8], [2, 3], [3, 2]].map(([nKvHeads = 0, group = 0]) => {
-        const inputs = ropeCase(random, headDim, nKvHeads, group);
+      [[1, 1], [1, 8], [2, 3], [3, 2]].map(([nKvHeads = 0, group = 0], i) => {
+        const valuesInKeys = headDim > 1 && i % 2 === 1;
+        const inputs = ropeCase(random, [headDim, nKvHeads, group], valuesInKeys);
         const { qkv, nHeads, qNorm, invFreq, ropeLayout } = inputs;
         return [
           `${qkv.rows} tokens, ${nHeads} heads of ${headDim}, norm of ${qNorm?.length}, ` +
@@ -125,6 +133,7 @@ opTest<RopeCase>("rope_append: queries", {
           weightOffset,
           invFreq,
           ropeLayout,
+          rotatesEnd: shape.valuesInKeys,
         }),
     ),
   tolerance: { absolute: 2e-6, relative: 2e-6 },

@@ -1,6 +1,6 @@
 // Attention over one split of positions: scores, softmax, and the weighted sum of values, each over
 // runs of positions that lie together in a page. Few query rows read the cache as it is stored,
-// many unpack each run to floats once. T. Dao et al., "FlashAttention", 2022; split over KV as in
+// many, or those of heads whose values are in their keys, unpack each run to floats once. T. Dao et al., "FlashAttention", 2022; split over KV as in
 // "Flash-Decoding", T. Dao et al., 2023.
 
 #include "attention_unpack.h"
@@ -193,9 +193,15 @@ template <class Cache>
 void attend(const Split& split) {
   const AttentionRows& rows = split.rows;
   const KvHead& kv = rows.kv;
-  const uint64_t k_stride = rows.page_tokens, v_stride = rows.v_head_dim;
-  const uint64_t v_blocks = (rows.v_head_dim + kKvBlock - 1) / kKvBlock;
-  const bool unpacks = split.n_rows > kTileTokens;
+  const uint64_t k_stride = rows.page_tokens;
+  const uint64_t v_stride = rows.values_in_keys ? rows.k_head_dim : rows.v_head_dim;
+  const uint64_t v_blocks = (v_stride + kKvBlock - 1) / kKvBlock;
+  const bool unpacks = rows.values_in_keys || split.n_rows > kTileTokens;
+  // A run that lies as values do.
+  const auto run_of_rows = [&](int32_t slot, uint64_t page, const uint8_t* ahead) {
+    return Run{kv.v + page + slot * v_stride * Cache::kBytes, v_stride,
+               kv.v_scales + page + slot * v_blocks * 2, v_blocks, ahead};
+  };
   const int32_t seen_end = split.begin + split.any.high;
   const uint8_t* first_values = kv.v + page_at(rows, split.begin + split.any.low);
 
@@ -204,7 +210,11 @@ void attend(const Split& split) {
                                                  : first_values;
     const Run run = {kv.k + page + slot * Cache::kBytes, k_stride, kv.k_scales + page + slot * 2,
                      k_stride, ahead};
-    if (unpacks) {
+    if (rows.values_in_keys) {
+      const Run keys = unpack_key_rows<Cache>(run_of_rows(slot, page, ahead), rows.k_head_dim, n,
+                                              split.unpacked);
+      score_rows<Unpacked>(split, keys, first, n);
+    } else if (unpacks) {
       const Run keys = unpack_keys<Cache>(run, rows.k_head_dim, n, split.unpacked);
       score_rows<Unpacked>(split, keys, first, n);
     } else {
@@ -229,7 +239,7 @@ void attend(const Split& split) {
     const uint8_t* ahead = next < split.any.high ? kv.v + page_at(rows, split.begin + next)
                            : goes_on             ? kv.k + page_at(rows, seen_end)
                                                  : here;
-    const Run run = {here, v_stride, kv.v_scales + page + slot * v_blocks * 2, v_blocks, ahead};
+    const Run run = run_of_rows(slot, page, ahead);
     if (unpacks) {
       const Run values = unpack_values<Cache>(run, out_dim, n, split.unpacked);
       add_values<Unpacked>(split, values, first, n);

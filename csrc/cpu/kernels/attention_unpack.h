@@ -3,6 +3,7 @@
 // Runs of keys and values as floats, for query rows so many that each element is read often.
 
 #include "attention_tiles.h"
+#include "transpose.h"
 
 namespace forge::cpu::FORGE_TARGET {
 
@@ -33,6 +34,35 @@ Run unpack_keys(const Run& run, uint32_t dim, int n, float* to) {
     } else {
       unpack_key_vectors<Cache, 1>(run, dim, i, to);
       i += kLanes;
+    }
+  }
+  const auto* data = reinterpret_cast<const uint8_t*>(to);
+  return {data, kAttentionRun, nullptr, 0, data};
+}
+
+// The same of keys that lie with dimensions next to each other, as values do: squares of 16 positions
+// by 16 dimensions are turned.
+template <class Cache>
+Run unpack_key_rows(const Run& run, uint32_t dim, int n, float* to) {
+  constexpr int kSide = kColumnRows;
+  for (int first = 0; first < n; first += kSide) {
+    for (uint32_t d = 0; d < dim; d += kSide) {
+      float square[kSide][kSide];
+      const uint8_t* rows[kSide];
+      for (int i = 0; i < kSide; ++i) {
+        // Behind the last position any will do.
+        const int position = first + i < n ? first + i : n - 1;
+        fetch_ahead<Cache, kSide / kLanes>(run, position * run.stride + d);
+        for (int j = 0; j < kSide; j += kLanes) {
+          store(square[i] + j, load_value<Cache>(run, static_cast<uint32_t>(position), d + j));
+        }
+        rows[i] = reinterpret_cast<const uint8_t*>(square[i]);
+      }
+      for (uint32_t column = 0; column < kSide; column += Squares<float>::kColumns) {
+        float* turned = to + (d + column) * kAttentionRun + first;
+        transpose<float>(rows, column * sizeof(float), reinterpret_cast<uint8_t*>(turned),
+                         kAttentionRun);
+      }
     }
   }
   const auto* data = reinterpret_cast<const uint8_t*>(to);

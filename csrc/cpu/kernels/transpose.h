@@ -38,11 +38,11 @@ FORGE_INLINE void transpose_squares(ByteVec (&rows)[Squares<Element>::kSize]) {
   }
 }
 
-// out[column][row] = element `column` of each of 16 rows, for kColumns columns. Rows may have any
-// alignment.
+// out[column][row] = element `column` of each of 16 rows, for kColumns columns, which are `stride`
+// elements apart. Rows may have any alignment.
 template <class Element>
 FORGE_INLINE void transpose(const uint8_t* const (&rows)[kColumnRows], uint64_t offset,
-                            uint8_t* out) {
+                            uint8_t* out, uint64_t stride = kColumnRows) {
   using S = Squares<Element>;
   FORGE_UNROLL(4)
   for (uint32_t pass = 0; pass < S::kPasses; ++pass) {
@@ -65,7 +65,7 @@ FORGE_INLINE void transpose(const uint8_t* const (&rows)[kColumnRows], uint64_t 
       FORGE_UNROLL(2)
       for (uint32_t across = 0; across < S::kAcross; ++across) {
         const uint32_t column = across * S::kSize + i;
-        memcpy(out + (column * kColumnRows + first) * sizeof(Element),
+        memcpy(out + (column * stride + first) * sizeof(Element),
                reinterpret_cast<const uint8_t*>(&squares[i]) + across * kBytes, kBytes);
       }
     }

@@ -208,6 +208,30 @@ TEST(moe_group_covers_every_pair_once) {
     EXPECT(std::all_of(seen.begin(), seen.end(), [](int n) { return n == 1; }));
   }
 }
+TEST(head_groups_are_groups_of_all_heads_in_order) {
+  for (const u32 tokens : {1u, 7u, 33u}) {
+    const u32 n_heads = 12, tile_tokens = 8, head_tiles = (tokens + tile_tokens - 1) / tile_tokens;
+    Buffer<MoeTile> tiles(n_heads * head_tiles);
+    Buffer<u32> n_tiles(1), pairs(tokens * n_heads);
+    const Buffer<u32> n_tokens = {tokens};
+    launch(HeadGroups{.tiles = tiles.data(),
+                      .n_tiles = n_tiles.data(),
+                      .pairs = pairs.data(),
+                      .n_tokens = n_tokens.data(),
+                      .max_tokens = tokens + 2,
+                      .n_heads = n_heads,
+                      .tile_tokens = tile_tokens});
+    EXPECT(n_tiles[0] == n_heads * head_tiles);
+    for (u32 i = 0, pair = 0; i < n_tiles[0]; ++i) {
+      EXPECT(tiles[i].expert == i / head_tiles && tiles[i].first == pair);
+      EXPECT(tiles[i].count == std::min(tile_tokens, tokens - i % head_tiles * tile_tokens));
+      for (u32 p = pair; p < pair + tiles[i].count; ++p) {
+        EXPECT(pairs[p] == p % tokens * n_heads + tiles[i].expert);
+      }
+      pair += tiles[i].count;
+    }
+  }
+}
 TEST(grouped_matvec_of_one_token) {
   for (const WeightKind& kind : fast_kinds) check_product(kind, 1, 1, true);
 }

@@ -3,11 +3,11 @@
 namespace {
 
 void check(const KvType& type, u32 n_heads, u32 n_kv_heads, u32 k_dim, u32 v_dim, u32 page_tokens,
-           u32 window, float softcap, bool with_sinks) {
+           u32 window, float softcap, bool with_sinks, bool values_in_keys = false) {
   Random random(k_dim + window);
   const std::vector<u32> lengths = {150, 1, 9};
   const Sequences sequences(random, lengths, page_tokens);
-  Pages pages(type, sequences.n_pages, page_tokens, n_kv_heads, k_dim, v_dim);
+  Pages pages(type, sequences.n_pages, page_tokens, n_kv_heads, k_dim, v_dim, values_in_keys);
   pages.fill(random);
   const Buffer<i32> positions = {149, 130, 0, 8}, sequence_of = {0, 0, 1, 2};
   const u32 tokens = 4;
@@ -58,4 +58,7 @@ TEST(naive_attention_f32) { check(kv_types[0], 4, 2, 16, 16, 16, 0, 0, false); }
 TEST(naive_attention_window_f16) { check(kv_types[1], 2, 1, 8, 24, 7, 20, 0, false); }
 TEST(naive_attention_softcap_bf16) { check(kv_types[2], 2, 2, 20, 12, 32, 0, 5, false); }
 TEST(naive_attention_sinks_q8) { check(kv_types[3], 2, 1, 48, 64, 3, 128, 0, true); }
+TEST(naive_attention_of_values_in_keys) {
+  for (const KvType& type : kv_types) check(type, 6, 2, 40, 36, 5, 0, 0, false, true);
+}
 TEST(naive_attention_of_wide_values) { check(kv_types[0], 1, 1, 12, 520, 16, 0, 0, false); }

@@ -119,6 +119,13 @@ struct MoeGroup {
   const u32* n_tokens;
   u32 n_experts, top_k, tile_tokens;
 };
+// What MoeGroup lists, of tokens that all take every head.
+struct HeadGroups {
+  MoeTile* tiles;
+  u32 *n_tiles, *pairs;
+  const u32* n_tokens;
+  u32 max_tokens, n_heads, tile_tokens;
+};
 struct GroupedMatvec {
   float* out;
   const float* x;
@@ -293,6 +300,7 @@ void launch(const Matvec& op);
 void launch(const Gemm& op);
 void launch(const MoeRoute& op);
 void launch(const MoeGroup& op);
+void launch(const HeadGroups& op);
 void launch(const GroupedMatvec& op);
 void launch(const GroupedGemm& op);
 void launch(const MoeCombine& op);

@@ -14,7 +14,8 @@ u32 longest(const std::vector<u32>& lengths) {
 
 }  // namespace
 
-Pages::Pages(const KvType& type, u32 n_pages, u32 page_tokens, u32 n_kv_heads, u32 k_dim, u32 v_dim)
+Pages::Pages(const KvType& type, u32 n_pages, u32 page_tokens, u32 n_kv_heads, u32 k_dim, u32 v_dim,
+             bool values_in_keys)
     : cache{}, data(0), type_(type) {
   const bool scaled = type.bytes == 1;
   const auto scale_bytes = [&](u32 dim) {
@@ -28,6 +29,12 @@ Pages::Pages(const KvType& type, u32 n_pages, u32 page_tokens, u32 n_kv_heads, u
   cache.v_offset = cache.k_scales + scale_bytes(k_dim);
   cache.v_scales = cache.v_offset + padded(page_tokens * v_dim * type.bytes);
   cache.head_bytes = cache.v_scales + scale_bytes(v_dim);
+  if (values_in_keys) {
+    cache.values_in_keys = 1;
+    cache.head_bytes = cache.v_offset;
+    cache.v_offset = 0;
+    cache.v_scales = cache.k_scales;
+  }
   cache.page_bytes = u64(n_kv_heads) * cache.head_bytes;
   data.~Buffer();
   new (&data) Buffer<u8>(n_pages * cache.page_bytes);
@@ -56,6 +63,7 @@ double Pages::k(u32 page, u32 slot, u32 head, u32 i) const {
 }
 
 double Pages::v(u32 page, u32 slot, u32 head, u32 i) const {
+  if (cache.values_in_keys != 0) return k(page, slot, head, i);
   const u64 at = head_at(page, head);
   return number(at + cache.v_offset, at + cache.v_scales, cache.v_dim, slot, i);
 }
@@ -80,6 +88,7 @@ void Pages::fill_part(Random& random, u64 rows, u64 scales, u32 dim) {
 void Pages::fill(Random& random) {
   for (u64 at = 0; at < data.size(); at += cache.head_bytes) {
     fill_part(random, at, at + cache.k_scales, cache.k_dim);
+    if (cache.values_in_keys != 0) continue;
     fill_part(random, at + cache.v_offset, at + cache.v_scales, cache.v_dim);
   }
 }

@@ -12,6 +12,7 @@ struct KvCache {
   u8* data;
   u64 page_bytes;
   u32 head_bytes, v_offset, k_scales, v_scales, page_tokens, n_kv_heads, k_dim, v_dim;
+  u32 values_in_keys;
 };
 
 struct KvType {
@@ -24,7 +25,9 @@ inline const KvType kv_types[] = {
 
 class Pages {
  public:
-  Pages(const KvType& type, u32 n_pages, u32 page_tokens, u32 n_kv_heads, u32 k_dim, u32 v_dim);
+  // With `values_in_keys` values are the first v_dim numbers of keys.
+  Pages(const KvType& type, u32 n_pages, u32 page_tokens, u32 n_kv_heads, u32 k_dim, u32 v_dim,
+        bool values_in_keys = false);
 
   // The number that the cache holds.
   double k(u32 page, u32 slot, u32 head, u32 i) const;

@@ -9,12 +9,13 @@ struct Case {
   u32 q_norm_width, k_norm_width;  // 0: no norm
   u32 n_freqs;                     // 0: no rotation
   u32 interleaved;
+  bool values_in_keys = false;
 };
 
 // A head normalised and rotated in double.
 std::vector<double> plain_head(const float* all, u32 n_heads, u32 head, u32 dim,
                                const float* weight, u32 width, const float* angles, u32 n,
-                               u32 interleaved) {
+                               u32 interleaved, bool values_in_keys) {
   std::vector<double> x(all + head * dim, all + (head + 1) * dim);
   if (width > 0) {
     const u32 first = width == dim ? head * dim : 0, count = width == dim ? dim : n_heads * dim;
@@ -24,9 +25,10 @@ std::vector<double> plain_head(const float* all, u32 n_heads, u32 head, u32 dim,
       x[i] *= (weight[width == dim ? i : head * dim + i] + 1.0) / std::sqrt(squares / count + 1e-6);
     }
   }
+  double* turned = x.data() + (values_in_keys ? dim - 2 * n : 0);
   for (u32 i = 0; i < n; ++i) {
-    double& a = x[interleaved ? 2 * i : i];
-    double& b = x[interleaved ? 2 * i + 1 : i + n];
+    double& a = turned[interleaved ? 2 * i : i];
+    double& b = turned[interleaved ? 2 * i + 1 : i + n];
     const double rotated = a * angles[i] - b * angles[n + i];
     b = a * angles[n + i] + b * angles[i];
     a = rotated;
@@ -54,9 +56,10 @@ void check(const KvType& type, const Case& c) {
   const Buffer<i32> sequence_of = {0, 1, 0};
   const u32 tokens = 3;
   const Sequences sequences(random, lengths, c.page_tokens);
-  Pages pages(type, sequences.n_pages, c.page_tokens, c.n_kv_heads, c.k_dim, c.v_dim);
+  Pages pages(type, sequences.n_pages, c.page_tokens, c.n_kv_heads, c.k_dim, c.v_dim,
+              c.values_in_keys);
   const u32 q_cols = c.n_heads * c.k_dim, k_cols = c.n_kv_heads * c.k_dim;
-  const u32 cols = q_cols + k_cols + c.n_kv_heads * c.v_dim;
+  const u32 cols = q_cols + k_cols + (c.values_in_keys ? 0 : c.n_kv_heads * c.v_dim);
   const auto qkv = random_floats(random, tokens * cols);
   const auto q_norm = random_floats(random, c.q_norm_width),
              k_norm = random_floats(random, c.k_norm_width);
@@ -103,7 +106,7 @@ void check(const KvType& type, const Case& c) {
     const float* angles = rope.data() + t * 2 * c.n_freqs;
     for (u32 h = 0; h < c.n_heads; ++h) {
       const auto expected = plain_head(row, c.n_heads, h, c.k_dim, q_norm.data(), c.q_norm_width,
-                                       angles, c.n_freqs, c.interleaved);
+                                       angles, c.n_freqs, c.interleaved, c.values_in_keys);
       expect_near("q", q.data() + t * q_cols + h * c.k_dim, expected.data(), c.k_dim, 1e-5, 1e-5);
     }
     const auto position = static_cast<u32>(positions[t]);
@@ -111,10 +114,12 @@ void check(const KvType& type, const Case& c) {
     const u32 slot = position % c.page_tokens;
     for (u32 h = 0; h < c.n_kv_heads; ++h) {
       const auto expected = plain_head(row + q_cols, c.n_kv_heads, h, c.k_dim, k_norm.data(),
-                                       c.k_norm_width, angles, c.n_freqs, c.interleaved);
+                                       c.k_norm_width, angles, c.n_freqs, c.interleaved,
+                                       c.values_in_keys);
       for (u32 i = 0; i < c.k_dim; ++i) {
         EXPECT(std::abs(pages.k(page, slot, h, i) - expected[i]) <= slack(type, expected, i));
       }
+      if (c.values_in_keys) continue;
       const float* v = row + q_cols + k_cols + h * c.v_dim;
       const std::vector<double> values(v, v + c.v_dim);
       for (u32 i = 0; i < c.v_dim; ++i) {
@@ -142,4 +147,10 @@ TEST(rope_append_plain_f32) { check(kv_types[0], {4, 2, 64, 64, 5, 0, 0, 32, 0})
 TEST(rope_append_norm_a_head_f16) { check(kv_types[1], {6, 2, 80, 80, 16, 80, 80, 40, 0}); }
 TEST(rope_append_norm_all_heads_bf16) { check(kv_types[2], {4, 4, 96, 96, 8, 384, 384, 16, 1}); }
 TEST(rope_append_q8) { check(kv_types[3], {2, 1, 80, 48, 4, 0, 80, 8, 1}); }
+TEST(rope_append_of_values_in_keys) {
+  for (const KvType& type : kv_types) {
+    check(type, {6, 2, 48, 36, 4, 0, 0, 6, 1, true});
+    check(type, {3, 1, 48, 36, 4, 0, 48, 5, 0, true});
+  }
+}
 TEST(rope_append_without_rotation) { check(kv_types[1], {3, 1, 8, 24, 2, 0, 0, 0, 0}); }

@@ -22,3 +22,9 @@ Deno.test("the cache takes an eighth of the memory, but holds one context in any
   assertEquals(cacheTokens({ ...needs, kvType: "F16" }, 8 * 2000 * PER_TOKEN), 4000);
   assertEquals(cacheTokens(needs, 8 * 100 * PER_TOKEN), 1024);
 });
+
+Deno.test("values that lie in keys take nothing", () => {
+  const latent = { nKvHeads: 1, kHeadDim: 64, vHeadDim: 48, valuesInKeys: true };
+  const layers = [latent, latent];
+  assertEquals(cacheTokens({ ...needs, layers }, 8 * 2000 * PER_TOKEN), 2000);
+});

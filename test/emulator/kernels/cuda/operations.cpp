@@ -126,6 +126,11 @@ void launch_moe_group(const MoeGroup& op, const RowSet& set, u32 warps) {
 
 void launch(const MoeGroup& op) { launch_moe_group(op, {op.n_tokens, nullptr}, 2); }
 
+void launch(const HeadGroups& op) {
+  launch("head_groups", {{blocks_for(op.max_tokens * op.n_heads, 256)}, {256}}, op.tiles,
+         op.n_tiles, op.pairs, op.n_tokens, op.n_heads, op.tile_tokens);
+}
+
 void launch_grouped_matvec(const GroupedMatvec& op, const RowSet& set) {
   const DeviceWeight& w = *op.weight;
   launch(instance("grouped_matvec", w.format, op.at_once),
@@ -194,10 +199,11 @@ void launch(const RopeTable& op) {
 void launch(const RopeAppend& op) {
   const KvCache& kv = op.pages->cache;
   launch("rope_append<" + std::string(op.type->name) + ">",
-         {{op.max_tokens, op.n_heads + 2 * kv.n_kv_heads}, {128}, std::max(kv.k_dim, kv.v_dim) * 4},
+         {{op.max_tokens, op.n_heads + (2 - kv.values_in_keys) * kv.n_kv_heads}, {128}, std::max(kv.k_dim, kv.v_dim) * 4},
          op.q, op.qkv, kv, op.positions, op.sequences, op.tables->page_tables.data(),
          op.tables->page_stride, op.n_tokens, op.n_heads, op.q_norm, op.k_norm, op.q_norm_width,
-         op.k_norm_width, op.eps, op.offset, op.rope, op.n_freqs, op.interleaved);
+         op.k_norm_width, op.eps, op.offset, op.rope, op.n_freqs,
+         kv.values_in_keys ? kv.k_dim - 2 * op.n_freqs : 0u, op.interleaved);
 }
 
 void launch(const NaiveAttention& op) {
@@ -231,6 +237,22 @@ void launch(const DecodeAttention& op) {
          op.tables->page_tables.data(), op.tables->page_stride);
   launch("merge_attention_splits", {{op.max_work, a.n_heads * a.max_queries}, {128}}, op.out,
          op.partial_out, op.partial_ml, a, op.tiles, op.work, op.n_work, op.dim);
+}
+
+void launch_latent_attention(const LatentAttention& op) {
+  const AttentionArguments& a = op.arguments;
+  const KvCache& kv = op.pages->cache;
+  const u32 rows = a.n_heads / kv.n_kv_heads * a.max_queries;
+  launch("latent_attention<" + std::string(op.type->name) + ", " + std::to_string(kv.k_dim) + ", " +
+             std::to_string(kv.v_dim) + ">",
+         {{op.max_work, kv.n_kv_heads * blocks_for(rows, 32)},
+          {256},
+          64 * (kv.k_dim + 8) * 2 + 32 * 40 * 2 + 32 * 39 * 4},
+         op.out, op.partial_out, op.partial_ml, op.q, kv, a, op.tiles, op.work, op.n_work,
+         op.tables->page_tables.data(), op.tables->page_stride);
+  if (!op.work) return;
+  launch("merge_attention_splits", {{op.max_work, a.n_heads * a.max_queries}, {128}}, op.out,
+         op.partial_out, op.partial_ml, a, op.tiles, op.work, op.n_work, kv.v_dim);
 }
 
 void launch(const ChooseTokens& op) {

@@ -26,7 +26,8 @@ metal_args::KvPages pages_of(const KvCache& kv) {
           .page_tokens = kv.page_tokens,
           .n_kv_heads = kv.n_kv_heads,
           .k_dim = kv.k_dim,
-          .v_dim = kv.v_dim};
+          .v_dim = kv.v_dim,
+          .values_in_keys = kv.values_in_keys};
 }
 
 u32 present(const void* optional) { return optional ? 1 : 0; }
@@ -154,6 +155,12 @@ static metal_args::GroupedMatvecArgs grouped_args(const GroupedMatvec& op) {
           op.x_shared,           present(op.bias), op.split};
 }
 
+void launch(const HeadGroups& op) {
+  launch_metal("head_groups", {{blocks_for(op.max_tokens * op.n_heads, 256)}, {256}},
+               metal_args::HeadGroupsArgs{op.n_heads, op.tile_tokens}, op.tiles, op.n_tiles,
+               op.pairs, op.n_tokens);
+}
+
 void launch(const GroupedMatvec& op) {
   const DeviceWeight& w = *op.weight;
   const u32 rows = metal_args::kMatvecSimdgroups / op.split * simdgroup_rows(w);
@@ -226,12 +233,13 @@ void launch(const RopeTable& op) {
 void launch(const RopeAppend& op) {
   const KvCache& kv = op.pages->cache;
   launch_metal(instance("rope_append", op.type->name),
-               {{op.max_tokens, op.n_heads + 2 * kv.n_kv_heads},
+               {{op.max_tokens, op.n_heads + (2 - kv.values_in_keys) * kv.n_kv_heads},
                 {128},
                 std::max(kv.k_dim, kv.v_dim) * 4},
                metal_args::RopeAppendArgs{pages_of(kv), op.tables->page_stride, op.n_heads,
                                           op.q_norm_width, op.k_norm_width, op.eps, op.offset,
-                                          op.n_freqs, op.interleaved},
+                                          op.n_freqs, kv.values_in_keys ? kv.k_dim - 2 * op.n_freqs : 0u,
+                                          op.interleaved},
                op.q, op.qkv, kv.data, op.positions, op.sequences, op.tables->page_tables.data(),
                op.n_tokens, op.q_norm, op.k_norm, op.rope);
 }

@@ -1,0 +1,261 @@
+// Attention over heads whose values are the first V numbers of their keys of K, as latent attention has
+// them (DeepSeek-AI, arXiv:2405.04434): all query heads share such a key, so that a tile of positions
+// in shared memory is keys and values of all of them.
+//
+//   q [tokens, n_heads * K] F32; T is the cache's type
+//   decoding: work, partial_out [work, max_queries, n_heads, V] and partial_ml as of
+//     batched_decode_attention.cu, whose merge_attention_splits adds up the entries of a tile
+//   prompts: work is null, n_work counts the tiles, out [tokens, n_heads * V] F32
+//   grid: (the most entries or tiles there can be, n_kv_heads * blocks of 32 query rows a KV head)
+//   block 256; dynamic shared: latent_shared_bytes; at most 99 KiB, which every GPU from SM80 on has
+//   moves: keys once for each 32 query rows
+//
+// The rows of a block are query heads times queries, as in decoding. For each tile of 32 positions the
+// eight warps first divide scores among themselves (16 rows by 8 positions each), then rows (the
+// softmax, kept online), then columns of the output, which stay in registers. A tile is copied when
+// the one before it is done with; other blocks of the multiprocessor work meanwhile.
+
+#include "attention.cuh"
+
+constexpr u32 kWarps = 8;
+constexpr u32 kRows = 32;    // query rows of a block
+constexpr u32 kTokens = 32;  // positions of a tile
+constexpr u32 kRowTiles = kRows / kQueryRows;
+constexpr u32 kWarpRows = kRows / kWarps;  // whose softmax a warp keeps
+// Rows of scores and of their exponentials, apart by as much as keeps neighbours in different banks.
+constexpr u32 kScoreStride = kTokens + 4;
+constexpr u32 kWeightStride = kTokens + 8;
+
+// Query rows of a KV head: all of its heads' first queries, then the second ones.
+struct LatentRows {
+  u32 first, count, group, kv_head, n_heads;
+
+  DEVICE_MEMBER u32 query(u32 row) const { return (first + row) / group; }
+  DEVICE_MEMBER u32 head(u32 row) const { return kv_head * group + (first + row) % group; }
+};
+
+// What of a block's shared memory is not queries and keys.
+template <class C>
+struct LatentShared {
+  float* scores;   // [kRows][kScoreStride]
+  C* weights;      // [kRows][kWeightStride]: exponentials of the scores
+  float* shrink;   // [kRows]: what sums so far are multiplied with
+  float* largest;  // [kRows], and the two below: of all tiles, in the end
+  float* total;
+};
+
+// Brings keys of positions first .. first + kTokens to shared memory; those from `end` on are zeros.
+template <class T, int K, class C>
+DEVICE void load_keys(C* to, const SequencePages& pages, u32 first, u32 end) {
+  constexpr u32 kUnits = K / 8;
+  for (u32 i = threadIdx.x; i < kTokens * kUnits; i += blockDim.x) {
+    const u32 token = i / kUnits, unit = i % kUnits, position = first + token;
+    const bool valid = position < end;
+    const u32 seen = valid ? position : end - 1;
+    const u32 page = u32(pages.table[seen / pages.kv.page_tokens]);
+    copy_unit(to + token * kRowStride<K> + unit * 8, keys_of<T>(pages.kv, page, pages.kv_head),
+              seen % pages.kv.page_tokens, unit, valid);
+  }
+  commit_copies();
+}
+
+// A warp's 16 rows by 8 positions of scores = q k^T.
+template <int K, class C>
+DEVICE void multiply_latent_keys(float* scores, const C* q_tile, const C* keys) {
+  const u32 lane = lane_id(), row = warp_id() / (kTokens / 8) * kQueryRows;
+  const u32 token = warp_id() % (kTokens / 8) * 8;
+  float sums[4] = {};
+#pragma unroll 2
+  for (u32 d = 0; d < K; d += 32) {
+    u32 b[4];
+    load_matrices(b, keys + (token + lane % 8) * kRowStride<K> + d + lane / 8 * 8);
+#pragma unroll
+    for (u32 half = 0; half < 2; ++half) {
+      u32 a[4];
+      load_matrices(a, q_tile + (row + lane % 16) * kRowStride<K> + d + half * 16 + lane / 16 * 8);
+      multiply_add(C{}, sums, a, b[2 * half], b[2 * half + 1]);
+    }
+  }
+#pragma unroll
+  for (u32 r = 0; r < 2; ++r) {
+    *reinterpret_cast<float2*>(scores + (row + lane / 4 + 8 * r) * kScoreStride + token +
+                               lane % 4 * 2) = make_float2(sums[2 * r], sums[2 * r + 1]);
+  }
+}
+
+// The softmax of kWarpRows rows, a position a lane.
+struct RowSoftmax {
+  float largest[kWarpRows];
+  float total[kWarpRows];
+
+  template <class C>
+  DEVICE_MEMBER void add(const LatentShared<C>& shared, const Visible (&visible)[kWarpRows],
+                         u32 first, const AttentionArgs& args) {
+    constexpr float kLog2E = 1.4426950408889634f;
+#pragma unroll
+    for (u32 r = 0; r < kWarpRows; ++r) {
+      const u32 row = warp_id() * kWarpRows + r, position = first + lane_id();
+      float score = shared.scores[row * kScoreStride + lane_id()] * args.scale;
+      if (args.softcap > 0) score = args.softcap * tanhf(score / args.softcap);
+      const bool seen = position >= visible[r].begin && position < visible[r].end;
+      if (!seen) score = -FORGE_INFINITY;
+      const float most = fmaxf(largest[r], warp_max(score));
+      // A row that has seen nothing yet keeps zeros; its exponents are taken relative to 0.
+      const float base = most == -FORGE_INFINITY ? 0.0f : most;
+      const float weight = exp2f((score - base) * kLog2E);
+      const float shrink = exp2f((largest[r] - base) * kLog2E);
+      largest[r] = most;
+      total[r] = total[r] * shrink + warp_sum(weight);
+      convert(weight, shared.weights[row * kWeightStride + lane_id()]);
+      if (lane_id() == 0) shared.shrink[row] = shrink;
+    }
+  }
+};
+
+// Adds a tile's weights times values to a warp's V / kWarps columns of all rows.
+template <int K, int V, class C>
+DEVICE void multiply_latent_values(float (&out)[kRowTiles][V / kWarps / 8][4], const C* keys,
+                                   const LatentShared<C>& shared) {
+  const u32 lane = lane_id();
+  const C* values = keys + warp_id() * (V / kWarps);
+#pragma unroll
+  for (u32 t = 0; t < kRowTiles; ++t) {
+    const float low = shared.shrink[t * kQueryRows + lane / 4];
+    const float high = shared.shrink[t * kQueryRows + lane / 4 + 8];
+#pragma unroll
+    for (u32 i = 0; i < V / kWarps / 8; ++i) {
+      out[t][i][0] *= low;
+      out[t][i][1] *= low;
+      out[t][i][2] *= high;
+      out[t][i][3] *= high;
+    }
+  }
+#pragma unroll
+  for (u32 n = 0; n < kTokens; n += 16) {
+    u32 a[kRowTiles][4];
+#pragma unroll
+    for (u32 t = 0; t < kRowTiles; ++t) {
+      const u32 row = t * kQueryRows + lane % 16;
+      load_matrices(a[t], shared.weights + row * kWeightStride + n + lane / 16 * 8);
+    }
+#pragma unroll
+    for (u32 d = 0; d < V / kWarps; d += 16) {
+      u32 b[4];
+      const u32 token = n + lane / 8 % 2 * 8 + lane % 8;
+      load_matrices_transposed(b, values + token * kRowStride<K> + d + lane / 16 * 8);
+#pragma unroll
+      for (u32 t = 0; t < kRowTiles; ++t) {
+        multiply_add(C{}, out[t][d / 8], a[t], b[0], b[1]);
+        multiply_add(C{}, out[t][d / 8 + 1], a[t], b[2], b[3]);
+      }
+    }
+  }
+}
+
+template <class T, int K, int V>
+__global__ void __launch_bounds__(kWarps * 32)
+    latent_attention(float* out, float* partial_out, float* partial_ml, const float* q, KvCache kv,
+                     AttentionArgs args, const QueryTile* tiles, const AttentionWork* work,
+                     const u32* n_work, const i32* page_tables, u32 page_stride) {
+  wait_for_previous_kernel();
+  typedef typename ComputeType<T>::type C;
+  DYNAMIC_SHARED(C, q_tile);
+  C* keys = q_tile + kRows * kRowStride<K>;
+  LatentShared<C> shared;
+  shared.weights = keys + kTokens * kRowStride<K>;
+  shared.scores = reinterpret_cast<float*>(shared.weights + kRows * kWeightStride);
+  shared.shrink = shared.scores + kRows * kScoreStride;
+  shared.largest = shared.shrink + kRows;
+  shared.total = shared.largest + kRows;
+  if (blockIdx.x >= *n_work) return;
+  const u32 split = work ? work[blockIdx.x].split : 0;
+  const QueryTile tile = tiles[work ? work[blockIdx.x].tile : blockIdx.x];
+  const u32 group = args.n_heads / kv.n_kv_heads, kv_head = blockIdx.y % kv.n_kv_heads;
+  const u32 first_row = blockIdx.y / kv.n_kv_heads * kRows;
+  if (first_row >= tile.n_queries * group) return;
+  const u32 n_rows = min(kRows, tile.n_queries * group - first_row), last_row = n_rows - 1;
+  const LatentRows rows = {first_row, n_rows, group, kv_head, args.n_heads};
+  const SequencePages pages = {kv, page_tables + u64(tile.sequence) * page_stride, kv_head};
+
+  for (u32 row = warp_id(); row < kRows; row += kWarps) {
+    const u32 seen = min(row, last_row);
+    const u64 token = tile.first_row + rows.query(seen);
+    load_query<K>(q_tile + row * kRowStride<K>,
+                  q + (token * args.n_heads + rows.head(seen)) * K, row < n_rows);
+  }
+  RowSoftmax softmax;
+  Visible visible[kWarpRows];
+  for (u32 r = 0; r < kWarpRows; ++r) {
+    softmax.largest[r] = -FORGE_INFINITY;
+    softmax.total[r] = 0;
+    const u32 row = min(warp_id() * kWarpRows + r, last_row);
+    visible[r] = visible_to(tile.first_position + rows.query(row), tile, args);
+  }
+  const u32 seen_begin = visible_to(tile.first_position + rows.query(0), tile, args).begin;
+  const u32 seen_end = visible_to(tile.first_position + rows.query(last_row), tile, args).end;
+  const u32 begin = max(split * kSplitTokens, seen_begin / kTokens * kTokens);
+  const u32 end = work ? min((split + 1) * kSplitTokens, seen_end) : seen_end;
+
+  float sums[kRowTiles][V / kWarps / 8][4] = {};
+  for (u32 first = begin; first < end; first += kTokens) {
+    load_keys<T, K>(keys, pages, first, end);
+    wait_copies<0>();
+    __syncthreads();
+    multiply_latent_keys<K>(shared.scores, q_tile, keys);
+    __syncthreads();
+    softmax.add(shared, visible, first, args);
+    __syncthreads();
+    multiply_latent_values<K, V>(sums, keys, shared);
+    __syncthreads();
+  }
+
+  for (u32 r = 0; r < kWarpRows; ++r) {
+    const u32 row = warp_id() * kWarpRows + r;
+    if (lane_id() != 0) continue;
+    shared.largest[row] = softmax.largest[r];
+    shared.total[row] = softmax.total[r];
+  }
+  __syncthreads();
+  const u32 lane = lane_id(), column = warp_id() * (V / kWarps) + lane % 4 * 2;
+#pragma unroll
+  for (u32 t = 0; t < kRowTiles; ++t) {
+#pragma unroll
+    for (u32 r = 0; r < 2; ++r) {
+      const u32 row = t * kQueryRows + lane / 4 + 8 * r;
+      if (row >= n_rows) continue;
+      const u32 head = rows.head(row);
+      const float largest = shared.largest[row], total = shared.total[row];
+      float* to;
+      float factor = 1.0f;
+      if (work) {
+        const u64 at = (u64(blockIdx.x) * args.max_queries + rows.query(row)) * args.n_heads + head;
+        to = partial_out + at * V;
+        if (column == 0) {
+          partial_ml[at * 2] = largest;
+          partial_ml[at * 2 + 1] = total;
+        }
+      } else {
+        to = out + (u64(tile.first_row + rows.query(row)) * args.n_heads + head) * V;
+        if (args.sinks) {
+          const float most = fmaxf(largest, args.sinks[head]);
+          factor = expf(largest - most) /
+                   (total * expf(largest - most) + expf(args.sinks[head] - most));
+        } else {
+          factor = 1.0f / total;
+        }
+      }
+#pragma unroll
+      for (u32 i = 0; i < V / kWarps / 8; ++i) {
+        *reinterpret_cast<float2*>(to + column + i * 8) =
+            make_float2(sums[t][i][2 * r] * factor, sums[t][i][2 * r + 1] * factor);
+      }
+    }
+  }
+}
+
+INSTANCE(latent_attention<f16, 288, 256>)
+INSTANCE(latent_attention<f16, 576, 512>)
+INSTANCE(latent_attention<bf16, 288, 256>)
+INSTANCE(latent_attention<bf16, 576, 512>)
+INSTANCE(latent_attention<q8, 288, 256>)
+INSTANCE(latent_attention<q8, 576, 512>)
