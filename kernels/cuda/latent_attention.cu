@@ -1,6 +1,6 @@
-// Attention over heads whose values are the first V numbers of their keys of K, as latent attention has
-// them (DeepSeek-AI, arXiv:2405.04434): all query heads share such a key, so that a tile of positions
-// in shared memory is keys and values of all of them.
+// Attention over heads whose values are the first V numbers of their keys of K, as latent attention
+// has them (DeepSeek-AI, arXiv:2405.04434): all query heads share such a key, so that a tile of
+// positions in shared memory is keys and values of all of them.
 //
 //   q [tokens, n_heads * K] F32; T is the cache's type
 //   decoding: work, partial_out [work, max_queries, n_heads, V] and partial_ml as of
@@ -10,10 +10,10 @@
 //   block 256; dynamic shared: latent_shared_bytes; at most 99 KiB, which every GPU from SM80 on has
 //   moves: keys once for each 32 query rows
 //
-// The rows of a block are query heads times queries, as in decoding. For each tile of 32 positions the
-// eight warps first divide scores among themselves (16 rows by 8 positions each), then rows (the
-// softmax, kept online), then columns of the output, which stay in registers. A tile is copied when
-// the one before it is done with; other blocks of the multiprocessor work meanwhile.
+// The rows of a block are query heads times queries, as in decoding. For each tile of 32 positions
+// the eight warps first divide scores among themselves (16 rows by 8 positions each), then rows
+// (the softmax, kept online), then columns of the output, which stay in registers. A tile is copied
+// when the one before it is done with; other blocks of the multiprocessor work meanwhile.
 
 #include "attention.cuh"
 
@@ -22,7 +22,8 @@ constexpr u32 kRows = 32;    // query rows of a block
 constexpr u32 kTokens = 32;  // positions of a tile
 constexpr u32 kRowTiles = kRows / kQueryRows;
 constexpr u32 kWarpRows = kRows / kWarps;  // whose softmax a warp keeps
-// Rows of scores and of their exponentials, apart by as much as keeps neighbours in different banks.
+// Rows of scores and of their exponentials, apart by as much as keeps neighbours in different
+// banks.
 constexpr u32 kScoreStride = kTokens + 4;
 constexpr u32 kWeightStride = kTokens + 8;
 
@@ -44,7 +45,8 @@ struct LatentShared {
   float* total;
 };
 
-// Brings keys of positions first .. first + kTokens to shared memory; those from `end` on are zeros.
+// Brings keys of positions first .. first + kTokens to shared memory; those from `end` on are
+// zeros.
 template <class T, int K, class C>
 DEVICE void load_keys(C* to, const SequencePages& pages, u32 first, u32 end) {
   constexpr u32 kUnits = K / 8;
@@ -97,7 +99,7 @@ struct RowSoftmax {
       const u32 row = warp_id() * kWarpRows + r, position = first + lane_id();
       float score = shared.scores[row * kScoreStride + lane_id()] * args.scale;
       if (args.softcap > 0) score = args.softcap * tanhf(score / args.softcap);
-      const bool seen = position >= visible[r].begin && position < visible[r].end;
+      const bool seen = visible[r].has(position);
       if (!seen) score = -FORGE_INFINITY;
       const float most = fmaxf(largest[r], warp_max(score));
       // A row that has seen nothing yet keeps zeros; its exponents are taken relative to 0.
@@ -189,10 +191,10 @@ __global__ void __launch_bounds__(kWarps * 32)
     softmax.largest[r] = -FORGE_INFINITY;
     softmax.total[r] = 0;
     const u32 row = min(warp_id() * kWarpRows + r, last_row);
-    visible[r] = visible_to(tile.first_position + rows.query(row), tile, args);
+    visible[r] = visible_to(rows.query(row), tile, args);
   }
-  const u32 seen_begin = visible_to(tile.first_position + rows.query(0), tile, args).begin;
-  const u32 seen_end = visible_to(tile.first_position + rows.query(last_row), tile, args).end;
+  const u32 seen_begin = visible_to(rows.query(0), tile, args).begin;
+  const u32 seen_end = visible_to(rows.query(last_row), tile, args).end;
   const u32 begin = max(split * kSplitTokens, seen_begin / kTokens * kTokens);
   const u32 end = work ? min((split + 1) * kSplitTokens, seen_end) : seen_end;
 

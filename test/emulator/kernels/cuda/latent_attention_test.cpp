@@ -55,7 +55,8 @@ void check(const Case& c, const std::vector<Run>& runs, u32 most_queries, bool d
   Buffer<float> partial_out(decodes ? n * most_queries * c.n_heads * c.v_dim : 0),
       partial_ml(decodes ? n * most_queries * c.n_heads * 2 : 0);
   const AttentionArguments arguments = {
-      c.sinks ? sinks.data() : nullptr, 0.15f, c.softcap, c.n_heads, c.window, 1, most_queries};
+      c.sinks ? sinks.data() : nullptr, nullptr, 0.15f, c.softcap, c.n_heads, c.window, 1,
+      most_queries, 0};
   launch_latent_attention({.type = &type,
                            .out = out.data(),
                            .partial_out = decodes ? partial_out.data() : nullptr,
@@ -70,7 +71,8 @@ void check(const Case& c, const std::vector<Run>& runs, u32 most_queries, bool d
                            .tables = &sequences});
   // Queries and probabilities are rounded to 16 bits.
   const double tolerance = (type.name[0] == 'b' ? 2e-2 : 2.5e-3) * std::sqrt(c.k_dim / 64.0);
-  const AttentionShape shape = {c.n_heads, arguments.scale, c.window, c.softcap, arguments.sinks};
+  const AttentionShape shape = {c.n_heads, arguments.scale, c.window, c.softcap, arguments.sinks,
+                                nullptr};
   for (const QueryTile& tile : tile_list) {
     for (u32 i = 0; i < tile.n_queries; ++i) {
       for (u32 h = 0; h < c.n_heads; ++h) {
