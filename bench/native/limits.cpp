@@ -1,5 +1,5 @@
-// What this machine can do at most: streaming read bandwidth, float32 FMA and int8 dot products, with
-// as many threads as asked. Prints one JSON object. Build with -O3 -march=native -pthread.
+// What this machine can do at most: streaming read bandwidth, float32 FMA and int8 dot products,
+// with as many threads as asked. Prints one JSON object. Build with -O3 -march=native -pthread.
 
 #include <algorithm>
 #include <atomic>

@@ -7,7 +7,10 @@
 /* JSON: {"backend", "version", "compiler", "types": [weight type names]}. */
 FORGE_API forge_status forge_library_info(char *text, uint64_t capacity);
 
-/* JSON array of the devices this machine has for the backend: [{"selector", "name", ...}]. Opens none. */
+/*
+ * JSON array of the devices this machine has for the backend: [{"selector", "name", ...}]. Opens
+ * none.
+ */
 FORGE_API forge_status forge_list_devices(char *text, uint64_t capacity);
 
 /*
@@ -27,9 +30,9 @@ enum {
 };
 
 /*
- * Chooses the kernels that compute attention in steps that end recording from now on. FORGE_UNSUPPORTED
- * where the device has no such choice; a choice that a step's shapes cannot meet fails its
- * forge_step_end.
+ * Chooses the kernels that compute attention in steps that end recording from now on.
+ * FORGE_UNSUPPORTED where the device has no such choice; a choice that a step's shapes cannot meet
+ * fails its forge_step_end.
  */
 FORGE_API forge_status forge_set_attention(uint32_t device, uint32_t attention);
 
@@ -37,12 +40,15 @@ FORGE_API forge_status forge_set_attention(uint32_t device, uint32_t attention);
 FORGE_API forge_status forge_device_info(uint32_t device, char *text, uint64_t capacity);
 
 /*
- * Bytes a second that the device reads of its memory at most, measured now in a fraction of a second:
- * what decoding can be compared with. 0 where the backend does not measure it.
+ * Bytes a second that the device reads of its memory at most, measured now in a fraction of a
+ * second: what decoding can be compared with. 0 where the backend does not measure it.
  */
 FORGE_API forge_status forge_read_bandwidth(uint32_t device, uint64_t *bytes_per_second);
 
-/* The most memory that this process has held resident so far, in bytes; 0 where the system does not tell. */
+/*
+ * The most memory that this process has held resident so far, in bytes; 0 where the system does not
+ * tell.
+ */
 FORGE_API forge_status forge_peak_memory(uint64_t *bytes);
 
 /* The text of the last failure of a call on `handle`; empty when there was none. */

@@ -26,9 +26,9 @@ enum {
 };
 
 /*
- * Which key head a value head of linear attention reads, where r value heads share one of n key heads:
- * value head i reads key head i / r (GROUPED, as trained) or i mod n (TILED, as some GGUF files store
- * them).
+ * Which key head a value head of linear attention reads, where r value heads share one of n key
+ * heads: value head i reads key head i / r (GROUPED, as trained) or i mod n (TILED, as some GGUF
+ * files store them).
  */
 enum {
   FORGE_HEADS_GROUPED = 0,
@@ -47,8 +47,8 @@ FORGE_API forge_status forge_step_begin(uint32_t device, uint32_t max_tokens, ui
 FORGE_API forge_status forge_embed(uint32_t step, uint32_t weight, float scale, uint32_t *out);
 
 /*
- * out = residual + x / sqrt(mean(x^2) + eps) * (weight + weight_offset), the mean over each group of as
- * many columns as the weight has; residual may be 0.
+ * out = residual + x / sqrt(mean(x^2) + eps) * (weight + weight_offset), the mean over each group
+ * of as many columns as the weight has; residual may be 0.
  */
 FORGE_API forge_status forge_rms_norm(uint32_t step, uint32_t x, uint32_t weight, float eps,
                                       float weight_offset, uint32_t residual, uint32_t *out);
@@ -66,15 +66,16 @@ FORGE_API forge_status forge_matmul(uint32_t step, uint32_t x, uint32_t weight, 
                                     uint32_t *out);
 
 /*
- * A product for each head: x is [rows, n_heads * weight.cols], the weight's rows are n_heads equal blocks,
- * and each head's columns of out[rows, weight.rows] are its columns of x times its block transposed.
+ * A product for each head: x is [rows, n_heads * weight.cols], the weight's rows are n_heads equal
+ * blocks, and each head's columns of out[rows, weight.rows] are its columns of x times its block
+ * transposed.
  */
 FORGE_API forge_status forge_head_matmul(uint32_t step, uint32_t x, uint32_t weight,
                                          uint32_t n_heads, uint32_t *out);
 
 /*
- * out[tokens, 2 n] = scale * (cos | sin) of position * inv_freq, for the n frequencies of the weight
- * inv_freq[1, n]. Computed once a step and shared by the layers that rotate alike.
+ * out[tokens, 2 n] = scale * (cos | sin) of position * inv_freq, for the n frequencies of the
+ * weight inv_freq[1, n]. Computed once a step and shared by the layers that rotate alike.
  */
 FORGE_API forge_status forge_rope_table(uint32_t step, uint32_t inv_freq, float scale,
                                         uint32_t *out);
@@ -84,8 +85,8 @@ FORGE_API forge_status forge_rope_table(uint32_t step, uint32_t inv_freq, float 
  * to the cache at each token's position, and returns q[tokens, n_heads * k_head_dim].
  * `q_norm` and `k_norm` (may be 0) are RMSNorm weights, per head when as wide as a head, else over
  * all heads at once. `rope` (may be 0) is a forge_rope_table value that rotates the first 2 n
- * elements of each head. Where values are in the keys, qkv is [tokens, q heads | k heads] and the last
- * 2 n elements are rotated, which must not be values.
+ * elements of each head. Where values are in the keys, qkv is [tokens, q heads | k heads] and the
+ * last 2 n elements are rotated, which must not be values.
  */
 FORGE_API forge_status forge_rope_append(uint32_t step, uint32_t qkv, uint32_t kv, uint32_t n_heads,
                                          uint32_t q_norm, uint32_t k_norm, float eps,
@@ -95,21 +96,23 @@ FORGE_API forge_status forge_rope_append(uint32_t step, uint32_t qkv, uint32_t k
 /*
  * Causal attention of q[tokens, n_heads * k_head_dim] over the pages of each token's own sequence:
  * scores are scale * q k, softcap * tanh(score / softcap) when softcap > 0, over the last `window`
- * positions when window > 0. `sinks` (may be 0) is a weight [1, n_heads] of logits that take part in
- * the softmax and carry no value. out[tokens, n_heads * v_head_dim].
+ * positions when window > 0. `sinks` (may be 0) is a weight [1, n_heads] of logits that take part
+ * in the softmax and carry no value. out[tokens, n_heads * v_head_dim].
  */
 FORGE_API forge_status forge_attention(uint32_t step, uint32_t q, uint32_t kv, uint32_t n_heads,
                                        float scale, uint32_t window, float softcap, uint32_t sinks,
                                        uint32_t *out);
 
 /*
- * x is groups of (gate[width] | up[width]); out is groups of activation(gate) * up, or of what another
- * gated unit makes of them.
+ * x is groups of (gate[width] | up[width]); out is groups of activation(gate) * up, or of what
+ * another gated unit makes of them.
  */
 FORGE_API forge_status forge_glu(uint32_t step, uint32_t x, uint32_t width, uint32_t unit,
                                  uint32_t *out);
 
-/* out = residual + sigmoid(gate) * x; each column of gate is for as many neighbouring columns of x. */
+/*
+ * out = residual + sigmoid(gate) * x; each column of gate is for as many neighbouring columns of x.
+ */
 FORGE_API forge_status forge_sigmoid_gate(uint32_t step, uint32_t x, uint32_t gate,
                                           uint32_t residual, uint32_t *out);
 
@@ -124,17 +127,17 @@ FORGE_API forge_status forge_gated_rms_norm(uint32_t step, uint32_t x, uint32_t 
 /*
  * Causal depthwise convolution over the tokens of each sequence, with weight[cols, width]:
  * out[t][c] = activation(bias[c] + sum over i of weight[c][i] x[t - (width - 1) + i][c]). Rows from
- * before the run come from the sequence's slot of `state`, [width - 1, cols], which then keeps the last
- * width - 1 rows; rows from before the sequence are zero. `bias` (may be 0) is [1, cols].
+ * before the run come from the sequence's slot of `state`, [width - 1, cols], which then keeps the
+ * last width - 1 rows; rows from before the sequence are zero. `bias` (may be 0) is [1, cols].
  */
 FORGE_API forge_status forge_causal_conv1d(uint32_t step, uint32_t x, uint32_t weight,
                                            uint32_t bias, uint32_t state, uint32_t activation,
                                            uint32_t *out);
 
 /*
- * Linear attention by the gated delta rule. For each token of a sequence in turn and each value head,
- * with q and k of its key head (see FORGE_HEADS_GROUPED) and S, [k_dim, v_dim], its part of the
- * sequence's slot of `state`:
+ * Linear attention by the gated delta rule. For each token of a sequence in turn and each value
+ * head, with q and k of its key head (see FORGE_HEADS_GROUPED) and S, [k_dim, v_dim], its part of
+ * the sequence's slot of `state`:
  *
  *   q = scale q / sqrt(sum(q^2) + eps), k = k / sqrt(sum(k^2) + eps)
  *   beta = sigmoid(b), decay = exp(rate * log(1 + exp(a + dt_bias)))
@@ -143,8 +146,8 @@ FORGE_API forge_status forge_causal_conv1d(uint32_t step, uint32_t x, uint32_t w
  *   out = q S
  *
  * qkv[tokens, k_dim of each key head (q) | k_dim of each key head (k) | v_dim of each value head];
- * ba[tokens, b of each value head | a of each value head]; `rate` (negative) and `dt_bias` are weights
- * [1, n_v_heads]; `state` is [n_v_heads * k_dim, v_dim]. A sequence begins with S = 0.
+ * ba[tokens, b of each value head | a of each value head]; `rate` (negative) and `dt_bias` are
+ * weights [1, n_v_heads]; `state` is [n_v_heads * k_dim, v_dim]. A sequence begins with S = 0.
  * out[tokens, n_v_heads * v_dim]. S is kept in float32.
  */
 FORGE_API forge_status forge_gated_delta_rule(uint32_t step, uint32_t qkv, uint32_t ba,
@@ -164,8 +167,8 @@ typedef struct {
 enum { FORGE_MAX_PIECES = 3 };
 
 /*
- * out is `n_groups` groups of columns, each the pieces one behind another: from piece p, group g has
- * scale_p * value_p[first_p + g step_p ... + width_p - 1]. All values have the same rows.
+ * out is `n_groups` groups of columns, each the pieces one behind another: from piece p, group g
+ * has scale_p * value_p[first_p + g step_p ... + width_p - 1]. All values have the same rows.
  */
 FORGE_API forge_status forge_gather_columns(uint32_t step, const forge_piece *pieces,
                                             uint64_t n_pieces, uint32_t n_groups, uint32_t *out);
@@ -178,9 +181,9 @@ enum {
 
 /*
  * Chooses `top_k` experts a token from router logits[tokens, n_experts] by score (ties to the lower
- * expert), or with `bias` (a weight [1, n_experts], may be 0) by score + bias. The weight of a chosen one is
- * its score without bias, over the sum of the chosen ones when `normalize`, times `scale`, times its own
- * factor of `expert_scales` (a weight [1, n_experts], may be 0).
+ * expert), or with `bias` (a weight [1, n_experts], may be 0) by score + bias. The weight of a
+ * chosen one is its score without bias, over the sum of the chosen ones when `normalize`, times
+ * `scale`, times its own factor of `expert_scales` (a weight [1, n_experts], may be 0).
  *
  * Of `n_groups` groups of neighbouring experts only the best `top_groups` take part (all where both
  * are 1): those with the largest score, or with `bias` the largest sum of their two largest.
@@ -193,8 +196,8 @@ FORGE_API forge_status forge_moe_route(uint32_t step, uint32_t logits, uint32_t 
                                        uint32_t top_groups, uint32_t *out);
 
 /*
- * A product with the chosen experts. The weight's rows are n_experts equal blocks; bias (may be 0) is
- * a weight [n_experts, rows per expert]. x is [tokens, cols] (every expert sees the same row) or
+ * A product with the chosen experts. The weight's rows are n_experts equal blocks; bias (may be 0)
+ * is a weight [n_experts, rows per expert]. x is [tokens, cols] (every expert sees the same row) or
  * [tokens, top_k * cols]; out[tokens, top_k * rows per expert].
  */
 FORGE_API forge_status forge_moe_matmul(uint32_t step, uint32_t x, uint32_t route, uint32_t weight,
@@ -211,8 +214,9 @@ FORGE_API forge_status forge_gather_outputs(uint32_t step, uint32_t x, uint32_t 
 FORGE_API forge_status forge_softcap(uint32_t step, uint32_t x, float cap, uint32_t *out);
 
 /*
- * Chooses one token for each row of logits[outputs, vocabulary] as the input block asks, and reports
- * up to `max_top` alternatives. At most one a step, and its last operation. See forge_sampling.
+ * Chooses one token for each row of logits[outputs, vocabulary] as the input block asks, and
+ * reports up to `max_top` alternatives. At most one a step, and its last operation. See
+ * forge_sampling.
  */
 FORGE_API forge_status forge_sample(uint32_t step, uint32_t logits, uint32_t max_top);
 

@@ -28,8 +28,8 @@ typedef struct {
 } forge_step_header;
 
 /*
- * A step that has recurrent state takes the tokens of a sequence one after another, without a gap in
- * their rows or positions; no two sequences have the same slot. A sequence whose tokens begin at
+ * A step that has recurrent state takes the tokens of a sequence one after another, without a gap
+ * in their rows or positions; no two sequences have the same slot. A sequence whose tokens begin at
  * position 0 begins with a state of zeros, whatever its slot holds; any other goes on from what its
  * slot holds, which is for the caller to have been made from the tokens before. A step without
  * recurrent state does not look at slots.
@@ -81,13 +81,13 @@ typedef struct {
 /* What the caller may change while a run is going on, from another thread, by atomic stores. */
 typedef struct {
   /*
-   * Not 0: the run returns FORGE_CANCELLED early; its KV pages are undefined from its first position,
-   * and so are the slots of its sequences.
+   * Not 0: the run returns FORGE_CANCELLED early; its KV pages are undefined from its first
+   * position, and so are the slots of its sequences.
    */
   int32_t stop;
   /*
-   * 0: the masks of the input block are complete. Else they are still being written, and the run waits
-   * for them before it samples, for at most this many milliseconds; past those it fails.
+   * 0: the masks of the input block are complete. Else they are still being written, and the run
+   * waits for them before it samples, for at most this many milliseconds; past those it fails.
    */
   int32_t masks_pending;
 } forge_step_control;
@@ -97,7 +97,10 @@ FORGE_API forge_status forge_step_run(uint32_t step, const void *inputs, uint64_
                                       void *results, uint64_t result_bytes,
                                       const forge_step_control *control);
 
-/* What the last run that succeeded took inside this library; what a caller measures beyond it is its own. */
+/*
+ * What the last run that succeeded took inside this library; what a caller measures beyond it is
+ * its own.
+ */
 FORGE_API forge_status forge_step_time(uint32_t step, uint64_t *nanoseconds);
 
 /* Marks a value as readable after a run. To be called before forge_step_end. */

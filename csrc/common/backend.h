@@ -19,8 +19,8 @@ struct StepInputs;
 class ResultBlock;
 class StopFlag;
 
-// Consecutive rows of one type, in memory that `owner` keeps valid, or made by `source` when they are
-// asked for.
+// Consecutive rows of one type, in memory that `owner` keeps valid, or made by `source` when they
+// are asked for.
 struct WeightPart {
   WeightType type;
   uint64_t rows;

@@ -100,8 +100,8 @@ inline std::shared_ptr<DeviceObject> get_device(uint32_t handle) {
   return get<DeviceObject>(handle, "device");
 }
 
-// A weight (or null for handle 0 where it is optional), KV cache or state cache, which must belong to
-// the device.
+// A weight (or null for handle 0 where it is optional), KV cache or state cache, which must belong
+// to the device.
 WeightRef get_weight(const DeviceObject& device, uint32_t handle, bool optional);
 KvRef get_kv(const DeviceObject& device, uint32_t handle);
 StateRef get_state(const DeviceObject& device, uint32_t handle);

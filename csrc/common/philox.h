@@ -1,7 +1,7 @@
 #pragma once
 
-// Philox4x32-10: a counter-based random number generator. J. K. Salmon, M. A. Moraes, R. O. Dror and
-// D. E. Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC'11.
+// Philox4x32-10: a counter-based random number generator. J. K. Salmon, M. A. Moraes, R. O. Dror
+// and D. E. Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC'11.
 
 #include <array>
 #include <cstdint>

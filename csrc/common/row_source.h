@@ -5,8 +5,8 @@
 
 namespace forge {
 
-// Makes the rows of a weight that lies in a file in some other form. Its methods are called from any
-// thread, several at a time.
+// Makes the rows of a weight that lies in a file in some other form. Its methods are called from
+// any thread, several at a time.
 class RowSource {
  public:
   virtual ~RowSource() = default;

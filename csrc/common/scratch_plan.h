@@ -21,7 +21,8 @@ ScratchPlan plan_scratch(const Program& program, uint64_t alignment);
 // Whether two values share no memory.
 bool are_apart(const Program& program, const ScratchPlan& plan, ValueId a, ValueId b);
 
-// Whether a kernel that reads a row before it writes it may write one value over another of its size.
+// Whether a kernel that reads a row before it writes it may write one value over another of its
+// size.
 bool is_safe_over(const Program& program, const ScratchPlan& plan, ValueId out, ValueId in);
 
 }  // namespace forge

@@ -73,8 +73,8 @@ void Attention::plan_tasks(const AttentionJob& job) {
   }
 }
 
-// Tasks as long as a quarter of a thread's share are dealt out in splits, after the others, of which
-// the longest go first: so that no thread is left alone with a long piece at the end.
+// Tasks as long as a quarter of a thread's share are dealt out in splits, after the others, of
+// which the longest go first: so that no thread is left alone with a long piece at the end.
 void Attention::plan(const AttentionJob& job) {
   plan_tasks(job);
   const uint32_t n_threads = device_.pool.n_threads();
@@ -97,7 +97,8 @@ void Attention::plan(const AttentionJob& job) {
     if (task.n_splits <= most) continue;
     task.first_partial = n_partials;
     task.left = n_divided++;
-    // There are fewer such tasks than left_ has room for: each has more than an equal share of them.
+    // There are fewer such tasks than left_ has room for: each has more than an equal share of
+    // them.
     left_[task.left].store(task.n_splits, std::memory_order_relaxed);
     n_partials += task.n_splits;
     for (uint32_t i = 0; i < task.n_splits; ++i) units_.push_back({t, i});

@@ -26,10 +26,11 @@ struct AttentionJob {
 
 // Deals attention out to threads. A task is a run of tokens of one sequence by the query heads that
 // share a KV head (or some of them, where they are many), so that keys and values are read once for
-// all of them. The positions a task sees are taken in splits. Where that would leave threads without
-// work to the end, as with few heads and one long sequence, a task's splits are dealt out one by
-// one, and whoever finishes its last one merges them. They are merged in the order of positions
-// either way, so that nothing depends on the number of threads or on what else is in the batch.
+// all of them. The positions a task sees are taken in splits. Where that would leave threads
+// without work to the end, as with few heads and one long sequence, a task's splits are dealt out
+// one by one, and whoever finishes its last one merges them. They are merged in the order of
+// positions either way, so that nothing depends on the number of threads or on what else is in the
+// batch.
 class Attention {
  public:
   explicit Attention(CpuDevice& device);

@@ -8,8 +8,8 @@ namespace forge::cpu {
 
 // Pages laid out [page][kv head](k: [k_head_dim][page_tokens] | v: [page_tokens][v_head_dim]), the
 // way attention reads them: the keys of neighbouring positions side by side, and all of a head's in
-// one piece. In Q8_0 their scales follow k and v: see KvHead. Where values are in the keys, a head is
-// [page_tokens][k_head_dim] alone.
+// one piece. In Q8_0 their scales follow k and v: see KvHead. Where values are in the keys, a head
+// is [page_tokens][k_head_dim] alone.
 class CpuKv : public KvCache {
  public:
   CpuKv(const KvShape& cache_shape, const KernelTable& kernels);

@@ -6,8 +6,8 @@
 
 namespace forge::cpu {
 
-// Slots of panels of 16 columns, [panel][rows][16], the last one filled up with zeros: the delta rule
-// passes over one panel after another, each small enough for the first-level cache.
+// Slots of panels of 16 columns, [panel][rows][16], the last one filled up with zeros: the delta
+// rule passes over one panel after another, each small enough for the first-level cache.
 class CpuState : public StateCache {
  public:
   explicit CpuState(const StateShape& cache_shape);

@@ -7,8 +7,9 @@
 
 namespace forge::cpu {
 
-// A weight in host memory. What reads single rows of it (embeddings) does so where it lies; products
-// read a packed copy, and vectors are kept as floats. Both are made when a step first needs them.
+// A weight in host memory. What reads single rows of it (embeddings) does so where it lies;
+// products read a packed copy, and vectors are kept as floats. Both are made when a step first
+// needs them.
 class CpuWeight : public HostWeight {
  public:
   using HostWeight::HostWeight;

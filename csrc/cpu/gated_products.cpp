@@ -1,5 +1,5 @@
-// Products whose rows are a gate and an up part, and the gated unit over them: a task multiplies some
-// rows of both into memory of its thread, and writes what the unit makes of them.
+// Products whose rows are a gate and an up part, and the gated unit over them: a task multiplies
+// some rows of both into memory of its thread, and writes what the unit makes of them.
 
 #include <algorithm>
 

@@ -16,10 +16,11 @@ namespace forge::cpu {
 
 // The most tokens that one call multiplies.
 constexpr uint32_t kMatmulTokens = 256;
-// Up to as many tokens weights are used as they lie in their panels; beyond, they are unpacked first.
+// Up to as many tokens weights are used as they lie in their panels; beyond, they are unpacked
+// first.
 constexpr uint32_t kFewTokens = 8;
-// Bytes of scratch a thread needs: unpacked panels, then the sums of 64 rows. The last tile of tokens
-// may pass their end.
+// Bytes of scratch a thread needs: unpacked panels, then the sums of 64 rows. The last tile of
+// tokens may pass their end.
 constexpr size_t kMatmulTileBytes = 192 << 10;
 constexpr size_t kMatmulScratch = kMatmulTileBytes + (kMatmulTokens + 8) * 64 * sizeof(float);
 
@@ -81,7 +82,8 @@ struct Visible {
 };
 
 // Where the keys and values of one KV head lie in page 0, and how far apart pages are. Scales, of
-// Q8_0 alone, are float16. Where values are in the keys, both lie as values do, in rows of k_head_dim.
+// Q8_0 alone, are float16. Where values are in the keys, both lie as values do, in rows of
+// k_head_dim.
 struct KvHead {
   const uint8_t* k;         // [k_head_dim][page_tokens]
   const uint8_t* k_scales;  // [blocks of k_head_dim][page_tokens]

@@ -21,7 +21,8 @@ constexpr uint32_t kBlockCols = 32;
 constexpr uint32_t kGroupBytes = 4 * kPanelRows;
 
 // 32 columns of a row of activations as signed bytes: x = scale q. The sums are those of all q, of
-// the first 16 and of the last 16; -8 times a sum is what corrects fields of Q4_0. In a block that holds a NaN or an infinity the scale is NaN.
+// the first 16 and of the last 16; -8 times a sum is what corrects fields of Q4_0. In a block that
+// holds a NaN or an infinity the scale is NaN.
 struct alignas(64) ActivationBlock {
   int8_t q[kBlockCols];
   float scale;

@@ -93,7 +93,8 @@ void CpuExecutor::execute(const CausalConv1dOp& op) {
     }
   });
 
-  // A row of x, or, from before the run, of what the slot kept; `offset` counts from the first of those.
+  // A row of x, or, from before the run, of what the slot kept; `offset` counts from the first of
+  // those.
   const auto row_at = [&](uint32_t i, uint32_t offset) {
     return offset < width - 1 ? conv_rows_.data() + i * before + offset * x.cols
                               : x.row(runs[i].begin + offset - (width - 1));

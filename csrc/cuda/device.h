@@ -42,8 +42,8 @@ class Device {
   // Held by whatever puts work on the stream: one caller at a time.
   std::mutex& mutex() const { return mutex_; }
 
-  // Throws when a call failed. After a failure that the context does not survive, every later use of
-  // the device is refused with the text of that first one.
+  // Throws when a call failed. After a failure that the context does not survive, every later use
+  // of the device is refused with the text of that first one.
   template <class... Parts>
   void check(Result result, const Parts&... what) const {
     if (result == kSuccess) return;
@@ -95,8 +95,8 @@ class Device {
   mutable std::string failure_;
 };
 
-// Makes a device's context current for the calling thread while it lives. Calls from TypeScript come
-// from a pool of threads, so that every entry point needs one.
+// Makes a device's context current for the calling thread while it lives. Calls from TypeScript
+// come from a pool of threads, so that every entry point needs one.
 class DeviceScope {
  public:
   explicit DeviceScope(const Device& device) : device_(device) {

@@ -22,7 +22,8 @@ class DeviceInputs {
 
   // Makes room for the inputs of a run. Before `addresses` are used for it.
   void reserve(const StepInputs& inputs, const StepShape& shape);
-  // Puts the copies of a run's inputs on the stream, but of its masks. The run before must have ended.
+  // Puts the copies of a run's inputs on the stream, but of its masks. The run before must have
+  // ended.
   void copy(const StepInputs& inputs, const RunWork& work);
   // The masks, which may come later.
   void copy_masks(const StepInputs& inputs);

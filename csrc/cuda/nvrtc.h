@@ -29,9 +29,9 @@ class Nvrtc {
   // this NVRTC knows the architecture, PTX of the newest older one where it does not.
   std::string architecture_option(int architecture) const;
 
-  // Compiles one instance, such as "matvec<FormatQ8_0, 1>", of a kernel in a file of kernels/cuda; the
-  // other files are there for it to include. Throws FORGE_INTERNAL with the compiler's own words when
-  // it does not compile. May be called from several threads.
+  // Compiles one instance, such as "matvec<FormatQ8_0, 1>", of a kernel in a file of kernels/cuda;
+  // the other files are there for it to include. Throws FORGE_INTERNAL with the compiler's own
+  // words when it does not compile. May be called from several threads.
   KernelImage compile(const char* file, const std::string& instance,
                       const std::vector<std::string>& options) const;
 

@@ -97,8 +97,8 @@ class PlanBuilder : public Planner<DevicePointer, PlanEntry> {
                             uint32_t pieces = 1);
   uint32_t matvec_split(uint64_t rows, uint64_t cols, const WeightFormat& format) const;
 
-  // A product of rows that each take `top_k` of the equal blocks of a weight's rows, as a routing has
-  // it, or all of them in order where there is none.
+  // A product of rows that each take `top_k` of the equal blocks of a weight's rows, as a routing
+  // has it, or all of them in order where there is none.
   struct GroupedProduct {
     ValueId out, x, route;
     const CudaWeight& weight;

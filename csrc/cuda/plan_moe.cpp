@@ -1,4 +1,5 @@
-// The mixture of experts, and products for each head, which are those with experts that all tokens take.
+// The mixture of experts, and products for each head, which are those with experts that all tokens
+// take.
 
 #include <algorithm>
 

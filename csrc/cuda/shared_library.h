@@ -35,7 +35,8 @@ struct LibraryQuery {
   // An environment variable that names the file or its folder, and wins; "none": look nowhere.
   const char* variable;
   std::vector<const char*> names;     // file names, the preferred first
-  // Glob patterns of folders; "$NAME" at the beginning is a variable, "$ORIGIN" this library's folder.
+  // Glob patterns of folders; "$NAME" at the beginning is a variable, "$ORIGIN" this library's
+  // folder.
   std::vector<const char*> patterns;
   const char* advice;                 // how to get it
 };

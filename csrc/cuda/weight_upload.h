@@ -11,8 +11,8 @@
 
 namespace forge::cuda {
 
-// Brings weights to the device in the forms that cuda_weight.h has. Rows go through two pinned buffers: while the device copies from
-// one, host threads fill the other from the mapped file.
+// Brings weights to the device in the forms that cuda_weight.h has. Rows go through two pinned
+// buffers: while the device copies from one, host threads fill the other from the mapped file.
 class WeightUpload : public WeightRequests {
  public:
   WeightUpload(std::shared_ptr<DeviceState> state, Kernels& kernels, uint32_t n_threads);

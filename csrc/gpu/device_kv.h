@@ -32,8 +32,8 @@ inline const DeviceKv& device_kv(const KvCache& cache) {
   return static_cast<const DeviceKv&>(cache);
 }
 
-// Whether the kernels of attention that multiply tiles have instances for heads of a cache: those of 16,
-// 32, 64, 80, 96, 128 and 256 numbers, keys and values alike, each with a place of its own.
+// Whether the kernels of attention that multiply tiles have instances for heads of a cache: those
+// of 16, 32, 64, 80, 96, 128 and 256 numbers, keys and values alike, each with a place of its own.
 bool has_tiled_heads(const KvShape& shape);
 
 // The same of heads whose values are in their keys: of 288 and 256 numbers, or 576 and 512.

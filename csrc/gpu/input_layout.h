@@ -15,8 +15,8 @@ struct RunLayout {
   uint32_t entries;
 };
 
-// Byte offsets of the arrays in the piece. The counts stand at its beginning: tokens, outputs, decode
-// tiles, prefill tiles, entries of work, and the rows of each kind of product, as uint32_t.
+// Byte offsets of the arrays in the piece. The counts stand at its beginning: tokens, outputs,
+// decode tiles, prefill tiles, entries of work, and the rows of each kind of product, as uint32_t.
 struct InputLayout {
   static constexpr uint64_t n_tokens = 0;
   static constexpr uint64_t n_outputs = 4;
@@ -50,8 +50,8 @@ struct RunAddresses {
   Address first_rows{}, n_queries{}, n_keys{}, sequences{};
 };
 
-// Where the inputs of a run lie, as launches of a device take it. They belong to a shape, so that the
-// launches planned for it find them at every run.
+// Where the inputs of a run lie, as launches of a device take it. They belong to a shape, so that
+// the launches planned for it find them at every run.
 template <class Address>
 struct InputAddresses {
   // In the piece (InputLayout).
@@ -104,7 +104,8 @@ InputAddresses<Address> addresses_in(const Address& piece, const InputLayout& la
 // Writes the counts and arrays of a run into its piece.
 void write_inputs(const StepInputs& inputs, const RunWork& work, uint8_t* to);
 
-// Bytes of device memory that the inputs of runs of such shapes take, but for what most have none of.
+// Bytes of device memory that the inputs of runs of such shapes take, but for what most have none
+// of.
 uint64_t input_bytes(const Program& program, const std::vector<StepShape>& shapes);
 
 // Words of a mask over the vocabulary.

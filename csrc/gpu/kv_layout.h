@@ -7,8 +7,9 @@
 namespace forge {
 
 // The pages of one layer in device memory: for each KV head of a page the keys
-// [page_tokens, k_head_dim], their scales (Q8_0), the values [page_tokens, v_head_dim], their scales;
-// each part padded to 16 bytes. Where values are in the keys, these have no parts of their own.
+// [page_tokens, k_head_dim], their scales (Q8_0), the values [page_tokens, v_head_dim], their
+// scales; each part padded to 16 bytes. Where values are in the keys, these have no parts of their
+// own.
 struct KvLayout {
   uint64_t page_bytes;
   uint32_t head_bytes;

@@ -1,11 +1,11 @@
 #pragma once
 
 // What planning the launches of a step is on any GPU: which operation is next, where values, inputs
-// and scratch memory lie, and which rows of a value go to which kind of product. Each device derives
-// a planner of its own, which turns operations into launches.
+// and scratch memory lie, and which rows of a value go to which kind of product. Each device
+// derives a planner of its own, which turns operations into launches.
 //
-// An Address is what launches of the device take. One that is default-made stands for nothing; adding
-// bytes moves it on.
+// An Address is what launches of the device take. One that is default-made stands for nothing;
+// adding bytes moves it on.
 
 #include <algorithm>
 #include <vector>

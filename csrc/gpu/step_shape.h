@@ -12,8 +12,8 @@ namespace forge {
 // The most query tokens of a sequence that decode attention takes together, and prefill attention.
 constexpr uint32_t kDecodeQueries = 16;
 constexpr uint32_t kPrefillQueries = 64;
-// The positions in one split of decode attention: a fixed number, so that how a sequence is summed up
-// does not depend on the others of its batch.
+// The positions in one split of decode attention: a fixed number, so that how a sequence is summed
+// up does not depend on the others of its batch.
 constexpr uint32_t kSplitTokens = 256;
 
 // How the kernels of a step's attention want its tokens.
@@ -71,8 +71,8 @@ uint32_t rounded_rows(uint64_t n, uint32_t limit);
 // which deal_out (run_work.h) adds.
 StepShape shape_of(const StepInputs& inputs, const QueryTiles& tiles, const StepLimits& limits);
 
-// Shapes that use, between them, every kernel and the most memory of any run whose sequences share no
-// pages.
+// Shapes that use, between them, every kernel and the most memory of any run whose sequences share
+// no pages.
 std::vector<StepShape> typical_shapes(const Program& program, const TilingPolicy& policy = {});
 
 }  // namespace forge

@@ -1,6 +1,7 @@
 #pragma once
 
-// How attention, experts and recurrent operations divide their work, in structs that kernels read from device memory.
+// How attention, experts and recurrent operations divide their work, in structs that kernels read
+// from device memory.
 
 #include <cstdint>
 

@@ -15,14 +15,15 @@ struct Place {
   Place operator+(uint64_t bytes) const { return buffer ? Place{buffer, offset + bytes} : Place{}; }
 };
 
-// Who touches a buffer: the CPU beside the GPU, or the GPU alone, which then may keep it as it likes.
+// Who touches a buffer: the CPU beside the GPU, or the GPU alone, which then may keep it as it
+// likes.
 enum class Storage { shared, gpu_only };
 
 class Buffer {
  public:
   Buffer() = default;
-  // Throws FORGE_OUT_OF_MEMORY, saying what holds the memory, before Metal is asked for more than it
-  // recommends. Nothing is taken for 0 bytes.
+  // Throws FORGE_OUT_OF_MEMORY, saying what holds the memory, before Metal is asked for more than
+  // it recommends. Nothing is taken for 0 bytes.
   Buffer(std::shared_ptr<const Device> device, uint64_t bytes, Purpose purpose, Storage storage);
   // Pages that stay where they are, for the GPU to read: `pages` and `bytes` are multiples of the
   // system's page size, and `owner` keeps them mapped.

@@ -23,8 +23,8 @@ class Commands {
 
   // Sends everything to the GPU; nothing can be recorded any more.
   void commit();
-  // Waits until the GPU is done. Throws FORGE_OUT_OF_MEMORY or FORGE_DEVICE_FAILED, naming the work,
-  // when it failed.
+  // Waits until the GPU is done. Throws FORGE_OUT_OF_MEMORY or FORGE_DEVICE_FAILED, naming the
+  // work, when it failed.
   void wait(const char* what);
 
  private:

@@ -23,8 +23,8 @@ std::optional<DeviceProperties> system_device();
 
 class Device {
  public:
-  // Throws FORGE_DEVICE_FAILED where there is no device, FORGE_UNSUPPORTED for one that lacks what the
-  // kernels use.
+  // Throws FORGE_DEVICE_FAILED where there is no device, FORGE_UNSUPPORTED for one that lacks what
+  // the kernels use.
   Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;

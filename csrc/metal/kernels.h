@@ -31,8 +31,8 @@ class Kernels {
 
   // The kernel of a name, which `load` has yet to load if it is new. The address is for good.
   const Kernel& get(const std::string& file, const std::string& name);
-  // Compiles every kernel that is not loaded yet. Throws FORGE_INTERNAL with the compiler's words when
-  // a source does not compile.
+  // Compiles every kernel that is not loaded yet. Throws FORGE_INTERNAL with the compiler's words
+  // when a source does not compile.
   void load();
 
  private:

@@ -20,16 +20,17 @@ struct WeightRows {
   Place place() const { return buffer ? buffer->at(offset) : Place{}; }
 };
 
-// A weight, which stays where it came from until a step that uses it is compiled. `WeightStore` then
-// gives it to the device in the form that the step's operations read, where it can without a copy.
+// A weight, which stays where it came from until a step that uses it is compiled. `WeightStore`
+// then gives it to the device in the form that the step's operations read, where it can without a
+// copy.
 class MetalWeight : public HostWeight {
  public:
   explicit MetalWeight(WeightSource source) : HostWeight(std::move(source)) {}
 
   // As products read it: every row in its own type. Empty until a step asks for it.
   mutable std::vector<WeightRows> matrix;
-  // As kernels read it that cannot tell rows apart: in one piece of one type, which is F32 where the
-  // types of the parts differ.
+  // As kernels read it that cannot tell rows apart: in one piece of one type, which is F32 where
+  // the types of the parts differ.
   mutable std::optional<WeightRows> unified;
   // As floats: norms, biases, frequencies.
   mutable std::shared_ptr<const Buffer> floats;

@@ -84,15 +84,15 @@ class PlanBuilder : public Planner<Place, Launch> {
   };
   // The products of a matmul, one for the rows of each type of its weight.
   std::vector<Product> products_of(const MatmulOp& op) const;
-  // With the gated unit that follows the matmul, whose sums are the same; false where none does, or it
-  // takes a launch of its own. With a norm, of what that makes of its input.
+  // With the gated unit that follows the matmul, whose sums are the same; false where none does, or
+  // it takes a launch of its own. With a norm, of what that makes of its input.
   bool emit_gated_product(const MatmulOp& op, const RmsNormOp* norm, const RowGroup& rows);
   // Of x, or, with a norm, of what that makes of x.
   void emit_matvec(const Product& product, Place x, const RmsNormOp* norm, const RowGroup& group);
   void emit_gemm(const Product& product, Place x, const RowGroup& group);
 
-  // A product of rows that each take `top_k` of the equal blocks of a weight's rows, as a routing has
-  // it, or all of them in order where there is none.
+  // A product of rows that each take `top_k` of the equal blocks of a weight's rows, as a routing
+  // has it, or all of them in order where there is none.
   struct GroupedProduct {
     ValueId out, x, route;
     const MetalWeight& weight;

@@ -1,4 +1,5 @@
-// The mixture of experts, and products for each head, which are those with experts that all tokens take.
+// The mixture of experts, and products for each head, which are those with experts that all tokens
+// take.
 
 #include <algorithm>
 
@@ -103,7 +104,8 @@ void PlanBuilder::emit_grouped_matvec(const GroupedProduct& p, const RowGroup& g
   GroupedMatvecArgs args = grouped_args(p);
   // As many tokens a tile as an expert gets on average.
   const uint32_t average = divide_up(uint64_t{group.max_rows} * args.top_k, p.n_experts);
-  // Beside the other experts of one token, so that a token's sums do not depend on how many there are.
+  // Beside the other experts of one token, so that a token's sums do not depend on how many there
+  // are.
   const MatvecShape shape =
       matvec_shape(format, args.expert_rows, args.cols, average, args.top_k);
   args.split = shape.split;

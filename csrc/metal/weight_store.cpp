@@ -10,8 +10,8 @@ namespace forge::metal {
 
 namespace {
 
-// A weight of several pieces is copied into one up to this size: reading it then takes less time than
-// the launches that this saves in every step.
+// A weight of several pieces is copied into one up to this size: reading it then takes less time
+// than the launches that this saves in every step.
 constexpr uint64_t kMergeBytes = 8u << 20;
 // Where copied rows of a type begin.
 constexpr uint64_t kAlignment = 16;

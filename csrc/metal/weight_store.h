@@ -9,8 +9,8 @@
 
 namespace forge::metal {
 
-// Gives weights to the device in the forms that metal_weight.h has. A weight that lies in a mapped file in few pieces, where kernels can
-// read it, is used there; others are copied.
+// Gives weights to the device in the forms that metal_weight.h has. A weight that lies in a mapped
+// file in few pieces, where kernels can read it, is used there; others are copied.
 class WeightStore : public WeightRequests {
  public:
   // Copies with `n_threads` threads.

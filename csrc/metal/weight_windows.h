@@ -29,9 +29,9 @@ class WeightWindows {
 
   // Bytes of the windows that `open` would open for the ranges.
   uint64_t missing_bytes(const std::vector<MappedRange>& ranges) const;
-  // Covers the ranges with as few buffers as the device's longest allows; neighbours in a file share
-  // one. Those that are covered already stay as they are. A window closes with the last who holds it:
-  // the caller, until weights do.
+  // Covers the ranges with as few buffers as the device's longest allows; neighbours in a file
+  // share one. Those that are covered already stay as they are. A window closes with the last who
+  // holds it: the caller, until weights do.
   std::vector<std::shared_ptr<const Buffer>> open(const std::vector<MappedRange>& ranges);
   // Where an open window has the bytes at `data`. Throws FORGE_INTERNAL when none has.
   SharedPlace find(const uint8_t* data, uint64_t bytes) const;

@@ -26,7 +26,8 @@ void norm_heads(std::vector<float>& x, const WeightRef& weight_ref, float eps, f
   }
 }
 
-// Rotates 2 n elements of every head, from `first` on, by the angles whose cos and sin are table[2 n].
+// Rotates 2 n elements of every head, from `first` on, by the angles whose cos and sin are table[2
+// n].
 void rotate_heads(std::vector<float>& x, uint32_t head_dim, uint32_t first, const float* table,
                   uint64_t n, uint32_t layout) {
   for (size_t head = first; head < x.size(); head += head_dim) {

@@ -6,10 +6,10 @@
 
 namespace forge::reference {
 
-// Pages laid out [page][token][k of every head | v of every head], as floats of the cache's type; where
-// values are in the keys, these alone. In
-// Q8_0 they are float32 already rounded to what 8 bits can say: 32 elements of a head (the last block
-// of a head may be shorter) as levels -127 to 127 of a scale in float16.
+// Pages laid out [page][token][k of every head | v of every head], as floats of the cache's type;
+// where values are in the keys, these alone. In Q8_0 they are float32 already rounded to what 8
+// bits can say: 32 elements of a head (the last block of a head may be shorter) as levels -127 to
+// 127 of a scale in float16.
 class ReferenceKv : public KvCache {
  public:
   explicit ReferenceKv(const KvShape& shape);

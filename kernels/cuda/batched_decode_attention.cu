@@ -150,8 +150,8 @@ __global__ void __launch_bounds__(kDecodeWarps<D> * 32)
                    reinterpret_cast<float*>(q_tile), state, rows);
 }
 
-// out[token, head] = the sums of all splits of the tile over their total, sinks included; zeros where
-// a mask hides every position.
+// out[token, head] = the sums of all splits of the tile over their total, sinks included; zeros
+// where a mask hides every position.
 //   grid: (the most entries there can be, n_heads * max_queries); block 128
 KERNEL merge_attention_splits(float* out, const float* partial_out, const float* partial_ml,
                               AttentionArgs args, const QueryTile* tiles,

@@ -8,8 +8,8 @@
 //   dynamic shared: width * 128 * 4 bytes
 //   moves: 8 bytes an element; x is read `width` times, mostly from the first-level cache
 //
-// Only the first piece of a run reads and writes its slot: 64 tokens are no fewer than the rows that
-// any width looks back (kMostConvWidth).
+// Only the first piece of a run reads and writes its slot: 64 tokens are no fewer than the rows
+// that any width looks back (kMostConvWidth).
 
 #include "activation.cuh"
 #include "slots.cuh"

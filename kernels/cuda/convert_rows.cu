@@ -4,9 +4,9 @@
 //   padded_cols] of T, zero beyond cols; scale [rows of the set, pieces]
 //   grid: (rows, pieces of a row); block: whole warps, at most 1024 threads
 //
-// A piece that holds numbers near the end of F16's range is divided by a power of two, which changes
-// no digit; the product is multiplied by it again. Pieces are padded so that products need no bounds
-// along K.
+// A piece that holds numbers near the end of F16's range is divided by a power of two, which
+// changes no digit; the product is multiplied by it again. Pieces are padded so that products need
+// no bounds along K.
 
 #include "row_set.cuh"
 #include "warp.cuh"

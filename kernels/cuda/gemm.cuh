@@ -1,6 +1,7 @@
 #pragma once
 
-// The product of many tokens with a weight on tensor cores: the body of gemm.cu and grouped_gemm.cu.
+// The product of many tokens with a weight on tensor cores: the body of gemm.cu and
+// grouped_gemm.cu.
 //
 // A block computes 128 rows of weights by 64 tokens, eight warps 32 by 32 each, in steps of 64
 // columns. While the tensor cores work on one step, the weights of the next are on their way into
@@ -74,7 +75,8 @@ struct WeightLoader {
   }
 };
 
-// The columns of x of one step that a thread brings in: 8 of two tokens; beyond the last token zeros.
+// The columns of x of one step that a thread brings in: 8 of two tokens; beyond the last token
+// zeros.
 template <class T>
 struct TokenLoader {
   static constexpr u32 kUnits = kStep / 8;
@@ -129,9 +131,10 @@ DEVICE void multiply_step(float (&sums)[2][4][4], const T* weights, const T* tok
   }
 }
 
-// Multiplies rows first_row .. first_row + 127 of the weight with `count` tokens, whose rows of x are
-// at row_of(0) and so on, and calls store(row, token, sum) once for each that is there. All threads of
-// the block must call this; `memory` is its dynamic shared memory of gemm_shared_bytes, 55296.
+// Multiplies rows first_row .. first_row + 127 of the weight with `count` tokens, whose rows of x
+// are at row_of(0) and so on, and calls store(row, token, sum) once for each that is there. All
+// threads of the block must call this; `memory` is its dynamic shared memory of gemm_shared_bytes,
+// 55296.
 template <class F, class T, class RowOf, class Store>
 DEVICE void multiply_tile(T* memory, const GemmWeight& w, u32 first_row, u32 count, RowOf row_of,
                           Store store) {

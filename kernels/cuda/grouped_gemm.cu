@@ -1,5 +1,5 @@
-// Products of prompts with the chosen experts, on tensor cores: out[pair] = x of the pair's token (or
-// of the pair itself) times the expert's block of the weight, plus its bias.
+// Products of prompts with the chosen experts, on tensor cores: out[pair] = x of the pair's token
+// (or of the pair itself) times the expert's block of the weight, plus its bias.
 //
 //   x [tokens of the set, padded_cols] of T when x_shared, else [tokens of the set * top_k,
 //   padded_cols]; x_scale [rows of x]: of convert_rows

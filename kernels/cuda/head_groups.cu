@@ -1,5 +1,5 @@
-// What moe_group.cu lists of tokens and experts, for a product with a block of rows for each head: every
-// token takes all heads, in order, so that there is nothing to sort.
+// What moe_group.cu lists of tokens and experts, for a product with a block of rows for each head:
+// every token takes all heads, in order, so that there is nothing to sort.
 //
 //   pairs [tokens * n_heads] as moe.cuh numbers them; tiles of at most tile_tokens pairs
 //   grid: tokens * n_heads / 256, which tiles never pass; block 256

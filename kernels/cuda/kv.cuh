@@ -7,8 +7,8 @@
 //   head: K rows [page_tokens][k_dim] | K scales | V rows [page_tokens][v_dim] | V scales
 //
 // Scales exist in Q8_0 caches only: an F16 for each 32 numbers of a row, [page_tokens][dim / 32
-// rounded up]. Every one of the four parts is padded to 16 bytes. Values may be the first v_dim numbers
-// of the keys: then there are K rows and their scales alone.
+// rounded up]. Every one of the four parts is padded to 16 bytes. Values may be the first v_dim
+// numbers of the keys: then there are K rows and their scales alone.
 
 #include "warp.cuh"
 

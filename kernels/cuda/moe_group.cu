@@ -5,9 +5,9 @@
 //   moe.cuh numbers them; tiles of at most tile_tokens pairs
 //   grid: 1; block: whole warps; dynamic shared: ((warps + 2) * n_experts + 2) * 4 bytes
 //
-// A stable sort by counting: every warp counts the experts of its share of the pairs, the counts are
-// added up, and each warp puts its pairs in their places. Pairs of an expert stay in their order,
-// whatever the number of warps.
+// A stable sort by counting: every warp counts the experts of its share of the pairs, the counts
+// are added up, and each warp puts its pairs in their places. Pairs of an expert stay in their
+// order, whatever the number of warps.
 
 #include "moe.cuh"
 #include "warp.cuh"

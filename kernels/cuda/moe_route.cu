@@ -1,8 +1,8 @@
-// Chooses top_k experts a token: those with the largest scores, ties to the lower expert. Scores are
-// softmax probabilities or sigmoids of the router's logits; with `bias` the choice, and nothing else,
-// looks at score + bias. Of `n_groups` groups of experts the best `top_groups` take part: those with
-// the largest score, or with `bias` the largest sum of two (DeepSeek-AI, arXiv:2405.04434 and
-// arXiv:2412.19437).
+// Chooses top_k experts a token: those with the largest scores, ties to the lower expert. Scores
+// are softmax probabilities or sigmoids of the router's logits; with `bias` the choice, and nothing
+// else, looks at score + bias. Of `n_groups` groups of experts the best `top_groups` take part:
+// those with the largest score, or with `bias` the largest sum of two (DeepSeek-AI,
+// arXiv:2405.04434 and arXiv:2412.19437).
 //
 //   logits [tokens, n_experts] F32; out [tokens, 2 top_k] F32: expert numbers, then weights
 //   bias, expert_scales [n_experts] F32 (may be null); n_groups at most 32

@@ -77,8 +77,8 @@ DEVICE uint4 load_streaming(const void* p) {
 #endif
 
 // The first thing every kernel does: from SM90 on it may start while the kernel before it is at
-// its end, and must touch nothing that one writes or reads. It also lets the kernel behind it start;
-// that one waits here, too.
+// its end, and must touch nothing that one writes or reads. It also lets the kernel behind it
+// start; that one waits here, too.
 #ifdef FORGE_EMULATOR
 DEVICE void wait_for_previous_kernel() { emulator::note_wait(); }
 #elif __CUDA_ARCH__ >= 900

@@ -1,7 +1,7 @@
 #pragma once
 
-// A row of logits as sample_token.cu looks at it: passes over its candidates that skip chunks, and the
-// walk to the token at which a running sum passes a number.
+// A row of logits as sample_token.cu looks at it: passes over its candidates that skip chunks, and
+// the walk to the token at which a running sum passes a number.
 
 #include "radix_select.cuh"
 #include "sampling.cuh"

@@ -1,7 +1,7 @@
 // What the Metal kernels take: for each kernel its scalars as one struct, its buffers in the order
 // of their indices, its launch geometry, and which instances exist. Included by the kernels (MSL)
-// and by the host (C++). Experts, sampling and recurrent state have files of their own, to which the
-// same conventions apply.
+// and by the host (C++). Experts, sampling and recurrent state have files of their own, to which
+// the same conventions apply.
 //
 // Conventions
 //   - Buffers have the indices 0, 1, 2 ... in the order listed; the struct of scalars is the last
@@ -208,9 +208,10 @@ struct KvPages {
 };
 
 // Where the two numbers are that a lane holds of an 8 x 8 matrix of a SIMD group: in row `row`, in
-// columns `col` and col + 1. Metal leaves that open; these are the places that all Apple GPUs with such
-// matrices are known to use, on which MLX builds too. batched_decode_attention and prefill_attention
-// are for GPUs of which matrix_places has shown it; elsewhere naive_attention does their work.
+// columns `col` and col + 1. Metal leaves that open; these are the places that all Apple GPUs with
+// such matrices are known to use, on which MLX builds too. batched_decode_attention and
+// prefill_attention are for GPUs of which matrix_places has shown it; elsewhere naive_attention
+// does their work.
 struct MatrixPlace {
   uint32_t row;
   uint32_t col;

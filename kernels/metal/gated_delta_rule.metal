@@ -19,8 +19,8 @@ CONSTANT uint kThreads = kDeltaColumns * kDeltaLanes, kTokens = 8;
 
 inline float sigmoid(float x) { return 1.0f / (1.0f + precise::exp(-x)); }
 
-// log(1 + x), whose digits where x is small log alone would lose: MSL has no log1p. D. Goldberg, "What
-// Every Computer Scientist Should Know About Floating-Point Arithmetic", 1991, theorem 4.
+// log(1 + x), whose digits where x is small log alone would lose: MSL has no log1p. D. Goldberg,
+// "What Every Computer Scientist Should Know About Floating-Point Arithmetic", 1991, theorem 4.
 inline float log_of_one_plus(float x) {
   const float sum = 1.0f + x;
   return sum == 1.0f ? x : x * precise::log(sum) / (sum - 1.0f);

@@ -1,6 +1,6 @@
-// Products of prompts with the chosen experts: out[pair] = x of the pair's token (or of the pair itself)
-// times the expert's block of the weight, plus its bias. Buffers and geometry: moe_arguments.h; the
-// method: gemm.h.
+// Products of prompts with the chosen experts: out[pair] = x of the pair's token (or of the pair
+// itself) times the expert's block of the weight, plus its bias. Buffers and geometry:
+// moe_arguments.h; the method: gemm.h.
 
 #include "gemm.h"
 

@@ -1,5 +1,6 @@
-// What moe_group.metal lists of tokens and experts, for a product with a block of rows for each head: every
-// token takes all heads, in order, so that there is nothing to sort. Buffers and geometry: arguments.h.
+// What moe_group.metal lists of tokens and experts, for a product with a block of rows for each
+// head: every token takes all heads, in order, so that there is nothing to sort. Buffers and
+// geometry: arguments.h.
 
 #include "prelude.h"
 

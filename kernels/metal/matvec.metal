@@ -1,5 +1,5 @@
-// Products of a few tokens: out = residual + alpha * activation(x weight^T + bias), or the gated unit
-// of such products. Buffers and geometry: arguments.h; the method: matvec.h.
+// Products of a few tokens: out = residual + alpha * activation(x weight^T + bias), or the gated
+// unit of such products. Buffers and geometry: arguments.h; the method: matvec.h.
 
 #include "activation.h"
 #include "matvec.h"

@@ -1,9 +1,9 @@
-// Chooses top_k experts a token: those with the largest scores, ties to the lower expert. Scores are
-// softmax probabilities or sigmoids of the router's logits; with a bias the choice, and nothing else,
-// looks at score + bias. Of `n_groups` groups of experts the best `top_groups` take part: those with
-// the largest score, or with a bias the largest sum of two (DeepSeek-AI, arXiv:2405.04434 and
-// arXiv:2412.19437). A weight is the score (relative to the chosen ones when `normalize`) * scale *
-// expert_scales. Buffers and geometry: arguments.h; a SIMD group a token.
+// Chooses top_k experts a token: those with the largest scores, ties to the lower expert. Scores
+// are softmax probabilities or sigmoids of the router's logits; with a bias the choice, and nothing
+// else, looks at score + bias. Of `n_groups` groups of experts the best `top_groups` take part:
+// those with the largest score, or with a bias the largest sum of two (DeepSeek-AI,
+// arXiv:2405.04434 and arXiv:2412.19437). A weight is the score (relative to the chosen ones when
+// `normalize`) * scale * expert_scales. Buffers and geometry: arguments.h; a SIMD group a token.
 //
 // Each round finds the best expert that comes after the last chosen one in the order (larger worth,
 // lower expert), so that nothing needs to be marked as taken. Without bias, what an expert is worth

@@ -1,6 +1,6 @@
 // Products of a few tokens with the RMSNorm before them: out = residual + alpha * activation(
-// (x / rms(x, eps) * (norm_weight + offset)) weight^T + bias). Buffers and geometry: arguments.h; the
-// method: matvec.h.
+// (x / rms(x, eps) * (norm_weight + offset)) weight^T + bias). Buffers and geometry: arguments.h;
+// the method: matvec.h.
 //
 // A launch less for each block of a model, and no normalised x to write and read: where a step
 // decodes one token of a small model, launches take as long as products. The factor 1 / rms(x)

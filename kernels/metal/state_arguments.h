@@ -28,8 +28,8 @@ struct GatedRmsNormArgs {
   uint32_t activation;  // of forge.h
 };
 
-// Rows first_row .. first_row + n_rows of a step are the tokens of one sequence; none for n_rows = 0.
-// Its slot is what the tokens before left, or, from zero, is taken for zeros.
+// Rows first_row .. first_row + n_rows of a step are the tokens of one sequence; none for n_rows =
+// 0. Its slot is what the tokens before left, or, from zero, is taken for zeros.
 struct SlotRun {
   uint32_t first_row;
   uint32_t n_rows;

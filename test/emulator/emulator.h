@@ -47,8 +47,8 @@ struct Kernel {
   void launch(const Launch& shape, void** params) const;
 };
 
-// A thread of a kernel has reached the place before which it must touch nothing of the kernel before
-// (kernels/cuda/prelude.cuh). `Kernel::launch` fails unless all threads do.
+// A thread of a kernel has reached the place before which it must touch nothing of the kernel
+// before (kernels/cuda/prelude.cuh). `Kernel::launch` fails unless all threads do.
 void note_wait();
 
 // Finds a kernel by name or symbol; null when there is none.

@@ -1,7 +1,7 @@
 #pragma once
 
-// What the stand-ins for a driver and for Metal share: options in a variable of the environment, and
-// how they report misuse.
+// What the stand-ins for a driver and for Metal share: options in a variable of the environment,
+// and how they report misuse.
 
 #include <cstdarg>
 #include <cstdint>
@@ -22,8 +22,8 @@ namespace emulator {
   std::abort();
 }
 
-// Sets the numbers that a variable such as "memory_mib=256,fail_allocation=3" names; an entry that is
-// none of them aborts.
+// Sets the numbers that a variable such as "memory_mib=256,fail_allocation=3" names; an entry that
+// is none of them aborts.
 inline void read_options(const char* variable, const std::map<std::string, uint64_t*>& fields) {
   const char* text = std::getenv(variable);
   std::istringstream list(text ? text : "");

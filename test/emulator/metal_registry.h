@@ -1,8 +1,8 @@
 #pragma once
 
-// The Metal kernels of kernels/metal, compiled for the CPU (metal/translate.ts): how those who launch
-// them find and run them. They run as CUDA kernels do (emulator.h): one threadgroup at a time, each
-// thread a fiber, threadgroup memory filled with 0xff (NaN) before each threadgroup.
+// The Metal kernels of kernels/metal, compiled for the CPU (metal/translate.ts): how those who
+// launch them find and run them. They run as CUDA kernels do (emulator.h): one threadgroup at a
+// time, each thread a fiber, threadgroup memory filled with 0xff (NaN) before each threadgroup.
 //
 // Link or load the shared library that `buildMetalEmulator` (metal/build.ts) makes. Beside what
 // emulator.h lists, a line on stderr and abort() report threadgroup memory beyond 32 KB.
@@ -40,8 +40,8 @@ const std::vector<MetalKernel>& metal_kernels();
 
 void register_metal_kernel(MetalKernel kernel);
 
-// Whether lanes hold the numbers of SIMD group matrices where Apple's GPUs have them, or elsewhere, as
-// Metal leaves open. False from the start.
+// Whether lanes hold the numbers of SIMD group matrices where Apple's GPUs have them, or elsewhere,
+// as Metal leaves open. False from the start.
 bool has_other_matrix_places();
 void use_other_matrix_places();
 

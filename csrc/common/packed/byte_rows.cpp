@@ -11,8 +11,8 @@ namespace forge {
 
 namespace {
 
-// E4M3 (Micikevicius et al., "FP8 Formats for Deep Learning", arXiv:2209.05433): a sign, four bits of
-// exponent with a bias of 7, three of mantissa; no infinities, and all ones are NaN.
+// E4M3 (Micikevicius et al., "FP8 Formats for Deep Learning", arXiv:2209.05433): a sign, four bits
+// of exponent with a bias of 7, three of mantissa; no infinities, and all ones are NaN.
 constexpr uint32_t kMagnitude = 0x7f;
 constexpr uint32_t kNan = 0x7f;
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// Matrices of Hugging Face folders whose rows are no blocks of a type that forge computes with. Each
-// becomes rows of such a type, a few at a time, when it is read; forge.h says how they lie.
+// Matrices of Hugging Face folders whose rows are no blocks of a type that forge computes with.
+// Each becomes rows of such a type, a few at a time, when it is read; forge.h says how they lie.
 
 #include <cstdint>
 #include <memory>
@@ -11,7 +11,8 @@
 
 namespace forge {
 
-// A tensor of a packed matrix, in memory that `owner` keeps valid; data is null where there is none.
+// A tensor of a packed matrix, in memory that `owner` keeps valid; data is null where there is
+// none.
 struct PackedTensor {
   const uint8_t* data = nullptr;
   WeightType type{};  // of scales

@@ -1,7 +1,7 @@
 // Attention over one split of positions: scores, softmax, and the weighted sum of values, each over
 // runs of positions that lie together in a page. Few query rows read the cache as it is stored,
-// many, or those of heads whose values are in their keys, unpack each run to floats once. T. Dao et al., "FlashAttention", 2022; split over KV as in
-// "Flash-Decoding", T. Dao et al., 2023.
+// many, or those of heads whose values are in their keys, unpack each run to floats once. T. Dao et
+// al., "FlashAttention", 2022; split over KV as in "Flash-Decoding", T. Dao et al., 2023.
 
 #include "attention_unpack.h"
 #include "kernels.h"

@@ -40,8 +40,8 @@ Run unpack_keys(const Run& run, uint32_t dim, int n, float* to) {
   return {data, kAttentionRun, nullptr, 0, data};
 }
 
-// The same of keys that lie with dimensions next to each other, as values do: squares of 16 positions
-// by 16 dimensions are turned.
+// The same of keys that lie with dimensions next to each other, as values do: squares of 16
+// positions by 16 dimensions are turned.
 template <class Cache>
 Run unpack_key_rows(const Run& run, uint32_t dim, int n, float* to) {
   constexpr int kSide = kColumnRows;

@@ -1,8 +1,8 @@
 // Products with float panels, and with rows that are dequantised into such panels first.
 //
 // A lane holds the sum of one row. Sums are taken over chunks of kChunk columns, in order, and the
-// sums of chunks are added in order, whatever the number of tokens: a token's result does not depend
-// on what it is computed together with.
+// sums of chunks are added in order, whatever the number of tokens: a token's result does not
+// depend on what it is computed together with.
 
 #include "product_kernels.h"
 

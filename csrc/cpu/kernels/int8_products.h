@@ -1,9 +1,9 @@
 #pragma once
 
-// Products with quantised panels. A few tokens are multiplied with the panels as they are. For many,
-// the panels are unpacked once, to a byte a weight and float scales, in pieces that stay in the
-// cache while tile after tile of tokens passes by. Both use the same tile, so the results are the
-// same.
+// Products with quantised panels. A few tokens are multiplied with the panels as they are. For
+// many, the panels are unpacked once, to a byte a weight and float scales, in pieces that stay in
+// the cache while tile after tile of tokens passes by. Both use the same tile, so the results are
+// the same.
 
 #include "int8_tile.h"
 
@@ -110,8 +110,8 @@ FORGE_INLINE void fetch_results(const MatmulBlock& block, const MatmulToken& tok
   }
 }
 
-// At most kUnpackedPanels panels from row `row` on. Where columns are unpacked in several pieces, sums
-// wait in `sums` for the next one.
+// At most kUnpackedPanels panels from row `row` on. Where columns are unpacked in several pieces,
+// sums wait in `sums` for the next one.
 template <class Format>
 void multiply_unpacked(const MatmulBlock& block, uint32_t row, uint8_t* tile, float* sums) {
   using Panel = typename Format::Panel;

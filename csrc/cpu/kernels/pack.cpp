@@ -36,8 +36,8 @@ FORGE_INLINE void put_low_nibbles(uint8_t (&low)[4][kGroupBytes], uint32_t row, 
   for (uint32_t i = 0; i < 4; ++i) put(low[i], row, word[i]);
 }
 
-// Bits [from, from + bits) of `count` groups from the first on, those of a group next to those of the
-// one before.
+// Bits [from, from + bits) of `count` groups from the first on, those of a group next to those of
+// the one before.
 template <uint32_t bits, uint32_t from, uint32_t count>
 FORGE_INLINE uint32_t gather_bits(const RowGroups& groups, uint32_t first) {
   constexpr uint32_t mask = ((1u << bits) - 1) * 0x01010101u;
@@ -98,7 +98,8 @@ void pack_blocks(const uint8_t* rows, uint64_t row_bytes, uint32_t n_rows, uint6
   }
 }
 
-// From [row][column] to [column][row]. Nothing uses what missing rows give: they repeat the last one.
+// From [row][column] to [column][row]. Nothing uses what missing rows give: they repeat the last
+// one.
 template <class Element>
 void pack_elements(const uint8_t* rows, uint64_t row_bytes, uint32_t n_rows, uint64_t cols,
                    uint8_t* out) {

@@ -12,8 +12,8 @@ constexpr int kVectors = kBlockCols / kLanes;
 // Below this, 127 / largest leaves float's range; the block counts as zeros.
 constexpr float kLeast = 1e-35f;
 
-// What the largest value of a block may become. Each rounds the others differently; the one with the
-// least squared error of all 32 is taken. That lowers the error by a tenth, and costs little.
+// What the largest value of a block may become. Each rounds the others differently; the one with
+// the least squared error of all 32 is taken. That lowers the error by a tenth, and costs little.
 constexpr int kChoices = 4;
 constexpr float kLargest[kChoices] = {127, 126, 125, 124};
 
@@ -61,7 +61,8 @@ FORGE_INLINE Vec across_blocks(uint32_t n_blocks, VectorOf vector) {
   return join(parts);
 }
 
-// How the blocks of a group are scaled; NaN for blocks of zeros and those that hold NaN or infinity.
+// How the blocks of a group are scaled; NaN for blocks of zeros and those that hold NaN or
+// infinity.
 struct GroupScales {
   Vec scale;
   Vec by;  // 1 / scale

@@ -8,7 +8,8 @@ namespace forge::cpu::FORGE_TARGET {
 
 namespace {
 
-// Sums over the rows of a state are kept in so many parts, so that none waits for the one before it.
+// Sums over the rows of a state are kept in so many parts, so that none waits for the one before
+// it.
 constexpr uint32_t kParts = 4;
 
 // The first n of 16 columns, and zeros.

@@ -8,8 +8,9 @@ namespace forge::cpu::FORGE_TARGET {
 
 constexpr uint32_t kColumnRows = 16;
 
-// How 16 rows of elements are cut into squares, each in 16 bytes of kSize registers. As many squares as
-// a register is wide lie side by side: those of all rows first, then those of further columns.
+// How 16 rows of elements are cut into squares, each in 16 bytes of kSize registers. As many
+// squares as a register is wide lie side by side: those of all rows first, then those of further
+// columns.
 template <class Element>
 struct Squares {
   static constexpr uint32_t kSize = 16 / sizeof(Element);
@@ -20,8 +21,8 @@ struct Squares {
   static constexpr uint32_t kColumns = kSize * kAcross;
 };
 
-// Transposes each square: log2(kSize) times, the first half of the registers is interleaved with the
-// second.
+// Transposes each square: log2(kSize) times, the first half of the registers is interleaved with
+// the second.
 template <class Element>
 FORGE_INLINE void transpose_squares(ByteVec (&rows)[Squares<Element>::kSize]) {
   constexpr uint32_t n = Squares<Element>::kSize;

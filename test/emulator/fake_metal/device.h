@@ -1,7 +1,7 @@
 #pragma once
 
-// The stand-in's device, and what it makes. Methods are those of apple.h; these classes add what the
-// stand-in's files tell each other.
+// The stand-in's device, and what it makes. Methods are those of apple.h; these classes add what
+// the stand-in's files tell each other.
 
 #include <vector>
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// The objects of the stand-in: counted as Objective-C counts them, and watched. A message to an object
-// that was released, and objects that are left when the last device goes, end the process.
+// The objects of the stand-in: counted as Objective-C counts them, and watched. A message to an
+// object that was released, and objects that are left when the last device goes, end the process.
 
 #include "../../../csrc/metal/apple.h"
 #include "options.h"

@@ -1,7 +1,7 @@
 #pragma once
 
-// What the stand-in for Metal pretends, and which failures it injects: the variable FORGE_FAKE_METAL,
-// as in "memory_mib=256,fail_allocation=3".
+// What the stand-in for Metal pretends, and which failures it injects: the variable
+// FORGE_FAKE_METAL, as in "memory_mib=256,fail_allocation=3".
 
 #include <cstdint>
 

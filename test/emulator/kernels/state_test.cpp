@@ -8,8 +8,8 @@ namespace {
 
 constexpr u32 kSlots = 5;
 
-// Runs of some lengths one after another, in different slots, some of them from zero; one more entry
-// of the list is none.
+// Runs of some lengths one after another, in different slots, some of them from zero; one more
+// entry of the list is none.
 Buffer<SlotRun> random_runs(Random& random, const std::vector<u32>& lengths) {
   Buffer<SlotRun> runs(lengths.size() + 1);
   u32 row = 0;

@@ -1,5 +1,5 @@
-// Calling the library where its device is: in the emulator (emulated/call_emulated.cpp), or on a GPU
-// (gpu/call_on_gpu.cpp).
+// Calling the library where its device is: in the emulator (emulated/call_emulated.cpp), or on a
+// GPU (gpu/call_on_gpu.cpp).
 #pragma once
 
 #include <cstddef>

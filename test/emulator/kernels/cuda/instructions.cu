@@ -1,6 +1,6 @@
-// Each instruction that kernels are made of, alone: the functions of prelude.cuh, ptx.cuh and warp.cuh,
-// and the built-in ones whose results kernels depend on. instructions_test.cpp says what must come out,
-// of the emulator's twins and of a GPU.
+// Each instruction that kernels are made of, alone: the functions of prelude.cuh, ptx.cuh and
+// warp.cuh, and the built-in ones whose results kernels depend on. instructions_test.cpp says what
+// must come out, of the emulator's twins and of a GPU.
 
 #include "ptx.cuh"
 #include "warp.cuh"

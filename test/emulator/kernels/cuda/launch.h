@@ -28,7 +28,8 @@ void launch_decode_gemm(const Gemm& op, const RowSet& set, u32 token_tiles, u32 
 
 // The experts of the tokens of a set; n_tokens of the operation is not read.
 void launch_moe_group(const MoeGroup& op, const RowSet& set, u32 warps);
-// Products with them, whose tiles are of launch_moe_group: of at_once pairs for matvec, 64 for gemm.
+// Products with them, whose tiles are of launch_moe_group: of at_once pairs for matvec, 64 for
+// gemm.
 void launch_grouped_matvec(const GroupedMatvec& op, const RowSet& set);
 void launch_grouped_gemm(const GroupedMatvec& op, const RowSet& set, u32 max_tokens);
 
