@@ -35,6 +35,7 @@ const occupancies: readonly (readonly [RegExp, threads: number, blocks: number])
   [/^prefill_attention<\w+, 256>/, 128, 2],
   [/^prefill_attention<\w+, 128>/, 128, 3],
   [/^prefill_attention</, 128, 4],
+  [/^latent_attention</, 256, 2],
   // All else may be launched with the largest blocks.
   [/./, 1024, 1],
 ];
