@@ -47,7 +47,14 @@ async function measureSteps(path: string, { device, threads, nGen, rounds }: Ben
 
 /** A token of generations that a user would read. The engine runs ahead of the reader: only all count. */
 async function measureGeneration(path: string, { device, threads, nGen, rounds }: BenchOptions) {
-  await using model = await load(path, { device, threads, contextLength: nGen + UNTIMED + 64 });
+  // A step is a token: the same number of steps as above.
+  const options = {
+    device,
+    threads,
+    contextLength: nGen + UNTIMED + 64,
+    speculate: "off",
+  } as const;
+  await using model = await load(path, options);
   const times: number[] = [];
   for (let round = 0; round < rounds; round++) {
     let start = 0, last = 0;
