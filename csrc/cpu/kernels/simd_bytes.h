@@ -136,46 +136,7 @@ FORGE_INLINE ByteVec interleave_high(ByteVec a, ByteVec b) {
 
 // ---- dot products ---------------------------------------------------------------------------
 
-#if defined(__AVX512VNNI__)
-
-template <int most>
-constexpr int kDotBias = 0;
-
-template <int most>
-class Dots {
- public:
-  FORGE_ALWAYS_INLINE void begin(IntVec start) { sums_ = reinterpret_cast<__m512i>(start); }
-  template <int i, int count>
-  FORGE_ALWAYS_INLINE void add(ByteVec a, ByteVec b) {
-    sums_ = _mm512_dpbusd_epi32(sums_, reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b));
-  }
-  FORGE_ALWAYS_INLINE IntVec sums() const { return reinterpret_cast<IntVec>(sums_); }
-
- private:
-  __m512i sums_;
-};
-
-#elif defined(__AVXVNNI__)
-
-template <int most>
-constexpr int kDotBias = 0;
-
-template <int most>
-class Dots {
- public:
-  FORGE_ALWAYS_INLINE void begin(IntVec start) { sums_ = reinterpret_cast<__m256i>(start); }
-  template <int i, int count>
-  FORGE_ALWAYS_INLINE void add(ByteVec a, ByteVec b) {
-    sums_ = _mm256_dpbusd_avx_epi32(sums_, reinterpret_cast<__m256i>(a),
-                                    reinterpret_cast<__m256i>(b));
-  }
-  FORGE_ALWAYS_INLINE IntVec sums() const { return reinterpret_cast<IntVec>(sums_); }
-
- private:
-  __m256i sums_;
-};
-
-#elif defined(__AVX2__)
+#if defined(__AVX2__) && !defined(__AVX512VNNI__) && !defined(__AVXVNNI__)
 
 template <int most>
 constexpr int kDotBias = most > 128 ? 128 : 0;
@@ -212,25 +173,40 @@ class Dots {
   __m256i sums_, pairs_;
 };
 
+#else
+
+#if defined(__AVX512VNNI__)
+
+template <int most>
+constexpr int kDotBias = 0;
+
+FORGE_INLINE IntVec dot(IntVec sums, ByteVec a, ByteVec b) {
+  return reinterpret_cast<IntVec>(_mm512_dpbusd_epi32(reinterpret_cast<__m512i>(sums),
+                                                      reinterpret_cast<__m512i>(a),
+                                                      reinterpret_cast<__m512i>(b)));
+}
+
+#elif defined(__AVXVNNI__)
+
+template <int most>
+constexpr int kDotBias = 0;
+
+FORGE_INLINE IntVec dot(IntVec sums, ByteVec a, ByteVec b) {
+  return reinterpret_cast<IntVec>(_mm256_dpbusd_avx_epi32(reinterpret_cast<__m256i>(sums),
+                                                          reinterpret_cast<__m256i>(a),
+                                                          reinterpret_cast<__m256i>(b)));
+}
+
 #elif defined(__ARM_FEATURE_DOTPROD)
 
 template <int most>
 constexpr int kDotBias = most > 127 ? 128 : 0;
 
-template <int most>
-class Dots {
- public:
-  FORGE_ALWAYS_INLINE void begin(IntVec start) { sums_ = reinterpret_cast<int32x4_t>(start); }
-  template <int i, int count>
-  FORGE_ALWAYS_INLINE void add(ByteVec a, ByteVec b) {
-    if constexpr (kDotBias<most> != 0) a ^= 128;
-    sums_ = vdotq_s32(sums_, reinterpret_cast<int8x16_t>(a), reinterpret_cast<int8x16_t>(b));
-  }
-  FORGE_ALWAYS_INLINE IntVec sums() const { return reinterpret_cast<IntVec>(sums_); }
-
- private:
-  int32x4_t sums_;
-};
+FORGE_INLINE IntVec dot(IntVec sums, ByteVec a, ByteVec b) {
+  return reinterpret_cast<IntVec>(vdotq_s32(reinterpret_cast<int32x4_t>(sums),
+                                            reinterpret_cast<int8x16_t>(a),
+                                            reinterpret_cast<int8x16_t>(b)));
+}
 
 #else
 
@@ -238,16 +214,24 @@ template <int most>
 constexpr int kDotBias = 0;
 
 // The products of even and of odd bytes fit 16 bits: 255 * 127 < 2^15.
+FORGE_INLINE IntVec dot(IntVec sums, ByteVec a, ByteVec b) {
+  const auto u = reinterpret_cast<SignedShortVec>(a), s = reinterpret_cast<SignedShortVec>(b);
+  const auto even = reinterpret_cast<IntVec>((u & 0xff) * (s << 8 >> 8));
+  const auto odd = reinterpret_cast<IntVec>((u >> 8 & 0xff) * (s >> 8));
+  return sums + ((even << 16 >> 16) + (even >> 16)) + ((odd << 16 >> 16) + (odd >> 16));
+}
+
+#endif
+
 template <int most>
 class Dots {
  public:
   FORGE_ALWAYS_INLINE void begin(IntVec start) { sums_ = start; }
-  template <int i, int count>
+  template <int, int>
   FORGE_ALWAYS_INLINE void add(ByteVec a, ByteVec b) {
-    const auto u = reinterpret_cast<SignedShortVec>(a), s = reinterpret_cast<SignedShortVec>(b);
-    const auto even = reinterpret_cast<IntVec>((u & 0xff) * (s << 8 >> 8));
-    const auto odd = reinterpret_cast<IntVec>((u >> 8 & 0xff) * (s >> 8));
-    sums_ += ((even << 16 >> 16) + (even >> 16)) + ((odd << 16 >> 16) + (odd >> 16));
+    // Where the bias is 128, it turns unsigned bytes into signed ones.
+    if constexpr (kDotBias<most> != 0) a ^= 128;
+    sums_ = dot(sums_, a, b);
   }
   FORGE_ALWAYS_INLINE IntVec sums() const { return sums_; }
 
