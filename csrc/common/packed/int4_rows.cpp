@@ -20,6 +20,19 @@ uint32_t nibble_of(uint32_t word, uint64_t index) { return (word >> (4 * index))
 
 using Codes = std::array<uint8_t, kMadeBlock>;
 
+// The codes of 32 columns of a row, of which word_of(col) has eight.
+template <class WordOf>
+Codes codes_of(uint64_t col, WordOf word_of) {
+  Codes codes;
+  for (uint64_t i = 0; i < kMadeBlock; i += kPerWord) {
+    const uint32_t word = word_of(col + i);
+    for (uint64_t k = 0; k < kPerWord; ++k) {
+      codes[i + k] = static_cast<uint8_t>(nibble_of(word, k));
+    }
+  }
+  return codes;
+}
+
 // Codes i and i + 16 in byte i, as in GGUF's blocks.
 void pack_halves(const Codes& codes, uint8_t* qs) {
   for (uint64_t i = 0; i < kMadeBlock / 2; ++i) {
@@ -36,13 +49,9 @@ class Int4Rows : public RowSource {
     auto* block = reinterpret_cast<BlockQ4_0*>(out);
     for (uint64_t row = first_row; row < first_row + n_rows; ++row) {
       for (uint64_t col = 0; col < matrix_.cols; col += kMadeBlock, ++block) {
-        Codes codes;
-        for (uint64_t i = 0; i < kMadeBlock; i += kPerWord) {
-          const uint32_t word = word_at(matrix_.codes, (row * matrix_.cols + col + i) / kPerWord);
-          for (uint64_t k = 0; k < kPerWord; ++k) {
-            codes[i + k] = static_cast<uint8_t>(nibble_of(word, k));
-          }
-        }
+        const Codes codes = codes_of(col, [&](uint64_t at) {
+          return word_at(matrix_.codes, (row * matrix_.cols + at) / kPerWord);
+        });
         const uint64_t group = row / matrix_.group_rows * n_groups + col / matrix_.group_cols;
         block->d = PackedF16::from(scale_at(matrix_.scales, group));
         pack_halves(codes, block->qs);
@@ -123,14 +132,9 @@ class GptqRows : public ColumnRows {
 
  private:
   Codes codes_at(uint64_t row, uint64_t col) const override {
-    Codes codes;
-    for (uint64_t i = 0; i < kMadeBlock; i += kPerWord) {
-      const uint32_t word = word_at(matrix().codes, (col + i) / kPerWord * matrix().rows + row);
-      for (uint64_t k = 0; k < kPerWord; ++k) {
-        codes[i + k] = static_cast<uint8_t>(nibble_of(word, k));
-      }
-    }
-    return codes;
+    return codes_of(col, [&](uint64_t at) {
+      return word_at(matrix().codes, at / kPerWord * matrix().rows + row);
+    });
   }
 
   uint32_t zero_at(uint64_t group, uint64_t row) const override {
