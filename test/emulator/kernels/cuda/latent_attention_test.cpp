@@ -58,6 +58,7 @@ void check(const Case& c, const std::vector<Run>& runs, u32 most_queries, bool d
       c.sinks ? sinks.data() : nullptr, nullptr, 0.15f, c.softcap, c.n_heads, c.window, 1,
       most_queries, 0};
   launch_latent_attention({.type = &type,
+                           .dim = c.v_dim,
                            .out = out.data(),
                            .partial_out = decodes ? partial_out.data() : nullptr,
                            .partial_ml = decodes ? partial_ml.data() : nullptr,

@@ -239,7 +239,7 @@ void launch(const DecodeAttention& op) {
          op.partial_out, op.partial_ml, a, op.tiles, op.work, op.n_work, op.dim);
 }
 
-void launch_latent_attention(const LatentAttention& op) {
+void launch_latent_attention(const DecodeAttention& op) {
   const AttentionArguments& a = op.arguments;
   const KvCache& kv = op.pages->cache;
   const u32 rows = a.n_heads / kv.n_kv_heads * a.max_queries;
@@ -252,7 +252,7 @@ void launch_latent_attention(const LatentAttention& op) {
          op.tables->page_tables.data(), op.tables->page_stride);
   if (!op.work) return;
   launch("merge_attention_splits", {{op.max_work, a.n_heads * a.max_queries}, {128}}, op.out,
-         op.partial_out, op.partial_ml, a, op.tiles, op.work, op.n_work, kv.v_dim);
+         op.partial_out, op.partial_ml, a, op.tiles, op.work, op.n_work, op.dim);
 }
 
 void launch(const ChooseTokens& op) {
