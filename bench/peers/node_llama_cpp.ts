@@ -41,11 +41,19 @@ export async function installPeer(device: string): Promise<string> {
   const folder = join(root, "build", "bench", build === undefined ? "peers" : `peers-${build}`);
   const installed = join(folder, "node_modules", "node-llama-cpp");
   const module = join(installed, "dist", "index.js");
-  if (versionOf(installed) === PEER_VERSION) return module;
   const prebuilt = PREBUILT[`${Deno.build.os}-${Deno.build.arch}`];
   if (prebuilt === undefined) {
     throw new ForgeError("unsupported", `no llama.cpp for ${Deno.build.os} ${Deno.build.arch}`);
   }
+  if (versionOf(installed) !== PEER_VERSION) await installInto(folder, prebuilt);
+  // Each time, lest an interrupted installation be compared with.
+  if (build !== undefined) {
+    keepBuild(build, join(folder, "node_modules", "@node-llama-cpp", prebuilt, "bins", prebuilt));
+  }
+  return module;
+}
+
+async function installInto(folder: string, prebuilt: string): Promise<void> {
   Deno.mkdirSync(folder, { recursive: true });
   Deno.writeTextFileSync(join(folder, "package.json"), '{"private": true}\n');
   const packages = [
@@ -56,10 +64,6 @@ export async function installPeer(device: string): Promise<string> {
     ["install", "--no-audit", "--no-fund", "--omit=optional", "--ignore-scripts", ...packages],
     folder,
   );
-  if (build !== undefined) {
-    keepBuild(build, join(folder, "node_modules", "@node-llama-cpp", prebuilt, "bins", prebuilt));
-  }
-  return module;
 }
 
 /** Leaves llama.cpp, which takes the best of its builds for processors, no choice. */
