@@ -152,9 +152,9 @@ Deno.test({
     await endless.type("talk\r");
     await endless.waitFor("talk\r\r\n");
     await endless.waitForMore(20);
-    await endless.type("\x03");
-    await endless.waitFor("> ");
-    await endless.type("/undo\r");
+    // What is typed during an answer shows when it is over.
+    await endless.type("/undo\r\x03");
+    await endless.waitFor("> /undo\r\n");
     await endless.waitFor("(taken back; 0 answers before it)");
     await endless.type("\x04");
     assertEquals(await endless.close(), 0);

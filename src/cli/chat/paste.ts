@@ -7,18 +7,29 @@ import { StringDecoder } from "node:string_decoder";
  */
 export const LINE_BREAK = "␊\ufe0e";
 
+/**
+ * How many characters of a paste, and how many lines, are edited as text. The time that the editor takes
+ * for a line grows with the square of its length.
+ */
+const INLINE_LENGTH = 400, INLINE_LINES = 8;
+
 const START = "\x1b[200~";
 const END = "\x1b[201~";
 
 /**
  * Passes on what is typed. What a terminal says was pasted becomes one line: its line breaks are turned
  * into {@linkcode LINE_BREAK}, and other control characters, which would be taken for keys, are left out.
+ * Of a long paste the editor sees a sign only, such as `[paste 1: 400 lines]`.
  */
 export class PasteFilter extends Transform {
   readonly isTTY = true;
   readonly setRawMode: (isRaw: boolean) => void;
   readonly #decoder = new StringDecoder("utf8");
+  /** Long pastes by their signs. A line of the history may hold any of them again. */
+  readonly #pastes = new Map<string, string>();
   #isPasting = false;
+  /** What was pasted so far. */
+  #pasted = "";
   /** The end of the input so far, as it may be the beginning of a mark. */
   #held = "";
 
@@ -44,11 +55,18 @@ export class PasteFilter extends Transform {
       if (at < 0) break;
       passed += this.#pass(text.slice(0, at));
       text = text.slice(at + mark.length);
+      if (this.#isPasting) passed += this.#endPaste();
       this.#isPasting = !this.#isPasting;
     }
     const held = this.#heldLength(text);
     this.#held = text.slice(text.length - held);
     return passed + this.#pass(text.slice(0, text.length - held));
+  }
+
+  /** The message that an edited line stands for. */
+  expand(line: string): string {
+    return line.replaceAll(LINE_BREAK, "\n")
+      .replace(/\[paste [^\]]*\]\ufe0e/g, (sign) => this.#pastes.get(sign) ?? sign);
   }
 
   /** How much at the end of a text may be the beginning of a mark. */
@@ -64,6 +82,22 @@ export class PasteFilter extends Transform {
 
   #pass(text: string): string {
     if (!this.#isPasting) return text;
-    return text.replace(/\r\n?|\n/g, LINE_BREAK).replace(/\t/g, "    ").replace(/\p{Cc}/gu, "");
+    this.#pasted += text;
+    return "";
+  }
+
+  /** What stands for the paste in the line that is being edited. */
+  #endPaste(): string {
+    const text = this.#pasted.replace(/\r\n?/g, "\n").replace(/[^\P{Cc}\t\n]/gu, "");
+    this.#pasted = "";
+    const lines = text.split("\n").length;
+    if (text.length <= INLINE_LENGTH && lines <= INLINE_LINES) {
+      return text.replaceAll("\n", LINE_BREAK).replaceAll("\t", "    ");
+    }
+    const extent = lines > 1 ? `${lines} lines` : `${text.length} characters`;
+    // The selector keeps the same words, typed, from being taken for it.
+    const sign = `[paste ${this.#pastes.size + 1}: ${extent}]\ufe0e`;
+    this.#pastes.set(sign, text);
+    return sign;
   }
 }

@@ -3,7 +3,7 @@ import process from "node:process";
 import { createInterface, type Interface } from "node:readline";
 import { Writable } from "node:stream";
 import type { ChatInput, InputEvent } from "./input.ts";
-import { LINE_BREAK, PasteFilter } from "./paste.ts";
+import { PasteFilter } from "./paste.ts";
 
 const PROMPT = "> ";
 const CONTINUED = "… ";
@@ -17,8 +17,8 @@ export class TerminalInput implements ChatInput {
   readonly isTerminal = true;
   readonly #editor: Interface;
   readonly #screen = new Screen();
-  /** What came while nobody waited for it. */
-  readonly #events: InputEvent[] = [];
+  /** What came while nobody waited for it, and the line that was not shown then. */
+  readonly #events: { readonly event: InputEvent; readonly unseen?: string }[] = [];
   #waiting: PromiseWithResolvers<InputEvent> | undefined;
   #answer: AbortController | undefined;
 
@@ -34,7 +34,7 @@ export class TerminalInput implements ChatInput {
       removeHistoryDuplicates: true,
     });
     this.#editor.on("line", (line: string) => {
-      this.#push({ kind: "line", text: line.replaceAll(LINE_BREAK, "\n") });
+      this.#push({ kind: "line", text: filter.expand(line) }, line);
     });
     this.#editor.on("SIGINT", () => this.#interrupt());
     this.#editor.on("close", () => this.#push({ kind: "end" }));
@@ -43,9 +43,13 @@ export class TerminalInput implements ChatInput {
   async next(isContinued: boolean): Promise<InputEvent> {
     this.#answer = undefined;
     this.#screen.isMuted = false;
-    const event = this.#events.shift();
-    if (event !== undefined) return event;
-    this.#editor.setPrompt(isContinued ? CONTINUED : PROMPT);
+    const prompt = isContinued ? CONTINUED : PROMPT;
+    const early = this.#events.shift();
+    if (early !== undefined) {
+      if (early.unseen !== undefined) writeToTerminal(`${prompt}${early.unseen}\n`);
+      return early.event;
+    }
+    this.#editor.setPrompt(prompt);
     this.#editor.prompt(true);
     this.#waiting = Promise.withResolvers();
     return await this.#waiting.promise;
@@ -63,9 +67,10 @@ export class TerminalInput implements ChatInput {
     writeToTerminal(PASTE_MARKS_OFF);
   }
 
-  #push(event: InputEvent): void {
-    if (this.#waiting === undefined) this.#events.push(event);
-    else this.#waiting.resolve(event);
+  #push(event: InputEvent, line?: string): void {
+    if (this.#waiting !== undefined) this.#waiting.resolve(event);
+    else if (line === undefined || !this.#screen.isMuted) this.#events.push({ event });
+    else this.#events.push({ event, unseen: line });
     this.#waiting = undefined;
   }
 

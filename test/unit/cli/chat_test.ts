@@ -32,6 +32,7 @@ Deno.test("chat: what is pasted is one line, however it arrives", () => {
   const expected = `${typed}one${LINE_BREAK}two${LINE_BREAK}three${LINE_BREAK}    zwölf!\r`;
   const filter = new PasteFilter(() => {});
   assertEquals(filter.translate(input), expected);
+  assertEquals(filter.expand(expected), `${typed}one\ntwo\nthree\n    zwölf!\r`);
   // Cut anywhere, but within the ESC [ of its beginning, which by itself is a key.
   const start = input.indexOf("\x1b[200~");
   for (let cut = 1; cut < input.length; cut++) {
@@ -42,6 +43,22 @@ Deno.test("chat: what is pasted is one line, however it arrives", () => {
       expected,
     );
   }
+});
+
+Deno.test("chat: a long paste is a sign in the line and whole in the message", () => {
+  const filter = new PasteFilter(() => {});
+  const code = "if (x) {\n\ty();\n}\n".repeat(100);
+  const word = "x".repeat(1000);
+  const lines = [code.replaceAll("\n", "\r"), word].map((text) =>
+    filter.translate(`see \x1b[200~${text}\x1b[201~ !`)
+  );
+  assertEquals(lines.map((line) => line.replace("\ufe0e", "")), [
+    "see [paste 1: 301 lines] !",
+    "see [paste 2: 1000 characters] !",
+  ]);
+  assertEquals(filter.expand(lines.join("|")), `see ${code} !|see ${word} !`);
+  const typed = "[paste 1: 301 lines] [paste 9: 2 lines]\ufe0e";
+  assertEquals(filter.expand(typed), typed);
 });
 
 Deno.test("chat: turns are asked, answered, taken back and forgotten", () => {
