@@ -18,12 +18,17 @@ export function libraryFileName(kind: BackendKind): string {
   return `libforge_${kind}.${Deno.build.os === "darwin" ? "dylib" : "so"}`;
 }
 
+/** Where `deno task build` puts a backend's library. `root` is the folder of `main.ts`. */
+export function builtLibrary(kind: BackendKind, root: string = projectRoot()): string {
+  return join(root, "build", platform(), libraryFileName(kind));
+}
+
 /** Where a backend's library is looked for, in order. `root` is the folder of `main.ts`. */
 export function libraryCandidates(kind: BackendKind, root: string = projectRoot()): string[] {
-  const folders = [join(root, "build", platform()), join(root, "lib", platform())];
+  const prebuilt = join(root, "lib", platform(), libraryFileName(kind));
   const named = Deno.env.get(LIBRARY_PATH_VARIABLE);
-  if (named !== undefined && named !== "") folders.unshift(named);
-  return folders.map((folder) => join(folder, libraryFileName(kind)));
+  const first = named ? [join(named, libraryFileName(kind))] : [];
+  return [...first, builtLibrary(kind, root), prebuilt];
 }
 
 /** The first existing candidate, or `undefined`. */
@@ -36,6 +41,24 @@ export function findLibrary(kind: BackendKind): string | undefined {
       throw error;
     }
   });
+}
+
+/**
+ * Whether a library is of another ABI version than this tree: the sources have changed since it was
+ * built.
+ *
+ * @throws {ForgeError} `device` when it cannot be loaded.
+ */
+export function isOutdated(path: string): boolean {
+  return libraryVersion(path) !== ABI_VERSION;
+}
+
+/** Asks no more than the version: a library of another one may lack symbols of the table. */
+function libraryVersion(path: string): number {
+  const probe = load(path, versionSymbol);
+  const version = probe.symbols.forge_abi_version();
+  probe.close();
+  return version;
 }
 
 function projectRoot(): string {
@@ -87,10 +110,7 @@ export class Library {
           `build it with: deno task build`,
       );
     }
-    // Another version may lack symbols of this table, so that it is asked before they are looked up.
-    const probe = load(path, versionSymbol);
-    const version = probe.symbols.forge_abi_version();
-    probe.close();
+    const version = libraryVersion(path);
     if (version !== ABI_VERSION) {
       throw new ForgeError(
         "device",

@@ -144,7 +144,13 @@ async function lockBuild(root: string, log: (line: string) => void): Promise<Den
     return file;
   } catch (error) {
     if (!(error instanceof Error)) throw error;
-    throw new ForgeError("device", `cannot write to ${folder}: ${error.message}`, { cause: error });
+    const reason = error.message.replace(/: \w+ '.*'$/, "");
+    throw new ForgeError(
+      "device",
+      `cannot build here, since ${folder} cannot be written (${reason}); ` +
+        `build in a copy of this tree and name its build/<os>-<arch> in FORGE_LIBRARY_PATH`,
+      { cause: error },
+    );
   }
 }
 

@@ -7,7 +7,14 @@ import { parseArgs } from "node:util";
 import { ForgeError } from "../../src/errors.ts";
 import { buildLibraries, forgeRoot } from "./build.ts";
 import { runCommand } from "./command.ts";
+import type { LibraryName } from "./libraries.ts";
 import { hostPlatform, libraryFileName, platformName } from "./targets.ts";
+
+/** What running models takes, whoever may write to the tree later. */
+const needed: Readonly<Record<"linux" | "darwin", readonly LibraryName[]>> = {
+  linux: ["cpu", "cuda"],
+  darwin: ["cpu", "metal"],
+};
 
 /** The program that `forge` is, below the root of the tree. */
 export const launcherPath = "ffi/build/launcher.sh";
@@ -90,7 +97,7 @@ async function main(args: string[]): Promise<void> {
   const platform = hostPlatform();
   const library = libraryFileName(platform, "cpu");
   if (!exists(join(root, "lib", platformName(platform), library))) {
-    await buildLibraries({ log: (line) => console.error(line) });
+    await buildLibraries({ only: needed[platform.os], log: (line) => console.error(line) });
   }
   const folder = resolve(values.dir ?? defaultFolder());
   console.error(`installed ${linkLauncher(root, folder, values.force)}`);

@@ -1,4 +1,4 @@
-import { findLibrary, Library } from "../../ffi/library.ts";
+import { builtLibrary, findLibrary, isOutdated, Library } from "../../ffi/library.ts";
 import { NativeBackend } from "../../ffi/native_backend.ts";
 import {
   ATTENTION_KERNELS,
@@ -81,9 +81,16 @@ export function neededLibraries(device: string): BackendKind[] {
   return hasGpu ? [GPU_KIND, "cpu"] : ["cpu"];
 }
 
-/** Whether a library is in one of the places where it is looked for. */
-export function hasLibrary(kind: BackendKind): boolean {
-  return findLibrary(kind) !== undefined;
+/**
+ * Whether a library must be built before it can be used: it is in none of the places where it is looked
+ * for, or was built here from sources that have changed since in what it offers.
+ *
+ * @throws {ForgeError} `device` for a file that is no library.
+ */
+export function lacksBuild(kind: BackendKind): "missing" | "outdated" | undefined {
+  const path = findLibrary(kind);
+  if (path === undefined) return "missing";
+  return path === builtLibrary(kind) && isOutdated(path) ? "outdated" : undefined;
 }
 
 /** The GPU of this machine, where there is one and forge can use it. */

@@ -48,17 +48,39 @@ Deno.test("library: a prebuilt one is used without a compiler", async () => {
   assert(stdout.length > 0);
 });
 
+/** Makes a CPU library of another ABI version. */
+async function compileForeign(folder: TempFolder, place: string): Promise<void> {
+  const source = folder.write("other.c", "unsigned forge_abi_version(void) { return 999; }\n");
+  const compiled = await new Deno.Command("c++", {
+    args: ["-x", "c", "-shared", "-fPIC", "-o", `${place}/${libraryFileName("cpu")}`, source],
+  }).output();
+  assert(compiled.success, new TextDecoder().decode(compiled.stderr));
+}
+
+Deno.test({
+  name: "library: one built from other sources is built anew",
+  ignore: !canCompile,
+  async fn() {
+    using folder = new TempFolder();
+    const root = bareTree(folder);
+    const place = folder.at("build", `${Deno.build.os}-${Deno.build.arch}`);
+    Deno.mkdirSync(place, { recursive: true });
+    await compileForeign(folder, place);
+    // Without a compiler nothing comes of it, but it is said why one is needed.
+    const { code, stdout, stderr } = await run(root, { PATH: folder.at("nowhere"), CXX: "" });
+    assertEquals([code, stdout], [1, ""]);
+    for (const part of ["another version of forge", "no C++ compiler found"]) {
+      assertStringIncludes(stderr, part);
+    }
+  },
+});
+
 Deno.test({
   name: "library: one of another ABI version is refused by name",
   ignore: !canCompile,
   async fn() {
     using folder = new TempFolder();
-    const source = folder.write("other.c", "unsigned forge_abi_version(void) { return 999; }\n");
-    const library = folder.at(libraryFileName("cpu"));
-    const compiled = await new Deno.Command("c++", {
-      args: ["-x", "c", "-shared", "-fPIC", "-o", library, source],
-    }).output();
-    assert(compiled.success, new TextDecoder().decode(compiled.stderr));
+    await compileForeign(folder, folder.path);
     const env = { [LIBRARY_PATH_VARIABLE]: folder.path };
     const { code, stderr } = await run(ROOT, env, [folder.path]);
     assertEquals(code, 1);
