@@ -21,20 +21,33 @@ struct Selected {
   u64 equal;   // weight of the keys equal to it
 };
 
-// Shared memory of a selection.
+// Shared memory of a selection. Weights are in halves: there is no addition of 64 bits in shared
+// memory, and the loop of compare-and-swap that would stand in for it takes a turn for each of the
+// many threads that meet at one digit. Who makes the lower half overflow adds one to the upper.
 struct SelectShared {
-  u64 histogram[256];
+  u32 low[256];
+  u32 high[256];
   u32 digit;
   u64 above;
   u64 equal;
 };
+
+DEVICE void add_weight(SelectShared& shared, u32 digit, u64 weight) {
+  const u32 low = u32(weight);
+  const u32 before = atomicAdd(&shared.low[digit], low);
+  const u32 high = u32(weight >> 32) + (before + low < before ? 1 : 0);
+  if (high != 0) atomicAdd(&shared.high[digit], high);
+}
+DEVICE u64 weight_at(const SelectShared& shared, u32 digit) {
+  return u64(shared.high[digit]) << 32 | shared.low[digit];
+}
 
 // The highest digit at which the weights from the top reach `goal`; by warp 0.
 DEVICE void find_digit(SelectShared& shared, u64 goal) {
   constexpr u32 kEach = 256 / kWarp;
   const u32 top = 255 - lane_id() * kEach;  // this lane has digits top .. top - 7
   u64 own = 0;
-  for (u32 i = 0; i < kEach; ++i) own += shared.histogram[top - i];
+  for (u32 i = 0; i < kEach; ++i) own += weight_at(shared, top - i);
   const u64 sum = warp_prefix_sum(own);
   const u64 before = sum - own;
   const u32 reached = __ballot_sync(kAllLanes, sum >= goal);
@@ -43,12 +56,12 @@ DEVICE void find_digit(SelectShared& shared, u64 goal) {
   if (lane_id() != lane) return;
   u64 above = before;
   u32 digit = top;
-  while (digit > top - (kEach - 1) && above + shared.histogram[digit] < goal) {
-    above += shared.histogram[digit--];
+  while (digit > top - (kEach - 1) && above + weight_at(shared, digit) < goal) {
+    above += weight_at(shared, digit--);
   }
   shared.digit = digit;
   shared.above = above;
-  shared.equal = shared.histogram[digit];
+  shared.equal = weight_at(shared, digit);
 }
 
 // `visit(take)` calls take(key, weight) for each number that this thread looks at; all threads of
@@ -57,13 +70,13 @@ template <class Visit>
 DEVICE Selected radix_select(SelectShared& shared, u64 goal, Visit visit) {
   Selected found = {0, 0, 0};
   for (i32 shift = 24; shift >= 0; shift -= 8) {
-    for (u32 i = threadIdx.x; i < 256; i += blockDim.x) shared.histogram[i] = 0;
+    for (u32 i = threadIdx.x; i < 256; i += blockDim.x) shared.low[i] = shared.high[i] = 0;
     __syncthreads();
     const u32 prefix = found.key;
     visit([&](u32 key, u64 weight) {
       // The digits above this one; a shift by 32 would keep them all.
       if (shift == 24 || (key ^ prefix) >> (shift + 8) == 0) {
-        atomicAdd(&shared.histogram[key >> shift & 255], weight);
+        add_weight(shared, key >> shift & 255, weight);
       }
     });
     __syncthreads();

@@ -220,8 +220,11 @@ function earlyAccess(code: string): string | undefined {
   return /\b(LDG|STG|LDGSTS|ATOMG|RED|LD|ST)\b[^;]*/.exec(code.slice(0, wait))?.[0];
 }
 
+/** An atomic operation that shared memory lacks: threads that meet try again until each had its turn. */
+const atomicLoop = /\bATOMS\.CAS[^;]*/;
+
 Deno.test({
-  name: "every kernel of sm_90a waits for the one before it before it touches memory",
+  name: "every kernel of sm_90a waits for the one before it, and none for turns in shared memory",
   ignore: noCompiler,
   fn: async () => {
     const nvdisasm = await findNvdisasm();
@@ -234,6 +237,8 @@ Deno.test({
       for (const [name, symbol] of result.symbols) {
         const early = earlyAccess(code.get(symbol) ?? "");
         if (early !== undefined) problems.push(`${name}: ${early}`);
+        const spin = atomicLoop.exec(code.get(symbol) ?? "")?.[0];
+        if (spin !== undefined) problems.push(`${name}: ${spin}`);
         checked++;
       }
     }

@@ -137,12 +137,12 @@ KERNEL exchange_lanes(u64* out, const u64* in) {
 INSTANCE(exchange_lanes)
 
 // 256 threads add to and compete for the same places.
-KERNEL count_atomically(u64* shared_sum, u32* global_sum, float* float_sum, u32* lowest, u32* taken) {
+KERNEL count_atomically(u32* shared_sum, u32* global_sum, float* float_sum, u32* lowest, u32* taken) {
   wait_for_previous_kernel();
-  SHARED(u64, sum, [1]);
+  SHARED(u32, sum, [1]);
   if (threadIdx.x == 0) sum[0] = 0;
   __syncthreads();
-  atomicAdd(&sum[0], u64(threadIdx.x) << 32);
+  atomicAdd(&sum[0], threadIdx.x << 16);
   atomicAdd(global_sum, threadIdx.x);
   atomicAdd(float_sum, 0.5f);
   atomicMin(lowest, 1000u - threadIdx.x);
