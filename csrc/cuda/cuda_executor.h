@@ -40,12 +40,12 @@ class CudaExecutor : public Executable {
   Plan& plan_for(const StepShape& shape);
   // Plans a shape, in a workspace that has room for it.
   LaunchPlan build(const StepShape& shape);
-  // Puts a part of the plan on the stream, from its second run on as a graph where that pays.
   // Entries of a plan, and whether what is on the stream before them is a kernel.
   struct Section {
     size_t begin, end;
     bool follows_kernel;
   };
+  // Puts a part of the plan on the stream, from its second run on as a graph where that pays.
   void enqueue(const Plan& plan, std::unique_ptr<StepGraph>& graph, const Section& section,
                const StopFlag& stop);
   void copy_results(const StepInputs& inputs, ResultBlock& results);

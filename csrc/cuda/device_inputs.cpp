@@ -43,9 +43,10 @@ void DeviceInputs::reserve(Area& area, uint64_t bytes) {
   if (bytes <= area.device.bytes()) return;
   const uint64_t room = std::bit_ceil(bytes);
   area.host = PinnedBuffer(state_, room);
+  // From here on the old addresses are invalid, even where there is no memory for new ones.
+  ++generation_;
   area.device = DeviceBuffer();
   area.device = DeviceBuffer(state_, room, Purpose::activations);
-  ++generation_;
 }
 
 void DeviceInputs::copy(const StepInputs& inputs, const RunWork& work) {
@@ -69,7 +70,6 @@ void DeviceInputs::copy(Area& area, const void* data, uint64_t bytes) {
 
 void DeviceInputs::send(const Area& area, uint64_t bytes) {
   const Device& device = state_->device;
-  const DeviceScope scope(device);
   device.check(
       device.api().copy_to_device(area.device.at(), area.host.data(), bytes, device.stream()),
       "copying the step's inputs");

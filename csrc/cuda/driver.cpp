@@ -1,5 +1,6 @@
 #include "driver.h"
 
+#include <memory>
 #include <mutex>
 
 namespace forge::cuda {
@@ -37,10 +38,10 @@ bool is_fatal(Result result) {
   }
 }
 
-const Driver& Driver::open() {
+std::unique_ptr<const Driver> Driver::open() {
   LibrarySearch search = find_library(kDriverQuery);
   if (!search.library) fail(FORGE_DEVICE_FAILED, search.problem);
-  auto* driver = new Driver;
+  std::unique_ptr<Driver> driver(new Driver);
   driver->library_ = std::move(search.library);
   DriverApi& api = driver->api_;
 #define FORGE_DRIVER_LOAD(member, symbol, parameters) \
@@ -61,7 +62,7 @@ const Driver& Driver::open() {
          version_text(driver->version_), "; forge needs a driver for CUDA ",
          version_text(kOldestVersion), " or newer");
   }
-  return *driver;
+  return driver;
 }
 
 const Driver& Driver::get() {
@@ -70,7 +71,7 @@ const Driver& Driver::get() {
   static std::mutex mutex;
   static const Driver* driver = nullptr;
   const std::lock_guard lock(mutex);
-  if (!driver) driver = &open();
+  if (!driver) driver = open().release();
   return *driver;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "../common/error.h"
@@ -27,7 +28,7 @@ class Driver {
 
  private:
   Driver() = default;
-  static const Driver& open();
+  static std::unique_ptr<const Driver> open();
 
   std::shared_ptr<const SharedLibrary> library_;
   DriverApi api_{};

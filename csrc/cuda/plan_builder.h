@@ -5,7 +5,6 @@
 
 #include <map>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "../gpu/planner.h"
@@ -100,22 +99,17 @@ class PlanBuilder : public Planner<DevicePointer, PlanEntry> {
   // A product of rows that each take `top_k` of the equal blocks of a weight's rows, as a routing
   // has it, or all of them in order where there is none.
   struct GroupedProduct {
+    const char* name;  // of the operation, for errors
     ValueId out, x, route;
     const CudaWeight& weight;
     DevicePointer bias;
     uint32_t n_experts, top_k;
   };
   void emit(const GroupedProduct& product);
-  // Tokens grouped by expert, for tiles of a size.
-  struct RouteGroups {
-    RowKind rows = RowKind::all;
-    uint32_t tile_tokens = 0;
-    DevicePointer tiles = 0, n_tiles = 0, pairs = 0;
-    uint32_t max_tiles = 0;
-  };
-  // What is valid until the next call.
-  const RouteGroups& group_by_expert(const GroupedProduct& p, const RowGroup& rows,
-                                     uint32_t tile_tokens);
+  using RouteGroups = forge::RouteGroups<DevicePointer>;
+  // The product's pairs of row and expert, sorted by expert; valid until the next call.
+  const RouteGroups& groups_of(const GroupedProduct& p, const RowGroup& rows,
+                               uint32_t tile_tokens);
   void emit_grouped_matvec(const GroupedProduct& p, const RowGroup& rows);
   void emit_grouped_gemm(const GroupedProduct& p, const RowGroup& rows);
 
@@ -145,9 +139,6 @@ class PlanBuilder : public Planner<DevicePointer, PlanEntry> {
   CudaDevice& device_;
   const DeviceProperties& gpu_;
   const AttentionChoice& attention_;
-  // What rows are grouped by: a routing or none, the number of blocks, whether they are of tokens.
-  std::tuple<ValueId, uint32_t, bool> grouped_{};
-  std::vector<RouteGroups> groups_;
   std::map<std::string, HalfRows> half_rows_;  // by their type
 };
 

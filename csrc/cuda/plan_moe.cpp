@@ -24,45 +24,33 @@ void PlanBuilder::emit(const MoeRouteOp& op) {
          routing.n_groups, routing.top_groups);
 }
 
-const PlanBuilder::RouteGroups& PlanBuilder::group_by_expert(const GroupedProduct& p,
-                                                             const RowGroup& rows,
-                                                             uint32_t tile_tokens) {
-  const std::tuple key{p.route, p.n_experts, is_of_tokens(p.x)};
-  if (grouped_ != key) {
-    grouped_ = key;
-    groups_.clear();
-    begin_routes();
-  }
-  for (const RouteGroups& known : groups_) {
-    if (known.rows == rows.kind && known.tile_tokens == tile_tokens) return known;
-  }
-  const uint32_t pairs = rows.max_rows * p.top_k;
-  const uint32_t max_tiles = std::min(pairs, p.n_experts + pairs / tile_tokens);
-  require(max_tiles <= kMostGridRows, "moe_matmul: ", rows.max_rows, " tokens with ", p.top_k,
-          " experts each are too many for one step of the CUDA device");
-  const RouteGroups groups{.rows = rows.kind,
-                           .tile_tokens = tile_tokens,
-                           .tiles = route_memory(max_tiles * sizeof(MoeTile)),
-                           .n_tiles = route_memory(sizeof(uint32_t)),
-                           .pairs = route_memory(pairs * sizeof(uint32_t)),
-                           .max_tiles = max_tiles};
-  if (p.route == 0) {
-    launch("head_groups.cu", "head_groups", {divide_up(pairs, 256)}, 256, 0, groups.tiles,
-           groups.n_tiles, groups.pairs, rows.set.count, p.n_experts, tile_tokens);
-    return groups_.emplace_back(groups);
-  }
-  // Each warp counts for itself, in shared memory.
-  const uint32_t warps = std::clamp(std::min(kCounts / p.n_experts, divide_up(pairs, 32)), 1u, 32u);
-  const uint32_t shared_bytes =
-      ((warps + 2) * p.n_experts + 2) * static_cast<uint32_t>(sizeof(uint32_t));
-  launch("moe_group.cu", "moe_group", {1}, 32 * warps, shared_bytes,
-         groups.tiles, groups.n_tiles, groups.pairs, value(p.route), rows.set, p.n_experts, p.top_k,
-         tile_tokens);
-  return groups_.emplace_back(groups);
+const PlanBuilder::RouteGroups& PlanBuilder::groups_of(const GroupedProduct& p,
+                                                       const RowGroup& rows,
+                                                       uint32_t tile_tokens) {
+  const RoutedPairs routed{p.route, p.n_experts, p.top_k, is_of_tokens(p.x)};
+  return group_by_expert(routed, rows, tile_tokens, [&](const RouteGroups& groups) {
+    require(groups.max_tiles <= kMostGridRows, p.name, ": ", rows.max_rows, " tokens with ",
+            p.top_k, p.route == 0 ? " heads" : " experts",
+            " each are too many for one step of the CUDA device");
+    if (p.route == 0) {
+      launch("head_groups.cu", "head_groups", {divide_up(groups.max_pairs, 256)}, 256, 0,
+             groups.tiles, groups.n_tiles, groups.pairs, rows.set.count, p.n_experts, tile_tokens);
+      return;
+    }
+    // Each warp counts for itself, in shared memory.
+    const uint32_t useful = std::min(kCounts / p.n_experts, divide_up(groups.max_pairs, 32));
+    const uint32_t warps = std::clamp(useful, 1u, 32u);
+    const uint32_t shared_bytes =
+        ((warps + 2) * p.n_experts + 2) * static_cast<uint32_t>(sizeof(uint32_t));
+    launch("moe_group.cu", "moe_group", {1}, 32 * warps, shared_bytes, groups.tiles,
+           groups.n_tiles, groups.pairs, value(p.route), rows.set, p.n_experts, p.top_k,
+           tile_tokens);
+  });
 }
 
 void PlanBuilder::emit(const MoeMatmulOp& op) {
-  emit(GroupedProduct{.out = op.out,
+  emit(GroupedProduct{.name = "moe_matmul",
+                      .out = op.out,
                       .x = op.x,
                       .route = op.route,
                       .weight = cuda_weight(*op.weight),
@@ -72,7 +60,8 @@ void PlanBuilder::emit(const MoeMatmulOp& op) {
 }
 
 void PlanBuilder::emit(const HeadMatmulOp& op) {
-  emit(GroupedProduct{.out = op.out,
+  emit(GroupedProduct{.name = "head_matmul",
+                      .out = op.out,
                       .x = op.x,
                       .route = 0,
                       .weight = cuda_weight(*op.weight),
@@ -94,7 +83,7 @@ void PlanBuilder::emit_grouped_matvec(const GroupedProduct& p, const RowGroup& r
   // As many tokens a tile as an expert gets on average.
   const uint32_t average = divide_up(uint64_t{rows.max_rows} * p.top_k, p.n_experts);
   const uint32_t tokens = tokens_together(average, format);
-  const RouteGroups& groups = group_by_expert(p, rows, tokens);
+  const RouteGroups& groups = groups_of(p, rows, tokens);
   const uint64_t expert_rows = p.weight.rows / p.n_experts;
   // Of one token's experts: how a row is divided must not depend on how many tokens there are.
   const uint32_t split = matvec_split(expert_rows * p.top_k, p.weight.cols, format);
@@ -112,7 +101,7 @@ void PlanBuilder::emit_grouped_gemm(const GroupedProduct& p, const RowGroup& row
   const bool is_shared = cols(p.x) == p.weight.cols;
   begin_half_rows();
   const HalfRows& half = half_rows(data.type, value(p.x), n_cols, rows, is_shared ? 1 : p.top_k);
-  const RouteGroups& groups = group_by_expert(p, rows, kGemmTokens);
+  const RouteGroups& groups = groups_of(p, rows, kGemmTokens);
   const uint64_t expert_rows = p.weight.rows / p.n_experts;
   const Grid grid{divide_up(expert_rows, kGemmRows), groups.max_tiles};
   launch("grouped_gemm.cu", half_instance("grouped_gemm", data.type), grid, 256, kGemmShared,

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 
 #include "../common/error.h"
@@ -54,13 +55,16 @@ std::string expand(const std::string& pattern) {
   return value.empty() ? "" : value + pattern.substr(end);
 }
 
-// Existing paths that match, the last in the order of names first: newer versions come first.
+// Existing paths that match, newer versions first: 12.10 before 12.9, which letter by letter would
+// be the later one.
 std::vector<std::string> matches(const std::string& pattern) {
   glob_t found = {};
   std::vector<std::string> paths;
   if (glob(pattern.c_str(), 0, nullptr, &found) == 0) {
     paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
-    std::reverse(paths.begin(), paths.end());
+    std::sort(paths.begin(), paths.end(), [](const std::string& a, const std::string& b) {
+      return strverscmp(a.c_str(), b.c_str()) > 0;
+    });
   }
   globfree(&found);
   return paths;

@@ -50,6 +50,28 @@ struct RowGroups {
   RowGroup<Address> all, decode, prefill;
 };
 
+// What a product with experts is computed over: pairs of a row and one of its experts, as a routing
+// chose them, or, without a routing, of each row and every head in order.
+struct RoutedPairs {
+  ValueId route = 0;  // 0: none
+  uint32_t n_experts = 0;
+  uint32_t top_k = 0;      // experts of a row
+  bool of_tokens = false;  // whether rows are those of tokens or of outputs
+  bool operator==(const RoutedPairs&) const = default;
+};
+
+// Where the pairs of some rows lie sorted by expert, in tiles of at most `tile_tokens` pairs.
+template <class Address>
+struct RouteGroups {
+  RowKind rows = RowKind::all;
+  uint32_t tile_tokens = 0;
+  uint32_t max_pairs = 0;
+  uint32_t max_tiles = 0;
+  Address tiles{};    // MoeTile [max_tiles]
+  Address n_tiles{};  // uint32_t
+  Address pairs{};    // uint32_t [max_pairs]
+};
+
 // Scratch memory of sampling, whose passes over the logits go by chunks.
 template <class Address>
 struct SamplingScratch {
@@ -149,14 +171,34 @@ class Planner {
     return at;
   }
 
-  // Takes memory that lasts until the next call of begin_routes.
-  Address route_memory(uint64_t bytes) {
-    const Address at = memory_.workspace.routes + routes_used_;
-    routes_used_ += padded_to(bytes, kScratchAlignment);
-    needed_.routes = std::max(needed_.routes, routes_used_);
-    return at;
+  // The pairs of some rows, sorted by expert. What neighbouring products have in common is sorted
+  // once: `sort(groups)` launches the kernel that does it, the first time. The result is valid
+  // until the next call.
+  template <class Sort>
+  const RouteGroups<Address>& group_by_expert(const RoutedPairs& routed,
+                                              const RowGroup<Address>& rows, uint32_t tile_tokens,
+                                              const Sort& sort) {
+    if (routed_ != routed) {
+      routed_ = routed;
+      groups_.clear();
+      routes_used_ = 0;
+    }
+    for (const RouteGroups<Address>& known : groups_) {
+      if (known.rows == rows.kind && known.tile_tokens == tile_tokens) return known;
+    }
+    const uint32_t pairs = rows.max_rows * routed.top_k;
+    // Each expert has at most one tile that is not full.
+    const uint32_t max_tiles = std::min(pairs, routed.n_experts + pairs / tile_tokens);
+    const RouteGroups<Address> groups{.rows = rows.kind,
+                                      .tile_tokens = tile_tokens,
+                                      .max_pairs = pairs,
+                                      .max_tiles = max_tiles,
+                                      .tiles = route_memory(max_tiles * sizeof(MoeTile)),
+                                      .n_tiles = route_memory(sizeof(uint32_t)),
+                                      .pairs = route_memory(pairs * sizeof(uint32_t))};
+    sort(groups);
+    return groups_.emplace_back(groups);
   }
-  void begin_routes() { routes_used_ = 0; }
 
   SamplingScratch<Address> sampling_scratch(uint32_t vocabulary, uint32_t n_chunks) {
     const uint64_t outputs = shape_.outputs, all_chunks = outputs * n_chunks;
@@ -177,8 +219,18 @@ class Planner {
   size_t op_index_ = 0;  // of the current operation
 
  private:
+  // Takes memory that lasts until other pairs are grouped.
+  Address route_memory(uint64_t bytes) {
+    const Address at = memory_.workspace.routes + routes_used_;
+    routes_used_ += padded_to(bytes, kScratchAlignment);
+    needed_.routes = std::max(needed_.routes, routes_used_);
+    return at;
+  }
+
   WorkspaceBytes needed_;
   uint64_t routes_used_ = 0;
+  RoutedPairs routed_;  // of groups_
+  std::vector<RouteGroups<Address>> groups_;
 };
 
 }  // namespace forge

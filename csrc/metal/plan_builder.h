@@ -3,7 +3,6 @@
 // Turns a program into the launches that run it for one shape. The operations are those of forge.h;
 // plan_*.cpp hold them by kind, with the geometry that kernels/metal/arguments.h asks for.
 
-#include <tuple>
 #include <vector>
 
 #include "../../kernels/metal/arguments.h"
@@ -100,15 +99,10 @@ class PlanBuilder : public Planner<Place, Launch> {
     uint32_t n_experts, top_k;
   };
   void emit(const GroupedProduct& product);
-  // Tokens grouped by expert, for tiles of a size.
-  struct RouteGroups {
-    RowKind rows;
-    uint32_t tile_tokens;
-    Place tiles, n_tiles, pairs;
-    uint32_t max_tiles;
-  };
-  const RouteGroups& group_by_expert(const GroupedProduct& p, const RowGroup& rows,
-                                     uint32_t tile_tokens);
+  using RouteGroups = forge::RouteGroups<Place>;
+  // The product's pairs of row and expert, sorted by expert; valid until the next call.
+  const RouteGroups& groups_of(const GroupedProduct& p, const RowGroup& rows,
+                               uint32_t tile_tokens);
   // Of either product with experts.
   metal_args::GroupedMatvecArgs grouped_args(const GroupedProduct& p) const;
   void emit_grouped_matvec(const GroupedProduct& p, const RowGroup& group);
@@ -129,9 +123,6 @@ class PlanBuilder : public Planner<Place, Launch> {
 
   const bool greedy_;
   MetalDevice& device_;
-  // What rows are grouped by: a routing or none, the number of blocks, whether they are of tokens.
-  std::tuple<ValueId, uint32_t, bool> grouped_{};
-  std::vector<RouteGroups> groups_;
 };
 
 }  // namespace forge::metal

@@ -26,40 +26,25 @@ void PlanBuilder::emit(const MoeRouteOp& op) {
                       .has_expert_scales = routing.expert_scales != nullptr});
 }
 
-const PlanBuilder::RouteGroups& PlanBuilder::group_by_expert(const GroupedProduct& p,
-                                                             const RowGroup& rows,
-                                                             uint32_t tile_tokens) {
-  const std::tuple key{p.route, p.n_experts, is_of_tokens(p.x)};
-  if (grouped_ != key) {
-    grouped_ = key;
-    groups_.clear();
-    begin_routes();
-  }
-  for (const RouteGroups& known : groups_) {
-    if (known.rows == rows.kind && known.tile_tokens == tile_tokens) return known;
-  }
-  const uint32_t pairs = rows.max_rows * p.top_k;
-  const uint32_t max_tiles = std::min(pairs, p.n_experts + pairs / tile_tokens);
-  const RouteGroups groups{.rows = rows.kind,
-                           .tile_tokens = tile_tokens,
-                           .tiles = route_memory(max_tiles * sizeof(metal_args::MoeTile)),
-                           .n_tiles = route_memory(sizeof(uint32_t)),
-                           .pairs = route_memory(pairs * sizeof(uint32_t)),
-                           .max_tiles = max_tiles};
-  if (p.route == 0) {
-    launch("head_groups", "head_groups", {divide_up(pairs, 256)}, {256},
-           {groups.tiles, groups.n_tiles, groups.pairs, rows.set.count},
-           HeadGroupsArgs{.n_heads = p.n_experts, .tile_tokens = tile_tokens});
-    return groups_.emplace_back(groups);
-  }
-  launch("moe_group", "moe_group", {1}, {256, (2 * p.n_experts + 1) * sizeof(uint32_t)},
-         {groups.tiles, groups.n_tiles, groups.pairs, value(p.route), rows.set.count,
-          rows.set.list},
-         MoeGroupArgs{.n_experts = p.n_experts,
-                      .top_k = p.top_k,
-                      .tile_tokens = tile_tokens,
-                      .has_row_list = rows.kind != RowKind::all});
-  return groups_.emplace_back(groups);
+const PlanBuilder::RouteGroups& PlanBuilder::groups_of(const GroupedProduct& p,
+                                                       const RowGroup& rows,
+                                                       uint32_t tile_tokens) {
+  const RoutedPairs routed{p.route, p.n_experts, p.top_k, is_of_tokens(p.x)};
+  return group_by_expert(routed, rows, tile_tokens, [&](const RouteGroups& groups) {
+    if (p.route == 0) {
+      launch("head_groups", "head_groups", {divide_up(groups.max_pairs, 256)}, {256},
+             {groups.tiles, groups.n_tiles, groups.pairs, rows.set.count},
+             HeadGroupsArgs{.n_heads = p.n_experts, .tile_tokens = tile_tokens});
+      return;
+    }
+    launch("moe_group", "moe_group", {1}, {256, (2 * p.n_experts + 1) * sizeof(uint32_t)},
+           {groups.tiles, groups.n_tiles, groups.pairs, value(p.route), rows.set.count,
+            rows.set.list},
+           MoeGroupArgs{.n_experts = p.n_experts,
+                        .top_k = p.top_k,
+                        .tile_tokens = tile_tokens,
+                        .has_row_list = rows.kind != RowKind::all});
+  });
 }
 
 void PlanBuilder::emit(const MoeMatmulOp& op) {
@@ -109,7 +94,7 @@ void PlanBuilder::emit_grouped_matvec(const GroupedProduct& p, const RowGroup& g
   const MatvecShape shape =
       matvec_shape(format, args.expert_rows, args.cols, average, args.top_k);
   args.split = shape.split;
-  const RouteGroups& groups = group_by_expert(p, group, shape.tokens);
+  const RouteGroups& groups = groups_of(p, group, shape.tokens);
   launch("grouped_matvec", tokens_instance("grouped_matvec", format, shape.tokens),
          {shape.row_groups, groups.max_tiles}, {256},
          {value(p.out), value(p.x), rows.place(), groups.tiles, groups.n_tiles, groups.pairs,
@@ -120,7 +105,7 @@ void PlanBuilder::emit_grouped_matvec(const GroupedProduct& p, const RowGroup& g
 void PlanBuilder::emit_grouped_gemm(const GroupedProduct& p, const RowGroup& group) {
   const WeightRows& rows = *p.weight.unified;
   const GroupedMatvecArgs args = grouped_args(p);
-  const RouteGroups& groups = group_by_expert(p, group, kGemmTokens);
+  const RouteGroups& groups = groups_of(p, group, kGemmTokens);
   launch("grouped_gemm", "grouped_gemm<" + weight_format(rows.type).name + ">",
          {divide_up(args.expert_rows, kGemmRows), groups.max_tiles}, {128},
          {value(p.out), value(p.x), rows.place(), groups.tiles, groups.n_tiles, groups.pairs,

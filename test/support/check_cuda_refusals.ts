@@ -46,6 +46,15 @@ await assertRefused(
   },
 );
 
+await assertRefused(
+  "head_matmul: 65535 tokens with 32 heads each are too many for one step of the CUDA device",
+  { maxTokens: 65535 },
+  (graph, recorder) => {
+    const x = recorder.embed(graph.weight(ones(1, 2 * nExperts)));
+    recorder.keep(recorder.headMatmul(x, graph.weight(ones(nExperts, 2)), nExperts));
+  },
+);
+
 const kDim = 264, vDim = 8;
 await assertRefused(
   "gated_delta_rule: keys of 264 numbers; the CUDA device takes up to 256",
