@@ -38,6 +38,9 @@ export {
   type ResolvedSampling,
   type SamplingOptions,
 } from "./engine/sampling.ts";
+export type { Embedding, EmbeddingInput } from "./engine/embedding/embedder.ts";
+export type { EmbedOptions } from "./engine/embedding/options.ts";
+export type { Pooling } from "./engine/embedding/pooling.ts";
 export type { Candidate } from "./engine/candidates.ts";
 export type { Completion, TextLogprob, TokenLogprobs } from "./engine/completion.ts";
 export type { LoadOptions, Speculation } from "./engine/load_options.ts";

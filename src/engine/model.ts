@@ -9,17 +9,19 @@ import type { Tokenizer } from "../tokenizer/tokenizer.ts";
 import { type BatchInput, type BatchOptions, type BatchResult, runBatch } from "./batch.ts";
 import { type Candidate, topCandidates } from "./candidates.ts";
 import { collect, type Completion } from "./completion.ts";
+import { Embedder, type Embedding, type EmbeddingInput } from "./embedding/embedder.ts";
+import type { EmbedOptions } from "./embedding/options.ts";
 import { endTokens } from "./end_tokens.ts";
 import { generate, type GenerationRequest, type Generations, type Piece } from "./generate.ts";
 import { LazyConstraints } from "./lazy_constraints.ts";
 import { DEFAULT_CONTEXT, MAX_COMPLETIONS } from "./limits.ts";
 import { type LoadOptions, resolveContext, resolveParallel } from "./load_options.ts";
-import { dependsOnContext, modelIdentity } from "./model_identity.ts";
 import type { MemoryUse } from "./memory_use.ts";
 import { openRunner } from "./open_runner.ts";
 import { openTokenizer } from "./open_tokenizer.ts";
 import { checkWholeNumber, type GenerateOptions } from "./options.ts";
 import {
+  checkFits,
   checkTokens,
   type EncodedPrompt,
   encodePrompt,
@@ -27,6 +29,7 @@ import {
   type PromptOptions,
 } from "./prompt.ts";
 import { loadPrompt, savePrompt } from "./prompt_cache.ts";
+import { promptCacheKey } from "./prompt_cache_key.ts";
 import type { PromptCacheKey } from "./prompt_cache_file.ts";
 import type { Runner } from "./runner.ts";
 import {
@@ -37,7 +40,7 @@ import {
 } from "./sampling.ts";
 import { Scheduler } from "./scheduler.ts";
 import { lastLogits, scoreTokens } from "./score.ts";
-import { settleRequest } from "./settle_request.ts";
+import { checkHead, settleRequest } from "./settle_request.ts";
 import { type OpenSpeculator, openSpeculator } from "./speculation/open_speculator.ts";
 
 /**
@@ -63,8 +66,9 @@ export class Model implements AsyncDisposable {
   readonly #draftMemory: MemoryUse;
   readonly #endTokens: ReadonlySet<number>;
   readonly #constraints: LazyConstraints;
+  readonly #embedder: Embedder;
   #template: ChatTemplate | undefined;
-  #identity: string | undefined;
+  #cacheKey: PromptCacheKey | undefined;
 
   private constructor(
     checkpoint: Checkpoint,
@@ -86,6 +90,7 @@ export class Model implements AsyncDisposable {
     this.#weights = weights;
     this.#endTokens = endTokens(checkpoint, tokenizer);
     this.#constraints = new LazyConstraints(tokenizer, runner.vocabSize, this.#endTokens);
+    this.#embedder = new Embedder(this.#scheduler, tokenizer, checkpoint, runner);
   }
 
   /** Loads a checkpoint onto an open device; {@linkcode load} does both. */
@@ -258,7 +263,7 @@ export class Model implements AsyncDisposable {
     options: PromptOptions & { readonly signal?: AbortSignal | undefined } = {},
   ): Promise<void> {
     const { tokens } = this.encodePrompt(prompt, options);
-    this.#checkFits(tokens.length);
+    checkFits(tokens.length, this.contextLength);
     const key = this.#promptCacheKey();
     await savePrompt(path, tokens, key, this.#runner, this.#scheduler, options.signal);
   }
@@ -275,33 +280,16 @@ export class Model implements AsyncDisposable {
     return await loadPrompt(path, this.#promptCacheKey(), this.#runner, this.#scheduler);
   }
 
-  #promptCacheKey(): PromptCacheKey {
-    const { pageBytes, slotBytes, pages, kvType } = this.#runner;
-    this.#identity ??= modelIdentity(this.checkpoint);
-    return {
-      model: this.#identity,
-      device: `${this.#backend.kind}:${this.device.kernels}`,
-      kv_type: kvType,
-      page_tokens: pages.pageTokens,
-      page_bytes: pageBytes,
-      state_bytes: slotBytes,
-      context_length: dependsOnContext(this.checkpoint) ? this.contextLength : null,
-    };
-  }
-
   /**
    * The logits after the last token of a prompt, `[vocab_size]`. A text is encoded raw.
    *
    * @throws {ForgeError} as {@linkcode generate}
    */
   async logits(prompt: string | Int32Array): Promise<Float32Array> {
+    checkHead(this.checkpoint, this.#runner);
     const { tokens } = this.encodePrompt(prompt, { raw: true });
-    this.#checkFits(tokens.length);
-    try {
-      return await lastLogits(this.#scheduler, tokens);
-    } catch (error) {
-      throw this.#explain(error);
-    }
+    checkFits(tokens.length, this.contextLength);
+    return await this.#explained(lastLogits(this.#scheduler, tokens));
   }
 
   /**
@@ -320,13 +308,27 @@ export class Model implements AsyncDisposable {
    * @throws {ForgeError} as {@linkcode generate}
    */
   async score(tokens: Int32Array, signal?: AbortSignal): Promise<Float32Array> {
+    checkHead(this.checkpoint, this.#runner);
     checkTokens(tokens, this.#runner.vocabSize);
-    this.#checkFits(tokens.length);
-    try {
-      return await scoreTokens(this.#scheduler, tokens, signal);
-    } catch (error) {
-      throw this.#explain(error);
-    }
+    checkFits(tokens.length, this.contextLength);
+    return await this.#explained(scoreTokens(this.#scheduler, tokens, signal));
+  }
+
+  /**
+   * The vectors of texts, in their order. They are what the model's hidden states are behind its last
+   * norm, pooled; a text gets the same vector whatever is embedded beside it. Texts are encoded with the
+   * special tokens that the tokenizer puts around them, and nothing else: an instruction that a model wants
+   * before a query is part of the text.
+   *
+   * @throws {ForgeError} `bad_input` for a text that has no tokens, an id that is none, or more tokens
+   * than the context holds; `usage` for an option that is not valid; `unsupported` where the model's
+   * files ask for what forge does not compute; `cancelled` when the signal is raised.
+   */
+  async embed(
+    texts: readonly EmbeddingInput[],
+    options: EmbedOptions = {},
+  ): Promise<Embedding[]> {
+    return await this.#explained(this.#embedder.embed(texts, options));
   }
 
   /**
@@ -362,6 +364,7 @@ export class Model implements AsyncDisposable {
   }
 
   async #request(prompt: Prompt, options: GenerateOptions): Promise<GenerationRequest> {
+    checkHead(this.checkpoint, this.#runner);
     const sampling = this.resolveSampling(options);
     const encoded = this.encodePrompt(prompt, options);
     const request = settleRequest(encoded, sampling, options, this.#runner, this.#endTokens);
@@ -369,12 +372,21 @@ export class Model implements AsyncDisposable {
     return { ...request, constraint };
   }
 
-  #checkFits(nTokens: number): void {
-    if (nTokens > this.contextLength) {
-      throw new ForgeError(
-        "bad_input",
-        `the prompt has ${nTokens} tokens; the context holds ${this.contextLength}`,
-      );
+  #promptCacheKey(): PromptCacheKey {
+    const { kind, info } = this.#backend;
+    return this.#cacheKey ??= promptCacheKey(
+      this.checkpoint,
+      this.#runner,
+      `${kind}:${info.kernels}`,
+    );
+  }
+
+  /** What a computation results in, or throws, with the weight to blame. */
+  async #explained<T>(result: Promise<T>): Promise<T> {
+    try {
+      return await result;
+    } catch (error) {
+      throw this.#explain(error);
     }
   }
 

@@ -98,15 +98,31 @@ function specialText(tokenizer: Tokenizer, id: number | undefined): string {
   return id === undefined ? "" : tokenizer.tokenText(id);
 }
 
-/** @throws {ForgeError} `bad_input` when an id is not in the model's vocabulary. */
-export function checkTokens(tokens: ArrayLike<number>, vocabSize: number): void {
+/**
+ * @param name what the tokens are of, for the message
+ * @throws {ForgeError} `bad_input` when an id is not in the model's vocabulary.
+ */
+export function checkTokens(
+  tokens: ArrayLike<number>,
+  vocabSize: number,
+  name = "the prompt",
+): void {
   for (let i = 0; i < tokens.length; i++) {
     const id = tokens[i]!;
     if (!Number.isInteger(id) || id < 0 || id >= vocabSize) {
       throw new ForgeError(
         "bad_input",
-        `token ${i} of the prompt is ${id}; valid ids are 0 to ${vocabSize - 1}`,
+        `token ${i} of ${name} is ${id}; valid ids are 0 to ${vocabSize - 1}`,
       );
     }
   }
+}
+
+/** @throws {ForgeError} `bad_input` for more tokens than a context holds */
+export function checkFits(nTokens: number, contextLength: number, name = "the prompt"): void {
+  if (nTokens <= contextLength) return;
+  throw new ForgeError(
+    "bad_input",
+    `${name} has ${nTokens} tokens; the context holds ${contextLength}`,
+  );
 }

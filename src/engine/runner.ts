@@ -11,6 +11,7 @@ import type {
 } from "../backend.ts";
 import { ForgeError } from "../errors.ts";
 import type { CausalLm } from "../models/causal_lm.ts";
+import { HiddenStep } from "./embedding/hidden_step.ts";
 import { KvPages, PageTable } from "./kv_pages.ts";
 import { MAX_LOGPROBS } from "./limits.ts";
 import { MasklessStep } from "./maskless_step.ts";
@@ -81,6 +82,7 @@ interface Parts {
   readonly step: Step;
   /** The value of the step that tokens are sampled from; it is kept. */
   readonly logits: Value;
+  readonly hidden: HiddenStep;
   /** A cache for each layer with keys and values, and the pages of all of them. */
   readonly kv: readonly KvCache[];
   readonly pages: KvPages;
@@ -93,6 +95,8 @@ interface Parts {
 export class Runner {
   readonly contextLength: number;
   readonly vocabSize: number;
+  /** Whether logits mean anything; a model without an output matrix can embed texts alone. */
+  readonly hasHead: boolean;
   readonly kvType: KvType;
   readonly limits: RunLimits;
   readonly pages: KvPages;
@@ -102,9 +106,9 @@ export class Runner {
   readonly stateBytes: number;
   /** Bytes of all KV pages together; memory is taken as they are first written. */
   readonly kvBytes: number;
-  readonly scratchBytes: number;
   readonly #step: Step;
   readonly #logits: Value;
+  readonly #hidden: HiddenStep;
   readonly #kv: readonly KvCache[];
   readonly #states: readonly StateCache[];
   readonly #tokens: Int32Array;
@@ -112,18 +116,19 @@ export class Runner {
   readonly #sequences: Int32Array;
 
   private constructor(lm: CausalLm, options: RunnerOptions, parts: Parts) {
-    const { limits, step, logits, kv, pages, states, slots } = parts;
+    const { limits, step, logits, hidden, kv, pages, states, slots } = parts;
     this.contextLength = options.contextLength;
     this.vocabSize = lm.vocabSize;
+    this.hasHead = lm.hasHead;
     this.kvType = options.kvType;
     this.limits = limits;
     this.pages = pages;
     this.kvBytes = sum(kv.map(({ pageBytes }) => pageBytes)) * pages.nPages;
     this.slots = slots;
     this.stateBytes = sum(states.map(({ slotBytes }) => slotBytes)) * (slots?.size ?? 0);
-    this.scratchBytes = step.scratchBytes;
     this.#step = step;
     this.#logits = logits;
+    this.#hidden = hidden;
     this.#kv = kv;
     this.#states = states;
     this.#tokens = new Int32Array(limits.maxTokens);
@@ -141,12 +146,8 @@ export class Runner {
     const { maxTokens, maxOutputs, maxSequences } = limits;
     const { nSlots = maxSequences + 1 } = options;
     const states = lm.stateLayers.map((layer) => backend.createState({ ...layer, nSlots }));
-    const recorder = backend.record({
-      maxTokens,
-      maxOutputs,
-      maxSequences,
-      maxPages: Math.ceil(contextLength / PAGE_TOKENS),
-    });
+    const maxPages = Math.ceil(contextLength / PAGE_TOKENS);
+    const recorder = backend.record({ maxTokens, maxOutputs, maxSequences, maxPages });
     const logits = lm.forward(recorder, kv, states);
     recorder.keep(logits);
     recorder.sample(logits, limits.maxTop);
@@ -155,9 +156,13 @@ export class Runner {
     const step = takesMasks
       ? recorded
       : new MasklessStep(recorded, logits, lm.vocabSize, limits.maxTop);
+    const hidden = new HiddenStep(lm.hiddenSize, () => {
+      const recorder = backend.record({ maxTokens, maxOutputs: maxTokens, maxSequences, maxPages });
+      return { recorder, value: lm.hidden(recorder, kv, states) };
+    });
     const pages = new KvPages(nPages, PAGE_TOKENS);
     const slots = states.length > 0 ? new Pool(nSlots, "state slot") : undefined;
-    return new Runner(lm, options, { limits, step, logits, kv, pages, states, slots });
+    return new Runner(lm, options, { limits, step, logits, hidden, kv, pages, states, slots });
   }
 
   /** A page table for a new sequence. */
@@ -188,6 +193,30 @@ export class Runner {
   /** Makes the run in progress stop early; without one, does nothing. */
   cancel(): void {
     this.#step.cancel();
+    this.#hidden.cancel();
+  }
+
+  /**
+   * Computes a chunk of each of several sequences, as {@linkcode run}, and the hidden states of their
+   * outputs in place of tokens; every token may be an output.
+   *
+   * @returns the hidden states of each chunk's outputs
+   * @throws {ForgeError} as {@linkcode run}
+   */
+  async embed(chunks: readonly Chunk[]): Promise<Float32Array[][]> {
+    const states = await this.#hidden.run(this.#pack(chunks));
+    let at = 0;
+    return chunks.map(({ outputs }) => states.slice(at, at += outputs.length));
+  }
+
+  /** Columns of a hidden state. */
+  get hiddenSize(): number {
+    return this.#hidden.size;
+  }
+
+  /** Bytes of activations that its steps hold. */
+  get scratchBytes(): number {
+    return this.#step.scratchBytes + this.#hidden.scratchBytes;
   }
 
   /** What the last run that succeeded took inside the device's library, in nanoseconds. */

@@ -4,7 +4,7 @@ import type { Chunk, Runner } from "./runner.ts";
 import { type Progress, Sequence, type Task } from "./sequence.ts";
 import type { Speculator } from "./speculation/speculator.ts";
 import { StateSnapshots } from "./state_snapshots.ts";
-import { onlyDecodes, type PlannedChunk, planStep } from "./step_plan.ts";
+import { embeds, ofOneKind, onlyDecodes, type PlannedChunk, planStep } from "./step_plan.ts";
 import { commonLength } from "./token_list.ts";
 import { WaitingLine } from "./waiting_line.ts";
 
@@ -16,6 +16,7 @@ export type StepRunner = Pick<
   | "slots"
   | "newSequence"
   | "run"
+  | "embed"
   | "cancel"
   | "copyPage"
   | "copySlot"
@@ -130,7 +131,7 @@ export class Scheduler {
       for (const errand of this.#errands.splice(0)) errand();
       this.#retire();
       this.#admit();
-      const ready = this.#active.filter(({ isReady }) => isReady);
+      const ready = ofOneKind(this.#active.filter(({ isReady }) => isReady));
       if (ready.length === 0) return [];
       const plan = this.#reserve(planStep(ready, this.#limits));
       // Where all of them had to give way, there is room for others now.
@@ -233,7 +234,9 @@ export class Scheduler {
       if (decodes) plan = await this.#draft(plan);
       if (plan.length === 0) return performance.now();
       const start = performance.now();
-      const results = await this.#runner.run(plan.map(toChunk));
+      const chunks = plan.map(toChunk);
+      const hidden = embeds(plan) ? await this.#runner.embed(chunks) : undefined;
+      const results = hidden?.map(() => []) ?? await this.#runner.run(chunks);
       const now = performance.now();
       if (decodes) this.#speculator!.measure(rowsOf(plan), now - start);
       let output = 0;
@@ -243,6 +246,7 @@ export class Scheduler {
         this.#advance(sequence, end, {
           computed: end,
           results: results[i]!,
+          hidden: hidden?.[i],
           pages: sequence.table.pages,
           milliseconds: now - since,
           readLogits: (result) => this.#runner.readLogits(first + result),
@@ -304,7 +308,9 @@ export class Scheduler {
 
   /** Where not all can be in a step, those that were in the last one go to the end of the line. */
   #takeTurns(plan: readonly PlannedChunk[]): void {
-    if (this.#active.length <= this.#limits.maxSequences) return;
+    const canAllBe = this.#active.length <= this.#limits.maxSequences &&
+      ofOneKind(this.#active).length === this.#active.length;
+    if (canAllBe) return;
     const served = new Set(plan.map(({ sequence }) => sequence));
     this.#active = [
       ...this.#active.filter((sequence) => !served.has(sequence)),

@@ -10,6 +10,8 @@ export interface Progress {
   readonly computed: number;
   /** What the task asked about the chunk. */
   readonly results: readonly StepResult[];
+  /** What a task that embeds asked about the chunk: the hidden states of its outputs. */
+  readonly hidden?: readonly Float32Array[] | undefined;
   /** The pages that hold the tokens. */
   readonly pages: readonly number[];
   /** How long the step took, with all that was in it. */
@@ -28,6 +30,8 @@ export interface Task {
   readonly scoresAll: boolean;
   /** Whether tokens whose keys and values are known already may be left out, all but the last. */
   readonly mayReuse: boolean;
+  /** Whether it asks for hidden states in place of results. Such tasks have steps of their own. */
+  readonly embeds?: boolean;
   /** Guesses of the tokens that follow, where the task can do with them. They go behind the tokens. */
   readonly draft?: Draft | undefined;
   /** Whether nothing more is to be computed, whatever the reason. */

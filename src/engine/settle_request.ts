@@ -1,4 +1,6 @@
 import { ForgeError } from "../errors.ts";
+import type { Checkpoint } from "../formats/checkpoint.ts";
+import { quote } from "../formats/quote.ts";
 import type { GenerationRequest } from "./generate.ts";
 import { checkWholeNumber, type GenerateOptions } from "./options.ts";
 import type { EncodedPrompt } from "./prompt.ts";
@@ -51,4 +53,13 @@ function maxTokens(nPrompt: number, asked: number | undefined, contextLength: nu
   }
   if (asked === undefined) return room;
   return Math.min(room, checkWholeNumber("maxTokens", asked, 0, Number.MAX_SAFE_INTEGER));
+}
+
+/** @throws {ForgeError} `unsupported` for a model without an output matrix, whose logits mean nothing */
+export function checkHead({ path }: Checkpoint, { hasHead }: Pick<Runner, "hasHead">): void {
+  if (hasHead) return;
+  throw new ForgeError(
+    "unsupported",
+    `${quote(path)} has no output matrix: it embeds texts and does not generate`,
+  );
 }

@@ -25,8 +25,10 @@ export function planStep(
     : sequences.slice(0, limits.maxSequences);
   const plan: PlannedChunk[] = [];
   let tokensLeft = limits.maxTokens;
+  // Hidden states are smaller than logits: in a step that embeds, every token may have an output.
+  const maxOutputs = chosen[0]?.task.embeds ? limits.maxTokens : limits.maxOutputs;
   // Each sequence but those that are scored has at most one output.
-  let outputsLeft = limits.maxOutputs - chosen.length;
+  let outputsLeft = maxOutputs - chosen.length;
   const add = (sequence: Sequence) => {
     const { scoresAll } = sequence.task;
     const { computed, pending, snapshotAt } = sequence;
@@ -48,9 +50,20 @@ export function planStep(
   return plan;
 }
 
+/** Those of the first one's kind: a step chooses tokens, or it computes hidden states. */
+export function ofOneKind(sequences: readonly Sequence[]): readonly Sequence[] {
+  const embeds = sequences[0]?.task.embeds ?? false;
+  return sequences.filter(({ task }) => (task.embeds ?? false) === embeds);
+}
+
+/** Whether a step computes hidden states. */
+export function embeds([first]: readonly PlannedChunk[]): boolean {
+  return first?.sequence.task.embeds ?? false;
+}
+
 /** Whether all chunks of a step end what is known of their sequences, and none is a prompt. */
 export function onlyDecodes(plan: readonly PlannedChunk[]): boolean {
   return plan.every(({ sequence: { computed, length, task }, end }) =>
-    end === length && end - computed <= DECODE_TOKENS && !task.scoresAll
+    end === length && end - computed <= DECODE_TOKENS && !task.scoresAll && !task.embeds
   );
 }

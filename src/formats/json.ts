@@ -31,6 +31,18 @@ export function readJsonObject(path: string, maxBytes = MAX_JSON_BYTES): JsonObj
 }
 
 /**
+ * Reads the JSON array in a file.
+ *
+ * @param maxBytes the largest file that is read
+ * @throws {ForgeError} as {@linkcode readJsonObject}, for what is no array
+ */
+export function readJsonList(path: string, maxBytes = MAX_JSON_BYTES): JsonValue[] {
+  const value = parseJson(readText(path, maxBytes), quote(path));
+  if (Array.isArray(value)) return value;
+  throw new ForgeError("bad_model", `${quote(path)} holds ${kindOf(value)}, not a JSON array`);
+}
+
+/**
  * Reads a UTF-8 text file.
  *
  * @throws {ForgeError} as `readJsonObject`.
@@ -69,17 +81,20 @@ export function decodeUtf8(bytes: Uint8Array<ArrayBuffer>, source: string): stri
  * @throws {ForgeError} `bad_model`, with the parser's position where it gives one.
  */
 export function parseJsonObject(text: string, source: string): JsonObject {
-  let value: JsonValue;
-  try {
-    value = JSON.parse(text);
-  } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
-    throw new ForgeError("bad_model", `${source} is not valid JSON: ${oneLine(reason)}`);
-  }
+  const value = parseJson(text, source);
   if (!isJsonObject(value)) {
     throw new ForgeError("bad_model", `${source} holds ${kindOf(value)}, not a JSON object`);
   }
   return value;
+}
+
+function parseJson(text: string, source: string): JsonValue {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new ForgeError("bad_model", `${source} is not valid JSON: ${oneLine(reason)}`);
+  }
 }
 
 /**

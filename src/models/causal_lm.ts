@@ -23,6 +23,10 @@ export interface StateMatrix {
 /** A loaded model: the weights are on the device, and `forward` records what is done with them. */
 export interface CausalLm {
   readonly vocabSize: number;
+  /** Columns of its hidden states. */
+  readonly hiddenSize: number;
+  /** Whether the files have an output matrix, or say that the embedding is it; without, logits mean nothing. */
+  readonly hasHead: boolean;
   /** The longest sequence the model was made for. */
   readonly contextLength: number;
   /** The KV caches of its layers of attention. */
@@ -34,6 +38,8 @@ export interface CausalLm {
   readonly stateLayers: readonly StateMatrix[];
   /** Records the forward pass and returns the logits, `[outputs, vocabSize]`. */
   forward(recorder: Recorder, kv: readonly KvCache[], states: readonly StateCache[]): Value;
+  /** The same up to the norm before the output matrix: the hidden states, `[outputs, hiddenSize]`. */
+  hidden(recorder: Recorder, kv: readonly KvCache[], states: readonly StateCache[]): Value;
 }
 
 /** What a family loads a model from. */

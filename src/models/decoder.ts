@@ -100,20 +100,27 @@ export function loadDecoder(source: ModelSource, c: DecoderConfig, parts: Decode
     (_, index) => parts.layer(weights.layer(index), index),
   );
   const finalNorm = parts.finalNorm ?? loadRmsNorm(weights, c, FINAL_NORM, parts.norm);
-  const head = loadHead(source, c, embedding, finalNorm, parts.head);
+  const head = loadHead(source, c, embedding, parts.head);
+  const hidden = (pass: ForwardPass): Value => {
+    const { recorder } = pass;
+    let h = recorder.embed(embedding.weight, parts.embeddingScale);
+    parts.begin?.(pass, h);
+    for (const layer of layers) h = layer(pass, h);
+    return finalNorm(pass, recorder.gatherOutputs(h));
+  };
 
   return {
     vocabSize: embedding.vocabSize,
+    hiddenSize: c.hiddenSize,
+    hasHead: head.isThere,
     contextLength: c.contextLength,
     kvLayers: parts.kvLayers ?? layers.map(() => kvShape(c)),
     stateLayers: parts.stateLayers ?? [],
     forward(recorder, kv, states) {
       const pass = new ForwardPass(recorder, kv, states, weights);
-      let h = recorder.embed(embedding.weight, parts.embeddingScale);
-      parts.begin?.(pass, h);
-      for (const layer of layers) h = layer(pass, h);
-      return head(pass, h);
+      return head.logits(pass, hidden(pass));
     },
+    hidden: (recorder, kv, states) => hidden(new ForwardPass(recorder, kv, states, weights)),
   };
 }
 

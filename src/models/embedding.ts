@@ -1,7 +1,7 @@
 /** The two ends of a decoder: token ids to hidden states, hidden states to logits. */
 import type { Value, Weight } from "../backend.ts";
-import type { Block } from "./blocks.ts";
 import type { ForwardPass, ModelSource } from "./causal_lm.ts";
+import type { ConfigReader } from "./config_reader.ts";
 import type { DecoderConfig } from "./decoder_config.ts";
 import type { TensorName } from "./weight_loader.ts";
 
@@ -32,28 +32,44 @@ export interface HeadParts {
   readonly softcap?: number | undefined;
 }
 
-/** Final norm, output rows and their logits, `[outputs, vocabSize]`. */
+/** Whether config.json names a class without an output matrix, such as `MistralModel`. */
+function isDecoderAlone(config: ConfigReader): boolean {
+  const names = config.raw(["architectures", undefined]);
+  return Array.isArray(names) && names.length > 0 &&
+    names.every((name) => typeof name === "string" && name.endsWith("Model"));
+}
+
+/** The end of a decoder. */
+export interface Head {
+  /** Whether the checkpoint has it; one of a decoder alone, made to embed texts, has none. */
+  readonly isThere: boolean;
+  /** From normalised hidden states to logits, `[outputs, vocabSize]`. */
+  readonly logits: (pass: ForwardPass, hidden: Value) => Value;
+}
+
+/** The output matrix, and what follows it. */
 export function loadHead(
   source: ModelSource,
   c: DecoderConfig,
   embedding: Embedding,
-  norm: Block,
   parts: HeadParts = {},
-): (pass: ForwardPass, x: Value) => Value {
+): Head {
   const { config, weights } = source;
-  const tied = weights.isGguf
+  const isSaidToBeTied = weights.isGguf
     ? !weights.has(LM_HEAD)
     : config.boolean(["tie_word_embeddings", undefined], parts.tiedByDefault ?? false);
+  const isThere = isSaidToBeTied || weights.has(LM_HEAD) || !isDecoderAlone(config);
+  const tied = isSaidToBeTied || !isThere;
   const lmHead = tied
     ? embedding.weight
     : weights.matrix(LM_HEAD, embedding.vocabSize, c.hiddenSize);
   // A tied checkpoint may hold the matrix a second time; it is not a surplus tensor.
   if (tied) weights.has(LM_HEAD);
-  return (pass, x) => {
-    const { recorder } = pass;
-    const logits = recorder.matmul(norm(pass, recorder.gatherOutputs(x)), lmHead, {
-      alpha: parts.scale,
-    });
-    return parts.softcap === undefined ? logits : recorder.softcap(logits, parts.softcap);
+  return {
+    isThere,
+    logits: ({ recorder }, hidden) => {
+      const logits = recorder.matmul(hidden, lmHead, { alpha: parts.scale });
+      return parts.softcap === undefined ? logits : recorder.softcap(logits, parts.softcap);
+    },
   };
 }

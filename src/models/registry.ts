@@ -3,6 +3,7 @@ import { ForgeError } from "../errors.ts";
 import type { Checkpoint } from "../formats/checkpoint.ts";
 import { quote } from "../formats/quote.ts";
 import { type CausalLm, type Family, ModelSource } from "./causal_lm.ts";
+import { assertCausal, ENCODERS, notCausal } from "./causality.ts";
 import { arcee } from "./arcee.ts";
 import { cohere } from "./cohere.ts";
 import { deepseek } from "./deepseek.ts";
@@ -86,6 +87,9 @@ export function findFamily(checkpoint: Checkpoint): Family {
     (kind === "gguf" ? candidate.gguf : candidate.huggingFace).includes(modelType)
   );
   if (family !== undefined) return family;
+  if (ENCODERS.test(modelType)) {
+    throw notCausal(checkpoint.path, `the architecture ${quote(modelType)}`);
+  }
   throw new ForgeError(
     "unsupported",
     `${quote(checkpoint.path)} has the architecture ${
@@ -115,7 +119,9 @@ export function loadModel(
   sessionLength?: number,
 ): LoadedModel {
   const source = new ModelSource(backend, checkpoint, sessionLength);
-  const lm = findFamily(checkpoint).load(source);
+  const family = findFamily(checkpoint);
+  assertCausal(source.config);
+  const lm = family.load(source);
   source.weights.assertLayersUsed();
   return { lm, weights: source.weights };
 }

@@ -59,6 +59,8 @@ export class FakeRunner implements StepRunner {
   readonly pages: KvPages;
   readonly slots: Pool | undefined;
   readonly runs: FakeChunk[][] = [];
+  /** Which of the runs computed hidden states. */
+  readonly embedded = new Set<number>();
   readonly tables = new Set<PageTable>();
   cancels = 0;
   copies = 0;
@@ -87,9 +89,13 @@ export class FakeRunner implements StepRunner {
     return table;
   }
 
-  async run(chunks: readonly Chunk[]): Promise<StepResult[][]> {
+  run(chunks: readonly Chunk[]): Promise<StepResult[][]> {
+    return this.#run(chunks, this.limits.maxOutputs);
+  }
+
+  async #run(chunks: readonly Chunk[], mostOutputs: number): Promise<StepResult[][]> {
     assert(!this.isRunning, "two runs overlap");
-    this.#checkLimits(chunks);
+    this.#checkLimits(chunks, mostOutputs);
     this.checkPages();
     this.isRunning = true;
     this.#cancelled = Promise.withResolvers();
@@ -111,6 +117,15 @@ export class FakeRunner implements StepRunner {
     } finally {
       this.isRunning = false;
     }
+  }
+
+  /** Each output's hidden state is the number that its token would be. */
+  async embed(chunks: readonly Chunk[]): Promise<Float32Array[][]> {
+    const results = await this.#run(chunks, this.limits.maxTokens);
+    this.embedded.add(this.runs.length - 1);
+    return results.map((of) =>
+      of.map((result) => Float32Array.of(result instanceof ForgeError ? NaN : result.token))
+    );
   }
 
   cancel(): void {
@@ -154,14 +169,14 @@ export class FakeRunner implements StepRunner {
     for (const [page, count] of users) assertEquals(this.pages.isShared(page), count > 1);
   }
 
-  #checkLimits(chunks: readonly Chunk[]): void {
-    const { maxTokens, maxOutputs, maxSequences } = this.limits;
+  #checkLimits(chunks: readonly Chunk[], mostOutputs: number): void {
+    const { maxTokens, maxSequences } = this.limits;
     const sum = (count: (chunk: Chunk) => number) =>
       chunks.reduce((total, chunk) => total + count(chunk), 0);
     assert(chunks.length >= 1 && chunks.length <= maxSequences, `${chunks.length} sequences`);
     assert(chunks.every(({ tokens }) => tokens.length > 0), "an empty chunk");
     assert(sum(({ tokens }) => tokens.length) <= maxTokens, "too many tokens");
-    assert(sum(({ outputs }) => outputs.length) <= maxOutputs, "too many outputs");
+    assert(sum(({ outputs }) => outputs.length) <= mostOutputs, "too many outputs");
     assertEquals(new Set(chunks.map(({ table }) => table)).size, chunks.length);
   }
 

@@ -117,10 +117,13 @@ async function open(
   const layer = { nKvHeads: 1, kHeadDim: 8, vHeadDim: 8 };
   const lm: CausalLm = {
     vocabSize,
+    hiddenSize: 8,
+    hasHead: true,
     contextLength,
     kvLayers: [layer, layer],
     stateLayers,
     forward: () => 1 as Value,
+    hidden: () => 1 as Value,
   };
   const runner = await Runner.open(backend, lm, { contextLength, kvType: "F32", ...options });
   return { runner, step, recorded, shapes, copies, states };

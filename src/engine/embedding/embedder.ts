@@ -1,0 +1,84 @@
+import { ForgeError } from "../../errors.ts";
+import type { Checkpoint } from "../../formats/checkpoint.ts";
+import type { Tokenizer } from "../../tokenizer/tokenizer.ts";
+import { checkFits, checkTokens } from "../prompt.ts";
+import type { Runner } from "../runner.ts";
+import type { Scheduler } from "../scheduler.ts";
+import { EmbeddingTask } from "./embedding_task.ts";
+import { type EmbedOptions, finishVector, resolveEmbedding } from "./options.ts";
+import { embeddingRecipe } from "./pooling.ts";
+
+/** A text to be embedded, or its token ids, which are used as they are. */
+export type EmbeddingInput = string | Int32Array;
+
+/** The vector of a text. */
+export interface Embedding {
+  readonly vector: Float32Array;
+  /** Tokens of the text. */
+  readonly tokens: number;
+}
+
+/** What a runner tells of its model, to those who embed. */
+type Shape = Pick<Runner, "vocabSize" | "hiddenSize" | "contextLength" | "limits">;
+
+/** Embeds texts with one model. */
+export class Embedder {
+  readonly #scheduler: Pick<Scheduler, "submit">;
+  readonly #tokenizer: Tokenizer;
+  readonly #checkpoint: Checkpoint;
+  readonly #shape: Shape;
+
+  constructor(
+    scheduler: Pick<Scheduler, "submit">,
+    tokenizer: Tokenizer,
+    checkpoint: Checkpoint,
+    shape: Shape,
+  ) {
+    this.#scheduler = scheduler;
+    this.#tokenizer = tokenizer;
+    this.#checkpoint = checkpoint;
+    this.#shape = shape;
+  }
+
+  /** As `Model.embed`. */
+  async embed(inputs: readonly EmbeddingInput[], options: EmbedOptions): Promise<Embedding[]> {
+    const { hiddenSize, limits } = this.#shape;
+    const how = resolveEmbedding(options, () => embeddingRecipe(this.#checkpoint), hiddenSize);
+    const texts = inputs.map((input, index) => this.#encode(input, index));
+    const embeddings: Embedding[] = [];
+    const controller = new AbortController();
+    const signals = [controller.signal, options.signal].filter((signal) => signal !== undefined);
+    const signal = AbortSignal.any(signals);
+    let next = 0;
+    // Each takes the next text when it has done with one, so that no more than so many wait in line.
+    const work = async () => {
+      while (next < texts.length) {
+        const index = next++;
+        const tokens = texts[index]!;
+        const task = new EmbeddingTask(tokens, how.pooling);
+        const pooled = await task.run(this.#scheduler, signal);
+        embeddings[index] = { vector: finishVector(pooled, how), tokens: tokens.length };
+      }
+    };
+    const workers = Array.from({ length: 2 * limits.maxSequences }, work);
+    try {
+      await Promise.all(workers);
+    } catch (error) {
+      // Where one fails, the others are not computed in vain.
+      controller.abort();
+      await Promise.allSettled(workers);
+      throw error;
+    }
+    return embeddings;
+  }
+
+  #encode(input: EmbeddingInput, index: number): Int32Array {
+    const { vocabSize, contextLength } = this.#shape;
+    const tokens = typeof input === "string" ? this.#tokenizer.encode(input) : input;
+    const name = `text ${index + 1}`;
+    if (tokens.length === 0) throw new ForgeError("bad_input", `${name} has no tokens`);
+    checkFits(tokens.length, contextLength, name);
+    checkTokens(tokens, vocabSize, name);
+    return tokens;
+  }
+}

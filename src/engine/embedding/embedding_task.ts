@@ -1,0 +1,52 @@
+import type { OutputRequest } from "../../backend.ts";
+import { ForgeError } from "../../errors.ts";
+import { Measurement } from "../measurement.ts";
+import { UNSAMPLED } from "../runner.ts";
+import type { Progress } from "../sequence.ts";
+import type { Pooling } from "./pooling.ts";
+
+/** Computes what the hidden states of a text's tokens are pooled to, `[hiddenSize]`. */
+export class EmbeddingTask extends Measurement<Float32Array> {
+  readonly embeds = true;
+  readonly scoresAll: boolean;
+  // Texts seldom begin alike, and their pages would push those of chats out of the cache.
+  readonly mayReuse = false;
+  #sum: Float64Array | undefined;
+
+  constructor(tokens: ArrayLike<number>, pooling: Pooling) {
+    // Nothing before the first token depends on what follows: the rest need not be computed.
+    super(pooling === "cls" ? Array.prototype.slice.call(tokens, 0, 1) : tokens);
+    this.scoresAll = pooling === "mean";
+  }
+
+  override begin(): void {
+    this.#sum = undefined;
+  }
+
+  outputs(start: number, end: number): readonly OutputRequest[] {
+    if (this.scoresAll) {
+      return Array.from({ length: end - start }, (_, row) => ({ ...UNSAMPLED, row }));
+    }
+    return end < this.tokens.length ? [] : [{ ...UNSAMPLED, row: end - start - 1 }];
+  }
+
+  accept({ computed, hidden }: Progress): void {
+    if (hidden === undefined) throw new RangeError("a step that embeds gave no hidden states");
+    const { length } = this.tokens;
+    if (this.scoresAll) { for (const row of hidden) this.#add(row); }
+    if (computed < length) return;
+    const pooled = this.#sum === undefined
+      ? hidden[0]!.slice()
+      : Float32Array.from(this.#sum, (sum) => sum / length);
+    if (pooled.every(Number.isFinite)) return this.finish(pooled);
+    throw new ForgeError(
+      "bad_model",
+      "the model computed hidden states that are NaN or infinite: its weights hold NaN or overflow",
+    );
+  }
+
+  #add(row: Float32Array): void {
+    const sum = this.#sum ??= new Float64Array(row.length);
+    for (let i = 0; i < row.length; i++) sum[i]! += row[i]!;
+  }
+}

@@ -1,0 +1,111 @@
+import { join } from "@std/path";
+import { ForgeError } from "../../errors.ts";
+import type { Checkpoint } from "../../formats/checkpoint.ts";
+import { isFile } from "../../formats/file.ts";
+import { isJsonObject, type JsonObject, readJsonList, readJsonObject } from "../../formats/json.ts";
+import { quote } from "../../formats/quote.ts";
+
+/** Ways from the hidden states of a text's tokens to one vector. */
+export const POOLINGS = ["last", "mean", "cls"] as const;
+
+/** Takes the last token's hidden state, the mean of all of them, or the first token's. */
+export type Pooling = (typeof POOLINGS)[number];
+
+/** What the values of `pooling_type` in GGUF mean, by llama.cpp's numbers; 4 is for models that rank. */
+const GGUF_POOLINGS: ReadonlyMap<unknown, Pooling | "none"> = new Map([
+  [0, "none"],
+  [1, "mean"],
+  [2, "cls"],
+  [3, "last"],
+]);
+
+/**
+ * What sentence-transformers' config of a pooling module says: older versions by a key that is true, newer
+ * ones by the value of `pooling_mode`.
+ */
+const POOLING_MODES: ReadonlyMap<string, Pooling> = new Map([
+  ["pooling_mode_lasttoken", "last"],
+  ["pooling_mode_mean_tokens", "mean"],
+  ["pooling_mode_cls_token", "cls"],
+  ["lasttoken", "last"],
+  ["mean", "mean"],
+  ["cls", "cls"],
+]);
+
+/** None of these files is longer than a few lines. */
+const MAX_BYTES = 2 ** 20;
+
+/** What a model's files say of how texts become vectors; what they leave open is `undefined`. */
+export interface EmbeddingRecipe {
+  readonly pooling: Pooling | undefined;
+  readonly normalize: boolean | undefined;
+}
+
+/**
+ * Reads how a model is meant to embed: `pooling_type` of a GGUF file, or sentence-transformers'
+ * `modules.json` and the config of its pooling module in a folder.
+ *
+ * @throws {ForgeError} `unsupported` for a way that is none of {@linkcode POOLINGS}, or for layers behind
+ * the pooling; `bad_model` for files that cannot be read
+ */
+export function embeddingRecipe(checkpoint: Checkpoint): EmbeddingRecipe {
+  const { metadata, modelType, path } = checkpoint;
+  if (metadata === undefined) return folderRecipe(path);
+  const type = metadata.get(`${modelType}.pooling_type`);
+  if (type === undefined) return { pooling: undefined, normalize: undefined };
+  const pooling = GGUF_POOLINGS.get(type);
+  if (pooling === undefined) throw unsupported(path, `pooling_type ${type}`);
+  return { pooling: pooling === "none" ? undefined : pooling, normalize: undefined };
+}
+
+function folderRecipe(folder: string): EmbeddingRecipe {
+  const path = join(folder, "modules.json");
+  if (!isFile(path)) return { pooling: poolingOf(folder, "1_Pooling"), normalize: undefined };
+  let pooling: Pooling | undefined;
+  let normalize = false;
+  for (const module of readJsonList(path, MAX_BYTES)) {
+    const { type, path: place } = isJsonObject(module) ? module : {};
+    const name = typeof type === "string" ? type.split(".").at(-1) : undefined;
+    if (name === "Pooling") pooling = poolingOf(folder, placeOf(place, path));
+    else if (name === "Normalize") normalize = true;
+    else if (name !== "Transformer") throw unsupported(path, `the module ${quote(String(type))}`);
+  }
+  return { pooling, normalize };
+}
+
+/** The folder of a module, which must be one of the model's own. */
+function placeOf(place: unknown, path: string): string {
+  if (typeof place === "string" && /^[\w.-]+$/.test(place) && !/^\.+$/.test(place)) return place;
+  throw new ForgeError(
+    "bad_model",
+    `${quote(path)} has a module at ${
+      quote(String(place))
+    }; valid is the name of a folder in the model's`,
+  );
+}
+
+function poolingOf(folder: string, place: string): Pooling | undefined {
+  const path = join(folder, place, "config.json");
+  if (!isFile(path)) return undefined;
+  const config = readJsonObject(path, MAX_BYTES);
+  const modes = typeof config.pooling_mode === "string" ? [config.pooling_mode] : modesOf(config);
+  const [mode, ...others] = modes;
+  if (mode === undefined) return undefined;
+  const pooling = POOLING_MODES.get(mode);
+  if (pooling !== undefined && others.length === 0) return pooling;
+  throw unsupported(path, modes.join(" and "));
+}
+
+function modesOf(config: JsonObject): string[] {
+  return Object.entries(config)
+    .filter(([key, value]) => key.startsWith("pooling_mode_") && value === true)
+    .map(([key]) => key);
+}
+
+function unsupported(path: string, what: string): ForgeError {
+  return new ForgeError(
+    "unsupported",
+    `${quote(path)} asks for ${what}, which forge does not compute; it pools by ` +
+      `${POOLINGS.join(", ")}, and normalises`,
+  );
+}

@@ -1,0 +1,108 @@
+/** What models' files say of how they embed: GGUF's key, and the files of sentence-transformers. */
+import { assertEquals, assertThrows } from "@std/assert";
+import { dirname, join } from "@std/path";
+import { embeddingRecipe } from "../../../../src/engine/embedding/pooling.ts";
+import { type Checkpoint, ForgeError } from "../../../../src/mod.ts";
+import { TempFolder } from "../../../support/temp_folder.ts";
+
+function checkpoint(part: Partial<Checkpoint>): Checkpoint {
+  return { modelType: "qwen3", path: "m.gguf", metadata: undefined, ...part } as Checkpoint;
+}
+
+function ggufRecipe(value?: number | string) {
+  const entries: [string, number | string][] = value === undefined
+    ? []
+    : [["qwen3.pooling_type", value]];
+  return embeddingRecipe(checkpoint({ metadata: new Map(entries) }));
+}
+
+function folderRecipe(files: Readonly<Record<string, unknown>>) {
+  using folder = new TempFolder();
+  for (const [name, value] of Object.entries(files)) {
+    const path = join(folder.path, name);
+    Deno.mkdirSync(dirname(path), { recursive: true });
+    Deno.writeTextFileSync(path, JSON.stringify(value));
+  }
+  return embeddingRecipe(checkpoint({ path: folder.path }));
+}
+
+function module(name: string, path = "") {
+  return { type: `sentence_transformers.models.${name}`, path };
+}
+
+function refusal(work: () => unknown): [string, string] {
+  const error = assertThrows(work, ForgeError);
+  return [error.code, error.message.replace(/^"[^"]*?([^/"]*)"/, "$1")];
+}
+
+const WAYS = "which forge does not compute; it pools by last, mean, cls, and normalises";
+
+Deno.test("GGUF has a number for the pooling", () => {
+  assertEquals(ggufRecipe(), { pooling: undefined, normalize: undefined });
+  const poolings = [0, 1, 2, 3].map((type) => ggufRecipe(type).pooling);
+  assertEquals(poolings, [undefined, "mean", "cls", "last"]);
+  for (const value of [4, 5, -1, 1.5, "last"]) {
+    assertEquals(refusal(() => ggufRecipe(value)), [
+      "unsupported",
+      `m.gguf asks for pooling_type ${value}, ${WAYS}`,
+    ]);
+  }
+});
+
+Deno.test("a folder has modules, in either spelling", () => {
+  assertEquals(folderRecipe({}), { pooling: undefined, normalize: undefined });
+  const modules = [module("Transformer"), module("Pooling", "1_Pooling"), module("Normalize")];
+  const lastToken = { pooling_mode_cls_token: false, pooling_mode_lasttoken: true };
+  assertEquals(folderRecipe({ "modules.json": modules, "1_Pooling/config.json": lastToken }), {
+    pooling: "last",
+    normalize: true,
+  });
+  const files = {
+    "modules.json": [
+      { type: "sentence_transformers.base.modules.transformer.Transformer", path: "" },
+      { type: "sentence_transformers.sentence_transformer.modules.pooling.Pooling", path: "p" },
+    ],
+    "p/config.json": { embedding_dimension: 64, pooling_mode: "mean" },
+  };
+  assertEquals(folderRecipe(files), { pooling: "mean", normalize: false });
+  assertEquals(folderRecipe({ "1_Pooling/config.json": { pooling_mode_cls_token: true } }), {
+    pooling: "cls",
+    normalize: undefined,
+  });
+});
+
+Deno.test("what is not computed is refused by name", () => {
+  const modules = [module("Transformer"), module("Pooling", "1_Pooling")];
+  const withPooling = (config: unknown) =>
+    refusal(() => folderRecipe({ "modules.json": modules, "1_Pooling/config.json": config }));
+  const both = { pooling_mode_cls_token: true, pooling_mode_mean_tokens: true };
+  assertEquals(withPooling(both), [
+    "unsupported",
+    `config.json asks for pooling_mode_cls_token and pooling_mode_mean_tokens, ${WAYS}`,
+  ]);
+  for (const mode of ["max", "constructor"]) {
+    assertEquals(withPooling({ pooling_mode: mode }), [
+      "unsupported",
+      `config.json asks for ${mode}, ${WAYS}`,
+    ]);
+  }
+  assertEquals(
+    refusal(() => folderRecipe({ "modules.json": [...modules, module("Dense", "2_Dense")] })),
+    [
+      "unsupported",
+      `modules.json asks for the module "sentence_transformers.models.Dense", ${WAYS}`,
+    ],
+  );
+  assertEquals(refusal(() => folderRecipe({ "modules.json": {} })), [
+    "bad_model",
+    "modules.json holds an object, not a JSON array",
+  ]);
+});
+
+Deno.test("no module is looked for outside of the model's folder", () => {
+  for (const place of ["..", "../other", "/etc", "a/b", "", undefined, 7]) {
+    const module = { type: "sentence_transformers.models.Pooling", path: place };
+    const [code] = refusal(() => folderRecipe({ "modules.json": [module] }));
+    assertEquals(code, "bad_model");
+  }
+});

@@ -1,0 +1,117 @@
+/** The steps in which texts are embedded, beside those of generations. */
+import { assert, assertEquals } from "@std/assert";
+import { EmbeddingTask } from "../../../../src/engine/embedding/embedding_task.ts";
+import type { Pooling } from "../../../../src/engine/embedding/pooling.ts";
+import { generate } from "../../../../src/engine/generate.ts";
+import { Scheduler } from "../../../../src/engine/scheduler.ts";
+import {
+  fakeAnswer,
+  type FakeOptions,
+  fakeRequest,
+  FakeRunner,
+  noTokenizer,
+} from "../../../support/fake_runner.ts";
+
+class Bench {
+  readonly runner: FakeRunner;
+  readonly scheduler: Scheduler;
+
+  constructor(options: Partial<FakeOptions> = {}) {
+    this.runner = new FakeRunner({ nPages: 100, ...options });
+    this.scheduler = new Scheduler(this.runner);
+  }
+
+  async tell(prompt: readonly number[], maxTokens: number): Promise<number[]> {
+    const tokens: number[] = [];
+    const request = fakeRequest(prompt, maxTokens);
+    for await (const { token } of generate(this.scheduler, noTokenizer, request)) {
+      if (token !== undefined) tokens.push(token);
+    }
+    return tokens;
+  }
+
+  async embed(tokens: readonly number[], pooling: Pooling = "last"): Promise<number> {
+    return (await new EmbeddingTask(tokens, pooling).run(this.scheduler))[0]!;
+  }
+
+  /** Which runs embedded, of each the number of tokens. */
+  get kinds(): string[] {
+    return this.runner.runs.map((chunks, i) => {
+      const sizes = chunks.map(({ tokens }) => tokens.length).join("+");
+      return `${this.runner.embedded.has(i) ? "e" : "g"}${sizes}`;
+    });
+  }
+
+  async end(): Promise<void> {
+    await this.scheduler.idle();
+    this.runner.checkPages();
+    assertEquals(this.runner.pages.freePages, this.runner.pages.nPages);
+  }
+}
+
+function numbers(length: number, first: number): number[] {
+  return Array.from({ length }, (_, i) => first + i);
+}
+
+/** The number that stands for the state after the last of some tokens. */
+function stateOf(tokens: readonly number[]): number {
+  return fakeAnswer(tokens, 1)[0]!;
+}
+
+Deno.test("texts are embedded together, in chunks where they are long", async () => {
+  const bench = new Bench({ maxTokens: 10 });
+  const texts = [numbers(3, 0), numbers(12, 100), numbers(4, 300)];
+  const states = await Promise.all(texts.map((text) => bench.embed(text)));
+  assertEquals(states, texts.map(stateOf));
+  assertEquals(bench.kinds, ["e3+4+3", "e9"]);
+  await bench.end();
+});
+
+Deno.test("steps that embed and steps that generate take turns", async () => {
+  const bench = new Bench({ maxTokens: 8 });
+  const prompt = numbers(3, 500);
+  const text = numbers(40, 0);
+  const [told, other, state] = await Promise.all([
+    bench.tell(prompt, 6),
+    bench.tell(numbers(2, 700), 6),
+    bench.embed(text),
+  ]);
+  assertEquals([told, other.length, state], [fakeAnswer(prompt, 6), 6, stateOf(text)]);
+  assertEquals(bench.kinds.slice(0, 6), ["g3+2", "e8", "g1+1", "e8", "g1+1", "e8"]);
+  assertEquals(bench.kinds.filter((kind) => kind.startsWith("e")).length, 5);
+  await bench.end();
+});
+
+Deno.test("the mean is of every token's state, whatever the chunks and who gave way", async () => {
+  // Too few pages for both, so that one starts over in the middle.
+  const bench = new Bench({ nPages: 6, maxTokens: 2, maxOutputs: 1 });
+  const texts = [numbers(16, 0), numbers(14, 400)];
+  const generated = bench.tell(numbers(4, 900), 8);
+  const means = await Promise.all(texts.map((text) => bench.embed(text, "mean")));
+  const expected = texts.map((text) => {
+    const states = text.map((_, i) => stateOf(text.slice(0, i + 1)));
+    return Math.fround(states.reduce((sum, state) => sum + state, 0) / text.length);
+  });
+  assertEquals(means, expected);
+  assert(bench.scheduler.preemptions > 0);
+  assertEquals(await generated, fakeAnswer(numbers(4, 900), 8));
+  await bench.end();
+});
+
+Deno.test("of a text of which the first state is wanted, nothing else is computed", async () => {
+  const bench = new Bench();
+  assertEquals(await bench.embed(numbers(9, 30), "cls"), stateOf([30]));
+  assertEquals(bench.kinds, ["e1"]);
+  await bench.end();
+});
+
+Deno.test("an embedded text leaves the prefixes of chats where they are", async () => {
+  const bench = new Bench({ nPages: 8 });
+  const prompt = numbers(12, 0);
+  await bench.tell(prompt, 1);
+  for (let i = 0; i < 5; i++) await bench.embed(numbers(12, 100 * (i + 1)));
+  const before = bench.kinds.length;
+  await bench.tell([...prompt, 77], 1);
+  assertEquals(bench.kinds.slice(before), ["g1"]);
+  await bench.end();
+});

@@ -1,0 +1,50 @@
+import { assertEquals, assertThrows } from "@std/assert";
+import type { Checkpoint } from "../../../src/formats/checkpoint.ts";
+import { ForgeError } from "../../../src/errors.ts";
+import { assertCausal } from "../../../src/models/causality.ts";
+import { ConfigReader } from "../../../src/models/config_reader.ts";
+import { findFamily } from "../../../src/models/registry.ts";
+
+function checkpoint(part: Partial<Checkpoint>): Checkpoint {
+  return { kind: "safetensors", modelType: "qwen3", path: "m", ...part } as Checkpoint;
+}
+
+function refusal(work: () => unknown): string {
+  const error = assertThrows(work, ForgeError);
+  assertEquals(error.code, "unsupported");
+  return error.message;
+}
+
+const WHY = ": its tokens see those behind them, which forge does not compute; models that " +
+  "generate can embed, such as Qwen3-Embedding and e5-mistral";
+
+Deno.test("a model that says it is not causal is refused, in either format", () => {
+  const check = (part: Partial<Checkpoint>) => () =>
+    assertCausal(new ConfigReader(checkpoint(part)));
+  for (const config of [{}, { is_causal: true }, { use_bidirectional_attention: false }]) {
+    check({ config })();
+  }
+  // Gemma 4's way of saying that images alone are seen at once.
+  check({ config: { use_bidirectional_attention: "vision" } })();
+  assertEquals(refusal(check({ config: { is_causal: false } })), `"m" has is_causal false${WHY}`);
+  for (const value of [true, "all"]) {
+    assertEquals(
+      refusal(check({ config: { use_bidirectional_attention: value } })),
+      `"m" has use_bidirectional_attention ${value}${WHY}`,
+    );
+  }
+  const gguf = (causal: boolean) =>
+    check({ kind: "gguf", metadata: new Map([["qwen3.attention.causal", causal]]) });
+  gguf(true)();
+  assertEquals(refusal(gguf(false)), `"m" has attention.causal false${WHY}`);
+});
+
+Deno.test("an encoder is refused for what it is", () => {
+  for (const modelType of ["bert", "xlm-roberta", "modernbert", "nomic-bert", "gemma-embedding"]) {
+    assertEquals(
+      refusal(() => findFamily(checkpoint({ modelType }))),
+      `"m" has the architecture "${modelType}"${WHY}`,
+    );
+  }
+  assertEquals(refusal(() => findFamily(checkpoint({ modelType: "mamba" }))).includes(WHY), false);
+});
