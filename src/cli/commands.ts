@@ -103,7 +103,7 @@ export const COMMANDS: readonly Command[] = [
     summary: "answer programs over HTTP, in the words of OpenAI's API",
     description: [
       "Serves a model over HTTP in the words of OpenAI's API, for any client of it: " +
-      "/v1/chat/completions, /v1/completions, /v1/models, /tokenize, /detokenize, /health. Requests " +
+      "/v1/chat/completions, /v1/completions, /v1/embeddings, /v1/models, /tokenize, /detokenize, /health. Requests " +
       "are answered side by side.",
     ],
     operands: [MODEL],
@@ -122,6 +122,41 @@ export const COMMANDS: readonly Command[] = [
       "FORGE_API_KEY=secret forge serve -m model.gguf --host 0.0.0.0",
     ],
   }, () => import("./serve.ts")),
+  defineCommand({
+    name: "embed",
+    summary: "turn texts into vectors",
+    description: [
+      "Prints the vector of a text, or of every line of a file, as JSON: what the model's hidden states " +
+      "are behind its last norm, pooled. Any model that generates can embed; those made for it, such as " +
+      "Qwen3-Embedding, say in their files how.",
+    ],
+    operands: [{ name: "TEXT", help: "the text; - reads it from stdin", required: false }],
+    options: [
+      "wholeText",
+      "lines",
+      "model",
+      "device",
+      "threads",
+      "ctx",
+      "kvType",
+      "attention",
+      "pooling",
+      "dimensions",
+      "normalize",
+      "embeddingOutput",
+      "verbose",
+    ],
+    notes: [
+      "An object has embedding, the numbers; tokens, how many the text has; and with --lines line, the " +
+      "number of its line, from 1. A text that does not fit the context is an error: nothing is cut.",
+      "A model that wants an instruction before a query gets it as part of the text.",
+    ],
+    examples: [
+      "forge embed -m Qwen/Qwen3-Embedding-0.6B 'Why is the sky blue?'",
+      "forge embed -m model.gguf --lines documents.txt > vectors.jsonl",
+      "cat page.txt | forge embed -m model.gguf --pooling mean --dimensions 256 -",
+    ],
+  }, () => import("./embed.ts")),
   defineCommand({
     name: "inspect",
     summary: "show what a model is and what it needs",

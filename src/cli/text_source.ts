@@ -12,10 +12,14 @@ const MAX_BYTES = 256 * 2 ** 20;
  * large, `cancelled` when the signal is raised.
  */
 export async function readTextFile(path: string, signal?: AbortSignal): Promise<string> {
-  let file: Deno.FsFile;
+  return await readText(openTextFile(path).readable, quote(path), signal);
+}
+
+/** Opens a file to be read. @throws {ForgeError} `not_found` */
+export function openTextFile(path: string): Deno.FsFile {
   try {
     if (Deno.statSync(path).isDirectory) throw new Error("it is a folder");
-    file = Deno.openSync(path);
+    return Deno.openSync(path);
   } catch (error) {
     const isMissing = error instanceof Deno.errors.NotFound;
     const reason = error instanceof Error ? error.message.split("\n", 1)[0] : String(error);
@@ -25,7 +29,6 @@ export async function readTextFile(path: string, signal?: AbortSignal): Promise<
       { cause: error },
     );
   }
-  return await readText(file.readable, quote(path), signal);
 }
 
 /**

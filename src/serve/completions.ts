@@ -1,9 +1,10 @@
 /** `POST /v1/completions`: goes on with texts as they are. */
 import type { GenerationEnd, Piece } from "../engine/generate.ts";
 import { MAX_COMPLETIONS } from "../engine/limits.ts";
-import type { JsonObject, JsonValue } from "../formats/json.ts";
+import type { JsonObject } from "../formats/json.ts";
 import { OPTION_FIELDS, readOptions } from "../requests/options.ts";
-import { invalid, isTokenIds, RequestError } from "../requests/values.ts";
+import { readTexts } from "../requests/texts.ts";
+import { RequestError } from "../requests/values.ts";
 import type { Tokenizer } from "../tokenizer/tokenizer.ts";
 import { type Choice, respond } from "./answer.ts";
 import { finishReason } from "./finish_reason.ts";
@@ -27,7 +28,7 @@ export async function completions(service: Service, request: Request): Promise<R
   const body = await readBody(request);
   checkFields(body, FIELDS);
   service.checkModel(body);
-  const prompts = readPrompts(body.prompt);
+  const prompts = readTexts(body.prompt, "prompt");
   const stream = readStream(body);
   const { n = 1, ...options } = readOptions(body, service.defaults);
   const count = prompts.length * n;
@@ -62,17 +63,6 @@ export async function completions(service: Service, request: Request): Promise<R
     leave();
     throw error;
   }
-}
-
-/** A text, token ids, or a list of either. */
-function readPrompts(prompt: JsonValue | undefined): (string | Int32Array)[] {
-  if (typeof prompt === "string") return [prompt];
-  if (Array.isArray(prompt) && prompt.length > 0) {
-    if (isTokenIds(prompt)) return [Int32Array.from(prompt)];
-    if (prompt.every((one) => typeof one === "string")) return prompt;
-    if (prompt.every((one) => isTokenIds(one))) return prompt.map((ids) => Int32Array.from(ids));
-  }
-  throw invalid("prompt", prompt, "a text, a list of token ids, or a list of either");
 }
 
 /** One answer of this endpoint. */

@@ -3,6 +3,7 @@ import { quote } from "../formats/quote.ts";
 import { Guard } from "./guard.ts";
 import { chatCompletions } from "./chat_completions.ts";
 import { completions } from "./completions.ts";
+import { embeddings } from "./embeddings.ts";
 import { detokenize, tokenize } from "./tokens.ts";
 import { errorResponse, HttpError, isFault } from "./http_error.ts";
 import { health } from "./health.ts";
@@ -32,6 +33,7 @@ interface Route {
 const ROUTES: readonly Route[] = [
   { method: "POST", path: "/v1/chat/completions", endpoint: chatCompletions },
   { method: "POST", path: "/v1/completions", endpoint: completions },
+  { method: "POST", path: "/v1/embeddings", endpoint: embeddings },
   { method: "GET", path: "/v1/models", endpoint: listModels },
   { method: "GET", path: "/v1/models/*", endpoint: showModel },
   { method: "POST", path: "/tokenize", endpoint: tokenize },

@@ -87,7 +87,7 @@ Deno.test("serve: other models, paths and methods", async () => {
   }
   const list = await (await client.get("/v1/models")).json();
   assertEquals(list.data.map(({ id }: { id: string }) => id), ["Org/Model", "gpt-4o"]);
-  const { message } = await client.refusal("/v1/embeddings", {}, 404);
+  const { message } = await client.refusal("/v1/responses", {}, 404);
   assertStringIncludes(message, "POST /v1/chat/completions");
   const wrong = await client.get(CHAT);
   assertEquals([wrong.status, wrong.headers.get("allow")], [405, "POST"]);

@@ -53,6 +53,7 @@ const REQUESTS: readonly (readonly [path: string, body: JsonObject])[] = [
     echo: false,
     repetition_penalty: 1.1,
   }],
+  ["/v1/embeddings", { input: ["a", "bc"], dimensions: 3, encoding_format: "float", user: "u" }],
   ["/tokenize", { content: "a", add_special: true, parse_special: false }],
   ["/detokenize", { tokens: [5, 6] }],
 ];

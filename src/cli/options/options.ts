@@ -1,6 +1,7 @@
 /** Every option of the command line. Parsing, validation, help and completions come from here. */
 import { BATCH_OPTIONS } from "./batch.ts";
 import { BENCH_OPTIONS } from "./bench.ts";
+import { EMBEDDING_OPTIONS } from "./embedding.ts";
 import { GENERATION_OPTIONS } from "./generation.ts";
 import { MODEL_OPTIONS } from "./model.ts";
 import { OUTPUT_OPTIONS } from "./output.ts";
@@ -13,6 +14,7 @@ export const OPTIONS = {
   ...BATCH_OPTIONS,
   ...MODEL_OPTIONS,
   ...GENERATION_OPTIONS,
+  ...EMBEDDING_OPTIONS,
   ...BENCH_OPTIONS,
   ...SERVER_OPTIONS,
   ...OUTPUT_OPTIONS,

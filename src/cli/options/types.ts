@@ -8,6 +8,7 @@ export const OPTION_GROUPS = [
   "Server",
   "Model",
   "Generation",
+  "Embedding",
   "Tests",
   "Sampling, in the order it is applied",
   "Constraints, one at most",

@@ -13,6 +13,7 @@ export type EmbeddingInput = string | Int32Array;
 
 /** The vector of a text. */
 export interface Embedding {
+  /** The numbers. */
   readonly vector: Float32Array;
   /** Tokens of the text. */
   readonly tokens: number;
@@ -44,7 +45,9 @@ export class Embedder {
   async embed(inputs: readonly EmbeddingInput[], options: EmbedOptions): Promise<Embedding[]> {
     const { hiddenSize, limits } = this.#shape;
     const how = resolveEmbedding(options, () => embeddingRecipe(this.#checkpoint), hiddenSize);
-    const texts = inputs.map((input, index) => this.#encode(input, index));
+    const texts = inputs.map((input, index) =>
+      this.#encode(input, inputs.length === 1 ? "the text" : `text ${index + 1}`)
+    );
     const embeddings: Embedding[] = [];
     const controller = new AbortController();
     const signals = [controller.signal, options.signal].filter((signal) => signal !== undefined);
@@ -72,10 +75,9 @@ export class Embedder {
     return embeddings;
   }
 
-  #encode(input: EmbeddingInput, index: number): Int32Array {
+  #encode(input: EmbeddingInput, name: string): Int32Array {
     const { vocabSize, contextLength } = this.#shape;
     const tokens = typeof input === "string" ? this.#tokenizer.encode(input) : input;
-    const name = `text ${index + 1}`;
     if (tokens.length === 0) throw new ForgeError("bad_input", `${name} has no tokens`);
     checkFits(tokens.length, contextLength, name);
     checkTokens(tokens, vocabSize, name);

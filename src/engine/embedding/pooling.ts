@@ -5,11 +5,11 @@ import { isFile } from "../../formats/file.ts";
 import { isJsonObject, type JsonObject, readJsonList, readJsonObject } from "../../formats/json.ts";
 import { quote } from "../../formats/quote.ts";
 
-/** Ways from the hidden states of a text's tokens to one vector. */
-export const POOLINGS = ["last", "mean", "cls"] as const;
-
 /** Takes the last token's hidden state, the mean of all of them, or the first token's. */
-export type Pooling = (typeof POOLINGS)[number];
+export type Pooling = "last" | "mean" | "cls";
+
+/** Ways from the hidden states of a text's tokens to one vector. */
+export const POOLINGS = ["last", "mean", "cls"] as const satisfies readonly Pooling[];
 
 /** What the values of `pooling_type` in GGUF mean, by llama.cpp's numbers; 4 is for models that rank. */
 const GGUF_POOLINGS: ReadonlyMap<unknown, Pooling | "none"> = new Map([

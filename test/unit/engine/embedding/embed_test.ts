@@ -172,7 +172,7 @@ Deno.test("what cannot be embedded is refused by its place", async () => {
       [Int32Array.of(3, 97)],
       {},
       "bad_input",
-      "token 1 of text 1 is 97; valid ids are 0 to 96",
+      "token 1 of the text is 97; valid ids are 0 to 96",
     );
     const dimensions = "; valid is a whole number from 1 to 64";
     await refused(["a"], { dimensions: 65 }, "usage", `dimensions is 65${dimensions}`);
