@@ -1,72 +1,114 @@
 /** What a decoded token costs beyond the native library: the border, the engine, the text. */
 import { openBenchModel } from "../src/bench/bench_model.ts";
-import { quantile } from "../src/bench/statistics.ts";
-import { UNSAMPLED } from "../src/engine/runner.ts";
-import { load } from "../src/mod.ts";
+import { median } from "../src/bench/statistics.ts";
+import { generate } from "../src/engine/generate.ts";
+import { openTokenizer } from "../src/engine/open_tokenizer.ts";
+import { type Runner, UNSAMPLED } from "../src/engine/runner.ts";
+import { resolveSampling, SAMPLING_DEFAULTS } from "../src/engine/sampling.ts";
+import { Scheduler, type StepRunner } from "../src/engine/scheduler.ts";
+import { openCheckpoint } from "../src/formats/checkpoint.ts";
 import { type BenchOptions, benchSubject, subjectPath } from "./bench_options.ts";
 
 const GREEDY = { ...UNSAMPLED, row: 0, forcedToken: undefined };
-const PROMPT = "Once upon a time";
-const UNTIMED = 8;
+const PROMPT = 4;
 
-/** A token that nothing disturbs is faster than most on a machine that does other things as well. */
-const UNDISTURBED = 0.1;
+/** What some tokens took, in milliseconds: all of it, and what of it passed inside the library. */
+interface Times {
+  readonly total: number;
+  readonly native: number;
+}
 
-/** Prints what a token of all rounds takes when undisturbed, and what part of it is not native. */
+/** Prints what a token takes, and what part of it is not native, for each way to decode. */
 export async function benchOverhead(options: BenchOptions): Promise<void> {
   using subject = benchSubject(options);
+  const { device, threads, nGen, rounds } = options;
   const path = subjectPath(subject);
-  console.log(`${subject.name}: microseconds a decoded token`);
-  const { total, native } = await measureSteps(path, options);
-  const perToken = await measureGeneration(path, options);
-  const share = (value: number) => `${((value - native) / value * 100).toFixed(1)}% not native`;
-  console.log(`  native          ${native.toFixed(0)}`);
-  console.log(`  Runner.run      ${total.toFixed(0)} (${share(total)})`);
-  console.log(`  Model.generate  ${perToken.toFixed(0)} (${share(perToken)})`);
-}
-
-/** Runs of one token, as the engine makes them, and what of them the library took. */
-async function measureSteps(path: string, { device, threads, nGen, rounds }: BenchOptions) {
-  const contextLength = nGen + UNTIMED;
+  const contextLength = PROMPT + nGen + 1;
   using model = await openBenchModel(path, { name: path, device, threads, contextLength });
   const { runner } = model;
-  const totals: number[] = [], natives: number[] = [];
+  const tokenizer = openTokenizer(openCheckpoint(path));
+  const ways: Record<string, () => Promise<Times>> = {
+    "a step a run": () => timeSteps(runner, nGen),
+    "a generation": () => timeGeneration(runner, tokenizer, nGen),
+  };
+  const results = new Map<string, Times[]>(Object.keys(ways).map((name) => [name, []]));
+  for (const time of Object.values(ways)) await time();
   for (let round = 0; round < rounds; round++) {
-    using table = runner.newSequence();
-    for (let at = 0; at < contextLength; at++) {
-      const start = performance.now();
-      await runner.run([{ table, tokens: [300], start: at, outputs: [GREEDY] }]);
-      const elapsed = performance.now() - start;
-      if (at < UNTIMED) continue;
-      totals.push(elapsed * 1e3);
-      natives.push(runner.nativeTime() / 1e3);
-    }
+    for (const [name, time] of Object.entries(ways)) results.get(name)!.push(await time());
   }
-  return { total: quantile(totals, UNDISTURBED), native: quantile(natives, UNDISTURBED) };
+  console.log(`${subject.name}: a decoded token, median of ${rounds} rounds of ${nGen}`);
+  for (const [name, times] of results) {
+    const microseconds = median(times.map(({ total }) => total)) / nGen * 1e3;
+    const share = median(times.map(({ total, native }) => (total - native) / total));
+    console.log(
+      `  ${name}  ${microseconds.toFixed(0)} µs, ${(share * 100).toFixed(1)}% of it not native`,
+    );
+  }
 }
 
-/** A token of generations that a user would read. The engine runs ahead of the reader: only all count. */
-async function measureGeneration(path: string, { device, threads, nGen, rounds }: BenchOptions) {
-  // A step is a token: the same number of steps as above.
-  const options = {
-    device,
-    threads,
-    contextLength: nGen + UNTIMED + 64,
-    speculate: "off",
-  } as const;
-  await using model = await load(path, options);
-  const times: number[] = [];
-  for (let round = 0; round < rounds; round++) {
-    let start = 0, last = 0;
-    let n = 0;
-    // A prompt of its own for each round, so that nothing of it is known already.
-    const prompt = `${round} ${PROMPT}`;
-    for await (const { token } of model.generate(prompt, { maxTokens: nGen, temperature: 0 })) {
-      if (token === undefined) break;
-      last = performance.now();
-      if (n++ === 0) start = last;
-    }
-    if (n > 1) times.push((last - start) / (n - 1) * 1e3);
+/** Runs of one token each, by nothing but the border. */
+async function timeSteps(runner: Runner, nGen: number): Promise<Times> {
+  using table = runner.newSequence();
+  let native = 0;
+  const start = performance.now();
+  for (let at = 0; at < nGen; at++) {
+    await runner.run([{ table, tokens: [300 % runner.vocabSize], start: at, outputs: [GREEDY] }]);
+    native += runner.nativeTime() / 1e6;
   }
-  return quantile(times, UNDISTURBED);
+  return { total: performance.now() - start, native };
+}
+
+/** Tokens that a reader takes as text, by the engine; those after the first, which takes the prompt. */
+async function timeGeneration(
+  runner: Runner,
+  tokenizer: ReturnType<typeof openTokenizer>,
+  nGen: number,
+): Promise<Times> {
+  let native = 0;
+  const { limits, pages, slots } = runner;
+  const timed: StepRunner = {
+    limits,
+    pages,
+    slots,
+    newSequence: () => runner.newSequence(),
+    async run(...args) {
+      const results = await runner.run(...args);
+      native += runner.nativeTime() / 1e6;
+      return results;
+    },
+    embed: (chunks) => runner.embed(chunks),
+    cancel: () => runner.cancel(),
+    copyPage: (from, to) => runner.copyPage(from, to),
+    copySlot: (from, to) => runner.copySlot(from, to),
+    readSlot: (slot) => runner.readSlot(slot),
+    readLogits: (output) => runner.readLogits(output),
+  };
+  const scheduler = new Scheduler(timed);
+  const pieces = generate(scheduler, tokenizer, {
+    prompt: new Int32Array(PROMPT).fill(1),
+    sampling: resolveSampling({ seed: 1, temperature: 0 }, SAMPLING_DEFAULTS),
+    logitBias: undefined,
+    stream: 0,
+    maxTokens: nGen + 1,
+    stop: [],
+    endTokens: new Set(),
+    logprobs: undefined,
+    constraint: undefined,
+    vocabSize: runner.vocabSize,
+    startsText: false,
+    shownTokens: new Set(),
+    signal: undefined,
+    onPrefill: undefined,
+  });
+  let start: number | undefined;
+  for await (const { end } of pieces) {
+    if (start === undefined) {
+      start = performance.now();
+      native = 0;
+    }
+    if (end !== undefined) break;
+  }
+  const total = performance.now() - start!;
+  await scheduler.idle();
+  return { total, native };
 }

@@ -34,7 +34,8 @@ export class NativeStep implements Step {
     if (this.#running) throw new ForgeError("device", "this step is running already");
     if (this.#released) throw new ForgeError("device", "this step was released");
     const block = this.#inputs.pack(inputs);
-    const results = this.#outputs.reserve(inputs.outputs.length);
+    const nResults = inputs.outputs.length * (inputs.nSteps ?? 1);
+    const results = this.#outputs.reserve(nResults);
     const late = inputs.outputs.some(({ fillMask }) => fillMask !== undefined);
     this.#control[CONTROL_MASKS_PENDING] = late ? MASK_PATIENCE_MS : 0;
     this.#running = true;
@@ -56,7 +57,7 @@ export class NativeStep implements Step {
       this.#control[CONTROL_STOP] = 0;
       if (this.#released) this.#native.release(this.#step);
     }
-    return this.#outputs.unpack(inputs.outputs.length)
+    return this.#outputs.unpack(nResults)
       .map((result, output) => failures.get(output) ?? result);
   }
 

@@ -7,7 +7,7 @@ import { ForgeError } from "../src/errors.ts";
 import { MaskTable } from "./mask_table.ts";
 
 /** Words of a `forge_step_header`, a `forge_sampling` and a `forge_result`. */
-export const HEADER_WORDS = 8;
+export const HEADER_WORDS = 10;
 export const SAMPLING_WORDS = 18;
 export const RESULT_WORDS = 4;
 
@@ -17,6 +17,7 @@ export const CONTROL_STOP = 0, CONTROL_MASKS_PENDING = 1, CONTROL_WORDS = 2;
 /** Flags of a `forge_result`. */
 export const LOGITS_NAN = 1;
 export const NOTHING_ALLOWED = 2;
+export const NOT_RUN = 4;
 
 /** Words that grow as needed and are reused from run to run. */
 class Words {
@@ -44,6 +45,7 @@ export class InputBlock {
    */
   pack(inputs: StepInputs): Int32Array<ArrayBuffer> {
     const { tokens, positions, sequences, pageTables, slots = [], outputs } = inputs;
+    const { nSteps = 1, endTokens = [] } = inputs;
     if (positions.length !== tokens.length || sequences.length !== tokens.length) {
       throw new ForgeError(
         "bad_input",
@@ -63,7 +65,8 @@ export class InputBlock {
     const nHistory = sum(outputs, (output) => output.history.length);
     const nBias = sum(outputs, (output) => output.sampling.bias?.size ?? 0);
     const total = HEADER_WORDS + 3 * tokens.length + pageTables.length * (nPages + 1) +
-      (1 + SAMPLING_WORDS) * outputs.length + nHistory + 2 * nBias + masks.length * maskWords;
+      (2 + SAMPLING_WORDS) * outputs.length + nHistory + 2 * nBias + endTokens.length +
+      masks.length * maskWords;
     this.#words.reserve(total);
     const { i32 } = this.#words;
 
@@ -76,6 +79,8 @@ export class InputBlock {
       nBias,
       maskWords,
       masks.length,
+      nSteps,
+      endTokens.length,
     ]);
     let at = HEADER_WORDS;
     for (const array of [tokens, positions, sequences]) {
@@ -94,6 +99,9 @@ export class InputBlock {
     at += pageTables.length;
     for (const output of outputs) i32[at++] = output.row;
     at = this.#packSampling(outputs, table, at);
+    i32.set(endTokens, at);
+    at += endTokens.length;
+    for (const { historySize = 0 } of outputs) i32[at++] = historySize;
     this.#masks = { table, start: at };
     for (const mask of masks) {
       i32.set(mask, at);
@@ -156,21 +164,33 @@ export class OutputBlock {
     this.#maxTop = maxTop;
   }
 
-  /** A block for `count` outputs, valid until the next call. */
+  /** A block for the outputs of all steps, `count` together, valid until the next call. */
   reserve(count: number): Int32Array<ArrayBuffer> {
     const total = count * (RESULT_WORDS + 2 * this.#maxTop);
     this.#words.reserve(Math.max(total, 1));
     return this.#words.i32.subarray(0, total);
   }
 
-  /** Reads what a run wrote for `count` outputs. */
+  /** Reads what a run wrote for the outputs of the steps that ran, of `count` at most. */
   unpack(count: number): StepResult[] {
-    return Array.from({ length: count }, (_, output) => this.#result(output));
+    const results: StepResult[] = [];
+    while (results.length < count && !this.#isMissing(results.length)) {
+      results.push(this.#result(results.length));
+    }
+    return results;
+  }
+
+  #isMissing(output: number): boolean {
+    return (this.#words.i32[this.#at(output) + 1]! & NOT_RUN) !== 0;
+  }
+
+  #at(output: number): number {
+    return output * (RESULT_WORDS + 2 * this.#maxTop);
   }
 
   #result(output: number): StepResult {
     const { i32, f32 } = this.#words;
-    const at = output * (RESULT_WORDS + 2 * this.#maxTop);
+    const at = this.#at(output);
     const flags = i32[at + 1]!;
     if (flags & LOGITS_NAN) {
       return new ForgeError(

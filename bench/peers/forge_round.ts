@@ -4,6 +4,7 @@ import { type BenchModel, openBenchModel } from "../../src/bench/bench_model.ts"
 import { openBackend } from "../../src/engine/open_backend.ts";
 import { openTokenizer } from "../../src/engine/open_tokenizer.ts";
 import { type Chunk, UNSAMPLED } from "../../src/engine/runner.ts";
+import { StepPace } from "../../src/engine/step_pace.ts";
 import { ForgeError } from "../../src/errors.ts";
 import { openCheckpoint } from "../../src/formats/checkpoint.ts";
 import { FIRST_PROMPT, FIRST_TOKEN, type RoundTask, type RoundTimes } from "./round.ts";
@@ -20,6 +21,7 @@ interface Sequence extends Disposable {
 /** The work that both programs do, on a model opened for some sequences of some length. */
 class Session implements Disposable {
   readonly #model: BenchModel;
+  readonly #pace = new StepPace();
 
   private constructor(model: BenchModel) {
     this.#model = model;
@@ -51,20 +53,24 @@ class Session implements Disposable {
     }
   }
 
-  /** Feeds each sequence its next token and chooses another one, `count` times. */
+  /** Feeds each sequence its next token and chooses another one, `count` times, as the engine does. */
   async decode(sequences: readonly Sequence[], count: number): Promise<void> {
-    for (let i = 0; i < count; i++) {
+    for (let left = count; left > 0;) {
+      const nSteps = Math.min(left, this.#pace.steps(sequences.length));
+      const begin = performance.now();
       const chunks = sequences.map(({ table, length: start, next }) => ({
         table,
         tokens: [next],
         start,
         outputs: [GREEDY],
       }));
-      const results = await this.#model.runner.run(chunks);
+      const results = await this.#model.runner.run(chunks, { nSteps });
+      this.#pace.measure(sequences.length, (performance.now() - begin) / nSteps);
       sequences.forEach((sequence, s) => {
-        sequence.length++;
-        sequence.next = chosen(results[s]?.[0]);
+        sequence.length += nSteps;
+        sequence.next = chosen(results[s]?.at(-1));
       });
+      left -= nSteps;
     }
   }
 

@@ -14,6 +14,8 @@ typedef struct {
   uint32_t n_bias;     /* entries of bias_ids and bias_values */
   uint32_t mask_words; /* words of a mask: 0, or ceil(vocabulary / 32) */
   uint32_t n_masks;
+  uint32_t n_steps;      /* how often the step runs, from 1 */
+  uint32_t n_end_tokens; /* entries of end_tokens */
   /* int32_t  tokens[n_tokens]                                                                  */
   /* int32_t  positions[n_tokens]      position of the token in its sequence, from 0            */
   /* int32_t  sequences[n_tokens]      which page table the token uses                          */
@@ -24,8 +26,19 @@ typedef struct {
   /* int32_t  history[n_history]       token ids that penalties look at                         */
   /* int32_t  bias_ids[n_bias]                                                                  */
   /* float    bias_values[n_bias]                                                               */
+  /* int32_t  end_tokens[n_end_tokens] which tokens end the run; none where n_steps is 1        */
+  /* uint32_t history_sizes[n_outputs] the most history an output keeps from step to step       */
   /* uint32_t masks[n_masks][mask_words]   bit i of word w allows token 32 w + i                */
 } forge_step_header;
+
+/*
+ * Where n_steps is above 1, the step runs several times, each time on the tokens that the time
+ * before chose: tokens[i] becomes the token of output i, which also joins the end of that output's
+ * history (whose last history_sizes[i] entries are kept), and both positions go up by 1. This needs
+ * as many sequences as tokens and outputs, sequences[i] == output_rows[i] == i, page tables that
+ * hold all the positions, and neither masks nor forced tokens. The run ends early behind a step in
+ * which any output chose an end token, or none.
+ */
 
 /*
  * A step that has recurrent state takes the tokens of a sequence one after another, without a gap
@@ -62,12 +75,13 @@ typedef struct {
 } forge_sampling;
 
 enum {
-  FORGE_LOGITS_NAN = 1,     /* flag: a logit was NaN or +infinity; token is -1 */
-  FORGE_NOTHING_ALLOWED = 2 /* flag: the mask and bias left no token; token is -1 */
+  FORGE_LOGITS_NAN = 1,      /* flag: a logit was NaN or +infinity; token is -1 */
+  FORGE_NOTHING_ALLOWED = 2, /* flag: the mask and bias left no token; token is -1 */
+  FORGE_NOT_RUN = 4          /* flag: the run ended before this step; token is -1 */
 };
 
 /*
- * The result block is, for each output, this header, then int32_t ids[max_top] and
+ * The result block is, for each output of each step, this header, then int32_t ids[max_top] and
  * float logprobs[max_top]. Log-probabilities are natural, of the model's own distribution: before
  * penalties, bias, mask, temperature and truncation.
  */
@@ -92,7 +106,9 @@ typedef struct {
   int32_t masks_pending;
 } forge_step_control;
 
-/* Runs the step and returns when its results are in `results`. `control` may be null. */
+/*
+ * Runs the step n_steps times and returns when the results are in `results`. `control` may be null.
+ */
 FORGE_API forge_status forge_step_run(uint32_t step, const void *inputs, uint64_t input_bytes,
                                       void *results, uint64_t result_bytes,
                                       const forge_step_control *control);
@@ -106,7 +122,7 @@ FORGE_API forge_status forge_step_time(uint32_t step, uint64_t *nanoseconds);
 /* Marks a value as readable after a run. To be called before forge_step_end. */
 FORGE_API forge_status forge_step_keep(uint32_t step, uint32_t value);
 
-/* Copies rows of a kept value of the last run into out[n_rows, cols]. */
+/* Copies rows of a kept value of the last step of the last run into out[n_rows, cols]. */
 FORGE_API forge_status forge_step_read(uint32_t step, uint32_t value, uint64_t first_row,
                                        uint64_t n_rows, float *out, uint64_t bytes);
 

@@ -4,6 +4,7 @@
 
 #include "border.h"
 #include "step_inputs.h"
+#include "step_series.h"
 
 using namespace forge;
 
@@ -207,9 +208,10 @@ forge_status forge_step_run(uint32_t step, const void* inputs, uint64_t input_by
     const Program& program = *object->program;
     StepInputs in = parse_step_inputs(program, inputs, input_bytes);
     in.masks_ready = MaskGate(control);
-    ResultBlock block(results, result_bytes, program.samples ? in.n_outputs : 0, program.max_top);
+    const uint64_t n_results = program.samples ? uint64_t{in.n_outputs} * in.n_steps : 0;
+    ResultBlock block(results, result_bytes, n_results, program.max_top);
     object->last_tokens = object->last_outputs = 0;
-    object->executable->run(in, block, StopFlag(control));
+    run_series(*object->executable, program, in, block, StopFlag(control));
     object->last_tokens = in.n_tokens;
     object->last_outputs = in.n_outputs;
     object->last_nanoseconds = nanoseconds_since(start);

@@ -78,6 +78,32 @@ void check_sampling(const Program& program, const StepInputs& in, const forge_st
   }
 }
 
+// What runs of several steps need.
+void check_steps(const Program& program, const StepInputs& in, const forge_step_header& header) {
+  constexpr uint32_t kMostSteps = 1024;
+  require(in.n_steps >= 1 && in.n_steps <= kMostSteps, "step inputs: n_steps is ", in.n_steps,
+          "; valid is 1 to ", kMostSteps);
+  if (in.n_steps == 1) return;
+  require(program.samples, "step inputs: n_steps is ", in.n_steps,
+          " for a step that chooses no tokens");
+  require(in.n_tokens == in.n_sequences && in.n_tokens == in.n_outputs,
+          "step inputs: several steps need as many tokens as sequences and outputs; they got ",
+          in.n_tokens, ", ", in.n_sequences, " and ", in.n_outputs);
+  require(header.n_masks == 0, "step inputs: several steps take no masks");
+  const uint64_t n_positions = program.page_tokens
+                                   ? static_cast<uint64_t>(in.n_pages) * program.page_tokens
+                                   : static_cast<uint64_t>(INT32_MAX);
+  for (uint32_t t = 0; t < in.n_tokens; ++t) {
+    require(in.sequences[t] == static_cast<int32_t>(t) &&
+                in.output_rows[t] == static_cast<int32_t>(t),
+            "step inputs: several steps need sequence ", t, " and output ", t, " for token ", t);
+    require(in.sampling[t].forced_token < 0, "step inputs: several steps take no forced tokens");
+    require(static_cast<uint64_t>(in.positions[t]) + in.n_steps <= n_positions,
+            "step inputs: ", in.n_steps, " steps from position ", in.positions[t], "; there are ",
+            n_positions);
+  }
+}
+
 // One sequence, one slot, one run of tokens without a gap.
 void check_state(const Program& program, const StepInputs& in) {
   check_range("slots", in.slots, program.n_slots);
@@ -134,6 +160,7 @@ StepInputs parse_step_inputs(const Program& program, const void* data, uint64_t 
   in.n_sequences = header.n_sequences;
   in.n_pages = header.n_pages;
   in.mask_words = header.mask_words;
+  in.n_steps = header.n_steps;
   in.tokens = reader.take<int32_t>("tokens", header.n_tokens);
   in.positions = reader.take<int32_t>("positions", header.n_tokens);
   in.sequences = reader.take<int32_t>("sequences", header.n_tokens);
@@ -145,6 +172,8 @@ StepInputs parse_step_inputs(const Program& program, const void* data, uint64_t 
   in.history = reader.take<int32_t>("history", header.n_history);
   in.bias_ids = reader.take<int32_t>("bias_ids", header.n_bias);
   in.bias_values = reader.take<float>("bias_values", header.n_bias);
+  in.end_tokens = reader.take<int32_t>("end_tokens", header.n_end_tokens);
+  in.history_sizes = reader.take<uint32_t>("history_sizes", header.n_outputs);
   require(header.mask_words == 0 || header.mask_words == (program.logits_cols + 31) / 32,
           "step inputs: mask_words is ", header.mask_words, "; expected 0 or ",
           (program.logits_cols + 31) / 32);
@@ -165,10 +194,11 @@ StepInputs parse_step_inputs(const Program& program, const void* data, uint64_t 
   check_range("output_rows", in.output_rows, header.n_tokens);
   if (program.n_slots) check_state(program, in);
   if (program.samples) check_sampling(program, in, header);
+  check_steps(program, in, header);
   return in;
 }
 
-ResultBlock::ResultBlock(void* data, uint64_t bytes, uint32_t n_outputs, uint32_t max_top)
+ResultBlock::ResultBlock(void* data, uint64_t bytes, uint64_t n_outputs, uint32_t max_top)
     : data_(static_cast<uint8_t*>(data)),
       stride_(sizeof(forge_result) + 8ull * max_top),
       max_top_(max_top) {
@@ -178,15 +208,19 @@ ResultBlock::ResultBlock(void* data, uint64_t bytes, uint32_t n_outputs, uint32_
           n_outputs * stride_, " bytes, the block has ", bytes);
 }
 
-forge_result& ResultBlock::header(uint32_t output) const {
+ResultBlock ResultBlock::from(uint64_t first) const {
+  return {data_ + first * stride_, stride_, max_top_};
+}
+
+forge_result& ResultBlock::header(uint64_t output) const {
   return *reinterpret_cast<forge_result*>(data_ + output * stride_);
 }
 
-int32_t* ResultBlock::top_ids(uint32_t output) const {
+int32_t* ResultBlock::top_ids(uint64_t output) const {
   return reinterpret_cast<int32_t*>(data_ + output * stride_ + sizeof(forge_result));
 }
 
-float* ResultBlock::top_logprobs(uint32_t output) const {
+float* ResultBlock::top_logprobs(uint64_t output) const {
   return reinterpret_cast<float*>(top_ids(output) + max_top_);
 }
 

@@ -41,6 +41,7 @@ struct StepInputs {
   uint32_t n_sequences = 0;
   uint32_t n_pages = 0;
   uint32_t mask_words = 0;
+  uint32_t n_steps = 1;
   std::span<const int32_t> tokens;
   std::span<const int32_t> positions;
   std::span<const int32_t> sequences;
@@ -51,6 +52,8 @@ struct StepInputs {
   std::span<const int32_t> history;
   std::span<const int32_t> bias_ids;
   std::span<const float> bias_values;
+  std::span<const int32_t> end_tokens;
+  std::span<const uint32_t> history_sizes;  // [n_outputs]
   std::span<const uint32_t> masks;  // [n_masks, mask_words]; to be read behind masks_ready
   MaskGate masks_ready;
 
@@ -79,13 +82,18 @@ StepInputs parse_step_inputs(const Program& program, const void* data, uint64_t 
 // The result block of a run (forge_result in forge.h).
 class ResultBlock {
  public:
-  ResultBlock(void* data, uint64_t bytes, uint32_t n_outputs, uint32_t max_top);
+  ResultBlock(void* data, uint64_t bytes, uint64_t n_outputs, uint32_t max_top);
 
-  forge_result& header(uint32_t output) const;
-  int32_t* top_ids(uint32_t output) const;
-  float* top_logprobs(uint32_t output) const;
+  // The block without the results of the first outputs.
+  ResultBlock from(uint64_t first) const;
+  forge_result& header(uint64_t output) const;
+  int32_t* top_ids(uint64_t output) const;
+  float* top_logprobs(uint64_t output) const;
 
  private:
+  ResultBlock(uint8_t* data, uint64_t stride, uint32_t max_top)
+      : data_(data), stride_(stride), max_top_(max_top) {}
+
   uint8_t* data_;
   uint64_t stride_;
   uint32_t max_top_;

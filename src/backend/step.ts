@@ -44,6 +44,8 @@ export interface OutputRequest {
   readonly sampling: SamplingParams;
   /** Tokens the penalties look at. */
   readonly history: ArrayLike<number>;
+  /** How many of them to keep as a run of several steps adds those it chooses. @default 0 */
+  readonly historySize?: number | undefined;
   /** Counter of the random draw, with the token's position in its sequence. */
   readonly stream: number;
   readonly position: number;
@@ -68,6 +70,13 @@ export interface StepInputs {
   /** The slot that holds each sequence's recurrent state; left out where the step has none. */
   readonly slots?: ArrayLike<number> | undefined;
   readonly outputs: readonly OutputRequest[];
+  /**
+   * How often the step runs, each time on the tokens that the time before chose. Above 1 it takes one
+   * token and one output of each sequence, in order, without masks or forced tokens. @default 1
+   */
+  readonly nSteps?: number | undefined;
+  /** Tokens that end a run of several steps when any output chooses them. @default none */
+  readonly endTokens?: ArrayLike<number> | undefined;
 }
 
 /** A token id with its natural log-probability under the model's own distribution. */
@@ -94,12 +103,12 @@ export interface Step {
   /** Bytes of activation memory it holds. */
   readonly scratchBytes: number;
   /**
-   * Runs the step; one result for each request.
+   * Runs the step; one result for each request, of each of the steps that ran, in order.
    *
    * @throws {ForgeError} `cancelled` after {@linkcode cancel}
    */
   run(inputs: StepInputs): Promise<StepResult[]>;
-  /** Rows of a kept value of the last run, `[nRows, cols]`. */
+  /** Rows of a kept value of the last step of the last run, `[nRows, cols]`. */
   read(value: Value, cols: number, firstRow: number, nRows: number): Float32Array;
   /** What the last run that succeeded took inside the device's library, in nanoseconds. */
   nativeTime(): number;

@@ -61,7 +61,7 @@ export async function* measure(
   }));
   const prefill = async (start: number, end: number) => {
     for (const chunks of promptSteps(sequences, start, end, batch)) {
-      await runner.run(chunks, signal);
+      await runner.run(chunks, { signal });
     }
   };
   const decode = async (start: number, end: number) => {
@@ -72,7 +72,7 @@ export async function* measure(
         start: at,
         outputs: [GREEDY],
       }));
-      await runner.run(chunks, signal);
+      await runner.run(chunks, { signal });
     }
   };
 

@@ -9,8 +9,8 @@ import { ForgeError } from "../errors.ts";
 import { StreamDecoder } from "../tokenizer/stream_decoder.ts";
 import type { Tokenizer } from "../tokenizer/tokenizer.ts";
 import type { FinishReason, GenerationRequest, Piece } from "./generate.ts";
-import { penaltyHistories, samplingParams } from "./sampling.ts";
-import type { Progress, Task } from "./sequence.ts";
+import { historySize, penaltyHistories, samplingParams } from "./sampling.ts";
+import type { Progress, Stride, Task } from "./sequence.ts";
 import { Draft } from "./speculation/draft.ts";
 import { StopMatcher } from "./stop_matcher.ts";
 import { Clock } from "./timings.ts";
@@ -63,6 +63,13 @@ export class Generation implements Task {
     return this.#pieces.length >= RUN_AHEAD;
   }
 
+  /** What a constraint allows depends on the token before. */
+  get stride(): Stride | undefined {
+    if (this.draft.mask() !== undefined) return undefined;
+    const { maxTokens, endTokens } = this.#request;
+    return { length: maxTokens - this.#nTokens, endTokens };
+  }
+
   begin(cached: number): void {
     this.#clock.begin();
     this.#cached ??= Math.min(cached, this.#request.prompt.length);
@@ -80,6 +87,7 @@ export class Generation implements Task {
           ? this.#sampling
           : { ...this.#sampling, mask: mask.words },
         history,
+        historySize: historySize(sampling),
         stream,
         position: end + i,
         nTop: logprobs,
@@ -88,34 +96,36 @@ export class Generation implements Task {
     });
   }
 
-  accept({ computed, results, milliseconds }: Progress): void {
+  accept({ computed, results, ahead, milliseconds }: Progress): void {
     const { prompt, onPrefill } = this.#request;
     const before = this.#nTokens;
     const drafted = this.draft.tokens.length;
-    const accepted = this.#takeResults(results);
+    const followed = this.#takeResults(results, Array.from(ahead));
     const nTokens = results.length === 0 ? 0 : Math.max(1, this.#nTokens - before);
-    this.#clock.tick(milliseconds, nTokens, { drafted, accepted });
+    this.#clock.tick(milliseconds, nTokens, { drafted, accepted: Math.min(drafted, followed) });
     if (computed < prompt.length) onPrefill?.(computed, prompt.length);
   }
 
-  /** Takes the output behind the tokens, and those behind guesses that come true. How many these are. */
-  #takeResults(results: readonly StepResult[]): number {
-    const guesses = [...this.draft.tokens];
+  /**
+   * Takes the output behind the tokens, and those behind what was computed ahead, as far as that is how
+   * the text goes on. How many these are.
+   */
+  #takeResults(results: readonly StepResult[], ahead: readonly number[]): number {
     const first = this.tokens.length;
-    let accepted = 0;
+    let followed = 0;
     for (const [i, result] of results.entries()) {
       // Tokens without a choice are there before their outputs.
       if (this.tokens.length === first + i) {
         if (result instanceof ForgeError) throw result;
         this.#choose(result);
       }
-      if (this.tokens.length === first + i || this.tokens.at(first + i) !== guesses[i]) break;
-      accepted++;
+      if (this.tokens.length === first + i || this.tokens.at(first + i) !== ahead[i]) break;
+      followed++;
       if (this.isEnded) break;
     }
     this.draft.clear();
     this.draft.limit = this.isEnded ? 0 : this.#request.maxTokens - this.#nTokens - 1;
-    return accepted;
+    return followed;
   }
 
   /** Ends the generation; pieces that were not taken are dropped. */

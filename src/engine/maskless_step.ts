@@ -30,7 +30,7 @@ export class MasklessStep implements Step {
     const failures = fillMasks(outputs);
     const results = await run;
     return results.map((result, output) => {
-      const request = outputs[output]!;
+      const request = outputs[output % outputs.length]!;
       const isChosenHere = request.sampling.mask !== undefined && !(result instanceof ForgeError) &&
         request.forcedToken === undefined;
       return failures.get(output) ??

@@ -76,6 +76,19 @@ export interface Chunk {
   readonly outputs: readonly OutputRequest[];
 }
 
+/** How chunks are run. */
+export interface RunOptions {
+  /** Stops the run when it is raised. */
+  readonly signal?: AbortSignal | undefined;
+  /**
+   * How often the step runs, each time on the tokens that the time before chose; above 1, chunks have
+   * one token and one output each, as {@linkcode StepInputs} says. @default 1
+   */
+  readonly nSteps?: number | undefined;
+  /** Tokens behind which a run of several steps ends early. @default none */
+  readonly endTokens?: ArrayLike<number> | undefined;
+}
+
 /** What a runner is made of. */
 interface Parts {
   readonly limits: RunLimits;
@@ -173,16 +186,23 @@ export class Runner {
   /**
    * Computes a chunk of each of several sequences in one step. There is one run at a time.
    *
-   * @returns the results of each chunk's outputs
+   * @returns the results of each chunk's outputs, of one step after another where there are several
    * @throws {ForgeError} `bad_input` for a chunk past the context, or when the cache is full; `cancelled`
    * when the signal is raised or {@linkcode cancel} is called; as {@linkcode Step.run} otherwise.
    */
-  async run(chunks: readonly Chunk[], signal?: AbortSignal): Promise<StepResult[][]> {
+  async run(chunks: readonly Chunk[], options: RunOptions = {}): Promise<StepResult[][]> {
+    const { signal, nSteps = 1, endTokens } = options;
     if (signal?.aborted) throw new ForgeError("cancelled", "stopped on request");
     const cancel = () => this.cancel();
     signal?.addEventListener("abort", cancel, { once: true });
     try {
-      const results = await this.#step.run(this.#pack(chunks));
+      const inputs = this.#pack(chunks, nSteps);
+      const results = await this.#step.run(
+        nSteps === 1 ? inputs : { ...inputs, nSteps, endTokens },
+      );
+      if (nSteps > 1) {
+        return chunks.map((_, i) => results.filter((_, result) => result % chunks.length === i));
+      }
       let at = 0;
       return chunks.map(({ outputs }) => results.slice(at, at += outputs.length));
     } finally {
@@ -204,7 +224,7 @@ export class Runner {
    * @throws {ForgeError} as {@linkcode run}
    */
   async embed(chunks: readonly Chunk[]): Promise<Float32Array[][]> {
-    const states = await this.#hidden.run(this.#pack(chunks));
+    const states = await this.#hidden.run(this.#pack(chunks, 1));
     let at = 0;
     return chunks.map(({ outputs }) => states.slice(at, at += outputs.length));
   }
@@ -270,12 +290,12 @@ export class Runner {
   }
 
   /** Lays the chunks end to end. */
-  #pack(chunks: readonly Chunk[]): StepInputs {
+  #pack(chunks: readonly Chunk[], nSteps: number): StepInputs {
     const outputs: OutputRequest[] = [];
     let at = 0;
     for (const [sequence, chunk] of chunks.entries()) {
       const { table, tokens, start } = chunk;
-      this.#makeRoom(table, start, start + tokens.length);
+      this.#makeRoom(table, start, start + tokens.length + nSteps - 1);
       this.#tokens.set(tokens, at);
       for (let i = 0; i < tokens.length; i++) this.#positions[at + i] = start + i;
       this.#sequences.fill(sequence, at, at + tokens.length);

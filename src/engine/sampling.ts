@@ -174,8 +174,8 @@ export function penaltyHistories(
   sampling: ResolvedSampling,
 ): readonly Int32Array[] {
   const count = draft.length + 1;
-  if (!hasPenalties(sampling)) return Array.from({ length: count }, () => NO_TOKENS);
-  const most = sampling.repeatLastN < 0 ? Infinity : sampling.repeatLastN;
+  const most = historySize(sampling);
+  if (most === 0) return Array.from({ length: count }, () => NO_TOKENS);
   const recent = tokens.view(Math.max(0, tokens.length - most));
   if (draft.length === 0) return [recent];
   const all = new Int32Array(recent.length + draft.length);
@@ -185,6 +185,12 @@ export function penaltyHistories(
     const end = recent.length + i;
     return all.subarray(Math.max(0, end - most), end);
   });
+}
+
+/** How many tokens penalties look at. */
+export function historySize(sampling: ResolvedSampling): number {
+  if (!hasPenalties(sampling)) return 0;
+  return sampling.repeatLastN < 0 ? 2 ** 31 - 1 : sampling.repeatLastN;
 }
 
 function hasPenalties(s: ResolvedSampling): boolean {

@@ -1,10 +1,12 @@
 import { ForgeError } from "../errors.ts";
+import { Ahead, tokensAhead } from "./ahead.ts";
 import { PrefixCache } from "./prefix_cache.ts";
 import type { Chunk, Runner } from "./runner.ts";
 import { type Progress, Sequence, type Task } from "./sequence.ts";
 import type { Speculator } from "./speculation/speculator.ts";
 import { StateSnapshots } from "./state_snapshots.ts";
-import { embeds, ofOneKind, onlyDecodes, type PlannedChunk, planStep } from "./step_plan.ts";
+import { StepPace } from "./step_pace.ts";
+import { embeds, ofOneKind, type PlannedChunk, planStep } from "./step_plan.ts";
 import { commonLength } from "./token_list.ts";
 import { WaitingLine } from "./waiting_line.ts";
 
@@ -37,7 +39,7 @@ export class Scheduler {
   /** How often a sequence had to give its pages up. */
   preemptions = 0;
   readonly #runner: StepRunner;
-  readonly #speculator: Speculator | undefined;
+  readonly #ahead: Ahead;
   readonly #waiting: WaitingLine;
   /** Those that hold pages, in the order of their turns. */
   #active: Sequence[] = [];
@@ -48,10 +50,13 @@ export class Scheduler {
   #work: Promise<void> = Promise.resolve();
   #closed: ForgeError | undefined;
 
-  /** @param speculator guesses tokens, where steps are to take guesses along */
-  constructor(runner: StepRunner, speculator?: Speculator) {
+  /**
+   * @param speculator guesses tokens, where steps are to take guesses along
+   * @param pace says how many steps one run is to have
+   */
+  constructor(runner: StepRunner, speculator?: Speculator, pace: StepPace = new StepPace()) {
     this.#runner = runner;
-    this.#speculator = speculator;
+    this.#ahead = new Ahead(runner, speculator, pace);
     const snapshots = runner.slots &&
       new StateSnapshots(runner.slots, (from, to) => runner.copySlot(from, to));
     this.cache = new PrefixCache(
@@ -90,7 +95,7 @@ export class Scheduler {
     this.#closed ??= error;
     this.#failAll(error);
     this.#runner.cancel();
-    this.#speculator?.cancel();
+    this.#ahead.cancel();
   }
 
   /** Settles when no step runs and none is to come for now. */
@@ -102,7 +107,7 @@ export class Scheduler {
     const { length } = this.#inStep;
     if (length > 0 && this.#inStep.every(({ sequence }) => sequence.task.isEnded)) {
       this.#runner.cancel();
-      this.#speculator?.cancel();
+      this.#ahead.cancel();
     }
     this.#wake();
   }
@@ -222,31 +227,32 @@ export class Scheduler {
 
   #leave(sequence: Sequence): void {
     sequence.retire(this.cache);
-    this.#speculator?.forget(sequence.task.tokens);
+    this.#ahead.forget(sequence.task.tokens);
   }
 
   /** Runs a step and hands out what came of it. Returns when it ended. */
   async #runStep(planned: readonly PlannedChunk[], since: number): Promise<number> {
     this.#inStep = planned;
     try {
-      let plan = planned;
-      const decodes = this.#speculator !== undefined && onlyDecodes(plan);
-      if (decodes) plan = await this.#draft(plan);
+      const extended = await this.#ahead.extend(planned, this.#active.length);
+      const { plan, options } = extended;
       if (plan.length === 0) return performance.now();
       const start = performance.now();
       const chunks = plan.map(toChunk);
       const hidden = embeds(plan) ? await this.#runner.embed(chunks) : undefined;
-      const results = hidden?.map(() => []) ?? await this.#runner.run(chunks);
+      const results = hidden?.map(() => []) ?? await this.#runner.run(chunks, options);
       const now = performance.now();
-      if (decodes) this.#speculator!.measure(rowsOf(plan), now - start);
+      this.#ahead.measure(extended, results, now - start);
       let output = 0;
-      for (const [i, { sequence, end }] of plan.entries()) {
+      for (const [i, chunk] of plan.entries()) {
+        const { sequence, end } = chunk;
         const first = output;
         output += results[i]!.length;
         this.#advance(sequence, end, {
           computed: end,
           results: results[i]!,
           hidden: hidden?.[i],
+          ahead: tokensAhead(extended, chunk, results[i]!),
           pages: sequence.table.pages,
           milliseconds: now - since,
           readLogits: (result) => this.#runner.readLogits(first + result),
@@ -265,32 +271,9 @@ export class Scheduler {
     }
   }
 
-  /** Has guesses computed along with the tokens of a step, where there are free pages for them. */
-  async #draft(plan: readonly PlannedChunk[]): Promise<readonly PlannedChunk[]> {
-    const { maxTokens, maxOutputs } = this.#limits;
-    const { pages } = this.#runner;
-    const prospects = plan.flatMap(({ sequence: { task, table }, end }) => {
-      const { tokens, draft } = task;
-      if (draft === undefined) return [];
-      // Nobody gives way for a guess, nor is kept from growing by one.
-      const capacity = pages.freePages > this.#active.length ? Infinity : table.capacity - end;
-      const next = () => task.outputs(end, end).at(-1)!;
-      return [{ tokens, draft, room: Math.min(draft.room, capacity), next }];
-    });
-    const rows = rowsOf(plan);
-    const most = Math.min(maxTokens - rows, maxOutputs - plan.length);
-    await this.#speculator!.draft(prospects, rows, most);
-    for (const { sequence, end } of plan) {
-      if (!sequence.table.reserve(end + sequence.drafted.length)) sequence.task.draft?.clear();
-    }
-    // A draft model takes its time, in which some may have been stopped.
-    return plan.filter(({ sequence }) => !sequence.task.isEnded);
-  }
-
   #advance(sequence: Sequence, end: number, progress: Progress): void {
     const { task } = sequence;
     const chunk = end - sequence.computed;
-    const guesses = Int32Array.from(sequence.drafted);
     sequence.computed = end;
     const endsPrompt = chunk > 1 && end === sequence.length;
     if (!task.isEnded) {
@@ -300,8 +283,11 @@ export class Scheduler {
         task.fail(error);
       }
     }
-    // What was computed for a guess that came true is what its token needs.
-    sequence.computed += commonLength(guesses, task.tokens.view(end));
+    // What was computed ahead is what the tokens need that it came true for.
+    const { ahead } = progress;
+    sequence.computed += commonLength(ahead, task.tokens.view(end));
+    // A recurrent state cannot go back.
+    if (sequence.computed < end + ahead.length) sequence.isSpoiled = true;
     sequence.publish(this.cache, endsPrompt);
     if (end === sequence.snapshotAt) sequence.publishState(this.cache, true);
   }
@@ -330,14 +316,6 @@ function toChunk({ sequence, end }: PlannedChunk): Chunk {
   const known = task.tokens.view(start, end);
   const tokens = drafted.length === 0 ? known : [...known, ...drafted];
   return { table, tokens, start, outputs: task.outputs(start, end) };
-}
-
-/** The tokens that a step computes, guesses among them. */
-function rowsOf(plan: readonly PlannedChunk[]): number {
-  return plan.reduce(
-    (rows, { sequence, end }) => rows + end - sequence.computed + sequence.drafted.length,
-    0,
-  );
 }
 
 /** The one that came last. */

@@ -6,12 +6,17 @@ import type { TokenList } from "./token_list.ts";
 
 /** One chunk of a task that has been computed. */
 export interface Progress {
-  /** How many of the tokens are computed now, guesses not among them. */
+  /** How many of the tokens are computed now, not those that were computed ahead. */
   readonly computed: number;
   /** What the task asked about the chunk. */
   readonly results: readonly StepResult[];
   /** What a task that embeds asked about the chunk: the hidden states of its outputs. */
   readonly hidden?: readonly Float32Array[] | undefined;
+  /**
+   * What was computed behind those tokens, before it was known that it belongs there: guesses, or what
+   * the earlier steps of the same run chose. Each result but the first stands behind one more of them.
+   */
+  readonly ahead: ArrayLike<number>;
   /** The pages that hold the tokens. */
   readonly pages: readonly number[];
   /** How long the step took, with all that was in it. */
@@ -20,6 +25,14 @@ export interface Progress {
   readLogits(result: number): Float32Array;
   /** The recurrent state after the tokens, for each of the model's caches; none without any. */
   readState(): Uint8Array[];
+}
+
+/** How far a task goes on by itself. */
+export interface Stride {
+  /** The most tokens, at least 1. */
+  readonly length: number;
+  /** Tokens that nothing follows. */
+  readonly endTokens: Iterable<number>;
 }
 
 /** What the scheduler computes: tokens in their order, and what is asked about them. */
@@ -34,6 +47,11 @@ export interface Task {
   readonly embeds?: boolean;
   /** Guesses of the tokens that follow, where the task can do with them. They go behind the tokens. */
   readonly draft?: Draft | undefined;
+  /**
+   * How many tokens may be computed one from the other, without asking the task in between what it
+   * makes of them; and which of them end it. @default 1
+   */
+  readonly stride?: Stride | undefined;
   /** Whether nothing more is to be computed, whatever the reason. */
   readonly isEnded: boolean;
   /** Whether nothing is to be computed for now. */

@@ -1,5 +1,5 @@
 import type { RunLimits } from "./runner.ts";
-import type { Sequence } from "./sequence.ts";
+import type { Sequence, Stride } from "./sequence.ts";
 
 /** What one step does for a sequence: the tokens that follow those computed, up to `end`. */
 export interface PlannedChunk {
@@ -65,5 +65,28 @@ export function embeds([first]: readonly PlannedChunk[]): boolean {
 export function onlyDecodes(plan: readonly PlannedChunk[]): boolean {
   return plan.every(({ sequence: { computed, length, task }, end }) =>
     end === length && end - computed <= DECODE_TOKENS && !task.scoresAll && !task.embeds
+  );
+}
+
+/** How far all sequences of a plan go on by themselves: those with guesses or several tokens do not. */
+export function commonStride(plan: readonly PlannedChunk[]): Stride & {
+  readonly endTokens: number[];
+} {
+  let least = Infinity;
+  const ends = new Set<number>();
+  for (const { sequence: { task, computed, drafted }, end } of plan) {
+    const { length, endTokens } = task.stride ?? { length: 1, endTokens: [] };
+    least = end - computed === 1 && drafted.length === 0 ? Math.min(least, length) : 1;
+    if (least === 1) return { length: 1, endTokens: [] };
+    for (const token of endTokens) ends.add(token);
+  }
+  return { length: least, endTokens: [...ends] };
+}
+
+/** The tokens that a step computes, guesses among them. */
+export function rowsOf(plan: readonly PlannedChunk[]): number {
+  return plan.reduce(
+    (rows, { sequence, end }) => rows + end - sequence.computed + sequence.drafted.length,
+    0,
   );
 }

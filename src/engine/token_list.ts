@@ -38,7 +38,7 @@ export class TokenList {
 }
 
 /** How many tokens two sequences have in common from their beginning. */
-export function commonLength(a: Int32Array, b: Int32Array): number {
+export function commonLength(a: ArrayLike<number>, b: ArrayLike<number>): number {
   const most = Math.min(a.length, b.length);
   let length = 0;
   while (length < most && a[length] === b[length]) length++;

@@ -1,12 +1,15 @@
 /** Random and spoiled input blocks: a status each, never a crash or a hang. */
 import { assert, assertEquals } from "@std/assert";
-import { InputBlock } from "../../ffi/step_block.ts";
+import { HEADER_WORDS, InputBlock } from "../../ffi/step_block.ts";
 import { randomMatrix } from "../support/matrix.ts";
 import type { Random } from "../support/random.ts";
 import { borderTest, oddWords, type RawBorder, status } from "../support/raw_border.ts";
 import { greedy, outputRow } from "../support/step_graph.ts";
 
 const vocabulary = 24;
+
+/** Bytes for the results of every good block: 6 outputs with 3 alternatives. */
+const ROOM = 6 * 40;
 
 /** A step with a cache, experts and sampling, ready to run. */
 async function recordStep(border: RawBorder, random: Random): Promise<number> {
@@ -33,8 +36,24 @@ async function recordStep(border: RawBorder, random: Random): Promise<number> {
   return step;
 }
 
+/** A block of inputs that are right, for several steps. */
+function goodSeries(random: Random): Int32Array<ArrayBuffer> {
+  const n = random.int(1, 2);
+  const rows = Array.from({ length: n }, (_, row) => row);
+  return new InputBlock().pack({
+    tokens: rows,
+    positions: rows.map(() => random.int(0, 5)),
+    sequences: rows,
+    pageTables: rows.map((row) => [row, 2 + row]),
+    outputs: rows.map((row) => outputRow(row, { history: [1], historySize: random.int(0, 3) })),
+    nSteps: random.int(2, 3),
+    endTokens: [4, 5],
+  }).slice();
+}
+
 /** A block of inputs that are right. */
 function goodBlock(random: Random): Int32Array<ArrayBuffer> {
+  if (random.chance(0.2)) return goodSeries(random);
   const n = random.int(1, 8);
   const outputs = Array.from({ length: random.int(0, 4) }, () =>
     outputRow(random.int(0, n - 1), {
@@ -69,7 +88,7 @@ function spoiled(random: Random, block: Int32Array<ArrayBuffer>): Int32Array<Arr
     // The header decides about everything else.
     const at = random.int(
       0,
-      random.chance(0.3) ? Math.min(7, result.length - 1) : result.length - 1,
+      random.chance(0.3) ? Math.min(HEADER_WORDS, result.length) - 1 : result.length - 1,
     );
     result[at] = random.chance(0.7)
       ? random.pick(oddWords)
@@ -87,7 +106,7 @@ borderTest("random input blocks", async (border, random) => {
     const block = i % 10 === 0
       ? new Int32Array(random.bytes(4 * random.int(0, 100)).buffer)
       : spoiled(random, goodBlock(random));
-    const room = new Uint8Array(random.chance(0.9) ? 4 * 40 : random.int(0, 160) & ~3);
+    const room = new Uint8Array(random.chance(0.9) ? ROOM : random.int(0, ROOM) & ~3);
     const result = await border.run(step, block, room);
     counts.set(result, (counts.get(result) ?? 0) + 1);
   }
@@ -101,7 +120,7 @@ borderTest("blocks that are cut short, unaligned or null", async (border, random
   const { forge_step_run } = border.symbols;
   const block = goodBlock(random);
   const bytes = new Uint8Array(block.buffer);
-  const room = new Uint8Array(4 * 40);
+  const room = new Uint8Array(ROOM);
   const run = (inputs: Uint8Array<ArrayBuffer> | null, size = inputs?.length ?? 0) =>
     forge_step_run(step, inputs, BigInt(size), room, BigInt(room.length), null);
   assertEquals(await run(bytes), status.ok);

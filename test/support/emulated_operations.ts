@@ -19,6 +19,7 @@ const NAMES = [
   "running_refusals",
   "sampling",
   "sampling_draw",
+  "step_series",
 ];
 
 /** The arguments of `deno` that run them, and others beside. */

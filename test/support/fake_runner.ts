@@ -4,7 +4,7 @@ import type { OutputRequest, StepResult } from "../../src/backend.ts";
 import type { GenerationRequest } from "../../src/engine/generate.ts";
 import { KvPages, PageTable } from "../../src/engine/kv_pages.ts";
 import { Pool } from "../../src/engine/pool.ts";
-import type { Chunk } from "../../src/engine/runner.ts";
+import type { Chunk, RunOptions } from "../../src/engine/runner.ts";
 import { resolveSampling, SAMPLING_DEFAULTS } from "../../src/engine/sampling.ts";
 import type { StepRunner } from "../../src/engine/scheduler.ts";
 import { ForgeError } from "../../src/errors.ts";
@@ -62,6 +62,8 @@ export class FakeRunner implements StepRunner {
   /** Which of the runs computed hidden states. */
   readonly embedded = new Set<number>();
   readonly tables = new Set<PageTable>();
+  /** Steps of all runs together. */
+  nSteps = 0;
   cancels = 0;
   copies = 0;
   stateCopies = 0;
@@ -89,11 +91,15 @@ export class FakeRunner implements StepRunner {
     return table;
   }
 
-  run(chunks: readonly Chunk[]): Promise<StepResult[][]> {
-    return this.#run(chunks, this.limits.maxOutputs);
+  run(chunks: readonly Chunk[], options: RunOptions = {}): Promise<StepResult[][]> {
+    return this.#run(chunks, this.limits.maxOutputs, options);
   }
 
-  async #run(chunks: readonly Chunk[], mostOutputs: number): Promise<StepResult[][]> {
+  async #run(
+    chunks: readonly Chunk[],
+    mostOutputs: number,
+    options: RunOptions,
+  ): Promise<StepResult[][]> {
     assert(!this.isRunning, "two runs overlap");
     this.#checkLimits(chunks, mostOutputs);
     this.checkPages();
@@ -107,10 +113,7 @@ export class FakeRunner implements StepRunner {
         tokens: Array.from(tokens),
         nOutputs: outputs.length,
       })));
-      return chunks.map((chunk) => {
-        this.#write(chunk);
-        return chunk.outputs.map((output) => replaced ?? this.#result(chunk, output));
-      });
+      return this.#runSteps(chunks, options, replaced);
     } catch (error) {
       for (const { table: { slot } } of chunks) if (slot !== undefined) this.#states[slot] = NaN;
       throw error;
@@ -121,11 +124,37 @@ export class FakeRunner implements StepRunner {
 
   /** Each output's hidden state is the number that its token would be. */
   async embed(chunks: readonly Chunk[]): Promise<Float32Array[][]> {
-    const results = await this.#run(chunks, this.limits.maxTokens);
+    const results = await this.#run(chunks, this.limits.maxTokens, {});
     this.embedded.add(this.runs.length - 1);
     return results.map((of) =>
       of.map((result) => Float32Array.of(result instanceof ForgeError ? NaN : result.token))
     );
+  }
+
+  #runSteps(
+    chunks: readonly Chunk[],
+    { nSteps = 1, endTokens = [] }: RunOptions,
+    replaced: StepResult | undefined,
+  ): StepResult[][] {
+    const ends = new Set(Array.from(endTokens));
+    const results: StepResult[][] = chunks.map(() => []);
+    let now = chunks;
+    for (let step = 1;; step++) {
+      this.nSteps++;
+      const chosen = now.map((chunk) => {
+        this.#write(chunk);
+        return chunk.outputs.map((output) => replaced ?? this.#result(chunk, output));
+      });
+      chosen.forEach((some, i) => results[i]!.push(...some));
+      const tokens = chosen.flat().map((result) =>
+        result instanceof ForgeError ? -1 : result.token
+      );
+      if (step === nSteps || tokens.some((id) => id < 0 || ends.has(id))) return results;
+      now = now.map(({ table, start, outputs }, i) => {
+        assertEquals([chunks[i]!.tokens.length, outputs.length], [1, 1]);
+        return { table, tokens: [tokens[i]!], start: start + 1, outputs };
+      });
+    }
   }
 
   cancel(): void {

@@ -86,6 +86,11 @@ export class Speculator {
     );
   }
 
+  /** Whether guesses are asked for whatever they cost: every step is to be offered some. */
+  get isBound(): boolean {
+    return this.#length !== undefined;
+  }
+
   /** Takes note of what a step that only decodes has cost. */
   measure(rows: number, milliseconds: number): void {
     this.#costs.measure(rows, milliseconds);

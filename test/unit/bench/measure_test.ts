@@ -2,7 +2,7 @@ import { assert, assertEquals, assertRejects } from "@std/assert";
 import type { StepResult } from "../../../src/backend.ts";
 import { measure, type MeasuredRunner, type Sample } from "../../../src/bench/measure.ts";
 import { KvPages, PageTable } from "../../../src/engine/kv_pages.ts";
-import type { Chunk } from "../../../src/engine/runner.ts";
+import type { Chunk, RunOptions } from "../../../src/engine/runner.ts";
 import { ForgeError } from "../../../src/errors.ts";
 
 interface Call {
@@ -38,7 +38,7 @@ class FakeRunner implements MeasuredRunner {
     return table;
   }
 
-  run(chunks: readonly Chunk[], signal?: AbortSignal): Promise<StepResult[][]> {
+  run(chunks: readonly Chunk[], { signal }: RunOptions = {}): Promise<StepResult[][]> {
     if (signal?.aborted) return Promise.reject(new ForgeError("cancelled", "stopped"));
     this.calls.push(chunks.map(({ table, tokens, start, outputs }) => {
       for (const token of Array.from(tokens)) assert(token >= 0 && token < this.vocabSize);

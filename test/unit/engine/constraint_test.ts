@@ -8,6 +8,7 @@ import {
   type GenerationRequest,
 } from "../../../src/engine/generate.ts";
 import { Scheduler } from "../../../src/engine/scheduler.ts";
+import { StepPace } from "../../../src/engine/step_pace.ts";
 import { ForgeError } from "../../../src/errors.ts";
 import { load } from "../../../src/mod.ts";
 import {
@@ -34,7 +35,9 @@ async function tell(constraint: Places, rest: Partial<GenerationRequest> = {}, m
   const request = fakeRequest([900, 901], maxTokens, { constraint, ...rest });
   const tokens: number[] = [];
   let end: GenerationEnd | undefined;
-  for await (const piece of generate(new Scheduler(runner), noTokenizer, request)) {
+  for await (
+    const piece of generate(new Scheduler(runner, undefined, new StepPace(1)), noTokenizer, request)
+  ) {
     if (piece.token !== undefined) tokens.push(piece.token);
     end = piece.end;
   }

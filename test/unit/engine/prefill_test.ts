@@ -3,6 +3,7 @@ import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
 import { openBackend } from "../../../src/engine/open_backend.ts";
 import { PAGE_TOKENS, type RunLimits, Runner } from "../../../src/engine/runner.ts";
 import { Scheduler } from "../../../src/engine/scheduler.ts";
+import { StepPace } from "../../../src/engine/step_pace.ts";
 import { lastLogits, scoreTokens } from "../../../src/engine/score.ts";
 import { openCheckpoint } from "../../../src/formats/checkpoint.ts";
 import { load } from "../../../src/mod.ts";
@@ -40,7 +41,7 @@ async function withScheduler(
     const { lm } = loadModel(backend, openCheckpoint(folder));
     const runner = await Runner.open(backend, lm, { contextLength: CONTEXT, kvType: "F32" });
     Object.defineProperty(runner, "limits", { value: { ...runner.limits, ...limits } });
-    const scheduler = new Scheduler(runner);
+    const scheduler = new Scheduler(runner, undefined, new StepPace(1));
     await fn(scheduler);
     await scheduler.idle();
     assertEquals(runner.pages.freePages, Math.ceil(CONTEXT / PAGE_TOKENS));

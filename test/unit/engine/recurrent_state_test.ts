@@ -3,6 +3,7 @@ import { assert, assertEquals, assertRejects } from "@std/assert";
 import { generate, type GenerationEnd } from "../../../src/engine/generate.ts";
 import { stateSlots } from "../../../src/engine/kv_size.ts";
 import { Scheduler } from "../../../src/engine/scheduler.ts";
+import { StepPace } from "../../../src/engine/step_pace.ts";
 import { scoreTokens } from "../../../src/engine/score.ts";
 import { ForgeError } from "../../../src/errors.ts";
 import { load, type Model } from "../../../src/mod.ts";
@@ -28,7 +29,7 @@ class Bench {
 
   constructor(options: Partial<FakeOptions> = {}) {
     this.runner = new FakeRunner({ nPages: 100, nSlots: 8, ...options });
-    this.scheduler = new Scheduler(this.runner);
+    this.scheduler = new Scheduler(this.runner, undefined, new StepPace(1));
   }
 
   /** What the model says, which must be right, and how it ended. */

@@ -228,12 +228,12 @@ Deno.test("a signal stops the run in progress and nothing after it", async () =>
   const { runner, step } = await open(100);
   using table = runner.newSequence();
   const chunk = chunkOf(table, [1], 0);
-  const stopped = () => runner.run([chunk], AbortSignal.abort());
+  const stopped = () => runner.run([chunk], { signal: AbortSignal.abort() });
   assertEquals((await assertRejects(stopped, ForgeError)).code, "cancelled");
   assertEquals(step.runs.length, 0);
 
   const controller = new AbortController();
-  const run = runner.run([chunk], controller.signal);
+  const run = runner.run([chunk], { signal: controller.signal });
   controller.abort();
   assertEquals(step.cancels, 1);
   const cancelled = assertRejects(() => run, ForgeError);
@@ -241,7 +241,7 @@ Deno.test("a signal stops the run in progress and nothing after it", async () =>
   await cancelled;
 
   const late = new AbortController();
-  const ended = runner.run([chunk], late.signal);
+  const ended = runner.run([chunk], { signal: late.signal });
   await step.end();
   await ended;
   late.abort();
@@ -290,4 +290,27 @@ Deno.test("a shared page is never written", async () => {
   runner.pages.release(second!);
   runner.copyPage(first!, second!);
   assertEquals(copies, ["0→1", "0→1"]);
+});
+
+Deno.test("a run of several steps makes room for all of them, and sorts what comes back", async () => {
+  const { runner, step } = await open(192, 100, { maxSequences: 2, cacheTokens: 384 });
+  using first = runner.newSequence();
+  using second = runner.newSequence();
+  const outputs = [{ ...UNSAMPLED, forcedToken: undefined, row: 0 }];
+  step.results = [1, 2, 3, 4].map((token) => ({ token, logprob: 0, top: [] }));
+  const chunks = [
+    { table: first, tokens: [5], start: 62, outputs },
+    { table: second, tokens: [6], start: 3, outputs },
+  ];
+  const run = runner.run(chunks, { nSteps: 3, endTokens: [9] });
+  assertEquals([first.pages.length, second.pages.length], [2, 1]);
+  const { nSteps, endTokens } = step.runs[0]!;
+  assertEquals([nSteps, endTokens], [3, [9]]);
+  await step.end();
+  const tokens = (await run).map((results) =>
+    results.map((result) => result instanceof ForgeError ? -1 : result.token)
+  );
+  assertEquals(tokens, [[1, 3], [2, 4]]);
+  const beyond = () => runner.run([{ ...chunks[0]!, start: 191 }], { nSteps: 2 });
+  await assertRejects(beyond, ForgeError, "193 tokens do not fit the context of 192");
 });

@@ -6,6 +6,7 @@ import {
   type GenerationRequest,
 } from "../../../src/engine/generate.ts";
 import { Scheduler } from "../../../src/engine/scheduler.ts";
+import { StepPace } from "../../../src/engine/step_pace.ts";
 import { lastLogits, scoreTokens } from "../../../src/engine/score.ts";
 import { ForgeError } from "../../../src/errors.ts";
 import {
@@ -31,7 +32,7 @@ class Bench {
 
   constructor(options: FakeOptions) {
     this.runner = new FakeRunner(options);
-    this.scheduler = new Scheduler(this.runner);
+    this.scheduler = new Scheduler(this.runner, undefined, new StepPace(1));
   }
 
   async tell(

@@ -17,6 +17,7 @@ import {
   CONTROL_WORDS,
   HEADER_WORDS,
   LOGITS_NAN,
+  NOT_RUN,
   NOTHING_ALLOWED,
   RESULT_WORDS,
   SAMPLING_WORDS,
@@ -239,5 +240,6 @@ Deno.test("abi: result flags", () => {
   assertEquals(Object.fromEntries(enumOf("FORGE_LOGITS_NAN")), {
     FORGE_LOGITS_NAN: LOGITS_NAN,
     FORGE_NOTHING_ALLOWED: NOTHING_ALLOWED,
+    FORGE_NOT_RUN: NOT_RUN,
   });
 });

@@ -52,7 +52,9 @@ function unpack(block: Int32Array) {
   const header = reader.struct("forge_step_header");
   const { n_tokens = 0, n_outputs = 0, n_sequences = 0, n_pages = 0 } = header;
   const { n_history = 0, n_bias = 0, mask_words = 0, n_masks = 0 } = header;
+  const { n_steps, n_end_tokens = 0 } = header;
   const parts = {
+    nSteps: n_steps,
     tokens: reader.array("int32", n_tokens),
     positions: reader.array("int32", n_tokens),
     sequences: reader.array("int32", n_tokens),
@@ -63,6 +65,8 @@ function unpack(block: Int32Array) {
     history: reader.array("int32", n_history),
     biasIds: reader.array("int32", n_bias),
     biasValues: reader.array("float", n_bias),
+    endTokens: reader.array("int32", n_end_tokens),
+    historySizes: reader.array("uint32", n_outputs),
     masks: Array.from({ length: n_masks }, () => reader.array("uint32", mask_words)),
   };
   assertEquals(reader.left, 0, "nothing follows the last array");
@@ -123,6 +127,14 @@ Deno.test("step block: a slot of recurrent state for each sequence", () => {
   assertEquals(unpack(block.pack({ ...inputs, slots: [7, 2] })).slots, [7, 2]);
   // Words are used again: nothing of the run before may be left.
   assertEquals(unpack(block.pack(inputs)).slots, [0, 0]);
+});
+
+Deno.test("step block: several steps", () => {
+  const outputs = [outputRow(0, { historySize: 64 }), outputRow(1)];
+  const block = unpack(new InputBlock().pack({ ...inputs, outputs, nSteps: 3, endTokens: [2, 9] }));
+  assertEquals([block.nSteps, block.endTokens, block.historySizes], [3, [2, 9], [64, 0]]);
+  const once = unpack(new InputBlock().pack({ ...inputs, outputs }));
+  assertEquals([once.nSteps, once.endTokens], [1, []]);
 });
 
 Deno.test("step block: an output without wishes", () => {

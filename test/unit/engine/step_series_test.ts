@@ -1,0 +1,82 @@
+/** Runs of several steps: who may be in one, and what becomes of tokens that nobody wants. */
+import { assert, assertEquals } from "@std/assert";
+import { generate, type GenerationRequest } from "../../../src/engine/generate.ts";
+import { Scheduler } from "../../../src/engine/scheduler.ts";
+import { StepPace } from "../../../src/engine/step_pace.ts";
+import { fakeAnswer, fakeRequest, FakeRunner, noTokenizer } from "../../support/fake_runner.ts";
+
+const PROMPT = [3, 1, 4, 1, 5];
+
+async function tell(
+  scheduler: Scheduler,
+  maxTokens: number,
+  rest: Partial<GenerationRequest> = {},
+): Promise<number[]> {
+  const tokens: number[] = [];
+  const request = fakeRequest(PROMPT, maxTokens, rest);
+  for await (const { token } of generate(scheduler, noTokenizer, request)) {
+    if (token !== undefined) tokens.push(token);
+  }
+  return tokens;
+}
+
+/** Steps cost nothing here: a run has as many as the pace allows. */
+function paced(most: number, options: ConstructorParameters<typeof FakeRunner>[0]) {
+  const runner = new FakeRunner(options);
+  return { runner, scheduler: new Scheduler(runner, undefined, new StepPace(most)) };
+}
+
+Deno.test("step series: a step shows what one costs, then runs have several", async () => {
+  const { runner, scheduler } = paced(4, { nPages: 20 });
+  assertEquals(await tell(scheduler, 12), fakeAnswer(PROMPT, 12));
+  // The prompt gives a token, and so does the step that is timed.
+  assertEquals(runner.runs.map(([chunk]) => chunk!.start), [0, 5, 6, 10, 14]);
+  assertEquals(runner.nSteps, 1 + 1 + 4 + 4 + 2);
+});
+
+Deno.test("step series: an end token ends the run", async () => {
+  const { runner, scheduler } = paced(8, { nPages: 20 });
+  const answer = fakeAnswer(PROMPT, 20);
+  const tokens = await tell(scheduler, 20, { endTokens: new Set([answer[4]!]) });
+  assertEquals(tokens, answer.slice(0, 4));
+  assertEquals(runner.nSteps, 5);
+});
+
+Deno.test("step series: one whose reader leaves does not change the others", async () => {
+  const { runner, scheduler } = paced(6, { nPages: 40, nSlots: 6 });
+  const leave = async () => {
+    for await (const { token } of generate(scheduler, noTokenizer, fakeRequest([7, 7], 50))) {
+      if (token !== undefined && runner.nSteps > 9) break;
+    }
+  };
+  const [, tokens] = await Promise.all([leave(), tell(scheduler, 30)]);
+  assertEquals(tokens, fakeAnswer(PROMPT, 30));
+  await scheduler.idle();
+  // What goes on from either finds states and pages that belong together; the runner checks it.
+  const next = [7, 7, ...fakeAnswer([7, 7], 4), 1];
+  const told: number[] = [];
+  for await (const { token } of generate(scheduler, noTokenizer, fakeRequest(next, 5))) {
+    if (token !== undefined) told.push(token);
+  }
+  assertEquals(told, fakeAnswer(next, 5));
+});
+
+Deno.test("step series: runs become shorter where pages run out, and nobody gives way", async () => {
+  const { runner, scheduler } = paced(8, { nPages: 8, pageTokens: 2, maxSequences: 2 });
+  const told = await Promise.all([tell(scheduler, 4), tell(scheduler, 3, { stream: 1 })]);
+  assertEquals(told, [fakeAnswer(PROMPT, 4), fakeAnswer(PROMPT, 3)]);
+  assertEquals(scheduler.preemptions, 0);
+  assertEquals(await tell(scheduler, 11), fakeAnswer(PROMPT, 11));
+  await scheduler.idle();
+  runner.checkPages();
+});
+
+Deno.test("step series: long steps are run one by one, short ones together", () => {
+  const pace = new StepPace();
+  assertEquals(pace.steps(1), 1);
+  pace.measure(1, 2.4);
+  pace.measure(8, 30);
+  assertEquals([pace.steps(1), pace.steps(8), pace.steps(2)], [8, 1, 1]);
+  pace.measure(1, 0);
+  assert(pace.steps(1) > 16 && Number.isInteger(pace.steps(1)));
+});
