@@ -21,6 +21,12 @@ export interface ToolCall {
   readonly function: { readonly name: string; readonly arguments: string };
 }
 
+/** How a call goes on, in a stream. */
+export interface CallDelta {
+  readonly index: number;
+  readonly function: { readonly arguments: string };
+}
+
 export interface Message {
   readonly role?: string;
   readonly content?: string | null;
@@ -47,7 +53,9 @@ export interface Choice {
   readonly index: number;
   readonly text?: string;
   readonly message?: Message;
-  readonly delta?: Message;
+  readonly delta?: Omit<Message, "tool_calls"> & {
+    readonly tool_calls?: readonly (ToolCall | CallDelta)[];
+  };
   readonly finish_reason: string | null;
   readonly logprobs: null | { readonly content: readonly ChatLogprob[] } | TextLogprobs;
 }
@@ -156,7 +164,7 @@ export function joined(parts: readonly Answer[], index = 0): Message & { finish:
     assertEquals(finish, "", "nothing follows the end");
     content += choice.delta?.content ?? choice.text ?? "";
     reasoning += choice.delta?.reasoning_content ?? "";
-    calls.push(...choice.delta?.tool_calls ?? []);
+    for (const delta of choice.delta?.tool_calls ?? []) addCall(calls, delta);
     finish = choice.finish_reason ?? "";
   }
   return {
@@ -165,6 +173,24 @@ export function joined(parts: readonly Answer[], index = 0): Message & { finish:
     ...(reasoning === "" ? {} : { reasoning_content: reasoning }),
     ...(calls.length === 0 ? {} : { tool_calls: calls }),
   };
+}
+
+/** Adds what a stream says of a call: that one begins, or how the last one goes on. */
+function addCall(calls: ToolCall[], delta: ToolCall | CallDelta): void {
+  if ("id" in delta) {
+    assertEquals([delta.index, delta.type, delta.function.arguments], [
+      calls.length,
+      "function",
+      "",
+    ]);
+    calls.push(delta);
+    return;
+  }
+  const last = calls.at(-1)!;
+  assertEquals([Object.keys(delta), delta.index], [["index", "function"], calls.length - 1]);
+  assertEquals(Object.keys(delta.function), ["arguments"]);
+  const text = last.function.arguments + delta.function.arguments;
+  calls[calls.length - 1] = { ...last, function: { ...last.function, arguments: text } };
 }
 
 export function user(content: string): { role: string; content: string } {

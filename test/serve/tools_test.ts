@@ -2,12 +2,13 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { TempFolder } from "../support/temp_folder.ts";
 import { writeRandomLlama } from "../support/tiny_llama.ts";
-import { Client, joined, user } from "./client.ts";
+import { type Answer, Client, joined, user } from "./client.ts";
 import { CHAT, GIVEN, scripted } from "./scripted.ts";
 
 /** Templates that show what they are given, and calls as the models of a family write them. */
 const HERMES = `${GIVEN}{# <tool_call> {"name": "arguments"} </tool_call> #}`;
 const MISTRAL = `${GIVEN}{# [TOOL_CALLS] #}`;
+const XML = `${GIVEN}{# <tool_call><function=x><parameter=y> #}`;
 const LLAMA = `${GIVEN}{# {"name": x, "parameters": y} <|start_header_id|> #}`;
 
 const PARAMETERS = {
@@ -60,6 +61,82 @@ Deno.test("serve: calls in the way of Hermes and Qwen, beside content", async ()
     const plain = await client.chat(body);
     assertEquals(plain.choices[0]!.message!.content, script.join(""));
     assertEquals(plain.choices[0]!.finish_reason, "stop");
+  }
+});
+
+/** What a stream says of calls, a text for each event. */
+function callEvents(parts: readonly Answer[]): string[] {
+  return parts.flatMap(({ choices }) => choices.flatMap(({ delta }) => delta?.tool_calls ?? []))
+    .map((call) => {
+      const { index, function: told } = call;
+      return "id" in call ? `${index} ${call.function.name}` : `${index} ${told.arguments}`;
+    });
+}
+
+Deno.test("serve: in a stream a call begins with its name, and its arguments come as they are written", async () => {
+  const city = ['{"name": "wea', 'ther", "arguments": ', '{"city"', ': "Ro', 'me"}', "}"];
+  const now = '{"name": "now", "arguments": {}}';
+  const xml = [
+    "<function=weather>\n<parameter=",
+    "city>\nRome\n</parameter>\n",
+    "<parameter=days>",
+  ];
+  for (
+    const [chatTemplate, script, events] of [
+      [HERMES, [
+        "Look: ",
+        "<tool_call>\n",
+        ...city,
+        "\n</tool_call>",
+        `<tool_call>${now}</tool_call>`,
+      ], ["0 weather", '0 {"city"', '0 :"Ro', '0 me"}', "1 now", "1 {}"]],
+      [MISTRAL, ["[TOOL_CALLS][", ...city, ", ", `${now}]`], [
+        "0 weather",
+        '0 {"city"',
+        '0 :"Ro',
+        '0 me"}',
+        "1 now",
+        "1 {}",
+      ]],
+      [LLAMA, ["<|python_tag|>", ...city], [
+        "0 weather",
+        '0 {"city"',
+        '0 :"Ro',
+        '0 me"}',
+      ]],
+      [XML, ["<tool_call>", ...xml, "3</parameter>", "</function>\n</tool_call>"], [
+        "0 weather",
+        '0 {"city":"Rome"',
+        '0 ,"days":3',
+        "0 }",
+      ]],
+    ] as const
+  ) {
+    using folder = new TempFolder();
+    await using client = await scripted(folder, script, { chatTemplate });
+    const parts = await client.stream(CHAT, ASK);
+    assertEquals(callEvents(parts), [...events]);
+    const streamed = joined(parts);
+    const { choices: [choice] } = await client.chat(ASK);
+    assertEquals([streamed.finish, choice!.finish_reason], ["tool_calls", "tool_calls"]);
+    assertEquals(
+      streamed.tool_calls!.map(({ function: call }) => call),
+      choice!.message!.tool_calls!.map(({ function: call }) => call),
+    );
+    assertEquals(streamed.content, choice!.message!.content ?? "");
+  }
+});
+
+Deno.test("serve: a call that is cut off in its arguments stays open, and the answer says so", async () => {
+  using folder = new TempFolder();
+  const script = ["<tool_call>\n", '{"name": "now", "arguments": {"zone"', ': "UTC"}', "}"];
+  await using client = await scripted(folder, script, { chatTemplate: HERMES });
+  const body = { ...ASK, max_tokens: 2 };
+  const { choices: [choice] } = await client.chat(body);
+  const streamed = joined(await client.stream(CHAT, body));
+  assertEquals([choice!.finish_reason, streamed.finish], ["length", "length"]);
+  for (const [call] of [choice!.message!.tool_calls!, streamed.tool_calls!]) {
+    assertEquals(call!.function, { name: "now", arguments: '{"zone"' });
   }
 });
 
@@ -149,7 +226,7 @@ for (const [family, chatTemplate] of Object.entries({ HERMES, MISTRAL, LLAMA }))
       assertEquals(streamed.tool_calls![0]!.function, call!.function);
     }
     assert(weathers >= 2);
-    // Cut off, it is no call.
+    // Cut off before its name, it is no call.
     const cut = await client.chat({ ...ASK, tool_choice: "required", max_tokens: 3 });
     assertEquals(cut.choices[0]!.finish_reason, "length");
     assertEquals(cut.choices[0]!.message!.tool_calls, undefined);
@@ -238,13 +315,15 @@ Deno.test("serve: a call that a model begins by itself conforms too, where its m
         logit_bias: { [idOf(open)]: 7 },
       });
       const { content, tool_calls = [] } = choice!.message!;
-      for (const { function: { name, arguments: text } } of tool_calls) {
+      // What is cut off stays open, and the answer says so.
+      const whole = choice!.finish_reason === "length" ? tool_calls.slice(0, -1) : tool_calls;
+      for (const { function: { name, arguments: text } } of whole) {
         calls++;
         const args = JSON.parse(text);
         assert(typeof args === "object");
         if (name === "weather") assert(["Rome", "Oslo"].includes(args.city), text);
       }
-      // Only what is cut off is no call.
+      // Only what is cut off before it can be told is no call.
       if (content?.includes(open)) {
         assertEquals(choice!.finish_reason, tool_calls.length > 0 ? "tool_calls" : "length");
       }
@@ -327,11 +406,10 @@ Deno.test("serve: tools that cannot be used are refused", async () => {
     ] as const
   ) assertStringIncludes((await client.refusal(CHAT, body)).message, message);
 
-  const xml = `${GIVEN}{# <tool_call><function=x><parameter=y> #}`;
   {
     using other = new TempFolder();
     const call = "<tool_call><function=now></function></tool_call>";
-    await using client = await scripted(other, [call], { chatTemplate: xml });
+    await using client = await scripted(other, [call], { chatTemplate: XML });
     assertEquals((await client.chat(ASK)).choices[0]!.finish_reason, "tool_calls");
     const { param } = await client.refusal(CHAT, { ...ASK, tool_choice: "required" });
     assertEquals(param, "tool_choice");

@@ -3,12 +3,10 @@
  * model calls of the past and what a call looks like.
  */
 import { isJsonObject, type JsonObject, type JsonValue } from "../../formats/json.ts";
-import type { Part } from "./text_feed.ts";
+import { JsonCalls } from "./json_calls.ts";
+import type { CallBody } from "./text_feed.ts";
 import type { Tool } from "./tools.ts";
-import { parseXmlCall } from "./xml_calls.ts";
-
-/** A tool call that was read from an answer. */
-export type Call = Extract<Part, { kind: "call" }>;
+import { XmlCall } from "./xml_calls.ts";
 
 /** One way to write calls. */
 export interface CallFormat {
@@ -85,47 +83,21 @@ export function findCallFormat(template: string): CallFormat | undefined {
 }
 
 /**
- * The calls that a text between the marks of a format is.
+ * Reads what stands behind a format's mark.
  *
+ * @param mark as it stood in the answer
  * @param tools by their names, the schemas of their arguments
- * @returns `undefined` where it is something else
+ * @param most calls that are wanted
  */
-export function parseCalls(
+export function readBody(
   format: CallFormat,
-  text: string,
+  mark: string,
   tools: ReadonlyMap<string, JsonObject>,
-): Call[] | undefined {
-  let calls: (Call | undefined)[];
-  try {
-    if (format.syntax === "xml") {
-      const call = parseXmlCall(text, tools);
-      return call && [{ kind: "call", name: call.name, arguments: JSON.stringify(call.arguments) }];
-    }
-    const value: JsonValue = JSON.parse(text);
-    const list = format.isList && Array.isArray(value) ? value : [value];
-    calls = list.map((one) => parseCall(one, tools));
-  } catch {
-    // No JSON, or nested more deeply than JSON can be written.
-    return undefined;
-  }
-  return calls.length > 0 && calls.every((call) => call !== undefined) ? calls : undefined;
-}
-
-/** The arguments of a call as JSON, from a text; `undefined` where it is no object. */
-export function parseArguments(text: string): string | undefined {
-  try {
-    const value: JsonValue = JSON.parse(text);
-    return isJsonObject(value) ? JSON.stringify(value) : undefined;
-  } catch {
-    return undefined;
-  }
-}
-
-function parseCall(value: JsonValue, tools: ReadonlyMap<string, JsonObject>): Call | undefined {
-  if (!isJsonObject(value)) return undefined;
-  const { name, arguments: args = value.parameters ?? {} } = value;
-  if (typeof name !== "string" || !tools.has(name) || !isJsonObject(args)) return undefined;
-  return { kind: "call", name, arguments: JSON.stringify(args) };
+  most: number,
+): CallBody {
+  return format.syntax === "xml"
+    ? new XmlCall(mark, tools)
+    : new JsonCalls(mark, format.isList, (name) => tools.has(name), most);
 }
 
 /**

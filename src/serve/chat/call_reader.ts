@@ -1,6 +1,6 @@
 import type { JsonObject } from "../../formats/json.ts";
-import { type CallFormat, parseCalls } from "./call_formats.ts";
-import { heldLength, type Part, type PartReader } from "./text_feed.ts";
+import { type CallFormat, readBody } from "./call_formats.ts";
+import { type CallBody, heldLength, type Part, type PartReader } from "./text_feed.ts";
 
 /** All of an answer is content. */
 export class ContentReader implements PartReader {
@@ -22,10 +22,10 @@ export class CallReader implements PartReader {
   readonly #tools: ReadonlyMap<string, JsonObject>;
   readonly #most: number;
   #held = "";
-  /** The mark that began the call which is being read, and the white space before it. */
-  #mark: string | undefined;
-  /** How far a call's end was looked for. */
-  #searched = 0;
+  /** What stands behind the mark that was read last, until it ends. */
+  #body: CallBody | undefined;
+  /** Whether a call has ended whose mark of the end may follow. */
+  #isClosing = false;
   #hasContent = false;
   #nCalls = 0;
 
@@ -43,43 +43,51 @@ export class CallReader implements PartReader {
     this.#format = format;
     this.#tools = tools;
     this.#most = most;
-    this.#mark = isCall ? "" : undefined;
+    if (isCall) this.#beginCall("");
   }
 
   push(text: string): Part[] {
     const parts: Part[] = [];
-    if (this.#nCalls >= this.#most) return parts;
     this.#held += text;
-    while (this.#mark === undefined ? this.#readContent(parts) : this.#readCall(parts));
+    while (this.#step(parts));
     return parts;
   }
 
   end(): Part[] {
     const parts: Part[] = [];
-    if (this.#mark === undefined) {
+    if (this.#body !== undefined) {
+      parts.push(...this.#body.end());
+      this.#content(parts, this.#body.unsaid);
+    } else if (!this.#isClosing && (this.#nCalls === 0 || this.#held.trim() !== "")) {
       // What is between calls, or after them, is white space alone.
-      if (this.#nCalls === 0 || this.#held.trim() !== "") this.#content(parts, this.#held);
-    } else if (!this.#finishCall(parts, this.#held)) {
-      this.#content(parts, this.#mark + this.#held);
+      this.#content(parts, this.#held);
     }
     this.#held = "";
     return parts;
   }
 
-  /** @returns whether a call begins */
+  /** @returns whether something was read, so that more may be */
+  #step(parts: Part[]): boolean {
+    if (this.#body !== undefined) return this.#readCall(this.#body, parts);
+    if (this.#nCalls >= this.#most) {
+      this.#held = "";
+      return false;
+    }
+    return this.#isClosing ? this.#readClose() : this.#readContent(parts);
+  }
+
   #readContent(parts: Part[]): boolean {
     const { open, mayBeBare } = this.#format;
     const start = this.#held.indexOf(open);
     if (mayBeBare && !this.#hasContent && this.#held.trimStart().startsWith("{")) {
-      this.#mark = "";
+      this.#beginCall("");
       return true;
     }
     if (start >= 0) {
       const content = this.#held.slice(0, start).trimEnd();
       this.#content(parts, content);
-      this.#mark = this.#held.slice(content.length, start + open.length);
+      this.#beginCall(this.#held.slice(content.length, start + open.length));
       this.#held = this.#held.slice(start + open.length);
-      this.#searched = 0;
       return true;
     }
     const certain = this.#held.slice(0, this.#held.length - heldLength(this.#held, [open]));
@@ -90,33 +98,30 @@ export class CallReader implements PartReader {
     return false;
   }
 
-  /** @returns whether a call ends */
-  #readCall(parts: Part[]): boolean {
-    const { close } = this.#format;
-    if (close === undefined) return false;
-    // The mark may also be a part of the arguments.
-    for (;;) {
-      const end = this.#held.indexOf(close, this.#searched);
-      if (end < 0) {
-        this.#searched = Math.max(0, this.#held.length - close.length + 1);
-        return false;
-      }
-      this.#searched = end + 1;
-      if (!this.#finishCall(parts, this.#held.slice(0, end))) continue;
-      this.#held = this.#held.slice(end + close.length);
-      this.#mark = undefined;
-      if (this.#nCalls < this.#most) return true;
-      this.#held = "";
-      return false;
-    }
+  #beginCall(mark: string): void {
+    this.#body = readBody(this.#format, mark, this.#tools, this.#most - this.#nCalls);
   }
 
-  #finishCall(parts: Part[], text: string): boolean {
-    const calls = parseCalls(this.#format, text, this.#tools);
-    if (calls === undefined) return false;
-    const wanted = calls.slice(0, this.#most - this.#nCalls);
-    parts.push(...wanted);
-    this.#nCalls += wanted.length;
+  #readCall(body: CallBody, parts: Part[]): boolean {
+    const read = body.push(this.#held);
+    this.#held = "";
+    parts.push(...read);
+    this.#nCalls += read.filter(({ kind }) => kind === "call").length;
+    if (body.state === "open") return false;
+    this.#isClosing = body.state === "ended" && this.#format.close !== undefined;
+    this.#content(parts, body.state === "broken" ? body.unsaid : "");
+    this.#held = body.rest;
+    this.#body = undefined;
+    return true;
+  }
+
+  /** Takes off the mark that ends a call, if it is there. @returns whether that is known */
+  #readClose(): boolean {
+    const { close = "" } = this.#format;
+    const text = this.#held.trimStart();
+    if (!text.startsWith(close) && close.startsWith(text)) return false;
+    if (text.startsWith(close)) this.#held = text.slice(close.length);
+    this.#isClosing = false;
     return true;
   }
 

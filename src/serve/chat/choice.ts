@@ -6,13 +6,22 @@ import { finishReason } from "../finish_reason.ts";
 import { chatLogprobs } from "../logprobs.ts";
 import type { Part, PartReader } from "./text_feed.ts";
 
+/** A call of a tool, as far as it is known. */
+interface ToolCall {
+  readonly id: string;
+  readonly name: string;
+  arguments: string;
+}
+
 /** One answer in a chat: its thoughts, its content and its calls of tools. */
 export class ChatChoice implements Choice {
   readonly #index: number;
   readonly #reader: PartReader;
   readonly #tokenizer: Tokenizer;
   readonly #hasLogprobs: boolean;
-  readonly #calls: JsonObject[] = [];
+  readonly #calls: ToolCall[] = [];
+  /** Whether the last of them is complete. */
+  #isCallOpen = false;
   readonly #logprobs: JsonObject[] = [];
   #reasoning = "";
   #content = "";
@@ -33,7 +42,10 @@ export class ChatChoice implements Choice {
     if (this.#hasLogprobs) this.#logprobs.push(...chatLogprobs(this.#tokenizer, piece));
     const parts = this.#reader.push(piece.text);
     if (piece.end !== undefined) parts.push(...this.#reader.end());
-    for (const part of parts) this.#deltas.push(this.#add(part));
+    for (const part of parts) {
+      const delta = this.#add(part);
+      if (delta !== undefined) this.#deltas.push(delta);
+    }
   }
 
   news(): JsonObject[] {
@@ -59,15 +71,15 @@ export class ChatChoice implements Choice {
         role: "assistant",
         content: isSilent ? null : this.#content,
         ...(this.#reasoning === "" ? {} : { reasoning_content: this.#reasoning }),
-        ...(this.#calls.length === 0 ? {} : { tool_calls: this.#calls }),
+        ...(this.#calls.length === 0 ? {} : { tool_calls: this.#calls.map(written) }),
       },
       logprobs: this.#hasLogprobs ? { content: this.#logprobs } : null,
       finish_reason: this.#finishReason(),
     };
   }
 
-  /** Adds a part to the whole. @returns what a stream says of it */
-  #add(part: Part): JsonObject {
+  /** Adds a part to the whole. @returns what a stream says of it, where that is anything */
+  #add(part: Part): JsonObject | undefined {
     if (part.kind === "reasoning") {
       this.#reasoning += part.text;
       return { reasoning_content: part.text };
@@ -76,16 +88,33 @@ export class ChatChoice implements Choice {
       this.#content += part.text;
       return { content: part.text };
     }
-    const { name, arguments: args } = part;
-    const call = { id: callId(), type: "function", function: { name, arguments: args } };
-    const index = this.#calls.push(call) - 1;
-    return { tool_calls: [{ index, ...call }] };
+    if (part.kind === "call") {
+      this.#isCallOpen = true;
+      const call = { id: callId(), name: part.name, arguments: "" };
+      const index = this.#calls.push(call) - 1;
+      return { tool_calls: [{ index, ...written(call) }] };
+    }
+    if (part.kind === "called") {
+      this.#isCallOpen = false;
+      return undefined;
+    }
+    const index = this.#calls.length - 1;
+    this.#calls[index]!.arguments += part.text;
+    return { tool_calls: [{ index, function: { arguments: part.text } }] };
   }
 
   #finishReason(): string | null {
     if (this.end === undefined) return null;
-    return this.#calls.length > 0 ? "tool_calls" : finishReason(this.end.finishReason);
+    // A call that was cut off says so, as OpenAI's API does.
+    const isCut = this.#isCallOpen && this.end.finishReason === "length";
+    if (this.#calls.length > 0 && !isCut) return "tool_calls";
+    return finishReason(this.end.finishReason);
   }
+}
+
+/** A call as OpenAI's API writes it. */
+function written({ id, name, arguments: args }: ToolCall): JsonObject {
+  return { id, type: "function", function: { name, arguments: args } };
 }
 
 /** Nine letters and digits: templates of Mistral's models take no other. */

@@ -7,7 +7,7 @@ import type { Model } from "../../engine/model.ts";
 import type { GenerateOptions } from "../../engine/options.ts";
 import { constraintName } from "../../constrain/spec.ts";
 import { RequestError } from "../../requests/values.ts";
-import { parseArguments } from "./call_formats.ts";
+import { CallArguments } from "./call_arguments.ts";
 import { ContentReader } from "./call_reader.ts";
 import type { ChatRequest, Dialect } from "./dialect.ts";
 import { heldLength, type Part, type PartReader } from "./text_feed.ts";
@@ -93,9 +93,12 @@ function demandedCall(
 }
 
 /** What a message is, by its header. */
-type Body =
+type Header =
   | { readonly kind: "reasoning" | "content" }
   | { readonly kind: "call"; readonly name: string };
+
+/** A message that is being read; of calls that are not wanted, nothing is. */
+type Body = { readonly kind: "reasoning" | "content" | "dropped" } | CallArguments;
 
 /** Reads the messages of an answer. A call that is none of a known tool is content. */
 export class HarmonyReader implements PartReader {
@@ -110,12 +113,12 @@ export class HarmonyReader implements PartReader {
   /**
    * @param names of the tools
    * @param most calls that are wanted
-   * @param body the message that the prompt has begun
+   * @param header of the message that the prompt has begun
    */
-  constructor(names: ReadonlySet<string>, most: number, body?: Body) {
+  constructor(names: ReadonlySet<string>, most: number, header?: Header) {
     this.#names = names;
     this.#most = most;
-    this.#body = body;
+    if (header !== undefined) this.#begin(header);
   }
 
   push(text: string): Part[] {
@@ -144,13 +147,16 @@ export class HarmonyReader implements PartReader {
     if (end < 0) return false;
     const header = this.#held.slice(0, end);
     this.#held = this.#held.slice(end + MESSAGE.length);
-    this.#begin(bodyOf(header));
+    this.#begin(readHeader(header));
     return true;
   }
 
-  #begin(body: Body): void {
+  #begin(header: Header): void {
     this.#isFirst = false;
-    this.#body = body;
+    if (header.kind !== "call") this.#body = header;
+    else if (!this.#names.has(header.name)) this.#body = { kind: "content" };
+    else if (this.#nCalls >= this.#most) this.#body = { kind: "dropped" };
+    else this.#body = new CallArguments(header.name);
   }
 
   /** @returns whether the message ends */
@@ -164,23 +170,25 @@ export class HarmonyReader implements PartReader {
       this.#body = undefined;
       return true;
     }
-    if (body.kind === "call") return false;
     const certain = this.#held.length - heldLength(this.#held, marks);
-    this.#finish(body, this.#held.slice(0, certain), parts);
+    this.#goOn(body, this.#held.slice(0, certain), parts);
     this.#held = this.#held.slice(certain);
     return false;
   }
 
+  /** Ends a message. */
   #finish(body: Body, text: string, parts: Part[]): void {
-    if (body.kind !== "call") {
-      if (text !== "") parts.push({ kind: body.kind, text });
-      return;
-    }
-    const { name } = body;
-    const args = this.#names.has(name) ? parseArguments(text) : undefined;
-    if (args === undefined) {
-      if (text !== "") parts.push({ kind: "content", text });
-    } else if (this.#nCalls++ < this.#most) parts.push({ kind: "call", name, arguments: args });
+    this.#goOn(body, text, parts);
+    if (body instanceof CallArguments) parts.push(...body.end());
+  }
+
+  #goOn(body: Body, text: string, parts: Part[]): void {
+    if (text === "") return;
+    if (body instanceof CallArguments) {
+      const read = body.push(text);
+      if (read.some(({ kind }) => kind === "call")) this.#nCalls++;
+      parts.push(...read);
+    } else if (body.kind !== "dropped") parts.push({ kind: body.kind, text });
   }
 }
 
@@ -191,8 +199,8 @@ function mayBeHeader(text: string): boolean {
   );
 }
 
-/** What follows a header, such as `<|channel|>commentary to=functions.now <|constrain|>json`. */
-function bodyOf(header: string): Body {
+/** What a header says, such as `<|channel|>commentary to=functions.now <|constrain|>json`. */
+function readHeader(header: string): Header {
   const [, name] = /\bto=functions\.([\w.-]+)/.exec(header) ?? [];
   if (name !== undefined) return { kind: "call", name };
   const isThought = header.includes(`${CHANNEL}analysis`) || /\bto=/.test(header);

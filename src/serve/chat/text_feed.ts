@@ -17,7 +17,12 @@ export function heldLength(text: string, markers: readonly string[]): number {
 export type Part =
   | { readonly kind: "reasoning"; readonly text: string }
   | { readonly kind: "content"; readonly text: string }
-  | { readonly kind: "call"; readonly name: string; readonly arguments: string };
+  /** A call begins. */
+  | { readonly kind: "call"; readonly name: string }
+  /** The arguments of the last call go on: JSON, all pieces together. */
+  | { readonly kind: "arguments"; readonly text: string }
+  /** The last call is complete. */
+  | { readonly kind: "called" };
 
 /** Takes the text of an answer as it comes and says what its parts are. */
 export interface PartReader {
@@ -25,4 +30,14 @@ export interface PartReader {
   push(text: string): Part[];
   /** What was held back, at the end of the text. */
   end(): Part[];
+}
+
+/** Reads what stands behind the mark of a call. */
+export interface CallBody extends PartReader {
+  /** Whether there is more to come, its calls are complete, or the text is no call, or none any more. */
+  readonly state: "open" | "ended" | "broken";
+  /** What was read and not told: content, where no call comes of it. */
+  readonly unsaid: string;
+  /** What was not read, of a body that is not open. */
+  readonly rest: string;
 }

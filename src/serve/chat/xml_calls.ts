@@ -1,38 +1,113 @@
+import { isJsonObject, type JsonObject, type JsonValue } from "../../formats/json.ts";
+import type { CallBody, Part } from "./text_feed.ts";
+
+const PARAMETER = "<parameter=";
+const PARAMETER_END = "</parameter>";
+const FUNCTION_END = "</function>";
+
 /**
- * Calls in the way of Qwen3-Coder and Qwen3.5, which stand between `<tool_call>` marks, too:
+ * Reads a call in the way of Qwen3-Coder and Qwen3.5, which stands between `<tool_call>` marks, too:
  *
  *     <function=NAME>
  *     <parameter=KEY>
  *     value
  *     </parameter>
  *     </function>
- */
-import { isJsonObject, type JsonObject, type JsonValue } from "../../formats/json.ts";
-
-/**
- * The function that a text calls, and its arguments as an object.
  *
- * @param tools by their names, the schemas of their arguments
- * @returns `undefined` where the text is no call of one of them
+ * What JSON a value is depends on all of it, so that arguments are told a parameter at a time.
  */
-export function parseXmlCall(
-  text: string,
-  tools: ReadonlyMap<string, JsonObject>,
-): { readonly name: string; readonly arguments: JsonObject } | undefined {
-  const [, name = "", body = ""] = /^\s*<function=([\w.-]+)>(.*)<\/function>\s*$/s.exec(text) ?? [];
-  const schema = tools.get(name);
-  if (schema === undefined) return undefined;
-  const values: [string, JsonValue][] = [];
-  let rest = body.trimStart();
-  while (rest !== "") {
-    const [, key] = /^<parameter=([^<>\n]+)>/.exec(rest) ?? [];
-    const end = rest.indexOf("</parameter>");
-    if (key === undefined || end < 0) return undefined;
-    const value = rest.slice(`<parameter=${key}>`.length, end);
-    values.push([key, readValue(value.replace(/^\n|\n$/g, ""), propertyOf(schema, key))]);
-    rest = rest.slice(end + "</parameter>".length).trimStart();
+export class XmlCall implements CallBody {
+  state: CallBody["state"] = "open";
+  unsaid: string;
+  readonly #tools: ReadonlyMap<string, JsonObject>;
+  #held = "";
+  #name: string | undefined;
+  #isTold = false;
+
+  /**
+   * @param mark what stood before; it is content where no call follows
+   * @param tools by their names, the schemas of their arguments
+   */
+  constructor(mark: string, tools: ReadonlyMap<string, JsonObject>) {
+    this.unsaid = mark;
+    this.#tools = tools;
   }
-  return { name, arguments: Object.fromEntries(values) };
+
+  get rest(): string {
+    return this.#held;
+  }
+
+  push(text: string): Part[] {
+    const parts: Part[] = [];
+    this.#held += text;
+    while (this.state === "open" && this.#step(parts));
+    return parts;
+  }
+
+  end(): Part[] {
+    // What is cut off says nothing that was not told.
+    if (!this.#isTold) this.unsaid += this.#held;
+    this.#held = "";
+    return [];
+  }
+
+  /** @returns whether something was read, so that more may be */
+  #step(parts: Part[]): boolean {
+    const text = this.#held.trimStart();
+    return this.#name === undefined
+      ? this.#readName(text)
+      : this.#readBody(this.#name, text, parts);
+  }
+
+  #readName(text: string): boolean {
+    const [head, name] = /^<function=([\w.-]+)>/.exec(text) ?? [];
+    if (head !== undefined && name !== undefined && this.#tools.has(name)) {
+      this.#name = name;
+      return this.#goOn(text.slice(head.length));
+    }
+    return this.#wait(/^<function=[\w.-]{0,64}$/.test(text) || "<function=".startsWith(text));
+  }
+
+  #readBody(name: string, text: string, parts: Part[]): boolean {
+    if (text.startsWith(FUNCTION_END)) {
+      this.#tell(name, this.#isTold ? "}" : "{}", parts);
+      parts.push({ kind: "called" });
+      this.state = "ended";
+      return this.#goOn(text.slice(FUNCTION_END.length));
+    }
+    const [head, key] = /^<parameter=([^<>\n]+)>/.exec(text) ?? [];
+    if (head === undefined || key === undefined) {
+      const mayBegin = [PARAMETER, FUNCTION_END].some((mark) => mark.startsWith(text)) ||
+        /^<parameter=[^<>\n]*$/.test(text);
+      return this.#wait(mayBegin);
+    }
+    const end = text.indexOf(PARAMETER_END);
+    if (end < 0) return false;
+    const schema = propertyOf(this.#tools.get(name)!, key);
+    const value = readValue(text.slice(head.length, end).replace(/^\n|\n$/g, ""), schema);
+    const before = this.#isTold ? "," : "{";
+    this.#tell(name, `${before}${JSON.stringify(key)}:${JSON.stringify(value)}`, parts);
+    return this.#goOn(text.slice(end + PARAMETER_END.length));
+  }
+
+  #goOn(rest: string): true {
+    if (!this.#isTold) this.unsaid += this.#held.slice(0, this.#held.length - rest.length);
+    this.#held = rest;
+    return true;
+  }
+
+  /** Waits for more, or finds that it is no call. */
+  #wait(mayBeCall: boolean): false {
+    if (!mayBeCall) this.state = "broken";
+    return false;
+  }
+
+  #tell(name: string, text: string, parts: Part[]): void {
+    if (!this.#isTold) parts.push({ kind: "call", name });
+    parts.push({ kind: "arguments", text });
+    this.#isTold = true;
+    this.unsaid = "";
+  }
 }
 
 function propertyOf({ properties }: JsonObject, key: string): JsonValue | undefined {

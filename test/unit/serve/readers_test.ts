@@ -9,6 +9,9 @@ import { Random } from "../../support/random.ts";
 import { sharedAvailable, sharedPath } from "../../support/shared.ts";
 
 const HERMES = findCallFormat("tools <tool_call>")!;
+const MISTRAL = findCallFormat("tools [TOOL_CALLS]")!;
+const LLAMA = findCallFormat('tools "parameters": <|start_header_id|>')!;
+const XML = findCallFormat("tools <tool_call><function=a><parameter=b>")!;
 const MARKS = { open: "<think>", close: "</think>" };
 const NAMES = new Set(["f", "g"]);
 const TOOLS = new Map([...NAMES].map((name) => [name, {}]));
@@ -35,14 +38,25 @@ function newReader(isOpen: boolean): PartReader {
   return new ReasoningReader(MARKS, isOpen, new CallReader(HERMES, TOOLS, Infinity, false));
 }
 
+/** What parts come to, joined. */
+type Joined =
+  | { readonly kind: "reasoning" | "content"; text: string }
+  | { readonly kind: "call"; readonly name: string; arguments: string; isOpen?: true };
+
 /** All parts of a text that comes in some pieces, neighbours of a kind joined. */
-function read(reader: PartReader, pieces: readonly string[]): Part[] {
-  const joined: Part[] = [];
-  for (const part of [...pieces.flatMap((piece) => reader.push(piece)), ...reader.end()]) {
+function read(reader: PartReader, pieces: readonly string[]): Joined[] {
+  const joined: Joined[] = [];
+  const parts: Part[] = [...pieces.flatMap((piece) => reader.push(piece)), ...reader.end()];
+  for (const part of parts) {
     const last = joined.at(-1);
-    if (part.kind !== "call" && last?.kind === part.kind) {
-      joined[joined.length - 1] = { kind: part.kind, text: last.text + part.text };
-    } else joined.push(part);
+    if (part.kind === "call") {
+      joined.push({ kind: "call", name: part.name, arguments: "", isOpen: true });
+    } else if (part.kind === "arguments" || part.kind === "called") {
+      assert(last?.kind === "call" && last.isOpen, "arguments of a call that is open");
+      if (part.kind === "called") delete last.isOpen;
+      else last.arguments += part.text;
+    } else if (last?.kind === part.kind) last.text += part.text;
+    else joined.push({ kind: part.kind, text: part.text });
   }
   return joined;
 }
@@ -64,6 +78,78 @@ Deno.test("readers: pieces make no difference, and nothing but marks and space i
     }
   }
   assert(calls > 100, `${calls} calls`);
+});
+
+Deno.test("readers: calls of every way, in any pieces", () => {
+  const random = new Random("calls", 1);
+  const pick = (count: number) => Math.floor(random.uniform() * count);
+  const objects = [
+    '{"name": "f", "arguments": {"a": [1, "}"], "b": {"c": "\\"</tool_call>"}}}',
+    '{"parameters": {"a": 1}, "id": "x{", "name": "g"}',
+    '{"name": "g"}',
+    '{"name": "g", "arguments": null}',
+    '{"id": 7, "name": "f", "arguments": {}}',
+    '{"name": "h", "arguments": {}}',
+    '{"name": "f", "arguments": []}',
+    '{"name": "f", "argu',
+    '{"name": 1}',
+    '{"name": "f", "arguments": {"a": "b',
+    "<function=f>\n<parameter=a>\n1\n</parameter>\n</function>",
+    "<function=g></function>",
+    "<function=f>x",
+    "<function=f><parameter=a>1</parameter>x",
+  ];
+  const marks = ["<tool_call>", "</tool_call>", "[TOOL_CALLS]", "<|python_tag|>"];
+  const others = ["[", "]", ", ", "{", "}", '"', "word", " ", "\n", "<", "</tool", "f"];
+  const found = { calls: 0, open: 0, content: 0 };
+  for (const format of [HERMES, MISTRAL, LLAMA, XML]) {
+    for (let round = 0; round < 1000; round++) {
+      const text = Array.from({ length: 1 + pick(7) }, () => {
+        const kind = pick(5);
+        if (kind < 2) return objects[pick(objects.length)];
+        return kind < 4 ? marks[pick(marks.length)] : others[pick(others.length)];
+      }).join("");
+      const isCall = pick(4) === 0;
+      const most = pick(3) === 0 ? 1 : Infinity;
+      const reader = () => new CallReader(format, TOOLS, most, isCall);
+      const whole = read(reader(), [text]);
+      assertEquals(read(reader(), [...text]), whole, `${format.open} ${JSON.stringify(text)}`);
+      const cut = pick(text.length + 1);
+      assertEquals(read(reader(), [text.slice(0, cut), text.slice(cut)]), whole, text);
+      for (const [i, part] of whole.entries()) {
+        if (part.kind !== "call") {
+          assertEquals(part.kind, "content");
+          found.content++;
+        } else if (part.isOpen !== true) {
+          found.calls++;
+          assert(NAMES.has(part.name) && /^\{.*[}\]]$/s.test(part.arguments), text);
+        } else {
+          found.open++;
+          assert(part.arguments.startsWith("{"), text);
+          // Only what breaks off, or is no call any more, leaves one open.
+          assert(i === whole.length - 1 || whole[i + 1]!.kind === "content", text);
+        }
+      }
+      assert(whole.filter(({ kind }) => kind === "call").length <= most, text);
+    }
+  }
+  assert(found.calls > 300 && found.open > 60 && found.content > 2000, JSON.stringify(found));
+});
+
+Deno.test("readers: a call is told as soon as it is known to be one", () => {
+  const reader = new CallReader(HERMES, TOOLS, Infinity, false);
+  const told = (text: string) => reader.push(text);
+  assertEquals(told('a <tool_call>{"name": "f'), [{ kind: "content", text: "a" }]);
+  assertEquals(told('", "arguments" : '), []);
+  assertEquals(told(' { "x"'), [{ kind: "call", name: "f" }, { kind: "arguments", text: '{"x"' }]);
+  assertEquals(told(' : "y z'), [{ kind: "arguments", text: ':"y z' }]);
+  assertEquals(told('" }'), [{ kind: "arguments", text: '"}' }]);
+  assertEquals(told("}\n</tool"), [{ kind: "called" }]);
+  assertEquals(told('_call><tool_call>{"arguments": {"b": 1}, "name": "g"'), [
+    { kind: "call", name: "g" },
+    { kind: "arguments", text: '{"b":1}' },
+  ]);
+  assertEquals([...told("}</tool_call>"), ...reader.end()], [{ kind: "called" }]);
 });
 
 Deno.test("readers: messages in channels, in any pieces", () => {
