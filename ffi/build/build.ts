@@ -18,6 +18,7 @@ import { nvccGraph } from "./nvcc_graph.ts";
 import { FileSignatures, isCurrent } from "./record.ts";
 import { hostPlatform, type Platform } from "./targets.ts";
 import { ForgeError } from "../../src/errors.ts";
+import { reasonOf } from "../../src/formats/file.ts";
 
 /** How `buildLibraries` builds. */
 export interface BuildOptions {
@@ -144,10 +145,9 @@ async function lockBuild(root: string, log: (line: string) => void): Promise<Den
     return file;
   } catch (error) {
     if (!(error instanceof Error)) throw error;
-    const reason = error.message.replace(/: \w+ '.*'$/, "");
     throw new ForgeError(
       "device",
-      `cannot build here, since ${folder} cannot be written (${reason}); ` +
+      `cannot build here, since ${folder} cannot be written (${reasonOf(error)}); ` +
         `build in a copy of this tree and name its build/<os>-<arch> in FORGE_LIBRARY_PATH`,
       { cause: error },
     );

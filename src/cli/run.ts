@@ -124,7 +124,7 @@ async function readPrompt(
     );
   }
   const text = withoutFinalNewline(await readStdin(signal));
-  if (text === "" && operand === undefined && file === undefined) {
+  if (text === "") {
     throw new ForgeError("usage", 'there is no prompt: stdin is empty; -p "" starts from nothing');
   }
   return text;

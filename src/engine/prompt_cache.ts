@@ -1,5 +1,5 @@
 import { ForgeError } from "../errors.ts";
-import { InputFile } from "../formats/file.ts";
+import { InputFile, reasonOf } from "../formats/file.ts";
 import { quote } from "../formats/quote.ts";
 import { PublishedPrefix } from "./prefix_cache.ts";
 import { type PromptCacheKey, PromptCacheReader, PromptCacheWriter } from "./prompt_cache_file.ts";
@@ -47,8 +47,9 @@ export async function savePrompt(
     await Deno.remove(part).catch(() => {});
     if (signal?.aborted) throw new ForgeError("cancelled", "stopped on request");
     if (error instanceof ForgeError) throw error;
-    const reason = error instanceof Error ? error.message : String(error);
-    throw new ForgeError("not_found", `cannot write ${quote(path)}: ${reason}`, { cause: error });
+    throw new ForgeError("not_found", `cannot write ${quote(path)}: ${reasonOf(error)}`, {
+      cause: error,
+    });
   } finally {
     for (const page of pages) runner.pages.release(page);
   }

@@ -177,7 +177,9 @@ function selectTemplate(configured: JsonValue, folder: string): string {
 
 function describeMissingConfig(folder: string): string {
   const names = listFolder(folder);
-  const ggufs = names.filter((name) => name.endsWith(".gguf"));
+  const ggufs = names
+    .filter((name) => name.endsWith(".gguf") && !/-(?!00001)\d{5}-of-\d{5}\.gguf$/.test(name))
+    .map((name) => join(folder, name));
   const missing = `${quote(folder)} is a folder without config.json`;
   if (ggufs.length > 0) return `${missing}; to use a GGUF file, give its path: ${quoteList(ggufs)}`;
   const found = names.length > 0 ? `it holds ${quoteList(names)}` : "it is empty";

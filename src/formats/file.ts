@@ -1,6 +1,10 @@
 import { ForgeError } from "../errors.ts";
 import { quote } from "./quote.ts";
 
+/** Git LFS puts files such as these in the place of large ones: https://git-lfs.com/spec/v1 */
+const POINTER_START = "version https://git-lfs";
+const MAX_POINTER_BYTES = 1024;
+
 /**
  * A regular file opened for reading at any offset. Close it with `using`. Every failure is a
  * `ForgeError` that names the file.
@@ -21,18 +25,21 @@ export class InputFile implements Disposable {
    * Opens `path`.
    *
    * @throws {ForgeError} `not_found` when it is missing or may not be read; `bad_model` when it is no
-   * regular file (a folder, a pipe, a device) or is empty.
+   * regular file (a folder, a pipe, a device), is empty, or stands for one that Git LFS did not fetch.
    */
   static open(path: string): InputFile {
     // The kind is checked before opening: to open a pipe is to wait for its writer.
     const { isFile, size } = statPath(path);
     if (!isFile) throw new ForgeError("bad_model", `${quote(path)} is not a regular file`);
     if (size === 0) throw new ForgeError("bad_model", `${quote(path)} is empty (0 bytes)`);
+    let file: InputFile;
     try {
-      return new InputFile(path, Deno.openSync(path, { read: true }), size);
+      file = new InputFile(path, Deno.openSync(path, { read: true }), size);
     } catch (error) {
       throw ioError(path, error);
     }
+    if (size <= MAX_POINTER_BYTES) refusePointer(file);
+    return file;
   }
 
   /**
@@ -65,6 +72,20 @@ export class InputFile implements Disposable {
   [Symbol.dispose](): void {
     this.#file.close();
   }
+}
+
+/** @throws {ForgeError} `bad_model` for a file of Git LFS, which closes it */
+function refusePointer(file: InputFile): void {
+  const start = new Uint8Array(Math.min(file.size, POINTER_START.length));
+  file.readAt(0, start);
+  if (new TextDecoder().decode(start) !== POINTER_START) return;
+  file[Symbol.dispose]();
+  throw new ForgeError(
+    "bad_model",
+    `${
+      quote(file.path)
+    } is a pointer of Git LFS and not the file itself, which git lfs pull fetches`,
+  );
 }
 
 /**
@@ -104,11 +125,12 @@ function ioError(path: string, error: unknown): ForgeError {
   }
   const denied = error instanceof Deno.errors.PermissionDenied ||
     error instanceof Deno.errors.NotCapable;
-  const reason = denied ? "permission denied" : firstLine(error);
+  const reason = denied ? "permission denied" : reasonOf(error);
   return new ForgeError("not_found", `cannot read ${quote(path)}: ${reason}`, { cause: error });
 }
 
-function firstLine(error: unknown): string {
+/** Why the system refused, in one line, without the call and path that Deno puts behind it. */
+export function reasonOf(error: unknown): string {
   const text = error instanceof Error ? error.message : String(error);
-  return text.split("\n", 1)[0] ?? text;
+  return text.split("\n", 1)[0]!.replace(/: \w+ '.*$/, "");
 }

@@ -94,10 +94,13 @@ function checkPart(part: GgufHeader, file: string, index: number, count: number)
   const number = part.metadata.get("split.no");
   const ofCount = part.metadata.get("split.count");
   if (number !== index || ofCount !== count) {
-    const says = `"split.no" ${String(number)} and "split.count" ${String(ofCount)}`;
+    const says = typeof number === "number" && typeof ofCount === "number"
+      ? `part ${number + 1} of ${ofCount}`
+      : "no part at all";
     throw new ForgeError(
       "bad_model",
-      `${quote(file)} has ${says}; ${index} and ${count} belong there`,
+      `${quote(file)} should be part ${index + 1} of ${count}, and says that it is ${says} ` +
+        `("split.no", "split.count")`,
     );
   }
 }

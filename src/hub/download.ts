@@ -1,6 +1,7 @@
 import { dirname } from "@std/path";
 import { createHash } from "node:crypto";
 import { ForgeError } from "../errors.ts";
+import { reasonOf } from "../formats/file.ts";
 
 /** One file to download. */
 export interface Download {
@@ -88,10 +89,9 @@ async function locally<T>(path: string, act: () => Promise<T>): Promise<T> {
   } catch (error) {
     // Deno's own refusal says which permission is missing.
     if (!(error instanceof Error) || error instanceof Deno.errors.NotCapable) throw error;
-    const reason = error.message.replace(/: \w+ '.*'$/, "");
     throw new ForgeError(
       "device",
-      `cannot write ${path}: ${reason}; FORGE_CACHE names another folder`,
+      `cannot write ${path}: ${reasonOf(error)}; FORGE_CACHE names another folder`,
       { cause: error },
     );
   }

@@ -27,6 +27,7 @@ Deno.test("bad usage: flags, commands and values out of range", async () => {
   await refused(["run", "--tmep", "1"], 2, ["--tmep", "did you mean --temp?"]);
   await refused(["rnu"], 2, ["rnu", "did you mean run?"]);
   await refused(["show"], 2, ["show", "did you mean inspect?"]);
+  await refused(["batch"], 2, ["batch", "did you mean run --batch?"]);
   await refused(["run", "-ngl", "99"], 2, ['unknown option "-ngl"', "--device"]);
   await refused(["run", "-p", "x", "--top-p", "1.5"], 2, ["--top-p", "1.5", "0 to 1"]);
   await refused(["run", "-p", "x", "--temp", "hot"], 2, ["--temp", "hot"]);
@@ -36,6 +37,7 @@ Deno.test("bad usage: flags, commands and values out of range", async () => {
   await refused(["run", "-p", "x", "-f", "y"], 2, ["once"]);
   await refused(["run", "-p", "x", "--logprobs", "3"], 2, ["--logprobs", "--json"]);
   await refused(["run"], 2, ["no prompt"]);
+  await refused(["run", "-"], 2, ["stdin is empty"]);
 });
 
 Deno.test("bad models: missing, empty, truncated, of no known kind or architecture", async () => {
@@ -49,6 +51,9 @@ Deno.test("bad models: missing, empty, truncated, of no known kind or architectu
   await refused(run(folder.at("empty")), 1, ["config.json"]);
   await refused(run(folder.write("empty.gguf", "")), 1, ["empty.gguf", "empty"]);
   await refused(run(folder.write("text.gguf", "not a model at all")), 1, ["GGUF"]);
+  const pointer = folder.write("lfs.gguf", "version https://git-lfs.github.com/spec/v1\noid …");
+  await refused(run(pointer), 1, ["lfs.gguf", "git lfs pull"]);
+  await refused(run(folder.path), 1, [`give its path: ${JSON.stringify(folder.at("empty.gguf"))}`]);
 
   const weights = Deno.readFileSync(`${llama}/model.safetensors`);
   Deno.writeFileSync(`${llama}/model.safetensors`, weights.subarray(0, weights.length - 100));

@@ -20,6 +20,8 @@ Deno.test("run: the answer conforms to a schema, a regex, a grammar", async () =
   const { text, finish_reason } = JSON.parse(inline.stdout);
   assertEquals([Object.keys(JSON.parse(text)), finish_reason], [["age"], "constraint_complete"]);
 
+  const choice = await forge([...PROMPT, "--grammar", 'root ::= "yes" | "no"']);
+  assertMatch(choice.stdout, /^(yes|no)$/);
   const words = await forge([...PROMPT, "--grammar", grammar]);
   assertMatch(words.stdout, /^[a-z]{1,6}(?: [a-z]{1,6}){1,3}!$/);
 });

@@ -1,5 +1,6 @@
 /** Conversations in files: a JSON list of messages, as in OpenAI's API. */
 import { ForgeError } from "../../errors.ts";
+import { reasonOf } from "../../formats/file.ts";
 import { isJsonObject, type JsonValue } from "../../formats/json.ts";
 import { quote } from "../../formats/quote.ts";
 import type { ChatMessage } from "../../mod.ts";
@@ -37,8 +38,9 @@ export async function saveMessages(path: string, messages: readonly ChatMessage[
     await Deno.writeTextFile(temporary, `${JSON.stringify(messages, null, 2)}\n`);
     await Deno.rename(temporary, path);
   } catch (error) {
-    const reason = error instanceof Error ? error.message.split("\n", 1)[0] : String(error);
-    throw new ForgeError("device", `cannot write ${quote(path)}: ${reason}`, { cause: error });
+    throw new ForgeError("device", `cannot write ${quote(path)}: ${reasonOf(error)}`, {
+      cause: error,
+    });
   }
 }
 

@@ -10,6 +10,8 @@ export const COMMAND_ALIASES: Readonly<Record<string, string>> = {
   get: "pull",
   generate: "run",
   complete: "run",
+  batch: "run --batch",
+  version: "--version",
   server: "serve",
 };
 

@@ -29,8 +29,13 @@ export async function constraintOptions(
     jsonSchema: jsonSchema === undefined ? undefined : await readSchema(jsonSchema, signal),
     jsonObject,
     regex,
-    grammar: grammar === undefined ? undefined : await readTextFile(grammar, signal),
+    grammar: grammar === undefined ? undefined : await readGrammar(grammar, signal),
   };
+}
+
+/** A grammar as it is, or from the file of that name. */
+async function readGrammar(source: string, signal: AbortSignal | undefined): Promise<string> {
+  return source.includes("::=") ? source : await readTextFile(source, signal);
 }
 
 /** A schema as JSON, or from the file of that name. */

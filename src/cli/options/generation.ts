@@ -134,7 +134,7 @@ export const GENERATION_OPTIONS = {
   grammar: {
     flags: "--grammar",
     kind: "text",
-    metavar: "FILE",
+    metavar: "FILE|EBNF",
     group: CONSTRAINT,
     help: "text that the rule root of a grammar in EBNF describes",
   },

@@ -113,7 +113,7 @@ Deno.test("what is no model is refused, saying what was found and what is expect
   assertRefused(lone, "bad_model", "give the folder", "config.json");
   assertRefused(folder.path, "not_found", 'it holds "empty.bin", "model.safetensors"');
   folder.write("other.gguf", "GGUF");
-  assertRefused(folder.path, "not_found", "give its path", '"other.gguf"');
+  assertRefused(folder.path, "not_found", "give its path", `${folder.path}/other.gguf"`);
 });
 
 Deno.test("a folder without readable weights is refused, saying what it holds", () => {

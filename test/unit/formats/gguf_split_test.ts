@@ -71,9 +71,11 @@ Deno.test("parts that do not belong together are refused", () => {
   using folder = new TempFolder();
   const path = writePart(folder, 0, 2);
   const second = writePart(folder, 1, 2, { "split.no": ["u16", 0] });
-  assertRefused(path, "bad_model", "00002-of-00002", '"split.no" 0', "1 and 2 belong there");
+  assertRefused(path, "bad_model", "00002-of-00002", "part 2 of 2", "it is part 1 of 2");
   writePart(folder, 1, 2, { "split.count": ["u16", 3] });
-  assertRefused(path, "bad_model", '"split.count" 3');
+  assertRefused(path, "bad_model", "it is part 2 of 3");
+  Deno.copyFileSync(writePart(folder, 0, 1, { "split.count": ["string", "2"] }), second);
+  assertRefused(path, "bad_model", "it is no part at all");
   writePart(folder, 1, 2, {}, "tensor 0");
   assertRefused(path, "bad_model", 'tensor "tensor 0" is both');
   writePart(folder, 1, 2);
