@@ -30,6 +30,9 @@ export async function pullWithProgress(name: string, signal: AbortSignal): Promi
       const size = total === undefined ? "" : ` of ${formatBytes(total)}`;
       progress.update(`${file}: ${formatBytes(bytes)}${size}`);
     },
+    onWait() {
+      notice ??= writeStderr(`forge: waiting for another process that downloads ${name}\n`);
+    },
   });
   await notice;
   return path;

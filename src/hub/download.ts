@@ -2,6 +2,7 @@ import { dirname } from "@std/path";
 import { createHash } from "node:crypto";
 import { ForgeError } from "../errors.ts";
 import { reasonOf } from "../formats/file.ts";
+import { Interruption, persist, request as ask } from "./http.ts";
 
 /** One file to download. */
 export interface Download {
@@ -13,32 +14,32 @@ export interface Download {
   /** Called as bytes arrive, with the number the file has so far. */
   readonly onProgress?: ((bytes: number) => void) | undefined;
   readonly signal?: AbortSignal | undefined;
+  /** After how long without a byte the connection counts as broken, in milliseconds. @default 60000 */
+  readonly stallMs?: number | undefined;
 }
 
-const ATTEMPTS = 5;
-const FIRST_DELAY_MS = 500;
+/** Where what has arrived of a file is kept until it is whole. */
+export function partPath(path: string): string {
+  return `${path}.part`;
+}
 
 /**
- * Downloads a file. What arrives goes to `path + ".part"`, from which an interrupted download goes
- * on; the file takes its name only when it is whole and its checksum is right.
+ * Downloads a file. What arrives goes to its {@linkcode partPath}, from which an interrupted download
+ * goes on; the file takes its name only when it is whole and its checksum is right.
  *
  * @throws {ForgeError} `not_found` when the server refuses; `bad_model` when size or checksum are
  * wrong; `device` when it cannot be written; `cancelled` when the signal is raised, keeping what has
  * arrived.
  */
 export async function download(request: Download): Promise<void> {
-  const part = `${request.path}.part`;
+  const part = partPath(request.path);
   await locally(part, () => Deno.mkdir(dirname(part), { recursive: true }));
-  for (let attempt = 1;; attempt++) {
-    try {
-      await fetchRest(request, part);
-      break;
-    } catch (error) {
-      if (request.signal?.aborted) throw new ForgeError("cancelled", "the download was stopped");
-      if (error instanceof ForgeError || attempt === ATTEMPTS) throw describe(request.url, error);
-      await delay(FIRST_DELAY_MS * 2 ** (attempt - 1), request.signal);
-    }
-  }
+  await persist(
+    request.url,
+    request.signal,
+    () => fetchRest(request, part),
+    () => sizeOf(part),
+  );
   await verify(request, part);
   await Deno.rename(part, request.path);
 }
@@ -53,29 +54,56 @@ async function fetchRest(request: Download, part: string): Promise<void> {
   }
   const headers = new Headers(request.headers);
   if (have > 0) headers.set("range", `bytes=${have}-`);
-  const response = await fetch(request.url, { headers, signal: request.signal ?? null });
-  // A server that ignores the range sends the whole file again.
-  const appends = response.status === 206;
-  if (!response.ok || response.body === null) {
-    await response.body?.cancel();
-    if (response.status >= 500 || response.status === 429) {
-      throw new Error(`the server answered ${response.status}`);
+  const stalled = new AbortController();
+  const signals = [stalled.signal, ...(request.signal === undefined ? [] : [request.signal])];
+  const { stallMs = 60_000 } = request;
+  const stall = () => stalled.abort(new Error(`nothing came for ${stallMs / 1000} s`));
+  let timer = setTimeout(stall, stallMs);
+  try {
+    const response = await ask(request.url, { headers, signal: AbortSignal.any(signals) });
+    // A server that ignores the range sends the whole file again.
+    const appends = response.status === 206 && startOf(response, have) === have;
+    const mode = appends ? { append: true } : { write: true, truncate: true };
+    using file = await locally(part, () => Deno.open(part, { create: true, ...mode }));
+    let bytes = appends ? have : 0;
+    for await (const chunk of response.body!) {
+      clearTimeout(timer);
+      timer = setTimeout(stall, stallMs);
+      bytes += chunk.length;
+      if (bytes > (request.bytes ?? Infinity)) throw await tooLong(request, part);
+      for (let written = 0; written < chunk.length;) {
+        written += await locally(part, () => file.write(chunk.subarray(written)));
+      }
+      request.onProgress?.(bytes);
     }
-    throw refusal(request.url, response.status);
-  }
-  const mode = appends ? { append: true } : { write: true, truncate: true };
-  using file = await locally(part, () => Deno.open(part, { create: true, ...mode }));
-  let bytes = appends ? have : 0;
-  for await (const chunk of response.body) {
-    for (let written = 0; written < chunk.length;) {
-      written += await locally(part, () => file.write(chunk.subarray(written)));
+    if (request.bytes !== undefined && bytes < request.bytes) {
+      throw new Error(`the connection ended after ${bytes} of ${request.bytes} bytes`);
     }
-    bytes += chunk.length;
-    request.onProgress?.(bytes);
+  } catch (error) {
+    if (error instanceof ForgeError || error instanceof Interruption) throw error;
+    if (error instanceof Deno.errors.NotCapable) throw error;
+    throw Interruption.from(error);
+  } finally {
+    clearTimeout(timer);
   }
-  if (request.bytes !== undefined && bytes < request.bytes) {
-    throw new Error(`the connection ended after ${bytes} of ${request.bytes} bytes`);
-  }
+}
+
+/** Where the part of the file that was sent begins. */
+function startOf(response: Response, asked: number): number {
+  const range = response.headers.get("content-range");
+  const [, start] = /^bytes (\d+)-/.exec(range ?? "") ?? [];
+  if (start === undefined || Number(start) === asked) return asked;
+  if (Number(start) === 0) return 0;
+  throw new Error(`it sent the bytes from ${start} on, not from ${asked}`);
+}
+
+/** The end of a download that would not end; nothing of it can be used. */
+async function tooLong(request: Download, part: string): Promise<ForgeError> {
+  await Deno.remove(part);
+  return new ForgeError(
+    "bad_model",
+    `${request.url} arrived damaged: it is longer than its ${request.bytes} bytes; try again`,
+  );
 }
 
 /**
@@ -126,32 +154,4 @@ async function sizeOf(path: string): Promise<number> {
     if (error instanceof Deno.errors.NotFound) return 0;
     throw error;
   }
-}
-
-/** What a refused request means to the user. */
-export function refusal(url: string, status: number): ForgeError {
-  const meaning = status === 401 || status === 403
-    ? "it needs a token with access: set HF_TOKEN"
-    : status === 404
-    ? "there is no such model, file or revision"
-    : "the request was refused";
-  return new ForgeError("not_found", `${url} answered ${status}: ${meaning}`);
-}
-
-function describe(url: string, error: unknown): ForgeError {
-  if (error instanceof ForgeError) return error;
-  const reason = error instanceof Error ? error.message : String(error);
-  return new ForgeError("not_found", `${url} cannot be downloaded: ${reason}`, { cause: error });
-}
-
-function delay(milliseconds: number, signal: AbortSignal | undefined): Promise<void> {
-  return new Promise((resolve) => {
-    const done = () => {
-      clearTimeout(timer);
-      signal?.removeEventListener("abort", done);
-      resolve();
-    };
-    const timer = setTimeout(done, milliseconds);
-    signal?.addEventListener("abort", done);
-  });
 }

@@ -1,24 +1,33 @@
 import { dirname, join } from "@std/path";
 import { ForgeError } from "../errors.ts";
+import { isFile, reasonOf } from "../formats/file.ts";
+import { partPath } from "./download.ts";
+import { isLock, tryLockFolder } from "./folder_lock.ts";
 import type { Selection } from "./select_files.ts";
 
 /** Environment variable that names the folder of downloaded models. */
 export const CACHE_VARIABLE = "FORGE_CACHE";
 
-/** A downloaded model. */
+/** A downloaded model, or one whose download has begun. */
 export interface StoredModel {
   /** The reference it was pulled by. */
   readonly name: string;
   /** The file or folder to open. */
   readonly path: string;
+  /** How much of it is here. */
   readonly bytes: number;
+  /** How large it is; null where the hub does not tell. */
+  readonly total_bytes: number | null;
+  /** Whether all of it is here. */
+  readonly complete: boolean;
 }
 
-/** What a finished download leaves beside its files; without it a model counts as incomplete. */
+/** What lies beside the files of a model from the beginning of its download on. */
 interface Manifest {
   readonly name: string;
   readonly entry: string;
-  readonly files: readonly { readonly path: string; readonly bytes: number }[];
+  /** A file takes its name when it is whole. Its bytes are null where the hub does not tell them. */
+  readonly files: readonly { readonly path: string; readonly bytes: number | null }[];
 }
 
 /** The folder that downloaded models are kept in. */
@@ -51,54 +60,95 @@ export function storedPath(folder: string, file: { readonly path: string }): str
   return join(folder, ...parts);
 }
 
-/** Records that everything of a selection has arrived. */
+/**
+ * Records what a model consists of, before its download begins.
+ *
+ * @throws {ForgeError} `device` where it cannot be written
+ */
 export async function writeManifest(folder: string, name: string, selection: Selection) {
-  const files = await Promise.all(selection.files.map(async (file) => ({
-    path: file.path,
-    bytes: (await Deno.stat(storedPath(folder, file))).size,
-  })));
+  const files = selection.files.map(({ path, bytes = null }) => ({ path, bytes }));
   const manifest: Manifest = { name, entry: selection.entry, files };
   const path = manifestPath(folder, selection.entry);
-  await Deno.mkdir(dirname(path), { recursive: true });
   const temporary = `${path}.${Deno.pid}.tmp`;
   await Deno.writeTextFile(temporary, JSON.stringify(manifest, null, 2) + "\n");
   await Deno.rename(temporary, path);
 }
 
-/** The models whose download is complete, by name. */
+/**
+ * Keeps other processes from downloading to a folder of a repository, or removing from it.
+ *
+ * @returns undefined while another process does so
+ * @throws {ForgeError} `device` where the folder cannot be written
+ */
+export function lockRepository(folder: string): Disposable | undefined {
+  const path = join(folder, MANIFESTS);
+  try {
+    Deno.mkdirSync(path, { recursive: true });
+    return tryLockFolder(path);
+  } catch (error) {
+    if (!(error instanceof Error) || error instanceof Deno.errors.NotCapable) throw error;
+    throw new ForgeError(
+      "device",
+      `cannot write ${folder}: ${reasonOf(error)}; ${CACHE_VARIABLE} names another folder`,
+      { cause: error },
+    );
+  }
+}
+
+/** The models whose download has begun, by name. */
 export function listModels(): StoredModel[] {
-  return readRecords()
-    .filter(({ folder, manifest }) => isComplete(folder, manifest))
-    .map(storedModel)
-    .sort((a, b) => a.name < b.name ? -1 : 1);
+  return readRecords().map(storedModel).sort((a, b) => a.name < b.name ? -1 : 1);
 }
 
 /**
- * Removes a downloaded model, but for files that another model needs too. Its record goes first: what
- * is left after an interruption counts as incomplete.
+ * Removes a model, whole or not, but for files that another one needs too.
  *
  * @returns the model with the bytes that are free now; undefined where there is none of that name.
+ * @throws {ForgeError} `device` while it is being downloaded
  */
 export function removeModel(name: string): StoredModel | undefined {
+  const record = readRecords().find(({ manifest }) => manifest.name === name);
+  if (record === undefined) return undefined;
+  using lock = lockRepository(record.folder);
+  if (lock === undefined) {
+    throw new ForgeError(
+      "device",
+      `${name} is being downloaded by another process; end that first`,
+    );
+  }
+  return removeLocked(name);
+}
+
+/** Does what {@linkcode removeModel} does for a caller who has the lock. */
+export function removeLocked(name: string): StoredModel | undefined {
   const records = readRecords();
   const record = records.find(({ manifest }) => manifest.name === name);
   if (record === undefined) return undefined;
   const { folder, path } = record;
+  const removed = storedModel(record);
   const kept = new Set(
     records.filter((other) => other.folder === folder && other.path !== path)
       .flatMap(({ manifest }) => manifest.files.map((file) => file.path)),
   );
   const files = record.manifest.files.filter((file) => !kept.has(file.path));
   const paths = files.map((file) => storedPath(folder, file));
+  const bytes = files.reduce((total, file) => total + bytesHere(folder, file.path), 0);
+  for (const path of paths.flatMap((path) => [path, partPath(path)]).filter(isFile)) {
+    removeIfThere(path);
+  }
   Deno.removeSync(path);
-  for (const path of paths) removeIfThere(path);
-  for (const path of [join(folder, MANIFESTS), ...paths.map(dirname)]) removeEmpty(path);
-  return { ...storedModel(record), bytes: files.reduce((total, { bytes }) => total + bytes, 0) };
+  const manifests = join(folder, MANIFESTS);
+  if (readFolder(manifests).every((entry) => isLock(entry.name))) {
+    Deno.removeSync(manifests, { recursive: true });
+  }
+  for (const path of paths) removeEmpty(dirname(path));
+  removeEmpty(folder);
+  return { ...removed, bytes };
 }
 
 /** The complete model that was pulled by a name. */
 export function findModel(name: string): StoredModel | undefined {
-  return listModels().find((model) => model.name === name);
+  return listModels().find((model) => model.name === name && model.complete);
 }
 
 const MANIFESTS = ".forge";
@@ -125,12 +175,29 @@ function readRecords(): ModelRecord[] {
   );
 }
 
-function storedModel({ folder, manifest }: ModelRecord): StoredModel {
+function storedModel({ folder, manifest: { name, entry, files } }: ModelRecord): StoredModel {
   return {
-    name: manifest.name,
-    path: join(folder, manifest.entry),
-    bytes: manifest.files.reduce((total, { bytes }) => total + bytes, 0),
+    name,
+    path: join(folder, entry),
+    bytes: files.reduce((total, { path }) => total + bytesHere(folder, path), 0),
+    total_bytes: files.reduce<number | null>(
+      (total, { bytes }) => total === null || bytes === null ? null : total + bytes,
+      0,
+    ),
+    complete: files.every(({ path, bytes }) => {
+      const size = sizeOf(join(folder, path));
+      return size !== undefined && (bytes === null || size === bytes);
+    }),
   };
+}
+
+/** How much of a file has arrived. */
+function bytesHere(folder: string, path: string): number {
+  return sizeOf(join(folder, path)) ?? sizeOf(partPath(join(folder, path))) ?? 0;
+}
+
+function sizeOf(path: string): number | undefined {
+  return isFile(path) ? Deno.statSync(path).size : undefined;
 }
 
 function readManifest(path: string): Manifest | undefined {
@@ -141,16 +208,6 @@ function readManifest(path: string): Manifest | undefined {
     // Half-written or foreign: the model is pulled again.
     return undefined;
   }
-}
-
-function isComplete(folder: string, manifest: Manifest): boolean {
-  return manifest.files.every(({ path, bytes }) => {
-    try {
-      return Deno.statSync(join(folder, path)).size === bytes;
-    } catch {
-      return false;
-    }
-  });
 }
 
 /** Folders exactly `depth` levels below a folder. */

@@ -1,10 +1,13 @@
-import { join } from "@std/path";
 import { ForgeError } from "../errors.ts";
 import { isJsonObject, type JsonValue } from "../formats/json.ts";
-import { download, refusal } from "./download.ts";
+import { download } from "./download.ts";
+import { delay, Interruption, persist, request } from "./http.ts";
 import { parseModelReference } from "./model_reference.ts";
 import {
   findModel,
+  listModels,
+  lockRepository,
+  removeLocked,
   repositoryFolder,
   type StoredModel,
   storedPath,
@@ -18,10 +21,15 @@ const TOKEN_VARIABLE = "HF_TOKEN";
 
 const DEFAULT_ENDPOINT = "https://huggingface.co";
 
+/** How often a lock that another process has is tried. */
+const LOCK_POLL_MS = 300;
+
 /** How a download is followed and stopped. */
 export interface PullOptions {
   /** Called as bytes arrive: the file, its bytes so far, and its size where the hub tells it. */
   readonly onProgress?: (file: string, bytes: number, total: number | undefined) => void;
+  /** Called when another process downloads from the same repository, whose end is waited for. */
+  readonly onWait?: () => void;
   readonly signal?: AbortSignal;
 }
 
@@ -37,57 +45,97 @@ export async function pull(name: string, options: PullOptions = {}): Promise<Sto
   const stored = findModel(name);
   if (stored !== undefined) return stored;
 
+  const hub = hubOf(repository, revision);
+  const selection = selectFiles(repository, await listFiles(hub, options.signal), selector);
+  const folder = repositoryFolder(repository, revision);
+  for (const file of selection.files) storedPath(folder, file);
+  using _lock = await waitForLock(folder, options);
+  const pulledMeanwhile = findModel(name);
+  if (pulledMeanwhile !== undefined) return pulledMeanwhile;
+  await writeManifest(folder, name, selection);
+  try {
+    for (const file of selection.files) await pullFile(hub, folder, file, options);
+  } catch (error) {
+    // What has not begun to arrive is not worth a line in the list.
+    if (listModels().find((model) => model.name === name)?.bytes === 0) removeLocked(name);
+    throw error;
+  }
+  return listModels().find((model) => model.name === name)!;
+}
+
+/** A repository's revision on a hub, and how it is asked. */
+interface Hub {
+  readonly endpoint: string;
+  readonly listing: string;
+  /** Where its files are, with a slash at the end. */
+  readonly files: string;
+  readonly headers: Readonly<Record<string, string>>;
+}
+
+function hubOf(repository: string, revision: string): Hub {
   const endpoint = (Deno.env.get(ENDPOINT_VARIABLE) || DEFAULT_ENDPOINT).replace(/\/+$/, "");
   const token = Deno.env.get(TOKEN_VARIABLE);
-  const headers: Record<string, string> = token ? { authorization: `Bearer ${token}` } : {};
-  const files = await listFiles(endpoint, repository, revision, headers, options.signal);
-  const selection = selectFiles(repository, files, selector);
-  const folder = repositoryFolder(repository, revision);
-  for (const file of selection.files) {
-    const path = storedPath(folder, file);
-    if (await isWhole(path, file)) continue;
-    const location = file.path.split("/").map(encodeURIComponent).join("/");
-    await download({
-      url: `${endpoint}/${repository}/resolve/${revision}/${location}`,
-      path,
-      headers,
-      bytes: file.bytes,
-      sha256: file.sha256,
-      onProgress: (bytes) => options.onProgress?.(file.path, bytes, file.bytes),
-      signal: options.signal,
-    });
+  return {
+    endpoint,
+    listing: `${endpoint}/api/models/${repository}/revision/${revision}?blobs=true`,
+    files: `${endpoint}/${repository}/resolve/${revision}/`,
+    headers: token ? { authorization: `Bearer ${token}` } : {},
+  };
+}
+
+/** Takes the lock of a repository's folder, if need be after the process that has it. */
+async function waitForLock(
+  folder: string,
+  { signal, onWait }: PullOptions,
+): Promise<Disposable> {
+  for (let tries = 0;; tries++) {
+    const lock = lockRepository(folder);
+    if (lock !== undefined) return lock;
+    if (tries === 0) onWait?.();
+    await delay(LOCK_POLL_MS, signal);
+    if (signal?.aborted) throw new ForgeError("cancelled", "the download was stopped");
   }
-  await writeManifest(folder, name, selection);
-  return findModel(name) ?? { name, path: join(folder, selection.entry), bytes: 0 };
+}
+
+async function pullFile(
+  hub: Hub,
+  folder: string,
+  file: HubFile,
+  { signal, onProgress }: PullOptions,
+): Promise<void> {
+  const path = storedPath(folder, file);
+  if (await isWhole(path, file)) return;
+  await download({
+    url: hub.files + file.path.split("/").map(encodeURIComponent).join("/"),
+    path,
+    headers: hub.headers,
+    bytes: file.bytes,
+    sha256: file.sha256,
+    onProgress: (bytes) => onProgress?.(file.path, bytes, file.bytes),
+    signal,
+  });
 }
 
 /** The files of a repository, with sizes and checksums. */
-async function listFiles(
-  endpoint: string,
-  repository: string,
-  revision: string,
-  headers: Record<string, string>,
-  signal: AbortSignal | undefined,
-): Promise<HubFile[]> {
-  const url = `${endpoint}/api/models/${repository}/revision/${revision}?blobs=true`;
-  let response: Response;
-  try {
-    response = await fetch(url, { headers, signal: signal ?? null });
-  } catch (error) {
-    if (signal?.aborted) throw new ForgeError("cancelled", "the download was stopped");
-    const reason = error instanceof Error ? error.message : String(error);
-    throw new ForgeError("not_found", `${endpoint} cannot be reached: ${reason}`, { cause: error });
-  }
-  if (!response.ok) {
-    await response.body?.cancel();
-    throw refusal(url, response.status);
-  }
-  let body: JsonValue;
-  try {
-    body = await response.json();
-  } catch (error) {
-    throw new ForgeError("bad_model", `${url} did not answer with JSON`, { cause: error });
-  }
+async function listFiles(hub: Hub, signal: AbortSignal | undefined): Promise<HubFile[]> {
+  const { listing: url, headers } = hub;
+  const body = await persist(url, signal, async () => {
+    const response = await request(url, { headers, signal }).catch((error) => {
+      if (!(error instanceof Interruption) || error.status !== undefined || signal?.aborted) {
+        throw error;
+      }
+      // Of a hub that is not there the user hears at once.
+      throw new ForgeError("not_found", `${hub.endpoint} cannot be reached: ${error.message}`, {
+        cause: error,
+      });
+    });
+    try {
+      return await response.json() as JsonValue;
+    } catch (error) {
+      if (!(error instanceof SyntaxError)) throw Interruption.from(error);
+      throw new ForgeError("bad_model", `${url} did not answer with JSON`, { cause: error });
+    }
+  });
   const siblings = isJsonObject(body) ? body.siblings : undefined;
   if (!Array.isArray(siblings)) {
     throw new ForgeError("bad_model", `${url} answered without a list of files ("siblings")`);

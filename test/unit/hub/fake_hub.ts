@@ -4,10 +4,14 @@ import { createHash } from "node:crypto";
 export class FakeHub implements AsyncDisposable {
   readonly endpoint: string;
   readonly requests: { readonly path: string; readonly range: string | null }[] = [];
-  /** Answers with this status instead, once for each entry. */
+  /** Answers with this status instead, once for each entry; 0 lets a request pass. */
   readonly failures: number[] = [];
-  /** Ends the body of the next download after this many bytes. */
+  /** Ends the body of the next downloads after this many bytes. */
   cutAfter: number | undefined;
+  /** How many downloads are cut. */
+  cuts = 1;
+  /** Whether a body that is cut does not end, but nothing more comes. */
+  stalls = false;
   /** Whether range requests are honoured. */
   honoursRange = true;
   readonly #files: ReadonlyMap<string, Uint8Array<ArrayBuffer>>;
@@ -37,23 +41,25 @@ export class FakeHub implements AsyncDisposable {
     const range = request.headers.get("range");
     this.requests.push({ path, range });
     const failure = this.failures.shift();
-    if (failure !== undefined) return new Response(null, { status: failure });
+    if (failure) return new Response(null, { status: failure, headers: { "retry-after": "0" } });
     if (path.startsWith("/api/models/")) return Response.json({ siblings: this.#siblings() });
     const name = /^\/[^/]+\/[^/]+\/resolve\/[^/]+\/(.+)$/.exec(path)?.[1] ?? "";
     const data = this.#files.get(name);
     if (data === undefined) return new Response(null, { status: 404 });
     const from = this.honoursRange && range !== null ? Number(/\d+/.exec(range)?.[0]) : 0;
-    return new Response(this.#body(data.subarray(from)), { status: from > 0 ? 206 : 200 });
+    const headers = { "content-range": `bytes ${from}-${data.length - 1}/${data.length}` };
+    return from > 0
+      ? new Response(this.#body(data.subarray(from)), { status: 206, headers })
+      : new Response(this.#body(data));
   }
 
   #body(data: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> | ReadableStream<Uint8Array> {
-    const cut = this.cutAfter;
-    if (cut === undefined) return data;
-    this.cutAfter = undefined;
+    const { cutAfter: cut, stalls } = this;
+    if (cut === undefined || this.cuts-- <= 0) return data;
     return new ReadableStream({
       start(controller) {
         controller.enqueue(data.subarray(0, cut));
-        controller.close();
+        if (!stalls) controller.close();
       },
     });
   }

@@ -1,7 +1,19 @@
-import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import {
+  assert,
+  assertEquals,
+  assertRejects,
+  assertStringIncludes,
+  assertThrows,
+} from "@std/assert";
 import { join } from "@std/path";
 import { ForgeError } from "../../../src/errors.ts";
-import { CACHE_VARIABLE, listModels, removeModel } from "../../../src/hub/model_store.ts";
+import { download } from "../../../src/hub/download.ts";
+import {
+  CACHE_VARIABLE,
+  listModels,
+  lockRepository,
+  removeModel,
+} from "../../../src/hub/model_store.ts";
 import { ENDPOINT_VARIABLE, pull } from "../../../src/hub/pull.ts";
 import { FakeHub } from "./fake_hub.ts";
 
@@ -121,9 +133,86 @@ Deno.test("a server that ignores ranges sends the file again from its beginning"
   });
 });
 
+Deno.test("a download goes on as long as it gets further", async () => {
+  const data = bytes(50_000);
+  const hub = new FakeHub({ "a.gguf": data });
+  hub.cutAfter = 6_000;
+  hub.cuts = 8;
+  await withHub(hub, async () => {
+    assertEquals(await Deno.readFile((await pull("org/model")).path), data);
+  });
+});
+
+Deno.test("a connection from which nothing comes is given up for another", async () => {
+  const data = bytes(500);
+  const hub = new FakeHub({ "a.gguf": data });
+  hub.cutAfter = 200;
+  hub.stalls = true;
+  await withHub(hub, async (store) => {
+    const path = join(store, "a.gguf");
+    const url = `${hub.endpoint}/org/model/resolve/main/a.gguf`;
+    await download({ url, path, headers: {}, bytes: 500, sha256: undefined, stallMs: 100 });
+    assertEquals(await Deno.readFile(path), data);
+    assertEquals(hub.requests.map(({ range }) => range), [null, "bytes=200-"]);
+  });
+});
+
+Deno.test("a file that does not end where it should is refused and leaves nothing behind", async () => {
+  const hub = new FakeHub({ "a.gguf": bytes(50_000) }, { "a.gguf": { size: 100 } });
+  await withHub(hub, async () => {
+    await assertRejects(() => pull("org/model"), ForgeError, "longer than its 100 bytes");
+    assertEquals(listModels(), []);
+  });
+});
+
+Deno.test("what has begun to arrive is listed, goes on, and can be removed", async () => {
+  const data = bytes(50_000);
+  const hub = new FakeHub({ "a.gguf": data });
+  hub.cutAfter = 20_000;
+  await withHub(hub, async (store) => {
+    const interrupt = async () => {
+      hub.cuts = 1;
+      hub.failures.push(0, 0, 403);
+      await assertRejects(() => pull("org/model"), ForgeError, "403");
+      assertEquals(listModels().map((model) => ({ ...model, path: "" })), [
+        { name: "org/model", path: "", bytes: 20_000, total_bytes: 50_000, complete: false },
+      ]);
+    };
+    await interrupt();
+    assertEquals(removeModel("org/model")?.bytes, 20_000);
+    assertEquals([...Deno.readDirSync(join(store, "models"))], []);
+    await interrupt();
+    const model = await pull("org/model");
+    assertEquals([await Deno.readFile(model.path), model.complete], [data, true]);
+    assertEquals(hub.requests.at(-1)?.range, "bytes=20000-");
+  });
+});
+
+Deno.test("a repository that another process downloads from is waited for", async () => {
+  const hub = new FakeHub({ "a.gguf": bytes(10), "b.gguf": bytes(20) });
+  await withHub(hub, async (store) => {
+    await pull("org/model:a.gguf");
+    const lock = lockRepository(join(store, "models", "org", "model", "main"));
+    assertThrows(() => removeModel("org/model:a.gguf"), ForgeError, "another process");
+    let waits = 0;
+    const onWait = () => {
+      waits++;
+      lock?.[Symbol.dispose]();
+    };
+    assertEquals((await pull("org/model:b.gguf", { onWait })).bytes, 20);
+    assertEquals(waits, 1);
+  });
+});
+
 Deno.test("a server error is tried again, a refusal is not", async () => {
   const hub = new FakeHub({ "a.gguf": bytes(10) });
   await withHub(hub, async () => {
+    hub.failures.push(503, 429, 0, 500);
+    await pull("org/model");
+    assertEquals(hub.requests.length, 5);
+    removeModel("org/model");
+    hub.failures.push(429, 429, 429, 429, 429);
+    await assertRejects(() => pull("org/model"), ForgeError, "429: there are too many requests");
     hub.failures.push(401);
     const refused = await assertRejects(() => pull("org/model"), ForgeError, "401");
     assertStringIncludes(refused.message, "HF_TOKEN");
@@ -137,8 +226,7 @@ Deno.test("a file with a wrong checksum is refused and leaves nothing behind", a
   await withHub(hub, async (store) => {
     await assertRejects(() => pull("org/model"), ForgeError, "damaged");
     assertEquals(listModels(), []);
-    const folder = join(store, "models", "org", "model", "main");
-    assertEquals([...Deno.readDirSync(folder)], []);
+    assertEquals([...Deno.readDirSync(join(store, "models"))], []);
   });
 });
 
