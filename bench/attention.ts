@@ -1,5 +1,5 @@
 /** Attention alone: caches as of a model's layers, from memory as in a model, without its products. */
-import type { Backend, KvCache, KvType, Step, StepInputs } from "../src/backend.ts";
+import type { Backend, KvCache, KvType, Step } from "../src/backend.ts";
 import { Random } from "../src/bench/random.ts";
 import { median } from "../src/bench/statistics.ts";
 import { KV_ELEMENT_BYTES } from "../src/engine/kv_size.ts";
@@ -7,6 +7,7 @@ import { openBackend } from "../src/engine/open_backend.ts";
 import { PAGE_TOKENS } from "../src/engine/runner.ts";
 import type { BenchOptions } from "./bench_options.ts";
 import type { Machine } from "./limits.ts";
+import { continuedSequences } from "./step_inputs.ts";
 
 /** Heads as of one model. */
 interface HeadShape {
@@ -90,10 +91,12 @@ async function measureCase(
   );
   for (let sequence = 0; sequence < sequences; sequence++) {
     for (let at = 0; at < depth; at += CHUNK) {
-      await append.run(runInputs([sequence], Math.min(CHUNK, depth - at), at, pageTables));
+      await append.run(
+        continuedSequences([sequence], Math.min(CHUNK, depth - at), at, pageTables, ROWS),
+      );
     }
   }
-  const inputs = runInputs(pageTables.map((_, s) => s), nTokens, depth, pageTables);
+  const inputs = continuedSequences(pageTables.map((_, s) => s), nTokens, depth, pageTables, ROWS);
   await attend.run(inputs);
   const times: number[] = [];
   for (let round = 0; round < rounds; round++) {
@@ -123,24 +126,6 @@ function recordLayers(
     recorder.keep(out);
   }
   return recorder.finish();
-}
-
-/** The next `n` tokens of some of the sequences. */
-function runInputs(
-  sequences: readonly number[],
-  n: number,
-  start: number,
-  pageTables: readonly Int32Array[],
-): StepInputs {
-  const each = (value: (sequence: number, i: number) => number) =>
-    sequences.flatMap((sequence) => Array.from({ length: n }, (_, i) => value(sequence, i)));
-  return {
-    tokens: each((sequence, i) => (sequence * 7 + start + i) % ROWS),
-    positions: each((_, i) => start + i),
-    sequences: each((sequence) => sequence),
-    pageTables,
-    outputs: [],
-  };
 }
 
 async function time(work: () => Promise<unknown>): Promise<number> {

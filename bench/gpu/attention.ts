@@ -9,12 +9,12 @@ import type {
   KvCache,
   KvType,
   Step,
-  StepInputs,
   StepLimits,
 } from "../../src/backend.ts";
 import { KV_ELEMENT_BYTES } from "../../src/engine/kv_size.ts";
 import { PAGE_TOKENS } from "../../src/engine/runner.ts";
 import { ForgeError } from "../../src/errors.ts";
+import { continuedSequences } from "../step_inputs.ts";
 import { say, type SpeedLine } from "./lines.ts";
 import { gigabytes, randomStep, sayCopyLimit, saySpeed, teraflops, timeBeyond } from "./timing.ts";
 
@@ -122,10 +122,18 @@ async function measure(
   );
   for (let sequence = 0; sequence < batch; sequence++) {
     for (let at = 0; at < length; at += FILL) {
-      await append.run(runInputs([sequence], Math.min(FILL, length - at), at, pageTables));
+      await append.run(
+        continuedSequences([sequence], Math.min(FILL, length - at), at, pageTables, ROWS),
+      );
     }
   }
-  const inputs = runInputs(pageTables.map((_, s) => s), tokens, length - tokens, pageTables);
+  const inputs = continuedSequences(
+    pageTables.map((_, s) => s),
+    tokens,
+    length - tokens,
+    pageTables,
+    ROWS,
+  );
   const pairs = batch * tokens * (length - (tokens - 1) / 2);
   const operations = 4 * pairs * heads.nHeads * heads.headDim;
   const measureKernels = async (kernels: AttentionKernels, by: SpeedLine["by"]) => {
@@ -178,24 +186,6 @@ function recordLayers(
       if (attends) recorder.attention(q, kv, { nHeads, scale: headDim ** -0.5 });
     }
   });
-}
-
-/** `n` tokens of some of the sequences from position `start` on. */
-function runInputs(
-  sequences: readonly number[],
-  n: number,
-  start: number,
-  pageTables: readonly Int32Array[],
-): StepInputs {
-  const each = (value: (sequence: number, i: number) => number) =>
-    sequences.flatMap((sequence) => Array.from({ length: n }, (_, i) => value(sequence, i)));
-  return {
-    tokens: each((sequence, i) => (sequence * 7 + (start + i) * 13) % ROWS),
-    positions: each((_, i) => start + i),
-    sequences: each((sequence) => sequence),
-    pageTables,
-    outputs: [],
-  };
 }
 
 if (import.meta.main) await main(Deno.args);
