@@ -144,7 +144,8 @@ flash_attn_params PlanBuilder::flash_params(const AttentionOp& op, const RunAddr
   p.head_dim = static_cast<int32_t>(kv.shape.k_head_dim);
   p.n_heads = static_cast<int32_t>(op.n_heads);
   p.n_kv_heads = static_cast<int32_t>(kv.shape.n_kv_heads);
-  p.seqlen_k = static_cast<int32_t>(program_.limits.max_pages * kv.shape.page_tokens);
+  const uint64_t most_keys = uint64_t{program_.limits.max_pages} * kv.shape.page_tokens;
+  p.seqlen_k = static_cast<int32_t>(std::min<uint64_t>(most_keys, INT32_MAX));
   p.window_left = op.window > 0 ? static_cast<int32_t>(op.window) - 1 : -1;
   p.window_right = -1;
   p.scale = op.scale;

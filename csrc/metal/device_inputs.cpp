@@ -47,9 +47,10 @@ void DeviceInputs::reserve(const StepInputs& inputs, const StepShape& shape) {
 
 void DeviceInputs::reserve(Buffer& area, uint64_t bytes) {
   if (bytes <= area.bytes()) return;
+  // From here on the old addresses are invalid, even where there is no memory for new ones.
+  ++generation_;
   area = Buffer();
   area = Buffer(device_, std::bit_ceil(bytes), Purpose::activations, Storage::shared);
-  ++generation_;
 }
 
 void DeviceInputs::write(const StepInputs& inputs, const RunWork& work) {

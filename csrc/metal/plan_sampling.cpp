@@ -41,7 +41,7 @@ void PlanBuilder::emit(const SampleOp& op) {
          {memory_.results, logits, adjusted, maxima, adjusted_maxima, sums, masses,
           inputs_.sampling, inputs_.n_outputs},
          args);
-  if (op.max_top == 0) return;
+  if (op.max_top == 0 || !shape_.reports_top) return;
   const uint64_t all_chunks = uint64_t{outputs} * n_chunks;
   const Place next_logits = scratch(all_chunks * sizeof(float));
   const Place next_ids = scratch(all_chunks * sizeof(uint32_t));

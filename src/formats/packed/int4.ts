@@ -43,7 +43,7 @@ export function* gptqMatrices(folder: PackedFolder): Iterable<Unpacked> {
       scales: parts[2],
       groups: expected(groups, [cols], ["I32"]),
     });
-    yield { matrix, parts: [...parts, ...(groups ? [groups] : []), ...emptyBias(folder, base)] };
+    yield { matrix, parts: [...parts, ...(groups ? [groups] : []), ...emptyBias(folder, base, rows)] };
   }
 }
 
@@ -210,9 +210,10 @@ function packedBits(settings: JsonObject): unknown {
 }
 
 /** Older writers of GPTQ give every matrix a bias; one of zeros is none. */
-function emptyBias({ tensors }: PackedFolder, base: string): TensorInfo[] {
+function emptyBias({ tensors }: PackedFolder, base: string, rows: number): TensorInfo[] {
   const bias = tensors.get(`${base}.bias`);
-  if (bias === undefined || bias.shape.length !== 1) return [];
+  // One of another length is left for the model's loader to refuse.
+  if (bias === undefined || bias.shape.length !== 1 || bias.shape[0] !== rows) return [];
   using file = InputFile.open(bias.file);
   const bytes = new Uint8Array(bias.bytes);
   file.readAt(bias.offset, bytes);
