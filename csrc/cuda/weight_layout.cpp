@@ -11,7 +11,8 @@ uint64_t pad16(uint64_t bytes) { return padded_to(bytes, 16); }
 }  // namespace
 
 bool is_repacked(WeightType type) {
-  return type == WeightType::Q8_0 || type == WeightType::Q4_0 || type == WeightType::Q6_K;
+  return type == WeightType::Q8_0 || type == WeightType::Q4_0 || type == WeightType::Q4_K ||
+         type == WeightType::Q6_K;
 }
 
 uint64_t device_row_bytes(WeightType type, uint64_t cols) {

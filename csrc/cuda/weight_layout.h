@@ -5,9 +5,10 @@
 namespace forge::cuda {
 
 // How weights of a type lie on the device: rows begin at multiples of 16 bytes, and blocks whose
-// fields would not be aligned are split into planes, one a field.
+// fields would not be aligned are split into planes, one a field. Quants are swizzled
+// (kernels/cuda/formats.cuh).
 
-// Whether rows are split into planes (kernel repack_rows).
+// Whether rows do not lie as in the file, but as the kernel repack_rows makes them.
 bool is_repacked(WeightType type);
 
 // Bytes from one row to the next.

@@ -189,7 +189,7 @@ struct Blocks {
                           codebooks);
     return c;
   }
-  static DEVICE_MEMBER u32 run_start(u32 chunk, u32) { return chunk * 32; }
+  static constexpr DEVICE_MEMBER u32 column(u32 chunk, u32, u32 j) { return chunk * 32 + 4 * j; }
   static DEVICE_MEMBER float4 four(const Chunk& c, u32, u32 j) {
     return make_float4(c.w[4 * j], c.w[4 * j + 1], c.w[4 * j + 2], c.w[4 * j + 3]);
   }

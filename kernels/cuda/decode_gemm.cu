@@ -1,7 +1,7 @@
 // Products of a decode step with many sequences, on tensor cores, at memory speed: out = residual +
 // alpha * activation(x weight^T + bias).
 //
-//   x [tokens, padded_cols] of T, x_scale [tokens]: of convert_rows
+//   x [tokens, padded_cols] of T, eight numbers an element, and x_scale [tokens]: of convert_rows
 //   weight: `rows` rows in the format F, row_stride bytes apart
 //   out [.., out_stride] F32: token i is row i of the set
 //   grid: (tokens / (8 * token_tiles), rows / (16 * row_tiles)); block 256: eight warps share the
@@ -11,8 +11,8 @@
 // With more than a few tokens, matvec.cu would spend longer on multiplying than on reading. Here
 // weights go from memory into registers in 16-byte chunks, as there, and are the left operand as
 // they lie: a product does not mind in which order it takes the columns, so that a lane's 16
-// consecutive weights serve four steps of 16 columns, four of each lane, if x is read in the same
-// order. No weight passes through shared memory.
+// weights of a run serve four steps of 16 columns, four of each lane, if x is read in the same
+// order: eight numbers at a time, for two steps. No weight passes through shared memory.
 //
 // A token's sums are added in the same order whatever the number of tiles, and so do not depend on
 // the other tokens.
@@ -25,7 +25,12 @@
 
 constexpr u32 kWarps = 8;
 
-// Two rows' weights 4 j .. 4 j + 3 of a run, as the left operand.
+// Blocks of a multiprocessor. Two tiles of rows with minima, and blocks of files (blocks.cuh), take
+// more than half of its registers.
+template <class F, u32 row_tiles>
+constexpr u32 kResident = (F::kHasMin && row_tiles > 1) || F::kRun == 32 ? 1 : 2;
+
+// Four j of a run of two rows' weights, as the left operand.
 template <class F, class T>
 DEVICE void operand(u32 (&a)[4], const typename F::Chunk (&c)[2], u32 r, u32 j) {
 #pragma unroll
@@ -41,35 +46,43 @@ DEVICE void operand(u32 (&a)[4], const typename F::Chunk (&c)[2], u32 r, u32 j) 
   }
 }
 
-// sums[16 rows, 8 tokens] of each tile += the products of one chunk of each lane.
+// sums[16 rows, 8 tokens] of each tile += the products of one chunk of each lane. tokens[n] is
+// where the row of this lane's token begins in x.
 template <class F, class T, u32 token_tiles, u32 row_tiles>
 DEVICE void multiply_chunk(float (&sums)[row_tiles][token_tiles][4],
-                           const typename F::Chunk (&c)[row_tiles][2],
-                           const T* const (&x)[token_tiles], u32 chunk) {
+                           const typename F::Chunk (&c)[row_tiles][2], const uint4* x,
+                           const u32 (&tokens)[token_tiles], u32 chunk) {
 #pragma unroll
   for (u32 r = 0; r < F::kRuns; ++r) {
-    const u32 start = F::run_start(chunk, r);
 #pragma unroll
-    for (u32 j = 0; j < F::kRun / 4; ++j) {
-      uint2 b[token_tiles];
+    for (u32 j = 0; j < F::kRun / 4; j += 2) {
+      // The swizzle of weights may have put the later four first.
+      const u32 col = F::column(chunk, r, j);
+      const bool swapped = (col & 4) != 0;
+      uint4 eight[token_tiles];
 #pragma unroll
-      for (u32 n = 0; n < token_tiles; ++n) {
-        b[n] = *reinterpret_cast<const uint2*>(x[n] + start + 4 * j);
-      }
+      for (u32 n = 0; n < token_tiles; ++n) eight[n] = x[tokens[n] + col / 8];
 #pragma unroll
-      for (u32 m = 0; m < row_tiles; ++m) {
-        u32 a[4];
-        operand<F, T>(a, c[m], r, j);
+      for (u32 k = 0; k < 2; ++k) {
+        const bool later = swapped != (k == 1);
 #pragma unroll
-        for (u32 n = 0; n < token_tiles; ++n) multiply_add(T{}, sums[m][n], a, b[n].x, b[n].y);
+        for (u32 m = 0; m < row_tiles; ++m) {
+          u32 a[4];
+          operand<F, T>(a, c[m], r, j + k);
+#pragma unroll
+          for (u32 n = 0; n < token_tiles; ++n) {
+            multiply_add(T{}, sums[m][n], a, later ? eight[n].z : eight[n].x,
+                         later ? eight[n].w : eight[n].y);
+          }
+        }
       }
     }
   }
 }
 
 template <class F, class T, u32 token_tiles, u32 row_tiles>
-__global__ void __launch_bounds__(kWarps * 32)
-    decode_gemm(float* out, const T* x, const float* x_scale, const u8* weight, u64 row_stride,
+__global__ void __launch_bounds__(kWarps * 32, kResident<F, row_tiles>)
+    decode_gemm(float* out, const uint4* x, const float* x_scale, const u8* weight, u64 row_stride,
                 u32 rows, u32 cols, u32 padded_cols, u32 out_stride, RowSet set, Epilogue e,
                 const u64* codebooks) {
   wait_for_previous_kernel();
@@ -88,10 +101,10 @@ __global__ void __launch_bounds__(kWarps * 32)
       row[m][i] = weight + min(first_row + 16 * m + g + 8 * i, rows - 1) * row_stride;
     }
   }
-  const T* token[token_tiles];
+  u32 tokens[token_tiles];
 #pragma unroll
   for (u32 n = 0; n < token_tiles; ++n) {
-    token[n] = x + u64(min(first_token + 8 * n + g, count - 1)) * padded_cols;
+    tokens[n] = min(first_token + 8 * n + g, count - 1) * (padded_cols / 8);
   }
 
   float sums[row_tiles][token_tiles][4] = {};
@@ -119,7 +132,7 @@ __global__ void __launch_bounds__(kWarps * 32)
     }
 #pragma unroll
     for (u32 k = 0; k < kAhead; ++k) {
-      multiply_chunk<F, T, token_tiles, row_tiles>(sums, c[k], token, chunks[k]);
+      multiply_chunk<F, T, token_tiles, row_tiles>(sums, c[k], x, tokens, chunks[k]);
     }
   }
 

@@ -15,8 +15,9 @@ DEVICE void store_four(T* out, float4 v) {
 DEVICE void store_four(float* out, float4 v) { *reinterpret_cast<float4*>(out) = v; }
 
 template <class F, class T>
-KERNEL dequantize(T* out, const u8* weight, u64 row_stride, u32 first_row, u32 rows, u32 cols,
-                  u32 padded_cols, const u64* codebooks) {
+__global__ void __launch_bounds__(128, 4)
+    dequantize(T* out, const u8* weight, u64 row_stride, u32 first_row, u32 rows, u32 cols,
+               u32 padded_cols, const u64* codebooks) {
   wait_for_previous_kernel();
   constexpr u32 kElements = F::kRun * F::kRuns;
   const u32 row = blockIdx.y;
@@ -28,7 +29,6 @@ KERNEL dequantize(T* out, const u8* weight, u64 row_stride, u32 first_row, u32 r
   for (u32 chunk = blockIdx.x * per_block + threadIdx.x; chunk < end; chunk += blockDim.x) {
     const typename F::Chunk c = F::load(from, cols, chunk, codebooks);
     for (u32 r = 0; r < F::kRuns; ++r) {
-      const u32 start = F::run_start(chunk, r);
       const float scale = F::scale(c, r), least = F::min(c, r);
       for (u32 j = 0; j < F::kRun / 4; ++j) {
         float4 v = F::four(c, r, j);
@@ -37,7 +37,8 @@ KERNEL dequantize(T* out, const u8* weight, u64 row_stride, u32 first_row, u32 r
                           v.w * scale - least);
         }
         // A chunk may pass the last column, but rows are padded with zeros on both sides.
-        if (start + 4 * j < padded_cols) store_four(to + start + 4 * j, v);
+        const u32 col = F::column(chunk, r, j);
+        if (col < padded_cols) store_four(to + col, v);
       }
     }
   }

@@ -16,12 +16,11 @@ KERNEL embed(float* out, const i32* tokens, const u32* n_tokens, const u8* weigh
   for (u32 chunk = threadIdx.x; chunk < chunks_of<F>(cols); chunk += blockDim.x) {
     const typename F::Chunk c = F::load(row, cols, chunk, codebooks);
     for (u32 r = 0; r < F::kRuns; ++r) {
-      const u32 start = F::run_start(chunk, r);
       for (u32 j = 0; j < F::kRun / 4; ++j) {
         const float4 q = F::four(c, r, j);
         const float four[4] = {q.x, q.y, q.z, q.w};
         for (u32 k = 0; k < 4; ++k) {
-          const u32 col = start + 4 * j + k;
+          const u32 col = F::column(chunk, r, j) + k;
           if (col >= cols) continue;
           const float w = F::kScaled ? four[k] * F::scale(c, r) - F::min(c, r) : four[k];
           to[col] = w * scale;

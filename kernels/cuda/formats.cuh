@@ -10,14 +10,21 @@
 //   kUnit             rows are a whole number of kUnit weights
 //   Chunk             a chunk in registers
 //   load(row, cols, chunk, codebooks)   reads chunk number `chunk` of a row of `cols` weights
-//   run_start(chunk, r)                 the column of the first weight of run r
-//   four(c, r, j)     weights 4 j .. 4 j + 3 of run r, before scaling: small exact numbers
+//   four(c, r, j)     four weights of run r, before scaling: small exact numbers
+//   column(chunk, r, j)                 the column of the first of them
 //   scale(c, r), min(c, r)
 // The 64 weights from a multiple of 64 on are always 64 / (kRun * kRuns) whole, consecutive chunks.
+// Fours 2 i and 2 i + 1 of a run are, together, eight columns from a multiple of eight on.
 //
 // A row on the device is its planes one after another, each padded to 16 bytes: all quants, then
 // all scales. Blocks as they come in files have odd sizes (18, 34, 210 bytes), which no 16-byte
 // load can read; repack_rows.cu takes them apart. Block layouts: csrc/common/quant.
+//
+// The fours of a chunk with scales are not in the order of their columns, but swizzled: four j is
+// where four j ^ turn would be, with a turn that differs from chunk to chunk. A lane of matvec.cuh
+// reads as many numbers of x as its chunk has weights, 128 bytes for 32 of them, so that in order
+// the eight lanes that are served at once would all want the same banks of the first-level cache.
+// Swizzled, they want different ones.
 
 #include "prelude.cuh"
 
@@ -41,7 +48,7 @@ struct FloatChunks {
   static DEVICE_MEMBER Chunk load(const u8* row, u32, u32 chunk, const u64*) {
     return {load_streaming(row + u64(chunk) * 16)};
   }
-  static DEVICE_MEMBER u32 run_start(u32 chunk, u32) { return chunk * kRun; }
+  static constexpr DEVICE_MEMBER u32 column(u32 chunk, u32, u32 j) { return chunk * kRun + 4 * j; }
   static DEVICE_MEMBER float scale(const Chunk&, u32) { return 1.0f; }
   static DEVICE_MEMBER float min(const Chunk&, u32) { return 0.0f; }
 };
@@ -78,31 +85,42 @@ struct ScaledChunks {
   static DEVICE_MEMBER float min(const Chunk&, u32) { return 0.0f; }
 };
 
+// Of the 16 weights of a run, the one at place n of its chunk is weight n ^ swizzle_16(unit), where
+// neighbouring lanes have neighbouring units.
+DEVICE constexpr u32 swizzle_16(u32 unit) { return unit % 4 * 4; }
+// The same of the 32 weights of a chunk, whose halves change places, too.
+DEVICE constexpr u32 swizzle_32(u32 chunk) { return chunk % 4 * 4 + chunk / 4 % 2 * 16; }
+
 // qs[cols] signed bytes | d[cols / 32].
 struct FormatQ8_0 : ScaledChunks<1> {
   static DEVICE_MEMBER Chunk load(const u8* row, u32 cols, u32 chunk, const u64*) {
     return {load_streaming(row + u64(chunk) * 16), half_at(row + cols + chunk / 2 * 2)};
   }
-  static DEVICE_MEMBER u32 run_start(u32 chunk, u32) { return chunk * kRun; }
+  static constexpr DEVICE_MEMBER u32 column(u32 chunk, u32, u32 j) {
+    return (chunk * 16 + swizzle_16(chunk / 2)) ^ 4 * j;
+  }
   static DEVICE_MEMBER float4 four(const Chunk& c, u32, u32 j) {
     return bytes_to_floats(word_of(c.bits, j) ^ 0x80808080u, 128.0f);
   }
 };
 
-// qs[cols / 2], byte i of a block of 32 = weight i | weight i + 16 << 4 | d[cols / 32].
+// qs[cols / 2], byte i of a chunk = place i | place i + 16 << 4 | d[cols / 32].
 struct FormatQ4_0 : ScaledChunks<2> {
   static DEVICE_MEMBER Chunk load(const u8* row, u32 cols, u32 chunk, const u64*) {
     return {load_streaming(row + u64(chunk) * 16), half_at(row + cols / 2 + chunk * 2)};
   }
-  static DEVICE_MEMBER u32 run_start(u32 chunk, u32 r) { return chunk * 32 + r * 16; }
+  static constexpr DEVICE_MEMBER u32 column(u32 chunk, u32 r, u32 j) {
+    return (chunk * 32 + swizzle_32(chunk)) ^ (16 * r + 4 * j);
+  }
   static DEVICE_MEMBER float4 four(const Chunk& c, u32 r, u32 j) {
     return bytes_to_floats(word_of(c.bits, j) >> (4 * r) & 0x0f0f0f0fu, 8.0f);
   }
 };
 
-// Blocks as in the file: 144 bytes are nine 16-byte words, of which the first holds d, dmin and the
-// 6-bit scales and minima, and word 1 + c the weights of chunk c: 16 of sub-block 2 (c / 2) in the
-// low, 16 of the next sub-block in the high four bits. Eight neighbouring lanes share a first word.
+// Blocks as in the file, but for the swizzle: 144 bytes are nine 16-byte words, of which the first
+// holds d, dmin and the 6-bit scales and minima, and word 1 + c the weights of chunk c: 16 of
+// sub-block 2 (c / 2) in the low, 16 of the next sub-block in the high four bits. Eight neighbouring
+// lanes share a first word.
 struct FormatQ4_K {
   static constexpr u32 kRun = 16, kRuns = 2, kUnit = 256;
   static constexpr bool kHasMin = true, kScaled = true;
@@ -129,8 +147,9 @@ struct FormatQ4_K {
     }
     return c;
   }
-  static DEVICE_MEMBER u32 run_start(u32 chunk, u32 r) {
-    return chunk / 8 * 256 + chunk % 8 / 2 * 64 + r * 32 + chunk % 2 * 16;
+  static constexpr DEVICE_MEMBER u32 column(u32 chunk, u32 r, u32 j) {
+    const u32 first = chunk / 8 * 256 + chunk % 8 / 2 * 64 + chunk % 2 * 16;
+    return (first + swizzle_16(chunk / 2)) ^ (32 * r + 4 * j);
   }
   static DEVICE_MEMBER float4 four(const Chunk& c, u32 r, u32 j) {
     return bytes_to_floats(word_of(c.bits, j) >> (4 * r) & 0x0f0f0f0fu);
@@ -139,9 +158,10 @@ struct FormatQ4_K {
   static DEVICE_MEMBER float min(const Chunk& c, u32 r) { return c.mins[r]; }
 };
 
-// For each 32 weights: ql[16], byte i = weight i | weight i + 16 << 4 (low four bits of q), and
-// qh[8], in byte i the upper two bits of weights i, i + 8, i + 16, i + 24 from the low bits up.
-// ql[cols / 2] | qh[cols / 4] | scales[cols / 16] signed bytes | d[cols / 256].
+// For each 32 weights: ql[16], byte i = place i | place i + 16 << 4 (low four bits of q), and
+// qh[8], in byte i the upper two bits of places i, i + 8, i + 16, i + 24 from the low bits up.
+// ql[cols / 2] | qh[cols / 4] | scales[cols / 16] signed bytes, in the order of the places |
+// d[cols / 256].
 struct FormatQ6_K {
   static constexpr u32 kRun = 16, kRuns = 2, kUnit = 256;
   static constexpr bool kHasMin = false, kScaled = true;
@@ -161,7 +181,9 @@ struct FormatQ6_K {
     c.scales[1] = d * float(scales[1]);
     return c;
   }
-  static DEVICE_MEMBER u32 run_start(u32 chunk, u32 r) { return chunk * 32 + r * 16; }
+  static constexpr DEVICE_MEMBER u32 column(u32 chunk, u32 r, u32 j) {
+    return (chunk * 32 + swizzle_32(chunk)) ^ (16 * r + 4 * j);
+  }
   static DEVICE_MEMBER float4 four(const Chunk& c, u32 r, u32 j) {
     const u32 low = word_of(c.low, j) >> (4 * r) & 0x0f0f0f0fu;
     const u32 high = (j % 2 == 0 ? c.high.x : c.high.y) >> (4 * r + 2 * (j / 2)) & 0x03030303u;

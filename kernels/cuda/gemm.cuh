@@ -54,18 +54,18 @@ struct WeightLoader {
   }
 
   template <class T>
-  DEVICE_MEMBER void store(T* tile) const {
+  DEVICE_MEMBER void store(T* tile, u32 step) const {
 #pragma unroll
     for (u32 i = 0; i < kEach; ++i) {
       T* row = tile + row_of(i) * kStride;
+      const u32 chunk = step * kPerRow + chunk_of(i);
 #pragma unroll
       for (u32 r = 0; r < F::kRuns; ++r) {
         const float scale = F::scale(chunks[i], r), least = F::min(chunks[i], r);
-        T* to = row + F::run_start(chunk_of(i), r);
 #pragma unroll
         for (u32 j = 0; j < F::kRun / 4; ++j) {
           const float4 v = F::four(chunks[i], r, j);
-          *reinterpret_cast<uint2*>(to + 4 * j) =
+          *reinterpret_cast<uint2*>(row + F::column(chunk, r, j) - step * kStep) =
               F::kScaled ? make_uint2(pack_as(T{}, v.x * scale - least, v.y * scale - least),
                                       pack_as(T{}, v.z * scale - least, v.w * scale - least))
                          : make_uint2(pack_as(T{}, v.x, v.y), pack_as(T{}, v.z, v.w));
@@ -152,7 +152,7 @@ DEVICE void multiply_tile(T* memory, const GemmWeight& w, u32 first_row, u32 cou
   for (u32 step = 0; step < n_steps; ++step) {
     T* weight_tile = weight_tiles + step % 2 * kRows * kStride;
     T* token_tile = token_tiles + step % 2 * kTokens * kStride;
-    weights.store(weight_tile);
+    weights.store(weight_tile, step);
     wait_copies<0>();
     __syncthreads();
     if (step + 1 < n_steps) {

@@ -32,6 +32,20 @@ struct InFlight<Blocks<type>> {
   static constexpr u32 blocks_per_sm(u32) { return 1; }
 };
 
+// Whether eight neighbouring lanes, which 16-byte loads serve at once, always read x from different
+// banks of the cache.
+template <class F>
+constexpr bool reads_all_banks() {
+  for (u32 r = 0; r < F::kRuns; ++r) {
+    for (u32 j = 0; j < F::kRun / 4; ++j) {
+      u32 banks = 0;
+      for (u32 chunk = 0; chunk < 8; ++chunk) banks |= 1u << F::column(chunk, r, j) / 4 % 8;
+      if (banks != 0xff) return false;
+    }
+  }
+  return true;
+}
+
 // Where the tokens' rows of x begin.
 template <u32 tokens>
 struct TokenRows {
@@ -51,7 +65,6 @@ DEVICE void accumulate(float (&sums)[rows][tokens], const typename F::Chunk (&c)
                        const TokenRows<tokens>& x, u32 cols, u32 chunk) {
 #pragma unroll
   for (u32 r = 0; r < F::kRuns; ++r) {
-    const u32 start = F::run_start(chunk, r);
     float dots[rows][tokens] = {};
     float x_sums[tokens] = {};
 #pragma unroll
@@ -61,7 +74,7 @@ DEVICE void accumulate(float (&sums)[rows][tokens], const typename F::Chunk (&c)
       for (u32 i = 0; i < rows; ++i) w[i] = F::four(c[i], r, j);
 #pragma unroll
       for (u32 t = 0; t < tokens; ++t) {
-        const float4 v = load_four<whole>(x.row[t], start + 4 * j, cols);
+        const float4 v = load_four<whole>(x.row[t], F::column(chunk, r, j), cols);
         if (F::kHasMin) x_sums[t] += v.x + v.y + v.z + v.w;
 #pragma unroll
         for (u32 i = 0; i < rows; ++i) {
@@ -147,6 +160,7 @@ DEVICE void add_chunks(float (&sums)[rows][tokens], const WeightRows& w,
 template <class F, u32 tokens, class Store>
 DEVICE void multiply_rows(const WeightRows& w, const TokenRows<tokens>& x, u32 split,
                           const u64* codebooks, Store store) {
+  static_assert(!F::kScaled || reads_all_banks<F>());
   constexpr u32 rows = InFlight<F>::rows;
   SHARED(float, partial, [kMatvecWarps][rows * tokens]);
   const WarpShare share = share_of_warp<F>(split);

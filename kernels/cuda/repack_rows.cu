@@ -1,5 +1,5 @@
-// Takes the blocks of a file apart into the planes that products read (formats.cuh), while weights
-// are loaded.
+// Takes the blocks of a file apart into the planes that products read, and swizzles their weights
+// (formats.cuh), while weights are loaded.
 //
 //   raw: rows of nb blocks, raw_row_bytes apart; out: rows out_row_stride apart
 //   grid: (nb / 8, rows); block 256: a warp a block
@@ -15,7 +15,7 @@ template <>
 struct RawBlock<FormatQ8_0> {
   static constexpr u32 kBytes = 34;
   static DEVICE_MEMBER void repack(u8* row, const u8* block, u32 b, u32 nb, u32 lane) {
-    row[b * 32 + lane] = block[2 + lane];
+    row[b * 32 + lane] = block[2 + (lane ^ swizzle_16(b))];
     if (lane < 2) row[nb * 32 + b * 2 + lane] = block[lane];
   }
 };
@@ -25,7 +25,10 @@ template <>
 struct RawBlock<FormatQ4_0> {
   static constexpr u32 kBytes = 18;
   static DEVICE_MEMBER void repack(u8* row, const u8* block, u32 b, u32 nb, u32 lane) {
-    if (lane < 16) row[b * 16 + lane] = block[2 + lane];
+    if (lane < 16) {
+      const u32 q = block[2 + (lane ^ swizzle_16(b))];
+      row[b * 16 + lane] = u8(b / 4 % 2 == 0 ? q : q >> 4 | q << 4);
+    }
     if (lane < 2) row[nb * 16 + b * 2 + lane] = block[lane];
   }
 };
@@ -43,19 +46,31 @@ struct RawBlock<FormatQ6_K> {
   }
   static DEVICE_MEMBER void repack(u8* row, const u8* block, u32 b, u32 nb, u32 lane) {
     for (u32 i = lane; i < 128; i += 32) {
-      const u32 first = i / 16 * 32 + i % 16;
-      row[b * 128 + i] = u8((quant(block, first) & 0xf) | (quant(block, first + 16) & 0xf) << 4);
+      const u32 first = i / 16 * 32 + (i % 16 ^ swizzle_32(i / 16)), second = first ^ 16;
+      row[b * 128 + i] = u8((quant(block, first) & 0xf) | (quant(block, second) & 0xf) << 4);
     }
     u8* high = row + nb * 128;
     for (u32 i = lane; i < 64; i += 32) {
-      const u32 first = i / 8 * 32 + i % 8;
+      const u32 first = i / 8 * 32 + (i % 8 ^ swizzle_32(i / 8));
       u32 bits = 0;
-      for (u32 k = 0; k < 4; ++k) bits |= quant(block, first + 8 * k) >> 4 << (2 * k);
+      for (u32 k = 0; k < 4; ++k) bits |= quant(block, first ^ 8 * k) >> 4 << (2 * k);
       high[b * 64 + i] = u8(bits);
     }
     u8* scales = high + nb * 64;
-    if (lane < 16) scales[b * 16 + lane] = block[192 + lane];
+    // Of the later half of a block's chunks, runs have changed places.
+    if (lane < 16) scales[b * 16 + lane] = block[192 + (lane ^ lane / 8)];
     if (lane < 2) scales[nb * 16 + b * 2 + lane] = block[208 + lane];
+  }
+};
+
+// d, dmin, scales[12], then eight chunks of 16 bytes, of which two belong to the same sub-blocks.
+template <>
+struct RawBlock<FormatQ4_K> {
+  static constexpr u32 kBytes = 144;
+  static DEVICE_MEMBER void repack(u8* row, const u8* block, u32 b, u32, u32 lane) {
+    u8* to = row + u64(b) * kBytes;
+    if (lane < 16) to[lane] = block[lane];
+    for (u32 i = lane; i < 128; i += 32) to[16 + i] = block[16 + (i ^ swizzle_16(i / 32))];
   }
 };
 
@@ -71,4 +86,5 @@ KERNEL repack_rows(u8* out, const u8* raw, u32 rows, u32 nb, u64 raw_row_bytes,
 
 INSTANCE(repack_rows<FormatQ8_0>)
 INSTANCE(repack_rows<FormatQ4_0>)
+INSTANCE(repack_rows<FormatQ4_K>)
 INSTANCE(repack_rows<FormatQ6_K>)

@@ -27,7 +27,8 @@ function representative(instance: string): boolean {
 const occupancies: readonly (readonly [RegExp, threads: number, blocks: number])[] = [
   [/^(gated_|grouped_)?matvec<Format\w+, [12]>/, 256, 2],
   [/^(gated_|grouped_)?matvec</, 256, 1],
-  [/^decode_gemm</, 256, 1],
+  [/^decode_gemm<(Blocks|FormatQ4_K, f16, 4)/, 256, 1],
+  [/^decode_gemm</, 256, 2],
   [/^(grouped_)?gemm</, 256, 2],
   [/^gated_delta_rule</, 128, 4],
   [/^batched_decode_attention<\w+, 256>/, 64, 4],
@@ -36,6 +37,7 @@ const occupancies: readonly (readonly [RegExp, threads: number, blocks: number])
   [/^prefill_attention<\w+, 128>/, 128, 3],
   [/^prefill_attention</, 128, 4],
   [/^latent_attention</, 256, 2],
+  [/^dequantize</, 128, 4],
   // All else may be launched with the largest blocks.
   [/./, 1024, 1],
 ];
