@@ -43,7 +43,10 @@ export function* gptqMatrices(folder: PackedFolder): Iterable<Unpacked> {
       scales: parts[2],
       groups: expected(groups, [cols], ["I32"]),
     });
-    yield { matrix, parts: [...parts, ...(groups ? [groups] : []), ...emptyBias(folder, base, rows)] };
+    yield {
+      matrix,
+      parts: [...parts, ...(groups ? [groups] : []), ...emptyBias(folder, base, rows)],
+    };
   }
 }
 
