@@ -28,6 +28,8 @@ export interface OperandSpec {
   readonly name: string;
   readonly help: string;
   readonly required: boolean;
+  /** What it can be, where these are few, or the names that `forge list` shows; any text without it. */
+  readonly values?: readonly string[] | "downloads";
 }
 
 /** What is said of a command, and which options it takes. */

@@ -235,7 +235,12 @@ export const COMMANDS: readonly Command[] = [
       "Removes a model that was downloaded from the hub, by the name that forge list shows. Files that " +
       "another downloaded model needs too stay.",
     ],
-    operands: [{ name: "NAME", help: "a name as forge list shows it", required: true }],
+    operands: [{
+      name: "NAME",
+      help: "a name as forge list shows it",
+      required: true,
+      values: "downloads",
+    }],
     options: ["verbose"],
     examples: ["forge rm Qwen/Qwen3-0.6B"],
   }, () => import("./remove.ts")),
@@ -303,7 +308,12 @@ export const COMMANDS: readonly Command[] = [
     name: "completions",
     summary: "print a completion script for bash, zsh or fish",
     description: ["Prints a script that completes forge's commands and options in a shell."],
-    operands: [{ name: "SHELL", help: "bash, zsh or fish", required: true }],
+    operands: [{
+      name: "SHELL",
+      help: "bash, zsh or fish",
+      required: true,
+      values: ["bash", "zsh", "fish"],
+    }],
     options: ["verbose"],
     examples: [
       "source <(forge completions bash)",

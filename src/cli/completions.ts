@@ -25,19 +25,45 @@ export async function run(
   return 0;
 }
 
+/** Prints the names of the models that can be removed. */
+const DOWNLOADS = "$(forge list 2>/dev/null | cut -d ' ' -f 1)";
+
 function bash(): string {
-  const cases = COMMANDS.map((command) =>
-    `    ${command.name}) words="${specs(command).flatMap(flagsOf).join(" ")} --help" ;;`
+  const flags = COMMANDS.map((command) => {
+    const operands = operandValues(command);
+    const words = operands === "" ? "" : ` operands="${operands}"`;
+    return `    ${command.name}) flags="${
+      specs(command).flatMap(flagsOf).join(" ")
+    } --help"${words} ;;`;
+  });
+  // Commands whose flags have the same values share a line.
+  const places = COMMANDS.flatMap((command) =>
+    specs(command).flatMap((spec) =>
+      flagsOf(spec).map((flag) => ({ place: `'${command.name} ${flag}'`, values: choicesOf(spec) }))
+    )
+  ).filter(({ values }) => values !== "");
+  const values = Map.groupBy(places, (entry) => entry.values).entries().map(([words, entries]) =>
+    `    ${entries.map(({ place }) => place).join("|")}) values="${words}" ;;`
   );
   return `_forge() {
-  local current=\${COMP_WORDS[COMP_CWORD]} words
-  case \${COMP_WORDS[1]} in
-${cases.join("\n")}
-    *) words="${COMMANDS.map(({ name }) => name).join(" ")} --help --version" ;;
+  local current=\${COMP_WORDS[COMP_CWORD]} previous=\${COMP_WORDS[COMP_CWORD-1]}
+  local command=\${COMP_WORDS[1]} flags= operands= values= words=
+  case $command in
+${flags.join("\n")}
   esac
-  if [[ $current == -* || $COMP_CWORD -eq 1 ]]; then
-    COMPREPLY=($(compgen -W "$words" -- "$current"))
+  case "$command $previous" in
+${values.toArray().join("\n")}
+  esac
+  if (( COMP_CWORD == 1 )); then
+    words="${COMMANDS.map(({ name }) => name).join(" ")} --help --version"
+  elif [[ -n $values ]]; then
+    words=$values
+  elif [[ $current == -* ]]; then
+    words=$flags
+  else
+    words=$operands
   fi
+  COMPREPLY=($(compgen -W "$words" -- "$current"))
 }
 complete -o default -F _forge forge
 `;
@@ -49,7 +75,9 @@ function zsh(): string {
     const lines = specs(command).flatMap((spec) =>
       flagsOf(spec).map((flag) => zshOption(spec, flag))
     );
-    return `    ${command.name}) _arguments ${lines.join(" ")} '*:file:_files' ;;`;
+    const operands = operandValues(command);
+    const operand = operands === "" ? "'*:file:_files'" : `"*:value:(${zshQuoted(operands)})"`;
+    return `    ${command.name}) _arguments ${lines.join(" ")} ${operand} ;;`;
   });
   return `#compdef forge
 _forge() {
@@ -72,12 +100,10 @@ if [[ \${funcstack[1]} == _forge ]]; then _forge "$@"; else compdef _forge forge
 }
 
 function zshOption(spec: OptionSpec, flag: string): string {
-  const value = spec.kind === "flag" ? "" : `:${spec.metavar}:${valuesOf(spec)}`;
+  const choices = choicesOf(spec);
+  const action = choices !== "" ? `(${choices})` : takesFile(spec) ? "_files" : " ";
+  const value = spec.kind === "flag" ? "" : `:${zshText(spec.metavar)}:${action}`;
   return `'*${flag}[${zshText(spec.help)}]${value}'`;
-}
-
-function valuesOf(spec: OptionSpec): string {
-  return spec.kind === "choice" ? `(${spec.choices.join(" ")})` : "_files";
 }
 
 /** Takes out what would end a quoted description. */
@@ -85,31 +111,58 @@ function zshText(text: string): string {
   return text.replaceAll("'", "’").replace(/[[\]:]/g, "");
 }
 
+/** Keeps a command from being run before its output is asked for. */
+function zshQuoted(words: string): string {
+  return words.replaceAll("$", "\\$");
+}
+
 function fish(): string {
-  const lines = COMMANDS.flatMap((command) => [
-    `complete -c forge -n __fish_use_subcommand -f -a ${command.name} -d ${
-      fishText(command.summary)
-    }`,
-    ...specs(command).map((spec) => {
-      const flags = flagsOf(spec).map((flag) =>
-        flag.startsWith("--") ? `-l ${flag.slice(2)}` : `-s ${flag.slice(1)}`
-      );
-      const value = spec.kind === "flag"
-        ? ""
-        : spec.kind === "choice"
-        ? ` -x -a '${spec.choices.join(" ")}'`
-        : " -r";
-      const condition = `'__fish_seen_subcommand_from ${command.name}'`;
-      return `complete -c forge -n ${condition} ${flags.join(" ")}${value} -d ${
-        fishText(spec.help)
-      }`;
-    }),
-  ]);
+  const lines = COMMANDS.flatMap((command) => {
+    const condition = `'__fish_seen_subcommand_from ${command.name}'`;
+    const operands = operandValues(command).replace(/^\$/, "").replaceAll("'", '"');
+    return [
+      `complete -c forge -n __fish_use_subcommand -f -a ${command.name} -d ${
+        fishText(command.summary)
+      }`,
+      ...(operands === "" ? [] : [`complete -c forge -n ${condition} -f -a '${operands}'`]),
+      ...specs(command).map((spec) => {
+        const flags = flagsOf(spec).map((flag) =>
+          flag.startsWith("--") ? `-l ${flag.slice(2)}` : `-s ${flag.slice(1)}`
+        );
+        const choices = choicesOf(spec);
+        const value = spec.kind === "flag"
+          ? ""
+          : choices !== ""
+          ? ` -x -a '${choices}'`
+          : takesFile(spec)
+          ? " -r"
+          : " -x";
+        return `complete -c forge -n ${condition} ${flags.join(" ")}${value} -d ${
+          fishText(spec.help)
+        }`;
+      }),
+    ];
+  });
   return `${lines.join("\n")}\n`;
 }
 
 function fishText(text: string): string {
-  return `'${text.replaceAll("'", "\\'")}'`;
+  return `'${text.replace(/[\\']/g, "\\$&")}'`;
+}
+
+/** The words that an option's value can be, or among which it often is; empty where it is any. */
+function choicesOf(spec: OptionSpec): string {
+  return "choices" in spec ? spec.choices.join(" ") : "";
+}
+
+function takesFile(spec: OptionSpec): boolean {
+  return "metavar" in spec && /FILE|MODEL|TYPE]/.test(spec.metavar);
+}
+
+/** The words that a command's argument can be, as a shell finds them; empty where it is any. */
+function operandValues({ operands = [] }: Command): string {
+  const { values = [] } = operands[0] ?? {};
+  return values === "downloads" ? DOWNLOADS : values.join(" ");
 }
 
 function specs(command: Command): OptionSpec[] {

@@ -79,6 +79,30 @@ Deno.test("completions: every shell's script names the commands", async () => {
   assertEquals((await forge(["completions", "tcsh"])).code, 2);
 });
 
+Deno.test("completions: bash completes commands, flags, their values and arguments", async () => {
+  const script = await output("completions", "bash");
+  const complete = `${script}
+for line in 'forge do' 'forge run --js' 'forge chat --kv-type B' 'forge bench -o j' 'forge run -o j' \
+    'forge completions f' 'forge rm org/t'; do
+  COMP_WORDS=($line) COMP_CWORD=$(( $(wc -w <<< "$line") - 1 ))
+  _forge
+  echo "\${COMPREPLY[@]}"
+done`;
+  const { stdout } = await new Deno.Command("bash", {
+    args: ["-c", `forge() { echo 'org/tiny  344 kB'; }\n${complete}`],
+  }).output();
+  assertEquals(new TextDecoder().decode(stdout).split("\n"), [
+    "doctor",
+    "--json-schema --json-object --json",
+    "BF16",
+    "json jsonl",
+    "",
+    "fish",
+    "org/tiny",
+    "",
+  ]);
+});
+
 Deno.test("rm: removes what list names, and says what is near a name that it does not", async () => {
   using store = new TempFolder();
   const folder = "models/org/tiny/main";
