@@ -14,14 +14,26 @@ export function whyNoSlurm(): string | undefined {
   return `${missing} is missing: apt-get install slurmctld slurmd slurm-client`;
 }
 
+/** A port that nobody listens on, below those that systems hand out, so that nobody is given it either. */
+function freePort(): number {
+  for (;;) {
+    const port = 20_000 + crypto.getRandomValues(new Uint16Array(1))[0]! % 10_000;
+    try {
+      Deno.listen({ hostname: "127.0.0.1", port }).close();
+      return port;
+    } catch (error) {
+      if (!(error instanceof Deno.errors.AddrInUse)) throw error;
+    }
+  }
+}
+
 /** Daemons that run until it is disposed of. */
 export class SlurmCluster implements AsyncDisposable {
   readonly #folder = new TempFolder();
   readonly #daemons: Deno.ChildProcess[] = [];
 
   constructor() {
-    const port = 20_000 + 2 * crypto.getRandomValues(new Uint16Array(1))[0]! % 20_000;
-    this.#folder.write("slurm.conf", this.#configuration(port));
+    this.#folder.write("slurm.conf", this.#configuration(freePort()));
     for (const daemon of ["slurmctld", "slurmd"]) {
       this.#daemons.push(
         new Deno.Command(daemon, {
@@ -62,13 +74,15 @@ export class SlurmCluster implements AsyncDisposable {
   }
 
   /** Without authentication: nobody else can be on the ports of this machine's loopback. */
-  #configuration(port: number): string {
+  #configuration(controlPort: number): string {
     const { path } = this.#folder;
     const host = Deno.hostname();
+    let nodePort = controlPort;
+    while (nodePort === controlPort) nodePort = freePort();
     return `ClusterName=forge
 SlurmctldHost=${host}(127.0.0.1)
-SlurmctldPort=${port}
-SlurmdPort=${port + 1}
+SlurmctldPort=${controlPort}
+SlurmdPort=${nodePort}
 SlurmUser=root
 AuthType=auth/none
 AuthInfo=cred_expire=5

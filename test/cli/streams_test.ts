@@ -58,26 +58,40 @@ Deno.test({
     for (const json of [false, true]) {
       const args = ["run", "-m", folder.path, "-p", "x", "--temp", "0", "-n", "30000"];
       const child = new Deno.Command(Deno.execPath(), {
-        args: denoArgs(json ? [...args, "--json", "--device", "reference"] : args),
+        // An object is written at the end: what --verbose says before tells when to interrupt.
+        args: denoArgs(json ? [...args, "--json", "--device", "reference", "--verbose"] : args),
         stdin: "null",
         stdout: "piped",
         stderr: "piped",
       }).spawn();
-      const reader = child.stdout.getReader();
-      let text = "";
-      const read = async () => {
-        const { value, done } = await reader.read();
-        if (!done) text += new TextDecoder().decode(value);
-        return !done;
-      };
-      if (json) await new Promise((resolve) => setTimeout(resolve, 1500));
-      else await read();
+      const output = new Pipe(child.stdout), errors = new Pipe(child.stderr);
+      await (json ? errors.readUntil(/^prompt +\d+ tokens?\n/m) : output.readUntil(/./));
+      const before = errors.text;
       child.kill("SIGINT");
-      while (await read());
-      const errors = await new Response(child.stderr).text();
-      assertEquals([(await child.status).code, errors], [130, ""]);
-      assert(text.length > 0);
-      if (json) assertEquals(JSON.parse(text).finish_reason, "cancelled");
+      await Promise.all([output.readUntil(), errors.readUntil()]);
+      assertEquals([(await child.status).code, errors.text], [130, before]);
+      assert(json || before === "", before);
+      assert(output.text.length > 0);
+      if (json) assertEquals(JSON.parse(output.text).finish_reason, "cancelled");
     }
   },
 });
+
+/** What a process writes, as far as it was read. */
+class Pipe {
+  readonly #reader: ReadableStreamDefaultReader<string>;
+  text = "";
+
+  constructor(bytes: ReadableStream<Uint8Array<ArrayBuffer>>) {
+    this.#reader = bytes.pipeThrough(new TextDecoderStream()).getReader();
+  }
+
+  /** Reads until the text matches, or to its end. */
+  async readUntil(pattern?: RegExp): Promise<void> {
+    while (pattern === undefined || !pattern.test(this.text)) {
+      const { value, done } = await this.#reader.read();
+      if (done) return;
+      this.text += value;
+    }
+  }
+}

@@ -113,7 +113,10 @@ deviceTest("draws follow the distribution", async (device) => {
   sampler.release();
 });
 
-/** A request with everything random. */
+/**
+ * A request with everything random. Penalties and biases are such that what they make of logits in whole
+ * {@linkcode GRID}s is exact, in float32 as in float64: which of two tokens is ahead is no matter of rounding.
+ */
 function randomRequest(random: Random, vocabulary: number): OutputRequest {
   const token = () => random.int(0, vocabulary - 1);
   const allowed = random.chance(0.2)
@@ -124,9 +127,9 @@ function randomRequest(random: Random, vocabulary: number): OutputRequest {
     position: random.int(0, 100000),
     stream: random.int(0, 5),
     sampling: {
-      repeatPenalty: random.pick([1, 1.1, 0.8]),
-      presencePenalty: random.pick([0, 0.3]),
-      frequencyPenalty: random.pick([0, 0.15]),
+      repeatPenalty: random.pick([1, 2, 0.5]),
+      presencePenalty: random.pick([0, 0.25]),
+      frequencyPenalty: random.pick([0, 0.125]),
       bias: random.chance(0.2)
         ? new Map(Array.from({ length: 8 }, () => [token(), random.pick([2, -3, -Infinity])]))
         : undefined,
@@ -157,6 +160,9 @@ function isNearlyChosen(logits: Float32Array, request: OutputRequest, token: num
   );
 }
 
+/** What random logits are whole numbers of. */
+const GRID = 2 ** -10;
+
 interface ChainCase {
   readonly logits: Float32Array<ArrayBuffer>;
   readonly requests: readonly OutputRequest[];
@@ -176,8 +182,8 @@ function allChainCases(): readonly ChainCase[] {
   chainCases = sizes.flatMap(([vocabulary, count]) =>
     [false, true].map((tied) => {
       const logits = Float32Array.from({ length: vocabulary }, () => {
-        const logit = random.normal(3);
-        return tied ? Math.round(2 * logit) / 2 : logit;
+        const unit = tied ? 0.5 : GRID;
+        return unit * Math.round(random.normal(3) / unit);
       });
       const requests = Array.from({ length: count }, () => randomRequest(random, vocabulary));
       return { logits, requests, shares: requests.map((request) => candidates(logits, request)) };

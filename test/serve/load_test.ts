@@ -19,10 +19,11 @@ async function readSome(response: Response, bytes: number) {
   return reader;
 }
 
-async function waitForEnd(client: Client): Promise<void> {
+/** Waits until so many answers are being made. */
+async function waitForAnswers(client: Client, count: number): Promise<void> {
   for (;;) {
     const { answers } = await (await client.get("/health")).json();
-    if (answers === 0) return;
+    if (answers === count) return;
     await new Promise((resolve) => setTimeout(resolve, 5));
   }
 }
@@ -58,11 +59,11 @@ Deno.test("serve: a client that goes away ends its answer and frees its room", a
   const stream = await client.post(TEXT, { ...ENDLESS, stream: true });
   const reader = await readSome(stream, 2000);
   await reader.cancel();
-  await waitForEnd(client);
+  await waitForAnswers(client, 0);
 
   const controller = new AbortController();
   const whole = client.post(TEXT, ENDLESS, { signal: controller.signal });
-  await new Promise((resolve) => setTimeout(resolve, 30));
+  await waitForAnswers(client, 1);
   controller.abort();
   const response = await whole;
   assertEquals(response.status, 503);
@@ -79,7 +80,7 @@ Deno.test("serve: a client that goes away ends its answer and frees its room", a
   await waiting.cancel();
   assertEquals((await piece).done, true);
   await reading.cancel();
-  await waitForEnd(client);
+  await waitForAnswers(client, 0);
   const prompt = "b".repeat(19_000);
   const { usage } = await client.complete({ prompt, max_tokens: 3 });
   assertEquals(usage?.completion_tokens, 3);
@@ -98,7 +99,7 @@ Deno.test("serve: a reader that is slow holds nobody up", async () => {
   // It goes on where it was.
   assert(!(await reader.read()).done);
   await reader.cancel();
-  await waitForEnd(client);
+  await waitForAnswers(client, 0);
 });
 
 Deno.test("serve: more answers than the queue holds are refused", async () => {
@@ -118,7 +119,7 @@ Deno.test("serve: more answers than the queue holds are refused", async () => {
   assertEquals(second.status, 200);
   await second.body!.cancel();
   await first.cancel();
-  await waitForEnd(client);
+  await waitForAnswers(client, 0);
   assertEquals((await client.complete({ ...ENDLESS, n: 2, max_tokens: 2 })).choices.length, 2);
 });
 
