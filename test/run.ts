@@ -6,24 +6,41 @@
  */
 import { join, resolve } from "@std/path";
 import { buildLibraries } from "../build.ts";
+import { inParallel } from "./emulator/build.ts";
 import { addCounts, type Counts, summaryLine, testCounts } from "./support/summary.ts";
 
 const root = resolve(import.meta.dirname ?? ".", "..");
 
+interface RunDenoOptions {
+  /** Variables beside those of this process. */
+  readonly env?: Readonly<Record<string, string>>;
+  /** Whether its output comes in one piece when it has ended. @default false */
+  readonly isHeldBack?: boolean;
+}
+
 /** Runs deno in the root with its output on ours; whether it succeeded. */
-async function runDeno(
-  args: readonly string[],
-  variables: Readonly<Record<string, string>> = {},
-): Promise<boolean> {
-  const command = new Deno.Command(Deno.execPath(), {
+async function runDeno(args: readonly string[], options: RunDenoOptions = {}): Promise<boolean> {
+  const { env = {}, isHeldBack = false } = options;
+  const place = isHeldBack ? "piped" : "inherit";
+  const child = new Deno.Command(Deno.execPath(), {
     args: [...args],
     cwd: root,
-    env: { ...variables },
+    env: { ...env },
     stdin: "null",
-    stdout: "inherit",
-    stderr: "inherit",
-  });
-  return (await command.spawn().status).success;
+    stdout: place,
+    stderr: place,
+  }).spawn();
+  const output: Uint8Array[] = [];
+  const hold = async (stream: ReadableStream<Uint8Array>) => {
+    for await (const chunk of stream) output.push(chunk);
+  };
+  if (isHeldBack) await Promise.all([hold(child.stdout), hold(child.stderr)]);
+  for (const chunk of output) await writeAll(chunk);
+  return (await child.status).success;
+}
+
+async function writeAll(bytes: Uint8Array): Promise<void> {
+  for (let at = 0; at < bytes.length;) at += await Deno.stdout.write(bytes.subarray(at));
 }
 
 /** A check that passes or fails as a whole. */
@@ -34,17 +51,13 @@ async function check(name: string, args: readonly string[]): Promise<Counts> {
   return { passed: succeeded ? 1 : 0, failed: succeeded ? 0 : 1, skipped: 0 };
 }
 
-async function runTests(
-  args: readonly string[],
-  variables: Readonly<Record<string, string>> = {},
-): Promise<Counts> {
-  console.log("\n== tests");
+async function runTests(args: readonly string[], options: RunDenoOptions = {}): Promise<Counts> {
   const folder = Deno.makeTempDirSync({ prefix: "forge-test-" });
   try {
     const path = join(folder, "report.xml");
     const succeeded = await runDeno(
       ["test", "--allow-all", `--junit-path=${path}`, ...args],
-      variables,
+      options,
     );
     let report: string | undefined;
     try {
@@ -57,6 +70,35 @@ async function runTests(
   } finally {
     Deno.removeSync(folder, { recursive: true });
   }
+}
+
+/** Folders whose tests take minutes, the longest first: what is short fills the end. */
+const LONGEST: readonly string[] = ["cuda", "emulator", "metal", "ops", "unit"];
+
+/**
+ * Runs all tests, each folder in a process of its own, as many at a time as there are processors. Tests of
+ * one process may set its variables, so that its files go one after the other.
+ */
+async function runAllTests(args: readonly string[]): Promise<Counts> {
+  const tests = join(root, "test");
+  const others = Array.from(Deno.readDirSync(tests), ({ name }) => name)
+    .filter((name) => !LONGEST.includes(name) && hasTests(join(tests, name)))
+    .sort();
+  const counts = await inParallel([...LONGEST, ...others], async (name) => {
+    console.log(`\n== tests in test/${name}`);
+    const result = await runTests([...args, `test/${name}`], { isHeldBack: true });
+    console.log(`== test/${name}: ${summaryLine(result)}`);
+    return result;
+  });
+  return addCounts(...counts);
+}
+
+/** Whether a folder, or one in it, has tests. */
+function hasTests(path: string): boolean {
+  if (!Deno.statSync(path).isDirectory) return false;
+  return Array.from(Deno.readDirSync(path)).some(({ name, isDirectory }) =>
+    isDirectory ? hasTests(join(path, name)) : name.endsWith("_test.ts")
+  );
 }
 
 /** Runs tests of native code (by default those of the operations) on sanitized libraries. */
@@ -72,12 +114,14 @@ async function runSanitizedTests(args: readonly string[]): Promise<Counts> {
       .output();
     return new TextDecoder().decode(stdout).trim();
   }));
-  return runTests(args.length > 0 ? args : ["test/ops"], {
+  const env = {
     FORGE_LIBRARY_PATH: folder,
     LD_PRELOAD: preloaded.join(":"),
     // What Deno itself does not free is not ours to report, and to be refused memory is no crash.
     ASAN_OPTIONS: "detect_leaks=0:allocator_may_return_null=1",
-  });
+  };
+  console.log("\n== tests");
+  return runTests(args.length > 0 ? args : ["test/ops"], { env });
 }
 
 async function runAll(): Promise<Counts> {
@@ -86,7 +130,7 @@ async function runAll(): Promise<Counts> {
     await check("lint", ["lint"]),
     await check("types", ["check", "--quiet"]),
     await buildStrictly(),
-    await runTests(["--no-check"]),
+    await runAllTests(["--no-check"]),
   );
 }
 
@@ -98,7 +142,10 @@ async function main([mode, ...args]: readonly string[]): Promise<void> {
   const counts = mode === "--sanitize"
     ? await runSanitizedTests(args)
     : mode === "--tests"
-    ? addCounts(await buildStrictly(), await runTests(args))
+    ? addCounts(
+      await buildStrictly(),
+      await (args.length > 0 ? runTests(args) : runAllTests([])),
+    )
     : await runAll();
   console.log(`\n${summaryLine(counts)}`);
   Deno.exit(counts.failed > 0 ? 1 : 0);

@@ -3,9 +3,9 @@
  * the program that tests them. Objects are kept under `build/emulator`, named by a hash of all that
  * shaped them, so that only what changed is compiled again.
  */
-import { isFile } from "../../src/formats/file.ts";
 import { basename, join, resolve } from "@std/path";
 import { ROOT } from "../support/checkout.ts";
+import { makeOnce, writeWhole } from "../support/make_once.ts";
 
 /** What the kernels check of themselves while they run. */
 export type EmulatorMode = "plain" | "asan" | "tsan";
@@ -117,7 +117,7 @@ async function withInstances(folder: string, pattern: RegExp): Promise<string> {
       /^INSTANCE\((.*)\)$/gm,
       (line, name) => !name.includes("<") || pattern.test(name) ? line : "",
     );
-    await Deno.writeTextFile(resolve(ROOT, copy, basename(path)), source);
+    await writeWhole(resolve(ROOT, copy, basename(path)), source);
   }
   return copy;
 }
@@ -132,11 +132,7 @@ export async function compile(
   const command = [compiler, ...commonFlags, ...source.flags];
   const hash = await sha256([...command, source.path, ...headers, ...text([source.path])]);
   const object = join(folder, `${basename(source.path)}.${hash}.o`);
-  if (!isFile(object)) {
-    const unfinished = `${object}.${crypto.randomUUID()}`;
-    await run([...command, "-c", source.path, "-o", unfinished]);
-    await Deno.rename(unfinished, object);
-  }
+  await makeOnce(object, (path) => run([...command, "-c", source.path, "-o", path]));
   return object;
 }
 
@@ -144,11 +140,7 @@ export async function link(target: string, flags: readonly string[], objects: re
   const compiler = Deno.env.get("CXX") || "g++";
   const command = [compiler, ...flags, ...objects];
   const path = target.replace("*", await sha256(command));
-  if (!isFile(path)) {
-    const unfinished = `${path}.${crypto.randomUUID()}`;
-    await run([...command, "-o", unfinished]);
-    await Deno.rename(unfinished, path);
-  }
+  await makeOnce(path, (unfinished) => run([...command, "-o", unfinished]));
   return path;
 }
 

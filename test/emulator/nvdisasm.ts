@@ -4,6 +4,7 @@
  */
 import { join } from "@std/path";
 import { ROOT } from "../support/checkout.ts";
+import { makeOnce } from "../support/make_once.ts";
 
 const folder = join(ROOT, "build", "nvdisasm");
 
@@ -40,9 +41,13 @@ async function find(name: typeof PROGRAMS[number]): Promise<string | undefined> 
   for (const program of [name, kept]) {
     if (await runs(program)) return program;
   }
-  await Deno.mkdir(folder, { recursive: true });
   try {
-    await new Deno.Command("python3", { args: ["-c", fetchScript, folder, ...PROGRAMS] }).output();
+    await makeOnce(folder, async (unfinished) => {
+      await Deno.mkdir(unfinished);
+      const args = ["-c", fetchScript, unfinished, ...PROGRAMS];
+      const { success, stderr } = await new Deno.Command("python3", { args }).output();
+      if (!success) throw new Error(new TextDecoder().decode(stderr));
+    });
   } catch {
     return undefined;
   }

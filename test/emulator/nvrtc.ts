@@ -5,6 +5,7 @@
  */
 import { basename, join, resolve } from "@std/path";
 import { ROOT } from "../support/checkout.ts";
+import { makeOnce } from "../support/make_once.ts";
 
 const symbols = {
   nvrtcVersion: { parameters: ["buffer", "buffer"], result: "i32" },
@@ -84,20 +85,17 @@ function parseReports(log: string): KernelReport[] {
 export async function installNvrtc(): Promise<{ folder: string; reason?: string }> {
   const target = join(ROOT, "build", "nvrtc");
   const folder = join(target, "nvidia", "cu13", "lib");
+  const args = ["-m", "pip", "install", "--quiet", "--retries", "0"];
   try {
-    Deno.statSync(folder);
-    return { folder };
-  } catch {
-    const args = ["-m", "pip", "install", "--quiet", "--retries", "0", "--target", target];
-    try {
+    await makeOnce(target, async (unfinished) => {
       const { success, stderr } = await new Deno.Command("python3", {
-        args: [...args, "nvidia-cuda-nvrtc==13.*"],
+        args: [...args, "--target", unfinished, "nvidia-cuda-nvrtc==13.*"],
       }).output();
-      if (success) return { folder };
-      return { folder, reason: new TextDecoder().decode(stderr).trim().split("\n").at(-1) ?? "" };
-    } catch (error) {
-      return { folder, reason: String(error) };
-    }
+      if (!success) throw new Error(new TextDecoder().decode(stderr).trim().split("\n").at(-1));
+    });
+    return { folder };
+  } catch (error) {
+    return { folder, reason: error instanceof Error ? error.message : String(error) };
   }
 }
 

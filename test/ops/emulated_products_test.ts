@@ -73,7 +73,12 @@ for (const selector of ["neon_dot", "portable"]) {
     name: `products with weights of every type (emulated cpu:${selector})`,
     ignore,
     async fn() {
-      const { libraries } = await buildLibraries({ platform: arm, only: ["cpu"], cxx: "" });
+      const { libraries } = await buildLibraries({
+        platform: arm,
+        only: ["cpu"],
+        strict: true,
+        cxx: "",
+      });
       using folder = new TempFolder();
       const program = folder.at("products");
       const source = join(import.meta.dirname ?? "", "emulated_products.cpp");

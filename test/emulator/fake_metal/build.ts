@@ -8,6 +8,7 @@ import { embeddedSource } from "../../../ffi/build/embed.ts";
 import { compile, emulatorUnavailable, inParallel, link, list, text } from "../build.ts";
 import { buildMetalEmulator } from "../metal/build.ts";
 import { ROOT } from "../../support/checkout.ts";
+import { makeOnce, writeWhole } from "../../support/make_once.ts";
 
 const fake = "test/emulator/fake_metal";
 const warnings = ["-Wall", "-Wextra", "-Werror"];
@@ -55,7 +56,7 @@ async function embeddedKernels(folder: string): Promise<string> {
     text: texts[i] ?? "",
   })));
   const path = join(folder, "embedded.cpp");
-  await Deno.writeTextFile(path, source);
+  await writeWhole(path, source);
   return path;
 }
 
@@ -119,9 +120,7 @@ export async function buildFakeMetal(change?: HostChange): Promise<string> {
   const home = library.replace(/\.so$/, "");
   await Deno.mkdir(home, { recursive: true });
   const named = join(home, "libforge_metal.so");
-  const unfinished = `${named}.${crypto.randomUUID()}`;
-  await Deno.copyFile(library, unfinished);
-  await Deno.rename(unfinished, named);
+  await makeOnce(named, (unfinished) => Deno.copyFile(library, unfinished));
   return home;
 }
 

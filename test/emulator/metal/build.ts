@@ -16,6 +16,7 @@ import {
 } from "../build.ts";
 import { translate } from "./translate.ts";
 import { ROOT } from "../../support/checkout.ts";
+import { writeWhole } from "../../support/make_once.ts";
 
 const shim = "test/emulator/metal/shim";
 const kernelFlags = [
@@ -67,7 +68,7 @@ async function translated({ change, instances }: MetalEmulatorOptions): Promise<
   const folder = join("build", "emulator", "sources", `metal-${hash}`);
   await Deno.mkdir(resolve(ROOT, folder), { recursive: true });
   await Promise.all(
-    files.map(({ name, source }) => Deno.writeTextFile(resolve(ROOT, folder, name), source)),
+    files.map(({ name, source }) => writeWhole(resolve(ROOT, folder, name), source)),
   );
   return folder;
 }
