@@ -2,6 +2,7 @@
  * Holds models on a device to results of independent programs: `check_models.ts DEVICE KV_TYPE
  * FOLDER...`. A program of its own, for a process of its own.
  */
+import { assertEmbeds, EMBEDDED } from "../models/embedding_check.ts";
 import { assertMatchesReference, readJson, type Reference } from "../models/reference_check.ts";
 
 const [device = "", kvType, ...folders] = Deno.args;
@@ -13,5 +14,8 @@ for (const folder of folders) {
     logits: tolerance,
     logLikelihood: 2 * tolerance,
   });
+  if (EMBEDDED.some((name) => folder.endsWith(`/${name}`))) {
+    await assertEmbeds(folder, { device, kvType }, 2 * tolerance);
+  }
   console.log(folder);
 }
