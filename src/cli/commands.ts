@@ -103,8 +103,9 @@ export const COMMANDS: readonly Command[] = [
     summary: "answer programs over HTTP, in the words of OpenAI's API",
     description: [
       "Serves a model over HTTP in the words of OpenAI's API, for any client of it: " +
-      "/v1/chat/completions, /v1/completions, /v1/embeddings, /v1/models, /tokenize, /detokenize, /health. Requests " +
-      "are answered side by side.",
+      "/v1/chat/completions, /v1/completions, /v1/embeddings, /v1/models, /tokenize, /detokenize, " +
+      "/health. Clients of Ollama find /api/chat, /api/generate, /api/embed, /api/tags, /api/show and " +
+      "/api/version. Requests are answered side by side.",
     ],
     operands: [MODEL],
     options: [...SERVE_FLAGS, ...MODEL_FLAGS, ...GENERATION_FLAGS, "verbose"],

@@ -78,6 +78,27 @@ export async function collect(
   throw new ForgeError("device", "the generation ended without saying why");
 }
 
+/**
+ * What several generations come to.
+ *
+ * @param controller ends them, where one fails: the others are not waited for in vain
+ */
+export async function collectMany(
+  generations: readonly AsyncGenerator<Piece>[],
+  tokenizer: Tokenizer,
+  logprobs: number | undefined,
+  controller: AbortController,
+): Promise<Completion[]> {
+  const completions = generations.map((pieces) => collect(pieces, tokenizer, logprobs));
+  try {
+    return await Promise.all(completions);
+  } catch (error) {
+    controller.abort();
+    await Promise.allSettled(completions);
+    throw error;
+  }
+}
+
 /** A token by itself: its text, or its name if it is a control token. */
 export function textOf(tokenizer: Tokenizer, token: number): string {
   // The model's vocabulary may be padded beyond the tokenizer's.

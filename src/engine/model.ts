@@ -8,7 +8,7 @@ import { ChatTemplate } from "../tokenizer/chat_template.ts";
 import type { Tokenizer } from "../tokenizer/tokenizer.ts";
 import { type BatchInput, type BatchOptions, type BatchResult, runBatch } from "./batch.ts";
 import { type Candidate, topCandidates } from "./candidates.ts";
-import { collect, type Completion } from "./completion.ts";
+import { collect, collectMany, type Completion } from "./completion.ts";
 import { Embedder, type Embedding, type EmbeddingInput } from "./embedding/embedder.ts";
 import type { EmbedOptions } from "./embedding/options.ts";
 import { endTokens } from "./end_tokens.ts";
@@ -19,7 +19,7 @@ import { type LoadOptions, resolveContext, resolveParallel } from "./load_option
 import type { MemoryUse } from "./memory_use.ts";
 import { openRunner } from "./open_runner.ts";
 import { openTokenizer } from "./open_tokenizer.ts";
-import { checkWholeNumber, type GenerateOptions } from "./options.ts";
+import { anySignal, checkWholeNumber, type GenerateOptions } from "./options.ts";
 import {
   checkFits,
   checkTokens,
@@ -121,6 +121,16 @@ export class Model implements AsyncDisposable {
     return this.checkpoint.chatTemplate !== undefined;
   }
 
+  /** Whether it has an output matrix to generate with; a model without one embeds texts alone. */
+  get generates(): boolean {
+    return this.#runner.hasHead;
+  }
+
+  /** How many numbers the vectors of {@linkcode embed} have. */
+  get embeddingSize(): number {
+    return this.#runner.hiddenSize;
+  }
+
   /** What it takes in memory. */
   get memory(): MemoryUse {
     const { weights, kvCache, activations } = this.#draftMemory;
@@ -209,18 +219,9 @@ export class Model implements AsyncDisposable {
     options: GenerateOptions = {},
   ): Promise<Completion[]> {
     const controller = new AbortController();
-    const signals = [controller.signal, options.signal].filter((signal) => signal !== undefined);
-    const signal = AbortSignal.any(signals);
+    const signal = anySignal(controller.signal, options.signal);
     const { pieces } = await this.generateMany(prompt, n, { ...options, signal });
-    const completions = pieces.map((each) => collect(each, this.tokenizer, options.logprobs));
-    try {
-      return await Promise.all(completions);
-    } catch (error) {
-      // Where one fails, the others are not waited for in vain.
-      controller.abort();
-      await Promise.allSettled(completions);
-      throw error;
-    }
+    return await collectMany(pieces, this.tokenizer, options.logprobs, controller);
   }
 
   /**

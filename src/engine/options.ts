@@ -40,3 +40,8 @@ export function checkWholeNumber(name: string, value: number, min: number, max: 
   }
   return value;
 }
+
+/** Raised with the first of some signals. */
+export function anySignal(...signals: readonly (AbortSignal | undefined)[]): AbortSignal {
+  return AbortSignal.any(signals.filter((signal) => signal !== undefined));
+}

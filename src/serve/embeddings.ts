@@ -1,5 +1,6 @@
 /** `POST /v1/embeddings`: the vectors of texts. */
 import type { Embedding } from "../engine/embedding/embedder.ts";
+import type { EmbedOptions } from "../engine/embedding/options.ts";
 import { MAX_COUNT } from "../engine/limits.ts";
 import type { JsonObject, JsonValue } from "../formats/json.ts";
 import { floatsOf } from "../requests/floats.ts";
@@ -12,7 +13,7 @@ import type { Service } from "./service.ts";
 const FIELDS = ["model", "input", "encoding_format", "dimensions"];
 
 /** The most texts of a request; OpenAI's limit. */
-const MAX_TEXTS = 2048;
+export const MAX_TEXTS = 2048;
 
 export async function embeddings(service: Service, request: Request): Promise<Response> {
   const body = await readBody(request);
@@ -32,10 +33,33 @@ export async function embeddings(service: Service, request: Request): Promise<Re
       ? readNumber(dimensions, "dimensions", 1, MAX_COUNT, true)
       : undefined,
   });
+  const items = embedded.map(({ vector }, index) => () =>
+    JSON.stringify({ object: "embedding", index, embedding: encode(vector) })
+  );
+  const tokens = embedded.reduce((sum, embedding) => sum + embedding.tokens, 0);
+  const usage = { prompt_tokens: tokens, total_tokens: tokens };
+  return listResponse({ object: "list", model: service.name, usage }, "data", items);
+}
+
+/**
+ * An object one of whose keys has a list that may be long: it is written an item at a time, as the client
+ * reads, since all of it takes several times the room of the vectors.
+ *
+ * @param object the other keys, at least one
+ */
+export function listResponse(
+  object: JsonObject,
+  key: string,
+  items: readonly (() => string)[],
+): Response {
   const { readable, writable } = new TextEncoderStream();
-  const parts = ReadableStream.from(listing(embedded, encode, service.name));
+  const texts = function* () {
+    yield `${JSON.stringify(object).slice(0, -1)},${JSON.stringify(key)}:[`;
+    for (const [i, item] of items.entries()) yield (i === 0 ? "" : ",") + item();
+    yield "]}";
+  };
   // The client may go away in the middle.
-  parts.pipeTo(writable).catch(() => {});
+  ReadableStream.from(texts()).pipeTo(writable).catch(() => {});
   return new Response(readable, { headers: { "content-type": "application/json" } });
 }
 
@@ -48,7 +72,7 @@ export async function embedAll(
   service: Service,
   request: Request,
   texts: readonly (string | Int32Array)[],
-  options: { readonly dimensions: number | undefined },
+  options: EmbedOptions,
 ): Promise<Embedding[]> {
   const leave = service.admission.enter(1);
   try {
@@ -72,20 +96,4 @@ function inBase64(vector: Float32Array): string {
   const view = new DataView(new ArrayBuffer(4 * vector.length));
   vector.forEach((value, i) => view.setFloat32(4 * i, value, true));
   return new Uint8Array(view.buffer).toBase64();
-}
-
-/** The response, a text at a time: all of it would be several times as long as the vectors are. */
-function* listing(
-  embedded: readonly Embedding[],
-  encode: Encode,
-  model: string,
-): Generator<string> {
-  yield '{"object":"list","data":[';
-  for (const [index, { vector }] of embedded.entries()) {
-    const item = { object: "embedding", index, embedding: encode(vector) };
-    yield (index === 0 ? "" : ",") + JSON.stringify(item);
-  }
-  const tokens = embedded.reduce((sum, embedding) => sum + embedding.tokens, 0);
-  const end: JsonObject = { model, usage: { prompt_tokens: tokens, total_tokens: tokens } };
-  yield `],${JSON.stringify(end).slice(1)}`;
 }

@@ -8,27 +8,13 @@ import { detokenize, tokenize } from "./tokens.ts";
 import { errorResponse, HttpError, isFault } from "./http_error.ts";
 import { health } from "./health.ts";
 import { listModels, showModel } from "./models.ts";
+import { OLLAMA_ROUTES } from "./ollama/routes.ts";
 import { checkOptions, type ServeOptions } from "./options.ts";
+import type { Route } from "./route.ts";
 import { Service } from "./service.ts";
 
 /** Answers one HTTP request; it never rejects. */
 export type Handler = (request: Request) => Promise<Response>;
-
-/**
- * What a request for a path is answered by.
- *
- * @param rest what the path has in place of the `*` of its route
- */
-type Endpoint = (service: Service, request: Request, rest: string) => Response | Promise<Response>;
-
-interface Route {
-  readonly method: "GET" | "POST";
-  /** A path, or the beginning of one before a `*`. */
-  readonly path: string;
-  readonly endpoint: Endpoint;
-  /** Whether it is answered without the API key. */
-  readonly isOpen?: boolean;
-}
 
 const ROUTES: readonly Route[] = [
   { method: "POST", path: "/v1/chat/completions", endpoint: chatCompletions },
@@ -39,6 +25,7 @@ const ROUTES: readonly Route[] = [
   { method: "POST", path: "/tokenize", endpoint: tokenize },
   { method: "POST", path: "/detokenize", endpoint: detokenize },
   { method: "GET", path: "/health", endpoint: health, isOpen: true },
+  ...OLLAMA_ROUTES,
 ];
 
 /**

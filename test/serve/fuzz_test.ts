@@ -54,6 +54,22 @@ const REQUESTS: readonly (readonly [path: string, body: JsonObject])[] = [
     repetition_penalty: 1.1,
   }],
   ["/v1/embeddings", { input: ["a", "bc"], dimensions: 3, encoding_format: "float", user: "u" }],
+  ["/api/chat", {
+    messages: [user("a"), { role: "tool", tool_name: "f", content: "r" }],
+    tools: [TOOL],
+    options: { num_predict: 2, temperature: 0.5, stop: ["q"], num_ctx: 64 },
+    format: null,
+    keep_alive: -1,
+    stream: true,
+  }],
+  ["/api/generate", {
+    prompt: "a",
+    raw: true,
+    format: { type: "boolean" },
+    options: { num_predict: 2, repeat_penalty: 1.1, seed: -1 },
+    stream: false,
+  }],
+  ["/api/embed", { input: ["a", "b"], truncate: true, dimensions: 2, options: {} }],
   ["/tokenize", { content: "a", add_special: true, parse_special: false }],
   ["/detokenize", { tokens: [5, 6] }],
 ];
@@ -111,7 +127,7 @@ Deno.test("serve: whatever a request is, it is answered or refused by name", asy
     const response = await client.post(path, body);
     assertEquals(response.status, 200, await response.text());
   }
-  for (let round = 0; round < 600; round++) {
+  for (let round = 0; round < 900; round++) {
     const [path, body] = REQUESTS[round % REQUESTS.length]!;
     let request: JsonValue = body;
     for (let i = pick(3); i >= 0; i--) request = changed(request, pick);
@@ -120,7 +136,10 @@ Deno.test("serve: whatever a request is, it is answered or refused by name", asy
     const shown = `${path} ${JSON.stringify(request)}: ${text}`;
     assert([200, 400, 404].includes(response.status), shown);
     assert(!text.includes('"server_error"'), shown);
-    if (response.status !== 200) assert(JSON.parse(text).error.message.length > 10, shown);
+    if (response.status !== 200) {
+      const { error } = JSON.parse(text);
+      assert((path.startsWith("/api/") ? error : error.message).length > 10, shown);
+    }
     statuses.set(response.status, 1 + (statuses.get(response.status) ?? 0));
   }
   assert(statuses.get(200)! > 30 && statuses.get(400)! > 30, JSON.stringify([...statuses]));

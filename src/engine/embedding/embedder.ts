@@ -1,6 +1,7 @@
 import { ForgeError } from "../../errors.ts";
 import type { Checkpoint } from "../../formats/checkpoint.ts";
 import type { Tokenizer } from "../../tokenizer/tokenizer.ts";
+import { anySignal } from "../options.ts";
 import { checkFits, checkTokens } from "../prompt.ts";
 import type { Runner } from "../runner.ts";
 import type { Scheduler } from "../scheduler.ts";
@@ -46,12 +47,15 @@ export class Embedder {
     const { hiddenSize, limits } = this.#shape;
     const how = resolveEmbedding(options, () => embeddingRecipe(this.#checkpoint), hiddenSize);
     const texts = inputs.map((input, index) =>
-      this.#encode(input, inputs.length === 1 ? "the text" : `text ${index + 1}`)
+      this.#encode(
+        input,
+        inputs.length === 1 ? "the text" : `text ${index + 1}`,
+        options.truncate ?? false,
+      )
     );
     const embeddings: Embedding[] = [];
     const controller = new AbortController();
-    const signals = [controller.signal, options.signal].filter((signal) => signal !== undefined);
-    const signal = AbortSignal.any(signals);
+    const signal = anySignal(controller.signal, options.signal);
     let next = 0;
     // Each takes the next text when it has done with one, so that no more than so many wait in line.
     const work = async () => {
@@ -75,12 +79,21 @@ export class Embedder {
     return embeddings;
   }
 
-  #encode(input: EmbeddingInput, name: string): Int32Array {
+  #encode(input: EmbeddingInput, name: string, mayCut: boolean): Int32Array {
     const { vocabSize, contextLength } = this.#shape;
-    const tokens = typeof input === "string" ? this.#tokenizer.encode(input) : input;
+    const whole = typeof input === "string" ? this.#tokenizer.encode(input) : input;
+    const tokens = mayCut ? this.#cut(whole, typeof input === "string") : whole;
     if (tokens.length === 0) throw new ForgeError("bad_input", `${name} has no tokens`);
     checkFits(tokens.length, contextLength, name);
     checkTokens(tokens, vocabSize, name);
     return tokens;
+  }
+
+  #cut(tokens: Int32Array, isText: boolean): Int32Array {
+    const { contextLength } = this.#shape;
+    if (tokens.length <= contextLength) return tokens;
+    const cut = tokens.slice(0, contextLength);
+    if (isText && this.#tokenizer.addEos) cut[contextLength - 1] = tokens.at(-1)!;
+    return cut;
   }
 }

@@ -17,6 +17,11 @@ export interface EmbedOptions {
    * trained for it (Matryoshka). @default all
    */
   readonly dimensions?: number | undefined;
+  /**
+   * Whether a text that the context does not hold is cut at its end, to which a token that the tokenizer
+   * puts there is added again; otherwise it is an error. @default false
+   */
+  readonly truncate?: boolean | undefined;
   /** Stops the work. */
   readonly signal?: AbortSignal | undefined;
 }

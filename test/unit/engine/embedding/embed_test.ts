@@ -4,7 +4,7 @@ import { join } from "@std/path";
 import { type EmbedOptions, ForgeError, load, type Model } from "../../../../src/mod.ts";
 import { TempFolder } from "../../../support/temp_folder.ts";
 import { writeRandomHybrid } from "../../../support/tiny_hybrid.ts";
-import { type TinyLlamaOptions, writeRandomLlama } from "../../../support/tiny_llama.ts";
+import { EOS, type TinyLlamaOptions, writeRandomLlama } from "../../../support/tiny_llama.ts";
 
 async function withModel<T>(
   fn: (model: Model, folder: string) => Promise<T>,
@@ -187,6 +187,21 @@ Deno.test("what cannot be embedded is refused by its place", async () => {
     await refused(TEXTS, { signal: AbortSignal.abort() }, "cancelled", "stopped on request");
     assertEquals(await model.embed([]), []);
   });
+});
+
+Deno.test("a text that is cut keeps the token that the tokenizer ends texts with", async () => {
+  await withModel(async (model) => {
+    const text = "b".repeat(3000);
+    const tokens = model.tokenizer.encode(text);
+    assertEquals([tokens.length, tokens.at(-1)], [3002, EOS]);
+    const [cut] = await model.embed([text], { truncate: true });
+    const expected = tokens.slice(0, 2048);
+    expected[2047] = EOS;
+    assertEquals(cut, (await model.embed([expected]))[0]!);
+    // Ids are used as they are, up to the end of the context.
+    const [plain] = await model.embed([tokens], { truncate: true });
+    assertEquals(plain, (await model.embed([tokens.slice(0, 2048)]))[0]!);
+  }, { tokenizerConfig: { add_eos_token: true } });
 });
 
 Deno.test("weights that make the states NaN are named", async () => {

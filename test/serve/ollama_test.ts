@@ -1,0 +1,220 @@
+/** Ollama's endpoints: the same answers in other words. */
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { TempFolder } from "../support/temp_folder.ts";
+import { writeRandomLlama } from "../support/tiny_llama.ts";
+import { Client, DEMO, user } from "./client.ts";
+import { GIVEN, scripted } from "./scripted.ts";
+
+interface Line {
+  readonly model: string;
+  readonly created_at: string;
+  readonly response?: string;
+  readonly message?: {
+    readonly role: string;
+    readonly content: string;
+    readonly thinking?: string;
+    readonly tool_calls?: readonly { readonly function: { readonly name: string } }[];
+  };
+  readonly done: boolean;
+  readonly done_reason?: string;
+  readonly prompt_eval_count?: number;
+  readonly eval_count?: number;
+  readonly total_duration?: number;
+}
+
+/** The lines of a stream, which must be well-formed. */
+async function lines(client: Client, path: string, body: object): Promise<Line[]> {
+  const response = await client.post(path, body);
+  const text = await response.text();
+  assertEquals(response.status, 200, text);
+  assertEquals(response.headers.get("content-type"), "application/x-ndjson");
+  assert(text.endsWith("\n"), text);
+  const parts: Line[] = text.trimEnd().split("\n").map((line) => JSON.parse(line));
+  assertEquals(parts.map(({ done }) => done), parts.map((_, i) => i === parts.length - 1));
+  for (const { created_at } of parts) assertMatch(created_at, /^\d{4}-\d\d-\d\dT[\d:.]+Z$/);
+  return parts;
+}
+
+async function whole(client: Client, path: string, body: object): Promise<Line> {
+  const response = await client.post(path, { ...body, stream: false });
+  const text = await response.text();
+  assertEquals([response.status, response.headers.get("content-type")], [200, "application/json"]);
+  return JSON.parse(text);
+}
+
+async function refusal(client: Client, path: string, body: unknown, status = 400): Promise<string> {
+  const response = await client.post(path, body);
+  const text = await response.text();
+  assertEquals(response.status, status, text);
+  const { error, ...others } = JSON.parse(text);
+  assertEquals([typeof error, others], ["string", {}]);
+  return error;
+}
+
+const GREEDY = { temperature: 0, num_predict: 12, num_ctx: 4096, num_thread: 2, mirostat: 0 };
+
+Deno.test("serve: Ollama's chat and generate say what the library says", async () => {
+  await using client = await Client.open(DEMO, { names: ["demo"] });
+  const options = { temperature: 0, maxTokens: 12 };
+  for (
+    const [path, body, expected, said] of [
+      [
+        "/api/generate",
+        { model: "demo", prompt: "A fox", options: GREEDY },
+        await client.model.complete("A fox", options),
+        (line: Line) => line.response,
+      ],
+      [
+        "/api/generate",
+        { model: "demo:latest", prompt: "A fox", raw: true, options: GREEDY, keep_alive: "5m" },
+        await client.model.complete("A fox", { ...options, raw: true }),
+        (line: Line) => line.response,
+      ],
+      [
+        "/api/generate",
+        { prompt: "A fox", format: "json", options: GREEDY, context: [], images: [], suffix: "" },
+        await client.model.complete("A fox", { ...options, jsonObject: true }),
+        (line: Line) => line.response,
+      ],
+    ] as const
+  ) {
+    const stream = await lines(client, path, body);
+    const answer = await whole(client, path, body);
+    assertEquals([stream.map(said).join(""), said(answer)], [expected.text, expected.text]);
+    assert(stream.length > 3);
+    for (const end of [stream.at(-1)!, answer]) {
+      assertEquals([end.model, end.done, end.done_reason], ["demo", true, "length"]);
+      assertEquals([end.prompt_eval_count, end.eval_count], [expected.prompt_tokens, 12]);
+      assert(end.total_duration! > 0);
+    }
+    assertEquals(said(stream.at(-1)!), "");
+  }
+  assertEquals((await (await client.get("/health")).json()).answers, 0);
+});
+
+Deno.test("serve: Ollama's chat has thoughts and whole calls of tools", async () => {
+  using folder = new TempFolder();
+  const script = [
+    "<think>",
+    "Hm",
+    "m.</think>\n",
+    "Loo",
+    "king.",
+    '<tool_call>{"name": "now", "argu',
+    'ments": {"zone": "UTC"}}',
+    "</tool_call>",
+  ];
+  const chatTemplate = `${GIVEN}{# <tool_call> {"name": "arguments"} </tool_call> </think> #}`;
+  await using client = await scripted(folder, script, { chatTemplate });
+  const tools = [{ type: "function", function: { name: "now", parameters: { type: "object" } } }];
+  const history = [
+    user("x"),
+    {
+      role: "assistant",
+      content: "",
+      thinking: "hm",
+      tool_calls: [{ function: { name: "now", arguments: { zone: "UTC" } } }],
+    },
+    { role: "tool", tool_name: "now", content: "12:00", images: [] },
+  ];
+  const body = { messages: history, tools, options: { temperature: 0 }, think: false };
+  // The model cannot be told to keep its thoughts.
+  assertStringIncludes(await refusal(client, "/api/chat", body), "reasoning_effort cannot be told");
+  const asked = { ...body, think: null };
+  const parts = await lines(client, "/api/chat", asked);
+  const answer = await whole(client, "/api/chat", asked);
+  const calls = [{ function: { name: "now", arguments: { zone: "UTC" } } }];
+  assertEquals(answer.message, {
+    role: "assistant",
+    content: "Looking.",
+    thinking: "Hmm.",
+    tool_calls: calls,
+  });
+  const messages = parts.map(({ message }) => message!);
+  assertEquals(messages.map(({ content }) => content).join(""), "Looking.");
+  assertEquals(messages.map(({ thinking = "" }) => thinking).join(""), "Hmm.");
+  assertEquals(messages.flatMap(({ tool_calls = [] }) => tool_calls), calls);
+  assertEquals(parts.at(-1)!.done_reason, "stop");
+});
+
+Deno.test("serve: Ollama's embed cuts texts that are too long unless it is told not to", async () => {
+  using folder = new TempFolder();
+  writeRandomLlama(folder.path, { contextLength: 64 });
+  await using client = await Client.open(folder.path, { names: ["tiny"] });
+  const embed = async (body: object) => {
+    const response = await client.post("/api/embed", { model: "tiny", ...body });
+    assertEquals(response.status, 200);
+    return await response.json();
+  };
+  const texts = ["A fox.", "sea ".repeat(40)];
+  const whole = await embed({ input: texts, options: {} });
+  const [fox, sea] = await client.model.embed(texts, { truncate: true });
+  assertEquals(whole.embeddings.map((vector: number[]) => Float32Array.from(vector)), [
+    fox!.vector,
+    sea!.vector,
+  ]);
+  assertEquals([whole.model, whole.prompt_eval_count], ["tiny", 7 + 64]);
+  assertEquals((await embed({ input: texts[0] })).embeddings, [whole.embeddings[0]]);
+  assertEquals((await embed({ input: "a", dimensions: 4 })).embeddings[0].length, 4);
+  const error = await refusal(client, "/api/embed", { input: texts, truncate: false });
+  assertEquals(error, "text 2 has 161 tokens; the context holds 64");
+});
+
+Deno.test("serve: what is served is described as Ollama does", async () => {
+  await using client = await Client.open(DEMO, { names: ["demo", "gpt"] });
+  const { version } = await (await client.get("/api/version")).json();
+  assertMatch(version, /^\d+\.\d+\.\d+$/);
+  const { models } = await (await client.get("/api/tags")).json();
+  assertEquals(models.map(({ name, model }: Record<string, string>) => [name, model]), [
+    ["demo", "demo"],
+    ["gpt", "gpt"],
+  ]);
+  assertMatch(models[0].digest, /^[0-9a-f]{64}$/);
+  assert(models[0].size > 1e6);
+  const shown = await (await client.post("/api/show", { model: "gpt:latest" })).json();
+  const { architecture } = { architecture: shown.model_info["general.architecture"] };
+  assertEquals(shown.details, models[0].details);
+  assertEquals(shown.details.parameter_size, "1.8M");
+  assertEquals(shown.model_info[`${architecture}.context_length`], client.model.contextLength);
+  assertEquals(shown.model_info[`${architecture}.embedding_length`], client.model.embeddingSize);
+  assertEquals(shown.capabilities, ["completion", "embedding"]);
+  for (const [path, body] of [["/api/chat", { messages: [] }], ["/api/generate", {}]] as const) {
+    const answer = await (await client.post(path, { model: "demo", ...body })).json();
+    assertEquals([answer.done, answer.done_reason], [true, "load"]);
+  }
+});
+
+Deno.test("serve: what Ollama's endpoints refuse is named, in Ollama's form", async () => {
+  await using client = await Client.open(DEMO);
+  const messages = [user("x")];
+  for (
+    const [path, body, message] of [
+      ["/api/chat", "{", "the body is not valid JSON"],
+      ["/api/chat", {}, "messages is nothing; valid is a list of messages"],
+      ["/api/chat", { messages, prompt: "x" }, 'unknown key "prompt"'],
+      ["/api/chat", { messages: [{ role: "user" }] }, "messages[0].content is nothing"],
+      ["/api/chat", { messages, options: [] }, "options is an array; valid is an object"],
+      ["/api/chat", { messages, options: { temprature: 1 } }, "did you mean temperature?"],
+      ["/api/chat", { messages, options: { temperature: "hot" } }, 'temperature is "hot"'],
+      ["/api/chat", { messages, options: { mirostat: 2 } }, "options.mirostat is 2; valid is 0"],
+      ["/api/chat", { messages, format: "xml" }, 'format is "xml"; valid is "json"'],
+      ["/api/chat", { messages, format: { not: {} } }, 'the keyword "not"'],
+      ["/api/chat", { messages, think: "hard" }, 'think is "hard"; valid is true'],
+      ["/api/chat", { messages, think: true }, "cannot be told to this model"],
+      ["/api/chat", { messages, stream: 1 }, "stream is 1; valid is true or false"],
+      [
+        "/api/chat",
+        { messages: [{ ...messages[0], images: ["aGk="] }] },
+        "messages[0].images is an array; valid is nothing: forge does not offer it",
+      ],
+      ["/api/generate", { prompt: "x", suffix: "y" }, 'suffix is "y"; valid is nothing'],
+      ["/api/generate", { prompt: 1 }, "prompt is 1; valid is a text"],
+      ["/api/generate", { prompt: "x ".repeat(2000) }, "the context of 1024 has room for 1023"],
+      ["/api/embed", { input: [] }, "input is an array"],
+      ["/api/embed", { input: Array(2049).fill("a") }, "input has 2049 texts"],
+    ] as const
+  ) assertStringIncludes(await refusal(client, path, body), message);
+  const other = await refusal(client, "/api/show", { model: "other" }, 404);
+  assertStringIncludes(other, 'the model "other" is not served here');
+  assertEquals((await (await client.get("/health")).json()).answers, 0);
+});
