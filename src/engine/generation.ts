@@ -98,11 +98,11 @@ export class Generation implements Task {
 
   accept({ computed, results, ahead, milliseconds }: Progress): void {
     const { prompt, onPrefill } = this.#request;
-    const before = this.#nTokens;
     const drafted = this.draft.tokens.length;
+    // Before the results: one of them may end the text, whose timings include this step.
+    this.#clock.tick(milliseconds, drafted > 0 ? 1 : results.length);
     const followed = this.#takeResults(results, Array.from(ahead));
-    const nTokens = results.length === 0 ? 0 : Math.max(1, this.#nTokens - before);
-    this.#clock.tick(milliseconds, nTokens, { drafted, accepted: Math.min(drafted, followed) });
+    this.#clock.guessed(drafted, Math.min(drafted, followed));
     if (computed < prompt.length) onPrefill?.(computed, prompt.length);
   }
 
@@ -246,7 +246,7 @@ export class Generation implements Task {
         cachedPromptTokens: cached,
         completionTokens,
         seed: sampling.seed,
-        timings: this.#clock.timings(prompt.length - cached),
+        timings: this.#clock.timings(prompt.length - cached, this.#nTokens),
       },
     };
   }

@@ -22,7 +22,7 @@ export class Clock {
   #queue: number | undefined;
   #prefill = 0;
   #decode = 0;
-  #tokens = 0;
+  #hasOutput = false;
   #drafted = 0;
   #accepted = 0;
 
@@ -31,23 +31,36 @@ export class Clock {
     this.#queue ??= performance.now() - this.#start;
   }
 
-  /** A step has ended that gave `tokens` new ones; of those drafted some came true. */
-  tick(milliseconds: number, tokens: number, draft = { drafted: 0, accepted: 0 }): void {
-    this.#drafted += draft.drafted;
-    this.#accepted += draft.accepted;
-    if (this.#tokens === 0) this.#prefill += milliseconds;
-    else this.#decode += milliseconds;
-    this.#tokens += tokens;
+  /**
+   * A call of the device has ended.
+   *
+   * @param steps how many steps with an output it made, one after the other; none before the end of the
+   * prompt
+   */
+  tick(milliseconds: number, steps: number): void {
+    const prefill = this.#hasOutput ? 0 : milliseconds / Math.max(1, steps);
+    this.#prefill += prefill;
+    this.#decode += milliseconds - prefill;
+    this.#hasOutput ||= steps > 0;
   }
 
-  /** @param nPrompt tokens of the prompt that were computed */
-  timings(nPrompt: number): Timings {
+  /** Tokens were computed that had been guessed; some of the guesses came true. */
+  guessed(drafted: number, accepted: number): void {
+    this.#drafted += drafted;
+    this.#accepted += accepted;
+  }
+
+  /**
+   * @param nPrompt tokens of the prompt that were computed
+   * @param nTokens tokens that were generated
+   */
+  timings(nPrompt: number, nTokens: number): Timings {
     return {
       queue_ms: rounded(this.#queue ?? performance.now() - this.#start),
       prefill_ms: rounded(this.#prefill),
       decode_ms: rounded(this.#decode),
-      prefill_tokens_per_second: this.#tokens > 0 ? rate(nPrompt, this.#prefill) : 0,
-      decode_tokens_per_second: rate(this.#tokens - 1, this.#decode),
+      prefill_tokens_per_second: this.#hasOutput ? rate(nPrompt, this.#prefill) : 0,
+      decode_tokens_per_second: rate(nTokens - 1, this.#decode),
       drafted: this.#drafted,
       accepted: this.#accepted,
     };

@@ -7,9 +7,10 @@ Deno.test("the steps up to the first token are the prefill, the others decode", 
   clock.tick(100, 0);
   clock.tick(50, 1);
   clock.tick(10, 1);
-  clock.tick(30, 3, { drafted: 4, accepted: 2 });
-  clock.tick(0, 0, { drafted: 3, accepted: 0 });
-  const { queue_ms, ...timings } = clock.timings(300);
+  clock.tick(30, 1);
+  clock.guessed(4, 2);
+  clock.guessed(3, 0);
+  const { queue_ms, ...timings } = clock.timings(300, 5);
   assert(queue_ms >= 0);
   assertEquals(timings, {
     prefill_ms: 150,
@@ -21,10 +22,24 @@ Deno.test("the steps up to the first token are the prefill, the others decode", 
   });
 });
 
+Deno.test("of a call that decodes several tokens behind the prompt, the first step is the prefill", () => {
+  const clock = new Clock();
+  clock.tick(40, 4);
+  const { queue_ms: _, ...timings } = clock.timings(1, 4);
+  assertEquals(timings, {
+    prefill_ms: 10,
+    decode_ms: 30,
+    prefill_tokens_per_second: 100,
+    decode_tokens_per_second: 100,
+    drafted: 0,
+    accepted: 0,
+  });
+});
+
 Deno.test("without a token there is no speed", () => {
   const clock = new Clock();
   clock.tick(100, 0);
-  const { queue_ms: _, ...timings } = clock.timings(300);
+  const { queue_ms: _, ...timings } = clock.timings(300, 0);
   assertEquals(timings, {
     prefill_ms: 100,
     decode_ms: 0,
@@ -38,8 +53,8 @@ Deno.test("without a token there is no speed", () => {
 Deno.test("the wait ends with the first step, and does not start again", async () => {
   const clock = new Clock();
   clock.begin();
-  const first = clock.timings(1).queue_ms;
+  const first = clock.timings(1, 0).queue_ms;
   await new Promise((resolve) => setTimeout(resolve, 5));
   clock.begin();
-  assertEquals(clock.timings(1).queue_ms, first);
+  assertEquals(clock.timings(1, 0).queue_ms, first);
 });
