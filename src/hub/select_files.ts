@@ -26,7 +26,12 @@ const COMPANIONS = new Set([
   "chat_template.jinja",
   "chat_template.json",
   "model.safetensors.index.json",
+  // How a model embeds, as sentence-transformers writes it.
+  "modules.json",
 ]);
+
+/** The config of one of the modules that `modules.json` lists, such as 1_Pooling. */
+const MODULE_CONFIG = /^\d+_\w+\/config\.json$/;
 
 const SPLIT = /-(\d{5})-of-(\d{5})\.gguf$/;
 
@@ -45,7 +50,8 @@ export function selectFiles(
   const weights = files.filter(({ path }) => /^model(-\d+-of-\d+)?\.safetensors$/.test(path));
   const hasFolder = weights.length > 0 && files.some(({ path }) => path === "config.json");
   if (selector === undefined && hasFolder) {
-    return { files: [...files.filter(({ path }) => COMPANIONS.has(path)), ...weights], entry: "" };
+    const companions = files.filter(({ path }) => COMPANIONS.has(path) || MODULE_CONFIG.test(path));
+    return { files: [...companions, ...weights], entry: "" };
   }
   const ggufs = files.filter(({ path }) => path.endsWith(".gguf") && !isProjector(path));
   const entry = selector === undefined ? preferred(ggufs) : matching(ggufs, selector);

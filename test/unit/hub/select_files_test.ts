@@ -47,6 +47,16 @@ Deno.test("a split file is downloaded with all its parts and opened by its first
   assertEquals(selection.files.map(({ path }) => path).sort(), paths.slice(0, 2).sort());
 });
 
+Deno.test("a folder comes with its tokenizer, and with what says how it embeds", () => {
+  const wanted = [
+    ...["config.json", "modules.json", "1_Pooling/config.json", "2_Normalize/config.json"],
+    ...["tokenizer.json", "model.safetensors"],
+  ];
+  const paths = [...wanted, "README.md", "onnx/config.json", "a/1_Pooling/config.json", "x.bin"];
+  const selection = selectFiles("org/name", files(...paths), undefined);
+  assertEquals(selection.files.map(({ path }) => path).sort(), wanted.toSorted());
+});
+
 Deno.test("what is not there is refused, naming what is", () => {
   assertThrows(() => entryOf(["m-Q8_0.gguf"], "Q2_K"), ForgeError, "it holds m-Q8_0.gguf");
   assertThrows(() => entryOf(["pytorch_model.bin"]), ForgeError, "neither GGUF");
