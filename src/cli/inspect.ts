@@ -1,4 +1,5 @@
 /** `forge inspect`: what a model is and what it needs. */
+import type { EmbeddingRecipe } from "../engine/embedding/pooling.ts";
 import { ForgeError } from "../errors.ts";
 import { openCheckpoint, type TensorInfo } from "../mod.ts";
 import type { Context } from "./command.ts";
@@ -68,6 +69,7 @@ function overview(facts: ModelFacts): Row[] {
     ["context", c.context_length && `${c.context_length} tokens`],
     ["sliding window", c.sliding_window && `${c.sliding_window} tokens`],
     ["RoPE", describeRope(c)],
+    ["embeds by", facts.embedding && describeEmbedding(facts.embedding)],
     ["types", types.join(", ")],
   ]);
 }
@@ -88,6 +90,12 @@ function describeRope(c: ConfigFacts): string | null {
     ? ""
     : `, ${printable(c.rope_scaling)} scaling`;
   return `base ${c.rope_theta ?? "by default"}${scaling}`;
+}
+
+function describeEmbedding({ pooling, normalize }: EmbeddingRecipe): string {
+  const vector = { last: "the last token", mean: "the mean of all tokens", cls: "the first token" };
+  const length = normalize === undefined ? "" : normalize ? ", normalised" : ", not normalised";
+  return vector[pooling ?? "last"] + length;
 }
 
 /** One row for the tensors that differ only in the numbers of layer and expert. */

@@ -1,4 +1,5 @@
 /** What a model's headers and configuration say of it. */
+import { type EmbeddingRecipe, embeddingRecipe } from "../engine/embedding/pooling.ts";
 import { endTokens } from "../engine/end_tokens.ts";
 import { DEFAULT_CONTEXT } from "../engine/limits.ts";
 import { kvBytesPerToken, type ModelPlan, planModel, stateBytes } from "../engine/plan.ts";
@@ -28,6 +29,8 @@ export interface ModelFacts {
   readonly unused_tensors: readonly string[];
   readonly tokenizer: TokenizerFacts | null;
   readonly chat_template: string | null;
+  /** How texts are embedded, as the files say it; `null` where they say nothing, or what forge does not do. */
+  readonly embedding: EmbeddingRecipe | null;
   readonly memory: MemoryFacts;
 }
 
@@ -122,8 +125,14 @@ export function modelFacts(checkpoint: Checkpoint): ModelFacts {
     unused_tensors: plan.value?.unusedTensors ?? [],
     tokenizer: tokenizer.value ?? null,
     chat_template: template.value ?? null,
+    embedding: embeddingFacts(checkpoint),
     memory: memoryFacts(config, tokenizer.value?.vocab_size, plan.value, bytes),
   };
+}
+
+function embeddingFacts(checkpoint: Checkpoint): EmbeddingRecipe | null {
+  const { value } = attempt(() => embeddingRecipe(checkpoint));
+  return value?.pooling === undefined && value?.normalize === undefined ? null : value;
 }
 
 function elements(tensor: TensorInfo): number {

@@ -39,6 +39,10 @@ Deno.test("inspect: says what a model is and needs, for people and for programs"
   const facts = JSON.parse(await output("inspect", "-m", folder.path, "--json"));
   assertEquals(facts.architecture, "llama");
   assert(facts.parameters > 0 && facts.bytes === 4 * facts.parameters);
+  assertEquals(facts.embedding, null);
+  Deno.mkdirSync(folder.at("1_Pooling"));
+  folder.write("1_Pooling/config.json", { pooling_mode_mean_tokens: true });
+  assertMatch(await output("inspect", folder.path), /embeds by +the mean of all tokens\n/);
 });
 
 Deno.test("tokenize: ids and pieces, and back to the text", async () => {

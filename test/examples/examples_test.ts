@@ -12,6 +12,7 @@ const EXAMPLES: Readonly<Record<string, RegExp>> = {
   "json_schema.ts": /^.{1,12} the (?:fox|bear|owl) is (?:[1-9]|1\d|20) years old\n$/,
   "completions.ts":
     /^(?:-\d+\.\d{3} {2}.*\n {2}began with ".*"; likeliest were ".*" and ".*"\n){3}$/,
+  "embed.ts": /^0\.\d{3} {2}The dog ran to the park.*\n(?:-?0\.\d{3} {2}\S.*\n){2}$/,
   "cancel.ts": /^.{40,}\n\[cancelled\]\n$/s,
   "serve.ts": /^\S.{20,}\n\[(?:length|stop) after \d+ tokens\]\n$/s,
   "errors.ts":
