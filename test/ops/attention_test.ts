@@ -190,8 +190,11 @@ function attentionTest(
   });
 }
 
+// The score of 256 products is off by some 1e-6, and so is the weight of its value, relative to itself.
+const tolerance: Tolerance = { absolute: 4e-6, relative: 2e-5 };
+
 attentionTest("attention", { type: "F32", prepared: true }, {
-  tolerance: { absolute: 2e-6, relative: 1e-5 },
+  tolerance,
   referenceTolerance: { absolute: 1e-6, relative: 2e-6 },
 });
 
@@ -201,26 +204,27 @@ const gpuTolerance: Tolerance = { absolute: 2e-3, relative: 4e-3 };
 const gpuToleranceBf16: Tolerance = { absolute: 1.6e-2, relative: 3.2e-2 };
 
 attentionTest("attention over an F16 cache", { type: "F16", prepared: false }, {
-  tolerance: { absolute: 2e-6, relative: 1e-5 },
+  tolerance,
   gpuTolerance,
 });
 
 attentionTest("attention over a BF16 cache", { type: "BF16", prepared: false, every: 3 }, {
-  tolerance: { absolute: 2e-6, relative: 1e-5 },
+  tolerance,
   gpuTolerance: gpuToleranceBf16,
 });
 
 attentionTest("attention over a Q8_0 cache", { type: "Q8_0", prepared: false }, {
-  tolerance: { absolute: 2e-6, relative: 1e-5 },
+  tolerance,
   gpuTolerance,
   referenceTolerance: { absolute: 1e-6, relative: 2e-6 },
 });
 
 // A key that was rotated lies within a rounding of a float16's border now and then, and is stored as
-// the next one.
+// the next one: it changes a score by up to 2e-3, and half of that the result. On GPUs that comes on top.
 attentionTest("attention over an F16 cache of rotated keys", { type: "F16", prepared: true }, {
-  tolerance: { absolute: 1e-3, relative: 2e-3 },
-  referenceTolerance: { absolute: 1e-3, relative: 2e-3 },
+  tolerance: { absolute: 2e-3, relative: 4e-3 },
+  referenceTolerance: { absolute: 2e-3, relative: 4e-3 },
+  gpuTolerance: { absolute: 4e-3, relative: 8e-3 },
 });
 
 for (const type of ["F32", "F16", "BF16", "Q8_0"] as const) {
@@ -230,7 +234,7 @@ for (const type of ["F32", "F16", "BF16", "Q8_0"] as const) {
     prepared: !rounds,
     outlines: latentOutlines,
   }, {
-    tolerance: { absolute: 2e-6, relative: 1e-5 },
+    tolerance,
     referenceTolerance: { absolute: 1e-6, relative: 2e-6 },
     ...(rounds ? { gpuTolerance: type === "BF16" ? gpuToleranceBf16 : gpuTolerance } : {}),
   });

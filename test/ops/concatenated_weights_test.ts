@@ -5,6 +5,7 @@ import { deviceTest, isGpu, openDevice, referenceDevice } from "../support/devic
 import {
   assertClose,
   assertSameBits,
+  HALF_PRODUCTS,
   type Matrix,
   matrixOf,
   matrixOfRows,
@@ -80,9 +81,7 @@ deviceTest("concatenated weights of every type", async (device, random) => {
       cols: expected.rows,
     }));
     const plain = matrixOfRows(tokens, expected.rows, (row) => products(rowOf(x, row), expected));
-    const tolerance = isGpu(device)
-      ? { absolute: 1e-3, relative: 1e-3 }
-      : { absolute: 1e-6, relative: 4e-6 };
+    const tolerance = isGpu(device) ? HALF_PRODUCTS : { absolute: 1e-6, relative: 4e-6 };
     assertClose(actual, plain, tolerance, `${tokens} tokens`);
   }
 });

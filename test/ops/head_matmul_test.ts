@@ -1,5 +1,11 @@
 /** Products for each head, with weights of every type. */
-import { type Matrix, matrixOfRows, randomByteMatrix, rowOf } from "../support/matrix.ts";
+import {
+  HALF_PRODUCTS,
+  type Matrix,
+  matrixOfRows,
+  randomByteMatrix,
+  rowOf,
+} from "../support/matrix.ts";
 import { opTest } from "../support/operations.ts";
 import { runStep, tokenInputs } from "../support/step_graph.ts";
 import { computableTypes, randomWeight, type TestWeight } from "../support/weights.ts";
@@ -49,5 +55,5 @@ opTest<HeadCase>("head_matmul", {
   },
   // As of matmul.
   tolerance: { absolute: 4e-6, relative: 4e-6 },
-  gpuTolerance: { absolute: 1e-3, relative: 1e-3 },
+  gpuTolerance: HALF_PRODUCTS,
 });

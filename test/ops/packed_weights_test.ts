@@ -10,7 +10,13 @@ import {
   type TensorType,
 } from "../../src/formats/tensor_info.ts";
 import { deviceTest, isGpu } from "../support/devices.ts";
-import { assertClose, matrixOfRows, randomByteMatrix, rowOf } from "../support/matrix.ts";
+import {
+  assertClose,
+  HALF_PRODUCTS,
+  matrixOfRows,
+  randomByteMatrix,
+  rowOf,
+} from "../support/matrix.ts";
 import { runStep, tokenInputs } from "../support/step_graph.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { products } from "./plain_matmul.ts";
@@ -111,9 +117,7 @@ for (const vector of matrices) {
       cols: made.rows,
     }));
     const plain = matrixOfRows(9, made.rows, (row) => products(rowOf(x, row), made));
-    const tolerance = isGpu(device)
-      ? { absolute: 1e-3, relative: 1e-3 }
-      : { absolute: 1e-6, relative: 4e-6 };
+    const tolerance = isGpu(device) ? HALF_PRODUCTS : { absolute: 1e-6, relative: 4e-6 };
     assertClose(actual, plain, tolerance, "products");
   });
 }

@@ -91,6 +91,13 @@ export interface Tolerance {
   readonly relative: number;
 }
 
+/**
+ * How far products of GPUs may be off that are about 1 large. Their matrix units take both factors of a
+ * term as float16, each off by up to 2^-11 of itself: from random terms that is a deviation of 2e-4 to 3e-4
+ * of the sum, however many they are. Ten deviations are allowed.
+ */
+export const HALF_PRODUCTS: Tolerance = { absolute: 3e-3, relative: 1e-3 };
+
 /** Fails where `actual` is farther from `expected` than allowed; a NaN never is near anything. */
 export function assertClose(
   actual: Matrix,
