@@ -122,17 +122,19 @@ export function assertClose(
   }
 }
 
-/** Fails unless every bit of the two is the same. */
+/**
+ * Fails unless every bit of the two is the same; but a NaN is a NaN, since which of two becomes that of a sum
+ * is up to the order that a compiler gives them.
+ */
 export function assertSameBits(actual: Matrix, expected: Matrix, what: string): void {
   assertEquals([actual.rows, actual.cols], [expected.rows, expected.cols], `${what}: shape`);
-  const a = new Uint32Array(actual.data.buffer, actual.data.byteOffset, actual.data.length);
-  const b = new Uint32Array(expected.data.buffer, expected.data.byteOffset, expected.data.length);
-  const at = a.findIndex((word, i) => word !== b[i]);
+  const differs = (i: number) => !Object.is(actual.data[i], expected.data[i]);
+  const at = expected.data.findIndex((_, i) => differs(i));
   if (at < 0) return;
   const row = Math.floor(at / expected.cols);
-  const differing = a.reduce((count, word, i) => count + (word === b[i] ? 0 : 1), 0);
+  const differing = expected.data.reduce((count, _, i) => count + (differs(i) ? 1 : 0), 0);
   throw new Error(
-    `${what}: ${differing} of ${b.length} numbers differ; the first, [${row}, ` +
+    `${what}: ${differing} of ${expected.data.length} numbers differ; the first, [${row}, ` +
       `${at % expected.cols}], is ${actual.data[at]} instead of ${expected.data[at]}`,
   );
 }
