@@ -32,7 +32,7 @@ class CpuBackend : public Backend {
   }
 
   uint64_t read_bandwidth() override {
-    const std::lock_guard lock(device_->run_mutex);
+    const auto lock = device_->lock();
     return cpu::read_bandwidth(device_->pool);
   }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <mutex>
 
 #include "kernel_table.h"
@@ -7,14 +8,32 @@
 
 namespace forge::cpu {
 
-// What the steps of one device share. The threads work for one step at a time: a run holds the
-// mutex.
+// What the steps of one device share. The threads work for one step at a time: whoever uses them
+// holds the mutex.
 struct CpuDevice {
   CpuDevice(const KernelTable& chosen, uint32_t n_threads) : kernels(chosen), pool(n_threads) {}
 
+  // For who is waited for.
+  std::unique_lock<std::mutex> lock() {
+    ++waiting_;
+    std::unique_lock lock(mutex_);
+    --waiting_;
+    waiting_.notify_all();
+    return lock;
+  }
+
+  // For work in the background, which lets everybody else go first.
+  std::unique_lock<std::mutex> lock_after_others() {
+    while (const uint32_t waiting = waiting_) waiting_.wait(waiting);
+    return std::unique_lock(mutex_);
+  }
+
   const KernelTable& kernels;
   ThreadPool pool;
-  std::mutex run_mutex;
+
+ private:
+  std::mutex mutex_;
+  std::atomic<uint32_t> waiting_{0};
 };
 
 }  // namespace forge::cpu

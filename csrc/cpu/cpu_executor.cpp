@@ -30,10 +30,11 @@ CpuExecutor::CpuExecutor(std::shared_ptr<const Program> program, std::shared_ptr
       rows_(device_->pool.n_threads()),
       taps_(program_->ops.size()),
       delta_tokens_(device_->pool.n_threads()) {
-  const std::lock_guard lock(device_->run_mutex);
+  const auto lock = device_->lock();
   for (op_index_ = 0; op_index_ < program_->ops.size(); ++op_index_) {
     std::visit([this](const auto& op) { prepare(op); }, program_->ops[op_index_]);
   }
+  packing_ = std::make_unique<Packing>(packed_, *device_);
   scratch_bytes = arena_.bytes() + products_.scratch_bytes() + attention_.scratch_bytes();
 }
 
@@ -52,7 +53,10 @@ void CpuExecutor::reserve_row(uint64_t cols) {
 }
 
 void CpuExecutor::run(const StepInputs& inputs, ResultBlock& results, const StopFlag& stop) {
-  const std::lock_guard lock(device_->run_mutex);
+  const auto lock = device_->lock();
+  // The first one multiplies with what is not packed yet as it lies in the file.
+  if (has_run_) packing_->finish(stop);
+  has_run_ = true;
   inputs_ = &inputs;
   results_ = &results;
   stop_ = &stop;

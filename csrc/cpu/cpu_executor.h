@@ -14,6 +14,7 @@
 #include "cpu_device.h"
 #include "cpu_weight.h"
 #include "memory.h"
+#include "packing.h"
 #include "products.h"
 #include "sampling.h"
 
@@ -118,7 +119,7 @@ class CpuExecutor : public Executable {
   Attention attention_;
   Sampling sampling_;
   // Per operation; only products have any.
-  std::vector<const PackedWeight*> packed_;
+  std::vector<PackedWeight*> packed_;
   // A row for each thread: the keys of a token, or what becomes blocks.
   std::vector<std::vector<float>> rows_;
   // Per operation: the weights of convolutions, [width, cols].
@@ -137,6 +138,9 @@ class CpuExecutor : public Executable {
   // Filled anew by each product; members so that their memory is used again.
   std::vector<MatmulToken> tokens_;
   std::vector<ProductGroup> groups_;
+
+  std::unique_ptr<Packing> packing_;
+  bool has_run_ = false;
 };
 
 // The floats of an optional vector weight.

@@ -10,11 +10,11 @@ const float* CpuWeight::floats() const {
   return floats_.data();
 }
 
-const PackedWeight& CpuWeight::packed(uint64_t group_rows, CpuDevice& device) const {
+PackedWeight& CpuWeight::packed(uint64_t group_rows) const {
   for (const auto& packed : packed_) {
     if (packed->group_rows() == group_rows) return *packed;
   }
-  packed_.push_back(std::make_unique<const PackedWeight>(*this, group_rows, device));
+  packed_.push_back(std::make_unique<PackedWeight>(*this, group_rows));
   return *packed_.back();
 }
 

@@ -17,13 +17,14 @@ class CpuWeight : public HostWeight {
   // All of it as floats, dequantised at the first call: for norms, biases and frequencies.
   const float* floats() const;
 
-  // In panels, for products with groups of that many rows. The caller holds the run mutex.
-  const PackedWeight& packed(uint64_t group_rows, CpuDevice& device) const;
+  // For products with groups of that many rows; nothing of it is packed by this. The caller holds
+  // the device's mutex.
+  PackedWeight& packed(uint64_t group_rows) const;
 
  private:
   mutable std::once_flag once_;
   mutable std::vector<float> floats_;
-  mutable std::vector<std::unique_ptr<const PackedWeight>> packed_;  // by the size of groups
+  mutable std::vector<std::unique_ptr<PackedWeight>> packed_;  // by the size of groups
 };
 
 }  // namespace forge::cpu

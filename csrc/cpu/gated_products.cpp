@@ -22,18 +22,6 @@ constexpr uint32_t kUnitFloats = kMostRows;
 constexpr uint64_t kGatedFloats =
     2 * std::max<uint64_t>(uint64_t{kMatmulTokens} * kManyRows, uint64_t{kFewTokens} * kMostRows);
 
-// `n_rows` rows of a part from `row` on; the part begins at row `part_row` of its run.
-MatmulBlock rows_of_part(const PanelRun& run, uint64_t part_row, uint32_t row, uint32_t n_rows) {
-  MatmulBlock block = run.block;
-  const uint64_t first = part_row + row;
-  if (block.panels) block.panels += first / kPanelRows * block.panel_bytes;
-  block.rows += first * block.row_bytes;
-  block.n_rows = n_rows;
-  block.alpha = 1;
-  block.activation = FORGE_IDENTITY;
-  return block;
-}
-
 }  // namespace
 
 void Products::reserve_gated() {
@@ -107,14 +95,16 @@ void Products::run_gated(const PackedWeight& weight, const std::vector<MatmulTok
       mine[t] = tokens[first + t];
       mine[t].out = gates + uint64_t{t} * 2 * n_rows;
     }
-    MatmulBlock gate = rows_of_part(runs[0], 0, row, n_rows);
-    MatmulBlock up = rows_of_part(runs[together ? 0 : 1], together ? product.width : 0, row, n_rows);
-    up.first_row = n_rows;
-    gate.first_row = 0;
-    for (MatmulBlock* part : {&gate, &up}) {
-      part->tokens = mine.data();
-      part->n_tokens = n_tokens;
-      device_.kernels.matmul(*part, scratch_.data() + thread * kMatmulScratch);
+    for (const bool is_up : {false, true}) {
+      const PanelRun& run = runs[is_up && !together ? 1 : 0];
+      MatmulBlock block = run.block;
+      block.n_rows = n_rows;
+      block.first_row = is_up ? n_rows : 0;
+      block.alpha = 1;
+      block.activation = FORGE_IDENTITY;
+      block.tokens = mine.data();
+      block.n_tokens = n_tokens;
+      multiply(run, row + (is_up && together ? product.width : 0), block, thread);
     }
     write_units(product, gated_tasks_[index], gates, {tokens.data() + first, n_tokens});
   });

@@ -10,6 +10,8 @@ namespace {
 
 // Bytes of a file that a thread packs at a time.
 constexpr uint64_t kPackedBytes = 256 << 10;
+// Such pieces for each thread, before somebody else may have the threads.
+constexpr size_t kTasksTogether = 16;
 constexpr uint64_t kCacheLine = 64;
 
 // The size of a panel; 0 where the type has none.
@@ -39,11 +41,11 @@ bool is_all_quantized(const HostWeight& weight) {
                              [](const WeightPart& part) { return is_quantized(part.type); });
 }
 
-PackedWeight::PackedWeight(const HostWeight& weight, uint64_t group_rows, CpuDevice& device)
+PackedWeight::PackedWeight(const HostWeight& weight, uint64_t group_rows)
     : group_rows_(group_rows) {
   add_runs(weight);
   place_panels();
-  pack(device);
+  plan_tasks();
 }
 
 void PackedWeight::add_runs(const HostWeight& weight) {
@@ -64,7 +66,7 @@ void PackedWeight::add_runs(const HostWeight& weight) {
       block.cols = weight.cols;
       block.n_rows = static_cast<uint32_t>(n);
       block.first_row = in_group;
-      runs_.push_back({block, &part, in_part});
+      runs_.push_back({block, &part, in_part, 0});
       in_part += n;
       row += n;
     }
@@ -87,36 +89,40 @@ void PackedWeight::place_panels() {
   }
 }
 
-void PackedWeight::pack(CpuDevice& device) {
-  struct Task {
-    const PanelRun* run;
-    uint32_t first_row;
-    uint32_t n_rows;
-  };
-  std::vector<Task> tasks;
-  for (const PanelRun& run : runs_) {
+void PackedWeight::plan_tasks() {
+  for (PanelRun& run : runs_) {
     if (!run.block.panels) continue;
     const uint64_t n_panels = std::max<uint64_t>(1, kPackedBytes / kPanelRows / run.block.row_bytes);
     const auto step = static_cast<uint32_t>(n_panels * kPanelRows);
     for (uint32_t row = 0; row < run.block.n_rows; row += step) {
-      tasks.push_back({&run, row, std::min(step, run.block.n_rows - row)});
+      tasks_.push_back({&run, row, std::min(step, run.block.n_rows - row)});
     }
   }
-  device.pool.run(static_cast<uint32_t>(tasks.size()), [&](uint32_t index, uint32_t) {
+}
+
+void PanelRun::pack(uint32_t first, uint32_t n, const KernelTable& kernels, uint8_t* panels) const {
+  std::vector<uint8_t> made;
+  const uint8_t* rows = part->rows_at(first_in_part + first, n, block.row_bytes, made);
+  for (uint32_t row = 0; row < n; row += kPanelRows) {
+    kernels.pack(block.type, rows + row * block.row_bytes, block.row_bytes,
+                 std::min(kPanelRows, n - row), block.cols,
+                 panels + row / kPanelRows * block.panel_bytes);
+  }
+  drop_pages(part->mapped_bytes(first_in_part + first, n, block.row_bytes));
+}
+
+void PackedWeight::pack_more(CpuDevice& device) {
+  const size_t n = std::min<size_t>(tasks_.size() - n_done_, kTasksTogether * device.pool.n_threads());
+  const std::span tasks(tasks_.data() + n_done_, n);
+  device.pool.run(static_cast<uint32_t>(n), [&](uint32_t index, uint32_t) {
     const auto& [run, first, n_rows] = tasks[index];
     const MatmulBlock& block = run->block;
-    std::vector<uint8_t> made;
-    const WeightPart& part = *run->part;
-    const uint64_t in_part = run->first_in_part + first;
-    const uint8_t* rows = part.rows_at(in_part, n_rows, block.row_bytes, made);
-    for (uint32_t row = 0; row < n_rows; row += kPanelRows) {
-      device.kernels.pack(
-          block.type, rows + row * block.row_bytes, block.row_bytes,
-          std::min(kPanelRows, n_rows - row), block.cols,
-          const_cast<uint8_t*>(block.panels) + (first + row) / kPanelRows * block.panel_bytes);
-    }
-    drop_pages(part.mapped_bytes(in_part, n_rows, block.row_bytes));
+    run->pack(first, n_rows, device.kernels,
+              const_cast<uint8_t*>(block.panels) + first / kPanelRows * block.panel_bytes);
   });
+  for (const auto& [run, first, n_rows] : tasks) run->n_packed = first + n_rows;
+  n_done_ += n;
+  if (!is_packed()) return;
   // The system maps some pages around each that is touched.
   for (const PanelRun& run : runs_) {
     if (!run.block.panels) continue;

@@ -15,6 +15,10 @@ struct PanelRun {
   MatmulBlock block;
   const WeightPart* part;
   uint64_t first_in_part;
+  uint32_t n_packed;  // rows, from the first on
+
+  // Writes the panels of `n` rows from `first` on, a multiple of kPanelRows.
+  void pack(uint32_t first, uint32_t n, const KernelTable& kernels, uint8_t* panels) const;
 };
 
 // Whether all rows of a weight are multiplied with activations as signed bytes.
@@ -24,9 +28,12 @@ bool is_all_quantized(const HostWeight& weight);
 // panel lies inside one group and one part, and its last rows may be empty.
 class PackedWeight {
  public:
-  // Packs with all threads of the device; the caller holds its run mutex. Pages of files that have
-  // been packed are given back to the system.
-  PackedWeight(const HostWeight& weight, uint64_t group_rows, CpuDevice& device);
+  PackedWeight(const HostWeight& weight, uint64_t group_rows);
+
+  bool is_packed() const { return n_done_ == tasks_.size(); }
+  // Packs a few more megabytes with all threads of the device, whose mutex the caller holds. Pages
+  // of files that have been packed are given back to the system.
+  void pack_more(CpuDevice& device);
 
   uint64_t group_rows() const { return group_rows_; }
   // Whether any rows are multiplied with activations as signed bytes.
@@ -36,15 +43,24 @@ class PackedWeight {
   }
 
  private:
+  // Some rows of a run.
+  struct Task {
+    PanelRun* run;
+    uint32_t first_row;
+    uint32_t n_rows;
+  };
+
   void add_runs(const HostWeight& weight);
   void place_panels();
-  void pack(CpuDevice& device);
+  void plan_tasks();
 
   uint64_t group_rows_;
   bool quantized_ = false;
   std::vector<PanelRun> runs_;
   std::vector<uint32_t> first_;  // of each group in runs_, and the end
   Memory panels_;
+  std::vector<Task> tasks_;
+  size_t n_done_ = 0;
 };
 
 }  // namespace forge::cpu

@@ -17,7 +17,7 @@ const ActivationBlock* blocks_at(const ActivationBlock* all, uint64_t row, uint6
 }  // namespace
 
 void CpuExecutor::prepare_product(const Weight& weight, uint64_t group_rows, ValueId x) {
-  const PackedWeight& packed = static_cast<const CpuWeight&>(weight).packed(group_rows, *device_);
+  PackedWeight& packed = static_cast<const CpuWeight&>(weight).packed(group_rows);
   packed_[op_index_] = &packed;
   if (!packed.quantized() || is_blocks_[x - 1]) return;
   products_.reserve(program_->max_rows(x), program_->value(x).cols);

@@ -76,6 +76,27 @@ void Products::plan(const PackedWeight& weight, const std::vector<ProductGroup>&
   }
 }
 
+void Products::multiply(const PanelRun& run, uint64_t row, MatmulBlock block, uint32_t thread) {
+  uint8_t* scratch = scratch_.data() + thread * kMatmulScratch;
+  const uint32_t n_rows = block.n_rows;
+  if (!block.panels || row + n_rows <= run.n_packed) {
+    if (block.panels) block.panels += row / kPanelRows * block.panel_bytes;
+    block.rows += row * block.row_bytes;
+    return device_.kernels.matmul(block, scratch);
+  }
+  // What is left out of the last panel must be zero.
+  const uint64_t most = divide_up(std::min(n_rows, kUnpackedRows), kPanelRows);
+  std::vector<uint8_t> panels(most * block.panel_bytes);
+  block.panels = panels.data();
+  for (uint32_t done = 0; done < n_rows; done += block.n_rows) {
+    block.n_rows = std::min(kUnpackedRows, n_rows - done);
+    if (block.n_rows % kPanelRows != 0) std::ranges::fill(panels, 0);
+    run.pack(static_cast<uint32_t>(row + done), block.n_rows, device_.kernels, panels.data());
+    device_.kernels.matmul(block, scratch);
+    block.first_row += block.n_rows;
+  }
+}
+
 void Products::run(const PackedWeight& weight, const std::vector<ProductGroup>& groups,
                    const Epilogue& epilogue, const StopFlag& stop) {
   plan(weight, groups);
@@ -83,8 +104,6 @@ void Products::run(const PackedWeight& weight, const std::vector<ProductGroup>& 
     if (stop.raised()) return;
     const auto& [run, group, first_row, n_rows, first_token] = tasks_[index];
     MatmulBlock block = run->block;
-    if (block.panels) block.panels += first_row / kPanelRows * block.panel_bytes;
-    block.rows += first_row * block.row_bytes;
     block.first_row += first_row;
     block.n_rows = n_rows;
     if (epilogue.bias) block.bias = epilogue.bias + group->group * weight.group_rows();
@@ -93,7 +112,7 @@ void Products::run(const PackedWeight& weight, const std::vector<ProductGroup>& 
     block.tokens = group->tokens + first_token;
     block.n_tokens =
         static_cast<uint32_t>(std::min<uint64_t>(kMatmulTokens, group->n_tokens - first_token));
-    device_.kernels.matmul(block, scratch_.data() + thread * kMatmulScratch);
+    multiply(*run, first_row, block, thread);
   });
   stop.check();
 }

@@ -66,6 +66,10 @@ class Products {
   }
 
  private:
+  // Multiplies with the rows of a run from `row` on, as many as `block` has; the fields of `block`
+  // that depend on the call are set.
+  void multiply(const PanelRun& run, uint64_t row, MatmulBlock block, uint32_t thread);
+
   struct Task {
     const PanelRun* run;
     const ProductGroup* group;

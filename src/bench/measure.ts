@@ -26,8 +26,8 @@ interface Sequence {
 }
 
 /**
- * Measures a workload over and over, after one warm-up (the whole prompt, and one decoded token), and
- * yields what each repetition took.
+ * Measures a workload over and over, after one warm-up (one token, the whole prompt, and one decoded
+ * token), and yields what each repetition took.
  *
  * Tokens are random. A repetition starts with just the first `nDepth` positions filled: those behind
  * are written anew before anything reads them. A prompt ends with the choice of a token, and so does
@@ -77,6 +77,8 @@ export async function* measure(
   };
 
   const promptEnd = nDepth + nPrompt;
+  // Weights may be packed when a step runs for the second time: the first run is a short one.
+  await decode(0, 1);
   await prefill(0, promptEnd);
   await decode(promptEnd, promptEnd + Math.min(1, nGen));
   for (let repetition = 0; repetition < repetitions; repetition++) {

@@ -17,8 +17,7 @@ import { LazyConstraints } from "./lazy_constraints.ts";
 import { DEFAULT_CONTEXT, MAX_COMPLETIONS } from "./limits.ts";
 import { type LoadOptions, resolveContext, resolveParallel } from "./load_options.ts";
 import type { MemoryUse } from "./memory_use.ts";
-import { openRunner } from "./open_runner.ts";
-import { openTokenizer } from "./open_tokenizer.ts";
+import { openSession } from "./open_runner.ts";
 import { anySignal, checkWholeNumber, type GenerateOptions } from "./options.ts";
 import {
   checkFits,
@@ -105,8 +104,7 @@ export class Model implements AsyncDisposable {
     const maxSequences = resolveParallel(options.parallel);
     const kvType = options.kvType ?? (backend.kind === "reference" ? "F32" : "F16");
     const shape = { contextLength, maxSequences, kvType };
-    const tokenizer = openTokenizer(checkpoint);
-    const runner = await openRunner(backend, lm, shape);
+    const [runner, tokenizer] = await openSession(backend, lm, shape, checkpoint);
     const speculation = await openSpeculator(options, { ...shape, backend, lm, tokenizer });
     return new Model(checkpoint, backend, tokenizer, runner, weights, speculation);
   }

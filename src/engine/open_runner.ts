@@ -1,6 +1,9 @@
 import type { Backend, KvType } from "../backend.ts";
+import type { Checkpoint } from "../formats/checkpoint.ts";
 import type { CausalLm } from "../models/causal_lm.ts";
+import type { Tokenizer } from "../tokenizer/tokenizer.ts";
 import { cacheTokens, stateSlots } from "./kv_size.ts";
+import { openTokenizer } from "./open_tokenizer.ts";
 import { Runner } from "./runner.ts";
 
 /** How large a model is opened. */
@@ -25,4 +28,17 @@ export async function openRunner(
     cacheTokens: cacheTokens({ ...shape, layers: lm.kvLayers }),
     nSlots: stateSlots(shape.maxSequences, lm.stateLayers),
   });
+}
+
+/** Opens a runner, and the model's tokenizer while the device prepares the step. */
+export async function openSession(
+  backend: Backend,
+  lm: CausalLm,
+  shape: SessionShape,
+  checkpoint: Checkpoint,
+): Promise<readonly [Runner, Tokenizer]> {
+  const opening = openRunner(backend, lm, shape);
+  const reading = Promise.try(openTokenizer, checkpoint);
+  const [tokenizer, runner] = await Promise.all([reading, opening]);
+  return [runner, tokenizer];
 }

@@ -68,6 +68,7 @@ Deno.test("measure: depth once, a warm-up, then the same work from the same plac
     { start: 10, length: 1, rows: [0] },
   ];
   assertEquals(runner.calls.map(([call]) => call), [
+    { start: 0, length: 1, rows: [0] },
     { start: 0, length: 4, rows: [] },
     { start: 4, length: 4, rows: [] },
     { start: 8, length: 1, rows: [0] },
@@ -105,20 +106,22 @@ Deno.test("measure: several sequences share runs, prompts packed up to the batch
     ],
     [{ start: 2, length: 1, rows: [0], sequence: 2 }],
   ];
-  const decode = [0, 1, 2].map((sequence) => ({
-    start: 3,
-    length: 1,
-    rows: [0],
-    ...(sequence === 0 ? {} : { sequence }),
-  }));
-  assertEquals(runner.calls, [...prompts, decode, ...prompts, decode]);
+  const decode = (start: number) =>
+    [0, 1, 2].map((sequence) => ({
+      start,
+      length: 1,
+      rows: [0],
+      ...(sequence === 0 ? {} : { sequence }),
+    }));
+  assertEquals(runner.calls, [decode(0), ...prompts, decode(3), ...prompts, decode(3)]);
   assertEquals(runner.openSequences, 0);
 });
 
 Deno.test("measure: a batch size cuts prompts; more sequences than a run takes are refused", async () => {
   const runner = new FakeRunner();
   for await (const _ of measure(runner, { nPrompt: 3, nGen: 0, nDepth: 0, nBatch: 2 }, 0));
-  assertEquals(runner.calls.flat().map(({ start, length }) => [start, length]), [[0, 2], [2, 1]]);
+  const spans = runner.calls.flat().map(({ start, length }) => [start, length]);
+  assertEquals(spans, [[0, 1], [0, 2], [2, 1]]);
   const work = async () => {
     const workload = { nPrompt: 1, nGen: 0, nDepth: 0, nParallel: 2 };
     for await (const _ of measure(runner, workload, 1));
