@@ -13,3 +13,14 @@ for (const name of EMBEDDED) {
     },
   });
 }
+
+Deno.test({
+  name: "a GGUF file embeds as the folder that it was made from",
+  ignore: !sharedAvailable("models", "tiny", "qwen3"),
+  fn: async () => {
+    for (const name of ["qwen2", "qwen3"]) {
+      const path = sharedPath("models", "tiny", name, `${name}-f32.gguf`);
+      await assertEmbeds(path, { device: "cpu", kvType: "F32" }, 1e-4);
+    }
+  },
+});

@@ -6,7 +6,12 @@ import { checkFits, checkTokens } from "../prompt.ts";
 import type { Runner } from "../runner.ts";
 import type { Scheduler } from "../scheduler.ts";
 import { EmbeddingTask } from "./embedding_task.ts";
-import { type EmbedOptions, finishVector, resolveEmbedding } from "./options.ts";
+import {
+  type EmbedOptions,
+  finishVector,
+  type ResolvedEmbedding,
+  resolveEmbedding,
+} from "./options.ts";
 import { embeddingRecipe } from "./pooling.ts";
 
 /** A text to be embedded, or its token ids, which are used as they are. */
@@ -44,7 +49,7 @@ export class Embedder {
 
   /** As `Model.embed`. */
   async embed(inputs: readonly EmbeddingInput[], options: EmbedOptions): Promise<Embedding[]> {
-    const { hiddenSize, limits } = this.#shape;
+    const { hiddenSize } = this.#shape;
     const how = resolveEmbedding(options, () => embeddingRecipe(this.#checkpoint), hiddenSize);
     const texts = inputs.map((input, index) =>
       this.#encode(
@@ -53,27 +58,48 @@ export class Embedder {
         options.truncate ?? false,
       )
     );
-    const embeddings: Embedding[] = [];
+    return await this.#embedAll(texts, how, options.signal);
+  }
+
+  /**
+   * Keeps as many texts under way as fill two steps, the one that runs and the next: others who ask the
+   * model wait behind those, not behind all.
+   */
+  async #embedAll(
+    texts: readonly Int32Array[],
+    how: ResolvedEmbedding,
+    asked: AbortSignal | undefined,
+  ): Promise<Embedding[]> {
+    const { maxTokens, maxSequences } = this.#shape.limits;
     const controller = new AbortController();
-    const signal = anySignal(controller.signal, options.signal);
-    let next = 0;
-    // Each takes the next text when it has done with one, so that no more than so many wait in line.
-    const work = async () => {
-      while (next < texts.length) {
-        const index = next++;
-        const tokens = texts[index]!;
-        const task = new EmbeddingTask(tokens, how.pooling);
-        const pooled = await task.run(this.#scheduler, signal);
-        embeddings[index] = { vector: finishVector(pooled, how), tokens: tokens.length };
-      }
+    const signal = anySignal(controller.signal, asked);
+    const embeddings: Embedding[] = [];
+    const underway = new Set<Promise<void>>();
+    let tokens = 0;
+    const embed = async (text: Int32Array, index: number) => {
+      const pooled = await new EmbeddingTask(text, how.pooling).run(this.#scheduler, signal);
+      embeddings[index] = { vector: finishVector(pooled, how), tokens: text.length };
     };
-    const workers = Array.from({ length: 2 * limits.maxSequences }, work);
+    const start = (text: Int32Array, index: number) => {
+      tokens += text.length;
+      const work = embed(text, index).finally(() => {
+        tokens -= text.length;
+        underway.delete(work);
+      });
+      underway.add(work);
+    };
     try {
-      await Promise.all(workers);
+      for (const [index, text] of texts.entries()) {
+        while (tokens >= 2 * maxTokens || underway.size >= 2 * maxSequences) {
+          await Promise.race(underway);
+        }
+        start(text, index);
+      }
+      while (underway.size > 0) await Promise.race(underway);
     } catch (error) {
       // Where one fails, the others are not computed in vain.
       controller.abort();
-      await Promise.allSettled(workers);
+      await Promise.allSettled(underway);
       throw error;
     }
     return embeddings;

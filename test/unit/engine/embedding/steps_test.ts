@@ -1,10 +1,13 @@
 /** The steps in which texts are embedded, beside those of generations. */
 import { assert, assertEquals } from "@std/assert";
+import { Embedder } from "../../../../src/engine/embedding/embedder.ts";
 import { EmbeddingTask } from "../../../../src/engine/embedding/embedding_task.ts";
 import type { Pooling } from "../../../../src/engine/embedding/pooling.ts";
 import { generate } from "../../../../src/engine/generate.ts";
 import { Scheduler } from "../../../../src/engine/scheduler.ts";
+import type { Checkpoint } from "../../../../src/mod.ts";
 import {
+  FAKE_VOCABULARY,
   fakeAnswer,
   type FakeOptions,
   fakeRequest,
@@ -95,6 +98,24 @@ Deno.test("the mean is of every token's state, whatever the chunks and who gave 
   assertEquals(means, expected);
   assert(bench.scheduler.preemptions > 0);
   assertEquals(await generated, fakeAnswer(numbers(4, 900), 8));
+  await bench.end();
+});
+
+Deno.test("who comes behind many texts waits for two steps of them, not for all", async () => {
+  const bench = new Bench({ maxTokens: 8, maxSequences: 2 });
+  const { limits } = bench.runner;
+  const shape = { vocabSize: FAKE_VOCABULARY, hiddenSize: 1, contextLength: 400, limits };
+  const checkpoint = { metadata: new Map() } as unknown as Checkpoint;
+  const embedder = new Embedder(bench.scheduler, noTokenizer, checkpoint, shape);
+  const texts = Array.from({ length: 30 }, (_, i) => Int32Array.from(numbers(8, 10 * i)));
+  const embedded = embedder.embed(texts, { normalize: false });
+  while (bench.kinds.length < 2) await Promise.resolve();
+  assertEquals(await bench.tell(numbers(3, 900), 2), fakeAnswer(numbers(3, 900), 2));
+  assert(bench.kinds.length < 10, String(bench.kinds));
+  const states = (await embedded).map(({ vector }) => vector[0]!);
+  assertEquals(states, texts.map((text) => stateOf([...text])));
+  // Nor are steps short of texts for that.
+  assertEquals(bench.kinds.filter((kind) => kind.startsWith("e")), Array(30).fill("e8"));
   await bench.end();
 });
 
