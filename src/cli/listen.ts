@@ -1,5 +1,6 @@
 /** Takes an address and serves it. */
 import { ForgeError } from "../errors.ts";
+import { reasonOf } from "../formats/file.ts";
 import { quote } from "../formats/quote.ts";
 import type { Handler } from "../serve/mod.ts";
 
@@ -38,7 +39,7 @@ function why(error: unknown): string {
   if (error instanceof Deno.errors.PermissionDenied) {
     return "the system reserves that port; from 1024 on they are free to use";
   }
-  return error instanceof Error ? error.message.split("\n", 1)[0]! : String(error);
+  return reasonOf(error);
 }
 
 /** The address as a URL. */

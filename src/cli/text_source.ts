@@ -1,5 +1,6 @@
 /** Text that a user hands in: from a file or from stdin. */
 import { ForgeError } from "../errors.ts";
+import { reasonOf } from "../formats/file.ts";
 import { quote } from "../formats/quote.ts";
 
 /** More than any model's context, and a bound for what an endless pipe can make us hold. */
@@ -22,10 +23,9 @@ export function openTextFile(path: string): Deno.FsFile {
     return Deno.openSync(path);
   } catch (error) {
     const isMissing = error instanceof Deno.errors.NotFound;
-    const reason = error instanceof Error ? error.message.split("\n", 1)[0] : String(error);
     throw new ForgeError(
       "not_found",
-      isMissing ? `no such file: ${quote(path)}` : `cannot read ${quote(path)}: ${reason}`,
+      isMissing ? `no such file: ${quote(path)}` : `cannot read ${quote(path)}: ${reasonOf(error)}`,
       { cause: error },
     );
   }

@@ -1,5 +1,6 @@
 /** The requests of a batch file, read as the batch goes on. */
 import { ForgeError } from "../../errors.ts";
+import { reasonOf } from "../../formats/file.ts";
 import { quote } from "../../formats/quote.ts";
 import type { BadRequest, BatchId, BatchRequest, GenerateOptions } from "../../mod.ts";
 import { fileChunks, type Line, readLines } from "../jsonl_lines.ts";
@@ -30,11 +31,7 @@ export function openBatchFile(path: string): BatchFile {
     const file = Deno.openSync(path);
     return { chunks: fileChunks(file), [Symbol.dispose]: () => file.close() };
   } catch (error) {
-    const reason = error instanceof Deno.errors.NotFound
-      ? "no such file"
-      : error instanceof Error
-      ? error.message.split("\n", 1)[0]
-      : String(error);
+    const reason = error instanceof Deno.errors.NotFound ? "no such file" : reasonOf(error);
     throw new ForgeError("not_found", `--batch ${quote(path)}: ${reason}`, { cause: error });
   }
 }

@@ -1,5 +1,6 @@
 /** Where the answers of a batch go, and what an earlier run has left there. */
 import { ForgeError } from "../../errors.ts";
+import { reasonOf } from "../../formats/file.ts";
 import { isJsonObject, parseJsonObject } from "../../formats/json.ts";
 import { quote } from "../../formats/quote.ts";
 import type { BatchId } from "../../mod.ts";
@@ -216,6 +217,5 @@ async function writeAll(file: Deno.FsFile, text: string): Promise<void> {
 }
 
 function cannot(verb: string, name: string, error: unknown): ForgeError {
-  const reason = error instanceof Error ? error.message.split("\n", 1)[0] : String(error);
-  return new ForgeError("device", `cannot ${verb} ${name}: ${reason}`, { cause: error });
+  return new ForgeError("device", `cannot ${verb} ${name}: ${reasonOf(error)}`, { cause: error });
 }
