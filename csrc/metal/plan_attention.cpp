@@ -50,7 +50,8 @@ void PlanBuilder::emit(const AttentionOp& op) {
 bool PlanBuilder::has_tiled_attention(const AttentionOp& op) const {
   const KvShape& shape = op.kv->shape;
   const bool has_type = shape.type == WeightType::F16 || shape.type == WeightType::Q8_0;
-  return device_.has_known_matrix_places && has_type && has_tiled_heads(shape);
+  const bool has_heads = shape.values_in_keys ? has_latent_heads(shape) : has_tiled_heads(shape);
+  return device_.has_known_matrix_places && has_type && has_heads;
 }
 
 AttentionArgs PlanBuilder::attention_args(const AttentionOp& op) const {
@@ -67,29 +68,52 @@ AttentionArgs PlanBuilder::attention_args(const AttentionOp& op) const {
 
 void PlanBuilder::emit_decode_attention(const AttentionOp& op) {
   const MetalKv& kv = metal_kv(op.kv);
-  const uint32_t dim = kv.shape.k_head_dim, n_kv_heads = kv.shape.n_kv_heads;
+  const uint32_t v_dim = kv.shape.v_head_dim, n_kv_heads = kv.shape.n_kv_heads;
   const uint32_t queries = shape_.decode_queries;
   const uint64_t rows = uint64_t{shape_.decode_work} * queries * op.n_heads;
-  const Place partial_out = scratch(rows * dim * sizeof(float));
-  const Place partial_ml = scratch(rows * 2 * sizeof(float));
-  const uint32_t row_groups = divide_up(op.n_heads / n_kv_heads * queries, kDecodeRows);
-  launch("batched_decode_attention", head_instance("batched_decode_attention", kv),
-         {shape_.decode_work, n_kv_heads * row_groups}, {128},
-         {partial_out, partial_ml, value(op.q), kv.memory(), inputs_.decode_tiles, inputs_.work,
-          inputs_.n_work, inputs_.page_tables},
-         attention_args(op));
+  const DecodeSplits splits = {.out = scratch(rows * v_dim * sizeof(float)),
+                               .ml = scratch(rows * 2 * sizeof(float))};
+  if (kv.shape.values_in_keys) {
+    emit_latent_attention(op, &splits);
+  } else {
+    const uint32_t row_groups = divide_up(op.n_heads / n_kv_heads * queries, kDecodeRows);
+    launch("batched_decode_attention", head_instance("batched_decode_attention", kv),
+           {shape_.decode_work, n_kv_heads * row_groups}, {128},
+           {splits.out, splits.ml, value(op.q), kv.memory(), inputs_.decode_tiles, inputs_.work,
+            inputs_.n_work, inputs_.page_tables},
+           attention_args(op));
+  }
   launch("batched_decode_attention", "merge_attention_splits",
          {shape_.decode_work, op.n_heads * queries}, {128},
-         {value(op.out), partial_out, partial_ml, inputs_.decode_tiles, inputs_.work,
-          inputs_.n_work, floats_of(op.sinks)},
+         {value(op.out), splits.out, splits.ml, inputs_.decode_tiles, inputs_.work, inputs_.n_work,
+          floats_of(op.sinks)},
          MergeAttentionArgs{.n_heads = op.n_heads,
                             .max_queries = queries,
-                            .dim = dim,
+                            .dim = v_dim,
                             .has_sinks = op.sinks != nullptr});
+}
+
+void PlanBuilder::emit_latent_attention(const AttentionOp& op, const DecodeSplits* splits) {
+  const MetalKv& kv = metal_kv(op.kv);
+  const KvShape& shape = kv.shape;
+  const uint32_t queries = splits ? shape_.decode_queries : forge::kPrefillQueries;
+  const uint32_t row_groups = divide_up(op.n_heads / shape.n_kv_heads * queries, kLatentRows);
+  const std::string instance = std::string("latent_attention<") + kv.element() + ", " +
+                               std::to_string(shape.k_head_dim) + ", " +
+                               std::to_string(shape.v_head_dim) + ">";
+  launch("latent_attention", instance,
+         {splits ? shape_.decode_work : shape_.prefill_tiles, shape.n_kv_heads * row_groups},
+         {128},
+         {splits ? splits->out : value(op.out), splits ? splits->ml : Place{}, value(op.q),
+          kv.memory(), splits ? inputs_.decode_tiles : inputs_.prefill_tiles, inputs_.work,
+          splits ? inputs_.n_work : inputs_.n_prefill_tiles, inputs_.page_tables,
+          floats_of(op.sinks)},
+         LatentAttentionArgs{.attention = attention_args(op), .has_work = splits != nullptr});
 }
 
 void PlanBuilder::emit_prefill_attention(const AttentionOp& op) {
   const MetalKv& kv = metal_kv(op.kv);
+  if (kv.shape.values_in_keys) return emit_latent_attention(op, nullptr);
   launch("prefill_attention", head_instance("prefill_attention", kv),
          {op.n_heads, shape_.prefill_tiles, 2}, {128},
          {value(op.out), value(op.q), kv.memory(), inputs_.prefill_tiles,

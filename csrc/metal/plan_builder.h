@@ -113,6 +113,12 @@ class PlanBuilder : public Planner<Place, Launch> {
   void emit_naive_attention(const AttentionOp& op);
   void emit_decode_attention(const AttentionOp& op);
   void emit_prefill_attention(const AttentionOp& op);
+  // Sums of the splits of decoded queries.
+  struct DecodeSplits {
+    Place out, ml;
+  };
+  // Of heads whose values are in their keys: decoded queries, or, without splits, prompts.
+  void emit_latent_attention(const AttentionOp& op, const DecodeSplits* splits);
   void emit_greedy(const SampleOp& op);
 
   template <class Arguments>

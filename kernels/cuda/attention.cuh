@@ -79,6 +79,18 @@ DEVICE Visible visible_to(u32 query, const QueryTile& tile, const AttentionArgs&
   return {a.window > 0 && position + 1 > a.window ? position + 1 - a.window : 0, end};
 }
 
+// The rows of a block: some of the query heads of a KV head times the queries of a tile.
+struct HeadRows {
+  u32 first;  // of the tile's rows
+  u32 count;
+  u32 group;  // query heads of a KV head
+  u32 kv_head;
+  u32 n_heads;
+
+  DEVICE_MEMBER u32 query(u32 row) const { return (first + row) / group; }
+  DEVICE_MEMBER u32 head(u32 row) const { return kv_head * group + (first + row) % group; }
+};
+
 // to[16-byte units] = 8 numbers from a row of the cache.
 template <class T>
 DEVICE void copy_unit(T* to, const KvRows<T>& rows, u32 slot, u32 unit, bool valid) {

@@ -22,22 +22,10 @@ constexpr u32 kSliceTokens = 16;
 template <int D>
 constexpr u32 kDecodeWarps = D > 128 ? 2 : 4;
 
-// The rows of a block: some of the query heads of a KV head times the queries of a tile.
-struct DecodeRows {
-  u32 first;  // of the tile's rows
-  u32 count;
-  u32 group;  // query heads of a KV head
-  u32 kv_head;
-  u32 n_heads;
-
-  DEVICE_MEMBER u32 query(u32 row) const { return (first + row) / group; }
-  DEVICE_MEMBER u32 head(u32 row) const { return kv_head * group + (first + row) % group; }
-};
-
 // Adds up the warps' states and stores the entry's sums; `shared` is free memory.
 template <int D>
 DEVICE void store_partial(float* partial_out, float* partial_ml, float* shared,
-                          const WarpState<D>& state, DecodeRows rows) {
+                          const WarpState<D>& state, HeadRows rows) {
   constexpr u32 kWarps = kDecodeWarps<D>;
   float* outs = shared;                                // [warps][16][D]
   float* largest = outs + kWarps * kQueryRows * D;     // [warps][16]
@@ -96,7 +84,7 @@ __global__ void __launch_bounds__(kDecodeWarps<D> * 32)
   const u32 first_row = blockIdx.y / kv.n_kv_heads * kQueryRows;
   if (first_row >= tile.n_queries * group) return;
   const u32 n_rows = min(kQueryRows, tile.n_queries * group - first_row);
-  const DecodeRows rows = {first_row, n_rows, group, kv_head, args.n_heads};
+  const HeadRows rows = {first_row, n_rows, group, kv_head, args.n_heads};
   const SequencePages pages = {kv, page_tables + u64(tile.sequence) * page_stride, kv_head};
   const u32 warp = warp_id(), lane = lane_id();
 

@@ -27,14 +27,6 @@ constexpr u32 kWarpRows = kRows / kWarps;  // whose softmax a warp keeps
 constexpr u32 kScoreStride = kTokens + 4;
 constexpr u32 kWeightStride = kTokens + 8;
 
-// Query rows of a KV head: all of its heads' first queries, then the second ones.
-struct LatentRows {
-  u32 first, count, group, kv_head, n_heads;
-
-  DEVICE_MEMBER u32 query(u32 row) const { return (first + row) / group; }
-  DEVICE_MEMBER u32 head(u32 row) const { return kv_head * group + (first + row) % group; }
-};
-
 // What of a block's shared memory is not queries and keys.
 template <class C>
 struct LatentShared {
@@ -176,7 +168,7 @@ __global__ void __launch_bounds__(kWarps * 32)
   const u32 first_row = blockIdx.y / kv.n_kv_heads * kRows;
   if (first_row >= tile.n_queries * group) return;
   const u32 n_rows = min(kRows, tile.n_queries * group - first_row), last_row = n_rows - 1;
-  const LatentRows rows = {first_row, n_rows, group, kv_head, args.n_heads};
+  const HeadRows rows = {first_row, n_rows, group, kv_head, args.n_heads};
   const SequencePages pages = {kv, page_tables + u64(tile.sequence) * page_stride, kv_head};
 
   for (u32 row = warp_id(); row < kRows; row += kWarps) {

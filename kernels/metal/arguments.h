@@ -209,9 +209,9 @@ struct KvPages {
 
 // Where the two numbers are that a lane holds of an 8 x 8 matrix of a SIMD group: in row `row`, in
 // columns `col` and col + 1. Metal leaves that open; these are the places that all Apple GPUs with
-// such matrices are known to use, on which MLX builds too. batched_decode_attention and
-// prefill_attention are for GPUs of which matrix_places has shown it; elsewhere naive_attention
-// does their work.
+// such matrices are known to use, on which MLX builds too. batched_decode_attention,
+// prefill_attention and latent_attention are for GPUs of which matrix_places has shown it; elsewhere
+// naive_attention does their work.
 struct MatrixPlace {
   uint32_t row;
   uint32_t col;
@@ -247,8 +247,10 @@ struct AttentionWork {
 METAL_ARGS_CONSTANT kSplitTokens = 256;
 // The most queries of a tile of prefill attention, of which a threadgroup computes half.
 METAL_ARGS_CONSTANT kPrefillQueries = 64;
-// Rows (query heads of a KV head times queries) of a threadgroup of decode attention.
+// Rows (query heads of a KV head times queries) of a threadgroup of decode attention, and of latent
+// attention.
 METAL_ARGS_CONSTANT kDecodeRows = 8;
+METAL_ARGS_CONSTANT kLatentRows = 16;
 
 // rope_table: out [tokens, 2 n_freqs], int32 positions, inv_freq, n_tokens
 // grid (max tokens); threads 128
@@ -305,7 +307,20 @@ struct AttentionArgs {
   uint32_t window;
   uint32_t causal;       // 0: every query sees all `end` positions
   uint32_t max_queries;  // of a tile of decode attention, at most 16
-  uint32_t has_sinks;    // read by prefill_attention
+  uint32_t has_sinks;    // read by what computes prompts
+};
+
+// latent_attention<T, K, V>: out, [partial_ml], q, uint8 pages, QueryTile tiles, [AttentionWork work],
+//   n_work, int32 page_tables, [sinks]
+//   values are the first V numbers of keys of K
+//   decoding: out is the partial_out of batched_decode_attention, with V for D
+//   prompts: has_work is 0, n_work counts the tiles
+// grid (max work or tiles, n_kv_heads * ceil(n_heads / n_kv_heads * queries of a tile,
+//       kLatentRows)); threads 128
+// T: f16, q8 (others: naive_attention); K and V: 288 and 256, 576 and 512
+struct LatentAttentionArgs {
+  AttentionArgs attention;
+  uint32_t has_work;
 };
 
 // merge_attention_splits: out, partial_out, partial_ml, QueryTile tiles, AttentionWork work,

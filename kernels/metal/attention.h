@@ -35,6 +35,18 @@ inline Visible visible_to(uint position, QueryTile tile, constant AttentionArgs&
   return {a.window > 0 && position + 1 > a.window ? position + 1 - a.window : 0, end};
 }
 
+// The rows of a threadgroup: some of the query heads of a KV head times the queries of a tile.
+struct HeadRows {
+  uint first;  // of the tile's rows
+  uint count;
+  uint group;  // query heads of a KV head
+  uint kv_head;
+  uint n_heads;
+
+  uint query(uint row) const { return (first + row) / group; }
+  uint head(uint row) const { return kv_head * group + (first + row) % group; }
+};
+
 // Numbers 8 unit .. 8 unit + 7 of a row of the cache.
 inline void copy_unit(threadgroup half* to, KvRows<half> rows, uint slot, uint unit) {
   device const half4* from = (device const half4*)(rows.row(slot) + unit * 8);

@@ -18,23 +18,11 @@ struct DecodeTile {
   CONSTANT uint kNumbers = kTokens * (D + kRowPad);
 };
 
-// The rows of a threadgroup: some of the query heads of a KV head times the queries of a tile.
-struct DecodeRows {
-  uint first;  // of the tile's rows
-  uint count;
-  uint group;  // query heads of a KV head
-  uint kv_head;
-  uint n_heads;
-
-  uint query(uint row) const { return (first + row) / group; }
-  uint head(uint row) const { return kv_head * group + (first + row) % group; }
-};
-
 // Adds the SIMD groups' sums of 8 rows into the entry's, one part of each head after another,
 // through `memory` of kDecodeGroups * (64 + 16) floats.
 template <uint D>
 inline void store_partial(device float* partial_out, device float* partial_ml,
-                          threadgroup float* memory, thread RowState<D>& state, DecodeRows rows,
+                          threadgroup float* memory, thread RowState<D>& state, HeadRows rows,
                           Place p) {
   threadgroup float* outs = memory;                                     // [groups][8][8]
   threadgroup float* largest = outs + kDecodeGroups * 64;               // [groups][8]
@@ -95,7 +83,7 @@ template <class T, uint D>
   const uint all_rows = group * tile.n_queries;
   if (first_row >= all_rows) return;
   const uint n_rows = min(kDecodeRows, all_rows - first_row);
-  const DecodeRows rows = {first_row, n_rows, group, kv_head, args.n_heads};
+  const HeadRows rows = {first_row, n_rows, group, kv_head, args.n_heads};
   const SequencePages from = {pages, page_tables + ulong(tile.sequence) * args.page_stride,
                               kv_head};
 

@@ -313,6 +313,9 @@ void launch(const RopeAppend& op);
 void launch(const NaiveAttention& op);
 void launch(const PrefillAttention& op);
 void launch(const DecodeAttention& op);
+// Attention over values in keys, `dim` being that of values: of decoded queries and then the sum of
+// their splits, or, without `work`, of prompts, whose tiles n_work counts.
+void launch_latent(const DecodeAttention& op);
 void launch(const ChooseTokens& op);
 
 // The activations of forge.h.

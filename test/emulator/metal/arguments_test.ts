@@ -23,7 +23,7 @@ function listed(kernel: string): string[] {
     .replaceAll(/(\w) \[[^\]]*\]/g, "$1") // shapes
     .replaceAll(/ \([^)]*\)/g, "") // remarks
     .split(", ")
-    .map((buffer) => buffer.replace(/^\[(\w+)\]$/, "$1").replace(/^\w+ /, ""));
+    .map((buffer) => buffer.replace(/^\[(?:\w+ )?(\w+)\]$/, "$1").replace(/^\w+ /, ""));
 }
 
 Deno.test("the buffers of every Metal kernel are those that arguments.h lists", () => {
@@ -58,6 +58,7 @@ Deno.test("the instances of Metal kernels are those that arguments.h promises", 
     prefill_attention: each(["f16", "q8"], dims),
     gated_delta_rule: ["1", "2", "4", "8"],
     batched_decode_attention: each(["f16", "q8"], dims),
+    latent_attention: ["f16, 288, 256", "f16, 576, 512", "q8, 288, 256", "q8, 576, 512"],
   };
   const templates = kernels.filter(({ isTemplate }) => isTemplate);
   assertEquals(templates.map(({ name }) => name).sort(), Object.keys(expected).sort());

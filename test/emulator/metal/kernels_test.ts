@@ -23,7 +23,7 @@ const instances = new RegExp(
     "^grouped_matvec<Format\\w+, 1>$",
     "^(grouped_)?gemm<Format(F16|BF16)>$",
     "^gated_delta_rule<[12]>$",
-    "_attention<(q8, 96|f16, 80|f16, 256)>$",
+    "_attention<(q8, 96|f16, 80|f16, 256|f16, 288, 256|q8, 288, 256)>$",
     "<(float|f16|bf16|q8)>$",
   ].join("|"),
 );
@@ -38,6 +38,7 @@ const sanitized = [
   /^(sigmoid_gate|causal_conv1d)_/,
   /^naive_attention_(f32|sinks_q8)/,
   /^(prefill|decode)_attention_(q8_in_a_window|of_wide_heads)/,
+  /^latent_attention_of_(one_token|several_queries)/,
   /^sampling_(of_equal_logits|adjusts|reports|flags)/,
   /^argmax_/,
   /^matrix_places_/,

@@ -33,8 +33,4 @@ void launch_moe_group(const MoeGroup& op, const RowSet& set, u32 warps);
 void launch_grouped_matvec(const GroupedMatvec& op, const RowSet& set);
 void launch_grouped_gemm(const GroupedMatvec& op, const RowSet& set, u32 max_tokens);
 
-// Attention over values in keys, `dim` being that of values: of decoded queries and then the sum of
-// their splits, or, without `work`, of prompts, whose tiles n_work counts.
-void launch_latent_attention(const DecodeAttention& op);
-
 }  // namespace kernel_test

@@ -239,7 +239,7 @@ void launch(const DecodeAttention& op) {
          op.partial_out, op.partial_ml, a, op.tiles, op.work, op.n_work, op.dim);
 }
 
-void launch_latent_attention(const DecodeAttention& op) {
+void launch_latent(const DecodeAttention& op) {
   const AttentionArguments& a = op.arguments;
   const KvCache& kv = op.pages->cache;
   const u32 rows = a.n_heads / kv.n_kv_heads * a.max_queries;

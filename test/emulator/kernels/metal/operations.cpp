@@ -265,6 +265,13 @@ void launch(const PrefillAttention& op) {
                op.arguments.sinks);
 }
 
+static void merge_splits(const DecodeAttention& op) {
+  const AttentionArguments& a = op.arguments;
+  launch_metal("merge_attention_splits", {{op.max_work, a.n_heads * a.max_queries}, {128}},
+               metal_args::MergeAttentionArgs{a.n_heads, a.max_queries, op.dim, present(a.sinks)},
+               op.out, op.partial_out, op.partial_ml, op.tiles, op.work, op.n_work, a.sinks);
+}
+
 void launch(const DecodeAttention& op) {
   const AttentionArguments& a = op.arguments;
   const u32 n_kv_heads = op.pages->cache.n_kv_heads;
@@ -273,9 +280,21 @@ void launch(const DecodeAttention& op) {
                {{op.max_work, n_kv_heads * blocks}, {128}},
                attention_args(a, *op.pages, *op.tables), op.partial_out, op.partial_ml, op.q,
                op.pages->cache.data, op.tiles, op.work, op.n_work, op.tables->page_tables.data());
-  launch_metal("merge_attention_splits", {{op.max_work, a.n_heads * a.max_queries}, {128}},
-               metal_args::MergeAttentionArgs{a.n_heads, a.max_queries, op.dim, present(a.sinks)},
-               op.out, op.partial_out, op.partial_ml, op.tiles, op.work, op.n_work, a.sinks);
+  merge_splits(op);
+}
+
+void launch_latent(const DecodeAttention& op) {
+  const AttentionArguments& a = op.arguments;
+  const KvCache& kv = op.pages->cache;
+  const u32 blocks = blocks_for(a.n_heads / kv.n_kv_heads * a.max_queries, metal_args::kLatentRows);
+  launch_metal("latent_attention<" + std::string(op.type->name) + ", " +
+                   std::to_string(kv.k_dim) + ", " + std::to_string(kv.v_dim) + ">",
+               {{op.max_work, kv.n_kv_heads * blocks}, {128}},
+               metal_args::LatentAttentionArgs{attention_args(a, *op.pages, *op.tables),
+                                               present(op.work)},
+               op.work ? op.partial_out : op.out, op.partial_ml, op.q, kv.data, op.tiles, op.work,
+               op.n_work, op.tables->page_tables.data(), a.sinks);
+  if (op.work) merge_splits(op);
 }
 
 void launch(const ChooseTokens& op) {

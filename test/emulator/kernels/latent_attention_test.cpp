@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "launch.h"
+#include "operations.h"
 
 namespace {
 
@@ -21,7 +21,7 @@ struct Run {
 
 // Tiles of at most `most_queries` queries.
 void check(const Case& c, const std::vector<Run>& runs, u32 most_queries, bool decodes) {
-  const KvType& type = kv_types[c.type];
+  const KvType& type = attended_type(kv_types[c.type]);
   Random random(c.k_dim + c.window + runs.size() + c.n_heads);
   std::vector<u32> lengths;
   std::vector<QueryTile> tile_list;
@@ -57,19 +57,19 @@ void check(const Case& c, const std::vector<Run>& runs, u32 most_queries, bool d
   const AttentionArguments arguments = {
       c.sinks ? sinks.data() : nullptr, nullptr, 0.15f, c.softcap, c.n_heads, c.window, 1,
       most_queries, 0};
-  launch_latent_attention({.type = &type,
-                           .dim = c.v_dim,
-                           .out = out.data(),
-                           .partial_out = decodes ? partial_out.data() : nullptr,
-                           .partial_ml = decodes ? partial_ml.data() : nullptr,
-                           .q = q.data(),
-                           .pages = &pages,
-                           .arguments = arguments,
-                           .tiles = tiles.data(),
-                           .work = decodes ? work.data() : nullptr,
-                           .n_work = n_work.data(),
-                           .max_work = n + 2,
-                           .tables = &sequences});
+  launch_latent({.type = &type,
+                 .dim = c.v_dim,
+                 .out = out.data(),
+                 .partial_out = decodes ? partial_out.data() : nullptr,
+                 .partial_ml = decodes ? partial_ml.data() : nullptr,
+                 .q = q.data(),
+                 .pages = &pages,
+                 .arguments = arguments,
+                 .tiles = tiles.data(),
+                 .work = decodes ? work.data() : nullptr,
+                 .n_work = n_work.data(),
+                 .max_work = n + 2,
+                 .tables = &sequences});
   // Queries and probabilities are rounded to 16 bits.
   const double tolerance = (type.name[0] == 'b' ? 2e-2 : 2.5e-3) * std::sqrt(c.k_dim / 64.0);
   const AttentionShape shape = {c.n_heads, arguments.scale, c.window, c.softcap, arguments.sinks,
