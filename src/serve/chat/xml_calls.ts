@@ -1,5 +1,5 @@
 import { isJsonObject, type JsonObject, type JsonValue } from "../../formats/json.ts";
-import type { CallBody, Part } from "./text_feed.ts";
+import { type CallBody, heldLength, type Part } from "./text_feed.ts";
 
 const PARAMETER = "<parameter=";
 const PARAMETER_END = "</parameter>";
@@ -14,7 +14,8 @@ const FUNCTION_END = "</function>";
  *     </parameter>
  *     </function>
  *
- * What JSON a value is depends on all of it, so that arguments are told a parameter at a time.
+ * A value that is a text by its schema is told as it is written. What JSON any other is depends on all of
+ * it, so that it is told when it is complete.
  */
 export class XmlCall implements CallBody {
   state: CallBody["state"] = "open";
@@ -23,6 +24,8 @@ export class XmlCall implements CallBody {
   #held = "";
   #name: string | undefined;
   #isTold = false;
+  /** Whether a value is being read that is a text by its schema. */
+  #isInText = false;
 
   /**
    * @param mark what stood before; it is content where no call follows
@@ -54,8 +57,9 @@ export class XmlCall implements CallBody {
   /** @returns whether something was read, so that more may be */
   #step(parts: Part[]): boolean {
     const text = this.#held.trimStart();
-    return this.#name === undefined
-      ? this.#readName(text)
+    if (this.#name === undefined) return this.#readName(text);
+    return this.#isInText
+      ? this.#readText(this.#name, parts)
       : this.#readBody(this.#name, text, parts);
   }
 
@@ -81,13 +85,34 @@ export class XmlCall implements CallBody {
         /^<parameter=[^<>\n]*$/.test(text);
       return this.#wait(mayBegin);
     }
+    const before = `${this.#isTold ? "," : "{"}${JSON.stringify(key)}:`;
+    if (isText(propertyOf(this.#tools.get(name)!, key))) {
+      // A newline may be what comes next, and is not part of the value.
+      if (text.length === head.length) return false;
+      this.#tell(name, `${before}"`, parts);
+      this.#isInText = true;
+      return this.#goOn(text.slice(head.length).replace(/^\n/, ""));
+    }
     const end = text.indexOf(PARAMETER_END);
     if (end < 0) return false;
-    const schema = propertyOf(this.#tools.get(name)!, key);
-    const value = readValue(text.slice(head.length, end).replace(/^\n|\n$/g, ""), schema);
-    const before = this.#isTold ? "," : "{";
-    this.#tell(name, `${before}${JSON.stringify(key)}:${JSON.stringify(value)}`, parts);
+    const value = readValue(text.slice(head.length, end).replace(/^\n|\n$/g, ""));
+    this.#tell(name, before + JSON.stringify(value), parts);
     return this.#goOn(text.slice(end + PARAMETER_END.length));
+  }
+
+  #readText(name: string, parts: Part[]): boolean {
+    const end = this.#held.indexOf(PARAMETER_END);
+    if (end >= 0) {
+      const last = this.#held.slice(0, end).replace(/\n$/, "");
+      this.#tell(name, `${escaped(last)}"`, parts);
+      this.#isInText = false;
+      return this.#goOn(this.#held.slice(end + PARAMETER_END.length));
+    }
+    const marks = [PARAMETER_END, `\n${PARAMETER_END}`];
+    const certain = this.#held.slice(0, this.#held.length - heldLength(this.#held, marks));
+    if (certain !== "") this.#tell(name, escaped(certain), parts);
+    this.#held = this.#held.slice(certain.length);
+    return false;
   }
 
   #goOn(rest: string): true {
@@ -114,9 +139,17 @@ function propertyOf({ properties }: JsonObject, key: string): JsonValue | undefi
   return isJsonObject(properties) && Object.hasOwn(properties, key) ? properties[key] : undefined;
 }
 
-/** A value is JSON, unless it is a text by its schema or is none. */
-function readValue(text: string, schema: JsonValue | undefined): JsonValue {
-  if (isJsonObject(schema) && schema.type === "string") return text;
+function isText(schema: JsonValue | undefined): boolean {
+  return isJsonObject(schema) && schema.type === "string";
+}
+
+/** What a text is inside of JSON's quotes. */
+function escaped(text: string): string {
+  return JSON.stringify(text).slice(1, -1);
+}
+
+/** A value is JSON, unless it is none. */
+function readValue(text: string): JsonValue {
   try {
     return JSON.parse(text);
   } catch {

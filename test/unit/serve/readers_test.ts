@@ -14,7 +14,7 @@ const LLAMA = findCallFormat('tools "parameters": <|start_header_id|>')!;
 const XML = findCallFormat("tools <tool_call><function=a><parameter=b>")!;
 const MARKS = { open: "<think>", close: "</think>" };
 const NAMES = new Set(["f", "g"]);
-const TOOLS = new Map([...NAMES].map((name) => [name, {}]));
+const TOOLS = new Map([...NAMES].map((name) => [name, { properties: { t: { type: "string" } } }]));
 
 const PIECES = [
   "<think>",
@@ -98,6 +98,8 @@ Deno.test("readers: calls of every way, in any pieces", () => {
     "<function=g></function>",
     "<function=f>x",
     "<function=f><parameter=a>1</parameter>x",
+    '<function=f>\n<parameter=t>\n\nx"y\n</para\n\n</parameter>\n<parameter=a>1</parameter></function>',
+    "<function=f><parameter=t></parameter><parameter=t>\n</parameter></function>",
   ];
   const marks = ["<tool_call>", "</tool_call>", "[TOOL_CALLS]", "<|python_tag|>"];
   const others = ["[", "]", ", ", "{", "}", '"', "word", " ", "\n", "<", "</tool", "f"];
@@ -150,6 +152,22 @@ Deno.test("readers: a call is told as soon as it is known to be one", () => {
     { kind: "arguments", text: '{"b":1}' },
   ]);
   assertEquals([...told("}</tool_call>"), ...reader.end()], [{ kind: "called" }]);
+});
+
+Deno.test("readers: a value that is a text comes as it is written, others when they are complete", () => {
+  const reader = new CallReader(XML, TOOLS, Infinity, false);
+  const told = (text: string) => reader.push(text);
+  assertEquals(told("<tool_call><function=f><parameter=t>"), []);
+  assertEquals(told('\nA "b'), [
+    { kind: "call", name: "f" },
+    { kind: "arguments", text: '{"t":"' },
+    { kind: "arguments", text: 'A \\"b' },
+  ]);
+  assertEquals(told("\n</param"), []);
+  assertEquals(told("s\n"), [{ kind: "arguments", text: "\\n</params" }]);
+  assertEquals(told("</parameter><parameter=n>[1"), [{ kind: "arguments", text: '"' }]);
+  assertEquals(told(", 2]</parameter>"), [{ kind: "arguments", text: ',"n":[1,2]' }]);
+  assertEquals(told("</function>"), [{ kind: "arguments", text: "}" }, { kind: "called" }]);
 });
 
 Deno.test("readers: messages in channels, in any pieces", () => {
