@@ -162,7 +162,12 @@ function load<T extends Deno.ForeignLibraryInterface>(
     return Deno.dlopen(path, interface_);
   } catch (error) {
     if (error instanceof Deno.errors.NotCapable) throw error;
-    const reason = error instanceof Error ? error.message : String(error);
-    throw new ForgeError("device", `cannot load ${path}: ${reason}`, { cause: error });
+    const message = error instanceof Error ? error.message : String(error);
+    const reason = message.replace(/^(Could not open library: )+/, "").replace(`${path}: `, "");
+    throw new ForgeError(
+      "device",
+      `cannot load ${path}: ${reason}; make another with: deno task build`,
+      { cause: error },
+    );
   }
 }
