@@ -44,6 +44,7 @@ export type { Pooling } from "./engine/embedding/pooling.ts";
 export type { Candidate } from "./engine/candidates.ts";
 export type { Completion, TextLogprob, TokenLogprobs } from "./engine/completion.ts";
 export type { LoadOptions, Speculation } from "./engine/load_options.ts";
+export { QUANTIZED_TYPES, type QuantizedType } from "./formats/quantized.ts";
 export type { GenerateOptions } from "./engine/options.ts";
 export type { Constraint, ConstraintState } from "./engine/constraint.ts";
 export type { ConstraintScope } from "./constrain/scope.ts";

@@ -53,13 +53,16 @@ enum {
      the rows 0, 2, 4, 6, 1, 3, 5, 7 of eight; scale * (code - zero). Becomes Q4_1 (AWQ). */
   FORGE_PACKED_AWQ = 3,
   /* codes[rows, cols] of signed bytes, each times the scale of its group; becomes Q8_0. */
-  FORGE_PACKED_INT8 = 4
+  FORGE_PACKED_INT8 = 4,
+  /* codes[rows, cols], floats of the type in their place, without scales; becomes any type that
+     forge_quantize writes. A block with a number that is none becomes NaN. */
+  FORGE_PACKED_FLOAT = 5
 };
 
 /* Where one of a packed matrix's tensors begins. */
 typedef struct {
   uint32_t file; /* 0 where there is none */
-  uint32_t type; /* of scales: FORGE_F32, FORGE_F16 or FORGE_BF16 */
+  uint32_t type; /* of scales, and of codes that are floats: FORGE_F32, FORGE_F16 or FORGE_BF16 */
   uint64_t offset;
 } forge_tensor_place;
 
@@ -108,8 +111,7 @@ FORGE_API forge_status forge_weight_read(uint32_t weight, uint64_t first_row, ui
                                          float *out, uint64_t bytes);
 
 /*
- * Quantises rows * cols floats (round to nearest, no search) into `out`: for tests and synthetic
- * models. F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q6_K.
+ * Quantises rows * cols floats into `out`, by the scales of least squared error. F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q6_K.
  */
 FORGE_API forge_status forge_quantize(uint32_t device, uint32_t type, uint64_t rows, uint64_t cols,
                                       const float *data, uint64_t data_bytes, void *out,

@@ -2,6 +2,7 @@
 
 #include "border.h"
 #include "packed/packed_matrix.h"
+#include "quant/quantize.h"
 #include "quant/block.h"
 
 using namespace forge;
@@ -25,16 +26,17 @@ bool makes(uint32_t packing, WeightType type, bool in_order) {
     case FORGE_PACKED_INT4: return type == WeightType::Q4_0;
     case FORGE_PACKED_GPTQ: return type == (in_order ? WeightType::Q4_1 : WeightType::Q8_0);
     case FORGE_PACKED_AWQ: return type == WeightType::Q4_1;
+    case FORGE_PACKED_FLOAT: return can_quantize(type);
     default: return false;
   }
 }
 
-uint64_t scale_bytes(uint32_t type) {
+uint64_t float_bytes(uint32_t type) {
   switch (static_cast<WeightType>(type)) {
     case WeightType::F32: return 4;
     case WeightType::F16:
     case WeightType::BF16: return 2;
-    default: fail(FORGE_UNSUPPORTED, "scales of type ", type, "; F32, F16 and BF16 are known");
+    default: fail(FORGE_UNSUPPORTED, "floats of type ", type, "; F32, F16 and BF16 are known");
   }
 }
 
@@ -64,6 +66,16 @@ uint64_t n_scales(const forge_packed_matrix& matrix) {
   return divide_up(matrix.rows, matrix.group_rows) * divide_up(matrix.cols, matrix.group_cols);
 }
 
+uint64_t code_bytes(const forge_packed_matrix& matrix, uint32_t type) {
+  const uint64_t elements = matrix.rows * matrix.cols;
+  switch (matrix.packing) {
+    case FORGE_PACKED_F8_E4M3:
+    case FORGE_PACKED_INT8: return elements;
+    case FORGE_PACKED_FLOAT: return elements * float_bytes(type);
+    default: return elements / 2;
+  }
+}
+
 // Whether column i is of group i / group_cols; refuses numbers of groups that there are not.
 bool groups_in_order(const PackedMatrix& matrix) {
   const uint64_t n_groups = divide_up(matrix.cols, matrix.group_cols);
@@ -82,7 +94,8 @@ std::shared_ptr<const RowSource> source_of(uint32_t packing, PackedMatrix matrix
     case FORGE_PACKED_INT8: return int8_rows(std::move(matrix));
     case FORGE_PACKED_INT4: return int4_rows(std::move(matrix));
     case FORGE_PACKED_GPTQ: return gptq_rows(std::move(matrix));
-    default: return awq_rows(std::move(matrix));
+    case FORGE_PACKED_AWQ: return awq_rows(std::move(matrix));
+    default: return float_rows(std::move(matrix));
   }
 }
 
@@ -101,13 +114,14 @@ forge_status forge_rows_create(uint32_t device, const forge_packed_matrix* matri
                         {},                                 {},              {}};
     const forge_tensor_place &codes = places[0], &scales = places[1], &zeros = places[2],
                               &groups = places[3];
-    const bool is_bytes =
-        from.packing == FORGE_PACKED_F8_E4M3 || from.packing == FORGE_PACKED_INT8;
-    const uint64_t per_byte = is_bytes ? 1 : 2;
-    packed.codes = tensor_at(codes, from.rows * from.cols / per_byte, "codes");
-    packed.scales = tensor_at(scales, n_scales(from) * scale_bytes(scales.type), "scales");
+    packed.codes = tensor_at(codes, code_bytes(from, codes.type), "codes");
+    if (from.packing != FORGE_PACKED_FLOAT) {
+      packed.scales = tensor_at(scales, n_scales(from) * float_bytes(scales.type), "scales");
+    }
     if (is_gathered(from.packing)) packed.zeros = tensor_at(zeros, n_scales(from) / 2, "zeros");
     if (groups.file != 0) packed.groups = tensor_at(groups, from.cols * 4, "groups");
+    require(row_bytes(packed.type, from.cols).has_value(), from.cols,
+            " columns are no whole number of blocks of type ", from.type);
     const bool in_order = groups.file == 0 || groups_in_order(packed);
     require(makes(from.packing, packed.type, in_order), "a matrix of packing ", from.packing,
             in_order ? "" : ", its groups not in order,", " becomes no rows of type ", from.type);

@@ -21,7 +21,14 @@ export const ROPE_LAYOUTS = { half: 0, interleaved: 1 } as const;
 export const HEAD_ORDERS = { grouped: 0, tiled: 1 } as const;
 
 /** The ABI's numbers of packings. */
-export const PACKINGS: Record<Packing, number> = { f8_e4m3: 0, int4: 1, gptq: 2, awq: 3, int8: 4 };
+export const PACKINGS: Record<Packing, number> = {
+  f8_e4m3: 0,
+  int4: 1,
+  gptq: 2,
+  awq: 3,
+  int8: 4,
+  float: 5,
+};
 
 /** The ABI's numbers of routers' scores. */
 export const ROUTER_SCORES = { softmax: 0, sigmoid: 1 } as const;

@@ -1,8 +1,10 @@
 import type { AttentionKernels, DeviceInfo, KvType } from "../backend.ts";
+import { asLoaded } from "../engine/load_options.ts";
 import { openBackend } from "../engine/open_backend.ts";
 import { PAGE_TOKENS, Runner } from "../engine/runner.ts";
 import { ForgeError } from "../errors.ts";
 import { type Checkpoint, openCheckpoint } from "../formats/checkpoint.ts";
+import type { QuantizedType } from "../formats/quantized.ts";
 import { quote } from "../formats/quote.ts";
 import { loadModel } from "../models/registry.ts";
 import { type ModelSummary, summarizeModel } from "./model_summary.ts";
@@ -20,6 +22,8 @@ export interface BenchModelOptions {
   readonly maxSequences?: number | undefined;
   /** Positions of all sequences together. @default as many as they can have */
   readonly cacheTokens?: number | undefined;
+  /** What weights that are stored as floats are quantised to. @default as they are stored */
+  readonly quantize?: QuantizedType | undefined;
   /** @default "F16"; "F32" on the reference device */
   readonly kvType?: KvType | undefined;
   /** Which kernels compute attention. @default "auto" */
@@ -55,7 +59,8 @@ export async function openBenchModel(
   options: BenchModelOptions,
 ): Promise<BenchModel> {
   const { contextLength } = options;
-  const checkpoint = typeof model === "string" ? openCheckpoint(model) : model;
+  const stored = typeof model === "string" ? openCheckpoint(model) : model;
+  const checkpoint = asLoaded(stored, options);
   const backend = openBackend(options.device, options.threads, options.attention);
   try {
     const readBandwidth = options.measuresBandwidth ? backend.readBandwidth() : 0;

@@ -30,6 +30,7 @@ type BenchOptions = Options<
   | "synthetic"
   | "device"
   | "benchThreads"
+  | "quantize"
   | "kvType"
   | "attention"
   | "nPrompt"
@@ -151,13 +152,14 @@ class Bench {
     const contextLength = Math.max(...this.#tests.map(workloadLength));
     for (const threads of this.#options.benchThreads ?? [0]) {
       progress.update(`loading ${name}`);
-      const { kvType, attention } = this.#options;
+      const { quantize, kvType, attention } = this.#options;
       using model = await openBenchModel(source, {
         name,
         device: this.#device,
         threads,
         contextLength,
         maxSequences: Math.max(...this.#tests.map(({ nParallel = 1 }) => nParallel)),
+        quantize,
         kvType,
         attention,
         measuresBandwidth: true,

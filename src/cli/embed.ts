@@ -19,7 +19,17 @@ import { openTextFile, readStdin, readTextFile, withoutFinalNewline } from "./te
 const WINDOW = 2 * DEFAULT_PARALLEL;
 
 type EmbedFlags = Options<
-  | ("wholeText" | "lines" | "model" | "device" | "threads" | "ctx" | "kvType" | "attention")
+  | (
+    | "wholeText"
+    | "lines"
+    | "model"
+    | "device"
+    | "threads"
+    | "ctx"
+    | "quantize"
+    | "kvType"
+    | "attention"
+  )
   | ("pooling" | "dimensions" | "normalize" | "embeddingOutput")
 >;
 

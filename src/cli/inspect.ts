@@ -1,5 +1,6 @@
 /** `forge inspect`: what a model is and what it needs. */
 import type { EmbeddingRecipe } from "../engine/embedding/pooling.ts";
+import { asLoaded } from "../engine/load_options.ts";
 import { ForgeError } from "../errors.ts";
 import { openCheckpoint, type TensorInfo } from "../mod.ts";
 import type { Context } from "./command.ts";
@@ -14,7 +15,7 @@ const TEMPLATE_LINES = 8;
 type Row = readonly [label: string, text: string];
 
 export async function run(
-  options: Options<"model" | "tensors" | "template" | "json" | "verbose">,
+  options: Options<"model" | "quantize" | "tensors" | "template" | "json" | "verbose">,
   [operand]: readonly string[],
   context: Context,
 ): Promise<number> {
@@ -22,7 +23,7 @@ export async function run(
     throw new ForgeError("usage", "give the model once: as an argument or with -m");
   }
   const path = await resolveModel(operand ?? options.model, context.interruptSignal());
-  const checkpoint = openCheckpoint(path);
+  const checkpoint = asLoaded(openCheckpoint(path), options);
   if (options.template) {
     const { chatTemplate } = checkpoint;
     if (chatTemplate === undefined) {
@@ -162,7 +163,7 @@ function memoryRows({ memory }: ModelFacts): Row[] {
     ? null
     : formatBytes(weights + kv_default + state + activations);
   return present([
-    ["weights", `${formatBytes(weights)}, mapped from the file`],
+    ["weights", `${formatBytes(weights)}, from the mapped file`],
     ["KV cache", kv_per_token && `${formatBytes(1000 * kv_per_token)} for 1000 tokens, as F16`],
     ["state", state && `${formatBytes(state)} for each sequence, whatever its length`],
     ["activations", activations && `about ${formatBytes(activations)}`],

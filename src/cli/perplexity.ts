@@ -15,7 +15,15 @@ import { readTextFile } from "./text_source.ts";
 const DEFAULT_WINDOW = 512;
 
 type PerplexityOptions = Options<
-  "text" | "model" | "device" | "threads" | "windowSize" | "kvType" | "attention" | "json"
+  | "text"
+  | "model"
+  | "device"
+  | "threads"
+  | "windowSize"
+  | "quantize"
+  | "kvType"
+  | "attention"
+  | "json"
 >;
 
 export async function run(

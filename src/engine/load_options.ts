@@ -1,5 +1,8 @@
 import type { AttentionKernels, KvType } from "../backend.ts";
 import { ForgeError } from "../errors.ts";
+import type { Checkpoint } from "../formats/checkpoint.ts";
+import { quantized, QUANTIZED_TYPES, type QuantizedType } from "../formats/quantized.ts";
+import { quote, quoteList } from "../formats/quote.ts";
 import { DEFAULT_CONTEXT, DEFAULT_PARALLEL, MAX_PARALLEL } from "./limits.ts";
 import { checkWholeNumber } from "./options.ts";
 
@@ -16,6 +19,11 @@ export interface LoadOptions {
    * to do at once. @default 32
    */
   readonly parallel?: number | undefined;
+  /**
+   * Quantise weights that are stored as floats while they load, to a quarter of their memory and up to four
+   * times the speed at 4 bits; nothing is written. @default as they are stored
+   */
+  readonly quantize?: QuantizedType | undefined;
   /** Type of the KV cache. @default "F16"; "F32" on the reference device */
   readonly kvType?: KvType | undefined;
   /**
@@ -55,6 +63,23 @@ export function resolveContext(asked: number | undefined, longest: number): numb
     );
   }
   return contextLength;
+}
+
+/**
+ * A checkpoint with its weights in the types that are asked for.
+ *
+ * @throws {ForgeError} `usage` for a type that there is not, or where nothing can be quantised
+ */
+export function asLoaded(
+  checkpoint: Checkpoint,
+  { quantize }: Pick<LoadOptions, "quantize">,
+): Checkpoint {
+  if (quantize === undefined) return checkpoint;
+  if (QUANTIZED_TYPES.includes(quantize)) return quantized(checkpoint, quantize);
+  throw new ForgeError(
+    "usage",
+    `quantize is ${quote(String(quantize))}; valid is ${quoteList(QUANTIZED_TYPES)}`,
+  );
 }
 
 /** How many sequences a model computes at a time. @throws {ForgeError} `usage` out of range */

@@ -15,7 +15,7 @@ import { endTokens } from "./end_tokens.ts";
 import { generate, type GenerationRequest, type Generations, type Piece } from "./generate.ts";
 import { LazyConstraints } from "./lazy_constraints.ts";
 import { DEFAULT_CONTEXT, MAX_COMPLETIONS } from "./limits.ts";
-import { type LoadOptions, resolveContext, resolveParallel } from "./load_options.ts";
+import { asLoaded, type LoadOptions, resolveContext, resolveParallel } from "./load_options.ts";
 import type { MemoryUse } from "./memory_use.ts";
 import { openSession } from "./open_runner.ts";
 import { anySignal, checkWholeNumber, type GenerateOptions } from "./options.ts";
@@ -94,10 +94,11 @@ export class Model implements AsyncDisposable {
 
   /** Loads a checkpoint onto an open device; {@linkcode load} does both. */
   static async open(
-    checkpoint: Checkpoint,
+    stored: Checkpoint,
     backend: Backend,
     options: LoadOptions = {},
   ): Promise<Model> {
+    const checkpoint = asLoaded(stored, options);
     const asked = options.contextLength;
     const { lm, weights } = loadModel(backend, checkpoint, asked ?? DEFAULT_CONTEXT);
     const contextLength = resolveContext(asked, lm.contextLength);

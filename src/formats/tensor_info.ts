@@ -86,7 +86,7 @@ export interface TensorInfo {
 }
 
 /** How a matrix is packed whose rows are no blocks of a type; see `FORGE_PACKED_…` in `csrc/forge.h`. */
-export type Packing = "f8_e4m3" | "int8" | "int4" | "gptq" | "awq";
+export type Packing = "f8_e4m3" | "int8" | "int4" | "gptq" | "awq" | "float";
 
 /** The tensors that a matrix is made of. */
 export interface PackedMatrix {
@@ -96,10 +96,10 @@ export interface PackedMatrix {
   readonly groupRows: number;
   /** Columns that share a scale. */
   readonly groupCols: number;
-  /** What stands for the numbers: bytes or 4-bit integers. */
+  /** What stands for the numbers: bytes or 4-bit integers, or the numbers themselves. */
   readonly codes: TensorInfo;
   /** What they are multiplied with. */
-  readonly scales: TensorInfo;
+  readonly scales?: TensorInfo | undefined;
   /** What is subtracted from them before. */
   readonly zeros?: TensorInfo | undefined;
   /** The group of each column, where GPTQ has put them into another order. */

@@ -134,7 +134,7 @@ deviceTest("packed matrices that are not as they say are refused", (device) => {
     [blocks, { groupRows: 0 }, {}, "a packed matrix with a size of 0"],
     [blocks, { groupRows: 1 }, {}, "pass its end"],
     [blocks, { codes: far(written.codes) }, {}, "pass its end"],
-    [blocks, { scales: { ...written.scales, type: "Q8_0" } }, {}, "scales of type 8"],
+    [blocks, { scales: { ...written.scales!, type: "Q8_0" } }, {}, "floats of type 8"],
     [blocks, {}, { type: "Q4_0" }, "becomes no rows of type 2"],
     [ordered, { groupRows: 2 }, {}, "share scales"],
     [ordered, { zeros: undefined }, {}, "not a live file"],

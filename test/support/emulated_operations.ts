@@ -14,6 +14,7 @@ const NAMES = [
   "norms",
   "packed_weights",
   "quant",
+  "quantized_rows",
   "rope",
   "rows",
   "running_refusals",

@@ -18,6 +18,10 @@ export interface TinyLlamaOptions {
   readonly controls?: readonly string[];
   /** @default 256 */
   readonly contextLength?: number;
+  /** @default 64 */
+  readonly hidden?: number;
+  /** @default 96 */
+  readonly intermediate?: number;
   /** @default 16 */
   readonly headDim?: number;
   /** Source of tokenizer_config.json's chat template. */
@@ -108,8 +112,8 @@ export function writeScriptedLlama(
 function write(folder: string, options: TinyLlamaOptions, values: Values): TinyLlama {
   const { pieces = [], contextLength = 256, generationConfig, chatTemplate, change } = options;
   const { texts, ids } = vocabularyOf(pieces);
-  const { hidden, intermediate, layers, heads, kvHeads } = SHAPE;
-  const { headDim = SHAPE.headDim } = options;
+  const { layers, heads, kvHeads } = SHAPE;
+  const { hidden, intermediate, headDim } = { ...SHAPE, ...options };
   const tensors: TensorData[] = [];
   const add = (name: string, ...shape: number[]) =>
     tensors.push(float32Tensor(`${name}.weight`, shape, values(`${name}.weight`, shape)));

@@ -15,7 +15,7 @@ namespace forge {
 // none.
 struct PackedTensor {
   const uint8_t* data = nullptr;
-  WeightType type{};  // of scales
+  WeightType type{};  // of scales and floats
   std::shared_ptr<const void> owner;
 };
 
@@ -43,5 +43,6 @@ std::shared_ptr<const RowSource> int8_rows(PackedMatrix matrix);
 std::shared_ptr<const RowSource> int4_rows(PackedMatrix matrix);
 std::shared_ptr<const RowSource> gptq_rows(PackedMatrix matrix);
 std::shared_ptr<const RowSource> awq_rows(PackedMatrix matrix);
+std::shared_ptr<const RowSource> float_rows(PackedMatrix matrix);
 
 }  // namespace forge

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "fit.h"
 #include "floats.h"
 #include "k_quants.h"
 #include "legacy.h"
@@ -22,16 +23,23 @@ int round_clamped(float x, int low, int high) {
 /// 1 / step, or 0 where a step of 0 lets every field stand for the same weight.
 float inverse(float step) { return step == 0.0f ? 0.0f : 1.0f / step; }
 
-/// The value of in[n] farthest from zero, with its sign.
-float extreme(const float* in, uint32_t n) {
-  return *std::max_element(in, in + n,
-                           [](float a, float b) { return std::fabs(a) < std::fabs(b); });
+/// The fields of in[n], each `(x - origin) / step` rounded to a level within low..high, less low.
+void find_fields(const float* in, uint32_t n, float origin, float step, int low, int high,
+                 uint8_t* fields) {
+  const float inverse_step = inverse(step);
+  const auto bottom = static_cast<float>(low), top = static_cast<float>(high);
+  for (uint32_t i = 0; i < n; ++i) {
+    const float level = nearest_level((in[i] - origin) * inverse_step, bottom, top);
+    fields[i] = static_cast<uint8_t>(static_cast<int>(level) - low);
+  }
 }
 
-/// Stores `q` of weight `i` in a block of 32 fields of four bits and, for five, `qh`.
-void store_field(uint8_t (&qs)[16], uint32_t& qh, uint32_t i, int q) {
-  qs[i % 16] |= static_cast<uint8_t>((q & 0xf) << (4 * (i / 16)));
-  qh |= static_cast<uint32_t>(q >> 4) << i;
+/// Stores 32 fields of four bits, and their fifth bits in `qh`.
+void store_fields(const uint8_t (&fields)[32], uint8_t (&qs)[16], uint32_t& qh) {
+  for (uint32_t i = 0; i < 16; ++i) {
+    qs[i] = static_cast<uint8_t>((fields[i] & 0xf) | (fields[i + 16] & 0xf) << 4);
+  }
+  for (uint32_t i = 0; i < 32; ++i) qh |= static_cast<uint32_t>(fields[i] >> 4) << i;
 }
 
 // Every quantize_block fills a zeroed block and returns whether the stored scales are finite.
@@ -51,16 +59,14 @@ bool quantize_block(const float* in, BlockBF16& block) {
   return std::isfinite(bf16_to_f32(block.bits.value()));
 }
 
-/// The shared part of Q4_0 and Q5_0: steps of d from -levels / 2 to levels / 2 - 1. The weight
-/// farthest from zero gets the lowest field, so d has the opposite sign.
+/// The shared part of Q4_0 and Q5_0: steps of d from -levels / 2 to levels / 2 - 1.
 bool quantize_symmetric(const float* in, int levels, PackedF16& d, uint8_t (&qs)[16],
                         uint32_t& qh) {
   const int half = levels / 2;
-  d = PackedF16::from(extreme(in, 32) / static_cast<float>(-half));
-  const float inverse_d = inverse(d.value());
-  for (uint32_t i = 0; i < 32; ++i) {
-    store_field(qs, qh, i, round_clamped(in[i] * inverse_d, -half, half - 1) + half);
-  }
+  d = PackedF16::from(fit_step(in, 32, half));
+  uint8_t fields[32];
+  find_fields(in, 32, 0.0f, d.value(), -half, half - 1, fields);
+  store_fields(fields, qs, qh);
   return std::isfinite(d.value());
 }
 
@@ -70,10 +76,9 @@ bool quantize_from_minimum(const float* in, int levels, PackedF16& d, PackedF16&
   const auto [min, max] = std::minmax_element(in, in + 32);
   d = PackedF16::from((*max - *min) / static_cast<float>(levels - 1));
   m = PackedF16::from(*min);
-  const float inverse_d = inverse(d.value());
-  for (uint32_t i = 0; i < 32; ++i) {
-    store_field(qs, qh, i, round_clamped((in[i] - m.value()) * inverse_d, 0, levels - 1));
-  }
+  uint8_t fields[32];
+  find_fields(in, 32, m.value(), d.value(), 0, levels - 1, fields);
+  store_fields(fields, qs, qh);
   return std::isfinite(d.value()) && std::isfinite(m.value());
 }
 
@@ -105,7 +110,7 @@ bool quantize_block(const float* in, BlockQ8_0& block) {
   block.d = PackedF16::from(std::fabs(extreme(in, 32)) / 127.0f);
   const float inverse_d = inverse(block.d.value());
   for (uint32_t i = 0; i < 32; ++i) {
-    block.qs[i] = static_cast<int8_t>(round_clamped(in[i] * inverse_d, -127, 127));
+    block.qs[i] = static_cast<int8_t>(nearest_level(in[i] * inverse_d, -127.0f, 127.0f));
   }
   return std::isfinite(block.d.value());
 }
@@ -114,9 +119,9 @@ bool quantize_block(const float* in, BlockQ4_K& block) {
   float scales[8];
   float mins[8];  // stored as what is subtracted, so never below zero
   for (uint32_t s = 0; s < 8; ++s) {
-    const auto [min, max] = std::minmax_element(in + 32 * s, in + 32 * s + 32);
-    mins[s] = std::max(0.0f, -*min);
-    scales[s] = (*max + mins[s]) / 15.0f;
+    const auto [step, min] = fit_affine(in + 32 * s, 32, 15);
+    scales[s] = step;
+    mins[s] = min;
   }
   block.d = PackedF16::from(*std::max_element(scales, scales + 8) / 63.0f);
   block.dmin = PackedF16::from(*std::max_element(mins, mins + 8) / 63.0f);
@@ -128,11 +133,11 @@ bool quantize_block(const float* in, BlockQ4_K& block) {
         static_cast<uint8_t>(round_clamped(mins[s] * inverse(dmin), 0, 63)),
     };
     pack_scale_min(block.scales, s, packed);
-    const float inverse_step = inverse(d * static_cast<float>(packed.scale));
     const float min = dmin * static_cast<float>(packed.min);
+    uint8_t fields[32];
+    find_fields(in + 32 * s, 32, -min, d * static_cast<float>(packed.scale), 0, 15, fields);
     for (uint32_t i = 0; i < 32; ++i) {
-      const int q = round_clamped((in[32 * s + i] + min) * inverse_step, 0, 15);
-      block.qs[32 * (s / 2) + i] |= static_cast<uint8_t>(q << (4 * (s % 2)));
+      block.qs[32 * (s / 2) + i] |= static_cast<uint8_t>(fields[i] << (4 * (s % 2)));
     }
   }
   return std::isfinite(d) && std::isfinite(dmin);
@@ -140,18 +145,18 @@ bool quantize_block(const float* in, BlockQ4_K& block) {
 
 bool quantize_block(const float* in, BlockQ6_K& block) {
   float scales[16];
-  for (uint32_t s = 0; s < 16; ++s) scales[s] = extreme(in + 16 * s, 16) / -32.0f;
+  for (uint32_t s = 0; s < 16; ++s) scales[s] = fit_step(in + 16 * s, 16, 32);
   block.d = PackedF16::from(extreme(scales, 16) / -128.0f);
   const float d = block.d.value();
   for (uint32_t s = 0; s < 16; ++s) {
     block.scales[s] = static_cast<int8_t>(round_clamped(scales[s] * inverse(d), -128, 127));
-    const float inverse_step = inverse(d * static_cast<float>(block.scales[s]));
+    uint8_t fields[16];
+    find_fields(in + 16 * s, 16, 0.0f, d * static_cast<float>(block.scales[s]), -32, 31, fields);
     const FieldPosition low_at = q6_k_low_fields(s);
     const FieldPosition high_at = two_bit_fields(s);
     for (uint32_t i = 0; i < 16; ++i) {
-      const int q = round_clamped(in[16 * s + i] * inverse_step, -32, 31) + 32;
-      block.ql[low_at.first + i] |= static_cast<uint8_t>((q & 0xf) << low_at.shift);
-      block.qh[high_at.first + i] |= static_cast<uint8_t>((q >> 4) << high_at.shift);
+      block.ql[low_at.first + i] |= static_cast<uint8_t>((fields[i] & 0xf) << low_at.shift);
+      block.qh[high_at.first + i] |= static_cast<uint8_t>((fields[i] >> 4) << high_at.shift);
     }
   }
   return std::isfinite(d);
@@ -172,22 +177,31 @@ bool quantize_blocks(const float* in, uint8_t* out, uint64_t n) {
   return true;
 }
 
+using QuantizeBlocks = bool (*)(const float* in, uint8_t* out, uint64_t n);
+
+QuantizeBlocks quantizer(WeightType type) {
+  switch (type) {
+    case WeightType::F32: return quantize_blocks<BlockF32>;
+    case WeightType::F16: return quantize_blocks<BlockF16>;
+    case WeightType::BF16: return quantize_blocks<BlockBF16>;
+    case WeightType::Q4_0: return quantize_blocks<BlockQ4_0>;
+    case WeightType::Q4_1: return quantize_blocks<BlockQ4_1>;
+    case WeightType::Q5_0: return quantize_blocks<BlockQ5_0>;
+    case WeightType::Q5_1: return quantize_blocks<BlockQ5_1>;
+    case WeightType::Q8_0: return quantize_blocks<BlockQ8_0>;
+    case WeightType::Q4_K: return quantize_blocks<BlockQ4_K>;
+    case WeightType::Q6_K: return quantize_blocks<BlockQ6_K>;
+    default: return nullptr;
+  }
+}
+
 }  // namespace
 
 bool quantize(WeightType type, const float* in, uint8_t* out, uint64_t n) {
-  switch (type) {
-    case WeightType::F32: return quantize_blocks<BlockF32>(in, out, n);
-    case WeightType::F16: return quantize_blocks<BlockF16>(in, out, n);
-    case WeightType::BF16: return quantize_blocks<BlockBF16>(in, out, n);
-    case WeightType::Q4_0: return quantize_blocks<BlockQ4_0>(in, out, n);
-    case WeightType::Q4_1: return quantize_blocks<BlockQ4_1>(in, out, n);
-    case WeightType::Q5_0: return quantize_blocks<BlockQ5_0>(in, out, n);
-    case WeightType::Q5_1: return quantize_blocks<BlockQ5_1>(in, out, n);
-    case WeightType::Q8_0: return quantize_blocks<BlockQ8_0>(in, out, n);
-    case WeightType::Q4_K: return quantize_blocks<BlockQ4_K>(in, out, n);
-    case WeightType::Q6_K: return quantize_blocks<BlockQ6_K>(in, out, n);
-    default: return false;
-  }
+  const QuantizeBlocks quantize_all = quantizer(type);
+  return quantize_all != nullptr && quantize_all(in, out, n);
 }
+
+bool can_quantize(WeightType type) { return quantizer(type) != nullptr; }
 
 }  // namespace forge

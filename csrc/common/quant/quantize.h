@@ -1,5 +1,5 @@
-// Plain quantisation, for tests and synthetic models. Models for use are quantised by tools that
-// search for the scales with the least error; here each scale just spans its weights.
+// Quantisation: of models as they load, and for tests and synthetic models. Scales are those of the
+// least squared error, all weights counting alike.
 #ifndef FORGE_COMMON_QUANT_QUANTIZE_H
 #define FORGE_COMMON_QUANT_QUANTIZE_H
 
@@ -16,6 +16,9 @@ namespace forge {
 /// Returns false when `type` is another one, `n` is not a whole number of blocks, or a weight is
 /// not finite or too large for the type; `out` then holds nothing of use.
 bool quantize(WeightType type, const float* in, uint8_t* out, uint64_t n);
+
+/// Whether `quantize` writes a type.
+bool can_quantize(WeightType type);
 
 }  // namespace forge
 

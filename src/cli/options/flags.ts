@@ -7,6 +7,7 @@ export const MODEL_FLAGS = [
   "device",
   "threads",
   "ctx",
+  "quantize",
   "kvType",
   "attention",
   "speculate",

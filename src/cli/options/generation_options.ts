@@ -11,6 +11,7 @@ export function loadOptions(
     device: flags.device,
     threads: flags.threads,
     contextLength: flags.ctx,
+    quantize: flags.quantize,
     kvType: flags.kvType,
     attention: flags.attention,
   };

@@ -1,5 +1,6 @@
 /** Which model, on which device, and how it is opened. A part of the table in `options.ts`. */
 import { DEFAULT_CONTEXT, MAX_COUNT, MAX_DRAFTED, MAX_THREADS } from "../../engine/limits.ts";
+import { QUANTIZED_TYPES } from "../../formats/quantized.ts";
 import type { OptionSpec } from "./types.ts";
 
 export const MODEL_OPTIONS = {
@@ -48,6 +49,15 @@ export const MODEL_OPTIONS = {
     group: "Model",
     help: "tokens of a window",
     otherwise: "the model's, at most 512",
+  },
+  quantize: {
+    flags: "--quantize",
+    kind: "choice",
+    metavar: "TYPE",
+    choices: QUANTIZED_TYPES,
+    group: "Model",
+    help: "quantise weights stored as floats while they load",
+    otherwise: "as they are stored",
   },
   kvType: {
     flags: "--kv-type",

@@ -111,7 +111,10 @@ function columnMatrix(
   base: string,
   [rows, cols]: readonly [number, number],
   type: TensorType,
-  packed: Omit<PackedMatrix, "groupRows" | "groupCols"> & { readonly zeros: TensorInfo },
+  packed: Omit<PackedMatrix, "groupRows" | "groupCols"> & {
+    readonly zeros: TensorInfo;
+    readonly scales: TensorInfo;
+  },
 ): TensorInfo {
   const { codes, scales, zeros } = packed;
   expected(codes, codes.shape.slice(0, 2), ["I32"]);

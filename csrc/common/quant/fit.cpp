@@ -1,0 +1,120 @@
+#include "fit.h"
+
+#include <algorithm>
+#include <cmath>
+
+// Which weight goes to which level depends on the step, and the best step on that. So a few steps
+// are tried around the one that just spans the weights: each gives levels, and the levels give the
+// step of least squares for them, of which the best is taken.
+
+namespace forge {
+namespace {
+
+constexpr uint32_t kMostWeights = 32;
+
+/// How many levels more or less than there are the steps that are tried would span the weights with.
+constexpr float kDeviations[] = {0.0f, -0.9f, -0.6f, -0.3f, 0.3f, 0.6f, 0.9f, 1.2f};
+
+/// Sums are kept apart in so many parts, which compilers turn into vectors. Counts are multiples of it.
+constexpr uint32_t kLanes = 4;
+
+struct Sum {
+  float lanes[kLanes] = {};
+
+  float total() const {
+    float sum = 0.0f;
+    for (const float lane : lanes) sum += lane;
+    return sum;
+  }
+};
+
+}  // namespace
+
+float extreme(const float* in, uint32_t n) {
+  float largest = 0.0f;
+  for (uint32_t i = 0; i < n; ++i) {
+    if (std::fabs(in[i]) > std::fabs(largest)) largest = in[i];
+  }
+  return largest;
+}
+
+float fit_step(const float* in, uint32_t n, int half) {
+  const auto low = static_cast<float>(-half), high = static_cast<float>(half - 1);
+  const float farthest = extreme(in, n);
+  if (farthest == 0.0f) return 0.0f;
+  float best = farthest / low;
+  float most = -1.0f;  // of what the levels explain of the sum of squares
+  for (const float deviation : kDeviations) {
+    const float inverse = (low - deviation) / farthest;
+    if (!std::isfinite(inverse)) continue;
+    Sum xq_parts, qq_parts;
+    for (uint32_t i = 0; i < n; i += kLanes) {
+      for (uint32_t lane = 0; lane < kLanes; ++lane) {
+        const float x = in[i + lane];
+        const float q = nearest_level(x * inverse, low, high);
+        xq_parts.lanes[lane] += x * q;
+        qq_parts.lanes[lane] += q * q;
+      }
+    }
+    const float xq = xq_parts.total(), qq = qq_parts.total();
+    if (qq > 0.0f && xq * xq > most * qq) {
+      most = xq * xq / qq;
+      best = xq / qq;
+    }
+  }
+  return best;
+}
+
+Affine fit_affine(const float* in, uint32_t n, int top) {
+  const auto high = static_cast<float>(top);
+  const auto [min_at, max_at] = std::minmax_element(in, in + n);
+  const float low = std::min(*min_at, 0.0f), range = *max_at - low;
+  if (!(range > 0.0f)) return {0.0f, -low};
+  Affine best{range / high, -low};
+  float least = INFINITY;
+  const auto count = static_cast<float>(n);
+  for (const float deviation : kDeviations) {
+    const float inverse = (high + deviation) / range;
+    if (!std::isfinite(inverse)) continue;
+    float levels[kMostWeights];
+    Sum x_parts, q_parts, xq_parts, qq_parts;
+    for (uint32_t i = 0; i < n; i += kLanes) {
+      for (uint32_t lane = 0; lane < kLanes; ++lane) {
+        const float weight = in[i + lane];
+        const float level = nearest_level((weight - low) * inverse, 0.0f, high);
+        levels[i + lane] = level;
+        x_parts.lanes[lane] += weight;
+        q_parts.lanes[lane] += level;
+        xq_parts.lanes[lane] += weight * level;
+        qq_parts.lanes[lane] += level * level;
+      }
+    }
+    const float x = x_parts.total(), q = q_parts.total();
+    const float xq = xq_parts.total(), qq = qq_parts.total();
+    // The line x = step * q - min of least squares, through zero where the minimum would be above.
+    const float spread = count * qq - q * q;
+    if (!(spread > 0.0f)) continue;
+    float step = (count * xq - x * q) / spread;
+    float min = (step * q - x) / count;
+    if (min < 0.0f) {
+      min = 0.0f;
+      step = xq / qq;
+    }
+    if (!(step > 0.0f)) continue;
+    Sum error_parts;
+    for (uint32_t i = 0; i < n; i += kLanes) {
+      for (uint32_t lane = 0; lane < kLanes; ++lane) {
+        const float difference = step * levels[i + lane] - min - in[i + lane];
+        error_parts.lanes[lane] += difference * difference;
+      }
+    }
+    const float error = error_parts.total();
+    if (error < least) {
+      least = error;
+      best = {step, min};
+    }
+  }
+  return best;
+}
+
+}  // namespace forge
