@@ -2,7 +2,7 @@
 import { Library, libraryCandidates, type LibraryInfo } from "../../ffi/library.ts";
 import { NativeBackend } from "../../ffi/native_backend.ts";
 import type { BackendKind, DeviceInfo } from "../backend.ts";
-import { BACKEND_KINDS } from "../engine/open_backend.ts";
+import { BACKEND_KINDS, lacksBuild } from "../engine/open_backend.ts";
 import { isFile } from "../formats/file.ts";
 import { storeFolder } from "../hub/model_store.ts";
 import type { Context } from "./command.ts";
@@ -63,6 +63,7 @@ export async function run(
 async function examine(): Promise<Report> {
   const libraries = BACKEND_KINDS.filter(isExpected).map(examineLibrary);
   const compiler = await attempt(findCompiler);
+  const lacking = await attempt(() => lacksBuild("cpu"));
   return {
     forge: VERSION,
     deno: Deno.version.deno,
@@ -76,7 +77,8 @@ async function examine(): Promise<Report> {
     demo_model: await attempt(() => bundledModel()),
     downloads: await attempt(storeFolder),
     missing_permissions: missingPermissions(libraries),
-    ready: libraries.some(({ found, path }) => found.ok || (path === null && compiler.ok)),
+    ready: libraries.some(({ found }) => found.ok) ||
+      (compiler.ok && lacking.ok && lacking.value !== undefined),
   };
 }
 
@@ -154,7 +156,7 @@ function describe(report: Report): string {
   const verdict = usable.length > 0
     ? `Models can run; --device knows ${usable.join(", ")}.`
     : report.ready
-    ? "Models can run: the library is built at the first run."
+    ? "Models can run: the library is built at the next run."
     : "No model can run; the lines above say why.";
   return `${formatRows(rows)}\n${verdict}\n`;
 }
@@ -162,7 +164,10 @@ function describe(report: Report): string {
 function libraryRows({ kind, candidates, path, found }: LibraryReport): [string, string][] {
   const label = `${kind} library`;
   if (path === null) return [[label, `not built; looked for ${candidates.join(", ")}`]];
-  if (!found.ok) return [[label, `${path} cannot be used: ${found.problem}`]];
+  if (!found.ok) {
+    const { problem } = found;
+    return [[label, problem.includes(path) ? problem : `${path} cannot be used: ${problem}`]];
+  }
   const { info, device } = found.value;
   const features = device.features.length === 0 ? "" : ` (${device.features.join(" ")})`;
   return [

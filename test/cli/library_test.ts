@@ -4,7 +4,7 @@ import { findLibrary, LIBRARY_PATH_VARIABLE, libraryFileName } from "../../ffi/l
 import { TempFolder } from "../support/temp_folder.ts";
 import { writeScriptedLlama } from "../support/tiny_llama.ts";
 import { canCompile } from "../unit/build/fake_tree.ts";
-import { denoArgs } from "./forge.ts";
+import { denoArgs, forge } from "./forge.ts";
 import { ROOT } from "../support/checkout.ts";
 
 const SOURCES = ["deno.json", "deno.lock", "main.ts", "build.ts", "src", "ffi", "csrc", "models"];
@@ -72,6 +72,11 @@ Deno.test({
     for (const part of ["another version of forge", "no C++ compiler found"]) {
       assertStringIncludes(stderr, part);
     }
+    const doctor = await forge(["doctor"], { root });
+    assertStringIncludes(doctor.stdout, "Models can run: the library is built at the next run.");
+    const helpless = await forge(["doctor"], { root, env: { CXX: folder.at("nothing") } });
+    assertEquals(helpless.code, 1);
+    assertStringIncludes(helpless.stdout, "No model can run");
   },
 });
 
