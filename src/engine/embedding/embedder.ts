@@ -119,7 +119,10 @@ export class Embedder {
     const { contextLength } = this.#shape;
     if (tokens.length <= contextLength) return tokens;
     const cut = tokens.slice(0, contextLength);
-    if (isText && this.#tokenizer.addEos) cut[contextLength - 1] = tokens.at(-1)!;
+    if (!isText) return cut;
+    // What the tokenizer puts around no text at all, but for what it begins with.
+    const end = this.#tokenizer.encode("").subarray(this.#tokenizer.addBos ? 1 : 0);
+    if (end.length < contextLength) cut.set(end, contextLength - end.length);
     return cut;
   }
 }

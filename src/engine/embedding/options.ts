@@ -18,8 +18,8 @@ export interface EmbedOptions {
    */
   readonly dimensions?: number | undefined;
   /**
-   * Whether a text that the context does not hold is cut at its end, to which a token that the tokenizer
-   * puts there is added again; otherwise it is an error. @default false
+   * Whether a text that the context does not hold is cut at its end, which keeps the tokens that the
+   * tokenizer puts there; otherwise it is an error. @default false
    */
   readonly truncate?: boolean | undefined;
   /** Stops the work. */

@@ -4,7 +4,7 @@ import { join } from "@std/path";
 import { type EmbedOptions, ForgeError, load, type Model } from "../../../../src/mod.ts";
 import { TempFolder } from "../../../support/temp_folder.ts";
 import { writeRandomHybrid } from "../../../support/tiny_hybrid.ts";
-import { EOS, type TinyLlamaOptions, writeRandomLlama } from "../../../support/tiny_llama.ts";
+import { type TinyLlamaOptions, writeRandomLlama } from "../../../support/tiny_llama.ts";
 
 async function withModel<T>(
   fn: (model: Model, folder: string) => Promise<T>,
@@ -190,18 +190,29 @@ Deno.test("what cannot be embedded is refused by its place", async () => {
 });
 
 Deno.test("a text that is cut keeps the token that the tokenizer ends texts with", async () => {
-  await withModel(async (model) => {
-    const text = "b".repeat(3000);
-    const tokens = model.tokenizer.encode(text);
-    assertEquals([tokens.length, tokens.at(-1)], [3002, EOS]);
-    const [cut] = await model.embed([text], { truncate: true });
-    const expected = tokens.slice(0, 2048);
-    expected[2047] = EOS;
-    assertEquals(cut, (await model.embed([expected]))[0]!);
-    // Ids are used as they are, up to the end of the context.
-    const [plain] = await model.embed([tokens], { truncate: true });
-    assertEquals(plain, (await model.embed([tokens.slice(0, 2048)]))[0]!);
-  }, { tokenizerConfig: { add_eos_token: true } });
+  using folder = new TempFolder();
+  writeRandomLlama(folder.path, { contextLength: 64, pieces: ["<end>"], controls: ["<end>"] });
+  const tokenizer = JSON.parse(Deno.readTextFileSync(folder.at("tokenizer.json")));
+  const id = tokenizer.model.vocab["<end>"];
+  // As Qwen3-Embedding's: the token at the end is none that ends an answer.
+  tokenizer.post_processor = {
+    type: "TemplateProcessing",
+    single: [{ Sequence: { id: "A", type_id: 0 } }, { SpecialToken: { id: "<end>", type_id: 0 } }],
+    pair: [],
+    special_tokens: { "<end>": { id: "<end>", ids: [id], tokens: ["<end>"] } },
+  };
+  folder.write("tokenizer.json", tokenizer);
+  await using model = await load(folder.path, { device: "cpu", threads: 1 });
+  const tokens = model.tokenizer.encode("b".repeat(100));
+  assertEquals(tokens.at(-1), id);
+  assertEquals(model.tokenizer.encode("b").at(-1), id);
+  const [cut] = await model.embed(["b".repeat(100)], { truncate: true });
+  const expected = tokens.slice(0, 64);
+  expected[63] = id;
+  assertEquals(cut, (await model.embed([expected]))[0]!);
+  // Ids are used as they are, up to the end of the context.
+  const [plain] = await model.embed([tokens], { truncate: true });
+  assertEquals(plain, (await model.embed([tokens.slice(0, 64)]))[0]!);
 });
 
 Deno.test("weights that make the states NaN are named", async () => {
