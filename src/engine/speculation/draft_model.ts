@@ -150,7 +150,8 @@ export class DraftModel {
     const { tokens, draft, next } = prospect;
     // What a constraint leaves no choice about need not be drawn.
     while (draft.forced !== undefined && draft.tokens.length < count && draft.add(draft.forced));
-    if (draft.tokens.length === count || most <= 0) return undefined;
+    // There is no room in the draft of a text that has ended since the last guess.
+    if (draft.tokens.length === count || draft.room === 0 || most <= 0) return undefined;
     const { contextLength, vocabSize } = this.#runner;
     const start = reading.tokens.length;
     const length = tokens.length + draft.tokens.length;

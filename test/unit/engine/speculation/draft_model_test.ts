@@ -5,15 +5,19 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { openBackend } from "../../../../src/engine/open_backend.ts";
 import { Runner } from "../../../../src/engine/runner.ts";
+import { Draft } from "../../../../src/engine/speculation/draft.ts";
 import { DraftModel } from "../../../../src/engine/speculation/draft_model.ts";
 import { fitRequest } from "../../../../src/engine/speculation/fit_request.ts";
 import { Speculator } from "../../../../src/engine/speculation/speculator.ts";
+import { TokenList } from "../../../../src/engine/token_list.ts";
 import { ForgeError } from "../../../../src/errors.ts";
 import { openCheckpoint } from "../../../../src/formats/checkpoint.ts";
 import { load } from "../../../../src/mod.ts";
 import { loadModel } from "../../../../src/models/registry.ts";
+import { FAKE_VOCABULARY, FakeRunner } from "../../../support/fake_runner.ts";
 import { CACHE, checkMix, randomCases, withRunner } from "../../../support/mixes.ts";
 import { Random } from "../../../support/random.ts";
+import { outputRow } from "../../../support/step_graph.ts";
 import { TempFolder } from "../../../support/temp_folder.ts";
 import { writeRandomLlama } from "../../../support/tiny_llama.ts";
 
@@ -57,6 +61,28 @@ for (
     }
   });
 }
+
+/** A draft that ends, as when its reader has left, right after a guess was added. */
+class EndingDraft extends Draft {
+  override add(token: number): boolean {
+    const added = super.add(token);
+    queueMicrotask(() => this[Symbol.dispose]());
+    return added;
+  }
+}
+
+Deno.test("a text that ends between two guesses has no more, those beside it have all", async () => {
+  const model = new FakeRunner({ nPages: 20 });
+  const runner = Object.assign(model, { contextLength: 60, vocabSize: FAKE_VOCABULARY });
+  const prospects = [EndingDraft, Draft].map((Kind, i) => {
+    const draft = new Kind(undefined, new Set());
+    draft.limit = 5;
+    return { tokens: new TokenList([1, 2, i]), draft, room: 5, next: () => outputRow(0) };
+  });
+  await new DraftModel(runner).draft(prospects, [4, 4]);
+  assertEquals(prospects.map(({ draft }) => draft.tokens.length), [0, 4]);
+  assertEquals(model.runs.map((chunks) => chunks.length), [2, 1, 1, 1]);
+});
 
 const PROMPT = "abcabcabcabc";
 
