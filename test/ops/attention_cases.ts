@@ -126,7 +126,9 @@ export const latentOutlines: readonly Outline[] = ([
   { sequences: [[40, 9]], headDim: 40, vHeadDim: 32, nKvHeads: 1, group: 4, pageTokens: 16 },
   { sequences: [[0, 7], [30, 1]], headDim: 21, vHeadDim: 5, nKvHeads: 2, group: 3, pageTokens: 7 },
   { sequences: [[300, 3]], headDim: 64, vHeadDim: 48, nKvHeads: 1, group: 16, pageTokens: 64 },
-  { sequences: [[520, 1]], headDim: 36, vHeadDim: 28, nKvHeads: 1, group: 100, pageTokens: 100 },
+  // Several blocks of heads; several splits of two such blocks.
+  { sequences: [[40, 1]], headDim: 36, vHeadDim: 28, nKvHeads: 1, group: 100, pageTokens: 100 },
+  { sequences: [[300, 1]], headDim: 36, vHeadDim: 28, nKvHeads: 1, group: 40, pageTokens: 100 },
   {
     sequences: [[70, 1], [9, 1], [5, 20]],
     headDim: 192,
