@@ -64,7 +64,7 @@ function compilerEnvironment(): Record<string, string> {
 /**
  * Runs a program to its end in the folder `cwd`.
  *
- * @throws {ForgeError} `device` where Deno may not run it.
+ * @throws {ForgeError} `device` where Deno may not run it; `cancelled` when Ctrl-C ended it.
  * @throws {Deno.errors.NotFound} where there is no such program.
  */
 export async function runProcess(
@@ -81,7 +81,9 @@ export async function runProcess(
       env: environment,
       stdin: "null",
     });
-    const { success, stdout, stderr } = await process.output();
+    const { success, signal, stdout, stderr } = await process.output();
+    // On a terminal Ctrl-C reaches the compiler too, which says nothing of it.
+    if (signal === "SIGINT") throw new ForgeError("cancelled", "stopped on request");
     const decoder = new TextDecoder();
     return { ok: success, output: decoder.decode(stdout), errors: decoder.decode(stderr) };
   } catch (error) {

@@ -1,6 +1,6 @@
 import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { join } from "@std/path";
-import { findCompiler } from "../../../ffi/build/compiler.ts";
+import { findCompiler, runProcess } from "../../../ffi/build/compiler.ts";
 import { hostPlatform, type Platform } from "../../../ffi/build/targets.ts";
 import { ForgeError } from "../../../src/errors.ts";
 
@@ -113,4 +113,12 @@ Deno.test("findCompiler: without a cross compiler, names its package", async () 
   );
   assertEquals(error.code, "not_found");
   assertStringIncludes(error.message, `${host.os}-${otherArch}`);
+});
+
+Deno.test("runProcess: Ctrl-C, which reaches the compiler too, is no failure of its", async () => {
+  const error = await assertRejects(
+    () => runProcess(["/bin/sh", "-c", "kill -INT $$"], "/"),
+    ForgeError,
+  );
+  assertEquals(error.code, "cancelled");
 });
