@@ -92,6 +92,11 @@ void WeightUpload::run() {
     weight->floats = copy_floats(*weight, float_row(*weight));
   }
   device.synchronize(kWhat);
+  // What comes next was promised this memory.
+  for (Slot& slot : slots_) {
+    slot.host = PinnedBuffer();
+    slot.raw = DeviceBuffer();
+  }
 }
 
 void WeightUpload::copy_matrix(const CudaWeight& weight) {

@@ -1,8 +1,9 @@
 /** What goes wrong on a GPU ends in one clear line; the failures are injected. */
-import { assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { bundledModel } from "../../src/cli/model_path.ts";
 import { forge } from "../cli/forge.ts";
 import { assertRunFails, type InjectedFailure, OUT_OF_MEMORY } from "../support/failing_run.ts";
+import { sharedAvailable, sharedPath } from "../support/shared.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { emulatedGpu, emulatedGpuUnavailable } from "./emulated_gpu.ts";
 
@@ -45,6 +46,23 @@ Deno.test({
       "FORGE_NVRTC is set to /nowhere",
       "pip install nvidia-cuda-nvrtc",
     ]);
+  },
+});
+
+Deno.test({
+  name: "CUDA: a context that is said to fit fits, whatever the weights took on their way",
+  ignore: ignore || !sharedAvailable("models", "quant256"),
+  fn: async () => {
+    // 9 MiB: the model with a shorter context than its own, and little more.
+    const env = await emulatedGpu({ memory_mib: 9 });
+    const model = sharedPath("models", "quant256", "tiny256-Q8_0.gguf");
+    const args = ["run", "--device", "cuda", "-m", model, "--raw", "-p", "1", "-n", "1"];
+    const { code, stderr } = await forge(args, { env });
+    const fitting = /a context of (\d+) tokens would fit/.exec(stderr)?.[1];
+    assertEquals(code, 1);
+    assert(fitting !== undefined, stderr);
+    const { code: second, stderr: said } = await forge([...args, "-c", fitting], { env });
+    assertEquals([second, said], [0, ""]);
   },
 });
 
