@@ -264,7 +264,10 @@ export class Scheduler {
     } catch (error) {
       for (const { sequence } of planned) sequence.isSpoiled = true;
       // A step is stopped early when nobody wants it any more.
-      if (!(error instanceof ForgeError && error.code === "cancelled")) this.#failAll(error);
+      if (error instanceof ForgeError && error.code === "cancelled") return performance.now();
+      // What only those who embed need, such as memory of their step, others need not fail for.
+      if (embeds(planned)) fail(planned.map(({ sequence }) => sequence), error);
+      else this.#failAll(error);
       return performance.now();
     } finally {
       this.#inStep = [];
@@ -305,10 +308,12 @@ export class Scheduler {
   }
 
   #failAll(error: unknown): void {
-    for (const { task } of [...this.#active, ...this.#waiting.takeAll()]) {
-      if (!task.isEnded) task.fail(error);
-    }
+    fail([...this.#active, ...this.#waiting.takeAll()], error);
   }
+}
+
+function fail(sequences: readonly Sequence[], error: unknown): void {
+  for (const { task } of sequences) if (!task.isEnded) task.fail(error);
 }
 
 function toChunk({ sequence, end }: PlannedChunk): Chunk {

@@ -7,6 +7,11 @@ interface Recording {
   readonly value: Value;
 }
 
+interface Recorded {
+  readonly step: Step;
+  readonly value: Value;
+}
+
 /**
  * The step that computes hidden states instead of tokens. It is recorded when it is first run, so that a
  * model which only generates has no memory taken for it.
@@ -15,7 +20,9 @@ export class HiddenStep {
   /** Columns of a hidden state. */
   readonly size: number;
   readonly #record: () => Recording;
-  #recorded: { readonly step: Step; readonly value: Value } | undefined;
+  /** What cannot be recorded once, for want of memory, is not tried again. */
+  #recording: Promise<Recorded> | undefined;
+  #recorded: Recorded | undefined;
 
   constructor(size: number, record: () => Recording) {
     this.size = size;
@@ -29,7 +36,7 @@ export class HiddenStep {
 
   /** The hidden state of each output that the inputs name. */
   async run(inputs: StepInputs): Promise<Float32Array[]> {
-    const { step, value } = this.#recorded ??= await this.#finish();
+    const { step, value } = await (this.#recording ??= this.#finish());
     await step.run(inputs);
     const { length } = inputs.outputs;
     if (length === 0) return [];
@@ -45,9 +52,9 @@ export class HiddenStep {
     this.#recorded?.step.cancel();
   }
 
-  async #finish() {
+  async #finish(): Promise<Recorded> {
     const { recorder, value } = this.#record();
     recorder.keep(value);
-    return { step: await recorder.finish(), value };
+    return this.#recorded = { step: await recorder.finish(), value };
   }
 }

@@ -4,6 +4,7 @@ import { Embedder } from "../../../../src/engine/embedding/embedder.ts";
 import { EmbeddingTask } from "../../../../src/engine/embedding/embedding_task.ts";
 import type { Pooling } from "../../../../src/engine/embedding/pooling.ts";
 import { generate } from "../../../../src/engine/generate.ts";
+import { ForgeError } from "../../../../src/errors.ts";
 import { Scheduler } from "../../../../src/engine/scheduler.ts";
 import type { Checkpoint } from "../../../../src/mod.ts";
 import {
@@ -116,6 +117,30 @@ Deno.test("who comes behind many texts waits for two steps of them, not for all"
   assertEquals(states, texts.map((text) => stateOf([...text])));
   // Nor are steps short of texts for that.
   assertEquals(bench.kinds.filter((kind) => kind.startsWith("e")), Array(30).fill("e8"));
+  await bench.end();
+});
+
+Deno.test("a step that embeds and fails ends those that it embeds, and nobody else", async () => {
+  const bench = new Bench();
+  const prompt = numbers(3, 900);
+  bench.runner.onRun = (chunks) => {
+    if (chunks[0]!.tokens[0] === prompt[0] || chunks[0]!.start > 0) {
+      return Promise.resolve(undefined);
+    }
+    return Promise.reject(new ForgeError("device", "no memory"));
+  };
+  const [told, ...embedded] = await Promise.allSettled([
+    bench.tell(prompt, 5),
+    bench.embed(numbers(4, 0)),
+    bench.embed(numbers(4, 50)),
+  ]);
+  assertEquals(told, { status: "fulfilled", value: fakeAnswer(prompt, 5) });
+  for (const each of embedded) {
+    assertEquals([each.status, each.status === "rejected" && each.reason.message], [
+      "rejected",
+      "no memory",
+    ]);
+  }
   await bench.end();
 });
 
