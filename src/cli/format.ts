@@ -23,6 +23,14 @@ export function formatDuration(milliseconds: number): string {
     : `${threeDigits(milliseconds / 1000)} s`;
 }
 
+/** `0:05`, `12:34`, `3:00:00` */
+export function formatClock(seconds: number): string {
+  const whole = Math.ceil(seconds);
+  const [h, m, s] = [Math.floor(whole / 3600), Math.floor(whole / 60) % 60, whole % 60];
+  const padded = (part: number) => String(part).padStart(2, "0");
+  return h > 0 ? `${h}:${padded(m)}:${padded(s)}` : `${m}:${padded(s)}`;
+}
+
 /** `1 token`, `2 tokens` */
 export function plural(count: number, noun: string): string {
   return `${count} ${noun}${count === 1 ? "" : "s"}`;

@@ -2,7 +2,7 @@
 import { ForgeError } from "../errors.ts";
 import { pull } from "../hub/pull.ts";
 import type { Context } from "./command.ts";
-import { formatBytes } from "./format.ts";
+import { DownloadMeter } from "./download_meter.ts";
 import { writeStderr, writeStdout } from "./output.ts";
 import { Progress } from "./progress.ts";
 
@@ -22,13 +22,13 @@ export async function run(
 /** Downloads a model unless it is there already, showing how far it is; returns its path. */
 export async function pullWithProgress(name: string, signal: AbortSignal): Promise<string> {
   using progress = new Progress();
+  const meter = new DownloadMeter();
   let notice: Promise<void> | undefined;
   const { path } = await pull(name, {
     signal,
     onProgress(file, bytes, total) {
       notice ??= writeStderr(`forge: downloading ${name}\n`);
-      const size = total === undefined ? "" : ` of ${formatBytes(total)}`;
-      progress.update(`${file}: ${formatBytes(bytes)}${size}`);
+      progress.update(meter.line(file, bytes, total));
     },
     onWait() {
       notice ??= writeStderr(`forge: waiting for another process that downloads ${name}\n`);

@@ -1,5 +1,5 @@
 import type { Completion } from "../../mod.ts";
-import { formatDuration, plural } from "../format.ts";
+import { formatClock, formatDuration, plural } from "../format.ts";
 import type { Progress } from "../progress.ts";
 
 /** Counts what a batch has done, for its progress line and for the report at its end. */
@@ -62,7 +62,7 @@ export class BatchMeter {
       "",
       Math.min(done, this.#total),
       this.#total,
-      `${speed}, ${clock(left)} left`,
+      `${speed}, ${formatClock(left)} left`,
     );
   }
 
@@ -78,12 +78,4 @@ export class BatchMeter {
       `${plural(this.#tokens, "token")} in ${formatDuration(milliseconds)} (${rate} a second)`,
     ].join(", ") + "\n";
   }
-}
-
-/** `0:05`, `12:34`, `3:00:00` */
-function clock(seconds: number): string {
-  const whole = Math.ceil(seconds);
-  const [h, m, s] = [Math.floor(whole / 3600), Math.floor(whole / 60) % 60, whole % 60];
-  const padded = (part: number) => String(part).padStart(2, "0");
-  return h > 0 ? `${h}:${padded(m)}:${padded(s)}` : `${m}:${padded(s)}`;
 }

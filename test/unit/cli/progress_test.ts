@@ -1,4 +1,5 @@
 import { assertEquals } from "@std/assert";
+import { DownloadMeter } from "../../../src/cli/download_meter.ts";
 import { progressLine } from "../../../src/cli/progress.ts";
 
 Deno.test("progress: the bar gives way to the numbers where the terminal is narrow", () => {
@@ -10,4 +11,17 @@ Deno.test("progress: the bar gives way to the numbers where the terminal is narr
   assertEquals(line(10), words);
   assertEquals(progressLine(40, "reading", 0, 2, ""), `reading [${"-".repeat(23)}] 0 of 2`);
   assertEquals(progressLine(40, "reading", 3, 2, ""), `reading [${"#".repeat(23)}] 3 of 2`);
+});
+
+Deno.test("progress: a download says how far it is, how fast, and how long it will take", () => {
+  const meter = new DownloadMeter();
+  assertEquals(meter.line("a.gguf", 1e9, 4e9, 0), "a.gguf: 25% of 4.00 GB");
+  assertEquals(meter.line("a.gguf", 1e9 + 5e6, 4e9, 500), "a.gguf: 25% of 4.00 GB");
+  // What was there before is no part of the speed.
+  assertEquals(
+    meter.line("a.gguf", 2e9, 4e9, 20_000),
+    "a.gguf: 50% of 4.00 GB, 50.0 MB/s, 0:40 left",
+  );
+  assertEquals(meter.line("b\x1b", 10, undefined, 30_000), "b\\u{1b}: 10 B");
+  assertEquals(meter.line("b\x1b", 2010, undefined, 32_000), "b\\u{1b}: 2.01 kB, 1.00 kB/s");
 });
