@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "../common/error.h"
+
 namespace forge::cuda {
 
 namespace {
@@ -81,10 +83,16 @@ CublasLt::CublasLt(int driver_version) {
     return;
   }
   library_ = std::move(search.library);
+  // The library is optional: one that does not serve is left alone like one that is not there.
+  try {
 #define FORGE_CUBLASLT_LOAD(member, symbol, result, parameters) \
   api_.member = reinterpret_cast<decltype(api_.member)>(library_->require_symbol(#symbol));
-  FORGE_CUBLASLT_FUNCTIONS(FORGE_CUBLASLT_LOAD)
+    FORGE_CUBLASLT_FUNCTIONS(FORGE_CUBLASLT_LOAD)
 #undef FORGE_CUBLASLT_LOAD
+  } catch (const Error& error) {
+    problem_ = error.what();
+    return;
+  }
   if (const LtStatus status = api_.create(&handle_)) {
     handle_ = nullptr;
     problem_ = path() + ": cublasLtCreate fails with status " + std::to_string(status);

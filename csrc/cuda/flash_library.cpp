@@ -17,6 +17,15 @@ FlashLibrary::FlashLibrary() {
     return;
   }
   library_ = std::move(search.library);
+  // Optional, too: what does not serve is left alone.
+  try {
+    load();
+  } catch (const Error& error) {
+    problem_ = error.what();
+  }
+}
+
+void FlashLibrary::load() {
   const auto load = [&](auto& function, const char* symbol) {
     function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(
         library_->require_symbol(symbol));

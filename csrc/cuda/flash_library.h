@@ -28,6 +28,9 @@ class FlashLibrary {
   void call(uint32_t function, const flash_attn_params& params) const;
 
  private:
+  // Finds the functions, and asks whether the device can run them.
+  void load();
+
   std::shared_ptr<const SharedLibrary> library_;
   std::string problem_;
   decltype(&flash_attn_status_text) status_text_ = nullptr;

@@ -87,6 +87,8 @@ Deno.test({
     assertStringIncludes(await refusal(flash, without), "FORGE_FLASH_ATTN turns off libflash_attn");
     const nowhere = { ...env, FORGE_FLASH_ATTN: "/nowhere" };
     assertStringIncludes(await refusal(flash, nowhere), "FORGE_FLASH_ATTN is set to /nowhere");
+    const other = { ...env, FORGE_FLASH_ATTN: env.FORGE_CUDA_DRIVER ?? "" };
+    assertStringIncludes(await refusal(flash, other), "has no function flash_attn_version");
     const tiled = ["--device", "cuda", "--attention", "tiled", "--kv-type", "F32"];
     assertStringIncludes(await refusal(tiled, env), "KV caches in F32");
     const onCpu = ["--device", "cpu", "--attention", "tiled"];

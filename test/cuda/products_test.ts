@@ -92,6 +92,12 @@ Deno.test({
       (await forge(["doctor"], { env: { ...env, FORGE_CUBLASLT: library } })).stdout;
     assertStringIncludes(await report("none"), "cuBLASLt is not used: FORGE_CUBLASLT turns off");
     assertStringIncludes(await report("/nowhere"), "FORGE_CUBLASLT is set to /nowhere");
+    // A library, but another one.
+    const other = env.FORGE_CUDA_DRIVER ?? "";
+    assertStringIncludes(
+      await report(other),
+      `not used: ${other} has no function cublasLtGetVersion`,
+    );
     const { FORGE_CUBLASLT = "" } = await emulatedCublasLt();
     assertStringIncludes(await report(FORGE_CUBLASLT), "products of long prompts by cuBLASLt 13.0");
   },
