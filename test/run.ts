@@ -2,7 +2,7 @@
  * Runs the checks of the project and ends with a line that counts them, with the exit code 1 if one
  * failed. `deno task ok` runs all of them; `deno task test` (`--tests`) only builds and tests, and
  * `deno task sanitize` (`--sanitize`) does so with native code that checks itself. Both hand further
- * arguments to `deno test`.
+ * arguments to one `deno test`; without any, all folders of tests run, several at a time.
  */
 import { join, resolve } from "@std/path";
 import { buildLibraries } from "../build.ts";

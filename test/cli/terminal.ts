@@ -38,9 +38,11 @@ export class Terminal {
     await this.#keys.write(new TextEncoder().encode(keys));
   }
 
-  /** Waits until a text is shown. */
-  async waitFor(text: string): Promise<void> {
-    while (!this.shown.includes(text)) await this.#read();
+  /** Waits until a text, or one that matches, is shown. */
+  async waitFor(text: string | RegExp): Promise<void> {
+    const isShown = () =>
+      typeof text === "string" ? this.shown.includes(text) : text.test(this.shown);
+    while (!isShown()) await this.#read();
   }
 
   /** Waits until so many characters more are shown. */
