@@ -7,9 +7,10 @@ import type { OutputRequest } from "../../src/backend.ts";
 import { ForgeError } from "../../src/errors.ts";
 import { deviceTest } from "../support/devices.ts";
 import { fullRequest } from "../support/logit_sampler.ts";
-import { randomMatrix } from "../support/matrix.ts";
+import { randomMatrix, rowOf } from "../support/matrix.ts";
 import { Random } from "../support/random.ts";
 import { StepGraph } from "../support/step_graph.ts";
+import { isNearlyChosen } from "./plain_sampling.ts";
 
 const VOCABULARY = 150, WORDS = 5, OUTPUTS = 6, MAX_TOP = 20;
 
@@ -66,7 +67,15 @@ deviceTest("masks on the host and on the device choose the same tokens", async (
     for (const [o, result] of actual.entries()) {
       const other = expected[o]!;
       assert(!(result instanceof ForgeError) && !(other instanceof ForgeError));
-      assertEquals(result.token, other.token, Deno.inspect(outputs[o]!.sampling));
+      if (result.token !== other.token) {
+        // The host sums in float64, a GPU in float32: a draw may lie between the two.
+        const request = outputs[o]!;
+        for (const { token } of [result, other]) {
+          const isNear = isNearlyChosen(rowOf(matrix, request.row), request, token);
+          assert(isNear, `${Deno.inspect(request.sampling)}: ${result.token}, not ${other.token}`);
+        }
+        continue;
+      }
       assert(Math.abs(result.logprob - other.logprob) < 1e-4);
       assertEquals(result.top, other.top);
     }

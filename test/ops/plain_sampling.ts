@@ -101,6 +101,27 @@ export function draw(shares: readonly Share[], uniform: number): number {
   return shares.at(-1)!.token;
 }
 
+/** Whether nudging the settings, by what float32 sums are off, makes the chain choose `token`. */
+export function isNearlyChosen(
+  logits: ArrayLike<number>,
+  request: OutputRequest,
+  token: number,
+): boolean {
+  const uniform = uniformOf(request);
+  const { sampling } = request;
+  return [-1e-6, 0, 1e-6].some((byTopP) =>
+    [-1e-6, 0, 1e-6].some((byMinP) => {
+      const nudged = {
+        ...sampling,
+        topP: sampling.topP < 1 ? sampling.topP + byTopP : 1,
+        minP: sampling.minP * (1 + byMinP),
+      };
+      const shares = candidates(logits, { ...request, sampling: nudged });
+      return [-2e-6, 0, 2e-6].some((by) => draw(shares, uniform + by) === token);
+    })
+  );
+}
+
 /** Natural log-probabilities of all tokens. */
 export function logSoftmax(logits: ArrayLike<number>): Float64Array {
   const values = Float64Array.from(logits);

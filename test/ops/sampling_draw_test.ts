@@ -5,7 +5,14 @@ import { deviceTest, isEmulated } from "../support/devices.ts";
 import { fullRequest, LogitSampler, sampleOnce } from "../support/logit_sampler.ts";
 import type { Matrix } from "../support/matrix.ts";
 import { Random } from "../support/random.ts";
-import { candidates, draw, philox4x32, type Share, uniformOf } from "./plain_sampling.ts";
+import {
+  candidates,
+  draw,
+  isNearlyChosen,
+  philox4x32,
+  type Share,
+  uniformOf,
+} from "./plain_sampling.ts";
 
 Deno.test("philox: the published vectors", () => {
   // kat_vectors of Random123 1.14, "philox4x32 10".
@@ -141,23 +148,6 @@ function randomRequest(random: Random, vocabulary: number): OutputRequest {
       seed: BigInt(random.u32()) << 32n | BigInt(random.u32()),
     },
   });
-}
-
-/** Whether nudging the settings, by what float32 sums are off, makes the chain choose `token`. */
-function isNearlyChosen(logits: Float32Array, request: OutputRequest, token: number): boolean {
-  const uniform = uniformOf(request);
-  const { sampling } = request;
-  return [-1e-6, 0, 1e-6].some((byTopP) =>
-    [-1e-6, 0, 1e-6].some((byMinP) => {
-      const nudged = {
-        ...sampling,
-        topP: sampling.topP < 1 ? sampling.topP + byTopP : 1,
-        minP: sampling.minP * (1 + byMinP),
-      };
-      const shares = candidates(logits, { ...request, sampling: nudged });
-      return [-2e-6, 0, 2e-6].some((by) => draw(shares, uniform + by) === token);
-    })
-  );
 }
 
 /** What random logits are whole numbers of. */
