@@ -3,6 +3,12 @@
 
 namespace forge::cpu::FORGE_TARGET {
 
+namespace {
+
+constexpr uint32_t kIdentity = 0;  // FORGE_IDENTITY
+
+}  // namespace
+
 void finish(const MatmulBlock& block, const MatmulToken& token, uint32_t first, uint32_t n_rows,
             const float* sums) {
   const uint64_t at = block.first_row + first;
@@ -10,7 +16,14 @@ void finish(const MatmulBlock& block, const MatmulToken& token, uint32_t first, 
   const float* residual = token.residual ? token.residual + at : nullptr;
   const float* bias = block.bias ? block.bias + at : nullptr;
   const Vec alpha = set(block.alpha);
-  for (uint32_t r = 0; r < n_rows; r += kLanes) {
+  uint32_t r = 0;
+  if (!bias && block.activation == kIdentity) {
+    for (; r + kLanes <= n_rows; r += kLanes) {
+      const Vec value = load(sums + r);
+      store(out + r, residual ? fma(value, alpha, load(residual + r)) : value * alpha);
+    }
+  }
+  for (; r < n_rows; r += kLanes) {
     const int n = static_cast<int>(n_rows - r < kLanes ? n_rows - r : kLanes);
     Vec value = load(sums + r);
     if (bias) value = value + load_n(bias + r, n);

@@ -87,11 +87,11 @@ void multiply_few(const MatmulBlock& block) {
     const uint32_t n_rows = static_cast<uint32_t>(smaller(kPanelRows, block.n_rows - row));
     for (uint32_t first = 0; first < block.n_tokens; first += kDirectTokens) {
       const uint32_t n = static_cast<uint32_t>(smaller(kDirectTokens, block.n_tokens - first));
-      alignas(64) float sums[kDirectTokens * kPanelRows] = {};
+      alignas(64) float sums[kDirectTokens * kPanelRows];
       with_tile_tokens<kDirectTokens>(n, [&]<int n_tokens>() FORGE_ALWAYS_INLINE {
         const ActivationBlock* tokens[n_tokens];
         token_blocks(block, first, 0, tokens);
-        int8_tile<Format, n_tokens, 1>(panel, 0, length, tokens, sums, kPanelRows);
+        int8_tile<Format, n_tokens, 1>(panel, 0, length, tokens, true, sums, kPanelRows);
       });
       for (uint32_t t = 0; t < n; ++t) {
         finish(block, block.tokens[first + t], row, n_rows, sums + t * kPanelRows);
@@ -132,7 +132,6 @@ void multiply_unpacked(const MatmulBlock& block, uint32_t row, uint8_t* tile, fl
     for (uint32_t first = 0; first < block.n_tokens; first += kTileTokensInt8) {
       const uint32_t n = static_cast<uint32_t>(smaller(kTileTokensInt8, block.n_tokens - first));
       float* at = sums + first * sums_step;
-      if (col == 0) memset(at, 0, kTileTokensInt8 * kStride * sizeof(float));
       if (ends) {
         for (uint32_t t = 0; t < n; ++t) fetch_results(block, block.tokens[first + t], row, n_rows);
       }
@@ -143,7 +142,8 @@ void multiply_unpacked(const MatmulBlock& block, uint32_t row, uint8_t* tile, fl
         for (uint32_t p = 0; p * kPanelRows < n_rows; p += kTilePanelsInt8) {
           int8_tile<Unpacked<Format>, n_tokens, kTilePanelsInt8>(
               reinterpret_cast<const uint8_t*>(unpacked + p * length),
-              length * sizeof(UnpackedPanel), length, tokens, at + p * kPanelRows, kStride);
+              length * sizeof(UnpackedPanel), length, tokens, col == 0, at + p * kPanelRows,
+              kStride);
         }
       });
       if (!ends) continue;

@@ -21,11 +21,12 @@ FORGE_INLINE IntVec bias_correction(int32_t minus_8_sum) {
   return splat(minus_8_sum * (bias / 8));
 }
 
-// sums[t][16 p + row] += the product of row `row` of panel p with token t. Panel p begins at
-// first + p panel_stride and consists of n_panels of Format::Panel.
+// sums[t][16 p + row] += the product of row `row` of panel p with token t, or = where it `begins`
+// the sums. Panel p begins at first + p panel_stride and consists of `length` of Format::Panel.
 template <class Format, int n_tokens, int n_panels>
 void int8_tile(const uint8_t* first, uint64_t panel_stride, uint64_t length,
-               const ActivationBlock* const* tokens, float* sums, uint32_t sums_stride) {
+               const ActivationBlock* const* tokens, bool begins, float* sums,
+               uint32_t sums_stride) {
   using Panel = typename Format::Panel;
   constexpr int kVectors = Group::kVectors;
   constexpr int kHalves = Panel::kHalves;
@@ -35,7 +36,9 @@ void int8_tile(const uint8_t* first, uint64_t panel_stride, uint64_t length,
   Group total[n_tokens][n_panels];
   for (int t = 0; t < n_tokens; ++t) {
     x[t] = tokens[t];
-    for (int p = 0; p < n_panels; ++p) total[t][p] = load_floats(sums + t * sums_stride + 16 * p);
+    for (int p = 0; p < n_panels; ++p) {
+      total[t][p] = begins ? Group{} : load_floats(sums + t * sums_stride + 16 * p);
+    }
   }
   uint64_t at = 0;  // block of the activations
   for (uint64_t i = 0; i < length; ++i) {
