@@ -49,8 +49,9 @@ std::vector<float> multiply(uint32_t device, uint32_t type, uint32_t rows, uint3
   CALL(forge_step_keep, step, product);
   uint64_t scratch;
   CALL(forge_step_end, step, &scratch);
-  // The header, then tokens, positions, sequences, one page table of one page, and one state slot.
-  std::vector<uint32_t> inputs = {tokens, 0, 1, 1, 0, 0, 0, 0};
+  // The header of a run of one step, then tokens, positions, sequences, one page table of one page,
+  // and one state slot.
+  std::vector<uint32_t> inputs = {tokens, 0, 1, 1, 0, 0, 0, 0, 1, 0};
   for (int list = 0; list < 2; ++list) {
     for (uint32_t i = 0; i < tokens; ++i) inputs.push_back(i);
   }
