@@ -47,6 +47,8 @@ export async function request(url: string, options: RequestOptions): Promise<Res
   try {
     response = await fetch(url, { headers: options.headers, signal: options.signal ?? null });
   } catch (error) {
+    // Deno's own refusal says which permission is missing.
+    if (error instanceof Deno.errors.NotCapable) throw error;
     throw Interruption.from(error);
   }
   if (response.ok && response.body !== null) return response;
