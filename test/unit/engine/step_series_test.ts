@@ -20,10 +20,17 @@ async function tell(
   return tokens;
 }
 
+/** Every step is said to cost next to nothing, however busy the machine is. */
+class FreeSteps extends StepPace {
+  override measure(rows: number): void {
+    super.measure(rows, 0.01);
+  }
+}
+
 /** Steps cost nothing here: a run has as many as the pace allows. */
 function paced(most: number, options: ConstructorParameters<typeof FakeRunner>[0]) {
   const runner = new FakeRunner(options);
-  return { runner, scheduler: new Scheduler(runner, undefined, new StepPace(most)) };
+  return { runner, scheduler: new Scheduler(runner, undefined, new FreeSteps(most)) };
 }
 
 Deno.test("step series: a step shows what one costs, then runs have several", async () => {
