@@ -30,8 +30,8 @@ class CudaWeight : public HostWeight {
 
   // As products read it: every part in its own type.
   mutable DeviceBuffer matrix;
-  // As kernels read it that cannot tell rows apart: all in one type, which is F32 where the parts
-  // differ. Only made for those; else this is `matrix`.
+  // For kernels that need all rows in one type: F32, where the parts differ. Made for those weights
+  // alone; of others such kernels read `matrix`.
   mutable DeviceBuffer unified;
   // As floats without padding: norms, biases, frequencies.
   mutable DeviceBuffer floats;

@@ -9,8 +9,8 @@ namespace forge::cuda {
 using InputAddresses = forge::InputAddresses<DevicePointer>;
 using RunAddresses = forge::RunAddresses<DevicePointer>;
 
-// Copies the inputs of each run to the device: what has a size that the shape bounds in one piece,
-// page tables only when they have changed, and the rest, which most runs have none of, as it comes.
+// Copies the inputs of each run to the device. Those whose size the shape bounds go in one piece,
+// page tables only when they have changed, and the others, which most runs do not have, one by one.
 class DeviceInputs {
  public:
   DeviceInputs(std::shared_ptr<DeviceState> state, const Program& program,

@@ -33,8 +33,9 @@ class Launch {
 
   // Compares the parameters with those of the loaded kernel, where the driver tells them.
   void verify(const Device& device) const;
-  // `follows_kernel`: whether what is before it on the stream is one. Only then may it start early:
-  // what a kernel waits for is other kernels, not copies.
+  // `follows_kernel`: whether what precedes it on the stream is a kernel. Only then may it be
+  // started early: kernels wait for the kernel before them (wait_for_previous_kernel), not for
+  // copies.
   void enqueue(const Device& device, bool follows_kernel) const;
   // As in "matvec<FormatQ8_0, 1>".
   const std::string& name() const { return kernel_->instance; }

@@ -1,7 +1,7 @@
 #pragma once
 
-// How the inputs of a run lie in device memory: what has a size that the shape bounds in one piece,
-// the page tables, which most runs leave as they are, and arrays that most runs have none of.
+// How the inputs of a run lie in device memory: in one piece those whose size the shape bounds,
+// then the page tables, which most runs leave as they are, and arrays that most runs do not have.
 
 #include "../common/step_inputs.h"
 #include "run_work.h"

@@ -14,8 +14,8 @@
 constexpr u32 kQueryRows = 16;      // of a warp
 constexpr u32 kSplitTokens = 256;   // positions of one block that decodes
 
-// Consecutive query rows of one sequence at consecutive positions; `end` positions of the sequence
-// are there to be seen.
+// Consecutive query rows of one sequence, at consecutive positions. The sequence has keys and
+// values at positions 0 .. end - 1.
 struct QueryTile {
   u32 first_row;
   u32 n_queries;

@@ -3,13 +3,14 @@
 // The product of a few tokens with a weight: the body of matvec.cu, gated_matvec.cu and
 // grouped_matvec.cu.
 //
-// A decoded token reads every weight once, so memory decides: weights come in 16-byte loads that
-// bypass the first-level cache, two of them of each of kRows rows in flight in every lane, and are
-// dequantised in registers. A warp works on kRows rows at once, which share what is loaded of x; x
-// is read from the caches, where the other warps of the SM have put it. `split` warps of a block
-// divide the columns of the same rows among them and add up through shared memory, so that a weight
-// of few rows still fills the device, and the order of the additions is always the same: that of
-// lanes, then of warps, whatever the number of tokens.
+// A decoded token reads every weight once, so the speed of memory decides. Weights come in 16-byte
+// loads that bypass the first-level cache, several of them in flight in every lane (InFlight), and
+// are dequantised in registers. A warp works on two rows at once, which share what it loads of x; x
+// comes from the first-level cache, where the other warps of the multiprocessor have put it.
+// `split` warps of a block divide the columns of the same rows among themselves and add up their
+// sums in shared memory, so that a weight of few rows still fills the device. Sums are always added
+// in the same order, first that of the lanes, then that of the warps, whatever the number of
+// tokens.
 
 #include "activation.cuh"
 #include "blocks.cuh"
@@ -17,8 +18,9 @@
 
 constexpr u32 kMatvecWarps = 8;
 
-// What a lane has in flight: chunks of two rows, two of each while few tokens leave registers for
-// them; but one where the decoded weights alone fill the registers.
+// How much a lane has in flight: the chunks of `rows` rows, `ahead` chunks of each. Few tokens
+// leave registers for two chunks a row; blocks of files, whose decoded weights fill the registers
+// by themselves, leave them for one chunk of one row.
 template <class F>
 struct InFlight {
   static constexpr u32 rows = 2;

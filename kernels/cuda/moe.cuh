@@ -2,7 +2,8 @@
 
 // What moe_group.cu writes, and grouped_matvec.cu and grouped_gemm.cu read.
 //
-// Of a set of tokens, pair i * top_k + k is the set's token i with the k-th of its experts.
+// Pairs of a token and one of its experts are numbered over the tokens of a set: pair i * top_k + k
+// is the set's i-th token with the k-th of its experts.
 
 #include "row_set.cuh"
 
@@ -13,7 +14,8 @@ struct MoeTile {
   u32 count;
 };
 
-// Values with a row for each token and expert have top_k rows for each of all tokens.
+// Where a pair's row is in a value that has top_k rows for every token of the step, whether it is
+// in the set or not.
 DEVICE u64 out_row_of_pair(const RowSet& set, u32 pair, u32 top_k) {
   return u64(row_of_set(set, pair / top_k)) * top_k + pair % top_k;
 }

@@ -21,7 +21,7 @@
 #define DEVICE static __device__ __forceinline__
 #define DEVICE_MEMBER __device__ __forceinline__
 #define KERNEL __global__ void
-// A kernel whose blocks may have 1024 threads, which leaves each 64 registers.
+// A kernel whose blocks may have 1024 threads, which leaves 64 registers for each thread.
 #define LARGE_KERNEL __global__ void __launch_bounds__(1024)
 
 typedef unsigned char u8;
@@ -76,9 +76,10 @@ DEVICE uint4 load_streaming(const void* p) {
 }
 #endif
 
-// The first thing every kernel does: from SM90 on it may start while the kernel before it is at
-// its end, and must touch nothing that one writes or reads. It also lets the kernel behind it
-// start; that one waits here, too.
+// The first thing every kernel does. From SM90 on, a kernel may be started while the one before it
+// is still running (programmatic dependent launch); until this returns, it must not touch memory
+// that the other one reads or writes. It then allows the next kernel to be started early as well,
+// which waits here in turn.
 #ifdef FORGE_EMULATOR
 DEVICE void wait_for_previous_kernel() { emulator::note_wait(); }
 #elif __CUDA_ARCH__ >= 900

@@ -64,7 +64,8 @@ void check_conv(u32 cols, u32 width, const std::vector<u32>& lengths, bool has_b
       for (u32 r = 0; r < n_kept; ++r) slot[r * cols] = column[run.n_rows + r];
     }
   }
-  expect_near("causal_conv1d", out, expected, 3e-6, 3e-6);
+  // Sums pass through numbers that are the larger, and are rounded the oftener, the wider they are.
+  expect_near("causal_conv1d", out, expected, std::max(3e-6, 5e-7 * width), 3e-6);
   // What is kept is copied; the slots of no run are as they were.
   expect_near("state", state, kept, 0, 0);
 }
