@@ -118,8 +118,8 @@ struct FormatQ4_0 : ScaledChunks<2> {
 };
 
 // Blocks as in the file, but for the swizzle: 144 bytes are nine 16-byte words, of which the first
-// holds d, dmin and the 6-bit scales and minima, and word 1 + c the weights of chunk c: 16 of
-// sub-block 2 (c / 2) in the low, 16 of the next sub-block in the high four bits. Eight neighbouring
+// holds d, dmin and the 6-bit scales and minima, and word 1 + c the weights of chunk c: 16 of sub-
+// block 2 (c / 2) in the low, 16 of the next sub-block in the high four bits. Eight neighbouring
 // lanes share a first word.
 struct FormatQ4_K {
   static constexpr u32 kRun = 16, kRuns = 2, kUnit = 256;

@@ -5,9 +5,9 @@
 //
 // The rows of a threadgroup are query heads times queries, as in decoding. For each tile of 16
 // positions its four SIMD groups first divide the numbers of a key among themselves, so that each
-// multiplies with its part of the queries, which stays in registers; then rows, whose scores are the
-// sums of what the four have found (the softmax, kept online); then columns of the output, which
-// stay in registers, too.
+// multiplies with its part of the queries, which stays in registers; then rows, whose scores are
+// the sums of what the four have found (the softmax, kept online); then columns of the output,
+// which stay in registers, too.
 
 #include "attention.h"
 
