@@ -101,10 +101,10 @@ std::vector<const KernelTable*> available_kernels() {
 
 const KernelTable& choose_kernels(std::string_view name) {
   const std::vector<const KernelTable*> tables = available_kernels();
-  std::string valid = "\"\"";
+  std::string valid;
   for (const KernelTable* table : tables) {
     if (name.empty() || name == table->name) return *table;
-    valid += std::string(", \"") + table->name + "\"";
+    valid += std::string(valid.empty() ? "\"" : ", \"") + table->name + "\"";
   }
   fail(FORGE_INVALID_ARGUMENT, "the CPU device has no kernels \"", name,
        "\" on this machine; valid are ", valid);
