@@ -54,9 +54,7 @@ void CpuExecutor::reserve_row(uint64_t cols) {
 
 void CpuExecutor::run(const StepInputs& inputs, ResultBlock& results, const StopFlag& stop) {
   const auto lock = device_->lock();
-  // The first one multiplies with what is not packed yet as it lies in the file.
-  if (has_run_) packing_->finish(stop);
-  has_run_ = true;
+  packing_->prepare_run(stop);
   inputs_ = &inputs;
   results_ = &results;
   stop_ = &stop;

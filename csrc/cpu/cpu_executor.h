@@ -140,7 +140,6 @@ class CpuExecutor : public Executable {
   std::vector<ProductGroup> groups_;
 
   std::unique_ptr<Packing> packing_;
-  bool has_run_ = false;
 };
 
 // The floats of an optional vector weight.

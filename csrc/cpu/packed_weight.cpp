@@ -53,6 +53,7 @@ void PackedWeight::add_runs(const HostWeight& weight) {
   for (const WeightPart& part : weight.parts) {
     const uint64_t row_size = *row_bytes(part.type, weight.cols);
     quantized_ = quantized_ || is_quantized(part.type);
+    made_ = made_ || part.source;
     for (uint64_t in_part = 0; in_part < part.rows;) {
       const uint64_t in_group = row % group_rows_;
       if (in_group == 0) first_.push_back(static_cast<uint32_t>(runs_.size()));

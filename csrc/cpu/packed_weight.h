@@ -31,6 +31,8 @@ class PackedWeight {
   PackedWeight(const HostWeight& weight, uint64_t group_rows);
 
   bool is_packed() const { return n_done_ == tasks_.size(); }
+  // Whether rows are made when they are read, which takes longer than to pack them.
+  bool is_made() const { return made_; }
   // Packs a few more megabytes with all threads of the device, whose mutex the caller holds. Pages
   // of files that have been packed are given back to the system.
   void pack_more(CpuDevice& device);
@@ -56,6 +58,7 @@ class PackedWeight {
 
   uint64_t group_rows_;
   bool quantized_ = false;
+  bool made_ = false;
   std::vector<PanelRun> runs_;
   std::vector<uint32_t> first_;  // of each group in runs_, and the end
   Memory panels_;

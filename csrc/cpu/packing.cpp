@@ -5,6 +5,9 @@ namespace forge::cpu {
 Packing::Packing(std::vector<PackedWeight*> weights, CpuDevice& device)
     : weights_(std::move(weights)), device_(device) {
   std::erase(weights_, nullptr);
+  for (PackedWeight* weight : weights_) {
+    while (weight->is_made() && !weight->is_packed()) weight->pack_more(device_);
+  }
   thread_ = std::thread([this] { pack_all(); });
 }
 
@@ -13,7 +16,11 @@ Packing::~Packing() {
   thread_.join();
 }
 
-void Packing::finish(const StopFlag& stop) {
+void Packing::prepare_run(const StopFlag& stop) {
+  if (!has_run_) {
+    has_run_ = true;
+    return;
+  }
   for (PackedWeight* weight : weights_) {
     while (!weight->is_packed()) {
       stop.check();
@@ -33,7 +40,7 @@ void Packing::pack_all() {
       }
     }
   } catch (...) {
-    // Memory that is wanting here is wanting in finish() too, which says so.
+    // Memory that is wanting here is wanting in prepare_run() too, which says so.
   }
 }
 
