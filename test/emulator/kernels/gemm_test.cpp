@@ -25,7 +25,7 @@ void check_gemm(const WeightKind& kind, u32 rows, u32 cols, u32 tokens,
             .out_stride = stride,
             .epilogue = {bias.data(), residual.data(), 2.0f, 0}});
   // Both operands are rounded to 11 (8) bits; the errors of a sum of `cols` products add up
-  // randomly.
+  // randomly, to a fifth of what is allowed where they are most.
   const double rounding = kind.type == 30 ? 5e-3 : 6e-4;
   for (u32 t = 0; t < tokens; ++t) {
     const double size = t + 1 == tokens ? 1e6 : 1;
@@ -34,7 +34,7 @@ void check_gemm(const WeightKind& kind, u32 rows, u32 cols, u32 tokens,
       expected.push_back(residual[t * stride + r] +
                          2.0 * (plain_dot(weight.row(r), x.data() + t * cols, cols) + bias[r]));
     }
-    expect_near("product", out.data() + t * stride, expected.data(), rows, 12 * rounding * size,
+    expect_near("product", out.data() + t * stride, expected.data(), rows, 24 * rounding * size,
                 rounding);
   }
 }

@@ -29,7 +29,7 @@ void check(const WeightKind& kind, const GroupedShape& s, u32 n_used, bool has_b
                          (has_bias ? in.bias[r] : 0));
     }
     expect_near("grouped_gemm", out.data() + u64(pair) * s.rows, expected.data(), s.rows,
-                12 * rounding * size, rounding);
+                24 * rounding * size, rounding);
   }
 }
 
