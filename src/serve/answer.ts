@@ -4,6 +4,7 @@ import type { JsonObject } from "../formats/json.ts";
 import { eventStream } from "./event_stream.ts";
 import { errorBody, HttpError, isFault } from "./http_error.ts";
 import { merge } from "./merge.ts";
+import { runAnswer } from "./run_answer.ts";
 import type { Service } from "./service.ts";
 import { type Usage, usageOf } from "./usage.ts";
 
@@ -44,29 +45,18 @@ export interface StreamOptions {
  *
  * @param leave called when they have ended, maybe more than once
  */
-export async function respond(
+export function respond(
   service: Service,
   request: Request,
   answer: Answer,
   leave: () => void,
 ): Promise<Response> {
   const { controller, stream } = answer;
-  const stop = () => controller.abort();
-  if (stream !== undefined) {
-    return eventStream(streamed(service, answer, stream, leave), () => {
-      stop();
-      // Where nothing was read, the texts never began.
-      leave();
-    });
-  }
-  if (request.signal.aborted) stop();
-  request.signal.addEventListener("abort", stop);
-  try {
-    return Response.json(await whole(service, answer));
-  } finally {
-    request.signal.removeEventListener("abort", stop);
-    leave();
-  }
+  return runAnswer(request, controller, leave, {
+    stream: stream &&
+      ((cancelled) => eventStream(streamed(service, answer, stream, leave), cancelled)),
+    whole: async () => Response.json(await whole(service, answer)),
+  });
 }
 
 async function whole(service: Service, answer: Answer): Promise<JsonObject> {

@@ -5,6 +5,7 @@ import type { Part, PartReader } from "../chat/text_feed.ts";
 import { lineStream } from "../event_stream.ts";
 import { finishReason } from "../finish_reason.ts";
 import { HttpError, isFault } from "../http_error.ts";
+import { runAnswer } from "../run_answer.ts";
 import type { Service } from "../service.ts";
 import { errorMessage } from "./endpoint.ts";
 
@@ -31,34 +32,29 @@ const NOTHING: Said = { content: "", thinking: "", calls: [] };
 const NS_PER_MS = 1e6;
 
 /** @param leave called when the generation has ended, maybe more than once */
-export async function respond(
+export function respond(
   service: Service,
   request: Request,
   answer: Answer,
   leave: () => void,
 ): Promise<Response> {
-  const { controller, form } = answer;
-  const stop = () => controller.abort();
-  if (answer.isStream) {
-    return lineStream(lines(service, answer, leave), () => {
-      stop();
-      // Where nothing was read, the generation never began.
-      leave();
-    });
+  const { controller, isStream } = answer;
+  return runAnswer(request, controller, leave, {
+    stream: isStream
+      ? (cancelled) => lineStream(lines(service, answer, leave), cancelled)
+      : undefined,
+    whole: async () => Response.json(await whole(service, answer)),
+  });
+}
+
+/** All that was said, as one line. */
+async function whole(service: Service, answer: Answer): Promise<JsonObject> {
+  let all = NOTHING;
+  for await (const { said, stats } of read(answer)) {
+    all = added(all, said);
+    if (stats !== undefined) return line(service, { ...answer.form(all), ...stats });
   }
-  if (request.signal.aborted) stop();
-  request.signal.addEventListener("abort", stop);
-  try {
-    let all = NOTHING;
-    for await (const { said, stats } of read(answer)) {
-      all = added(all, said);
-      if (stats !== undefined) return Response.json(line(service, { ...form(all), ...stats }));
-    }
-    throw new RangeError("a generation ended without an end");
-  } finally {
-    request.signal.removeEventListener("abort", stop);
-    leave();
-  }
+  throw new RangeError("a generation ended without an end");
 }
 
 /** A line of a stream, or a whole answer. */
