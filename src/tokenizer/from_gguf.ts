@@ -1,17 +1,16 @@
 import { ForgeError } from "../errors.ts";
 import { quote } from "../formats/quote.ts";
-import { ByteAlphabet, byteTokenIds, CharacterAlphabet } from "./alphabet.ts";
-import { BpeEncoder, wholeWords } from "./bpe.ts";
-import { byteLevelDecoder, sentencePieceDecoder } from "./decoders.ts";
-import { GgufTokenizerFields } from "./gguf_fields.ts";
-import { buildPreTokenizer, ggufPreTokenizer } from "./gguf_pre_tokenizers.ts";
-import { type GgufTokens, readGgufTokens } from "./gguf_tokens.ts";
-import { readMerges } from "./pair_table.ts";
+import { ByteAlphabet, byteTokenIds, CharacterAlphabet } from "./models/alphabet.ts";
+import { BpeEncoder, wholeWords } from "./models/bpe.ts";
+import { byteLevelDecoder, sentencePieceDecoder } from "./steps/decoders.ts";
+import { GgufTokenizerFields } from "./gguf/fields.ts";
+import { buildPreTokenizer, ggufPreTokenizer } from "./gguf/pre_tokenizers.ts";
+import { type GgufTokens, readGgufTokens } from "./gguf/tokens.ts";
+import { readMerges, ScorePairs } from "./models/merges.ts";
 import { PipelineTokenizer } from "./pipeline.ts";
-import { chain, splitBeforeMarkers, wholeText } from "./pre_tokenizers.ts";
-import { ScorePairs } from "./score_pairs.ts";
+import { chain, splitBeforeMarkers, wholeText } from "./steps/pre_tokenizers.ts";
 import type { Tokenizer } from "./tokenizer.ts";
-import { WordCache } from "./word_cache.ts";
+import { WordCache } from "./models/word_encoder.ts";
 
 /** The values of `tokenizer.ggml.model` that are implemented. */
 const MODELS = ["gpt2", "llama", "gemma4"] as const;

@@ -1,18 +1,18 @@
 import { ForgeError } from "../errors.ts";
 import { quote } from "../formats/quote.ts";
-import { ByteAlphabet, byteTokenIds, CharacterAlphabet } from "./alphabet.ts";
-import { BpeEncoder, wholeWords, type WordEncoder } from "./bpe.ts";
-import { readDecoder } from "./decoders.ts";
-import { Fields } from "./fields.ts";
-import { type Normalizer, readNormalizer } from "./normalizers.ts";
-import { readMerges } from "./pair_table.ts";
+import { ByteAlphabet, byteTokenIds, CharacterAlphabet } from "./models/alphabet.ts";
+import { BpeEncoder, wholeWords } from "./models/bpe.ts";
+import { WordCache, type WordEncoder } from "./models/word_encoder.ts";
+import { readDecoder } from "./steps/decoders.ts";
+import { Fields } from "./steps/fields.ts";
+import { type Normalizer, readNormalizer } from "./steps/normalizers.ts";
+import { readMerges } from "./models/merges.ts";
 import { PipelineTokenizer } from "./pipeline.ts";
-import { readAffixes } from "./post_processor.ts";
-import { chain, readPreTokenizer, splitBeforeMarkers } from "./pre_tokenizers.ts";
+import { readAffixes } from "./steps/post_processor.ts";
+import { chain, readPreTokenizer, splitBeforeMarkers } from "./steps/pre_tokenizers.ts";
 import { type AddedToken, endOfGenerationIds } from "./special_tokens.ts";
 import type { Tokenizer } from "./tokenizer.ts";
 import { MAX_TOKEN_ID, Vocabulary } from "./vocabulary.ts";
-import { WordCache } from "./word_cache.ts";
 
 /** Ids that may be left out beside those that the size of the vocabulary explains. */
 const MOST_HOLES = 1 << 16;

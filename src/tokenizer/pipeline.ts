@@ -1,10 +1,10 @@
 import { ForgeError } from "../errors.ts";
-import type { WordEncoder } from "./bpe.ts";
-import type { Decoder } from "./decoders.ts";
-import { IdBuffer } from "./id_buffer.ts";
-import type { Normalizer } from "./normalizers.ts";
-import type { Affixes } from "./post_processor.ts";
-import type { PreTokenizer } from "./pre_tokenizers.ts";
+import type { WordEncoder } from "./models/word_encoder.ts";
+import type { Decoder } from "./steps/decoders.ts";
+import { IdBuffer } from "./models/word_encoder.ts";
+import type { Normalizer } from "./steps/normalizers.ts";
+import type { Affixes } from "./steps/post_processor.ts";
+import type { PreTokenizer } from "./steps/pre_tokenizers.ts";
 import { type AddedToken, AddedTokenFinder } from "./special_tokens.ts";
 import type { DecodeOptions, EncodeOptions, Tokenizer } from "./tokenizer.ts";
 import type { Vocabulary } from "./vocabulary.ts";

@@ -1,6 +1,4 @@
-import type { Anchor, CharSet, Node, SetItem } from "./ast.ts";
-import { WORD } from "./char_classes.ts";
-import { PatternError } from "./cursor.ts";
+import { type Anchor, type CharSet, type Node, PatternError, type SetItem, WORD } from "./ast.ts";
 
 /**
  * Writes a parsed pattern as the source of a JavaScript regular expression for the `u` flag.

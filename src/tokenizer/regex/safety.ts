@@ -1,6 +1,5 @@
-import type { CharSet, Node } from "./ast.ts";
+import { type CharSet, type Node, PatternError } from "./ast.ts";
 import { emitSet } from "./emit.ts";
-import { PatternError } from "./cursor.ts";
 
 /** More choices in a row than any known pattern has (7); each can double the time. */
 const MOST_CHOICES = 12;

@@ -1,10 +1,9 @@
 import { ForgeError } from "../../errors.ts";
 import { quote } from "../../formats/quote.ts";
 import { emitPattern, emitSet } from "./emit.ts";
-import { PatternError } from "./cursor.ts";
 import { parsePattern } from "./parse.ts";
 import { refuseExponential } from "./safety.ts";
-import type { Node } from "./ast.ts";
+import { type Node, PatternError } from "./ast.ts";
 
 /** Longer than any known pattern by far. */
 const LONGEST_PATTERN = 20_000;

@@ -1,9 +1,9 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { ForgeError } from "../../../src/errors.ts";
-import type { Alphabet } from "../../../src/tokenizer/alphabet.ts";
-import { BpeEncoder } from "../../../src/tokenizer/bpe.ts";
-import { IdBuffer } from "../../../src/tokenizer/id_buffer.ts";
-import { MergeTable } from "../../../src/tokenizer/pair_table.ts";
+import type { Alphabet } from "../../../src/tokenizer/models/alphabet.ts";
+import { BpeEncoder } from "../../../src/tokenizer/models/bpe.ts";
+import { IdBuffer } from "../../../src/tokenizer/models/word_encoder.ts";
+import { MergeTable } from "../../../src/tokenizer/models/merges.ts";
 import { bpeModel, build, byteFallbackJson, byteLevelJson, pieces, random } from "./support.ts";
 
 Deno.test("the lowest rank joins first, leftmost on ties", () => {

@@ -1,9 +1,8 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { ForgeError } from "../../../src/errors.ts";
-import { byteTokenText } from "../../../src/tokenizer/alphabet.ts";
+import { byteTokenText } from "../../../src/tokenizer/models/alphabet.ts";
 import { byteToChar } from "../../../src/tokenizer/byte_level.ts";
-import { PATTERNS } from "../../../src/tokenizer/gguf_patterns.ts";
-import { buildPreTokenizer } from "../../../src/tokenizer/gguf_pre_tokenizers.ts";
+import { buildPreTokenizer, PATTERNS } from "../../../src/tokenizer/gguf/pre_tokenizers.ts";
 import { tokenizerFromGguf } from "../../../src/tokenizer/tokenizer.ts";
 import { pieces, random, randomText } from "./support.ts";
 

@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { ForgeError } from "../../../src/errors.ts";
-import { PATTERNS } from "../../../src/tokenizer/gguf_patterns.ts";
+import { PATTERNS } from "../../../src/tokenizer/gguf/pre_tokenizers.ts";
 import { translateRegex } from "../../../src/tokenizer/regex/translate.ts";
 
 /** The matches of a pattern in a text. */

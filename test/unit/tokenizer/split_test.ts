@@ -1,6 +1,6 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import { ForgeError } from "../../../src/errors.ts";
-import { regexFinder, type SplitBehavior, splitText } from "../../../src/tokenizer/split.ts";
+import { regexFinder, type SplitBehavior, splitText } from "../../../src/tokenizer/steps/split.ts";
 import { translateRegex } from "../../../src/tokenizer/regex/translate.ts";
 import { random } from "./support.ts";
 

@@ -1,9 +1,9 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import { ForgeError } from "../../../src/errors.ts";
-import { readDecoder } from "../../../src/tokenizer/decoders.ts";
-import { Fields } from "../../../src/tokenizer/fields.ts";
-import { readNormalizer } from "../../../src/tokenizer/normalizers.ts";
-import { readPreTokenizer } from "../../../src/tokenizer/pre_tokenizers.ts";
+import { readDecoder } from "../../../src/tokenizer/steps/decoders.ts";
+import { Fields } from "../../../src/tokenizer/steps/fields.ts";
+import { readNormalizer } from "../../../src/tokenizer/steps/normalizers.ts";
+import { readPreTokenizer } from "../../../src/tokenizer/steps/pre_tokenizers.ts";
 import type { Json } from "./support.ts";
 
 function normalize(json: Json, text: string): string {

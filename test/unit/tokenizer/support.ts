@@ -1,7 +1,7 @@
 import { tokenizerFromJson } from "../../../src/tokenizer/tokenizer.ts";
 import type { Tokenizer } from "../../../src/tokenizer/tokenizer.ts";
 import { byteToChar } from "../../../src/tokenizer/byte_level.ts";
-import { byteTokenText } from "../../../src/tokenizer/alphabet.ts";
+import { byteTokenText } from "../../../src/tokenizer/models/alphabet.ts";
 
 /** A tokenizer.json as an object that tests change. */
 export type Json = Record<string, unknown>;

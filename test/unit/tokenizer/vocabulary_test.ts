@@ -1,7 +1,7 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import { ForgeError } from "../../../src/errors.ts";
-import { MergeTable, readMerges } from "../../../src/tokenizer/pair_table.ts";
-import { MergeQueue } from "../../../src/tokenizer/merge_queue.ts";
+import { MergeTable, readMerges } from "../../../src/tokenizer/models/merges.ts";
+import { MergeQueue } from "../../../src/tokenizer/models/bpe.ts";
 import { Vocabulary } from "../../../src/tokenizer/vocabulary.ts";
 import { random } from "./support.ts";
 

@@ -1,5 +1,5 @@
-import { ForgeError } from "../errors.ts";
-import { quote } from "../formats/quote.ts";
+import { ForgeError } from "../../errors.ts";
+import { quote } from "../../formats/quote.ts";
 
 /** Objects in one another; the steps of a tokenizer are not nested more than twice. */
 const DEEPEST_NESTING = 16;

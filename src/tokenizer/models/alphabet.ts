@@ -1,7 +1,7 @@
-import { ForgeError } from "../errors.ts";
-import { byteToChar } from "./byte_level.ts";
-import type { IdBuffer } from "./id_buffer.ts";
-import type { Vocabulary } from "./vocabulary.ts";
+import { ForgeError } from "../../errors.ts";
+import { byteToChar } from "../byte_level.ts";
+import type { IdBuffer } from "./word_encoder.ts";
+import type { Vocabulary } from "../vocabulary.ts";
 
 /**
  * The symbols that words begin as. A symbol is a token id, or `UNKNOWN - x` for a character or

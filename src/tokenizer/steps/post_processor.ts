@@ -1,7 +1,7 @@
-import { ForgeError } from "../errors.ts";
-import { quote } from "../formats/quote.ts";
+import { ForgeError } from "../../errors.ts";
+import { quote } from "../../formats/quote.ts";
 import type { Fields } from "./fields.ts";
-import type { Vocabulary } from "./vocabulary.ts";
+import type { Vocabulary } from "../vocabulary.ts";
 
 /** The ids put around a text. */
 export interface Affixes {

@@ -1,4 +1,4 @@
-import { fromByteLevel } from "./byte_level.ts";
+import { fromByteLevel } from "../byte_level.ts";
 import type { Fields } from "./fields.ts";
 import { type Normalizer, readReplace } from "./normalizers.ts";
 

@@ -1,5 +1,5 @@
-import { ForgeError } from "../errors.ts";
-import { quote } from "../formats/quote.ts";
+import { ForgeError } from "../../errors.ts";
+import { quote } from "../../formats/quote.ts";
 
 /** The `tokenizer.ggml.*` values of a GGUF file, checked as they are read. */
 export class GgufTokenizerFields {

@@ -1,5 +1,5 @@
-import { ForgeError } from "../errors.ts";
-import { toByteLevel } from "./byte_level.ts";
+import { ForgeError } from "../../errors.ts";
+import { toByteLevel } from "../byte_level.ts";
 import type { Fields } from "./fields.ts";
 import {
   compilePattern,

@@ -1,7 +1,7 @@
-import { byteTokenIds } from "./alphabet.ts";
-import type { GgufTokenizerFields } from "./gguf_fields.ts";
-import { type AddedToken, END_OF_GENERATION, endOfGenerationIds } from "./special_tokens.ts";
-import { Vocabulary } from "./vocabulary.ts";
+import { byteTokenIds } from "../models/alphabet.ts";
+import type { GgufTokenizerFields } from "./fields.ts";
+import { type AddedToken, END_OF_GENERATION, endOfGenerationIds } from "../special_tokens.ts";
+import { Vocabulary } from "../vocabulary.ts";
 
 /** The values of `tokenizer.ggml.token_type`. */
 const NORMAL = 1, UNKNOWN = 2, CONTROL = 3, USER_DEFINED = 4, BYTE = 6;

@@ -1,10 +1,13 @@
+import { ForgeError } from "../../errors.ts";
+import { quote } from "../../formats/quote.ts";
+import { chain, GPT2_PATTERN, type PreTokenizer, splitter } from "../steps/pre_tokenizers.ts";
+import { regexFinder } from "../steps/split.ts";
+
 /*
  * The regular expressions text is cut at, one list for each family of models: each pattern cuts
  * the pieces that the one before it left, and both its matches and what lies between them are
  * pieces. They are as the models' own tokenizer.json has them, in Oniguruma's syntax.
  */
-
-import { GPT2_PATTERN } from "./pre_tokenizers.ts";
 
 /** 's, 't, 're, 've, 'm, 'll, 'd in either case. */
 const CONTRACTION = `(?i:'s|'t|'re|'ve|'m|'ll|'d)`;
@@ -27,9 +30,9 @@ function cased(ending: string): string {
   return `${START}${UPPER}*${LOWER}+${ending}|${START}${UPPER}+${LOWER}*${ending}`;
 }
 
-const QWEN2 = `${CONTRACTION}|${WORD}|${DIGIT}|${PUNCTUATION}|${SPACES}`;
-const LLAMA3 = `${CONTRACTION}|${WORD}|${UP_TO_THREE_DIGITS}|${PUNCTUATION}|${SPACES}`;
-const O200K = `${cased(`${CONTRACTION}?`)}|${UP_TO_THREE_DIGITS}|${PATHS}|${SPACES}`;
+const QWEN2_PATTERN = `${CONTRACTION}|${WORD}|${DIGIT}|${PUNCTUATION}|${SPACES}`;
+const LLAMA3_PATTERN = `${CONTRACTION}|${WORD}|${UP_TO_THREE_DIGITS}|${PUNCTUATION}|${SPACES}`;
+const O200K_PATTERN = `${cased(`${CONTRACTION}?`)}|${UP_TO_THREE_DIGITS}|${PATHS}|${SPACES}`;
 
 const CJK = String.raw`[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+`;
 const CJK_AND_HANGUL = String.raw`[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+`;
@@ -58,7 +61,7 @@ const UNSPACED_SCRIPTS = String.raw`[\u4e00-\u9fff\u3400-\u4dbf\uf900-\ufaff\u30
   String.raw`\u1000-\u109f\uaa60-\uaa7f\ua9e0-\ua9ff\uac00-\ud7af\u1100-\u11ff]+`;
 
 /** What BLOOM cuts at: everything up to whitespace or one of these. */
-const BLOOM = String.raw` ?[^(\s|[.,!?…。，、।۔،])]+`;
+const BLOOM_PATTERN = String.raw` ?[^(\s|[.,!?…。，、।۔،])]+`;
 
 /** The patterns of each family. */
 export const PATTERNS = {
@@ -66,8 +69,8 @@ export const PATTERNS = {
   gpt2: [GPT2_PATTERN],
   starcoder: [DIGIT, GPT2_PATTERN],
   falcon: [String.raw`[\p{P}$+<=>^~|${"`"}]+`, GPT2_PATTERN, "[0-9][0-9][0-9]"],
-  llama3: [LLAMA3],
-  qwen2: [QWEN2],
+  llama3: [LLAMA3_PATTERN],
+  qwen2: [QWEN2_PATTERN],
   qwen35: [
     String.raw`${CONTRACTION}|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|${DIGIT}` +
     String.raw`| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|${SPACES}`,
@@ -89,8 +92,8 @@ export const PATTERNS = {
   ],
   deepseekV3: [UP_TO_THREE_DIGITS, CJK, DEEPSEEK_V3_WORDS],
   tekken: [`${cased("")}|${DIGIT}|${PATHS}|${SPACES}`],
-  o200k: [O200K],
-  tinyAya: [String.raw`\d{1,3}(?=(?:\d{3})*\b)`, O200K],
+  o200k: [O200K_PATTERN],
+  tinyAya: [String.raw`\d{1,3}(?=(?:\d{3})*\b)`, O200K_PATTERN],
   kimiK2: [
     String.raw`\p{Han}+` +
     String.raw`|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*` +
@@ -133,7 +136,129 @@ export const PATTERNS = {
     String.raw`[\p{P}!-/:-@\[-${"`"}{-~]`,
     GPT2_PATTERN,
   ],
-  bloom: [BLOOM],
-  viking: [BLOOM, DIGIT],
+  bloom: [BLOOM_PATTERN],
+  viking: [BLOOM_PATTERN, DIGIT],
   newlines: [String.raw`[^\n]+|\n+`],
 } as const satisfies Record<string, readonly string[]>;
+
+/** What the name in `tokenizer.ggml.pre` stands for. */
+export interface GgufPreTokenizer {
+  /** The patterns text is cut at; see `PATTERNS`. */
+  readonly patterns: keyof typeof PATTERNS;
+  /** Whether a word that is a token becomes that token without any merging. */
+  readonly ignoreMerges?: boolean;
+  /** Whether BOS is added where `tokenizer.ggml.add_bos_token` does not say, or whatever it says. */
+  readonly addBos?: boolean | "always";
+  /** Whether pieces are text with "▁" for spaces and byte fallback, not GPT-2's byte alphabet. */
+  readonly characters?: boolean;
+}
+
+const LLAMA3: GgufPreTokenizer = { patterns: "llama3", ignoreMerges: true, addBos: true };
+const GPT2: GgufPreTokenizer = { patterns: "gpt2" };
+const STARCODER: GgufPreTokenizer = { patterns: "starcoder" };
+const QWEN2: GgufPreTokenizer = { patterns: "qwen2" };
+const DEEPSEEK_V3: GgufPreTokenizer = { patterns: "deepseekV3" };
+const O200K: GgufPreTokenizer = { patterns: "o200k" };
+const BAILING: GgufPreTokenizer = { patterns: "bailing" };
+const BLOOM: GgufPreTokenizer = { patterns: "bloom" };
+
+/**
+ * The names that llama.cpp's converter writes for models that generate text, and what it makes of
+ * them (https://github.com/ggml-org/llama.cpp, src/llama-vocab.cpp).
+ */
+const PRE_TOKENIZERS: ReadonlyMap<string, GgufPreTokenizer> = new Map([
+  ["default", { patterns: "default" }],
+  ["llama3", LLAMA3],
+  ["llama-v3", LLAMA3],
+  ["llama-bpe", LLAMA3],
+  ["falcon3", LLAMA3],
+  ["falcon-h1", LLAMA3],
+  ["pixtral", LLAMA3],
+  ["midm-2.0", LLAMA3],
+  ["lfm2", LLAMA3],
+  ["dbrx", { patterns: "llama3" }],
+  ["smaug-bpe", { patterns: "llama3" }],
+  ["chatglm-bpe", { patterns: "llama3" }],
+  ["glm4", { patterns: "llama3" }],
+  ["jais-2", { patterns: "jais2" }],
+  ["deepseek-llm", { patterns: "deepseekLlm" }],
+  ["deepseek-coder", { patterns: "deepseekCoder" }],
+  ["deepseek-v3", DEEPSEEK_V3],
+  ["hunyuan-dense", DEEPSEEK_V3],
+  ["joyai-llm", DEEPSEEK_V3],
+  ["falcon", { patterns: "falcon" }],
+  ["starcoder", STARCODER],
+  ["refact", STARCODER],
+  ["command-r", STARCODER],
+  ["smollm", STARCODER],
+  ["codeshell", STARCODER],
+  ["exaone", STARCODER],
+  ["minerva-7b", STARCODER],
+  ["mellum2", STARCODER],
+  ["gpt-2", GPT2],
+  ["phi-2", GPT2],
+  ["mpt", GPT2],
+  ["olmo", GPT2],
+  ["jais", GPT2],
+  ["gigachat", GPT2],
+  ["a.x-4.0", GPT2],
+  ["mellum", GPT2],
+  ["exaone4", GPT2],
+  ["trillion", GPT2],
+  ["granite-docling", GPT2],
+  ["qwen2", QWEN2],
+  ["deepseek-r1-qwen", QWEN2],
+  ["kormo", QWEN2],
+  ["megrez", QWEN2],
+  ["stablelm2", QWEN2],
+  ["hunyuan", QWEN2],
+  ["solar-open", QWEN2],
+  ["grok-2", QWEN2],
+  ["qwen35", { patterns: "qwen35" }],
+  ["exaone-moe", { patterns: "exaoneMoe" }],
+  ["tekken", { patterns: "tekken", ignoreMerges: true, addBos: true }],
+  ["gpt-4o", O200K],
+  ["llama4", O200K],
+  ["kanana2", O200K],
+  ["minimax-m2", O200K],
+  ["tiny_aya", { patterns: "tinyAya" }],
+  ["cohere2moe", { patterns: "tinyAya" }],
+  ["kimi-k2", { patterns: "kimiK2" }],
+  ["superbpe", { patterns: "superbpe" }],
+  ["bailingmoe", BAILING],
+  ["bailingmoe2", BAILING],
+  ["llada-moe", BAILING],
+  ["seed-coder", { patterns: "seedCoder" }],
+  ["minicpm5", { patterns: "minicpm5", ignoreMerges: true }],
+  ["afmoe", { patterns: "afmoe" }],
+  ["chameleon", { patterns: "chameleon", addBos: true }],
+  ["bloom", BLOOM],
+  ["poro-chat", BLOOM],
+  ["gpt3-finnish", BLOOM],
+  ["viking", { patterns: "viking" }],
+  ["gemma4", { patterns: "newlines", characters: true, addBos: "always" }],
+  ["sarvam-moe", { patterns: "newlines", characters: true }],
+]);
+
+/**
+ * What a name in `tokenizer.ggml.pre` stands for.
+ *
+ * @throws ForgeError `bad_model` without a name, `unsupported` for one that is not known: text cut
+ * in another way than the model learned is understood badly, and nothing shows it
+ */
+export function ggufPreTokenizer(name: string | undefined, where: string): GgufPreTokenizer {
+  const found = name === undefined ? undefined : PRE_TOKENIZERS.get(name);
+  if (found) return found;
+  throw new ForgeError(
+    name === undefined ? "bad_model" : "unsupported",
+    `${where} is ${name === undefined ? "missing" : quote(name)}; ` +
+      `known are ${[...PRE_TOKENIZERS.keys()].join(", ")}`,
+  );
+}
+
+/** The patterns of a family as a pre-tokenizer. */
+export function buildPreTokenizer(family: keyof typeof PATTERNS, where: string): PreTokenizer {
+  return chain(
+    PATTERNS[family].map((pattern) => splitter(regexFinder(pattern, where), "Isolated")),
+  );
+}

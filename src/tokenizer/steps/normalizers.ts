@@ -1,4 +1,4 @@
-import { toByteLevel } from "./byte_level.ts";
+import { toByteLevel } from "../byte_level.ts";
 import type { Fields } from "./fields.ts";
 import { compilePattern } from "./split.ts";
 
