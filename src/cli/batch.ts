@@ -1,7 +1,7 @@
 /** `forge run --batch`: answers every line of a JSONL file. */
 import { ForgeError } from "../errors.ts";
 import { type BatchResult, describeSampling } from "../mod.ts";
-import { BatchReader, countLines, openBatchFile } from "./batch/input.ts";
+import { BatchReader, countLines } from "./batch/input.ts";
 import { BatchMeter } from "./batch/meter.ts";
 import { openBatchOutput } from "./batch/output.ts";
 import { parseShard, type Shard } from "./batch/shard.ts";
@@ -17,6 +17,7 @@ import { speculationOptions } from "./options/speculation_options.ts";
 import { writeStderr } from "./output.ts";
 import { Progress } from "./progress.ts";
 import { describeDevice } from "./run_report.ts";
+import { isStdin, openInput } from "./text_source.ts";
 
 /** What `forge run --batch` is told. */
 export type BatchFlags =
@@ -48,9 +49,13 @@ export async function runBatchFile(
   const constraint = await constraintOptions(options, signal);
   const modelPath = await resolveModel(options.model, signal);
   const speculation = await speculationOptions(options, signal);
-  using input = openBatchFile(path);
-  checkNotSame(path, options.output);
-  using output = await openBatchOutput(options.output, { resume, overwrite, keepErrors: ordered });
+  using input = await openInput(path, signal);
+  using output = await openBatchOutput(options.output, {
+    input: input.identity,
+    resume,
+    overwrite,
+    keepErrors: ordered,
+  });
 
   using progress = new Progress();
   const settings = { ...loadOptions(options), ...speculation, parallel: options.batchParallel };
@@ -70,7 +75,7 @@ export async function runBatchFile(
   }
 
   const reader = new BatchReader(defaults, shard, output.done);
-  const total = Deno.stderr.isTerminal() && path !== "-"
+  const total = Deno.stderr.isTerminal() && input.identity.isFile && !isStdin(path)
     ? await countLines(path, shard)
     : undefined;
   const meter = new BatchMeter(progress, total, output.done.errorLines.size);
@@ -99,16 +104,4 @@ export async function runBatchFile(
 function describeResult({ id, completion, completions, error }: BatchResult, line: number) {
   if (error !== undefined) return { id, error: { code: error.code, message: error.message }, line };
   return completions.length === 1 ? { id, ...completion } : { id, completions };
-}
-
-/** Refuses to write the answers over the requests. */
-function checkNotSame(input: string, output: string | undefined): void {
-  if (output === undefined || input === "-") return;
-  try {
-    if (Deno.realPathSync(input) !== Deno.realPathSync(output)) return;
-  } catch {
-    // What is not there is not the same.
-    return;
-  }
-  throw new ForgeError("usage", "-o is the batch file itself; give the answers another file");
 }

@@ -131,7 +131,10 @@ export const COMMANDS: readonly Command[] = [
       "are behind its last norm, pooled. Any model that generates can embed; those made for it, such as " +
       "Qwen3-Embedding, say in their files how.",
     ],
-    operands: [{ name: "TEXT", help: "the text; - reads it from stdin", required: false }],
+    operands: [
+      { ...MODEL, help: "model folder or .gguf file, if not given with -m" },
+      { name: "TEXT", help: "the text; - reads it from stdin", required: false },
+    ],
     options: [
       "wholeText",
       "lines",
@@ -174,10 +177,13 @@ export const COMMANDS: readonly Command[] = [
     name: "tokenize",
     summary: "show the tokens of a text",
     description: [
-      "Prints the tokens of a text as the model sees them, one a line: the id and the piece as its " +
-      "vocabulary writes it.",
+      "Prints the tokens of a text as the model sees them, one a line: the id and the text it adds, or " +
+      "its bytes where they are no whole character. With --json, pieces are as the vocabulary writes them.",
     ],
-    operands: [{ name: "TEXT", help: "the text; - reads it from stdin", required: false }],
+    operands: [
+      { ...MODEL, help: "model folder or .gguf file, if not given with -m" },
+      { name: "TEXT", help: "the text; - reads it from stdin", required: false },
+    ],
     options: ["text", "special", "model", "ids", "json", "verbose"],
     examples: ["forge tokenize 'Hello, world'", "forge tokenize -m model.gguf -f book.txt --ids"],
   }, () => import("./tokenize.ts")),

@@ -1,19 +1,21 @@
 /** `forge embed`: the vectors of texts. */
 import { DEFAULT_PARALLEL } from "../engine/limits.ts";
 import { ForgeError } from "../errors.ts";
+import { quote } from "../formats/quote.ts";
 import type { EmbedOptions, Model } from "../mod.ts";
 import { floatsOf } from "../requests/floats.ts";
 import type { Context } from "./command.ts";
 import { formatRows } from "./format.ts";
-import { fileChunks, readLines } from "./jsonl_lines.ts";
+import { readLines } from "./jsonl_lines.ts";
 import { resolveModel } from "./model_path.ts";
 import { openModel } from "./open_model.ts";
+import { textOperands } from "./operands.ts";
 import { loadOptions } from "./options/generation_options.ts";
 import type { Options } from "./options/options.ts";
 import { writeStderr, writeStdout } from "./output.ts";
 import { Progress } from "./progress.ts";
 import { describeDevice } from "./run_report.ts";
-import { openTextFile, readStdin, readTextFile, withoutFinalNewline } from "./text_source.ts";
+import { openInput, readTextFile, withoutFinalNewline } from "./text_source.ts";
 
 /** Lines that are under way at a time: enough that no step is short of texts. */
 const WINDOW = 2 * DEFAULT_PARALLEL;
@@ -41,12 +43,18 @@ interface Source {
 
 export async function run(
   options: EmbedFlags,
-  [operand]: readonly string[],
+  operands: readonly string[],
   context: Context,
 ): Promise<number> {
   const signal = context.interruptSignal();
-  const path = await resolveModel(options.model, signal);
-  using input = await openInput(options, operand, signal);
+  const { model: name, text } = textOperands(operands, {
+    model: options.model,
+    hasText: options.wholeText !== undefined || options.lines !== undefined,
+    noun: "text",
+    takesWords: true,
+  });
+  const path = await resolveModel(name, signal);
+  using input = await openTexts(options, text, signal);
 
   using progress = new Progress();
   await using model = await openModel(path, loadOptions(options), progress);
@@ -70,8 +78,8 @@ export async function run(
   return 0;
 }
 
-/** The texts that the user names in one place. */
-async function openInput(
+/** Opens the texts, which the user names in one place. */
+async function openTexts(
   { wholeText, lines }: EmbedFlags,
   operand: string | undefined,
   signal: AbortSignal,
@@ -79,30 +87,31 @@ async function openInput(
   if ([wholeText, lines, operand].filter((given) => given !== undefined).length > 1) {
     throw new ForgeError("usage", "give the text once: as an argument, with -f, --lines or as -");
   }
-  if (lines !== undefined) return openLines(lines);
-  let text = operand;
-  if (wholeText !== undefined) text = withoutFinalNewline(await readTextFile(wholeText, signal));
-  else if (operand === "-" || (operand === undefined && !Deno.stdin.isTerminal())) {
-    text = withoutFinalNewline(await readStdin(signal));
+  if (lines !== undefined) {
+    const input = await openInput(lines, signal);
+    return { texts: sources(input.chunks), [Symbol.dispose]: () => input[Symbol.dispose]() };
   }
-  if (text === undefined) {
+  const text = operand === undefined || operand === "-"
+    ? await readText(wholeText, signal)
+    : operand;
+  return { texts: ReadableStream.from([{ text }]), [Symbol.dispose]: () => {} };
+}
+
+/** The text of a file, or of stdin. An empty one is more likely a mistake than a text. */
+async function readText(file: string | undefined, signal: AbortSignal): Promise<string> {
+  if (file === undefined && Deno.stdin.isTerminal()) {
     throw new ForgeError(
       "usage",
       "there is no text; give it as an argument, with -f or --lines, or pipe it in",
     );
   }
-  return { texts: ReadableStream.from([{ text }]), [Symbol.dispose]: () => {} };
-}
-
-function openLines(path: string): Disposable & { readonly texts: AsyncIterable<Source> } {
-  if (path === "-") {
-    if (!Deno.stdin.isTerminal()) {
-      return { texts: sources(Deno.stdin.readable), [Symbol.dispose]: () => {} };
-    }
-    throw new ForgeError("usage", "--lines -: stdin is a terminal; pipe the lines in");
-  }
-  const file = openTextFile(path);
-  return { texts: sources(fileChunks(file)), [Symbol.dispose]: () => file.close() };
+  const text = withoutFinalNewline(await readTextFile(file ?? "-", signal));
+  if (text !== "") return text;
+  const name = file === undefined ? "stdin" : quote(file);
+  throw new ForgeError(
+    "usage",
+    `there is no text: ${name} is empty`,
+  );
 }
 
 async function* sources(chunks: AsyncIterable<Uint8Array<ArrayBuffer>>): AsyncGenerator<Source> {

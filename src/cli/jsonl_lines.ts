@@ -5,8 +5,6 @@ import { decodeUtf8 } from "./text_source.ts";
 /** More than any prompt that fits a context; a bound for what one line can make us hold. */
 const MAX_LINE_BYTES = 16 * 2 ** 20;
 
-const CHUNK_BYTES = 256 * 2 ** 10;
-
 const NEWLINE = 0x0a;
 
 /** A line: its text, or why it has none. */
@@ -32,18 +30,6 @@ export interface LineOptions {
   readonly keepBlank?: boolean;
   /** @default 16 MiB */
   readonly maxBytes?: number;
-}
-
-/** The bytes of an open file from where it stands. A chunk is valid until the next is asked for. */
-export async function* fileChunks(
-  file: Deno.FsFile,
-): AsyncGenerator<Uint8Array<ArrayBuffer>, void, undefined> {
-  const buffer = new Uint8Array(CHUNK_BYTES);
-  for (;;) {
-    const size = await file.read(buffer);
-    if (size === null) return;
-    yield buffer.subarray(0, size);
-  }
 }
 
 /**

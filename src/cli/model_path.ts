@@ -57,7 +57,12 @@ export function bundledModel(): string {
   );
 }
 
-/** Whether a text is the name of a model rather than a prompt: of a path, or of a model on the hub. */
+/** True if there is a model at a path, by the names of its files. */
+export function isModel(path: string): boolean {
+  return exists(join(path, "config.json")) || (/\.(gguf|safetensors)$/i.test(path) && exists(path));
+}
+
+/** True if a text may be meant as the name of a model: of a path, or of a model on the hub. */
 export function namesModel(text: string): boolean {
   return exists(text) || (!/\s/.test(text) && (looksLikePath(text) || isModelReference(text)));
 }

@@ -19,11 +19,19 @@ async function writeAll(
   name: string,
   text: string,
 ): Promise<void> {
-  const bytes = new TextEncoder().encode(text);
   try {
-    for (let done = 0; done < bytes.length;) done += await stream.write(bytes.subarray(done));
+    await writeBytes(stream, text);
   } catch (error) {
     if (error instanceof Deno.errors.BrokenPipe || !(error instanceof Error)) throw error;
     throw new ForgeError("device", `cannot write to ${name}: ${error.message}`, { cause: error });
   }
+}
+
+/** Writes a text as UTF-8, however many calls that takes. */
+export async function writeBytes(
+  stream: { write(bytes: Uint8Array): Promise<number> },
+  text: string,
+): Promise<void> {
+  const bytes = new TextEncoder().encode(text);
+  for (let done = 0; done < bytes.length;) done += await stream.write(bytes.subarray(done));
 }

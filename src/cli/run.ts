@@ -1,12 +1,14 @@
 /** `forge run`: generates once, streaming, or as one JSON object. */
 import { ForgeError } from "../errors.ts";
-import { isFile } from "../formats/file.ts";
+import { isFile, reasonOf, Replacement } from "../formats/file.ts";
+import { quote } from "../formats/quote.ts";
 import type { GenerateOptions, GenerationEnd, Model } from "../mod.ts";
 import type { BatchFlags } from "./batch.ts";
 import type { Context } from "./command.ts";
 import { INTERRUPTED } from "./error_text.ts";
 import { resolveModel } from "./model_path.ts";
 import { openModel } from "./open_model.ts";
+import { type TextOperands, textOperands } from "./operands.ts";
 import { constraintOptions } from "./options/constraint_options.ts";
 import { BATCH_FLAGS } from "./options/flags.ts";
 import { generationOptions, loadOptions } from "./options/generation_options.ts";
@@ -15,9 +17,8 @@ import { speculationOptions } from "./options/speculation_options.ts";
 import { longFlag } from "./options/types.ts";
 import { writeStderr, writeStdout } from "./output.ts";
 import { Progress } from "./progress.ts";
-import { type RunOperands, runOperands } from "./run_operands.ts";
 import { describeSession, describeSpeed } from "./run_report.ts";
-import { readStdin, readTextFile, withoutFinalNewline } from "./text_source.ts";
+import { isStdin, readTextFile, withoutFinalNewline } from "./text_source.ts";
 
 type RunOptions =
   & Options<"prompt" | "file" | "promptCache" | "json">
@@ -29,9 +30,11 @@ export async function run(
   context: Context,
 ): Promise<number> {
   const { prompt: text, file, batch } = options;
-  const given = runOperands(operands, {
+  const given = textOperands(operands, {
     model: options.model,
-    hasPrompt: text !== undefined || file !== undefined || batch !== undefined,
+    hasText: text !== undefined || file !== undefined || batch !== undefined,
+    noun: "prompt",
+    takesWords: false,
   });
   if (batch !== undefined) {
     checkNoPrompt(options, given);
@@ -46,7 +49,10 @@ export async function run(
   const constraint = await constraintOptions(options, signal);
   const path = await resolveModel(given.model, signal);
   const speculation = await speculationOptions(options, signal);
-  const prompt = await readPrompt(options, given.prompt, signal);
+  const { promptCache } = options;
+  const isSaved = promptCache !== undefined && isFile(promptCache);
+  if (promptCache !== undefined && !isSaved) checkWritable(promptCache);
+  const prompt = await readPrompt(options, given.text, signal);
 
   using progress = new Progress();
   await using model = await openModel(
@@ -67,8 +73,6 @@ export async function run(
     onPrefill: (done, total) => progress.update("reading the prompt", done, total),
   };
   if (context.verbose) await writeStderr(describeSession(model, prompt, request));
-  const { promptCache } = options;
-  const isSaved = promptCache !== undefined && isFile(promptCache);
   if (isSaved) {
     progress.update(`loading ${promptCache}`);
     await model.loadPrompt(promptCache);
@@ -84,15 +88,27 @@ export async function run(
   return code;
 }
 
+/** Refuses a file that cannot be written, before the work that it is for. */
+function checkWritable(path: string): void {
+  try {
+    using _probe = new Replacement(path);
+  } catch (error) {
+    if (error instanceof ForgeError) throw error;
+    throw new ForgeError("not_found", `cannot write ${quote(path)}: ${reasonOf(error)}`, {
+      cause: error,
+    });
+  }
+}
+
 function needsJson(flag: string): ForgeError {
   return new ForgeError("usage", `${flag} needs --json, which has a place for them`);
 }
 
-function checkNoPrompt(options: RunOptions, { prompt }: RunOperands): void {
+function checkNoPrompt(options: RunOptions, { text }: TextOperands): void {
   const given = (["prompt", "file", "promptCache"] as const).find((name) =>
     options[name] !== undefined
   );
-  const flag = given === undefined ? prompt : longFlag(OPTIONS[given]);
+  const flag = given === undefined ? text : longFlag(OPTIONS[given]);
   if (flag === undefined) return;
   throw new ForgeError("usage", `${flag} is for one prompt; --batch has its own in its lines`);
 }
@@ -114,7 +130,7 @@ async function readPrompt(
   if (given > 1) throw new ForgeError("usage", "give the prompt once: with -p, -f or an argument");
   if (prompt !== undefined) return prompt;
   if (operand !== undefined && operand !== "-") return operand;
-  if (file !== undefined && file !== "-") {
+  if (file !== undefined && !isStdin(file)) {
     return withoutFinalNewline(await readTextFile(file, signal));
   }
   if (operand === undefined && file === undefined && Deno.stdin.isTerminal()) {
@@ -123,7 +139,7 @@ async function readPrompt(
       "there is no prompt; give one with -p TEXT or -f FILE, or pipe it in; forge chat is for talking",
     );
   }
-  const text = withoutFinalNewline(await readStdin(signal));
+  const text = withoutFinalNewline(await readTextFile("-", signal));
   if (text === "") {
     throw new ForgeError("usage", 'there is no prompt: stdin is empty; -p "" starts from nothing');
   }

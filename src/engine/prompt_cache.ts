@@ -1,5 +1,5 @@
 import { ForgeError } from "../errors.ts";
-import { InputFile, reasonOf } from "../formats/file.ts";
+import { InputFile, reasonOf, Replacement } from "../formats/file.ts";
 import { quote } from "../formats/quote.ts";
 import { PublishedPrefix } from "./prefix_cache.ts";
 import { type PromptCacheKey, PromptCacheReader, PromptCacheWriter } from "./prompt_cache_file.ts";
@@ -30,10 +30,9 @@ export async function savePrompt(
     throw new ForgeError("bad_input", "a prompt of 1 token leaves nothing to save of this model");
   }
   const { pages, state } = await computePages(scheduler, runner.pages, saved, signal);
-  const part = `${path}.${crypto.randomUUID()}.part`;
   try {
-    using file = await Deno.open(part, { write: true, createNew: true });
-    const writer = new PromptCacheWriter(file);
+    using replacement = new Replacement(path);
+    const writer = new PromptCacheWriter(replacement.file);
     await writer.begin(key, saved);
     for (const page of pages) {
       signal?.throwIfAborted();
@@ -42,9 +41,8 @@ export async function savePrompt(
     }
     for (const data of state) await writer.write(data);
     await writer.end();
-    await Deno.rename(part, path);
+    replacement.commit().close();
   } catch (error) {
-    await Deno.remove(part).catch(() => {});
     if (signal?.aborted) throw new ForgeError("cancelled", "stopped on request");
     if (error instanceof ForgeError) throw error;
     throw new ForgeError("not_found", `cannot write ${quote(path)}: ${reasonOf(error)}`, {

@@ -89,6 +89,91 @@ function refusePointer(file: InputFile): void {
 }
 
 /**
+ * A file that takes the place of another once it is complete. Until then it lies in the same folder under
+ * an unused name. Permissions and owner of the replaced file are kept, and so are links to it.
+ *
+ * Errors of the system are thrown as they are, except that anything but a regular file is refused.
+ */
+export class Replacement implements Disposable {
+  /** The new file, open for writing. */
+  readonly file: Deno.FsFile;
+  readonly #target: string;
+  readonly #temporary: string;
+  #isCommitted = false;
+
+  /**
+   * Creates the new file.
+   *
+   * @param path the file to replace, or to create
+   * @throws {ForgeError} `usage` when `path` is a folder, a pipe or a device
+   */
+  constructor(path: string) {
+    const old = regularFile(path);
+    this.#target = old === undefined ? path : Deno.realPathSync(path);
+    this.#temporary = `${this.#target}.${crypto.randomUUID().slice(0, 8)}.part`;
+    // Nobody else may open the new file before it has the permissions of the old one.
+    const mode = old?.mode == null ? {} : { mode: old.mode & 0o600 };
+    this.file = Deno.openSync(this.#temporary, { write: true, createNew: true, ...mode });
+    if (old !== undefined) copyAccess(old, this.#temporary);
+  }
+
+  /** Puts the new file in place. Returns it, still open: from here on the caller closes it. */
+  commit(): Deno.FsFile {
+    Deno.renameSync(this.#temporary, this.#target);
+    this.#isCommitted = true;
+    return this.file;
+  }
+
+  /** Closes and removes the new file unless it was committed. */
+  [Symbol.dispose](): void {
+    if (this.#isCommitted) return;
+    this.file.close();
+    try {
+      Deno.removeSync(this.#temporary);
+    } catch (error) {
+      if (!(error instanceof Deno.errors.NotFound)) throw error;
+    }
+  }
+}
+
+/**
+ * The file at `path`, links followed; `undefined` when there is none.
+ *
+ * @throws {ForgeError} `usage` when it is not a regular file
+ */
+function regularFile(path: string): Deno.FileInfo | undefined {
+  try {
+    const info = Deno.statSync(path);
+    if (info.isFile) return info;
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return undefined;
+    throw error;
+  }
+  throw new ForgeError("usage", `${quote(path)} is not a regular file and cannot be replaced`);
+}
+
+/** Gives a file the permissions of another, and its owner where the system lets us. */
+function copyAccess({ mode, uid, gid }: Deno.FileInfo, path: string): void {
+  if (uid !== null && gid !== null) {
+    try {
+      Deno.chownSync(path, uid, gid);
+    } catch (error) {
+      if (!(error instanceof Error)) throw error;
+    }
+  }
+  if (mode !== null) Deno.chmodSync(path, mode & 0o777);
+}
+
+/** The numbers by which a file is known to the system, whatever names lead to it. */
+export type FileIdentity = Pick<Deno.FileInfo, "isFile" | "dev" | "ino">;
+
+/** True if both are the same regular file. */
+export function isSameFile(one: FileIdentity, other: FileIdentity): boolean {
+  return one.isFile && other.isFile && one.ino !== null && one.dev === other.dev &&
+    one.ino === other.ino;
+}
+
+/**
  * The file information of `path`, links followed.
  *
  * @throws {ForgeError} `not_found` when there is nothing there or it may not be looked at.
@@ -123,14 +208,17 @@ function ioError(path: string, error: unknown): ForgeError {
   if (error instanceof Deno.errors.NotFound || error instanceof Deno.errors.NotADirectory) {
     return new ForgeError("not_found", `no such file or folder: ${quote(path)}`);
   }
-  const denied = error instanceof Deno.errors.PermissionDenied ||
-    error instanceof Deno.errors.NotCapable;
-  const reason = denied ? "permission denied" : reasonOf(error);
+  const reason = error instanceof Deno.errors.PermissionDenied
+    ? "permission denied"
+    : reasonOf(error);
   return new ForgeError("not_found", `cannot read ${quote(path)}: ${reason}`, { cause: error });
 }
 
-/** Why the system refused, in one line, without the call and path that Deno puts behind it. */
+/** Why the system refused, in one line, without the call and path that Deno appends. */
 export function reasonOf(error: unknown): string {
+  if (error instanceof Deno.errors.NotCapable && /^Requires all access/.test(error.message)) {
+    return "Deno does not allow programs to open it";
+  }
   const text = error instanceof Error ? error.message : String(error);
-  return text.split("\n", 1)[0]!.replace(/: \w+ '.*$/, "");
+  return text.split("\n", 1)[0]!.replace(/: \w+ '.*$/, "").replace(/ \(os error \d+\)$/, "");
 }

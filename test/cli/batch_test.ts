@@ -342,3 +342,45 @@ Deno.test("batch: one output is written by one process", async () => {
   assertEquals((await child.status).code, 0);
   assertEquals(desk.read("out.jsonl").length, 1);
 });
+
+Deno.test("batch: the requests are never written over, whatever name or stream leads to them", async () => {
+  using desk = new Desk();
+  const text = `${JSON.stringify({ id: "a", prompt: "x" })}\n`;
+  const input = desk.write("in.jsonl", text);
+  Deno.linkSync(input, desk.at("hard.jsonl"));
+  Deno.symlinkSync(input, desk.at("soft.jsonl"));
+  const attempts = [
+    `--batch in.jsonl -o hard.jsonl --overwrite`,
+    `--batch soft.jsonl -o hard.jsonl --overwrite`,
+    `--batch in.jsonl -o soft.jsonl --resume`,
+    `--batch - -o in.jsonl --overwrite < in.jsonl`,
+    `--batch /dev/stdin -o in.jsonl --overwrite < in.jsonl`,
+    `--batch in.jsonl >> in.jsonl`,
+  ];
+  for (const attempt of attempts) {
+    const program = [Deno.execPath(), ...denoArgs(["run", "-m", desk.at("model")])]
+      .map((part) => `'${part}'`).join(" ");
+    const { code, stderr } = await new Deno.Command("sh", {
+      args: ["-c", `exec ${program} ${attempt}`],
+      cwd: desk.path,
+    }).output();
+    assertEquals(code, 2, attempt);
+    assertStringIncludes(new TextDecoder().decode(stderr), "is the batch file itself");
+    assertEquals(Deno.readTextFileSync(input), text, attempt);
+  }
+});
+
+Deno.test("batch: --resume keeps the permissions of the output and other files next to it", async () => {
+  using desk = new Desk();
+  const input = desk.lines("in.jsonl", prompts(2));
+  const error = { id: "p0", error: { code: "device", message: "gone" }, line: 1 };
+  const output = desk.lines("out.jsonl", [error]);
+  Deno.chmodSync(output, 0o600);
+  const other = desk.write("out.jsonl.part", "a file of the user's");
+  assertEquals((await desk.run(input, "-o", output, "--resume")).code, 0);
+  assertEquals(desk.read("out.jsonl").map(({ id }) => id).sort(), ["p0", "p1"]);
+  assertEquals(Deno.statSync(output).mode! & 0o777, 0o600);
+  assertEquals(Deno.readTextFileSync(other), "a file of the user's");
+  const names = [...Deno.readDirSync(desk.path)].map(({ name }) => name).sort();
+  assertEquals(names, ["in.jsonl", "model", "out.jsonl", "out.jsonl.part"]);
+});

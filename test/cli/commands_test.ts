@@ -57,6 +57,34 @@ Deno.test("tokenize: ids and pieces, and back to the text", async () => {
   assertMatch(await output("tokenize", "-m", folder.path, "ab"), /"<s>"\n.*"a"\n.*"b"\n$/);
 });
 
+Deno.test("tokenize: pieces are shown as the text they add, parts of characters as bytes", async () => {
+  const lines = await output("tokenize", "--no-special", "hello  world é\n");
+  const shown = lines.split("\n").slice(0, -1).map((line) => line.trim().replace(/^\d+ +/, ""));
+  const pieces = shown.map((piece) => piece.startsWith('"') ? JSON.parse(piece) : piece);
+  assertEquals(
+    pieces.join("|").replace(/bytes c3\|bytes a9/, "é").replaceAll("|", ""),
+    "hello  world é\n",
+  );
+});
+
+Deno.test("tokenize, embed: a model as an argument is the model, and an empty stdin no text", async () => {
+  using folder = new TempFolder();
+  const { idOf } = writeRandomLlama(folder.path);
+  const ids = await output("tokenize", folder.path, "ab", "--no-special", "--ids");
+  assertEquals(ids, `${idOf("a")} ${idOf("b")}\n`);
+  const piped = await forge(["tokenize", folder.path, "--no-special", "--ids"], { stdin: "ba" });
+  assertEquals(piped.stdout, `${idOf("b")} ${idOf("a")}\n`);
+  assertEquals(JSON.parse(await output("embed", folder.path, "ab")).tokens, 3);
+  for (const args of [["embed"], ["embed", folder.path], ["embed", "-"]]) {
+    const { code, stdout, stderr } = await forge(args, { stdin: "" });
+    assertEquals([code, stdout], [2, ""], args.join(" "));
+    assertStringIncludes(stderr, "stdin is empty");
+  }
+  const missing = await forge(["tokenize", "missing.gguf"]);
+  assertEquals([missing.code, missing.stdout], [2, ""]);
+  assertStringIncludes(missing.stderr, "a text or a model?");
+});
+
 Deno.test("perplexity: the mean over windows, as its parts say", async () => {
   using folder = new TempFolder();
   writeRandomLlama(folder.at("model"));

@@ -190,3 +190,32 @@ Deno.test("run: --completions has a list, and --logit-bias bans a token", async 
   assert(!JSON.parse(banned.stdout).token_ids.includes(first), banned.stdout);
   assertEquals((await forge(["run", "-p", "Hello", "--completions", "2"])).code, 2);
 });
+
+Deno.test("run: a prompt cache that cannot be written is refused before anything is generated", async () => {
+  using folder = new TempFolder();
+  for (const path of [folder.at("missing/kv"), folder.path, "/dev/null"]) {
+    const { code, stdout, stderr } = await forge([
+      "run",
+      "-p",
+      "x",
+      "-n",
+      "1",
+      "--prompt-cache",
+      path,
+    ]);
+    assertEquals([code > 0, stdout], [true, ""], path);
+    assertStringIncludes(stderr, path);
+  }
+  assertEquals([...Deno.readDirSync(folder.path)], []);
+});
+
+Deno.test("run: files of the system are stdin, or refused without advice about Deno's flags", async () => {
+  const read = await forge(["run", "-f", "/dev/stdin", "-n", "1", "--json"], { stdin: "hello" });
+  assertEquals([read.code, JSON.parse(read.stdout).completion_tokens], [0, 1]);
+  const full = await forge(["run", "--batch", "-", "-o", "/dev/full"], { stdin: "{}" });
+  assertEquals(full.code, 1);
+  assertEquals(
+    full.stderr,
+    'forge: error: cannot write "/dev/full": Deno does not allow programs to open it\n',
+  );
+});

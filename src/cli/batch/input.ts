@@ -1,44 +1,16 @@
 /** The requests of a batch file, read as the batch goes on. */
 import { ForgeError } from "../../errors.ts";
-import { reasonOf } from "../../formats/file.ts";
-import { quote } from "../../formats/quote.ts";
 import type { BadRequest, BatchId, BatchRequest, GenerateOptions } from "../../mod.ts";
-import { fileChunks, type Line, readLines } from "../jsonl_lines.ts";
+import { type Line, readLines } from "../jsonl_lines.ts";
+import { fileChunks } from "../text_source.ts";
 import { IdSet } from "./id_set.ts";
 import { parseEntry, readRequest } from "./line.ts";
 import type { Done } from "./output.ts";
 import { isInShard, type Shard } from "./shard.ts";
 
-/** Bytes that can be read once. */
-export interface BatchFile extends Disposable {
-  readonly chunks: AsyncIterable<Uint8Array<ArrayBuffer>>;
-}
-
-/**
- * Opens a batch file, or stdin for `-`.
- *
- * @throws {ForgeError} `not_found`; `usage` when stdin is a terminal
- */
-export function openBatchFile(path: string): BatchFile {
-  if (path === "-") {
-    if (!Deno.stdin.isTerminal()) {
-      return { chunks: Deno.stdin.readable, [Symbol.dispose]: () => {} };
-    }
-    throw new ForgeError("usage", "--batch -: stdin is a terminal; pipe the requests in");
-  }
-  try {
-    if (Deno.statSync(path).isDirectory) throw new Error("it is a folder");
-    const file = Deno.openSync(path);
-    return { chunks: fileChunks(file), [Symbol.dispose]: () => file.close() };
-  } catch (error) {
-    const reason = error instanceof Deno.errors.NotFound ? "no such file" : reasonOf(error);
-    throw new ForgeError("not_found", `--batch ${quote(path)}: ${reason}`, { cause: error });
-  }
-}
-
 /** About how many lines of a file are a shard's; for a progress bar. */
 export async function countLines(path: string, { index, count }: Shard): Promise<number> {
-  using file = Deno.openSync(path);
+  using file = await Deno.open(path);
   let lines = 0;
   let last = 0x0a;
   for await (const chunk of fileChunks(file)) {

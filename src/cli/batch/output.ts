@@ -1,21 +1,24 @@
 /** Where the answers of a batch go, and what an earlier run has left there. */
 import { ForgeError } from "../../errors.ts";
-import { reasonOf } from "../../formats/file.ts";
+import { type FileIdentity, isSameFile, reasonOf, Replacement } from "../../formats/file.ts";
 import { isJsonObject, parseJsonObject } from "../../formats/json.ts";
 import { quote } from "../../formats/quote.ts";
 import type { BatchId } from "../../mod.ts";
-import { fileChunks, type Line, readLines } from "../jsonl_lines.ts";
-import { writeStdout } from "../output.ts";
+import { type Line, readLines } from "../jsonl_lines.ts";
+import { writeBytes, writeStdout } from "../output.ts";
+import { fileChunks, standardStream } from "../text_source.ts";
 import { IdSet } from "./id_set.ts";
 
 /** The longest line of an output that is read again; log-probabilities make long ones. */
 const MAX_OUTPUT_LINE = 256 * 2 ** 20;
 
-/** What becomes of a file that is there. */
+/** What to do with an existing file. */
 export interface OutputOptions {
-  /** Go on with a file that is there. */
+  /** The file of requests, which must not be written. */
+  readonly input: FileIdentity;
+  /** Continue an existing file. */
   readonly resume: boolean;
-  /** Replace a file that is there. */
+  /** Replace an existing file. */
   readonly overwrite: boolean;
   /** With `resume`: keep the lines of errors, so that the order stays. */
   readonly keepErrors: boolean;
@@ -53,12 +56,14 @@ export async function openBatchOutput(
   path: string | undefined,
   options: OutputOptions,
 ): Promise<BatchOutput> {
-  if (path === undefined || path === "-" || path === "/dev/stdout") {
+  if (path === undefined || isStdout(path)) {
+    if (isSameFile(options.input, standardStream(1))) throw overInput("stdout");
     if (!options.resume) return new StdoutOutput();
     throw new ForgeError("usage", "--resume needs the file to go on with: -o FILE");
   }
   const file = openFile(path, options);
   try {
+    if (isSameFile(options.input, file.statSync())) throw overInput("-o");
     lock(file, path);
     const done = new Done();
     if (!file.statSync().isFile) return new FileOutput(path, file, done);
@@ -76,6 +81,15 @@ export async function openBatchOutput(
     file.close();
     throw error;
   }
+}
+
+/** True if a path stands for stdout. Deno itself refuses to open the paths of the system. */
+function isStdout(path: string): boolean {
+  return path === "-" || /^\/dev\/(stdout|fd\/1)$|^\/proc\/self\/fd\/1$/.test(path);
+}
+
+function overInput(name: string): ForgeError {
+  return new ForgeError("usage", `${name} is the batch file itself; give the answers another file`);
 }
 
 class StdoutOutput implements BatchOutput {
@@ -102,7 +116,7 @@ class FileOutput implements BatchOutput {
 
   async write(line: Readonly<Record<string, unknown>>): Promise<void> {
     try {
-      await writeAll(this.#file, `${JSON.stringify(line)}\n`);
+      await writeBytes(this.#file, `${JSON.stringify(line)}\n`);
     } catch (error) {
       throw cannot("write", this.name, error);
     }
@@ -191,29 +205,24 @@ function readAnswer(line: Line, path: string): { id: BatchId; errorLine: number 
   throw new ForgeError("bad_input", `--resume cannot go on: ${what}`);
 }
 
-/** Replaces the file by one without the lines of errors. Until the last moment the old one is there. */
+/**
+ * Replaces the file by one without the lines of errors. The old one stays until the new one is whole.
+ *
+ * @returns the new file, open and locked
+ */
 async function withoutErrors(file: Deno.FsFile, path: string): Promise<Deno.FsFile> {
-  const target = Deno.realPathSync(path);
-  const temporary = `${target}.part`;
-  const copy = Deno.openSync(temporary, { write: true, create: true });
   try {
-    lock(copy, temporary);
-    copy.truncateSync();
+    using replacement = new Replacement(path);
+    const copy = replacement.file;
+    lock(copy, path);
     file.seekSync(0, Deno.SeekMode.Start);
     for await (const line of readLines(fileChunks(file), { maxBytes: MAX_OUTPUT_LINE })) {
-      if (readAnswer(line, path).errorLine === undefined) await writeAll(copy, `${line.text}\n`);
+      if (readAnswer(line, path).errorLine === undefined) await writeBytes(copy, `${line.text}\n`);
     }
-    Deno.renameSync(temporary, target);
-    return copy;
+    return replacement.commit();
   } catch (error) {
-    copy.close();
-    throw error instanceof ForgeError ? error : cannot("write", quote(temporary), error);
+    throw error instanceof ForgeError ? error : cannot("write", quote(path), error);
   }
-}
-
-async function writeAll(file: Deno.FsFile, text: string): Promise<void> {
-  const bytes = new TextEncoder().encode(text);
-  for (let done = 0; done < bytes.length;) done += await file.write(bytes.subarray(done));
 }
 
 function cannot(verb: string, name: string, error: unknown): ForgeError {

@@ -1,10 +1,11 @@
 /** Conversations in files: a JSON list of messages, as in OpenAI's API. */
 import { ForgeError } from "../../errors.ts";
-import { reasonOf } from "../../formats/file.ts";
+import { reasonOf, Replacement } from "../../formats/file.ts";
 import { isJsonObject, type JsonValue } from "../../formats/json.ts";
 import { quote } from "../../formats/quote.ts";
 import type { ChatMessage } from "../../mod.ts";
 import { readMessages } from "../../requests/messages.ts";
+import { writeBytes } from "../output.ts";
 import { readTextFile } from "../text_source.ts";
 
 /**
@@ -33,11 +34,12 @@ export async function saveMessages(path: string, messages: readonly ChatMessage[
   if (await isSomethingElse(path)) {
     throw new ForgeError("usage", `${quote(path)} is no conversation and is left as it is`);
   }
-  const temporary = `${path}.part`;
   try {
-    await Deno.writeTextFile(temporary, `${JSON.stringify(messages, null, 2)}\n`);
-    await Deno.rename(temporary, path);
+    using replacement = new Replacement(path);
+    await writeBytes(replacement.file, `${JSON.stringify(messages, null, 2)}\n`);
+    replacement.commit().close();
   } catch (error) {
+    if (error instanceof ForgeError) throw error;
     throw new ForgeError("device", `cannot write ${quote(path)}: ${reasonOf(error)}`, {
       cause: error,
     });

@@ -1,0 +1,46 @@
+import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
+import { textOperands } from "../../../src/cli/operands.ts";
+import { ForgeError } from "../../../src/errors.ts";
+import { join } from "@std/path";
+import { ROOT } from "../../support/checkout.ts";
+
+const RUN = { model: undefined, hasText: false, noun: "prompt", takesWords: false } as const;
+const EMBED = { ...RUN, noun: "text", takesWords: true } as const;
+const DEMO = join(ROOT, "models", "demo");
+
+Deno.test("operands: a model, a text, or both", () => {
+  const cases: [string[], Parameters<typeof textOperands>[1], string | undefined, string?][] = [
+    [[], RUN, undefined],
+    [["-"], RUN, undefined, "-"],
+    [["m.gguf", "Hello"], RUN, "m.gguf", "Hello"],
+    [["m.gguf", "-"], RUN, "m.gguf", "-"],
+    [["Hello there"], RUN, undefined, "Hello there"],
+    [["m.gguf"], RUN, "m.gguf"],
+    [["org/name:Q4_K_M"], RUN, "org/name:Q4_K_M"],
+    [["."], RUN, "."],
+    [["Hello"], { ...RUN, model: "m" }, "m", "Hello"],
+    [["anything"], { ...RUN, hasText: true }, "anything"],
+    [["-"], { ...RUN, model: "m" }, "m", "-"],
+    [["Hello"], EMBED, undefined, "Hello"],
+    [[DEMO], EMBED, DEMO],
+    [[DEMO], { ...EMBED, model: "m" }, "m", DEMO],
+  ];
+  for (const [operands, options, model, text] of cases) {
+    assertEquals(textOperands(operands, options), { model, text }, operands.join(" "));
+  }
+});
+
+Deno.test("operands: ambiguous words and two models are refused", () => {
+  const refusals: [string[], Parameters<typeof textOperands>[1], string][] = [
+    [["llama3"], RUN, "a prompt or a model?"],
+    // A missing model, and what may be a text or a model of the hub.
+    [["missing.gguf"], EMBED, "a text or a model?"],
+    [["and/or"], EMBED, "a text or a model?"],
+    [["a", "b"], { ...RUN, model: "m" }, "give the model once"],
+  ];
+  for (const [operands, options, words] of refusals) {
+    const error = assertThrows(() => textOperands(operands, options), ForgeError);
+    assertStringIncludes(error.message, words);
+    assertEquals(error.code, "usage");
+  }
+});
