@@ -72,8 +72,12 @@ function checkpointOf({ name, config }: ConfigSpec): Checkpoint {
   if (typeof config.model_type !== "string") {
     throw new ForgeError("bad_model", `--synthetic: ${quote(name)} has no "model_type"`);
   }
+  const { modelType, multimodal, config: settings } = textPart(config.model_type, config, []);
   return {
-    ...textPart(config.model_type, config, new Map()),
+    modelType,
+    multimodal,
+    config: settings,
+    tensors: new Map(),
     kind: "safetensors",
     path: name,
     files: [],

@@ -20,8 +20,8 @@ export interface Checkpoint {
   /** Paths of the files that hold tensors. */
   readonly files: readonly string[];
   /**
-   * Every tensor of the text model by its name in the files; in a folder by the one it has in a model of text
-   * alone, whichever prefix a multimodal model puts before it, packed matrices by that of the matrix.
+   * Every tensor of the text model: in GGUF by its name in the files, in a folder by the name that it has in a text
+   * model alone, whatever prefix a multimodal model puts before it. A packed matrix is one tensor.
    */
   readonly tensors: ReadonlyMap<string, TensorInfo>;
   /**
@@ -109,8 +109,13 @@ function openFolder(path: string): Checkpoint {
     throw new ForgeError("bad_model", `${quote(configPath)} has ${found} "model_type"`);
   }
   const { files, tensors: stored } = readWeights(path);
-  const { modelType, config, tensors: inFiles, multimodal } = textPart(wholeType, whole, stored);
-  const tensors = unpackedTensors(config, inFiles, path);
+  const { modelType, config, nameOf, multimodal } = textPart(wholeType, whole, stored.keys());
+  const own = new Map([...stored].filter(([name]) => nameOf(name) !== undefined));
+  // The parts of a packed matrix find each other by their names in the files.
+  const unpacked = unpackedTensors(config, own, path);
+  const tensors = new Map(
+    Array.from(unpacked, ([name, tensor]) => [nameOf(name) ?? name, tensor] as const),
+  );
   const tokenizerJson = lazily(() => readOptional(path, "tokenizer.json"));
   const tokenizerConfig = lazily(() => readOptional(path, "tokenizer_config.json"));
   const chatTemplate = lazily(() => readChatTemplate(path, tokenizerConfig()));

@@ -1,19 +1,21 @@
 /**
- * Multimodal models hold a text model beside what sees and hears: its settings in a part of config.json, its
- * tensors under a prefix. Seen through this file, it is a model of text like any other.
+ * The text model of a multimodal folder. Such folders keep its settings in a part of config.json and its tensors under
+ * a prefix, next to encoders of images or sound. Seen through this file it is like any other text model.
  */
 import { isJsonObject, type JsonObject } from "./json.ts";
-import type { TensorInfo } from "./tensor_info.ts";
 import { TEXT_PART_DEFAULTS } from "./text_part_defaults.ts";
 
-/** Where config.json keeps the settings of the text model. */
+/** Keys of config.json that hold the settings of the text model. */
 const PARTS = ["text_config", "llm_config"] as const;
 
-/** What transformers takes from the whole model's settings where the text model's say nothing. */
+/** Settings that transformers takes from the whole model where the text model has none. */
 const INHERITED = ["bos_token_id", "eos_token_id", "pad_token_id", "quantization_config"];
 
-/** What stands before `embed_tokens.weight`: the decoder's prefix, the most telling first. */
+/** Prefixes of the decoder's tensors, the most specific first. */
 const DECODER_PREFIXES = [
+  // transformers 5 saves models of speech under this one.
+  "language_model.model.model.",
+  "model.language_model.model.",
   "model.language_model.",
   "language_model.model.",
   "model.text_model.",
@@ -22,40 +24,43 @@ const DECODER_PREFIXES = [
   "",
 ] as const;
 
-/** What may stand before `lm_head.weight`. */
+/** Prefixes of the output matrix. */
 const HEAD_PREFIXES = ["", "language_model.", "model.language_model."] as const;
 
-/** Parts of a multimodal model that share a decoder's plain prefix `model.`. */
-const OTHER_SENSES =
+/** Other parts of a multimodal model that share the decoder's plain prefix `model.`. */
+const OTHER_PARTS =
   /^model\.(visual|vision|audio|image|speech|multi_modal|mm_|embed_(vision|audio))/;
 
-/** A model of text as a checkpoint shows it. */
+/** A text model as a checkpoint shows it. */
 export interface TextPart {
   readonly modelType: string;
   readonly config: JsonObject;
-  readonly tensors: ReadonlyMap<string, TensorInfo>;
+  /**
+   * The name that a tensor of the files has in a text model alone: `model.` before those of the decoder,
+   * `lm_head.weight`. `undefined` for tensors of other parts of a multimodal model.
+   */
+  readonly nameOf: (stored: string) => string | undefined;
   /** The architecture of the multimodal model that this is a part of. */
   readonly multimodal: string | undefined;
 }
 
 /**
- * The model of text in a folder.
+ * Describes the text model of a folder.
  *
  * @param modelType the `model_type` of config.json
  * @param config config.json
- * @param files the tensors by their names in the files
- * @returns tensors under the names they have in a model of text alone: `model.` before those of the decoder,
- * `lm_head.weight`; those of other parts of a multimodal model are left out
+ * @param stored the names of the tensors in the files
  */
 export function textPart(
   modelType: string,
   config: JsonObject,
-  files: ReadonlyMap<string, TensorInfo>,
+  stored: Iterable<string>,
 ): TextPart {
-  for (const name of PARTS) {
-    const inner = config[name];
+  const names = [...stored];
+  for (const key of PARTS) {
+    const inner = config[key];
     if (!isJsonObject(inner) || typeof inner.model_type !== "string") continue;
-    const tensors = renamed(files, true);
+    const { nameOf, hasHead } = naming(names, true);
     const inherited = INHERITED.map((key) => [key, inner[key] ?? config[key]] as const)
       .filter(([, value]) => value !== undefined);
     return {
@@ -64,39 +69,43 @@ export function textPart(
         ...TEXT_PART_DEFAULTS[inner.model_type],
         ...inner,
         ...Object.fromEntries(inherited),
-        // Neither part of the settings can be relied upon: an output matrix that is there is meant.
-        tie_word_embeddings: !tensors.has("lm_head.weight") &&
-          (inner.tie_word_embeddings ?? config.tie_word_embeddings ?? true),
+        // Either part of the settings may be the one that is right; the files decide.
+        tie_word_embeddings: !hasHead &&
+          (inner.tie_word_embeddings === true || (config.tie_word_embeddings ?? true)),
       },
-      tensors,
+      nameOf,
       multimodal: modelType,
     };
   }
-  // Some have their text model's settings beside those of what sees.
+  // Some keep the settings of the text model at the top, next to those of the vision encoder.
   const isWhole = isJsonObject(config.vision_config);
   return {
     modelType,
     config,
-    tensors: renamed(files, isWhole),
+    nameOf: naming(names, isWhole).nameOf,
     multimodal: isWhole ? modelType : undefined,
   };
 }
 
-function renamed(
-  files: ReadonlyMap<string, TensorInfo>,
+function naming(
+  stored: readonly string[],
   isPart: boolean,
-): ReadonlyMap<string, TensorInfo> {
-  const prefix = DECODER_PREFIXES.find((start) => files.has(`${start}embed_tokens.weight`));
-  const head = HEAD_PREFIXES.map((start) => `${start}lm_head`)
-    .find((name) => files.has(`${name}.weight`));
-  if (prefix === undefined || (prefix === "model." && !isPart)) return files;
-  const tensors = new Map<string, TensorInfo>();
-  for (const [name, tensor] of files) {
-    if (head !== undefined && name.startsWith(`${head}.`)) {
-      tensors.set(`lm_head${name.slice(head.length)}`, tensor);
-    } else if (name.startsWith(prefix) && !(isPart && OTHER_SENSES.test(name))) {
-      tensors.set(`model.${name.slice(prefix.length)}`, tensor);
-    }
+): Pick<TextPart, "nameOf"> & { readonly hasHead: boolean } {
+  // Matrices may be packed into several tensors, whose names go on in other ways than with "weight".
+  const has = (module: string) => stored.some((name) => name.startsWith(`${module}.`));
+  const prefix = DECODER_PREFIXES.find((start) => has(`${start}embed_tokens`));
+  const head = HEAD_PREFIXES.map((start) => `${start}lm_head`).find(has);
+  const hasHead = head !== undefined;
+  if (prefix === undefined || (prefix === "model." && !isPart)) {
+    return { nameOf: (name) => name, hasHead };
   }
-  return tensors;
+  return {
+    hasHead,
+    nameOf: (name) => {
+      if (hasHead && name.startsWith(`${head}.`)) return `lm_head${name.slice(head.length)}`;
+      return name.startsWith(prefix) && !(isPart && OTHER_PARTS.test(name))
+        ? `model.${name.slice(prefix.length)}`
+        : undefined;
+    },
+  };
 }

@@ -2,12 +2,13 @@
  * Folders with packed matrices compute what folders do with the numbers that these stand for: 8-bit floats by each
  * kind of scales, and 4-bit integers as GPTQ, AWQ and compressed-tensors write them.
  */
+import { assertEquals } from "@std/assert";
 import { load, type LoadOptions } from "../../src/mod.ts";
 import { float32Tensor, type TensorData } from "../../src/formats/tensor_data.ts";
 import { Random } from "../support/random.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { writeRandomLlama } from "../support/tiny_llama.ts";
-import { assertClose } from "./reference_check.ts";
+import { assertClose, readJson } from "./reference_check.ts";
 
 /** The tensors of a matrix, and the numbers that they stand for, row by row. */
 interface Packed {
@@ -75,10 +76,16 @@ function word(at: (i: number) => number): number {
 
 const AWQ_ORDER = [0, 2, 4, 6, 1, 3, 5, 7];
 
-/** 4-bit integers with scales and zeros for groups of columns. */
-function int4(kind: "gptq" | "awq" | "int4", base: string, rows: number, cols: number): Packed {
+/** 4-bit integers with scales and zeros for groups of `group` columns. */
+function int4(
+  kind: "gptq" | "awq" | "int4",
+  base: string,
+  rows: number,
+  cols: number,
+  group = GROUP,
+): Packed {
   const random = new Random(base, 1);
-  const nGroups = cols / GROUP;
+  const nGroups = cols / group;
   const code = new Random(`${base} codes`, 1);
   const codes = Uint8Array.from({ length: rows * cols }, () => code.int(0, 15));
   const zeros = Uint8Array.from(
@@ -88,8 +95,8 @@ function int4(kind: "gptq" | "awq" | "int4", base: string, rows: number, cols: n
   // Powers of two, which F16 and F32 hold alike.
   const scales = Float32Array.from({ length: nGroups * rows }, () => 2 ** -random.int(5, 6));
   const values = Float32Array.from(codes, (code, i) => {
-    const group = Math.floor(i % cols / GROUP) * rows + Math.floor(i / cols);
-    return (code - zeros[group]!) * scales[group]!;
+    const at = Math.floor(i % cols / group) * rows + Math.floor(i / cols);
+    return (code - zeros[at]!) * scales[at]!;
   });
   const words = (name: string, shape: readonly [number, number], at: (i: number) => number) => {
     const data = ofBytes(Int32Array.from({ length: shape[0] * shape[1] }, (_, i) => at(i)));
@@ -130,7 +137,7 @@ function int4(kind: "gptq" | "awq" | "int4", base: string, rows: number, cols: n
       return word((k) => codes[(row + order[k]!) * cols + col]!);
     });
   const rest: TensorData[] = kind === "awq" ? [] : [
-    words("g_idx", [1, cols], (i) => Math.floor(i / GROUP)),
+    words("g_idx", [1, cols], (i) => Math.floor(i / group)),
     floats("bias", [rows], new Float32Array(rows)),
   ].map((tensor) => tensor.name.endsWith("g_idx") ? { ...tensor, shape: [cols] } : tensor);
   return {
@@ -166,6 +173,11 @@ const FORMATS: readonly Format[] = [
     pack: (base, rows, cols) => int4("gptq", base, rows, cols),
   },
   {
+    name: "GPTQ that chose an order of columns, with a scale a row",
+    settings: { quant_method: "gptq", bits: 4, group_size: -1, desc_act: true },
+    pack: (base, rows, cols) => int4("gptq", base, rows, cols, cols),
+  },
+  {
     name: "AWQ",
     settings: { quant_method: "awq", bits: 4, group_size: GROUP, version: "gemm" },
     pack: (base, rows, cols) => int4("awq", base, rows, cols),
@@ -185,28 +197,65 @@ const DEVICES: readonly { options: LoadOptions; tolerance: number }[] = [
 
 const PROMPT = Int32Array.from({ length: 12 }, (_, i) => 2 + 7 * i % 90);
 
-for (const { name, settings, pack } of FORMATS) {
+/** Prefixes of a multimodal model's decoder and output matrix. */
+type Prefixes = readonly [decoder: string, head: string];
+
+const PREFIXES: readonly Prefixes[] = [
+  ["language_model.model.", "language_model."],
+  ["model.language_model.", ""],
+  ["language_model.model.model.", "language_model."],
+];
+
+/** Writes a random Llama packed, or in floats; under prefixes, as the text part of a multimodal model. */
+function writeLlama(path: string, { settings, pack }: Format, isPacked: boolean, under?: Prefixes) {
+  const config = isPacked ? { quantization_config: settings } : {};
+  const rename = (name: string) => {
+    if (under === undefined) return name;
+    const [decoder, head] = under;
+    return name.startsWith("model.") ? decoder + name.slice(6) : head + name;
+  };
+  writeRandomLlama(path, {
+    config,
+    change: (tensors) =>
+      tensors.flatMap((tensor) => {
+        const base = /^(.*_proj)\.weight$/.exec(tensor.name)?.[1];
+        const [rows = 0, cols = 0] = tensor.shape;
+        if (base === undefined) return [tensor];
+        const packed = pack(base, rows, cols);
+        if (isPacked) return packed.tensors;
+        return [float32Tensor(tensor.name, tensor.shape, packed.values)];
+      }).map((tensor) => ({ ...tensor, name: rename(tensor.name) })),
+  });
+  if (under === undefined) return;
+  const { quantization_config, ...text } = readJson<Record<string, unknown>>(`${path}/config.json`);
+  const whole = { model_type: "llava", quantization_config, text_config: text };
+  Deno.writeTextFileSync(`${path}/config.json`, JSON.stringify(whole));
+}
+
+for (const format of FORMATS) {
   for (const { options, tolerance } of DEVICES) {
-    Deno.test(`a folder in ${name} computes what its numbers do on ${options.device}`, async () => {
+    Deno.test(`a folder in ${format.name} computes what its numbers do on ${options.device}`, async () => {
       using folder = new TempFolder();
       const logitsOf = async (isPacked: boolean) => {
         const path = folder.at(isPacked ? "packed" : "floats");
-        writeRandomLlama(path, {
-          config: isPacked ? { quantization_config: settings } : {},
-          change: (tensors) =>
-            tensors.flatMap((tensor) => {
-              const base = /^(.*_proj)\.weight$/.exec(tensor.name)?.[1];
-              const [rows = 0, cols = 0] = tensor.shape;
-              if (base === undefined) return [tensor];
-              const packed = pack(base, rows, cols);
-              if (isPacked) return packed.tensors;
-              return [float32Tensor(tensor.name, tensor.shape, packed.values)];
-            }),
-        });
+        writeLlama(path, format, isPacked);
         await using model = await load(path, options);
         return await model.logits(PROMPT);
       };
       assertClose(await logitsOf(true), await logitsOf(false), tolerance);
     });
   }
+
+  Deno.test(`the text part of a multimodal folder in ${format.name} is the same under any prefix`, async () => {
+    using folder = new TempFolder();
+    const logitsOf = async (name: string, under?: Prefixes) => {
+      writeLlama(folder.at(name), format, true, under);
+      await using model = await load(folder.at(name), { device: "reference", kvType: "F32" });
+      return await model.logits(PROMPT);
+    };
+    const alone = await logitsOf("alone");
+    for (const [i, under] of PREFIXES.entries()) {
+      assertEquals(await logitsOf(`part${i}`, under), alone);
+    }
+  });
 }

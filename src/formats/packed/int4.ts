@@ -32,17 +32,18 @@ export function* gptqMatrices(folder: PackedFolder): Iterable<Unpacked> {
     const base = baseName(codes, ".qweight");
     if (base === undefined) continue;
     const [wordRows = 0, rows = 0] = codes.shape;
-    const groups = tensors.get(`${base}.g_idx`);
-    const isOrdered = settings.desc_act !== true;
-    const parts = [codes, part(folder, `${base}.qzeros`), part(folder, `${base}.scales`)] as const;
+    const zeros = part(folder, `${base}.qzeros`), scales = part(folder, `${base}.scales`);
+    const parts = [codes, zeros, scales] as const;
     const cols = wordRows * PER_WORD;
-    const matrix = columnMatrix(folder, base, [rows, cols], isOrdered ? "Q4_1" : "Q8_0", {
-      packing: "gptq",
-      codes,
-      zeros: parts[1],
-      scales: parts[2],
-      groups: expected(groups, [cols], ["I32"]),
-    });
+    const groups = expected(tensors.get(`${base}.g_idx`), [cols], ["I32"]);
+    const nGroups = scales.shape[0] ?? 0;
+    // Where a whole row is one group, the order of the columns changes nothing.
+    if (settings.desc_act === true && nGroups > 1) part(folder, `${base}.g_idx`);
+    const packed = { packing: "gptq", codes, zeros, scales, groups } as const;
+    const isOrdered = groups === undefined ||
+      hasOrderedColumns(groups, nGroups, groupSize(settings, cols));
+    const type = isOrdered ? "Q4_1" : "Q8_0";
+    const matrix = columnMatrix(folder, base, [rows, cols], type, packed);
     yield {
       matrix,
       parts: [...parts, ...(groups ? [groups] : []), ...emptyBias(folder, base, rows)],
@@ -121,18 +122,36 @@ function columnMatrix(
   const nGroups = scales.shape[0] ?? 0;
   expected(scales, [nGroups, rows], FLOATS);
   expected(zeros, [nGroups, rows / PER_WORD], ["I32"]);
-  const size = folder.settings.group_size;
-  const width = groupCols(
-    scales,
-    cols,
-    nGroups,
-    typeof size === "number" && size > 0 ? size : cols,
-  );
+  const width = groupCols(scales, cols, nGroups, groupSize(folder.settings, cols));
   return matrixOf(`${base}.weight`, type, [rows, cols], {
     ...packed,
     groupRows: 1,
     groupCols: width,
   });
+}
+
+/** Columns that share a scale by the settings, in which -1 stands for whole rows. */
+function groupSize({ group_size: size }: JsonObject, cols: number): number {
+  return typeof size === "number" && size > 0 ? size : cols;
+}
+
+/**
+ * True if groups are runs of neighbouring columns. Others are an order of columns that GPTQ chose.
+ *
+ * @throws {ForgeError} `bad_model` for a column of a group that does not exist
+ */
+function hasOrderedColumns(groups: TensorInfo, nGroups: number, width: number): boolean {
+  using file = InputFile.open(groups.file);
+  const bytes = new Uint8Array(groups.bytes);
+  file.readAt(groups.offset, bytes);
+  const groupOf = new Int32Array(bytes.buffer);
+  const column = groupOf.findIndex((group) => group < 0 || group >= nGroups);
+  if (column < 0) return groupOf.every((group, i) => group === Math.floor(i / width));
+  throw new ForgeError(
+    "bad_model",
+    `${quote(groups.file)}: tensor ${quote(groups.name)} puts column ${column} into group ` +
+      `${groupOf[column]}; expected 0 to ${nGroups - 1}`,
+  );
 }
 
 function matrixOf(
@@ -175,7 +194,7 @@ function part({ path, tensors }: PackedFolder, name: string): TensorInfo {
   if (found !== undefined) return found;
   throw new ForgeError(
     "bad_model",
-    `${quote(path)} has no tensor ${quote(name)} beside its 4-bit codes`,
+    `${quote(path)} has no tensor ${quote(name)}, which its 4-bit codes need`,
   );
 }
 

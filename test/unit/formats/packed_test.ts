@@ -1,22 +1,30 @@
 /** Which folders with packed matrices are read, as what, and what is said of the others. */
-import { assertEquals, assertThrows } from "@std/assert";
+import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import { ForgeError } from "../../../src/errors.ts";
 import type { JsonObject } from "../../../src/formats/json.ts";
 import { unpackedTensors } from "../../../src/formats/packed/mod.ts";
 import type { TensorInfo, TensorType } from "../../../src/formats/tensor_info.ts";
+import { TempFolder } from "../../support/temp_folder.ts";
 
 type Tensors = Record<string, readonly [TensorType, ...number[]]>;
 
-function unpack(settings: JsonObject, tensors: Tensors): ReadonlyMap<string, TensorInfo> {
+/** Groups of 256 columns, as `g_idx` has them. */
+const RUNS = Int32Array.from({ length: 256 }, (_, i) => Math.floor(i / 128));
+
+/** Describes the tensors of a file that holds nothing but `g_idx`. */
+function unpack(settings: JsonObject, tensors: Tensors, gIdx = RUNS): Map<string, TensorInfo> {
+  using folder = new TempFolder();
+  const file = folder.write("model.safetensors", new Uint8Array(gIdx.slice().buffer));
   const infos = Object.entries(tensors).map(([name, [type, ...shape]]): [string, TensorInfo] => {
-    return [name, { name, type, shape, file: "model.safetensors", offset: 0, bytes: 0 }];
+    const bytes = name.endsWith("g_idx") ? gIdx.byteLength : 0;
+    return [name, { name, type, shape, file, offset: 0, bytes }];
   });
-  return unpackedTensors({ quantization_config: settings }, new Map(infos), "folder");
+  return new Map(unpackedTensors({ quantization_config: settings }, new Map(infos), "folder"));
 }
 
 /** The packed matrices by name: type, shape and the sides of a group. */
-function shapes(settings: JsonObject, tensors: Tensors) {
-  return Array.from(unpack(settings, tensors).values(), ({ name, type, shape, packed }) => {
+function shapes(settings: JsonObject, tensors: Tensors, gIdx = RUNS) {
+  return Array.from(unpack(settings, tensors, gIdx).values(), ({ name, type, shape, packed }) => {
     return [name, type, shape, packed?.groupRows, packed?.groupCols];
   });
 }
@@ -86,7 +94,6 @@ Deno.test("blocks are as large as the settings say, in either way", () => {
 Deno.test("4-bit integers become matrices in which rows are rows", () => {
   const matrix = (type: string) => [["a.weight", type, [64, 256], 1, 128]];
   assertEquals(shapes(GPTQ, gptqTensors), matrix("Q4_1"));
-  assertEquals(shapes({ ...GPTQ, desc_act: true }, gptqTensors), matrix("Q8_0"));
   assertEquals(shapes(AWQ, awqTensors), matrix("Q4_1"));
   const int4 = {
     quant_method: "compressed-tensors",
@@ -102,6 +109,33 @@ Deno.test("4-bit integers become matrices in which rows are rows", () => {
     ["b.weight", "BF16", [8, 8], undefined, undefined],
     ...matrix("Q4_0"),
   ]);
+});
+
+Deno.test("an order of columns is one that g_idx holds, whatever desc_act says", () => {
+  const type = (settings: JsonObject, tensors: Tensors, gIdx?: Int32Array<ArrayBuffer>) =>
+    shapes(settings, tensors, gIdx).map(([, type, , , groupCols]) => [type, groupCols])[0];
+  const ordered = { ...GPTQ, desc_act: true };
+  const other = RUNS.toReversed();
+  assertEquals(type(ordered, gptqTensors, other), ["Q8_0", 128]);
+  assertEquals(type(GPTQ, gptqTensors, other), ["Q8_0", 128]);
+  assertEquals(type(ordered, gptqTensors), ["Q4_1", 128]);
+
+  // A group size of -1 makes a row one group, whose columns GPTQ may take in any order.
+  const whole = { ...ordered, group_size: -1 };
+  const { "a.g_idx": _, ...oneGroup }: Tensors = {
+    ...gptqTensors,
+    "a.qzeros": ["I32", 1, 8],
+    "a.scales": ["F16", 1, 64],
+  };
+  assertEquals(type(whole, oneGroup), ["Q4_1", 256]);
+  const zeros = new Int32Array(256);
+  assertEquals(type(whole, { ...oneGroup, "a.g_idx": ["I32", 256] }, zeros), ["Q4_1", 256]);
+
+  const { "a.g_idx": __, ...withoutOrder } = gptqTensors;
+  assertThrows(() => unpack(ordered, withoutOrder), ForgeError, `has no tensor "a.g_idx"`);
+  const beyond = RUNS.map((group, i) => i === 7 ? 2 : group);
+  const error = assertThrows(() => unpack(GPTQ, gptqTensors, beyond), ForgeError);
+  assertStringIncludes(error.message, `model.safetensors": tensor "a.g_idx" puts column 7 into`);
 });
 
 Deno.test("what is packed otherwise, or does not fit together, is refused", () => {

@@ -1,27 +1,21 @@
 import { assertEquals } from "@std/assert";
-import type { TensorInfo } from "../../../src/formats/tensor_info.ts";
 import { textPart } from "../../../src/formats/text_part.ts";
-
-function tensors(names: readonly string[]): Map<string, TensorInfo> {
-  const info = (name: string): TensorInfo => {
-    return { name, type: "F32", shape: [2], file: "model.safetensors", offset: 0, bytes: 8 };
-  };
-  return new Map(names.map((name) => [name, info(name)]));
-}
 
 const DECODER = ["embed_tokens.weight", "layers.0.mlp.up_proj.weight", "norm.weight"];
 const TEXT = { model_type: "gemma3_text", hidden_size: 8, num_attention_heads: 2 };
 
-/** Names by which the text model's tensors are found, and what they are called in the file. */
+/** Names that the text model's tensors get, and their names in the file. */
 function found(config: Parameters<typeof textPart>[1], names: readonly string[]) {
-  const part = textPart("outer", config, tensors(names));
-  return [...part.tensors].map(([name, tensor]) => [name, tensor.name]);
+  const { nameOf } = textPart("outer", config, names);
+  return names.map((name) => [nameOf(name), name]).filter(([name]) => name !== undefined);
 }
 
-Deno.test("the text model's tensors are found behind every prefix, and no others", () => {
+Deno.test("the text model's tensors are found under every prefix, and no others", () => {
   const prefixes = [
     ["model.language_model.", "", "model.visual."],
     ["language_model.model.", "language_model.", "vision_tower."],
+    ["language_model.model.model.", "language_model.", "audio_tower."],
+    ["language_model.", "", "vision_tower."],
     ["model.text_model.", "", "model.vision_model."],
     ["model.", "", "visual."],
     ["model.", "", "model.vision_tower."],
@@ -39,6 +33,26 @@ Deno.test("the text model's tensors are found behind every prefix, and no others
   }
 });
 
+Deno.test("the parts of packed matrices keep their endings, those of the output matrix too", () => {
+  const names = [
+    "language_model.model.embed_tokens.weight",
+    "language_model.model.layers.0.mlp.up_proj.qweight",
+    "language_model.lm_head.qweight",
+    "language_model.lm_head.scales",
+  ];
+  assertEquals(
+    found({ text_config: TEXT }, names).map(([name]) => name),
+    [
+      "model.embed_tokens.weight",
+      "model.layers.0.mlp.up_proj.qweight",
+      "lm_head.qweight",
+      "lm_head.scales",
+    ],
+  );
+  const { config } = textPart("gemma3", { text_config: TEXT }, names);
+  assertEquals(config.tie_word_embeddings, false);
+});
+
 Deno.test("a bare decoder is one of a model of text", () => {
   assertEquals(
     found({}, [...DECODER, "lm_head.weight"]),
@@ -48,15 +62,16 @@ Deno.test("a bare decoder is one of a model of text", () => {
 
 Deno.test("a model of text alone is left as it is", () => {
   const config = { model_type: "llama", text_config: null };
-  const files = tensors(["model.embed_tokens.weight", "model.visual_norm.weight"]);
-  const part = textPart("llama", config, files);
-  assertEquals(part, { modelType: "llama", config, tensors: files, multimodal: undefined });
+  const names = ["model.embed_tokens.weight", "model.visual_norm.weight"];
+  const { nameOf, ...part } = textPart("llama", config, names);
+  assertEquals(part, { modelType: "llama", config, multimodal: undefined });
+  assertEquals(names.map(nameOf), names);
 });
 
 Deno.test("settings come from the text model, then from its family, and few from the whole", () => {
   const whole = { eos_token_id: [1, 106], hidden_size: 99, quantization_config: { a: 1 } };
   const text = { ...TEXT, head_dim: null, rms_norm_eps: 1e-5 };
-  const part = textPart("gemma3", { ...whole, text_config: text }, tensors([]));
+  const part = textPart("gemma3", { ...whole, text_config: text }, []);
   assertEquals([part.modelType, part.multimodal], ["gemma3_text", "gemma3"]);
   const { config } = part;
   assertEquals([config.hidden_size, config.rms_norm_eps, config.head_dim], [8, 1e-5, null]);
@@ -64,20 +79,20 @@ Deno.test("settings come from the text model, then from its family, and few from
   assertEquals([config.eos_token_id, config.quantization_config], [[1, 106], { a: 1 }]);
 });
 
-Deno.test("settings beside those of what sees are a text model's, too", () => {
+Deno.test("settings at the top, next to those of a vision encoder, are a text model's", () => {
   const config = { model_type: "qwen2_vl", hidden_size: 8, vision_config: { depth: 1 } };
   const names = ["model.embed_tokens.weight", "visual.norm.weight"];
-  const part = textPart("qwen2_vl", config, tensors(names));
+  const part = textPart("qwen2_vl", config, names);
   assertEquals([part.modelType, part.multimodal], ["qwen2_vl", "qwen2_vl"]);
-  assertEquals([...part.tensors.keys()], ["model.embed_tokens.weight"]);
+  assertEquals(names.map(part.nameOf), ["model.embed_tokens.weight", undefined]);
 });
 
-Deno.test("an output matrix that is there is used, whatever the settings say", () => {
+Deno.test("an output matrix in the files is used; without one either tie counts", () => {
   const isTied = (outer: boolean | undefined, inner: boolean | undefined, names: string[]) => {
     const own = inner === undefined ? {} : { tie_word_embeddings: inner };
     const all = outer === undefined ? {} : { tie_word_embeddings: outer };
     const config = { ...all, text_config: { ...TEXT, ...own } };
-    return textPart("gemma3", config, tensors(names)).config.tie_word_embeddings;
+    return textPart("gemma3", config, names).config.tie_word_embeddings;
   };
   const embedding = "language_model.model.embed_tokens.weight";
   const head = "language_model.lm_head.weight";
@@ -85,5 +100,8 @@ Deno.test("an output matrix that is there is used, whatever the settings say", (
   assertEquals(isTied(undefined, true, [embedding, head]), false);
   assertEquals(isTied(undefined, undefined, [embedding]), true);
   assertEquals(isTied(false, undefined, [embedding]), false);
-  assertEquals(isTied(true, false, [embedding]), false);
+  assertEquals(isTied(true, false, [embedding]), true);
+  assertEquals(isTied(undefined, false, [embedding]), true);
+  assertEquals(isTied(false, true, [embedding]), true);
+  assertEquals(isTied(false, false, [embedding]), false);
 });
