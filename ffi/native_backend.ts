@@ -126,7 +126,8 @@ export class NativeBackend implements Backend, Meter, Quantizer {
       placeStructs(matrix, (path) => this.#mappedFile(path)),
       rows,
     );
-    this.#native.check(status, "unpacking a matrix", this.#device);
+    const what = `unpacking tensor "${tensor.name}" of "${tensor.file}"`;
+    this.#native.check(status, what, this.#device);
     this.#packed.set(matrix, this.#native.adopt(rows[0]!));
     return rows[0]!;
   }

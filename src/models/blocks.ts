@@ -2,7 +2,7 @@
  * The parts that decoders are built from. Each `load…` takes the weights of one part from a layer and
  * returns a function that records what the part does.
  */
-import type { Activation, Value, Weight } from "../backend.ts";
+import type { Activation, Recorder, Value, Weight } from "../backend.ts";
 import type { ForwardPass, LayerKvShape } from "./causal_lm.ts";
 import type { ConfigReader } from "./config_reader.ts";
 import type { DecoderConfig } from "./decoder_config.ts";
@@ -65,6 +65,8 @@ export interface AttentionParts {
    * without weights, where before and after are the same.
    */
   readonly qkNorm?: "head" | "all" | "rotated head" | "plain head" | undefined;
+  /** Changes the rows `(q heads | k heads | v heads)` before rotation in ways that `qkNorm` does not have. */
+  readonly changeHeads?: ((recorder: Recorder, qkv: Value) => Value) | undefined;
   /** As in {@linkcode NormOptions}, for q and k. @default 0 */
   readonly normOffset?: number | undefined;
   /** Multiplies what the block adds to the residual. @default 1 */
@@ -124,7 +126,9 @@ export function loadAttention(
 
   return (pass, x, residual) => {
     const { recorder, kv } = pass;
-    const turned = recorder.ropeAppend(recorder.matmul(x, qkv, { bias: qkvBias }), kv[index]!, {
+    const projected = recorder.matmul(x, qkv, { bias: qkvBias });
+    const changed = parts.changeHeads?.(recorder, projected) ?? projected;
+    const turned = recorder.ropeAppend(changed, kv[index]!, {
       nHeads,
       qNorm,
       kNorm,
@@ -207,6 +211,8 @@ export function kvShape(c: DecoderConfig): LayerKvShape {
 
 /** How a gated MLP differs from the usual one. */
 export interface MlpParts {
+  /** Whether all three products have biases. @default "none" */
+  readonly bias?: BiasRule | undefined;
   /** @default the config's */
   readonly activation?: Activation | undefined;
   /** As in {@linkcode AttentionParts}. */
@@ -245,11 +251,16 @@ export function loadGatedMlp(
   const gateUp = isFused
     ? weights.matrix(GATE_UP, 2 * intermediateSize, hiddenSize)
     : weights.concat([[gate, intermediateSize], [up, intermediateSize]], hiddenSize);
+  const gateUpBias = wantsBias(weights, up, parts.bias)
+    ? weights.concatVectors([[gate, intermediateSize], [up, intermediateSize]], "bias")
+    : undefined;
   const down = weights.matrix(downName, hiddenSize, intermediateSize);
+  const downBias = loadBias(weights, downName, hiddenSize, parts.bias);
   const { activation = c.activation, outputScale } = parts;
   return ({ recorder }, x, residual) => {
-    const hidden = recorder.glu(recorder.matmul(x, gateUp), intermediateSize, activation);
-    return recorder.matmul(hidden, down, { alpha: outputScale, residual });
+    const both = recorder.matmul(x, gateUp, { bias: gateUpBias });
+    const hidden = recorder.glu(both, intermediateSize, activation);
+    return recorder.matmul(hidden, down, { bias: downBias, alpha: outputScale, residual });
   };
 }
 

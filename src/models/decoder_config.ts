@@ -58,7 +58,7 @@ export function decoderConfig(config: ConfigReader, defaults: DecoderDefaults = 
       max: MAX_HEAD_DIM,
       fallback: Math.floor(hiddenSize / nHeads),
     }),
-    nLayers: config.int(["num_hidden_layers", "block_count"], { max: MAX_LAYERS }),
+    nLayers: countLayers(config),
     intermediateSize: config.int(
       ["intermediate_size", "feed_forward_length"],
       defaults.intermediateSize === undefined ? {} : { fallback: defaults.intermediateSize },
@@ -67,6 +67,13 @@ export function decoderConfig(config: ConfigReader, defaults: DecoderDefaults = 
     activation: readActivation(config, activation),
     contextLength: config.int(["max_position_embeddings", "context_length"]),
   };
+}
+
+/** Counts the layers of the model. GGUF files may hold more, which predict further tokens and are not run. */
+function countLayers(config: ConfigReader): number {
+  const stored = config.int(["num_hidden_layers", "block_count"], { max: MAX_LAYERS });
+  const key: Key = [undefined, "nextn_predict_layers"];
+  return stored - config.int(key, { min: 0, max: stored - 1, fallback: 0 });
 }
 
 /** Refuses an encoder in a decoder's clothes, such as EmbeddingGemma. */

@@ -1,5 +1,6 @@
 /** The two ends of a decoder: token ids to hidden states, hidden states to logits. */
 import type { Value, Weight } from "../backend.ts";
+import { type BiasRule, loadBias } from "./blocks.ts";
 import type { ForwardPass, ModelSource } from "./causal_lm.ts";
 import type { ConfigReader } from "./config_reader.ts";
 import type { DecoderConfig } from "./decoder_config.ts";
@@ -30,6 +31,8 @@ export interface HeadParts {
   /** Multiplies the logits. @default 1 */
   readonly scale?: number | undefined;
   readonly softcap?: number | undefined;
+  /** Whether the product has a bias. @default "none" */
+  readonly bias?: BiasRule | undefined;
 }
 
 /** Whether config.json names a class without an output matrix, such as `MistralModel`. */
@@ -63,12 +66,13 @@ export function loadHead(
   const lmHead = tied
     ? embedding.weight
     : weights.matrix(LM_HEAD, embedding.vocabSize, c.hiddenSize);
+  const bias = loadBias(weights, LM_HEAD, embedding.vocabSize, parts.bias);
   // A tied checkpoint may hold the matrix a second time; it is not a surplus tensor.
   if (tied) weights.has(LM_HEAD);
   return {
     isThere,
     logits: ({ recorder }, hidden) => {
-      const logits = recorder.matmul(hidden, lmHead, { alpha: parts.scale });
+      const logits = recorder.matmul(hidden, lmHead, { bias, alpha: parts.scale });
       return parts.softcap === undefined ? logits : recorder.softcap(logits, parts.softcap);
     },
   };

@@ -2,7 +2,14 @@
  * ERNIE 4.5: Llama that rotates neighbouring pairs, in the larger sizes with experts beside a shared one. Baidu,
  * "ERNIE 4.5 Technical Report", 2025.
  */
-import { type Block, loadAttention, loadGatedMlp, loadRmsNorm } from "./blocks.ts";
+import {
+  type BiasRule,
+  biasRule,
+  type Block,
+  loadAttention,
+  loadGatedMlp,
+  loadRmsNorm,
+} from "./blocks.ts";
 import type { Family } from "./causal_lm.ts";
 import { INPUT_NORM, loadDecoder, loadRope, MLP_NORM, preNormLayer } from "./decoder.ts";
 import { type DecoderConfig, decoderConfig } from "./decoder_config.ts";
@@ -16,21 +23,19 @@ export const ernie4_5: Family = {
   gguf: ["ernie4_5", "ernie4_5-moe"],
   load(source) {
     const { config } = source;
-    const bias = ["use_bias", undefined] as const;
-    if (config.boolean(bias, false)) {
-      throw config.unsupported(bias, true, "false in this architecture");
-    }
+    const bias = biasRule(config, "use_bias", false);
     const c = decoderConfig(config);
     const rope = loadRope(source, c, { layout: "interleaved", defaultTheta: 500_000 });
-    const mlp = config.modelType === "ernie4_5"
-      ? (weights: WeightLoader) => loadGatedMlp(weights, c)
-      : loadMlps(config, c);
+    const isDense = config.modelType === "ernie4_5";
+    const mlp = isDense
+      ? (weights: WeightLoader) => loadGatedMlp(weights, c, { bias })
+      : loadMlps(config, c, bias);
     return loadDecoder(source, c, {
-      head: { tiedByDefault: true },
+      head: { tiedByDefault: true, bias: isDense ? "none" : bias },
       layer: (weights, i) =>
         preNormLayer({
           attentionNorm: loadRmsNorm(weights, c, INPUT_NORM),
-          attention: loadAttention(weights, c, i, { rope }),
+          attention: loadAttention(weights, c, i, { rope, bias, outputBias: bias }),
           mlpNorm: loadRmsNorm(weights, c, MLP_NORM),
           mlp: mlp(weights, i),
         }),
@@ -42,6 +47,7 @@ export const ernie4_5: Family = {
 function loadMlps(
   config: ConfigReader,
   c: DecoderConfig,
+  bias: BiasRule,
 ): (weights: WeightLoader, layer: number) => Block {
   const first = config.int(["moe_layer_start_index", "leading_dense_block_count"], {
     min: 0,
@@ -70,10 +76,13 @@ function loadMlps(
     },
   };
   return (weights, layer) => {
-    if (layer < first || layer > last || (layer + 1) % step !== 0) return loadGatedMlp(weights, c);
+    if (layer < first || layer > last || (layer + 1) % step !== 0) {
+      return loadGatedMlp(weights, c, { bias });
+    }
     const routed = loadMoe(weights, c, experts);
     if (nShared === 0) return routed;
     const shared = loadGatedMlp(weights, c, {
+      bias,
       intermediateSize: nShared * experts.intermediateSize,
       names: SHARED_EXPERTS,
     });

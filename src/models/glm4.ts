@@ -1,4 +1,7 @@
-/** GLM-4 (0414): norms on both sides of each part, rotation of half of a head in adjacent pairs. */
+/**
+ * GLM-4 (0414), and the text part of GLM-4.1V: norms on both sides of each part, rotation of half of a head in adjacent
+ * pairs.
+ */
 import { biasRule, loadAttention, loadGatedMlp, loadRmsNorm } from "./blocks.ts";
 import type { Family } from "./causal_lm.ts";
 import { INPUT_NORM, loadDecoder, loadRope, MLP_NORM, sandwichNormLayer } from "./decoder.ts";
@@ -10,7 +13,9 @@ export const glm4: Family = {
   load(source) {
     const { config } = source;
     const c = decoderConfig(config);
-    const rope = loadRope(source, c, { layout: "interleaved" });
+    // GGUF files of multimodal models say how positions are divided, and hold heads in the order of halves.
+    const isDivided = config.raw([undefined, "rope.dimension_sections"]) !== undefined;
+    const rope = loadRope(source, c, { layout: isDivided ? "half" : "interleaved" });
     const bias = biasRule(config, "attention_bias", false);
     return loadDecoder(source, c, {
       layer: (weights, i) =>

@@ -10,14 +10,7 @@ export const glm4Moe: Family = {
   gguf: ["glm4moe"],
   load(source) {
     const { config } = source;
-    const whole = decoderConfig(config);
-    // Files may hold layers behind the model's own that guess further tokens; these are not run.
-    const guessing = config.int([undefined, "nextn_predict_layers"], {
-      min: 0,
-      max: whole.nLayers - 1,
-      fallback: 0,
-    });
-    const c = { ...whole, nLayers: whole.nLayers - guessing };
+    const c = decoderConfig(config);
     const rope = loadRope(source, c, { layout: "half" });
     const bias = biasRule(config, "attention_bias", false);
     const mlp = sharedExpertMlp(config, c, { firstDense: 1, scores: "sigmoid" });

@@ -8,10 +8,11 @@ import { INPUT_NORM, loadDecoder, loadRope, MLP_NORM, preNormLayer } from "./dec
 import type { ConfigReader, Key } from "./config_reader.ts";
 import { type DecoderConfig, decoderConfig } from "./decoder_config.ts";
 import { loadMoe, type MoeParts } from "./moe.ts";
+import { SHARED_EXPERTS } from "./shared_expert_moe.ts";
 import type { WeightLoader } from "./weight_loader.ts";
 
 export const granite: Family = {
-  huggingFace: ["granite", "granitemoe", "granitemoehybrid"],
+  huggingFace: ["granite", "granitemoe", "granitemoeshared", "granitemoehybrid"],
   gguf: ["granite", "granitemoe"],
   load(source) {
     const { config } = source;
@@ -32,11 +33,20 @@ export const granite: Family = {
     };
     const hasExperts = isHybrid
       ? config.int(EXPERTS, { min: 0, fallback: 0 }) > 0
-      : config.modelType === "granitemoe";
+      : config.modelType !== "granite";
     const experts = hasExperts ? expertParts(config, c, outputScale) : undefined;
     const loadMlp = (weights: WeightLoader): Block => {
       const routed = experts && loadMoe(weights, c, experts);
-      if (!isHybrid) return routed ?? loadGatedMlp(weights, c, { outputScale });
+      const sharedSize = config.int(SHARED_SIZE, { min: 0, fallback: 0 });
+      const hasShared = isHybrid || (hasExperts && sharedSize > 0);
+      if (!hasShared) {
+        return routed ?? loadGatedMlp(weights, c, {
+          outputScale,
+          bias: biasRule(config, "mlp_bias", false),
+          // GGUF files of Granite 4 without experts have the width of what is its only MLP under this key.
+          intermediateSize: sharedSize > 0 ? sharedSize : c.intermediateSize,
+        });
+      }
       const shared = loadSharedMlp(config, weights, c, outputScale);
       if (routed === undefined) return shared;
       return (pass, x, residual) => shared(pass, x, routed(pass, x, residual));
@@ -56,6 +66,7 @@ export const granite: Family = {
 };
 
 const EXPERTS: Key = ["num_local_experts", "expert_count"];
+const SHARED_SIZE: Key = ["shared_intermediate_size", "expert_shared_feed_forward_length"];
 
 /** Refuses a model with layers of Mamba 2. */
 function assertAttention(config: ConfigReader, nLayers: number): void {
@@ -67,14 +78,19 @@ function assertAttention(config: ConfigReader, nLayers: number): void {
   throw config.unsupported(key, other, "layers of attention alone in this architecture");
 }
 
-/** The MLP that all tokens of Granite 4 go through, gate and up in one matrix. */
+/** The MLP that all tokens go through; folders hold its gate and up in one matrix. */
 function loadSharedMlp(
   config: ConfigReader,
   weights: WeightLoader,
-  { hiddenSize, activation }: DecoderConfig,
+  c: DecoderConfig,
   alpha: number,
 ): Block {
-  const size = config.int(["shared_intermediate_size", undefined]);
+  const { hiddenSize, activation } = c;
+  const size = config.int(SHARED_SIZE);
+  if (config.isGguf) {
+    const options = { names: SHARED_EXPERTS, intermediateSize: size, outputScale: alpha };
+    return loadGatedMlp(weights, c, options);
+  }
   const gateUp = weights.matrix(["shared_mlp.input_linear", undefined], 2 * size, hiddenSize);
   const down = weights.matrix(["shared_mlp.output_linear", undefined], hiddenSize, size);
   return ({ recorder }, x, residual) => {

@@ -22,13 +22,16 @@ export const hunyuan: Family = {
   load(source) {
     const { config } = source;
     const c = decoderConfig(config);
-    const rope = loadRope(source, c, { layout: "half" });
+    const { scale, ...turn } = loadRope(source, c, { layout: "half" });
+    // What YaRN multiplies rotated queries and keys with, their norms take out again but for its share of epsilon.
+    const rope = { ...turn, scale: 1 };
+    const heads = { ...c, normEps: c.normEps / scale ** 2 };
     const bias = biasRule(config, "attention_bias", false);
     return loadDecoder(source, c, {
       layer: (weights, i) =>
         preNormLayer({
           attentionNorm: loadRmsNorm(weights, c, INPUT_NORM),
-          attention: loadAttention(weights, c, i, {
+          attention: loadAttention(weights, heads, i, {
             rope,
             bias,
             outputBias: bias,

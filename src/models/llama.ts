@@ -21,7 +21,7 @@ export const llama: Family = {
           attentionNorm: loadRmsNorm(weights, c, INPUT_NORM),
           attention: loadAttention(weights, c, i, { rope, bias, outputBias: bias }),
           mlpNorm: loadRmsNorm(weights, c, MLP_NORM),
-          mlp: loadGatedMlp(weights, c),
+          mlp: loadGatedMlp(weights, c, { bias: biasRule(config, "mlp_bias", false) }),
         }),
     });
   },

@@ -70,7 +70,9 @@ export const llama4: Family = {
 /** The longest sequence in which no layer attends to a chunk alone, nor is tempered. */
 function plainLength(config: ConfigReader): number {
   const chunk = config.int(["attention_chunk_size", "attention.chunk_size"], { fallback: 8192 });
-  if (!config.boolean(["attn_temperature_tuning", undefined], true)) return chunk;
+  // Published files have 4 for true.
+  const tuning = config.raw(["attn_temperature_tuning", undefined]) ?? true;
+  if (tuning === false || tuning === 0) return chunk;
   return Math.min(chunk, config.int(["floor_scale", undefined], { min: 2, fallback: 8192 }) - 1);
 }
 

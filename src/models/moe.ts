@@ -5,7 +5,7 @@ import type { DecoderConfig } from "./decoder_config.ts";
 import { type ExpertLayout, loadStackedBiases, loadStackedExperts } from "./stacked_experts.ts";
 import type { TensorName, WeightLoader } from "./weight_loader.ts";
 
-/** What Hugging Face's experts are called, with `{}` for the number of one. */
+/** Names of experts in Hugging Face folders that hold each in tensors of its own, with `{}` for its number. */
 export interface ExpertNames {
   readonly router: string;
   readonly gate: string;
@@ -13,8 +13,10 @@ export interface ExpertNames {
   readonly down: string;
 }
 
-/** What Hugging Face's experts are called where one tensor holds all of them. */
-export interface StackedNames extends ExpertLayout {
+/** Names of experts in Hugging Face folders that hold all of a layer in one tensor. */
+export interface StackedNames extends Omit<ExpertLayout, "isTransposed"> {
+  /** As in {@linkcode ExpertLayout}; "either" for models that are published in both layouts. */
+  readonly isTransposed?: boolean | "either";
   readonly router: string;
   readonly gateUp: string;
   readonly down: string;
@@ -28,10 +30,11 @@ export interface MoeParts extends Omit<MoeRouteOptions, "bias"> {
   readonly unit?: GatedUnit | undefined;
   /** Whether router and experts have biases. @default false */
   readonly hasBias?: boolean | undefined;
-  /** Where what is added to the scores for the choice alone stands, if anything is. */
+  /** The tensor that is added to the scores for the choice alone. */
   readonly choiceBias?: TensorName | undefined;
-  /** The shape of that in Hugging Face folders. @default one dimension */
+  /** The usual shape of that. @default one dimension */
   readonly choiceBiasShape?: readonly number[] | undefined;
+  /** The usual names; files may hold experts in the other way, under the names that follow from these. */
   readonly names: ExpertNames | StackedNames;
 }
 
@@ -61,7 +64,9 @@ export function loadRoutedExperts(
   parts: MoeParts,
 ): RoutedExperts {
   const { nExperts, intermediateSize, unit = c.activation } = parts;
-  const bias = parts.choiceBias && loadChoiceBias(weights, parts.choiceBias, parts);
+  const { choiceBias, choiceBiasShape = [nExperts] } = parts;
+  const bias = choiceBias &&
+    weights.row(choiceBias, nExperts, choiceBiasShape, weights.isGguf ? "bias" : "");
   const { gateUp, gateUpBias, down, downBias } = loadExperts(weights, c.hiddenSize, parts);
 
   return (recorder, logits, x, residual) => {
@@ -71,12 +76,6 @@ export function loadRoutedExperts(
     const out = recorder.moeMatmul(hidden, route, down, nExperts, downBias);
     return recorder.moeCombine(out, route, residual);
   };
-}
-
-function loadChoiceBias(weights: WeightLoader, name: TensorName, parts: MoeParts): Weight {
-  const { nExperts, choiceBiasShape = [nExperts] } = parts;
-  if (weights.isGguf) return weights.vector(name, nExperts, "bias");
-  return weights.mapWhole(weights.tensor(name, "", choiceBiasShape), nExperts);
 }
 
 /** A mixture, and what all tokens go through. */
@@ -99,9 +98,7 @@ export function loadSharedMoe(
   const { gate: gateName, ...mlp } = parts.shared;
   const experts = loadMoe(weights, c, parts);
   const shared = loadGatedMlp(weights, c, mlp);
-  const gate = weights.isGguf
-    ? weights.vector(gateName, c.hiddenSize)
-    : weights.matrix(gateName, 1, c.hiddenSize);
+  const gate = weights.row(gateName, c.hiddenSize, [1, c.hiddenSize]);
   return (pass, x, residual) => {
     const { recorder } = pass;
     const routed = experts(pass, x, residual);
@@ -123,14 +120,15 @@ export interface Experts {
   readonly downBias: Weight | undefined;
 }
 
-/** Those of a mixture, in whichever way they are stored. */
+/** Loads the experts of a mixture, in whichever way they are stored. */
 export function loadExperts(
   weights: WeightLoader,
   hiddenSize: number,
   parts: MoeParts,
 ): Experts {
-  const { nExperts, intermediateSize, names, hasBias = false } = parts;
-  if ("gateUp" in names && !weights.isGguf) {
+  const { nExperts, intermediateSize, hasBias = false } = parts;
+  const names = weights.isGguf ? undefined : storedNames(weights, hiddenSize, parts);
+  if (names !== undefined && "gateUp" in names) {
     const gateUp = { nExperts, rows: 2 * intermediateSize, cols: hiddenSize, ...names };
     const down = { ...gateUp, rows: hiddenSize, cols: intermediateSize, isInterleaved: false };
     return {
@@ -154,12 +152,11 @@ export function loadExperts(
       downBias: undefined,
     };
   }
-  const own = "gate" in names ? names : undefined;
   const gateUpRows = [
-    [[own?.gate, "ffn_gate_exps"], intermediateSize],
-    [[own?.up, "ffn_up_exps"], intermediateSize],
+    [[names?.gate, "ffn_gate_exps"], intermediateSize],
+    [[names?.up, "ffn_up_exps"], intermediateSize],
   ] as const;
-  const downRows = [[[own?.down, "ffn_down_exps"], hiddenSize]] as const;
+  const downRows = [[[names?.down, "ffn_down_exps"], hiddenSize]] as const;
   const biasOf = (rows: typeof gateUpRows | typeof downRows) =>
     hasBias ? weights.expertBiases(rows, nExperts) : undefined;
   return {
@@ -168,4 +165,37 @@ export function loadExperts(
     down: weights.experts(downRows, nExperts, intermediateSize),
     downBias: biasOf(downRows),
   };
+}
+
+const GATE_UP = ".gate_up_proj";
+
+/**
+ * The names under which a folder holds experts. Those published one by one are saved as one tensor by some versions of
+ * transformers, and those published as one tensor are taken apart by most quantisers.
+ */
+function storedNames(
+  weights: WeightLoader,
+  hiddenSize: number,
+  { names, nExperts, intermediateSize }: MoeParts,
+): ExpertNames | (StackedNames & ExpertLayout) {
+  const { router } = names;
+  if (!("gateUp" in names)) {
+    const [experts = ""] = names.gate.split(".{}.");
+    const stacked = { router, gateUp: experts + GATE_UP, down: `${experts}.down_proj` };
+    return weights.has([stacked.gateUp, undefined], "") ? stacked : names;
+  }
+  const { gateUp, down } = names;
+  const experts = gateUp.endsWith(GATE_UP) ? gateUp.slice(0, -GATE_UP.length) : undefined;
+  const single = (part: string) => `${experts}.{}.${part}_proj`;
+  if (experts !== undefined && weights.has([`${experts}.0.gate_proj`, undefined])) {
+    return { router, gate: single("gate"), up: single("up"), down: single("down") };
+  }
+  const { isTransposed = false } = names;
+  if (isTransposed !== "either") return { ...names, isTransposed };
+  // Of the two shapes, either that of the one or that of the other tensor tells the layouts apart.
+  const isUpright = (name: string, rows: number, cols: number) =>
+    weights.hasShape([name, undefined], "", [nExperts, rows, cols]);
+  const areUpright = isUpright(gateUp, 2 * intermediateSize, hiddenSize) &&
+    isUpright(down, hiddenSize, intermediateSize);
+  return { ...names, isTransposed: !areUpright };
 }

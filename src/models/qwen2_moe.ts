@@ -26,7 +26,7 @@ export const qwen2Moe: Family = {
           mlpNorm: loadRmsNorm(weights, c, MLP_NORM),
           mlp: isDense(i)
             ? loadGatedMlp(weights, c)
-            : loadSharedMoe(weights, c, { ...sharedExpertParts(config, weights), normalize }),
+            : loadSharedMoe(weights, c, { ...sharedExpertParts(config), normalize }),
         }),
     });
   },

@@ -1,5 +1,5 @@
 /** Qwen3: Llama with RMSNorm on each head of q and k. A. Yang et al., arXiv:2505.09388. */
-import { loadAttention, loadGatedMlp, loadRmsNorm } from "./blocks.ts";
+import { biasRule, loadAttention, loadGatedMlp, loadRmsNorm } from "./blocks.ts";
 import type { Family } from "./causal_lm.ts";
 import { INPUT_NORM, loadDecoder, loadRope, MLP_NORM, preNormLayer } from "./decoder.ts";
 import { decoderConfig } from "./decoder_config.ts";
@@ -12,11 +12,18 @@ export const qwen3: Family = {
     const c = decoderConfig(source.config);
     const rope = loadRope(source, c, { layout: "half" });
     const windows = qwenWindows(source.config, c);
+    const bias = biasRule(source.config, "attention_bias", false);
     return loadDecoder(source, c, {
       layer: (weights, i) =>
         preNormLayer({
           attentionNorm: loadRmsNorm(weights, c, INPUT_NORM),
-          attention: loadAttention(weights, c, i, { rope, qkNorm: "head", window: windows[i] }),
+          attention: loadAttention(weights, c, i, {
+            rope,
+            qkNorm: "head",
+            window: windows[i],
+            bias,
+            outputBias: bias,
+          }),
           mlpNorm: loadRmsNorm(weights, c, MLP_NORM),
           mlp: loadGatedMlp(weights, c),
         }),

@@ -11,7 +11,7 @@ import type { ConfigReader } from "./config_reader.ts";
 import { INPUT_NORM, loadDecoder, loadRope, preNormLayer } from "./decoder.ts";
 import { type DecoderConfig, decoderConfig } from "./decoder_config.ts";
 import { deltaNetConfig, deltaNetStates, loadDeltaNet } from "./delta_net.ts";
-import { loadSharedMoe, type MoeParts, type SharedMoeParts } from "./moe.ts";
+import { loadSharedMoe, type SharedMoeParts } from "./moe.ts";
 import { expertParts, isDenseLayer } from "./qwen3_moe.ts";
 import type { TensorName, WeightLoader } from "./weight_loader.ts";
 
@@ -83,25 +83,18 @@ function loadHybrid(
         attention: loadMixer(weights, layer),
         mlpNorm: loadRmsNorm(weights, c, MLP_NORM, norm),
         mlp: hasExperts(layer, weights)
-          ? loadSharedMoe(weights, c, sharedExpertParts(config, weights))
+          ? loadSharedMoe(weights, c, sharedExpertParts(config))
           : loadGatedMlp(weights, c),
       }),
   });
 }
 
-/** Files may hold layers behind the model's own that guess further tokens; these are not run. */
+/** The settings; without a width of the MLP where all layers have experts. */
 function hybridConfig(config: ConfigReader): DecoderConfig {
   const expertSize = config.raw(EXPERT_SIZE);
-  const c = decoderConfig(
+  return decoderConfig(
     config,
     typeof expertSize === "number" ? { intermediateSize: expertSize } : {},
-  );
-  const guessing = config.int([undefined, "nextn_predict_layers"], { min: 0, fallback: 0 });
-  if (guessing < c.nLayers) return { ...c, nLayers: c.nLayers - guessing };
-  throw config.invalid(
-    [undefined, "nextn_predict_layers"],
-    guessing,
-    `fewer than the ${c.nLayers} layers`,
   );
 }
 
@@ -112,11 +105,10 @@ const SHARED_SIZE = [
 ] as const;
 
 /** Experts beside a gated MLP that all tokens go through. */
-export function sharedExpertParts(config: ConfigReader, weights: WeightLoader): SharedMoeParts {
+export function sharedExpertParts(config: ConfigReader): SharedMoeParts {
   const parts = expertParts(config, true);
   return {
     ...parts,
-    names: expertNames(weights, parts),
     shared: {
       intermediateSize: config.int(SHARED_SIZE, { fallback: parts.intermediateSize }),
       gate: ["mlp.shared_expert_gate", "ffn_gate_inp_shexp"],
@@ -127,13 +119,6 @@ export function sharedExpertParts(config: ConfigReader, weights: WeightLoader): 
       },
     },
   };
-}
-
-/** The experts of a layer lie in one tensor as published, apart as transformers saves them. */
-function expertNames(weights: WeightLoader, { names }: MoeParts): MoeParts["names"] {
-  const { router } = names;
-  const [gateUp, down] = ["mlp.experts.gate_up_proj", "mlp.experts.down_proj"];
-  return weights.has([gateUp, undefined], "") ? { router, gateUp, down } : names;
 }
 
 /** Which layers are linear attention: from `layer_types`, or all but the last of every so many. */

@@ -1,5 +1,5 @@
 /** Qwen3-MoE: Qwen3 with experts in most layers. A. Yang et al., arXiv:2505.09388. */
-import { loadAttention, loadGatedMlp, loadRmsNorm } from "./blocks.ts";
+import { biasRule, loadAttention, loadGatedMlp, loadRmsNorm } from "./blocks.ts";
 import type { Family } from "./causal_lm.ts";
 import type { ConfigReader, Key } from "./config_reader.ts";
 import { INPUT_NORM, loadDecoder, loadRope, MLP_NORM, preNormLayer } from "./decoder.ts";
@@ -9,12 +9,15 @@ import { loadMoe, type MoeParts } from "./moe.ts";
 
 const EXPERT = "mlp.experts.{}";
 
-/** The text part of Qwen3-VL has the experts of a layer in one tensor, their columns before their rows. */
+/**
+ * The text part of Qwen3-VL has the experts of a layer in one tensor: published with their columns before their rows,
+ * saved by transformers 5 as rows of columns.
+ */
 const VISION_EXPERTS = {
   router: "mlp.gate",
   gateUp: "mlp.experts.gate_up_proj",
   down: "mlp.experts.down_proj",
-  isTransposed: true,
+  isTransposed: "either",
 } as const;
 
 /** The experts of a config; their matrices lie apart. @param normalized where config.json does not say */
@@ -55,6 +58,7 @@ export const qwen3Moe: Family = {
     const c = decoderConfig(config);
     const rope = loadRope(source, c, { layout: "half" });
     const windows = qwenWindows(config, c);
+    const bias = biasRule(config, "attention_bias", false);
     const isDense = isDenseLayer(config);
     const isVision = config.modelType === "qwen3_vl_moe_text";
     const parts = expertParts(config, isVision);
@@ -63,7 +67,13 @@ export const qwen3Moe: Family = {
       layer: (weights, i) =>
         preNormLayer({
           attentionNorm: loadRmsNorm(weights, c, INPUT_NORM),
-          attention: loadAttention(weights, c, i, { rope, qkNorm: "head", window: windows[i] }),
+          attention: loadAttention(weights, c, i, {
+            rope,
+            qkNorm: "head",
+            window: windows[i],
+            bias,
+            outputBias: bias,
+          }),
           mlpNorm: loadRmsNorm(weights, c, MLP_NORM),
           mlp: isDense(i) ? loadGatedMlp(weights, c) : loadMoe(weights, c, experts),
         }),

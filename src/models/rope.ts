@@ -147,12 +147,15 @@ function llama3(p: RopeParameters): (frequency: number) => number {
   const factor = p.positive("factor");
   const low = p.positive("low_freq_factor", 1);
   const high = p.positive("high_freq_factor", 4);
-  if (high <= low) throw p.invalid("high_freq_factor", high, `more than low_freq_factor, ${low}`);
+  // Llama 4's are equal: nothing is interpolated.
+  if (high < low) {
+    throw p.invalid("high_freq_factor", high, `at least low_freq_factor, ${low}`);
+  }
   const original = p.positive("original_max_position_embeddings");
   return (frequency) => {
     const turns = original * frequency / (2 * Math.PI);
     if (turns < low) return frequency / factor;
-    if (turns > high) return frequency;
+    if (turns > high || low === high) return frequency;
     const smooth = (turns - low) / (high - low);
     return (1 - smooth) * frequency / factor + smooth * frequency;
   };

@@ -149,6 +149,9 @@ function ggufSettings(config: ConfigReader, layers: RopeLayers): Settings {
     const local = config.raw([undefined, "rope.freq_base_swa"]) ?? layers.slidingTheta;
     return { rope_theta: local ?? settings.rope_theta };
   }
+  // YaRN's factor has a key of its own; the other is LongRoPE's.
+  settings.attention_factor = config.raw([undefined, "rope.scaling.yarn_attn_factor"]) ??
+    settings.attention_factor;
   // Where attention's scale takes it up, sines and cosines keep their length.
   settings.mscale = settings.mscale_all_dim;
   // A factor without a type is of the days when there was but one type.

@@ -86,9 +86,13 @@ function routing(config: ConfigReader, defaultScores: "softmax" | "sigmoid") {
     topGroups: nGroups === 1
       ? 1
       : config.int(["topk_group", "expert_group_used_count"], { max: nGroups }),
-    // DeepSeek 2, whose scores are probabilities, leaves them as they are.
+    // DeepSeek 2, whose scores are probabilities, leaves them as they are. Its GGUF files, and those of its kin,
+    // have the key only where weights are normalised.
     normalize: (scores === "sigmoid" || config.isGguf) &&
-      config.boolean(["norm_topk_prob", "expert_weights_norm"], scores === "sigmoid"),
+      config.boolean(
+        ["norm_topk_prob", "expert_weights_norm"],
+        scores === "sigmoid" && config.modelType !== "deepseek2",
+      ),
   };
 }
 

@@ -33,11 +33,13 @@ export const smollm3: Family = {
   },
 };
 
-/** Which layers rotate queries and keys: those of a list, or all but every so many. */
+/** The layers that rotate queries and keys: those of a list, or all but every so many. */
 export function rotatedLayers(config: ConfigReader, nLayers: number): boolean[] {
   const key: Key = ["no_rope_layers", undefined];
+  const named = config.raw(key);
+  const isEmpty = Array.isArray(named) && named.length === 0;
   // Despite its name, 1 in this list means that the layer rotates.
-  const listed = config.perLayer(key, nLayers);
+  const listed = isEmpty ? undefined : config.perLayer(key, nLayers);
   const interval = config.int(["no_rope_layer_interval", undefined], { fallback: 4 });
   return Array.from(
     { length: nLayers },
@@ -45,13 +47,13 @@ export function rotatedLayers(config: ConfigReader, nLayers: number): boolean[] 
   );
 }
 
-/** `use_sliding_window` gives the layers without positions a window, unless `layer_types` says which. */
+/** Windows of the layers that `layer_types` names, else with `use_sliding_window` of those without positions. */
 function smolWindows(
   config: ConfigReader,
   rotates: readonly boolean[],
 ): readonly (number | undefined)[] {
-  if (!config.boolean(["use_sliding_window", undefined], false)) return [];
+  const hasTypes = config.raw(["layer_types", undefined]) !== undefined;
+  if (!hasTypes && !config.boolean(["use_sliding_window", undefined], false)) return [];
   const windows = slidingWindows(config, rotates.length, undefined);
-  if (config.raw(["layer_types", undefined]) !== undefined) return windows;
-  return windows.map((window, i) => rotates[i] ? undefined : window);
+  return windows.map((window, i) => rotates[i] && !hasTypes ? undefined : window);
 }

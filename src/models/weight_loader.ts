@@ -116,6 +116,12 @@ export class WeightLoader {
     return this.#find(name, suffix) !== undefined;
   }
 
+  /** True if there is a tensor of this shape. */
+  hasShape(name: TensorName, suffix: string, expected: readonly number[]): boolean {
+    const shape = this.#find(name, suffix)?.shape;
+    return shape?.length === expected.length && shape.every((size, i) => size === expected[i]);
+  }
+
   /** The shape of a tensor. */
   shape(name: TensorName): readonly number[] {
     return this.#require(name, "weight", undefined).shape;
@@ -172,6 +178,12 @@ export class WeightLoader {
   /** A weight of one row. */
   vector(name: TensorName, size: number, suffix = "weight"): Weight {
     return this.#map([{ tensor: this.#require(name, suffix, [size]) }], size);
+  }
+
+  /** A weight of one row that files hold as a vector or as a matrix of one row; `usual` is the common shape. */
+  row(name: TensorName, size: number, usual: readonly number[], suffix = "weight"): Weight {
+    const shape = [[size], [1, size]].find((shape) => this.hasShape(name, suffix, shape)) ?? usual;
+    return this.mapWhole(this.#require(name, suffix, shape), size);
   }
 
   /** A vector that may be absent. */

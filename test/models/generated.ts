@@ -12,8 +12,24 @@ interface Generated {
   >;
 }
 
-/** Every fourth of the logits behind a prompt. */
-export const generated = readJson<Generated>(join(import.meta.dirname ?? ".", "generated.json"));
+interface Published extends Generated {
+  readonly models: Readonly<
+    Record<string, {
+      readonly config: JsonObject;
+      /** Shapes by name; `{0,1}` stands for either number. */
+      readonly tensors: Readonly<Record<string, readonly number[]>>;
+      readonly logits: readonly number[];
+    }>
+  >;
+}
+
+const FOLDER = import.meta.dirname ?? ".";
+
+/** Every fourth of the logits after a prompt, of models with the tensors that forge asks for. */
+export const generated = readJson<Generated>(join(FOLDER, "generated.json"));
+
+/** The same of models with the tensors that published folders have, by `published.py`. */
+export const published = readJson<Published>(join(FOLDER, "published.json"));
 
 /** FNV-1a. */
 function hash(text: string): number {
@@ -42,12 +58,27 @@ function spread(name: string, shape: readonly number[]): readonly [number, numbe
   return [0.2, /norm|scale/.test(name) ? 1 : 0];
 }
 
-/** The tensors of a model, as a Hugging Face folder has them. */
+function filled(name: string, shape: readonly number[]): FloatTensor {
+  const [factor, offset] = spread(name, shape);
+  const count = shape.reduce((product, size) => product * size, 1);
+  const values = uniform(name, count).map((value) => value * factor + offset);
+  return { name, shape, values: Float32Array.from(values) };
+}
+
+/** The tensors of a model of `generated`, as forge asks for them. */
 export function generatedTensors(name: string, config: JsonObject): FloatTensor[] {
-  return wantedTensors({ name, config, type: "F32" }).map(({ name, shape }) => {
-    const [factor, offset] = spread(name, shape);
-    const count = shape.reduce((product, size) => product * size, 1);
-    const values = uniform(name, count).map((value) => value * factor + offset);
-    return { name, shape, values: Float32Array.from(values) };
-  });
+  return wantedTensors({ name, config, type: "F32" }).map(({ name, shape }) => filled(name, shape));
+}
+
+/** Names of which one pattern stands for several, as `layers.{0,1}.mlp` does. */
+function unfolded(pattern: string): string[] {
+  const [, start, numbers, end] = /^(.*?)\{([\d,]+)\}(.*)$/.exec(pattern) ?? [];
+  if (numbers === undefined) return [pattern];
+  return numbers.split(",").flatMap((number) => unfolded(`${start}${number}${end}`));
+}
+
+/** The tensors of a model of `published`, as its folder holds them. */
+export function publishedTensors(name: string): FloatTensor[] {
+  return Object.entries(published.models[name]!.tensors)
+    .flatMap(([pattern, shape]) => unfolded(pattern).map((name) => filled(name, shape)));
 }

@@ -99,7 +99,7 @@ Deno.test("hybrid models: layers of kinds that are not known, and tensors that a
   refusedModel(moe, "model.layers.0.input_layernorm.weight", "bad_model");
 });
 
-Deno.test("hybrid models: a GGUF file whose layers all guess ahead", () => {
+Deno.test("hybrid models: a GGUF file without a layer that predicts the next token", () => {
   const keys = {
     block_count: 2,
     nextn_predict_layers: 2,
@@ -117,6 +117,6 @@ Deno.test("hybrid models: a GGUF file whose layers all guess ahead", () => {
   assertThrows(
     () => findFamily(checkpoint).load(new ModelSource(new FakeBackend(), checkpoint)),
     ForgeError,
-    "fewer than the 2 layers",
+    `qwen35.nextn_predict_layers is "2"; expected a whole number from 0 to 1`,
   );
 });

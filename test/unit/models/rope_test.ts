@@ -296,7 +296,7 @@ Deno.test("what RoPE cannot use is named", () => {
     [{ rope_type: "linear" }, "factor is missing"],
     [{ rope_type: "linear", factor: -1 }, "factor", `"-1"`],
     [{ rope_type: 7 }, "rope_type", `"7"`, "text"],
-    [{ ...LLAMA3, high_freq_factor: 1 }, "high_freq_factor", "more than low_freq_factor, 1"],
+    [{ ...LLAMA3, high_freq_factor: 0.5 }, "high_freq_factor", "at least low_freq_factor, 1"],
     [{ ...LLAMA3, original_max_position_embeddings: null }, "original_max_position_embeddings"],
     [{ ...YARN, factor: 0 }, "factor", `"0"`],
     [{ ...YARN, truncate: "yes" }, "truncate", "true or false"],

@@ -1,0 +1,252 @@
+"""Writes published.json: tiny models in the spellings in which models are published, and what transformers computes.
+
+Each model is saved by transformers, its config.json and the layout of its tensors changed where publishers write them
+otherwise, and its weights replaced by a function of their names, which published.ts has too. What transformers then
+computes from that folder is the reference. Run with torch and transformers: python3 published.py
+"""
+
+import itertools
+import json
+import math
+import pathlib
+import re
+import tempfile
+
+import numpy as np
+import torch
+import transformers
+from safetensors import safe_open
+from safetensors.numpy import save_file
+
+PROMPT = [0, 5, 17, 33, 64, 9, 101, 77, 5, 17, 120, 3, 90, 42]
+
+TEXT = dict(
+    vocab_size=128, hidden_size=32, intermediate_size=48, num_hidden_layers=3, num_attention_heads=4,
+    num_key_value_heads=2, head_dim=8, max_position_embeddings=64, bos_token_id=0, eos_token_id=1,
+    pad_token_id=None, tie_word_embeddings=False,
+)
+EXPERTS = dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=20)
+VISION = dict(hidden_size=32, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2, image_size=28, patch_size=14)
+QWEN_VISION = dict(
+    hidden_size=32, intermediate_size=32, depth=1, num_heads=2, num_position_embeddings=16, out_hidden_size=32,
+    patch_size=14, spatial_merge_size=2, deepstack_visual_indexes=[0],
+)
+QWEN_VL_MOE = dict(
+    vision_config=QWEN_VISION,
+    text_config={
+        **TEXT, **EXPERTS, "num_hidden_layers": 2,
+        "rope_parameters": dict(rope_type="default", mrope_section=[2, 1, 1], rope_theta=10000.0),
+    },
+    image_token_id=100, video_token_id=100, vision_start_token_id=100, vision_end_token_id=100,
+)
+DELTA_NET = dict(
+    num_hidden_layers=4, head_dim=16, partial_rotary_factor=0.25, linear_num_key_heads=2, linear_num_value_heads=4,
+    linear_key_head_dim=8, linear_value_head_dim=8, linear_conv_kernel_dim=4, shared_expert_intermediate_size=24,
+)
+LATENT = dict(
+    n_routed_experts=4, num_experts_per_tok=2, moe_intermediate_size=16, n_shared_experts=1, first_k_dense_replace=1,
+    kv_lora_rank=16, q_lora_rank=24, qk_nope_head_dim=8, qk_rope_head_dim=4, v_head_dim=8, n_group=1, topk_group=1,
+    head_dim=4, num_key_value_heads=4,
+)
+SHARED_MOE = dict(num_local_experts=4, num_experts_per_tok=2, shared_intermediate_size=24)
+MULTIPLIERS = dict(
+    attention_multiplier=0.3, embedding_multiplier=2.0, residual_multiplier=0.5, logits_scaling=2.0
+)
+ERNIE_MOE = dict(moe_num_experts=4, moe_k=2, moe_intermediate_size=16, moe_num_shared_experts=2)
+
+
+def tied_at_the_top(config):
+    """As saved from a configuration whose text part says nothing of ties."""
+    del config["text_config"]["tie_word_embeddings"]
+
+
+def published_llama4(config):
+    """As Llama 4 Scout and Maverick are published."""
+    text = config["text_config"]
+    for key in ("rope_parameters", "layer_types", "attn_temperature_tuning"):
+        text.pop(key, None)
+    text.update(
+        rope_theta=500000.0,
+        rope_scaling=dict(
+            factor=16.0, low_freq_factor=1.0, high_freq_factor=1.0, original_max_position_embeddings=16,
+            rope_type="llama3",
+        ),
+        no_rope_layers=[],
+        attn_temperature_tuning=4,
+    )
+
+
+def columns_first(name, shape):
+    """Qwen3-VL-MoE as published, which transformers 5 turns round when it saves."""
+    return [shape[0], shape[2], shape[1]] if ".mlp.experts." in name else shape
+
+
+def model(model_type, config, change=None, layout=None):
+    return dict(model_type=model_type, config=config, change=change, layout=layout)
+
+
+MODELS = {
+    "internvl, tied at the top only": model(
+        "internvl",
+        dict(
+            vision_config={**VISION, "model_type": "internvl_vision", "image_size": [28, 28], "patch_size": [14, 14]},
+            text_config={**TEXT, "model_type": "qwen3", "num_hidden_layers": 2}, tie_word_embeddings=True,
+        ),
+        tied_at_the_top,
+    ),
+    "qwen3_vl_moe as transformers 5 saves it": model("qwen3_vl_moe", QWEN_VL_MOE),
+    "qwen3_vl_moe as published": model("qwen3_vl_moe", QWEN_VL_MOE, layout=columns_first),
+    "voxtral as transformers 5 saves it": model(
+        "voxtral",
+        dict(
+            audio_config={**VISION, "model_type": "voxtral_encoder"},
+            text_config={**TEXT, "model_type": "llama", "num_hidden_layers": 2}, audio_token_id=100,
+        ),
+    ),
+    "llama4 as published": model(
+        "llama4",
+        dict(
+            vision_config={
+                **VISION, "vision_output_dim": 32, "projector_input_dim": 32, "projector_output_dim": 32,
+            },
+            text_config={
+                **TEXT, "num_hidden_layers": 4, "intermediate_size": 16, "intermediate_size_mlp": 48,
+                "num_local_experts": 4, "num_experts_per_tok": 1, "interleave_moe_layer_step": 2,
+            },
+        ),
+        published_llama4,
+    ),
+    "cohere with norms of heads": model("cohere", {**TEXT, "tie_word_embeddings": True, "use_qk_norm": True}),
+    "ernie4_5 with biases": model("ernie4_5", {**TEXT, "use_bias": True}),
+    "ernie4_5_moe with biases": model("ernie4_5_moe", {**TEXT, **ERNIE_MOE, "use_bias": True}),
+    "granitemoeshared": model("granitemoeshared", {**TEXT, **SHARED_MOE, **MULTIPLIERS}),
+    "hunyuan_v1_dense with YaRN": model(
+        "hunyuan_v1_dense",
+        {
+            **TEXT, "rms_norm_eps": 1e-3,
+            "rope_parameters": dict(
+                rope_type="yarn", factor=4.0, original_max_position_embeddings=16, rope_theta=10000.0
+            ),
+        },
+    ),
+    "llama with biases of the MLP": model("llama", {**TEXT, "mlp_bias": True}),
+    "llama with YaRN's attention factor": model(
+        "llama",
+        {
+            **TEXT,
+            "rope_parameters": dict(
+                rope_type="yarn", factor=4.0, original_max_position_embeddings=16, rope_theta=10000.0,
+                attention_factor=1.7,
+            ),
+        },
+    ),
+    "qwen3 with biases": model("qwen3", {**TEXT, "attention_bias": True}),
+    "qwen3_moe with biases": model("qwen3_moe", {**TEXT, **EXPERTS, "attention_bias": True}),
+    "smollm3 with windows but without use_sliding_window": model(
+        "smollm3",
+        {
+            **TEXT, "sliding_window": 4, "use_sliding_window": False,
+            "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+        },
+    ),
+    "qwen2_moe": model("qwen2_moe", {**TEXT, **EXPERTS, "shared_expert_intermediate_size": 24}),
+    "qwen3_next": model("qwen3_next", {**TEXT, **EXPERTS, **DELTA_NET}),
+    "qwen3_5_moe_text": model("qwen3_5_moe_text", {**TEXT, **EXPERTS, **DELTA_NET}),
+    "ernie4_5_moe": model("ernie4_5_moe", {**TEXT, **ERNIE_MOE}),
+    "glm4": model("glm4", {**TEXT, "attention_bias": True}),
+    "glm4_moe_lite": model("glm4_moe_lite", {**TEXT, **LATENT}),
+    "glm4_moe_lite, weights of experts as they are": model(
+        "glm4_moe_lite", {**TEXT, **LATENT, "norm_topk_prob": False}
+    ),
+}
+
+
+def fnv1a(text):
+    value = 0x811C9DC5
+    for char in text:
+        value = (value ^ ord(char)) * 0x01000193 & 0xFFFFFFFF
+    return value
+
+
+def values(name, shape):
+    """Numbers of a tensor, as generated.ts makes them."""
+    count = math.prod(shape)
+    x = np.arange(count, dtype=np.uint32) * np.uint32(0x9E3779B9) + np.uint32(fnv1a(name))
+    x = (x ^ (x >> np.uint32(16))) * np.uint32(0x85EBCA6B)
+    x = (x ^ (x >> np.uint32(13))) * np.uint32(0xC2B2AE35)
+    uniform = ((x ^ (x >> np.uint32(16))) >> np.uint32(8)).astype(np.float64) / 2**23 - 1
+    if len(shape) > 1:
+        factor, offset = 1.8 / math.sqrt(shape[-1]), 0
+    else:
+        factor, offset = 0.2, 1 if re.search("norm|scale", name) else 0
+    return (uniform * factor + offset).astype(np.float32).reshape(shape)
+
+
+def folded(shapes):
+    """Shapes by name, names that differ in numbers as one: `layers.{0,1}.mlp`."""
+    groups = {}
+    for name, shape in shapes.items():
+        parts = re.split(r"(?<=\.)(\d+)(?=\.)", name)
+        groups.setdefault((tuple(parts[::2]), tuple(shape)), []).append(tuple(map(int, parts[1::2])))
+    result = {}
+    for (texts, shape), numbers in groups.items():
+        for first in sorted({each[:1] for each in numbers}):
+            own = [each for each in numbers if each[:1] == first]
+            lists = [sorted(set(places)) for places in zip(*own)]
+            assert sorted(own) == list(itertools.product(*lists)) or not lists
+            name = texts[0] + "".join(
+                "{" + ",".join(map(str, places)) + "}" + text for places, text in zip(lists, texts[1:])
+            )
+            result[name] = list(shape)
+    return merged_layers(result)
+
+
+def merged_layers(shapes):
+    """Joins the entries of several layers that are otherwise the same."""
+    groups = {}
+    for name, shape in shapes.items():
+        first = re.search(r"\{(\d+)\}", name)
+        key = (name.replace(first[0], "{#}", 1) if first else name, tuple(shape))
+        groups.setdefault(key, []).append(first[1] if first else "")
+    return {name.replace("{#}", "{" + ",".join(layers) + "}", 1): list(shape)
+            for (name, shape), layers in groups.items()}
+
+
+def made(entry):
+    config = transformers.CONFIG_MAPPING[entry["model_type"]](**entry["config"])
+    auto = transformers.AutoModelForMultimodalLM if hasattr(config, "text_config") else transformers.AutoModelForCausalLM
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder)
+        auto.from_config(config).float().save_pretrained(path)
+        saved = json.loads((path / "config.json").read_text())
+        if entry["change"]:
+            entry["change"](saved)
+            # transformers 5 wants a boolean, where Llama 4 is published with a number.
+            text = json.dumps(saved).replace('"attn_temperature_tuning": 4', '"attn_temperature_tuning": true')
+            (path / "config.json").write_text(text)
+        with safe_open(path / "model.safetensors", "pt") as file:
+            shapes = {name: list(file.get_slice(name).get_shape()) for name in file.keys()}
+        if entry["layout"]:
+            shapes = {name: entry["layout"](name, shape) for name, shape in shapes.items()}
+        tensors = {name: values(name, shape) for name, shape in shapes.items()}
+        save_file(tensors, path / "model.safetensors", metadata={"format": "pt"})
+        loaded, info = auto.from_pretrained(
+            path, attn_implementation="eager", dtype=torch.float32, output_loading_info=True
+        )
+        assert not info["missing_keys"] and not info["unexpected_keys"], info
+        with torch.no_grad():
+            logits = loaded.eval()(input_ids=torch.tensor([PROMPT]), use_cache=False).logits[0, -1]
+    return dict(
+        config=saved, tensors=folded(shapes), logits=[float(f"{value:.7g}") for value in logits[::4].tolist()]
+    )
+
+
+if __name__ == "__main__":
+    transformers.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    torch.manual_seed(0)
+    made_with = f"transformers {transformers.__version__}, torch {torch.__version__}, float32, eager attention; " \
+        "every fourth of the logits after the prompt"
+    models = {name: made(entry) for name, entry in MODELS.items()}
+    result = dict(made_with=made_with, prompt_ids=PROMPT, models=models)
+    pathlib.Path(__file__).with_name("published.json").write_text(json.dumps(result) + "\n")
