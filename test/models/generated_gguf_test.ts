@@ -7,13 +7,15 @@ import { float32Tensor } from "../../src/formats/tensor_data.ts";
 import { syntheticTokenizer } from "../../src/bench/synthetic_tokenizer.ts";
 import { load } from "../../src/mod.ts";
 import { TempFolder } from "../support/temp_folder.ts";
-import { generated, generatedTensors } from "./generated.ts";
+import { generated, generatedTensors, published, publishedTensors } from "./generated.ts";
 import { assertClose } from "./reference_check.ts";
-import type { FloatTensor } from "./tiny_gguf.ts";
+import { type FloatTensor, splitKeysAndValues } from "./tiny_gguf.ts";
 
 interface Converted {
-  /** In `generated.json`. */
+  /** A model of `published.json`, or of `generated.json`. */
   readonly model: string;
+  /** What the file is like, where a model is converted in several ways. */
+  readonly form?: string;
   readonly architecture: string;
   readonly settings: Readonly<Record<string, GgufField>>;
   /** What becomes of a tensor but for its name; experts are gathered by themselves. */
@@ -22,6 +24,30 @@ interface Converted {
 
 /** Parts of names, in the order in which they are looked for. */
 const NAMES: readonly (readonly [huggingFace: string, gguf: string])[] = [
+  ["post_self_attn_layernorm", "post_attention_norm"],
+  ["post_mlp_layernorm", "post_ffw_norm"],
+  ["self_attn.q_norm", "attn_q_norm"],
+  ["self_attn.k_norm", "attn_k_norm"],
+  ["self_attn.q_a_proj", "attn_q_a"],
+  ["self_attn.q_a_layernorm", "attn_q_a_norm"],
+  ["self_attn.q_b_proj", "attn_q_b"],
+  ["self_attn.kv_a_proj_with_mqa", "attn_kv_a_mqa"],
+  ["self_attn.kv_a_layernorm", "attn_kv_a_norm"],
+  ["mlp.gate.e_score_correction_bias", "exp_probs_b.bias"],
+  ["mlp.shared_expert_gate.", "ffn_gate_inp_shexp."],
+  ["mlp.shared_expert.gate_proj", "ffn_gate_shexp"],
+  ["mlp.shared_expert.up_proj", "ffn_up_shexp"],
+  ["mlp.shared_expert.down_proj", "ffn_down_shexp"],
+  ["mlp.gate_up_proj", "ffn_up"],
+  ["block_sparse_moe.router.layer", "ffn_gate_inp"],
+  ["block_sparse_moe.output_linear", "ffn_down_exps"],
+  ["shared_mlp.output_linear", "ffn_down_shexp"],
+  ["linear_attn.in_proj_ba", "ssm_ba"],
+  ["linear_attn.conv1d", "ssm_conv1d"],
+  ["linear_attn.A_log", "ssm_a"],
+  ["linear_attn.dt_bias", "ssm_dt.bias"],
+  ["linear_attn.norm", "ssm_norm"],
+  ["linear_attn.out_proj", "ssm_out"],
   ["model.embed_tokens.", "token_embd."],
   ["model.embedding_norm.", "token_embd_norm."],
   ["model.norm.", "output_norm."],
@@ -92,15 +118,44 @@ function stackExperts(tensors: readonly FloatTensor[]): FloatTensor[] {
   return result;
 }
 
-/** Rows of a head in pairs of neighbours, where Hugging Face has the halves one behind the other. */
-function interleaved(tensor: FloatTensor, headDim: number): FloatTensor {
-  const cols = tensor.shape[1]!, half = headDim / 2;
+/** The same rows in another order: row `row` of a head is row `from(row)`. */
+function reordered(
+  tensor: FloatTensor,
+  headDim: number,
+  from: (row: number) => number,
+): FloatTensor {
+  const cols = tensor.shape[1] ?? 1;
   const values = tensor.values.map((_, i) => {
     const row = Math.floor(i / cols), inHead = row % headDim;
-    const from = row - inHead + (inHead % 2) * half + Math.floor(inHead / 2);
-    return tensor.values[from * cols + i % cols]!;
+    return tensor.values[(row - inHead + from(inHead)) * cols + i % cols]!;
   });
   return { ...tensor, values };
+}
+
+/** Rows of a head in pairs of neighbours, where Hugging Face has one half after the other. */
+function interleaved(tensor: FloatTensor, headDim: number): FloatTensor {
+  const half = headDim / 2;
+  return reordered(tensor, headDim, (row) => (row % 2) * half + Math.floor(row / 2));
+}
+
+/** The rotated rows of a head in halves, where Hugging Face has pairs of neighbours. */
+function halved(tensor: FloatTensor, headDim: number, rotated: number): FloatTensor {
+  const half = rotated / 2;
+  return reordered(tensor, headDim, (row) => {
+    return row >= rotated ? row : row < half ? 2 * row : 2 * (row - half) + 1;
+  });
+}
+
+/** Gate and up of each matrix of the dimension before the last, as tensors of their own. */
+function splitGateUp(tensor: FloatTensor, [gate, up]: readonly [string, string]): FloatTensor[] {
+  const [rows = 0, cols = 0] = tensor.shape.slice(-2);
+  const block = rows / 2 * cols;
+  const shape = [...tensor.shape.slice(0, -2), rows / 2, cols];
+  return [gate, up].map((name, part) => ({
+    name: tensor.name.replace(/(block_sparse_moe|shared_mlp)\.input_linear/, name),
+    shape,
+    values: tensor.values.filter((_, i) => Math.floor(i / block) % 2 === part),
+  }));
 }
 
 /** `[nExperts, cols, rows]` as tensors of some of the rows, `[nExperts, rows, cols]`. */
@@ -225,6 +280,236 @@ const FILES: readonly Converted[] = [
   },
 ];
 
+/** Sizes of `qwen3_next` in `published.json`. */
+const DELTA_NET = { keyHeads: 2, keyRows: 8, valueRows: 16 };
+
+/** Queries, keys and values of all heads in one matrix, gates in another, where Hugging Face has all by key head. */
+function splitByKind(tensor: FloatTensor): FloatTensor[] {
+  const cols = tensor.shape[1]!;
+  const { keyHeads, keyRows, valueRows } = DELTA_NET;
+  const step = 2 * (keyRows + valueRows);
+  const rowsOf = (first: number, count: number) =>
+    Array.from({ length: keyHeads }, (_, head) => {
+      const start = (head * step + first) * cols;
+      return [...tensor.values.subarray(start, start + count * cols)];
+    }).flat();
+  const make = (name: string, values: number[]) => ({
+    name: tensor.name.replace("linear_attn.in_proj_qkvz", name),
+    shape: [values.length / cols, cols],
+    values: Float32Array.from(values),
+  });
+  return [
+    make("attn_qkv", [
+      ...rowsOf(0, keyRows),
+      ...rowsOf(keyRows, keyRows),
+      ...rowsOf(2 * keyRows, valueRows),
+    ]),
+    make("attn_gate", rowsOf(2 * keyRows + valueRows, valueRows)),
+  ];
+}
+
+function asQwen3Next(tensor: FloatTensor): FloatTensor[] {
+  const { name, values } = tensor;
+  if (name.includes("in_proj_qkvz")) return splitByKind(tensor);
+  if (name.includes("conv1d")) return squeezed(tensor);
+  if (name.endsWith("A_log")) {
+    return [{
+      ...tensor,
+      values: values.map((value) => -Math.exp(value)),
+    }];
+  }
+  // The converter adds the 1 that RMSNorm adds to weights but for those inside of linear attention.
+  const isPlain = name.endsWith("norm.weight") && !name.includes("linear_attn");
+  const own = isPlain ? { ...tensor, values: values.map((value) => value + 1) } : tensor;
+  return [{
+    ...own,
+    name: name.replace("post_attention_layernorm", "post_attention_norm"),
+  }];
+}
+
+/** GLM-4.7-Flash, without the key of normalised weights. */
+const GLM_FLASH: Readonly<Record<string, GgufField>> = {
+  "attention.head_count_kv": ["u32", 1],
+  "attention.layer_norm_rms_epsilon": ["f32", 1e-5],
+  "attention.q_lora_rank": ["u32", 24],
+  "attention.kv_lora_rank": ["u32", 16],
+  "attention.key_length": ["u32", 20],
+  "attention.value_length": ["u32", 16],
+  "attention.key_length_mla": ["u32", 12],
+  "attention.value_length_mla": ["u32", 8],
+  "rope.dimension_count": ["u32", 4],
+  "rope.freq_base": ["f32", 10_000],
+  expert_count: ["u32", 4],
+  expert_used_count: ["u32", 2],
+  expert_feed_forward_length: ["u32", 16],
+  expert_shared_count: ["u32", 1],
+  expert_group_count: ["u32", 1],
+  expert_group_used_count: ["u32", 1],
+  expert_weights_scale: ["f32", 1.8],
+  expert_gating_func: ["u32", 2],
+  leading_dense_block_count: ["u32", 1],
+};
+
+function asGlmFlash(tensor: FloatTensor): FloatTensor[] {
+  const name = tensor.name.replace("self_attn.kv_b_proj", "attn_kv_b");
+  return splitKeysAndValues({ ...tensor, name }, { heads: 4, plain: 8, value: 8, rank: 16 });
+}
+
+/** Adds a layer after the last, which predicts the token after the next. */
+function withPredictor(tensor: FloatTensor): FloatTensor[] {
+  if (!tensor.name.startsWith("model.layers.2.")) return asGlmFlash(tensor);
+  const own = { ...tensor, name: tensor.name.replace("layers.2.", "layers.3.") };
+  const projection = { name: "blk.3.nextn.eh_proj.weight", shape: [32, 64] };
+  const extra = tensor.name.includes("input_layernorm")
+    ? [{ ...projection, values: new Float32Array(32 * 64) }]
+    : [];
+  return [...asGlmFlash(tensor), ...asGlmFlash(own), ...extra];
+}
+
+const GRANITE: Readonly<Record<string, GgufField>> = {
+  ...RMS,
+  "attention.layer_norm_rms_epsilon": ["f32", 1e-6],
+  "attention.scale": ["f32", 0.3],
+  embedding_scale: ["f32", 2],
+  residual_scale: ["f32", 0.5],
+  logit_scale: ["f32", 2],
+};
+
+const ERNIE_MOE: Readonly<Record<string, GgufField>> = {
+  ...RMS,
+  ...EXPERTS(4, 2),
+  expert_shared_count: ["u32", 2],
+  leading_dense_block_count: ["u32", 1],
+  interleave_moe_layer_step: ["u32", 1],
+  "rope.freq_base": ["f32", 500_000],
+};
+
+/** Files as the converter writes them since the folders of `published.json` have been published. */
+const PUBLISHED: readonly Converted[] = [
+  {
+    model: "qwen2_moe",
+    architecture: "qwen2moe",
+    settings: {
+      ...RMS,
+      ...EXPERTS(4, 2),
+      "attention.layer_norm_rms_epsilon": ["f32", 1e-6],
+      expert_feed_forward_length: ["u32", 20],
+      expert_shared_feed_forward_length: ["u32", 24],
+    },
+  },
+  {
+    model: "qwen3_next",
+    architecture: "qwen3next",
+    settings: {
+      ...RMS,
+      ...EXPERTS(4, 2),
+      block_count: ["u32", 4],
+      "attention.layer_norm_rms_epsilon": ["f32", 1e-6],
+      "attention.key_length": ["u32", 16],
+      "attention.value_length": ["u32", 16],
+      "rope.dimension_count": ["u32", 4],
+      expert_feed_forward_length: ["u32", 20],
+      expert_shared_feed_forward_length: ["u32", 24],
+      "ssm.conv_kernel": ["u32", 4],
+      "ssm.state_size": ["u32", 8],
+      "ssm.group_count": ["u32", 2],
+      "ssm.time_step_rank": ["u32", 4],
+      "ssm.inner_size": ["u32", 32],
+      full_attention_interval: ["u32", 4],
+    },
+    convert: asQwen3Next,
+  },
+  { model: "ernie4_5_moe", architecture: "ernie4_5-moe", settings: ERNIE_MOE },
+  { model: "ernie4_5_moe with biases", architecture: "ernie4_5-moe", settings: ERNIE_MOE },
+  {
+    model: "ernie4_5 with biases",
+    architecture: "ernie4_5",
+    settings: { ...RMS, "rope.freq_base": ["f32", 500_000] },
+  },
+  {
+    model: "cohere with norms of heads",
+    architecture: "command-r",
+    settings: {
+      ...RMS,
+      "attention.layer_norm_epsilon": ["f32", 1e-5],
+      "rope.freq_base": ["f32", 500_000],
+      "rope.scaling.type": ["string", "none"],
+      logit_scale: ["f32", 0.0625],
+    },
+  },
+  {
+    model: "granitemoeshared",
+    architecture: "granitemoe",
+    settings: {
+      ...GRANITE,
+      expert_count: ["u32", 4],
+      expert_used_count: ["u32", 2],
+      expert_shared_feed_forward_length: ["u32", 24],
+    },
+    convert: (tensor) => {
+      if (tensor.name.includes("block_sparse_moe.input_linear")) {
+        return splitGateUp(tensor, ["ffn_gate_exps", "ffn_up_exps"]);
+      }
+      if (tensor.name.includes("shared_mlp.input_linear")) {
+        return splitGateUp(tensor, ["ffn_gate_shexp", "ffn_up_shexp"]);
+      }
+      return [/[qk]_proj/.test(tensor.name) ? interleaved(tensor, HEAD_DIM) : tensor];
+    },
+  },
+  {
+    model: "glm4",
+    architecture: "glm4",
+    settings: {
+      ...RMS,
+      "attention.layer_norm_rms_epsilon": ["f32", 1.5625e-7],
+      "rope.dimension_count": ["u32", 4],
+    },
+  },
+  {
+    model: "glm4",
+    form: "of a multimodal model",
+    architecture: "glm4",
+    settings: {
+      ...RMS,
+      "attention.layer_norm_rms_epsilon": ["f32", 1.5625e-7],
+      "rope.dimension_count": ["u32", 4],
+      "rope.dimension_sections": ["array", "i32", [1, 1, 0, 0]],
+    },
+    convert: (tensor) => [/[qk]_proj/.test(tensor.name) ? halved(tensor, HEAD_DIM, 4) : tensor],
+  },
+  {
+    model: "glm4_moe_lite",
+    form: "with a layer that predicts further tokens",
+    architecture: "deepseek2",
+    settings: {
+      ...GLM_FLASH,
+      expert_weights_norm: ["bool", true],
+      block_count: ["u32", 4],
+      nextn_predict_layers: ["u32", 1],
+    },
+    convert: withPredictor,
+  },
+  {
+    model: "glm4_moe_lite, weights of experts as they are",
+    architecture: "deepseek2",
+    settings: GLM_FLASH,
+    convert: asGlmFlash,
+  },
+  {
+    model: "llama with YaRN's attention factor",
+    architecture: "llama",
+    settings: {
+      ...RMS,
+      "attention.layer_norm_rms_epsilon": ["f32", 1e-6],
+      "rope.scaling.type": ["string", "yarn"],
+      "rope.scaling.factor": ["f32", 4],
+      "rope.scaling.original_context_length": ["u32", 16],
+      "rope.scaling.yarn_attn_factor": ["f32", 1.7],
+    },
+    convert: (tensor) => [/[qk]_proj/.test(tensor.name) ? interleaved(tensor, HEAD_DIM) : tensor],
+  },
+];
+
 function asItIs(tensor: FloatTensor): FloatTensor[] {
   return [tensor];
 }
@@ -240,12 +525,20 @@ const SETTINGS: Readonly<Record<string, GgufField>> = {
   vocab_size: ["u32", 128],
 };
 
-for (const { model: name, architecture, settings, convert = asItIs } of FILES) {
-  Deno.test(`${name} as a GGUF file made here agrees with transformers`, async () => {
+interface Source {
+  readonly logits: readonly number[];
+  readonly tensors: () => readonly FloatTensor[];
+}
+
+function check(
+  { model, form, architecture, settings, convert = asItIs }: Converted,
+  source: Source,
+) {
+  const what = form === undefined ? model : `${model} ${form}`;
+  Deno.test(`${what} as a GGUF file made here agrees with transformers`, async () => {
     using folder = new TempFolder();
-    const { config, logits } = generated.models[name]!;
-    const tensors = stackExperts(generatedTensors(name, config)).flatMap(convert).map(renamed)
-      .map(({ name, shape, values }) => float32Tensor(name, shape, values));
+    const tensors = stackExperts(source.tensors()).flatMap(convert).map(renamed)
+      .map(({ name, shape, values }) => float32Tensor(name, shape, Float32Array.from(values)));
     const named = Object.entries({ ...SETTINGS, ...settings })
       .map(([key, field]) => [`${architecture}.${key}`, field]);
     const metadata = {
@@ -254,8 +547,17 @@ for (const { model: name, architecture, settings, convert = asItIs } of FILES) {
       ...syntheticTokenizer(128),
     };
     const path = folder.write("model.gguf", encodeGguf({ metadata, tensors }));
-    await using model = await load(path, { device: "reference", kvType: "F32" });
-    const last = await model.logits(Int32Array.from(generated.prompt_ids));
-    assertClose(last.filter((_, i) => i % 4 === 0), logits, 1e-5);
+    await using loaded = await load(path, { device: "reference", kvType: "F32" });
+    const last = await loaded.logits(Int32Array.from(generated.prompt_ids));
+    assertClose(last.filter((_, i) => i % 4 === 0), source.logits, 1e-5);
   });
+}
+
+for (const file of FILES) {
+  const { config, logits } = generated.models[file.model]!;
+  check(file, { logits, tensors: () => generatedTensors(file.model, config) });
+}
+for (const file of PUBLISHED) {
+  const { logits } = published.models[file.model]!;
+  check(file, { logits, tensors: () => publishedTensors(file.model) });
 }

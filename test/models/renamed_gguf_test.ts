@@ -6,7 +6,7 @@ import type { GgufField } from "../../src/formats/gguf_writer.ts";
 import type { LoadOptions } from "../../src/mod.ts";
 import { sharedAvailable, sharedPath } from "../support/shared.ts";
 import { assertMatchesReference, readJson, type Reference } from "./reference_check.ts";
-import { type FloatTensor, TinyGguf } from "./tiny_gguf.ts";
+import { type FloatTensor, splitKeysAndValues, TinyGguf } from "./tiny_gguf.ts";
 
 interface Renamed {
   readonly name: string;
@@ -63,25 +63,6 @@ function stackExperts(nExperts: number): (tensor: FloatTensor) => readonly Float
 
 const HEADS = 4, PLAIN = 16, VALUE = 16, RANK = 32;
 
-/** Keys and values apart, the matrices of keys transposed. */
-function splitKeysAndValues(tensor: FloatTensor): readonly FloatTensor[] {
-  if (!tensor.name.includes("attn_kv_b")) return [tensor];
-  const step = (PLAIN + VALUE) * RANK;
-  const at = (head: number, row: number, col: number) =>
-    tensor.values[head * step + row * RANK + col]!;
-  const make = (kind: string, shape: readonly number[], read: typeof at): FloatTensor => {
-    const [, rows = 0, cols = 0] = shape;
-    const values = Float32Array.from({ length: HEADS * rows * cols }, (_, i) => {
-      return read(Math.floor(i / (rows * cols)), Math.floor(i / cols) % rows, i % cols);
-    });
-    return { name: tensor.name.replace("kv_b", kind), shape, values };
-  };
-  return [
-    make("k_b", [HEADS, RANK, PLAIN], (head, row, col) => at(head, col, row)),
-    make("v_b", [HEADS, VALUE, RANK], (head, row, col) => at(head, PLAIN + row, col)),
-  ];
-}
-
 const DEEPSEEK: Readonly<Record<string, GgufField>> = {
   "attention.head_count_kv": ["u32", HEADS],
   "attention.kv_lora_rank": ["u32", RANK],
@@ -130,7 +111,10 @@ const FILES: readonly Renamed[] = [
     },
     convert: () => {
       const stack = stackExperts(4);
-      return (tensor) => stack(tensor).map(renamed).map(deepseekNames).flatMap(splitKeysAndValues);
+      return (tensor) =>
+        stack(tensor).map(renamed).map(deepseekNames).flatMap((tensor) =>
+          splitKeysAndValues(tensor, { heads: HEADS, plain: PLAIN, value: VALUE, rank: RANK })
+        );
     },
   },
   {

@@ -96,6 +96,34 @@ export class TinyGguf implements Disposable {
   }
 }
 
+/** Sizes of latent attention. */
+export interface LatentSizes {
+  readonly heads: number;
+  /** Elements of a head's key that are not rotated, and of its value. */
+  readonly plain: number;
+  readonly value: number;
+  readonly rank: number;
+}
+
+/** `attn_kv_b` as newer GGUF files have it: matrices of keys and of values, those of keys transposed. */
+export function splitKeysAndValues(tensor: FloatTensor, sizes: LatentSizes): FloatTensor[] {
+  if (!tensor.name.includes("attn_kv_b")) return [tensor];
+  const { heads, plain, value, rank } = sizes;
+  const step = (plain + value) * rank;
+  const at = (head: number, row: number, col: number) =>
+    tensor.values[head * step + row * rank + col]!;
+  const make = (kind: string, [rows, cols]: readonly [number, number], read: typeof at) => {
+    const values = Float32Array.from({ length: heads * rows * cols }, (_, i) => {
+      return read(Math.floor(i / (rows * cols)), Math.floor(i / cols) % rows, i % cols);
+    });
+    return { name: tensor.name.replace("kv_b", kind), shape: [heads, rows, cols], values };
+  };
+  return [
+    make("k_b", [rank, plain], (head, row, col) => at(head, col, row)),
+    make("v_b", [value, rank], (head, row, col) => at(head, plain + row, col)),
+  ];
+}
+
 /** The tensors of a file in F32. */
 export function readTensors(path: string): FloatTensor[] {
   const file = Deno.readFileSync(path);
