@@ -11,7 +11,7 @@ export class WaitingLine {
   readonly #reach: number;
   readonly #line: Sequence[] = [];
 
-  /** @param reach how many are looked at to find one whose turn it is */
+  /** @param reach how many that follow another sequence are passed over, each after a comparison of tokens */
   constructor(cache: PrefixCache, reach: number) {
     this.#cache = cache;
     this.#reach = reach;
@@ -34,18 +34,21 @@ export class WaitingLine {
   }
 
   /**
-   * The first that can begin. One that shares tokens with a sequence that is computing them waits until
-   * it can have their pages; nobody waits for one that has nothing to compute.
+   * The first sequence that can begin. One that shares tokens with a sequence that is computing them
+   * waits until it can have their pages. Sequences paused by slow readers are passed over, however many.
    */
   next(active: readonly Sequence[]): Sequence | undefined {
-    for (let i = 0; i < Math.min(this.#reach, this.#line.length);) {
+    let following = 0;
+    for (let i = 0; i < this.#line.length && following < this.#reach;) {
       const sequence = this.#line[i]!;
       if (sequence.task.isEnded) {
         this.#line.splice(i, 1);
         continue;
       }
-      if (sequence.isReady && !this.#isFollowing(sequence, active)) return sequence;
       i++;
+      if (!sequence.isReady) continue;
+      if (!this.#isFollowing(sequence, active)) return sequence;
+      following++;
     }
     return undefined;
   }

@@ -4,6 +4,7 @@ import {
   generate,
   type GenerationEnd,
   type GenerationRequest,
+  type Piece,
 } from "../../../src/engine/generate.ts";
 import { Scheduler } from "../../../src/engine/scheduler.ts";
 import { StepPace } from "../../../src/engine/step_pace.ts";
@@ -228,6 +229,27 @@ Deno.test("a reader that waits for another answer does not keep it from the page
     assertEquals((await bench.tell(inner, 30)).tokens, fakeAnswer(inner, 30));
   }
   assertEquals(tokens, fakeAnswer(outer, 40));
+  await bench.end();
+});
+
+Deno.test("paused sequences that fill the front of the waiting line keep no other from its turn", async () => {
+  // Each holds 9 pages or more once its reader is that far behind, so that nearly all are preempted.
+  const bench = new Bench({ nPages: 20, maxSequences: 2 });
+  const unread = Array.from(
+    { length: 12 },
+    (_, i) => generate(bench.scheduler, noTokenizer, fakeRequest(prompt(2, 20 * i), 60)),
+  );
+  const first = await Promise.all(unread.map((pieces) => pieces.next()));
+  assertEquals(first.length, 12);
+  await bench.scheduler.idle();
+  const { tokens: told } = await bench.tell(prompt(8, 500), 6);
+  assertEquals(told, fakeAnswer(prompt(8, 500), 6));
+  // The unread answers go on unharmed.
+  for (const [i, pieces] of unread.entries()) {
+    const tokens = [(first[i]!.value as Piece).token];
+    for await (const { token } of pieces) if (token !== undefined) tokens.push(token);
+    assertEquals(tokens, fakeAnswer(prompt(2, 20 * i), 60));
+  }
   await bench.end();
 });
 
