@@ -10,6 +10,8 @@ const HEX_DIGITS: Readonly<Record<string, number>> = { x: 2, u: 4, U: 8 };
 export class EbnfLexer {
   readonly #chars: readonly string[];
   #at = 0;
+  /** A place that was asked about, and its line. */
+  #counted = { at: 0, line: 1 };
 
   constructor(source: string) {
     this.#chars = Array.from(source.toWellFormed());
@@ -22,8 +24,11 @@ export class EbnfLexer {
 
   /** The number of the line that is being read, from 1. */
   get line(): number {
-    let line = 1;
-    for (let i = 0; i < this.#at; i++) if (this.#chars[i] === "\n") line++;
+    // Every reference has its line: characters that were counted before are not counted again.
+    let { at, line } = this.#counted;
+    if (at > this.#at) [at, line] = [0, 1];
+    for (; at < this.#at; at++) if (this.#chars[at] === "\n") line++;
+    this.#counted = { at, line };
     return line;
   }
 

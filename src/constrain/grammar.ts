@@ -45,13 +45,18 @@ export function automaton(texts: Automaton, spelling: SpellingName = "plain"): E
   return isEmpty(texts) ? choice() : { kind: "automaton", texts, spelling };
 }
 
-/** Whether an expression can be empty, when some rules can. */
+/** True if a text or an automaton can be empty. */
+export function isNullableLeaf(leaf: Expression): boolean {
+  if (leaf.kind === "text") return leaf.text === "";
+  return leaf.kind === "automaton" && canBeEmpty(leaf.texts, SPELLINGS[leaf.spelling]);
+}
+
+/** True if an expression can be empty, when some rules can. */
 export function isNullable(expression: Expression, rules: ReadonlySet<number>): boolean {
   switch (expression.kind) {
     case "text":
-      return expression.text === "";
     case "automaton":
-      return canBeEmpty(expression.texts, SPELLINGS[expression.spelling]);
+      return isNullableLeaf(expression);
     case "rule":
       return rules.has(expression.rule);
     case "sequence":
@@ -128,27 +133,55 @@ export function rulesOf(expression: Expression): number[] {
 }
 
 /**
- * The rules for which something holds that follows from the rules they refer to: the smallest set that
- * `holds` confirms.
+ * The rules for which something holds that follows from their parts: of a sequence it must hold for all
+ * items, of a choice for one option. The smallest such set, found in time linear in the grammar's size.
+ *
+ * @param holds decides for texts and automata
  */
 export function rulesWhere(
   grammar: Grammar,
-  holds: (body: Expression, known: ReadonlySet<number>) => boolean,
+  holds: (leaf: Expression) => boolean,
 ): ReadonlySet<number> {
-  const users = new Map<number, number[]>();
-  grammar.bodies.forEach((body, rule) => {
-    for (const used of new Set(rulesOf(body))) {
-      const list = users.get(used);
-      if (list === undefined) users.set(used, [rule]);
-      else list.push(rule);
-    }
-  });
   const known = new Set<number>();
-  const waiting = grammar.bodies.map((_, rule) => rule);
-  for (let rule = waiting.pop(); rule !== undefined; rule = waiting.pop()) {
-    if (known.has(rule) || !holds(grammar.bodies[rule]!, known)) continue;
-    known.add(rule);
-    for (const user of users.get(rule) ?? []) waiting.push(user);
+  const uses = new Map<number, Part[]>();
+  const met: Part[] = [];
+  const add = (expression: Expression, parent: Part | undefined, rule: number) => {
+    const part = { parent, rule, lacking: 1 };
+    switch (expression.kind) {
+      case "rule": {
+        const list = uses.get(expression.rule);
+        if (list === undefined) uses.set(expression.rule, [part]);
+        else list.push(part);
+        break;
+      }
+      case "sequence":
+        part.lacking = expression.items.length;
+        if (part.lacking === 0) met.push(part);
+        for (const item of expression.items) add(item, part, rule);
+        break;
+      case "choice":
+        for (const option of expression.options) add(option, part, rule);
+        break;
+      default:
+        if (holds(expression)) met.push(part);
+    }
+  };
+  grammar.bodies.forEach((body, rule) => add(body, undefined, rule));
+  for (let part = met.pop(); part !== undefined; part = met.pop()) {
+    const { parent, rule } = part;
+    if (parent !== undefined) {
+      if (--parent.lacking === 0) met.push(parent);
+    } else if (!known.has(rule)) {
+      known.add(rule);
+      for (const use of uses.get(rule) ?? []) met.push(use);
+    }
   }
   return known;
+}
+
+/** A part of a rule's body, and how many of its own parts are still needed for it to hold. */
+interface Part {
+  readonly parent: Part | undefined;
+  readonly rule: number;
+  lacking: number;
 }

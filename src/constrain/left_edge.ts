@@ -1,7 +1,13 @@
 import { ForgeError } from "../errors.ts";
 import { quoteList } from "../formats/quote.ts";
 import { ByteAutomaton } from "./automata/byte_automaton.ts";
-import { type Expression, type Grammar, isNullable, rulesWhere } from "./grammar.ts";
+import {
+  type Expression,
+  type Grammar,
+  isNullable,
+  isNullableLeaf,
+  rulesWhere,
+} from "./grammar.ts";
 import { SPELLINGS } from "./automata/spelling.ts";
 
 /** What texts can begin with. */
@@ -12,7 +18,7 @@ export class LeftEdge {
 
   constructor(grammar: Grammar) {
     this.#grammar = grammar;
-    this.nullable = rulesWhere(grammar, isNullable);
+    this.nullable = rulesWhere(grammar, isNullableLeaf);
   }
 
   /**

@@ -13,6 +13,8 @@ export const LIMITS = {
   values: 10_000,
   /** How deep groups, subschemas and values may nest. */
   depth: 64,
+  /** How deep the arrays and objects of a schema's JSON may nest. */
+  nesting: 256,
   /** The value of `minLength` and `maxLength`. */
   length: 65_536,
   /** Positions of one pattern, its repeats written out. */

@@ -14,7 +14,7 @@ export interface PrunedGrammar {
  * @throws {ForgeError} `usage` when no text is left
  */
 export function prune(grammar: Grammar, root: Expression): PrunedGrammar {
-  const finite = rulesWhere(grammar, isFinite);
+  const finite = rulesWhere(grammar, () => true);
   const kept = withoutEndless(root, finite);
   if (kept === undefined) {
     throw new ForgeError(

@@ -1,5 +1,6 @@
 import { ForgeError } from "../errors.ts";
 import type { JsonValue } from "../formats/json.ts";
+import { LIMITS, tooLarge } from "./limits.ts";
 import type { ConstraintScope } from "./scope.ts";
 
 /** A JSON schema, as parsed JSON. */
@@ -72,6 +73,7 @@ export function constraintName(options: ConstraintOptions): string | undefined {
 
 /** The schema as JSON has it: what JSON cannot hold is not taken over silently. */
 function jsonValue(schema: unknown): JsonValue {
+  checkNesting(schema);
   let text: string | undefined;
   try {
     text = JSON.stringify(schema);
@@ -81,6 +83,21 @@ function jsonValue(schema: unknown): JsonValue {
   }
   if (text === undefined) throw wrongType("jsonSchema", schema, "an object, true or false");
   return JSON.parse(text);
+}
+
+/** Refuses what nests too deeply to be read by recursion, or holds itself. */
+function checkNesting(schema: unknown): void {
+  let level: unknown[] = [schema];
+  for (let depth = 0; level.length > 0; depth++) {
+    if (depth > LIMITS.nesting) {
+      throw tooLarge(`the schema nests deeper than ${LIMITS.nesting} levels`);
+    }
+    level = level.flatMap((value) =>
+      typeof value === "object" && value !== null
+        ? Object.values(value).filter((inner) => typeof inner === "object" && inner !== null)
+        : []
+    );
+  }
 }
 
 function wrongType(name: string, value: unknown, valid: string): ForgeError {

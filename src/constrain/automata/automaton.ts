@@ -115,6 +115,7 @@ function product(
 ): Automaton {
   const classes: CharSet[] = [];
   const symbols: [number, number][] = [];
+  countSteps(a.classes.length * b.classes.length);
   a.classes.forEach((left, i) =>
     b.classes.forEach((right, j) => {
       const both = intersection(left, right);

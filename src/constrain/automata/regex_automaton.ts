@@ -43,11 +43,15 @@ interface Node {
 
 const MATCH = 0;
 
+/** Steps that the smallest automaton costs. */
+const BUILD_STEPS = 300;
+
 function build(regex: Regex): Automaton {
   const nodes: Node[] = [{ label: undefined, out: [] }];
   const begin = compile(regex, MATCH, nodes);
   const sets = nodes.flatMap(({ label }) => Array.isArray(label) ? [label] : []);
   const classes = partition(sets);
+  countSteps(BUILD_STEPS + sets.length * classes.length);
   // Which classes each node takes: an array indexed by class.
   const takes = nodes.map(({ label }) =>
     Array.isArray(label) ? classes.map((c) => intersection(c, label).length > 0) : []

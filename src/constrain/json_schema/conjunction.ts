@@ -26,14 +26,22 @@ export function namedValues(reader: SchemaReader, schemas: Conjunction): JsonVal
       ...(value === undefined ? [] : [[value]]),
     ];
   });
-  const [first, ...rest] = lists.map((list) => list.map((value) => JSON.stringify(sorted(value))));
+  const [first, ...rest] = lists;
   if (first === undefined) return undefined;
-  const kept = first.map((key) => rest.every((list) => list.includes(key)));
+  const others = rest.map((list) => new Set(list.map(canonicalText)));
   const types = declaredTypes(reader, schemas);
-  return lists[0]!.filter((value, i) => kept[i] && types.some((type) => isOfType(value, type)));
+  return first.filter((value) =>
+    types.some((type) => isOfType(value, type)) &&
+    others.every((texts) => texts.has(canonicalText(value)))
+  );
 }
 
-/** A value with the keys of its objects in order, so that equal values have equal texts. */
+/** A text that is the same for equal values, whatever the order of their keys. */
+export function canonicalText(value: JsonValue): string {
+  return JSON.stringify(sorted(value));
+}
+
+/** A value with the keys of its objects in order. */
 function sorted(value: JsonValue): JsonValue {
   if (Array.isArray(value)) return value.map(sorted);
   if (typeof value !== "object" || value === null) return value;

@@ -1,6 +1,7 @@
-import { intersect, isEmpty } from "../automata/automaton.ts";
-import { checkLimit, LIMITS } from "../limits.ts";
+import { type Automaton, intersect, isEmpty } from "../automata/automaton.ts";
+import { checkLimit, countSteps, LIMITS } from "../limits.ts";
 import {
+  canonicalText,
   type Conjunction,
   declaredTypes,
   isOfType,
@@ -9,7 +10,11 @@ import {
 } from "./conjunction.ts";
 import { refused, wrong } from "./refusals.ts";
 import { numberTexts, stringRulesTexts } from "./scalars.ts";
+import type { TypeName } from "./keywords.ts";
 import type { Schema, SchemaReader } from "./schema.ts";
+
+/** Steps that a comparison of two alternatives costs beyond those of automata and values. */
+const COMPARISON_STEPS = 50;
 
 /**
  * The alternatives of schemas that hold together: a value is valid if it is valid for all schemas of
@@ -45,8 +50,11 @@ function expandOne(reader: SchemaReader, schema: Schema, within: readonly string
   for (const keyword of ["anyOf", "oneOf"] as const) {
     const options = reader.children(schema, keyword).map((part) => expandOne(reader, part, path));
     if (options.length === 0) continue;
+    const alternatives = options.flat();
+    const crossed = cross(result, alternatives);
+    // Each is compared with every other, so that their number is checked first.
     if (keyword === "oneOf") refuseOverlaps(reader, schema, options);
-    result = cross(result, options.flat());
+    result = crossed;
   }
   return result;
 }
@@ -72,8 +80,9 @@ function refuseOverlaps(
   schema: Schema,
   options: readonly (readonly Conjunction[])[],
 ): void {
-  options.forEach((option, i) =>
-    options.slice(0, i).forEach((other, j) => {
+  const described = options.map((option) => option.map((part) => new Alternative(reader, part)));
+  described.forEach((option, i) =>
+    described.slice(0, i).forEach((other, j) => {
       if (option.every((a) => other.every((b) => excludeEachOther(reader, a, b)))) return;
       throw refused(
         schema.path,
@@ -85,39 +94,57 @@ function refuseOverlaps(
   );
 }
 
-/** Whether it can be seen that no value is valid for both. */
-function excludeEachOther(reader: SchemaReader, a: Conjunction, b: Conjunction): boolean {
-  const valuesOfA = namedValues(reader, a), valuesOfB = namedValues(reader, b);
-  const typesOfA = typesOf(reader, a, valuesOfA), typesOfB = typesOf(reader, b, valuesOfB);
-  const shared = typesOfA.flatMap((type) =>
-    typesOfB.flatMap((other) => commonType(type, other) ?? [])
-  );
-  if (shared.length === 0) return true;
-  if (valuesOfA !== undefined && valuesOfB !== undefined) {
-    return namedValues(reader, [...a, ...b])?.length === 0;
+/** An alternative and what is found out about it, each once however often it is compared. */
+class Alternative {
+  readonly schemas: Conjunction;
+  /** The texts of the values that it names one by one. */
+  readonly values: ReadonlySet<string> | undefined;
+  readonly types: readonly TypeName[];
+  readonly #reader: SchemaReader;
+  #strings: Automaton | undefined;
+  #numbers: Automaton | undefined;
+
+  constructor(reader: SchemaReader, schemas: Conjunction) {
+    this.#reader = reader;
+    this.schemas = schemas;
+    const values = namedValues(reader, schemas);
+    countSteps(values?.length ?? 1);
+    this.values = values && new Set(values.map(canonicalText));
+    const types = declaredTypes(reader, schemas);
+    this.types = values === undefined
+      ? types
+      : types.filter((type) => values.some((value) => isOfType(value, type)));
   }
-  if (valuesOfA !== undefined || valuesOfB !== undefined) return false;
-  return shared.every((type) => {
-    if (type === "string") {
-      return isEmpty(intersect(stringRulesTexts(reader, a), stringRulesTexts(reader, b)));
-    }
-    if (type === "number" || type === "integer") {
-      return isEmpty(intersect(numberTexts(reader, a, false), numberTexts(reader, b, false)));
-    }
-    if (type !== "object") return false;
-    return excludedByKey(reader, a, b) || excludedByKey(reader, b, a);
-  });
+
+  get strings(): Automaton {
+    return this.#strings ??= stringRulesTexts(this.#reader, this.schemas);
+  }
+
+  get numbers(): Automaton {
+    return this.#numbers ??= numberTexts(this.#reader, this.schemas, false);
+  }
 }
 
-function typesOf(
-  reader: SchemaReader,
-  schemas: Conjunction,
-  values: ReturnType<typeof namedValues>,
-) {
-  const types = declaredTypes(reader, schemas);
-  return values === undefined
-    ? types
-    : types.filter((type) => values.some((value) => isOfType(value, type)));
+/** True if it can be seen that no value is valid for both. */
+function excludeEachOther(reader: SchemaReader, a: Alternative, b: Alternative): boolean {
+  countSteps(COMPARISON_STEPS);
+  const shared = a.types.flatMap((type) =>
+    b.types.flatMap((other) => commonType(type, other) ?? [])
+  );
+  if (shared.length === 0) return true;
+  if (a.values !== undefined && b.values !== undefined) {
+    const { values } = b;
+    countSteps(a.values.size);
+    return a.values.values().every((value) => !values.has(value));
+  }
+  if (a.values !== undefined || b.values !== undefined) return false;
+  return shared.every((type) => {
+    if (type === "string") return isEmpty(intersect(a.strings, b.strings));
+    if (type === "number" || type === "integer") return isEmpty(intersect(a.numbers, b.numbers));
+    if (type !== "object") return false;
+    return excludedByKey(reader, a.schemas, b.schemas) ||
+      excludedByKey(reader, b.schemas, a.schemas);
+  });
 }
 
 function commonType<T extends string>(a: T, b: T): T | undefined {
@@ -129,15 +156,15 @@ function commonType<T extends string>(a: T, b: T): T | undefined {
 /** Whether `a` requires a key that `b` forbids, or whose values exclude each other. */
 function excludedByKey(reader: SchemaReader, a: Conjunction, b: Conjunction): boolean {
   return namesUnder(reader, a, "required").some((key) => {
+    countSteps(COMPARISON_STEPS);
     if (b.some((schema) => forbids(reader, schema, key))) return true;
     const mine = propertySchemas(reader, a, key), other = propertySchemas(reader, b, key);
     if (mine.length === 0 || other.length === 0) return false;
-    return expand(reader, mine).every((x) => {
-      const values = namedValues(reader, x);
-      return values !== undefined &&
-        expand(reader, other).every((y) =>
-          namedValues(reader, y) !== undefined && excludeEachOther(reader, x, y)
-        );
+    const others = expand(reader, other).map((schemas) => new Alternative(reader, schemas));
+    return expand(reader, mine).every((schemas) => {
+      const x = new Alternative(reader, schemas);
+      return x.values !== undefined &&
+        others.every((y) => y.values !== undefined && excludeEachOther(reader, x, y));
     });
   });
 }

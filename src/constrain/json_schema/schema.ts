@@ -26,7 +26,7 @@ export class SchemaReader {
   keywords(schema: Schema): JsonObject {
     if (typeof schema.keywords === "boolean") return {};
     if (!this.#checked.has(schema.path)) {
-      checkLimit("the nesting of the schema", schema.path.split("/").length, 4 * LIMITS.depth);
+      checkLimit("the nesting of the schema", schema.path.split("/").length, LIMITS.nesting);
       checkKeywords(schema.keywords, schema.path);
       this.#checked.add(schema.path);
     }

@@ -1,4 +1,10 @@
-import { assert, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import {
+  type Expression,
+  Grammar,
+  isNullable,
+  rulesWhere,
+} from "../../../src/constrain/grammar.ts";
 import { ForgeError } from "../../../src/errors.ts";
 import { Random } from "../../support/random.ts";
 import { acceptsText, randomText, spec, withConstraints } from "./support.ts";
@@ -93,4 +99,42 @@ Deno.test("grammar: errors name the rule or the line", async () => {
       assertStringIncludes(message, words);
     }
   });
+});
+
+Deno.test("grammar: an error names the line of a rule that is used but not defined", async () => {
+  const lines = Array.from({ length: 500 }, (_, i) => `r${i} ::= "x" (r${i + 1} | "y")`);
+  await withConstraints(async (constraints) => {
+    const source = `root ::= r0\n\n# a comment\n${lines.join("\n")}`;
+    const error = await assertRejects(
+      () => constraints.compile(spec.grammar(source), false),
+      ForgeError,
+    );
+    assertStringIncludes(error.message, '"r500", used in line 503, is not defined');
+  });
+});
+
+Deno.test("grammar: which rules hold follows from their parts, as a plain fixed point says", () => {
+  const random = new Random("grammar/rules where");
+  const leaf = (expression: Expression) => expression.kind === "text" && expression.text === "";
+  for (let round = 0; round < 300; round++) {
+    const grammar = new Grammar();
+    const nRules = random.int(1, 8);
+    for (let rule = 0; rule < nRules; rule++) grammar.declare();
+    const make = (depth: number): Expression => {
+      const kind = random.int(0, depth === 0 ? 2 : 4);
+      if (kind === 0) return { kind: "text", text: "" };
+      if (kind === 1) return { kind: "text", text: "a" };
+      if (kind === 2) return { kind: "rule", rule: random.int(0, nRules - 1) };
+      const parts = Array.from({ length: random.int(0, 3) }, () => make(depth - 1));
+      return kind === 3 ? { kind: "sequence", items: parts } : { kind: "choice", options: parts };
+    };
+    for (let rule = 0; rule < nRules; rule++) grammar.define(rule, make(3));
+    const expected = new Set<number>();
+    for (let before = -1; before < expected.size;) {
+      before = expected.size;
+      grammar.bodies.forEach((body, rule) => isNullable(body, expected) && expected.add(rule));
+    }
+    const sorted = (rules: ReadonlySet<number>) => [...rules].sort((a, b) => a - b);
+    assertEquals(sorted(rulesWhere(grammar, leaf)), sorted(expected));
+  }
 });

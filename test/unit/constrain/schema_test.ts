@@ -1,4 +1,5 @@
-import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
+import { constraintSpec } from "../../../src/constrain/spec.ts";
 import { ForgeError } from "../../../src/errors.ts";
 import { JSON_SCHEMAS } from "../../support/json_schemas.ts";
 import { validator } from "../../support/json_schema_validator.ts";
@@ -135,6 +136,8 @@ Deno.test("schema: hostile schemas are refused soon, by their size", async () =>
     { enum: Array.from({ length: 200_000 }, (_, i) => `value ${i}`) },
     { allOf: Array.from({ length: 20 }, () => ({ anyOf: [{ minimum: 1 }, { minimum: 2 }] })) },
     { patternProperties: Object.fromEntries(Array.from({ length: 20 }, (_, i) => [`${i}`, {}])) },
+    // Refused for their number, before the first two are found to overlap.
+    { oneOf: Array.from({ length: 300 }, () => ({ type: "integer" })) },
     { properties: Object.fromEntries(Array.from({ length: 5000 }, (_, i) => [`p${i}`, {}])) },
   ];
   await withConstraints(async (constraints) => {
@@ -143,6 +146,31 @@ Deno.test("schema: hostile schemas are refused soon, by their size", async () =>
       assertStringIncludes(message, "too large");
     }
   });
+});
+
+Deno.test("schema: alternatives of oneOf are compared within a budget", async () => {
+  const rows = (make: (i: number) => unknown) => Array.from({ length: 250 }, (_, i) => make(i));
+  // All exclude each other by name, which 31,125 comparisons of sets find out.
+  const named = { oneOf: rows((i) => ({ enum: [`a${i}`, `b${i}`] })) };
+  // Each comparison of these intersects two automata.
+  const ranges = { oneOf: rows((i) => ({ type: "number", minimum: i, exclusiveMaximum: i + 1 })) };
+  await withConstraints(async (constraints) => {
+    const constraint = await constraints.compile(spec.schema(named), false);
+    assert(acceptsText(constraint, '"b249"') && !acceptsText(constraint, '"c1"'));
+    const message = await refusal(() => constraints.compile(spec.schema(ranges), false));
+    assertStringIncludes(message, "too large");
+  });
+});
+
+Deno.test("schema: values that nest too deeply, or hold themselves, are refused as options", () => {
+  const deep = (levels: number) => JSON.parse("[".repeat(levels) + "]".repeat(levels));
+  const circular: Record<string, unknown> = {};
+  circular["default"] = circular;
+  for (const jsonSchema of [{ const: deep(5_000) }, { enum: [deep(100_000)] }, circular]) {
+    const error = assertThrows(() => constraintSpec({ jsonSchema }), ForgeError);
+    assertStringIncludes(error.message, "nests deeper than 256 levels");
+  }
+  assertEquals(constraintSpec({ jsonSchema: { const: deep(200) } })?.kind, "json_schema");
 });
 
 async function refusal(work: () => Promise<unknown>): Promise<string> {
