@@ -88,7 +88,13 @@ export function parseJsonObject(text: string, source: string): JsonObject {
   return value;
 }
 
-function parseJson(text: string, source: string): JsonValue {
+/**
+ * Parses any JSON value.
+ *
+ * @param source how an error names the text
+ * @throws {ForgeError} `bad_model`, with the parser's position where it gives one.
+ */
+export function parseJson(text: string, source: string): JsonValue {
   try {
     return JSON.parse(text);
   } catch (error) {

@@ -51,13 +51,14 @@ export async function request(url: string, options: RequestOptions): Promise<Res
     if (error instanceof Deno.errors.NotCapable) throw error;
     throw Interruption.from(error);
   }
-  if (response.ok && response.body !== null) return response;
+  if (response.ok) return response;
   await response.body?.cancel();
   const { status } = response;
   if (status === 429 || status === 408 || status >= 500) {
     const problem = status === 429 ? "there are too many requests" : "it cannot serve now";
     throw new Interruption(`it answered ${status}: ${problem}`, status, delayOf(response));
   }
+  if (status === 416) throw new Interruption("it has no such range of bytes", status);
   const meaning = status === 401 || status === 403
     ? "there is no such public model, or it needs a token with access: set HF_TOKEN"
     : status === 404
@@ -104,6 +105,31 @@ export async function persist<T>(
       await delay(Math.min(wait, MAX_DELAY_MS), signal);
     }
   }
+}
+
+/**
+ * Reads an answer as text.
+ *
+ * @returns undefined where it is longer than `maxBytes`
+ * @throws {Interruption} when the connection breaks off
+ */
+export async function readBounded(
+  response: Response,
+  maxBytes: number,
+): Promise<string | undefined> {
+  const decoder = new TextDecoder();
+  const parts: string[] = [];
+  let bytes = 0;
+  try {
+    for await (const chunk of response.body ?? []) {
+      bytes += chunk.length;
+      if (bytes > maxBytes) return undefined;
+      parts.push(decoder.decode(chunk, { stream: true }));
+    }
+  } catch (error) {
+    throw Interruption.from(error);
+  }
+  return parts.join("") + decoder.decode();
 }
 
 /** What went wrong with a connection, without addresses that are ours or known. */

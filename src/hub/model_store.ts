@@ -1,8 +1,10 @@
 import { dirname, join } from "@std/path";
 import { ForgeError } from "../errors.ts";
 import { isFile, reasonOf } from "../formats/file.ts";
-import { partPath } from "./download.ts";
+import { quote } from "../formats/quote.ts";
+import { partFiles, partPath } from "./download.ts";
 import { isLock, tryLockFolder } from "./folder_lock.ts";
+import { isModelReference, parseModelReference } from "./model_reference.ts";
 import type { Selection } from "./select_files.ts";
 
 /** Environment variable that names the folder of downloaded models. */
@@ -50,14 +52,23 @@ export function repositoryFolder(repository: string, revision: string): string {
 /**
  * Where a file of a repository goes.
  *
- * @throws {ForgeError} `bad_model` for a path that would leave the folder.
+ * @throws {ForgeError} `bad_model` for a path that would leave the folder, or be taken for one of the
+ * store's own files: hidden ones hold manifests, partial ones are continued.
  */
 export function storedPath(folder: string, file: { readonly path: string }): string {
-  const parts = file.path.split("/");
-  if (parts.some((part) => part === "" || part === "." || part === ".." || /[\\:\0]/.test(part))) {
-    throw new ForgeError("bad_model", `the hub names a file "${file.path}", which is not safe`);
+  if (!isSafePath(file.path)) {
+    throw new ForgeError(
+      "bad_model",
+      `the hub names a file ${quote(file.path)}, which is not safe`,
+    );
   }
-  return join(folder, ...parts);
+  return join(folder, ...file.path.split("/"));
+}
+
+function isSafePath(path: string): boolean {
+  return path.split("/").every((part) =>
+    part !== "" && !/^\.|\.part(\.\w+)?$|[\\:\p{C}]/iu.test(part)
+  );
 }
 
 /**
@@ -133,7 +144,7 @@ export function removeLocked(name: string): StoredModel | undefined {
   const files = record.manifest.files.filter((file) => !kept.has(file.path));
   const paths = files.map((file) => storedPath(folder, file));
   const bytes = files.reduce((total, file) => total + bytesHere(folder, file.path), 0);
-  for (const path of paths.flatMap((path) => [path, partPath(path)]).filter(isFile)) {
+  for (const path of paths.flatMap((path) => [path, ...partFiles(path)]).filter(isFile)) {
     removeIfThere(path);
   }
   Deno.removeSync(path);
@@ -169,7 +180,7 @@ function readRecords(): ModelRecord[] {
   return subfolders(join(storeFolder(), "models"), 3).flatMap((folder) =>
     readFolder(join(folder, MANIFESTS)).flatMap((entry) => {
       const path = join(folder, MANIFESTS, entry.name);
-      const manifest = readManifest(path);
+      const manifest = readManifest(folder, path);
       return manifest === undefined ? [] : [{ folder, path, manifest }];
     })
   );
@@ -200,14 +211,31 @@ function sizeOf(path: string): number | undefined {
   return isFile(path) ? Deno.statSync(path).size : undefined;
 }
 
-function readManifest(path: string): Manifest | undefined {
+/** The manifest at a path, unless it is half-written or foreign: the model is then pulled again. */
+function readManifest(folder: string, path: string): Manifest | undefined {
   try {
-    const manifest = JSON.parse(Deno.readTextFileSync(path)) as Manifest;
-    return Array.isArray(manifest.files) ? manifest : undefined;
+    const manifest: unknown = JSON.parse(Deno.readTextFileSync(path));
+    return isManifest(manifest) && isOfFolder(manifest, folder, path) ? manifest : undefined;
   } catch {
-    // Half-written or foreign: the model is pulled again.
     return undefined;
   }
+}
+
+function isManifest(value: unknown): value is Manifest {
+  const { name, entry, files } = (value ?? {}) as Partial<Record<keyof Manifest, unknown>>;
+  return typeof name === "string" && typeof entry === "string" && Array.isArray(files) &&
+    files.every((file) =>
+      typeof file?.path === "string" && isSafePath(file.path) &&
+      (file.bytes === null || Number.isSafeInteger(file.bytes))
+    );
+}
+
+/** True if a manifest speaks of its own repository, and of a file that it lists. */
+function isOfFolder({ name, entry, files }: Manifest, folder: string, path: string): boolean {
+  if (!isModelReference(name) || path !== manifestPath(folder, entry)) return false;
+  const { repository, revision } = parseModelReference(name);
+  return folder === repositoryFolder(repository, revision) &&
+    (entry === "" || files.some((file) => file.path === entry));
 }
 
 /** Folders exactly `depth` levels below a folder. */

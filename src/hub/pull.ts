@@ -1,7 +1,7 @@
 import { ForgeError } from "../errors.ts";
-import { isJsonObject, type JsonValue } from "../formats/json.ts";
-import { download } from "./download.ts";
-import { delay, Interruption, persist, request } from "./http.ts";
+import { isJsonObject, type JsonObject, type JsonValue, parseJson } from "../formats/json.ts";
+import { type Checksum, checksumOf, download } from "./download.ts";
+import { delay, Interruption, persist, readBounded, request } from "./http.ts";
 import { parseModelReference } from "./model_reference.ts";
 import {
   findModel,
@@ -21,6 +21,10 @@ const TOKEN_VARIABLE = "HF_TOKEN";
 
 const DEFAULT_ENDPOINT = "https://huggingface.co";
 
+/** Budget of a hub's list of files; that of a model with 10,000 files takes 3 MB. */
+const MAX_LISTING_BYTES = 16 * 2 ** 20;
+const LISTING_TIMEOUT_MS = 60_000;
+
 /** How often a lock that another process has is tried. */
 const LOCK_POLL_MS = 300;
 
@@ -31,6 +35,8 @@ export interface PullOptions {
   /** Called when another process downloads from the same repository, whose end is waited for. */
   readonly onWait?: () => void;
   readonly signal?: AbortSignal;
+  /** How long the hub may take to list the files, in milliseconds. @default 60000 */
+  readonly listingTimeoutMs?: number;
 }
 
 /**
@@ -46,7 +52,7 @@ export async function pull(name: string, options: PullOptions = {}): Promise<Sto
   if (stored !== undefined) return stored;
 
   const hub = hubOf(repository, revision);
-  const selection = selectFiles(repository, await listFiles(hub, options.signal), selector);
+  const selection = selectFiles(repository, await listFiles(hub, options), selector);
   const folder = repositoryFolder(repository, revision);
   for (const file of selection.files) storedPath(folder, file);
   using _lock = await waitForLock(folder, options);
@@ -110,32 +116,52 @@ async function pullFile(
     path,
     headers: hub.headers,
     bytes: file.bytes,
-    sha256: file.sha256,
+    checksum: file.checksum,
     onProgress: (bytes) => onProgress?.(file.path, bytes, file.bytes),
     signal,
   });
 }
 
 /** The files of a repository, with sizes and checksums. */
-async function listFiles(hub: Hub, signal: AbortSignal | undefined): Promise<HubFile[]> {
-  const { listing: url, headers } = hub;
-  const body = await persist(url, signal, async () => {
-    const response = await request(url, { headers, signal }).catch((error) => {
-      if (!(error instanceof Interruption) || error.status !== undefined || signal?.aborted) {
-        throw error;
-      }
-      // Of a hub that is not there the user hears at once.
-      throw new ForgeError("not_found", `${hub.endpoint} cannot be reached: ${error.message}`, {
-        cause: error,
-      });
+async function listFiles(
+  { endpoint, listing: url, headers }: Hub,
+  { signal, listingTimeoutMs = LISTING_TIMEOUT_MS }: PullOptions,
+): Promise<HubFile[]> {
+  const timeout = new AbortController();
+  const signals = [timeout.signal, ...(signal === undefined ? [] : [signal])];
+  const timer = setTimeout(() => timeout.abort(), listingTimeoutMs);
+  let text: string | undefined;
+  try {
+    text = await persist(url, AbortSignal.any(signals), async () => {
+      const response = await request(url, { headers, signal: AbortSignal.any(signals) })
+        .catch((error) => {
+          const isAnswer = !(error instanceof Interruption) || error.status !== undefined;
+          if (isAnswer || signals.some((each) => each.aborted)) throw error;
+          // Of a hub that is not there the user hears at once.
+          throw new ForgeError("not_found", `${endpoint} cannot be reached: ${error.message}`, {
+            cause: error,
+          });
+        });
+      return await readBounded(response, MAX_LISTING_BYTES);
     });
-    try {
-      return await response.json() as JsonValue;
-    } catch (error) {
-      if (!(error instanceof SyntaxError)) throw Interruption.from(error);
-      throw new ForgeError("bad_model", `${url} did not answer with JSON`, { cause: error });
-    }
-  });
+  } catch (error) {
+    if (!timeout.signal.aborted || signal?.aborted) throw error;
+    throw new ForgeError(
+      "not_found",
+      `${url} did not list its files within ${listingTimeoutMs / 1000} s`,
+      { cause: error },
+    );
+  } finally {
+    clearTimeout(timer);
+  }
+  if (text === undefined) {
+    throw new ForgeError(
+      "bad_model",
+      `${url} answered with more than ${MAX_LISTING_BYTES / 2 ** 20} MiB; ` +
+        "a list of files is shorter",
+    );
+  }
+  const body = parseJson(text, url);
   const siblings = isJsonObject(body) ? body.siblings : undefined;
   if (!Array.isArray(siblings)) {
     throw new ForgeError("bad_model", `${url} answered without a list of files ("siblings")`);
@@ -145,20 +171,32 @@ async function listFiles(hub: Hub, signal: AbortSignal | undefined): Promise<Hub
 
 function readFile(sibling: JsonValue): HubFile[] {
   if (!isJsonObject(sibling) || typeof sibling.rfilename !== "string") return [];
-  const { rfilename: path, size, lfs } = sibling;
-  const sha256 = isJsonObject(lfs) ? lfs.sha256 : undefined;
-  return [{
-    path,
-    bytes: typeof size === "number" ? size : undefined,
-    sha256: typeof sha256 === "string" && /^[0-9a-f]{64}$/.test(sha256) ? sha256 : undefined,
-  }];
+  const { rfilename: path, size } = sibling;
+  const bytes = Number.isSafeInteger(size) && (size as number) >= 0 ? size as number : undefined;
+  return [{ path, bytes, checksum: readChecksum(sibling) }];
 }
 
+/** The SHA-256 of a large file, or the name that Git gives a small one. */
+function readChecksum({ lfs, blobId }: JsonObject): Checksum | undefined {
+  if (isJsonObject(lfs)) {
+    const { sha256 } = lfs;
+    const isHash = typeof sha256 === "string" && /^[0-9a-f]{64}$/.test(sha256);
+    return isHash ? { kind: "SHA-256", value: sha256 } : undefined;
+  }
+  const isHash = typeof blobId === "string" && /^[0-9a-f]{40}$/.test(blobId);
+  return isHash ? { kind: "Git blob", value: blobId } : undefined;
+}
+
+/**
+ * Returns true if a file of an earlier pull is the one that the hub lists now. A revision such as
+ * `main` may have moved since, so that equal sizes prove nothing: without a checksum the file is
+ * fetched again.
+ */
 async function isWhole(path: string, file: HubFile): Promise<boolean> {
   try {
     const { size } = await Deno.stat(path);
-    // A file takes its name only when it is whole, so that its size tells whether it is this one.
-    return file.bytes === undefined || size === file.bytes;
+    if (file.checksum === undefined || size !== (file.bytes ?? size)) return false;
+    return await checksumOf(path, file.checksum.kind) === file.checksum.value;
   } catch (error) {
     if (error instanceof Deno.errors.NotFound) return false;
     throw error;

@@ -1,11 +1,11 @@
 import { ForgeError } from "../errors.ts";
+import type { Checksum } from "./download.ts";
 
 /** A file of a repository. */
 export interface HubFile {
   readonly path: string;
   readonly bytes: number | undefined;
-  /** SHA-256 in hexadecimal, for the large files that have one. */
-  readonly sha256: string | undefined;
+  readonly checksum: Checksum | undefined;
 }
 
 /** What to download of a repository, and the file or folder to open then. */

@@ -3,7 +3,11 @@ import { createHash } from "node:crypto";
 /** A hub on this machine that serves one repository, and remembers what it was asked. */
 export class FakeHub implements AsyncDisposable {
   readonly endpoint: string;
-  readonly requests: { readonly path: string; readonly range: string | null }[] = [];
+  readonly requests: {
+    readonly path: string;
+    readonly range: string | null;
+    readonly ifRange: string | null;
+  }[] = [];
   /** Answers with this status instead, once for each entry; 0 lets a request pass. */
   readonly failures: number[] = [];
   /** Ends the body of the next downloads after this many bytes. */
@@ -12,9 +16,15 @@ export class FakeHub implements AsyncDisposable {
   cuts = 1;
   /** Whether a body that is cut does not end, but nothing more comes. */
   stalls = false;
+  /** True if answers carry an ETag, and a range is only honoured for the file it names. */
+  sendsEtags = true;
+  /** True if the list of files has checksums. */
+  listsChecksums = true;
+  /** The answer to the next request for the list of files, in place of the list. */
+  listing: (() => Response) | undefined;
   /** Whether range requests are honoured. */
   honoursRange = true;
-  readonly #files: ReadonlyMap<string, Uint8Array<ArrayBuffer>>;
+  #files: ReadonlyMap<string, Uint8Array<ArrayBuffer>>;
   readonly #declared: Record<string, { size?: number; sha256?: string }>;
   readonly #server: Deno.HttpServer<Deno.NetAddr>;
 
@@ -32,6 +42,11 @@ export class FakeHub implements AsyncDisposable {
     this.endpoint = `http://127.0.0.1:${this.#server.addr.port}`;
   }
 
+  /** Moves the revision: other files under, perhaps, the same names. */
+  replaceFiles(files: Record<string, Uint8Array<ArrayBuffer>>): void {
+    this.#files = new Map(Object.entries(files));
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#server.shutdown();
   }
@@ -39,18 +54,28 @@ export class FakeHub implements AsyncDisposable {
   #answer(request: Request): Response {
     const path = decodeURIComponent(new URL(request.url).pathname);
     const range = request.headers.get("range");
-    this.requests.push({ path, range });
+    const ifRange = request.headers.get("if-range");
+    this.requests.push({ path, range, ifRange });
     const failure = this.failures.shift();
     if (failure) return new Response(null, { status: failure, headers: { "retry-after": "0" } });
-    if (path.startsWith("/api/models/")) return Response.json({ siblings: this.#siblings() });
+    if (path.startsWith("/api/models/")) {
+      return this.listing?.() ?? Response.json({ siblings: this.#siblings() });
+    }
     const name = /^\/[^/]+\/[^/]+\/resolve\/[^/]+\/(.+)$/.exec(path)?.[1] ?? "";
     const data = this.#files.get(name);
     if (data === undefined) return new Response(null, { status: 404 });
-    const from = this.honoursRange && range !== null ? Number(/\d+/.exec(range)?.[0]) : 0;
-    const headers = { "content-range": `bytes ${from}-${data.length - 1}/${data.length}` };
+    const etag = `"${sha256(data).slice(0, 16)}"`;
+    const isSame = ifRange === null || ifRange === etag;
+    const honoured = this.honoursRange && isSame && range !== null;
+    const from = honoured ? Number(/\d+/.exec(range)?.[0]) : 0;
+    const headers = {
+      "content-range": `bytes ${from}-${data.length - 1}/${data.length}`,
+      ...(this.sendsEtags ? { etag } : {}),
+    };
+    if (from >= data.length && from > 0) return new Response(null, { status: 416 });
     return from > 0
       ? new Response(this.#body(data.subarray(from)), { status: 206, headers })
-      : new Response(this.#body(data));
+      : new Response(this.#body(data), { headers });
   }
 
   #body(data: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> | ReadableStream<Uint8Array> {
@@ -68,10 +93,13 @@ export class FakeHub implements AsyncDisposable {
     return Array.from(this.#files, ([rfilename, data]) => ({
       rfilename,
       size: this.#declared[rfilename]?.size ?? data.length,
-      lfs: {
-        sha256: this.#declared[rfilename]?.sha256 ??
-          createHash("sha256").update(data).digest("hex"),
-      },
+      ...(this.listsChecksums
+        ? { lfs: { sha256: this.#declared[rfilename]?.sha256 ?? sha256(data) } }
+        : {}),
     }));
   }
+}
+
+function sha256(data: Uint8Array<ArrayBuffer>): string {
+  return createHash("sha256").update(data).digest("hex");
 }

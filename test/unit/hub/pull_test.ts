@@ -120,6 +120,7 @@ Deno.test("a download whose connection ends early goes on where it stopped", asy
     const { path } = await pull("org/model:a.gguf");
     assertEquals(await Deno.readFile(path), data);
     assertEquals(hub.requests.map(({ range }) => range), [null, null, "bytes=20000-"]);
+    assert(hub.requests.at(-1)?.ifRange !== null);
   });
 });
 
@@ -151,7 +152,7 @@ Deno.test("a connection from which nothing comes is given up for another", async
   await withHub(hub, async (store) => {
     const path = join(store, "a.gguf");
     const url = `${hub.endpoint}/org/model/resolve/main/a.gguf`;
-    await download({ url, path, headers: {}, bytes: 500, sha256: undefined, stallMs: 100 });
+    await download({ url, path, headers: {}, bytes: 500, checksum: undefined, stallMs: 100 });
     assertEquals(await Deno.readFile(path), data);
     assertEquals(hub.requests.map(({ range }) => range), [null, "bytes=200-"]);
   });
@@ -234,6 +235,164 @@ Deno.test("a file name that leaves the folder is refused", async () => {
   const hub = new FakeHub({ "../../evil.gguf": bytes(10) });
   await withHub(hub, async () => {
     await assertRejects(() => pull("org/model"), ForgeError, "not safe");
+  });
+});
+
+Deno.test("a repository cannot name files of the store itself", async () => {
+  const names = [
+    ".forge/Qwen_Qwen3-0.6B.gguf",
+    ".FORGE/a.gguf",
+    "a/.hidden/b.gguf",
+    "a.part/b.gguf",
+    "a\u200d/b.gguf",
+  ];
+  for (const name of names) {
+    const hub = new FakeHub({ [name]: bytes(10) });
+    await withHub(hub, async () => {
+      await assertRejects(() => pull("org/model"), ForgeError, "not safe");
+      assertEquals(listModels(), []);
+    });
+  }
+});
+
+Deno.test("a manifest is believed about its own repository's files alone", async () => {
+  const hub = new FakeHub({ "a.gguf": bytes(10) });
+  await withHub(hub, async (store) => {
+    const model = await pull("org/model");
+    const folder = join(store, "models", "org", "model", "main");
+    const manifest = {
+      name: "org/model",
+      entry: "a.gguf",
+      files: [{ path: "a.gguf", bytes: 10 }],
+    };
+    const path = join(folder, ".forge", "a.gguf.json");
+    const write = (value: unknown) => Deno.writeTextFileSync(path, JSON.stringify(value));
+    write(manifest);
+    assertEquals(listModels(), [model]);
+    const foreign: readonly unknown[] = [
+      { ...manifest, name: "Qwen/Qwen3-0.6B" },
+      { ...manifest, name: "org/model@other" },
+      { ...manifest, name: "no name" },
+      { ...manifest, entry: "../../../../etc/passwd" },
+      { ...manifest, entry: "b.gguf" },
+      { ...manifest, files: [{ path: "../a.gguf", bytes: 10 }, ...manifest.files] },
+      { ...manifest, files: [{ path: "a.gguf", bytes: "10" }] },
+      { ...manifest, files: [null] },
+      [],
+      null,
+    ];
+    for (const value of foreign) {
+      write(value);
+      assertEquals(listModels(), [], JSON.stringify(value));
+    }
+    Deno.writeTextFileSync(join(folder, ".forge", "other.json"), JSON.stringify(manifest));
+    assertEquals(listModels(), []);
+  });
+});
+
+const SHARDS = [
+  "model-00001-of-00002.safetensors",
+  "model-00002-of-00002.safetensors",
+] as const;
+
+for (const listsChecksums of [true, false]) {
+  Deno.test(
+    `shards of a revision that moved are fetched again, ${
+      listsChecksums ? "with" : "without"
+    } checksums`,
+    async () => {
+      const version = () => ({
+        "config.json": bytes(5),
+        [SHARDS[0]]: bytes(70),
+        [SHARDS[1]]: bytes(80),
+      });
+      const hub = new FakeHub(version());
+      hub.listsChecksums = listsChecksums;
+      await withHub(hub, async () => {
+        // The list, the config and the first shard arrive, the second is refused.
+        hub.failures.push(0, 0, 0, 403);
+        await assertRejects(() => pull("org/model"), ForgeError, "403");
+        const later = version();
+        hub.replaceFiles(later);
+        const { path } = await pull("org/model");
+        for (const [name, data] of Object.entries(later)) {
+          assertEquals(await Deno.readFile(join(path, name)), data, name);
+        }
+      });
+    },
+  );
+}
+
+for (const sendsEtags of [true, false]) {
+  for (const listsChecksums of [true, false]) {
+    const known = `${sendsEtags ? "an" : "no"} ETag and ${listsChecksums ? "a" : "no"} checksum`;
+    Deno.test(`a part of a file that changed is not continued, with ${known}`, async () => {
+      const hub = new FakeHub({ "a.gguf": bytes(50_000) });
+      Object.assign(hub, { sendsEtags, listsChecksums, cutAfter: 20_000 });
+      await withHub(hub, async (store) => {
+        hub.failures.push(0, 0, 403);
+        await assertRejects(() => pull("org/model"), ForgeError, "403");
+        const data = bytes(50_000);
+        hub.replaceFiles({ "a.gguf": data });
+        hub.cutAfter = undefined;
+        const { path } = await pull("org/model");
+        assertEquals(await Deno.readFile(path), data);
+        const folder = join(store, "models", "org", "model", "main");
+        assertEquals(
+          Array.from(Deno.readDirSync(folder), ({ name }) => name).sort(),
+          [".forge", "a.gguf"],
+        );
+      });
+    });
+  }
+}
+
+Deno.test("a small file is checked by the name that Git gives it", async () => {
+  const hub = new FakeHub({ "a.gguf": new TextEncoder().encode("hello\n") });
+  const listed = (blobId: string) => () =>
+    Response.json({ siblings: [{ rfilename: "a.gguf", size: 6, blobId }] });
+  await withHub(hub, async () => {
+    hub.listing = listed("0".repeat(40));
+    await assertRejects(() => pull("org/model"), ForgeError, "Git blob");
+    // As printed by: echo hello | git hash-object --stdin
+    hub.listing = listed("ce013625030ba8dba906f756967f9e9ca394464a");
+    assertEquals((await pull("org/model")).bytes, 6);
+  });
+});
+
+Deno.test("an empty file of a repository is pulled", async () => {
+  const files = {
+    "config.json": bytes(5),
+    "chat_template.jinja": bytes(0),
+    "model.safetensors": bytes(7),
+  };
+  await withHub(new FakeHub(files), async () => {
+    const { path } = await pull("org/model");
+    assertEquals(Deno.statSync(join(path, "chat_template.jinja")).size, 0);
+  });
+});
+
+Deno.test("a list of files has a budget of bytes and of time", async () => {
+  const hub = new FakeHub({ "a.gguf": bytes(10) });
+  await withHub(hub, async () => {
+    let sent = 0;
+    const chunk = new TextEncoder().encode(" ".repeat(2 ** 20));
+    hub.listing = () =>
+      new Response(
+        new ReadableStream({
+          pull(controller) {
+            sent += chunk.length;
+            controller.enqueue(chunk);
+          },
+        }),
+      );
+    await assertRejects(() => pull("org/model"), ForgeError, "more than 16 MiB");
+    assert(sent < 64 * 2 ** 20, `${sent} bytes were sent`);
+    hub.listing = () => new Response(new ReadableStream({}));
+    const late = () => pull("org/model", { listingTimeoutMs: 200 });
+    await assertRejects(late, ForgeError, "did not list its files within 0.2 s");
+    hub.listing = undefined;
+    await pull("org/model", { listingTimeoutMs: 5000 });
   });
 });
 

@@ -4,7 +4,7 @@ import { isModelReference, parseModelReference } from "../../../src/hub/model_re
 import { selectFiles } from "../../../src/hub/select_files.ts";
 
 const files = (...paths: string[]) =>
-  paths.map((path) => ({ path, bytes: undefined, sha256: undefined }));
+  paths.map((path) => ({ path, bytes: undefined, checksum: undefined }));
 
 function entryOf(paths: string[], selector?: string): string {
   return selectFiles("org/name", files(...paths), selector).entry;
