@@ -46,12 +46,34 @@ case $host in
   [![]*:*) host="[$host]" ;;
 esac
 
-# What a user chose to add: a folder of libraries; an address, beside the hosts of the set; another hub,
-# which may redirect to any host.
+# The host and port of the URL $1; empty unless it is a plain one.
+host_of() {
+  address=${1#*://}
+  address=${address%%[/?#]*}
+  address=${address##*@}
+  case $address in
+    *[!A-Za-z0-9.:_-]* | '') ;;
+    *) echo "$address" ;;
+  esac
+}
+
+# Another hub, with its subdomains, and the hosts that it redirects to.
+hub=
+if [ -n "${HF_ENDPOINT-}" ]; then hub=$(host_of "$HF_ENDPOINT"); fi
+case $hub in
+  *[!0-9.:]*) hub="$hub,*.$hub" ;;
+esac
+case ${FORGE_HUB_HOSTS-} in
+  *[!A-Za-z0-9.:,*_-]*) ;;
+  *) hub=$hub${FORGE_HUB_HOSTS:+",$FORGE_HUB_HOSTS"} ;;
+esac
+hub=${hub#,}
+added=${hub}${hub:+${host:+,}}${host}
+
+# What a user chose to add to the set: a folder of libraries, and hosts.
 set -- run --quiet --no-prompt ${heap:+"$heap"} --config "$root/deno.json" --permission-set=forge \
   ${FORGE_LIBRARY_PATH:+"--allow-ffi=$root/build,$root/lib,$FORGE_LIBRARY_PATH"} \
-  ${host:+"--allow-net=huggingface.co,*.huggingface.co,*.hf.co,127.0.0.1,localhost,[::1],$host"} \
-  ${HF_ENDPOINT:+"--allow-net"} \
+  ${added:+"--allow-net=huggingface.co,*.huggingface.co,*.hf.co,127.0.0.1,localhost,[::1],$added"} \
   "$root/main.ts" "$@"
 
 if [ -x "$root/bin/deno" ]; then

@@ -226,7 +226,8 @@ export const COMMANDS: readonly Command[] = [
     options: ["verbose"],
     notes: [
       "Models are kept in $FORGE_CACHE, or forge in $XDG_CACHE_HOME or ~/.cache. HF_TOKEN opens " +
-      "models that need access, HF_ENDPOINT names another hub.",
+      "models that need access, HF_ENDPOINT names another hub, FORGE_HUB_HOSTS the further hosts " +
+      "that it redirects to.",
     ],
     examples: ["forge pull Qwen/Qwen3-0.6B", "forge run -m Qwen/Qwen3-0.6B -p 'Hello'"],
   }, () => import("./pull.ts")),

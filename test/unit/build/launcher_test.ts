@@ -79,20 +79,51 @@ Deno.test("the launcher: finds its tree through links, absolute and relative", a
   }
 });
 
-Deno.test("the launcher: a chosen folder of libraries and a chosen hub are permitted too", async () => {
+Deno.test("the launcher: a chosen folder of libraries is permitted too", async () => {
   using fixture = new LauncherFixture();
   fixture.addProgram(join(fixture.path, "deno"), "3.0.0");
   const { lines } = await fixture.run(fixture.launcher, [], {
     FORGE_LIBRARY_PATH: "/some where",
-    HF_ENDPOINT: "https://hub.example",
   });
   const { tree } = fixture;
   const position = lines.indexOf("--permission-set=forge");
   assertEquals(lines.slice(position + 1, -1), [
     `--allow-ffi=${tree}/build,${tree}/lib,/some where`,
-    "--allow-net",
     `${tree}/main.ts`,
   ]);
+});
+
+Deno.test("the launcher: a chosen hub is permitted, and no other host", async () => {
+  using fixture = new LauncherFixture();
+  fixture.addProgram(join(fixture.path, "deno"), "2.9.6");
+  const set = "huggingface.co,*.huggingface.co,*.hf.co,127.0.0.1,localhost,[::1]";
+  const granted = async (env: Record<string, string>, ...args: string[]) =>
+    (await fixture.run(fixture.launcher, args, env)).lines
+      .filter((line) => line.startsWith("--allow-net"));
+  const cases: readonly (readonly [string, string | undefined])[] = [
+    ["https://hub.example", "hub.example,*.hub.example"],
+    ["https://user:secret@hub.example:8443/path?a=b", "hub.example:8443,*.hub.example:8443"],
+    ["http://127.0.0.1:9000/", "127.0.0.1:9000"],
+    ["hub.example", "hub.example,*.hub.example"],
+    ["https://a,b.example", undefined],
+    ["https://*", undefined],
+    ["https://", undefined],
+  ];
+  for (const [endpoint, hosts] of cases) {
+    assertEquals(
+      await granted({ HF_ENDPOINT: endpoint }, "run"),
+      hosts === undefined ? [] : [`--allow-net=${set},${hosts}`],
+      endpoint,
+    );
+  }
+  assertEquals(await granted({ FORGE_HUB_HOSTS: "cdn.example,*.cdn.example" }, "pull"), [
+    `--allow-net=${set},cdn.example,*.cdn.example`,
+  ]);
+  assertEquals(await granted({ FORGE_HUB_HOSTS: "a b" }, "pull"), []);
+  assertEquals(
+    await granted({ HF_ENDPOINT: "https://hub.example" }, "serve", "--host", "0.0.0.0"),
+    [`--allow-net=${set},hub.example,*.hub.example,0.0.0.0`],
+  );
 });
 
 Deno.test("the launcher: an address that is to be served is permitted, to that command alone", async () => {

@@ -93,7 +93,7 @@ Deno.test("permissions: the compilers that are tried may be run", () => {
 
 Deno.test("permissions: the launcher grants an address beside the hosts of the set, no fewer", () => {
   const launcher = Deno.readTextFileSync(join(ROOT, launcherPath));
-  assert(launcher.includes(`--allow-net=${granted.net.join(",")},$host`));
+  assert(launcher.includes(`--allow-net=${granted.net.join(",")},$added`));
 });
 
 Deno.test("permissions: libraries outside of build/ and lib/, other programs and hosts are refused", async () => {
