@@ -4,9 +4,23 @@
 
 #include "border.h"
 #include "json_text.h"
+#include "library_end.h"
 #include "process_memory.h"
 
 namespace forge {
+
+void DeviceObject::add_file(const std::shared_ptr<MappedFile>& file) {
+  const std::lock_guard lock(files_mutex_);
+  std::erase_if(files_, [](const auto& other) { return other.expired(); });
+  files_.push_back(file);
+}
+
+void DeviceObject::check_files() const {
+  const std::lock_guard lock(files_mutex_);
+  for (const auto& known : files_) {
+    if (const auto file = known.lock()) file->check();
+  }
+}
 
 void copy_text(const std::string& text, char* buffer, uint64_t capacity) {
   require(buffer != nullptr && capacity > 0, "a text buffer is null or empty");
@@ -73,8 +87,10 @@ forge_status forge_device_open(const char* selector, uint32_t n_threads, uint32_
       [&] {
         not_null(device, "device");
         require(n_threads <= 1024, "n_threads is ", n_threads, "; valid is 0 to 1024");
+        keep_library_loaded();
         auto object = std::make_shared<DeviceObject>();
         object->backend = open_backend(&not_null(selector, "selector"), n_threads);
+        stop_calls_at_exit();
         *device = handles().insert(std::move(object));
       },
       [&](const std::string& error) {

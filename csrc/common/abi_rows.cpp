@@ -49,6 +49,13 @@ PackedTensor tensor_at(const forge_tensor_place& place, uint64_t bytes, const ch
   return {data, static_cast<WeightType>(place.type), std::move(file)};
 }
 
+// A copy in memory: what is checked here cannot change later, as a file can.
+PackedTensor copy_of(const PackedTensor& tensor, uint64_t bytes) {
+  auto copy = std::make_shared<std::vector<uint8_t>>(tensor.data, tensor.data + bytes);
+  const uint8_t* data = copy->data();
+  return {data, tensor.type, std::move(copy)};
+}
+
 void check_sizes(const forge_packed_matrix& matrix) {
   for (const uint64_t size : {matrix.rows, matrix.cols, matrix.group_rows, matrix.group_cols}) {
     require(size >= 1 && size <= kMaxSize, "a packed matrix with a size of ", size);
@@ -76,7 +83,7 @@ uint64_t code_bytes(const forge_packed_matrix& matrix, uint32_t type) {
   }
 }
 
-// Whether column i is of group i / group_cols; refuses numbers of groups that there are not.
+// Returns true if column i is of group i / group_cols. Rejects out-of-range group indices.
 bool groups_in_order(const PackedMatrix& matrix) {
   const uint64_t n_groups = divide_up(matrix.cols, matrix.group_cols);
   bool in_order = true;
@@ -104,7 +111,7 @@ std::shared_ptr<const RowSource> source_of(uint32_t packing, PackedMatrix matrix
 forge_status forge_rows_create(uint32_t device, const forge_packed_matrix* matrix,
                                const forge_tensor_place* places, uint32_t* rows) {
   return on_handle(device, [&] {
-    get_device(device);
+    const auto owner = get_device(device);
     not_null(rows, "rows");
     not_null(places, "places");
     const forge_packed_matrix& from = not_null(matrix, "matrix");
@@ -119,10 +126,13 @@ forge_status forge_rows_create(uint32_t device, const forge_packed_matrix* matri
       packed.scales = tensor_at(scales, n_scales(from) * float_bytes(scales.type), "scales");
     }
     if (is_gathered(from.packing)) packed.zeros = tensor_at(zeros, n_scales(from) / 2, "zeros");
-    if (groups.file != 0) packed.groups = tensor_at(groups, from.cols * 4, "groups");
+    if (groups.file != 0) {
+      packed.groups = copy_of(tensor_at(groups, from.cols * 4, "groups"), from.cols * 4);
+    }
     require(row_bytes(packed.type, from.cols).has_value(), from.cols,
             " columns are no whole number of blocks of type ", from.type);
     const bool in_order = groups.file == 0 || groups_in_order(packed);
+    owner->check_files();
     require(makes(from.packing, packed.type, in_order), "a matrix of packing ", from.packing,
             in_order ? "" : ", its groups not in order,", " becomes no rows of type ", from.type);
     auto object = std::make_shared<RowsObject>();

@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "border.h"
+#include "library_end.h"
 #include "step_inputs.h"
 #include "step_series.h"
 
@@ -192,8 +193,11 @@ forge_status forge_step_end(uint32_t step, uint64_t* scratch_bytes) {
   return on_handle(step, [&] {
     auto object = get<StepObject>(step, "step");
     not_null(scratch_bytes, "scratch_bytes");
+    const CallInProgress call;
     auto program = object->recorder.finish();
     object->executable = object->device->backend->compile(program);
+    object->device->check_files();
+    stop_calls_at_exit();
     object->program = std::move(program);
     *scratch_bytes = object->executable->scratch_bytes;
   });
@@ -203,6 +207,7 @@ forge_status forge_step_run(uint32_t step, const void* inputs, uint64_t input_by
                             uint64_t result_bytes, const forge_step_control* control) {
   return on_handle(step, [&] {
     const auto start = std::chrono::steady_clock::now();
+    const CallInProgress call;
     auto object = get<StepObject>(step, "step");
     require(object->executable != nullptr, "step: recording has not ended");
     const Program& program = *object->program;
@@ -211,7 +216,11 @@ forge_status forge_step_run(uint32_t step, const void* inputs, uint64_t input_by
     const uint64_t n_results = program.samples ? uint64_t{in.n_outputs} * in.n_steps : 0;
     ResultBlock block(results, result_bytes, n_results, program.max_top);
     object->last_tokens = object->last_outputs = 0;
+    const DeviceObject& device = *object->device;
+    if (device.backend->reads_files()) device.check_files();
     run_series(*object->executable, program, in, block, StopFlag(control));
+    // A file may have changed during the run, which then read zeros or a mixture of two files.
+    if (device.backend->reads_files()) device.check_files();
     object->last_tokens = in.n_tokens;
     object->last_outputs = in.n_outputs;
     object->last_nanoseconds = nanoseconds_since(start);

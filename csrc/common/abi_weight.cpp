@@ -53,11 +53,12 @@ uint32_t insert_weight(std::shared_ptr<DeviceObject> device, WeightSource source
 
 forge_status forge_file_map(uint32_t device, const char* path, uint32_t* file, uint64_t* bytes) {
   return on_handle(device, [&] {
-    get_device(device);
+    auto owner = get_device(device);
     not_null(file, "file");
     not_null(bytes, "bytes");
     auto object = std::make_shared<FileObject>();
     object->file = std::make_shared<MappedFile>(&not_null(path, "path"));
+    owner->add_file(object->file);
     *bytes = object->file->bytes();
     *file = handles().insert(std::move(object));
   });
@@ -117,6 +118,7 @@ forge_status forge_weight_read(uint32_t weight, uint64_t first_row, uint64_t n_r
     require(out && bytes / 4 / source.cols >= n_rows, "the buffer of ", bytes,
             " bytes is too small for ", n_rows, " rows of ", source.cols);
     object->device->backend->read_weight(source, first_row, n_rows, out);
+    object->device->check_files();
   });
 }
 

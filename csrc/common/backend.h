@@ -116,6 +116,8 @@ struct Backend {
   virtual void set_attention(uint32_t attention);
   // As forge_read_bandwidth documents.
   virtual uint64_t read_bandwidth() { return 0; }
+  // True if runs read weights where their files are mapped; false if they only read copies.
+  virtual bool reads_files() const { return true; }
   virtual std::shared_ptr<Weight> create_weight(WeightSource source) = 0;
   virtual void read_weight(const Weight& weight, uint64_t first_row, uint64_t n_rows,
                            float* out) const = 0;

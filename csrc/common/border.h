@@ -4,9 +4,11 @@
 // exceptions into statuses.
 
 #include <memory>
+#include <mutex>
 #include <new>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "backend.h"
 #include "mapped_file.h"
@@ -17,6 +19,14 @@ namespace forge {
 
 struct DeviceObject : Object {
   std::unique_ptr<Backend> backend;
+
+  void add_file(const std::shared_ptr<MappedFile>& file);
+  // Throws FORGE_IO if a mapped file was changed: what was read of it since cannot be trusted.
+  void check_files() const;
+
+ private:
+  mutable std::mutex files_mutex_;
+  std::vector<std::weak_ptr<MappedFile>> files_;
 };
 
 struct FileObject : Object {

@@ -4,16 +4,19 @@
 #include <span>
 #include <vector>
 
+#include "library_end.h"
 #include "program.h"
 
 namespace forge {
 
-// The caller's stop flag; another thread may raise it at any time.
+// The caller's stop flag; another thread may raise it at any time, and so does the process's exit.
 class StopFlag {
  public:
   explicit StopFlag(const forge_step_control* control)
       : flag_(control ? &control->stop : nullptr) {}
-  bool raised() const { return flag_ && __atomic_load_n(flag_, __ATOMIC_RELAXED) != 0; }
+  bool raised() const {
+    return is_exiting() || (flag_ && __atomic_load_n(flag_, __ATOMIC_RELAXED) != 0);
+  }
   // Throws FORGE_CANCELLED when raised.
   void check() const;
 

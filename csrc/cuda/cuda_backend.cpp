@@ -63,6 +63,9 @@ class CudaBackend : public Backend {
     device_->attention = attention;
   }
 
+  // Compiling a step copies its weights to the device.
+  bool reads_files() const override { return false; }
+
   uint64_t read_bandwidth() override { return measure_bandwidth(device_->state); }
 
   std::shared_ptr<Weight> create_weight(WeightSource source) override {

@@ -11,14 +11,15 @@ namespace forge {
 extern const char* const embedded_files[];
 
 std::span<const KernelSource> kernel_sources() {
-  static const std::vector<KernelSource> sources = [] {
-    std::vector<KernelSource> list;
+  // Never freed: a run may outlive the destructors of an exiting process.
+  static const auto* const sources = [] {
+    auto* list = new std::vector<KernelSource>;
     for (const char* const* file = embedded_files; *file; file += 2) {
-      list.push_back({file[0], file[1]});
+      list->push_back({file[0], file[1]});
     }
     return list;
   }();
-  return sources;
+  return *sources;
 }
 
 const KernelSource& kernel_source(const char* name) {

@@ -3,6 +3,7 @@ import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { join } from "@std/path";
 import { forge } from "../cli/forge.ts";
 import { installNvrtc } from "../emulator/nvrtc.ts";
+import { assertEndsCleanly } from "../support/careless_program.ts";
 import { sharedAvailable, sharedPath } from "../support/shared.ts";
 import { emulatedGpu, emulatedGpuUnavailable, runOnEmulatedGpu } from "./emulated_gpu.ts";
 
@@ -104,3 +105,13 @@ Deno.test({
     assertStringIncludes(output, "xgrouped_gemm<FormatF16, f16>");
   },
 });
+
+for (
+  const name of ["ends without closing", "calls Deno.exit during an answer", "throws"] as const
+) {
+  Deno.test({
+    name: `a program on an emulated GPU that ${name} ends without a signal`,
+    ignore: unavailable,
+    fn: async () => await assertEndsCleanly(name, "cuda", await emulatedGpu()),
+  });
+}

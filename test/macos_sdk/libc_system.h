@@ -125,6 +125,7 @@ long sysconf(int name);
 #define PROT_WRITE 2
 #define MAP_SHARED 1
 #define MAP_PRIVATE 2
+#define MAP_FIXED 0x10
 #define MAP_ANON 0x1000
 #define MAP_ANONYMOUS MAP_ANON
 #define MAP_FAILED ((void *)-1)
@@ -133,6 +134,51 @@ long sysconf(int name);
 void *mmap(void *at, size_t bytes, int protection, int flags, int file, off_t offset);
 int munmap(void *at, size_t bytes);
 int madvise(void *at, size_t bytes, int advice);
+
+typedef uint32_t sigset_t;
+union sigval {
+  int sival_int;
+  void *sival_ptr;
+};
+typedef struct {
+  int si_signo, si_errno, si_code;
+  pid_t si_pid;
+  uid_t si_uid;
+  int si_status;
+  void *si_addr;
+  union sigval si_value;
+  long si_band;
+  unsigned long si_padding[7];
+} siginfo_t;
+struct sigaction {
+  union {
+    void (*__sa_handler)(int signal);
+    void (*__sa_sigaction)(int signal, siginfo_t *info, void *context);
+  } __sigaction_u;
+  sigset_t sa_mask;
+  int sa_flags;
+};
+#define sa_handler __sigaction_u.__sa_handler
+#define sa_sigaction __sigaction_u.__sa_sigaction
+#define SA_ONSTACK 0x0001
+#define SA_SIGINFO 0x0040
+#define SIG_DFL ((void (*)(int))0)
+#define SIG_IGN ((void (*)(int))1)
+#define SIGBUS 10
+int sigemptyset(sigset_t *signals);
+int sigaction(int signal, const struct sigaction *action, struct sigaction *previous);
+
+#define RTLD_NOW 0x2
+#define RTLD_NOLOAD 0x10
+#define RTLD_NODELETE 0x80
+typedef struct {
+  const char *dli_fname;
+  void *dli_fbase;
+  const char *dli_sname;
+  void *dli_saddr;
+} Dl_info;
+int dladdr(const void *address, Dl_info *info);
+void *dlopen(const char *path, int mode);
 
 struct rusage {
   struct timeval ru_utime, ru_stime;

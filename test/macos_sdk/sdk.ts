@@ -17,6 +17,7 @@ const LIBCXX = "/usr/lib/llvm-19/lib";
 const HEADERS = [
   "assert",
   "ctype",
+  "dlfcn",
   "errno",
   "fcntl",
   "inttypes",

@@ -1,6 +1,7 @@
 /** Whole models on an emulated Apple GPU: the unmodified program, from prompt to text. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { forge } from "../cli/forge.ts";
+import { assertEndsCleanly } from "../support/careless_program.ts";
 import { sharedAvailable, sharedPath } from "../support/shared.ts";
 import {
   emulatedMetal,
@@ -101,3 +102,13 @@ Deno.test({
     assertStringIncludes(output, "fake Metal runs grouped_gemm<FormatF16>");
   },
 });
+
+for (
+  const name of ["ends without closing", "calls Deno.exit during an answer", "throws"] as const
+) {
+  Deno.test({
+    name: `a program on an emulated GPU that ${name} ends without a signal`,
+    ignore: unavailable,
+    fn: async () => await assertEndsCleanly(name, "metal", await emulatedMetal()),
+  });
+}

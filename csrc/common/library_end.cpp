@@ -1,0 +1,61 @@
+#include "library_end.h"
+
+#include <dlfcn.h>
+
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <thread>
+
+#include "error.h"
+
+namespace forge {
+
+namespace {
+
+// A run stops within one operation, which takes milliseconds on any device but an emulated one.
+constexpr std::chrono::seconds kLongestWait{10};
+
+// Handlers run in the reverse order of what was created: each open device and compiled step may
+// have created something new. Their number is limited, as the system's list of them grows.
+constexpr uint32_t kMostHandlers = 64;
+
+std::atomic<bool> exiting{false};
+std::atomic<uint32_t> calls{0};
+
+void stop_calls() {
+  exiting = true;
+  const auto until = std::chrono::steady_clock::now() + kLongestWait;
+  while (calls != 0 && std::chrono::steady_clock::now() < until) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+}  // namespace
+
+void keep_library_loaded() {
+  Dl_info info = {};
+  if (dladdr(reinterpret_cast<const void*>(&forge_abi_version), &info) == 0) return;
+  // The name finds the library that is loaded, whatever has become of its file or of the working
+  // directory. The handle is never closed.
+  static void* const kept = dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
+  if (!kept) fail(FORGE_INTERNAL, "cannot keep ", info.dli_fname, " loaded");
+}
+
+void stop_calls_at_exit() {
+  static std::atomic<uint32_t> n_handlers{0};
+  if (n_handlers.fetch_add(1) < kMostHandlers) std::atexit(stop_calls);
+}
+
+bool is_exiting() { return exiting.load(std::memory_order_relaxed); }
+
+CallInProgress::CallInProgress() {
+  ++calls;
+  if (!exiting) return;
+  --calls;
+  fail(FORGE_CANCELLED, "the process is exiting");
+}
+
+CallInProgress::~CallInProgress() { --calls; }
+
+}  // namespace forge
