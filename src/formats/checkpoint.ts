@@ -1,10 +1,11 @@
 import { join } from "@std/path";
 import { ForgeError } from "../errors.ts";
-import { isFile, listFolder, statPath } from "./file.ts";
+import { exists, isFile, listFolder, statPath } from "./file.ts";
 import { type GgufValue, isGgufFile } from "./gguf.ts";
 import { metadataText } from "./gguf_metadata.ts";
 import { readGgufModel } from "./gguf_split.ts";
 import { isJsonObject, type JsonObject, type JsonValue, readJsonObject, readText } from "./json.ts";
+import { LIMITS } from "./limits.ts";
 import { unpackedTensors } from "./packed/mod.ts";
 import { quote, quoteList } from "./quote.ts";
 import { readSafetensors, readSafetensorsIndex } from "./safetensors.ts";
@@ -55,8 +56,6 @@ export interface Checkpoint {
   readonly chatTemplate: string | undefined;
 }
 
-const MAX_CONFIG_BYTES = 64 * 2 ** 20;
-
 /**
  * Opens a model: a folder with config.json and safetensors files, or a GGUF file (of a split model,
  * any part). Only headers and configuration are read.
@@ -102,7 +101,7 @@ function openFolder(path: string): Checkpoint {
   if (!isFile(configPath)) {
     throw new ForgeError("not_found", describeMissingConfig(path));
   }
-  const whole = readJsonObject(configPath, MAX_CONFIG_BYTES);
+  const whole = readJsonObject(configPath, LIMITS.configBytes);
   const { model_type: wholeType } = whole;
   if (typeof wholeType !== "string") {
     const found = wholeType === undefined ? "no" : "an unreadable";
@@ -127,7 +126,7 @@ function openFolder(path: string): Checkpoint {
     modelType,
     multimodal,
     config,
-    generationConfig: readOptional(path, "generation_config.json"),
+    generationConfig: readOptional(path, "generation_config.json", LIMITS.configBytes),
     metadata: undefined,
     tokenizerJson,
     tokenizerConfig,
@@ -147,16 +146,22 @@ function readWeights(
   throw new ForgeError("not_found", describeMissingWeights(folder));
 }
 
-function readOptional(folder: string, name: string): JsonObject | undefined {
+function readOptional(
+  folder: string,
+  name: string,
+  maxBytes?: number,
+): JsonObject | undefined {
   const path = join(folder, name);
-  return isFile(path) ? readJsonObject(path) : undefined;
+  return exists(path) ? readJsonObject(path, maxBytes) : undefined;
 }
 
 function readChatTemplate(folder: string, tokenizerConfig?: JsonObject): string | undefined {
   const templatePath = join(folder, "chat_template.jinja");
-  if (isFile(templatePath)) return readText(templatePath, MAX_CONFIG_BYTES);
+  // Some repositories have an empty one, which is none.
+  const isEmpty = isFile(templatePath) && statPath(templatePath).size === 0;
+  if (exists(templatePath) && !isEmpty) return readText(templatePath, LIMITS.configBytes);
   const configured = tokenizerConfig?.chat_template ??
-    readOptional(folder, "chat_template.json")?.chat_template;
+    readOptional(folder, "chat_template.json", LIMITS.configBytes)?.chat_template;
   if (configured === undefined || configured === null) return undefined;
   return selectTemplate(configured, folder);
 }

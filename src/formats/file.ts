@@ -195,6 +195,16 @@ export function isFile(path: string): boolean {
   }
 }
 
+/** Returns true if there is anything at `path`: a file, a folder, a pipe, a broken link. */
+export function exists(path: string): boolean {
+  try {
+    Deno.lstatSync(path);
+    return true;
+  } catch (error) {
+    return !(error instanceof Deno.errors.NotFound || error instanceof Deno.errors.NotADirectory);
+  }
+}
+
 /** The names in a folder, sorted. */
 export function listFolder(path: string): string[] {
   try {

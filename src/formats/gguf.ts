@@ -3,6 +3,7 @@ import { MIN_ENTRY_BYTES, readMetadata } from "./gguf_metadata.ts";
 import { GgufReader } from "./gguf_reader.ts";
 import { MIN_TENSOR_BYTES, placeTensor, readTensorEntries } from "./gguf_tensors.ts";
 import type { GgufValue } from "./gguf_types.ts";
+import { LIMITS } from "./limits.ts";
 import { quote } from "./quote.ts";
 import type { TensorInfo } from "./tensor_info.ts";
 
@@ -36,8 +37,8 @@ export function readGguf(path: string): GgufHeader {
   const reader = new GgufReader(file);
   const version = readVersion(reader);
   reader.context = "the header";
-  const tensorCount = reader.count("tensors", MIN_TENSOR_BYTES);
-  const keyCount = reader.count("keys", MIN_ENTRY_BYTES);
+  const tensorCount = reader.count("tensors", MIN_TENSOR_BYTES, LIMITS.ggufTensors);
+  const keyCount = reader.count("keys", MIN_ENTRY_BYTES, LIMITS.ggufKeys);
   const metadata = readMetadata(reader, keyCount);
   const alignment = readAlignment(reader, metadata);
   const entries = readTensorEntries(reader, tensorCount);

@@ -54,16 +54,21 @@ function readArray(reader: GgufReader, depth: number): GgufValue {
     throw reader.error(`nests arrays more than ${MAX_ARRAY_DEPTH} deep`);
   }
   const { name, minBytes } = readValueType(reader);
-  const count = reader.count(`values of type ${name}`, minBytes);
   switch (name) {
     case "bool":
-      return Array.from({ length: count }, () => reader.bool());
+      return Array.from({ length: reader.items(name, minBytes) }, () => reader.bool());
     case "string":
-      return reader.strings(count);
+      return reader.strings(reader.items(name, minBytes));
     case "array":
-      return Array.from({ length: count }, () => readArray(reader, depth + 1));
+      return Array.from(
+        { length: reader.items(name, minBytes) },
+        () => readArray(reader, depth + 1),
+      );
     default:
-      return numberArray(name, reader.bytes(count * minBytes));
+      return numberArray(
+        name,
+        reader.bytes(reader.count(`values of type ${name}`, minBytes) * minBytes),
+      );
   }
 }
 

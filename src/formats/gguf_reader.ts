@@ -2,11 +2,10 @@ import { ForgeError } from "../errors.ts";
 import type { InputFile } from "./file.ts";
 import { GgufStrings } from "./gguf_strings.ts";
 import type { GgufNumberType } from "./gguf_types.ts";
+import { LIMITS } from "./limits.ts";
 import { quote } from "./quote.ts";
 
 const FIRST_READ_BYTES = 256 * 1024;
-/** The largest headers in use hold a tokenizer.json besides the vocabulary: less than 100 MB. */
-const MAX_HEADER_BYTES = 2 ** 28;
 const MAX_STRING_BYTES = 2 ** 26;
 
 /**
@@ -23,6 +22,7 @@ export class GgufReader {
   #view: DataView;
   #filled = 0;
   #at = 0;
+  #items = 0;
 
   constructor(file: InputFile) {
     this.#file = file;
@@ -107,15 +107,30 @@ export class GgufReader {
    * Reads a 64-bit count of things that each take at least `minBytes` of what follows.
    *
    * @param things what is counted, in the plural
+   * @param limit the most that are read, however much room there is
    */
-  count(things: string, minBytes: number): number {
+  count(things: string, minBytes: number, limit = Infinity): number {
     const value = this.u64();
-    const room = Math.min(this.#file.size, MAX_HEADER_BYTES) - this.#at;
+    const room = Math.min(this.#file.size, LIMITS.ggufHeaderBytes) - this.#at;
     const most = Math.floor(room / minBytes);
     if (value > most) {
       throw this.error(`claims ${value} ${things}, but there is room for at most ${most}`);
     }
+    if (value > limit) throw this.error(`claims ${value} ${things}; at most ${limit} are read`);
     return Number(value);
+  }
+
+  /** Reads the count of items of an array, each of which becomes a value of its own. */
+  items(type: string, minBytes: number): number {
+    const count = this.count(`values of type ${type}`, minBytes);
+    this.#items += count;
+    if (this.#items > LIMITS.ggufArrayItems) {
+      throw this.error(
+        `brings the header to ${this.#items} strings, booleans and arrays in arrays; at most ` +
+          `${LIMITS.ggufArrayItems} are read`,
+      );
+    }
+    return count;
   }
 
   /** Reads a length-prefixed UTF-8 string of at most `maxBytes`; bad bytes become U+FFFD. */
@@ -169,8 +184,8 @@ export class GgufReader {
       const wanted = `${end - this.#at} bytes at offset ${this.#at}`;
       throw this.error(`is cut off: it needs ${wanted}, but the file has ${size} bytes`);
     }
-    if (end > MAX_HEADER_BYTES) {
-      throw this.error(`makes the header larger than ${MAX_HEADER_BYTES} bytes`);
+    if (end > LIMITS.ggufHeaderBytes) {
+      throw this.error(`makes the header larger than ${LIMITS.ggufHeaderBytes} bytes`);
     }
     if (end > this.#bytes.length) {
       const larger = new Uint8Array(Math.min(size, Math.max(end, 4 * this.#bytes.length)));

@@ -1,5 +1,6 @@
 import { ForgeError } from "../errors.ts";
 import { InputFile } from "./file.ts";
+import { LIMITS } from "./limits.ts";
 import { quote } from "./quote.ts";
 
 /** Any value a JSON document can hold. */
@@ -16,9 +17,6 @@ export function isJsonObject(value: JsonValue | undefined): value is JsonObject 
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** A tokenizer.json with a vocabulary of 256,000 is about 35 MB. */
-const MAX_JSON_BYTES = 256 * 2 ** 20;
-
 /**
  * Reads the JSON object in a file.
  *
@@ -26,8 +24,8 @@ const MAX_JSON_BYTES = 256 * 2 ** 20;
  * @throws {ForgeError} `not_found` when the file cannot be read; `bad_model` when it is empty, larger
  * than `maxBytes`, not UTF-8, not JSON, or not an object.
  */
-export function readJsonObject(path: string, maxBytes = MAX_JSON_BYTES): JsonObject {
-  return parseJsonObject(readText(path, maxBytes), quote(path));
+export function readJsonObject(path: string, maxBytes: number = LIMITS.jsonBytes): JsonObject {
+  return asJsonObject(parseJsonBytes(readBytes(path, maxBytes), quote(path)), quote(path));
 }
 
 /**
@@ -36,8 +34,8 @@ export function readJsonObject(path: string, maxBytes = MAX_JSON_BYTES): JsonObj
  * @param maxBytes the largest file that is read
  * @throws {ForgeError} as {@linkcode readJsonObject}, for what is no array
  */
-export function readJsonList(path: string, maxBytes = MAX_JSON_BYTES): JsonValue[] {
-  const value = parseJson(readText(path, maxBytes), quote(path));
+export function readJsonList(path: string, maxBytes: number = LIMITS.jsonBytes): JsonValue[] {
+  const value = parseJsonBytes(readBytes(path, maxBytes), quote(path));
   if (Array.isArray(value)) return value;
   throw new ForgeError("bad_model", `${quote(path)} holds ${kindOf(value)}, not a JSON array`);
 }
@@ -47,7 +45,11 @@ export function readJsonList(path: string, maxBytes = MAX_JSON_BYTES): JsonValue
  *
  * @throws {ForgeError} as `readJsonObject`.
  */
-export function readText(path: string, maxBytes = MAX_JSON_BYTES): string {
+export function readText(path: string, maxBytes: number = LIMITS.jsonBytes): string {
+  return decodeUtf8(readBytes(path, maxBytes), quote(path));
+}
+
+function readBytes(path: string, maxBytes: number): Uint8Array<ArrayBuffer> {
   using file = InputFile.open(path);
   if (file.size > maxBytes) {
     throw new ForgeError(
@@ -57,7 +59,7 @@ export function readText(path: string, maxBytes = MAX_JSON_BYTES): string {
   }
   const bytes = new Uint8Array(file.size);
   file.readAt(0, bytes);
-  return decodeUtf8(bytes, quote(path));
+  return bytes;
 }
 
 /**
@@ -78,29 +80,80 @@ export function decodeUtf8(bytes: Uint8Array<ArrayBuffer>, source: string): stri
  * Parses a JSON object.
  *
  * @param source how an error names the text
- * @throws {ForgeError} `bad_model`, with the parser's position where it gives one.
+ * @throws {ForgeError} as {@linkcode parseJson}, and for what is no object
  */
 export function parseJsonObject(text: string, source: string): JsonObject {
-  const value = parseJson(text, source);
-  if (!isJsonObject(value)) {
-    throw new ForgeError("bad_model", `${source} holds ${kindOf(value)}, not a JSON object`);
-  }
-  return value;
+  return asJsonObject(parseJson(text, source), source);
+}
+
+/** @throws {ForgeError} `bad_model` for what is no object */
+export function asJsonObject(value: JsonValue, source: string): JsonObject {
+  if (isJsonObject(value)) return value;
+  throw new ForgeError("bad_model", `${source} holds ${kindOf(value)}, not a JSON object`);
 }
 
 /**
  * Parses any JSON value.
  *
  * @param source how an error names the text
- * @throws {ForgeError} `bad_model`, with the parser's position where it gives one.
+ * @throws {ForgeError} `bad_model`, with the parser's position where it gives one, and for a text
+ * that exceeds {@linkcode LIMITS}
  */
 export function parseJson(text: string, source: string): JsonValue {
+  checkJsonShape(new TextEncoder().encode(text), source);
+  return parseChecked(text, source);
+}
+
+/** Parses UTF-8 as {@linkcode parseJson} does. */
+export function parseJsonBytes(bytes: Uint8Array<ArrayBuffer>, source: string): JsonValue {
+  checkJsonShape(bytes, source);
+  return parseChecked(decodeUtf8(bytes, source), source);
+}
+
+function parseChecked(text: string, source: string): JsonValue {
   try {
     return JSON.parse(text);
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
     throw new ForgeError("bad_model", `${source} is not valid JSON: ${oneLine(reason)}`);
   }
+}
+
+const QUOTE = 0x22, COMMA = 0x2c, BACKSLASH = 0x5c, OPENING = 0x7b, CLOSING = 0x7d;
+
+/** "[" and "]" differ from "{" and "}" in this bit alone. */
+const BRACKET_BIT = 0x20;
+
+/**
+ * Counts what a JSON text would become before it is parsed: an empty array takes 2 bytes of text and
+ * 40 of memory, a nested one 60 and more.
+ */
+function checkJsonShape(bytes: Uint8Array, source: string): void {
+  let depth = 0, deepest = 0, containers = 0, values = 1;
+  for (let at = 0; at < bytes.length;) {
+    const byte = bytes[at++]!;
+    if (byte === QUOTE) {
+      while (at < bytes.length) {
+        const inside = bytes[at++]!;
+        if (inside === QUOTE) break;
+        if (inside === BACKSLASH) at++;
+      }
+    } else if (byte === COMMA) {
+      values++;
+    } else if ((byte | BRACKET_BIT) === OPENING) {
+      containers++;
+      if (++depth > deepest) deepest = depth;
+    } else if ((byte | BRACKET_BIT) === CLOSING) {
+      depth--;
+    }
+  }
+  const { jsonDepth, jsonContainers, jsonValues } = LIMITS;
+  const refuse = (what: string, most: number) => {
+    throw new ForgeError("bad_model", `${source} ${what}; at most ${most} are read`);
+  };
+  if (deepest > jsonDepth) refuse(`nests ${deepest} arrays and objects`, jsonDepth);
+  if (containers > jsonContainers) refuse(`has ${containers} arrays and objects`, jsonContainers);
+  if (values > jsonValues) refuse(`has ${values} values`, jsonValues);
 }
 
 /**

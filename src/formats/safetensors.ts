@@ -2,15 +2,17 @@ import { join } from "@std/path";
 import { ForgeError } from "../errors.ts";
 import { InputFile } from "./file.ts";
 import {
+  asJsonObject,
   decodeUtf8,
   findDuplicateKey,
   isJsonObject,
   type JsonObject,
   type JsonValue,
   kindOf,
-  parseJsonObject,
+  parseJsonBytes,
   readJsonObject,
 } from "./json.ts";
+import { LIMITS } from "./limits.ts";
 import { quote } from "./quote.ts";
 import { tensorBytes, type TensorInfo, type TensorType } from "./tensor_info.ts";
 
@@ -30,9 +32,6 @@ export interface SafetensorsShards {
   readonly tensors: ReadonlyMap<string, TensorInfo>;
 }
 
-/** The limit of the reference implementation. */
-const MAX_HEADER_BYTES = 100_000_000;
-const MAX_INDEX_BYTES = 100_000_000;
 const MAX_DIMENSIONS = 8;
 
 /** The dtypes of the format, which are named as the tensor types are. */
@@ -72,9 +71,8 @@ export function readSafetensors(path: string): SafetensorsHeader {
   const bytes = new Uint8Array(headerBytes);
   file.readAt(8, bytes);
   const source = `the header of ${quote(path)}`;
-  const text = decodeUtf8(bytes, source);
-  const header = parseJsonObject(text, source);
-  const twice = findDuplicateKey(text);
+  const header = asJsonObject(parseJsonBytes(bytes, source), source);
+  const twice = findDuplicateKey(decodeUtf8(bytes, source));
   if (twice !== undefined) {
     throw new ForgeError("bad_model", `${source} names ${quote(twice)} twice`);
   }
@@ -98,7 +96,7 @@ export function readSafetensors(path: string): SafetensorsHeader {
  */
 export function readSafetensorsIndex(folder: string, indexName: string): SafetensorsShards {
   const indexPath = join(folder, indexName);
-  const { weight_map: weightMap } = readJsonObject(indexPath, MAX_INDEX_BYTES);
+  const { weight_map: weightMap } = readJsonObject(indexPath);
   if (!isJsonObject(weightMap)) {
     const found = `"weight_map" is ${kindOf(weightMap)}`;
     throw new ForgeError("bad_model", `${quote(indexPath)}: ${found}, not an object`);
@@ -125,7 +123,7 @@ export function readSafetensorsIndex(folder: string, indexName: string): Safeten
 
 function readHeaderLength(file: InputFile): number {
   const room = file.size - 8;
-  const most = Math.min(room, MAX_HEADER_BYTES);
+  const most = Math.min(room, LIMITS.safetensorsHeaderBytes);
   if (room < 2) {
     const reason = `it has ${file.size} bytes, and the shortest has 10`;
     throw new ForgeError("bad_model", `${quote(file.path)} is no safetensors file: ${reason}`);

@@ -59,19 +59,23 @@ export class ConfigReader {
     return Number(value);
   }
 
-  /** A finite number. @throws {ForgeError} `bad_model` when it is anything else. */
+  /**
+   * A number that is finite in float32, as devices take it.
+   *
+   * @throws {ForgeError} `bad_model` when it is anything else.
+   */
   number(key: Key, fallback?: number): number {
     const value = this.raw(key) ?? fallback;
-    if (typeof value !== "number" || !Number.isFinite(value)) {
-      throw this.invalid(key, value, "a finite number");
+    if (typeof value !== "number" || !Number.isFinite(Math.fround(value))) {
+      throw this.invalid(key, value, "a finite number, of at most 3.4e38");
     }
     return value;
   }
 
-  /** A finite number above 0. @throws {ForgeError} `bad_model` when it is anything else. */
+  /** A number above 0, in float32 too. @throws {ForgeError} `bad_model` when it is anything else. */
   positive(key: Key, fallback?: number): number {
     const value = this.number(key, fallback);
-    if (value <= 0) throw this.invalid(key, value, "a number above 0");
+    if (Math.fround(value) <= 0) throw this.invalid(key, value, "a number above 0");
     return value;
   }
 

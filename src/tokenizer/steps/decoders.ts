@@ -1,6 +1,6 @@
 import { fromByteLevel } from "../byte_level.ts";
 import type { Fields } from "./fields.ts";
-import { type Normalizer, readReplace } from "./normalizers.ts";
+import { readReplace, rewriteBy, type RewriteStep } from "./normalizers.ts";
 
 /** How pieces become text again. */
 export interface Decoder {
@@ -57,7 +57,7 @@ export function sentencePieceDecoder(stripsSpace: boolean): Decoder {
  */
 export function readDecoder(json: Fields | undefined, bytes: boolean): Decoder {
   if (json === undefined && bytes) return byteLevelDecoder;
-  const rewrites: Normalizer[] = [];
+  const rewrites: RewriteStep[] = [];
   let byteLevel = false, byteFallback = false;
   let strip: LeadingStrip | undefined;
   let fused = false;
@@ -92,10 +92,11 @@ export function readDecoder(json: Fields | undefined, bytes: boolean): Decoder {
         throw step.unsupportedType(SUPPORTED);
     }
   }
+  const rewrite = rewriteBy(rewrites, json?.where ?? "decoder");
   const toBytes = (piece: string) => {
     const byte = byteFallback ? byteOf(piece) : undefined;
     if (byte) return byte;
-    const text = rewrites.reduce((rewritten, rewrite) => rewrite(rewritten), piece);
+    const text = rewrite(piece);
     return (byteLevel ? fromByteLevel(text) : undefined) ?? encoder.encode(text);
   };
   return { toBytes, strip, byteLevel };
@@ -124,7 +125,7 @@ function readStrip(json: Fields): LeadingStrip {
 }
 
 /** Strips each piece by itself. */
-function stripPiece(json: Fields): Normalizer {
+function stripPiece(json: Fields): RewriteStep {
   const character = json.string("content");
   const fromStart = json.count("start", 0), fromEnd = json.count("stop", 0);
   return (piece) => {

@@ -1,3 +1,5 @@
+import { ForgeError } from "../../errors.ts";
+import { LIMITS } from "../../formats/limits.ts";
 import { toByteLevel } from "../byte_level.ts";
 import type { Fields } from "./fields.ts";
 import { compilePattern } from "./split.ts";
@@ -18,6 +20,9 @@ const SUPPORTED = [
   "ByteLevel",
 ] as const;
 
+/** A part of a normalizer or decoder; what it makes has at most `limit` characters. */
+export type RewriteStep = (text: string, limit: number) => string;
+
 /**
  * Builds the `normalizer` of a tokenizer.json.
  *
@@ -25,44 +30,72 @@ const SUPPORTED = [
  */
 export function readNormalizer(json: Fields | undefined): Normalizer {
   if (json === undefined) return (text) => text;
+  return rewriteBy(readSteps(json), json.where);
+}
+
+/**
+ * Applies steps one after the other. A few that put a short text in place of each character would
+ * otherwise make gigabytes of a line.
+ *
+ * @param where the place of the steps, for messages
+ */
+export function rewriteBy(steps: readonly RewriteStep[], where: string): Normalizer {
+  return (text) => {
+    const limit = 1024 + LIMITS.tokenizerGrowth * text.length;
+    return steps.reduce((rewritten, step) => {
+      const result = step(rewritten, limit);
+      if (result.length > limit) throw grown(where, limit);
+      return result;
+    }, text);
+  };
+}
+
+function grown(where: string, limit: number): ForgeError {
+  const most = `${LIMITS.tokenizerGrowth} for each of its characters and 1024 more`;
+  return new ForgeError(
+    "bad_model",
+    `${where} makes more than ${limit} characters of a text; at most ${most} are made`,
+  );
+}
+
+function readSteps(json: Fields): RewriteStep[] {
   const type = json.string("type");
   switch (type) {
-    case "Sequence": {
-      const steps = json.objects("normalizers").map(readNormalizer);
-      return (text) => steps.reduce((rewritten, step) => step(rewritten), text);
-    }
+    case "Sequence":
+      return json.objects("normalizers").flatMap(readSteps);
     case "NFC":
     case "NFD":
     case "NFKC":
     case "NFKD":
-      return (text) => text.normalize(type);
+      return [(text) => text.normalize(type)];
     case "Lowercase":
-      return lowercase;
+      return [lowercase];
     case "Prepend": {
       const prefix = json.insert("prepend");
-      return (text) => text === "" ? "" : prefix + text;
+      return [(text) => text === "" ? "" : prefix + text];
     }
     case "Replace":
-      return readReplace(json);
+      return [readReplace(json)];
     case "Strip": {
       const left = json.boolean("strip_left", true), right = json.boolean("strip_right", true);
-      return (text) => strip(text, left, right);
+      return [(text) => strip(text, left, right)];
     }
     case "ByteLevel":
-      return toByteLevel;
+      return [toByteLevel];
   }
   throw json.unsupportedType(SUPPORTED);
 }
 
 /** Builds a `Replace`, which is a normalizer and a decoder alike. */
-export function readReplace(json: Fields): Normalizer {
+export function readReplace(json: Fields): RewriteStep {
   const content = json.insert("content");
   const pattern = compilePattern(json, "pattern");
-  return (text) => {
+  return (text, limit) => {
     let replaced = "", done = 0;
     pattern(text, (start, end) => {
       replaced += text.slice(done, start) + content;
       done = end;
+      if (replaced.length > limit) throw grown(json.where, limit);
     });
     return done === 0 && replaced === "" ? text : replaced + text.slice(done);
   };

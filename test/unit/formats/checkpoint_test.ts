@@ -86,6 +86,18 @@ Deno.test("the chat template is taken from where the model keeps it", () => {
   }
 });
 
+Deno.test("an empty chat_template.jinja is none; a pipe of that name is refused", async () => {
+  using folder = new TempFolder();
+  const files = { "config.json": CONFIG, "tokenizer_config.json": { chat_template: "config" } };
+  writeModelFolder(folder.path, files, TENSORS);
+  const path = folder.write("chat_template.jinja", "");
+  assertEquals(openCheckpoint(folder.path).chatTemplate, "config");
+  Deno.removeSync(path);
+  assert((await new Deno.Command("mkfifo", { args: [path] }).output()).success);
+  const checkpoint = openCheckpoint(folder.path);
+  assertThrows(() => checkpoint.chatTemplate, ForgeError, "is not a regular file");
+});
+
 Deno.test("a GGUF file is known by how it starts, not by its name", () => {
   using folder = new TempFolder();
   const path = folder.at("model.bin");
