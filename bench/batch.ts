@@ -36,8 +36,8 @@ async function generate(model: Model, round: number, atOnce: number): Promise<nu
     for (let i = waiting.shift(); i !== undefined; i = waiting.shift()) {
       // A beginning that no other request has: nothing of it is known already.
       const prompt = `${round}.${i}: Once upon a time there was a fox who lived near a river`;
-      const { completion_tokens } = await model.complete(prompt, REQUEST);
-      tokens += completion_tokens;
+      const { completionTokens } = await model.complete(prompt, REQUEST);
+      tokens += completionTokens;
     }
   };
   await Promise.all(Array.from({ length: atOnce }, worker));

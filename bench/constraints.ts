@@ -68,7 +68,7 @@ async function stepTime(
 ): Promise<number> {
   const times: number[] = [];
   for (let seed = 0; seed <= rounds; seed++) {
-    const { timings, completion_tokens: tokens } = await model.complete("x", {
+    const { timings, completionTokens: tokens } = await model.complete("x", {
       ...constraint,
       raw: true,
       seed,
@@ -79,7 +79,7 @@ async function stepTime(
       maxTokens: nGen,
     });
     // The first round warms up.
-    if (seed > 0 && tokens >= FEWEST_TOKENS) times.push(timings.decode_ms / (tokens - 1));
+    if (seed > 0 && tokens >= FEWEST_TOKENS) times.push(timings.decodeMs / (tokens - 1));
   }
   return times.length === 0 ? NaN : median(times);
 }

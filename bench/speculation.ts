@@ -73,7 +73,7 @@ export async function benchSpeculation(options: BenchOptions): Promise<void> {
 }
 
 function ids(answers: readonly Completion[]) {
-  return answers.map(({ token_ids }) => token_ids);
+  return answers.map(({ tokenIds }) => tokenIds);
 }
 
 interface Measured {
@@ -94,7 +94,7 @@ async function measure(
     ...options,
     seed: seed + 1,
   });
-  const tokens = answers.reduce((sum, { completion_tokens }) => sum + completion_tokens - 1, 0);
-  const longest = Math.max(...answers.map(({ timings }) => timings.decode_ms));
+  const tokens = answers.reduce((sum, { completionTokens }) => sum + completionTokens - 1, 0);
+  const longest = Math.max(...answers.map(({ timings }) => timings.decodeMs));
   return { answers, speed: tokens / longest * 1000 };
 }

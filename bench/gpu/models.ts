@@ -49,7 +49,7 @@ function* bundledChecks(tokens: number): Generator<readonly [string, () => Promi
       const told = await Promise.all(
         prompts.map((prompt) => model.complete(prompt, { ...chain, maxTokens: tokens })),
       );
-      return told.map(({ token_ids }) => [...token_ids]);
+      return told.map(({ tokenIds }) => [...tokenIds]);
     };
     yield [`the bundled model, ${name}`, async () => {
       const expected = await answers({ device: "cpu", kvType: "F32" });
@@ -100,8 +100,8 @@ function* storyChecks(): Generator<readonly [string, () => Promise<void>]> {
       const path = sharedPath("models", "stories260K", file);
       await using model = await load(path, { device: "cuda", kvType: "F32" });
       const told = await model.complete("", { raw: true, temperature: 0, maxTokens: 256 });
-      const parting = greedy_ids.findIndex((id, i) => told.token_ids[i] !== id);
-      if (parting >= 0) throw new Error(`token ${parting} is ${told.token_ids[parting]}`);
+      const parting = greedy_ids.findIndex((id, i) => told.tokenIds[i] !== id);
+      if (parting >= 0) throw new Error(`token ${parting} is ${told.tokenIds[parting]}`);
     }];
   }
 }

@@ -6,6 +6,7 @@ import { BatchMeter } from "./batch/meter.ts";
 import { openBatchOutput } from "./batch/output.ts";
 import { parseShard, type Shard } from "./batch/shard.ts";
 import type { Context } from "./command.ts";
+import { completionJson } from "./completion_json.ts";
 import { formatRows } from "./format.ts";
 import { resolveModel } from "./model_path.ts";
 import { openModel } from "./open_model.ts";
@@ -103,5 +104,7 @@ export async function runBatchFile(
 /** A line of the output. */
 function describeResult({ id, completion, completions, error }: BatchResult, line: number) {
   if (error !== undefined) return { id, error: { code: error.code, message: error.message }, line };
-  return completions.length === 1 ? { id, ...completion } : { id, completions };
+  return completions.length === 1
+    ? { id, ...completionJson(completion) }
+    : { id, completions: completions.map(completionJson) };
 }

@@ -5,6 +5,7 @@ import { quote } from "../formats/quote.ts";
 import type { GenerateOptions, GenerationEnd, Model } from "../mod.ts";
 import type { BatchFlags } from "./batch.ts";
 import type { Context } from "./command.ts";
+import { completionJson } from "./completion_json.ts";
 import { INTERRUPTED } from "./error_text.ts";
 import { resolveModel } from "./model_path.ts";
 import { openModel } from "./open_model.ts";
@@ -154,8 +155,10 @@ async function printCompletions(
   request: GenerateOptions,
 ): Promise<number> {
   const completions = await model.completeMany(prompt, n, request);
-  await writeStdout(`${JSON.stringify(n === 1 ? completions[0] : { completions })}\n`);
-  const isCut = completions.some(({ finish_reason }) => finish_reason === "cancelled");
+  const [first, ...others] = completions.map(completionJson);
+  const printed = others.length === 0 ? first : { completions: [first, ...others] };
+  await writeStdout(`${JSON.stringify(printed)}\n`);
+  const isCut = completions.some(({ finishReason }) => finishReason === "cancelled");
   return isCut ? INTERRUPTED : 0;
 }
 

@@ -49,8 +49,8 @@ export function describeSpeed(end: GenerationEnd, cost?: ConstraintCost): string
   const { timings, promptTokens, cachedPromptTokens, completionTokens, finishReason } = end;
   return formatRows([
     ["reused", `${cachedPromptTokens} of ${plural(promptTokens, "prompt token")}`],
-    ["prefill", formatSpeed(promptTokens - cachedPromptTokens, timings.prefill_ms)],
-    ["decode", formatSpeed(Math.max(0, completionTokens - 1), timings.decode_ms)],
+    ["prefill", formatSpeed(promptTokens - cachedPromptTokens, timings.prefillMs)],
+    ["decode", formatSpeed(Math.max(0, completionTokens - 1), timings.decodeMs)],
     ...(timings.drafted === 0 ? [] : [["drafted", describeDrafts(timings)] as const]),
     ...(cost === undefined ? [] : [["constraint", describeCost(cost, timings)] as const]),
     ["ended", finishReason],
@@ -64,7 +64,7 @@ function describeDrafts({ drafted, accepted }: GenerationEnd["timings"]): string
 
 /** The masks' share is that of the steps, which they overlap where they can. */
 function describeCost(cost: ConstraintCost, timings: GenerationEnd["timings"]): string {
-  const steps = timings.prefill_ms + timings.decode_ms;
+  const steps = timings.prefillMs + timings.decodeMs;
   const each = cost.masks === 0 ? 0 : cost.maskMs / cost.masks;
   const share = steps === 0 ? 0 : 100 * cost.maskMs / steps;
   return `compiled in ${cost.compileMs.toFixed(1)} ms, ${plural(cost.masks, "mask")} of ` +

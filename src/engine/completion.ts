@@ -1,8 +1,7 @@
 import type { TokenLogprob } from "../backend.ts";
 import { ForgeError } from "../errors.ts";
 import type { Tokenizer } from "../tokenizer/tokenizer.ts";
-import type { FinishReason, Piece } from "./generate.ts";
-import type { Timings } from "./timings.ts";
+import type { GenerationEnd, Piece } from "./generate.ts";
 
 /** A token with its log-probability and its text, U+FFFD where that is part of a character. */
 export interface TextLogprob extends TokenLogprob {
@@ -16,24 +15,12 @@ export interface TokenLogprobs extends TextLogprob {
   readonly top: readonly TextLogprob[];
 }
 
-/** A finished generation: what `forge run --json` prints. */
-export interface Completion {
+/** A finished generation. `forge run --json` prints it, by OpenAI's names of its members. */
+export interface Completion extends GenerationEnd {
   /** The answer. */
   readonly text: string;
   /** Its tokens, without one that ended it. */
-  readonly token_ids: readonly number[];
-  /** How many tokens the prompt has. */
-  readonly prompt_tokens: number;
-  /** Tokens of the prompt that did not have to be computed again. */
-  readonly cached_prompt_tokens: number;
-  /** How many tokens the answer has. */
-  readonly completion_tokens: number;
-  /** Why it ended. */
-  readonly finish_reason: FinishReason;
-  /** The seed that was given or chosen; with it the answer can be had again. */
-  readonly seed: number;
-  /** How long its parts took. */
-  readonly timings: Timings;
+  readonly tokenIds: readonly number[];
   /** Each token and its alternatives, where log-probabilities were asked for. */
   readonly logprobs?: readonly TokenLogprobs[];
 }
@@ -65,13 +52,8 @@ export async function collect(
     if (end === undefined) continue;
     return {
       text,
-      token_ids: ids,
-      prompt_tokens: end.promptTokens,
-      cached_prompt_tokens: end.cachedPromptTokens,
-      completion_tokens: end.completionTokens,
-      finish_reason: end.finishReason,
-      seed: end.seed,
-      timings: end.timings,
+      tokenIds: ids,
+      ...end,
       ...(logprobs === undefined ? {} : { logprobs: details }),
     };
   }

@@ -1,15 +1,15 @@
 /** How long the parts of a generation took. Steps that it shares with others count in full. */
 export interface Timings {
   /** Milliseconds until its first step began. */
-  readonly queue_ms: number;
+  readonly queueMs: number;
   /** Milliseconds of the steps that computed the prompt and chose the first token. */
-  readonly prefill_ms: number;
+  readonly prefillMs: number;
   /** Milliseconds of the steps that computed the other tokens. */
-  readonly decode_ms: number;
+  readonly decodeMs: number;
   /** Tokens of the prompt that were computed, per second. */
-  readonly prefill_tokens_per_second: number;
+  readonly prefillTokensPerSecond: number;
   /** Tokens after the first per second. */
-  readonly decode_tokens_per_second: number;
+  readonly decodeTokensPerSecond: number;
   /** Tokens that were guessed and computed before they were certain. */
   readonly drafted: number;
   /** How many of those came true. */
@@ -56,11 +56,11 @@ export class Clock {
    */
   timings(nPrompt: number, nTokens: number): Timings {
     return {
-      queue_ms: rounded(this.#queue ?? performance.now() - this.#start),
-      prefill_ms: rounded(this.#prefill),
-      decode_ms: rounded(this.#decode),
-      prefill_tokens_per_second: this.#hasOutput ? rate(nPrompt, this.#prefill) : 0,
-      decode_tokens_per_second: rate(nTokens - 1, this.#decode),
+      queueMs: rounded(this.#queue ?? performance.now() - this.#start),
+      prefillMs: rounded(this.#prefill),
+      decodeMs: rounded(this.#decode),
+      prefillTokensPerSecond: this.#hasOutput ? rate(nPrompt, this.#prefill) : 0,
+      decodeTokensPerSecond: rate(nTokens - 1, this.#decode),
       drafted: this.#drafted,
       accepted: this.#accepted,
     };

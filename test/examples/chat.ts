@@ -10,5 +10,5 @@ for (const question of ["Tell me a story about a fox.", "Who is the story about?
   const answer = await model.complete(messages, { temperature: 0 });
   messages.push({ role: "assistant", content: answer.text });
   console.log(`> ${question}\n${answer.text}`);
-  console.log(`[${answer.cached_prompt_tokens} of ${answer.prompt_tokens} prompt tokens reused]`);
+  console.log(`[${answer.cachedPromptTokens} of ${answer.promptTokens} prompt tokens reused]`);
 }

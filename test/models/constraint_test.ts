@@ -61,9 +61,9 @@ for (const [name, path, ignore] of MODELS) {
         maxTokens: 150,
       }));
       let whole = 0;
-      for (const [id, { text, finish_reason }] of await answers(model, requests)) {
-        if (finish_reason === "length") continue;
-        assert(finish_reason === "constraint_complete" || finish_reason === "stop", id);
+      for (const [id, { text, finishReason }] of await answers(model, requests)) {
+        if (finishReason === "length") continue;
+        assert(finishReason === "constraint_complete" || finishReason === "stop", id);
         const wrong = validator(JSON_SCHEMAS[id])(JSON.parse(text));
         assertEquals(wrong, undefined, `${id}: ${text}`);
         whole++;
@@ -92,13 +92,13 @@ for (const [name, path, ignore] of MODELS) {
       const lines = { id: "lines", prompt: "A list:", grammar: GRAMMAR, maxTokens: 150, seed: 4 };
       const found = await answers(model, [...requests, lines]);
       for (const { id, regex } of requests) {
-        const { text, finish_reason } = found.get(id)!;
+        const { text, finishReason } = found.get(id)!;
         const whole = new RegExp(`^(?:${regex})$`, "u");
-        assert(finish_reason === "length" || whole.test(text), `${id}: ${JSON.stringify(text)}`);
+        assert(finishReason === "length" || whole.test(text), `${id}: ${JSON.stringify(text)}`);
       }
-      const { text, finish_reason } = found.get("lines")!;
+      const { text, finishReason } = found.get("lines")!;
       const line = /^- (?:[a-z]{1,8}|"[^"\n]{1,8}")(?: (?:[a-z]{1,8}|"[^"\n]{1,8}")){0,4}$/;
-      const whole = text.split("\n").slice(0, finish_reason === "length" ? -1 : undefined);
+      const whole = text.split("\n").slice(0, finishReason === "length" ? -1 : undefined);
       for (const part of whole.filter((part) => part !== "")) assert(line.test(part), text);
     },
   });
@@ -114,8 +114,8 @@ Deno.test("constraints: an answer is the same alone, in a batch and with another
     { id: "c", ...request, regex: undefined, maxTokens: 30 },
     { id: "d", ...request },
   ]);
-  assertEquals(found.get("a")!.token_ids, alone.token_ids);
-  assertEquals(found.get("d")!.token_ids, alone.token_ids);
+  assertEquals(found.get("a")!.tokenIds, alone.tokenIds);
+  assertEquals(found.get("d")!.tokenIds, alone.tokenIds);
   assert(/^[A-Z ]{20,40}!$/.test(found.get("b")!.text));
 });
 
@@ -124,12 +124,12 @@ Deno.test("constraints: with stop strings, log-probabilities, bias and an early 
   const base = { prompt: "Once", seed: 3, temperature: 1 };
   const stopped = await model.complete("Once", { ...base, regex: "ab[cd]{5}stop.*", stop: "stop" });
   assert(/^ab[cd]{5}$/.test(stopped.text), stopped.text);
-  assertEquals(stopped.finish_reason, "stop");
+  assertEquals(stopped.finishReason, "stop");
   const detailed = await model.complete("Once", { ...base, regex: "abc", logprobs: 2 });
   assertEquals(detailed.text, "abc");
-  assertEquals(detailed.logprobs?.length, detailed.token_ids.length);
+  assertEquals(detailed.logprobs?.length, detailed.tokenIds.length);
   const cut = await model.complete("Once", { ...base, regex: "a{100}", maxTokens: 3 });
-  assertEquals(cut.finish_reason, "length");
+  assertEquals(cut.finishReason, "length");
   const a = model.tokenizer.encode("a", { addSpecial: false }).at(-1)!;
   const biased = await model.complete("Once", {
     ...base,
@@ -172,7 +172,7 @@ Deno.test("constraints: masks applied on the host give the same tokens", async (
     const all = await Promise.all(
       requests.map(({ prompt, ...rest }) => model.complete(prompt, rest)),
     );
-    return all.map(({ token_ids, text }) => ({ token_ids, text }));
+    return all.map(({ tokenIds, text }) => ({ tokenIds, text }));
   };
   const onDevice = await complete();
   Deno.env.set("FORGE_HOST_MASKS", "1");

@@ -47,11 +47,11 @@ for (const [name, { logits }] of Object.entries(models)) {
     const options = { device: "cpu", kvType: "F32" } as const;
     const prompt = Int32Array.from(prompt_ids);
     await using speaker = await load(folder.at("model"), options);
-    const { token_ids } = await speaker.complete(prompt, { temperature: 0, maxTokens: 8 });
-    assert(token_ids.length > 1, "more than one token");
+    const { tokenIds } = await speaker.complete(prompt, { temperature: 0, maxTokens: 8 });
+    assert(tokenIds.length > 1, "more than one token");
     // Another model has computed none of them before.
     await using reader = await load(folder.at("model"), options);
-    const last = await reader.logits(Int32Array.from([...prompt, ...token_ids.slice(0, -1)]));
-    assertEquals(last.indexOf(Math.max(...last)), token_ids.at(-1));
+    const last = await reader.logits(Int32Array.from([...prompt, ...tokenIds.slice(0, -1)]));
+    assertEquals(last.indexOf(Math.max(...last)), tokenIds.at(-1));
   });
 }

@@ -75,18 +75,18 @@ export async function assertMatchesReference(
 }
 
 async function assertSameGreedy(model: Model, prompt: Int32Array, expected: readonly number[]) {
-  const { token_ids, logprobs = [] } = await model.complete(prompt, {
+  const { tokenIds, logprobs = [] } = await model.complete(prompt, {
     temperature: 0,
     maxTokens: expected.length,
     logprobs: 2,
   });
-  const parting = expected.findIndex((token, i) => token_ids[i] !== token);
+  const parting = expected.findIndex((token, i) => tokenIds[i] !== token);
   if (parting < 0) return;
   const [best, second] = logprobs[parting]?.top ?? [];
   assert(best !== undefined && second !== undefined, `the text ended at token ${parting}`);
   const gap = best.logprob - second.logprob;
   assert(
     gap < CLOSE_RACE,
-    `token ${parting} is ${token_ids[parting]}, not ${expected[parting]}, ahead by ${gap}`,
+    `token ${parting} is ${tokenIds[parting]}, not ${expected[parting]}, ahead by ${gap}`,
   );
 }

@@ -22,10 +22,10 @@ for (const device of ["reference", "cpu"]) {
         await using model = await load(sharedPath("models", "stories260K", file), { device });
         assertEquals([...model.encodePrompt("", { raw: true }).tokens], prompt_ids);
         const told = await model.complete("", { raw: true, temperature: 0, maxTokens: 256 });
-        assertEquals(told.token_ids, greedy_ids);
+        assertEquals(told.tokenIds, greedy_ids);
         assertEquals(told.text, text);
-        assertEquals(told.finish_reason, "length");
-        assertEquals([told.prompt_tokens, told.completion_tokens], [1, 256]);
+        assertEquals(told.finishReason, "length");
+        assertEquals([told.promptTokens, told.completionTokens], [1, 256]);
       },
     });
   }
@@ -60,12 +60,12 @@ Deno.test({
     await using model = await load(path, { device: "cpu" });
     const types = new Set([...model.checkpoint.tensors.values()].map(({ type }) => type));
     assertEquals([...types].sort(), ["F16", "F32", "Q8_0"]);
-    const { text, completion_tokens } = await model.complete("", {
+    const { text, completionTokens } = await model.complete("", {
       raw: true,
       temperature: 0,
       maxTokens: 100,
     });
-    assertEquals(completion_tokens, 100);
+    assertEquals(completionTokens, 100);
     assertMatch(text, /^Once upon a time, there was a /);
     const words = text.match(/[A-Za-z']+/g) ?? [];
     assert(words.length > 30, text);

@@ -36,8 +36,8 @@ Deno.test("synthetic models: load, generate and have the types asked for", async
         const { tensors } = model.checkpoint;
         assertEquals(tensors.get("blk.1.ffn_down.weight")?.type, type);
         assertEquals(tensors.get("output.weight")?.type, /^Q[45]/.test(type) ? "Q6_K" : type);
-        const { token_ids } = await model.complete("Any text: ✓", { maxTokens: 4, temperature: 0 });
-        assert(token_ids.length > 0, type);
+        const { tokenIds } = await model.complete("Any text: ✓", { maxTokens: 4, temperature: 0 });
+        assert(tokenIds.length > 0, type);
         const logits = await model.logits("x");
         assert(new Set(logits).size > 100, `${type}: the logits are all alike`);
       }

@@ -26,10 +26,10 @@ Deno.test("serve: a chat is answered as the library answers it, whole and as a s
     finish_reason: "length",
   }]);
   const { usage } = answer;
-  assertEquals(usage?.prompt_tokens, expected.prompt_tokens);
-  assertEquals([usage?.completion_tokens, usage?.total_tokens], [24, expected.prompt_tokens + 24]);
+  assertEquals(usage?.prompt_tokens, expected.promptTokens);
+  assertEquals([usage?.completion_tokens, usage?.total_tokens], [24, expected.promptTokens + 24]);
   // All of the prompt but its last token was computed for the library's answer.
-  assertEquals(usage?.prompt_tokens_details.cached_tokens, expected.prompt_tokens - 1);
+  assertEquals(usage?.prompt_tokens_details.cached_tokens, expected.promptTokens - 1);
 
   const parts = await client.stream(CHAT, { messages, ...options });
   assertEquals(parts[0]!.object, "chat.completion.chunk");

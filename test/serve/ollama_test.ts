@@ -84,7 +84,7 @@ Deno.test("serve: Ollama's chat and generate say what the library says", async (
     assert(stream.length > 3);
     for (const end of [stream.at(-1)!, answer]) {
       assertEquals([end.model, end.done, end.done_reason], ["demo", true, "length"]);
-      assertEquals([end.prompt_eval_count, end.eval_count], [expected.prompt_tokens, 12]);
+      assertEquals([end.prompt_eval_count, end.eval_count], [expected.promptTokens, 12]);
       assert(end.total_duration! > 0);
     }
     assertEquals(said(stream.at(-1)!), "");

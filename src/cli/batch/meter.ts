@@ -45,8 +45,8 @@ export class BatchMeter {
       this.#errors++;
     } else {
       this.#answered++;
-      this.#promptTokens += completions[0]?.prompt_tokens ?? 0;
-      for (const { completion_tokens } of completions) this.#tokens += completion_tokens;
+      this.#promptTokens += completions[0]?.promptTokens ?? 0;
+      for (const { completionTokens } of completions) this.#tokens += completionTokens;
     }
     const seconds = (performance.now() - this.#start) / 1000;
     const errors = this.#errors > 0 ? `, ${plural(this.#errors, "error")}` : "";

@@ -151,7 +151,7 @@ function statistics(end: GenerationEnd, milliseconds: number): JsonObject {
   if (end.finishReason === "cancelled") {
     throw new HttpError(503, "the answer was stopped before its end", { code: "stopped" });
   }
-  const { prefill_ms, decode_ms } = end.timings;
+  const { prefillMs, decodeMs } = end.timings;
   const nanoseconds = (ms: number) => Math.round(ms * NS_PER_MS);
   return {
     done: true,
@@ -159,8 +159,8 @@ function statistics(end: GenerationEnd, milliseconds: number): JsonObject {
     total_duration: nanoseconds(milliseconds),
     load_duration: 0,
     prompt_eval_count: end.promptTokens,
-    prompt_eval_duration: nanoseconds(prefill_ms),
+    prompt_eval_duration: nanoseconds(prefillMs),
     eval_count: end.completionTokens,
-    eval_duration: nanoseconds(decode_ms),
+    eval_duration: nanoseconds(decodeMs),
   };
 }

@@ -29,7 +29,7 @@ Deno.test("a scope: free up to a token, then as the constraint says, as often as
     };
     const repeated = await answer({ seed, constraintScope: scope, logitBias: bias });
     const parts = repeated.text.split("[[").slice(1);
-    const isCut = repeated.finish_reason === "length";
+    const isCut = repeated.finishReason === "length";
     for (const part of isCut ? parts.slice(0, -1) : parts) assertMatch(part, /^ ?xxxy\]\]/);
     count += parts.length;
     const none = await answer({
@@ -37,18 +37,18 @@ Deno.test("a scope: free up to a token, then as the constraint says, as often as
       constraintScope: scope,
       logitBias: { [open]: -40, [EOS]: 5 },
     });
-    assertEquals([none.finish_reason, none.text.includes("[[")], ["stop", false]);
+    assertEquals([none.finishReason, none.text.includes("[[")], ["stop", false]);
 
     // Once, or never.
     const scopeOnce = { after: open, isOptional: true };
     const most = await answer({ seed, constraintScope: scopeOnce, logitBias: bias });
-    assertMatch(most.text, most.finish_reason === "stop" ? /^[^\[]*$/ : /^[^\[]*\[\[xxxy$/);
+    assertMatch(most.text, most.finishReason === "stop" ? /^[^\[]*$/ : /^[^\[]*\[\[xxxy$/);
 
     // Once, and not without.
     const once = await answer({ seed, constraintScope: { after: open }, logitBias: bias });
-    assertEquals(once.finish_reason, "constraint_complete");
+    assertEquals(once.finishReason, "constraint_complete");
     assertMatch(once.text, /\[\[xxxy$/);
-    assert(!once.token_ids.includes(EOS));
+    assert(!once.tokenIds.includes(EOS));
 
     // At once, or behind what an opener begins.
     const begun = { after: close, opener: open };

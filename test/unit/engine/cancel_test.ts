@@ -17,9 +17,9 @@ async function withStory(fn: (model: Model) => Promise<void>): Promise<void> {
 Deno.test("a generation that is stopped before it starts has no text", async () => {
   await withStory(async (model) => {
     const told = await model.complete("ab", { ...GREEDY, signal: AbortSignal.abort() });
-    assertEquals([told.text, told.finish_reason], ["", "cancelled"]);
-    assertEquals([told.prompt_tokens, told.completion_tokens], [3, 0]);
-    assertEquals(told.timings.prefill_tokens_per_second, 0);
+    assertEquals([told.text, told.finishReason], ["", "cancelled"]);
+    assertEquals([told.promptTokens, told.completionTokens], [3, 0]);
+    assertEquals(told.timings.prefillTokensPerSecond, 0);
   });
 });
 
@@ -44,7 +44,7 @@ Deno.test("a signal that comes after the end changes nothing", async () => {
     const controller = new AbortController();
     const told = await model.complete("", { ...GREEDY, signal: controller.signal });
     controller.abort();
-    assertEquals(told.finish_reason, "stop");
+    assertEquals(told.finishReason, "stop");
     assertEquals((await model.complete("", GREEDY)).text, told.text);
   });
 });
@@ -72,7 +72,7 @@ Deno.test("a generation can be stopped between the chunks of its prompt", async 
       },
     });
     assertEquals(seen, [512]);
-    assertEquals([told.finish_reason, told.completion_tokens], ["cancelled", 0]);
+    assertEquals([told.finishReason, told.completionTokens], ["cancelled", 0]);
   });
 });
 
@@ -84,17 +84,17 @@ Deno.test("a generation can be stopped within a chunk of its prompt", async () =
     // event loop.
     for (let turn = 0; turn < 100; turn++) await Promise.resolve();
     controller.abort();
-    assertEquals((await telling).finish_reason, "cancelled");
+    assertEquals((await telling).finishReason, "cancelled");
     // The device is at rest again, and not stopped for the next one.
     const next = await model.complete(prompt, { temperature: 0, maxTokens: 1 });
-    assertEquals(next.completion_tokens, 1);
+    assertEquals(next.completionTokens, 1);
   });
 });
 
 Deno.test("however a generation ends, its pages are free for the next one", async () => {
   await withLongModel(async (model, prompt) => {
     const options: GenerateOptions = { temperature: 0, maxTokens: 5 };
-    const expected = (await model.complete(prompt, options)).token_ids;
+    const expected = (await model.complete(prompt, options)).tokenIds;
     const endings: (() => Promise<unknown>)[] = [
       () => model.complete(prompt, { ...options, signal: AbortSignal.abort() }),
       async () => {
@@ -133,7 +133,7 @@ Deno.test("however a generation ends, its pages are free for the next one", asyn
     ];
     for (const end of endings) {
       await end();
-      assertEquals((await model.complete(prompt, options)).token_ids, expected);
+      assertEquals((await model.complete(prompt, options)).tokenIds, expected);
     }
   });
 });

@@ -23,7 +23,7 @@ for (const device of ["reference", "cpu"]) {
     await withModel(device, async (model) => {
       const alone: (readonly number[])[] = [];
       for (const { prompt, options } of REQUESTS) {
-        alone.push((await model.complete(prompt, options)).token_ids);
+        alone.push((await model.complete(prompt, options)).tokenIds);
       }
       assert(new Set(alone.map(String)).size === REQUESTS.length, "the answers differ");
 
@@ -48,7 +48,7 @@ Deno.test("logits and scores can be asked for in the middle of a generation", as
   await withModel("cpu", async (model) => {
     const prompt = model.tokenizer.encode("a prompt");
     const [logits, scores] = [await model.logits(prompt), await model.score(prompt)];
-    const alone = (await model.complete("one", { temperature: 0, maxTokens: 8 })).token_ids;
+    const alone = (await model.complete("one", { temperature: 0, maxTokens: 8 })).tokenIds;
     const tokens: number[] = [];
     for await (const { token } of model.generate("one", { temperature: 0, maxTokens: 8 })) {
       if (token !== undefined) tokens.push(token);
@@ -62,7 +62,7 @@ Deno.test("logits and scores can be asked for in the middle of a generation", as
 Deno.test("stopping one generation leaves the others alone", async () => {
   await withModel("cpu", async (model) => {
     const options: GenerateOptions = { temperature: 0, maxTokens: 24 };
-    const alone = (await model.complete("one", options)).token_ids;
+    const alone = (await model.complete("one", options)).tokenIds;
     const controller = new AbortController();
     let seen = 0;
     const [kept, stopped] = await Promise.all([
@@ -77,8 +77,8 @@ Deno.test("stopping one generation leaves the others alone", async () => {
       model.complete("two", { ...options, signal: controller.signal }),
     ]);
     assertEquals(kept, alone);
-    assertEquals(stopped.finish_reason, "cancelled");
-    assert(stopped.completion_tokens <= 6, `${stopped.completion_tokens} tokens`);
+    assertEquals(stopped.finishReason, "cancelled");
+    assert(stopped.completionTokens <= 6, `${stopped.completionTokens} tokens`);
   });
 });
 
@@ -86,13 +86,13 @@ Deno.test("the same seed draws the same tokens, and another draws others", async
   await withModel("cpu", async (model) => {
     const options: GenerateOptions = { temperature: 1, maxTokens: 24 };
     const first = await model.complete("one", { ...options, seed: 1 });
-    assertEquals((await model.complete("one", { ...options, seed: 1 })).token_ids, first.token_ids);
+    assertEquals((await model.complete("one", { ...options, seed: 1 })).tokenIds, first.tokenIds);
     const other = await model.complete("one", { ...options, seed: 2 });
-    assert(String(other.token_ids) !== String(first.token_ids));
+    assert(String(other.tokenIds) !== String(first.tokenIds));
     // The seed that was drawn is told, so that it can be given.
     const drawn = await model.complete("one", options);
     const again = await model.complete("one", { ...options, seed: drawn.seed });
-    assertEquals(again.token_ids, drawn.token_ids);
+    assertEquals(again.tokenIds, drawn.tokenIds);
   });
 });
 
@@ -101,21 +101,21 @@ Deno.test("many completions of a prompt differ, are repeatable, and compute it o
     const prompt = Int32Array.from({ length: 100 }, (_, i) => 2 + (7 * i) % 90);
     const options: GenerateOptions = { temperature: 1, topK: 0, maxTokens: 12, seed: 5 };
     const many = await model.completeMany(prompt, 6, options);
-    assertEquals(new Set(many.map(({ token_ids }) => String(token_ids))).size, 6);
+    assertEquals(new Set(many.map(({ tokenIds }) => String(tokenIds))).size, 6);
     // The first computes the prompt; the others copy the page it ends in, and compute its last token.
-    const cached = many.map(({ cached_prompt_tokens }) => cached_prompt_tokens);
+    const cached = many.map(({ cachedPromptTokens }) => cachedPromptTokens);
     assertEquals(cached, [0, 99, 99, 99, 99, 99]);
-    const tokens = many.map(({ token_ids }) => token_ids);
+    const tokens = many.map(({ tokenIds }) => tokenIds);
     const fewer = await model.completeMany(prompt, 3, options);
-    assertEquals(fewer.map(({ token_ids }) => token_ids), tokens.slice(0, 3));
+    assertEquals(fewer.map(({ tokenIds }) => tokenIds), tokens.slice(0, 3));
     // The first one is what a single completion is.
-    assertEquals((await model.complete(prompt, options)).token_ids, tokens[0]);
+    assertEquals((await model.complete(prompt, options)).tokenIds, tokens[0]);
     for (const n of [0, 1.5, 129]) {
       const error = await assertRejects(() => model.completeMany(prompt, n), ForgeError);
       assertEquals(error.message, `n is ${n}; valid is a whole number from 1 to 128`);
     }
     const stopped = await model.completeMany(prompt, 2, { signal: AbortSignal.abort() });
-    assertEquals(stopped.map(({ finish_reason }) => finish_reason), ["cancelled", "cancelled"]);
+    assertEquals(stopped.map(({ finishReason }) => finishReason), ["cancelled", "cancelled"]);
   });
 });
 
@@ -126,13 +126,13 @@ Deno.test("a turn of a conversation computes its new tokens alone", async () => 
     for (let turn = 0; turn < 4; turn++) {
       const options: GenerateOptions = { seed: turn, maxTokens: 20 };
       const told = await model.complete(Int32Array.from(history), options);
-      assertEquals([told.prompt_tokens, told.cached_prompt_tokens], [history.length, known]);
+      assertEquals([told.promptTokens, told.cachedPromptTokens], [history.length, known]);
       await using fresh = await load(model.checkpoint.path, { device: "cpu" });
       const alone = await fresh.complete(Int32Array.from(history), options);
-      assertEquals(told.token_ids, alone.token_ids);
-      history = [...history, ...told.token_ids];
+      assertEquals(told.tokenIds, alone.tokenIds);
+      history = [...history, ...told.tokenIds];
       // The last token was chosen, but not computed unless an end token followed.
-      known = history.length - (told.finish_reason === "length" ? 1 : 0);
+      known = history.length - (told.finishReason === "length" ? 1 : 0);
       history.push(90, 91, 92, 93, 94);
     }
   });
@@ -155,7 +155,7 @@ Deno.test("a batch gives what its requests give one by one", async () => {
       assertEquals(result.id, id);
       const alone = await model.complete(prompt, options).catch((error) => error as ForgeError);
       if (alone instanceof ForgeError) assertEquals(result.error?.message, alone.message);
-      else assertEquals(result.completion?.token_ids, alone.token_ids);
+      else assertEquals(result.completion?.tokenIds, alone.tokenIds);
     }
     assertEquals(seen, requests.map((_, index) => index));
   });

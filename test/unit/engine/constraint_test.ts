@@ -138,13 +138,13 @@ for (const device of ["reference", "cpu"]) {
       logitBias: { 4: -Infinity, 5: 2 },
     }));
     const told = await Promise.all(requests.map((options) => model.complete("ab", options)));
-    for (const { token_ids, finish_reason } of told) {
-      assertEquals([token_ids.length, finish_reason], [places.length, "constraint_complete"]);
-      token_ids.forEach((id, i) => assert(places[i]!.length === 0 || places[i]!.includes(id)));
-      assert(token_ids[3] !== 4);
+    for (const { tokenIds, finishReason } of told) {
+      assertEquals([tokenIds.length, finishReason], [places.length, "constraint_complete"]);
+      tokenIds.forEach((id, i) => assert(places[i]!.length === 0 || places[i]!.includes(id)));
+      assert(tokenIds[3] !== 4);
     }
     for (const [i, options] of requests.entries()) {
-      assertEquals((await model.complete("ab", options)).token_ids, told[i]!.token_ids);
+      assertEquals((await model.complete("ab", options)).tokenIds, told[i]!.tokenIds);
     }
   });
 }

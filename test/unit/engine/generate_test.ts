@@ -36,9 +36,9 @@ const STORY = ["Once", " upon", " a", " time", "."];
 Deno.test("a generation ends at an end token, which is no part of it", async () => {
   const told = await tell(STORY);
   assertEquals(told.text, "Once upon a time.");
-  assertEquals([told.finish_reason, told.completion_tokens], ["stop", 5]);
-  assertEquals(told.token_ids.length, 5);
-  assertEquals(told.token_ids.includes(EOS), false);
+  assertEquals([told.finishReason, told.completionTokens], ["stop", 5]);
+  assertEquals(told.tokenIds.length, 5);
+  assertEquals(told.tokenIds.includes(EOS), false);
 });
 
 Deno.test("a model may name more end tokens", async () => {
@@ -47,7 +47,7 @@ Deno.test("a model may name more end tokens", async () => {
   const eos_token_id = 97;
   for (const model of [{ generationConfig: { eos_token_id } }, { config: { eos_token_id } }]) {
     const told = await tell(["Once", " upon", "<|done|>", " a"], {}, { ...model, pieces });
-    assertEquals([told.text, told.finish_reason], ["Once upon", "stop"]);
+    assertEquals([told.text, told.finishReason], ["Once upon", "stop"]);
   }
   const several = { generationConfig: { eos_token_id: [5, 97] }, pieces };
   assertEquals((await tell(["Once", "<|done|>"], {}, several)).text, "Once");
@@ -58,40 +58,40 @@ Deno.test("a generation ends after as many tokens as were asked for", async () =
     const [maxTokens, text] of [[1, "Once"], [3, "Once upon a"], [5, "Once upon a time."]] as const
   ) {
     const told = await tell(STORY, { maxTokens });
-    assertEquals([told.text, told.finish_reason], [text, "length"]);
-    assertEquals(told.completion_tokens, maxTokens);
+    assertEquals([told.text, told.finishReason], [text, "length"]);
+    assertEquals(told.completionTokens, maxTokens);
   }
-  assertEquals((await tell(STORY, { maxTokens: 6 })).finish_reason, "stop");
+  assertEquals((await tell(STORY, { maxTokens: 6 })).finishReason, "stop");
 });
 
 Deno.test("no tokens at all can be asked for", async () => {
   const told = await tell(STORY, { maxTokens: 0, logprobs: 1 });
-  assertEquals([told.text, told.token_ids, told.finish_reason], ["", [], "length"]);
+  assertEquals([told.text, told.tokenIds, told.finishReason], ["", [], "length"]);
   assertEquals(told.logprobs, []);
-  assertEquals(told.timings.prefill_tokens_per_second, 0);
+  assertEquals(told.timings.prefillTokensPerSecond, 0);
 });
 
 Deno.test("a generation fills the context and goes no further", async () => {
   const model = { contextLength: 6 };
   // BOS and three characters leave room for two tokens.
   const told = await tell(STORY, {}, { ...model, prompt: "abc" });
-  assertEquals([told.text, told.finish_reason, told.prompt_tokens], ["Once upon", "length", 4]);
+  assertEquals([told.text, told.finishReason, told.promptTokens], ["Once upon", "length", 4]);
   const one = await tell(STORY, { maxTokens: 100 }, { ...model, prompt: "abcd" });
-  assertEquals([one.text, one.finish_reason, one.prompt_tokens], ["Once", "length", 5]);
+  assertEquals([one.text, one.finishReason, one.promptTokens], ["Once", "length", 5]);
 });
 
 Deno.test("a stop string ends a generation and is no part of it", async () => {
   const told = await tell(STORY, { stop: " a t" });
-  assertEquals([told.text, told.finish_reason], ["Once upon", "stop"]);
+  assertEquals([told.text, told.finishReason], ["Once upon", "stop"]);
   // The tokens are those that were computed.
-  assertEquals(told.completion_tokens, 4);
+  assertEquals(told.completionTokens, 4);
   assertEquals((await tell(STORY, { stop: ["never", "pon"] })).text, "Once u");
-  assertEquals((await tell(STORY, { stop: [] })).finish_reason, "stop");
+  assertEquals((await tell(STORY, { stop: [] })).finishReason, "stop");
 });
 
 Deno.test("a stop string in the very last token is still a stop", async () => {
   const told = await tell(STORY, { stop: ".", maxTokens: 5 });
-  assertEquals([told.text, told.finish_reason], ["Once upon a time", "stop"]);
+  assertEquals([told.text, told.finishReason], ["Once upon a time", "stop"]);
 });
 
 Deno.test("text is held back only while it may become a stop string", async () => {
@@ -131,12 +131,12 @@ Deno.test("a character that comes in several tokens is given whole", async () =>
 Deno.test("a character that is never finished becomes U+FFFD", async () => {
   assertEquals(await pieces(["a ", ...bytesOf("🦜").slice(0, 2)]), ["a ", "", "", "|\ufffd"]);
   const cut = await tell(bytesOf("é"), { maxTokens: 1 });
-  assertEquals([cut.text, cut.finish_reason], ["\ufffd", "length"]);
+  assertEquals([cut.text, cut.finishReason], ["\ufffd", "length"]);
 });
 
 Deno.test("a stop string may be the character that was never finished", async () => {
   const told = await tell(bytesOf("é"), { maxTokens: 1, stop: "\ufffd" });
-  assertEquals([told.text, told.finish_reason], ["", "stop"]);
+  assertEquals([told.text, told.finishReason], ["", "stop"]);
 });
 
 Deno.test("each piece but the last has a token", async () => {
@@ -160,6 +160,6 @@ Deno.test("a token that the tokenizer does not know has no text", async () => {
   await using model = await load(folder.path, { device: "reference" });
   const told = await model.complete("", { ...GREEDY, logprobs: 20 });
   assertEquals(told.text, "Once upon");
-  assertEquals(told.token_ids.at(-1), idOf("pad"));
+  assertEquals(told.tokenIds.at(-1), idOf("pad"));
   assertEquals(told.logprobs?.at(-1)?.text, "");
 });

@@ -125,7 +125,7 @@ Deno.test("a prompt that does not fit the context is refused, not cut", async ()
       "bad_input",
       "the prompt has 101 tokens; the context of 64 has room for 63 and an answer",
     );
-    assertEquals((await model.complete(tokens(63))).completion_tokens, 1);
+    assertEquals((await model.complete(tokens(63))).completionTokens, 1);
     for (const ask of [() => model.logits(tokens(65)), () => model.score(tokens(65))]) {
       await assertRefused(ask, "bad_input", "the prompt has 65 tokens; the context holds 64");
     }
@@ -173,7 +173,7 @@ Deno.test("a tokenizer may have more tokens than the model, which then takes non
   tokenizer.added_tokens.push({ id: VOCABULARY, content: "<image>", special: true });
   folder.write("tokenizer.json", tokenizer);
   await using model = await load(folder.path, { device: "reference" });
-  assertEquals((await model.complete("a", { raw: true, maxTokens: 1 })).prompt_tokens, 2);
+  assertEquals((await model.complete("a", { raw: true, maxTokens: 1 })).promptTokens, 2);
   await assertRefused(
     () => model.complete("a<image>", { raw: true }),
     "bad_input",
@@ -205,8 +205,8 @@ Deno.test("log-probabilities are those of the model's own distribution", async (
     const total = Math.log(logits.reduce((sum, logit) => sum + Math.exp(logit - largest), 0));
     // Sampling options do not change them.
     const options = { maxTokens: 3, logprobs: 4, temperature: 3, topK: 50, seed: 3 } as const;
-    const { logprobs = [], token_ids } = await model.complete(prompt, options);
-    assertEquals(logprobs.map(({ token }) => token), token_ids);
+    const { logprobs = [], tokenIds } = await model.complete(prompt, options);
+    assertEquals(logprobs.map(({ token }) => token), tokenIds);
     const [first] = logprobs;
     assert(first !== undefined);
     assertAlmostEquals(first.logprob, logits[first.token]! - largest - total, 1e-4);
@@ -262,12 +262,12 @@ Deno.test("penalties keep a model from repeating itself", async () => {
   await withModel(async (model) => {
     const ask = (options: GenerateOptions) =>
       model.complete("abc", { raw: true, temperature: 0, maxTokens: 60, ...options });
-    const { token_ids } = await ask({ presencePenalty: 100, repeatLastN: -1 });
-    assertEquals(new Set(token_ids).size, token_ids.length);
+    const { tokenIds } = await ask({ presencePenalty: 100, repeatLastN: -1 });
+    assertEquals(new Set(tokenIds).size, tokenIds.length);
     // Nor does it repeat the prompt.
     const prompt = model.tokenizer.encode("abc");
-    assertEquals(token_ids.filter((token) => prompt.includes(token)), []);
-    const plain = (await ask({})).token_ids;
+    assertEquals(tokenIds.filter((token) => prompt.includes(token)), []);
+    const plain = (await ask({})).tokenIds;
     assert(new Set(plain).size < plain.length);
   });
 });
@@ -276,10 +276,10 @@ Deno.test("a logit bias bans a token, or makes it win", async () => {
   await withModel(async (model) => {
     const ask = (logitBias: Record<string, number>, temperature = 0) =>
       model.complete("abc", { raw: true, temperature, seed: 1, maxTokens: 20, logitBias });
-    const [first] = (await ask({})).token_ids;
+    const [first] = (await ask({})).tokenIds;
     const banned = await ask({ [first!]: -Infinity }, 1.5);
-    assertEquals(banned.token_ids.includes(first!), false);
-    assertEquals((await ask({ 50: 100 }, 1)).token_ids, Array(20).fill(50));
+    assertEquals(banned.tokenIds.includes(first!), false);
+    assertEquals((await ask({ 50: 100 }, 1)).tokenIds, Array(20).fill(50));
     // Where nothing is left, that is an error of the request.
     const all = Object.fromEntries(Array.from({ length: VOCABULARY }, (_, id) => [id, -Infinity]));
     await assertRefused(
@@ -300,10 +300,10 @@ Deno.test("a conversation is answered through the template, and a raw text is no
   const greedy = { temperature: 0 } as const;
   const talk = await model.complete([{ role: "user", content: "a" }], greedy);
   // BOS and three characters; the answer begins a text, so that its leading space is not part of it.
-  assertEquals([talk.prompt_tokens, talk.text], [4, "Hi!"]);
-  assertEquals((await model.complete("a", greedy)).prompt_tokens, 4);
+  assertEquals([talk.promptTokens, talk.text], [4, "Hi!"]);
+  assertEquals((await model.complete("a", greedy)).promptTokens, 4);
   const raw = await model.complete("a", { ...greedy, raw: true });
-  assertEquals([raw.prompt_tokens, raw.text], [2, " Hi!"]);
+  assertEquals([raw.promptTokens, raw.text], [2, " Hi!"]);
 });
 
 Deno.test("a closed model refuses to run", async () => {

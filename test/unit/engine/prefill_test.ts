@@ -115,11 +115,11 @@ Deno.test("where no tokens are asked for the prompt is not computed", async () =
   using folder = new TempFolder();
   writeRandomLlama(folder.path, { contextLength: CONTEXT });
   await using model = await load(folder.path, { device: "cpu" });
-  const { finish_reason } = await model.complete(TOKENS.slice(0, 600), {
+  const { finishReason } = await model.complete(TOKENS.slice(0, 600), {
     maxTokens: 0,
     onPrefill: () => {
       throw new Error("a chunk was computed");
     },
   });
-  assertEquals(finish_reason, "length");
+  assertEquals(finishReason, "length");
 });

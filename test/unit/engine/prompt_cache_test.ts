@@ -43,11 +43,11 @@ for (const device of ["cpu", "reference"]) {
       // A second time changes nothing.
       assertEquals(await model.loadPrompt(path), PROMPT);
       const told = await model.complete(PROMPT, OPTIONS);
-      assertEquals(told.cached_prompt_tokens, PROMPT.length - 1);
-      assertEquals([told.token_ids, told.logprobs], [expected.token_ids, expected.logprobs]);
+      assertEquals(told.cachedPromptTokens, PROMPT.length - 1);
+      assertEquals([told.tokenIds, told.logprobs], [expected.tokenIds, expected.logprobs]);
       // Prompts that begin like it have their part of it.
       const other = PROMPT.with(150, 7);
-      assertEquals((await model.complete(other, OPTIONS)).cached_prompt_tokens, 150);
+      assertEquals((await model.complete(other, OPTIONS)).cachedPromptTokens, 150);
     }, { device });
     assertEquals([...Deno.readDirSync(folder.path)].filter(({ name }) => /part/.test(name)), []);
   });
@@ -63,15 +63,15 @@ Deno.test("a prompt can be saved that was not computed yet, beside a generation"
       model.complete(PROMPT.slice(5), { ...OPTIONS, maxTokens: 40 }),
       model.savePrompt(path, PROMPT),
     ]);
-    assertEquals(together.token_ids.slice(0, 20), alone.token_ids);
+    assertEquals(together.tokenIds.slice(0, 20), alone.tokenIds);
     return [await model.complete(PROMPT, OPTIONS), alone];
   });
   await withModel(folder, async (model) => {
     const generating = model.complete(PROMPT.slice(5), OPTIONS);
     await model.loadPrompt(path);
-    assertEquals((await generating).token_ids, again.token_ids);
+    assertEquals((await generating).tokenIds, again.tokenIds);
     const told = await model.complete(PROMPT, OPTIONS);
-    assertEquals([told.token_ids, told.cached_prompt_tokens], [expected.token_ids, 199]);
+    assertEquals([told.tokenIds, told.cachedPromptTokens], [expected.tokenIds, 199]);
   });
 });
 
@@ -89,7 +89,7 @@ async function assertRefused(folder: TempFolder, path: string, why: string, opti
     assert(error.message.includes(JSON.stringify(path)), error.message);
     assertEquals(error.code, "bad_input");
     // Nothing of it is used.
-    assertEquals((await model.complete(PROMPT, OPTIONS)).cached_prompt_tokens, 0);
+    assertEquals((await model.complete(PROMPT, OPTIONS)).cachedPromptTokens, 0);
   }, options);
 }
 
@@ -149,7 +149,7 @@ Deno.test("a damaged file is refused, wherever the damage is", async () => {
     }
     await refused(random.bytes(5000), "noise");
     const free = await model.complete(PROMPT, OPTIONS);
-    assertEquals(free.cached_prompt_tokens, 0);
+    assertEquals(free.cachedPromptTokens, 0);
     Deno.writeFileSync(path, good);
     await model.loadPrompt(path);
   });
@@ -196,7 +196,7 @@ Deno.test("a file that cannot be written or found is an error that names it", as
     const signal = AbortSignal.abort();
     const stopped = () => model.savePrompt(folder.at("prompt.kv"), PROMPT, { signal });
     assertEquals((await assertRejects(stopped, ForgeError)).code, "cancelled");
-    assertEquals((await model.complete(PROMPT, OPTIONS)).completion_tokens, 20);
+    assertEquals((await model.complete(PROMPT, OPTIONS)).completionTokens, 20);
   });
   assertEquals([...Deno.readDirSync(folder.path)].filter(({ name }) => /kv/.test(name)), []);
 });

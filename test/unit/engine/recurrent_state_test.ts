@@ -210,9 +210,9 @@ Deno.test("a saved prompt carries its state, and changes nothing", async () => {
     assertEquals(await model.loadPrompt(path), PROMPT.slice(0, -1));
     for (const [i, prompt] of [PROMPT, longer].entries()) {
       const told = await model.complete(prompt, OPTIONS);
-      assertEquals(told.cached_prompt_tokens, 199);
-      assertEquals([told.token_ids, told.logprobs], [
-        expected[i]!.token_ids,
+      assertEquals(told.cachedPromptTokens, 199);
+      assertEquals([told.tokenIds, told.logprobs], [
+        expected[i]!.tokenIds,
         expected[i]!.logprobs,
       ]);
     }

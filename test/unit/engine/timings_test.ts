@@ -10,13 +10,13 @@ Deno.test("the steps up to the first token are the prefill, the others decode", 
   clock.tick(30, 1);
   clock.guessed(4, 2);
   clock.guessed(3, 0);
-  const { queue_ms, ...timings } = clock.timings(300, 5);
-  assert(queue_ms >= 0);
+  const { queueMs, ...timings } = clock.timings(300, 5);
+  assert(queueMs >= 0);
   assertEquals(timings, {
-    prefill_ms: 150,
-    decode_ms: 40,
-    prefill_tokens_per_second: 2000,
-    decode_tokens_per_second: 100,
+    prefillMs: 150,
+    decodeMs: 40,
+    prefillTokensPerSecond: 2000,
+    decodeTokensPerSecond: 100,
     drafted: 7,
     accepted: 2,
   });
@@ -25,12 +25,12 @@ Deno.test("the steps up to the first token are the prefill, the others decode", 
 Deno.test("of a call that decodes several tokens behind the prompt, the first step is the prefill", () => {
   const clock = new Clock();
   clock.tick(40, 4);
-  const { queue_ms: _, ...timings } = clock.timings(1, 4);
+  const { queueMs: _, ...timings } = clock.timings(1, 4);
   assertEquals(timings, {
-    prefill_ms: 10,
-    decode_ms: 30,
-    prefill_tokens_per_second: 100,
-    decode_tokens_per_second: 100,
+    prefillMs: 10,
+    decodeMs: 30,
+    prefillTokensPerSecond: 100,
+    decodeTokensPerSecond: 100,
     drafted: 0,
     accepted: 0,
   });
@@ -39,12 +39,12 @@ Deno.test("of a call that decodes several tokens behind the prompt, the first st
 Deno.test("without a token there is no speed", () => {
   const clock = new Clock();
   clock.tick(100, 0);
-  const { queue_ms: _, ...timings } = clock.timings(300, 0);
+  const { queueMs: _, ...timings } = clock.timings(300, 0);
   assertEquals(timings, {
-    prefill_ms: 100,
-    decode_ms: 0,
-    prefill_tokens_per_second: 0,
-    decode_tokens_per_second: 0,
+    prefillMs: 100,
+    decodeMs: 0,
+    prefillTokensPerSecond: 0,
+    decodeTokensPerSecond: 0,
     drafted: 0,
     accepted: 0,
   });
@@ -53,8 +53,8 @@ Deno.test("without a token there is no speed", () => {
 Deno.test("the wait ends with the first step, and does not start again", async () => {
   const clock = new Clock();
   clock.begin();
-  const first = clock.timings(1, 0).queue_ms;
+  const first = clock.timings(1, 0).queueMs;
   await new Promise((resolve) => setTimeout(resolve, 5));
   clock.begin();
-  assertEquals(clock.timings(1, 0).queue_ms, first);
+  assertEquals(clock.timings(1, 0).queueMs, first);
 });

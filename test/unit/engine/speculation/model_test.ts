@@ -50,7 +50,7 @@ const REQUESTS: readonly [prompt: string, options: GenerateOptions][] = [
 ];
 
 /** What does not depend on how long things took. */
-function essence({ timings: _, cached_prompt_tokens: __, ...rest }: Completion) {
+function essence({ timings: _, cachedPromptTokens: __, ...rest }: Completion) {
   return rest;
 }
 
@@ -83,7 +83,7 @@ Deno.test("answers are those without guesses, one at a time, several, and all at
   ], async ([plain, ...others]) => {
     const expected = await answers(plain!);
     assertEquals(expected.map(({ timings }) => timings.drafted), REQUESTS.map(() => 0));
-    const reasons = new Set(expected.map(({ finish_reason }) => finish_reason));
+    const reasons = new Set(expected.map(({ finishReason }) => finishReason));
     assertEquals(reasons, new Set(["stop", "length", "constraint_complete"]));
     for (const model of others) {
       const actual = await answers(model);
@@ -120,7 +120,7 @@ Deno.test("so are several completions of a prompt, and what is built upon it lat
     const next = (model: Model) => model.complete([...history], { seed: 1, temperature: 0 });
     const answer = await next(other!);
     assertEquals(essence(answer), essence(await next(plain!)));
-    assert(answer.cached_prompt_tokens > 30);
+    assert(answer.cachedPromptTokens > 30);
   });
 });
 
@@ -136,7 +136,7 @@ Deno.test("so are those that go on from a saved prompt", async () => {
       model.complete(STORY, { seed: 1, temperature: 0, maxTokens: 60 });
     const answer = await next(second!);
     assertEquals(essence(answer), essence(await next(plain!)));
-    assert(answer.cached_prompt_tokens > 0 && answer.timings.drafted > 0);
+    assert(answer.cachedPromptTokens > 0 && answer.timings.drafted > 0);
   });
 });
 
