@@ -21,7 +21,7 @@ const TYPES: readonly TensorType[] = [
     "Q4_0",
     "Q4_1",
   ] as const,
-  ...["IQ4_NL", "IQ4_XS", "MXFP4", "Q3_K", "Q2_K"] as const,
+  ...["IQ4_NL", "IQ4_XS", "MXFP4", "FP8", "Q3_K", "Q2_K"] as const,
 ];
 
 const TOKENS = [1, 8, 512] as const;
@@ -58,7 +58,7 @@ async function measure(
 ): Promise<number> {
   const random = new Random(1);
   // No byte that could be the upper one of a large or broken float; a piece of them, over and over.
-  const piece = Uint8Array.from({ length: 1 << 16 }, () => random.below(64));
+  const piece = Uint8Array.from({ length: 1 << 16 }, () => 32 + random.below(32));
   const bytes = new Uint8Array(size);
   for (let at = 0; at < size; at += piece.length) {
     bytes.set(piece.subarray(0, size - at), at);
@@ -107,6 +107,7 @@ function cell(
     return `${read.toFixed(1)} GB/s${share(read, limits?.read_gb_s)}`;
   }
   const operations = 2 * COUNT * ROWS * COLS * tokens / seconds / 1e9;
-  const limit = TENSOR_TYPES[type].blockElements > 1 ? limits?.int8_gop_s : limits?.fma_gflop_s;
+  const isInt8 = TENSOR_TYPES[type].blockElements > 1 && type !== "FP8";
+  const limit = isInt8 ? limits?.int8_gop_s : limits?.fma_gflop_s;
   return `${operations.toFixed(0)} GOP/s${share(operations, limit)}`;
 }

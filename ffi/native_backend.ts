@@ -23,6 +23,7 @@ import {
   tensorBytes,
   type TensorInfo,
   type TensorType,
+  type TensorTypeInfo,
 } from "../src/formats/tensor_info.ts";
 import { matrixStruct, placeStructs } from "./packed_matrix.ts";
 import { Library } from "./library.ts";
@@ -287,9 +288,10 @@ export class NativeBackend implements Backend, Meter, Quantizer {
 
 /** The ABI's number of a type that forge computes with. */
 function typeId(type: TensorType): number {
-  const { ggmlId, supported } = TENSOR_TYPES[type];
-  if (ggmlId === undefined || !supported) {
+  const { ggmlId, nativeId, supported }: TensorTypeInfo = TENSOR_TYPES[type];
+  const id = ggmlId ?? nativeId;
+  if (id === undefined || !supported) {
     throw new ForgeError("unsupported", `forge cannot compute with weights of type ${type}`);
   }
-  return ggmlId;
+  return id;
 }

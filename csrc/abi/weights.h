@@ -4,7 +4,7 @@
 
 #include "base.h"
 
-/* Element types of weights, under GGUF's numbers. */
+/* Element types of weights, under GGUF's numbers; from 256 on those that GGUF does not have. */
 enum {
   FORGE_F32 = 0,
   FORGE_F16 = 1,
@@ -30,7 +30,9 @@ enum {
   FORGE_BF16 = 30,
   FORGE_TQ1_0 = 34,
   FORGE_TQ2_0 = 35,
-  FORGE_MXFP4 = 39
+  FORGE_MXFP4 = 39,
+  /* 32 weights of E4M3 under one F32 scale: see csrc/common/quant/fp8.h. */
+  FORGE_FP8 = 256
 };
 
 /* Maps a file for reading. `bytes` receives its size. */
@@ -39,8 +41,8 @@ FORGE_API forge_status forge_file_map(uint32_t device, const char *path, uint32_
 
 /* How matrices are packed whose rows are no blocks of a type. All numbers are little-endian. */
 enum {
-  /* codes[rows, cols] of 8-bit floats (E4M3, no infinities), each times the scale of its group; becomes
-     Q8_0. */
+  /* codes[rows, cols] of 8-bit floats (E4M3, no infinities), each times the scale of its group. Becomes
+     FP8, without loss; a block with a NaN becomes NaN. */
   FORGE_PACKED_F8_E4M3 = 0,
   /* codes[rows, cols / 8]: words of eight 4-bit codes, neighbours in a row, the first lowest;
      scale * (code - 8). Becomes Q4_0. */

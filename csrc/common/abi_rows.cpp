@@ -21,7 +21,7 @@ bool is_gathered(uint32_t packing) {
 // What may become of a packing's rows.
 bool makes(uint32_t packing, WeightType type, bool in_order) {
   switch (packing) {
-    case FORGE_PACKED_F8_E4M3:
+    case FORGE_PACKED_F8_E4M3: return type == WeightType::FP8;
     case FORGE_PACKED_INT8: return type == WeightType::Q8_0;
     case FORGE_PACKED_INT4: return type == WeightType::Q4_0;
     case FORGE_PACKED_GPTQ: return type == (in_order ? WeightType::Q4_1 : WeightType::Q8_0);

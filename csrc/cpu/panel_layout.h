@@ -7,7 +7,8 @@
 //
 // Quantised weights are cut into blocks of 32 columns, and a block into groups of 4. The bytes of a
 // group, [row][4], are what an int8 dot product of four columns takes at once. Fields of fewer bits
-// share bytes with those of other groups. Floats lie as [column][row].
+// share bytes with those of other groups. Floats lie as [column][row], those of 8 bits in blocks of
+// 32 columns with their scales.
 
 #include <cstdint>
 
@@ -122,7 +123,14 @@ struct ShiftedSuperPanel {
   Block blocks[kBlocks];
 };
 
-// The panel of each quantised type that has one.
+// weight = 2^-8 d e4m3(q), 32 columns; the factor is that of load_e4m3 (simd.h). Multiplied as
+// floats.
+struct FP8Panel {
+  float d[kPanelRows];
+  uint8_t q[kBlockCols][kPanelRows];
+};
+
+// The panel of each quantised type that has one and is multiplied with activations as signed bytes.
 template <WeightType type>
 struct PanelType;
 

@@ -11,8 +11,8 @@ uint64_t pad16(uint64_t bytes) { return padded_to(bytes, 16); }
 }  // namespace
 
 bool is_repacked(WeightType type) {
-  return type == WeightType::Q8_0 || type == WeightType::Q4_0 || type == WeightType::Q4_K ||
-         type == WeightType::Q6_K;
+  return type == WeightType::Q8_0 || type == WeightType::FP8 || type == WeightType::Q4_0 ||
+         type == WeightType::Q4_K || type == WeightType::Q6_K;
 }
 
 uint64_t device_row_bytes(WeightType type, uint64_t cols) {
@@ -20,6 +20,8 @@ uint64_t device_row_bytes(WeightType type, uint64_t cols) {
   switch (type) {
     case WeightType::Q8_0:
       return blocks * 32 + pad16(blocks * 2);
+    case WeightType::FP8:
+      return blocks * 32 + pad16(blocks * 4);
     case WeightType::Q4_0:
       return blocks * 16 + pad16(blocks * 2);
     case WeightType::Q6_K:

@@ -12,6 +12,8 @@ WeightFormat weight_format(WeightType type) {
       return {"FormatBF16", false};
     case WeightType::Q8_0:
       return {"FormatQ8_0", false};
+    case WeightType::FP8:
+      return {"FormatFP8", false};
     case WeightType::Q4_0:
       return {"FormatQ4_0", false};
     case WeightType::Q4_K:

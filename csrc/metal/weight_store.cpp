@@ -62,6 +62,8 @@ uint32_t alignment_of(WeightType type) {
     case WeightType::BF16:
     case WeightType::Q4_K:
       return 8;
+    case WeightType::FP8:
+      return 4;
     case WeightType::Q8_0:
     case WeightType::Q4_0:
     case WeightType::Q6_K:

@@ -104,6 +104,29 @@ struct FormatQ8_0 : ScaledChunks<1> {
   }
 };
 
+// Four numbers of E4M3 times 2^-8: with their sign moved to the top, they are F16, subnormal ones
+// included. 0x7f is 480: blocks with a NaN have it as their scale (csrc/common/quant/fp8.h).
+DEVICE float4 e4m3_to_floats(u32 bytes) {
+  const u32 even = (bytes << 8 & 0x80008000u) | (bytes << 7 & 0x3f803f80u);
+  const u32 odd = (bytes & 0x80008000u) | (bytes >> 1 & 0x3f803f80u);
+  return make_float4(low_as(f16{}, even), low_as(f16{}, odd), high_as(f16{}, even),
+                     high_as(f16{}, odd));
+}
+
+// qs[cols] in E4M3 | d[cols / 32] in F32.
+struct FormatFP8 : ScaledChunks<1> {
+  static DEVICE_MEMBER Chunk load(const u8* row, u32 cols, u32 chunk, const u64*) {
+    const float d = *reinterpret_cast<const float*>(row + cols + chunk / 2 * 4);
+    return {load_streaming(row + u64(chunk) * 16), d * 256.0f};
+  }
+  static constexpr DEVICE_MEMBER u32 column(u32 chunk, u32, u32 j) {
+    return FormatQ8_0::column(chunk, 0, j);
+  }
+  static DEVICE_MEMBER float4 four(const Chunk& c, u32, u32 j) {
+    return e4m3_to_floats(word_of(c.bits, j));
+  }
+};
+
 // qs[cols / 2], byte i of a chunk = place i | place i + 16 << 4 | d[cols / 32].
 struct FormatQ4_0 : ScaledChunks<2> {
   static DEVICE_MEMBER Chunk load(const u8* row, u32 cols, u32 chunk, const u64*) {

@@ -20,6 +20,16 @@ struct RawBlock<FormatQ8_0> {
   }
 };
 
+// d in F32, then 32 numbers of E4M3.
+template <>
+struct RawBlock<FormatFP8> {
+  static constexpr u32 kBytes = 36;
+  static DEVICE_MEMBER void repack(u8* row, const u8* block, u32 b, u32 nb, u32 lane) {
+    row[b * 32 + lane] = block[4 + (lane ^ swizzle_16(b))];
+    if (lane < 4) row[nb * 32 + b * 4 + lane] = block[lane];
+  }
+};
+
 // d, then 16 bytes of nibbles.
 template <>
 struct RawBlock<FormatQ4_0> {
@@ -85,6 +95,7 @@ KERNEL repack_rows(u8* out, const u8* raw, u32 rows, u32 nb, u64 raw_row_bytes,
 }
 
 INSTANCE(repack_rows<FormatQ8_0>)
+INSTANCE(repack_rows<FormatFP8>)
 INSTANCE(repack_rows<FormatQ4_0>)
 INSTANCE(repack_rows<FormatQ4_K>)
 INSTANCE(repack_rows<FormatQ6_K>)

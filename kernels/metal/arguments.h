@@ -18,12 +18,12 @@
 //     KV cache (float, f16, bf16, q8), D a head size. A template is instantiated by a line such as
 //     INSTANTIATE(matvec_FormatQ4_0_1, matvec<FormatQ4_0, 1>) after the file's text, and is then
 //     found under the first of these names. Kernels that are no templates need no such line.
-//   - Formats: FormatF32, FormatF16, FormatBF16, FormatQ8_0, FormatQ4_0, FormatQ4_K, FormatQ6_K
-//     (the fast ones), and Blocks<n> for GGUF's types 3, 6, 7, 10, 11, 13, 16 to 23, 29, 34, 35,
+//   - Formats: FormatF32, FormatF16, FormatBF16, FormatQ8_0, FormatFP8, FormatQ4_0, FormatQ4_K,
+//     FormatQ6_K (the fast ones), and Blocks<n> for GGUF's types 3, 6, 7, 10, 11, 13, 16 to 23, 29, 34, 35,
 //     39.
 //   - Weights lie as in their file: rows row_stride bytes apart, of whole blocks. The first byte of
-//     a weight lies at a multiple of 8 in memory for F32, F16, BF16 and Q4_K, of 2 for Q8_0, Q4_0
-//     and Q6_K. Other buffers of floats begin at multiples of 16.
+//     a weight lies at a multiple of 8 in memory for F32, F16, BF16 and Q4_K, of 4 for FP8, of 2
+//     for Q8_0, Q4_0 and Q6_K. Other buffers of floats begin at multiples of 16.
 //   - codebooks: the tables of the IQ types, one after another as 64-bit words: iq1_grid,
 //     iq2_xxs_grid, iq2_xs_grid, iq2_s_grid, iq3_xxs_grid, iq3_s_grid (csrc/common/quant). Read
 //     only by Blocks<16> to Blocks<22> and Blocks<29>; else any buffer.

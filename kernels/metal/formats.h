@@ -129,6 +129,31 @@ struct FormatQ8_0 {
   static float min(thread const Chunk&, uint) { return 0.0f; }
 };
 
+// Four numbers of E4M3 times 2^-8: with their sign moved to the top, they are F16, subnormal ones
+// included. 0x7f is 480: blocks with a NaN have it as their scale (csrc/common/quant/fp8.h).
+inline float4 e4m3_bytes(uint word) {
+  const float2 even = float2(as_type<half2>((word << 8 & 0x80008000) | (word << 7 & 0x3f803f80)));
+  const float2 odd = float2(as_type<half2>((word & 0x80008000) | (word >> 1 & 0x3f803f80)));
+  return float4(even.x, odd.x, even.y, odd.y);
+}
+
+// d in F32, then 32 numbers of E4M3. A chunk is a quarter of them.
+struct FormatFP8 {
+  CONSTANT uint kRun = 8, kRuns = 1, kUnit = 32;
+  CONSTANT bool kHasMin = false, kScaled = true;
+  typedef ScaledBytes Chunk;
+  template <bool whole>
+  static Chunk load(device const u8* row, uint, uint chunk, device const ulong*) {
+    device const u8* block = row + ulong(chunk / 4) * 36;
+    device const uint* from = (device const uint*)(block + 4 + chunk % 4 * 8);
+    return {uint2(from[0], from[1]), *(device const float*)block * 256.0f};
+  }
+  static uint run_start(uint chunk, uint) { return chunk * kRun; }
+  static float4 four(thread const Chunk& c, uint, uint j) { return e4m3_bytes(c.bits[j]); }
+  static float scale(thread const Chunk& c, uint) { return c.d; }
+  static float min(thread const Chunk&, uint) { return 0.0f; }
+};
+
 // d, then 16 bytes: byte i = weight i | weight i + 16 << 4. A chunk is half of them.
 struct FormatQ4_0 {
   CONSTANT uint kRun = 8, kRuns = 2, kUnit = 32;

@@ -5,6 +5,8 @@ import { quote } from "./quote.ts";
 export interface TensorTypeInfo {
   /** Number of the type in GGUF files; `undefined` where only safetensors has it. */
   readonly ggmlId: number | undefined;
+  /** Number of the type for native code, where it is none of GGUF's. */
+  readonly nativeId?: number;
   /** Elements that share one block. A row (the innermost dimension) is a whole number of blocks. */
   readonly blockElements: number;
   /** Bytes of one block. */
@@ -13,7 +15,7 @@ export interface TensorTypeInfo {
   readonly supported: boolean;
 }
 
-/** Every tensor type the two formats can name. */
+/** Every tensor type that the two formats can name, and those that packed matrices become. */
 export const TENSOR_TYPES = {
   F32: { ggmlId: 0, blockElements: 1, blockBytes: 4, supported: true },
   F16: { ggmlId: 1, blockElements: 1, blockBytes: 2, supported: true },
@@ -40,6 +42,8 @@ export const TENSOR_TYPES = {
   IQ1_S: { ggmlId: 19, blockElements: 256, blockBytes: 50, supported: true },
   IQ1_M: { ggmlId: 29, blockElements: 256, blockBytes: 56, supported: true },
   MXFP4: { ggmlId: 39, blockElements: 32, blockBytes: 17, supported: true },
+  /** 32 numbers of E4M3 under an F32 scale, as which matrices in 8-bit floats are kept. */
+  FP8: { ggmlId: undefined, nativeId: 256, blockElements: 32, blockBytes: 36, supported: true },
 
   Q8_1: { ggmlId: 9, blockElements: 32, blockBytes: 36, supported: false },
   Q8_K: { ggmlId: 15, blockElements: 256, blockBytes: 292, supported: false },

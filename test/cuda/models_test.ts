@@ -115,3 +115,13 @@ for (
     fn: async () => await assertEndsCleanly(name, "cuda", await emulatedGpu()),
   });
 }
+
+Deno.test({
+  name: "folders with packed matrices compute what their numbers do on an emulated GPU",
+  ignore: unavailable,
+  fn: async () => {
+    const file = "test/models/packed_folders_test.ts";
+    const output = await runOnEmulatedGpu(["test", "-A", "--quiet", "--no-check", file]);
+    assertStringIncludes(output, "(cuda)");
+  },
+});

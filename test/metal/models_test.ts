@@ -112,3 +112,13 @@ for (
     fn: async () => await assertEndsCleanly(name, "metal", await emulatedMetal()),
   });
 }
+
+Deno.test({
+  name: "folders with packed matrices compute what their numbers do on an emulated Apple GPU",
+  ignore: unavailable,
+  fn: async () => {
+    const file = "test/models/packed_folders_test.ts";
+    const output = await runOnEmulatedMetal(["test", "-A", "--quiet", "--no-check", file]);
+    assertStringIncludes(output, "(metal)");
+  },
+});

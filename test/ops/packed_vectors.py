@@ -42,7 +42,7 @@ def f8(name, scale, group_rows, group_cols):
     codes = codes.to(torch.uint8)
     wide = scale.repeat_interleave(group_rows, 0).repeat_interleave(group_cols, 1)
     values = codes.view(torch.float8_e4m3fn).float() * wide[:ROWS, :COLS].float()
-    return dict(name=name, packing="f8_e4m3", type="Q8_0", group_rows=group_rows,
+    return dict(name=name, packing="f8_e4m3", type="FP8", group_rows=group_rows,
                 group_cols=group_cols, scale_type={torch.float32: "F32", torch.bfloat16: "BF16"}[scale.dtype],
                 codes=raw(codes), scales=raw(scale), values=raw(values))
 

@@ -67,16 +67,11 @@ function valuesOf({ values }: Vector): Float32Array {
 }
 
 /** How far a number of a block may be from what it is made of, by what its rows become. */
-function allowed(vector: Vector, block: Float32Array, value: number): number {
+function allowed(vector: Vector, block: Float32Array): number {
   const largest = block.reduce((most, each) => Math.max(most, Math.abs(each)), 0);
   switch (vector.type) {
     case "Q8_0":
-      if (vector.packing === "int8") return 0;
-      if (vector.packing !== "f8_e4m3") return largest * (1 / 254 + F16);
-      // Down to the third exponent below that of the largest number, only the scale loses bits: more where it is one
-      // of F16's subnormal numbers.
-      return Math.abs(value) * F16 + 127 * 2 ** -25 +
-        (Math.abs(value) < largest / 8 ? largest / 128 : 0);
+      return vector.packing === "int8" ? 0 : largest * (1 / 254 + F16);
     case "Q4_1":
       // The zero times the scale, in F16.
       return largest * 16 * F16;
@@ -92,17 +87,12 @@ for (const vector of matrices) {
     const weight = device.mapWeight([{ tensor }], cols);
     const read = device.readWeight(weight, 0, rows);
     const values = valuesOf(vector);
-    let exact = 0;
     values.forEach((value, i) => {
       const block = values.subarray(i - i % BLOCK, i - i % BLOCK + BLOCK);
       const error = Math.abs(read[i]! - value);
-      const most = allowed(vector, block, value);
+      const most = allowed(vector, block);
       assert(error <= most, `[${i}] is ${read[i]}, not ${value}: off by ${error}, allowed ${most}`);
-      if (error === 0) exact++;
     });
-    if (vector.name === "powers of two") {
-      assert(exact > values.length / 4, `${exact} exact numbers`);
-    }
 
     // Rows from the middle, behind others, as products read them.
     const tall = device.mapWeight([{ tensor, firstRow: 3, nRows: 9 }, { tensor }], cols);

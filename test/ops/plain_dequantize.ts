@@ -52,6 +52,13 @@ function bf16(block: DataView, at: number): number {
   return view.getFloat32(0);
 }
 
+/** The number of a code in E4M3, all ones being 480. */
+function e4m3(code: number): number {
+  const exponent = code >> 3 & 15, fraction = code & 7;
+  const magnitude = exponent === 0 ? fraction * 2 ** -9 : (8 + fraction) * 2 ** (exponent - 10);
+  return code & 128 ? -magnitude : magnitude;
+}
+
 export const formulas: Partial<Record<TensorType, Formula>> = {
   F32: (block) => block.getFloat32(0, true),
   F16: (block) => f16(block, 0),
@@ -61,6 +68,7 @@ export const formulas: Partial<Record<TensorType, Formula>> = {
   Q5_0: (block, i) => f16(block, 0) * ((halves(block, 6, i) | bit(block, 2, i) << 4) - 16),
   Q5_1: (block, i) => f16(block, 0) * (halves(block, 8, i) | bit(block, 4, i) << 4) + f16(block, 2),
   Q8_0: (block, i) => f16(block, 0) * block.getInt8(2 + i),
+  FP8: (block, i) => Math.fround(block.getFloat32(0, true) * e4m3(block.getUint8(4 + i))),
   Q2_K(block, i) {
     const scales = block.getUint8(i >> 4);
     return f16(block, 80) * (scales & 15) * twoBits(block, 16, i) - f16(block, 82) * (scales >> 4);

@@ -1,7 +1,7 @@
 /** Random calls that make weights and record steps: a status each, never a crash or a hang. */
 import { assert, assertEquals } from "@std/assert";
 import { InputBlock } from "../../ffi/step_block.ts";
-import { TENSOR_TYPES } from "../../src/formats/tensor_info.ts";
+import { TENSOR_TYPES, type TensorTypeInfo } from "../../src/formats/tensor_info.ts";
 import { randomMatrix } from "../support/matrix.ts";
 import { borderTest, oddWords, status } from "../support/raw_border.ts";
 import { TempFolder } from "../support/temp_folder.ts";
@@ -24,7 +24,8 @@ borderTest("random parts of weights", (border, random) => {
     for (let part = 0; part < nParts; part++) {
       const at = 24 * part;
       parts.setUint32(at, random.chance(0.95) ? file : random.pick([...oddWords, device]), true);
-      const type = TENSOR_TYPES[random.pick(computableTypes)].ggmlId!;
+      const { ggmlId, nativeId }: TensorTypeInfo = TENSOR_TYPES[random.pick(computableTypes)];
+      const type = (ggmlId ?? nativeId)!;
       parts.setUint32(at + 4, random.chance(0.9) ? type : random.pick(oddWords), true);
       const offset = random.chance(0.8) ? BigInt(random.int(0, 4000)) : random.pick(numbers);
       parts.setBigUint64(at + 8, offset, true);

@@ -4,6 +4,7 @@
 
 #include "block.h"
 #include "floats.h"
+#include "fp8.h"
 #include "iq1.h"
 #include "iq2.h"
 #include "iq3.h"
@@ -47,6 +48,7 @@ constexpr WeightTypeInfo table[] = {
     info<BlockTQ1_0>(WeightType::TQ1_0, "TQ1_0"),
     info<BlockTQ2_0>(WeightType::TQ2_0, "TQ2_0"),
     info<BlockMXFP4>(WeightType::MXFP4, "MXFP4"),
+    info<BlockFP8>(WeightType::FP8, "FP8"),
 };
 
 }  // namespace

@@ -7,7 +7,8 @@
 
 namespace forge {
 
-/// Under GGUF's numbers; the gaps are types that hold no weights or that GGUF has withdrawn.
+/// Under GGUF's numbers; the gaps are types that hold no weights or that GGUF has withdrawn. Types
+/// that GGUF does not have count from 256.
 enum class WeightType : uint32_t {
   F32 = 0,
   F16 = 1,
@@ -34,11 +35,12 @@ enum class WeightType : uint32_t {
   TQ1_0 = 34,
   TQ2_0 = 35,
   MXFP4 = 39,
+  FP8 = 256,
 };
 
 struct WeightTypeInfo {
   WeightType type;
-  const char* name;         ///< GGUF's name, for example "Q4_K"
+  const char* name;         ///< for example "Q4_K"
   uint32_t block_elements;  ///< weights in a block; a row is a whole number of blocks
   uint32_t block_bytes;     ///< bytes of a block; blocks and rows follow one another unpadded
 
@@ -47,7 +49,7 @@ struct WeightTypeInfo {
   void (*dequantize)(const uint8_t* blocks, float* out, uint64_t n_elements);
 };
 
-/// The type with GGUF's number `id`, or nullptr when forge does not read it.
+/// The type with the number `id`, or nullptr when forge does not read it.
 const WeightTypeInfo* find_weight_type(uint32_t id);
 
 /// The bytes of a row of `cols` weights; nullopt when `type` is unknown, `cols` is not a whole

@@ -19,11 +19,21 @@ static_assert(kChunk * kStride * sizeof(float) <= kMatmulTileBytes);
 // Far enough for memory to answer meanwhile; measured.
 constexpr int kPrefetchBytes = 2048;
 
+// How panels of a type are read: `columns` is the place of up to four columns from `col` on, a
+// multiple of four where panels are blocks of columns, and `column` reads the i-th of them.
+
 struct LoadF32 {
   static constexpr uint64_t kColumnBytes = 4 * kPanelRows;
-  FORGE_INLINE Group column(const uint8_t* at) {
+  struct Columns {
+    const uint8_t* first;
+  };
+  FORGE_INLINE Columns columns(const uint8_t* panel, uint64_t col) {
+    return {panel + col * kColumnBytes};
+  }
+  FORGE_INLINE Group column(Columns columns, uint64_t i) {
+    const uint8_t* at = columns.first + i * kColumnBytes;
     Group out;
-    for (int i = 0; i < Group::kVectors; ++i) memcpy(&out.part[i], at + 4 * kLanes * i, sizeof(Vec));
+    for (int v = 0; v < Group::kVectors; ++v) memcpy(&out.part[v], at + 4 * kLanes * v, sizeof(Vec));
     return out;
   }
 };
@@ -31,18 +41,47 @@ struct LoadF32 {
 template <Vec (*load_half)(const uint8_t*)>
 struct LoadHalf {
   static constexpr uint64_t kColumnBytes = 2 * kPanelRows;
-  FORGE_INLINE Group column(const uint8_t* at) {
+  using Columns = LoadF32::Columns;
+  FORGE_INLINE Columns columns(const uint8_t* panel, uint64_t col) {
+    return {panel + col * kColumnBytes};
+  }
+  FORGE_INLINE Group column(Columns columns, uint64_t i) {
+    const uint8_t* at = columns.first + i * kColumnBytes;
     Group out;
-    for (int i = 0; i < Group::kVectors; ++i) out.part[i] = load_half(at + 2 * kLanes * i);
+    for (int v = 0; v < Group::kVectors; ++v) out.part[v] = load_half(at + 2 * kLanes * v);
     return out;
   }
 };
 using LoadF16 = LoadHalf<load_f16>;
 using LoadBF16 = LoadHalf<load_bf16>;
 
-// sums[t][16 p + row] += the product of a chunk of row `row` of panel p with token t.
+// The weights themselves, rounded to float32 once, so that products are those of an F32 weight with
+// the same numbers to the bit.
+struct LoadFP8 {
+  static constexpr uint64_t kColumnBytes = kPanelRows;
+  struct Columns {
+    const uint8_t* first;
+    const float* scales;
+  };
+  FORGE_INLINE Columns columns(const uint8_t* panel, uint64_t col) {
+    const auto& block = reinterpret_cast<const FP8Panel*>(panel)[col / kBlockCols];
+    return {block.q[col % kBlockCols], block.d};
+  }
+  FORGE_INLINE Group column(Columns columns, uint64_t i) {
+    const uint8_t* at = columns.first + i * kColumnBytes;
+    Group out;
+    for (int v = 0; v < Group::kVectors; ++v) {
+      out.part[v] = load_e4m3(at + kLanes * v) * load(columns.scales + kLanes * v);
+    }
+    return out;
+  }
+};
+static_assert(kChunk % kBlockCols == 0);
+
+// sums[t][16 p + row] += the product of columns [first_col, first_col + n_cols) of row `row` of
+// panel p with token t, whose numbers begin at tokens[t].
 template <class Load, int n_tokens, int n_panels, bool from_memory>
-void float_tile(const uint8_t* first, uint64_t panel_stride, uint64_t n_cols,
+void float_tile(const uint8_t* panels, uint64_t panel_stride, uint64_t first_col, uint64_t n_cols,
                 const float* const* tokens, float* sums, uint32_t sums_stride) {
   constexpr int kVectors = Group::kVectors;
   const float* x[n_tokens];
@@ -53,13 +92,17 @@ void float_tile(const uint8_t* first, uint64_t panel_stride, uint64_t n_cols,
       for (Vec& part : panel) part = zero();
     }
   }
-  const auto add_column = [&](uint64_t col) FORGE_ALWAYS_INLINE {
-    Group w[n_panels];
+  typename Load::Columns columns[n_panels];
+  const auto find_columns = [&](uint64_t col) FORGE_ALWAYS_INLINE {
     for (int p = 0; p < n_panels; ++p) {
-      w[p] = Load::column(first + p * panel_stride + col * Load::kColumnBytes);
+      columns[p] = Load::columns(panels + p * panel_stride, first_col + col);
     }
+  };
+  const auto add_column = [&](uint64_t col, uint64_t i) FORGE_ALWAYS_INLINE {
+    Group w[n_panels];
+    for (int p = 0; p < n_panels; ++p) w[p] = Load::column(columns[p], i);
     for (int t = 0; t < n_tokens; ++t) {
-      const Vec a = set(x[t][col]);
+      const Vec a = set(x[t][col + i]);
       for (int p = 0; p < n_panels; ++p) {
         for (int v = 0; v < kVectors; ++v) sum[t][p][v] = fma(w[p].part[v], a, sum[t][p][v]);
       }
@@ -67,17 +110,20 @@ void float_tile(const uint8_t* first, uint64_t panel_stride, uint64_t n_cols,
   };
   uint64_t col = 0;
   for (; col + 4 <= n_cols; col += 4) {
+    find_columns(col);
     if constexpr (from_memory) {
       for (int p = 0; p < n_panels; ++p) {
-        const uint8_t* ahead =
-            first + p * panel_stride + col * Load::kColumnBytes + kPrefetchBytes;
+        const uint8_t* ahead = columns[p].first + kPrefetchBytes;
         for (uint64_t i = 0; i < 4 * Load::kColumnBytes; i += 64) __builtin_prefetch(ahead + i);
       }
     }
     FORGE_UNROLL(4)
-    for (uint64_t i = 0; i < 4; ++i) add_column(col + i);
+    for (uint64_t i = 0; i < 4; ++i) add_column(col, i);
   }
-  for (; col < n_cols; ++col) add_column(col);
+  for (; col < n_cols; ++col) {
+    find_columns(col);
+    add_column(col, 0);
+  }
   for (int t = 0; t < n_tokens; ++t) {
     for (int p = 0; p < n_panels; ++p) {
       float* to = sums + t * sums_stride + p * kPanelRows;
@@ -110,8 +156,8 @@ void multiply_few(const MatmulBlock& block, uint32_t row) {
       with_tile_tokens<kDirectTokensFloat>(n, [&]<int n_tokens>() FORGE_ALWAYS_INLINE {
         const float* x[n_tokens];
         token_columns(block, first, col, x);
-        float_tile<Load, n_tokens, n_panels, true>(panels + col * Load::kColumnBytes,
-                                                   block.panel_bytes, n_cols, x, sums, kRows);
+        float_tile<Load, n_tokens, n_panels, true>(panels, block.panel_bytes, col, n_cols, x, sums,
+                                                   kRows);
       });
     }
     const uint32_t n_rows = static_cast<uint32_t>(smaller(kRows, block.n_rows - row));
@@ -131,8 +177,7 @@ void unpack_tile(const MatmulBlock& block, uint32_t row, uint64_t col, uint64_t 
   for (uint32_t p = 0; p < kTilePanels && row + p * kPanelRows < block.n_rows; ++p) {
     const uint8_t* from = block.panels + (row / kPanelRows + p) * block.panel_bytes;
     for (uint64_t c = 0; c < n_cols; ++c) {
-      store(tile + (p * n_cols + c) * kPanelRows,
-            Load::column(from + (col + c) * Load::kColumnBytes));
+      store(tile + (p * n_cols + c) * kPanelRows, Load::column(Load::columns(from, col + c), 0));
     }
   }
 }
@@ -169,7 +214,7 @@ void multiply_tiles(const MatmulBlock& block, uint8_t* scratch) {
           for (uint32_t r = 0; r < n_rows; r += kTilePanelsFloat * kPanelRows) {
             float_tile<LoadF32, n_tokens, kTilePanelsFloat, false>(
                 reinterpret_cast<const uint8_t*>(tile + r * n_cols), n_cols * LoadF32::kColumnBytes,
-                n_cols, x, sums + first * kStride + r, kStride);
+                0, n_cols, x, sums + first * kStride + r, kStride);
           }
         });
       }
@@ -195,6 +240,7 @@ ProductKernel float_products(WeightType type) {
     case WeightType::F32: return multiply_panels<LoadF32>;
     case WeightType::F16: return multiply_panels<LoadF16>;
     case WeightType::BF16: return multiply_panels<LoadBF16>;
+    case WeightType::FP8: return multiply_panels<LoadFP8>;
     default: return multiply_tiles<dequantize_tile>;
   }
 }

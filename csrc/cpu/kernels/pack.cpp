@@ -121,6 +121,24 @@ void pack_elements(const uint8_t* rows, uint64_t row_bytes, uint32_t n_rows, uin
   }
 }
 
+// Rows that are missing are zero.
+void pack_fp8(const uint8_t* rows, uint64_t row_bytes, uint32_t n_rows, uint64_t cols,
+              uint8_t* out) {
+  static const BlockFP8 kZeros = {};
+  auto* panel = reinterpret_cast<FP8Panel*>(out);
+  for (uint64_t i = 0; i < cols / kBlockCols; ++i, ++panel) {
+    const uint8_t* from[kPanelRows];
+    for (uint32_t row = 0; row < kPanelRows; ++row) {
+      const BlockFP8& block =
+          row < n_rows ? reinterpret_cast<const BlockFP8*>(rows + row * row_bytes)[i] : kZeros;
+      memcpy(&panel->d[row], &block.d, 4);
+      panel->d[row] *= 256;
+      from[row] = block.qs;
+    }
+    for (uint32_t col = 0; col < kBlockCols; col += 16) transpose_bytes(from, col, panel->q[col]);
+  }
+}
+
 }  // namespace
 
 void pack(WeightType type, const uint8_t* rows, uint64_t row_bytes, uint32_t n_rows, uint64_t cols,
@@ -129,6 +147,7 @@ void pack(WeightType type, const uint8_t* rows, uint64_t row_bytes, uint32_t n_r
     case WeightType::F32: return pack_elements<uint32_t>(rows, row_bytes, n_rows, cols, panel);
     case WeightType::F16:
     case WeightType::BF16: return pack_elements<uint16_t>(rows, row_bytes, n_rows, cols, panel);
+    case WeightType::FP8: return pack_fp8(rows, row_bytes, n_rows, cols, panel);
 #define FORGE_PACK(name) \
   case WeightType::name: \
     return pack_blocks<Block##name, PanelOf<WeightType::name>>(rows, row_bytes, n_rows, cols, panel);

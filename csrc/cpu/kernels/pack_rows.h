@@ -3,6 +3,7 @@
 // Weights as they lie in files, read for packing: read(block of a row, b) gives the fields of its
 // b-th 32 columns as unsigned bytes, and set_scales(row, block, panel) copies the scales.
 
+#include "../../common/quant/fp8.h"
 #include "../../common/quant/iq4.h"
 #include "../../common/quant/k_quants.h"
 #include "../../common/quant/legacy.h"

@@ -15,9 +15,9 @@ void finish(const MatmulBlock& block, const MatmulToken& token, uint32_t first, 
 // The products of one kind of panels.
 using ProductKernel = void (*)(const MatmulBlock& block, uint8_t* scratch);
 
-// For a quantised type that has panels.
+// For a type that is multiplied with activations as signed bytes; null for others.
 ProductKernel int8_products(WeightType type);
-// For F32, F16 and BF16 in panels, and for rows of any type that are dequantised first.
+// For F32, F16, BF16 and FP8 in panels, and for rows of any type that are dequantised first.
 ProductKernel float_products(WeightType type);
 
 FORGE_INLINE uint64_t smaller(uint64_t a, uint64_t b) { return a < b ? a : b; }

@@ -20,6 +20,7 @@
 //                         of little more than that of one vector
 //   join                  kLanes floats from fours of them
 //   load_f16, load_bf16, store_f16, f16_at
+//   load_e4m3             kLanes numbers of E4M3 times 2^-8: with their sign moved, they are float16
 //   widen_part            kLanes of 16 signed bytes as floats
 //   expand_bits           16 bits as bytes of 0 or 0xff
 

@@ -92,6 +92,11 @@ FORGE_INLINE Vec load_bf16(const uint8_t* at) {
   const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at));
   return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16))};
 }
+FORGE_INLINE Vec load_e4m3(const uint8_t* at) {
+  const __m256i wide = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at)));
+  const __m256i mask = _mm256_set1_epi16(static_cast<int16_t>(0xbf80));
+  return {_mm512_cvtph_ps(_mm256_and_si256(_mm256_slli_epi16(wide, 7), mask))};
+}
 FORGE_INLINE void store_f16(uint8_t* at, Vec a) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(at),
                       _mm512_cvtps_ph(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));

@@ -79,6 +79,13 @@ FORGE_INLINE Vec load_f16(const uint8_t* at) {
 FORGE_INLINE Vec load_bf16(const uint8_t* at) {
   return {vreinterpretq_f32_u32(vshll_n_u16(vreinterpret_u16_u8(vld1_u8(at)), 16))};
 }
+FORGE_INLINE Vec load_e4m3(const uint8_t* at) {
+  uint32_t codes;
+  memcpy(&codes, at, 4);
+  const int8x8_t bytes = vreinterpret_s8_u32(vdup_n_u32(codes));
+  const uint16x4_t wide = vreinterpret_u16_s16(vshl_n_s16(vget_low_s16(vmovl_s8(bytes)), 7));
+  return {vcvt_f32_f16(vreinterpret_f16_u16(vand_u16(wide, vdup_n_u16(0xbf80))))};
+}
 FORGE_INLINE void store_f16(uint8_t* at, Vec a) {
   vst1_u8(at, vreinterpret_u8_f16(vcvt_f16_f32(a.v)));
 }

@@ -99,6 +99,10 @@ FORGE_INLINE Ints load_u16(const uint8_t* at) {
   return Ints{u[0], u[1], u[2], u[3]};
 }
 FORGE_INLINE Vec load_f16(const uint8_t* at) { return widen_f16(load_u16(at)); }
+FORGE_INLINE Vec load_e4m3(const uint8_t* at) {
+  const Ints code = {at[0], at[1], at[2], at[3]};
+  return widen_f16((code & 0x80) << 8 | (code & 0x7f) << 7);
+}
 FORGE_INLINE Vec load_bf16(const uint8_t* at) {
   return {reinterpret_cast<Floats>(load_u16(at) << 16)};
 }

@@ -73,4 +73,26 @@ FORGE_INLINE void transpose(const uint8_t* const (&rows)[kColumnRows], uint64_t 
   }
 }
 
+// out[column][row] = byte offset + column of each of 16 rows, for 16 columns: `transpose` takes more
+// at once than a block of bytes has.
+FORGE_INLINE void transpose_bytes(const uint8_t* const (&rows)[kColumnRows], uint64_t offset,
+                                  uint8_t* out) {
+  Bytes lines[16];
+  for (uint32_t i = 0; i < 16; ++i) lines[i] = load_bytes(rows[i] + offset);
+  FORGE_UNROLL(4)
+  for (int round = 0; round < 4; ++round) {
+    Bytes next[16];
+    FORGE_UNROLL(8)
+    for (uint32_t i = 0; i < 8; ++i) {
+      next[2 * i] = __builtin_shufflevector(lines[i], lines[i + 8], 0, 16, 1, 17, 2, 18, 3, 19, 4,
+                                            20, 5, 21, 6, 22, 7, 23);
+      next[2 * i + 1] = __builtin_shufflevector(lines[i], lines[i + 8], 8, 24, 9, 25, 10, 26, 11,
+                                                27, 12, 28, 13, 29, 14, 30, 15, 31);
+    }
+    FORGE_UNROLL(16)
+    for (uint32_t i = 0; i < 16; ++i) lines[i] = next[i];
+  }
+  memcpy(out, lines, sizeof lines);
+}
+
 }  // namespace forge::cpu::FORGE_TARGET

@@ -1,7 +1,7 @@
 /**
  * Matrices of 8-bit floats (E4M3) or integers with scales: one for all, one a row, or one for each block of 128 x 128
- * (DeepSeek-V3, arXiv:2412.19437). They become Q8_0, see `csrc/common/packed/byte_rows.cpp`: as small as they
- * were; what that rounds of floats is well below what these had rounded before, and integers stay what they are.
+ * (DeepSeek-V3, arXiv:2412.19437). Floats become FP8 and integers Q8_0, whose blocks of 32 columns repeat the scale of
+ * their group. FP8 keeps codes and scales; Q8_0 rounds the scales to F16.
  */
 import { ForgeError } from "../../errors.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
@@ -9,12 +9,14 @@ import { quote } from "../quote.ts";
 import { tensorBytes, type TensorInfo } from "../tensor_info.ts";
 import { type PackedFolder, unknownPacking, type Unpacked } from "./folder.ts";
 
-const TYPE = "Q8_0";
-
 /** The sides of a block where the settings do not say. */
 const DEFAULT_BLOCK: readonly [number, number] = [128, 128];
 
-const PACKINGS = { F8_E4M3: "f8_e4m3", I8: "int8" } as const;
+/** How codes of a type are packed, and the type that their rows become. */
+const PACKINGS = {
+  F8_E4M3: { packing: "f8_e4m3", type: "FP8" },
+  I8: { packing: "int8", type: "Q8_0" },
+} as const;
 
 /** The matrices of a folder that are bytes with scales. */
 export function* byteMatrices({ path, settings, tensors }: PackedFolder): Iterable<Unpacked> {
@@ -32,21 +34,22 @@ export function* byteMatrices({ path, settings, tensors }: PackedFolder): Iterab
       );
     }
     const { name, shape, file, offset } = codes;
+    const { packing, type } = PACKINGS[codes.type];
     if (tensors.has(`${name}_zero_point`)) {
       throw unknownPacking(path, "quantised to 8 bits with zero points");
     }
-    const bytes = tensorBytes(TYPE, shape);
+    const bytes = tensorBytes(type, shape);
     if (typeof bytes === "string") {
       throw new ForgeError("unsupported", `${quote(file)}: bytes ${quote(name)}: ${bytes}`);
     }
     const packed = {
-      packing: PACKINGS[codes.type],
+      packing,
       codes,
       scales,
       ...groupsOf(codes, scales, block),
     } as const;
     yield {
-      matrix: { name, type: TYPE, shape, file, offset, bytes, packed },
+      matrix: { name, type, shape, file, offset, bytes, packed },
       parts: [codes, scales],
     };
   }

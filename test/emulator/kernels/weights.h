@@ -17,13 +17,13 @@ struct DeviceWeight {
 };
 
 struct WeightKind {
-  u32 type;  // GGUF's number
+  u32 type;  // its number in csrc/abi/weights.h
   const char* format;
 };
 // Those with products of their own.
 inline const WeightKind fast_kinds[] = {{0, "FormatF32"}, {1, "FormatF16"}, {30, "FormatBF16"},
                                         {8, "FormatQ8_0"}, {2, "FormatQ4_0"}, {12, "FormatQ4_K"},
-                                        {14, "FormatQ6_K"}};
+                                        {14, "FormatQ6_K"}, {256, "FormatFP8"}};
 // The types that go through Blocks<type>.
 inline const u32 other_types[] = {3,  6,  7,  10, 11, 13, 16, 17, 18,
                                   19, 20, 21, 22, 23, 29, 34, 35, 39};

@@ -60,7 +60,7 @@ Deno.test("8-bit floats are found with their scales, whatever these are for", ()
       "a.input_scale": ["F32", 1],
       "a.k_scale": ["F32", 1],
     };
-    assertEquals(shapes(FP8, tensors), [["a.weight", "Q8_0", [200, 288], groupRows, groupCols]]);
+    assertEquals(shapes(FP8, tensors), [["a.weight", "FP8", [200, 288], groupRows, groupCols]]);
   }
 });
 
@@ -78,15 +78,15 @@ Deno.test("experts in one tensor share scales as single ones do", () => {
     "experts.gate_up_proj_scale_inv": ["F32", ...scales],
   });
   const name = "experts.gate_up_proj", shape = [4, 256, 128];
-  assertEquals(shapes(FP8, experts(4, 2, 1)), [[name, "Q8_0", shape, 128, 128]]);
-  assertEquals(shapes(FP8, experts(4, 1, 1)), [[name, "Q8_0", shape, 256, 128]]);
-  assertEquals(shapes(FP8, experts(4, 256, 1)), [[name, "Q8_0", shape, 1, 128]]);
+  assertEquals(shapes(FP8, experts(4, 2, 1)), [[name, "FP8", shape, 128, 128]]);
+  assertEquals(shapes(FP8, experts(4, 1, 1)), [[name, "FP8", shape, 256, 128]]);
+  assertEquals(shapes(FP8, experts(4, 256, 1)), [[name, "FP8", shape, 1, 128]]);
 });
 
 Deno.test("blocks are as large as the settings say, in either way", () => {
   const tensors: Tensors = { "a.weight": ["F8_E4M3", 64, 128], "a.weight_scale": ["F32", 1, 2] };
   const named = { config_groups: { group_0: { weights: { block_structure: [64, 64] } } } };
-  const groups = [["a.weight", "Q8_0", [64, 128], 64, 64]];
+  const groups = [["a.weight", "FP8", [64, 128], 64, 64]];
   assertEquals(shapes({ quant_method: "fp8", weight_block_size: [64, 64] }, tensors), groups);
   assertEquals(shapes({ quant_method: "compressed-tensors", ...named }, tensors), groups);
 });

@@ -15,10 +15,11 @@ PlacedRows place_rows(const WeightKind& kind, const std::vector<u8>& raw, u32 ro
   const u32 block_bytes = forge::find_weight_type(kind.type)->block_bytes;
   const u64 raw_row = u64(n_blocks) * block_bytes;
   u64 stride = padded(raw_row);
-  const bool repacked = kind.type == 8 || kind.type == 2 || kind.type == 12 || kind.type == 14;
+  const bool repacked =
+      kind.type == 8 || kind.type == 2 || kind.type == 12 || kind.type == 14 || kind.type == 256;
   if (repacked && kind.type != 12) {
-    const u32 scale_bytes = kind.type == 14 ? 0 : 2;
-    const u64 scales = padded(2 * u64(n_blocks));
+    const u32 scale_bytes = kind.type == 14 ? 0 : kind.type == 256 ? 4 : 2;
+    const u64 scales = padded((kind.type == 256 ? 4 : 2) * u64(n_blocks));
     stride = kind.type == 14 ? padded(u64(n_blocks) * 208) + scales
                              : u64(n_blocks) * (block_bytes - scale_bytes) + scales;
   }
