@@ -22,7 +22,7 @@ import {
   RESULT_WORDS,
   SAMPLING_WORDS,
 } from "../../../ffi/step_block.ts";
-import { TENSOR_TYPES } from "../../../src/formats/tensor_info.ts";
+import { TENSOR_TYPES, type TensorTypeInfo } from "../../../src/formats/tensor_info.ts";
 import { ROOT } from "../../support/checkout.ts";
 import { type Parameter, parseHeader, readHeader } from "../../support/header.ts";
 
@@ -206,9 +206,9 @@ Deno.test("abi: statuses", () => {
 });
 
 Deno.test("abi: weight types are the computable tensor types, under the same numbers", () => {
-  const ours = Object.entries(TENSOR_TYPES)
+  const ours = Object.entries<TensorTypeInfo>(TENSOR_TYPES)
     .filter(([, { supported }]) => supported)
-    .map(([name, { ggmlId }]) => [`FORGE_${name}`, ggmlId]);
+    .map(([name, { ggmlId, nativeId }]) => [`FORGE_${name}`, ggmlId ?? nativeId]);
   assertEquals(Object.fromEntries(ours), Object.fromEntries(enumOf("FORGE_F32")));
 });
 
