@@ -3,7 +3,7 @@ import type { Weight } from "../backend.ts";
 import { ForgeError } from "../errors.ts";
 import { InputFile } from "../formats/file.ts";
 import { quote } from "../formats/quote.ts";
-import { assertStored, type TensorInfo } from "../formats/tensor_info.ts";
+import { assertStored, type PackedMatrix, type TensorInfo } from "../formats/tensor_info.ts";
 import type { TensorName, WeightLoader } from "./weight_loader.ts";
 
 /** How matrices are stored that would be `[nExperts, rows, cols]`. */
@@ -38,6 +38,11 @@ export function loadStackedExperts(
   const stored = isTransposed ? [nExperts, cols, rows] : [nExperts, rows, cols];
   const tensor = weights.tensor([name, undefined], "", stored);
   if (!isTransposed && !isInterleaved) return weights.mapWhole(tensor, cols);
+  const { packed } = tensor;
+  if (packed?.packing === "f8_e4m3") {
+    const data = () => fp8InOrder(tensor, packed, shape);
+    return weights.upload("FP8", nExperts * rows, cols, [tensor], data);
+  }
   return weights.upload(tensor.type, nExperts * rows, cols, [tensor], () => inOrder(tensor, shape));
 }
 
@@ -79,6 +84,72 @@ function inOrder(tensor: TensorInfo, shape: ExpertShape): Uint8Array<ArrayBuffer
     }
   }
   return new Uint8Array(target.buffer);
+}
+
+/** Elements that share a scale in FP8, and their bytes with it. */
+const FP8_BLOCK = 32;
+const FP8_BYTES = 36;
+/** The code of E4M3 whose magnitude is NaN. */
+const E4M3_NAN = 0x7f;
+
+/** FP8's blocks, a scale and 32 codes, of a packed tensor whose rows lie in another order. */
+function fp8InOrder(
+  { file, name }: TensorInfo,
+  { codes, scales, groupRows, groupCols }: PackedMatrix,
+  shape: ExpertShape,
+): Uint8Array<ArrayBuffer> {
+  const { nExperts, rows, cols, isTransposed = false, isInterleaved = false } = shape;
+  const [storedRows, storedCols] = isTransposed ? [cols, rows] : [rows, cols];
+  const [group, whole] = isTransposed ? [groupRows, storedRows] : [groupCols, storedCols];
+  if (scales === undefined || (group % FP8_BLOCK !== 0 && group < whole)) {
+    throw new ForgeError(
+      "unsupported",
+      `${quote(file)}: the scales of ${
+        quote(name)
+      } are for ${group} columns each; expected whole ` +
+        `rows, or multiples of ${FP8_BLOCK} columns`,
+    );
+  }
+  const bytes = readTensor(codes), factors = floats(scales);
+  const [rowStride, colStride] = isTransposed ? [1, rows] : [cols, 1];
+  const groupsPerRow = Math.ceil(storedCols / groupCols);
+  const target = new Uint8Array(nExperts * rows * cols / FP8_BLOCK * FP8_BYTES);
+  const view = new DataView(target.buffer);
+  let to = 0;
+  for (let expert = 0; expert < nExperts; expert++) {
+    for (let row = 0; row < rows; row++) {
+      const own = storedRow(row, rows, isInterleaved);
+      for (let col = 0; col < cols; col += FP8_BLOCK, to += FP8_BYTES) {
+        const [atRow, atCol] = isTransposed ? [col, own] : [own, col];
+        const groupRow = Math.floor((expert * storedRows + atRow) / groupRows);
+        const factor = factors[groupRow * groupsPerRow + Math.floor(atCol / groupCols)]!;
+        const from = expert * rows * cols + own * rowStride + col * colStride;
+        let hasNan = false;
+        for (let i = 0; i < FP8_BLOCK; i++) {
+          const code = bytes[from + i * colStride]!;
+          hasNan ||= (code & E4M3_NAN) === E4M3_NAN;
+          target[to + 4 + i] = code;
+        }
+        view.setFloat32(to, hasNan ? NaN : factor, true);
+      }
+    }
+  }
+  return target;
+}
+
+/** The numbers of a tensor of floats. */
+function floats(tensor: TensorInfo): ArrayLike<number> {
+  const bytes = readTensor(tensor);
+  switch (tensor.type) {
+    case "F32":
+      return new Float32Array(bytes.buffer);
+    case "F16":
+      return new Float16Array(bytes.buffer);
+    default: {
+      const upper = Uint32Array.from(new Uint16Array(bytes.buffer), (bits) => bits << 16);
+      return new Float32Array(upper.buffer);
+    }
+  }
 }
 
 /** The elements of a tensor of floats, as numbers that can be moved about. */

@@ -7,8 +7,10 @@ import { load } from "../../src/mod.ts";
 import { float32Tensor, type TensorData } from "../../src/formats/tensor_data.ts";
 import { devices } from "../support/devices.ts";
 import { Random } from "../support/random.ts";
+import { writeModelFolder } from "../support/safetensors_writer.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { writeRandomLlama } from "../support/tiny_llama.ts";
+import { generated, generatedTensors } from "./generated.ts";
 import { assertClose, readJson } from "./reference_check.ts";
 
 /** The tensors of a matrix, and the numbers that they stand for, row by row. */
@@ -268,5 +270,93 @@ for (const format of FORMATS) {
     for (const [i, under] of PREFIXES.entries()) {
       assertEquals(await logitsOf(`part${i}`, under), alone);
     }
+  });
+}
+
+const EXPERTS = 4;
+
+/** Llama 4's sizes, such that rows of all experts are blocks of FP8. */
+const LLAMA4 = {
+  ...generated.models.llama4_text!.config,
+  hidden_size: 64,
+  intermediate_size: 32,
+  num_local_experts: EXPERTS,
+};
+
+/** Codes of experts `[experts, cols, rows]`, a scale for each row of each expert, and their numbers. */
+function expertCodes(name: string, cols: number, rows: number) {
+  const random = new Random(name, 1);
+  const codes = Uint8Array.from({ length: EXPERTS * cols * rows }, () => {
+    return 40 + random.int(0, 30) + 128 * random.int(0, 1);
+  });
+  const scales = Float32Array.from({ length: EXPERTS * rows }, () => {
+    return (0.5 + random.uniform()) / Math.sqrt(cols);
+  });
+  const scaleAt = (i: number) => scales[Math.floor(i / (cols * rows)) * rows + i % rows]!;
+  return { codes, scales, values: Float32Array.from(codes, (code, i) => e4m3(code) * scaleAt(i)) };
+}
+
+/** Rows `first` to `last` of expert `expert`, of codes whose columns come first, as rows of columns. */
+function expertRows(
+  codes: Uint8Array,
+  [cols, rows]: readonly [number, number],
+  expert: number,
+  [first, last]: readonly [number, number],
+): Uint8Array<ArrayBuffer> {
+  return Uint8Array.from({ length: (last - first) * cols }, (_, i) => {
+    const row = first + Math.floor(i / cols);
+    return codes[(expert * cols + i % cols) * rows + row]!;
+  });
+}
+
+/** A tensor of experts in floats, in FP8 as it is, or in FP8 as a matrix for each part of each expert. */
+function llama4Experts(
+  { name, shape }: { readonly name: string; readonly shape: readonly number[] },
+  form: "floats" | "stacked" | "apart",
+): TensorData[] {
+  const [, cols = 0, rows = 0] = shape;
+  const { codes, scales, values } = expertCodes(name, cols, rows);
+  if (form === "floats") return [float32Tensor(name, shape, values)];
+  if (form === "stacked") {
+    return [
+      { name, type: "F8_E4M3", shape, data: codes },
+      float32Tensor(`${name}_scale`, [EXPERTS, 1, rows], scales),
+    ];
+  }
+  const parts: readonly string[] = name.endsWith("down_proj") ? ["down"] : ["gate", "up"];
+  const size = rows / parts.length;
+  return Array.from({ length: EXPERTS }, (_, expert) =>
+    parts.flatMap((part, i): TensorData[] => {
+      const base = name.replace(/\w+_proj$/, `${expert}.${part}_proj`);
+      const data = expertRows(codes, [cols, rows], expert, [i * size, (i + 1) * size]);
+      const first = expert * rows + i * size;
+      return [
+        { name: `${base}.weight`, type: "F8_E4M3", shape: [size, cols], data },
+        float32Tensor(`${base}.weight_scale`, [size, 1], scales.slice(first, first + size)),
+      ];
+    })).flat();
+}
+
+for (const device of kinds) {
+  Deno.test(`Llama 4's experts in FP8 compute what their numbers do (${device})`, async () => {
+    using folder = new TempFolder();
+    writeRandomLlama(folder.at("tokens"));
+    const tokenizer = readJson(folder.at("tokens", "tokenizer.json"));
+    const logitsOf = async (form: "floats" | "stacked" | "apart") => {
+      const tensors = generatedTensors("llama4", LLAMA4).flatMap((tensor) =>
+        /experts\.\w+$/.test(tensor.name)
+          ? llama4Experts(tensor, form)
+          : [float32Tensor(tensor.name, tensor.shape, Float32Array.from(tensor.values))]
+      );
+      const settings = compressed({ num_bits: 8, type: "float", strategy: "channel" });
+      const config = form === "floats" ? LLAMA4 : { ...LLAMA4, quantization_config: settings };
+      const files = { "config.json": config, "tokenizer.json": tokenizer };
+      writeModelFolder(folder.at(form), files, tensors);
+      await using model = await load(folder.at(form), { device, kvType: "F32", parallel: 1 });
+      return await model.logits(Int32Array.from(generated.prompt_ids));
+    };
+    const expected = await logitsOf("floats");
+    assertClose(await logitsOf("stacked"), expected, EXACT);
+    assertClose(await logitsOf("apart"), expected, EXACT);
   });
 }

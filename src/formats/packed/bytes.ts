@@ -74,6 +74,10 @@ function groupsOf(
   const outer = codes.shape.slice(0, -2).reduce((product, size) => product * size, 1);
   const count = scales.shape.reduce((product, size) => product * size, 1);
   if (count === 1) return { groupRows: outer * rows, groupCols: cols };
+  // Experts in one tensor, their columns before their rows, have a scale for each of the latter.
+  const isTransposed = codes.shape.length > 2 && count === outer * cols &&
+    scales.shape.at(-2) === 1 && scales.shape.at(-1) === cols;
+  if (isTransposed) return { groupRows: rows, groupCols: 1 };
   if (count === outer * rows) return { groupRows: 1, groupCols: cols };
   if (count === outer) return { groupRows: rows, groupCols: cols };
   const inRows = Math.ceil(rows / blockRows), inCols = Math.ceil(cols / blockCols);

@@ -81,6 +81,8 @@ Deno.test("experts in one tensor share scales as single ones do", () => {
   assertEquals(shapes(FP8, experts(4, 2, 1)), [[name, "FP8", shape, 128, 128]]);
   assertEquals(shapes(FP8, experts(4, 1, 1)), [[name, "FP8", shape, 256, 128]]);
   assertEquals(shapes(FP8, experts(4, 256, 1)), [[name, "FP8", shape, 1, 128]]);
+  // Of experts whose columns come before their rows, as Llama 4's do, rows are the last dimension.
+  assertEquals(shapes(FP8, experts(4, 1, 128)), [[name, "FP8", shape, 256, 1]]);
 });
 
 Deno.test("blocks are as large as the settings say, in either way", () => {
