@@ -1,11 +1,11 @@
-/** How long a tokenizer takes to load, and how fast it is. */
+/** Measures how long a tokenizer takes to load, and how fast it encodes and decodes. */
 import { join } from "@std/path";
 import { median } from "../src/bench/statistics.ts";
 import { ForgeError, openCheckpoint, openTokenizer } from "../src/mod.ts";
 import { type BenchOptions, benchSubject, subjectPath } from "./bench_options.ts";
 import { root } from "./root.ts";
 
-/** Bytes of text that are encoded at least; a shorter file is repeated. */
+/** Fewest bytes of text to encode; a shorter file is repeated. */
 const TEXT_BYTES = 2 ** 20;
 
 /** Prints the medians over the rounds; the first encoding of a round has an empty cache of words. */
@@ -42,5 +42,6 @@ export async function benchTokenizer(options: BenchOptions): Promise<void> {
   console.log(
     `  encode ${speed(median(times.encode))}, ${(bytes / nTokens).toFixed(2)} bytes a token`,
   );
-  console.log(`  decode ${speed(median(times.decode))}`);
+  const perToken = (median(times.decode) / nTokens * 1e3).toFixed(3);
+  console.log(`  decode ${speed(median(times.decode))}, ${perToken} µs a token`);
 }
