@@ -266,7 +266,7 @@ export class Generation implements Task {
 
   #newDecoder(): StreamDecoder {
     const { startsText, shownTokens } = this.#request;
-    return new StreamDecoder(this.#tokenizer, { stripLeadingSpace: startsText, shownTokens });
+    return new StreamDecoder(this.#tokenizer, { startsText, shownTokens });
   }
 
   #decode(decoder: StreamDecoder, token: number): string {

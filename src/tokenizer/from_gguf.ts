@@ -7,35 +7,54 @@ import { GgufTokenizerFields } from "./gguf/fields.ts";
 import { buildPreTokenizer, ggufPreTokenizer } from "./gguf/pre_tokenizers.ts";
 import { type GgufTokens, readGgufTokens } from "./gguf/tokens.ts";
 import { readMerges, ScorePairs } from "./models/merges.ts";
+import { checkPieceLengths, UnigramEncoder } from "./models/unigram.ts";
+import { WordPieceEncoder } from "./models/wordpiece.ts";
+import { Charsmap } from "./steps/charsmap.ts";
+import { bertNormalizer, rewriteBy } from "./steps/normalizers.ts";
 import { PipelineTokenizer } from "./pipeline.ts";
-import { chain, splitBeforeMarkers, wholeText } from "./steps/pre_tokenizers.ts";
+import { bertPreTokenizer, chain, splitBeforeMarkers, wholeText } from "./steps/pre_tokenizers.ts";
 import type { Tokenizer } from "./tokenizer.ts";
 import { WordCache } from "./models/word_encoder.ts";
 
 /** The values of `tokenizer.ggml.model` that are implemented. */
-const MODELS = ["gpt2", "llama", "gemma4"] as const;
+const MODELS = ["gpt2", "llama", "gemma4", "t5", "bert"] as const;
 
 /**
  * The tokenizer of a GGUF file.
  *
  * @param metadata the file's key-value pairs; those under `tokenizer.ggml` are read
  * @param source the file, for messages
+ * @param warn receives what is wrong with a file that can still be used
  * @throws ForgeError `bad_model` when the file contradicts itself, `unsupported` when it asks for
  * what forge does not implement
  */
 export function tokenizerFromGguf(
   metadata: ReadonlyMap<string, unknown>,
   source: string,
+  warn: (message: string) => void = console.warn,
 ): Tokenizer {
   const fields = new GgufTokenizerFields(metadata, source);
   const model = fields.string("model");
   switch (model) {
-    case "gpt2":
-      return bytePairTokenizer(fields, fields.optionalString("pre"));
+    case "gpt2": {
+      const name = fields.optionalString("pre");
+      if (name === undefined) {
+        warn(
+          `${
+            fields.where("pre")
+          } is missing; text is cut as "default" says, which the model may not expect`,
+        );
+      }
+      return bytePairTokenizer(fields, name ?? "default");
+    }
     case "gemma4":
       return bytePairTokenizer(fields, "gemma4");
     case "llama":
       return sentencePieceTokenizer(fields);
+    case "t5":
+      return unigramTokenizer(fields);
+    case "bert":
+      return wordPieceTokenizer(fields);
   }
   throw new ForgeError(
     "unsupported",
@@ -45,7 +64,7 @@ export function tokenizerFromGguf(
 }
 
 /** BPE over a list of merges. */
-function bytePairTokenizer(fields: GgufTokenizerFields, name: string | undefined): Tokenizer {
+function bytePairTokenizer(fields: GgufTokenizerFields, name: string): Tokenizer {
   const pre = ggufPreTokenizer(name, fields.where("pre"));
   const tokens = readGgufTokens(fields, {});
   const { vocabulary, isSpecial } = tokens;
@@ -56,7 +75,10 @@ function bytePairTokenizer(fields: GgufTokenizerFields, name: string | undefined
     fields.where("merges"),
   );
   const cut = buildPreTokenizer(pre.patterns, fields.where("pre"));
-  const unknown = { unknownId: tokens.unknownId };
+  // Characters with no token are left out, as llama.cpp does: what files call the unknown token is
+  // often one that ends a text.
+  const unknown = {};
+  const { form } = pre;
   const shared = {
     ...identity(fields, tokens, pre.addBos ?? false),
     vocabulary,
@@ -69,12 +91,13 @@ function bytePairTokenizer(fields: GgufTokenizerFields, name: string | undefined
     return new PipelineTokenizer({
       ...shared,
       description: `byte-level BPE, ${vocabulary.size} tokens, pre-tokenizer ${name}`,
-      normalize: (text) => text,
+      normalize: (text) => form ? text.normalize(form) : text,
       preTokenize: cut,
       words: new WordCache(new BpeEncoder(alphabet, merges.table, whole)),
       decoder: byteLevelDecoder,
     });
   }
+  const isMarked = pre.characters === "marked";
   const alphabet = new CharacterAlphabet(
     vocabulary,
     tokens.isPiece,
@@ -88,7 +111,7 @@ function bytePairTokenizer(fields: GgufTokenizerFields, name: string | undefined
   return new PipelineTokenizer({
     ...shared,
     description: `BPE with byte fallback, ${vocabulary.size} tokens, pre-tokenizer ${name}`,
-    normalize: (text) => text.replaceAll(" ", "▁"),
+    normalize: (text) => isMarked ? text.replaceAll(" ", "▁") : text,
     preTokenize: canCut ? chain([cut, splitBeforeMarkers]) : cut,
     words: new WordCache(new BpeEncoder(alphabet, merges.table, whole)),
     decoder: sentencePieceDecoder(false),
@@ -120,7 +143,97 @@ function sentencePieceTokenizer(fields: GgufTokenizerFields): Tokenizer {
   });
 }
 
-/** Whether a piece has a "▁" behind another character, so that text cannot be cut before each. */
+/** SentencePiece's unigram models, such as T5 and XLM-RoBERTa. */
+function unigramTokenizer(fields: GgufTokenizerFields): Tokenizer {
+  const tokens = readGgufTokens(fields, { eosId: 1, unknownId: 2 });
+  const { vocabulary, isPiece } = tokens;
+  checkPieceLengths(vocabulary, fields.where("tokens"));
+  const declared = fields.numbers("scores", vocabulary.size);
+  if (declared === undefined) throw fields.wrong("scores", "an array of numbers");
+  const scores = Float64Array.from(declared.subarray(0, vocabulary.size));
+  // User-defined tokens are cut out of the text before, and score nothing where they are not.
+  for (const { id, special } of tokens.added) if (!special) scores[id] = 0;
+  const lowestScore = scores.reduce(
+    (low, score, id) => isPiece(id) ? Math.min(low, score) : low,
+    0,
+  );
+  const charsmapBytes = fields.bytes("precompiled_charsmap");
+  const charsmap = charsmapBytes?.length
+    ? new Charsmap(charsmapBytes, fields.where("precompiled_charsmap"))
+    : undefined;
+  const addsSpace = fields.boolean("add_space_prefix") ?? false;
+  const mergesSpaces = fields.boolean("remove_extra_whitespaces") ?? false;
+  return new PipelineTokenizer({
+    ...identity(fields, tokens, false, true),
+    description: `SentencePiece unigram, ${vocabulary.size} tokens`,
+    vocabulary,
+    addedTokens: tokens.added,
+    normalizedTokens: [],
+    normalize: rewriteBy([
+      (text, limit) => charsmap?.replaceLongest(text, limit) ?? text,
+      (text) => markSpaces(text, addsSpace, mergesSpaces),
+    ], fields.where("precompiled_charsmap")),
+    preTokenize: hasInnerMarker(tokens) ? wholeText : splitBeforeMarkers,
+    words: new WordCache(
+      new UnigramEncoder(vocabulary, scores, isPiece, {
+        unknownId: tokens.unknownId,
+        lowestScore,
+        fuse: true,
+      }),
+    ),
+    decoder: sentencePieceDecoder(addsSpace || mergesSpaces),
+  });
+}
+
+/** Writes spaces as "▁", with one before the first word; merged, every word has exactly one. */
+function markSpaces(text: string, addsSpace: boolean, mergesSpaces: boolean): string {
+  if (mergesSpaces) {
+    return text.split(" ").filter((word) => word !== "").map((word) => `▁${word}`).join("");
+  }
+  const start = text.search(/[^ ]/);
+  const marked = text.replaceAll(" ", "▁");
+  return addsSpace && start >= 0 ? `${marked.slice(0, start)}▁${marked.slice(start)}` : marked;
+}
+
+/** BERT's WordPiece. The converter writes "▁" before pieces that begin a word and drops "##". */
+function wordPieceTokenizer(fields: GgufTokenizerFields): Tokenizer {
+  const tokens = readGgufTokens(fields, { bosId: 101, unknownId: 100, separatorId: 102 });
+  const { vocabulary, isPiece } = tokens;
+  checkPieceLengths(vocabulary, fields.where("tokens"));
+  const lowercases = fields.boolean("normalizer.lowercase") ?? true;
+  const addsSeparator = fields.boolean("add_sep_token") ?? true;
+  if (addsSeparator && tokens.separatorId === undefined) {
+    throw fields.wrong("seperator_token_id", "a token id");
+  }
+  const around = identity(fields, tokens, true);
+  const suffix = addsSeparator ? [tokens.separatorId!] : around.affixes.suffix;
+  return new PipelineTokenizer({
+    ...around,
+    affixes: { ...around.affixes, suffix },
+    description: `WordPiece, ${vocabulary.size} tokens`,
+    vocabulary,
+    addedTokens: tokens.added,
+    normalizedTokens: [],
+    normalize: bertNormalizer({
+      cleansText: true,
+      separatesChinese: true,
+      stripsAccents: fields.boolean("normalizer.strip_accents") ?? lowercases,
+      lowercases,
+    }),
+    preTokenize: bertPreTokenizer(fields.where("model")),
+    words: new WordCache(
+      new WordPieceEncoder(vocabulary, isPiece, {
+        unknownId: tokens.unknownId,
+        wordPrefix: "▁",
+        innerPrefix: "",
+        longestWord: 100,
+      }),
+    ),
+    decoder: sentencePieceDecoder(true),
+  });
+}
+
+/** True if a piece has a "▁" after another character, so that text cannot be cut before each. */
 function hasInnerMarker({ vocabulary, isPiece }: GgufTokens): boolean {
   if (vocabulary.idOf("▁") < 0) return true; // unknown characters could reach across
   const inner = /[^▁]▁/;
@@ -130,17 +243,19 @@ function hasInnerMarker({ vocabulary, isPiece }: GgufTokens): boolean {
   return false;
 }
 
-/** What is put around a text, and what ends generation. */
+/** The tokens around a text, and those that end generation. */
 function identity(
   fields: GgufTokenizerFields,
   { bosId, eosId, endIds }: GgufTokens,
   addsBosByDefault: boolean | "always",
+  addsEosByDefault = false,
 ) {
   const always = addsBosByDefault === "always";
   const declaredBos = always ? undefined : fields.boolean("add_bos_token");
-  const addEos = fields.boolean("add_eos_token") ?? false;
+  const declaredEos = fields.boolean("add_eos_token");
+  const addEos = declaredEos ?? addsEosByDefault;
   if (declaredBos && bosId === undefined) throw fields.wrong("bos_token_id", "a token id");
-  if (addEos && eosId === undefined) throw fields.wrong("eos_token_id", "a token id");
+  if (declaredEos && eosId === undefined) throw fields.wrong("eos_token_id", "a token id");
   const addBos = declaredBos ?? addsBosByDefault !== false;
   return {
     bosId,

@@ -7,6 +7,8 @@ import { readDecoder } from "./steps/decoders.ts";
 import { Fields } from "./steps/fields.ts";
 import { type Normalizer, readNormalizer } from "./steps/normalizers.ts";
 import { readMerges } from "./models/merges.ts";
+import { checkPieceLengths, UnigramEncoder } from "./models/unigram.ts";
+import { WordPieceEncoder } from "./models/wordpiece.ts";
 import { PipelineTokenizer } from "./pipeline.ts";
 import { readAffixes } from "./steps/post_processor.ts";
 import { chain, readPreTokenizer, splitBeforeMarkers } from "./steps/pre_tokenizers.ts";
@@ -14,14 +16,14 @@ import { type AddedToken, endOfGenerationIds } from "./special_tokens.ts";
 import type { Tokenizer } from "./tokenizer.ts";
 import { MAX_TOKEN_ID, Vocabulary } from "./vocabulary.ts";
 
-/** Ids that may be left out beside those that the size of the vocabulary explains. */
+/** Unused ids that are allowed in addition to those the size of the vocabulary explains. */
 const MOST_HOLES = 1 << 16;
 
 /** An added token as tokenizer.json has it. */
 interface DeclaredToken extends AddedToken {
-  /** Whether it is looked for in normalized text. */
+  /** True if it is looked for in normalized text. */
   readonly normalized: boolean;
-  /** Where it is, for messages. */
+  /** Its place in the file, for messages. */
   readonly where: string;
 }
 
@@ -42,45 +44,48 @@ export function tokenizerFromJson(json: unknown, config: unknown, source: string
     : new Fields(config, `tokenizer_config.json beside ${source}:`);
   const model = root.object("model");
   if (model === undefined) throw root.wrong("model", "an object");
-  // Old files leave the type out, and are told apart by their fields.
-  const type = model.string("type", model.get("merges") === undefined ? "unknown" : "BPE");
-  if (type !== "BPE") throw model.unsupportedType(["BPE"]);
-
+  const type = model.string("type", guessType(model));
   const declared = root.objects("added_tokens").map(readAddedToken)
     .filter((token) => token.content !== "");
-  const vocabulary = readVocabulary(model, declared);
+  const entries = readEntries(model, type);
+  const vocabulary = readVocabulary(entries, declared, model.path("vocab"));
   const added = declared.map((token) => ({ ...token, id: vocabulary.idOf(token.content) }));
-  const apart = tokensApart(model, added);
+  const apart = tokensApart(entries, added);
+  const isPiece = (id: number) => !apart.has(id);
   const normalize = readNormalizer(root.object("normalizer"));
   const preTokenizer = readPreTokenizer(root.object("pre_tokenizer"));
-  const { words, keepsMarkersApart } = readModel(
-    model,
-    vocabulary,
-    preTokenizer.bytes,
-    (id) => apart.has(id),
-  );
+  const { bytes } = preTokenizer;
+  const { words, canCutMarkers } = type === "BPE"
+    ? readBpe(model, vocabulary, bytes, isPiece)
+    : { words: readOtherModel(model, type, entries, vocabulary, isPiece), canCutMarkers: false };
   const { affixes, bosId, eosId } = readAffixes(root, settings, vocabulary);
   const byName = endOfGenerationIds(added);
   return new PipelineTokenizer({
-    description: describe(vocabulary, preTokenizer.bytes, model),
+    description: describe(type, vocabulary, bytes, model),
     vocabulary,
     addedTokens: added.filter((token) => !token.normalized),
     normalizedTokens: added.filter((token) => token.normalized).map(normalizedWith(normalize)),
     normalize,
-    preTokenize: keepsMarkersApart
-      ? chain([preTokenizer.run, splitBeforeMarkers])
-      : preTokenizer.run,
-    words,
-    decoder: readDecoder(root.object("decoder"), preTokenizer.bytes),
+    preTokenize: canCutMarkers ? chain([preTokenizer.run, splitBeforeMarkers]) : preTokenizer.run,
+    words: new WordCache(words),
+    decoder: readDecoder(root.object("decoder"), bytes),
     affixes,
     bosId,
     eosIds: [...new Set(eosId === undefined ? byName : [eosId, ...byName])],
   });
 }
 
-function describe(vocabulary: Vocabulary, bytes: boolean, model: Fields): string {
-  const fallback = model.boolean("byte_fallback", false) ? " with byte fallback" : "";
-  return `${bytes ? "byte-level BPE" : `BPE${fallback}`}, ${vocabulary.size} tokens`;
+/** The model of a file without a type, which old files leave out. */
+function guessType(model: Fields): string {
+  if (model.get("merges") !== undefined) return "BPE";
+  if (Array.isArray(model.get("vocab"))) return "Unigram";
+  return model.get("max_input_chars_per_word") !== undefined ? "WordPiece" : "unknown";
+}
+
+function describe(type: string, vocabulary: Vocabulary, bytes: boolean, model: Fields): string {
+  const level = bytes ? "byte-level " : "";
+  const fallback = !bytes && model.boolean("byte_fallback", false) ? " with byte fallback" : "";
+  return `${level}${type}${fallback}, ${vocabulary.size} tokens`;
 }
 
 function readAddedToken(json: Fields): DeclaredToken {
@@ -97,10 +102,39 @@ function readAddedToken(json: Fields): DeclaredToken {
   };
 }
 
+/** A piece of the model with its id, and its score if the model has scores. */
+interface Entry {
+  readonly text: string;
+  readonly id: unknown;
+  readonly score?: unknown;
+}
+
+const MODEL_TYPES = ["BPE", "Unigram", "WordPiece"];
+
+/** The vocabulary as the model declares it: an object of ids, or a list of pieces with scores. */
+function readEntries(model: Fields, type: string): readonly Entry[] {
+  if (!MODEL_TYPES.includes(type)) throw model.unsupportedType(MODEL_TYPES);
+  if (type !== "Unigram") {
+    const vocab = model.object("vocab");
+    if (vocab === undefined) throw model.wrong("vocab", "an object");
+    return vocab.entries().map(([text, id]) => ({ text, id }));
+  }
+  const vocab = model.array("vocab");
+  if (vocab === undefined) throw model.wrong("vocab", "an array");
+  return vocab.map((entry, id) => {
+    const [text, score] = Array.isArray(entry) ? entry : [];
+    if (typeof text === "string" && Number.isFinite(score)) return { text, id, score };
+    throw new ForgeError("bad_model", `${model.path("vocab")}[${id}] is not a piece and its score`);
+  });
+}
+
 /** The ids of the added tokens that the model itself never makes of text. */
-function tokensApart(model: Fields, added: readonly AddedToken[]): ReadonlySet<number> {
-  const vocab = model.object("vocab");
-  const apart = added.filter((token) => token.special || vocab?.get(token.content) === undefined);
+function tokensApart(
+  entries: readonly Entry[],
+  added: readonly AddedToken[],
+): ReadonlySet<number> {
+  const texts = new Set(entries.map(({ text }) => text));
+  const apart = added.filter((token) => token.special || !texts.has(token.content));
   return new Set(apart.map((token) => token.id));
 }
 
@@ -108,10 +142,11 @@ function normalizedWith(normalize: Normalizer): (token: AddedToken) => AddedToke
   return (token) => ({ ...token, content: normalize(token.content) });
 }
 
-function readVocabulary(model: Fields, added: readonly DeclaredToken[]): Vocabulary {
-  const vocab = model.object("vocab");
-  if (vocab === undefined) throw model.wrong("vocab", "an object");
-  const entries = vocab.entries();
+function readVocabulary(
+  entries: readonly Entry[],
+  added: readonly DeclaredToken[],
+  where: string,
+): Vocabulary {
   const texts: (string | undefined)[] = [];
   // A few tokens must not claim the memory of millions.
   const highest = Math.min(MAX_TOKEN_ID, MOST_HOLES + 4 * (entries.length + added.length));
@@ -133,36 +168,33 @@ function readVocabulary(model: Fields, added: readonly DeclaredToken[]): Vocabul
     while (texts.length < id) texts.push(undefined);
     texts[id] = text;
   };
-  for (const [text, id] of entries) place(text, id, vocab.where);
+  for (const { text, id } of entries) place(text, id, where);
+  const known = new Set(entries.map(({ text }) => text));
   for (const token of added) {
     // A token that the model has keeps the id it has there.
-    if (vocab.get(token.content) === undefined) place(token.content, token.id, token.where);
+    if (!known.has(token.content)) place(token.content, token.id, token.where);
   }
-  return new Vocabulary(texts, vocab.where);
+  return new Vocabulary(texts, where);
 }
 
-/** Reads the BPE model, and whether text may be cut before each "▁" without changing the result. */
-function readModel(
+/** Reads a BPE model. `canCutMarkers`: text may be cut before each "▁" with the same result. */
+function readBpe(
   model: Fields,
   vocabulary: Vocabulary,
   bytes: boolean,
-  isApart: (id: number) => boolean,
-): { words: WordEncoder; keepsMarkersApart: boolean } {
+  isPiece: (id: number) => boolean,
+): { words: WordEncoder; canCutMarkers: boolean } {
   for (const key of ["continuing_subword_prefix", "end_of_word_suffix"]) {
     if (model.string(key, "") !== "") throw unsupportedValue(model, key, `null or ""`);
   }
   if ((model.get("dropout") ?? 0) !== 0) throw unsupportedValue(model, "dropout", "null or 0");
-  const unknownText = model.string("unk_token", "");
-  const unknownId = unknownText === "" ? undefined : vocabulary.idOf(unknownText);
-  if (unknownId !== undefined && unknownId < 0) {
-    throw model.wrong("unk_token", "a token of the vocabulary");
-  }
+  const unknownId = unknownToken(model, vocabulary, "");
   const unknown = { unknownId, fuse: model.boolean("fuse_unk", false) };
   const list = model.array("merges");
   if (list === undefined) throw model.wrong("merges", "an array");
+  const isApart = (id: number) => !isPiece(id);
   const merges = readMerges(list, vocabulary, isApart, model.path("merges"));
   const fallback = model.boolean("byte_fallback", false) ? byteTokenIds(vocabulary) : undefined;
-  const isPiece = (id: number) => !isApart(id);
   const alphabet = bytes
     ? new ByteAlphabet(vocabulary, isPiece, unknown)
     : new CharacterAlphabet(vocabulary, isPiece, fallback, unknown);
@@ -174,7 +206,54 @@ function readModel(
   );
   // Without "▁" as a piece, a run of unknown characters could reach across a cut.
   const canCut = merges.keepsMarkersApart && !ignoresMerges && vocabulary.idOf("▁") >= 0;
-  return { words: new WordCache(words), keepsMarkersApart: canCut && !bytes };
+  return { words, canCutMarkers: canCut && !bytes };
+}
+
+function readOtherModel(
+  model: Fields,
+  type: string,
+  entries: readonly Entry[],
+  vocabulary: Vocabulary,
+  isPiece: (id: number) => boolean,
+): WordEncoder {
+  checkPieceLengths(vocabulary, model.path("vocab"));
+  if (type === "WordPiece") {
+    return new WordPieceEncoder(vocabulary, isPiece, {
+      unknownId: unknownToken(model, vocabulary, "[UNK]"),
+      wordPrefix: "",
+      innerPrefix: model.insert("continuing_subword_prefix", "##"),
+      longestWord: model.count("max_input_chars_per_word", 100),
+    });
+  }
+  const scores = new Float64Array(vocabulary.size);
+  let lowestScore = entries.length === 0 ? 0 : Infinity;
+  for (const [id, { score }] of entries.entries()) {
+    scores[id] = Number(score);
+    lowestScore = Math.min(lowestScore, Number(score));
+  }
+  const unknownId = model.get("unk_id") === undefined ? undefined : model.count("unk_id");
+  if (unknownId !== undefined && unknownId >= entries.length) {
+    throw model.wrong("unk_id", `an id from 0 to ${entries.length - 1}`);
+  }
+  return new UnigramEncoder(vocabulary, scores, isPiece, {
+    unknownId,
+    lowestScore,
+    byteFallback: model.boolean("byte_fallback", false),
+    fuse: true,
+  });
+}
+
+/** The id of `unk_token`; `undefined` for a model without one. */
+function unknownToken(
+  model: Fields,
+  vocabulary: Vocabulary,
+  fallback: string,
+): number | undefined {
+  const text = model.string("unk_token", fallback);
+  if (text === "") return undefined;
+  const id = vocabulary.idOf(text);
+  if (id < 0) throw model.wrong("unk_token", "a token of the vocabulary");
+  return id;
 }
 
 function unsupportedValue(model: Fields, key: string, supported: string): ForgeError {

@@ -6,10 +6,10 @@ import type { Normalizer } from "./steps/normalizers.ts";
 import type { Affixes } from "./steps/post_processor.ts";
 import type { PreTokenizer } from "./steps/pre_tokenizers.ts";
 import { type AddedToken, AddedTokenFinder } from "./special_tokens.ts";
-import type { DecodeOptions, EncodeOptions, Tokenizer } from "./tokenizer.ts";
+import type { DecodeOptions, EncodeOptions, LeadingStrip, Tokenizer } from "./tokenizer.ts";
 import type { Vocabulary } from "./vocabulary.ts";
 
-/** The parts a tokenizer is made of. */
+/** The parts of a tokenizer. */
 export interface PipelineParts {
   readonly description: string;
   readonly vocabulary: Vocabulary;
@@ -43,8 +43,10 @@ export class PipelineTokenizer implements Tokenizer {
   readonly addBos: boolean;
   readonly addEos: boolean;
   readonly description: string;
+  readonly leadingStrip: LeadingStrip | undefined;
 
   readonly #parts: PipelineParts;
+  readonly #pieces: PieceBytes;
   readonly #added = new Map<number, AddedToken>();
   readonly #allTokens: Finders;
   readonly #textTokens: Finders;
@@ -55,6 +57,9 @@ export class PipelineTokenizer implements Tokenizer {
     this.bosId = parts.bosId;
     this.eosIds = parts.eosIds;
     this.description = parts.description;
+    const strip = parts.decoder.strip;
+    this.leadingStrip = strip?.character === "" ? undefined : strip;
+    this.#pieces = new PieceBytes(parts.vocabulary.size);
     const { prefix, suffix } = parts.affixes;
     this.addBos = parts.bosId !== undefined && prefix.includes(parts.bosId);
     this.addEos = suffix.some((id) => parts.eosIds.includes(id));
@@ -93,35 +98,38 @@ export class PipelineTokenizer implements Tokenizer {
 
   decode(ids: Iterable<number>, options: DecodeOptions = {}): string {
     const skipSpecial = options.skipSpecial ?? true;
-    const parts: Uint8Array[] = [];
-    let length = 0, beginsWithAdded = false;
+    const out = new ByteBuffer();
+    const pieces = this.#pieces;
+    let isFirst = true;
     for (const id of ids) {
-      const special = this.#added.get(id)?.special === true;
-      if (special && skipSpecial) continue;
-      const bytes = special ? encoder.encode(this.tokenText(id)) : this.tokenBytes(id);
-      if (parts.length === 0) beginsWithAdded = this.#added.has(id);
-      parts.push(bytes);
-      length += bytes.length;
+      if (skipSpecial && this.isSpecial(id)) continue;
+      if (isFirst) {
+        out.push(this.#bytesOf(id, true));
+        isFirst = this.tokenText(id) === "";
+      } else {
+        if (!pieces.has(id)) pieces.set(id, this.#bytesOf(id, false));
+        pieces.copy(id, out);
+      }
     }
-    const all = new Uint8Array(length);
-    let at = 0;
-    for (const part of parts) {
-      all.set(part, at);
-      at += part.length;
-    }
-    const text = new TextDecoder("utf-8", { ignoreBOM: true }).decode(all);
-    return beginsWithAdded && this.#parts.decoder.strip?.ofPiece ? text : this.#stripStart(text);
+    return this.#stripStart(utf8.decode(out.view()));
   }
 
-  tokenBytes(id: number): Uint8Array {
+  tokenBytes(id: number, isFirst = false): Uint8Array {
+    return this.isSpecial(id) ? new Uint8Array(0) : this.#bytesOf(id, isFirst);
+  }
+
+  /** The bytes of any id, control tokens included. */
+  #bytesOf(id: number, isFirst: boolean): Uint8Array {
     const piece = this.tokenText(id);
-    const added = this.#added.get(id);
+    if (piece === "") return new Uint8Array(0);
     const { decoder } = this.#parts;
-    if (added?.special) return new Uint8Array(0);
-    if (added === undefined) return decoder.toBytes(piece);
-    // Added tokens are written as text, never in the byte alphabet. Otherwise their content is what
-    // normalizing made it, with the space it may have put in front.
-    return decoder.byteLevel ? encoder.encode(piece) : decoder.toBytes(added.content);
+    const added = this.#added.get(id);
+    if (added === undefined) return decoder.toBytes(piece, isFirst);
+    // The content of an added token is what normalizing made of it, with the space that may have put
+    // before it. It is plain text, never in the byte alphabet.
+    return decoder.byteLevel
+      ? encoder.encode(added.content)
+      : decoder.toBytes(added.content, isFirst);
   }
 
   tokenText(id: number): string {
@@ -154,14 +162,69 @@ export class PipelineTokenizer implements Tokenizer {
   }
 
   #stripStart(text: string): string {
-    const strip = this.#parts.decoder.strip;
-    if (strip === undefined || strip.character === "") return text;
+    if (this.leadingStrip === undefined) return text;
+    const { character, count } = this.leadingStrip;
     let start = 0;
-    for (let count = 0; count < strip.count && text.startsWith(strip.character, start); count++) {
-      start += strip.character.length;
+    for (let left = count; left > 0 && text.startsWith(character, start); left--) {
+      start += character.length;
     }
     return text.slice(start);
   }
 }
 
 const encoder = new TextEncoder();
+const utf8 = new TextDecoder("utf-8", { ignoreBOM: true });
+
+/** A growing run of bytes. */
+class ByteBuffer {
+  data = new Uint8Array(256);
+  length = 0;
+
+  /** Makes room for `count` more bytes. */
+  reserve(count: number): void {
+    if (this.length + count <= this.data.length) return;
+    const grown = new Uint8Array(Math.max(this.length + count, 2 * this.data.length));
+    grown.set(this.data);
+    this.data = grown;
+  }
+
+  push(bytes: Uint8Array): void {
+    this.reserve(bytes.length);
+    this.data.set(bytes, this.length);
+    this.length += bytes.length;
+  }
+
+  view(): Uint8Array<ArrayBuffer> {
+    return this.data.subarray(0, this.length);
+  }
+}
+
+/** The bytes of the pieces decoded so far, one after another in one array. */
+class PieceBytes {
+  readonly #bytes = new ByteBuffer();
+  /** Start and end of each id's bytes; the end is 0 while they are unknown. */
+  readonly #ranges: Int32Array;
+
+  constructor(vocabSize: number) {
+    this.#ranges = new Int32Array(2 * vocabSize);
+    this.#bytes.length = 1; // so that the end of an empty piece is not 0
+  }
+
+  has(id: number): boolean {
+    return this.#ranges[2 * id + 1]! > 0;
+  }
+
+  set(id: number, bytes: Uint8Array): void {
+    this.#ranges[2 * id] = this.#bytes.length;
+    this.#bytes.push(bytes);
+    this.#ranges[2 * id + 1] = this.#bytes.length;
+  }
+
+  copy(id: number, out: ByteBuffer): void {
+    const start = this.#ranges[2 * id]!, end = this.#ranges[2 * id + 1]!;
+    out.reserve(end - start);
+    const from = this.#bytes.data, to = out.data;
+    // A loop is faster than `set` for the few bytes of a piece (measured, V8 15).
+    for (let i = start; i < end; i++) to[out.length++] = from[i]!;
+  }
+}

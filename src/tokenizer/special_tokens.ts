@@ -1,14 +1,16 @@
-/** A token that is cut out of text before anything else looks at it. */
+import { RUST_WORD } from "./regex/ast.ts";
+
+/** A token that is cut out of a text before the text is tokenized. */
 export interface AddedToken {
   readonly id: number;
   readonly content: string;
-  /** Whether it steers the model instead of being text: it is left out of decoded text. */
+  /** True for a control token, which decoding leaves out. */
   readonly special: boolean;
-  /** Whether whitespace to its left belongs to it. */
+  /** True if the whitespace to its left belongs to it. */
   readonly lstrip?: boolean;
-  /** Whether whitespace to its right belongs to it. */
+  /** True if the whitespace to its right belongs to it. */
   readonly rstrip?: boolean;
-  /** Whether it is found only where no word character touches it. */
+  /** True if it is found only where no word character touches it. */
   readonly singleWord?: boolean;
 }
 
@@ -91,9 +93,9 @@ export class AddedTokenFinder {
 
 // The lookbehind keeps a run of spaces inside the text from being tried at each of its characters.
 const TRAILING_SPACE = /(?<!\p{White_Space})\p{White_Space}+$/u;
-const WORD = "[\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}]";
-const WORD_AT_START = new RegExp(`^${WORD}`, "u");
-const WORD_AT_END = new RegExp(`${WORD}$`, "u");
+const WORD_AT_START = new RegExp(`^${RUST_WORD}`, "u");
+// V8 15 finds no `$` after a character beyond the basic plane; `(?![^])` is the same and works.
+const WORD_AT_END = new RegExp(`${RUST_WORD}(?![^])`, "u");
 
 function skipSpace(text: string, from: number): number {
   const space = /\p{White_Space}*/uy;

@@ -1,14 +1,14 @@
 import type { Tokenizer } from "./tokenizer.ts";
 
-/** How a `StreamDecoder` begins. */
+/** Options of a `StreamDecoder`. */
 export interface StreamDecoderOptions {
   /**
-   * Take one space off the start, which SentencePiece vocabularies put before the first word of a
-   * text. Right where the ids are a whole text; wrong where they continue a prompt.
+   * The ids are a whole text instead of the continuation of a prompt: remove what the tokenizer puts
+   * before a text, such as the space of SentencePiece vocabularies.
    *
    * @default false
    */
-  readonly stripLeadingSpace?: boolean;
+  readonly startsText?: boolean;
   /** Control tokens whose names are text; others add nothing. @default none */
   readonly shownTokens?: ReadonlySet<number>;
 }
@@ -21,17 +21,21 @@ export class StreamDecoder {
   readonly #tokenizer: Tokenizer;
   readonly #utf8 = new TextDecoder("utf-8", { ignoreBOM: true });
   readonly #shown: ReadonlySet<number> | undefined;
-  #stripsSpace: boolean;
+  /** True until the first piece of a whole text. */
+  #isFirst: boolean;
+  /** How many more characters to strip; 0 once a text has begun. */
+  #stripsLeft: number;
 
   /** Begins a text. */
   constructor(tokenizer: Tokenizer, options: StreamDecoderOptions = {}) {
     this.#tokenizer = tokenizer;
-    this.#stripsSpace = options.stripLeadingSpace ?? false;
+    this.#isFirst = options.startsText ?? false;
+    this.#stripsLeft = this.#isFirst ? tokenizer.leadingStrip?.count ?? 0 : 0;
     this.#shown = options.shownTokens;
   }
 
   /**
-   * The text that is certain once `id` is known; often "" in the middle of a character.
+   * Adds a token and returns the text that is certain by now; often "" in the middle of a character.
    *
    * @throws ForgeError `bad_input` for an id outside the vocabulary
    */
@@ -39,21 +43,31 @@ export class StreamDecoder {
     return this.#strip(this.#utf8.decode(this.#bytesOf(id), { stream: true }));
   }
 
-  /** What was held back: U+FFFD for an unfinished character, else "". The decoder starts anew. */
+  /** Returns U+FFFD for an unfinished character, else "". The decoder starts again. */
   flush(): string {
     return this.#strip(this.#utf8.decode());
   }
 
   #bytesOf(id: number): Uint8Array {
-    const isNamed = this.#shown?.has(id) && this.#tokenizer.isSpecial(id);
-    return isNamed
-      ? new TextEncoder().encode(this.#tokenizer.tokenText(id))
-      : this.#tokenizer.tokenBytes(id);
+    if (this.#tokenizer.isSpecial(id)) {
+      const isNamed = this.#shown?.has(id) === true;
+      if (isNamed) this.#isFirst = false;
+      return new TextEncoder().encode(isNamed ? this.#tokenizer.tokenText(id) : "");
+    }
+    const bytes = this.#tokenizer.tokenBytes(id, this.#isFirst);
+    this.#isFirst = false;
+    return bytes;
   }
 
   #strip(text: string): string {
-    if (!this.#stripsSpace || text === "") return text;
-    this.#stripsSpace = false;
-    return text.startsWith(" ") ? text.slice(1) : text;
+    if (this.#stripsLeft === 0 || text === "") return text;
+    const character = this.#tokenizer.leadingStrip?.character ?? "";
+    let start = 0;
+    while (this.#stripsLeft > 0 && text.startsWith(character, start)) {
+      start += character.length;
+      this.#stripsLeft--;
+    }
+    if (start < text.length) this.#stripsLeft = 0;
+    return text.slice(start);
   }
 }

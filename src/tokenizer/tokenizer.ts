@@ -2,7 +2,7 @@ export { tokenizerFromGguf } from "./from_gguf.ts";
 export { tokenizerFromJson } from "./from_json.ts";
 export { StreamDecoder, type StreamDecoderOptions } from "./stream_decoder.ts";
 
-/** What `Tokenizer.encode` can be told. */
+/** Options of `Tokenizer.encode`. */
 export interface EncodeOptions {
   /**
    * Add BOS and EOS as the model says; a BOS that the text begins with is not doubled.
@@ -19,7 +19,7 @@ export interface EncodeOptions {
   readonly parseSpecial?: boolean;
 }
 
-/** What `Tokenizer.decode` can be told. */
+/** Options of `Tokenizer.decode`. */
 export interface DecodeOptions {
   /**
    * Leave out control tokens.
@@ -27,6 +27,12 @@ export interface DecodeOptions {
    * @default true
    */
   readonly skipSpecial?: boolean;
+}
+
+/** A character that decoding removes from the start of a text, at most `count` times. */
+export interface LeadingStrip {
+  readonly character: string;
+  readonly count: number;
 }
 
 /** Text to token ids and back, for one model. */
@@ -37,18 +43,19 @@ export interface Tokenizer {
   readonly bosId: number | undefined;
   /** The tokens known to end generation; a model's generation_config may name more. */
   readonly eosIds: readonly number[];
-  /** Whether `encode` puts BOS before a text. */
+  /** True if `encode` puts BOS before a text. */
   readonly addBos: boolean;
-  /** Whether `encode` puts EOS behind a text. */
+  /** True if `encode` puts EOS after a text. */
   readonly addEos: boolean;
   /** One line for people: "byte-level BPE, 128256 tokens, pre-tokenizer llama-bpe". */
   readonly description: string;
-
   /**
-   * The ids of a text. A lone surrogate counts as U+FFFD.
-   *
-   * @throws ForgeError `bad_input` when a character has no token
+   * What encoding puts before a text and decoding removes: a space for SentencePiece, nothing for
+   * byte-level BPE.
    */
+  readonly leadingStrip?: LeadingStrip | undefined;
+
+  /** The ids of a text. A lone surrogate counts as U+FFFD; what no token stands for is left out. */
   encode(text: string, options?: EncodeOptions): Int32Array;
 
   /**
@@ -61,18 +68,19 @@ export interface Tokenizer {
   /**
    * The bytes an id adds to generated text, a leading space included; none for control tokens.
    *
+   * @param isFirst true for the first piece of a whole text, which some decoders strip
    * @throws ForgeError `bad_input` for an id outside the vocabulary
    */
-  tokenBytes(id: number): Uint8Array;
+  tokenBytes(id: number, isFirst?: boolean): Uint8Array;
 
   /**
-   * The piece of an id as the vocabulary writes it; "" for an id it leaves out.
+   * The piece of an id as the vocabulary writes it; "" for an id without a piece.
    *
    * @throws ForgeError `bad_input` for an id outside the vocabulary
    */
   tokenText(id: number): string;
 
-  /** Whether an id is a control token; `false` outside the vocabulary. */
+  /** True for the id of a control token; `false` outside the vocabulary. */
   isSpecial(id: number): boolean;
 
   /** The id of a piece as the vocabulary writes it. */

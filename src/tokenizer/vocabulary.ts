@@ -81,6 +81,29 @@ export class Vocabulary {
     return this.#find(hash, other);
   }
 
+  /**
+   * The ids of the pieces that are `prefix` followed by one, two, three, … units of `text` from
+   * `start` on, written to `into`; -1 where there is no such piece.
+   *
+   * @returns how many were written: as many as `into` and the text have room for
+   */
+  idsOfPrefixes(text: string, start: number, into: Int32Array, prefix = ""): number {
+    let hash = this.#seed, other = this.#otherSeed;
+    for (let i = 0; i < prefix.length; i++) {
+      const unit = prefix.charCodeAt(i);
+      hash = Math.imul(hash ^ unit, FACTOR);
+      other = Math.imul(other ^ unit, OTHER_FACTOR);
+    }
+    const count = Math.min(into.length, text.length - start);
+    for (let i = 0; i < count; i++) {
+      const unit = text.charCodeAt(start + i);
+      hash = Math.imul(hash ^ unit, FACTOR);
+      other = Math.imul(other ^ unit, OTHER_FACTOR);
+      into[i] = this.#find(hash, other);
+    }
+    return count;
+  }
+
   /** The id of the piece that is `left` followed by `right`, or -1. */
   idOfJoined(left: string, right: string): number {
     this.idsOfPair(left, left.length, right, 0, this.#pair);

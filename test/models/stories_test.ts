@@ -37,7 +37,7 @@ Deno.test({
   fn: async () => {
     const { greedy_ids, text } = expected();
     await using model = await load(sharedPath("models", "stories260K"), { device: "cpu" });
-    const decoder = new StreamDecoder(model.tokenizer, { stripLeadingSpace: true });
+    const decoder = new StreamDecoder(model.tokenizer, { startsText: true });
     let streamed = "";
     const tokens: number[] = [];
     const options = { raw: true, temperature: 0, maxTokens: 256 } as const;

@@ -12,7 +12,7 @@ export class GgufTokenizerFields {
     this.#source = source;
   }
 
-  /** The place of a key, for messages. */
+  /** The file and key, for messages. */
   where(key: string): string {
     return `${this.#source}: tokenizer.ggml.${key}`;
   }
@@ -78,6 +78,17 @@ export class GgufTokenizerFields {
       }
     }
     return numbers;
+  }
+
+  /** Bytes, or `undefined` where they are absent. */
+  bytes(key: string): Uint8Array | undefined {
+    const value = this.#get(key);
+    if (value === undefined) return undefined;
+    if (value instanceof Uint8Array) return value;
+    if (value instanceof Int8Array) {
+      return new Uint8Array(value.buffer, value.byteOffset, value.length);
+    }
+    throw this.wrong(key, "an array of bytes");
   }
 
   /** The error of a value that is not what it should be. */

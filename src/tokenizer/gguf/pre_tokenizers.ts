@@ -4,16 +4,16 @@ import { chain, GPT2_PATTERN, type PreTokenizer, splitter } from "../steps/pre_t
 import { regexFinder } from "../steps/split.ts";
 
 /*
- * The regular expressions text is cut at, one list for each family of models: each pattern cuts
- * the pieces that the one before it left, and both its matches and what lies between them are
- * pieces. They are as the models' own tokenizer.json has them, in Oniguruma's syntax.
+ * The regular expressions of each family of models, in Oniguruma's syntax, as the models' own
+ * tokenizer.json has them. Each pattern cuts the pieces that the pattern before it left. Both its
+ * matches and the text between them are pieces.
  */
 
 /** 's, 't, 're, 've, 'm, 'll, 'd in either case. */
 const CONTRACTION = `(?i:'s|'t|'re|'ve|'m|'ll|'d)`;
-/** The ways whitespace ends most patterns. */
+/** The alternatives for whitespace that end most patterns. */
 const SPACES = String.raw`\s*[\r\n]+|\s+(?!\S)|\s+`;
-/** Words, and punctuation with the newlines behind it. */
+/** Words, and punctuation with the newlines after it. */
 const WORD = String.raw`[^\r\n\p{L}\p{N}]?\p{L}+`;
 const PUNCTUATION = String.raw` ?[^\s\p{L}\p{N}]+[\r\n]*`;
 
@@ -36,8 +36,9 @@ const O200K_PATTERN = `${cased(`${CONTRACTION}?`)}|${UP_TO_THREE_DIGITS}|${PATHS
 
 const CJK = String.raw`[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+`;
 const CJK_AND_HANGUL = String.raw`[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+`;
-const DEEPSEEK_V3_WORDS = String
-  .raw`[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_${"`"}{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|${SPACES}`;
+const ASCII_WORDS = String.raw`[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_${"`"}{|}~][A-Za-z]+` +
+  String.raw`|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+`;
+const DEEPSEEK_V3_WORDS = String.raw`${ASCII_WORDS}| ?[\p{P}\p{S}]+[\r\n]*|${SPACES}`;
 
 /** Letters that have case, as Unicode had them when DeepSeek LLM was trained. */
 const CASED_LETTERS = String.raw`A-Za-z\u00b5\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u01ba` +
@@ -60,7 +61,7 @@ const UNSPACED_SCRIPTS = String.raw`[\u4e00-\u9fff\u3400-\u4dbf\uf900-\ufaff\u30
   String.raw`\u30a0-\u30ff\uff65-\uff9f\u2e80-\u2fdf\u0e00-\u0e7f\u0e80-\u0eff\u1780-\u17ff` +
   String.raw`\u1000-\u109f\uaa60-\uaa7f\ua9e0-\ua9ff\uac00-\ud7af\u1100-\u11ff]+`;
 
-/** What BLOOM cuts at: everything up to whitespace or one of these. */
+/** BLOOM: everything up to whitespace or one of these. */
 const BLOOM_PATTERN = String.raw` ?[^(\s|[.,!?…。，、।۔،])]+`;
 
 /** The patterns of each family. */
@@ -71,6 +72,8 @@ export const PATTERNS = {
   falcon: [String.raw`[\p{P}$+<=>^~|${"`"}]+`, GPT2_PATTERN, "[0-9][0-9][0-9]"],
   llama3: [LLAMA3_PATTERN],
   qwen2: [QWEN2_PATTERN],
+  ufakzeka: [`${WORD}|${DIGIT}|${PUNCTUATION}|${SPACES}`],
+  laguna: ["[^\\n]+|\\n+", QWEN2_PATTERN],
   qwen35: [
     String.raw`${CONTRACTION}|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|${DIGIT}` +
     String.raw`| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|${SPACES}`,
@@ -91,6 +94,19 @@ export const PATTERNS = {
     DIGIT,
   ],
   deepseekV3: [UP_TO_THREE_DIGITS, CJK, DEEPSEEK_V3_WORDS],
+  spark: [
+    UP_TO_THREE_DIGITS,
+    CJK,
+    String.raw`${ASCII_WORDS}| ?[\p{P}\p{S}]+|[\r\n]|\s+(?!\S)|\s+`,
+    DIGIT,
+  ],
+  youtu: [
+    String.raw`[\uac00-\ud7a3\u3131-\u318e]+` +
+    String
+      .raw`|[\uff01\u2026\u201c\u201d\u2018\u2019\u2014\uff1a\uff1b\uff0c\u3001-\u303f\ufe30-\ufe4f]+` +
+    String.raw`|[\u3105-\u312f]+|${CJK}`,
+    `${cased(`${CONTRACTION}?`)}|${DIGIT}|${PATHS}|${SPACES}`,
+  ],
   tekken: [`${cased("")}|${DIGIT}|${PATHS}|${SPACES}`],
   o200k: [O200K_PATTERN],
   tinyAya: [String.raw`\d{1,3}(?=(?:\d{3})*\b)`, O200K_PATTERN],
@@ -138,34 +154,44 @@ export const PATTERNS = {
   ],
   bloom: [BLOOM_PATTERN],
   viking: [BLOOM_PATTERN, DIGIT],
+  whitespace: [String.raw`\S+`],
   newlines: [String.raw`[^\n]+|\n+`],
 } as const satisfies Record<string, readonly string[]>;
 
-/** What the name in `tokenizer.ggml.pre` stands for. */
+/** The pre-tokenizer that a name in `tokenizer.ggml.pre` stands for. */
 export interface GgufPreTokenizer {
-  /** The patterns text is cut at; see `PATTERNS`. */
+  /** The patterns that cut the text; see `PATTERNS`. */
   readonly patterns: keyof typeof PATTERNS;
-  /** Whether a word that is a token becomes that token without any merging. */
+  /**
+   * The Unicode normal form of the model's own tokenizer. llama.cpp leaves text as it is, so that
+   * its ids of decomposed text (e and U+0301) differ from those that the model was trained on.
+   */
+  readonly form?: "NFC" | "NFKC";
+  /** True if a word that is a token becomes that token without any merging. */
   readonly ignoreMerges?: boolean;
-  /** Whether BOS is added where `tokenizer.ggml.add_bos_token` does not say, or whatever it says. */
+  /** Adds BOS where `tokenizer.ggml.add_bos_token` is absent ("always": whatever it says). */
   readonly addBos?: boolean | "always";
-  /** Whether pieces are text with "▁" for spaces and byte fallback, not GPT-2's byte alphabet. */
-  readonly characters?: boolean;
+  /**
+   * True if pieces are plain text with byte fallback ("marked": and "▁" for spaces) instead of
+   * GPT-2's byte alphabet.
+   */
+  readonly characters?: "marked" | "plain";
 }
 
 const LLAMA3: GgufPreTokenizer = { patterns: "llama3", ignoreMerges: true, addBos: true };
 const GPT2: GgufPreTokenizer = { patterns: "gpt2" };
 const STARCODER: GgufPreTokenizer = { patterns: "starcoder" };
+const GPT2_NFC: GgufPreTokenizer = { patterns: "gpt2", form: "NFC" };
 const QWEN2: GgufPreTokenizer = { patterns: "qwen2" };
+const QWEN2_NFC: GgufPreTokenizer = { patterns: "qwen2", form: "NFC" };
 const DEEPSEEK_V3: GgufPreTokenizer = { patterns: "deepseekV3" };
 const O200K: GgufPreTokenizer = { patterns: "o200k" };
 const BAILING: GgufPreTokenizer = { patterns: "bailing" };
 const BLOOM: GgufPreTokenizer = { patterns: "bloom" };
+const COHERE2: GgufPreTokenizer = { patterns: "tinyAya", form: "NFC" };
+const GEMMA4: GgufPreTokenizer = { patterns: "newlines", characters: "marked", addBos: "always" };
 
-/**
- * The names that llama.cpp's converter writes for models that generate text, and what it makes of
- * them (https://github.com/ggml-org/llama.cpp, src/llama-vocab.cpp).
- */
+/** The names that llama.cpp's converter writes, with the pre-tokenizer of each. */
 const PRE_TOKENIZERS: ReadonlyMap<string, GgufPreTokenizer> = new Map([
   ["default", { patterns: "default" }],
   ["llama3", LLAMA3],
@@ -176,6 +202,7 @@ const PRE_TOKENIZERS: ReadonlyMap<string, GgufPreTokenizer> = new Map([
   ["pixtral", LLAMA3],
   ["midm-2.0", LLAMA3],
   ["lfm2", LLAMA3],
+  ["jina-v5-nano", LLAMA3],
   ["dbrx", { patterns: "llama3" }],
   ["smaug-bpe", { patterns: "llama3" }],
   ["chatglm-bpe", { patterns: "llama3" }],
@@ -186,43 +213,59 @@ const PRE_TOKENIZERS: ReadonlyMap<string, GgufPreTokenizer> = new Map([
   ["deepseek-v3", DEEPSEEK_V3],
   ["hunyuan-dense", DEEPSEEK_V3],
   ["joyai-llm", DEEPSEEK_V3],
+  ["hy_v4", DEEPSEEK_V3],
+  ["spark2_5", { patterns: "spark" }],
+  ["youtu", { patterns: "youtu", ignoreMerges: true }],
   ["falcon", { patterns: "falcon" }],
   ["starcoder", STARCODER],
   ["refact", STARCODER],
-  ["command-r", STARCODER],
+  ["command-r", { patterns: "starcoder", form: "NFC" }],
   ["smollm", STARCODER],
   ["codeshell", STARCODER],
-  ["exaone", STARCODER],
+  ["exaone", { patterns: "starcoder", form: "NFKC" }],
   ["minerva-7b", STARCODER],
   ["mellum2", STARCODER],
   ["gpt-2", GPT2],
   ["phi-2", GPT2],
-  ["mpt", GPT2],
-  ["olmo", GPT2],
+  ["mpt", GPT2_NFC],
+  ["olmo", GPT2_NFC],
   ["jais", GPT2],
   ["gigachat", GPT2],
   ["a.x-4.0", GPT2],
   ["mellum", GPT2],
-  ["exaone4", GPT2],
+  ["exaone4", { patterns: "gpt2", form: "NFKC" }],
   ["trillion", GPT2],
   ["granite-docling", GPT2],
-  ["qwen2", QWEN2],
-  ["deepseek-r1-qwen", QWEN2],
+  ["modern-bert", GPT2_NFC],
+  ["roberta-bpe", GPT2],
+  ["jina-v1-en", GPT2],
+  ["jina-v2-code", GPT2],
+  ["jina-v2-de", GPT2],
+  ["jina-v2-es", GPT2],
+  ["jina-de", GPT2],
+  ["jina-es", GPT2],
+  ["qwen2", QWEN2_NFC],
+  ["deepseek-r1-qwen", QWEN2_NFC],
+  ["f2llmv2", QWEN2_NFC],
   ["kormo", QWEN2],
   ["megrez", QWEN2],
-  ["stablelm2", QWEN2],
+  ["stablelm2", QWEN2_NFC],
   ["hunyuan", QWEN2],
   ["solar-open", QWEN2],
   ["grok-2", QWEN2],
-  ["qwen35", { patterns: "qwen35" }],
-  ["exaone-moe", { patterns: "exaoneMoe" }],
+  ["ufakzeka", { patterns: "ufakzeka" }],
+  ["laguna", { patterns: "laguna" }],
+  ["qwen35", { patterns: "qwen35", form: "NFC" }],
+  ["exaone-moe", { patterns: "exaoneMoe", form: "NFC" }],
   ["tekken", { patterns: "tekken", ignoreMerges: true, addBos: true }],
   ["gpt-4o", O200K],
   ["llama4", O200K],
   ["kanana2", O200K],
   ["minimax-m2", O200K],
-  ["tiny_aya", { patterns: "tinyAya" }],
-  ["cohere2moe", { patterns: "tinyAya" }],
+  ["talkie", O200K],
+  ["granite-embed-multi-97m", { patterns: "o200k", ignoreMerges: true }],
+  ["tiny_aya", COHERE2],
+  ["cohere2moe", COHERE2],
   ["kimi-k2", { patterns: "kimiK2" }],
   ["superbpe", { patterns: "superbpe" }],
   ["bailingmoe", BAILING],
@@ -236,23 +279,24 @@ const PRE_TOKENIZERS: ReadonlyMap<string, GgufPreTokenizer> = new Map([
   ["poro-chat", BLOOM],
   ["gpt3-finnish", BLOOM],
   ["viking", { patterns: "viking" }],
-  ["gemma4", { patterns: "newlines", characters: true, addBos: "always" }],
-  ["sarvam-moe", { patterns: "newlines", characters: true }],
+  ["gemma4", GEMMA4],
+  ["granite-embed-multi-311m", GEMMA4],
+  ["sarvam-moe", { patterns: "newlines", characters: "marked" }],
+  ["whitespace", { patterns: "whitespace", characters: "plain" }],
 ]);
 
 /**
- * What a name in `tokenizer.ggml.pre` stands for.
+ * Looks up a name of `tokenizer.ggml.pre`.
  *
- * @throws ForgeError `bad_model` without a name, `unsupported` for one that is not known: text cut
- * in another way than the model learned is understood badly, and nothing shows it
+ * @throws ForgeError `unsupported` for an unknown name: text cut in another way than in training
+ * lowers the quality of every answer, and nothing shows it
  */
-export function ggufPreTokenizer(name: string | undefined, where: string): GgufPreTokenizer {
-  const found = name === undefined ? undefined : PRE_TOKENIZERS.get(name);
+export function ggufPreTokenizer(name: string, where: string): GgufPreTokenizer {
+  const found = PRE_TOKENIZERS.get(name);
   if (found) return found;
   throw new ForgeError(
-    name === undefined ? "bad_model" : "unsupported",
-    `${where} is ${name === undefined ? "missing" : quote(name)}; ` +
-      `known are ${[...PRE_TOKENIZERS.keys()].join(", ")}`,
+    "unsupported",
+    `${where} is ${quote(name)}; known are ${[...PRE_TOKENIZERS.keys()].join(", ")}`,
   );
 }
 

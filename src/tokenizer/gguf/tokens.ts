@@ -14,19 +14,21 @@ export interface GgufTokens {
   readonly bosId: number | undefined;
   readonly eosId: number | undefined;
   readonly unknownId: number | undefined;
+  readonly separatorId: number | undefined;
   /** Every token known to end generation. */
   readonly endIds: readonly number[];
-  /** Whether an id is a control token. */
+  /** True for the id of a control token. */
   isSpecial(id: number): boolean;
-  /** Whether text can become an id: not a control token, nor one that stands for a byte. */
+  /** True if text can become the id: not a control token, nor one that stands for a byte. */
   isPiece(id: number): boolean;
 }
 
-/** The ids of special tokens where the file does not say. */
+/** The ids of special tokens that a file may leave out. */
 export interface DefaultIds {
   readonly bosId?: number;
   readonly eosId?: number;
   readonly unknownId?: number;
+  readonly separatorId?: number;
 }
 
 /**
@@ -44,6 +46,8 @@ export function readGgufTokens(fields: GgufTokenizerFields, defaults: DefaultIds
   const bosId = read("bos_token_id", defaults.bosId);
   const eosId = read("eos_token_id", defaults.eosId);
   const unknownId = read("unknown_token_id", defaults.unknownId);
+  // The misspelling is that of the format.
+  const separatorId = read("seperator_token_id", defaults.separatorId);
 
   const isSpecial = (id: number) => types[id] === CONTROL || types[id] === UNKNOWN;
   const rstrips = hasPhi3Spaces(fields);
@@ -61,6 +65,7 @@ export function readGgufTokens(fields: GgufTokenizerFields, defaults: DefaultIds
     bosId,
     eosId,
     unknownId,
+    separatorId,
     endIds: [...new Set(ends.filter((id) => id !== undefined))],
     isSpecial,
     isPiece: (id) => !isSpecial(id) && types[id] !== BYTE,
@@ -83,7 +88,7 @@ function readTypes(fields: GgufTokenizerFields, vocabulary: Vocabulary): Uint8Ar
   return types;
 }
 
-/** Phi-3's control tokens take the whitespace behind them, which GGUF files do not say. */
+/** Phi-3's control tokens take the whitespace after them, which GGUF files do not say. */
 function hasPhi3Spaces(fields: GgufTokenizerFields): boolean {
   return /phi-?3/i.test(fields.modelName());
 }

@@ -1,4 +1,3 @@
-import { ForgeError } from "../../errors.ts";
 import { byteToChar } from "../byte_level.ts";
 import type { IdBuffer } from "./word_encoder.ts";
 import type { Vocabulary } from "../vocabulary.ts";
@@ -22,17 +21,19 @@ export function unknownCharacter(symbol: number): string {
   return String.fromCodePoint(UNKNOWN - symbol);
 }
 
-/** What becomes of a character or byte that the vocabulary does not have. */
+/** The token for characters and bytes that the vocabulary lacks. */
 export interface UnknownOptions {
-  /** The token that stands for it; `undefined` makes it an error. */
+  /** Without one they are left out of the word, and their neighbours may join. */
   unknownId?: number | undefined;
-  /** Whether neighbouring ones share one token. */
+  /** True if neighbouring ones share one token. */
   fuse?: boolean;
 }
 
 /** Words as UTF-8 bytes; the vocabulary is written in GPT-2's byte alphabet. */
 export class ByteAlphabet implements Alphabet {
   readonly #ids = new Int32Array(256);
+  /** True if some byte has no token and is left out. */
+  readonly #hasGaps: boolean;
   readonly #unknown: UnknownOptions;
 
   /** @param isPiece which tokens text may become */
@@ -46,9 +47,22 @@ export class ByteAlphabet implements Alphabet {
       this.#ids[byte] = id >= 0 && isPiece(id) ? id : UNKNOWN - byte;
     }
     this.#unknown = unknown;
+    this.#hasGaps = unknown.unknownId === undefined && this.#ids.some((id) => id < 0);
   }
 
   split(word: string, symbols: IdBuffer): void {
+    const start = symbols.length;
+    this.#splitBytes(word, symbols);
+    if (!this.#hasGaps) return;
+    let kept = start;
+    for (let i = start; i < symbols.length; i++) {
+      const symbol = symbols.data[i] ?? 0;
+      if (symbol >= 0) symbols.data[kept++] = symbol;
+    }
+    symbols.length = kept;
+  }
+
+  #splitBytes(word: string, symbols: IdBuffer): void {
     const ids = this.#ids;
     for (let i = 0; i < word.length; i++) {
       let code = word.charCodeAt(i);
@@ -73,9 +87,8 @@ export class ByteAlphabet implements Alphabet {
   }
 
   emit(symbols: Int32Array, count: number, out: IdBuffer): void {
-    emitWithUnknown(symbols, count, out, (symbol, follows) => {
-      const byte = (UNKNOWN - symbol).toString(16).toUpperCase().padStart(2, "0");
-      pushUnknown(this.#unknown, follows, out, `the byte 0x${byte}`);
+    emitWithUnknown(symbols, count, out, (_symbol, follows) => {
+      pushUnknown(this.#unknown, follows, out);
     });
   }
 }
@@ -107,23 +120,37 @@ export class CharacterAlphabet implements Alphabet {
     for (let i = 0, end; i < word.length; i = end) {
       end = i + ((word.charCodeAt(i) & 0xfc00) === 0xd800 ? 2 : 1);
       const id = this.#vocabulary.idOfRange(word, i, end);
-      symbols.push(id >= 0 && this.#isPiece(id) ? id : UNKNOWN - (word.codePointAt(i) ?? 0));
+      if (id >= 0 && this.#isPiece(id)) symbols.push(id);
+      else {
+        const code = word.codePointAt(i) ?? 0;
+        const isKept = this.#unknown.unknownId !== undefined || this.#bytesOf(code) !== undefined;
+        if (isKept) symbols.push(UNKNOWN - code);
+      }
     }
   }
 
   emit(symbols: Int32Array, count: number, out: IdBuffer): void {
     emitWithUnknown(symbols, count, out, (symbol, follows) => {
-      const character = unknownCharacter(symbol);
-      const bytes = this.#byteIds && encoder.encode(character);
-      const ids = bytes && Array.from(bytes, (byte) => this.#byteIds?.[byte] ?? -1);
-      if (ids?.every((id) => id >= 0)) {
-        for (const id of ids) out.push(id);
-        return false;
+      const ids = this.#bytesOf(UNKNOWN - symbol);
+      if (ids === undefined) {
+        pushUnknown(this.#unknown, follows, out);
+        return true;
       }
-      pushUnknown(this.#unknown, follows, out, `the character ${JSON.stringify(character)}`);
-      return true;
+      for (const id of ids) out.push(id);
+      return false;
     });
   }
+
+  /** The tokens of a character's bytes, or `undefined` if one is missing. */
+  #bytesOf(codePoint: number): number[] | undefined {
+    return this.#byteIds && idsOfBytes(String.fromCodePoint(codePoint), this.#byteIds);
+  }
+}
+
+/** The tokens of a text's bytes, or `undefined` if one is missing. */
+export function idsOfBytes(text: string, byteIds: Int32Array): number[] | undefined {
+  const ids = Array.from(encoder.encode(text), (byte) => byteIds[byte] ?? -1);
+  return ids.every((id) => id >= 0) ? ids : undefined;
 }
 
 const encoder = new TextEncoder();
@@ -139,8 +166,8 @@ export function byteTokenText(byte: number): string {
 }
 
 /**
- * Copies ids and hands each unknown symbol to `emitUnknown`, with whether the one before it was
- * unknown too; that returns whether it became the unknown token.
+ * Copies ids and calls `emitUnknown` for each unknown symbol. `follows` is true if the symbol before
+ * became the unknown token; the callback returns the same of its own symbol.
  */
 function emitWithUnknown(
   symbols: Int32Array,
@@ -160,12 +187,6 @@ function emitWithUnknown(
   }
 }
 
-function pushUnknown(options: UnknownOptions, follows: boolean, out: IdBuffer, what: string) {
-  if (options.unknownId === undefined) {
-    throw new ForgeError(
-      "bad_input",
-      `the model's vocabulary has no token for ${what}, and no unknown token to stand for it`,
-    );
-  }
-  if (!follows || !options.fuse) out.push(options.unknownId);
+function pushUnknown(options: UnknownOptions, follows: boolean, out: IdBuffer): void {
+  if (options.unknownId !== undefined && (!follows || !options.fuse)) out.push(options.unknownId);
 }

@@ -65,13 +65,19 @@ export function complement(set: CharSet): CharSet {
 const SPACE = escapeSet("\\p{White_Space}");
 /** `\d` */
 export const DIGIT = escapeSet("\\p{Nd}");
-/** `\w`, as Unicode Technical Standard 18 and Oniguruma define it. */
-export const WORD = escapeSet("\\p{Alphabetic}", "\\p{M}", "\\p{Nd}", "\\p{Pc}");
+const WORD_ESCAPES = ["\\p{Alphabetic}", "\\p{M}", "\\p{Nd}", "\\p{Pc}"];
+/** `[\w]` and `[[:word:]]`, as Unicode Technical Standard 18 defines them. */
+const CLASS_WORD = escapeSet(...WORD_ESCAPES);
+/** `\w` and `\b` outside a class: Oniguruma counts the numbers ²³¹¼½¾ of Latin-1 as well. */
+export const WORD = escapeSet(...WORD_ESCAPES, "\\xb2\\xb3\\xb9\\xbc-\\xbe");
+/** `\w` of Rust's regular expressions, which adds the joiners U+200C and U+200D. */
+export const RUST_WORD = `[${WORD_ESCAPES.join("")}\\u200c\\u200d]`;
+const PUNCTUATION = escapeSet("\\p{P}");
 /** `\h` of Oniguruma. */
 const HEX_DIGIT: CharSet = escapeSet("0-9", "a-f", "A-F");
 
 /** The set of a one-letter class escape such as `\s` or `\W`, or `undefined`. */
-export function classEscape(letter: string): CharSet | undefined {
+export function classEscape(letter: string, inClass: boolean): CharSet | undefined {
   switch (letter) {
     case "s":
       return SPACE;
@@ -82,9 +88,9 @@ export function classEscape(letter: string): CharSet | undefined {
     case "D":
       return complement(DIGIT);
     case "w":
-      return WORD;
+      return inClass ? CLASS_WORD : WORD;
     case "W":
-      return complement(WORD);
+      return complement(inClass ? CLASS_WORD : WORD);
     case "h":
       return HEX_DIGIT;
     case "H":
@@ -93,18 +99,20 @@ export function classEscape(letter: string): CharSet | undefined {
   return undefined;
 }
 
-/** Names that POSIX brackets and properties share, apart from those Unicode defines. */
+/** Names that POSIX brackets and properties share, except those that Unicode defines. */
 const NAMED: ReadonlyMap<string, CharSet> = new Map([
   ["alpha", escapeSet("\\p{Alphabetic}")],
   ["alnum", escapeSet("\\p{Alphabetic}", "\\p{Nd}")],
   ["blank", escapeSet("\\p{Zs}", "\\t")],
   ["cntrl", escapeSet("\\p{Cc}")],
   ["digit", DIGIT],
+  ["graph", complement(escapeSet("\\p{White_Space}", "\\p{Cc}", "\\p{Cn}"))],
   ["lower", escapeSet("\\p{Lowercase}")],
-  ["punct", escapeSet("\\p{P}", "$", "+", "<", "=", ">", "\\^", "`", "|", "~")],
+  ["print", complement(escapeSet("\\p{Cc}", "\\p{Cn}", "\\p{Zl}", "\\p{Zp}"))],
+  ["punct", PUNCTUATION],
   ["space", SPACE],
   ["upper", escapeSet("\\p{Uppercase}")],
-  ["word", WORD],
+  ["word", CLASS_WORD],
   ["xdigit", HEX_DIGIT],
   ["any", escapeSet("\\p{Any}")],
   ["ascii", escapeSet("\\p{ASCII}")],
@@ -112,14 +120,15 @@ const NAMED: ReadonlyMap<string, CharSet> = new Map([
 
 /** The set of a POSIX bracket such as `[:alpha:]`, or `undefined`. */
 export function posixClass(name: string): CharSet | undefined {
-  return NAMED.get(name);
+  // Unlike `\p{punct}`, the bracket has the symbols: `$` and `€` are among them.
+  return name === "punct" ? escapeSet("\\p{P}", "\\p{S}") : NAMED.get(name);
 }
 
 /**
  * The set of a property such as `L`, `Lu`, `Letter`, `Han` or `alpha`, or `undefined`. Case, spaces
  * and underscores in the name do not matter.
  */
-export function unicodeProperty(name: string): CharSet | undefined {
+export function unicodeProperty(name: string, inClass: boolean): CharSet | undefined {
   const words = name.split(/[\s_-]+/).filter((word) => word !== "");
   if (words.length === 0 || !words.every((word) => /^[A-Za-z]+$/.test(word))) return undefined;
   const joined = words.join("_");
@@ -129,7 +138,8 @@ export function unicodeProperty(name: string): CharSet | undefined {
       if (compiles(source)) return escapeSet(source);
     }
   }
-  return NAMED.get(words.join("").toLowerCase());
+  const lower = words.join("").toLowerCase();
+  return lower === "word" && !inClass ? WORD : NAMED.get(lower);
 }
 
 function compiles(source: string): boolean {

@@ -116,7 +116,7 @@ function parseAtom(cursor: Cursor): Node | undefined {
       throw new PatternError(`nothing before "${character}" to repeat`);
     case "\\": {
       const at = ANCHORS.get(cursor.peek());
-      if (at === undefined) return { kind: "set", set: parseSetEscape(cursor) };
+      if (at === undefined) return { kind: "set", set: parseSetEscape(cursor, false) };
       cursor.next();
       return { kind: "anchor", at };
     }
@@ -206,7 +206,7 @@ function parseMember(cursor: Cursor): number | CharSet {
   const character = cursor.next();
   if (character !== "\\") return codePoint(character);
   if (cursor.accept("b")) return 0x08;
-  const set = parseSetEscape(cursor);
+  const set = parseSetEscape(cursor, true);
   const [item] = set.items;
   const isSingle = !set.negated && set.items.length === 1 && item?.kind === "range";
   return isSingle && item.low === item.high ? item.low : set;
@@ -229,11 +229,11 @@ const CONTROLS: ReadonlyMap<string, number> = new Map([
 ]);
 
 /** Parses what follows a backslash and stands for characters, in a class or outside. */
-function parseSetEscape(cursor: Cursor): CharSet {
+function parseSetEscape(cursor: Cursor, inClass: boolean): CharSet {
   const letter = cursor.next();
-  const named = classEscape(letter);
+  const named = classEscape(letter, inClass);
   if (named) return named;
-  if (letter === "p" || letter === "P") return parseProperty(cursor, letter);
+  if (letter === "p" || letter === "P") return parseProperty(cursor, letter, inClass);
   const control = CONTROLS.get(letter);
   if (control !== undefined) return singleton(control);
   if (letter === "x" || letter === "u") return singleton(parseHexadecimal(cursor, letter));
@@ -243,11 +243,11 @@ function parseSetEscape(cursor: Cursor): CharSet {
   return singleton(codePoint(letter));
 }
 
-function parseProperty(cursor: Cursor, letter: "p" | "P"): CharSet {
+function parseProperty(cursor: Cursor, letter: "p" | "P", inClass: boolean): CharSet {
   const braces = cursor.accept("{");
   const negated = (letter === "P") !== (braces && cursor.accept("^"));
   const name = braces ? cursor.until("}") : cursor.next();
-  const set = unicodeProperty(name);
+  const set = unicodeProperty(name, inClass);
   if (!set) throw new PatternError(`the property "\\${letter}{${name}}" is not known`);
   return negated ? complement(set) : set;
 }

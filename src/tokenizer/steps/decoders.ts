@@ -1,29 +1,26 @@
 import { fromByteLevel } from "../byte_level.ts";
+import type { LeadingStrip } from "../tokenizer.ts";
 import type { Fields } from "./fields.ts";
-import { readReplace, rewriteBy, type RewriteStep } from "./normalizers.ts";
+import { checkGrowth, growthLimit, readReplace } from "./normalizers.ts";
 
-/** How pieces become text again. */
+/** Turns pieces into text. */
 export interface Decoder {
-  /** The bytes of one piece wherever it stands, its leading space included. */
-  readonly toBytes: (piece: string) => Uint8Array;
-  /** What encoding puts before the text, and decoding takes off its start. */
+  /**
+   * The bytes that a piece adds to a text.
+   *
+   * @param isFirst true for the first piece of a whole text, which some decoders strip
+   */
+  readonly toBytes: (piece: string, isFirst: boolean) => Uint8Array;
+  /** What encoding puts before a text, and decoding removes from its start. */
   readonly strip: LeadingStrip | undefined;
-  /** Whether pieces are written in GPT-2's byte alphabet; added tokens then are not. */
+  /** True if pieces are written in GPT-2's byte alphabet. Added tokens are plain text even then. */
   readonly byteLevel: boolean;
-}
-
-/** A character that is taken off the start of a text. */
-export interface LeadingStrip {
-  readonly character: string;
-  /** At most how often. */
-  readonly count: number;
-  /** Whether it belongs to the first piece: a text that begins with an added token has none. */
-  readonly ofPiece: boolean;
 }
 
 const SUPPORTED = [
   "ByteLevel",
   "Metaspace",
+  "WordPiece",
   "Replace",
   "ByteFallback",
   "Fuse",
@@ -44,60 +41,44 @@ export const byteLevelDecoder: Decoder = {
 export function sentencePieceDecoder(stripsSpace: boolean): Decoder {
   return {
     toBytes: (piece) => byteOf(piece) ?? encoder.encode(piece.replaceAll("▁", " ")),
-    strip: stripsSpace ? { character: " ", count: 1, ofPiece: false } : undefined,
+    strip: stripsSpace ? { character: " ", count: 1 } : undefined,
     byteLevel: false,
   };
 }
 
+/** A step of a decoder: rewrites a piece, or turns it into bytes, which later steps leave alone. */
+type Step = (piece: string, isFirst: boolean, limit: number) => string | Uint8Array;
+
 /**
- * Builds the `decoder` of a tokenizer.json. Without one, pieces are bytes where `bytes` says that
- * the pre-tokenizer made them so, and text as it is otherwise.
+ * Builds the `decoder` of a tokenizer.json. Without one, pieces are bytes if the pre-tokenizer made
+ * them so (`bytes`), else words with a space between.
  *
  * @throws ForgeError `bad_model` or `unsupported`
  */
 export function readDecoder(json: Fields | undefined, bytes: boolean): Decoder {
   if (json === undefined && bytes) return byteLevelDecoder;
-  const rewrites: RewriteStep[] = [];
-  let byteLevel = false, byteFallback = false;
+  const steps: Step[] = [];
+  let byteLevel = false, fused = false;
   let strip: LeadingStrip | undefined;
-  let fused = false;
+  if (json === undefined) steps.push((piece, isFirst) => isFirst ? piece : ` ${piece}`);
   for (const step of json === undefined ? [] : flattenSequence(json)) {
     const type = step.string("type");
     // After Fuse a step sees the whole text at once, which only Strip can be made to fit.
     if (fused && type !== "Strip" && type !== "Fuse") throw step.unsupportedType(["Strip"]);
-    switch (type) {
-      case "ByteLevel":
-        byteLevel = true;
-        break;
-      case "Metaspace": {
-        const replacement = step.insert("replacement", "▁");
-        rewrites.push((piece) => piece.replaceAll(replacement, " "));
-        if (addsSpace(step)) strip = { character: " ", count: 1, ofPiece: true };
-        break;
-      }
-      case "Replace":
-        rewrites.push(readReplace(step));
-        break;
-      case "ByteFallback":
-        byteFallback = true;
-        break;
-      case "Fuse":
-        fused = true;
-        break;
-      case "Strip":
-        if (fused) strip = readStrip(step);
-        else rewrites.push(stripPiece(step));
-        break;
-      default:
-        throw step.unsupportedType(SUPPORTED);
-    }
+    if (type === "Fuse") fused = true;
+    else if (type === "Strip" && fused) strip = readTextStrip(step);
+    else steps.push(readStep(step, type));
+    byteLevel ||= type === "ByteLevel";
   }
-  const rewrite = rewriteBy(rewrites, json?.where ?? "decoder");
-  const toBytes = (piece: string) => {
-    const byte = byteFallback ? byteOf(piece) : undefined;
-    if (byte) return byte;
-    const text = rewrite(piece);
-    return (byteLevel ? fromByteLevel(text) : undefined) ?? encoder.encode(text);
+  const toBytes = (piece: string, isFirst: boolean) => {
+    const limit = growthLimit(piece);
+    let text = piece;
+    for (const step of steps) {
+      const result = step(text, isFirst, limit);
+      if (typeof result !== "string") return result;
+      text = checkGrowth(result, limit, json?.where ?? "decoder");
+    }
+    return encoder.encode(text);
   };
   return { toBytes, strip, byteLevel };
 }
@@ -107,25 +88,74 @@ function flattenSequence(json: Fields): Fields[] {
   return json.objects("decoders").flatMap(flattenSequence);
 }
 
+function readStep(json: Fields, type: string): Step {
+  switch (type) {
+    case "ByteLevel":
+      return (piece) => fromByteLevel(piece) ?? piece;
+    case "ByteFallback":
+      return (piece) => byteOf(piece) ?? piece;
+    case "Metaspace":
+      return readMetaspace(json);
+    case "WordPiece":
+      return readWordPiece(json);
+    case "Replace": {
+      const replace = readReplace(json);
+      return (piece, _isFirst, limit) => replace(piece, limit);
+    }
+    case "Strip":
+      return stripPiece(json);
+  }
+  throw json.unsupportedType(SUPPORTED);
+}
+
 /** The byte of a piece such as "<0x0A>", or `undefined`. */
 function byteOf(piece: string): Uint8Array | undefined {
   const digits = /^<0x([0-9A-Fa-f]{2})>$/.exec(piece)?.[1];
   return digits === undefined ? undefined : Uint8Array.of(parseInt(digits, 16));
 }
 
-function addsSpace(metaspace: Fields): boolean {
-  return metaspace.boolean("add_prefix_space", true) &&
-    metaspace.string("prepend_scheme", "always") !== "never";
+/** Marks are spaces, and nothing in the first piece if encoding may have put one before the text. */
+function readMetaspace(json: Fields): Step {
+  const replacement = json.insert("replacement", "▁");
+  const prepends = json.boolean("add_prefix_space", true) &&
+    json.string("prepend_scheme", "always") !== "never";
+  return (piece, isFirst) => piece.replaceAll(replacement, isFirst && prepends ? "" : " ");
 }
 
-function readStrip(json: Fields): LeadingStrip {
+/** The spaces before punctuation and contractions that `cleanup` removes, in order. */
+const CLEANUPS: readonly (readonly [string, string])[] = [
+  [" .", "."],
+  [" ?", "?"],
+  [" !", "!"],
+  [" ,", ","],
+  [" ' ", "'"],
+  [" n't", "n't"],
+  [" 'm", "'m"],
+  [" do not", " don't"],
+  [" 's", "'s"],
+  [" 've", "'ve"],
+  [" 're", "'re"],
+];
+
+function readWordPiece(json: Fields): Step {
+  const prefix = json.insert("prefix", "##");
+  const cleans = json.boolean("cleanup", true);
+  return (piece, isFirst) => {
+    let text = piece;
+    if (!isFirst) text = piece.startsWith(prefix) ? piece.replace(prefix, "") : ` ${piece}`;
+    if (!cleans) return text;
+    return CLEANUPS.reduce((cleaned, [from, to]) => cleaned.replaceAll(from, to), text);
+  };
+}
+
+function readTextStrip(json: Fields): LeadingStrip {
   const character = json.string("content");
   if (json.count("stop", 0) > 0) throw json.wrong("stop", "0 after Fuse");
-  return { character, count: json.count("start", 0), ofPiece: false };
+  return { character, count: json.count("start", 0) };
 }
 
 /** Strips each piece by itself. */
-function stripPiece(json: Fields): RewriteStep {
+function stripPiece(json: Fields): Step {
   const character = json.string("content");
   const fromStart = json.count("start", 0), fromEnd = json.count("stop", 0);
   return (piece) => {

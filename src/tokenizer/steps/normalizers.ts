@@ -1,6 +1,7 @@
 import { ForgeError } from "../../errors.ts";
 import { LIMITS } from "../../formats/limits.ts";
 import { toByteLevel } from "../byte_level.ts";
+import { Charsmap } from "./charsmap.ts";
 import type { Fields } from "./fields.ts";
 import { compilePattern } from "./split.ts";
 
@@ -17,6 +18,10 @@ const SUPPORTED = [
   "Prepend",
   "Replace",
   "Strip",
+  "StripAccents",
+  "BertNormalizer",
+  "Precompiled",
+  "Nmt",
   "ByteLevel",
 ] as const;
 
@@ -41,18 +46,28 @@ export function readNormalizer(json: Fields | undefined): Normalizer {
  */
 export function rewriteBy(steps: readonly RewriteStep[], where: string): Normalizer {
   return (text) => {
-    const limit = 1024 + LIMITS.tokenizerGrowth * text.length;
-    return steps.reduce((rewritten, step) => {
-      const result = step(rewritten, limit);
-      if (result.length > limit) throw grown(where, limit);
-      return result;
-    }, text);
+    const limit = growthLimit(text);
+    return steps.reduce(
+      (rewritten, step) => checkGrowth(step(rewritten, limit), limit, where),
+      text,
+    );
   };
 }
 
-function grown(where: string, limit: number): ForgeError {
+/** Most characters that steps may make of a text. */
+export function growthLimit(text: string): number {
+  return 1024 + LIMITS.tokenizerGrowth * text.length;
+}
+
+/**
+ * Returns what a step made if it is within the limit.
+ *
+ * @throws ForgeError `bad_model`
+ */
+export function checkGrowth(result: string, limit: number, where: string): string {
+  if (result.length <= limit) return result;
   const most = `${LIMITS.tokenizerGrowth} for each of its characters and 1024 more`;
-  return new ForgeError(
+  throw new ForgeError(
     "bad_model",
     `${where} makes more than ${limit} characters of a text; at most ${most} are made`,
   );
@@ -80,11 +95,78 @@ function readSteps(json: Fields): RewriteStep[] {
       const left = json.boolean("strip_left", true), right = json.boolean("strip_right", true);
       return [(text) => strip(text, left, right)];
     }
+    case "StripAccents":
+      return [(text) => text.replace(/\p{M}+/gu, "")];
+    case "BertNormalizer":
+      return [readBertNormalizer(json)];
+    case "Precompiled": {
+      const charsmap = readCharsmap(json, "precompiled_charsmap");
+      return charsmap ? [(text, limit) => charsmap.replaceGraphemes(text, limit)] : [];
+    }
+    case "Nmt":
+      return [(text) => text.replace(NMT_REMOVED, "").replace(NMT_SPACES, " ")];
     case "ByteLevel":
       return [toByteLevel];
   }
   throw json.unsupportedType(SUPPORTED);
 }
+
+function readCharsmap(json: Fields, key: string): Charsmap | undefined {
+  const base64 = json.string(key, "");
+  if (base64 === "") return undefined;
+  let bytes: Uint8Array;
+  try {
+    bytes = Uint8Array.from(atob(base64), (character) => character.charCodeAt(0));
+  } catch {
+    throw json.wrong(key, "bytes in base64");
+  }
+  return new Charsmap(bytes, json.path(key));
+}
+
+function readBertNormalizer(json: Fields): Normalizer {
+  const lowercases = json.boolean("lowercase", true);
+  return bertNormalizer({
+    cleansText: json.boolean("clean_text", true),
+    separatesChinese: json.boolean("handle_chinese_chars", true),
+    stripsAccents: json.boolean("strip_accents", lowercases),
+    lowercases,
+  });
+}
+
+/** Steps of BERT's normalizer. */
+export interface BertNormalizerSteps {
+  /** Remove control characters; make whitespace spaces. */
+  readonly cleansText: boolean;
+  /** Put spaces around the characters of Chinese, which then are words. */
+  readonly separatesChinese: boolean;
+  readonly stripsAccents: boolean;
+  readonly lowercases: boolean;
+}
+
+/** Builds the normalizer of BERT. */
+export function bertNormalizer(steps: BertNormalizerSteps): Normalizer {
+  return (text) => {
+    let result = text;
+    if (steps.cleansText) {
+      result = result.replace(BERT_REMOVED, "").replace(/\p{White_Space}/gu, " ");
+    }
+    if (steps.separatesChinese) result = result.replace(CHINESE, " $& ");
+    if (steps.stripsAccents) result = result.normalize("NFD").replace(/\p{Mn}+/gu, "");
+    return steps.lowercases ? lowercase(result) : result;
+  };
+}
+
+/** Control, format and private characters, except the whitespace among them, and U+FFFD. */
+const BERT_REMOVED = /(?![\t\n\r])[\p{Cc}\p{Cf}\p{Co}\ufffd]/gu;
+/** Chinese characters as Hugging Face's tokenizers list them: U+2B820 to U+2B91F are not. */
+const CHINESE = new RegExp(
+  String.raw`[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\u{20000}-\u{2a6df}\u{2a700}-\u{2b81f}` +
+    String.raw`\u{2b920}-\u{2ceaf}\u{2f800}-\u{2fa1f}]`,
+  "gu",
+);
+// deno-lint-ignore no-control-regex
+const NMT_REMOVED = /[\x01-\x08\x0b\x0e-\x1f\x7f\x8f\x9f]/g;
+const NMT_SPACES = /[\t\n\f\r\u1680\u200b-\u200f\u2028\u2029\u2581\ufeff\ufffd]/g;
 
 /** Builds a `Replace`, which is a normalizer and a decoder alike. */
 export function readReplace(json: Fields): RewriteStep {
@@ -95,7 +177,7 @@ export function readReplace(json: Fields): RewriteStep {
     pattern(text, (start, end) => {
       replaced += text.slice(done, start) + content;
       done = end;
-      if (replaced.length > limit) throw grown(json.where, limit);
+      checkGrowth(replaced, limit, json.where);
     });
     return done === 0 && replaced === "" ? text : replaced + text.slice(done);
   };

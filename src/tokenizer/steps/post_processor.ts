@@ -76,13 +76,19 @@ function withToken(
   return wanted ? add(ids, id) : ids.filter((other) => other !== id);
 }
 
-const SUPPORTED = ["TemplateProcessing", "ByteLevel", "Sequence"] as const;
+const SUPPORTED = [
+  "TemplateProcessing",
+  "BertProcessing",
+  "RobertaProcessing",
+  "ByteLevel",
+  "Sequence",
+] as const;
 
-/** What the `post_processor` of a tokenizer.json puts before and after a single text. */
+/** Reads the ids that the `post_processor` of a tokenizer.json puts around a single text. */
 function readPostProcessor(json: Fields | undefined): Affixes {
   if (json === undefined) return { prefix: [], suffix: [] };
   switch (json.string("type")) {
-    case "ByteLevel": // only trims offsets, which nobody asks for here
+    case "ByteLevel": // only trims offsets, which forge does not report
       return { prefix: [], suffix: [] };
     case "Sequence":
       return json.objects("processors").map(readPostProcessor).reduce((inner, outer) => ({
@@ -91,8 +97,20 @@ function readPostProcessor(json: Fields | undefined): Affixes {
       }), { prefix: [], suffix: [] });
     case "TemplateProcessing":
       return readTemplate(json);
+    case "BertProcessing":
+    case "RobertaProcessing":
+      return { prefix: [readPair(json, "cls")], suffix: [readPair(json, "sep")] };
   }
   throw json.unsupportedType(SUPPORTED);
+}
+
+/** The id of a pair such as `["[CLS]", 101]`. */
+function readPair(json: Fields, key: string): number {
+  const id = json.array(key)?.[1];
+  if (typeof id !== "number" || !Number.isSafeInteger(id) || id < 0) {
+    throw json.wrong(key, "a token and its id");
+  }
+  return id;
 }
 
 function readTemplate(json: Fields): Affixes {

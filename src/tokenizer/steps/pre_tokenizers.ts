@@ -1,6 +1,7 @@
 import { ForgeError } from "../../errors.ts";
 import { toByteLevel } from "../byte_level.ts";
 import type { Fields } from "./fields.ts";
+import { RUST_WORD } from "../regex/ast.ts";
 import {
   compilePattern,
   type Finder,
@@ -10,16 +11,16 @@ import {
   splitText,
 } from "./split.ts";
 
-/** Takes a piece of text; `atStart` says whether it is the beginning of the whole text. */
+/** Takes a piece of text; `atStart` is true for the beginning of the whole text. */
 export type PieceSink = (piece: string, atStart: boolean) => void;
 
 /** Cuts text into the pieces that are tokenized one by one, never across. */
 export type PreTokenizer = (text: string, atStart: boolean, emit: PieceSink) => void;
 
-/** A pre-tokenizer and what it leaves for the model to do. */
+/** A pre-tokenizer and what the model must do with its pieces. */
 export interface PreTokenization {
   readonly run: PreTokenizer;
-  /** Whether the pieces are to be tokenized as bytes in GPT-2's byte alphabet. */
+  /** True if the pieces are to be tokenized as bytes in GPT-2's byte alphabet. */
   readonly bytes: boolean;
 }
 
@@ -32,9 +33,10 @@ const SUPPORTED = [
   "Whitespace",
   "WhitespaceSplit",
   "Punctuation",
+  "BertPreTokenizer",
 ] as const;
 
-/** The pattern of GPT-2, which ByteLevel cuts at unless told not to. */
+/** The pattern of GPT-2, which ByteLevel uses by default. */
 export const GPT2_PATTERN =
   "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
@@ -108,16 +110,35 @@ function readStep(json: Fields, isLastByteLevel: boolean): PreTokenizer {
     case "Metaspace":
       return readMetaspace(json);
     case "Whitespace":
-      return splitter(regexFinder("\\w+|[^\\w\\s]+", json.where), "Removed", true);
+      return splitter(rustWords, "Removed", true);
+    case "BertPreTokenizer":
+      return bertPreTokenizer(json.where);
     case "WhitespaceSplit":
       return splitter(regexFinder("\\s", json.where), "Removed");
     case "Punctuation": {
       const behavior = json.oneOf("behavior", SPLIT_BEHAVIORS, "Isolated");
-      return splitter(regexFinder("[\\p{P}$+<=>^`|~]", json.where), behavior);
+      return splitter(regexFinder(PUNCTUATION, json.where), behavior);
     }
   }
   throw json.unsupportedType(SUPPORTED);
 }
+
+/** Punctuation of ASCII, some of which Unicode calls symbols, and that of Unicode. */
+const PUNCTUATION = "[\\p{P}$+<=>^`|~]";
+
+/** Cuts at whitespace and around each punctuation character, as BERT does. */
+export function bertPreTokenizer(where: string): PreTokenizer {
+  return chain([
+    splitter(regexFinder("\\s", where), "Removed"),
+    splitter(regexFinder(PUNCTUATION, where), "Isolated"),
+  ]);
+}
+
+/** Words, and what is neither a word nor whitespace, as Rust's `\w+|[^\w\s]+` finds them. */
+const rustWords: Finder = (text, onMatch) => {
+  const pattern = new RegExp(`${RUST_WORD}+|(?:(?!${RUST_WORD})\\P{White_Space})+`, "gu");
+  for (const { 0: word, index } of text.matchAll(pattern)) onMatch(index, index + word.length);
+};
 
 function readByteLevel(json: Fields, isLast: boolean): PreTokenizer {
   const addPrefixSpace = json.boolean("add_prefix_space", true);

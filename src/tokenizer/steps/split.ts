@@ -1,5 +1,7 @@
 import { ForgeError } from "../../errors.ts";
 import type { Fields } from "./fields.ts";
+import { WORD } from "../regex/ast.ts";
+import { emitSet } from "../regex/emit.ts";
 import { translateRegex } from "../regex/translate.ts";
 
 /** Reports every match in a text, in order and without overlap. */
@@ -38,7 +40,7 @@ export function compilePattern(json: Fields, key: string): Finder {
  * @throws ForgeError `unsupported` when it cannot be translated safely
  */
 export function regexFinder(pattern: string, where: string): Finder {
-  const linear = linearFinder(pattern);
+  const linear = DIGIT_GROUP_FINDERS.get(pattern);
   if (linear) return linear;
   const regex = translateRegex(pattern, where);
   return (text, onMatch) => {
@@ -46,7 +48,7 @@ export function regexFinder(pattern: string, where: string): Finder {
     for (let match = nextMatch(regex, text, where); match; match = nextMatch(regex, text, where)) {
       const end = match.index + match[0].length;
       if (end === match.index) {
-        // An empty match: go on behind the character that follows.
+        // An empty match: go on after the next character.
         regex.lastIndex = end + ((text.codePointAt(end) ?? 0) > 0xffff ? 2 : 1);
       }
       onMatch(match.index, end);
@@ -145,26 +147,20 @@ function mergerOf(behavior: SplitBehavior, emit: (start: number, end: number) =>
  * digits would take an hour. These finders report the same matches in linear time.
  */
 
-const FINDERS: ReadonlyMap<string, Finder> = new Map<string, Finder>([
+const DIGIT_GROUP_FINDERS: ReadonlyMap<string, Finder> = new Map<string, Finder>([
   ["(?=(\\d{3})+(?!\\d))", (text, onMatch) => {
     forEachGroup(text, /\p{Nd}+/gu, (start, _end, isWhole) => {
       if (isWhole) onMatch(start, start);
     });
   }],
   ["\\d{1,3}(?=(?:\\d{3})*\\b)", (text, onMatch) => {
-    // Without a word boundary behind the digits, as in "1234km", they are left as they are.
-    const letter = /[\p{Alphabetic}\p{M}\p{Pc}]/uy;
-    forEachGroup(text, /\p{Nd}+/gu, onMatch, letter);
+    // Digits with no word boundary after them, as in "1234km", are no match.
+    forEachGroup(text, /\p{Nd}+/gu, onMatch, new RegExp(emitSet(WORD), "uy"));
   }],
   ["\\p{N}{1,3}(?=(?:\\p{N}{3})*(?!\\p{N}))", (text, onMatch) => {
     forEachGroup(text, /\p{N}+/gu, onMatch);
   }],
 ]);
-
-/** A linear finder for a pattern that would be quadratic as a regular expression. */
-function linearFinder(pattern: string): Finder | undefined {
-  return FINDERS.get(pattern);
-}
 
 /**
  * Reports the groups of each run of digits; the first of a run may have fewer than three.

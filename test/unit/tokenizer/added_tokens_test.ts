@@ -37,6 +37,15 @@ Deno.test("single_word tokens are found only where no word touches them", () => 
   assertEquals(pieces(tokenizer, "cab abc ab_"), [..."cab abc ab_"]);
 });
 
+Deno.test("single_word sees letters beyond the basic plane, and the joiners of Rust's words", () => {
+  const tokenizer = build(
+    characterJson("abc 𐐀\u200d", { added_tokens: [addedToken(100, "ab", { single_word: true })] }),
+  );
+  assertEquals(pieces(tokenizer, "𐐀ab"), ["𐐀", "a", "b"]);
+  assertEquals(pieces(tokenizer, "ab𐐀"), ["a", "b", "𐐀"]);
+  assertEquals(pieces(tokenizer, "\u200dab"), ["\u200d", "a", "b"]);
+});
+
 Deno.test("normalized tokens are found in normalized text, others before", () => {
   const json = characterJson("abcd", {
     normalizer: { type: "Lowercase" },

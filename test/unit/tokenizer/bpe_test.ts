@@ -1,5 +1,4 @@
-import { assert, assertEquals, assertThrows } from "@std/assert";
-import { ForgeError } from "../../../src/errors.ts";
+import { assert, assertEquals } from "@std/assert";
 import type { Alphabet } from "../../../src/tokenizer/models/alphabet.ts";
 import { BpeEncoder } from "../../../src/tokenizer/models/bpe.ts";
 import { IdBuffer } from "../../../src/tokenizer/models/word_encoder.ts";
@@ -73,10 +72,11 @@ Deno.test("characters without a byte become the unknown token, fused or not", ()
   assertEquals(pieces(build(model({ fuse_unk: true })), "axyb"), ["a", "<unk>", "b"]);
 });
 
-Deno.test("a character that nothing stands for is an error that names it", () => {
-  const tokenizer = build({ model: bpeModel(["a"], []) });
-  const error = assertThrows(() => tokenizer.encode("aé"), ForgeError, `the character "é"`);
-  assertEquals(error.code, "bad_input");
+Deno.test("a character or byte with no token is left out, and its neighbours may join", () => {
+  assertEquals(pieces(build({ model: bpeModel(["a", "b", "ab"], ["a b"]) }), "aéb"), ["ab"]);
+  const bytes = byteLevelJson([], []);
+  const model = bpeModel(["a", "b", "ab"], ["a b"]);
+  assertEquals(pieces(build({ ...bytes, model }), "a\u0001b é"), ["a", "b"]);
 });
 
 Deno.test("a lone surrogate is U+FFFD", () => {

@@ -2,7 +2,11 @@ import { assert, assertEquals, assertThrows } from "@std/assert";
 import { ForgeError } from "../../../src/errors.ts";
 import { byteTokenText } from "../../../src/tokenizer/models/alphabet.ts";
 import { byteToChar } from "../../../src/tokenizer/byte_level.ts";
-import { buildPreTokenizer, PATTERNS } from "../../../src/tokenizer/gguf/pre_tokenizers.ts";
+import {
+  buildPreTokenizer,
+  ggufPreTokenizer,
+  PATTERNS,
+} from "../../../src/tokenizer/gguf/pre_tokenizers.ts";
 import { tokenizerFromGguf } from "../../../src/tokenizer/tokenizer.ts";
 import { pieces, random, randomText } from "./support.ts";
 
@@ -10,12 +14,12 @@ const NORMAL = 1, UNKNOWN = 2, CONTROL = 3, USER_DEFINED = 4, BYTE = 6;
 
 type Metadata = Record<string, unknown>;
 
-function build(entries: Metadata) {
+function build(entries: Metadata, warn?: (message: string) => void) {
   const keyed = Object.entries(entries).map(([key, value]): [string, unknown] => [
     key.includes(".") ? key : `tokenizer.ggml.${key}`,
     value,
   ]);
-  return tokenizerFromGguf(new Map(keyed), "x.gguf");
+  return tokenizerFromGguf(new Map(keyed), "x.gguf", warn);
 }
 
 /** Byte-level BPE: ids 0 to 255 are the bytes, then come `tokens` of the given types. */
@@ -151,12 +155,14 @@ Deno.test("every pre-tokenizer of the table gives back random texts", () => {
   const names = assertThrows(() => build(bytePair([], [], { pre: "?" })), ForgeError).message
     .replace(/.*known are /, "").split(", ");
   assert(names.length > 50);
+  const ofCharacters = new Set(["gemma4", "granite-embed-multi-311m", "sarvam-moe", "whitespace"]);
   const next = random(51);
-  for (const name of names.filter((name) => name !== "gemma4" && name !== "sarvam-moe")) {
+  for (const name of names.filter((name) => !ofCharacters.has(name))) {
     const tokenizer = build(bytePair([], [], { pre: name }));
     for (let i = 0; i < 20; i++) {
       const text = randomText(next, 60);
-      assertEquals(tokenizer.decode(tokenizer.encode(text)), text, name);
+      const back = tokenizer.decode(tokenizer.encode(text));
+      assert([text, text.normalize("NFC"), text.normalize("NFKC")].includes(back), name);
     }
   }
 });
@@ -185,6 +191,63 @@ Deno.test("no text takes a pre-tokenizer more than linear time, and none is lost
   }
 });
 
+Deno.test("a file without a pre-tokenizer is cut by default, with a warning", () => {
+  const { pre: _, ...rest } = bytePair([], []);
+  const warnings: string[] = [];
+  const tokenizer = build(rest, (message) => warnings.push(message));
+  assertEquals(warnings.length, 1);
+  assert(warnings[0]?.startsWith("x.gguf: tokenizer.ggml.pre is missing; "), warnings[0]);
+  assertEquals(tokenizer.description, "byte-level BPE, 256 tokens, pre-tokenizer default");
+});
+
+Deno.test("decomposed text is composed where the model's own tokenizer does so", () => {
+  const encode = (pre: string, text: string) => {
+    const tokenizer = build(bytePair([], [], { pre }));
+    return tokenizer.decode(tokenizer.encode(text));
+  };
+  for (const pre of ["qwen2", "qwen35", "command-r", "mpt", "olmo", "tiny_aya", "modern-bert"]) {
+    assertEquals(encode(pre, "e\u0301²"), "é²", pre);
+  }
+  assertEquals(encode("exaone4", "e\u0301²"), "é2");
+  for (const pre of ["llama-bpe", "gpt-2", "starcoder"]) {
+    assertEquals(encode(pre, "e\u0301"), "e\u0301");
+  }
+});
+
+Deno.test("a byte with no token is left out, whatever the file calls its unknown token", () => {
+  const tokens = ["<|endoftext|>", "a", "b"];
+  const tokenizer = build({
+    model: "gpt2",
+    pre: "starcoder",
+    tokens,
+    token_type: Int32Array.of(CONTROL, NORMAL, NORMAL),
+    merges: [],
+    unknown_token_id: 0,
+  });
+  assertEquals([...tokenizer.encode("a\u0001b")], [1, 2]);
+});
+
+Deno.test("newer pre-tokenizers cut as their models do", () => {
+  const cut = (pre: string, text: string) => {
+    const found: string[] = [];
+    buildPreTokenizer(ggufPreTokenizer(pre, "test").patterns, "test")(
+      text,
+      true,
+      (piece) => found.push(piece),
+    );
+    return found;
+  };
+  assertEquals(cut("spark2_5", "a1234b?\n\nc"), [..."a1234b", "?", "\n", "\n", "c"]);
+  assertEquals(cut("youtu", "한글中ab12、、"), ["한글", "中", "ab", "1", "2", "、、"]);
+  assertEquals(cut("laguna", "a?\n b"), ["a", "?", "\n", " b"]);
+  assertEquals(cut("ufakzeka", "Ali'nin it's"), ["Ali", "'nin", " it", "'s"]);
+  assertEquals(cut("f2llmv2", "it's 12"), ["it", "'s", " ", "1", "2"]);
+  assertEquals(cut("hy_v4", "1234中文"), ["123", "4", "中文"]);
+  assertEquals(cut("roberta-bpe", "a 12"), ["a", " 12"]);
+  assertEquals(cut("talkie", "ABc1234"), ["ABc", "123", "4"]);
+  assertEquals(cut("whitespace", "a  b"), ["a", "  ", "b"]);
+});
+
 Deno.test("gemma4 is BPE of characters with spaces marked, and always adds BOS", () => {
   const bytes = Array.from({ length: 256 }, (_, byte) => byteTokenText(byte));
   const words = ["▁", "a", "▁a", "\n", "\n\n", "\n\n\n", "<bos>"];
@@ -206,11 +269,11 @@ Deno.test("gemma4 is BPE of characters with spaces marked, and always adds BOS",
 });
 
 Deno.test("tokenizers that are not implemented are named with those that are", () => {
-  for (const model of ["bert", "t5", "rwkv", "plamo2", "none"]) {
+  for (const model of ["rwkv", "plamo2", "none"]) {
     const error = assertThrows(
       () => build({ model }),
       ForgeError,
-      `x.gguf: tokenizer.ggml.model "${model}" is not supported; supported are gpt2, llama, gemma4`,
+      `x.gguf: tokenizer.ggml.model "${model}" is not supported; supported are gpt2, llama, gemma4, t5, bert`,
     );
     assertEquals(error.code, "unsupported");
   }
@@ -226,10 +289,12 @@ Deno.test("files that contradict themselves are bad models", () => {
   const good = bytePair([["ab", NORMAL]], ["a b"]);
   const cases: [Metadata, string][] = [
     [{}, "x.gguf: tokenizer.ggml.model is missing"],
+    [{ ...good, model: "t5" }, "scores is missing"],
     [
-      { ...good, pre: undefined },
-      "x.gguf: tokenizer.ggml.pre is missing; known are default, llama3",
+      { ...good, model: "t5", scores: new Float32Array(257), precompiled_charsmap: "x" },
+      `precompiled_charsmap is "x"; expected an array of bytes`,
     ],
+    [{ model: "bert", tokens: ["[UNK]"] }, "seperator_token_id is missing"],
     [{ ...good, tokens: undefined }, "tokenizer.ggml.tokens is missing"],
     [{ ...good, tokens: new Int32Array(3) }, "expected an array of strings"],
     [{ ...good, tokens: ["a", 1] }, "expected an array of strings"],

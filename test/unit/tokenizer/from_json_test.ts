@@ -72,6 +72,13 @@ Deno.test("tokenizer_config.json names BOS and EOS and says whether they are add
   assertEquals([without.bosId, without.addBos, without.eosIds], [undefined, false, []]);
 });
 
+Deno.test("the type of a model that does not say it is known by its fields", () => {
+  const description = (model: Json) => build({ model }).description;
+  assertEquals(description({ vocab: [["a", 0]] }), "Unigram, 1 tokens");
+  const wordPiece = { vocab: { "[UNK]": 0 }, unk_token: "[UNK]", max_input_chars_per_word: 9 };
+  assertEquals(description(wordPiece), "WordPiece, 1 tokens");
+});
+
 Deno.test("descriptions name the kind and the size", () => {
   assertEquals(build(byteLevelJson(["ab"], [])).description, "byte-level BPE, 257 tokens");
   assertEquals(build(byteFallbackJson([], [])).description, "BPE with byte fallback, 256 tokens");
@@ -110,16 +117,16 @@ Deno.test("vocabularies may leave out ids, and added tokens may repeat pieces", 
   });
   assertEquals(tokenizer.vocabSize, 6);
   assertEquals(tokenizer.tokenText(3), "");
-  assertEquals(tokenizer.decode([0, 3, 1]), "ab");
+  assertEquals(tokenizer.decode([0, 3, 1]), "a b");
   assertEquals([...tokenizer.encode("a<x>b")], [0, 5, 1]);
 });
 
 Deno.test("models that are not implemented are named", () => {
-  for (const type of ["Unigram", "WordPiece", "WordLevel"]) {
+  for (const type of ["WordLevel", "Other"]) {
     const error = assertThrows(
       () => build({ model: { type, vocab: {} } }),
       ForgeError,
-      `tokenizer.json: model.type "${type}" is not supported; supported are BPE`,
+      `tokenizer.json: model.type "${type}" is not supported; supported are BPE, Unigram, WordPiece`,
     );
     assertEquals(error.code, "unsupported");
   }
@@ -140,6 +147,10 @@ Deno.test("files that contradict themselves are bad models", () => {
     [{ model: { type: "BPE", merges: [] } }, "tokenizer.json: model.vocab is missing"],
     [{ model: { type: "BPE", vocab: {} } }, "tokenizer.json: model.merges is missing"],
     [{ model: bpeModel(["a"], ["a b"]) }, `merges[0] names the token "b"`],
+    [{ model: { type: "Unigram", vocab: {} } }, "model.vocab is an object; expected an array"],
+    [{ model: { type: "Unigram", vocab: [["a", "x"]] } }, "vocab[0] is not a piece and its score"],
+    [{ model: { type: "Unigram", vocab: [["a", 0]], unk_id: 1 } }, "unk_id is 1; expected an id"],
+    [{ model: { type: "WordPiece", vocab: { a: 0 } } }, "unk_token is missing"],
     [{ model: bpeModel([], [], { vocab: { a: 0, b: 0 } }) }, `"a" and "b" have the same id 0`],
     [{ model: bpeModel([], [], { vocab: { a: -1 } }) }, `the id of "a" is -1`],
     [{ model: bpeModel([], [], { vocab: { a: "x" } }) }, `the id of "a" is x`],

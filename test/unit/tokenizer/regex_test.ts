@@ -28,6 +28,18 @@ Deno.test("classes are Unicode's, not JavaScript's", () => {
   assertEquals(matches(".", "\n\r"), ["\r"]);
 });
 
+Deno.test("words and punctuation are Oniguruma's, in and outside brackets", () => {
+  assertEquals(matches("\\w+", "1000² a¼ x\u200dy"), ["1000²", "a¼", "x", "y"]);
+  assertEquals(matches("[\\w]+", "1000² a¼"), ["1000", "a"]);
+  assertEquals(matches("[[:word:]]+", "a²"), ["a"]);
+  assertEquals(matches("\\p{word}+", "a²"), ["a²"]);
+  assertEquals(matches("\\d+\\b", "1000² 1000m 1000"), ["1000"]);
+  assertEquals(matches("[[:punct:]]", "a,€¢+b"), [",", "€", "¢", "+"]);
+  assertEquals(matches("\\p{Punct}", "a,€¢+b"), [","]);
+  assertEquals(matches("[[:graph:]]+", "a\u0001b c"), ["a", "b", "c"]);
+  assertEquals(matches("[[:print:]]+", "a\u0001b c"), ["a", "b c"]);
+});
+
 Deno.test("properties are found by any spelling, scripts too", () => {
   assertEquals(matches("\\p{Lu}|\\p{lu}", "aB"), ["B"]);
   assertEquals(matches("\\p{Han}+", "a漢字b"), ["漢字"]);

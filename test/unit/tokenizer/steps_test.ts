@@ -1,10 +1,11 @@
-import { assertEquals, assertThrows } from "@std/assert";
+import { assert, assertEquals, assertThrows } from "@std/assert";
 import { ForgeError } from "../../../src/errors.ts";
 import { readDecoder } from "../../../src/tokenizer/steps/decoders.ts";
 import { Fields } from "../../../src/tokenizer/steps/fields.ts";
 import { readNormalizer } from "../../../src/tokenizer/steps/normalizers.ts";
 import { readPreTokenizer } from "../../../src/tokenizer/steps/pre_tokenizers.ts";
-import type { Json } from "./support.ts";
+import { Charsmap } from "../../../src/tokenizer/steps/charsmap.ts";
+import { type Json, random, randomText } from "./support.ts";
 
 function normalize(json: Json, text: string): string {
   return readNormalizer(new Fields(json, "x: normalizer"))(text);
@@ -19,7 +20,7 @@ function preTokenize(json: Json, text: string, atStart = true): string[] {
 
 function toText(json: Json, piece: string): string {
   const decoder = readDecoder(new Fields(json, "x: decoder"), false);
-  return new TextDecoder().decode(decoder.toBytes(piece));
+  return new TextDecoder().decode(decoder.toBytes(piece, false));
 }
 
 Deno.test("Unicode normal forms", () => {
@@ -114,17 +115,60 @@ Deno.test("decoders make text of pieces", () => {
   assertEquals(toText({ type: "ByteFallback" }, "<0x4G>"), "<0x4G>");
   assertEquals(toText({ type: "Strip", content: "x", start: 2, stop: 1 }, "xxxaxx"), "xax");
   const bytes = readDecoder(undefined, true);
-  assertEquals(new TextDecoder().decode(bytes.toBytes("Ġa")), " a");
+  assertEquals(new TextDecoder().decode(bytes.toBytes("Ġa", true)), " a");
+});
+
+Deno.test("words of Rust have the joiners, and numbers of Latin-1 are none", () => {
+  assertEquals(preTokenize({ type: "Whitespace" }, "a\u200db a²"), ["a\u200db", "a", "²"]);
+});
+
+Deno.test("a damaged charsmap is a bad model or has no effect, and never hangs", () => {
+  const normalizeWith = (bytes: Uint8Array, text: string) =>
+    normalize(
+      { type: "Precompiled", precompiled_charsmap: btoa(String.fromCharCode(...bytes)) },
+      text,
+    );
+  const sizes = [[], [1, 0, 0], [3, 0, 0, 0, 0, 0, 0], [8, 0, 0, 0, 0, 0, 0, 0]];
+  for (const bytes of sizes) {
+    const error = assertThrows(
+      () => new Charsmap(Uint8Array.from(bytes), "x: map"),
+      ForgeError,
+      `x: map has ${bytes.length} bytes`,
+    );
+    assertEquals(error.code, "bad_model");
+  }
+  assertThrows(
+    () => normalize({ type: "Precompiled", precompiled_charsmap: "?" }, "a"),
+    ForgeError,
+    `precompiled_charsmap is "?"; expected bytes in base64`,
+  );
+  const next = random(61);
+  let damaged = 0;
+  for (let i = 0; i < 500; i++) {
+    const bytes = Uint8Array.from({ length: 4 + 1024 + 16 }, () => Math.floor(next() * 256));
+    bytes.set([0, 4, 0, 0]);
+    // Small offsets, so that some of the links stay inside the trie.
+    for (let at = 4; at < 1028; at += 4) {
+      bytes.set([bytes[at + 1]! & 1, bytes[at + 2]! % 3, 0], at + 1);
+    }
+    try {
+      normalizeWith(bytes, randomText(next, 100));
+    } catch (error) {
+      if (!(error instanceof ForgeError)) throw error;
+      damaged++;
+    }
+  }
+  assert(damaged > 0 && damaged < 500, `${damaged} of 500`);
 });
 
 Deno.test("steps that are not implemented are named with those that are", () => {
   const cases: [() => unknown, string][] = [
-    [() => normalize({ type: "Nmt" }, ""), `x: normalizer.type "Nmt" is not supported`],
+    [() => normalize({ type: "Other" }, ""), `x: normalizer.type "Other" is not supported`],
     [
-      () => preTokenize({ type: "BertPreTokenizer" }, ""),
-      `x: pre_tokenizer.type "BertPreTokenizer" is not supported; supported are Sequence, ByteLevel`,
+      () => preTokenize({ type: "UnicodeScripts" }, ""),
+      `x: pre_tokenizer.type "UnicodeScripts" is not supported; supported are Sequence, ByteLevel`,
     ],
-    [() => toText({ type: "WordPiece" }, ""), `x: decoder.type "WordPiece" is not supported`],
+    [() => toText({ type: "CTC" }, ""), `x: decoder.type "CTC" is not supported`],
     [
       () => toText({ type: "Sequence", decoders: [{ type: "Fuse" }, { type: "ByteLevel" }] }, ""),
       `x: decoder.decoders[1].type "ByteLevel" is not supported`,

@@ -55,11 +55,11 @@ Deno.test({
       assertEquals(tokenizer.decode(expected.greedy_ids), expected.text);
       assert(!expected.text.startsWith(" "));
       // As a continuation the story begins with the space of its first word.
-      for (const stripLeadingSpace of [false, true]) {
-        const stream = new StreamDecoder(tokenizer, { stripLeadingSpace });
+      for (const startsText of [false, true]) {
+        const stream = new StreamDecoder(tokenizer, { startsText });
         const parts = expected.greedy_ids.map((id) => stream.push(id));
         const text = parts.join("") + stream.flush();
-        assertEquals(text, (stripLeadingSpace ? "" : " ") + expected.text);
+        assertEquals(text, (startsText ? "" : " ") + expected.text);
       }
     }
   },

@@ -1,7 +1,7 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import { ForgeError } from "../../../src/errors.ts";
 import { StreamDecoder, type Tokenizer } from "../../../src/tokenizer/tokenizer.ts";
-import { addedToken, build, byteFallbackJson, byteLevelJson } from "./support.ts";
+import { addedToken, build, byteFallbackJson, byteLevelJson, characterJson } from "./support.ts";
 
 function push(stream: StreamDecoder, ids: Iterable<number>): string[] {
   return Array.from(ids, (id) => stream.push(id));
@@ -46,8 +46,28 @@ Deno.test("one leading space is taken off when asked, over control tokens", () =
   const tokenizer = build({ ...json, added_tokens: [addedToken(258, "<s>")] });
   const ids = [258, ...bytes(tokenizer, " a a")];
   assertEquals(push(new StreamDecoder(tokenizer), ids).join(""), "  a a");
-  const stripping = new StreamDecoder(tokenizer, { stripLeadingSpace: true });
+  const stripping = new StreamDecoder(tokenizer, { startsText: true });
   assertEquals(push(stripping, ids).join("") + stripping.flush(), " a a");
+});
+
+Deno.test("a byte-level model keeps the space that it begins with", () => {
+  const tokenizer = build(byteLevelJson(["Ġa"], ["Ġ a"]));
+  const stream = new StreamDecoder(tokenizer, { startsText: true });
+  assertEquals(push(stream, [...bytes(tokenizer, " a a")]), [" a", " a"]);
+});
+
+Deno.test("a strip of several characters goes on over tokens until the text begins", () => {
+  const decoder = {
+    type: "Sequence",
+    decoders: [{ type: "Fuse" }, { type: "Strip", content: "x", start: 3, stop: 0 }],
+  };
+  const tokenizer = build(characterJson("xa", { decoder }));
+  const [x = 0, a = 0] = [tokenizer.idOf("x"), tokenizer.idOf("a")];
+  for (const [ids, text] of [[[x, x, x, x, a], "xa"], [[x, a, x], "ax"]] as const) {
+    const stream = new StreamDecoder(tokenizer, { startsText: true });
+    assertEquals(push(stream, ids).join(""), text);
+    assertEquals(tokenizer.decode(ids), text);
+  }
 });
 
 Deno.test("an id outside the vocabulary is an error that says what is valid", () => {

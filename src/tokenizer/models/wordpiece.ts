@@ -1,0 +1,62 @@
+import type { Vocabulary } from "../vocabulary.ts";
+import type { IdBuffer, WordEncoder } from "./word_encoder.ts";
+
+/** Options of a `WordPieceEncoder`. */
+export interface WordPieceOptions {
+  /** The token of a word that the pieces cannot spell; without one it is left out. */
+  readonly unknownId: number | undefined;
+  /** What pieces that begin a word start with in the vocabulary: "" for BERT, "▁" in GGUF files. */
+  readonly wordPrefix: string;
+  /** What pieces inside a word start with: "##" for BERT, "" in GGUF files. */
+  readonly innerPrefix: string;
+  /** Longer words, in characters, are unknown. */
+  readonly longestWord: number;
+}
+
+/**
+ * WordPiece as BERT uses it: a word is its longest piece from the left, then the longest of what
+ * follows, and so on. A word that cannot be spelled so to its end is unknown as a whole.
+ */
+export class WordPieceEncoder implements WordEncoder {
+  readonly #vocabulary: Vocabulary;
+  readonly #isPiece: (id: number) => boolean;
+  readonly #options: WordPieceOptions;
+  readonly #found: Int32Array;
+
+  /** @param isPiece returns true for the tokens that text may become */
+  constructor(
+    vocabulary: Vocabulary,
+    isPiece: (id: number) => boolean,
+    options: WordPieceOptions,
+  ) {
+    this.#vocabulary = vocabulary;
+    this.#isPiece = isPiece;
+    this.#options = options;
+    this.#found = new Int32Array(vocabulary.longest);
+  }
+
+  encode(word: string, out: IdBuffer): void {
+    const before = out.length;
+    const { unknownId, wordPrefix, innerPrefix, longestWord } = this.#options;
+    // A character is one or two units.
+    const isShort = word.length <= longestWord ||
+      (word.length <= 2 * longestWord && Array.from(word).length <= longestWord);
+    let start = 0;
+    while (isShort && start < word.length) {
+      const prefix = start === 0 ? wordPrefix : innerPrefix;
+      let length = this.#vocabulary.idsOfPrefixes(word, start, this.#found, prefix);
+      while (length > 0 && !this.#isPieceAt(length - 1)) length--;
+      if (length === 0) break;
+      out.push(this.#found[length - 1]!);
+      start += length;
+    }
+    if (start === word.length) return;
+    out.length = before;
+    if (unknownId !== undefined) out.push(unknownId);
+  }
+
+  #isPieceAt(index: number): boolean {
+    const id = this.#found[index]!;
+    return id >= 0 && this.#isPiece(id);
+  }
+}
