@@ -26,7 +26,12 @@ export {
   type TensorTypeInfo,
 } from "./formats/tensor_info.ts";
 export type { ChatMessage } from "./tokenizer/chat_template.ts";
-export type { DecodeOptions, EncodeOptions, Tokenizer } from "./tokenizer/tokenizer.ts";
+export type {
+  DecodeOptions,
+  EncodeOptions,
+  LeadingStrip,
+  Tokenizer,
+} from "./tokenizer/tokenizer.ts";
 export { StreamDecoder, type StreamDecoderOptions } from "./tokenizer/stream_decoder.ts";
 export { openTokenizer } from "./engine/open_tokenizer.ts";
 export type { FinishReason, GenerationEnd, Generations, Piece } from "./engine/generate.ts";

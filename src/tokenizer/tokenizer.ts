@@ -31,7 +31,9 @@ export interface DecodeOptions {
 
 /** A character that decoding removes from the start of a text, at most `count` times. */
 export interface LeadingStrip {
+  /** The character, such as a space. */
   readonly character: string;
+  /** How often it may be removed. */
   readonly count: number;
 }
 
