@@ -1,27 +1,44 @@
-import { Environment } from "jinja";
 import { ForgeError } from "../errors.ts";
+import { TemplateBudget } from "./template/budget.ts";
+import { Interpreter } from "./template/interpreter.ts";
+import { Cycler, Joiner, makeDict } from "./template/objects.ts";
+import { lineOf, TemplateProgram } from "./template/program.ts";
 import { strftime } from "./template/strftime.ts";
-import { PRICES, TemplateBudget } from "./template/budget.ts";
-import { BudgetedInterpreter } from "./template/interpreter.ts";
-import { TemplateProgram } from "./template/program.ts";
+import {
+  type Arguments,
+  ContentParts,
+  Dict,
+  fromJson,
+  isInteger,
+  isText,
+  Namespace,
+  NativeFunction,
+  plain,
+  Range,
+  TemplateError,
+  toIndex,
+  toText,
+  typeName,
+  type Value,
+} from "./template/values.ts";
 
-/** One message of a conversation. Fields beside these (`tool_calls`, `name`) go to the template. */
+/** One message of a conversation. Its other fields (`tool_calls`, `name`) go to the template. */
 export interface ChatMessage {
-  /** Who says it: `system`, `user`, `assistant`, `tool`, or what else the template knows. */
+  /** Author of the message: `system`, `user`, `assistant`, `tool`, or another that the template has. */
   readonly role: string;
-  /** What is said. */
+  /** The text of the message. */
   readonly content: string;
-  /** What else the template reads. */
+  /** Any other field that the template reads. */
   readonly [field: string]: unknown;
 }
 
-/** What a chat template is rendered with, beside the messages. */
+/** Variables of a chat template other than the messages. */
 export interface ChatTemplateOptions {
-  /** Whether the text ends where the assistant's answer starts. */
+  /** True if the text ends where the assistant's answer starts. */
   readonly addGenerationPrompt: boolean;
-  /** Text of the beginning-of-sequence token; empty where there is none. */
+  /** Text of the beginning-of-sequence token; empty if there is none. */
   readonly bosToken: string;
-  /** Text of the end-of-sequence token; empty where there is none. */
+  /** Text of the end-of-sequence token; empty if there is none. */
   readonly eosToken: string;
   /** The time that `strftime_now` formats. @default the present */
   readonly now?: Date;
@@ -31,15 +48,16 @@ export interface ChatTemplateOptions {
 
 /** The longest in use have less than 50,000 characters. */
 const MAX_TEMPLATE_CHARACTERS = 256 * 1024;
-/** The package's lexer takes time with the square of a run of whitespace. */
-const MAX_WHITESPACE_RUN = 1000;
 const MAX_MESSAGE_CHARACTERS = 1000;
+/** Items of a range, as in the sandbox of Jinja. */
+const MAX_RANGE = 100_000;
 
 /**
  * The Jinja template that turns a conversation into the text a model was trained on. It comes with
- * the model and is not trusted: what it does is bounded.
+ * the model and is not trusted, so its work is limited.
  */
 export class ChatTemplate {
+  readonly #source: string;
   readonly #program: TemplateProgram;
 
   /**
@@ -55,42 +73,34 @@ export class ChatTemplate {
         `the chat template has ${source.length} characters; ${limit}`,
       );
     }
-    for (const [run] of source.matchAll(/\s+/g)) {
-      if (run.length <= MAX_WHITESPACE_RUN) continue;
-      const limit = `at most ${MAX_WHITESPACE_RUN} are read`;
-      throw new ForgeError(
-        "bad_model",
-        `the chat template has ${run.length} characters of whitespace in a row; ${limit}`,
-      );
-    }
+    this.#source = source;
     try {
       this.#program = new TemplateProgram(source);
     } catch (error) {
-      throw templateError(error, "cannot be parsed");
+      throw templateError(error, "cannot be parsed", source);
     }
   }
 
   /**
-   * Renders a conversation as transformers' `apply_chat_template` does. Templates of multimodal models may
-   * want a message's content as a list of parts, of which one is its text: where the text is lost otherwise,
-   * they get that.
+   * Renders a conversation as transformers' `apply_chat_template` does. Some templates of multimodal
+   * models read a message's content only as a list of parts. If such a template fails for text, or
+   * loses it, the content is given as a list with one text part.
    *
    * @throws {ForgeError} `bad_input` when the template itself refuses the messages
    * (`raise_exception`), with its reason; `bad_model` when it cannot be rendered or does more work
    * than its messages can need.
    */
   render(messages: readonly ChatMessage[], options: ChatTemplateOptions): string {
-    const last = messages.at(-1)?.content;
-    const wanted = typeof last === "string" ? last.trim() : "";
+    const wanted = lastText(messages);
     const text = rendered(() => this.#render(messages, options));
-    if (typeof text === "string" && text.includes(wanted)) return text;
-    const inParts = messages.map((message) => {
-      return { ...message, content: [{ type: "text", text: message.content }] };
-    });
-    const other = rendered(() => this.#render(inParts, options));
-    if (typeof other === "string" && other.includes(wanted)) return other;
-    if (typeof text === "string") return text;
-    throw text;
+    if (!(text instanceof ForgeError) && text.includes(wanted)) return text;
+    if (this.#program.readsParts) {
+      const inParts = messages.map(withParts);
+      const other = rendered(() => this.#render(inParts, options));
+      if (!(other instanceof ForgeError) && other.includes(wanted)) return other;
+    }
+    if (text instanceof ForgeError) throw text;
+    return text;
   }
 
   #render(messages: readonly unknown[], options: ChatTemplateOptions): string {
@@ -105,19 +115,34 @@ export class ChatTemplate {
     };
     const budget = new TemplateBudget(sizeOf(variables));
     try {
-      const environment = new Environment();
-      const globals = globalsOf(options.now ?? new Date(), budget);
-      for (const [name, value] of Object.entries({ ...variables, ...globals })) {
-        environment.set(name, value);
+      const values: [string, Value][] = globalsOf(options.now ?? new Date(), budget);
+      for (const [name, value] of Object.entries(variables)) {
+        if (value !== undefined) values.push([name, fromJson(value, budget)]);
       }
-      return new BudgetedInterpreter(this.#program, environment, budget).render();
+      return new Interpreter(this.#program.body, values, budget).render();
     } catch (error) {
-      throw templateError(error, "cannot be rendered");
+      throw templateError(error, "cannot be rendered", this.#source);
     }
   }
 }
 
-/** What was rendered, or the error of a template that does not take what it got. */
+/** Text of the last message that has some, which a template must not lose. */
+function lastText(messages: readonly ChatMessage[]): string {
+  for (const { content } of messages.toReversed()) {
+    const text = typeof content === "string" ? content.trim() : "";
+    if (text !== "") return text;
+  }
+  return "";
+}
+
+/** A message with its text as the one part of its content. */
+function withParts(message: ChatMessage): unknown {
+  if (typeof message.content !== "string") return message;
+  const part = new Dict([["type", "text"], ["text", message.content]]);
+  return { ...message, content: ContentParts.of(part) };
+}
+
+/** The rendered text, or the error of a template that cannot render what it is given. */
 function rendered(render: () => string): string | ForgeError {
   try {
     return render();
@@ -127,7 +152,7 @@ function rendered(render: () => string): string | ForgeError {
   }
 }
 
-/** Characters of the variables as JSON, which is what a template can see of them. */
+/** Characters of the variables as JSON, which is all that a template can see of them. */
 function sizeOf(variables: Readonly<Record<string, unknown>>): number {
   try {
     return JSON.stringify(variables).length;
@@ -141,55 +166,82 @@ function sizeOf(variables: Readonly<Record<string, unknown>>): number {
   }
 }
 
-/** The functions and constants that every template can use. */
-function globalsOf(now: Date, budget: TemplateBudget): Record<string, unknown> {
-  return {
-    true: true,
-    True: true,
-    false: false,
-    False: false,
-    none: null,
-    None: null,
-    range: (...bounds: unknown[]) => range(bounds, budget),
-    raise_exception: (reason: unknown) => {
-      const text = String(reason).slice(0, MAX_MESSAGE_CHARACTERS);
-      throw new ForgeError("bad_input", `the chat template refuses the messages: ${text}`);
-    },
-    strftime_now: (format: unknown) => {
-      if (typeof format !== "string") throw new Error("strftime_now() needs a format");
-      // A directive of two characters can become a date of thirty.
-      budget.payText(16 * format.length);
-      return strftime(now, format);
-    },
-  };
+/** The functions that every template can call. */
+function globalsOf(now: Date, budget: TemplateBudget): [string, Value][] {
+  return [
+    ["range", new NativeFunction((args) => range(args))],
+    ["dict", new NativeFunction((args) => makeDict(args, budget), "<class 'dict'>")],
+    [
+      "namespace",
+      new NativeFunction(
+        (args) => new Namespace(makeDict(args, budget)),
+        "<class 'jinja2.utils.Namespace'>",
+      ),
+    ],
+    [
+      "cycler",
+      new NativeFunction((args) => new Cycler(args.positional), "<class 'jinja2.utils.Cycler'>"),
+    ],
+    [
+      "joiner",
+      new NativeFunction(
+        (args) => new Joiner(args.bind("joiner", "sep?")[0] ?? ", "),
+        "<class 'jinja2.utils.Joiner'>",
+      ),
+    ],
+    [
+      "raise_exception",
+      new NativeFunction((args) => {
+        const [message] = args.bind("raise_exception", "message");
+        const reason = oneLine(toText(message!, budget));
+        throw new ForgeError("bad_input", `the chat template refuses the messages: ${reason}`);
+      }),
+    ],
+    [
+      "strftime_now",
+      new NativeFunction((args) => {
+        const [format] = args.bind("strftime_now", "format");
+        if (!isText(format)) throw new TemplateError("strftime_now() needs a format");
+        // A directive of two characters can become a date of thirty.
+        budget.payText(16 * plain(format).length);
+        return strftime(now, plain(format));
+      }),
+    ],
+  ];
 }
 
 /** Python's `range`. */
-function range(bounds: readonly unknown[], budget: TemplateBudget): number[] {
-  const numbers = bounds.filter((bound) => Number.isSafeInteger(bound)) as number[];
-  if (numbers.length !== bounds.length || numbers.length < 1 || numbers.length > 3) {
-    throw new Error("range() needs one to three whole numbers");
+function range(args: Arguments): Range {
+  const bounds = args.bindPositional("range", "start", "stop?", "step?").flatMap((bound) => {
+    if (bound === undefined) return [];
+    if (!isInteger(bound)) throw new TemplateError(`range() needs ints, not ${typeName(bound)}`);
+    return [toIndex(bound)];
+  });
+  const [first = 0, second, step = 1] = bounds;
+  if (step === 0) throw new TemplateError("the step of range() cannot be 0");
+  const made = second === undefined ? new Range(0, first, step) : new Range(first, second, step);
+  if (made.length > MAX_RANGE) {
+    throw new TemplateError(`range() makes ${made.length} items; at most ${MAX_RANGE} are allowed`);
   }
-  const [first = 0, second, step = 1] = numbers;
-  const [start, stop] = second === undefined ? [0, first] : [first, second];
-  if (step === 0) throw new Error("the step of range() must not be 0");
-  const count = Math.max(0, Math.ceil((stop - start) / step));
-  budget.pay(count * PRICES.value);
-  return Array.from({ length: count }, (_, index) => start + index * step);
+  return made;
 }
 
-function templateError(error: unknown, what: string): ForgeError {
+function templateError(error: unknown, what: string, source: string): ForgeError {
   if (error instanceof ForgeError) return error;
-  return new ForgeError("bad_model", `the chat template ${what}: ${reasonOf(error)}`, {
+  const line = error instanceof TemplateError && error.at !== undefined
+    ? ` in line ${lineOf(source, error.at)}`
+    : "";
+  return new ForgeError("bad_model", `the chat template ${what}${line}: ${reasonOf(error)}`, {
     cause: error,
   });
 }
 
 function reasonOf(error: unknown): string {
-  // The package has no errors of its own for these three.
-  if (error instanceof RangeError) return "it is nested too deeply or its text grows too long";
-  if (error instanceof TypeError) return "it ends early or uses a value of the wrong kind";
-  if (error instanceof Error && error.message === "") return "a break or continue outside a loop";
-  const text = error instanceof Error ? error.message : String(error);
-  return text.replace(/\p{Cc}+/gu, " ").slice(0, MAX_MESSAGE_CHARACTERS);
+  if (error instanceof RangeError) return "it nests too deeply or its text grows too long";
+  return oneLine(error instanceof Error ? error.message : String(error));
+}
+
+/** The beginning of a text, without line ends and other control characters. */
+function oneLine(text: string): string {
+  return text.slice(0, MAX_MESSAGE_CHARACTERS).replace(/\p{Cc}+/gu, " ");
 }

@@ -4,9 +4,7 @@ import { ForgeError } from "../../errors.ts";
 export const PRICES = {
   /** Evaluating one node of the syntax tree. */
   node: 300,
-  /** Looking a name up in vain. */
-  undefinedName: 3000,
-  /** One turn of a loop, or one call of a macro, beside the nodes in it. */
+  /** One turn of a loop, or one call, in addition to the nodes in it. */
   turn: 2000,
   /** One character of text made. Also what bounds memory, hence more than its time. */
   character: 4,
@@ -25,10 +23,10 @@ const MAX_WORK = 1e10;
 const MAX_DEPTH = 400;
 
 /**
- * What a template may still do. Templates come with the model and are not trusted: they can loop,
- * recurse and double text at will. Everything they do is paid for here before it is done, so that a
- * hostile template ends after about a second and about a hundred megabytes; the allowance grows with
- * the messages, for which an honest template does work in proportion.
+ * Limits the work of a template. Templates come with the model and are not trusted: they can loop,
+ * recurse and double text at will. Every operation is paid for before it runs, so that a hostile
+ * template ends after about a second and about a hundred megabytes. The limit grows with the
+ * messages, since the work of an honest template does, too.
  */
 export class TemplateBudget {
   readonly #limit: number;
@@ -76,8 +74,18 @@ export class TemplateBudget {
     this.#depth++;
   }
 
-  /** Ends what the last `enter` began. */
+  /** Ends the evaluation that the last `enter` began. */
   leave(): void {
     this.#depth--;
+  }
+
+  /** Runs one evaluation between `enter` and `leave`. */
+  nested<Result>(evaluate: () => Result): Result {
+    this.enter();
+    try {
+      return evaluate();
+    } finally {
+      this.leave();
+    }
   }
 }

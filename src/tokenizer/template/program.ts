@@ -1,121 +1,78 @@
-import { parse, tokenize } from "jinja";
+import { FILTERS } from "./filters.ts";
+import { normalizeSource } from "./lexer.ts";
+import { parse } from "./parser.ts";
+import type { Expression, Statement } from "./syntax.ts";
+import { TESTS } from "./tests.ts";
 
-/** The syntax tree of a template. */
-export type Program = ReturnType<typeof parse>;
-/** Any node of it. */
-export type TemplateNode = Program["body"][number];
-
-/** The nodes that are looked into here. The package does not export their types. */
-export type KnownNode =
-  | NodeOf<"Identifier", { value: string }>
-  | NodeOf<"StringLiteral", { value: string }>
-  | NodeOf<"BinaryExpression", BinaryParts>
-  | NodeOf<"FilterExpression", { operand: TemplateNode; filter: TemplateNode }>
-  | NodeOf<"FilterStatement", { filter: TemplateNode; body: TemplateNode[] }>
-  | NodeOf<"TestExpression", { operand: TemplateNode; test: { value: string }; negate: boolean }>
-  | NodeOf<"CallExpression", { callee: TemplateNode; args: TemplateNode[] }>
-  | NodeOf<"MemberExpression", MemberParts>
-  | NodeOf<"SelectExpression", { lhs: TemplateNode; test: TemplateNode }>
-  | NodeOf<"KeywordArgumentExpression", { key: { value: string }; value: TemplateNode }>
-  | NodeOf<"SpreadExpression" | "KeywordSpreadExpression", { argument: TemplateNode }>
-  | NodeOf<"TupleLiteral", { value: TemplateNode[] }>
-  | NodeOf<"For", { loopvar: TemplateNode; iterable: TemplateNode; body: TemplateNode[] }>
-  | NodeOf<"Macro", { name: { value: string } }>
-  | NodeOf<"CallStatement", unknown>;
-
-interface BinaryParts {
-  operator: { value: string };
-  left: TemplateNode;
-  right: TemplateNode;
-}
-
-interface MemberParts {
-  object: TemplateNode;
-  property: TemplateNode;
-  computed: boolean;
-}
-
-type NodeOf<Type extends string, Parts> = { type: Type } & Parts;
-
-/** Statements print nothing themselves; every other node that stands in a block is printed. */
-const UNPRINTED = new Set([
-  "Set",
-  "If",
-  "For",
-  "Macro",
-  "CallStatement",
-  "FilterStatement",
-  "Break",
-  "Continue",
-  "Comment",
-  "StringLiteral",
-]);
-const BLOCKS = new Set(["body", "alternate", "defaultBlock"]);
-
-/** A parsed template with what the interpreter must know about its nodes in advance. */
+/** A parsed template. */
 export class TemplateProgram {
-  readonly program: Program;
-  /** Expressions of which the value is printed. */
-  readonly printed: ReadonlySet<TemplateNode>;
-  /** For the first node in the body of each loop, the names that the loop itself sets. */
-  readonly loopStarts: ReadonlyMap<TemplateNode, ReadonlySet<string>>;
-  /** How many nodes there are in each macro and call block. */
-  readonly blockSizes: ReadonlyMap<TemplateNode, number>;
+  readonly body: readonly Statement[];
+  /** True if the template looks at a message's content as a list of parts. */
+  readonly readsParts: boolean;
 
   /**
-   * Parses a template with the block trimming that transformers sets.
+   * Parses a template with the settings of transformers.
    *
-   * @throws {Error} where the syntax is wrong or unknown
+   * @throws {TemplateError} where the syntax is wrong
    */
   constructor(source: string) {
-    this.program = parse(tokenize(source, { lstrip_blocks: true, trim_blocks: true }));
-    const survey = new Survey();
-    survey.visit(this.program);
-    this.printed = survey.printed;
-    this.loopStarts = survey.loopStarts;
-    this.blockSizes = survey.blockSizes;
+    this.body = parse(normalizeSource(source), { filters: FILTERS, tests: TESTS });
+    this.readsParts = someNode(this.body, looksAtParts);
   }
 }
 
-class Survey {
-  readonly printed = new Set<TemplateNode>();
-  readonly loopStarts = new Map<TemplateNode, ReadonlySet<string>>();
-  readonly blockSizes = new Map<TemplateNode, number>();
+/** The line of an offset into a source. */
+export function lineOf(source: string, at: number): number {
+  return normalizeSource(source).slice(0, at).split("\n").length;
+}
 
-  /** Visits a node and all below it; returns how many there are. */
-  visit(node: TemplateNode): number {
-    let size = 1;
-    for (const [key, part] of Object.entries(node)) {
-      for (const child of childrenOf(part)) {
-        if (BLOCKS.has(key) && !UNPRINTED.has(child.type)) this.printed.add(child);
-        size += this.visit(child);
-      }
+type AnyNode = Expression | Statement;
+
+/** True if a condition holds for a node of a syntax tree. */
+function someNode(tree: unknown, holds: (node: AnyNode) => boolean): boolean {
+  if (typeof tree !== "object" || tree === null) return false;
+  if (Array.isArray(tree)) return tree.some((part) => someNode(part, holds));
+  if ("kind" in tree && holds(tree as AnyNode)) return true;
+  return Object.values(tree).some((part) => someNode(part, holds));
+}
+
+/** Tests and filters that make sense of content only where it can be a list. */
+const TYPE_TESTS: ReadonlySet<string> = new Set(["string", "iterable", "sequence", "mapping"]);
+const ITEM_FILTERS: ReadonlySet<string> = new Set(["selectattr", "rejectattr", "map"]);
+const PART_TYPES: ReadonlySet<unknown> = new Set(["text", "image", "image_url", "video", "audio"]);
+
+function looksAtParts(node: AnyNode): boolean {
+  switch (node.kind) {
+    case "test":
+      return TYPE_TESTS.has(node.name) && isContent(node.operand);
+    case "filter":
+      return ITEM_FILTERS.has(node.name) && node.operand !== undefined && isContent(node.operand);
+    case "for":
+      return isContent(node.iterable);
+    case "attribute":
+      return node.object.kind === "item" && isContent(node.object.object);
+    case "item":
+      return node.object.kind === "item" && isContent(node.object.object);
+    case "comparison": {
+      const operands = [node.first, ...node.rest.map(([, operand]) => operand)];
+      return operands.some((operand) => nameOf(operand) === "type") &&
+        operands.some((operand) => operand.kind === "literal" && PART_TYPES.has(operand.value));
     }
-    const known = node as KnownNode;
-    if (known.type === "Macro" || known.type === "CallStatement") this.blockSizes.set(node, size);
-    if (known.type === "For") {
-      const [first] = known.body;
-      if (first !== undefined) this.loopStarts.set(first, namesOf(known.loopvar as KnownNode));
-    }
-    return size;
+    default:
+      return false;
   }
 }
 
-function* childrenOf(part: unknown): Generator<TemplateNode> {
-  if (isNode(part)) yield part;
-  else if (Array.isArray(part)) { for (const item of part) yield* childrenOf(item); }
-  else if (part instanceof Map) { for (const entry of part) yield* childrenOf(entry); }
+/** True for expressions such as `message.content`, `m['content']` and a variable `content`. */
+function isContent(node: Expression): boolean {
+  if (node.kind === "filter") return node.operand !== undefined && isContent(node.operand);
+  if (node.kind === "slice") return isContent(node.object);
+  return nameOf(node)?.includes("content") ?? false;
 }
 
-function isNode(value: unknown): value is TemplateNode {
-  return typeof value === "object" && value !== null && "type" in value;
-}
-
-function namesOf(loopvar: KnownNode): ReadonlySet<string> {
-  const names = new Set<string>(["loop", "namespace"]);
-  const variables = loopvar.type === "TupleLiteral" ? loopvar.value : [loopvar];
-  for (const variable of variables as KnownNode[]) {
-    if (variable.type === "Identifier") names.add(variable.value);
-  }
-  return names;
+/** The last name of an expression: that of a variable, an attribute or a key. */
+function nameOf(node: Expression): string | undefined {
+  if (node.kind === "name" || node.kind === "attribute") return node.name;
+  if (node.kind !== "item" || node.index.kind !== "literal") return undefined;
+  return typeof node.index.value === "string" ? node.index.value : undefined;
 }

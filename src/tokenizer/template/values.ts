@@ -1,158 +1,683 @@
-import { Environment } from "jinja";
 import { PRICES, type TemplateBudget } from "./budget.ts";
 
-/** A value while a template runs. */
-export type TemplateValue = ReturnType<Environment["lookupVariable"]>;
-/** Text. */
-export type TextValue = Extract<TemplateValue, { value: string }>;
-/** A list or a tuple. */
-export type ListValue = Extract<TemplateValue, { value: TemplateValue[] }>;
-/** A dict or a namespace. */
-export type MappingValue = Extract<TemplateValue, { value: Map<string, TemplateValue> }>;
+/**
+ * A value while a template runs, with Python's types: `null` is None, a bigint is an int, a number is
+ * a float, and an array is a list. Everything else is an object of a class below.
+ */
+export type Value = null | boolean | bigint | number | string | Value[] | TemplateObject;
 
-/** Whether it is text. */
-export function isText(value: TemplateValue): value is TextValue {
-  return value.type === "StringValue";
+/** A mistake of the template, or an operation that Python refuses. */
+export class TemplateError extends Error {
+  /** Offset into the source of the construct that failed, once known. */
+  at: number | undefined;
 }
 
-/** Whether it is a list or a tuple. */
-export function isList(value: TemplateValue): value is ListValue {
-  return value.type === "ArrayValue" || value.type === "TupleValue";
-}
+/** A value that JavaScript has no type for. */
+export abstract class TemplateObject {
+  /** Name of the type in error messages; Python's, where Python has the type. */
+  abstract readonly typeName: string;
 
-/** Whether it is a dict or a namespace. */
-export function isMapping(value: TemplateValue): value is MappingValue {
-  return value.value instanceof Map;
-}
-
-/** Whether it can be called. */
-export function isFunction(value: TemplateValue): boolean {
-  return value.type === "FunctionValue";
-}
-
-/** Whether it is `none`. */
-export function isNone(value: TemplateValue): boolean {
-  return value.type === "NullValue";
-}
-
-/** Whether it is what a name stands for that nothing defines. */
-export function isUndefined(value: TemplateValue): boolean {
-  return value.type === "UndefinedValue";
-}
-
-/** A plain JavaScript value as a template value; `undefined` becomes the undefined of templates. */
-export function templateValue(value: unknown): TemplateValue {
-  return new Environment().set("value", value);
-}
-
-/** Text as a template value, paid for. */
-export function textValue(text: string, budget: TemplateBudget): TemplateValue {
-  budget.payText(text.length);
-  return templateValue(text);
-}
-
-/** How large a value is, counting shared parts as often as they are reached. */
-export interface ValueSize {
-  readonly values: number;
-  readonly characters: number;
-  readonly depth: number;
-}
-
-/** Measures a value, paying for every part it visits. */
-export function measure(value: TemplateValue, budget: TemplateBudget): ValueSize {
-  const size = { values: 0, characters: 0, depth: 0 };
-  addSize(value, budget, size, 0);
-  return size;
-}
-
-function addSize(
-  value: TemplateValue,
-  budget: TemplateBudget,
-  size: { values: number; characters: number; depth: number },
-  depth: number,
-): void {
-  budget.pay(PRICES.visit);
-  size.values++;
-  size.depth = Math.max(size.depth, depth);
-  if (isText(value)) {
-    size.characters += value.value.length;
-  } else if (isList(value)) {
-    for (const part of value.value) addSize(part, budget, size, depth + 1);
-  } else if (isMapping(value)) {
-    for (const [key, part] of value.value) {
-      size.characters += key.length;
-      addSize(part, budget, size, depth + 1);
-    }
+  /** Returns the attribute of that name; `undefined` if there is none. */
+  attribute(_name: string): Value | undefined {
+    return undefined;
   }
+
+  /** Python's `repr()`. */
+  repr(_budget: TemplateBudget): string {
+    throw new TemplateError(`a ${this.typeName} cannot be printed`);
+  }
+}
+
+/** The arguments of a call. */
+export class Arguments {
+  readonly positional: readonly Value[];
+  readonly named: ReadonlyMap<string, Value>;
+
+  constructor(positional: readonly Value[] = [], named: ReadonlyMap<string, Value> = new Map()) {
+    this.positional = positional;
+    this.named = named;
+  }
+
+  /**
+   * Assigns the arguments to parameters, in order. A parameter whose name ends in `?` can be left
+   * out and is `undefined` then.
+   *
+   * @throws {TemplateError} for missing, unknown or surplus arguments
+   */
+  bind(callee: string, ...parameters: string[]): (Value | undefined)[] {
+    const names = parameters.map((parameter) => parameter.replace("?", ""));
+    if (this.positional.length > names.length) {
+      const limit = names.length === 0 ? "no arguments" : `at most ${names.length}`;
+      throw new TemplateError(
+        `${callee}() got ${this.positional.length} arguments; it takes ${limit}`,
+      );
+    }
+    const values: (Value | undefined)[] = names.map((_, index) => this.positional[index]);
+    for (const [name, value] of this.named) {
+      const index = names.indexOf(name);
+      if (index < 0) throw new TemplateError(`${callee}() has no parameter "${name}"`);
+      if (values[index] !== undefined) {
+        throw new TemplateError(`${callee}() got two values for "${name}"`);
+      }
+      values[index] = value;
+    }
+    for (const [index, value] of values.entries()) {
+      if (value === undefined && !parameters[index]!.endsWith("?")) {
+        throw new TemplateError(`${callee}() needs the argument "${names[index]}"`);
+      }
+    }
+    return values;
+  }
+
+  /** Assigns the arguments to parameters that cannot be named, as those of most methods of `str`. */
+  bindPositional(callee: string, ...parameters: string[]): (Value | undefined)[] {
+    if (this.named.size > 0) throw new TemplateError(`${callee}() takes no named arguments`);
+    return this.bind(callee, ...parameters);
+  }
+}
+
+/** A value that can be called. */
+export abstract class Callable extends TemplateObject {
+  abstract call(args: Arguments): Value;
+}
+
+/** A built-in function or a method with its object. */
+export class NativeFunction extends Callable {
+  readonly typeName = "function";
+  readonly #run: (args: Arguments) => Value;
+  readonly #printed: string | undefined;
+
+  /** @param printed how the function prints, if Python prints no address with it */
+  constructor(run: (args: Arguments) => Value, printed?: string) {
+    super();
+    this.#run = run;
+    this.#printed = printed;
+  }
+
+  override call(args: Arguments): Value {
+    return this.#run(args);
+  }
+
+  override repr(budget: TemplateBudget): string {
+    return this.#printed ?? super.repr(budget);
+  }
+}
+
+/** The value of a name, attribute or item that does not exist. */
+export class Undefined extends TemplateObject {
+  readonly typeName = "Undefined";
+  readonly #reason: () => string;
+
+  /** @param reason tells what does not exist, for error messages */
+  constructor(reason: () => string) {
+    super();
+    this.#reason = reason;
+  }
+
+  /** The error of an operation that undefined values do not have. */
+  error(): TemplateError {
+    return new TemplateError(this.#reason());
+  }
+
+  override repr(): string {
+    return "Undefined";
+  }
+}
+
+/** A value, or the undefined of templates with its reason if there is none. */
+export function defined(value: Value | undefined, reason: () => string): Value {
+  return value === undefined ? new Undefined(reason) : value;
+}
+
+/** Text that is not escaped again, as the filter `safe` makes it. */
+export class Markup extends TemplateObject {
+  readonly typeName = "Markup";
+  readonly text: string;
+
+  constructor(text: string) {
+    super();
+    this.text = text;
+  }
+
+  override repr(budget: TemplateBudget): string {
+    return `Markup(${repr(this.text, budget)})`;
+  }
+}
+
+/** Python's `tuple`. */
+export class Tuple extends TemplateObject {
+  readonly typeName = "tuple";
+  readonly items: readonly Value[];
+  readonly #names: readonly string[];
+
+  /** @param names attributes that the items can be read by, as in a named tuple */
+  constructor(items: readonly Value[], names: readonly string[] = []) {
+    super();
+    this.items = items;
+    this.#names = names;
+  }
+
+  override attribute(name: string): Value | undefined {
+    const index = this.#names.indexOf(name);
+    return index < 0 ? undefined : this.items[index];
+  }
+
+  override repr(budget: TemplateBudget): string {
+    const inner = this.items.map((item) => repr(item, budget));
+    return inner.length === 1 ? `(${inner[0]},)` : `(${inner.join(", ")})`;
+  }
+}
+
+/** Python's `dict`: keys of any hashable type, in the order of insertion. */
+export class Dict extends TemplateObject {
+  readonly typeName = "dict";
+  readonly #entries = new Map<unknown, { readonly key: Value; value: Value }>();
+
+  constructor(entries: Iterable<readonly [Value, Value]> = []) {
+    super();
+    for (const [key, value] of entries) this.set(key, value);
+  }
+
+  get size(): number {
+    return this.#entries.size;
+  }
+
+  get(key: Value): Value | undefined {
+    return this.#entries.get(hashKey(key))?.value;
+  }
+
+  has(key: Value): boolean {
+    return this.#entries.has(hashKey(key));
+  }
+
+  /** Sets a value. As in Python, an equal key that is already there stays. */
+  set(key: Value, value: Value): void {
+    const hash = hashKey(key);
+    const entry = this.#entries.get(hash);
+    if (entry === undefined) this.#entries.set(hash, { key, value });
+    else entry.value = value;
+  }
+
+  *keys(): Generator<Value> {
+    for (const entry of this.#entries.values()) yield entry.key;
+  }
+
+  *values(): Generator<Value> {
+    for (const entry of this.#entries.values()) yield entry.value;
+  }
+
+  *entries(): Generator<[Value, Value]> {
+    for (const entry of this.#entries.values()) yield [entry.key, entry.value];
+  }
+
+  override repr(budget: TemplateBudget): string {
+    const inner: string[] = [];
+    for (const [key, value] of this.entries()) {
+      inner.push(`${repr(key, budget)}: ${repr(value, budget)}`);
+    }
+    return `{${inner.join(", ")}}`;
+  }
+}
+
+/** The result of `keys()`, `values()` or `items()` of a dict. */
+export class DictView extends TemplateObject {
+  readonly dict: Dict;
+  readonly part: "keys" | "values" | "items";
+
+  constructor(dict: Dict, part: "keys" | "values" | "items") {
+    super();
+    this.dict = dict;
+    this.part = part;
+  }
+
+  get typeName(): string {
+    return `dict_${this.part}`;
+  }
+
+  *items(): Generator<Value> {
+    if (this.part === "keys") yield* this.dict.keys();
+    else if (this.part === "values") yield* this.dict.values();
+    else for (const entry of this.dict.entries()) yield new Tuple(entry);
+  }
+
+  override repr(budget: TemplateBudget): string {
+    return `${this.typeName}(${repr(Array.from(this.items()), budget)})`;
+  }
+}
+
+/** Python's `range`. */
+export class Range extends TemplateObject {
+  readonly typeName = "range";
+  readonly start: number;
+  readonly stop: number;
+  readonly step: number;
+  readonly length: number;
+
+  constructor(start: number, stop: number, step: number) {
+    super();
+    this.start = start;
+    this.stop = stop;
+    this.step = step;
+    this.length = Math.max(0, Math.ceil((stop - start) / step));
+  }
+
+  at(index: number): bigint {
+    return BigInt(this.start + index * this.step);
+  }
+
+  *items(): Generator<Value> {
+    for (let index = 0; index < this.length; index++) yield this.at(index);
+  }
+
+  override attribute(name: string): Value | undefined {
+    return name === "start" || name === "stop" || name === "step" ? BigInt(this[name]) : undefined;
+  }
+
+  override repr(): string {
+    const step = this.step === 1 ? "" : `, ${this.step}`;
+    return `range(${this.start}, ${this.stop}${step})`;
+  }
+}
+
+/** Values that are made while they are read, once: the result of `map`, `select`, `reverse`, … */
+export class LazyValues extends TemplateObject {
+  readonly typeName = "generator";
+  readonly iterator: Iterator<Value>;
+
+  constructor(values: Iterable<Value>) {
+    super();
+    this.iterator = values[Symbol.iterator]();
+  }
+
+  override repr(): string {
+    throw new TemplateError("a generator cannot be printed; make it a list by the filter `list`");
+  }
+}
+
+/** The result of `namespace()`: an object whose attributes `set` can change. */
+export class Namespace extends TemplateObject {
+  readonly typeName = "Namespace";
+  readonly attributes: Dict;
+
+  constructor(attributes: Dict) {
+    super();
+    this.attributes = attributes;
+  }
+
+  override attribute(name: string): Value | undefined {
+    return this.attributes.get(name);
+  }
+
+  override repr(budget: TemplateBudget): string {
+    return `<Namespace ${repr(this.attributes, budget)}>`;
+  }
+}
+
+/** True for text, marked as safe or not. */
+export function isText(value: Value | undefined): value is string | Markup {
+  return typeof value === "string" || value instanceof Markup;
+}
+
+/** The characters of text. */
+export function plain(text: string | Markup): string {
+  return typeof text === "string" ? text : text.text;
+}
+
+/** True for an int, of which booleans are a kind. */
+export function isInteger(value: Value | undefined): value is bigint | boolean {
+  return typeof value === "bigint" || typeof value === "boolean";
+}
+
+/** True for an int, a float or a boolean. */
+export function isNumber(value: Value | undefined): value is bigint | boolean | number {
+  return typeof value === "number" || isInteger(value);
+}
+
+/** An integer that fits a position or a count; larger ones become the nearest that does. */
+export function toIndex(value: bigint | boolean): number {
+  const number = Number(value);
+  return Math.max(-Number.MAX_SAFE_INTEGER, Math.min(number, Number.MAX_SAFE_INTEGER));
+}
+
+/** Name of a value's type in error messages. */
+export function typeName(value: Value): string {
+  if (value === null) return "None";
+  if (Array.isArray(value)) return "list";
+  switch (typeof value) {
+    case "boolean":
+      return "bool";
+    case "bigint":
+      return "int";
+    case "number":
+      return "float";
+    case "string":
+      return "str";
+    default:
+      return value.typeName;
+  }
+}
+
+/** Python's `bool()`. */
+export function isTrue(value: Value): boolean {
+  if (typeof value !== "object") return Boolean(value);
+  if (value === null || value instanceof Undefined) return false;
+  if (value instanceof LazyValues) return true;
+  return (sizeOf(value) ?? 1) > 0;
+}
+
+/** The number of items of a collection, or code points of text; `undefined` for other values. */
+export function sizeOf(value: Value): number | undefined {
+  if (Array.isArray(value)) return value.length;
+  if (typeof value === "string") return codePointCount(value);
+  if (value instanceof Markup) return codePointCount(value.text);
+  if (value instanceof Tuple) return value.items.length;
+  if (value instanceof Dict) return value.size;
+  if (value instanceof DictView) return value.dict.size;
+  if (value instanceof Range) return value.length;
+  if (value instanceof Undefined) return 0;
+  return undefined;
+}
+
+/** Python's `len()`. */
+export function lengthOf(value: Value, budget: TemplateBudget): number {
+  if (isText(value)) budget.pay(plain(value).length * PRICES.scan);
+  const size = sizeOf(value) ??
+    (value instanceof TemplateObject ? value.attribute("length") : null);
+  if (typeof size !== "number" && typeof size !== "bigint") {
+    throw new TemplateError(`${typeName(value)} has no length`);
+  }
+  return Number(size);
+}
+
+const SURROGATE = /[\ud800-\udfff]/;
+
+/** Code points of text: the text itself where each takes one place, else a list of them. */
+export function codePoints(text: string, budget: TemplateBudget): string | string[] {
+  budget.pay(text.length * PRICES.scan);
+  if (!SURROGATE.test(text)) return text;
+  budget.pay(text.length * PRICES.value);
+  return Array.from(text);
+}
+
+/** The number of code points of text, as `len()` counts. */
+export function codePointCount(text: string): number {
+  if (!SURROGATE.test(text)) return text.length;
+  let count = 0;
+  for (const _ of text) count++;
+  return count;
+}
+
+/** The items of a value that a loop can go through; `undefined` for other values. */
+export function tryIterate(value: Value, budget: TemplateBudget): Iterable<Value> | undefined {
+  if (Array.isArray(value)) {
+    budget.pay(value.length * PRICES.visit);
+    return value;
+  }
+  if (isText(value)) {
+    budget.pay(plain(value).length * PRICES.value);
+    return Array.from(plain(value));
+  }
+  if (value instanceof Tuple) return value.items;
+  if (value instanceof Undefined) return [];
+  if (value instanceof Dict) return paid(value.keys(), budget);
+  if (value instanceof DictView || value instanceof Range) return paid(value.items(), budget);
+  if (value instanceof LazyValues) {
+    const { iterator } = value;
+    return { [Symbol.iterator]: () => ({ next: () => iterator.next() }) };
+  }
+  return undefined;
+}
+
+/**
+ * The items that a loop over a value goes through.
+ *
+ * @throws {TemplateError} if there is no going through the value
+ */
+export function iterate(value: Value, budget: TemplateBudget): Iterable<Value> {
+  const items = tryIterate(value, budget);
+  if (items === undefined) throw new TemplateError(`${typeName(value)} cannot be iterated over`);
+  return items;
+}
+
+/** The items of a value as a new list. */
+export function listOf(value: Value, budget: TemplateBudget): Value[] {
+  const items: Value[] = [];
+  for (const item of iterate(value, budget)) {
+    budget.pay(PRICES.visit);
+    items.push(item);
+  }
+  return items;
+}
+
+function* paid(items: Iterable<Value>, budget: TemplateBudget): Generator<Value> {
+  for (const item of items) {
+    budget.pay(PRICES.value);
+    yield item;
+  }
+}
+
+const UNDEFINED_HASH = Symbol("undefined");
+
+/** A key of a JavaScript map that is the same for values that are equal in Python. */
+export function hashKey(value: Value): unknown {
+  switch (typeof value) {
+    case "string":
+      // Strings that start with NUL stand for tuples, so such texts get another prefix.
+      return value.startsWith("\0") ? `\0s${value}` : value;
+    case "boolean":
+      return Number(value);
+    case "bigint":
+      return Number.isSafeInteger(Number(value)) ? Number(value) : value;
+    case "number":
+      return Number.isInteger(value) && !Number.isSafeInteger(value) ? BigInt(value) : value;
+  }
+  if (value instanceof Markup) return hashKey(value.text);
+  if (value instanceof Undefined) return UNDEFINED_HASH;
+  if (value instanceof Tuple) {
+    const parts = value.items.map((item) => {
+      const part = hashKey(item);
+      if (typeof part === "object" && part !== null) {
+        throw new TemplateError(`a tuple with a ${typeName(item)} cannot be a key`);
+      }
+      const text = String(part);
+      return `${typeof part}:${text.length}:${text}`;
+    });
+    return `\0t${parts.join()}`;
+  }
+  if (Array.isArray(value) || value instanceof Dict || value instanceof DictView) {
+    throw new TemplateError(`a ${typeName(value)} cannot be a key or a member of a set`);
+  }
+  return value;
 }
 
 /** Python's `==`. */
-export function equals(a: TemplateValue, b: TemplateValue, budget: TemplateBudget): boolean {
+export function equals(a: Value, b: Value, budget: TemplateBudget): boolean {
   budget.pay(PRICES.visit);
-  if (a === b) return true;
   if (isText(a) && isText(b)) {
-    budget.pay(Math.min(a.value.length, b.value.length) * PRICES.scan);
-    return a.value === b.value;
+    budget.pay(Math.min(plain(a).length, plain(b).length) * PRICES.scan);
+    return plain(a) === plain(b);
   }
-  if (isList(a) && isList(b)) {
-    const other = b.value;
-    return a.type === b.type && a.value.length === other.length &&
-      a.value.every((part, index) => equals(part, other[index]!, budget));
+  if (a === b) return true;
+  // JavaScript compares a bigint and a number by their exact values.
+  // deno-lint-ignore eqeqeq
+  if (isNumber(a) && isNumber(b)) return a == b;
+  if (a instanceof Undefined) return b instanceof Undefined;
+  if (Array.isArray(a)) return Array.isArray(b) && listsEqual(a, b, budget);
+  if (a instanceof Tuple) return b instanceof Tuple && listsEqual(a.items, b.items, budget);
+  if (a instanceof Dict && b instanceof Dict) return dictsEqual(a, b, budget);
+  if (a instanceof Range && b instanceof Range) {
+    return listsEqual(listOf(a, budget), listOf(b, budget), budget);
   }
-  if (isMapping(a) && isMapping(b)) {
-    if (a.value.size !== b.value.size) return false;
-    for (const [key, part] of a.value) {
-      const other = b.value.get(key);
-      if (other === undefined || !equals(part, other, budget)) return false;
+  if (a instanceof DictView && b instanceof DictView) {
+    if (a.part === "values" || a.part !== b.part) return false;
+    if (a.part === "items") return dictsEqual(a.dict, b.dict, budget);
+    return a.dict.size === b.dict.size && Array.from(a.dict.keys()).every((key) => b.dict.has(key));
+  }
+  return false;
+}
+
+function listsEqual(a: readonly Value[], b: readonly Value[], budget: TemplateBudget): boolean {
+  if (a.length !== b.length) return false;
+  return budget.nested(() => a.every((item, index) => same(item, b[index]!, budget)));
+}
+
+function dictsEqual(a: Dict, b: Dict, budget: TemplateBudget): boolean {
+  if (a.size !== b.size) return false;
+  return budget.nested(() => {
+    for (const [key, value] of a.entries()) {
+      const other = b.get(key);
+      if (other === undefined || !same(value, other, budget)) return false;
     }
     return true;
+  });
+}
+
+/** True if values are identical or equal, as collections compare their items. */
+export function same(a: Value, b: Value, budget: TemplateBudget): boolean {
+  return (typeof a !== "string" && Object.is(a, b)) || equals(a, b, budget);
+}
+
+/**
+ * Python's order of two values: negative, zero or positive; NaN if one is a NaN.
+ *
+ * @throws {TemplateError} for types that have no order
+ */
+export function compare(a: Value, b: Value, budget: TemplateBudget): number {
+  budget.pay(PRICES.visit);
+  if (isNumber(a) && isNumber(b)) return a < b ? -1 : a > b ? 1 : a >= b ? 0 : NaN;
+  if (isText(a) && isText(b)) return compareText(plain(a), plain(b), budget);
+  for (const value of [a, b]) if (value instanceof Undefined) throw value.error();
+  const [left, right] = [sequenceOf(a), sequenceOf(b)];
+  if (left === undefined || right === undefined || Array.isArray(a) !== Array.isArray(b)) {
+    throw new TemplateError(`${typeName(a)} and ${typeName(b)} have no order`);
   }
-  const [left, right] = [asNumber(a), asNumber(b)];
-  if (left !== undefined && right !== undefined) return left === right;
-  return a.type === b.type && a.value === b.value;
+  return budget.nested(() => {
+    for (const [index, item] of left.entries()) {
+      const other = right[index];
+      if (other === undefined) break;
+      if (!same(item, other, budget)) return compare(item, other, budget);
+    }
+    return left.length - right.length;
+  });
 }
 
-function asNumber(value: TemplateValue): number | undefined {
-  if (typeof value.value === "boolean") return Number(value.value);
-  return typeof value.value === "number" ? value.value : undefined;
+/** Compares text by code points, as Python does; JavaScript compares halves of surrogate pairs. */
+function compareText(a: string, b: string, budget: TemplateBudget): number {
+  const shared = Math.min(a.length, b.length);
+  budget.pay(shared * PRICES.scan);
+  if (a === b) return 0;
+  let at = 0;
+  while (at < shared && a.charCodeAt(at) === b.charCodeAt(at)) at++;
+  if (at === shared) return a.length - b.length;
+  const [left, right] = [a.charCodeAt(at), b.charCodeAt(at)];
+  const [leftHalf, rightHalf] = [(left & 0xf800) === 0xd800, (right & 0xf800) === 0xd800];
+  return leftHalf === rightHalf ? left - right : leftHalf ? 1 : -1;
 }
 
-/** Python's `str()`: what `{{ value }}` prints. */
-export function toText(value: TemplateValue, budget: TemplateBudget): string {
-  if (isText(value)) return value.value;
-  if (isUndefined(value)) return "";
-  return toRepr(value, budget);
+function sequenceOf(value: Value): readonly Value[] | undefined {
+  return value instanceof Tuple ? value.items : Array.isArray(value) ? value : undefined;
 }
 
-/** Python's `repr()`: how a value looks inside a list. */
-function toRepr(value: TemplateValue, budget: TemplateBudget): string {
+/** Python's `in`. */
+export function contains(whole: Value, part: Value, budget: TemplateBudget): boolean {
+  if (isText(whole)) {
+    if (!isText(part)) throw new TemplateError(`"in" cannot look for ${typeName(part)} in text`);
+    payForSearch(plain(whole), plain(part), budget);
+    return plain(whole).includes(plain(part));
+  }
+  if (whole instanceof Dict) return whole.has(part);
+  if (whole instanceof DictView && whole.part === "keys") return whole.dict.has(part);
+  for (const item of iterate(whole, budget)) if (same(item, part, budget)) return true;
+  return false;
+}
+
+/**
+ * Pays for looking for `mark` in `text`. A search looks at each character about once; only where a
+ * mark of hundreds of characters nearly matches everywhere does it look at many of them again.
+ */
+export function payForSearch(text: string, mark: string, budget: TemplateBudget): void {
+  budget.pay(text.length * PRICES.scan * (1 + mark.length / 64));
+}
+
+/** Python's `str()`, which is what `{{ value }}` prints. */
+export function toText(value: Value, budget: TemplateBudget): string {
+  if (typeof value === "string") return value;
+  if (value instanceof Markup) return value.text;
+  if (value instanceof Undefined) return "";
+  const text = repr(value, budget);
+  budget.payText(text.length);
+  return text;
+}
+
+/** Python's `repr()`: how a value prints inside of a list. */
+export function repr(value: Value, budget: TemplateBudget): string {
   budget.pay(PRICES.value);
-  if (isText(value)) {
-    budget.payText(value.value.length);
-    return quoteLikePython(value.value);
+  switch (typeof value) {
+    case "string":
+      budget.payText(value.length);
+      return quote(value);
+    case "boolean":
+      return value ? "True" : "False";
+    case "bigint":
+      return integerText(value);
+    case "number":
+      return floatText(value);
   }
-  if (isUndefined(value)) return "Undefined";
-  if (isNone(value)) return "None";
-  if (typeof value.value === "boolean") return value.value ? "True" : "False";
-  if (isFunction(value)) throw new Error("a function cannot be printed");
-  if (isList(value)) {
-    const inner = value.value.map((part) => toRepr(part, budget));
-    if (value.type === "ArrayValue") return `[${inner.join(", ")}]`;
-    return inner.length === 1 ? `(${inner[0]},)` : `(${inner.join(", ")})`;
+  if (value === null) return "None";
+  return budget.nested(() => {
+    if (!Array.isArray(value)) return value.repr(budget);
+    if (value instanceof ContentParts) {
+      throw new TemplateError("the parts of a message's content cannot be printed");
+    }
+    return `[${value.map((item) => repr(item, budget)).join(", ")}]`;
+  });
+}
+
+/**
+ * A message's text as a list of parts, for templates that read nothing else. It cannot be printed:
+ * a template that prints the content as a whole takes text.
+ */
+export class ContentParts extends Array<Value> {
+  // Slices and copies are ordinary lists.
+  static override get [Symbol.species](): ArrayConstructor {
+    return Array;
   }
-  if (isMapping(value)) {
-    const inner = Array.from(value.value, ([key, part]) => {
-      budget.payText(key.length);
-      return `${quoteLikePython(key)}: ${toRepr(part, budget)}`;
-    });
-    return `{${inner.join(", ")}}`;
+}
+
+/** Digits that Python converts between an int and text. */
+export const MAX_INTEGER_DIGITS = 4300;
+const LARGEST_PRINTED = 10n ** BigInt(MAX_INTEGER_DIGITS) - 1n;
+
+/** Writes an int in decimal digits. */
+export function integerText(value: bigint): string {
+  // Converting takes time with the square of the digits; Python has the same limit.
+  if (value > LARGEST_PRINTED || value < -LARGEST_PRINTED) {
+    throw new TemplateError(`an int of more than ${MAX_INTEGER_DIGITS} digits cannot be printed`);
   }
   return value.toString();
 }
 
-function quoteLikePython(text: string): string {
+/** Writes a float with as few digits as tell it from its neighbours, as Python does. */
+export function floatText(value: number): string {
+  if (!Number.isFinite(value)) return Number.isNaN(value) ? "nan" : value < 0 ? "-inf" : "inf";
+  if (Object.is(value, -0)) return "-0.0";
+  const [mantissa = "", exponent = ""] = value.toExponential().split("e");
+  const power = Number(exponent);
+  if (power < -4 || power >= 16) {
+    const sign = power < 0 ? "-" : "+";
+    return `${mantissa}e${sign}${String(Math.abs(power)).padStart(2, "0")}`;
+  }
+  if (power >= 0) return Number.isInteger(value) ? `${BigInt(value)}.0` : String(value);
+  const digits = mantissa.replace(/[-.]/g, "");
+  return `${value < 0 ? "-" : ""}0.${"0".repeat(-power - 1)}${digits}`;
+}
+
+/** Characters that Python escapes in the `repr()` of text. */
+const UNPRINTABLE = /[\\'"]|(?! )[\p{C}\p{Z}]/gu;
+
+function quote(text: string): string {
   const mark = text.includes("'") && !text.includes('"') ? '"' : "'";
-  const escaped = text.replace(/[\\'"]|\p{Cc}/gu, (character) => {
+  const escaped = text.replace(UNPRINTABLE, (character) => {
     switch (character) {
       case "\n":
         return "\\n";
@@ -165,9 +690,61 @@ function quoteLikePython(text: string): string {
       case "'":
       case '"':
         return character === mark ? `\\${character}` : character;
-      default:
-        return `\\x${character.charCodeAt(0).toString(16).padStart(2, "0")}`;
     }
+    return escapeCodePoint(character.codePointAt(0)!);
   });
   return mark + escaped + mark;
+}
+
+/** Python's shortest escape of a code point: `\x07`, `\u200b` or `\U0001f600`. */
+export function escapeCodePoint(code: number): string {
+  const digits = code.toString(16);
+  if (code < 0x100) return `\\x${digits.padStart(2, "0")}`;
+  return code < 0x10000 ? `\\u${digits.padStart(4, "0")}` : `\\U${digits.padStart(8, "0")}`;
+}
+
+/** Escapes text for HTML, unless it is marked as safe. */
+export function escapeHtml(value: Value, budget: TemplateBudget): Markup {
+  if (value instanceof Markup) return value;
+  const text = toText(value, budget);
+  // One character can become an entity of six.
+  budget.payText(6 * text.length);
+  return new Markup(
+    text.replace(/[&<>"']/g, (character) => `&${HTML_ENTITIES.get(character)};`),
+  );
+}
+
+const HTML_ENTITIES: ReadonlyMap<string, string> = new Map([
+  ["&", "amp"],
+  ["<", "lt"],
+  [">", "gt"],
+  ['"', "#34"],
+  ["'", "#39"],
+]);
+
+/** A plain JavaScript value, such as JSON holds, as a value of templates. */
+export function fromJson(value: unknown, budget: TemplateBudget): Value {
+  switch (typeof value) {
+    case "string":
+    case "boolean":
+      return value;
+    case "bigint":
+      return value;
+    case "number":
+      // JSON has one type of numbers. Whole ones that JSON writes without an exponent are ints.
+      return Number.isInteger(value) && Math.abs(value) < 1e21 ? BigInt(value) : value;
+    case "object":
+      if (value === null) return null;
+      if (value instanceof TemplateObject || value instanceof ContentParts) return value as Value;
+      return budget.nested(() => {
+        if (Array.isArray(value)) return value.map((item) => fromJson(item, budget));
+        const dict = new Dict();
+        for (const [key, item] of Object.entries(value)) {
+          if (item !== undefined) dict.set(key, fromJson(item, budget));
+        }
+        return dict;
+      });
+    default:
+      return null;
+  }
 }
