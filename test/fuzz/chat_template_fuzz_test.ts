@@ -3,7 +3,7 @@ import { ChatTemplate } from "../../src/tokenizer/chat_template.ts";
 import { fuzz } from "./harness.ts";
 import { mutateText } from "./mutate.ts";
 
-/** Every statement, operator, filter and test that the interpreter treats in a way of its own. */
+/** Statements, operators, filters, tests and methods of every kind. */
 const TEMPLATE = `{%- set ns = namespace(n=0, text='', list=[]) -%}
 {%- macro show(message, indent=2) -%}
   {{ '<' ~ message.role ~ '>' + message['content'] | trim | indent(indent) }}
@@ -25,6 +25,16 @@ const TEMPLATE = `{%- set ns = namespace(n=0, text='', list=[]) -%}
 {{ range(1, 10, 2) | list | sort(reverse=true) | first }}{{ tree(3) }}
 {{ messages | selectattr('role', 'equalto', 'user') | list | length }}{{ strftime_now('%d %b %Y') }}
 {{ 'yes' if tools is none else raise_exception('tools ' + tools | string) }}{{ bos_token }}
+{%- with a = 1, b = 'x' %}{{ '%5.2f|%-4s' % (a, b) ~ '{:>4}{0!r}'.replace('0', '').format(a, b) }}{% endwith -%}
+{%- raw %}{{ raw }}{% endraw -%}
+{%- autoescape true %}{{ '<' ~ '&lt;' | safe }}{{ 'a<' | replace('a', '>') }}{% endautoescape -%}
+{%- for item in [[1, [2]], 3] recursive %}{{ loop(item) if item is iterable else item }}{{ loop.cycle('a', 'b') }}
+{%- if loop.changed(item) %}{{ loop.nextitem }}{% endif %}{% endfor -%}
+{{ messages | groupby('role') | map('first') | join(',') }}{{ [3, 1] | sum + 7 // -2 % 3 - 1.5e3 }}
+{{ 'a-b c' | wordwrap(2) }}{{ 'x.com' | urlize }}{{ {'b': (1, none), 2: 1.0} | dictsort(by='value') | pprint if false }}
+{{ 1 < 2 <= 2 != 3 and not 'a' in ['b'] }}{{ 'aXb'.partition('X')[::-1] }}{{ '12'.zfill(4) | int }}
+{%- block named %}{{ joiner('|')() }}{{ cycler(1, 2).next() }}{% endblock -%}
+{%- generation %}{{ [1, 2, 3] | batch(2, 'x') | list }}{% endgeneration -%}
 {%- if add_generation_prompt %}{{ (1, 'two') }}{{ [] | first is defined }}{% endif %}`;
 
 const MESSAGES = [
@@ -42,4 +52,5 @@ fuzz("a chat template", 2000, (random) => {
 Deno.test("the chat template that is damaged is sound", () => {
   const text = new ChatTemplate(TEMPLATE).render(MESSAGES, OPTIONS);
   assert(text.includes("<assistant>yes") && text.endsWith("(1, 'two')False"), text);
+  assert(text.includes("{{ raw }}") && text.includes("Bom") === false, text);
 });

@@ -168,13 +168,13 @@ const truncate: Filter = (value, args, { budget }) => {
     "end?",
     "leeway?",
   );
-  const points = codePoints(textOf(value, "truncate"), budget);
   const limit = integerOf(length, "the length of truncate", 255);
   const mark = end === undefined ? "..." : textOf(end, "truncate");
   const extra = leeway === undefined || leeway === null ? 5 : integerOf(leeway, "the leeway", 5);
   const room = limit - codePointCount(mark);
   if (room < 0 || extra < 0) throw new TemplateError("truncate needs room for its end");
-  if (points.length <= limit + extra) return value;
+  if (lengthOf(value, budget) <= limit + extra) return value;
+  const points = codePoints(textOf(value, "truncate"), budget);
   const part = points.slice(0, room);
   const text = typeof part === "string" ? part : part.join("");
   const space = text.lastIndexOf(" ");
@@ -202,8 +202,8 @@ const wordwrap: Filter = (value, args, { budget }) => {
   const end = isText(mark) ? plain(mark) : "\n";
   const lines = wrapLines(splitLines(textOf(value, "wordwrap"), false, budget), {
     width: integerOf(width, "the width of wordwrap", 79),
-    breaksLongWords: isTrue(long ?? true),
-    breaksOnHyphens: isTrue(hyphens ?? true),
+    breaksLongWords: long === undefined || isTrue(long),
+    breaksOnHyphens: hyphens === undefined || isTrue(hyphens),
   }, budget);
   budget.payText(lines.length * end.length);
   return lines.join(end);
@@ -261,7 +261,8 @@ const xmlattr: Filter = (value, args, { budget, escapes }) => {
     if (/[\s/>=]/.test(name)) throw new TemplateError(`"${name}" is no name of an XML attribute`);
     attributes.push(`${escapeHtml(name, budget).text}="${escapeHtml(item, budget).text}"`);
   }
-  const text = (attributes.length > 0 && isTrue(autospace ?? true) ? " " : "") +
+  const text =
+    (attributes.length > 0 && (autospace === undefined || isTrue(autospace)) ? " " : "") +
     attributes.join(" ");
   return escapes ? new Markup(text) : text;
 };
@@ -382,6 +383,9 @@ const last: Filter = (value, args, { budget }) => {
 
 const random: Filter = (value, args, { budget }) => {
   args.bind("random");
+  if (!isSequence(value) || value instanceof Dict) {
+    throw new TemplateError(`the filter random needs a list, not ${typeName(value)}`);
+  }
   const items = listOf(value, budget);
   const chosen = items[Math.floor(Math.random() * items.length)];
   return defined(chosen, () => "there is no item to choose from");
@@ -488,7 +492,8 @@ const sort: Filter = (value, args, context) => {
   // A list of keys has an order even where its parts are equal but have none, as None.
   const keyOf = (item: Value) =>
     getters.map((pick) => isTrue(isSensitive) ? pick(item) : foldCase(pick(item), context.budget));
-  return sortBy(listOf(value, context.budget), keyOf, isTrue(reversed), context.budget);
+  const isReversed = integerOf(reversed, "the argument reverse of sort", 0) !== 0;
+  return sortBy(listOf(value, context.budget), keyOf, isReversed, context.budget);
 };
 
 const dictsort: Filter = (value, args, { budget }) => {
@@ -505,7 +510,8 @@ const dictsort: Filter = (value, args, { budget }) => {
     const key = (item as Tuple).items[part]!;
     return isTrue(isSensitive) ? key : foldCase(key, budget);
   };
-  return sortBy(listOf(new DictView(value, "items"), budget), keyOf, isTrue(reversed), budget);
+  const isReversed = integerOf(reversed, "the argument reverse of dictsort", 0) !== 0;
+  return sortBy(listOf(new DictView(value, "items"), budget), keyOf, isReversed, budget);
 };
 
 const unique: Filter = (value, args, context) => {

@@ -13,12 +13,14 @@ import {
   isText,
   Markup,
   plain,
+  Range,
   repr,
   TemplateError,
   toIndex,
   toText,
   Tuple,
   typeName,
+  Undefined,
   type Value,
 } from "./values.ts";
 
@@ -41,9 +43,18 @@ export function formatPercent(
   const directive = /%(?:\(([^)]*)\))?([-+ #0]*)(\*|\d+)?(?:\.(\*|\d*))?[hlL]?([^]?)/g;
   budget.pay(source.length * PRICES.scan);
   let isMapped = false;
-  const text = source.replace(directive, (whole, key, flags, width, precision, type) => {
+  let text = "";
+  let copied = 0;
+  // One directive after the other, so that a wrong one ends the search.
+  for (const match of source.matchAll(directive)) {
+    const [whole, key, flags = "", width, precision, type = ""] = match;
+    text += source.slice(copied, match.index);
+    copied = match.index + whole.length;
     budget.pay(PRICES.value);
-    if (type === "%" && whole === "%%") return "%";
+    if (whole === "%%") {
+      text += "%";
+      continue;
+    }
     if (type === "") throw new TemplateError(`the format of % ends within "${whole}"`);
     const spec: NumberFormat = {
       sign: flags.includes("+") ? "+" : flags.includes(" ") ? " " : "-",
@@ -67,23 +78,41 @@ export function formatPercent(
       item = found;
     }
     checkPrecision(digits, budget);
-    let body = percentText(type, item, digits, spec, format instanceof Markup, budget);
-    const fill = size - codePointCount(body);
-    if (fill <= 0) return body;
-    budget.payText(fill);
-    if (left) return body + " ".repeat(fill);
-    if (!flags.includes("0") || !/[diuxXofFeEgG]/.test(type)) return " ".repeat(fill) + body;
-    const prefix = /^[-+ ]?(?:0[xXo])?/.exec(body)![0];
-    body = body.slice(prefix.length);
-    return prefix + "0".repeat(/\d/.test(body) ? fill : 0) + body;
-  });
-  if (!isMapped && used < items.length && !(items.length === 1 && value instanceof Dict)) {
-    if (!(Array.isArray(value) && used === 0)) {
-      throw new TemplateError("% has more values than its format needs");
-    }
+    const body = percentText(type, item, digits, spec, format instanceof Markup, budget);
+    text += padNumber(
+      body,
+      size,
+      left,
+      flags.includes("0") && "diuxXofFeEgG".includes(type),
+      budget,
+    );
+  }
+  text += source.slice(copied);
+  // As in Python, a value that has items need not be used at all.
+  const hasItems = Array.isArray(value) || value instanceof Dict || value instanceof Range ||
+    value instanceof Undefined;
+  if (!isMapped && !hasItems && used < items.length) {
+    throw new TemplateError("% has more values than its format needs");
   }
   budget.payText(text.length);
   return format instanceof Markup ? new Markup(text) : text;
+}
+
+/** Fills a text up to a width, on the left with spaces or with zeros after its sign. */
+function padNumber(
+  text: string,
+  width: number,
+  left: boolean,
+  zeros: boolean,
+  budget: TemplateBudget,
+): string {
+  const fill = width - codePointCount(text);
+  if (fill <= 0) return text;
+  budget.payText(fill);
+  if (left) return text + " ".repeat(fill);
+  if (!zeros) return " ".repeat(fill) + text;
+  const prefix = /^[-+ ]?(?:0[xXo])?/.exec(text)![0];
+  return prefix + "0".repeat(fill) + text.slice(prefix.length);
 }
 
 function percentText(
@@ -278,11 +307,17 @@ function formatValue(value: Value, specification: string, budget: TemplateBudget
     if (typeof value === "boolean" && type === undefined && digits === undefined) {
       text = integerFormat(value ? 1n : 0n, "d", spec);
     } else if (isInteger(value) && "bcdoxXn".includes(type ?? "d")) {
-      if (digits !== undefined) throw unknown();
+      const isGroupable = group === undefined || (type ?? "d") === "d" ||
+        (group === "_" && "boxX".includes(type!));
+      const isPlainCharacter = sign === undefined && alternate === undefined;
+      if (digits !== undefined || !isGroupable || (type === "c" && !isPlainCharacter)) {
+        throw unknown();
+      }
       text = type === "c"
         ? String.fromCodePoint(toIndex(value))
         : integerFormat(BigInt(value), type ?? "d", spec);
     } else if (type === undefined || "eEfFgGn%".includes(type)) {
+      if (type === "n" && group !== undefined) throw unknown();
       const number = floatOf(value, "format()");
       if (type === "%") text = floatFormat(number * 100, "f", digits ?? 6, spec) + "%";
       else if (type !== undefined) text = floatFormat(number, type, digits ?? 6, spec);
@@ -304,16 +339,17 @@ function formatValue(value: Value, specification: string, budget: TemplateBudget
   const prefix = /^[-+ ]?(?:0[xXob](?=.))?/.exec(text)![0];
   const body = text.slice(prefix.length);
   if (group === undefined || filling !== "0") return prefix + filling.repeat(missing) + body;
-  return prefix + groupZeros(body, size - prefix.length, group);
+  const groupSize = "boxX".includes(type ?? "d") ? 4 : 3;
+  return prefix + groupZeros(body, size - prefix.length, group, groupSize);
 }
 
 /** Fills a number with zeros in front up to a width, its separators included. */
-function groupZeros(body: string, width: number, group: string): string {
-  const [whole = ""] = /^[\da-fA-F_,]*/.exec(body)!;
+function groupZeros(body: string, width: number, group: string, groupSize: number): string {
+  const [whole = ""] = (groupSize === 3 ? /^[\d_,]*/ : /^[\da-fA-F_]*/).exec(body)!;
   const rest = body.slice(whole.length);
   let digits = whole.replace(/[_,]/g, "");
-  while (groupDigits(digits, group, 3).length + rest.length < width) digits = `0${digits}`;
-  return groupDigits(digits, group, 3) + rest;
+  while (groupDigits(digits, group, groupSize).length + rest.length < width) digits = `0${digits}`;
+  return groupDigits(digits, group, groupSize) + rest;
 }
 
 interface NumberFormat {

@@ -779,7 +779,7 @@ function sliceRange(
   };
   const from = start === undefined ? (step > 0 ? lowest : highest) : clamp(start);
   const to = stop === undefined ? (step > 0 ? highest : lowest) : clamp(stop);
-  return [from, step > 0 ? Math.max(from, to) : to];
+  return [from, to];
 }
 
 function stepThrough<Item>(

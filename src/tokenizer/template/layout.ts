@@ -50,7 +50,8 @@ function wrapLine(line: string, options: WrapOptions, budget: TemplateBudget): s
   budget.payText(2 * line.length);
   const chunks: string[] = [];
   for (const [chunk] of line.matchAll(CHUNK)) {
-    budget.pay(PRICES.value);
+    // Looking for dashes in a word takes time with the square of its length.
+    budget.pay(PRICES.value + chunk.length ** 2 * PRICES.scan);
     if (chunk.trim() === "" || !options.breaksOnHyphens) chunks.push(chunk);
     else chunks.push(...chunk.match(HYPHENATED) ?? []);
   }
@@ -67,6 +68,7 @@ function wrapLine(line: string, options: WrapOptions, budget: TemplateBudget): s
       width += size;
     }
     if (chunks.length > 0 && codePointCount(chunks.at(-1)!) > options.width) {
+      budget.payText(chunks.at(-1)!.length);
       breakLongWord(chunks, current, width, options);
     }
     if (current.length > 0 && current.at(-1)!.trim() === "") current.pop();

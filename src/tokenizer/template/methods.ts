@@ -380,7 +380,7 @@ export function splitLines(text: string, keepsEnds: boolean, budget: TemplateBud
 
 const splitlines: TextMethod = (text, args, budget) => {
   const [keeps] = args.bind("splitlines", "keepends?");
-  return splitLines(text, keeps !== undefined && keeps !== false && keeps !== 0n, budget);
+  return splitLines(text, integerArgument(keeps, "keepends", 0) !== 0, budget);
 };
 
 function partition(name: string, fromEnd: boolean): TextMethod {
@@ -585,13 +585,27 @@ const ENTITIES: ReadonlyMap<string, string> = new Map([
 /** Removes comments and tags from HTML, and resolves its entities. */
 export function stripTags(text: string, budget: TemplateBudget): string {
   budget.payText(2 * text.length);
-  const bare = text.replace(/<!--[^]*?-->/g, "").replace(/<[^>]*>/g, "");
+  const bare = cutBetween(cutBetween(text, "<!--", "-->", budget), "<", ">", budget);
   const words = bare.split(SPACE_RUNS).filter((word) => word !== "").join(" ");
   return words.replace(/&(?:#(\d+)|#[xX]([\da-fA-F]+)|(\w+));/g, (whole, decimal, hex, name) => {
     if (name !== undefined) return ENTITIES.get(name) ?? whole;
     const code = decimal === undefined ? parseInt(hex, 16) : parseInt(decimal, 10);
     return code > 0 && code <= 0x10ffff ? String.fromCodePoint(code) : "\ufffd";
   });
+}
+
+/** Cuts the parts out of text that are between two marks; an open mark without its end stays. */
+function cutBetween(text: string, open: string, close: string, budget: TemplateBudget): string {
+  let result = "";
+  let from = 0;
+  for (let start = text.indexOf(open); start >= 0; start = text.indexOf(open, from)) {
+    const end = text.indexOf(close, start);
+    if (end < 0) break;
+    budget.pay(PRICES.value);
+    result += text.slice(from, start);
+    from = end + close.length;
+  }
+  return result + text.slice(from);
 }
 
 /** `count` and `index` of lists, tuples and ranges, and `copy` of lists. */

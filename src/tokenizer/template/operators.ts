@@ -85,6 +85,7 @@ function multiply(left: Value, right: Value, budget: TemplateBudget): Value {
   }
   const [sequence, times] = isInteger(left) ? [right, left] : [left, right];
   if (!isInteger(times)) throw unsupported("*", left, right);
+  if (Math.abs(Number(times)) > Number.MAX_SAFE_INTEGER) throw tooLarge();
   const count = Math.max(0, toIndex(times));
   if (isText(sequence)) {
     budget.payText(plain(sequence).length * count);

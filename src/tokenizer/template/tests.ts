@@ -9,10 +9,10 @@ import {
   contains,
   Dict,
   equals,
+  hashKey,
   isNumber,
   isText,
   Markup,
-  plain,
   toText,
   Undefined,
   type Value,
@@ -31,6 +31,11 @@ function plainTest(holds: (value: Value, budget: TemplateBudget) => boolean): Te
 function relation(holds: (value: Value, other: Value, budget: TemplateBudget) => boolean): Test {
   return (value, args, budget) =>
     holds(value, args.bindPositional("the test", "other")[0]!, budget);
+}
+
+/** True if a value, which must be hashable, is a name of a table. */
+function isNameIn(table: ReadonlyMap<string, unknown>, value: Value): boolean {
+  return table.has(hashKey(value) as string);
 }
 
 const equal = relation(equals);
@@ -59,7 +64,7 @@ export const TESTS: ReadonlyMap<string, Test> = new Map<string, Test>([
   ["escaped", plainTest((value) => value instanceof Markup)],
   ["even", plainTest((value, budget) => equals(modulo(value, 2n, budget), 0n, budget))],
   ["false", plainTest((value) => value === false)],
-  ["filter", plainTest((value) => isText(value) && FILTERS.has(plain(value)))],
+  ["filter", plainTest((value) => isNameIn(FILTERS, value))],
   ["float", plainTest((value) => typeof value === "number")],
   ["ge", greaterOrEqual],
   ["greaterthan", greater],
@@ -79,7 +84,7 @@ export const TESTS: ReadonlyMap<string, Test> = new Map<string, Test>([
   ["sameas", (value, args) => Object.is(value, args.bind("sameas", "other")[0])],
   ["sequence", plainTest(isSequence)],
   ["string", plainTest(isText)],
-  ["test", plainTest((value) => isText(value) && TESTS.has(plain(value)))],
+  ["test", plainTest((value) => isNameIn(TESTS, value))],
   ["true", plainTest((value) => value === true)],
   ["undefined", plainTest((value) => value instanceof Undefined)],
   ["upper", plainTest((value, budget) => isUpper(toText(value, budget)))],

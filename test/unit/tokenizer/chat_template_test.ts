@@ -191,27 +191,39 @@ Deno.test("variables that are not JSON are bad input", () => {
 
 // What the template does, and what the error must say.
 const MISTAKES: Record<string, string> = {
-  "{{": "cannot be parsed",
-  "{% if x %}": "ends early",
-  "{{ 'a }}": "cannot be parsed",
-  "{# open": "Missing end of comment",
-  "{% include 'x' %}": "include",
-  "{% endfor %}": "endfor",
-  "{{ missing.field }}": "missing is undefined",
-  "{{ messages[0].a.b }}": "messages[…].a is undefined",
-  "{{ missing() }}": "missing is undefined",
-  "{{ 'a' + 1 }}": "text and integer cannot be added",
-  "{{ 'a'.nope() }}": "no method nope()",
-  "{{ messages.append(1) }}": "messages.append() is no function",
-  "{{ [1]|nope }}": "nope",
-  "{% set f = 'a'.replace %}{{ f('a', 'b') }}": "only be called on its object",
-  "{% set n = namespace %}": "namespace can only be called",
-  "{{ range(1.5) }}": "whole numbers",
-  "{{ range(1, 2, 0) }}": "step",
-  "{{ 'a'.split('') }}": "not empty",
+  "{{": "cannot be parsed in line 1: the template ends early; expected a value",
+  "a\n{% if x %}": "in line 2: the template ends early inside of {% if %}; expected {% elif %}",
+  "{{ 'a }}": "the string has no end; expected '",
+  "\n\n{# open": "in line 3: the comment has no end",
+  "{% raw %}a": "the raw text has no end",
+  "{% include 'x' %}": "{% include %} needs another template",
+  "{% endfor %}": "unexpected {% endfor %}: no tag is open",
+  "{% if 1 %}{% endfor %}": "unexpected {% endfor %}: {% if %} is still open",
+  "{% nope %}": "unknown tag {% nope %}",
+  "{{ (1] }}": 'unexpected "]"; expected ")"',
+  "{{ 1 2 }}": 'unexpected "2"; expected }}',
+  "{{ a § b }}": 'unexpected character "§"',
+  "a\n\n{{ missing.field }}": 'cannot be rendered in line 3: "missing" is undefined',
+  "{{ messages[0].a.b }}": '"messages[0].a" is undefined',
+  "{{ missing() }}": '"missing" is undefined',
+  "{{ 'a' + 1 }}": '"+" cannot combine str and int',
+  "{{ 'a'.nope() }}": '"(…).nope" is undefined',
+  "{{ messages.append(1) }}": "append() changes its object",
+  "{{ [1]|nope }}": 'unknown filter "nope"',
+  "{{ 1 is nope }}": 'unknown test "nope"',
+  "{{ range(1.5) }}": "range() needs ints, not float",
+  "{{ range(1, 2, 0) }}": "the step of range() cannot be 0",
+  "{{ range(10**6) }}": "range() makes 1000000 items",
+  "{{ 'a'.split('') }}": "a separator that is not empty",
+  "{{ 'a'.replace('b') }}": 'needs the argument "new"',
   "{{ range }}": "a function cannot be printed",
-  "{% break %}": "outside a loop",
-  "{{ {}.constructor.constructor('x')() }}": "undefined",
+  "{{ [1]|map('string') }}": "make it a list by the filter `list`",
+  "{% break %}": "{% break %} outside of a loop",
+  "{{ {}.constructor.constructor('x')() }}": '"(…).constructor" is undefined',
+  "{{ ''.__class__.x }}": '"(…).__class__" is undefined',
+  "{{ [missing]|tojson }}": 'tojson cannot write a value: "missing" is undefined',
+  "{% for a, b in [1] %}{% endfor %}": "int cannot be iterated over",
+  "{% macro f(a) %}{% endmacro %}{{ f(b=1) }}": 'f() has no parameter "b"',
 };
 
 for (const [source, reason] of Object.entries(MISTAKES)) {
@@ -223,13 +235,56 @@ for (const [source, reason] of Object.entries(MISTAKES)) {
   });
 }
 
-Deno.test("a template that wants parts of a message gets its text as one", () => {
+Deno.test("a template that reads only parts gets a message's text as one", () => {
   const parts = "{% for m in messages %}{{ m.role }}:{% for p in m.content %}" +
     "{% if p.type == 'image' %}<image>{% else %}{{ p.text }}{% endif %}{% endfor %};{% endfor %}";
   assertEquals(render(parts), "system: Be terse.\n;user:<think>x</think>\n\nyes;");
+  const byIndex = "{% for m in messages %}{{ m['content'][0]['text'] }}{% endfor %}";
+  assertEquals(render(byIndex), " Be terse.\n<think>x</think>\n\nyes");
+  const filtered =
+    "{{ messages[1].content|selectattr('type', 'equalto', 'text')|map(attribute='text')|join }}";
+  assertEquals(render(filtered), "<think>x</think>\n\nyes");
+  const inMacro =
+    "{% macro show(c) %}{% for p in c %}{% if p.type == 'text' %}{{ p.text }}{% endif %}" +
+    "{% endfor %}{% endmacro %}{{ show(messages[1].content) }}";
+  assertEquals(render(inMacro), "<think>x</think>\n\nyes");
   const either = "{% for m in messages %}{% if m.content is string %}{{ m.content }}" +
     "{% else %}{{ m.content[0].text }}!{% endif %}{% endfor %}";
   assertEquals(render(either), " Be terse.\n<think>x</think>\n\nyes");
-  const without = "{% for m in messages %}{{ m.role }};{% endfor %}";
-  assertEquals(render(without), "system;user;");
+});
+
+Deno.test("a template that does not look at parts never gets them", () => {
+  assertEquals(render("{% for m in messages %}{{ m.role }};{% endfor %}"), "system;user;");
+  assertEquals(render("{{ messages[1].content|reverse }}"), "sey\n\n>kniht/<x>kniht<");
+  assertEquals(render("{{ messages[1].content[0] }}"), "<");
+  assertThrows(() => render("{{ messages[1].content + 1 }}"), ForgeError, "cannot combine");
+});
+
+Deno.test("the parts of a message are never printed as a list", () => {
+  const source = "{% if messages[0].content is string %}{{ messages[1].content|upper }}" +
+    "{% else %}{{ messages[1].content }}{% endif %}";
+  assertEquals(render(source), "<THINK>X</THINK>\n\nYES");
+  const failing = "{% if messages[0].content is string %}{{ 1 + 'a' }}{% endif %}" +
+    "{{ messages[1].content }}";
+  assertThrows(() => render(failing), ForgeError, "cannot combine int and str");
+});
+
+Deno.test("content of null, and parts of the request, reach the template as they are", () => {
+  const template = new ChatTemplate(
+    "{% for m in messages %}{% if m.content is none %}none{% elif m.content is string %}{{ m.content }}" +
+      "{% else %}{% for p in m.content %}[{{ p.text }}]{% endfor %}{% endif %};{% endfor %}",
+  );
+  const messages = [
+    { role: "assistant", content: null, tool_calls: [] },
+    { role: "user", content: [{ type: "text", text: "a" }, { type: "text", text: "b" }] },
+    { role: "tool", content: "c" },
+  ] as unknown as ChatMessage[];
+  const options = { addGenerationPrompt: false, bosToken: "", eosToken: "" };
+  assertEquals(template.render(messages, options), "none;[a][b];c;");
+  // Where the text must be given in parts, null stays null.
+  const parts = new ChatTemplate(
+    "{% for m in messages %}{% if m.content %}{% for p in m.content %}{{ p.text }}{% endfor %}" +
+      "{% else %}-{% endif %}{% endfor %}",
+  );
+  assertEquals(parts.render([messages[2]!, messages[0]!], options), "c-");
 });

@@ -13,6 +13,11 @@ const CASES: [Date, string, string][] = [
   [new Date(2024, 6, 26, 9, 5, 3), "%F %T %D %R", "2024-07-26 09:05:03 07/26/24 09:05"],
   [new Date(2024, 6, 6, 9, 5, 3), "%c", "Sat Jul  6 09:05:03 2024"],
   [new Date(2024, 6, 26), "100%% %", "100% %"],
+  [new Date(2024, 11, 30), "%U %W %V %G %g %C", "52 53 01 2025 25 20"],
+  [new Date(2023, 0, 1), "%U %W %V %G %g", "01 00 52 2022 22"],
+  [new Date(2021, 0, 3), "%U %W %V %G", "01 00 53 2020"],
+  [new Date(2024, 6, 6, 9, 5, 3, 42), "%f|%z|%Z|%k|%l|%P|%r", "042000||| 9| 9|am|09:05:03 AM"],
+  [new Date(2024, 6, 6, 9), "%_d %_H %0e %^a %^B %#p %Ey", " 6  9 06 SAT JULY am 24"],
 ];
 
 for (const [date, format, expected] of CASES) {
@@ -21,6 +26,10 @@ for (const [date, format, expected] of CASES) {
   });
 }
 
-Deno.test("a directive that is not known stays", () => {
-  assertEquals(strftime(new Date(2024, 0, 1), "%Q%k%-"), "%Q%k%-");
+Deno.test("strftime %s counts seconds since 1970", () => {
+  assertEquals(strftime(new Date(1_700_000_000_500), "%s"), "1700000000");
+});
+
+Deno.test("an unknown directive stays", () => {
+  assertEquals(strftime(new Date(2024, 0, 1), "%Q%-"), "%Q%-");
 });
