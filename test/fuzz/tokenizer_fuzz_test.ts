@@ -138,6 +138,18 @@ for (const [name, json] of Object.entries({ "byte-level": BYTE_LEVEL_JSON, piece
   });
 }
 
+/** Unigram and WordPiece models, with normalizers and decoders of their own. */
+const OTHER_MODELS: readonly { name: string; tokenizer: JsonObject }[] = JSON.parse(
+  Deno.readTextFileSync(new URL("../unit/tokenizer/hugging_face.json", import.meta.url)),
+);
+
+for (const { name, tokenizer } of OTHER_MODELS) {
+  if (name !== "XLM-RoBERTa" && name !== "BERT uncased") continue;
+  fuzz(`a tokenizer.json of ${name}`, 500, (random) => {
+    exercise(tokenizerFromJson(mutateJson(tokenizer, random), undefined, "tokenizer.json"));
+  });
+}
+
 const BYTE_LEVEL_GGUF: Record<string, GgufValue> = {
   "tokenizer.ggml.model": "gpt2",
   "tokenizer.ggml.pre": "llama-bpe",
@@ -227,7 +239,32 @@ function mutateValue(value: GgufValue, random: Random): GgufValue {
   return list;
 }
 
-for (const [name, metadata] of Object.entries({ gpt2: BYTE_LEVEL_GGUF, llama: PIECE_GGUF })) {
+const UNIGRAM_GGUF: Record<string, GgufValue> = {
+  ...PIECE_GGUF,
+  "tokenizer.ggml.model": "t5",
+  "tokenizer.ggml.remove_extra_whitespaces": true,
+  // A trie of 256 units that has no text in it.
+  "tokenizer.ggml.precompiled_charsmap": Int8Array.from(
+    { length: 1029 },
+    (_, at) => at === 1 ? 4 : 0,
+  ),
+};
+
+const WORD_PIECE_GGUF: Record<string, GgufValue> = {
+  ...PIECE_GGUF,
+  "tokenizer.ggml.model": "bert",
+  "tokenizer.ggml.seperator_token_id": 2,
+  "tokenizer.ggml.normalizer.lowercase": false,
+};
+
+const GGUF_KINDS = {
+  gpt2: BYTE_LEVEL_GGUF,
+  llama: PIECE_GGUF,
+  t5: UNIGRAM_GGUF,
+  bert: WORD_PIECE_GGUF,
+};
+
+for (const [name, metadata] of Object.entries(GGUF_KINDS)) {
   Deno.test(`the ${name} tokenizer of GGUF that is damaged is sound`, () => {
     exercise(tokenizerFromGguf(new Map(Object.entries(metadata)), "model.gguf"));
   });

@@ -18,6 +18,9 @@ const LARGEST_COUNT = 100_000;
  * Parses a regular expression in the syntax of Oniguruma (Ruby) and of Rust's `regex`, where they
  * agree: what `tokenizer.json` holds. Groups do not capture; back-references are refused.
  *
+ * Constraints have a parser of their own (src/constrain/automata): theirs is JavaScript's syntax, in
+ * which `$`, `[[a]&&b]`, `a++` and `{,2}` mean other things, and V8 has judged it before.
+ *
  * @throws PatternError
  */
 export function parsePattern(pattern: string): Node {
