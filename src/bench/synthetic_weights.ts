@@ -44,7 +44,7 @@ export class SyntheticWeights {
   #pool(type: SyntheticType) {
     let pool = this.#pools.get(type);
     if (pool === undefined) {
-      const random = new Random(TENSOR_TYPES[type].ggmlId);
+      const random = new Random(TENSOR_TYPES[type].ggmlId ?? 0);
       const values = Float32Array.from(
         { length: POOL_ELEMENTS },
         () => random.normal(DEVIATION),

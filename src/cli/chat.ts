@@ -1,7 +1,7 @@
 /** `forge chat`: a conversation with a model. */
 import { ForgeError } from "../errors.ts";
 import { describeSampling, type GenerateOptions, type GenerationEnd, type Model } from "../mod.ts";
-import { nearestName } from "../requests/suggest.ts";
+import { nearestName } from "../formats/suggest.ts";
 import { Conversation } from "./chat/conversation.ts";
 import { loadMessages, saveMessages } from "./chat/file.ts";
 import { CHAT_ALIASES, CHAT_COMMANDS, CHAT_HELP } from "./chat/help.ts";

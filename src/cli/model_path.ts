@@ -2,7 +2,7 @@ import { basename, dirname, join } from "@std/path";
 import { ForgeError } from "../errors.ts";
 import { quote } from "../formats/quote.ts";
 import { isModelReference } from "../hub/model_reference.ts";
-import { nearestName } from "../requests/suggest.ts";
+import { nearestName } from "../formats/suggest.ts";
 
 /**
  * The path of the model that a user names: a path that exists, a model on the hub, which is

@@ -2,7 +2,7 @@
 import { Command as Parser, CommanderError, Option } from "commander";
 import { ForgeError } from "../errors.ts";
 import { quote } from "../formats/quote.ts";
-import { nearestName } from "../requests/suggest.ts";
+import { nearestName } from "../formats/suggest.ts";
 import type { Command } from "./command.ts";
 import { COMMANDS } from "./commands.ts";
 import { commandHelp, programHelp } from "./help.ts";

@@ -2,7 +2,7 @@
 import { ForgeError } from "../errors.ts";
 import { quote } from "../formats/quote.ts";
 import { listModels, removeModel } from "../hub/model_store.ts";
-import { nearestName } from "../requests/suggest.ts";
+import { nearestName } from "../formats/suggest.ts";
 import { formatBytes } from "./format.ts";
 import { writeStderr } from "./output.ts";
 

@@ -1,6 +1,14 @@
 import { ForgeError } from "../errors.ts";
+import { show } from "../formats/quote.ts";
 import type { Completion } from "./completion.ts";
-import type { GenerateOptions } from "./options.ts";
+import {
+  BOOLEAN,
+  checkOptions,
+  GENERATE_OPTIONS,
+  type GenerateOptions,
+  type OptionChecks,
+  SIGNAL,
+} from "./options.ts";
 import type { Prompt } from "./prompt.ts";
 
 /** Names a request in its result. */
@@ -59,6 +67,15 @@ export interface BatchOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
+const BATCH_OPTIONS: OptionChecks<BatchOptions> = { ordered: BOOLEAN, signal: SIGNAL };
+
+const REQUEST_OPTIONS: OptionChecks<BatchRequest> = {
+  ...GENERATE_OPTIONS,
+  id: undefined,
+  prompt: undefined,
+  n: undefined,
+};
+
 /** Requests, one after another, in a list or as they become known. */
 export type BatchInput =
   | Iterable<BatchRequest | BadRequest>
@@ -78,6 +95,7 @@ export async function* runBatch(
   window: number,
   complete: Complete,
 ): AsyncGenerator<BatchResult, void, undefined> {
+  checkOptions("batch", options, BATCH_OPTIONS);
   const { ordered = false, signal } = options;
   const work = new Work(input, window, complete);
   const stop = () => work.stop(new ForgeError("cancelled", "the batch was stopped on request"));
@@ -188,10 +206,16 @@ class Work {
   }
 
   async #answer(index: number, request: BatchRequest | BadRequest): Promise<BatchResult> {
+    if (typeof request !== "object" || request === null) {
+      const valid = "valid is an object with a prompt";
+      const what = `request ${index} of the batch is ${show(request)}`;
+      return failed(undefined, index, new ForgeError("usage", `${what}; ${valid}`));
+    }
     const { id } = request;
     if ("error" in request) return failed(id, index, request.error);
     const { signal } = this.#controller;
     try {
+      checkOptions("a request of a batch", request, REQUEST_OPTIONS);
       const completions = await this.#complete(
         request,
         request.signal === undefined ? signal : AbortSignal.any([signal, request.signal]),

@@ -1,7 +1,8 @@
 import { openCheckpoint } from "../formats/checkpoint.ts";
-import type { LoadOptions } from "./load_options.ts";
+import { LOAD_OPTIONS, type LoadOptions } from "./load_options.ts";
 import { Model } from "./model.ts";
 import { openBackend } from "./open_backend.ts";
+import { checkOptions } from "./options.ts";
 
 /**
  * Loads a model from a folder with config.json and safetensors files, or from a GGUF file.
@@ -16,6 +17,7 @@ import { openBackend } from "./open_backend.ts";
  * `usage` for options out of range; `device` when the device refuses.
  */
 export async function load(path: string, options: LoadOptions = {}): Promise<Model> {
+  checkOptions("load", options, LOAD_OPTIONS);
   const checkpoint = openCheckpoint(path);
   const backend = openBackend(options.device ?? "auto", options.threads, options.attention);
   try {

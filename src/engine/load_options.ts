@@ -4,7 +4,7 @@ import type { Checkpoint } from "../formats/checkpoint.ts";
 import { quantized, QUANTIZED_TYPES, type QuantizedType } from "../formats/quantized.ts";
 import { quote, quoteList } from "../formats/quote.ts";
 import { DEFAULT_CONTEXT, DEFAULT_PARALLEL, MAX_PARALLEL } from "./limits.ts";
-import { checkWholeNumber } from "./options.ts";
+import { checkWholeNumber, type OptionChecks } from "./options.ts";
 
 /** Where and how large a model is opened. Every member has a default. */
 export interface LoadOptions {
@@ -44,6 +44,19 @@ export interface LoadOptions {
    */
   readonly draftModel?: string | undefined;
 }
+
+/** The names of {@linkcode LoadOptions}; each value is checked where it is used. */
+export const LOAD_OPTIONS: OptionChecks<LoadOptions> = {
+  device: undefined,
+  threads: undefined,
+  contextLength: undefined,
+  parallel: undefined,
+  quantize: undefined,
+  kvType: undefined,
+  attention: undefined,
+  speculate: undefined,
+  draftModel: undefined,
+};
 
 /** How many tokens are guessed ahead. */
 export type Speculation = "auto" | "on" | "off" | number;

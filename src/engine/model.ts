@@ -18,7 +18,13 @@ import { DEFAULT_CONTEXT, MAX_COMPLETIONS } from "./limits.ts";
 import { asLoaded, type LoadOptions, resolveContext, resolveParallel } from "./load_options.ts";
 import type { MemoryUse } from "./memory_use.ts";
 import { openSession } from "./open_runner.ts";
-import { anySignal, checkWholeNumber, type GenerateOptions } from "./options.ts";
+import {
+  anySignal,
+  checkOptions,
+  checkWholeNumber,
+  GENERATE_OPTIONS,
+  type GenerateOptions,
+} from "./options.ts";
 import {
   checkFits,
   checkTokens,
@@ -181,6 +187,7 @@ export class Model implements AsyncDisposable {
    * ```
    */
   async complete(prompt: Prompt, options: GenerateOptions = {}): Promise<Completion> {
+    checkOptions("a generation", options, GENERATE_OPTIONS);
     return await collect(this.generate(prompt, options), this.tokenizer, options.logprobs);
   }
 
@@ -217,6 +224,7 @@ export class Model implements AsyncDisposable {
     n: number,
     options: GenerateOptions = {},
   ): Promise<Completion[]> {
+    checkOptions("a generation", options, GENERATE_OPTIONS);
     const controller = new AbortController();
     const signal = anySignal(controller.signal, options.signal);
     const { pieces } = await this.generateMany(prompt, n, { ...options, signal });
@@ -247,7 +255,8 @@ export class Model implements AsyncDisposable {
       requests,
       options,
       window,
-      ({ prompt, n = 1, ...rest }, signal) => this.completeMany(prompt, n, { ...rest, signal }),
+      ({ id: _, prompt, n = 1, ...rest }, signal) =>
+        this.completeMany(prompt, n, { ...rest, signal }),
     );
   }
 
@@ -342,6 +351,8 @@ export class Model implements AsyncDisposable {
 
   /** The tokens that a prompt becomes. @throws {ForgeError} `bad_input` */
   encodePrompt(prompt: Prompt, options: PromptOptions = {}): EncodedPrompt {
+    // Those of a generation are taken too, so that its prompt can be counted beforehand.
+    checkOptions("a prompt", options, GENERATE_OPTIONS);
     const { chatTemplate } = this.checkpoint;
     const isRaw = prompt instanceof Int32Array || (typeof prompt === "string" && options.raw);
     if (!isRaw && chatTemplate !== undefined) this.#template ??= new ChatTemplate(chatTemplate);
@@ -364,6 +375,7 @@ export class Model implements AsyncDisposable {
   }
 
   async #request(prompt: Prompt, options: GenerateOptions): Promise<GenerationRequest> {
+    checkOptions("a generation", options, GENERATE_OPTIONS);
     checkHead(this.checkpoint, this.#runner);
     const sampling = this.resolveSampling(options);
     const encoded = this.encodePrompt(prompt, options);

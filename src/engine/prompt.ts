@@ -1,4 +1,5 @@
 import { ForgeError } from "../errors.ts";
+import { quote, show } from "../formats/quote.ts";
 import type { ChatMessage, ChatTemplate } from "../tokenizer/chat_template.ts";
 import type { Tokenizer } from "../tokenizer/tokenizer.ts";
 
@@ -44,12 +45,59 @@ export function encodePrompt(
   tokenizer: Tokenizer,
   template: ChatTemplate | undefined,
 ): EncodedPrompt {
+  checkPrompt(prompt, template);
   const encoded = encode(prompt, options, tokenizer, template);
   if (encoded.tokens.length === 0) {
     const why = prompt instanceof Int32Array ? "" : ", and the model has no BOS token to start";
     throw new ForgeError("bad_input", `the prompt is empty${why}`);
   }
   return encoded;
+}
+
+/** Roles that chat templates know, whether or not they are named in them. */
+const COMMON_ROLES = ["system", "user", "assistant", "tool", "developer"];
+
+/**
+ * Checks that a prompt is one, as {@linkcode Prompt} has them: what else a program passes is refused, and
+ * not rendered as a conversation that looks odd.
+ *
+ * @throws {ForgeError} `bad_input`, saying what is valid
+ */
+export function checkPrompt(prompt: unknown, template: ChatTemplate | undefined): void {
+  if (typeof prompt === "string" || prompt instanceof Int32Array) return;
+  const isList = Array.isArray(prompt) || ArrayBuffer.isView(prompt);
+  if (isList && typeof (prompt as ArrayLike<unknown>)[0] === "number") {
+    throw new ForgeError(
+      "bad_input",
+      "the prompt is a list of numbers; token ids are given as an Int32Array: Int32Array.from(ids)",
+    );
+  }
+  if (!Array.isArray(prompt)) {
+    const valid = "valid is a string, an array of messages, or an Int32Array of token ids";
+    throw new ForgeError("bad_input", `the prompt is ${show(prompt)}; ${valid}`);
+  }
+  if (prompt.length === 0) {
+    throw new ForgeError("bad_input", "the conversation is empty; valid is at least one message");
+  }
+  prompt.forEach((message, i) => checkMessage(message, `messages[${i}]`, template));
+}
+
+function checkMessage(message: unknown, name: string, template: ChatTemplate | undefined): void {
+  if (typeof message !== "object" || message === null || Array.isArray(message)) {
+    const valid = "valid is an object with role and content";
+    throw new ForgeError("bad_input", `${name} is ${show(message)}; ${valid}`);
+  }
+  const { role, content } = message as Partial<Record<keyof ChatMessage, unknown>>;
+  const isRole = typeof role === "string" &&
+    (COMMON_ROLES.includes(role) || template?.names(role) === true);
+  if (!isRole) {
+    const valid = `${COMMON_ROLES.map(quote).join(", ")} and what the model's template names`;
+    throw new ForgeError("bad_input", `${name}.role is ${show(role)}; valid are ${valid}`);
+  }
+  if (typeof content !== "string") {
+    const valid = 'valid is a string ("" for a message that only calls tools)';
+    throw new ForgeError("bad_input", `${name}.content is ${show(content)}; ${valid}`);
+  }
 }
 
 function encode(

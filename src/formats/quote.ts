@@ -24,3 +24,11 @@ export function quoteList(names: readonly string[], limit = 8): string {
   const shown = names.slice(0, limit).map(quote).join(", ");
   return names.length > limit ? `${shown} and ${names.length - limit} more` : shown;
 }
+
+/** Describes a value of any type for an error message: a text in quotes, others by kind. */
+export function show(value: unknown): string {
+  if (typeof value === "string") return quote(value);
+  if (Array.isArray(value)) return "an array";
+  if (typeof value === "function") return "a function";
+  return typeof value === "object" && value !== null ? "an object" : String(value);
+}

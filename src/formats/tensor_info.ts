@@ -15,8 +15,58 @@ export interface TensorTypeInfo {
   readonly supported: boolean;
 }
 
+/** The name of a tensor type. */
+export type TensorType =
+  | "F32"
+  | "F16"
+  | "BF16"
+  | "Q4_0"
+  | "Q4_1"
+  | "Q5_0"
+  | "Q5_1"
+  | "Q8_0"
+  | "Q2_K"
+  | "Q3_K"
+  | "Q4_K"
+  | "Q5_K"
+  | "Q6_K"
+  | "IQ4_NL"
+  | "IQ4_XS"
+  | "IQ3_S"
+  | "TQ1_0"
+  | "TQ2_0"
+  | "IQ2_XXS"
+  | "IQ2_XS"
+  | "IQ2_S"
+  | "IQ3_XXS"
+  | "IQ1_S"
+  | "IQ1_M"
+  | "MXFP4"
+  | "FP8"
+  | "Q8_1"
+  | "Q8_K"
+  | "NVFP4"
+  | "Q1_0"
+  | "I8"
+  | "I16"
+  | "I32"
+  | "I64"
+  | "F64"
+  | "BOOL"
+  | "U8"
+  | "U16"
+  | "U32"
+  | "U64"
+  | "C64"
+  | "F8_E4M3"
+  | "F8_E5M2"
+  | "F8_E8M0"
+  | "F6_E2M3"
+  | "F6_E3M2"
+  | "F4";
+
 /** Every tensor type that the two formats can name, and those that packed matrices become. */
-export const TENSOR_TYPES = {
+export const TENSOR_TYPES: Readonly<Record<TensorType, TensorTypeInfo>> = {
   F32: { ggmlId: 0, blockElements: 1, blockBytes: 4, supported: true },
   F16: { ggmlId: 1, blockElements: 1, blockBytes: 2, supported: true },
   BF16: { ggmlId: 30, blockElements: 1, blockBytes: 2, supported: true },
@@ -66,10 +116,7 @@ export const TENSOR_TYPES = {
   F6_E2M3: { ggmlId: undefined, blockElements: 4, blockBytes: 3, supported: false },
   F6_E3M2: { ggmlId: undefined, blockElements: 4, blockBytes: 3, supported: false },
   F4: { ggmlId: undefined, blockElements: 2, blockBytes: 1, supported: false },
-} as const satisfies Record<string, TensorTypeInfo>;
-
-/** The name of a tensor type. */
-export type TensorType = keyof typeof TENSOR_TYPES;
+};
 
 /** Where one tensor lies and what it looks like. */
 export interface TensorInfo {

@@ -85,7 +85,7 @@ export const FIELD_ALIASES: Readonly<Record<string, string>> = {
 };
 
 /** A request's constraint is in place of the default one, whichever kind that is. */
-const NO_CONSTRAINT: Required<ConstraintOptions> = {
+const NO_CONSTRAINT: Readonly<Record<keyof ConstraintOptions, undefined>> = {
   constraintScope: undefined,
   jsonSchema: undefined,
   jsonObject: undefined,

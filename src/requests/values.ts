@@ -2,7 +2,7 @@
 import { ForgeError } from "../errors.ts";
 import { isJsonObject, type JsonObject, type JsonValue, kindOf } from "../formats/json.ts";
 import { quote } from "../formats/quote.ts";
-import { nearestName } from "./suggest.ts";
+import { nearestName } from "../formats/suggest.ts";
 
 /** What is wrong with a request; `bad_input`. */
 export class RequestError extends ForgeError {

@@ -1,6 +1,12 @@
 import { ForgeError } from "../errors.ts";
 import { MAX_COUNT } from "../engine/limits.ts";
-import { checkWholeNumber, type GenerateOptions } from "../engine/options.ts";
+import {
+  checkOptions as checkNames,
+  checkWholeNumber,
+  GENERATE_OPTIONS,
+  type GenerateOptions,
+  type OptionChecks,
+} from "../engine/options.ts";
 import { quote } from "../formats/quote.ts";
 
 /** Answers that may wait for their turn beside those that are computed. */
@@ -38,8 +44,21 @@ export interface ServeOptions {
   readonly onError?: ((error: unknown) => void) | undefined;
 }
 
+const SERVE_OPTIONS: OptionChecks<ServeOptions> = {
+  names: undefined,
+  apiKey: undefined,
+  corsOrigin: undefined,
+  anyHost: undefined,
+  defaults: undefined,
+  maxAnswers: undefined,
+  onError: undefined,
+};
+
 /** @throws {ForgeError} `usage`, naming the option */
-export function checkOptions({ names, apiKey, corsOrigin, maxAnswers }: ServeOptions): void {
+export function checkOptions(options: ServeOptions): void {
+  checkNames("createHandler", options, SERVE_OPTIONS);
+  checkNames("createHandler's defaults", options.defaults ?? {}, GENERATE_OPTIONS);
+  const { names, apiKey, corsOrigin, maxAnswers } = options;
   if (names?.length === 0 || names?.includes("")) {
     throw new ForgeError(
       "usage",

@@ -81,6 +81,11 @@ export class ChatTemplate {
     }
   }
 
+  /** True if a text occurs in the template between quotes, as the roles do that it knows. */
+  names(text: string): boolean {
+    return [`'${text}'`, `"${text}"`].some((quoted) => this.#source.includes(quoted));
+  }
+
   /**
    * Renders a conversation as transformers' `apply_chat_template` does. Some templates of multimodal
    * models read a message's content only as a list of parts. If such a template fails for text, or

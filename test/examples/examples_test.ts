@@ -1,6 +1,7 @@
 /** The examples run as they are, with the permissions that forge asks for, and say what they should. */
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { join } from "@std/path";
+import { TempFolder } from "../support/temp_folder.ts";
 
 const folder = import.meta.dirname ?? ".";
 
@@ -42,3 +43,47 @@ for (const [name, expected] of Object.entries(EXAMPLES)) {
     assertMatch(decoder.decode(stdout), expected);
   });
 }
+
+const ROOT = join(folder, "..", "..");
+const README = Deno.readTextFileSync(join(ROOT, "src", "README.md"));
+
+Deno.test("examples: the permissions of the README suffice", async () => {
+  const flags = /^deno run (--.*) program\.ts$/m.exec(README)?.[1] ?? "";
+  assertMatch(flags, /^--allow-read --allow-/);
+  const { code, stderr } = await new Deno.Command(Deno.execPath(), {
+    args: ["run", "--quiet", "--no-prompt", ...flags.split(" "), join(folder, "stream.ts")],
+    env: { NO_COLOR: "1" },
+    stdin: "null",
+  }).output();
+  assertEquals([code, new TextDecoder().decode(stderr)], [0, ""]);
+});
+
+Deno.test("examples: those of the README type-check in a project with default options", async () => {
+  using project = new TempFolder();
+  const link = JSON.parse(/```json\n(.*?)\n```/s.exec(README)?.[1] ?? "");
+  project.write("deno.json", { ...link, links: [ROOT] });
+  const programs = Array.from(README.matchAll(/```ts\n(.*?)```/gs), ([, code], i) => {
+    project.write(`example_${i}.ts`, code);
+    return `example_${i}.ts`;
+  });
+  assert(programs.length >= 2);
+  const { code, stderr } = await new Deno.Command(Deno.execPath(), {
+    args: ["check", "--quiet", ...programs],
+    cwd: project.path,
+    env: { NO_COLOR: "1" },
+  }).output();
+  assertEquals([code, new TextDecoder().decode(stderr)], [0, ""]);
+});
+
+Deno.test("examples: deno doc prints lines that can be read", async () => {
+  const { code, stdout } = await new Deno.Command(Deno.execPath(), {
+    args: ["doc", "src/mod.ts"],
+    cwd: ROOT,
+    env: { NO_COLOR: "1" },
+    stderr: "null",
+  }).output();
+  assertEquals(code, 0);
+  const lines = new TextDecoder().decode(stdout).split("\n");
+  const [longest = ""] = lines.toSorted((a, b) => b.length - a.length);
+  assert(longest.length < 600, `${longest.length}: ${longest.slice(0, 100)}`);
+});

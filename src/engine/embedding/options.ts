@@ -1,6 +1,6 @@
 import { ForgeError } from "../../errors.ts";
 import { quote, quoteList } from "../../formats/quote.ts";
-import { checkWholeNumber } from "../options.ts";
+import { BOOLEAN, checkOptions, checkWholeNumber, type OptionChecks, SIGNAL } from "../options.ts";
 import { type EmbeddingRecipe, type Pooling, POOLINGS } from "./pooling.ts";
 
 /** How texts become vectors. Every member has a default. */
@@ -26,6 +26,14 @@ export interface EmbedOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
+const EMBED_OPTIONS: OptionChecks<EmbedOptions> = {
+  pooling: undefined,
+  normalize: BOOLEAN,
+  dimensions: undefined,
+  truncate: BOOLEAN,
+  signal: SIGNAL,
+};
+
 /** What {@linkcode EmbedOptions} come to. */
 export interface ResolvedEmbedding {
   readonly pooling: Pooling;
@@ -45,6 +53,7 @@ export function resolveEmbedding(
   recipe: () => EmbeddingRecipe,
   hiddenSize: number,
 ): ResolvedEmbedding {
+  checkOptions("embed", options, EMBED_OPTIONS);
   const { pooling, normalize, dimensions = hiddenSize } = options;
   if (pooling !== undefined && !POOLINGS.includes(pooling)) {
     throw new ForgeError(
