@@ -356,7 +356,13 @@ export class Model implements AsyncDisposable {
     const { chatTemplate } = this.checkpoint;
     const isRaw = prompt instanceof Int32Array || (typeof prompt === "string" && options.raw);
     if (!isRaw && chatTemplate !== undefined) this.#template ??= new ChatTemplate(chatTemplate);
-    const encoded = encodePrompt(prompt, options, this.tokenizer, this.#template);
+    const encoded = encodePrompt(
+      prompt,
+      options,
+      this.tokenizer,
+      this.#template,
+      this.contextLength,
+    );
     checkTokens(encoded.tokens, this.#runner.vocabSize);
     return encoded;
   }

@@ -1,7 +1,7 @@
 import { ForgeError } from "../errors.ts";
 import { quote, show } from "../formats/quote.ts";
 import type { ChatMessage, ChatTemplate } from "../tokenizer/chat_template.ts";
-import type { Tokenizer } from "../tokenizer/tokenizer.ts";
+import { type EncodeOptions, type Tokenizer, TokenLimitError } from "../tokenizer/tokenizer.ts";
 
 /**
  * What to generate from: a text, a conversation, or token ids that are used as they are. A text is
@@ -32,21 +32,51 @@ export interface EncodedPrompt {
   readonly startsText: boolean;
 }
 
+/** How many tokens of a text that does not fit the context are counted for the message, at least. */
+const COUNTED_TOKENS = 16_384;
+
+/**
+ * Encodes a text, but none that is far too long: tokenizing blocks whatever else the process does.
+ *
+ * @param name what the text is, for the message
+ * @throws {ForgeError} `bad_input` when it has several times the tokens that the context holds
+ */
+export function encodeText(
+  text: string,
+  tokenizer: Tokenizer,
+  contextLength: number,
+  name: string,
+  options: EncodeOptions = {},
+): Int32Array {
+  const maxTokens = Math.max(2 * contextLength, COUNTED_TOKENS);
+  try {
+    return tokenizer.encode(text, { ...options, maxTokens });
+  } catch (error) {
+    if (!(error instanceof TokenLimitError)) throw error;
+    throw new ForgeError(
+      "bad_input",
+      `${name} has more than ${maxTokens} tokens; the context holds ${contextLength}`,
+      { cause: error },
+    );
+  }
+}
+
 /**
  * Turns a prompt into tokens.
  *
  * @param template the model's chat template; `undefined` when it has none
- * @throws {ForgeError} `bad_input` for a conversation without a template to render it, or no tokens
- * at all.
+ * @throws {ForgeError} `bad_input` for a conversation without a template to render it, no tokens at all,
+ * or several times the tokens that the context holds
  */
 export function encodePrompt(
   prompt: Prompt,
   options: PromptOptions,
   tokenizer: Tokenizer,
   template: ChatTemplate | undefined,
+  contextLength = Infinity,
 ): EncodedPrompt {
   checkPrompt(prompt, template);
-  const encoded = encode(prompt, options, tokenizer, template);
+  const encoded = encode(prompt, options, tokenizer, template, contextLength);
   if (encoded.tokens.length === 0) {
     const why = prompt instanceof Int32Array ? "" : ", and the model has no BOS token to start";
     throw new ForgeError("bad_input", `the prompt is empty${why}`);
@@ -105,7 +135,10 @@ function encode(
   options: PromptOptions,
   tokenizer: Tokenizer,
   template: ChatTemplate | undefined,
+  contextLength: number,
 ): EncodedPrompt {
+  const toTokens = (text: string, how?: EncodeOptions) =>
+    encodeText(text, tokenizer, contextLength, "the prompt", how);
   const { raw = false, system, templateVariables, answerStart = "" } = options;
   if (prompt instanceof Int32Array) {
     if (answerStart === "") return { tokens: prompt, startsText: false };
@@ -118,12 +151,19 @@ function encode(
         throw new ForgeError("bad_input", `a system message cannot be used: ${why}`);
       }
       const text = prompt + answerStart;
-      return { tokens: tokenizer.encode(text), startsText: text === "" };
+      return { tokens: toTokens(text), startsText: text === "" };
     }
     prompt = [{ role: "user", content: prompt }];
   }
   if (template === undefined) {
     throw new ForgeError("bad_input", "the model has no chat template; give the prompt as a text");
+  }
+  // Every message takes a token at least, and rendering each of them takes time.
+  if (prompt.length > contextLength) {
+    throw new ForgeError(
+      "bad_input",
+      `the conversation has ${prompt.length} messages; the context holds ${contextLength} tokens`,
+    );
   }
   const hasSystem = prompt.some((message) => message.role === "system");
   const messages = system === undefined || hasSystem
@@ -137,7 +177,7 @@ function encode(
   });
   // The template writes BOS itself where the model expects one.
   return {
-    tokens: tokenizer.encode(text + answerStart, { addSpecial: false }),
+    tokens: toTokens(text + answerStart, { addSpecial: false }),
     startsText: answerStart === "",
   };
 }

@@ -1,5 +1,5 @@
 /** `POST /tokenize` and `POST /detokenize`, with the keys that llama-server gives them. */
-import { checkTokens } from "../engine/prompt.ts";
+import { checkTokens, encodeText } from "../engine/prompt.ts";
 import type { JsonObject } from "../formats/json.ts";
 import { readMessages } from "../requests/messages.ts";
 import {
@@ -33,7 +33,8 @@ function encode({ model }: Service, body: JsonObject): Int32Array {
     throw new RequestError(problem, "content");
   }
   if (isGiven(messages)) return model.encodePrompt(readMessages(messages)).tokens;
-  return model.tokenizer.encode(readString(content, "content"), {
+  const text = readString(content, "content");
+  return encodeText(text, model.tokenizer, model.contextLength, "content", {
     addSpecial: isGiven(add_special) && readBoolean(add_special, "add_special"),
     parseSpecial: !isGiven(parse_special) || readBoolean(parse_special, "parse_special"),
   });

@@ -1,13 +1,16 @@
 import { ForgeError } from "../errors.ts";
 import type { WordEncoder } from "./models/word_encoder.ts";
 import type { Decoder } from "./steps/decoders.ts";
-import { IdBuffer } from "./models/word_encoder.ts";
+import { IdBuffer, TokenLimitError } from "./models/word_encoder.ts";
 import type { Normalizer } from "./steps/normalizers.ts";
 import type { Affixes } from "./steps/post_processor.ts";
 import type { PreTokenizer } from "./steps/pre_tokenizers.ts";
 import { type AddedToken, AddedTokenFinder } from "./special_tokens.ts";
 import type { DecodeOptions, EncodeOptions, LeadingStrip, Tokenizer } from "./tokenizer.ts";
 import type { Vocabulary } from "./vocabulary.ts";
+
+/** The longest word, in symbols, of which a truncated text may have a part. */
+const LONGEST_CUT = 1 << 18;
 
 /** The parts of a tokenizer. */
 export interface PipelineParts {
@@ -78,13 +81,23 @@ export class PipelineTokenizer implements Tokenizer {
   }
 
   encode(text: string, options: EncodeOptions = {}): Int32Array {
-    const body = new IdBuffer(16 + (text.length >> 1));
+    const { maxTokens = Infinity, truncate = false } = options;
+    const capacity = Math.min(16 + (text.length >> 1), maxTokens + 1);
+    const body = new IdBuffer(capacity, maxTokens, truncate ? LONGEST_CUT : 0);
     const finders = options.parseSpecial ?? true ? this.#allTokens : this.#textTokens;
-    finders.raw.split(
-      text.toWellFormed(),
-      (token) => body.push(token.id),
-      (part, start) => this.#encodePart(part, start === 0, finders.normalized, body),
-    );
+    try {
+      finders.raw.split(
+        text.toWellFormed(),
+        (token) => {
+          body.expect(1);
+          body.push(token.id);
+        },
+        (part, start) => this.#encodePart(part, start === 0, finders.normalized, body),
+      );
+    } catch (error) {
+      if (!truncate || !(error instanceof TokenLimitError)) throw error;
+      body.length = Math.min(body.length, maxTokens);
+    }
     if (options.addSpecial === false) return body.toArray();
     const { prefix, suffix } = this.#parts.affixes;
     const hasBos = this.addBos && body.length > 0 && body.data[0] === this.bosId;
@@ -153,10 +166,16 @@ export class PipelineTokenizer implements Tokenizer {
 
   #encodePart(part: string, atStart: boolean, finder: AddedTokenFinder, out: IdBuffer): void {
     const { normalize, preTokenize, words } = this.#parts;
-    const emit = (piece: string) => words.encode(piece, out);
+    const emit = (piece: string) => {
+      words.encode(piece, out);
+      out.expect(0);
+    };
     finder.split(
       normalize(part),
-      (token) => out.push(token.id),
+      (token) => {
+        out.expect(1);
+        out.push(token.id);
+      },
       (text, start) => preTokenize(text, atStart && start === 0, emit),
     );
   }

@@ -1,5 +1,6 @@
 export { tokenizerFromGguf } from "./from_gguf.ts";
 export { tokenizerFromJson } from "./from_json.ts";
+export { TokenLimitError } from "./models/word_encoder.ts";
 export { StreamDecoder, type StreamDecoderOptions } from "./stream_decoder.ts";
 
 /** Options of `Tokenizer.encode`. */
@@ -17,6 +18,18 @@ export interface EncodeOptions {
    * @default true
    */
   readonly parseSpecial?: boolean;
+  /**
+   * Stop as soon as the text is known to have more tokens than this, without the work for the rest.
+   *
+   * @default none
+   */
+  readonly maxTokens?: number | undefined;
+  /**
+   * Where the text has more than `maxTokens`, return the first of them instead of failing.
+   *
+   * @default false
+   */
+  readonly truncate?: boolean;
 }
 
 /** Options of `Tokenizer.decode`. */
@@ -57,7 +70,11 @@ export interface Tokenizer {
    */
   readonly leadingStrip?: LeadingStrip | undefined;
 
-  /** The ids of a text. A lone surrogate counts as U+FFFD; what no token stands for is left out. */
+  /**
+   * The ids of a text. A lone surrogate counts as U+FFFD; what no token stands for is left out.
+   *
+   * @throws {TokenLimitError} for a text of more than `maxTokens`
+   */
   encode(text: string, options?: EncodeOptions): Int32Array;
 
   /**

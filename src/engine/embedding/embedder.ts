@@ -2,7 +2,7 @@ import { ForgeError } from "../../errors.ts";
 import type { Checkpoint } from "../../formats/checkpoint.ts";
 import type { Tokenizer } from "../../tokenizer/tokenizer.ts";
 import { anySignal } from "../options.ts";
-import { checkFits, checkTokens } from "../prompt.ts";
+import { checkFits, checkTokens, encodeText } from "../prompt.ts";
 import type { Runner } from "../runner.ts";
 import type { Scheduler } from "../scheduler.ts";
 import { EmbeddingTask } from "./embedding_task.ts";
@@ -107,7 +107,11 @@ export class Embedder {
 
   #encode(input: EmbeddingInput, name: string, mayCut: boolean): Int32Array {
     const { vocabSize, contextLength } = this.#shape;
-    const whole = typeof input === "string" ? this.#tokenizer.encode(input) : input;
+    const whole = typeof input !== "string"
+      ? input
+      : mayCut
+      ? this.#tokenizer.encode(input, { maxTokens: contextLength + 1, truncate: true })
+      : encodeText(input, this.#tokenizer, contextLength, name);
     const tokens = mayCut ? this.#cut(whole, typeof input === "string") : whole;
     if (tokens.length === 0) throw new ForgeError("bad_input", `${name} has no tokens`);
     checkFits(tokens.length, contextLength, name);

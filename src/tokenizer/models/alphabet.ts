@@ -9,6 +9,8 @@ import type { Vocabulary } from "../vocabulary.ts";
 export interface Alphabet {
   /** Appends the symbols of a word of well-formed text. */
   split(word: string, symbols: IdBuffer): void;
+  /** The fewest tokens that symbols can become, however they merge. */
+  fewestTokens(symbols: IdBuffer): number;
   /** Appends the token ids of the first `count` symbols. */
   emit(symbols: Int32Array, count: number, out: IdBuffer): void;
 }
@@ -19,6 +21,54 @@ const UNKNOWN = -2;
 /** The character that a symbol below 0 stands for. */
 export function unknownCharacter(symbol: number): string {
   return String.fromCodePoint(UNKNOWN - symbol);
+}
+
+/**
+ * Bounds how few tokens symbols can become: each counts as one part of the longest token that contains
+ * it, so that no token counts for more than 1.
+ */
+class FewestTokens {
+  readonly #vocabulary: Vocabulary;
+  readonly #unknownParts: (longest: number | undefined) => number;
+  /** The part of a token that each symbol counts for, by id. */
+  #parts: Float64Array | undefined;
+  /** Characters without a token of their own, and the length of the longest token that has them. */
+  readonly #unknown = new Map<number, number>();
+
+  /** @param unknownParts what an unknown character counts for, by the longest token that has it */
+  constructor(vocabulary: Vocabulary, unknownParts: (longest: number | undefined) => number) {
+    this.#vocabulary = vocabulary;
+    this.#unknownParts = unknownParts;
+  }
+
+  of({ data, length }: IdBuffer): number {
+    const parts = this.#parts ??= this.#measure();
+    let sum = 0;
+    for (let i = 0; i < length; i++) {
+      const symbol = data[i] ?? 0;
+      sum += symbol >= 0
+        ? parts[symbol] ?? 0
+        : this.#unknownParts(this.#unknown.get(UNKNOWN - symbol));
+    }
+    // Rounding errors of the sum are far below this.
+    return Math.ceil(sum * (1 - 1e-6));
+  }
+
+  #measure(): Float64Array {
+    const { size } = this.#vocabulary;
+    const longest = new Int32Array(size).fill(1);
+    for (let id = 0; id < size; id++) {
+      const characters = Array.from(this.#vocabulary.text(id) ?? "");
+      for (const character of characters) {
+        const symbol = this.#vocabulary.idOf(character);
+        const { length } = characters;
+        if (symbol >= 0) longest[symbol] = Math.max(longest[symbol]!, length);
+        const code = character.codePointAt(0)!;
+        this.#unknown.set(code, Math.max(this.#unknown.get(code) ?? 1, length));
+      }
+    }
+    return Float64Array.from(longest, (length) => 1 / length);
+  }
 }
 
 /** The token for characters and bytes that the vocabulary lacks. */
@@ -35,6 +85,7 @@ export class ByteAlphabet implements Alphabet {
   /** True if some byte has no token and is left out. */
   readonly #hasGaps: boolean;
   readonly #unknown: UnknownOptions;
+  readonly #fewest: FewestTokens;
 
   /** @param isPiece which tokens text may become */
   constructor(
@@ -42,6 +93,7 @@ export class ByteAlphabet implements Alphabet {
     isPiece: (id: number) => boolean,
     unknown: UnknownOptions,
   ) {
+    this.#fewest = new FewestTokens(vocabulary, () => 0);
     for (let byte = 0; byte < 256; byte++) {
       const id = vocabulary.idOf(byteToChar(byte));
       this.#ids[byte] = id >= 0 && isPiece(id) ? id : UNKNOWN - byte;
@@ -86,6 +138,10 @@ export class ByteAlphabet implements Alphabet {
     }
   }
 
+  fewestTokens(symbols: IdBuffer): number {
+    return this.#fewest.of(symbols);
+  }
+
   emit(symbols: Int32Array, count: number, out: IdBuffer): void {
     emitWithUnknown(symbols, count, out, (_symbol, follows) => {
       pushUnknown(this.#unknown, follows, out);
@@ -99,6 +155,7 @@ export class CharacterAlphabet implements Alphabet {
   readonly #isPiece: (id: number) => boolean;
   readonly #byteIds: Int32Array | undefined;
   readonly #unknown: UnknownOptions;
+  readonly #fewest: FewestTokens;
 
   /**
    * @param isPiece which tokens text may become
@@ -110,6 +167,12 @@ export class CharacterAlphabet implements Alphabet {
     byteIds: Int32Array | undefined,
     unknown: UnknownOptions,
   ) {
+    // Without bytes to fall back to, unknown characters may share one token.
+    const alone = byteIds?.every((id) => id >= 0) ? 1 : 0;
+    this.#fewest = new FewestTokens(
+      vocabulary,
+      (longest) => longest === undefined ? alone : alone / longest,
+    );
     this.#vocabulary = vocabulary;
     this.#isPiece = isPiece;
     this.#byteIds = byteIds;
@@ -127,6 +190,10 @@ export class CharacterAlphabet implements Alphabet {
         if (isKept) symbols.push(UNKNOWN - code);
       }
     }
+  }
+
+  fewestTokens(symbols: IdBuffer): number {
+    return this.#fewest.of(symbols);
   }
 
   emit(symbols: Int32Array, count: number, out: IdBuffer): void {

@@ -131,6 +131,10 @@ export class BpeEncoder implements WordEncoder {
     const symbols = this.#symbols;
     symbols.length = 0;
     this.#alphabet.split(word, symbols);
+    // A long word is not merged in vain: that takes time for each of its symbols.
+    if (symbols.length > Math.max(SCAN_LIMIT, out.longestCut) && out.limit < Infinity) {
+      out.expect(this.#alphabet.fewestTokens(symbols));
+    }
     const count = symbols.length > SCAN_LIMIT
       ? this.#mergeWithQueue(symbols)
       : this.#mergeByScan(symbols);

@@ -1,12 +1,41 @@
+import { ForgeError } from "../../errors.ts";
+
+/** The error of a text that has more tokens than were asked for. */
+export class TokenLimitError extends ForgeError {
+  /** The most tokens that were asked for. */
+  readonly limit: number;
+
+  constructor(limit: number) {
+    super("bad_input", `the text has more than ${limit} tokens`);
+    this.limit = limit;
+  }
+}
+
 /** A growing list of token ids: what an array of numbers would be, without boxing or re-hashing. */
 export class IdBuffer {
   /** The ids; only the first `length` count. Replaced when the buffer grows. */
   data: Int32Array;
   /** How many ids there are. May be lowered to drop the last ones. */
   length = 0;
+  /** How many ids are wanted at most. Checked by {@linkcode expect} alone. */
+  readonly limit: number;
 
-  constructor(capacity = 64) {
+  /** The longest word, in symbols, whose first ids are wanted even if all of them exceed the limit. */
+  readonly longestCut: number;
+
+  constructor(capacity = 64, limit = Infinity, longestCut = 0) {
     this.data = new Int32Array(Math.max(1, capacity));
+    this.limit = limit;
+    this.longestCut = longestCut;
+  }
+
+  /**
+   * Checks that there is room for more ids.
+   *
+   * @throws {TokenLimitError} when they would exceed the limit
+   */
+  expect(count: number): void {
+    if (this.length + count > this.limit) throw new TokenLimitError(this.limit);
   }
 
   /** Appends one id. */

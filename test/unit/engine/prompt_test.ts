@@ -1,4 +1,4 @@
-import { assertEquals, assertThrows } from "@std/assert";
+import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import { openTokenizer } from "../../../src/engine/open_tokenizer.ts";
 import { encodePrompt, type Prompt, type PromptOptions } from "../../../src/engine/prompt.ts";
 import { ForgeError } from "../../../src/errors.ts";
@@ -105,4 +105,13 @@ Deno.test("a prompt without a token is refused", () => {
   assertRefused(new Int32Array(), {}, "the prompt is empty");
   const empty = () => encodePrompt("", { raw: true }, withoutBos, undefined);
   assertThrows(empty, ForgeError, "the prompt is empty, and the model has no BOS token to start");
+});
+
+Deno.test("a conversation of more messages than the context has tokens is not rendered", () => {
+  const messages = Array.from({ length: 65 }, () => ({ role: "user", content: "x" }));
+  const rendering = new ChatTemplate("{{ raise_exception('rendered') }}");
+  const encode = (context: number) => encodePrompt(messages, {}, tokenizer, rendering, context);
+  const error = assertThrows(() => encode(64), ForgeError);
+  assertEquals(error.message, "the conversation has 65 messages; the context holds 64 tokens");
+  assertStringIncludes(assertThrows(() => encode(65), ForgeError).message, "rendered");
 });
