@@ -40,6 +40,9 @@ const RAW_END = new RegExp(
 );
 const FLOAT = /(?<!\.)(?:\d+_)*\d+(?:(?:\.(?:\d+_)*\d+)?e[+-]?(?:\d+_)*\d+|\.(?:\d+_)*\d+)/iy;
 const INTEGER = /0b(?:_?[01])+|0o(?:_?[0-7])+|0x(?:_?[\da-f])+|[1-9](?:_?\d)*|0(?:_?0)*/iy;
+const NAME_START = /[A-Za-z_\x80-\uffff]/;
+const ASCII_NAME = /[A-Za-z_]\w*(?![\w\x80-\uffff])/y;
+/** Any name. Used only where there are other letters, since the pattern takes time to compile. */
 const NAME = /[_\p{ID_Start}]\p{ID_Continue}*/uy;
 const OPERATOR = /\/\/|\*\*|[=!<>]=|[-+/*%~[\](){}<>=.:|,;]/y;
 const CLOSING: ReadonlyMap<string, string> = new Map([["(", ")"], ["[", "]"], ["{", "}"]]);
@@ -186,7 +189,9 @@ class Lexer {
       this.#at += number[0].length;
       return;
     }
-    const name = this.#match(NAME, at);
+    const name = NAME_START.test(this.#source[at]!)
+      ? this.#match(ASCII_NAME, at) ?? this.#match(NAME, at)
+      : undefined;
     if (name !== undefined) {
       this.#add("name", name[0].normalize("NFKC"), at);
       this.#at += name[0].length;

@@ -511,6 +511,8 @@ a {%+ if true %} b {%+ endif +%} c
 {{ range.x }}|{{ self.x }}|{{ self }}|{{ namespace(a=[1]).a[0] }}|{{ [1, [2, [3]]][1][1][0] }}|{{ {'a': [{'b': 5}]}.a[0].b }}|{{ users[0].tags[0] }}|{{ users[-1]['extra']['k'] }}
 {{ caller }}|{{ varargs }}|{{ kwargs }}|{{ loop }}|{{ _x }}|{{ true }}{{ True }}{{ none }}{{ None }}{{ false }}{{ False }}|{{ TRUE }}|{{ nil }}
 {{ é }}|{% set é = 1 %}{{ é }}|{% set 变量 = 2 %}{{ 变量 }}|{% set _a1 = 3 %}{{ _a1 }}
+{% set abé = 1 %}{{ abé }}{{ ab }}|{% set éa_1 = 2 %}{{ éa_1 }}
+{{ budget | default({0: 0, 512: 128}) | dictsort }}|{{ {0: 0, 512: 128}[512] }}|{{ 'x{}y'.format(n) }}|{{ ['a'] | map('upper') | list | tojson }}|{{ 'type: ' ~ (['string', 'null'] if true else 'x') | upper }}
 {{ messages[0]['content'] }}|{{ messages|length }}|{{ messages[0] }}|{{ messages[1:] }}|{{ messages[::-1][0].role }}|{% for m in messages %}{{ m['role'] + ': ' + m['content'] }}{% endfor %}
 {{ tools }}|{{ documents }}|{{ tools is none }}|{{ add_generation_prompt }}
 {{ 'a' if messages and messages[0].role == 'user' else 'b' }}|{{ messages[0].tool_calls is defined }}|{{ messages[0].get('name', 'x') }}|{{ messages[0].content.split('h')[-1] }}|{{ messages[0].content[0] | upper }}
