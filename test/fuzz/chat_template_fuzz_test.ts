@@ -1,5 +1,6 @@
 import { assert } from "@std/assert";
 import { ChatTemplate } from "../../src/tokenizer/chat_template.ts";
+import jinja from "../unit/tokenizer/jinja_constructs.json" with { type: "json" };
 import { fuzz } from "./harness.ts";
 import { mutateText } from "./mutate.ts";
 
@@ -47,6 +48,13 @@ const OPTIONS = { addGenerationPrompt: true, bosToken: "<s>", eosToken: "</s>" }
 fuzz("a chat template", 2000, (random) => {
   const template = new ChatTemplate(mutateText(TEMPLATE, random));
   assert(typeof template.render(MESSAGES, OPTIONS) === "string");
+});
+
+fuzz("small templates", 4000, (random) => {
+  const pick = () => String(jinja.constructs[random.int(0, jinja.constructs.length - 1)]![0]);
+  const template = new ChatTemplate(mutateText(pick() + pick(), random));
+  const text = template.render(MESSAGES, { ...OPTIONS, extra: jinja.variables });
+  assert(typeof text === "string");
 });
 
 Deno.test("the chat template that is damaged is sound", () => {

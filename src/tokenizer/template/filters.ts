@@ -39,6 +39,7 @@ import {
   lengthOf,
   listOf,
   Markup,
+  MAX_INTEGER_DIGITS,
   plain,
   Range,
   TemplateError,
@@ -276,6 +277,8 @@ const int: Filter = (value, args, { budget }) => {
   }
   if (!isText(value)) return fallback;
   const text = stripText(plain(value), undefined, budget);
+  // Reading digits takes time with the square of their number.
+  budget.pay(Math.min(text.length, MAX_INTEGER_DIGITS) ** 2 * PRICES.scan / 16);
   const parsed = parseInteger(text, integerOf(base, "the base of int", 10));
   if (parsed !== undefined) return parsed;
   const number = parseNumber(text);
@@ -293,7 +296,7 @@ const float: Filter = (value, args, { budget }) => {
 /** Reads an int as Python's `int(text, base)`. */
 function parseInteger(text: string, base: number): bigint | undefined {
   const match = /^([-+]?)(0[bBoOxX])?(_?[\da-zA-Z]+(?:_[\da-zA-Z]+)*)$/.exec(text);
-  if (match === null || text.length > 4300) return undefined;
+  if (match === null || text.length > MAX_INTEGER_DIGITS) return undefined;
   const [, sign, prefix, grouped = ""] = match;
   let digits = grouped.replaceAll("_", "").toLowerCase();
   let radix = base;

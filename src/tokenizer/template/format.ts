@@ -146,7 +146,10 @@ function percentText(
         throw new TemplateError(`%${type} needs a number, not ${typeName(item)}`);
       }
       const integer = typeof item === "number" ? truncateFloat(item) : BigInt(item);
-      const digits = integerDigits(integer, isDecimal ? "d" : type).padStart(precision ?? 0, "0");
+      const digits = integerDigits(integer, isDecimal ? "d" : type, budget).padStart(
+        precision ?? 0,
+        "0",
+      );
       const prefix = spec.alternate && !isDecimal ? `0${type}` : "";
       return signOf(integer < 0n, spec.sign) + prefix + digits;
     }
@@ -305,7 +308,7 @@ function formatValue(value: Value, specification: string, budget: TemplateBudget
     if (digits !== undefined) text = truncate(text, digits, budget);
   } else if (isNumber(value)) {
     if (typeof value === "boolean" && type === undefined && digits === undefined) {
-      text = integerFormat(value ? 1n : 0n, "d", spec);
+      text = integerFormat(value ? 1n : 0n, "d", spec, budget);
     } else if (isInteger(value) && "bcdoxXn".includes(type ?? "d")) {
       const isGroupable = group === undefined || (type ?? "d") === "d" ||
         (group === "_" && "boxX".includes(type!));
@@ -315,7 +318,7 @@ function formatValue(value: Value, specification: string, budget: TemplateBudget
       }
       text = type === "c"
         ? String.fromCodePoint(toIndex(value))
-        : integerFormat(BigInt(value), type ?? "d", spec);
+        : integerFormat(BigInt(value), type ?? "d", spec, budget);
     } else if (type === undefined || "eEfFgGn%".includes(type)) {
       if (type === "n" && group !== undefined) throw unknown();
       const number = floatOf(value, "format()");
@@ -360,9 +363,14 @@ interface NumberFormat {
   readonly group?: string | undefined;
 }
 
-function integerFormat(value: bigint, type: string, spec: NumberFormat): string {
+function integerFormat(
+  value: bigint,
+  type: string,
+  spec: NumberFormat,
+  budget: TemplateBudget,
+): string {
   const digits = groupDigits(
-    integerDigits(value, type === "n" ? "d" : type),
+    integerDigits(value, type === "n" ? "d" : type, budget),
     spec.group,
     type === "d" || type === "n" ? 3 : 4,
   );
@@ -370,7 +378,7 @@ function integerFormat(value: bigint, type: string, spec: NumberFormat): string 
   return signOf(value < 0n, spec.sign) + prefix + digits;
 }
 
-function integerDigits(value: bigint, type: string): string {
+function integerDigits(value: bigint, type: string, budget: TemplateBudget): string {
   const magnitude = value < 0n ? -value : value;
   switch (type) {
     case "b":
@@ -382,7 +390,7 @@ function integerDigits(value: bigint, type: string): string {
     case "X":
       return magnitude.toString(16).toUpperCase();
     default:
-      return integerText(magnitude);
+      return integerText(magnitude, budget);
   }
 }
 

@@ -589,7 +589,7 @@ export class Interpreter implements FilterContext {
   #item(object: Value, index: Value): Value | undefined {
     if (object instanceof Undefined) throw object.error();
     if (object instanceof Dict) {
-      const value = isHashable(index) ? object.get(index) : undefined;
+      const value = hashableItem(object, index);
       if (value !== undefined) return value;
     } else if (isInteger(index)) {
       const at = toIndex(index);
@@ -759,9 +759,14 @@ function bigintText(_key: string, value: unknown): unknown {
   return typeof value === "bigint" ? Number(value) : value;
 }
 
-function isHashable(value: Value): boolean {
-  if (value instanceof Tuple) return value.items.every(isHashable);
-  return !Array.isArray(value) && !(value instanceof Dict);
+/** The item of a dict; there is none for a key such as a list. */
+function hashableItem(dict: Dict, key: Value): Value | undefined {
+  try {
+    return dict.get(key);
+  } catch (error) {
+    if (error instanceof TemplateError) return undefined;
+    throw error;
+  }
 }
 
 /** The positions between which a slice lies, as Python clamps them. */

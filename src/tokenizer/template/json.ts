@@ -51,7 +51,7 @@ class JsonWriter {
     if (isText(value)) return this.#quote(plain(value));
     if (value === null) return "null";
     if (typeof value === "boolean") return value ? "true" : "false";
-    if (typeof value === "bigint") return integerText(value);
+    if (typeof value === "bigint") return integerText(value, this.#budget);
     if (typeof value === "number") return numberText(value);
     const inner = this.#step === undefined ? "" : margin + this.#step;
     const outer = this.#step === undefined ? "" : margin;
@@ -84,7 +84,7 @@ class JsonWriter {
     if (this.#style.sortsKeys) entries.sort(([a], [b]) => compare(a, b, this.#budget));
     return entries.map(([key, value]) => {
       this.#budget.payText(this.#colon.length);
-      return this.#quote(keyText(key)) + this.#colon + this.write(value, margin);
+      return this.#quote(keyText(key, this.#budget)) + this.#colon + this.write(value, margin);
     });
   }
 
@@ -107,11 +107,11 @@ function numberText(value: number): string {
   return floatText(value);
 }
 
-function keyText(key: Value): string {
+function keyText(key: Value, budget: TemplateBudget): string {
   if (isText(key)) return plain(key);
   if (key === null) return "null";
   if (typeof key === "boolean") return key ? "true" : "false";
-  if (typeof key === "bigint") return integerText(key);
+  if (typeof key === "bigint") return integerText(key, budget);
   if (typeof key === "number") return numberText(key);
   throw new TemplateError(`JSON has no keys of type ${typeName(key)}`);
 }

@@ -456,6 +456,8 @@ function* paid(items: Iterable<Value>, budget: TemplateBudget): Generator<Value>
   }
 }
 
+/** Size of a tuple as a key. A tuple can have itself nested in it many times over. */
+const MAX_KEY_CHARACTERS = 10_000;
 const UNDEFINED_HASH = Symbol("undefined");
 
 /** A key of a JavaScript map that is the same for values that are equal in Python. */
@@ -482,7 +484,9 @@ export function hashKey(value: Value): unknown {
       const text = String(part);
       return `${typeof part}:${text.length}:${text}`;
     });
-    return `\0t${parts.join()}`;
+    const text = `\0t${parts.join()}`;
+    if (text.length > MAX_KEY_CHARACTERS) throw new TemplateError("a tuple is too large for a key");
+    return text;
   }
   if (Array.isArray(value) || value instanceof Dict || value instanceof DictView) {
     throw new TemplateError(`a ${typeName(value)} cannot be a key or a member of a set`);
@@ -587,6 +591,10 @@ export function contains(whole: Value, part: Value, budget: TemplateBudget): boo
   }
   if (whole instanceof Dict) return whole.has(part);
   if (whole instanceof DictView && whole.part === "keys") return whole.dict.has(part);
+  if (whole instanceof Range && isInteger(part)) {
+    const index = (Number(part) - whole.start) / whole.step;
+    return Number.isInteger(index) && index >= 0 && index < whole.length;
+  }
   for (const item of iterate(whole, budget)) if (same(item, part, budget)) return true;
   return false;
 }
@@ -619,18 +627,21 @@ export function repr(value: Value, budget: TemplateBudget): string {
     case "boolean":
       return value ? "True" : "False";
     case "bigint":
-      return integerText(value);
+      return integerText(value, budget);
     case "number":
       return floatText(value);
   }
   if (value === null) return "None";
-  return budget.nested(() => {
+  if (value instanceof ContentParts) {
+    throw new TemplateError("the parts of a message's content cannot be printed");
+  }
+  const text = budget.nested(() => {
     if (!Array.isArray(value)) return value.repr(budget);
-    if (value instanceof ContentParts) {
-      throw new TemplateError("the parts of a message's content cannot be printed");
-    }
     return `[${value.map((item) => repr(item, budget)).join(", ")}]`;
   });
+  // The text is copied into every value that this one is nested in.
+  budget.pay(text.length * PRICES.scan);
+  return text;
 }
 
 /**
@@ -649,12 +660,15 @@ export const MAX_INTEGER_DIGITS = 4300;
 const LARGEST_PRINTED = 10n ** BigInt(MAX_INTEGER_DIGITS) - 1n;
 
 /** Writes an int in decimal digits. */
-export function integerText(value: bigint): string {
+export function integerText(value: bigint, budget: TemplateBudget): string {
+  if (BigInt.asIntN(64, value) === value) return value.toString();
   // Converting takes time with the square of the digits; Python has the same limit.
   if (value > LARGEST_PRINTED || value < -LARGEST_PRINTED) {
     throw new TemplateError(`an int of more than ${MAX_INTEGER_DIGITS} digits cannot be printed`);
   }
-  return value.toString();
+  const text = value.toString();
+  budget.payText(2 * text.length);
+  return text;
 }
 
 /** Writes a float with as few digits as tell it from its neighbours, as Python does. */

@@ -100,6 +100,10 @@ const TOO_MUCH_WORK: Record<string, string> = {
   "many long words": doubled("aaaa", LONG, "{{ (ns.x ~ ' ' ~ ns.x)|wordwrap(1) }}"),
   "many links": doubled("a.com ", LONG, "{{ ns.x|urlize(target=ns.x) }}"),
   "a value that is large when laid out": laughing("{{ ns.x|pprint }}"),
+  "many large ints": "{{ [9**4000] * 10**6 }}",
+  "many large ints as JSON": "{{ ([9**4000] * 10**5)|tojson }}",
+  "many large ints read":
+    "{% set x = '9' * 4000 %}{% for i in range(9999) %}{{ x|int is odd }}{% endfor %}",
   "a long date": doubled("%c%c", 24, "{{ strftime_now(ns.x) }}"),
 };
 
@@ -157,6 +161,14 @@ Deno.test("long runs of spaces, braces, alternatives and digits are read in litt
   for (const source of [`{{ ${long("9")} }}`, `{{ ${long("9_")} }}`, `{{ '${long("\\x")}`]) {
     assertThrows(() => new ChatTemplate(source), ForgeError, "cannot be parsed");
   }
+});
+
+Deno.test("a tuple nested in itself many times over is no key", () => {
+  const nested = "{% set ns = namespace(x=(1,)) %}{% for i in range(60) %}" +
+    "{% set ns.x = (ns.x, ns.x) %}{% endfor %}";
+  const render = (source: string) => new ChatTemplate(nested + source).render([], OPTIONS);
+  assertThrows(() => render("{{ {ns.x: 1} }}"), ForgeError, "too large for a key");
+  assertEquals(render("{{ {}[ns.x] is defined }}"), "False");
 });
 
 Deno.test("ranges and ints that no template needs are refused", () => {
