@@ -1,9 +1,11 @@
 /**
  * Runs the checks of the project and ends with a line that counts them, with the exit code 1 if one
  * failed. `deno task ok` runs all of them; `deno task test` (`--tests`) only builds and tests, and
- * `deno task sanitize` (`--sanitize`) does so with native code that checks itself. Both hand further
+ * `deno task sanitize` (`--sanitize`) does so with native code that checks itself, and `deno task fuzz`
+ * (`--fuzz`) damages input for as long as it is told. The first two hand further
  * arguments to one `deno test`; without any, all folders of tests run, several at a time.
  */
+import { parseArgs } from "node:util";
 import { join, resolve } from "@std/path";
 import { buildLibraries } from "../build.ts";
 import { inParallel } from "./emulator/build.ts";
@@ -101,8 +103,8 @@ function hasTests(path: string): boolean {
   );
 }
 
-/** Runs tests of native code (by default those of the operations) on sanitized libraries. */
-async function runSanitizedTests(args: readonly string[]): Promise<Counts> {
+/** The variables with which programs load native code that checks itself; builds it first. */
+async function sanitizedEnvironment(): Promise<Record<string, string>> {
   const { folder } = await buildLibraries({
     sanitizers: ["address", "undefined"],
     log: (line) => console.log(line),
@@ -114,14 +116,52 @@ async function runSanitizedTests(args: readonly string[]): Promise<Counts> {
       .output();
     return new TextDecoder().decode(stdout).trim();
   }));
-  const env = {
+  return {
     FORGE_LIBRARY_PATH: folder,
     LD_PRELOAD: preloaded.join(":"),
     // What Deno itself does not free is not ours to report, and to be refused memory is no crash.
     ASAN_OPTIONS: "detect_leaks=0:allocator_may_return_null=1",
   };
+}
+
+/** Runs tests of native code (by default those of the operations) on sanitized libraries. */
+async function runSanitizedTests(args: readonly string[]): Promise<Counts> {
+  const env = await sanitizedEnvironment();
   console.log("\n== tests");
   return runTests(args.length > 0 ? args : ["test/ops"], { env });
+}
+
+/**
+ * Runs the tests of test/fuzz, or those named, again and again with other seeds, until the time is over
+ * or one fails: `--minutes N [--sanitize] [FILE...]`.
+ */
+async function runFuzz(args: readonly string[]): Promise<Counts> {
+  const { minutes, sanitize, _: files } = parseFuzzArgs(args);
+  const env = sanitize ? await sanitizedEnvironment() : {};
+  const end = performance.now() + minutes * 60_000;
+  let counts: Counts = { passed: 0, failed: 0, skipped: 0 };
+  // Seeds of a day do not meet those of another: a round takes fewer than 100,000.
+  for (let seed = Date.now(); performance.now() < end && counts.failed === 0; seed += 100_000) {
+    console.log(`\n== round with FORGE_FUZZ_SEED=${seed}`);
+    const round = await runTests(files.length > 0 ? files : ["test/fuzz"], {
+      env: { ...env, FORGE_FUZZ_SEED: String(seed) },
+    });
+    counts = addCounts(counts, round);
+  }
+  return counts;
+}
+
+function parseFuzzArgs(args: readonly string[]) {
+  const { values, positionals } = parseArgs({
+    args: [...args],
+    options: { minutes: { type: "string" }, sanitize: { type: "boolean" } },
+    allowPositionals: true,
+  });
+  const minutes = Number(values.minutes);
+  if (!(minutes > 0)) {
+    throw new Error("give --minutes, a number above 0: deno task fuzz --minutes 10");
+  }
+  return { minutes, sanitize: values.sanitize ?? false, _: positionals };
 }
 
 async function runAll(): Promise<Counts> {
@@ -141,6 +181,8 @@ function buildStrictly(): Promise<Counts> {
 async function main([mode, ...args]: readonly string[]): Promise<void> {
   const counts = mode === "--sanitize"
     ? await runSanitizedTests(args)
+    : mode === "--fuzz"
+    ? await runFuzz(args)
     : mode === "--tests"
     ? addCounts(
       await buildStrictly(),

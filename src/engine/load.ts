@@ -1,4 +1,7 @@
+import { ForgeError } from "../errors.ts";
 import { openCheckpoint } from "../formats/checkpoint.ts";
+import { fileIdentity } from "../formats/file.ts";
+import { quote } from "../formats/quote.ts";
 import { LOAD_OPTIONS, type LoadOptions } from "./load_options.ts";
 import { Model } from "./model.ts";
 import { openBackend } from "./open_backend.ts";
@@ -19,9 +22,18 @@ import { checkOptions } from "./options.ts";
 export async function load(path: string, options: LoadOptions = {}): Promise<Model> {
   checkOptions("load", options, LOAD_OPTIONS);
   const checkpoint = openCheckpoint(path);
+  const identities = checkpoint.files.map(fileIdentity);
   const backend = openBackend(options.device ?? "auto", options.threads, options.attention);
   try {
-    return await Model.open(checkpoint, backend, options);
+    const model = await Model.open(checkpoint, backend, options);
+    // Headers and weights are read at different times: those of two files must not be mixed.
+    const changed = checkpoint.files.find((file, i) => fileIdentity(file) !== identities[i]);
+    if (changed === undefined) return model;
+    await model[Symbol.asyncDispose]();
+    throw new ForgeError(
+      "bad_model",
+      `${quote(changed)} was replaced or written to while it was being loaded; load it again`,
+    );
   } catch (error) {
     backend.close();
     throw error;

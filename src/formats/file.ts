@@ -195,6 +195,12 @@ export function isFile(path: string): boolean {
   }
 }
 
+/** Tells a file from every other one, and from itself before it was written to. */
+export function fileIdentity(path: string): string {
+  const { dev, ino, size, mtime } = statPath(path);
+  return [dev, ino, size, mtime?.getTime()].join(":");
+}
+
 /** Returns true if there is anything at `path`: a file, a folder, a pipe, a broken link. */
 export function exists(path: string): boolean {
   try {

@@ -3,7 +3,7 @@
  * line; anything else fails: another error, an allocation out of proportion, a run without end.
  *
  * `FORGE_FUZZ_SEED` repeats or varies the runs, `FORGE_FUZZ_RUNS` sets how many there are. A failure
- * prints the seed that makes it the first run.
+ * prints the seed that makes it the first run. `deno task fuzz` goes on for as long as it is told.
  */
 import { ForgeError } from "../../src/errors.ts";
 import { Random } from "../support/random.ts";
@@ -13,14 +13,18 @@ const MAX_RUN_MS = 10_000;
 const MAX_MESSAGE_CHARACTERS = 4000;
 
 /** Registers a test that calls `attempt` with a random generator of its own for each run. */
-export function fuzz(name: string, defaultRuns: number, attempt: (random: Random) => void): void {
-  Deno.test(`fuzz: ${name}`, () => {
+export function fuzz(
+  name: string,
+  defaultRuns: number,
+  attempt: (random: Random) => void | Promise<void>,
+): void {
+  Deno.test(`fuzz: ${name}`, async () => {
     const seed = environmentNumber("FORGE_FUZZ_SEED", 1);
     const runs = environmentNumber("FORGE_FUZZ_RUNS", defaultRuns);
     let accepted = 0;
     for (let run = 0; run < runs; run++) {
       try {
-        if (runOnce(attempt, new Random(name, seed + run))) accepted++;
+        if (await runOnce(attempt, new Random(name, seed + run))) accepted++;
       } catch (error) {
         const repeat = `FORGE_FUZZ_SEED=${seed + run} FORGE_FUZZ_RUNS=1`;
         throw new Error(`${name}: run ${run} failed; repeat it with ${repeat}`, { cause: error });
@@ -31,13 +35,16 @@ export function fuzz(name: string, defaultRuns: number, attempt: (random: Random
   });
 }
 
-/** Whether the attempt was accepted; throws where it did what it may not. */
-function runOnce(attempt: (random: Random) => void, random: Random): boolean {
+/** Returns true if the attempt was accepted; throws where it did what it may not. */
+async function runOnce(
+  attempt: (random: Random) => void | Promise<void>,
+  random: Random,
+): Promise<boolean> {
   const before = Deno.memoryUsage();
   const start = performance.now();
   let accepted = true;
   try {
-    attempt(random);
+    await attempt(random);
   } catch (error) {
     if (!(error instanceof ForgeError)) throw error;
     checkMessage(error);

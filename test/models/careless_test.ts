@@ -1,4 +1,8 @@
 /** Models that are left open, or whose file is written to while it is in use. */
+import { assertRejects } from "@std/assert";
+import { ForgeError, load } from "../../src/mod.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+import { writeRandomLlama } from "../support/tiny_llama.ts";
 import { assertEndsCleanly, CARELESS, type CarelessProgram } from "../support/careless_program.ts";
 
 for (const device of ["cpu", "reference"]) {
@@ -7,3 +11,12 @@ for (const device of ["cpu", "reference"]) {
       assertEndsCleanly(name, device));
   }
 }
+
+Deno.test("a model whose file is replaced while it is being loaded is refused", async () => {
+  using folder = new TempFolder();
+  const { folder: path } = writeRandomLlama(folder.at("model"), {}, 1);
+  const other = writeRandomLlama(folder.at("other"), {}, 2);
+  const loading = load(path, { device: "reference" });
+  Deno.renameSync(`${other.folder}/model.safetensors`, `${path}/model.safetensors`);
+  await assertRejects(() => loading, ForgeError, "while it was being loaded");
+});

@@ -1,7 +1,16 @@
 /** What is refused, with which status, and what the error says. */
-import { assert, assertEquals, assertMatch, assertStringIncludes, assertThrows } from "@std/assert";
+import {
+  assert,
+  assertEquals,
+  assertMatch,
+  assertRejects,
+  assertStringIncludes,
+  assertThrows,
+} from "@std/assert";
 import { ForgeError } from "../../src/errors.ts";
+import { HttpError } from "../../src/serve/http_error.ts";
 import { createHandler, type ServeOptions } from "../../src/serve/mod.ts";
+import { readBody } from "../../src/serve/request_body.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { writeRandomLlama } from "../support/tiny_llama.ts";
 import { Client, DEMO, user } from "./client.ts";
@@ -229,4 +238,15 @@ Deno.test("serve: texts to ids and back", async () => {
   assertEquals(await tokens({ messages }), [...client.model.encodePrompt(messages).tokens]);
   const back = await client.post("/detokenize", { tokens: plain });
   assertEquals(await back.json(), { content: text });
+});
+
+Deno.test("serve: a body that does not arrive is not waited for", async () => {
+  let isCancelled = false;
+  const body = new ReadableStream<Uint8Array>({
+    start: (controller) => controller.enqueue(new TextEncoder().encode('{"prompt":')),
+    cancel: () => void (isCancelled = true),
+  });
+  const request = new Request("http://localhost/v1/completions", { method: "POST", body });
+  const error = await assertRejects(() => readBody(request, 50), HttpError, "within 0.05 s");
+  assertEquals([error.status, isCancelled], [408, true]);
 });
