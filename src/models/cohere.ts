@@ -31,7 +31,7 @@ export const cohere: Family = {
     const normHeads = hasNorms ? headLayerNorms(source.weights, c) : undefined;
     return loadDecoder(source, c, {
       finalNorm: loadLayerNorm(source.weights, c, FINAL_NORM),
-      head: { tiedByDefault: true, scale: config.positive(LOGIT_SCALE, 0.0625) },
+      head: { scale: config.positive(LOGIT_SCALE, 0.0625) },
       layer: (weights, i) => {
         const window = windows[i];
         return parallelLayer({

@@ -1,7 +1,8 @@
 import { ForgeError } from "../errors.ts";
 import type { Checkpoint } from "../formats/checkpoint.ts";
-import { isJsonObject, type JsonObject } from "../formats/json.ts";
+import { isJsonObject, type JsonObject, type JsonValue } from "../formats/json.ts";
 import { quote } from "../formats/quote.ts";
+import { configDefaults, settingAlias } from "./config_defaults.ts";
 
 /**
  * The name of one setting in both formats: a key of config.json, and a GGUF key without its
@@ -12,13 +13,20 @@ export type Key = readonly [huggingFace: string | undefined, gguf: string | unde
 /** The largest value any size in a config may have; keeps products of two within 2^53. */
 const MAX_SIZE = 2 ** 26;
 
-/** Reads typed settings of a model, whichever format they come in. */
+/**
+ * Reads typed settings of a model, whichever format they come in. What a config.json leaves out is what
+ * `config_defaults.ts` has for its architecture; what it says is `null` is not replaced by that.
+ *
+ * A fallback stands for a setting that neither the file nor that table has. In a config.json, `null` where
+ * the table has a value is refused.
+ */
 export class ConfigReader {
   readonly isGguf: boolean;
   readonly modelType: string;
   /** The folder or file, for messages. */
   readonly path: string;
   readonly #checkpoint: Checkpoint;
+  readonly #defaults: JsonObject;
   readonly #layer: number | undefined;
 
   /** @param layer the layer whose settings are read where they differ between layers */
@@ -27,6 +35,7 @@ export class ConfigReader {
     this.#layer = layer;
     this.isGguf = checkpoint.kind === "gguf";
     this.modelType = checkpoint.modelType;
+    this.#defaults = this.isGguf ? {} : configDefaults(checkpoint.modelType);
     this.path = checkpoint.path;
   }
 
@@ -35,13 +44,31 @@ export class ConfigReader {
     return new ConfigReader(this.#checkpoint, index);
   }
 
-  /** The value under a key, or `undefined` when it is absent or null. */
+  /** The value under a key, or `undefined` when it is null, or absent without a default. */
   raw(key: Key): unknown {
     const name = this.#name(key);
     if (name === undefined) return undefined;
-    const { metadata, config } = this.#checkpoint;
+    const { metadata } = this.#checkpoint;
     const own = this.#ownSettings()?.[name];
-    return own ?? (metadata === undefined ? config?.[name] : metadata.get(name)) ?? undefined;
+    return own ?? (metadata === undefined ? this.setting(name) : metadata.get(name)) ?? undefined;
+  }
+
+  /** A setting of config.json: as it is written, be it `null`, or else its default. */
+  setting(name: string): JsonValue | undefined {
+    const value = this.written(name);
+    return value === undefined ? this.#defaults[name] : value;
+  }
+
+  /** A setting that config.json itself has. */
+  written(name: string): JsonValue | undefined {
+    const config = this.#checkpoint.config ?? {};
+    const alias = settingAlias(this.modelType, name);
+    return alias !== undefined && Object.hasOwn(config, alias) ? config[alias] : config[name];
+  }
+
+  /** The default of a setting, whatever config.json says. */
+  default(name: string): JsonValue | undefined {
+    return this.#defaults[name];
   }
 
   /**
@@ -52,7 +79,7 @@ export class ConfigReader {
    */
   int(key: Key, options: { min?: number; max?: number; fallback?: number } = {}): number {
     const { min = 1, max = MAX_SIZE, fallback } = options;
-    const value = this.#ofAllLayers(key, this.raw(key)) ?? fallback;
+    const value = this.#ofAllLayers(key, this.#orElse(key, fallback));
     if (!Number.isSafeInteger(value) || Number(value) < min || Number(value) > max) {
       throw this.invalid(key, value, `a whole number from ${min} to ${max}`);
     }
@@ -65,7 +92,7 @@ export class ConfigReader {
    * @throws {ForgeError} `bad_model` when it is anything else.
    */
   number(key: Key, fallback?: number): number {
-    const value = this.raw(key) ?? fallback;
+    const value = this.#orElse(key, fallback);
     if (typeof value !== "number" || !Number.isFinite(Math.fround(value))) {
       throw this.invalid(key, value, "a finite number, of at most 3.4e38");
     }
@@ -79,14 +106,14 @@ export class ConfigReader {
     return value;
   }
 
-  boolean(key: Key, fallback: boolean): boolean {
-    const value = this.raw(key) ?? fallback;
+  boolean(key: Key, fallback?: boolean): boolean {
+    const value = this.#orElse(key, fallback);
     if (typeof value !== "boolean") throw this.invalid(key, value, "true or false");
     return value;
   }
 
   string(key: Key, fallback?: string): string {
-    const value = this.raw(key) ?? fallback;
+    const value = this.#orElse(key, fallback);
     if (typeof value !== "string") throw this.invalid(key, value, "text");
     return value;
   }
@@ -96,15 +123,17 @@ export class ConfigReader {
     const value = this.raw(key);
     if (value === undefined) return undefined;
     const list = asList(value);
-    if (list === undefined || list.length < nLayers) {
+    const hasAll = list !== undefined &&
+      (this.isGguf ? list.length >= nLayers : list.length === nLayers);
+    if (!hasAll) {
       throw this.invalid(key, value, `a list with an entry for each of ${nLayers} layers`);
     }
     return list;
   }
 
-  /** A nested object of config.json, or `undefined` when it is absent; GGUF has none. */
+  /** A nested object of config.json, or `undefined` when there is none; GGUF has none. */
   object(name: string): JsonObject | undefined {
-    const value = this.#checkpoint.config?.[name] ?? undefined;
+    const value = this.isGguf ? undefined : this.setting(name) ?? undefined;
     if (value === undefined || isJsonObject(value)) return value;
     throw this.invalid([name, undefined], value, "an object");
   }
@@ -135,6 +164,15 @@ export class ConfigReader {
         quote(describe(value))
       }; forge knows ${expected}`,
     );
+  }
+
+  /** A value, or what stands for one that is absent. `null` that replaces a default is left to the caller's check. */
+  #orElse(key: Key, fallback: unknown): unknown {
+    const value = this.raw(key);
+    if (value !== undefined || this.isGguf) return value ?? fallback;
+    const name = this.#name(key);
+    if (name === undefined || this.#defaults[name] === undefined) return fallback;
+    return this.setting(name);
   }
 
   #ofAllLayers(key: Key, value: unknown): unknown {

@@ -46,18 +46,18 @@ export function decoderConfig(config: ConfigReader, defaults: DecoderDefaults = 
   const hiddenSize = config.int(["hidden_size", "embedding_length"]);
   const nHeads = config.int(["num_attention_heads", "attention.head_count"]);
   const kvHeadsKey: Key = ["num_key_value_heads", "attention.head_count_kv"];
-  const nKvHeads = config.int(kvHeadsKey, { fallback: nHeads });
+  const nKvHeads = config.raw(kvHeadsKey) === undefined ? nHeads : config.int(kvHeadsKey);
   if (nHeads % nKvHeads !== 0) {
     throw config.invalid(kvHeadsKey, nKvHeads, `a divisor of the ${nHeads} attention heads`);
   }
+  const headDimKey: Key = ["head_dim", "attention.key_length"];
   return {
     hiddenSize,
     nHeads,
     nKvHeads,
-    headDim: config.int(["head_dim", "attention.key_length"], {
-      max: MAX_HEAD_DIM,
-      fallback: Math.floor(hiddenSize / nHeads),
-    }),
+    headDim: config.raw(headDimKey) === undefined
+      ? Math.floor(hiddenSize / nHeads)
+      : config.int(headDimKey, { max: MAX_HEAD_DIM }),
     nLayers: countLayers(config),
     intermediateSize: config.int(
       ["intermediate_size", "feed_forward_length"],
@@ -98,10 +98,10 @@ const ACTIVATIONS: Readonly<Record<string, Activation>> = {
 };
 
 function readActivation(config: ConfigReader, fallback: Activation): Activation {
-  // Gemma has a name of its own for the setting, which goes before the usual one.
-  const named = config.raw(["hidden_activation", undefined]) ??
-    config.raw(["hidden_act", undefined]);
-  if (named === undefined) return fallback;
+  // Gemma has a name of its own for the setting.
+  const name = ["hidden_activation", "hidden_act"].find((key) => config.default(key) !== undefined);
+  if (config.isGguf || name === undefined) return fallback;
+  const named = config.string([name, undefined]);
   const known = Object.entries(ACTIVATIONS).find(([name]) => name === named);
   if (known !== undefined) return known[1];
   throw new ForgeError(
@@ -130,7 +130,10 @@ export function slidingWindows(
   const windowKey: Key = ["sliding_window", "attention.sliding_window"];
   const hasWindow = config.raw(windowKey) !== undefined &&
     !(config.isGguf && config.raw(windowKey) === 0);
-  const window = hasWindow ? config.int(windowKey) : undefined;
+  const isOptional = config.isGguf || (period === undefined && config.raw(["layer_types", undefined]) === undefined);
+  const window = hasWindow || !(isOptional || !isSliding.includes(true))
+    ? config.int(windowKey)
+    : undefined;
   return isSliding.map((sliding) => sliding ? window : undefined);
 }
 

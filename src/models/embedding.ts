@@ -24,10 +24,10 @@ export function loadEmbedding(source: ModelSource, c: DecoderConfig): Embedding 
   return { weight: weights.matrix(EMBEDDING, vocabSize, c.hiddenSize), vocabSize };
 }
 
-/** What the end of a decoder does beside its product. */
+/** What the end of a decoder does besides its product. */
 export interface HeadParts {
-  /** Whether the output matrix is the embedding when the config does not say. @default false */
-  readonly tiedByDefault?: boolean;
+  /** True if the config ties the output matrix to the embedding. @default its `tie_word_embeddings` */
+  readonly isTied?: boolean;
   /** Multiplies the logits. @default 1 */
   readonly scale?: number | undefined;
   readonly softcap?: number | undefined;
@@ -50,7 +50,10 @@ export interface Head {
   readonly logits: (pass: ForwardPass, hidden: Value) => Value;
 }
 
-/** The output matrix, and what follows it. */
+/**
+ * The output matrix, and what follows it. A matrix in the file is used even where the config ties it to
+ * the embedding, as in transformers.
+ */
 export function loadHead(
   source: ModelSource,
   c: DecoderConfig,
@@ -58,17 +61,17 @@ export function loadHead(
   parts: HeadParts = {},
 ): Head {
   const { config, weights } = source;
-  const isSaidToBeTied = weights.isGguf
-    ? !weights.has(LM_HEAD)
-    : config.boolean(["tie_word_embeddings", undefined], parts.tiedByDefault ?? false);
-  const isThere = isSaidToBeTied || weights.has(LM_HEAD) || !isDecoderAlone(config);
-  const tied = isSaidToBeTied || !isThere;
-  const lmHead = tied
+  const hasMatrix = weights.has(LM_HEAD);
+  const isTied = weights.isGguf ||
+    (parts.isTied ?? config.boolean(["tie_word_embeddings", undefined], false));
+  const isThere = isTied || hasMatrix || !isDecoderAlone(config);
+  const isEmbedding = hasMatrix
+    ? isTied && !weights.isGguf && weights.holdSame(EMBEDDING, LM_HEAD)
+    : isTied || !isThere;
+  const lmHead = isEmbedding
     ? embedding.weight
     : weights.matrix(LM_HEAD, embedding.vocabSize, c.hiddenSize);
   const bias = loadBias(weights, LM_HEAD, embedding.vocabSize, parts.bias);
-  // A tied checkpoint may hold the matrix a second time; it is not a surplus tensor.
-  if (tied) weights.has(LM_HEAD);
   return {
     isThere,
     logits: ({ recorder }, hidden) => {

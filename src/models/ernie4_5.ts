@@ -25,13 +25,13 @@ export const ernie4_5: Family = {
     const { config } = source;
     const bias = biasRule(config, "use_bias", false);
     const c = decoderConfig(config);
-    const rope = loadRope(source, c, { layout: "interleaved", defaultTheta: 500_000 });
+    const rope = loadRope(source, c, { layout: "interleaved" });
     const isDense = config.modelType === "ernie4_5";
     const mlp = isDense
       ? (weights: WeightLoader) => loadGatedMlp(weights, c, { bias })
       : loadMlps(config, c, bias);
     return loadDecoder(source, c, {
-      head: { tiedByDefault: true, bias: isDense ? "none" : bias },
+      head: { bias: isDense ? "none" : bias },
       layer: (weights, i) =>
         preNormLayer({
           attentionNorm: loadRmsNorm(weights, c, INPUT_NORM),

@@ -14,7 +14,7 @@ export const exaone4: Family = {
   load(source) {
     const { config } = source;
     const c = decoderConfig(config);
-    const rope = loadRope(source, c, { layout: "half", defaultTheta: 1_000_000 });
+    const rope = loadRope(source, c, { layout: "half" });
     const windows = slidingWindows(config, c.nLayers, 4);
     const isHybrid = windows.some((window) => window !== undefined);
     return loadDecoder(source, c, {

@@ -21,7 +21,6 @@ export const gemma: Family = {
     return loadDecoder(source, c, {
       embeddingScale: Math.sqrt(c.hiddenSize),
       norm,
-      head: { tiedByDefault: true },
       layer: (weights, i) =>
         preNormLayer({
           attentionNorm: loadRmsNorm(weights, c, INPUT_NORM, norm),

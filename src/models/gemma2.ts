@@ -32,7 +32,7 @@ export const gemma2: Family = {
     return loadDecoder(source, c, {
       embeddingScale: Math.sqrt(c.hiddenSize),
       norm,
-      head: { tiedByDefault: true, softcap: optionalCap(config, "final_logit_softcapping") },
+      head: { softcap: optionalCap(config, "final_logit_softcapping") },
       layer: (weights, i) =>
         sandwichNormLayer({
           attentionNorm: loadRmsNorm(weights, c, INPUT_NORM, norm),

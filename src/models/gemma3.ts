@@ -20,12 +20,11 @@ export const gemma3: Family = {
     const global = loadRope(source, c, {
       layout: "half",
       layerType: "full_attention",
-      defaultTheta: 1_000_000,
     });
     const local = loadRope(source, c, {
       layout: "half",
       layerType: "sliding_attention",
-      slidingTheta: 10_000,
+      ggufSlidingTheta: 10_000,
     });
     const attention = {
       qkNorm: "head",
@@ -36,7 +35,7 @@ export const gemma3: Family = {
     return loadDecoder(source, c, {
       embeddingScale: Math.sqrt(c.hiddenSize),
       norm,
-      head: { tiedByDefault: true, softcap: optionalCap(config, "final_logit_softcapping") },
+      head: { softcap: optionalCap(config, "final_logit_softcapping") },
       layer: (weights, i) => {
         const window = windows[i];
         const rope = window === undefined ? global : local;

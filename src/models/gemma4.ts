@@ -40,12 +40,11 @@ export const gemma4: Family = {
       global: loadRope(source, firstOf(false), {
         layout: "half",
         layerType: "full_attention",
-        defaultTheta: 1_000_000,
       }),
       local: loadRope(source, firstOf(true), {
         layout: "half",
         layerType: "sliding_attention",
-        slidingTheta: 10_000,
+        ggufSlidingTheta: 10_000,
         hasDivisors: false,
       }),
     };
@@ -60,7 +59,7 @@ export const gemma4: Family = {
     const cap = optionalCap(config, "final_logit_softcapping");
     return loadDecoder(source, c, {
       embeddingScale: Math.sqrt(c.hiddenSize),
-      head: { tiedByDefault: true, softcap: config.isGguf ? cap ?? GGUF_CAP : cap },
+      head: { softcap: config.isGguf ? cap ?? GGUF_CAP : cap },
       kvLayers: layers.slice(0, nOwn).map(kvShape),
       begin: inputs,
       layer: (weights, i) => {

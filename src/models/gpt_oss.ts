@@ -16,8 +16,7 @@ export const gptOss: Family = {
     const c = decoderConfig(config);
     const rope = loadRope(source, c, {
       layout: "half",
-      defaultTheta: 150_000,
-      defaultTruncate: false,
+      ggufTruncate: false,
     });
     const windows = slidingWindows(config, c.nLayers, 2);
     const nExperts = config.int(["num_local_experts", "expert_count"]);

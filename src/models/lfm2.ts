@@ -49,7 +49,7 @@ export const lfm2: Family = {
     const { config, weights } = source;
     const isConv = convLayers(config);
     const c = lfm2Config(config, isConv);
-    const rope = loadRope(source, c, { layout: "half", defaultTheta: 1_000_000 });
+    const rope = loadRope(source, c, { layout: "half" });
     const width = config.int(["conv_L_cache", "shortconv.l_cache"], {
       min: 2,
       max: MAX_CONV_WIDTH,
@@ -62,7 +62,7 @@ export const lfm2: Family = {
     const finalNorm = FINAL_NORMS.find((name) => weights.has(name)) ?? FINAL_NORMS[0]!;
     return loadDecoder(source, c, {
       finalNorm: loadRmsNorm(weights, c, finalNorm),
-      head: { tiedByDefault: config.boolean(["tie_embedding", undefined], true) },
+      head: { isTied: isTied(config) },
       kvLayers: isConv.flatMap((conv) => conv ? [] : [kvShape(c)]),
       stateLayers: isConv.flatMap((conv) => conv ? [state] : []),
       layer: (weights, i) =>
@@ -81,6 +81,13 @@ export const lfm2: Family = {
     });
   },
 };
+
+/** True if the output matrix is the embedding, by the older name of the setting or the usual one. */
+function isTied(config: ConfigReader): boolean {
+  const older: Key = ["tie_embedding", undefined];
+  const key: Key = ["tie_word_embeddings", undefined];
+  return config.boolean(config.raw(older) === undefined ? key : older, false);
+}
 
 /** Which layers are convolutions; in GGUF files those without heads of keys. */
 function convLayers(config: ConfigReader): readonly boolean[] {

@@ -18,7 +18,6 @@ export const mixtral: Family = {
     const c = decoderConfig(config);
     const rope = loadRope(source, c, {
       layout: config.isGguf ? "interleaved" : "half",
-      defaultTheta: 1_000_000,
     });
     const windows = slidingWindows(config, c.nLayers, undefined);
     const nExperts = config.int(["num_local_experts", "expert_count"]);

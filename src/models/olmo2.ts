@@ -15,11 +15,14 @@ export const olmo2: Family = {
   load(source) {
     const { config } = source;
     const c = decoderConfig(config);
-    const windows = slidingWindows(config, c.nLayers, 4);
-    const defaultTheta = config.modelType === "olmo3" ? 500_000 : 10_000;
-    const rope = { layout: "half", defaultTheta } as const;
-    const global = loadRope(source, c, { ...rope, layerType: "full_attention" });
-    const local = loadRope(source, c, { ...rope, layerType: "sliding_attention" });
+    const windows = config.modelType === "olmo2" && !config.isGguf
+      ? []
+      : slidingWindows(config, c.nLayers, 4);
+    const isHybrid = config.modelType === "olmo3" || config.isGguf;
+    const ropeOf = (layerType: "full_attention" | "sliding_attention") =>
+      loadRope(source, c, { layout: "half", layerType: isHybrid ? layerType : undefined });
+    const global = ropeOf("full_attention");
+    const local = ropeOf("sliding_attention");
     return loadDecoder(source, c, {
       layer: (weights, i) => {
         const window = windows[i];

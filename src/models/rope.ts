@@ -77,11 +77,22 @@ function rotaryDimension(
   const key: Key = ["partial_rotary_factor", hasOwn ? sliding : "rope.dimension_count"];
   const rotary = config.isGguf
     ? config.int(key, { fallback: headDim })
-    : Math.trunc(headDim * p.positive("partial_rotary_factor", config.positive(key, 1)));
+    : Math.trunc(headDim * rotaryFactor(config, p));
   if (rotary < 2 || rotary % 2 !== 0 || rotary > headDim) {
     throw config.invalid(key, rotary, `an even rotary dimension of at most ${headDim}`);
   }
   return rotary;
+}
+
+/**
+ * The part of a head that is rotated. A family whose heads are always rotated as a whole has no default of
+ * it; transformers then passes over the setting, but fails where frequencies are scaled.
+ */
+function rotaryFactor(config: ConfigReader, p: RopeParameters): number {
+  const factor = p.positive("partial_rotary_factor", 1);
+  if (config.default("partial_rotary_factor") !== undefined) return factor;
+  if (factor === 1 || p.type === "default") return 1;
+  throw p.invalid("partial_rotary_factor", factor, "1 in this architecture");
 }
 
 function scaleFrequencies(
@@ -95,8 +106,6 @@ function scaleFrequencies(
   switch (type) {
     case "default":
     case "none":
-    // Rotates by a position in time, height and width: the same one where there is but text.
-    case "mrope":
       return { invFreq: plain, scale: 1 };
     case "dynamic":
       return { invFreq: dynamic(plain, theta, p), scale: 1 };
@@ -123,7 +132,10 @@ function scaleFrequencies(
  * (Hunyuan) the base is another for all.
  */
 function dynamic(plain: Float64Array, theta: number, p: RopeParameters): Float64Array {
-  if (!p.has("alpha")) return plain;
+  if (!p.has("alpha")) {
+    p.positive("factor");
+    return plain;
+  }
   const dim = 2 * plain.length;
   const base = theta * p.positive("alpha") ** (dim / (dim - 2));
   return plain.map((_, i) => base ** (-2 * i / dim));
@@ -145,8 +157,8 @@ function proportional(plain: Float64Array, p: RopeParameters): Float64Array {
  */
 function llama3(p: RopeParameters): (frequency: number) => number {
   const factor = p.positive("factor");
-  const low = p.positive("low_freq_factor", 1);
-  const high = p.positive("high_freq_factor", 4);
+  const low = p.positive("low_freq_factor");
+  const high = p.positive("high_freq_factor");
   // Llama 4's are equal: nothing is interpolated.
   if (high < low) {
     throw p.invalid("high_freq_factor", high, `at least low_freq_factor, ${low}`);
@@ -172,15 +184,15 @@ function yarn(
   p: RopeParameters,
   request: RopeRequest,
 ): Scaled {
-  const { contextLength, defaultTruncate = true } = request;
+  const { contextLength } = request;
   const dim = 2 * plain.length;
   const original = p.positive("original_max_position_embeddings", contextLength);
-  const factor = p.positive("factor", contextLength / original);
+  const factor = p.nullable("factor") ?? contextLength / original;
   const dimensionOf = (rotations: number) =>
     dim * Math.log(original / (rotations * 2 * Math.PI)) / (2 * Math.log(theta));
-  const round = p.boolean("truncate", defaultTruncate);
-  const begin = dimensionOf(p.positive("beta_fast", 32));
-  const end = dimensionOf(p.positive("beta_slow", 1));
+  const round = p.boolean("truncate", true);
+  const begin = dimensionOf(p.optional("beta_fast") ?? 32);
+  const end = dimensionOf(p.optional("beta_slow") ?? 1);
   const low = Math.max(round ? Math.floor(begin) : begin, 0);
   const high = Math.min(round ? Math.ceil(end) : end, dim - 1);
   const width = Math.max(high - low, 0.001);
@@ -189,10 +201,10 @@ function yarn(
     return f / factor * ramp + f * (1 - ramp);
   });
   const temper = (mscale: number) => factor <= 1 ? 1 : 0.1 * mscale * Math.log(factor) + 1;
-  const mscale = p.number("mscale", 0);
-  const mscaleAll = p.number("mscale_all_dim", 0);
+  const mscale = p.has("mscale") ? p.number("mscale") : 0;
+  const mscaleAll = p.has("mscale_all_dim") ? p.number("mscale_all_dim") : 0;
   const derived = mscale !== 0 && mscaleAll !== 0 ? temper(mscale) / temper(mscaleAll) : temper(1);
-  return { invFreq, scale: p.positive("attention_factor", derived) };
+  return { invFreq, scale: p.optional("attention_factor") ?? derived };
 }
 
 /**
@@ -203,9 +215,9 @@ function yarn(
 function longRope(plain: Float64Array, p: RopeParameters, request: RopeRequest): Scaled {
   const { contextLength, sessionLength, divisors } = request;
   const original = p.positive("original_max_position_embeddings", contextLength);
-  const ratio = p.positive("factor", contextLength / original);
+  const ratio = p.optional("factor") ?? contextLength / original;
   const derived = ratio <= 1 ? 1 : Math.sqrt(1 + Math.log(ratio) / Math.log(original));
-  const scale = p.positive("attention_factor", derived);
+  const scale = p.optional("attention_factor") ?? derived;
   const isLong = sessionLength > original;
   const list = (isLong ? divisors?.long : divisors?.short) ??
     p.positives(isLong ? "long_factor" : "short_factor", plain.length);

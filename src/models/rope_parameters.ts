@@ -5,18 +5,16 @@
 import { ForgeError } from "../errors.ts";
 import { isJsonObject } from "../formats/json.ts";
 import { quote } from "../formats/quote.ts";
-import type { ConfigReader, Key } from "./config_reader.ts";
+import type { ConfigReader } from "./config_reader.ts";
 
-/** Which layers a rotation is for, and what holds where the model says nothing. */
+/** Which layers a rotation is for, and what a GGUF file does not say. */
 export interface RopeLayers {
-  /** The type of layer, in a family that rotates its types differently. */
-  readonly layerType?: "full_attention" | "sliding_attention";
-  /** The base frequency when none is named. @default 10000 */
-  readonly defaultTheta?: number;
-  /** Whether YaRN rounds the ends of its ramp where the model does not say. @default true */
-  readonly defaultTruncate?: boolean;
-  /** The base of sliding layers when they have none of their own. @default that of the others */
-  readonly slidingTheta?: number;
+  /** The type of layer, in a family whose `rope_parameters` hold a set for each type. */
+  readonly layerType?: "full_attention" | "sliding_attention" | undefined;
+  /** The base of sliding layers in a GGUF file without one. @default that of the others */
+  readonly ggufSlidingTheta?: number;
+  /** Whether YaRN rounds the ends of its ramp in GGUF files. @default true */
+  readonly ggufTruncate?: boolean;
 }
 
 /** GGUF's keys for what rope_parameters calls by the names on the left. */
@@ -45,16 +43,17 @@ export class RopeParameters {
 
   /** @throws {ForgeError} `bad_model` when a type of layer lacks its parameters. */
   static read(config: ConfigReader, layers: RopeLayers): RopeParameters {
-    const settings = config.isGguf
-      ? ggufSettings(config, layers)
-      : huggingFaceSettings(config, layers);
-    const theta = settings.rope_theta ?? layers.defaultTheta ?? 10000;
-    return new RopeParameters(config, { ...settings, rope_theta: theta });
+    if (config.isGguf) return new RopeParameters(config, ggufSettings(config, layers));
+    const settings = layers.layerType === undefined
+      ? commonSettings(config)
+      : layerSettings(config, layers.layerType);
+    return new RopeParameters(config, withOriginalLength(config, settings));
   }
 
   /** The kind of scaling; "default" where none is named. */
   get type(): string {
-    const type = this.#settings.rope_type ?? this.#settings.type ?? "default";
+    if (isByPlace(this.#config, this.#settings)) return "default";
+    const type = typeOf(this.#settings);
     if (typeof type !== "string") throw this.invalid("rope_type", type, "text");
     return type;
   }
@@ -63,13 +62,29 @@ export class RopeParameters {
     return this.#settings[name] !== undefined && this.#settings[name] !== null;
   }
 
+  /** True for a parameter that is there, be it `null`. */
+  isWritten(name: string): boolean {
+    return this.#settings[name] !== undefined;
+  }
+
   /** A finite number. @throws {ForgeError} `bad_model` for anything else, as the others here. */
   number(name: string, fallback?: number): number {
-    const value = this.#settings[name] ?? fallback;
+    const value = this.isWritten(name) ? this.#settings[name] : fallback;
     if (typeof value !== "number" || !Number.isFinite(value)) {
       throw this.invalid(name, value, "a finite number");
     }
     return value;
+  }
+
+  /** A number above 0, or `undefined` where it is null; where it is absent, in a GGUF file alone. */
+  nullable(name: string): number | undefined {
+    if (this.isWritten(name) || this.#config.isGguf) return this.optional(name);
+    throw this.invalid(name, undefined, "a number above 0");
+  }
+
+  /** A number above 0, or `undefined` where it is absent or null. */
+  optional(name: string): number | undefined {
+    return this.has(name) ? this.positive(name) : undefined;
   }
 
   positive(name: string, fallback?: number): number {
@@ -79,7 +94,7 @@ export class RopeParameters {
   }
 
   boolean(name: string, fallback: boolean): boolean {
-    const value = this.#settings[name] ?? fallback;
+    const value = this.isWritten(name) ? this.#settings[name] : fallback;
     if (typeof value !== "boolean") throw this.invalid(name, value, "true or false");
     return value;
   }
@@ -114,44 +129,83 @@ function ggufName(name: string): string {
   return GGUF_KEYS[name] ?? `rope ${name}`;
 }
 
-function huggingFaceSettings(config: ConfigReader, layers: RopeLayers): Settings {
-  const { layerType } = layers;
-  const parameters = config.object("rope_parameters");
-  const original = config.raw(["original_max_position_embeddings", undefined]);
-  if (parameters !== undefined && Object.values(parameters).some(isJsonObject)) {
-    if (layerType === undefined) {
-      throw config.invalid(["rope_parameters", undefined], parameters, "one set for all layers");
-    }
-    const own = parameters[layerType];
-    if (isJsonObject(own)) return { rope_theta: config.raw(THETA), ...own };
-    throw config.invalid([`rope_parameters.${layerType}`, undefined], own, "an object");
-  }
-  const settings: Settings = {
-    rope_theta: config.raw(THETA),
-    ...(parameters ?? config.object("rope_scaling")),
-    // Phi-3 has it beside the scaling, not within.
-    ...(typeof original === "number" ? { original_max_position_embeddings: original } : {}),
-  };
-  if (layerType !== "sliding_attention") return settings;
-  // Written as one set, the parameters scale full attention alone.
-  const local = config.raw(["rope_local_base_freq", undefined]) ?? layers.slidingTheta;
-  return { rope_theta: local ?? settings.rope_theta };
+function typeOf(settings: Settings): unknown {
+  const { rope_type, type } = settings;
+  return rope_type !== undefined ? rope_type : type !== undefined ? type : "default";
 }
 
-const THETA: Key = ["rope_theta", undefined];
+/** Rotates by a position in time, height and width, which is the same one where there is but text. */
+const isByPlace = (config: ConfigReader, settings: Settings) =>
+  typeOf(settings) === "mrope" && (config.isGguf || config.modelType.startsWith("qwen2_"));
+
+/** One set for all layers: the older `rope_scaling` where there is one, else `rope_parameters`. */
+function commonSettings(config: ConfigReader): Settings {
+  const parameters = config.object("rope_parameters") ?? config.default("rope_parameters");
+  const newer = isJsonObject(parameters) ? parameters : {};
+  const older = config.object("rope_scaling") ?? {};
+  const named = Object.keys(older).length > 0 ? older : newer;
+  if (Object.values(named).some(isJsonObject)) {
+    throw config.invalid(["rope_parameters", undefined], named, "one set for all layers");
+  }
+  const partial = config.setting("partial_rotary_factor") ?? undefined;
+  return {
+    rope_theta: config.setting("rope_theta"),
+    ...(partial === undefined ? {} : { partial_rotary_factor: partial }),
+    ...named,
+  };
+}
+
+/** The set of one type of layer. The older `rope_scaling` scales layers of full attention alone. */
+function layerSettings(
+  config: ConfigReader,
+  layerType: NonNullable<RopeLayers["layerType"]>,
+): Settings {
+  const parameters = config.object("rope_parameters") ?? config.default("rope_parameters");
+  const all = isJsonObject(parameters) ? parameters : {};
+  const own = all[layerType] ?? undefined;
+  if (own !== undefined && !isJsonObject(own)) {
+    throw config.invalid([`rope_parameters.${layerType}`, undefined], own, "an object");
+  }
+  const older = config.object("rope_scaling");
+  if (older !== undefined && config.default("rope_parameters") !== undefined) {
+    throw config.invalid(["rope_scaling", undefined], older, "rope_parameters in its place");
+  }
+  if (layerType === "full_attention") {
+    return { rope_theta: config.setting("rope_theta"), ...own, ...older };
+  }
+  const local = "rope_local_base_freq";
+  const theta = config.default(local) === undefined
+    ? config.default("rope_theta")
+    : config.setting(local);
+  return { rope_theta: theta, ...own };
+}
+
+/** The kinds of scaling that ask for the length before it. */
+const SCALES_LENGTH = ["llama3", "yarn", "longrope", "su"];
+
+/** Phi-3 has that length next to the parameters, not within; without any, it is the model's own. */
+function withOriginalLength(config: ConfigReader, settings: Settings): Settings {
+  if (!SCALES_LENGTH.some((type) => type === typeOf(settings))) return settings;
+  const name = "original_max_position_embeddings";
+  const outside = config.setting(name);
+  if (outside !== undefined) return { ...settings, [name]: outside };
+  return { [name]: config.setting("max_position_embeddings"), ...settings };
+}
 
 function ggufSettings(config: ConfigReader, layers: RopeLayers): Settings {
   const settings: Record<string, unknown> = {};
   for (const [name, key] of Object.entries(GGUF_KEYS)) {
     settings[name] = config.raw([undefined, key]);
   }
+  settings.rope_theta ??= 10_000;
   if (layers.layerType === "sliding_attention") {
-    const local = config.raw([undefined, "rope.freq_base_swa"]) ?? layers.slidingTheta;
+    const local = config.raw([undefined, "rope.freq_base_swa"]) ?? layers.ggufSlidingTheta;
     return { rope_theta: local ?? settings.rope_theta };
   }
   // YaRN's factor has a key of its own; the other is LongRoPE's.
   settings.attention_factor = config.raw([undefined, "rope.scaling.yarn_attn_factor"]) ??
     settings.attention_factor;
+  settings.truncate = layers.ggufTruncate;
   // Where attention's scale takes it up, sines and cosines keep their length.
   settings.mscale = settings.mscale_all_dim;
   // A factor without a type is of the days when there was but one type.

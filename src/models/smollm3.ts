@@ -13,12 +13,10 @@ export const smollm3: Family = {
     const c = decoderConfig(config);
     const rope = loadRope(source, c, {
       layout: config.isGguf ? "interleaved" : "half",
-      defaultTheta: 2_000_000,
     });
     const rotates = rotatedLayers(config, c.nLayers);
     const windows = smolWindows(config, rotates);
     return loadDecoder(source, c, {
-      head: { tiedByDefault: true },
       layer: (weights, i) =>
         preNormLayer({
           attentionNorm: loadRmsNorm(weights, c, INPUT_NORM),

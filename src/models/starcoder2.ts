@@ -30,7 +30,6 @@ export const starcoder2: Family = {
     const bias = biasRule(config, "use_bias", true);
     return loadDecoder(source, c, {
       finalNorm: loadLayerNorm(source.weights, c, FINAL_NORM),
-      head: { tiedByDefault: true },
       layer: (weights, i) =>
         preNormLayer({
           attentionNorm: loadLayerNorm(weights, c, INPUT_NORM),

@@ -1,5 +1,6 @@
 import type { Backend, Weight, WeightSlice } from "../backend.ts";
 import { ForgeError } from "../errors.ts";
+import { InputFile } from "../formats/file.ts";
 import type { Checkpoint } from "../formats/checkpoint.ts";
 import { quote } from "../formats/quote.ts";
 import { assertComputable, type TensorInfo, type TensorType } from "../formats/tensor_info.ts";
@@ -120,6 +121,12 @@ export class WeightLoader {
   hasShape(name: TensorName, suffix: string, expected: readonly number[]): boolean {
     const shape = this.#find(name, suffix)?.shape;
     return shape?.length === expected.length && shape.every((size, i) => size === expected[i]);
+  }
+
+  /** True if two tensors of the same type and shape hold the same bytes. Packed ones never do. */
+  holdSame(one: TensorName, other: TensorName): boolean {
+    const [a, b] = [this.#find(one, "weight"), this.#find(other, "weight")];
+    return a !== undefined && b !== undefined && holdSame(a, b);
   }
 
   /** The shape of a tensor. */
@@ -305,4 +312,23 @@ export class WeightLoader {
         `configuration implies [${expected}]`,
     );
   }
+}
+
+/** Bytes that are compared at a time. */
+const COMPARED_BYTES = 2 ** 20;
+
+function holdSame(a: TensorInfo, b: TensorInfo): boolean {
+  if (a.packed !== undefined || b.packed !== undefined) return false;
+  if (a.type !== b.type || a.bytes !== b.bytes) return false;
+  using fileA = InputFile.open(a.file);
+  using fileB = InputFile.open(b.file);
+  const [bytesA, bytesB] = [new Uint8Array(COMPARED_BYTES), new Uint8Array(COMPARED_BYTES)];
+  for (let at = 0; at < a.bytes; at += COMPARED_BYTES) {
+    const size = Math.min(COMPARED_BYTES, a.bytes - at);
+    const [partA, partB] = [bytesA.subarray(0, size), bytesB.subarray(0, size)];
+    fileA.readAt(a.offset + at, partA);
+    fileB.readAt(b.offset + at, partB);
+    if (partA.some((byte, i) => byte !== partB[i])) return false;
+  }
+  return true;
 }
