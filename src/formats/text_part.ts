@@ -59,7 +59,7 @@ export function textPart(
   for (const key of PARTS) {
     const inner = config[key];
     if (!isJsonObject(inner) || typeof inner.model_type !== "string") continue;
-    const nameOf = naming(names, true);
+    const { nameOf, hasHead } = naming(names, true);
     const inherited = INHERITED.map((key) => [key, inner[key] ?? config[key]] as const)
       .filter(([, value]) => value !== undefined);
     return {
@@ -67,9 +67,9 @@ export function textPart(
       config: {
         ...inner,
         ...Object.fromEntries(inherited),
-        // The whole decides, or else the part; most have an output matrix only where it is not the embedding.
-        tie_word_embeddings: (config.tie_word_embeddings ?? true) ||
-          inner.tie_word_embeddings === true,
+        // Either part of the settings may be the one that is right; the files decide.
+        tie_word_embeddings: !hasHead &&
+          (inner.tie_word_embeddings === true || (config.tie_word_embeddings ?? true)),
       },
       nameOf,
       multimodal: modelType,
@@ -80,23 +80,30 @@ export function textPart(
   return {
     modelType,
     config,
-    nameOf: naming(names, isWhole),
+    nameOf: naming(names, isWhole).nameOf,
     multimodal: isWhole ? modelType : undefined,
   };
 }
 
-function naming(stored: readonly string[], isPart: boolean): TextPart["nameOf"] {
+function naming(
+  stored: readonly string[],
+  isPart: boolean,
+): Pick<TextPart, "nameOf"> & { readonly hasHead: boolean } {
   // Matrices may be packed into several tensors, whose names go on in other ways than with "weight".
   const has = (module: string) => stored.some((name) => name.startsWith(`${module}.`));
   const prefix = DECODER_PREFIXES.find((start) => has(`${start}embed_tokens`));
   const head = HEAD_PREFIXES.map((start) => `${start}lm_head`).find(has);
-  if (prefix === undefined || (prefix === "model." && !isPart)) return (name) => name;
-  return (name) => {
-    if (head !== undefined && name.startsWith(`${head}.`)) {
-      return `lm_head${name.slice(head.length)}`;
-    }
-    return name.startsWith(prefix) && !(isPart && OTHER_PARTS.test(name))
-      ? `model.${name.slice(prefix.length)}`
-      : undefined;
+  const hasHead = head !== undefined;
+  if (prefix === undefined || (prefix === "model." && !isPart)) {
+    return { nameOf: (name) => name, hasHead };
+  }
+  return {
+    hasHead,
+    nameOf: (name) => {
+      if (hasHead && name.startsWith(`${head}.`)) return `lm_head${name.slice(head.length)}`;
+      return name.startsWith(prefix) && !(isPart && OTHER_PARTS.test(name))
+        ? `model.${name.slice(prefix.length)}`
+        : undefined;
+    },
   };
 }

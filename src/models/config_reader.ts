@@ -141,7 +141,11 @@ export class ConfigReader {
   /** The error for a setting that cannot be used. */
   invalid(key: Key, value: unknown, expected: string): ForgeError {
     const name = this.#name(key) ?? key[0] ?? "?";
-    const found = value === undefined ? "missing" : quote(describe(value));
+    const found = value === undefined
+      ? "missing"
+      : value === null
+      ? "null"
+      : quote(describe(value));
     return new ForgeError(
       "bad_model",
       `${quote(this.path)}: ${name} is ${found}; expected ${expected}`,

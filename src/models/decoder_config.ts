@@ -43,6 +43,9 @@ const MAX_HEAD_DIM = 4096;
 export function decoderConfig(config: ConfigReader, defaults: DecoderDefaults = {}): DecoderConfig {
   assertCausal(config);
   const { normEps = RMS_NORM_EPS, activation = "silu" } = defaults;
+  const nLayers = countLayers(config);
+  // Checked in families too that do not read it, as transformers does.
+  config.perLayer(["layer_types", undefined], nLayers);
   const hiddenSize = config.int(["hidden_size", "embedding_length"]);
   const nHeads = config.int(["num_attention_heads", "attention.head_count"]);
   const kvHeadsKey: Key = ["num_key_value_heads", "attention.head_count_kv"];
@@ -51,14 +54,15 @@ export function decoderConfig(config: ConfigReader, defaults: DecoderDefaults = 
     throw config.invalid(kvHeadsKey, nKvHeads, `a divisor of the ${nHeads} attention heads`);
   }
   const headDimKey: Key = ["head_dim", "attention.key_length"];
+  const equalShare = Math.floor(hiddenSize / nHeads);
   return {
     hiddenSize,
     nHeads,
     nKvHeads,
-    headDim: config.raw(headDimKey) === undefined
-      ? Math.floor(hiddenSize / nHeads)
-      : config.int(headDimKey, { max: MAX_HEAD_DIM }),
-    nLayers: countLayers(config),
+    headDim: config.raw(headDimKey) === undefined && equalShare > 0
+      ? equalShare
+      : config.int(headDimKey, { max: MAX_HEAD_DIM, fallback: equalShare }),
+    nLayers,
     intermediateSize: config.int(
       ["intermediate_size", "feed_forward_length"],
       defaults.intermediateSize === undefined ? {} : { fallback: defaults.intermediateSize },
@@ -130,7 +134,8 @@ export function slidingWindows(
   const windowKey: Key = ["sliding_window", "attention.sliding_window"];
   const hasWindow = config.raw(windowKey) !== undefined &&
     !(config.isGguf && config.raw(windowKey) === 0);
-  const isOptional = config.isGguf || (period === undefined && config.raw(["layer_types", undefined]) === undefined);
+  const isOptional = config.isGguf ||
+    (period === undefined && config.raw(["layer_types", undefined]) === undefined);
   const window = hasWindow || !(isOptional || !isSliding.includes(true))
     ? config.int(windowKey)
     : undefined;

@@ -4,15 +4,12 @@
  */
 import { loadRmsNorm } from "./blocks.ts";
 import type { Family } from "./causal_lm.ts";
-import type { ConfigReader } from "./config_reader.ts";
+import type { ConfigReader, Key } from "./config_reader.ts";
 import { INPUT_NORM, loadDecoder, loadRope, MLP_NORM, preNormLayer } from "./decoder.ts";
 import { decoderConfig } from "./decoder_config.ts";
 import { latentDims, latentKvShape, loadLatentAttention } from "./latent_attention.ts";
 import { RopeParameters } from "./rope_parameters.ts";
 import { sharedExpertMlp } from "./shared_expert_moe.ts";
-
-/** Layers with a plain MLP, where config.json does not say. */
-const FIRST_DENSE: Readonly<Record<string, number>> = { deepseek_v3: 3, glm4_moe_lite: 1 };
 
 export const deepseek: Family = {
   huggingFace: ["deepseek_v2", "deepseek_v3", "kimi_k2", "glm4_moe_lite"],
@@ -25,12 +22,16 @@ export const deepseek: Family = {
       layout: config.boolean(["rope_interleave", undefined], true) ? "interleaved" : "half",
     });
     const mlp = sharedExpertMlp(config, c, {
-      firstDense: FIRST_DENSE[config.modelType] ?? 0,
+      // Of config.json, in GLM-4.7-Flash alone, which has lists of types for all that differ from this.
+      firstDense: config.modelType === "glm4_moe_lite" ? 1 : 0,
       scores: usesSigmoids(config, source.weights.layer(c.nLayers - 1).has(CHOICE_BIAS, "bias"))
         ? "sigmoid"
         : "softmax",
     });
-    const attention = { dims, rope, scale: attentionScale(config, dims.plain + dims.rotated) };
+    const parameters = RopeParameters.read(config, {});
+    assertWhole(config, parameters, dims.rotated);
+    const scale = attentionScale(config, parameters, dims.plain + dims.rotated);
+    const attention = { dims, rope, scale };
     return loadDecoder(source, c, {
       kvLayers: Array.from({ length: c.nLayers }, () => latentKvShape(dims)),
       layer: (weights, i) =>
@@ -52,11 +53,22 @@ function usesSigmoids(config: ConfigReader, hasChoiceBias: boolean): boolean {
 }
 
 /** What YaRN adds to the length of keys and queries is part of the scores' factor. */
-function attentionScale(config: ConfigReader, headDim: number): number {
-  const p = RopeParameters.read(config, {});
+function attentionScale(config: ConfigReader, p: RopeParameters, headDim: number): number {
   // llama.cpp's converter writes a tenth.
-  const strength = p.number("mscale_all_dim", 0) * (config.isGguf ? 10 : 1);
-  const factor = p.has("factor") ? p.positive("factor") : 1;
+  const strength = (p.has("mscale_all_dim") ? p.number("mscale_all_dim") : 0) *
+    (config.isGguf ? 10 : 1);
+  const factor = strength === 0 || p.type === "default" ? 1 : p.positive("factor");
   const length = factor <= 1 ? 1 : 0.1 * strength * Math.log(factor) + 1;
   return length * length / Math.sqrt(headDim);
+}
+
+/** Refuses a rotation of other than the whole part of a head that is set apart for it. */
+function assertWhole(config: ConfigReader, p: RopeParameters, rotated: number): void {
+  const partial = p.positive("partial_rotary_factor", 1);
+  if (config.modelType === "glm4_moe_lite" && partial !== 1) {
+    throw p.invalid("partial_rotary_factor", partial, "1 in this architecture");
+  }
+  const key: Key = ["head_dim", undefined];
+  const headDim = config.raw(key) ?? rotated;
+  if (headDim !== rotated) throw config.unsupported(key, headDim, `qk_rope_head_dim, ${rotated}`);
 }

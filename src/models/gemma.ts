@@ -12,9 +12,9 @@ export const gemma: Family = {
   gguf: ["gemma"],
   load(source) {
     const { config } = source;
-    const c = decoderConfig(config);
+    const c = decoderConfig(config, { activation: "gelu_tanh" });
     // The first files say "gelu" and mean its tanh form, as does everything that runs them.
-    const activation = "gelu_tanh";
+    const activation = c.activation === "gelu_erf" ? "gelu_tanh" : c.activation;
     const rope = loadRope(source, c, { layout: "half" });
     // llama.cpp's converter adds the 1 when it writes the file.
     const norm = { weightOffset: config.isGguf ? 0 : 1 };

@@ -2,7 +2,7 @@
  * gpt-oss: experts with biases and a gated unit with limits, attention sinks, a sliding window in every
  * other layer. OpenAI, arXiv:2508.10925.
  */
-import { loadAttention, loadRmsNorm } from "./blocks.ts";
+import { biasRule, loadAttention, loadRmsNorm } from "./blocks.ts";
 import type { Family } from "./causal_lm.ts";
 import { INPUT_NORM, loadDecoder, loadRope, preNormLayer } from "./decoder.ts";
 import { decoderConfig, slidingWindows } from "./decoder_config.ts";
@@ -14,10 +14,8 @@ export const gptOss: Family = {
   load(source) {
     const { config } = source;
     const c = decoderConfig(config);
-    const rope = loadRope(source, c, {
-      layout: "half",
-      ggufTruncate: false,
-    });
+    const rope = loadRope(source, c, { layout: "half", ggufTruncate: false });
+    const bias = biasRule(config, "attention_bias", true);
     const windows = slidingWindows(config, c.nLayers, 2);
     const nExperts = config.int(["num_local_experts", "expert_count"]);
     const experts = {
@@ -43,8 +41,8 @@ export const gptOss: Family = {
             rope,
             window: windows[i],
             hasSinks: true,
-            bias: "required",
-            outputBias: "required",
+            bias,
+            outputBias: bias,
           }),
           mlpNorm: loadRmsNorm(weights, c, ["post_attention_layernorm", "post_attention_norm"]),
           mlp: loadMoe(weights, c, experts),

@@ -39,20 +39,23 @@ export const llama4: Family = {
     const { config } = source;
     const whole = decoderConfig(config);
     const c = { ...whole, contextLength: Math.min(whole.contextLength, plainLength(config)) };
-    const rope = loadRope(source, c, { layout: "interleaved" });
+    const turn = loadRope(source, c, { layout: "interleaved" });
     const rotates = rotatedLayers(config, c.nLayers);
     const bias = biasRule(config, "attention_bias", false);
     const nExperts = config.int(["num_local_experts", "expert_count"]);
     const isNormalized = config.isGguf
       ? nExperts !== MAVERICK_EXPERTS
-      : config.boolean(["use_qk_norm", undefined], true);
+      : config.boolean(["use_qk_norm", undefined]);
+    // Queries and keys are normalised after rotation: all that is left of its scale is epsilon's share.
+    const rope = isNormalized ? { ...turn, scale: 1 } : turn;
+    const heads = isNormalized ? { ...c, normEps: c.normEps / turn.scale ** 2 } : c;
     const hasExperts = expertLayers(config);
     const plainSize = config.int(["intermediate_size_mlp", "feed_forward_length"]);
     return loadDecoder(source, c, {
       layer: (weights, i) =>
         preNormLayer({
           attentionNorm: loadRmsNorm(weights, c, INPUT_NORM),
-          attention: loadAttention(weights, c, i, {
+          attention: loadAttention(weights, heads, i, {
             rope: rotates[i] ? rope : undefined,
             qkNorm: rotates[i] && isNormalized ? "plain head" : undefined,
             bias,

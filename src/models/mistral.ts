@@ -7,6 +7,7 @@ import type { Family } from "./causal_lm.ts";
 import type { ConfigReader, Key } from "./config_reader.ts";
 import { INPUT_NORM, loadDecoder, loadRope, MLP_NORM, preNormLayer } from "./decoder.ts";
 import { decoderConfig, slidingWindows } from "./decoder_config.ts";
+import { RopeParameters } from "./rope_parameters.ts";
 
 export const mistral: Family = {
   huggingFace: ["mistral", "ministral", "ministral3"],
@@ -34,18 +35,15 @@ export const mistral: Family = {
  * Rotations here are alike for queries and keys, so that a context ends where that would begin.
  */
 function untemperedLength(config: ConfigReader, contextLength: number): number {
-  const scaling = config.object("rope_parameters") ?? config.object("rope_scaling");
-  const beta = config.raw([undefined, "attention.temperature_scale"]) ??
-    scaling?.llama_4_scaling_beta ?? 0;
-  if (beta === 0) return contextLength;
-  const key: Key = [undefined, "rope.scaling.original_context_length"];
-  const original = config.raw(key) ?? scaling?.original_max_position_embeddings;
-  if (typeof original !== "number" || !Number.isSafeInteger(original) || original < 1) {
-    throw config.invalid(
-      ["original_max_position_embeddings", key[1]],
-      original,
-      "a whole number above 0",
-    );
+  if (config.isGguf) {
+    const key: Key = [undefined, "rope.scaling.original_context_length"];
+    const beta = config.raw([undefined, "attention.temperature_scale"]) ?? 0;
+    return beta === 0 ? contextLength : Math.min(contextLength, config.int(key));
   }
-  return Math.min(contextLength, original);
+  if (config.modelType !== "ministral3") return contextLength;
+  const p = RopeParameters.read(config, {});
+  const original = p.positive("original_max_position_embeddings");
+  return p.number("llama_4_scaling_beta") === 0
+    ? contextLength
+    : Math.max(Math.min(contextLength, Math.floor(original)), 1);
 }

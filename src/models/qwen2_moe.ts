@@ -1,10 +1,10 @@
 /** Qwen1.5-MoE and Qwen2-MoE: Qwen2 with experts beside a gated MLP. A. Yang et al., arXiv:2407.10671. */
-import { loadAttention, loadGatedMlp, loadRmsNorm } from "./blocks.ts";
+import { biasRule, loadAttention, loadGatedMlp, loadRmsNorm } from "./blocks.ts";
 import type { Family } from "./causal_lm.ts";
+import type { ConfigReader } from "./config_reader.ts";
 import { INPUT_NORM, loadDecoder, loadRope, MLP_NORM, preNormLayer } from "./decoder.ts";
-import { decoderConfig } from "./decoder_config.ts";
+import { decoderConfig, slidingWindows } from "./decoder_config.ts";
 import { loadSharedMoe } from "./moe.ts";
-import { qwenWindows } from "./qwen2.ts";
 import { sharedExpertParts } from "./qwen3_5.ts";
 import { isDenseLayer } from "./qwen3_moe.ts";
 
@@ -15,14 +15,15 @@ export const qwen2Moe: Family = {
     const { config } = source;
     const c = decoderConfig(config);
     const rope = loadRope(source, c, { layout: "half" });
-    const windows = qwenWindows(config, c);
+    const windows = alternateWindows(config, c.nLayers);
+    const bias = biasRule(config, "qkv_bias", true);
     const isDense = isDenseLayer(config);
     const normalize = config.boolean(["norm_topk_prob", undefined], false);
     return loadDecoder(source, c, {
       layer: (weights, i) =>
         preNormLayer({
           attentionNorm: loadRmsNorm(weights, c, INPUT_NORM),
-          attention: loadAttention(weights, c, i, { rope, bias: "required", window: windows[i] }),
+          attention: loadAttention(weights, c, i, { rope, bias, window: windows[i] }),
           mlpNorm: loadRmsNorm(weights, c, MLP_NORM),
           mlp: isDense(i)
             ? loadGatedMlp(weights, c)
@@ -31,3 +32,13 @@ export const qwen2Moe: Family = {
     });
   },
 };
+
+/** `use_sliding_window` gives every other layer below `max_window_layers` a window, unless `layer_types` says which. */
+function alternateWindows(config: ConfigReader, nLayers: number): (number | undefined)[] {
+  const none = Array.from({ length: nLayers }, () => undefined);
+  if (!config.boolean(["use_sliding_window", undefined], false)) return none;
+  const windows = slidingWindows(config, nLayers, 2);
+  if (config.raw(["layer_types", undefined]) !== undefined) return windows;
+  const end = config.int(["max_window_layers", undefined], { min: 0 });
+  return windows.map((window, i) => i < end ? window : undefined);
+}

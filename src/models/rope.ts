@@ -187,12 +187,13 @@ function yarn(
   const { contextLength } = request;
   const dim = 2 * plain.length;
   const original = p.positive("original_max_position_embeddings", contextLength);
-  const factor = p.nullable("factor") ?? contextLength / original;
+  p.assertWritten("factor");
+  const factor = p.derived("factor", contextLength / original);
   const dimensionOf = (rotations: number) =>
     dim * Math.log(original / (rotations * 2 * Math.PI)) / (2 * Math.log(theta));
   const round = p.boolean("truncate", true);
-  const begin = dimensionOf(p.optional("beta_fast") ?? 32);
-  const end = dimensionOf(p.optional("beta_slow") ?? 1);
+  const begin = dimensionOf(p.derived("beta_fast", 32));
+  const end = dimensionOf(p.derived("beta_slow", 1));
   const low = Math.max(round ? Math.floor(begin) : begin, 0);
   const high = Math.min(round ? Math.ceil(end) : end, dim - 1);
   const width = Math.max(high - low, 0.001);
@@ -204,7 +205,7 @@ function yarn(
   const mscale = p.has("mscale") ? p.number("mscale") : 0;
   const mscaleAll = p.has("mscale_all_dim") ? p.number("mscale_all_dim") : 0;
   const derived = mscale !== 0 && mscaleAll !== 0 ? temper(mscale) / temper(mscaleAll) : temper(1);
-  return { invFreq, scale: p.optional("attention_factor") ?? derived };
+  return { invFreq, scale: p.derived("attention_factor", derived) };
 }
 
 /**
@@ -215,9 +216,9 @@ function yarn(
 function longRope(plain: Float64Array, p: RopeParameters, request: RopeRequest): Scaled {
   const { contextLength, sessionLength, divisors } = request;
   const original = p.positive("original_max_position_embeddings", contextLength);
-  const ratio = p.optional("factor") ?? contextLength / original;
+  const ratio = p.derived("factor", contextLength / original);
   const derived = ratio <= 1 ? 1 : Math.sqrt(1 + Math.log(ratio) / Math.log(original));
-  const scale = p.optional("attention_factor") ?? derived;
+  const scale = p.derived("attention_factor", derived);
   const isLong = sessionLength > original;
   const list = (isLong ? divisors?.long : divisors?.short) ??
     p.positives(isLong ? "long_factor" : "short_factor", plain.length);

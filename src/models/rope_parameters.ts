@@ -67,6 +67,12 @@ export class RopeParameters {
     return this.#settings[name] !== undefined;
   }
 
+  /** Refuses parameters of config.json without one, where `null` would do. */
+  assertWritten(name: string): void {
+    if (this.isWritten(name) || this.#config.isGguf) return;
+    throw this.invalid(name, undefined, "a number above 0, or null");
+  }
+
   /** A finite number. @throws {ForgeError} `bad_model` for anything else, as the others here. */
   number(name: string, fallback?: number): number {
     const value = this.isWritten(name) ? this.#settings[name] : fallback;
@@ -76,21 +82,13 @@ export class RopeParameters {
     return value;
   }
 
-  /** A number above 0, or `undefined` where it is null; where it is absent, in a GGUF file alone. */
-  nullable(name: string): number | undefined {
-    if (this.isWritten(name) || this.#config.isGguf) return this.optional(name);
-    throw this.invalid(name, undefined, "a number above 0");
-  }
-
-  /** A number above 0, or `undefined` where it is absent or null. */
-  optional(name: string): number | undefined {
-    return this.has(name) ? this.positive(name) : undefined;
+  /** A number above 0 that is derived where it is absent or null. */
+  derived(name: string, otherwise: number): number {
+    return this.has(name) ? this.positive(name) : this.#above0(name, otherwise);
   }
 
   positive(name: string, fallback?: number): number {
-    const value = this.number(name, fallback);
-    if (value <= 0) throw this.invalid(name, value, "a number above 0");
-    return value;
+    return this.#above0(name, this.number(name, fallback));
   }
 
   boolean(name: string, fallback: boolean): boolean {
@@ -111,6 +109,11 @@ export class RopeParameters {
   /** The error for a parameter that cannot be used. */
   invalid(name: string, value: unknown, expected: string): ForgeError {
     return this.#config.invalid([`RoPE's ${name}`, ggufName(name)], value, expected);
+  }
+
+  #above0(name: string, value: number): number {
+    if (value > 0 && Number.isFinite(value)) return value;
+    throw this.invalid(name, value, "a number above 0");
   }
 
   /** The error for a kind of scaling that forge does not know. */
@@ -147,7 +150,7 @@ function commonSettings(config: ConfigReader): Settings {
   if (Object.values(named).some(isJsonObject)) {
     throw config.invalid(["rope_parameters", undefined], named, "one set for all layers");
   }
-  const partial = config.setting("partial_rotary_factor") ?? undefined;
+  const partial = config.setting("partial_rotary_factor");
   return {
     rope_theta: config.setting("rope_theta"),
     ...(partial === undefined ? {} : { partial_rotary_factor: partial }),
@@ -169,6 +172,13 @@ function layerSettings(
   const older = config.object("rope_scaling");
   if (older !== undefined && config.default("rope_parameters") !== undefined) {
     throw config.invalid(["rope_scaling", undefined], older, "rope_parameters in its place");
+  }
+  if (older?.type !== undefined && older.rope_type === undefined) {
+    // transformers passes over it here, and would not scale at all.
+    throw config.invalid(["rope_scaling's type", undefined], older.type, "rope_type in its place");
+  }
+  if (older !== undefined && parameters !== undefined && all.full_attention === undefined) {
+    throw config.invalid(["rope_scaling", undefined], older, "none next to rope_parameters");
   }
   if (layerType === "full_attention") {
     return { rope_theta: config.setting("rope_theta"), ...own, ...older };

@@ -80,12 +80,11 @@ function routing(config: ConfigReader, defaultScores: "softmax" | "sigmoid") {
   const isGrouped = config.raw(["topk_method", undefined]) !== "greedy";
   const groups: Key = ["n_group", "expert_group_count"];
   const nGroups = isGrouped ? config.int(groups, { fallback: 1 }) : 1;
+  const chosen: Key = ["topk_group", "expert_group_used_count"];
   return {
     scores,
     nGroups,
-    topGroups: nGroups === 1
-      ? 1
-      : config.int(["topk_group", "expert_group_used_count"], { max: nGroups }),
+    topGroups: isGrouped ? config.int(chosen, { max: nGroups, fallback: 1 }) : 1,
     // DeepSeek 2, whose scores are probabilities, leaves them as they are. Its GGUF files, and those of its kin,
     // have the key only where weights are normalised.
     normalize: (scores === "sigmoid" || config.isGguf) &&

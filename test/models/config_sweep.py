@@ -87,12 +87,41 @@ def weights_of(config, folder):
         shapes = {name: tensors.get_slice(name).get_shape() for name in tensors.keys()}
     made = {}
     for name, shape in shapes.items():
-        if config["model_type"] == "qwen3_vl_moe_text" and ".experts." in name:
-            # Published with columns before rows.
-            made[name] = values(name, [shape[0], shape[2], shape[1]]).swapaxes(1, 2).copy()
+        if config["model_type"] == "qwen3_next" and name.endswith((".in_proj_qkvz.weight", ".in_proj_ba.weight")):
+            made[name] = grouped(config, name)
+        elif name.endswith(FUSED) and len(shape) == 2:
+            made[name] = fused(config, name, shape)
         else:
             made[name] = values(text_name(name), shape)
     save_file(made, file, {"format": "pt"})
+
+
+# Matrices that Phi-3 and GLM-4 hold as one.
+FUSED = ("self_attn.qkv_proj.weight", "mlp.gate_up_proj.weight")
+
+
+def fused(config, name, shape):
+    """The rows of matrices that other families hold apart, one after another."""
+    keys = config["num_key_value_heads"] * config["head_dim"]
+    if name.endswith(FUSED[0]):
+        rows = {"q": shape[0] - 2 * keys, "k": keys, "v": keys}
+    else:
+        rows = {"gate": shape[0] // 2, "up": shape[0] // 2}
+    base = name.rsplit(".", 2)[0]
+    return np.concatenate([values(f"{base}.{part}_proj.weight", [n, shape[1]]) for part, n in rows.items()])
+
+
+def grouped(config, name):
+    """A matrix of Qwen3-Next that holds, for each key head, the rows of several matrices of Qwen3.5."""
+    base, hidden = name.rsplit("_", 1)[0], config["hidden_size"]
+    n_keys, n_values = config["linear_num_key_heads"], config["linear_num_value_heads"]
+    key, value = n_keys * config["linear_key_head_dim"], n_values * config["linear_value_head_dim"]
+    if name.endswith("_ba.weight"):
+        parts = [values(f"{base}_{part}.weight", [n_values, hidden]) for part in "ba"]
+    else:
+        qkv = values(f"{base}_qkv.weight", [2 * key + value, hidden])
+        parts = [*np.split(qkv, [key, 2 * key]), values(f"{base}_z.weight", [value, hidden])]
+    return np.concatenate([part.reshape(n_keys, -1, hidden) for part in parts], 1).reshape(-1, hidden)
 
 
 # transformers.
@@ -321,7 +350,8 @@ def with_case(config, case):
 def bases():
     """A config for each architecture: those of generated.json, and those of its side file."""
     generated = json.loads((HERE / "generated.json").read_text())["models"]
-    left_out = {"gemma4_moe", "lfm2_bias"}
+    # One of each architecture; AutoModel has none of Qwen3-VL-MoE's text alone.
+    left_out = {"gemma4_moe", "gemma4_moe in the published spelling", "lfm2_bias", "qwen3_vl_moe_text"}
     configs = {name: model["config"] for name, model in generated.items() if name not in left_out}
     configs.update(json.loads((HERE / "config_sweep_bases.json").read_text()))
     return configs

@@ -41,11 +41,25 @@ const { prompt_ids, models } = readJson<{
 
 const TOLERANCE = 1e-4;
 
-/** A config with a case's changes, made where a text model's settings are. */
+/**
+ * Refusals of transformers that are about images alone: Qwen2-VL without `mrope_section`, which says how the
+ * rotation of a text model divides into time, height and width. Text has the same position in all three.
+ */
+function isOfImages(name: string, [without, settings]: Case): boolean {
+  return /^qwen2(_5)?_vl$/.test(name) &&
+    (without.includes("rope_parameters") || "rope_parameters" in settings ||
+      "rope_scaling" in settings);
+}
+
+/**
+ * A config with a case's changes: of a multimodal model in its text part, but for those under `whole`.
+ */
 function changed(config: JsonObject, [without, settings]: Case): JsonObject {
   const inner = config.text_config;
   if (inner !== undefined) {
-    return { ...config, text_config: changed(inner as JsonObject, [without, settings]) };
+    const { whole, ...own } = settings;
+    const text_config = changed(inner as JsonObject, [without, own]);
+    return { ...config, ...(whole as JsonObject | undefined), text_config };
   }
   const kept = Object.entries(config).filter(([key]) => !without.includes(key));
   return { ...Object.fromEntries(kept), ...settings };
@@ -104,13 +118,12 @@ for (const [name, { config, logits, same, refused, other }] of Object.entries(mo
     using weights = new Weights(name, config);
     const backend = openBackend("reference", 1);
     const faults: string[] = [];
-    let nRefused = 0;
     const check = async (change: Case, expected: Digest | undefined) => {
       const actual = await outcome(backend, weights.checkpoint(changed(config, change)));
       const isRefusal = typeof actual === "string";
-      if (isRefusal && expected !== undefined) nRefused++;
       const allowed = expected ?? logits;
       if (isRefusal || isClose(actual, allowed)) return;
+      if (expected === undefined && isOfImages(name, change)) return;
       faults.push(`${JSON.stringify(change)}${expected === undefined ? " is refused" : ""}`);
     };
     try {

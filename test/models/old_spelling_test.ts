@@ -53,7 +53,7 @@ const SPELLINGS: readonly Spelling[] = [
     added: {
       rope_theta: 1000000,
       rope_local_base_freq: 10000,
-      rope_scaling: { type: "linear", factor: 8 },
+      rope_scaling: { rope_type: "linear", factor: 8 },
       sliding_window_pattern: 6,
     },
     different: { rope_local_base_freq: 20000 },

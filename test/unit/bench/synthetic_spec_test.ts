@@ -83,7 +83,7 @@ Deno.test("synthetic models: a config.json that cannot be used is refused at onc
   };
   refused({}, 'has no "model_type"');
   refused({ model_type: "gpt9" }, 'the architecture "gpt9"');
-  refused({ model_type: "llama" }, "hidden_size is missing");
+  refused({ model_type: "llama", hidden_size: null }, "hidden_size is null");
   refused({ model_type: "llama" }, 'no type "Q9"', ":Q9");
   assertThrows(() => parseSyntheticSpec(folder.at("none.json")), ForgeError);
 });

@@ -1,6 +1,11 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import { ForgeError } from "../../../src/errors.ts";
+import { openCheckpoint } from "../../../src/formats/checkpoint.ts";
+import { float32Tensor } from "../../../src/formats/tensor_data.ts";
+import { configDefaults } from "../../../src/models/config_defaults.ts";
 import { findFamily, knownArchitectures, loadModel } from "../../../src/models/registry.ts";
+import { writeModelFolder } from "../../support/safetensors_writer.ts";
+import { TempFolder } from "../../support/temp_folder.ts";
 import { FakeBackend, fakeCheckpoint, type FakeTensor } from "./fakes.ts";
 
 Deno.test("an architecture is found by its name in either format", () => {
@@ -12,6 +17,12 @@ Deno.test("an architecture is found by its name in either format", () => {
     const metadata = { "general.architecture": architecture };
     assertEquals(findFamily(fakeCheckpoint({ metadata })).gguf.includes(architecture), true);
   }
+});
+
+Deno.test("every architecture of config.json has a table of defaults", () => {
+  const without = knownArchitectures("safetensors")
+    .filter((modelType) => Object.keys(configDefaults(modelType)).length === 0);
+  assertEquals(without, []);
 });
 
 Deno.test("no two families claim one name", () => {
@@ -86,11 +97,28 @@ Deno.test("a model is loaded whole", () => {
   assertEquals(weights.unusedTensors(), []);
 });
 
-Deno.test("a tied model needs no output matrix, and may have one", () => {
+Deno.test("a tied model needs no output matrix, and uses the one it has", () => {
   const { "lm_head.weight": _, ...tied } = llamaTensors();
-  assertEquals(load({ tie_word_embeddings: true }, tied).weights.unusedTensors(), []);
-  assertEquals(load({ tie_word_embeddings: true }, llamaTensors()).weights.unusedTensors(), []);
+  const loaded = load({ tie_word_embeddings: true }, tied).weights;
+  assertEquals(loaded.unusedTensors(), []);
   assertThrows(() => load({}, tied), ForgeError, `has no tensor "lm_head.weight"`);
+
+  using folder = new TempFolder();
+  const bytesOf = (lastOfHead: number) => {
+    const tensors = Object.entries(llamaTensors()).map(([name, shape]) => {
+      const values = new Float32Array((shape as number[]).reduce((size, n) => size * n));
+      if (name === "lm_head.weight") values[values.length - 1] = lastOfHead;
+      return float32Tensor(name, shape as number[], values);
+    });
+    const config = { ...CONFIG, tie_word_embeddings: true };
+    writeModelFolder(folder.path, { "config.json": config }, tensors);
+    const { weights } = loadModel(new FakeBackend(), openCheckpoint(folder.path));
+    assertEquals(weights.unusedTensors(), []);
+    return weights.mappedBytes;
+  };
+  // A copy of the embedding is not held a second time.
+  assertEquals(bytesOf(0), loaded.mappedBytes);
+  assertEquals(bytesOf(1), loaded.mappedBytes + 10 * 8 * 4);
 });
 
 Deno.test("a config and tensors that contradict each other are refused", () => {
@@ -98,7 +126,7 @@ Deno.test("a config and tensors that contradict each other are refused", () => {
     [{ num_hidden_layers: 2 }, {}, "bad_model", `no tensor "model.layers.1.`],
     [{ vocab_size: 11 }, {}, "bad_model", `"model.embed_tokens.weight" has the shape [10,8]`],
     [{ vocab_size: 1e9 }, {}, "bad_model", `vocab_size is "1000000000"`],
-    [{ vocab_size: null }, {}, "bad_model", "vocab_size is missing"],
+    [{ vocab_size: null }, {}, "bad_model", "vocab_size is null"],
     [{ intermediate_size: 2 ** 26 }, {}, "bad_model", "implies [67108864,8]"],
     [{}, { "lm_head.weight": [9, 8] }, "bad_model", `"lm_head.weight" has the shape [9,8]`],
     [{ attention_bias: true }, {}, "bad_model", `no tensor "model.layers.0.self_attn.q_proj.bias"`],

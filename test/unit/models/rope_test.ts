@@ -110,15 +110,21 @@ Deno.test("RoPE without scaling has powers of the base", () => {
 
 Deno.test("RoPE's base is the family's where the model names none", () => {
   assertRope(fromJson({}), plain(10000));
-  assertRope(fromJson({}, { defaultTheta: 2000 }), plain(2000));
-  assertRope(fromParameters({ rope_type: "default" }, { defaultTheta: 2000 }), plain(2000));
-  assertRope(fromGguf({}, { defaultTheta: 2000 }), plain(2000));
+  const model_type = "smollm3";
+  assertRope(fromJson({ model_type }), plain(2_000_000));
+  assertRope(fromJson({ model_type, rope_parameters: { rope_type: "default" } }), plain(2_000_000));
+  assertRope(fromGguf({}), plain(10000));
   assertRope(fromJson({ rope_theta: 3000, rope_parameters: {} }), plain(3000));
 });
 
 Deno.test("RoPE may rotate a part of each head", () => {
-  assertRope(fromParameters({ partial_rotary_factor: 0.5 }), plain(10000, 8));
-  assertRope(fromJson({ partial_rotary_factor: 0.5, rope_scaling: null }), plain(10000, 8));
+  const model_type = "glm4";
+  const parameters = { partial_rotary_factor: 0.25 };
+  assertRope(fromJson({ model_type }), plain(10000, 8));
+  assertRope(fromJson({ model_type, rope_parameters: parameters }), plain(10000, 4));
+  assertRope(fromJson({ model_type, ...parameters, rope_scaling: null }), plain(10000, 4));
+  // Llama rotates whole heads; transformers passes over the setting.
+  assertRope(fromJson(parameters), plain(10000));
   assertRope(fromGguf({ "rope.dimension_count": 8 }), plain(10000, 8));
 });
 
@@ -264,22 +270,22 @@ Deno.test("layers of a type have the parameters of their type", () => {
 
 Deno.test("sliding layers are not scaled where parameters are not by type", () => {
   const layerType = "sliding_attention";
-  const linear = { rope_theta: 500000, rope_type: "linear", factor: 8 };
-  assertRope(fromParameters(linear, { layerType }), plain(500000));
-  assertRope(fromParameters(linear, { layerType: "full_attention" }), plain(500000, 16, 8));
-  const older = { rope_theta: 500000, rope_scaling: { rope_type: "linear", factor: 8 } };
-  assertRope(fromJson(older, { layerType }), plain(500000));
+  const scaling = { rope_type: "linear", factor: 8 };
+  const older = { model_type: "gemma3_text", rope_theta: 500000, rope_scaling: scaling };
+  assertRope(fromJson(older, { layerType: "full_attention" }), plain(500000, 16, 8));
+  assertRope(fromJson(older, { layerType }), plain(10000));
   assertRope(fromJson({ ...older, rope_local_base_freq: 7000 }, { layerType }), plain(7000));
-  assertRope(fromJson(older, { layerType, slidingTheta: 20000 }), plain(20000));
+  // transformers gives sliding layers of OLMo 3 the default whatever the base of the others is.
+  assertRope(fromJson({ ...older, model_type: "olmo3" }, { layerType }), plain(500000));
   const gguf = {
     "rope.freq_base": 500000,
     "rope.scaling.type": "linear",
     "rope.scaling.factor": 8,
   };
   assertRope(fromGguf(gguf, { layerType }), plain(500000));
-  assertRope(fromGguf(gguf, { layerType, slidingTheta: 20000 }), plain(20000));
+  assertRope(fromGguf(gguf, { layerType, ggufSlidingTheta: 20000 }), plain(20000));
   const own = { ...gguf, "rope.freq_base_swa": 7000 };
-  assertRope(fromGguf(own, { layerType, slidingTheta: 20000 }), plain(7000));
+  assertRope(fromGguf(own, { layerType, ggufSlidingTheta: 20000 }), plain(7000));
 });
 
 function assertRefused(read: () => Rope, code: string, ...includes: string[]): void {
@@ -304,22 +310,30 @@ Deno.test("what RoPE cannot use is named", () => {
     [{ ...LONGROPE, long_factor: [1, 2] }, "long_factor", "a list of 8 numbers above 0"],
     [{ ...LONGROPE, long_factor: Array(8).fill(0) }, "long_factor"],
     [{ ...LONGROPE, original_max_position_embeddings: 1 }, "attention_factor", "Infinity"],
-    [{ partial_rotary_factor: 2 }, "partial_rotary_factor", `"32"`, "at most 16"],
-    [{ partial_rotary_factor: 0.2 }, "partial_rotary_factor", `"3"`, "an even"],
+    [{ rope_type: "yarn" }, "factor is missing"],
+    [{ ...YARN, partial_rotary_factor: 0.5 }, "partial_rotary_factor", `"0.5"`, "1 in this"],
   ];
   for (const [parameters, ...includes] of bad) {
     assertRefused(() => fromParameters(parameters), "bad_model", ...includes);
+  }
+  const partly: [number, ...string[]][] = [[2, `"32"`, "at most 16"], [0.2, `"3"`, "an even"]];
+  for (const [partial_rotary_factor, ...includes] of partly) {
+    const read = () => fromJson({ model_type: "glm4", partial_rotary_factor });
+    assertRefused(read, "bad_model", "partial_rotary_factor", ...includes);
   }
 });
 
 Deno.test("RoPE's parameters must be for the layers that ask", () => {
   assertRefused(() => fromParameters(BY_TYPE), "bad_model", "one set for all layers");
+  const layerType = "sliding_attention";
+  const refused = (own: JsonObject, ...includes: string[]) =>
+    assertRefused(() => fromJson(own, { layerType }), "bad_model", ...includes);
   const { full_attention } = BY_TYPE;
-  assertRefused(
-    () => fromParameters({ full_attention }, { layerType: "sliding_attention" }),
-    "bad_model",
-    "rope_parameters.sliding_attention is missing",
-  );
+  refused({ model_type: "gemma4_text", rope_parameters: { full_attention } }, "rope_theta is");
+  refused({ rope_parameters: { full_attention, sliding_attention: 1 } }, "sliding_attention is");
+  const older = { type: "linear", factor: 8 };
+  refused({ model_type: "gemma4_text", rope_scaling: older }, "rope_parameters in its place");
+  refused({ model_type: "gemma3_text", rope_scaling: older }, "rope_type in its place");
 });
 
 Deno.test("an unknown kind of scaling is refused with a list of the known ones", () => {

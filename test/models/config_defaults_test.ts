@@ -1,0 +1,66 @@
+/** The tables of defaults against transformers' configuration classes, where Python has transformers 5.18. */
+import { assertEquals } from "@std/assert";
+import { join } from "@std/path";
+import type { JsonObject } from "../../src/formats/json.ts";
+import { configDefaults, DEFAULTED_TYPES } from "../../src/models/config_defaults.ts";
+
+const VERSION = /^5\.18\./;
+
+interface Printed {
+  readonly version: string;
+  readonly defaults: Readonly<Record<string, JsonObject>>;
+}
+
+/** Runs Python; the reason why it cannot be asked, or what it printed. */
+function python(...args: readonly string[]): string | { readonly stdout: string } {
+  try {
+    const command = new Deno.Command("python3", { args: [...args], stderr: "null" });
+    const { success, stdout } = command.outputSync();
+    return success ? { stdout: new TextDecoder().decode(stdout) } : "python3 has no transformers";
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return "there is no python3";
+    throw error;
+  }
+}
+
+/** Why the tables cannot be compared, or `undefined`. */
+function obstacle(): string | undefined {
+  const found = python(
+    "-c",
+    "from importlib.metadata import version; print(version('torch') and version('transformers'))",
+  );
+  if (typeof found === "string") return found;
+  const version = found.stdout.trim();
+  return VERSION.test(version) ? undefined : `transformers is ${version}, not 5.18`;
+}
+
+const reason = obstacle();
+if (reason !== undefined) console.log(`tables of defaults are not compared: ${reason}`);
+
+/** Settings that transformers has no way to leave out, and forge has in code. */
+const IN_CODE: Readonly<Record<string, readonly string[]>> = {
+  gemma2: ["sliding_window_pattern"],
+  gemma4_text: ["sliding_window_pattern"],
+  gpt_oss: ["sliding_window_pattern"],
+  llama4_text: ["sliding_window_pattern"],
+  olmo3: ["sliding_window_pattern"],
+};
+
+Deno.test({
+  name: "the tables of defaults are those of transformers' configuration classes",
+  ignore: reason !== undefined,
+  fn: () => {
+    const script = join(import.meta.dirname ?? ".", "config_defaults.py");
+    const found = python(script, ...DEFAULTED_TYPES);
+    if (typeof found === "string") throw new Error(found);
+    const { defaults }: Printed = JSON.parse(found.stdout);
+    for (const modelType of DEFAULTED_TYPES) {
+      const expected = Object.entries(defaults[modelType]!)
+        .filter(([name]) => !IN_CODE[modelType]?.includes(name));
+      assertEquals({ modelType, ...configDefaults(modelType) }, {
+        modelType,
+        ...Object.fromEntries(expected),
+      });
+    }
+  },
+});
