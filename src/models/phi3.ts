@@ -6,12 +6,18 @@ import { loadAttention, loadGatedMlp, loadRmsNorm } from "./blocks.ts";
 import type { Family } from "./causal_lm.ts";
 import { INPUT_NORM, loadDecoder, loadRope, MLP_NORM, preNormLayer } from "./decoder.ts";
 import { decoderConfig, slidingWindows } from "./decoder_config.ts";
+import { RopeParameters } from "./rope_parameters.ts";
+
+/** Kinds of scaling, LongRoPE by both of its names. */
+const SCALINGS = ["default", "longrope", "su", "none"];
 
 export const phi3: Family = {
   huggingFace: ["phi3"],
   gguf: ["phi3"],
   load(source) {
     const c = decoderConfig(source.config);
+    const scaling = RopeParameters.read(source.config, {});
+    if (!SCALINGS.includes(scaling.type)) throw scaling.unsupported(SCALINGS);
     const rope = loadRope(source, c, { layout: "half" });
     const windows = slidingWindows(source.config, c.nLayers, undefined);
     return loadDecoder(source, c, {

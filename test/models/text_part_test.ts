@@ -18,6 +18,8 @@ interface Wrapper {
   readonly prefixes: readonly [decoder: string, head: string];
   /** Settings that the text part leaves out, since they are its family's usual ones. */
   readonly without?: readonly string[];
+  /** Settings of the text part that `family` has not. */
+  readonly with?: Config;
   /** How the text part calls itself. @default as `family` does */
   readonly modelType?: string;
 }
@@ -38,6 +40,14 @@ const WRAPPERS: readonly Wrapper[] = [
   {
     family: "mistral",
     modelType: "ministral3",
+    with: {
+      rope_parameters: {
+        rope_type: "default",
+        rope_theta: 10000,
+        llama_4_scaling_beta: 0,
+        original_max_position_embeddings: 256,
+      },
+    },
     whole: { model_type: "mistral3" },
     prefixes: ["language_model.model.", "language_model."],
   },
@@ -52,10 +62,11 @@ const WRAPPERS: readonly Wrapper[] = [
 const ignore = !sharedAvailable("models", "tiny");
 
 /** A folder with the tiny model as a part of another one. */
-function wrap({ family, whole, prefixes, without = [], modelType }: Wrapper): TempFolder {
+function wrap(wrapper: Wrapper): TempFolder {
+  const { family, whole, prefixes, without = [], with: added, modelType } = wrapper;
   const from = (name: string) => sharedPath("models", "tiny", family, name);
   const folder = new TempFolder();
-  const renamed = modelType === undefined ? {} : { model_type: modelType };
+  const renamed = { ...added, ...(modelType === undefined ? {} : { model_type: modelType }) };
   const text = rewritten(readJson<Config>(from("config.json")), without, renamed);
   folder.write("config.json", { ...whole, vision_config: { depth: 1 }, text_config: text });
   for (const name of ["tokenizer.json", "tokenizer_config.json"]) {
