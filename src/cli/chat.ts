@@ -20,6 +20,7 @@ import { speculationOptions } from "./options/speculation_options.ts";
 import { writeStderr, writeStdout } from "./output.ts";
 import { Progress } from "./progress.ts";
 import { describeDevice, describeSpeed } from "./run_report.ts";
+import { isStdin } from "./text_source.ts";
 
 type ChatOptions = Options<"chatSystem"> & ModelFlags & GenerationFlags & ConstraintFlags;
 
@@ -158,6 +159,9 @@ class Chat {
       case "/drop":
         return await this.#drop();
       case "/save":
+        if (conversation.length === 0) {
+          throw new ForgeError("usage", "there is nothing to save; ask something first");
+        }
         await saveMessages(fileName(name, argument), conversation.messages);
         return await this.#say(`saved ${plural(conversation.messages.length, "message")}`);
       case "/load":
@@ -251,6 +255,12 @@ class Chat {
 }
 
 function fileName(command: string, argument: string): string {
+  if (isStdin(argument)) {
+    throw new ForgeError("usage", `${command} ${argument}: stdin has the messages; name a file`);
+  }
+  // No shell has expanded it.
+  const home = Deno.env.get("HOME");
+  if (home && /^~(\/|$)/.test(argument)) return home + argument.slice(1);
   if (argument !== "") return argument;
   throw new ForgeError("usage", `${command} needs a file: ${command} FILE`);
 }

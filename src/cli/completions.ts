@@ -32,22 +32,36 @@ function bash(): string {
   const flags = COMMANDS.map((command) => {
     const operands = operandValues(command);
     const words = operands === "" ? "" : ` operands="${operands}"`;
+    const files = operandsTakeFiles(command) ? " files=1" : "";
     return `    ${command.name}) flags="${
       specs(command).flatMap(flagsOf).join(" ")
-    } --help"${words} ;;`;
+    } --help"${words}${files} ;;`;
   });
   // Commands whose flags have the same values share a line.
   const places = COMMANDS.flatMap((command) =>
     specs(command).flatMap((spec) =>
-      flagsOf(spec).map((flag) => ({ place: `'${command.name} ${flag}'`, values: choicesOf(spec) }))
+      flagsOf(spec).filter(() => spec.kind !== "flag").map((flag) => ({
+        place: `'${command.name} ${flag}'`,
+        values: choicesOf(spec) !== ""
+          ? `values="${choicesOf(spec)}" files=`
+          : takesFile(spec)
+          ? "files=1"
+          : "files=",
+      }))
     )
-  ).filter(({ values }) => values !== "");
+  );
   const values = Map.groupBy(places, (entry) => entry.values).entries().map(([words, entries]) =>
-    `    ${entries.map(({ place }) => place).join("|")}) values="${words}" ;;`
+    `    ${entries.map(({ place }) => place).join("|")}) takes=1 ${words} ;;`
   );
   return `_forge() {
   local current=\${COMP_WORDS[COMP_CWORD]} previous=\${COMP_WORDS[COMP_CWORD-1]}
-  local command=\${COMP_WORDS[1]} flags= operands= values= words=
+  local command=\${COMP_WORDS[1]} flags= operands= values= words= files= takes=
+  # Bash takes --flag=value apart into three words.
+  if [[ $current == "=" ]]; then
+    current=
+  elif [[ $previous == "=" ]]; then
+    previous=\${COMP_WORDS[COMP_CWORD-2]}
+  fi
   case $command in
 ${flags.join("\n")}
   esac
@@ -56,7 +70,7 @@ ${values.toArray().join("\n")}
   esac
   if (( COMP_CWORD == 1 )); then
     words="${COMMANDS.map(({ name }) => name).join(" ")} --help --version"
-  elif [[ -n $values ]]; then
+  elif [[ -n $takes ]]; then
     words=$values
   elif [[ $current == -* ]]; then
     words=$flags
@@ -64,8 +78,10 @@ ${values.toArray().join("\n")}
     words=$operands
   fi
   COMPREPLY=($(compgen -W "$words" -- "$current"))
+  # Without this, nothing is offered where no file can be meant.
+  if [[ -n $files ]]; then compopt -o default 2>/dev/null; fi
 }
-complete -o default -F _forge forge
+complete -F _forge forge
 `;
 }
 
@@ -76,7 +92,11 @@ function zsh(): string {
       flagsOf(spec).map((flag) => zshOption(spec, flag))
     );
     const operands = operandValues(command);
-    const operand = operands === "" ? "'*:file:_files'" : `"*:value:(${zshQuoted(operands)})"`;
+    const operand = operands !== ""
+      ? `"*:value:(${zshQuoted(operands)})"`
+      : operandsTakeFiles(command)
+      ? "'*:file:_files'"
+      : "'*:text: '";
     return `    ${command.name}) _arguments ${lines.join(" ")} ${operand} ;;`;
   });
   return `#compdef forge
@@ -103,7 +123,9 @@ function zshOption(spec: OptionSpec, flag: string): string {
   const choices = choicesOf(spec);
   const action = choices !== "" ? `(${choices})` : takesFile(spec) ? "_files" : " ";
   const value = spec.kind === "flag" ? "" : `:${zshText(spec.metavar)}:${action}`;
-  return `'*${flag}[${zshText(spec.help)}]${value}'`;
+  // With "=", a long flag takes its value after a space or an equals sign.
+  const written = spec.kind !== "flag" && flag.startsWith("--") ? `${flag}=` : flag;
+  return `'*${written}[${zshText(spec.help)}]${value}'`;
 }
 
 /** Takes out what would end a quoted description. */
@@ -124,7 +146,11 @@ function fish(): string {
       `complete -c forge -n __fish_use_subcommand -f -a ${command.name} -d ${
         fishText(command.summary)
       }`,
-      ...(operands === "" ? [] : [`complete -c forge -n ${condition} -f -a '${operands}'`]),
+      ...(operands !== ""
+        ? [`complete -c forge -n ${condition} -f -a '${operands}'`]
+        : operandsTakeFiles(command)
+        ? []
+        : [`complete -c forge -n ${condition} -f`]),
       ...specs(command).map((spec) => {
         const flags = flagsOf(spec).map((flag) =>
           flag.startsWith("--") ? `-l ${flag.slice(2)}` : `-s ${flag.slice(1)}`
@@ -152,11 +178,17 @@ function fishText(text: string): string {
 
 /** The words that an option's value can be, or among which it often is; empty where it is any. */
 function choicesOf(spec: OptionSpec): string {
-  return "choices" in spec ? spec.choices.join(" ") : "";
+  if ("choices" in spec) return spec.choices.join(" ");
+  return "suggestions" in spec ? spec.suggestions?.join(" ") ?? "" : "";
 }
 
 function takesFile(spec: OptionSpec): boolean {
-  return "metavar" in spec && /FILE|MODEL|TYPE]/.test(spec.metavar);
+  return "metavar" in spec && /FILE|MODEL/.test(spec.metavar);
+}
+
+/** True if an argument of a command can be a file. */
+function operandsTakeFiles({ operands = [] }: Command): boolean {
+  return operands.some(({ name }) => name === "MODEL");
 }
 
 /** The words that a command's argument can be, as a shell finds them; empty where it is any. */

@@ -15,11 +15,12 @@ export function exitCode(error: unknown): number {
 }
 
 /**
- * What the user is told of an error: one line, and with `verbose` the stacks of the error and its
- * causes.
+ * The message of an error for the user: one line, and with `verbose` the stacks of the error and its
+ * causes. Wrong usage has no stacks: the message says it all.
  */
 export function errorText(error: unknown, verbose: boolean): string {
   const lines = [`forge: error: ${describeError(error)}`];
+  if (error instanceof ForgeError && error.code === "usage") return `${lines[0]}\n`;
   if (verbose) lines.push(...stacks(error));
   else if (!isExpected(error)) lines[0] += "; FORGE_DEBUG=1 shows where";
   return `${lines.join("\n")}\n`;

@@ -34,6 +34,10 @@ export type Invocation =
  */
 export function parseCommandLine(args: readonly string[]): Invocation {
   if (args[0] === "help") return parseHelp(args[1]);
+  const [first = "-"] = args;
+  if (!first.startsWith("-") && !COMMANDS.some(({ name }) => name === first)) {
+    throw new ForgeError("usage", `unknown command ${quote(first)}; ${commandAdvice(first)}`);
+  }
   refuseForeignFlags(args);
   let text = "";
   let invocation: Invocation = { kind: "nothing", text: programHelp() };
@@ -116,6 +120,12 @@ function checkOperands({ name, operands = [] }: Command, given: readonly string[
       `unexpected argument ${quote(surplus)}; see forge ${name} --help`,
     );
   }
+}
+
+/** The command that may be meant by an unknown one, or where the commands are listed. */
+function commandAdvice(name: string): string {
+  const nearest = nearestName(name, COMMANDS.map((command) => command.name), COMMAND_ALIASES);
+  return nearest === undefined ? "see forge --help" : `did you mean ${nearest}?`;
 }
 
 /** Commander's message as a line of ours. */

@@ -22,6 +22,9 @@ export class Guard {
    * @throws {HttpError} 403
    */
   checkSource({ url, headers }: Request): void {
+    if (!URL.canParse(url)) {
+      throw new HttpError(400, "the Host header is not valid; expected a name or an address");
+    }
     const { host, hostname } = new URL(url);
     if (!this.#anyHost && !isLocal(hostname)) {
       throw new HttpError(

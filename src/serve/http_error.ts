@@ -33,6 +33,8 @@ export class HttpError extends Error {
   }
 }
 
+const MAX_PARAM_CHARACTERS = 200;
+
 /** The status of what the client has closed; nobody reads it. */
 const CLIENT_CLOSED = 499;
 
@@ -58,7 +60,7 @@ function settle(error: unknown): HttpError {
   if (error instanceof HttpError) return error;
   if (error instanceof RequestError) {
     const { message, key } = error;
-    return new HttpError(400, message, key === undefined ? {} : { param: key });
+    return new HttpError(400, message, key === undefined ? {} : { param: shortened(key) });
   }
   if (!(error instanceof ForgeError)) return new HttpError(500, "internal error");
   switch (error.code) {
@@ -71,6 +73,11 @@ function settle(error: unknown): HttpError {
     default:
       return new HttpError(500, error.message, { code: error.code });
   }
+}
+
+/** Keeps a key of megabytes from being sent back. */
+function shortened(key: string): string {
+  return key.length > MAX_PARAM_CHARACTERS ? `${key.slice(0, MAX_PARAM_CHARACTERS)}…` : key;
 }
 
 function typeOf(status: number): string {

@@ -64,7 +64,10 @@ async function readBytes(
       chunks.push(value);
     }
   } catch (error) {
-    throw isLate ? tooLate(timeoutMs) : error;
+    if (isLate) throw tooLate(timeoutMs);
+    if (error instanceof HttpError) throw error;
+    // The client went away, or its chunks are malformed: no fault of the server.
+    throw new RequestError("the body ended before it was complete");
   } finally {
     clearTimeout(timer);
     reader?.cancel().catch(() => {});

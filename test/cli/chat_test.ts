@@ -160,3 +160,16 @@ Deno.test({
     assertEquals(await endless.close(), 0);
   },
 });
+
+Deno.test("chat: /save refuses a conversation without an answer, and ~ is the home folder", async () => {
+  using folder = new TempFolder();
+  // Deno's own cache stays where it is.
+  const DENO_DIR = Deno.env.get("DENO_DIR") ?? `${Deno.env.get("HOME")}/.cache/deno`;
+  const env = { HOME: folder.path, DENO_DIR };
+  const chat = (stdin: string) => forge(["chat", "-n", "2", "--temp", "0"], { stdin, env });
+  const empty = await chat("hi\n/undo\n/save ~/a.json\n");
+  assertEquals(empty.code, 2);
+  assertStringIncludes(empty.stderr, "nothing to save");
+  assertEquals((await chat("hi\n/save ~/a.json\n/load ~/a.json\n")).code, 0);
+  assertEquals([...Deno.readDirSync(folder.path)].map(({ name }) => name), ["a.json"]);
+});

@@ -5,6 +5,7 @@ import {
   assertMatch,
   assertStringIncludes,
 } from "@std/assert";
+import { SYNTHETIC_NAMES } from "../../src/bench/synthetic_configs.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { writeRandomLlama } from "../support/tiny_llama.ts";
 import { forge } from "./forge.ts";
@@ -114,8 +115,10 @@ Deno.test("completions: every shell's script names the commands", async () => {
 Deno.test("completions: bash completes commands, flags, their values and arguments", async () => {
   const script = await output("completions", "bash");
   const complete = `${script}
+compopt() { :; }
 for line in 'forge do' 'forge run --js' 'forge chat --kv-type B' 'forge bench -o j' 'forge run -o j' \
-    'forge completions f' 'forge rm org/t'; do
+    'forge completions f' 'forge rm org/t' 'forge chat --kv-type = B' 'forge run --device cu' \
+    'forge bench --synthetic qwen' 'forge run --seed x' 'forge rm x' 'forge run x'; do
   COMP_WORDS=($line) COMP_CWORD=$(( $(wc -w <<< "$line") - 1 ))
   _forge
   echo "\${COMPREPLY[@]}"
@@ -131,8 +134,56 @@ done`;
     "",
     "fish",
     "org/tiny",
+    "BF16",
+    "cuda",
+    SYNTHETIC_NAMES.filter((name) => name.startsWith("qwen")).join(" "),
+    "",
+    "",
+    "",
     "",
   ]);
+});
+
+Deno.test("completions: bash offers files where a file can be meant, and nowhere else", async () => {
+  const script = await output("completions", "bash");
+  const lines = ["run -m x", "run -o x", "inspect x", "run --device x", "run --seed x", "rm x"];
+  const { stdout } = await new Deno.Command("bash", {
+    args: [
+      "-c",
+      `forge() { :; }\n${script}\ncompopt() { echo "$*"; }\nfor line in ${
+        lines.map((line) => `'forge ${line}'`).join(" ")
+      }; do COMP_WORDS=($line) COMP_CWORD=$(( $(wc -w <<< "$line") - 1 )); echo "$line: $(_forge)"; done`,
+    ],
+  }).output();
+  const offered = new TextDecoder().decode(stdout).trim().split("\n");
+  assertEquals(offered.map((line) => line.endsWith("-o default")), [
+    true,
+    true,
+    true,
+    false,
+    false,
+    false,
+  ]);
+});
+
+Deno.test("an option with one value is refused when it is given twice, those of lists join", async () => {
+  for (const args of [["serve", "-m", "a", "-m", "b"], ["run", "--temp", "0", "--temp=1"]]) {
+    const { code, stdout, stderr } = await forge(args);
+    assertEquals([code, stdout], [2, ""]);
+    assertMatch(stderr, /^forge: error: --(model|temp) is given twice, .*; give it once\n$/);
+  }
+  const joined = await forge(["run", "-p", "x", "-n", "1", "--stop", "a", "--stop", "b", "--json"]);
+  assertEquals(joined.code, 0);
+});
+
+Deno.test("wrong usage is one line, with --verbose and --help too", async () => {
+  for (
+    const args of [["nosuch", "--help"], ["nosuch"], ["run", "--verbose", "a", "b", "-m", "c"]]
+  ) {
+    const { code, stdout, stderr } = await forge(args, { env: { FORGE_DEBUG: "1" } });
+    assertEquals([code, stdout], [2, ""], args.join(" "));
+    assertMatch(stderr, /^forge: error: [^\n]+\n$/);
+  }
 });
 
 Deno.test("rm: removes what list names, and says what is near a name that it does not", async () => {

@@ -8,6 +8,7 @@ import {
   assertThrows,
 } from "@std/assert";
 import { ForgeError } from "../../src/errors.ts";
+import { load } from "../../src/mod.ts";
 import { HttpError } from "../../src/serve/http_error.ts";
 import { createHandler, type ServeOptions } from "../../src/serve/mod.ts";
 import { readBody } from "../../src/serve/request_body.ts";
@@ -249,4 +250,43 @@ Deno.test("serve: a body that does not arrive is not waited for", async () => {
   const request = new Request("http://localhost/v1/completions", { method: "POST", body });
   const error = await assertRejects(() => readBody(request, 50), HttpError, "within 0.05 s");
   assertEquals([error.status, isCancelled], [408, true]);
+});
+
+Deno.test("serve: bad hosts and clients that leave are no faults of the server", async () => {
+  await using model = await load(DEMO);
+  const faults: unknown[] = [];
+  const done = Promise.withResolvers<void>();
+  let answered = 0;
+  const handler = createHandler(model, { onError: (error) => faults.push(error) });
+  await using server = Deno.serve(
+    { port: 0, hostname: "127.0.0.1", onListen() {} },
+    async (request) => {
+      const response = await handler(request);
+      if (++answered === 5) done.resolve();
+      return response;
+    },
+  );
+  const send = async (text: string, isRead: boolean) => {
+    using connection = await Deno.connect({ hostname: "127.0.0.1", port: server.addr.port });
+    await connection.write(new TextEncoder().encode(text));
+    if (!isRead) return "";
+    const buffer = new Uint8Array(64);
+    const size = await connection.read(buffer);
+    return new TextDecoder().decode(buffer.subarray(0, size ?? 0));
+  };
+  for (const host of ["[", "[::1", "localhost:99999"]) {
+    const answer = await send(`GET /health HTTP/1.1\r\nHost: ${host}\r\n\r\n`, true);
+    assert(answer.includes("400 Bad Request"), `${host}: ${answer}`);
+  }
+  const head = `POST ${CHAT} HTTP/1.1\r\nHost: localhost\r\n`;
+  await send(`${head}Content-Length: 100\r\n\r\n{`, false);
+  await send(`${head}Transfer-Encoding: chunked\r\n\r\n5\r\n{`, false);
+  await done.promise;
+  assertEquals(faults, []);
+});
+
+Deno.test("serve: a key of megabytes is not sent back", async () => {
+  await using client = await Client.open(DEMO);
+  const { message, param } = await client.refusal(CHAT, { ["k".repeat(1e6)]: 1 });
+  assert(message.length < 2000 && param!.length < 300, `${message.length}, ${param!.length}`);
 });

@@ -1,4 +1,5 @@
 /** The options that only `forge bench` has. A part of the table in `options.ts`. */
+import { SYNTHETIC_NAMES } from "../../bench/synthetic_configs.ts";
 import { MAX_COUNT, MAX_THREADS } from "../../engine/limits.ts";
 import type { OptionSpec } from "./types.ts";
 
@@ -15,6 +16,7 @@ export const BENCH_OPTIONS = {
     flags: "--synthetic",
     kind: "list",
     metavar: "NAME[:TYPE]",
+    suggestions: SYNTHETIC_NAMES,
     group: "Model",
     help: "a model with random weights, no files needed; may be given more than once",
   },

@@ -16,6 +16,7 @@ export const MODEL_OPTIONS = {
     flags: "--device",
     kind: "text",
     metavar: "NAME",
+    suggestions: ["auto", "cpu", "cuda", "metal", "reference"],
     group: "Model",
     help: "auto, cpu, cpu:VARIANT (such as cpu:avx2), cuda, cuda:N, metal or reference",
     otherwise: "auto",

@@ -38,12 +38,16 @@ export interface FlagSpec extends OptionBase {
 export interface TextSpec extends OptionBase {
   readonly kind: "text";
   readonly metavar: string;
+  /** Values that shells offer; others are valid too. */
+  readonly suggestions?: readonly string[];
 }
 
 /** A text that may be given more than once. */
 export interface ListSpec extends OptionBase {
   readonly kind: "list";
   readonly metavar: string;
+  /** Values that shells offer; others are valid too. */
+  readonly suggestions?: readonly string[];
 }
 
 /** What is added to the logits of tokens; given more than once, they join. */

@@ -5,17 +5,27 @@ import { parseTokenBias, VALID_BIASES } from "./logit_bias.ts";
 import type { CountsSpec, FlagSpec, ListSpec, NumberSpec, OptionSpec } from "./types.ts";
 import { longFlag } from "./types.ts";
 
+/** Kinds of options whose values join. */
+const REPEATABLE: ReadonlySet<OptionSpec["kind"]> = new Set(["list", "biases", "counts"]);
+
 /**
  * The value of an option that takes one.
  *
  * @param previous the value of the same option before, for those that may be repeated
- * @throws {ForgeError} `usage`, naming the option, the value and what is valid.
+ * @throws {ForgeError} `usage`, naming the option, the value and what is valid; for an option that takes
+ * one value and is given twice
  */
 export function parseOptionValue(
   spec: Exclude<OptionSpec, FlagSpec>,
   text: string,
   previous: unknown,
 ): unknown {
+  if (previous !== undefined && !REPEATABLE.has(spec.kind)) {
+    throw new ForgeError(
+      "usage",
+      `${longFlag(spec)} is given twice, the second time as ${quote(text)}; give it once`,
+    );
+  }
   switch (spec.kind) {
     case "text":
       return text;
