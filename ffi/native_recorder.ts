@@ -285,6 +285,11 @@ export class NativeRecorder implements Recorder {
     return this.#value("softcap", forge_softcap(this.#step, x, cap, this.#out));
   }
 
+  clamp(x: Value, limit: number): Value {
+    const { forge_clamp } = this.#native.symbols;
+    return this.#value("clamp", forge_clamp(this.#step, x, limit, this.#out));
+  }
+
   sample(logits: Value, maxTop: number): void {
     const { forge_sample } = this.#native.symbols;
     this.#native.check(forge_sample(this.#step, logits, maxTop), "sample", this.#step);

@@ -213,6 +213,9 @@ FORGE_API forge_status forge_gather_outputs(uint32_t step, uint32_t x, uint32_t 
 /* out = cap * tanh(x / cap). */
 FORGE_API forge_status forge_softcap(uint32_t step, uint32_t x, float cap, uint32_t *out);
 
+/* out = x held within -limit and limit; NaN stays. */
+FORGE_API forge_status forge_clamp(uint32_t step, uint32_t x, float limit, uint32_t *out);
+
 /*
  * Chooses one token for each row of logits[outputs, vocabulary] as the input block asks, and
  * reports up to `max_top` alternatives. At most one a step, and its last operation. See

@@ -180,6 +180,11 @@ forge_status forge_softcap(uint32_t step, uint32_t x, float cap, uint32_t* out) 
                    [&](Recorder& recorder, DeviceObject&) { return recorder.softcap(x, cap); });
 }
 
+forge_status forge_clamp(uint32_t step, uint32_t x, float limit, uint32_t* out) {
+  return record_on(step, out,
+                   [&](Recorder& recorder, DeviceObject&) { return recorder.clamp(x, limit); });
+}
+
 forge_status forge_sample(uint32_t step, uint32_t logits, uint32_t max_top) {
   return on_handle(step,
                    [&] { get<StepObject>(step, "step")->recorder.sample(logits, max_top); });

@@ -236,6 +236,13 @@ struct SoftcapOp {
   std::array<ValueId, 1> reads() const { return {x}; }
 };
 
+struct ClampOp {
+  ValueId x;
+  float limit;
+  ValueId out;
+  std::array<ValueId, 1> reads() const { return {x}; }
+};
+
 // Writes to the result block, not to a value.
 struct SampleOp {
   ValueId logits;
@@ -247,7 +254,7 @@ struct SampleOp {
 using Op = std::variant<EmbedOp, RmsNormOp, LayerNormOp, MatmulOp, HeadMatmulOp, RopeTableOp,
                         RopeAppendOp, AttentionOp, GluOp, SigmoidGateOp, GatedRmsNormOp,
                         CausalConv1dOp, GatedDeltaRuleOp, GatherColumnsOp, MoeRouteOp, MoeMatmulOp,
-                        MoeCombineOp, GatherOutputsOp, SoftcapOp, SampleOp>;
+                        MoeCombineOp, GatherOutputsOp, SoftcapOp, ClampOp, SampleOp>;
 
 struct StepLimits {
   uint32_t max_tokens;

@@ -294,6 +294,13 @@ ValueId Recorder::softcap(ValueId x, float cap) {
   return add(SoftcapOp{x, cap, 0}, in.rows, in.cols);
 }
 
+ValueId Recorder::clamp(ValueId x, float limit) {
+  check_open();
+  const Value in = use("clamp", "x", x);
+  require(limit > 0 && std::isfinite(limit), "clamp: limit is ", limit, "; valid is a finite number > 0");
+  return add(ClampOp{x, limit, 0}, in.rows, in.cols);
+}
+
 void Recorder::sample(ValueId logits, uint32_t max_top) {
   check_open();
   const Value& in = use("sample", "logits", logits);

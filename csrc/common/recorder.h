@@ -41,6 +41,7 @@ class Recorder {
   ValueId moe_combine(ValueId x, ValueId route, ValueId residual);
   ValueId gather_outputs(ValueId x);
   ValueId softcap(ValueId x, float cap);
+  ValueId clamp(ValueId x, float limit);
   void sample(ValueId logits, uint32_t max_top);
   void keep(ValueId value);
 

@@ -91,6 +91,7 @@ class CpuExecutor : public Executable {
   void execute(const MoeCombineOp& op);
   void execute(const GatherOutputsOp& op);
   void execute(const SoftcapOp& op);
+  void execute(const ClampOp& op);
   void execute(const SampleOp& op);
 
   // Calls body(row, thread) for each row, in pieces large enough to be worth handing to a thread.

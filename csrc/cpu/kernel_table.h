@@ -178,6 +178,8 @@ struct KernelTable {
                          float eps, uint32_t activation, float* out);
   // out = cap tanh(x / cap)
   void (*softcap)(const float* x, uint64_t n, float cap, float* out);
+  // out = x within -limit and limit; NaN stays.
+  void (*clamp)(const float* x, uint64_t n, float limit, float* out);
   // out = scale x; out may be x.
   void (*scale)(const float* x, uint64_t n, float scale, float* out);
   // accumulator += weight x

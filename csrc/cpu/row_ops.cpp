@@ -107,6 +107,13 @@ void CpuExecutor::execute(const SoftcapOp& op) {
   });
 }
 
+void CpuExecutor::execute(const ClampOp& op) {
+  const Matrix x = matrix(op.x), out = matrix(op.out);
+  for_rows(x.rows, x.cols, [&](uint64_t t, uint32_t) {
+    kernels_.clamp(x.row(t), x.cols, op.limit, out.row(t));
+  });
+}
+
 void CpuExecutor::execute(const SampleOp& op) {
   const Matrix logits = matrix(op.logits);
   inputs_->masks_ready.wait();

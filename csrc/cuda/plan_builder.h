@@ -54,6 +54,7 @@ class PlanBuilder : public Planner<DevicePointer, PlanEntry> {
   void emit(const MoeCombineOp& op);
   void emit(const GatherOutputsOp& op);
   void emit(const SoftcapOp& op);
+  void emit(const ClampOp& op);
   void emit(const SampleOp& op);
 
   // One launch for a norm whose result, with a residual, is normalised again; false where the

@@ -93,4 +93,10 @@ void PlanBuilder::emit(const SoftcapOp& op) {
          value(op.out), value(op.x), n_rows(op.x), n, op.cap);
 }
 
+void PlanBuilder::emit(const ClampOp& op) {
+  const uint32_t n = cols(op.x);
+  launch("clamp.cu", "clamp_values", {divide_up(n, kBlockElements), max_rows(op.out)}, 256, 0,
+         value(op.out), value(op.x), n_rows(op.x), n, op.limit);
+}
+
 }  // namespace forge::cuda

@@ -61,6 +61,7 @@ class PlanBuilder : public Planner<Place, Launch> {
   void emit(const MoeCombineOp& op);
   void emit(const GatherOutputsOp& op);
   void emit(const SoftcapOp& op);
+  void emit(const ClampOp& op);
   void emit(const SampleOp& op);
 
   // Of a kernel that computes each element on its own.

@@ -100,4 +100,10 @@ void PlanBuilder::emit(const SoftcapOp& op) {
          {value(op.out), value(op.x), n_rows(op.x)}, SoftcapArgs{.cols = n, .cap = op.cap});
 }
 
+void PlanBuilder::emit(const ClampOp& op) {
+  const uint32_t n = cols(op.x);
+  launch("clamp", "clamp_values", elementwise_grid(n, max_rows(op.out)), {256},
+         {value(op.out), value(op.x), n_rows(op.x)}, ClampArgs{.cols = n, .limit = op.limit});
+}
+
 }  // namespace forge::metal

@@ -1,5 +1,6 @@
 // Embedding, norms, products, activations and row selection.
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -160,6 +161,13 @@ void Executor::execute(const SoftcapOp& op) {
   const Matrix x = matrix(op.x), out = matrix(op.out);
   for (uint64_t i = 0; i < x.rows * x.cols; ++i) {
     out.data[i] = op.cap * std::tanh(x.data[i] / op.cap);
+  }
+}
+
+void Executor::execute(const ClampOp& op) {
+  const Matrix x = matrix(op.x), out = matrix(op.out);
+  for (uint64_t i = 0; i < x.rows * x.cols; ++i) {
+    out.data[i] = std::clamp(x.data[i], -op.limit, op.limit);
   }
 }
 

@@ -48,6 +48,7 @@ class Executor : public Executable {
   void execute(const MoeCombineOp& op);
   void execute(const GatherOutputsOp& op);
   void execute(const SoftcapOp& op);
+  void execute(const ClampOp& op);
   void execute(const SampleOp& op);
 
   std::shared_ptr<const Program> program_;

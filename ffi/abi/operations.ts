@@ -230,6 +230,15 @@ export const operationSymbols = {
     ],
     result: "i32",
   },
+  forge_clamp: {
+    parameters: [
+      "u32", // uint32_t step
+      "u32", // uint32_t x
+      "f32", // float limit
+      "buffer", // uint32_t *out
+    ],
+    result: "i32",
+  },
   forge_sample: {
     parameters: [
       "u32", // uint32_t step

@@ -123,6 +123,13 @@ struct SoftcapArgs {
   float cap;
 };
 
+// clamp_values: out, x, n_rows
+// grid (ceil(cols, kRowElements), max rows); threads 256
+struct ClampArgs {
+  uint32_t cols;
+  float limit;
+};
+
 // ---- products -----------------------------------------------------------------------------------
 
 // SIMD groups of a threadgroup of matvec, and the rows that one of them computes together: of the

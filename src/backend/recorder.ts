@@ -176,6 +176,8 @@ export interface Recorder {
   gatherOutputs(x: Value): Value;
   /** `cap * tanh(x / cap)` */
   softcap(x: Value, cap: number): Value;
+  /** `x` held within `-limit` and `limit`. */
+  clamp(x: Value, limit: number): Value;
   /** Chooses a token for each output, and reports up to `maxTop` others; the step's last operation. */
   sample(logits: Value, maxTop: number): void;
   /** Keeps a value readable after a run. */

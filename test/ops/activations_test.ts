@@ -90,3 +90,28 @@ opTest<{ readonly x: Matrix; readonly cap: number }>("softcap", {
     matrixOf(x.rows, x.cols, (row, col) => cap * Math.tanh(rowOf(x, row)[col]! / cap)),
   tolerance: { absolute: 1e-6, relative: 1e-6 },
 });
+
+opTest<{ readonly x: Matrix; readonly limit: number }>("clamp", {
+  cases: (random) => [
+    ...[[1, 1], [3, 7], [2, 33], [70, 130], [1, 5000]].map(([rows = 0, cols = 0]) => {
+      const limit = random.pick([0.5, 8, 30]);
+      return [`${rows} x ${cols} at ${limit}`, {
+        x: randomMatrix(random, rows, cols, 40),
+        limit,
+      }] as const;
+    }),
+    ["the ends of float32", {
+      x: matrixOf(extremes.length, extremeCols, (row) => extremes[row]!),
+      limit: 30,
+    }],
+    ["NaN", { x: matrixOf(2, 33, (row, col) => row === 1 ? NaN : col - 16), limit: 8 }],
+  ],
+  run: (device, { x, limit }) =>
+    runStep(device, tokenInputs(x.rows), (graph) => ({
+      value: graph.recorder.clamp(graph.input(x), limit),
+      cols: x.cols,
+    })),
+  plain: ({ x, limit }) =>
+    matrixOf(x.rows, x.cols, (row, col) => Math.min(Math.max(rowOf(x, row)[col]!, -limit), limit)),
+  tolerance: { absolute: 0, relative: 0 },
+});

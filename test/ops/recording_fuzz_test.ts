@@ -138,6 +138,7 @@ borderTest("random recordings", async (border, random) => {
       () => s.forge_moe_combine(h, x(), x(), residual(), out),
       () => s.forge_gather_outputs(h, x(), out),
       () => s.forge_softcap(h, x(), float(), out),
+      () => s.forge_clamp(h, x(), float(), out),
     ];
     for (let n = random.int(1, 40); n > 0; n--) {
       const result = n % 10 === 0 ? operations[0]!() : random.pick(operations)();

@@ -338,6 +338,13 @@ export const refusals: Readonly<Record<string, readonly Refusal[]>> = {
     ["cap is nan", (p) => p.recorder.softcap(p.x, NaN)],
     ["cap is inf", (p) => p.recorder.softcap(p.x, Infinity)],
   ],
+  clamp: [
+    ["x is 99", (p) => p.recorder.clamp(unknown, 1)],
+    ["limit is 0", (p) => p.recorder.clamp(p.x, 0)],
+    ["limit is -2", (p) => p.recorder.clamp(p.x, -2)],
+    ["limit is nan", (p) => p.recorder.clamp(p.x, NaN)],
+    ["limit is inf", (p) => p.recorder.clamp(p.x, Infinity)],
+  ],
   sample: [
     ["logits is 99", (p) => p.recorder.sample(unknown, 0)],
     ["logits must have outputs for rows", (p) => p.recorder.sample(p.x, 0)],

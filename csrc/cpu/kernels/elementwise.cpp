@@ -55,6 +55,13 @@ void softcap(const float* x, uint64_t n, float cap, float* out) {
   });
 }
 
+void clamp(const float* x, uint64_t n, float limit, float* out) {
+  for_vectors(n, [&](uint64_t i, int m) FORGE_ALWAYS_INLINE {
+    // NaN, as the second operand, passes through min and max.
+    store_up_to(out + i, max(set(-limit), min(set(limit), load_up_to(x + i, m))), m);
+  });
+}
+
 void scale(const float* x, uint64_t n, float factor, float* out) {
   for_vectors(n, [&](uint64_t i, int m) FORGE_ALWAYS_INLINE {
     store_up_to(out + i, load_up_to(x + i, m) * set(factor), m);

@@ -21,6 +21,7 @@ void sigmoid_gate(const float* x, const float* gate, uint64_t n, const float* re
 void gated_rms_norm(const float* x, const float* gate, const float* weight, uint64_t n, float eps,
                     uint32_t activation, float* out);
 void softcap(const float* x, uint64_t n, float cap, float* out);
+void clamp(const float* x, uint64_t n, float limit, float* out);
 void scale(const float* x, uint64_t n, float factor, float* out);
 void add_scaled(float* accumulator, const float* x, float weight, uint64_t n);
 

@@ -20,6 +20,7 @@ const KernelTable& FORGE_TABLE_OF(FORGE_TARGET)() {
       .sigmoid_gate = target::sigmoid_gate,
       .gated_rms_norm = target::gated_rms_norm,
       .softcap = target::softcap,
+      .clamp = target::clamp,
       .scale = target::scale,
       .add_scaled = target::add_scaled,
       .rotate = target::rotate,

@@ -72,6 +72,13 @@ struct Softcap {
   u32 max_rows, cols;
   float cap;
 };
+struct Clamp {
+  float* out;
+  const float* x;
+  const u32* n_rows;
+  u32 max_rows, cols;
+  float limit;
+};
 struct Embed {
   float* out;
   const i32* tokens;
@@ -295,6 +302,7 @@ void launch(const Glu& op);
 void launch(const GatherColumns& op);
 void launch(const GatherOutputs& op);
 void launch(const Softcap& op);
+void launch(const Clamp& op);
 void launch(const Embed& op);
 void launch(const Matvec& op);
 void launch(const Gemm& op);

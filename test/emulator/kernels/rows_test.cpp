@@ -183,3 +183,20 @@ TEST(gather_outputs_and_softcap) {
   }
   expect_near("softcap", capped, expected, 1e-5, 1e-6);
 }
+
+TEST(clamp_values) {
+  Random random(8);
+  const u32 cols = 1100;
+  auto x = random_floats(random, 2 * cols, 40);
+  x[7] = std::numeric_limits<float>::quiet_NaN();
+  const Buffer<u32> n = {2};
+  Buffer<float> out(2 * cols);
+  launch(Clamp{.out = out.data(),
+               .x = x.data(),
+               .n_rows = n.data(),
+               .max_rows = 5,
+               .cols = cols,
+               .limit = 8.0f});
+  EXPECT(std::isnan(out[7]));
+  for (u32 i = 0; i < 2 * cols; ++i) EXPECT(i == 7 || out[i] == std::clamp(x[i], -8.0f, 8.0f));
+}

@@ -54,6 +54,11 @@ void launch(const GatherOutputs& op) {
          op.x, op.output_rows, op.n_outputs, op.cols);
 }
 
+void launch(const Clamp& op) {
+  launch("clamp_values", {{blocks_for(op.cols, kRowElements), op.max_rows}, {256}}, op.out, op.x,
+         op.n_rows, op.cols, op.limit);
+}
+
 void launch(const Softcap& op) {
   launch("softcap", {{blocks_for(op.cols, kRowElements), op.max_rows}, {256}}, op.out, op.x,
          op.n_rows, op.cols, op.cap);

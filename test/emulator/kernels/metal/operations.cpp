@@ -103,6 +103,12 @@ void launch(const GatherOutputs& op) {
                metal_args::GatherOutputsArgs{op.cols}, op.out, op.x, op.output_rows, op.n_outputs);
 }
 
+void launch(const Clamp& op) {
+  launch_metal("clamp_values",
+               {{blocks_for(op.cols, metal_args::kRowElements), op.max_rows}, {256}},
+               metal_args::ClampArgs{op.cols, op.limit}, op.out, op.x, op.n_rows);
+}
+
 void launch(const Softcap& op) {
   launch_metal("softcap", {{blocks_for(op.cols, metal_args::kRowElements), op.max_rows}, {256}},
                metal_args::SoftcapArgs{op.cols, op.cap}, op.out, op.x, op.n_rows);
