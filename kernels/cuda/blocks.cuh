@@ -168,9 +168,11 @@ template <>
 struct Decoder<39> {  // MXFP4: e, qs[16]
   static constexpr u32 kWeights = 32, kBytes = 17;
   static DEVICE_MEMBER void decode(const u8* block, u32, float* w, const u64*) {
-    // 2^(e - 128): half the scale, since the levels are doubled; subnormal for e of 0 and 1.
+    // 2^(e - 128): half the scale, since the levels are doubled; subnormal for e of 0 and 1. 255
+    // is NaN.
     const u32 e = block[0];
-    const float scale = __uint_as_float(e < 2 ? 0x00200000u << e : (e - 1) << 23);
+    const u32 number = e < 2 ? 0x00200000u << e : (e - 1) << 23;
+    const float scale = __uint_as_float(e == 255 ? 0x7fc00000u : number);
     for (u32 i = 0; i < 32; ++i) w[i] = scale * mxfp4_level(half_nibble(block + 1, i));
   }
 };

@@ -149,6 +149,9 @@ MODELS = {
             "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
         },
     ),
+    "olmoe with limits": model(
+        "olmoe", {**TEXT, "num_experts": 4, "num_experts_per_tok": 2, "clip_qkv": 0.5}
+    ),
     "qwen2_moe": model("qwen2_moe", {**TEXT, **EXPERTS, "shared_expert_intermediate_size": 24}),
     "qwen3_next": model("qwen3_next", {**TEXT, **EXPERTS, **DELTA_NET}),
     "qwen3_5_moe_text": model("qwen3_5_moe_text", {**TEXT, **EXPERTS, **DELTA_NET}),

@@ -98,6 +98,11 @@ deviceTest("scales at the ends of their formats", (device, random) => {
     exact,
     "MXFP4",
   );
+  // The specification has 255 for NaN.
+  const nan = new Uint8Array(2 * 17).fill(0x11).fill(255, 0, 1).fill(127, 17, 18);
+  const weights = device.readWeight(device.uploadWeight("MXFP4", 2, 32, nan), 0, 2);
+  assert(weights.subarray(0, 32).every(Number.isNaN), "a block of NaN");
+  assert(weights.subarray(32).every(Number.isFinite), "its neighbour");
 });
 
 /** The largest error of a weight, as a part of the largest weight among those that share a scale. */

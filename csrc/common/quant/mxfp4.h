@@ -22,11 +22,11 @@ struct BlockMXFP4 {
 };
 static_assert(sizeof(BlockMXFP4) == 17);
 
-/// 2^(e - 128): half the scale 2^(e - 127), since the levels are doubled. 255, a NaN in the
-/// specification, continues the powers, as it does in ggml.
+/// 2^(e - 128): half the scale 2^(e - 127), since the levels are doubled. 255 is NaN.
 constexpr float mxfp4_half_scale(uint8_t e) {
   // Exponents 0 and 1 are below float32's smallest normal number, 2^-126.
-  return std::bit_cast<float>(e < 2 ? 0x00200000u << e : uint32_t{e - 1u} << 23);
+  const uint32_t number = e < 2 ? 0x00200000u << e : uint32_t{e - 1u} << 23;
+  return std::bit_cast<float>(e == 255 ? 0x7fc00000u : number);
 }
 
 inline void dequantize_block(const BlockMXFP4& block, float* out) {

@@ -105,7 +105,8 @@ FORGE_INLINE void set_scales(uint32_t row, const BlockQ5_1& block, Panel& panel)
 // 2^(e - 128) as bfloat16, below its normal range too: see mxfp4_half_scale.
 template <class Panel>
 FORGE_INLINE void set_scales(uint32_t row, const BlockMXFP4& block, Panel& panel) {
-  const uint32_t bits = block.e < 2 ? 0x20u << block.e : (block.e - 1u) << 7;
+  const uint32_t number = block.e < 2 ? 0x20u << block.e : (block.e - 1u) << 7;
+  const uint32_t bits = block.e == 255 ? 0x7fc0u : number;
   panel.d[row] = {{static_cast<uint8_t>(bits), static_cast<uint8_t>(bits >> 8)}};
 }
 
