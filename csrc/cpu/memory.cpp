@@ -1,25 +1,43 @@
 #include "memory.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <new>
 #include <utility>
 
 namespace forge::cpu {
 
+namespace {
+
+uint64_t page_bytes() {
+  static const auto bytes = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  return bytes;
+}
+
+// The pages of a mapping that may be touched.
+uint64_t usable_bytes(uint64_t bytes) {
+  return (bytes + page_bytes() - 1) / page_bytes() * page_bytes();
+}
+
+}  // namespace
+
 Memory::Memory(uint64_t bytes) : bytes_(bytes) {
   if (bytes == 0) return;
-  void* address =
-      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  const uint64_t usable = usable_bytes(bytes);
+  void* address = mmap(nullptr, usable + page_bytes(), PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (address == MAP_FAILED) throw std::bad_alloc();
-#if defined(MADV_HUGEPAGE)
-  madvise(address, bytes, MADV_HUGEPAGE);
-#endif
   data_ = static_cast<uint8_t*>(address);
+  // A guard page: an access past the end is a fault, not a wrong number.
+  mprotect(data_ + usable, page_bytes(), PROT_NONE);
+#if defined(MADV_HUGEPAGE)
+  madvise(address, usable, MADV_HUGEPAGE);
+#endif
 }
 
 Memory::~Memory() {
-  if (data_) munmap(data_, bytes_);
+  if (data_) munmap(data_, usable_bytes(bytes_) + page_bytes());
 }
 
 Memory::Memory(Memory&& other) noexcept

@@ -4,7 +4,8 @@
 
 namespace forge::cpu {
 
-// Zeroed memory that costs nothing until it is written, in large pages where the system has them.
+// Zeroed memory that costs nothing until it is written, in large pages where the system has them. The
+// page after its last one cannot be touched.
 class Memory {
  public:
   Memory() = default;

@@ -101,6 +101,17 @@ export const outlines: readonly Outline[] = [
     softcap: 50,
     window: 64,
   },
+  // With a small soft-cap the positions outside the window would keep much of their weight, and no
+  // window begins at a multiple of a vector's lanes.
+  {
+    sequences: [[300, 1], [37, 9]],
+    headDim: 32,
+    nKvHeads: 1,
+    group: 2,
+    pageTokens: 16,
+    softcap: 1.5,
+    window: 21,
+  },
   {
     sequences: [[40, 20], [0, 3]],
     headDim: 64,

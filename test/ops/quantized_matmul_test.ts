@@ -8,15 +8,18 @@ import { TENSOR_TYPES, type TensorType } from "../../src/formats/tensor_info.ts"
 import { deviceTest } from "../support/devices.ts";
 import {
   assertSameBits,
+  HALF_PRODUCTS,
   type Matrix,
   matrixOf,
   matrixOfRows,
+  randomByteMatrix,
   randomMatrix,
   rowOf,
   rowsOf,
 } from "../support/matrix.ts";
+import { opTest } from "../support/operations.ts";
 import type { Random } from "../support/random.ts";
-import { runStep, tokenInputs } from "../support/step_graph.ts";
+import { limitsOf, runStep, StepGraph, tokenInputs } from "../support/step_graph.ts";
 import { computableTypes, randomWeight, type TestWeight } from "../support/weights.ts";
 import { products } from "./plain_matmul.ts";
 
@@ -161,5 +164,66 @@ deviceTest(
         }
       }
     }
+  },
+);
+
+/** A product of a first run, and that of a later one, for which devices may have packed the weight. */
+async function multiplyTwice(device: Backend, x: Matrix, weight: TestWeight): Promise<Matrix> {
+  const inputs = tokenInputs(x.rows);
+  const recorder = device.record(limitsOf(inputs));
+  const graph = new StepGraph(device, recorder);
+  const value = recorder.matmul(graph.input(x), graph.weight(weight));
+  recorder.keep(value);
+  const step = await recorder.finish();
+  const run = async (): Promise<Matrix> => {
+    await step.run(inputs);
+    const data = new Float32Array(step.read(value, weight.rows, 0, x.rows));
+    return { rows: x.rows, cols: weight.rows, data };
+  };
+  try {
+    const first = await run();
+    assertSameBits(await run(), first, "a later run");
+    return first;
+  } finally {
+    step.release();
+  }
+}
+
+/**
+ * Widths of published models, around which kernels cut columns into pieces: one piece, one and a
+ * remainder, several whole ones. Rows end inside of a panel and of a task, at the end of either, or are
+ * a single panel; tokens are few, one more than few, and fill tiles.
+ */
+const WIDE: readonly (readonly [tokens: number, rows: number, cols: number])[] = [
+  [9, 83, 2048],
+  [8, 16, 2048],
+  [13, 64, 2304],
+  [3, 48, 2304],
+  [10, 17, 4096],
+  [9, 19, 14336],
+];
+
+/** More tokens than one task takes, over several tasks of rows. */
+const MANY_TOKENS = [260, 70, 2304] as const;
+
+opTest<{ readonly x: Matrix; readonly weight: TestWeight }>(
+  "products as wide as those of published models",
+  {
+    cases: (random) =>
+      computableTypes.flatMap((type) =>
+        [...WIDE, ...(type === "Q4_K" || type === "F16" ? [MANY_TOKENS] : [])].map((shape) => {
+          const [tokens, rows, cols] = shape;
+          const x = randomByteMatrix(random, tokens, cols, 1 / Math.sqrt(cols));
+          const weight = randomWeight(random, type, rows, cols);
+          return [`${tokens} tokens, ${type} [${rows}, ${cols}]`, { x, weight }] as const;
+        })
+      ),
+    run: (device, { x, weight }) => multiplyTwice(device, x, weight),
+    plain({ x, weight }, read) {
+      const values = read(weight);
+      return matrixOfRows(x.rows, weight.rows, (token) => products(rowOf(x, token), values));
+    },
+    tolerance: { absolute: 1e-5, relative: 1e-5 },
+    gpuTolerance: HALF_PRODUCTS,
   },
 );

@@ -28,6 +28,7 @@ Deno.test("grammar: accepts what its rules describe", async () => {
     ]],
     [`root ::= "a\\n\\x41\\u00e9\\U0001F642\\""`, ['a\nAé🙂"'], ["a"]],
     [`root ::= a.b-c_d\na.b-c_d ::= "" | "z"+ "!"`, ["", "z!", "zz!"], ["!", "z"]],
+    [`root ::= [^a-c]{2,} "." [0-9]{1,}`, ["xy.1", "xyz!.22"], ["x.1", "ay.1", "xc.1", "xy."]],
     [`root ::= (w ",")* w\nw ::= "a" | "ab"`, ["a", "ab", "a,ab,a"], ["a,", ",a", "b"]],
   ];
   await withConstraints(async (constraints) => {

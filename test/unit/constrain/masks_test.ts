@@ -69,6 +69,29 @@ Deno.test("masks: the tokens allowed are those that are accepted", async () => {
   });
 });
 
+Deno.test("masks: the last tokens of a vocabulary of any size are allowed", async () => {
+  for (const size of [1, 31, 32, 33, 63, 64, 65, 100, 259]) {
+    const tokenizer = {
+      ...byteTokenizer,
+      vocabSize: size,
+      eosIds: [],
+      tokenBytes: () => new TextEncoder().encode("a"),
+      isSpecial: () => false,
+    };
+    const constraints = new Constraints(tokenizer, size, []);
+    const mask = new Uint32Array(Math.ceil(size / 32));
+    // As many tokens as there are, and a place where a few of them can follow.
+    for (const pattern of ["a*", "a{1,3}"]) {
+      const state = (await constraints.compile(spec.regex(pattern), false)).start();
+      state.fillMask(mask);
+      const everyToken = Array.from({ length: size }, (_, id) => id);
+      assertEquals(allowedIn(mask), everyToken, `${size} tokens, ${pattern}`);
+      state.dispose();
+    }
+    constraints.dispose();
+  }
+});
+
 type Part = string | readonly ["ref", number];
 type Rules = readonly (readonly (readonly Part[])[])[];
 

@@ -7,7 +7,9 @@ import { StepPace } from "../../../src/engine/step_pace.ts";
 import { scoreTokens } from "../../../src/engine/score.ts";
 import { ForgeError } from "../../../src/errors.ts";
 import { load, type Model } from "../../../src/mod.ts";
+import type { Tokenizer } from "../../../src/tokenizer/tokenizer.ts";
 import {
+  FAKE_VOCABULARY,
   fakeAnswer,
   type FakeOptions,
   fakeRequest,
@@ -27,9 +29,9 @@ class Bench {
   readonly runner: FakeRunner;
   readonly scheduler: Scheduler;
 
-  constructor(options: Partial<FakeOptions> = {}) {
+  constructor(options: Partial<FakeOptions> = {}, pace: StepPace = new StepPace(1)) {
     this.runner = new FakeRunner({ nPages: 100, nSlots: 8, ...options });
-    this.scheduler = new Scheduler(this.runner, undefined, new StepPace(1));
+    this.scheduler = new Scheduler(this.runner, undefined, pace);
   }
 
   /** What the model says, which must be right, and how it ended. */
@@ -139,6 +141,58 @@ Deno.test("a stopped run leaves no state behind", async () => {
   bench.runner.onRun = () => Promise.resolve(undefined);
   // From the turn before, whose state was copied.
   assertEquals(await bench.cached([...next, 800]), 7);
+  await bench.end();
+});
+
+for (const [how, error] of [["is stopped", undefined], ["fails", new Error("no power")]] as const) {
+  Deno.test(`the state of a run that ${how} amid a prompt is not gone on from`, async () => {
+    const bench = new Bench();
+    // The prompt takes three runs; the second one leaves the slot with nobody knows what.
+    const long = prompt(40, 0);
+    const controller = new AbortController();
+    bench.runner.onRun = () => {
+      if (bench.runner.runs.length === 0) return Promise.resolve(undefined);
+      if (error !== undefined) return Promise.reject(error);
+      controller.abort();
+      return new Promise(() => {});
+    };
+    const told = bench.tell(long, 5, controller.signal);
+    if (error === undefined) await told;
+    else await assertRejects(() => told, Error, error.message);
+    bench.runner.onRun = () => Promise.resolve(undefined);
+    // The model checks the state it begins with.
+    assertEquals(await bench.cached([...long.slice(0, 16), 800, 801]), 0);
+    await bench.end();
+  });
+}
+
+/** A tokenizer that spells each token of the fake model as `<id>`. */
+const spellingTokenizer = {
+  vocabSize: FAKE_VOCABULARY,
+  tokenBytes: (id: number) => new TextEncoder().encode(`<${id}>`),
+  isSpecial: () => false,
+} as unknown as Tokenizer;
+
+Deno.test("a state that has seen tokens behind a stop string is not gone on from", async () => {
+  class EightSteps extends StepPace {
+    override steps(): number {
+      return 8;
+    }
+  }
+  const bench = new Bench({}, new EightSteps());
+  const first = prompt(6, 0);
+  const answer = fakeAnswer(first, 12);
+  const request = fakeRequest(first, 12, { stop: [`<${answer[4]}>`] });
+  let reason: string | undefined;
+  for await (const { end } of generate(bench.scheduler, spellingTokenizer, request)) {
+    reason = end?.finishReason ?? reason;
+  }
+  assertEquals(reason, "stop");
+  // The run went on to the eighth token: the state is that of a text that nobody has asked for.
+  assert(bench.runner.nSteps > 5, String(bench.runner.nSteps));
+  for (const length of [3, 4, 5, 6, 7, 8]) {
+    await bench.cached([...first, ...answer.slice(0, length), 900]);
+  }
   await bench.end();
 });
 

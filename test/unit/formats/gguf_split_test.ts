@@ -81,6 +81,8 @@ Deno.test("parts that do not belong together are refused", () => {
   writePart(folder, 1, 2);
   writePart(folder, 0, 2, { "split.tensors.count": ["i32", 9] });
   assertRefused(second, "bad_model", "hold 2 tensors, not the 9");
+  writePart(folder, 0, 2, { "split.tensors.count": ["i32", 1] });
+  assertRefused(second, "bad_model", "hold 2 tensors, not the 1");
 });
 
 Deno.test("a part with another name, or an impossible count, is refused", () => {

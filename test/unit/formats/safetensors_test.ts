@@ -105,6 +105,8 @@ Deno.test("a tensor that cannot be one is refused by name", () => {
   refused({ data_offsets: [0] }, "data_offsets [0]");
   refused({ data_offsets: [0, 64, 65] }, "a begin and an end");
   refused({ data_offsets: [64, 0] }, "data_offsets [64, 0]");
+  refused({ data_offsets: [0, 60] }, "60", "64");
+  refused({ shape: [4, 3] }, "48", "64");
   refused({ data_offsets: [4, 68] }, "[4, 68]", "64 bytes of data");
   refused({ data_offsets: [0, 2 ** 53] }, "data_offsets");
 });

@@ -16,6 +16,10 @@ Deno.test("an impossible shape is explained", () => {
     tensorBytes("Q8_0", [32, 31]),
     "the last dimension of Q8_0 must be a multiple of 32",
   );
+  assertEquals(
+    tensorBytes("Q4_0", [2, 48]),
+    "the last dimension of Q4_0 must be a multiple of 32",
+  );
   assertEquals(tensorBytes("F32", [2 ** 30, 2 ** 30]), "it has more than 2^53 elements");
   assertEquals(tensorBytes("F64", [2 ** 51]), "it has more than 2^53 bytes");
   for (const size of [0, -1, 1.5, NaN, Infinity, 2 ** 53]) {

@@ -1,5 +1,6 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { ForgeError } from "../../../src/errors.ts";
+import { byteToChar, fromByteLevel } from "../../../src/tokenizer/byte_level.ts";
 import { readDecoder } from "../../../src/tokenizer/steps/decoders.ts";
 import { Fields } from "../../../src/tokenizer/steps/fields.ts";
 import { readNormalizer } from "../../../src/tokenizer/steps/normalizers.ts";
@@ -104,6 +105,21 @@ Deno.test("Metaspace marks spaces, and the start as it is told", () => {
     ForgeError,
     `x: pre_tokenizer has "add_prefix_space": false and "prepend_scheme": "first"`,
   );
+});
+
+Deno.test("the byte alphabet is GPT-2's", () => {
+  const printable = (byte: number) =>
+    (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
+  let others = 0;
+  for (let byte = 0; byte < 256; byte++) {
+    const code = printable(byte) ? byte : 0x100 + others++;
+    assertEquals(byteToChar(byte), String.fromCharCode(code), `byte ${byte}`);
+    assertEquals(fromByteLevel(String.fromCharCode(code)), Uint8Array.of(byte));
+  }
+  // What stands for no byte: the last that does is U+0143.
+  for (const piece of ["\u00ad", "\u0144", " ", "\x7f"]) {
+    assertEquals(fromByteLevel(piece), undefined);
+  }
 });
 
 Deno.test("decoders make text of pieces", () => {

@@ -1,0 +1,212 @@
+/** Steps that run again: with inputs that have grown, after a run that failed, on large weights. */
+import { assertEquals, assertRejects } from "@std/assert";
+import type { Backend, Step, StepInputs, Value } from "../../src/backend.ts";
+import { ForgeError } from "../../src/errors.ts";
+import { deviceTest } from "../support/devices.ts";
+import { LogitSampler, type SampleRequest } from "../support/logit_sampler.ts";
+import { assertSameBits, type Matrix, matrixOfRows, randomMatrix } from "../support/matrix.ts";
+import type { Random } from "../support/random.ts";
+import { limitsOf, outputRow, runStep, StepGraph, tokenInputs } from "../support/step_graph.ts";
+import { f32Weight, randomWeight, type TestWeight } from "../support/weights.ts";
+
+deviceTest("a request means the same after one whose inputs take more memory", async (
+  device,
+  random,
+) => {
+  const vocabulary = 700;
+  const logits = randomMatrix(random, 1, vocabulary);
+  const ids = (count: number) => Array.from({ length: count }, () => random.int(0, vocabulary - 1));
+  const mask = () => Uint32Array.from({ length: Math.ceil(vocabulary / 32) }, () => random.u32());
+  const penalised = (count: number): SampleRequest => ({
+    history: ids(count),
+    sampling: { repeatPenalty: 1.7, presencePenalty: 0.3 },
+  });
+  const biased = (count: number): SampleRequest => ({
+    sampling: {
+      bias: new Map(
+        random.permutation(vocabulary).slice(0, count).map((id) => [id, random.normal(4)]),
+      ),
+    },
+  });
+  const masked = (): SampleRequest => ({ sampling: { mask: mask() } });
+  for (
+    const [small, large] of [
+      [[penalised(3)], [penalised(5000)]],
+      [[biased(2)], [biased(600)]],
+      [[masked()], [masked(), masked(), masked(), masked()]],
+    ]
+  ) {
+    const sampler = await LogitSampler.record(device, logits, { maxOutputs: 4, maxTop: 3 });
+    // Often enough that a device which records what it runs again has done so.
+    const run = async () => {
+      const all = [];
+      for (let i = 0; i < 3; i++) all.push(await sampler.sample(small!));
+      return all;
+    };
+    const expected = await run();
+    await sampler.sample(large!);
+    assertEquals(await run(), expected);
+    sampler.release();
+  }
+});
+
+deviceTest("attention is the same after a run of more positions than there are pages for", async (
+  device,
+  random,
+) => {
+  const pageTokens = 256, nPages = 4, nSequences = 8, headDim = 64;
+  const kv = device.createKv({
+    type: "F16",
+    nPages,
+    pageTokens,
+    nKvHeads: 1,
+    kHeadDim: headDim,
+    vHeadDim: headDim,
+  });
+  for (let page = 0; page < nPages; page++) {
+    // Numbers of about 1, wherever a device puts keys and values.
+    const bits = Uint16Array.from(
+      { length: kv.pageBytes / 2 },
+      () => random.int(0, 1) << 15 | random.int(0x3400, 0x3bff),
+    );
+    kv.writePage(page, new Uint8Array(bits.buffer));
+  }
+  const table = Array.from({ length: nPages }, (_, page) => page);
+  const last = nPages * pageTokens - 1;
+  const inputs = (n: number): StepInputs => ({
+    tokens: new Int32Array(n),
+    positions: new Int32Array(n).fill(last),
+    sequences: Int32Array.from({ length: n }, (_, i) => i),
+    pageTables: Array.from({ length: n }, () => table),
+    outputs: [],
+  });
+  const recorder = device.record({ ...limitsOf(inputs(nSequences)), maxPages: nPages });
+  const graph = new StepGraph(device, recorder);
+  const qkv = graph.input(randomMatrix(random, 1, 3 * headDim));
+  const options = { nHeads: 1, eps: 1e-5, weightOffset: 0, ropeLayout: "half" } as const;
+  const q = recorder.ropeAppend(qkv, kv, options);
+  const out = recorder.attention(q, kv, { nHeads: 1, scale: 1 / 8 });
+  recorder.keep(out);
+  const step = await recorder.finish();
+  const run = async (n: number): Promise<Matrix> => {
+    await step.run(inputs(n));
+    return { rows: n, cols: headDim, data: new Float32Array(step.read(out, headDim, 0, n)) };
+  };
+  const expected = await run(1);
+  assertSameBits(await run(1), expected, "a second run");
+  // Each sequence sees all pages: together they see twice what a step was planned for.
+  const many = await run(nSequences);
+  assertSameBits(many, matrixOfRows(nSequences, headDim, () => expected.data), "many sequences");
+  for (let i = 0; i < 3; i++) assertSameBits(await run(1), expected, "a run after it");
+  step.release();
+});
+
+/** Keeps this thread busy, so that no mask is told to be there. */
+function wait(milliseconds: number): void {
+  for (const end = performance.now() + milliseconds; performance.now() < end;);
+}
+
+/** A convolution over 4 tokens with 2 slots of state, and a choice of a token from its result. */
+async function recordConvolution(
+  device: Backend,
+  random: Random,
+): Promise<{ step: Step; value: Value; cols: number }> {
+  const cols = 40;
+  const recorder = device.record({ maxTokens: 2, maxOutputs: 1, maxSequences: 1, maxPages: 1 });
+  const graph = new StepGraph(device, recorder);
+  const state = device.createState({ nSlots: 2, rows: 3, cols });
+  const value = recorder.causalConv1d(
+    graph.input(randomMatrix(random, 4, cols)),
+    graph.weight(f32Weight(randomMatrix(random, cols, 4))),
+    state,
+    { activation: "identity" },
+  );
+  recorder.keep(value);
+  recorder.sample(recorder.gatherOutputs(value), 0);
+  return { step: await recorder.finish(), value, cols };
+}
+
+deviceTest("a run that is stopped has no part in the next one", async (device, random) => {
+  const { step, value, cols } = await recordConvolution(device, random);
+  const inputs = (slot: number, position: number): StepInputs => ({
+    tokens: [position],
+    positions: [position],
+    sequences: [0],
+    pageTables: [[0]],
+    slots: [slot],
+    outputs: [outputRow(0)],
+  });
+  const run = async (slot: number, position: number): Promise<Float32Array> => {
+    await step.run(inputs(slot, position));
+    return new Float32Array(step.read(value, cols, 0, 1));
+  };
+  const expected = [];
+  for (const position of [0, 1, 2, 3]) expected.push(await run(1, position));
+  // The first run takes the state of slot 0 on and ends before it chooses; what is left of it on the
+  // device must not take slot 1 along.
+  const mask = new Uint32Array(Math.ceil(cols / 32));
+  const stopped = outputRow(0, {
+    sampling: { ...outputRow(0).sampling, mask },
+    fillMask: () => {
+      // By then the run waits for the mask, and goes on waiting until it sees that it is to stop.
+      wait(20);
+      step.cancel();
+      wait(100);
+    },
+  });
+  await run(1, 0);
+  for (const position of [1, 2, 3]) {
+    await assertRejects(
+      () => step.run({ ...inputs(0, position), outputs: [stopped] }),
+      ForgeError,
+      "stopped",
+    );
+    assertEquals(await run(1, position), expected[position]);
+  }
+  step.release();
+});
+
+/** The rows of a weight that tokens choose. */
+function embed(device: Backend, weight: TestWeight, tokens: readonly number[]): Promise<Matrix> {
+  return runStep(device, { ...tokenInputs(tokens.length), tokens }, (graph) => ({
+    value: graph.recorder.embed(graph.weight(weight)),
+    cols: weight.cols,
+  }));
+}
+
+deviceTest("a weight that goes to the device in several pieces is whole there", async (
+  device,
+  random,
+) => {
+  // Pieces of 32 MiB and the rest.
+  const cols = 4096, rows = 2 * 4096 + 600;
+  const words = new Uint32Array(rows * cols / 2);
+  for (let i = 0; i < words.length; i++) words[i] = (i * 0x9e3779b1 & 0x03ff03ff) | 0x34003400;
+  const bytes = new Uint8Array(words.buffer);
+  const tokens = [0, 4095, 4096, 4097, 8191, 8192, rows - 1, random.int(0, rows - 1)];
+  const actual = await embed(device, { type: "F16", rows, cols, bytes }, tokens);
+  const expected = matrixOfRows(
+    tokens.length,
+    cols,
+    (i) =>
+      Float32Array.from({ length: cols }, (_, col) => {
+        const bits = new Uint16Array(words.buffer, (tokens[i]! * cols + col) * 2, 1)[0]!;
+        return (1 + (bits & 0x3ff) / 1024) * 2 ** ((bits >> 10) - 15);
+      }),
+  );
+  assertSameBits(actual, expected, "rows");
+});
+
+deviceTest("a weight of more rows than a grid of a GPU has", async (device, random) => {
+  const rows = 65_600, cols = 32;
+  const one = randomWeight(random, "Q8_0", 16, cols);
+  const rowBytes = one.bytes.length / 16;
+  const bytes = new Uint8Array(rows * rowBytes);
+  for (let row = 0; row < rows; row++) {
+    const from = (row * 7 + (row >> 12)) % 16 * rowBytes;
+    bytes.set(one.bytes.subarray(from, from + rowBytes), row * rowBytes);
+  }
+  const tokens = [0, 1, 65_533, 65_534, 65_535, 65_536, 65_599];
+  const few = await embed(device, one, tokens.map((row) => (row * 7 + (row >> 12)) % 16));
+  assertSameBits(await embed(device, { type: "Q8_0", rows, cols, bytes }, tokens), few, "rows");
+});
