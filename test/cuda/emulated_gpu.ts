@@ -9,6 +9,7 @@ import { buildFakeDriver } from "../emulator/fake_driver/build.ts";
 import { buildEmulatedFlashAttention } from "../flash_attn/build.ts";
 import { runDeno } from "../support/deno_program.ts";
 import { ROOT } from "../support/checkout.ts";
+import { emulatorSeed } from "../support/random.ts";
 
 /** Why there can be no emulated GPU here. */
 export function emulatedGpuUnavailable(): string | undefined {
@@ -32,6 +33,7 @@ export async function emulatedGpu(options: FakeOptions = {}): Promise<Record<str
     FORGE_FLASH_ATTN: "none",
     FORGE_CUBLASLT: "none",
     FORGE_CUDA_DRIVER: driver,
+    FORGE_EMULATOR_SEED: emulatorSeed(),
     FORGE_NVRTC: nvrtc,
     FORGE_CACHE: join(ROOT, "build", "emulator", "cache"),
     FORGE_FAKE_CUDA: Object.entries(options).map(([key, value]) => `${key}=${value}`).join(","),

@@ -5,7 +5,7 @@ import { forge } from "../cli/forge.ts";
 import { assertRunFails, type InjectedFailure, OUT_OF_MEMORY } from "../support/failing_run.ts";
 import { sharedAvailable, sharedPath } from "../support/shared.ts";
 import { TempFolder } from "../support/temp_folder.ts";
-import { emulatedGpu, emulatedGpuUnavailable } from "./emulated_gpu.ts";
+import { emulatedGpu, emulatedGpuUnavailable, runOnEmulatedGpu } from "./emulated_gpu.ts";
 
 const ignore = emulatedGpuUnavailable() !== undefined;
 
@@ -30,6 +30,19 @@ for (const [what, options, parts] of injected) {
     name: `CUDA: ${what} is said in one line`,
     ignore,
     fn: async () => await assertFails(await emulatedGpu(options), parts),
+  });
+}
+
+for (const [failure, option] of [["capture", "fail_capture=2"], ["stream", "fail_stream=1"]]) {
+  Deno.test({
+    name: `CUDA: a ${failure} that fails once is left behind`,
+    ignore,
+    fn: async () => {
+      // A process that ends with a context of the device retained is aborted.
+      const env = { FORGE_FAKE_CUDA: `${option},strict_exit=1` };
+      const program = ["run", "-A", "test/support/check_cuda_recovery.ts", failure!];
+      assertStringIncludes(await runOnEmulatedGpu(program, env), "recovered");
+    },
   });
 }
 

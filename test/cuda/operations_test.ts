@@ -13,8 +13,18 @@ Deno.test({
   ignore: emulatedGpuUnavailable() !== undefined,
   fn: async () => {
     // Without a device there would be no tests, and none would fail.
-    const args = operationTests("gates", "recurrence", "state");
+    const args = operationTests("gates", "late_masks", "recurrence", "repeated_runs", "state");
     assertStringIncludes(await runOnEmulatedGpu(args), "(cuda:0)");
+  },
+});
+
+Deno.test({
+  name: "on an emulated SM90, a kernel behind masks that come late does not start early",
+  ignore: emulatedGpuUnavailable() !== undefined,
+  fn: async () => {
+    const files = ["late_masks", "repeated_runs"].map((name) => `test/ops/${name}_test.ts`);
+    const env = { FORGE_FAKE_CUDA: "architecture=90" };
+    await runOnEmulatedGpu(["test", "-A", "--quiet", "--no-check", ...files], env);
   },
 });
 

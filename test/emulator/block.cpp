@@ -1,5 +1,7 @@
 #include "block.h"
 
+#include <sys/mman.h>
+
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
@@ -7,8 +9,13 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <numeric>
 
 #include "fiber.h"
+
+// Present only in a program that is linked with AddressSanitizer.
+extern "C" [[gnu::weak]] void __sanitizer_start_switch_fiber(void** save, const void* stack,
+                                                             size_t bytes);
 
 namespace emulator {
 
@@ -36,6 +43,7 @@ struct Thread {
   Position position;
   uint32_t number = 0;
   bool finished = false;
+  bool is_late = false;  // runs only when no other thread and no copy can go on
   const char* waits_for = nullptr;  // null: can run
   Place place;
   std::vector<AsyncCopy> open_copies;
@@ -56,27 +64,104 @@ struct Warp {
   std::vector<Meeting> meetings;
 };
 
-struct FreeBytes {
-  void operator()(void* memory) const { std::free(memory); }
-};
-using Bytes = std::unique_ptr<void, FreeBytes>;
+// True in a program that is linked with a sanitizer.
+bool is_sanitized() { return races::is_watched() || __sanitizer_start_switch_fiber != nullptr; }
 
-// Exactly `bytes` long, so that AddressSanitizer sees the end.
-Bytes poisoned(size_t bytes) {
-  void* memory = nullptr;
-  if (posix_memalign(&memory, 1024, bytes) != 0) std::abort();
-  std::memset(memory, kPoison, bytes);
-  return Bytes(memory);
+// Threads and blocks run in an order that follows from it; 0: one after the other.
+uint64_t seed_of_environment() {
+  const char* const text = std::getenv("FORGE_EMULATOR_SEED");
+  return text ? std::strtoull(text, nullptr, 10) : 0;
 }
+
+uint64_t order_seed = seed_of_environment();
+
+uint64_t next_random(uint64_t& state) {
+  state = state * 6364136223846793005u + 1442695040888963407u;
+  return state >> 33;
+}
+
+// Poisoned shared memory. In a plain build it ends at a page that cannot be touched, as far as an
+// alignment of 16 bytes allows, and what lies between is looked at when the block has ended. Under a
+// sanitizer it is memory of the heap, exactly `bytes` long, whose history ends with it.
+class SharedMemory {
+ public:
+  SharedMemory() = default;
+  SharedMemory(SharedMemory&& other) noexcept { *this = std::move(other); }
+  SharedMemory& operator=(SharedMemory&& other) noexcept {
+    std::swap(mapping_, other.mapping_);
+    std::swap(mapped_, other.mapped_);
+    std::swap(heap_, other.heap_);
+    std::swap(begin_, other.begin_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  ~SharedMemory() {
+    std::free(heap_);
+    if (mapping_) munmap(mapping_, mapped_);
+  }
+
+  void poison(size_t bytes) {
+    const size_t padded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    bytes_ = bytes;
+    if (is_sanitized()) {
+      std::free(heap_);
+      if (posix_memalign(&heap_, 1024, bytes) != 0) std::abort();
+      begin_ = static_cast<char*>(heap_);
+      std::memset(begin_, kPoison, bytes);
+      return;
+    }
+    const size_t usable = (padded + kPage - 1) / kPage * kPage;
+    if (usable + kPage > mapped_) map(usable);
+    begin_ = mapping_ + mapped_ - kPage - padded;
+    std::memset(begin_, kPoison, padded);
+  }
+
+  char* begin() const { return begin_; }
+  size_t bytes() const { return bytes_; }
+
+  // Whether the bytes of the padding are as they were.
+  bool ends_whole() const {
+    if (is_sanitized() || !begin_) return true;
+    const char* const end = mapping_ + mapped_ - kPage;
+    for (const char* at = begin_ + bytes_; at < end; ++at) {
+      if (static_cast<unsigned char>(*at) != kPoison) return false;
+    }
+    return true;
+  }
+
+ private:
+  static constexpr size_t kPage = 4096, kAlignment = 16;
+
+  void map(size_t usable) {
+    if (mapping_) munmap(mapping_, mapped_);
+    mapped_ = usable + kPage;
+    void* memory = mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) std::abort();
+    mapping_ = static_cast<char*>(memory);
+    mprotect(mapping_ + usable, kPage, PROT_NONE);
+  }
+
+  char* mapping_ = nullptr;
+  size_t mapped_ = 0;
+  void* heap_ = nullptr;
+  char* begin_ = nullptr;
+  size_t bytes_ = 0;
+};
+
+// An array of shared memory, made again for each block that declares it.
+struct SharedArray {
+  SharedMemory memory;
+  uint64_t block = 0;
+};
 
 struct Block {
   std::vector<std::unique_ptr<Thread>> threads;  // kept from block to block
   std::vector<Warp> warps;
-  std::deque<uint32_t> ready;
+  std::deque<uint32_t> ready, late;  // threads that can run
   uint32_t live = 0;
   std::vector<Thread*> at_barrier;
-  std::map<const void*, Bytes> shared;
-  Bytes dynamic;
+  std::map<const void*, SharedArray> shared;
+  SharedMemory dynamic;
   size_t dynamic_bytes = 0;
   size_t shared_bytes = 0, most_shared = 0;
   uint64_t serial = 0;
@@ -87,7 +172,6 @@ struct Block {
 
 Block block;
 Thread* current = nullptr;
-uint64_t order_seed = 0;
 bool (*idle_work)() = nullptr;
 
 void suspend(const char* reason) {
@@ -97,7 +181,7 @@ void suspend(const char* reason) {
 
 void wake(Thread& thread) {
   thread.waits_for = nullptr;
-  block.ready.push_back(thread.number);
+  (thread.is_late ? block.late : block.ready).push_back(thread.number);
 }
 
 void open_barrier() {
@@ -119,14 +203,26 @@ void thread_main() {
   if (block.live > 0 && block.at_barrier.size() == block.live) open_barrier();
 }
 
-uint32_t next_ready() {
+// Takes the number of a thread that can run from a queue.
+uint32_t take_thread(std::deque<uint32_t>& queue) {
   if (order_seed != 0) {
-    block.random = block.random * 6364136223846793005u + 1442695040888963407u;
-    std::swap(block.ready.front(), block.ready[(block.random >> 33) % block.ready.size()]);
+    std::swap(queue.front(), queue[next_random(block.random) % queue.size()]);
   }
-  const uint32_t number = block.ready.front();
-  block.ready.pop_front();
+  const uint32_t number = queue.front();
+  queue.pop_front();
   return number;
+}
+
+// Makes one lane of about every other warp late: hardware promises no lane that it goes on soon, so
+// that what the others do meanwhile must not depend on it.
+void choose_late_threads(uint32_t n) {
+  for (uint32_t i = 0; i < n; ++i) block.threads[i]->is_late = false;
+  if (order_seed == 0) return;
+  for (uint32_t first = 0; first < n; first += kWarpLanes) {
+    const uint64_t choice = next_random(block.random);
+    if (choice % 2 == 0) continue;
+    block.threads[first + choice / 2 % std::min(kWarpLanes, n - first)]->is_late = true;
+  }
 }
 
 [[noreturn]] void report_deadlock() {
@@ -146,13 +242,14 @@ void run_block(const Launch& launch, Dim3 at) {
   while (block.threads.size() < n) block.threads.push_back(std::make_unique<Thread>());
   block.warps.assign((n + kWarpLanes - 1) / kWarpLanes, Warp());
   block.ready.clear();
+  block.late.clear();
   block.at_barrier.clear();
-  block.shared.clear();
-  block.dynamic = launch.dynamic_shared > 0 ? poisoned(launch.dynamic_shared) : nullptr;
+  if (launch.dynamic_shared > 0) block.dynamic.poison(launch.dynamic_shared);
   block.dynamic_bytes = block.shared_bytes = launch.dynamic_shared;
   block.most_shared = launch.most_shared;
   ++block.serial;
   block.live = n;
+  choose_late_threads(n);
   for (uint32_t i = 0; i < n; ++i) {
     Thread& thread = *block.threads[i];
     const Dim3 size = launch.block;
@@ -161,21 +258,38 @@ void run_block(const Launch& launch, Dim3 at) {
     thread.waits_for = nullptr;
     thread.position = {{i % size.x, i / size.x % size.y, i / size.x / size.y},
                        at, size, launch.grid, i % kWarpLanes};
-    block.ready.push_back(i);
+    wake(thread);
   }
   // Threads of one block only: those that an earlier, larger block left behind are finished.
   for (size_t i = n; i < block.threads.size(); ++i) block.threads[i]->finished = true;
   std::vector<bool> started(n, false);
   while (block.live > 0) {
-    if (block.ready.empty() && !(idle_work != nullptr && idle_work())) report_deadlock();
-    if (block.ready.empty()) continue;
-    const uint32_t number = next_ready();
+    if (block.ready.empty() && idle_work != nullptr && idle_work()) continue;
+    if (block.ready.empty() && block.late.empty()) report_deadlock();
+    const uint32_t number = take_thread(block.ready.empty() ? block.late : block.ready);
     current = block.threads[number].get();
     if (!started[number]) current->fiber.start(thread_main);
     started[number] = true;
     current->fiber.resume();
   }
   current = nullptr;
+  const auto check_end = [](const SharedMemory& memory) {
+    if (!memory.ends_whole()) fail("a write past the end of %zu bytes of shared memory", memory.bytes());
+  };
+  if (block.dynamic_bytes > 0) check_end(block.dynamic);
+  for (const auto& [declaration, array] : block.shared) {
+    if (array.block == block.serial) check_end(array.memory);
+  }
+}
+
+// The numbers of the blocks of a grid in the order in which they run.
+std::vector<uint32_t> order_of_blocks(uint64_t n) {
+  std::vector<uint32_t> order(n);
+  std::iota(order.begin(), order.end(), 0);
+  for (uint64_t i = n; order_seed != 0 && i > 1; --i) {
+    std::swap(order[i - 1], order[next_random(block.random) % i]);
+  }
+  return order;
 }
 
 }  // namespace
@@ -186,10 +300,9 @@ void run_grid(const Launch& launch, const std::function<void()>& thread) {
   block.thread_function = &thread;
   block.random = order_seed;
   races::release(&block.launch_tag);
-  for (unsigned z = 0; z < launch.grid.z; ++z) {
-    for (unsigned y = 0; y < launch.grid.y; ++y) {
-      for (unsigned x = 0; x < launch.grid.x; ++x) run_block(launch, {x, y, z});
-    }
+  const auto [x, y, z] = launch.grid;
+  for (const uint32_t i : order_of_blocks(uint64_t{x} * y * z)) {
+    run_block(launch, {i % x, i / x % y, i / x / y});
   }
   races::acquire(&block.end_tag);
 }
@@ -266,19 +379,20 @@ void collective(uint32_t mask, WarpOp op, void* argument,
 
 void* shared_array(const void* declaration, size_t bytes) {
   races::Ignored ignored;
-  Bytes& memory = block.shared[declaration];
-  if (!memory) {
-    memory = poisoned(bytes);
+  SharedArray& array = block.shared[declaration];
+  if (array.block != block.serial) {
+    array.block = block.serial;
+    array.memory.poison(bytes);
     block.shared_bytes += bytes;
     if (block.shared_bytes > block.most_shared) {
       fail("%zu bytes of shared memory, of which a block has %zu", block.shared_bytes,
            block.most_shared);
     }
   }
-  return memory.get();
+  return array.memory.begin();
 }
 
-void* dynamic_shared() { return block.dynamic.get(); }
+void* dynamic_shared() { return block.dynamic_bytes > 0 ? block.dynamic.begin() : nullptr; }
 
 size_t dynamic_shared_bytes() { return block.dynamic_bytes; }
 
@@ -340,6 +454,10 @@ void fail(const char* format, ...) {
     const Position& p = current->position;
     std::fprintf(stderr, " (block %u, %u, %u; thread %u)", p.block.x, p.block.y, p.block.z,
                  current->number);
+  }
+  if (order_seed != 0) {
+    std::fprintf(stderr, "; repeat it with FORGE_EMULATOR_SEED=%llu",
+                 static_cast<unsigned long long>(order_seed));
   }
   std::fputc('\n', stderr);
   std::abort();

@@ -6,7 +6,8 @@
 //
 // What it reports, by a line on stderr and abort(): threads that wait for a barrier or a warp that
 // others will never reach, warp operations whose lanes disagree about who takes part, misaligned
-// asynchronous copies, a thread that ends with copies in flight. Shared memory is filled with 0xff
+// asynchronous copies, a thread that ends with copies in flight, a write past the end of shared
+// memory (a read is a fault). Plain builds check the alignment of every access (build.ts). Shared memory is filled with 0xff
 // (NaN) before each block, so that what is read before it is written spoils the result. Built with
 // ThreadSanitizer, missing barriers are reported as races; with AddressSanitizer, accesses beyond
 // an array of shared memory or a buffer are.
@@ -32,8 +33,10 @@ struct Launch {
   size_t most_shared = SIZE_MAX;  // bytes that a block may have in all; more are reported
 };
 
-// Runs `thread` as every thread of every block. With `order_seed` 0 threads run in order as far as
-// barriers allow; other values shuffle them.
+// Runs `thread` as every thread of every block. With an order seed of 0 blocks run in order, and
+// threads as far as barriers allow; other values shuffle both, and make some threads late: they run
+// only when nothing else can. The seed is that of the variable FORGE_EMULATOR_SEED (without one 0)
+// until another is set.
 void run_grid(const Launch& launch, const std::function<void()>& thread);
 void set_order_seed(uint64_t order_seed);
 

@@ -131,6 +131,8 @@ void Fiber::yield(bool finished) {
 
 namespace races {
 
+bool is_watched() { return __tsan_create_fiber != nullptr; }
+
 Ignored::Ignored() {
   if (AnnotateIgnoreReadsBegin) {
     AnnotateIgnoreReadsBegin("", 0);

@@ -39,6 +39,8 @@ class Fiber {
 
 // What ThreadSanitizer is told; nothing happens in other builds.
 namespace races {
+// True in a program that is linked with it.
+bool is_watched();
 // Accesses in this scope are the emulator's own, not the kernel's.
 struct Ignored {
   Ignored();

@@ -1,5 +1,6 @@
 /** Running the program that tests kernels (`buildTests` builds it). */
 import { assert } from "@std/assert";
+import { emulatorSeed } from "../support/random.ts";
 
 const environment = {
   // Fibers are no threads: stacks are not where the sanitizer expects the end of one.
@@ -14,9 +15,15 @@ export interface KernelTestResult {
   readonly output: string;
 }
 
-async function run(program: string, args: string[]): Promise<KernelTestResult> {
-  const { success, stdout, stderr } = await new Deno.Command(program, { args, env: environment })
-    .output();
+async function run(
+  program: string,
+  args: string[],
+  env: Readonly<Record<string, string>> = {},
+): Promise<KernelTestResult> {
+  const { success, stdout, stderr } = await new Deno.Command(program, {
+    args,
+    env: { ...environment, ...env },
+  }).output();
   const decoder = new TextDecoder();
   return { ok: success, output: decoder.decode(stdout) + decoder.decode(stderr) };
 }
@@ -27,18 +34,30 @@ export async function listTests(program: string): Promise<string[]> {
   return output.split("\n").filter((name) => name !== "");
 }
 
-/** Runs one test; `ok` only if the program says so in words too. */
-export async function runTest(program: string, name: string): Promise<KernelTestResult> {
-  const result = await run(program, [name]);
+/**
+ * Runs one test; `ok` only if the program says so in words too.
+ *
+ * @param env variables that change how the program runs
+ */
+export async function runTest(
+  program: string,
+  name: string,
+  env: Readonly<Record<string, string>> = {},
+): Promise<KernelTestResult> {
+  const result = await run(program, [name], env);
   return { ok: result.ok && result.output.startsWith(`ok ${name}\n`), output: result.output };
 }
 
-/** Runs tests, each a step in a process of its own: a kernel's bug may end it. */
+/**
+ * Runs tests, each a step in a process of its own: a kernel's bug may end it. Blocks and threads run in
+ * an order that is new in every run.
+ */
 export async function runSteps(t: Deno.TestContext, program: string, names: readonly string[]) {
   assert(names.length > 0);
+  const env = { FORGE_EMULATOR_SEED: emulatorSeed() };
   for (const name of names) {
     await t.step(name, async () => {
-      const result = await runTest(program, name);
+      const result = await runTest(program, name, env);
       assert(result.ok, result.output);
     });
   }

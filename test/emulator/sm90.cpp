@@ -12,14 +12,17 @@ namespace emulator::sm90 {
 
 namespace {
 
-constexpr uint8_t kInitialised = 0x5a;
+constexpr uint8_t kInitialised = 0x5a;  // the copy engine does not know the barrier yet
+constexpr uint8_t kFenced = 0x5b;
+// Stores are noted by pieces of this size.
+constexpr uint32_t kPieceBytes = 16;
 
 struct BarrierState {
   int32_t bytes;     // still to come in this phase
   uint8_t arrivals;  // a phase
   uint8_t pending;   // arrivals still to come in this phase
   uint8_t phase;     // parity of the phase that is under way
-  uint8_t mark;      // kInitialised
+  uint8_t mark;      // kInitialised or kFenced
 };
 static_assert(sizeof(BarrierState) == 8);
 
@@ -43,6 +46,8 @@ struct BlockState {
   std::map<uint64_t*, std::vector<uint32_t>> waiting;
   NamedBarrier named[16];
   uint64_t random = 1;
+  std::map<uint32_t, uint32_t> unfenced;  // the thread that stored a piece of shared memory
+  std::map<uint64_t*, uint32_t> unfenced_barriers;  // the thread that initialised a barrier
 };
 
 bool run_one_copy();
@@ -60,7 +65,9 @@ BlockState& state() {
 
 BarrierState& barrier_state(uint64_t* barrier) {
   auto& found = *reinterpret_cast<BarrierState*>(barrier);
-  if (found.mark != kInitialised) fail("a barrier is used before it is initialised");
+  if (found.mark != kInitialised && found.mark != kFenced) {
+    fail("a barrier is used before it is initialised");
+  }
   return found;
 }
 
@@ -84,6 +91,15 @@ uint32_t swizzled(uint32_t address, int swizzle_bytes) {
 char* shared_at(uint32_t address, size_t bytes) {
   if (address + bytes > dynamic_shared_bytes()) fail("an address beyond shared memory");
   return static_cast<char*>(dynamic_shared()) + address;
+}
+
+// Fails where the asynchronous proxy would not see what a thread has stored.
+void require_fenced(uint32_t address, size_t bytes, const char* what) {
+  const auto& unfenced = state().unfenced;
+  const auto found = unfenced.lower_bound(address / kPieceBytes);
+  if (found == unfenced.end() || found->first * kPieceBytes >= address + bytes) return;
+  fail("%s meets what thread %u stored to shared memory without a fence of the asynchronous proxy",
+       what, found->second);
 }
 
 bool run_one_copy() {
@@ -162,7 +178,9 @@ struct Operand {
 
 float load(const Product& product, const Operand& operand, int i, int k, bool transposed) {
   uint16_t bits;
-  std::memcpy(&bits, shared_at(operand.at(i, k, transposed), 2), sizeof bits);
+  const uint32_t address = operand.at(i, k, transposed);
+  require_fenced(address, sizeof bits, "a product");
+  std::memcpy(&bits, shared_at(address, 2), sizeof bits);
   return product.value_of(bits, 0);
 }
 
@@ -253,6 +271,33 @@ void barrier_init(uint64_t* barrier, int arrivals) {
   const auto count = static_cast<uint8_t>(arrivals);
   const BarrierState initial = {0, count, count, 0, kInitialised};
   std::memcpy(static_cast<void*>(barrier), &initial, sizeof initial);
+  races::Ignored ignored;
+  state().unfenced_barriers[barrier] = thread_number();
+}
+
+void barrier_init_fence() {
+  races::Ignored ignored;
+  std::erase_if(state().unfenced_barriers, [](const auto& entry) {
+    if (entry.second != thread_number()) return false;
+    barrier_state(entry.first).mark = kFenced;
+    return true;
+  });
+}
+
+void note_store(const void* to, size_t bytes) {
+  const auto offset = static_cast<const char*>(to) - static_cast<char*>(dynamic_shared());
+  if (offset < 0 || static_cast<size_t>(offset) >= dynamic_shared_bytes()) return;
+  races::Ignored ignored;
+  const auto first = static_cast<uint32_t>(offset);
+  for (uint32_t piece = first / kPieceBytes; piece * kPieceBytes < first + bytes; ++piece) {
+    state().unfenced[piece] = thread_number();
+  }
+}
+
+void async_proxy_fence() {
+  races::Ignored ignored;
+  std::erase_if(state().unfenced,
+                [](const auto& entry) { return entry.second == thread_number(); });
 }
 
 void barrier_arrive(uint64_t* barrier, int bytes) {
@@ -303,9 +348,13 @@ void copy_box(void* shared, const TensorBox& tensor, uint64_t* barrier, const in
   if (address % static_cast<uint32_t>(8 * tensor.swizzle_bytes) != 0) fail("a misaligned box");
   if (tensor.box[0] * 2 != tensor.swizzle_bytes) fail("a box whose rows are not one swizzle wide");
   shared_at(address, bytes);
+  if (barrier_state(barrier).mark != kFenced) {
+    fail("a copy signals a barrier that was initialised and not fenced");
+  }
   races::write(shared, bytes);
   races::release(barrier);
   races::Ignored ignored;
+  require_fenced(address, bytes, "a copy");
   std::memset(shared, 0xff, bytes);
   state().copies.push_back(
       {static_cast<char*>(shared), tensor, barrier, {at[0], at[1], at[2], at[3]}});

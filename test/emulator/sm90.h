@@ -9,6 +9,13 @@
 
 namespace emulator::sm90 {
 
+// What a thread stores to shared memory is unknown to the copy engine and to products until the same
+// thread has passed a fence of the asynchronous proxy, and barriers that it has initialised are until
+// it has passed theirs. Stores to other memory are not noted.
+void note_store(const void* to, size_t bytes);
+void async_proxy_fence();
+void barrier_init_fence();
+
 // An mbarrier in shared memory, see PTX ISA, "mbarrier".
 void barrier_init(uint64_t* barrier, int arrivals);
 // Arrives once, after adding `bytes` to what the phase waits for.

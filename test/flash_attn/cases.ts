@@ -29,6 +29,8 @@ export interface Case {
   readonly spread?: number;
   readonly heads_first?: 0 | 1;
   readonly nan_sequence?: number;
+  /** Pages lie 4 GiB from each other. */
+  readonly far?: 1;
   readonly force_sm80?: 1;
   /** The compute capability that the device claims. @default 80 */
   readonly capability?: 80 | 86 | 90;
@@ -82,6 +84,12 @@ export const forwardCases: readonly Case[] = [
   { fn: "varlen", head_dim: 256, q: [20, 20], k: [170, 20], page: 64, causal: 1, dtype: "f16" },
   { fn: "varlen", head_dim: 96, q: [20, 20], k: [170, 20], page: 32, softcap: 20, sinks: 1 },
   // Queries with rows of others between them; rows of the block table by number.
+  // Windows so small that each key has much of the weight, at the borders of tiles and of pages.
+  { fn: "fwd", head_dim: 64, q: [70], k: [90], left: 3, right: 2 },
+  { fn: "fwd", head_dim: 128, q: [140], k: [140], left: 1, causal: 1 },
+  { fn: "varlen", head_dim: 64, q: [33, 5], k: [40, 70], left: 0, right: 1, page: 16 },
+  // Pages that begin beyond 4 GiB.
+  { fn: "varlen", head_dim: 64, q: [20, 3], k: [70, 40], page: 16, causal: 1, far: 1 },
   { fn: "varlen", head_dim: 64, q: [30, 0, 5], k: [130, 9, 70], page: 16, gap: 3, shuffled: 1 },
   { fn: "varlen", head_dim: 128, q: [20, 70], k: [90, 70], causal: 1, gap: 1 },
 ];
@@ -154,6 +162,11 @@ export const decodeCases: readonly Case[] = [
     kv_heads: 2,
     splits: 2,
   },
+  // Windows of few keys, and one that begins where a split does.
+  { fn: "decode", head_dim: 64, q: [3], k: [300], left: 2, causal: 1, heads: 2 },
+  { fn: "decode", head_dim: 128, q: [2, 1], k: [70, 9], left: 1, right: 1, page: 16, packed_q: 1 },
+  { fn: "decode", head_dim: 64, q: [1], k: [512], left: 255, causal: 1, splits: 2 },
+  { fn: "decode", head_dim: 64, q: [1, 1], k: [90, 40], page: 16, far: 1, heads: 2 },
   // Few queries against contiguous keys, by way of flash_attn_fwd.
   { fn: "fwd", head_dim: 256, q: [2], k: [1000], heads: 4, kv_heads: 2, causal: 1 },
   { fn: "fwd", head_dim: 64, q: [16, 16], k: [300, 300], heads: 2, kv_heads: 1, right: 2 },

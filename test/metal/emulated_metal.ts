@@ -5,6 +5,7 @@
  */
 import { buildFakeMetal, fakeMetalUnavailable } from "../emulator/fake_metal/build.ts";
 import { runDeno } from "../support/deno_program.ts";
+import { emulatorSeed } from "../support/random.ts";
 
 /** Why there can be no emulated GPU here. */
 export function emulatedMetalUnavailable(): string | undefined {
@@ -20,6 +21,7 @@ export type FakeOptions = Readonly<Record<string, number>>;
 export async function emulatedMetal(options: FakeOptions = {}): Promise<Record<string, string>> {
   return {
     FORGE_LIBRARY_PATH: await buildFakeMetal(),
+    FORGE_EMULATOR_SEED: emulatorSeed(),
     FORGE_FAKE_METAL: Object.entries(options).map(([key, value]) => `${key}=${value}`).join(","),
   };
 }

@@ -22,6 +22,17 @@ const injected: readonly InjectedFailure[] = [
   ["a command buffer without memory", { fail_commands: 2, fail_code: 8 }, ["Insufficient Memory"]],
 ];
 
+/** Masks come while the GPU computes the logits: choosing has a command buffer of its own. */
+Deno.test({
+  name: "Metal: a forward pass that fails is said in one line, where choosing succeeds",
+  ignore,
+  fn: async () => {
+    const args = ["--device", "metal", "-p", "Once", "-n", "2", "--regex", "[a-z ]+"];
+    const parts = ["running the step on the GPU failed", "GPU Address Fault"];
+    await assertRunFails(args, await emulatedMetal({ fail_commands: 2 }), parts);
+  },
+});
+
 for (const [what, options, parts] of injected) {
   Deno.test({
     name: `Metal: ${what} is said in one line`,

@@ -8,7 +8,7 @@ Deno.test({
   ignore: emulatedMetalUnavailable() !== undefined,
   fn: async () => {
     // Without a device there would be no tests, and none would fail.
-    const args = operationTests("gates", "late_masks", "recurrence", "state");
+    const args = operationTests("gates", "late_masks", "recurrence", "repeated_runs", "state");
     assertStringIncludes(await runOnEmulatedMetal(args), "(metal)");
   },
 });

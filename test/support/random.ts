@@ -20,6 +20,14 @@ function testSeed(): number {
   return printedSeed;
 }
 
+/**
+ * The order in which an emulator runs blocks and threads, as `FORGE_EMULATOR_SEED` takes it: it follows
+ * from the seed of this run.
+ */
+export function emulatorSeed(): string {
+  return String(Math.max(1, testSeed()));
+}
+
 /** FNV-1a. */
 function hash(text: string, seed: number): number {
   let value = (0x811c9dc5 ^ seed) >>> 0;

@@ -58,6 +58,14 @@ void require_clean(const ContextState& context) {
   if (!context.graphs.empty()) misuse("the context ends with %zu graphs", context.graphs.size());
 }
 
+// Runs when the process ends: whoever retained a context has released it by then.
+__attribute__((destructor)) void check_contexts() {
+  if (options().strict_exit == 0) return;
+  for (const ContextState& context : state().contexts) {
+    if (context.references != 0) misuse("the process ends with a primary context retained");
+  }
+}
+
 }  // namespace
 
 Result cuInit(unsigned flags) {

@@ -145,12 +145,13 @@ Result launch(const LaunchConfig& config, Function function, void** parameters, 
     }
     if (extra) misuse("%s: launched with extra options", name);
     if (++context.launches == options().fail_launch) return kLaunchFailed;
+    StreamQueue& stream = stream_of(context, config.stream);
+    if (stream.capture && ++context.captured == options().fail_capture) return kInvalidValue;
     std::vector<std::string> arguments;
     for (size_t i = 0; i < kernel.param_bytes.size(); ++i) {
       arguments.emplace_back(static_cast<const char*>(parameters[i]), kernel.param_bytes[i]);
     }
     const emulator::Launch shape{grid, block, config.shared_bytes, options().max_shared_bytes()};
-    StreamQueue& stream = stream_of(context, config.stream);
     const bool is_early = config.n_attributes > 0;
     if (is_early && !stream.ends_in_kernel) misuse("%s may start early, behind no kernel", name);
     if (options().early_only && !is_early && stream.ends_in_kernel) return kInvalidValue;

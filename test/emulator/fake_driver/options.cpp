@@ -23,7 +23,10 @@ const Options& options() {
                             {"fail_launch", &result.fail_launch},
                             {"illegal_address", &result.illegal_address},
                             {"early_only", &result.early_only},
-                            {"lost", &result.lost}});
+                            {"lost", &result.lost},
+                            {"fail_capture", &result.fail_capture},
+                            {"fail_stream", &result.fail_stream},
+                            {"strict_exit", &result.strict_exit}});
     return result;
   }();
   return parsed;

@@ -18,6 +18,9 @@ struct Options {
   uint64_t illegal_address = 0;  // the n-th kernel that runs ends in an illegal access
   uint64_t early_only = 0;  // 1: a kernel behind a kernel must be launched so that it may start early
   uint64_t lost = 0;             // after the n-th kernel the device is gone
+  uint64_t fail_capture = 0;     // the n-th launch into a capture is refused
+  uint64_t fail_stream = 0;      // the n-th stream is refused
+  uint64_t strict_exit = 0;      // 1: a context that is still retained when the process ends aborts it
 
   // Of a block that asks for more than the default. Of those before SM90, SM86 has the least.
   uint64_t max_shared_bytes() const { return (architecture >= 90 ? 227 : 99) * 1024; }

@@ -42,7 +42,7 @@ struct ContextState {
   std::set<GraphWork*> graphs;
   // A failure that the context does not survive; every later call returns it.
   Result failure = forge::cuda::kSuccess;
-  uint64_t allocations = 0, launches = 0, kernels_run = 0;
+  uint64_t allocations = 0, launches = 0, kernels_run = 0, captured = 0, streams_asked = 0;
 };
 
 struct State {

@@ -179,6 +179,13 @@ void check_random_decode(Random& random) {
 
 }  // namespace
 
+TEST(attention_over_pages_beyond_4_gib) {
+  const FarPages far;
+  if (!far) return;
+  check_prefill({1, 64, 2, 1, 16, 0, 0, false}, {{70, 9}});
+  check_decode({1, 64, 4, 2, 16, 0, 0, false}, {{90, 1}, {33, 1}}, 1);
+  check_decode({3, 96, 2, 1, 16, 20, 0, false}, {{60, 3}}, 4);
+}
 TEST_RANDOM(random_prefill_attention, check_random_prefill, 4)
 TEST_RANDOM(random_decode_attention, check_random_decode, 6)
 TEST(prefill_attention_of_one_token) { check_prefill({1, 64, 2, 1, 16, 0, 0, false}, {{1, 1}}); }

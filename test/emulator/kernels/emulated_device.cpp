@@ -1,4 +1,7 @@
+#include <sys/mman.h>
+
 #include <cstdlib>
+#include <map>
 #include <new>
 
 #include "support.h"
@@ -12,7 +15,29 @@ void* allocate(size_t bytes) {
   return memory;
 }
 
-void release(void* memory) { std::free(memory); }
+namespace {
+
+std::map<void*, size_t>& reserved() {
+  static std::map<void*, size_t> sizes;
+  return sizes;
+}
+
+}  // namespace
+
+void* reserve(size_t bytes) {
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) throw std::bad_alloc();
+  reserved()[memory] = bytes;
+  return memory;
+}
+
+void release(void* memory) {
+  const auto found = reserved().find(memory);
+  if (found == reserved().end()) return std::free(memory);
+  munmap(memory, found->second);
+  reserved().erase(found);
+}
 
 void run_kernel(const std::string& name, const emulator::Launch& shape,
                 const std::vector<size_t>& param_bytes, void** params) {

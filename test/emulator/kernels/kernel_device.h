@@ -15,6 +15,10 @@ namespace kernel_test {
 void* allocate(size_t bytes);
 void release(void* memory);
 
+// Memory of which only what is touched exists, zeros until written: far more than the machine has.
+// Null where the device has no such memory.
+void* reserve(size_t bytes);
+
 // Runs a kernel, as its INSTANCE line names it, to its end. Throws when there is none, when its
 // parameters have other sizes, or when it fails.
 void run_kernel(const std::string& name, const emulator::Launch& shape,

@@ -105,6 +105,10 @@ TEST(latent_attention_of_several_queries) {
 TEST(latent_attention_in_a_window) {
   check({1, 288, 256, 5, 1, 16, 40, 20, false}, {{270, 12}}, 16, true);
 }
+TEST(latent_attention_over_pages_beyond_4_gib) {
+  const FarPages far;
+  if (far) check({1, 288, 256, 4, 1, 16, 0, 0, false}, {{70, 1}}, 1, true);
+}
 TEST(latent_attention_of_prompts) {
   check({1, 288, 256, 3, 1, 16, 0, 0, true}, {{70, 66}, {20, 20}}, 64, false);
   check({3, 576, 512, 2, 1, 16, 0, 0, false}, {{40, 18}}, 64, false);

@@ -160,6 +160,24 @@ void check_random_route(Random& random) {
               random.below(2) == 0);
 }
 
+// Every pair is in one tile of its expert.
+void check_cover(const Buffer<float>& routes, u32 tokens, u32 n_experts, u32 top_k) {
+  const Grouping g = group(routes, tokens, n_experts, top_k, 4);
+  std::vector<int> seen(tokens * top_k);
+  EXPECT(g.n_tiles[0] <= g.tiles.size());
+  for (u32 i = 0; i < g.n_tiles[0]; ++i) {
+    const MoeTile tile = g.tiles[i];
+    EXPECT(tile.count >= 1 && tile.count <= 4);
+    for (u32 p = tile.first; p < tile.first + tile.count; ++p) {
+      const u32 pair = g.pairs[p];
+      EXPECT(pair < seen.size());
+      EXPECT(routes[pair / top_k * 2 * top_k + pair % top_k] == static_cast<float>(tile.expert));
+      ++seen[pair];
+    }
+  }
+  EXPECT(std::all_of(seen.begin(), seen.end(), [](int n) { return n == 1; }));
+}
+
 }  // namespace
 
 TEST_RANDOM(random_moe_route, check_random_route, 12)
@@ -192,20 +210,19 @@ TEST(moe_group_covers_every_pair_once) {
     Random random(tokens);
     const u32 n_experts = 40, top_k = 3;
     Buffer<float> logits(tokens * n_experts);
-    const auto routes = route(random, tokens, n_experts, top_k, logits, true);
-    const Grouping g = group(routes, tokens, n_experts, top_k, 4);
-    std::vector<int> seen(tokens * top_k);
-    EXPECT(g.n_tiles[0] <= g.tiles.size());
-    for (u32 i = 0; i < g.n_tiles[0]; ++i) {
-      const MoeTile tile = g.tiles[i];
-      EXPECT(tile.count >= 1 && tile.count <= 4);
-      for (u32 p = tile.first; p < tile.first + tile.count; ++p) {
-        const u32 pair = g.pairs[p];
-        EXPECT(routes[pair / top_k * 2 * top_k + pair % top_k] == static_cast<float>(tile.expert));
-        ++seen[pair];
-      }
+    check_cover(route(random, tokens, n_experts, top_k, logits, true), tokens, n_experts, top_k);
+  }
+}
+// Of the last expert, which no other follows, few and many pairs; of others none.
+TEST(moe_group_of_the_last_experts) {
+  for (const u32 tokens : {1u, 3u, 9u, 33u}) {
+    const u32 n_experts = 7, top_k = 2;
+    Buffer<float> routes(tokens * 2 * top_k);
+    for (u32 t = 0; t < tokens; ++t) {
+      routes[t * 2 * top_k] = n_experts - 1;
+      routes[t * 2 * top_k + 1] = static_cast<float>(t % 2 == 0 ? n_experts - 2 : 0);
     }
-    EXPECT(std::all_of(seen.begin(), seen.end(), [](int n) { return n == 1; }));
+    check_cover(routes, tokens, n_experts, top_k);
   }
 }
 TEST(head_groups_are_groups_of_all_heads_in_order) {

@@ -53,6 +53,10 @@ void check_random(Random& random) {
 
 }  // namespace
 
+TEST(naive_attention_over_pages_beyond_4_gib) {
+  const FarPages far;
+  if (far) check(kv_types[0], 4, 2, 16, 16, 40, 0, 0, false);
+}
 TEST_RANDOM(random_naive_attention, check_random, 6)
 TEST(naive_attention_f32) { check(kv_types[0], 4, 2, 16, 16, 16, 0, 0, false); }
 TEST(naive_attention_window_f16) { check(kv_types[1], 2, 1, 8, 24, 7, 20, 0, false); }

@@ -16,10 +16,10 @@ std::vector<double> plain_rms_norm(const float* x, const float* weight, u32 rows
 }
 
 void check_rms_norm(u32 rows, u32 max_rows, u32 cols, u32 threads, bool with_residual,
-                    u32 groups = 1) {
+                    u32 groups = 1, float scale = 3) {
   Random random(rows * 1000 + cols);
   const u64 size = u64(rows) * groups * cols;
-  const auto x = random_floats(random, size, 3);
+  const auto x = random_floats(random, size, scale);
   const auto weight = random_floats(random, cols);
   const auto residual = random_floats(random, size);
   Buffer<float> out(size);
@@ -52,4 +52,6 @@ TEST_RANDOM(random_rms_norm, check_random_rms_norm, 10)
 TEST(rms_norm_of_one_odd_row) { check_rms_norm(1, 1, 37, 256, false); }
 TEST(rms_norm_of_groups) { check_rms_norm(3, 4, 48, 256, true, 5); }
 TEST(rms_norm_with_residual) { check_rms_norm(3, 5, 288, 256, true); }
+// Their mean square is a tenth of what the norm adds to it.
+TEST(rms_norm_of_small_numbers) { check_rms_norm(2, 2, 70, 256, false, 1, 1e-3f); }
 TEST(rms_norm_of_wide_rows) { check_rms_norm(2, 2, 2051, 1024, false); }

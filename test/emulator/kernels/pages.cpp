@@ -36,6 +36,13 @@ Pages::Pages(const KvType& type, u32 n_pages, u32 page_tokens, u32 n_kv_heads, u
     cache.v_scales = cache.k_scales;
   }
   cache.page_bytes = u64(n_kv_heads) * cache.head_bytes;
+  if (FarPages::stride > 0) {
+    cache.page_bytes = FarPages::stride;
+    data.~Buffer();
+    new (&data) Buffer<u8>(Buffer<u8>::sparse(n_pages * cache.page_bytes));
+    cache.data = data.data();
+    return;
+  }
   data.~Buffer();
   new (&data) Buffer<u8>(n_pages * cache.page_bytes);
   cache.data = data.data();
@@ -86,7 +93,9 @@ void Pages::fill_part(Random& random, u64 rows, u64 scales, u32 dim) {
 }
 
 void Pages::fill(Random& random) {
-  for (u64 at = 0; at < data.size(); at += cache.head_bytes) {
+  const u64 n_pages = data.size() / cache.page_bytes;
+  for (u32 i = 0; i < n_pages * cache.n_kv_heads; ++i) {
+    const u64 at = head_at(i / cache.n_kv_heads, i % cache.n_kv_heads);
     fill_part(random, at, at + cache.k_scales, cache.k_dim);
     if (cache.values_in_keys != 0) continue;
     fill_part(random, at + cache.v_offset, at + cache.v_scales, cache.v_dim);

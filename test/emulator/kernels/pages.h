@@ -23,6 +23,19 @@ struct KvType {
 inline const KvType kv_types[] = {
     {"float", 4, 1e-7}, {"f16", 2, 5e-4}, {"bf16", 2, 4e-3}, {"q8", 1, 8e-3}};
 
+// While it lives, the pages of caches lie 2 GiB from each other, so that all but the first ones are
+// beyond what 32 bits can count. True where the device has such memory.
+class FarPages {
+ public:
+  FarPages() : usable_(Buffer<u8>::sparse(1).size() > 0) { stride = usable_ ? u64(1) << 31 : 0; }
+  ~FarPages() { stride = 0; }
+  explicit operator bool() const { return usable_; }
+  static inline u64 stride = 0;
+
+ private:
+  bool usable_;
+};
+
 class Pages {
  public:
   // With `values_in_keys` values are the first v_dim numbers of keys.

@@ -51,6 +51,55 @@ void check_embed(const WeightKind& kind, u32 cols) {
   }
 }
 
+// A weight whose rows lie beyond 4 GiB, and one whose rows lie together, have the same products.
+void check_far_rows(const WeightKind& kind) {
+  Random random(kind.type);
+  const u32 rows = 5, cols = 256, tokens = 3;
+  const DeviceWeight weight = random_weight(random, kind, rows, cols);
+  const DeviceWeight far = spread_rows(weight, u64(3) << 29);
+  if (far.data.size() == 0) return;
+  const auto x = random_floats(random, tokens * cols);
+  const Buffer<u32> n_rows = {tokens};
+  const Buffer<i32> ids = {4, 3, 0};
+  const auto products = [&](const DeviceWeight& w, int operation) {
+    const Epilogue epilogue = {nullptr, nullptr, 1, 0};
+    Buffer<float> out(tokens * std::max(rows, cols));
+    std::fill(out.begin(), out.end(), 0.0f);
+    if (operation == 0) {
+      launch(Matvec{.out = out.data(),
+                    .x = x.data(),
+                    .weight = &w,
+                    .n_rows = n_rows.data(),
+                    .max_rows = tokens,
+                    .out_stride = rows,
+                    .epilogue = epilogue,
+                    .at_once = 4,
+                    .split = 1});
+    } else if (operation == 1) {
+      launch(Gemm{.out = out.data(),
+                  .x = x.data(),
+                  .weight = &w,
+                  .n_rows = n_rows.data(),
+                  .max_rows = tokens,
+                  .out_stride = rows,
+                  .epilogue = epilogue});
+    } else {
+      launch(Embed{.out = out.data(),
+                   .tokens = ids.data(),
+                   .n_tokens = n_rows.data(),
+                   .max_tokens = tokens,
+                   .weight = &w,
+                   .scale = 1});
+    }
+    return out;
+  };
+  for (int operation = 0; operation < 3; ++operation) {
+    if (operation == 1 && kind.type == 0) continue;  // no product of matrix units
+    const auto expected = products(weight, operation), actual = products(far, operation);
+    for (size_t i = 0; i < actual.size(); ++i) EXPECT(actual[i] == expected[i]);
+  }
+}
+
 void check_random_matvec(Random& random) {
   std::string name;
   const bool is_fast = random.below(2) == 0;
@@ -64,6 +113,11 @@ void check_random_matvec(Random& random) {
 
 }  // namespace
 
+TEST(products_with_rows_beyond_4_gib) {
+  for (const WeightKind& kind : {fast_kinds[0], fast_kinds[1], fast_kinds[3], fast_kinds[5]}) {
+    check_far_rows(kind);
+  }
+}
 TEST_RANDOM(random_matvec, check_random_matvec, 40)
 TEST(matvec_of_one_token) {
   for (const WeightKind& kind : fast_kinds) check_matvec(kind, 19, 256, 1, 1, 1);

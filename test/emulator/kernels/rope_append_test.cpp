@@ -142,6 +142,12 @@ void check_random(Random& random) {
 
 }  // namespace
 
+TEST(rope_append_to_pages_beyond_4_gib) {
+  const FarPages far;
+  if (!far) return;
+  check(kv_types[0], {4, 2, 64, 64, 5, 0, 0, 32, 0});
+  check(kv_types[3], {2, 1, 80, 48, 4, 0, 80, 8, 1});
+}
 TEST_RANDOM(random_rope_append, check_random, 12)
 TEST(rope_append_plain_f32) { check(kv_types[0], {4, 2, 64, 64, 5, 0, 0, 32, 0}); }
 TEST(rope_append_norm_a_head_f16) { check(kv_types[1], {6, 2, 80, 80, 16, 80, 80, 40, 0}); }

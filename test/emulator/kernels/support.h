@@ -90,6 +90,14 @@ class Buffer {
   Buffer(std::initializer_list<T> values) : Buffer(values.size()) {
     std::copy(values.begin(), values.end(), data_);
   }
+  // Memory of reserve(); empty where there is none.
+  static Buffer sparse(size_t n) {
+    Buffer buffer(0);
+    release(buffer.data_);
+    buffer.data_ = static_cast<T*>(reserve(n * sizeof(T)));
+    buffer.size_ = buffer.data_ ? n : 0;
+    return buffer;
+  }
   explicit Buffer(const std::vector<T>& values) : Buffer(values.size()) {
     std::copy(values.begin(), values.end(), data_);
   }

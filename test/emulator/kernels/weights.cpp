@@ -81,6 +81,14 @@ DeviceWeight random_weight(Random& random, const WeightKind& kind, u32 rows, u32
   return {kind.format, rows, cols, placed.stride, std::move(placed.data), std::move(values)};
 }
 
+DeviceWeight spread_rows(const DeviceWeight& weight, u64 stride) {
+  auto data = Buffer<u8>::sparse(weight.rows * stride);
+  for (u32 r = 0; r < weight.rows && data.size() > 0; ++r) {
+    std::memcpy(&data[r * stride], &weight.data[r * weight.row_stride], weight.row_stride);
+  }
+  return {weight.format, weight.rows, weight.cols, stride, std::move(data), weight.values};
+}
+
 const Buffer<u64>& codebooks() {
   static Buffer<u64> tables(2048 + 256 + 512 + 1024 + 128 + 256);
   static const bool filled = [] {

@@ -44,6 +44,10 @@ PlacedRows place_rows(const WeightKind& kind, const std::vector<u8>& raw, u32 ro
 // Weights of about 1 / sqrt(cols), so that products are about as large as x.
 DeviceWeight random_weight(Random& random, const WeightKind& kind, u32 rows, u32 cols);
 
+// The same weight with rows that lie `stride` bytes from each other; of no size where the device has
+// no sparse memory.
+DeviceWeight spread_rows(const DeviceWeight& weight, u64 stride);
+
 // The tables of the codebook formats, as the library uploads them.
 const Buffer<u64>& codebooks();
 

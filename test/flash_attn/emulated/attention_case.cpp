@@ -1,7 +1,10 @@
 #include "attention_case.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <numeric>
 #include <random>
@@ -29,6 +32,14 @@ std::vector<int32_t> cumulative(const std::vector<int32_t> &lengths) {
 int32_t pages_of(int32_t keys, int32_t page) { return (keys + page - 1) / page; }
 
 }  // namespace
+
+void FreeElements::operator()(uint16_t *elements) const {
+  if (mapped > 0) {
+    munmap(elements, mapped);
+  } else {
+    ::operator delete[](elements);
+  }
+}
 
 AttentionCase::AttentionCase(const CaseShape &shape) : shape_(shape) {
   seqlens_q_ = shape.q;
@@ -82,6 +93,18 @@ Tensor AttentionCase::make_tensor(int64_t batches, int64_t rows, int32_t heads) 
   return t;
 }
 
+Tensor AttentionCase::make_far_pages(int64_t pages) const {
+  Tensor t = make_tensor(1, shape_.page, shape_.kv_heads);
+  t.batch_stride = int64_t{1} << 31;
+  t.elements = pages * t.batch_stride;
+  const size_t bytes = static_cast<size_t>(t.elements) * sizeof(uint16_t);
+  void *memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) std::abort();
+  t.data = {static_cast<uint16_t *>(memory), FreeElements{bytes}};
+  return t;
+}
+
 void AttentionCase::make_pages() {
   int32_t n_pages = 0;
   for (const int32_t keys : shape_.k) n_pages += pages_of(keys, shape_.page);
@@ -102,8 +125,12 @@ void AttentionCase::make_pages() {
       table_[block_row(b) + static_cast<size_t>(i)] = order[next++];
     }
   }
-  k_ = make_tensor(n_pages + 1, shape_.page, shape_.kv_heads);
-  v_ = make_tensor(n_pages + 1, shape_.page, shape_.kv_heads);
+  const auto make = [&] {
+    return shape_.far != 0 ? make_far_pages(n_pages + 1)
+                           : make_tensor(n_pages + 1, shape_.page, shape_.kv_heads);
+  };
+  k_ = make();
+  v_ = make();
 }
 
 size_t AttentionCase::block_row(int32_t sequence) const {

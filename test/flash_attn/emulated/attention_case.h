@@ -35,6 +35,7 @@ struct CaseShape {
   int32_t nan_sequence = -1; // this sequence's keys and values are NaN, and it is not compared
   int32_t order = 0;         // of threads; 0: as they come
   int32_t seed = 1;
+  int32_t far = 0;           // pages lie 4 GiB from each other
   float softcap = 0;
   float scale = 0;           // 0: 1 / sqrt(head_dim)
   float spread = 1;          // standard deviation of queries and keys
@@ -43,9 +44,15 @@ struct CaseShape {
 /// Reads a line; an unknown word ends the program.
 CaseShape parse_case(const std::string &line);
 
+/// Frees the elements of a tensor: memory of the heap, or a mapping of so many bytes.
+struct FreeElements {
+  size_t mapped = 0;
+  void operator()(uint16_t *elements) const;
+};
+
 /// A 16-bit tensor of rows of heads, each row head_dim long.
 struct Tensor {
-  std::unique_ptr<uint16_t[]> data;
+  std::unique_ptr<uint16_t[], FreeElements> data;
   int64_t elements = 0;
   int64_t batch_stride = 0;
   int64_t row_stride = 0;
@@ -72,6 +79,8 @@ class AttentionCase {
   Tensor make_tensor(int64_t batches, int64_t rows, int32_t heads) const;
   void fill();
   void make_pages();
+  /// Zeros where no page has been filled: only what is touched exists.
+  Tensor make_far_pages(int64_t pages) const;
   template <class Real>
   Real reference_row(int32_t sequence, int32_t query, int32_t head, std::vector<Real> &out,
                      std::vector<Real> &magnitude) const;

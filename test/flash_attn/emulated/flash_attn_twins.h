@@ -8,6 +8,7 @@
 
 #include "device.h"
 #include "device/types.h"
+#include "sm90.h"
 
 #define FA_KERNEL void
 #define FA_DEVICE inline
@@ -65,6 +66,7 @@ struct alignas(16) Words4 {
 FA_DEVICE void store_16_bytes(void *to, const Words4 &value) {
   if (reinterpret_cast<uintptr_t>(to) % 16 != 0) emulator::fail("a misaligned store of 16 bytes");
   *static_cast<Words4 *>(to) = value;
+  emulator::sm90::note_store(to, sizeof value);
 }
 
 FA_DEVICE void copy_async_16(void *shared, const void *global, bool valid) {

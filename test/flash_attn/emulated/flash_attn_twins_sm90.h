@@ -5,7 +5,6 @@
 
 #include "device/tensor_map.h"
 #include "flash_attn_twins.h"
-#include "sm90.h"
 
 namespace flash_attn {
 
@@ -20,7 +19,7 @@ struct alignas(8) Barrier {
 FA_DEVICE void barrier_init(Barrier &barrier, int arrivals) {
   emulator::sm90::barrier_init(&barrier.state, arrivals);
 }
-FA_DEVICE void barrier_init_fence() {}
+FA_DEVICE void barrier_init_fence() { emulator::sm90::barrier_init_fence(); }
 FA_DEVICE void barrier_arrive(Barrier &barrier) {
   emulator::sm90::barrier_arrive(&barrier.state, 0);
 }
@@ -37,7 +36,7 @@ FA_DEVICE void named_barrier_arrive(int number, int threads) {
   emulator::sm90::named_barrier(number, threads, false);
 }
 FA_DEVICE void warp_barrier() { __syncwarp(); }
-FA_DEVICE void async_proxy_fence() {}
+FA_DEVICE void async_proxy_fence() { emulator::sm90::async_proxy_fence(); }
 
 template <int kRegisters>
 FA_DEVICE void release_registers() {

@@ -58,6 +58,41 @@ TEST(moe_group_is_a_stable_sort) {
   }
 }
 
+// A token whose row of x begins beyond 4 GiB, and so do rows of the experts.
+TEST(grouped_products_of_rows_beyond_4_gib) {
+  Random random(3);
+  const GroupedShape s = {
+      .tokens = 2, .n_experts = 3, .top_k = 2, .rows = 3, .cols = 512, .shared = true};
+  GroupedInputs in(random, half_kinds[0], s, s.n_experts);
+  const u32 far_token = (u64(1) << 32) / s.cols / sizeof(float) * 5 + 1;
+  const u64 far_rows = u64(far_token) + 1;
+  const DeviceWeight weight = spread_rows(in.weight, u64(1) << 30);
+  auto x = Buffer<float>::sparse(far_rows * s.cols);
+  if (x.size() == 0) return;
+  auto routes = Buffer<float>::sparse(far_rows * 2 * s.top_k);
+  auto out = Buffer<float>::sparse(far_rows * s.top_k * s.rows);
+  const Buffer<u32> count = {s.tokens}, list = {0, far_token};
+  for (u32 t = 0; t < s.tokens; ++t) {
+    std::copy_n(&in.x[t * s.cols], s.cols, &x[u64(list[t]) * s.cols]);
+    std::copy_n(&in.routes[t * 2 * s.top_k], 2 * s.top_k, &routes[u64(list[t]) * 2 * s.top_k]);
+  }
+  const auto near = [&](const RowSet& set, const Buffer<float>& own_routes) {
+    return group(own_routes, set, s, 4, 1);
+  };
+  const RowSet all = {count.data(), nullptr}, some = {count.data(), list.data()};
+  Buffer<float> expected(s.tokens * s.top_k * s.rows);
+  const Groups groups = near(all, in.routes), far_groups = near(some, routes);
+  launch_grouped_matvec(in.product(expected, groups, true), all);
+  GroupedMatvec far = in.product(out, far_groups, true);
+  far.x = x.data();
+  far.weight = &weight;
+  launch_grouped_matvec(far, some);
+  const u32 row = s.top_k * s.rows;
+  for (u32 i = 0; i < s.tokens * row; ++i) {
+    EXPECT(out[u64(list[i / row]) * row + i % row] == expected[i]);
+  }
+}
+
 // A token's products are the same, to the bit, alone or among others, and others are left alone.
 TEST(grouped_products_of_listed_tokens) {
   const GroupedShape s = {
