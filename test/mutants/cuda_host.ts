@@ -1,0 +1,199 @@
+/** Mutants of the CUDA host, caught on the emulated GPU. */
+import type { Mutant, TestCheck } from "./mutant.ts";
+
+type Part = readonly [name: string, file: string, find: string, replace: string];
+
+const group = (caughtBy: TestCheck, ...parts: readonly Part[]): Mutant[] =>
+  parts.map(([name, file, find, replace]) => ({
+    name: `cuda_host/${name}`,
+    file: `csrc/${file}`,
+    find,
+    replace,
+    caughtBy,
+  }));
+
+const on = (...names: readonly string[]): TestCheck => ({
+  tests: names.map((name) => `test/ops/${name}_test.ts`),
+  gpu: "cuda",
+});
+
+const REPEATED = on("repeated_runs");
+const MASKS = on("late_masks");
+const OVERLAP: TestCheck = { ...on("late_masks", "repeated_runs"), pretends: { architecture: 90 } };
+const FAILURES: TestCheck = { tests: ["test/cuda/failures_test.ts"], filter: "CUDA: a " };
+const SHAPES = on("attention");
+
+export const CUDA_HOST: readonly Mutant[] = [
+  ...group(
+    REPEATED,
+    [
+      "plan-of-old-inputs",
+      "cuda/cuda_executor.cpp",
+      "if (known->second.inputs_generation == inputs_->generation()) return known->second;",
+      "return known->second;",
+    ],
+    ["plan-of-an-old-workspace", "cuda/cuda_executor.cpp", "  plans_.clear();\n", ""],
+    ["generation-of-inputs", "cuda/device_inputs.cpp", "  ++generation_;\n", ""],
+    [
+      "second-piece-of-a-weight",
+      "cuda/weight_upload.cpp",
+      "row += chunk_rows, to += chunk_rows * to_row_bytes) {",
+      "row += chunk_rows) {",
+    ],
+    [
+      "rows-past-a-grid",
+      "cuda/weight_upload.cpp",
+      "256, 0, to + done * to_row_bytes,",
+      "256, 0, to,",
+    ],
+    [
+      "rows-of-a-piece-past-a-grid",
+      "cuda/weight_upload.cpp",
+      "slot.raw.at(done * raw_bytes), rows, blocks",
+      "slot.raw.at(), rows, blocks",
+    ],
+    [
+      "slot-that-is-still-copied",
+      "cuda/weight_upload.cpp",
+      "  device.check(device.api().event_synchronize(slot.copied), kWhat);\n",
+      "",
+    ],
+    [
+      "work-left-by-a-failure",
+      "cuda/cuda_executor.cpp",
+      "    gpu.api().stream_synchronize(gpu.stream());\n    throw;",
+      "    throw;",
+    ],
+    [
+      "workspace-of-sequences",
+      "gpu/step_shape.cpp",
+      "shape.decode_work = round_up(tiles.work.size());",
+      "shape.decode_work = round_up(tiles.decode.size());",
+    ],
+    ["page-tables-unchanged", "gpu/input_layout.cpp", "    changed = true;\n", ""],
+  ),
+  ...group(
+    MASKS,
+    ["masks-not-waited-for", "cuda/cuda_executor.cpp", "      inputs.masks_ready.wait();\n", ""],
+    ["masks-not-copied", "cuda/cuda_executor.cpp", "      inputs_->copy_masks(inputs);\n", ""],
+  ),
+  ...group(
+    OVERLAP,
+    [
+      "overlap-behind-masks",
+      "cuda/cuda_executor.cpp",
+      "const bool follows_kernel = list.sampling_begin > 0 && inputs.masks.empty();",
+      "const bool follows_kernel = list.sampling_begin > 0;",
+    ],
+    [
+      "overlap-behind-a-copy",
+      "cuda/cuda_executor.cpp",
+      "cuda::enqueue(entries[i], gpu, (i > begin || follows_kernel) && !profile_);",
+      "cuda::enqueue(entries[i], gpu, !profile_);",
+    ],
+    [
+      "overlap-where-a-graph-begins",
+      "cuda/step_graph.cpp",
+      "enqueue(entries[i], device, i > begin);",
+      "enqueue(entries[i], device, true);",
+    ],
+  ),
+  ...group(
+    FAILURES,
+    [
+      "capture-left-open",
+      "cuda/step_graph.cpp",
+      "    api.capture_end(device.stream(), &graph);\n    if (graph)",
+      "    if (graph)",
+    ],
+    [
+      "graph-of-a-failed-capture",
+      "cuda/step_graph.cpp",
+      "    if (graph) api.graph_destroy(graph);\n    throw;",
+      "    throw;",
+    ],
+    [
+      "context-of-a-failed-device",
+      "cuda/device.cpp",
+      "    api().primary_context_release(properties_.ordinal);\n    throw;",
+      "    throw;",
+    ],
+    ["failure-that-is-forgotten", "cuda/driver.cpp", "    case kLaunchFailed:\n", ""],
+  ),
+  ...group(
+    SHAPES,
+    [
+      "sums-of-a-split",
+      "cuda/plan_attention.cpp",
+      "scratch(rows * 2 * sizeof(float))};",
+      "scratch(rows * sizeof(float))};",
+    ],
+    [
+      "query-blocks",
+      "cuda/plan_attention.cpp",
+      "divide_up(op.n_heads / n_kv_heads * queries, kRowsOfWarp);",
+      "divide_up(op.n_heads / n_kv_heads, kRowsOfWarp);",
+    ],
+    ["queries-of-a-tile", "gpu/step_shape.cpp", "done += size) {", "done += size + 1) {"],
+    [
+      "runs-of-a-sequence",
+      "gpu/step_shape.cpp",
+      "runs.back().sequence == sequence && runs.back().end == position",
+      "runs.back().sequence == sequence",
+    ],
+    [
+      "scales-of-a-cache",
+      "gpu/kv_layout.cpp",
+      "const uint64_t v_offset = k_scales + scales(shape.k_head_dim);",
+      "const uint64_t v_offset = k_scales;",
+    ],
+    [
+      "alignment-of-scratch",
+      "gpu/planner.h",
+      "static constexpr uint32_t kScratchAlignment = 256;",
+      "static constexpr uint32_t kScratchAlignment = 4;",
+    ],
+  ),
+  ...group(
+    on("moe"),
+    [
+      "tiles-of-experts",
+      "gpu/planner.h",
+      "std::min(pairs, routed.n_experts + pairs / tile_tokens);",
+      "std::min(pairs, 1 + pairs / tile_tokens);",
+    ],
+    [
+      "groups-of-another-route",
+      "gpu/planner.h",
+      "    if (routed_ != routed) {",
+      "    if (routed_ != routed && groups_.empty()) {",
+    ],
+    [
+      "counts-of-a-group",
+      "cuda/plan_moe.cpp",
+      "((warps + 2) * p.n_experts + 2) * static_cast",
+      "((warps + 2) * p.n_experts) * static_cast",
+    ],
+    [
+      "rows-of-an-expert",
+      "cuda/plan_moe.cpp",
+      "const uint32_t split = matvec_split(expert_rows * p.top_k, p.weight.cols, format);\n  const Grid grid{divide_up(expert_rows, ",
+      "const uint32_t split = matvec_split(expert_rows * p.top_k, p.weight.cols, format);\n  const Grid grid{divide_up(expert_rows - 1, ",
+    ],
+  ),
+  ...group(
+    on("matmul"),
+    [
+      "parts-of-a-bias",
+      "cuda/plan_products.cpp",
+      ".epilogue = {.bias = bias ? bias + skip : 0,",
+      ".epilogue = {.bias = bias,",
+    ],
+    [
+      "grid-of-a-gemm",
+      "cuda/plan_products.cpp",
+      "const Grid grid{divide_up(p.part->rows, kGemmRows), divide_up(rows.max_rows, kGemmTokens)};",
+      "const Grid grid{divide_up(p.part->rows, kGemmRows), rows.max_rows / kGemmTokens};",
+    ],
+  ),
+];

@@ -1,0 +1,384 @@
+/** Mutants of the CUDA kernels, caught by their tests in the emulator. */
+import type { KernelCheck, Mutant } from "./mutant.ts";
+
+type Part = readonly [name: string, file: string, find: string, replace: string];
+
+const group = (caughtBy: KernelCheck, ...parts: readonly Part[]): Mutant[] =>
+  parts.map(([name, file, find, replace]) => ({
+    name: `cuda_kernels/${name}`,
+    file: `kernels/cuda/${file}`,
+    find,
+    replace,
+    caughtBy,
+  }));
+
+const ATTENTION: KernelCheck = {
+  kernelTests: [
+    "prefill_attention_of_two_tiles",
+    "prefill_attention_with_sinks",
+    "prefill_attention_q8_in_a_window",
+    "decode_attention_of_a_batch",
+    "decode_attention_q8_in_a_window",
+    "decode_attention_with_sinks",
+    "decode_attention_of_queries_across_a_split",
+    "decode_attention_of_a_tree_of_guesses",
+    "attention_over_pages_beyond_4_gib",
+  ],
+  kernels: ["prefill_attention.cu", "batched_decode_attention.cu"],
+  instances: "merge|_attention<(f16|bf16|q8), (64|80|96)>",
+};
+const NAIVE: KernelCheck = {
+  kernelTests: [
+    "naive_attention_f32",
+    "naive_attention_window_f16",
+    "naive_attention_softcap_bf16",
+    "naive_attention_sinks_q8",
+    "naive_attention_over_pages_beyond_4_gib",
+  ],
+  kernels: ["naive_attention.cu"],
+};
+const MATVEC: KernelCheck = {
+  kernelTests: [
+    "matvec_of_one_token",
+    "matvec_of_three_tokens",
+    "matvec_of_nine_tokens",
+    "matvec_of_odd_columns",
+    "gated_matvec_is_matvec_and_glu",
+  ],
+  kernels: ["matvec.cu", "gated_matvec.cu", "glu.cu", "repack_rows.cu"],
+  instances: "matvec<Format|glu|repack",
+};
+const FAR_PRODUCTS: KernelCheck = {
+  kernelTests: ["products_with_rows_beyond_4_gib"],
+  kernels: ["matvec.cu", "gemm.cu", "convert_rows.cu", "embed.cu", "repack_rows.cu"],
+  instances: "Format(F32|F16|Q8_0|Q4_K)|rows<",
+};
+const GROUPED: KernelCheck = {
+  kernelTests: [
+    "grouped_matvec_of_one_token",
+    "grouped_matvec_of_many_tokens",
+    "grouped_products_of_listed_tokens",
+    "grouped_products_of_rows_beyond_4_gib",
+  ],
+  kernels: [
+    ...["grouped_matvec.cu", "grouped_gemm.cu", "convert_rows.cu", "moe_group.cu", "moe_route.cu"],
+    "repack_rows.cu",
+  ],
+  instances: "Format|rows<|moe",
+};
+const GROUPS: KernelCheck = {
+  kernelTests: [
+    "moe_group_covers_every_pair_once",
+    "moe_group_of_the_last_experts",
+    "moe_group_is_a_stable_sort",
+  ],
+  kernels: ["moe_group.cu", "moe_route.cu"],
+};
+const ROUTES: KernelCheck = {
+  kernelTests: [
+    "moe_route_of_few_experts",
+    "moe_route_of_many_experts",
+    "moe_route_by_groups_of_biased_sigmoids",
+    "moe_route_by_groups_of_biased_softmax",
+  ],
+  kernels: ["moe_route.cu"],
+};
+const ROPE: KernelCheck = {
+  kernelTests: [
+    "rope_append_plain_f32",
+    "rope_append_norm_a_head_f16",
+    "rope_append_norm_all_heads_bf16",
+    "rope_append_q8",
+    "rope_append_to_pages_beyond_4_gib",
+  ],
+  kernels: ["rope_append.cu", "rope_table.cu"],
+};
+const NORMS: KernelCheck = {
+  kernelTests: ["rms_norm_of_groups", "rms_norm_with_residual", "rms_norm_of_small_numbers"],
+  kernels: ["rms_norm.cu"],
+};
+const SAMPLING: KernelCheck = {
+  kernelTests: [
+    "sampling_of_few_tokens",
+    "sampling_of_two_chunks_with_ties",
+    "sampling_of_wide_rows",
+    "sampling_of_equal_logits",
+    "sampling_adjusts_logits",
+    "sampling_reports_candidates_and_forced_tokens",
+  ],
+  kernels: [
+    ...["sample_token.cu", "adjust_logits.cu", "chunk_maxima.cu", "fused_temperature_softmax.cu"],
+    "top_k_candidates.cu",
+  ],
+};
+const STATE: KernelCheck = {
+  kernelTests: [
+    "causal_conv1d_of_short_runs",
+    "gated_delta_rule_of_one_token",
+    "gated_delta_rule_of_odd_heads",
+  ],
+  kernels: ["causal_conv1d.cu", "gated_delta_rule.cu"],
+};
+const GEMM: KernelCheck = {
+  kernelTests: ["gemm_of_odd_columns", "gemm_of_every_fast_format", "products_of_listed_rows"],
+  kernels: ["gemm.cu", "convert_rows.cu", "decode_gemm.cu", "matvec.cu", "repack_rows.cu"],
+  instances: "Format|rows<",
+};
+
+export const CUDA_KERNELS: readonly Mutant[] = [
+  ...group(
+    ATTENTION,
+    [
+      "window-off-by-one",
+      "attention.cuh",
+      "position + 1 > a.window ? position + 1 - a.window : 0",
+      "position + 1 > a.window ? position - a.window : 0",
+    ],
+    [
+      "position-past-the-end",
+      "attention.cuh",
+      "if (position < begin || position >= end) return false;",
+      "if (position < begin || position > end) return false;",
+    ],
+    [
+      "mask-of-a-position",
+      "attention.cuh",
+      "mask[position / 32] >> position % 32 & 1",
+      "mask[position / 32] >> (31 - position % 32) & 1",
+    ],
+    [
+      "head-of-a-row",
+      "attention.cuh",
+      "return kv_head * group + (first + row) % group;",
+      "return kv_head * group + row % group;",
+    ],
+    [
+      "sum-is-not-shrunk",
+      "attention.cuh",
+      "state.total[r] = state.total[r] * shrink + sum;",
+      "state.total[r] = state.total[r] + sum;",
+    ],
+    [
+      "softcap-of-attention",
+      "attention.cuh",
+      "if (args.softcap > 0) score = args.softcap * tanhf(score / args.softcap);",
+      "if (args.softcap > 0) score = tanhf(score / args.softcap);",
+    ],
+    [
+      "pages-beyond-4-gib",
+      "kv.cuh",
+      "u8* base = kv.data + page * kv.page_bytes + u64(head) * kv.head_bytes;\n  return {base, base + kv.k_scales",
+      "u8* base = kv.data + u32(page * kv.page_bytes) + u64(head) * kv.head_bytes;\n  return {base, base + kv.k_scales",
+    ],
+    [
+      "values-beyond-4-gib",
+      "kv.cuh",
+      "u8* base = kv.data + page * kv.page_bytes + u64(head) * kv.head_bytes;\n  return {base + kv.v_offset",
+      "u8* base = kv.data + u32(page * kv.page_bytes) + u64(head) * kv.head_bytes;\n  return {base + kv.v_offset",
+    ],
+    [
+      "second-split",
+      "batched_decode_attention.cu",
+      "const u32 split_begin = entry.split * kSplitTokens;",
+      "const u32 split_begin = entry.split * (kSplitTokens - kSliceTokens);",
+    ],
+    [
+      "sink-of-a-merge",
+      "batched_decode_attention.cu",
+      "float total = args.sinks ? expf(args.sinks[head] - largest) : 0.0f;",
+      "float total = args.sinks ? expf(args.sinks[0] - largest) : 0.0f;",
+    ],
+    [
+      "copies-of-a-slice",
+      "batched_decode_attention.cu",
+      "      wait_copies<0>();\n    }\n    __syncwarp();",
+      "      wait_copies<1>();\n    }\n    __syncwarp();",
+    ],
+    [
+      "last-query-of-a-tile",
+      "prefill_attention.cu",
+      "if (query >= tile.n_queries) continue;",
+      "if (query + 1 >= tile.n_queries) continue;",
+    ],
+  ),
+  ...group(
+    NAIVE,
+    [
+      "scale-of-q8",
+      "kv.cuh",
+      "return to_float(rows.row_scales(slot)[i / kScaleGroup]) * float(rows.row(slot)[i].bits);",
+      "return to_float(rows.row_scales(slot)[0]) * float(rows.row(slot)[i].bits);",
+    ],
+  ),
+  ...group(
+    ROPE,
+    ["rounding-of-q8", "kv.cuh", "rintf(value * inverse)", "truncf(value * inverse)"],
+    [
+      "largest-of-q8",
+      "kv.cuh",
+      "const f16 rounded = to_f16(warp_max(fabsf(value)) / 127.0f);",
+      "const f16 rounded = to_f16(warp_max(value) / 127.0f);",
+    ],
+  ),
+  ...group(
+    FAR_PRODUCTS,
+    [
+      "rows-beyond-4-gib",
+      "matvec.cuh",
+      "return data + u64(half > 0 ? i % 2 * half + i / 2 : i) * stride;",
+      "return data + u32(u64(half > 0 ? i % 2 * half + i / 2 : i) * stride);",
+    ],
+  ),
+  ...group(
+    MATVEC,
+    ["pairs-of-a-gated-unit", "matvec.cuh", "i % 2 * half + i / 2", "i % 2 * half + i"],
+    ["columns-past-the-end", "matvec.cuh", "k + 3 < cols ? x[k + 3] : 0.0f", "x[k + 3]"],
+    [
+      "rest-of-the-chunks",
+      "matvec.cuh",
+      "for (; ahead > 1 && chunk < n_chunks; chunk += step) {",
+      "for (; ahead > 2 && chunk < n_chunks; chunk += step) {",
+    ],
+    [
+      "parts-of-a-row",
+      "matvec.cuh",
+      "for (u32 part = 0; part < split; ++part)",
+      "for (u32 part = 0; part < 1; ++part)",
+    ],
+    [
+      "minimum-of-a-format",
+      "matvec.cuh",
+      "sums[i][t] += F::kHasMin ? scaled - F::min(c[i], r) * x_sums[t] : scaled;",
+      "sums[i][t] += scaled;",
+    ],
+  ),
+  ...group(
+    GROUPED,
+    [
+      "row-of-x-beyond-4-gib",
+      "grouped_matvec.cu",
+      "token_rows.row[t] = x + row * cols;",
+      "token_rows.row[t] = x + u32(row) * cols;",
+    ],
+    [
+      "shared-row-of-x",
+      "grouped_matvec.cu",
+      "x_shared ? row_of_set(set, pair / top_k)",
+      "x_shared ? row_of_set(set, pair)",
+    ],
+    [
+      "bias-of-an-expert",
+      "grouped_matvec.cu",
+      "bias ? product + bias[first_row + row] : product;",
+      "bias ? product + bias[row] : product;",
+    ],
+    ["token-past-a-tile", "grouped_matvec.cu", "if (t >= tile.count) return;", ""],
+  ),
+  ...group(
+    GROUPS,
+    [
+      "last-tile-of-a-group",
+      "moe_group.cu",
+      "min(tile_tokens, first_pair[e + 1] - first)",
+      "tile_tokens",
+    ],
+  ),
+  ...group(
+    GEMM,
+    [
+      "rows-past-the-weight",
+      "gemm.cuh",
+      "min(first_row + row_of(i), w.rows - 1) * w.row_stride",
+      "min(first_row + row_of(i), w.rows) * w.row_stride",
+    ],
+    [
+      "token-that-is-not-there",
+      "gemm.cuh",
+      "valid[i] = token_of(i) < count;",
+      "valid[i] = token_of(i) <= count;",
+    ],
+    ["step-of-a-tile", "gemm.cuh", "rows[i] + step * kStep, valid[i]);", "rows[i], valid[i]);"],
+  ),
+  ...group(
+    NORMS,
+    [
+      "norm-epsilon",
+      "rms_norm.cu",
+      "block_sum(squares, partial) / float(cols) + eps",
+      "block_sum(squares, partial) / float(cols)",
+    ],
+    [
+      "group-of-a-norm",
+      "rms_norm.cu",
+      "(u64(row) * gridDim.y + blockIdx.y) * cols",
+      "u64(row) * gridDim.y * cols",
+    ],
+  ),
+  ...group(
+    ROPE,
+    [
+      "interleaved-rotation",
+      "rope_append.cu",
+      "float& b = values[interleaved ? 2 * i + 1 : i + n];",
+      "float& b = values[interleaved ? 2 * i : i + n];",
+    ],
+    [
+      "norm-of-all-heads",
+      "rope_append.cu",
+      "const float w = weight[per_head ? i : head * dim + i];",
+      "const float w = weight[i];",
+    ],
+    [
+      "values-of-a-head",
+      "rope_append.cu",
+      "row + q_cols + k_cols + own * kv.v_dim",
+      "row + q_cols + k_cols",
+    ],
+  ),
+  ...group(
+    STATE,
+    [
+      "rows-that-a-slot-keeps",
+      "causal_conv1d.cu",
+      "slot[row * cols] = own.at(run.n_rows + row);",
+      "slot[row * cols] = own.at(run.n_rows + row + 1);",
+    ],
+    [
+      "state-from-zero",
+      "causal_conv1d.cu",
+      "return from_zero ? 0.0f : kept[row * cols];",
+      "return kept[row * cols];",
+    ],
+  ),
+  ...group(
+    ROUTES,
+    [
+      "second-best-of-a-group",
+      "moe_route.cu",
+      "second = fmaxf(second, fminf(first, worth));",
+      "second = fmaxf(second, worth);",
+    ],
+    [
+      "factor-of-weights",
+      "moe_route.cu",
+      "const float factor = normalize ? scale / sum : scale;",
+      "const float factor = normalize ? 1.0f / sum : scale;",
+    ],
+  ),
+  ...group(
+    SAMPLING,
+    [
+      "next-of-equal-logits",
+      "top_k_candidates.cu",
+      "const u32 second = warp_lowest(taken == first ? same : taken);",
+      "const u32 second = warp_lowest(same);",
+    ],
+    [
+      "chunk-of-a-cursor",
+      "top_k_candidates.cu",
+      "b.logit == a.logit && b.chunk < a.chunk",
+      "b.logit == a.logit && b.chunk > a.chunk",
+    ],
+    ["lowest-of-equal-logits", "sample_token.cu", "lowest = min(lowest, id)", "lowest = id"],
+  ),
+];

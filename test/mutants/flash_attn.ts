@@ -1,0 +1,142 @@
+/** Mutants of libflash_attn, caught in the emulator. */
+import type { Mutant } from "./mutant.ts";
+
+type Part = readonly [name: string, file: string, find: string, replace: string];
+
+const group = (filter: string, ...parts: readonly Part[]): Mutant[] =>
+  parts.map(([name, file, find, replace]) => ({
+    name: `flash_attn/${name}`,
+    file: `csrc/flash_attn/${file}`,
+    find,
+    replace,
+    caughtBy: { tests: ["test/flash_attn/emulator_test.ts"], filter: `flash attention: ${filter}` },
+  }));
+
+export const FLASH_ATTN: readonly Mutant[] = [
+  ...group(
+    "forward",
+    [
+      "window-off-by-one",
+      "core/key_window.cuh",
+      "const int key = query + shift_ - left_;",
+      "const int key = query + shift_ - left_ + 1;",
+    ],
+    [
+      "window-right-off-by-one",
+      "core/key_window.cuh",
+      "const int key = query + shift_ + right_ + 1;",
+      "const int key = query + shift_ + right_;",
+    ],
+    [
+      "last-tile-of-keys",
+      "core/key_window.cuh",
+      "return {from / kKeys, (to + kKeys - 1) / kKeys};",
+      "return {from / kKeys, to / kKeys};",
+    ],
+    [
+      "mask-is-left-out",
+      "core/key_window.cuh",
+      "return first_key >= first(last_query) && end_key <= end(first_query);",
+      "return first_key >= first(first_query) && end_key <= end(first_query);",
+    ],
+    [
+      "pages-beyond-4-gib",
+      "core/sequence.cuh",
+      "return static_cast<int64_t>(page(key)) * stride.batch +",
+      "return static_cast<int32_t>(page(key) * stride.batch) +",
+    ],
+    [
+      "page-of-another-sequence",
+      "core/sequence.cuh",
+      "kv_.block_rows == nullptr ? sequence_ : kv_.block_rows[sequence_];",
+      "sequence_;",
+    ],
+    [
+      "length-of-another-sequence",
+      "core/sequence.cuh",
+      "query.seqlens != nullptr ? query.seqlens[index]",
+      "query.seqlens != nullptr ? query.seqlens[0]",
+    ],
+    [
+      "head-of-a-tile",
+      "core/schedule.cuh",
+      "const int head = first_head + within % heads;",
+      "const int head = first_head + within % args.section_heads;",
+    ],
+    [
+      "rest-of-a-quad",
+      "core/output.cuh",
+      "if (row != nullptr) store_16_bytes(row + 8 * (n + lane % 4), words);",
+      "if (row != nullptr) store_16_bytes(row + 8 * n, words);",
+    ],
+    [
+      "sum-that-is-not-shrunk",
+      "sm80/forward.cuh",
+      "    scale_rows<kRowTiles, kHeadDim / 8>(out, shrink);\n",
+      "",
+    ],
+  ),
+  ...group(
+    "forward kernels of SM90",
+    [
+      "lanes-that-do-not-rejoin",
+      "sm90/producer.cuh",
+      "    barrier_wait(barrier, parity);\n    warp_barrier();",
+      "    barrier_wait(barrier, parity);",
+    ],
+    ["fence-of-the-proxy", "sm90/producer.cuh", "    async_proxy_fence();\n", ""],
+    ["fence-of-the-barriers", "sm90/block_state.cuh", "    barrier_init_fence();\n", ""],
+    [
+      "keys-released-early",
+      "sm90/consumer.cuh",
+      "      pass_turn();\n      product_wait<1>();\n      release_keys();",
+      "      pass_turn();\n      release_keys();\n      product_wait<1>();",
+    ],
+    [
+      "bytes-of-a-tile",
+      "sm90/producer.cuh",
+      "barrier_arrive_expecting(full, pieces * args_.keys_each * kHeadDim * 2);",
+      "barrier_arrive_expecting(full, wanted * kHeadDim * 2);",
+    ],
+    [
+      "tail-of-values",
+      "sm90/producer.cuh",
+      "if (args_.clear_tail != 0 && rows_left < Tile::kKeys) {",
+      "if (false) {",
+    ],
+  ),
+  ...group(
+    "decoding",
+    [
+      "sink-of-a-part",
+      "decode/parts.cuh",
+      "const float total = own + exp2_fast(sink - top);",
+      "const float total = own;",
+    ],
+    [
+      "weight-of-a-part",
+      "decode/parts.cuh",
+      "const float weight = exp2_fast(lse_of(part) - top);",
+      "const float weight = 1;",
+    ],
+    [
+      "tiles-of-a-part",
+      "decode/parts.cuh",
+      "return {first, first + tiles_each};",
+      "return {first, first + tiles_each - 1};",
+    ],
+    ["rows-past-the-last", "decode/decode.cuh", "if (first_row + row >= n_rows) break;", ""],
+    [
+      "queries-of-a-group",
+      "decode/decode.cuh",
+      "const int last_query = packed_row(Tile::kRows - 1) / args.group;",
+      "const int last_query = first_query;",
+    ],
+    [
+      "sequence-of-a-part",
+      "decode/parts.cuh",
+      "static_cast<int64_t>(part) * args.batch + sequence.index;",
+      "static_cast<int64_t>(part) * args.batch;",
+    ],
+  ),
+];

@@ -1,0 +1,211 @@
+/** Mutants of the Metal host and kernels, caught in the emulator. */
+import type { KernelCheck, Mutant, TestCheck } from "./mutant.ts";
+
+type Part = readonly [name: string, file: string, find: string, replace: string];
+
+const group = (caughtBy: KernelCheck | TestCheck, ...parts: readonly Part[]): Mutant[] =>
+  parts.map(([name, file, find, replace]) => ({
+    name: `metal/${name}`,
+    file,
+    find,
+    replace,
+    caughtBy,
+  }));
+
+const on = (...names: readonly string[]): TestCheck => ({
+  tests: names.map((name) => `test/ops/${name}_test.ts`),
+  gpu: "metal",
+});
+const FAILURES: TestCheck = {
+  tests: ["test/metal/failures_test.ts"],
+  filter: "Metal: a forward pass",
+};
+const ATTENTION: KernelCheck = {
+  kernelTests: [
+    "prefill_attention_of_two_tiles",
+    "prefill_attention_with_sinks",
+    "prefill_attention_q8_in_a_window",
+    "decode_attention_of_a_batch",
+    "decode_attention_q8_in_a_window",
+    "decode_attention_with_sinks",
+    "attention_over_pages_beyond_4_gib",
+  ],
+  kernels: ["prefill_attention.metal", "batched_decode_attention.metal"],
+  instances: "_attention<(f16|q8), (64|80|96)>",
+};
+const PRODUCTS: KernelCheck = {
+  kernelTests: [
+    "matvec_of_one_token",
+    "matvec_of_nine_tokens",
+    "matvec_of_odd_columns",
+    "gemm_of_odd_columns",
+    "gemm_of_every_fast_format",
+    "products_with_rows_beyond_4_gib",
+  ],
+  kernels: ["matvec.metal", "gemm.metal", "embed.metal"],
+  instances: "Format",
+};
+const GROUPS: KernelCheck = {
+  kernelTests: ["moe_group_covers_every_pair_once", "moe_group_of_the_last_experts"],
+  kernels: ["moe_group.metal", "moe_route.metal"],
+};
+
+export const METAL: readonly Mutant[] = [
+  ...group(
+    FAILURES,
+    [
+      "first-command-buffer",
+      "csrc/metal/metal_executor.cpp",
+      "  sampling.commit();\n  commands.wait(kRunning);\n",
+      "  sampling.commit();\n",
+    ],
+  ),
+  ...group(
+    on("repeated_runs"),
+    [
+      "plan-of-old-inputs",
+      "csrc/metal/metal_executor.cpp",
+      "if (known->second.inputs_generation == inputs_->generation()) return known->second;",
+      "return known->second;",
+    ],
+    ["plan-of-an-old-workspace", "csrc/metal/metal_executor.cpp", "  plans_.clear();\n", ""],
+    ["generation-of-inputs", "csrc/metal/device_inputs.cpp", "  ++generation_;\n", ""],
+  ),
+  ...group(
+    on("late_masks"),
+    ["masks-not-waited-for", "csrc/metal/metal_executor.cpp", "  inputs.masks_ready.wait();\n", ""],
+    ["masks-not-written", "csrc/metal/metal_executor.cpp", "  inputs_->write_masks(inputs);\n", ""],
+  ),
+  ...group(
+    on("moe"),
+    [
+      "threadgroup-memory-of-a-group",
+      "csrc/metal/plan_moe.cpp",
+      "(2 * p.n_experts + 1) * sizeof(uint32_t)",
+      "2 * p.n_experts * sizeof(uint32_t)",
+    ],
+  ),
+  ...group(
+    on("attention"),
+    [
+      "sums-of-a-split",
+      "csrc/metal/plan_attention.cpp",
+      ".ml = scratch(rows * 2 * sizeof(float))};",
+      ".ml = scratch(rows * sizeof(float))};",
+    ],
+    [
+      "row-groups",
+      "csrc/metal/plan_attention.cpp",
+      "divide_up(op.n_heads / n_kv_heads * queries, kDecodeRows);",
+      "divide_up(op.n_heads / n_kv_heads, kDecodeRows);",
+    ],
+    [
+      "sinks-that-are-there",
+      "csrc/metal/plan_attention.cpp",
+      "                            .dim = v_dim,\n                            .has_sinks = op.sinks != nullptr});",
+      "                            .dim = v_dim,\n                            .has_sinks = false});",
+    ],
+  ),
+  ...group(
+    on("matmul"),
+    [
+      "list-of-rows",
+      "csrc/metal/plan_products.cpp",
+      "const Grid grid{shape.row_groups, divide_up(group.max_rows, shape.tokens)};",
+      "const Grid grid{shape.row_groups, group.max_rows / shape.tokens};",
+    ],
+  ),
+  ...group(
+    ATTENTION,
+    [
+      "window-off-by-one",
+      "kernels/metal/attention.h",
+      "position + 1 > a.window ? position + 1 - a.window : 0",
+      "position + 1 > a.window ? position - a.window : 0",
+    ],
+    [
+      "position-past-the-end",
+      "kernels/metal/attention.h",
+      "score = position >= visible.begin && position < visible.end ? score : -INFINITY;",
+      "score = position >= visible.begin && position <= visible.end ? score : -INFINITY;",
+    ],
+    [
+      "scale-of-a-block",
+      "kernels/metal/attention.h",
+      "rows.row_scales(slot)[unit * 8 / kScaleGroup]",
+      "rows.row_scales(slot)[0]",
+    ],
+    [
+      "head-of-a-row",
+      "kernels/metal/attention.h",
+      "return kv_head * group + (first + row) % group;",
+      "return kv_head * group + row % group;",
+    ],
+    [
+      "softcap-of-attention",
+      "kernels/metal/attention.h",
+      "score = args.softcap * precise::tanh(score / args.softcap);",
+      "score = precise::tanh(score / args.softcap);",
+    ],
+    [
+      "sink-of-a-merge",
+      "kernels/metal/batched_decode_attention.metal",
+      "float total = has_sinks ? precise::exp(sinks[head] - largest) : 0.0f;",
+      "float total = 0.0f;",
+    ],
+    [
+      "second-split",
+      "kernels/metal/batched_decode_attention.metal",
+      "const uint split_begin = entry.split * kSplitTokens;",
+      "const uint split_begin = entry.split * (kSplitTokens - 8);",
+    ],
+  ),
+  ...group(
+    PRODUCTS,
+    [
+      "columns-past-the-end",
+      "kernels/metal/matvec.h",
+      "k + 3 < cols ? x[k + 3] : 0.0f",
+      "k + 2 < cols ? x[k + 3] : 0.0f",
+    ],
+    [
+      "minimum-of-a-format",
+      "kernels/metal/matvec.h",
+      "sums.products[i][t] += F::kHasMin ? scaled - F::min(c[i], r) * x_sums[t] : scaled;",
+      "sums.products[i][t] += scaled;",
+    ],
+    [
+      "rows-past-the-weight",
+      "kernels/metal/gemm.h",
+      "device const u8* from = w.row(min(first_row + row, w.count - 1));",
+      "device const u8* from = w.row(min(first_row + row, w.count));",
+    ],
+    [
+      "token-that-is-not-there",
+      "kernels/metal/gemm.h",
+      "if (token < x.count) {",
+      "if (token <= x.count) {",
+    ],
+    [
+      "columns-of-a-token",
+      "kernels/metal/gemm.h",
+      "if (k + n < cols) v[n] = from[k + n];",
+      "v[n] = from[k + n];",
+    ],
+  ),
+  ...group(
+    GROUPS,
+    [
+      "last-expert-of-a-group",
+      "kernels/metal/moe_group.metal",
+      "const uint end = e + 1 < n_experts ? counts[e + 1] : n_pairs;",
+      "const uint end = e + 2 < n_experts ? counts[e + 1] : n_pairs;",
+    ],
+    [
+      "first-tiles-of-experts",
+      "kernels/metal/moe_group.metal",
+      "      first_tile[n_experts] = n;\n",
+      "",
+    ],
+  ),
+];

@@ -1,0 +1,160 @@
+/** Copies of the working tree, in which mutants live: the tree itself is never touched. */
+import { dirname, join } from "@std/path";
+import { buildLibraries } from "../../build.ts";
+import type { LibraryName } from "../../ffi/build/libraries.ts";
+import { ROOT } from "../support/checkout.ts";
+import { sharedPath } from "../support/shared.ts";
+import type { KernelCheck, Mutant, TestCheck } from "./mutant.ts";
+
+/** How a command in a tree ended. */
+export interface CheckResult {
+  readonly passed: boolean;
+  readonly timedOut: boolean;
+  readonly output: string;
+}
+
+/** The libraries that a file is compiled into. Tests build emulated kernels themselves. */
+function librariesOf(file: string): readonly LibraryName[] {
+  if (file.startsWith("csrc/cpu/")) return ["cpu"];
+  if (file.startsWith("csrc/cuda/") || file.startsWith("csrc/gpu/")) return ["cuda"];
+  if (file.startsWith("csrc/reference/")) return ["reference"];
+  if (file.startsWith("csrc/common/")) return ["reference", "cpu", "cuda"];
+  return [];
+}
+
+/** Copies a file with its time, by which builds know what is current. */
+function copyFile(from: string, to: string): void {
+  Deno.mkdirSync(dirname(to), { recursive: true });
+  const { atime, mtime } = Deno.statSync(from);
+  Deno.copyFileSync(from, to);
+  if (mtime !== null) Deno.utimeSync(to, atime ?? mtime, mtime);
+}
+
+function copyFolder(from: string, to: string): void {
+  for (const { name, isDirectory, isFile } of Deno.readDirSync(from)) {
+    if (isDirectory) copyFolder(join(from, name), join(to, name));
+    else if (isFile) copyFile(join(from, name), join(to, name));
+  }
+}
+
+/** The files of the tree: those that git tracks, and those that it neither tracks nor ignores. */
+async function sourceFiles(): Promise<string[]> {
+  const args = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
+  const { success, stdout, stderr } = await new Deno.Command("git", { args, cwd: ROOT }).output();
+  if (!success) throw new Error(new TextDecoder().decode(stderr));
+  return new TextDecoder().decode(stdout).split("\0").filter((path) => path !== "");
+}
+
+/** A copy of the working tree, with what has been built of it. */
+export class Tree implements Disposable {
+  readonly #root: string;
+  readonly #passed = new Set<string>();
+
+  private constructor(root: string) {
+    this.#root = root;
+  }
+
+  static async copy(): Promise<Tree> {
+    const root = Deno.makeTempDirSync({ prefix: "forge-mutants-" });
+    for (const path of await sourceFiles()) {
+      try {
+        copyFile(join(ROOT, path), join(root, path));
+      } catch (error) {
+        // What is deleted, but not yet in a commit.
+        if (!(error instanceof Deno.errors.NotFound)) throw error;
+      }
+    }
+    try {
+      copyFolder(join(ROOT, "build"), join(root, "build"));
+    } catch (error) {
+      if (!(error instanceof Deno.errors.NotFound)) throw error;
+    }
+    return new Tree(root);
+  }
+
+  /** Brings the libraries up to date that a mutant's file is part of. */
+  async build({ file }: Mutant): Promise<void> {
+    const only = librariesOf(file);
+    if (only.length > 0) await buildLibraries({ root: this.#root, only });
+  }
+
+  /** Runs `work` with a mutant in the tree. */
+  async withMutant<T>({ file, find, replace }: Mutant, work: () => Promise<T>): Promise<T> {
+    const path = join(this.#root, file);
+    const text = Deno.readTextFileSync(path);
+    if (text.split(find).length !== 2) throw new Error(`${file} does not hold once: ${find}`);
+    const { atime, mtime } = Deno.statSync(path);
+    Deno.writeTextFileSync(path, text.replace(find, () => replace));
+    try {
+      return await work();
+    } finally {
+      Deno.writeTextFileSync(path, text);
+      if (mtime !== null) Deno.utimeSync(path, atime ?? mtime, mtime);
+    }
+  }
+
+  /** Runs a mutant's tests on the tree as it is. */
+  check({ file, caughtBy }: Mutant, limitMs: number): Promise<CheckResult> {
+    return "tests" in caughtBy
+      ? this.#run(testArgs(caughtBy), limitMs, caughtBy.devices)
+      : this.#run(kernelArgs(file, caughtBy), limitMs, undefined);
+  }
+
+  /** True if a mutant's tests pass without it; runs them once for all mutants that share them. */
+  async passesWithout(mutant: Mutant, limitMs: number): Promise<boolean> {
+    const key = JSON.stringify(mutant.caughtBy);
+    if (this.#passed.has(key)) return true;
+    const { passed } = await this.check(mutant, limitMs);
+    if (passed) this.#passed.add(key);
+    return passed;
+  }
+
+  async #run(
+    args: readonly string[],
+    limitMs: number,
+    devices: string | undefined,
+  ): Promise<CheckResult> {
+    const child = new Deno.Command(Deno.execPath(), {
+      args: [...args],
+      cwd: this.#root,
+      env: {
+        NO_COLOR: "1",
+        FORGE_SHARED: sharedPath(),
+        ...(devices === undefined ? {} : { FORGE_TEST_DEVICES: devices }),
+      },
+      stdin: "null",
+      stdout: "piped",
+      stderr: "piped",
+      // A group of its own, so that what it has started ends with it.
+      detached: true,
+    }).spawn();
+    let timedOut = false;
+    const timer = setTimeout(() => {
+      timedOut = true;
+      Deno.kill(-child.pid, "SIGKILL");
+    }, limitMs);
+    const { success, stdout, stderr } = await child.output();
+    clearTimeout(timer);
+    const output = new TextDecoder().decode(stdout) + new TextDecoder().decode(stderr);
+    return { passed: success, timedOut, output };
+  }
+
+  [Symbol.dispose](): void {
+    Deno.removeSync(this.#root, { recursive: true });
+  }
+}
+
+function testArgs({ tests, filter, gpu, pretends = {} }: TestCheck): string[] {
+  if (gpu !== undefined) {
+    const script = "test/mutants/gpu_check.ts";
+    return ["run", "--allow-all", "--no-check", script, gpu, JSON.stringify(pretends), ...tests];
+  }
+  const only = filter === undefined ? [] : ["--filter", filter];
+  return ["test", "--allow-all", "--no-check", "--quiet", ...only, ...tests];
+}
+
+function kernelArgs(file: string, check: KernelCheck): string[] {
+  const device = file.startsWith("kernels/metal/") ? "metal" : "cuda";
+  const script = "test/mutants/kernel_check.ts";
+  return ["run", "--allow-all", "--no-check", script, device, JSON.stringify(check)];
+}

@@ -1,0 +1,50 @@
+/** The list of mutants against the sources: what it names is there, and exactly once. */
+import { assert, assertEquals } from "@std/assert";
+import { join } from "@std/path";
+import { areaOf, MUTANTS } from "../mutants/mutant.ts";
+import { filesBelow, ROOT } from "../support/checkout.ts";
+
+Deno.test("mutants: each changes one place of one file, which is there exactly once", () => {
+  for (const { name, file, find, replace } of MUTANTS) {
+    assert(find !== replace, name);
+    const text = Deno.readTextFileSync(join(ROOT, file));
+    assertEquals(text.split(find).length - 1, 1, `${name}: ${file} does not hold once: ${find}`);
+  }
+});
+
+Deno.test("mutants: there are at least 120, under names of their own", () => {
+  const names = MUTANTS.map(({ name }) => name);
+  assertEquals(new Set(names).size, names.length);
+  assert(names.every((name) => /^[a-z_]+\/[a-z0-9-]+$/.test(name)), names.join(" "));
+  assert(names.length >= 120, `${names.length} mutants`);
+  const areas = [
+    ...["cpu", "cuda_kernels", "cuda_host", "flash_attn", "metal"],
+    ...["engine", "formats", "tokenizer", "constrain", "serve"],
+  ];
+  assertEquals([...new Set(MUTANTS.map(areaOf))].sort(), areas.sort());
+});
+
+Deno.test("mutants: the tests that must catch them exist", () => {
+  const kernelTests = filesBelow("test/emulator/kernels", ".cpp")
+    .map((path) => Deno.readTextFileSync(join(ROOT, path))).join("\n");
+  for (const { name, file, caughtBy } of MUTANTS) {
+    if ("tests" in caughtBy) {
+      for (const test of caughtBy.tests) {
+        assert(Deno.statSync(join(ROOT, test)).isFile, `${name}: ${test}`);
+        if (caughtBy.filter === undefined) continue;
+        const text = Deno.readTextFileSync(join(ROOT, test));
+        // A name may be made of pieces: the words of the filter must be there.
+        for (const word of caughtBy.filter.split(" ")) {
+          assert(text.includes(word), `${name}: ${word}`);
+        }
+      }
+      continue;
+    }
+    for (const test of caughtBy.kernelTests) {
+      const isDeclared = [`TEST(${test})`, `(${test},`].some((text) => kernelTests.includes(text));
+      assert(isDeclared, `${name}: ${test}`);
+    }
+    const folder = file.split("/").slice(0, 2).join("/");
+    for (const kernel of caughtBy.kernels) assert(Deno.statSync(join(ROOT, folder, kernel)).isFile);
+  }
+});
