@@ -2,8 +2,8 @@
 import type { Backend, KvCache, KvType, Step } from "../src/backend.ts";
 import { Random } from "../src/bench/random.ts";
 import { median } from "../src/bench/statistics.ts";
-import { KV_ELEMENT_BYTES } from "../src/engine/kv_size.ts";
-import { openBackend } from "../src/engine/open_backend.ts";
+import { KV_ELEMENT_BYTES } from "../src/engine/cache/memory.ts";
+import { openBackend } from "../src/engine/load/open_backend.ts";
 import { PAGE_TOKENS } from "../src/engine/runner.ts";
 import type { BenchOptions } from "./bench_options.ts";
 import type { Machine } from "./limits.ts";

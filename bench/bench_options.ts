@@ -4,7 +4,7 @@ import { parseArgs } from "node:util";
 import { SyntheticModel } from "../src/bench/synthetic_model.ts";
 import { parseSyntheticSpec } from "../src/bench/synthetic_spec.ts";
 import { bundledModel } from "../src/cli/model_path.ts";
-import { openBackend } from "../src/engine/open_backend.ts";
+import { openBackend } from "../src/engine/load/open_backend.ts";
 import { ForgeError } from "../src/errors.ts";
 import type { Checkpoint } from "../src/formats/checkpoint.ts";
 

@@ -1,11 +1,11 @@
 /** What a decoded token costs beyond the native library: the border, the engine, the text. */
 import { openBenchModel } from "../src/bench/bench_model.ts";
 import { median } from "../src/bench/statistics.ts";
-import { generate } from "../src/engine/generate.ts";
-import { openTokenizer } from "../src/engine/open_tokenizer.ts";
+import { generate } from "../src/engine/generation/generate.ts";
+import { openTokenizer } from "../src/engine/load/tokenizer.ts";
 import { type Runner, UNSAMPLED } from "../src/engine/runner.ts";
-import { resolveSampling, SAMPLING_DEFAULTS } from "../src/engine/sampling.ts";
-import { Scheduler, type StepRunner } from "../src/engine/scheduler.ts";
+import { resolveSampling, SAMPLING_DEFAULTS } from "../src/engine/request/sampling.ts";
+import { Scheduler, type StepRunner } from "../src/engine/schedule/scheduler.ts";
 import { openCheckpoint } from "../src/formats/checkpoint.ts";
 import { type BenchOptions, benchSubject, subjectPath } from "./bench_options.ts";
 

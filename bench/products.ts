@@ -2,7 +2,7 @@
 import type { Backend, Step, StepInputs } from "../src/backend.ts";
 import { Random } from "../src/bench/random.ts";
 import { plural } from "../src/cli/format.ts";
-import { openBackend } from "../src/engine/open_backend.ts";
+import { openBackend } from "../src/engine/load/open_backend.ts";
 import { TENSOR_TYPES, tensorBytes, type TensorType } from "../src/formats/tensor_info.ts";
 import type { BenchOptions } from "./bench_options.ts";
 import type { Limits, Machine } from "./limits.ts";

@@ -33,25 +33,30 @@ export type {
   Tokenizer,
 } from "./tokenizer/tokenizer.ts";
 export { StreamDecoder, type StreamDecoderOptions } from "./tokenizer/stream_decoder.ts";
-export { openTokenizer } from "./engine/open_tokenizer.ts";
-export type { FinishReason, GenerationEnd, Generations, Piece } from "./engine/generate.ts";
-export type { Timings } from "./engine/timings.ts";
-export type { EncodedPrompt, Prompt, PromptOptions } from "./engine/prompt.ts";
+export { openTokenizer } from "./engine/load/tokenizer.ts";
+export type {
+  FinishReason,
+  GenerationEnd,
+  Generations,
+  Piece,
+} from "./engine/generation/generate.ts";
+export type { Timings } from "./engine/generation/timings.ts";
+export type { EncodedPrompt, Prompt, PromptOptions } from "./engine/request/prompt.ts";
 export {
   type ChainOptions,
   describeSampling,
   type ResolvedSampling,
   type SamplingOptions,
-} from "./engine/sampling.ts";
+} from "./engine/request/sampling.ts";
 export type { Embedding, EmbeddingInput } from "./engine/embedding/embedder.ts";
 export type { EmbedOptions } from "./engine/embedding/options.ts";
 export type { Pooling } from "./engine/embedding/pooling.ts";
-export type { Candidate } from "./engine/candidates.ts";
-export type { Completion, TextLogprob, TokenLogprobs } from "./engine/completion.ts";
-export type { LoadOptions, Speculation } from "./engine/load_options.ts";
+export type { Candidate } from "./engine/generation/score.ts";
+export type { Completion, TextLogprob, TokenLogprobs } from "./engine/generation/completion.ts";
+export type { LoadOptions, Speculation } from "./engine/load/options.ts";
 export { QUANTIZED_TYPES, type QuantizedType } from "./formats/quantized.ts";
-export type { GenerateOptions } from "./engine/options.ts";
-export type { Constraint, ConstraintState } from "./engine/constraint.ts";
+export type { GenerateOptions } from "./engine/request/options.ts";
+export type { Constraint, ConstraintState } from "./engine/request/constraint.ts";
 export type { ConstraintScope } from "./constrain/scope.ts";
 export type { ConstraintOptions, JsonSchema } from "./constrain/spec.ts";
 export type { ConstraintCost } from "./constrain/compiled_constraint.ts";
@@ -62,7 +67,7 @@ export type {
   BatchOptions,
   BatchRequest,
   BatchResult,
-} from "./engine/batch.ts";
-export type { MemoryUse } from "./engine/memory_use.ts";
-export { load } from "./engine/load.ts";
+} from "./engine/generation/batch.ts";
+export type { MemoryUse } from "./engine/cache/memory.ts";
+export { load } from "./engine/load/load.ts";
 export { Model } from "./engine/model.ts";

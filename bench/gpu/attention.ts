@@ -11,7 +11,7 @@ import type {
   Step,
   StepLimits,
 } from "../../src/backend.ts";
-import { KV_ELEMENT_BYTES } from "../../src/engine/kv_size.ts";
+import { KV_ELEMENT_BYTES } from "../../src/engine/cache/memory.ts";
 import { PAGE_TOKENS } from "../../src/engine/runner.ts";
 import { ForgeError } from "../../src/errors.ts";
 import { continuedSequences } from "../step_inputs.ts";

@@ -9,7 +9,7 @@ import type { ConfigSpec } from "../../src/bench/synthetic_checkpoint.ts";
 import { SyntheticModel } from "../../src/bench/synthetic_model.ts";
 import { type ModelShape, SHAPES } from "../../src/bench/synthetic_shapes.ts";
 import { parseSyntheticSpec, type SyntheticSpec } from "../../src/bench/synthetic_spec.ts";
-import { openBackend } from "../../src/engine/open_backend.ts";
+import { openBackend } from "../../src/engine/load/open_backend.ts";
 import { say } from "./lines.ts";
 import { gigabytes, teraflops } from "./timing.ts";
 

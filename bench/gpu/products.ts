@@ -4,7 +4,7 @@
  */
 import type { Backend, Quantizer, Step } from "../../src/backend.ts";
 import { Random } from "../../src/bench/random.ts";
-import { openBackend } from "../../src/engine/open_backend.ts";
+import { openBackend } from "../../src/engine/load/open_backend.ts";
 import { tensorBytes, type TensorType } from "../../src/formats/tensor_info.ts";
 import {
   gigabytes,

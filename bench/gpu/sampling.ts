@@ -3,7 +3,7 @@
  * `sampling.ts [--emulated]`. Prints lines of `lines.ts`.
  */
 import type { Backend, OutputRequest, SamplingParams, Step } from "../../src/backend.ts";
-import { openBackend } from "../../src/engine/open_backend.ts";
+import { openBackend } from "../../src/engine/load/open_backend.ts";
 import { UNSAMPLED } from "../../src/engine/runner.ts";
 import { say } from "./lines.ts";
 import {

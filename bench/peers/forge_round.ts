@@ -1,10 +1,10 @@
 /** One round of forge: reads a task from stdin, prints a result. */
 import type { StepResult } from "../../src/backend.ts";
 import { type BenchModel, openBenchModel } from "../../src/bench/bench_model.ts";
-import { openBackend } from "../../src/engine/open_backend.ts";
-import { openTokenizer } from "../../src/engine/open_tokenizer.ts";
+import { openBackend } from "../../src/engine/load/open_backend.ts";
+import { openTokenizer } from "../../src/engine/load/tokenizer.ts";
 import { type Chunk, UNSAMPLED } from "../../src/engine/runner.ts";
-import { StepPace } from "../../src/engine/step_pace.ts";
+import { StepPace } from "../../src/engine/schedule/ahead.ts";
 import { ForgeError } from "../../src/errors.ts";
 import { openCheckpoint } from "../../src/formats/checkpoint.ts";
 import { FIRST_PROMPT, FIRST_TOKEN, type RoundTask, type RoundTimes } from "./round.ts";

@@ -1,6 +1,6 @@
 import type { AttentionKernels, DeviceInfo, KvType } from "../backend.ts";
-import { asLoaded } from "../engine/load_options.ts";
-import { openBackend } from "../engine/open_backend.ts";
+import { asLoaded } from "../engine/load/options.ts";
+import { openBackend } from "../engine/load/open_backend.ts";
 import { PAGE_TOKENS, Runner } from "../engine/runner.ts";
 import { ForgeError } from "../errors.ts";
 import { type Checkpoint, openCheckpoint } from "../formats/checkpoint.ts";

@@ -1,5 +1,5 @@
 import type { OutputRequest } from "../backend.ts";
-import type { PageTable } from "../engine/kv_pages.ts";
+import type { PageTable } from "../engine/cache/kv_pages.ts";
 import { type Chunk, type Runner, UNSAMPLED } from "../engine/runner.ts";
 import { ForgeError } from "../errors.ts";
 import { Random } from "./random.ts";

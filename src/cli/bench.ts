@@ -12,7 +12,7 @@ import {
   workloadName,
   workloads,
 } from "../bench/workload.ts";
-import { openBackend } from "../engine/open_backend.ts";
+import { openBackend } from "../engine/load/open_backend.ts";
 import { ForgeError } from "../errors.ts";
 import type { Checkpoint } from "../formats/checkpoint.ts";
 import { quote } from "../formats/quote.ts";

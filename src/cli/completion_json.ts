@@ -1,4 +1,4 @@
-import type { Completion } from "../engine/completion.ts";
+import type { Completion } from "../engine/generation/completion.ts";
 import type { JsonObject } from "../formats/json.ts";
 
 /** A completion as `--json` and batches print it: by OpenAI's names where it has them. */

@@ -2,7 +2,7 @@
 import { Library, libraryCandidates, type LibraryInfo } from "../../ffi/library.ts";
 import { NativeBackend } from "../../ffi/native_backend.ts";
 import type { BackendKind, DeviceInfo } from "../backend.ts";
-import { BACKEND_KINDS, lacksBuild } from "../engine/open_backend.ts";
+import { BACKEND_KINDS, lacksBuild } from "../engine/load/open_backend.ts";
 import { isFile } from "../formats/file.ts";
 import { storeFolder } from "../hub/model_store.ts";
 import type { Context } from "./command.ts";

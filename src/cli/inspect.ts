@@ -1,6 +1,6 @@
 /** `forge inspect`: what a model is and what it needs. */
 import type { EmbeddingRecipe } from "../engine/embedding/pooling.ts";
-import { asLoaded } from "../engine/load_options.ts";
+import { asLoaded } from "../engine/load/options.ts";
 import { ForgeError } from "../errors.ts";
 import { openCheckpoint, type TensorInfo } from "../mod.ts";
 import type { Context } from "./command.ts";

@@ -1,8 +1,13 @@
 /** What a model's headers and configuration say of it. */
 import { type EmbeddingRecipe, embeddingRecipe } from "../engine/embedding/pooling.ts";
-import { endTokens } from "../engine/end_tokens.ts";
+import { endTokens } from "../engine/load/tokenizer.ts";
 import { DEFAULT_CONTEXT } from "../engine/limits.ts";
-import { kvBytesPerToken, type ModelPlan, planModel, stateBytes } from "../engine/plan.ts";
+import {
+  kvBytesPerToken,
+  type ModelPlan,
+  planModel,
+  stateBytes,
+} from "../engine/load/plan_model.ts";
 import { MAX_CHUNK, maxOutputs } from "../engine/runner.ts";
 import { ForgeError } from "../errors.ts";
 import type { TensorType } from "../formats/tensor_info.ts";

@@ -1,4 +1,4 @@
-import { lacksBuild, neededLibraries } from "../engine/open_backend.ts";
+import { lacksBuild, neededLibraries } from "../engine/load/open_backend.ts";
 import { ForgeError } from "../errors.ts";
 import { writeStderr } from "./output.ts";
 import type { Progress } from "./progress.ts";

@@ -1,4 +1,4 @@
-import type { Constraint, ConstraintState } from "../engine/constraint.ts";
+import type { Constraint, ConstraintState } from "../engine/request/constraint.ts";
 import { ForgeError } from "../errors.ts";
 import { Masks } from "./masks.ts";
 import { Places } from "./places.ts";

@@ -1,4 +1,4 @@
-import type { Constraint } from "../engine/constraint.ts";
+import type { Constraint } from "../engine/request/constraint.ts";
 import { ForgeError } from "../errors.ts";
 import type { Tokenizer } from "../tokenizer/tokenizer.ts";
 import {

@@ -6,25 +6,35 @@ import { loadModel } from "../models/registry.ts";
 import type { WeightLoader } from "../models/weight_loader.ts";
 import { ChatTemplate } from "../tokenizer/chat_template.ts";
 import type { Tokenizer } from "../tokenizer/tokenizer.ts";
-import { type BatchInput, type BatchOptions, type BatchResult, runBatch } from "./batch.ts";
-import { type Candidate, topCandidates } from "./candidates.ts";
-import { collect, collectMany, type Completion } from "./completion.ts";
+import {
+  type BatchInput,
+  type BatchOptions,
+  type BatchResult,
+  runBatch,
+} from "./generation/batch.ts";
+import { type Candidate, lastLogits, scoreTokens, topCandidates } from "./generation/score.ts";
+import { collect, collectMany, type Completion } from "./generation/completion.ts";
 import { Embedder, type Embedding, type EmbeddingInput } from "./embedding/embedder.ts";
 import type { EmbedOptions } from "./embedding/options.ts";
-import { endTokens } from "./end_tokens.ts";
-import { generate, type GenerationRequest, type Generations, type Piece } from "./generate.ts";
-import { LazyConstraints } from "./lazy_constraints.ts";
+import { endTokens } from "./load/tokenizer.ts";
+import {
+  generate,
+  type GenerationRequest,
+  type Generations,
+  type Piece,
+} from "./generation/generate.ts";
+import { LazyConstraints } from "./request/constraint.ts";
 import { DEFAULT_CONTEXT, MAX_COMPLETIONS } from "./limits.ts";
-import { asLoaded, type LoadOptions, resolveContext, resolveParallel } from "./load_options.ts";
-import type { MemoryUse } from "./memory_use.ts";
-import { openSession } from "./open_runner.ts";
+import { asLoaded, type LoadOptions, resolveContext, resolveParallel } from "./load/options.ts";
+import type { MemoryUse } from "./cache/memory.ts";
+import { openSession } from "./load/open_runner.ts";
 import {
   anySignal,
   checkOptions,
   checkWholeNumber,
   GENERATE_OPTIONS,
   type GenerateOptions,
-} from "./options.ts";
+} from "./request/options.ts";
 import {
   checkFits,
   checkTokens,
@@ -32,20 +42,19 @@ import {
   encodePrompt,
   type Prompt,
   type PromptOptions,
-} from "./prompt.ts";
-import { loadPrompt, savePrompt } from "./prompt_cache.ts";
-import { promptCacheKey } from "./prompt_cache_key.ts";
-import type { PromptCacheKey } from "./prompt_cache_file.ts";
+} from "./request/prompt.ts";
+import { loadPrompt, savePrompt } from "./cache/prompt_cache.ts";
+import { promptCacheKey } from "./cache/prompt_cache_key.ts";
+import type { PromptCacheKey } from "./cache/prompt_cache_file.ts";
 import type { Runner } from "./runner.ts";
 import {
   modelDefaults,
   type ResolvedSampling,
   resolveSampling,
   type SamplingOptions,
-} from "./sampling.ts";
-import { Scheduler } from "./scheduler.ts";
-import { lastLogits, scoreTokens } from "./score.ts";
-import { checkHead, settleRequest } from "./settle_request.ts";
+} from "./request/sampling.ts";
+import { Scheduler } from "./schedule/scheduler.ts";
+import { checkHead, settleRequest } from "./generation/request.ts";
 import { type OpenSpeculator, openSpeculator } from "./speculation/open_speculator.ts";
 
 /**

@@ -12,10 +12,10 @@ import type {
 import { ForgeError } from "../errors.ts";
 import type { CausalLm } from "../models/causal_lm.ts";
 import { HiddenStep } from "./embedding/hidden_step.ts";
-import { KvPages, PageTable } from "./kv_pages.ts";
+import { KvPages, PageTable } from "./cache/kv_pages.ts";
 import { MAX_LOGPROBS } from "./limits.ts";
 import { MasklessStep } from "./maskless_step.ts";
-import { Pool } from "./pool.ts";
+import { Pool } from "./cache/pool.ts";
 
 /** Tokens a KV page holds: small enough to share prefixes finely, large enough to stream. */
 export const PAGE_TOKENS = 64;

@@ -1,9 +1,9 @@
 /** The keys of a request that set options, under the names that OpenAI's and vLLM's APIs give them. */
-import type { BatchRequest } from "../engine/batch.ts";
+import type { BatchRequest } from "../engine/generation/batch.ts";
 import type { ConstraintOptions, JsonSchema } from "../constrain/spec.ts";
 import { MAX_COMPLETIONS, MAX_COUNT, MAX_LOGPROBS } from "../engine/limits.ts";
-import type { GenerateOptions } from "../engine/options.ts";
-import { SAMPLING_RANGES, type SamplingOptions } from "../engine/sampling.ts";
+import type { GenerateOptions } from "../engine/request/options.ts";
+import { SAMPLING_RANGES, type SamplingOptions } from "../engine/request/sampling.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../formats/json.ts";
 import { quote } from "../formats/quote.ts";
 import {

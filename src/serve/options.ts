@@ -6,7 +6,7 @@ import {
   GENERATE_OPTIONS,
   type GenerateOptions,
   type OptionChecks,
-} from "../engine/options.ts";
+} from "../engine/request/options.ts";
 import { quote } from "../formats/quote.ts";
 
 /** Answers that may wait for their turn beside those that are computed. */

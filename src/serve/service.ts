@@ -1,5 +1,5 @@
 import { basename } from "@std/path";
-import type { GenerateOptions } from "../engine/options.ts";
+import type { GenerateOptions } from "../engine/request/options.ts";
 import type { Model } from "../engine/model.ts";
 import type { JsonObject } from "../formats/json.ts";
 import { quote, quoteList } from "../formats/quote.ts";

@@ -1,5 +1,5 @@
 /** `POST /tokenize` and `POST /detokenize`, with the keys that llama-server gives them. */
-import { checkTokens, encodeText } from "../engine/prompt.ts";
+import { checkTokens, encodeText } from "../engine/request/prompt.ts";
 import type { JsonObject } from "../formats/json.ts";
 import { readMessages } from "../requests/messages.ts";
 import {

@@ -2,7 +2,7 @@
 import { assert, assertEquals } from "@std/assert";
 import type { Constraints } from "../../src/constrain/constraints.ts";
 import type { ConstraintSpec } from "../../src/constrain/spec.ts";
-import type { Constraint } from "../../src/engine/constraint.ts";
+import type { Constraint } from "../../src/engine/request/constraint.ts";
 import { ForgeError } from "../../src/errors.ts";
 import { validator } from "../support/json_schema_validator.ts";
 import { Random } from "../support/random.ts";

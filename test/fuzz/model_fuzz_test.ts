@@ -4,7 +4,7 @@
  * (`deno task fuzz --sanitize`).
  */
 import { Model } from "../../src/engine/model.ts";
-import { openBackend } from "../../src/engine/open_backend.ts";
+import { openBackend } from "../../src/engine/load/open_backend.ts";
 import { openCheckpoint } from "../../src/formats/checkpoint.ts";
 import { isJsonObject, type JsonValue } from "../../src/formats/json.ts";
 import type { Random } from "../support/random.ts";

@@ -5,7 +5,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { join } from "@std/path";
 import type { Backend } from "../../src/backend.ts";
-import { openBackend } from "../../src/engine/open_backend.ts";
+import { openBackend } from "../../src/engine/load/open_backend.ts";
 import { Runner, UNSAMPLED } from "../../src/engine/runner.ts";
 import { ForgeError } from "../../src/errors.ts";
 import { type Checkpoint, openCheckpoint } from "../../src/formats/checkpoint.ts";

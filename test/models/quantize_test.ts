@@ -1,6 +1,6 @@
 /** Models whose weights are quantised while they load compute what those do that were quantised before. */
 import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
-import { openBackend } from "../../src/engine/open_backend.ts";
+import { openBackend } from "../../src/engine/load/open_backend.ts";
 import { ForgeError } from "../../src/errors.ts";
 import { type Checkpoint, openCheckpoint } from "../../src/formats/checkpoint.ts";
 import { quantized, QUANTIZED_TYPES } from "../../src/formats/quantized.ts";

@@ -3,7 +3,7 @@ import { openBenchModel } from "../../src/bench/bench_model.ts";
 import { measure } from "../../src/bench/measure.ts";
 import { SyntheticModel, writeSyntheticModel } from "../../src/bench/synthetic_model.ts";
 import { type ModelShape, SYNTHETIC_TYPES } from "../../src/bench/synthetic_shapes.ts";
-import { openBackend } from "../../src/engine/open_backend.ts";
+import { openBackend } from "../../src/engine/load/open_backend.ts";
 import { ForgeError } from "../../src/errors.ts";
 import { load } from "../../src/mod.ts";
 import { TempFolder } from "../support/temp_folder.ts";

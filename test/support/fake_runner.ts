@@ -1,12 +1,12 @@
 /** A runner without a device, whose KV pages can be checked, and requests for it. */
 import { assert, assertEquals } from "@std/assert";
 import type { OutputRequest, StepResult } from "../../src/backend.ts";
-import type { GenerationRequest } from "../../src/engine/generate.ts";
-import { KvPages, PageTable } from "../../src/engine/kv_pages.ts";
-import { Pool } from "../../src/engine/pool.ts";
+import type { GenerationRequest } from "../../src/engine/generation/generate.ts";
+import { KvPages, PageTable } from "../../src/engine/cache/kv_pages.ts";
+import { Pool } from "../../src/engine/cache/pool.ts";
 import type { Chunk, RunOptions } from "../../src/engine/runner.ts";
-import { resolveSampling, SAMPLING_DEFAULTS } from "../../src/engine/sampling.ts";
-import type { StepRunner } from "../../src/engine/scheduler.ts";
+import { resolveSampling, SAMPLING_DEFAULTS } from "../../src/engine/request/sampling.ts";
+import type { StepRunner } from "../../src/engine/schedule/scheduler.ts";
 import { ForgeError } from "../../src/errors.ts";
 import type { Tokenizer } from "../../src/tokenizer/tokenizer.ts";
 

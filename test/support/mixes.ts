@@ -6,12 +6,12 @@ import {
   type GenerationEnd,
   type GenerationRequest,
   type Piece,
-} from "../../src/engine/generate.ts";
-import { openBackend } from "../../src/engine/open_backend.ts";
-import { openTokenizer } from "../../src/engine/open_tokenizer.ts";
+} from "../../src/engine/generation/generate.ts";
+import { openBackend } from "../../src/engine/load/open_backend.ts";
+import { openTokenizer } from "../../src/engine/load/tokenizer.ts";
 import { Runner, type RunnerOptions } from "../../src/engine/runner.ts";
-import { resolveSampling, SAMPLING_DEFAULTS } from "../../src/engine/sampling.ts";
-import { Scheduler } from "../../src/engine/scheduler.ts";
+import { resolveSampling, SAMPLING_DEFAULTS } from "../../src/engine/request/sampling.ts";
+import { Scheduler } from "../../src/engine/schedule/scheduler.ts";
 import type { Speculator } from "../../src/engine/speculation/speculator.ts";
 import { ForgeError } from "../../src/errors.ts";
 import { openCheckpoint } from "../../src/formats/checkpoint.ts";

@@ -1,4 +1,4 @@
-import type { Drafter, Proposal } from "../../src/engine/speculation/drafter.ts";
+import type { Drafter, Proposal } from "../../src/engine/speculation/draft.ts";
 import type { TokenList } from "../../src/engine/token_list.ts";
 import type { Random } from "./random.ts";
 

@@ -1,5 +1,5 @@
 /** A constraint that says token by token what may come. */
-import type { Constraint, ConstraintState } from "../../src/engine/constraint.ts";
+import type { Constraint, ConstraintState } from "../../src/engine/request/constraint.ts";
 import { ForgeError } from "../../src/errors.ts";
 
 /** Which tokens may stand at each place; a place of none allows all. After the last one the text ends. */

@@ -62,7 +62,7 @@ const allowed: Readonly<Record<string, readonly string[]>> = {
 /** The exceptions, each of which has its reason. */
 const exceptions = [
   // Who opens a device, and who reports on libraries and builds the missing one.
-  "src/engine/open_backend.ts -> ffi",
+  "src/engine/load/open_backend.ts -> ffi",
   "src/cli/doctor.ts -> ffi",
   "src/cli/native_library.ts -> build.ts",
   // What the engine asks of a constraint is for the engine to say.

@@ -1,6 +1,6 @@
 /** How answers are generated: their ends, the sampling chain, constraints. A part of the table in `options.ts`. */
 import { MAX_COMPLETIONS, MAX_COUNT } from "../../engine/limits.ts";
-import { SAMPLING_DEFAULTS, SAMPLING_RANGES } from "../../engine/sampling.ts";
+import { SAMPLING_DEFAULTS, SAMPLING_RANGES } from "../../engine/request/sampling.ts";
 import type { OptionSpec } from "./types.ts";
 
 const SAMPLING = "Sampling, in the order it is applied";

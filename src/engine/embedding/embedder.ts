@@ -1,10 +1,10 @@
 import { ForgeError } from "../../errors.ts";
 import type { Checkpoint } from "../../formats/checkpoint.ts";
 import type { Tokenizer } from "../../tokenizer/tokenizer.ts";
-import { anySignal } from "../options.ts";
-import { checkFits, checkTokens, encodeText } from "../prompt.ts";
+import { anySignal } from "../request/options.ts";
+import { checkFits, checkTokens, encodeText } from "../request/prompt.ts";
 import type { Runner } from "../runner.ts";
-import type { Scheduler } from "../scheduler.ts";
+import type { Scheduler } from "../schedule/scheduler.ts";
 import { EmbeddingTask } from "./embedding_task.ts";
 import {
   type EmbedOptions,

@@ -1,8 +1,8 @@
 import type { OutputRequest } from "../../backend.ts";
 import { ForgeError } from "../../errors.ts";
-import { Measurement } from "../measurement.ts";
+import { Measurement } from "../schedule/measurement.ts";
 import { UNSAMPLED } from "../runner.ts";
-import type { Progress } from "../sequence.ts";
+import type { Progress } from "../schedule/sequence.ts";
 import type { Pooling } from "./pooling.ts";
 
 /** Computes what the hidden states of a text's tokens are pooled to, `[hiddenSize]`. */

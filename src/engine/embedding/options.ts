@@ -1,6 +1,12 @@
 import { ForgeError } from "../../errors.ts";
 import { quote, quoteList } from "../../formats/quote.ts";
-import { BOOLEAN, checkOptions, checkWholeNumber, type OptionChecks, SIGNAL } from "../options.ts";
+import {
+  BOOLEAN,
+  checkOptions,
+  checkWholeNumber,
+  type OptionChecks,
+  SIGNAL,
+} from "../request/options.ts";
 import { type EmbeddingRecipe, type Pooling, POOLINGS } from "./pooling.ts";
 
 /** How texts become vectors. Every member has a default. */

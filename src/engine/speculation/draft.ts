@@ -1,4 +1,32 @@
-import type { TokenMask } from "../token_mask.ts";
+import type { OutputRequest } from "../../backend.ts";
+import type { TokenList } from "../token_list.ts";
+import type { TokenMask } from "../generation/token_mask.ts";
+
+/** Guesses of the tokens that come next, and the probability that each comes true with all before it. */
+export interface Proposal {
+  readonly tokens: readonly number[];
+  readonly odds: readonly number[];
+}
+
+/** What guesses how one text goes on. */
+export interface Drafter {
+  /**
+   * @param tokens the text so far; it only grows
+   * @param most how many guesses to make
+   * @param leastOdds guesses that are less likely to come true are of no use
+   */
+  propose(tokens: TokenList, most: number, leastOdds: number): Proposal;
+}
+
+/** A sequence whose next tokens may be guessed in a step. */
+export interface Prospect {
+  readonly tokens: TokenList;
+  readonly draft: Draft;
+  /** The most guesses that there is room for. */
+  readonly room: number;
+  /** How the token behind the last guess is drawn. Its row is of no meaning. */
+  readonly next: () => OutputRequest;
+}
 
 /**
  * Guesses of the tokens that a text goes on with. A step computes them behind the tokens that are

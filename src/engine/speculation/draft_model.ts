@@ -1,11 +1,11 @@
 import { ForgeError } from "../../errors.ts";
-import type { PageTable } from "../kv_pages.ts";
+import type { PageTable } from "../cache/kv_pages.ts";
 import type { Chunk, Runner } from "../runner.ts";
 import { commonLength, TokenList } from "../token_list.ts";
-import type { Prospect } from "./drafter.ts";
-import { fitRequest } from "./fit_request.ts";
+import type { Prospect } from "./draft.ts";
 import { HitRate } from "./hit_rates.ts";
 import { StepCosts } from "./step_costs.ts";
+import type { OutputRequest } from "../../backend.ts";
 
 /** How often the guesses of a draft model are expected to come true before anything was seen. */
 const EXPECTED = 0.7;
@@ -164,4 +164,36 @@ export class DraftModel {
       : [{ ...fitRequest(next(), vocabSize), row: end - start - 1 }];
     return { table: reading.table, tokens: ids, start, outputs };
   }
+}
+
+/**
+ * What is asked of a model about its next token, asked of another one whose vocabulary is padded to
+ * another size. Tokens that it does not have are left out.
+ */
+export function fitRequest(request: OutputRequest, vocabSize: number): OutputRequest {
+  const { sampling, history, fillMask } = request;
+  const { bias, mask } = sampling;
+  const has = (token: number) => token < vocabSize;
+  const fitting = {
+    ...request,
+    nTop: 0,
+    history: Int32Array.from(history).filter(has),
+    sampling: { ...sampling, bias: bias && new Map([...bias].filter(([token]) => has(token))) },
+  };
+  if (mask === undefined) return fitting;
+  const words = new Uint32Array(Math.ceil(vocabSize / 32));
+  const copy = () => {
+    words.set(mask.subarray(0, words.length));
+    const beyond = vocabSize % 32;
+    if (beyond > 0) words[words.length - 1]! &= 2 ** beyond - 1;
+  };
+  if (fillMask === undefined) copy();
+  return {
+    ...fitting,
+    sampling: { ...fitting.sampling, mask: words },
+    fillMask: fillMask && (() => {
+      fillMask();
+      copy();
+    }),
+  };
 }

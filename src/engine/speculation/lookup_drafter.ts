@@ -1,5 +1,5 @@
 import type { TokenList } from "../token_list.ts";
-import type { Drafter, Proposal } from "./drafter.ts";
+import type { Drafter, Proposal } from "./draft.ts";
 import { HitRates } from "./hit_rates.ts";
 import { NgramIndex } from "./ngram_index.ts";
 

@@ -6,14 +6,13 @@ import type { CausalLm } from "../../models/causal_lm.ts";
 import { loadModel } from "../../models/registry.ts";
 import type { Tokenizer } from "../../tokenizer/tokenizer.ts";
 import { MAX_DRAFTED } from "../limits.ts";
-import type { LoadOptions } from "../load_options.ts";
-import type { MemoryUse } from "../memory_use.ts";
-import { openRunner, type SessionShape } from "../open_runner.ts";
-import { openTokenizer } from "../open_tokenizer.ts";
-import { checkWholeNumber } from "../options.ts";
+import type { LoadOptions } from "../load/options.ts";
+import type { MemoryUse } from "../cache/memory.ts";
+import { openRunner, type SessionShape } from "../load/open_runner.ts";
+import { openTokenizer } from "../load/tokenizer.ts";
+import { checkWholeNumber } from "../request/options.ts";
 import { DraftModel } from "./draft_model.ts";
 import { Speculator } from "./speculator.ts";
-import { checkSameVocabulary } from "./vocabulary.ts";
 
 /** What the guesses are for. */
 export interface Target extends SessionShape {
@@ -97,4 +96,33 @@ function cannotRollBack(name: string): ForgeError {
     "usage",
     `${name} has a recurrent state, which cannot take back a wrong guess: no tokens can be guessed`,
   );
+}
+
+/** Vocabularies may differ by so many tokens at their end, control tokens mostly. */
+const MOST_MORE = 256;
+
+/**
+ * Checks that a draft model means by each token what the model does.
+ *
+ * @throws {ForgeError} `usage`, naming the first token that differs
+ */
+export function checkSameVocabulary(model: Tokenizer, draft: Tokenizer, path: string): void {
+  const problem = difference(model, draft);
+  if (problem === undefined) return;
+  throw new ForgeError(
+    "usage",
+    `the draft model ${quote(path)} has another vocabulary than the model: ${problem}`,
+  );
+}
+
+function difference(model: Tokenizer, draft: Tokenizer): string | undefined {
+  const common = Math.min(model.vocabSize, draft.vocabSize);
+  if (Math.max(model.vocabSize, draft.vocabSize) > common + MOST_MORE) {
+    return `${draft.vocabSize} tokens, not ${model.vocabSize}`;
+  }
+  for (let id = 0; id < common; id++) {
+    const expected = model.tokenText(id), actual = draft.tokenText(id);
+    if (actual !== expected) return `token ${id} is ${quote(actual)}, not ${quote(expected)}`;
+  }
+  return undefined;
 }

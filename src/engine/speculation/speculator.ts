@@ -1,9 +1,8 @@
 import { MAX_DRAFTED } from "../limits.ts";
 import type { TokenList } from "../token_list.ts";
 import { type Candidate, chooseDrafts } from "./choose_drafts.ts";
-import type { Draft } from "./draft.ts";
+import type { Draft, Drafter, Prospect } from "./draft.ts";
 import type { DraftModel } from "./draft_model.ts";
-import type { Drafter, Prospect } from "./drafter.ts";
 import { HitRates } from "./hit_rates.ts";
 import { LookupDrafter } from "./lookup_drafter.ts";
 import { MOST_ROWS, StepCosts } from "./step_costs.ts";

@@ -1,7 +1,7 @@
 import { constraintName } from "../../constrain/spec.ts";
 import type { ConstraintScope } from "../../constrain/scope.ts";
 import type { Model } from "../../engine/model.ts";
-import type { GenerateOptions } from "../../engine/options.ts";
+import type { GenerateOptions } from "../../engine/request/options.ts";
 import { RequestError } from "../../requests/values.ts";
 import type { ChatMessage } from "../../tokenizer/chat_template.ts";
 import { CallReader, ContentReader } from "./call_reader.ts";

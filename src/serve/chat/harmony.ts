@@ -4,7 +4,7 @@
  * to=functions.NAME` a call, whose arguments are the message.
  */
 import type { Model } from "../../engine/model.ts";
-import type { GenerateOptions } from "../../engine/options.ts";
+import type { GenerateOptions } from "../../engine/request/options.ts";
 import { constraintName } from "../../constrain/spec.ts";
 import { RequestError } from "../../requests/values.ts";
 import { CallArguments } from "./call_arguments.ts";

@@ -1,5 +1,5 @@
 /** `POST /api/chat` and `POST /api/generate`. */
-import type { GenerateOptions } from "../../engine/options.ts";
+import type { GenerateOptions } from "../../engine/request/options.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../../formats/json.ts";
 import { readMessages } from "../../requests/messages.ts";
 import { invalid, isGiven, readBoolean, readString } from "../../requests/values.ts";

@@ -1,6 +1,6 @@
 /** `GET /api/version`, `GET /api/tags` and `POST /api/show`: what is served, as Ollama describes models. */
 import type { Model } from "../../engine/model.ts";
-import { modelIdentity } from "../../engine/model_identity.ts";
+import { modelIdentity } from "../../engine/cache/prompt_cache_key.ts";
 import type { JsonObject } from "../../formats/json.ts";
 import type { TensorInfo } from "../../formats/tensor_info.ts";
 import { findCallFormat } from "../chat/call_formats.ts";

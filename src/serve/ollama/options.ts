@@ -1,5 +1,5 @@
 /** Keys of Ollama's requests, and what they are for the engine. */
-import type { GenerateOptions } from "../../engine/options.ts";
+import type { GenerateOptions } from "../../engine/request/options.ts";
 import type { JsonObject, JsonValue } from "../../formats/json.ts";
 import { readOptions } from "../../requests/options.ts";
 import { checkKeys, invalid, isGiven, readBoolean, readObject } from "../../requests/values.ts";

@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import type { StepResult } from "../../../src/backend.ts";
 import { measure, type MeasuredRunner, type Sample } from "../../../src/bench/measure.ts";
-import { KvPages, PageTable } from "../../../src/engine/kv_pages.ts";
+import { KvPages, PageTable } from "../../../src/engine/cache/kv_pages.ts";
 import type { Chunk, RunOptions } from "../../../src/engine/runner.ts";
 import { ForgeError } from "../../../src/errors.ts";
 

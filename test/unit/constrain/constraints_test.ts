@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { Constraints } from "../../../src/constrain/constraints.ts";
 import { constraintSpec } from "../../../src/constrain/spec.ts";
-import type { ConstraintState } from "../../../src/engine/constraint.ts";
+import type { ConstraintState } from "../../../src/engine/request/constraint.ts";
 import { ForgeError } from "../../../src/errors.ts";
 import {
   acceptsText,

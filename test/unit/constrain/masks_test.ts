@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import { Constraints } from "../../../src/constrain/constraints.ts";
 import type { ConstraintSpec } from "../../../src/constrain/spec.ts";
-import type { Constraint } from "../../../src/engine/constraint.ts";
+import type { Constraint } from "../../../src/engine/request/constraint.ts";
 import { ForgeError } from "../../../src/errors.ts";
 import { JSON_SCHEMAS } from "../../support/json_schemas.ts";
 import { Random } from "../../support/random.ts";

@@ -1,6 +1,6 @@
 import { Constraints } from "../../../src/constrain/constraints.ts";
 import type { ConstraintSpec } from "../../../src/constrain/spec.ts";
-import type { Constraint } from "../../../src/engine/constraint.ts";
+import type { Constraint } from "../../../src/engine/request/constraint.ts";
 import type { Tokenizer } from "../../../src/tokenizer/tokenizer.ts";
 import type { Random } from "../../support/random.ts";
 

@@ -6,8 +6,8 @@ import {
   type BatchRequest,
   type BatchResult,
   runBatch,
-} from "../../../src/engine/batch.ts";
-import type { Completion } from "../../../src/engine/completion.ts";
+} from "../../../src/engine/generation/batch.ts";
+import type { Completion } from "../../../src/engine/generation/completion.ts";
 import { ForgeError } from "../../../src/errors.ts";
 import { Random } from "../../support/random.ts";
 

@@ -1,14 +1,14 @@
 /** How the engine applies a constraint: masks, tokens without a choice, and the end. */
 import { assert, assertEquals } from "@std/assert";
 import type { OutputRequest } from "../../../src/backend.ts";
-import type { Constraint } from "../../../src/engine/constraint.ts";
+import type { Constraint } from "../../../src/engine/request/constraint.ts";
 import {
   generate,
   type GenerationEnd,
   type GenerationRequest,
-} from "../../../src/engine/generate.ts";
-import { Scheduler } from "../../../src/engine/scheduler.ts";
-import { StepPace } from "../../../src/engine/step_pace.ts";
+} from "../../../src/engine/generation/generate.ts";
+import { Scheduler } from "../../../src/engine/schedule/scheduler.ts";
+import { StepPace } from "../../../src/engine/schedule/ahead.ts";
 import { ForgeError } from "../../../src/errors.ts";
 import { load } from "../../../src/mod.ts";
 import {

@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
-import { KvPages, PageTable } from "../../../src/engine/kv_pages.ts";
+import { KvPages, PageTable } from "../../../src/engine/cache/kv_pages.ts";
 import { Random } from "../../support/random.ts";
 
 Deno.test("pages are handed out from the lowest", () => {

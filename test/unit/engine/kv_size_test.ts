@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { cacheTokens } from "../../../src/engine/kv_size.ts";
+import { cacheTokens } from "../../../src/engine/cache/memory.ts";
 
 const layer = { nKvHeads: 2, kHeadDim: 16, vHeadDim: 16 };
 /** 512 bytes a token. */

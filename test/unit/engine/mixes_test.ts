@@ -4,9 +4,9 @@
  * over single steps gives for it alone.
  */
 import { assert, assertEquals } from "@std/assert";
-import { generate } from "../../../src/engine/generate.ts";
-import { Scheduler } from "../../../src/engine/scheduler.ts";
-import { lastLogits, scoreTokens } from "../../../src/engine/score.ts";
+import { generate } from "../../../src/engine/generation/generate.ts";
+import { Scheduler } from "../../../src/engine/schedule/scheduler.ts";
+import { lastLogits, scoreTokens } from "../../../src/engine/generation/score.ts";
 import {
   CACHE,
   checkMix,

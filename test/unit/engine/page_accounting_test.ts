@@ -4,11 +4,11 @@
  * twice, that none is written while others can read it, and that each sequence reads its own numbers.
  */
 import { assert, assertEquals } from "@std/assert";
-import { generate } from "../../../src/engine/generate.ts";
-import { KvPages, PageTable } from "../../../src/engine/kv_pages.ts";
-import { PrefixCache, PublishedPrefix } from "../../../src/engine/prefix_cache.ts";
-import { Scheduler } from "../../../src/engine/scheduler.ts";
-import { scoreTokens } from "../../../src/engine/score.ts";
+import { generate } from "../../../src/engine/generation/generate.ts";
+import { KvPages, PageTable } from "../../../src/engine/cache/kv_pages.ts";
+import { PrefixCache, PublishedPrefix } from "../../../src/engine/cache/prefix_cache.ts";
+import { Scheduler } from "../../../src/engine/schedule/scheduler.ts";
+import { scoreTokens } from "../../../src/engine/generation/score.ts";
 import { TokenList } from "../../../src/engine/token_list.ts";
 import { ForgeError } from "../../../src/errors.ts";
 import { Speculator } from "../../../src/engine/speculation/speculator.ts";

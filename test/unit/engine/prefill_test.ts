@@ -1,10 +1,10 @@
 /** Prompts longer than one run: the result must not depend on how they are cut. */
 import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
-import { openBackend } from "../../../src/engine/open_backend.ts";
+import { openBackend } from "../../../src/engine/load/open_backend.ts";
 import { PAGE_TOKENS, type RunLimits, Runner } from "../../../src/engine/runner.ts";
-import { Scheduler } from "../../../src/engine/scheduler.ts";
-import { StepPace } from "../../../src/engine/step_pace.ts";
-import { lastLogits, scoreTokens } from "../../../src/engine/score.ts";
+import { Scheduler } from "../../../src/engine/schedule/scheduler.ts";
+import { StepPace } from "../../../src/engine/schedule/ahead.ts";
+import { lastLogits, scoreTokens } from "../../../src/engine/generation/score.ts";
 import { openCheckpoint } from "../../../src/formats/checkpoint.ts";
 import { load } from "../../../src/mod.ts";
 import { loadModel } from "../../../src/models/registry.ts";

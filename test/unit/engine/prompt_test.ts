@@ -1,6 +1,10 @@
 import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
-import { openTokenizer } from "../../../src/engine/open_tokenizer.ts";
-import { encodePrompt, type Prompt, type PromptOptions } from "../../../src/engine/prompt.ts";
+import { openTokenizer } from "../../../src/engine/load/tokenizer.ts";
+import {
+  encodePrompt,
+  type Prompt,
+  type PromptOptions,
+} from "../../../src/engine/request/prompt.ts";
 import { ForgeError } from "../../../src/errors.ts";
 import { openCheckpoint } from "../../../src/formats/checkpoint.ts";
 import { ChatTemplate } from "../../../src/tokenizer/chat_template.ts";

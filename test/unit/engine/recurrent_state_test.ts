@@ -1,10 +1,10 @@
 /** Where sequences go on from in a model with recurrent state, which cannot be cut as pages can. */
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import { generate, type GenerationEnd } from "../../../src/engine/generate.ts";
-import { stateSlots } from "../../../src/engine/kv_size.ts";
-import { Scheduler } from "../../../src/engine/scheduler.ts";
-import { StepPace } from "../../../src/engine/step_pace.ts";
-import { scoreTokens } from "../../../src/engine/score.ts";
+import { generate, type GenerationEnd } from "../../../src/engine/generation/generate.ts";
+import { stateSlots } from "../../../src/engine/cache/memory.ts";
+import { Scheduler } from "../../../src/engine/schedule/scheduler.ts";
+import { StepPace } from "../../../src/engine/schedule/ahead.ts";
+import { scoreTokens } from "../../../src/engine/generation/score.ts";
 import { ForgeError } from "../../../src/errors.ts";
 import { load, type Model } from "../../../src/mod.ts";
 import type { Tokenizer } from "../../../src/tokenizer/tokenizer.ts";

@@ -12,7 +12,7 @@ import type {
   Value,
 } from "../../../src/backend.ts";
 import { type Chunk, Runner, type RunnerOptions, UNSAMPLED } from "../../../src/engine/runner.ts";
-import type { PageTable } from "../../../src/engine/kv_pages.ts";
+import type { PageTable } from "../../../src/engine/cache/kv_pages.ts";
 import { ForgeError } from "../../../src/errors.ts";
 import type { CausalLm, StateMatrix } from "../../../src/models/causal_lm.ts";
 import { FakeBackend } from "../models/fakes.ts";

@@ -10,7 +10,7 @@ import {
   SAMPLING_RANGES,
   type SamplingOptions,
   samplingParams,
-} from "../../../src/engine/sampling.ts";
+} from "../../../src/engine/request/sampling.ts";
 import { TokenList } from "../../../src/engine/token_list.ts";
 import { ForgeError } from "../../../src/errors.ts";
 import type { GgufValue } from "../../../src/formats/gguf_types.ts";

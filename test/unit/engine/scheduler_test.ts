@@ -5,10 +5,10 @@ import {
   type GenerationEnd,
   type GenerationRequest,
   type Piece,
-} from "../../../src/engine/generate.ts";
-import { Scheduler } from "../../../src/engine/scheduler.ts";
-import { StepPace } from "../../../src/engine/step_pace.ts";
-import { lastLogits, scoreTokens } from "../../../src/engine/score.ts";
+} from "../../../src/engine/generation/generate.ts";
+import { Scheduler } from "../../../src/engine/schedule/scheduler.ts";
+import { StepPace } from "../../../src/engine/schedule/ahead.ts";
+import { lastLogits, scoreTokens } from "../../../src/engine/generation/score.ts";
 import { ForgeError } from "../../../src/errors.ts";
 import {
   fakeAnswer,

@@ -1,8 +1,8 @@
 /** Runs of several steps: who may be in one, and what becomes of tokens that nobody wants. */
 import { assert, assertEquals } from "@std/assert";
-import { generate, type GenerationRequest } from "../../../src/engine/generate.ts";
-import { Scheduler } from "../../../src/engine/scheduler.ts";
-import { StepPace } from "../../../src/engine/step_pace.ts";
+import { generate, type GenerationRequest } from "../../../src/engine/generation/generate.ts";
+import { Scheduler } from "../../../src/engine/schedule/scheduler.ts";
+import { StepPace } from "../../../src/engine/schedule/ahead.ts";
 import { fakeAnswer, fakeRequest, FakeRunner, noTokenizer } from "../../support/fake_runner.ts";
 
 const PROMPT = [3, 1, 4, 1, 5];

@@ -1,5 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
-import { StopMatcher } from "../../../src/engine/stop_matcher.ts";
+import { StopMatcher } from "../../../src/engine/generation/stop_matcher.ts";
 import { Random } from "../../support/random.ts";
 
 /** What comes out of each piece, and "|" where a stop string ended the text, else the flushed rest. */

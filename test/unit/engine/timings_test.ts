@@ -1,5 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
-import { Clock } from "../../../src/engine/timings.ts";
+import { Clock } from "../../../src/engine/generation/timings.ts";
 
 Deno.test("the steps up to the first token are the prefill, the others decode", () => {
   const clock = new Clock();

@@ -1,6 +1,6 @@
 /** Encoding stops once a text has more tokens than were asked for, and never for one that fits. */
 import { assert, assertEquals, assertThrows } from "@std/assert";
-import { encodeText } from "../../../src/engine/prompt.ts";
+import { encodeText } from "../../../src/engine/request/prompt.ts";
 import { ForgeError } from "../../../src/errors.ts";
 import { type Tokenizer, TokenLimitError } from "../../../src/tokenizer/tokenizer.ts";
 import { openCheckpoint, openTokenizer } from "../../../src/mod.ts";

@@ -3,9 +3,9 @@ import { assert, assertEquals } from "@std/assert";
 import { Embedder } from "../../../../src/engine/embedding/embedder.ts";
 import { EmbeddingTask } from "../../../../src/engine/embedding/embedding_task.ts";
 import type { Pooling } from "../../../../src/engine/embedding/pooling.ts";
-import { generate } from "../../../../src/engine/generate.ts";
+import { generate } from "../../../../src/engine/generation/generate.ts";
 import { ForgeError } from "../../../../src/errors.ts";
-import { Scheduler } from "../../../../src/engine/scheduler.ts";
+import { Scheduler } from "../../../../src/engine/schedule/scheduler.ts";
 import type { Checkpoint } from "../../../../src/mod.ts";
 import {
   FAKE_VOCABULARY,

@@ -1,13 +1,8 @@
-/**
- * A second model that guesses: any model of the same vocabulary, good or bad, leaves every token as it
- * is. One that is the model itself guesses right nearly always, since it draws the same numbers.
- */
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import { openBackend } from "../../../../src/engine/open_backend.ts";
+import { openBackend } from "../../../../src/engine/load/open_backend.ts";
 import { Runner } from "../../../../src/engine/runner.ts";
 import { Draft } from "../../../../src/engine/speculation/draft.ts";
-import { DraftModel } from "../../../../src/engine/speculation/draft_model.ts";
-import { fitRequest } from "../../../../src/engine/speculation/fit_request.ts";
+import { DraftModel, fitRequest } from "../../../../src/engine/speculation/draft_model.ts";
 import { Speculator } from "../../../../src/engine/speculation/speculator.ts";
 import { TokenList } from "../../../../src/engine/token_list.ts";
 import { ForgeError } from "../../../../src/errors.ts";
@@ -20,6 +15,11 @@ import { Random } from "../../../support/random.ts";
 import { outputRow } from "../../../support/step_graph.ts";
 import { TempFolder } from "../../../support/temp_folder.ts";
 import { writeRandomLlama } from "../../../support/tiny_llama.ts";
+
+/**
+ * A second model that guesses: any model of the same vocabulary, good or bad, leaves every token as it
+ * is. One that is the model itself guesses right nearly always, since it draws the same numbers.
+ */
 
 const UNSURE = { propose: () => ({ tokens: [], odds: [] }) };
 

@@ -1,12 +1,12 @@
-/** What may be guessed where a constraint allows little, and what becomes of the masks. */
 import { assertEquals } from "@std/assert";
 import { UNSAMPLED } from "../../../../src/engine/runner.ts";
-import { Draft } from "../../../../src/engine/speculation/draft.ts";
-import type { Proposal } from "../../../../src/engine/speculation/drafter.ts";
+import { Draft, type Proposal } from "../../../../src/engine/speculation/draft.ts";
 import { Speculator } from "../../../../src/engine/speculation/speculator.ts";
 import { TokenList } from "../../../../src/engine/token_list.ts";
-import { TokenMask } from "../../../../src/engine/token_mask.ts";
+import { TokenMask } from "../../../../src/engine/generation/token_mask.ts";
 import { Places } from "../../../support/places.ts";
+
+/** What may be guessed where a constraint allows little, and what becomes of the masks. */
 
 const EOS = 99;
 

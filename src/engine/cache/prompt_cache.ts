@@ -1,0 +1,95 @@
+import { ForgeError } from "../../errors.ts";
+import { InputFile, reasonOf, Replacement } from "../../formats/file.ts";
+import { quote } from "../../formats/quote.ts";
+import { PublishedPrefix } from "./prefix_cache.ts";
+import { type PromptCacheKey, PromptCacheReader, PromptCacheWriter } from "./prompt_cache_file.ts";
+import type { Runner } from "../runner.ts";
+import type { Scheduler } from "../schedule/scheduler.ts";
+import { computePages } from "../generation/score.ts";
+import { TokenList } from "../token_list.ts";
+
+/**
+ * Saves the keys and values of a prompt, which is computed as far as it is not known. Pages are read
+ * between the steps of whatever else runs. The file appears when it is complete.
+ *
+ * Of a model with recurrent state, the last token is left out: the state after it would be of no use to the
+ * same prompt, whose last token is computed in any case.
+ *
+ * @throws {ForgeError} `not_found` when it cannot be written; `cancelled` when the signal is raised
+ */
+export async function savePrompt(
+  path: string,
+  tokens: Int32Array,
+  key: PromptCacheKey,
+  runner: Runner,
+  scheduler: Scheduler,
+  signal?: AbortSignal,
+): Promise<void> {
+  const saved = runner.slots === undefined ? tokens : tokens.subarray(0, -1);
+  if (saved.length === 0) {
+    throw new ForgeError("bad_input", "a prompt of 1 token leaves nothing to save of this model");
+  }
+  const { pages, state } = await computePages(scheduler, runner.pages, saved, signal);
+  try {
+    using replacement = new Replacement(path);
+    const writer = new PromptCacheWriter(replacement.file);
+    await writer.begin(key, saved);
+    for (const page of pages) {
+      signal?.throwIfAborted();
+      const layers = await scheduler.betweenSteps(() => runner.readPage(page));
+      for (const data of layers) await writer.write(data);
+    }
+    for (const data of state) await writer.write(data);
+    await writer.end();
+    replacement.commit().close();
+  } catch (error) {
+    if (signal?.aborted) throw new ForgeError("cancelled", "stopped on request");
+    if (error instanceof ForgeError) throw error;
+    throw new ForgeError("not_found", `cannot write ${quote(path)}: ${reasonOf(error)}`, {
+      cause: error,
+    });
+  } finally {
+    for (const page of pages) runner.pages.release(page);
+  }
+}
+
+/**
+ * Makes a saved prompt known to the prefix cache, so that prompts that begin like it find it there.
+ *
+ * @returns its tokens
+ * @throws {ForgeError} `not_found` when there is no such file; `bad_input` when it is damaged, was made
+ * with something else than `key` says, or does not fit the KV cache.
+ */
+export async function loadPrompt(
+  path: string,
+  key: PromptCacheKey,
+  runner: Runner,
+  scheduler: Scheduler,
+): Promise<Int32Array> {
+  using file = InputFile.open(path);
+  const reader = new PromptCacheReader(file, key);
+  const { tokens } = reader;
+  using table = runner.newSequence();
+  if (!table.reserve(tokens.length)) {
+    throw new ForgeError(
+      "bad_input",
+      `the prompt cache ${
+        quote(path)
+      } holds ${tokens.length} tokens, for which the KV cache has no ` +
+        "room now",
+    );
+  }
+  for (const page of table.pages) {
+    const layers = key.page_bytes.map((bytes) => reader.read(bytes));
+    await scheduler.betweenSteps(() => runner.writePage(page, layers));
+  }
+  const state = key.state_bytes.map((bytes) => reader.read(bytes));
+  const { slot } = table;
+  if (slot !== undefined) await scheduler.betweenSteps(() => runner.writeSlot(slot, state));
+  reader.end();
+  const list = new TokenList(tokens);
+  const published = new PublishedPrefix();
+  scheduler.cache.publish(table, published, list, tokens.length, true);
+  scheduler.cache.publishState(table, published, list, tokens.length, false);
+  return tokens;
+}

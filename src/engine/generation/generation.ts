@@ -1,0 +1,284 @@
+import type {
+  OutputRequest,
+  SamplingParams,
+  StepOutput,
+  StepResult,
+  TokenLogprob,
+} from "../../backend.ts";
+import { ForgeError } from "../../errors.ts";
+import { StreamDecoder } from "../../tokenizer/stream_decoder.ts";
+import type { Tokenizer } from "../../tokenizer/tokenizer.ts";
+import type { FinishReason, GenerationRequest, Piece } from "./generate.ts";
+import { historySize, penaltyHistories, samplingParams } from "../request/sampling.ts";
+import type { Progress, Stride, Task } from "../schedule/sequence.ts";
+import { Draft } from "../speculation/draft.ts";
+import { StopMatcher } from "./stop_matcher.ts";
+import { Clock } from "./timings.ts";
+import { TokenList } from "../token_list.ts";
+import { TokenMask } from "./token_mask.ts";
+
+/** How many pieces may wait for a slow reader before the generation pauses. */
+const RUN_AHEAD = 32;
+
+/** One generation: the scheduler computes it, and a reader takes its pieces. */
+export class Generation implements Task {
+  readonly tokens: TokenList;
+  readonly scoresAll = false;
+  readonly mayReuse = true;
+  readonly draft: Draft;
+  onChange: () => void = () => {};
+  readonly #request: GenerationRequest;
+  readonly #tokenizer: Tokenizer;
+  readonly #sampling: SamplingParams;
+  readonly #decoder: StreamDecoder;
+  readonly #stops: StopMatcher;
+  readonly #clock = new Clock();
+  #cached: number | undefined;
+  #finishReason: FinishReason | undefined;
+  #failure: { readonly error: unknown } | undefined;
+  /** Pieces that were not taken yet. */
+  #pieces: Piece[] = [];
+  #reader: PromiseWithResolvers<void> | undefined;
+  /** What the reader has: so much of the text, and so many tokens. */
+  #taken = { text: 0, tokens: 0, all: false };
+
+  constructor(tokenizer: Tokenizer, request: GenerationRequest) {
+    this.#request = request;
+    this.#tokenizer = tokenizer;
+    this.tokens = new TokenList(request.prompt);
+    this.#sampling = samplingParams(request.sampling, request.logitBias);
+    this.#decoder = this.#newDecoder();
+    this.#stops = new StopMatcher(request.stop);
+    const { constraint, vocabSize, endTokens } = request;
+    this.draft = new Draft(constraint && new TokenMask(constraint.start(), vocabSize), endTokens);
+    if (request.maxTokens === 0) this.#finish("length");
+    else this.#guarded(() => this.#prepareNext());
+  }
+
+  get isEnded(): boolean {
+    return this.#finishReason !== undefined || this.#failure !== undefined;
+  }
+
+  get isPaused(): boolean {
+    return this.#pieces.length >= RUN_AHEAD;
+  }
+
+  /** What a constraint allows depends on the token before. */
+  get stride(): Stride | undefined {
+    if (this.draft.mask() !== undefined) return undefined;
+    const { maxTokens, endTokens } = this.#request;
+    return { length: maxTokens - this.#nTokens, endTokens };
+  }
+
+  begin(cached: number): void {
+    this.#clock.begin();
+    this.#cached ??= Math.min(cached, this.#request.prompt.length);
+  }
+
+  outputs(start: number, end: number): readonly OutputRequest[] {
+    const { tokens, draft } = this;
+    if (end < tokens.length) return [];
+    const { sampling, stream, logprobs = 0 } = this.#request;
+    return penaltyHistories(tokens, draft.tokens, sampling).map((history, i) => {
+      const mask = draft.mask(i);
+      return {
+        row: end - start - 1 + i,
+        sampling: mask?.words === undefined
+          ? this.#sampling
+          : { ...this.#sampling, mask: mask.words },
+        history,
+        historySize: historySize(sampling),
+        stream,
+        position: end + i,
+        nTop: logprobs,
+        fillMask: mask?.fillLater,
+      };
+    });
+  }
+
+  accept({ computed, results, ahead, milliseconds }: Progress): void {
+    const { prompt, onPrefill } = this.#request;
+    const drafted = this.draft.tokens.length;
+    // Before the results: one of them may end the text, whose timings include this step.
+    this.#clock.tick(milliseconds, drafted > 0 ? 1 : results.length);
+    const followed = this.#takeResults(results, Array.from(ahead));
+    this.#clock.guessed(drafted, Math.min(drafted, followed));
+    if (computed < prompt.length) onPrefill?.(computed, prompt.length);
+  }
+
+  /**
+   * Takes the output behind the tokens, and those behind what was computed ahead, as far as that is how
+   * the text goes on. How many these are.
+   */
+  #takeResults(results: readonly StepResult[], ahead: readonly number[]): number {
+    const first = this.tokens.length;
+    let followed = 0;
+    for (const [i, result] of results.entries()) {
+      // Tokens without a choice are there before their outputs.
+      if (this.tokens.length === first + i) {
+        if (result instanceof ForgeError) throw result;
+        this.#choose(result);
+      }
+      if (this.tokens.length === first + i || this.tokens.at(first + i) !== ahead[i]) break;
+      followed++;
+      if (this.isEnded) break;
+    }
+    this.draft.clear();
+    this.draft.limit = this.isEnded ? 0 : this.#request.maxTokens - this.#nTokens - 1;
+    return followed;
+  }
+
+  /** Ends the generation; pieces that were not taken are dropped. */
+  fail(error: unknown): void {
+    if (this.#failure !== undefined || this.#taken.all) return;
+    this.#failure = { error };
+    this.#end();
+    this.#pieces = [];
+  }
+
+  /** Ends the generation as far as its reader has come. Without effect once the reader has all of it. */
+  cancel(): void {
+    if (this.#failure !== undefined || this.#taken.all || this.#finishReason === "cancelled") {
+      return;
+    }
+    this.#finishReason = "cancelled";
+    this.#end();
+    this.#pieces = [this.#lastPiece(this.#heldBack(), this.#taken.tokens)];
+    this.onChange();
+  }
+
+  /** The next piece; the last one has an `end`. */
+  async next(): Promise<Piece> {
+    while (this.#pieces.length === 0 && this.#failure === undefined) {
+      this.#reader = Promise.withResolvers();
+      await this.#reader.promise;
+    }
+    if (this.#failure !== undefined) throw this.#failure.error;
+    const wasPaused = this.isPaused;
+    const piece = this.#pieces.shift()!;
+    this.#taken.text += piece.text.length;
+    if (piece.token !== undefined) this.#taken.tokens++;
+    if (piece.end !== undefined) this.#taken.all = true;
+    if (wasPaused) this.onChange();
+    return piece;
+  }
+
+  /** How many tokens were generated. */
+  get #nTokens(): number {
+    return this.tokens.length - this.#request.prompt.length;
+  }
+
+  /** Takes a token from the model, then those that follow without a choice. */
+  #choose({ token, logprob, top }: StepOutput): void {
+    // A mask that was filled beside the step may have left no choice either.
+    const isForced = this.draft.mask()?.only === token && this.#mayForce(token);
+    if (this.#request.endTokens.has(token)) {
+      return this.#finish(isForced ? "constraint_complete" : "stop");
+    }
+    this.draft.advance(token);
+    if (isForced) this.#add(token, undefined, []);
+    else this.#add(token, logprob, top);
+    this.#prepareNext();
+  }
+
+  /** Finds out what may come next, and adds tokens as long as nothing else may. */
+  #prepareNext(): void {
+    while (!this.isEnded) {
+      const mask = this.draft.mask();
+      if (mask === undefined) return;
+      if (mask.isTerminated) return this.#finish("constraint_complete");
+      mask.update();
+      const forced = mask.only;
+      if (forced === undefined || !this.#mayForce(forced)) return;
+      if (this.#request.endTokens.has(forced)) return this.#finish("constraint_complete");
+      this.draft.advance(forced);
+      this.#add(forced, undefined, []);
+    }
+  }
+
+  /** Log-probabilities come from the model; and it has to refuse a token that is also banned. */
+  #mayForce(token: number): boolean {
+    const { logprobs, logitBias } = this.#request;
+    return logprobs === undefined && logitBias?.get(token) !== -Infinity;
+  }
+
+  #add(token: number, logprob: number | undefined, top: readonly TokenLogprob[]): void {
+    this.tokens.push(token);
+    const text = this.#stops.push(this.#decode(this.#decoder, token));
+    this.#push({ text, token, logprob, top, end: undefined });
+    if (this.#stops.stopped) this.#finish("stop");
+    else if (this.#nTokens === this.#request.maxTokens) this.#finish("length");
+  }
+
+  #finish(reason: FinishReason): void {
+    const text = this.#stops.push(this.#decoder.flush()) + this.#stops.flush();
+    this.#finishReason = this.#stops.stopped ? "stop" : reason;
+    this.#end();
+    this.#push(this.#lastPiece(text, this.#nTokens));
+  }
+
+  #end(): void {
+    this.draft[Symbol.dispose]();
+    this.#wakeReader();
+  }
+
+  #push(piece: Piece): void {
+    this.#pieces.push(piece);
+    this.#wakeReader();
+  }
+
+  #wakeReader(): void {
+    this.#reader?.resolve();
+    this.#reader = undefined;
+  }
+
+  #lastPiece(text: string, completionTokens: number): Piece {
+    const { prompt, sampling } = this.#request;
+    const cached = this.#cached ?? 0;
+    return {
+      text,
+      token: undefined,
+      logprob: undefined,
+      top: [],
+      end: {
+        finishReason: this.#finishReason!,
+        promptTokens: prompt.length,
+        cachedPromptTokens: cached,
+        completionTokens,
+        seed: sampling.seed,
+        timings: this.#clock.timings(prompt.length - cached, this.#nTokens),
+      },
+    };
+  }
+
+  /** The text of the tokens that the reader has, as far as it was held back from it. */
+  #heldBack(): string {
+    const decoder = this.#newDecoder();
+    const stops = new StopMatcher(this.#request.stop);
+    const start = this.#request.prompt.length;
+    let text = "";
+    for (const token of this.tokens.view(start, start + this.#taken.tokens)) {
+      text += stops.push(this.#decode(decoder, token));
+    }
+    text += stops.push(decoder.flush()) + stops.flush();
+    return text.slice(this.#taken.text);
+  }
+
+  #newDecoder(): StreamDecoder {
+    const { startsText, shownTokens } = this.#request;
+    return new StreamDecoder(this.#tokenizer, { startsText, shownTokens });
+  }
+
+  #decode(decoder: StreamDecoder, token: number): string {
+    // The model's vocabulary may be padded beyond the tokenizer's.
+    return token < this.#tokenizer.vocabSize ? decoder.push(token) : "";
+  }
+
+  #guarded(work: () => void): void {
+    try {
+      work();
+    } catch (error) {
+      this.fail(error);
+    }
+  }
+}

@@ -1,0 +1,141 @@
+import type { OutputRequest } from "../../backend.ts";
+import { ForgeError } from "../../errors.ts";
+import type { KvPages } from "../cache/kv_pages.ts";
+import { Measurement } from "../schedule/measurement.ts";
+import { UNSAMPLED } from "../runner.ts";
+import type { Scheduler } from "../schedule/scheduler.ts";
+import type { Progress } from "../schedule/sequence.ts";
+import { logSumExp } from "../maskless_step.ts";
+
+/** Computes the log-probability of each token but the first. */
+class Scoring extends Measurement<Float32Array> {
+  readonly scoresAll = true;
+  readonly mayReuse = false;
+  readonly #tokens: ArrayLike<number>;
+  readonly #scores: Float32Array;
+
+  constructor(tokens: ArrayLike<number>) {
+    super(Array.prototype.slice.call(tokens, 0, -1));
+    this.#tokens = tokens;
+    this.#scores = new Float32Array(tokens.length - 1);
+  }
+
+  outputs(start: number, end: number): readonly OutputRequest[] {
+    return Array.from({ length: end - start }, (_, row) => ({
+      ...UNSAMPLED,
+      row,
+      forcedToken: this.#tokens[start + row + 1]!,
+    }));
+  }
+
+  accept({ computed, results }: Progress): void {
+    for (const [i, result] of results.entries()) {
+      if (result instanceof ForgeError) throw result;
+      this.#scores[computed - results.length + i] = result.logprob;
+    }
+    if (computed === this.#scores.length) this.finish(this.#scores);
+  }
+}
+
+/** Computes the logits after the last token. */
+class LastLogits extends Measurement<Float32Array> {
+  readonly scoresAll = false;
+  readonly mayReuse = true;
+
+  outputs(start: number, end: number): readonly OutputRequest[] {
+    return end < this.tokens.length ? [] : [{ ...UNSAMPLED, row: end - start - 1 }];
+  }
+
+  accept({ results, readLogits }: Progress): void {
+    const [result] = results;
+    if (result instanceof ForgeError) throw result;
+    if (result !== undefined) this.finish(readLogits(0));
+  }
+}
+
+/** What computing tokens leaves behind. */
+export interface Computed {
+  /** The pages that hold the keys and values. */
+  readonly pages: readonly number[];
+  /** The recurrent state after the tokens, for each of the model's caches. */
+  readonly state: readonly Uint8Array[];
+}
+
+/** Computes tokens for their keys and values, and the state after them, alone. */
+class Filling extends Measurement<Computed> {
+  readonly scoresAll = false;
+  readonly mayReuse = true;
+  readonly #pool: KvPages;
+
+  constructor(tokens: ArrayLike<number>, pool: KvPages) {
+    super(tokens);
+    this.#pool = pool;
+  }
+
+  outputs(): readonly OutputRequest[] {
+    return [];
+  }
+
+  accept({ computed, pages, readState }: Progress): void {
+    if (computed < this.tokens.length) return;
+    for (const page of pages) this.#pool.share(page);
+    this.finish({ pages: [...pages], state: readState() });
+  }
+}
+
+/**
+ * The pages that hold the keys and values of the tokens, and the state after them, computed as far as they
+ * are not known. The caller becomes a user of each page and has to release it.
+ */
+export async function computePages(
+  scheduler: Pick<Scheduler, "submit">,
+  pool: KvPages,
+  tokens: ArrayLike<number>,
+  signal?: AbortSignal,
+): Promise<Computed> {
+  return await new Filling(tokens, pool).run(scheduler, signal);
+}
+
+/**
+ * The natural log-probability of each token but the first, given all before it.
+ *
+ * @returns one number fewer than there are tokens
+ */
+export async function scoreTokens(
+  scheduler: Pick<Scheduler, "submit">,
+  tokens: ArrayLike<number>,
+  signal?: AbortSignal,
+): Promise<Float32Array> {
+  if (tokens.length < 2) return new Float32Array(0);
+  return await new Scoring(tokens).run(scheduler, signal);
+}
+
+/** The logits after the last token, `[vocabSize]`. */
+export async function lastLogits(
+  scheduler: Pick<Scheduler, "submit">,
+  tokens: ArrayLike<number>,
+): Promise<Float32Array> {
+  return await new LastLogits(tokens).run(scheduler);
+}
+
+/** A token that may come next. */
+export interface Candidate {
+  /** Its id. */
+  readonly token: number;
+  /** Under the model's own distribution. */
+  readonly probability: number;
+}
+
+/** The `k` most probable tokens, best first, ties to the lowest id. */
+export function topCandidates(logits: Float32Array, k: number): Candidate[] {
+  if (!Number.isInteger(k) || k < 1 || k > logits.length) {
+    throw new ForgeError("usage", `k is ${k}; valid is a whole number from 1 to ${logits.length}`);
+  }
+  const normalizer = logSumExp(logits);
+  const ids = Int32Array.from(logits, (_, id) => id);
+  ids.sort((a, b) => logits[b]! - logits[a]! || a - b);
+  return Array.from(
+    ids.subarray(0, k),
+    (token) => ({ token, probability: Math.exp(logits[token]! - normalizer) }),
+  );
+}

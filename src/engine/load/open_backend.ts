@@ -1,0 +1,120 @@
+import { builtLibrary, findLibrary, isOutdated, Library } from "../../../ffi/library.ts";
+import { NativeBackend } from "../../../ffi/native_backend.ts";
+import {
+  ATTENTION_KERNELS,
+  type AttentionKernels,
+  type Backend,
+  type BackendKind,
+  type Meter,
+  type Quantizer,
+} from "../../backend.ts";
+import { ForgeError } from "../../errors.ts";
+import { isFile } from "../../formats/file.ts";
+import { MAX_THREADS } from "../limits.ts";
+
+/** How `--device` and the API name devices. */
+const DEVICE_NAMES = "auto, cpu, cpu:VARIANT, cuda, cuda:N, metal or reference";
+
+/** The libraries that can be opened, the fastest first. */
+export const BACKEND_KINDS: readonly BackendKind[] = ["cuda", "metal", "cpu", "reference"];
+
+/** The kind of GPU that machines with this system have. */
+const GPU_KIND: BackendKind = Deno.build.os === "darwin" ? "metal" : "cuda";
+
+/** Where distributions, Windows and containers have the library of NVIDIA's driver. */
+const DRIVER_FOLDERS = [
+  "/usr/lib/x86_64-linux-gnu",
+  "/usr/lib/aarch64-linux-gnu",
+  "/usr/lib64",
+  "/usr/lib",
+  "/usr/lib/wsl/lib",
+  "/usr/local/nvidia/lib64",
+  "/run/opengl-driver/lib",
+];
+
+/**
+ * Opens a device: `auto` (the fastest of this machine), or a kind with an optional variant after a
+ * colon, such as `cpu:avx2` or `cuda:1`.
+ *
+ * @param threads threads that compute; 0 for one a core
+ * @throws {ForgeError} `usage` for a name that is no device, or threads out of range; `not_found` or
+ * `device` when its library is missing or refuses; `unsupported` where it has no choice of attention.
+ */
+export function openBackend(
+  device: string,
+  threads = 0,
+  attention: AttentionKernels = "auto",
+): Backend & Quantizer & Meter {
+  if (!Number.isInteger(threads) || threads < 0 || threads > MAX_THREADS) {
+    throw new ForgeError(
+      "usage",
+      `threads is ${threads}; valid is a whole number from 0 (one a core) to ${MAX_THREADS}`,
+    );
+  }
+  if (!ATTENTION_KERNELS.includes(attention)) {
+    throw new ForgeError(
+      "usage",
+      `attention is "${attention}"; valid are ${ATTENTION_KERNELS.join(", ")}`,
+    );
+  }
+  const backend = device === "auto"
+    ? openUsableGpu(threads) ?? NativeBackend.open({ kind: "cpu", threads })
+    : NativeBackend.open({ ...parseDevice(device), threads });
+  try {
+    backend.setAttention(attention);
+    return backend;
+  } catch (error) {
+    backend.close();
+    throw error;
+  }
+}
+
+/**
+ * The libraries that a device may need, the one it cannot do without last.
+ *
+ * @throws {ForgeError} `usage` for a name that is no device.
+ */
+export function neededLibraries(device: string): BackendKind[] {
+  if (device !== "auto") return [parseDevice(device).kind];
+  const hasGpu = GPU_KIND === "metal" ||
+    DRIVER_FOLDERS.some((folder) => isFile(`${folder}/libcuda.so.1`));
+  return hasGpu ? [GPU_KIND, "cpu"] : ["cpu"];
+}
+
+/**
+ * Whether a library must be built before it can be used: it is in none of the places where it is looked
+ * for, or was built here from sources that have changed since in what it offers.
+ *
+ * @throws {ForgeError} `device` for a file that is no library.
+ */
+export function lacksBuild(kind: BackendKind): "missing" | "outdated" | undefined {
+  const path = findLibrary(kind);
+  if (path === undefined) return "missing";
+  return path === builtLibrary(kind) && isOutdated(path) ? "outdated" : undefined;
+}
+
+/** The GPU of this machine, where there is one and forge can use it. */
+function openUsableGpu(threads: number): NativeBackend | undefined {
+  const libraryPath = findLibrary(GPU_KIND);
+  if (libraryPath === undefined) return undefined;
+  try {
+    {
+      using library = Library.open(GPU_KIND, libraryPath);
+      if (library.devices().length === 0) return undefined;
+    }
+    return NativeBackend.open({ kind: GPU_KIND, threads, libraryPath });
+  } catch (error) {
+    // `forge doctor` tells why; naming the device does, too.
+    if (error instanceof ForgeError || error instanceof Deno.errors.NotCapable) return undefined;
+    throw error;
+  }
+}
+
+function parseDevice(device: string): { kind: BackendKind; selector: string } {
+  const [name = "", selector = ""] = device.split(/:(.*)/s, 2);
+  const kind = BACKEND_KINDS.find((candidate) => candidate === name);
+  if (kind === undefined) {
+    throw new ForgeError("usage", `unknown device "${device}"; valid are ${DEVICE_NAMES}`);
+  }
+  return { kind, selector };
+}

@@ -1,0 +1,97 @@
+import type {
+  Backend,
+  DeviceInfo,
+  KvCache,
+  Recorder,
+  StateCache,
+  Weight,
+  WeightSlice,
+} from "../../backend.ts";
+import { ForgeError } from "../../errors.ts";
+import type { Checkpoint } from "../../formats/checkpoint.ts";
+import { tensorBytes } from "../../formats/tensor_info.ts";
+import type { LayerKvShape, StateMatrix } from "../../models/causal_lm.ts";
+import { loadModel } from "../../models/registry.ts";
+
+/** What a checkpoint would be once loaded. */
+export interface ModelPlan {
+  readonly vocabSize: number;
+  /** The longest sequence the model was made for. */
+  readonly contextLength: number;
+  readonly kvLayers: readonly LayerKvShape[];
+  readonly stateLayers: readonly StateMatrix[];
+  readonly weightBytes: number;
+  /** Tensors of the files that the model has no use for. */
+  readonly unusedTensors: readonly string[];
+}
+
+/**
+ * Goes through the loading of a model without a device: the configuration is read, and every tensor's
+ * presence, shape and type are checked, but no weight is.
+ *
+ * @throws {ForgeError} as {@linkcode loadModel}
+ */
+export function planModel(checkpoint: Checkpoint): ModelPlan {
+  const { lm, weights } = loadModel(new PlanBackend(), checkpoint);
+  return {
+    vocabSize: lm.vocabSize,
+    contextLength: lm.contextLength,
+    kvLayers: lm.kvLayers,
+    stateLayers: lm.stateLayers,
+    weightBytes: weights.mappedBytes,
+    unusedTensors: weights.unusedTensors(),
+  };
+}
+
+/** Bytes that one token takes in the KV caches of all layers, with elements of `elementBytes`. */
+export function kvBytesPerToken(layers: readonly LayerKvShape[], elementBytes: number): number {
+  return layers.reduce((sum, layer) => {
+    const values = layer.valuesInKeys ? 0 : layer.vHeadDim;
+    return sum + layer.nKvHeads * (layer.kHeadDim + values) * elementBytes;
+  }, 0);
+}
+
+/** Bytes that the recurrent state of one sequence takes. */
+export function stateBytes(layers: readonly StateMatrix[]): number {
+  return layers.reduce((sum, { rows, cols }) => sum + 4 * rows * cols, 0);
+}
+
+/** A device on which everything succeeds, weights are all ones, and nothing can be run. */
+class PlanBackend implements Backend {
+  readonly kind = "reference";
+  readonly info: DeviceInfo = { name: "plan", threads: 0, features: [], kernels: "none" };
+
+  mapWeight(parts: readonly WeightSlice[], cols: number): Weight {
+    let rows = 0;
+    for (const { tensor, firstRow = 0, nRows } of parts) {
+      const rowBytes = tensorBytes(tensor.type, [cols]);
+      if (typeof rowBytes === "string") {
+        throw new ForgeError("bad_model", `tensor "${tensor.name}": ${rowBytes}`);
+      }
+      rows += nRows ?? tensor.bytes / rowBytes - firstRow;
+    }
+    return { handle: 0, rows, cols };
+  }
+
+  uploadWeight(_type: unknown, rows: number, cols: number): Weight {
+    return { handle: 0, rows, cols };
+  }
+
+  readWeight(weight: Weight, _firstRow: number, nRows: number): Float32Array {
+    return new Float32Array(nRows * weight.cols).fill(1);
+  }
+
+  createKv(): KvCache {
+    throw new ForgeError("unsupported", "a plan has no KV cache");
+  }
+
+  createState(): StateCache {
+    throw new ForgeError("unsupported", "a plan has no recurrent state");
+  }
+
+  record(): Recorder {
+    throw new ForgeError("unsupported", "a plan cannot be run");
+  }
+
+  close(): void {}
+}

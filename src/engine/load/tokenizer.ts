@@ -1,0 +1,33 @@
+import { ForgeError } from "../../errors.ts";
+import type { Checkpoint } from "../../formats/checkpoint.ts";
+import { quote } from "../../formats/quote.ts";
+import { tokenizerFromGguf } from "../../tokenizer/from_gguf.ts";
+import { tokenizerFromJson } from "../../tokenizer/from_json.ts";
+import type { Tokenizer } from "../../tokenizer/tokenizer.ts";
+
+/**
+ * The tokenizer that comes with a model.
+ *
+ * @throws {ForgeError} `not_found` when there is none; `bad_model` or `unsupported` when it cannot be
+ * used.
+ */
+export function openTokenizer(checkpoint: Checkpoint): Tokenizer {
+  const { metadata, path } = checkpoint;
+  if (metadata !== undefined) return tokenizerFromGguf(metadata, path);
+  const json = checkpoint.tokenizerJson();
+  if (json === undefined) {
+    throw new ForgeError("not_found", `${quote(path)} has no tokenizer.json`);
+  }
+  return tokenizerFromJson(json, checkpoint.tokenizerConfig(), path);
+}
+
+/**
+ * The tokens that end an answer: those the tokenizer names, and those of generation_config.json or
+ * config.json.
+ */
+export function endTokens(checkpoint: Checkpoint, tokenizer: Tokenizer): ReadonlySet<number> {
+  const { generationConfig, config } = checkpoint;
+  const declared = generationConfig?.eos_token_id ?? config?.eos_token_id;
+  const ids = [declared].flat().filter((id) => typeof id === "number");
+  return new Set([...tokenizer.eosIds, ...ids]);
+}

@@ -1,0 +1,156 @@
+import type { ConstraintOptions } from "../../constrain/spec.ts";
+import { ForgeError } from "../../errors.ts";
+import { quote, show } from "../../formats/quote.ts";
+import { nearestName } from "../../formats/suggest.ts";
+import type { Constraint } from "./constraint.ts";
+import type { PromptOptions } from "./prompt.ts";
+import { SAMPLING_RANGES, type SamplingOptions } from "./sampling.ts";
+
+/** How an answer is generated. Every member has a default. */
+export interface GenerateOptions extends SamplingOptions, PromptOptions, ConstraintOptions {
+  /** The most tokens to generate. @default as many as the context has room for */
+  readonly maxTokens?: number | undefined;
+  /** Strings that end the text; they are not part of it. */
+  readonly stop?: string | readonly string[] | undefined;
+  /**
+   * Control tokens whose names are part of the text, such as one that begins a tool call; others add
+   * nothing to it. @default none
+   */
+  readonly shownTokens?: readonly number[] | undefined;
+  /** How many alternatives to report for each token, 0 to 20. @default 0 */
+  readonly logprobs?: number | undefined;
+  /**
+   * Added to the logits of single tokens, by token id; -Infinity bans a token.
+   * `{ "50256": -100 }`
+   */
+  readonly logitBias?: Readonly<Record<string, number>> | undefined;
+  /** A constraint of one's own on the tokens, in place of those that `ConstraintOptions` names. */
+  readonly constraint?: Constraint | undefined;
+  /** Stops the generation; what was generated so far is kept. */
+  readonly signal?: AbortSignal | undefined;
+  /** Called after each chunk of the prompt but the last. */
+  readonly onPrefill?: ((done: number, total: number) => void) | undefined;
+}
+
+/** True if a value can be that of an option, and what is valid. */
+interface OptionCheck {
+  readonly accepts: (value: unknown) => boolean;
+  readonly valid: string;
+}
+
+/** The members of an interface of options; one that is checked where it is used has no check here. */
+export type OptionChecks<T> = Readonly<Record<keyof T, OptionCheck | undefined>>;
+
+const STRING: OptionCheck = { accepts: (value) => typeof value === "string", valid: "a string" };
+const OBJECT: OptionCheck = {
+  accepts: (value) => typeof value === "object" && value !== null && !Array.isArray(value),
+  valid: "an object",
+};
+
+/** An option that is true or false. */
+export const BOOLEAN: OptionCheck = {
+  accepts: (value) => typeof value === "boolean",
+  valid: "true or false",
+};
+
+/** An option that stops work. */
+export const SIGNAL: OptionCheck = {
+  accepts: (value) => value instanceof AbortSignal,
+  valid: "an AbortSignal",
+};
+
+export const PROMPT_OPTIONS: OptionChecks<PromptOptions> = {
+  raw: BOOLEAN,
+  system: STRING,
+  answerStart: STRING,
+  templateVariables: OBJECT,
+};
+
+const SAMPLING_OPTIONS = Object.fromEntries(
+  Object.keys(SAMPLING_RANGES).map((name) => [name, undefined]),
+) as OptionChecks<SamplingOptions>;
+
+export const GENERATE_OPTIONS: OptionChecks<GenerateOptions> = {
+  ...SAMPLING_OPTIONS,
+  ...PROMPT_OPTIONS,
+  jsonSchema: undefined,
+  jsonObject: undefined,
+  regex: undefined,
+  grammar: undefined,
+  constraintScope: OBJECT,
+  maxTokens: undefined,
+  stop: {
+    accepts: (value) => [value].flat().every((text) => typeof text === "string"),
+    valid: "a string or an array of strings",
+  },
+  shownTokens: {
+    accepts: (value) => Array.isArray(value) && value.every(Number.isInteger),
+    valid: "an array of token ids",
+  },
+  logprobs: undefined,
+  logitBias: OBJECT,
+  constraint: OBJECT,
+  signal: SIGNAL,
+  onPrefill: { accepts: (value) => typeof value === "function", valid: "a function" },
+};
+
+/** Names from other libraries and APIs. */
+const ALIASES: Readonly<Record<string, string>> = {
+  maxNewTokens: "maxTokens",
+  maxCompletionTokens: "maxTokens",
+  numPredict: "maxTokens",
+  temp: "temperature",
+  repetitionPenalty: "repeatPenalty",
+  stopSequences: "stop",
+  abortSignal: "signal",
+  systemPrompt: "system",
+  tools: "templateVariables: { tools }",
+  enableThinking: "templateVariables: { enable_thinking }",
+};
+
+/**
+ * Checks options that a program passes: TypeScript does not see those of JavaScript, of JSON, or of a
+ * variable that has more members than it knows.
+ *
+ * @param name what the options are of, for the message
+ * @throws {ForgeError} `usage` for a name that is no option, or a value of the wrong type
+ */
+export function checkOptions<T extends object>(
+  name: string,
+  options: T,
+  checks: OptionChecks<T>,
+): void {
+  if (!OBJECT.accepts(options)) {
+    throw new ForgeError("usage", `${name} is ${show(options)}; valid is an object of options`);
+  }
+  for (const [key, value] of Object.entries(options)) {
+    if (!Object.hasOwn(checks, key)) throw unknownOption(name, key, Object.keys(checks));
+    const check = checks[key as keyof T];
+    if (value === undefined || check === undefined || check.accepts(value)) continue;
+    throw new ForgeError("usage", `${key} is ${show(value)}; valid is ${check.valid}`);
+  }
+}
+
+function unknownOption(name: string, key: string, known: readonly string[]): ForgeError {
+  const aliases = Object.entries(ALIASES)
+    .filter(([, meant]) => known.includes(meant.split(":", 1)[0]!));
+  const nearest = nearestName(key, known, Object.fromEntries(aliases));
+  const hint = nearest === undefined ? `valid are ${known.join(", ")}` : `did you mean ${nearest}?`;
+  return new ForgeError("usage", `${quote(key)} is no option of ${name}; ${hint}`);
+}
+
+/** @throws {ForgeError} `usage` for what is no whole number from `min` to `max` */
+export function checkWholeNumber(name: string, value: number, min: number, max: number): number {
+  if (!Number.isInteger(value) || value < min || value > max) {
+    throw new ForgeError(
+      "usage",
+      `${name} is ${value}; valid is a whole number from ${min} to ${max}`,
+    );
+  }
+  return value;
+}
+
+/** Raised with the first of some signals. */
+export function anySignal(...signals: readonly (AbortSignal | undefined)[]): AbortSignal {
+  return AbortSignal.any(signals.filter((signal) => signal !== undefined));
+}

@@ -1,0 +1,216 @@
+import { ForgeError } from "../../errors.ts";
+import { quote, show } from "../../formats/quote.ts";
+import type { ChatMessage, ChatTemplate } from "../../tokenizer/chat_template.ts";
+import { type EncodeOptions, type Tokenizer, TokenLimitError } from "../../tokenizer/tokenizer.ts";
+
+/**
+ * What to generate from: a text, a conversation, or token ids that are used as they are. A text is
+ * one user message when the model has a chat template, unless `raw` is set.
+ */
+export type Prompt = string | readonly ChatMessage[] | Int32Array;
+
+/** How a prompt becomes tokens. */
+export interface PromptOptions {
+  /** Take a text as it is, without the chat template. @default false */
+  readonly raw?: boolean | undefined;
+  /** A system message before a text or conversation that has none. */
+  readonly system?: string | undefined;
+  /**
+   * What the answer begins with. It is put behind the prompt, rendered through the chat template or not,
+   * and is no part of what is generated.
+   */
+  readonly answerStart?: string | undefined;
+  /** More variables for the chat template, such as `enable_thinking`. */
+  readonly templateVariables?: Readonly<Record<string, unknown>> | undefined;
+}
+
+/** A prompt as tokens. */
+export interface EncodedPrompt {
+  /** Its ids. */
+  readonly tokens: Int32Array;
+  /** Whether the answer begins a text, rather than going on in the middle of one. */
+  readonly startsText: boolean;
+}
+
+/** How many tokens of a text that does not fit the context are counted for the message, at least. */
+const COUNTED_TOKENS = 16_384;
+
+/**
+ * Encodes a text, but none that is far too long: tokenizing blocks whatever else the process does.
+ *
+ * @param name what the text is, for the message
+ * @throws {ForgeError} `bad_input` when it has several times the tokens that the context holds
+ */
+export function encodeText(
+  text: string,
+  tokenizer: Tokenizer,
+  contextLength: number,
+  name: string,
+  options: EncodeOptions = {},
+): Int32Array {
+  const maxTokens = Math.max(2 * contextLength, COUNTED_TOKENS);
+  try {
+    return tokenizer.encode(text, { ...options, maxTokens });
+  } catch (error) {
+    if (!(error instanceof TokenLimitError)) throw error;
+    throw new ForgeError(
+      "bad_input",
+      `${name} has more than ${maxTokens} tokens; the context holds ${contextLength}`,
+      { cause: error },
+    );
+  }
+}
+
+/**
+ * Turns a prompt into tokens.
+ *
+ * @param template the model's chat template; `undefined` when it has none
+ * @throws {ForgeError} `bad_input` for a conversation without a template to render it, no tokens at all,
+ * or several times the tokens that the context holds
+ */
+export function encodePrompt(
+  prompt: Prompt,
+  options: PromptOptions,
+  tokenizer: Tokenizer,
+  template: ChatTemplate | undefined,
+  contextLength = Infinity,
+): EncodedPrompt {
+  checkPrompt(prompt, template);
+  const encoded = encode(prompt, options, tokenizer, template, contextLength);
+  if (encoded.tokens.length === 0) {
+    const why = prompt instanceof Int32Array ? "" : ", and the model has no BOS token to start";
+    throw new ForgeError("bad_input", `the prompt is empty${why}`);
+  }
+  return encoded;
+}
+
+/** Roles that chat templates know, whether or not they are named in them. */
+const COMMON_ROLES = ["system", "user", "assistant", "tool", "developer"];
+
+/**
+ * Checks that a prompt is one, as {@linkcode Prompt} has them: what else a program passes is refused, and
+ * not rendered as a conversation that looks odd.
+ *
+ * @throws {ForgeError} `bad_input`, saying what is valid
+ */
+export function checkPrompt(prompt: unknown, template: ChatTemplate | undefined): void {
+  if (typeof prompt === "string" || prompt instanceof Int32Array) return;
+  const isList = Array.isArray(prompt) || ArrayBuffer.isView(prompt);
+  if (isList && typeof (prompt as ArrayLike<unknown>)[0] === "number") {
+    throw new ForgeError(
+      "bad_input",
+      "the prompt is a list of numbers; token ids are given as an Int32Array: Int32Array.from(ids)",
+    );
+  }
+  if (!Array.isArray(prompt)) {
+    const valid = "valid is a string, an array of messages, or an Int32Array of token ids";
+    throw new ForgeError("bad_input", `the prompt is ${show(prompt)}; ${valid}`);
+  }
+  if (prompt.length === 0) {
+    throw new ForgeError("bad_input", "the conversation is empty; valid is at least one message");
+  }
+  prompt.forEach((message, i) => checkMessage(message, `messages[${i}]`, template));
+}
+
+function checkMessage(message: unknown, name: string, template: ChatTemplate | undefined): void {
+  if (typeof message !== "object" || message === null || Array.isArray(message)) {
+    const valid = "valid is an object with role and content";
+    throw new ForgeError("bad_input", `${name} is ${show(message)}; ${valid}`);
+  }
+  const { role, content } = message as Partial<Record<keyof ChatMessage, unknown>>;
+  const isRole = typeof role === "string" &&
+    (COMMON_ROLES.includes(role) || template?.names(role) === true);
+  if (!isRole) {
+    const valid = `${COMMON_ROLES.map(quote).join(", ")} and what the model's template names`;
+    throw new ForgeError("bad_input", `${name}.role is ${show(role)}; valid are ${valid}`);
+  }
+  if (typeof content !== "string") {
+    const valid = 'valid is a string ("" for a message that only calls tools)';
+    throw new ForgeError("bad_input", `${name}.content is ${show(content)}; ${valid}`);
+  }
+}
+
+function encode(
+  prompt: Prompt,
+  options: PromptOptions,
+  tokenizer: Tokenizer,
+  template: ChatTemplate | undefined,
+  contextLength: number,
+): EncodedPrompt {
+  const toTokens = (text: string, how?: EncodeOptions) =>
+    encodeText(text, tokenizer, contextLength, "the prompt", how);
+  const { raw = false, system, templateVariables, answerStart = "" } = options;
+  if (prompt instanceof Int32Array) {
+    if (answerStart === "") return { tokens: prompt, startsText: false };
+    throw new ForgeError("usage", "answerStart is for texts and conversations, not for token ids");
+  }
+  if (typeof prompt === "string") {
+    if (raw || template === undefined) {
+      if (system !== undefined) {
+        const why = raw ? "a raw prompt has no messages" : "the model has no chat template";
+        throw new ForgeError("bad_input", `a system message cannot be used: ${why}`);
+      }
+      const text = prompt + answerStart;
+      return { tokens: toTokens(text), startsText: text === "" };
+    }
+    prompt = [{ role: "user", content: prompt }];
+  }
+  if (template === undefined) {
+    throw new ForgeError("bad_input", "the model has no chat template; give the prompt as a text");
+  }
+  // Every message takes a token at least, and rendering each of them takes time.
+  if (prompt.length > contextLength) {
+    throw new ForgeError(
+      "bad_input",
+      `the conversation has ${prompt.length} messages; the context holds ${contextLength} tokens`,
+    );
+  }
+  const hasSystem = prompt.some((message) => message.role === "system");
+  const messages = system === undefined || hasSystem
+    ? prompt
+    : [{ role: "system", content: system }, ...prompt];
+  const text = template.render(messages, {
+    addGenerationPrompt: true,
+    bosToken: specialText(tokenizer, tokenizer.bosId),
+    eosToken: specialText(tokenizer, tokenizer.eosIds[0]),
+    ...(templateVariables === undefined ? {} : { extra: templateVariables }),
+  });
+  // The template writes BOS itself where the model expects one.
+  return {
+    tokens: toTokens(text + answerStart, { addSpecial: false }),
+    startsText: answerStart === "",
+  };
+}
+
+function specialText(tokenizer: Tokenizer, id: number | undefined): string {
+  return id === undefined ? "" : tokenizer.tokenText(id);
+}
+
+/**
+ * @param name what the tokens are of, for the message
+ * @throws {ForgeError} `bad_input` when an id is not in the model's vocabulary.
+ */
+export function checkTokens(
+  tokens: ArrayLike<number>,
+  vocabSize: number,
+  name = "the prompt",
+): void {
+  for (let i = 0; i < tokens.length; i++) {
+    const id = tokens[i]!;
+    if (!Number.isInteger(id) || id < 0 || id >= vocabSize) {
+      throw new ForgeError(
+        "bad_input",
+        `token ${i} of ${name} is ${id}; valid ids are 0 to ${vocabSize - 1}`,
+      );
+    }
+  }
+}
+
+/** @throws {ForgeError} `bad_input` for more tokens than a context holds */
+export function checkFits(nTokens: number, contextLength: number, name = "the prompt"): void {
+  if (nTokens <= contextLength) return;
+  throw new ForgeError(
+    "bad_input",
+    `${name} has ${nTokens} tokens; the context holds ${contextLength}`,
+  );
+}

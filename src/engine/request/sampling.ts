@@ -1,0 +1,236 @@
+import { constraintName, type ConstraintOptions } from "../../constrain/spec.ts";
+import type { SamplingParams } from "../../backend.ts";
+import { ForgeError } from "../../errors.ts";
+import type { Checkpoint } from "../../formats/checkpoint.ts";
+import { quote } from "../../formats/quote.ts";
+import type { TokenList } from "../token_list.ts";
+
+/** How tokens are chosen. Every member has a default, the model's own where it names one. */
+export interface SamplingOptions {
+  /** 0 always takes the likeliest token. @default 0.8 */
+  readonly temperature?: number | undefined;
+  /** Keep the k likeliest tokens; 0 keeps all. @default 40 */
+  readonly topK?: number | undefined;
+  /** Keep the likeliest tokens that together reach this probability; 1 keeps all. @default 0.95 */
+  readonly topP?: number | undefined;
+  /** Keep tokens at least this probable relative to the likeliest; 0 keeps all. @default 0.05 */
+  readonly minP?: number | undefined;
+  /** Divides positive logits of recent tokens, multiplies negative ones; 1 is off. @default 1 */
+  readonly repeatPenalty?: number | undefined;
+  /** How many recent tokens penalties look at; 0 none, -1 all. @default 64 */
+  readonly repeatLastN?: number | undefined;
+  /** Taken from the logits of recent tokens. @default 0 */
+  readonly presencePenalty?: number | undefined;
+  /** Taken from the logits of recent tokens, once for each occurrence. @default 0 */
+  readonly frequencyPenalty?: number | undefined;
+  /** Key of the random draws, 0 to 2^53 - 1. @default a random one */
+  readonly seed?: number | undefined;
+}
+
+/** Sampling options with every default filled in. */
+export type ResolvedSampling = {
+  readonly [K in keyof Required<SamplingOptions>]: number;
+};
+
+type Setting = Exclude<keyof SamplingOptions, "seed">;
+
+/** What holds where neither caller nor model says otherwise. */
+export const SAMPLING_DEFAULTS: Readonly<Record<Setting, number>> = {
+  temperature: 0.8,
+  topK: 40,
+  topP: 0.95,
+  minP: 0.05,
+  repeatPenalty: 1,
+  repeatLastN: 64,
+  presencePenalty: 0,
+  frequencyPenalty: 0,
+};
+
+/** The valid values of each option, and whether they are whole numbers. */
+export const SAMPLING_RANGES: Record<
+  keyof SamplingOptions,
+  { readonly min: number; readonly max: number; readonly integer: boolean }
+> = {
+  temperature: { min: 0, max: 100, integer: false },
+  topK: { min: 0, max: 2 ** 30, integer: true },
+  topP: { min: 0, max: 1, integer: false },
+  minP: { min: 0, max: 1, integer: false },
+  repeatPenalty: { min: 0.01, max: 100, integer: false },
+  repeatLastN: { min: -1, max: 2 ** 30, integer: true },
+  presencePenalty: { min: -100, max: 100, integer: false },
+  frequencyPenalty: { min: -100, max: 100, integer: false },
+  seed: { min: 0, max: Number.MAX_SAFE_INTEGER, integer: true },
+};
+
+/** Names under which a model's own defaults appear, in generation_config.json and in GGUF. */
+const MODEL_KEYS: Partial<Record<Setting, readonly [huggingFace: string, gguf: string]>> = {
+  temperature: ["temperature", "general.sampling.temp"],
+  topK: ["top_k", "general.sampling.top_k"],
+  topP: ["top_p", "general.sampling.top_p"],
+  minP: ["min_p", "general.sampling.min_p"],
+  repeatPenalty: ["repetition_penalty", "general.sampling.penalty_repeat"],
+};
+
+/**
+ * The sampling defaults of a model: its generation_config.json or GGUF `general.sampling` keys, where
+ * they are valid, over forge's own.
+ */
+export function modelDefaults(checkpoint: Checkpoint): Record<Setting, number> {
+  const { generationConfig, metadata } = checkpoint;
+  const defaults = { ...SAMPLING_DEFAULTS };
+  for (const [setting, [huggingFace, gguf]] of Object.entries(MODEL_KEYS)) {
+    const value = metadata?.get(gguf) ?? generationConfig?.[huggingFace];
+    if (isValid(setting as Setting, value)) defaults[setting as Setting] = value;
+  }
+  if (generationConfig?.do_sample === false) defaults.temperature = 0;
+  return defaults;
+}
+
+/**
+ * Fills in what the caller left open.
+ *
+ * @throws {ForgeError} `usage` for a value out of range, naming the option and its range.
+ */
+export function resolveSampling(
+  options: SamplingOptions,
+  defaults: Record<Setting, number>,
+): ResolvedSampling {
+  const resolved: Record<string, number> = { seed: randomSeed(), ...defaults };
+  for (const name of Object.keys(SAMPLING_RANGES) as (keyof SamplingOptions)[]) {
+    const value = options[name];
+    if (value === undefined) continue;
+    if (!isValid(name, value)) {
+      const { min, max, integer } = SAMPLING_RANGES[name];
+      throw new ForgeError(
+        "usage",
+        `${name} is ${value}; valid is ${integer ? "a whole number" : "a number"} ` +
+          `from ${min} to ${max}`,
+      );
+    }
+    resolved[name] = value;
+  }
+  return resolved as ResolvedSampling;
+}
+
+function isValid(name: keyof SamplingOptions, value: unknown): value is number {
+  const { min, max, integer } = SAMPLING_RANGES[name];
+  return typeof value === "number" && value >= min && value <= max &&
+    (!integer || Number.isInteger(value));
+}
+
+function randomSeed(): number {
+  return crypto.getRandomValues(new Uint32Array(1))[0]!;
+}
+
+/** The parameters of the device's sampler. */
+export function samplingParams(
+  sampling: ResolvedSampling,
+  bias: ReadonlyMap<number, number> | undefined,
+): SamplingParams {
+  return { ...sampling, bias, seed: BigInt(sampling.seed) };
+}
+
+/**
+ * Logit biases by token id.
+ *
+ * @throws {ForgeError} `usage` for an id that is no token, or a bias that is neither finite nor -Infinity
+ */
+export function resolveLogitBias(
+  bias: Readonly<Record<string, number>> | undefined,
+  vocabSize: number,
+): ReadonlyMap<number, number> | undefined {
+  if (bias === undefined) return undefined;
+  const entries = Object.entries(bias).map(([key, value]): [number, number] => {
+    const id = Number(key);
+    if (!/^\d+$/.test(key) || id >= vocabSize) {
+      throw new ForgeError(
+        "usage",
+        `logitBias names token ${quote(key)}; valid ids are 0 to ${vocabSize - 1}`,
+      );
+    }
+    // The device computes with 32 bits, where larger numbers are infinite.
+    if (
+      typeof value !== "number" || !(value === -Infinity || Number.isFinite(Math.fround(value)))
+    ) {
+      throw new ForgeError(
+        "usage",
+        `logitBias of token ${id} is ${value}; valid is a number, or -Infinity to ban the token`,
+      );
+    }
+    return [id, value];
+  });
+  return entries.length === 0 ? undefined : new Map(entries);
+}
+
+const NO_TOKENS = new Int32Array(0);
+
+/**
+ * The tokens that penalties look at: the last `repeatLastN` of a sequence. One list for the sequence as
+ * it is, then one for each further token of a draft.
+ */
+export function penaltyHistories(
+  tokens: TokenList,
+  draft: ArrayLike<number>,
+  sampling: ResolvedSampling,
+): readonly Int32Array[] {
+  const count = draft.length + 1;
+  const most = historySize(sampling);
+  if (most === 0) return Array.from({ length: count }, () => NO_TOKENS);
+  const recent = tokens.view(Math.max(0, tokens.length - most));
+  if (draft.length === 0) return [recent];
+  const all = new Int32Array(recent.length + draft.length);
+  all.set(recent);
+  all.set(draft, recent.length);
+  return Array.from({ length: count }, (_, i) => {
+    const end = recent.length + i;
+    return all.subarray(Math.max(0, end - most), end);
+  });
+}
+
+/** How many tokens penalties look at. */
+export function historySize(sampling: ResolvedSampling): number {
+  if (!hasPenalties(sampling)) return 0;
+  return sampling.repeatLastN < 0 ? 2 ** 31 - 1 : sampling.repeatLastN;
+}
+
+function hasPenalties(s: ResolvedSampling): boolean {
+  return s.repeatLastN !== 0 &&
+    (s.repeatPenalty !== 1 || s.presencePenalty !== 0 || s.frequencyPenalty !== 0);
+}
+
+/** What of a request belongs to its sampling chain beside the numbers. */
+export interface ChainOptions extends ConstraintOptions {
+  /** Added to the logits of single tokens, by token id. */
+  readonly logitBias?: Readonly<Record<string, number>> | undefined;
+  /** A constraint of one's own; only whether there is one matters here. */
+  readonly constraint?: unknown;
+}
+
+/** The sampling chain in the order it is applied, for people. */
+export function describeSampling(s: ResolvedSampling, options: ChainOptions = {}): string {
+  const nBiased = Object.keys(options.logitBias ?? {}).length;
+  const penalties = [
+    s.repeatPenalty !== 1 && `repeat_penalty ${s.repeatPenalty}`,
+    s.presencePenalty !== 0 && `presence_penalty ${s.presencePenalty}`,
+    s.frequencyPenalty !== 0 && `frequency_penalty ${s.frequencyPenalty}`,
+  ];
+  const window = s.repeatLastN < 0 ? "all" : s.repeatLastN;
+  const draw = [
+    `temperature ${s.temperature}`,
+    s.topK !== 0 && `top_k ${s.topK}`,
+    s.topP !== 1 && `top_p ${s.topP}`,
+    s.minP !== 0 && `min_p ${s.minP}`,
+    `draw with seed ${s.seed}`,
+  ];
+  return chain([
+    hasPenalties(s) && `${chain(penalties)} over ${window} tokens`,
+    nBiased > 0 && `logit_bias of ${nBiased} token${nBiased === 1 ? "" : "s"}`,
+    constraintName(options) ?? (options.constraint !== undefined && "constraint"),
+    s.temperature === 0 ? "greedy" : chain(draw),
+  ]);
+}
+
+/** Joins the steps that are not off. */
+function chain(steps: readonly (string | false)[]): string {
+  return steps.filter((step) => step !== false).join(" → ");
+}

@@ -1,0 +1,52 @@
+import type { OutputRequest } from "../../backend.ts";
+import { ForgeError } from "../../errors.ts";
+import type { Scheduler } from "./scheduler.ts";
+import type { Progress, Task } from "./sequence.ts";
+import { TokenList } from "../token_list.ts";
+
+/** A task whose result is a promise. */
+export abstract class Measurement<T> implements Task {
+  readonly tokens: TokenList;
+  abstract readonly scoresAll: boolean;
+  abstract readonly mayReuse: boolean;
+  readonly isPaused = false;
+  isEnded = false;
+  onChange: () => void = () => {};
+  readonly #result = Promise.withResolvers<T>();
+
+  constructor(tokens: ArrayLike<number>) {
+    this.tokens = new TokenList(tokens);
+  }
+
+  begin(): void {}
+
+  abstract outputs(start: number, end: number): readonly OutputRequest[];
+
+  abstract accept(progress: Progress): void;
+
+  fail(error: unknown): void {
+    this.isEnded = true;
+    this.#result.reject(error);
+  }
+
+  protected finish(value: T): void {
+    this.isEnded = true;
+    this.#result.resolve(value);
+  }
+
+  /** Runs the task. @throws {ForgeError} `cancelled` when the signal is raised */
+  async run(scheduler: Pick<Scheduler, "submit">, signal?: AbortSignal): Promise<T> {
+    const cancel = () => {
+      this.fail(new ForgeError("cancelled", "stopped on request"));
+      this.onChange();
+    };
+    if (signal?.aborted) cancel();
+    else scheduler.submit(this);
+    signal?.addEventListener("abort", cancel, { once: true });
+    try {
+      return await this.#result.promise;
+    } finally {
+      signal?.removeEventListener("abort", cancel);
+    }
+  }
+}
