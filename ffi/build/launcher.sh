@@ -76,11 +76,20 @@ set -- run --quiet --no-prompt ${heap:+"$heap"} --config "$root/deno.json" --per
   ${added:+"--allow-net=huggingface.co,*.huggingface.co,*.hf.co,127.0.0.1,localhost,[::1],$added"} \
   "$root/main.ts" "$@"
 
+# Deno keeps packages and compiled sources below the home folder; where that cannot be written, in the tree.
+home=${HOME-}
+if [ -z "${DENO_DIR-}${XDG_CACHE_HOME-}" ] && { [ -z "$home" ] || [ ! -w "$home" ]; } &&
+  [ ! -w "$home/.cache" ] && [ -w "$root" ]; then
+  export DENO_DIR="$root/build/deno"
+fi
+
 if [ -x "$root/bin/deno" ]; then
   exec "$root/bin/deno" "$@"
 elif is_recent deno; then
   exec deno "$@"
 elif command -v npx >/dev/null 2>&1; then
+  # npm would show a spinner, and at times that there is a newer npm.
+  export npm_config_progress=false npm_config_update_notifier=false npm_config_fund=false
   exec npx --loglevel=error -y "deno@$deno_version" "$@"
 fi
 echo "forge: no Deno 2.9 or newer found; install it (https://deno.com) or Node.js (for npx)" >&2

@@ -95,7 +95,7 @@ export const COMMANDS: readonly Command[] = [
     examples: [
       "forge chat",
       "forge chat -m model.gguf --system 'Answer in one sentence.' --verbose",
-      "printf 'My name is Ada.\\nWhat is my name?\\n' | forge chat --temp 0",
+      "printf 'Tell me a story about a fox.\\nTell me another one.\\n' | forge chat --temp 0",
     ],
   }, () => import("./chat.ts")),
   defineCommand({

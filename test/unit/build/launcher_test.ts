@@ -177,3 +177,18 @@ Deno.test("linkLauncher: replaces its own link, and nothing else unless forced",
   linkLauncher(fixture.tree, folder, true);
   assertEquals(Deno.readLinkSync(path), fixture.launcher);
 });
+
+Deno.test("the launcher: Deno's folder is in the tree where the home folder cannot be written", async () => {
+  using fixture = new LauncherFixture();
+  const script = '#!/bin/sh\necho "${DENO_DIR-none} ${npm_config_progress-none}"\n';
+  Deno.writeTextFileSync(join(fixture.tree, "bin", "deno"), script, { mode: 0o755 });
+  const ask = async (variables: Record<string, string>) =>
+    (await fixture.run(fixture.launcher, ["list"], variables)).lines[0];
+  assertEquals(await ask({ HOME: fixture.folder }), "none none");
+  assertEquals(await ask({ HOME: "/nonexistent" }), `${fixture.tree}/build/deno none`);
+  assertEquals(await ask({ HOME: "/nonexistent", DENO_DIR: "/d" }), "/d none");
+  // Without Deno, npx runs it, and npm says nothing of its own.
+  Deno.removeSync(join(fixture.tree, "bin", "deno"));
+  Deno.writeTextFileSync(join(fixture.path, "npx"), script, { mode: 0o755 });
+  assertEquals(await ask({ HOME: fixture.folder }), "none false");
+});
