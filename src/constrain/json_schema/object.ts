@@ -9,7 +9,7 @@ import {
 } from "../automata/automaton.ts";
 import { matching, oneOf } from "../automata/regex_automaton.ts";
 import { choice, type Expression, sequence, text } from "../grammar.ts";
-import { checkLimit } from "../limits.ts";
+import { checkLimit, LIMITS } from "../limits.ts";
 import type { SchemaCompiler } from "./compile.ts";
 import { type Conjunction, namedValues, namesUnder } from "./conjunction.ts";
 import { expand } from "./expand.ts";
@@ -78,6 +78,8 @@ class Shape {
     const declared = this.#properties.flatMap((map) => [...map.keys()]);
     this.keys = [...new Set([...declared, ...this.required])];
     checkLimit("the number of properties", this.keys.length, MOST_KEYS);
+    const characters = this.keys.reduce((sum, key) => sum + key.length, 0);
+    checkLimit("the length of all names of properties", characters, LIMITS.sourceLength / 8);
     const keywords = base.map((schema) => reader.keywords(schema));
     this.min = Math.max(0, ...numbersOf(keywords, "minProperties"));
     this.max = Math.min(...numbersOf(keywords, "maxProperties"), Infinity);
