@@ -150,7 +150,9 @@ function commonSettings(config: ConfigReader): Settings {
   if (Object.values(named).some(isJsonObject)) {
     throw config.invalid(["rope_parameters", undefined], named, "one set for all layers");
   }
-  const partial = config.setting("partial_rotary_factor");
+  const name = "partial_rotary_factor";
+  const isUnset = config.setting(name) === null && config.default(name) === undefined;
+  const partial = isUnset ? undefined : config.setting(name);
   return {
     rope_theta: config.setting("rope_theta"),
     ...(partial === undefined ? {} : { partial_rotary_factor: partial }),
