@@ -133,7 +133,11 @@ export class NativeBackend implements Backend, Meter, Quantizer {
     return rows[0]!;
   }
 
-  mapWeight(parts: readonly WeightSlice[], cols: number): Weight {
+  mapWeight(
+    parts: readonly WeightSlice[],
+    cols: number,
+    columnOrder?: Uint32Array<ArrayBuffer>,
+  ): Weight {
     const view = new DataView(new ArrayBuffer(parts.length * WEIGHT_PART_BYTES));
     let rows = 0;
     parts.forEach(({ tensor, firstRow = 0, nRows }, i) => {
@@ -161,7 +165,7 @@ export class NativeBackend implements Backend, Meter, Quantizer {
       weight,
     );
     this.#native.check(status, "mapping a weight", this.#device);
-    return { handle: this.#native.adopt(weight[0]!), rows, cols };
+    return { handle: this.#native.adopt(weight[0]!), rows, cols, columnOrder };
   }
 
   uploadWeight(type: TensorType, rows: number, cols: number, data: WeightData) {

@@ -16,6 +16,7 @@ import type {
   Value,
   Weight,
 } from "../src/backend.ts";
+import { ForgeError } from "../src/errors.ts";
 import {
   ACTIVATIONS,
   GATED_UNITS,
@@ -46,6 +47,7 @@ export class NativeRecorder implements Recorder {
 
   embed(weight: Weight, scale = 1): Value {
     const { forge_embed } = this.#native.symbols;
+    assertPlainOrder(weight);
     return this.#value("embed", forge_embed(this.#step, weight.handle, scale, this.#out));
   }
 
@@ -68,12 +70,13 @@ export class NativeRecorder implements Recorder {
 
   matmul(x: Value, weight: Weight, options: MatmulOptions = {}): Value {
     const { forge_matmul } = this.#native.symbols;
+    const input = this.#inOrder(x, weight);
     const { bias, alpha = 1, activation = "identity", residual = 0 } = options;
     return this.#value(
       "matmul",
       forge_matmul(
         this.#step,
-        x,
+        input,
         weight.handle,
         bias?.handle ?? 0,
         alpha,
@@ -86,6 +89,7 @@ export class NativeRecorder implements Recorder {
 
   headMatmul(x: Value, weight: Weight, nHeads: number): Value {
     const { forge_head_matmul } = this.#native.symbols;
+    assertPlainOrder(weight);
     return this.#value(
       "head_matmul",
       forge_head_matmul(this.#step, x, weight.handle, nHeads, this.#out),
@@ -229,6 +233,28 @@ export class NativeRecorder implements Recorder {
     );
   }
 
+  permuteColumns(x: Value, order: Uint32Array<ArrayBuffer>, cols: number, route?: Value): Value {
+    const { forge_permute_columns } = this.#native.symbols;
+    return this.#value(
+      "permute_columns",
+      forge_permute_columns(
+        this.#step,
+        x,
+        route ?? 0,
+        order,
+        BigInt(Math.floor(order.length / cols)),
+        BigInt(cols),
+        this.#out,
+      ),
+    );
+  }
+
+  /** The columns of `x` in the order of a weight's; with experts in that of each. */
+  #inOrder(x: Value, { columnOrder, cols }: Weight, route?: Value): Value {
+    if (columnOrder === undefined) return x;
+    return this.permuteColumns(x, columnOrder, cols, route);
+  }
+
   moeRoute(logits: Value, options: MoeRouteOptions): Value {
     const { forge_moe_route } = this.#native.symbols;
     const { topK, normalize, scale = 1, scores = "softmax", bias, expertScales } = options;
@@ -253,11 +279,12 @@ export class NativeRecorder implements Recorder {
 
   moeMatmul(x: Value, route: Value, weight: Weight, nExperts: number, bias?: Weight): Value {
     const { forge_moe_matmul } = this.#native.symbols;
+    const input = this.#inOrder(x, weight, route);
     return this.#value(
       "moe_matmul",
       forge_moe_matmul(
         this.#step,
-        x,
+        input,
         route,
         weight.handle,
         bias?.handle ?? 0,
@@ -310,4 +337,14 @@ export class NativeRecorder implements Recorder {
     );
     return new NativeStep(this.#native, this.#step, this.#maxTop, Number(scratchBytes[0]));
   }
+}
+
+/** Rejects a weight whose columns are in an order of their own, where only products follow it. */
+function assertPlainOrder({ columnOrder }: Weight): void {
+  if (columnOrder === undefined) return;
+  throw new ForgeError(
+    "unsupported",
+    "a matrix whose columns GPTQ has put into another order (desc_act) is to be used for " +
+      "something else than products; forge does that with matrices in order alone",
+  );
 }

@@ -49,8 +49,16 @@ export interface DeviceInfo {
 export interface Backend {
   readonly kind: BackendKind;
   readonly info: DeviceInfo;
-  /** The weight whose rows are those of the tensors, in order; they must agree in columns. */
-  mapWeight(parts: readonly WeightSlice[], cols: number): Weight;
+  /**
+   * The weight whose rows are those of the tensors, in order; they must agree in columns.
+   *
+   * @param columnOrder {@linkcode Weight.columnOrder}
+   */
+  mapWeight(
+    parts: readonly WeightSlice[],
+    cols: number,
+    columnOrder?: Uint32Array<ArrayBuffer>,
+  ): Weight;
   /** A weight from memory, in the block format of its type; a device that holds nothing makes no data. */
   uploadWeight(type: TensorType, rows: number, cols: number, data: WeightData): Weight;
   /** Dequantised rows, `[nRows, cols]`. */

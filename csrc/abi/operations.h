@@ -173,6 +173,17 @@ enum { FORGE_MAX_PIECES = 3 };
 FORGE_API forge_status forge_gather_columns(uint32_t step, const forge_piece *pieces,
                                             uint64_t n_pieces, uint32_t n_groups, uint32_t *out);
 
+/*
+ * out = the columns of x in another order: column i is column order[i] of x. `order` holds, for each of
+ * n_experts, `cols` numbers below `cols`, which is at most 2^24. Without `route` (0) n_experts is 1, x
+ * is [tokens, cols], and so is out. With it x is [tokens, cols] or [tokens, top_k * cols], and
+ * out[tokens, top_k * cols] holds the columns for each chosen expert in its own order. Products with
+ * weights whose columns are in such an order take it.
+ */
+FORGE_API forge_status forge_permute_columns(uint32_t step, uint32_t x, uint32_t route,
+                                             const uint32_t *order, uint64_t n_experts,
+                                             uint64_t cols, uint32_t *out);
+
 /* What a router's logits become before experts are chosen. */
 enum {
   FORGE_SCORES_SOFTMAX = 0,

@@ -48,11 +48,13 @@ enum {
      scale * (code - 8). Becomes Q4_0. */
   FORGE_PACKED_INT4 = 1,
   /* codes[cols / 8, rows]: words of eight codes, neighbours in a column; zeros[groups, rows / 8]: words,
-     the zeros less 1; scale * (code - zero). `groups`, if there, is the group of each column. Becomes
-     Q4_1, or Q8_0 where the groups are not in order (GPTQ). */
+     the zeros less 1; scale * (code - zero). `groups`, if there, is the group of each column (GPTQ).
+     Becomes Q5_0 or Q4_1, which rounds scale * zero, with the columns of each group next to one
+     another: group by group, those of a group in their order. Or becomes F32, the columns in their
+     order. */
   FORGE_PACKED_GPTQ = 2,
   /* codes[cols, rows / 8] and zeros[groups, rows / 8]: words whose nibbles, from the lowest on, are of
-     the rows 0, 2, 4, 6, 1, 3, 5, 7 of eight; scale * (code - zero). Becomes Q4_1 (AWQ). */
+     the rows 0, 2, 4, 6, 1, 3, 5, 7 of eight; scale * (code - zero). Becomes Q5_0 or Q4_1 (AWQ). */
   FORGE_PACKED_AWQ = 3,
   /* codes[rows, cols] of signed bytes, each times the scale of its group; becomes Q8_0. */
   FORGE_PACKED_INT8 = 4,

@@ -19,13 +19,14 @@ bool is_gathered(uint32_t packing) {
 }
 
 // What may become of a packing's rows.
-bool makes(uint32_t packing, WeightType type, bool in_order) {
+bool makes(uint32_t packing, WeightType type) {
   switch (packing) {
     case FORGE_PACKED_F8_E4M3: return type == WeightType::FP8;
     case FORGE_PACKED_INT8: return type == WeightType::Q8_0;
     case FORGE_PACKED_INT4: return type == WeightType::Q4_0;
-    case FORGE_PACKED_GPTQ: return type == (in_order ? WeightType::Q4_1 : WeightType::Q8_0);
-    case FORGE_PACKED_AWQ: return type == WeightType::Q4_1;
+    case FORGE_PACKED_GPTQ:
+      return type == WeightType::Q4_1 || type == WeightType::Q5_0 || type == WeightType::F32;
+    case FORGE_PACKED_AWQ: return type == WeightType::Q4_1 || type == WeightType::Q5_0;
     case FORGE_PACKED_FLOAT: return can_quantize(type);
     default: return false;
   }
@@ -83,16 +84,20 @@ uint64_t code_bytes(const forge_packed_matrix& matrix, uint32_t type) {
   }
 }
 
-// Returns true if column i is of group i / group_cols. Rejects out-of-range group indices.
-bool groups_in_order(const PackedMatrix& matrix) {
+// Rejects out-of-range groups, and for blocks those whose columns do not fill whole ones.
+void check_groups(const PackedMatrix& matrix) {
   const uint64_t n_groups = divide_up(matrix.cols, matrix.group_cols);
-  bool in_order = true;
+  std::vector<uint64_t> sizes(n_groups);
   for (uint64_t col = 0; col < matrix.cols; ++col) {
     const uint64_t group = reinterpret_cast<const PackedU32*>(matrix.groups.data)[col].value();
     require(group < n_groups, "column ", col, " is of group ", group, " of ", n_groups);
-    in_order = in_order && group == col / matrix.group_cols;
+    ++sizes[group];
   }
-  return in_order;
+  if (matrix.type == WeightType::F32) return;
+  for (uint64_t group = 0; group < n_groups; ++group) {
+    require(sizes[group] % kMadeBlock == 0, "group ", group, " has ", sizes[group],
+            " columns, no multiple of ", kMadeBlock);
+  }
 }
 
 std::shared_ptr<const RowSource> source_of(uint32_t packing, PackedMatrix matrix) {
@@ -131,10 +136,10 @@ forge_status forge_rows_create(uint32_t device, const forge_packed_matrix* matri
     }
     require(row_bytes(packed.type, from.cols).has_value(), from.cols,
             " columns are no whole number of blocks of type ", from.type);
-    const bool in_order = groups.file == 0 || groups_in_order(packed);
+    require(makes(from.packing, packed.type), "a matrix of packing ", from.packing,
+            " becomes no rows of type ", from.type);
+    if (groups.file != 0) check_groups(packed);
     owner->check_files();
-    require(makes(from.packing, packed.type, in_order), "a matrix of packing ", from.packing,
-            in_order ? "" : ", its groups not in order,", " becomes no rows of type ", from.type);
     auto object = std::make_shared<RowsObject>();
     object->type = packed.type;
     object->rows = from.rows;

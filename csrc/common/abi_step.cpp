@@ -144,6 +144,25 @@ forge_status forge_gather_columns(uint32_t step, const forge_piece* pieces, uint
   });
 }
 
+forge_status forge_permute_columns(uint32_t step, uint32_t x, uint32_t route,
+                                   const uint32_t* order, uint64_t n_experts, uint64_t cols,
+                                   uint32_t* out) {
+  return record_on(step, out, [&](Recorder& recorder, DeviceObject& device) {
+    // Numbers up to 2^24 are exact in F32, as which devices hold vectors.
+    require(cols >= 1 && cols <= 1u << 24 && n_experts >= 1 && n_experts <= 4096,
+            "permute_columns: an order of ", cols, " columns for ", n_experts,
+            " experts; valid is 1 to ", 1u << 24, " and 1 to 4096");
+    const std::span numbers(&not_null(order, "order"), n_experts * cols);
+    auto floats = std::make_shared<std::vector<float>>(numbers.begin(), numbers.end());
+    for (const uint32_t column : numbers) {
+      require(column < cols, "permute_columns: the order names column ", column, " of ", cols);
+    }
+    const auto* data = reinterpret_cast<const uint8_t*>(floats->data());
+    WeightSource source{{{WeightType::F32, n_experts, data, std::move(floats)}}, n_experts, cols};
+    return recorder.permute_columns(x, route, device.backend->create_weight(std::move(source)));
+  });
+}
+
 forge_status forge_moe_route(uint32_t step, uint32_t logits, uint32_t top_k, uint32_t normalize,
                              float scale, uint32_t scores, uint32_t bias,
                              uint32_t expert_scales, uint32_t n_groups, uint32_t top_groups,

@@ -186,6 +186,14 @@ struct GatherColumnsOp {
   }
 };
 
+struct PermuteColumnsOp {
+  ValueId x;
+  ValueId route;  // or 0
+  WeightRef order;  // [experts, cols], of whole numbers
+  ValueId out;
+  std::array<ValueId, 2> reads() const { return {x, route}; }
+};
+
 // How a router chooses; see forge_moe_route.
 struct Routing {
   uint32_t top_k;
@@ -253,8 +261,9 @@ struct SampleOp {
 
 using Op = std::variant<EmbedOp, RmsNormOp, LayerNormOp, MatmulOp, HeadMatmulOp, RopeTableOp,
                         RopeAppendOp, AttentionOp, GluOp, SigmoidGateOp, GatedRmsNormOp,
-                        CausalConv1dOp, GatedDeltaRuleOp, GatherColumnsOp, MoeRouteOp, MoeMatmulOp,
-                        MoeCombineOp, GatherOutputsOp, SoftcapOp, ClampOp, SampleOp>;
+                        CausalConv1dOp, GatedDeltaRuleOp, GatherColumnsOp, PermuteColumnsOp,
+                        MoeRouteOp, MoeMatmulOp, MoeCombineOp, GatherOutputsOp, SoftcapOp, ClampOp,
+                        SampleOp>;
 
 struct StepLimits {
   uint32_t max_tokens;

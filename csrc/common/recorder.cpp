@@ -223,6 +223,26 @@ ValueId Recorder::gather_columns(std::span<const forge_piece> pieces, uint32_t n
   return add(op, rows, op.group_cols() * n_groups);
 }
 
+ValueId Recorder::permute_columns(ValueId x, ValueId route, WeightRef order) {
+  check_open();
+  const Value in = use("permute_columns", "x", x);
+  const uint64_t cols = order->cols, n_experts = order->rows;
+  if (route == 0) {
+    require(n_experts == 1 && in.cols == cols, "permute_columns: x has ", in.cols,
+            " columns; the order is of ", cols, " for ", n_experts, " experts, without a route");
+    return add(PermuteColumnsOp{x, 0, std::move(order), 0}, in.rows, cols);
+  }
+  const Value chosen = use("permute_columns", "route", route);
+  const uint64_t top_k = chosen.cols / 2;
+  require(chosen.n_experts == n_experts, "permute_columns: route is ",
+          chosen.n_experts == 0 ? "no moe_route value" : "over another number of experts",
+          "; expected ", n_experts, " experts");
+  require(in.rows == chosen.rows && (in.cols == cols || in.cols == top_k * cols),
+          "permute_columns: x has ", in.cols, " columns; expected ", cols, " or ", top_k * cols,
+          ", and the rows of route");
+  return add(PermuteColumnsOp{x, route, std::move(order), 0}, in.rows, top_k * cols);
+}
+
 ValueId Recorder::moe_route(ValueId logits, Routing routing) {
   check_open();
   const Value in = use("moe_route", "logits", logits);

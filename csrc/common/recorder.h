@@ -35,6 +35,7 @@ class Recorder {
                            StateRef state, uint32_t n_k_heads, uint32_t head_order, float scale,
                            float eps);
   ValueId gather_columns(std::span<const forge_piece> pieces, uint32_t n_groups);
+  ValueId permute_columns(ValueId x, ValueId route, WeightRef order);
   ValueId moe_route(ValueId logits, Routing routing);
   ValueId moe_matmul(ValueId x, ValueId route, WeightRef weight, WeightRef bias,
                      uint32_t n_experts);

@@ -65,6 +65,7 @@ class CpuExecutor : public Executable {
   void prepare(const GatedRmsNormOp& op);
   void prepare(const CausalConv1dOp& op);
   void prepare(const GatedDeltaRuleOp& op);
+  void prepare(const PermuteColumnsOp& op);
   void prepare(const MoeRouteOp& op);
   void prepare(const MoeMatmulOp& op);
   void prepare(const GluOp& op);
@@ -86,6 +87,7 @@ class CpuExecutor : public Executable {
   void execute(const CausalConv1dOp& op);
   void execute(const GatedDeltaRuleOp& op);
   void execute(const GatherColumnsOp& op);
+  void execute(const PermuteColumnsOp& op);
   void execute(const MoeRouteOp& op);
   void execute(const MoeMatmulOp& op);
   void execute(const MoeCombineOp& op);

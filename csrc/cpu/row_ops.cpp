@@ -92,6 +92,23 @@ void CpuExecutor::execute(const GatherColumnsOp& op) {
   });
 }
 
+void CpuExecutor::prepare(const PermuteColumnsOp& op) { floats_of(op.order); }
+
+void CpuExecutor::execute(const PermuteColumnsOp& op) {
+  const Matrix x = matrix(op.x), route = matrix(op.route), out = matrix(op.out);
+  const uint64_t cols = op.order->cols;
+  const float* orders = floats_of(op.order);
+  for_rows(out.rows, out.cols, [&](uint64_t t, uint32_t) {
+    for (uint64_t k = 0; k < out.cols / cols; ++k) {
+      const auto expert = static_cast<uint64_t>(route.data ? route.row(t)[k] : 0.0f);
+      const float* order = orders + expert * cols;
+      const float* from = x.row(t) + (x.cols == cols ? 0 : k * cols);
+      float* to = out.row(t) + k * cols;
+      for (uint64_t i = 0; i < cols; ++i) to[i] = from[static_cast<int32_t>(order[i])];
+    }
+  });
+}
+
 void CpuExecutor::execute(const GatherOutputsOp& op) {
   const Matrix x = matrix(op.x), out = matrix(op.out);
   for_rows(out.rows, out.cols, [&](uint64_t o, uint32_t) {

@@ -81,6 +81,13 @@ void PlanBuilder::emit(const GatherColumnsOp& op) {
          256, 0, value(op.out), pieces, n_rows(op.out), n, static_cast<uint32_t>(op.group_cols()));
 }
 
+void PlanBuilder::emit(const PermuteColumnsOp& op) {
+  const uint32_t n = cols(op.out);
+  launch("permute_columns.cu", "permute_columns", {divide_up(n, kBlockElements), max_rows(op.out)},
+         256, 0, value(op.out), value(op.x), floats_of(op.order), value(op.route), n_rows(op.out),
+         cols(op.x), static_cast<uint32_t>(op.order->cols), n);
+}
+
 void PlanBuilder::emit(const GatherOutputsOp& op) {
   const uint32_t n = cols(op.x);
   launch("gather_outputs.cu", "gather_outputs", {divide_up(n, kBlockElements), shape_.outputs}, 256,

@@ -37,6 +37,9 @@ void request(const GatedDeltaRuleOp& op, WeightRequests& requests) {
   requests.add_floats(op.rate);
   requests.add_floats(op.dt_bias);
 }
+void request(const PermuteColumnsOp& op, WeightRequests& requests) {
+  requests.add_floats(op.order);
+}
 void request(const MoeRouteOp& op, WeightRequests& requests) {
   requests.add_floats(op.routing.bias);
   requests.add_floats(op.routing.expert_scales);

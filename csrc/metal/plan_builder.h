@@ -56,6 +56,7 @@ class PlanBuilder : public Planner<Place, Launch> {
   void emit(const CausalConv1dOp& op);
   void emit(const GatedDeltaRuleOp& op);
   void emit(const GatherColumnsOp& op);
+  void emit(const PermuteColumnsOp& op);
   void emit(const MoeRouteOp& op);
   void emit(const MoeMatmulOp& op);
   void emit(const MoeCombineOp& op);

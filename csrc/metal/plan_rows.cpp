@@ -87,6 +87,16 @@ void PlanBuilder::emit(const GatherColumnsOp& op) {
          args);
 }
 
+void PlanBuilder::emit(const PermuteColumnsOp& op) {
+  const uint32_t n = cols(op.out);
+  launch("permute_columns", "permute_columns", elementwise_grid(n, max_rows(op.out)), {256},
+         {value(op.out), value(op.x), floats_of(op.order), value(op.route), n_rows(op.out)},
+         PermuteColumnsArgs{.x_cols = cols(op.x),
+                            .cols = static_cast<uint32_t>(op.order->cols),
+                            .out_cols = n,
+                            .routed = op.route != 0 ? 1u : 0u});
+}
+
 void PlanBuilder::emit(const GatherOutputsOp& op) {
   const uint32_t n = cols(op.x);
   launch("gather_outputs", "gather_outputs", elementwise_grid(n, shape_.outputs), {256},

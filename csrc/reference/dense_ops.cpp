@@ -130,6 +130,20 @@ void Executor::execute(const GatherColumnsOp& op) {
   }
 }
 
+void Executor::execute(const PermuteColumnsOp& op) {
+  const Matrix x = matrix(op.x), route = matrix(op.route), out = matrix(op.out);
+  const std::vector<float> order = vector_of(host(op.order));
+  const uint64_t cols = op.order->cols;
+  for (uint64_t t = 0; t < out.rows; ++t) {
+    for (uint64_t i = 0; i < out.cols; ++i) {
+      const uint64_t k = i / cols;
+      const auto expert = static_cast<uint64_t>(route.data ? route.row(t)[k] : 0.0f);
+      const auto column = static_cast<uint64_t>(order[expert * cols + i % cols]);
+      out.row(t)[i] = x.row(t)[(x.cols == cols ? 0 : k * cols) + column];
+    }
+  }
+}
+
 float gated_unit(uint32_t unit, float gate, float up) {
   if (unit != FORGE_CLAMPED_SWIGLU) return activate(unit, gate) * up;
   // Comparisons that let NaN through.

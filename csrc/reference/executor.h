@@ -43,6 +43,7 @@ class Executor : public Executable {
   void execute(const CausalConv1dOp& op);
   void execute(const GatedDeltaRuleOp& op);
   void execute(const GatherColumnsOp& op);
+  void execute(const PermuteColumnsOp& op);
   void execute(const MoeRouteOp& op);
   void execute(const MoeMatmulOp& op);
   void execute(const MoeCombineOp& op);

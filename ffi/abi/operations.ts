@@ -175,6 +175,18 @@ export const operationSymbols = {
     ],
     result: "i32",
   },
+  forge_permute_columns: {
+    parameters: [
+      "u32", // uint32_t step
+      "u32", // uint32_t x
+      "u32", // uint32_t route
+      "buffer", // const uint32_t *order
+      "u64", // uint64_t n_experts
+      "u64", // uint64_t cols
+      "buffer", // uint32_t *out
+    ],
+    result: "i32",
+  },
   forge_moe_route: {
     parameters: [
       "u32", // uint32_t step

@@ -116,6 +116,17 @@ struct GatherColumnsArgs {
   ColumnPiece pieces[3];
 };
 
+// permute_columns: out, x, order, [route], n_rows
+//   column i of out is column order[i] of x, order being whole numbers in floats; with a route there
+//   is an order for each expert, and out has the columns for each of the top_k chosen ones
+// grid (ceil(out_cols, kRowElements), max rows); threads 256
+struct PermuteColumnsArgs {
+  uint32_t x_cols;  // cols, or top_k of them
+  uint32_t cols;
+  uint32_t out_cols;
+  uint32_t routed;
+};
+
 // softcap: out, x, n_rows
 // grid (ceil(cols, kRowElements), max rows); threads 256
 struct SoftcapArgs {

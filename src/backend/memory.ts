@@ -6,6 +6,12 @@ export interface Weight {
   readonly handle: number;
   readonly rows: number;
   readonly cols: number;
+  /**
+   * The column of `x` that each column is multiplied with, where it is not the same one: an order for all
+   * rows, or one after another those of equal blocks of rows (experts). Products see to it; the weight can
+   * do nothing else.
+   */
+  readonly columnOrder?: Uint32Array<ArrayBuffer> | undefined;
 }
 
 /** Consecutive rows of a tensor in a file, its leading dimensions flattened. */

@@ -164,6 +164,11 @@ export interface Recorder {
   /** Groups of columns, each the pieces one behind another; at most three. */
   gatherColumns(pieces: readonly ColumnPiece[], nGroups: number): Value;
   /**
+   * The columns of `x` in another order, `order[i]` being the column that becomes column `i`. With `route`
+   * there is an order of `cols` columns for each expert, and the columns for each chosen one in its own.
+   */
+  permuteColumns(x: Value, order: Uint32Array<ArrayBuffer>, cols: number, route?: Value): Value;
+  /**
    * `[tokens, 2 topK]`: the experts chosen by router logits `[tokens, n_experts]`, then their weights.
    * Only the two operations below read it.
    */

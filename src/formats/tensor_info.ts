@@ -155,6 +155,8 @@ export interface PackedMatrix {
   readonly zeros?: TensorInfo | undefined;
   /** The group of each column, where GPTQ has put them into another order. */
   readonly groups?: TensorInfo | undefined;
+  /** The column of the matrix that each column of its rows is, where these are in another order. */
+  readonly columnOrder?: Uint32Array<ArrayBuffer> | undefined;
 }
 
 /**

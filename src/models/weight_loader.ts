@@ -4,6 +4,7 @@ import { InputFile } from "../formats/file.ts";
 import type { Checkpoint } from "../formats/checkpoint.ts";
 import { quote } from "../formats/quote.ts";
 import { assertComputable, type TensorInfo, type TensorType } from "../formats/tensor_info.ts";
+import { withColumnOrder } from "./column_order.ts";
 
 /**
  * The name of one tensor in both formats, without the prefix of its layer and without `.weight`. A
@@ -164,7 +165,7 @@ export class WeightLoader {
         }
       }
     }
-    return this.#map(slices, cols);
+    return this.#map(slices, cols, nExperts);
   }
 
   /** The biases of stacked experts, `[nExperts, rows]`, each row being those of the given tensors in order. */
@@ -261,9 +262,10 @@ export class WeightLoader {
     return weight;
   }
 
-  #map(slices: readonly WeightSlice[], cols: number): Weight {
-    for (const { tensor } of slices) assertComputable(tensor);
-    const weight = this.backend.mapWeight(slices, cols);
+  #map(parts: readonly WeightSlice[], cols: number, nExperts = 1): Weight {
+    for (const { tensor } of parts) assertComputable(tensor);
+    const { slices, columnOrder } = withColumnOrder(parts, cols, nExperts);
+    const weight = this.backend.mapWeight(slices, cols, columnOrder);
     this.#shared.mapped.push({ weight, slices });
     return weight;
   }

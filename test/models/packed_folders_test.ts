@@ -83,16 +83,23 @@ function word(at: (i: number) => number): number {
 
 const AWQ_ORDER = [0, 2, 4, 6, 1, 3, 5, 7];
 
-/** 4-bit integers with scales and zeros for groups of `group` columns. */
+/**
+ * 4-bit integers with scales and zeros for groups of `group` columns.
+ *
+ * @param order the columns in the order in which they form groups
+ */
 function int4(
   kind: "gptq" | "awq" | "int4",
   base: string,
   rows: number,
   cols: number,
   group = GROUP,
+  order?: readonly number[],
 ): Packed {
   const random = new Random(base, 1);
   const nGroups = cols / group;
+  const groupOf = Array.from({ length: cols }, (_, i) => Math.floor(i / group));
+  order?.forEach((column, i) => groupOf[column] = Math.floor(i / group));
   const code = new Random(`${base} codes`, 1);
   const codes = Uint8Array.from({ length: rows * cols }, () => code.int(0, 15));
   const zeros = Uint8Array.from(
@@ -102,7 +109,7 @@ function int4(
   // Powers of two, which F16 and F32 hold alike.
   const scales = Float32Array.from({ length: nGroups * rows }, () => 2 ** -random.int(5, 6));
   const values = Float32Array.from(codes, (code, i) => {
-    const at = Math.floor(i % cols / group) * rows + Math.floor(i / cols);
+    const at = groupOf[i % cols]! * rows + Math.floor(i / cols);
     return (code - zeros[at]!) * scales[at]!;
   });
   const words = (name: string, shape: readonly [number, number], at: (i: number) => number) => {
@@ -126,12 +133,12 @@ function int4(
       ],
     };
   }
-  const order = kind === "awq" ? AWQ_ORDER : [...AWQ_ORDER].sort();
+  const places = kind === "awq" ? AWQ_ORDER : [...AWQ_ORDER].sort();
   const less = kind === "gptq" ? 1 : 0;
   const zeroWords = words(
     "qzeros",
     [nGroups, rows / 8],
-    (i) => word((k) => zeros[8 * i + order[k]!]! - less),
+    (i) => word((k) => zeros[8 * i + places[k]!]! - less),
   );
   const codeWords = kind === "gptq"
     ? words(
@@ -141,10 +148,10 @@ function int4(
     )
     : words("qweight", [cols, rows / 8], (i) => {
       const col = Math.floor(i / (rows / 8)), row = i % (rows / 8) * 8;
-      return word((k) => codes[(row + order[k]!) * cols + col]!);
+      return word((k) => codes[(row + places[k]!) * cols + col]!);
     });
   const rest: TensorData[] = kind === "awq" ? [] : [
-    words("g_idx", [1, cols], (i) => Math.floor(i / group)),
+    words("g_idx", [1, cols], (i) => groupOf[i]!),
     floats("bias", [rows], new Float32Array(rows)),
   ].map((tensor) => tensor.name.endsWith("g_idx") ? { ...tensor, shape: [cols] } : tensor);
   return {
@@ -183,6 +190,18 @@ const FORMATS: readonly Format[] = [
     name: "GPTQ that chose an order of columns, with a scale a row",
     settings: { quant_method: "gptq", bits: 4, group_size: -1, desc_act: true },
     pack: (base, rows, cols) => int4("gptq", base, rows, cols, cols),
+  },
+  {
+    name: "GPTQ in an order of columns",
+    settings: { quant_method: "gptq", bits: 4, group_size: GROUP, desc_act: true },
+    pack: (base, rows, cols) =>
+      int4("gptq", base, rows, cols, GROUP, new Random(`order ${cols}`, 1).permutation(cols)),
+  },
+  {
+    name: "GPTQ in an order of columns of each matrix",
+    settings: { quant_method: "gptq", bits: 4, group_size: GROUP, desc_act: true },
+    pack: (base, rows, cols) =>
+      int4("gptq", base, rows, cols, GROUP, new Random(`order ${base}`, 1).permutation(cols)),
   },
   {
     name: "AWQ",

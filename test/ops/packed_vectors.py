@@ -69,7 +69,7 @@ def columns(name, packing, is_ordered=True, zero=None, order=range(8)):
     less = 1 if packing == "gptq" else 0
     values = (codes - (zeros + less)[group]).float() * scale[group].float()
     packed = words(codes.T.contiguous()).T if packing == "gptq" else words(codes, order)
-    return dict(name=name, packing=packing, type="Q4_1" if is_ordered else "Q8_0", group_rows=1,
+    return dict(name=name, packing=packing, type="Q5_0" if zero is None else "Q4_1", group_rows=1,
                 group_cols=GROUP, scale_type="F16", codes=raw(packed), scales=raw(scale),
                 zeros=raw(words(zeros, order)), groups=raw(group.to(torch.int32)) if packing == "gptq" else None,
                 values=raw(values.T))

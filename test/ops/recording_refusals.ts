@@ -279,6 +279,34 @@ export const refusals: Readonly<Record<string, readonly Refusal[]>> = {
       (p) => p.recorder.gatherColumns([{ value: p.x, width: 8, scale: Infinity }], 1),
     ],
   ],
+  permute_columns: [
+    ["x is 99", (p) => p.recorder.permuteColumns(unknown, Uint32Array.of(0), 1)],
+    [
+      "the order names column 8 of 8",
+      (p) => p.recorder.permuteColumns(p.x, Uint32Array.of(0, 1, 2, 3, 4, 5, 6, 8), 8),
+    ],
+    [
+      "x has 8 columns; the order is of 2 for 1",
+      (p) => p.recorder.permuteColumns(p.x, Uint32Array.of(1, 0), 2),
+    ],
+    [
+      "x has 8 columns; the order is of 8 for 2",
+      (p) => p.recorder.permuteColumns(p.x, new Uint32Array(16), 8),
+    ],
+    [
+      "an order of 8 columns for 0 experts",
+      (p) => p.recorder.permuteColumns(p.x, new Uint32Array(1), 8),
+    ],
+    ["no moe_route value", (p) => p.recorder.permuteColumns(p.x, new Uint32Array(8), 8, p.x)],
+    ["over another number of experts", (p) => {
+      const chosen = p.recorder.moeRoute(p.x, route);
+      return p.recorder.permuteColumns(p.x, new Uint32Array(16), 8, chosen);
+    }],
+    ["x has 8 columns; expected 2 or", (p) => {
+      const chosen = p.recorder.moeRoute(p.x, route);
+      return p.recorder.permuteColumns(p.x, new Uint32Array(16), 2, chosen);
+    }],
+  ],
   moe_matmul: [
     [
       "x is 99",

@@ -13,6 +13,7 @@ const NAMES = [
   "nonfinite",
   "norms",
   "packed_weights",
+  "permute_columns",
   "quant",
   "quantized_rows",
   "rope",

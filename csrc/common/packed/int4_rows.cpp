@@ -1,8 +1,10 @@
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <numeric>
+#include <vector>
 
 #include "../quant/legacy.h"
-#include "../quant/quantize.h"
 #include "packed_matrix.h"
 
 namespace forge {
@@ -81,10 +83,14 @@ class ColumnRows : public RowSource {
       for (uint64_t i = 0; i < n_rows; ++i) {
         uint8_t* block = out + i * row_bytes + col / kMadeBlock * block_bytes;
         const Codes codes = codes_at(first_row + i, col);
-        if (matrix_.type == WeightType::Q4_1) {
-          make_q4_1(first_row + i, col, codes, *reinterpret_cast<BlockQ4_1*>(block));
-        } else {
-          make_q8_0(first_row + i, col, codes, block);
+        switch (matrix_.type) {
+          case WeightType::Q4_1:
+            make_q4_1(first_row + i, col, codes, *reinterpret_cast<BlockQ4_1*>(block));
+            break;
+          case WeightType::Q5_0:
+            make_q5_0(first_row + i, col, codes, *reinterpret_cast<BlockQ5_0*>(block));
+            break;
+          default: make_floats(first_row + i, col, codes, block);
         }
       }
     }
@@ -94,33 +100,48 @@ class ColumnRows : public RowSource {
 
  protected:
   const PackedMatrix& matrix() const { return matrix_; }
+  // The group of a column as it is made; blocks lie inside of one.
+  virtual uint64_t group_of(uint64_t col) const { return col / matrix_.group_cols; }
 
  private:
-  // Of 32 columns of a row.
+  // Of 32 columns of a row, as they are made.
   virtual Codes codes_at(uint64_t row, uint64_t col) const = 0;
   virtual uint32_t zero_at(uint64_t group, uint64_t row) const = 0;
-
   float scale_of(uint64_t group, uint64_t row) const {
     return scale_at(matrix_.scales, group * matrix_.rows + row);
   }
 
   void make_q4_1(uint64_t row, uint64_t col, const Codes& codes, BlockQ4_1& block) const {
-    const uint64_t group = col / matrix_.group_cols;
+    const uint64_t group = group_of(col);
     const float scale = scale_of(group, row);
     block.d = PackedF16::from(scale);
     block.m = PackedF16::from(-scale * static_cast<float>(zero_at(group, row)));
     pack_halves(codes, block.qs);
   }
 
-  // Where neighbouring columns are of different groups.
-  void make_q8_0(uint64_t row, uint64_t col, const Codes& codes, uint8_t* block) const {
-    std::array<float, kMadeBlock> values;
+  // A code less a zero of up to 16 is -16 to 15, what five bits hold.
+  void make_q5_0(uint64_t row, uint64_t col, const Codes& codes, BlockQ5_0& block) const {
+    const uint64_t group = group_of(col);
+    const uint32_t zero = zero_at(group, row);
+    block.d = PackedF16::from(scale_of(group, row));
+    Codes low;
+    uint32_t high = 0;
     for (uint64_t i = 0; i < kMadeBlock; ++i) {
-      const uint64_t group = word_at(matrix_.groups, col + i);
-      const auto steps = static_cast<float>(codes[i]) - static_cast<float>(zero_at(group, row));
-      values[i] = scale_of(group, row) * steps;
+      const uint32_t field = codes[i] + 16 - zero;
+      low[i] = static_cast<uint8_t>(field & 0xf);
+      high |= (field >> 4) << i;
     }
-    quantize(WeightType::Q8_0, values.data(), block, kMadeBlock);
+    block.qh = PackedU32::from(high);
+    pack_halves(low, block.qs);
+  }
+
+  void make_floats(uint64_t row, uint64_t col, const Codes& codes, uint8_t* out) const {
+    for (uint64_t i = 0; i < kMadeBlock; ++i) {
+      const uint64_t group = group_of(col + i);
+      const auto steps = static_cast<float>(codes[i]) - static_cast<float>(zero_at(group, row));
+      reinterpret_cast<PackedU32*>(out)[i] =
+          PackedU32::from(std::bit_cast<uint32_t>(scale_of(group, row) * steps));
+    }
   }
 
   PackedMatrix matrix_;
@@ -128,10 +149,32 @@ class ColumnRows : public RowSource {
 
 class GptqRows : public ColumnRows {
  public:
-  using ColumnRows::ColumnRows;
+  explicit GptqRows(PackedMatrix packed) : ColumnRows(std::move(packed)) {
+    if (!matrix().groups.data) return;
+    order_.resize(matrix().cols);
+    std::iota(order_.begin(), order_.end(), 0u);
+    const auto group = [&](uint32_t col) { return word_at(matrix().groups, col); };
+    if (matrix().type != WeightType::F32) std::ranges::stable_sort(order_, {}, group);
+    for (const uint32_t col : order_) groups_.push_back(group(col));
+    if (std::ranges::is_sorted(order_)) order_.clear();
+  }
+
+ protected:
+  uint64_t group_of(uint64_t col) const override {
+    return groups_.empty() ? ColumnRows::group_of(col) : groups_[col];
+  }
 
  private:
   Codes codes_at(uint64_t row, uint64_t col) const override {
+    if (!order_.empty()) {
+      Codes codes;
+      for (uint64_t i = 0; i < kMadeBlock; ++i) {
+        const uint32_t from = order_[col + i];
+        const uint32_t word = word_at(matrix().codes, from / kPerWord * matrix().rows + row);
+        codes[i] = static_cast<uint8_t>(nibble_of(word, from % kPerWord));
+      }
+      return codes;
+    }
     return codes_of(col, [&](uint64_t at) {
       return word_at(matrix().codes, at / kPerWord * matrix().rows + row);
     });
@@ -141,6 +184,9 @@ class GptqRows : public ColumnRows {
     const uint64_t word = (group * matrix().rows + row) / kPerWord;
     return nibble_of(word_at(matrix().zeros, word), row % kPerWord) + 1;
   }
+
+  std::vector<uint32_t> order_;   // the column of each made one; empty where it is the same
+  std::vector<uint32_t> groups_;  // of made columns; empty where they are as group_cols says
 };
 
 class AwqRows : public ColumnRows {

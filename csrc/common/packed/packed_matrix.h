@@ -19,7 +19,7 @@ struct PackedTensor {
   std::shared_ptr<const void> owner;
 };
 
-// All sizes and places have been checked; `groups` hold numbers of groups that there are.
+// All sizes and places have been checked; `groups` are in range.
 struct PackedMatrix {
   WeightType type;
   uint64_t rows;

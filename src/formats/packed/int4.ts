@@ -1,8 +1,8 @@
 /**
- * Matrices of 4-bit integers with a scale, and in most formats a zero, for each group of neighbouring columns. They
- * become Q4_1 or Q4_0, whose blocks of 32 columns then repeat what their group has; where GPTQ has put columns in
- * an order of its own, groups do not lie together, and rows become Q8_0. E. Frantar et al., "GPTQ",
- * arXiv:2210.17323; J. Lin et al., "AWQ", arXiv:2306.00978.
+ * Matrices of 4-bit integers with a scale, and in most formats a zero, for each group of columns. They become blocks of
+ * 32 columns, which repeat the scale of their group, without loss where scales are F16: Q4_0 without zeros; Q4_1 where
+ * all zeros are 8, and their product with the scale exact; else Q5_0, whose five bits hold a code less a zero.
+ * E. Frantar et al., "GPTQ", arXiv:2210.17323; J. Lin et al., "AWQ", arXiv:2306.00978.
  */
 import { ForgeError } from "../../errors.ts";
 import { InputFile } from "../file.ts";
@@ -18,6 +18,9 @@ import { type PackedFolder, unknownPacking, type Unpacked } from "./folder.ts";
 
 /** Codes in a word of 32 bits. */
 const PER_WORD = 8;
+
+/** Columns of a block of 4-bit integers, which have one scale. */
+const BLOCK = 32;
 
 /** The matrices of a folder that AutoGPTQ, GPTQModel and their kin write. */
 export function* gptqMatrices(folder: PackedFolder): Iterable<Unpacked> {
@@ -39,10 +42,10 @@ export function* gptqMatrices(folder: PackedFolder): Iterable<Unpacked> {
     const nGroups = scales.shape[0] ?? 0;
     // Where a whole row is one group, the order of the columns changes nothing.
     if (settings.desc_act === true && nGroups > 1) part(folder, `${base}.g_idx`);
-    const packed = { packing: "gptq", codes, zeros, scales, groups } as const;
-    const isOrdered = groups === undefined ||
-      hasOrderedColumns(groups, nGroups, groupSize(settings, cols));
-    const type = isOrdered ? "Q4_1" : "Q8_0";
+    const found = groups && columnGroups(readGroups(groups, nGroups), groupSize(settings, cols));
+    const columnOrder = found?.kind === "ordered" ? found.order : undefined;
+    const packed = { packing: "gptq", codes, zeros, scales, groups, columnOrder } as const;
+    const type = found?.kind === "mixed" ? "F32" : settings.sym === true ? "Q4_1" : "Q5_0";
     const matrix = columnMatrix(folder, base, [rows, cols], type, packed);
     yield {
       matrix,
@@ -65,7 +68,7 @@ export function* awqMatrices(folder: PackedFolder): Iterable<Unpacked> {
     const shape = [wordRows * PER_WORD, cols] as const;
     const packed = { packing: "awq", codes, zeros, scales } as const;
     yield {
-      matrix: columnMatrix(folder, base, shape, "Q4_1", packed),
+      matrix: columnMatrix(folder, base, shape, "Q5_0", packed),
       parts: [codes, zeros, scales],
     };
   }
@@ -135,18 +138,38 @@ function groupSize({ group_size: size }: JsonObject, cols: number): number {
   return typeof size === "number" && size > 0 ? size : cols;
 }
 
+/** How rows can be made of columns in groups. */
+type ColumnGroups =
+  /** In order: groups are runs of neighbouring columns. */
+  | { readonly kind: "runs" }
+  /** In blocks, the columns in another order. */
+  | { readonly kind: "ordered"; readonly order: Uint32Array<ArrayBuffer> }
+  /** As floats alone: groups are not made of whole blocks. */
+  | { readonly kind: "mixed" };
+
+/** Describes the groups of columns, `width` in each where they are runs. */
+function columnGroups(groupOf: Int32Array, width: number): ColumnGroups {
+  if (groupOf.every((group, i) => group === Math.floor(i / width))) return { kind: "runs" };
+  const sizes = new Map<number, number>();
+  for (const group of groupOf) sizes.set(group, (sizes.get(group) ?? 0) + 1);
+  if ([...sizes.values()].some((size) => size % BLOCK !== 0)) return { kind: "mixed" };
+  const order = Uint32Array.from(groupOf, (_, column) => column);
+  // Columns of a group stay in their order.
+  return { kind: "ordered", order: order.sort((a, b) => groupOf[a]! - groupOf[b]! || a - b) };
+}
+
 /**
- * True if groups are runs of neighbouring columns. Others are an order of columns that GPTQ chose.
+ * The group of each column.
  *
  * @throws {ForgeError} `bad_model` for a column of a group that does not exist
  */
-function hasOrderedColumns(groups: TensorInfo, nGroups: number, width: number): boolean {
+function readGroups(groups: TensorInfo, nGroups: number): Int32Array {
   using file = InputFile.open(groups.file);
   const bytes = new Uint8Array(groups.bytes);
   file.readAt(groups.offset, bytes);
   const groupOf = new Int32Array(bytes.buffer);
   const column = groupOf.findIndex((group) => group < 0 || group >= nGroups);
-  if (column < 0) return groupOf.every((group, i) => group === Math.floor(i / width));
+  if (column < 0) return groupOf;
   throw new ForgeError(
     "bad_model",
     `${quote(groups.file)}: tensor ${quote(groups.name)} puts column ${column} into group ` +

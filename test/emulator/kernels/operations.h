@@ -58,6 +58,14 @@ struct GatherColumns {
   const u32* n_rows;
   u32 max_rows, out_cols, group_cols;
 };
+struct PermuteColumns {
+  float* out;
+  const float* x;
+  const float* order;
+  const float* route;  // or null
+  const u32* n_rows;
+  u32 max_rows, x_cols, cols, out_cols;
+};
 struct GatherOutputs {
   float* out;
   const float* x;
@@ -300,6 +308,7 @@ void launch(const FusedResidualRmsNorm& op);
 void launch(const LayerNorm& op);
 void launch(const Glu& op);
 void launch(const GatherColumns& op);
+void launch(const PermuteColumns& op);
 void launch(const GatherOutputs& op);
 void launch(const Softcap& op);
 void launch(const Clamp& op);

@@ -141,6 +141,42 @@ TEST(gather_columns_of_three_values) {
   }
 }
 
+// Columns in the order of two of three experts, of x for both or for each.
+void check_permute(bool is_routed, bool is_shared) {
+  Random random(10 + is_routed * 2 + is_shared);
+  const u32 rows = 3, cols = 1100, experts = is_routed ? 3 : 1, top_k = is_routed ? 2 : 1;
+  const u32 x_cols = is_shared ? cols : top_k * cols, out_cols = top_k * cols;
+  const auto x = random_floats(random, rows * x_cols);
+  Buffer<float> order(experts * cols), route(rows * 2 * top_k), out(rows * out_cols);
+  for (float& column : order) column = static_cast<float>(random.below(cols));
+  for (float& expert : route) expert = static_cast<float>(random.below(experts));
+  const Buffer<u32> n_rows = {rows};
+  launch(PermuteColumns{.out = out.data(),
+                        .x = x.data(),
+                        .order = order.data(),
+                        .route = is_routed ? route.data() : nullptr,
+                        .n_rows = n_rows.data(),
+                        .max_rows = rows + 1,
+                        .x_cols = x_cols,
+                        .cols = cols,
+                        .out_cols = out_cols});
+  for (u32 r = 0; r < rows; ++r) {
+    for (u32 k = 0; k < top_k; ++k) {
+      const u32 expert = is_routed ? static_cast<u32>(route[r * 2 * top_k + k]) : 0;
+      for (u32 i = 0; i < cols; ++i) {
+        const u32 column = static_cast<u32>(order[expert * cols + i]);
+        EXPECT(out[r * out_cols + k * cols + i] ==
+               x[r * x_cols + (is_shared ? 0 : k * cols) + column]);
+      }
+    }
+  }
+}
+TEST(permute_columns) { check_permute(false, true); }
+TEST(permute_columns_for_experts) {
+  check_permute(true, true);
+  check_permute(true, false);
+}
+
 TEST(gather_columns_of_one_value) {
   Random random(9);
   const auto x = random_floats(random, 30);

@@ -95,8 +95,11 @@ Deno.test("blocks are as large as the settings say, in either way", () => {
 
 Deno.test("4-bit integers become matrices in which rows are rows", () => {
   const matrix = (type: string) => [["a.weight", type, [64, 256], 1, 128]];
-  assertEquals(shapes(GPTQ, gptqTensors), matrix("Q4_1"));
-  assertEquals(shapes(AWQ, awqTensors), matrix("Q4_1"));
+  // Where all zeros are 8, Q4_1 holds their products with scales exactly.
+  assertEquals(shapes({ ...GPTQ, sym: true }, gptqTensors), matrix("Q4_1"));
+  assertEquals(shapes({ ...GPTQ, sym: false }, gptqTensors), matrix("Q5_0"));
+  assertEquals(shapes(GPTQ, gptqTensors), matrix("Q5_0"));
+  assertEquals(shapes(AWQ, awqTensors), matrix("Q5_0"));
   const int4 = {
     quant_method: "compressed-tensors",
     config_groups: { a: { weights: { num_bits: 4 } } },
@@ -118,9 +121,18 @@ Deno.test("an order of columns is one that g_idx holds, whatever desc_act says",
     shapes(settings, tensors, gIdx).map(([, type, , , groupCols]) => [type, groupCols])[0];
   const ordered = { ...GPTQ, desc_act: true };
   const other = RUNS.toReversed();
-  assertEquals(type(ordered, gptqTensors, other), ["Q8_0", 128]);
-  assertEquals(type(GPTQ, gptqTensors, other), ["Q8_0", 128]);
-  assertEquals(type(ordered, gptqTensors), ["Q4_1", 128]);
+  const orderOf = (settings: JsonObject, gIdx?: Int32Array<ArrayBuffer>) =>
+    unpack(settings, gptqTensors, gIdx).get("a.weight")?.packed?.columnOrder;
+  const halves = Uint32Array.from({ length: 256 }, (_, i) => (i + 128) % 256);
+  for (const settings of [ordered, GPTQ]) {
+    assertEquals(type(settings, gptqTensors, other), ["Q5_0", 128]);
+    assertEquals(orderOf(settings, other), halves);
+    assertEquals(type(settings, gptqTensors), ["Q5_0", 128]);
+    assertEquals(orderOf(settings), undefined);
+  }
+  // Groups that no whole blocks make up, which no quantiser writes, become floats.
+  const odd = RUNS.map((group, i) => i === 7 ? 1 : group);
+  assertEquals(type(ordered, gptqTensors, odd), ["F32", 128]);
 
   // A group size of -1 makes a row one group, whose columns GPTQ may take in any order.
   const whole = { ...ordered, group_size: -1 };
@@ -129,9 +141,9 @@ Deno.test("an order of columns is one that g_idx holds, whatever desc_act says",
     "a.qzeros": ["I32", 1, 8],
     "a.scales": ["F16", 1, 64],
   };
-  assertEquals(type(whole, oneGroup), ["Q4_1", 256]);
+  assertEquals(type(whole, oneGroup), ["Q5_0", 256]);
   const zeros = new Int32Array(256);
-  assertEquals(type(whole, { ...oneGroup, "a.g_idx": ["I32", 256] }, zeros), ["Q4_1", 256]);
+  assertEquals(type(whole, { ...oneGroup, "a.g_idx": ["I32", 256] }, zeros), ["Q5_0", 256]);
 
   const { "a.g_idx": __, ...withoutOrder } = gptqTensors;
   assertThrows(() => unpack(ordered, withoutOrder), ForgeError, `has no tensor "a.g_idx"`);

@@ -49,6 +49,11 @@ void launch(const GatherColumns& op) {
          pieces, op.n_rows, op.out_cols, op.group_cols);
 }
 
+void launch(const PermuteColumns& op) {
+  launch("permute_columns", {{blocks_for(op.out_cols, kRowElements), op.max_rows}, {256}}, op.out,
+         op.x, op.order, op.route, op.n_rows, op.x_cols, op.cols, op.out_cols);
+}
+
 void launch(const GatherOutputs& op) {
   launch("gather_outputs", {{blocks_for(op.cols, kRowElements), op.max_outputs}, {256}}, op.out,
          op.x, op.output_rows, op.n_outputs, op.cols);

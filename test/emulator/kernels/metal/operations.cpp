@@ -97,6 +97,13 @@ void launch(const GatherColumns& op) {
                op.out, op.pieces[0].x, op.pieces[1].x, op.pieces[2].x, op.n_rows);
 }
 
+void launch(const PermuteColumns& op) {
+  const metal_args::PermuteColumnsArgs args{op.x_cols, op.cols, op.out_cols, op.route ? 1u : 0u};
+  launch_metal("permute_columns",
+               {{blocks_for(op.out_cols, metal_args::kRowElements), op.max_rows}, {256}}, args,
+               op.out, op.x, op.order, op.route, op.n_rows);
+}
+
 void launch(const GatherOutputs& op) {
   launch_metal("gather_outputs",
                {{blocks_for(op.cols, metal_args::kRowElements), op.max_outputs}, {256}},
