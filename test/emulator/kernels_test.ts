@@ -30,7 +30,7 @@ const instances = new RegExp(
 );
 const sanitized = [
   /^(rms|layer|fused_residual_rms)_norm_(?!.*wide)/,
-  /^(glu|gather|epilogue|convert_rows|cast_rows|rope_append|moe)_/,
+  /^(glu|gather|permute|epilogue|convert_rows|cast_rows|rope_append|moe)_/,
   /^matvec_of_(one|nine)_token/,
   /^gated_(matvec|rms_norm|delta_rule_of_o)/,
   /^(sigmoid_gate|causal_conv1d)_/,
