@@ -57,7 +57,7 @@ export type { LoadOptions, Speculation } from "./engine/load/options.ts";
 export { QUANTIZED_TYPES, type QuantizedType } from "./formats/quantized.ts";
 export type { GenerateOptions } from "./engine/request/options.ts";
 export type { Constraint, ConstraintState } from "./engine/request/constraint.ts";
-export type { ConstraintScope } from "./constrain/scope.ts";
+export type { ConstraintScope } from "./constrain/spec.ts";
 export type { ConstraintOptions, JsonSchema } from "./constrain/spec.ts";
 export type { ConstraintCost } from "./constrain/compiled_constraint.ts";
 export type {

@@ -1,35 +1,38 @@
 import type { Constraint, ConstraintState } from "../engine/request/constraint.ts";
 import { ForgeError } from "../errors.ts";
-import { Masks } from "./masks.ts";
-import { Places } from "./places.ts";
-import { GrammarReader, type Reading } from "./reading.ts";
-import type { Translation } from "./translate.ts";
-import type { TokenBytes, TokenTree } from "./vocabulary.ts";
+import { Masks } from "./masks/masks.ts";
+import { Places } from "./masks/places.ts";
+import { GrammarReader, type Reading } from "./masks/reading.ts";
+import type { Translation } from "./grammar/translate.ts";
+import type { TokenBytes, TokenTree } from "./masks/vocabulary.ts";
 
-/** What the constraints of one model have cost so far. */
+/** Accumulated cost of the constraints of one model. */
 export interface ConstraintCost {
-  /** Constraints compiled. */
+  /** Number of compiled constraints. */
   compiled: number;
-  /** The milliseconds that took; the first reads the vocabulary. */
+  /** Milliseconds spent compiling, including reading the vocabulary once. */
   compileMs: number;
-  /** Masks computed. */
+  /** Number of computed masks. */
   masks: number;
-  /** The milliseconds that took. */
+  /** Milliseconds spent on masks. */
   maskMs: number;
 }
 
-/** What constraints know of a model's tokens. */
+/** A model's tokens as constraints use them. */
 export interface ConstraintTokens {
-  /** Of the model, which may be padded beyond the tokenizer's; padding is never allowed. */
+  /**
+   * Of the model, which may be padded beyond the tokenizer's vocabulary; padding is never
+   * allowed.
+   */
   readonly vocabSize: number;
-  /** What tokens add to the text. Those without bytes, as those that end it, are no part of any. */
+  /** Bytes that tokens add to the text; empty for control tokens and end tokens. */
   readonly text: TokenBytes;
   readonly trees: readonly TokenTree[];
-  /** Tokens that are allowed where the text may end. */
+  /** Tokens allowed where the text may end. */
   readonly ends: readonly number[];
 }
 
-/** A grammar, and what has been found out about its masks, which all states share. */
+/** A compiled grammar with its masks, shared by all states. */
 export class CompiledConstraint implements Constraint {
   readonly tokens: ConstraintTokens;
   readonly masks: Masks;
@@ -47,7 +50,7 @@ export class CompiledConstraint implements Constraint {
     this.masks = new Masks(this.#reader, tokens.trees, tokens.vocabSize, tokens.ends);
   }
 
-  /** Goes on by some bytes; `undefined` where they are not allowed. */
+  /** Advances by some bytes; returns `undefined` if they are not allowed. */
   read(from: Reading, bytes: Uint8Array): Reading | undefined {
     this.#reader.beginWork();
     let reading: Reading | undefined = from;
@@ -62,7 +65,7 @@ export class CompiledConstraint implements Constraint {
   }
 }
 
-/** How far one sequence has come. */
+/** The position of one sequence in the constraint's grammar. */
 class ReadingState implements ConstraintState {
   readonly #constraint: CompiledConstraint;
   #reading: Reading;
@@ -101,7 +104,7 @@ class ReadingState implements ConstraintState {
   get isTerminated(): boolean {
     this.#requireLive();
     const reading = this.#reading;
-    // Where the text may end, something may still follow: a number can have another digit.
+    // More may follow where the text may end: a number can have another digit.
     if (!reading.isEnd) return false;
     if (reading.items.length === 0) return true;
     return !this.#timed(() => this.#constraint.masks.allowsMore(reading));

@@ -7,10 +7,10 @@ import {
   type ConstraintTokens,
 } from "./compiled_constraint.ts";
 import type { ConstraintSpec } from "./spec.ts";
-import { translate } from "./translate.ts";
-import { tokenBytes, tokenTrees } from "./vocabulary.ts";
+import { translate } from "./grammar/translate.ts";
+import { tokenBytes, tokenTrees } from "./masks/vocabulary.ts";
 
-/** Compiled constraints that are kept although nothing uses them. */
+/** Number of compiled constraints to keep although no sequence uses them. */
 const MOST_KEPT = 32;
 
 /** Compiles constraints for one model, each once. */
@@ -24,8 +24,9 @@ export class Constraints {
   #isDisposed = false;
 
   /**
-   * @param vocabSize of the model, which may be padded beyond the tokenizer's; padding is never allowed
-   * @param endTokens are allowed where the text may end
+   * @param vocabSize of the model, which may be padded beyond the tokenizer's; padding is never
+   * allowed
+   * @param endTokens tokens allowed where the text may end
    */
   constructor(tokenizer: Tokenizer, vocabSize: number, endTokens: Iterable<number>) {
     this.#tokenizer = tokenizer;
@@ -34,14 +35,14 @@ export class Constraints {
   }
 
   /**
-   * The constraint of a specification, compiled now if it was not before.
+   * Returns the compiled constraint of a specification, from the cache if possible.
    *
-   * @param stripsLeadingSpace whether one space is taken off the start of the text
+   * @param stripsLeadingSpace true if the decoder removes one space from the start of the text
    * @throws {ForgeError} `usage` or `unsupported`, naming what cannot be enforced
    */
   async compile(spec: ConstraintSpec, stripsLeadingSpace: boolean): Promise<Constraint> {
     const key = JSON.stringify([spec, stripsLeadingSpace]);
-    // Where many are compiled, the steps of what is running come in between.
+    // Yield, so that steps of running sequences proceed between compilations.
     if (!this.#kept.has(key)) await new Promise((resolve) => setTimeout(resolve, 0));
     if (this.#isDisposed) throw new ForgeError("device", "the model is closed");
     const constraint = this.#kept.get(key) ?? this.#compile(spec, stripsLeadingSpace);
@@ -52,7 +53,7 @@ export class Constraints {
     return constraint;
   }
 
-  /** Frees everything that no sequence uses; what one uses is freed with it. */
+  /** Releases all constraints. Those in use stay alive until their sequences end. */
   dispose(): void {
     this.#isDisposed = true;
     this.#kept.clear();
@@ -74,7 +75,7 @@ export class Constraints {
     const ends = new Set(this.#endTokens);
     const text = tokenBytes(
       Math.min(tokenizer.vocabSize, this.#vocabSize),
-      // Control tokens add nothing to the text, and those that end it are never part of it.
+      // Control tokens add no text, and end tokens are never part of it.
       (id) => tokenizer.isSpecial(id) || ends.has(id) ? NO_BYTES : tokenizer.tokenBytes(id),
     );
     const trees = tokenTrees(text);

@@ -1,8 +1,8 @@
 import { ForgeError } from "../errors.ts";
 
 /**
- * What a constraint may cost. Constraints are untrusted: without limits a pattern of thirty characters
- * can ask for 2^30 states.
+ * Limits of a constraint. Constraints are untrusted: without limits, a pattern of thirty characters
+ * can require 2^30 states.
  */
 export const LIMITS = {
   /** Characters of a grammar. */
@@ -11,41 +11,41 @@ export const LIMITS = {
   patternLength: 20_000,
   /** Values of one enum. */
   values: 10_000,
-  /** How deep groups, subschemas and values may nest. */
+  /** Nesting of groups, subschemas and values. */
   depth: 64,
-  /** How deep the arrays and objects of a schema's JSON may nest. */
+  /** Nesting of arrays and objects in the JSON of a schema. */
   nesting: 256,
-  /** The value of `minLength` and `maxLength`. */
+  /** Values of `minLength` and `maxLength`. */
   length: 65_536,
-  /** Positions of one pattern, its repeats written out. */
+  /** Positions of one pattern with its repeats expanded. */
   positions: 20_000,
   /** States of one automaton. */
   states: 50_000,
-  /** States of one automaton times the classes of characters it tells apart. */
+  /** States times character classes of one automaton. */
   transitions: 1 << 20,
   /** Expressions of a whole grammar. */
   expressions: 100_000,
-  /** Combinations of alternatives that hold together: allOf of anyOf of anyOf. */
+  /** Combinations of alternatives: allOf of anyOf of anyOf. */
   alternatives: 256,
-  /** Ways on from one place of a rule. */
+  /** Alternatives that follow one place of a rule. */
   ways: 50_000,
-  /** Steps of compiling all of a constraint: about a second. */
+  /** Steps to compile one constraint; about a second. */
   steps: 10_000_000,
-  /** Places looked at for one mask: about a second. */
+  /** Places visited for one mask; about a second. */
   work: 5_000_000,
 } as const;
 
 let steps = 0;
 
-/** Begins to count the steps of a constraint. Compiling never yields, so that one counter serves all. */
+/** Resets the step counter. One counter is enough, because compiling never yields. */
 export function beginSteps(): void {
   steps = 0;
 }
 
 /**
- * Counts steps of the constraint that is being compiled.
+ * Counts steps of the constraint being compiled.
  *
- * @throws {ForgeError} `usage` when it takes too many
+ * @throws {ForgeError} `usage` above the limit
  */
 export function countSteps(count: number): void {
   steps += count;
@@ -54,12 +54,12 @@ export function countSteps(count: number): void {
   }
 }
 
-/** Refuses what is larger than a limit. */
+/** Rejects a value above a limit. */
 export function checkLimit(what: string, value: number, most: number): void {
   if (value > most) throw tooLarge(`${what} is ${value}; at most ${most} is allowed`);
 }
 
-/** The error for a constraint that would take too long. */
+/** Returns an error for a constraint that would take too long. */
 export function tooLarge(reason: string): ForgeError {
   return new ForgeError("usage", `the constraint is too large: ${reason}`);
 }

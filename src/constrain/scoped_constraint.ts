@@ -1,13 +1,13 @@
 import type { Constraint, ConstraintState } from "../engine/request/constraint.ts";
 import { ForgeError } from "../errors.ts";
-import type { ConstraintScope } from "./scope.ts";
+import type { ConstraintScope } from "./spec.ts";
 
 /** A constraint on a part of an answer. */
 export class ScopedConstraint implements Constraint {
   readonly scope: ConstraintScope;
-  /** What holds behind the token of the scope. */
+  /** Applies after the token of the scope. */
   readonly inner: Constraint;
-  /** What holds for an answer that does not begin with the scope's opener. */
+  /** Applies to an answer that does not begin with the scope's opener. */
   readonly first: Constraint | undefined;
   /** Tokens that end the answer. */
   readonly ends: readonly number[];
@@ -29,11 +29,11 @@ export class ScopedConstraint implements Constraint {
   }
 }
 
-/** How far one sequence has come: with a state of the constraint where one holds. */
+/** The position of one sequence; `#held` is the state of the constraint that applies, if any. */
 class ScopedState implements ConstraintState {
   readonly #all: ScopedConstraint;
   #held: ConstraintState | undefined;
-  /** Whether the opener may still come. */
+  /** True before the first token, where the opener is allowed. */
   #isFirst: boolean;
   #isDisposed = false;
 

@@ -1,12 +1,44 @@
 import { ForgeError } from "../errors.ts";
 import type { JsonValue } from "../formats/json.ts";
 import { LIMITS, tooLarge } from "./limits.ts";
-import type { ConstraintScope } from "./scope.ts";
+
+/**
+ * The part of an answer to which a constraint applies: after a token; before it the text is free.
+ */
+export interface ConstraintScope {
+  /** Token after which the constraint applies. */
+  readonly after: number;
+  /**
+   * Token that makes an answer free if it begins with it, such as the one that opens a model's
+   * thoughts. Other answers are constrained from their beginning. Without it every answer begins
+   * free.
+   */
+  readonly opener?: number | undefined;
+  /** One of these texts stands between the token and the constrained text. @default [""] */
+  readonly prefixes?: readonly string[] | undefined;
+  /** One of these texts follows the constrained text. @default [""] */
+  readonly suffixes?: readonly string[] | undefined;
+  /** True if the answer may end without constrained text. @default false */
+  readonly isOptional?: boolean | undefined;
+  /** True if free text follows the constrained text, which may come again. @default false */
+  readonly repeats?: boolean | undefined;
+}
+
+/** @throws {ForgeError} `usage` for a token outside of the vocabulary */
+export function checkScope({ after, opener = 0 }: ConstraintScope, vocabSize: number): void {
+  for (const [name, id] of Object.entries({ after, opener })) {
+    if (Number.isInteger(id) && id >= 0 && id < vocabSize) continue;
+    throw new ForgeError(
+      "usage",
+      `constraintScope.${name} is ${id}; valid ids are 0 to ${vocabSize - 1}`,
+    );
+  }
+}
 
 /** A JSON schema, as parsed JSON. */
 export type JsonSchema = boolean | { readonly [keyword: string]: unknown };
 
-/** What an answer must conform to. At most one may be given. */
+/** Constraint on an answer. At most one may be given, with an optional scope. */
 export interface ConstraintOptions {
   /** The answer is the JSON text of a value that is valid for the schema. */
   readonly jsonSchema?: JsonSchema | undefined;
@@ -16,7 +48,7 @@ export interface ConstraintOptions {
   readonly regex?: string | undefined;
   /** The answer is what the rule `root` of a grammar in EBNF describes. */
   readonly grammar?: string | undefined;
-  /** Where in the answer the constraint holds. @default in all of it */
+  /** The part of the answer to which the constraint applies. @default all of it */
   readonly constraintScope?: ConstraintScope | undefined;
 }
 
@@ -25,18 +57,18 @@ export type ConstraintSpec =
   | { readonly kind: "json_schema"; readonly schema: JsonValue }
   | { readonly kind: "regex"; readonly pattern: string }
   | { readonly kind: "grammar"; readonly source: string }
-  /** One of some texts, what conforms to a constraint, and one of other texts. */
+  /** A prefix, a text that conforms to `inner`, and a suffix. */
   | {
     readonly kind: "framed";
-    readonly before: readonly string[];
+    readonly prefixes: readonly string[];
     readonly inner: ConstraintSpec;
-    readonly behind: readonly string[];
+    readonly suffixes: readonly string[];
   };
 
 /**
- * The constraint that options ask for, if they ask for one.
+ * Returns the constraint that options specify, if any.
  *
- * @throws {ForgeError} `usage` when there are several, or a value has the wrong type
+ * @throws {ForgeError} `usage` for several constraints, or a value of the wrong type
  */
 export function constraintSpec(options: ConstraintOptions): ConstraintSpec | undefined {
   const { jsonSchema, jsonObject = false, regex, grammar } = options;
@@ -63,7 +95,7 @@ export function constraintSpec(options: ConstraintOptions): ConstraintSpec | und
   return { kind: "grammar", source: grammar };
 }
 
-/** The option that names a constraint, if one does. */
+/** Returns the kind of constraint that options specify, if any. */
 export function constraintName(options: ConstraintOptions): string | undefined {
   if (options.jsonSchema !== undefined) return "json_schema";
   if (options.jsonObject) return "json_object";
@@ -71,7 +103,7 @@ export function constraintName(options: ConstraintOptions): string | undefined {
   return options.grammar === undefined ? undefined : "grammar";
 }
 
-/** The schema as JSON has it: what JSON cannot hold is not taken over silently. */
+/** Converts a schema to plain JSON; rejects values that JSON cannot represent. */
 function jsonValue(schema: unknown): JsonValue {
   checkNesting(schema);
   let text: string | undefined;
@@ -85,7 +117,7 @@ function jsonValue(schema: unknown): JsonValue {
   return JSON.parse(text);
 }
 
-/** Refuses what nests too deeply to be read by recursion, or holds itself. */
+/** Rejects nesting that is too deep for recursion, and cycles. */
 function checkNesting(schema: unknown): void {
   let level: unknown[] = [schema];
   for (let depth = 0; level.length > 0; depth++) {

@@ -57,7 +57,7 @@ fuzz("small templates", 4000, (random) => {
   assert(typeof text === "string");
 });
 
-Deno.test("the chat template that is damaged is sound", () => {
+Deno.test("damaged chat templates render or throw a ForgeError", () => {
   const text = new ChatTemplate(TEMPLATE).render(MESSAGES, OPTIONS);
   assert(text.includes("<assistant>yes") && text.endsWith("(1, 'two')False"), text);
   assert(text.includes("{{ raw }}") && text.includes("Bom") === false, text);

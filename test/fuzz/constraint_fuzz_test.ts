@@ -1,4 +1,7 @@
-/** Random schemas: refused, or every text they allow is valid to ajv. Random sources: an error at most. */
+/**
+ * Random schemas: rejected, or every allowed text is valid to ajv. Random sources: at most an
+ * error.
+ */
 import { assert, assertEquals } from "@std/assert";
 import type { Constraints } from "../../src/constrain/constraints.ts";
 import type { ConstraintSpec } from "../../src/constrain/spec.ts";
@@ -63,7 +66,7 @@ function randomSchema(random: Random, depth: number): Schema {
   return schema;
 }
 
-/** The constraint of a specification, or `undefined` where it is refused. */
+/** Returns the compiled constraint, or `undefined` if it is rejected. */
 async function compiled(
   constraints: Constraints,
   source: ConstraintSpec,
@@ -78,7 +81,7 @@ async function compiled(
   }
 }
 
-Deno.test("fuzz: random schemas are refused or enforced", async () => {
+Deno.test("fuzz: random schemas are rejected or enforced", async () => {
   const random = new Random("schema fuzz");
   let enforced = 0;
   await withConstraints(async (constraints) => {
@@ -102,7 +105,7 @@ Deno.test("fuzz: random schemas are refused or enforced", async () => {
   assert(enforced > SCHEMAS / 4, `${enforced} of ${SCHEMAS} were enforced`);
 });
 
-Deno.test("fuzz: random grammars and patterns are compiled or refused, never more", async () => {
+Deno.test("fuzz: random grammars and patterns compile or are rejected", async () => {
   const random = new Random("grammar fuzz");
   const pieces = [
     ...[

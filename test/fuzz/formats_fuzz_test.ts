@@ -34,7 +34,7 @@ const TENSORS: readonly TensorData[] = [
   { name: "blk.0.attn_norm.weight", type: "BF16", shape: [8], data: new Uint8Array(16) },
 ];
 
-/** What a parser that accepts a file must have made sure of. */
+/** Checks the invariants of an accepted file. */
 function checkTensors(tensors: Iterable<TensorInfo>, fileBytes: number): void {
   for (const tensor of tensors) {
     assert(tensor.offset >= 0 && tensor.offset + tensor.bytes <= fileBytes, "inside the file");

@@ -1,9 +1,9 @@
 /**
- * Runs a piece of code many times on damaged input. It may succeed or throw a `ForgeError` of one
- * line; anything else fails: another error, an allocation out of proportion, a run without end.
+ * Runs code many times on damaged input. Each run may succeed or throw a `ForgeError` of one line.
+ * Another error, a disproportionate allocation or a hang fails the test.
  *
- * `FORGE_FUZZ_SEED` repeats or varies the runs, `FORGE_FUZZ_RUNS` sets how many there are. A failure
- * prints the seed that makes it the first run. `deno task fuzz` goes on for as long as it is told.
+ * `FORGE_FUZZ_SEED` sets the first seed, `FORGE_FUZZ_RUNS` the number of runs. A failure prints the
+ * seed that reproduces it in the first run. `deno task fuzz` runs for a given time.
  */
 import { ForgeError } from "../../src/errors.ts";
 import { Random } from "../support/random.ts";
@@ -12,7 +12,7 @@ const MAX_GROWTH_BYTES = 512 * 2 ** 20;
 const MAX_RUN_MS = 10_000;
 const MAX_MESSAGE_CHARACTERS = 4000;
 
-/** Registers a test that calls `attempt` with a random generator of its own for each run. */
+/** Registers a test that calls `attempt` with a new random generator for each run. */
 export function fuzz(
   name: string,
   defaultRuns: number,
@@ -35,7 +35,7 @@ export function fuzz(
   });
 }
 
-/** Returns true if the attempt was accepted; throws where it did what it may not. */
+/** Returns true if the attempt succeeded; throws on any error other than a one-line `ForgeError`. */
 async function runOnce(
   attempt: (random: Random) => void | Promise<void>,
   random: Random,

@@ -23,12 +23,12 @@ const EDGES = [
   2n ** 64n - 1n,
 ];
 
-/** How many changes to make: mostly one, which gets furthest before it is noticed, up to four. */
+/** Number of changes: usually one, which gets furthest before it is detected, at most four. */
 export function changeCount(random: Random): number {
   return random.chance(2 / 3) ? 1 : random.int(2, 4);
 }
 
-/** A damaged copy of `bytes`: one to four changes, each of a random kind. */
+/** Returns a copy of `bytes` with one to four random changes. */
 export function mutateBytes(
   bytes: Uint8Array<ArrayBuffer>,
   random: Random,
@@ -86,7 +86,7 @@ function splice(bytes: Uint8Array, from: number, to: number, insert: Uint8Array)
   return result;
 }
 
-/** A damaged copy of text: characters and ranges changed, dropped, repeated, moved. */
+/** Returns a copy of a text with characters and ranges changed, dropped, repeated or moved. */
 export function mutateText(text: string, random: Random): string {
   let mutant = text;
   for (let left = changeCount(random); left > 0 && mutant.length > 0; left--) {
@@ -112,7 +112,9 @@ export function mutateText(text: string, random: Random): string {
   return mutant;
 }
 
-/** A damaged copy of a JSON object: one to four values replaced, removed, renamed or swapped. */
+/**
+ * Returns a copy of a JSON object with one to four values replaced, removed, renamed or swapped.
+ */
 export function mutateJson(json: JsonObject, random: Random): JsonObject {
   const mutant = structuredClone(json);
   for (let left = changeCount(random); left > 0; left--) {
@@ -128,7 +130,7 @@ interface Place {
   readonly key: string;
 }
 
-/** Goes down from the root a random number of levels, so that large arrays do not draw every change. */
+/** Descends a random number of levels, so that large arrays do not attract every change. */
 function pickPlace(root: JsonObject, random: Random): Place | undefined {
   let place: Place | undefined;
   let value: JsonValue | undefined = root;

@@ -114,7 +114,7 @@ const CONFIG: JsonObject = {
   add_eos_token: false,
 };
 
-/** Encodes and decodes a text in every way; what comes back has to be of the right kind. */
+/** Encodes and decodes a text in every way, and checks the types of the results. */
 function exercise(tokenizer: Tokenizer): void {
   assert(Number.isSafeInteger(tokenizer.vocabSize) && tokenizer.vocabSize >= 0, "a size");
   for (const addSpecial of [true, false]) {
@@ -128,7 +128,7 @@ function exercise(tokenizer: Tokenizer): void {
 }
 
 for (const [name, json] of Object.entries({ "byte-level": BYTE_LEVEL_JSON, piece: PIECE_JSON })) {
-  Deno.test(`the ${name} tokenizer.json that is damaged is sound`, () => {
+  Deno.test(`a damaged ${name} tokenizer.json loads or throws a ForgeError`, () => {
     exercise(tokenizerFromJson(json, CONFIG, "tokenizer.json"));
   });
 
@@ -243,7 +243,7 @@ const UNIGRAM_GGUF: Record<string, GgufValue> = {
   ...PIECE_GGUF,
   "tokenizer.ggml.model": "t5",
   "tokenizer.ggml.remove_extra_whitespaces": true,
-  // A trie of 256 units that has no text in it.
+  // A trie of 256 units without any text.
   "tokenizer.ggml.precompiled_charsmap": Int8Array.from(
     { length: 1029 },
     (_, at) => at === 1 ? 4 : 0,
@@ -265,7 +265,7 @@ const GGUF_KINDS = {
 };
 
 for (const [name, metadata] of Object.entries(GGUF_KINDS)) {
-  Deno.test(`the ${name} tokenizer of GGUF that is damaged is sound`, () => {
+  Deno.test(`a damaged ${name} tokenizer of GGUF loads or throws a ForgeError`, () => {
     exercise(tokenizerFromGguf(new Map(Object.entries(metadata)), "model.gguf"));
   });
 

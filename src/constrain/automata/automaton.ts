@@ -1,26 +1,26 @@
 /**
- * Finite automata over Unicode text: what every pattern, length, format and bound becomes, so that any
- * of them can hold at once. All are deterministic and total; state 0 accepts nothing and is never left.
+ * Finite automata over Unicode text. Patterns, lengths, formats and bounds all become automata, so
+ * that they can be intersected. All are deterministic and total; state 0 is the dead state.
  */
 import { ALL, type CharSet, charSet, intersection, pairs, union } from "./char_set.ts";
 import { checkLimit, countSteps, LIMITS } from "../limits.ts";
 
-/** States and the classes of characters that lead from one to another. */
+/** States and transitions between them by classes of characters. */
 export interface Automaton {
-  /** Sets of characters that no state tells apart; together, all characters. */
+  /** A partition of all characters; no state distinguishes members of one class. */
   readonly classes: readonly CharSet[];
-  /** `[state, class]`: the state that follows. */
+  /** `[state, class]`: the next state. */
   readonly next: Int32Array;
   readonly accepting: Uint8Array;
   readonly start: number;
 }
 
-/** The number of states, the one that accepts nothing included. */
+/** Number of states, including the dead state. */
 export function stateCount(a: Automaton): number {
   return a.accepting.length;
 }
 
-/** The coarsest sets of which each of `sets` is a union. */
+/** Returns the coarsest partition of which each of `sets` is a union. */
 export function partition(sets: readonly CharSet[]): CharSet[] {
   const cuts = new Map<number, number[]>();
   const cut = (at: number, set: number) => {
@@ -56,10 +56,10 @@ function group(groups: Map<string, [number, number][]>, key: string): [number, n
 }
 
 /**
- * The automaton of the states that can be reached from `start`.
+ * Builds the minimal automaton of the states reachable from `start`.
  *
- * @param follow the state after one of `classes`, by number; `undefined` where nothing is accepted
- * @param keyOf tells states apart
+ * @param follow returns the next state for a class index, or `undefined` for the dead state
+ * @param keyOf returns equal keys for equal states
  */
 export function explore<State>(
   classes: readonly CharSet[],
@@ -98,12 +98,12 @@ export function explore<State>(
   });
 }
 
-/** The texts that all automata accept. */
+/** Accepts the texts that all automata accept. */
 export function intersect(first: Automaton, ...rest: readonly Automaton[]): Automaton {
   return rest.reduce((a, b) => product(a, b, (x, y) => x && y), first);
 }
 
-/** The texts that `a` accepts and `b` does not. */
+/** Accepts the texts that `a` accepts and `b` rejects. */
 export function subtract(a: Automaton, b: Automaton): Automaton {
   return product(a, b, (x, y) => x && !y);
 }
@@ -137,17 +137,17 @@ function product(
   );
 }
 
-/** The state after `state` and a class, by number. */
+/** Returns the state that follows `state` for a class index. */
 export function step(a: Automaton, state: number, symbol: number): number {
   return a.next[state * a.classes.length + symbol]!;
 }
 
-/** Whether no text is accepted. */
+/** True if no text is accepted. */
 export function isEmpty(a: Automaton): boolean {
   return a.start === 0;
 }
 
-/** Whether a text is accepted. */
+/** True if a text is accepted. */
 export function accepts(a: Automaton, text: string): boolean {
   let state = a.start;
   for (const character of text) {
@@ -158,7 +158,9 @@ export function accepts(a: Automaton, text: string): boolean {
   return a.accepting[state] === 1;
 }
 
-/** The characters that lead from a state to each other one. */
+/**
+ * Returns each successor of a state, except the dead state, with the characters that lead there.
+ */
 export function edges(a: Automaton, state: number): Map<number, CharSet> {
   const found = new Map<number, CharSet>();
   a.classes.forEach((set, symbol) => {
@@ -168,7 +170,7 @@ export function edges(a: Automaton, state: number): Map<number, CharSet> {
   return found;
 }
 
-/** All texts. */
+/** Accepts all texts. */
 export const ANYTHING: Automaton = {
   classes: [ALL],
   next: Int32Array.of(0, 1),
@@ -177,9 +179,10 @@ export const ANYTHING: Automaton = {
 };
 
 /**
- * The smallest automaton of the same texts: states begin as two blocks and are split as long as some
- * class leads from one block into two (Hopcroft, "An n log n algorithm for minimizing states in a
- * finite automaton", 1971).
+ * Returns the smallest equivalent automaton. States start in two blocks, accepting and not, and
+ * blocks are split until no class leads from one block into two (Hopcroft, "An n log n algorithm
+ * for
+ * minimizing states in a finite automaton", 1971).
  */
 function minimize(a: Automaton): Automaton {
   const n = stateCount(a), k = a.classes.length;
@@ -233,7 +236,7 @@ function minimize(a: Automaton): Automaton {
   return renumber(a, blockOf);
 }
 
-/** Makes each block a state, in the order they are reached; blocks that lead nowhere become 0. */
+/** Turns each block into a state, numbered in order of reachability; the dead block becomes 0. */
 function renumber(a: Automaton, blockOf: Int32Array): Automaton {
   const k = a.classes.length;
   const ids = new Map([[blockOf[0]!, 0]]);
@@ -250,7 +253,7 @@ function renumber(a: Automaton, blockOf: Int32Array): Automaton {
   for (const state of states) {
     for (let symbol = 0; symbol < k; symbol++) next.push(idOf(step(a, state, symbol)));
   }
-  // Classes that no state tells apart any more become one.
+  // Merge classes that no state distinguishes any more.
   const columns = new Map<string, { set: CharSet; column: number[] }>();
   a.classes.forEach((set, symbol) => {
     const column = states.map((_, state) => next[state * k + symbol]!);

@@ -1,29 +1,29 @@
-import type { Callee, Place } from "../places.ts";
+import type { Callee, Place } from "../masks/places.ts";
 import { type Automaton, step } from "./automaton.ts";
 import { ByteTable } from "./byte_table.ts";
 import { union } from "./char_set.ts";
 import { DepthClasses } from "./depth_classes.ts";
 import type { Spelling } from "./spelling.ts";
 
-/** Stands for a state behind the text and what ends it. */
+/** Pseudo-state after the text and its terminator. */
 export const DONE = -1;
 
-/** The ways on from a state. */
+/** Transitions of one state. */
 export interface Ways {
-  /** From the bytes of one character to a number. */
+  /** Maps the bytes of one character to an index into `targets`. */
   readonly table: ByteTable;
-  /** The states that the numbers stand for. */
+  /** States by index. */
   readonly targets: readonly number[];
 }
 
-/** Whether one of the texts is written as nothing. */
+/** True if the automaton accepts the empty text and its spelling adds no terminator. */
 export function canBeEmpty({ accepting, start }: Automaton, { end }: Spelling): boolean {
   return end === "" && accepting[start] === 1;
 }
 
 /**
- * The bytes of an automaton's texts, state by state as they are asked for: an automaton may have
- * thousands of states of which a text passes a few.
+ * Byte-level view of an automaton. Transitions are computed per state on first use, because an
+ * automaton may have thousands of states of which a text passes a few.
  */
 export class ByteAutomaton implements Callee {
   readonly isNullable: boolean;
@@ -31,12 +31,12 @@ export class ByteAutomaton implements Callee {
   readonly #spelling: Spelling;
   readonly #newId: () => number;
   readonly #ways: (Ways | undefined)[] = [];
-  /** By what a state's row looks like; states that count share one. */
+  /** By transitions of a state; the states of a counted repeat share one table. */
   readonly #tables = new Map<string, ByteTable>();
   readonly #places = new Map<number, BytePlace>();
   #classes: DepthClasses | undefined;
 
-  /** @param newId numbers the places */
+  /** @param newId returns unique ids for places */
   constructor(texts: Automaton, spelling: Spelling, newId: () => number) {
     this.#texts = texts;
     this.#spelling = spelling;
@@ -48,18 +48,18 @@ export class ByteAutomaton implements Callee {
     return this.placeAt(this.#texts.start, 0, "");
   }
 
-  /** Whether the text may end in a state, with what ends it. */
+  /** True if the text and its terminator may end in a state. */
   isEnd(state: number): boolean {
     return state === DONE ||
       (this.#spelling.end === "" && this.#texts.accepting[state] === 1);
   }
 
-  /** @param state any but {@linkcode DONE} */
+  /** @param state any state except {@linkcode DONE} */
   waysFrom(state: number): Ways {
     return this.#ways[state] ??= this.#findWays(state);
   }
 
-  /** @param read the bytes that lead from the state to the node of its table */
+  /** @param read the bytes read since `state`; they lead to `node` of its table */
   placeAt(state: number, node: number, read: string): BytePlace {
     const key = (state + 1) * 2 ** 16 + node;
     const known = this.#places.get(key);
@@ -69,7 +69,10 @@ export class ByteAutomaton implements Callee {
     return made;
   }
 
-  /** Equal for places from which the same of up to `depth` bytes can be read, with the same ends. */
+  /**
+   * Returns equal keys for places that allow the same texts of up to `depth` bytes, with the same
+   * ends.
+   */
   classOf({ state, read }: BytePlace, depth: number): string {
     if (state === DONE) return "";
     this.#classes ??= new DepthClasses(this.#texts);
@@ -99,14 +102,14 @@ export class ByteAutomaton implements Callee {
   }
 }
 
-/** A place in the bytes of an automaton's texts. */
+/** A position in the bytes of an automaton's texts. */
 export class BytePlace implements Place {
   readonly calls: Place["calls"] = [];
   readonly automaton: ByteAutomaton;
   readonly id: number;
-  /** The state behind the last whole character. */
+  /** The state after the last complete character. */
   readonly state: number;
-  /** Of the state's table: what has been read since. */
+  /** The node of the state's table after the bytes of an incomplete character. */
   readonly node: number;
   readonly read: string;
   readonly isEnd: boolean;

@@ -1,6 +1,6 @@
 /**
- * A set of Unicode scalar values: sorted ranges `[low, high, low, high, …]`, both ends included, that
- * neither overlap nor touch. Surrogates are no members of any set, as no text in UTF-8 has them.
+ * A set of Unicode scalar values: sorted ranges `[low, high, low, high, …]`, both ends inclusive,
+ * that neither overlap nor touch. No set contains surrogates, because UTF-8 cannot encode them.
  */
 export type CharSet = readonly number[];
 
@@ -10,7 +10,7 @@ export const MAX_CODE_POINT = 0x10ffff;
 /** Every scalar value. */
 export const ALL: CharSet = [0, 0xd7ff, 0xe000, MAX_CODE_POINT];
 
-/** The members of `ranges`, which may overlap and come in any order. */
+/** Returns the union of `ranges`, which may overlap and come in any order. */
 export function charSet(ranges: readonly (readonly [number, number])[]): CharSet {
   const sorted = ranges.toSorted(([a], [b]) => a - b);
   const set: number[] = [];
@@ -22,19 +22,19 @@ export function charSet(ranges: readonly (readonly [number, number])[]): CharSet
   return intersection(set, ALL);
 }
 
-/** The set of the characters of a text. */
+/** Returns the set of the characters of a text. */
 export function charsOf(text: string): CharSet {
   return charSet(
     Array.from(text, (c): [number, number] => [c.codePointAt(0)!, c.codePointAt(0)!]),
   );
 }
 
-/** The members of either set. */
+/** Returns the members of either set. */
 export function union(a: CharSet, b: CharSet): CharSet {
   return charSet([...pairs(a), ...pairs(b)]);
 }
 
-/** The scalar values that a set lacks. */
+/** Returns the scalar values that are not in a set. */
 export function complement(set: CharSet): CharSet {
   const gaps: [number, number][] = [];
   let next = 0;
@@ -46,7 +46,7 @@ export function complement(set: CharSet): CharSet {
   return intersection(gaps.flat(), ALL);
 }
 
-/** The members of both sets. */
+/** Returns the members of both sets. */
 export function intersection(a: CharSet, b: CharSet): CharSet {
   const set: number[] = [];
   for (let i = 0, j = 0; i < a.length && j < b.length;) {
@@ -58,22 +58,22 @@ export function intersection(a: CharSet, b: CharSet): CharSet {
   return set;
 }
 
-/** The members of `a` that `b` lacks. */
+/** Returns the members of `a` that are not in `b`. */
 export function difference(a: CharSet, b: CharSet): CharSet {
   return intersection(a, complement(b));
 }
 
-/** Whether a code point is a member. */
+/** True if a code point is a member. */
 export function has(set: CharSet, codePoint: number): boolean {
   return pairs(set).some(([low, high]) => low <= codePoint && codePoint <= high);
 }
 
-/** How many members a set has. */
+/** Number of members of a set. */
 export function count(set: CharSet): number {
   return pairs(set).reduce((sum, [low, high]) => sum + high - low + 1, 0);
 }
 
-/** The ranges of a set. */
+/** Returns the ranges of a set. */
 export function pairs(set: CharSet): [number, number][] {
   return Array.from({ length: set.length / 2 }, (_, i) => [set[2 * i]!, set[2 * i + 1]!]);
 }

@@ -1,23 +1,25 @@
 import { type Automaton, stateCount } from "./automaton.ts";
 
-/** Table cells looked at to tell states apart: a tenth of a second of work. */
+/** Bound on the table cells read to compare states; takes about 0.1 s. */
 const MOST_CELLS = 2e6;
 
 /**
- * Which states of an automaton are alike for so many characters: the same of them can be read, and the text
- * can end at the same places. These are the classes of Moore's minimisation after as many rounds. A string of up to 500 characters has 500 states, of which all but
- * the last few are alike to a token of eight.
+ * Groups states that are equivalent for the next `depth` characters: the same characters can be
+ * read, and the text can end at the same positions. These are the classes of Moore's minimization
+ * after `depth` rounds. A string of up to 500 characters has 500 states, but all except the last
+ * few
+ * are equivalent for a token of eight characters.
  */
 export class DepthClasses {
   readonly #automaton: Automaton;
-  /** By depth. The last is also that of every larger one. */
+  /** By depth. The last entry also holds for every larger depth. */
   readonly #rounds: Int32Array[];
   #isStable = false;
   #count: number;
 
   constructor(automaton: Automaton) {
     this.#automaton = automaton;
-    // What is dead differs from what goes on, though neither accepts the text so far.
+    // The dead state differs from other states that do not accept.
     const first = Int32Array.from(
       automaton.accepting,
       (accepts, state) => state === 0 ? 2 : accepts,
@@ -26,7 +28,9 @@ export class DepthClasses {
     this.#count = new Set(first).size;
   }
 
-  /** The class of a state; the state itself where finding out would take too long. */
+  /**
+   * Returns the class of a state, or the state itself if computing the class would take too long.
+   */
   of(state: number, depth: number): number {
     const cells = this.#automaton.next.length;
     while (this.#rounds.length <= depth && !this.#isStable) {
@@ -53,7 +57,7 @@ export class DepthClasses {
       }
       ids = after;
     }
-    // Classes are only ever split.
+    // Classes are only ever split, so an equal count means no change.
     this.#isStable = known.size === this.#count;
     this.#count = known.size;
     this.#rounds.push(ids);

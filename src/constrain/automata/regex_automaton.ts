@@ -3,22 +3,22 @@ import { type Automaton, explore, partition } from "./automaton.ts";
 import { checkLimit, countSteps, LIMITS } from "../limits.ts";
 import { type Regex, repeat, sequence, set } from "./regex.ts";
 
-/** The texts that a regular expression matches as a whole. */
+/** Accepts the texts that a regular expression matches as a whole. */
 export function matching(regex: Regex): Automaton {
   return build(sequence(optional("start"), regex, optional("end")));
 }
 
-/** The texts in which a regular expression matches somewhere, as `RegExp.test` finds it. */
+/** Accepts the texts that contain a match, as `RegExp.test` finds it. */
 export function containing(regex: Regex): Automaton {
   const before = repeat(sequence({ kind: "edge", at: "start" }, ANY_TEXT), 0, 1);
-  const behind = repeat(sequence(ANY_TEXT, { kind: "edge", at: "end" }), 0, 1);
-  return build(sequence(before, regex, behind));
+  const after = repeat(sequence(ANY_TEXT, { kind: "edge", at: "end" }), 0, 1);
+  return build(sequence(before, regex, after));
 }
 
-/** The texts of `min` to `max` characters; none where `min` is larger. */
+/** Accepts the texts of `min` to `max` characters; no text if `min` is larger. */
 export function ofLength(min: number, max: number): Automaton {
   if (min > max) return matching(oneOf([]));
-  // State `i + 1` is behind `i` characters; 0 accepts nothing.
+  // State `i + 1` follows `i` characters; 0 is the dead state.
   const last = (max === Infinity ? min : max) + 1;
   const next = Int32Array.from({ length: last + 1 }, (_, state) => state === 0 ? 0 : state + 1);
   next[last] = max === Infinity ? last : 0;
@@ -33,8 +33,9 @@ function optional(at: "start" | "end"): Regex {
 }
 
 /**
- * A state of the non-deterministic automaton. The edges of the text are characters of their own: each
- * text has a start before it and an end behind it, which `^` and `$` match like any other character.
+ * A state of the non-deterministic automaton. The edges of the text are symbols of their own: each
+ * text has a start symbol before it and an end symbol after it, which `^` and `$` match like
+ * characters.
  */
 interface Node {
   readonly label: CharSet | "start" | "end" | undefined;
@@ -43,7 +44,7 @@ interface Node {
 
 const MATCH = 0;
 
-/** Steps that the smallest automaton costs. */
+/** Minimum steps counted for building an automaton. */
 const BUILD_STEPS = 300;
 
 function build(regex: Regex): Automaton {
@@ -52,7 +53,7 @@ function build(regex: Regex): Automaton {
   const sets = nodes.flatMap(({ label }) => Array.isArray(label) ? [label] : []);
   const classes = partition(sets);
   countSteps(BUILD_STEPS + sets.length * classes.length);
-  // Which classes each node takes: an array indexed by class.
+  // For each node and class: true if the node accepts the class.
   const takes = nodes.map(({ label }) =>
     Array.isArray(label) ? classes.map((c) => intersection(c, label).length > 0) : []
   );
@@ -80,7 +81,7 @@ function build(regex: Regex): Automaton {
   );
 }
 
-/** Adds the nodes of an expression that goes on to `next`; returns where it begins. */
+/** Adds the nodes of an expression that continues at `next`; returns its first node. */
 function compile(regex: Regex, next: number, nodes: Node[]): number {
   const add = (label: Node["label"], out: number[]) => {
     checkLimit("the number of positions of a pattern", nodes.length, LIMITS.positions);
@@ -110,7 +111,7 @@ function compile(regex: Regex, next: number, nodes: Node[]): number {
   }
 }
 
-/** An expression for one of several texts. */
+/** Matches one of several texts. */
 export function oneOf(texts: readonly string[]): Regex {
   const options = texts.map((text): Regex => ({
     kind: "sequence",

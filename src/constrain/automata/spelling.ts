@@ -1,32 +1,32 @@
-/** How texts are written: as they are, or as JSON writes strings. */
+/** Spellings of texts: verbatim, or as JSON strings. */
 import { type CharSet, charSet, charsOf, difference, intersection, pairs } from "./char_set.ts";
 
-/** How characters appear in the text: some as themselves, others by a sequence of bytes. */
+/** Spelling of a set of characters: some verbatim, others by byte sequences. */
 export interface Spelled {
   readonly plain: CharSet;
-  /** Sequences of bytes, each byte of one of the ranges `[low, high, …]`. */
+  /** Byte sequences; each byte is in one of its ranges `[low, high, …]`. */
   readonly escaped: readonly (readonly (readonly number[])[])[];
 }
 
-/** A way to write characters. */
+/** A way to spell characters. */
 export interface Spelling {
   spell(set: CharSet): Spelled;
-  /** What follows the text, in ASCII. */
+  /** The terminator of the text, in ASCII. */
   readonly end: string;
 }
 
-/** Names of the ways. */
 export type SpellingName = "plain" | "json";
 
-/** The ways by their names. */
+/** Spellings by name. */
 export const SPELLINGS: Readonly<Record<SpellingName, Spelling>> = {
   plain: { spell: (plain) => ({ plain, escaped: [] }), end: "" },
-  // The quote is with it, so that few places of a string are those where it may end.
+  // The closing quote is part of the spelling, so that few positions of a string are possible
+  // ends.
   json: { spell: spellJson, end: '"' },
 };
 
 const CONTROLS = charSet([[0, 0x1f]]);
-/** What JSON writes with a backslash and one letter. */
+/** Characters that JSON escapes with a backslash and a letter. */
 const LETTERS: readonly (readonly [string, string])[] = [
   ['"', '"'],
   ["\\", "\\"],
@@ -40,8 +40,9 @@ const LETTERED = charsOf(LETTERS.map(([character]) => character).join(""));
 const PLAIN = difference(difference(charSet([[0, 0x10ffff]]), CONTROLS), LETTERED);
 
 /**
- * How JSON writes characters. Each has one spelling here, so that what is counted and matched as text
- * is what a reader of the JSON gets.
+ * Spells characters as in JSON strings. Each has one spelling, so that lengths and patterns apply
+ * to
+ * the text that a JSON parser returns.
  */
 function spellJson(set: CharSet): Spelled {
   const escaped: (readonly number[])[][] = [];

@@ -1,16 +1,16 @@
-import { choice, type Expression, NOTHING, sequence, text } from "../grammar.ts";
+import { choice, type Expression, NOTHING, sequence, text } from "../grammar/grammar.ts";
 import { checkLimit } from "../limits.ts";
 import type { SchemaCompiler } from "./compile.ts";
 import type { Conjunction } from "./conjunction.ts";
 import { numbersOf } from "./scalars.ts";
-import { refused } from "./refusals.ts";
+import { refused } from "./keywords.ts";
 import type { Schema } from "./schema.ts";
 
 const MOST_ITEMS = 5_000;
 
 /**
- * The texts of arrays. What comes behind `prefixItems` is generated only if `items` speaks of it; where
- * neither is there, items are any values.
+ * Compiles arrays. After `prefixItems`, more items are generated only if `items` is given. Without
+ * both, items are any values.
  */
 export function compileArray(compiler: SchemaCompiler, base: Conjunction): Expression {
   const { grammar, reader } = compiler;
@@ -27,7 +27,7 @@ export function compileArray(compiler: SchemaCompiler, base: Conjunction): Expre
     throw refused(unique.path, "uniqueItems", "cannot be enforced");
   }
   if (min > max) return choice();
-  // Items from this number on are alike: there a list without end repeats itself.
+  // Items from this index on are alike, so an unbounded list repeats from here.
   const last = max === Infinity ? Math.max(min, prefixLength) : max;
   checkLimit("the number of items that an array counts", last, MOST_ITEMS);
 
@@ -42,7 +42,7 @@ export function compileArray(compiler: SchemaCompiler, base: Conjunction): Expre
   const end = (count: number) => count >= min ? [text("]")] : [];
   let following: Expression = choice(...end(max));
   if (max === Infinity) {
-    // The first item has no comma before it, so that an endless list begins behind it.
+    // The first item has no comma before it, so the repetition starts after it.
     const repeated = grammar.recursive((self) =>
       choice(...end(last), sequence(item(Math.max(1, last)), self))
     );

@@ -1,27 +1,34 @@
 import type { JsonValue } from "../../formats/json.ts";
 import { checkLimit, LIMITS } from "../limits.ts";
 import type { Automaton } from "../automata/automaton.ts";
-import { automaton, choice, type Expression, type Grammar, sequence, text } from "../grammar.ts";
+import {
+  automaton,
+  choice,
+  type Expression,
+  type Grammar,
+  sequence,
+  text,
+} from "../grammar/grammar.ts";
 import { compileArray } from "./array.ts";
 import { type Conjunction, generatedTypes, namedValues } from "./conjunction.ts";
 import { expand } from "./expand.ts";
 import { TYPE_OF_KEYWORD, type TypeName } from "./keywords.ts";
 import { numberTexts, stringRulesTexts } from "./scalars.ts";
 import { compileObject } from "./object.ts";
-import { refused } from "./refusals.ts";
+import { refused } from "./keywords.ts";
 import { SchemaReader } from "./schema.ts";
 
-/** Adds the JSON texts of the values that a schema allows. */
+/** Compiles a JSON schema to the JSON texts of its valid values. */
 export function compileSchema(grammar: Grammar, document: JsonValue): Expression {
   const reader = new SchemaReader(document);
   return new SchemaCompiler(grammar, reader).value([reader.root]);
 }
 
-/** Makes rules of schemas, one for each set of schemas that hold together. */
+/** Compiles schemas to rules, one for each set of schemas that apply together. */
 export class SchemaCompiler {
   readonly grammar: Grammar;
   readonly reader: SchemaReader;
-  /** "," and ":" with at most one space behind them. */
+  /** "," and ":", each followed by at most one space. */
   readonly comma: Expression;
   readonly colon: Expression;
   readonly #values = new Map<string, Expression>();
@@ -35,7 +42,7 @@ export class SchemaCompiler {
     this.colon = grammar.rule(choice(text(":"), text(": ")));
   }
 
-  /** The texts of the values that all of `schemas` allow. */
+  /** Matches the JSON texts of the values that all of `schemas` allow. */
   value(schemas: Conjunction): Expression {
     const key = schemas.map(({ path }) => path).toSorted().join("\n");
     const known = this.#values.get(key);
@@ -50,7 +57,7 @@ export class SchemaCompiler {
     return self;
   }
 
-  /** The texts of strings whose text an automaton accepts; `key` names the automaton. */
+  /** Matches JSON strings whose content an automaton accepts; `key` identifies the automaton. */
   string(key: string, texts: () => Automaton): Expression {
     return this.#scalar(
       key,
@@ -101,7 +108,7 @@ export class SchemaCompiler {
     return made;
   }
 
-  /** What tells the rules of a scalar apart. */
+  /** Returns a key of the keywords that apply to a scalar type. */
   #keyOf(base: Conjunction, type: TypeName, name: string): string {
     const rules = base.map((schema) =>
       Object.entries(this.reader.keywords(schema))
@@ -114,13 +121,13 @@ export class SchemaCompiler {
     for (const schema of base) {
       for (const keyword of Object.keys(this.reader.keywords(schema))) {
         if (TYPE_OF_KEYWORD[keyword] === undefined) continue;
-        throw refused(schema.path, keyword, "is not supported beside enum or const");
+        throw refused(schema.path, keyword, "is not supported together with enum or const");
       }
     }
   }
 }
 
-/** The text of one value. */
+/** Matches the JSON text of one value. */
 function literal(value: JsonValue): Expression {
   return sequence(text(JSON.stringify(value)));
 }

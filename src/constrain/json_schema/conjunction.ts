@@ -1,15 +1,15 @@
-/** What schemas that hold together say, taken as one. */
+/** Queries over schemas that apply together. */
 import type { JsonValue } from "../../formats/json.ts";
 import { TYPE_OF_KEYWORD, type TypeName, TYPES } from "./keywords.ts";
 import type { Schema, SchemaReader } from "./schema.ts";
 
 /**
- * Schemas that hold together, each by its own keywords alone: what `$ref`, `allOf`, `anyOf` and `oneOf`
- * point at is among them already.
+ * Schemas that apply together, each by its own keywords only: the targets of `$ref`, `allOf`,
+ * `anyOf` and `oneOf` are already expanded into the list.
  */
 export type Conjunction = readonly Schema[];
 
-/** The names under a keyword that lists strings. */
+/** Returns the strings that a keyword lists. */
 export function namesUnder(reader: SchemaReader, schemas: Conjunction, keyword: string): string[] {
   return schemas.flatMap((schema) => {
     const names = reader.keywords(schema)[keyword];
@@ -17,7 +17,7 @@ export function namesUnder(reader: SchemaReader, schemas: Conjunction, keyword: 
   });
 }
 
-/** What values a conjunction names one by one, or `undefined` if it does not. */
+/** Returns the values that `enum` and `const` allow, or `undefined` without these keywords. */
 export function namedValues(reader: SchemaReader, schemas: Conjunction): JsonValue[] | undefined {
   const lists = schemas.flatMap((schema) => {
     const { enum: values, const: value } = reader.keywords(schema);
@@ -36,12 +36,12 @@ export function namedValues(reader: SchemaReader, schemas: Conjunction): JsonVal
   );
 }
 
-/** A text that is the same for equal values, whatever the order of their keys. */
+/** Returns the same text for equal values, whatever the order of their keys. */
 export function canonicalText(value: JsonValue): string {
   return JSON.stringify(sorted(value));
 }
 
-/** A value with the keys of its objects in order. */
+/** Sorts the keys of all objects in a value. */
 function sorted(value: JsonValue): JsonValue {
   if (Array.isArray(value)) return value.map(sorted);
   if (typeof value !== "object" || value === null) return value;
@@ -49,7 +49,7 @@ function sorted(value: JsonValue): JsonValue {
   return Object.fromEntries(keys.map((key) => [key, sorted(value[key] ?? null)]));
 }
 
-/** Whether a value is of a type; a whole number is both an integer and a number. */
+/** True if a value is of a type. A whole number is both an integer and a number. */
 export function isOfType(value: JsonValue, type: TypeName): boolean {
   if (type === "integer") return Number.isInteger(value);
   if (type === "null") return value === null;
@@ -57,7 +57,7 @@ export function isOfType(value: JsonValue, type: TypeName): boolean {
   return typeof value === type && value !== null && !Array.isArray(value);
 }
 
-/** The types that every `type` keyword allows; "number" is without "integer" only beside it. */
+/** Returns the types that every `type` keyword allows. "number" includes "integer". */
 export function declaredTypes(reader: SchemaReader, schemas: Conjunction): TypeName[] {
   let types: readonly TypeName[] = TYPES.filter((type) => type !== "integer");
   for (const schema of schemas) {
@@ -74,16 +74,16 @@ export function declaredTypes(reader: SchemaReader, schemas: Conjunction): TypeN
 }
 
 /**
- * The types that are generated: where no schema says `type`, those that its keywords speak of, if they
- * speak of any.
+ * Returns the types to generate: those of `type`, otherwise the types that the other keywords apply
+ * to, or all types without such keywords.
  */
 export function generatedTypes(reader: SchemaReader, schemas: Conjunction): TypeName[] {
   const types = declaredTypes(reader, schemas);
   if (schemas.some((schema) => reader.keywords(schema)["type"] !== undefined)) return types;
-  const spoken = new Set(
+  const implied = new Set(
     schemas.flatMap((schema) =>
       Object.keys(reader.keywords(schema)).flatMap((keyword) => TYPE_OF_KEYWORD[keyword] ?? [])
     ),
   );
-  return spoken.size === 0 ? types : types.filter((type) => spoken.has(type));
+  return implied.size === 0 ? types : types.filter((type) => implied.has(type));
 }

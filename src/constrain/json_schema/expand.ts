@@ -8,18 +8,15 @@ import {
   namedValues,
   namesUnder,
 } from "./conjunction.ts";
-import { refused, wrong } from "./refusals.ts";
+import { refused, wrong } from "./keywords.ts";
 import { numberTexts, stringRulesTexts } from "./scalars.ts";
 import type { TypeName } from "./keywords.ts";
 import type { Schema, SchemaReader } from "./schema.ts";
 
-/** Steps that a comparison of two alternatives costs beyond those of automata and values. */
+/** Steps counted for comparing two alternatives, in addition to those of automata and values. */
 const COMPARISON_STEPS = 50;
 
-/**
- * The alternatives of schemas that hold together: a value is valid if it is valid for all schemas of
- * one of them.
- */
+/** Expands schemas that apply together: a value is valid if one of the alternatives allows it. */
 export function expand(reader: SchemaReader, schemas: Conjunction): Conjunction[] {
   return schemas.reduce<Conjunction[]>(
     (all, schema) => cross(all, expandOne(reader, schema, [])),
@@ -35,7 +32,7 @@ function expandOne(reader: SchemaReader, schema: Schema, within: readonly string
       schema.path,
       "$ref",
       reader.keywords(schema)["$ref"],
-      "one that does not lead back",
+      "one that does not refer to itself",
     );
   }
   const path = [...within, schema.path];
@@ -52,14 +49,14 @@ function expandOne(reader: SchemaReader, schema: Schema, within: readonly string
     if (options.length === 0) continue;
     const alternatives = options.flat();
     const crossed = cross(result, alternatives);
-    // Each is compared with every other, so that their number is checked first.
+    // Alternatives are compared pairwise, so `cross` checks their number first.
     if (keyword === "oneOf") refuseOverlaps(reader, schema, options);
     result = crossed;
   }
   return result;
 }
 
-/** All combinations of an alternative of each side. */
+/** Combines each alternative on the left with each on the right. */
 function cross(left: readonly Conjunction[], right: readonly Conjunction[]): Conjunction[] {
   checkLimit(
     "the number of combinations of allOf, anyOf and oneOf",
@@ -74,7 +71,7 @@ function distinct(schemas: Conjunction): Conjunction {
   return [...seen.values()];
 }
 
-/** A value that is valid for two alternatives of `oneOf` would be invalid: there may be none. */
+/** Rejects `oneOf` unless its alternatives exclude each other, because their union is generated. */
 function refuseOverlaps(
   reader: SchemaReader,
   schema: Schema,
@@ -94,10 +91,10 @@ function refuseOverlaps(
   );
 }
 
-/** An alternative and what is found out about it, each once however often it is compared. */
+/** An alternative with its properties, each computed once for all comparisons. */
 class Alternative {
   readonly schemas: Conjunction;
-  /** The texts of the values that it names one by one. */
+  /** Canonical texts of the values of `enum` and `const`. */
   readonly values: ReadonlySet<string> | undefined;
   readonly types: readonly TypeName[];
   readonly #reader: SchemaReader;
@@ -125,7 +122,7 @@ class Alternative {
   }
 }
 
-/** True if it can be seen that no value is valid for both. */
+/** True if provably no value is valid for both. */
 function excludeEachOther(reader: SchemaReader, a: Alternative, b: Alternative): boolean {
   countSteps(COMPARISON_STEPS);
   const shared = a.types.flatMap((type) =>
@@ -153,7 +150,7 @@ function commonType<T extends string>(a: T, b: T): T | undefined {
   return a === "number" && b === "integer" ? b : undefined;
 }
 
-/** Whether `a` requires a key that `b` forbids, or whose values exclude each other. */
+/** True if `a` requires a key that `b` forbids, or whose values exclude each other. */
 function excludedByKey(reader: SchemaReader, a: Conjunction, b: Conjunction): boolean {
   return namesUnder(reader, a, "required").some((key) => {
     countSteps(COMPARISON_STEPS);

@@ -1,6 +1,6 @@
 /**
- * The values of `format` that are enforced, as patterns of the whole string. Where a standard allows
- * more than one would write (leap seconds, quoted local parts), they allow less.
+ * Patterns for the enforced values of `format`; each matches the whole string. They allow less than
+ * the standards where a standard allows unusual values (leap seconds, quoted local parts).
  */
 const YEAR = "[0-9]{4}";
 const LEAP_YEAR = "(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)";
@@ -18,12 +18,12 @@ const HEX = "[0-9a-fA-F]";
 const GROUP = `${HEX}{1,4}`;
 const IPV6 = "(?:" + [
   `(?:${GROUP}:){7}${GROUP}`,
-  // k groups before "::" and at most 7 - k behind it
+  // k groups before "::" and at most 7 - k after it
   ...Array.from({ length: 8 }, (_, k) => {
     const before = k === 0 ? "" : `${GROUP}(?::${GROUP}){${k - 1}}`;
     const most = 7 - k;
-    const behind = most <= 0 ? "" : `(?:${GROUP}(?::${GROUP}){0,${most - 1}})?`;
-    return `${before}::${behind}`;
+    const after = most <= 0 ? "" : `(?:${GROUP}(?::${GROUP}){0,${most - 1}})?`;
+    return `${before}::${after}`;
   }),
 ].join("|") + ")";
 const PCHAR = "(?:[a-zA-Z0-9._~!$&'()*+,;=:@-]|%[0-9a-fA-F]{2})";
@@ -34,7 +34,7 @@ const DURATION = "P(?:[0-9]{1,9}W|(?:[0-9]{1,9}Y(?:[0-9]{1,9}M(?:[0-9]{1,9}D)?)?
 const CLOCK = "(?:[0-9]{1,9}H(?:[0-9]{1,9}M(?:[0-9]{1,9}S)?)?|[0-9]{1,9}M(?:[0-9]{1,9}S)?|" +
   "[0-9]{1,9}S)";
 
-/** The patterns by the names of their formats. */
+/** Patterns by format. */
 export const FORMATS: Readonly<Record<string, string>> = {
   "date": DATE,
   "time": TIME,

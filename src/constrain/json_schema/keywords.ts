@@ -1,12 +1,35 @@
 import type { JsonObject, JsonValue } from "../../formats/json.ts";
 import { FORMATS } from "./formats.ts";
-import { refused, wrong } from "./refusals.ts";
+import { ForgeError } from "../../errors.ts";
+import { quote } from "../../formats/quote.ts";
 
-/** The types of JSON Schema; an integer is a number as well. */
+/** Returns an error for an invalid value of a keyword. */
+export function wrong(
+  path: string,
+  keyword: string,
+  value: JsonValue | undefined,
+  valid: string,
+): ForgeError {
+  const shown = quote(typeof value === "string" ? value : JSON.stringify(value) ?? "undefined");
+  return new ForgeError(
+    "usage",
+    `JSON schema: ${keyword} at ${quote(path)} is ${shown}; valid is ${valid}`,
+  );
+}
+
+/** Returns an error for a keyword that cannot be enforced. */
+export function refused(path: string, keyword: string, reason: string): ForgeError {
+  return new ForgeError(
+    "unsupported",
+    `JSON schema: the keyword ${quote(keyword)} at ${quote(path)} ${reason}`,
+  );
+}
+
+/** The types of JSON Schema. An integer is a number as well. */
 export const TYPES = ["null", "boolean", "integer", "number", "string", "array", "object"] as const;
 export type TypeName = typeof TYPES[number];
 
-/** The type whose values a keyword speaks of; the others are none of its business. */
+/** The type a keyword applies to. Values of other types pass. */
 export const TYPE_OF_KEYWORD: Readonly<Record<string, TypeName>> = {
   minLength: "string",
   maxLength: "string",
@@ -40,10 +63,10 @@ const isString: Check = (value) => typeof value === "string";
 const isStrings: Check = (value) => Array.isArray(value) && value.every(isString);
 const isType: Check = (value) => TYPES.some((type) => type === value);
 const isSome: Check = (value) => Array.isArray(value) && value.length > 0;
-/** Subschemas are checked where they are read. */
+/** Subschemas are checked when they are read. */
 const isAnything: Check = () => true;
 
-/** What is enforced: what a keyword's value must be, and how to say it. */
+/** Enforced keywords: a check of the keyword's value, and the description of valid values. */
 const ENFORCED: Readonly<Record<string, readonly [Check, string]>> = {
   type: [
     (value) => isType(value) || (Array.isArray(value) && value.length > 0 && value.every(isType)),
@@ -80,7 +103,7 @@ const ENFORCED: Readonly<Record<string, readonly [Check, string]>> = {
   maxProperties: [isCount, "a whole number from 0"],
 };
 
-/** What says nothing about which values are valid. */
+/** Keywords without effect on validity. */
 const ANNOTATIONS: ReadonlySet<string> = new Set([
   "$schema",
   "$comment",
@@ -93,7 +116,7 @@ const ANNOTATIONS: ReadonlySet<string> = new Set([
   "writeOnly",
 ]);
 
-/** Why keywords of the standard are refused, where there is more to say. */
+/** Reasons for rejecting keywords, where there is more to say. */
 const REASONS: Readonly<Record<string, string>> = {
   nullable: `is OpenAPI's; write "type": [..., "null"]`,
   additionalItems: "is of an old draft; write prefixItems and items",
@@ -103,7 +126,7 @@ const REASONS: Readonly<Record<string, string>> = {
   unevaluatedItems: "cannot be enforced; items can",
 };
 
-/** Keywords of the standard that no grammar of ours enforces. */
+/** Keywords of the standard, and of its older drafts, that forge does not enforce. */
 const REFUSED: ReadonlySet<string> = new Set([
   "not",
   "if",
@@ -128,8 +151,8 @@ const REFUSED: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * Refuses, by name, a keyword that would not be enforced, and a value that its keyword cannot have.
- * Names that begin with "x-" are annotations.
+ * Rejects keywords that forge does not enforce, by name, and invalid values of keywords. Names that
+ * begin with "x-" are annotations.
  */
 export function checkKeywords(schema: JsonObject, path: string): void {
   for (const [keyword, value] of Object.entries(schema)) {

@@ -1,6 +1,6 @@
 /**
- * JSON numbers as automata. Numbers here are written plainly, with at most 15 digits before the point
- * and 15 behind it: enough for what a double holds, and a text that ends.
+ * JSON numbers as automata. Numbers have at most 15 digits before the point and 15 after it, and no
+ * exponent: enough for the precision of a double, and bounded in length.
  */
 import { type Automaton, explore, intersect } from "../automata/automaton.ts";
 import { charsOf, complement } from "../automata/char_set.ts";
@@ -13,7 +13,7 @@ export interface Decimal {
   readonly negative: boolean;
   /** Digits before the point, without leading zeros. */
   readonly whole: string;
-  /** Digits behind the point, without trailing zeros. */
+  /** Digits after the point, without trailing zeros. */
   readonly fraction: string;
 }
 
@@ -23,21 +23,21 @@ export interface Bound {
   readonly inclusive: boolean;
 }
 
-/** What a number must obey, all at once. */
+/** Constraints on a number, all of which apply. */
 export interface NumberRules {
   readonly integer: boolean;
   readonly minimums: readonly Bound[];
   readonly maximums: readonly Bound[];
-  /** Positive numbers that it is a multiple of. */
+  /** Positive numbers; the value is a multiple of each. */
   readonly divisors: readonly Decimal[];
 }
 
-/** The exact value of a finite double's shortest decimal spelling. */
+/** Returns the exact decimal value of a double's shortest spelling. */
 export function decimalOf(value: number): Decimal {
   const [mantissa = "", exponent = "0"] = Math.abs(value).toString().split("e");
-  const [before = "", behind = ""] = mantissa.split(".");
+  const [before = "", after = ""] = mantissa.split(".");
   const point = before.length + Number(exponent);
-  const digits = before + behind;
+  const digits = before + after;
   const whole = point > 0 ? digits.slice(0, point).padEnd(point, "0") : "";
   const fraction = point < 0 ? "0".repeat(-point) + digits : digits.slice(Math.max(0, point));
   return {
@@ -47,16 +47,16 @@ export function decimalOf(value: number): Decimal {
   };
 }
 
-/** How what was read so far compares with a bound: its digits are equal up to here, or decided. */
+/** Order of the digits read so far relative to a bound's digits; "equal" is still undecided. */
 type Order = "less" | "equal" | "greater";
 
-/** Where reading is. */
+/** State of the reader of a number. */
 interface State {
   readonly at: "start" | "sign" | "zero" | "whole" | "point" | "fraction";
   readonly negative: boolean;
-  /** Digits read of the part it is in, leading zero left out. */
+  /** Number of digits read of the current part, without a leading zero. */
   readonly digits: number;
-  /** Comparison of the magnitude's digits with each bound's. */
+  /** Order of the magnitude relative to each bound. */
   readonly orders: readonly Order[];
   /** The magnitude in units of the last digit, modulo the divisor. */
   readonly remainder: number;
@@ -67,7 +67,7 @@ const CLASSES = [..."0123456789-."].map(charsOf);
 const OTHERS = complement(charsOf("0123456789-."));
 const DIGITS = 10, MINUS = 10, POINT = 11;
 
-/** The spellings of the numbers that obey all rules. */
+/** Accepts the spellings of the numbers that satisfy all rules. */
 export function numbers(rules: NumberRules): Automaton {
   const places = rules.integer ? 0 : MOST_DIGITS;
   const parts = [
@@ -78,13 +78,13 @@ export function numbers(rules: NumberRules): Automaton {
   return intersect(spellings(places, [], undefined), ...parts);
 }
 
-/** The spellings with at most `places` decimals. */
+/** Accepts the spellings with at most `places` decimals. */
 function spellings(
   places: number,
   bounds: readonly (Bound | undefined)[],
   divisor: Divisor | undefined,
 ): Automaton {
-  // Without bounds, signs and sizes make no difference: leaving them out keeps the states few.
+  // Without bounds, sign and magnitude are irrelevant; omitting them reduces the number of states.
   const sized = bounds.some((bound) => bound !== undefined);
   const key = (
     s: State,
@@ -106,7 +106,7 @@ function spellings(
   );
 }
 
-/** A divisor of `value / 10^places`. */
+/** The divisor `value / 10^places`. */
 interface Divisor {
   readonly value: number;
   readonly places: number;
@@ -114,7 +114,7 @@ interface Divisor {
 
 function divisorOf({ whole, fraction }: Decimal): Divisor {
   const value = Number(whole + fraction);
-  checkLimit("multipleOf, its point left out,", value, 1_000);
+  checkLimit("multipleOf without its decimal point", value, 1_000);
   checkLimit("the number of decimals of multipleOf", fraction.length, MOST_DIGITS);
   return { value, places: fraction.length };
 }
@@ -165,13 +165,13 @@ function compare(
   return s.orders.map((order, i) => {
     const digits = bounds[i]?.at[part];
     if (order !== "equal" || digits === undefined) return order;
-    // Behind the end of a fraction come zeros; beyond the end of the whole part, any digit is more.
+    // Past its digits, a fraction continues with zeros, and a longer whole part is always greater.
     const other = s.digits < digits.length ? Number(digits[s.digits]) : part === "whole" ? -1 : 0;
     return digit < other ? "less" : digit > other ? "greater" : "equal";
   });
 }
 
-/** The order once the whole part is complete: the longer one is greater. */
+/** Returns the order after the whole part: the longer one is greater. */
 function atPoint(s: State, bound: Bound | undefined, i: number): Order {
   if (bound === undefined) return "equal";
   const length = bound.at.whole.length;
@@ -185,23 +185,23 @@ function accepted(
 ): boolean {
   const inWhole = s.at === "zero" || s.at === "whole";
   if (!inWhole && s.at !== "fraction") return false;
-  const behindPoint = inWhole ? 0 : s.digits;
+  const decimals = inWhole ? 0 : s.digits;
   if (divisor !== undefined) {
     let { remainder } = s;
-    for (let i = behindPoint; i < divisor.places; i++) remainder = remainder * 10 % divisor.value;
+    for (let i = decimals; i < divisor.places; i++) remainder = remainder * 10 % divisor.value;
     if (remainder !== 0) return false;
   }
   return bounds.every((bound, i) => {
     if (bound === undefined) return true;
     let order = inWhole ? atPoint(s, bound, i) : s.orders[i]!;
-    if (order === "equal" && bound.at.fraction.length > behindPoint) order = "less";
+    if (order === "equal" && bound.at.fraction.length > decimals) order = "less";
     const sign = signedOrder(s, order, bound.at);
     if (sign === "equal") return bound.inclusive;
     return sign === (i === 0 ? "greater" : "less");
   });
 }
 
-/** The comparison of the values from that of their magnitudes. */
+/** Returns the order of the signed values, from the order of their magnitudes. */
 function signedOrder(s: State, magnitude: Order, bound: Decimal): Order {
   const boundIsZero = bound.whole === "" && bound.fraction === "";
   if (s.isZero && boundIsZero) return "equal";

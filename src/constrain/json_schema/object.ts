@@ -8,19 +8,19 @@ import {
   subtract,
 } from "../automata/automaton.ts";
 import { matching, oneOf } from "../automata/regex_automaton.ts";
-import { choice, type Expression, sequence, text } from "../grammar.ts";
+import { choice, type Expression, sequence, text } from "../grammar/grammar.ts";
 import { checkLimit, LIMITS } from "../limits.ts";
 import type { SchemaCompiler } from "./compile.ts";
 import { type Conjunction, namedValues, namesUnder } from "./conjunction.ts";
 import { expand } from "./expand.ts";
 import { numbersOf, stringRulesTexts } from "./scalars.ts";
-import { refused } from "./refusals.ts";
+import { refused } from "./keywords.ts";
 import type { Schema } from "./schema.ts";
-import { patternTexts } from "./string.ts";
+import { patternTexts } from "./scalars.ts";
 
 const MOST_KEYS = 2_000, MOST_PATTERNS = 6, MOST_COUNTS = 20_000, MOST_OTHERS = 1_000;
 
-/** A class of keys that are not declared, and what holds for their values. */
+/** A class of undeclared keys, and the schemas of their values. */
 interface Others {
   readonly key: string;
   readonly names: Automaton;
@@ -28,8 +28,9 @@ interface Others {
 }
 
 /**
- * The texts of objects: declared properties in their order, then others. Others are generated only if
- * `additionalProperties` or `patternProperties` speaks of them, or if nothing says which keys there are.
+ * Compiles objects: declared properties in their order, then undeclared ones. Undeclared properties
+ * are generated only with `additionalProperties` or `patternProperties`, or if no keyword names
+ * keys.
  */
 export function compileObject(compiler: SchemaCompiler, base: Conjunction): Expression {
   const shape = new Shape(compiler, base);
@@ -38,14 +39,14 @@ export function compileObject(compiler: SchemaCompiler, base: Conjunction): Expr
 
 /** A pattern of keys, and the schema of their values. */
 interface KeyPattern {
-  /** Which schema of the conjunction says so. */
+  /** Index of the schema in the conjunction. */
   readonly owner: number;
   readonly source: string;
   readonly value: Schema;
   readonly texts: Automaton;
 }
 
-/** What the schemas of a conjunction say together about the keys of an object. */
+/** Combined constraints of a conjunction on the keys of an object. */
 class Shape {
   readonly keys: readonly string[];
   readonly required: ReadonlySet<string>;
@@ -53,11 +54,12 @@ class Shape {
   readonly max: number;
   readonly others: readonly Others[];
   readonly #base: Conjunction;
-  /** Of each schema: its declared properties, and what it says of keys that nothing else speaks of. */
+  /** Declared properties of each schema. */
   readonly #properties: readonly ReadonlyMap<string, Schema>[];
   readonly #additional: readonly (Schema | undefined)[];
+  /** `additionalProperties` of each schema. */
   readonly #patterns: readonly KeyPattern[];
-  /** The keys that `propertyNames` allows. */
+  /** Keys that `propertyNames` allows. */
   readonly #names: Automaton;
 
   constructor(compiler: SchemaCompiler, base: Conjunction) {
@@ -88,13 +90,15 @@ class Shape {
     this.#checkCounts(base);
   }
 
-  /** The schemas of a declared key's value; `undefined` where the key may not be there. */
+  /** Returns the schemas of a declared key's value, or `undefined` if the key is not allowed. */
   schemasOf(key: string): Conjunction | undefined {
     if (!accepts(this.#names, key)) return undefined;
     return this.#schemas(({ texts }) => accepts(texts, key), key);
   }
 
-  /** What holds for a key that some patterns match; `undefined` where one schema allows no value. */
+  /**
+   * Returns the schemas of a key that some patterns match, or `undefined` if one allows no value.
+   */
   #schemas(isMatched: (pattern: KeyPattern) => boolean, key?: string): Conjunction | undefined {
     const schemas = this.#base.flatMap((_, owner): Schema[] => {
       const own = key === undefined ? undefined : this.#properties[owner]!.get(key);
@@ -109,7 +113,7 @@ class Shape {
     return schemas.some(({ keywords }) => keywords === false) ? undefined : schemas;
   }
 
-  /** The keys that are not declared, by the patterns that they match: each set of them is one kind. */
+  /** Partitions the undeclared keys by the set of patterns that they match. */
   #undeclared(propertyNames: readonly JsonValue[]): Others[] {
     const patterns = this.#patterns;
     const speaksOfOthers = this.#additional.some((schema) => schema !== undefined);
@@ -134,7 +138,9 @@ class Shape {
     return others;
   }
 
-  /** Undeclared keys may be the same, and then count as one. */
+  /**
+   * Rejects counts of undeclared keys above 1, because such keys may repeat and then count once.
+   */
   #checkCounts(base: Conjunction): void {
     const most = this.keys.length + (this.others.length > 0 ? 1 : 0);
     const owner = base[0];
@@ -142,13 +148,13 @@ class Shape {
       throw refused(
         owner.path,
         "minProperties",
-        `is ${this.min}, which can be enforced up to ${most} here: keys that are not declared may repeat`,
+        `is ${this.min}, which can be enforced up to ${most} here: undeclared keys may repeat`,
       );
     }
   }
 }
 
-/** The texts that `propertyNames` allows a key to have. */
+/** Accepts the keys that `propertyNames` allows. */
 function keyTexts(compiler: SchemaCompiler, base: Conjunction): Automaton {
   const { reader } = compiler;
   let texts = ANYTHING;
@@ -173,7 +179,7 @@ function keyTexts(compiler: SchemaCompiler, base: Conjunction): Automaton {
   return texts;
 }
 
-/** The members of an object and the brace behind them. */
+/** Compiles the members of an object and its closing brace. */
 class Members {
   readonly #compiler: SchemaCompiler;
   readonly #shape: Shape;
@@ -202,7 +208,9 @@ class Members {
     return this.#from(0, 0);
   }
 
-  /** What follows when `count` members are there and declared keys from `index` on may come. */
+  /**
+   * Matches the rest of an object with `count` members, in which keys from `index` on may follow.
+   */
   #from(index: number, count: number): Expression {
     const { keys, required, max } = this.#shape;
     if (index === keys.length) return this.#others(count, 0);
@@ -224,7 +232,7 @@ class Members {
     return rule;
   }
 
-  /** What follows `count` declared members and `others` more. */
+  /** Matches the rest of an object with `count` declared and `others` undeclared members. */
   #others(count: number, others: number): Expression {
     const { min, max } = this.#shape;
     const name = `others ${count},${others}`;

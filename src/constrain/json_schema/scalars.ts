@@ -1,11 +1,43 @@
 import type { JsonObject } from "../../formats/json.ts";
-import type { Automaton } from "../automata/automaton.ts";
+import { ANYTHING, type Automaton, intersect } from "../automata/automaton.ts";
 import type { Conjunction } from "./conjunction.ts";
 import { type Bound, decimalOf, numbers } from "./number.ts";
 import type { SchemaReader } from "./schema.ts";
-import { stringTexts } from "./string.ts";
+import { containing, matching, ofLength } from "../automata/regex_automaton.ts";
+import { parseRegex } from "../automata/regex.ts";
+import { checkLimit, LIMITS } from "../limits.ts";
+import { FORMATS } from "./formats.ts";
 
-/** The texts that all schemas allow a string to have. */
+/** Constraints on a string, all of which apply. */
+export interface StringRules {
+  readonly minLength: number;
+  /** `Infinity` for no limit. */
+  readonly maxLength: number;
+  readonly patterns: readonly { readonly source: string; readonly what: string }[];
+  /** Names of {@linkcode FORMATS}. */
+  readonly formats: readonly string[];
+}
+
+/** Accepts the strings that satisfy all rules. */
+export function stringTexts(rules: StringRules): Automaton {
+  const parts = [
+    ...rules.patterns.map(({ source, what }) => patternTexts(source, what)),
+    ...rules.formats.map((name) => matching(parseRegex(FORMATS[name]!, `the format ${name}`))),
+  ];
+  const { minLength, maxLength } = rules;
+  checkLimit("minLength", minLength, LIMITS.length);
+  if (maxLength < Infinity) checkLimit("maxLength", maxLength, LIMITS.length);
+  if (minLength > 0 || maxLength < Infinity) parts.push(ofLength(minLength, maxLength));
+  const [first = ANYTHING, ...rest] = parts;
+  return intersect(first, ...rest);
+}
+
+/** Accepts the texts that contain a match of a pattern. */
+export function patternTexts(source: string, what: string): Automaton {
+  return containing(parseRegex(source, what));
+}
+
+/** Accepts the strings that all schemas allow. */
 export function stringRulesTexts(reader: SchemaReader, schemas: Conjunction): Automaton {
   const all = schemas.map((schema) => reader.keywords(schema));
   return stringTexts({
@@ -21,7 +53,7 @@ export function stringRulesTexts(reader: SchemaReader, schemas: Conjunction): Au
   });
 }
 
-/** The spellings of the numbers that all schemas allow. */
+/** Accepts the spellings of the numbers that all schemas allow. */
 export function numberTexts(
   reader: SchemaReader,
   schemas: Conjunction,
@@ -40,7 +72,7 @@ export function numberTexts(
   });
 }
 
-/** The values of a keyword. */
+/** Returns the values of a numeric keyword. */
 export function numbersOf(schemas: readonly JsonObject[], keyword: string): number[] {
   return schemas.flatMap((schema) => {
     const value = schema[keyword];

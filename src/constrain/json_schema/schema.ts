@@ -3,9 +3,9 @@ import { isJsonObject, type JsonObject, type JsonValue, kindOf } from "../../for
 import { quote } from "../../formats/quote.ts";
 import { checkLimit, LIMITS } from "../limits.ts";
 import { checkKeywords } from "./keywords.ts";
-import { wrong } from "./refusals.ts";
+import { wrong } from "./keywords.ts";
 
-/** A subschema and where it is. */
+/** A subschema and its location. */
 export interface Schema {
   /** `true` and `{}` allow everything, `false` nothing. */
   readonly keywords: JsonObject | boolean;
@@ -22,7 +22,7 @@ export class SchemaReader {
     this.root = asSchema(document, "#");
   }
 
-  /** The keywords of a schema, all of which are known to be enforceable. */
+  /** Returns the keywords of a schema, after checking that all can be enforced. */
   keywords(schema: Schema): JsonObject {
     if (typeof schema.keywords === "boolean") return {};
     if (!this.#checked.has(schema.path)) {
@@ -33,7 +33,7 @@ export class SchemaReader {
     return schema.keywords;
   }
 
-  /** The subschema under a keyword, if it is there. */
+  /** Returns the subschema under a keyword, if present. */
   child(schema: Schema, ...keys: (string | number)[]): Schema | undefined {
     let value: JsonValue | undefined = typeof schema.keywords === "boolean" ? {} : schema.keywords;
     let path = schema.path;
@@ -48,7 +48,7 @@ export class SchemaReader {
     return value === undefined ? undefined : asSchema(value, path);
   }
 
-  /** The subschemas of an array under a keyword. */
+  /** Returns the subschemas of an array under a keyword. */
   children(schema: Schema, keyword: string): Schema[] {
     const list = this.keywords(schema)[keyword];
     if (list === undefined) return [];
@@ -58,7 +58,7 @@ export class SchemaReader {
     return list.map((value, i) => asSchema(value, `${schema.path}/${keyword}/${i}`));
   }
 
-  /** The names and subschemas of an object under a keyword. */
+  /** Returns the names and subschemas of an object under a keyword. */
   named(schema: Schema, keyword: string): [string, Schema][] {
     const object = this.keywords(schema)[keyword];
     if (object === undefined) return [];
@@ -69,23 +69,25 @@ export class SchemaReader {
     ]);
   }
 
-  /** The schema that a `$ref` names. */
+  /** Returns the schema that `$ref` refers to. */
   resolve(schema: Schema): Schema | undefined {
     const ref = this.keywords(schema)["$ref"];
     if (ref === undefined) return undefined;
     const isLocal = typeof ref === "string" && (ref === "#" || ref.startsWith("#/"));
     if (!isLocal) {
-      throw wrong(schema.path, "$ref", ref, `a pointer into the schema, as "#/$defs/x"`);
+      throw wrong(schema.path, "$ref", ref, `a pointer into the schema, such as "#/$defs/x"`);
     }
     const keys = ref.split("/").slice(1).map((key) => {
       try {
         return decodeURIComponent(key).replaceAll("~1", "/").replaceAll("~0", "~");
       } catch {
-        throw wrong(schema.path, "$ref", ref, "a pointer that is percent-encoded well");
+        throw wrong(schema.path, "$ref", ref, "a pointer with valid percent-encoding");
       }
     });
     const found = this.child(this.root, ...keys);
-    if (found === undefined) throw wrong(schema.path, "$ref", ref, "a schema that is there");
+    if (found === undefined) {
+      throw wrong(schema.path, "$ref", ref, "a pointer to an existing schema");
+    }
     return found;
   }
 }

@@ -1,7 +1,6 @@
 import type { ConstraintCost } from "../../constrain/compiled_constraint.ts";
 import type { Constraints } from "../../constrain/constraints.ts";
-import { checkScope } from "../../constrain/scope.ts";
-import { constraintName, constraintSpec } from "../../constrain/spec.ts";
+import { checkScope, constraintName, constraintSpec } from "../../constrain/spec.ts";
 import { ForgeError } from "../../errors.ts";
 import type { Tokenizer } from "../../tokenizer/tokenizer.ts";
 import type { GenerateOptions } from "./options.ts";
@@ -89,8 +88,8 @@ export class LazyConstraints {
     if (scope === undefined) return await this.#constraints.compile(spec, startsText);
     checkScope(scope, this.#vocabSize);
     const { ScopedConstraint } = await import("../../constrain/scoped_constraint.ts");
-    const { before = [""], behind = [""], opener } = scope;
-    const framed = { kind: "framed", before, inner: spec, behind } as const;
+    const { prefixes = [""], suffixes = [""], opener } = scope;
+    const framed = { kind: "framed", prefixes, inner: spec, suffixes } as const;
     const inner = await this.#constraints.compile(framed, false);
     const first = opener === undefined
       ? undefined

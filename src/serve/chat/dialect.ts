@@ -1,5 +1,5 @@
 import { constraintName } from "../../constrain/spec.ts";
-import type { ConstraintScope } from "../../constrain/scope.ts";
+import type { ConstraintScope } from "../../constrain/spec.ts";
 import type { Model } from "../../engine/model.ts";
 import type { GenerateOptions } from "../../engine/request/options.ts";
 import { RequestError } from "../../requests/values.ts";
@@ -127,8 +127,8 @@ async function freeDialect(
     jsonSchema: callSchema(format, await enforceable.of(format, use.tools), most),
     constraintScope: {
       after: mark,
-      before: GAPS,
-      behind: endings(format),
+      prefixes: GAPS,
+      suffixes: endings(format),
       isOptional: true,
       repeats: !format.isList,
     },
@@ -224,8 +224,8 @@ class Thoughts {
     return {
       after,
       opener: this.isOpen ? undefined : opener,
-      before: GAPS.map((gap) => gap + (format?.start ?? "")),
-      behind: format === undefined ? [""] : endings(format),
+      prefixes: GAPS.map((gap) => gap + (format?.start ?? "")),
+      suffixes: format === undefined ? [""] : endings(format),
     };
   }
 

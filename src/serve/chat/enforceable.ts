@@ -35,7 +35,7 @@ export class EnforceableTools {
 }
 
 async function settle(format: CallFormat, tools: readonly Tool[]): Promise<readonly Tool[]> {
-  const { translate } = await import("../../constrain/translate.ts");
+  const { translate } = await import("../../constrain/grammar/translate.ts");
   const refusal = (some: readonly Tool[]): ForgeError | undefined => {
     try {
       translate({ kind: "json_schema", schema: callSchema(format, some, Infinity) }, false);

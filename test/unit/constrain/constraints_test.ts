@@ -27,7 +27,7 @@ const bytes = (text: string) => [...new TextEncoder().encode(text)];
 
 Deno.test("constraints: a mask allows exactly the tokens whose bytes can follow", async () => {
   await withConstraints(async (constraints) => {
-    // Every text there is, so that every token with bytes can follow unless it breaks UTF-8.
+    // The grammar allows every text, so every token with bytes can follow unless it breaks UTF-8.
     const constraint = await constraints.compile(spec.regex("[^]*"), false);
     const state = constraint.start();
     const valid = new TextDecoder("utf-8", { fatal: true });
@@ -35,7 +35,7 @@ Deno.test("constraints: a mask allows exactly the tokens whose bytes can follow"
       if (id === END_TOKEN) return true;
       if (id >= byteTokenizer.vocabSize || id === CONTROL_TOKEN || id === EMPTY_TOKEN) return false;
       const token = byteTokenizer.tokenBytes(id);
-      // A token can begin a text if some bytes behind it make it valid.
+      // A token can begin a text if some following bytes make it valid.
       return [[], [0x80], [0xa0], [0x80, 0x80], [0xa0, 0x80], [0x90, 0x80, 0x80], [
         0x80,
         0x80,
@@ -93,7 +93,7 @@ Deno.test("constraints: end tokens are allowed where the text may end, and never
   });
 });
 
-Deno.test("constraints: states of one constraint, and forks, go on by themselves", async () => {
+Deno.test("constraints: states of one constraint, and forks, are independent", async () => {
   await withConstraints(async (constraints) => {
     const constraint = await constraints.compile(spec.regex("a(b|c)d"), false);
     const one = constraint.start(), two = constraint.start();
@@ -112,17 +112,17 @@ Deno.test("constraints: states of one constraint, and forks, go on by themselves
   });
 });
 
-Deno.test("constraints: a leading space that decoding takes off is not part of the text", async () => {
+Deno.test("constraints: a leading space that decoding removes is not part of the text", async () => {
   await withConstraints(async (constraints) => {
     const plain = await constraints.compile(spec.regex("x+"), true);
     assert(acceptsText(plain, "xx") && acceptsText(plain, " xx") && !acceptsText(plain, "  xx"));
-    // Where the text begins with a space itself, one more has to be taken off.
+    // If the text itself begins with a space, one more space must come before it.
     const spaced = await constraints.compile(spec.regex(" ?x"), true);
     assert(acceptsText(spaced, " x") && acceptsText(spaced, "  x") && !acceptsText(spaced, "x"));
   });
 });
 
-Deno.test("constraints: each is compiled once, dropped ones come back", async () => {
+Deno.test("constraints: each is compiled once, and evicted ones again", async () => {
   await withConstraints(async (constraints) => {
     const first = await constraints.compile(spec.regex("first"), false);
     assert(first === await constraints.compile(spec.regex("first"), false));
@@ -170,7 +170,7 @@ Deno.test("constraints: a vocabulary that cannot spell the text is an error", as
   constraints.dispose();
 });
 
-Deno.test("constraints: options exclude each other and have types", () => {
+Deno.test("constraints: options exclude each other and are type-checked", () => {
   assertEquals(constraintSpec({}), undefined);
   assertEquals(constraintSpec({ jsonObject: false }), undefined);
   assertEquals(constraintSpec({ regex: "a" }), { kind: "regex", pattern: "a" });

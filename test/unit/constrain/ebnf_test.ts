@@ -4,7 +4,7 @@ import {
   Grammar,
   isNullable,
   rulesWhere,
-} from "../../../src/constrain/grammar.ts";
+} from "../../../src/constrain/grammar/grammar.ts";
 import { ForgeError } from "../../../src/errors.ts";
 import { Random } from "../../support/random.ts";
 import { acceptsText, randomText, spec, withConstraints } from "./support.ts";
@@ -18,7 +18,7 @@ factor ::= number | '(' sum ')' | "-" factor
 number ::= [1-9] [0-9]{0,3} | "0"
 `;
 
-Deno.test("grammar: accepts what its rules describe", async () => {
+Deno.test("grammar: accepts the texts of its rules", async () => {
   const cases: [string, string[], string[]][] = [
     [ARITHMETIC, ["1=", "12*(3+4)/-5=", "((0))="], ["1", "01=", "1+=", "(1=", "12345=", "1 + 1="]],
     [`root ::= "a" root? "b"`, ["ab", "aabb", "aaabbb"], ["", "a", "aab", "abb", "abab"]],
@@ -83,7 +83,7 @@ Deno.test("grammar: errors name the rule or the line", async () => {
     [`root ::= "a"{3,2}`, "counts down"],
     [`root ::= "a"{x}`, "valid is {n}"],
     [`root ::= "\\q"`, `the escape "\\\\q"`],
-    [`root ::= "\\ud800"`, "no character"],
+    [`root ::= "\\ud800"`, "not a character"],
     [`root = "a"`, `lacks "::="`],
     [`::= "a"`, "where a rule is expected"],
     [`root ::= ${"(".repeat(200)}`, "too large"],
@@ -114,7 +114,7 @@ Deno.test("grammar: an error names the line of a rule that is used but not defin
   });
 });
 
-Deno.test("grammar: which rules hold follows from their parts, as a plain fixed point says", () => {
+Deno.test("grammar: rulesWhere equals a plain fixed-point computation", () => {
   const random = new Random("grammar/rules where");
   const leaf = (expression: Expression) => expression.kind === "text" && expression.text === "";
   for (let round = 0; round < 300; round++) {

@@ -15,7 +15,7 @@ import {
   withConstraints,
 } from "./support.ts";
 
-/** Where a mask may be wrong because of what was found out at another place. */
+/** A position where a mask may be wrong because of a cached result of another place. */
 const COUNTED: readonly ConstraintSpec[] = [
   spec.regex("[a-z]{2,30}x?"),
   spec.regex("(?:é|日本|ab){3,40}"),
@@ -25,7 +25,7 @@ const COUNTED: readonly ConstraintSpec[] = [
   spec.grammar(`root ::= ("\\"" text "\\"" | [0-9]{1,20}) ("," root)?\ntext ::= [^"]{0,25}`),
 ];
 
-/** The tokens that a state accepts, tried one by one. */
+/** Returns the tokens that a state accepts, tried one by one. */
 function accepted(constraint: Constraint, path: readonly number[]): number[] {
   return Array.from({ length: VOCAB_SIZE }, (_, id) => id).filter((id) => {
     const state = constraint.start();
@@ -42,7 +42,7 @@ function accepted(constraint: Constraint, path: readonly number[]): number[] {
   });
 }
 
-Deno.test("masks: the tokens allowed are those that are accepted", async () => {
+Deno.test("masks: allowed tokens are the accepted tokens", async () => {
   const random = new Random("masks");
   const specs = [...COUNTED, ...Object.values(JSON_SCHEMAS).map((schema) => spec.schema(schema))];
   const mask = new Uint32Array(Math.ceil(VOCAB_SIZE / 32));
@@ -57,7 +57,7 @@ Deno.test("masks: the tokens allowed are those that are accepted", async () => {
         if (i % 3 === 0) {
           assertEquals(allowed, accepted(constraint, path), `${JSON.stringify(source)} ${path}`);
         }
-        // Longer tokens are rarer, and cross more places.
+        // Longer tokens are rarer and cross more places.
         const long = allowed.filter((id) => id >= 256);
         const choices = long.length > 0 && random.chance(0.4) ? long : allowed;
         const token = random.pick(choices);
@@ -95,7 +95,9 @@ Deno.test("masks: the last tokens of a vocabulary of any size are allowed", asyn
 type Part = string | readonly ["ref", number];
 type Rules = readonly (readonly (readonly Part[])[])[];
 
-/** Rules of alternatives of letters and references; the last one has letters alone, so that texts end. */
+/**
+ * Rules of alternatives of letters and references. The last rule has only letters, so texts end.
+ */
 function randomRules(random: Random): Rules {
   const count = random.int(2, 4);
   return Array.from(
@@ -112,7 +114,7 @@ function randomRules(random: Random): Rules {
   );
 }
 
-/** All texts of up to `most` letters of each rule, by adding what follows until nothing is new. */
+/** Returns all texts of up to `most` letters of each rule, by iterating to a fixed point. */
 function languages(rules: Rules, most: number): ReadonlySet<string>[] {
   const texts = rules.map(() => new Set<string>());
   for (let grows = true; grows;) {
@@ -149,7 +151,7 @@ function writeRules(rules: Rules): string {
 
 const ruleName = (rule: number) => rule === 0 ? "root" : `r${rule}`;
 
-Deno.test("masks: random grammars, ambiguous ones too, accept their language and no other text", async () => {
+Deno.test("masks: random grammars, also ambiguous ones, accept exactly their language", async () => {
   const random = new Random("languages");
   const most = 6;
   const texts = Array.from(
@@ -183,7 +185,7 @@ Deno.test("masks: random grammars, ambiguous ones too, accept their language and
   assert(compared > 50, `${compared} grammars were compared`);
 });
 
-Deno.test("masks: many readings at once take no exponential work", async () => {
+Deno.test("masks: ambiguity takes no exponential work", async () => {
   await withConstraints(async (constraints) => {
     const constraint = await constraints.compile(
       spec.grammar('root ::= "a" root "b" | "a" root "c" | "a" s "b" | ""\ns ::= "a" s "c" | root'),
@@ -215,7 +217,7 @@ Deno.test("masks: strings of thousands of characters are counted exactly", async
   });
 });
 
-Deno.test("masks: a pattern that takes too long to compile is refused", async () => {
+Deno.test("masks: a pattern that takes too long to compile is rejected", async () => {
   await withConstraints(async (constraints) => {
     const patterns = Array.from({ length: 60 }, (_, i) => `(?:a|b)*a(?:a|b){${11 + i % 2}}c{${i}}`);
     const properties = Object.fromEntries(
@@ -229,8 +231,8 @@ Deno.test("masks: a pattern that takes too long to compile is refused", async ()
   });
 });
 
-Deno.test("masks: more alternatives than can be walked in time are refused", async () => {
-  // Every alternative allows nearly all tokens, and each in another way.
+Deno.test("masks: too many alternatives to walk in time are rejected", async () => {
+  // Every alternative allows nearly all tokens, and each in a different way.
   const letters = Array.from(
     { length: 4000 },
     (_, i) => `"x" [^${String.fromCodePoint(0x4e00 + i)}]* r${i % 2}`,
@@ -251,11 +253,11 @@ Deno.test("masks: more alternatives than can be walked in time are refused", asy
   state.accept(tokens.length);
   const mask = new Uint32Array(Math.ceil((tokens.length + 1) / 32));
   const error = assertThrows(() => state.fillMask(mask), ForgeError);
-  assertStringIncludes(error.message, "too many ways to go on");
+  assertStringIncludes(error.message, "too many continuations");
   constraints.dispose();
 });
 
-Deno.test("masks: between two that are compiled, others have their turn", async () => {
+Deno.test("masks: compiling several constraints yields between them", async () => {
   await withConstraints(async (constraints) => {
     let turns = 0;
     const timer = setInterval(() => turns++, 0);

@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import { accepts } from "../../../src/constrain/automata/automaton.ts";
-import { parseRegex } from "../../../src/constrain/automata/parse_regex.ts";
+import { parseRegex } from "../../../src/constrain/automata/regex.ts";
 import { containing, matching } from "../../../src/constrain/automata/regex_automaton.ts";
 import { ForgeError } from "../../../src/errors.ts";
 import { Random } from "../../support/random.ts";
@@ -66,7 +66,7 @@ Deno.test("regex: automata agree with JavaScript's engine on random patterns and
     const wholeRegExp = new RegExp(`^(?:${source})$`, "u"), partRegExp = new RegExp(source, "u");
     for (let j = 0; j < 20; j++) {
       const sample = text();
-      // Edges that are repeated or stand side by side match nothing here, and more in JavaScript.
+      // Repeated or adjacent edges match nothing here, and more in JavaScript.
       const strict = !/[\^$]/.test(source);
       for (
         const [mine, theirs] of [
@@ -82,7 +82,7 @@ Deno.test("regex: automata agree with JavaScript's engine on random patterns and
   }
 });
 
-Deno.test("regex: what cannot be enforced is refused by name", () => {
+Deno.test("regex: constructs that cannot be enforced are rejected by name", () => {
   const refusals: [string, string][] = [
     ["a(?=b)", "a lookahead"],
     ["a(?!b)", "a lookahead"],

@@ -1,4 +1,4 @@
-/** Constraints that hold in a part of an answer. */
+/** Constraints on a part of an answer. */
 import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { ForgeError, type GenerateOptions, load } from "../../../src/mod.ts";
 import { TempFolder } from "../../support/temp_folder.ts";
@@ -6,7 +6,7 @@ import { EOS, writeRandomLlama } from "../../support/tiny_llama.ts";
 
 const REGEX = "x{3}y";
 
-Deno.test("a scope: free up to a token, then as the constraint says, as often as asked for", async () => {
+Deno.test("scope: free up to a token, then constrained, once or repeatedly", async () => {
   using folder = new TempFolder();
   const { idOf } = writeRandomLlama(folder.path, {
     pieces: ["[[", "]]", "[["],
@@ -19,11 +19,11 @@ Deno.test("a scope: free up to a token, then as the constraint says, as often as
   let count = 0;
   for (let seed = 0; seed < 8; seed++) {
     const bias = { [open]: 6, [EOS]: 3 };
-    // As often as the token comes, or never.
+    // Repeats and is optional.
     const scope = {
       after: open,
-      before: ["", " "],
-      behind: ["]]"],
+      prefixes: ["", " "],
+      suffixes: ["]]"],
       isOptional: true,
       repeats: true,
     };
@@ -44,13 +44,13 @@ Deno.test("a scope: free up to a token, then as the constraint says, as often as
     const most = await answer({ seed, constraintScope: scopeOnce, logitBias: bias });
     assertMatch(most.text, most.finishReason === "stop" ? /^[^\[]*$/ : /^[^\[]*\[\[xxxy$/);
 
-    // Once, and not without.
+    // Exactly once.
     const once = await answer({ seed, constraintScope: { after: open }, logitBias: bias });
     assertEquals(once.finishReason, "constraint_complete");
     assertMatch(once.text, /\[\[xxxy$/);
     assert(!once.tokenIds.includes(EOS));
 
-    // At once, or behind what an opener begins.
+    // From the beginning, or after a part that the opener begins.
     const begun = { after: close, opener: open };
     const wanted = await answer({
       seed,
@@ -64,7 +64,7 @@ Deno.test("a scope: free up to a token, then as the constraint says, as often as
   assert(count > 8, `${count} parts`);
 });
 
-Deno.test("a scope: what cannot be one is refused", async () => {
+Deno.test("scope: unknown tokens are rejected", async () => {
   using folder = new TempFolder();
   writeRandomLlama(folder.path);
   await using model = await load(folder.path, { device: "cpu" });

@@ -20,7 +20,9 @@ const SIZE = END_TOKEN + 3;
 /** The model's vocabulary, padded. */
 export const VOCAB_SIZE = SIZE + 37;
 
-/** A tokenizer of bytes, some words and parts of characters; only what constraints ask of it. */
+/**
+ * A tokenizer of bytes, some words and parts of characters, with the methods that constraints use.
+ */
 export const byteTokenizer: Tokenizer = {
   vocabSize: SIZE,
   bosId: undefined,
@@ -39,7 +41,7 @@ export const byteTokenizer: Tokenizer = {
   idOf: () => undefined,
 };
 
-/** The text of ids; throws where it is not UTF-8. */
+/** Returns the text of ids; throws if it is not UTF-8. */
 function decodeTokens(ids: readonly number[]): string {
   const bytes = Uint8Array.from(ids.flatMap((id) => [...byteTokenizer.tokenBytes(id)]));
   return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
@@ -55,15 +57,15 @@ export async function withConstraints<T>(work: (c: Constraints) => Promise<T>): 
   }
 }
 
-/** The ids a mask allows. */
+/** Returns the ids that a mask allows. */
 export function allowedIn(mask: Uint32Array): number[] {
   return Array.from({ length: 32 * mask.length }, (_, id) => id)
     .filter((id) => (mask[id >> 5]! >>> (id & 31) & 1) === 1);
 }
 
 /**
- * A random text of a constraint, or `undefined` if it has not ended after `most` tokens. Ends are
- * preferred, as few texts would end otherwise.
+ * Returns a random text of a constraint, or `undefined` if it has not ended after `most` tokens.
+ * End tokens are preferred, because few texts would end otherwise.
  */
 export function randomText(
   constraint: Constraint,
@@ -93,7 +95,7 @@ export function randomText(
 
 const ENDINGS: ReadonlySet<number> = new Set(Array.from('"]}', (c) => c.charCodeAt(0)));
 
-/** Whether a text is accepted as a whole. */
+/** True if a text is accepted as a whole. */
 export function acceptsText(constraint: Constraint, text: string): boolean {
   const state = constraint.start();
   const mask = new Uint32Array(Math.ceil(VOCAB_SIZE / 32));

@@ -1,5 +1,5 @@
-import { parseRegex } from "./automata/parse_regex.ts";
-import { matching } from "./automata/regex_automaton.ts";
+import { parseRegex } from "../automata/regex.ts";
+import { matching } from "../automata/regex_automaton.ts";
 import { compileEbnf } from "./ebnf.ts";
 import {
   automaton,
@@ -10,22 +10,22 @@ import {
   sequence,
   text,
 } from "./grammar.ts";
-import { compileSchema } from "./json_schema/compile.ts";
+import { compileSchema } from "../json_schema/compile.ts";
 import { LeftEdge } from "./left_edge.ts";
-import { beginSteps } from "./limits.ts";
+import { beginSteps } from "../limits.ts";
 import { prune, type PrunedGrammar } from "./prune.ts";
-import type { ConstraintSpec } from "./spec.ts";
+import type { ConstraintSpec } from "../spec.ts";
 
-/** What texts conform to a constraint. */
+/** The grammar of a constraint's texts. */
 export interface Translation extends PrunedGrammar {
   /** The rules that can be empty. */
   readonly nullable: ReadonlySet<number>;
 }
 
 /**
- * The grammar of a constraint.
+ * Compiles a constraint to a grammar.
  *
- * @param stripsLeadingSpace whether one space is taken off the start of the text
+ * @param stripsLeadingSpace true if the decoder removes one space from the start of the text
  * @throws {ForgeError} `usage` or `unsupported`, naming what cannot be enforced
  */
 export function translate(spec: ConstraintSpec, stripsLeadingSpace: boolean): Translation {
@@ -52,14 +52,14 @@ function compile(grammar: Grammar, spec: ConstraintSpec): Expression {
       return compileEbnf(grammar, spec.source);
     case "framed":
       return sequence(
-        choice(...spec.before.map(text)),
+        choice(...spec.prefixes.map(text)),
         compile(grammar, spec.inner),
-        choice(...spec.behind.map(text)),
+        choice(...spec.suffixes.map(text)),
       );
   }
 }
 
-/** The texts that are those of `root` once a leading space is taken off. */
+/** Matches the texts that equal a text of `root` once a leading space is removed. */
 function spaced(root: Expression, edge: LeftEdge): Expression {
   const space = text(" ");
   return sequence(edge.canBeginWith(root, " ") ? space : optional(space), root);

@@ -1,29 +1,30 @@
 /**
- * How far a text has been read by a grammar: the places it may be at, each with the rules that are to be
- * gone on with when its own ends. Earley's algorithm (Earley 1970), but that what is still to come is kept, not
- * where it began: readings that go on alike are one object, whose next steps are found once.
+ * Reads texts by a grammar. A reading is the set of places the text may be at, each with a frame of
+ * continuations. This is Earley's algorithm (Earley 1970), except that items record their
+ * continuations, not their origins: readings with equal continuations are one object, whose next
+ * steps are computed once.
  */
-import { LIMITS, tooLarge } from "./limits.ts";
+import { LIMITS, tooLarge } from "../limits.ts";
 import { type Callee, isOnlyEnd, type Place } from "./places.ts";
 
-/** A place, and what follows the rule it is in. */
+/** A place, and the continuations of its rule. */
 export interface Item {
   readonly place: Place;
   readonly frame: Frame;
 }
 
-/** What follows a rule, once it has been read: any of several places, each with its own frame. */
+/** Continuations of a rule: any of several places, each with its own frame. */
 export interface Frame {
   readonly id: number;
   readonly returns: readonly Item[];
-  /** Whether the text may end with the rule. */
+  /** True if the text may end with the rule. */
   readonly endsText: boolean;
 }
 
-/** The places that a text may be at. */
+/** The set of places that a text may be at. */
 export class Reading {
   readonly items: readonly Item[];
-  /** Whether the text may end here. */
+  /** True if the text may end here. */
   readonly isEnd: boolean;
   readonly #grammar: GrammarReader;
   #next: (Reading | undefined | null)[] | undefined;
@@ -34,7 +35,7 @@ export class Reading {
     this.isEnd = isEnd;
   }
 
-  /** How it goes on with a byte; `undefined` where the byte is not allowed. */
+  /** Returns the reading after a byte, or `undefined` if the byte is not allowed. */
   step(byte: number): Reading | undefined {
     this.#next ??= new Array(256).fill(null);
     const known = this.#next[byte];
@@ -42,13 +43,13 @@ export class Reading {
     return this.#next[byte] = this.#grammar.step(this.items, byte);
   }
 
-  /** Frees what was found out about the bytes that may follow. */
+  /** Frees the computed next readings. */
   forget(): void {
     this.#next = undefined;
   }
 }
 
-/** A rule that begins in the step at hand, and what it was called by so far. */
+/** A rule entered in the current step, with its callers so far. */
 class Entered {
   readonly callers: { readonly place: Place | undefined; readonly frame: Frame | Entered }[] = [];
   frame: Frame | undefined;
@@ -59,47 +60,47 @@ export class GrammarReader {
   readonly start: Reading;
   readonly #frames = new Map<string, Frame>();
   readonly #readings = new Map<string, Reading>();
-  readonly #behind = new Map<Frame, Reading | undefined>();
+  readonly #after = new Map<Frame, Reading | undefined>();
   #nextFrame = 0;
   #work = 0;
 
-  /** @param start where the text begins */
+  /** @param start the place where the text begins */
   constructor(start: Place) {
     const frame = this.#frame([], true);
     this.start = this.#close([{ place: start, frame }])!;
   }
 
-  /** How many readings are kept. */
+  /** Number of cached readings. */
   get size(): number {
     return this.#readings.size;
   }
 
-  /** Begins to count the work for one mask or one token. */
+  /** Resets the work counter for one mask or one token. */
   beginWork(): void {
     this.#work = 0;
   }
 
   /**
-   * Counts places that are looked at.
+   * Counts visited places.
    *
-   * @throws {ForgeError} `usage` when they are too many
+   * @throws {ForgeError} `usage` above the limit
    */
   countWork(places: number): void {
     this.#work += places;
     if (this.#work > LIMITS.work) {
-      throw tooLarge("there are too many ways to go on here; fewer alternatives may help");
+      throw tooLarge("too many continuations are possible here; fewer alternatives may help");
     }
   }
 
-  /** Frees what is not in use. What is in use stays as it is. */
+  /** Clears the caches. Readings in use stay valid. */
   forget(): void {
     for (const reading of this.#readings.values()) reading.forget();
     this.#readings.clear();
-    this.#behind.clear();
+    this.#after.clear();
     this.#frames.clear();
   }
 
-  /** The reading at some places. */
+  /** Returns the unique reading of some items. */
   at(items: readonly Item[], isEnd: boolean): Reading {
     const sorted = items.toSorted((a, b) => a.place.id - b.place.id || a.frame.id - b.frame.id);
     const key = `${sorted.map(({ place, frame }) => `${place.id}:${frame.id}`).join()}${isEnd}`;
@@ -111,27 +112,29 @@ export class GrammarReader {
   }
 
   step(items: readonly Item[], byte: number): Reading | undefined {
-    const behind: Item[] = [];
+    const after: Item[] = [];
     for (const { place, frame } of items) {
       const next = place.step(byte);
-      if (next !== undefined) behind.push({ place: next, frame });
+      if (next !== undefined) after.push({ place: next, frame });
     }
     this.countWork(items.length);
-    return this.#close(behind);
+    return this.#close(after);
   }
 
-  /** Where a text is when the rule has ended that a frame follows. */
-  behind(frame: Frame): Reading | undefined {
-    if (this.#behind.has(frame)) return this.#behind.get(frame);
+  /** Returns the reading after the end of the rule that a frame continues. */
+  readingAfter(frame: Frame): Reading | undefined {
+    if (this.#after.has(frame)) return this.#after.get(frame);
     const made = this.#close(frame.returns, frame.endsText);
-    this.#behind.set(frame, made);
+    this.#after.set(frame, made);
     return made;
   }
 
   /**
-   * Goes into the rules that begin at some places, and out of those that end there. A rule that begins
-   * has one frame however often it is called, so that the number of items stays that of places times
-   * positions. The rules that are empty are passed by, not gone through.
+   * Enters the rules that begin at some places, and leaves those that end there. A rule has one
+   * frame
+   * however often it is called in a step, so the number of items is bounded by places times
+   * positions.
+   * Nullable rules are also skipped.
    */
   #close(starts: readonly Item[], endsText = false): Reading | undefined {
     let isEnd = endsText;
@@ -157,26 +160,26 @@ export class GrammarReader {
           entered.set(callee, rule = new Entered());
           work.push({ place: callee.start, frame: rule });
         }
-        // A call that ends its rule is followed by what follows the rule.
+        // The last call of a rule continues with the rule's own continuations.
         rule.callers.push({ place: isOnlyEnd(after) ? undefined : after, frame });
         if (callee.isNullable) work.push({ place: after, frame });
       }
     }
     if (found.length === 0 && !isEnd) return undefined;
     return this.at(
-      found.map(({ place, frame }) => ({ place, frame: this.#settled(frame) })),
+      found.map(({ place, frame }) => ({ place, frame: this.#resolved(frame) })),
       isEnd,
     );
   }
 
-  /** The frame of a rule that was entered, whose callers may be entered ones too. */
-  #settled(frame: Frame | Entered): Frame {
+  /** Returns the frame of an entered rule, after resolving those of its callers. */
+  #resolved(frame: Frame | Entered): Frame {
     if (!(frame instanceof Entered)) return frame;
     const path = [frame];
     for (let rule = path.at(-1); rule !== undefined; rule = path.at(-1)) {
       const open = rule.callers.map(({ frame }) => frame)
         .find((caller) => caller instanceof Entered && caller.frame === undefined);
-      // No rule begins with itself, so that there is always one whose callers are known.
+      // No rule begins with itself, so some rule always has only resolved callers.
       if (open instanceof Entered) path.push(open);
       else {
         rule.frame ??= this.#frameOf(rule);
@@ -190,11 +193,11 @@ export class GrammarReader {
     const returns: Item[] = [];
     let endsText = false;
     for (const { place, frame } of callers) {
-      const settled = frame instanceof Entered ? frame.frame! : frame;
-      if (place !== undefined) returns.push({ place, frame: settled });
+      const resolved = frame instanceof Entered ? frame.frame! : frame;
+      if (place !== undefined) returns.push({ place, frame: resolved });
       else {
-        for (const back of settled.returns) returns.push(back);
-        endsText ||= settled.endsText;
+        for (const back of resolved.returns) returns.push(back);
+        endsText ||= resolved.endsText;
       }
     }
     return this.#frame(returns, endsText);

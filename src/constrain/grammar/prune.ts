@@ -1,17 +1,16 @@
-import { ForgeError } from "../errors.ts";
+import { ForgeError } from "../../errors.ts";
 import { type Expression, type Grammar, rulesOf, rulesWhere } from "./grammar.ts";
 
-/** A grammar of which every rule is of use. */
+/** A grammar without useless rules. */
 export interface PrunedGrammar {
   readonly root: Expression;
   readonly rules: ReadonlyMap<number, Expression>;
 }
 
 /**
- * The bodies of the rules that a text can come from: what can never end is taken out, and what cannot
- * be reached is left out.
+ * Removes alternatives that never end and rules that cannot be reached.
  *
- * @throws {ForgeError} `usage` when no text is left
+ * @throws {ForgeError} `usage` if no text is left
  */
 export function prune(grammar: Grammar, root: Expression): PrunedGrammar {
   const finite = rulesWhere(grammar, () => true);
@@ -35,7 +34,7 @@ export function prune(grammar: Grammar, root: Expression): PrunedGrammar {
   return { root: kept, rules };
 }
 
-/** Whether some text of an expression uses only the rules in `known`. */
+/** True if some text of an expression uses only the rules in `known`. */
 function isFinite(expression: Expression, known: ReadonlySet<number>): boolean {
   switch (expression.kind) {
     case "text":
@@ -50,7 +49,7 @@ function isFinite(expression: Expression, known: ReadonlySet<number>): boolean {
   }
 }
 
-/** An expression without the choices that never end; `undefined` if nothing is left. */
+/** Returns an expression without choices that never end, or `undefined` if nothing is left. */
 function withoutEndless(
   expression: Expression,
   finite: ReadonlySet<number>,

@@ -1,43 +1,43 @@
 /**
- * Places in the rules of a grammar, found as they are asked for. The body of a rule is read as a
+ * Places in the rules of a grammar, computed on first use. The body of a rule is read as a
  * deterministic automaton over bytes and calls of other rules.
  */
-import { ByteAutomaton } from "./automata/byte_automaton.ts";
-import type { Expression } from "./grammar.ts";
-import { checkLimit, LIMITS } from "./limits.ts";
-import { SPELLINGS } from "./automata/spelling.ts";
+import { ByteAutomaton } from "../automata/byte_automaton.ts";
+import type { Expression } from "../grammar/grammar.ts";
+import { checkLimit, LIMITS } from "../limits.ts";
+import { SPELLINGS } from "../automata/spelling.ts";
 
-/** A place in a rule or in an automaton. */
+/** A position in a rule or in an automaton. */
 export interface Place {
   readonly id: number;
-  /** Whether the rule may end here. */
+  /** True if the rule may end here. */
   readonly isEnd: boolean;
-  /** Whether a byte may follow that no call reads. */
+  /** True if a byte outside of calls may follow. */
   readonly readsBytes: boolean;
   readonly calls: readonly Call[];
-  /** The place behind a byte; what calls read is not looked at. */
+  /** Returns the place after a byte; ignores bytes read by calls. */
   step(byte: number): Place | undefined;
 }
 
-/** Something that is read as a whole. */
+/** A call of a rule or an automaton. */
 export interface Call {
   readonly callee: Callee;
   readonly after: Place;
 }
 
-/** What calls read: a rule or an automaton. */
+/** A rule or an automaton. */
 export interface Callee {
   readonly start: Place;
-  /** Whether it can be empty. */
+  /** True if it can be empty. */
   readonly isNullable: boolean;
 }
 
-/** Whether nothing but the rule's end is at a place. */
+/** True if only the end of the rule is at a place. */
 export function isOnlyEnd({ isEnd, readsBytes, calls }: Place): boolean {
   return isEnd && !readsBytes && calls.length === 0;
 }
 
-/** What is left to read of a body: something, or of a text what is behind `offset`, and then the rest. */
+/** Unread part of a body: `head`, of a text the bytes from `offset` on, and then `tail`. */
 interface Rest {
   readonly id: number;
   readonly head: Expression;
@@ -45,13 +45,13 @@ interface Rest {
   readonly tail: Rest | undefined;
 }
 
-/** What may follow, by what is read before it; `undefined` is the end of the rule. */
+/** Possible rests by the byte or callee read before them; `undefined` is the end of the rule. */
 type Ways<T> = Map<T, (Rest | undefined)[]>;
 
-function addWay<T>(ways: Ways<T>, first: T, behind: Rest | undefined): void {
+function addWay<T>(ways: Ways<T>, first: T, after: Rest | undefined): void {
   const known = ways.get(first);
-  if (known === undefined) ways.set(first, [behind]);
-  else known.push(behind);
+  if (known === undefined) ways.set(first, [after]);
+  else known.push(after);
 }
 
 /** The places of a grammar's rules. */
@@ -71,12 +71,12 @@ export class Places {
     this.#nullable = nullable;
   }
 
-  /** Where an expression begins that is read by itself. */
+  /** Returns the start of an expression that is read on its own. */
   begin(expression: Expression): Place {
     return this.place([this.#rest(expression, undefined)]);
   }
 
-  /** The place where any of several rests may follow; `undefined` is the end of the rule. */
+  /** Returns the place before any of several rests; `undefined` is the end of the rule. */
   place(rests: readonly (Rest | undefined)[]): RulePlace {
     const distinct = [...new Set(rests)].sort((a, b) => (a?.id ?? 0) - (b?.id ?? 0));
     const key = distinct.map((rest) => rest?.id ?? 0).join();
@@ -87,7 +87,7 @@ export class Places {
     return made;
   }
 
-  /** Finds out what comes first in each of several rests. */
+  /** Expands rests to the bytes and calls they can begin with. */
   #open(rests: readonly (Rest | undefined)[]): RulePlace {
     const seen = new Set(rests);
     const bytes: Ways<number> = new Map();
@@ -101,7 +101,11 @@ export class Places {
           const text = this.#bytesOf(head);
           const byte = text[offset];
           if (byte === undefined) seen.add(tail);
-          else addWay(bytes, byte, this.#behind(head, offset + 1, text, tail));
+          else {addWay(
+              bytes,
+              byte,
+              offset + 1 < text.length ? this.#rest(head, tail, offset + 1) : tail,
+            );}
           break;
         }
         case "sequence":
@@ -117,11 +121,7 @@ export class Places {
     return new RulePlace(this, this.#ids++, seen.has(undefined), bytes, calls);
   }
 
-  #behind(head: Expression, offset: number, text: Uint8Array, tail: Rest | undefined) {
-    return offset === text.length ? tail : this.#rest(head, tail, offset);
-  }
-
-  /** The one object for the same rest. */
+  /** Returns the unique object of a rest. */
   #rest(head: Expression, tail: Rest | undefined, offset = 0): Rest {
     let expression = this.#expressions.get(head);
     if (expression === undefined) {
@@ -197,7 +197,7 @@ class RulePlace implements Place {
     this.#callees = callees;
   }
 
-  /** Found out late: behind a call there may be as much as before it. */
+  /** Computed on first use, because the rests after a call can be as large as those before it. */
   get calls(): readonly Call[] {
     return this.#calls ??= Array.from(
       this.#callees,
@@ -208,9 +208,9 @@ class RulePlace implements Place {
   step(byte: number): Place | undefined {
     const known = this.#next.get(byte);
     if (known !== undefined) return known;
-    const behind = this.#bytes.get(byte);
-    if (behind === undefined) return undefined;
-    const place = this.#places.place(behind);
+    const after = this.#bytes.get(byte);
+    if (after === undefined) return undefined;
+    const place = this.#places.place(after);
     this.#next.set(byte, place);
     return place;
   }

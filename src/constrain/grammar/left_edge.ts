@@ -1,6 +1,6 @@
-import { ForgeError } from "../errors.ts";
-import { quoteList } from "../formats/quote.ts";
-import { ByteAutomaton } from "./automata/byte_automaton.ts";
+import { ForgeError } from "../../errors.ts";
+import { quoteList } from "../../formats/quote.ts";
+import { ByteAutomaton } from "../automata/byte_automaton.ts";
 import {
   type Expression,
   type Grammar,
@@ -8,9 +8,9 @@ import {
   isNullableLeaf,
   rulesWhere,
 } from "./grammar.ts";
-import { SPELLINGS } from "./automata/spelling.ts";
+import { SPELLINGS } from "../automata/spelling.ts";
 
-/** What texts can begin with. */
+/** Analyses the beginnings of a grammar's texts. */
 export class LeftEdge {
   readonly #grammar: Grammar;
   /** The rules that can be empty. */
@@ -22,7 +22,7 @@ export class LeftEdge {
   }
 
   /**
-   * Refuses rules that begin with themselves: the engine would look for their beginning without end.
+   * Rejects rules that begin with themselves, because reading their beginning would never end.
    *
    * @throws {ForgeError} `unsupported`, naming the rules
    */
@@ -30,7 +30,7 @@ export class LeftEdge {
     const state = new Map<number, "open" | "done">();
     for (const first of this.#grammar.bodies.keys()) {
       if (state.has(first)) continue;
-      // A walk without recursion: grammars may chain thousands of rules.
+      // An iterative walk, because grammars may chain thousands of rules.
       const path: { readonly rule: number; readonly next: Iterator<number> }[] = [];
       const enter = (rule: number) => {
         state.set(rule, "open");
@@ -51,16 +51,16 @@ export class LeftEdge {
 
   #refuse(cycle: readonly { readonly rule: number }[]): never {
     const names = cycle.flatMap(({ rule }) => this.#grammar.names.get(rule) ?? []);
-    const who = names.length === 0
-      ? "a repeat of what can be empty"
+    const subject = names.length === 0
+      ? "a repeat of a part that can be empty"
       : `the rule ${quoteList(names)}`;
     throw new ForgeError(
       "unsupported",
-      `the grammar is left-recursive: ${who} can begin with itself; repeat with * or + instead`,
+      `the grammar is left-recursive: ${subject} can begin with itself; repeat with * or + instead`,
     );
   }
 
-  /** Whether a text can begin with an ASCII character. */
+  /** True if a text can begin with an ASCII character. */
   canBeginWith(expression: Expression, character: string): boolean {
     const seen = new Set<number>();
     const waiting = [expression];
@@ -82,7 +82,7 @@ export class LeftEdge {
     );
   }
 
-  /** The parts that a text of an expression can begin with. */
+  /** Returns the parts that a text of an expression can begin with. */
   #first(expression: Expression): Expression[] {
     if (expression.kind === "choice") return expression.options.flatMap((o) => this.#first(o));
     if (expression.kind !== "sequence") return [expression];

@@ -3,7 +3,7 @@ export class TokenSetBuilder {
   readonly #words: Uint32Array;
   #count = 0;
 
-  /** @param words how many the bits of the vocabulary take */
+  /** @param words number of 32-bit words in a mask of the vocabulary */
   constructor(words: number) {
     this.#words = new Uint32Array(words);
   }
@@ -13,18 +13,18 @@ export class TokenSetBuilder {
     this.#count++;
   }
 
-  /** What was collected; nothing can be added any more. */
+  /** Returns the set. The builder must not be used afterwards. */
   build(): TokenSet {
     return new TokenSet(this.#words, this.#count);
   }
 }
 
-/** A set of tokens: a list where they are few, one bit a token of the vocabulary otherwise. */
+/** A set of tokens: a list if it is small, otherwise a bit mask of the vocabulary. */
 export class TokenSet {
   readonly #list: Int32Array | undefined;
   readonly #words: Uint32Array | undefined;
 
-  /** @param most how many tokens there are at most */
+  /** @param most upper bound on the number of tokens */
   constructor(words: Uint32Array, most: number) {
     if (most >= words.length) {
       this.#words = words;

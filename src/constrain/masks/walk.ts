@@ -1,19 +1,19 @@
 /** Walks through trees of tokens. */
-import { type BytePlace, DONE } from "./automata/byte_automaton.ts";
-import { DEAD } from "./automata/byte_table.ts";
+import { type BytePlace, DONE } from "../automata/byte_automaton.ts";
+import { DEAD } from "../automata/byte_table.ts";
 import type { Reading } from "./reading.ts";
 import type { TokenSetBuilder } from "./token_set.ts";
 import type { TokenTree } from "./vocabulary.ts";
 
-/** What a walk through an automaton has found out. */
+/** Result of walking through an automaton. */
 export interface Walked {
-  /** The nodes below which something is left when the automaton may end. */
+  /** Nodes at which the automaton may end although tokens continue. */
   readonly endings: Int32Array<ArrayBuffer>;
-  /** How many nodes were looked at. */
+  /** Number of visited nodes. */
   readonly steps: number;
 }
 
-/** Collects the tokens that can be read from a place of an automaton on. */
+/** Collects the tokens that an automaton can read from a place on. */
 export function walkAutomaton(
   tree: TokenTree,
   place: BytePlace,
@@ -39,7 +39,7 @@ export function walkAutomaton(
     for (let i = first[at]!; i < first[at + 1]!; i++) found.add(tokens[i]!);
     const isLeaf = ends[at] === at + 1;
     if (cell >= 0) {
-      // Inside of a character.
+      // Inside a character.
       states[depth] = state;
       nodes[depth] = cell;
     } else {
@@ -60,9 +60,9 @@ export function walkAutomaton(
 /**
  * Collects the tokens below a node that can be read.
  *
- * @param above the node, or -1 for all of the tree
- * @param reading where the text is at that node
- * @returns how many nodes were looked at
+ * @param above the node, or -1 for the root
+ * @param reading the reading at that node
+ * @returns the number of visited nodes
  */
 export function walkReading(
   tree: TokenTree,

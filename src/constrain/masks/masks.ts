@@ -1,29 +1,30 @@
-import { BytePlace } from "./automata/byte_automaton.ts";
+import { BytePlace } from "../automata/byte_automaton.ts";
 import type { Frame, GrammarReader, Item, Reading } from "./reading.ts";
 import { type TokenSet, TokenSetBuilder } from "./token_set.ts";
 import type { TokenTree } from "./vocabulary.ts";
 import { walkAutomaton, walkReading } from "./walk.ts";
 
-/** Steps of a walk take as long as it takes to look at one place of a grammar. */
+/** Steps of a token walk that take as long as visiting one place of a grammar. */
 const STEPS_A_PLACE = 16;
-/** What is kept for the next time. Beyond it everything is forgotten and found anew. */
+/** Bounds of the cache. It is cleared when either is exceeded. */
 const MOST_BYTES = 16 * 2 ** 20, MOST_READINGS = 4_000;
 
-/** The tokens that an automaton reads from a place on, of one tree. */
+/** Tokens of one tree that an automaton reads from a place on. */
 interface Inside {
   readonly tokens: TokenSet;
-  /** The nodes below which tokens go on behind the end of the automaton. */
+  /** Nodes at which the automaton may end although tokens continue. */
   readonly endings: Int32Array;
-  /** Those tokens that can go on with what follows, by what follows. */
+  /** Tokens that continue past the end of the automaton, by the frame that follows it. */
   readonly beyond: Map<Frame, TokenSet>;
 }
 
 /**
- * Finds which tokens can follow a text.
+ * Computes the tokens that can follow a text.
  *
- * Most tokens that can follow inside of a string lie in the string as a whole, whatever is around it. They are
- * found once for all places of the automaton from which it reads the same texts of a token's length, so
- * that a string of up to 4,000 characters takes hardly more than one of any length.
+ * Inside a string, most tokens lie in the string as a whole, whatever surrounds it. They are found
+ * once for all places from which the automaton reads the same texts of a token's length, so a
+ * string
+ * of up to 4,000 characters costs little more than an unbounded one.
  */
 export class Masks {
   readonly #reader: GrammarReader;
@@ -36,7 +37,7 @@ export class Masks {
 
   /**
    * @param vocabSize of the model
-   * @param endTokens are allowed where the text may end
+   * @param endTokens tokens allowed where the text may end
    */
   constructor(
     reader: GrammarReader,
@@ -51,9 +52,9 @@ export class Masks {
   }
 
   /**
-   * Sets the bits of the tokens that can follow, and of the end tokens where the text may end.
+   * Sets the bits of the tokens that can follow, including the end tokens where the text may end.
    *
-   * @throws {ForgeError} `usage` where finding out takes too long
+   * @throws {ForgeError} `usage` if this takes too long
    */
   fill(reading: Reading, mask: Uint32Array): void {
     mask.fill(0);
@@ -62,7 +63,7 @@ export class Masks {
     for (const token of this.#endTokens) mask[token >> 5]! |= 1 << (token & 31);
   }
 
-  /** Whether some token can follow that does not end the text. @throws as {@linkcode fill} */
+  /** True if a token other than an end token can follow. @throws as {@linkcode fill} */
   allowsMore(reading: Reading): boolean {
     return this.#tokensOf(reading).some((tokens) => !tokens.isEmpty);
   }
@@ -86,7 +87,9 @@ export class Masks {
     return sets;
   }
 
-  /** Adds the tokens that can follow inside of an automaton and behind it; false for other places. */
+  /**
+   * Adds the tokens that can follow inside and after an automaton; returns false for other places.
+   */
   #addInside({ place, frame }: Item, sets: TokenSet[]): boolean {
     if (!(place instanceof BytePlace)) return false;
     for (const tree of this.#trees) {
@@ -118,14 +121,14 @@ export class Masks {
     return made;
   }
 
-  /** The tokens that go on behind the end of an automaton. */
+  /** Returns the tokens that continue past the end of an automaton. */
   #beyond({ beyond, endings }: Inside, tree: TokenTree, frame: Frame): TokenSet {
     const known = beyond.get(frame);
     if (known !== undefined) return known;
-    const behind = this.#reader.behind(frame);
+    const after = this.#reader.readingAfter(frame);
     const made = this.#collect((found) => {
-      if (behind !== undefined) {
-        for (const node of endings) this.#walk(tree, node, behind, found);
+      if (after !== undefined) {
+        for (const node of endings) this.#walk(tree, node, after, found);
       }
     });
     beyond.set(frame, made);

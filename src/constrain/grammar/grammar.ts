@@ -1,57 +1,54 @@
-/**
- * Context-free grammars, the one form that schemas, patterns and users' grammars become before the
- * engine compiles them.
- */
-import { type Automaton, isEmpty } from "./automata/automaton.ts";
-import { canBeEmpty } from "./automata/byte_automaton.ts";
-import { checkLimit, LIMITS } from "./limits.ts";
-import { type SpellingName, SPELLINGS } from "./automata/spelling.ts";
+/** Context-free grammars: the common form of schemas, patterns and user-written grammars. */
+import { type Automaton, isEmpty } from "../automata/automaton.ts";
+import { canBeEmpty } from "../automata/byte_automaton.ts";
+import { checkLimit, LIMITS } from "../limits.ts";
+import { type SpellingName, SPELLINGS } from "../automata/spelling.ts";
 
-/** What a rule's texts are made of. */
+/** A rule's body. */
 export type Expression =
   | { readonly kind: "text"; readonly text: string }
   | { readonly kind: "sequence"; readonly items: readonly Expression[] }
   | { readonly kind: "choice"; readonly options: readonly Expression[] }
   | { readonly kind: "rule"; readonly rule: number }
-  /** The texts of an automaton, and how they are written. */
+  /** The texts of an automaton in a spelling. */
   | { readonly kind: "automaton"; readonly texts: Automaton; readonly spelling: SpellingName };
 
-/** Just this text. */
+/** Matches a literal. */
 export function text(value: string): Expression {
   return { kind: "text", text: value };
 }
 
-/** The empty text. */
+/** Matches the empty text. */
 export const NOTHING: Expression = text("");
 
-/** One after another. */
+/** Concatenation. */
 export function sequence(...items: Expression[]): Expression {
   const kept = items.filter((item) => item.kind !== "text" || item.text !== "");
   return kept.length === 1 ? kept[0]! : { kind: "sequence", items: kept };
 }
 
-/** Any of them; no text at all for none. */
+/** Alternation; matches no text for no options. */
 export function choice(...options: Expression[]): Expression {
   return options.length === 1 ? options[0]! : { kind: "choice", options };
 }
 
-/** The same, or nothing. */
+/** Matches `body` or the empty text. */
 export function optional(body: Expression): Expression {
   return choice(NOTHING, body);
 }
 
-/** The texts of an automaton. */
+/** Matches the texts of an automaton. */
 export function automaton(texts: Automaton, spelling: SpellingName = "plain"): Expression {
   return isEmpty(texts) ? choice() : { kind: "automaton", texts, spelling };
 }
 
-/** True if a text or an automaton can be empty. */
+/** True if a literal or an automaton matches the empty text. */
 export function isNullableLeaf(leaf: Expression): boolean {
   if (leaf.kind === "text") return leaf.text === "";
   return leaf.kind === "automaton" && canBeEmpty(leaf.texts, SPELLINGS[leaf.spelling]);
 }
 
-/** True if an expression can be empty, when some rules can. */
+/** True if an expression matches the empty text, given the nullable `rules`. */
 export function isNullable(expression: Expression, rules: ReadonlySet<number>): boolean {
   switch (expression.kind) {
     case "text":
@@ -66,14 +63,14 @@ export function isNullable(expression: Expression, rules: ReadonlySet<number>): 
   }
 }
 
-/** The rules of a grammar as they are made. A choice of nothing accepts no text at all. */
+/** A grammar under construction. */
 export class Grammar {
   readonly bodies: Expression[] = [];
-  /** What errors call a rule that its author has named. */
+  /** Names of rules for errors. */
   readonly names = new Map<number, string>();
   #expressions = 0;
 
-  /** Reserves a rule, so that others can refer to it before it is defined. */
+  /** Reserves a rule, so that other rules can refer to it before it is defined. */
   declare(name?: string): number {
     const rule = this.bodies.push(choice()) - 1;
     checkLimit("the number of rules", rule, LIMITS.expressions);
@@ -87,14 +84,14 @@ export class Grammar {
     this.bodies[rule] = body;
   }
 
-  /** A new rule of that body. */
+  /** Adds a rule and returns a reference to it. */
   rule(body: Expression): Expression {
     const rule = this.declare();
     this.define(rule, body);
     return { kind: "rule", rule };
   }
 
-  /** A rule that refers to itself: `make` gets the reference and returns the body. */
+  /** Adds a rule that refers to itself: `make` receives the reference and returns the body. */
   recursive(make: (self: Expression) => Expression): Expression {
     const rule = this.declare();
     const self: Expression = { kind: "rule", rule };
@@ -118,7 +115,7 @@ function sizeOf(expression: Expression): number {
   }
 }
 
-/** The rules an expression refers to. */
+/** Returns the rules that an expression refers to. */
 export function rulesOf(expression: Expression): number[] {
   switch (expression.kind) {
     case "rule":
@@ -133,10 +130,12 @@ export function rulesOf(expression: Expression): number[] {
 }
 
 /**
- * The rules for which something holds that follows from their parts: of a sequence it must hold for all
- * items, of a choice for one option. The smallest such set, found in time linear in the grammar's size.
+ * Returns the smallest set of rules for which a bottom-up property holds: it holds for a sequence
+ * if
+ * it holds for all items, and for a choice if it holds for one option. Linear in the grammar's
+ * size.
  *
- * @param holds decides for texts and automata
+ * @param holds decides for literals and automata
  */
 export function rulesWhere(
   grammar: Grammar,
@@ -179,7 +178,7 @@ export function rulesWhere(
   return known;
 }
 
-/** A part of a rule's body, and how many of its own parts are still needed for it to hold. */
+/** A part of a rule's body, and the number of its own parts that still have to hold. */
 interface Part {
   readonly parent: Part | undefined;
   readonly rule: number;

@@ -1,28 +1,28 @@
 /**
- * The bytes of tokens as a tree in the order of a walk through it: the children of a node follow it, and
- * `ends` says where they end.
+ * The bytes of tokens as a tree in depth-first order: children follow their node, and `ends` gives
+ * the end of each subtree.
  */
 export interface TokenTree {
   /** The last byte of each node. */
   readonly bytes: Uint8Array;
-  /** How many bytes lead to it, its own included. */
+  /** Number of bytes from the root, including the node's own. */
   readonly depths: Uint32Array;
-  /** The node behind its last descendant. */
+  /** Index of the node after the last descendant. */
   readonly ends: Int32Array;
-  /** The tokens of node `i` are those from `first[i]` to `first[i + 1]` of `tokens`. */
+  /** The tokens of node `i` are `tokens[first[i]]` up to, but without, `tokens[first[i + 1]]`. */
   readonly first: Int32Array;
   readonly tokens: Int32Array;
-  /** The most bytes a token has. */
+  /** Length of the longest token in bytes. */
   readonly depth: number;
 }
 
-/** The bytes of all tokens, one behind the other: those of `id` from `starts[id]` to `starts[id + 1]`. */
+/** Concatenated bytes of all tokens; token `id` is at `starts[id]` to `starts[id + 1]`. */
 export interface TokenBytes {
   readonly bytes: Uint8Array;
   readonly starts: Int32Array;
 }
 
-/** @param size how many tokens there are @param read the bytes of one */
+/** Concatenates the bytes that `read` returns for tokens 0 to `size - 1`. */
 export function tokenBytes(size: number, read: (id: number) => Uint8Array): TokenBytes {
   const starts = new Int32Array(size + 1);
   let bytes = new Uint8Array(8 * size);
@@ -41,10 +41,10 @@ export function tokenBytes(size: number, read: (id: number) => Uint8Array): Toke
   return { bytes: bytes.slice(0, end), starts };
 }
 
-/** The most bytes of the tokens in each tree: classes of places are finer the longer the tokens are. */
+/** Longest token of each tree in bytes. Trees of short tokens share masks between more places. */
 const LENGTHS = [8, 24, Infinity];
 
-/** The trees of a vocabulary, by the lengths of its tokens; those without bytes are in none. */
+/** Builds the trees of a vocabulary, by length of token; tokens without bytes are in none. */
 export function tokenTrees(tokens: TokenBytes): TokenTree[] {
   const { bytes, starts } = tokens;
   const lengthOf = (id: number) => starts[id + 1]! - starts[id]!;
@@ -66,12 +66,12 @@ export function tokenTrees(tokens: TokenBytes): TokenTree[] {
   }).filter((tree) => tree.tokens.length > 0);
 }
 
-/** @param ids in the order of their bytes */
+/** @param ids sorted by their bytes */
 function tokenTree({ bytes: all, starts }: TokenBytes, ids: Int32Array): TokenTree {
   const bytes: number[] = [], depths: number[] = [], ends: number[] = [], first: number[] = [];
   let before = new Uint8Array(0);
   let longest = 0;
-  // The nodes on the way to the token before.
+  // Nodes from the root to the previous token.
   const path: number[] = [];
   const leave = (depth: number) => {
     while (path.length > depth) ends[path.pop()!] = bytes.length;
