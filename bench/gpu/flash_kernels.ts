@@ -46,7 +46,7 @@ async function main(args: readonly string[]): Promise<number> {
     ),
     ...decodeCases,
     ...Array.from({ length: 100 }, () => randomCase(random)),
-  ];
+  ].filter(({ far }) => far === undefined); // sparse memory is the host's alone
   const done: Done[] = [];
   let passed = true;
   for (let from = 0; from < cases.length; from += TOGETHER) {
