@@ -70,7 +70,6 @@ export const CUDA_HOST: readonly Mutant[] = [
       "shape.decode_work = round_up(tiles.work.size());",
       "shape.decode_work = round_up(tiles.decode.size());",
     ],
-    ["page-tables-unchanged", "gpu/input_layout.cpp", "    changed = true;\n", ""],
   ),
   ...group(
     MASKS,
@@ -122,6 +121,7 @@ export const CUDA_HOST: readonly Mutant[] = [
   ),
   ...group(
     SHAPES,
+    ["page-tables-unchanged", "gpu/input_layout.cpp", "    changed = true;\n", ""],
     [
       "sums-of-a-split",
       "cuda/plan_attention.cpp",

@@ -25,7 +25,7 @@ const ATTENTION: KernelCheck = {
     "attention_over_pages_beyond_4_gib",
   ],
   kernels: ["prefill_attention.cu", "batched_decode_attention.cu"],
-  instances: "merge|_attention<(f16|bf16|q8), (64|80|96)>",
+  instances: "merge|_attention<(f16|bf16|q8), (16|64|80|96|128)>",
 };
 const NAIVE: KernelCheck = {
   kernelTests: [
@@ -305,7 +305,7 @@ export const CUDA_KERNELS: readonly Mutant[] = [
       "norm-epsilon",
       "rms_norm.cu",
       "block_sum(squares, partial) / float(cols) + eps",
-      "block_sum(squares, partial) / float(cols)",
+      "block_sum(squares, partial) / float(cols) + 0 * eps",
     ],
     [
       "group-of-a-norm",

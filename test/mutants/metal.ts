@@ -31,7 +31,7 @@ const ATTENTION: KernelCheck = {
     "attention_over_pages_beyond_4_gib",
   ],
   kernels: ["prefill_attention.metal", "batched_decode_attention.metal"],
-  instances: "_attention<(f16|q8), (64|80|96)>",
+  instances: "_attention<(f16|q8), (16|64|80|96|128)>",
 };
 const PRODUCTS: KernelCheck = {
   kernelTests: [

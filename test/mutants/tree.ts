@@ -13,11 +13,17 @@ export interface CheckResult {
   readonly output: string;
 }
 
-/** The libraries that a file is compiled into. Tests build emulated kernels themselves. */
+/**
+ * The libraries that a file is compiled into, and the reference, to which tests hold them. Tests build
+ * emulated kernels themselves.
+ */
 function librariesOf(file: string): readonly LibraryName[] {
-  if (file.startsWith("csrc/cpu/")) return ["cpu"];
-  if (file.startsWith("csrc/cuda/") || file.startsWith("csrc/gpu/")) return ["cuda"];
+  if (file.startsWith("csrc/cpu/")) return ["reference", "cpu"];
+  if (file.startsWith("csrc/cuda/") || file.startsWith("csrc/gpu/")) {
+    return ["reference", "cuda"];
+  }
   if (file.startsWith("csrc/reference/")) return ["reference"];
+  if (file.startsWith("src/")) return ["cpu"];
   if (file.startsWith("csrc/common/")) return ["reference", "cpu", "cuda"];
   return [];
 }
