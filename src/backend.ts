@@ -39,8 +39,6 @@ export interface DeviceInfo {
   readonly features: readonly string[];
   /** The kernel set in use, such as `avx512`. */
   readonly kernels: string;
-  /** Whether sampling takes masks; without, they are applied to what it reports. @default true */
-  readonly masks?: boolean;
   /** What else there is to know, a line each: memory, drivers, where files were found. */
   readonly details?: readonly string[];
 }

@@ -14,7 +14,6 @@ import type { CausalLm } from "../models/causal_lm.ts";
 import { HiddenStep } from "./embedding/hidden_step.ts";
 import { KvPages, PageTable } from "./cache/kv_pages.ts";
 import { MAX_LOGPROBS } from "./limits.ts";
-import { MasklessStep } from "./maskless_step.ts";
 import { Pool } from "./cache/pool.ts";
 
 /** Tokens a KV page holds: small enough to share prefixes finely, large enough to stream. */
@@ -49,8 +48,6 @@ export interface RunnerOptions {
   readonly kvType: KvType;
   /** Sequences that one run can take. @default 1 */
   readonly maxSequences?: number | undefined;
-  /** Apply masks here and not on the device, even if it could. @default false */
-  readonly hostMasks?: boolean | undefined;
   /** Positions that the KV cache holds for all sequences together. @default the context length */
   readonly cacheTokens?: number | undefined;
   /** Sequences whose recurrent state is held, where the model has any. @default `maxSequences` + 1 */
@@ -164,11 +161,7 @@ export class Runner {
     const logits = lm.forward(recorder, kv, states);
     recorder.keep(logits);
     recorder.sample(logits, limits.maxTop);
-    const recorded = await recorder.finish();
-    const takesMasks = backend.info.masks !== false && options.hostMasks !== true;
-    const step = takesMasks
-      ? recorded
-      : new MasklessStep(recorded, logits, lm.vocabSize, limits.maxTop);
+    const step = await recorder.finish();
     const hidden = new HiddenStep(lm.hiddenSize, () => {
       const recorder = backend.record({ maxTokens, maxOutputs: maxTokens, maxSequences, maxPages });
       return { recorder, value: lm.hidden(recorder, kv, states) };

@@ -159,30 +159,6 @@ Deno.test("constraints: in a batch a bad one fails alone", async () => {
   assert(errors.some((message) => message.includes("regex and grammar")));
 });
 
-Deno.test("constraints: masks applied on the host give the same tokens", async () => {
-  const requests = [
-    { regex: "[a-z ]{20,40}\\.", temperature: 0 },
-    { regex: "[a-z ]{20,40}\\.", temperature: 1, topK: 5, topP: 0.9 },
-    { jsonSchema: { type: "object", properties: { a: { type: "string", maxLength: 20 } } } },
-    { regex: "[A-Z]{20}", temperature: 1, topK: 0, topP: 1, minP: 0, repeatPenalty: 1.3 },
-    { regex: "日{1,3}", temperature: 0.5, logitBias: { 40: 1 } },
-  ].map((request) => ({ prompt: "Once upon a time", seed: 11, maxTokens: 60, ...request }));
-  const complete = async () => {
-    await using model = await load(DEMO, { contextLength: 256, parallel: 8 });
-    const all = await Promise.all(
-      requests.map(({ prompt, ...rest }) => model.complete(prompt, rest)),
-    );
-    return all.map(({ tokenIds, text }) => ({ tokenIds, text }));
-  };
-  const onDevice = await complete();
-  Deno.env.set("FORGE_HOST_MASKS", "1");
-  try {
-    assertEquals(await complete(), onDevice);
-  } finally {
-    Deno.env.delete("FORGE_HOST_MASKS");
-  }
-});
-
 Deno.test("the most probable tokens come with their probabilities", async () => {
   await using model = await load(DEMO, { contextLength: 64, parallel: 1 });
   const logits = await model.logits("Once upon a");

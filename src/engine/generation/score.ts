@@ -5,7 +5,6 @@ import { Measurement } from "../schedule/measurement.ts";
 import { UNSAMPLED } from "../runner.ts";
 import type { Scheduler } from "../schedule/scheduler.ts";
 import type { Progress } from "../schedule/sequence.ts";
-import { logSumExp } from "../maskless_step.ts";
 
 /** Computes the log-probability of each token but the first. */
 class Scoring extends Measurement<Float32Array> {
@@ -138,4 +137,10 @@ export function topCandidates(logits: Float32Array, k: number): Candidate[] {
     ids.subarray(0, k),
     (token) => ({ token, probability: Math.exp(logits[token]! - normalizer) }),
   );
+}
+
+/** Returns the logarithm of the sum of `exp(logit)`. */
+function logSumExp(logits: Float32Array): number {
+  const largest = logits.reduce((most, logit) => Math.max(most, logit), -Infinity);
+  return largest + Math.log(logits.reduce((sum, logit) => sum + Math.exp(logit - largest), 0));
 }

@@ -23,8 +23,6 @@ export async function openRunner(
 ): Promise<Runner> {
   return await Runner.open(backend, lm, {
     ...shape,
-    // As on a device that takes no masks: for tests, and to rule a device's masks out.
-    hostMasks: Deno.env.get("FORGE_HOST_MASKS") === "1",
     cacheTokens: cacheTokens({ ...shape, layers: lm.kvLayers }),
     nSlots: stateSlots(shape.maxSequences, lm.stateLayers),
   });

@@ -95,17 +95,6 @@ Deno.test("answers are those without guesses, one at a time, several, and all at
   });
 });
 
-Deno.test("so are those with masks applied on the host", async () => {
-  Deno.env.set("FORGE_HOST_MASKS", "1");
-  try {
-    await withModels([{ speculate: "off" }, { speculate: 5 }], async ([plain, other]) => {
-      assertEquals((await answers(other!)).map(essence), (await answers(plain!)).map(essence));
-    });
-  } finally {
-    Deno.env.delete("FORGE_HOST_MASKS");
-  }
-});
-
 Deno.test("so are several completions of a prompt, and what is built upon it later", async () => {
   await withModels([{ speculate: "off" }, { speculate: 6 }], async ([plain, other]) => {
     const many = (model: Model) => model.completeMany(STORY, 5, { seed: 9, maxTokens: 50 });
