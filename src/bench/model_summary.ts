@@ -1,6 +1,6 @@
 import type { Checkpoint } from "../formats/checkpoint.ts";
 import type { TensorInfo } from "../formats/tensor_info.ts";
-import { ConfigReader, type Key } from "../models/config_reader.ts";
+import { ConfigReader, type Key } from "../models/config/config_reader.ts";
 
 /** What a benchmark says of the model it measured. */
 export interface ModelSummary {

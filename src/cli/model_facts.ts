@@ -12,7 +12,7 @@ import { MAX_CHUNK, maxOutputs } from "../engine/runner.ts";
 import { ForgeError } from "../errors.ts";
 import type { TensorType } from "../formats/tensor_info.ts";
 import { type Checkpoint, openTokenizer, type TensorInfo } from "../mod.ts";
-import { ConfigReader, type Key } from "../models/config_reader.ts";
+import { ConfigReader, type Key } from "../models/config/config_reader.ts";
 
 const F16_BYTES = 2;
 

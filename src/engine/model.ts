@@ -3,7 +3,7 @@ import type { ConstraintCost } from "../constrain/compiled_constraint.ts";
 import { ForgeError } from "../errors.ts";
 import type { Checkpoint } from "../formats/checkpoint.ts";
 import { loadModel } from "../models/registry.ts";
-import type { WeightLoader } from "../models/weight_loader.ts";
+import type { WeightLoader } from "../models/weights/weight_loader.ts";
 import { ChatTemplate } from "../tokenizer/chat_template.ts";
 import type { Tokenizer } from "../tokenizer/tokenizer.ts";
 import {

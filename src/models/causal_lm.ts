@@ -1,9 +1,9 @@
 /** What a family of models is to the rest of forge. */
 import type { Backend, KvCache, Recorder, StateCache, Value } from "../backend.ts";
 import type { Checkpoint } from "../formats/checkpoint.ts";
-import { ConfigReader } from "./config_reader.ts";
-import type { Rope } from "./rope.ts";
-import { WeightLoader } from "./weight_loader.ts";
+import { ConfigReader } from "./config/config_reader.ts";
+import type { Rope } from "./parts/rope.ts";
+import { WeightLoader } from "./weights/weight_loader.ts";
 
 /** The shape of one layer's KV cache. */
 export interface LayerKvShape {

@@ -2,7 +2,7 @@
 import { assertEquals } from "@std/assert";
 import { join } from "@std/path";
 import type { JsonObject } from "../../src/formats/json.ts";
-import { configDefaults, DEFAULTED_TYPES } from "../../src/models/config_defaults.ts";
+import { configDefaults, DEFAULTED_TYPES } from "../../src/models/config/config_defaults.ts";
 
 const VERSION = /^5\.18\./;
 

@@ -10,7 +10,7 @@ import {
   type TensorInfo,
   type TensorType,
 } from "../../src/formats/tensor_info.ts";
-import { withColumnOrder } from "../../src/models/column_order.ts";
+import { withColumnOrder } from "../../src/models/weights/column_order.ts";
 import { deviceTest, isGpu } from "../support/devices.ts";
 import {
   assertClose,

@@ -1,8 +1,8 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import type { Checkpoint } from "../../../src/formats/checkpoint.ts";
 import { ForgeError } from "../../../src/errors.ts";
-import { assertCausal } from "../../../src/models/causality.ts";
-import { ConfigReader } from "../../../src/models/config_reader.ts";
+import { assertCausal } from "../../../src/models/config/causality.ts";
+import { ConfigReader } from "../../../src/models/config/config_reader.ts";
 import { findFamily } from "../../../src/models/registry.ts";
 
 function checkpoint(part: Partial<Checkpoint>): Checkpoint {

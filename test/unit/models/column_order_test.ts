@@ -2,7 +2,7 @@
 import { assertEquals } from "@std/assert";
 import type { WeightSlice } from "../../../src/backend.ts";
 import type { TensorInfo } from "../../../src/formats/tensor_info.ts";
-import { withColumnOrder } from "../../../src/models/column_order.ts";
+import { withColumnOrder } from "../../../src/models/weights/column_order.ts";
 
 const COLS = 4;
 

@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { ForgeError } from "../../../src/errors.ts";
-import type { ConfigReader, Key } from "../../../src/models/config_reader.ts";
+import type { ConfigReader, Key } from "../../../src/models/config/config_reader.ts";
 import { ggufConfig, jsonConfig } from "./fakes.ts";
 
 const KEY: Key = ["hidden_size", "embedding_length"];

@@ -2,8 +2,8 @@ import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import { ForgeError } from "../../../src/errors.ts";
 import type { GgufValue } from "../../../src/formats/gguf_types.ts";
 import type { JsonObject } from "../../../src/formats/json.ts";
-import { decoderConfig, slidingWindows } from "../../../src/models/decoder_config.ts";
-import { qwenWindows } from "../../../src/models/qwen2.ts";
+import { decoderConfig, slidingWindows } from "../../../src/models/config/decoder_config.ts";
+import { qwenWindows } from "../../../src/models/families/qwen2.ts";
 import { ggufConfig, jsonConfig } from "./fakes.ts";
 
 const JSON_SETTINGS: JsonObject = {

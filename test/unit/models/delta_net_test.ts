@@ -2,7 +2,7 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import { ForgeError } from "../../../src/errors.ts";
 import type { JsonObject } from "../../../src/formats/json.ts";
-import { deltaNetConfig, deltaNetStates } from "../../../src/models/delta_net.ts";
+import { deltaNetConfig, deltaNetStates } from "../../../src/models/parts/delta_net.ts";
 import { findFamily } from "../../../src/models/registry.ts";
 import { ModelSource } from "../../../src/models/causal_lm.ts";
 import { FakeBackend, fakeCheckpoint, ggufConfig, jsonConfig } from "./fakes.ts";

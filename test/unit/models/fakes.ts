@@ -13,7 +13,7 @@ import type { Checkpoint } from "../../../src/formats/checkpoint.ts";
 import type { GgufValue } from "../../../src/formats/gguf_types.ts";
 import type { JsonObject } from "../../../src/formats/json.ts";
 import { tensorBytes, type TensorInfo, type TensorType } from "../../../src/formats/tensor_info.ts";
-import { ConfigReader } from "../../../src/models/config_reader.ts";
+import { ConfigReader } from "../../../src/models/config/config_reader.ts";
 
 /** The shape of a tensor, and its type unless it is F32. */
 export type FakeTensor = readonly number[] | { type: TensorType; shape: readonly number[] };

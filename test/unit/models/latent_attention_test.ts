@@ -1,14 +1,14 @@
 import { assertEquals } from "@std/assert";
 import type { Weight, WeightData } from "../../../src/backend.ts";
 import type { TensorType } from "../../../src/formats/tensor_info.ts";
-import { decoderConfig } from "../../../src/models/decoder_config.ts";
+import { decoderConfig } from "../../../src/models/config/decoder_config.ts";
 import {
   latentDims,
   latentKvShape,
   loadLatentAttention,
-} from "../../../src/models/latent_attention.ts";
-import { WeightLoader } from "../../../src/models/weight_loader.ts";
-import { ConfigReader } from "../../../src/models/config_reader.ts";
+} from "../../../src/models/parts/latent_attention.ts";
+import { WeightLoader } from "../../../src/models/weights/weight_loader.ts";
+import { ConfigReader } from "../../../src/models/config/config_reader.ts";
 import { FakeBackend, fakeCheckpoint } from "./fakes.ts";
 
 const config = {

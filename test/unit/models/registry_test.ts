@@ -2,7 +2,7 @@ import { assertEquals, assertThrows } from "@std/assert";
 import { ForgeError } from "../../../src/errors.ts";
 import { openCheckpoint } from "../../../src/formats/checkpoint.ts";
 import { float32Tensor } from "../../../src/formats/tensor_data.ts";
-import { configDefaults } from "../../../src/models/config_defaults.ts";
+import { configDefaults } from "../../../src/models/config/config_defaults.ts";
 import { findFamily, knownArchitectures, loadModel } from "../../../src/models/registry.ts";
 import { writeModelFolder } from "../../support/safetensors_writer.ts";
 import { TempFolder } from "../../support/temp_folder.ts";

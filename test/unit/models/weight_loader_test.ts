@@ -1,6 +1,6 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import { ForgeError } from "../../../src/errors.ts";
-import { type TensorName, WeightLoader } from "../../../src/models/weight_loader.ts";
+import { type TensorName, WeightLoader } from "../../../src/models/weights/weight_loader.ts";
 import { FakeBackend, fakeCheckpoint, type FakeTensor } from "./fakes.ts";
 
 const GGUF = { "general.architecture": "llama" };

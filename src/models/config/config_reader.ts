@@ -1,0 +1,211 @@
+import { ForgeError } from "../../errors.ts";
+import type { Checkpoint } from "../../formats/checkpoint.ts";
+import { isJsonObject, type JsonObject, type JsonValue } from "../../formats/json.ts";
+import { quote } from "../../formats/quote.ts";
+import { configDefaults, settingAlias } from "./config_defaults.ts";
+
+/**
+ * The name of one setting in both formats: a key of config.json, and a GGUF key without its
+ * architecture prefix. A format that lacks the setting has `undefined`.
+ */
+export type Key = readonly [huggingFace: string | undefined, gguf: string | undefined];
+
+/** The largest value any size in a config may have; keeps products of two within 2^53. */
+const MAX_SIZE = 2 ** 26;
+
+/**
+ * Reads typed settings of a model, whichever format they come in. What a config.json leaves out is what
+ * `config_defaults.ts` has for its architecture; what it says is `null` is not replaced by that.
+ *
+ * A fallback stands for a setting that neither the file nor that table has. In a config.json, `null` where
+ * the table has a value is refused.
+ */
+export class ConfigReader {
+  readonly isGguf: boolean;
+  readonly modelType: string;
+  /** The folder or file, for messages. */
+  readonly path: string;
+  readonly #checkpoint: Checkpoint;
+  readonly #defaults: JsonObject;
+  readonly #layer: number | undefined;
+
+  /** @param layer the layer whose settings are read where they differ between layers */
+  constructor(checkpoint: Checkpoint, layer?: number) {
+    this.#checkpoint = checkpoint;
+    this.#layer = layer;
+    this.isGguf = checkpoint.kind === "gguf";
+    this.modelType = checkpoint.modelType;
+    this.#defaults = this.isGguf ? {} : configDefaults(checkpoint.modelType);
+    this.path = checkpoint.path;
+  }
+
+  /** The settings of one layer: its entry of lists, and what `per_layer_config` has for it. */
+  ofLayer(index: number): ConfigReader {
+    return new ConfigReader(this.#checkpoint, index);
+  }
+
+  /** The value under a key, or `undefined` when it is null, or absent without a default. */
+  raw(key: Key): unknown {
+    const name = this.#name(key);
+    if (name === undefined) return undefined;
+    const { metadata } = this.#checkpoint;
+    const own = this.#ownSettings()?.[name];
+    return own ?? (metadata === undefined ? this.setting(name) : metadata.get(name)) ?? undefined;
+  }
+
+  /** A setting of config.json: as it is written, be it `null`, or else its default. */
+  setting(name: string): JsonValue | undefined {
+    const value = this.written(name);
+    return value === undefined ? this.#defaults[name] : value;
+  }
+
+  /** A setting that config.json itself has. */
+  written(name: string): JsonValue | undefined {
+    const config = this.#checkpoint.config ?? {};
+    const alias = settingAlias(this.modelType, name);
+    return alias !== undefined && Object.hasOwn(config, alias) ? config[alias] : config[name];
+  }
+
+  /** The default of a setting, whatever config.json says. */
+  default(name: string): JsonValue | undefined {
+    return this.#defaults[name];
+  }
+
+  /**
+   * A whole number. A list with the same number for every layer counts as that number.
+   *
+   * @throws {ForgeError} `bad_model` when it is anything else; `unsupported` when it differs between
+   * layers.
+   */
+  int(key: Key, options: { min?: number; max?: number; fallback?: number } = {}): number {
+    const { min = 1, max = MAX_SIZE, fallback } = options;
+    const value = this.#ofAllLayers(key, this.#orElse(key, fallback));
+    if (!Number.isSafeInteger(value) || Number(value) < min || Number(value) > max) {
+      throw this.invalid(key, value, `a whole number from ${min} to ${max}`);
+    }
+    return Number(value);
+  }
+
+  /**
+   * A number that is finite in float32, as devices take it.
+   *
+   * @throws {ForgeError} `bad_model` when it is anything else.
+   */
+  number(key: Key, fallback?: number): number {
+    const value = this.#orElse(key, fallback);
+    if (typeof value !== "number" || !Number.isFinite(Math.fround(value))) {
+      throw this.invalid(key, value, "a finite number, of at most 3.4e38");
+    }
+    return value;
+  }
+
+  /** A number above 0, in float32 too. @throws {ForgeError} `bad_model` when it is anything else. */
+  positive(key: Key, fallback?: number): number {
+    const value = this.number(key, fallback);
+    if (Math.fround(value) <= 0) throw this.invalid(key, value, "a number above 0");
+    return value;
+  }
+
+  boolean(key: Key, fallback?: boolean): boolean {
+    const value = this.#orElse(key, fallback);
+    if (typeof value !== "boolean") throw this.invalid(key, value, "true or false");
+    return value;
+  }
+
+  string(key: Key, fallback?: string): string {
+    const value = this.#orElse(key, fallback);
+    if (typeof value !== "string") throw this.invalid(key, value, "text");
+    return value;
+  }
+
+  /** An array with one entry a layer, or `undefined` when it is absent. */
+  perLayer(key: Key, nLayers: number): readonly unknown[] | undefined {
+    const value = this.raw(key);
+    if (value === undefined) return undefined;
+    const list = asList(value);
+    const hasAll = list !== undefined &&
+      (this.isGguf ? list.length >= nLayers : list.length === nLayers);
+    if (!hasAll) {
+      throw this.invalid(key, value, `a list with an entry for each of ${nLayers} layers`);
+    }
+    return list;
+  }
+
+  /** A nested object of config.json, or `undefined` when there is none; GGUF has none. */
+  object(name: string): JsonObject | undefined {
+    const value = this.isGguf ? undefined : this.setting(name) ?? undefined;
+    if (value === undefined || isJsonObject(value)) return value;
+    throw this.invalid([name, undefined], value, "an object");
+  }
+
+  /** The error for a setting that cannot be used. */
+  invalid(key: Key, value: unknown, expected: string): ForgeError {
+    const name = this.#name(key) ?? key[0] ?? "?";
+    const found = value === undefined
+      ? "missing"
+      : value === null
+      ? "null"
+      : quote(describe(value));
+    return new ForgeError(
+      "bad_model",
+      `${quote(this.path)}: ${name} is ${found}; expected ${expected}`,
+    );
+  }
+
+  /** What config.json has for this layer alone. */
+  #ownSettings(): JsonObject | undefined {
+    if (this.#layer === undefined) return undefined;
+    const settings = this.#checkpoint.config?.per_layer_config ?? undefined;
+    const own = isJsonObject(settings) ? settings[this.#layer] : undefined;
+    return isJsonObject(own) ? own : undefined;
+  }
+
+  /** The error for a setting that forge does not know what to do with. */
+  unsupported(key: Key, value: unknown, expected: string): ForgeError {
+    return new ForgeError(
+      "unsupported",
+      `${quote(this.path)}: ${this.#name(key)} is ${
+        quote(describe(value))
+      }; forge knows ${expected}`,
+    );
+  }
+
+  /** A value, or what stands for one that is absent. `null` that replaces a default is left to the caller's check. */
+  #orElse(key: Key, fallback: unknown): unknown {
+    const value = this.raw(key);
+    if (value !== undefined || this.isGguf) return value ?? fallback;
+    const name = this.#name(key);
+    if (name === undefined || this.#defaults[name] === undefined) return fallback;
+    return this.setting(name);
+  }
+
+  #ofAllLayers(key: Key, value: unknown): unknown {
+    const list = asList(value);
+    if (list === undefined || list.length === 0) return value;
+    if (this.#layer !== undefined) return list[this.#layer];
+    if (list.every((entry) => entry === list[0])) return list[0];
+    throw new ForgeError(
+      "unsupported",
+      `${quote(this.path)}: ${this.#name(key)} differs between layers: ${quote(describe(list))}`,
+    );
+  }
+
+  #name(key: Key): string | undefined {
+    if (!this.isGguf) return key[0];
+    return key[1] === undefined ? undefined : `${this.modelType}.${key[1]}`;
+  }
+}
+
+/** The entries of a JSON array, or of a GGUF array, whose numbers come in a typed array. */
+function asList(value: unknown): readonly unknown[] | undefined {
+  if (Array.isArray(value)) return value;
+  return ArrayBuffer.isView(value)
+    ? Array.from<unknown>(value as unknown as Iterable<unknown>)
+    : undefined;
+}
+
+function describe(value: unknown): string {
+  const list = asList(value);
+  if (list !== undefined) return `[${list.map(describe).join(", ")}]`;
+  return typeof value === "object" ? JSON.stringify(value) : String(value);
+}

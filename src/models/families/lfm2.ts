@@ -1,0 +1,226 @@
+/**
+ * LFM2: short convolutions between two gates in most layers, attention in the others, in some sizes with experts.
+ * Liquid AI, "LFM2 Technical Report", arXiv:2511.23404.
+ */
+import type { Weight } from "../../backend.ts";
+import {
+  type AttentionNames,
+  type BiasRule,
+  biasRule,
+  type Block,
+  kvShape,
+  loadAttention,
+  loadBias,
+  loadGatedMlp,
+  loadRmsNorm,
+  type MlpNames,
+} from "../parts/blocks.ts";
+import type { Family, ModelSource, StateMatrix } from "../causal_lm.ts";
+import type { ConfigReader, Key } from "../config/config_reader.ts";
+import { loadDecoder, loadRope, preNormLayer } from "../parts/decoder.ts";
+import { type DecoderConfig, decoderConfig } from "../config/decoder_config.ts";
+import { loadMoe, type MoeParts } from "../parts/moe.ts";
+import type { TensorName, WeightLoader } from "../weights/weight_loader.ts";
+
+const ATTENTION: AttentionNames = {
+  qNorm: ["self_attn.q_layernorm", "attn_q_norm"],
+  kNorm: ["self_attn.k_layernorm", "attn_k_norm"],
+  out: ["self_attn.out_proj", "attn_output"],
+};
+const MLP: MlpNames = {
+  gate: ["feed_forward.w1", "ffn_gate"],
+  up: ["feed_forward.w3", "ffn_up"],
+  down: ["feed_forward.w2", "ffn_down"],
+};
+const CONV: TensorName = ["conv.conv", "shortconv.conv"];
+const CONV_IN: TensorName = ["conv.in_proj", "shortconv.in_proj"];
+const CONV_OUT: TensorName = ["conv.out_proj", "shortconv.out_proj"];
+const FINAL_NORMS: readonly TensorName[] = [["embedding_norm", "token_embd_norm"], [
+  "norm",
+  "output_norm",
+]];
+
+const MAX_CONV_WIDTH = 64;
+
+export const lfm2: Family = {
+  huggingFace: ["lfm2", "lfm2_moe"],
+  gguf: ["lfm2", "lfm2moe"],
+  load(source) {
+    const { config, weights } = source;
+    const isConv = convLayers(config);
+    const c = lfm2Config(config, isConv);
+    const rope = loadRope(source, c, { layout: "half" });
+    const width = config.int(["conv_L_cache", "shortconv.l_cache"], {
+      min: 2,
+      max: MAX_CONV_WIDTH,
+    });
+    const bias = biasRule(config, "conv_bias", false);
+    const countBefore = (layer: number, conv: boolean) =>
+      isConv.slice(0, layer).filter((is) => is === conv).length;
+    const mlp = loadMlps(source, c);
+    const state: StateMatrix = { rows: width - 1, cols: c.hiddenSize };
+    const finalNorm = FINAL_NORMS.find((name) => weights.has(name)) ?? FINAL_NORMS[0]!;
+    return loadDecoder(source, c, {
+      finalNorm: loadRmsNorm(weights, c, finalNorm),
+      head: { isTied: isTied(config) },
+      kvLayers: isConv.flatMap((conv) => conv ? [] : [kvShape(c)]),
+      stateLayers: isConv.flatMap((conv) => conv ? [state] : []),
+      layer: (weights, i) =>
+        preNormLayer({
+          attentionNorm: loadRmsNorm(weights, c, ["operator_norm", "attn_norm"]),
+          attention: isConv[i]
+            ? loadShortConv(weights, c, { width, bias, state: countBefore(i, true) })
+            : loadAttention(weights, c, countBefore(i, false), {
+              rope,
+              qkNorm: "head",
+              names: ATTENTION,
+            }),
+          mlpNorm: loadRmsNorm(weights, c, ["ffn_norm", "ffn_norm"]),
+          mlp: mlp(weights, i),
+        }),
+    });
+  },
+};
+
+/** True if the output matrix is the embedding, by the older name of the setting or the usual one. */
+function isTied(config: ConfigReader): boolean {
+  const older: Key = ["tie_embedding", undefined];
+  const key: Key = ["tie_word_embeddings", undefined];
+  return config.boolean(config.raw(older) === undefined ? key : older, false);
+}
+
+/** Which layers are convolutions; in GGUF files those without heads of keys. */
+function convLayers(config: ConfigReader): readonly boolean[] {
+  const nLayers = config.int(["num_hidden_layers", "block_count"], { max: 4096 });
+  const kvHeads: Key = [undefined, "attention.head_count_kv"];
+  if (config.isGguf) {
+    const heads = config.perLayer(kvHeads, nLayers) ?? [];
+    return Array.from({ length: nLayers }, (_, i) => heads[i] === 0);
+  }
+  const typesKey: Key = ["layer_types", undefined];
+  const types = config.perLayer(typesKey, nLayers);
+  if (types === undefined) {
+    const key: Key = ["full_attn_idxs", undefined];
+    const attention = config.raw(key) ?? [];
+    if (!Array.isArray(attention)) throw config.invalid(key, attention, "a list of layers");
+    return Array.from({ length: nLayers }, (_, i) => !attention.includes(i));
+  }
+  return Array.from({ length: nLayers }, (_, i) => {
+    const type = types[i];
+    if (type === "conv") return true;
+    if (type === "full_attention") return false;
+    throw config.unsupported(typesKey, type, '"conv" and "full_attention" in this architecture');
+  });
+}
+
+function lfm2Config(config: ConfigReader, isConv: readonly boolean[]): DecoderConfig {
+  const anyAttention = Math.max(isConv.indexOf(false), 0);
+  const feedForward = config.raw(["block_ff_dim", undefined]);
+  const c = decoderConfig(config.ofLayer(anyAttention), {
+    normEps: ["norm_eps", "attention.layer_norm_rms_epsilon"],
+    ...(typeof feedForward === "number" ? { intermediateSize: feedForward } : {}),
+  });
+  if (config.isGguf || config.modelType !== "lfm2") return c;
+  const size = config.int(["block_ff_dim", undefined], { fallback: c.intermediateSize });
+  return { ...c, intermediateSize: adjustedSize(config, size) };
+}
+
+/** The width of the MLP, which config.json has before two thirds of it are rounded up. */
+function adjustedSize(config: ConfigReader, size: number): number {
+  if (!config.boolean(["block_auto_adjust_ff_dim", undefined], true)) return size;
+  const multiplier = config.positive(["block_ffn_dim_multiplier", undefined], 1);
+  const multiple = config.int(["block_multiple_of", undefined], { fallback: 256 });
+  return Math.ceil(Math.trunc(multiplier * Math.trunc(2 * size / 3)) / multiple) * multiple;
+}
+
+/** Loads the MLP of a layer: experts in all but the first few, where there are any. */
+function loadMlps(
+  { config }: ModelSource,
+  c: DecoderConfig,
+): (weights: WeightLoader, layer: number) => Block {
+  const plain = (weights: WeightLoader) => loadGatedMlp(weights, c, { names: MLP });
+  if (config.modelType !== "lfm2_moe" && config.modelType !== "lfm2moe") return plain;
+  const nDense = config.int(["num_dense_layers", "leading_dense_block_count"], {
+    min: 0,
+    fallback: 2,
+  });
+  const nExperts = config.int(["num_experts", "expert_count"]);
+  const isBiased = config.isGguf || config.boolean(["use_expert_bias", undefined], true);
+  const experts: MoeParts = {
+    nExperts,
+    topK: config.int(["num_experts_per_tok", "expert_used_count"], { max: nExperts }),
+    intermediateSize: config.int(["moe_intermediate_size", "expert_feed_forward_length"]),
+    scores: "sigmoid",
+    normalize: config.boolean(["norm_topk_prob", undefined], true),
+    scale: config.positive(["routed_scaling_factor", "expert_weights_scale"], 1),
+    choiceBias: isBiased ? ["feed_forward.expert_bias", "exp_probs_b"] : undefined,
+    names: {
+      router: "feed_forward.gate",
+      gate: "feed_forward.experts.{}.w1",
+      up: "feed_forward.experts.{}.w3",
+      down: "feed_forward.experts.{}.w2",
+    },
+  };
+  return (weights, layer) => layer < nDense ? plain(weights) : loadMoe(weights, c, experts);
+}
+
+interface ShortConvParts {
+  /** Tokens that the convolution sees. */
+  readonly width: number;
+  readonly bias: BiasRule;
+  /** Which of the model's states is the layer's. */
+  readonly state: number;
+}
+
+/** A depthwise convolution over the last few tokens, one gate before it and one behind. */
+function loadShortConv(
+  weights: WeightLoader,
+  { hiddenSize }: DecoderConfig,
+  { width, bias, state }: ShortConvParts,
+): Block {
+  // The gate before, the gate behind, and what is convolved.
+  const tensor = weights.tensor(CONV_IN, "weight", [3 * hiddenSize, hiddenSize]);
+  const third = (i: number) => ({ tensor, firstRow: i * hiddenSize, nRows: hiddenSize });
+  const before = weights.mapSlices([third(0), third(2)], hiddenSize);
+  const behind = weights.mapSlices([third(1)], hiddenSize);
+  const biases = loadThirds(weights, hiddenSize, bias);
+  const shape = weights.isGguf ? [hiddenSize, width] : [hiddenSize, 1, width];
+  const conv = weights.mapWhole(weights.tensor(CONV, "weight", shape), width);
+  const convBias = loadBias(weights, CONV, hiddenSize, bias);
+  const out = weights.matrix(CONV_OUT, hiddenSize, hiddenSize);
+  const outBias = loadBias(weights, CONV_OUT, hiddenSize, bias);
+
+  return ({ recorder, states }, x, residual) => {
+    const pair = recorder.matmul(x, before, { bias: biases?.before });
+    const gated = recorder.glu(pair, hiddenSize, "identity");
+    const mixed = recorder.causalConv1d(gated, conv, states[state]!, {
+      bias: convBias,
+      activation: "identity",
+    });
+    const gate = recorder.matmul(x, behind, { bias: biases?.behind });
+    const both = recorder.gatherColumns([
+      { value: gate, width: hiddenSize },
+      { value: mixed, width: hiddenSize },
+    ], 1);
+    const hidden = recorder.glu(both, hiddenSize, "identity");
+    return recorder.matmul(hidden, out, { bias: outBias, residual });
+  };
+}
+
+/** The biases of what goes into a convolution, as its weights are divided. */
+function loadThirds(
+  weights: WeightLoader,
+  size: number,
+  rule: BiasRule,
+): { readonly before: Weight; readonly behind: Weight } | undefined {
+  const stored = loadBias(weights, CONV_IN, 3 * size, rule);
+  if (stored === undefined) return undefined;
+  const values = weights.backend.readWeight(stored, 0, 1);
+  const before = new Float32Array(2 * size);
+  before.set(values.subarray(0, size));
+  before.set(values.subarray(2 * size), size);
+  return {
+    before: weights.uploadVector(before),
+    behind: weights.uploadVector(Float32Array.from(values.subarray(size, 2 * size))),
+  };
+}

@@ -1,0 +1,121 @@
+/**
+ * Llama 4, its text: every fourth layer without positions, experts beside a shared one. Layers with positions attend
+ * within chunks, and those without are tempered, both only beyond a length that the context is therefore held to. Meta,
+ * "The Llama 4 herd", 2025.
+ */
+import { biasRule, type Block, loadAttention, loadGatedMlp, loadRmsNorm } from "../parts/blocks.ts";
+import type { Family } from "../causal_lm.ts";
+import type { ConfigReader, Key } from "../config/config_reader.ts";
+import { INPUT_NORM, loadDecoder, loadRope, MLP_NORM, preNormLayer } from "../parts/decoder.ts";
+import { type DecoderConfig, decoderConfig } from "../config/decoder_config.ts";
+import { loadExperts } from "../parts/moe.ts";
+import { rotatedLayers } from "./smollm3.ts";
+import type { TensorName, WeightLoader } from "../weights/weight_loader.ts";
+
+const PLAIN = {
+  gate: ["feed_forward.gate_proj", "ffn_gate"],
+  up: ["feed_forward.up_proj", "ffn_up"],
+  down: ["feed_forward.down_proj", "ffn_down"],
+} as const satisfies Record<string, TensorName>;
+const SHARED = {
+  gate: ["feed_forward.shared_expert.gate_proj", "ffn_gate_shexp"],
+  up: ["feed_forward.shared_expert.up_proj", "ffn_up_shexp"],
+  down: ["feed_forward.shared_expert.down_proj", "ffn_down_shexp"],
+} as const satisfies Record<string, TensorName>;
+const EXPERTS = {
+  router: "feed_forward.router",
+  gateUp: "feed_forward.experts.gate_up_proj",
+  down: "feed_forward.experts.down_proj",
+  isTransposed: true,
+} as const;
+
+/** The size that tells Maverick, which does not normalise queries and keys, from Scout in GGUF files. */
+const MAVERICK_EXPERTS = 128;
+
+export const llama4: Family = {
+  huggingFace: ["llama4_text"],
+  gguf: ["llama4"],
+  load(source) {
+    const { config } = source;
+    const whole = decoderConfig(config);
+    const c = { ...whole, contextLength: Math.min(whole.contextLength, plainLength(config)) };
+    const turn = loadRope(source, c, { layout: "interleaved" });
+    const rotates = rotatedLayers(config, c.nLayers);
+    const bias = biasRule(config, "attention_bias", false);
+    const nExperts = config.int(["num_local_experts", "expert_count"]);
+    const isNormalized = config.isGguf
+      ? nExperts !== MAVERICK_EXPERTS
+      : config.boolean(["use_qk_norm", undefined]);
+    // Queries and keys are normalised after rotation: all that is left of its scale is epsilon's share.
+    const rope = isNormalized ? { ...turn, scale: 1 } : turn;
+    const heads = isNormalized ? { ...c, normEps: c.normEps / turn.scale ** 2 } : c;
+    const hasExperts = expertLayers(config);
+    const plainSize = config.int(["intermediate_size_mlp", "feed_forward_length"]);
+    return loadDecoder(source, c, {
+      layer: (weights, i) =>
+        preNormLayer({
+          attentionNorm: loadRmsNorm(weights, c, INPUT_NORM),
+          attention: loadAttention(weights, heads, i, {
+            rope: rotates[i] ? rope : undefined,
+            qkNorm: rotates[i] && isNormalized ? "plain head" : undefined,
+            bias,
+            outputBias: bias,
+          }),
+          mlpNorm: loadRmsNorm(weights, c, MLP_NORM),
+          mlp: hasExperts(i)
+            ? loadMixture(config, weights, c, nExperts)
+            : loadGatedMlp(weights, c, { names: PLAIN, intermediateSize: plainSize }),
+        }),
+    });
+  },
+};
+
+/** The longest sequence in which no layer attends to a chunk alone, nor is tempered. */
+function plainLength(config: ConfigReader): number {
+  const chunk = config.int(["attention_chunk_size", "attention.chunk_size"], { fallback: 8192 });
+  // Published files have 4 for true.
+  const tuning = config.raw(["attn_temperature_tuning", undefined]) ?? true;
+  if (tuning === false || tuning === 0) return chunk;
+  return Math.min(chunk, config.int(["floor_scale", undefined], { min: 2, fallback: 8192 }) - 1);
+}
+
+function expertLayers(config: ConfigReader): (layer: number) => boolean {
+  const key: Key = ["moe_layers", undefined];
+  const listed = config.raw(key);
+  if (listed !== undefined) {
+    if (!Array.isArray(listed)) throw config.invalid(key, listed, "a list of layers");
+    return (layer) => listed.includes(layer);
+  }
+  const step = config.int(["interleave_moe_layer_step", "interleave_moe_layer_step"], {
+    fallback: 1,
+  });
+  return (layer) => (layer + 1) % step === 0;
+}
+
+/** One expert a token, which is given the token times the router's score, and the shared one. */
+function loadMixture(
+  config: ConfigReader,
+  weights: WeightLoader,
+  c: DecoderConfig,
+  nExperts: number,
+): Block {
+  const chosen: Key = ["num_experts_per_tok", "expert_used_count"];
+  const topK = config.int(chosen);
+  if (topK !== 1) throw config.unsupported(chosen, topK, "1 in this architecture");
+  const intermediateSize = config.int(["intermediate_size", "expert_feed_forward_length"]);
+  const router = weights.matrix([EXPERTS.router, "ffn_gate_inp"], nExperts, c.hiddenSize);
+  const parts = { nExperts, topK, intermediateSize, normalize: false, names: EXPERTS } as const;
+  const { gateUp, down } = loadExperts(weights, c.hiddenSize, parts);
+  const shared = loadGatedMlp(weights, c, { names: SHARED, intermediateSize });
+
+  return (pass, x, residual) => {
+    const { recorder } = pass;
+    const logits = recorder.matmul(x, router);
+    const scored = recorder.moeRoute(logits, { topK, normalize: false, scores: "sigmoid" });
+    const whole = recorder.moeRoute(logits, { topK, normalize: true, scores: "sigmoid" });
+    const gated = recorder.moeMatmul(recorder.moeCombine(x, scored), whole, gateUp, nExperts);
+    const hidden = recorder.glu(gated, intermediateSize, c.activation);
+    const routed = recorder.moeMatmul(hidden, whole, down, nExperts);
+    return shared(pass, x, recorder.moeCombine(routed, whole, residual));
+  };
+}

@@ -1,0 +1,201 @@
+/**
+ * Layers of linear attention by the gated delta rule, behind a short convolution. S. Yang et al., "Gated Delta
+ * Networks: Improving Mamba2 with Delta Rule", arXiv:2412.06464; as in Qwen3-Next and Qwen3.5.
+ */
+import type { HeadOrder, Weight, WeightSlice } from "../../backend.ts";
+import { InputFile } from "../../formats/file.ts";
+import { assertStored, type TensorInfo } from "../../formats/tensor_info.ts";
+import type { Block } from "./blocks.ts";
+import type { StateMatrix } from "../causal_lm.ts";
+import type { ConfigReader, Key } from "../config/config_reader.ts";
+import type { DecoderConfig } from "../config/decoder_config.ts";
+import type { TensorName, WeightLoader } from "../weights/weight_loader.ts";
+
+export interface DeltaNetConfig {
+  readonly nKHeads: number;
+  readonly nVHeads: number;
+  readonly kDim: number;
+  readonly vDim: number;
+  /** Tokens that the convolution sees. */
+  readonly convWidth: number;
+  readonly headOrder: HeadOrder;
+}
+
+/** Added to the squared norms of queries and keys. */
+const L2_EPS = 1e-6;
+
+const MAX_CONV_WIDTH = 64;
+
+/** What config.json and GGUF say of such layers. @throws {ForgeError} `bad_model` */
+export function deltaNetConfig(config: ConfigReader, headOrder: HeadOrder): DeltaNetConfig {
+  const valueHeads: Key = ["linear_num_value_heads", "ssm.time_step_rank"];
+  const keyHeads: Key = ["linear_num_key_heads", "ssm.group_count"];
+  const nVHeads = config.int(valueHeads, { max: 4096 });
+  const nKHeads = config.int(keyHeads, { max: nVHeads });
+  if (nVHeads % nKHeads !== 0) {
+    throw config.invalid(keyHeads, nKHeads, `a divisor of the ${nVHeads} value heads`);
+  }
+  return {
+    nKHeads,
+    nVHeads,
+    kDim: config.int(["linear_key_head_dim", "ssm.state_size"], { max: 4096 }),
+    vDim: valueDim(config, nVHeads),
+    convWidth: config.int(["linear_conv_kernel_dim", "ssm.conv_kernel"], {
+      min: 2,
+      max: MAX_CONV_WIDTH,
+    }),
+    headOrder,
+  };
+}
+
+function valueDim(config: ConfigReader, nVHeads: number): number {
+  if (!config.isGguf) return config.int(["linear_value_head_dim", undefined], { max: 4096 });
+  const inner: Key = [undefined, "ssm.inner_size"];
+  const size = config.int(inner);
+  if (size % nVHeads !== 0) {
+    throw config.invalid(inner, size, `a multiple of the ${nVHeads} value heads`);
+  }
+  return size / nVHeads;
+}
+
+/** The states of one layer: what its convolution and its delta rule keep. */
+export function deltaNetStates(d: DeltaNetConfig): readonly [StateMatrix, StateMatrix] {
+  return [
+    { rows: d.convWidth - 1, cols: qkvRows(d) },
+    { rows: d.nVHeads * d.kDim, cols: d.vDim },
+  ];
+}
+
+function qkvRows({ nKHeads, nVHeads, kDim, vDim }: DeltaNetConfig): number {
+  return 2 * nKHeads * kDim + nVHeads * vDim;
+}
+
+const QKV: TensorName = ["linear_attn.in_proj_qkv", "attn_qkv"];
+const Z: TensorName = ["linear_attn.in_proj_z", "attn_gate"];
+const QKVZ: TensorName = ["linear_attn.in_proj_qkvz", "ssm_in"];
+const B: TensorName = ["linear_attn.in_proj_b", "ssm_beta"];
+const A: TensorName = ["linear_attn.in_proj_a", "ssm_alpha"];
+const BA: TensorName = ["linear_attn.in_proj_ba", "ssm_ba"];
+const CONV: TensorName = ["linear_attn.conv1d", "ssm_conv1d"];
+const NORM: TensorName = ["linear_attn.norm", "ssm_norm"];
+const OUT: TensorName = ["linear_attn.out_proj", "ssm_out"];
+
+/**
+ * One layer's linear attention.
+ *
+ * @param state which of the model's states is the layer's first, in the order of {@linkcode deltaNetStates}
+ */
+export function loadDeltaNet(
+  weights: WeightLoader,
+  c: DecoderConfig,
+  d: DeltaNetConfig,
+  state: number,
+): Block {
+  const { hiddenSize } = c;
+  const { nKHeads, nVHeads, kDim, vDim, headOrder } = d;
+  const { qkv, z } = loadQkvz(weights, hiddenSize, d);
+  const ba = loadBa(weights, hiddenSize, d);
+  const conv = loadConv(weights, d);
+  const rate = loadRate(weights, nVHeads);
+  const dtBias = weights.isGguf
+    ? weights.vector([undefined, "ssm_dt"], nVHeads, "bias")
+    : weights.vector(["linear_attn.dt_bias", undefined], nVHeads, "");
+  const norm = weights.vector(NORM, vDim);
+  const out = weights.matrix(OUT, hiddenSize, nVHeads * vDim);
+
+  return ({ recorder, states }, x, residual) => {
+    const mixed = recorder.causalConv1d(recorder.matmul(x, qkv), conv, states[state]!, {
+      activation: c.activation,
+    });
+    const attended = recorder.gatedDeltaRule(mixed, recorder.matmul(x, ba), states[state + 1]!, {
+      rate,
+      dtBias,
+      nKHeads,
+      headOrder,
+      scale: 1 / Math.sqrt(kDim),
+      eps: L2_EPS,
+    });
+    const normed = recorder.gatedRmsNorm(attended, recorder.matmul(x, z), norm, {
+      eps: c.normEps,
+      activation: "silu",
+    });
+    return recorder.matmul(normed, out, { residual });
+  };
+}
+
+/** Queries, keys and values `[q heads | k heads | v heads]`, and the gates of the output. */
+function loadQkvz(
+  weights: WeightLoader,
+  hiddenSize: number,
+  d: DeltaNetConfig,
+): { qkv: Weight; z: Weight } {
+  const { nKHeads, nVHeads, kDim, vDim } = d;
+  if (!weights.has(QKVZ)) {
+    return {
+      qkv: weights.matrix(QKV, qkvRows(d), hiddenSize),
+      z: weights.matrix(Z, nVHeads * vDim, hiddenSize),
+    };
+  }
+  // For each key head: its query, its key, and the values and gates of its value heads.
+  const values = nVHeads / nKHeads * vDim;
+  const group = 2 * kDim + 2 * values;
+  const tensor = weights.tensor(QKVZ, "weight", [nKHeads * group, hiddenSize]);
+  const part = (offset: number, nRows: number): WeightSlice[] =>
+    Array.from({ length: nKHeads }, (_, head) => {
+      return { tensor, firstRow: head * group + offset, nRows };
+    });
+  return {
+    qkv: weights.mapSlices(
+      [...part(0, kDim), ...part(kDim, kDim), ...part(2 * kDim, values)],
+      hiddenSize,
+    ),
+    z: weights.mapSlices(part(2 * kDim + values, values), hiddenSize),
+  };
+}
+
+/** What decides how much a token is taken in, `b`, and how much is forgotten, `a`: `[b heads | a heads]`. */
+function loadBa(weights: WeightLoader, hiddenSize: number, d: DeltaNetConfig): Weight {
+  const { nKHeads, nVHeads } = d;
+  if (!weights.has(BA)) return weights.concat([[B, nVHeads], [A, nVHeads]], hiddenSize);
+  // For each key head, b and a of its value heads: too few rows to be parts of their own.
+  const tensor = weights.tensor(BA, "weight", [2 * nVHeads, hiddenSize]);
+  const perKey = nVHeads / nKHeads;
+  const order = Array.from({ length: 2 * nVHeads }, (_, row) => {
+    const head = row % nVHeads, isA = row >= nVHeads ? 1 : 0;
+    return (2 * Math.floor(head / perKey) + isA) * perKey + head % perKey;
+  });
+  return weights.upload(
+    tensor.type,
+    order.length,
+    hiddenSize,
+    [tensor],
+    () => readRows(tensor, order),
+  );
+}
+
+/** The rows of a tensor in another order. */
+function readRows(tensor: TensorInfo, order: readonly number[]): Uint8Array<ArrayBuffer> {
+  assertStored(tensor);
+  using file = InputFile.open(tensor.file);
+  const rowBytes = tensor.bytes / order.length;
+  const bytes = new Uint8Array(tensor.bytes);
+  order.forEach((from, to) => {
+    const row = bytes.subarray(to * rowBytes, (to + 1) * rowBytes);
+    file.readAt(tensor.offset + from * rowBytes, row);
+  });
+  return bytes;
+}
+
+function loadConv(weights: WeightLoader, d: DeltaNetConfig): Weight {
+  const rows = qkvRows(d);
+  const shape = weights.isGguf ? [rows, d.convWidth] : [rows, 1, d.convWidth];
+  return weights.mapWhole(weights.tensor(CONV, "weight", shape), d.convWidth);
+}
+
+/** How fast each head forgets: -exp(A_log), which GGUF files hold as it is. */
+function loadRate(weights: WeightLoader, nVHeads: number): Weight {
+  const stored = weights.vector(["linear_attn.A_log", "ssm_a"], nVHeads, "");
+  if (weights.isGguf) return stored;
+  const log = weights.backend.readWeight(stored, 0, 1);
+  return weights.uploadVector(Float32Array.from(log, (value) => -Math.exp(value)));
+}

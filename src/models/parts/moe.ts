@@ -1,0 +1,205 @@
+/** Sparse mixtures of experts. */
+import type { GatedUnit, MoeRouteOptions, Recorder, Value, Weight } from "../../backend.ts";
+import { type Block, loadGatedMlp, type MlpNames } from "./blocks.ts";
+import type { DecoderConfig } from "../config/decoder_config.ts";
+import {
+  type ExpertLayout,
+  loadStackedBiases,
+  loadStackedExperts,
+} from "../weights/stacked_experts.ts";
+import type { TensorName, WeightLoader } from "../weights/weight_loader.ts";
+
+/** Names of experts in Hugging Face folders that hold each in tensors of its own, with `{}` for its number. */
+export interface ExpertNames {
+  readonly router: string;
+  readonly gate: string;
+  readonly up: string;
+  readonly down: string;
+}
+
+/** Names of experts in Hugging Face folders that hold all of a layer in one tensor. */
+export interface StackedNames extends Omit<ExpertLayout, "isTransposed"> {
+  /** As in {@linkcode ExpertLayout}; "either" for models that are published in both layouts. */
+  readonly isTransposed?: boolean | "either";
+  readonly router: string;
+  readonly gateUp: string;
+  readonly down: string;
+}
+
+/** A mixture's sizes, its routing, and what its tensors are called. */
+export interface MoeParts extends Omit<MoeRouteOptions, "bias"> {
+  readonly nExperts: number;
+  readonly intermediateSize: number;
+  /** @default the config's activation */
+  readonly unit?: GatedUnit | undefined;
+  /** Whether router and experts have biases. @default false */
+  readonly hasBias?: boolean | undefined;
+  /** The tensor that is added to the scores for the choice alone. */
+  readonly choiceBias?: TensorName | undefined;
+  /** The usual shape of that. @default one dimension */
+  readonly choiceBiasShape?: readonly number[] | undefined;
+  /** The usual names; files may hold experts in the other way, under the names that follow from these. */
+  readonly names: ExpertNames | StackedNames;
+}
+
+/** A sparse mixture of gated MLPs: a router picks `topK` experts for each token. */
+export function loadMoe(weights: WeightLoader, c: DecoderConfig, parts: MoeParts): Block {
+  const { nExperts, names, hasBias = false } = parts;
+  const routerName: TensorName = [names.router, "ffn_gate_inp"];
+  const router = weights.matrix(routerName, nExperts, c.hiddenSize);
+  const bias = hasBias ? weights.vector(routerName, nExperts, "bias") : undefined;
+  const experts = loadRoutedExperts(weights, c, parts);
+  return ({ recorder }, x, residual) =>
+    experts(recorder, recorder.matmul(x, router, { bias }), x, residual);
+}
+
+/** Records what experts do with `x`, given a router's logits. */
+export type RoutedExperts = (
+  recorder: Recorder,
+  logits: Value,
+  x: Value,
+  residual?: Value,
+) => Value;
+
+/** A mixture's experts without their router. */
+export function loadRoutedExperts(
+  weights: WeightLoader,
+  c: DecoderConfig,
+  parts: MoeParts,
+): RoutedExperts {
+  const { nExperts, intermediateSize, unit = c.activation } = parts;
+  const { choiceBias, choiceBiasShape = [nExperts] } = parts;
+  const bias = choiceBias &&
+    weights.row(choiceBias, nExperts, choiceBiasShape, weights.isGguf ? "bias" : "");
+  const { gateUp, gateUpBias, down, downBias } = loadExperts(weights, c.hiddenSize, parts);
+
+  return (recorder, logits, x, residual) => {
+    const route = recorder.moeRoute(logits, { ...parts, bias });
+    const gated = recorder.moeMatmul(x, route, gateUp, nExperts, gateUpBias);
+    const hidden = recorder.glu(gated, intermediateSize, unit);
+    const out = recorder.moeMatmul(hidden, route, down, nExperts, downBias);
+    return recorder.moeCombine(out, route, residual);
+  };
+}
+
+/** A mixture, and what all tokens go through. */
+export interface SharedMoeParts extends MoeParts {
+  /** An MLP that all tokens go through beside the experts, as far as its gate lets it. */
+  readonly shared: {
+    readonly intermediateSize: number;
+    /** A weight of one row. */
+    readonly gate: TensorName;
+    readonly names: MlpNames;
+  };
+}
+
+/** Experts beside an MLP whose result a gate of its own scales (Qwen2-MoE, Qwen3-Next, Qwen3.5). */
+export function loadSharedMoe(
+  weights: WeightLoader,
+  c: DecoderConfig,
+  parts: SharedMoeParts,
+): Block {
+  const { gate: gateName, ...mlp } = parts.shared;
+  const experts = loadMoe(weights, c, parts);
+  const shared = loadGatedMlp(weights, c, mlp);
+  const gate = weights.row(gateName, c.hiddenSize, [1, c.hiddenSize]);
+  return (pass, x, residual) => {
+    const { recorder } = pass;
+    const routed = experts(pass, x, residual);
+    return recorder.sigmoidGate(shared(pass, x), recorder.matmul(x, gate), routed);
+  };
+}
+
+/** GGUF files may have gate and up in one tensor. */
+const GATE_UP_EXPERTS: TensorName = [undefined, "ffn_gate_up_exps"];
+const DOWN_EXPERTS: TensorName = [undefined, "ffn_down_exps"];
+
+/** The matrices of all experts of a layer. */
+export interface Experts {
+  /** `[nExperts x (gate | up), hiddenSize]` */
+  readonly gateUp: Weight;
+  readonly gateUpBias: Weight | undefined;
+  /** `[nExperts x hiddenSize, intermediateSize]` */
+  readonly down: Weight;
+  readonly downBias: Weight | undefined;
+}
+
+/** Loads the experts of a mixture, in whichever way they are stored. */
+export function loadExperts(
+  weights: WeightLoader,
+  hiddenSize: number,
+  parts: MoeParts,
+): Experts {
+  const { nExperts, intermediateSize, hasBias = false } = parts;
+  const names = weights.isGguf ? undefined : storedNames(weights, hiddenSize, parts);
+  if (names !== undefined && "gateUp" in names) {
+    const gateUp = { nExperts, rows: 2 * intermediateSize, cols: hiddenSize, ...names };
+    const down = { ...gateUp, rows: hiddenSize, cols: intermediateSize, isInterleaved: false };
+    return {
+      gateUp: loadStackedExperts(weights, names.gateUp, gateUp),
+      gateUpBias: hasBias ? loadStackedBiases(weights, names.gateUp, gateUp) : undefined,
+      down: loadStackedExperts(weights, names.down, down),
+      downBias: hasBias ? loadStackedBiases(weights, names.down, down) : undefined,
+    };
+  }
+  if (weights.has(GATE_UP_EXPERTS)) {
+    const gateUp = weights.tensor(GATE_UP_EXPERTS, "weight", [
+      nExperts,
+      2 * intermediateSize,
+      hiddenSize,
+    ]);
+    const down = weights.tensor(DOWN_EXPERTS, "weight", [nExperts, hiddenSize, intermediateSize]);
+    return {
+      gateUp: weights.mapWhole(gateUp, hiddenSize),
+      gateUpBias: undefined,
+      down: weights.mapWhole(down, intermediateSize),
+      downBias: undefined,
+    };
+  }
+  const gateUpRows = [
+    [[names?.gate, "ffn_gate_exps"], intermediateSize],
+    [[names?.up, "ffn_up_exps"], intermediateSize],
+  ] as const;
+  const downRows = [[[names?.down, "ffn_down_exps"], hiddenSize]] as const;
+  const biasOf = (rows: typeof gateUpRows | typeof downRows) =>
+    hasBias ? weights.expertBiases(rows, nExperts) : undefined;
+  return {
+    gateUp: weights.experts(gateUpRows, nExperts, hiddenSize),
+    gateUpBias: biasOf(gateUpRows),
+    down: weights.experts(downRows, nExperts, intermediateSize),
+    downBias: biasOf(downRows),
+  };
+}
+
+const GATE_UP = ".gate_up_proj";
+
+/**
+ * The names under which a folder holds experts. Those published one by one are saved as one tensor by some versions of
+ * transformers, and those published as one tensor are taken apart by most quantisers.
+ */
+function storedNames(
+  weights: WeightLoader,
+  hiddenSize: number,
+  { names, nExperts, intermediateSize }: MoeParts,
+): ExpertNames | (StackedNames & ExpertLayout) {
+  const { router } = names;
+  if (!("gateUp" in names)) {
+    const [experts = ""] = names.gate.split(".{}.");
+    const stacked = { router, gateUp: experts + GATE_UP, down: `${experts}.down_proj` };
+    return weights.has([stacked.gateUp, undefined], "") ? stacked : names;
+  }
+  const { gateUp, down } = names;
+  const experts = gateUp.endsWith(GATE_UP) ? gateUp.slice(0, -GATE_UP.length) : undefined;
+  const single = (part: string) => `${experts}.{}.${part}_proj`;
+  if (experts !== undefined && weights.has([`${experts}.0.gate_proj`, undefined])) {
+    return { router, gate: single("gate"), up: single("up"), down: single("down") };
+  }
+  const { isTransposed = false } = names;
+  if (isTransposed !== "either") return { ...names, isTransposed };
+  // Of the two shapes, either that of the one or that of the other tensor tells the layouts apart.
+  const isUpright = (name: string, rows: number, cols: number) =>
+    weights.hasShape([name, undefined], "", [nExperts, rows, cols]);
+  const areUpright = isUpright(gateUp, 2 * intermediateSize, hiddenSize) &&
+    isUpright(down, hiddenSize, intermediateSize);
+  return { ...names, isTransposed: !areUpright };
+}
