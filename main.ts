@@ -3,8 +3,8 @@
  * an error. Exit codes: 0, 1 for a failure, 2 for wrong usage, 130 when interrupted.
  */
 import type { Context } from "./src/cli/command.ts";
-import { errorText, exitCode, INTERRUPTED, TERMINATED } from "./src/cli/error_text.ts";
-import { writeStderr, writeStdout } from "./src/cli/output.ts";
+import { errorText, exitCode, INTERRUPTED, TERMINATED } from "./src/cli/output/error_text.ts";
+import { writeStderr, writeStdout } from "./src/cli/output/streams.ts";
 import { parseCommandLine } from "./src/cli/parse.ts";
 
 /** Does what the arguments say; returns the exit code. */

@@ -3,7 +3,7 @@ import { basename, resolve } from "@std/path";
 import { parseArgs } from "node:util";
 import { SyntheticModel } from "../src/bench/synthetic_model.ts";
 import { parseSyntheticSpec } from "../src/bench/synthetic_spec.ts";
-import { bundledModel } from "../src/cli/model_path.ts";
+import { bundledModel } from "../src/cli/model/model_path.ts";
 import { openBackend } from "../src/engine/load/open_backend.ts";
 import { ForgeError } from "../src/errors.ts";
 import type { Checkpoint } from "../src/formats/checkpoint.ts";

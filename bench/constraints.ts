@@ -1,6 +1,6 @@
 /** What constraints cost: compiling them, and their masks beside the steps of a model. */
 import { median } from "../src/bench/statistics.ts";
-import { plural } from "../src/cli/format.ts";
+import { plural } from "../src/cli/output/format.ts";
 import { openBackend } from "../src/engine/load/open_backend.ts";
 import { type ConstraintOptions, Model, openCheckpoint } from "../src/mod.ts";
 import { type BenchOptions, benchSubject } from "./bench_options.ts";

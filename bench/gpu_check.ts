@@ -10,7 +10,7 @@ import { join } from "@std/path";
 import { parseArgs } from "node:util";
 import { buildLibraries } from "../build.ts";
 import { NativeBackend } from "../ffi/native_backend.ts";
-import { errorText, exitCode } from "../src/cli/error_text.ts";
+import { errorText, exitCode } from "../src/cli/output/error_text.ts";
 import { PARTS, runPart } from "./gpu/parts.ts";
 import { type CheckedDevice, describeCheck, type PartResult } from "./gpu/report.ts";
 import { judge } from "./gpu/targets.ts";

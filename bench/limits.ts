@@ -2,7 +2,7 @@
 import { join } from "@std/path";
 import { findCompiler, runProcess } from "../ffi/build/compiler.ts";
 import { hostPlatform } from "../ffi/build/targets.ts";
-import { plural } from "../src/cli/format.ts";
+import { plural } from "../src/cli/output/format.ts";
 import { ForgeError } from "../src/errors.ts";
 import { root } from "./root.ts";
 

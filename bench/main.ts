@@ -3,7 +3,7 @@
  * tool for comparing models; this is for working on forge.
  */
 import { buildLibraries } from "../build.ts";
-import { errorText, exitCode } from "../src/cli/error_text.ts";
+import { errorText, exitCode } from "../src/cli/output/error_text.ts";
 import { ForgeError } from "../src/errors.ts";
 import { benchAttention } from "./attention.ts";
 import { benchBatch } from "./batch.ts";

@@ -1,7 +1,7 @@
 /** Products with weights of each type, for one token, a few and many, beside what the machine can do. */
 import type { Backend, Step, StepInputs } from "../src/backend.ts";
 import { Random } from "../src/bench/random.ts";
-import { plural } from "../src/cli/format.ts";
+import { plural } from "../src/cli/output/format.ts";
 import { openBackend } from "../src/engine/load/open_backend.ts";
 import { TENSOR_TYPES, tensorBytes, type TensorType } from "../src/formats/tensor_info.ts";
 import type { BenchOptions } from "./bench_options.ts";

@@ -3,7 +3,7 @@ import { openBenchModel } from "../src/bench/bench_model.ts";
 import { measure } from "../src/bench/measure.ts";
 import { mean, sampleDeviation } from "../src/bench/statistics.ts";
 import { type Workload, workloadName } from "../src/bench/workload.ts";
-import { plural } from "../src/cli/format.ts";
+import { plural } from "../src/cli/output/format.ts";
 import { type BenchOptions, benchSubject } from "./bench_options.ts";
 import { type Machine, readShare } from "./limits.ts";
 

@@ -5,7 +5,7 @@
 import { join } from "@std/path";
 import { SyntheticModel } from "../../src/bench/synthetic_model.ts";
 import { parseSyntheticSpec } from "../../src/bench/synthetic_spec.ts";
-import { bundledModel } from "../../src/cli/model_path.ts";
+import { bundledModel } from "../../src/cli/model/model_path.ts";
 import { openBackend } from "../../src/engine/load/open_backend.ts";
 import { root } from "../root.ts";
 import { say } from "./lines.ts";

@@ -2,7 +2,7 @@
  * Whole models on the CUDA device: the bundled one against the CPU, token by token, and those of the
  * shared test data against independent programs: `models.ts [--emulated]`. Prints lines of `lines.ts`.
  */
-import { bundledModel } from "../../src/cli/model_path.ts";
+import { bundledModel } from "../../src/cli/model/model_path.ts";
 import { ForgeError, load, type LoadOptions } from "../../src/mod.ts";
 import {
   assertClose,

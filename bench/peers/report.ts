@@ -1,6 +1,6 @@
 /** The comparison as Markdown. */
 import { median } from "../../src/bench/statistics.ts";
-import { plural } from "../../src/cli/format.ts";
+import { plural } from "../../src/cli/output/format.ts";
 import { describeLimits, type Limits } from "../limits.ts";
 import { PEER_VERSION } from "./node_llama_cpp.ts";
 import type { RoundResult, RoundTask } from "./round.ts";

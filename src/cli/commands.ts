@@ -68,7 +68,7 @@ export const COMMANDS: readonly Command[] = [
       "cat question.txt | forge run -m path/to/folder --json",
       "forge run --batch prompts.jsonl -o answers.jsonl --resume",
     ],
-  }, () => import("./run.ts")),
+  }, () => import("./commands/run.ts")),
   defineCommand({
     name: "chat",
     summary: "talk with a model",
@@ -97,7 +97,7 @@ export const COMMANDS: readonly Command[] = [
       "forge chat -m model.gguf --system 'Answer in one sentence.' --verbose",
       "printf 'Tell me a story about a fox.\\nTell me another one.\\n' | forge chat --temp 0",
     ],
-  }, () => import("./chat.ts")),
+  }, () => import("./commands/chat.ts")),
   defineCommand({
     name: "serve",
     summary: "answer programs over HTTP, in the words of OpenAI's API",
@@ -122,7 +122,7 @@ export const COMMANDS: readonly Command[] = [
       "forge serve -m Qwen/Qwen3-0.6B --port 8000 --alias qwen",
       "FORGE_API_KEY=secret forge serve -m model.gguf --host 0.0.0.0",
     ],
-  }, () => import("./serve.ts")),
+  }, () => import("./commands/serve.ts")),
   defineCommand({
     name: "embed",
     summary: "turn texts into vectors",
@@ -161,7 +161,7 @@ export const COMMANDS: readonly Command[] = [
       "forge embed -m model.gguf --lines documents.txt > vectors.jsonl",
       "cat page.txt | forge embed -m model.gguf --pooling mean --dimensions 256 -",
     ],
-  }, () => import("./embed.ts")),
+  }, () => import("./commands/embed.ts")),
   defineCommand({
     name: "inspect",
     summary: "show what a model is and what it needs",
@@ -172,7 +172,7 @@ export const COMMANDS: readonly Command[] = [
     operands: [MODEL],
     options: ["model", "quantize", "tensors", "template", "json", "verbose"],
     examples: ["forge inspect model.gguf", "forge inspect path/to/folder --tensors"],
-  }, () => import("./inspect.ts")),
+  }, () => import("./commands/inspect.ts")),
   defineCommand({
     name: "tokenize",
     summary: "show the tokens of a text",
@@ -186,7 +186,7 @@ export const COMMANDS: readonly Command[] = [
     ],
     options: ["text", "special", "model", "ids", "json", "verbose"],
     examples: ["forge tokenize 'Hello, world'", "forge tokenize -m model.gguf -f book.txt --ids"],
-  }, () => import("./tokenize.ts")),
+  }, () => import("./commands/tokenize.ts")),
   defineCommand({
     name: "perplexity",
     summary: "measure how well a model predicts a text",
@@ -211,7 +211,7 @@ export const COMMANDS: readonly Command[] = [
       "verbose",
     ],
     examples: ["forge perplexity -m model.gguf -f book.txt -c 512"],
-  }, () => import("./perplexity.ts")),
+  }, () => import("./commands/perplexity.ts")),
   defineCommand({
     name: "pull",
     summary: "download a model from the hub",
@@ -230,14 +230,14 @@ export const COMMANDS: readonly Command[] = [
       "that it redirects to.",
     ],
     examples: ["forge pull Qwen/Qwen3-0.6B", "forge run -m Qwen/Qwen3-0.6B -p 'Hello'"],
-  }, () => import("./pull.ts")),
+  }, () => import("./commands/pull.ts")),
   defineCommand({
     name: "list",
     summary: "list the models downloaded from the hub",
     description: ["Lists the models that are downloaded, with their sizes and where they are."],
     options: ["json", "verbose"],
     examples: ["forge list"],
-  }, () => import("./list.ts")),
+  }, () => import("./commands/list.ts")),
   defineCommand({
     name: "rm",
     summary: "remove a downloaded model",
@@ -253,7 +253,7 @@ export const COMMANDS: readonly Command[] = [
     }],
     options: ["verbose"],
     examples: ["forge rm Qwen/Qwen3-0.6B"],
-  }, () => import("./remove.ts")),
+  }, () => import("./commands/remove.ts")),
   defineCommand({
     name: "bench",
     summary: "measure how fast models compute prompts and decode",
@@ -304,7 +304,7 @@ export const COMMANDS: readonly Command[] = [
       "forge bench --synthetic smollm2-135m:F16 -p 0 -n 128 -d 0,4096 -o json",
       "forge bench -m model.gguf -p 128 -n 64 --parallel 1,8",
     ],
-  }, () => import("./bench.ts")),
+  }, () => import("./commands/bench.ts")),
   defineCommand({
     name: "doctor",
     summary: "show whether forge can run here, and why not",
@@ -314,7 +314,7 @@ export const COMMANDS: readonly Command[] = [
     ],
     options: ["json", "verbose"],
     examples: ["forge doctor"],
-  }, () => import("./doctor.ts")),
+  }, () => import("./commands/doctor.ts")),
   defineCommand({
     name: "completions",
     summary: "print a completion script for bash, zsh or fish",
@@ -331,5 +331,5 @@ export const COMMANDS: readonly Command[] = [
       "forge completions zsh > ~/.zfunc/_forge",
       "forge completions fish > ~/.config/fish/completions/forge.fish",
     ],
-  }, () => import("./completions.ts")),
+  }, () => import("./commands/completions.ts")),
 ];

@@ -1,4 +1,4 @@
-import { HttpError } from "./http_error.ts";
+import { HttpError } from "./http/http_error.ts";
 
 /** How many answers are under way, and how many may be. */
 export class Admission {

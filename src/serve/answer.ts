@@ -1,8 +1,8 @@
 /** From the pieces of generations to the response, whole or as a stream. */
 import type { GenerationEnd, Piece } from "../engine/generation/generate.ts";
 import type { JsonObject } from "../formats/json.ts";
-import { eventStream } from "./event_stream.ts";
-import { errorBody, HttpError, isFault } from "./http_error.ts";
+import { eventStream } from "./http/text_stream.ts";
+import { errorBody, HttpError, isFault } from "./http/http_error.ts";
 import { merge } from "./merge.ts";
 import { runAnswer } from "./run_answer.ts";
 import type { Service } from "./service.ts";

@@ -6,7 +6,7 @@ import { quote, quoteList } from "../formats/quote.ts";
 import { isGiven, readString } from "../requests/values.ts";
 import { Admission } from "./admission.ts";
 import { EnforceableTools } from "./chat/enforceable.ts";
-import { HttpError } from "./http_error.ts";
+import { HttpError } from "./http/http_error.ts";
 import { DEFAULT_QUEUE, type ServeOptions } from "./options.ts";
 import { DEFAULT_PARALLEL } from "../engine/limits.ts";
 

@@ -11,7 +11,7 @@ import {
   readString,
   RequestError,
 } from "../requests/values.ts";
-import { readBody } from "./request_body.ts";
+import { readBody } from "./http/request_body.ts";
 import type { Service } from "./service.ts";
 
 const TEXT_FIELDS = ["model", "content", "messages", "add_special", "parse_special"];

@@ -1,6 +1,6 @@
 /** What goes wrong on a GPU ends in one clear line; the failures are injected. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { bundledModel } from "../../src/cli/model_path.ts";
+import { bundledModel } from "../../src/cli/model/model_path.ts";
 import { forge } from "../cli/forge.ts";
 import { assertRunFails, type InjectedFailure, OUT_OF_MEMORY } from "../support/failing_run.ts";
 import { sharedAvailable, sharedPath } from "../support/shared.ts";

@@ -1,7 +1,7 @@
 /** Which kernels compute a model's products on an emulated GPU, and that its tokens are the CPU's. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { launchCounts } from "../../bench/gpu/launches.ts";
-import { bundledModel } from "../../src/cli/model_path.ts";
+import { bundledModel } from "../../src/cli/model/model_path.ts";
 import { forge } from "../cli/forge.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { emulatedCublasLt, emulatedGpu, emulatedGpuUnavailable } from "./emulated_gpu.ts";

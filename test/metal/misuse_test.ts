@@ -1,6 +1,6 @@
 /** Mistakes put into the Metal backend's host side: the stand-in for Metal must end the process. */
 import { assertEquals, assertStringIncludes } from "@std/assert";
-import { bundledModel } from "../../src/cli/model_path.ts";
+import { bundledModel } from "../../src/cli/model/model_path.ts";
 import { forge } from "../cli/forge.ts";
 import { buildFakeMetal, type HostChange } from "../emulator/fake_metal/build.ts";
 import { emulatedMetalUnavailable } from "./emulated_metal.ts";

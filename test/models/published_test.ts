@@ -1,6 +1,6 @@
 /** Folders spelled as models are published compute what transformers does with them. */
 import { assertEquals } from "@std/assert";
-import { modelFacts } from "../../src/cli/model_facts.ts";
+import { modelFacts } from "../../src/cli/model/model_facts.ts";
 import { float32Tensor } from "../../src/formats/tensor_data.ts";
 import { load, openCheckpoint } from "../../src/mod.ts";
 import { writeModelFolder } from "../support/safetensors_writer.ts";

@@ -3,7 +3,7 @@
  * transformers and the hub store them.
  */
 import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
-import { modelFacts } from "../../src/cli/model_facts.ts";
+import { modelFacts } from "../../src/cli/model/model_facts.ts";
 import { ForgeError, load, openCheckpoint } from "../../src/mod.ts";
 import { sharedAvailable, sharedPath } from "../support/shared.ts";
 import { TempFolder } from "../support/temp_folder.ts";

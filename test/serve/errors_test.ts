@@ -9,9 +9,9 @@ import {
 } from "@std/assert";
 import { ForgeError } from "../../src/errors.ts";
 import { load } from "../../src/mod.ts";
-import { HttpError } from "../../src/serve/http_error.ts";
+import { HttpError } from "../../src/serve/http/http_error.ts";
 import { createHandler, type ServeOptions } from "../../src/serve/mod.ts";
-import { readBody } from "../../src/serve/request_body.ts";
+import { readBody } from "../../src/serve/http/request_body.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { writeRandomLlama } from "../support/tiny_llama.ts";
 import { Client, DEMO, user } from "./client.ts";

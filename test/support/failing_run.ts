@@ -1,6 +1,6 @@
 /** Runs of the bundled model that must fail as users should see it. */
 import { assertEquals, assertStringIncludes } from "@std/assert";
-import { bundledModel } from "../../src/cli/model_path.ts";
+import { bundledModel } from "../../src/cli/model/model_path.ts";
 import { forge } from "../cli/forge.ts";
 
 /** Expects `forge run` to fail with one line that says all of `parts`, and no answer. */

@@ -63,8 +63,8 @@ const allowed: Readonly<Record<string, readonly string[]>> = {
 const exceptions = [
   // Who opens a device, and who reports on libraries and builds the missing one.
   "src/engine/load/open_backend.ts -> ffi",
-  "src/cli/doctor.ts -> ffi",
-  "src/cli/native_library.ts -> build.ts",
+  "src/cli/commands/doctor.ts -> ffi",
+  "src/cli/model/native_library.ts -> build.ts",
   // What the engine asks of a constraint is for the engine to say.
   "src/constrain/compiled_constraint.ts -> src/engine",
   "src/constrain/constraints.ts -> src/engine",

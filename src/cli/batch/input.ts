@@ -1,8 +1,8 @@
 /** The requests of a batch file, read as the batch goes on. */
 import { ForgeError } from "../../errors.ts";
 import type { BadRequest, BatchId, BatchRequest, GenerateOptions } from "../../mod.ts";
-import { type Line, readLines } from "../jsonl_lines.ts";
-import { fileChunks } from "../text_source.ts";
+import { type Line, readLines } from "../input/jsonl_lines.ts";
+import { fileChunks } from "../input/text_source.ts";
 import { IdSet } from "./id_set.ts";
 import { parseEntry, readRequest } from "./line.ts";
 import type { Done } from "./output.ts";

@@ -1,6 +1,6 @@
 import type { Completion } from "../../mod.ts";
-import { formatClock, formatDuration, plural } from "../format.ts";
-import type { Progress } from "../progress.ts";
+import { formatClock, formatDuration, plural } from "../output/format.ts";
+import type { Progress } from "../output/progress.ts";
 
 /** Counts what a batch has done, for its progress line and for the report at its end. */
 export class BatchMeter {

@@ -4,9 +4,9 @@ import { type FileIdentity, isSameFile, reasonOf, Replacement } from "../../form
 import { isJsonObject, parseJsonObject } from "../../formats/json.ts";
 import { quote } from "../../formats/quote.ts";
 import type { BatchId } from "../../mod.ts";
-import { type Line, readLines } from "../jsonl_lines.ts";
-import { writeBytes, writeStdout } from "../output.ts";
-import { fileChunks, standardStream } from "../text_source.ts";
+import { type Line, readLines } from "../input/jsonl_lines.ts";
+import { writeBytes, writeStdout } from "../output/streams.ts";
+import { fileChunks, standardStream } from "../input/text_source.ts";
 import { IdSet } from "./id_set.ts";
 
 /** The longest line of an output that is read again; log-probabilities make long ones. */

@@ -5,8 +5,8 @@ import { isJsonObject, type JsonValue } from "../../formats/json.ts";
 import { quote } from "../../formats/quote.ts";
 import type { ChatMessage } from "../../mod.ts";
 import { readMessages } from "../../requests/messages.ts";
-import { writeBytes } from "../output.ts";
-import { readTextFile } from "../text_source.ts";
+import { writeBytes } from "../output/streams.ts";
+import { readTextFile } from "../input/text_source.ts";
 
 /**
  * Reads messages: a list of them, or an object with a key `messages`.

@@ -1,5 +1,5 @@
 /** Where the messages of a chat come from. */
-import { readLines } from "../jsonl_lines.ts";
+import { readLines } from "../input/jsonl_lines.ts";
 
 /** What comes next: a line, Ctrl-C, or the end. */
 export type InputEvent =

@@ -3,7 +3,7 @@ import { ForgeError } from "../../errors.ts";
 import { isJsonObject, type JsonValue, kindOf } from "../../formats/json.ts";
 import { quote } from "../../formats/quote.ts";
 import type { ConstraintOptions, JsonSchema } from "../../mod.ts";
-import { readTextFile } from "../text_source.ts";
+import { readTextFile } from "../input/text_source.ts";
 import type { ConstraintFlags } from "./flags.ts";
 
 /**

@@ -1,12 +1,12 @@
 /** Every option of the command line. Parsing, validation, help and completions come from here. */
-import { BATCH_OPTIONS } from "./batch.ts";
-import { BENCH_OPTIONS } from "./bench.ts";
-import { EMBEDDING_OPTIONS } from "./embedding.ts";
-import { GENERATION_OPTIONS } from "./generation.ts";
-import { MODEL_OPTIONS } from "./model.ts";
-import { OUTPUT_OPTIONS } from "./output.ts";
-import { PROMPT_OPTIONS } from "./prompt.ts";
-import { SERVER_OPTIONS } from "./server.ts";
+import { BATCH_OPTIONS } from "./tables/batch.ts";
+import { BENCH_OPTIONS } from "./tables/bench.ts";
+import { EMBEDDING_OPTIONS } from "./tables/embedding.ts";
+import { GENERATION_OPTIONS } from "./tables/generation.ts";
+import { MODEL_OPTIONS } from "./tables/model.ts";
+import { OUTPUT_OPTIONS } from "./tables/output.ts";
+import { PROMPT_OPTIONS } from "./tables/prompt.ts";
+import { SERVER_OPTIONS } from "./tables/server.ts";
 import type { OptionValue } from "./types.ts";
 
 export const OPTIONS = {

@@ -1,5 +1,5 @@
 import type { LoadOptions } from "../../mod.ts";
-import { resolveModel } from "../model_path.ts";
+import { resolveModel } from "../model/model_path.ts";
 import type { ModelFlags } from "./flags.ts";
 
 /**

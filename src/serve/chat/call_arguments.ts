@@ -1,5 +1,5 @@
 import { JsonText } from "./json_text.ts";
-import type { Part } from "./text_feed.ts";
+import type { Part } from "./part_reader.ts";
 
 /** Reads the arguments of a call whose name is known, as they are written. What is no object is content. */
 export class CallArguments {

@@ -4,7 +4,7 @@
  */
 import { isJsonObject, type JsonObject, type JsonValue } from "../../formats/json.ts";
 import { JsonCalls } from "./json_calls.ts";
-import type { CallBody } from "./text_feed.ts";
+import type { CallBody } from "./part_reader.ts";
 import type { Tool } from "./tools.ts";
 import { XmlCall } from "./xml_calls.ts";
 

@@ -1,6 +1,6 @@
 import type { JsonObject } from "../../formats/json.ts";
 import { type CallFormat, readBody } from "./call_formats.ts";
-import { type CallBody, heldLength, type Part, type PartReader } from "./text_feed.ts";
+import { type CallBody, heldLength, type Part, type PartReader } from "./part_reader.ts";
 
 /** All of an answer is content. */
 export class ContentReader implements PartReader {

@@ -9,8 +9,8 @@ import { constraintName } from "../../constrain/spec.ts";
 import { RequestError } from "../../requests/values.ts";
 import { CallArguments } from "./call_arguments.ts";
 import { ContentReader } from "./call_reader.ts";
-import type { ChatRequest, Dialect } from "./dialect.ts";
-import { heldLength, type Part, type PartReader } from "./text_feed.ts";
+import type { ChatRequest, Dialect } from "./resolve_dialect.ts";
+import { heldLength, type Part, type PartReader } from "./part_reader.ts";
 import type { ToolUse } from "./tools.ts";
 
 const START = "<|start|>";

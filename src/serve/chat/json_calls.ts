@@ -1,5 +1,5 @@
 import { JsonText } from "./json_text.ts";
-import type { CallBody, Part } from "./text_feed.ts";
+import type { CallBody, Part } from "./part_reader.ts";
 
 /** What comes next between the texts, objects and lists of the JSON. */
 type Place = "start" | "list" | "key" | "colon" | "value" | "scalar" | "comma";

@@ -1,6 +1,6 @@
 /** Models that think before they answer mark their thoughts; these are told apart from the answer. */
 import type { Tokenizer } from "../../tokenizer/tokenizer.ts";
-import { heldLength, type Part, type PartReader } from "./text_feed.ts";
+import { heldLength, type Part, type PartReader } from "./part_reader.ts";
 
 /** What a model puts around its thoughts. */
 export interface ReasoningMarks {

@@ -1,5 +1,5 @@
 import { isJsonObject, type JsonObject, type JsonValue } from "../../formats/json.ts";
-import { type CallBody, heldLength, type Part } from "./text_feed.ts";
+import { type CallBody, heldLength, type Part } from "./part_reader.ts";
 
 const PARAMETER = "<parameter=";
 const PARAMETER_END = "</parameter>";

@@ -5,10 +5,10 @@ import { readMessages } from "../../requests/messages.ts";
 import { invalid, isGiven, readBoolean, readString } from "../../requests/values.ts";
 import type { ChatMessage } from "../../tokenizer/chat_template.ts";
 import { ContentReader } from "../chat/call_reader.ts";
-import { settleDialect } from "../chat/dialect.ts";
+import { settleDialect } from "../chat/resolve_dialect.ts";
 import { readTools, type ToolUse } from "../chat/tools.ts";
 import type { Service } from "../service.ts";
-import { type Answer, line, respond, type Said } from "./answer.ts";
+import { type Answer, line, respond, type Said } from "./format.ts";
 import { readRequest } from "./endpoint.ts";
 import { type Asked, readAsked } from "./options.ts";
 

@@ -3,7 +3,7 @@ import { MAX_COUNT } from "../../engine/limits.ts";
 import { floatsOf } from "../../requests/floats.ts";
 import { isGiven, readBoolean, readNumber, RequestError } from "../../requests/values.ts";
 import { readTexts } from "../../requests/texts.ts";
-import { embedAll, listResponse, MAX_TEXTS } from "../embeddings.ts";
+import { embedAll, listResponse, MAX_TEXTS } from "../openai/embeddings.ts";
 import type { Service } from "../service.ts";
 import { readRequest } from "./endpoint.ts";
 

@@ -1,8 +1,8 @@
 /** What Ollama's endpoints have in common: the names of models, and the form of errors. */
 import type { JsonObject } from "../../formats/json.ts";
 import { checkKeys, isGiven, readString } from "../../requests/values.ts";
-import { errorBody, errorResponse, isFault } from "../http_error.ts";
-import { readBody } from "../request_body.ts";
+import { errorBody, errorResponse, isFault } from "../http/http_error.ts";
+import { readBody } from "../http/request_body.ts";
 import type { Endpoint } from "../route.ts";
 import type { Service } from "../service.ts";
 

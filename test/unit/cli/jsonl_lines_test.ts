@@ -1,6 +1,6 @@
 /** Lines out of chunks: the same lines however the bytes are cut. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { type LineOptions, readLines } from "../../../src/cli/jsonl_lines.ts";
+import { type LineOptions, readLines } from "../../../src/cli/input/jsonl_lines.ts";
 
 async function* chunksOf(bytes: Uint8Array<ArrayBuffer>, size: number) {
   // One buffer for all, as files are read.

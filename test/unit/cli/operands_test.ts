@@ -1,5 +1,5 @@
 import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
-import { textOperands } from "../../../src/cli/operands.ts";
+import { textOperands } from "../../../src/cli/input/operands.ts";
 import { ForgeError } from "../../../src/errors.ts";
 import { join } from "@std/path";
 import { ROOT } from "../../support/checkout.ts";

@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
-import { DownloadMeter } from "../../../src/cli/download_meter.ts";
-import { progressLine } from "../../../src/cli/progress.ts";
+import { DownloadMeter } from "../../../src/cli/model/download.ts";
+import { progressLine } from "../../../src/cli/output/progress.ts";
 
 Deno.test("progress: the bar gives way to the numbers where the terminal is narrow", () => {
   const line = (columns: number) => progressLine(columns, "", 30, 40, "12 tokens/s, 0:05 left");

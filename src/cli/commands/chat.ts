@@ -1,0 +1,271 @@
+/** `forge chat`: a conversation with a model. */
+import { ForgeError } from "../../errors.ts";
+import {
+  describeSampling,
+  type GenerateOptions,
+  type GenerationEnd,
+  type Model,
+} from "../../mod.ts";
+import { nearestName } from "../../formats/suggest.ts";
+import { Conversation } from "../chat/conversation.ts";
+import { loadMessages, saveMessages } from "../chat/file.ts";
+import { CHAT_ALIASES, CHAT_COMMANDS, CHAT_HELP } from "../chat/help.ts";
+import { type ChatInput, PipedInput } from "../chat/input.ts";
+import { MessageBuilder } from "../chat/message.ts";
+import type { Context } from "../command.ts";
+import { errorText, INTERRUPTED } from "../output/error_text.ts";
+import { formatRows, plural } from "../output/format.ts";
+import { resolveModel } from "../model/model_path.ts";
+import { openModel } from "../model/open_model.ts";
+import { constraintOptions } from "../options/constraint_options.ts";
+import type { ConstraintFlags, GenerationFlags, ModelFlags } from "../options/flags.ts";
+import { generationOptions, loadOptions } from "../options/library_options.ts";
+import type { Options } from "../options/options.ts";
+import { speculationOptions } from "../options/speculation_options.ts";
+import { writeStderr, writeStdout } from "../output/streams.ts";
+import { Progress } from "../output/progress.ts";
+import { describeDevice, describeSpeed } from "../output/run_report.ts";
+import { isStdin } from "../input/text_source.ts";
+
+type ChatOptions = Options<"chatSystem"> & ModelFlags & GenerationFlags & ConstraintFlags;
+
+export async function run(
+  options: ChatOptions,
+  [operand]: readonly string[],
+  context: Context,
+): Promise<number> {
+  const isTerminal = Deno.stdin.isTerminal() && Deno.stderr.isTerminal();
+  const signal = context.interruptSignal();
+  const constraint = await constraintOptions(options, signal);
+  if (operand !== undefined && options.model !== undefined) {
+    throw new ForgeError("usage", "give the model once: as an argument or with -m");
+  }
+  const path = await resolveModel(operand ?? options.model, signal);
+  const settings = {
+    ...loadOptions(options),
+    ...await speculationOptions(options, signal),
+    parallel: 1,
+  };
+  using progress = new Progress();
+  await using model = await openModel(path, settings, progress);
+  if (!model.hasChatTemplate) {
+    throw new ForgeError(
+      "unsupported",
+      "the model has no chat template; forge run --raw goes on with a text",
+    );
+  }
+  const request = { ...generationOptions(options, model.tokenizer), ...constraint };
+  if (context.verbose) {
+    const sampling = describeSampling(model.resolveSampling(request), request);
+    await writeStderr(formatRows([...describeDevice(model), ["sampling", sampling]]));
+  }
+  using input = isTerminal
+    ? new (await import("../chat/terminal.ts")).TerminalInput()
+    : new PipedInput(signal);
+  const chat = new Chat(model, request, input, progress, context.verbose);
+  chat.conversation.system = options.chatSystem;
+  if (isTerminal) {
+    await writeStderr("Ctrl-C stops an answer, Ctrl-D ends the chat, /help shows more.\n");
+  }
+  await chat.run();
+  return signal.aborted ? INTERRUPTED : 0;
+}
+
+class Chat {
+  readonly conversation = new Conversation(undefined);
+  readonly #model: Model;
+  readonly #request: GenerateOptions;
+  readonly #input: ChatInput;
+  readonly #progress: Progress;
+  readonly #verbose: boolean;
+  #isOver = false;
+  /** How often answers were tried again: with a fixed seed each try needs another. */
+  #retries = 0;
+
+  constructor(
+    model: Model,
+    request: GenerateOptions,
+    input: ChatInput,
+    progress: Progress,
+    verbose: boolean,
+  ) {
+    this.#model = model;
+    this.#request = request;
+    this.#input = input;
+    this.#progress = progress;
+    this.#verbose = verbose;
+  }
+
+  /** Answers until the input ends. @throws {ForgeError} what went wrong, where nobody sits there */
+  async run(): Promise<void> {
+    while (!this.#isOver) {
+      const message = await this.#nextMessage();
+      if (message === undefined) return;
+      try {
+        await this.#take(message);
+      } catch (error) {
+        if (!(error instanceof ForgeError) || !this.#input.isTerminal) throw error;
+        await writeStderr(errorText(error, this.#verbose));
+      }
+    }
+  }
+
+  /** The next message, or `undefined` at the end. */
+  async #nextMessage(): Promise<string | undefined> {
+    const builder = new MessageBuilder();
+    let interrupts = 0;
+    for (;;) {
+      const event = await this.#input.next(builder.isOpen);
+      if (event.kind === "end") return this.#input.isTerminal ? undefined : builder.finish();
+      if (event.kind === "line") {
+        const message = builder.push(event.text);
+        if (message !== undefined && message.trim() !== "") return message;
+        interrupts = 0;
+      } else if (builder.isOpen) {
+        builder.clear();
+      } else if (++interrupts === 2) {
+        return undefined;
+      } else {
+        await this.#say("Ctrl-C again, Ctrl-D or /exit end the chat");
+      }
+    }
+  }
+
+  async #take(message: string): Promise<void> {
+    if (message.startsWith("/") && !message.startsWith("//")) {
+      const [, name = "", argument = ""] = /^(\S+)\s*([^]*?)\s*$/.exec(message) ?? [];
+      await this.#command(name, argument);
+    } else {
+      await this.#ask(message.startsWith("//") ? message.slice(1) : message);
+    }
+  }
+
+  async #command(name: string, argument: string): Promise<void> {
+    const { conversation } = this;
+    switch (name) {
+      case "/help":
+        return await writeStderr(CHAT_HELP);
+      case "/exit":
+      case "/quit":
+        this.#isOver = true;
+        return;
+      case "/reset":
+        conversation.reset();
+        return await this.#say("the conversation begins anew");
+      case "/system":
+        conversation.system = argument === "" ? undefined : argument;
+        return await this.#say(`the system message is ${argument === "" ? "gone" : "set"}`);
+      case "/undo":
+        conversation.undo();
+        return await this.#say(`taken back; ${plural(conversation.length, "answer")} before it`);
+      case "/retry":
+        this.#retries++;
+        return await this.#ask(conversation.undo());
+      case "/drop":
+        return await this.#drop();
+      case "/save":
+        if (conversation.length === 0) {
+          throw new ForgeError("usage", "there is nothing to save; ask something first");
+        }
+        await saveMessages(fileName(name, argument), conversation.messages);
+        return await this.#say(`saved ${plural(conversation.messages.length, "message")}`);
+      case "/load":
+        conversation.replace(await loadMessages(fileName(name, argument)));
+        return await this.#say(`loaded ${plural(conversation.messages.length, "message")}`);
+      default: {
+        const nearest = nearestName(name, CHAT_COMMANDS.split(", "), CHAT_ALIASES);
+        const advice = nearest === undefined
+          ? `valid are ${CHAT_COMMANDS}`
+          : `did you mean ${nearest}?`;
+        throw new ForgeError("usage", `unknown command ${JSON.stringify(name)}; ${advice}`);
+      }
+    }
+  }
+
+  /** Puts a question and streams the answer; a question that cannot be answered is taken back. */
+  async #ask(question: string): Promise<void> {
+    this.conversation.ask(question);
+    try {
+      this.#checkRoom();
+      const answer = await this.#stream();
+      if (answer !== undefined) this.conversation.answer(answer);
+    } finally {
+      this.conversation.takeBack();
+    }
+  }
+
+  /** Says so when the context has no room for an answer. */
+  #checkRoom(): void {
+    const { contextLength } = this.#model;
+    const count = this.#countTokens();
+    if (count < contextLength) return;
+    throw new ForgeError(
+      "bad_input",
+      `the conversation has ${count} tokens with this message, the context holds ${contextLength}; ` +
+        `/drop forgets the oldest half, /reset all of it`,
+    );
+  }
+
+  #countTokens(): number {
+    return this.#model.encodePrompt(this.conversation.messages).tokens.length;
+  }
+
+  /** @returns the answer; `undefined` when it was stopped before it began */
+  async #stream(): Promise<string | undefined> {
+    const seed = this.#request.seed === undefined ? undefined : this.#request.seed + this.#retries;
+    const signal = this.#input.answering();
+    let answer = "";
+    let end: GenerationEnd | undefined;
+    this.#progress.update("reading the conversation");
+    const request: GenerateOptions = {
+      ...this.#request,
+      seed,
+      signal,
+      onPrefill: (done, total) => this.#progress.update("reading the conversation", done, total),
+    };
+    for await (const piece of this.#model.generate(this.conversation.messages, request)) {
+      this.#progress.clear();
+      if (piece.text !== "") await writeStdout(piece.text);
+      answer += piece.text;
+      end = piece.end;
+    }
+    if (!answer.endsWith("\n")) await writeStdout("\n");
+    if (this.#verbose && end !== undefined) {
+      await writeStderr(describeSpeed(end, this.#model.constraintCost));
+    }
+    const used = (end?.promptTokens ?? 0) + (end?.completionTokens ?? 0);
+    if (end?.finishReason === "length" && used >= this.#model.contextLength) {
+      await this.#say(
+        `the context of ${used} tokens is full, which ended the answer; /drop forgets the oldest half`,
+      );
+    }
+    return answer === "" && end?.finishReason === "cancelled" ? undefined : answer;
+  }
+
+  /** Forgets the oldest turns until no more than half of the context is used. */
+  async #drop(): Promise<void> {
+    const { conversation } = this;
+    const before = conversation.length;
+    do {
+      conversation.forgetOldest();
+    } while (conversation.length > 0 && this.#countTokens() > this.#model.contextLength / 2);
+    const dropped = before - conversation.length;
+    await this.#say(`forgot ${plural(dropped, "answer")}; ${conversation.length} are left`);
+  }
+
+  /** Tells whoever sits there. */
+  async #say(text: string): Promise<void> {
+    if (this.#input.isTerminal) await writeStderr(`(${text})\n`);
+  }
+}
+
+function fileName(command: string, argument: string): string {
+  if (isStdin(argument)) {
+    throw new ForgeError("usage", `${command} ${argument}: stdin has the messages; name a file`);
+  }
+  // No shell has expanded it.
+  const home = Deno.env.get("HOME");
+  if (home && /^~(\/|$)/.test(argument)) return home + argument.slice(1);
+  if (argument !== "") return argument;
+  throw new ForgeError("usage", `${command} needs a file: ${command} FILE`);
+}

@@ -1,0 +1,206 @@
+/** `forge completions`: scripts that complete commands and options, from the same tables as parsing. */
+import { ForgeError } from "../../errors.ts";
+import { quote } from "../../formats/quote.ts";
+import type { Command, Context } from "../command.ts";
+import { COMMANDS } from "../commands.ts";
+import { OPTIONS, type Options } from "../options/options.ts";
+import type { OptionSpec } from "../options/types.ts";
+import { writeStdout } from "../output/streams.ts";
+
+const SHELLS = { bash, zsh, fish };
+
+export async function run(
+  _options: Options<"verbose">,
+  [shell = ""]: readonly string[],
+  _context: Context,
+): Promise<number> {
+  if (!Object.hasOwn(SHELLS, shell)) {
+    const valid = Object.keys(SHELLS).join(", ");
+    throw new ForgeError(
+      "usage",
+      `no completions for the shell ${quote(shell)}; valid are ${valid}`,
+    );
+  }
+  await writeStdout(SHELLS[shell as keyof typeof SHELLS]());
+  return 0;
+}
+
+/** Prints the names of the models that can be removed. */
+const DOWNLOADS = "$(forge list 2>/dev/null | cut -d ' ' -f 1)";
+
+function bash(): string {
+  const flags = COMMANDS.map((command) => {
+    const operands = operandValues(command);
+    const words = operands === "" ? "" : ` operands="${operands}"`;
+    const files = operandsTakeFiles(command) ? " files=1" : "";
+    return `    ${command.name}) flags="${
+      specs(command).flatMap(flagsOf).join(" ")
+    } --help"${words}${files} ;;`;
+  });
+  // Commands whose flags have the same values share a line.
+  const places = COMMANDS.flatMap((command) =>
+    specs(command).flatMap((spec) =>
+      flagsOf(spec).filter(() => spec.kind !== "flag").map((flag) => ({
+        place: `'${command.name} ${flag}'`,
+        values: choicesOf(spec) !== ""
+          ? `values="${choicesOf(spec)}" files=`
+          : takesFile(spec)
+          ? "files=1"
+          : "files=",
+      }))
+    )
+  );
+  const values = Map.groupBy(places, (entry) => entry.values).entries().map(([words, entries]) =>
+    `    ${entries.map(({ place }) => place).join("|")}) takes=1 ${words} ;;`
+  );
+  return `_forge() {
+  local current=\${COMP_WORDS[COMP_CWORD]} previous=\${COMP_WORDS[COMP_CWORD-1]}
+  local command=\${COMP_WORDS[1]} flags= operands= values= words= files= takes=
+  # Bash takes --flag=value apart into three words.
+  if [[ $current == "=" ]]; then
+    current=
+  elif [[ $previous == "=" ]]; then
+    previous=\${COMP_WORDS[COMP_CWORD-2]}
+  fi
+  case $command in
+${flags.join("\n")}
+  esac
+  case "$command $previous" in
+${values.toArray().join("\n")}
+  esac
+  if (( COMP_CWORD == 1 )); then
+    words="${COMMANDS.map(({ name }) => name).join(" ")} --help --version"
+  elif [[ -n $takes ]]; then
+    words=$values
+  elif [[ $current == -* ]]; then
+    words=$flags
+  else
+    words=$operands
+  fi
+  COMPREPLY=($(compgen -W "$words" -- "$current"))
+  # Without this, nothing is offered where no file can be meant.
+  if [[ -n $files ]]; then compopt -o default 2>/dev/null; fi
+}
+complete -F _forge forge
+`;
+}
+
+function zsh(): string {
+  const commands = COMMANDS.map(({ name, summary }) => `    '${name}:${zshText(summary)}'`);
+  const cases = COMMANDS.map((command) => {
+    const lines = specs(command).flatMap((spec) =>
+      flagsOf(spec).map((flag) => zshOption(spec, flag))
+    );
+    const operands = operandValues(command);
+    const operand = operands !== ""
+      ? `"*:value:(${zshQuoted(operands)})"`
+      : operandsTakeFiles(command)
+      ? "'*:file:_files'"
+      : "'*:text: '";
+    return `    ${command.name}) _arguments ${lines.join(" ")} ${operand} ;;`;
+  });
+  return `#compdef forge
+_forge() {
+  local -a commands=(
+${commands.join("\n")}
+  )
+  if (( CURRENT == 2 )); then
+    _describe command commands
+    return
+  fi
+  local command=$words[2]
+  shift words
+  (( CURRENT-- ))
+  case $command in
+${cases.join("\n")}
+  esac
+}
+if [[ \${funcstack[1]} == _forge ]]; then _forge "$@"; else compdef _forge forge; fi
+`;
+}
+
+function zshOption(spec: OptionSpec, flag: string): string {
+  const choices = choicesOf(spec);
+  const action = choices !== "" ? `(${choices})` : takesFile(spec) ? "_files" : " ";
+  const value = spec.kind === "flag" ? "" : `:${zshText(spec.metavar)}:${action}`;
+  // With "=", a long flag takes its value after a space or an equals sign.
+  const written = spec.kind !== "flag" && flag.startsWith("--") ? `${flag}=` : flag;
+  return `'*${written}[${zshText(spec.help)}]${value}'`;
+}
+
+/** Takes out what would end a quoted description. */
+function zshText(text: string): string {
+  return text.replaceAll("'", "’").replace(/[[\]:]/g, "");
+}
+
+/** Keeps a command from being run before its output is asked for. */
+function zshQuoted(words: string): string {
+  return words.replaceAll("$", "\\$");
+}
+
+function fish(): string {
+  const lines = COMMANDS.flatMap((command) => {
+    const condition = `'__fish_seen_subcommand_from ${command.name}'`;
+    const operands = operandValues(command).replace(/^\$/, "").replaceAll("'", '"');
+    return [
+      `complete -c forge -n __fish_use_subcommand -f -a ${command.name} -d ${
+        fishText(command.summary)
+      }`,
+      ...(operands !== ""
+        ? [`complete -c forge -n ${condition} -f -a '${operands}'`]
+        : operandsTakeFiles(command)
+        ? []
+        : [`complete -c forge -n ${condition} -f`]),
+      ...specs(command).map((spec) => {
+        const flags = flagsOf(spec).map((flag) =>
+          flag.startsWith("--") ? `-l ${flag.slice(2)}` : `-s ${flag.slice(1)}`
+        );
+        const choices = choicesOf(spec);
+        const value = spec.kind === "flag"
+          ? ""
+          : choices !== ""
+          ? ` -x -a '${choices}'`
+          : takesFile(spec)
+          ? " -r"
+          : " -x";
+        return `complete -c forge -n ${condition} ${flags.join(" ")}${value} -d ${
+          fishText(spec.help)
+        }`;
+      }),
+    ];
+  });
+  return `${lines.join("\n")}\n`;
+}
+
+function fishText(text: string): string {
+  return `'${text.replace(/[\\']/g, "\\$&")}'`;
+}
+
+/** The words that an option's value can be, or among which it often is; empty where it is any. */
+function choicesOf(spec: OptionSpec): string {
+  if ("choices" in spec) return spec.choices.join(" ");
+  return "suggestions" in spec ? spec.suggestions?.join(" ") ?? "" : "";
+}
+
+function takesFile(spec: OptionSpec): boolean {
+  return "metavar" in spec && /FILE|MODEL/.test(spec.metavar);
+}
+
+/** True if an argument of a command can be a file. */
+function operandsTakeFiles({ operands = [] }: Command): boolean {
+  return operands.some(({ name }) => name === "MODEL");
+}
+
+/** The words that a command's argument can be, as a shell finds them; empty where it is any. */
+function operandValues({ operands = [] }: Command): string {
+  const { values = [] } = operands[0] ?? {};
+  return values === "downloads" ? DOWNLOADS : values.join(" ");
+}
+
+function specs(command: Command): OptionSpec[] {
+  return command.options.map((name) => OPTIONS[name]);
+}
+
+function flagsOf(spec: OptionSpec): string[] {
+  return spec.flags.split(", ");
+}

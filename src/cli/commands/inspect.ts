@@ -1,0 +1,193 @@
+/** `forge inspect`: what a model is and what it needs. */
+import type { EmbeddingRecipe } from "../../engine/embedding/pooling.ts";
+import { asLoaded } from "../../engine/load/options.ts";
+import { ForgeError } from "../../errors.ts";
+import { openCheckpoint, type TensorInfo } from "../../mod.ts";
+import type { Context } from "../command.ts";
+import { formatBytes, formatCount, formatRows, plural, printable } from "../output/format.ts";
+import {
+  type ConfigFacts,
+  type ModelFacts,
+  modelFacts,
+  type SpecialToken,
+} from "../model/model_facts.ts";
+import { resolveModel } from "../model/model_path.ts";
+import type { Options } from "../options/options.ts";
+import { writeStdout } from "../output/streams.ts";
+
+const TEMPLATE_LINES = 8;
+
+type Row = readonly [label: string, text: string];
+
+export async function run(
+  options: Options<"model" | "quantize" | "tensors" | "template" | "json" | "verbose">,
+  [operand]: readonly string[],
+  context: Context,
+): Promise<number> {
+  if (operand !== undefined && options.model !== undefined) {
+    throw new ForgeError("usage", "give the model once: as an argument or with -m");
+  }
+  const path = await resolveModel(operand ?? options.model, context.interruptSignal());
+  const checkpoint = asLoaded(openCheckpoint(path), options);
+  if (options.template) {
+    const { chatTemplate } = checkpoint;
+    if (chatTemplate === undefined) {
+      throw new ForgeError("bad_input", `${checkpoint.path} has no chat template`);
+    }
+    await writeStdout(chatTemplate);
+    return 0;
+  }
+  const facts = modelFacts(checkpoint);
+  const tensors = [...checkpoint.tensors.values()];
+  if (options.json) {
+    await writeStdout(`${JSON.stringify(options.tensors ? { ...facts, tensors } : facts)}\n`);
+    return 0;
+  }
+  const sections = [
+    formatRows(overview(facts)),
+    `Tensors\n${table(options.tensors ? tensors.map(tensorRow) : tensorGroups(tensors))}`,
+    `Tokenizer\n${formatRows(tokenizerRows(facts))}`,
+    `Chat template\n${templateExcerpt(facts.chat_template)}`,
+    `Memory\n${formatRows(memoryRows(facts))}`,
+  ];
+  await writeStdout(sections.join("\n"));
+  return 0;
+}
+
+function overview(facts: ModelFacts): Row[] {
+  const { config: c } = facts;
+  const files = facts.files.length === 1 ? "" : `, ${facts.files.length} files`;
+  const types = Object.entries(facts.types)
+    .map(([type, { tensors, bytes }]) => `${type} ${formatBytes(bytes)} in ${tensors}`);
+  return present([
+    ["model", printable(facts.path)],
+    ["name", facts.name && printable(facts.name)],
+    ["format", `${facts.format}${files}, ${formatBytes(facts.bytes)} of tensors`],
+    ["architecture", printable(facts.architecture)],
+    ["part of", facts.multimodal === null ? null : describeMultimodal(facts.multimodal)],
+    ["forge can run it", facts.problem === null ? "yes" : `no: ${facts.problem}`],
+    ["parameters", `${formatCount(facts.parameters)} (${facts.parameters})`],
+    ["layers", c.layers],
+    ["hidden size", c.hidden_size],
+    ["MLP size", c.intermediate_size],
+    ["attention", describeAttention(c)],
+    ["experts", c.experts && `${c.experts}, ${c.experts_used ?? "?"} used for each token`],
+    ["context", c.context_length && `${c.context_length} tokens`],
+    ["sliding window", c.sliding_window && `${c.sliding_window} tokens`],
+    ["RoPE", describeRope(c)],
+    ["embeds by", facts.embedding && describeEmbedding(facts.embedding)],
+    ["types", types.join(", ")],
+  ]);
+}
+
+function describeMultimodal(architecture: string): string {
+  return `${printable(architecture)}: text part of a multimodal model; images are not taken`;
+}
+
+function describeAttention(c: ConfigFacts): string | null {
+  if (c.heads === null) return null;
+  const kv = c.kv_heads === null ? "" : `, ${c.kv_heads} of keys and values`;
+  return `${plural(c.heads, "head")}${kv}${c.head_dim === null ? "" : `, ${c.head_dim} wide`}`;
+}
+
+function describeRope(c: ConfigFacts): string | null {
+  if (c.rope_theta === null && c.rope_scaling === null) return null;
+  const scaling = c.rope_scaling === null || c.rope_scaling === "default"
+    ? ""
+    : `, ${printable(c.rope_scaling)} scaling`;
+  return `base ${c.rope_theta ?? "by default"}${scaling}`;
+}
+
+function describeEmbedding({ pooling, normalize }: EmbeddingRecipe): string {
+  const vector = { last: "the last token", mean: "the mean of all tokens", cls: "the first token" };
+  const length = normalize === undefined ? "" : normalize ? ", normalised" : ", not normalised";
+  return vector[pooling ?? "last"] + length;
+}
+
+/** One row for the tensors that differ only in the numbers of layer and expert. */
+function tensorGroups(tensors: readonly TensorInfo[]): string[][] {
+  const groups = new Map<string, { first: TensorInfo; name: string; count: number; sum: number }>();
+  for (const tensor of tensors) {
+    const name = tensor.name.replace(/\.\d+(?=\.)/g, ".*");
+    const key = `${name} ${tensor.type} ${tensor.shape}`;
+    const group = groups.get(key) ?? { first: tensor, name, count: 0, sum: 0 };
+    groups.set(key, { ...group, count: group.count + 1, sum: group.sum + tensor.bytes });
+  }
+  return Array.from(groups.values(), ({ first, name, count, sum }) => [
+    printable(name),
+    count === 1 ? "" : `${count} ×`,
+    first.type,
+    describeShape(first),
+    formatBytes(sum),
+  ]);
+}
+
+function tensorRow(tensor: TensorInfo): string[] {
+  return [printable(tensor.name), tensor.type, describeShape(tensor), formatBytes(tensor.bytes)];
+}
+
+function describeShape(tensor: TensorInfo): string {
+  return `[${tensor.shape.join(", ")}]`;
+}
+
+/** Rows of cells whose columns line up; the last is right-aligned, as numbers are. */
+function table(rows: readonly (readonly string[])[]): string {
+  const widths = rows.reduce<number[]>(
+    (sofar, row) => row.map((cell, i) => Math.max(sofar[i] ?? 0, cell.length)),
+    [],
+  );
+  const align = (cell: string, i: number) =>
+    i === widths.length - 1 ? cell.padStart(widths[i]!) : cell.padEnd(widths[i]!);
+  return rows.map((row) => `${row.map(align).join("  ")}\n`).join("");
+}
+
+function tokenizerRows({ tokenizer }: ModelFacts): Row[] {
+  if (tokenizer === null) return [["kind", "none that forge can use"]];
+  const describe = ({ id, text }: SpecialToken) => `${id} ${printable(JSON.stringify(text))}`;
+  const { bos, add_bos, end, add_eos } = tokenizer;
+  return present([
+    ["kind", printable(tokenizer.description)],
+    ["BOS", bos && `${describe(bos)}${add_bos ? ", put before a text" : ""}`],
+    ["ends an answer", end.map(describe).join(", ") || null],
+    ["EOS", add_eos ? "put behind a text" : null],
+  ]);
+}
+
+function templateExcerpt(template: string | null): string {
+  if (template === null) return "none: prompts are continued as they are\n";
+  const lines = template.split("\n");
+  const shown = lines.slice(0, TEMPLATE_LINES).map((line) => printable(line).slice(0, 100));
+  const more = lines.length > TEMPLATE_LINES || shown.some((line) => line.length === 100);
+  return `${shown.join("\n")}\n${more ? "… (--template prints all of it)\n" : ""}`;
+}
+
+function memoryRows({ memory }: ModelFacts): Row[] {
+  const { weights, kv_per_token, kv_default, default_context, activations } = memory;
+  const { state_per_sequence: state } = memory;
+  const total = kv_default === null || activations === null
+    ? null
+    : formatBytes(weights + kv_default + state + activations);
+  return present([
+    ["weights", `${formatBytes(weights)}, from the mapped file`],
+    ["KV cache", kv_per_token && `${formatBytes(1000 * kv_per_token)} for 1000 tokens, as F16`],
+    ["state", state && `${formatBytes(state)} for each sequence, whatever its length`],
+    ["activations", activations && `about ${formatBytes(activations)}`],
+    ["total", total && `about ${total} at the default context of ${default_context} tokens`],
+    ["this machine", machineMemory()],
+  ]);
+}
+
+/** Memory of this machine, where Deno may ask for it. */
+function machineMemory(): string | null {
+  if (Deno.permissions.querySync({ name: "sys", kind: "systemMemoryInfo" }).state !== "granted") {
+    return null;
+  }
+  const { total, available } = Deno.systemMemoryInfo();
+  return `${formatBytes(total)}, of which ${formatBytes(available)} are free`;
+}
+
+/** The rows that have something to say. */
+function present(rows: readonly (readonly [string, string | number | null])[]): Row[] {
+  return rows.filter(([, text]) => text !== null && text !== 0)
+    .map(([label, text]) => [label, String(text)]);
+}

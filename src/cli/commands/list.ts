@@ -1,0 +1,27 @@
+/** `forge list`: the models downloaded from the hub. */
+import { listModels, type StoredModel, storeFolder } from "../../hub/model_store.ts";
+import { formatBytes, formatRows } from "../output/format.ts";
+import type { Options } from "../options/options.ts";
+import { writeStderr, writeStdout } from "../output/streams.ts";
+
+/** Where a model is, or how the rest of it comes here. */
+function placeOf({ name, path, total_bytes: total, complete }: StoredModel): string {
+  if (complete) return path;
+  const size = total === null ? "" : `of ${formatBytes(total)}, `;
+  return `${size}incomplete: forge pull ${name} fetches the rest`;
+}
+
+export async function run(options: Options<"json">): Promise<number> {
+  const models = listModels();
+  if (options.json) {
+    await writeStdout(`${JSON.stringify(models)}\n`);
+  } else if (models.length === 0) {
+    await writeStderr(`no models in ${storeFolder()}; forge pull org/name downloads one\n`);
+  } else {
+    const rows = models.map((model) =>
+      [model.name, `${formatBytes(model.bytes).padStart(7)}  ${placeOf(model)}`] as const
+    );
+    await writeStdout(formatRows(rows));
+  }
+  return 0;
+}

@@ -1,0 +1,111 @@
+/** `forge perplexity`: how well a model predicts a text. */
+import { ForgeError } from "../../errors.ts";
+import type { Tokenizer } from "../../mod.ts";
+import type { Context } from "../command.ts";
+import { formatRows, plural } from "../output/format.ts";
+import { resolveModel } from "../model/model_path.ts";
+import { openModel } from "../model/open_model.ts";
+import { loadOptions } from "../options/library_options.ts";
+import type { Options } from "../options/options.ts";
+import { writeStderr, writeStdout } from "../output/streams.ts";
+import { Progress } from "../output/progress.ts";
+import { describeDevice } from "../output/run_report.ts";
+import { readTextFile } from "../input/text_source.ts";
+
+const DEFAULT_WINDOW = 512;
+
+type PerplexityOptions = Options<
+  | "text"
+  | "model"
+  | "device"
+  | "threads"
+  | "windowSize"
+  | "quantize"
+  | "kvType"
+  | "attention"
+  | "json"
+>;
+
+export async function run(
+  options: PerplexityOptions,
+  _operands: readonly string[],
+  context: Context,
+): Promise<number> {
+  if (options.text === undefined) {
+    throw new ForgeError("usage", "there is no text; give it with -f");
+  }
+  const signal = context.interruptSignal();
+  const path = await resolveModel(options.model, signal);
+  const text = await readTextFile(options.text, signal);
+
+  using progress = new Progress();
+  const settings = loadOptions({ ...options, ctx: options.windowSize });
+  await using model = await openModel(path, { ...settings, parallel: 1 }, progress);
+  if (context.verbose) await writeStderr(formatRows(describeDevice(model)));
+  const windowSize = Math.min(model.contextLength, options.windowSize ?? DEFAULT_WINDOW);
+  const windows = cutWindows(text, model.tokenizer, windowSize);
+  const scores: number[] = [];
+  for (const [done, window] of windows.entries()) {
+    progress.update("scoring windows", done, windows.length);
+    for (const score of await model.score(window, signal)) scores.push(score);
+  }
+  progress.clear();
+  const result = { ...summarize(scores), windows: windows.length, window_size: windowSize };
+  await writeStdout(options.json ? `${JSON.stringify(result)}\n` : describe(result));
+  return 0;
+}
+
+/**
+ * Cuts the tokens of a text into windows of at most `size` that do not overlap, each behind BOS where
+ * the model puts it before a text. A window with nothing to score is left out.
+ *
+ * @throws {ForgeError} `bad_input` when no token is left to score
+ */
+function cutWindows(text: string, tokenizer: Tokenizer, size: number): Int32Array[] {
+  const tokens = tokenizer.encode(text, { addSpecial: false, parseSpecial: false });
+  const bos = tokenizer.addBos && tokenizer.bosId !== undefined ? [tokenizer.bosId] : [];
+  const step = size - bos.length;
+  const windows: Int32Array[] = [];
+  for (let start = 0; start < tokens.length; start += step) {
+    const window = Int32Array.from([...bos, ...tokens.subarray(start, start + step)]);
+    if (window.length > 1) windows.push(window);
+  }
+  if (windows.length === 0) {
+    throw new ForgeError(
+      "bad_input",
+      `the text has ${plural(tokens.length, "token")}, which leaves none to score`,
+    );
+  }
+  return windows;
+}
+
+/** Mean negative log-likelihood and perplexity, under the names that `--json` prints them by. */
+export interface Likelihood {
+  readonly perplexity: number;
+  /** By the delta method. */
+  readonly perplexity_error: number;
+  /** Nats a token. */
+  readonly nll: number;
+  /** Standard error of the mean; 0 for a single token. */
+  readonly nll_error: number;
+  readonly tokens: number;
+}
+
+/** @param scores natural log-probabilities, at least one */
+function summarize(scores: readonly number[]): Likelihood {
+  const n = scores.length;
+  const nll = -scores.reduce((sum, score) => sum + score, 0) / n;
+  const squares = scores.reduce((sum, score) => sum + (score + nll) ** 2, 0);
+  const nll_error = n > 1 ? Math.sqrt(squares / (n - 1) / n) : 0;
+  const perplexity = Math.exp(nll);
+  return { perplexity, perplexity_error: perplexity * nll_error, nll, nll_error, tokens: n };
+}
+
+function describe(result: Likelihood & { windows: number; window_size: number }): string {
+  const { perplexity, perplexity_error, nll, nll_error, tokens, windows, window_size } = result;
+  return formatRows([
+    ["perplexity", `${perplexity.toFixed(4)} ± ${perplexity_error.toFixed(4)}`],
+    ["nll", `${nll.toFixed(5)} ± ${nll_error.toFixed(5)} nats a token`],
+    ["scored", `${plural(tokens, "token")} in ${plural(windows, "window")} of ${window_size}`],
+  ]);
+}

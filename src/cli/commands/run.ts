@@ -1,0 +1,188 @@
+/** `forge run`: generates once, streaming, or as one JSON object. */
+import { ForgeError } from "../../errors.ts";
+import { isFile, reasonOf, Replacement } from "../../formats/file.ts";
+import { quote } from "../../formats/quote.ts";
+import type { GenerateOptions, GenerationEnd, Model } from "../../mod.ts";
+import type { BatchFlags } from "../batch/run_batch.ts";
+import type { Context } from "../command.ts";
+import { completionJson } from "../output/completion_json.ts";
+import { INTERRUPTED } from "../output/error_text.ts";
+import { resolveModel } from "../model/model_path.ts";
+import { openModel } from "../model/open_model.ts";
+import { type TextOperands, textOperands } from "../input/operands.ts";
+import { constraintOptions } from "../options/constraint_options.ts";
+import { BATCH_FLAGS } from "../options/flags.ts";
+import { generationOptions, loadOptions } from "../options/library_options.ts";
+import { OPTIONS, type Options } from "../options/options.ts";
+import { speculationOptions } from "../options/speculation_options.ts";
+import { longFlag } from "../options/types.ts";
+import { writeStderr, writeStdout } from "../output/streams.ts";
+import { Progress } from "../output/progress.ts";
+import { describeSession, describeSpeed } from "../output/run_report.ts";
+import { isStdin, readTextFile, withoutFinalNewline } from "../input/text_source.ts";
+
+type RunOptions =
+  & Options<"prompt" | "file" | "promptCache" | "json">
+  & BatchFlags;
+
+export async function run(
+  options: RunOptions,
+  operands: readonly string[],
+  context: Context,
+): Promise<number> {
+  const { prompt: text, file, batch } = options;
+  const given = textOperands(operands, {
+    model: options.model,
+    hasText: text !== undefined || file !== undefined || batch !== undefined,
+    noun: "prompt",
+    takesWords: false,
+  });
+  if (batch !== undefined) {
+    checkNoPrompt(options, given);
+    const { runBatchFile } = await import("../batch/run_batch.ts");
+    return await runBatchFile(batch, { ...options, model: given.model }, context);
+  }
+  checkNoBatchFlags(options);
+  const { logprobs, completions = 1, json } = options;
+  if (logprobs !== undefined && !json) throw needsJson("--logprobs");
+  if (completions > 1 && !json) throw needsJson("--completions");
+  const signal = context.interruptSignal();
+  const constraint = await constraintOptions(options, signal);
+  const path = await resolveModel(given.model, signal);
+  const speculation = await speculationOptions(options, signal);
+  const { promptCache } = options;
+  const isSaved = promptCache !== undefined && isFile(promptCache);
+  if (promptCache !== undefined && !isSaved) checkWritable(promptCache);
+  const prompt = await readPrompt(options, given.text, signal);
+
+  using progress = new Progress();
+  await using model = await openModel(
+    path,
+    { ...loadOptions(options), ...speculation, parallel: completions },
+    progress,
+  );
+  const generation = generationOptions(options, model.tokenizer);
+  const request: GenerateOptions = {
+    ...generation,
+    // Settled here, so that what --verbose shows is what is used.
+    ...model.resolveSampling(generation),
+    ...constraint,
+    raw: options.raw,
+    system: options.system,
+    logprobs,
+    signal,
+    onPrefill: (done, total) => progress.update("reading the prompt", done, total),
+  };
+  if (context.verbose) await writeStderr(describeSession(model, prompt, request));
+  if (isSaved) {
+    progress.update(`loading ${promptCache}`);
+    await model.loadPrompt(promptCache);
+  }
+  progress.update("reading the prompt");
+  const code = json
+    ? await printCompletions(model, prompt, completions, request)
+    : await streamText(model, prompt, request, progress, context.verbose);
+  if (promptCache !== undefined && !isSaved && code === 0) {
+    progress.update(`writing ${promptCache}`);
+    await model.savePrompt(promptCache, prompt, request);
+  }
+  return code;
+}
+
+/** Refuses a file that cannot be written, before the work that it is for. */
+function checkWritable(path: string): void {
+  try {
+    using _probe = new Replacement(path);
+  } catch (error) {
+    if (error instanceof ForgeError) throw error;
+    throw new ForgeError("not_found", `cannot write ${quote(path)}: ${reasonOf(error)}`, {
+      cause: error,
+    });
+  }
+}
+
+function needsJson(flag: string): ForgeError {
+  return new ForgeError("usage", `${flag} needs --json, which has a place for them`);
+}
+
+function checkNoPrompt(options: RunOptions, { text }: TextOperands): void {
+  const given = (["prompt", "file", "promptCache"] as const).find((name) =>
+    options[name] !== undefined
+  );
+  const flag = given === undefined ? text : longFlag(OPTIONS[given]);
+  if (flag === undefined) return;
+  throw new ForgeError("usage", `${flag} is for one prompt; --batch has its own in its lines`);
+}
+
+function checkNoBatchFlags(options: RunOptions): void {
+  const given = BATCH_FLAGS.find((name) => options[name] !== undefined && options[name] !== false);
+  if (given === undefined) return;
+  throw new ForgeError("usage", `${longFlag(OPTIONS[given])} needs --batch FILE`);
+}
+
+/** The prompt, from the one place that the user names. */
+async function readPrompt(
+  options: Pick<RunOptions, "prompt" | "file">,
+  operand: string | undefined,
+  signal: AbortSignal,
+): Promise<string> {
+  const { prompt, file } = options;
+  const given = [prompt, file, operand].filter((source) => source !== undefined).length;
+  if (given > 1) throw new ForgeError("usage", "give the prompt once: with -p, -f or an argument");
+  if (prompt !== undefined) return prompt;
+  if (operand !== undefined && operand !== "-") return operand;
+  if (file !== undefined && !isStdin(file)) {
+    return withoutFinalNewline(await readTextFile(file, signal));
+  }
+  if (operand === undefined && file === undefined && Deno.stdin.isTerminal()) {
+    throw new ForgeError(
+      "usage",
+      "there is no prompt; give one with -p TEXT or -f FILE, or pipe it in; forge chat is for talking",
+    );
+  }
+  const text = withoutFinalNewline(await readTextFile("-", signal));
+  if (text === "") {
+    throw new ForgeError("usage", 'there is no prompt: stdin is empty; -p "" starts from nothing');
+  }
+  return text;
+}
+
+/** One object; of several completions, one that has them in a list. */
+async function printCompletions(
+  model: Model,
+  prompt: string,
+  n: number,
+  request: GenerateOptions,
+): Promise<number> {
+  const completions = await model.completeMany(prompt, n, request);
+  const [first, ...others] = completions.map(completionJson);
+  const printed = others.length === 0 ? first : { completions: [first, ...others] };
+  await writeStdout(`${JSON.stringify(printed)}\n`);
+  const isCut = completions.some(({ finishReason }) => finishReason === "cancelled");
+  return isCut ? INTERRUPTED : 0;
+}
+
+async function streamText(
+  model: Model,
+  prompt: string,
+  request: GenerateOptions,
+  progress: Progress,
+  verbose: boolean,
+): Promise<number> {
+  let end: GenerationEnd | undefined;
+  let last = "";
+  for await (const piece of model.generate(prompt, request)) {
+    progress.clear();
+    if (piece.text !== "") {
+      await writeStdout(piece.text);
+      last = piece.text;
+    }
+    end = piece.end;
+  }
+  // A terminal's next prompt belongs on a line of its own; a file gets exactly the text.
+  if (Deno.stdout.isTerminal() && !last.endsWith("\n")) await writeStdout("\n");
+  if (verbose && end !== undefined) {
+    await writeStderr(describeSpeed(end, model.constraintCost));
+  }
+  return end?.finishReason === "cancelled" ? INTERRUPTED : 0;
+}

@@ -1,0 +1,122 @@
+/** `forge serve`: answers programs over HTTP. */
+import { DEFAULT_PARALLEL } from "../../engine/limits.ts";
+import { ForgeError } from "../../errors.ts";
+import { quote } from "../../formats/quote.ts";
+import type { Model } from "../../mod.ts";
+import { errorResponse, HttpError } from "../../serve/http/http_error.ts";
+import { createHandler, type Handler } from "../../serve/mod.ts";
+import { checkOptions, DEFAULT_QUEUE, type ServeOptions } from "../../serve/options.ts";
+import type { Context } from "../command.ts";
+import { errorText, INTERRUPTED } from "../output/error_text.ts";
+import { bindServer, serverUrl } from "../listen.ts";
+import { resolveModel } from "../model/model_path.ts";
+import { openModel } from "../model/open_model.ts";
+import type { GenerationFlags, ModelFlags, SERVE_FLAGS } from "../options/flags.ts";
+import { generationOptions, loadOptions } from "../options/library_options.ts";
+import type { Options } from "../options/options.ts";
+import { API_KEY_VARIABLE, DEFAULT_HOST, DEFAULT_PORT } from "../options/tables/server.ts";
+import { speculationOptions } from "../options/speculation_options.ts";
+import { writeStderr } from "../output/streams.ts";
+import { Progress } from "../output/progress.ts";
+
+type ServeFlags = Options<(typeof SERVE_FLAGS)[number]> & ModelFlags & GenerationFlags;
+
+/** How long the end of what is under way may take before it is worth a word, in milliseconds. */
+const PATIENCE = 300;
+
+export async function run(
+  flags: ServeFlags,
+  [operand]: readonly string[],
+  context: Context,
+): Promise<number> {
+  if (operand !== undefined && flags.model !== undefined) {
+    throw new ForgeError("usage", "give the model once: with -m or as an argument");
+  }
+  const interrupted = context.interruptSignal();
+  const stop = AbortSignal.any([interrupted, context.terminateSignal()]);
+  const settings = serveOptions(flags, context.verbose);
+  checkOptions(settings);
+  const given = operand ?? flags.model;
+  const path = await resolveModel(given, stop);
+  const speculation = await speculationOptions(flags, stop);
+
+  // The address is taken first: to load a model takes time, and it may be taken already.
+  let handler: Handler = refuseUntilLoaded;
+  const handle: Handler = (request) => handler(request);
+  const { host = DEFAULT_HOST, port = DEFAULT_PORT } = flags;
+  await using server = bindServer(host, port, context.verbose ? logged(handle) : handle);
+  using progress = new Progress();
+  const parallel = flags.serveParallel ?? DEFAULT_PARALLEL;
+  const load = { ...loadOptions(flags), ...speculation, parallel };
+  await using model = await openModel(path, load, progress);
+  handler = createHandler(model, {
+    ...settings,
+    // A model of the hub keeps its name there.
+    names: flags.alias ?? (given === undefined || given === path ? undefined : [given]),
+    defaults: generationOptions(flags, model.tokenizer),
+  });
+  await writeStderr(describe(serverUrl(server.addr), model, parallel, settings));
+  if (!stop.aborted) {
+    await new Promise((resolve) => stop.addEventListener("abort", resolve, { once: true }));
+  }
+  await end(server);
+  return interrupted.aborted ? INTERRUPTED : 0;
+}
+
+function serveOptions(flags: ServeFlags, verbose: boolean): ServeOptions {
+  const { host = DEFAULT_HOST, serveParallel = DEFAULT_PARALLEL, maxQueue = DEFAULT_QUEUE } = flags;
+  return {
+    names: flags.alias,
+    apiKey: flags.apiKey ?? (Deno.env.get(API_KEY_VARIABLE) || undefined),
+    corsOrigin: flags.cors,
+    anyHost: !/^(localhost|127\.[\d.]+|\[?::1\]?)$/.test(host),
+    maxAnswers: serveParallel + maxQueue,
+    onError: (error) => void writeStderr(errorText(error, verbose)),
+  };
+}
+
+const refuseUntilLoaded: Handler = () =>
+  Promise.resolve(errorResponse(
+    new HttpError(503, "the model is being loaded; try again in a moment", {
+      code: "loading",
+      headers: { "retry-after": "1" },
+    }),
+  ));
+
+/** Writes a line for each request: how it was answered, and how long until then. */
+function logged(handler: Handler): Handler {
+  return async (request) => {
+    const since = performance.now();
+    const response = await handler(request);
+    const path = quote(new URL(request.url).pathname).slice(1, -1);
+    const time = `${(performance.now() - since).toFixed(0)} ms`;
+    await writeStderr(`forge: ${request.method} ${path} ${response.status} ${time}\n`);
+    return response;
+  };
+}
+
+function describe(
+  url: string,
+  model: Model,
+  parallel: number,
+  { apiKey, anyHost }: ServeOptions,
+): string {
+  const open = anyHost && apiKey === undefined
+    ? `; whoever reaches this address can use it, $${API_KEY_VARIABLE} asks for a key`
+    : "";
+  return `forge: listening on ${url} (${model.checkpoint.path}, context ${model.contextLength}, ` +
+    `${parallel} at a time${open})\n`;
+}
+
+/** Takes no more requests, and waits until those under way are answered. */
+async function end(server: Deno.HttpServer): Promise<void> {
+  const note = setTimeout(
+    () =>
+      void writeStderr(
+        "forge: stopping once the answers under way have ended; again to stop now\n",
+      ),
+    PATIENCE,
+  );
+  await server.shutdown();
+  clearTimeout(note);
+}

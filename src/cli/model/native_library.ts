@@ -1,0 +1,46 @@
+import { lacksBuild, neededLibraries } from "../../engine/load/open_backend.ts";
+import { ForgeError } from "../../errors.ts";
+import { writeStderr } from "../output/streams.ts";
+import type { Progress } from "../output/progress.ts";
+
+/**
+ * Builds the libraries of a device where there are none yet, or only those of an older version of
+ * forge. A prebuilt one is used as it is.
+ *
+ * @throws {ForgeError} `usage` for an unknown device; `not_found` without a C++ compiler, saying what
+ * to install; `device` with the compiler's words where it fails.
+ */
+export async function ensureLibrary(device: string, progress: Progress): Promise<void> {
+  const lacking = neededLibraries(device).flatMap((kind) => {
+    const reason = lacksBuild(kind);
+    return reason === undefined ? [] : [{ kind, reason }];
+  });
+  if (lacking.length === 0) return;
+  const only = lacking.map(({ kind }) => kind);
+  const what = `the ${only.join(" and ")} ${only.length === 1 ? "library" : "libraries"}`;
+  const isOutdated = lacking.some(({ reason }) => reason === "outdated");
+  const { buildLibraries } = await import("../../../build.ts");
+  let notice: Promise<void> | undefined;
+  try {
+    await buildLibraries({
+      only,
+      log: (line) => {
+        notice ??= writeStderr(
+          isOutdated
+            ? `forge: building ${what} anew, since forge has changed; this takes a minute or two\n`
+            : `forge: building ${what}, this once; it takes a minute or two\n`,
+        );
+        progress.update(line);
+      },
+    });
+  } catch (error) {
+    if (!isOutdated || !(error instanceof ForgeError)) throw error;
+    throw new ForgeError(
+      error.code,
+      `${what} was built for another version of forge and must be built anew: ${error.message}`,
+      { cause: error },
+    );
+  }
+  await notice;
+  progress.clear();
+}
