@@ -13,7 +13,7 @@ import { runSymbols } from "./abi/run.ts";
 import { weightSymbols } from "./abi/weights.ts";
 
 /** `FORGE_ABI_VERSION` of the headers these tables were written against. */
-export const ABI_VERSION = 9;
+export const ABI_VERSION = 10;
 
 /** The one symbol whose shape never changes; asked before any other is looked up. */
 export const versionSymbol = {

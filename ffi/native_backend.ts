@@ -8,7 +8,7 @@ import {
   type KvShape,
   type Meter,
   type Quantizer,
-  type Recorder,
+  Recorder,
   type StateCache,
   type StateShape,
   type StepLimits,
@@ -29,7 +29,7 @@ import { matrixStruct, placeStructs } from "./packed_matrix.ts";
 import { Library } from "./library.ts";
 import { NativeKvCache, NativeStateCache } from "./native_caches.ts";
 import { NativeHandles } from "./native_handles.ts";
-import { NativeRecorder } from "./native_recorder.ts";
+import { NativeRecorder, type OperationDescription, readOperations } from "./native_recorder.ts";
 import { checkStatus } from "./status.ts";
 import { cString, readText } from "./text.ts";
 
@@ -52,12 +52,14 @@ export class NativeBackend implements Backend, Meter, Quantizer {
   readonly kind: BackendKind;
   readonly info: DeviceInfo;
   readonly #native: NativeHandles;
+  readonly #operations: ReadonlyMap<string, OperationDescription>;
   readonly #device: number;
   readonly #files = new Map<string, number>();
   readonly #packed = new Map<PackedMatrix, number>();
 
   private constructor(library: Library, device: number) {
     this.kind = library.kind;
+    this.#operations = readOperations(library);
     this.#native = new NativeHandles(library);
     this.#device = this.#native.adopt(device);
     this.info = JSON.parse(readText((buffer, capacity) => {
@@ -165,7 +167,11 @@ export class NativeBackend implements Backend, Meter, Quantizer {
       weight,
     );
     this.#native.check(status, "mapping a weight", this.#device);
-    return { handle: this.#native.adopt(weight[0]!), rows, cols, columnOrder };
+    const handle = this.#native.adopt(weight[0]!);
+    if (columnOrder === undefined) return { handle, rows, cols };
+    const columns = new Uint8Array(Float32Array.from(columnOrder).buffer);
+    const order = this.uploadWeight("F32", columnOrder.length / cols, cols, columns);
+    return { handle, rows, cols, columnOrder: order };
   }
 
   uploadWeight(type: TensorType, rows: number, cols: number, data: WeightData) {
@@ -264,7 +270,8 @@ export class NativeBackend implements Backend, Meter, Quantizer {
       step,
     );
     this.#native.check(status, "beginning a step", this.#device);
-    return new NativeRecorder(this.#native, this.#native.adopt(step[0]!));
+    const handle = this.#native.adopt(step[0]!);
+    return new Recorder(new NativeRecorder(this.#native, this.#operations, handle));
   }
 
   readBandwidth(): number {

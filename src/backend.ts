@@ -17,7 +17,7 @@ import type { StepLimits } from "./backend/step.ts";
 import type { TensorType } from "./formats/tensor_info.ts";
 
 export type * from "./backend/memory.ts";
-export type * from "./backend/recorder.ts";
+export * from "./backend/recorder.ts";
 export type * from "./backend/step.ts";
 
 /** A native library that implements the ABI. */
@@ -48,9 +48,9 @@ export interface Backend {
   readonly kind: BackendKind;
   readonly info: DeviceInfo;
   /**
-   * The weight whose rows are those of the tensors, in order; they must agree in columns.
+   * Returns the weight whose rows are those of the tensors, in order; they must agree in columns.
    *
-   * @param columnOrder {@linkcode Weight.columnOrder}
+   * @param columnOrder the numbers of {@linkcode Weight.columnOrder}, a row after another
    */
   mapWeight(
     parts: readonly WeightSlice[],

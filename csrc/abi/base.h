@@ -16,7 +16,7 @@
 #define FORGE_API FORGE_EXPORT
 #endif
 
-#define FORGE_ABI_VERSION 9
+#define FORGE_ABI_VERSION 10
 #define FORGE_VERSION "0.1.0"
 
 /* FORGE_ABI_VERSION of the library: the one function that no version changes, to be asked first. */

@@ -20,7 +20,7 @@ ScratchPlan plan_arena(const Program& program, const std::vector<const GluOp*>& 
     auto& unit = std::get<GluOp>(planned.ops[i + 1]);
     planned.values[product.out - 1].cols = 1;
     std::swap(product.out, unit.out);
-    unit.x = product.out;
+    unit.x = {product.out};
   }
   for (size_t v = 0; v < is_blocks.size(); ++v) {
     uint64_t& cols = planned.values[v].cols;

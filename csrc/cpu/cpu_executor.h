@@ -73,28 +73,9 @@ class CpuExecutor : public Executable {
   void reserve_row(uint64_t cols);
   void prepare_product(const Weight& weight, uint64_t group_rows, ValueId x);
 
-  void execute(const EmbedOp& op);
-  void execute(const RmsNormOp& op);
-  void execute(const LayerNormOp& op);
-  void execute(const MatmulOp& op);
-  void execute(const HeadMatmulOp& op);
-  void execute(const RopeTableOp& op);
-  void execute(const RopeAppendOp& op);
-  void execute(const AttentionOp& op);
-  void execute(const GluOp& op);
-  void execute(const SigmoidGateOp& op);
-  void execute(const GatedRmsNormOp& op);
-  void execute(const CausalConv1dOp& op);
-  void execute(const GatedDeltaRuleOp& op);
-  void execute(const GatherColumnsOp& op);
-  void execute(const PermuteColumnsOp& op);
-  void execute(const MoeRouteOp& op);
-  void execute(const MoeMatmulOp& op);
-  void execute(const MoeCombineOp& op);
-  void execute(const GatherOutputsOp& op);
-  void execute(const SoftcapOp& op);
-  void execute(const ClampOp& op);
-  void execute(const SampleOp& op);
+#define FORGE_DECLARE(AnyOp) void execute(const AnyOp& op);
+  FORGE_OPERATIONS(FORGE_DECLARE)
+#undef FORGE_DECLARE
 
   // Calls body(row, thread) for each row, in pieces large enough to be worth handing to a thread.
   template <class Body>

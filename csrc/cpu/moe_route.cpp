@@ -40,10 +40,10 @@ void fill_scores(const float* logits, uint64_t n, uint32_t kind, double* scores)
 }
 
 // Takes the experts of all groups but the best out.
-void keep_best_groups(double* worth, uint64_t n, const Routing& routing) {
-  const size_t size = n / routing.n_groups;
+void keep_best_groups(double* worth, uint64_t n, const MoeRouteOp& op) {
+  const size_t size = n / op.n_groups;
   std::array<double, kMostGroups> of_group;
-  for (size_t g = 0; g < routing.n_groups; ++g) {
+  for (size_t g = 0; g < op.n_groups; ++g) {
     double first = kOut, second = kOut;
     for (size_t e = g * size; e < (g + 1) * size; ++e) {
       if (worth[e] > first) {
@@ -52,12 +52,12 @@ void keep_best_groups(double* worth, uint64_t n, const Routing& routing) {
         second = worth[e];
       }
     }
-    of_group[g] = routing.bias && size > 1 ? first + second : first;
+    of_group[g] = op.bias && size > 1 ? first + second : first;
   }
-  for (uint32_t k = 0; k < routing.n_groups - routing.top_groups; ++k) {
+  for (uint32_t k = 0; k < op.n_groups - op.top_groups; ++k) {
     // The last of the least.
     size_t worst = 0;
-    for (size_t g = 1; g < routing.n_groups; ++g) {
+    for (size_t g = 1; g < op.n_groups; ++g) {
       if (of_group[g] <= of_group[worst]) worst = g;
     }
     of_group[worst] = std::numeric_limits<double>::infinity();
@@ -68,24 +68,23 @@ void keep_best_groups(double* worth, uint64_t n, const Routing& routing) {
 }  // namespace
 
 void CpuExecutor::prepare(const MoeRouteOp& op) {
-  floats_of(op.routing.bias);
-  floats_of(op.routing.expert_scales);
+  floats_of(op.bias);
+  floats_of(op.expert_scales);
 }
 
 void CpuExecutor::execute(const MoeRouteOp& op) {
   const Matrix logits = matrix(op.logits), out = matrix(op.out);
-  const Routing& routing = op.routing;
-  const float* bias = floats_of(routing.bias);
-  const float* factors = floats_of(routing.expert_scales);
+  const float* bias = floats_of(op.bias);
+  const float* factors = floats_of(op.expert_scales);
   const uint64_t n = logits.cols;
-  const uint32_t top_k = routing.top_k;
+  const uint32_t top_k = op.top_k;
   // The exponentials are what costs.
   for_rows(logits.rows, 64 * n, [&](uint64_t t, uint32_t) {
     std::vector<double> scores(n), worth;
-    fill_scores(logits.row(t), n, routing.scores, scores.data());
+    fill_scores(logits.row(t), n, op.scores, scores.data());
     worth = scores;
     for (uint64_t e = 0; bias && e < n; ++e) worth[e] += bias[e];
-    if (routing.top_groups < routing.n_groups) keep_best_groups(worth.data(), n, routing);
+    if (op.top_groups < op.n_groups) keep_best_groups(worth.data(), n, op);
     std::array<size_t, kMostExperts> chosen;
     double total = 0;
     for (uint32_t k = 0; k < top_k; ++k) {
@@ -93,7 +92,7 @@ void CpuExecutor::execute(const MoeRouteOp& op) {
       worth[chosen[k]] = kOut;
       total += scores[chosen[k]];
     }
-    const double factor = routing.scale / (routing.normalize ? total : 1.0);
+    const double factor = op.scale / (op.normalize ? total : 1.0);
     for (uint32_t k = 0; k < top_k; ++k) {
       const double weight = scores[chosen[k]] * factor;
       out.row(t)[k] = static_cast<float>(chosen[k]);

@@ -70,9 +70,9 @@ void CpuExecutor::execute(const GluOp& op) {
 }
 
 void CpuExecutor::execute(const GatherColumnsOp& op) {
-  std::array<Matrix, FORGE_MAX_PIECES> from;
+  std::array<Matrix, kMaxPieces> from;
   std::ranges::transform(op.pieces, from.begin(),
-                         [&](const forge_piece& piece) { return matrix(piece.value); });
+                         [&](const Piece& piece) { return matrix(piece.value); });
   const Matrix out = matrix(op.out);
   for_rows(out.rows, out.cols, [&](uint64_t t, uint32_t) {
     float* to = out.row(t);

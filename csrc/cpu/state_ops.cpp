@@ -117,7 +117,7 @@ void CpuExecutor::execute(const CausalConv1dOp& op) {
 void CpuExecutor::prepare(const GatedDeltaRuleOp& op) {
   floats_of(op.rate);
   floats_of(op.dt_bias);
-  const size_t floats = size_t{kDeltaTokens} * (2 * size_t{op.k_dim} + 2);
+  const size_t floats = size_t{kDeltaTokens} * (2 * size_t{op.k_dim()} + 2);
   for (std::vector<float>& tokens : delta_tokens_) tokens.resize(std::max(tokens.size(), floats));
 }
 
@@ -127,21 +127,21 @@ void CpuExecutor::execute(const GatedDeltaRuleOp& op) {
   const float* rate = floats_of(op.rate);
   const float* dt_bias = floats_of(op.dt_bias);
   // Of one head: its rows lie side by side in every panel of the slot.
-  const uint64_t n_panels = (uint64_t{op.v_dim} + kStateColumns - 1) / kStateColumns;
-  const uint64_t k_begin = uint64_t{op.n_k_heads} * op.k_dim;
+  const uint64_t n_panels = (uint64_t{op.v_dim()} + kStateColumns - 1) / kStateColumns;
+  const uint64_t k_begin = uint64_t{op.n_k_heads} * op.k_dim();
   const std::vector<StateRun> runs = state_runs(*inputs_);
 
-  const auto n_tasks = static_cast<uint32_t>(runs.size() * op.n_v_heads);
+  const auto n_tasks = static_cast<uint32_t>(runs.size() * op.n_v_heads());
   device_->pool.run(n_tasks, [&](uint32_t task, uint32_t thread) {
     if (stop_->raised()) return;
-    const StateRun& run = runs[task / op.n_v_heads];
-    const uint32_t head = task % op.n_v_heads;
+    const StateRun& run = runs[task / op.n_v_heads()];
+    const uint32_t head = task % op.n_v_heads();
     float* q = delta_tokens_[thread].data();
-    float* k = q + uint64_t{kDeltaTokens} * op.k_dim;
-    float* beta = k + uint64_t{kDeltaTokens} * op.k_dim;
+    float* k = q + uint64_t{kDeltaTokens} * op.k_dim();
+    float* beta = k + uint64_t{kDeltaTokens} * op.k_dim();
     float* decay = beta + kDeltaTokens;
-    DeltaBlock block{.state = state.slot(run.slot) + uint64_t{head} * op.k_dim * kStateColumns,
-                     .panel_stride = uint64_t{op.n_v_heads} * op.k_dim * kStateColumns,
+    DeltaBlock block{.state = state.slot(run.slot) + uint64_t{head} * op.k_dim() * kStateColumns,
+                     .panel_stride = uint64_t{op.n_v_heads()} * op.k_dim() * kStateColumns,
                      .q = q,
                      .k = k,
                      .v = nullptr,
@@ -151,26 +151,26 @@ void CpuExecutor::execute(const GatedDeltaRuleOp& op) {
                      .out = nullptr,
                      .out_stride = out.cols,
                      .n_tokens = 0,
-                     .k_dim = op.k_dim,
-                     .v_dim = op.v_dim};
+                     .k_dim = op.k_dim(),
+                     .v_dim = op.v_dim()};
     if (run.from_zero) {
       for (uint64_t panel = 0; panel < n_panels; ++panel) {
         std::memset(block.state + panel * block.panel_stride, 0,
-                    uint64_t{op.k_dim} * kStateColumns * sizeof(float));
+                    uint64_t{op.k_dim()} * kStateColumns * sizeof(float));
       }
     }
     for (uint32_t begin = run.begin; begin < run.end; begin += block.n_tokens) {
       block.n_tokens = std::min(kDeltaTokens, run.end - begin);
       for (uint32_t i = 0; i < block.n_tokens; ++i) {
-        const float* from = qkv.row(begin + i) + uint64_t{op.key_head(head)} * op.k_dim;
+        const float* from = qkv.row(begin + i) + uint64_t{op.key_head(head)} * op.k_dim();
         const float* gates = ba.row(begin + i) + head;
-        kernels_.l2_normalize(from, op.k_dim, op.eps, op.scale, q + uint64_t{i} * op.k_dim);
-        kernels_.l2_normalize(from + k_begin, op.k_dim, op.eps, 1, k + uint64_t{i} * op.k_dim);
+        kernels_.l2_normalize(from, op.k_dim(), op.eps, op.scale, q + uint64_t{i} * op.k_dim());
+        kernels_.l2_normalize(from + k_begin, op.k_dim(), op.eps, 1, k + uint64_t{i} * op.k_dim());
         beta[i] = sigmoid(gates[0]);
-        decay[i] = decay_of(rate[head], double{gates[op.n_v_heads]} + dt_bias[head]);
+        decay[i] = decay_of(rate[head], double{gates[op.n_v_heads()]} + dt_bias[head]);
       }
-      block.v = qkv.row(begin) + 2 * k_begin + uint64_t{head} * op.v_dim;
-      block.out = out.row(begin) + uint64_t{head} * op.v_dim;
+      block.v = qkv.row(begin) + 2 * k_begin + uint64_t{head} * op.v_dim();
+      block.out = out.row(begin) + uint64_t{head} * op.v_dim();
       kernels_.delta_rule(block);
     }
   });

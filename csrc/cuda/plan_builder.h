@@ -35,28 +35,9 @@ class PlanBuilder : public Planner<DevicePointer, PlanEntry> {
   }
 
  private:
-  void emit(const EmbedOp& op);
-  void emit(const RmsNormOp& op);
-  void emit(const LayerNormOp& op);
-  void emit(const MatmulOp& op);
-  void emit(const HeadMatmulOp& op);
-  void emit(const RopeTableOp& op);
-  void emit(const RopeAppendOp& op);
-  void emit(const AttentionOp& op);
-  void emit(const GluOp& op);
-  void emit(const SigmoidGateOp& op);
-  void emit(const GatedRmsNormOp& op);
-  void emit(const CausalConv1dOp& op);
-  void emit(const GatedDeltaRuleOp& op);
-  void emit(const GatherColumnsOp& op);
-  void emit(const PermuteColumnsOp& op);
-  void emit(const MoeRouteOp& op);
-  void emit(const MoeMatmulOp& op);
-  void emit(const MoeCombineOp& op);
-  void emit(const GatherOutputsOp& op);
-  void emit(const SoftcapOp& op);
-  void emit(const ClampOp& op);
-  void emit(const SampleOp& op);
+#define FORGE_DECLARE(AnyOp) void emit(const AnyOp& op);
+  FORGE_OPERATIONS(FORGE_DECLARE)
+#undef FORGE_DECLARE
 
   // One launch for a norm whose result, with a residual, is normalised again; false where the
   // next operation is no such norm.

@@ -16,12 +16,11 @@ constexpr uint32_t kCounts = 8192;
 }  // namespace
 
 void PlanBuilder::emit(const MoeRouteOp& op) {
-  const Routing& routing = op.routing;
   launch("moe_route.cu", "moe_route", {divide_up(max_rows(op.logits), 4)}, 128, 0, value(op.out),
-         value(op.logits), floats_of(routing.bias), floats_of(routing.expert_scales),
-         n_rows(op.logits), cols(op.logits), routing.top_k,
-         static_cast<uint32_t>(routing.normalize), routing.scale, routing.scores,
-         routing.n_groups, routing.top_groups);
+         value(op.logits), floats_of(op.bias), floats_of(op.expert_scales),
+         n_rows(op.logits), cols(op.logits), op.top_k,
+         static_cast<uint32_t>(op.normalize), op.scale, op.scores,
+         op.n_groups, op.top_groups);
 }
 
 const PlanBuilder::RouteGroups& PlanBuilder::groups_of(const GroupedProduct& p,

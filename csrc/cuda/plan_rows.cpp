@@ -18,7 +18,7 @@ struct ColumnPiece {
   float scale;
 };
 struct ColumnPieces {
-  ColumnPiece of[FORGE_MAX_PIECES];
+  ColumnPiece of[kMaxPieces];
 };
 
 uint32_t norm_block(uint32_t cols) { return cols > kLongRow ? 1024 : 256; }

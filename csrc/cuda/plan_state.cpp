@@ -52,14 +52,14 @@ void PlanBuilder::emit(const CausalConv1dOp& op) {
 
 void PlanBuilder::emit(const GatedDeltaRuleOp& op) {
   const CudaSlots& state = cuda_slots(op.state);
-  const uint32_t rows = std::max(std::bit_ceil(divide_up(op.k_dim, kDeltaLanes)), 2u);
-  require(rows <= kMostDeltaRows, "gated_delta_rule: keys of ", op.k_dim,
+  const uint32_t rows = std::max(std::bit_ceil(divide_up(op.k_dim(), kDeltaLanes)), 2u);
+  require(rows <= kMostDeltaRows, "gated_delta_rule: keys of ", op.k_dim(),
           " numbers; the CUDA device takes up to ", kMostDeltaRows * kDeltaLanes);
   launch("gated_delta_rule.cu", "gated_delta_rule<" + std::to_string(rows) + ">",
-         {divide_up(op.v_dim, kDeltaColumns), op.n_v_heads, shape_.slots},
+         {divide_up(op.v_dim(), kDeltaColumns), op.n_v_heads(), shape_.slots},
          kDeltaColumns * kDeltaLanes, 0, value(op.out), value(op.qkv), value(op.ba),
          floats_of(op.rate), floats_of(op.dt_bias), state.memory(), state.stride(), inputs_.slots,
-         op.n_k_heads, op.n_v_heads, op.k_dim, op.v_dim, op.head_order, op.scale, op.eps);
+         op.n_k_heads, op.n_v_heads(), op.k_dim(), op.v_dim(), op.head_order, op.scale, op.eps);
 }
 
 }  // namespace forge::cuda

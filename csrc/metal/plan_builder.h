@@ -42,28 +42,9 @@ class PlanBuilder : public Planner<Place, Launch> {
   }
 
  private:
-  void emit(const EmbedOp& op);
-  void emit(const RmsNormOp& op);
-  void emit(const LayerNormOp& op);
-  void emit(const MatmulOp& op);
-  void emit(const HeadMatmulOp& op);
-  void emit(const RopeTableOp& op);
-  void emit(const RopeAppendOp& op);
-  void emit(const AttentionOp& op);
-  void emit(const GluOp& op);
-  void emit(const SigmoidGateOp& op);
-  void emit(const GatedRmsNormOp& op);
-  void emit(const CausalConv1dOp& op);
-  void emit(const GatedDeltaRuleOp& op);
-  void emit(const GatherColumnsOp& op);
-  void emit(const PermuteColumnsOp& op);
-  void emit(const MoeRouteOp& op);
-  void emit(const MoeMatmulOp& op);
-  void emit(const MoeCombineOp& op);
-  void emit(const GatherOutputsOp& op);
-  void emit(const SoftcapOp& op);
-  void emit(const ClampOp& op);
-  void emit(const SampleOp& op);
+#define FORGE_DECLARE(AnyOp) void emit(const AnyOp& op);
+  FORGE_OPERATIONS(FORGE_DECLARE)
+#undef FORGE_DECLARE
 
   // Of a kernel that computes each element on its own.
   static Grid elementwise_grid(uint32_t cols, uint32_t rows) {

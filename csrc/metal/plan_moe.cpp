@@ -11,19 +11,18 @@ namespace forge::metal {
 using namespace metal_args;
 
 void PlanBuilder::emit(const MoeRouteOp& op) {
-  const Routing& routing = op.routing;
   launch("moe_route", "moe_route", {divide_up(max_rows(op.logits), 4)}, {128},
-         {value(op.out), value(op.logits), floats_of(routing.bias),
-          floats_of(routing.expert_scales), n_rows(op.logits)},
+         {value(op.out), value(op.logits), floats_of(op.bias),
+          floats_of(op.expert_scales), n_rows(op.logits)},
          MoeRouteArgs{.n_experts = cols(op.logits),
-                      .top_k = routing.top_k,
-                      .normalize = routing.normalize,
-                      .scale = routing.scale,
-                      .scores = routing.scores,
-                      .n_groups = routing.n_groups,
-                      .top_groups = routing.top_groups,
-                      .has_bias = routing.bias != nullptr,
-                      .has_expert_scales = routing.expert_scales != nullptr});
+                      .top_k = op.top_k,
+                      .normalize = op.normalize,
+                      .scale = op.scale,
+                      .scores = op.scores,
+                      .n_groups = op.n_groups,
+                      .top_groups = op.top_groups,
+                      .has_bias = op.bias != nullptr,
+                      .has_expert_scales = op.expert_scales != nullptr});
 }
 
 const PlanBuilder::RouteGroups& PlanBuilder::groups_of(const GroupedProduct& p,

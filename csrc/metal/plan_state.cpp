@@ -53,19 +53,19 @@ void PlanBuilder::emit(const CausalConv1dOp& op) {
 
 void PlanBuilder::emit(const GatedDeltaRuleOp& op) {
   const MetalSlots& state = metal_slots(op.state);
-  require(op.k_dim <= kMostDeltaKeys, "gated_delta_rule: keys of ", op.k_dim,
+  require(op.k_dim() <= kMostDeltaKeys, "gated_delta_rule: keys of ", op.k_dim(),
           " numbers; the Metal device takes up to ", kMostDeltaKeys);
-  const uint32_t fours = std::bit_ceil(divide_up(op.k_dim, 4 * kDeltaLanes));
+  const uint32_t fours = std::bit_ceil(divide_up(op.k_dim(), 4 * kDeltaLanes));
   launch("gated_delta_rule", "gated_delta_rule<" + std::to_string(fours) + ">",
-         {divide_up(op.v_dim, kDeltaColumns), op.n_v_heads, shape_.slots},
+         {divide_up(op.v_dim(), kDeltaColumns), op.n_v_heads(), shape_.slots},
          {kDeltaColumns * kDeltaLanes},
          {value(op.out), value(op.qkv), value(op.ba), floats_of(op.rate), floats_of(op.dt_bias),
           state.memory(), inputs_.slots},
          GatedDeltaRuleArgs{.slot_stride = state.stride(),
                             .n_k_heads = op.n_k_heads,
-                            .n_v_heads = op.n_v_heads,
-                            .k_dim = op.k_dim,
-                            .v_dim = op.v_dim,
+                            .n_v_heads = op.n_v_heads(),
+                            .k_dim = op.k_dim(),
+                            .v_dim = op.v_dim(),
                             .is_tiled = op.head_order,
                             .scale = op.scale,
                             .eps = op.eps});

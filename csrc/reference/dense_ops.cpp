@@ -121,7 +121,7 @@ void Executor::execute(const GatherColumnsOp& op) {
   for (uint64_t t = 0; t < out.rows; ++t) {
     float* to = out.row(t);
     for (uint64_t group = 0; group < op.n_groups; ++group) {
-      for (const forge_piece& piece : op.pieces) {
+      for (const Piece& piece : op.pieces) {
         if (piece.value == 0) continue;
         const float* from = matrix(piece.value).row(t) + piece.first + group * piece.step;
         for (uint32_t i = 0; i < piece.width; ++i) *to++ = piece.scale * from[i];

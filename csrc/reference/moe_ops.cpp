@@ -42,8 +42,8 @@ std::vector<uint32_t> ranked(const std::vector<double>& worth) {
 }
 
 // Whether each group of experts is among the best.
-std::vector<bool> best_groups(const std::vector<double>& worth, const Routing& routing) {
-  const size_t size = worth.size() / routing.n_groups;
+std::vector<bool> best_groups(const std::vector<double>& worth, const MoeRouteOp& op) {
+  const size_t size = worth.size() / op.n_groups;
   std::vector<double> of_group;
   for (size_t begin = 0; begin < worth.size(); begin += size) {
     const std::span members(worth.data() + begin, size);
@@ -52,11 +52,11 @@ std::vector<bool> best_groups(const std::vector<double>& worth, const Routing& r
     for (auto member = members.begin(); member != members.end(); ++member) {
       if (member != largest) second = std::max(second, *member);
     }
-    of_group.push_back(routing.bias ? *largest + second : *largest);
+    of_group.push_back(op.bias ? *largest + second : *largest);
   }
   const std::vector<uint32_t> order = ranked(of_group);
-  std::vector<bool> is_best(routing.n_groups);
-  for (uint32_t k = 0; k < routing.top_groups; ++k) is_best[order[k]] = true;
+  std::vector<bool> is_best(op.n_groups);
+  for (uint32_t k = 0; k < op.top_groups; ++k) is_best[order[k]] = true;
   return is_best;
 }
 
@@ -64,28 +64,27 @@ std::vector<bool> best_groups(const std::vector<double>& worth, const Routing& r
 
 void Executor::execute(const MoeRouteOp& op) {
   const Matrix logits = matrix(op.logits), out = matrix(op.out);
-  const Routing& routing = op.routing;
   const uint64_t n = logits.cols;
-  const uint32_t top_k = routing.top_k;
-  const std::vector<float> bias = floats_of(routing.bias, n, 0.0f);
-  const std::vector<float> factors = floats_of(routing.expert_scales, n, 1.0f);
+  const uint32_t top_k = op.top_k;
+  const std::vector<float> bias = floats_of(op.bias, n, 0.0f);
+  const std::vector<float> factors = floats_of(op.expert_scales, n, 1.0f);
   for (uint64_t t = 0; t < logits.rows; ++t) {
-    const std::vector<double> scores = scores_of(logits.row(t), n, routing.scores);
+    const std::vector<double> scores = scores_of(logits.row(t), n, op.scores);
     std::vector<double> worth(scores);
     for (uint64_t e = 0; e < n; ++e) worth[e] += bias[e];
-    const std::vector<bool> takes_part = best_groups(worth, routing);
+    const std::vector<bool> takes_part = best_groups(worth, op);
     std::vector<uint32_t> order = ranked(worth);
     std::stable_partition(order.begin(), order.end(), [&](uint32_t e) {
-      return bool{takes_part[e / (n / routing.n_groups)]};
+      return bool{takes_part[e / (n / op.n_groups)]};
     });
     double chosen = 0;
     for (uint32_t k = 0; k < top_k; ++k) chosen += scores[order[k]];
-    const double divisor = routing.normalize ? chosen : 1.0;
+    const double divisor = op.normalize ? chosen : 1.0;
     for (uint32_t k = 0; k < top_k; ++k) {
       const uint32_t e = order[k];
       out.row(t)[k] = static_cast<float>(e);
       out.row(t)[top_k + k] =
-          static_cast<float>(scores[e] / divisor * routing.scale * factors[e]);
+          static_cast<float>(scores[e] / divisor * op.scale * factors[e]);
     }
   }
 }

@@ -109,22 +109,22 @@ void Executor::execute(const GatedDeltaRuleOp& op) {
   const Matrix qkv = matrix(op.qkv), ba = matrix(op.ba), out = matrix(op.out);
   auto& state = static_cast<ReferenceState&>(*op.state);
   const std::vector<float> rate = floats_of(op.rate), dt_bias = floats_of(op.dt_bias);
-  const uint64_t head_size = uint64_t{op.k_dim} * op.v_dim;
-  const uint64_t k_begin = uint64_t{op.n_k_heads} * op.k_dim;
+  const uint64_t head_size = uint64_t{op.k_dim()} * op.v_dim();
+  const uint64_t k_begin = uint64_t{op.n_k_heads} * op.k_dim();
 
   for (const StateRun& run : state_runs(*inputs_)) {
     float* S = state.slot(run.slot);
-    if (run.from_zero) std::fill(S, S + op.n_v_heads * head_size, 0.0f);
+    if (run.from_zero) std::fill(S, S + op.n_v_heads() * head_size, 0.0f);
     for (uint32_t t = run.begin; t < run.end; ++t) {
       const float* b = ba.row(t);
-      const float* a = b + op.n_v_heads;
-      for (uint32_t head = 0; head < op.n_v_heads; ++head) {
-        const float* q = qkv.row(t) + uint64_t{op.key_head(head)} * op.k_dim;
-        const float* v = qkv.row(t) + 2 * k_begin + uint64_t{head} * op.v_dim;
-        delta_rule(S + head * head_size, normalized(q, op.k_dim, op.eps, op.scale),
-                   normalized(q + k_begin, op.k_dim, op.eps, 1), v, sigmoid(b[head]),
+      const float* a = b + op.n_v_heads();
+      for (uint32_t head = 0; head < op.n_v_heads(); ++head) {
+        const float* q = qkv.row(t) + uint64_t{op.key_head(head)} * op.k_dim();
+        const float* v = qkv.row(t) + 2 * k_begin + uint64_t{head} * op.v_dim();
+        delta_rule(S + head * head_size, normalized(q, op.k_dim(), op.eps, op.scale),
+                   normalized(q + k_begin, op.k_dim(), op.eps, 1), v, sigmoid(b[head]),
                    std::exp(rate[head] * softplus(static_cast<double>(a[head]) + dt_bias[head])),
-                   op.v_dim, out.row(t) + uint64_t{head} * op.v_dim);
+                   op.v_dim(), out.row(t) + uint64_t{head} * op.v_dim());
       }
     }
   }

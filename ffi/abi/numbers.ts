@@ -1,5 +1,5 @@
-/** What the ABI has numbers for, and its struct of columns. */
-import type { Activation, ColumnPiece, GatedUnit } from "../../src/backend.ts";
+/** The numbers of the ABI's enumerations. */
+import type { Activation, GatedUnit } from "../../src/backend.ts";
 import type { Packing } from "../../src/formats/tensor_info.ts";
 
 /** The ABI's numbers of activations. */
@@ -33,17 +33,11 @@ export const PACKINGS: Record<Packing, number> = {
 /** The ABI's numbers of routers' scores. */
 export const ROUTER_SCORES = { softmax: 0, sigmoid: 1 } as const;
 
-/** Bytes of a `forge_piece`. */
-export const PIECE_BYTES = 20;
-
-/** Pieces of columns as structs of the ABI. */
-export function packPieces(pieces: readonly ColumnPiece[]): Uint8Array<ArrayBuffer> {
-  const block = new DataView(new ArrayBuffer(pieces.length * PIECE_BYTES));
-  pieces.forEach(({ value, width, first = 0, step = 0, scale = 1 }, i) => {
-    [value, width, first, step].forEach((word, field) => {
-      block.setUint32(i * PIECE_BYTES + 4 * field, word, true);
-    });
-    block.setFloat32(i * PIECE_BYTES + 16, scale, true);
-  });
-  return new Uint8Array(block.buffer);
-}
+/** The enumerations of operands, by the names of the operands in the table of operations. */
+export const ENUMERATIONS: Readonly<Record<string, Readonly<Record<string, number>>>> = {
+  activation: ACTIVATIONS,
+  unit: GATED_UNITS,
+  rope_layout: ROPE_LAYOUTS,
+  head_order: HEAD_ORDERS,
+  scores: ROUTER_SCORES,
+};

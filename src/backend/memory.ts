@@ -7,11 +7,10 @@ export interface Weight {
   readonly rows: number;
   readonly cols: number;
   /**
-   * The column of `x` that each column is multiplied with, where it is not the same one: an order for all
-   * rows, or one after another those of equal blocks of rows (experts). Products see to it; the weight can
-   * do nothing else.
+   * `[1 or nExperts, cols]`: the column of `x` that each column is multiplied with, where it is not the
+   * same one. Only products follow it; a weight that has it cannot be used otherwise.
    */
-  readonly columnOrder?: Uint32Array<ArrayBuffer> | undefined;
+  readonly columnOrder?: Weight | undefined;
 }
 
 /** Consecutive rows of a tensor in a file, its leading dimensions flattened. */

@@ -1,14 +1,15 @@
-/** The recorder of a step: its operations, and what they are told. */
+/** The recorder of a step: the operations of the table in `csrc/common/operations.h`, with types. */
+import { ForgeError } from "../errors.ts";
 import type { KvCache, StateCache, Weight } from "./memory.ts";
 import type { Step, Value } from "./step.ts";
 
 /** Activation functions of a matmul's epilogue and of gated units. */
 export type Activation = "identity" | "silu" | "gelu_tanh" | "gelu_erf" | "relu_squared";
 
-/** How gate and up become one: the activation of the gate times up, or gpt-oss's unit with limits. */
+/** A gated unit: `activation(gate) * up`, or the clamped SwiGLU of gpt-oss. */
 export type GatedUnit = Activation | "clamped_swiglu";
 
-/** Which elements of a head RoPE rotates together: `(i, i + n)` or `(2i, 2i + 1)`. */
+/** Pairs of elements of a head that RoPE rotates: `(i, i + n)` or `(2i, 2i + 1)`. */
 export type RopeLayout = "half" | "interleaved";
 
 /** `residual + x / sqrt(mean(x²) + eps) * (weight + weightOffset)` */
@@ -48,7 +49,7 @@ export interface AttentionOptions {
   readonly nHeads: number;
   /** Multiplies the scores. */
   readonly scale: number;
-  /** How many positions a token sees, itself included; all of them without it. */
+  /** Number of positions that a token sees, itself included; all without it. */
   readonly window?: number | undefined;
   /** Scores become `softcap * tanh(score / softcap)`. */
   readonly softcap?: number | undefined;
@@ -70,14 +71,14 @@ export interface CausalConv1dOptions {
 }
 
 /**
- * Which key head a value head reads where several share one: neighbours do (`grouped`), or those that
- * are as far apart as there are key heads (`tiled`).
+ * The key head that value head `i` reads, where `r` value heads share each of `n` key heads: `i / r`
+ * (`grouped`) or `i mod n` (`tiled`).
  */
 export type HeadOrder = "grouped" | "tiled";
 
 /** Options of {@linkcode Recorder.gatedDeltaRule}. */
 export interface GatedDeltaRuleOptions {
-  /** How fast each value head forgets, `[1, n_v_heads]`: negative. */
+  /** Decay rate of each value head, `[1, n_v_heads]`, negative. */
   readonly rate: Weight;
   /** Added to the decays' inputs, `[1, n_v_heads]`. */
   readonly dtBias: Weight;
@@ -85,7 +86,7 @@ export interface GatedDeltaRuleOptions {
   readonly headOrder: HeadOrder;
   /** Multiplies the normalised queries. */
   readonly scale: number;
-  /** Of the norms of queries and keys. */
+  /** Added under the roots of the norms of queries and keys. */
   readonly eps: number;
 }
 
@@ -95,7 +96,7 @@ export interface ColumnPiece {
   readonly width: number;
   /** The column that group 0 takes first. @default 0 */
   readonly first?: number;
-  /** How many columns further each next group takes. @default 0 */
+  /** Distance in columns from one group to the next. @default 0 */
   readonly step?: number;
   /** @default 1 */
   readonly scale?: number;
@@ -105,11 +106,11 @@ export interface ColumnPiece {
 export interface MoeRouteOptions {
   /** Experts chosen for each token. */
   readonly topK: number;
-  /** Whether the chosen experts' weights are made to sum to 1. */
+  /** Scales the chosen experts' weights to a sum of 1. */
   readonly normalize: boolean;
   /** @default 1 */
   readonly scale?: number | undefined;
-  /** What the logits become. @default "softmax" */
+  /** Function of the logits. @default "softmax" */
   readonly scores?: "softmax" | "sigmoid" | undefined;
   /** `[1, n_experts]`, added to the scores for the choice alone. */
   readonly bias?: Weight | undefined;
@@ -121,72 +122,235 @@ export interface MoeRouteOptions {
   readonly topGroups?: number | undefined;
 }
 
+/** The operand of an operation: a value, a weight, a cache, a number, or a member of an enumeration. */
+export type Operand =
+  | Value
+  | number
+  | boolean
+  | string
+  | { readonly handle: number }
+  | readonly ColumnPiece[]
+  | undefined;
+
+/** Receives the operations of a step, by the names of the table of operations. */
+export interface OperationSink {
+  /** Appends an operation and returns the value that it defines. */
+  record(operation: string, operands: Readonly<Record<string, Operand>>): Value;
+  keep(value: Value): void;
+  finish(): Promise<Step>;
+}
+
 /**
  * Records the operations of one step, in order. Every method returns the value it defines and throws
- * a `ForgeError("device")` when the operation contradicts what was recorded before.
+ * a `ForgeError("device")` when the operation contradicts the operations before it.
  */
-export interface Recorder {
+export class Recorder {
+  readonly #sink: OperationSink;
+
+  constructor(sink: OperationSink) {
+    this.#sink = sink;
+  }
+
   /** `[tokens, cols]`: `scale` times the weight's row of each token id. */
-  embed(weight: Weight, scale?: number): Value;
+  embed(weight: Weight, scale = 1): Value {
+    assertPlainOrder(weight);
+    return this.#sink.record("embed", { weight, scale });
+  }
+
   /** RMSNorm over each group of as many columns as the weight has. */
-  rmsNorm(x: Value, weight: Weight, options: RmsNormOptions): Value;
+  rmsNorm(x: Value, weight: Weight, options: RmsNormOptions): Value {
+    const { eps, weightOffset: weight_offset = 0, residual } = options;
+    return this.#sink.record("rms_norm", { x, weight, eps, weight_offset, residual });
+  }
+
   /** `(x - mean) / sqrt(variance + eps) * weight + bias` over each row. */
-  layerNorm(x: Value, weight: Weight, bias: Weight | undefined, eps: number): Value;
+  layerNorm(x: Value, weight: Weight, bias: Weight | undefined, eps: number): Value {
+    return this.#sink.record("layer_norm", { x, weight, bias, eps });
+  }
+
   /** `[rows, weight.rows]`: see {@linkcode MatmulOptions}. */
-  matmul(x: Value, weight: Weight, options?: MatmulOptions): Value;
-  /** `[rows, weight.rows]`: each head's columns of `x` times its own of as many blocks of the weight's rows. */
-  headMatmul(x: Value, weight: Weight, nHeads: number): Value;
-  /** `[tokens, 2 n]`: cosines, then sines, of `position * invFreq[1, n]`, times `scale`. */
-  ropeTable(invFreq: Weight, scale: number): Value;
+  matmul(x: Value, weight: Weight, options: MatmulOptions = {}): Value {
+    const { bias, alpha = 1, activation = "identity", residual } = options;
+    const ordered = this.#inOrder(x, weight);
+    return this.#sink.record("matmul", { x: ordered, weight, bias, alpha, activation, residual });
+  }
+
   /**
-   * Splits `qkv[tokens, q heads | k heads | v heads]`, normalises and rotates q and k, appends k and v
-   * to the cache; returns q, `[tokens, nHeads * kHeadDim]`. Where values are in the keys there are no v
-   * heads, and the last elements of a head are rotated instead of the first.
+   * `[rows, weight.rows]`: a product for each head, of its columns of `x` and its block of the
+   * weight's rows.
    */
-  ropeAppend(qkv: Value, kv: KvCache, options: RopeAppendOptions): Value;
+  headMatmul(x: Value, weight: Weight, nHeads: number): Value {
+    assertPlainOrder(weight);
+    return this.#sink.record("head_matmul", { x, weight, n_heads: nHeads });
+  }
+
+  /** `[tokens, 2 n]`: cosines, then sines, of `position * invFreq[1, n]`, times `scale`. */
+  ropeTable(invFreq: Weight, scale: number): Value {
+    return this.#sink.record("rope_table", { inv_freq: invFreq, scale });
+  }
+
+  /**
+   * Splits `qkv[tokens, q heads | k heads | v heads]`, normalises and rotates q and k, appends k and
+   * v to the cache; returns q, `[tokens, nHeads * kHeadDim]`. Where values are in the keys, `qkv` has
+   * no v heads, and the last elements of a head are rotated instead of the first.
+   */
+  ropeAppend(qkv: Value, kv: KvCache, options: RopeAppendOptions): Value {
+    return this.#sink.record("rope_append", {
+      qkv,
+      kv,
+      n_heads: options.nHeads,
+      q_norm: options.qNorm,
+      k_norm: options.kNorm,
+      eps: options.eps,
+      weight_offset: options.weightOffset ?? 0,
+      rope: options.rope,
+      rope_layout: options.ropeLayout,
+    });
+  }
+
   /** Causal attention over the cached keys and values: `[tokens, nHeads * vHeadDim]`. */
-  attention(q: Value, kv: KvCache, options: AttentionOptions): Value;
+  attention(q: Value, kv: KvCache, options: AttentionOptions): Value {
+    const { nHeads: n_heads, scale, window = 0, softcap = 0, sinks } = options;
+    return this.#sink.record("attention", { q, kv, n_heads, scale, window, softcap, sinks });
+  }
+
   /** A gated unit over groups of `(gate[width] | up[width])`. */
-  glu(x: Value, width: number, unit: GatedUnit): Value;
-  /** `residual + sigmoid(gate) * x`; a column of `gate` is for as many neighbouring columns of `x`. */
-  sigmoidGate(x: Value, gate: Value, residual?: Value): Value;
+  glu(x: Value, width: number, unit: GatedUnit): Value {
+    return this.#sink.record("glu", { x, width, unit });
+  }
+
+  /** `residual + sigmoid(gate) * x`; a column of `gate` applies to as many neighbouring columns of `x`. */
+  sigmoidGate(x: Value, gate: Value, residual?: Value): Value {
+    return this.#sink.record("sigmoid_gate", { x, gate, residual });
+  }
+
   /** RMSNorm over groups as wide as the weight, times an activation of the gate. */
-  gatedRmsNorm(x: Value, gate: Value, weight: Weight, options: GatedRmsNormOptions): Value;
-  /** Depthwise convolution over each sequence's tokens; weight `[cols, width]`. */
-  causalConv1d(x: Value, weight: Weight, state: StateCache, options: CausalConv1dOptions): Value;
+  gatedRmsNorm(x: Value, gate: Value, weight: Weight, options: GatedRmsNormOptions): Value {
+    return this.#sink.record("gated_rms_norm", { x, gate, weight, ...options });
+  }
+
+  /** Causal depthwise convolution over each sequence's tokens; weight `[cols, width]`. */
+  causalConv1d(x: Value, weight: Weight, state: StateCache, options: CausalConv1dOptions): Value {
+    return this.#sink.record("causal_conv1d", { x, weight, state, ...options });
+  }
+
   /** Linear attention by the gated delta rule over `qkv` and its gates `ba`: `[tokens, n_v_heads * v_dim]`. */
   gatedDeltaRule(
     qkv: Value,
     ba: Value,
     state: StateCache,
     options: GatedDeltaRuleOptions,
-  ): Value;
-  /** Groups of columns, each the pieces one behind another; at most three. */
-  gatherColumns(pieces: readonly ColumnPiece[], nGroups: number): Value;
+  ): Value {
+    const { rate, dtBias: dt_bias, nKHeads: n_k_heads, headOrder: head_order, scale, eps } =
+      options;
+    return this.#sink.record("gated_delta_rule", {
+      qkv,
+      ba,
+      rate,
+      dt_bias,
+      state,
+      n_k_heads,
+      head_order,
+      scale,
+      eps,
+    });
+  }
+
+  /** Groups of columns, each the pieces one after another; at most three pieces. */
+  gatherColumns(pieces: readonly ColumnPiece[], nGroups: number): Value {
+    return this.#sink.record("gather_columns", { pieces, n_groups: nGroups });
+  }
+
   /**
    * The columns of `x` in another order, `order[i]` being the column that becomes column `i`. With `route`
    * there is an order of `cols` columns for each expert, and the columns for each chosen one in its own.
    */
   permuteColumns(x: Value, order: Uint32Array<ArrayBuffer>, cols: number, route?: Value): Value;
   /**
-   * `[tokens, 2 topK]`: the experts chosen by router logits `[tokens, n_experts]`, then their weights.
-   * Only the two operations below read it.
+   * The columns of `x` in another order, `order[0][i]` being the column that becomes column `i`. With
+   * `route`, `order` has a row for each expert, and each chosen expert gets the columns in its order.
    */
-  moeRoute(logits: Value, options: MoeRouteOptions): Value;
+  permuteColumns(x: Value, order: Weight, route?: Value): Value {
+    return this.#sink.record("permute_columns", { x, route, order });
+  }
+
+  /** The columns of `x` in the order of a weight's; with experts in that of each. */
+  #inOrder(x: Value, { columnOrder }: Weight, route?: Value): Value {
+    return columnOrder === undefined ? x : this.permuteColumns(x, columnOrder, route);
+  }
+
+  /**
+   * `[tokens, 2 topK]`: the experts chosen by router logits `[tokens, n_experts]`, then their weights.
+   * Only {@linkcode moeMatmul} and {@linkcode moeCombine} read it.
+   */
+  moeRoute(logits: Value, options: MoeRouteOptions): Value {
+    const { nGroups = 1, topGroups = nGroups } = options;
+    return this.#sink.record("moe_route", {
+      logits,
+      top_k: options.topK,
+      normalize: options.normalize,
+      scale: options.scale ?? 1,
+      scores: options.scores ?? "softmax",
+      bias: options.bias,
+      expert_scales: options.expertScales,
+      n_groups: nGroups,
+      top_groups: topGroups,
+    });
+  }
+
   /** Products of each token with its chosen experts, whose blocks of rows the weight stacks. */
-  moeMatmul(x: Value, route: Value, weight: Weight, nExperts: number, bias?: Weight): Value;
+  moeMatmul(x: Value, route: Value, weight: Weight, nExperts: number, bias?: Weight): Value {
+    const ordered = this.#inOrder(x, weight, route);
+    return this.#sink.record("moe_matmul", {
+      x: ordered,
+      route,
+      weight,
+      bias,
+      n_experts: nExperts,
+    });
+  }
+
   /** `residual` + the sum over the chosen experts of weight times their columns of `x`. */
-  moeCombine(x: Value, route: Value, residual?: Value): Value;
+  moeCombine(x: Value, route: Value, residual?: Value): Value {
+    return this.#sink.record("moe_combine", { x, route, residual });
+  }
+
   /** The rows of `x` that the inputs name as outputs. */
-  gatherOutputs(x: Value): Value;
+  gatherOutputs(x: Value): Value {
+    return this.#sink.record("gather_outputs", { x });
+  }
+
   /** `cap * tanh(x / cap)` */
-  softcap(x: Value, cap: number): Value;
+  softcap(x: Value, cap: number): Value {
+    return this.#sink.record("softcap", { x, cap });
+  }
+
   /** `x` held within `-limit` and `limit`. */
-  clamp(x: Value, limit: number): Value;
+  clamp(x: Value, limit: number): Value {
+    return this.#sink.record("clamp", { x, limit });
+  }
+
   /** Chooses a token for each output, and reports up to `maxTop` others; the step's last operation. */
-  sample(logits: Value, maxTop: number): void;
+  sample(logits: Value, maxTop: number): void {
+    this.#sink.record("sample", { logits, max_top: maxTop });
+  }
+
   /** Keeps a value readable after a run. */
-  keep(value: Value): void;
-  /** Ends recording; the recorder is of no use afterwards. */
-  finish(): Promise<Step>;
+  keep(value: Value): void {
+    this.#sink.keep(value);
+  }
+
+  /** Ends recording and returns the step; no more operations can be recorded. */
+  finish(): Promise<Step> {
+    return this.#sink.finish();
+  }
+}
+
+/** Rejects a weight whose columns are in an order of their own, which only products follow. */
+function assertPlainOrder({ columnOrder }: Weight): void {
+  if (columnOrder === undefined) return;
+  throw new ForgeError(
+    "unsupported",
+    "a matrix whose columns GPTQ has reordered (desc_act) can be used in products only",
+  );
 }

@@ -8,9 +8,11 @@
 
 #include <dlfcn.h>
 
+#include <bit>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
 #include <vector>
 
 #include "../../csrc/forge.h"
@@ -44,8 +46,11 @@ std::vector<float> multiply(uint32_t device, uint32_t type, uint32_t rows, uint3
   CALL(forge_weight_upload, device, FORGE_F32, tokens, cols, x.data(), 4 * x.size(), &table);
   CALL(forge_weight_upload, device, type, rows, cols, weight.data(), weight.size(), &matrix);
   CALL(forge_step_begin, device, tokens, 1, 1, 1, &step);
-  CALL(forge_embed, step, table, 1, &input);
-  CALL(forge_matmul, step, input, matrix, 0, 1, FORGE_IDENTITY, 0, &product);
+  constexpr uint32_t kOne = std::bit_cast<uint32_t>(1.0f);
+  const uint32_t embed[] = {table, kOne};
+  CALL(forge_record, step, "embed", embed, std::size(embed), &input);
+  const uint32_t matmul[] = {input, matrix, 0, kOne, FORGE_IDENTITY, 0};
+  CALL(forge_record, step, "matmul", matmul, std::size(matmul), &product);
   CALL(forge_step_keep, step, product);
   uint64_t scratch;
   CALL(forge_step_end, step, &scratch);

@@ -3,7 +3,7 @@ import { assert, assertEquals } from "@std/assert";
 import { HEADER_WORDS, InputBlock } from "../../ffi/step_block.ts";
 import { randomMatrix } from "../support/matrix.ts";
 import type { Random } from "../support/random.ts";
-import { borderTest, oddWords, type RawBorder, status } from "../support/raw_border.ts";
+import { borderTest, floatWord, oddWords, type RawBorder, status } from "../support/raw_border.ts";
 import { greedy, outputRow } from "../support/step_graph.ts";
 
 const vocabulary = 24;
@@ -18,20 +18,19 @@ async function recordStep(border: RawBorder, random: Random): Promise<number> {
   const step = border.make((out) => s.forge_step_begin(device, 8, 4, 3, 4, out));
   const pageBytes = new BigUint64Array(1);
   const kv = border.make((out) => s.forge_kv_create(device, 0, 6, 4, 1, 8, 8, 0, out, pageBytes));
-  const value = (call: (out: Uint32Array<ArrayBuffer>) => number) => border.value(call);
-  const x = value((out) => s.forge_embed(step, weight(vocabulary, 8), 1, out));
-  const qkv = value((out) => s.forge_matmul(step, x, weight(32, 8), 0, 1, 0, 0, out));
-  const table = value((out) => s.forge_rope_table(step, weight(1, 4), 1, out));
-  const q = value((out) => s.forge_rope_append(step, qkv, kv, 2, 0, 0, 1e-5, 0, table, 0, out));
-  const attended = value((out) => s.forge_attention(step, q, kv, 2, 0.3, 5, 0, 0, out));
-  const route = value((out) => s.forge_moe_route(step, x, 2, 1, 1, 0, 0, 0, 1, 1, out));
-  const experts = value((out) =>
-    s.forge_moe_matmul(step, attended, route, weight(64, 16), 0, 8, out)
-  );
-  const mixed = value((out) => s.forge_moe_combine(step, experts, route, x, out));
-  const rows = value((out) => s.forge_gather_outputs(step, mixed, out));
-  const logits = value((out) => s.forge_matmul(step, rows, weight(vocabulary, 8), 0, 1, 0, 0, out));
-  assertEquals(s.forge_sample(step, logits, 3), status.ok);
+  const record = (operation: string, ...words: readonly number[]) =>
+    border.record(step, operation, ...words);
+  const one = floatWord(1);
+  const x = record("embed", weight(vocabulary, 8), one);
+  const qkv = record("matmul", x, weight(32, 8), 0, one, 0, 0);
+  const table = record("rope_table", weight(1, 4), one);
+  const q = record("rope_append", qkv, kv, 2, 0, 0, floatWord(1e-5), 0, table, 0);
+  const attended = record("attention", q, kv, 2, floatWord(0.3), 5, 0, 0);
+  const route = record("moe_route", x, 2, 1, one, 0, 0, 0, 1, 1);
+  const experts = record("moe_matmul", attended, route, weight(64, 16), 0, 8);
+  const mixed = record("moe_combine", experts, route, x);
+  const rows = record("gather_outputs", mixed);
+  record("sample", record("matmul", rows, weight(vocabulary, 8), 0, one, 0, 0), 3);
   assertEquals(await s.forge_step_end(step, new BigUint64Array(1)), status.ok);
   return step;
 }

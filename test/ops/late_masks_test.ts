@@ -6,7 +6,7 @@ import { deviceTest } from "../support/devices.ts";
 import { fullRequest, LogitSampler, type SampleRequest } from "../support/logit_sampler.ts";
 import { randomMatrix } from "../support/matrix.ts";
 import { Random } from "../support/random.ts";
-import { borderTest, status } from "../support/raw_border.ts";
+import { borderTest, floatWord, status } from "../support/raw_border.ts";
 import { greedy, outputRow } from "../support/step_graph.ts";
 
 const VOCABULARY = 70, WORDS = 3, OUTPUTS = 4;
@@ -70,9 +70,8 @@ borderTest(
     const { symbols: s, device } = border;
     const step = border.make((out) => s.forge_step_begin(device, 1, 1, 1, 1, out));
     const table = border.upload(randomMatrix(random, 1, VOCABULARY));
-    const x = border.value((out) => s.forge_embed(step, table, 1, out));
-    const logits = border.value((out) => s.forge_gather_outputs(step, x, out));
-    assertEquals(s.forge_sample(step, logits, 0), status.ok);
+    const x = border.record(step, "embed", table, floatWord(1));
+    border.record(step, "sample", border.record(step, "gather_outputs", x), 0);
     assertEquals(await s.forge_step_end(step, new BigUint64Array(1)), status.ok);
     const mask = new Uint32Array(WORDS).fill(0xffffffff);
     const output = outputRow(0, { sampling: { ...greedy, mask } });

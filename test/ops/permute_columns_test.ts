@@ -1,8 +1,9 @@
 /** Columns in another order, one for all or one for each expert. */
-import { type Matrix, matrixOfRows, randomMatrix, rowOf } from "../support/matrix.ts";
+import { type Matrix, matrixOf, matrixOfRows, randomMatrix, rowOf } from "../support/matrix.ts";
 import { opTest } from "../support/operations.ts";
 import type { Random } from "../support/random.ts";
 import { runStep, tokenInputs } from "../support/step_graph.ts";
+import { f32Weight } from "../support/weights.ts";
 
 interface PermuteCase {
   readonly x: Matrix;
@@ -54,7 +55,13 @@ opTest<PermuteCase>("permute_columns", {
         topK,
         normalize: true,
       });
-      const value = graph.recorder.permuteColumns(graph.input(x), order, cols, route);
+      const value = graph.recorder.permuteColumns(
+        graph.input(x),
+        graph.weight(
+          f32Weight(matrixOf(order.length / cols, cols, (row, col) => order[row * cols + col]!)),
+        ),
+        route,
+      );
       return { value, cols: topK * cols };
     }),
   plain: (inputs) => {

@@ -34,6 +34,8 @@ export interface Parts {
   readonly tokens: (cols: number) => Value;
   readonly matrix: (rows: number, cols: number) => Weight;
   readonly vector: (cols: number) => Weight;
+  /** Column numbers, `cols` a row. */
+  readonly order: (cols: number, columns: readonly number[]) => Weight;
   readonly kv: KvCache;
   readonly device: Backend;
 }
@@ -50,6 +52,10 @@ export function begin(device: Backend): Parts {
     outputs: recorder.gatherOutputs(x),
     tokens: (cols) => graph.input(ones(4, cols)),
     matrix: (rows, cols) => graph.weight(f32Weight(ones(rows, cols))),
+    order: (cols, columns) =>
+      graph.weight(
+        f32Weight(matrixOf(columns.length / cols, cols, (row, col) => columns[row * cols + col]!)),
+      ),
     vector: (cols) => graph.weight(f32Vector(new Float32Array(cols))),
     kv: graph.kv(kvShape),
     device,
@@ -255,7 +261,7 @@ export const refusals: Readonly<Record<string, readonly Refusal[]>> = {
   ],
   gather_columns: [
     ["value is 99", (p) => p.recorder.gatherColumns([{ value: unknown, width: 1 }], 1)],
-    ["pieces is null", (p) => p.recorder.gatherColumns([], 1)],
+    ["0 pieces; valid is 1 to 3", (p) => p.recorder.gatherColumns([], 1)],
     [
       "4 pieces; valid is 1 to 3",
       (p) => p.recorder.gatherColumns(Array(4).fill({ value: p.x, width: 1 }), 1),
@@ -280,31 +286,38 @@ export const refusals: Readonly<Record<string, readonly Refusal[]>> = {
     ],
   ],
   permute_columns: [
-    ["x is 99", (p) => p.recorder.permuteColumns(unknown, Uint32Array.of(0), 1)],
+    ["x is 99", (p) => p.recorder.permuteColumns(unknown, p.order(1, [0]))],
     [
       "the order names column 8 of 8",
-      (p) => p.recorder.permuteColumns(p.x, Uint32Array.of(0, 1, 2, 3, 4, 5, 6, 8), 8),
+      (p) => p.recorder.permuteColumns(p.x, p.order(8, [0, 1, 2, 3, 4, 5, 6, 8])),
+    ],
+    [
+      "the order names column 0.5 of 8",
+      (p) => p.recorder.permuteColumns(p.x, p.order(8, [0, 0.5, 2, 3, 4, 5, 6, 7])),
+    ],
+    [
+      "the order names column -1 of 1",
+      (p) => p.recorder.permuteColumns(p.x, p.order(1, [-1])),
     ],
     [
       "x has 8 columns; the order is of 2 for 1",
-      (p) => p.recorder.permuteColumns(p.x, Uint32Array.of(1, 0), 2),
+      (p) => p.recorder.permuteColumns(p.x, p.order(2, [1, 0])),
     ],
     [
       "x has 8 columns; the order is of 8 for 2",
-      (p) => p.recorder.permuteColumns(p.x, new Uint32Array(16), 8),
+      (p) => p.recorder.permuteColumns(p.x, p.order(8, Array(16).fill(0))),
     ],
     [
-      "an order of 8 columns for 0 experts",
-      (p) => p.recorder.permuteColumns(p.x, new Uint32Array(1), 8),
+      "no moe_route value",
+      (p) => p.recorder.permuteColumns(p.x, p.order(8, Array(8).fill(0)), p.x),
     ],
-    ["no moe_route value", (p) => p.recorder.permuteColumns(p.x, new Uint32Array(8), 8, p.x)],
     ["over another number of experts", (p) => {
       const chosen = p.recorder.moeRoute(p.x, route);
-      return p.recorder.permuteColumns(p.x, new Uint32Array(16), 8, chosen);
+      return p.recorder.permuteColumns(p.x, p.order(8, Array(16).fill(0)), chosen);
     }],
     ["x has 8 columns; expected 2 or", (p) => {
       const chosen = p.recorder.moeRoute(p.x, route);
-      return p.recorder.permuteColumns(p.x, new Uint32Array(16), 2, chosen);
+      return p.recorder.permuteColumns(p.x, p.order(2, Array(16).fill(0)), chosen);
     }],
   ],
   moe_matmul: [

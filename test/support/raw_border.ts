@@ -1,6 +1,8 @@
 /** The functions of a library as they are, for tests of what the border itself refuses. */
 import { Library } from "../../ffi/library.ts";
 import type { Symbols } from "../../ffi/abi.ts";
+import { type OperationDescription, readOperations } from "../../ffi/native_recorder.ts";
+import { cString } from "../../ffi/text.ts";
 import { devices, type TestDevice } from "./devices.ts";
 import type { Matrix } from "./matrix.ts";
 import { Random } from "./random.ts";
@@ -22,6 +24,11 @@ export const oddWords = [
   // As floats: 1, -1, infinity, NaN, the smallest subnormal.
   ...[0x3f800000, 0xbf800000, 0x7f800000, 0x7fc00000],
 ];
+
+/** The word of `forge_record` that stands for a float. */
+export function floatWord(value: number): number {
+  return new Uint32Array(Float32Array.of(value).buffer)[0]!;
+}
 
 /** An open device without the wrappers around it. */
 export class RawBorder implements Disposable {
@@ -66,6 +73,31 @@ export class RawBorder implements Disposable {
         out,
       )
     );
+  }
+
+  /** The status of recording an operation, and the value that it defines. */
+  tryRecord(step: number, operation: string, words: readonly number[]): [number, number] {
+    const out = new Uint32Array(1);
+    const result = this.symbols.forge_record(
+      step,
+      cString(operation),
+      Uint32Array.from(words),
+      BigInt(words.length),
+      out,
+    );
+    return [result, out[0]!];
+  }
+
+  /** Records an operation, which must succeed, and returns the value that it defines. */
+  record(step: number, operation: string, ...words: readonly number[]): number {
+    const [result, value] = this.tryRecord(step, operation, words);
+    if (result !== status.ok) throw new Error(`${operation}: status ${result}`);
+    return value;
+  }
+
+  /** The library's table of operations. */
+  operations(): ReadonlyMap<string, OperationDescription> {
+    return readOperations(this.#library);
   }
 
   /** Runs a step; the room for results is as large as said. */

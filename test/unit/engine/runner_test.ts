@@ -1,15 +1,15 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import type {
-  Backend,
-  KvCache,
+import {
+  type Backend,
+  type KvCache,
   Recorder,
-  StateCache,
-  StateShape,
-  Step,
-  StepInputs,
-  StepLimits,
-  StepResult,
-  Value,
+  type StateCache,
+  type StateShape,
+  type Step,
+  type StepInputs,
+  type StepLimits,
+  type StepResult,
+  type Value,
 } from "../../../src/backend.ts";
 import { type Chunk, Runner, type RunnerOptions, UNSAMPLED } from "../../../src/engine/runner.ts";
 import type { PageTable } from "../../../src/engine/cache/kv_pages.ts";
@@ -69,14 +69,9 @@ function settle(): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, 0));
 }
 
-/** What the runner asks of a recorder beside the model's own operations. */
+/** A recorder that accepts everything and gives one step. */
 function fakeRecorder(step: Step): Recorder {
-  const recorder: Pick<Recorder, "keep" | "sample" | "finish"> = {
-    keep() {},
-    sample() {},
-    finish: () => Promise.resolve(step),
-  };
-  return recorder as Recorder;
+  return new Recorder({ record: () => 1 as Value, keep() {}, finish: () => Promise.resolve(step) });
 }
 
 async function open(

@@ -3,7 +3,7 @@ import { assert, assertEquals } from "@std/assert";
 import { symbols } from "../../../ffi/abi.ts";
 import { findLibrary, Library } from "../../../ffi/library.ts";
 import { InputBlock } from "../../../ffi/step_block.ts";
-import { readText } from "../../../ffi/text.ts";
+import { cString, readText } from "../../../ffi/text.ts";
 import { readHeader } from "../../support/header.ts";
 import { tokenInputs } from "../../support/step_graph.ts";
 
@@ -137,7 +137,8 @@ Deno.test({
     const weight = upload(library, device, Float32Array.of(1, 2, 3, 4));
     const step = beginStep(library, device);
     const value = new Uint32Array(1);
-    assertEquals(symbols.forge_embed(step, weight, 2, value), OK);
+    const operands = Uint32Array.of(weight, 0x40000000 /* the bits of 2 */);
+    assertEquals(symbols.forge_record(step, cString("embed"), operands, 2n, value), OK);
     assertEquals(symbols.forge_step_keep(step, value[0]!), OK);
     assertEquals(symbols.forge_release(weight), OK);
     assertEquals(symbols.forge_release(device), OK);
