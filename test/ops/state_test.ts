@@ -98,7 +98,7 @@ const refusals: readonly (readonly [message: string, record: (parts: Parts) => u
     (p) => p.recorder.gatedRmsNorm(p.x, p.x, p.vector(3), normOptions),
   ],
   [
-    "weight is [2, 4]; expected one row",
+    "weight is [2, 4]; expected [1, 8]",
     (p) => p.recorder.gatedRmsNorm(p.x, p.x, p.matrix(2, 4), normOptions),
   ],
   [
