@@ -79,12 +79,13 @@ borderTest("random recordings", async (border, random) => {
   for (let i = 0; i < 1200; i++) {
     const step = border.value((out) => s.forge_step_begin(device, 8, 4, 3, 4, out));
     let values = 0;
-    const routes: number[] = [];
+    const routes: number[] = [], products: number[] = [];
     const x = () =>
       random.chance(0.95) ? random.int(1, Math.max(1, values)) : random.pick(oddWords);
     const words = ({ name, kind, isOptional }: OperandDescription): number[] => {
       if (isOptional && random.chance(0.65)) return [0];
       if (name === "route" && routes.length > 0 && random.chance(0.8)) return [random.pick(routes)];
+      if (name === "qkv" && products.length > 0) return [random.pick(products)];
       if (kind === "value") return [x()];
       if (kind === "weight") return [isOneOf(weights)];
       if (kind === "kv") return [isOneOf(caches)];
@@ -100,6 +101,7 @@ borderTest("random recordings", async (border, random) => {
         );
         return pieces.flat();
       }
+      if (name === "n_heads") return [random.pick([1, 2, 4, small()])];
       if (name === "n_experts") return [random.pick([4, 8, small()])];
       if (/groups/.test(name)) return [random.chance(0.7) ? 1 : small()];
       if (/activation|unit|layout|order|scores|normalize/.test(name)) {
@@ -117,6 +119,7 @@ borderTest("random recordings", async (border, random) => {
       recorded.set(name, (recorded.get(name) ?? 0) + 1);
       values = value;
       if (name === "moe_route") routes.push(value);
+      if (name === "matmul") products.push(value);
       if (random.chance(0.2)) assertEquals(s.forge_step_keep(step, values), status.ok);
     }
     if (random.chance(0.5)) border.tryRecord(step, "sample", [x(), random.int(0, 3)]);
