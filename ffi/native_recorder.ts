@@ -166,13 +166,3 @@ export class NativeRecorder implements OperationSink {
     return new NativeStep(this.#native, this.#step, this.#maxTop, Number(scratchBytes[0]));
   }
 }
-
-/** Rejects a weight whose columns are in an order of their own, where only products follow it. */
-function assertPlainOrder({ columnOrder }: Weight): void {
-  if (columnOrder === undefined) return;
-  throw new ForgeError(
-    "unsupported",
-    "a matrix whose columns GPTQ has put into another order (desc_act) is to be used for " +
-      "something else than products; forge does that with matrices in order alone",
-  );
-}

@@ -262,11 +262,6 @@ export class Recorder {
   }
 
   /**
-   * The columns of `x` in another order, `order[i]` being the column that becomes column `i`. With `route`
-   * there is an order of `cols` columns for each expert, and the columns for each chosen one in its own.
-   */
-  permuteColumns(x: Value, order: Uint32Array<ArrayBuffer>, cols: number, route?: Value): Value;
-  /**
    * The columns of `x` in another order, `order[0][i]` being the column that becomes column `i`. With
    * `route`, `order` has a row for each expert, and each chosen expert gets the columns in its order.
    */

@@ -4,7 +4,7 @@ import type { OperandDescription } from "../../ffi/native_recorder.ts";
 import { InputBlock } from "../../ffi/step_block.ts";
 import { cString, readText } from "../../ffi/text.ts";
 import { TENSOR_TYPES, type TensorTypeInfo } from "../../src/formats/tensor_info.ts";
-import { randomMatrix } from "../support/matrix.ts";
+import { matrixOf, randomMatrix } from "../support/matrix.ts";
 import { borderTest, floatWord, oddWords, status } from "../support/raw_border.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { computableTypes } from "../support/weights.ts";
@@ -68,6 +68,9 @@ borderTest("random recordings", async (border, random) => {
   const states = [[3, 8], [2, 2], [4, 1], [2, 4]].map(([rows = 0, cols = 0]) =>
     border.make((out) => s.forge_state_create(device, 3, rows, cols, out, bytes))
   );
+  const orders = [[1, 8], [1, 16], [8, 8], [4, 8]].map(([rows = 0, cols = 0]) =>
+    border.upload(matrixOf(rows, cols, (_, col) => cols - 1 - col))
+  );
   const isOneOf = (handles: readonly number[]) =>
     random.chance(0.97)
       ? random.pick(handles)
@@ -87,6 +90,7 @@ borderTest("random recordings", async (border, random) => {
       if (name === "route" && routes.length > 0 && random.chance(0.8)) return [random.pick(routes)];
       if (name === "qkv" && products.length > 0) return [random.pick(products)];
       if (kind === "value") return [x()];
+      if (name === "order") return [isOneOf(orders)];
       if (kind === "weight") return [isOneOf(weights)];
       if (kind === "kv") return [isOneOf(caches)];
       if (kind === "state") return [isOneOf(states)];
