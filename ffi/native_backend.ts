@@ -4,6 +4,7 @@ import {
   type Backend,
   type BackendKind,
   type DeviceInfo,
+  type DeviceMemory,
   type KvCache,
   type KvShape,
   type Meter,
@@ -272,6 +273,13 @@ export class NativeBackend implements Backend, Meter, Quantizer {
     this.#native.check(status, "beginning a step", this.#device);
     const handle = this.#native.adopt(step[0]!);
     return new Recorder(new NativeRecorder(this.#native, this.#operations, handle));
+  }
+
+  memory(): DeviceMemory {
+    const [total, free] = [new BigUint64Array(1), new BigUint64Array(1)];
+    const status = this.#native.symbols.forge_device_memory(this.#device, total, free);
+    this.#native.check(status, "reading the device's memory", this.#device);
+    return { total: Number(total[0]), free: Number(free[0]) };
   }
 
   readBandwidth(): number {

@@ -43,10 +43,23 @@ export interface DeviceInfo {
   readonly details?: readonly string[];
 }
 
+/** Memory of a device, in bytes; 0 where the system does not tell. */
+export interface DeviceMemory {
+  /** A GPU's own, or what the host and its control groups grant. */
+  readonly total: number;
+  /**
+   * Free on a GPU, as its driver reports it. A processor reports its total: weights and caches take
+   * memory there as they are first touched.
+   */
+  readonly free: number;
+}
+
 /** An open device. Its methods throw `ForgeError("device")` for what it cannot do. */
 export interface Backend {
   readonly kind: BackendKind;
   readonly info: DeviceInfo;
+  /** Asks the device for its memory as it is now. */
+  memory(): DeviceMemory;
   /**
    * Returns the weight whose rows are those of the tensors, in order; they must agree in columns.
    *

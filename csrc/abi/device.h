@@ -51,6 +51,14 @@ FORGE_API forge_status forge_read_bandwidth(uint32_t device, uint64_t *bytes_per
  */
 FORGE_API forge_status forge_peak_memory(uint64_t *bytes);
 
+/*
+ * Bytes of memory that the device has, and how many of them are free. A GPU's driver reports both.
+ * A processor reports the memory that the host and its control groups grant as total and as free:
+ * weights and caches take pages of it as they are first touched. 0 and 0 where the system does not
+ * tell.
+ */
+FORGE_API forge_status forge_device_memory(uint32_t device, uint64_t *total, uint64_t *free);
+
 /* The text of the last failure of a call on `handle`; empty when there was none. */
 FORGE_API forge_status forge_error_text(uint32_t handle, char *text, uint64_t capacity);
 

@@ -52,6 +52,11 @@ StateRef get_state(const DeviceObject& device, uint32_t handle) {
   return object->state;
 }
 
+DeviceMemory Backend::memory() const {
+  const uint64_t bytes = host_memory_bytes();
+  return {bytes, bytes};
+}
+
 void Backend::set_attention(uint32_t attention) {
   if (attention == FORGE_ATTENTION_AUTO) return;
   fail(FORGE_UNSUPPORTED, "the ", backend_name(),
@@ -108,6 +113,16 @@ forge_status forge_set_attention(uint32_t device, uint32_t attention) {
     require(attention <= FORGE_ATTENTION_NAIVE, "attention is ", attention, "; valid is 0 to ",
             static_cast<uint32_t>(FORGE_ATTENTION_NAIVE));
     get_device(device)->backend->set_attention(attention);
+  });
+}
+
+forge_status forge_device_memory(uint32_t device, uint64_t* total, uint64_t* free) {
+  return on_handle(device, [&] {
+    not_null(total, "total");
+    not_null(free, "free");
+    const DeviceMemory memory = get_device(device)->backend->memory();
+    *total = memory.total;
+    *free = memory.free;
   });
 }
 

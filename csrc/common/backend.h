@@ -108,12 +108,20 @@ struct Executable {
   uint64_t scratch_bytes = 0;
 };
 
+// Bytes of a device's memory.
+struct DeviceMemory {
+  uint64_t total;
+  uint64_t free;
+};
+
 struct Backend {
   virtual ~Backend() = default;
   // JSON, as forge_device_info documents.
   virtual std::string info() const = 0;
   // As forge_set_attention documents; one of FORGE_ATTENTION_...
   virtual void set_attention(uint32_t attention);
+  // As forge_device_memory documents; the host's memory unless a backend has its own.
+  virtual DeviceMemory memory() const;
   // As forge_read_bandwidth documents.
   virtual uint64_t read_bandwidth() { return 0; }
   // True if runs read weights where their files are mapped; false if they only read copies.

@@ -8,4 +8,8 @@ namespace forge {
 // tell.
 uint64_t peak_resident_bytes();
 
+// The memory that this process may use, in bytes: the machine's, or the least that a control group
+// around the process grants; 0 where the system does not tell.
+uint64_t host_memory_bytes();
+
 }  // namespace forge

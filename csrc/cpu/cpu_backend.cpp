@@ -1,6 +1,7 @@
 // The CPU device: see common/backend.h.
 
 #include "../common/json_text.h"
+#include "../common/process_memory.h"
 #include "bandwidth.h"
 #include "cpu_device.h"
 #include "cpu_executor.h"
@@ -27,7 +28,7 @@ class CpuBackend : public Backend {
     info.add("threads", uint64_t{device_->pool.n_threads()});
     info.add_raw("features", json_list(cpu_features()));
     info.add("kernels", device_->kernels.name);
-    info.add("memory_bytes", memory_bytes());
+    info.add("memory_bytes", memory().total);
     return info.str();
   }
 
@@ -73,7 +74,7 @@ std::string list_devices() {
     JsonObject device;
     device.add("selector", kernels->name);
     device.add("name", cpu::processor_name());
-    device.add("memory_bytes", cpu::memory_bytes());
+    device.add("memory_bytes", host_memory_bytes());
     if (!list.empty()) list += ", ";
     list += device.str();
   }

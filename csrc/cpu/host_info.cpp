@@ -1,7 +1,5 @@
 #include "host_info.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
 #include <fstream>
@@ -108,15 +106,6 @@ uint32_t usable_cores() {
       sysctl_number<int32_t>("hw.physicalcpu", static_cast<int32_t>(hardware_threads()))));
 #else
   return hardware_threads();
-#endif
-}
-
-uint64_t memory_bytes() {
-#if defined(__APPLE__)
-  return sysctl_number<uint64_t>("hw.memsize", 0);
-#else
-  const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGE_SIZE);
-  return pages > 0 && page > 0 ? static_cast<uint64_t>(pages) * static_cast<uint64_t>(page) : 0;
 #endif
 }
 

@@ -12,7 +12,4 @@ std::string processor_name();
 // affinity mask and the cgroup's quota let it use them.
 uint32_t usable_cores();
 
-// The machine's physical memory.
-uint64_t memory_bytes();
-
 }  // namespace forge::cpu

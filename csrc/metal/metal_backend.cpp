@@ -46,6 +46,10 @@ class MetalBackend : public Backend {
     return info.str();
   }
 
+  DeviceMemory memory() const override {
+    return {device_->device->properties().memory_bytes, device_->device->free_bytes()};
+  }
+
   uint64_t read_bandwidth() override { return measure_bandwidth(device_->device); }
 
   std::shared_ptr<Weight> create_weight(WeightSource source) override {

@@ -52,6 +52,14 @@ export const deviceSymbols = {
     ],
     result: "i32",
   },
+  forge_device_memory: {
+    parameters: [
+      "u32", // uint32_t device
+      "buffer", // uint64_t *total
+      "buffer", // uint64_t *free
+    ],
+    result: "i32",
+  },
   forge_error_text: {
     parameters: [
       "u32", // uint32_t handle

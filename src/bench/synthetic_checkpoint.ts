@@ -126,6 +126,10 @@ class EmptyBackend implements Backend {
   readonly kind = "reference";
   readonly info = { name: "none", threads: 0, features: [], kernels: "" };
 
+  memory() {
+    return { total: 0, free: 0 };
+  }
+
   mapWeight(parts: readonly WeightSlice[], cols: number): Weight {
     const rows = parts.reduce((sum, { tensor, nRows }) => sum + (nRows ?? tensor.shape[0]!), 0);
     return { handle: 0, rows, cols };

@@ -16,7 +16,7 @@ import { type Candidate, lastLogits, scoreTokens, topCandidates } from "./genera
 import { collect, collectMany, type Completion } from "./generation/completion.ts";
 import { Embedder, type Embedding, type EmbeddingInput } from "./embedding/embedder.ts";
 import type { EmbedOptions } from "./embedding/options.ts";
-import { endTokens } from "./load/tokenizer.ts";
+import { endTokens, openTokenizer } from "./load/tokenizer.ts";
 import {
   generate,
   type GenerationRequest,
@@ -27,7 +27,7 @@ import { LazyConstraints } from "./request/constraint.ts";
 import { DEFAULT_CONTEXT, MAX_COMPLETIONS } from "./limits.ts";
 import { asLoaded, type LoadOptions, resolveContext, resolveParallel } from "./load/options.ts";
 import type { MemoryUse } from "./cache/memory.ts";
-import { openSession } from "./load/open_runner.ts";
+import { openRunner } from "./load/open_runner.ts";
 import {
   anySignal,
   checkOptions,
@@ -120,8 +120,13 @@ export class Model implements AsyncDisposable {
     const maxSequences = resolveParallel(options.parallel);
     const kvType = options.kvType ?? (backend.kind === "reference" ? "F32" : "F16");
     const shape = { contextLength, maxSequences, kvType };
-    const [runner, tokenizer] = await openSession(backend, lm, shape, checkpoint);
-    const speculation = await openSpeculator(options, { ...shape, backend, lm, tokenizer });
+    const weightBytes = weights.mappedBytes;
+    // The tokenizer is read while the device prepares the step.
+    const opening = openRunner(backend, lm, shape, weightBytes, options.kvMemory);
+    const reading = Promise.try(openTokenizer, checkpoint);
+    const [tokenizer, runner] = await Promise.all([reading, opening]);
+    const target = { ...shape, backend, lm, weightBytes, tokenizer };
+    const speculation = await openSpeculator(options, target);
     return new Model(checkpoint, backend, tokenizer, runner, weights, speculation);
   }
 

@@ -30,6 +30,7 @@ type EmbedFlags = Options<
     | "ctx"
     | "quantize"
     | "kvType"
+    | "kvMemory"
     | "attention"
   )
   | ("pooling" | "dimensions" | "normalize" | "embeddingOutput")

@@ -22,6 +22,7 @@ type PerplexityOptions = Options<
   | "windowSize"
   | "quantize"
   | "kvType"
+  | "kvMemory"
   | "attention"
   | "json"
 >;

@@ -9,6 +9,7 @@ export const MODEL_FLAGS = [
   "ctx",
   "quantize",
   "kvType",
+  "kvMemory",
   "attention",
   "speculate",
   "draftModel",

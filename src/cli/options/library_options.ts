@@ -13,6 +13,7 @@ export function loadOptions(
     contextLength: flags.ctx,
     quantize: flags.quantize,
     kvType: flags.kvType,
+    kvMemory: flags.kvMemory,
     attention: flags.attention,
   };
 }

@@ -64,6 +64,12 @@ export interface NumberSpec extends OptionBase {
   readonly max: number;
 }
 
+/** An option with a number of bytes, such as `512M` or `1.5G`. */
+export interface SizeSpec extends OptionBase {
+  readonly kind: "size";
+  readonly metavar: string;
+}
+
 /** A list of whole numbers and ranges, such as `128,512` or `1-8*2`; given more than once, they join. */
 export interface CountsSpec extends OptionBase {
   readonly kind: "counts";
@@ -95,6 +101,7 @@ export type OptionSpec =
   | ListSpec
   | BiasesSpec
   | NumberSpec
+  | SizeSpec
   | CountsSpec
   | ChoiceSpec
   | ChoiceOrIntegerSpec;
@@ -102,6 +109,7 @@ export type OptionSpec =
 /** The type of an option's value. A flag is always there; the rest are `undefined` unless given. */
 export type OptionValue<S extends OptionSpec> = S extends FlagSpec ? boolean
   : S extends NumberSpec ? number | undefined
+  : S extends SizeSpec ? number | undefined
   : S extends CountsSpec ? readonly number[] | undefined
   : S extends ListSpec ? readonly string[] | undefined
   : S extends BiasesSpec ? readonly TokenBias[] | undefined

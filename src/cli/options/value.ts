@@ -50,6 +50,11 @@ export function parseOptionValue(
       if (value >= min && value <= max) return value;
       throw invalid(spec, text, `${choices.join(", ")} and whole numbers from ${min} to ${max}`);
     }
+    case "size": {
+      const bytes = parseSize(text);
+      if (bytes === undefined) throw invalid(spec, text, "sizes such as 512M, 1.5G or 8GiB");
+      return bytes;
+    }
     case "integer":
     case "number":
       return parseNumber(spec, text);
@@ -69,6 +74,15 @@ function parseNumber(spec: NumberSpec, text: string): number {
   if (value >= spec.min && value <= spec.max) return value;
   const kind = spec.kind === "integer" ? "whole numbers" : "numbers";
   throw invalid(spec, text, `${kind} from ${spec.min} to ${spec.max}`);
+}
+
+/** Parses a number of bytes with an optional binary unit: K, M, G or T, also as MB or MiB. */
+function parseSize(text: string): number | undefined {
+  const [, digits, unit = ""] = /^(\d+\.?\d*|\.\d+) ?([kmgt]?)(?:i?b)?$/i.exec(text) ?? [];
+  if (digits === undefined) return undefined;
+  const exponent = unit === "" ? 0 : 1 + "kmgt".indexOf(unit.toLowerCase());
+  const bytes = Math.floor(Number(digits) * 1024 ** exponent);
+  return bytes >= 1 && bytes <= Number.MAX_SAFE_INTEGER ? bytes : undefined;
 }
 
 function parseCounts(spec: CountsSpec, text: string): number[] {

@@ -1,24 +1,34 @@
-import type { KvType } from "../../backend.ts";
+import type { Backend, BackendKind, KvType } from "../../backend.ts";
+import { ForgeError } from "../../errors.ts";
 import type { LayerKvShape, StateMatrix } from "../../models/causal_lm.ts";
 import { kvBytesPerToken, stateBytes } from "../load/plan_model.ts";
+import { checkWholeNumber } from "../request/options.ts";
 import { PAGE_TOKENS } from "../runner.ts";
 
-/** What a loaded model takes in memory, in bytes; with its draft model, if it has one. */
+/** Memory that a loaded model and its draft model take, in bytes. */
 export interface MemoryUse {
   /** Weights, mapped or packed. */
   readonly weights: number;
-  /** The whole KV cache; taken from the system as it fills. */
+  /** The whole KV cache. On a processor its pages take memory as they are first written. */
   readonly kvCache: number;
-  /** Recurrent states, 0 in a model without any; taken from the system as they are first written. */
+  /** Recurrent states, 0 in a model without any. */
   readonly states: number;
-  /** What the steps need in between. */
+  /** Activations of the steps. */
   readonly activations: number;
 }
 
-/** The part of the machine's memory that the cache may fill beyond what one sequence can. */
-const MEMORY_SHARE = 1 / 8;
+/**
+ * Share of the memory that weights leave free which the caches of a model take by default. Activations
+ * and kernels need the rest of a GPU; other programs need the rest of a host.
+ */
+const CACHE_SHARES: Readonly<Record<BackendKind, number>> = {
+  cuda: 3 / 4,
+  metal: 1 / 2,
+  cpu: 1 / 4,
+  reference: 1 / 4,
+};
 
-/** Taken for the machine's memory where a program may not ask for it. */
+/** Memory of a device whose system does not tell. */
 const UNKNOWN_MEMORY = 8 * 2 ** 30;
 
 /** Bytes of an element of a cache. */
@@ -29,43 +39,97 @@ export const KV_ELEMENT_BYTES: Readonly<Record<KvType, number>> = {
   Q8_0: 34 / 32,
 };
 
-/** What the caches are to hold. */
+/** Sequences that the caches serve, and the layers that are cached. */
 export interface CacheNeeds {
+  /** Positions a sequence can have. */
   readonly contextLength: number;
+  /** Sequences computed at a time. */
   readonly maxSequences: number;
   readonly kvType: KvType;
-  readonly layers: readonly LayerKvShape[];
+  readonly kvLayers: readonly LayerKvShape[];
+  readonly stateLayers: readonly StateMatrix[];
+}
+
+/** Capacity of the caches, for all sequences together. */
+export interface CacheSize {
+  /** Positions of the KV cache, in whole pages. */
+  readonly cacheTokens: number;
+  /** Slots of recurrent state; of no use to a model without any. */
+  readonly nSlots: number;
+}
+
+/** Size of the caches that a model is opened with. */
+export interface CacheChoice {
+  readonly size: CacheSize;
+  /** Serves one sequence; for a device that turns out not to hold `size` next to the activations. */
+  readonly smallest: CacheSize;
 }
 
 /**
- * How many positions the KV cache holds for all sequences together: as many as they could all fill, but
- * no more than an eighth of the machine's memory takes, and never fewer than one sequence can fill.
- * Memory is taken from the system only as pages are first written.
+ * Chooses how much the caches of a model hold. They take the bytes asked for, or a share of what the
+ * weights leave of the device's free memory: at most what all sequences can fill, and at least one
+ * context.
  *
- * @param memory bytes of the machine's memory
+ * @param weightBytes bytes of weights that the device does not count as taken yet
+ * @param asked the most bytes of the caches
+ * @throws {ForgeError} `usage` if the bytes asked for do not hold one context
  */
-export function cacheTokens(needs: CacheNeeds, memory: number = machineMemory()): number {
-  const { contextLength, maxSequences, kvType, layers } = needs;
-  // Pages are not shared out in parts.
-  const perSequence = Math.ceil(contextLength / PAGE_TOKENS) * PAGE_TOKENS;
-  const affordable = memory * MEMORY_SHARE / kvBytesPerToken(layers, KV_ELEMENT_BYTES[kvType]);
-  return Math.max(perSequence, Math.min(perSequence * maxSequences, Math.floor(affordable)));
+export function chooseCaches(
+  backend: Pick<Backend, "kind" | "memory">,
+  weightBytes: number,
+  needs: CacheNeeds,
+  asked?: number,
+): CacheChoice {
+  const smallest = sizeCaches(needs, 0);
+  if (asked !== undefined) {
+    checkWholeNumber("kvMemory", asked, 1, Number.MAX_SAFE_INTEGER);
+    checkHoldsContext(needs, smallest, asked);
+    return { size: sizeCaches(needs, asked), smallest };
+  }
+  const { free, total } = backend.memory();
+  const left = Math.max(0, (total > 0 ? free : UNKNOWN_MEMORY) - weightBytes);
+  return { size: sizeCaches(needs, left * CACHE_SHARES[backend.kind]), smallest };
 }
 
 /**
- * How many sequences' recurrent states are held: those of all sequences of a step, and as many snapshots to go
- * on from, but no more than an eighth of the machine's memory takes, and never fewer than one and a snapshot.
+ * Returns the capacity of caches of at most `budget` bytes, and of one context if that takes more.
+ *
+ * Recurrent states take half of the budget at most: two slots a sequence, one for its state and one for
+ * a snapshot, and never fewer than two. Keys and values take what is left.
  */
-export function stateSlots(
-  maxSequences: number,
-  layers: readonly StateMatrix[],
-  memory: number = machineMemory(),
-): number {
-  const affordable = Math.floor(memory * MEMORY_SHARE / Math.max(1, stateBytes(layers)));
-  return Math.max(2, Math.min(2 * maxSequences, affordable));
+export function sizeCaches(needs: CacheNeeds, budget: number): CacheSize {
+  const { contextLength, maxSequences, kvType, kvLayers, stateLayers } = needs;
+  const slotBytes = stateBytes(stateLayers);
+  const affordableSlots = slotBytes === 0 ? Infinity : Math.floor(budget / 2 / slotBytes);
+  const nSlots = Math.max(2, Math.min(2 * maxSequences, affordableSlots));
+  const perSequence = Math.ceil(contextLength / PAGE_TOKENS) * PAGE_TOKENS;
+  const pageBytes = PAGE_TOKENS * kvBytesPerToken(kvLayers, KV_ELEMENT_BYTES[kvType]);
+  const left = Math.max(0, budget - nSlots * slotBytes);
+  const affordable = pageBytes === 0 ? Infinity : Math.floor(left / pageBytes) * PAGE_TOKENS;
+  const cacheTokens = Math.max(perSequence, Math.min(perSequence * maxSequences, affordable));
+  return { cacheTokens, nSlots };
 }
 
-function machineMemory(): number {
-  const { state } = Deno.permissions.querySync({ name: "sys", kind: "systemMemoryInfo" });
-  return state === "granted" ? Deno.systemMemoryInfo().total : UNKNOWN_MEMORY;
+function checkHoldsContext(needs: CacheNeeds, smallest: CacheSize, asked: number): void {
+  const tokenBytes = kvBytesPerToken(needs.kvLayers, KV_ELEMENT_BYTES[needs.kvType]);
+  const states = smallest.nSlots * stateBytes(needs.stateLayers);
+  const least = smallest.cacheTokens * tokenBytes + states;
+  if (least <= asked) return;
+  const pages = Math.max(0, Math.floor((asked - states) / (PAGE_TOKENS * tokenBytes)));
+  const advice = pages === 0 ? "" : `; a context of ${pages * PAGE_TOKENS} tokens would fit`;
+  throw new ForgeError(
+    "usage",
+    `the KV memory is ${sizeText(asked)}, but a context of ${needs.contextLength} tokens takes ` +
+      `${sizeText(least)}${advice}`,
+  );
+}
+
+/** Returns bytes as in "1.5 GiB" or "312.0 KiB". */
+function sizeText(bytes: number): string {
+  const [unit, scale] = bytes >= 2 ** 30
+    ? ["GiB", 2 ** 30]
+    : bytes >= 2 ** 20
+    ? ["MiB", 2 ** 20]
+    : ["KiB", 2 ** 10];
+  return `${(bytes / scale).toFixed(1)} ${unit}`;
 }

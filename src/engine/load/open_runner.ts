@@ -1,12 +1,10 @@
 import type { Backend, KvType } from "../../backend.ts";
-import type { Checkpoint } from "../../formats/checkpoint.ts";
+import { ForgeError } from "../../errors.ts";
 import type { CausalLm } from "../../models/causal_lm.ts";
-import type { Tokenizer } from "../../tokenizer/tokenizer.ts";
-import { cacheTokens, stateSlots } from "../cache/memory.ts";
-import { openTokenizer } from "./tokenizer.ts";
+import { chooseCaches } from "../cache/memory.ts";
 import { Runner } from "../runner.ts";
 
-/** How large a model is opened. */
+/** Shape of the sequences that a model is opened for. */
 export interface SessionShape {
   /** Positions a sequence can have. */
   readonly contextLength: number;
@@ -15,28 +13,36 @@ export interface SessionShape {
   readonly maxSequences: number;
 }
 
-/** Opens a runner whose KV cache and recurrent states are as large as the machine's memory allows. */
+/**
+ * Opens a runner whose caches are as large as {@linkcode chooseCaches} says.
+ *
+ * The size of the activations is known once a step is recorded. If they leave a GPU less than the caches
+ * would take, the runner is opened with caches for one context. So a context that the device's error says
+ * would fit does fit, for any number of sequences.
+ *
+ * @param weightBytes bytes of weights that the device does not count as taken yet
+ * @param kvMemory the most bytes of the caches
+ */
 export async function openRunner(
   backend: Backend,
   lm: CausalLm,
   shape: SessionShape,
+  weightBytes: number,
+  kvMemory?: number,
 ): Promise<Runner> {
-  return await Runner.open(backend, lm, {
-    ...shape,
-    cacheTokens: cacheTokens({ ...shape, layers: lm.kvLayers }),
-    nSlots: stateSlots(shape.maxSequences, lm.stateLayers),
-  });
+  const { kvLayers, stateLayers } = lm;
+  const needs = { ...shape, kvLayers, stateLayers };
+  const { size, smallest } = chooseCaches(backend, weightBytes, needs, kvMemory);
+  try {
+    return await Runner.open(backend, lm, { ...shape, ...size });
+  } catch (error) {
+    const isLarger = size.cacheTokens > smallest.cacheTokens || size.nSlots > smallest.nSlots;
+    if (!isLarger || !(error instanceof ForgeError) || !isShortOfMemory(error)) throw error;
+    return await Runner.open(backend, lm, { ...shape, ...smallest });
+  }
 }
 
-/** Opens a runner, and the model's tokenizer while the device prepares the step. */
-export async function openSession(
-  backend: Backend,
-  lm: CausalLm,
-  shape: SessionShape,
-  checkpoint: Checkpoint,
-): Promise<readonly [Runner, Tokenizer]> {
-  const opening = openRunner(backend, lm, shape);
-  const reading = Promise.try(openTokenizer, checkpoint);
-  const [tokenizer, runner] = await Promise.all([reading, opening]);
-  return [runner, tokenizer];
+/** True if the device says that smaller caches would fit: see `require_memory` in `csrc/gpu`. */
+function isShortOfMemory({ code, message }: ForgeError): boolean {
+  return code === "device" && message.includes("tokens would fit");
 }

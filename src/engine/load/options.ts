@@ -24,6 +24,11 @@ export interface LoadOptions {
    * times the speed at 4 bits; nothing is written. @default as they are stored
    */
   readonly quantize?: QuantizedType | undefined;
+  /**
+   * The most bytes of the KV cache and recurrent states, for all sequences together.
+   * @default a share of the memory that the weights leave: 3/4 on CUDA, 1/2 on Metal, 1/4 on a processor
+   */
+  readonly kvMemory?: number | undefined;
   /** Type of the KV cache. @default "F16"; "F32" on the reference device */
   readonly kvType?: KvType | undefined;
   /**
@@ -52,6 +57,7 @@ export const LOAD_OPTIONS: OptionChecks<LoadOptions> = {
   contextLength: undefined,
   parallel: undefined,
   quantize: undefined,
+  kvMemory: undefined,
   kvType: undefined,
   attention: undefined,
   speculate: undefined,

@@ -61,6 +61,10 @@ class PlanBackend implements Backend {
   readonly kind = "reference";
   readonly info: DeviceInfo = { name: "plan", threads: 0, features: [], kernels: "none" };
 
+  memory() {
+    return { total: 0, free: 0 };
+  }
+
   mapWeight(parts: readonly WeightSlice[], cols: number): Weight {
     let rows = 0;
     for (const { tensor, firstRow = 0, nRows } of parts) {

@@ -18,6 +18,8 @@ import { Speculator } from "./speculator.ts";
 export interface Target extends SessionShape {
   readonly backend: Backend;
   readonly lm: CausalLm;
+  /** Bytes of the model's weights. */
+  readonly weightBytes: number;
   readonly tokenizer: Tokenizer;
 }
 
@@ -76,7 +78,11 @@ async function openDraftModel(path: string, target: Target) {
   if (!isReversible(lm)) throw cannotRollBack(`the draft model ${quote(path)}`);
   const contextLength = Math.min(shape.contextLength, lm.contextLength);
   const { kvType, maxSequences } = shape;
-  const runner = await openRunner(backend, lm, { contextLength, kvType, maxSequences });
+  // A GPU counts the model's weights as taken by now; a processor counts no weights.
+  const isGpu = backend.kind === "cuda" || backend.kind === "metal";
+  const weightBytes = weights.mappedBytes + (isGpu ? 0 : target.weightBytes);
+  const draftShape = { contextLength, kvType, maxSequences };
+  const runner = await openRunner(backend, lm, draftShape, weightBytes);
   const memory: MemoryUse = {
     weights: weights.mappedBytes,
     kvCache: runner.kvBytes,

@@ -1,7 +1,7 @@
 /** Where sequences go on from in a model with recurrent state, which cannot be cut as pages can. */
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { generate, type GenerationEnd } from "../../../src/engine/generation/generate.ts";
-import { stateSlots } from "../../../src/engine/cache/memory.ts";
+import { sizeCaches } from "../../../src/engine/cache/memory.ts";
 import { Scheduler } from "../../../src/engine/schedule/scheduler.ts";
 import { StepPace } from "../../../src/engine/schedule/ahead.ts";
 import { scoreTokens } from "../../../src/engine/generation/score.ts";
@@ -214,13 +214,16 @@ Deno.test("scores neither use nor leave states", async () => {
   await bench.end();
 });
 
-Deno.test("slots: two for each sequence of a step, as far as an eighth of the memory goes", () => {
-  const layers = [{ rows: 3, cols: 100 }, { rows: 64, cols: 50 }];
+Deno.test("slots: two for each sequence of a step, in at most half of the memory", () => {
+  const stateLayers = [{ rows: 3, cols: 100 }, { rows: 64, cols: 50 }];
   const bytes = 4 * (300 + 3200);
-  assertEquals(stateSlots(8, layers, 1e9), 16);
-  assertEquals(stateSlots(8, layers, 8 * 5 * bytes), 5);
-  assertEquals(stateSlots(8, layers, 0), 2);
-  assertEquals(stateSlots(1, [], 1e9), 2);
+  const shape = { contextLength: 64, kvType: "F16", kvLayers: [] } as const;
+  const slots = (maxSequences: number, layers: typeof stateLayers, budget: number) =>
+    sizeCaches({ ...shape, maxSequences, stateLayers: layers }, budget).nSlots;
+  assertEquals(slots(8, stateLayers, 1e9), 16);
+  assertEquals(slots(8, stateLayers, 2 * 5 * bytes), 5);
+  assertEquals(slots(8, stateLayers, 0), 2);
+  assertEquals(slots(1, [], 1e9), 2);
 });
 
 const PROMPT = Int32Array.from({ length: 200 }, (_, i) => 2 + (i * i + 3 * i) % 90);

@@ -89,6 +89,7 @@ async function open(
   const backend: Backend = {
     kind: base.kind,
     info: base.info,
+    memory: () => base.memory(),
     mapWeight: (...args) => base.mapWeight(...args),
     uploadWeight: (...args) => base.uploadWeight(...args),
     readWeight: (...args) => base.readWeight(...args),

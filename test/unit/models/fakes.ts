@@ -86,6 +86,10 @@ export class FakeBackend implements Backend {
     this.#values = values;
   }
 
+  memory() {
+    return { total: 0, free: 0 };
+  }
+
   mapWeight(parts: readonly WeightSlice[], cols: number): Weight {
     this.mapped.push({ parts, cols });
     const rows = parts.reduce((sum, { tensor, nRows }) => {

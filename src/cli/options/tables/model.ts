@@ -69,6 +69,14 @@ export const MODEL_OPTIONS = {
     help: "type of the KV cache",
     otherwise: "F16; with reference F32",
   },
+  kvMemory: {
+    flags: "--kv-memory",
+    kind: "size",
+    metavar: "SIZE",
+    group: "Model",
+    help: "most memory of the KV cache, for all sequences together, such as 8G",
+    otherwise: "a share of what the weights leave: CUDA 3/4, Metal 1/2, CPU 1/4",
+  },
   attention: {
     flags: "--attention",
     kind: "choice",
