@@ -37,14 +37,14 @@ Builds the shared libraries that changed into build/<os>-<arch>/.
 The variable CXX names the compiler (default: c++, g++ or clang++, whichever is found first).
 `;
 
-/** The names in `a,b`, each of which must be one of `valid`. */
+/** Parses the list `a,b`, each name of which must be in `valid`. */
 function parseNames<T extends string>(option: string, text: string, valid: readonly T[]): T[] {
   return text.split(",").map((part) => {
     const name = valid.find((name) => name === part.trim());
     if (name !== undefined) return name;
     throw new ForgeError(
       "usage",
-      `${option} does not know "${part.trim()}"; valid are ${valid.join(", ")}`,
+      `${option}: unknown name "${part.trim()}"; valid are ${valid.join(", ")}`,
     );
   });
 }
@@ -68,13 +68,13 @@ function clean(): void {
 
 function describe(report: BuildReport): string {
   const built = report.libraries.filter((library) => library.built).map((library) => library.name);
-  if (report.libraries.length === 0) return "nothing to build: csrc/ holds no library's sources";
+  if (report.libraries.length === 0) return "nothing to build: csrc/ contains no library sources";
   return built.length === 0
     ? `up to date: ${report.folder}`
     : `built ${built.join(", ")} in ${report.folder} (${report.compiled} files compiled)`;
 }
 
-/** Does what the arguments of `deno task build` say; progress goes to stderr. */
+/** Runs `deno task build` with its arguments; prints progress to stderr. */
 async function main(args: string[]): Promise<void> {
   const { values } = parseArgs({
     args,

@@ -1,13 +1,13 @@
 /**
- * The command line of forge: from arguments to a command. Nothing else exits the process or prints
- * an error. Exit codes: 0, 1 for a failure, 2 for wrong usage, 130 when interrupted.
+ * Entry point of the command line. Only this module exits the process or prints errors. Exit codes:
+ * 0 success, 1 failure, 2 wrong usage, 130 interrupted.
  */
 import type { Context } from "./src/cli/command.ts";
 import { errorText, exitCode, INTERRUPTED, TERMINATED } from "./src/cli/output/error_text.ts";
 import { writeStderr, writeStdout } from "./src/cli/output/streams.ts";
 import { parseCommandLine } from "./src/cli/parse.ts";
 
-/** Does what the arguments say; returns the exit code. */
+/** Runs the command that the arguments specify; returns the exit code. */
 async function main(args: readonly string[]): Promise<number> {
   let verbose = false;
   try {
@@ -31,7 +31,9 @@ async function main(args: readonly string[]): Promise<number> {
   }
 }
 
-/** Makes a signal of the system's raise one of ours, from the first call on; the second time it ends us. */
+/**
+ * Converts a system signal into an `AbortSignal`, from the first call on. A second signal exits.
+ */
 function listener(name: Deno.Signal, code: number): () => AbortSignal {
   let controller: AbortController | undefined;
   return () => {

@@ -1,8 +1,8 @@
 /** What the benchmarks are given on the command line, and the model they share. */
 import { basename, resolve } from "@std/path";
 import { parseArgs } from "node:util";
-import { SyntheticModel } from "../src/bench/synthetic_model.ts";
-import { parseSyntheticSpec } from "../src/bench/synthetic_spec.ts";
+import { SyntheticModel } from "../src/bench/synthetic/model.ts";
+import { parseSyntheticSpec } from "../src/bench/synthetic/spec.ts";
 import { bundledModel } from "../src/cli/model/model_path.ts";
 import { openBackend } from "../src/engine/load/open_backend.ts";
 import { ForgeError } from "../src/errors.ts";

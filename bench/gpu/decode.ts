@@ -5,10 +5,10 @@
 import { type BenchModel, openBenchModel } from "../../src/bench/bench_model.ts";
 import { measure } from "../../src/bench/measure.ts";
 import { median } from "../../src/bench/statistics.ts";
-import type { ConfigSpec } from "../../src/bench/synthetic_checkpoint.ts";
-import { SyntheticModel } from "../../src/bench/synthetic_model.ts";
-import { type ModelShape, SHAPES } from "../../src/bench/synthetic_shapes.ts";
-import { parseSyntheticSpec, type SyntheticSpec } from "../../src/bench/synthetic_spec.ts";
+import type { ConfigSpec } from "../../src/bench/synthetic/checkpoint.ts";
+import { SyntheticModel } from "../../src/bench/synthetic/model.ts";
+import { type ModelShape, SHAPES } from "../../src/bench/synthetic/shapes.ts";
+import { parseSyntheticSpec, type SyntheticSpec } from "../../src/bench/synthetic/spec.ts";
 import { openBackend } from "../../src/engine/load/open_backend.ts";
 import { say } from "./lines.ts";
 import { gigabytes, teraflops } from "./timing.ts";

@@ -3,8 +3,8 @@
  * fused, and captured into graphs: `launches.ts [--emulated]`. Prints lines of `lines.ts`.
  */
 import { join } from "@std/path";
-import { SyntheticModel } from "../../src/bench/synthetic_model.ts";
-import { parseSyntheticSpec } from "../../src/bench/synthetic_spec.ts";
+import { SyntheticModel } from "../../src/bench/synthetic/model.ts";
+import { parseSyntheticSpec } from "../../src/bench/synthetic/spec.ts";
 import { bundledModel } from "../../src/cli/model/model_path.ts";
 import { openBackend } from "../../src/engine/load/open_backend.ts";
 import { root } from "../root.ts";

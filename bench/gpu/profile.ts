@@ -4,8 +4,8 @@
  */
 import { openBenchModel } from "../../src/bench/bench_model.ts";
 import { measure } from "../../src/bench/measure.ts";
-import { SyntheticModel } from "../../src/bench/synthetic_model.ts";
-import { parseSyntheticSpec, type SyntheticSpec } from "../../src/bench/synthetic_spec.ts";
+import { SyntheticModel } from "../../src/bench/synthetic/model.ts";
+import { parseSyntheticSpec, type SyntheticSpec } from "../../src/bench/synthetic/spec.ts";
 import { openBackend } from "../../src/engine/load/open_backend.ts";
 import { SMALLEST } from "./decode.ts";
 import { say } from "./lines.ts";

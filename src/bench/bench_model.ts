@@ -9,30 +9,30 @@ import { quote } from "../formats/quote.ts";
 import { loadModel } from "../models/registry.ts";
 import { type ModelSummary, summarizeModel } from "./model_summary.ts";
 
-/** How a model is opened to be measured. */
+/** Options for opening a model to measure. */
 export interface BenchModelOptions {
-  /** What messages call the model. */
+  /** Name of the model in messages. */
   readonly name: string;
   readonly device: string;
-  /** 0 for one a core. */
+  /** Number of threads; 0 for one per core. */
   readonly threads: number;
-  /** Positions that the longest test takes of one sequence. */
+  /** Positions of the longest test in one sequence. */
   readonly contextLength: number;
-  /** Sequences that a test computes at once, at most. @default 1 */
+  /** Maximum number of sequences computed at once. @default 1 */
   readonly maxSequences?: number | undefined;
-  /** Positions of all sequences together. @default as many as they can have */
+  /** Positions of all sequences together. @default enough for `maxSequences` full contexts */
   readonly cacheTokens?: number | undefined;
-  /** What weights that are stored as floats are quantised to. @default as they are stored */
+  /** Quantizes weights stored as floats to this type. @default no conversion */
   readonly quantize?: QuantizedType | undefined;
   /** @default "F16"; "F32" on the reference device */
   readonly kvType?: KvType | undefined;
-  /** Which kernels compute attention. @default "auto" */
+  /** Attention kernels to use. @default "auto" */
   readonly attention?: AttentionKernels | undefined;
-  /** Whether to measure what the device's memory gives, before anything is loaded. @default false */
+  /** True to measure the read bandwidth of the device before loading. @default false */
   readonly measuresBandwidth?: boolean | undefined;
 }
 
-/** A model loaded to be measured: all of the engine below the tokenizer. */
+/** A model loaded for measuring: all of the engine below the tokenizer. */
 export interface BenchModel extends Disposable {
   readonly runner: Runner;
   readonly summary: ModelSummary;
@@ -40,19 +40,19 @@ export interface BenchModel extends Disposable {
   /** As `--device` names it, such as `cpu:avx512`. */
   readonly backend: string;
   readonly kvType: KvType;
-  /** The most tokens of a prompt that are computed at once. */
+  /** Maximum number of prompt tokens computed at once. */
   readonly batch: number;
-  /** Bytes a second that the device reads of its memory at most; 0 where unknown. */
+  /** Measured read bandwidth of the device's memory in bytes per second; 0 if unknown. */
   readonly readBandwidth: number;
-  /** Bytes that the process has held resident at most so far; 0 where unknown. */
+  /** Peak resident memory of the process in bytes; 0 if unknown. */
   peakMemory(): number;
 }
 
 /**
- * Loads a model, from its path or as it was opened.
+ * Loads a model from its path or from an open checkpoint.
  *
- * @throws {ForgeError} as `load` of the public API; `usage` when a test is longer than the model's
- * context.
+ * @throws {ForgeError} as `load` of the public API; `usage` if a test is longer than the model's
+ * context
  */
 export async function openBenchModel(
   model: string | Checkpoint,
@@ -68,7 +68,7 @@ export async function openBenchModel(
     if (contextLength > lm.contextLength) {
       throw new ForgeError(
         "usage",
-        `a test takes ${contextLength} tokens, but the context of ${quote(options.name)} holds ` +
+        `a test takes ${contextLength} tokens, but the context of ${quote(options.name)} has ` +
           `${lm.contextLength}; give smaller numbers for -p, -n or -d`,
       );
     }

@@ -1,21 +1,23 @@
-/** The formats that records are printed in, a record at a time, so that what is measured is never lost. */
+/**
+ * Output formats of benchmark records. Each record is printed at once, so that an abort loses none.
+ */
 import type { BenchRecord } from "./bench_record.ts";
 import { workloadName } from "./workload.ts";
 
-/** The formats that `forge bench -o` names. */
+/** Formats of `forge bench -o`. */
 export type OutputFormat = "md" | "json" | "jsonl" | "csv";
 
-/** The texts of one format. */
+/** Printer of one format. */
 export interface RecordPrinter {
-  /** What goes before the first record. */
+  /** Returns the text before the first record. */
   begin(): string;
-  /** A record, `index` being how many were before it. */
+  /** Returns the text of a record; `index` counts from 0. */
   record(record: BenchRecord, index: number): string;
-  /** What goes after the last record. */
+  /** Returns the text after the last record. */
   end(): string;
 }
 
-/** Columns of numbers are right-aligned. */
+/** A column of the table; numbers are right-aligned. */
 interface Column {
   readonly title: string;
   readonly width: number;
@@ -62,7 +64,7 @@ const numberColumn = (
   text: (record: BenchRecord) => string,
 ): Column => ({ title, width, isNumber: true, text });
 
-/** The columns of llama-batched-bench: PP, TG and B of each row, and what the two phases took. */
+/** Columns of llama-batched-bench: PP, TG and B of each row, and the times of the two phases. */
 const BATCHED_COLUMNS: readonly Column[] = [
   ...COLUMNS.filter(({ title }) => title === "model" || title === "backend" || title === "threads"),
   numberColumn("PP", 6, ({ n_prompt }) => `${n_prompt}`),
@@ -139,7 +141,7 @@ const csv: RecordPrinter = {
   end: () => "",
 };
 
-/** The formats for tests of one sequence. */
+/** Printers for tests of one sequence. */
 export const PRINTERS: Readonly<Record<OutputFormat, RecordPrinter>> = {
   md: markdown(COLUMNS),
   json,
@@ -147,7 +149,7 @@ export const PRINTERS: Readonly<Record<OutputFormat, RecordPrinter>> = {
   csv,
 };
 
-/** As {@linkcode PRINTERS}, for tests of several sequences at once: the table has other columns. */
+/** Printers for tests of several sequences at once; the table has different columns. */
 export const BATCHED_PRINTERS: Readonly<Record<OutputFormat, RecordPrinter>> = {
   ...PRINTERS,
   md: markdown(BATCHED_COLUMNS),
@@ -169,18 +171,18 @@ function testName({ n_prompt, n_gen, n_depth, n_parallel }: BenchRecord): string
   });
 }
 
-/** What decoding reads of the weights, as a share of what the device can read at most. */
+/** Returns the weight bandwidth of decoding as a share of the measured read bandwidth. */
 function bandwidthShare({ weight_gb_s, read_gb_s }: BenchRecord): string {
   if (weight_gb_s === null || read_gb_s === null) return "";
   return `${(weight_gb_s / read_gb_s * 100).toFixed(0)}%`;
 }
 
-/** Always quoted, as RFC 4180 allows; null is empty. */
+/** Quotes every field, as RFC 4180 allows; null is empty. */
 function csvField(value: string | number | null): string {
   return `"${String(value ?? "").replaceAll('"', '""')}"`;
 }
 
-/** In the units of llama-bench's table: `727.75 MiB`, `1.22 GiB`. */
+/** Formats bytes in the units of llama-bench's table: `727.75 MiB`, `1.22 GiB`. */
 function binaryBytes(bytes: number): string {
   const [scale, unit] = bytes >= 2 ** 30
     ? [2 ** 30, "GiB"]
@@ -190,7 +192,7 @@ function binaryBytes(bytes: number): string {
   return `${(bytes / scale).toFixed(2)} ${unit}`;
 }
 
-/** `1.24 B`, `134.52 M` */
+/** Formats a parameter count: `1.24 B`, `134.52 M`. */
 function count(parameters: number): string {
   const [scale, unit] = parameters >= 1e9
     ? [1e9, "B"]

@@ -4,8 +4,8 @@ import { mean, sampleDeviation } from "./statistics.ts";
 import type { Workload } from "./workload.ts";
 
 /**
- * One measured test, under the names that llama-bench prints the same things by; `device`,
- * `decode_bytes`, `weight_gb_s`, `read_gb_s` and `peak_memory` are forge's own.
+ * One measured test. Fields have llama-bench's names, except forge's own `device`, `decode_bytes`,
+ * `weight_gb_s`, `read_gb_s` and `peak_memory`.
  */
 export interface BenchRecord {
   readonly forge_version: string;
@@ -15,7 +15,7 @@ export interface BenchRecord {
   readonly model_type: string;
   readonly model_size: number;
   readonly model_n_params: number;
-  /** The most tokens of a prompt that are computed at once. */
+  /** Maximum number of prompt tokens computed at once. */
   readonly n_batch: number;
   readonly n_threads: number;
   readonly type_k: string;
@@ -23,39 +23,42 @@ export interface BenchRecord {
   readonly n_prompt: number;
   readonly n_gen: number;
   readonly n_depth: number;
-  /** Sequences at once; `n_prompt`, `n_gen` and `n_depth` are of each of them. */
+  /** Number of sequences; `n_prompt`, `n_gen` and `n_depth` apply to each. */
   readonly n_parallel: number;
-  /** When the test ended, ISO 8601. */
+  /** End of the test, ISO 8601. */
   readonly test_time: string;
   readonly avg_ns: number;
   readonly stddev_ns: number;
-  /** What of it the prompts took, and what decoding took. */
+  /** Time of the prompts, and time of decoding. */
   readonly avg_prefill_ns: number;
   readonly avg_decode_ns: number;
-  /** Tokens a second, prompt and generated ones of all sequences: mean over the repetitions. */
+  /** Tokens per second, prompt and generated, of all sequences: mean of the repetitions. */
   readonly avg_ts: number;
   readonly stddev_ts: number;
-  /** Bytes of weights that decoding one token reads. */
+  /** Bytes of weights read per decoded token. */
   readonly decode_bytes: number;
-  /** `decode_bytes` times `avg_ts`, in 10^9 bytes a second; `null` for tests with a prompt, or of several sequences. */
+  /**
+   * `decode_bytes` times `avg_ts` in 10^9 bytes per second; `null` with a prompt or several
+   * sequences.
+   */
   readonly weight_gb_s: number | null;
-  /** What the device reads of its memory at most, 10^9 bytes a second; `null` where unknown. */
+  /** Measured read bandwidth of the device in 10^9 bytes per second; `null` if unknown. */
   readonly read_gb_s: number | null;
-  /** The most memory that the process had held resident when the test ended; `null` where unknown. */
+  /** Peak resident memory of the process at the end of the test; `null` if unknown. */
   readonly peak_memory: number | null;
   readonly samples_ns: readonly number[];
   readonly samples_ts: readonly number[];
 }
 
-/** Where and when something was measured. */
+/** Circumstances of a measurement. */
 export interface BenchSession {
   readonly version: string;
   readonly time: Date;
-  /** Bytes that the process has held resident at most; 0 where unknown. */
+  /** Peak resident memory of the process in bytes; 0 if unknown. */
   readonly peakMemory: number;
 }
 
-/** @param samples what each repetition took, at least one */
+/** Builds the record of a test. @param samples times of the repetitions, at least one */
 export function benchRecord(
   model: Pick<BenchModel, "backend" | "batch" | "device" | "kvType" | "readBandwidth" | "summary">,
   name: string,

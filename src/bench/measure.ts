@@ -5,35 +5,36 @@ import { ForgeError } from "../errors.ts";
 import { Random } from "./random.ts";
 import type { Workload } from "./workload.ts";
 
-/** What of a runner is measured. */
+/** The part of a runner that is measured. */
 export type MeasuredRunner = Pick<Runner, "limits" | "newSequence" | "run" | "vocabSize">;
 
-/** What one repetition took, in nanoseconds. */
+/** Times of one repetition in nanoseconds. */
 export interface Sample {
-  /** All prompts, to the choice of the token after each of them. */
+  /** All prompts, including the choice of the token after each. */
   readonly prefill: number;
-  /** All decoding after them. */
+  /** All decoding after the prompts. */
   readonly decode: number;
 }
 
-/** The request of every step that chooses a token: the largest logit. */
+/** Output request of every step that chooses a token: the largest logit. */
 const GREEDY: OutputRequest = { ...UNSAMPLED, row: 0, forcedToken: undefined };
 
-/** A sequence that is measured. */
+/** A measured sequence. */
 interface Sequence {
   readonly table: PageTable;
   readonly tokens: Int32Array;
 }
 
 /**
- * Measures a workload over and over, after one warm-up (one token, the whole prompt, and one decoded
- * token), and yields what each repetition took.
+ * Measures a workload repeatedly and yields the times of each repetition, after one warm-up (one
+ * token, the whole prompt and one decoded token).
  *
- * Tokens are random. A repetition starts with just the first `nDepth` positions filled: those behind
- * are written anew before anything reads them. A prompt ends with the choice of a token, and so does
- * each decode step, which feeds one token of each sequence and waits for the choice of the next ones.
+ * Tokens are random. At the start of a repetition only the first `nDepth` positions count as
+ * filled;
+ * later ones are overwritten before they are read. A prompt ends with the choice of a token. Each
+ * decode step feeds one token of each sequence and waits for the choice of the next ones.
  *
- * @throws {ForgeError} as {@linkcode Runner.run}; `usage` for more sequences than it takes.
+ * @throws {ForgeError} as {@linkcode Runner.run}; `usage` for too many sequences
  */
 export async function* measure(
   runner: MeasuredRunner,
@@ -77,7 +78,7 @@ export async function* measure(
   };
 
   const promptEnd = nDepth + nPrompt;
-  // Weights may be packed when a step runs for the second time: the first run is a short one.
+  // Weights may be packed in the second step, so the first step is a short one.
   await decode(0, 1);
   await prefill(0, promptEnd);
   await decode(promptEnd, promptEnd + Math.min(1, nGen));
@@ -94,8 +95,9 @@ export async function* measure(
 }
 
 /**
- * The runs that compute the tokens from `start` to `end` of every sequence, one sequence after another,
- * up to `batch` tokens a run; each sequence's last token chooses the next one.
+ * Yields the runs that compute the tokens from `start` to `end` of every sequence, one sequence
+ * after
+ * another, with up to `batch` tokens per run. The last token of each sequence chooses the next one.
  */
 function* promptSteps(
   sequences: readonly Sequence[],

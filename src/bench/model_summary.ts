@@ -2,24 +2,24 @@ import type { Checkpoint } from "../formats/checkpoint.ts";
 import type { TensorInfo } from "../formats/tensor_info.ts";
 import { ConfigReader, type Key } from "../models/config/config_reader.ts";
 
-/** What a benchmark says of the model it measured. */
+/** Properties of a benchmarked model. */
 export interface ModelSummary {
   /** Architecture, size and weight types: `llama 1.24B Q4_0+Q6_K`. */
   readonly type: string;
   /** Bytes of its tensors. */
   readonly bytes: number;
   readonly parameters: number;
-  /** Bytes of weights that decoding one token reads. */
+  /** Bytes of weights read per decoded token. */
   readonly decodeBytes: number;
 }
 
-/** Types that hold less of the weights than this are not worth naming. */
+/** Minimum share of the bytes for a weight type to be named. */
 const NAMED_SHARE = 0.05;
 
 /**
- * Sums up a model.
+ * Summarizes a model.
  *
- * @param mapped the tensors that it computes with
+ * @param mapped the tensors used in the computation
  */
 export function summarizeModel(
   checkpoint: Checkpoint,
@@ -35,8 +35,9 @@ export function summarizeModel(
 }
 
 /**
- * All weights, but of a mixture only the experts that a token is routed to, and of an embedding that
- * is not the output matrix as well, one row.
+ * Counts all weights, except that only the routed experts of a mixture count, and only one row of
+ * an
+ * embedding that is not also the output matrix.
  */
 function decodeBytes(checkpoint: Checkpoint, mapped: readonly TensorInfo[]): number {
   const config = new ConfigReader(checkpoint);
@@ -51,7 +52,7 @@ function decodeBytes(checkpoint: Checkpoint, mapped: readonly TensorInfo[]): num
   }));
 }
 
-/** The types of the weights, those with the most bytes first. */
+/** Returns the types of the weights, largest total size first. */
 function typeNames(tensors: readonly TensorInfo[]): string {
   const bytesOf = new Map<string, number>();
   for (const { type, bytes } of tensors) bytesOf.set(type, (bytesOf.get(type) ?? 0) + bytes);
@@ -60,7 +61,7 @@ function typeNames(tensors: readonly TensorInfo[]): string {
     .sort(([, a], [, b]) => b - a).map(([type]) => type).join("+");
 }
 
-/** `135M`, `1.24B` */
+/** Formats a parameter count: `135M`, `1.24B`. */
 function shortCount(count: number): string {
   const [scale, unit] = count >= 1e9 ? [1e9, "B"] : count >= 1e6 ? [1e6, "M"] : [1e3, "K"];
   return `${Number((count / scale).toPrecision(3))}${unit}`;

@@ -1,6 +1,7 @@
 /**
- * Random numbers that are the same in every run: Marsaglia's xorshift ("Xorshift RNGs", 2003), plenty
- * for weights and tokens that only have to be unlike each other.
+ * Reproducible random numbers by Marsaglia's xorshift ("Xorshift RNGs", 2003): good enough for
+ * random
+ * weights and tokens.
  */
 export class Random {
   #state: number;
@@ -9,7 +10,7 @@ export class Random {
     this.#state = (seed ^ 0x9e3779b9) | 1;
   }
 
-  /** In [0, 1). */
+  /** Returns a number in [0, 1). */
   uniform(): number {
     let x = this.#state;
     x ^= x << 13;
@@ -19,12 +20,12 @@ export class Random {
     return (x >>> 0) / 2 ** 32;
   }
 
-  /** From 0 to `limit - 1`. */
+  /** Returns an integer from 0 to `limit - 1`. */
   below(limit: number): number {
     return Math.floor(this.uniform() * limit);
   }
 
-  /** From the normal distribution with mean 0: Box and Muller's transform. */
+  /** Samples the normal distribution with mean 0 by the Box-Muller transform. */
   normal(deviation: number): number {
     const radius = Math.sqrt(-2 * Math.log(1 - this.uniform()));
     return deviation * radius * Math.cos(2 * Math.PI * this.uniform());

@@ -1,28 +1,30 @@
-/** What one test of a benchmark computes. */
+/** The work of one benchmark test. */
 export interface Workload {
   /** Tokens of the prompt, computed in chunks. */
   readonly nPrompt: number;
   /** Tokens decoded after it, one at a time. */
   readonly nGen: number;
-  /** Tokens that are in the KV cache beforehand; they are not timed. */
+  /** Tokens already in the KV cache; filling it is not timed. */
   readonly nDepth: number;
-  /** Sequences that all of this is done for at once. @default 1 */
+  /** Number of sequences computed at once. @default 1 */
   readonly nParallel?: number;
-  /** Tokens of prompts that are computed at once. @default as many as a run takes */
+  /** Prompt tokens computed at once. @default the runner's maximum */
   readonly nBatch?: number | undefined;
 }
 
-/** What a user asks for; every combination of depth and test is measured. */
+/** Lists from which every combination of depth and test is measured. */
 export interface WorkloadLists {
   readonly prompts: readonly number[];
   readonly generations: readonly number[];
   readonly pairs: readonly (readonly [nPrompt: number, nGen: number])[];
   readonly depths: readonly number[];
-  /** @default `undefined`: as many as a run takes */
+  /** @default `[undefined]`: the runner's maximum */
   readonly batches?: readonly (number | undefined)[];
 }
 
-/** The tests that lists stand for: at each depth prompts, generations, then pairs. Tests of 0 tokens are left out. */
+/**
+ * Returns the tests of lists: at each depth prompts, generations, then pairs. Skips empty tests.
+ */
 export function workloads(lists: WorkloadLists): Workload[] {
   const pairs = [
     ...lists.prompts.map((nPrompt) => [nPrompt, 0] as const),
@@ -33,8 +35,8 @@ export function workloads(lists: WorkloadLists): Workload[] {
 }
 
 /**
- * The tests of several sequences at once: each prompt length with each number of tokens to decode after
- * it, for each number of sequences.
+ * Returns the tests of several sequences at once: each prompt length with each number of decoded
+ * tokens, for each number of sequences.
  */
 export function parallelWorkloads(lists: WorkloadLists, parallel: readonly number[]): Workload[] {
   const pairs = [
@@ -64,14 +66,50 @@ function combinations(
   );
 }
 
-/** `pp512`, `tg128`, `pp512+tg128`, each with ` @ d1024` where the cache is not empty, ` x8` for 8 sequences. */
+/**
+ * Returns `pp512`, `tg128` or `pp512+tg128`, with ` x8` for 8 sequences and ` @ d1024` for a depth.
+ */
 export function workloadName({ nPrompt, nGen, nDepth, nParallel = 1 }: Workload): string {
   const parts = [nPrompt > 0 ? `pp${nPrompt}` : "", nGen > 0 ? `tg${nGen}` : ""];
   return parts.filter((part) => part !== "").join("+") + (nParallel > 1 ? ` x${nParallel}` : "") +
     (nDepth > 0 ? ` @ d${nDepth}` : "");
 }
 
-/** Positions that each sequence of a workload takes. */
+/** Number of positions of one sequence. */
 export function workloadLength({ nPrompt, nGen, nDepth }: Workload): number {
   return nDepth + nPrompt + nGen;
+}
+
+/** Lists of whole numbers in benchmark options: `512,1024`, `1-4`, `0-1024+256`, `128-2048*2`. */
+
+/** Bound on the length of a list, against typing errors. */
+const MAX_VALUES = 4096;
+
+const ITEM = /^(\d+)(?:-(\d+)(?:([+*])(\d+))?)?$/;
+
+/**
+ * Expands a list of numbers and ranges, separated by commas. A range `first-last` counts up by 1,
+ * `first-last+step` by `step`, and `first-last*factor` multiplies. The last number is included if
+ * the
+ * range meets it.
+ *
+ * @returns `undefined` for a syntax error or more than 4096 numbers
+ */
+export function expandNumbers(text: string): number[] | undefined {
+  const numbers: number[] = [];
+  for (const item of text.split(",")) {
+    const [matched, firstText, lastText, operator = "+", stepText = "1"] = ITEM.exec(item) ?? [];
+    if (matched === undefined) return undefined;
+    const first = Number(firstText);
+    const last = Number(lastText ?? firstText);
+    const step = Number(stepText);
+    const grows = operator === "+" ? step >= 1 : step >= 2 && (first >= 1 || last === 0);
+    if (!grows || last < first || !Number.isSafeInteger(last)) return undefined;
+    for (let value = first; value <= last; value = operator === "+" ? value + step : value * step) {
+      if (numbers.length === MAX_VALUES) return undefined;
+      numbers.push(value);
+      if (value === last) break;
+    }
+  }
+  return numbers;
 }

@@ -1,6 +1,6 @@
 /** Every command, in the order of the help. */
-import { SYNTHETIC_NAMES } from "../bench/synthetic_configs.ts";
-import { SYNTHETIC_TYPES } from "../bench/synthetic_shapes.ts";
+import { SYNTHETIC_NAMES } from "../bench/synthetic/shapes.ts";
+import { SYNTHETIC_TYPES } from "../bench/synthetic/shapes.ts";
 import { OPTION_FIELDS } from "../requests/options.ts";
 import { CHAT_COMMANDS } from "./chat/help.ts";
 import { type Command, defineCommand } from "./command.ts";
@@ -224,7 +224,7 @@ export const COMMANDS: readonly Command[] = [
       "or org/name:FILE or org/name:Q4_K_M for one of them; @REVISION may follow the name. Other " +
       "commands take the same names with -m.",
     ],
-    operands: [{ name: "REF", help: "org/name, org/name:FILE-OR-QUANTISATION", required: true }],
+    operands: [{ name: "REF", help: "org/name, org/name:FILE-OR-QUANTIZATION", required: true }],
     options: ["verbose"],
     notes: [
       "Models are kept in $FORGE_CACHE, or forge in $XDG_CACHE_HOME or ~/.cache. HF_TOKEN opens " +

@@ -4,7 +4,7 @@ import { ForgeError } from "../errors.ts";
 import { reasonOf } from "../formats/file.ts";
 import { Interruption, persist, request as ask } from "./http.ts";
 
-/** A checksum of a file: of its bytes, or the one that Git gives it as a blob. */
+/** A checksum of a file's bytes, or its Git blob id. */
 export interface Checksum {
   readonly kind: "SHA-256" | "Git blob";
   /** In hexadecimal. */
@@ -21,35 +21,39 @@ export interface Download {
   /** Called as bytes arrive, with the number the file has so far. */
   readonly onProgress?: ((bytes: number) => void) | undefined;
   readonly signal?: AbortSignal | undefined;
-  /** After how long without a byte the connection counts as broken, in milliseconds. @default 60000 */
+  /**
+   * Time without a byte after which the connection counts as broken, in milliseconds. @default
+   * 60000
+   */
   readonly stallMs?: number | undefined;
 }
 
 const NO_SUCH_RANGE = 416;
 
-/** Where what has arrived of a file is kept until it is whole. */
+/** Path of an incomplete file. */
 export function partPath(path: string): string {
   return `${path}.part`;
 }
 
-/** Where the ETag is kept of the file that a part is of. */
+/** Path of the ETag of an incomplete file. */
 function etagPath(part: string): string {
   return `${part}.etag`;
 }
 
-/** The files that an interrupted download leaves. */
+/** Files that an interrupted download leaves. */
 export function partFiles(path: string): string[] {
   return [partPath(path), etagPath(partPath(path))];
 }
 
 /**
- * Downloads a file. What arrives goes to its {@linkcode partPath}, from which an interrupted download
- * continues if the server still has the same file, by its ETag or, without one, by the checksum of the
- * whole. The file takes its name only when it is whole and its checksum is right.
+ * Downloads a file. Data is written to its {@linkcode partPath}. An interrupted download continues
+ * from there if the server still has the same file, which the ETag or, without one, the checksum of
+ * the complete file shows. The file gets its name only once it is complete and its checksum is
+ * right.
  *
- * @throws {ForgeError} `not_found` when the server refuses; `bad_model` when size or checksum are
- * wrong; `device` when it cannot be written; `cancelled` when the signal is raised, keeping what has
- * arrived.
+ * @throws {ForgeError} `not_found` if the server refuses; `bad_model` for a wrong size or checksum;
+ * `device` if the file cannot be written; `cancelled` if the signal is raised, keeping received
+ * data
  */
 export async function download(request: Download): Promise<void> {
   const part = partPath(request.path);
@@ -60,7 +64,7 @@ export async function download(request: Download): Promise<void> {
   await fetchAll();
   let problem = await problemOf(request, part);
   if (problem !== undefined && continued) {
-    // The part may have been of another file.
+    // The part may be of another file.
     await discard(request.path);
     await fetchAll();
     problem = await problemOf(request, part);
@@ -73,13 +77,13 @@ export async function download(request: Download): Promise<void> {
   await remove(etagPath(part));
 }
 
-/** Appends to the partial file what it still lacks. */
+/** Appends the missing bytes to the partial file. */
 async function fetchRest(request: Download, part: string): Promise<void> {
   let have = await sizeOf(part);
   const etag = await readEtag(part);
   const { bytes: whole = Infinity, checksum } = request;
   if (have > 0 && have === whole && checksum !== undefined) return;
-  // What cannot be known to be of this file is fetched again.
+  // A part that cannot be verified is fetched again.
   if (have >= whole || (etag === undefined && checksum === undefined)) {
     await locally(part, () => discard(request.path));
     have = 0;
@@ -92,7 +96,7 @@ async function fetchRest(request: Download, part: string): Promise<void> {
   const stalled = new AbortController();
   const signals = [stalled.signal, ...(request.signal === undefined ? [] : [request.signal])];
   const { stallMs = 60_000 } = request;
-  const stall = () => stalled.abort(new Error(`nothing came for ${stallMs / 1000} s`));
+  const stall = () => stalled.abort(new Error(`no data for ${stallMs / 1000} s`));
   let timer = setTimeout(stall, stallMs);
   try {
     const response = await ask(request.url, { headers, signal: AbortSignal.any(signals) });
@@ -128,7 +132,7 @@ async function fetchRest(request: Download, part: string): Promise<void> {
   }
 }
 
-/** Where the part of the file that was sent begins. */
+/** Returns the offset at which the response body starts. */
 function startOf(response: Response, asked: number): number {
   const range = response.headers.get("content-range");
   const [, start] = /^bytes (\d+)-/.exec(range ?? "") ?? [];
@@ -137,7 +141,7 @@ function startOf(response: Response, asked: number): number {
   throw new Error(`it sent the bytes from ${start} on, not from ${asked}`);
 }
 
-/** The end of a download that would not end; nothing of it can be used. */
+/** Discards a download that is longer than expected. */
 async function tooLong(request: Download): Promise<ForgeError> {
   await discard(request.path);
   return new ForgeError(
@@ -147,15 +151,15 @@ async function tooLong(request: Download): Promise<ForgeError> {
 }
 
 /**
- * Does something with a file of the store.
+ * Runs a file operation of the store.
  *
- * @throws {ForgeError} `device` where this machine refuses, as with a full disk: that is not tried again.
+ * @throws {ForgeError} `device` if the system refuses, for example on a full disk; not retried
  */
 async function locally<T>(path: string, act: () => Promise<T>): Promise<T> {
   try {
     return await act();
   } catch (error) {
-    // Deno's own refusal says which permission is missing.
+    // Deno's own message names the missing permission.
     if (!(error instanceof Error) || error instanceof Deno.errors.NotCapable) throw error;
     throw new ForgeError(
       "device",
@@ -165,7 +169,7 @@ async function locally<T>(path: string, act: () => Promise<T>): Promise<T> {
   }
 }
 
-/** The way in which a file is not the one that was asked for, by size and checksum. */
+/** Describes how a file differs from the requested one in size or checksum. */
 async function problemOf(request: Download, part: string): Promise<string | undefined> {
   const size = await sizeOf(part);
   if (request.bytes !== undefined && size !== request.bytes) {
@@ -177,7 +181,7 @@ async function problemOf(request: Download, part: string): Promise<string | unde
   return actual === value ? undefined : `its ${kind} is ${actual}, not ${value}`;
 }
 
-/** The checksum of a file on disk, in hexadecimal. */
+/** Returns the checksum of a file on disk in hexadecimal. */
 export async function checksumOf(path: string, kind: Checksum["kind"]): Promise<string> {
   const hash = createHash(kind === "SHA-256" ? "sha256" : "sha1");
   if (kind === "Git blob") hash.update(`blob ${await sizeOf(path)}\0`);
@@ -186,7 +190,7 @@ export async function checksumOf(path: string, kind: Checksum["kind"]): Promise<
   return hash.digest("hex");
 }
 
-/** The strong ETag of the file that a part is of. */
+/** Returns the strong ETag that a partial file was downloaded with. */
 async function readEtag(part: string): Promise<string | undefined> {
   try {
     return await Deno.readTextFile(etagPath(part));
@@ -196,7 +200,7 @@ async function readEtag(part: string): Promise<string | undefined> {
   }
 }
 
-/** Keeps the ETag of an answer; a weak one cannot say that bytes are the same. */
+/** Stores the ETag of a response. A weak one does not identify bytes. */
 async function writeEtag(part: string, response: Response): Promise<void> {
   const etag = response.headers.get("etag");
   if (etag !== null && /^"[!-~]{1,200}"$/.test(etag)) {
@@ -206,7 +210,7 @@ async function writeEtag(part: string, response: Response): Promise<void> {
   }
 }
 
-/** Removes what has arrived of a file. */
+/** Removes the received part of a file. */
 async function discard(path: string): Promise<void> {
   for (const each of partFiles(path)) await remove(each);
 }

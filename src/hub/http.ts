@@ -1,25 +1,25 @@
-/** Requests to a hub: what its refusals mean, and which failures are worth another try. */
+/** Requests to a hub: meaning of refusals, and retries. */
 import { ForgeError } from "../errors.ts";
 
-/** How often something is tried that never gets further. */
+/** Number of consecutive attempts without progress. */
 const ATTEMPTS = 5;
 const FIRST_DELAY_MS = 500;
-/** The delay after a try that got further. */
+/** Delay after an attempt that made progress. */
 const SHORT_DELAY_MS = 50;
-/** The longest that a server's own wish is waited for. */
+/** Upper bound on a delay that a server requests. */
 const MAX_DELAY_MS = 60_000;
 
-/** How a request is made. */
+/** Headers and cancellation of a request. */
 export interface RequestOptions {
   readonly headers: Headers | Readonly<Record<string, string>>;
   readonly signal: AbortSignal | undefined;
 }
 
-/** A failure that may pass: of the connection, or of a server that has too much to do. */
+/** A failure worth a retry: of the connection, or of an overloaded server. */
 export class Interruption extends Error {
-  /** The server's answer; undefined where there was none, or it broke off. */
+  /** HTTP status; `undefined` without a complete response. */
   readonly status: number | undefined;
-  /** How long the server asks to be left alone. */
+  /** Delay that the server requests. */
   readonly delayMs: number | undefined;
 
   constructor(message: string, status?: number, delayMs?: number) {
@@ -28,7 +28,7 @@ export class Interruption extends Error {
     this.delayMs = delayMs;
   }
 
-  /** The failure of a connection, which `error` reports. */
+  /** Converts the error of a connection. */
   static from(error: unknown): Interruption {
     const interruption = new Interruption(reasonOf(error));
     interruption.cause = error;
@@ -37,17 +37,17 @@ export class Interruption extends Error {
 }
 
 /**
- * Asks a server.
+ * Sends a request.
  *
- * @throws {ForgeError} `not_found` when it refuses, saying what that means.
- * @throws {Interruption} when it cannot be reached or has too much to do.
+ * @throws {ForgeError} `not_found` if the server refuses, with the meaning of the refusal
+ * @throws {Interruption} if the server cannot be reached or is overloaded
  */
 export async function request(url: string, options: RequestOptions): Promise<Response> {
   let response: Response;
   try {
     response = await fetch(url, { headers: options.headers, signal: options.signal ?? null });
   } catch (error) {
-    // Deno's own refusal says which permission is missing.
+    // Deno's own message names the missing permission.
     if (error instanceof Deno.errors.NotCapable) throw error;
     throw Interruption.from(error);
   }
@@ -55,24 +55,25 @@ export async function request(url: string, options: RequestOptions): Promise<Res
   await response.body?.cancel();
   const { status } = response;
   if (status === 429 || status === 408 || status >= 500) {
-    const problem = status === 429 ? "there are too many requests" : "it cannot serve now";
+    const problem = status === 429 ? "too many requests" : "the server is not available now";
     throw new Interruption(`it answered ${status}: ${problem}`, status, delayOf(response));
   }
-  if (status === 416) throw new Interruption("it has no such range of bytes", status);
+  if (status === 416) throw new Interruption("the file has no such range of bytes", status);
   const meaning = status === 401 || status === 403
-    ? "there is no such public model, or it needs a token with access: set HF_TOKEN"
+    ? "no such public model, or it requires a token with access: set HF_TOKEN"
     : status === 404
-    ? "there is no such model, file or revision"
+    ? "no such model, file or revision"
     : "the request was refused";
   throw new ForgeError("not_found", `${url} answered ${status}: ${meaning}`);
 }
 
 /**
- * Does something until it succeeds. After an {@linkcode Interruption} it is tried again, later and
- * later, and given up when it gets no further five times in a row.
+ * Runs `work` until it succeeds. Retries after an {@linkcode Interruption} with growing delays, and
+ * gives up after five attempts in a row without progress.
  *
- * @param reached how far the work has come, as a number that grows
- * @throws {ForgeError} `not_found` when it is given up, `cancelled` when the signal is raised; as `work`
+ * @param reached returns the progress as a growing number
+ * @throws {ForgeError} `not_found` after the last attempt, `cancelled` if the signal is raised; as
+ * `work`
  */
 export async function persist<T>(
   url: string,
@@ -92,7 +93,7 @@ export async function persist<T>(
       furthest = Math.max(furthest, now);
       if (failures === ATTEMPTS) {
         const kept = now > 0
-          ? "; what has arrived is kept, and the next try goes on from there"
+          ? "; received data is kept, and the next attempt continues from there"
           : "";
         throw new ForgeError(
           "not_found",
@@ -108,10 +109,10 @@ export async function persist<T>(
 }
 
 /**
- * Reads an answer as text.
+ * Reads a response as text.
  *
- * @returns undefined where it is longer than `maxBytes`
- * @throws {Interruption} when the connection breaks off
+ * @returns `undefined` if it is longer than `maxBytes`
+ * @throws {Interruption} if the connection breaks
  */
 export async function readBounded(
   response: Response,
@@ -132,22 +133,22 @@ export async function readBounded(
   return parts.join("") + decoder.decode();
 }
 
-/** What went wrong with a connection, without addresses that are ours or known. */
+/** Describes a failed connection, without local addresses. */
 function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
-  // "fetch failed" says nothing; its cause says what failed.
+  // "fetch failed" says nothing; its cause names the failure.
   const { message } = error.cause instanceof Error ? error.cause : error;
   return message.split("\n", 1)[0]!
     .replace(/^error sending request .*?: client error \((\w+)\): /, "");
 }
 
-/** `Retry-After` of an answer, where it is a number of seconds. */
+/** Returns `Retry-After` of a response if it is a number of seconds. */
 function delayOf(response: Response): number | undefined {
   const seconds = response.headers.get("retry-after");
   return seconds !== null && /^\d{1,6}$/.test(seconds) ? Number(seconds) * 1000 : undefined;
 }
 
-/** Waits, but no longer than until the signal is raised. */
+/** Waits until the time is over or the signal is raised. */
 export function delay(milliseconds: number, signal: AbortSignal | undefined): Promise<void> {
   return new Promise((resolve) => {
     const done = () => {

@@ -1,6 +1,6 @@
 import { ForgeError } from "../errors.ts";
 
-/** A model on a hub: `org/name`, `org/name:file-or-quantisation`, either with `@revision`. */
+/** A model on a hub: `org/name` or `org/name:FILE-OR-QUANTIZATION`, either with `@revision`. */
 export interface ModelReference {
   /** `org/name` */
   readonly repository: string;
@@ -15,18 +15,18 @@ const PATTERN = new RegExp(
   `^(?<repository>${PART}/${PART})(?:@(?<revision>${PART}))?(?::(?<selector>[^:]+))?$`,
 );
 
-/** Whether a text has the form of a hub name. */
+/** True if a text has the form of a hub name. */
 export function isModelReference(text: string): boolean {
   return PATTERN.test(text);
 }
 
-/** @throws {ForgeError} `usage` when the text is no hub name. */
+/** @throws {ForgeError} `usage` if the text is not a hub name */
 export function parseModelReference(text: string): ModelReference {
   const groups = PATTERN.exec(text)?.groups;
   if (groups === undefined) {
     throw new ForgeError(
       "usage",
-      `"${text}" is no hub name; valid are org/name, org/name:FILE and org/name:QUANTISATION, ` +
+      `"${text}" is not a hub name; valid are org/name, org/name:FILE and org/name:QUANTIZATION, ` +
         `with @REVISION after the name`,
     );
   }

@@ -3,7 +3,6 @@ import { ForgeError } from "../errors.ts";
 import { isFile, reasonOf } from "../formats/file.ts";
 import { quote } from "../formats/quote.ts";
 import { partFiles, partPath } from "./download.ts";
-import { isLock, tryLockFolder } from "./folder_lock.ts";
 import { isModelReference, parseModelReference } from "./model_reference.ts";
 import type { Selection } from "./select_files.ts";
 
@@ -16,23 +15,23 @@ export interface StoredModel {
   readonly name: string;
   /** The file or folder to open. */
   readonly path: string;
-  /** How much of it is here. */
+  /** Bytes on disk. */
   readonly bytes: number;
-  /** How large it is; null where the hub does not tell. */
+  /** Size of the complete model; null if the hub does not report it. */
   readonly total_bytes: number | null;
-  /** Whether all of it is here. */
+  /** True if all files are complete. */
   readonly complete: boolean;
 }
 
-/** What lies beside the files of a model from the beginning of its download on. */
+/** Manifest stored with the files of a model from the start of its download. */
 interface Manifest {
   readonly name: string;
   readonly entry: string;
-  /** A file takes its name when it is whole. Its bytes are null where the hub does not tell them. */
+  /** Files get their names when complete. `bytes` is null if the hub does not report it. */
   readonly files: readonly { readonly path: string; readonly bytes: number | null }[];
 }
 
-/** The folder that downloaded models are kept in. */
+/** Returns the folder of downloaded models. */
 export function storeFolder(): string {
   const chosen = Deno.env.get(CACHE_VARIABLE);
   if (chosen) return chosen;
@@ -44,16 +43,16 @@ export function storeFolder(): string {
   return join(base, "forge");
 }
 
-/** The folder of one repository's revision. */
+/** Returns the folder of a repository's revision. */
 export function repositoryFolder(repository: string, revision: string): string {
   return join(storeFolder(), "models", ...repository.split("/"), revision);
 }
 
 /**
- * Where a file of a repository goes.
+ * Returns the path of a repository's file in the store.
  *
- * @throws {ForgeError} `bad_model` for a path that would leave the folder, or be taken for one of the
- * store's own files: hidden ones hold manifests, partial ones are continued.
+ * @throws {ForgeError} `bad_model` for a path that leads out of the folder or has a name that the
+ * store uses itself: hidden files are manifests, and `.part` files are incomplete
  */
 export function storedPath(folder: string, file: { readonly path: string }): string {
   if (!isSafePath(file.path)) {
@@ -72,9 +71,9 @@ function isSafePath(path: string): boolean {
 }
 
 /**
- * Records what a model consists of, before its download begins.
+ * Records the files of a model before its download.
  *
- * @throws {ForgeError} `device` where it cannot be written
+ * @throws {ForgeError} `device` if it cannot be written
  */
 export async function writeManifest(folder: string, name: string, selection: Selection) {
   const files = selection.files.map(({ path, bytes = null }) => ({ path, bytes }));
@@ -86,10 +85,10 @@ export async function writeManifest(folder: string, name: string, selection: Sel
 }
 
 /**
- * Keeps other processes from downloading to a folder of a repository, or removing from it.
+ * Locks a repository's folder against downloads and removals by other processes.
  *
- * @returns undefined while another process does so
- * @throws {ForgeError} `device` where the folder cannot be written
+ * @returns `undefined` while another process holds the lock
+ * @throws {ForgeError} `device` if the folder cannot be written
  */
 export function lockRepository(folder: string): Disposable | undefined {
   const path = join(folder, MANIFESTS);
@@ -106,15 +105,15 @@ export function lockRepository(folder: string): Disposable | undefined {
   }
 }
 
-/** The models whose download has begun, by name. */
+/** Returns the models whose download has begun, sorted by name. */
 export function listModels(): StoredModel[] {
   return readRecords().map(storedModel).sort((a, b) => a.name < b.name ? -1 : 1);
 }
 
 /**
- * Removes a model, whole or not, but for files that another one needs too.
+ * Removes a model, complete or not, except files that another model shares.
  *
- * @returns the model with the bytes that are free now; undefined where there is none of that name.
+ * @returns the model with the number of freed bytes, or `undefined` for an unknown name
  * @throws {ForgeError} `device` while it is being downloaded
  */
 export function removeModel(name: string): StoredModel | undefined {
@@ -124,13 +123,13 @@ export function removeModel(name: string): StoredModel | undefined {
   if (lock === undefined) {
     throw new ForgeError(
       "device",
-      `${name} is being downloaded by another process; end that first`,
+      `${name} is being downloaded by another process; stop that process first`,
     );
   }
   return removeLocked(name);
 }
 
-/** Does what {@linkcode removeModel} does for a caller who has the lock. */
+/** Implements {@linkcode removeModel} for callers that hold the lock. */
 export function removeLocked(name: string): StoredModel | undefined {
   const records = readRecords();
   const record = records.find(({ manifest }) => manifest.name === name);
@@ -157,7 +156,7 @@ export function removeLocked(name: string): StoredModel | undefined {
   return { ...removed, bytes };
 }
 
-/** The complete model that was pulled by a name. */
+/** Returns the complete model that was pulled by a name. */
 export function findModel(name: string): StoredModel | undefined {
   return listModels().find((model) => model.name === name && model.complete);
 }
@@ -168,9 +167,9 @@ function manifestPath(folder: string, entry: string): string {
   return join(folder, MANIFESTS, `${entry.replaceAll("/", "_") || "folder"}.json`);
 }
 
-/** A manifest and where it is. */
+/** A manifest and its location. */
 interface ModelRecord {
-  /** Of the repository's revision. */
+  /** Folder of the repository's revision. */
   readonly folder: string;
   readonly path: string;
   readonly manifest: Manifest;
@@ -202,7 +201,7 @@ function storedModel({ folder, manifest: { name, entry, files } }: ModelRecord):
   };
 }
 
-/** How much of a file has arrived. */
+/** Number of bytes of a file on disk, complete or partial. */
 function bytesHere(folder: string, path: string): number {
   return sizeOf(join(folder, path)) ?? sizeOf(partPath(join(folder, path))) ?? 0;
 }
@@ -211,7 +210,7 @@ function sizeOf(path: string): number | undefined {
   return isFile(path) ? Deno.statSync(path).size : undefined;
 }
 
-/** The manifest at a path, unless it is half-written or foreign: the model is then pulled again. */
+/** Reads a manifest. Returns `undefined` for a damaged one, whose model is then pulled again. */
 function readManifest(folder: string, path: string): Manifest | undefined {
   try {
     const manifest: unknown = JSON.parse(Deno.readTextFileSync(path));
@@ -230,7 +229,7 @@ function isManifest(value: unknown): value is Manifest {
     );
 }
 
-/** True if a manifest speaks of its own repository, and of a file that it lists. */
+/** True if a manifest names its own repository, and an entry in its list of files. */
 function isOfFolder({ name, entry, files }: Manifest, folder: string, path: string): boolean {
   if (!isModelReference(name) || path !== manifestPath(folder, entry)) return false;
   const { repository, revision } = parseModelReference(name);
@@ -238,7 +237,7 @@ function isOfFolder({ name, entry, files }: Manifest, folder: string, path: stri
     (entry === "" || files.some((file) => file.path === entry));
 }
 
-/** Folders exactly `depth` levels below a folder. */
+/** Returns the folders exactly `depth` levels below a folder. */
 function subfolders(folder: string, depth: number): string[] {
   if (depth === 0) return [folder];
   return readFolder(folder)
@@ -263,11 +262,37 @@ function removeIfThere(path: string): void {
   }
 }
 
-/** Removes a folder of the store and those around it, as far as they are empty. */
+/** Removes a folder of the store and its parents while they are empty. */
 function removeEmpty(folder: string): void {
   const root = storeFolder();
   for (let path = folder; path.startsWith(join(root, "models", "/")); path = dirname(path)) {
     if (readFolder(path).length > 0) return;
     removeIfThere(path);
   }
+}
+
+const NAME = "lock";
+
+/** True if a name in a folder of the store is that of its lock. */
+export function isLock(name: string): boolean {
+  return name === NAME;
+}
+
+/**
+ * Locks an existing folder against other processes, until disposal or the end of this process. On
+ * file systems without locks it succeeds without one.
+ *
+ * @returns `undefined` while another process holds the lock
+ */
+export function tryLockFolder(folder: string): Disposable | undefined {
+  const file = Deno.openSync(join(folder, NAME), { create: true, write: true });
+  let isMine = true;
+  try {
+    isMine = file.tryLockSync(true);
+  } catch {
+    // Without locks, concurrent downloads are still detected by the checksum.
+  }
+  if (isMine) return file;
+  file.close();
+  return undefined;
 }

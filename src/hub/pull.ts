@@ -15,36 +15,38 @@ import {
 } from "./model_store.ts";
 import { type HubFile, selectFiles } from "./select_files.ts";
 
-/** Environment variables that choose another hub, and the token it is asked with. */
+/** Environment variables for another hub and its token. */
 export const ENDPOINT_VARIABLE = "HF_ENDPOINT";
 const TOKEN_VARIABLE = "HF_TOKEN";
 
 const DEFAULT_ENDPOINT = "https://huggingface.co";
 
-/** Budget of a hub's list of files; that of a model with 10,000 files takes 3 MB. */
+/** Budget of a hub's file listing; the listing of a model with 10,000 files has 3 MB. */
 const MAX_LISTING_BYTES = 16 * 2 ** 20;
 const LISTING_TIMEOUT_MS = 60_000;
 
-/** How often a lock that another process has is tried. */
+/** Interval between attempts to take a lock. */
 const LOCK_POLL_MS = 300;
 
-/** How a download is followed and stopped. */
+/** Progress and cancellation of a download. */
 export interface PullOptions {
-  /** Called as bytes arrive: the file, its bytes so far, and its size where the hub tells it. */
+  /**
+   * Called as bytes arrive, with the file, its bytes so far, and its size if the hub reports it.
+   */
   readonly onProgress?: (file: string, bytes: number, total: number | undefined) => void;
-  /** Called when another process downloads from the same repository, whose end is waited for. */
+  /** Called before waiting for another process that downloads from the same repository. */
   readonly onWait?: () => void;
   readonly signal?: AbortSignal;
-  /** How long the hub may take to list the files, in milliseconds. @default 60000 */
+  /** Timeout of the file listing in milliseconds. @default 60000 */
   readonly listingTimeoutMs?: number;
 }
 
 /**
- * Downloads a model from the hub, or finds it among those downloaded before.
+ * Downloads a model from the hub, or finds it in the store.
  *
- * @param name `org/name`, `org/name:FILE-OR-QUANTISATION`, with `@REVISION` after the name
- * @throws {ForgeError} `usage` for a text that is no such name; `not_found` when hub, model or file
- * cannot be reached; `bad_model` when a file arrives damaged; `cancelled` when stopped.
+ * @param name `org/name` or `org/name:FILE-OR-QUANTIZATION`, with `@REVISION` after the name
+ * @throws {ForgeError} `usage` for an invalid name; `not_found` if hub, model or file cannot be
+ * reached; `bad_model` for a damaged file; `cancelled` if stopped
  */
 export async function pull(name: string, options: PullOptions = {}): Promise<StoredModel> {
   const { repository, revision, selector } = parseModelReference(name);
@@ -62,18 +64,18 @@ export async function pull(name: string, options: PullOptions = {}): Promise<Sto
   try {
     for (const file of selection.files) await pullFile(hub, folder, file, options);
   } catch (error) {
-    // What has not begun to arrive is not worth a line in the list.
+    // A download without any data is not listed.
     if (listModels().find((model) => model.name === name)?.bytes === 0) removeLocked(name);
     throw error;
   }
   return listModels().find((model) => model.name === name)!;
 }
 
-/** A repository's revision on a hub, and how it is asked. */
+/** Addresses and headers of a repository's revision on a hub. */
 interface Hub {
   readonly endpoint: string;
   readonly listing: string;
-  /** Where its files are, with a slash at the end. */
+  /** Base address of its files, with a slash at the end. */
   readonly files: string;
   readonly headers: Readonly<Record<string, string>>;
 }
@@ -89,7 +91,7 @@ function hubOf(repository: string, revision: string): Hub {
   };
 }
 
-/** Takes the lock of a repository's folder, if need be after the process that has it. */
+/** Locks a repository's folder; waits for another process if necessary. */
 async function waitForLock(
   folder: string,
   { signal, onWait }: PullOptions,
@@ -122,7 +124,7 @@ async function pullFile(
   });
 }
 
-/** The files of a repository, with sizes and checksums. */
+/** Returns the files of a repository with sizes and checksums. */
 async function listFiles(
   { endpoint, listing: url, headers }: Hub,
   { signal, listingTimeoutMs = LISTING_TIMEOUT_MS }: PullOptions,
@@ -137,7 +139,7 @@ async function listFiles(
         .catch((error) => {
           const isAnswer = !(error instanceof Interruption) || error.status !== undefined;
           if (isAnswer || signals.some((each) => each.aborted)) throw error;
-          // Of a hub that is not there the user hears at once.
+          // An unreachable hub is reported without retries.
           throw new ForgeError("not_found", `${endpoint} cannot be reached: ${error.message}`, {
             cause: error,
           });
@@ -176,7 +178,7 @@ function readFile(sibling: JsonValue): HubFile[] {
   return [{ path, bytes, checksum: readChecksum(sibling) }];
 }
 
-/** The SHA-256 of a large file, or the name that Git gives a small one. */
+/** Returns the SHA-256 of a large file or the Git blob id of a small one. */
 function readChecksum({ lfs, blobId }: JsonObject): Checksum | undefined {
   if (isJsonObject(lfs)) {
     const { sha256 } = lfs;
@@ -188,9 +190,9 @@ function readChecksum({ lfs, blobId }: JsonObject): Checksum | undefined {
 }
 
 /**
- * Returns true if a file of an earlier pull is the one that the hub lists now. A revision such as
- * `main` may have moved since, so that equal sizes prove nothing: without a checksum the file is
- * fetched again.
+ * True if a file of an earlier pull is the one that the hub lists now. A revision such as `main`
+ * may
+ * have moved, so equal sizes are not enough: without a checksum the file is fetched again.
  */
 async function isWhole(path: string, file: HubFile): Promise<boolean> {
   try {

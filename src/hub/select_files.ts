@@ -8,14 +8,14 @@ export interface HubFile {
   readonly checksum: Checksum | undefined;
 }
 
-/** What to download of a repository, and the file or folder to open then. */
+/** Files to download, and the file or folder to open afterwards. */
 export interface Selection {
   readonly files: readonly HubFile[];
   /** Path to open below the repository's folder; empty for the folder itself. */
   readonly entry: string;
 }
 
-/** Quantisations to prefer when the reference names none: good quality for their size first. */
+/** Quantizations in order of preference without a selector: quality for size. */
 const PREFERRED = ["Q4_K_M", "Q4_0", "Q5_K_M", "Q8_0", "Q6_K", "Q4_K_S", "F16", "BF16", "F32"];
 
 const COMPANIONS = new Set([
@@ -26,21 +26,20 @@ const COMPANIONS = new Set([
   "chat_template.jinja",
   "chat_template.json",
   "model.safetensors.index.json",
-  // How a model embeds, as sentence-transformers writes it.
+  // Embedding settings in the format of sentence-transformers.
   "modules.json",
 ]);
 
-/** The config of one of the modules that `modules.json` lists, such as 1_Pooling. */
+/** Configuration of a module that `modules.json` lists, such as 1_Pooling. */
 const MODULE_CONFIG = /^\d+_\w+\/config\.json$/;
 
 const SPLIT = /-(\d{5})-of-(\d{5})\.gguf$/;
 
 /**
- * Chooses the files that make up one model: those of a safetensors folder, or one GGUF file with all
- * its parts.
+ * Selects the files of one model: a safetensors folder, or one GGUF file with all its parts.
  *
- * @param selector a file name, or part of one; letters' case does not matter
- * @throws {ForgeError} `not_found` when the repository holds no such model, naming what it holds.
+ * @param selector a file name or a part of one, case-insensitive
+ * @throws {ForgeError} `not_found` if the repository has no such model, listing its files
  */
 export function selectFiles(
   repository: string,
@@ -60,8 +59,8 @@ export function selectFiles(
 }
 
 function preferred(ggufs: readonly HubFile[]): HubFile | undefined {
-  for (const quantisation of PREFERRED) {
-    const found = matching(ggufs, quantisation);
+  for (const quantization of PREFERRED) {
+    const found = matching(ggufs, quantization);
     if (found !== undefined) return found;
   }
   return firstPart(ggufs);
@@ -70,7 +69,7 @@ function preferred(ggufs: readonly HubFile[]): HubFile | undefined {
 function matching(ggufs: readonly HubFile[], selector: string): HubFile | undefined {
   const exact = ggufs.find(({ path }) => path === selector);
   if (exact !== undefined) return exact;
-  // Whole words only: Q4_K must not find Q4_K_M when there is a Q4_K.
+  // Prefer whole words: Q4_K must not match Q4_K_M if there is a Q4_K.
   const escaped = selector.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
   const word = new RegExp(`(^|[^A-Za-z0-9_])${escaped}([^A-Za-z0-9_]|$)`, "i");
   return firstPart(ggufs.filter(({ path }) => word.test(path))) ??
@@ -91,7 +90,7 @@ function allParts(entry: HubFile, ggufs: readonly HubFile[]): HubFile[] {
   );
 }
 
-/** Vision projectors lie beside many models and are none themselves. */
+/** True for vision projectors, which many models include as separate GGUF files. */
 function isProjector(path: string): boolean {
   return /(^|\/)mmproj/i.test(path);
 }
@@ -106,8 +105,8 @@ function noModel(
   const found = held !== ""
     ? `it holds ${held}`
     : hasFolder
-    ? "it holds safetensors only: leave the part after the colon out"
+    ? "it holds safetensors only: leave out the part after the colon"
     : "it holds neither GGUF files nor config.json with model.safetensors";
   const wanted = selector === undefined ? "a model that forge reads" : `a GGUF file "${selector}"`;
-  return new ForgeError("not_found", `${repository} has not ${wanted}; ${found}`);
+  return new ForgeError("not_found", `${repository} does not have ${wanted}; ${found}`);
 }

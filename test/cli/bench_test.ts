@@ -105,7 +105,7 @@ Deno.test("bench: refusals say what is valid, before anything is measured", asyn
     '--pg is "8"; valid are two whole numbers': ["--pg", "8"],
     '--output is "xml"; valid are md, json, jsonl, csv': ["-o", "xml"],
     "there is nothing to measure": ["-p", "0", "-n", "0"],
-    'knows no shape "none"': ["--synthetic", "none"],
+    'unknown shape "none"': ["--synthetic", "none"],
     "a test takes 300 tokens, but the context of": ["-p", "4", "-n", "300"],
   };
   for (const [message, args] of Object.entries(refusals)) {

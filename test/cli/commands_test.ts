@@ -5,7 +5,7 @@ import {
   assertMatch,
   assertStringIncludes,
 } from "@std/assert";
-import { SYNTHETIC_NAMES } from "../../src/bench/synthetic_configs.ts";
+import { SYNTHETIC_NAMES } from "../../src/bench/synthetic/shapes.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { writeRandomLlama } from "../support/tiny_llama.ts";
 import { forge } from "./forge.ts";

@@ -1,6 +1,6 @@
 /** Models whose weights are made here: what transformers computed with them, and the weights. */
 import { join } from "@std/path";
-import { wantedTensors } from "../../src/bench/synthetic_checkpoint.ts";
+import { wantedTensors } from "../../src/bench/synthetic/checkpoint.ts";
 import type { JsonObject } from "../../src/formats/json.ts";
 import { readJson } from "./reference_check.ts";
 import type { FloatTensor } from "./tiny_gguf.ts";

@@ -4,7 +4,7 @@
  */
 import { encodeGguf, type GgufField } from "../../src/formats/gguf_writer.ts";
 import { float32Tensor } from "../../src/formats/tensor_data.ts";
-import { syntheticTokenizer } from "../../src/bench/synthetic_tokenizer.ts";
+import { syntheticTokenizer } from "../../src/bench/synthetic/tokenizer.ts";
 import { load } from "../../src/mod.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { generated, generatedTensors, published, publishedTensors } from "./generated.ts";

@@ -1,8 +1,8 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { openBenchModel } from "../../src/bench/bench_model.ts";
 import { measure } from "../../src/bench/measure.ts";
-import { SyntheticModel, writeSyntheticModel } from "../../src/bench/synthetic_model.ts";
-import { type ModelShape, SYNTHETIC_TYPES } from "../../src/bench/synthetic_shapes.ts";
+import { SyntheticModel, writeSyntheticModel } from "../../src/bench/synthetic/model.ts";
+import { type ModelShape, SYNTHETIC_TYPES } from "../../src/bench/synthetic/shapes.ts";
 import { openBackend } from "../../src/engine/load/open_backend.ts";
 import { ForgeError } from "../../src/errors.ts";
 import { load } from "../../src/mod.ts";
@@ -83,7 +83,7 @@ Deno.test("synthetic models: any architecture's config.json is enough to compute
   const { tensors } = file.model;
   const types = ["self_attn.q_proj", "mlp.gate", "mlp.experts.3.down_proj", "input_layernorm"]
     .map((name) => tensors.get(`model.layers.1.${name}.weight`)?.type);
-  // 96 columns are no whole number of Q4_K's blocks.
+  // 96 columns are not a whole number of Q4_K blocks.
   assertEquals(types, ["Q4_K", "F32", "F16", "F32"]);
   assertEquals(tensors.get("lm_head.weight")?.type, "Q6_K");
   using model = await openBenchModel(file.model, {
@@ -142,7 +142,7 @@ Deno.test("synthetic models: a hybrid one's convolutions and decay rates", async
 Deno.test("synthetic models: the file goes when the process is terminated", async () => {
   const module = (path: string) => JSON.stringify(import.meta.resolve(`../../src/${path}`));
   const code = `
-    import { SyntheticModel } from ${module("bench/synthetic_model.ts")};
+    import { SyntheticModel } from ${module("bench/synthetic/model.ts")};
     import { openBackend } from ${module("engine/open_backend.ts")};
     const spec = { name: "m", shape: ${JSON.stringify(SHAPE)}, type: "F32" };
     const model = new SyntheticModel(spec, openBackend("cpu", 1));
@@ -185,7 +185,7 @@ Deno.test("synthetic models: the file goes with the object, also when it could n
 Deno.test("synthetic models: the file goes when the process exits at once", async () => {
   const module = (path: string) => JSON.stringify(import.meta.resolve(`../../src/${path}`));
   const code = `
-    import { SyntheticModel } from ${module("bench/synthetic_model.ts")};
+    import { SyntheticModel } from ${module("bench/synthetic/model.ts")};
     import { openBackend } from ${module("engine/open_backend.ts")};
     const spec = { name: "m", shape: ${JSON.stringify(SHAPE)}, type: "F32" };
     const model = new SyntheticModel(spec, openBackend("cpu", 1));

@@ -3,8 +3,8 @@ import { type BenchModel, openBenchModel } from "../../bench/bench_model.ts";
 import { BATCHED_PRINTERS, PRINTERS, type RecordPrinter } from "../../bench/bench_output.ts";
 import { benchRecord } from "../../bench/bench_record.ts";
 import { measure, type Sample } from "../../bench/measure.ts";
-import { SyntheticModel } from "../../bench/synthetic_model.ts";
-import { parseSyntheticSpec, type SyntheticSpec } from "../../bench/synthetic_spec.ts";
+import { SyntheticModel } from "../../bench/synthetic/model.ts";
+import { parseSyntheticSpec, type SyntheticSpec } from "../../bench/synthetic/spec.ts";
 import {
   parallelWorkloads,
   type Workload,

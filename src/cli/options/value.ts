@@ -1,4 +1,4 @@
-import { expandNumbers } from "../../bench/number_list.ts";
+import { expandNumbers } from "../../bench/workload.ts";
 import { ForgeError } from "../../errors.ts";
 import { quote } from "../../formats/quote.ts";
 import { parseTokenBias, VALID_BIASES } from "./logit_bias.ts";

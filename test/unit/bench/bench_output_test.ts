@@ -49,7 +49,7 @@ Deno.test("bench output: markdown", () => {
   );
 });
 
-Deno.test("bench output: what the machine does not tell is left out", () => {
+Deno.test("bench output: unknown measurements are left out", () => {
   const record = benchRecord(
     { ...MODEL, readBandwidth: 0 },
     "m.gguf",

@@ -1,7 +1,7 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { describeRace } from "../../../bench/flash_attn.ts";
 
-Deno.test("describeRace: failed checks are named, a peer that cannot is a dash, shares are of the limits", () => {
+Deno.test("describeRace: names failed checks, prints a dash for unsupported cases, and shares of the limits", () => {
   const report = describeRace([
     { kind: "check", name: "varlen bfloat16 64 plain", error: 1e-3, float_error: 1e-3 },
     { kind: "check", name: "decode float16 128 causal", error: Infinity, float_error: 1e-3 },

@@ -19,7 +19,7 @@ function product(name: string, gbPerSecond: number): SpeedLine {
   };
 }
 
-Deno.test("GPU check: lines that are cut off, or of other programs, are passed over", () => {
+Deno.test("GPU check: incomplete and foreign lines are ignored", () => {
   const output = `Compiling\n${JSON.stringify(copy)}\n{"kind":"speed","name":"a\n{"kind":1\n`;
   assertEquals(readLines(output), [copy]);
 });
@@ -32,11 +32,11 @@ Deno.test("GPU check: a target is judged by the worst of its lines", () => {
   assertEquals(verdicts(2900, 2600)[0]?.met, false);
   assertEquals(verdicts(2900, NaN)[0]?.met, false);
   assertEquals(verdicts()[0], { target: TARGETS[0]!, worst: undefined, met: undefined });
-  // Nothing is said of shares where no copy was measured.
+  // Without a measured copy there are no shares.
   assertEquals(judge([product("a", 2900)])[0]?.met, undefined);
 });
 
-Deno.test("GPU check: times are compared with those of the same work by a peer", () => {
+Deno.test("GPU check: times are compared with a peer's times for the same work", () => {
   const line = (by: SpeedLine["by"], name: string, microseconds: number): SpeedLine => ({
     kind: "speed",
     group: "decode attention",
@@ -50,7 +50,7 @@ Deno.test("GPU check: times are compared with those of the same work by a peer",
   assertEquals(judge([...lines, line("PyTorch", "b", 20)])[target]?.met, false);
 });
 
-Deno.test("GPU check: the report has speeds beside peers, failures, parts, and targets last", () => {
+Deno.test("GPU check: the report compares speeds with peers, and lists failures, parts and targets", () => {
   const failing: Line = { kind: "check", name: "softcap", passed: false, detail: "3 is not 4" };
   const passing: Line = { kind: "check", name: "glu", passed: true };
   const peer: SpeedLine = { ...product("BF16 x 1", 0), by: "PyTorch", microseconds: 12 };
@@ -85,7 +85,7 @@ Deno.test("GPU check: cases of a test report, with what failed", () => {
   assertEquals(testCases(""), []);
 });
 
-Deno.test("GPU check: the race's results become lines of the check", () => {
+Deno.test("GPU check: results of the race become lines of the check", () => {
   const check = { kind: "check", name: "varlen", error: 1e-3, float_error: 4e-4 } as const;
   assertEquals(linesOfRace(check).map((line) => line.kind === "check" && line.passed), [false]);
   const speeds = linesOfRace({

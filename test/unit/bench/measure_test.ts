@@ -9,11 +9,11 @@ interface Call {
   readonly start: number;
   readonly length: number;
   readonly rows: readonly number[];
-  /** Which of the sequences, where there are several. */
+  /** Index of the sequence. */
   readonly sequence?: number;
 }
 
-/** A runner that computes nothing and remembers what it was asked. */
+/** A runner that records its calls and computes nothing. */
 class FakeRunner implements MeasuredRunner {
   readonly vocabSize = 7;
   readonly limits;
@@ -53,7 +53,7 @@ class FakeRunner implements MeasuredRunner {
   }
 }
 
-Deno.test("measure: depth once, a warm-up, then the same work from the same place", async () => {
+Deno.test("measure: fills the depth once, warms up, then repeats the same work", async () => {
   const runner = new FakeRunner();
   const samples: Sample[] = [];
   for await (const sample of measure(runner, { nPrompt: 6, nGen: 2, nDepth: 3 }, 2)) {
@@ -79,7 +79,7 @@ Deno.test("measure: depth once, a warm-up, then the same work from the same plac
   assertEquals(runner.openSequences, 0);
 });
 
-Deno.test("measure: keeps what was measured before it is stopped, and frees the pages", async () => {
+Deno.test("measure: keeps finished repetitions when stopped, and frees the pages", async () => {
   const runner = new FakeRunner();
   const stop = new AbortController();
   let taken = 0;
@@ -117,7 +117,7 @@ Deno.test("measure: several sequences share runs, prompts packed up to the batch
   assertEquals(runner.openSequences, 0);
 });
 
-Deno.test("measure: a batch size cuts prompts; more sequences than a run takes are refused", async () => {
+Deno.test("measure: a batch size cuts prompts; too many sequences are rejected", async () => {
   const runner = new FakeRunner();
   for await (const _ of measure(runner, { nPrompt: 3, nGen: 0, nDepth: 0, nBatch: 2 }, 0));
   const spans = runner.calls.flat().map(({ start, length }) => [start, length]);

@@ -7,7 +7,7 @@ function summary(model: FakeModel) {
   return summarizeModel(checkpoint, [...checkpoint.tensors.values()]);
 }
 
-Deno.test("model summary: an embedding that is the output matrix is read whole, another a row", () => {
+Deno.test("model summary: a tied embedding counts in full, an untied one as one row", () => {
   const tied = { "model.embed_tokens.weight": [100, 8], "model.norm.weight": [8] };
   assertEquals(summary({ tensors: tied }).decodeBytes, 4 * (800 + 8));
   const untied = { ...tied, "lm_head.weight": [100, 8] };
@@ -19,7 +19,7 @@ Deno.test("model summary: an embedding that is the output matrix is read whole, 
   assertEquals(summary(gguf).decodeBytes, 4 * (8 + 800));
 });
 
-Deno.test("model summary: of a mixture, the experts that a token uses", () => {
+Deno.test("model summary: of a mixture, only the experts of one token count", () => {
   const huggingFace = summary({
     config: { num_local_experts: 8, num_experts_per_tok: 2 },
     tensors: { "model.layers.0.block_sparse_moe.experts.0.w1.weight": [4, 8], "a.weight": [2, 2] },
@@ -36,7 +36,7 @@ Deno.test("model summary: of a mixture, the experts that a token uses", () => {
   assertEquals(gguf.decodeBytes, 4 * 4 * 32);
 });
 
-Deno.test("model summary: architecture, size and the types that matter", () => {
+Deno.test("model summary: architecture, size and the main weight types", () => {
   const { type, parameters, bytes } = summary({
     metadata: { "general.architecture": "llama" },
     tensors: {

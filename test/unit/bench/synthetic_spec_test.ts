@@ -1,9 +1,9 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { join } from "@std/path";
-import { wantedTensors } from "../../../src/bench/synthetic_checkpoint.ts";
-import { CONFIGS } from "../../../src/bench/synthetic_configs.ts";
-import { SHAPES } from "../../../src/bench/synthetic_shapes.ts";
-import { parseSyntheticSpec } from "../../../src/bench/synthetic_spec.ts";
+import { wantedTensors } from "../../../src/bench/synthetic/checkpoint.ts";
+import { CONFIGS } from "../../../src/bench/synthetic/shapes.ts";
+import { SHAPES } from "../../../src/bench/synthetic/shapes.ts";
+import { parseSyntheticSpec } from "../../../src/bench/synthetic/spec.ts";
 import { ForgeError } from "../../../src/errors.ts";
 import { openCheckpoint } from "../../../src/formats/checkpoint.ts";
 import { knownArchitectures } from "../../../src/models/registry.ts";
@@ -65,7 +65,7 @@ Deno.test({
       assert("config" in spec);
       for (const { name: tensor, shape } of wantedTensors(spec)) {
         const split = /\.(mlp\.(gate|up)_proj|self_attn\.[qkv]_proj)\.weight$/.test(tensor);
-        // Phi-3 and GLM-4 store as one what a model that is made up has in parts.
+        // Phi-3 and GLM-4 store fused matrices; synthetic models have the parts.
         if (split && !real.tensors.has(tensor)) continue;
         assertEquals(real.tensors.get(tensor)?.shape, shape, `${name}: ${tensor}`);
       }
@@ -75,7 +75,7 @@ Deno.test({
   },
 });
 
-Deno.test("synthetic models: a config.json that cannot be used is refused at once", () => {
+Deno.test("synthetic models: an unusable config.json is rejected at once", () => {
   using folder = new TempFolder();
   const refused = (config: unknown, part: string, type = "") => {
     Deno.writeTextFileSync(folder.at("config.json"), JSON.stringify(config));
@@ -84,17 +84,17 @@ Deno.test("synthetic models: a config.json that cannot be used is refused at onc
   refused({}, 'has no "model_type"');
   refused({ model_type: "gpt9" }, 'the architecture "gpt9"');
   refused({ model_type: "llama", hidden_size: null }, "hidden_size is null");
-  refused({ model_type: "llama" }, 'no type "Q9"', ":Q9");
+  refused({ model_type: "llama" }, 'unknown type "Q9"', ":Q9");
   assertThrows(() => parseSyntheticSpec(folder.at("none.json")), ForgeError);
 });
 
-Deno.test("synthetic models: refusals name what is valid", () => {
+Deno.test("synthetic models: errors name the valid values", () => {
   const refused = (text: string, part: string) => {
     assertEquals(assertThrows(() => parseSyntheticSpec(text), ForgeError, part).code, "usage");
   };
-  refused("gpt-5", 'no shape "gpt-5"; valid are smollm2-135m');
+  refused("gpt-5", 'unknown shape "gpt-5"; valid are smollm2-135m');
   refused("__proto__", "no shape");
-  refused("llama-3.2-1b:Q9", 'no type "Q9"; valid for it are F32');
-  refused("llama-3.2-1b:", 'no type ""');
-  refused("smollm2-135m:Q4_K", "no whole number of Q4_K's blocks; valid for it are F32, F16, BF16");
+  refused("llama-3.2-1b:Q9", 'unknown type "Q9"; valid for it are F32');
+  refused("llama-3.2-1b:", 'unknown type ""');
+  refused("smollm2-135m:Q4_K", "not whole numbers of blocks of Q4_K; valid are F32, F16, BF16");
 });

@@ -31,9 +31,9 @@ Deno.test("build, package, install: an unknown option is one line and exit code 
 
 Deno.test("build: a wrong value is quoted beside the valid ones", async () => {
   const cases: readonly (readonly [string, string, string])[] = [
-    ["--only", "cpu,gpu", '--only does not know "gpu"; valid are cpu, reference'],
-    ["--only", "", '--only does not know ""'],
-    ["--sanitize", "memory", '--sanitize does not know "memory"; valid are address'],
+    ["--only", "cpu,gpu", '--only: unknown name "gpu"; valid are cpu, reference'],
+    ["--only", "", '--only: unknown name ""'],
+    ["--sanitize", "memory", '--sanitize: unknown name "memory"; valid are address'],
     ["--target", "mips", 'unknown target "mips"; valid are x86_64 and aarch64'],
     ["--jobs", "0", '--jobs "0" is not a number from 1 to 9999'],
   ];

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 
-/** A hub on this machine that serves one repository, and remembers what it was asked. */
+/** A local hub that serves one repository and records its requests. */
 export class FakeHub implements AsyncDisposable {
   readonly endpoint: string;
   readonly requests: {
@@ -8,27 +8,27 @@ export class FakeHub implements AsyncDisposable {
     readonly range: string | null;
     readonly ifRange: string | null;
   }[] = [];
-  /** Answers with this status instead, once for each entry; 0 lets a request pass. */
+  /** Statuses of the next responses; 0 serves the request. */
   readonly failures: number[] = [];
-  /** Ends the body of the next downloads after this many bytes. */
+  /** Truncates the bodies of the next downloads to this many bytes. */
   cutAfter: number | undefined;
-  /** How many downloads are cut. */
+  /** Number of downloads to truncate. */
   cuts = 1;
-  /** Whether a body that is cut does not end, but nothing more comes. */
+  /** True if a truncated body stalls instead of ending. */
   stalls = false;
-  /** True if answers carry an ETag, and a range is only honoured for the file it names. */
+  /** True to send ETags and to honour ranges only for the file that the ETag names. */
   sendsEtags = true;
-  /** True if the list of files has checksums. */
+  /** True to include checksums in the file listing. */
   listsChecksums = true;
-  /** The answer to the next request for the list of files, in place of the list. */
+  /** Response to the next request for the file listing. */
   listing: (() => Response) | undefined;
-  /** Whether range requests are honoured. */
+  /** True to honour range requests. */
   honoursRange = true;
   #files: ReadonlyMap<string, Uint8Array<ArrayBuffer>>;
   readonly #declared: Record<string, { size?: number; sha256?: string }>;
   readonly #server: Deno.HttpServer<Deno.NetAddr>;
 
-  /** @param declared sizes and checksums to tell instead of the true ones */
+  /** @param declared sizes and checksums to report instead of the true ones */
   constructor(
     files: Record<string, Uint8Array<ArrayBuffer>>,
     declared: Record<string, { size?: number; sha256?: string }> = {},
@@ -42,7 +42,7 @@ export class FakeHub implements AsyncDisposable {
     this.endpoint = `http://127.0.0.1:${this.#server.addr.port}`;
   }
 
-  /** Moves the revision: other files under, perhaps, the same names. */
+  /** Replaces the files of the revision. */
   replaceFiles(files: Record<string, Uint8Array<ArrayBuffer>>): void {
     this.#files = new Map(Object.entries(files));
   }

@@ -52,7 +52,7 @@ Deno.test("pull downloads a GGUF file once and finds it again without asking", a
   });
 });
 
-Deno.test("a removed model is gone, with its folder; what others of its repository need stays", async () => {
+Deno.test("removing a model removes its folder, except files that other models share", async () => {
   const files = { "model-Q4_K_M.gguf": bytes(60), "model-Q8_0.gguf": bytes(10) };
   const hub = new FakeHub(files);
   await withHub(hub, async (store) => {
@@ -75,7 +75,7 @@ Deno.test("a removed model is gone, with its folder; what others of its reposito
   });
 });
 
-Deno.test("what cannot be written is said at once, and named", async () => {
+Deno.test("a file that cannot be written is reported at once, by name", async () => {
   const hub = new FakeHub({ "a.gguf": bytes(10) });
   await withHub(hub, async (store) => {
     const part = join(store, "models", "org", "model", "main", "a.gguf.part");
@@ -87,7 +87,7 @@ Deno.test("what cannot be written is said at once, and named", async () => {
   });
 });
 
-Deno.test("pull downloads what a safetensors folder needs and nothing else", async () => {
+Deno.test("pull downloads only the files that a safetensors folder needs", async () => {
   const files = {
     "config.json": bytes(5),
     "tokenizer.json": bytes(6),
@@ -112,7 +112,7 @@ Deno.test("pull downloads what a safetensors folder needs and nothing else", asy
   });
 });
 
-Deno.test("a download whose connection ends early goes on where it stopped", async () => {
+Deno.test("a download continues after the connection ends early", async () => {
   const data = bytes(50_000);
   const hub = new FakeHub({ "a.gguf": data });
   hub.cutAfter = 20_000;
@@ -124,7 +124,7 @@ Deno.test("a download whose connection ends early goes on where it stopped", asy
   });
 });
 
-Deno.test("a server that ignores ranges sends the file again from its beginning", async () => {
+Deno.test("a server that ignores ranges sends the complete file again", async () => {
   const data = bytes(50_000);
   const hub = new FakeHub({ "a.gguf": data });
   hub.cutAfter = 20_000;
@@ -134,7 +134,7 @@ Deno.test("a server that ignores ranges sends the file again from its beginning"
   });
 });
 
-Deno.test("a download goes on as long as it gets further", async () => {
+Deno.test("a download is retried while it makes progress", async () => {
   const data = bytes(50_000);
   const hub = new FakeHub({ "a.gguf": data });
   hub.cutAfter = 6_000;
@@ -144,7 +144,7 @@ Deno.test("a download goes on as long as it gets further", async () => {
   });
 });
 
-Deno.test("a connection from which nothing comes is given up for another", async () => {
+Deno.test("a stalled connection is replaced", async () => {
   const data = bytes(500);
   const hub = new FakeHub({ "a.gguf": data });
   hub.cutAfter = 200;
@@ -158,7 +158,7 @@ Deno.test("a connection from which nothing comes is given up for another", async
   });
 });
 
-Deno.test("a file that does not end where it should is refused and leaves nothing behind", async () => {
+Deno.test("a file that is too long is rejected and removed", async () => {
   const hub = new FakeHub({ "a.gguf": bytes(50_000) }, { "a.gguf": { size: 100 } });
   await withHub(hub, async () => {
     await assertRejects(() => pull("org/model"), ForgeError, "longer than its 100 bytes");
@@ -166,7 +166,7 @@ Deno.test("a file that does not end where it should is refused and leaves nothin
   });
 });
 
-Deno.test("what has begun to arrive is listed, goes on, and can be removed", async () => {
+Deno.test("an incomplete model is listed, continues, and can be removed", async () => {
   const data = bytes(50_000);
   const hub = new FakeHub({ "a.gguf": data });
   hub.cutAfter = 20_000;
@@ -189,7 +189,7 @@ Deno.test("what has begun to arrive is listed, goes on, and can be removed", asy
   });
 });
 
-Deno.test("a repository that another process downloads from is waited for", async () => {
+Deno.test("pull waits for another process that downloads from the repository", async () => {
   const hub = new FakeHub({ "a.gguf": bytes(10), "b.gguf": bytes(20) });
   await withHub(hub, async (store) => {
     await pull("org/model:a.gguf");
@@ -205,7 +205,7 @@ Deno.test("a repository that another process downloads from is waited for", asyn
   });
 });
 
-Deno.test("a server error is tried again, a refusal is not", async () => {
+Deno.test("server errors are retried, refusals are not", async () => {
   const hub = new FakeHub({ "a.gguf": bytes(10) });
   await withHub(hub, async () => {
     hub.failures.push(503, 429, 0, 500);
@@ -213,7 +213,7 @@ Deno.test("a server error is tried again, a refusal is not", async () => {
     assertEquals(hub.requests.length, 5);
     removeModel("org/model");
     hub.failures.push(429, 429, 429, 429, 429);
-    await assertRejects(() => pull("org/model"), ForgeError, "429: there are too many requests");
+    await assertRejects(() => pull("org/model"), ForgeError, "429: too many requests");
     hub.failures.push(401);
     const refused = await assertRejects(() => pull("org/model"), ForgeError, "401");
     assertStringIncludes(refused.message, "HF_TOKEN");
@@ -222,7 +222,7 @@ Deno.test("a server error is tried again, a refusal is not", async () => {
   });
 });
 
-Deno.test("a file with a wrong checksum is refused and leaves nothing behind", async () => {
+Deno.test("a file with a wrong checksum is rejected and removed", async () => {
   const hub = new FakeHub({ "a.gguf": bytes(10) }, { "a.gguf": { sha256: "0".repeat(64) } });
   await withHub(hub, async (store) => {
     await assertRejects(() => pull("org/model"), ForgeError, "damaged");
@@ -231,7 +231,7 @@ Deno.test("a file with a wrong checksum is refused and leaves nothing behind", a
   });
 });
 
-Deno.test("a file name that leaves the folder is refused", async () => {
+Deno.test("a file name that leads out of the folder is rejected", async () => {
   const hub = new FakeHub({ "../../evil.gguf": bytes(10) });
   await withHub(hub, async () => {
     await assertRejects(() => pull("org/model"), ForgeError, "not safe");
@@ -255,7 +255,7 @@ Deno.test("a repository cannot name files of the store itself", async () => {
   }
 });
 
-Deno.test("a manifest is believed about its own repository's files alone", async () => {
+Deno.test("a manifest counts only for its own repository's files", async () => {
   const hub = new FakeHub({ "a.gguf": bytes(10) });
   await withHub(hub, async (store) => {
     const model = await pull("org/model");
@@ -309,7 +309,7 @@ for (const listsChecksums of [true, false]) {
       const hub = new FakeHub(version());
       hub.listsChecksums = listsChecksums;
       await withHub(hub, async () => {
-        // The list, the config and the first shard arrive, the second is refused.
+        // The listing, the config and the first shard succeed; the second shard is refused.
         hub.failures.push(0, 0, 0, 403);
         await assertRejects(() => pull("org/model"), ForgeError, "403");
         const later = version();
@@ -326,7 +326,7 @@ for (const listsChecksums of [true, false]) {
 for (const sendsEtags of [true, false]) {
   for (const listsChecksums of [true, false]) {
     const known = `${sendsEtags ? "an" : "no"} ETag and ${listsChecksums ? "a" : "no"} checksum`;
-    Deno.test(`a part of a file that changed is not continued, with ${known}`, async () => {
+    Deno.test(`a partial download of a changed file starts again, with ${known}`, async () => {
       const hub = new FakeHub({ "a.gguf": bytes(50_000) });
       Object.assign(hub, { sendsEtags, listsChecksums, cutAfter: 20_000 });
       await withHub(hub, async (store) => {
@@ -347,7 +347,7 @@ for (const sendsEtags of [true, false]) {
   }
 }
 
-Deno.test("a small file is checked by the name that Git gives it", async () => {
+Deno.test("a small file is checked by its Git blob id", async () => {
   const hub = new FakeHub({ "a.gguf": new TextEncoder().encode("hello\n") });
   const listed = (blobId: string) => () =>
     Response.json({ siblings: [{ rfilename: "a.gguf", size: 6, blobId }] });
@@ -372,7 +372,7 @@ Deno.test("an empty file of a repository is pulled", async () => {
   });
 });
 
-Deno.test("a list of files has a budget of bytes and of time", async () => {
+Deno.test("the file listing has a budget of bytes and of time", async () => {
   const hub = new FakeHub({ "a.gguf": bytes(10) });
   await withHub(hub, async () => {
     let sent = 0;
@@ -404,7 +404,7 @@ Deno.test("an unreachable hub is named", async () => {
   });
 });
 
-Deno.test("a stopped download keeps what has arrived and counts as incomplete", async () => {
+Deno.test("a stopped download keeps its data and counts as incomplete", async () => {
   const hub = new FakeHub({ "a.gguf": bytes(10) });
   await withHub(hub, async () => {
     const error = await assertRejects(

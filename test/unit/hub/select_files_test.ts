@@ -10,7 +10,7 @@ function entryOf(paths: string[], selector?: string): string {
   return selectFiles("org/name", files(...paths), selector).entry;
 }
 
-Deno.test("a hub name has an organisation, a name, and may have a revision and a file", () => {
+Deno.test("a hub name has an organization, a name, and optionally a revision and a file", () => {
   assertEquals(parseModelReference("org/name"), {
     repository: "org/name",
     revision: "main",
@@ -23,17 +23,17 @@ Deno.test("a hub name has an organisation, a name, and may have a revision and a
   });
   for (const text of ["name", "../name", "org/..", "a/b/c", "/a/b", "org/", "org/name:"]) {
     assertEquals(isModelReference(text), false, text);
-    assertThrows(() => parseModelReference(text), ForgeError, "no hub name");
+    assertThrows(() => parseModelReference(text), ForgeError, "is not a hub name");
   }
 });
 
-Deno.test("without a selector the best quantisation for its size is taken", () => {
+Deno.test("without a selector the preferred quantization is chosen", () => {
   assertEquals(entryOf(["m-F16.gguf", "m-Q4_0.gguf", "m-Q4_K_M.gguf"]), "m-Q4_K_M.gguf");
   assertEquals(entryOf(["m-f16.gguf", "m-q8_0.gguf"]), "m-q8_0.gguf");
   assertEquals(entryOf(["mmproj-F16.gguf", "odd.gguf"]), "odd.gguf");
 });
 
-Deno.test("a selector finds a whole word before a part of one", () => {
+Deno.test("a selector prefers whole words", () => {
   const paths = ["m-Q4_K_M.gguf", "m-Q4_K.gguf", "m-IQ4_XS.gguf"];
   assertEquals(entryOf(paths, "q4_k"), "m-Q4_K.gguf");
   assertEquals(entryOf(paths, "iq4"), "m-IQ4_XS.gguf");
@@ -47,7 +47,7 @@ Deno.test("a split file is downloaded with all its parts and opened by its first
   assertEquals(selection.files.map(({ path }) => path).sort(), paths.slice(0, 2).sort());
 });
 
-Deno.test("a folder comes with its tokenizer, and with what says how it embeds", () => {
+Deno.test("a folder includes its tokenizer and embedding settings", () => {
   const wanted = [
     ...["config.json", "modules.json", "1_Pooling/config.json", "2_Normalize/config.json"],
     ...["tokenizer.json", "model.safetensors"],
@@ -57,12 +57,12 @@ Deno.test("a folder comes with its tokenizer, and with what says how it embeds",
   assertEquals(selection.files.map(({ path }) => path).sort(), wanted.toSorted());
 });
 
-Deno.test("what is not there is refused, naming what is", () => {
+Deno.test("a missing file is an error that lists the available ones", () => {
   assertThrows(() => entryOf(["m-Q8_0.gguf"], "Q2_K"), ForgeError, "it holds m-Q8_0.gguf");
   assertThrows(() => entryOf(["pytorch_model.bin"]), ForgeError, "neither GGUF");
   assertThrows(
     () => entryOf(["config.json", "model.safetensors"], "Q8_0"),
     ForgeError,
-    "leave the part after the colon out",
+    "leave out the part after the colon",
   );
 });

@@ -1,5 +1,5 @@
 /** The options that only `forge bench` has. A part of the table in `options.ts`. */
-import { SYNTHETIC_NAMES } from "../../../bench/synthetic_configs.ts";
+import { SYNTHETIC_NAMES } from "../../../bench/synthetic/shapes.ts";
 import { MAX_COUNT, MAX_THREADS } from "../../../engine/limits.ts";
 import type { OptionSpec } from "../types.ts";
 

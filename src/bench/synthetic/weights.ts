@@ -1,19 +1,19 @@
-import type { Quantizer } from "../backend.ts";
-import { TENSOR_TYPES, tensorBytes } from "../formats/tensor_info.ts";
-import type { TensorData } from "../formats/tensor_data.ts";
-import { Random } from "./random.ts";
-import type { SyntheticType } from "./synthetic_shapes.ts";
+import type { Quantizer } from "../../backend.ts";
+import { TENSOR_TYPES, tensorBytes } from "../../formats/tensor_info.ts";
+import type { TensorData } from "../../formats/tensor_data.ts";
+import { Random } from "../random.ts";
+import type { SyntheticType } from "./shapes.ts";
 
-/** Weights made of each type: enough that no cache holds them, few enough to be made at once. */
+/** Number of distinct weights per type: more than caches hold, and quick to make. */
 const POOL_ELEMENTS = 2 ** 20;
 
-/** As models are initialised. */
+/** Standard deviation, as in common initializations. */
 const DEVIATION = 0.02;
 
 /**
- * Random weights of any type, normally distributed. A million of them are quantised; the rest repeat
- * those, each tensor from where the one before left off, so that gigabytes are made at the speed of
- * the disk.
+ * Normally distributed random weights of any type. A million of them are quantized and then
+ * repeated,
+ * each tensor starting where the previous one ended, so that gigabytes are written at disk speed.
  */
 export class SyntheticWeights {
   readonly #quantizer: Quantizer;
@@ -23,7 +23,7 @@ export class SyntheticWeights {
     this.#quantizer = quantizer;
   }
 
-  /** A matrix `[rows, cols]`, whose `cols` must be a whole number of the type's blocks. */
+  /** Returns a matrix `[rows, cols]`; `cols` must be a whole number of the type's blocks. */
   matrix(name: string, type: SyntheticType, rows: number, cols: number): TensorData {
     const shape = [rows, cols];
     const bytes = tensorBytes(type, shape);

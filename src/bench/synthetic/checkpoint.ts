@@ -1,25 +1,30 @@
 /**
- * Models of any architecture with random weights: the architecture's own loader is asked, by a device
- * that holds nothing, which tensors it needs and of what shapes; those are then written to a file.
+ * Models of any architecture with random weights. The architecture's own loader runs on a backend
+ * that records the requested tensors and their shapes. Those tensors are then written to a file.
  */
-import type { Backend, Weight, WeightSlice } from "../backend.ts";
-import { ForgeError } from "../errors.ts";
-import type { Checkpoint } from "../formats/checkpoint.ts";
-import type { JsonObject } from "../formats/json.ts";
-import { quote } from "../formats/quote.ts";
-import { dataParts, float32Tensor, type TensorData, writeParts } from "../formats/tensor_data.ts";
-import { textPart } from "../formats/text_part.ts";
-import { TENSOR_TYPES, tensorBytes, type TensorInfo } from "../formats/tensor_info.ts";
-import { loadModel } from "../models/registry.ts";
-import { outputType, type SyntheticType } from "./synthetic_shapes.ts";
-import type { SyntheticWeights } from "./synthetic_weights.ts";
+import type { Backend, Weight, WeightSlice } from "../../backend.ts";
+import { ForgeError } from "../../errors.ts";
+import type { Checkpoint } from "../../formats/checkpoint.ts";
+import type { JsonObject } from "../../formats/json.ts";
+import { quote } from "../../formats/quote.ts";
+import {
+  dataParts,
+  float32Tensor,
+  type TensorData,
+  writeParts,
+} from "../../formats/tensor_data.ts";
+import { textPart } from "../../formats/text_part.ts";
+import { TENSOR_TYPES, tensorBytes, type TensorInfo } from "../../formats/tensor_info.ts";
+import { loadModel } from "../../models/registry.ts";
+import { outputType, type SyntheticType } from "./shapes.ts";
+import type { SyntheticWeights } from "./weights.ts";
 
-/** Tensors begin at multiples of this. */
+/** Alignment of tensors in the file. */
 const ALIGNMENT = 64;
 
-/** What holds the tensors of an architecture: a configuration, and the type of its matrices. */
+/** A configuration of a synthetic model, and the type of its matrices. */
 export interface ConfigSpec {
-  /** As a user would write it, such as `gemma-3-1b:Q4_0`. */
+  /** As a user writes it, such as `gemma-3-1b:Q4_0`. */
   readonly name: string;
   readonly config: JsonObject;
   readonly type: SyntheticType;
@@ -32,9 +37,9 @@ interface Wanted {
 }
 
 /**
- * Writes random weights for a configuration to `path`, and returns the checkpoint that they make.
+ * Writes random weights for a configuration to `path`, and returns the checkpoint.
  *
- * @throws {ForgeError} as loading a model of this configuration would
+ * @throws {ForgeError} as loading a model of this configuration
  */
 export function writeSyntheticCheckpoint(
   path: string,
@@ -54,9 +59,9 @@ export function writeSyntheticCheckpoint(
 }
 
 /**
- * The tensors that a model of a configuration needs. Optional ones are left out.
+ * Returns the tensors that a model of a configuration requires, without optional ones.
  *
- * @throws {ForgeError} as loading a model of this configuration would
+ * @throws {ForgeError} as loading a model of this configuration
  */
 export function wantedTensors(spec: ConfigSpec): Wanted[] {
   const wanted = new Map<string, Wanted>();
@@ -94,14 +99,14 @@ function tensorData(wanted: Wanted, spec: ConfigSpec, weights: SyntheticWeights)
   const cols = shape.at(-1) ?? 1;
   const rows = shape.slice(0, -1).reduce((product, size) => product * size, 1);
   if (shape.length < 2) {
-    // Logarithms of how fast a delta net forgets: at 1, nothing would last.
+    // `A_log` is the logarithm of a delta net's decay rate. At 1, the state would decay at once.
     const value = name.endsWith(".bias") ? 0 : name.endsWith(".A_log") ? -3 : 1;
     return float32Tensor(name, shape, new Float32Array(cols).fill(value));
   }
   return { ...weights.matrix(name, matrixType(name, cols, spec), rows, cols), shape };
 }
 
-/** As in most files: routers are F32, and what the type's blocks do not fit is F16. */
+/** Follows common files: F32 for routers, and F16 for rows that the type's blocks do not divide. */
 function matrixType(name: string, cols: number, { config, type }: ConfigSpec): SyntheticType {
   if (/\.gate\.weight$/.test(name)) return "F32";
   const isOutput = name === "lm_head.weight" ||
@@ -121,7 +126,7 @@ function* alignedParts(tensors: readonly TensorData[]): Generator<Uint8Array> {
   }
 }
 
-/** A device that takes weights and holds none; nothing can be computed on it. */
+/** A backend that stores no weights and computes nothing. */
 class EmptyBackend implements Backend {
   readonly kind = "reference";
   readonly info = { name: "none", threads: 0, features: [], kernels: "" };
@@ -144,15 +149,15 @@ class EmptyBackend implements Backend {
   }
 
   createKv(): never {
-    throw new TypeError("this device holds nothing");
+    throw new TypeError("this backend stores nothing");
   }
 
   createState(): never {
-    throw new TypeError("this device holds nothing");
+    throw new TypeError("this backend stores nothing");
   }
 
   record(): never {
-    throw new TypeError("this device computes nothing");
+    throw new TypeError("this backend computes nothing");
   }
 
   close(): void {}

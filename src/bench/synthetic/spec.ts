@@ -1,9 +1,9 @@
-/** How a synthetic model is asked for. */
-import { ForgeError } from "../errors.ts";
-import { readJsonObject } from "../formats/json.ts";
-import { quote } from "../formats/quote.ts";
-import { type ConfigSpec, wantedTensors } from "./synthetic_checkpoint.ts";
-import { CONFIGS, SYNTHETIC_NAMES } from "./synthetic_configs.ts";
+/** Parser of `--synthetic`. */
+import { ForgeError } from "../../errors.ts";
+import { readJsonObject } from "../../formats/json.ts";
+import { quote } from "../../formats/quote.ts";
+import { type ConfigSpec, wantedTensors } from "./checkpoint.ts";
+import { CONFIGS, SYNTHETIC_NAMES } from "./shapes.ts";
 import {
   DEFAULT_TYPE,
   fitsShape,
@@ -11,17 +11,18 @@ import {
   type ShapeSpec,
   SYNTHETIC_TYPES,
   type SyntheticType,
-} from "./synthetic_shapes.ts";
+} from "./shapes.ts";
 
-/** A model to be made up: of a shape, which GGUF can hold, or of any configuration. */
+/** A synthetic model: a shape, which GGUF can represent, or any configuration. */
 export type SyntheticSpec = ShapeSpec | ConfigSpec;
 
 /**
- * Reads `NAME`, `NAME:TYPE`, `path/to/config.json` or `path/to/config.json:TYPE`; of names and types,
- * case does not matter.
+ * Parses `NAME`, `NAME:TYPE`, `path/to/config.json` or `path/to/config.json:TYPE`. Names and types
+ * are case-insensitive.
  *
- * @throws {ForgeError} `usage` for an unknown name or type, or a type whose blocks do not fit the
- * shape's rows; as loading a model for a config.json that is missing, damaged or not supported.
+ * @throws {ForgeError} `usage` for an unknown name or type, or a type whose blocks do not divide
+ * the
+ * shape's rows; as loading a model for a config.json that is missing, damaged or unsupported
  */
 export function parseSyntheticSpec(text: string): SyntheticSpec {
   const [, named = "", typeName = DEFAULT_TYPE] = /^(.*?)(?::([^:/]*))?$/s.exec(text) ?? [];
@@ -34,7 +35,7 @@ export function parseSyntheticSpec(text: string): SyntheticSpec {
   if (shape === undefined) {
     throw new ForgeError(
       "usage",
-      `--synthetic knows no shape ${quote(named)}; valid are ${
+      `--synthetic: unknown shape ${quote(named)}; valid are ${
         SYNTHETIC_NAMES.join(", ")
       }, or the ` +
         `path of a config.json`,
@@ -43,9 +44,9 @@ export function parseSyntheticSpec(text: string): SyntheticSpec {
   const fitting = SYNTHETIC_TYPES.filter((type) => fitsShape(type, shape));
   if (type === undefined || !fitting.includes(type)) {
     const problem = type === undefined
-      ? `--synthetic knows no type ${quote(typeName)}`
-      : `--synthetic: the rows of ${name} are no whole number of ${type}'s blocks`;
-    throw new ForgeError("usage", `${problem}; valid for it are ${fitting.join(", ")}`);
+      ? `--synthetic: unknown type ${quote(typeName)}`
+      : `--synthetic: the rows of ${name} are not whole numbers of blocks of ${type}`;
+    throw new ForgeError("usage", `${problem}; valid are ${fitting.join(", ")}`);
   }
   return { name: `${name}:${type}`, shape, type };
 }
@@ -59,11 +60,11 @@ function configSpec(
   if (type === undefined) {
     throw new ForgeError(
       "usage",
-      `--synthetic knows no type ${quote(typeName)}; valid are ${SYNTHETIC_TYPES.join(", ")}`,
+      `--synthetic: unknown type ${quote(typeName)}; valid are ${SYNTHETIC_TYPES.join(", ")}`,
     );
   }
   const spec = { name: `${name}:${type}`, config, type };
-  // What is wrong with the configuration is said now, and not after other models were measured.
+  // Report a wrong configuration now, not after other models were measured.
   wantedTensors(spec);
   return spec;
 }

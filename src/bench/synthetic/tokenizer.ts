@@ -1,4 +1,4 @@
-import type { GgufField } from "../formats/gguf_writer.ts";
+import type { GgufField } from "../../formats/gguf_writer.ts";
 
 const SPECIALS = ["<unk>", "<s>", "</s>"];
 const BYTES = 256;
@@ -7,8 +7,9 @@ const BYTES = 256;
 const NORMAL = 1, UNKNOWN = 2, CONTROL = 3, BYTE = 6;
 
 /**
- * The metadata of a tokenizer that can encode any text: the three special tokens of Llama, a token for
- * every byte and the space, and made-up words for the rest of the vocabulary.
+ * Returns the metadata of a tokenizer that can encode any text: the three special tokens of Llama,
+ * a
+ * token for every byte and for the space, and invented words for the rest of the vocabulary.
  */
 export function syntheticTokenizer(vocabSize: number): Record<string, GgufField> {
   const tokens = Array.from({ length: vocabSize }, (_, id) => tokenText(id));
@@ -31,7 +32,7 @@ function tokenText(id: number): string {
   if (special !== undefined) return special;
   const byte = id - SPECIALS.length;
   if (byte < BYTES) return `<0x${byte.toString(16).toUpperCase().padStart(2, "0")}>`;
-  // A space by itself, which is otherwise spelled in bytes and stays the character that it is written as.
+  // The space has a token of its own, so that it is not spelled as a byte.
   return byte === BYTES ? "▁" : `▁w${id}`;
 }
 

@@ -1,27 +1,28 @@
-/** Models with random weights, written to temporary files: as fast, and as large, as real ones. */
-import type { Quantizer } from "../backend.ts";
-import { ForgeError } from "../errors.ts";
-import type { Checkpoint } from "../formats/checkpoint.ts";
-import { type GgufField, writeGguf } from "../formats/gguf_writer.ts";
-import { quote } from "../formats/quote.ts";
-import { float32Tensor, type TensorData } from "../formats/tensor_data.ts";
-import { writeSyntheticCheckpoint } from "./synthetic_checkpoint.ts";
-import { outputType, type ShapeSpec } from "./synthetic_shapes.ts";
-import type { SyntheticSpec } from "./synthetic_spec.ts";
-import { syntheticTokenizer } from "./synthetic_tokenizer.ts";
-import { SyntheticWeights } from "./synthetic_weights.ts";
+/** Models with random weights in temporary files, with the speed and size of real ones. */
+import type { Quantizer } from "../../backend.ts";
+import { ForgeError } from "../../errors.ts";
+import type { Checkpoint } from "../../formats/checkpoint.ts";
+import { type GgufField, writeGguf } from "../../formats/gguf_writer.ts";
+import { quote } from "../../formats/quote.ts";
+import { float32Tensor, type TensorData } from "../../formats/tensor_data.ts";
+import { writeSyntheticCheckpoint } from "./checkpoint.ts";
+import { outputType, type ShapeSpec } from "./shapes.ts";
+import type { SyntheticSpec } from "./spec.ts";
+import { syntheticTokenizer } from "./tokenizer.ts";
+import { SyntheticWeights } from "./weights.ts";
 
-/** What ends a process that does nothing about it, with the code that shells report. */
+/** Signals that end a process by default, with the exit codes that shells report. */
 const FATAL_SIGNALS = [["SIGTERM", 143], ["SIGHUP", 129]] as const;
 
 /**
- * A model in a file of its own, which goes when it is disposed of, when the process exits, and when it
- * is terminated. Ctrl-C is the caller's to handle.
+ * A model in a temporary file, which is removed on disposal, at exit and on termination signals.
+ * The
+ * caller handles Ctrl-C.
  */
 export class SyntheticModel implements Disposable {
-  /** Of the file. */
+  /** Path of the file. */
   readonly path: string;
-  /** What can be opened: the path of a GGUF file, or the checkpoint where GGUF has no part in it. */
+  /** The path of a GGUF file, or a checkpoint for architectures that GGUF does not cover. */
   readonly model: string | Checkpoint;
   readonly #remove = () => removeIfThere(this.path);
   readonly #handlers = FATAL_SIGNALS.map(([signal, code]) => ({
@@ -33,13 +34,13 @@ export class SyntheticModel implements Disposable {
   }));
 
   /**
-   * Writes the file into the folder for temporary files, a gigabyte in about a second.
+   * Writes the file to the temporary folder, a gigabyte in about a second.
    *
-   * @throws {ForgeError} `device` when it cannot be written, as on a full disk.
+   * @throws {ForgeError} `device` if it cannot be written, for example on a full disk
    */
   constructor(spec: SyntheticSpec, quantizer: Quantizer) {
     this.path = temporaryFile();
-    // Deno.exit, as at a second Ctrl-C, runs no finally block.
+    // Deno.exit, for example after a second Ctrl-C, runs no finally block.
     globalThis.addEventListener("unload", this.#remove);
     for (const { signal, exit } of this.#handlers) Deno.addSignalListener(signal, exit);
     try {
@@ -69,7 +70,7 @@ export class SyntheticModel implements Disposable {
 /**
  * Writes a synthetic model as a GGUF file.
  *
- * @throws {ForgeError} `device` when the file cannot be written.
+ * @throws {ForgeError} `device` if the file cannot be written
  */
 export function writeSyntheticModel(path: string, spec: ShapeSpec, quantizer: Quantizer): void {
   const tensors = [...modelTensors(spec, new SyntheticWeights(quantizer))];
@@ -133,7 +134,10 @@ function modelMetadata({ name, shape }: ShapeSpec): Record<string, GgufField> {
   };
 }
 
-/** The tensors under their names in GGUF, matrices as `[out_features, in_features]`. */
+/**
+ * Yields the tensors with their names in GGUF; matrices have the shape `[out_features,
+ * in_features]`.
+ */
 function* modelTensors(
   { shape, type }: ShapeSpec,
   weights: SyntheticWeights,
