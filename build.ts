@@ -1,6 +1,6 @@
 /**
- * Builds the shared libraries that changed into `build/<os>-<arch>/`. Run by `deno task build`, and,
- * as a module, by the command line when the library it needs is missing.
+ * Builds the shared libraries that changed into `build/<os>-<arch>/`. Run by `deno task build`,
+ * and, as a module, by the command line when the library it needs is missing.
  */
 import { join } from "@std/path";
 import { parseArgs } from "node:util";

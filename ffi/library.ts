@@ -99,8 +99,8 @@ export class Library {
   /**
    * Finds and opens a backend's library.
    *
-   * @throws {ForgeError} `not_found`, listing every path tried, when there is none; `device` when it
-   * cannot be loaded or is of another ABI version.
+   * @throws {ForgeError} `not_found`, listing every path tried, when there is none; `device` when
+   * it cannot be loaded or is of another ABI version.
    */
   static open(kind: BackendKind, path: string | undefined = findLibrary(kind)): Library {
     if (path === undefined) {

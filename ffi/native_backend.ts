@@ -38,7 +38,7 @@ import { cString, readText } from "./text.ts";
 export const WEIGHT_PART_BYTES = 24;
 
 /** Which device to open. */
-export interface DeviceOptions {
+interface DeviceOptions {
   readonly kind: BackendKind;
   /** The library's own name for a device or instruction set. @default "" (the best one) */
   readonly selector?: string;

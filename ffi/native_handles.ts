@@ -34,8 +34,8 @@ export class NativeHandles {
   }
 
   /**
-   * Makes a non-blocking call and checks its status as {@linkcode check} does. The library cannot be
-   * closed before that.
+   * Makes a non-blocking call and checks its status as {@linkcode check} does. The library cannot
+   * be closed before that.
    */
   async call(
     operation: string,

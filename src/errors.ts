@@ -27,7 +27,7 @@ export class ForgeError extends Error {
   /** The kind of failure. */
   readonly code: ErrorCode;
 
-  /** @param message one line: what was wrong, then what is valid */
+  /** Creates an error; `message` is one line: what was wrong, then what is valid. */
   constructor(code: ErrorCode, message: string, options?: ErrorOptions) {
     super(message, options);
     this.name = "ForgeError";

@@ -15,7 +15,7 @@
 export { type ErrorCode, ForgeError } from "./errors.ts";
 export type { AttentionKernels, DeviceInfo, KvType, TokenLogprob } from "./backend.ts";
 export { type Checkpoint, openCheckpoint } from "./formats/checkpoint.ts";
-export type { GgufValue } from "./formats/gguf.ts";
+export type { GgufValue } from "./formats/gguf/gguf.ts";
 export type { JsonObject, JsonValue } from "./formats/json.ts";
 export {
   type PackedMatrix,

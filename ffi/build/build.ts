@@ -99,8 +99,8 @@ function selectLibraries(
 }
 
 /**
- * CUDA's compiler, and the libraries that can be built. Without one those that need it are left out, with
- * a message, unless they were asked for by name.
+ * CUDA's compiler, and the libraries that can be built. Without one those that need it are left
+ * out, with a message, unless they were asked for by name.
  */
 async function settleNvcc(
   selected: readonly Library[],

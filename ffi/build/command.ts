@@ -11,8 +11,8 @@ function exitCode(error: Error): number | undefined {
 }
 
 /**
- * Runs a program with the arguments of this process. A failure on purpose becomes a message on stderr
- * and the exit code 2 for wrong usage, else 1.
+ * Runs a program with the arguments of this process. A failure on purpose becomes a message on
+ * stderr and the exit code 2 for wrong usage, else 1.
  */
 export async function runCommand(main: (args: string[]) => Promise<void>): Promise<void> {
   try {

@@ -152,7 +152,7 @@ function checkCompiler(
 }
 
 /** Where `findCompiler` looks. */
-export interface FindCompilerOptions {
+interface FindCompilerOptions {
   /** The variable CXX. */
   readonly cxx?: string | undefined;
   /** The environment the compiler runs in; the default is this process's. */

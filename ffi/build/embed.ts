@@ -5,7 +5,7 @@
 import { ForgeError } from "../../src/errors.ts";
 
 /** A file to embed. */
-export interface EmbeddedFile {
+interface EmbeddedFile {
   /** What the library finds it by. */
   readonly name: string;
   readonly text: string;

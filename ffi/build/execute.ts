@@ -11,7 +11,7 @@ import { commit, type FileSignatures, parseDepfile } from "./record.ts";
 const maxOutputLines = 40;
 
 /** What running steps needs besides the steps. */
-export interface ExecuteOptions {
+interface ExecuteOptions {
   readonly root: string;
   readonly signatures: FileSignatures;
   /** How many commands run at a time. */
@@ -60,8 +60,8 @@ async function runStep(step: Step, options: ExecuteOptions): Promise<void> {
 }
 
 /**
- * Runs the steps, in their order but `jobs` at a time. After a failure none is started any more, and
- * the failure is thrown when those under way have ended.
+ * Runs the steps, in their order but `jobs` at a time. After a failure none is started any more,
+ * and the failure is thrown when those under way have ended.
  *
  * @throws {ForgeError} `device`, with the command and the first lines of its output.
  */

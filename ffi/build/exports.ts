@@ -7,8 +7,8 @@ import { dirname, join } from "@std/path";
 import type { Platform } from "./targets.ts";
 
 /**
- * The text of a header, with that of each header it includes by a relative name in its place: where it
- * is included first, as guards have it.
+ * The text of a header, with that of each header it includes by a relative name in its place: where
+ * it is included first, as guards have it.
  */
 export function headerText(path: string, included: Set<string> = new Set()): string {
   if (included.has(path)) return "";

@@ -58,7 +58,7 @@ export interface Variant {
 }
 
 /** A file that the build writes before a step reads it. */
-export interface GeneratedFile {
+interface GeneratedFile {
   readonly path: string;
   readonly text: string;
 }
@@ -145,9 +145,10 @@ function variantCompileFlags(variant: Variant): string[] {
 const mostBundled = 13;
 
 /**
- * Divides sources, which come folder by folder, into those that one command compiles. Most files are
- * small, and a compiler spends its time on the headers that they share; together they are read once.
- * Slow files stay alone, and so does every file with `debug`, where headers that a file forgot are missed.
+ * Divides sources, which come folder by folder, into those that one command compiles. Most files
+ * are small, and a compiler spends its time on the headers that they share; together they are read
+ * once. Slow files stay alone, and so does every file with `debug`, where headers that a file
+ * forgot are missed.
  */
 function bundles(sources: readonly string[], { library, variant }: Context): string[][] {
   const isAlone = (source: string) =>

@@ -1,6 +1,6 @@
 /**
- * Makes `forge` a command: links the launcher into a folder of programs. Run by
- * `deno task install`.
+ * Makes `forge` a command: links the launcher into a folder of programs. Run by `deno task
+ * install`.
  */
 import { join, resolve } from "@std/path";
 import { parseArgs } from "node:util";

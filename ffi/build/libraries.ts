@@ -5,8 +5,8 @@
 import type { Platform } from "./targets.ts";
 
 /**
- * The libraries the build knows; the file of each is `libforge_<name>`, but that of flash_attn, which
- * is of use without forge, `libflash_attn`.
+ * The libraries the build knows; the file of each is `libforge_<name>`, but that of flash_attn,
+ * which is of use without forge, `libflash_attn`.
  */
 export type LibraryName = "cpu" | "reference" | "cuda" | "metal" | "flash_attn";
 
@@ -131,9 +131,9 @@ export const commonLinkFlags: Readonly<Record<Platform["os"], readonly string[]>
 };
 
 /**
- * Flags that let a library run on a distribution with another C++ library. libgcc stays shared: Deno
- * needs it anyway, and the static one asks for a newer libc. With a sanitizer, whose runtime replaces
- * functions of the C++ library, they are left out.
+ * Flags that let a library run on a distribution with another C++ library. libgcc stays shared:
+ * Deno needs it anyway, and the static one asks for a newer libc. With a sanitizer, whose runtime
+ * replaces functions of the C++ library, they are left out.
  */
 export const staticRuntimeFlags: Readonly<Record<Platform["os"], readonly string[]>> = {
   linux: ["-static-libstdc++"],

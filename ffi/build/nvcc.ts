@@ -5,7 +5,7 @@ import { join } from "@std/path";
 import { type Compiler, runProcess } from "./compiler.ts";
 
 /** Where `findNvcc` looks. */
-export interface FindNvccOptions {
+interface FindNvccOptions {
   /** The variables CUDA_HOME and CUDA_PATH, the folders of toolkits. */
   readonly toolkits?: readonly (string | undefined)[];
   /** The environment the compiler runs in; the default is this process's. */

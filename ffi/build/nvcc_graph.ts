@@ -1,6 +1,6 @@
 /**
- * The steps that build a library of CUDA code with nvcc: a compilation for every source file, for the
- * architectures of its folder, and a link with CUDA's runtime inside.
+ * The steps that build a library of CUDA code with nvcc: a compilation for every source file, for
+ * the architectures of its folder, and a link with CUDA's runtime inside.
  */
 import { join } from "@std/path";
 import type { Compiler } from "./compiler.ts";
@@ -18,9 +18,9 @@ interface DeviceCode {
 }
 
 /**
- * Instructions of SM90 that later devices do not have ("a") keep to files of their own: nvcc makes the
- * host's part of a kernel from the same source, where an `#if` on the architecture would leave none.
- * Everything else is also there as PTX, which later devices translate.
+ * Instructions of SM90 that later devices do not have ("a") keep to files of their own: nvcc makes
+ * the host's part of a kernel from the same source, where an `#if` on the architecture would leave
+ * none. Everything else is also there as PTX, which later devices translate.
  */
 const deviceCode: readonly DeviceCode[] = [
   { folder: "sm90/", flags: ["-gencode=arch=compute_90a,code=sm_90a"] },

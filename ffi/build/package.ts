@@ -14,7 +14,7 @@ import { hostPlatform, type Platform, platformName, targetPlatform } from "./tar
 import { tar, type TarEntry } from "./tar.ts";
 
 /** What `writePackage` packs. */
-export interface PackageOptions {
+interface PackageOptions {
   /** The root of the source tree. */
   readonly root: string;
   /** What the package runs on. */

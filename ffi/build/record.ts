@@ -1,7 +1,7 @@
 /**
- * Whether a step's output is what the step would make now. The object folder holds a record of
- * how every output was made: the command, the compiler, and the size and time
- * of every file that was read. Any difference means that the step must run again.
+ * Whether a step's output is what the step would make now. The object folder holds a record of how
+ * every output was made: the command, the compiler, and the size and time of every file that was
+ * read. Any difference means that the step must run again.
  */
 import { join } from "@std/path";
 import type { Step } from "./graph.ts";

@@ -36,7 +36,7 @@ export const kernelTargets: readonly KernelTarget[] = [
 ];
 
 /** A compiler for a processor other than this machine's. */
-export interface CrossCompiler {
+interface CrossCompiler {
   readonly command: string;
   readonly howToInstall: string;
 }

@@ -10,7 +10,7 @@ import { loadModel } from "../models/registry.ts";
 import { type ModelSummary, summarizeModel } from "./model_summary.ts";
 
 /** Options for opening a model to measure. */
-export interface BenchModelOptions {
+interface BenchModelOptions {
   /** Name of the model in messages. */
   readonly name: string;
   readonly device: string;

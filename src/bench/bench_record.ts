@@ -51,7 +51,7 @@ export interface BenchRecord {
 }
 
 /** Circumstances of a measurement. */
-export interface BenchSession {
+interface BenchSession {
   readonly version: string;
   readonly time: Date;
   /** Peak resident memory of the process in bytes; 0 if unknown. */

@@ -30,9 +30,9 @@ interface Sequence {
  * token, the whole prompt and one decoded token).
  *
  * Tokens are random. At the start of a repetition only the first `nDepth` positions count as
- * filled;
- * later ones are overwritten before they are read. A prompt ends with the choice of a token. Each
- * decode step feeds one token of each sequence and waits for the choice of the next ones.
+ * filled; later ones are overwritten before they are read. A prompt ends with the choice of a
+ * token. Each decode step feeds one token of each sequence and waits for the choice of the next
+ * ones.
  *
  * @throws {ForgeError} as {@linkcode Runner.run}; `usage` for too many sequences
  */
@@ -96,8 +96,8 @@ export async function* measure(
 
 /**
  * Yields the runs that compute the tokens from `start` to `end` of every sequence, one sequence
- * after
- * another, with up to `batch` tokens per run. The last token of each sequence chooses the next one.
+ * after another, with up to `batch` tokens per run. The last token of each sequence chooses the
+ * next one.
  */
 function* promptSteps(
   sequences: readonly Sequence[],

@@ -36,8 +36,7 @@ export function summarizeModel(
 
 /**
  * Counts all weights, except that only the routed experts of a mixture count, and only one row of
- * an
- * embedding that is not also the output matrix.
+ * an embedding that is not also the output matrix.
  */
 function decodeBytes(checkpoint: Checkpoint, mapped: readonly TensorInfo[]): number {
   const config = new ConfigReader(checkpoint);

@@ -1,7 +1,6 @@
 /**
  * Reproducible random numbers by Marsaglia's xorshift ("Xorshift RNGs", 2003): good enough for
- * random
- * weights and tokens.
+ * random weights and tokens.
  */
 export class Random {
   #state: number;

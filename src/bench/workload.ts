@@ -13,7 +13,7 @@ export interface Workload {
 }
 
 /** Lists from which every combination of depth and test is measured. */
-export interface WorkloadLists {
+interface WorkloadLists {
   readonly prompts: readonly number[];
   readonly generations: readonly number[];
   readonly pairs: readonly (readonly [nPrompt: number, nGen: number])[];
@@ -90,8 +90,7 @@ const ITEM = /^(\d+)(?:-(\d+)(?:([+*])(\d+))?)?$/;
 /**
  * Expands a list of numbers and ranges, separated by commas. A range `first-last` counts up by 1,
  * `first-last+step` by `step`, and `first-last*factor` multiplies. The last number is included if
- * the
- * range meets it.
+ * the range meets it.
  *
  * @returns `undefined` for a syntax error or more than 4096 numbers
  */

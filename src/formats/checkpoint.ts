@@ -1,9 +1,9 @@
 import { join } from "@std/path";
 import { ForgeError } from "../errors.ts";
 import { exists, isFile, listFolder, statPath } from "./file.ts";
-import { type GgufValue, isGgufFile } from "./gguf.ts";
-import { metadataText } from "./gguf_metadata.ts";
-import { readGgufModel } from "./gguf_split.ts";
+import { type GgufValue, isGgufFile } from "./gguf/gguf.ts";
+import { metadataText } from "./gguf/metadata.ts";
+import { readGgufModel } from "./gguf/split.ts";
 import { isJsonObject, type JsonObject, type JsonValue, readJsonObject, readText } from "./json.ts";
 import { LIMITS } from "./limits.ts";
 import { unpackedTensors } from "./packed/mod.ts";
@@ -12,7 +12,7 @@ import { readSafetensors, readSafetensorsIndex } from "./safetensors.ts";
 import type { TensorInfo } from "./tensor_info.ts";
 import { textPart } from "./text_part.ts";
 
-/** A model on disk, whichever format it is in: its configuration and where its tensors lie. */
+/** A model on disk in either format: its configuration and the locations of its tensors. */
 export interface Checkpoint {
   /** The format of its files. */
   readonly kind: "safetensors" | "gguf";
@@ -21,47 +21,51 @@ export interface Checkpoint {
   /** Paths of the files that hold tensors. */
   readonly files: readonly string[];
   /**
-   * Every tensor of the text model: in GGUF by its name in the files, in a folder by the name that it has in a text
-   * model alone, whatever prefix a multimodal model puts before it. A packed matrix is one tensor.
+   * Tensors of the text model. GGUF tensors have their names in the file. Tensors of a folder have
+   * the names of a text-only model, without the prefix of a multimodal one. A packed matrix is one
+   * tensor.
    */
   readonly tensors: ReadonlyMap<string, TensorInfo>;
   /**
-   * Makes a tensor that `tensors` lacks, of the shape that the model asks for. Only checkpoints that
-   * are made up have it, never those that are read.
+   *   /** Creates a tensor that `tensors` lacks, with the shape that the model requests. Only
+   * synthetic checkpoints have it.
    */
   readonly supply?: (name: string, shape: readonly number[]) => TensorInfo;
   /** The architecture: `model_type` of the text model's settings, or `general.architecture`. */
   readonly modelType: string;
-  /** The architecture of the multimodal model that this is the text part of. */
+  /** Architecture of the multimodal model that contains this text model. */
   readonly multimodal?: string | undefined;
   /** config.json, or its part for the text model (safetensors). */
   readonly config: JsonObject | undefined;
-  /** generation_config.json where there is one (safetensors). */
+  /** generation_config.json, if present (safetensors). */
   readonly generationConfig: JsonObject | undefined;
   /** The header's metadata (GGUF). */
   readonly metadata: ReadonlyMap<string, GgufValue> | undefined;
   /**
-   * tokenizer.json where there is one (safetensors). Read at the first call: it can be large.
+   * Returns tokenizer.json, if present (safetensors). Reads it at the first call, because it is
+   * large.
    *
-   * @throws {ForgeError} `bad_model` when it is damaged.
+   * @throws {ForgeError} `bad_model` if it is damaged
    */
   tokenizerJson(): JsonObject | undefined;
-  /** tokenizer_config.json where there is one (safetensors); read and thrown as `tokenizerJson`. */
+  /**
+   * Returns tokenizer_config.json, if present (safetensors); read and thrown as `tokenizerJson`.
+   */
   tokenizerConfig(): JsonObject | undefined;
   /**
-   * The source of the chat template where the model has one: chat_template.jinja, else the one in
-   * tokenizer_config.json, else the one in chat_template.json; GGUF: `tokenizer.chat_template`.
-   * Read at the first use; throws as `tokenizerJson`.
+   * Source of the chat template, if the model has one: chat_template.jinja, or else the one in
+   * tokenizer_config.json, or else the one in chat_template.json; in GGUF
+   * `tokenizer.chat_template`. Read at the first use; throws as `tokenizerJson`.
    */
   readonly chatTemplate: string | undefined;
 }
 
 /**
- * Opens a model: a folder with config.json and safetensors files, or a GGUF file (of a split model,
- * any part). Only headers and configuration are read.
+ * Opens a model: a folder with config.json and safetensors files, or a GGUF file (any part of a
+ * split model). Reads only headers and configuration.
  *
- * @throws {ForgeError} `not_found` when the model or a part of it is missing; `bad_model` when it is
- * neither of the two or is damaged.
+ * @throws {ForgeError} `not_found` if the model or a part of it is missing; `bad_model` if it is in
+ * neither format or damaged
  */
 export function openCheckpoint(path: string): Checkpoint {
   const { isDirectory } = statPath(path);
@@ -70,7 +74,7 @@ export function openCheckpoint(path: string): Checkpoint {
   const hint = path.endsWith(".safetensors")
     ? "give the folder of a safetensors file, which must also hold config.json"
     : "a model is a GGUF file or a folder with config.json and safetensors files";
-  throw new ForgeError("bad_model", `${quote(path)} is no GGUF file; ${hint}`);
+  throw new ForgeError("bad_model", `${quote(path)} is not a GGUF file; ${hint}`);
 }
 
 function openGguf(path: string): Checkpoint {
@@ -110,7 +114,7 @@ function openFolder(path: string): Checkpoint {
   const { files, tensors: stored } = readWeights(path);
   const { modelType, config, nameOf, multimodal } = textPart(wholeType, whole, stored.keys());
   const own = new Map([...stored].filter(([name]) => nameOf(name) !== undefined));
-  // The parts of a packed matrix find each other by their names in the files.
+  // The parts of a packed matrix refer to each other by their names in the files.
   const unpacked = unpackedTensors(config, own, path);
   const tensors = new Map(
     Array.from(unpacked, ([name, tensor]) => [nameOf(name) ?? name, tensor] as const),
@@ -157,7 +161,7 @@ function readOptional(
 
 function readChatTemplate(folder: string, tokenizerConfig?: JsonObject): string | undefined {
   const templatePath = join(folder, "chat_template.jinja");
-  // Some repositories have an empty one, which is none.
+  // Some repositories have an empty file, which counts as missing.
   const isEmpty = isFile(templatePath) && statPath(templatePath).size === 0;
   if (exists(templatePath) && !isEmpty) return readText(templatePath, LIMITS.configBytes);
   const configured = tokenizerConfig?.chat_template ??
@@ -166,7 +170,7 @@ function readChatTemplate(folder: string, tokenizerConfig?: JsonObject): string 
   return selectTemplate(configured, folder);
 }
 
-/** A template, or the one named "default" (or the only one) of a list of named templates. */
+/** Returns a template, or from a list the one named "default" or the only one. */
 function selectTemplate(configured: JsonValue, folder: string): string {
   if (typeof configured === "string") return configured;
   const templates = new Map<JsonValue | undefined, JsonValue | undefined>();

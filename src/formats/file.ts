@@ -1,13 +1,14 @@
 import { ForgeError } from "../errors.ts";
 import { quote } from "./quote.ts";
 
-/** Git LFS puts files such as these in the place of large ones: https://git-lfs.com/spec/v1 */
+/**
+ * First line of the files that Git LFS stores in place of large ones: https://git-lfs.com/spec/v1
+ */
 const POINTER_START = "version https://git-lfs";
 const MAX_POINTER_BYTES = 1024;
 
 /**
- * A regular file opened for reading at any offset. Close it with `using`. Every failure is a
- * `ForgeError` that names the file.
+ * A regular file opened for reading at any offset. All errors are `ForgeError`s that name the file.
  */
 export class InputFile implements Disposable {
   readonly path: string;
@@ -24,11 +25,11 @@ export class InputFile implements Disposable {
   /**
    * Opens `path`.
    *
-   * @throws {ForgeError} `not_found` when it is missing or may not be read; `bad_model` when it is no
-   * regular file (a folder, a pipe, a device), is empty, or stands for one that Git LFS did not fetch.
+   * @throws {ForgeError} `not_found` if it is missing or cannot be read; `bad_model` if it is not a
+   * regular file (a folder, a pipe, a device), is empty, or is a Git LFS pointer
    */
   static open(path: string): InputFile {
-    // The kind is checked before opening: to open a pipe is to wait for its writer.
+    // Check the kind before opening, because opening a pipe waits for its writer.
     const { isFile, size } = statPath(path);
     if (!isFile) throw new ForgeError("bad_model", `${quote(path)} is not a regular file`);
     if (size === 0) throw new ForgeError("bad_model", `${quote(path)} is empty (0 bytes)`);
@@ -43,9 +44,9 @@ export class InputFile implements Disposable {
   }
 
   /**
-   * Fills `target` with the bytes from `offset` on.
+   * Fills `target` with the bytes at `offset`.
    *
-   * @throws {ForgeError} `bad_model` when the file ends before `target` is full.
+   * @throws {ForgeError} `bad_model` if the file ends before `target` is full
    */
   readAt(offset: number, target: Uint8Array<ArrayBuffer>): void {
     let done = 0;
@@ -74,7 +75,7 @@ export class InputFile implements Disposable {
   }
 }
 
-/** @throws {ForgeError} `bad_model` for a file of Git LFS, which closes it */
+/** Closes and rejects a Git LFS pointer. @throws {ForgeError} `bad_model` */
 function refusePointer(file: InputFile): void {
   const start = new Uint8Array(Math.min(file.size, POINTER_START.length));
   file.readAt(0, start);
@@ -82,17 +83,16 @@ function refusePointer(file: InputFile): void {
   file[Symbol.dispose]();
   throw new ForgeError(
     "bad_model",
-    `${
-      quote(file.path)
-    } is a pointer of Git LFS and not the file itself, which git lfs pull fetches`,
+    `${quote(file.path)} is a Git LFS pointer, not the file itself; fetch it with git lfs pull`,
   );
 }
 
 /**
- * A file that takes the place of another once it is complete. Until then it lies in the same folder under
- * an unused name. Permissions and owner of the replaced file are kept, and so are links to it.
+ * A file that replaces another one once it is complete. Until then it has an unused name in the
+ * same folder. It keeps the permissions and the owner of the replaced file, and links to it stay
+ * valid.
  *
- * Errors of the system are thrown as they are, except that anything but a regular file is refused.
+ * System errors are thrown unchanged; paths that are not regular files are rejected.
  */
 export class Replacement implements Disposable {
   /** The new file, open for writing. */
@@ -105,19 +105,19 @@ export class Replacement implements Disposable {
    * Creates the new file.
    *
    * @param path the file to replace, or to create
-   * @throws {ForgeError} `usage` when `path` is a folder, a pipe or a device
+   * @throws {ForgeError} `usage` if `path` is a folder, a pipe or a device
    */
   constructor(path: string) {
     const old = regularFile(path);
     this.#target = old === undefined ? path : Deno.realPathSync(path);
     this.#temporary = `${this.#target}.${crypto.randomUUID().slice(0, 8)}.part`;
-    // Nobody else may open the new file before it has the permissions of the old one.
+    // Others must not open the new file before it has the permissions of the old one.
     const mode = old?.mode == null ? {} : { mode: old.mode & 0o600 };
     this.file = Deno.openSync(this.#temporary, { write: true, createNew: true, ...mode });
     if (old !== undefined) copyAccess(old, this.#temporary);
   }
 
-  /** Puts the new file in place. Returns it, still open: from here on the caller closes it. */
+  /** Renames the new file into place and returns it, still open. The caller closes it. */
   commit(): Deno.FsFile {
     Deno.renameSync(this.#temporary, this.#target);
     this.#isCommitted = true;
@@ -137,9 +137,9 @@ export class Replacement implements Disposable {
 }
 
 /**
- * The file at `path`, links followed; `undefined` when there is none.
+ * Returns the file at `path`, following links, or `undefined` if there is none.
  *
- * @throws {ForgeError} `usage` when it is not a regular file
+ * @throws {ForgeError} `usage` if it is not a regular file
  */
 function regularFile(path: string): Deno.FileInfo | undefined {
   try {
@@ -152,7 +152,7 @@ function regularFile(path: string): Deno.FileInfo | undefined {
   throw new ForgeError("usage", `${quote(path)} is not a regular file and cannot be replaced`);
 }
 
-/** Gives a file the permissions of another, and its owner where the system lets us. */
+/** Copies the permissions of another file, and its owner if the system allows it. */
 function copyAccess({ mode, uid, gid }: Deno.FileInfo, path: string): void {
   if (uid !== null && gid !== null) {
     try {
@@ -164,7 +164,7 @@ function copyAccess({ mode, uid, gid }: Deno.FileInfo, path: string): void {
   if (mode !== null) Deno.chmodSync(path, mode & 0o777);
 }
 
-/** The numbers by which a file is known to the system, whatever names lead to it. */
+/** Fields that identify a file, whatever its path. */
 export type FileIdentity = Pick<Deno.FileInfo, "isFile" | "dev" | "ino">;
 
 /** True if both are the same regular file. */
@@ -174,9 +174,9 @@ export function isSameFile(one: FileIdentity, other: FileIdentity): boolean {
 }
 
 /**
- * The file information of `path`, links followed.
+ * Returns the file information of `path`, following links.
  *
- * @throws {ForgeError} `not_found` when there is nothing there or it may not be looked at.
+ * @throws {ForgeError} `not_found` if it is missing or cannot be read
  */
 export function statPath(path: string): Deno.FileInfo {
   try {
@@ -186,7 +186,7 @@ export function statPath(path: string): Deno.FileInfo {
   }
 }
 
-/** Whether `path` is a regular file (links followed). */
+/** True if `path` is a regular file, following links. */
 export function isFile(path: string): boolean {
   try {
     return Deno.statSync(path).isFile;
@@ -195,13 +195,13 @@ export function isFile(path: string): boolean {
   }
 }
 
-/** Tells a file from every other one, and from itself before it was written to. */
+/** Returns a key that differs between files, and between versions of one file. */
 export function fileIdentity(path: string): string {
   const { dev, ino, size, mtime } = statPath(path);
   return [dev, ino, size, mtime?.getTime()].join(":");
 }
 
-/** Returns true if there is anything at `path`: a file, a folder, a pipe, a broken link. */
+/** True if anything is at `path`: a file, a folder, a pipe, a broken link. */
 export function exists(path: string): boolean {
   try {
     Deno.lstatSync(path);
@@ -211,7 +211,7 @@ export function exists(path: string): boolean {
   }
 }
 
-/** The names in a folder, sorted. */
+/** Returns the names in a folder, sorted. */
 export function listFolder(path: string): string[] {
   try {
     return Array.from(Deno.readDirSync(path), (entry) => entry.name).sort();
@@ -230,7 +230,10 @@ function ioError(path: string, error: unknown): ForgeError {
   return new ForgeError("not_found", `cannot read ${quote(path)}: ${reason}`, { cause: error });
 }
 
-/** Why the system refused, in one line, without the call and path that Deno appends. */
+/**
+ * Returns the system's reason for an error in one line, without the call and path that Deno
+ * appends.
+ */
 export function reasonOf(error: unknown): string {
   if (error instanceof Deno.errors.NotCapable && /^Requires all access/.test(error.message)) {
     return "Deno does not allow programs to open it";

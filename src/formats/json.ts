@@ -3,7 +3,7 @@ import { InputFile } from "./file.ts";
 import { LIMITS } from "./limits.ts";
 import { quote } from "./quote.ts";
 
-/** Any value a JSON document can hold. */
+/** Any JSON value. */
 export type JsonValue = null | boolean | number | string | JsonValue[] | JsonObject;
 
 /** A JSON object. An absent key reads as `undefined`. */
@@ -12,7 +12,7 @@ export interface JsonObject {
   [key: string]: JsonValue | undefined;
 }
 
-/** Whether `value` is a JSON object (not `null`, not an array). */
+/** True if `value` is a JSON object (not `null`, not an array). */
 export function isJsonObject(value: JsonValue | undefined): value is JsonObject {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
@@ -20,9 +20,9 @@ export function isJsonObject(value: JsonValue | undefined): value is JsonObject 
 /**
  * Reads the JSON object in a file.
  *
- * @param maxBytes the largest file that is read
- * @throws {ForgeError} `not_found` when the file cannot be read; `bad_model` when it is empty, larger
- * than `maxBytes`, not UTF-8, not JSON, or not an object.
+ * @param maxBytes maximum size of the file
+ * @throws {ForgeError} `not_found` if the file cannot be read; `bad_model` if it is empty, larger
+ * than `maxBytes`, not UTF-8, not JSON, or not an object
  */
 export function readJsonObject(path: string, maxBytes: number = LIMITS.jsonBytes): JsonObject {
   return asJsonObject(parseJsonBytes(readBytes(path, maxBytes), quote(path)), quote(path));
@@ -31,8 +31,8 @@ export function readJsonObject(path: string, maxBytes: number = LIMITS.jsonBytes
 /**
  * Reads the JSON array in a file.
  *
- * @param maxBytes the largest file that is read
- * @throws {ForgeError} as {@linkcode readJsonObject}, for what is no array
+ * @param maxBytes maximum size of the file
+ * @throws {ForgeError} as {@linkcode readJsonObject}, for values other than arrays
  */
 export function readJsonList(path: string, maxBytes: number = LIMITS.jsonBytes): JsonValue[] {
   const value = parseJsonBytes(readBytes(path, maxBytes), quote(path));
@@ -63,9 +63,9 @@ function readBytes(path: string, maxBytes: number): Uint8Array<ArrayBuffer> {
 }
 
 /**
- * Decodes UTF-8, refusing what is not.
+ * Decodes UTF-8 and rejects invalid bytes.
  *
- * @param source how an error names the bytes
+ * @param source names the bytes in errors
  * @throws {ForgeError} `bad_model`
  */
 export function decodeUtf8(bytes: Uint8Array<ArrayBuffer>, source: string): string {
@@ -79,14 +79,14 @@ export function decodeUtf8(bytes: Uint8Array<ArrayBuffer>, source: string): stri
 /**
  * Parses a JSON object.
  *
- * @param source how an error names the text
- * @throws {ForgeError} as {@linkcode parseJson}, and for what is no object
+ * @param source names the text in errors
+ * @throws {ForgeError} as {@linkcode parseJson}, and for values other than objects
  */
 export function parseJsonObject(text: string, source: string): JsonObject {
   return asJsonObject(parseJson(text, source), source);
 }
 
-/** @throws {ForgeError} `bad_model` for what is no object */
+/** @throws {ForgeError} `bad_model` if the value is not an object */
 export function asJsonObject(value: JsonValue, source: string): JsonObject {
   if (isJsonObject(value)) return value;
   throw new ForgeError("bad_model", `${source} holds ${kindOf(value)}, not a JSON object`);
@@ -95,9 +95,9 @@ export function asJsonObject(value: JsonValue, source: string): JsonObject {
 /**
  * Parses any JSON value.
  *
- * @param source how an error names the text
- * @throws {ForgeError} `bad_model`, with the parser's position where it gives one, and for a text
- * that exceeds {@linkcode LIMITS}
+ * @param source names the text in errors
+ * @throws {ForgeError} `bad_model`, with the parser's position if it reports one, and for a text
+ * above {@linkcode LIMITS}
  */
 export function parseJson(text: string, source: string): JsonValue {
   checkJsonShape(new TextEncoder().encode(text), source);
@@ -121,12 +121,12 @@ function parseChecked(text: string, source: string): JsonValue {
 
 const QUOTE = 0x22, COMMA = 0x2c, BACKSLASH = 0x5c, OPENING = 0x7b, CLOSING = 0x7d;
 
-/** "[" and "]" differ from "{" and "}" in this bit alone. */
+/** The only bit in which "[" and "]" differ from "{" and "}". */
 const BRACKET_BIT = 0x20;
 
 /**
- * Counts what a JSON text would become before it is parsed: an empty array takes 2 bytes of text and
- * 40 of memory, a nested one 60 and more.
+ * Counts the values of a JSON text before it is parsed. An empty array takes 2 bytes of text and 40
+ * of memory, a nested one 60 and more.
  */
 function checkJsonShape(bytes: Uint8Array, source: string): void {
   let depth = 0, deepest = 0, containers = 0, values = 1;
@@ -157,8 +157,8 @@ function checkJsonShape(bytes: Uint8Array, source: string): void {
 }
 
 /**
- * The first key that appears twice in the outermost object of `text`, which must be valid JSON.
- * `JSON.parse` would keep the last of them without a word.
+ * Returns the first duplicate key in the outermost object of `text`, which must be valid JSON.
+ * `JSON.parse` silently keeps the last value.
  */
 export function findDuplicateKey(text: string): string | undefined {
   const seen = new Set<string>();

@@ -1,18 +1,18 @@
 /**
- * Budgets of untrusted files, each several times what the largest models in use need. They bound
- * what a file of a few megabytes can make forge allocate; a file that exceeds one is refused in one
- * line that names it. The table in src/models/README.md repeats them for users.
+ * Budgets of untrusted files, each several times the needs of the largest models in use. They bound
+ * the memory that a file of a few megabytes can make forge allocate. A file above a budget is
+ * rejected by an error that names the budget. src/models/README.md repeats the table for users.
  */
 export const LIMITS = {
   /** Bytes of config.json, generation_config.json and chat templates. Large ones have 1 MB. */
   configBytes: 8 * 2 ** 20,
   /** Bytes of any other JSON file. A tokenizer.json with a vocabulary of 256,000 has about 35 MB. */
   jsonBytes: 256 * 2 ** 20,
-  /** Arrays and objects inside one another in a JSON text. */
+  /** Nesting of arrays and objects in a JSON text. */
   jsonDepth: 512,
   /** Arrays and objects of a JSON text. A tokenizer has one for each of its 500,000 merges. */
   jsonContainers: 2 ** 21,
-  /** Values of a JSON text, keys not counted. */
+  /** Values of a JSON text, without keys. */
   jsonValues: 2 ** 23,
   /** Bytes of the header of a safetensors file: the limit of the reference implementation. */
   safetensorsHeaderBytes: 100_000_000,
@@ -22,8 +22,8 @@ export const LIMITS = {
   ggufKeys: 2 ** 16,
   /** Tensors of a GGUF file; fewer than 3,000 are in use. */
   ggufTensors: 2 ** 18,
-  /** Strings, booleans and arrays inside arrays, of all keys of a GGUF file together. */
+  /** Strings, booleans and nested arrays in the arrays of all keys of a GGUF file. */
   ggufArrayItems: 2 ** 22,
-  /** Characters that the steps of a tokenizer may make of one, beyond the first 1,024. */
+  /** Characters that the steps of a tokenizer may produce per character, beyond the first 1,024. */
   tokenizerGrowth: 32,
 } as const;

@@ -1,27 +1,25 @@
-/**
- * A checkpoint seen as if its matrices had been quantised: those stored as floats become blocks of a type while
- * they are read, as packed ones do; nothing is written.
- */
+/** Quantization on load: matrices stored as floats become blocks of a type while they are read. */
 import { ForgeError } from "../errors.ts";
 import type { Checkpoint } from "./checkpoint.ts";
 import { quote } from "./quote.ts";
 import { TENSOR_TYPES, tensorBytes, type TensorInfo, type TensorType } from "./tensor_info.ts";
 
-/** The types that weights can be quantised to while they load. */
+/** Types that weights can be quantized to on load. */
 export const QUANTIZED_TYPES = ["Q8_0", "Q6_K", "Q4_K", "Q4_0"] as const;
 
 /** One of {@linkcode QUANTIZED_TYPES}. */
 export type QuantizedType = typeof QUANTIZED_TYPES[number];
 
-/** Smaller matrices weigh little, and most of them decide much. */
+/** Smaller matrices save little memory, and many of them are sensitive. */
 const LEAST_ELEMENTS = 2 ** 13;
 
-/** What is read row by row for tokens, and what logits come from: a bit more of these is worth its bytes. */
+/** Embeddings and output matrices, which deserve more bits. */
 const TABLES = /(^|\.)(embed_tokens|embed_tokens_per_layer|lm_head|token_embd|output)\.weight$/;
 
 /**
- * What stays as it is: routers and what gates whole experts or the steps of a recurrence, where a little changes
- * which numbers take part; and the matrices of latent attention that are put in another order as they load.
+ * Matrices that are not quantized: routers and gates of whole experts or recurrent steps, where
+ * small errors change which values take part, and matrices of latent attention that are reordered
+ * on load.
  */
 const KEPT = new RegExp(
   String.raw`(^|\.)(gate|router|router\.\w+|shared_expert_gate|ffn_gate_inp\w*|` +
@@ -31,10 +29,11 @@ const KEPT = new RegExp(
 const FLOATS: readonly TensorType[] = ["F32", "F16", "BF16"];
 
 /**
- * The checkpoint with its matrices in a type, as far as their rows are whole blocks of it: otherwise a type of
- * blocks of 32 with no fewer bits takes its place, or nothing. Tables of the vocabulary have at least 6 bits.
+ * Returns a view of a checkpoint in which matrices have a quantized type. If their rows are not
+ * whole blocks of the type, they get a type with blocks of 32 and at least as many bits, if there
+ * is one. Embeddings and output matrices get at least 6 bits.
  *
- * @throws {ForgeError} `usage` where no weight is stored as floats
+ * @throws {ForgeError} `usage` if no weights are stored as floats
  */
 export function quantized(checkpoint: Checkpoint, type: QuantizedType): Checkpoint {
   let changed = 0;
@@ -48,12 +47,12 @@ export function quantized(checkpoint: Checkpoint, type: QuantizedType): Checkpoi
   const types = new Set(Array.from(tensors.values(), ({ type }) => type));
   throw new ForgeError(
     "usage",
-    `${quote(checkpoint.path)} has no weights to quantise to ${type}: matrices in ` +
+    `${quote(checkpoint.path)} has no weights to quantize to ${type}: matrices in ` +
       `${FLOATS.join(", ")} can be, and it holds ${[...types].sort().join(", ")}`,
   );
 }
 
-/** All else of a checkpoint stays, and is read at its first use still. */
+/** Replaces the tensors of a checkpoint; everything else stays lazy. */
 function withTensors(
   checkpoint: Checkpoint,
   tensors: ReadonlyMap<string, TensorInfo>,
@@ -76,13 +75,13 @@ function withTensors(
   };
 }
 
-/** What a tensor becomes; nothing where it stays. */
+/** Returns the new type of a tensor, or `undefined` to keep the tensor. */
 function targetType(
   { kind }: Checkpoint,
   { name, type, shape, packed }: TensorInfo,
   asked: QuantizedType,
 ): TensorType | undefined {
-  // In folders, tensors of more dimensions are convolutions, or experts in an order of their own.
+  // In folders, tensors of more dimensions are convolutions, or experts in a different order.
   const isMatrix = shape.length === 2 || kind === "gguf" && shape.length === 3;
   if (!isMatrix || packed !== undefined || !FLOATS.includes(type) || KEPT.test(name)) return;
   if (shape.reduce((product, size) => product * size, 1) < LEAST_ELEMENTS) return;
@@ -90,7 +89,7 @@ function targetType(
   return fitting(wanted, shape.at(-1)!);
 }
 
-/** The type, or the next that has blocks of so many columns. */
+/** Returns the type, or the next one whose blocks divide the number of columns. */
 function fitting(type: QuantizedType, cols: number): TensorType | undefined {
   const others = { Q8_0: [], Q6_K: ["Q8_0"], Q4_K: ["Q5_0"], Q4_0: [] } as const;
   return [type, ...others[type]].find((each) => cols % TENSOR_TYPES[each].blockElements === 0);

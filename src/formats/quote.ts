@@ -1,12 +1,14 @@
 const MAX_QUOTED_CHARACTERS = 120;
 
-/** What may not reach a terminal as it is and `JSON.stringify` lets through: C1 controls, marks that
- * turn the direction of text, line separators. */
+/**
+ * Characters that `JSON.stringify` does not escape and that must not reach a terminal: C1 controls,
+ * bidirectional marks, line separators.
+ */
 const UNPRINTABLE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu;
 
 /**
- * Puts untrusted text into an error message: in double quotes, with control characters escaped so
- * that the message stays on one line, and shortened in the middle when it is long.
+ * Quotes untrusted text for an error message: in double quotes, with control characters escaped so
+ * that the message stays on one line, and shortened in the middle if it is long.
  */
 export function quote(text: string): string {
   let shown = text;
@@ -19,7 +21,7 @@ export function quote(text: string): string {
   });
 }
 
-/** Lists names for an error message, at most `limit` of them. */
+/** Quotes names for an error message, at most `limit` of them. */
 export function quoteList(names: readonly string[], limit = 8): string {
   const shown = names.slice(0, limit).map(quote).join(", ");
   return names.length > limit ? `${shown} and ${names.length - limit} more` : shown;

@@ -16,25 +16,25 @@ import { LIMITS } from "./limits.ts";
 import { quote } from "./quote.ts";
 import { tensorBytes, type TensorInfo, type TensorType } from "./tensor_info.ts";
 
-/** What a safetensors file says before its tensor data. */
+/** The header of a safetensors file. */
 export interface SafetensorsHeader {
   /** Free text about the file, for example `{ format: "pt" }`. */
   readonly metadata: ReadonlyMap<string, string>;
   readonly tensors: ReadonlyMap<string, TensorInfo>;
-  /** Size of the whole file. */
+  /** Size of the complete file. */
   readonly fileBytes: number;
 }
 
-/** The tensors of a checkpoint that is split over several safetensors files. */
-export interface SafetensorsShards {
-  /** Paths of the files, in the order of their names. */
+/** The tensors of a checkpoint that is split into several safetensors files. */
+interface SafetensorsShards {
+  /** Paths of the files, sorted by name. */
   readonly files: readonly string[];
   readonly tensors: ReadonlyMap<string, TensorInfo>;
 }
 
 const MAX_DIMENSIONS = 8;
 
-/** The dtypes of the format, which are named as the tensor types are. */
+/** The dtypes of the format. Tensor types have the same names. */
 const DTYPES: readonly TensorType[] = [
   "F32",
   "F16",
@@ -59,11 +59,11 @@ const DTYPES: readonly TensorType[] = [
 ];
 
 /**
- * Reads the header of a safetensors file. Tensor data is not read. The format:
+ * Reads the header of a safetensors file. Does not read tensor data. Format:
  * https://github.com/huggingface/safetensors#format
  *
- * @throws {ForgeError} `not_found` when the file cannot be read; `bad_model` when it is damaged or cut
- * off, or describes tensors that it cannot hold.
+ * @throws {ForgeError} `not_found` if the file cannot be read; `bad_model` if it is damaged or
+ * truncated, or describes tensors outside of the file
  */
 export function readSafetensors(path: string): SafetensorsHeader {
   using file = InputFile.open(path);
@@ -86,13 +86,13 @@ export function readSafetensors(path: string): SafetensorsHeader {
 }
 
 /**
- * Reads `model.safetensors.index.json` and the header of every file it names. A tensor is taken from
+ * Reads `model.safetensors.index.json` and the headers of the files it names. A tensor comes from
  * the file that the index gives for it.
  *
- * @param folder the folder of the index and of its files
+ * @param folder the folder of the index and its files
  * @param indexName the name of the index in that folder
- * @throws {ForgeError} `bad_model` when the index is damaged, leads out of the folder or names a
- * tensor that is not where it says; `not_found` when a file is missing.
+ * @throws {ForgeError} `bad_model` if the index is damaged, leads out of the folder or names the
+ * wrong file for a tensor; `not_found` if a file is missing
  */
 export function readSafetensorsIndex(folder: string, indexName: string): SafetensorsShards {
   const indexPath = join(folder, indexName);
@@ -126,7 +126,7 @@ function readHeaderLength(file: InputFile): number {
   const most = Math.min(room, LIMITS.safetensorsHeaderBytes);
   if (room < 2) {
     const reason = `it has ${file.size} bytes, and the shortest has 10`;
-    throw new ForgeError("bad_model", `${quote(file.path)} is no safetensors file: ${reason}`);
+    throw new ForgeError("bad_model", `${quote(file.path)} is not a safetensors file: ${reason}`);
   }
   const prefix = new Uint8Array(8);
   file.readAt(0, prefix);
@@ -203,7 +203,7 @@ function show(value: JsonValue | undefined): string {
   return text.length > 60 ? `${text.slice(0, 60)}…` : text;
 }
 
-/** The name of a shard, refused where it would lead out of the folder of its index. */
+/** Returns the name of a shard; rejects paths that lead out of the folder of the index. */
 function checkShardName(tensor: string, shard: JsonValue | undefined, indexPath: string): string {
   const which = `${quote(indexPath)}: the file of tensor ${quote(tensor)}`;
   if (typeof shard !== "string") {
@@ -211,7 +211,7 @@ function checkShardName(tensor: string, shard: JsonValue | undefined, indexPath:
   }
   const parts = shard.split("/");
   const inside = parts.every((part) => part !== "" && part !== "." && part !== "..");
-  // A backslash or a colon would be a separator or a drive on Windows; no shard is named so.
+  // A backslash or a colon is a separator or a drive on Windows; no real shard has one.
   if (!inside || /[\\:\0]/.test(shard)) {
     const valid = "it must be a file name inside the folder of the index";
     throw new ForgeError("bad_model", `${which} is ${quote(shard)}; ${valid}`);

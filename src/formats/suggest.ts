@@ -1,13 +1,14 @@
-/** The known name nearest to one that is not known. */
+/** Suggestions for misspelled names. */
 
-/** Differences up to which a name is taken for a misspelling, by length. */
+/** Maximum edit distance of a misspelling. */
 function tolerance(name: string): number {
   return name.length < 4 ? 1 : 2;
 }
 
 /**
- * @param aliases names that people know from elsewhere, and what they are called here
- * @returns `undefined` when nothing is near
+ * Returns the known name that is nearest to `name`, or `undefined` if none is near.
+ *
+ * @param aliases names of other programs, and their names here
  */
 export function nearestName(
   name: string,
@@ -22,12 +23,12 @@ export function nearestName(
   return best !== undefined && best.distance <= tolerance(plain) ? best.meant : undefined;
 }
 
-/** Without what people write differently: `maxTokens`, `max-tokens` and `max_tokens` are one. */
+/** Removes differences of style: `maxTokens`, `max-tokens` and `max_tokens` are equal. */
 function plainName(name: string): string {
   return name.slice(0, 64).toLowerCase().replace(/[-_.]/g, "");
 }
 
-/** How many characters have to be changed, added, taken out or swapped with their neighbour. */
+/** Edit distance: changed, added and removed characters, and swaps of neighbours. */
 function distance(a: string, b: string): number {
   let [beforeLast, last]: [number[], number[]] = [
     [],

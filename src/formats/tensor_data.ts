@@ -6,11 +6,11 @@ export interface TensorData {
   readonly type: TensorType;
   /** Row-major, outermost dimension first. */
   readonly shape: readonly number[];
-  /** The stored bytes; a function where they should be made, in parts, only when they are written. */
+  /** The stored bytes, or a function that generates them in parts when they are written. */
   readonly data: Uint8Array | (() => Iterable<Uint8Array>);
 }
 
-/** A tensor of float32 values. */
+/** Creates a tensor of float32 values. */
 export function float32Tensor(
   name: string,
   shape: readonly number[],
@@ -19,7 +19,7 @@ export function float32Tensor(
   return { name, type: "F32", shape, data: new Uint8Array(Float32Array.from(values).buffer) };
 }
 
-/** Bytes the tensor takes. Throws where its shape is impossible or its data has another length. */
+/** Returns the size of a tensor. Throws for an impossible shape or data of another length. */
 export function storedBytes(tensor: TensorData): number {
   const bytes = tensorBytes(tensor.type, tensor.shape);
   if (typeof bytes === "string") throw new Error(`${tensor.name}: ${bytes}`);
@@ -29,7 +29,9 @@ export function storedBytes(tensor: TensorData): number {
   return bytes;
 }
 
-/** The stored bytes of a tensor in parts. Throws where a function makes too many or too few of them. */
+/**
+ * Yields the stored bytes of a tensor. Throws if a function generates too many or too few bytes.
+ */
 export function* dataParts(tensor: TensorData): Generator<Uint8Array> {
   if (tensor.data instanceof Uint8Array) {
     yield tensor.data;
@@ -44,23 +46,11 @@ export function* dataParts(tensor: TensorData): Generator<Uint8Array> {
   if (made !== bytes) throw new Error(`${tensor.name}: ${made} bytes, not ${bytes}`);
 }
 
-/** Writes parts of a file one after another, each made only when it is its turn. */
+/** Writes the parts of a file one after another, each generated when it is needed. */
 export function writeParts(path: string, parts: Iterable<Uint8Array>): void {
   using file = Deno.openSync(path, { write: true, create: true, truncate: true });
   for (const part of parts) {
     let done = 0;
     while (done < part.length) done += file.writeSync(part.subarray(done));
   }
-}
-
-/** All parts as one array. */
-export function joinParts(parts: Iterable<Uint8Array>): Uint8Array<ArrayBuffer> {
-  const kept = [...parts];
-  const whole = new Uint8Array(kept.reduce((sum, part) => sum + part.length, 0));
-  let at = 0;
-  for (const part of kept) {
-    whole.set(part, at);
-    at += part.length;
-  }
-  return whole;
 }

@@ -1,21 +1,23 @@
 import { ForgeError } from "../errors.ts";
 import { quote } from "./quote.ts";
 
-/** How the elements of a tensor are stored. */
+/** Storage of a tensor type. */
 export interface TensorTypeInfo {
-  /** Number of the type in GGUF files; `undefined` where only safetensors has it. */
+  /** Number of the type in GGUF files; `undefined` for types that only safetensors has. */
   readonly ggmlId: number | undefined;
-  /** Number of the type for native code, where it is none of GGUF's. */
+  /** Number of the type for native code, if it has no number in GGUF. */
   readonly nativeId?: number;
   /** Elements that share one block. A row (the innermost dimension) is a whole number of blocks. */
   readonly blockElements: number;
   /** Bytes of one block. */
   readonly blockBytes: number;
-  /** Whether forge computes with weights of this type. The others can be listed, not loaded. */
+  /**
+   * True if forge computes with weights of this type. Other types can be listed, but not loaded.
+   */
   readonly supported: boolean;
 }
 
-/** The name of a tensor type. */
+/** Name of a tensor type. */
 export type TensorType =
   | "F32"
   | "F16"
@@ -65,7 +67,7 @@ export type TensorType =
   | "F6_E3M2"
   | "F4";
 
-/** Every tensor type that the two formats can name, and those that packed matrices become. */
+/** All tensor types of the two formats, and those that packed matrices become. */
 export const TENSOR_TYPES: Readonly<Record<TensorType, TensorTypeInfo>> = {
   F32: { ggmlId: 0, blockElements: 1, blockBytes: 4, supported: true },
   F16: { ggmlId: 1, blockElements: 1, blockBytes: 2, supported: true },
@@ -92,7 +94,7 @@ export const TENSOR_TYPES: Readonly<Record<TensorType, TensorTypeInfo>> = {
   IQ1_S: { ggmlId: 19, blockElements: 256, blockBytes: 50, supported: true },
   IQ1_M: { ggmlId: 29, blockElements: 256, blockBytes: 56, supported: true },
   MXFP4: { ggmlId: 39, blockElements: 32, blockBytes: 17, supported: true },
-  /** 32 numbers of E4M3 under an F32 scale, as which matrices in 8-bit floats are kept. */
+  /** 32 values in E4M3 and an F32 scale: the form of matrices stored in 8-bit floats. */
   FP8: { ggmlId: undefined, nativeId: 256, blockElements: 32, blockBytes: 36, supported: true },
 
   Q8_1: { ggmlId: 9, blockElements: 32, blockBytes: 36, supported: false },
@@ -118,11 +120,11 @@ export const TENSOR_TYPES: Readonly<Record<TensorType, TensorTypeInfo>> = {
   F4: { ggmlId: undefined, blockElements: 2, blockBytes: 1, supported: false },
 };
 
-/** Where one tensor lies and what it looks like. */
+/** Location and layout of one tensor. */
 export interface TensorInfo {
-  /** As the file has it. */
+  /** Name in the file. */
   readonly name: string;
-  /** How its elements are stored. */
+  /** Type of its elements. */
   readonly type: TensorType;
   /** Row-major, outermost dimension first, as in PyTorch; GGUF's `ne` reversed. */
   readonly shape: readonly number[];
@@ -132,36 +134,38 @@ export interface TensorInfo {
   readonly offset: number;
   /** Bytes of data. */
   readonly bytes: number;
-  /** What the rows are made of when they are read; such a tensor lies nowhere as `type` and `bytes` say. */
+  /** Source of the rows of a packed matrix, which exists in the file only in this form. */
   readonly packed?: PackedMatrix;
 }
 
-/** How a matrix is packed whose rows are no blocks of a type; see `FORGE_PACKED_…` in `csrc/forge.h`. */
+/**
+ * Packing of a matrix whose rows are not blocks of a type; see `FORGE_PACKED_…` in `csrc/forge.h`.
+ */
 export type Packing = "f8_e4m3" | "int8" | "int4" | "gptq" | "awq" | "float";
 
-/** The tensors that a matrix is made of. */
+/** The tensors of a packed matrix. */
 export interface PackedMatrix {
-  /** How they lie. */
+  /** Packing of the codes. */
   readonly packing: Packing;
-  /** Rows that share a scale. */
+  /** Number of rows that share a scale. */
   readonly groupRows: number;
-  /** Columns that share a scale. */
+  /** Number of columns that share a scale. */
   readonly groupCols: number;
-  /** What stands for the numbers: bytes or 4-bit integers, or the numbers themselves. */
+  /** Bytes, 4-bit integers, or the values themselves. */
   readonly codes: TensorInfo;
-  /** What they are multiplied with. */
+  /** Factors of the codes. */
   readonly scales?: TensorInfo | undefined;
-  /** What is subtracted from them before. */
+  /** Offsets subtracted from the codes before scaling. */
   readonly zeros?: TensorInfo | undefined;
-  /** The group of each column, where GPTQ has put them into another order. */
+  /** Group of each column, if GPTQ has reordered the columns. */
   readonly groups?: TensorInfo | undefined;
-  /** The column of the matrix that each column of its rows is, where these are in another order. */
+  /** Source column of each column of the rows, if the columns are reordered. */
   readonly columnOrder?: Uint32Array<ArrayBuffer> | undefined;
 }
 
 /**
- * Bytes that a tensor of this type and shape takes, or why there can be no such tensor. A scalar
- * has the shape `[]`.
+ * Returns the size in bytes of a tensor with this type and shape, or the reason why it is
+ * impossible. A scalar has the shape `[]`.
  */
 export function tensorBytes(type: TensorType, shape: readonly number[]): number | string {
   const { blockElements, blockBytes } = TENSOR_TYPES[type];
@@ -182,23 +186,23 @@ export function tensorBytes(type: TensorType, shape: readonly number[]): number 
 }
 
 /**
- * Refuses a tensor whose bytes are wanted as they lie in the file, where they are made when read.
+ * Rejects a packed tensor where its stored bytes are required.
  *
- * @throws {ForgeError} `unsupported`, naming it.
+ * @throws {ForgeError} `unsupported`, naming the tensor
  */
 export function assertStored(tensor: TensorInfo): void {
   if (tensor.packed === undefined) return;
   throw new ForgeError(
     "unsupported",
     `tensor ${quote(tensor.name)} in ${quote(tensor.file)} is packed (${tensor.packed.packing}), ` +
-      "and is to be put in another order, which forge does with plain numbers alone",
+      "and must be reordered, which forge supports only for unpacked tensors",
   );
 }
 
 /**
- * Refuses a tensor that forge can list but not compute with.
+ * Rejects a tensor type that forge can list, but not compute with.
  *
- * @throws {ForgeError} `unsupported`, naming the type and those that are supported.
+ * @throws {ForgeError} `unsupported`, naming the type and the supported ones
  */
 export function assertComputable(tensor: TensorInfo): void {
   if (TENSOR_TYPES[tensor.type].supported) return;

@@ -1,18 +1,19 @@
 /**
- * The text model of a multimodal folder. Such folders keep its settings in a part of config.json and its tensors under
- * a prefix, next to encoders of images or sound. Seen through this file it is like any other text model.
+ * The text model of a multimodal folder. Such folders store its settings in a part of config.json
+ * and its tensors under a prefix, next to encoders of images or sound. This module presents it like
+ * any other text model.
  */
 import { isJsonObject, type JsonObject } from "./json.ts";
 
-/** Keys of config.json that hold the settings of the text model. */
+/** Keys of config.json with the settings of the text model. */
 const PARTS = ["text_config", "llm_config"] as const;
 
-/** Settings that transformers takes from the whole model where the text model has none. */
+/** Settings that transformers takes from the whole model if the text model has none. */
 const INHERITED = ["bos_token_id", "eos_token_id", "pad_token_id", "quantization_config"];
 
 /** Prefixes of the decoder's tensors, the most specific first. */
 const DECODER_PREFIXES = [
-  // transformers 5 saves models of speech under this one.
+  // Speech models saved by transformers 5.
   "language_model.model.model.",
   "model.language_model.model.",
   "model.language_model.",
@@ -30,25 +31,25 @@ const HEAD_PREFIXES = ["", "language_model.", "model.language_model."] as const;
 const OTHER_PARTS =
   /^model\.(visual|vision|audio|image|speech|multi_modal|mm_|embed_(vision|audio))/;
 
-/** A text model as a checkpoint shows it. */
-export interface TextPart {
+/** A text model as a checkpoint presents it. */
+interface TextPart {
   readonly modelType: string;
   readonly config: JsonObject;
   /**
-   * The name that a tensor of the files has in a text model alone: `model.` before those of the decoder,
+   * Returns the name of a stored tensor in a text-only model: `model.…` for the decoder and
    * `lm_head.weight`. `undefined` for tensors of other parts of a multimodal model.
    */
   readonly nameOf: (stored: string) => string | undefined;
-  /** The architecture of the multimodal model that this is a part of. */
+  /** Architecture of the multimodal model that contains it. */
   readonly multimodal: string | undefined;
 }
 
 /**
  * Describes the text model of a folder.
  *
- * @param modelType the `model_type` of config.json
+ * @param modelType `model_type` of config.json
  * @param config config.json
- * @param stored the names of the tensors in the files
+ * @param stored names of the tensors in the files
  */
 export function textPart(
   modelType: string,
@@ -67,7 +68,7 @@ export function textPart(
       config: {
         ...inner,
         ...Object.fromEntries(inherited),
-        // Either part of the settings may be the one that is right; the files decide.
+        // The two settings may disagree; the tensors in the files decide.
         tie_word_embeddings: !hasHead &&
           (inner.tie_word_embeddings === true || (config.tie_word_embeddings ?? true)),
       },
@@ -75,7 +76,7 @@ export function textPart(
       multimodal: modelType,
     };
   }
-  // Some keep the settings of the text model at the top, next to those of the vision encoder.
+  // Some models store the text settings at the top level, next to those of the vision encoder.
   const isWhole = isJsonObject(config.vision_config);
   return {
     modelType,
@@ -89,7 +90,7 @@ function naming(
   stored: readonly string[],
   isPart: boolean,
 ): Pick<TextPart, "nameOf"> & { readonly hasHead: boolean } {
-  // Matrices may be packed into several tensors, whose names go on in other ways than with "weight".
+  // Packed matrices have several tensors, whose names do not end with "weight".
   const has = (module: string) => stored.some((name) => name.startsWith(`${module}.`));
   const prefix = DECODER_PREFIXES.find((start) => has(`${start}embed_tokens`));
   const head = HEAD_PREFIXES.map((start) => `${start}lm_head`).find(has);

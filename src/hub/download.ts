@@ -12,7 +12,7 @@ export interface Checksum {
 }
 
 /** One file to download. */
-export interface Download {
+interface Download {
   readonly url: string;
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;

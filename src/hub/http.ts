@@ -10,7 +10,7 @@ const SHORT_DELAY_MS = 50;
 const MAX_DELAY_MS = 60_000;
 
 /** Headers and cancellation of a request. */
-export interface RequestOptions {
+interface RequestOptions {
   readonly headers: Headers | Readonly<Record<string, string>>;
   readonly signal: AbortSignal | undefined;
 }

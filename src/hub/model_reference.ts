@@ -1,7 +1,7 @@
 import { ForgeError } from "../errors.ts";
 
 /** A model on a hub: `org/name` or `org/name:FILE-OR-QUANTIZATION`, either with `@revision`. */
-export interface ModelReference {
+interface ModelReference {
   /** `org/name` */
   readonly repository: string;
   /** Branch, tag or commit. */

@@ -274,7 +274,7 @@ function removeEmpty(folder: string): void {
 const NAME = "lock";
 
 /** True if a name in a folder of the store is that of its lock. */
-export function isLock(name: string): boolean {
+function isLock(name: string): boolean {
   return name === NAME;
 }
 
@@ -284,7 +284,7 @@ export function isLock(name: string): boolean {
  *
  * @returns `undefined` while another process holds the lock
  */
-export function tryLockFolder(folder: string): Disposable | undefined {
+function tryLockFolder(folder: string): Disposable | undefined {
   const file = Deno.openSync(join(folder, NAME), { create: true, write: true });
   let isMine = true;
   try {

@@ -29,7 +29,7 @@ const LISTING_TIMEOUT_MS = 60_000;
 const LOCK_POLL_MS = 300;
 
 /** Progress and cancellation of a download. */
-export interface PullOptions {
+interface PullOptions {
   /**
    * Called as bytes arrive, with the file, its bytes so far, and its size if the hub reports it.
    */
@@ -191,8 +191,7 @@ function readChecksum({ lfs, blobId }: JsonObject): Checksum | undefined {
 
 /**
  * True if a file of an earlier pull is the one that the hub lists now. A revision such as `main`
- * may
- * have moved, so equal sizes are not enough: without a checksum the file is fetched again.
+ * may have moved, so equal sizes are not enough: without a checksum the file is fetched again.
  */
 async function isWhole(path: string, file: HubFile): Promise<boolean> {
   try {

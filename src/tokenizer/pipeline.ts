@@ -13,7 +13,7 @@ import type { Vocabulary } from "./vocabulary.ts";
 const LONGEST_CUT = 1 << 18;
 
 /** The parts of a tokenizer. */
-export interface PipelineParts {
+interface PipelineParts {
   readonly description: string;
   readonly vocabulary: Vocabulary;
   /** Tokens cut out of the text as it is. */

@@ -1,11 +1,11 @@
 /** What a user gets for input that cannot be used: one clear line, and the right exit code. */
 import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
-import { encodeGguf } from "../../src/formats/gguf_writer.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { float32Tensor } from "../../src/formats/tensor_data.ts";
 import { writeRandomLlama } from "../support/tiny_llama.ts";
 import { forge, type RunOptions } from "./forge.ts";
 import { ROOT } from "../support/checkout.ts";
+import { encodeGguf } from "../support/parts.ts";
 
 /** Runs forge and expects a single line of error that says all of these. */
 async function refused(

@@ -1,16 +1,17 @@
 import { assert } from "@std/assert";
 import { openCheckpoint } from "../../src/formats/checkpoint.ts";
-import { readGguf } from "../../src/formats/gguf.ts";
+import { readGguf } from "../../src/formats/gguf/gguf.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../../src/formats/json.ts";
 import { readSafetensors } from "../../src/formats/safetensors.ts";
 import { tensorBytes, type TensorInfo } from "../../src/formats/tensor_info.ts";
-import { encodeGguf, type GgufField } from "../../src/formats/gguf_writer.ts";
+import type { GgufField } from "../../src/formats/gguf/writer.ts";
 import type { Random } from "../support/random.ts";
 import { encodeSafetensors, withLength, writeModelFolder } from "../support/safetensors_writer.ts";
 import { TempFolder } from "../support/temp_folder.ts";
-import { float32Tensor, joinParts, type TensorData } from "../../src/formats/tensor_data.ts";
+import { float32Tensor, type TensorData } from "../../src/formats/tensor_data.ts";
 import { fuzz } from "./harness.ts";
 import { mutateBytes, mutateJson, mutateText } from "./mutate.ts";
+import { encodeGguf, joinParts } from "../support/parts.ts";
 
 const folder = new TempFolder();
 globalThis.addEventListener("unload", () => folder[Symbol.dispose]());

@@ -1,7 +1,7 @@
 /**
- * Whole models with damage: each is loaded and asked for a token on a device, or refused in one line.
- * Native code sees what parsers let through, so that this is worth running with its sanitizers
- * (`deno task fuzz --sanitize`).
+ * Whole models with damage: each is loaded and asked for a token on a device, or refused in one
+ * line. Native code sees what parsers let through, so that this is worth running with its
+ * sanitizers (`deno task fuzz --sanitize`).
  */
 import { Model } from "../../src/engine/model.ts";
 import { openBackend } from "../../src/engine/load/open_backend.ts";

@@ -1,5 +1,5 @@
 import { assert } from "@std/assert";
-import type { GgufValue } from "../../src/formats/gguf.ts";
+import type { GgufValue } from "../../src/formats/gguf/gguf.ts";
 import type { JsonObject } from "../../src/formats/json.ts";
 import { byteToChar } from "../../src/tokenizer/byte_level.ts";
 import {

@@ -2,7 +2,7 @@
  * GGUF files as llama.cpp's converter names and arranges the tensors of families that no file of its making is at
  * hand for, with the weights of `generated.ts`: against what transformers computed with them.
  */
-import { encodeGguf, type GgufField } from "../../src/formats/gguf_writer.ts";
+import type { GgufField } from "../../src/formats/gguf/writer.ts";
 import { float32Tensor } from "../../src/formats/tensor_data.ts";
 import { syntheticTokenizer } from "../../src/bench/synthetic/tokenizer.ts";
 import { load } from "../../src/mod.ts";
@@ -10,6 +10,7 @@ import { TempFolder } from "../support/temp_folder.ts";
 import { generated, generatedTensors, published, publishedTensors } from "./generated.ts";
 import { assertClose } from "./reference_check.ts";
 import { type FloatTensor, splitKeysAndValues } from "./tiny_gguf.ts";
+import { encodeGguf } from "../support/parts.ts";
 
 interface Converted {
   /** A model of `published.json`, or of `generated.json`. */

@@ -2,7 +2,7 @@
  * GGUF files of DeepSeek 2 and Gemma 4 as llama.cpp's converter names and arranges their tensors, made of the
  * tiny folders, against transformers in float32.
  */
-import type { GgufField } from "../../src/formats/gguf_writer.ts";
+import type { GgufField } from "../../src/formats/gguf/writer.ts";
 import type { LoadOptions } from "../../src/mod.ts";
 import { sharedAvailable, sharedPath } from "../support/shared.ts";
 import { assertMatchesReference, readJson, type Reference } from "./reference_check.ts";

@@ -1,9 +1,10 @@
-import { encodeGguf, type GgufField } from "../../src/formats/gguf_writer.ts";
+import type { GgufField } from "../../src/formats/gguf/writer.ts";
 import { readSafetensors } from "../../src/formats/safetensors.ts";
 import { float32Tensor } from "../../src/formats/tensor_data.ts";
 import { syntheticTokenizer } from "../../src/bench/synthetic/tokenizer.ts";
 import { sharedPath } from "../support/shared.ts";
 import { TempFolder } from "../support/temp_folder.ts";
+import { encodeGguf } from "../support/parts.ts";
 
 /** A tensor with its values, row-major. */
 export interface FloatTensor {

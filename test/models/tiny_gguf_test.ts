@@ -1,5 +1,5 @@
 /** GGUF files of families that `tiny` holds as folders alone, against transformers in float32. */
-import type { GgufField } from "../../src/formats/gguf_writer.ts";
+import type { GgufField } from "../../src/formats/gguf/writer.ts";
 import type { LoadOptions } from "../../src/mod.ts";
 import { sharedAvailable, sharedPath } from "../support/shared.ts";
 import { assertMatchesReference, readJson, type Reference } from "./reference_check.ts";

@@ -2,11 +2,11 @@
 import { join } from "@std/path";
 import {
   dataParts,
-  joinParts,
   storedBytes,
   type TensorData,
   writeParts,
 } from "../../src/formats/tensor_data.ts";
+import { joinParts } from "./parts.ts";
 
 /** What goes into a safetensors file. */
 export interface SafetensorsContents {

@@ -2,7 +2,7 @@
 import type { Quantizer } from "../../backend.ts";
 import { ForgeError } from "../../errors.ts";
 import type { Checkpoint } from "../../formats/checkpoint.ts";
-import { type GgufField, writeGguf } from "../../formats/gguf_writer.ts";
+import { type GgufField, writeGguf } from "../../formats/gguf/writer.ts";
 import { quote } from "../../formats/quote.ts";
 import { float32Tensor, type TensorData } from "../../formats/tensor_data.ts";
 import { writeSyntheticCheckpoint } from "./checkpoint.ts";
@@ -16,8 +16,7 @@ const FATAL_SIGNALS = [["SIGTERM", 143], ["SIGHUP", 129]] as const;
 
 /**
  * A model in a temporary file, which is removed on disposal, at exit and on termination signals.
- * The
- * caller handles Ctrl-C.
+ * The caller handles Ctrl-C.
  */
 export class SyntheticModel implements Disposable {
   /** Path of the file. */

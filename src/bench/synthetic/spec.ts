@@ -21,8 +21,7 @@ export type SyntheticSpec = ShapeSpec | ConfigSpec;
  * are case-insensitive.
  *
  * @throws {ForgeError} `usage` for an unknown name or type, or a type whose blocks do not divide
- * the
- * shape's rows; as loading a model for a config.json that is missing, damaged or unsupported
+ * the shape's rows; as loading a model for a config.json that is missing, damaged or unsupported
  */
 export function parseSyntheticSpec(text: string): SyntheticSpec {
   const [, named = "", typeName = DEFAULT_TYPE] = /^(.*?)(?::([^:/]*))?$/s.exec(text) ?? [];

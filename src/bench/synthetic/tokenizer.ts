@@ -1,4 +1,4 @@
-import type { GgufField } from "../../formats/gguf_writer.ts";
+import type { GgufField } from "../../formats/gguf/writer.ts";
 
 const SPECIALS = ["<unk>", "<s>", "</s>"];
 const BYTES = 256;
@@ -8,8 +8,7 @@ const NORMAL = 1, UNKNOWN = 2, CONTROL = 3, BYTE = 6;
 
 /**
  * Returns the metadata of a tokenizer that can encode any text: the three special tokens of Llama,
- * a
- * token for every byte and for the space, and invented words for the rest of the vocabulary.
+ * a token for every byte and for the space, and invented words for the rest of the vocabulary.
  */
 export function syntheticTokenizer(vocabSize: number): Record<string, GgufField> {
   const tokens = Array.from({ length: vocabSize }, (_, id) => tokenText(id));

@@ -12,8 +12,8 @@ const DEVIATION = 0.02;
 
 /**
  * Normally distributed random weights of any type. A million of them are quantized and then
- * repeated,
- * each tensor starting where the previous one ended, so that gigabytes are written at disk speed.
+ * repeated, each tensor starting where the previous one ended, so that gigabytes are written at
+ * disk speed.
  */
 export class SyntheticWeights {
   readonly #quantizer: Quantizer;

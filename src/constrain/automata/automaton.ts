@@ -158,18 +158,6 @@ export function accepts(a: Automaton, text: string): boolean {
   return a.accepting[state] === 1;
 }
 
-/**
- * Returns each successor of a state, except the dead state, with the characters that lead there.
- */
-export function edges(a: Automaton, state: number): Map<number, CharSet> {
-  const found = new Map<number, CharSet>();
-  a.classes.forEach((set, symbol) => {
-    const target = step(a, state, symbol);
-    if (target !== 0) found.set(target, union(found.get(target) ?? [], set));
-  });
-  return found;
-}
-
 /** Accepts all texts. */
 export const ANYTHING: Automaton = {
   classes: [ALL],
@@ -181,8 +169,7 @@ export const ANYTHING: Automaton = {
 /**
  * Returns the smallest equivalent automaton. States start in two blocks, accepting and not, and
  * blocks are split until no class leads from one block into two (Hopcroft, "An n log n algorithm
- * for
- * minimizing states in a finite automaton", 1971).
+ * for minimizing states in a finite automaton", 1971).
  */
 function minimize(a: Automaton): Automaton {
   const n = stateCount(a), k = a.classes.length;

@@ -9,7 +9,7 @@ import type { Spelling } from "./spelling.ts";
 export const DONE = -1;
 
 /** Transitions of one state. */
-export interface Ways {
+interface Ways {
   /** Maps the bytes of one character to an index into `targets`. */
   readonly table: ByteTable;
   /** States by index. */

@@ -3,17 +3,16 @@ import { type CharSet, pairs } from "./char_set.ts";
 
 /**
  * The UTF-8 bytes of characters as a deterministic tree. From each node, a byte leads to at most
- * one
- * child: a node, or after the last byte the target index of the character.
+ * one child: a node, or after the last byte the target index of the character.
  */
-export interface ByteNode {
+interface ByteNode {
   readonly edges: readonly ByteEdge[];
   /** Equal for equal trees. */
   readonly key: string;
 }
 
 /** A set of bytes that leads to a child. */
-export interface ByteEdge {
+interface ByteEdge {
   /** `[low, high, …]` */
   readonly ranges: readonly number[];
   readonly child: ByteNode | number;
@@ -37,7 +36,7 @@ const LENGTHS = [
 ] as const;
 
 /** Builds the tree of sets of characters with their target indices; the sets must not overlap. */
-export function byteTree(targets: readonly (readonly [CharSet, number])[]): ByteNode {
+function byteTree(targets: readonly (readonly [CharSet, number])[]): ByteNode {
   const edges: Edges = new Map();
   for (const { first, last, marker, bits } of LENGTHS) {
     const ranges = targets.flatMap(([set, target]) =>
@@ -121,8 +120,7 @@ export const DEAD = -1;
 
 /**
  * Byte transitions of single characters, each of which leads to a target index, and of a
- * terminator,
- * which leads to one more. Node 0 is between characters.
+ * terminator, which leads to one more. Node 0 is between characters.
  */
 export class ByteTable {
   /** `[node, byte]`: the next node, {@linkcode DEAD}, or -2 - n for target index n. */

@@ -63,16 +63,6 @@ export function difference(a: CharSet, b: CharSet): CharSet {
   return intersection(a, complement(b));
 }
 
-/** True if a code point is a member. */
-export function has(set: CharSet, codePoint: number): boolean {
-  return pairs(set).some(([low, high]) => low <= codePoint && codePoint <= high);
-}
-
-/** Number of members of a set. */
-export function count(set: CharSet): number {
-  return pairs(set).reduce((sum, [low, high]) => sum + high - low + 1, 0);
-}
-
 /** Returns the ranges of a set. */
 export function pairs(set: CharSet): [number, number][] {
   return Array.from({ length: set.length / 2 }, (_, i) => [set[2 * i]!, set[2 * i + 1]!]);

@@ -7,8 +7,7 @@ const MOST_CELLS = 2e6;
  * Groups states that are equivalent for the next `depth` characters: the same characters can be
  * read, and the text can end at the same positions. These are the classes of Moore's minimization
  * after `depth` rounds. A string of up to 500 characters has 500 states, but all except the last
- * few
- * are equivalent for a token of eight characters.
+ * few are equivalent for a token of eight characters.
  */
 export class DepthClasses {
   readonly #automaton: Automaton;

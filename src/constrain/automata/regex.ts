@@ -33,7 +33,7 @@ export function sequence(...items: Regex[]): Regex {
 }
 
 /** Alternation; matches no text for no options. */
-export function choice(...options: Regex[]): Regex {
+function choice(...options: Regex[]): Regex {
   return options.length === 1 ? options[0]! : { kind: "choice", options };
 }
 
@@ -50,13 +50,11 @@ export function set(chars: CharSet): Regex {
 /**
  * Parses a regular expression in JavaScript's syntax with the `u` flag. JavaScript's own engine
  * checks the syntax and computes the members of class escapes such as `\w` and `\p{L}`, so that
- * both
- * always agree with it. This parser reads the structure.
+ * both always agree with it. This parser reads the structure.
  *
  * @param what names the pattern in errors: "the regex", "pattern at /properties/a"
  * @throws {ForgeError} `usage` for an invalid pattern; `unsupported` for constructs that no
- * automaton
- * can match (look-around, back-references) and for word boundaries and flags, by name
+ * automaton can match (look-around, back-references) and for word boundaries and flags, by name
  */
 export function parseRegex(pattern: string, what: string): Regex {
   checkLimit(`the length of ${what}`, pattern.length, LIMITS.patternLength);

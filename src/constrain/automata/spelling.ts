@@ -41,8 +41,7 @@ const PLAIN = difference(difference(charSet([[0, 0x10ffff]]), CONTROLS), LETTERE
 
 /**
  * Spells characters as in JSON strings. Each has one spelling, so that lengths and patterns apply
- * to
- * the text that a JSON parser returns.
+ * to the text that a JSON parser returns.
  */
 function spellJson(set: CharSet): Spelled {
   const escaped: (readonly number[])[][] = [];

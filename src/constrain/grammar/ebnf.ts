@@ -27,7 +27,7 @@ const ESCAPES: Readonly<Record<string, string>> = { n: "\n", r: "\r", t: "\t" };
 const HEX_DIGITS: Readonly<Record<string, number>> = { x: 2, u: 4, U: 8 };
 
 /** Reads the tokens of a grammar; skips white space and comments. */
-export class EbnfLexer {
+class EbnfLexer {
   readonly #chars: readonly string[];
   #at = 0;
   /** Position up to which lines were counted, and its line. */

@@ -131,8 +131,7 @@ export function rulesOf(expression: Expression): number[] {
 
 /**
  * Returns the smallest set of rules for which a bottom-up property holds: it holds for a sequence
- * if
- * it holds for all items, and for a choice if it holds for one option. Linear in the grammar's
+ * if it holds for all items, and for a choice if it holds for one option. Linear in the grammar's
  * size.
  *
  * @param holds decides for literals and automata

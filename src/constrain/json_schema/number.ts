@@ -9,7 +9,7 @@ import { checkLimit } from "../limits.ts";
 const MOST_DIGITS = 15;
 
 /** A decimal number: `(negative ? -1 : 1) * whole.fraction`. */
-export interface Decimal {
+interface Decimal {
   readonly negative: boolean;
   /** Digits before the point, without leading zeros. */
   readonly whole: string;
@@ -24,7 +24,7 @@ export interface Bound {
 }
 
 /** Constraints on a number, all of which apply. */
-export interface NumberRules {
+interface NumberRules {
   readonly integer: boolean;
   readonly minimums: readonly Bound[];
   readonly maximums: readonly Bound[];

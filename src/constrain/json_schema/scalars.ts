@@ -9,7 +9,7 @@ import { checkLimit, LIMITS } from "../limits.ts";
 import { FORMATS } from "./formats.ts";
 
 /** Constraints on a string, all of which apply. */
-export interface StringRules {
+interface StringRules {
   readonly minLength: number;
   /** `Infinity` for no limit. */
   readonly maxLength: number;
@@ -19,7 +19,7 @@ export interface StringRules {
 }
 
 /** Accepts the strings that satisfy all rules. */
-export function stringTexts(rules: StringRules): Automaton {
+function stringTexts(rules: StringRules): Automaton {
   const parts = [
     ...rules.patterns.map(({ source, what }) => patternTexts(source, what)),
     ...rules.formats.map((name) => matching(parseRegex(FORMATS[name]!, `the format ${name}`))),

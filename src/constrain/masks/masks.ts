@@ -23,8 +23,7 @@ interface Inside {
  *
  * Inside a string, most tokens lie in the string as a whole, whatever surrounds it. They are found
  * once for all places from which the automaton reads the same texts of a token's length, so a
- * string
- * of up to 4,000 characters costs little more than an unbounded one.
+ * string of up to 4,000 characters costs little more than an unbounded one.
  */
 export class Masks {
   readonly #reader: GrammarReader;

@@ -20,7 +20,7 @@ export interface Place {
 }
 
 /** A call of a rule or an automaton. */
-export interface Call {
+interface Call {
   readonly callee: Callee;
   readonly after: Place;
 }

@@ -131,10 +131,8 @@ export class GrammarReader {
 
   /**
    * Enters the rules that begin at some places, and leaves those that end there. A rule has one
-   * frame
-   * however often it is called in a step, so the number of items is bounded by places times
-   * positions.
-   * Nullable rules are also skipped.
+   * frame however often it is called in a step, so the number of items is bounded by places times
+   * positions. Nullable rules are also skipped.
    */
   #close(starts: readonly Item[], endsText = false): Reading | undefined {
     let isEnd = endsText;

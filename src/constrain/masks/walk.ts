@@ -6,7 +6,7 @@ import type { TokenSetBuilder } from "./token_set.ts";
 import type { TokenTree } from "./vocabulary.ts";
 
 /** Result of walking through an automaton. */
-export interface Walked {
+interface Walked {
   /** Nodes at which the automaton may end although tokens continue. */
   readonly endings: Int32Array<ArrayBuffer>;
   /** Number of visited nodes. */

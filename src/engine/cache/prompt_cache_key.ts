@@ -3,7 +3,7 @@ import type { PromptCacheKey } from "./prompt_cache_file.ts";
 import type { Runner } from "../runner.ts";
 import { createHash } from "node:crypto";
 import { InputFile } from "../../formats/file.ts";
-import type { GgufValue } from "../../formats/gguf_types.ts";
+import type { GgufValue } from "../../formats/gguf/types.ts";
 
 /**
  * All that the pages of a prompt depend on.

@@ -1,7 +1,8 @@
 /**
- * Matrices of 8-bit floats (E4M3) or integers with scales: one for all, one a row, or one for each block of 128 x 128
- * (DeepSeek-V3, arXiv:2412.19437). Floats become FP8 and integers Q8_0, whose blocks of 32 columns repeat the scale of
- * their group. FP8 keeps codes and scales; Q8_0 rounds the scales to F16.
+ * Matrices of 8-bit floats (E4M3) or integers with scales: one for all, one a row, or one for each
+ * block of 128 x 128 (DeepSeek-V3, arXiv:2412.19437). Floats become FP8 and integers Q8_0, whose
+ * blocks of 32 columns repeat the scale of their group. FP8 keeps codes and scales; Q8_0 rounds the
+ * scales to F16.
  */
 import { ForgeError } from "../../errors.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";

@@ -1,8 +1,9 @@
 /**
- * Matrices of 4-bit integers with a scale, and in most formats a zero, for each group of columns. They become blocks of
- * 32 columns, which repeat the scale of their group, without loss where scales are F16: Q4_0 without zeros; Q4_1 where
- * all zeros are 8, and their product with the scale exact; else Q5_0, whose five bits hold a code less a zero.
- * E. Frantar et al., "GPTQ", arXiv:2210.17323; J. Lin et al., "AWQ", arXiv:2306.00978.
+ * Matrices of 4-bit integers with a scale, and in most formats a zero, for each group of columns.
+ * They become blocks of 32 columns, which repeat the scale of their group, without loss where
+ * scales are F16: Q4_0 without zeros; Q4_1 where all zeros are 8, and their product with the scale
+ * exact; else Q5_0, whose five bits hold a code less a zero. E. Frantar et al., "GPTQ",
+ * arXiv:2210.17323; J. Lin et al., "AWQ", arXiv:2306.00978.
  */
 import { ForgeError } from "../../errors.ts";
 import { InputFile } from "../file.ts";

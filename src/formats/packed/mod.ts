@@ -1,7 +1,7 @@
 /**
- * Folders whose matrices are packed, each in several tensors: bytes with scales, and 4-bit integers by
- * GPTQ, AWQ and compressed-tensors. Seen through this file they hold matrices under their usual names, of the
- * types that their rows become when they are read.
+ * Folders whose matrices are packed, each in several tensors: bytes with scales, and 4-bit integers
+ * by GPTQ, AWQ and compressed-tensors. Seen through this file they hold matrices under their usual
+ * names, of the types that their rows become when they are read.
  */
 import { isJsonObject, type JsonObject } from "../json.ts";
 import { quote } from "../quote.ts";
@@ -31,8 +31,8 @@ const METHODS: Readonly<Record<string, (folder: PackedFolder) => Iterable<Unpack
 /**
  * The tensors of a folder, packed matrices as one each.
  *
- * @throws {ForgeError} `unsupported` for a way of packing that forge does not read; `bad_model` where tensors
- * do not fit together.
+ * @throws {ForgeError} `unsupported` for a way of packing that forge does not read; `bad_model`
+ * where tensors do not fit together.
  */
 export function unpackedTensors(
   config: JsonObject,

@@ -159,7 +159,7 @@ export const PATTERNS = {
 } as const satisfies Record<string, readonly string[]>;
 
 /** The pre-tokenizer that a name in `tokenizer.ggml.pre` stands for. */
-export interface GgufPreTokenizer {
+interface GgufPreTokenizer {
   /** The patterns that cut the text; see `PATTERNS`. */
   readonly patterns: keyof typeof PATTERNS;
   /**

@@ -24,7 +24,7 @@ export interface GgufTokens {
 }
 
 /** The ids of special tokens that a file may leave out. */
-export interface DefaultIds {
+interface DefaultIds {
   readonly bosId?: number;
   readonly eosId?: number;
   readonly unknownId?: number;

@@ -72,7 +72,7 @@ class FewestTokens {
 }
 
 /** The token for characters and bytes that the vocabulary lacks. */
-export interface UnknownOptions {
+interface UnknownOptions {
   /** Without one they are left out of the word, and their neighbours may join. */
   unknownId?: number | undefined;
   /** True if neighbouring ones share one token. */

@@ -28,7 +28,7 @@ export function wholeWords(
 const POSITION_RANGE = 2 ** 26;
 
 /** The longest word, in symbols, that a merge queue can hold. */
-export const MAX_WORD_SYMBOLS = POSITION_RANGE;
+const MAX_WORD_SYMBOLS = POSITION_RANGE;
 
 /** A binary heap of (rank, position) that gives the lowest rank first, leftmost on ties. */
 export class MergeQueue {

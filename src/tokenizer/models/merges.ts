@@ -96,7 +96,7 @@ export class MergeTable implements PairTable {
 }
 
 /** What a list of merges holds. */
-export interface Merges {
+interface Merges {
   /** The pairs; the position in the list is the rank. */
   readonly table: MergeTable;
   /**

@@ -22,7 +22,7 @@ export function checkPieceLengths(vocabulary: Vocabulary, where: string): void {
 }
 
 /** Options of a `UnigramEncoder`. */
-export interface UnigramOptions {
+interface UnigramOptions {
   /** The token of what no piece stands for; without one it is left out. */
   readonly unknownId: number | undefined;
   /** Score of an unknown character before the penalty: the lowest score of a piece. */

@@ -2,7 +2,7 @@ import type { Vocabulary } from "../vocabulary.ts";
 import type { IdBuffer, WordEncoder } from "./word_encoder.ts";
 
 /** Options of a `WordPieceEncoder`. */
-export interface WordPieceOptions {
+interface WordPieceOptions {
   /** The token of a word that the pieces cannot spell; without one it is left out. */
   readonly unknownId: number | undefined;
   /** What pieces that begin a word start with in the vocabulary: "" for BERT, "▁" in GGUF files. */

@@ -52,7 +52,7 @@ export function singleton(codePoint: number): CharSet {
 }
 
 /** A set that a JavaScript class escape names. */
-export function escapeSet(...sources: string[]): CharSet {
+function escapeSet(...sources: string[]): CharSet {
   return { negated: false, items: sources.map((source) => ({ kind: "escape", source })) };
 }
 
@@ -64,7 +64,7 @@ export function complement(set: CharSet): CharSet {
 /** `\s`: JavaScript's own lacks U+0085 and has U+FEFF. */
 const SPACE = escapeSet("\\p{White_Space}");
 /** `\d` */
-export const DIGIT = escapeSet("\\p{Nd}");
+const DIGIT = escapeSet("\\p{Nd}");
 const WORD_ESCAPES = ["\\p{Alphabetic}", "\\p{M}", "\\p{Nd}", "\\p{Pc}"];
 /** `[\w]` and `[[:word:]]`, as Unicode Technical Standard 18 defines them. */
 const CLASS_WORD = escapeSet(...WORD_ESCAPES);

@@ -26,7 +26,7 @@ const SUPPORTED = [
 ] as const;
 
 /** A part of a normalizer or decoder; what it makes has at most `limit` characters. */
-export type RewriteStep = (text: string, limit: number) => string;
+type RewriteStep = (text: string, limit: number) => string;
 
 /**
  * Builds the `normalizer` of a tokenizer.json.
@@ -134,7 +134,7 @@ function readBertNormalizer(json: Fields): Normalizer {
 }
 
 /** Steps of BERT's normalizer. */
-export interface BertNormalizerSteps {
+interface BertNormalizerSteps {
   /** Remove control characters; make whitespace spaces. */
   readonly cleansText: boolean;
   /** Put spaces around the characters of Chinese, which then are words. */

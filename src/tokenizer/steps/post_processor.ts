@@ -10,7 +10,7 @@ export interface Affixes {
 }
 
 /** The ids put around a text, and which tokens BOS and EOS are. */
-export interface AffixSettings {
+interface AffixSettings {
   readonly affixes: Affixes;
   readonly bosId: number | undefined;
   readonly eosId: number | undefined;

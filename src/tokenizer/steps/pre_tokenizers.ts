@@ -12,13 +12,13 @@ import {
 } from "./split.ts";
 
 /** Takes a piece of text; `atStart` is true for the beginning of the whole text. */
-export type PieceSink = (piece: string, atStart: boolean) => void;
+type PieceSink = (piece: string, atStart: boolean) => void;
 
 /** Cuts text into the pieces that are tokenized one by one, never across. */
 export type PreTokenizer = (text: string, atStart: boolean, emit: PieceSink) => void;
 
 /** A pre-tokenizer and what the model must do with its pieces. */
-export interface PreTokenization {
+interface PreTokenization {
   readonly run: PreTokenizer;
   /** True if the pieces are to be tokenized as bytes in GPT-2's byte alphabet. */
   readonly bytes: boolean;

@@ -14,7 +14,7 @@ import {
 } from "./values.ts";
 
 /** How `tojson` writes, as the arguments of Python's `json.dumps`. */
-export interface JsonStyle {
+interface JsonStyle {
   /** Writes characters beyond ASCII as escapes. */
   readonly ascii: boolean;
   /** Spaces, or the text, that each level of a value over several lines is indented by. */

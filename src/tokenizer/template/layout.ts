@@ -21,7 +21,7 @@ import {
 /** The filters that lay text out for people: `wordwrap`, `pprint` and `urlize`. */
 
 /** How `wordwrap` breaks lines. */
-export interface WrapOptions {
+interface WrapOptions {
   readonly width: number;
   readonly breaksLongWords: boolean;
   readonly breaksOnHyphens: boolean;

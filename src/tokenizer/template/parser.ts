@@ -28,7 +28,7 @@ const CONSTANTS: ReadonlyMap<string, boolean | null> = new Map([
 ]);
 
 /** The names that a template can use in filters and tests. */
-export interface KnownNames {
+interface KnownNames {
   readonly filters: { has(name: string): boolean };
   readonly tests: { has(name: string): boolean };
 }

@@ -89,7 +89,7 @@ export type ArithmeticOperator = "+" | "-" | "*" | "/" | "//" | "%" | "**";
 export type ComparisonOperator = "==" | "!=" | "<" | "<=" | ">" | ">=" | "in" | "not in";
 
 /** A node of the syntax tree. */
-export type Node<Kind extends string, Parts> = { readonly kind: Kind; readonly at: number } & Parts;
+type Node<Kind extends string, Parts> = { readonly kind: Kind; readonly at: number } & Parts;
 
 interface CallParts {
   callee: Expression;

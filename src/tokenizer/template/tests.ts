@@ -19,7 +19,7 @@ import {
 } from "./values.ts";
 
 /** A test: the value before the `is`, and the arguments after the name. */
-export type Test = (value: Value, args: Arguments, budget: TemplateBudget) => boolean;
+type Test = (value: Value, args: Arguments, budget: TemplateBudget) => boolean;
 
 function plainTest(holds: (value: Value, budget: TemplateBudget) => boolean): Test {
   return (value, args, budget) => {

@@ -366,7 +366,7 @@ export function isTrue(value: Value): boolean {
 }
 
 /** The number of items of a collection, or code points of text; `undefined` for other values. */
-export function sizeOf(value: Value): number | undefined {
+function sizeOf(value: Value): number | undefined {
   if (Array.isArray(value)) return value.length;
   if (typeof value === "string") return codePointCount(value);
   if (value instanceof Markup) return codePointCount(value.text);
@@ -408,7 +408,7 @@ export function codePointCount(text: string): number {
 }
 
 /** The items of a value that a loop can go through; `undefined` for other values. */
-export function tryIterate(value: Value, budget: TemplateBudget): Iterable<Value> | undefined {
+function tryIterate(value: Value, budget: TemplateBudget): Iterable<Value> | undefined {
   if (Array.isArray(value)) {
     budget.pay(value.length * PRICES.visit);
     return value;

@@ -13,7 +13,7 @@ import {
 } from "../../../src/engine/request/sampling.ts";
 import { TokenList } from "../../../src/engine/token_list.ts";
 import { ForgeError } from "../../../src/errors.ts";
-import type { GgufValue } from "../../../src/formats/gguf_types.ts";
+import type { GgufValue } from "../../../src/formats/gguf/types.ts";
 import type { JsonObject } from "../../../src/formats/json.ts";
 import { fakeCheckpoint } from "../models/fakes.ts";
 

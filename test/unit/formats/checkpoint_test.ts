@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { ForgeError } from "../../../src/errors.ts";
 import { openCheckpoint } from "../../../src/formats/checkpoint.ts";
-import { type GgufField, writeGguf } from "../../../src/formats/gguf_writer.ts";
+import { type GgufField, writeGguf } from "../../../src/formats/gguf/writer.ts";
 import { writeModelFolder } from "../../support/safetensors_writer.ts";
 import { sharedAvailable, sharedPath } from "../../support/shared.ts";
 import { TempFolder } from "../../support/temp_folder.ts";
@@ -120,7 +120,12 @@ Deno.test("what is no model is refused, saying what was found and what is expect
   assertRefused(folder.at("nothing"), "not_found", "no such file or folder", "nothing");
   assertRefused(folder.path, "not_found", "without config.json", "it is empty");
   assertRefused(folder.write("empty.bin", ""), "bad_model", "is empty");
-  assertRefused(folder.write("text.txt", "hello"), "bad_model", "no GGUF file", "config.json");
+  assertRefused(
+    folder.write("text.txt", "hello"),
+    "bad_model",
+    "is not a GGUF file",
+    "config.json",
+  );
   const lone = folder.write("model.safetensors", "hello");
   assertRefused(lone, "bad_model", "give the folder", "config.json");
   assertRefused(folder.path, "not_found", 'it holds "empty.bin", "model.safetensors"');

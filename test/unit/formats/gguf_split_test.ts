@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { ForgeError } from "../../../src/errors.ts";
-import { readGgufModel } from "../../../src/formats/gguf_split.ts";
-import { type GgufField, writeGguf } from "../../../src/formats/gguf_writer.ts";
+import { readGgufModel } from "../../../src/formats/gguf/split.ts";
+import { type GgufField, writeGguf } from "../../../src/formats/gguf/writer.ts";
 import { TempFolder } from "../../support/temp_folder.ts";
 import { float32Tensor } from "../../../src/formats/tensor_data.ts";
 

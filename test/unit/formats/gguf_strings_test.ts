@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { GgufStrings } from "../../../src/formats/gguf_strings.ts";
+import { GgufStrings } from "../../../src/formats/gguf/strings.ts";
 
 function decodeAll(parts: Uint8Array[]): { texts: string[]; invalid: number | undefined } {
   const strings = new GgufStrings().start(parts.length);

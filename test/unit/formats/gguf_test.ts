@@ -1,17 +1,13 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { ForgeError } from "../../../src/errors.ts";
-import { type GgufHeader, readGguf } from "../../../src/formats/gguf.ts";
+import { type GgufHeader, readGguf } from "../../../src/formats/gguf/gguf.ts";
 import { TENSOR_TYPES, type TensorType } from "../../../src/formats/tensor_info.ts";
-import { ByteWriter } from "../../../src/formats/byte_writer.ts";
-import {
-  encodeGguf,
-  type GgufContents,
-  type GgufField,
-  writeGguf,
-} from "../../../src/formats/gguf_writer.ts";
+import { ByteWriter } from "../../../src/formats/gguf/byte_writer.ts";
+import { type GgufContents, type GgufField, writeGguf } from "../../../src/formats/gguf/writer.ts";
 import { sharedAvailable, sharedPath } from "../../support/shared.ts";
 import { TempFolder } from "../../support/temp_folder.ts";
 import { float32Tensor, type TensorData } from "../../../src/formats/tensor_data.ts";
+import { encodeGguf } from "../../support/parts.ts";
 
 function parse(bytes: Uint8Array): GgufHeader {
   using folder = new TempFolder();
@@ -203,7 +199,11 @@ Deno.test("a value of any type may lie where the first read ends", () => {
 Deno.test("files that are no GGUF, or one that is not read, are named as what they are", () => {
   assertRefused(new Uint8Array(), "is empty");
   assertRefused(new TextEncoder().encode("GGU"), "cut off", "3 bytes");
-  assertRefused(new TextEncoder().encode("PK..and more"), "no GGUF file", 'starts with "PK.."');
+  assertRefused(
+    new TextEncoder().encode("PK..and more"),
+    "is not a GGUF file",
+    'starts with "PK.."',
+  );
   const version = (value: number) => {
     const bytes = header(0, 0);
     new DataView(bytes.buffer).setUint32(4, value, true);

@@ -2,15 +2,16 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { ForgeError } from "../../../src/errors.ts";
 import { openCheckpoint } from "../../../src/formats/checkpoint.ts";
-import { readGguf } from "../../../src/formats/gguf.ts";
-import { encodeGguf, type GgufField } from "../../../src/formats/gguf_writer.ts";
+import { readGguf } from "../../../src/formats/gguf/gguf.ts";
+import type { GgufField } from "../../../src/formats/gguf/writer.ts";
 import { parseJson, readJsonObject } from "../../../src/formats/json.ts";
 import { LIMITS } from "../../../src/formats/limits.ts";
 import { readSafetensors } from "../../../src/formats/safetensors.ts";
-import { float32Tensor, joinParts } from "../../../src/formats/tensor_data.ts";
+import { float32Tensor } from "../../../src/formats/tensor_data.ts";
 import { tokenizerFromJson } from "../../../src/tokenizer/from_json.ts";
 import { withLength, writeModelFolder } from "../../support/safetensors_writer.ts";
 import { TempFolder } from "../../support/temp_folder.ts";
+import { encodeGguf, joinParts } from "../../support/parts.ts";
 
 function assertRefused(read: () => unknown, reason: string): void {
   const { code, message } = assertThrows(read, ForgeError, reason);

@@ -11,7 +11,8 @@ import {
   writeModelFolder,
 } from "../../support/safetensors_writer.ts";
 import { TempFolder } from "../../support/temp_folder.ts";
-import { float32Tensor, joinParts } from "../../../src/formats/tensor_data.ts";
+import { float32Tensor } from "../../../src/formats/tensor_data.ts";
+import { joinParts } from "../../support/parts.ts";
 
 const INDEX = "model.safetensors.index.json";
 
@@ -70,7 +71,7 @@ Deno.test("a header that cannot be one is refused", () => {
     return bytes;
   };
   assertRefused(new Uint8Array(), "is empty");
-  assertRefused(new Uint8Array(9), "no safetensors file", "9 bytes");
+  assertRefused(new Uint8Array(9), "is not a safetensors file", "9 bytes");
   assertRefused(claims(2n ** 63n), "claims 9223372036854775808 bytes", "2 to 72");
   assertRefused(claims(73n), "claims 73 bytes");
   assertRefused(claims(0n), "claims 0 bytes");

@@ -1,6 +1,6 @@
 import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import { ForgeError } from "../../../src/errors.ts";
-import type { GgufValue } from "../../../src/formats/gguf_types.ts";
+import type { GgufValue } from "../../../src/formats/gguf/types.ts";
 import type { JsonObject } from "../../../src/formats/json.ts";
 import { decoderConfig, slidingWindows } from "../../../src/models/config/decoder_config.ts";
 import { qwenWindows } from "../../../src/models/families/qwen2.ts";

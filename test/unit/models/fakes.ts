@@ -10,7 +10,7 @@ import type {
   WeightSlice,
 } from "../../../src/backend.ts";
 import type { Checkpoint } from "../../../src/formats/checkpoint.ts";
-import type { GgufValue } from "../../../src/formats/gguf_types.ts";
+import type { GgufValue } from "../../../src/formats/gguf/types.ts";
 import type { JsonObject } from "../../../src/formats/json.ts";
 import { tensorBytes, type TensorInfo, type TensorType } from "../../../src/formats/tensor_info.ts";
 import { ConfigReader } from "../../../src/models/config/config_reader.ts";

@@ -4,7 +4,7 @@
  */
 import { assertAlmostEquals, assertEquals, assertThrows } from "@std/assert";
 import { ForgeError } from "../../../src/errors.ts";
-import type { GgufValue } from "../../../src/formats/gguf_types.ts";
+import type { GgufValue } from "../../../src/formats/gguf/types.ts";
 import type { JsonObject } from "../../../src/formats/json.ts";
 import { readRope, type Rope, type RopeRequest } from "../../../src/models/parts/rope.ts";
 import { ggufConfig, jsonConfig } from "./fakes.ts";

@@ -1,5 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
-import { readGguf } from "../../../src/formats/gguf.ts";
+import { readGguf } from "../../../src/formats/gguf/gguf.ts";
 import {
   StreamDecoder,
   tokenizerFromGguf,

@@ -1,5 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
-import { readGguf } from "../../../src/formats/gguf.ts";
+import { readGguf } from "../../../src/formats/gguf/gguf.ts";
 import { StreamDecoder, tokenizerFromGguf } from "../../../src/tokenizer/tokenizer.ts";
 import { sharedAvailable, sharedPath } from "../../support/shared.ts";
 import { random, randomText } from "./support.ts";

@@ -1,20 +1,20 @@
-import { ForgeError } from "../errors.ts";
-import type { InputFile } from "./file.ts";
-import { GgufStrings } from "./gguf_strings.ts";
-import type { GgufNumberType } from "./gguf_types.ts";
-import { LIMITS } from "./limits.ts";
-import { quote } from "./quote.ts";
+import { ForgeError } from "../../errors.ts";
+import type { InputFile } from "../file.ts";
+import { GgufStrings } from "./strings.ts";
+import type { GgufNumberType } from "./types.ts";
+import { LIMITS } from "../limits.ts";
+import { quote } from "../quote.ts";
 
 const FIRST_READ_BYTES = 256 * 1024;
 const MAX_STRING_BYTES = 2 ** 26;
 
 /**
- * Walks the header of a GGUF file: reads the file as far as it must, and checks every length and
- * count against the bytes that are left before it allocates for them. The reader assumes a
- * little-endian machine, as Deno runs on no other.
+ * Reads the header of a GGUF file from front to back. It reads only as much of the file as
+ * necessary, and checks every length and count against the remaining bytes before it allocates
+ * memory. Assumes a little-endian machine, because Deno runs on no other.
  */
 export class GgufReader {
-  /** What is being read, for error messages: `the key count`, `key "general.name"`. */
+  /** Subject of error messages: `the key count`, `key "general.name"`. */
   context = "the header";
   readonly #file: InputFile;
   readonly #strings = new GgufStrings();
@@ -30,19 +30,19 @@ export class GgufReader {
     this.#view = new DataView(this.#bytes.buffer);
   }
 
-  /** Bytes from the start of the file to the next value. */
+  /** Offset of the next value. */
   get position(): number {
     return this.#at;
   }
 
-  /** An error about what is being read. */
+  /** Returns an error about the current context. */
   error(what: string): ForgeError {
     return new ForgeError("bad_model", `${quote(this.#file.path)}: ${this.context} ${what}`);
   }
 
-  /** Reads one number of a type; 64-bit integers become bigints only where they must. */
+  /** Reads one number. 64-bit integers that are not safe integers become bigints. */
   number(type: GgufNumberType): number | bigint {
-    // To take bytes may replace the view, so it comes first.
+    // `#take` may replace the view, so it is called first.
     switch (type) {
       case "u8": {
         const at = this.#take(1);
@@ -104,10 +104,10 @@ export class GgufReader {
   }
 
   /**
-   * Reads a 64-bit count of things that each take at least `minBytes` of what follows.
+   * Reads a 64-bit count of items that each take at least `minBytes` of the following bytes.
    *
-   * @param things what is counted, in the plural
-   * @param limit the most that are read, however much room there is
+   * @param things the items in the plural, for errors
+   * @param limit the maximum, however many bytes follow
    */
   count(things: string, minBytes: number, limit = Infinity): number {
     const value = this.u64();
@@ -120,7 +120,7 @@ export class GgufReader {
     return Number(value);
   }
 
-  /** Reads the count of items of an array, each of which becomes a value of its own. */
+  /** Reads the number of items of an array that becomes an array of separate values. */
   items(type: string, minBytes: number): number {
     const count = this.count(`values of type ${type}`, minBytes);
     this.#items += count;
@@ -133,7 +133,7 @@ export class GgufReader {
     return count;
   }
 
-  /** Reads a length-prefixed UTF-8 string of at most `maxBytes`; bad bytes become U+FFFD. */
+  /** Reads a length-prefixed UTF-8 string of at most `maxBytes`; invalid bytes become U+FFFD. */
   string(maxBytes = MAX_STRING_BYTES): string {
     const length = this.count("bytes of text", 1);
     if (length > maxBytes) {
@@ -143,7 +143,7 @@ export class GgufReader {
     return this.#strings.decode(this.#bytes.subarray(start, start + length));
   }
 
-  /** Reads `count` length-prefixed strings, which must be UTF-8. */
+  /** Reads `count` length-prefixed strings, which must be valid UTF-8. */
   strings(count: number): string[] {
     const strings = this.#strings.start(count);
     for (let index = 0; index < count; index++) {
@@ -162,13 +162,13 @@ export class GgufReader {
     return texts;
   }
 
-  /** Reads `count` bytes into a buffer of their own. */
+  /** Reads `count` bytes into a new buffer. */
   bytes(count: number): ArrayBuffer {
     const start = this.#take(count);
     return this.#bytes.buffer.slice(start, start + count);
   }
 
-  /** Steps over the next `count` bytes and returns where they start in the buffer. */
+  /** Advances by `count` bytes and returns their offset in the buffer. */
   #take(count: number): number {
     const start = this.#at;
     const end = start + count;
@@ -177,7 +177,7 @@ export class GgufReader {
     return start;
   }
 
-  /** Reads on until the buffer holds the first `end` bytes of the file. */
+  /** Reads until the buffer holds the first `end` bytes of the file. */
   #fill(end: number): void {
     const { size } = this.#file;
     if (end > size) {

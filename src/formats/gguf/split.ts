@@ -1,15 +1,15 @@
 import { basename, dirname, join } from "@std/path";
-import { ForgeError } from "../errors.ts";
-import { isFile } from "./file.ts";
+import { ForgeError } from "../../errors.ts";
+import { isFile } from "../file.ts";
 import { type GgufHeader, type GgufValue, readGguf } from "./gguf.ts";
-import { quote } from "./quote.ts";
-import type { TensorInfo } from "./tensor_info.ts";
+import { quote } from "../quote.ts";
+import type { TensorInfo } from "../tensor_info.ts";
 
 /** A GGUF model in one file or in numbered parts. */
-export interface GgufModel {
+interface GgufModel {
   /** Paths of the files, in the order of the parts. */
   readonly files: readonly string[];
-  /** The metadata of the only file or of the first part, which carries all that matters. */
+  /** The metadata of the only file or of the first part. */
   readonly metadata: ReadonlyMap<string, GgufValue>;
   /** The tensors of all parts. */
   readonly tensors: ReadonlyMap<string, TensorInfo>;
@@ -19,10 +19,10 @@ const PART_NAME = /^(.*)-(\d{5})-of-(\d{5})\.gguf$/s;
 
 /**
  * Reads the headers of a GGUF model. `path` is its only file, or any of its parts, which are named
- * `NAME-00001-of-00003.gguf` and lie beside each other.
+ * `NAME-00001-of-00003.gguf` and are in one folder.
  *
- * @throws {ForgeError} as `readGguf`; `not_found` when a part is missing; `bad_model` when the parts
- * do not belong together.
+ * @throws {ForgeError} as `readGguf`; `not_found` if a part is missing; `bad_model` if the parts do
+ * not belong together
  */
 export function readGgufModel(path: string): GgufModel {
   const header = readGguf(path);
@@ -80,7 +80,7 @@ function partPaths(path: string, count: number): string[] {
     throw new ForgeError(
       "bad_model",
       `${quote(path)} is one of ${count} parts, so it must be named like ` +
-        `"NAME-00001-of-${total}.gguf", beside the others`,
+        `"NAME-00001-of-${total}.gguf", next to the others`,
     );
   }
   return Array.from(

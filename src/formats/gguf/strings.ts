@@ -2,13 +2,13 @@ const CHUNK_BYTES = 64 * 1024;
 const CHUNK_STRINGS = 16 * 1024;
 
 /**
- * Decodes many short UTF-8 strings at once. A decoder call costs more than the few bytes of a token,
- * so strings are packed into a chunk, the chunk is decoded by one call, and the strings are sliced
- * out of it by their length in UTF-16 units, which can be counted from the bytes. For the 408,403
- * strings of the Llama 3 vocabulary this took half the time of a call for each.
+ * Decodes many short UTF-8 strings at once. A decoder call costs more than the few bytes of a
+ * token. Strings are therefore packed into a chunk, the chunk is decoded by one call, and the
+ * strings are sliced out by their length in UTF-16 units, which follows from the bytes. For the
+ * 408,403 strings of the Llama 3 vocabulary this takes half the time of one call per string.
  */
 export class GgufStrings {
-  // A byte-order mark is part of a token, not a mark.
+  // U+FEFF at the start of a token is part of the token, not a byte-order mark.
   readonly #strict = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
   readonly #lenient = new TextDecoder("utf-8", { ignoreBOM: true });
   readonly #chunk = new Uint8Array(CHUNK_BYTES);
@@ -20,12 +20,12 @@ export class GgufStrings {
   #done = 0;
   #invalid: number | undefined;
 
-  /** Decodes one string; bytes that are not UTF-8 become U+FFFD. */
+  /** Decodes one string; invalid bytes become U+FFFD. */
   decode(bytes: Uint8Array<ArrayBuffer>): string {
     return this.#lenient.decode(bytes);
   }
 
-  /** Starts a list of `count` strings, to be added in order. */
+  /** Starts a list of `count` strings, which are added in order. */
   start(count: number): this {
     this.#texts = new Array<string>(count);
     this.#done = 0;
@@ -34,7 +34,7 @@ export class GgufStrings {
     return this;
   }
 
-  /** Adds the string in `length` bytes of `source` from `start` on. */
+  /** Adds the string in `length` bytes of `source` at `start`. */
   add(source: Uint8Array<ArrayBuffer>, start: number, length: number): void {
     const chunk = this.#chunk;
     let bytes = this.#packed === 0 ? 0 : this.#byteEnds[this.#packed - 1]!;
@@ -52,7 +52,7 @@ export class GgufStrings {
     for (let at = start; at < end; at++) {
       const byte = source[at]!;
       chunk[bytes++] = byte;
-      // Continuation bytes add nothing; a lead byte of four is the start of a surrogate pair.
+      // Continuation bytes add no units; the lead byte of four adds a surrogate pair.
       if ((byte & 0xc0) !== 0x80) units += byte >= 0xf0 ? 2 : 1;
     }
     this.#byteEnds[this.#packed] = bytes;
@@ -60,7 +60,7 @@ export class GgufStrings {
     this.#packed++;
   }
 
-  /** The strings of the list, and the index of the first that is not UTF-8 if there is one. */
+  /** Returns the strings of the list, and the index of the first invalid one, if any. */
   finish(): { texts: string[]; invalid: number | undefined } {
     this.#flush();
     const texts = this.#texts;
@@ -72,8 +72,9 @@ export class GgufStrings {
     if (this.#packed === 0) return;
     const bytes = this.#byteEnds[this.#packed - 1]!;
     const whole = this.#tryDecode(this.#chunk.subarray(0, bytes));
-    // A chunk can be valid though a character is split over two strings: those have a lead byte
-    // without its continuation, which the counts of the strings cannot show, so each is checked.
+    // A chunk can be valid although a character is split between two strings. Then a string starts
+    // with
+    // a continuation byte.
     if (whole === undefined || this.#splitsCharacter()) this.#decodeEach();
     else this.#slice(whole);
     this.#done += this.#packed;

@@ -1,8 +1,8 @@
-import { TENSOR_TYPES, type TensorType, type TensorTypeInfo } from "./tensor_info.ts";
+import { TENSOR_TYPES, type TensorType, type TensorTypeInfo } from "../tensor_info.ts";
 
 /**
- * A metadata value. 64-bit integers are numbers where they fit a safe integer and bigints otherwise;
- * arrays of fixed-width numbers are typed arrays.
+ * A metadata value. 64-bit integers are numbers if they are safe integers, otherwise bigints.
+ * Arrays of fixed-width numbers are typed arrays.
  */
 export type GgufValue =
   | number
@@ -23,10 +23,7 @@ export type GgufValue =
   | BigUint64Array
   | GgufValue[];
 
-/**
- * The value types of GGUF metadata in the order of their numbers in the file, with the fewest bytes
- * that one value can take.
- */
+/** Value types of GGUF metadata by their number in the file, with the minimum size of a value. */
 export const VALUE_TYPES = [
   { name: "u8", minBytes: 1 },
   { name: "i8", minBytes: 1 },
@@ -43,13 +40,13 @@ export const VALUE_TYPES = [
   { name: "f64", minBytes: 8 },
 ] as const;
 
-/** The name of a metadata value type. */
-export type GgufValueType = (typeof VALUE_TYPES)[number]["name"];
+/** Name of a metadata value type. */
+type GgufValueType = (typeof VALUE_TYPES)[number]["name"];
 
-/** The value types whose arrays become typed arrays. */
+/** Value types whose arrays become typed arrays. */
 export type GgufNumberType = Exclude<GgufValueType, "bool" | "string" | "array">;
 
-/** Tensor types that ggml once wrote and has since removed, by their numbers. */
+/** Tensor types that ggml has removed, by their numbers. */
 export const REMOVED_TENSOR_TYPES: ReadonlyMap<number, string> = new Map([
   [4, "Q4_2"],
   [5, "Q4_3"],
@@ -61,7 +58,7 @@ export const REMOVED_TENSOR_TYPES: ReadonlyMap<number, string> = new Map([
   [38, "IQ4_NL_8_8"],
 ]);
 
-/** The tensor types by their numbers in GGUF files. */
+/** Tensor types by their numbers in GGUF files. */
 export const TENSOR_TYPE_BY_ID: ReadonlyMap<number, TensorType> = new Map(
   (Object.entries(TENSOR_TYPES) as [TensorType, TensorTypeInfo][]).flatMap(([name, { ggmlId }]) =>
     ggmlId === undefined ? [] : [[ggmlId, name]]

@@ -1,17 +1,17 @@
-import type { InputFile } from "./file.ts";
-import type { GgufReader } from "./gguf_reader.ts";
-import { REMOVED_TENSOR_TYPES, TENSOR_TYPE_BY_ID } from "./gguf_types.ts";
-import { quote } from "./quote.ts";
-import { tensorBytes, type TensorInfo, type TensorType } from "./tensor_info.ts";
+import type { InputFile } from "../file.ts";
+import type { GgufReader } from "./reader.ts";
+import { REMOVED_TENSOR_TYPES, TENSOR_TYPE_BY_ID } from "./types.ts";
+import { quote } from "../quote.ts";
+import { tensorBytes, type TensorInfo, type TensorType } from "../tensor_info.ts";
 
 const MAX_NAME_BYTES = 65535;
 const MAX_DIMENSIONS = 4;
 
-/** The fewest bytes of a tensor's entry: name length, rank, one dimension, type, offset. */
+/** Minimum size of a tensor's entry: name length, rank, one dimension, type, offset. */
 export const MIN_TENSOR_BYTES = 8 + 4 + 8 + 4 + 8;
 
-/** A tensor's entry in the header, its offset still relative to the data. */
-export interface TensorEntry {
+/** A tensor's entry in the header, with its offset relative to the data. */
+interface TensorEntry {
   readonly name: string;
   readonly type: TensorType;
   readonly shape: readonly number[];
@@ -21,7 +21,7 @@ export interface TensorEntry {
 /**
  * Reads the entries of `count` tensors.
  *
- * @throws {ForgeError} `bad_model` when they are damaged, cut off, or a name appears twice.
+ * @throws {ForgeError} `bad_model` if they are damaged or truncated, or a name is duplicated
  */
 export function readTensorEntries(reader: GgufReader, count: number): TensorEntry[] {
   const entries: TensorEntry[] = [];
@@ -68,10 +68,10 @@ function readTensorType(reader: GgufReader): TensorType {
 }
 
 /**
- * Finds a tensor's place in the file.
+ * Locates a tensor in the file.
  *
  * @param dataStart byte offset of the tensor data
- * @throws {ForgeError} `bad_model` when the tensor is impossible or not inside the file.
+ * @throws {ForgeError} `bad_model` if the tensor is impossible or not inside the file
  */
 export function placeTensor(
   reader: GgufReader,

@@ -1,8 +1,8 @@
 /** Writes GGUF files, such as those of synthetic models. */
-import { type GgufNumberType, VALUE_TYPES } from "./gguf_types.ts";
-import { TENSOR_TYPES } from "./tensor_info.ts";
+import { type GgufNumberType, VALUE_TYPES } from "./types.ts";
+import { TENSOR_TYPES } from "../tensor_info.ts";
 import { ByteWriter } from "./byte_writer.ts";
-import { dataParts, joinParts, storedBytes, type TensorData, writeParts } from "./tensor_data.ts";
+import { dataParts, storedBytes, type TensorData, writeParts } from "../tensor_data.ts";
 
 /** A metadata value with its type: `["u32", 4]`, `["array", "string", ["a", "b"]]`. */
 export type GgufField =
@@ -11,38 +11,34 @@ export type GgufField =
   | readonly [type: "string", value: string]
   | GgufArrayField;
 
-/** A metadata array: the type of its values and the values, themselves arrays where nested. */
-export type GgufArrayField =
+/** A metadata array: the type of its values and the values, which may be arrays. */
+type GgufArrayField =
   | readonly [type: "array", of: GgufNumberType, values: ArrayLike<number | bigint>]
   | readonly [type: "array", of: "bool", values: ArrayLike<boolean>]
   | readonly [type: "array", of: "string", values: ArrayLike<string>]
   | readonly [type: "array", of: "array", values: ArrayLike<GgufArrayField>];
 
-/** What goes into a GGUF file. */
+/** Contents of a GGUF file. */
 export interface GgufContents {
   readonly metadata: Readonly<Record<string, GgufField>>;
   readonly tensors?: readonly TensorData[];
-  /** Written as `general.alignment` where given. @default 32 */
+  /** Written as `general.alignment` if given. @default 32 */
   readonly alignment?: number;
   /** @default 3 */
   readonly version?: number;
 }
 
-/**
- * The bytes of a GGUF file.
- *
- * @throws {Error} for a tensor that GGUF cannot hold; contents are the caller's own, not a user's
- */
-export function encodeGguf(contents: GgufContents): Uint8Array<ArrayBuffer> {
-  return joinParts(ggufParts(contents));
-}
-
-/** Writes a GGUF file, tensor by tensor, so that it may be larger than memory. */
+/** Writes a GGUF file tensor by tensor, so that it may be larger than memory. */
 export function writeGguf(path: string, contents: GgufContents): void {
   writeParts(path, ggufParts(contents));
 }
 
-function* ggufParts(contents: GgufContents): Generator<Uint8Array> {
+/**
+ * Yields the bytes of a GGUF file in parts.
+ *
+ * @throws {Error} for a tensor that GGUF cannot represent; contents come from the caller, not a user
+ */
+export function* ggufParts(contents: GgufContents): Generator<Uint8Array> {
   const { metadata, tensors = [], alignment = 32, version = 3 } = contents;
   const fields = Object.entries(metadata);
   if (contents.alignment !== undefined) fields.push(["general.alignment", ["u32", alignment]]);

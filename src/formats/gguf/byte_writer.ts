@@ -1,4 +1,4 @@
-/** Little-endian bytes, appended one value after another. */
+/** Appends little-endian values to a growing buffer. */
 export class ByteWriter {
   #bytes = new Uint8Array(1024);
   #view = new DataView(this.#bytes.buffer);
@@ -9,7 +9,7 @@ export class ByteWriter {
     return this.#length;
   }
 
-  /** A copy of what was written. */
+  /** Returns a copy of the bytes written so far. */
   toBytes(): Uint8Array<ArrayBuffer> {
     return this.#bytes.slice(0, this.#length);
   }
@@ -74,20 +74,20 @@ export class ByteWriter {
     return this;
   }
 
-  /** Raw bytes, without a length. */
+  /** Appends raw bytes, without a length. */
   bytes(value: Uint8Array): this {
     const at = this.#grow(value.length);
     this.#bytes.set(value, at);
     return this;
   }
 
-  /** Zero bytes up to the next multiple of `alignment`. */
+  /** Appends zero bytes up to the next multiple of `alignment`. */
   align(alignment: number): this {
     this.#grow((alignment - this.#length % alignment) % alignment);
     return this;
   }
 
-  /** Makes room, which may replace the view, and returns where the new bytes start. */
+  /** Extends the buffer, which may replace the view, and returns the offset of the new bytes. */
   #grow(count: number): number {
     const start = this.#length;
     this.#length += count;

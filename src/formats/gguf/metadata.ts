@@ -1,18 +1,18 @@
-import { ForgeError } from "../errors.ts";
-import type { GgufReader } from "./gguf_reader.ts";
-import { type GgufNumberType, type GgufValue, VALUE_TYPES } from "./gguf_types.ts";
-import { quote } from "./quote.ts";
+import { ForgeError } from "../../errors.ts";
+import type { GgufReader } from "./reader.ts";
+import { type GgufNumberType, type GgufValue, VALUE_TYPES } from "./types.ts";
+import { quote } from "../quote.ts";
 
 const MAX_KEY_BYTES = 65535;
 const MAX_ARRAY_DEPTH = 4;
 
-/** The fewest bytes of a key with its value: length, no text, value type, one byte. */
+/** Minimum size of an entry: key length, empty key, value type, one byte. */
 export const MIN_ENTRY_BYTES = 8 + 4 + 1;
 
 /**
  * Reads `count` keys with their values.
  *
- * @throws {ForgeError} `bad_model` when they are damaged, cut off, or a key appears twice.
+ * @throws {ForgeError} `bad_model` if they are damaged or truncated, or a key is duplicated
  */
 export function readMetadata(reader: GgufReader, count: number): Map<string, GgufValue> {
   const metadata = new Map<string, GgufValue>();
@@ -98,10 +98,10 @@ function numberArray(type: GgufNumberType, bytes: ArrayBuffer): GgufValue {
 }
 
 /**
- * Reads a text value of GGUF metadata.
+ * Returns a text value of GGUF metadata, if present.
  *
  * @param path names the file in an error
- * @throws {ForgeError} `bad_model` when the key is there but holds no text.
+ * @throws {ForgeError} `bad_model` if the value is not text
  */
 export function metadataText(
   metadata: ReadonlyMap<string, GgufValue>,

@@ -1,22 +1,22 @@
-import { InputFile } from "./file.ts";
-import { MIN_ENTRY_BYTES, readMetadata } from "./gguf_metadata.ts";
-import { GgufReader } from "./gguf_reader.ts";
-import { MIN_TENSOR_BYTES, placeTensor, readTensorEntries } from "./gguf_tensors.ts";
-import type { GgufValue } from "./gguf_types.ts";
-import { LIMITS } from "./limits.ts";
-import { quote } from "./quote.ts";
-import type { TensorInfo } from "./tensor_info.ts";
+import { InputFile } from "../file.ts";
+import { MIN_ENTRY_BYTES, readMetadata } from "./metadata.ts";
+import { GgufReader } from "./reader.ts";
+import { MIN_TENSOR_BYTES, placeTensor, readTensorEntries } from "./tensors.ts";
+import type { GgufValue } from "./types.ts";
+import { LIMITS } from "../limits.ts";
+import { quote } from "../quote.ts";
+import type { TensorInfo } from "../tensor_info.ts";
 
-export type { GgufValue } from "./gguf_types.ts";
+export type { GgufValue } from "./types.ts";
 
-/** What a GGUF file says before its tensor data. */
+/** The header of a GGUF file. */
 export interface GgufHeader {
   readonly version: number;
   readonly metadata: ReadonlyMap<string, GgufValue>;
   readonly tensors: ReadonlyMap<string, TensorInfo>;
-  /** Byte offset at which the tensor data starts. */
+  /** Byte offset of the tensor data. */
   readonly dataOffset: number;
-  /** Size of the whole file. */
+  /** Size of the complete file. */
   readonly fileBytes: number;
 }
 
@@ -26,11 +26,11 @@ const DEFAULT_ALIGNMENT = 32;
 const MAX_ALIGNMENT = 2 ** 20;
 
 /**
- * Reads the header of a GGUF file, version 2 or 3, little-endian. Tensor data is not read. The
- * format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
+ * Reads the header of a GGUF file, version 2 or 3, little-endian. Does not read tensor data.
+ * Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
  *
- * @throws {ForgeError} `not_found` when the file cannot be read; `bad_model` when it is no GGUF file,
- * is damaged or cut off, or describes tensors that it cannot hold.
+ * @throws {ForgeError} `not_found` if the file cannot be read; `bad_model` if it is not a GGUF
+ * file, is damaged or truncated, or describes tensors outside of the file
  */
 export function readGguf(path: string): GgufHeader {
   using file = InputFile.open(path);
@@ -51,7 +51,7 @@ export function readGguf(path: string): GgufHeader {
   return { version, metadata, tensors, dataOffset, fileBytes: file.size };
 }
 
-/** Whether the file at `path` starts as a GGUF file does. */
+/** True if the file at `path` starts as a GGUF file. */
 export function isGgufFile(path: string): boolean {
   using file = InputFile.open(path);
   if (file.size < 4) return false;
@@ -65,7 +65,7 @@ function readVersion(reader: GgufReader): number {
   const magic = reader.u32();
   if (magic !== MAGIC) {
     const found = [0, 8, 16, 24].map((shift) => String.fromCharCode((magic >>> shift) & 0xff));
-    throw reader.error(`is no GGUF file: it starts with ${quote(found.join(""))}, not "GGUF"`);
+    throw reader.error(`is not a GGUF file: it starts with ${quote(found.join(""))}, not "GGUF"`);
   }
   const version = reader.u32();
   if (version === 2 || version === 3) return version;
