@@ -25,20 +25,25 @@ export interface CausalLm {
   readonly vocabSize: number;
   /** Columns of its hidden states. */
   readonly hiddenSize: number;
-  /** Whether the files have an output matrix, or say that the embedding is it; without, logits mean nothing. */
+  /**
+   * Whether the files have an output matrix, or say that the embedding is it; without, logits mean
+   * nothing.
+   */
   readonly hasHead: boolean;
   /** The longest sequence the model was made for. */
   readonly contextLength: number;
   /** The KV caches of its layers of attention. */
   readonly kvLayers: readonly LayerKvShape[];
   /**
-   * The state caches of its recurrent layers, of which a layer may have several; empty without any. A
-   * state cannot take back what it has seen: no tokens are guessed for a model that has one.
+   * The state caches of its recurrent layers, of which a layer may have several; empty without any.
+   * A state cannot take back what it has seen: no tokens are guessed for a model that has one.
    */
   readonly stateLayers: readonly StateMatrix[];
   /** Records the forward pass and returns the logits, `[outputs, vocabSize]`. */
   forward(recorder: Recorder, kv: readonly KvCache[], states: readonly StateCache[]): Value;
-  /** The same up to the norm before the output matrix: the hidden states, `[outputs, hiddenSize]`. */
+  /**
+   * The same up to the norm before the output matrix: the hidden states, `[outputs, hiddenSize]`.
+   */
   hidden(recorder: Recorder, kv: readonly KvCache[], states: readonly StateCache[]): Value;
 }
 

@@ -4,37 +4,25 @@ import type { Checkpoint } from "../formats/checkpoint.ts";
 import { quote } from "../formats/quote.ts";
 import { type CausalLm, type Family, ModelSource } from "./causal_lm.ts";
 import { assertCausal, ENCODERS, notCausal } from "./config/causality.ts";
-import { arcee } from "./families/arcee.ts";
 import { cohere } from "./families/cohere.ts";
 import { deepseek } from "./families/deepseek.ts";
 import { ernie4_5 } from "./families/ernie4_5.ts";
 import { exaone4 } from "./families/exaone4.ts";
-import { gemma } from "./families/gemma.ts";
-import { gemma2 } from "./families/gemma2.ts";
-import { gemma3 } from "./families/gemma3.ts";
+import { gemma, gemma2, gemma3 } from "./families/gemma.ts";
 import { gemma4 } from "./families/gemma4.ts";
-import { glm4 } from "./families/glm4.ts";
-import { glm4Moe } from "./families/glm4_moe.ts";
+import { glm4, glm4Moe } from "./families/glm4.ts";
 import { gptOss } from "./families/gpt_oss.ts";
 import { granite } from "./families/granite.ts";
 import { hunyuan } from "./families/hunyuan.ts";
 import { lfm2 } from "./families/lfm2.ts";
-import { llama } from "./families/llama.ts";
+import { arcee, llama, phi3, seedOss } from "./families/llama.ts";
 import { llama4 } from "./families/llama4.ts";
-import { mistral } from "./families/mistral.ts";
-import { mixtral } from "./families/mixtral.ts";
-import { nemotron } from "./families/nemotron.ts";
-import { olmo2 } from "./families/olmo2.ts";
-import { olmoe } from "./families/olmoe.ts";
-import { phi3 } from "./families/phi3.ts";
-import { qwen2 } from "./families/qwen2.ts";
-import { qwen2Moe } from "./families/qwen2_moe.ts";
-import { qwen3 } from "./families/qwen3.ts";
+import { mistral, mixtral } from "./families/mistral.ts";
+import { nemotron, starcoder2 } from "./families/nemotron_starcoder2.ts";
+import { olmo2, olmoe } from "./families/olmo.ts";
+import { qwen2, qwen2Moe, qwen3, qwen3Moe } from "./families/qwen.ts";
 import { qwen3_5, qwen3_5Moe, qwen3Next } from "./families/qwen3_5.ts";
-import { qwen3Moe } from "./families/qwen3_moe.ts";
-import { seedOss } from "./families/seed_oss.ts";
 import { smollm3 } from "./families/smollm3.ts";
-import { starcoder2 } from "./families/starcoder2.ts";
 import type { WeightLoader } from "./weights/weight_loader.ts";
 
 const FAMILIES: readonly Family[] = [
@@ -108,8 +96,8 @@ export interface LoadedModel {
 /**
  * Puts a checkpoint's weights on a device.
  *
- * @param sessionLength the longest sequence the model will be asked for; its own limit where that is
- * lower, or without it
+ * @param sessionLength the longest sequence the model will be asked for; its own limit where that
+ * is lower, or without it
  * @throws {ForgeError} `unsupported` for an unknown architecture, or one with parts forge does not
  * know; `bad_model` when the files do not hold what the configuration promises.
  */

@@ -10,7 +10,9 @@ import { byteMatrices } from "./bytes.ts";
 import { type PackedFolder, unknownPacking, type Unpacked } from "./folder.ts";
 import { awqMatrices, gptqMatrices, int4Matrices } from "./int4.ts";
 
-/** What formats keep beside weights for those who compute with rounded activations, keys or values. */
+/**
+ * What formats keep beside weights for those who compute with rounded activations, keys or values.
+ */
 const FOR_ACTIVATIONS = /\.(input|activation|output|q|k|v)(_proj\.output)?_scale(_ub)?$/;
 
 /** Ways of packing by their `quant_method`. */

@@ -2,12 +2,12 @@ import { ForgeError } from "../../errors.ts";
 import { quote } from "../../formats/quote.ts";
 import type { ConfigReader } from "./config_reader.ts";
 
-/** Architectures whose tokens see those behind them, by the names of either format. */
+/** Matches architectures with bidirectional attention, by their names in either format. */
 export const ENCODERS = /bert|mpnet|electra|embedding|encoder$|^new$/;
 
 /**
- * Refuses a model whose tokens are to see those behind them, as some that embed do: attention here is
- * causal, and nothing would show that the results are wrong.
+ * Rejects models with bidirectional attention, which some embedding models have. Forge would
+ * compute causal attention and return wrong results without any sign of it.
  *
  * @throws {ForgeError} `unsupported`
  */
@@ -17,19 +17,18 @@ export function assertCausal(config: ConfigReader): void {
     const key = config.isGguf ? "attention.causal" : "is_causal";
     throw notCausal(config.path, `${key} ${isCausal}`);
   }
-  const bidirectional = config.raw(["use_bidirectional_attention", undefined]);
-  if (bidirectional === true || bidirectional === "all") {
+  const bidirectional = config.raw(["use_bidirectional_attention", undefined]) ?? false;
+  // "vision" concerns image tokens alone, and forge takes no images.
+  if (bidirectional !== false && bidirectional !== "vision") {
     throw notCausal(config.path, `use_bidirectional_attention ${bidirectional}`);
   }
 }
 
-/** The error for a model that is not causal. @param reason what says so */
+/** Returns the error for a model that is not causal. @param reason the setting that says so */
 export function notCausal(path: string, reason: string): ForgeError {
   return new ForgeError(
     "unsupported",
-    `${
-      quote(path)
-    } has ${reason}: its tokens see those behind them, which forge does not compute; ` +
-      "models that generate can embed, such as Qwen3-Embedding and e5-mistral",
+    `${quote(path)} has ${reason}: forge computes causal attention only; ` +
+      "causal models can embed too, such as Qwen3-Embedding and e5-mistral",
   );
 }

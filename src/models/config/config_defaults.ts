@@ -1,14 +1,14 @@
 import type { JsonObject } from "../../formats/json.ts";
 
 /**
- * Settings that hold where config.json leaves them out, by `model_type`: the defaults of transformers'
- * configuration classes, with which `test/models/config_defaults_test.ts` compares them. A setting that is
- * missing here is `None` there.
+ * Settings that hold where config.json leaves them out, by `model_type`: the defaults of
+ * transformers' configuration classes, with which `test/models/config_defaults_test.ts` compares
+ * them. A setting that is missing here is `None` there.
  *
- * Besides the fields of a class, a table holds the base frequency that the class gives RoPE (`rope_theta`,
- * `rope_local_base_freq` for sliding layers), and what its `__post_init__` takes for absent arguments:
- * `partial_rotary_factor`, `sliding_window_pattern`, `full_attention_interval`, `global_head_dim` and
- * `rope_parameters`.
+ * Besides the fields of a class, a table holds the base frequency that the class gives RoPE
+ * (`rope_theta`, `rope_local_base_freq` for sliding layers), and what its `__post_init__` takes for
+ * absent arguments: `partial_rotary_factor`, `sliding_window_pattern`, `full_attention_interval`,
+ * `global_head_dim` and `rope_parameters`.
  */
 const TABLES = {
   arcee: {
@@ -932,8 +932,8 @@ export function configDefaults(modelType: string): JsonObject {
 }
 
 /**
- * Second names of settings, as transformers' `attribute_map` has them, by `model_type`. Where a file has
- * both names, the second one holds.
+ * Second names of settings, as transformers' `attribute_map` has them, by `model_type`. Where a
+ * file has both names, the second one holds.
  */
 const ALIASES: ReadonlyMap<string, Readonly<Record<string, string>>> = new Map(Object.entries({
   deepseek_v2: { n_routed_experts: "num_experts" },

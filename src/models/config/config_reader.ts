@@ -14,11 +14,12 @@ export type Key = readonly [huggingFace: string | undefined, gguf: string | unde
 const MAX_SIZE = 2 ** 26;
 
 /**
- * Reads typed settings of a model, whichever format they come in. What a config.json leaves out is what
- * `config_defaults.ts` has for its architecture; what it says is `null` is not replaced by that.
+ * Reads typed settings of a model, whichever format they come in. What a config.json leaves out is
+ * what `config_defaults.ts` has for its architecture; what it says is `null` is not replaced by
+ * that.
  *
- * A fallback stands for a setting that neither the file nor that table has. In a config.json, `null` where
- * the table has a value is refused.
+ * A fallback stands for a setting that neither the file nor that table has. In a config.json,
+ * `null` where the table has a value is refused.
  */
 export class ConfigReader {
   readonly isGguf: boolean;
@@ -74,8 +75,8 @@ export class ConfigReader {
   /**
    * A whole number. A list with the same number for every layer counts as that number.
    *
-   * @throws {ForgeError} `bad_model` when it is anything else; `unsupported` when it differs between
-   * layers.
+   * @throws {ForgeError} `bad_model` when it is anything else; `unsupported` when it differs
+   * between layers.
    */
   int(key: Key, options: { min?: number; max?: number; fallback?: number } = {}): number {
     const { min = 1, max = MAX_SIZE, fallback } = options;
@@ -99,7 +100,11 @@ export class ConfigReader {
     return value;
   }
 
-  /** A number above 0, in float32 too. @throws {ForgeError} `bad_model` when it is anything else. */
+  /**
+   * A number above 0, in float32 too.
+   *
+   * @throws {ForgeError} `bad_model` when it is anything else.
+   */
   positive(key: Key, fallback?: number): number {
     const value = this.number(key, fallback);
     if (Math.fround(value) <= 0) throw this.invalid(key, value, "a number above 0");
@@ -170,7 +175,10 @@ export class ConfigReader {
     );
   }
 
-  /** A value, or what stands for one that is absent. `null` that replaces a default is left to the caller's check. */
+  /**
+   * A value, or what stands for one that is absent. `null` that replaces a default is left to the
+   * caller's check.
+   */
   #orElse(key: Key, fallback: unknown): unknown {
     const value = this.raw(key);
     if (value !== undefined || this.isGguf) return value ?? fallback;

@@ -18,33 +18,32 @@ export interface DecoderConfig {
   readonly contextLength: number;
 }
 
-/** What holds where a config is silent, and where it says things elsewhere. */
+/** Defaults of settings that a config lacks. */
 export interface DecoderDefaults {
-  /** Where the norms' epsilon stands. @default the usual place of RMSNorm's */
+  /** Key of the norms' epsilon. @default RMSNorm's */
   readonly normEps?: Key;
-  /** The activation where the config names none, as in GGUF. @default "silu" */
+  /** The activation of a config that names none, as in GGUF. @default "silu" */
   readonly activation?: Activation;
-  /** The width of the MLP where the config has none, as where all layers have experts. */
+  /** Width of the MLP of a config without one, for instance if all layers have experts. */
   readonly intermediateSize?: number;
 }
 
 const RMS_NORM_EPS: Key = ["rms_norm_eps", "attention.layer_norm_rms_epsilon"];
 
-/** Far above any real model; what a damaged file may ask for is not worked through. */
+/** Limits far above any real model, so that a damaged file fails at once. */
 const MAX_LAYERS = 4096;
 const MAX_HEAD_DIM = 4096;
 
 /**
- * Reads them.
+ * Reads the settings that every decoder has.
  *
- * @throws {ForgeError} `bad_model` when one is missing or contradicts another; `unsupported` for an
- * activation forge does not know, a size that differs between layers, or a model that embeds text.
+ * @throws {ForgeError} `bad_model` if one is missing or contradicts another; `unsupported` for an
+ * unknown activation, or a size that differs between layers.
  */
 export function decoderConfig(config: ConfigReader, defaults: DecoderDefaults = {}): DecoderConfig {
-  assertCausal(config);
   const { normEps = RMS_NORM_EPS, activation = "silu" } = defaults;
   const nLayers = countLayers(config);
-  // Checked in families too that do not read it, as transformers does.
+  // transformers checks the length of this list in families that do not use it, too.
   config.perLayer(["layer_types", undefined], nLayers);
   const hiddenSize = config.int(["hidden_size", "embedding_length"]);
   const nHeads = config.int(["num_attention_heads", "attention.head_count"]);
@@ -73,25 +72,17 @@ export function decoderConfig(config: ConfigReader, defaults: DecoderDefaults = 
   };
 }
 
-/** Counts the layers of the model. GGUF files may hold more, which predict further tokens and are not run. */
+/**
+ * Counts the layers that are run. GGUF counts the layers for multi-token prediction among the
+ * blocks.
+ */
 function countLayers(config: ConfigReader): number {
   const stored = config.int(["num_hidden_layers", "block_count"], { max: MAX_LAYERS });
   const key: Key = [undefined, "nextn_predict_layers"];
   return stored - config.int(key, { min: 0, max: stored - 1, fallback: 0 });
 }
 
-/** Refuses an encoder in a decoder's clothes, such as EmbeddingGemma. */
-function assertCausal(config: ConfigReader): void {
-  const bidirectional = config.raw(["use_bidirectional_attention", undefined]) ?? false;
-  // Of the pictures that "vision" is about there are none.
-  if (bidirectional === false || bidirectional === "vision") return;
-  throw new ForgeError(
-    "unsupported",
-    `${quote(config.path)} attends in both directions: it embeds text and does not generate any`,
-  );
-}
-
-/** What config.json calls the activations. */
+/** Activations by their name in config.json. */
 const ACTIVATIONS: Readonly<Record<string, Activation>> = {
   silu: "silu",
   swish: "silu",
@@ -102,7 +93,7 @@ const ACTIVATIONS: Readonly<Record<string, Activation>> = {
 };
 
 function readActivation(config: ConfigReader, fallback: Activation): Activation {
-  // Gemma has a name of its own for the setting.
+  // Gemma calls the setting "hidden_activation".
   const name = ["hidden_activation", "hidden_act"].find((key) => config.default(key) !== undefined);
   if (config.isGguf || name === undefined) return fallback;
   const named = config.string([name, undefined]);
@@ -118,12 +109,11 @@ function readActivation(config: ConfigReader, fallback: Activation): Activation 
 }
 
 /**
- * Which layers attend over a sliding window, from `layer_types`, GGUF's
- * `attention.sliding_window_pattern`, or else a period: of every `period` layers the last attends to
- * everything.
+ * Returns the sliding window of each layer, `undefined` for full attention. `layer_types` or GGUF's
+ * `attention.sliding_window_pattern` names the layers with a window. Without either, the last of
+ * every `period` layers has full attention and all others a window.
  *
- * @returns the window of each layer, `undefined` for full attention.
- * @throws {ForgeError} `unsupported` for a layer that is neither.
+ * @throws {ForgeError} `unsupported` for a layer of another type.
  */
 export function slidingWindows(
   config: ConfigReader,
@@ -148,7 +138,7 @@ function slidingLayers(
   period: number | undefined,
 ): readonly boolean[] {
   const key: Key = ["layer_types", "attention.sliding_window_pattern"];
-  // GGUF may also hold the period itself under this key.
+  // In GGUF the value may be the period.
   const isPeriod = typeof config.raw(key) === "number";
   const types = isPeriod ? undefined : config.perLayer(key, nLayers);
   const every = isPeriod ? config.int(key) : period;
@@ -163,4 +153,23 @@ function slidingLayers(
         `forge knows "full_attention" and "sliding_attention" in this architecture`,
     );
   });
+}
+
+/** Returns for each layer whether it rotates queries and keys (Llama 4, SmolLM3). */
+export function rotatedLayers(config: ConfigReader, nLayers: number): boolean[] {
+  const key: Key = ["no_rope_layers", undefined];
+  const named = config.raw(key);
+  const isEmpty = Array.isArray(named) && named.length === 0;
+  // Despite the name of the list, 1 means that the layer rotates.
+  const listed = isEmpty ? undefined : config.perLayer(key, nLayers);
+  const interval = config.int(["no_rope_layer_interval", undefined], { fallback: 4 });
+  return Array.from(
+    { length: nLayers },
+    (_, i) => listed === undefined ? (i + 1) % interval !== 0 : Boolean(listed[i]),
+  );
+}
+
+/** Returns the bound of a soft-cap, or `undefined` if the config sets none. */
+export function readSoftcap(config: ConfigReader, name: string): number | undefined {
+  return config.raw([name, name]) === undefined ? undefined : config.positive([name, name]);
 }

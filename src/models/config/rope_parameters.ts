@@ -1,6 +1,6 @@
 /**
- * Where a model describes its rotary position embedding: `rope_parameters` in newer config.json files,
- * `rope_theta` and `rope_scaling` in older ones, the `rope.*` keys in GGUF.
+ * Where a model describes its rotary position embedding: `rope_parameters` in newer config.json
+ * files, `rope_theta` and `rope_scaling` in older ones, the `rope.*` keys in GGUF.
  */
 import { ForgeError } from "../../errors.ts";
 import { isJsonObject } from "../../formats/json.ts";
@@ -137,7 +137,9 @@ function typeOf(settings: Settings): unknown {
   return rope_type !== undefined ? rope_type : type !== undefined ? type : "default";
 }
 
-/** Rotates by a position in time, height and width, which is the same one where there is but text. */
+/**
+ * Rotates by a position in time, height and width, which is the same one where there is but text.
+ */
 const isByPlace = (config: ConfigReader, settings: Settings) =>
   typeOf(settings) === "mrope" && (config.isGguf || config.modelType.startsWith("qwen2_"));
 

@@ -1,14 +1,14 @@
 /**
- * Command R and its successors: LayerNorm without a bias, attention and MLP side by side, scaled logits.
- * Cohere 2 (Command R7B, Command A) has a sliding window in three of four layers; the fourth attends to
- * everything, without positions. Cohere, arXiv:2504.00698.
+ * Command R and its successors: LayerNorm without a bias, attention and MLP in parallel, scaled
+ * logits. Cohere 2 (Command R7B, Command A) has a sliding window in three of four layers; the
+ * fourth has full attention without positions. Cohere, arXiv:2504.00698.
  */
 import type { Recorder, Value } from "../../backend.ts";
-import { biasRule, type Block, loadAttention, loadGatedMlp } from "../parts/blocks.ts";
 import type { Family } from "../causal_lm.ts";
 import type { Key } from "../config/config_reader.ts";
-import { FINAL_NORM, INPUT_NORM, loadDecoder, loadRope, parallelLayer } from "../parts/decoder.ts";
 import { type DecoderConfig, decoderConfig, slidingWindows } from "../config/decoder_config.ts";
+import { biasRule, type Block, loadAttention, loadGatedMlp } from "../parts/blocks.ts";
+import { loadRope, parallelDecoder } from "../parts/decoder.ts";
 import type { TensorName, WeightLoader } from "../weights/weight_loader.ts";
 
 const LOGIT_SCALE: Key = ["logit_scale", "logit_scale"];
@@ -29,23 +29,20 @@ export const cohere: Family = {
       ? source.weights.layer(0).has(Q_NORM)
       : config.boolean(["use_qk_norm", undefined], false);
     const normHeads = hasNorms ? headLayerNorms(source.weights, c) : undefined;
-    return loadDecoder(source, c, {
-      finalNorm: loadLayerNorm(source.weights, c, FINAL_NORM),
+    return parallelDecoder(source, c, {
+      loadNorm: loadLayerNorm,
       head: { scale: config.positive(LOGIT_SCALE, 0.0625) },
-      layer: (weights, i) => {
+      attention: (weights, i) => {
         const window = windows[i];
-        return parallelLayer({
-          norm: loadLayerNorm(weights, c, INPUT_NORM),
-          attention: loadAttention(weights, c, i, {
-            rope: isHybrid && window === undefined ? undefined : rope,
-            window,
-            changeHeads: normHeads?.(weights),
-            bias,
-            outputBias: bias,
-          }),
-          mlp: loadGatedMlp(weights, c),
+        return loadAttention(weights, c, i, {
+          rope: isHybrid && window === undefined ? undefined : rope,
+          window,
+          changeHeads: normHeads?.(weights),
+          bias,
+          outputBias: bias,
         });
       },
+      mlp: (weights) => loadGatedMlp(weights, c),
     });
   },
 };
@@ -54,8 +51,8 @@ const Q_NORM: TensorName = ["self_attn.q_norm", "attn_q_norm"];
 const K_NORM: TensorName = ["self_attn.k_norm", "attn_k_norm"];
 
 /**
- * LayerNorm of each head of q and k, with weights of its own (Command R+): a product that takes off the mean, RMSNorm,
- * and a product with the weights.
+ * LayerNorm of each head of q and k, each with its own weights (Command R+): a product that
+ * subtracts the mean, RMSNorm without weights, and a product with the weights on a diagonal.
  */
 function headLayerNorms(all: WeightLoader, { nHeads, nKvHeads, headDim, normEps }: DecoderConfig) {
   const nNormed = nHeads + nKvHeads, width = nNormed * headDim;

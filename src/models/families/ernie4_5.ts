@@ -1,22 +1,14 @@
 /**
- * ERNIE 4.5: Llama that rotates neighbouring pairs, in the larger sizes with experts beside a shared one. Baidu,
- * "ERNIE 4.5 Technical Report", 2025.
+ * ERNIE 4.5: Llama that rotates pairs of neighbouring elements; the larger sizes have experts next
+ * to shared ones. Baidu, "ERNIE 4.5 Technical Report", 2025.
  */
-import {
-  type BiasRule,
-  biasRule,
-  type Block,
-  loadAttention,
-  loadGatedMlp,
-  loadRmsNorm,
-} from "../parts/blocks.ts";
 import type { Family } from "../causal_lm.ts";
-import { INPUT_NORM, loadDecoder, loadRope, MLP_NORM, preNormLayer } from "../parts/decoder.ts";
-import { type DecoderConfig, decoderConfig } from "../config/decoder_config.ts";
 import type { ConfigReader } from "../config/config_reader.ts";
-import { loadMoe, type MoeParts } from "../parts/moe.ts";
-import { SHARED_EXPERTS } from "../parts/shared_expert_moe.ts";
-import type { WeightLoader } from "../weights/weight_loader.ts";
+import { type DecoderConfig, decoderConfig } from "../config/decoder_config.ts";
+import { type BiasRule, biasRule, loadAttention, loadGatedMlp } from "../parts/blocks.ts";
+import { type LoadBlock, loadRope, preNormDecoder } from "../parts/decoder.ts";
+import { loadMoe, MLP_EXPERTS, type MoeParts, readExpertCounts } from "../parts/moe.ts";
+import { addShared, SHARED_EXPERTS } from "../parts/shared_expert_moe.ts";
 
 export const ernie4_5: Family = {
   huggingFace: ["ernie4_5", "ernie4_5_moe"],
@@ -27,28 +19,21 @@ export const ernie4_5: Family = {
     const c = decoderConfig(config);
     const rope = loadRope(source, c, { layout: "interleaved" });
     const isDense = config.modelType === "ernie4_5";
-    const mlp = isDense
-      ? (weights: WeightLoader) => loadGatedMlp(weights, c, { bias })
-      : loadMlps(config, c, bias);
-    return loadDecoder(source, c, {
+    return preNormDecoder(source, c, {
       head: { bias: isDense ? "none" : bias },
-      layer: (weights, i) =>
-        preNormLayer({
-          attentionNorm: loadRmsNorm(weights, c, INPUT_NORM),
-          attention: loadAttention(weights, c, i, { rope, bias, outputBias: bias }),
-          mlpNorm: loadRmsNorm(weights, c, MLP_NORM),
-          mlp: mlp(weights, i),
-        }),
+      attention: (weights, i) => loadAttention(weights, c, i, { rope, bias, outputBias: bias }),
+      mlp: isDense
+        ? (weights) => loadGatedMlp(weights, c, { bias })
+        : mixtureLoader(config, c, bias),
     });
   },
 };
 
-/** Loads the MLP of a layer: experts in those from the first to the last, at equal distances, that have any. */
-function loadMlps(
-  config: ConfigReader,
-  c: DecoderConfig,
-  bias: BiasRule,
-): (weights: WeightLoader, layer: number) => Block {
+/**
+ * Returns a loader of MLPs: experts in every `moe_layer_interval`-th layer of a range, plain MLPs
+ * elsewhere.
+ */
+function mixtureLoader(config: ConfigReader, c: DecoderConfig, bias: BiasRule): LoadBlock {
   const first = config.int(["moe_layer_start_index", "leading_dense_block_count"], {
     min: 0,
     fallback: 1,
@@ -60,20 +45,18 @@ function loadMlps(
     min: 0,
     fallback: 0,
   });
-  const nExperts = config.int(["moe_num_experts", "expert_count"]);
+  const counts = readExpertCounts(
+    config,
+    ["moe_num_experts", "expert_count"],
+    ["moe_k", "expert_used_count"],
+  );
   const experts: MoeParts = {
-    nExperts,
-    topK: config.int(["moe_k", "expert_used_count"], { max: nExperts }),
+    ...counts,
     intermediateSize: config.int(["moe_intermediate_size", "expert_feed_forward_length"]),
     normalize: true,
     choiceBias: ["mlp.moe_statics.e_score_correction_bias", "exp_probs_b"],
-    choiceBiasShape: [1, nExperts],
-    names: {
-      router: "mlp.gate",
-      gate: "mlp.experts.{}.gate_proj",
-      up: "mlp.experts.{}.up_proj",
-      down: "mlp.experts.{}.down_proj",
-    },
+    choiceBiasShape: [1, counts.nExperts],
+    names: MLP_EXPERTS,
   };
   return (weights, layer) => {
     if (layer < first || layer > last || (layer + 1) % step !== 0) {
@@ -86,6 +69,6 @@ function loadMlps(
       intermediateSize: nShared * experts.intermediateSize,
       names: SHARED_EXPERTS,
     });
-    return (pass, x, residual) => shared(pass, x, routed(pass, x, residual));
+    return addShared(routed, shared);
   };
 }

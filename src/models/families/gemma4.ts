@@ -1,23 +1,35 @@
 /**
- * Gemma 4 (text): Gemma 3 with larger heads in the layers that attend to everything, keys and values that later
- * layers share, an embedding for each layer, and in some sizes experts beside the MLP. Google DeepMind, Gemma 4
- * model card, 2026.
+ * Gemma 4 (text): Gemma 3 with larger heads in the layers with full attention, keys and values that
+ * later layers share, an embedding for each layer, and in some sizes experts next to the MLP.
+ * Google DeepMind, Gemma 4 model card, 2026.
  */
-import { type Block, loadGatedMlp, loadRmsNorm } from "../parts/blocks.ts";
-import type { Family, LayerKvShape } from "../causal_lm.ts";
-import type { ConfigReader } from "../config/config_reader.ts";
-import { INPUT_NORM, type Layer, loadDecoder, loadRope } from "../parts/decoder.ts";
-import { type DecoderConfig, decoderConfig, slidingWindows } from "../config/decoder_config.ts";
-import { GEMMA_NORMS, optionalCap } from "./gemma2.ts";
-import { type KeyValueSource, loadGemma4Attention } from "./gemma4_attention.ts";
-import { loadLayerInput, loadLayerInputs } from "./gemma4_layer_input.ts";
-import { loadGemma4Mixture } from "./gemma4_mixture.ts";
+import type { ColumnPiece, Value, Weight } from "../../backend.ts";
+import type { Family, ForwardPass, ModelSource } from "../causal_lm.ts";
+import type { ConfigReader, Key } from "../config/config_reader.ts";
+import {
+  type DecoderConfig,
+  decoderConfig,
+  readSoftcap,
+  slidingWindows,
+} from "../config/decoder_config.ts";
+import { type Block, kvShape, loadGatedMlp, loadRmsNorm } from "../parts/blocks.ts";
+import {
+  INPUT_NORM,
+  type Layer,
+  loadDecoder,
+  loadRope,
+  POST_ATTENTION_NORM,
+  POST_MLP_NORM,
+  PRE_MLP_NORM,
+} from "../parts/decoder.ts";
+import { loadRoutedExperts, readExpertCounts } from "../parts/moe.ts";
+import type { Rope } from "../parts/rope.ts";
 import type { TensorName, WeightLoader } from "../weights/weight_loader.ts";
 
-/** How wide the heads of layers that attend to everything are, where config.json does not say. */
+/** Head size of layers with full attention where config.json has none. */
 const GLOBAL_HEAD_DIM = 512;
 
-/** What llama.cpp caps logits at, whether a file says so or not. */
+/** Soft-cap of the logits in GGUF files without one, as in llama.cpp. */
 const GGUF_CAP = 30;
 
 const LAYER_SCALE: TensorName = ["layer_scalar", "layer_output_scale"];
@@ -27,10 +39,10 @@ export const gemma4: Family = {
   gguf: ["gemma4"],
   load(source) {
     const { config } = source;
-    refuseBias(config);
+    assertNoBias(config);
     const nLayers = decoderConfig(config.ofLayer(0)).nLayers;
     const windows = slidingWindows(config, nLayers, 6);
-    // Whatever is written, the last layer attends to everything.
+    // The last layer has full attention whatever the config says.
     windows[nLayers - 1] = undefined;
     const layers = windows.map((window, i) => layerConfig(config, i, window !== undefined));
     const c = layers[0]!;
@@ -54,14 +66,13 @@ export const gemma4: Family = {
       fallback: 0,
     });
     const nOwn = nLayers - nShared;
-    const inputs = loadLayerInputs(source, c);
     const sources = new Map<boolean, KeyValueSource>();
-    const cap = optionalCap(config, "final_logit_softcapping");
+    const cap = readSoftcap(config, "final_logit_softcapping");
     return loadDecoder(source, c, {
       embeddingScale: Math.sqrt(c.hiddenSize),
       head: { softcap: config.isGguf ? cap ?? GGUF_CAP : cap },
       kvLayers: layers.slice(0, nOwn).map(kvShape),
-      begin: inputs,
+      begin: loadLayerInputs(source, c),
       layer: (weights, i) => {
         const isSliding = windows[i] !== undefined;
         const { attention, source: keysAndValues } = loadGemma4Attention(weights, layers[i]!, i, {
@@ -77,7 +88,7 @@ export const gemma4: Family = {
   },
 };
 
-/** A layer's own sizes. */
+/** Returns the settings of one layer. */
 function layerConfig(config: ConfigReader, index: number, isSliding: boolean): DecoderConfig {
   const own = config.ofLayer(index);
   const c = decoderConfig(own, { activation: "gelu_tanh" });
@@ -98,7 +109,9 @@ function layerConfig(config: ConfigReader, index: number, isSliding: boolean): D
   };
 }
 
-/** Layers that share keys and values may have an MLP of twice the width. */
+/**
+ * Returns the width of a layer's MLP: doubled in some models for layers that share keys and values.
+ */
 function mlpSize(config: ConfigReader, c: DecoderConfig, index: number): number {
   const nShared = config.int(["num_kv_shared_layers", undefined], { min: 0, fallback: 0 });
   const isWide = nShared > 0 && index >= c.nLayers - nShared &&
@@ -111,11 +124,7 @@ function valuesAreKeys(config: ConfigReader, weights: WeightLoader, isSliding: b
   return !isSliding && config.boolean(["attention_k_eq_v", undefined], false);
 }
 
-function kvShape({ nKvHeads, headDim }: DecoderConfig): LayerKvShape {
-  return { nKvHeads, kHeadDim: headDim, vHeadDim: headDim };
-}
-
-/** A layer around its attention. */
+/** Arranges a layer around its attention. */
 function gemma4Layer(
   config: ConfigReader,
   weights: WeightLoader,
@@ -125,11 +134,11 @@ function gemma4Layer(
 ): Layer {
   const norm = (name: TensorName) => loadRmsNorm(weights, c, name);
   const attentionNorm = norm(INPUT_NORM);
-  const postAttention = norm(GEMMA_NORMS.postAttention);
-  const mlpNorm = norm(GEMMA_NORMS.mlp);
+  const postAttention = norm(POST_ATTENTION_NORM);
+  const mlpNorm = norm(PRE_MLP_NORM);
   const mlp = loadGatedMlp(weights, c);
   const mixture = loadGemma4Mixture(config, weights, c);
-  const postMlp = norm(GEMMA_NORMS.postMlp);
+  const postMlp = norm(POST_MLP_NORM);
   const layerInput = loadLayerInput(config, weights, c, index);
   const scale = readScale(config, weights);
   return (pass, h) => {
@@ -143,7 +152,7 @@ function gemma4Layer(
   };
 }
 
-/** What multiplies a layer's result. */
+/** Returns the factor of a layer's output. */
 function readScale(config: ConfigReader, weights: WeightLoader): number {
   const weight = config.isGguf
     ? weights.optionalVector(LAYER_SCALE, 1)
@@ -151,7 +160,236 @@ function readScale(config: ConfigReader, weights: WeightLoader): number {
   return weight === undefined ? 1 : weights.backend.readWeight(weight, 0, 1)[0]!;
 }
 
-function refuseBias(config: ConfigReader): void {
+function assertNoBias(config: ConfigReader): void {
   const key = ["attention_bias", undefined] as const;
   if (config.boolean(key, false)) throw config.unsupported(key, true, "false in this architecture");
+}
+
+/** Source of the keys and values that a layer attends to. */
+interface KeyValueSource {
+  /** Index of the layer whose cache holds them: the layer itself or an earlier one. */
+  readonly layer: number;
+  /** Weight of the norm of the keys. */
+  readonly kNorm: Weight;
+}
+
+interface Gemma4AttentionParts {
+  readonly rope: Rope;
+  readonly window: number | undefined;
+  /** The earlier layer that provides keys and values; `undefined` for a layer with its own. */
+  readonly source: KeyValueSource | undefined;
+  /** True if the values are the keys before their norm. */
+  readonly valuesAreKeys: boolean;
+}
+
+const Q: TensorName = ["self_attn.q_proj", "attn_q"];
+const K: TensorName = ["self_attn.k_proj", "attn_k"];
+const V: TensorName = ["self_attn.v_proj", "attn_v"];
+const K_NORM: TensorName = ["self_attn.k_norm", "attn_k_norm"];
+
+/**
+ * Loads the attention of layer `index`. Layers with their own keys and values come first, so the
+ * index of a cache is that of its layer.
+ */
+function loadGemma4Attention(
+  weights: WeightLoader,
+  c: DecoderConfig,
+  index: number,
+  parts: Gemma4AttentionParts,
+): { readonly attention: Block; readonly source: KeyValueSource } {
+  const { nHeads, headDim, hiddenSize } = c;
+  const qSize = nHeads * headDim;
+  const qNorm = weights.vector(["self_attn.q_norm", "attn_q_norm"], headDim);
+  const out = weights.matrix(["self_attn.o_proj", "attn_output"], hiddenSize, qSize);
+  const source = parts.source ?? { layer: index, kNorm: weights.vector(K_NORM, headDim) };
+  const qkv = parts.source === undefined
+    ? loadOwn(weights, c, index, parts.valuesAreKeys)
+    : loadBorrowed(weights, c, parts.source.layer);
+
+  const attention: Block = (pass, x, residual) => {
+    const { recorder } = pass;
+    const cache = pass.kv[source.layer]!;
+    const q = recorder.ropeAppend(qkv(pass, x), cache, {
+      nHeads,
+      qNorm,
+      kNorm: source.kNorm,
+      eps: c.normEps,
+      rope: pass.ropeTable(parts.rope),
+      ropeLayout: parts.rope.layout,
+    });
+    const mixed = recorder.attention(q, cache, { nHeads, scale: 1, window: parts.window });
+    return recorder.matmul(mixed, out, { residual });
+  };
+  return { attention, source };
+}
+
+/**
+ * Loads projections to queries, keys and normalised values. The pass keeps the result for later
+ * layers.
+ */
+function loadOwn(weights: WeightLoader, c: DecoderConfig, index: number, valuesAreKeys: boolean) {
+  const { nHeads, nKvHeads, headDim, hiddenSize, normEps: eps } = c;
+  const qSize = nHeads * headDim;
+  const kvSize = nKvHeads * headDim;
+  const stored = [[Q, qSize], [K, kvSize], [V, kvSize]] as const;
+  const weight = weights.concat(valuesAreKeys ? stored.slice(0, 2) : stored, hiddenSize);
+  const ones = weights.uploadVector(new Float32Array(headDim).fill(1));
+  const before = valuesAreKeys ? qSize : qSize + kvSize;
+  return ({ recorder, kept }: ForwardPass, x: Parameters<Block>[1]) => {
+    const all = recorder.matmul(x, weight);
+    const values = recorder.gatherColumns([{ value: all, first: before, width: kvSize }], 1);
+    const normed = recorder.rmsNorm(values, ones, { eps });
+    const pieces: ColumnPiece[] = [
+      { value: all, width: qSize + kvSize },
+      { value: normed, width: kvSize },
+    ];
+    const qkv = recorder.gatherColumns(pieces, 1);
+    kept.set(keptName(index), qkv);
+    return qkv;
+  };
+}
+
+/**
+ * Loads the projection to queries, which are joined with the keys and values of an earlier layer.
+ * Appending these to its cache again writes the same numbers to the same places.
+ */
+function loadBorrowed(weights: WeightLoader, c: DecoderConfig, source: number) {
+  const qSize = c.nHeads * c.headDim;
+  const kvSize = c.nKvHeads * c.headDim;
+  const weight = weights.matrix(Q, qSize, c.hiddenSize);
+  // Some files hold these tensors; mark them as used.
+  for (const unused of [K, V, K_NORM]) weights.has(unused);
+  return ({ recorder, kept }: ForwardPass, x: Parameters<Block>[1]) =>
+    recorder.gatherColumns([
+      { value: recorder.matmul(x, weight), width: qSize },
+      { value: kept.get(keptName(source))!, first: qSize, width: 2 * kvSize },
+    ], 1);
+}
+
+function keptName(layer: number): string {
+  return `qkv ${layer}`;
+}
+
+const LAYER_EMBEDDING: TensorName = ["embed_tokens_per_layer", "per_layer_token_embd"];
+const PROJECTION: TensorName = ["per_layer_model_projection", "per_layer_model_proj"];
+const PROJECTION_NORM: TensorName = ["per_layer_projection_norm", "per_layer_proj_norm"];
+const GATE: TensorName = ["per_layer_input_gate", "inp_gate"];
+const LAYER_PROJECTION: TensorName = ["per_layer_projection", "proj"];
+const INPUT_POST_NORM: TensorName = ["post_per_layer_input_norm", "post_norm"];
+
+/** Name under which a pass keeps the inputs of all layers. */
+const LAYER_INPUTS = "layer inputs";
+
+/** Returns the size of a layer's input; 0 if the model has none. */
+function inputSize(config: ConfigReader): number {
+  return config.int(["hidden_size_per_layer_input", "embedding_length_per_layer_input"], {
+    min: 0,
+    fallback: config.isGguf ? 0 : 256,
+  });
+}
+
+/**
+ * Returns a function that records the inputs of all layers, given the embeddings; `undefined` if
+ * the model has none.
+ */
+function loadLayerInputs(source: ModelSource, c: DecoderConfig) {
+  const { config, weights } = source;
+  const size = inputSize(config);
+  if (size === 0) return undefined;
+  const all = c.nLayers * size;
+  const vocabulary = weights.isGguf
+    ? weights.shape(LAYER_EMBEDDING)[0] ?? 0
+    : config.int(["vocab_size_per_layer_input", undefined]);
+  const embedding = weights.matrix(LAYER_EMBEDDING, vocabulary, all);
+  const projection = weights.matrix(PROJECTION, all, c.hiddenSize);
+  const norm = weights.vector(PROJECTION_NORM, size);
+  return ({ recorder, kept }: ForwardPass, h: Value) => {
+    const projected = recorder.matmul(h, projection, { alpha: 1 / Math.sqrt(c.hiddenSize) });
+    const residual = recorder.embed(embedding, Math.sqrt(size));
+    kept.set(LAYER_INPUTS, recorder.rmsNorm(projected, norm, { eps: c.normEps, residual }));
+  };
+}
+
+/** Loads the block that adds layer `index`'s gated input to its hidden states. */
+function loadLayerInput(
+  config: ConfigReader,
+  weights: WeightLoader,
+  c: DecoderConfig,
+  index: number,
+): Block | undefined {
+  const size = inputSize(config);
+  if (size === 0) return undefined;
+  const gate = weights.matrix(GATE, size, c.hiddenSize);
+  const projection = weights.matrix(LAYER_PROJECTION, c.hiddenSize, size);
+  const postNorm = loadRmsNorm(weights, c, INPUT_POST_NORM);
+  return (pass, h) => {
+    const { recorder, kept } = pass;
+    const gated = recorder.gatherColumns([
+      { value: recorder.matmul(h, gate), width: size },
+      // The input is a sum of two terms; the factor keeps its variance.
+      { value: kept.get(LAYER_INPUTS)!, first: index * size, width: size, scale: Math.SQRT1_2 },
+    ], 1);
+    const added = recorder.matmul(recorder.glu(gated, size, c.activation), projection);
+    return postNorm(pass, added, h);
+  };
+}
+
+const ROUTER: TensorName = ["router.proj", "ffn_gate_inp"];
+const DENSE_NORM: TensorName = ["post_feedforward_layernorm_1", "post_ffw_norm_1"];
+const EXPERTS_PRE_NORM: TensorName = ["pre_feedforward_layernorm_2", "pre_ffw_norm_2"];
+const EXPERTS_POST_NORM: TensorName = ["post_feedforward_layernorm_2", "post_ffw_norm_2"];
+
+/** Adds the experts' output for the hidden states `h` to the MLP's output `fed`. */
+type Mixture = (pass: ForwardPass, h: Value, fed: Value) => Value;
+
+/** Loads the experts of a layer; `undefined` if the model has none. */
+function loadGemma4Mixture(
+  config: ConfigReader,
+  weights: WeightLoader,
+  c: DecoderConfig,
+): Mixture | undefined {
+  const count: Key = ["num_experts", "expert_count"];
+  const has = config.isGguf
+    ? (config.raw(count) ?? 0) !== 0
+    : config.boolean(["enable_moe_block", undefined], false);
+  if (!has) return undefined;
+  const counts = readExpertCounts(config, count, ["top_k_experts", "expert_used_count"]);
+  const { nExperts } = counts;
+  const router = weights.matrix(ROUTER, nExperts, c.hiddenSize);
+  const routerNorm = loadRouterNorm(weights, c);
+  const mlpNorm = loadRmsNorm(weights, c, DENSE_NORM);
+  const expertsNorm = loadRmsNorm(weights, c, EXPERTS_PRE_NORM);
+  const postNorm = loadRmsNorm(weights, c, EXPERTS_POST_NORM);
+  const experts = loadRoutedExperts(weights, c, {
+    ...counts,
+    intermediateSize: config.int(["moe_intermediate_size", "expert_feed_forward_length"]),
+    normalize: true,
+    expertScales: loadExpertScales(weights, nExperts),
+    names: {
+      router: "router.proj",
+      gateUp: "experts.gate_up_proj",
+      down: "experts.down_proj",
+    },
+  });
+  return (pass, h, fed) => {
+    const { recorder } = pass;
+    const logits = recorder.matmul(recorder.rmsNorm(h, routerNorm, { eps: c.normEps }), router);
+    const made = experts(recorder, logits, expertsNorm(pass, h));
+    return postNorm(pass, made, mlpNorm(pass, fed));
+  };
+}
+
+/** Loads the weight of the router's norm, which includes the factor of its input. */
+function loadRouterNorm(weights: WeightLoader, c: DecoderConfig) {
+  const scale = weights.isGguf
+    ? weights.vector(ROUTER, c.hiddenSize, "scale")
+    : weights.vector(["router.scale", undefined], c.hiddenSize, "");
+  const values = weights.backend.readWeight(scale, 0, 1);
+  return weights.uploadVector(values.map((value) => value / Math.sqrt(c.hiddenSize)));
+}
+
+function loadExpertScales(weights: WeightLoader, nExperts: number) {
+  return weights.isGguf
+    ? weights.optionalVector([undefined, "ffn_down_exps"], nExperts, "scale")
+    : weights.vector(["router.per_expert_scale", undefined], nExperts, "");
 }

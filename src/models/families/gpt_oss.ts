@@ -1,12 +1,12 @@
 /**
- * gpt-oss: experts with biases and a gated unit with limits, attention sinks, a sliding window in every
+ * gpt-oss: experts with biases and a clamped SwiGLU, attention sinks, a sliding window in every
  * other layer. OpenAI, arXiv:2508.10925.
  */
-import { biasRule, loadAttention, loadRmsNorm } from "../parts/blocks.ts";
 import type { Family } from "../causal_lm.ts";
-import { INPUT_NORM, loadDecoder, loadRope, preNormLayer } from "../parts/decoder.ts";
 import { decoderConfig, slidingWindows } from "../config/decoder_config.ts";
-import { loadMoe } from "../parts/moe.ts";
+import { biasRule, loadAttention } from "../parts/blocks.ts";
+import { loadRope, POST_ATTENTION_NORM, preNormDecoder } from "../parts/decoder.ts";
+import { loadMoe, readExpertCounts } from "../parts/moe.ts";
 
 export const gptOss: Family = {
   huggingFace: ["gpt_oss"],
@@ -17,10 +17,8 @@ export const gptOss: Family = {
     const rope = loadRope(source, c, { layout: "half", ggufTruncate: false });
     const bias = biasRule(config, "attention_bias", true);
     const windows = slidingWindows(config, c.nLayers, 2);
-    const nExperts = config.int(["num_local_experts", "expert_count"]);
     const experts = {
-      nExperts,
-      topK: config.int(["num_experts_per_tok", "expert_used_count"], { max: nExperts }),
+      ...readExpertCounts(config, ["num_local_experts", "expert_count"]),
       intermediateSize: config.int(["intermediate_size", "expert_feed_forward_length"]),
       normalize: true,
       unit: "clamped_swiglu",
@@ -33,20 +31,17 @@ export const gptOss: Family = {
         isInterleaved: true,
       },
     } as const;
-    return loadDecoder(source, c, {
-      layer: (weights, i) =>
-        preNormLayer({
-          attentionNorm: loadRmsNorm(weights, c, INPUT_NORM),
-          attention: loadAttention(weights, c, i, {
-            rope,
-            window: windows[i],
-            hasSinks: true,
-            bias,
-            outputBias: bias,
-          }),
-          mlpNorm: loadRmsNorm(weights, c, ["post_attention_layernorm", "post_attention_norm"]),
-          mlp: loadMoe(weights, c, experts),
+    return preNormDecoder(source, c, {
+      mlpNorm: POST_ATTENTION_NORM,
+      attention: (weights, i) =>
+        loadAttention(weights, c, i, {
+          rope,
+          window: windows[i],
+          hasSinks: true,
+          bias,
+          outputBias: bias,
         }),
+      mlp: (weights) => loadMoe(weights, c, experts),
     });
   },
 };

@@ -1,14 +1,14 @@
 /**
- * IBM Granite 3, and 4 where its layers are attention: Llama with multipliers on embeddings, attention, residuals
- * and logits, in some sizes with experts.
+ * IBM Granite 3, and Granite 4 without Mamba layers: Llama with multipliers of embeddings,
+ * attention scores, residuals and logits, in some sizes with experts.
  */
-import { biasRule, type Block, loadAttention, loadGatedMlp, loadRmsNorm } from "../parts/blocks.ts";
 import type { Family } from "../causal_lm.ts";
-import { INPUT_NORM, loadDecoder, loadRope, MLP_NORM, preNormLayer } from "../parts/decoder.ts";
 import type { ConfigReader, Key } from "../config/config_reader.ts";
 import { type DecoderConfig, decoderConfig } from "../config/decoder_config.ts";
-import { loadMoe, type MoeParts } from "../parts/moe.ts";
-import { SHARED_EXPERTS } from "../parts/shared_expert_moe.ts";
+import { biasRule, type Block, loadAttention, loadGatedMlp } from "../parts/blocks.ts";
+import { llamaRopeLayout, loadRope, preNormDecoder } from "../parts/decoder.ts";
+import { loadMoe, type MoeParts, readExpertCounts } from "../parts/moe.ts";
+import { addShared, SHARED_EXPERTS } from "../parts/shared_expert_moe.ts";
 import type { WeightLoader } from "../weights/weight_loader.ts";
 
 export const granite: Family = {
@@ -21,7 +21,7 @@ export const granite: Family = {
     if (isHybrid) assertAttention(config, c.nLayers);
     const rope = isHybrid && config.raw(["position_embedding_type", undefined]) !== "rope"
       ? undefined
-      : loadRope(source, c, { layout: config.isGguf ? "interleaved" : "half" });
+      : loadRope(source, c, { layout: llamaRopeLayout(config) });
     const outputScale = config.number(["residual_multiplier", "residual_scale"], 1);
     const bias = biasRule(config, "attention_bias", false);
     const attention = {
@@ -43,24 +43,18 @@ export const granite: Family = {
         return routed ?? loadGatedMlp(weights, c, {
           outputScale,
           bias: biasRule(config, "mlp_bias", false),
-          // GGUF files of Granite 4 without experts have the width of what is its only MLP under this key.
+          // GGUF files of Granite 4 without experts give the width of the only MLP under this key.
           intermediateSize: sharedSize > 0 ? sharedSize : c.intermediateSize,
         });
       }
       const shared = loadSharedMlp(config, weights, c, outputScale);
-      if (routed === undefined) return shared;
-      return (pass, x, residual) => shared(pass, x, routed(pass, x, residual));
+      return routed === undefined ? shared : addShared(routed, shared);
     };
-    return loadDecoder(source, c, {
+    return preNormDecoder(source, c, {
       embeddingScale: config.number(["embedding_multiplier", "embedding_scale"], 1),
       head: { scale: 1 / config.positive(["logits_scaling", "logit_scale"], 1) },
-      layer: (weights, i) =>
-        preNormLayer({
-          attentionNorm: loadRmsNorm(weights, c, INPUT_NORM),
-          attention: loadAttention(weights, c, i, attention),
-          mlpNorm: loadRmsNorm(weights, c, MLP_NORM),
-          mlp: loadMlp(weights),
-        }),
+      attention: (weights, i) => loadAttention(weights, c, i, attention),
+      mlp: loadMlp,
     });
   },
 };
@@ -68,7 +62,7 @@ export const granite: Family = {
 const EXPERTS: Key = ["num_local_experts", "expert_count"];
 const SHARED_SIZE: Key = ["shared_intermediate_size", "expert_shared_feed_forward_length"];
 
-/** Refuses a model with layers of Mamba 2. */
+/** Rejects models with Mamba 2 layers. */
 function assertAttention(config: ConfigReader, nLayers: number): void {
   const key: Key = ["layer_types", undefined];
   const types = config.perLayer(key, nLayers) ?? [];
@@ -78,7 +72,7 @@ function assertAttention(config: ConfigReader, nLayers: number): void {
   throw config.unsupported(key, other, "layers of attention alone in this architecture");
 }
 
-/** The MLP that all tokens go through; folders hold its gate and up in one matrix. */
+/** Loads the MLP that all tokens pass through. Folders hold its gate and up in one matrix. */
 function loadSharedMlp(
   config: ConfigReader,
   weights: WeightLoader,
@@ -100,10 +94,8 @@ function loadSharedMlp(
 }
 
 function expertParts(config: ConfigReader, c: DecoderConfig, scale: number): MoeParts {
-  const nExperts = config.int(EXPERTS);
   return {
-    nExperts,
-    topK: config.int(["num_experts_per_tok", "expert_used_count"], { max: nExperts }),
+    ...readExpertCounts(config, EXPERTS),
     intermediateSize: c.intermediateSize,
     normalize: true,
     scale,

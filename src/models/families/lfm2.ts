@@ -1,8 +1,11 @@
 /**
- * LFM2: short convolutions between two gates in most layers, attention in the others, in some sizes with experts.
- * Liquid AI, "LFM2 Technical Report", arXiv:2511.23404.
+ * LFM2: gated short convolutions in most layers, attention in the others, in some sizes with
+ * experts. Liquid AI, "LFM2 Technical Report", arXiv:2511.23404.
  */
 import type { Weight } from "../../backend.ts";
+import type { Family, ModelSource, StateMatrix } from "../causal_lm.ts";
+import type { ConfigReader, Key } from "../config/config_reader.ts";
+import { type DecoderConfig, decoderConfig } from "../config/decoder_config.ts";
 import {
   type AttentionNames,
   type BiasRule,
@@ -12,14 +15,10 @@ import {
   loadAttention,
   loadBias,
   loadGatedMlp,
-  loadRmsNorm,
   type MlpNames,
 } from "../parts/blocks.ts";
-import type { Family, ModelSource, StateMatrix } from "../causal_lm.ts";
-import type { ConfigReader, Key } from "../config/config_reader.ts";
-import { loadDecoder, loadRope, preNormLayer } from "../parts/decoder.ts";
-import { type DecoderConfig, decoderConfig } from "../config/decoder_config.ts";
-import { loadMoe, type MoeParts } from "../parts/moe.ts";
+import { type LoadBlock, loadRope, preNormDecoder } from "../parts/decoder.ts";
+import { loadMoe, type MoeParts, readExpertCounts } from "../parts/moe.ts";
 import type { TensorName, WeightLoader } from "../weights/weight_loader.ts";
 
 const ATTENTION: AttentionNames = {
@@ -35,10 +34,10 @@ const MLP: MlpNames = {
 const CONV: TensorName = ["conv.conv", "shortconv.conv"];
 const CONV_IN: TensorName = ["conv.in_proj", "shortconv.in_proj"];
 const CONV_OUT: TensorName = ["conv.out_proj", "shortconv.out_proj"];
-const FINAL_NORMS: readonly TensorName[] = [["embedding_norm", "token_embd_norm"], [
-  "norm",
-  "output_norm",
-]];
+const FINAL_NORMS: readonly TensorName[] = [
+  ["embedding_norm", "token_embd_norm"],
+  ["norm", "output_norm"],
+];
 
 const MAX_CONV_WIDTH = 64;
 
@@ -57,39 +56,38 @@ export const lfm2: Family = {
     const bias = biasRule(config, "conv_bias", false);
     const countBefore = (layer: number, conv: boolean) =>
       isConv.slice(0, layer).filter((is) => is === conv).length;
-    const mlp = loadMlps(source, c);
     const state: StateMatrix = { rows: width - 1, cols: c.hiddenSize };
-    const finalNorm = FINAL_NORMS.find((name) => weights.has(name)) ?? FINAL_NORMS[0]!;
-    return loadDecoder(source, c, {
-      finalNorm: loadRmsNorm(weights, c, finalNorm),
+    return preNormDecoder(source, c, {
+      inputNorm: ["operator_norm", "attn_norm"],
+      mlpNorm: ["ffn_norm", "ffn_norm"],
+      finalNorm: FINAL_NORMS.find((name) => weights.has(name)) ?? FINAL_NORMS[0]!,
       head: { isTied: isTied(config) },
       kvLayers: isConv.flatMap((conv) => conv ? [] : [kvShape(c)]),
       stateLayers: isConv.flatMap((conv) => conv ? [state] : []),
-      layer: (weights, i) =>
-        preNormLayer({
-          attentionNorm: loadRmsNorm(weights, c, ["operator_norm", "attn_norm"]),
-          attention: isConv[i]
-            ? loadShortConv(weights, c, { width, bias, state: countBefore(i, true) })
-            : loadAttention(weights, c, countBefore(i, false), {
-              rope,
-              qkNorm: "head",
-              names: ATTENTION,
-            }),
-          mlpNorm: loadRmsNorm(weights, c, ["ffn_norm", "ffn_norm"]),
-          mlp: mlp(weights, i),
-        }),
+      attention: (weights, i) =>
+        isConv[i]
+          ? loadShortConv(weights, c, { width, bias, state: countBefore(i, true) })
+          : loadAttention(weights, c, countBefore(i, false), {
+            rope,
+            qkNorm: "head",
+            names: ATTENTION,
+          }),
+      mlp: mlpLoader(source, c),
     });
   },
 };
 
-/** True if the output matrix is the embedding, by the older name of the setting or the usual one. */
+/**
+ * True if the output matrix is the embedding. Reads the older name of the setting, else the usual
+ * one.
+ */
 function isTied(config: ConfigReader): boolean {
   const older: Key = ["tie_embedding", undefined];
   const key: Key = ["tie_word_embeddings", undefined];
   return config.boolean(config.raw(older) === undefined ? key : older, false);
 }
 
-/** Which layers are convolutions; in GGUF files those without heads of keys. */
+/** Returns true for each layer that is a convolution. In GGUF files these have no KV heads. */
 function convLayers(config: ConfigReader): readonly boolean[] {
   const nLayers = config.int(["num_hidden_layers", "block_count"], { max: 4096 });
   const kvHeads: Key = [undefined, "attention.head_count_kv"];
@@ -125,7 +123,7 @@ function lfm2Config(config: ConfigReader, isConv: readonly boolean[]): DecoderCo
   return { ...c, intermediateSize: adjustedSize(config, size) };
 }
 
-/** The width of the MLP, which config.json has before two thirds of it are rounded up. */
+/** Returns the width of the MLP: two thirds of the setting, rounded up to a multiple. */
 function adjustedSize(config: ConfigReader, size: number): number {
   if (!config.boolean(["block_auto_adjust_ff_dim", undefined], true)) return size;
   const multiplier = config.positive(["block_ffn_dim_multiplier", undefined], 1);
@@ -133,22 +131,17 @@ function adjustedSize(config: ConfigReader, size: number): number {
   return Math.ceil(Math.trunc(multiplier * Math.trunc(2 * size / 3)) / multiple) * multiple;
 }
 
-/** Loads the MLP of a layer: experts in all but the first few, where there are any. */
-function loadMlps(
-  { config }: ModelSource,
-  c: DecoderConfig,
-): (weights: WeightLoader, layer: number) => Block {
+/** Returns a loader of MLPs: in models with experts, all but the first layers have them. */
+function mlpLoader({ config }: ModelSource, c: DecoderConfig): LoadBlock {
   const plain = (weights: WeightLoader) => loadGatedMlp(weights, c, { names: MLP });
   if (config.modelType !== "lfm2_moe" && config.modelType !== "lfm2moe") return plain;
   const nDense = config.int(["num_dense_layers", "leading_dense_block_count"], {
     min: 0,
     fallback: 2,
   });
-  const nExperts = config.int(["num_experts", "expert_count"]);
   const isBiased = config.isGguf || config.boolean(["use_expert_bias", undefined], true);
   const experts: MoeParts = {
-    nExperts,
-    topK: config.int(["num_experts_per_tok", "expert_used_count"], { max: nExperts }),
+    ...readExpertCounts(config, ["num_experts", "expert_count"]),
     intermediateSize: config.int(["moe_intermediate_size", "expert_feed_forward_length"]),
     scores: "sigmoid",
     normalize: config.boolean(["norm_topk_prob", undefined], true),
@@ -165,24 +158,24 @@ function loadMlps(
 }
 
 interface ShortConvParts {
-  /** Tokens that the convolution sees. */
+  /** Number of tokens that the convolution covers. */
   readonly width: number;
   readonly bias: BiasRule;
-  /** Which of the model's states is the layer's. */
+  /** Index of the layer's state among the model's. */
   readonly state: number;
 }
 
-/** A depthwise convolution over the last few tokens, one gate before it and one behind. */
+/** Loads a depthwise convolution over the last `width` tokens, with a gate before and after it. */
 function loadShortConv(
   weights: WeightLoader,
   { hiddenSize }: DecoderConfig,
   { width, bias, state }: ShortConvParts,
 ): Block {
-  // The gate before, the gate behind, and what is convolved.
+  // Rows: the gate before the convolution, the gate after it, and its input.
   const tensor = weights.tensor(CONV_IN, "weight", [3 * hiddenSize, hiddenSize]);
   const third = (i: number) => ({ tensor, firstRow: i * hiddenSize, nRows: hiddenSize });
   const before = weights.mapSlices([third(0), third(2)], hiddenSize);
-  const behind = weights.mapSlices([third(1)], hiddenSize);
+  const after = weights.mapSlices([third(1)], hiddenSize);
   const biases = loadThirds(weights, hiddenSize, bias);
   const shape = weights.isGguf ? [hiddenSize, width] : [hiddenSize, 1, width];
   const conv = weights.mapWhole(weights.tensor(CONV, "weight", shape), width);
@@ -197,7 +190,7 @@ function loadShortConv(
       bias: convBias,
       activation: "identity",
     });
-    const gate = recorder.matmul(x, behind, { bias: biases?.behind });
+    const gate = recorder.matmul(x, after, { bias: biases?.after });
     const both = recorder.gatherColumns([
       { value: gate, width: hiddenSize },
       { value: mixed, width: hiddenSize },
@@ -207,12 +200,12 @@ function loadShortConv(
   };
 }
 
-/** The biases of what goes into a convolution, as its weights are divided. */
+/** Loads the biases of the input projection, split as its weights are. */
 function loadThirds(
   weights: WeightLoader,
   size: number,
   rule: BiasRule,
-): { readonly before: Weight; readonly behind: Weight } | undefined {
+): { readonly before: Weight; readonly after: Weight } | undefined {
   const stored = loadBias(weights, CONV_IN, 3 * size, rule);
   if (stored === undefined) return undefined;
   const values = weights.backend.readWeight(stored, 0, 1);
@@ -221,6 +214,6 @@ function loadThirds(
   before.set(values.subarray(2 * size), size);
   return {
     before: weights.uploadVector(before),
-    behind: weights.uploadVector(Float32Array.from(values.subarray(size, 2 * size))),
+    after: weights.uploadVector(Float32Array.from(values.subarray(size, 2 * size))),
   };
 }

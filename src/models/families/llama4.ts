@@ -1,15 +1,15 @@
 /**
- * Llama 4, its text: every fourth layer without positions, experts beside a shared one. Layers with positions attend
- * within chunks, and those without are tempered, both only beyond a length that the context is therefore held to. Meta,
- * "The Llama 4 herd", 2025.
+ * Llama 4 (text): every fourth layer without positions, experts next to a shared one. Layers with
+ * positions attend within chunks and the others scale attention with the position, both only beyond
+ * some length. Forge limits the context to that length and computes neither. Meta, "The Llama 4
+ * herd", 2025.
  */
-import { biasRule, type Block, loadAttention, loadGatedMlp, loadRmsNorm } from "../parts/blocks.ts";
 import type { Family } from "../causal_lm.ts";
 import type { ConfigReader, Key } from "../config/config_reader.ts";
-import { INPUT_NORM, loadDecoder, loadRope, MLP_NORM, preNormLayer } from "../parts/decoder.ts";
-import { type DecoderConfig, decoderConfig } from "../config/decoder_config.ts";
+import { type DecoderConfig, decoderConfig, rotatedLayers } from "../config/decoder_config.ts";
+import { biasRule, type Block, loadAttention, loadGatedMlp } from "../parts/blocks.ts";
+import { loadRope, preNormDecoder } from "../parts/decoder.ts";
 import { loadExperts } from "../parts/moe.ts";
-import { rotatedLayers } from "./smollm3.ts";
 import type { TensorName, WeightLoader } from "../weights/weight_loader.ts";
 
 const PLAIN = {
@@ -29,7 +29,10 @@ const EXPERTS = {
   isTransposed: true,
 } as const;
 
-/** The size that tells Maverick, which does not normalise queries and keys, from Scout in GGUF files. */
+/**
+ * Number of experts of Maverick, which unlike Scout does not normalise q and k. GGUF files lack the
+ * setting.
+ */
 const MAVERICK_EXPERTS = 128;
 
 export const llama4: Family = {
@@ -39,41 +42,38 @@ export const llama4: Family = {
     const { config } = source;
     const whole = decoderConfig(config);
     const c = { ...whole, contextLength: Math.min(whole.contextLength, plainLength(config)) };
-    const turn = loadRope(source, c, { layout: "interleaved" });
+    const rotation = loadRope(source, c, { layout: "interleaved" });
     const rotates = rotatedLayers(config, c.nLayers);
     const bias = biasRule(config, "attention_bias", false);
     const nExperts = config.int(["num_local_experts", "expert_count"]);
     const isNormalized = config.isGguf
       ? nExperts !== MAVERICK_EXPERTS
       : config.boolean(["use_qk_norm", undefined]);
-    // Queries and keys are normalised after rotation: all that is left of its scale is epsilon's share.
-    const rope = isNormalized ? { ...turn, scale: 1 } : turn;
-    const heads = isNormalized ? { ...c, normEps: c.normEps / turn.scale ** 2 } : c;
+    // Norms of q and k after rotation cancel its scale, except for its effect on epsilon.
+    const rope = isNormalized ? { ...rotation, scale: 1 } : rotation;
+    const heads = isNormalized ? { ...c, normEps: c.normEps / rotation.scale ** 2 } : c;
     const hasExperts = expertLayers(config);
     const plainSize = config.int(["intermediate_size_mlp", "feed_forward_length"]);
-    return loadDecoder(source, c, {
-      layer: (weights, i) =>
-        preNormLayer({
-          attentionNorm: loadRmsNorm(weights, c, INPUT_NORM),
-          attention: loadAttention(weights, heads, i, {
-            rope: rotates[i] ? rope : undefined,
-            qkNorm: rotates[i] && isNormalized ? "plain head" : undefined,
-            bias,
-            outputBias: bias,
-          }),
-          mlpNorm: loadRmsNorm(weights, c, MLP_NORM),
-          mlp: hasExperts(i)
-            ? loadMixture(config, weights, c, nExperts)
-            : loadGatedMlp(weights, c, { names: PLAIN, intermediateSize: plainSize }),
+    return preNormDecoder(source, c, {
+      attention: (weights, i) =>
+        loadAttention(weights, heads, i, {
+          rope: rotates[i] ? rope : undefined,
+          qkNorm: rotates[i] && isNormalized ? "plain head" : undefined,
+          bias,
+          outputBias: bias,
         }),
+      mlp: (weights, i) =>
+        hasExperts(i)
+          ? loadMixture(config, weights, c, nExperts)
+          : loadGatedMlp(weights, c, { names: PLAIN, intermediateSize: plainSize }),
     });
   },
 };
 
-/** The longest sequence in which no layer attends to a chunk alone, nor is tempered. */
+/** Returns the longest sequence that neither chunks nor attention scaling affect. */
 function plainLength(config: ConfigReader): number {
   const chunk = config.int(["attention_chunk_size", "attention.chunk_size"], { fallback: 8192 });
-  // Published files have 4 for true.
+  // Published files have 4 in place of true.
   const tuning = config.raw(["attn_temperature_tuning", undefined]) ?? true;
   if (tuning === false || tuning === 0) return chunk;
   return Math.min(chunk, config.int(["floor_scale", undefined], { min: 2, fallback: 8192 }) - 1);
@@ -92,7 +92,10 @@ function expertLayers(config: ConfigReader): (layer: number) => boolean {
   return (layer) => (layer + 1) % step === 0;
 }
 
-/** One expert a token, which is given the token times the router's score, and the shared one. */
+/**
+ * Loads one expert for each token, whose input is scaled by the router's score, and the shared
+ * expert.
+ */
 function loadMixture(
   config: ConfigReader,
   weights: WeightLoader,

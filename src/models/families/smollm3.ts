@@ -1,9 +1,9 @@
 /** SmolLM3: Llama in which every fourth layer has no positions (NoPE, arXiv:2501.18795). */
-import { loadAttention, loadGatedMlp, loadRmsNorm } from "../parts/blocks.ts";
 import type { Family } from "../causal_lm.ts";
-import type { ConfigReader, Key } from "../config/config_reader.ts";
-import { INPUT_NORM, loadDecoder, loadRope, MLP_NORM, preNormLayer } from "../parts/decoder.ts";
-import { decoderConfig, slidingWindows } from "../config/decoder_config.ts";
+import type { ConfigReader } from "../config/config_reader.ts";
+import { decoderConfig, rotatedLayers, slidingWindows } from "../config/decoder_config.ts";
+import { loadAttention, loadGatedMlp } from "../parts/blocks.ts";
+import { llamaRopeLayout, loadRope, preNormDecoder } from "../parts/decoder.ts";
 
 export const smollm3: Family = {
   huggingFace: ["smollm3"],
@@ -11,42 +11,25 @@ export const smollm3: Family = {
   load(source) {
     const { config } = source;
     const c = decoderConfig(config);
-    const rope = loadRope(source, c, {
-      layout: config.isGguf ? "interleaved" : "half",
-    });
+    const rope = loadRope(source, c, { layout: llamaRopeLayout(config) });
     const rotates = rotatedLayers(config, c.nLayers);
-    const windows = smolWindows(config, rotates);
-    return loadDecoder(source, c, {
-      layer: (weights, i) =>
-        preNormLayer({
-          attentionNorm: loadRmsNorm(weights, c, INPUT_NORM),
-          attention: loadAttention(weights, c, i, {
-            rope: rotates[i] ? rope : undefined,
-            window: windows[i],
-          }),
-          mlpNorm: loadRmsNorm(weights, c, MLP_NORM),
-          mlp: loadGatedMlp(weights, c),
+    const windows = optionalWindows(config, rotates);
+    return preNormDecoder(source, c, {
+      attention: (weights, i) =>
+        loadAttention(weights, c, i, {
+          rope: rotates[i] ? rope : undefined,
+          window: windows[i],
         }),
+      mlp: (weights) => loadGatedMlp(weights, c),
     });
   },
 };
 
-/** The layers that rotate queries and keys: those of a list, or all but every so many. */
-export function rotatedLayers(config: ConfigReader, nLayers: number): boolean[] {
-  const key: Key = ["no_rope_layers", undefined];
-  const named = config.raw(key);
-  const isEmpty = Array.isArray(named) && named.length === 0;
-  // Despite its name, 1 in this list means that the layer rotates.
-  const listed = isEmpty ? undefined : config.perLayer(key, nLayers);
-  const interval = config.int(["no_rope_layer_interval", undefined], { fallback: 4 });
-  return Array.from(
-    { length: nLayers },
-    (_, i) => listed === undefined ? (i + 1) % interval !== 0 : Boolean(listed[i]),
-  );
-}
-
-/** Windows of the layers that `layer_types` names, else with `use_sliding_window` of those without positions. */
-function smolWindows(
+/**
+ * Returns the window of each layer. `layer_types` names the layers that have one; without such a
+ * list `use_sliding_window` gives one to the layers without positions.
+ */
+function optionalWindows(
   config: ConfigReader,
   rotates: readonly boolean[],
 ): readonly (number | undefined)[] {

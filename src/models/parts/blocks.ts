@@ -1,6 +1,6 @@
 /**
- * The parts that decoders are built from. Each `load…` takes the weights of one part from a layer and
- * returns a function that records what the part does.
+ * The parts that decoders are built from. Each `load…` takes the weights of one part from a layer
+ * and returns a function that records what the part does.
  */
 import type { Activation, Recorder, Value, Weight } from "../../backend.ts";
 import type { ForwardPass, LayerKvShape } from "../causal_lm.ts";
@@ -61,17 +61,24 @@ export interface AttentionParts {
   /** Whether the output projection has a bias. @default "none" */
   readonly outputBias?: BiasRule | undefined;
   /**
-   * RMSNorm of q and k before rotation: over each head, or over all heads at once; or over each head after it, or
-   * without weights, where before and after are the same.
+   * RMSNorm of q and k before rotation: over each head, or over all heads at once; or over each
+   * head after it, or without weights, where before and after are the same.
    */
   readonly qkNorm?: "head" | "all" | "rotated head" | "plain head" | undefined;
-  /** Changes the rows `(q heads | k heads | v heads)` before rotation in ways that `qkNorm` does not have. */
+  /**
+   * Changes the rows `(q heads | k heads | v heads)` before rotation in ways that `qkNorm` does not
+   * have.
+   */
   readonly changeHeads?: ((recorder: Recorder, qkv: Value) => Value) | undefined;
   /** As in {@linkcode NormOptions}, for q and k. @default 0 */
   readonly normOffset?: number | undefined;
   /** Multiplies what the block adds to the residual. @default 1 */
   readonly outputScale?: number | undefined;
-  /** Whether q_proj holds, behind the rows of each head's query, those of its output gate. @default false */
+  /**
+   * Whether q_proj holds, behind the rows of each head's query, those of its output gate.
+   *
+   * @default false
+   */
   readonly hasOutputGate?: boolean | undefined;
   /** @default the usual ones */
   readonly names?: AttentionNames | undefined;
@@ -169,8 +176,8 @@ function loadQkNorms(
   const qNorm = weights.vector(names.qNorm, kind === "all" ? nHeads * headDim : headDim);
   const kNorm = weights.vector(names.kNorm, kind === "all" ? nKvHeads * headDim : headDim);
   if (kind !== "rotated head") return { qNorm, kNorm };
-  // A rotation keeps lengths, so that keys can be normalised before it; only products of the two weights count, and
-  // the queries can have them.
+  // A rotation keeps lengths, so that keys can be normalised before it; only products of the two
+  // weights count, and the queries can have them.
   const ofKeys = weights.backend.readWeight(kNorm, 0, 1);
   const both = weights.backend.readWeight(qNorm, 0, 1).map((weight, i) => weight * ofKeys[i]!);
   return { kNorm: ones(), turnedNorm: weights.uploadVector(Float32Array.from(both)) };
@@ -187,7 +194,9 @@ function loadQkv(
     : weights.concat(heads, hiddenSize);
 }
 
-/** Queries, keys and values in one weight, and the output gates, which stand between the queries. */
+/**
+ * Queries, keys and values in one weight, and the output gates, which stand between the queries.
+ */
 function loadGatedQkv(weights: WeightLoader, c: DecoderConfig): { qkv: Weight; gate: Weight } {
   const { nHeads, nKvHeads, headDim, hiddenSize } = c;
   const of = (name: TensorName, rows: number) => weights.tensor(name, "weight", [rows, hiddenSize]);
@@ -287,7 +296,9 @@ export function loadPlainMlp(
   };
 }
 
-/** The rule that a switch of config.json sets. GGUF has none: its files hold biases or they do not. */
+/**
+ * The rule that a switch of config.json sets. GGUF has none: its files hold biases or they do not.
+ */
 export function biasRule(config: ConfigReader, name: string, fallback: boolean): BiasRule {
   if (config.isGguf) return "optional";
   return config.boolean([name, undefined], fallback) ? "required" : "none";

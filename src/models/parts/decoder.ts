@@ -1,4 +1,7 @@
-/** How a decoder's layers are arranged around the residual stream, and the whole they form. */
+/**
+ * Arranges blocks around the residual stream, and joins layers, embedding and output into a
+ * decoder.
+ */
 import type { RopeLayout, Value } from "../../backend.ts";
 import { type Block, kvShape, loadRmsNorm, type NormOptions } from "./blocks.ts";
 import {
@@ -8,82 +11,44 @@ import {
   type ModelSource,
   type StateMatrix,
 } from "../causal_lm.ts";
+import type { ConfigReader } from "../config/config_reader.ts";
 import type { DecoderConfig } from "../config/decoder_config.ts";
 import { type HeadParts, loadEmbedding, loadHead } from "./embedding.ts";
 import { readRope, type Rope } from "./rope.ts";
 import type { RopeLayers } from "../config/rope_parameters.ts";
 import type { TensorName, WeightLoader } from "../weights/weight_loader.ts";
 
+/** The norm before attention. */
+export const INPUT_NORM: TensorName = ["input_layernorm", "attn_norm"];
+/** The norm between attention and MLP of a pre-norm layer. */
+const MLP_NORM: TensorName = ["post_attention_layernorm", "ffn_norm"];
+/**
+ * The norm after attention. Some pre-norm families store the norm before the MLP under this name.
+ */
+export const POST_ATTENTION_NORM: TensorName = ["post_attention_layernorm", "post_attention_norm"];
+/** The norm before the MLP in a layer that also has {@linkcode POST_ATTENTION_NORM}. */
+export const PRE_MLP_NORM: TensorName = ["pre_feedforward_layernorm", "ffn_norm"];
+export const POST_MLP_NORM: TensorName = ["post_feedforward_layernorm", "post_ffw_norm"];
+const FINAL_NORM: TensorName = ["norm", "output_norm"];
+
 /** Records one layer: hidden states in, hidden states out. */
 export type Layer = (pass: ForwardPass, h: Value) => Value;
 
-/** The norm before attention and the one before the MLP, under their usual names. */
-export const INPUT_NORM: TensorName = ["input_layernorm", "attn_norm"];
-export const MLP_NORM: TensorName = ["post_attention_layernorm", "ffn_norm"];
-export const FINAL_NORM: TensorName = ["norm", "output_norm"];
+/** Loads one block of layer `index`. */
+export type LoadBlock = (weights: WeightLoader, index: number) => Block;
 
-/** Each part reads the normalised stream and adds to it (GPT-2, Llama and most since). */
-export function preNormLayer(parts: {
-  attentionNorm: Block;
-  attention: Block;
-  mlpNorm: Block;
-  mlp: Block;
-}): Layer {
-  return (pass, h) => {
-    h = parts.attention(pass, parts.attentionNorm(pass, h), h);
-    return parts.mlp(pass, parts.mlpNorm(pass, h), h);
-  };
-}
-
-/** Each part reads the stream as it is; what it adds is normalised (OLMo 2). */
-export function postNormLayer(parts: {
-  attention: Block;
-  postAttentionNorm: Block;
-  mlp: Block;
-  postMlpNorm: Block;
-}): Layer {
-  return (pass, h) => {
-    h = parts.postAttentionNorm(pass, parts.attention(pass, h), h);
-    return parts.postMlpNorm(pass, parts.mlp(pass, h), h);
-  };
-}
-
-/** Each part is normalised on both sides (Gemma 2 and 3, GLM-4). */
-export function sandwichNormLayer(parts: {
-  attentionNorm: Block;
-  attention: Block;
-  postAttentionNorm: Block;
-  mlpNorm: Block;
-  mlp: Block;
-  postMlpNorm: Block;
-}): Layer {
-  return (pass, h) => {
-    const mixed = parts.attention(pass, parts.attentionNorm(pass, h));
-    h = parts.postAttentionNorm(pass, mixed, h);
-    const fed = parts.mlp(pass, parts.mlpNorm(pass, h));
-    return parts.postMlpNorm(pass, fed, h);
-  };
-}
-
-/** Attention and MLP read the same normalised stream, and both add to it (GPT-J, Command R). */
-export function parallelLayer(parts: { norm: Block; attention: Block; mlp: Block }): Layer {
-  return (pass, h) => {
-    const normed = parts.norm(pass, h);
-    return parts.mlp(pass, normed, parts.attention(pass, normed, h));
-  };
-}
-
-/** What a decoder is made of. */
-export interface DecoderParts {
-  /** Loads layer `index`. */
-  readonly layer: (weights: WeightLoader, index: number) => Layer;
+/** Parts of a decoder around its layers. */
+interface FrameParts {
   /** Multiplies the embeddings. @default 1 */
   readonly embeddingScale?: number | undefined;
-  /** Records what layers need beside the hidden states, given the first of these. */
+  /** Records values that all layers share, given the embeddings. */
   readonly begin?: ((pass: ForwardPass, h: Value) => void) | undefined;
-  /** The norm before the output matrix. @default RMSNorm under its usual name */
-  readonly finalNorm?: Block | undefined;
+  /** Loads each norm over the hidden size. @default loadRmsNorm */
+  readonly loadNorm?: typeof loadRmsNorm | undefined;
+  /** Passed to `loadNorm`. */
   readonly norm?: NormOptions | undefined;
+  /** Name of the norm before the output matrix. */
+  readonly finalNorm?: TensorName | undefined;
   readonly head?: HeadParts | undefined;
   /** @default one for each layer */
   readonly kvLayers?: readonly LayerKvShape[] | undefined;
@@ -91,7 +56,140 @@ export interface DecoderParts {
   readonly stateLayers?: readonly StateMatrix[] | undefined;
 }
 
-/** Loads embedding, layers and head, and joins them. */
+/** Parts of a decoder whose layers are arranged in their own way. */
+export interface DecoderParts extends FrameParts {
+  /** Loads layer `index`. */
+  readonly layer: (weights: WeightLoader, index: number) => Layer;
+}
+
+/** Parts of a decoder whose layers consist of attention and an MLP. */
+export interface LayeredParts extends FrameParts {
+  readonly attention: LoadBlock;
+  readonly mlp: LoadBlock;
+}
+
+/** Names of the norms before each block. */
+export interface PreNormNames {
+  readonly inputNorm?: TensorName | undefined;
+  readonly mlpNorm?: TensorName | undefined;
+}
+
+/**
+ * Loads a decoder whose blocks read the normalised stream and add to it (GPT-2, Llama and most
+ * since).
+ */
+export function preNormDecoder(
+  source: ModelSource,
+  c: DecoderConfig,
+  parts: LayeredParts & PreNormNames,
+): CausalLm {
+  const { inputNorm = INPUT_NORM, mlpNorm = MLP_NORM } = parts;
+  const loadNorm = normLoader(c, parts);
+  return loadDecoder(source, c, {
+    ...parts,
+    layer: (weights, i) => {
+      const normBeforeAttention = loadNorm(weights, inputNorm);
+      const attention = parts.attention(weights, i);
+      const normBeforeMlp = loadNorm(weights, mlpNorm);
+      const mlp = parts.mlp(weights, i);
+      return (pass, h) => {
+        h = attention(pass, normBeforeAttention(pass, h), h);
+        return mlp(pass, normBeforeMlp(pass, h), h);
+      };
+    },
+  });
+}
+
+/**
+ * Loads a decoder that normalises the output of each block before adding it to the stream (OLMo 2).
+ */
+export function postNormDecoder(
+  source: ModelSource,
+  c: DecoderConfig,
+  parts: LayeredParts,
+): CausalLm {
+  const loadNorm = normLoader(c, parts);
+  return loadDecoder(source, c, {
+    ...parts,
+    layer: (weights, i) => {
+      const attention = parts.attention(weights, i);
+      const normAfterAttention = loadNorm(weights, POST_ATTENTION_NORM);
+      const mlp = parts.mlp(weights, i);
+      const normAfterMlp = loadNorm(weights, POST_MLP_NORM);
+      return (pass, h) => {
+        h = normAfterAttention(pass, attention(pass, h), h);
+        return normAfterMlp(pass, mlp(pass, h), h);
+      };
+    },
+  });
+}
+
+/** Names of the norms after attention and around the MLP. */
+export interface SandwichNormNames {
+  readonly postAttentionNorm?: TensorName | undefined;
+  readonly preMlpNorm?: TensorName | undefined;
+  readonly postMlpNorm?: TensorName | undefined;
+}
+
+/**
+ * Loads a decoder that normalises the input and the output of each block (Gemma 2 and 3, GLM-4).
+ */
+export function sandwichNormDecoder(
+  source: ModelSource,
+  c: DecoderConfig,
+  parts: LayeredParts & SandwichNormNames,
+): CausalLm {
+  const {
+    postAttentionNorm = POST_ATTENTION_NORM,
+    preMlpNorm = PRE_MLP_NORM,
+    postMlpNorm = POST_MLP_NORM,
+  } = parts;
+  const loadNorm = normLoader(c, parts);
+  return loadDecoder(source, c, {
+    ...parts,
+    layer: (weights, i) => {
+      const normBeforeAttention = loadNorm(weights, INPUT_NORM);
+      const attention = parts.attention(weights, i);
+      const normAfterAttention = loadNorm(weights, postAttentionNorm);
+      const normBeforeMlp = loadNorm(weights, preMlpNorm);
+      const mlp = parts.mlp(weights, i);
+      const normAfterMlp = loadNorm(weights, postMlpNorm);
+      return (pass, h) => {
+        const attended = attention(pass, normBeforeAttention(pass, h));
+        h = normAfterAttention(pass, attended, h);
+        const fed = mlp(pass, normBeforeMlp(pass, h));
+        return normAfterMlp(pass, fed, h);
+      };
+    },
+  });
+}
+
+/** Loads a decoder whose attention and MLP read the same normalised stream (GPT-J, Command R). */
+export function parallelDecoder(
+  source: ModelSource,
+  c: DecoderConfig,
+  parts: LayeredParts,
+): CausalLm {
+  const loadNorm = normLoader(c, parts);
+  return loadDecoder(source, c, {
+    ...parts,
+    layer: (weights, i) => {
+      const norm = loadNorm(weights, INPUT_NORM);
+      const attention = parts.attention(weights, i);
+      const mlp = parts.mlp(weights, i);
+      return (pass, h) => {
+        const normed = norm(pass, h);
+        return mlp(pass, normed, attention(pass, normed, h));
+      };
+    },
+  });
+}
+
+function normLoader(c: DecoderConfig, { loadNorm = loadRmsNorm, norm }: FrameParts) {
+  return (weights: WeightLoader, name: TensorName): Block => loadNorm(weights, c, name, norm);
+}
+
+/** Loads embedding, layers and output matrix, and joins them. */
 export function loadDecoder(source: ModelSource, c: DecoderConfig, parts: DecoderParts): CausalLm {
   const { weights } = source;
   const embedding = loadEmbedding(source, c);
@@ -99,7 +197,7 @@ export function loadDecoder(source: ModelSource, c: DecoderConfig, parts: Decode
     { length: c.nLayers },
     (_, index) => parts.layer(weights.layer(index), index),
   );
-  const finalNorm = parts.finalNorm ?? loadRmsNorm(weights, c, FINAL_NORM, parts.norm);
+  const finalNorm = normLoader(c, parts)(weights, parts.finalNorm ?? FINAL_NORM);
   const head = loadHead(source, c, embedding, parts.head);
   const hidden = (pass: ForwardPass): Value => {
     const { recorder } = pass;
@@ -112,7 +210,7 @@ export function loadDecoder(source: ModelSource, c: DecoderConfig, parts: Decode
   return {
     vocabSize: embedding.vocabSize,
     hiddenSize: c.hiddenSize,
-    hasHead: head.isThere,
+    hasHead: head.isPresent,
     contextLength: c.contextLength,
     kvLayers: parts.kvLayers ?? layers.map(() => kvShape(c)),
     stateLayers: parts.stateLayers ?? [],
@@ -124,7 +222,15 @@ export function loadDecoder(source: ModelSource, c: DecoderConfig, parts: Decode
   };
 }
 
-/** The rotation of a model's layers. */
+/**
+ * Layout of rotated pairs in models that GGUF stores under Llama's rules: llama.cpp's converter
+ * reorders the rows of q and k so that the two elements of a pair are neighbours.
+ */
+export function llamaRopeLayout(config: ConfigReader): RopeLayout {
+  return config.isGguf ? "interleaved" : "half";
+}
+
+/** Returns the rotation of a model's layers. */
 export function loadRope(
   source: ModelSource,
   c: DecoderConfig,

@@ -1,6 +1,7 @@
 /**
- * Layers of linear attention by the gated delta rule, behind a short convolution. S. Yang et al., "Gated Delta
- * Networks: Improving Mamba2 with Delta Rule", arXiv:2412.06464; as in Qwen3-Next and Qwen3.5.
+ * Layers of linear attention by the gated delta rule, behind a short convolution. S. Yang et al.,
+ * "Gated Delta Networks: Improving Mamba2 with Delta Rule", arXiv:2412.06464; as in Qwen3-Next and
+ * Qwen3.5.
  */
 import type { HeadOrder, Weight, WeightSlice } from "../../backend.ts";
 import { InputFile } from "../../formats/file.ts";
@@ -83,7 +84,8 @@ const OUT: TensorName = ["linear_attn.out_proj", "ssm_out"];
 /**
  * One layer's linear attention.
  *
- * @param state which of the model's states is the layer's first, in the order of {@linkcode deltaNetStates}
+ * @param state which of the model's states is the layer's first, in the order of {@linkcode
+ * deltaNetStates}
  */
 export function loadDeltaNet(
   weights: WeightLoader,
@@ -153,7 +155,10 @@ function loadQkvz(
   };
 }
 
-/** What decides how much a token is taken in, `b`, and how much is forgotten, `a`: `[b heads | a heads]`. */
+/**
+ * What decides how much a token is taken in, `b`, and how much is forgotten, `a`: `[b heads | a
+ * heads]`.
+ */
 function loadBa(weights: WeightLoader, hiddenSize: number, d: DeltaNetConfig): Weight {
   const { nKHeads, nVHeads } = d;
   if (!weights.has(BA)) return weights.concat([[B, nVHeads], [A, nVHeads]], hiddenSize);

@@ -26,7 +26,11 @@ export function loadEmbedding(source: ModelSource, c: DecoderConfig): Embedding 
 
 /** What the end of a decoder does besides its product. */
 export interface HeadParts {
-  /** True if the config ties the output matrix to the embedding. @default its `tie_word_embeddings` */
+  /**
+   * True if the config ties the output matrix to the embedding.
+   *
+   * @default its `tie_word_embeddings`
+   */
   readonly isTied?: boolean;
   /** Multiplies the logits. @default 1 */
   readonly scale?: number | undefined;
@@ -45,14 +49,14 @@ function isDecoderAlone(config: ConfigReader): boolean {
 /** The end of a decoder. */
 export interface Head {
   /** Whether the checkpoint has it; one of a decoder alone, made to embed texts, has none. */
-  readonly isThere: boolean;
+  readonly isPresent: boolean;
   /** From normalised hidden states to logits, `[outputs, vocabSize]`. */
   readonly logits: (pass: ForwardPass, hidden: Value) => Value;
 }
 
 /**
- * The output matrix, and what follows it. A matrix in the file is used even where the config ties it to
- * the embedding, as in transformers.
+ * The output matrix, and what follows it. A matrix in the file is used even where the config ties
+ * it to the embedding, as in transformers.
  */
 export function loadHead(
   source: ModelSource,
@@ -64,16 +68,16 @@ export function loadHead(
   const hasMatrix = weights.has(LM_HEAD);
   const isTied = weights.isGguf ||
     (parts.isTied ?? config.boolean(["tie_word_embeddings", undefined], false));
-  const isThere = isTied || hasMatrix || !isDecoderAlone(config);
+  const isPresent = isTied || hasMatrix || !isDecoderAlone(config);
   const isEmbedding = hasMatrix
     ? isTied && !weights.isGguf && weights.holdSame(EMBEDDING, LM_HEAD)
-    : isTied || !isThere;
+    : isTied || !isPresent;
   const lmHead = isEmbedding
     ? embedding.weight
     : weights.matrix(LM_HEAD, embedding.vocabSize, c.hiddenSize);
   const bias = loadBias(weights, LM_HEAD, embedding.vocabSize, parts.bias);
   return {
-    isThere,
+    isPresent,
     logits: ({ recorder }, hidden) => {
       const logits = recorder.matmul(hidden, lmHead, { bias, alpha: parts.scale });
       return parts.softcap === undefined ? logits : recorder.softcap(logits, parts.softcap);

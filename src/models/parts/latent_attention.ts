@@ -1,10 +1,11 @@
 /**
- * Multi-head latent attention: keys and values are made of one short vector a token, queries of another, and
- * all heads share the part of a key that is rotated. DeepSeek-AI, arXiv:2405.04434.
+ * Multi-head latent attention: keys and values are made of one short vector a token, queries of
+ * another, and all heads share the part of a key that is rotated. DeepSeek-AI, arXiv:2405.04434.
  *
- * Keys and values are never made. What would make a head's keys of latent vectors is applied to its query
- * instead, and what would make its values to the mean of latent vectors that attention gives, so that all
- * heads share one key, `(latent | rotated)`, whose first part is their value too, and nothing else is kept.
+ * Keys and values are never made. What would make a head's keys of latent vectors is applied to its
+ * query instead, and what would make its values to the mean of latent vectors that attention gives,
+ * so that all heads share one key, `(latent | rotated)`, whose first part is their value too, and
+ * nothing else is kept.
  */
 import type { Recorder, Value, Weight } from "../../backend.ts";
 import type { Block } from "./blocks.ts";
@@ -30,7 +31,8 @@ export interface LatentDims {
 export function latentDims(config: ConfigReader): LatentDims {
   const queryRank: Key = ["q_lora_rank", "attention.q_lora_rank"];
   const rotated = config.int(["qk_rope_head_dim", "rope.dimension_count"]);
-  // Files in which keys are not meant to be expanded have the widths of heads under names of their own.
+  // Files in which keys are not meant to be expanded have the widths of heads under names of their
+  // own.
   const length = (name: string) =>
     config.raw([undefined, `${name}_mla`]) === undefined ? name : `${name}_mla`;
   const plain = config.isGguf
@@ -46,7 +48,9 @@ export function latentDims(config: ConfigReader): LatentDims {
   };
 }
 
-/** One key for all heads, the latent vector and the rotated part, of which the former is the value. */
+/**
+ * One key for all heads, the latent vector and the rotated part, of which the former is the value.
+ */
 export function latentKvShape({ rank, rotated }: LatentDims): LayerKvShape {
   return { nKvHeads: 1, kHeadDim: rank + rotated, vHeadDim: rank, valuesInKeys: true };
 }
@@ -124,7 +128,10 @@ function loadQueries(weights: WeightLoader, c: DecoderConfig, dims: LatentDims, 
 
 /** A head's matrices one behind another, for {@linkcode Recorder.headMatmul}. */
 interface HeadMatrices {
-  /** From the plain part of a query to what it is multiplied with a latent vector as, `[rank, plain]` a head. */
+  /**
+   * From the plain part of a query to what it is multiplied with a latent vector as, `[rank,
+   * plain]` a head.
+   */
   readonly toLatent: Weight;
   /** From a latent vector to a value, `[value, rank]` a head. */
   readonly toValues: Weight;
@@ -184,7 +191,9 @@ const AS_F16: FloatEncoding = {
   encode: (values) => new Uint8Array(new Float16Array(values).buffer),
 };
 
-/** How weights of each type are stored anew; quantised ones, whose blocks lie along rows, in F16. */
+/**
+ * How weights of each type are stored anew; quantised ones, whose blocks lie along rows, in F16.
+ */
 const FLOATS: Partial<Record<TensorType, FloatEncoding>> = {
   F32: { type: "F32", encode: (values) => new Uint8Array(values.buffer) },
   BF16: {

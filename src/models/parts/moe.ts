@@ -1,6 +1,7 @@
 /** Sparse mixtures of experts. */
 import type { GatedUnit, MoeRouteOptions, Recorder, Value, Weight } from "../../backend.ts";
 import { type Block, loadGatedMlp, type MlpNames } from "./blocks.ts";
+import type { ConfigReader, Key } from "../config/config_reader.ts";
 import type { DecoderConfig } from "../config/decoder_config.ts";
 import {
   type ExpertLayout,
@@ -9,7 +10,10 @@ import {
 } from "../weights/stacked_experts.ts";
 import type { TensorName, WeightLoader } from "../weights/weight_loader.ts";
 
-/** Names of experts in Hugging Face folders that hold each in tensors of its own, with `{}` for its number. */
+/**
+ * Names in Hugging Face folders that hold each expert in its own tensors. `{}` stands for its
+ * number.
+ */
 export interface ExpertNames {
   readonly router: string;
   readonly gate: string;
@@ -17,7 +21,15 @@ export interface ExpertNames {
   readonly down: string;
 }
 
-/** Names of experts in Hugging Face folders that hold all of a layer in one tensor. */
+/** The names that most families use. */
+export const MLP_EXPERTS: ExpertNames = {
+  router: "mlp.gate",
+  gate: "mlp.experts.{}.gate_proj",
+  up: "mlp.experts.{}.up_proj",
+  down: "mlp.experts.{}.down_proj",
+};
+
+/** Names in Hugging Face folders that hold all experts of a layer in one tensor. */
 export interface StackedNames extends Omit<ExpertLayout, "isTransposed"> {
   /** As in {@linkcode ExpertLayout}; "either" for models that are published in both layouts. */
   readonly isTransposed?: boolean | "either";
@@ -26,23 +38,33 @@ export interface StackedNames extends Omit<ExpertLayout, "isTransposed"> {
   readonly down: string;
 }
 
-/** A mixture's sizes, its routing, and what its tensors are called. */
+/** Sizes, routing and tensor names of a mixture. */
 export interface MoeParts extends Omit<MoeRouteOptions, "bias"> {
   readonly nExperts: number;
   readonly intermediateSize: number;
   /** @default the config's activation */
   readonly unit?: GatedUnit | undefined;
-  /** Whether router and experts have biases. @default false */
+  /** True if router and experts have biases. @default false */
   readonly hasBias?: boolean | undefined;
-  /** The tensor that is added to the scores for the choice alone. */
+  /** A bias of the scores that affects the choice of experts, not their weights. */
   readonly choiceBias?: TensorName | undefined;
-  /** The usual shape of that. @default one dimension */
+  /** The usual shape of `choiceBias`. @default one dimension */
   readonly choiceBiasShape?: readonly number[] | undefined;
-  /** The usual names; files may hold experts in the other way, under the names that follow from these. */
+  /** The usual names. Files that stack or split experts use names derived from these. */
   readonly names: ExpertNames | StackedNames;
 }
 
-/** A sparse mixture of gated MLPs: a router picks `topK` experts for each token. */
+/** Reads the number of experts, and the number chosen for each token. */
+export function readExpertCounts(
+  config: ConfigReader,
+  count: Key,
+  chosen: Key = ["num_experts_per_tok", "expert_used_count"],
+): Pick<MoeParts, "nExperts" | "topK"> {
+  const nExperts = config.int(count);
+  return { nExperts, topK: config.int(chosen, { max: nExperts }) };
+}
+
+/** Loads a sparse mixture of gated MLPs: a router picks `topK` experts for each token. */
 export function loadMoe(weights: WeightLoader, c: DecoderConfig, parts: MoeParts): Block {
   const { nExperts, names, hasBias = false } = parts;
   const routerName: TensorName = [names.router, "ffn_gate_inp"];
@@ -53,7 +75,7 @@ export function loadMoe(weights: WeightLoader, c: DecoderConfig, parts: MoeParts
     experts(recorder, recorder.matmul(x, router, { bias }), x, residual);
 }
 
-/** Records what experts do with `x`, given a router's logits. */
+/** Records the experts' output for `x`, given the router's logits. */
 export type RoutedExperts = (
   recorder: Recorder,
   logits: Value,
@@ -61,7 +83,7 @@ export type RoutedExperts = (
   residual?: Value,
 ) => Value;
 
-/** A mixture's experts without their router. */
+/** Loads the experts of a mixture without their router. */
 export function loadRoutedExperts(
   weights: WeightLoader,
   c: DecoderConfig,
@@ -82,18 +104,18 @@ export function loadRoutedExperts(
   };
 }
 
-/** A mixture, and what all tokens go through. */
+/** A mixture with a gated shared expert. */
 export interface SharedMoeParts extends MoeParts {
-  /** An MLP that all tokens go through beside the experts, as far as its gate lets it. */
+  /** The MLP that all tokens pass through. A sigmoid gate scales its output. */
   readonly shared: {
     readonly intermediateSize: number;
-    /** A weight of one row. */
+    /** Weight of the gate, `[1, hiddenSize]`. */
     readonly gate: TensorName;
     readonly names: MlpNames;
   };
 }
 
-/** Experts beside an MLP whose result a gate of its own scales (Qwen2-MoE, Qwen3-Next, Qwen3.5). */
+/** Loads experts next to a shared expert with a gate (Qwen2-MoE, Qwen3-Next, Qwen3.5). */
 export function loadSharedMoe(
   weights: WeightLoader,
   c: DecoderConfig,
@@ -110,7 +132,7 @@ export function loadSharedMoe(
   };
 }
 
-/** GGUF files may have gate and up in one tensor. */
+/** Some GGUF files hold gate and up in one tensor. */
 const GATE_UP_EXPERTS: TensorName = [undefined, "ffn_gate_up_exps"];
 const DOWN_EXPERTS: TensorName = [undefined, "ffn_down_exps"];
 
@@ -124,7 +146,7 @@ export interface Experts {
   readonly downBias: Weight | undefined;
 }
 
-/** Loads the experts of a mixture, in whichever way they are stored. */
+/** Loads the experts of a mixture, stacked or one by one. */
 export function loadExperts(
   weights: WeightLoader,
   hiddenSize: number,
@@ -174,8 +196,8 @@ export function loadExperts(
 const GATE_UP = ".gate_up_proj";
 
 /**
- * The names under which a folder holds experts. Those published one by one are saved as one tensor by some versions of
- * transformers, and those published as one tensor are taken apart by most quantisers.
+ * Returns the names under which a folder holds experts. Some versions of transformers stack experts
+ * that were published one by one; most quantisers split experts that were published as one tensor.
  */
 function storedNames(
   weights: WeightLoader,
@@ -196,7 +218,8 @@ function storedNames(
   }
   const { isTransposed = false } = names;
   if (isTransposed !== "either") return { ...names, isTransposed };
-  // Of the two shapes, either that of the one or that of the other tensor tells the layouts apart.
+  // The shape of one tensor may fit both layouts if two of the sizes are equal; both tensors
+  // together do not.
   const isUpright = (name: string, rows: number, cols: number) =>
     weights.hasShape([name, undefined], "", [nExperts, rows, cols]);
   const areUpright = isUpright(gateUp, 2 * intermediateSize, hiddenSize) &&

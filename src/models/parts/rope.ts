@@ -44,8 +44,8 @@ interface Scaled {
 /**
  * The rotation that a config asks for.
  *
- * @throws {ForgeError} `bad_model` for a parameter that is missing or out of range; `unsupported` for a
- * kind of scaling forge does not know.
+ * @throws {ForgeError} `bad_model` for a parameter that is missing or out of range; `unsupported`
+ * for a kind of scaling forge does not know.
  */
 export function readRope(config: ConfigReader, request: RopeRequest): Rope {
   const p = RopeParameters.read(config, request);
@@ -85,8 +85,8 @@ function rotaryDimension(
 }
 
 /**
- * The part of a head that is rotated. A family whose heads are always rotated as a whole has no default of
- * it; transformers then passes over the setting, but fails where frequencies are scaled.
+ * The part of a head that is rotated. A family whose heads are always rotated as a whole has no
+ * default of it; transformers then passes over the setting, but fails where frequencies are scaled.
  */
 function rotaryFactor(config: ConfigReader, p: RopeParameters): number {
   const factor = p.positive("partial_rotary_factor", 1);
@@ -128,8 +128,8 @@ function scaleFrequencies(
 }
 
 /**
- * Dynamic NTK changes only what lies beyond the model's own length, and no session does; but with an `alpha`
- * (Hunyuan) the base is another for all.
+ * Dynamic NTK changes only what lies beyond the model's own length, and no session does; but with
+ * an `alpha` (Hunyuan) the base is another for all.
  */
 function dynamic(plain: Float64Array, theta: number, p: RopeParameters): Float64Array {
   if (!p.has("alpha")) {
@@ -142,8 +142,8 @@ function dynamic(plain: Float64Array, theta: number, p: RopeParameters): Float64
 }
 
 /**
- * The first pairs of a head rotate with the frequencies they would have if all did; the others do not
- * (Gemma 4).
+ * The first pairs of a head rotate with the frequencies they would have if all did; the others do
+ * not (Gemma 4).
  */
 function proportional(plain: Float64Array, p: RopeParameters): Float64Array {
   const factor = p.positive("factor", 1);
@@ -210,8 +210,8 @@ function yarn(
 
 /**
  * LongRoPE: a divisor for each frequency, one list for contexts within the original length and one
- * beyond. The choice is made once, for the context the model is opened with. Source: Y. Ding et al.,
- * "LongRoPE", arXiv:2402.13753, and the Phi-3 configuration.
+ * beyond. The choice is made once, for the context the model is opened with. Source: Y. Ding et
+ * al., "LongRoPE", arXiv:2402.13753, and the Phi-3 configuration.
  */
 function longRope(plain: Float64Array, p: RopeParameters, request: RopeRequest): Scaled {
   const { contextLength, sessionLength, divisors } = request;

@@ -1,31 +1,32 @@
-/** The mixture of experts that DeepSeek's models and those after them describe alike. */
+/** Mixtures of experts as DeepSeek's configurations, and those modelled on them, describe them. */
 import { type Block, loadGatedMlp } from "./blocks.ts";
 import type { ConfigReader, Key } from "../config/config_reader.ts";
 import type { DecoderConfig } from "../config/decoder_config.ts";
-import { loadMoe, type MoeParts } from "./moe.ts";
+import { loadMoe, MLP_EXPERTS, type MoeParts, readExpertCounts } from "./moe.ts";
 import type { TensorName, WeightLoader } from "../weights/weight_loader.ts";
 
-const EXPERT = "mlp.experts.{}";
 const CHOICE_BIAS: TensorName = ["mlp.gate.e_score_correction_bias", "exp_probs_b"];
-/** What the expert is called that all tokens go through. */
+/** Names of the expert that all tokens pass through. */
 export const SHARED_EXPERTS = {
   gate: ["mlp.shared_experts.gate_proj", "ffn_gate_shexp"],
   up: ["mlp.shared_experts.up_proj", "ffn_up_shexp"],
   down: ["mlp.shared_experts.down_proj", "ffn_down_shexp"],
 } as const satisfies Record<string, TensorName>;
 
-/** GGUF's number of sigmoid scores. */
+/** Value of GGUF's `expert_gating_func` for sigmoid scores. */
 const GGUF_SIGMOID = 2;
 
-/** What holds where a config is silent. */
+/** Defaults of settings that a config lacks. */
 export interface SharedExpertDefaults {
-  /** How many layers from the first on have a plain MLP. */
+  /** Number of layers at the start that have a plain MLP. */
   readonly firstDense: number;
-  /** What becomes of router logits where the config does not say; with sigmoids the choice is biased. */
+  /**
+   * Function that turns router logits into scores. With sigmoids the choice of experts is biased.
+   */
   readonly scores: "softmax" | "sigmoid";
 }
 
-/** Loads the MLP of layer `index`: a plain one in the first few, then experts beside a shared one. */
+/** Returns a loader of MLPs: plain ones in the first layers, then experts next to a shared one. */
 export function sharedExpertMlp(
   config: ConfigReader,
   c: DecoderConfig,
@@ -34,19 +35,12 @@ export function sharedExpertMlp(
   const isDense = denseLayers(config, c.nLayers, defaults.firstDense);
   const intermediateSize = config.int(["moe_intermediate_size", "expert_feed_forward_length"]);
   const nShared = config.int(["n_shared_experts", "expert_shared_count"], { min: 0, fallback: 0 });
-  const nExperts = config.int(["n_routed_experts", "expert_count"]);
   const experts = {
-    nExperts,
-    topK: config.int(["num_experts_per_tok", "expert_used_count"], { max: nExperts }),
+    ...readExpertCounts(config, ["n_routed_experts", "expert_count"]),
     intermediateSize,
     scale: config.positive(["routed_scaling_factor", "expert_weights_scale"], 1),
     ...routing(config, defaults.scores),
-    names: {
-      router: "mlp.gate",
-      gate: `${EXPERT}.gate_proj`,
-      up: `${EXPERT}.up_proj`,
-      down: `${EXPERT}.down_proj`,
-    },
+    names: MLP_EXPERTS,
   } satisfies Partial<MoeParts>;
   return (weights, index) => {
     if (isDense(index)) return loadGatedMlp(weights, c);
@@ -59,9 +53,13 @@ export function sharedExpertMlp(
       ...experts,
       choiceBias: isBiased ? CHOICE_BIAS : undefined,
     });
-    if (shared === undefined) return routed;
-    return (pass, x, residual) => shared(pass, x, routed(pass, x, residual));
+    return shared === undefined ? routed : addShared(routed, shared);
   };
+}
+
+/** Adds the output of a shared expert to that of the routed ones. */
+export function addShared(routed: Block, shared: Block): Block {
+  return (pass, x, residual) => shared(pass, x, routed(pass, x, residual));
 }
 
 function denseLayers(config: ConfigReader, nLayers: number, fallback: number) {
@@ -74,7 +72,7 @@ function denseLayers(config: ConfigReader, nLayers: number, fallback: number) {
   return (index: number) => index < first;
 }
 
-/** Which experts are chosen, and what their weights are. */
+/** Reads how experts are chosen and weighted. */
 function routing(config: ConfigReader, defaultScores: "softmax" | "sigmoid") {
   const scores = readScores(config, defaultScores);
   const isGrouped = config.raw(["topk_method", undefined]) !== "greedy";
@@ -85,8 +83,8 @@ function routing(config: ConfigReader, defaultScores: "softmax" | "sigmoid") {
     scores,
     nGroups,
     topGroups: isGrouped ? config.int(chosen, { max: nGroups, fallback: 1 }) : 1,
-    // DeepSeek 2, whose scores are probabilities, leaves them as they are. Its GGUF files, and those of its kin,
-    // have the key only where weights are normalised.
+    // DeepSeek 2 uses softmax scores without normalising them. GGUF files of the `deepseek2`
+    // architecture have the key only if weights are normalised.
     normalize: (scores === "sigmoid" || config.isGguf) &&
       config.boolean(
         ["norm_topk_prob", "expert_weights_norm"],

@@ -1,7 +1,7 @@
 /**
- * Weights of several matrices whose columns GPTQ has put into an order (`desc_act`): the rows of each are made with the
- * columns of a group next to one another, and products take activations in the same order, so that weights stay as exact
- * and as small as those of others.
+ * Weights of several matrices whose columns GPTQ has put into an order (`desc_act`): the rows of
+ * each are made with the columns of a group next to one another, and products take activations in
+ * the same order, so that weights stay as exact and as small as those of others.
  */
 import type { WeightSlice } from "../../backend.ts";
 import { ForgeError } from "../../errors.ts";
@@ -14,8 +14,9 @@ export interface OrderedSlices {
 }
 
 /**
- * Finds the order of columns of each expert, which has an equal number of slices. Where its slices disagree, those
- * with an order become floats, four bytes a weight: quantisers choose one order for all matrices with the same input.
+ * Finds the order of columns of each expert, which has an equal number of slices. Where its slices
+ * disagree, those with an order become floats, four bytes a weight: quantisers choose one order for
+ * all matrices with the same input.
  */
 export function withColumnOrder(
   slices: readonly WeightSlice[],

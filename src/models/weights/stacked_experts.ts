@@ -1,4 +1,6 @@
-/** Experts of Hugging Face folders that keep those of a layer in one tensor, in the layouts in use. */
+/**
+ * Experts of Hugging Face folders that keep those of a layer in one tensor, in the layouts in use.
+ */
 import type { Weight } from "../../backend.ts";
 import { ForgeError } from "../../errors.ts";
 import { InputFile } from "../../formats/file.ts";
@@ -26,7 +28,10 @@ const MX_BLOCK = 32;
 const MX_NIBBLES = 16;
 const MX_BYTES = 17;
 
-/** The weight `[nExperts x rows, cols]`, mapped where it lies so in the file, else put in order in memory. */
+/**
+ * The weight `[nExperts x rows, cols]`, mapped where it lies so in the file, else put in order in
+ * memory.
+ */
 export function loadStackedExperts(
   weights: WeightLoader,
   name: string,
@@ -170,9 +175,9 @@ function elements(tensor: TensorInfo, bytes: Uint8Array<ArrayBuffer>) {
 }
 
 /**
- * MXFP4 as gpt-oss is published: nibbles of neighbouring elements in a byte, scales in a tensor of their own.
- * Becomes GGUF's blocks: a scale, then elements i and i + 16 in byte i. Open Compute Project, "OCP
- * Microscaling Formats (MX) Specification", 1.0.
+ * MXFP4 as gpt-oss is published: nibbles of neighbouring elements in a byte, scales in a tensor of
+ * their own. Becomes GGUF's blocks: a scale, then elements i and i + 16 in byte i. Open Compute
+ * Project, "OCP Microscaling Formats (MX) Specification", 1.0.
  */
 function loadMxfp4(weights: WeightLoader, name: string, shape: ExpertShape): Weight {
   const { nExperts, rows, cols, isInterleaved = false } = shape;

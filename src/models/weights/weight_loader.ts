@@ -28,8 +28,8 @@ const DECODER_PREFIX = "model.";
 const SURPLUS = /\.rotary_emb\.inv_freq$/;
 
 /**
- * Finds a checkpoint's tensors by name, checks their shapes against what the config implies, and puts
- * them on a device.
+ * Finds a checkpoint's tensors by name, checks their shapes against what the config implies, and
+ * puts them on a device.
  *
  * Its methods throw `ForgeError("bad_model")` naming the tensor when it is missing or has another
  * shape, and `unsupported` for a type forge cannot compute with.
@@ -149,8 +149,8 @@ export class WeightLoader {
   }
 
   /**
-   * The weights of all experts, each expert's rows being those of the given tensors in order. HF has a
-   * tensor for each expert (`{}` in the name stands for its number); GGUF stacks them.
+   * The weights of all experts, each expert's rows being those of the given tensors in order. HF
+   * has a tensor for each expert (`{}` in the name stands for its number); GGUF stacks them.
    */
   experts(names: readonly (readonly [TensorName, rows: number])[], nExperts: number, cols: number) {
     const slices: WeightSlice[] = [];
@@ -168,7 +168,10 @@ export class WeightLoader {
     return this.#map(slices, cols, nExperts);
   }
 
-  /** The biases of stacked experts, `[nExperts, rows]`, each row being those of the given tensors in order. */
+  /**
+   * The biases of stacked experts, `[nExperts, rows]`, each row being those of the given tensors in
+   * order.
+   */
   expertBiases(names: readonly (readonly [TensorName, rows: number])[], nExperts: number): Weight {
     const total = names.reduce((sum, [, rows]) => sum + rows, 0);
     const values = new Float32Array(nExperts * total);
@@ -188,7 +191,10 @@ export class WeightLoader {
     return this.#map([{ tensor: this.#require(name, suffix, [size]) }], size);
   }
 
-  /** A weight of one row that files hold as a vector or as a matrix of one row; `usual` is the common shape. */
+  /**
+   * A weight of one row that files hold as a vector or as a matrix of one row; `usual` is the
+   * common shape.
+   */
   row(name: TensorName, size: number, usual: readonly number[], suffix = "weight"): Weight {
     const shape = [[size], [1, size]].find((shape) => this.hasShape(name, suffix, shape)) ?? usual;
     return this.mapWhole(this.#require(name, suffix, shape), size);

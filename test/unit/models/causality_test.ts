@@ -15,8 +15,8 @@ function refusal(work: () => unknown): string {
   return error.message;
 }
 
-const WHY = ": its tokens see those behind them, which forge does not compute; models that " +
-  "generate can embed, such as Qwen3-Embedding and e5-mistral";
+const REASON = ": forge computes causal attention only; causal models can embed too, such as " +
+  "Qwen3-Embedding and e5-mistral";
 
 Deno.test("a model that says it is not causal is refused, in either format", () => {
   const check = (part: Partial<Checkpoint>) => () =>
@@ -26,25 +26,31 @@ Deno.test("a model that says it is not causal is refused, in either format", () 
   }
   // Gemma 4's way of saying that images alone are seen at once.
   check({ config: { use_bidirectional_attention: "vision" } })();
-  assertEquals(refusal(check({ config: { is_causal: false } })), `"m" has is_causal false${WHY}`);
-  for (const value of [true, "all"]) {
+  assertEquals(
+    refusal(check({ config: { is_causal: false } })),
+    `"m" has is_causal false${REASON}`,
+  );
+  for (const value of [true, "all", "sideways"]) {
     assertEquals(
       refusal(check({ config: { use_bidirectional_attention: value } })),
-      `"m" has use_bidirectional_attention ${value}${WHY}`,
+      `"m" has use_bidirectional_attention ${value}${REASON}`,
     );
   }
   const gguf = (causal: boolean) =>
     check({ kind: "gguf", metadata: new Map([["qwen3.attention.causal", causal]]) });
   gguf(true)();
-  assertEquals(refusal(gguf(false)), `"m" has attention.causal false${WHY}`);
+  assertEquals(refusal(gguf(false)), `"m" has attention.causal false${REASON}`);
 });
 
 Deno.test("an encoder is refused for what it is", () => {
   for (const modelType of ["bert", "xlm-roberta", "modernbert", "nomic-bert", "gemma-embedding"]) {
     assertEquals(
       refusal(() => findFamily(checkpoint({ modelType }))),
-      `"m" has the architecture "${modelType}"${WHY}`,
+      `"m" has the architecture "${modelType}"${REASON}`,
     );
   }
-  assertEquals(refusal(() => findFamily(checkpoint({ modelType: "mamba" }))).includes(WHY), false);
+  assertEquals(
+    refusal(() => findFamily(checkpoint({ modelType: "mamba" }))).includes(REASON),
+    false,
+  );
 });
