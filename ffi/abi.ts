@@ -1,10 +1,9 @@
 /**
- * The symbols of `csrc/forge.h`, as data: a file of `abi/` for each header of `csrc/abi`.
- * `test/unit/ffi/abi_test.ts` holds the two together.
+ * The symbols of `csrc/forge.h` as data, with one file in `abi/` for each header in `csrc/abi`.
+ * `test/unit/ffi/abi_test.ts` compares both.
  *
- * Pointers are all `buffer`: memory the caller owns for the length of the call. Handles are
- * integers, so nothing here needs `Deno.UnsafePointer`, and `--allow-ffi` can stay scoped to the
- * library's path.
+ * All pointers are `buffer`: memory that the caller owns during the call. Handles are integers, so
+ * nothing needs `Deno.UnsafePointer`, and `--allow-ffi` can be restricted to the library's path.
  */
 import { cacheSymbols } from "./abi/caches.ts";
 import { deviceSymbols } from "./abi/device.ts";
@@ -12,15 +11,15 @@ import { operationSymbols } from "./abi/operations.ts";
 import { runSymbols } from "./abi/run.ts";
 import { weightSymbols } from "./abi/weights.ts";
 
-/** `FORGE_ABI_VERSION` of the headers these tables were written against. */
+/** `FORGE_ABI_VERSION` of the headers that these tables describe. */
 export const ABI_VERSION = 10;
 
-/** The one symbol whose shape never changes; asked before any other is looked up. */
+/** The only symbol whose signature never changes; called before any other lookup. */
 export const versionSymbol = {
   forge_abi_version: { parameters: [], result: "u32" },
 } as const satisfies Deno.ForeignLibraryInterface;
 
-/** Every function of the headers but `forge_abi_version`. */
+/** All functions of the headers except `forge_abi_version`. */
 export const symbols = {
   ...deviceSymbols,
   ...weightSymbols,

@@ -3,27 +3,29 @@ import type { BackendKind } from "../src/backend.ts";
 import { ForgeError } from "../src/errors.ts";
 import { ABI_VERSION, type Symbols, symbols, versionSymbol } from "./abi.ts";
 import { checkStatus } from "./status.ts";
-import { readText } from "./text.ts";
+import { readText } from "./status.ts";
 
-/** Environment variable that names a folder to look for libraries in before all others. */
+/** Environment variable with a folder of libraries that is searched first. */
 export const LIBRARY_PATH_VARIABLE = "FORGE_LIBRARY_PATH";
 
-/** `<os>-<arch>` of this machine, the name of its library folder. */
+/** Returns `<os>-<arch>` of this machine, the name of its library folder. */
 export function platform(): string {
   return `${Deno.build.os}-${Deno.build.arch}`;
 }
 
-/** The file name of a backend's library on this platform. */
+/** Returns the file name of a backend's library on this platform. */
 export function libraryFileName(kind: BackendKind): string {
   return `libforge_${kind}.${Deno.build.os === "darwin" ? "dylib" : "so"}`;
 }
 
-/** Where `deno task build` puts a backend's library. `root` is the folder of `main.ts`. */
+/**
+ * Path at which `deno task build` writes a backend's library. `root` is the folder of `main.ts`.
+ */
 export function builtLibrary(kind: BackendKind, root: string = projectRoot()): string {
   return join(root, "build", platform(), libraryFileName(kind));
 }
 
-/** Where a backend's library is looked for, in order. `root` is the folder of `main.ts`. */
+/** Paths at which a backend's library is searched, in order. `root` is the folder of `main.ts`. */
 export function libraryCandidates(kind: BackendKind, root: string = projectRoot()): string[] {
   const prebuilt = join(root, "lib", platform(), libraryFileName(kind));
   const named = Deno.env.get(LIBRARY_PATH_VARIABLE);
@@ -31,7 +33,7 @@ export function libraryCandidates(kind: BackendKind, root: string = projectRoot(
   return [...first, builtLibrary(kind, root), prebuilt];
 }
 
-/** The first existing candidate, or `undefined`. */
+/** Returns the first existing candidate, or `undefined`. */
 export function findLibrary(kind: BackendKind): string | undefined {
   return libraryCandidates(kind).find((path) => {
     try {
@@ -44,16 +46,16 @@ export function findLibrary(kind: BackendKind): string | undefined {
 }
 
 /**
- * Whether a library is of another ABI version than this tree: the sources have changed since it was
- * built.
+ * True if a library has another ABI version than this source tree, which has changed since the
+ * build.
  *
- * @throws {ForgeError} `device` when it cannot be loaded.
+ * @throws {ForgeError} `device` if it cannot be loaded
  */
 export function isOutdated(path: string): boolean {
   return libraryVersion(path) !== ABI_VERSION;
 }
 
-/** Asks no more than the version: a library of another one may lack symbols of the table. */
+/** Loads only the version symbol, because a library of another version may lack other symbols. */
 function libraryVersion(path: string): number {
   const probe = load(path, versionSymbol);
   const version = probe.symbols.forge_abi_version();
@@ -72,7 +74,7 @@ function projectRoot(): string {
   return join(folder, "..");
 }
 
-/** What a library says of itself. */
+/** Build information of a library. */
 export interface LibraryInfo {
   readonly backend: string;
   readonly version: string;
@@ -80,7 +82,7 @@ export interface LibraryInfo {
   readonly types: readonly string[];
 }
 
-/** An open library. Its symbols cannot be reached once it is closed. */
+/** An open library. Its symbols are not available after closing. */
 export class Library {
   readonly kind: BackendKind;
   readonly path: string;
@@ -99,8 +101,8 @@ export class Library {
   /**
    * Finds and opens a backend's library.
    *
-   * @throws {ForgeError} `not_found`, listing every path tried, when there is none; `device` when
-   * it cannot be loaded or is of another ABI version.
+   * @throws {ForgeError} `not_found`, listing every path tried, if there is none; `device` if it
+   * cannot be loaded or has another ABI version
    */
   static open(kind: BackendKind, path: string | undefined = findLibrary(kind)): Library {
     if (path === undefined) {
@@ -136,7 +138,7 @@ export class Library {
     return JSON.parse(text) as LibraryInfo;
   }
 
-  /** The devices of this machine that the library can open. */
+  /** Returns the devices of this machine that the library can open. */
   devices(): readonly { readonly selector: string; readonly name: string }[] {
     const text = readText((buffer, capacity) => {
       checkStatus(this.symbols.forge_list_devices(buffer, capacity), "list_devices", () => "");
@@ -166,7 +168,7 @@ function load<T extends Deno.ForeignLibraryInterface>(
     const reason = message.replace(/^(Could not open library: )+/, "").replace(`${path}: `, "");
     throw new ForgeError(
       "device",
-      `cannot load ${path}: ${reason}; make another with: deno task build`,
+      `cannot load ${path}: ${reason}; rebuild it with: deno task build`,
       { cause: error },
     );
   }

@@ -1,18 +1,18 @@
 import type { OutputRequest } from "../src/backend.ts";
 import { ForgeError } from "../src/errors.ts";
 
-/** The masks of one step. Those that are equal share a place, unless they are yet to be filled. */
+/** The masks of one step. Equal masks share an entry, unless they are filled later. */
 export class MaskTable {
   readonly masks: Uint32Array[] = [];
-  /** Words of a mask; 0 when there is none. */
+  /** Words of a mask; 0 without masks. */
   readonly words: number;
-  readonly #places = new Map<Uint32Array, number>();
+  readonly #indices = new Map<Uint32Array, number>();
 
-  /** @throws {ForgeError} `bad_input` when masks differ in length */
+  /** @throws {ForgeError} `bad_input` if masks differ in length */
   constructor(outputs: readonly OutputRequest[]) {
     const byHash = new Map<number, number[]>();
     for (const { sampling: { mask }, fillMask } of outputs) {
-      if (mask === undefined || this.#places.has(mask)) continue;
+      if (mask === undefined || this.#indices.has(mask)) continue;
       const first = this.masks[0] ?? mask;
       if (mask.length !== first.length) {
         throw new ForgeError(
@@ -20,30 +20,30 @@ export class MaskTable {
           `masks of one step have ${first.length} and ${mask.length} words`,
         );
       }
-      const alike = fillMask === undefined ? alikeMasks(byHash, mask) : [];
-      const known = alike.find((place) => isEqual(this.masks[place]!, mask));
-      const place = known ?? this.masks.push(mask) - 1;
-      if (known === undefined) alike.push(place);
-      this.#places.set(mask, place);
+      const candidates = fillMask === undefined ? sameHash(byHash, mask) : [];
+      const known = candidates.find((index) => isEqual(this.masks[index]!, mask));
+      const index = known ?? this.masks.push(mask) - 1;
+      if (known === undefined) candidates.push(index);
+      this.#indices.set(mask, index);
     }
     this.words = this.masks[0]?.length ?? 0;
   }
 
-  /** The place of a mask; -1 for none. */
-  placeOf(mask: Uint32Array | undefined): number {
-    return mask === undefined ? -1 : this.#places.get(mask) ?? -1;
+  /** Returns the index of a mask; -1 for none. */
+  indexOf(mask: Uint32Array | undefined): number {
+    return mask === undefined ? -1 : this.#indices.get(mask) ?? -1;
   }
 }
 
-/** The places of masks with the same hash, a list to add to. */
-function alikeMasks(byHash: Map<number, number[]>, mask: Uint32Array): number[] {
+/** Returns the extendable list of indices of masks with the same hash. */
+function sameHash(byHash: Map<number, number[]>, mask: Uint32Array): number[] {
   let hash = 0x811c9dc5;
   for (const word of mask) hash = Math.imul(hash ^ word, 0x01000193);
   const known = byHash.get(hash);
   if (known !== undefined) return known;
-  const places: number[] = [];
-  byHash.set(hash, places);
-  return places;
+  const indices: number[] = [];
+  byHash.set(hash, indices);
+  return indices;
 }
 
 function isEqual(a: Uint32Array, b: Uint32Array): boolean {

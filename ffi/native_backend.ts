@@ -32,17 +32,17 @@ import { NativeKvCache, NativeStateCache } from "./native_caches.ts";
 import { NativeHandles } from "./native_handles.ts";
 import { NativeRecorder, type OperationDescription, readOperations } from "./native_recorder.ts";
 import { checkStatus } from "./status.ts";
-import { cString, readText } from "./text.ts";
+import { cString, readText } from "./status.ts";
 
 /** Bytes of a `forge_weight_part`. */
 export const WEIGHT_PART_BYTES = 24;
 
-/** Which device to open. */
+/** Selects a device. */
 interface DeviceOptions {
   readonly kind: BackendKind;
-  /** The library's own name for a device or instruction set. @default "" (the best one) */
+  /** The library's name of a device or instruction set. @default "" (the best one) */
   readonly selector?: string;
-  /** Threads that compute. @default 0 (one a core) */
+  /** Number of compute threads. @default 0 (one per core) */
   readonly threads?: number;
   /** Path of the library. @default the first one found */
   readonly libraryPath?: string;
@@ -67,16 +67,17 @@ export class NativeBackend implements Backend, Meter, Quantizer {
       const { forge_device_info } = this.#native.symbols;
       this.#native.check(
         forge_device_info(device, buffer, capacity),
-        "asking a device about itself",
+        "reading device information",
         device,
       );
     })) as DeviceInfo;
   }
 
   /**
-   * Opens a library and a device of it.
+   * Opens a library and one of its devices.
    *
-   * @throws {ForgeError} `not_found` without a library, `device` when library or device refuses.
+   * @throws {ForgeError} `not_found` without a library, `device` if the library or device fails to
+   * open
    */
   static open(options: DeviceOptions): NativeBackend {
     const { kind, selector = "", threads = 0, libraryPath } = options;
@@ -97,9 +98,9 @@ export class NativeBackend implements Backend, Meter, Quantizer {
   }
 
   /**
-   * Chooses the kernels that compute attention in steps that end recording from now on.
+   * Selects the attention kernels of steps whose recording ends after this call.
    *
-   * @throws {ForgeError} `unsupported` where the device has no such choice.
+   * @throws {ForgeError} `unsupported` if the device does not have these kernels
    */
   setAttention(kernels: AttentionKernels): void {
     const { forge_set_attention } = this.#native.symbols;
@@ -119,7 +120,7 @@ export class NativeBackend implements Backend, Meter, Quantizer {
     return file[0]!;
   }
 
-  /** The handle of the rows of a packed matrix. */
+  /** Returns the handle of the rows of a packed matrix. */
   #packedRows(matrix: PackedMatrix, tensor: TensorInfo): number {
     const known = this.#packed.get(matrix);
     if (known !== undefined) return known;
@@ -204,7 +205,7 @@ export class NativeBackend implements Backend, Meter, Quantizer {
     return out;
   }
 
-  /** Quantises floats to a type: round to nearest, no search. For tests and synthetic models. */
+  /** Quantizes floats by rounding to nearest, without a search. For tests and synthetic models. */
   quantize(type: TensorType, rows: number, cols: number, data: Float32Array<ArrayBuffer>) {
     const bytes = tensorBytes(type, [rows, cols]);
     if (typeof bytes === "string") throw new ForgeError("bad_input", `${type}: ${bytes}`);
@@ -219,7 +220,7 @@ export class NativeBackend implements Backend, Meter, Quantizer {
       out,
       BigInt(bytes),
     );
-    this.#native.check(status, "quantising", this.#device);
+    this.#native.check(status, "quantizing", this.#device);
     return out;
   }
 
@@ -285,14 +286,14 @@ export class NativeBackend implements Backend, Meter, Quantizer {
   readBandwidth(): number {
     const rate = new BigUint64Array(1);
     const status = this.#native.symbols.forge_read_bandwidth(this.#device, rate);
-    this.#native.check(status, "measuring the memory", this.#device);
+    this.#native.check(status, "measuring the memory bandwidth", this.#device);
     return Number(rate[0]);
   }
 
   peakMemory(): number {
     const bytes = new BigUint64Array(1);
     const status = this.#native.symbols.forge_peak_memory(bytes);
-    this.#native.check(status, "reading the peak of memory", this.#device);
+    this.#native.check(status, "reading the peak memory", this.#device);
     return Number(bytes[0]);
   }
 
@@ -305,7 +306,7 @@ export class NativeBackend implements Backend, Meter, Quantizer {
   }
 }
 
-/** The ABI's number of a type that forge computes with. */
+/** Returns the ABI's number of a weight type. */
 function typeId(type: TensorType): number {
   const { ggmlId, nativeId, supported }: TensorTypeInfo = TENSOR_TYPES[type];
   const id = ggmlId ?? nativeId;

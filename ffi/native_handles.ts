@@ -2,11 +2,11 @@ import { ForgeError } from "../src/errors.ts";
 import type { Symbols } from "./abi.ts";
 import type { Library } from "./library.ts";
 import { checkStatus } from "./status.ts";
-import { readText } from "./text.ts";
+import { readText } from "./status.ts";
 
 /**
- * The live handles of one device: what turns statuses into errors, and what keeps the library open
- * until the last call in progress has returned.
+ * The live handles of one device. Converts statuses to errors, and keeps the library open until the
+ * last call in progress has returned.
  */
 export class NativeHandles {
   readonly #library: Library;
@@ -23,7 +23,7 @@ export class NativeHandles {
     return this.#library.symbols;
   }
 
-  /** Takes charge of a new handle. */
+  /** Registers a new handle. */
   adopt(handle: number): number {
     this.#live.add(handle);
     return handle;
@@ -34,8 +34,8 @@ export class NativeHandles {
   }
 
   /**
-   * Makes a non-blocking call and checks its status as {@linkcode check} does. The library cannot
-   * be closed before that.
+   * Makes a non-blocking call and checks its status like {@linkcode check}. The library stays open
+   * until then.
    */
   async call(
     operation: string,
@@ -52,7 +52,7 @@ export class NativeHandles {
     }
   }
 
-  /** Throws unless `status` is 0, with the text the library keeps on `handle`. */
+  /** Throws unless `status` is 0, with the error text that the library stores for `handle`. */
   check(status: number, operation: string, handle: number): void {
     checkStatus(status, operation, () =>
       readText((buffer, capacity) => {
@@ -60,7 +60,7 @@ export class NativeHandles {
       }));
   }
 
-  /** Releases every handle and closes the library, once no call is in progress. */
+  /** Releases all handles and closes the library once no call is in progress. */
   close(): void {
     if (this.#closing) return;
     this.#closing = true;

@@ -5,17 +5,17 @@ import type { Library } from "./library.ts";
 import type { NativeHandles } from "./native_handles.ts";
 import { NativeStep } from "./native_step.ts";
 import { checkStatus } from "./status.ts";
-import { cString, readText } from "./text.ts";
+import { cString, readText } from "./status.ts";
 
 /** An operand as `forge_operations` describes it. */
 export interface OperandDescription {
   readonly name: string;
-  /** See `forge_operations`; without its "?". */
+  /** Kind as in `forge_operations`, without the "?". */
   readonly kind: string;
   readonly isOptional: boolean;
 }
 
-/** An operation of a library: its operands, in the order of `forge_record`. */
+/** An operation of a library, with its operands in the order of `forge_record`. */
 export interface OperationDescription {
   readonly name: string;
   /** The name as a C string. */
@@ -23,7 +23,7 @@ export interface OperationDescription {
   readonly operands: readonly OperandDescription[];
 }
 
-/** The table of operations of a library, by name. */
+/** Reads the table of operations of a library, by name. */
 export function readOperations(library: Library): ReadonlyMap<string, OperationDescription> {
   const text = readText((buffer, capacity) => {
     checkStatus(library.symbols.forge_operations(buffer, capacity), "operations", () => "");
@@ -41,12 +41,12 @@ function parseOperand(text: string): OperandDescription {
   return { name, kind: kind.replace("?", ""), isOptional: kind.endsWith("?") };
 }
 
-/** Pieces of a gather_columns operation: `kMaxPieces` of `csrc/common/operations.h`. */
+/** Maximum number of pieces of gather_columns: `kMaxPieces` of `csrc/common/operations.h`. */
 const MAX_PIECES = 3;
 const PIECE_WORDS = 5;
 
 /** Encodes operands as the words of `forge_record`. */
-export class OperandWords {
+class OperandWords {
   readonly #view = new DataView(new ArrayBuffer(256));
   readonly bytes = new Uint8Array(this.#view.buffer);
   #length = 0;
@@ -56,9 +56,9 @@ export class OperandWords {
   }
 
   /**
-   * Replaces the words by those of an operation.
+   * Encodes an operation, replacing the previous one.
    *
-   * @throws {TypeError} when the operands are not those of the library's table.
+   * @throws {TypeError} if the operands differ from the library's table
    */
   encode(
     { name, operands }: OperationDescription,
@@ -118,7 +118,7 @@ function memberOf(enumeration: string, member: string): number {
   return number;
 }
 
-/** Records a step through the ABI, one call an operation. */
+/** Records a step through the ABI, one call per operation. */
 export class NativeRecorder implements OperationSink {
   readonly #native: NativeHandles;
   readonly #operations: ReadonlyMap<string, OperationDescription>;

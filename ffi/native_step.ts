@@ -9,8 +9,8 @@ import {
   OutputBlock,
 } from "./step_block.ts";
 
-/** How long a run waits for its masks before it fails: far more than they ever take. */
-const MASK_PATIENCE_MS = 60_000;
+/** Time a run waits for its masks before it fails; they normally take milliseconds. */
+const MASK_TIMEOUT_MS = 60_000;
 
 /** A recorded step of a native device. */
 export class NativeStep implements Step {
@@ -31,13 +31,13 @@ export class NativeStep implements Step {
   }
 
   async run(inputs: StepInputs): Promise<StepResult[]> {
-    if (this.#running) throw new ForgeError("device", "this step is running already");
+    if (this.#running) throw new ForgeError("device", "this step is already running");
     if (this.#released) throw new ForgeError("device", "this step was released");
     const block = this.#inputs.pack(inputs);
     const nResults = inputs.outputs.length * (inputs.nSteps ?? 1);
     const results = this.#outputs.reserve(nResults);
     const late = inputs.outputs.some(({ fillMask }) => fillMask !== undefined);
-    this.#control[CONTROL_MASKS_PENDING] = late ? MASK_PATIENCE_MS : 0;
+    this.#control[CONTROL_MASKS_PENDING] = late ? MASK_TIMEOUT_MS : 0;
     this.#running = true;
     let failures: ReadonlyMap<number, ForgeError>;
     try {
@@ -61,7 +61,7 @@ export class NativeStep implements Step {
       .map((result, output) => failures.get(output) ?? result);
   }
 
-  /** Fills masks while the device computes what comes before sampling; returns what failed. */
+  /** Fills masks while the device computes the part before sampling; returns errors by output. */
   #fillMasks(outputs: readonly OutputRequest[]): ReadonlyMap<number, ForgeError> {
     const failures = new Map<number, ForgeError>();
     for (const [i, { fillMask, sampling }] of outputs.entries()) {
@@ -70,7 +70,7 @@ export class NativeStep implements Step {
         fillMask();
         this.#inputs.updateMask(sampling.mask);
       } catch (error) {
-        // The output is chosen from whatever the mask holds, and dropped.
+        // The output is sampled with an arbitrary mask, and its result is discarded.
         failures.set(
           i,
           error instanceof ForgeError ? error : new ForgeError("device", String(error)),
@@ -108,7 +108,7 @@ export class NativeStep implements Step {
 
   release(): void {
     this.#released = true;
-    // A run looks its handle up on another thread, and may not have come to that yet.
+    // A run looks up its handle on another thread, possibly after this call.
     if (!this.#running) this.#native.release(this.#step);
   }
 }

@@ -1,4 +1,4 @@
-/** A packed matrix as structs of the ABI. */
+/** Packed matrices as structs of the ABI. */
 import { type PackedMatrix, TENSOR_TYPES, type TensorInfo } from "../src/formats/tensor_info.ts";
 import { PACKINGS } from "./abi/numbers.ts";
 
@@ -8,7 +8,7 @@ export const PACKED_MATRIX_BYTES = 40;
 /** Bytes of a `forge_tensor_place`. */
 export const TENSOR_PLACE_BYTES = 16;
 
-/** The `forge_packed_matrix` of a matrix that becomes rows of the type with this number. */
+/** Encodes a `forge_packed_matrix` whose rows have the type with this number. */
 export function matrixStruct(
   { packing, groupRows, groupCols }: PackedMatrix,
   { shape }: TensorInfo,
@@ -24,7 +24,10 @@ export function matrixStruct(
   return new Uint8Array(struct.buffer);
 }
 
-/** The `forge_tensor_place`s of its tensors. @param fileOf the handle of a mapped file */
+/**
+ * Encodes the `forge_tensor_place`s of its tensors. @param fileOf returns the handle of a mapped
+ * file
+ */
 export function placeStructs(
   { codes, scales, zeros, groups }: PackedMatrix,
   fileOf: (path: string) => number,

@@ -1,6 +1,6 @@
 /**
- * The packed blocks of `forge_step_run`: `forge_step_header` and its arrays on the way in,
- * `forge_result` records on the way out. All entries are 32 bits wide, in the machine's byte order.
+ * The packed blocks of `forge_step_run`: `forge_step_header` and its arrays as input,
+ * `forge_result` records as output. All entries are 32 bits wide, in the machine's byte order.
  */
 import type { OutputRequest, StepInputs, StepResult, TokenLogprob } from "../src/backend.ts";
 import { ForgeError } from "../src/errors.ts";
@@ -19,12 +19,12 @@ export const LOGITS_NAN = 1;
 export const NOTHING_ALLOWED = 2;
 export const NOT_RUN = 4;
 
-/** Words that grow as needed and are reused from run to run. */
+/** A buffer of words that grows as needed and is reused between runs. */
 class Words {
   i32 = new Int32Array(0);
   f32 = new Float32Array(0);
 
-  /** Makes room for `count` words; their contents are undefined. */
+  /** Ensures room for `count` words, with undefined contents. */
   reserve(count: number): void {
     if (this.i32.length >= count) return;
     const buffer = new ArrayBuffer(4 * Math.max(count, 2 * this.i32.length));
@@ -39,9 +39,9 @@ export class InputBlock {
   #masks: { readonly table: MaskTable; readonly start: number } | undefined;
 
   /**
-   * The packed block, valid until the next call.
+   * Returns the packed block, valid until the next call.
    *
-   * @throws {ForgeError} `bad_input` when arrays that belong together differ in length.
+   * @throws {ForgeError} `bad_input` if related arrays differ in length
    */
   pack(inputs: StepInputs): Int32Array<ArrayBuffer> {
     const { tokens, positions, sequences, pageTables, slots = [], outputs } = inputs;
@@ -89,11 +89,11 @@ export class InputBlock {
     }
     for (const pages of pageTables) {
       i32.set(pages, at);
-      // A sequence shorter than the longest never reaches these entries.
+      // Shorter sequences never use these entries.
       i32.fill(0, at + pages.length, at + nPages);
       at += nPages;
     }
-    // Without any, the step has no state, and nobody looks at them.
+    // Without slots the step has no recurrent state, and these entries are unused.
     i32.fill(0, at, at + pageTables.length);
     i32.set(slots, at);
     at += pageTables.length;
@@ -110,13 +110,13 @@ export class InputBlock {
     return i32.subarray(0, total);
   }
 
-  /** Takes over the words of a mask that was filled after packing. */
+  /** Copies a mask that was filled after packing. */
   updateMask(mask: Uint32Array): void {
     const { table, start } = this.#masks!;
-    this.#words.i32.set(mask, start + table.placeOf(mask) * table.words);
+    this.#words.i32.set(mask, start + table.indexOf(mask) * table.words);
   }
 
-  /** Writes the sampling records, then the history and bias arrays they point into. */
+  /** Writes the sampling records, then the history and bias arrays they refer to. */
   #packSampling(outputs: readonly OutputRequest[], masks: MaskTable, at: number): number {
     const { i32, f32 } = this.#words;
     let history = at + SAMPLING_WORDS * outputs.length;
@@ -144,7 +144,7 @@ export class InputBlock {
       i32[at + 13] = history - historyStart;
       i32[at + 14] = biasStart;
       i32[at + 15] = biases.length;
-      i32[at + 16] = masks.placeOf(sampling.mask);
+      i32[at + 16] = masks.indexOf(sampling.mask);
       i32[at + 17] = output.nTop;
       at += SAMPLING_WORDS;
     }
@@ -155,7 +155,7 @@ export class InputBlock {
   }
 }
 
-/** Receives the results of runs of one step that reports at most `maxTop` alternatives. */
+/** Receives the results of runs of one step with at most `maxTop` alternatives per output. */
 export class OutputBlock {
   readonly #words = new Words();
   readonly #maxTop: number;
@@ -164,14 +164,14 @@ export class OutputBlock {
     this.#maxTop = maxTop;
   }
 
-  /** A block for the outputs of all steps, `count` together, valid until the next call. */
+  /** Returns a block for `count` outputs of all steps together, valid until the next call. */
   reserve(count: number): Int32Array<ArrayBuffer> {
     const total = count * (RESULT_WORDS + 2 * this.#maxTop);
     this.#words.reserve(Math.max(total, 1));
     return this.#words.i32.subarray(0, total);
   }
 
-  /** Reads what a run wrote for the outputs of the steps that ran, of `count` at most. */
+  /** Reads the results of the steps that ran, at most `count` outputs. */
   unpack(count: number): StepResult[] {
     const results: StepResult[] = [];
     while (results.length < count && !this.#isMissing(results.length)) {

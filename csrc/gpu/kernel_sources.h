@@ -4,7 +4,7 @@
 
 namespace forge {
 
-// A file of the kernels, as the build embeds it (ffi/build/embed.ts).
+// A file of the kernels, as the build embeds it (ffi/build/graph.ts).
 struct KernelSource {
   const char* name;  // the file's name, as in "rms_norm.cu"
   const char* text;

@@ -1,8 +1,8 @@
-/** The numbers of the ABI's enumerations. */
+/** Enumerations of the ABI. */
 import type { Activation, GatedUnit } from "../../src/backend.ts";
 import type { Packing } from "../../src/formats/tensor_info.ts";
 
-/** The ABI's numbers of activations. */
+/** Activations. */
 export const ACTIVATIONS: Record<Activation, number> = {
   identity: 0,
   silu: 1,
@@ -11,16 +11,16 @@ export const ACTIVATIONS: Record<Activation, number> = {
   relu_squared: 5,
 };
 
-/** The ABI's numbers of gated units. */
-export const GATED_UNITS: Record<GatedUnit, number> = { ...ACTIVATIONS, clamped_swiglu: 4 };
+/** Gated units. */
+const GATED_UNITS: Record<GatedUnit, number> = { ...ACTIVATIONS, clamped_swiglu: 4 };
 
-/** The ABI's numbers of RoPE layouts. */
+/** RoPE layouts. */
 export const ROPE_LAYOUTS = { half: 0, interleaved: 1 } as const;
 
-/** The ABI's numbers of head orders. */
-export const HEAD_ORDERS = { grouped: 0, tiled: 1 } as const;
+/** Orders of attention heads. */
+const HEAD_ORDERS = { grouped: 0, tiled: 1 } as const;
 
-/** The ABI's numbers of packings. */
+/** Packings of matrices. */
 export const PACKINGS: Record<Packing, number> = {
   f8_e4m3: 0,
   int4: 1,
@@ -30,10 +30,10 @@ export const PACKINGS: Record<Packing, number> = {
   float: 5,
 };
 
-/** The ABI's numbers of routers' scores. */
+/** Scores of routers. */
 export const ROUTER_SCORES = { softmax: 0, sigmoid: 1 } as const;
 
-/** The enumerations of operands, by the names of the operands in the table of operations. */
+/** Enumerations of operands, by operand name in the table of operations. */
 export const ENUMERATIONS: Readonly<Record<string, Readonly<Record<string, number>>>> = {
   activation: ACTIVATIONS,
   unit: GATED_UNITS,

@@ -1,6 +1,4 @@
-/**
- * Brings the shared libraries of native code up to date, with a C++ compiler and nothing else.
- */
+/** Builds the native libraries incrementally; requires only a C++ compiler. */
 import { dirname, join } from "@std/path";
 import { type Compiler, findCompiler } from "./compiler.ts";
 import { execute } from "./execute.ts";
@@ -14,67 +12,67 @@ import {
 } from "./graph.ts";
 import { libraries, type Library, type LibraryName } from "./libraries.ts";
 import { findNvcc, howToInstallNvcc } from "./nvcc.ts";
-import { nvccGraph } from "./nvcc_graph.ts";
+import { nvccGraph } from "./nvcc.ts";
 import { FileSignatures, isCurrent } from "./record.ts";
 import { hostPlatform, type Platform } from "./targets.ts";
 import { ForgeError } from "../../src/errors.ts";
 import { reasonOf } from "../../src/formats/file.ts";
 
-/** How `buildLibraries` builds. */
+/** Options of `buildLibraries`. */
 export interface BuildOptions {
-  /** The libraries to build. @default all that the tree has sources of */
+  /** Libraries to build. @default all libraries with sources in the tree */
   readonly only?: readonly LibraryName[] | undefined;
-  /** What the libraries run on. @default this machine */
+  /** Target platform. @default this machine */
   readonly platform?: Platform | undefined;
-  /** Without optimisation and with debug information. @default false */
+  /** Disables optimization and adds debug information. @default false */
   readonly debug?: boolean;
-  /** Compilers refuse some combinations. @default none */
+  /** Sanitizers; compilers reject some combinations. @default none */
   readonly sanitizers?: readonly Sanitizer[] | undefined;
-  /** Make warnings errors. @default false */
+  /** Turns warnings into errors. @default false */
   readonly strict?: boolean;
-  /** How many compilers run at a time. @default one per core */
+  /** Number of concurrent compilers. @default one per core */
   readonly jobs?: number | undefined;
-  /** The compiler's command. @default the variable CXX, else c++, g++ or clang++ */
+  /** Compiler command. @default the variable CXX, else c++, g++ or clang++ */
   readonly cxx?: string | undefined;
-  /** The compiler's environment. @default this process's variables that matter to compilers */
+  /** Environment of the compiler. @default this process's variables that matter to compilers */
   readonly environment?: Readonly<Record<string, string>> | undefined;
-  /** The folder that holds `csrc/` and receives `build/`. @default the root of forge itself */
+  /** Folder that contains `csrc/` and receives `build/`. @default the root of forge itself */
   readonly root?: string;
-  /** Receives a line for every file that is compiled or linked. */
+  /** Receives a line for each compiled or linked file. */
   readonly log?: (line: string) => void;
 }
 
-/** What `buildLibraries` did. */
+/** Result of `buildLibraries`. */
 export interface BuildReport {
-  /** The folder of the libraries. */
+  /** Folder of the libraries. */
   readonly folder: string;
   readonly libraries: readonly BuiltLibrary[];
-  /** How many files were compiled. */
+  /** Number of compiled files. */
   readonly compiled: number;
 }
 
-/** One library that is now up to date. */
+/** A library that is up to date. */
 export interface BuiltLibrary {
   readonly name: LibraryName;
   readonly path: string;
-  /** Whether it was linked anew; otherwise nothing it is made of had changed. */
+  /** True if it was linked again, false if no input had changed. */
   readonly built: boolean;
 }
 
 /**
- * The folder that holds forge's own sources.
+ * Returns the folder of forge's own sources.
  *
- * @throws {ForgeError} `unsupported` where they were not loaded from a disk.
+ * @throws {ForgeError} `unsupported` if they were not loaded from disk
  */
 export function forgeRoot(): string {
   const folder = import.meta.dirname;
   if (folder === undefined) {
-    throw new ForgeError("unsupported", "forge builds its libraries from a folder on disk only");
+    throw new ForgeError("unsupported", "forge can build its libraries only from a folder on disk");
   }
   return dirname(dirname(folder));
 }
 
-/** The libraries to build: those asked for, or all that can be. */
+/** Returns the libraries in `only`, or all that can be built. */
 function selectLibraries(
   root: string,
   platform: Platform,
@@ -93,16 +91,16 @@ function selectLibraries(
     }
     throw new ForgeError(
       "unsupported",
-      `the ${library.name} library is built on ${library.systems.join(" and ")} only`,
+      `the ${library.name} library can be built only on ${library.systems.join(" and ")}`,
     );
   });
 }
 
 /**
- * CUDA's compiler, and the libraries that can be built. Without one those that need it are left
- * out, with a message, unless they were asked for by name.
+ * Finds nvcc if a library needs it. Without nvcc, skips these libraries with a message, unless
+ * `only` names them.
  */
-async function settleNvcc(
+async function resolveNvcc(
   selected: readonly Library[],
   platform: Platform,
   variant: Variant,
@@ -116,23 +114,23 @@ async function settleNvcc(
     if (options.only !== undefined) {
       throw new ForgeError("not_found", `cannot build the ${name} library: ${nvcc}`);
     }
-    options.log?.(`leaving out the ${name} library: ${nvcc}`);
+    options.log?.(`skipping the ${name} library: ${nvcc}`);
   }
   return { buildable: selected.filter((library) => !needy.includes(library)), nvcc: undefined };
 }
 
-/** CUDA's compiler, or why it cannot be had: it serves no sanitizers and no other processor. */
+/** Returns nvcc, or the reason why it is unavailable: no sanitizers and no cross compilation. */
 async function nvccFor(
   platform: Platform,
   variant: Variant,
   options: BuildOptions,
 ): Promise<Compiler | string> {
-  if (variant.sanitizers.length > 0) return "sanitizers do not reach into a GPU";
-  if (platform.arch !== hostPlatform().arch) return "nvcc builds for this machine's processor only";
+  if (variant.sanitizers.length > 0) return "sanitizers do not support GPU code";
+  if (platform.arch !== hostPlatform().arch) return "nvcc builds only for this machine's processor";
   return await findNvcc({ environment: options.environment }) ?? howToInstallNvcc;
 }
 
-/** Takes the lock that keeps two builds of one tree apart; it is released with the file. */
+/** Locks a tree against concurrent builds; closing the file releases the lock. */
 async function lockBuild(root: string, log: (line: string) => void): Promise<Deno.FsFile> {
   const folder = join(root, "build", "obj");
   try {
@@ -154,7 +152,7 @@ async function lockBuild(root: string, log: (line: string) => void): Promise<Den
   }
 }
 
-/** Writes a file unless it has that text already: its time is what makes steps run again. */
+/** Writes a file unless it already has that text, because a new modification time reruns steps. */
 function writeIfChanged(path: string, text: string): void {
   try {
     if (Deno.readTextFileSync(path) === text) return;
@@ -166,12 +164,12 @@ function writeIfChanged(path: string, text: string): void {
 }
 
 /**
- * Brings the libraries up to date: compiles what changed, and links what that is part of. Safe to
- * call from several processes at once, and while a library is in use.
+ * Brings the libraries up to date: compiles changed files and links the libraries that contain
+ * them. Safe to call from several processes at once, and while a library is in use.
  *
  * @throws {ForgeError} `not_found` without a usable compiler or without the sources of a library in
- * `only`; `device` with the compiler's own words where it fails; `unsupported` for a library of
- * another system.
+ * `only`; `device` with the compiler's output if it fails; `unsupported` for a library of another
+ * system
  */
 export async function buildLibraries(options: BuildOptions = {}): Promise<BuildReport> {
   const root = options.root ?? forgeRoot();
@@ -186,7 +184,7 @@ export async function buildLibraries(options: BuildOptions = {}): Promise<BuildR
   const cxx = options.cxx ?? Deno.env.get("CXX");
   const compiler = await findCompiler(platform, { cxx, environment });
   const selected = selectLibraries(root, platform, options.only);
-  const { buildable, nvcc } = await settleNvcc(selected, platform, variant, options);
+  const { buildable, nvcc } = await resolveNvcc(selected, platform, variant, options);
 
   using _lock = await lockBuild(root, log);
   const graphs = buildable.map((library) =>
@@ -199,7 +197,7 @@ export async function buildLibraries(options: BuildOptions = {}): Promise<BuildR
   }
   const signatures = new FileSignatures(root);
   const isStale = (step: Step) => !isCurrent(root, step, signatures);
-  // The slow ones first, so that all cores are busy to the end.
+  // Slow files first, so that all cores are busy until the end.
   const compiles = graphs.flatMap((graph) => graph.compiles).filter(isStale)
     .sort((a, b) => Number(b.isSlow) - Number(a.isSlow));
   const jobs = options.jobs ?? navigator.hardwareConcurrency;

@@ -1,18 +1,16 @@
-/**
- * The C++ compiler: finding it, asking what it is, running it.
- */
+/** Finds, identifies and runs the C++ compiler. */
 import { ForgeError } from "../../src/errors.ts";
 import { crossCompilers, hostPlatform, type Platform, platformName } from "./targets.ts";
 
-/** A compiler that was asked what it is. */
+/** A compiler that exists and was identified. */
 export interface Compiler {
-  /** The program and the arguments that always go first, as in `CXX="ccache g++"`. */
+  /** The program and leading arguments, as in `CXX="ccache g++"`. */
   readonly command: readonly string[];
-  /** Name and version; two compilers of the same identity produce the same code. */
+  /** Name and version; compilers with the same identity produce the same code. */
   readonly identity: string;
 }
 
-/** What a finished process left behind. */
+/** Result of a finished process. */
 export interface ProcessResult {
   readonly ok: boolean;
   /** stdout. */
@@ -21,10 +19,10 @@ export interface ProcessResult {
   readonly errors: string;
 }
 
-/** The compilers that are tried, in this order, unless CXX names one. */
+/** Compilers to try in this order without CXX. */
 export const defaultCompilers: readonly string[] = ["c++", "g++", "clang++"];
 
-/** The variables a compiler sees, whatever else is set. */
+/** Environment variables that the compiler receives. */
 export const compilerVariables: readonly string[] = [
   "PATH",
   "HOME",
@@ -49,7 +47,7 @@ const howToInstall = [
 
 function compilerEnvironment(): Record<string, string> {
   const names = [...compilerVariables];
-  // With permission to run only some programs, Deno refuses to hand this one on.
+  // With permission to run only certain programs, Deno does not allow passing this one.
   if (Deno.permissions.querySync({ name: "run" }).state === "granted") {
     names.push("LD_LIBRARY_PATH");
   }
@@ -62,10 +60,10 @@ function compilerEnvironment(): Record<string, string> {
 }
 
 /**
- * Runs a program to its end in the folder `cwd`.
+ * Runs a program in the folder `cwd` and waits for its end.
  *
- * @throws {ForgeError} `device` where Deno may not run it; `cancelled` when Ctrl-C ended it.
- * @throws {Deno.errors.NotFound} where there is no such program.
+ * @throws {ForgeError} `device` without permission to run it; `cancelled` if Ctrl-C ended it
+ * @throws {Deno.errors.NotFound} for an unknown program
  */
 export async function runProcess(
   command: readonly string[],
@@ -82,7 +80,7 @@ export async function runProcess(
       stdin: "null",
     });
     const { success, signal, stdout, stderr } = await process.output();
-    // On a terminal Ctrl-C reaches the compiler too, which says nothing of it.
+    // On a terminal Ctrl-C reaches the compiler too, which exits silently.
     if (signal === "SIGINT") throw new ForgeError("cancelled", "stopped on request");
     const decoder = new TextDecoder();
     return { ok: success, output: decoder.decode(stdout), errors: decoder.decode(stderr) };
@@ -90,13 +88,13 @@ export async function runProcess(
     if (!(error instanceof Deno.errors.NotCapable)) throw error;
     throw new ForgeError(
       "device",
-      `may not run the compiler "${program}" from here; build the libraries with: deno task build`,
+      `no permission to run the compiler "${program}"; build the libraries with: deno task build`,
       { cause: error },
     );
   }
 }
 
-/** Asks a compiler for its built-in macros; undefined where there is no such program. */
+/** Returns the built-in macros of a compiler, or `undefined` for an unknown program. */
 async function builtInMacros(
   command: readonly string[],
   environment: Readonly<Record<string, string>> | undefined,
@@ -126,7 +124,7 @@ function checkCompiler(
 ): Compiler {
   const name = command.join(" ");
   const macros = parseMacros(probe.output);
-  // GCC 10 and 11 implement what forge uses of C++20 under the draft's number.
+  // GCC 10 and 11 report the draft's number, but implement the required parts of C++20.
   if (!probe.ok || !(parseInt(macros.get("__cplusplus") ?? "0") >= 201709)) {
     const reason = probe.errors.trim().split("\n")[0];
     throw new ForgeError(
@@ -151,20 +149,20 @@ function checkCompiler(
   return { command, identity: `${name} ${version} ${arch}` };
 }
 
-/** Where `findCompiler` looks. */
+/** Options of `findCompiler`. */
 interface FindCompilerOptions {
   /** The variable CXX. */
   readonly cxx?: string | undefined;
-  /** The environment the compiler runs in; the default is this process's. */
+  /** Environment of the compiler. @default that of this process */
   readonly environment?: Readonly<Record<string, string>> | undefined;
 }
 
 /**
- * Finds the compiler for a platform: CXX if set, else the first that is there of c++, g++ and
+ * Finds the compiler for a platform: CXX if set, otherwise the first available of c++, g++ and
  * clang++, or of the platform's cross compilers.
  *
- * @throws {ForgeError} `not_found`, saying what to install, where there is none or it is too old;
- * `usage` where CXX compiles for another processor.
+ * @throws {ForgeError} `not_found` with installation instructions if there is none or it is too
+ * old; `usage` if CXX compiles for another processor
  */
 export async function findCompiler(
   platform: Platform,
@@ -180,7 +178,7 @@ export async function findCompiler(
     if (probe !== undefined) return checkCompiler(command, probe, platform);
   }
   if (cxx) {
-    throw new ForgeError("not_found", `no compiler "${cxx}", which the variable CXX names`);
+    throw new ForgeError("not_found", `no compiler "${cxx}" found, named by the variable CXX`);
   }
   if (cross) {
     throw new ForgeError(

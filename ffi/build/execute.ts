@@ -1,22 +1,20 @@
-/**
- * Runs the steps that must run, several at a time.
- */
+/** Runs outdated steps, several at a time. */
 import { dirname, isAbsolute, join } from "@std/path";
 import { ForgeError } from "../../src/errors.ts";
 import { type ProcessResult, runProcess } from "./compiler.ts";
 import type { Step } from "./graph.ts";
 import { commit, type FileSignatures, parseDepfile } from "./record.ts";
 
-/** Lines of a compiler's output that an error message shows. */
+/** Maximum number of lines of compiler output in an error message. */
 const maxOutputLines = 40;
 
-/** What running steps needs besides the steps. */
+/** Context of running steps. */
 interface ExecuteOptions {
   readonly root: string;
   readonly signatures: FileSignatures;
-  /** How many commands run at a time. */
+  /** Number of concurrent commands. */
   readonly jobs: number;
-  /** The environment of the commands; the default is this process's. */
+  /** Environment of the commands. @default that of this process */
   readonly environment?: Readonly<Record<string, string>> | undefined;
   readonly onStart: (step: Step) => void;
 }
@@ -33,7 +31,7 @@ function failure(step: Step, args: readonly string[], result: ProcessResult): Fo
 async function runStep(step: Step, options: ExecuteOptions): Promise<void> {
   const { root, signatures } = options;
   Deno.mkdirSync(join(root, dirname(step.output)), { recursive: true });
-  // Of its own for every process: a reader never meets half a file under the final name.
+  // A temporary name per process, so that readers never see a partial file under the final name.
   const temporary = `${step.output}.${Deno.pid}.tmp`;
   const depfile = `${temporary}.d`;
   const args = [
@@ -51,7 +49,7 @@ async function runStep(step: Step, options: ExecuteOptions): Promise<void> {
   }
   let dependencies: string[] = [];
   if (step.hasDepfile) {
-    // What lies outside the tree, such as headers of CUDA's toolkit, belongs to the compiler's identity.
+    // Files outside of the tree, such as CUDA's headers, belong to the compiler's identity.
     dependencies = parseDepfile(Deno.readTextFileSync(join(root, depfile)))
       .filter((path) => !isAbsolute(path));
     Deno.removeSync(join(root, depfile));
@@ -60,10 +58,10 @@ async function runStep(step: Step, options: ExecuteOptions): Promise<void> {
 }
 
 /**
- * Runs the steps, in their order but `jobs` at a time. After a failure none is started any more,
- * and the failure is thrown when those under way have ended.
+ * Runs the steps in order, with `jobs` at a time. After a failure no more steps start, and the
+ * error is thrown once the running steps have ended.
  *
- * @throws {ForgeError} `device`, with the command and the first lines of its output.
+ * @throws {ForgeError} `device`, with the command and the first lines of its output
  */
 export async function execute(steps: readonly Step[], options: ExecuteOptions): Promise<void> {
   const queue = steps.values();

@@ -1,10 +1,9 @@
 /**
- * The steps that build one library: a compilation for every source file and kernel target, and a
- * link. Steps are data; `execute.ts` decides which must run.
+ * The build graph of one library: a compilation for every source file and kernel target, and a
+ * link. Steps are data; `execute.ts` runs the outdated ones.
  */
 import { basename, dirname, join } from "@std/path";
 import type { Compiler } from "./compiler.ts";
-import { embeddedSource } from "./embed.ts";
 import { exportedFunctions, exportFlag, exportList, headerText } from "./exports.ts";
 import {
   commonCompileFlags,
@@ -20,40 +19,41 @@ import {
   type Platform,
   platformName,
 } from "./targets.ts";
+import { ForgeError } from "../../src/errors.ts";
 
-/** One command that makes one file. Paths are relative to the root of the source tree. */
+/** A command that creates one file. Paths are relative to the root of the source tree. */
 export interface Step {
-  /** What a person would call it, as in `csrc/cpu/kernels/matmul.cpp (avx2)`. */
+  /** Display name, such as `csrc/cpu/kernels/matmul.cpp (avx2)`. */
   readonly label: string;
   readonly output: string;
-  /** Where it is recorded how the output was made (`record.ts`). */
+  /** Path of the build record of the output (`record.ts`). */
   readonly record: string;
-  /** Where what the command says is kept, if it is wanted. */
+  /** Path for the command's output, if it is kept. */
   readonly report?: string;
-  /** Everything that shapes the output besides the inputs. */
+  /** Arguments that determine the output, apart from the inputs. */
   readonly command: readonly string[];
-  /** Arguments that decide whether the command succeeds, but not what it makes. */
+  /** Arguments that determine if the command succeeds, but not the output. */
   readonly checks: readonly string[];
-  /** What made the command: it is part of its identity, not of its arguments. */
+  /** Identity of the compiler, which is part of the step's identity. */
   readonly compiler: string;
   readonly inputs: readonly string[];
-  /** Whether the command reports further inputs, by `-MMD`. */
+  /** True if the command reports further inputs, by `-MMD`. */
   readonly hasDepfile: boolean;
-  /** Whether it takes longer than most, so that it had better start before them. */
+  /** True for slow compilations, which start first. */
   readonly isSlow: boolean;
 }
 
-/** The checkers that compilers can build in. */
+/** Sanitizers of the compilers. */
 export const sanitizers = ["address", "undefined", "thread", "leak"] as const;
 
-/** A checker that compilers can build in. */
+/** One of {@linkcode sanitizers}. */
 export type Sanitizer = (typeof sanitizers)[number];
 
-/** A kind of build; builds of different variants keep apart. */
+/** Build variant; each has its own folder. */
 export interface Variant {
   readonly debug: boolean;
   readonly sanitizers: readonly Sanitizer[];
-  /** Warnings are errors. */
+  /** True if warnings are errors. */
   readonly strict: boolean;
 }
 
@@ -63,35 +63,35 @@ interface GeneratedFile {
   readonly text: string;
 }
 
-/** What builds one library. */
+/** The steps of one library. */
 export interface LibraryGraph {
   readonly library: Library;
-  /** To be written before the compilations. */
+  /** Files to write before the compilations. */
   readonly sources: readonly GeneratedFile[];
   readonly compiles: readonly Step[];
-  /** Makes the library. */
+  /** The step that creates the library. */
   readonly link: Step;
-  /** The linker's list of exported symbols, to be written before the link. */
+  /** The linker's list of exported symbols, written before the link. */
   readonly exports: GeneratedFile;
 }
 
-/** The name of a kind of build for a platform, such as `linux-x86_64` or `linux-x86_64-debug`. */
+/** Returns the folder name of a variant, such as `linux-x86_64` or `linux-x86_64-debug`. */
 function variantName(platform: Platform, variant: Variant): string {
   const kinds = variant.debug ? ["debug", ...variant.sanitizers] : variant.sanitizers;
   return [platformName(platform), ...kinds].join("-");
 }
 
-/** The folder of a build's libraries. */
+/** Returns the folder of a variant's libraries. */
 export function outputFolder(platform: Platform, variant: Variant): string {
   return join("build", variantName(platform, variant));
 }
 
-/** The folder of a library's objects and records. */
+/** Returns the folder of a library's objects and records. */
 export function objectFolder(platform: Platform, variant: Variant, library: Library): string {
   return join("build", "obj", variantName(platform, variant), library.name);
 }
 
-/** The source files of `folder` and below in a fixed order; none where it does not exist. */
+/** Returns the source files below `folder` in a fixed order; none if it does not exist. */
 export function listSources(root: string, folder: string, extensions: readonly string[]): string[] {
   const files: string[] = [];
   let entries: Deno.DirEntry[];
@@ -109,18 +109,18 @@ export function listSources(root: string, folder: string, extensions: readonly s
   return files;
 }
 
-/** Whether the tree has sources of the library's own. */
+/** True if the tree contains sources of the library. */
 export function hasSources(root: string, library: Library): boolean {
   return listSources(root, library.folder, library.extensions).length > 0;
 }
 
-/** What the steps of one library have in common. */
+/** Common parameters of a library's steps. */
 interface Context {
   readonly library: Library;
   readonly platform: Platform;
   readonly variant: Variant;
   readonly compiler: Compiler;
-  /** Where objects and records go. */
+  /** Folder of objects and records. */
   readonly objectFolder: string;
 }
 
@@ -130,7 +130,7 @@ function variantCompileFlags(variant: Variant): string[] {
   else if (variant.sanitizers.length === 0) flags.push("-DNDEBUG", "-ffunction-sections");
   if (variant.sanitizers.length > 0) {
     flags.push(
-      // Checks in the kernels, all of whose loops are unrolled, take three times as long to optimise.
+      // Sanitized kernels with unrolled loops take three times as long to optimize fully.
       ...(variant.debug ? [] : ["-O1"]),
       `-fsanitize=${variant.sanitizers.join(",")}`,
       "-fno-sanitize-recover=all",
@@ -141,14 +141,13 @@ function variantCompileFlags(variant: Variant): string[] {
   return flags;
 }
 
-/** The most files that one command compiles. */
+/** Maximum number of files per command. */
 const mostBundled = 13;
 
 /**
- * Divides sources, which come folder by folder, into those that one command compiles. Most files
- * are small, and a compiler spends its time on the headers that they share; together they are read
- * once. Slow files stay alone, and so does every file with `debug`, where headers that a file
- * forgot are missed.
+ * Divides sources, sorted by folder, into bundles for one command each. Most files are small, and a
+ * compiler spends its time on their common headers, which a bundle reads once. Slow files are
+ * compiled alone. With `debug` every file is, which detects missing includes.
  */
 function bundles(sources: readonly string[], { library, variant }: Context): string[][] {
   const isAlone = (source: string) =>
@@ -166,7 +165,7 @@ function bundles(sources: readonly string[], { library, variant }: Context): str
   });
 }
 
-/** The compilation of some files, for every processor or, with `target`, as one of the kernel targets. */
+/** Returns the compilation of a bundle for the baseline, or for a kernel target. */
 function compileStep(context: Context, bundle: readonly string[], target?: KernelTarget): Step {
   const { library, platform, compiler, variant, objectFolder } = context;
   const [first = "", ...more] = bundle;
@@ -203,7 +202,7 @@ function compileStep(context: Context, bundle: readonly string[], target?: Kerne
 function linkFlags({ library, platform, variant }: Context): string[] {
   const common = [...commonLinkFlags[platform.os], ...systemFlags[platform.os]];
   if (variant.sanitizers.length > 0) {
-    // The sanitizer's own symbols are found in the process at run time.
+    // The sanitizer's own symbols are resolved at run time.
     return [
       ...common.filter((flag) => flag !== "-Wl,-z,defs"),
       `-fsanitize=${variant.sanitizers.join(",")}`,
@@ -236,7 +235,7 @@ function linkStep(context: Context, objects: readonly string[], exportsPath: str
   };
 }
 
-/** The source that carries a library's embedded files; none where it has none. */
+/** Returns the source with a library's embedded files, if it has any. */
 function generatedSources(root: string, { library, objectFolder }: Context): GeneratedFile[] {
   if (library.embedded === undefined) return [];
   const { folder, extensions } = library.embedded;
@@ -246,11 +245,12 @@ function generatedSources(root: string, { library, objectFolder }: Context): Gen
 }
 
 /**
- * The graph of one library.
+ * Returns the build graph of one library.
  *
- * Objects are linked from the least to the most capable instruction set. A function that several
- * objects define (an inline function, a template of the standard library) is taken from the first,
- * so that no code shared with the baseline uses instructions that only some machines have.
+ * Objects are linked from the least to the most capable instruction set. The linker takes a
+ * function that several objects define (an inline function, a template of the standard library)
+ * from the first object, so code shared with the baseline never uses instructions that some
+ * machines lack.
  */
 export function libraryGraph(
   root: string,
@@ -283,4 +283,38 @@ export function libraryGraph(
   };
   const link = linkStep(context, compiles.map((step) => step.output), exports.path);
   return { library, sources: generated, compiles, exports, link };
+}
+
+/** A file to embed. */
+interface EmbeddedFile {
+  /** Name for lookups in the library. */
+  readonly name: string;
+  readonly text: string;
+}
+
+/** Delimiter of the raw string literals; no embedded text may contain `)embedded"`. */
+const delimiter = "embedded";
+
+/**
+ * Returns a C++ source that defines `forge::embedded_files`: names and texts in turn, then null.
+ *
+ * @throws {ForgeError} `unsupported` for a text that a raw string literal cannot contain
+ */
+export function embeddedSource(files: readonly EmbeddedFile[]): string {
+  const entries = files.map(({ name, text }) => {
+    if (text.includes(`)${delimiter}"`) || text.includes("\0")) {
+      throw new ForgeError(
+        "unsupported",
+        `${name} cannot be embedded: it contains )${delimiter}" or NUL`,
+      );
+    }
+    return `    ${JSON.stringify(name)}, R"${delimiter}(${text})${delimiter}",\n`;
+  });
+  return `namespace forge {
+extern const char* const embedded_files[];
+const char* const embedded_files[] = {
+${entries.join("")}    nullptr,
+};
+}  // namespace forge
+`;
 }

@@ -1,6 +1,5 @@
 /**
- * Makes `forge` a command: links the launcher into a folder of programs. Run by `deno task
- * install`.
+ * Installs the command `forge`: links the launcher into a folder of programs (`deno task install`).
  */
 import { join, resolve } from "@std/path";
 import { parseArgs } from "node:util";
@@ -10,13 +9,13 @@ import { runCommand } from "./command.ts";
 import type { LibraryName } from "./libraries.ts";
 import { hostPlatform, libraryFileName, platformName } from "./targets.ts";
 
-/** What running models takes, whoever may write to the tree later. */
+/** Libraries built at installation, because the user may not be able to write to the tree. */
 const needed: Readonly<Record<"linux" | "darwin", readonly LibraryName[]>> = {
   linux: ["cpu", "cuda"],
   darwin: ["cpu", "metal"],
 };
 
-/** The program that `forge` is, below the root of the tree. */
+/** Path of the launcher below the root of the tree. */
 export const launcherPath = "ffi/build/launcher.sh";
 
 function exists(path: string): boolean {
@@ -29,7 +28,7 @@ function exists(path: string): boolean {
   }
 }
 
-/** Where a link points; undefined where there is nothing, "" where there is something else. */
+/** Returns the target of a link, "" for another kind of file, or `undefined` if nothing exists. */
 function linkTarget(path: string): string | undefined {
   try {
     return Deno.lstatSync(path).isSymlink ? Deno.readLinkSync(path) : "";
@@ -43,7 +42,7 @@ function linkTarget(path: string): string | undefined {
  * Links `folder`/forge to the launcher of the tree at `root`, replacing a link to another launcher.
  * Returns the path of the link.
  *
- * @throws {ForgeError} `usage` where something else has that name, unless `force` is set.
+ * @throws {ForgeError} `usage` if another file has that name, unless `force` is set
  */
 export function linkLauncher(root: string, folder: string, force: boolean): string {
   const launcher = join(root, launcherPath);
@@ -68,15 +67,18 @@ function defaultFolder(): string {
   if (chosen) return chosen;
   const home = Deno.env.get("HOME");
   if (home) return join(home, ".local", "bin");
-  throw new ForgeError("usage", "neither FORGE_INSTALL_DIR nor HOME is set; name a folder: --dir");
+  throw new ForgeError(
+    "usage",
+    "neither FORGE_INSTALL_DIR nor HOME is set; give a folder with --dir",
+  );
 }
 
 const help = `Usage: deno task install [options]
 
 Links the command forge into a folder of programs. It runs from this folder, which must stay.
 
-  --dir FOLDER   where to (default: $FORGE_INSTALL_DIR, else ~/.local/bin)
-  --force        replace a file of that name that is not forge's
+    --dir FOLDER   target folder (default: $FORGE_INSTALL_DIR, else ~/.local/bin)
+    --force        replace a file of that name that is not forge's
   --help         show this
 `;
 

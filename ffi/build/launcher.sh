@@ -1,11 +1,11 @@
 #!/bin/sh
 # Runs forge with the permissions that deno.json grants it ("permissions": "forge") and no others.
-# May be linked to from anywhere. Looks for Deno in the tree's bin/, on PATH, then by way of npx.
+# Can be called through links. Looks for Deno in the tree's bin/, on PATH, and then uses npx.
 set -eu
 
 deno_version=2.9.6
 
-# Follow links, so that the tree is found from wherever this was called.
+# Follow links to find the tree.
 self=$0
 while [ -L "$self" ]; do
   target=$(readlink "$self")
@@ -16,7 +16,7 @@ while [ -L "$self" ]; do
 done
 root=$(CDPATH='' cd "$(dirname "$self")/../.." && pwd -P)
 
-# Whether the program $1 is a Deno that knows all this needs: version 2.9 or newer.
+# Succeeds if the program $1 is Deno 2.9 or newer.
 is_recent() {
   version=$("$1" --version 2>/dev/null) || return 1
   version=${version#deno }
@@ -26,10 +26,10 @@ is_recent() {
   [ "$major" -gt 2 ] || { [ "$major" -eq 2 ] && [ "$minor" -ge 9 ]; }
 } 2>/dev/null
 
-# A batch may run for days: with this, V8 collects garbage early, and the process stays as large as it is
-# after the first lines. Anything else would start more slowly for it.
+# A batch may run for days. This flag makes V8 collect garbage early, so that the process does not grow
+# after the first lines. Other commands would only start more slowly.
 heap=
-# The address that forge serve is to listen on.
+# Listening address of forge serve.
 host=
 before=${1-}
 for argument; do
@@ -46,7 +46,7 @@ case $host in
   [![]*:*) host="[$host]" ;;
 esac
 
-# The host and port of the URL $1; empty unless it is a plain one.
+# Prints the host and port of the URL $1; prints nothing for an unusual URL.
 host_of() {
   address=${1#*://}
   address=${address%%[/?#]*}
@@ -57,7 +57,7 @@ host_of() {
   esac
 }
 
-# Another hub, with its subdomains, and the hosts that it redirects to.
+# Another hub with its subdomains, and the hosts that it redirects to.
 hub=
 if [ -n "${HF_ENDPOINT-}" ]; then hub=$(host_of "$HF_ENDPOINT"); fi
 case $hub in
@@ -70,13 +70,13 @@ esac
 hub=${hub#,}
 added=${hub}${hub:+${host:+,}}${host}
 
-# What a user chose to add to the set: a folder of libraries, and hosts.
+# Additional permissions that the user chose: a folder of libraries, and hosts.
 set -- run --quiet --no-prompt ${heap:+"$heap"} --config "$root/deno.json" --permission-set=forge \
   ${FORGE_LIBRARY_PATH:+"--allow-ffi=$root/build,$root/lib,$FORGE_LIBRARY_PATH"} \
   ${added:+"--allow-net=huggingface.co,*.huggingface.co,*.hf.co,127.0.0.1,localhost,[::1],$added"} \
   "$root/main.ts" "$@"
 
-# Deno keeps packages and compiled sources below the home folder; where that cannot be written, in the tree.
+# Deno keeps packages and compiled sources in the home folder, or in the tree if home is not writable.
 home=${HOME-}
 if [ -z "${DENO_DIR-}${XDG_CACHE_HOME-}" ] && { [ -z "$home" ] || [ ! -w "$home" ]; } &&
   [ ! -w "$home/.cache" ] && [ -w "$root" ]; then
@@ -88,7 +88,7 @@ if [ -x "$root/bin/deno" ]; then
 elif is_recent deno; then
   exec deno "$@"
 elif command -v npx >/dev/null 2>&1; then
-  # npm would show a spinner, and at times that there is a newer npm.
+  # Suppress npm's spinner and its notices of new versions.
   export npm_config_progress=false npm_config_update_notifier=false npm_config_fund=false
   exec npx --loglevel=error -y "deno@$deno_version" "$@"
 fi

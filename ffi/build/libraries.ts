@@ -1,33 +1,30 @@
-/**
- * The libraries and what each is made of. A new library, or a new flag of one, is a change to this
- * table.
- */
+/** The table of libraries, their sources and their flags. */
 import type { Platform } from "./targets.ts";
 
 /**
- * The libraries the build knows; the file of each is `libforge_<name>`, but that of flash_attn,
- * which is of use without forge, `libflash_attn`.
+ * Names of the libraries. File names are `libforge_<name>`, or `libflash_attn` for flash_attn,
+ * which is usable without forge.
  */
 export type LibraryName = "cpu" | "reference" | "cuda" | "metal" | "flash_attn";
 
-/** How one library is built. */
+/** Sources and flags of one library. */
 export interface Library {
   readonly name: LibraryName;
-  /** What compiles it. @default the C++ compiler */
+  /** Compiler. @default the C++ compiler */
   readonly compiler?: "nvcc";
-  /** The folder of the library's own sources; where it holds none, the library is not built. */
+  /** Folder of the library's own sources; without sources the library is not built. */
   readonly folder: string;
   /** Folders of sources shared with other libraries. */
   readonly shared: readonly string[];
-  /** The folder, inside `folder`, whose files are compiled once for every kernel target. */
+  /** Folder inside `folder` whose files are compiled once per kernel target. */
   readonly kernels?: string;
-  /** Sources that take longer to compile than most: each by itself, and before the others. */
+  /** Sources that take long to compile; each is compiled alone and early. */
   readonly slow: readonly string[];
-  /** Files that the library carries inside (`embed.ts`), under their bare names. */
+  /** Files embedded into the library, under their base names. */
   readonly embedded?: { readonly folder: string; readonly extensions: readonly string[] };
-  /** The header whose `FORGE_API` (or `FLASH_ATTN_API`) functions the library exports, and nothing else. */
+  /** Header whose `FORGE_API` (or `FLASH_ATTN_API`) functions are the only exports. */
   readonly header: string;
-  /** Names of source files end in one of these. */
+  /** File extensions of sources. */
   readonly extensions: readonly string[];
   /** Systems that can build it. */
   readonly systems: readonly Platform["os"][];
@@ -46,10 +43,10 @@ const cpp = {
 
 const sharedByGpus = [...cpp.shared, "csrc/gpu"];
 
-// Results must not depend on where a compiler chooses to contract a product and a sum.
+// Results must not depend on which products and sums a compiler contracts.
 const noContraction = "-ffp-contract=off";
 
-/** The libraries that a tree can build, the fastest backend of each system among them. */
+/** All libraries. */
 export const libraries: readonly Library[] = [
   {
     ...cpp,
@@ -85,7 +82,7 @@ export const libraries: readonly Library[] = [
     extensions: [".cpp", ".mm"],
     systems: ["darwin"],
     compileFlags: ["-O2"],
-    // A program without windows has no Metal device unless CoreGraphics is there.
+    // A program without windows has no Metal device unless CoreGraphics is linked.
     linkFlags: [
       ...["Foundation", "Metal", "CoreGraphics"].flatMap((name) => ["-framework", name]),
       "-lobjc",
@@ -120,7 +117,7 @@ export const commonCompileFlags: readonly string[] = [
 /** Flags of every compilation and every link, by system. */
 export const systemFlags: Readonly<Record<Platform["os"], readonly string[]>> = {
   linux: [],
-  // The oldest system that the libraries run on, whatever the one that builds them.
+  // The oldest supported system, independent of the build machine.
   darwin: ["-mmacosx-version-min=13.0"],
 };
 
@@ -131,9 +128,9 @@ export const commonLinkFlags: Readonly<Record<Platform["os"], readonly string[]>
 };
 
 /**
- * Flags that let a library run on a distribution with another C++ library. libgcc stays shared:
- * Deno needs it anyway, and the static one asks for a newer libc. With a sanitizer, whose runtime
- * replaces functions of the C++ library, they are left out.
+ * Flags that let a library run on distributions with another C++ library. libgcc stays shared,
+ * because Deno needs it anyway and the static one requires a newer libc. Sanitizer builds omit
+ * these flags, because the sanitizer's runtime replaces functions of the C++ library.
  */
 export const staticRuntimeFlags: Readonly<Record<Platform["os"], readonly string[]>> = {
   linux: ["-static-libstdc++"],

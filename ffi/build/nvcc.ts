@@ -1,18 +1,27 @@
-/**
- * CUDA's compiler: finding it, asking what it is.
- */
+/** Finds nvcc, and builds the graph of libraries of CUDA code. */
 import { join } from "@std/path";
 import { type Compiler, runProcess } from "./compiler.ts";
+import { exportedFunctions, exportList, headerText } from "./exports.ts";
+import {
+  type LibraryGraph,
+  listSources,
+  objectFolder,
+  outputFolder,
+  type Step,
+  type Variant,
+} from "./graph.ts";
+import type { Library } from "./libraries.ts";
+import type { Platform } from "./targets.ts";
 
-/** Where `findNvcc` looks. */
+/** Options of `findNvcc`. */
 interface FindNvccOptions {
-  /** The variables CUDA_HOME and CUDA_PATH, the folders of toolkits. */
+  /** Folders of toolkits: the variables CUDA_HOME and CUDA_PATH. */
   readonly toolkits?: readonly (string | undefined)[];
-  /** The environment the compiler runs in; the default is this process's. */
+  /** Environment of the compiler. @default that of this process */
   readonly environment?: Readonly<Record<string, string>> | undefined;
 }
 
-/** What to do about a missing compiler. */
+/** Message for a missing nvcc. */
 export const howToInstallNvcc =
   "no nvcc found (CUDA_HOME, CUDA_PATH, PATH); it comes with NVIDIA's CUDA toolkit, 12.0 or newer";
 
@@ -29,7 +38,7 @@ async function versionOf(
   }
 }
 
-/** The first nvcc of the toolkits named by the environment, and of PATH, that runs. */
+/** Returns the first working nvcc of the toolkits in the environment, and of PATH. */
 export async function findNvcc(options: FindNvccOptions = {}): Promise<Compiler | undefined> {
   const toolkits = options.toolkits ?? [Deno.env.get("CUDA_HOME"), Deno.env.get("CUDA_PATH")];
   const programs = toolkits.filter((folder) => folder !== undefined && folder !== "")
@@ -39,4 +48,99 @@ export async function findNvcc(options: FindNvccOptions = {}): Promise<Compiler 
     if (version !== undefined) return { command: [program], identity: `${program} ${version}` };
   }
   return undefined;
+}
+
+/** Target devices of the kernels in a folder. */
+interface DeviceCode {
+  /** Prefix of source paths below the library's folder. */
+  readonly folder: string;
+  readonly flags: readonly string[];
+}
+
+/**
+ * Code for SM90's own instructions ("a"), which later devices lack, is in separate files: nvcc
+ * compiles the host side of a kernel from the same source, where an `#if` on the architecture would
+ * remove it. All other code is also embedded as PTX, which later devices translate.
+ */
+const deviceCode: readonly DeviceCode[] = [
+  { folder: "sm90/", flags: ["-gencode=arch=compute_90a,code=sm_90a"] },
+  { folder: "", flags: ["-gencode=arch=compute_80,code=[sm_80,sm_90,compute_80]"] },
+];
+
+const compileFlags = ["-std=c++20", "-O3", "-Xcompiler=-fPIC,-fvisibility=hidden,-Wall,-Wextra"];
+
+/** Prints registers and spills per kernel. */
+const reportFlags = ["-Xptxas=-v"];
+
+const linkFlags = [
+  "-shared",
+  "-cudart=static",
+  "-Xcompiler=-static-libstdc++",
+  "-Xlinker=-z,defs,-z,now",
+];
+
+function compileStep(library: Library, folder: string, source: string, nvcc: Compiler): Step {
+  const below = source.slice(library.folder.length + 1);
+  const device = deviceCode.find((code) => below.startsWith(code.folder));
+  const output = join(folder, `${below}.o`);
+  return {
+    label: source,
+    output,
+    record: `${output}.json`,
+    report: `${output}.txt`,
+    command: [
+      ...nvcc.command,
+      ...compileFlags,
+      ...reportFlags,
+      ...(source.endsWith(".cu") ? device?.flags ?? [] : []),
+      `-I${library.folder}`,
+      "-c",
+      source,
+    ],
+    checks: [],
+    compiler: nvcc.identity,
+    inputs: [source],
+    hasDepfile: true,
+    isSlow: false,
+  };
+}
+
+/** Returns the build graph of a library of CUDA code, linked with CUDA's static runtime. */
+export function nvccGraph(
+  root: string,
+  library: Library,
+  platform: Platform,
+  variant: Variant,
+  nvcc: Compiler,
+): LibraryGraph {
+  const folder = objectFolder(platform, variant, library);
+  const compiles = listSources(root, library.folder, library.extensions)
+    .map((source) => compileStep(library, folder, source, nvcc));
+  const objects = compiles.map((step) => step.output);
+  const exports = {
+    path: join(folder, "exports.txt"),
+    text: exportList(
+      platform,
+      exportedFunctions(headerText(join(root, library.header))),
+    ),
+  };
+  const fileName = `lib${library.name}.so`;
+  const output = join(outputFolder(platform, variant), fileName);
+  const link: Step = {
+    label: output,
+    output,
+    record: join(folder, `${fileName}.json`),
+    command: [
+      ...nvcc.command,
+      `-Xlinker=-soname,${fileName},--version-script,${exports.path}`,
+      ...objects,
+      ...linkFlags,
+    ],
+    checks: [],
+    compiler: nvcc.identity,
+    inputs: [...objects, exports.path],
+    hasDepfile: false,
+    isSlow: false,
+  };
+  return { library, sources: [], compiles, exports, link };
 }

@@ -1,7 +1,6 @@
 /**
- * Packs forge for machines without a compiler and without a network: the sources, the npm packages
- * they import, and libraries that are already built, as `dist/forge-<os>-<arch>.tar.gz`. Run by
- * `deno task package`.
+ * Packs forge for machines without a compiler and without a network: the sources, their npm
+ * packages and prebuilt libraries, as `dist/forge-<os>-<arch>.tar.gz` (`deno task package`).
  */
 import { dirname, join } from "@std/path";
 import { parseArgs } from "node:util";
@@ -13,20 +12,20 @@ import { runProcess } from "./compiler.ts";
 import { hostPlatform, type Platform, platformName, targetPlatform } from "./targets.ts";
 import { tar, type TarEntry } from "./tar.ts";
 
-/** What `writePackage` packs. */
+/** Options of `writePackage`. */
 interface PackageOptions {
-  /** The root of the source tree. */
+  /** Root of the source tree. */
   readonly root: string;
-  /** What the package runs on. */
+  /** Target platform. */
   readonly platform: Platform;
-  /** The archive to write. */
+  /** Path of the archive. */
   readonly output: string;
-  /** Whether to add the Deno that runs this. */
+  /** True to add the Deno that runs this program. */
   readonly withDeno: boolean;
   readonly log: (line: string) => void;
 }
 
-/** Files and folders of the source tree that a package has. */
+/** Required files and folders of the source tree. */
 const sources: readonly string[] = [
   "LICENSE",
   "README.md",
@@ -40,25 +39,25 @@ const sources: readonly string[] = [
   "src",
 ];
 
-/** What a tree may be without. */
+/** Files and folders that a tree may lack. */
 const optionalSources: readonly string[] = ["kernels"];
 
-/** Folders of those that only a source checkout has a use for. */
+/** Folders that are useful only in a source checkout. */
 const leftOut: readonly string[] = ["models/demo/train"];
 
 /** The command of an unpacked package: a link to the launcher. */
 const commandPath = "bin/forge";
 
-/** The tasks that work without the rest of the source tree. */
+/** Tasks that work without the rest of the source tree. */
 const tasks: readonly string[] = ["forge", "build", "install"];
 
-/** A file that goes into the package: where it comes from, and where it goes. */
+/** A file of the package: its source path and its path in the archive. */
 interface PackedFile {
   readonly from: string;
   readonly path: string;
 }
 
-/** The file `from`, or all files below the folder of that name; symbolic links are files. */
+/** Returns the file `from`, or all files below this folder; symbolic links are files. */
 function listFiles(from: string, path: string): PackedFile[] {
   if (leftOut.includes(path)) return [];
   if (!Deno.lstatSync(from).isDirectory) return [{ from, path }];
@@ -66,7 +65,7 @@ function listFiles(from: string, path: string): PackedFile[] {
     .flatMap((entry) => listFiles(join(from, entry.name), `${path}/${entry.name}`));
 }
 
-/** The files of the source tree that a package has. */
+/** Returns the packaged files of the source tree. */
 function listSources(root: string): PackedFile[] {
   const exists = (path: string) => {
     try {
@@ -79,13 +78,13 @@ function listSources(root: string): PackedFile[] {
   };
   const missing = sources.find((path) => !exists(path));
   if (missing !== undefined) {
-    throw new ForgeError("not_found", `cannot make a package: there is no ${missing} in ${root}`);
+    throw new ForgeError("not_found", `cannot make a package: ${missing} is missing in ${root}`);
   }
   return [...sources, ...optionalSources.filter(exists)]
     .flatMap((path) => listFiles(join(root, path), path));
 }
 
-/** The configuration of a package: npm packages come from its own folder. */
+/** Returns the deno.json of a package, which uses its own folder of npm packages. */
 function packagedConfig(text: string): string {
   const config = withoutTests(text);
   const all = Object.entries(config.tasks ?? {});
@@ -100,13 +99,13 @@ function packagedConfig(text: string): string {
   ) + "\n";
 }
 
-/** deno.json without what it names for tests alone. */
+/** Parses deno.json and removes its test dependencies. */
 function withoutTests(text: string): Record<string, unknown> {
   const { scopes: _, ...config }: Record<string, unknown> = JSON.parse(text);
   return config;
 }
 
-/** Puts the npm packages that deno.json names into `folder`/node_modules. */
+/** Installs the npm packages of deno.json into `folder`/node_modules. */
 async function installNpmPackages(root: string, folder: string): Promise<void> {
   const config = withoutTests(Deno.readTextFileSync(join(root, "deno.json")));
   Deno.writeTextFileSync(join(folder, "deno.json"), JSON.stringify(config));
@@ -121,7 +120,7 @@ async function installNpmPackages(root: string, folder: string): Promise<void> {
   }
 }
 
-/** Reads the files in the order of their paths in the archive. */
+/** Reads the files, sorted by path in the archive. */
 function* readEntries(files: readonly PackedFile[], top: string): Generator<TarEntry> {
   for (const { from, path } of files.toSorted((a, b) => (a.path < b.path ? -1 : 1))) {
     const content = path === commandPath
@@ -142,8 +141,8 @@ function* readEntries(files: readonly PackedFile[], top: string): Generator<TarE
 /**
  * Builds the libraries and writes the package. The same sources and compiler give the same bytes.
  *
- * @throws {ForgeError} as `buildLibraries` does; `not_found` where a source is missing or the npm
- * packages cannot be had.
+ * @throws {ForgeError} as `buildLibraries`; `not_found` if a source is missing or the npm packages
+ * cannot be installed
  */
 export async function writePackage(options: PackageOptions): Promise<void> {
   const { root, platform, log } = options;
@@ -159,7 +158,7 @@ export async function writePackage(options: PackageOptions): Promise<void> {
         from: path,
         path: `lib/${platformName(platform)}/${path.slice(built.folder.length + 1)}`,
       })),
-      // The installer's own state differs from run to run.
+      // The installer's own state differs between runs.
       ...listFiles(join(npm, "node_modules"), "node_modules")
         .filter(({ path }) => !/^node_modules\/\.deno\/\.[^/]+$/.test(path)),
       ...(options.withDeno ? [{ from: Deno.execPath(), path: "bin/deno" }] : []),

@@ -1,26 +1,26 @@
 /**
- * Whether a step's output is what the step would make now. The object folder holds a record of how
- * every output was made: the command, the compiler, and the size and time of every file that was
- * read. Any difference means that the step must run again.
+ * Detection of outdated outputs. The object folder holds a record of each output: the command, the
+ * compiler, and the size and time of every file that was read. Any difference makes the step run
+ * again.
  */
 import { join } from "@std/path";
 import type { Step } from "./graph.ts";
 
-/** How an output was made. */
+/** Record of an output. */
 interface BuildRecord {
   readonly command: readonly string[];
   readonly checks: readonly string[];
   readonly compiler: string;
-  /** Signatures of the output and of every input by path. */
+  /** Signatures of the output and of all inputs, by path. */
   readonly files: Readonly<Record<string, string>>;
 }
 
-/** The signature of a file that changed while it was being read: equal to no file's. */
+/** Signature of a file that changed while it was read; equal to no other. */
 const unstable = "unstable";
 
 /**
- * The prerequisites of a makefile rule as compilers write it (`-MMD`): separated by blanks, with
- * `\` before a line end, a blank or `#`, and `$$` for `$`.
+ * Parses the prerequisites of a makefile rule as compilers write it (`-MMD`): separated by blanks,
+ * with `\` before a line end, a blank or `#`, and `$$` for `$`.
  */
 export function parseDepfile(text: string): string[] {
   const colon = text.search(/:(?=\s)/);
@@ -28,7 +28,7 @@ export function parseDepfile(text: string): string[] {
   return names.map((name) => name.replace(/\\([ #])/g, "$1").replaceAll("$$", "$"));
 }
 
-/** Looks at each file once: the same headers are inputs of nearly every step. */
+/** Caches file signatures, because nearly all steps share their headers. */
 export class FileSignatures {
   #root: string;
   #known = new Map<string, string | undefined>();
@@ -37,7 +37,7 @@ export class FileSignatures {
     this.#root = root;
   }
 
-  /** A file's time and size; undefined where there is none. */
+  /** Returns a file's time and size, or `undefined` for a missing file. */
   get(path: string): string | undefined {
     if (!this.#known.has(path)) this.#known.set(path, this.#read(path));
     return this.#known.get(path);
@@ -63,7 +63,7 @@ function readRecord(path: string): BuildRecord | undefined {
   try {
     return JSON.parse(Deno.readTextFileSync(path));
   } catch (error) {
-    // A record that was cut short says as little as one that is missing.
+    // A truncated record counts as missing.
     if (error instanceof Deno.errors.NotFound || error instanceof SyntaxError) return undefined;
     throw error;
   }
@@ -73,7 +73,7 @@ function isSame(a: readonly string[], b: readonly string[]): boolean {
   return a.length === b.length && a.every((text, i) => text === b[i]);
 }
 
-/** Whether running the step would change nothing. */
+/** True if the output of the step is up to date. */
 export function isCurrent(root: string, step: Step, signatures: FileSignatures): boolean {
   const record = readRecord(join(root, step.record));
   return record !== undefined &&
@@ -84,12 +84,12 @@ export function isCurrent(root: string, step: Step, signatures: FileSignatures):
 }
 
 /**
- * Puts a finished output in its place and records how it was made. A crash between leaves an output
- * without a record, which is made again.
+ * Renames a finished output into place and writes its record. A crash in between leaves an output
+ * without a record, which is built again.
  *
- * @param temporary where the command wrote the output.
- * @param dependencies the inputs the command reported.
- * @param startTime when the command started, in milliseconds since the epoch.
+ * @param temporary path of the finished output
+ * @param dependencies inputs reported by the command
+ * @param startTime start of the command in milliseconds since the epoch
  */
 export function commit(
   root: string,

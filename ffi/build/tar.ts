@@ -1,20 +1,20 @@
 /**
- * Writing a tar archive (POSIX.1-1988 "ustar") whose bytes depend on nothing but its entries: no
- * owner, no time, and the order given.
+ * Writes reproducible tar archives (POSIX.1-1988 "ustar"): without owner and time, in the given
+ * order.
  */
 
 /** A file or a symbolic link of an archive. */
 export interface TarEntry {
-  /** The path inside the archive, with `/` between names. */
+  /** Path in the archive, with `/` between names. */
   readonly path: string;
-  /** What the file holds, or where the link points. */
+  /** Contents of the file, or target of the link. */
   readonly content: Uint8Array<ArrayBuffer> | { readonly link: string };
   readonly executable: boolean;
 }
 
 const blockBytes = 512;
 
-/** Where the fields of a header lie: [offset, bytes]. */
+/** Fields of a header: [offset, bytes]. */
 const fields = {
   name: [0, 100],
   mode: [100, 8],
@@ -32,7 +32,7 @@ const fields = {
 /**
  * Splits a path into the prefix and name fields.
  *
- * @throws {RangeError} where no `/` splits it into parts that fit.
+ * @throws {RangeError} if no `/` splits it into parts that fit
  */
 function splitPath(path: string): [prefix: string, name: string] {
   const length = (text: string) => new TextEncoder().encode(text).length;
@@ -76,9 +76,9 @@ function header(entry: TarEntry): Uint8Array<ArrayBuffer> {
 }
 
 /**
- * The bytes of an archive, piece by piece.
+ * Yields the bytes of an archive.
  *
- * @throws {RangeError} for a path or link that the format has no room for.
+ * @throws {RangeError} for a path or link that is too long for the format
  */
 export async function* tar(
   entries: Iterable<TarEntry> | AsyncIterable<TarEntry>,

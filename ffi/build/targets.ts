@@ -1,9 +1,7 @@
-/**
- * What the build can build for: platforms, and the instruction sets that kernels are compiled for.
- */
+/** Target platforms of the build, and the instruction sets of kernels. */
 import { ForgeError } from "../../src/errors.ts";
 
-/** An operating system and processor that libraries run on. */
+/** Operating system and processor of a library. */
 export interface Platform {
   readonly os: "linux" | "darwin";
   readonly arch: "x86_64" | "aarch64";
@@ -19,8 +17,8 @@ export interface KernelTarget {
 const avx2 = ["-mavx2", "-mfma", "-mf16c", "-mbmi2"];
 
 /**
- * From the least capable to the most capable instruction set of each processor; objects are linked
- * in this order (see `libraryGraph`).
+ * Instruction sets of each processor, from the least to the most capable; objects are linked in
+ * this order (see `libraryGraph`).
  */
 export const kernelTargets: readonly KernelTarget[] = [
   { name: "portable", arch: "x86_64", flags: [] },
@@ -35,13 +33,13 @@ export const kernelTargets: readonly KernelTarget[] = [
   { name: "neon_dot", arch: "aarch64", flags: ["-march=armv8.2-a+dotprod+fp16"] },
 ];
 
-/** A compiler for a processor other than this machine's. */
+/** A compiler for another processor. */
 interface CrossCompiler {
   readonly command: string;
   readonly howToInstall: string;
 }
 
-/** The cross compiler of every platform. */
+/** Cross compilers by platform. */
 export const crossCompilers: Readonly<
   Record<Platform["os"], Readonly<Record<Platform["arch"], CrossCompiler>>>
 > = {
@@ -61,20 +59,20 @@ export const crossCompilers: Readonly<
   },
 };
 
-/** The folder name of a platform, such as `linux-x86_64`. */
+/** Returns the folder name of a platform, such as `linux-x86_64`. */
 export function platformName(platform: Platform): string {
   return `${platform.os}-${platform.arch}`;
 }
 
-/** The file name of the shared library called `name`, such as `libforge_cpu.so`. */
+/** Returns the file name of a shared library, such as `libforge_cpu.so`. */
 export function libraryFileName(platform: Platform, name: string): string {
   return `libforge_${name}.${platform.os === "darwin" ? "dylib" : "so"}`;
 }
 
 /**
- * The platform of this process.
+ * Returns the platform of this process.
  *
- * @throws {ForgeError} `unsupported` where no library can be built, such as Windows.
+ * @throws {ForgeError} `unsupported` if no library can be built, for example on Windows
  */
 export function hostPlatform(): Platform {
   const { os, arch } = Deno.build;
@@ -88,9 +86,9 @@ export function hostPlatform(): Platform {
 }
 
 /**
- * The platform that `--target arch` names: this machine's system on that processor.
+ * Returns the platform of `--target ARCH`: this machine's system on that processor.
  *
- * @throws {ForgeError} `usage` for a processor that is not known.
+ * @throws {ForgeError} `usage` for an unknown processor
  */
 export function targetPlatform(arch: string): Platform {
   if (arch !== "x86_64" && arch !== "aarch64") {

@@ -3,7 +3,7 @@
  * csrc/cuda uses them, in place of the emulator.
  */
 import { basename, join } from "@std/path";
-import { embeddedSource } from "../../ffi/build/embed.ts";
+import { embeddedSource } from "../../ffi/build/graph.ts";
 import { compile, inParallel, link, list, text } from "./build.ts";
 import { ROOT } from "../support/checkout.ts";
 

@@ -2,7 +2,7 @@
 import { assert, assertEquals } from "@std/assert";
 import type { OperandDescription } from "../../ffi/native_recorder.ts";
 import { InputBlock } from "../../ffi/step_block.ts";
-import { cString, readText } from "../../ffi/text.ts";
+import { cString, readText } from "../../ffi/status.ts";
 import { TENSOR_TYPES, type TensorTypeInfo } from "../../src/formats/tensor_info.ts";
 import { matrixOf, randomMatrix } from "../support/matrix.ts";
 import { borderTest, floatWord, oddWords, status } from "../support/raw_border.ts";

@@ -139,7 +139,7 @@ deviceTest("cancelling while nothing runs stops no later run", async (device) =>
 deviceTest("a run that overlaps another of the same step", async (device) => {
   const { step } = await recordStep(device);
   const first = step.run(good);
-  await assertRejects(() => step.run(good), ForgeError, "running already");
+  await assertRejects(() => step.run(good), ForgeError, "already running");
   assertEquals((await first).length, 2);
   step.release();
 });

@@ -2,7 +2,7 @@
 import { Library } from "../../ffi/library.ts";
 import type { Symbols } from "../../ffi/abi.ts";
 import { type OperationDescription, readOperations } from "../../ffi/native_recorder.ts";
-import { cString } from "../../ffi/text.ts";
+import { cString } from "../../ffi/status.ts";
 import { devices, type TestDevice } from "./devices.ts";
 import type { Matrix } from "./matrix.ts";
 import { Random } from "./random.ts";

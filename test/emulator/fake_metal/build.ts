@@ -4,7 +4,7 @@
  * are kept as those of the emulator are.
  */
 import { basename, dirname, join } from "@std/path";
-import { embeddedSource } from "../../../ffi/build/embed.ts";
+import { embeddedSource } from "../../../ffi/build/graph.ts";
 import { compile, emulatorUnavailable, inParallel, link, list, text } from "../build.ts";
 import { buildMetalEmulator } from "../metal/build.ts";
 import { ROOT } from "../../support/checkout.ts";

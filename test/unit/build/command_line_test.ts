@@ -47,5 +47,5 @@ Deno.test("build: a wrong value is quoted beside the valid ones", async () => {
 Deno.test("build: a missing compiler is exit code 1", async () => {
   const { code, output, errors } = await runTask("build.ts", [], { CXX: "no-such-compiler" });
   assertEquals([code, output], [1, ""]);
-  assertEquals(errors, 'error: no compiler "no-such-compiler", which the variable CXX names\n');
+  assertEquals(errors, 'error: no compiler "no-such-compiler" found, named by the variable CXX\n');
 });

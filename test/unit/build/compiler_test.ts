@@ -70,7 +70,7 @@ Deno.test("findCompiler: CXX that is not there is named", async () => {
   const error = await assertRejects(
     () => findCompiler(host, { cxx: "no-such-compiler" }),
     ForgeError,
-    'no compiler "no-such-compiler", which the variable CXX names',
+    'no compiler "no-such-compiler" found, named by the variable CXX',
   );
   assertEquals(error.code, "not_found");
 });

@@ -2,7 +2,7 @@ import { assert, assertEquals } from "@std/assert";
 import { join } from "@std/path";
 import { libraries } from "../../../ffi/build/libraries.ts";
 import { findNvcc } from "../../../ffi/build/nvcc.ts";
-import { nvccGraph } from "../../../ffi/build/nvcc_graph.ts";
+import { nvccGraph } from "../../../ffi/build/nvcc.ts";
 import { TempFolder } from "../../support/temp_folder.ts";
 import { ROOT } from "../../support/checkout.ts";
 

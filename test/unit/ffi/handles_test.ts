@@ -3,7 +3,7 @@ import { assert, assertEquals } from "@std/assert";
 import { symbols } from "../../../ffi/abi.ts";
 import { findLibrary, Library } from "../../../ffi/library.ts";
 import { InputBlock } from "../../../ffi/step_block.ts";
-import { cString, readText } from "../../../ffi/text.ts";
+import { cString, readText } from "../../../ffi/status.ts";
 import { readHeader } from "../../support/header.ts";
 import { tokenInputs } from "../../support/step_graph.ts";
 

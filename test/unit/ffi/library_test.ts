@@ -247,7 +247,7 @@ Deno.test({
     const { device, step, inputs } = await slowStep();
     const run = step.run(inputs);
     device.close();
-    await assertRejects(() => step.run(inputs), ForgeError, "running already");
+    await assertRejects(() => step.run(inputs), ForgeError, "already running");
     assertEquals(await run, []);
     await assertRejects(() => step.run(inputs), ForgeError, "the reference device is closed");
   },
