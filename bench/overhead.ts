@@ -1,7 +1,7 @@
 /** What a decoded token costs beyond the native library: the border, the engine, the text. */
 import { openBenchModel } from "../src/bench/bench_model.ts";
 import { median } from "../src/bench/statistics.ts";
-import { generate } from "../src/engine/generation/generate.ts";
+import { Generation } from "../src/engine/generation/generation.ts";
 import { openTokenizer } from "../src/engine/load/tokenizer.ts";
 import { type Runner, UNSAMPLED } from "../src/engine/runner.ts";
 import { resolveSampling, SAMPLING_DEFAULTS } from "../src/engine/request/sampling.ts";
@@ -84,7 +84,7 @@ async function timeGeneration(
     readLogits: (output) => runner.readLogits(output),
   };
   const scheduler = new Scheduler(timed);
-  const pieces = generate(scheduler, tokenizer, {
+  const pieces = new Generation(tokenizer, {
     prompt: new Int32Array(PROMPT).fill(1),
     sampling: resolveSampling({ seed: 1, temperature: 0 }, SAMPLING_DEFAULTS),
     logitBias: undefined,
@@ -99,7 +99,7 @@ async function timeGeneration(
     shownTokens: new Set(),
     signal: undefined,
     onPrefill: undefined,
-  });
+  }).run(scheduler);
   let start: number | undefined;
   for await (const { end } of pieces) {
     if (start === undefined) {

@@ -39,7 +39,7 @@ export type {
   GenerationEnd,
   Generations,
   Piece,
-} from "./engine/generation/generate.ts";
+} from "./engine/generation/request.ts";
 export type { Timings } from "./engine/generation/timings.ts";
 export type { EncodedPrompt, Prompt, PromptOptions } from "./engine/request/prompt.ts";
 export {

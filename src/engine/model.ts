@@ -17,12 +17,6 @@ import { collect, collectMany, type Completion } from "./generation/completion.t
 import { Embedder, type Embedding, type EmbeddingInput } from "./embedding/embedder.ts";
 import type { EmbedOptions } from "./embedding/options.ts";
 import { endTokens, openTokenizer } from "./load/tokenizer.ts";
-import {
-  generate,
-  type GenerationRequest,
-  type Generations,
-  type Piece,
-} from "./generation/generate.ts";
 import { LazyConstraints } from "./request/constraint.ts";
 import { DEFAULT_CONTEXT, MAX_COMPLETIONS } from "./limits.ts";
 import { asLoaded, type LoadOptions, resolveContext, resolveParallel } from "./load/options.ts";
@@ -54,7 +48,14 @@ import {
   type SamplingOptions,
 } from "./request/sampling.ts";
 import { Scheduler } from "./schedule/scheduler.ts";
-import { checkHead, settleRequest } from "./generation/request.ts";
+import { Generation } from "./generation/generation.ts";
+import {
+  checkHead,
+  type GenerationRequest,
+  type Generations,
+  type Piece,
+  resolveRequest,
+} from "./generation/request.ts";
 import { type OpenSpeculator, openSpeculator } from "./speculation/open_speculator.ts";
 
 /**
@@ -183,7 +184,7 @@ export class Model implements AsyncDisposable {
 
   async *#generate(request: GenerationRequest): AsyncGenerator<Piece> {
     try {
-      yield* generate(this.#scheduler, this.tokenizer, request);
+      yield* new Generation(this.tokenizer, request).run(this.#scheduler);
     } catch (error) {
       throw this.#explain(error);
     }
@@ -399,7 +400,7 @@ export class Model implements AsyncDisposable {
     checkHead(this.checkpoint, this.#runner);
     const sampling = this.resolveSampling(options);
     const encoded = this.encodePrompt(prompt, options);
-    const request = settleRequest(encoded, sampling, options, this.#runner, this.#endTokens);
+    const request = resolveRequest(encoded, sampling, options, this.#runner, this.#endTokens);
     const constraint = await this.#constraints.compile(options, encoded.startsText);
     return { ...request, constraint };
   }

@@ -1,4 +1,4 @@
-/** Token ids that grow at the end. */
+/** Growing list of token ids. */
 export class TokenList {
   #ids: Int32Array;
   #length: number;
@@ -12,12 +12,12 @@ export class TokenList {
     return this.#length;
   }
 
-  /** Drops the tokens behind the first `length`. */
+  /** Drops all tokens after the first `length`. */
   truncate(length: number): void {
     this.#length = Math.min(length, this.#length);
   }
 
-  /** The token at a place; `undefined` behind the last one. */
+  /** Returns the token at an index; `undefined` past the end. */
   at(place: number): number | undefined {
     return place < this.#length ? this.#ids[place] : undefined;
   }
@@ -31,13 +31,13 @@ export class TokenList {
     this.#ids[this.#length++] = token;
   }
 
-  /** The tokens from `start` to `end`; not a copy. */
+  /** Returns the tokens from `start` to `end` as a view, not a copy. */
   view(start: number, end = this.#length): Int32Array {
     return this.#ids.subarray(start, Math.min(end, this.#length));
   }
 }
 
-/** How many tokens two sequences have in common from their beginning. */
+/** Returns the length of the common prefix of two sequences. */
 export function commonLength(a: ArrayLike<number>, b: ArrayLike<number>): number {
   const most = Math.min(a.length, b.length);
   let length = 0;

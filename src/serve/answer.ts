@@ -1,5 +1,5 @@
 /** From the pieces of generations to the response, whole or as a stream. */
-import type { GenerationEnd, Piece } from "../engine/generation/generate.ts";
+import type { GenerationEnd, Piece } from "../engine/generation/request.ts";
 import type { JsonObject } from "../formats/json.ts";
 import { eventStream } from "./http/text_stream.ts";
 import { errorBody, HttpError, isFault } from "./http/http_error.ts";

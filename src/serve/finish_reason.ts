@@ -1,4 +1,4 @@
-import type { FinishReason } from "../engine/generation/generate.ts";
+import type { FinishReason } from "../engine/generation/request.ts";
 
 /** Why an answer ended, as OpenAI's API says it. */
 export function finishReason(reason: FinishReason): string {

@@ -1,4 +1,4 @@
-import type { GenerationEnd } from "../engine/generation/generate.ts";
+import type { GenerationEnd } from "../engine/generation/request.ts";
 
 /** How many tokens a request took, as OpenAI's API counts them. */
 export interface Usage {

@@ -32,14 +32,14 @@ export const TYPESCRIPT: readonly Mutant[] = [
     [
       "failed-state-is-published",
       "engine/schedule/scheduler",
-      "for (const { sequence } of planned) sequence.isSpoiled = true;",
+      "for (const { sequence } of planned) sequence.stateInvalid = true;",
       "",
       "engine/recurrent_state",
     ],
     [
       "state-ahead-is-published",
       "engine/schedule/scheduler",
-      "if (sequence.computed < end + ahead.length) sequence.isSpoiled = true;",
+      "if (sequence.computed < end + ahead.length) sequence.stateInvalid = true;",
       "",
       "engine/recurrent_state",
     ],

@@ -1,7 +1,7 @@
 /** A runner without a device, whose KV pages can be checked, and requests for it. */
 import { assert, assertEquals } from "@std/assert";
 import type { OutputRequest, StepResult } from "../../src/backend.ts";
-import type { GenerationRequest } from "../../src/engine/generation/generate.ts";
+import type { GenerationRequest } from "../../src/engine/generation/request.ts";
 import { KvPages, PageTable } from "../../src/engine/cache/kv_pages.ts";
 import { Pool } from "../../src/engine/cache/pool.ts";
 import type { Chunk, RunOptions } from "../../src/engine/runner.ts";

@@ -1,12 +1,12 @@
 /** Random mixes of requests, held to what a plain loop over single steps gives for each alone. */
 import { assert, assertEquals } from "@std/assert";
 import type { StepOutput } from "../../src/backend.ts";
-import {
-  generate,
-  type GenerationEnd,
-  type GenerationRequest,
-  type Piece,
-} from "../../src/engine/generation/generate.ts";
+import { Generation } from "../../src/engine/generation/generation.ts";
+import type {
+  GenerationEnd,
+  GenerationRequest,
+  Piece,
+} from "../../src/engine/generation/request.ts";
 import { openBackend } from "../../src/engine/load/open_backend.ts";
 import { openTokenizer } from "../../src/engine/load/tokenizer.ts";
 import { Runner, type RunnerOptions } from "../../src/engine/runner.ts";
@@ -185,7 +185,9 @@ export async function checkMix(
     const controller = new AbortController();
     const most = random.chance(0.15) ? random.int(1, 10) : Infinity;
     const stopAfter = random.chance(0.15) ? random.int(0, 10) : -1;
-    const pieces = generate(scheduler, tokenizer, { ...request, signal: controller.signal });
+    const pieces = new Generation(tokenizer, { ...request, signal: controller.signal }).run(
+      scheduler,
+    );
     const reading = readAll(random, pieces, most, count);
     const stopping = turns(Math.max(0, stopAfter)).then(() => {
       if (stopAfter >= 0) controller.abort();

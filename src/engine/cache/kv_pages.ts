@@ -1,6 +1,6 @@
 import { Pool } from "./pool.ts";
 
-/** Accounts for the pages of a KV cache. */
+/** Counts the users of the pages of a KV cache. */
 export class KvPages extends Pool {
   readonly pageTokens: number;
 
@@ -13,20 +13,20 @@ export class KvPages extends Pool {
     return this.size;
   }
 
-  /** Pages without users, idle ones among them. */
+  /** Number of pages without users, idle ones included. */
   get freePages(): number {
     return this.free;
   }
 
-  /** How many pages `length` positions take. */
+  /** Returns the number of pages that `length` positions take. */
   pagesFor(length: number): number {
     return Math.ceil(length / this.pageTokens);
   }
 }
 
 /**
- * What one sequence uses: pages, in the order of its positions, and, in a model with recurrent state, a slot.
- * Dispose of it to free them.
+ * Page table of one sequence: its pages in order of position, and, in a model with recurrent state,
+ * its slot. Disposal frees them.
  */
 export class PageTable implements Disposable {
   readonly #pool: KvPages;
@@ -34,7 +34,7 @@ export class PageTable implements Disposable {
   readonly #pages: number[] = [];
   #slot: number | undefined;
 
-  /** @param slots of the recurrent state, where the model has any */
+  /** @param slots slots of recurrent state, if the model has any */
   constructor(pool: KvPages, slots?: Pool) {
     this.#pool = pool;
     this.#slots = slots;
@@ -44,17 +44,23 @@ export class PageTable implements Disposable {
     return this.#pages;
   }
 
-  /** How many positions the pages have room for. */
+  /** Number of positions that the pages hold. */
   get capacity(): number {
     return this.#pages.length * this.#pool.pageTokens;
   }
 
-  /** Where the recurrent state is; `undefined` before the first {@linkcode reserve}, or without any. */
+  /**
+   * Slot of the recurrent state; `undefined` before the first {@linkcode reserve}, or in a model
+   * without any.
+   */
   get slot(): number | undefined {
     return this.#slot;
   }
 
-  /** Makes room for positions below `length`, and for state. When too little is free, takes none: false. */
+  /**
+   * Reserves pages for positions below `length`, and a slot. Returns false, and takes nothing, if
+   * too little is free.
+   */
   reserve(length: number): boolean {
     const missing = this.#pool.pagesFor(length) - this.#pages.length;
     if (missing > this.#pool.freePages) return false;
@@ -67,24 +73,27 @@ export class PageTable implements Disposable {
     return true;
   }
 
-  /** Adds a page whose user the table becomes. */
+  /** Appends a page; the table takes over its user. */
   append(page: number): void {
     this.#pages.push(page);
   }
 
-  /** Takes a slot whose user the table becomes. */
+  /** Takes over a slot with its user. */
   takeSlot(slot: number): void {
     this.#slot = slot;
   }
 
-  /** Uses another page, which holds the same, in place of one. */
+  /** Replaces a page by another one of the same content. */
   replace(index: number, page: number): void {
     this.#pool.share(page);
     this.#pool.release(this.#pages[index]!);
     this.#pages[index] = page;
   }
 
-  /** Frees every page, the last one first: what other pages build upon is idle for a shorter time. */
+  /**
+   * Frees every page, the last one first, so that a page is never reused before those that follow
+   * it.
+   */
   release(): void {
     for (const page of this.#pages.splice(0).reverse()) this.#pool.release(page);
     if (this.#slot !== undefined) this.#slots?.release(this.#slot);

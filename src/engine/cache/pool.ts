@@ -1,35 +1,37 @@
 /**
- * Accounts for numbered places on a device: which are free, and how many users each of the others has. It
- * touches no device; the numbers are the same in every layer.
+ * Counts the users of numbered places on a device, such as KV pages. It touches no device; a number
+ * means the same place in every layer.
  *
- * A place may be kept for what it holds. Without users it is then idle: free for the taking like any
- * other, but taken last, those that have been idle longest first.
+ * A place can be kept for its content. Without users it is then idle: it can be allocated like any
+ * free place, but only after all empty ones, least recently used first.
  */
 export class Pool {
   readonly size: number;
   readonly #what: string;
   readonly #empty: number[];
   readonly #users: Uint32Array;
-  /** Places that are kept, and whom to tell when one is taken. */
+  /** Kept places, with the callback for their reuse. */
   readonly #kept = new Map<number, () => void>();
-  /** Kept places without users; a set gives its members in the order they were added. */
+  /**
+   * Kept places without users. A set iterates in order of insertion, which is the order of reuse.
+   */
   readonly #idle = new Set<number>();
 
-  /** @param what a place is called in messages */
+  /** @param what name of a place in messages */
   constructor(size: number, what: string) {
     this.size = size;
     this.#what = what;
-    // The lowest place is handed out first, so that memory is touched only as far as it is used.
+    // The lowest place is allocated first, so that memory which is never used is never touched.
     this.#empty = Array.from({ length: size }, (_, i) => size - 1 - i);
     this.#users = new Uint32Array(size);
   }
 
-  /** How many places have no users, idle ones among them. */
+  /** Number of places without users, idle ones included. */
   get free(): number {
     return this.#empty.length + this.#idle.size;
   }
 
-  /** A place with one user, or `undefined` when none is free. */
+  /** Allocates a place with one user; returns `undefined` if none is free. */
   allocate(): number | undefined {
     const place = this.#empty.pop() ?? this.#takeIdle();
     if (place !== undefined) this.#users[place] = 1;
@@ -52,7 +54,7 @@ export class Pool {
     this.#users[place]!++;
   }
 
-  /** Whether more than one user has the place, so that it must not be written. */
+  /** True if a place has several users, so that it must not be written. */
   isShared(place: number): boolean {
     this.#checkInUse(place);
     return this.#users[place]! > 1;
@@ -62,7 +64,7 @@ export class Pool {
     return this.#idle.has(place);
   }
 
-  /** Takes a user from a place; without users it is free. */
+  /** Removes a user from a place; without users it is free. */
   release(place: number): void {
     this.#checkInUse(place);
     if (--this.#users[place]! > 0) return;
@@ -70,13 +72,13 @@ export class Pool {
     else this.#empty.push(place);
   }
 
-  /** Keeps a place in use for what it holds; `forget` is called when it is taken for something else. */
+  /** Keeps a place for its content; `forget` is called when the place is reused. */
   keep(place: number, forget: () => void): void {
     this.#checkInUse(place);
     this.#kept.set(place, forget);
   }
 
-  /** Ends {@linkcode keep}, whose `forget` is not called. */
+  /** Ends {@linkcode keep} without a call of its `forget`. */
   unkeep(place: number): void {
     this.#kept.delete(place);
     if (this.#idle.delete(place)) this.#empty.push(place);

@@ -2,48 +2,49 @@ import type { KvPages, PageTable } from "./kv_pages.ts";
 import type { KnownState, PageStates, StateSnapshots } from "./state_snapshots.ts";
 import { commonLength, type TokenList } from "../token_list.ts";
 
-/** A page whose tokens are known. What it holds depends on all pages from the root to it. */
+/** Cached page with its tokens. Its content depends on all pages from the root to it. */
 interface Node {
   readonly parent: Node | undefined;
   readonly page: number;
-  /** A full page's worth, or fewer where the sequence went no further. */
+  /** Tokens of a full page, or fewer if the sequence ended within it. */
   readonly tokens: Int32Array;
   readonly key: number;
-  /** Pages that go on from here, by the hash of their tokens. */
+  /** Pages that follow this one, by the hash of their tokens. */
   readonly children: Map<number, Node>;
-  /** Recurrent states after some of the tokens. */
+  /** Snapshots of recurrent state after some of the tokens. */
   readonly states: PageStates;
 }
 
-/** What the cache holds of a sequence: whole pages, then the beginning of one more. */
+/** Cached prefix of a sequence: whole pages, then the beginning of one more. */
 export interface PrefixMatch {
   readonly nodes: readonly Node[];
   readonly partial: { readonly node: Node; readonly count: number } | undefined;
-  /** Tokens of all of that. */
+  /** Number of tokens of the prefix. */
   readonly length: number;
-  /** The state after those tokens, in a model that has any. */
+  /** Recurrent state after those tokens, in a model with any. */
   readonly state?: KnownState | undefined;
 }
 
 const NO_MATCH: PrefixMatch = { nodes: [], partial: undefined, length: 0 };
 
-/** How much of one sequence the cache has been told. */
+/** Part of one sequence that has been published to the cache. */
 export class PublishedPrefix {
-  /** The last whole page; `undefined` before the first. */
+  /** Last whole page; `undefined` before the first. */
   last: Node | undefined = undefined;
   nPages = 0;
-  /** The page after those, as far as it was filled when it was published. */
+  /** Page after those, with the tokens it held when it was published. */
   tail: Node | undefined = undefined;
-  /** Nothing more can be published: another page has the same hash. */
+  /** True if nothing more can be published because of a hash collision. */
   isClosed = false;
 }
 
 /**
- * Finds the pages of earlier sequences that begin with the same tokens. The pages form a tree, in which
- * a page is found by the page before it and a hash of its own tokens; the tokens themselves decide.
+ * Finds pages of other sequences that begin with the same tokens. The pages form a tree: a page is
+ * looked up by its parent and the hash of its tokens, then its tokens are compared.
  *
- * The cache owns no page: it keeps pages for what they hold, and forgets one when it is taken. A page
- * is idle for no longer than those that follow it, so that the one taken first is always a leaf.
+ * The cache is no user of its pages: it keeps them for their content and drops a page when it is
+ * reused. A page becomes idle after those that follow it, so that the first one reused is always a
+ * leaf.
  */
 export class PrefixCache {
   readonly #pool: KvPages;
@@ -53,9 +54,9 @@ export class PrefixCache {
   readonly #roots = new Map<number, Node>();
 
   /**
-   * @param copyPage copies what a page holds onto another, in every layer
-   * @param snapshots of recurrent state, in a model that has any: prefixes end where a state is known
-   * @param hash of the tokens of one page
+   * @param copyPage copies a page onto another, in every layer
+   * @param snapshots snapshots of recurrent state, in a model with any: prefixes end at a snapshot
+   * @param hash hash of the tokens of one page
    */
   constructor(
     pool: KvPages,
@@ -69,7 +70,7 @@ export class PrefixCache {
     this.#hash = hash;
   }
 
-  /** Whether prefixes are known only where a recurrent state is. */
+  /** True if prefixes end only where a snapshot of recurrent state exists. */
   get hasStates(): boolean {
     return this.#snapshots !== undefined;
   }
@@ -78,7 +79,7 @@ export class PrefixCache {
     return this.#pool.pageTokens;
   }
 
-  /** The longest prefix of the tokens, at most `limit` of them, whose keys and values are there. */
+  /** Returns the longest cached prefix of the tokens, at most `limit` of them. */
   match(tokens: TokenList, limit: number): PrefixMatch {
     const { pageTokens } = this.#pool;
     const nodes: Node[] = [];
@@ -99,7 +100,7 @@ export class PrefixCache {
     return { nodes, partial, length: length + (partial?.count ?? 0) };
   }
 
-  /** The longest match, of whole pages and what goes on from them, that ends where a state is known. */
+  /** Returns the longest match of whole pages and their children that ends at a snapshot. */
   #matchState(
     snapshots: StateSnapshots,
     nodes: readonly Node[],
@@ -126,17 +127,21 @@ export class PrefixCache {
     return best ?? NO_MATCH;
   }
 
-  /** How many pages a table needs for `length` positions, idle ones of the match among them. */
+  /**
+   * Returns the number of free pages that a table needs for `length` positions, idle ones of the
+   * match included.
+   */
   pagesNeeded(match: PrefixMatch, length: number): number {
     const inUse = match.nodes.filter(({ page }) => !this.#pool.isIdle(page)).length;
     return this.#pool.pagesFor(length) - inUse;
   }
 
   /**
-   * Puts the pages of a match into an empty table. Those that are whole are shared. One that is not
-   * will be written to, so that the table gets a copy.
+   * Puts the pages of a match into an empty table. Whole pages are shared. A partial page will be
+   * written, so that the table gets a copy.
    *
-   * @returns how many tokens the table then holds: fewer than the match when no page is free for a copy
+   * @returns number of tokens the table then holds: fewer than the match if no page is free for a
+   * copy
    */
   attach(match: PrefixMatch, table: PageTable, published: PublishedPrefix): number {
     const { nodes, partial, state } = match;
@@ -151,7 +156,7 @@ export class PrefixCache {
     published.nPages = nodes.length;
     const length = nodes.length * this.#pool.pageTokens;
     if (partial === undefined) return length;
-    // Held for as long as it is copied: an idle page could itself be taken for the copy.
+    // Shared while it is copied: an idle page could itself be allocated for the copy.
     this.#pool.share(partial.node.page);
     const copy = this.#pool.allocate();
     if (copy !== undefined) {
@@ -161,7 +166,7 @@ export class PrefixCache {
     this.#pool.release(partial.node.page);
     if (copy !== undefined) return length + partial.count;
     if (state === undefined) return length;
-    // Whole pages are of no use without the state after them.
+    // Whole pages are useless without the state after them.
     table.release();
     published.last = undefined;
     published.nPages = 0;
@@ -169,10 +174,11 @@ export class PrefixCache {
   }
 
   /**
-   * Makes known what a table holds.
+   * Publishes the pages of a table.
    *
-   * @param computed how many of the tokens that is
-   * @param withTail whether the page that is not full yet is made known too; its owner goes on filling it
+   * @param computed number of tokens computed
+   * @param withTail true to publish the page that is not full yet, too; its owner continues to fill
+   * it
    */
   publish(
     table: PageTable,
@@ -192,8 +198,8 @@ export class PrefixCache {
   }
 
   /**
-   * Makes known the state of a table whose pages are published. One that goes on keeps its own, and a copy is
-   * kept where a slot is free; one that is about to be released leaves its own behind.
+   * Publishes the state of a table whose pages are published. A table in use keeps its slot, and a
+   * copy is published if a slot is free; a table about to be released leaves its own slot.
    */
   publishState(
     table: PageTable,
@@ -215,13 +221,13 @@ export class PrefixCache {
     else this.#snapshots.keep(node.states, count, table);
   }
 
-  /** The page with exactly these tokens that goes on from another. */
+  /** Returns the child of a page with exactly these tokens. */
   #find(parent: Node | undefined, tokens: Int32Array): Node | undefined {
     const node = (parent?.children ?? this.#roots).get(this.#hash(tokens));
     return node !== undefined && isSame(node.tokens, tokens) ? node : undefined;
   }
 
-  /** Makes known the first `count` tokens of the first page that is not published whole. */
+  /** Publishes the first `count` tokens of the first page that is not published whole. */
   #publishNext(
     table: PageTable,
     published: PublishedPrefix,
@@ -245,7 +251,7 @@ export class PrefixCache {
       published.isClosed = true;
       return;
     } else if (count === pageTokens) {
-      // Computed twice, by sequences side by side; one copy is enough.
+      // Two sequences computed the same page at the same time; one copy is enough.
       table.replace(nPages, node.page);
     }
     if (node.states !== states) this.#snapshots?.forget(states);
@@ -264,7 +270,7 @@ export class PrefixCache {
     return node;
   }
 
-  /** Forgets the page that is still being filled, to make more of it known; returns its states. */
+  /** Removes the page that is still being filled, to publish more of it; returns its snapshots. */
   #withdraw(published: PublishedPrefix): PageStates {
     const { page, key, states } = published.tail!;
     this.#siblings(published.tail!).delete(key);
@@ -278,7 +284,7 @@ export class PrefixCache {
   }
 }
 
-/** The page that shares the most tokens with the beginning of `tokens`. */
+/** Returns the page that shares the most tokens with the beginning of `tokens`. */
 function longestMatch(children: Map<number, Node>, tokens: Int32Array): PrefixMatch["partial"] {
   let best: PrefixMatch["partial"];
   if (tokens.length === 0) return best;
@@ -293,7 +299,7 @@ function isSame(a: Int32Array, b: Int32Array): boolean {
   return a.length === b.length && commonLength(a, b) === a.length;
 }
 
-/** FNV-1a over whole tokens: fast, and no more than a filter before they are compared. */
+/** FNV-1a over whole tokens: a fast filter before the tokens are compared. */
 function hashTokens(tokens: Int32Array): number {
   let hash = 0x811c9dc5;
   for (let i = 0; i < tokens.length; i++) hash = Math.imul(hash ^ tokens[i]!, 0x01000193);

@@ -9,13 +9,14 @@ import { computePages } from "../generation/score.ts";
 import { TokenList } from "../token_list.ts";
 
 /**
- * Saves the keys and values of a prompt, which is computed as far as it is not known. Pages are read
- * between the steps of whatever else runs. The file appears when it is complete.
+ * Saves the keys and values of a prompt after computing what the cache lacks. Pages are read
+ * between steps. The file appears once it is complete.
  *
- * Of a model with recurrent state, the last token is left out: the state after it would be of no use to the
- * same prompt, whose last token is computed in any case.
+ * With recurrent state, the last token is left out: the same prompt always computes its last token,
+ * from the state before it.
  *
- * @throws {ForgeError} `not_found` when it cannot be written; `cancelled` when the signal is raised
+ * @throws {ForgeError} `not_found` if the file cannot be written; `cancelled` if the signal is
+ * raised
  */
 export async function savePrompt(
   path: string,
@@ -54,11 +55,11 @@ export async function savePrompt(
 }
 
 /**
- * Makes a saved prompt known to the prefix cache, so that prompts that begin like it find it there.
+ * Publishes a saved prompt to the prefix cache, for prompts that begin like it.
  *
- * @returns its tokens
- * @throws {ForgeError} `not_found` when there is no such file; `bad_input` when it is damaged, was made
- * with something else than `key` says, or does not fit the KV cache.
+ * @returns the prompt's tokens
+ * @throws {ForgeError} `not_found` for a missing file; `bad_input` for a file that is damaged, has
+ * another key, or does not fit the KV cache.
  */
 export async function loadPrompt(
   path: string,

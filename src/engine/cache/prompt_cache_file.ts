@@ -19,32 +19,34 @@ const VERSION = 2;
 const PREFIX_BYTES = 16;
 const CHECKSUM_BYTES = 32;
 
-/** More than any header takes: it has a number for each layer. */
+/** Limit of a header, which has one number for each layer. */
 const MAX_HEADER_BYTES = 2 ** 20;
 
-/** What keys and values depend on beside the tokens. A file fits where all of it is the same. */
+/**
+ * Everything but the tokens that keys and values depend on. A file is valid if all of it agrees.
+ */
 export interface PromptCacheKey {
   /** Digest of configuration and weights. */
   readonly model: string;
-  /** Kind and kernels of the device: pages are laid out as it likes. */
+  /** Kind and kernels of the device, which decide the layout of pages. */
   readonly device: string;
   readonly kv_type: string;
   readonly page_tokens: number;
-  /** Of each layer. */
+  /** Bytes of a page in each layer. */
   readonly page_bytes: readonly number[];
-  /** Of each state cache; empty in a model without recurrent state. */
+  /** Bytes of a slot in each state cache; empty in a model without recurrent state. */
   readonly state_bytes: readonly number[];
-  /** Where the model's positions depend on it, else `null`. */
+  /** Context length if the model's positions depend on it, else `null`. */
   readonly context_length: number | null;
 }
 
-/** What stands at the beginning of a file. */
+/** Header of a file. */
 export interface PromptCacheHeader extends PromptCacheKey {
-  /** How many token ids follow. */
+  /** Number of token ids that follow. */
   readonly tokens: number;
 }
 
-/** What to call the members in messages. */
+/** Names of the members in messages. */
 const MEMBERS: Record<keyof PromptCacheKey, string> = {
   model: "model",
   device: "device",
@@ -100,10 +102,10 @@ export class PromptCacheReader {
   #at = 0;
 
   /**
-   * Reads all that comes before the pages.
+   * Reads everything before the pages.
    *
-   * @throws {ForgeError} `bad_input` for a file that is none of these, is damaged, or was made with
-   * something else than `key` says, naming it.
+   * @throws {ForgeError} `bad_input` for a file of another kind, a damaged file, or another key,
+   * naming the difference.
    */
   constructor(file: InputFile, key: PromptCacheKey) {
     this.#file = file;
@@ -129,7 +131,7 @@ export class PromptCacheReader {
     return data;
   }
 
-  /** @throws {ForgeError} `bad_input` when what was read is not what was written */
+  /** @throws {ForgeError} `bad_input` if the checksum differs */
   end(): void {
     const actual = this.#hash.digest();
     const expected = new Uint8Array(CHECKSUM_BYTES);

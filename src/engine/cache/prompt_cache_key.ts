@@ -6,9 +6,9 @@ import { InputFile } from "../../formats/file.ts";
 import type { GgufValue } from "../../formats/gguf/types.ts";
 
 /**
- * All that the pages of a prompt depend on.
+ * Returns everything but the tokens that the pages of a prompt depend on.
  *
- * @param device its kind and kernels
+ * @param device kind and kernels of the device
  */
 export function promptCacheKey(
   checkpoint: Checkpoint,
@@ -27,19 +27,19 @@ export function promptCacheKey(
   };
 }
 
-/** Bytes of each tensor that are looked at. */
+/** Bytes of each tensor that are hashed. */
 const SAMPLE_BYTES = 64;
 
 /**
- * Tells models apart by what their keys and values depend on: the configuration, the names, types and
- * shapes of the tensors, and a few bytes of each. It does not read the weights: two files that differ in
- * some numbers only are taken for the same, unless one of those is looked at.
+ * Returns a hash of the configuration, of the names, types and shapes of the tensors, and of a few
+ * bytes of each. It does not read all weights: files that differ only in other bytes have the same
+ * hash.
  */
 export function modelIdentity(checkpoint: Checkpoint): string {
   const hash = createHash("sha256");
   hash.update(JSON.stringify([checkpoint.modelType, checkpoint.config ?? null]));
   for (const [key, value] of checkpoint.metadata ?? []) {
-    // The tokenizer decides on tokens, not on what is computed from them.
+    // The tokenizer decides which tokens are computed, not their keys and values.
     if (!key.startsWith("tokenizer.")) hash.update(JSON.stringify([key, value], plain));
   }
   const files = new Map<string, InputFile>();
@@ -60,12 +60,12 @@ export function modelIdentity(checkpoint: Checkpoint): string {
   return hash.digest("hex");
 }
 
-/** What JSON cannot express, as text. */
+/** Converts values that JSON cannot express to text. */
 function plain(_key: string, value: GgufValue): unknown {
   return typeof value === "bigint" ? `${value}n` : value;
 }
 
-/** Whether the positions are rotated by factors that depend on how long a context was asked for. */
+/** True if the rotation of positions depends on the context length. */
 export function dependsOnContext(checkpoint: Checkpoint): boolean {
   const { config, tensors } = checkpoint;
   const scaling = JSON.stringify([config?.rope_scaling ?? null, config?.rope_parameters ?? null]);

@@ -1,30 +1,32 @@
 import type { PageTable } from "./kv_pages.ts";
 import type { Pool } from "./pool.ts";
 
-/** Slots that hold the state after so many tokens of one page, and of all that come before it. */
+/**
+ * Slots by the number of tokens of one page, after all pages before it, that their state has seen.
+ */
 export type PageStates = Map<number, number>;
 
-/** A known state: a slot, and how many tokens of its page it has seen. */
+/** Snapshot: a slot, and the number of tokens of its page that the state has seen. */
 export interface KnownState {
   readonly slot: number;
   readonly count: number;
 }
 
 /**
- * The recurrent states that are known beside pages. A state cannot be cut as pages can: it serves sequences
- * that begin with exactly the tokens it has seen.
+ * Snapshots of recurrent state that belong to pages of the prefix cache. Unlike pages, a state
+ * cannot be cut: it serves sequences that begin with exactly the tokens it has seen.
  */
 export class StateSnapshots {
   readonly #pool: Pool;
   readonly #copySlot: (from: number, to: number) => void;
 
-  /** @param copySlot copies what a slot holds onto another, in every layer */
+  /** @param copySlot copies a slot onto another, in every layer */
   constructor(pool: Pool, copySlot: (from: number, to: number) => void) {
     this.#pool = pool;
     this.#copySlot = copySlot;
   }
 
-  /** The state of a page that has seen the most tokens, but no more than `most`. */
+  /** Returns the state of a page that has seen the most tokens, at most `most`. */
   longest(states: PageStates, most: number): KnownState | undefined {
     let best: KnownState | undefined;
     for (const [count, slot] of states) {
@@ -33,7 +35,7 @@ export class StateSnapshots {
     return best;
   }
 
-  /** Keeps the state of a table that will be released, as it is after `count` tokens of a page. */
+  /** Keeps the state of a table about to be released, after `count` tokens of a page. */
   keep(states: PageStates, count: number, table: PageTable): void {
     const { slot } = table;
     if (slot === undefined || states.has(count)) return;
@@ -41,7 +43,7 @@ export class StateSnapshots {
     states.set(count, slot);
   }
 
-  /** Keeps a copy of the state of a table that goes on, when a slot is free for it. */
+  /** Keeps a copy of the state of a table in use, if a slot is free. */
   keepCopy(states: PageStates, count: number, table: PageTable): void {
     if (table.slot === undefined || states.has(count)) return;
     const copy = this.#pool.allocate();
@@ -52,7 +54,7 @@ export class StateSnapshots {
     this.#pool.release(copy);
   }
 
-  /** Gives an empty table a copy of a known state. Where no other slot is free, the state itself. */
+  /** Gives an empty table a copy of a snapshot, or the snapshot itself if no slot is free. */
   attach({ slot }: KnownState, states: PageStates, table: PageTable): void {
     this.#pool.share(slot);
     const own = this.#pool.allocate();
@@ -67,7 +69,7 @@ export class StateSnapshots {
     table.takeSlot(own);
   }
 
-  /** Forgets the states of a page that is no longer known. */
+  /** Drops the snapshots of a page that leaves the cache. */
   forget(states: PageStates): void {
     for (const slot of states.values()) this.#pool.unkeep(slot);
     states.clear();

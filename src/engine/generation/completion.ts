@@ -1,7 +1,7 @@
 import type { TokenLogprob } from "../../backend.ts";
 import { ForgeError } from "../../errors.ts";
 import type { Tokenizer } from "../../tokenizer/tokenizer.ts";
-import type { GenerationEnd, Piece } from "./generate.ts";
+import type { GenerationEnd, Piece } from "./request.ts";
 
 /** A token with its log-probability and its text, U+FFFD where that is part of a character. */
 export interface TextLogprob extends TokenLogprob {

@@ -8,8 +8,9 @@ import type {
 import { ForgeError } from "../../errors.ts";
 import { StreamDecoder } from "../../tokenizer/stream_decoder.ts";
 import type { Tokenizer } from "../../tokenizer/tokenizer.ts";
-import type { FinishReason, GenerationRequest, Piece } from "./generate.ts";
+import type { FinishReason, GenerationRequest, Piece } from "./request.ts";
 import { historySize, penaltyHistories, samplingParams } from "../request/sampling.ts";
+import type { Scheduler } from "../schedule/scheduler.ts";
 import type { Progress, Stride, Task } from "../schedule/sequence.ts";
 import { Draft } from "../speculation/draft.ts";
 import { StopMatcher } from "./stop_matcher.ts";
@@ -53,6 +54,30 @@ export class Generation implements Task {
     this.draft = new Draft(constraint && new TokenMask(constraint.start(), vocabSize), endTokens);
     if (request.maxTokens === 0) this.#finish("length");
     else this.#guarded(() => this.#prepareNext());
+  }
+
+  /**
+   * Runs together with the scheduler's other tasks and yields a token at a time. It goes on while the
+   * reader is busy, up to a bound, and ends when the reader leaves.
+   *
+   * @throws {ForgeError} for failures of the device; a cancelled generation has a finish reason instead
+   */
+  async *run(scheduler: Pick<Scheduler, "submit">): AsyncGenerator<Piece, void, undefined> {
+    const { signal } = this.#request;
+    const cancel = () => this.cancel();
+    if (signal?.aborted) this.cancel();
+    signal?.addEventListener("abort", cancel, { once: true });
+    try {
+      if (!this.isEnded) scheduler.submit(this);
+      for (;;) {
+        const piece = await this.#next();
+        yield piece;
+        if (piece.end !== undefined) return;
+      }
+    } finally {
+      signal?.removeEventListener("abort", cancel);
+      this.cancel();
+    }
   }
 
   get isEnded(): boolean {
@@ -147,8 +172,7 @@ export class Generation implements Task {
     this.onChange();
   }
 
-  /** The next piece; the last one has an `end`. */
-  async next(): Promise<Piece> {
+  async #next(): Promise<Piece> {
     while (this.#pieces.length === 0 && this.#failure === undefined) {
       this.#reader = Promise.withResolvers();
       await this.#reader.promise;

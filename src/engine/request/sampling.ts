@@ -34,42 +34,74 @@ export type ResolvedSampling = {
 
 type Setting = Exclude<keyof SamplingOptions, "seed">;
 
-/** What holds where neither caller nor model says otherwise. */
-export const SAMPLING_DEFAULTS: Readonly<Record<Setting, number>> = {
-  temperature: 0.8,
-  topK: 40,
-  topP: 0.95,
-  minP: 0.05,
-  repeatPenalty: 1,
-  repeatLastN: 64,
-  presencePenalty: 0,
-  frequencyPenalty: 0,
+/** Valid values of a sampling option. */
+interface SamplingRange {
+  readonly min: number;
+  readonly max: number;
+  /** True if only whole numbers are valid. */
+  readonly integer: boolean;
+}
+
+/** A sampling option other than the seed. */
+interface SamplingSetting extends SamplingRange {
+  /** Its value where neither the caller nor the model gives one. */
+  readonly otherwise: number;
+  /** Its keys in generation_config.json and in GGUF metadata. */
+  readonly modelKeys?: readonly [huggingFace: string, gguf: string];
+}
+
+/** Every sampling option but the seed: its default, its range, and its names in a model's files. */
+const SETTINGS: Readonly<Record<Setting, SamplingSetting>> = {
+  temperature: {
+    otherwise: 0.8,
+    min: 0,
+    max: 100,
+    integer: false,
+    modelKeys: ["temperature", "general.sampling.temp"],
+  },
+  topK: {
+    otherwise: 40,
+    min: 0,
+    max: 2 ** 30,
+    integer: true,
+    modelKeys: ["top_k", "general.sampling.top_k"],
+  },
+  topP: {
+    otherwise: 0.95,
+    min: 0,
+    max: 1,
+    integer: false,
+    modelKeys: ["top_p", "general.sampling.top_p"],
+  },
+  minP: {
+    otherwise: 0.05,
+    min: 0,
+    max: 1,
+    integer: false,
+    modelKeys: ["min_p", "general.sampling.min_p"],
+  },
+  repeatPenalty: {
+    otherwise: 1,
+    min: 0.01,
+    max: 100,
+    integer: false,
+    modelKeys: ["repetition_penalty", "general.sampling.penalty_repeat"],
+  },
+  repeatLastN: { otherwise: 64, min: -1, max: 2 ** 30, integer: true },
+  presencePenalty: { otherwise: 0, min: -100, max: 100, integer: false },
+  frequencyPenalty: { otherwise: 0, min: -100, max: 100, integer: false },
 };
 
-/** The valid values of each option, and whether they are whole numbers. */
-export const SAMPLING_RANGES: Record<
-  keyof SamplingOptions,
-  { readonly min: number; readonly max: number; readonly integer: boolean }
-> = {
-  temperature: { min: 0, max: 100, integer: false },
-  topK: { min: 0, max: 2 ** 30, integer: true },
-  topP: { min: 0, max: 1, integer: false },
-  minP: { min: 0, max: 1, integer: false },
-  repeatPenalty: { min: 0.01, max: 100, integer: false },
-  repeatLastN: { min: -1, max: 2 ** 30, integer: true },
-  presencePenalty: { min: -100, max: 100, integer: false },
-  frequencyPenalty: { min: -100, max: 100, integer: false },
+/** Valid values of each sampling option. */
+export const SAMPLING_RANGES: Readonly<Record<keyof SamplingOptions, SamplingRange>> = {
+  ...SETTINGS,
   seed: { min: 0, max: Number.MAX_SAFE_INTEGER, integer: true },
 };
 
-/** Names under which a model's own defaults appear, in generation_config.json and in GGUF. */
-const MODEL_KEYS: Partial<Record<Setting, readonly [huggingFace: string, gguf: string]>> = {
-  temperature: ["temperature", "general.sampling.temp"],
-  topK: ["top_k", "general.sampling.top_k"],
-  topP: ["top_p", "general.sampling.top_p"],
-  minP: ["min_p", "general.sampling.min_p"],
-  repeatPenalty: ["repetition_penalty", "general.sampling.penalty_repeat"],
-};
+/** Values where neither the caller nor the model gives any. */
+export const SAMPLING_DEFAULTS = Object.fromEntries(
+  Object.entries(SETTINGS).map(([name, { otherwise }]) => [name, otherwise]),
+) as Readonly<Record<Setting, number>>;
 
 /**
  * The sampling defaults of a model: its generation_config.json or GGUF `general.sampling` keys, where
@@ -78,9 +110,11 @@ const MODEL_KEYS: Partial<Record<Setting, readonly [huggingFace: string, gguf: s
 export function modelDefaults(checkpoint: Checkpoint): Record<Setting, number> {
   const { generationConfig, metadata } = checkpoint;
   const defaults = { ...SAMPLING_DEFAULTS };
-  for (const [setting, [huggingFace, gguf]] of Object.entries(MODEL_KEYS)) {
+  for (const setting of Object.keys(SETTINGS) as Setting[]) {
+    const [huggingFace, gguf] = SETTINGS[setting].modelKeys ?? [];
+    if (huggingFace === undefined || gguf === undefined) continue;
     const value = metadata?.get(gguf) ?? generationConfig?.[huggingFace];
-    if (isValid(setting as Setting, value)) defaults[setting as Setting] = value;
+    if (isValid(setting, value)) defaults[setting] = value;
   }
   if (generationConfig?.do_sample === false) defaults.temperature = 0;
   return defaults;

@@ -5,7 +5,7 @@ import type { Speculator } from "../speculation/speculator.ts";
 import { commonStride, onlyDecodes, type PlannedChunk, rowsOf } from "./step_plan.ts";
 import type { TokenList } from "../token_list.ts";
 
-/** A plan as it is run. */
+/** Plan of a step, extended by what is computed ahead. */
 export interface AheadPlan {
   readonly plan: readonly PlannedChunk[];
   readonly options: RunOptions & { readonly nSteps: number };
@@ -14,8 +14,8 @@ export interface AheadPlan {
 const ONE_STEP = { nSteps: 1 };
 
 /**
- * What a run that only decodes computes beyond the tokens that are certain: guesses of those that
- * follow, or, where nothing is guessed, several steps, each on the tokens that the one before chose.
+ * Extends a run that only decodes beyond the tokens that are certain: by draft tokens, or, without
+ * any, by several steps, each on the tokens that the previous step chose.
  */
 export class Ahead {
   readonly #runner: Pick<Runner, "limits" | "pages">;
@@ -33,16 +33,16 @@ export class Ahead {
   }
 
   /**
-   * Adds to a plan what is computed ahead, for which nobody gives pages up.
+   * Adds work ahead to a plan. No sequence is preempted for it.
    *
-   * @param nActive sequences that hold pages; each of them may soon need one more
-   * @returns the chunks of those that are still wanted
+   * @param nActive number of sequences that hold pages; each may soon need one more
+   * @returns the extended plan, without tasks that have ended meanwhile
    */
   async extend(plan: readonly PlannedChunk[], nActive: number): Promise<AheadPlan> {
     if (!onlyDecodes(plan)) return { plan, options: ONE_STEP };
     if (this.#speculator === undefined) return { plan, options: this.#stride(plan, nActive) };
     await this.#draft(plan, nActive, this.#speculator);
-    // A draft model takes its time, in which some may have been stopped.
+    // Tasks may have been stopped while a draft model ran.
     const wanted = plan.filter(({ sequence }) => !sequence.task.isEnded);
     return {
       plan: wanted,
@@ -50,7 +50,7 @@ export class Ahead {
     };
   }
 
-  /** Takes note of what a run took. */
+  /** Records the duration of a run, in milliseconds. */
   measure({ plan, options }: AheadPlan, results: readonly StepResult[][], took: number): void {
     if (plan.length === 0 || !onlyDecodes(plan)) return;
     const nSteps = options.nSteps === 1 ? 1 : results[0]!.length;
@@ -59,17 +59,19 @@ export class Ahead {
     this.#speculator?.measure(rows, took / nSteps);
   }
 
-  /** Stops early what {@linkcode extend} is doing. */
+  /** Stops an {@linkcode extend} in progress early. */
   cancel(): void {
     this.#speculator?.cancel();
   }
 
-  /** Frees what is held for a text. */
+  /** Frees what is held for a sequence, by its tokens. */
   forget(tokens: TokenList): void {
     this.#speculator?.forget(tokens);
   }
 
-  /** How many steps are run at once: as many as no task has a say in. */
+  /**
+   * Chooses how many steps one run takes: as many as all tasks can continue without their own code.
+   */
   #stride(plan: readonly PlannedChunk[], nActive: number): AheadPlan["options"] {
     const { length, endTokens } = commonStride(plan);
     let nSteps = Math.min(this.#pace.steps(rowsOf(plan)), length);
@@ -82,7 +84,7 @@ export class Ahead {
     return { nSteps, endTokens };
   }
 
-  /** Has guesses made where there are free pages for them. */
+  /** Drafts tokens where free pages hold them. */
   async #draft(
     plan: readonly PlannedChunk[],
     nActive: number,
@@ -106,7 +108,10 @@ export class Ahead {
   }
 }
 
-/** The tokens of the results of one chunk that its later results stand behind. */
+/**
+ * Returns the tokens computed ahead in one chunk: each of its results but the first follows one of
+ * them.
+ */
 export function tokensAhead(
   { options }: AheadPlan,
   { sequence }: PlannedChunk,
@@ -118,35 +123,36 @@ export function tokensAhead(
   );
 }
 
-/** How long one run of decoding steps may take: its reader sees tokens 50 times a second. */
+/** Longest run of decoding steps, in milliseconds: a reader sees tokens 50 times a second. */
 const RUN_MS = 20;
 
-/** The most steps of one run: beyond it, what a run costs besides is no longer seen. */
+/** Most steps of one run. With more of them, the overhead of a run is no longer measurable. */
 const MOST_STEPS = 64;
 
 /**
- * How many steps that only decode go into one run. A run costs some hundred microseconds beside those
- * of the device: two threads wake up, and code that plans, decodes text and answers is no longer in any
- * cache once weights have passed through. Short steps share that; with long ones tokens come one by one.
+ * Chooses how many decoding steps go into one run. Each run adds some hundred microseconds to the
+ * time of the device: two threads wake up, and the code that plans and decodes text has been
+ * evicted from the caches by the weights. Short steps share that overhead; long ones run one at a
+ * time.
  */
 export class StepPace {
   readonly #most: number;
-  /** Milliseconds of the last step, by the rows it computed. */
+  /** Milliseconds of the last step, by its number of rows. */
   readonly #costs = new Map<number, number>();
 
-  /** @param most steps that a run has; with 1, every token is told as soon as it is known */
+  /** @param most most steps of a run; with 1, every token is reported at once */
   constructor(most: number = MOST_STEPS) {
     this.#most = most;
   }
 
-  /** How many steps of so many rows one run is to have. */
+  /** Returns the number of steps of one run whose steps have `rows` rows. */
   steps(rows: number): number {
     const cost = this.#costs.get(rows);
     if (cost === undefined) return 1;
     return Math.max(1, Math.min(this.#most, Math.floor(RUN_MS / cost)));
   }
 
-  /** Takes note of what a step has cost. */
+  /** Records the duration of a step. */
   measure(rows: number, milliseconds: number): void {
     this.#costs.set(rows, milliseconds);
   }

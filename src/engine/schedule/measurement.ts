@@ -4,7 +4,7 @@ import type { Scheduler } from "./scheduler.ts";
 import type { Progress, Task } from "./sequence.ts";
 import { TokenList } from "../token_list.ts";
 
-/** A task whose result is a promise. */
+/** Task with one result, delivered as a promise. */
 export abstract class Measurement<T> implements Task {
   readonly tokens: TokenList;
   abstract readonly scoresAll: boolean;
@@ -34,7 +34,11 @@ export abstract class Measurement<T> implements Task {
     this.#result.resolve(value);
   }
 
-  /** Runs the task. @throws {ForgeError} `cancelled` when the signal is raised */
+  /**
+   * Runs the task.
+   *
+   * @throws {ForgeError} `cancelled` when the signal is raised
+   */
   async run(scheduler: Pick<Scheduler, "submit">, signal?: AbortSignal): Promise<T> {
     const cancel = () => {
       this.fail(new ForgeError("cancelled", "stopped on request"));

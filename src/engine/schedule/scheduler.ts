@@ -9,7 +9,7 @@ import { embeds, ofOneKind, type PlannedChunk, planStep } from "./step_plan.ts";
 import { commonLength } from "../token_list.ts";
 import { WaitingLine } from "./waiting_line.ts";
 
-/** What the scheduler needs of a runner. */
+/** Part of the runner that the scheduler uses. */
 export type StepRunner = Pick<
   Runner,
   | "limits"
@@ -26,32 +26,32 @@ export type StepRunner = Pick<
 >;
 
 /**
- * Runs the tasks of one model, as many at a time as there is room for. Every step takes the next tokens
- * of all sequences that have any; sequences join and leave between steps.
+ * Runs the tasks of one model by continuous batching. Every step computes the next tokens of all
+ * sequences that have any; sequences join and leave between steps.
  *
- * A sequence joins when there are pages for all its tokens. When the pages run out as sequences grow,
- * those that pause give theirs up first, then the one that came last; it comes back later and is
- * computed anew from its own tokens, as far as its pages are gone by then.
+ * A sequence joins when free pages hold all its tokens. When pages run out as sequences grow,
+ * paused sequences are preempted first, then the newest one. A preempted sequence rejoins later and
+ * recomputes the tokens whose pages have been reused by then.
  */
 export class Scheduler {
   readonly cache: PrefixCache;
-  /** How often a sequence had to give its pages up. */
+  /** Number of preemptions so far. */
   preemptions = 0;
   readonly #runner: StepRunner;
   readonly #ahead: Ahead;
   readonly #waiting: WaitingLine;
-  /** Those that hold pages, in the order of their turns. */
+  /** Sequences that hold pages, in the order in which they are served. */
   #active: Sequence[] = [];
   #inStep: readonly PlannedChunk[] = [];
-  readonly #errands: (() => void)[] = [];
+  readonly #pendingActions: (() => void)[] = [];
   #arrivals = 0;
   #isWorking = false;
   #work: Promise<void> = Promise.resolve();
   #closed: ForgeError | undefined;
 
   /**
-   * @param speculator guesses tokens, where steps are to take guesses along
-   * @param pace says how many steps one run is to have
+   * @param speculator drafts tokens; without it, no step takes draft tokens
+   * @param pace chooses the number of steps of one run
    */
   constructor(runner: StepRunner, speculator?: Speculator, pace: StepPace = new StepPace()) {
     this.#runner = runner;
@@ -66,7 +66,7 @@ export class Scheduler {
     this.#waiting = new WaitingLine(this.cache, 2 * runner.limits.maxSequences);
   }
 
-  /** Takes a task in. How it goes on, the task is told. */
+  /** Enqueues a task. Progress is reported through its methods. */
   submit(task: Task): void {
     if (this.#closed !== undefined) return task.fail(this.#closed);
     task.onChange = () => this.#taskChanged();
@@ -74,13 +74,13 @@ export class Scheduler {
     this.#wake();
   }
 
-  /** Does something to the device while no step runs, after the step in progress. */
-  betweenSteps<T>(errand: () => T): Promise<T> {
+  /** Calls `action` while no step runs, after the step in progress. */
+  betweenSteps<T>(action: () => T): Promise<T> {
     if (this.#closed !== undefined) return Promise.reject(this.#closed);
     const { promise, resolve, reject } = Promise.withResolvers<T>();
-    this.#errands.push(() => {
+    this.#pendingActions.push(() => {
       try {
-        resolve(errand());
+        resolve(action());
       } catch (error) {
         reject(error);
       }
@@ -89,7 +89,7 @@ export class Scheduler {
     return promise;
   }
 
-  /** Ends all tasks with an error, and those to come. */
+  /** Fails all tasks with an error, and every task submitted later. */
   close(error: ForgeError): void {
     this.#closed ??= error;
     this.#failAll(error);
@@ -97,7 +97,7 @@ export class Scheduler {
     this.#ahead.cancel();
   }
 
-  /** Settles when no step runs and none is to come for now. */
+  /** Resolves when no step runs and none is pending. */
   idle(): Promise<void> {
     return this.#work;
   }
@@ -118,7 +118,7 @@ export class Scheduler {
   }
 
   async #runSteps(): Promise<void> {
-    // What is asked for in one turn of the event loop begins with the same step.
+    // Tasks submitted in the same turn of the event loop start with the same step.
     await Promise.resolve();
     let since = performance.now();
     for (;;) {
@@ -129,16 +129,16 @@ export class Scheduler {
     this.#isWorking = false;
   }
 
-  /** What to compute next; nothing when all is done, or waits for its reader. */
+  /** Plans the next step; empty if every task has ended or is paused. */
   #nextStep(): PlannedChunk[] {
     try {
-      for (const errand of this.#errands.splice(0)) errand();
+      for (const action of this.#pendingActions.splice(0)) action();
       this.#retire();
       this.#admit();
       const ready = ofOneKind(this.#active.filter(({ isReady }) => isReady));
       if (ready.length === 0) return [];
       const plan = this.#reserve(planStep(ready, this.#limits));
-      // Where all of them had to give way, there is room for others now.
+      // If all of them were preempted, others have room now.
       return plan.length > 0 ? plan : this.#nextStep();
     } catch (error) {
       this.#failAll(error);
@@ -151,7 +151,7 @@ export class Scheduler {
     return this.#runner.limits;
   }
 
-  /** Frees what has ended. Its pages stay known until they are taken. */
+  /** Frees ended sequences. Their pages stay in the prefix cache until they are reused. */
   #retire(): void {
     if (!this.#active.some(({ task }) => task.isEnded)) return;
     this.#active = this.#active.filter((sequence) => {
@@ -161,7 +161,7 @@ export class Scheduler {
     });
   }
 
-  /** Lets sequences in as long as there is room in a step and in the cache. */
+  /** Admits waiting sequences while a step and the cache have room. */
   #admit(): void {
     while (this.#active.filter(({ isReady }) => isReady).length < this.#limits.maxSequences) {
       const sequence = this.#waiting.next(this.#active);
@@ -179,7 +179,7 @@ export class Scheduler {
 
   #enter(sequence: Sequence): boolean {
     for (;;) {
-      // Each of the others may soon need a page to grow into.
+      // Each active sequence may soon need one more page.
       const room = this.#runner.pages.freePages - this.#active.length;
       if (sequence.enter(this.cache, room)) return true;
       const idler = newest(this.#active.filter(({ task }) => task.isPaused));
@@ -188,7 +188,7 @@ export class Scheduler {
     }
   }
 
-  /** Ends a sequence that finds no room though it is alone. */
+  /** Fails a sequence that does not fit the cache even alone. */
   #refuse({ task, length }: Sequence): void {
     const { nPages, pageTokens } = this.#runner.pages;
     task.fail(
@@ -200,7 +200,10 @@ export class Scheduler {
     );
   }
 
-  /** Takes the pages that a plan needs; who has to give way for that is left out of it. */
+  /**
+   * Reserves the pages of a plan, preempting other sequences if needed; preempted ones leave the
+   * plan.
+   */
   #reserve(plan: PlannedChunk[]): PlannedChunk[] {
     let isComplete = true;
     for (const { sequence, end } of plan) {
@@ -229,7 +232,7 @@ export class Scheduler {
     this.#ahead.forget(sequence.task.tokens);
   }
 
-  /** Runs a step and hands out what came of it. Returns when it ended. */
+  /** Runs a step and delivers its results. Returns the time at which it ended. */
   async #runStep(planned: readonly PlannedChunk[], since: number): Promise<number> {
     this.#inStep = planned;
     try {
@@ -261,10 +264,10 @@ export class Scheduler {
       this.#takeTurns(plan);
       return now;
     } catch (error) {
-      for (const { sequence } of planned) sequence.isSpoiled = true;
-      // A step is stopped early when nobody wants it any more.
+      for (const { sequence } of planned) sequence.stateInvalid = true;
+      // A step is cancelled when all its tasks have ended.
       if (error instanceof ForgeError && error.code === "cancelled") return performance.now();
-      // What only those who embed need, such as memory of their step, others need not fail for.
+      // A failure of the hidden-state step, such as missing memory, does not concern other tasks.
       if (embeds(planned)) fail(planned.map(({ sequence }) => sequence), error);
       else this.#failAll(error);
       return performance.now();
@@ -285,16 +288,16 @@ export class Scheduler {
         task.fail(error);
       }
     }
-    // What was computed ahead is what the tokens need that it came true for.
+    // Tokens computed ahead count as computed where the task accepted the same tokens.
     const { ahead } = progress;
     sequence.computed += commonLength(ahead, task.tokens.view(end));
-    // A recurrent state cannot go back.
-    if (sequence.computed < end + ahead.length) sequence.isSpoiled = true;
+    // A recurrent state cannot be rolled back.
+    if (sequence.computed < end + ahead.length) sequence.stateInvalid = true;
     sequence.publish(this.cache, endsPrompt);
     if (end === sequence.snapshotAt) sequence.publishState(this.cache, true);
   }
 
-  /** Where not all can be in a step, those that were in the last one go to the end of the line. */
+  /** If not all sequences fit one step, moves those of the last step to the end of the order. */
   #takeTurns(plan: readonly PlannedChunk[]): void {
     const canAllBe = this.#active.length <= this.#limits.maxSequences &&
       ofOneKind(this.#active).length === this.#active.length;
@@ -322,7 +325,7 @@ function toChunk({ sequence, end }: PlannedChunk): Chunk {
   return { table, tokens, start, outputs: task.outputs(start, end) };
 }
 
-/** The one that came last. */
+/** Returns the sequence that arrived last. */
 function newest(sequences: readonly Sequence[]): Sequence | undefined {
   return sequences.reduce<Sequence | undefined>(
     (latest, sequence) => sequence.arrival > (latest?.arrival ?? -1) ? sequence : latest,

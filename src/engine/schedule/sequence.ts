@@ -4,85 +4,94 @@ import { type PrefixCache, PublishedPrefix } from "../cache/prefix_cache.ts";
 import type { Draft } from "../speculation/draft.ts";
 import type { TokenList } from "../token_list.ts";
 
-/** One chunk of a task that has been computed. */
+/** Result of one computed chunk of a task. */
 export interface Progress {
-  /** How many of the tokens are computed now, not those that were computed ahead. */
+  /** Number of the task's tokens computed so far, without those computed ahead. */
   readonly computed: number;
-  /** What the task asked about the chunk. */
+  /** Results of the chunk's outputs. */
   readonly results: readonly StepResult[];
-  /** What a task that embeds asked about the chunk: the hidden states of its outputs. */
+  /** Hidden states of the chunk's outputs, for a task that asks for hidden states. */
   readonly hidden?: readonly Float32Array[] | undefined;
   /**
-   * What was computed behind those tokens, before it was known that it belongs there: guesses, or what
-   * the earlier steps of the same run chose. Each result but the first stands behind one more of them.
+   * Tokens computed ahead after those: draft tokens, or the choices of earlier steps of the same
+   * run. Each result but the first follows one more of them.
    */
   readonly ahead: ArrayLike<number>;
-  /** The pages that hold the tokens. */
+  /** Pages that hold the tokens. */
   readonly pages: readonly number[];
-  /** How long the step took, with all that was in it. */
+  /** Duration of the whole step. */
   readonly milliseconds: number;
-  /** The logits of one of the results, `[vocabSize]`. */
+  /** Returns the logits of one result, `[vocabSize]`. */
   readLogits(result: number): Float32Array;
-  /** The recurrent state after the tokens, for each of the model's caches; none without any. */
+  /** Returns the recurrent state after the tokens, for each of the model's state caches. */
   readState(): Uint8Array[];
 }
 
-/** How far a task goes on by itself. */
+/** Number of tokens that may be computed without asking the task in between. */
 export interface Stride {
-  /** The most tokens, at least 1. */
+  /** Most tokens, at least 1. */
   readonly length: number;
-  /** Tokens that nothing follows. */
+  /** Tokens that end the sequence. */
   readonly endTokens: Iterable<number>;
 }
 
-/** What the scheduler computes: tokens in their order, and what is asked about them. */
+/** Work for the scheduler: tokens to compute in order, and outputs to compute of them. */
 export interface Task {
-  /** What is to be computed. The task adds to it as it learns how it goes on. */
+  /** Tokens to compute. The task appends tokens as results arrive. */
   readonly tokens: TokenList;
-  /** Whether every token has an output, not just the last of a chunk that ends the tokens. */
+  /** True if every token has an output, not only the last one. */
   readonly scoresAll: boolean;
-  /** Whether tokens whose keys and values are known already may be left out, all but the last. */
+  /** True if cached keys and values may be reused, for all tokens but the last. */
   readonly mayReuse: boolean;
-  /** Whether it asks for hidden states in place of results. Such tasks have steps of their own. */
-  readonly embeds?: boolean;
-  /** Guesses of the tokens that follow, where the task can do with them. They go behind the tokens. */
-  readonly draft?: Draft | undefined;
   /**
-   * How many tokens may be computed one from the other, without asking the task in between what it
-   * makes of them; and which of them end it. @default 1
+   * True if outputs are hidden states instead of sampled tokens. Such tasks have steps of their
+   * own.
    */
+  readonly embeds?: boolean;
+  /** Draft of the tokens that follow, if the task supports speculative decoding. */
+  readonly draft?: Draft | undefined;
+  /** Number of tokens that may be computed in one run, and the tokens that end it. @default 1 */
   readonly stride?: Stride | undefined;
-  /** Whether nothing more is to be computed, whatever the reason. */
+  /** True if nothing more has to be computed, for any reason. */
   readonly isEnded: boolean;
-  /** Whether nothing is to be computed for now. */
+  /** True if nothing has to be computed for now. */
   readonly isPaused: boolean;
-  /** To be called when one of these changes outside of the scheduler's own calls. */
+  /** Called by the task when `isEnded` or `isPaused` changes outside of the scheduler's calls. */
   onChange: () => void;
-  /** Its turn has come. @param cached how many of the tokens were found computed */
+  /**
+   * Called when the task joins.
+   *
+   * @param cached number of tokens found in the cache
+   */
   begin(cached: number): void;
-  /** What to ask about the tokens from `start` to `end`, and about the draft that follows them. */
+  /**
+   * Returns the outputs to compute of the tokens from `start` to `end` and of the draft that
+   * follows.
+   */
   outputs(start: number, end: number): readonly OutputRequest[];
-  /** Takes what was computed. Whatever it throws ends this task alone. */
+  /** Receives results. An exception fails this task alone. */
   accept(progress: Progress): void;
-  /** Ends the task with an error. */
+  /** Fails the task with an error. */
   fail(error: unknown): void;
 }
 
-/** One task on its way through the scheduler: its pages, and how far they are filled. */
+/** Task in the scheduler, with its pages and the number of tokens computed. */
 export class Sequence {
   readonly task: Task;
   readonly table: PageTable;
-  /** Requests are served in this order; of those that hold pages, the last one gives way first. */
+  /** Order of arrival. Earlier sequences are admitted first; later ones are preempted first. */
   readonly arrival: number;
-  /** How many of the tokens have their keys and values in the pages. */
+  /** Number of tokens whose keys and values are in the pages. */
   computed = 0;
-  /** Who is computing tokens that this sequence needs too, and how far it has to come. */
+  /** Sequence that is computing a prefix this one shares, and the number of tokens to wait for. */
   leader: Sequence | undefined = undefined;
   awaited = 0;
-  /** Where on the way a copy of the recurrent state is kept, for others to go on from. */
+  /**
+   * Number of tokens after which a snapshot of the recurrent state is kept for other sequences.
+   */
   snapshotAt: number | undefined = undefined;
-  /** Whether a run was stopped that may have changed the recurrent state. */
-  isSpoiled = false;
+  /** True if a stopped run may have changed the recurrent state. */
+  stateInvalid = false;
   #published = new PublishedPrefix();
 
   constructor(task: Task, table: PageTable, arrival: number) {
@@ -95,22 +104,24 @@ export class Sequence {
     return this.task.tokens.length;
   }
 
-  /** The guesses that are computed behind the tokens. */
+  /** Draft tokens, computed after the task's tokens. */
   get drafted(): readonly number[] {
     return this.task.draft?.tokens ?? [];
   }
 
-  /** How many tokens are to be computed. */
+  /** Number of tokens still to compute. */
   get pending(): number {
     return this.length - this.computed;
   }
 
-  /** Whether there is something to compute now. */
+  /** True if tokens can be computed now. */
   get isReady(): boolean {
     return !this.task.isEnded && !this.task.isPaused && this.pending > 0;
   }
 
-  /** Takes pages for all tokens, those that the cache knows as they are; false when too few are free. */
+  /**
+   * Reserves pages for all tokens, sharing cached ones. Returns false if too few pages are free.
+   */
   enter(cache: PrefixCache, freePages: number): boolean {
     const { tokens, mayReuse } = this.task;
     const match = cache.match(tokens, mayReuse ? this.length - 1 : 0);
@@ -126,36 +137,44 @@ export class Sequence {
     return true;
   }
 
-  /** Makes the pages known; with the one that is not full yet, where others may go on from there. */
+  /**
+   * Publishes the pages to the prefix cache, with `withTail` also the page that is not full yet.
+   */
   publish(cache: PrefixCache, withTail: boolean): void {
     if (!this.task.mayReuse) return;
     cache.publish(this.table, this.#published, this.task.tokens, this.computed, withTail);
   }
 
-  /** Where the last whole page ends that leaves a token to be computed, if that is still to come. */
+  /**
+   * Returns the end of the last whole page that leaves a token to compute, if it is not computed
+   * yet.
+   */
   #lastPage(pageTokens: number): number | undefined {
     const end = Math.floor((this.length - 1) / pageTokens) * pageTokens;
     return end > this.computed ? end : undefined;
   }
 
-  /** Makes the recurrent state known, where there is one, beside the pages that were made known. */
+  /**
+   * Publishes the recurrent state, if any, after the pages. `goesOn` keeps a copy, as the sequence
+   * continues.
+   */
   publishState(cache: PrefixCache, goesOn: boolean): void {
-    if (!this.task.mayReuse || this.isSpoiled) return;
+    if (!this.task.mayReuse || this.stateInvalid) return;
     cache.publishState(this.table, this.#published, this.task.tokens, this.computed, goesOn);
   }
 
-  /** Makes all of it known for the last time, and frees it. The sequence can start over. */
+  /** Publishes all of it for the last time and frees it. The sequence can be admitted again. */
   retire(cache: PrefixCache): void {
     this.publish(cache, true);
     this.publishState(cache, false);
     this.leave();
   }
 
-  /** Frees the pages. The sequence can start over. */
+  /** Frees the pages. The sequence can be admitted again. */
   leave(): void {
     this.table.release();
     this.#published = new PublishedPrefix();
     this.computed = 0;
-    this.isSpoiled = false;
+    this.stateInvalid = false;
   }
 }

@@ -1,20 +1,20 @@
 import type { RunLimits } from "../runner.ts";
 import type { Sequence, Stride } from "./sequence.ts";
 
-/** What one step does for a sequence: the tokens that follow those computed, up to `end`. */
+/** Chunk of a sequence in one step: its tokens from those computed up to `end`. */
 export interface PlannedChunk {
   readonly sequence: Sequence;
   readonly end: number;
 }
 
-/** Sequences with no more tokens than this to compute are decoding; a prompt's end counts as that. */
+/** A sequence with at most this many tokens to compute is decoding; so is the end of a prompt. */
 const DECODE_TOKENS = 8;
 
 /**
- * Fills a step. Decoding sequences come first, so that none of them waits for another's prompt; prompts
- * share what is left, the first as much as it can take.
+ * Plans a step. Decoding sequences come first, so that they never wait for a prompt. Prompts share
+ * the rest, each as much as it can take.
  *
- * @param sequences those that have something to compute, in the order of their turns
+ * @param sequences sequences with tokens to compute, in the order in which they are served
  */
 export function planStep(
   sequences: readonly Sequence[],
@@ -25,9 +25,9 @@ export function planStep(
     : sequences.slice(0, limits.maxSequences);
   const plan: PlannedChunk[] = [];
   let tokensLeft = limits.maxTokens;
-  // Hidden states are smaller than logits: in a step that embeds, every token may have an output.
+  // Hidden states are smaller than logits: every token of their step may have an output.
   const maxOutputs = chosen[0]?.task.embeds ? limits.maxTokens : limits.maxOutputs;
-  // Each sequence but those that are scored has at most one output.
+  // Each sequence has at most one output, unless it scores all tokens.
   let outputsLeft = maxOutputs - chosen.length;
   const add = (sequence: Sequence) => {
     const { scoresAll } = sequence.task;
@@ -50,25 +50,30 @@ export function planStep(
   return plan;
 }
 
-/** Those of the first one's kind: a step chooses tokens, or it computes hidden states. */
+/**
+ * Returns the sequences of the first one's kind: a step samples tokens or computes hidden states.
+ */
 export function ofOneKind(sequences: readonly Sequence[]): readonly Sequence[] {
   const embeds = sequences[0]?.task.embeds ?? false;
   return sequences.filter(({ task }) => (task.embeds ?? false) === embeds);
 }
 
-/** Whether a step computes hidden states. */
+/** True if a step computes hidden states. */
 export function embeds([first]: readonly PlannedChunk[]): boolean {
   return first?.sequence.task.embeds ?? false;
 }
 
-/** Whether all chunks of a step end what is known of their sequences, and none is a prompt. */
+/** True if every chunk of a step decodes: it ends its sequence's tokens and is no prompt. */
 export function onlyDecodes(plan: readonly PlannedChunk[]): boolean {
   return plan.every(({ sequence: { computed, length, task }, end }) =>
     end === length && end - computed <= DECODE_TOKENS && !task.scoresAll && !task.embeds
   );
 }
 
-/** How far all sequences of a plan go on by themselves: those with guesses or several tokens do not. */
+/**
+ * Returns the stride that all sequences of a plan allow: 1 if any has draft tokens or a longer
+ * chunk.
+ */
 export function commonStride(plan: readonly PlannedChunk[]): Stride & {
   readonly endTokens: number[];
 } {
@@ -83,7 +88,7 @@ export function commonStride(plan: readonly PlannedChunk[]): Stride & {
   return { length: least, endTokens: [...ends] };
 }
 
-/** The tokens that a step computes, guesses among them. */
+/** Returns the number of rows of a step, draft tokens included. */
 export function rowsOf(plan: readonly PlannedChunk[]): number {
   return plan.reduce(
     (rows, { sequence, end }) => rows + end - sequence.computed + sequence.drafted.length,

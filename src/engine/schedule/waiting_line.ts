@@ -2,22 +2,25 @@ import type { PrefixCache } from "../cache/prefix_cache.ts";
 import type { Sequence } from "./sequence.ts";
 import { commonLength } from "../token_list.ts";
 
-/** To share this many tokens that another sequence is computing is worth waiting for it. */
+/** Number of shared tokens from which waiting for another sequence to compute them pays. */
 const SHARED_TOKENS = 32;
 
-/** Sequences that have no pages yet, or had to give them up, in the order they came. */
+/** Queue of sequences without pages, new or preempted, in order of arrival. */
 export class WaitingLine {
   readonly #cache: PrefixCache;
   readonly #reach: number;
   readonly #line: Sequence[] = [];
 
-  /** @param reach how many that follow another sequence are passed over, each after a comparison of tokens */
+  /**
+   * @param reach most sequences passed over because they wait for a shared prefix; each costs a
+   * comparison of tokens
+   */
   constructor(cache: PrefixCache, reach: number) {
     this.#cache = cache;
     this.#reach = reach;
   }
 
-  /** Who came earlier stands before who came later, even after having had pages. */
+  /** Inserts a sequence by its arrival, also after a preemption. */
   add(sequence: Sequence): void {
     let at = this.#line.length;
     while (at > 0 && this.#line[at - 1]!.arrival > sequence.arrival) at--;
@@ -28,14 +31,15 @@ export class WaitingLine {
     this.#line.splice(this.#line.indexOf(sequence), 1);
   }
 
-  /** All of them; the line is empty afterwards. */
+  /** Removes and returns all sequences. */
   takeAll(): Sequence[] {
     return this.#line.splice(0);
   }
 
   /**
-   * The first sequence that can begin. One that shares tokens with a sequence that is computing them
-   * waits until it can have their pages. Sequences paused by slow readers are passed over, however many.
+   * Returns the first sequence that can start. A sequence that shares a prefix with one that is
+   * computing it waits for those pages. Any number of sequences paused by slow readers is passed
+   * over.
    */
   next(active: readonly Sequence[]): Sequence | undefined {
     let following = 0;
@@ -83,13 +87,13 @@ export class WaitingLine {
     }
   }
 
-  /** How far a sequence has to come until what it shares can be had. */
+  /** Returns the number of tokens a sequence has to compute until the shared prefix is cached. */
   #knownFrom({ length, computed, snapshotAt }: Sequence, shared: number): number | undefined {
     if (this.#cache.hasStates) {
       const isOnTheWay = snapshotAt !== undefined && snapshotAt > computed && snapshotAt <= shared;
       return isOnTheWay ? snapshotAt : undefined;
     }
-    // Up to the end of the page that the shared tokens end in: it is known once it is full.
+    // The end of the last shared page: it is published once it is full.
     const { pageTokens } = this.#cache;
     return Math.min(length, Math.ceil(shared / pageTokens) * pageTokens);
   }

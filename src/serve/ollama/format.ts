@@ -1,5 +1,5 @@
 /** From the pieces of a generation to Ollama's response, whole or as lines of JSON. */
-import type { GenerationEnd, Piece } from "../../engine/generation/generate.ts";
+import type { GenerationEnd, Piece } from "../../engine/generation/request.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../../formats/json.ts";
 import type { Part, PartReader } from "../chat/part_reader.ts";
 import { lineStream } from "../http/text_stream.ts";

@@ -1,4 +1,4 @@
-import type { GenerationEnd, Piece } from "../../engine/generation/generate.ts";
+import type { GenerationEnd, Piece } from "../../engine/generation/request.ts";
 import type { JsonObject } from "../../formats/json.ts";
 import type { Tokenizer } from "../../tokenizer/tokenizer.ts";
 import type { Choice } from "../answer.ts";

@@ -1,5 +1,5 @@
 /** `POST /v1/completions`: goes on with texts as they are. */
-import type { GenerationEnd, Piece } from "../../engine/generation/generate.ts";
+import type { GenerationEnd, Piece } from "../../engine/generation/request.ts";
 import { MAX_COMPLETIONS } from "../../engine/limits.ts";
 import type { JsonObject } from "../../formats/json.ts";
 import { OPTION_FIELDS, readOptions } from "../../requests/options.ts";

@@ -1,7 +1,7 @@
 /** Log-probabilities in the forms of OpenAI's API. */
 import type { TokenLogprob } from "../../backend.ts";
 import { textOf } from "../../engine/generation/completion.ts";
-import type { Piece } from "../../engine/generation/generate.ts";
+import type { Piece } from "../../engine/generation/request.ts";
 import type { JsonObject } from "../../formats/json.ts";
 import type { Tokenizer } from "../../tokenizer/tokenizer.ts";
 

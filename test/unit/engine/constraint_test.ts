@@ -2,11 +2,8 @@
 import { assert, assertEquals } from "@std/assert";
 import type { OutputRequest } from "../../../src/backend.ts";
 import type { Constraint } from "../../../src/engine/request/constraint.ts";
-import {
-  generate,
-  type GenerationEnd,
-  type GenerationRequest,
-} from "../../../src/engine/generation/generate.ts";
+import { Generation } from "../../../src/engine/generation/generation.ts";
+import type { GenerationEnd, GenerationRequest } from "../../../src/engine/generation/request.ts";
 import { Scheduler } from "../../../src/engine/schedule/scheduler.ts";
 import { StepPace } from "../../../src/engine/schedule/ahead.ts";
 import { ForgeError } from "../../../src/errors.ts";
@@ -36,7 +33,9 @@ async function tell(constraint: Places, rest: Partial<GenerationRequest> = {}, m
   const tokens: number[] = [];
   let end: GenerationEnd | undefined;
   for await (
-    const piece of generate(new Scheduler(runner, undefined, new StepPace(1)), noTokenizer, request)
+    const piece of new Generation(noTokenizer, request).run(
+      new Scheduler(runner, undefined, new StepPace(1)),
+    )
   ) {
     if (piece.token !== undefined) tokens.push(piece.token);
     end = piece.end;

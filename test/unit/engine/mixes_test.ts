@@ -4,7 +4,7 @@
  * over single steps gives for it alone.
  */
 import { assert, assertEquals } from "@std/assert";
-import { generate } from "../../../src/engine/generation/generate.ts";
+import { Generation } from "../../../src/engine/generation/generation.ts";
 import { Scheduler } from "../../../src/engine/schedule/scheduler.ts";
 import { lastLogits, scoreTokens } from "../../../src/engine/generation/score.ts";
 import {
@@ -78,7 +78,11 @@ Deno.test("scores and logits come out the same among generations", async () => {
     await Promise.all(prompts.flatMap((prompt, i) => [
       scoreTokens(scheduler, prompt).then((scores) => assertEquals(scores, alone[i]!.scores)),
       lastLogits(scheduler, prompt).then((logits) => assertEquals(logits, alone[i]!.logits)),
-      readAll(random, generate(scheduler, tokenizer, randomRequest(random, prompt)), Infinity),
+      readAll(
+        random,
+        new Generation(tokenizer, randomRequest(random, prompt)).run(scheduler),
+        Infinity,
+      ),
     ]));
     await scheduler.idle();
     assertEquals(runner.pages.freePages, runner.pages.nPages);

@@ -4,7 +4,7 @@
  * twice, that none is written while others can read it, and that each sequence reads its own numbers.
  */
 import { assert, assertEquals } from "@std/assert";
-import { generate } from "../../../src/engine/generation/generate.ts";
+import { Generation } from "../../../src/engine/generation/generation.ts";
 import { KvPages, PageTable } from "../../../src/engine/cache/kv_pages.ts";
 import { PrefixCache, PublishedPrefix } from "../../../src/engine/cache/prefix_cache.ts";
 import { Scheduler } from "../../../src/engine/schedule/scheduler.ts";
@@ -48,7 +48,7 @@ async function runOne(random: Random, scheduler: Scheduler, longest: number): Pr
   const isSlow = random.chance(0.2);
   let reason: string | undefined;
   try {
-    for await (const { token, end } of generate(scheduler, noTokenizer, request)) {
+    for await (const { token, end } of new Generation(noTokenizer, request).run(scheduler)) {
       reason = end?.finishReason;
       if (token !== undefined) tokens.push(token);
       if (tokens.length === leavesAfter) break;

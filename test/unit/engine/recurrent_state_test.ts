@@ -1,6 +1,7 @@
 /** Where sequences go on from in a model with recurrent state, which cannot be cut as pages can. */
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import { generate, type GenerationEnd } from "../../../src/engine/generation/generate.ts";
+import { Generation } from "../../../src/engine/generation/generation.ts";
+import type { GenerationEnd } from "../../../src/engine/generation/request.ts";
 import { sizeCaches } from "../../../src/engine/cache/memory.ts";
 import { Scheduler } from "../../../src/engine/schedule/scheduler.ts";
 import { StepPace } from "../../../src/engine/schedule/ahead.ts";
@@ -42,7 +43,7 @@ class Bench {
   ): Promise<{ tokens: number[]; end: GenerationEnd }> {
     const tokens: number[] = [];
     const request = fakeRequest(prompt, maxTokens, { signal });
-    for await (const { token, end } of generate(this.scheduler, noTokenizer, request)) {
+    for await (const { token, end } of new Generation(noTokenizer, request).run(this.scheduler)) {
       if (token !== undefined) tokens.push(token);
       if (end === undefined) continue;
       assertEquals(tokens, fakeAnswer(prompt, maxTokens).slice(0, tokens.length));
@@ -184,7 +185,7 @@ Deno.test("a state that has seen tokens behind a stop string is not gone on from
   const answer = fakeAnswer(first, 12);
   const request = fakeRequest(first, 12, { stop: [`<${answer[4]}>`] });
   let reason: string | undefined;
-  for await (const { end } of generate(bench.scheduler, spellingTokenizer, request)) {
+  for await (const { end } of new Generation(spellingTokenizer, request).run(bench.scheduler)) {
     reason = end?.finishReason ?? reason;
   }
   assertEquals(reason, "stop");

@@ -1,11 +1,11 @@
 /** Who is in which step, and what happens when something runs out or goes wrong. */
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import {
-  generate,
-  type GenerationEnd,
-  type GenerationRequest,
-  type Piece,
-} from "../../../src/engine/generation/generate.ts";
+import { Generation } from "../../../src/engine/generation/generation.ts";
+import type {
+  GenerationEnd,
+  GenerationRequest,
+  Piece,
+} from "../../../src/engine/generation/request.ts";
 import { Scheduler } from "../../../src/engine/schedule/scheduler.ts";
 import { StepPace } from "../../../src/engine/schedule/ahead.ts";
 import { lastLogits, scoreTokens } from "../../../src/engine/generation/score.ts";
@@ -43,7 +43,7 @@ class Bench {
   ): Promise<Told> {
     const tokens: number[] = [];
     const request = fakeRequest(prompt, maxTokens, rest);
-    for await (const { token, end } of generate(this.scheduler, noTokenizer, request)) {
+    for await (const { token, end } of new Generation(noTokenizer, request).run(this.scheduler)) {
       if (token !== undefined) tokens.push(token);
       if (end !== undefined) return { tokens, end };
     }
@@ -201,7 +201,7 @@ Deno.test("what can never fit is refused, and the others go on", async () => {
 
 Deno.test("a reader that falls behind pauses its own sequence alone", async () => {
   const bench = new Bench({ nPages: 100 });
-  const slow = generate(bench.scheduler, noTokenizer, fakeRequest(prompt(2, 0), 200));
+  const slow = new Generation(noTokenizer, fakeRequest(prompt(2, 0), 200)).run(bench.scheduler);
   await slow.next();
   await bench.tell(prompt(2, 100), 100);
   await bench.scheduler.idle();
@@ -220,7 +220,7 @@ Deno.test("a reader that waits for another answer does not keep it from the page
   const bench = new Bench({ nPages: 14, maxSequences: 1 });
   const outer = prompt(8, 0);
   const tokens: number[] = [];
-  const pieces = generate(bench.scheduler, noTokenizer, fakeRequest(outer, 40));
+  const pieces = new Generation(noTokenizer, fakeRequest(outer, 40)).run(bench.scheduler);
   for await (const { token } of pieces) {
     if (token === undefined) continue;
     tokens.push(token);
@@ -237,7 +237,7 @@ Deno.test("paused sequences that fill the front of the waiting line keep no othe
   const bench = new Bench({ nPages: 20, maxSequences: 2 });
   const unread = Array.from(
     { length: 12 },
-    (_, i) => generate(bench.scheduler, noTokenizer, fakeRequest(prompt(2, 20 * i), 60)),
+    (_, i) => new Generation(noTokenizer, fakeRequest(prompt(2, 20 * i), 60)).run(bench.scheduler),
   );
   const first = await Promise.all(unread.map((pieces) => pieces.next()));
   assertEquals(first.length, 12);
@@ -308,21 +308,21 @@ Deno.test("one that waits for its turn can be stopped", async () => {
   await bench.end();
 });
 
-Deno.test("an errand is run between two steps", async () => {
+Deno.test("an action runs between two steps", async () => {
   const bench = new Bench({ nPages: 100 });
   const telling = bench.tell(prompt(2, 0), 20);
-  let errands = 0;
-  while (errands < 3) {
+  let actions = 0;
+  while (actions < 3) {
     await bench.scheduler.betweenSteps(() => {
       assert(!bench.runner.isRunning);
-      errands++;
+      actions++;
     });
   }
   await telling;
   const failing = () => {
-    throw new Error("the errand's own");
+    throw new Error("the action's own");
   };
-  await assertRejects(() => bench.scheduler.betweenSteps(failing), Error, "the errand's own");
+  await assertRejects(() => bench.scheduler.betweenSteps(failing), Error, "the action's own");
   await bench.end();
 });
 

@@ -1,6 +1,7 @@
 /** Runs of several steps: who may be in one, and what becomes of tokens that nobody wants. */
 import { assert, assertEquals } from "@std/assert";
-import { generate, type GenerationRequest } from "../../../src/engine/generation/generate.ts";
+import { Generation } from "../../../src/engine/generation/generation.ts";
+import type { GenerationRequest } from "../../../src/engine/generation/request.ts";
 import { Scheduler } from "../../../src/engine/schedule/scheduler.ts";
 import { StepPace } from "../../../src/engine/schedule/ahead.ts";
 import { fakeAnswer, fakeRequest, FakeRunner, noTokenizer } from "../../support/fake_runner.ts";
@@ -14,7 +15,7 @@ async function tell(
 ): Promise<number[]> {
   const tokens: number[] = [];
   const request = fakeRequest(PROMPT, maxTokens, rest);
-  for await (const { token } of generate(scheduler, noTokenizer, request)) {
+  for await (const { token } of new Generation(noTokenizer, request).run(scheduler)) {
     if (token !== undefined) tokens.push(token);
   }
   return tokens;
@@ -52,7 +53,9 @@ Deno.test("step series: an end token ends the run", async () => {
 Deno.test("step series: one whose reader leaves does not change the others", async () => {
   const { runner, scheduler } = paced(6, { nPages: 40, nSlots: 6 });
   const leave = async () => {
-    for await (const { token } of generate(scheduler, noTokenizer, fakeRequest([7, 7], 50))) {
+    for await (
+      const { token } of new Generation(noTokenizer, fakeRequest([7, 7], 50)).run(scheduler)
+    ) {
       if (token !== undefined && runner.nSteps > 9) break;
     }
   };
@@ -62,7 +65,7 @@ Deno.test("step series: one whose reader leaves does not change the others", asy
   // What goes on from either finds states and pages that belong together; the runner checks it.
   const next = [7, 7, ...fakeAnswer([7, 7], 4), 1];
   const told: number[] = [];
-  for await (const { token } of generate(scheduler, noTokenizer, fakeRequest(next, 5))) {
+  for await (const { token } of new Generation(noTokenizer, fakeRequest(next, 5)).run(scheduler)) {
     if (token !== undefined) told.push(token);
   }
   assertEquals(told, fakeAnswer(next, 5));

@@ -3,7 +3,7 @@ import { assert, assertEquals } from "@std/assert";
 import { Embedder } from "../../../../src/engine/embedding/embedder.ts";
 import { EmbeddingTask } from "../../../../src/engine/embedding/embedding_task.ts";
 import type { Pooling } from "../../../../src/engine/embedding/pooling.ts";
-import { generate } from "../../../../src/engine/generation/generate.ts";
+import { Generation } from "../../../../src/engine/generation/generation.ts";
 import { ForgeError } from "../../../../src/errors.ts";
 import { Scheduler } from "../../../../src/engine/schedule/scheduler.ts";
 import type { Checkpoint } from "../../../../src/mod.ts";
@@ -28,7 +28,7 @@ class Bench {
   async tell(prompt: readonly number[], maxTokens: number): Promise<number[]> {
     const tokens: number[] = [];
     const request = fakeRequest(prompt, maxTokens);
-    for await (const { token } of generate(this.scheduler, noTokenizer, request)) {
+    for await (const { token } of new Generation(noTokenizer, request).run(this.scheduler)) {
       if (token !== undefined) tokens.push(token);
     }
     return tokens;
