@@ -4,6 +4,8 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import { load } from "../../src/mod.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+import { writeRandomLlama } from "../support/tiny_llama.ts";
 import { sharedAvailable, sharedPath } from "../support/shared.ts";
 import { readJson, type Reference, relativeError } from "./reference_check.ts";
 import { type Config, rewritten, TinyVariant } from "./tiny_variant.ts";
@@ -118,4 +120,22 @@ SPELLINGS.forEach(({ family, without, added, different }, index) => {
       assert(error > 1e-3, `${JSON.stringify(different)} changed the logits by ${error}`);
     },
   });
+});
+
+Deno.test("a tied folder with only an output matrix gives the logits of one with only an embedding", async () => {
+  using folder = new TempFolder();
+  const logitsOf = async (name: string, kept: string) => {
+    const { folder: path } = writeRandomLlama(folder.at(name), {
+      config: { tie_word_embeddings: true },
+      change: (tensors) =>
+        tensors.filter(({ name }) => name !== "lm_head.weight").map((tensor) => ({
+          ...tensor,
+          name: tensor.name === "model.embed_tokens.weight" ? kept : tensor.name,
+        })),
+    });
+    await using model = await load(path, { device: "reference" });
+    return await model.logits(Int32Array.of(3, 1, 4));
+  };
+  const expected = await logitsOf("embedding", "model.embed_tokens.weight");
+  assertEquals(await logitsOf("output", "lm_head.weight"), expected);
 });

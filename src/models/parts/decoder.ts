@@ -192,7 +192,7 @@ function normLoader(c: DecoderConfig, { loadNorm = loadRmsNorm, norm }: FramePar
 /** Loads embedding, layers and output matrix, and joins them. */
 export function loadDecoder(source: ModelSource, c: DecoderConfig, parts: DecoderParts): CausalLm {
   const { weights } = source;
-  const embedding = loadEmbedding(source, c);
+  const embedding = loadEmbedding(source, c, parts.head);
   const layers = Array.from(
     { length: c.nLayers },
     (_, index) => parts.layer(weights.layer(index), index),

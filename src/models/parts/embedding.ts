@@ -1,30 +1,15 @@
 /** The two ends of a decoder: token ids to hidden states, hidden states to logits. */
 import type { Value, Weight } from "../../backend.ts";
-import { type BiasRule, loadBias } from "./blocks.ts";
 import type { ForwardPass, ModelSource } from "../causal_lm.ts";
 import type { ConfigReader } from "../config/config_reader.ts";
 import type { DecoderConfig } from "../config/decoder_config.ts";
 import type { TensorName } from "../weights/weight_loader.ts";
+import { type BiasRule, loadBias } from "./blocks.ts";
 
 const EMBEDDING: TensorName = ["embed_tokens", "token_embd"];
 const LM_HEAD: TensorName = ["lm_head", "output"];
 
-/** A loaded embedding matrix, `[vocabSize, hiddenSize]`. */
-export interface Embedding {
-  readonly weight: Weight;
-  readonly vocabSize: number;
-}
-
-/** The embedding matrix; its height is the size of the vocabulary. */
-export function loadEmbedding(source: ModelSource, c: DecoderConfig): Embedding {
-  const { config, weights } = source;
-  // GGUF files need not name the size; the matrix itself has it.
-  const implied = weights.isGguf ? { fallback: weights.shape(EMBEDDING)[0] ?? 0 } : {};
-  const vocabSize = config.int(["vocab_size", undefined], implied);
-  return { weight: weights.matrix(EMBEDDING, vocabSize, c.hiddenSize), vocabSize };
-}
-
-/** What the end of a decoder does besides its product. */
+/** Output matrix and the operations after it. */
 export interface HeadParts {
   /**
    * True if the config ties the output matrix to the embedding.
@@ -35,28 +20,48 @@ export interface HeadParts {
   /** Multiplies the logits. @default 1 */
   readonly scale?: number | undefined;
   readonly softcap?: number | undefined;
-  /** Whether the product has a bias. @default "none" */
+  /** Bias of the output matrix. @default "none" */
   readonly bias?: BiasRule | undefined;
 }
 
-/** Whether config.json names a class without an output matrix, such as `MistralModel`. */
-function isDecoderAlone(config: ConfigReader): boolean {
-  const names = config.raw(["architectures", undefined]);
-  return Array.isArray(names) && names.length > 0 &&
-    names.every((name) => typeof name === "string" && name.endsWith("Model"));
+/** A loaded embedding matrix, `[vocabSize, hiddenSize]`. */
+export interface Embedding {
+  readonly weight: Weight;
+  readonly vocabSize: number;
+  /** The tensor it is read from. */
+  readonly name: TensorName;
 }
 
-/** The end of a decoder. */
+/**
+ * Loads the embedding matrix. A tied folder may hold it as the output matrix alone; transformers
+ * reads such folders too.
+ */
+export function loadEmbedding(
+  source: ModelSource,
+  c: DecoderConfig,
+  head: HeadParts = {},
+): Embedding {
+  const { config, weights } = source;
+  const isSwapped = !weights.isGguf && !weights.has(EMBEDDING) && weights.has(LM_HEAD) &&
+    isTied(source, head);
+  const name = isSwapped ? LM_HEAD : EMBEDDING;
+  // GGUF files may lack the setting; the matrix has a row for each token.
+  const implied = weights.isGguf ? { fallback: weights.shape(EMBEDDING)[0] ?? 0 } : {};
+  const vocabSize = config.int(["vocab_size", undefined], implied);
+  return { weight: weights.matrix(name, vocabSize, c.hiddenSize), vocabSize, name };
+}
+
+/** The loaded end of a decoder. */
 export interface Head {
-  /** Whether the checkpoint has it; one of a decoder alone, made to embed texts, has none. */
+  /** True unless the checkpoint is a decoder alone, made to embed texts, without an output matrix. */
   readonly isPresent: boolean;
-  /** From normalised hidden states to logits, `[outputs, vocabSize]`. */
+  /** Maps normalised hidden states to logits, `[outputs, vocabSize]`. */
   readonly logits: (pass: ForwardPass, hidden: Value) => Value;
 }
 
 /**
- * The output matrix, and what follows it. A matrix in the file is used even where the config ties
- * it to the embedding, as in transformers.
+ * Loads the output matrix. A matrix in the file is used even if the config ties it to the embedding,
+ * as in transformers; a copy of the embedding is not loaded twice.
  */
 export function loadHead(
   source: ModelSource,
@@ -66,12 +71,12 @@ export function loadHead(
 ): Head {
   const { config, weights } = source;
   const hasMatrix = weights.has(LM_HEAD);
-  const isTied = weights.isGguf ||
-    (parts.isTied ?? config.boolean(["tie_word_embeddings", undefined], false));
-  const isPresent = isTied || hasMatrix || !isDecoderAlone(config);
+  const tied = isTied(source, parts);
+  const isPresent = tied || hasMatrix || !isDecoderAlone(config);
   const isEmbedding = hasMatrix
-    ? isTied && !weights.isGguf && weights.holdSame(EMBEDDING, LM_HEAD)
-    : isTied || !isPresent;
+    ? embedding.name === LM_HEAD ||
+      (tied && !weights.isGguf && weights.holdSame(EMBEDDING, LM_HEAD))
+    : tied || !isPresent;
   const lmHead = isEmbedding
     ? embedding.weight
     : weights.matrix(LM_HEAD, embedding.vocabSize, c.hiddenSize);
@@ -83,4 +88,17 @@ export function loadHead(
       return parts.softcap === undefined ? logits : recorder.softcap(logits, parts.softcap);
     },
   };
+}
+
+/** True if a checkpoint without an output matrix uses the embedding. GGUF files always do. */
+function isTied({ config, weights }: ModelSource, parts: HeadParts): boolean {
+  return weights.isGguf ||
+    (parts.isTied ?? config.boolean(["tie_word_embeddings", undefined], false));
+}
+
+/** True if config.json names a class without an output matrix, such as `MistralModel`. */
+function isDecoderAlone(config: ConfigReader): boolean {
+  const names = config.raw(["architectures", undefined]);
+  return Array.isArray(names) && names.length > 0 &&
+    names.every((name) => typeof name === "string" && name.endsWith("Model"));
 }

@@ -1,4 +1,4 @@
-import { assertEquals, assertThrows } from "@std/assert";
+import { assert, assertEquals, assertThrows } from "@std/assert";
 import { ForgeError } from "../../../src/errors.ts";
 import { openCheckpoint } from "../../../src/formats/checkpoint.ts";
 import { float32Tensor } from "../../../src/formats/tensor_data.ts";
@@ -54,6 +54,16 @@ Deno.test("an unknown architecture is refused with the names its format knows", 
     ForgeError,
     "it knows arcee, command-r, cohere2, deepseek2, ernie4_5, ernie4_5-moe, exaone4, gemma",
   );
+});
+
+Deno.test("no family imports another", () => {
+  const folder = new URL("../../../src/models/families/", import.meta.url);
+  const files = [...Deno.readDirSync(folder)].map(({ name }) => name);
+  assert(files.length > 15);
+  for (const name of files) {
+    const text = Deno.readTextFileSync(new URL(name, folder));
+    assertEquals(text.match(/from "(\.\/|.*families\/).*"/), null, name);
+  }
 });
 
 const CONFIG = {
@@ -119,6 +129,15 @@ Deno.test("a tied model needs no output matrix, and uses the one it has", () => 
   // A copy of the embedding is not held a second time.
   assertEquals(bytesOf(0), loaded.mappedBytes);
   assertEquals(bytesOf(1), loaded.mappedBytes + 10 * 8 * 4);
+});
+
+Deno.test("an output matrix alone is the embedding of a tied model, and of no other", () => {
+  const { "model.embed_tokens.weight": _, ...tensors } = llamaTensors();
+  const { weights } = load({ tie_word_embeddings: true }, tensors);
+  assertEquals(weights.unusedTensors(), []);
+  const { "lm_head.weight": __, ...tied } = llamaTensors();
+  assertEquals(weights.mappedBytes, load({ tie_word_embeddings: true }, tied).weights.mappedBytes);
+  assertThrows(() => load({}, tensors), ForgeError, `has no tensor "model.embed_tokens.weight"`);
 });
 
 Deno.test("a config and tensors that contradict each other are refused", () => {
