@@ -1,6 +1,6 @@
 #pragma once
 
-// The activations of csrc/forge.h, and what follows a product.
+// The activations of csrc/forge.h, and the epilogue of a product.
 
 #include "prelude.cuh"
 
@@ -28,8 +28,8 @@ DEVICE float gated_unit(u32 unit, float gate, float up) {
   return (u + 1.0f) * (g / (1.0f + expf(-1.702f * g)));
 }
 
-// out = residual + alpha * activation(product + bias). Bias and residual may be null; both begin at
-// the product's first row of weights, and the residual's rows are as far apart as the output's.
+// out = residual + alpha * activation(product + bias). Bias and residual may be null. Both begin at
+// the product's first row of weights; the residual has the row stride of the output.
 struct Epilogue {
   const float* bias;
   const float* residual;

@@ -1,14 +1,13 @@
-// Logits as penalties, bias and mask change them (csrc/forge.h, forge_sampling), for the outputs
-// that ask for it.
+// Applies penalties, bias and mask to logits (csrc/forge.h, forge_sampling), for the outputs that
+// ask for them.
 //
-//   logits, adjusted [outputs, vocabulary] F32: rows that nothing changes are not written
+//   logits, adjusted [outputs, vocabulary] F32: unchanged rows are not written
 //   occurrences [outputs, vocabulary]: zero before and after
 //   grid: a block an output; block: at most 1024 threads
 //   moves: 8 bytes a logit
 //
-// The tokens of the history are counted by atomic additions, each in the place of its token; who
-// then takes a count away, leaving zero, applies the penalty. That takes one step a history entry,
-// whatever the history's length, and no sorting.
+// Atomic additions count each token of the history at the token's id. The thread that then resets
+// a count to zero applies the penalty. This takes one step for each history entry and no sorting.
 
 #include "sampling.cuh"
 

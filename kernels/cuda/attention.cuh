@@ -1,18 +1,18 @@
 #pragma once
 
-// What the attention kernels on tensor cores share: 16 queries of a warp against a slice of keys
-// and values in shared memory, with the softmax kept online.
+// Shared by the attention kernels on tensor cores: 16 queries of a warp against a slice of keys and
+// values in shared memory, with an online softmax.
 //
-// The method is FlashAttention-2 (T. Dao, 2023): a warp holds 16 rows of output in registers, as
-// the accumulators of multiply_add; the scores of a slice of positions come out of the tensor cores
-// in the very layout in which their exponentials enter them again as the left operand for the
-// values. Sums are F32; queries, keys, values and probabilities are 16-bit.
+// The method is FlashAttention-2 (T. Dao, 2023). A warp holds 16 rows of output in registers, as
+// the accumulators of multiply_add. The tensor cores leave the scores of a slice in the layout of
+// their left operand, so the exponentials need no shuffle before the product with the values. Sums
+// are F32; queries, keys, values and probabilities are 16-bit.
 
 #include "kv.cuh"
 #include "ptx.cuh"
 
-constexpr u32 kQueryRows = 16;      // of a warp
-constexpr u32 kSplitTokens = 256;   // positions of one block that decodes
+constexpr u32 kQueryRows = 16;      // per warp
+constexpr u32 kSplitTokens = 256;   // positions per block when decoding
 
 // Consecutive query rows of one sequence, at consecutive positions. The sequence has keys and
 // values at positions 0 .. end - 1.
@@ -24,29 +24,29 @@ struct QueryTile {
   u32 end;
 };
 
-// A part of the positions that a tile of decoded queries sees.
+// A range of the positions visible to a tile of decoded queries.
 struct AttentionWork {
   u32 tile;
-  u32 split;       // positions split * kSplitTokens and on
-  u32 first_work;  // the tile's entry of split 0
+  u32 split;       // starts at position split * kSplitTokens
+  u32 first_work;  // index of the tile's entry for split 0
   u32 n_splits;
 };
 
 struct AttentionArgs {
-  const float* sinks;  // [n_heads] logits that carry no value, or null
-  // Of decode attention: [tokens, mask_words], or null. Bit i % 32 of word i / 32 lets a query see
-  // position i, where causality, the window and the sequence's end let it, too.
+  const float* sinks;  // [n_heads] logits without a value, or null
+  // For decode attention: [tokens, mask_words], or null. Bit i % 32 of word i / 32 makes position i
+  // visible, within the limits of causality, the window and the sequence's end.
   const u32* mask;
   float scale;
   float softcap;       // 0: none
   u32 n_heads;
   u32 window;          // 0: all positions
   u32 causal;          // 0: every query sees all `end` positions
-  u32 max_queries;     // of a tile
+  u32 max_queries;     // per tile
   u32 mask_words;
 };
 
-// The type in which tensor cores see a cache of T.
+// The type that tensor cores read for a cache of T.
 template <class T>
 struct ComputeType {
   typedef T type;
@@ -56,12 +56,12 @@ struct ComputeType<q8> {
   typedef f16 type;
 };
 
-// Rows in shared memory are 16 bytes longer than a head: the eight rows that ldmatrix reads at once
-// then begin in different banks.
+// A row in shared memory is padded by 16 bytes, so that the eight rows that ldmatrix reads at once
+// begin in different banks.
 template <int D>
 constexpr u32 kRowStride = D + 8;
 
-// The positions that one query may see.
+// The positions visible to one query.
 struct Visible {
   u32 begin;
   u32 end;
@@ -72,18 +72,18 @@ struct Visible {
     return !mask || (mask[position / 32] >> position % 32 & 1) != 0;
   }
 };
-// Of a tile's query, counted from its first.
+// `query` is counted from the first query of the tile.
 DEVICE Visible visible_to(u32 query, const QueryTile& tile, const AttentionArgs& a) {
   const u32 position = tile.first_position + query;
   const u32 end = a.causal ? min(position + 1, tile.end) : tile.end;
   return {a.window > 0 && position + 1 > a.window ? position + 1 - a.window : 0, end};
 }
 
-// The rows of a block: some of the query heads of a KV head times the queries of a tile.
+// The rows of a block: query heads of one KV head times the queries of a tile.
 struct HeadRows {
-  u32 first;  // of the tile's rows
+  u32 first;  // index of the block's first row in the tile
   u32 count;
-  u32 group;  // query heads of a KV head
+  u32 group;  // query heads per KV head
   u32 kv_head;
   u32 n_heads;
 
@@ -91,7 +91,7 @@ struct HeadRows {
   DEVICE_MEMBER u32 head(u32 row) const { return kv_head * group + (first + row) % group; }
 };
 
-// to[16-byte units] = 8 numbers from a row of the cache.
+// Copies 8 numbers of a cache row to to[] as 16 bytes.
 template <class T>
 DEVICE void copy_unit(T* to, const KvRows<T>& rows, u32 slot, u32 unit, bool valid) {
   copy_async_16(to, valid ? rows.row(slot) + unit * 8 : rows.row(0), valid);
@@ -111,15 +111,15 @@ DEVICE void copy_unit(f16* to, const KvRows<q8>& rows, u32 slot, u32 unit, bool 
       pack_as(f16{}, high.z * scale, high.w * scale));
 }
 
-// Where a sequence's positions are.
+// Locates the pages of a sequence.
 struct SequencePages {
   KvCache kv;
   const i32* table;
   u32 kv_head;
 };
 
-// Brings the keys and values of positions first .. first + tokens to shared memory, by threads
-// `thread` of `threads`; positions from `end` on become zeros.
+// Copies the keys and values of positions first .. first + tokens to shared memory, with thread
+// `thread` of `threads`. Positions from `end` on become zeros.
 template <class T, int D, u32 tokens, class C>
 DEVICE void load_slice(C* k_tile, C* v_tile, const SequencePages& pages, u32 first, u32 end,
                        u32 thread, u32 threads) {
@@ -138,7 +138,7 @@ DEVICE void load_slice(C* k_tile, C* v_tile, const SequencePages& pages, u32 fir
   commit_copies();
 }
 
-// One row of queries as C, or zeros; by a warp.
+// Copies one row of queries as C, or zeros. Called by a whole warp.
 template <int D, class C>
 DEVICE void load_query(C* to, const float* q, bool valid) {
   for (u32 i = lane_id() * 2; i < D; i += 2 * kWarp) {
@@ -147,12 +147,12 @@ DEVICE void load_query(C* to, const float* q, bool valid) {
   }
 }
 
-// The output of 16 query rows so far, spread over a warp as multiply_add's accumulators: a lane has
-// rows g = lane / 4 and g + 8.
+// The output of 16 query rows so far, in the accumulator layout of multiply_add: a lane holds rows
+// g = lane / 4 and g + 8.
 template <int D>
 struct WarpState {
   float out[D / 8][4];
-  float largest[2];  // score of the row so far
+  float largest[2];  // largest score of the row so far
   float total[2];    // this lane's part of the sum of exp(score - largest)
 
   DEVICE_MEMBER void clear() {
@@ -165,7 +165,7 @@ struct WarpState {
   }
 };
 
-// Over the four lanes that share a row.
+// Maximum over the four lanes that share a row.
 DEVICE float row_max(float x) {
   x = fmaxf(x, __shfl_xor_sync(kAllLanes, x, 1));
   return fmaxf(x, __shfl_xor_sync(kAllLanes, x, 2));
@@ -198,8 +198,8 @@ DEVICE void multiply_keys(float (&scores)[tokens / 8][4], const C* q_tile, const
   }
 }
 
-// Adds the positions first .. first + tokens to the state of 16 queries, of which this lane's rows
-// see visible[0] and visible[1].
+// Adds positions first .. first + tokens to the state of 16 queries. visible[0] and visible[1] are
+// the visible positions of this lane's two rows.
 template <int D, u32 tokens, class C>
 DEVICE void attend(WarpState<D>& state, const C* q_tile, const C* k_tile, const C* v_tile,
                    u32 first, const Visible (&visible)[2], const AttentionArgs& args) {
@@ -223,7 +223,7 @@ DEVICE void attend(WarpState<D>& state, const C* q_tile, const C* k_tile, const 
 #pragma unroll
   for (u32 r = 0; r < 2; ++r) {
     largest[r] = row_max(largest[r]);
-    // A row that has seen nothing yet keeps zeros; its exponents are taken relative to 0.
+    // A row without visible positions so far keeps zeros; its exponents are relative to 0.
     const float base = largest[r] == -FORGE_INFINITY ? 0.0f : largest[r];
     const float shrink = exp2f((state.largest[r] - base) * kLog2E);
     state.largest[r] = largest[r];

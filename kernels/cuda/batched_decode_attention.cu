@@ -1,19 +1,19 @@
-// Attention of a decode step: one launch for the whole batch, whatever the sequences' lengths.
+// Attention of a decode step: one launch for a batch of sequences of any lengths.
 //
 //   q [tokens, n_heads * D] F32; T is the cache's type, D its head size
 //   work: for each tile of queries one entry per 256 positions (kSplitTokens) of its sequence
 //   partial_out [work, max_queries, n_heads, D], partial_ml [work, max_queries, n_heads, 2]:
-//     each entry's sums of exp(score - m) value, its m, and its sum of exp(score - m)
-//   grid: (the most entries there can be, n_kv_heads * blocks of 16 query rows a KV head)
+//     for each entry the sum of exp(score - m) * value, the m, and the sum of exp(score - m)
+//   grid: (maximum number of entries, n_kv_heads * blocks of 16 query rows per KV head)
 //   block: four warps (two for D = 256); dynamic shared: decode_shared_bytes
 //   moves: the sequence's keys and values once, for all query heads of their KV head
 //
 // The 16 rows of a tensor-core product are the query heads of one KV head times the queries of the
-// tile: 4 to 8 heads with one query each, or up to 16 queries with speculation. Rows are plentiful
-// compared to the memory traffic, so that unused ones cost nothing. Each warp takes every fourth
-// slice of 16 positions, copying the next slice while it works on one, with no barrier among the
-// warps until they add up in the end (split over KV as in Flash-Decoding: T. Dao et al., 2023). The
-// splits have a fixed size, so that a sequence's result does not depend on the others of its batch.
+// tile: 4 to 8 heads with one query each, or up to 16 queries with speculative decoding. The kernel
+// is bound by memory, so unused rows cost nothing. Each warp takes every fourth slice of 16
+// positions and copies the next slice while it computes. Warps need no barrier until they add up
+// their results at the end (split over KV as in Flash-Decoding: T. Dao et al., 2023). Splits have a
+// fixed size, so the result of a sequence does not depend on the rest of the batch.
 // merge_attention_splits adds up the entries of a tile.
 
 #include "attention.cuh"
@@ -22,7 +22,7 @@ constexpr u32 kSliceTokens = 16;
 template <int D>
 constexpr u32 kDecodeWarps = D > 128 ? 2 : 4;
 
-// Adds up the warps' states and stores the entry's sums; `shared` is free memory.
+// Adds up the warps' states and stores the sums of the entry; `shared` is free memory.
 template <int D>
 DEVICE void store_partial(float* partial_out, float* partial_ml, float* shared,
                           const WarpState<D>& state, HeadRows rows) {
@@ -138,9 +138,9 @@ __global__ void __launch_bounds__(kDecodeWarps<D> * 32)
                    reinterpret_cast<float*>(q_tile), state, rows);
 }
 
-// out[token, head] = the sums of all splits of the tile over their total, sinks included; zeros
-// where a mask hides every position.
-//   grid: (the most entries there can be, n_heads * max_queries); block 128
+// out[token, head] = sum of all splits of the tile / their total, sinks included; zeros where a
+// mask hides every position.
+//   grid: (maximum number of entries, n_heads * max_queries); block 128
 KERNEL merge_attention_splits(float* out, const float* partial_out, const float* partial_ml,
                               AttentionArgs args, const QueryTile* tiles,
                               const AttentionWork* work, const u32* n_work, u32 dim) {

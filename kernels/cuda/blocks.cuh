@@ -1,10 +1,10 @@
 #pragma once
 
-// All other weight formats, read as they lie in the file: Blocks<type>, with GGUF's number of the
-// type. A lane decodes 32 consecutive weights at once, byte by byte where the layout asks for it,
-// so that any format runs in every product; those of formats.cuh are what is fast.
+// All other weight formats, in the block layout of the file: Blocks<type>, where type is GGUF's
+// number. A lane decodes 32 consecutive weights at once, byte by byte if the layout requires it, so
+// that every format works in every product. The fast formats are in formats.cuh.
 //
-// Layouts and formulas: csrc/common/quant, whose results these functions repeat exactly.
+// Layouts and formulas are those of csrc/common/quant; results agree exactly.
 
 #include "codebooks.cuh"
 #include "formats.cuh"
@@ -12,12 +12,12 @@
 DEVICE u32 u16_at(const u8* p) { return p[0] | u32(p[1]) << 8; }
 DEVICE float f16_at(const u8* p) { return to_float(f16{u16(u16_at(p))}); }
 
-// What Decoder<type> has: the weights and bytes of a block, and decode(block, group, w, codebooks),
-// which writes weights 32 group .. 32 group + 31 of a block to w.
+// Decoder<type> has the number of weights and bytes of a block, and decode(block, group, w,
+// codebooks), which writes weights 32 group .. 32 group + 31 of a block to w.
 template <u32 type>
 struct Decoder;
 
-// Byte i of qs holds weight i in its low and weight i + 16 in its high four bits.
+// Byte i of qs holds weight i in its low four bits and weight i + 16 in its high four bits.
 DEVICE u32 half_nibble(const u8* qs, u32 i) { return qs[i % 16] >> (i / 16 * 4) & 0xf; }
 
 template <>
@@ -99,7 +99,7 @@ struct Decoder<13> {  // Q5_K: d, dmin, scales[12], qh[32], qs[128]
   }
 };
 
-// A level of a table of 16 signed bytes, packed into two words.
+// An entry of a table of 16 signed bytes, packed into two words.
 DEVICE float level_of(u64 low, u64 high, u32 q) {
   return float(i8((q < 8 ? low : high) >> (8 * (q % 8))));
 }
@@ -107,7 +107,7 @@ DEVICE float level_of(u64 low, u64 high, u32 q) {
 DEVICE float iq4_level(u32 q) {
   return level_of(0xf6eaddcfbfad9881ull, 0x7159453526190d01ull, q);
 }
-// 0 1 2 3 4 6 8 12, then the same negative: E2M1, doubled.
+// 0 1 2 3 4 6 8 12, then the same values negated: E2M1, doubled.
 DEVICE float mxfp4_level(u32 q) {
   return level_of(0x0c08060403020100ull, 0xf4f8fafcfdfeff00ull, q);
 }

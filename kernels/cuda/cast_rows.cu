@@ -1,5 +1,4 @@
-// Queries and results of attention by a library, as it wants and gives them: the rows of some tiles
-// in another type.
+// Converts rows of some tiles to another type: queries and results of attention by a library.
 //
 //   in, out [tokens, cols]; cols a multiple of 4
 //   grid: (cols / 1024, tiles, 8); block 256, four elements a thread of every eighth row of a tile

@@ -2,23 +2,23 @@
 // out[t][c] = activation(bias[c] + sum over i of weight[c][i] x[t - (width - 1) + i][c]).
 //
 //   x, out [tokens, cols], weight [cols, width], bias [cols] F32 (bias may be null)
-//   state: slots of [width - 1, cols], slot_stride numbers apart: the rows before those of a run,
-//   which are replaced by its last ones
-//   grid: (cols / 128, runs, pieces of 64 tokens of the longest run); block 128, a thread a column;
-//   dynamic shared: width * 128 * 4 bytes
-//   moves: 8 bytes an element; x is read `width` times, mostly from the first-level cache
+//   state: slots of [width - 1, cols], slot_stride numbers apart: the rows before a run, replaced
+//   by the last rows of the run
+//   grid: (cols / 128, runs, pieces of 64 tokens of the longest run); block 128, a thread per
+//   column; dynamic shared: width * 128 * 4 bytes
+//   moves: 8 bytes an element; x is read `width` times, mostly from the L1 cache
 //
-// Only the first piece of a run reads and writes its slot: 64 tokens are no fewer than the rows
-// that any width looks back (kMostConvWidth).
+// Only the first piece of a run reads and writes its slot: no width looks back more than 64 tokens
+// (kMostConvWidth).
 
 #include "activation.cuh"
 #include "slots.cuh"
 
 constexpr u32 kColumns = 128, kTokens = 64;
 
-// A column of the rows of a run, counted from the first row that its slot keeps.
+// A column of the rows of a run, counted from the first row that its slot holds.
 struct ConvColumn {
-  const float* x;  // of the run's first token
+  const float* x;  // first token of the run
   const float* kept;
   u32 cols, n_kept;
   bool from_zero;
@@ -55,7 +55,7 @@ KERNEL causal_conv1d(float* out, const float* x, const float* weight, const floa
     out[first + u64(t) * cols] = activate(activation, sum);
   }
   if (begin > 0) return;
-  // Each row comes from a later one, which is not yet overwritten.
+    // Each row is copied from a later row that is not yet overwritten.
   for (u32 row = 0; row < n_kept; ++row) slot[row * cols] = own.at(run.n_rows + row);
 }
 

@@ -1,11 +1,11 @@
-// The largest logit of each chunk of 256: the first stage of the argmax, and what lets later passes
+// The largest logit of each chunk of 256: the first stage of the argmax. Later passes use it to
 // skip chunks.
 //
 //   logits, adjusted [outputs, vocabulary] F32; maxima, adjusted_maxima [outputs, chunks]
-//   grid: (chunks / 8, outputs); block 256: a warp a chunk
+//   grid: (chunks / 8, outputs); block 256: a warp per chunk
 //   moves: 4 bytes a logit, 8 where they are adjusted
 //
-// The maximum of a chunk that holds a NaN or +infinity is NaN. In the adjusted row NaN never wins.
+// The maximum of a chunk that holds a NaN or +infinity is NaN. In the adjusted row NaN is ignored.
 
 #include "sampling.cuh"
 

@@ -1,4 +1,4 @@
-// out = x within -limit and limit: OLMoE's limit on queries, keys and values. NaN stays.
+// out = x clamped to [-limit, limit]: OLMoE's limit on queries, keys and values. NaN stays NaN.
 //
 //   x, out [rows, cols] F32; grid: (cols / 1024, rows); block 256, four elements a thread
 

@@ -1,8 +1,8 @@
 #pragma once
 
 // The codebook formats IQ1, IQ2 and IQ3: a field of a block is an index into a table of vectors of
-// four or eight weights, one byte a weight. The tables (csrc/common/quant) lie one after another in
-// one buffer, which the library uploads when a model needs it.
+// four or eight weights, one byte per weight. One buffer holds all tables (csrc/common/quant), one
+// after another; the library uploads it when a model needs it.
 
 #include "prelude.cuh"
 
@@ -12,7 +12,7 @@ struct Decoder;
 DEVICE u32 u16_at(const u8* p);
 DEVICE float f16_at(const u8* p);
 
-// Tables in units of eight bytes from the buffer's begin.
+// Offsets of the tables in the buffer, in units of eight bytes.
 constexpr u32 kIq1Grid = 0;                       // 2048 words of 8 signed bytes
 constexpr u32 kIq2XxsGrid = kIq1Grid + 2048;      // 256 words of 8 bytes
 constexpr u32 kIq2XsGrid = kIq2XxsGrid + 256;     // 512
@@ -20,12 +20,12 @@ constexpr u32 kIq2SGrid = kIq2XsGrid + 512;       // 1024
 constexpr u32 kIq3XxsGrid = kIq2SGrid + 1024;     // 256 words of 4 bytes
 constexpr u32 kIq3SGrid = kIq3XxsGrid + 256 / 2;  // 512 words of 4 bytes
 
-// Eight sign bits from seven: the eighth makes the number of minus signs even.
+// Returns eight sign bits for seven: the eighth makes the number of minus signs even.
 DEVICE u32 even_signs(u32 seven_bits) { return seven_bits | (__popc(seven_bits) & 1) << 7; }
 
 DEVICE u32 nibble_of(const u8* bytes, u32 i) { return bytes[i / 2] >> (4 * (i % 2)) & 0xf; }
 
-// w[i] = +- scale * byte i, minus where bit i of `signs` is set.
+// w[i] = +- scale * byte i, negative if bit i of `signs` is set.
 DEVICE void decode_codeword(u64 magnitudes, u32 signs, float scale, float* w) {
   for (u32 i = 0; i < 8; ++i) {
     const float magnitude = float(u32(magnitudes >> (8 * i)) & 0xff);
@@ -131,7 +131,7 @@ struct Decoder<19> {  // IQ1_S: d, qs[32], qh[8] of 16 bits
 };
 
 template <>
-struct Decoder<29> {  // IQ1_M: qs[32], qh[16], scales[4] of 16 bits, whose upper bits make up d
+struct Decoder<29> {  // IQ1_M: qs[32], qh[16], scales[4] of 16 bits, whose upper bits form d
   static constexpr u32 kWeights = 256, kBytes = 56;
   static DEVICE_MEMBER void decode(const u8* block, u32 group, float* w, const u64* codebooks) {
     const u8* scales = block + 48;

@@ -1,22 +1,22 @@
-// Activations as 16-bit floats, for products on tensor cores: out = x / scale, rounded.
+// Converts activations to 16-bit floats for products on tensor cores: out = x / scale, rounded.
 //
-//   x [.., pieces * cols] F32, of which a set of rows is taken; out [rows of the set, pieces,
-//   padded_cols] of T, zero beyond cols; scale [rows of the set, pieces]
-//   grid: (rows, pieces of a row); block: whole warps, at most 1024 threads
+//   x [.., pieces * cols] F32, read at a set of rows; out [rows of the set, pieces, padded_cols] of
+//   T, zero beyond cols; scale [rows of the set, pieces]
+//   grid: (rows, pieces per row); block: whole warps, at most 1024 threads
 //
-// A piece that holds numbers near the end of F16's range is divided by a power of two, which
-// changes no digit; the product is multiplied by it again. Pieces are padded so that products need
-// no bounds along K.
+// A piece with numbers near the end of F16's range is divided by a power of two, which changes no
+// digit; the product is multiplied by it afterwards. Pieces are padded so that products need no
+// bounds checks along K.
 
 #include "row_set.cuh"
 #include "warp.cuh"
 
-// The largest |x| that is stored as it is: sums in F32 have room above it, F16 ends at 65504.
+// The largest |x| stored without scaling; F16 ends at 65504, and sums are in F32.
 constexpr float kLargest = 32768.0f;
 
 DEVICE float scale_of_row(f16, float largest) {
   if (!(largest > kLargest && largest < FORGE_INFINITY)) return 1.0f;
-  // 2^n with largest / 2^n in [16384, 32768): the exponent alone decides.
+  // 2^n with largest / 2^n in [16384, 32768), from the exponent bits alone.
   const u32 exponent = __float_as_uint(largest) >> 23;
   return __uint_as_float((exponent - 14) << 23);
 }

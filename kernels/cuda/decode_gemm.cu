@@ -1,20 +1,20 @@
 // Products of a decode step with many sequences, on tensor cores, at memory speed: out = residual +
 // alpha * activation(x weight^T + bias).
 //
-//   x [tokens, padded_cols] of T, eight numbers an element, and x_scale [tokens]: of convert_rows
+//   x [tokens, padded_cols] of T, eight numbers per element, and x_scale [tokens], of convert_rows
 //   weight: `rows` rows in the format F, row_stride bytes apart
 //   out [.., out_stride] F32: token i is row i of the set
 //   grid: (tokens / (8 * token_tiles), rows / (16 * row_tiles)); block 256: eight warps share the
 //   columns of the block's rows
-//   moves: the weight, once for every block of tokens; neighbouring blocks read the same rows
+//   moves: the weight, once per block of tokens; neighbouring blocks read the same rows
 //
-// With more than a few tokens, matvec.cu would spend longer on multiplying than on reading. Here
-// weights go from memory into registers in 16-byte chunks, as there, and are the left operand as
-// they lie: a product does not mind in which order it takes the columns, so that a lane's 16
-// weights of a run serve four steps of 16 columns, four of each lane, if x is read in the same
-// order: eight numbers at a time, for two steps. No weight passes through shared memory.
+// With more than a few tokens, matvec.cu would spend more time multiplying than reading. Here
+// weights are loaded from memory into registers in 16-byte chunks, as in matvec.cu, and are the
+// left operand without rearrangement. A product may take the columns in any order: a lane's 16
+// weights of a run serve four steps of 16 columns, four weights per step, if x is read in the same
+// order, eight numbers at a time for two steps. No weight passes through shared memory.
 //
-// A token's sums are added in the same order whatever the number of tiles, and so do not depend on
+// The sums of a token are added in the same order for any number of tiles, and so do not depend on
 // the other tokens.
 
 #include "activation.cuh"
@@ -25,12 +25,12 @@
 
 constexpr u32 kWarps = 8;
 
-// Blocks of a multiprocessor. Two tiles of rows with minima, and blocks of files (blocks.cuh), take
-// more than half of its registers.
+// Blocks per multiprocessor. Two tiles of rows with minima, and file blocks (blocks.cuh), take more
+// than half of the registers.
 template <class F, u32 row_tiles>
 constexpr u32 kResident = (F::kHasMin && row_tiles > 1) || F::kRun == 32 ? 1 : 2;
 
-// Four j of a run of two rows' weights, as the left operand.
+// Fours j of a run from two rows of weights, as the left operand.
 template <class F, class T>
 DEVICE void operand(u32 (&a)[4], const typename F::Chunk (&c)[2], u32 r, u32 j) {
 #pragma unroll
@@ -46,8 +46,8 @@ DEVICE void operand(u32 (&a)[4], const typename F::Chunk (&c)[2], u32 r, u32 j) 
   }
 }
 
-// sums[16 rows, 8 tokens] of each tile += the products of one chunk of each lane. tokens[n] is
-// where the row of this lane's token begins in x.
+// sums[16 rows, 8 tokens] of each tile += the products of one chunk per lane. tokens[n] is the
+// start of the row of x of this lane's token.
 template <class F, class T, u32 token_tiles, u32 row_tiles>
 DEVICE void multiply_chunk(float (&sums)[row_tiles][token_tiles][4],
                            const typename F::Chunk (&c)[row_tiles][2], const uint4* x,
@@ -56,7 +56,7 @@ DEVICE void multiply_chunk(float (&sums)[row_tiles][token_tiles][4],
   for (u32 r = 0; r < F::kRuns; ++r) {
 #pragma unroll
     for (u32 j = 0; j < F::kRun / 4; j += 2) {
-      // The swizzle of weights may have put the later four first.
+      // Swizzling may have put the second four weights first.
       const u32 col = F::column(chunk, r, j);
       const bool swapped = (col & 4) != 0;
       uint4 eight[token_tiles];
@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(kWarps * 32, kResident<F, row_tiles>)
   if (first_token >= count) return;
   const u32 g = lane_id() / 4, t = lane_id() % 4;
 
-  // Rows and tokens beyond the last are the last once more, and not stored.
+  // Indices of rows and tokens beyond the last repeat the last; their results are not stored.
   const u8* row[row_tiles][2];
 #pragma unroll
   for (u32 m = 0; m < row_tiles; ++m) {
@@ -108,7 +108,7 @@ __global__ void __launch_bounds__(kWarps * 32, kResident<F, row_tiles>)
   }
 
   float sums[row_tiles][token_tiles][4] = {};
-  // Chunks of four rows are in flight: of one tile two, of two tiles one.
+  // Four rows of chunks are in flight: two chunks ahead for one tile, one for two tiles.
   constexpr u32 kAhead = row_tiles == 1 ? 2 : 1;
   const u32 n_chunks = chunks_of<F>(cols);
   for (u32 first = warp_id() * 4; first < n_chunks; first += kAhead * kWarps * 4) {

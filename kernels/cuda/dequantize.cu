@@ -1,9 +1,9 @@
-// Rows of a weight as 16-bit or 32-bit floats: for products by a library (cuBLASLt), and the tile
-// of any format that has no product of its own.
+// Rows of a weight as 16-bit or 32-bit floats: for products by a library (cuBLASLt), and for
+// formats without a product kernel.
 //
 //   out [rows, padded_cols] of T, zero beyond cols; weight rows first_row .. first_row + rows
 //   grid: (padded_cols / 2048, rows); block 128
-//   moves: the weight once, 2 or 4 bytes a weight out
+//   moves: the weight once, 2 or 4 bytes per weight out
 
 #include "blocks.cuh"
 
@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(128, 4)
           v = make_float4(v.x * scale - least, v.y * scale - least, v.z * scale - least,
                           v.w * scale - least);
         }
-        // A chunk may pass the last column, but rows are padded with zeros on both sides.
+        // A chunk may extend beyond the last column, but rows are padded with zeros on both sides.
         const u32 col = F::column(chunk, r, j);
         if (col < padded_cols) store_four(to + col, v);
       }

@@ -1,7 +1,7 @@
-// out[token] = scale * row of the embedding, for each token's id.
+// out[token] = scale * row of the embedding, for the id of each token.
 //
 //   weight: the embedding in any format F, row_stride bytes apart; out [tokens, cols] F32
-//   grid: a block a token; block 128
+//   grid: a block per token; block 128
 
 #include "blocks.cuh"
 

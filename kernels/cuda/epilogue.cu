@@ -1,7 +1,7 @@
-// What follows a product that a library computed: out = residual + alpha * activation(p + bias),
+// The epilogue of a product computed by a library: out = residual + alpha * activation(p + bias),
 // where p = product * x_scale of its row undoes the scaling of convert_rows (may be null).
 //
-//   product [tokens, product_stride] F32, of which `cols` columns are taken; may be out itself
+//   product [tokens, product_stride] F32, of which `cols` columns are read; may be out itself
 //   out [.., out_stride] F32: token i is row i of the set
 //   grid: (cols / 1024, tokens); block 256, four elements a thread
 

@@ -1,12 +1,12 @@
 #pragma once
 
-// The weight formats that have fast products, as products read them: in chunks of 16 bytes of
-// quants a lane.
+// The weight formats with fast products, in the layout that products read: each lane reads chunks
+// of 16 bytes of quants.
 //
 // A format F has
 //   kRun, kRuns       a chunk holds kRuns runs of kRun consecutive weights
 //   kHasMin           weight = scale * q - min, else weight = scale * q
-//   kScaled           whether there are scales at all
+//   kScaled           true if the format has scales
 //   kUnit             rows are a whole number of kUnit weights
 //   Chunk             a chunk in registers
 //   load(row, cols, chunk, codebooks)   reads chunk number `chunk` of a row of `cols` weights
@@ -14,21 +14,20 @@
 //   column(chunk, r, j)                 the column of the first of them
 //   scale(c, r), min(c, r)
 // The 64 weights from a multiple of 64 on are always 64 / (kRun * kRuns) whole, consecutive chunks.
-// Fours 2 i and 2 i + 1 of a run are, together, eight columns from a multiple of eight on.
+// Fours 2 i and 2 i + 1 of a run together are eight columns that begin at a multiple of eight.
 //
-// A row on the device is its planes one after another, each padded to 16 bytes: all quants, then
-// all scales. Blocks as they come in files have odd sizes (18, 34, 210 bytes), which no 16-byte
-// load can read; repack_rows.cu takes them apart. Block layouts: csrc/common/quant.
+// On the device, a row consists of planes, one after another, each padded to 16 bytes: all quants,
+// then all scales. File blocks have sizes such as 18, 34 and 210 bytes, which 16-byte loads cannot
+// read; repack_rows.cu splits them. Block layouts: csrc/common/quant.
 //
-// The fours of a chunk with scales are not in the order of their columns, but swizzled: four j is
-// where four j ^ turn would be, with a turn that differs from chunk to chunk. A lane of matvec.cuh
-// reads as many numbers of x as its chunk has weights, 128 bytes for 32 of them, so that in order
-// the eight lanes that are served at once would all want the same banks of the first-level cache.
-// Swizzled, they want different ones.
+// In a chunk with scales, the fours are swizzled: position j holds four j ^ s, where s differs from
+// chunk to chunk. A lane of matvec.cuh reads one number of x per weight of its chunk, 128 bytes for
+// 32 of them. In column order, the eight lanes served at once would all read from the same banks of
+// the L1 cache. Swizzled, they read from different banks.
 
 #include "prelude.cuh"
 
-// Whole chunks and the rest of a row of `cols` weights.
+// Number of whole chunks in a row of `cols` weights, and the remainder.
 template <class F>
 DEVICE u32 chunks_of(u32 cols) {
   constexpr u32 kElements = F::kRun * F::kRuns;
@@ -85,10 +84,10 @@ struct ScaledChunks {
   static DEVICE_MEMBER float min(const Chunk&, u32) { return 0.0f; }
 };
 
-// Of the 16 weights of a run, the one at place n of its chunk is weight n ^ swizzle_16(unit), where
+// Position n in its chunk holds weight n ^ swizzle_16(unit) of the 16 weights of a run;
 // neighbouring lanes have neighbouring units.
 DEVICE constexpr u32 swizzle_16(u32 unit) { return unit % 4 * 4; }
-// The same of the 32 weights of a chunk, whose halves change places, too.
+// The same for the 32 weights of a chunk, whose halves are swapped, too.
 DEVICE constexpr u32 swizzle_32(u32 chunk) { return chunk % 4 * 4 + chunk / 4 % 2 * 16; }
 
 // qs[cols] signed bytes | d[cols / 32].
@@ -104,8 +103,9 @@ struct FormatQ8_0 : ScaledChunks<1> {
   }
 };
 
-// Four numbers of E4M3 times 2^-8: with their sign moved to the top, they are F16, subnormal ones
-// included. 0x7f is 480: blocks with a NaN have it as their scale (csrc/common/quant/fp8.h).
+// Four E4M3 numbers times 2^-8: with the sign bit moved to the top they are F16, including
+// subnormal numbers. 0x7f becomes 480; blocks with a NaN have a NaN scale
+// (csrc/common/quant/fp8.h).
 DEVICE float4 e4m3_to_floats(u32 bytes) {
   const u32 even = (bytes << 8 & 0x80008000u) | (bytes << 7 & 0x3f803f80u);
   const u32 odd = (bytes & 0x80008000u) | (bytes >> 1 & 0x3f803f80u);
@@ -127,7 +127,7 @@ struct FormatFP8 : ScaledChunks<1> {
   }
 };
 
-// qs[cols / 2], byte i of a chunk = place i | place i + 16 << 4 | d[cols / 32].
+// qs[cols / 2], byte i of a chunk = position i | position i + 16 << 4 | d[cols / 32].
 struct FormatQ4_0 : ScaledChunks<2> {
   static DEVICE_MEMBER Chunk load(const u8* row, u32 cols, u32 chunk, const u64*) {
     return {load_streaming(row + u64(chunk) * 16), half_at(row + cols / 2 + chunk * 2)};
@@ -140,10 +140,10 @@ struct FormatQ4_0 : ScaledChunks<2> {
   }
 };
 
-// Blocks as in the file, but for the swizzle: 144 bytes are nine 16-byte words, of which the first
-// holds d, dmin and the 6-bit scales and minima, and word 1 + c the weights of chunk c: 16 of sub-
-// block 2 (c / 2) in the low, 16 of the next sub-block in the high four bits. Eight neighbouring
-// lanes share a first word.
+// File blocks, except for the swizzle: 144 bytes are nine 16-byte words. The first word holds d,
+// dmin and the 6-bit scales and minima. Word 1 + c holds the weights of chunk c: 16 of sub-block
+// 2 (c / 2) in the low four bits, 16 of the next sub-block in the high four bits. Eight
+// neighbouring lanes share a first word.
 struct FormatQ4_K {
   static constexpr u32 kRun = 16, kRuns = 2, kUnit = 256;
   static constexpr bool kHasMin = true, kScaled = true;
@@ -181,9 +181,9 @@ struct FormatQ4_K {
   static DEVICE_MEMBER float min(const Chunk& c, u32 r) { return c.mins[r]; }
 };
 
-// For each 32 weights: ql[16], byte i = place i | place i + 16 << 4 (low four bits of q), and
-// qh[8], in byte i the upper two bits of places i, i + 8, i + 16, i + 24 from the low bits up.
-// ql[cols / 2] | qh[cols / 4] | scales[cols / 16] signed bytes, in the order of the places |
+// For each 32 weights: ql[16], byte i = position i | position i + 16 << 4 (low four bits of q), and
+// qh[8], byte i = upper two bits of positions i, i + 8, i + 16, i + 24 from the low bits up.
+// ql[cols / 2] | qh[cols / 4] | scales[cols / 16] signed bytes, in the order of the positions |
 // d[cols / 256].
 struct FormatQ6_K {
   static constexpr u32 kRun = 16, kRuns = 2, kUnit = 256;

@@ -1,11 +1,11 @@
-// Adds to the residual stream and normalises it for the next block, in one launch:
+// Adds to the residual stream and normalizes it for the next block, in one launch:
 //   sum = residual + (x_weight ? x / rms(x, eps) * (x_weight + offset) : x)
 //   out = sum / rms(sum, next_eps) * (weight + next_offset)
-// The first line with x_weight is the norm after a block of Gemma 2 and 3 and OLMo 2.
+// With x_weight, the first line is the norm after a block of Gemma 2 and 3 and OLMo 2.
 //
 //   x, residual, sum, out [rows, cols] F32; sum may be the residual itself
-//   grid: a block a row; block: whole warps, at most 1024 threads; dynamic shared: cols * 4 bytes,
-//   which keep the sum between its being written and its being normalised
+//   grid: a block per row; block: whole warps, at most 1024 threads; dynamic shared: cols * 4
+//   bytes, which hold the sum until it is normalized
 //   moves: 16 bytes an element
 
 #include "warp.cuh"
@@ -29,7 +29,7 @@ LARGE_KERNEL fused_residual_rms_norm(float* out, float* sum, const float* x, con
     scale = 1.0f / sqrtf(block_sum(squares, partial) / float(cols) + eps);
   }
 
-  // A thread later reads only those elements of `kept` that it wrote itself.
+  // A thread later reads only the elements of `kept` that it wrote itself.
   float squares = 0;
   for (u32 i = threadIdx.x; i < cols; i += blockDim.x) {
     const float added = x_weight ? x[begin + i] * scale * (x_weight[i] + offset) : x[begin + i];

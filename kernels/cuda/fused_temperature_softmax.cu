@@ -1,12 +1,12 @@
-// Of each chunk of 256 logits: the sum of exp(logit - largest), for log-probabilities, and the mass
-// (sampling.cuh) of the adjusted logits at the output's temperature, for drawing.
+// For each chunk of 256 logits: the sum of exp(logit - largest), for log-probabilities, and the
+// mass (sampling.cuh) of the adjusted logits at the output's temperature, for drawing.
 //
 //   sums, masses [outputs, chunks]; maxima, adjusted_maxima of chunk_maxima
-//   grid: (chunks / 8, outputs); block 256: a warp a chunk
+//   grid: (chunks / 8, outputs); block 256: a warp per chunk
 //   moves: 4 bytes a logit, 8 where they are adjusted
 //
-// Every block first takes the row's maxima from those of the chunks. Masses are computed only where
-// they are drawn from.
+// Every block first reduces the maxima of the chunks to the maximum of the row. Masses are computed
+// only for outputs that draw.
 
 #include "sampling.cuh"
 

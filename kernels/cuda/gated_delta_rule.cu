@@ -1,5 +1,5 @@
 // Linear attention by the gated delta rule (S. Yang, J. Kautz and A. Hatamizadeh, "Gated Delta
-// Networks", 2024). For each token of a run in turn, with S [k_dim, v_dim] of a value head:
+// Networks", 2024). For each token of a run in order, with S [k_dim, v_dim] of a value head:
 //
 //   q = scale q / sqrt(sum(q^2) + eps), k = k / sqrt(sum(k^2) + eps)
 //   beta = sigmoid(b), decay = exp(rate log(1 + exp(a + dt_bias)))
@@ -10,12 +10,11 @@
 //   state: slots of [v_dim, n_v_heads, k_dim], slot_stride numbers apart
 //   out [tokens, n_v_heads v_dim]; all F32
 //   grid: (v_dim / 16, n_v_heads, runs); block 128
-//   moves: each head's S in and out once a run; q and k once for every 16 columns of v
+//   moves: S of each head in and out once per run; q and k once per 16 columns of v
 //
-// The columns of S do not touch each other. Eight lanes hold a column, `rows` numbers each, in
-// registers while the run's tokens pass; what they need of 16 tokens at a time is in shared memory,
-// normalised by whole warps. A column's sums are added in the same order for every token, whichever
-// run it is in.
+// The columns of S are independent. Eight lanes hold a column in registers, `rows` numbers each,
+// during the whole run. The inputs of 16 tokens at a time are in shared memory, normalized by whole
+// warps. The sums of a column are added in the same order for every token of every run.
 
 #include "slots.cuh"
 #include "warp.cuh"
@@ -25,14 +24,14 @@ constexpr u32 kColumns = 16, kLanes = 8, kThreads = kColumns * kLanes, kTokens =
 DEVICE float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 DEVICE float softplus(float x) { return fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x))); }
 
-// The sum over the lanes of a column.
+// Sum over the lanes of a column.
 DEVICE float column_sum(float x) {
 #pragma unroll
   for (u32 bits = kLanes / 2; bits > 0; bits /= 2) x += __shfl_xor_sync(kAllLanes, x, bits);
   return x;
 }
 
-// to[size] = from[n] * factor / sqrt(sum(from^2) + eps), then zeros. By a warp.
+// to[size] = from[n] * factor / sqrt(sum(from^2) + eps), then zeros. Called by a whole warp.
 DEVICE void normalize(float* to, u32 size, const float* from, u32 n, float factor, float eps) {
   float squares = 0;
   for (u32 i = lane_id(); i < n; i += kWarp) squares += from[i] * from[i];

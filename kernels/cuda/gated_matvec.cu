@@ -1,14 +1,14 @@
-// The gated unit of a decode step in one launch: out = unit(gate x, up x) for few tokens,
-// where the weight is the rows of `gate`, then those of `up`.
+// The gated unit of a decode step in one launch: out = unit(gate x, up x) for few tokens. The
+// weight is the rows of `gate`, followed by the rows of `up`.
 //
 //   x [.., cols] F32; weight: 2 * width rows in the format F, row_stride bytes apart
 //   out [.., width] F32, for the tokens of a set
 //   grid: (width / (8 / split), tokens / tokens at once); block 256: 8 warps
-//   moves: the weight, once for every `tokens` tokens; what matvec and glu would hand over, 16
-//   bytes an output, stays in registers
+//   moves: the weight, once per `tokens` tokens; the intermediate of matvec and glu, 16 bytes per
+//   output, stays in registers
 //
-// The method, and every sum, is that of matvec.cu: a warp's two rows are a row of the gate and the
-// one of `up` that it opens.
+// The method and every sum are those of matvec.cu: the two rows of a warp are a row of the gate and
+// the matching row of `up`.
 
 #include "matvec.cuh"
 #include "row_set.cuh"
@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(256, InFlight<F>::blocks_per_sm(tokens))
   }
   const WeightRows rows = {weight, row_stride, 2 * width, cols, width};
   multiply_rows<F, tokens>(rows, token_rows, split, codebooks, [&](u32 row, u32 t, float product) {
-    // Rows of the gate are in the first `tokens` lanes, of `up` behind.
+    // Rows of the gate are in the first `tokens` lanes, rows of `up` in the next.
     constexpr u32 kPairs = (1u << 2 * tokens) - 1;
     const float up = __shfl_down_sync(kPairs, product, tokens);
     if (row % 2 == 1 || first + t >= count) return;

@@ -1,9 +1,9 @@
-// out = x / sqrt(mean(x^2) + eps) * weight * activation(gate), the mean over each group of `width`
-// columns.
+// out = x / sqrt(mean(x^2) + eps) * weight * activation(gate), with the mean over each group of
+// `width` columns.
 //
 //   x, gate, out [rows, cols], weight [width] F32
-//   grid: (groups / 4, rows); block 128: a warp a group
-//   moves: 12 bytes an element; the second reading of x hits the cache
+//   grid: (groups / 4, rows); block 128: a warp per group
+//   moves: 12 bytes an element; the second read of x hits the cache
 
 #include "activation.cuh"
 #include "warp.cuh"

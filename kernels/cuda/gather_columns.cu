@@ -1,8 +1,8 @@
-// out is groups of columns, each the pieces one behind another: from piece p, group g has
+// Each group of columns of out is a sequence of pieces. The columns of piece p in group g are
 // scale_p * x_p[first_p + g step_p ... + width_p - 1].
 //
 //   out [rows, n_groups, sum of the widths], x_p [rows, cols_p] F32
-//   grid: (out_cols / 1024, rows), blocks of rows beyond *n_rows idle; block 256, four elements a
+//   grid: (out_cols / 1024, rows), blocks for rows beyond *n_rows exit; block 256, four elements a
 //   thread
 
 #include "prelude.cuh"
@@ -14,7 +14,7 @@ struct ColumnPiece {
 };
 
 struct ColumnPieces {
-  ColumnPiece of[3];  // those behind the last have no columns
+  ColumnPiece of[3];  // unused pieces have width 0
 };
 
 DEVICE float piece_element(const ColumnPieces& pieces, u32 row, u32 group, u32 at) {

@@ -1,4 +1,4 @@
-// out[output] = x[output_rows[output]]: the rows whose logits are wanted.
+// out[output] = x[output_rows[output]]: selects the rows that need logits.
 //
 //   grid: (cols / 1024, outputs); block 256, four elements a thread
 

@@ -1,7 +1,7 @@
-// Products of many tokens on tensor cores, where no library is there to do them, and for formats
-// that a library cannot read: out = residual + alpha * activation(x weight^T + bias).
+// Products of many tokens on tensor cores, used without a library and for formats that the library
+// cannot read: out = residual + alpha * activation(x weight^T + bias).
 //
-//   x [tokens, padded_cols] of T, x_scale [tokens]: of convert_rows; padded_cols a multiple of 64
+//   x [tokens, padded_cols] of T, x_scale [tokens], of convert_rows; padded_cols a multiple of 64
 //   weight: `rows` rows in the format F, row_stride bytes apart
 //   out [.., out_stride] F32: token i is row i of the set
 //   grid: (rows / 128, tokens / 64); block 256; dynamic shared: gemm_shared_bytes, 55296

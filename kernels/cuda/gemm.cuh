@@ -4,12 +4,12 @@
 // grouped_gemm.cu.
 //
 // A block computes 128 rows of weights by 64 tokens, eight warps 32 by 32 each, in steps of 64
-// columns. While the tensor cores work on one step, the weights of the next are on their way into
-// registers and x into shared memory (cp.async); the weights are dequantised to 16 bits as they are
-// put into shared memory, so that they cross the bus in the file's own few bits. Rows there are 16
-// bytes longer than 64 numbers: the eight rows of an ldmatrix then begin in different banks.
+// columns. While the tensor cores compute one step, the weights of the next are loaded into
+// registers and x into shared memory (cp.async). Weights are dequantized to 16 bits on the way to
+// shared memory, so that only quantized bits are read from memory. Rows in shared memory are padded
+// by 16 bytes, so that the eight rows of an ldmatrix begin in different banks.
 //
-// A token's sums are added in the order of the columns, whichever tokens are beside it.
+// The sums of a token are added in column order and do not depend on the other tokens.
 
 #include "blocks.cuh"
 #include "ptx.cuh"
@@ -19,7 +19,7 @@ constexpr u32 kRows = 128, kTokens = 64, kStep = 64, kThreads = 256;
 constexpr u32 kStride = kStep + 8;
 constexpr u32 kSumStride = kRows + 4;
 
-// A weight's rows, or those of one expert, in the format F; and the columns of x.
+// The rows of a weight, or of one expert, in the format F, and the columns of x.
 struct GemmWeight {
   const u8* data;
   u64 row_stride;
@@ -29,7 +29,7 @@ struct GemmWeight {
   const u64* codebooks;
 };
 
-// The chunks of weights of one step that a thread brings in.
+// The chunks of weights that a thread loads for one step.
 template <class F>
 struct WeightLoader {
   static constexpr u32 kPerRow = kStep / (F::kRun * F::kRuns);
@@ -39,7 +39,7 @@ struct WeightLoader {
   static DEVICE_MEMBER u32 row_of(u32 i) { return (threadIdx.x + i * kThreads) / kPerRow; }
   static DEVICE_MEMBER u32 chunk_of(u32 i) { return (threadIdx.x + i * kThreads) % kPerRow; }
 
-  // Rows beyond the last are the last once more, and not stored; chunks beyond are zero.
+  // Rows beyond the last repeat the last and are not stored; chunks beyond are zero.
   DEVICE_MEMBER void load(const GemmWeight& w, u32 first_row, u32 step) {
 #pragma unroll
     for (u32 i = 0; i < kEach; ++i) {
@@ -75,8 +75,8 @@ struct WeightLoader {
   }
 };
 
-// The columns of x of one step that a thread brings in: 8 of two tokens; beyond the last token
-// zeros.
+// The columns of x that a thread loads for one step: 8 columns of two tokens, zeros beyond the last
+// token.
 template <class T>
 struct TokenLoader {
   static constexpr u32 kUnits = kStep / 8;
@@ -86,7 +86,7 @@ struct TokenLoader {
 
   static DEVICE_MEMBER u32 token_of(u32 i) { return (threadIdx.x + i * kThreads) / kUnits; }
 
-  // row_of(i) is where token i's row of x begins, of `count` tokens.
+  // row_of(i) is the start of the row of x of token i; there are `count` tokens.
   template <class RowOf>
   DEVICE_MEMBER void begin(u32 count, RowOf row_of) {
 #pragma unroll
@@ -132,7 +132,7 @@ DEVICE void multiply_step(float (&sums)[2][4][4], const T* weights, const T* tok
 }
 
 // Multiplies rows first_row .. first_row + 127 of the weight with `count` tokens, whose rows of x
-// are at row_of(0) and so on, and calls store(row, token, sum) once for each that is there. All
+// are row_of(0), row_of(1), ..., and calls store(row, token, sum) once for each valid pair. All
 // threads of the block must call this; `memory` is its dynamic shared memory of gemm_shared_bytes,
 // 55296.
 template <class F, class T, class RowOf, class Store>
@@ -159,13 +159,13 @@ DEVICE void multiply_tile(T* memory, const GemmWeight& w, u32 first_row, u32 cou
       weights.load(w, first_row, step + 1);
       tokens.load(token_tiles + (step + 1) % 2 * kTokens * kStride, step + 1);
     }
-    // Warps whose tokens are not there only bring in weights.
+    // Warps without tokens only load weights.
     if (warp_token < count) {
       multiply_step(sums, weight_tile + warp_row * kStride, token_tile + warp_token * kStride);
     }
   }
 
-  // Through shared memory, so that neighbouring threads store neighbouring rows.
+  // Pass sums through shared memory, so that neighbouring threads store neighbouring rows.
   float* all_sums = reinterpret_cast<float*>(memory);
   __syncthreads();
   const u32 g = lane_id() / 4, t = lane_id() % 4;

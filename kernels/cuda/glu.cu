@@ -1,6 +1,5 @@
 // out = activation(gate) * up, for rows that are groups of (gate[width] | up[width]): the gated
-// unit of LLaMA (SiLU), Gemma (GELU) and gpt-oss, and with several groups that of a token's
-// experts.
+// unit of LLaMA (SiLU), Gemma (GELU) and gpt-oss. With several groups, those of a token's experts.
 //
 //   x [rows, 2 * out_cols], out [rows, out_cols] F32
 //   grid: (out_cols / 1024, rows); block 256, four elements a thread

@@ -2,13 +2,13 @@
 // (or of the pair itself) times the expert's block of the weight, plus its bias.
 //
 //   x [tokens of the set, padded_cols] of T when x_shared, else [tokens of the set * top_k,
-//   padded_cols]; x_scale [rows of x]: of convert_rows
+//   padded_cols]; x_scale [rows of x], of convert_rows
 //   weight: n_experts * expert_rows rows; bias [n_experts, expert_rows] or null
-//   out [.. * top_k, expert_rows] F32: pairs as moe.cuh says
+//   out [.. * top_k, expert_rows] F32: pairs as in moe.cuh
 //   tiles, pairs: of moe_group with 64 tokens a tile
-//   grid: (expert_rows / 128, the most tiles there can be); block 256; dynamic shared:
+//   grid: (expert_rows / 128, maximum number of tiles); block 256; dynamic shared:
 //   gemm_shared_bytes, 55296
-//   moves: the chosen experts' weights, once for every 64 pairs of an expert
+//   moves: the weights of the chosen experts, once per 64 pairs of an expert
 //
 // The method is that of gemm.cuh.
 

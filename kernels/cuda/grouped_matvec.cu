@@ -1,12 +1,12 @@
 // Products with the chosen experts: out[pair] = x of the pair's token (or of the pair itself) times
 // the expert's block of the weight, plus its bias.
 //
-//   x [.., cols] when x_shared, else [.. * top_k, cols]; out [.. * top_k, expert_rows], for the tokens
-//   of a set: pairs as moe.cuh says
+//   x [.., cols] when x_shared, else [.. * top_k, cols]; out [.. * top_k, expert_rows], for the
+//   tokens of a set: pairs as in moe.cuh
 //   weight: n_experts * expert_rows rows; bias [n_experts, expert_rows] or null
 //   tiles, pairs: of moe_group with tile_tokens = tokens
-//   grid: (expert_rows / (8 / split * rows a warp), the most tiles there can be); block 256
-//   moves: the chosen experts' weights, once for every `tokens` pairs of an expert
+//   grid: (expert_rows / (8 / split * rows per warp), maximum number of tiles); block 256
+//   moves: the weights of the chosen experts, once per `tokens` pairs of an expert
 //
 // The method is that of matvec.cuh.
 

@@ -1,8 +1,8 @@
-// What moe_group.cu lists of tokens and experts, for a product with a block of rows for each head:
-// every token takes all heads, in order, so that there is nothing to sort.
+// The lists of moe_group.cu for a product with a block of rows per head: every token takes all
+// heads, in order, so no sorting is needed.
 //
 //   pairs [tokens * n_heads] as moe.cuh numbers them; tiles of at most tile_tokens pairs
-//   grid: tokens * n_heads / 256, which tiles never pass; block 256
+//   grid: tokens * n_heads / 256, never fewer than the tiles; block 256
 
 #include "moe.cuh"
 

@@ -1,18 +1,18 @@
 #pragma once
 
-// The pages of a KV cache. A page holds `page_tokens` tokens of one layer; in it, each KV head has
-// its keys, then its values, so that the tile an attention block reads is contiguous:
+// The pages of a KV cache. A page holds `page_tokens` tokens of one layer. Each KV head has its
+// keys, then its values, so that the tile read by an attention block is contiguous:
 //
 //   page: head 0 | head 1 | ...          head_bytes each
 //   head: K rows [page_tokens][k_dim] | K scales | V rows [page_tokens][v_dim] | V scales
 //
 // Scales exist in Q8_0 caches only: an F16 for each 32 numbers of a row, [page_tokens][dim / 32
-// rounded up]. Every one of the four parts is padded to 16 bytes. Values may be the first v_dim
-// numbers of the keys: then there are K rows and their scales alone.
+// rounded up]. Each of the four parts is padded to 16 bytes. If values are the first v_dim numbers
+// of the keys, only K rows and their scales exist.
 
 #include "warp.cuh"
 
-// Q8_0: signed bytes, with a scale for each 32.
+// Q8_0: signed bytes with one scale for each 32.
 struct q8 {
   i8 bits;
 };
@@ -22,7 +22,7 @@ struct KvCache {
   u8* data;
   u64 page_bytes;
   u32 head_bytes;
-  u32 v_offset;  // from the head's first byte, as the next two
+  u32 v_offset;  // this and the next two count from the first byte of the head
   u32 k_scales;
   u32 v_scales;
   u32 page_tokens;
@@ -32,7 +32,7 @@ struct KvCache {
   u32 values_in_keys;
 };
 
-// One head's keys or values in one page.
+// The keys or values of one head in one page.
 template <class T>
 struct KvRows {
   u8* rows;
@@ -67,14 +67,14 @@ DEVICE float kv_number(const KvRows<q8>& rows, u32 slot, u32 i) {
   return to_float(rows.row_scales(slot)[i / kScaleGroup]) * float(rows.row(slot)[i].bits);
 }
 
-// Stores a row of numbers, by all threads of the block.
+// Stores a row of numbers. Called by all threads of the block.
 template <class T>
 DEVICE void store_row(const KvRows<T>& to, u32 slot, const float* values) {
   for (u32 i = threadIdx.x; i < to.dim; i += blockDim.x) convert(values[i], to.row(slot)[i]);
 }
 
-// A warp a group: scale = largest / 127, rounded to f16 as it is stored, and numbers rounded to its
-// nearest multiple. A NaN or an infinity makes the scale NaN, and so the whole group.
+// A warp per group: scale = largest / 127, rounded to F16, and numbers rounded to the nearest
+// multiple of it. A NaN or infinity makes the scale NaN, and so the whole group.
 DEVICE void store_row(const KvRows<q8>& to, u32 slot, const float* values) {
   for (u32 group = warp_id(); group * kScaleGroup < to.dim; group += blockDim.x / kWarp) {
     const u32 i = group * kScaleGroup + lane_id();

@@ -1,44 +1,43 @@
-// Attention over heads whose values are the first V numbers of their keys of K, as latent attention
-// has them (DeepSeek-AI, arXiv:2405.04434): all query heads share such a key, so that a tile of
-// positions in shared memory is keys and values of all of them.
+// Attention over heads whose values are the first V of the K numbers of their keys, as in latent
+// attention (DeepSeek-AI, arXiv:2405.04434): all query heads share a key, so a tile of positions in
+// shared memory holds the keys and values of all heads.
 //
 //   q [tokens, n_heads * K] F32; T is the cache's type
-//   decoding: work, partial_out [work, max_queries, n_heads, V] and partial_ml as of
+//   decoding: work, partial_out [work, max_queries, n_heads, V] and partial_ml as in
 //     batched_decode_attention.cu, whose merge_attention_splits adds up the entries of a tile
 //   prompts: work is null, n_work counts the tiles, out [tokens, n_heads * V] F32
-//   grid: (the most entries or tiles there can be, n_kv_heads * blocks of 32 query rows a KV head)
-//   block 256; dynamic shared: latent_shared_bytes; at most 99 KiB, which every GPU from SM80 on has
-//   moves: keys once for each 32 query rows
+//   grid: (maximum number of entries or tiles, n_kv_heads * blocks of 32 query rows per KV head)
+//   block 256; dynamic shared: latent_shared_bytes, at most 99 KiB, available from SM80 on
+//   moves: keys once per 32 query rows
 //
 // The rows of a block are query heads times queries, as in decoding. For each tile of 32 positions
-// the eight warps first divide scores among themselves (16 rows by 8 positions each), then rows
-// (the softmax, kept online), then columns of the output, which stay in registers. A tile is copied
-// when the one before it is done with; other blocks of the multiprocessor work meanwhile.
+// the eight warps first divide the scores among themselves (16 rows by 8 positions each), then the
+// rows (online softmax), then the columns of the output, which stay in registers. The copy of a
+// tile starts when the previous tile is finished; meanwhile other blocks use the multiprocessor.
 
 #include "attention.cuh"
 
 constexpr u32 kWarps = 8;
-constexpr u32 kRows = 32;    // query rows of a block
-constexpr u32 kTokens = 32;  // positions of a tile
+constexpr u32 kRows = 32;    // query rows per block
+constexpr u32 kTokens = 32;  // positions per tile
 constexpr u32 kRowTiles = kRows / kQueryRows;
-constexpr u32 kWarpRows = kRows / kWarps;  // whose softmax a warp keeps
-// Rows of scores and of their exponentials, apart by as much as keeps neighbours in different
-// banks.
+constexpr u32 kWarpRows = kRows / kWarps;  // rows per warp in the softmax
+// Strides of rows of scores and of exponentials, padded so that neighbours are in different banks.
 constexpr u32 kScoreStride = kTokens + 4;
 constexpr u32 kWeightStride = kTokens + 8;
 
-// What of a block's shared memory is not queries and keys.
+// The shared memory of a block besides queries and keys.
 template <class C>
 struct LatentShared {
   float* scores;   // [kRows][kScoreStride]
   C* weights;      // [kRows][kWeightStride]: exponentials of the scores
-  float* shrink;   // [kRows]: what sums so far are multiplied with
-  float* largest;  // [kRows], and the two below: of all tiles, in the end
+  float* shrink;   // [kRows]: factor for the previous sums
+  float* largest;  // [kRows], like the two below; of all tiles at the end
   float* total;
 };
 
-// Brings keys of positions first .. first + kTokens to shared memory; those from `end` on are
-// zeros.
+// Copies keys of positions first .. first + kTokens to shared memory; positions from `end` on
+// become zeros.
 template <class T, int K, class C>
 DEVICE void load_keys(C* to, const SequencePages& pages, u32 first, u32 end) {
   constexpr u32 kUnits = K / 8;
@@ -53,7 +52,7 @@ DEVICE void load_keys(C* to, const SequencePages& pages, u32 first, u32 end) {
   commit_copies();
 }
 
-// A warp's 16 rows by 8 positions of scores = q k^T.
+// 16 rows by 8 positions of scores = q k^T, for one warp.
 template <int K, class C>
 DEVICE void multiply_latent_keys(float* scores, const C* q_tile, const C* keys) {
   const u32 lane = lane_id(), row = warp_id() / (kTokens / 8) * kQueryRows;
@@ -77,7 +76,7 @@ DEVICE void multiply_latent_keys(float* scores, const C* q_tile, const C* keys) 
   }
 }
 
-// The softmax of kWarpRows rows, a position a lane.
+// The softmax of kWarpRows rows, one position per lane.
 struct RowSoftmax {
   float largest[kWarpRows];
   float total[kWarpRows];
@@ -94,7 +93,7 @@ struct RowSoftmax {
       const bool seen = visible[r].has(position);
       if (!seen) score = -FORGE_INFINITY;
       const float most = fmaxf(largest[r], warp_max(score));
-      // A row that has seen nothing yet keeps zeros; its exponents are taken relative to 0.
+      // A row without visible positions so far keeps zeros; its exponents are relative to 0.
       const float base = most == -FORGE_INFINITY ? 0.0f : most;
       const float weight = exp2f((score - base) * kLog2E);
       const float shrink = exp2f((largest[r] - base) * kLog2E);
@@ -106,7 +105,7 @@ struct RowSoftmax {
   }
 };
 
-// Adds a tile's weights times values to a warp's V / kWarps columns of all rows.
+// Adds the product of a tile's weights and values to a warp's V / kWarps columns of all rows.
 template <int K, int V, class C>
 DEVICE void multiply_latent_values(float (&out)[kRowTiles][V / kWarps / 8][4], const C* keys,
                                    const LatentShared<C>& shared) {

@@ -1,10 +1,10 @@
 // out = (x - mean) / sqrt(variance + eps) * weight + bias, for each row.
 //
 //   x, out [rows, cols] F32; weight, bias [cols], bias may be null
-//   grid: a block a row; block: whole warps, at most 1024 threads
+//   grid: a block per row; block: whole warps, at most 1024 threads
 //
-// The variance is taken of the differences from the mean, in a second pass: the mean of the squares
-// less the square of the mean loses all digits where the mean is large.
+// The variance is computed from the differences to the mean, in a second pass: the mean of the
+// squares minus the square of the mean loses all digits if the mean is large.
 
 #include "warp.cuh"
 

@@ -3,9 +3,9 @@
 //   x [tokens, cols] F32; weight: `rows` rows in the format F, row_stride bytes apart
 //   out [tokens, out_stride] F32, of which the first `rows` columns are written, for the tokens of
 //   a set
-//   grid: (rows / (8 / split * rows a warp), max_rows / tokens); block 256: 8 warps
+//   grid: (rows / (8 / split * rows per warp), max_rows / tokens); block 256: 8 warps
 //   split: 1, 2, 4 or 8 warps share the columns of a row
-//   moves: the weight, once for every `tokens` tokens
+//   moves: the weight, once per `tokens` tokens
 //
 // The method is that of matvec.cuh.
 
@@ -19,7 +19,7 @@ __global__ void __launch_bounds__(256, InFlight<F>::blocks_per_sm(tokens))
   wait_for_previous_kernel();
   const u32 first = blockIdx.y * tokens, count = *set.count;
   if (first >= count) return;
-  // Tokens beyond the last are the last once more, and not stored.
+  // Tokens beyond the last repeat the last and are not stored.
   TokenRows<tokens> token_rows;
 #pragma unroll
   for (u32 t = 0; t < tokens; ++t) {

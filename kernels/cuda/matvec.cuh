@@ -3,14 +3,13 @@
 // The product of a few tokens with a weight: the body of matvec.cu, gated_matvec.cu and
 // grouped_matvec.cu.
 //
-// A decoded token reads every weight once, so the speed of memory decides. Weights come in 16-byte
-// loads that bypass the first-level cache, several of them in flight in every lane (InFlight), and
-// are dequantised in registers. A warp works on two rows at once, which share what it loads of x; x
-// comes from the first-level cache, where the other warps of the multiprocessor have put it.
-// `split` warps of a block divide the columns of the same rows among themselves and add up their
-// sums in shared memory, so that a weight of few rows still fills the device. Sums are always added
-// in the same order, first that of the lanes, then that of the warps, whatever the number of
-// tokens.
+// A decoded token reads every weight once, so memory bandwidth is the bound. Weights are read in
+// 16-byte loads that bypass the L1 cache, several in flight per lane (InFlight), and are
+// dequantized in registers. A warp computes two rows at once, which share the loads of x; x is in
+// the L1 cache after the first warp of the multiprocessor has read it. `split` warps of a block
+// divide the columns of the same rows among themselves and add up their sums in shared memory, so
+// that a weight of few rows still fills the device. Sums are added in the same order for any number
+// of tokens: over lanes, then over warps.
 
 #include "activation.cuh"
 #include "blocks.cuh"
@@ -18,9 +17,9 @@
 
 constexpr u32 kMatvecWarps = 8;
 
-// How much a lane has in flight: the chunks of `rows` rows, `ahead` chunks of each. Few tokens
-// leave registers for two chunks a row; blocks of files, whose decoded weights fill the registers
-// by themselves, leave them for one chunk of one row.
+// Loads in flight per lane: `ahead` chunks for each of `rows` rows. With few tokens, registers
+// suffice for two chunks per row. For file blocks, whose decoded weights fill the registers, they
+// suffice for one chunk of one row.
 template <class F>
 struct InFlight {
   static constexpr u32 rows = 2;
@@ -34,7 +33,7 @@ struct InFlight<Blocks<type>> {
   static constexpr u32 blocks_per_sm(u32) { return 1; }
 };
 
-// Whether eight neighbouring lanes, which 16-byte loads serve at once, always read x from different
+// True if eight neighbouring lanes, which 16-byte loads serve at once, always read x from different
 // banks of the cache.
 template <class F>
 constexpr bool reads_all_banks() {
@@ -48,13 +47,13 @@ constexpr bool reads_all_banks() {
   return true;
 }
 
-// Where the tokens' rows of x begin.
+// The starts of the tokens' rows of x.
 template <u32 tokens>
 struct TokenRows {
   const float* row[tokens];
 };
 
-// x[k .. k + 3]; unless rows are `whole` chunks, with zeros from `cols` on.
+// Returns x[k .. k + 3]. Unless rows are `whole` chunks, numbers from `cols` on are zeros.
 template <bool whole>
 DEVICE float4 load_four(const float* x, u32 k, u32 cols) {
   if (whole) return *reinterpret_cast<const float4*>(x + k);
@@ -98,13 +97,13 @@ DEVICE void accumulate(float (&sums)[rows][tokens], const typename F::Chunk (&c)
   }
 }
 
-// The rows of a weight that a block multiplies.
+// The rows of a weight that a block computes.
 struct WeightRows {
   const u8* data;
   u64 stride;
   u32 count;
   u32 cols;
-  // Not 0: rows are counted in pairs of row n and row n + half, as gated_matvec.cu wants them.
+  // Not 0: rows are counted in pairs of row n and row n + half, for gated_matvec.cu.
   u32 half = 0;
 
   DEVICE_MEMBER const u8* row(u32 i) const {
@@ -112,10 +111,10 @@ struct WeightRows {
   }
 };
 
-// The rows and the share of their columns that this warp has.
+// The rows of this warp and its share of their columns.
 struct WarpShare {
   u32 first_row;
-  u32 part;   // of `split`
+  u32 part;   // 0 .. split - 1
   u32 split;
 };
 template <class F>
@@ -125,7 +124,7 @@ DEVICE WarpShare share_of_warp(u32 split) {
   return {(blockIdx.x * groups + group) * InFlight<F>::rows, warp_id() % split, split};
 }
 
-// sums[i][t] += this lane's part of the products of the warp's rows.
+// sums[i][t] += this lane's share of the products of the warp's rows.
 template <class F, bool whole, u32 rows, u32 tokens>
 DEVICE void add_chunks(float (&sums)[rows][tokens], const WeightRows& w,
                        const TokenRows<tokens>& x, const WarpShare& share, const u64* codebooks) {
@@ -157,8 +156,8 @@ DEVICE void add_chunks(float (&sums)[rows][tokens], const WeightRows& w,
   }
 }
 
-// Calls store(row, token, product) once for every row and token of the block, in the warps whose
-// part is 0. All threads of the block must call this.
+// Calls store(row, token, product) once for every row and token of the block, in warps with part 0.
+// All threads of the block must call this.
 template <class F, u32 tokens, class Store>
 DEVICE void multiply_rows(const WeightRows& w, const TokenRows<tokens>& x, u32 split,
                           const u64* codebooks, Store store) {

@@ -1,9 +1,9 @@
 #pragma once
 
-// What moe_group.cu writes, and grouped_matvec.cu and grouped_gemm.cu read.
+// The output of moe_group.cu, read by grouped_matvec.cu and grouped_gemm.cu.
 //
-// Pairs of a token and one of its experts are numbered over the tokens of a set: pair i * top_k + k
-// is the set's i-th token with the k-th of its experts.
+// A pair is a token and one of its experts. Pair i * top_k + k is the i-th token of the set with
+// its k-th expert.
 
 #include "row_set.cuh"
 
@@ -14,8 +14,8 @@ struct MoeTile {
   u32 count;
 };
 
-// Where a pair's row is in a value that has top_k rows for every token of the step, whether it is
-// in the set or not.
+// The row of a pair in a value that has top_k rows for every token of the step, including tokens
+// outside the set.
 DEVICE u64 out_row_of_pair(const RowSet& set, u32 pair, u32 top_k) {
   return u64(row_of_set(set, pair / top_k)) * top_k + pair % top_k;
 }

@@ -1,7 +1,8 @@
-// out = residual + sum over a token's experts of their weight * x[expert].
+// out = residual + sum over a token's experts of weight * x[expert].
 //
 //   x [tokens, top_k * cols], route [tokens, 2 top_k], out, residual [tokens, cols] F32; residual
-//   may be null grid: (cols / 1024, tokens); block 256, four elements a thread
+//   may be null
+//   grid: (cols / 1024, tokens); block 256, four elements a thread
 
 #include "prelude.cuh"
 

@@ -1,18 +1,19 @@
 // Groups the pairs of tokens and experts by expert, so that a product reads each expert's weights
 // once for several tokens.
 //
-//   route [.., 2 top_k] of moe_route, of which a set of rows is taken; pairs [tokens * top_k] as
-//   moe.cuh numbers them; tiles of at most tile_tokens pairs
+//   route [.., 2 top_k] of moe_route, read at a set of rows; pairs [tokens * top_k] numbered as in
+//   moe.cuh; tiles of at most tile_tokens pairs
 //   grid: 1; block: whole warps; dynamic shared: ((warps + 2) * n_experts + 2) * 4 bytes
 //
-// A stable sort by counting: every warp counts the experts of its share of the pairs, the counts
-// are added up, and each warp puts its pairs in their places. Pairs of an expert stay in their
-// order, whatever the number of warps.
+// A stable counting sort: every warp counts the experts of its share of the pairs, the counts are
+// added up, and each warp writes its pairs to their positions. Pairs of an expert keep their order
+// for any number of warps.
 
 #include "moe.cuh"
 #include "warp.cuh"
 
-// values[n] becomes the sum of all, values[i] that of those before it. By a warp.
+// Replaces values[i] by the sum of the values before it; values[n] becomes the total. Called by a
+// whole warp.
 DEVICE void exclusive_sums(u32* values, u32 n) {
   u32 before = 0;
   for (u32 first = 0; first < n; first += kWarp) {
@@ -30,8 +31,8 @@ LARGE_KERNEL moe_group(MoeTile* tiles, u32* n_tiles, u32* pairs, const float* ro
   wait_for_previous_kernel();
   DYNAMIC_SHARED(u32, counts);  // [warps][n_experts]
   const u32 n_warps = blockDim.x / kWarp;
-  u32* first_pair = counts + n_warps * n_experts;  // [n_experts + 1], of an expert
-  u32* first_tile = first_pair + n_experts + 1;    // likewise
+  u32* first_pair = counts + n_warps * n_experts;  // [n_experts + 1], per expert
+  u32* first_tile = first_pair + n_experts + 1;    // [n_experts + 1], per expert
   u32* own = counts + warp_id() * n_experts;
   const u32 n_pairs = *set.count * top_k, share = (n_pairs + n_warps - 1) / n_warps;
   const u32 begin = min(warp_id() * share, n_pairs), end = min(begin + share, n_pairs);
@@ -43,7 +44,7 @@ LARGE_KERNEL moe_group(MoeTile* tiles, u32* n_tiles, u32* pairs, const float* ro
   __syncwarp();
   for (u32 i = begin + lane_id(); i < end; i += kWarp) atomicAdd(&own[expert_of(i)], 1u);
   __syncthreads();
-  // From here on counts of a warp are of the warps before it.
+  // Replace the count of each warp by the sum of the counts of the warps before it.
   for (u32 e = threadIdx.x; e < n_experts; e += blockDim.x) {
     u32 before = 0;
     for (u32 w = 0; w < n_warps; ++w) {

@@ -1,17 +1,16 @@
-// Chooses top_k experts a token: those with the largest scores, ties to the lower expert. Scores
-// are softmax probabilities or sigmoids of the router's logits; with `bias` the choice, and nothing
-// else, looks at score + bias. Of `n_groups` groups of experts the best `top_groups` take part:
-// those with the largest score, or with `bias` the largest sum of two (DeepSeek-AI,
-// arXiv:2405.04434 and arXiv:2412.19437).
+// Chooses top_k experts per token: the largest scores, ties to the lower expert. Scores are softmax
+// probabilities or sigmoids of the router's logits. With `bias`, only the choice uses score + bias.
+// Of `n_groups` groups of experts, the best `top_groups` take part: those with the largest score,
+// or, with `bias`, the largest sum of two (DeepSeek-AI, arXiv:2405.04434 and arXiv:2412.19437).
 //
 //   logits [tokens, n_experts] F32; out [tokens, 2 top_k] F32: expert numbers, then weights
 //   bias, expert_scales [n_experts] F32 (may be null); n_groups at most 32
-//   weights: score (relative to the chosen ones when `normalize`) * scale * expert_scales
-//   grid: tokens / 4; block 128: a warp a token
+//   weights: score (relative to the sum of the chosen if `normalize`) * scale * expert_scales
+//   grid: tokens / 4; block 128: a warp per token
 //
-// Each round finds the best expert that comes after the last chosen one in the order (larger worth,
-// lower expert), so that nothing needs to be marked as taken. Without bias, what an expert is worth
-// is its logit, whose order is that of the scores.
+// Each round finds the best expert after the previously chosen one in the order (larger value,
+// lower expert), so no expert has to be marked as chosen. Without bias the value is the logit,
+// which has the order of the scores.
 
 #include "warp.cuh"
 
@@ -33,12 +32,12 @@ DEVICE Ranked warp_first(Ranked own) {
   return own;
 }
 
-// What one token's logits say of experts.
+// The router's logits of one token.
 struct Experts {
   const float* logits;
   const float* bias;
   u32 n, scores;
-  float largest, total;  // of the exponentials of a softmax
+  float largest, total;  // of the softmax exponentials
 };
 DEVICE float score_of(const Experts& experts, u32 e) {
   const float logit = experts.logits[e];
@@ -91,7 +90,7 @@ KERNEL moe_route(float* out, const float* logits, const float* bias, const float
   float sum = 0;
   Ranked last = {FORGE_INFINITY, 0};
   for (u32 k = 0; k < top_k; ++k) {
-    // Should all that is left be NaN, some expert is still a valid one.
+    // If only NaN is left, this still names a valid expert.
     Ranked best = {-FORGE_INFINITY, n_experts - 1 - k};
     for (u32 e = lane_id(); e < n_experts; e += kWarp) {
       if (!(groups >> e / group_size & 1)) continue;

@@ -1,20 +1,20 @@
-// Causal attention, plainly: the fallback for head sizes and cache types that the tensor-core
-// kernels do not take, and the only one for F32 caches, whose digits they would round away.
+// Plain causal attention: the fallback for head sizes and cache types without a tensor-core kernel,
+// and the only kernel for F32 caches, which tensor cores would round.
 //
 //   q [tokens, n_heads * k_dim], out [tokens, n_heads * v_dim] F32
-//   grid: (n_heads, tokens): a block a query; block 128
+//   grid: (n_heads, tokens): a block per query; block 128
 //   scores are scale * q k, softcap * tanh(score / softcap) when softcap > 0, over the last
-//   `window` positions when window > 0; sinks [n_heads] (or null) are logits that carry no value
+//   `window` positions when window > 0; sinks [n_heads] (or null) are logits without a value
 //
-// The positions are taken in tiles of as many as there are threads: a thread computes one score,
-// the block their maximum and sum, and each thread then adds up some of the output's columns. The
-// sum is kept relative to the largest score so far (the online softmax of M. Milakov and N.
-// Gimelshein, 2018), so that any length needs the same memory.
+// A tile has one position per thread: each thread computes one score, the block reduces maximum and
+// sum, and each thread then adds up some of the output's columns. The sum is relative to the
+// largest score so far (the online softmax of M. Milakov and N. Gimelshein, 2018), so memory does
+// not grow with length.
 
 #include "kv.cuh"
 
-constexpr u32 kTile = 128;       // positions in a tile; the block's threads
-constexpr u32 kColumns = 4;      // output columns a thread adds up in one sweep over the positions
+constexpr u32 kTile = 128;       // positions per tile; also threads per block
+constexpr u32 kColumns = 4;      // output columns per thread in one sweep over the positions
 
 template <class T>
 DEVICE float score_of(const float* q, const KvRows<T>& k, u32 slot, float scale, float softcap) {
@@ -43,7 +43,7 @@ KERNEL naive_attention(float* out, const float* q, KvCache kv, const i32* positi
   const u32 end = u32(positions[token]) + 1;
   const u32 begin = window > 0 && end > window ? end - window : 0;
 
-  // Wide heads take several sweeps; each computes the scores again.
+  // Wide heads take several sweeps; each sweep computes the scores again.
   for (u32 sweep = 0; sweep < kv.v_dim; sweep += kTile * kColumns) {
     float largest = sinks ? sinks[head] : -FORGE_INFINITY;
     float total = sinks ? 1.0f : 0.0f;

@@ -1,9 +1,9 @@
-// out = the columns of x in another order: column i is column order[i] of x. With a route there is
-// an order for each expert, and out has the columns for each of the chosen ones.
+// out = the columns of x in another order: column i is column order[i] of x. With a route, each
+// expert has its own order, and out has the columns for each chosen expert.
 //
-//   x [rows, x_cols], x_cols being cols or top_k * cols; out [rows, out_cols] F32; order [experts,
-//   cols] whole numbers in F32; route [rows, 2 top_k], or null: then out_cols is cols
-//   grid: (out_cols / 1024, rows), blocks of rows beyond *n_rows idle; block 256, four elements a
+//   x [rows, x_cols], where x_cols is cols or top_k * cols; out [rows, out_cols] F32; order
+//   [experts, cols] whole numbers in F32; route [rows, 2 top_k], or null: then out_cols is cols
+//   grid: (out_cols / 1024, rows), blocks for rows beyond *n_rows exit; block 256, four elements a
 //   thread
 
 #include "prelude.cuh"

@@ -3,13 +3,12 @@
 //
 //   q [tokens, n_heads * D], out [tokens, n_heads * D] F32; T is the cache's type, D its head size
 //   tiles: up to 64 queries each; *n_tiles of them
-//   grid: (n_heads, the most tiles there can be); block 128: four warps of 16 queries
+//   grid: (n_heads, maximum number of tiles); block 128: four warps of 16 queries
 //   dynamic shared: prefill_shared_bytes: the queries, and two tiles of keys and values
 //
-// All warps share a tile of positions (64, or 32 for D = 256) in shared memory; while they work on
-// one, the next is copied. Tiles that no query of the block may see (later positions, or those
-// before the window) are never read. The heads of a KV head's group read the same pages at the same
-// time, through the second-level cache.
+// All warps share a tile of positions (64, or 32 for D = 256) in shared memory; the next tile is
+// copied during the computation. Tiles without visible positions (later, or before the window) are
+// not read. The heads of a KV head's group read the same pages at the same time, from the L2 cache.
 
 #include "attention.cuh"
 
@@ -40,7 +39,7 @@ __global__ void __launch_bounds__(kPrefillWarps * 32)
     load_query<D>(q_tile + query * kRowStride<D>, q + row * D, valid);
   }
 
-  // Rows beyond the last query see what it sees; they are not stored.
+  // Rows beyond the last query repeat it; they are not stored.
   Visible visible[2];
   for (u32 r = 0; r < 2; ++r) {
     const u32 query = min(warp * kQueryRows + lane / 4 + 8 * r, tile.n_queries - 1);

@@ -1,27 +1,27 @@
 #pragma once
 
-// What every kernel is written in: integer names, 16-bit floats, loads, and the few macros behind
-// which a GPU and the emulator (test/emulator) differ. No header of NVIDIA's is needed: NVRTC
-// compiles kernels with no include path at all.
+// Definitions for every kernel: integer names, 16-bit floats, loads, and the macros that differ
+// between a GPU and the emulator (test/emulator). No NVIDIA header is needed: NVRTC compiles
+// kernels without an include path.
 
 #ifdef FORGE_EMULATOR
 #include "device.h"
 #else
 // An array in shared memory: SHARED(float, partial, [33]);
 #define SHARED(Type, name, dimensions) __shared__ __align__(16) Type name dimensions
-// The shared memory whose size the launch decides; one name and type a kernel.
+// The shared memory whose size the launch sets; one name and type per kernel.
 #define DYNAMIC_SHARED(Type, name)                         \
   extern __shared__ __align__(128) unsigned char name##_[]; \
   Type* name = reinterpret_cast<Type*>(name##_)
-// An instance of a kernel that the library may ask for. NVRTC compiles the one it is asked for; the
-// emulator and the gates (test/emulator) take all that are listed.
+// An instance of a kernel that the library may request. NVRTC compiles the requested instance; the
+// emulator and the gates (test/emulator) take every listed instance.
 #define INSTANCE(...)
 #endif
 
 #define DEVICE static __device__ __forceinline__
 #define DEVICE_MEMBER __device__ __forceinline__
 #define KERNEL __global__ void
-// A kernel whose blocks may have 1024 threads, which leaves 64 registers for each thread.
+// A kernel for blocks of up to 1024 threads, which leaves 64 registers per thread.
 #define LARGE_KERNEL __global__ void __launch_bounds__(1024)
 
 typedef unsigned char u8;
@@ -49,7 +49,7 @@ DEVICE float to_float(bf16 x) { return __uint_as_float(u32(x.bits) << 16); }
 DEVICE float to_float(f16 x) { return forge::f16_to_f32(x.bits); }
 DEVICE f16 to_f16(float x) { return {forge::f32_to_f16(x)}; }
 DEVICE bf16 to_bf16(float x) { return {forge::f32_to_bf16(x)}; }
-// Read once by one block: kept out of the first-level cache.
+// Loads data that one block reads once, bypassing the L1 cache.
 DEVICE uint4 load_streaming(const void* p) { return *static_cast<const uint4*>(p); }
 #else
 DEVICE float to_float(f16 x) {
@@ -76,10 +76,10 @@ DEVICE uint4 load_streaming(const void* p) {
 }
 #endif
 
-// The first thing every kernel does. From SM90 on, a kernel may be started while the one before it
-// is still running (programmatic dependent launch); until this returns, it must not touch memory
-// that the other one reads or writes. It then allows the next kernel to be started early as well,
-// which waits here in turn.
+// Must be called first in every kernel. From SM90 on, a kernel may start while the previous one is
+// still running (programmatic dependent launch). Until this returns, the kernel must not touch
+// memory that the previous kernel reads or writes. It also allows the next kernel to start early;
+// that kernel waits here in the same way.
 #ifdef FORGE_EMULATOR
 DEVICE void wait_for_previous_kernel() { emulator::note_wait(); }
 #elif __CUDA_ARCH__ >= 900
@@ -108,9 +108,9 @@ DEVICE float high_as(bf16, u32 word) { return __uint_as_float(word & 0xffff0000u
 DEVICE u32 round_up(u32 n, u32 unit) { return (n + unit - 1) / unit * unit; }
 DEVICE u32 word_of(uint4 v, int i) { return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w; }
 
-// Four unsigned bytes as floats: a byte put below the exponent of 2^23 is 2^23 + byte, which takes
-// one byte permutation and one exact subtraction, where a conversion would run at a quarter of the
-// speed.
+// Converts four unsigned bytes to floats: a byte in the low mantissa bits of 2^23 is 2^23 + byte.
+// This takes one byte permutation and one exact subtraction; a conversion instruction would run at
+// a quarter of the speed.
 DEVICE float4 bytes_to_floats(u32 bytes, float bias = 0.0f) {
   const float base = 8388608.0f + bias;
   return make_float4(__uint_as_float(__byte_perm(bytes, 0x4b000000u, 0x7440)) - base,

@@ -1,7 +1,7 @@
 #pragma once
 
 // The tensor-core and asynchronous-copy instructions of SM80 and later, one function each. The
-// emulator's twins are in test/emulator/ptx_twins.h; nothing else here may hold assembly.
+// emulator's versions are in test/emulator/ptx_twins.h. Only this file may contain assembly.
 
 #include "prelude.cuh"
 
@@ -32,7 +32,7 @@ DEVICE void multiply_add(bf16, float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1)
 
 DEVICE u32 shared_address(const void* p) { return u32(__cvta_generic_to_shared(p)); }
 
-// Copies 16 bytes from global to shared memory while the thread goes on; zeros where not `valid`.
+// Starts to copy 16 bytes from global to shared memory; copies zeros if not `valid`.
 DEVICE void copy_async_16(void* to, const void* from, bool valid) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)),
                "l"(from), "r"(valid ? 16 : 0)
@@ -45,8 +45,8 @@ DEVICE void wait_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(left) : "memory");
 }
 
-// Four 8 x 8 matrices of 16-bit numbers from shared memory, as operands of multiply_add: lane l
-// gives the 16-byte row l % 8 of matrix l / 8.
+// Loads four 8 x 8 matrices of 16-bit numbers from shared memory, as operands of multiply_add: lane
+// l passes the 16-byte row l % 8 of matrix l / 8.
 DEVICE void load_matrices(u32 (&r)[4], const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
@@ -61,8 +61,8 @@ DEVICE void load_matrices_transposed(u32 (&r)[4], const void* row) {
 }
 
 // c[16, 8] += a[16, 16] b[16, 8] by the warp. With g = lane / 4 and t = lane % 4, a[i] holds row
-// g + 8 (i % 2), columns 2t, 2t+1 (+ 8 for i >= 2); b0 and b1 column g, rows 2t, 2t+1 (+ 8); c[i]
-// row g + 8 (i / 2), column 2t + i % 2.
+// g + 8 (i % 2), columns 2t, 2t+1 (+ 8 for i >= 2); b0 and b1 hold column g, rows 2t, 2t+1 (+ 8);
+// c[i] holds row g + 8 (i / 2), column 2t + i % 2.
 DEVICE void multiply_add(f16, float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
   asm volatile(
       "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "

@@ -1,29 +1,29 @@
 #pragma once
 
-// Finding the k-th largest of many numbers without sorting them, or, with weights, the number at
-// which the weights from the largest down reach a goal: digit by digit from the highest, by
-// histograms of those that share the digits found so far (as in T. Alabi et al., "Fast k-selection
+// Finds the k-th largest of many numbers without sorting, or, with weights, the number at which the
+// weights from the largest down reach a goal. Works digit by digit from the highest, with
+// histograms of the numbers that share the digits found so far (T. Alabi et al., "Fast k-selection
 // algorithms for graphics processing units", 2012).
 
 #include "warp.cuh"
 
-// Floats in the order of unsigned integers.
+// Maps floats to unsigned integers of the same order.
 DEVICE u32 key_of(float x) {
   const u32 bits = __float_as_uint(x);
   return bits ^ ((bits & 0x80000000u) != 0 ? 0xffffffffu : 0x80000000u);
 }
-// That of -infinity, which is no candidate, and of anything below.
+// The key of -infinity, which is no candidate; all lower keys are none either.
 constexpr u32 kNoCandidate = 0x007fffffu;
 
 struct Selected {
-  u32 key;     // the largest with weight(keys >= key) >= goal; 0 when all together weigh less
+  u32 key;     // the largest with weight(keys >= key) >= goal; 0 if the total is below the goal
   u64 above;   // weight of the keys above
   u64 equal;   // weight of the keys equal to it
 };
 
-// Shared memory of a selection. Weights are in halves: there is no addition of 64 bits in shared
-// memory, and the loop of compare-and-swap that would stand in for it takes a turn for each of the
-// many threads that meet at one digit. Who makes the lower half overflow adds one to the upper.
+// Shared memory of a selection. Weights are two 32-bit words: shared memory has no 64-bit addition,
+// and a compare-and-swap loop would iterate once for each of the many threads that update the same
+// digit. The thread that overflows the low word carries into the high word.
 struct SelectShared {
   u32 low[256];
   u32 high[256];
@@ -42,7 +42,7 @@ DEVICE u64 weight_at(const SelectShared& shared, u32 digit) {
   return u64(shared.high[digit]) << 32 | shared.low[digit];
 }
 
-// The highest digit at which the weights from the top reach `goal`; by warp 0.
+// Finds the highest digit at which the weights from the top reach `goal`. Called by warp 0.
 DEVICE void find_digit(SelectShared& shared, u64 goal) {
   constexpr u32 kEach = 256 / kWarp;
   const u32 top = 255 - lane_id() * kEach;  // this lane has digits top .. top - 7
@@ -51,7 +51,7 @@ DEVICE void find_digit(SelectShared& shared, u64 goal) {
   const u64 sum = warp_prefix_sum(own);
   const u64 before = sum - own;
   const u32 reached = __ballot_sync(kAllLanes, sum >= goal);
-  // Where all together are too light, the last lane takes its last digit.
+  // If the total is below the goal, the last lane takes its last digit.
   const u32 lane = reached != 0 ? u32(__ffs(i32(reached))) - 1 : kWarp - 1;
   if (lane_id() != lane) return;
   u64 above = before;
@@ -64,8 +64,8 @@ DEVICE void find_digit(SelectShared& shared, u64 goal) {
   shared.equal = weight_at(shared, digit);
 }
 
-// `visit(take)` calls take(key, weight) for each number that this thread looks at; all threads of
-// the block together look at every number once. All threads receive the result.
+// `visit(take)` calls take(key, weight) for the numbers of this thread; all threads of the block
+// together visit every number once. All threads receive the result.
 template <class Visit>
 DEVICE Selected radix_select(SelectShared& shared, u64 goal, Visit visit) {
   Selected found = {0, 0, 0};
@@ -74,7 +74,7 @@ DEVICE Selected radix_select(SelectShared& shared, u64 goal, Visit visit) {
     __syncthreads();
     const u32 prefix = found.key;
     visit([&](u32 key, u64 weight) {
-      // The digits above this one; a shift by 32 would keep them all.
+      // Compare the digits above this one; a shift by 32 would keep them all.
       if (shift == 24 || (key ^ prefix) >> (shift + 8) == 0) {
         add_weight(shared, key >> shift & 255, weight);
       }

@@ -1,9 +1,9 @@
-// Takes the blocks of a file apart into the planes that products read, and swizzles their weights
+// Splits the blocks of a file into the planes that products read, and swizzles their weights
 // (formats.cuh), while weights are loaded.
 //
 //   raw: rows of nb blocks, raw_row_bytes apart; out: rows out_row_stride apart
-//   grid: (nb / 8, rows); block 256: a warp a block
-//   moves: every byte once in, once out; runs behind the copy over PCIe
+//   grid: (nb / 8, rows); block 256: a warp per block
+//   moves: every byte once in, once out; runs after the copy over PCIe
 
 #include "formats.cuh"
 
@@ -47,7 +47,7 @@ struct RawBlock<FormatQ4_0> {
 template <>
 struct RawBlock<FormatQ6_K> {
   static constexpr u32 kBytes = 210;
-  // q of weight i of the block, as the file spreads it (csrc/common/quant/k_quants.h).
+  // q of weight i of the block, in the file's layout (csrc/common/quant/k_quants.h).
   static DEVICE_MEMBER u32 quant(const u8* block, u32 i) {
     const u32 half = i / 128, within = i % 128;
     const u32 low = block[64 * half + within % 64] >> (within / 64 * 4) & 0xf;
@@ -67,13 +67,14 @@ struct RawBlock<FormatQ6_K> {
       high[b * 64 + i] = u8(bits);
     }
     u8* scales = high + nb * 64;
-    // Of the later half of a block's chunks, runs have changed places.
+    // In the later half of a block's chunks, the runs are swapped.
     if (lane < 16) scales[b * 16 + lane] = block[192 + (lane ^ lane / 8)];
     if (lane < 2) scales[nb * 16 + b * 2 + lane] = block[208 + lane];
   }
 };
 
-// d, dmin, scales[12], then eight chunks of 16 bytes, of which two belong to the same sub-blocks.
+// d, dmin, scales[12], then eight chunks of 16 bytes, where two chunks belong to the same
+// sub-blocks.
 template <>
 struct RawBlock<FormatQ4_K> {
   static constexpr u32 kBytes = 144;

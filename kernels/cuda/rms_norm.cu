@@ -1,8 +1,9 @@
 // out = residual + x / sqrt(mean(x^2) + eps) * (weight + offset), for each group of a row.
 //
 //   x, out, residual [rows, groups, cols] F32 (residual may be null); weight [cols]
-//   grid: (rows, groups), blocks of rows beyond *n_rows idle; block: whole warps, at most 1024 threads
-//   moves: 8 to 12 bytes an element; the second reading of x hits the cache
+//   grid: (rows, groups), blocks for rows beyond *n_rows exit; block: whole warps, at most 1024
+//   threads
+//   moves: 8 to 12 bytes an element; the second read of x hits the cache
 //
 // Each thread sums the squares of every blockDim-th element; the block adds the sums. B. Zhang and
 // R. Sennrich, "Root Mean Square Layer Normalization", 2019.

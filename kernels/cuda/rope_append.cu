@@ -1,19 +1,19 @@
-// From the product of Q, K and V to attention, in one launch: splits each token's row into heads,
-// normalises and rotates q and k, appends k and v to the sequence's page, and writes q.
+// Prepares attention from the product of Q, K and V in one launch: splits each token's row into
+// heads, normalizes and rotates q and k, appends k and v to the sequence's page, and writes q.
 //
 //   qkv [tokens, n_heads * k_dim | n_kv_heads * k_dim | n_kv_heads * v_dim] F32
 //   q   [tokens, n_heads * k_dim] F32; rope [tokens, 2 * n_freqs] of rope_table, or null
-//   grid: (tokens, n_heads + 2 * n_kv_heads): a block a head, queries first, then keys, then values.
-//   Where values are in the keys there are no columns and no blocks for them.
+//   grid: (tokens, n_heads + 2 * n_kv_heads): a block per head, queries first, then keys, then
+//   values. Where values are in the keys, values have no columns and no blocks.
 //   block 128; dynamic shared: max(k_dim, v_dim) * 4 bytes, the head
 //
-// RMSNorm is over the head when the norm's weight is as wide as one (Qwen 3, Gemma 3), else over
-// all heads at once (OLMo 2): then every block sums the squares of all, which the cache serves.
+// RMSNorm is over the head if the norm's weight has the width of a head (Qwen 3, Gemma 3), else
+// over all heads at once (OLMo 2): then every block sums the squares of all heads, from the cache.
 // RoPE: J. Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding", 2021.
 
 #include "kv.cuh"
 
-// values[dim] = head `head` of from[], normalised.
+// values[dim] = head `head` of from[], normalized.
 DEVICE void normalise_head(float* values, const float* from, u32 head, u32 dim, u32 n_heads,
                            const float* weight, u32 width, float eps, float offset,
                            float* partial) {
@@ -35,7 +35,7 @@ DEVICE void normalise_head(float* values, const float* from, u32 head, u32 dim, 
   }
 }
 
-// Rotates pairs of 2 n values by the angles whose cos and sin are angles[2 n].
+// Rotates pairs of 2 n values by the angles with cos and sin in angles[2 n].
 DEVICE void rotate(float* values, const float* angles, u32 n, u32 interleaved) {
   for (u32 i = threadIdx.x; i < n; i += blockDim.x) {
     float& a = values[interleaved ? 2 * i : i];

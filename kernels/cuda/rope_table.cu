@@ -1,10 +1,10 @@
-// The angles of rotary embedding, once a step: out[token] = scale * (cos[n] | sin[n]) of
+// The angles of rotary embedding, once per step: out[token] = scale * (cos[n] | sin[n]) of
 // position * inv_freq[i].
 //
-//   grid: a block a token; block: any
+//   grid: a block per token; block: any
 //
-// The angle is rounded to float first, as every trained model saw it; sine and cosine then reduce
-// it in full precision (positions reach 10^5 radians).
+// The angle is first rounded to float, as in training; sine and cosine then reduce it in full
+// precision (positions reach 10^5 radians).
 
 #include "prelude.cuh"
 

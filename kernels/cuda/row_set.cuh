@@ -1,6 +1,6 @@
 #pragma once
 
-// Which rows of its operands a product computes: those of a list, or the first ones.
+// The rows of its operands that a product computes: those of a list, or the first ones.
 
 #include "prelude.cuh"
 

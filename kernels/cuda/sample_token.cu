@@ -2,19 +2,19 @@
 // The chain and its order are those of forge_sampling (csrc/forge.h).
 //
 //   logits, adjusted [outputs, vocabulary]; maxima, adjusted_maxima, sums, masses [outputs, chunks]
-//   of chunk_maxima and fused_temperature_softmax; masses is written over
+//   of chunk_maxima and fused_temperature_softmax; masses is overwritten
 //   results: forge_result of each output, followed by ids[max_top] and logprobs[max_top]
-//   grid: a block an output; block 1024 (whole warps, at least 256 threads)
+//   grid: a block per output; block 1024 (whole warps, at least 256 threads)
 //
-// A filter is a cut: the tokens above a key, and the first so many by id of those equal to it. The
-// keys are found by radix selection: for top_k every token weighs 1, for top_p its mass, so that
-// neither sorts. For top_k the k-th largest of the chunks' maxima bounds the key from below, for
-// top_p a few guesses do; chunks whose maximum is lower are not read. The draw walks the kept
-// tokens by id, so that it needs no order of probabilities: first over chunks, then within one.
+// A filter is a cut: the tokens above a key, and the first tokens by id among those equal to it.
+// Radix selection finds the keys without sorting: for top_k every token weighs 1, for top_p its
+// mass. The key has a lower bound: for top_k the k-th largest of the chunks' maxima, for top_p a
+// few estimates. Chunks with a lower maximum are not read. The draw walks the kept tokens by id,
+// first over chunks, then within one, and so needs no order of probabilities.
 
 #include "sampling_row.cuh"
 
-// Keeps keys above `key`, and those equal to it up to the token `last_id`.
+// Keeps keys above `key`, and keys equal to it up to the token `last_id`.
 struct Cut {
   u32 key;
   u32 last_id;
@@ -24,7 +24,7 @@ DEVICE bool keeps(const Cut& cut, u32 key, u32 id) {
   return key > cut.key || (key == cut.key && id <= cut.last_id);
 }
 
-// The cut below the `count` first tokens, by id, of those with this key.
+// The cut after the first `count` tokens, by id, with this key.
 DEVICE Cut cut_after(const Row& row, Scratch& shared, u32 key, u64 count, u64 there_are) {
   if (count >= there_are) return {key, 0xffffffffu};
   const auto weight = [&](u32, float logit) { return u64(key_of(logit) == key ? 1 : 0); };
@@ -38,7 +38,7 @@ DEVICE Cut top_k_cut(const Row& row, Scratch& shared) {
   if (k == 0 || k >= row.vocabulary) return kNoCut;
   u32 least = 0;
   if (k <= row.n_chunks) {
-    // k chunks have a maximum of at least this, so at least k tokens do.
+    // k chunks have at least this maximum, so at least k tokens reach it.
     least = radix_select(shared.select, k, [&](auto take) {
               for (u32 c = threadIdx.x; c < row.n_chunks; c += blockDim.x) {
                 take(key_of(row.chunk_maxima[c]), 1);
@@ -52,7 +52,7 @@ DEVICE Cut top_k_cut(const Row& row, Scratch& shared) {
   return cut_after(row, shared, found.key, k - found.above, found.equal);
 }
 
-// The fewest of the most probable tokens that reach top_p of the mass that `cut` left.
+// The fewest most probable tokens that reach top_p of the mass left by `cut`.
 DEVICE Cut top_p_cut(const Row& row, Scratch& shared, const Cut& cut) {
   const Sampling& s = row.s;
   if (!(s.top_p < 1)) return cut;
@@ -88,7 +88,7 @@ DEVICE Cut top_p_cut(const Row& row, Scratch& shared, const Cut& cut) {
       if (keeps(cut, key_of(logit), id)) take(key_of(logit), row_mass(row, logit));
     });
   });
-  // Equal keys have equal masses: so many of them reach the goal.
+  // Equal keys have equal masses: this many of them reach the goal.
   const float logit = __uint_as_float(found.key ^ ((found.key & 0x80000000u) != 0 ? 0x80000000u
                                                                                    : 0xffffffffu));
   const u64 each = max(row_mass(row, logit), u64(1));

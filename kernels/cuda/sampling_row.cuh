@@ -1,15 +1,15 @@
 #pragma once
 
-// A row of logits as sample_token.cu looks at it: passes over its candidates that skip chunks, and
-// the walk to the token at which a running sum passes a number.
+// Access to a row of logits for sample_token.cu: passes over candidates that skip chunks, and the
+// search for the token at which a running sum exceeds a number.
 
 #include "radix_select.cuh"
 #include "sampling.cuh"
 
-// What a block knows of its output's row.
+// The row of the block's output.
 struct Row {
-  const float* logits;         // those to choose from
-  const float* chunk_maxima;   // of them
+  const float* logits;         // of the row to choose from
+  const float* chunk_maxima;   // of these logits
   u64* chunk_masses;
   u32 vocabulary;
   u32 n_chunks;
@@ -17,8 +17,8 @@ struct Row {
   Sampling s;
 };
 
-// Calls take(id, logit) for the candidates of chunk c that have at least the key `least`. All
-// logits are asked for before the first is needed; the few that matter are then taken one by one.
+// Calls take(id, logit) for the candidates of chunk c with at least the key `least`. Loads all
+// logits before the first use; then passes the few matching ones one by one.
 template <class Take>
 DEVICE void visit_chunk(const Row& row, u32 c, u32 least, Take take) {
   const u32 first = c * kChunk + lane_id();
@@ -35,7 +35,7 @@ DEVICE void visit_chunk(const Row& row, u32 c, u32 least, Take take) {
   }
 }
 
-// The same for all chunks that hold such a key, a warp a chunk.
+// The same for all chunks that hold such a key, a warp per chunk.
 template <class Take>
 DEVICE void visit_row(const Row& row, u32 least, Take take) {
   for (u32 c = warp_id(); c < row.n_chunks; c += blockDim.x / kWarp) {
@@ -48,7 +48,7 @@ DEVICE u64 row_mass(const Row& row, float logit) {
 }
 
 // The first place at which the running sum of weights[n] exceeds `target`, and the sum before it;
-// by a warp. A target that is never exceeded gives the last place of any weight.
+// called by a warp. If no sum exceeds the target, the last place with a weight.
 struct Place {
   u32 index;
   u64 before;
@@ -83,8 +83,8 @@ struct Scratch {
   u32 id;
 };
 
-// Leaves in chunk_masses the sums of weight(id, logit) over each chunk; returns their sum. `least`
-// bounds the keys of tokens that have a weight.
+// Stores the sums of weight(id, logit) over each chunk in chunk_masses; returns their total.
+// `least` is a lower bound for the keys of tokens with a weight.
 template <class Weight>
 DEVICE u64 weigh_chunks(const Row& row, Scratch& shared, u32 least, Weight weight) {
   u64 total = 0;
@@ -105,7 +105,7 @@ DEVICE u64 weigh_chunks(const Row& row, Scratch& shared, u32 least, Weight weigh
   return total;
 }
 
-// The token at which the running sum of weights, by id, exceeds `target`; chunk_masses hold the
+// The token at which the running sum of weights, by id, exceeds `target`; chunk_masses holds the
 // sums of the chunks.
 template <class Weight>
 DEVICE u32 find_token(const Row& row, Scratch& shared, u32 least, u64 target, Weight weight) {

@@ -1,4 +1,5 @@
-// out = residual + sigmoid(gate) * x, each column of gate for as many neighbouring columns of x.
+// out = residual + sigmoid(gate) * x; each column of gate applies to cols / gates neighbouring
+// columns of x.
 //
 //   x, out, residual [rows, cols], gate [rows, gates] F32 (residual may be null)
 //   grid: (cols / 1024, rows); block 256, four elements a thread

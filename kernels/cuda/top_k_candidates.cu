@@ -4,11 +4,11 @@
 //   logits [outputs, vocabulary]; maxima, sums [outputs, chunks] of chunk_maxima and
 //   fused_temperature_softmax; next_logits, next_ids [outputs, chunks] are scratch
 //   results: as in sample_token
-//   grid: a block an output; block 1024 (whole warps)
+//   grid: a block per output; block 1024 (whole warps)
 //
 // Each chunk has a cursor: the logit of its best token that is not reported yet, and the lowest id
-// it may have. A round takes the chunk whose cursor comes first, finds the token, and moves the
-// cursor: the few tokens that are wanted take as many rounds, and read as many chunks.
+// of that token. A round takes the chunk whose cursor comes first, finds the token, and advances
+// the cursor: n_top tokens take n_top rounds and read n_top chunks.
 
 #include "sampling.cuh"
 
@@ -18,7 +18,7 @@ struct Cursor {
   float logit;
   u32 chunk;
 };
-// NaN, the cursor of an exhausted chunk, comes before nothing.
+// NaN, the cursor of an exhausted chunk, comes last.
 DEVICE Cursor earlier(Cursor a, Cursor b) {
   if (a.chunk == kNone) return b;
   if (b.chunk == kNone) return a;
@@ -38,7 +38,7 @@ DEVICE u32 warp_lowest(u32 x) {
   return x;
 }
 
-// Takes the token at a chunk's cursor and moves the cursor on; by a warp.
+// Takes the token at a chunk's cursor and advances the cursor. Called by a whole warp.
 DEVICE u32 take_token(const float* row, u32 vocabulary, u32 chunk, float* next_logit,
                       u32* next_id) {
   const float logit = *next_logit;

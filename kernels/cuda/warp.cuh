@@ -1,7 +1,7 @@
 #pragma once
 
 // Sums and maxima over the lanes of a warp and the threads of a block. All threads receive the
-// result, and all add in the same order, so that a result does not depend on the schedule.
+// result. The order of addition is fixed, so results do not depend on scheduling.
 
 #include "prelude.cuh"
 
@@ -15,7 +15,7 @@ DEVICE T warp_sum(T x) {
   return x;
 }
 
-// The sum over this lane and those before it.
+// Sum over this lane and the lanes before it.
 template <class T>
 DEVICE T warp_prefix_sum(T x) {
 #pragma unroll
@@ -26,15 +26,15 @@ DEVICE T warp_prefix_sum(T x) {
   return x;
 }
 
-// A NaN among them is passed over, as fmaxf does.
+// NaN is ignored, as in fmaxf.
 DEVICE float warp_max(float x) {
 #pragma unroll
   for (u32 bits = 16; bits > 0; bits /= 2) x = fmaxf(x, __shfl_xor_sync(kAllLanes, x, bits));
   return x;
 }
 
-// Blocks of whole warps, at most 32. `partial` is shared memory of 32 elements that no one else
-// uses until the block has met again.
+// For blocks of whole warps, at most 32. `partial` is shared memory of 32 elements that must stay
+// unused until the next barrier of the block.
 template <class T>
 DEVICE T block_sum(T x, T* partial) {
   x = warp_sum(x);

@@ -1,6 +1,6 @@
 #pragma once
 
-// The activations of csrc/forge.h, and what follows a product.
+// The activations of csrc/forge.h, and the epilogue of a product.
 
 #include "row_set.h"
 
@@ -37,13 +37,13 @@ inline float activate(uint activation, float x) {
 // A gated unit of csrc/forge.h: activation(gate) * up, or FORGE_CLAMPED_SWIGLU.
 inline float gated_unit(uint unit, float gate, float up) {
   if (unit != 4) return activate(unit, gate) * up;
-  // Not with min and max, which would lose a NaN.
+  // Comparisons, since min and max would drop a NaN.
   const float g = gate > 7.0f ? 7.0f : gate;
   const float u = up > 7.0f ? 7.0f : up < -7.0f ? -7.0f : up;
   return (u + 1.0f) * (g / (1.0f + precise::exp(-1.702f * g)));
 }
 
-// Where the results of a product go, each by way of its epilogue.
+// The output of a product and the epilogue applied to it.
 struct ProductOutput {
   device float* out;
   device const float* bias;
@@ -66,8 +66,8 @@ inline void store_product(ProductOutput to, float product, uint token, uint row)
   to.out[at] = to.epilogue.has_residual != 0 ? to.residual[at] + value : value;
 }
 
-// Of a row and the one beside it: where rows of a gate and those that they open come in turn, one
-// gated number of both.
+// Stores a product. Where rows of a gate alternate with the rows that they gate, stores one gated
+// number for `product` and its pair's `beside`.
 inline void store_products(ProductOutput to, float product, float beside, uint token, uint row) {
   if (to.epilogue.opened == 0) return store_product(to, product, token, row);
   if (row % 2 != 0) return;

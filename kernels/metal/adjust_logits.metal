@@ -1,9 +1,8 @@
-// Logits as penalties, bias and mask change them (csrc/forge.h, forge_sampling), for the outputs
-// that ask for it; rows that nothing changes are not written. Buffers and geometry: arguments.h.
+// Applies penalties, bias and mask to logits (csrc/forge.h, forge_sampling), for the outputs that
+// ask for them; unchanged rows are not written. Buffers and geometry: arguments.h.
 //
-// The tokens of the history are counted by atomic additions, each in the place of its token; who
-// then takes a count away, leaving zero, applies the penalty. That takes one step a history entry,
-// whatever the history's length, and no sorting.
+// Atomic additions count each token of the history at the token's id. The thread that then resets
+// a count to zero applies the penalty. This takes one step for each history entry and no sorting.
 
 #include "exact_math.h"
 #include "sampling.h"

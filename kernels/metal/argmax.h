@@ -1,6 +1,6 @@
 #pragma once
 
-// What the two stages of the argmax share: partial results, and how two become one.
+// Shared by the two stages of the argmax: partial results, and how to merge two of them.
 
 #include "sampling.h"
 
@@ -11,7 +11,7 @@ inline ArgmaxPartial no_partial() { return {-INFINITY, kNoId, 0.0f, 0u}; }
 inline ArgmaxPartial merged(ArgmaxPartial a, ArgmaxPartial b) {
   const bool b_first = b.value > a.value || (b.value == a.value && b.id < a.id);
   const float largest = b_first ? b.value : a.value;
-  // Nothing has been seen where the largest is -infinity; +infinity is bad, whatever the sum.
+  // If the largest is -infinity, no candidate was seen; +infinity sets `bad`, so its sum is unused.
   const float sum = largest > -INFINITY ? a.sum * precise::exp(a.value - largest) +
                                               b.sum * precise::exp(b.value - largest)
                                         : 0.0f;
@@ -27,7 +27,7 @@ inline ArgmaxPartial lanes_merged(ArgmaxPartial own) {
   return own;
 }
 
-// Of all threads, in thread 0.
+// Merges the partial results of all threads; the result is in thread 0.
 inline ArgmaxPartial group_merged(ArgmaxPartial own, threadgroup ArgmaxPartial* parts, Place p) {
   own = lanes_merged(own);
   if (p.lane == 0) parts[p.simdgroup] = own;

@@ -1,9 +1,8 @@
-// The first stage of the argmax, for runs of plainly greedy outputs: of 1,024 logits the largest,
-// the lowest id that has it, and the sum of exponentials that its log-probability takes. Buffers
-// and
+// The first stage of the argmax, for runs of plainly greedy outputs. For each 1,024 logits: the
+// largest, its lowest id, and the sum of exponentials for its log-probability. Buffers and
 // geometry: arguments.h.
 //
-// A NaN is below everything, and noted.
+// A NaN is smaller than every number, and is reported.
 
 #include "argmax.h"
 

@@ -1,5 +1,5 @@
 // The second stage of the argmax: the chosen token of each output with its log-probability. Buffers
-// and geometry: arguments.h; a threadgroup an output.
+// and geometry: arguments.h; a threadgroup per output.
 
 #include "argmax.h"
 

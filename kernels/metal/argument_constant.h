@@ -1,6 +1,6 @@
 #pragma once
 
-// A number that kernels (MSL) and host (C++) share.
+// A number shared by kernels (MSL) and host (C++).
 #ifdef __METAL_VERSION__
 #define METAL_ARGS_CONSTANT static constant constexpr uint32_t
 #else

@@ -1,35 +1,35 @@
-// What the Metal kernels take: for each kernel its scalars as one struct, its buffers in the order
-// of their indices, its launch geometry, and which instances exist. Included by the kernels (MSL)
-// and by the host (C++). Experts, sampling and recurrent state have files of their own, to which
-// the same conventions apply.
+// Arguments of the Metal kernels: for each kernel its scalars as one struct, its buffers in the
+// order of their indices, its launch geometry, and its instances. Included by the kernels (MSL) and
+// by the host (C++). Experts, sampling and recurrent state have their own files with the same
+// conventions.
 //
 // Conventions
-//   - Buffers have the indices 0, 1, 2 ... in the order listed; the struct of scalars is the last
-//     one (setBytes). What changes from step to step (row counts, ids, positions, page tables) is
-//     read from buffers.
-//   - A buffer in brackets [..] is read only where a field of the struct says that it is there;
-//     else any buffer is bound in its place.
+//   - Buffers have the indices 0, 1, 2 ... in the order listed; the struct of scalars comes last
+//     (setBytes). Values that change from step to step (row counts, ids, positions, page tables)
+//     are read from buffers.
+//   - A buffer in brackets [..] is read only if a field of the struct says so; otherwise any buffer
+//     is bound in its place.
 //   - Matrices are row-major F32 unless said otherwise. "rows" of an activation are tokens or
-//     outputs, of which *n_rows are there; a grid may have more, which do nothing.
-//   - `grid` counts threadgroups; ceil(a, b) is a / b rounded up; `threads` are those of a
-//     threadgroup; `memory` is threadgroup memory at index 0 in bytes, to be rounded up to 16. No
-//     kernel uses more than 32 KB of it.
+//     outputs; *n_rows of them exist. A grid may have more; the excess does nothing.
+//   - `grid` counts threadgroups; ceil(a, b) is a / b rounded up; `threads` is per threadgroup;
+//     `memory` is threadgroup memory at index 0 in bytes, to be rounded up to 16. No kernel uses
+//     more than 32 KB of it.
 //   - F is a weight format, tokens the number of tokens computed together, T the element type of a
-//     KV cache (float, f16, bf16, q8), D a head size. A template is instantiated by a line such as
-//     INSTANTIATE(matvec_FormatQ4_0_1, matvec<FormatQ4_0, 1>) after the file's text, and is then
-//     found under the first of these names. Kernels that are no templates need no such line.
+//     KV cache (float, f16, bf16, q8), D a head size. A line such as
+//     INSTANTIATE(matvec_FormatQ4_0_1, matvec<FormatQ4_0, 1>) after the file's text instantiates a
+//     template under the first of these names. Kernels that are not templates need no such line.
 //   - Formats: FormatF32, FormatF16, FormatBF16, FormatQ8_0, FormatFP8, FormatQ4_0, FormatQ4_K,
-//     FormatQ6_K (the fast ones), and Blocks<n> for GGUF's types 3, 6, 7, 10, 11, 13, 16 to 23, 29, 34, 35,
-//     39.
-//   - Weights lie as in their file: rows row_stride bytes apart, of whole blocks. The first byte of
-//     a weight lies at a multiple of 8 in memory for F32, F16, BF16 and Q4_K, of 4 for FP8, of 2
-//     for Q8_0, Q4_0 and Q6_K. Other buffers of floats begin at multiples of 16.
+//     FormatQ6_K (the fast ones), and Blocks<n> for GGUF's types 3, 6, 7, 10, 11, 13, 16 to 23, 29,
+//     34, 35, 39.
+//   - Weights have the layout of their file: rows row_stride bytes apart, of whole blocks. The
+//     first byte of a weight is aligned to 8 bytes for F32, F16, BF16 and Q4_K, to 4 for FP8, to 2
+//     for Q8_0, Q4_0 and Q6_K. Other buffers of floats are aligned to 16 bytes.
 //   - codebooks: the tables of the IQ types, one after another as 64-bit words: iq1_grid,
 //     iq2_xxs_grid, iq2_xs_grid, iq2_s_grid, iq3_xxs_grid, iq3_s_grid (csrc/common/quant). Read
-//     only by Blocks<16> to Blocks<22> and Blocks<29>; else any buffer.
+//     only by Blocks<16> to Blocks<22> and Blocks<29>; otherwise any buffer.
 //   - Kernels are compiled without fast math.
-//   - Constants that decide about speed alone are reckoned from what is known of Apple's GPUs, not
-//     measured on one.
+//   - Constants that only affect speed are derived from published facts about Apple's GPUs, not
+//     measured.
 #pragma once
 
 #include "argument_constant.h"
@@ -41,9 +41,9 @@ namespace metal_args {
 
 // ---- rows of activations ------------------------------------------------------------------------
 
-// Elements of a row that one threadgroup of an elementwise kernel takes.
+// Elements of a row per threadgroup of an elementwise kernel.
 METAL_ARGS_CONSTANT kRowElements = 1024;
-// Rows longer than this are normalised by 1024 threads, others by 256: `norm_threads`.
+// Longer rows are normalized by 1024 threads, others by 256: `norm_threads`.
 METAL_ARGS_CONSTANT kLongRow = 4096;
 
 // embed<F>: out, int32 tokens, n_tokens, weight, codebooks
@@ -55,7 +55,7 @@ struct EmbedArgs {
 };
 
 // rms_norm: out, x, weight, [residual], n_rows
-//   the weight has a group's columns
+//   the weight has the columns of one group
 // grid (max rows, groups); threads norm_threads
 struct RmsNormArgs {
   uint32_t cols;
@@ -101,11 +101,11 @@ struct GatherOutputsArgs {
 };
 
 // gather_columns: out, x0, [x1], [x2], n_rows
-//   group g of out has, of piece p, scale * x[first + g * step ... + width - 1]
+//   piece p of group g of out is scale * x[first + g * step ... + width - 1]
 // grid (ceil(out_cols, kRowElements), max rows); threads 256
 struct ColumnPiece {
   uint32_t cols;
-  uint32_t width;  // 0 for those that there are not
+  uint32_t width;  // 0 for unused pieces
   uint32_t first;
   uint32_t step;
   float scale;
@@ -117,11 +117,11 @@ struct GatherColumnsArgs {
 };
 
 // permute_columns: out, x, order, [route], n_rows
-//   column i of out is column order[i] of x, order being whole numbers in floats; with a route there
-//   is an order for each expert, and out has the columns for each of the top_k chosen ones
+//   column i of out is column order[i] of x; order holds whole numbers as floats. With a route,
+//   each expert has its own order, and out has the columns for each of the top_k chosen experts
 // grid (ceil(out_cols, kRowElements), max rows); threads 256
 struct PermuteColumnsArgs {
-  uint32_t x_cols;  // cols, or top_k of them
+  uint32_t x_cols;  // cols or top_k * cols
   uint32_t cols;
   uint32_t out_cols;
   uint32_t routed;
@@ -143,45 +143,45 @@ struct ClampArgs {
 
 // ---- products -----------------------------------------------------------------------------------
 
-// SIMD groups of a threadgroup of matvec, and the rows that one of them computes together: of the
-// fast formats, and of Blocks<n>.
+// SIMD groups of a threadgroup of matvec, and the rows that one of them computes together: for the
+// fast formats, and for Blocks<n>.
 METAL_ARGS_CONSTANT kMatvecSimdgroups = 8;
 METAL_ARGS_CONSTANT kMatvecRows = 4;
 METAL_ARGS_CONSTANT kMatvecBlocksRows = 1;
-// The most tokens that matvec computes together; more are computed group by group. Without matrix
-// units of their own, GPUs up to Apple9 take as long for four groups as gemm for its 32 tokens.
+// The most tokens that matvec computes together; more tokens are computed group by group. Without
+// matrix units, GPUs up to Apple9 take as long for four groups as gemm takes for its 32 tokens.
 METAL_ARGS_CONSTANT kMostMatvecTokens = 8;
-// SIMD groups share rows (`split`) while that leaves each this many columns, and while there are
-// fewer threadgroups than this:
+// SIMD groups share rows (`split`) while each keeps this many columns, and while there are fewer
+// threadgroups than this:
 //   split = 1; while (2 split <= min(8, cols / kSplitCols) && grid.x(split) < kFewThreadgroups)
 //   split *= 2
 METAL_ARGS_CONSTANT kSplitCols = 512;
 METAL_ARGS_CONSTANT kFewThreadgroups = 64;
-// An RMSNorm is computed within the product that follows it up to this many rows of the weight:
-// each threadgroup then reads the norm's weight again, which costs more than a launch of its own
-// where the output is a vocabulary.
+// Up to this many rows of the weight, an RMSNorm is fused into the product after it. Each
+// threadgroup then reads the norm's weight again, which costs more than a separate launch if the
+// output is a vocabulary.
 METAL_ARGS_CONSTANT kMostNormMatvecRows = 16384;
-// Rows of weights and tokens of a threadgroup of gemm.
+// Rows of weights and tokens per threadgroup of gemm.
 METAL_ARGS_CONSTANT kGemmRows = 64;
 METAL_ARGS_CONSTANT kGemmTokens = 32;
 
-// out = residual + alpha * activation(product + bias); bias and residual begin at the product's
-// first row of weights, and the residual's rows are as far apart as the output's. Or, where the
-// first `opened` rows of a weight are a gate and as many behind them what it opens, and nothing
-// else is to be done: out[opened columns] = unit(gate, opened); by matvec and rms_norm_matvec with
-// the fast formats.
+// out = residual + alpha * activation(product + bias). Bias and residual begin at the product's
+// first row of weights; the residual has the row stride of the output. With `opened`, the first
+// `opened` rows of the weight are a gate, the next `opened` rows are gated by it, and the rest of
+// the epilogue is empty: out[opened columns] = unit(gate, gated). Supported by matvec and
+// rms_norm_matvec with the fast formats.
 struct Epilogue {
   float alpha;
   uint32_t activation;
   uint32_t has_bias;
   uint32_t has_residual;
-  uint32_t opened;  // 0: there is no gate
+  uint32_t opened;  // 0: no gate
   uint32_t unit;    // of forge.h
 };
 
 // matvec<F, tokens>: out, x, weight, n_rows, [row_list], [bias], [residual], codebooks
-//   x [.., cols]; out [.., out_stride], of which `rows` columns are written; rows of both are those
-//   that uint32 row_list [*n_rows] has, else the first *n_rows
+//   x [.., cols]; out [.., out_stride], of which `rows` columns are written; both use the rows in
+//   uint32 row_list [*n_rows] if given, else the first *n_rows
 // grid (ceil(rows, kMatvecSimdgroups / split * kMatvecRows (Blocks: kMatvecBlocksRows)),
 //       ceil(max tokens, tokens)); threads 256
 // fast formats: tokens 1, 2, 4, 8; Blocks: 1, 4
@@ -209,27 +209,27 @@ struct RmsNormMatvecArgs {
 
 // ---- positions, KV cache, attention -------------------------------------------------------------
 
-// The pages of one layer, which are a buffer of bytes: for each KV head of a page the keys
+// The pages of one layer are a buffer of bytes: for each KV head of a page the keys
 // [page_tokens, k_dim], their scales (Q8_0: an F16 for each 32 numbers of a row), the values
-// [page_tokens, v_dim], their scales; each of the four parts padded to 16 bytes.
+// [page_tokens, v_dim], and their scales, each of the four parts padded to 16 bytes.
 struct KvPages {
   uint64_t page_bytes;
   uint32_t head_bytes;
-  uint32_t v_offset;  // from here on: byte offsets in a head
+  uint32_t v_offset;  // this and the next offsets: bytes from the start of a head
   uint32_t k_scales;
   uint32_t v_scales;
   uint32_t page_tokens;
   uint32_t n_kv_heads;
   uint32_t k_dim;
   uint32_t v_dim;
-  uint32_t values_in_keys;  // values are the first v_dim numbers of keys
+  uint32_t values_in_keys;  // 1: values are the first v_dim numbers of keys
 };
 
-// Where the two numbers are that a lane holds of an 8 x 8 matrix of a SIMD group: in row `row`, in
-// columns `col` and col + 1. Metal leaves that open; these are the places that all Apple GPUs with
-// such matrices are known to use, on which MLX builds too. batched_decode_attention,
-// prefill_attention and latent_attention are for GPUs of which matrix_places has shown it; elsewhere
-// naive_attention does their work.
+// The position of the two numbers of an 8 x 8 SIMD group matrix that a lane holds: row `row`,
+// columns `col` and col + 1. Metal does not specify it; all Apple GPUs with such matrices are known
+// to use these positions, and MLX relies on them, too. batched_decode_attention, prefill_attention
+// and latent_attention require that the matrix_places kernel has confirmed the positions; otherwise
+// naive_attention is used.
 struct MatrixPlace {
   uint32_t row;
   uint32_t col;
@@ -241,7 +241,7 @@ inline MatrixPlace matrix_place(uint32_t lane) {
 // matrix_places: held [32 lanes, 3 matrices, 2], matrix [8, 8]
 // grid 1; threads 32
 struct MatrixPlacesArgs {
-  uint32_t row_stride;  // numbers from one row of the matrix to the next
+  uint32_t row_stride;  // numbers between rows of the matrix
 };
 
 // Consecutive rows of one sequence at consecutive positions, computed together by attention.
@@ -250,22 +250,22 @@ struct QueryTile {
   uint32_t n_queries;
   uint32_t sequence;
   uint32_t first_position;
-  uint32_t end;  // positions of the sequence that are there to be seen
+  uint32_t end;  // number of visible positions of the sequence
 };
 
-// A part of the positions that a tile of decode attention sees: split * kSplitTokens and on.
+// A range of the positions visible to a tile of decode attention, from split * kSplitTokens.
 struct AttentionWork {
   uint32_t tile;
   uint32_t split;
-  uint32_t first_work;  // the tile's entry of split 0
+  uint32_t first_work;  // index of the tile's entry for split 0
   uint32_t n_splits;
 };
 
-// Positions of one entry of work.
+// Positions per entry of work.
 METAL_ARGS_CONSTANT kSplitTokens = 256;
-// The most queries of a tile of prefill attention, of which a threadgroup computes half.
+// The most queries per tile of prefill attention; a threadgroup computes half of them.
 METAL_ARGS_CONSTANT kPrefillQueries = 64;
-// Rows (query heads of a KV head times queries) of a threadgroup of decode attention, and of latent
+// Rows (query heads of a KV head times queries) per threadgroup of decode attention, and of latent
 // attention.
 METAL_ARGS_CONSTANT kDecodeRows = 8;
 METAL_ARGS_CONSTANT kLatentRows = 16;
@@ -282,14 +282,14 @@ struct RopeTableArgs {
 // grid (max tokens, n_heads + 2 n_kv_heads); threads 128; memory max(k_dim, v_dim) * 4
 struct RopeAppendArgs {
   KvPages kv;
-  uint32_t page_stride;  // entries from one page table to the next
+  uint32_t page_stride;  // entries between page tables
   uint32_t n_heads;
   uint32_t q_norm_width;  // 0: no norm
   uint32_t k_norm_width;
   float eps;
   float offset;
   uint32_t n_freqs;  // 0: no rotation
-  uint32_t first_rotated;  // of a head's elements
+  uint32_t first_rotated;  // index of the first rotated element of a head
   uint32_t interleaved;
 };
 
@@ -315,7 +315,7 @@ struct NaiveAttentionArgs {
 //   [sinks]
 // grid (n_heads, max tiles, 2); threads 128
 //
-// T: f16, q8 (others: naive_attention); D: 16, 32, 64, 80, 96, 128, 256, of keys and values alike
+// T: f16, q8 (others: naive_attention); D: 16, 32, 64, 80, 96, 128, 256, for both keys and values
 struct AttentionArgs {
   KvPages kv;
   uint32_t page_stride;
@@ -324,16 +324,16 @@ struct AttentionArgs {
   float softcap;
   uint32_t window;
   uint32_t causal;       // 0: every query sees all `end` positions
-  uint32_t max_queries;  // of a tile of decode attention, at most 16
-  uint32_t has_sinks;    // read by what computes prompts
+  uint32_t max_queries;  // per tile of decode attention, at most 16
+  uint32_t has_sinks;    // for prefill attention and for latent attention of prompts
 };
 
-// latent_attention<T, K, V>: out, [partial_ml], q, uint8 pages, QueryTile tiles, [AttentionWork work],
-//   n_work, int32 page_tables, [sinks]
-//   values are the first V numbers of keys of K
+// latent_attention<T, K, V>: out, [partial_ml], q, uint8 pages, QueryTile tiles,
+//   [AttentionWork work], n_work, int32 page_tables, [sinks]
+//   values are the first V of the K numbers of keys
 //   decoding: out is the partial_out of batched_decode_attention, with V for D
 //   prompts: has_work is 0, n_work counts the tiles
-// grid (max work or tiles, n_kv_heads * ceil(n_heads / n_kv_heads * queries of a tile,
+// grid (max work or tiles, n_kv_heads * ceil(n_heads / n_kv_heads * queries per tile,
 //       kLatentRows)); threads 128
 // T: f16, q8 (others: naive_attention); K and V: 288 and 256, 576 and 512
 struct LatentAttentionArgs {

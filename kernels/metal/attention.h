@@ -1,21 +1,21 @@
 #pragma once
 
-// What the attention kernels on SIMD group matrices share: 8 rows of queries of a SIMD group
-// against a slice of keys and values in threadgroup memory, with the softmax kept online.
+// Shared by the attention kernels on SIMD group matrices: 8 rows of queries per SIMD group against
+// a slice of keys and values in threadgroup memory, with an online softmax.
 //
 // The method is FlashAttention-2 (T. Dao, 2023). Scores, outputs and sums are F32 in registers;
 // queries, keys, values and probabilities are F16. A lane holds two neighbouring numbers of one row
-// of each 8 x 8 matrix: those of `matrix_place` (arguments.h).
+// of each 8 x 8 matrix, at `matrix_place` (arguments.h).
 
 #include "kv.h"
 
 CONSTANT uint kMatrix = 8;  // rows and columns of a SIMD group matrix
 
-// Rows in threadgroup memory are 16 bytes longer than a head, so that the rows of a matrix do not
-// all begin in the same bank.
+// Rows in threadgroup memory are padded by 16 bytes, so that the rows of a matrix do not all begin
+// in the same bank.
 CONSTANT uint kRowPad = 8;
 
-// The lanes that hold one row differ in bits 0 and 3.
+// Maximum over the lanes that hold one row; they differ in bits 0 and 3.
 inline float row_max(float x) {
   x = fmax(x, simd_shuffle_xor(x, ushort(1)));
   return fmax(x, simd_shuffle_xor(x, ushort(8)));
@@ -25,7 +25,7 @@ inline float row_sum(float x) {
   return x + simd_shuffle_xor(x, ushort(8));
 }
 
-// The positions that one query may see.
+// The positions visible to one query.
 struct Visible {
   uint begin;
   uint end;
@@ -35,11 +35,11 @@ inline Visible visible_to(uint position, QueryTile tile, constant AttentionArgs&
   return {a.window > 0 && position + 1 > a.window ? position + 1 - a.window : 0, end};
 }
 
-// The rows of a threadgroup: some of the query heads of a KV head times the queries of a tile.
+// The rows of a threadgroup: query heads of one KV head times the queries of a tile.
 struct HeadRows {
-  uint first;  // of the tile's rows
+  uint first;  // index of the threadgroup's first row in the tile
   uint count;
-  uint group;  // query heads of a KV head
+  uint group;  // query heads per KV head
   uint kv_head;
   uint n_heads;
 
@@ -47,7 +47,7 @@ struct HeadRows {
   uint head(uint row) const { return kv_head * group + (first + row) % group; }
 };
 
-// Numbers 8 unit .. 8 unit + 7 of a row of the cache.
+// Copies numbers 8 unit .. 8 unit + 7 of a row of the cache.
 inline void copy_unit(threadgroup half* to, KvRows<half> rows, uint slot, uint unit) {
   device const half4* from = (device const half4*)(rows.row(slot) + unit * 8);
   ((threadgroup half4*)to)[0] = from[0];
@@ -60,18 +60,18 @@ inline void copy_unit(threadgroup half* to, KvRows<q8> rows, uint slot, uint uni
   ((threadgroup half4*)to)[1] = half4(float4(from[1]) * scale);
 }
 
-// Where a sequence's positions are.
+// Locates the pages of a sequence.
 struct SequencePages {
   device u8* pages;
   device const int* table;
   uint kv_head;
 };
 
-// Where a lane's position of a slice is: lane l has position first + l. Each SIMD group finds the
-// places of a slice once, for keys and values, and hands them from lane to lane.
+// The location of a lane's position of a slice: lane l has position first + l. Each SIMD group
+// computes the locations of a slice once, for keys and values, and shuffles them between lanes.
 CONSTANT uint kNoPage = 0xffffffffu;
 struct SlicePlace {
-  uint page;  // kNoPage from the end on
+  uint page;  // kNoPage for positions from the end on
   uint slot;
 };
 inline SlicePlace slice_place(SequencePages from, constant KvPages& kv, uint first, uint end,
@@ -81,13 +81,13 @@ inline SlicePlace slice_place(SequencePages from, constant KvPages& kv, uint fir
   return {uint(from.table[position / kv.page_tokens]), position % kv.page_tokens};
 }
 
-// Brings the keys (or values) of a slice to threadgroup memory, by SIMD group `group` of `groups`;
-// positions from the end on become zeros.
+// Copies the keys (or values) of a slice to threadgroup memory, with SIMD group `group` of
+// `groups`; positions from the end on become zeros.
 template <class T, uint D, uint tokens>
 inline void load_slice(threadgroup half* tile, SequencePages from, constant KvPages& kv,
                        bool values, SlicePlace place, uint group, uint groups, uint lane) {
   const uint units = D / 8;
-  // A whole number of times for all lanes of a SIMD group, since D is a multiple of 16.
+  // All lanes of a SIMD group run the same number of iterations, since D is a multiple of 16.
   for (uint i = group * kLanes + lane; i < tokens * units; i += groups * kLanes) {
     const uint token = i / units, unit = i % units;
     const uint page = simd_shuffle(place.page, ushort(token));
@@ -103,22 +103,22 @@ inline void load_slice(threadgroup half* tile, SequencePages from, constant KvPa
   }
 }
 
-// One row of queries as F16, or zeros; by a SIMD group.
+// Copies one row of queries as F16, or zeros. Called by a SIMD group.
 template <uint D>
 inline void load_query(threadgroup half* to, device const float* q, bool valid, uint lane) {
   for (uint i = lane; i < D; i += kLanes) to[i] = valid ? half(q[i]) : half(0);
 }
 
-// The queries of a SIMD group and what it has found for them so far.
+// The queries of a SIMD group and their results so far.
 template <uint D>
 struct RowState {
   simdgroup_half8x8 queries[D / 8];
   simdgroup_float8x8 out[D / 8];
-  float largest;  // score of the lane's row so far
+  float largest;  // largest score of the lane's row so far
   float total;    // this lane's part of the sum of exp(score - largest)
 };
 
-// Queries from 8 rows of threadgroup memory.
+// Loads queries from 8 rows of threadgroup memory.
 template <uint D>
 inline void begin_rows(thread RowState<D>& state, threadgroup const half* q_tile) {
   UNROLL
@@ -146,8 +146,8 @@ inline void multiply_keys(thread simdgroup_float8x8 (&scores)[tokens / 8],
   }
 }
 
-// Takes the scores of positions first .. first + tokens into the state, of which this lane's row
-// sees `visible`; `weights` become their exponentials relative to the row's largest score.
+// Adds the scores of positions first .. first + tokens to the state. `visible` is for this lane's
+// row. Sets `weights` to the exponentials relative to the row's largest score.
 template <uint D, uint tokens>
 inline void weigh_scores(thread simdgroup_half8x8 (&weights)[tokens / 8],
                          thread simdgroup_float8x8 (&scores)[tokens / 8],
@@ -168,7 +168,7 @@ inline void weigh_scores(thread simdgroup_half8x8 (&weights)[tokens / 8],
     }
   }
   largest = row_max(largest);
-  // A row that has seen nothing yet keeps zeros; its exponents are taken relative to 0.
+  // A row without visible positions so far keeps zeros; its exponents are relative to 0.
   const float base = largest == -INFINITY ? 0.0f : largest;
   const float shrink = precise::exp(state.largest - base);
   float sum = 0;

@@ -1,12 +1,12 @@
-// Attention of a decode step: one launch for the whole batch, whatever the sequences' lengths.
+// Attention of a decode step: one launch for a batch of sequences of any lengths.
 // Buffers and geometry: arguments.h.
 //
 // The 8 rows of a matrix are the query heads of one KV head times the queries of the tile, so that
-// keys and values are read once for all of them. Rows are plentiful compared to the memory traffic:
-// unused ones cost nothing. Each of four SIMD groups takes every fourth slice of positions, with no
-// barrier among them until they add up in the end (split over KV as in Flash-Decoding: T. Dao et
-// al., 2023). The splits have a fixed size, so that a sequence's result does not depend on the
-// others of its batch. merge_attention_splits adds up the entries of a tile.
+// keys and values are read once for all of them. The kernel is bound by memory, so unused rows cost
+// nothing. Each of four SIMD groups takes every fourth slice of positions. The groups need no
+// barrier until they add up their results at the end (split over KV as in Flash-Decoding: T. Dao et
+// al., 2023). Splits have a fixed size, so the result of a sequence does not depend on the rest of
+// the batch. merge_attention_splits adds up the entries of a tile.
 
 #include "attention.h"
 
@@ -18,7 +18,7 @@ struct DecodeTile {
   CONSTANT uint kNumbers = kTokens * (D + kRowPad);
 };
 
-// Adds the SIMD groups' sums of 8 rows into the entry's, one part of each head after another,
+// Adds the SIMD groups' sums of 8 rows to the entry's sums, one part of each head after another,
 // through `memory` of kDecodeGroups * (64 + 16) floats.
 template <uint D>
 inline void store_partial(device float* partial_out, device float* partial_ml,
@@ -70,14 +70,14 @@ template <class T, uint D>
     constant AttentionArgs& args [[buffer(8)]], uint2 at [[threadgroup_position_in_grid]],
     uint thread_index [[thread_index_in_threadgroup]],
     uint lane [[thread_index_in_simdgroup]], uint simdgroup [[simdgroup_index_in_threadgroup]]) {
-  // A slice of each SIMD group, of keys, then of values; before them the queries.
+  // Each SIMD group's slice of keys, then of values. Queries are loaded here first.
   threadgroup half4 fours[kDecodeGroups * DecodeTile<D>::kNumbers / 4];
   threadgroup half* memory = (threadgroup half*)fours;
   threadgroup float sums[kDecodeGroups * (64 + 16)];
   if (at.x >= *n_work) return;
   const AttentionWork entry = work[at.x];
   const QueryTile tile = tiles[entry.tile];
-  const uint group = args.n_heads / args.kv.n_kv_heads;  // query heads of a KV head
+  const uint group = args.n_heads / args.kv.n_kv_heads;  // query heads per KV head
   const uint row_blocks = (group * args.max_queries + kDecodeRows - 1) / kDecodeRows;
   const uint kv_head = at.y / row_blocks, first_row = at.y % row_blocks * kDecodeRows;
   const uint all_rows = group * tile.n_queries;
@@ -128,7 +128,7 @@ template <class T, uint D>
                    {thread_index, lane, simdgroup, kDecodeGroups});
 }
 
-// out[token, head] = the sums of all splits of the tile over their total, sinks included.
+// out[token, head] = sum of all splits of the tile / their total, sinks included.
 kernel void merge_attention_splits(
     device float* out [[buffer(0)]], device const float* partial_out [[buffer(1)]],
     device const float* partial_ml [[buffer(2)]], device const QueryTile* tiles [[buffer(3)]],

@@ -1,15 +1,15 @@
 #pragma once
 
-// All other weight formats: Blocks<type>, with GGUF's number of the type. A lane decodes 32
-// consecutive weights at once, byte by byte where the layout asks for it, so that any format runs
-// in every product; those of formats.h are what is fast.
+// All other weight formats: Blocks<type>, where type is GGUF's number. A lane decodes 32
+// consecutive weights at once, byte by byte if the layout requires it, so that every format works
+// in every product. The fast formats are in formats.h.
 //
-// Layouts and formulas: csrc/common/quant, whose results these functions repeat exactly.
+// Layouts and formulas are those of csrc/common/quant; results agree exactly.
 
 #include "codebooks.h"
 #include "formats.h"
 
-// Byte i of qs holds weight i in its low and weight i + 16 in its high four bits.
+// Byte i of qs holds weight i in its low four bits and weight i + 16 in its high four bits.
 inline uint half_nibble(device const u8* qs, uint i) { return qs[i % 16] >> (i / 16 * 4) & 0xf; }
 
 template <>
@@ -134,7 +134,7 @@ struct Decoder<23> {  // IQ4_XS: d, scales_h[2], scales_l[4], qs[128]
   }
 };
 
-// The leading base-3 digit after dropping k, less one: a byte is a fraction of 256, rounded up.
+// The leading base-3 digit after dropping k, minus one: a byte is a fraction of 256, rounded up.
 inline float ternary_digit(uint byte, uint k) {
   const uint power = k == 0 ? 1 : k == 1 ? 3 : k == 2 ? 9 : k == 3 ? 27 : 81;
   return float(int((byte * power & 0xff) * 3 >> 8) - 1);

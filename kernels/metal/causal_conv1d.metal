@@ -5,9 +5,9 @@
 
 #include "activation.h"
 
-// A column of the rows of a run, counted from the first row that its slot keeps.
+// A column of the rows of a run, counted from the first row that its slot holds.
 struct ConvColumn {
-  device const float* x;  // of the run's first token
+  device const float* x;  // first token of the run
   device const float* kept;
   uint cols;
   uint n_kept;
@@ -34,7 +34,7 @@ kernel void causal_conv1d(device float* out [[buffer(0)]], device const float* x
   const uint cols = args.cols, width = args.width;
   const uint first_column = at.x * kConvColumns;
   const uint n_columns = min(kConvColumns, cols - first_column);
-  // As [width][kConvColumns].
+  // Layout [width][kConvColumns].
   for (uint i = thread_index; i < n_columns * width; i += kConvColumns) {
     taps[i % width * kConvColumns + i / width] = weight[ulong(first_column) * width + i];
   }
@@ -52,6 +52,6 @@ kernel void causal_conv1d(device float* out [[buffer(0)]], device const float* x
     out[first + ulong(t) * cols] = activate(args.activation, sum);
   }
   if (begin > 0) return;
-  // Each row comes from a later one, which is not yet overwritten.
+  // Each row is copied from a later row that is not yet overwritten.
   for (uint row = 0; row < n_kept; ++row) slot[row * cols] = own.at(run.n_rows + row);
 }

@@ -1,7 +1,7 @@
-// The largest logit of each chunk of 256: what lets later passes skip chunks. Buffers and geometry:
-// arguments.h; a SIMD group a chunk.
+// The largest logit of each chunk of 256, with which later passes skip chunks. Buffers and
+// geometry: arguments.h; a SIMD group per chunk.
 //
-// The maximum of a chunk that holds a NaN or +infinity is NaN. In the adjusted row NaN never wins.
+// The maximum of a chunk that holds a NaN or +infinity is NaN. In the adjusted row NaN is ignored.
 
 #include "sampling.h"
 

@@ -1,5 +1,5 @@
-// out = x within -limit and limit: OLMoE's limit on queries, keys and values. NaN stays. Buffers and
-// geometry: arguments.h.
+// out = x clamped to [-limit, limit]: OLMoE's limit on queries, keys and values. NaN stays NaN.
+// Buffers and geometry: arguments.h.
 
 #include "prelude.h"
 

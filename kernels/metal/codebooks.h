@@ -1,20 +1,20 @@
 #pragma once
 
 // The codebook formats IQ1, IQ2 and IQ3: a field of a block is an index into a table of vectors of
-// four or eight weights, one byte a weight. The tables (csrc/common/quant) lie one after another in
-// one buffer, in the order of arguments.h.
+// four or eight weights, one byte per weight. One buffer holds all tables (csrc/common/quant), in
+// the order of arguments.h.
 
 #include "prelude.h"
 
-// What Decoder<type> has: the weights and bytes of a block, and decode(block, group, w, codebooks),
-// which writes weights 32 group .. 32 group + 31 of a block to w.
+// Decoder<type> has the number of weights and bytes of a block, and decode(block, group, w,
+// codebooks), which writes weights 32 group .. 32 group + 31 of a block to w.
 template <uint type>
 struct Decoder;
 
 inline uint u16_at(device const u8* p) { return p[0] | uint(p[1]) << 8; }
 inline float f16_at(device const u8* p) { return float(as_type<half>(ushort(u16_at(p)))); }
 
-// Tables in units of eight bytes from the buffer's begin.
+// Offsets of the tables in the buffer, in units of eight bytes.
 CONSTANT uint kIq1Grid = 0;                       // 2048 words of 8 signed bytes
 CONSTANT uint kIq2XxsGrid = kIq1Grid + 2048;      // 256 words of 8 bytes
 CONSTANT uint kIq2XsGrid = kIq2XxsGrid + 256;     // 512
@@ -22,14 +22,14 @@ CONSTANT uint kIq2SGrid = kIq2XsGrid + 512;       // 1024
 CONSTANT uint kIq3XxsGrid = kIq2SGrid + 1024;     // 256 words of 4 bytes
 CONSTANT uint kIq3SGrid = kIq3XxsGrid + 256 / 2;  // 512 words of 4 bytes
 
-// Eight sign bits from seven: the eighth makes the number of minus signs even.
+// Returns eight sign bits for seven: the eighth makes the number of minus signs even.
 inline uint even_signs(uint seven_bits) { return seven_bits | (popcount(seven_bits) & 1) << 7; }
 
 inline uint nibble_of(device const u8* bytes, uint i) {
   return bytes[i / 2] >> (4 * (i % 2)) & 0xf;
 }
 
-// w[i] = +- scale * byte i, minus where bit i of `signs` is set.
+// w[i] = +- scale * byte i, negative if bit i of `signs` is set.
 inline void decode_codeword(uint2 magnitudes, uint signs, float scale, thread float* w) {
   for (uint i = 0; i < 8; ++i) {
     const float magnitude = float(magnitudes[i / 4] >> (8 * (i % 4)) & 0xff);
@@ -146,7 +146,7 @@ struct Decoder<19> {  // IQ1_S: d, qs[32], qh[8] of 16 bits
 };
 
 template <>
-struct Decoder<29> {  // IQ1_M: qs[32], qh[16], scales[4] of 16 bits, whose upper bits make up d
+struct Decoder<29> {  // IQ1_M: qs[32], qh[16], scales[4] of 16 bits, whose upper bits form d
   CONSTANT uint kWeights = 256, kBytes = 56;
   static void decode(device const u8* block, uint group, thread float* w,
                      device const ulong* codebooks) {

@@ -1,4 +1,4 @@
-// out[token] = scale * row of the embedding, for each token's id. Buffers and geometry:
+// out[token] = scale * row of the embedding, for the id of each token. Buffers and geometry:
 // arguments.h.
 
 #include "blocks.h"

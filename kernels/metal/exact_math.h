@@ -1,11 +1,11 @@
 #pragma once
 
-// What the other devices compute in double, on a GPU that has none: sums and products of floats
-// with their rounding errors, and products of 64-bit integers with fractions.
+// Replacements for arithmetic in double, which the GPU lacks: sums and products of floats with
+// their rounding errors, and products of 64-bit integers and fractions.
 
 #include "prelude.h"
 
-// high + low, where low is what rounding took from high.
+// high + low, where low is the rounding error of high.
 struct FloatPair {
   float high;
   float low;
@@ -34,7 +34,7 @@ inline float penalized(float logit, float repeat, float presence, float count, f
   const FloatPair penalty = exact_sum(presence, counted.high);
   const FloatPair value = exact_sum(scaled.high, -penalty.high);
   const float low = value.low + (scaled.low - (penalty.low + counted.low));
-  // The errors of infinities are NaN.
+  // Rounding errors of infinities are NaN.
   return low == low ? value.high + low : scaled.high - penalty.high;
 }
 

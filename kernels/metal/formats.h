@@ -1,41 +1,41 @@
 #pragma once
 
-// The weight formats that have fast products, read as they lie in the file, so that a mapped file
-// is all the memory that a model's weights take.
+// The weight formats with fast products, read in the layout of the file, so that a mapped file is
+// the only memory that a model's weights take.
 //
 // A format F has
 //   kRun, kRuns       a lane's chunk holds kRuns runs of kRun consecutive weights
 //   kHasMin           weight = scale * q - min, else weight = scale * q
-//   kScaled           whether there are scales at all
+//   kScaled           true if the format has scales
 //   kUnit             rows are a whole number of kUnit weights
 //   Chunk             a chunk in registers
 //   load<whole>(row, cols, chunk, codebooks)   reads chunk number `chunk` of a row of `cols`
-//                     weights; unless rows are `whole` chunks, with zeros from `cols` on
+//                     weights; unless rows are `whole` chunks, weights from `cols` on are zeros
 //   run_start(chunk, r)                 the column of the first weight of run r
 //   four(c, r, j)     weights 4 j .. 4 j + 3 of run r, before scaling: small exact numbers
 //   scale(c, r), min(c, r)
 //
 // Neighbouring lanes read neighbouring chunks of 8 to 16 bytes. Blocks of 18, 34 and 210 bytes
-// allow loads of two bytes only, which fall into the same few cache lines for all lanes; that costs
-// less than a second copy of the weights in another order would. Block layouts: csrc/common/quant.
+// only allow two-byte loads, which fall into the same few cache lines for all lanes. This costs
+// less than a second, rearranged copy of the weights. Block layouts: csrc/common/quant.
 
 #include "prelude.h"
 
-// The rows of a weight that a grid multiplies: as they lie, or, where rows of a gate open others
-// `opened` rows behind them, in turn one of the gate and the one that it opens.
+// The rows of a weight that a grid multiplies: in file order, or, with `opened`, rows of the gate
+// alternating with the rows `opened` further on that they gate.
 struct WeightRows {
   device const u8* data;
   ulong stride;
   uint count;
   uint cols;
-  uint opened;  // 0: there is no gate
+  uint opened;  // 0: no gate
 
   device const u8* row(uint i) const {
     return data + ulong(opened == 0 ? i : i / 2 + i % 2 * opened) * stride;
   }
 };
 
-// Whole chunks and the rest of a row of `cols` weights.
+// Number of whole chunks in a row of `cols` weights, and the remainder.
 template <class F>
 inline uint chunks_of(uint cols) {
   return (cols + F::kRun * F::kRuns - 1) / (F::kRun * F::kRuns);
@@ -48,7 +48,7 @@ inline uint word_at(device const u8* p) {
   return halves[0] | uint(halves[1]) << 16;
 }
 
-// F32, F16 and BF16: Four is four numbers as they lie in memory.
+// F32, F16 and BF16: Four is four numbers in memory order.
 struct FloatsF32 {
   CONSTANT uint kBytes = 4;
   typedef float4 Four;
@@ -104,7 +104,7 @@ typedef FormatFloats<FloatsF32> FormatF32;
 typedef FormatFloats<FloatsF16> FormatF16;
 typedef FormatFloats<FloatsBF16> FormatBF16;
 
-// Eight bytes of a block that begins with its scale d, and that.
+// Eight bytes of a block that begins with its scale d, and the scale.
 struct ScaledBytes {
   uint2 bits;
   float d;
@@ -129,8 +129,9 @@ struct FormatQ8_0 {
   static float min(thread const Chunk&, uint) { return 0.0f; }
 };
 
-// Four numbers of E4M3 times 2^-8: with their sign moved to the top, they are F16, subnormal ones
-// included. 0x7f is 480: blocks with a NaN have it as their scale (csrc/common/quant/fp8.h).
+// Four E4M3 numbers times 2^-8: with the sign bit moved to the top they are F16, including
+// subnormal numbers. 0x7f becomes 480; blocks with a NaN have a NaN scale
+// (csrc/common/quant/fp8.h).
 inline float4 e4m3_bytes(uint word) {
   const float2 even = float2(as_type<half2>((word << 8 & 0x80008000) | (word << 7 & 0x3f803f80)));
   const float2 odd = float2(as_type<half2>((word & 0x80008000) | (word >> 1 & 0x3f803f80)));
@@ -171,9 +172,9 @@ struct FormatQ4_0 {
   static float min(thread const Chunk&, uint) { return 0.0f; }
 };
 
-// 144 bytes: d, dmin, 12 bytes of 6-bit scales and minima, and 128 of weights. Chunk c has 16 of
-// those: 16 weights of sub-block 2 (c / 2) in the low, 16 of the next sub-block in the high four
-// bits. Eight neighbouring lanes share a block.
+// 144 bytes: d, dmin, 12 bytes of 6-bit scales and minima, and 128 bytes of weights. Chunk c is 16
+// of these: 16 weights of sub-block 2 (c / 2) in the low four bits, 16 of the next sub-block in the
+// high four bits. Eight neighbouring lanes share a block.
 struct FormatQ4_K {
   CONSTANT uint kRun = 16, kRuns = 2, kUnit = 256;
   CONSTANT bool kHasMin = true, kScaled = true;

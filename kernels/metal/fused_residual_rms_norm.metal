@@ -1,7 +1,7 @@
-// Adds to the residual stream and normalises it for the next block, in one launch:
+// Adds to the residual stream and normalizes it for the next block, in one launch:
 //   sum = residual + (x_weight ? x / rms(x, eps) * (x_weight + offset) : x)
 //   out = sum / rms(sum, next_eps) * (weight + next_offset)
-// The first line with x_weight is the norm after a block of Gemma 2 and 3 and OLMo 2. Buffers and
+// With x_weight, the first line is the norm after a block of Gemma 2 and 3 and OLMo 2. Buffers and
 // geometry: arguments.h.
 
 #include "simd.h"
@@ -40,7 +40,7 @@
   const float mean = group_sum(squares, next_partial, p) / float(cols);
   const float next_scale = 1.0f / precise::sqrt(mean + args.next_eps);
 
-  // A thread reads only those elements of the sum that it wrote itself.
+  // A thread only reads elements of the sum that it wrote itself.
   for (uint i = thread_index; i < cols; i += threads) {
     out[begin + i] = sum[begin + i] * next_scale * (weight[i] + args.next_offset);
   }

@@ -1,9 +1,9 @@
-// Of each chunk of 256 logits: the sum of exp(logit - largest), for log-probabilities, and the mass
-// (sampling.h) of the adjusted logits at the output's temperature, for drawing. Buffers and
-// geometry: arguments.h; a SIMD group a chunk.
+// For each chunk of 256 logits: the sum of exp(logit - largest), for log-probabilities, and the
+// mass (sampling.h) of the adjusted logits at the output's temperature, for drawing. Buffers and
+// geometry: arguments.h; a SIMD group per chunk.
 //
-// Every threadgroup first takes the row's maxima from those of the chunks. Masses are computed only
-// where they are drawn from.
+// Every threadgroup first reduces the maxima of the chunks to the maximum of the row. Masses are
+// computed only for outputs that draw.
 
 #include "sampling.h"
 

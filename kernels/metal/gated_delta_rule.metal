@@ -1,5 +1,5 @@
 // Linear attention by the gated delta rule (S. Yang, J. Kautz and A. Hatamizadeh, "Gated Delta
-// Networks", 2024). For each token of a run in turn, with S [k_dim, v_dim] of a value head:
+// Networks", 2024). For each token of a run in order, with S [k_dim, v_dim] of a value head:
 //
 //   q = scale q / sqrt(sum(q^2) + eps), k = k / sqrt(sum(k^2) + eps)
 //   beta = sigmoid(b), decay = exp(rate log(1 + exp(a + dt_bias)))
@@ -7,11 +7,11 @@
 //
 // Buffers and geometry: state_arguments.h.
 //
-// The columns of S do not touch each other. Eight lanes hold a column in registers while the run's
-// tokens pass, four neighbouring rows at a time, so that q and k come from threadgroup memory by
-// loads of 16 bytes, which the four columns of a SIMD group share. What is needed of 8 tokens at a
-// time is there, normalised by whole SIMD groups. A column's sums are added in the same order for
-// every token, whichever run it is in.
+// The columns of S are independent. Eight lanes hold a column in registers during the whole run,
+// four neighbouring rows at a time, so that q and k are read from threadgroup memory in loads of 16
+// bytes, shared by the four columns of a SIMD group. The inputs of 8 tokens at a time are in
+// threadgroup memory, normalized by whole SIMD groups. The sums of a column are added in the same
+// order for every token of every run.
 
 #include "simd.h"
 
@@ -19,7 +19,7 @@ CONSTANT uint kThreads = kDeltaColumns * kDeltaLanes, kTokens = 8;
 
 inline float sigmoid(float x) { return 1.0f / (1.0f + precise::exp(-x)); }
 
-// log(1 + x), whose digits where x is small log alone would lose: MSL has no log1p. D. Goldberg,
+// log(1 + x), since MSL has no log1p and log alone loses the digits of a small x. D. Goldberg,
 // "What Every Computer Scientist Should Know About Floating-Point Arithmetic", 1991, theorem 4.
 inline float log_of_one_plus(float x) {
   const float sum = 1.0f + x;
@@ -29,14 +29,14 @@ inline float softplus(float x) {
   return fmax(x, 0.0f) + log_of_one_plus(precise::exp(-fabs(x)));
 }
 
-// The sum over the lanes of a column.
+// Sum over the lanes of a column.
 inline float column_sum(float x) {
   x += simd_shuffle_xor(x, ushort(4));
   x += simd_shuffle_xor(x, ushort(2));
   return x + simd_shuffle_xor(x, ushort(1));
 }
 
-// to[size] = from[n] * factor / sqrt(sum(from^2) + eps), then zeros. By a SIMD group.
+// to[size] = from[n] * factor / sqrt(sum(from^2) + eps), then zeros. Called by a SIMD group.
 inline void normalize_row(threadgroup float* to, uint size, device const float* from, uint n,
                           float factor, float eps, uint lane) {
   float squares = 0;

@@ -1,6 +1,6 @@
-// out = x / sqrt(mean(x^2) + eps) * weight * activation(gate), the mean over each group of `width`
-// columns. Buffers and geometry: state_arguments.h. A SIMD group computes a group; its second
-// reading of x hits the cache.
+// out = x / sqrt(mean(x^2) + eps) * weight * activation(gate), with the mean over each group of
+// `width` columns. Buffers and geometry: state_arguments.h. A SIMD group computes a group; its
+// second read of x hits the cache.
 
 #include "activation.h"
 #include "simd.h"

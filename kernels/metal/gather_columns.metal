@@ -1,4 +1,4 @@
-// out is groups of columns, each the pieces one behind another. Buffers and geometry: arguments.h.
+// Each group of columns of out is a sequence of pieces. Buffers and geometry: arguments.h.
 
 #include "prelude.h"
 

@@ -1,4 +1,4 @@
-// out[output] = x[output_rows[output]]: the rows whose logits are wanted. Buffers and geometry:
+// out[output] = x[output_rows[output]]: selects the rows that need logits. Buffers and geometry:
 // arguments.h.
 
 #include "prelude.h"

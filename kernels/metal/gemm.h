@@ -3,19 +3,19 @@
 // The product of many tokens with a weight: the body of gemm.metal and grouped_gemm.metal.
 //
 // A threadgroup computes 64 rows of weights by 32 tokens, four SIMD groups 32 by 16 each, in steps
-// of 64 columns: all threads dequantise the step's weights into threadgroup memory as F16 (F32
-// where the file has F32 or BF16), and copy the step's x as F32; SIMD groups then multiply 8 x 8
-// matrices of both and add in F32. Both tiles are 8 x 8 blocks of 64 consecutive numbers, so that a
-// matrix is loaded from one stretch of memory. 16 to 24 KB of threadgroup memory let one to two
-// threadgroups share a core, one of which loads while the other multiplies. A token's sums do not
-// depend on which others share its tile.
+// of 64 columns. All threads dequantize the step's weights into threadgroup memory as F16 (F32 if
+// the file has F32 or BF16) and copy the step's x as F32. The SIMD groups then multiply 8 x 8
+// matrices of both and add in F32. Both tiles are stored as 8 x 8 blocks of 64 consecutive numbers,
+// so that a matrix is one contiguous load. With 16 to 24 KB of threadgroup memory, a core holds one
+// or two threadgroups; of two, one loads while the other multiplies. The sums of a token do not
+// depend on the other tokens of the tile.
 
 #include "blocks.h"
 
 CONSTANT uint kStep = 64, kThreads = 128;
 
-// How a format is read here: a chunk must lie within 64 columns; Tile is what its numbers are
-// rounded to, Four four of those.
+// How gemm reads a format: a chunk must lie within 64 columns; Tile is the type that weights are
+// rounded to, Four a vector of four Tiles.
 template <class F>
 struct TileFormat {
   typedef F Format;
@@ -41,7 +41,7 @@ struct TileFormat<FormatQ6_K> {
   typedef half4 Four;
 };
 
-// Where row `row`, column `col` of a step is in a tile.
+// Index of row `row`, column `col` of a step in a tile.
 inline uint tile_at(uint row, uint col) {
   return (row / 8 * (kStep / 8) + col / 8) * 64 + row % 8 * 8 + col % 8;
 }
@@ -49,8 +49,8 @@ inline uint tile_at(uint row, uint col) {
 inline void store_four(threadgroup half* to, float4 v) { *(threadgroup half4*)to = half4(v); }
 inline void store_four(threadgroup float* to, float4 v) { *(threadgroup float4*)to = v; }
 
-// The weights of one step. Rows beyond the last are the last once more, and not stored; columns
-// beyond the last are zero.
+// The weights of one step. Rows beyond the last repeat the last and are not stored; columns beyond
+// the last are zero.
 template <class F, bool whole, class T>
 inline void load_weights(threadgroup T* tile, WeightRows w, uint first_row, uint first_col,
                          device const ulong* codebooks, uint thread_index) {
@@ -77,8 +77,7 @@ inline void load_weights(threadgroup T* tile, WeightRows w, uint first_row, uint
   }
 }
 
-// The tokens of one step, zeros where there are none. `Tokens` has their `count` and each one's
-// `row`.
+// The tokens of one step, zeros beyond the last. `Tokens` has their `count` and the `row` of each.
 template <class Tokens>
 inline void load_tokens(threadgroup float* tile, thread const Tokens& x, uint cols, uint first_col,
                         uint thread_index) {
@@ -103,7 +102,7 @@ inline void load_tokens(threadgroup float* tile, thread const Tokens& x, uint co
 template <class T>
 inline void multiply_step(thread simdgroup_float8x8 (&sums)[2][4], threadgroup const float* tokens,
                           threadgroup const T* weights) {
-  const uint row_blocks = kStep / 8 * 64;  // from 8 rows of a tile to the next
+  const uint row_blocks = kStep / 8 * 64;  // distance between blocks of 8 rows in a tile
   for (uint k = 0; k < kStep / 8; ++k) {
     simdgroup_float8x8 x[2];
     simdgroup_matrix<T, 8, 8> w[4];
@@ -123,9 +122,10 @@ inline void multiply_step(thread simdgroup_float8x8 (&sums)[2][4], threadgroup c
   }
 }
 
-// The products of `x` with rows first_row .. first_row + kGemmRows of a weight, left in `tokens` as
-// [kGemmTokens][kGemmRows], so that neighbouring threads can store neighbouring rows. `weights` has
-// kGemmRows * kStep numbers, `tokens` kGemmTokens * kStep. All threads must call this.
+// Computes the products of `x` with rows first_row .. first_row + kGemmRows of a weight. Leaves
+// them in `tokens` as [kGemmTokens][kGemmRows], so that neighbouring threads can store neighbouring
+// rows. `weights` has kGemmRows * kStep numbers, `tokens` kGemmTokens * kStep. All threads must
+// call this.
 template <class F, class Tokens>
 inline void multiply_tile(threadgroup typename TileFormat<F>::Tile* weights,
                           threadgroup float* tokens, WeightRows rows, uint first_row,

@@ -4,7 +4,7 @@
 #include "activation.h"
 #include "gemm.h"
 
-// The tokens of a tile, from the `first` of a set on.
+// The tokens of a tile, from index `first` of a set.
 struct SetTokens {
   device const float* x;
   uint cols;
@@ -25,7 +25,7 @@ template <class F>
     constant MatvecArgs& args [[buffer(8)]],
     uint2 at [[threadgroup_position_in_grid]], uint thread_index [[thread_index_in_threadgroup]],
     uint simdgroup [[simdgroup_index_in_threadgroup]]) {
-  // As vectors, which are aligned.
+  // Declared as vectors for their alignment.
   threadgroup typename TileFormat<F>::Four weight_fours[kGemmRows * kStep / 4];
   threadgroup float4 token_fours[kGemmTokens * kStep / 4];
   threadgroup float* tokens = (threadgroup float*)token_fours;

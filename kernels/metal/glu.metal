@@ -1,6 +1,6 @@
 // out = activation(gate) * up, for rows that are groups of (gate[width] | up[width]): the gated
-// unit of LLaMA (SiLU), Gemma (GELU) and gpt-oss, and with several groups that of a token's
-// experts. Buffers and geometry: arguments.h.
+// unit of LLaMA (SiLU), Gemma (GELU) and gpt-oss. With several groups, those of a token's experts.
+// Buffers and geometry: arguments.h.
 
 #include "activation.h"
 

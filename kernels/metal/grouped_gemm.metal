@@ -27,7 +27,7 @@ template <class F>
     constant GroupedMatvecArgs& args [[buffer(8)]], uint2 at [[threadgroup_position_in_grid]],
     uint thread_index [[thread_index_in_threadgroup]],
     uint simdgroup [[simdgroup_index_in_threadgroup]]) {
-  // As vectors, which are aligned.
+  // Declared as vectors for their alignment.
   threadgroup typename TileFormat<F>::Four weight_fours[kGemmRows * kStep / 4];
   threadgroup float4 token_fours[kGemmTokens * kStep / 4];
   threadgroup float* tokens = (threadgroup float*)token_fours;

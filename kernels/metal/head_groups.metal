@@ -1,6 +1,5 @@
-// What moe_group.metal lists of tokens and experts, for a product with a block of rows for each
-// head: every token takes all heads, in order, so that there is nothing to sort. Buffers and
-// geometry: arguments.h.
+// The lists of moe_group.metal for a product with a block of rows per head: every token takes all
+// heads, in order, so no sorting is needed. Buffers and geometry: arguments.h.
 
 #include "prelude.h"
 

@@ -1,16 +1,16 @@
 #pragma once
 
-// The pages of a KV cache (arguments.h, KvPages), which are a buffer of bytes.
+// The pages of a KV cache (arguments.h, KvPages), stored in a buffer of bytes.
 
 #include "simd.h"
 
-// Q8_0: signed bytes, with a scale for each 32.
+// Q8_0: signed bytes with one scale for each 32.
 struct q8 {
   i8 bits;
 };
 CONSTANT uint kScaleGroup = 32;
 
-// One head's keys or values in one page, of T.
+// The keys or values of one head in one page, of type T.
 template <class T>
 struct KvRows {
   device u8* rows;
@@ -45,15 +45,15 @@ inline float kv_number(KvRows<q8> rows, uint slot, uint i) {
   return float(rows.row_scales(slot)[i / kScaleGroup]) * float(rows.row(slot)[i].bits);
 }
 
-// Stores a row of numbers, by all threads of the threadgroup. Values is a pointer to them.
+// Stores a row of numbers, called by all threads of the threadgroup. Values is a pointer type.
 template <class T, class Values>
 inline void store_row(KvRows<T> to, uint slot, Values values, Place p) {
   device T* row = to.row(slot);
   for (uint i = p.thread_index; i < to.dim; i += threads_of(p)) convert(values[i], row[i]);
 }
 
-// A SIMD group a group: scale = largest / 127, rounded to F16 as it is stored, and numbers rounded
-// to its nearest multiple. A NaN or an infinity makes the scale NaN, and so the whole group.
+// A SIMD group per group: scale = largest / 127, rounded to F16, and numbers rounded to the nearest
+// multiple of it. A NaN or infinity makes the scale NaN, and so the whole group.
 template <class Values>
 inline void store_row(KvRows<q8> to, uint slot, Values values, Place p) {
   for (uint group = p.simdgroup; group * kScaleGroup < to.dim; group += p.n_simdgroups) {

@@ -1,33 +1,32 @@
-// Attention over heads whose values are the first V numbers of their keys of K, as latent attention
-// has them (DeepSeek-AI, arXiv:2405.04434): all query heads share such a key, so that a tile of
-// positions in threadgroup memory is keys and values of all of them. Buffers and geometry:
-// arguments.h.
+// Attention over heads whose values are the first V of the K numbers of their keys, as in latent
+// attention (DeepSeek-AI, arXiv:2405.04434): all query heads share a key, so a tile of positions in
+// threadgroup memory holds the keys and values of all heads. Buffers and geometry: arguments.h.
 //
 // The rows of a threadgroup are query heads times queries, as in decoding. For each tile of 16
-// positions its four SIMD groups first divide the numbers of a key among themselves, so that each
-// multiplies with its part of the queries, which stays in registers; then rows, whose scores are
-// the sums of what the four have found (the softmax, kept online); then columns of the output,
-// which stay in registers, too.
+// positions, its four SIMD groups first divide the numbers of a key among themselves: each
+// multiplies with its part of the queries, which stays in registers. Then they divide the rows,
+// whose scores are the sums of the four partial scores (online softmax), then the columns of the
+// output, which stay in registers, too.
 
 #include "attention.h"
 
 CONSTANT uint kLatentGroups = 4;   // SIMD groups
-CONSTANT uint kLatentTokens = 16;  // positions of a tile
+CONSTANT uint kLatentTokens = 16;  // positions per tile
 CONSTANT uint kRowTiles = kLatentRows / kMatrix;
 CONSTANT uint kTokenTiles = kLatentTokens / kMatrix;
-CONSTANT uint kRowLanes = 8;  // that share a row of the softmax: each has two positions
+CONSTANT uint kRowLanes = 8;  // lanes per row in the softmax, two positions each
 CONSTANT uint kWeightStride = kLatentTokens + kRowPad;
 
-// Threadgroup memory beside keys.
+// Threadgroup memory besides keys.
 struct LatentMemory {
   threadgroup float* scores;  // [kLatentGroups][kLatentRows][kLatentTokens]
   threadgroup half* weights;  // [kLatentRows][kWeightStride]: exponentials of the scores
-  threadgroup float* shrink;  // [kLatentRows]: what sums so far are multiplied with
+  threadgroup float* shrink;  // [kLatentRows]: factor for the previous sums
 };
 
-// Of one row, by the lanes that share it.
+// The softmax of one row, held by the lanes that share it.
 struct RowSoftmax {
-  float largest;  // score so far
+  float largest;  // largest score so far
   float total;    // this lane's part of the sum of exp(score - largest)
 };
 
@@ -40,7 +39,7 @@ inline float shared_row_sum(float x) {
   return x;
 }
 
-// A SIMD group's part of the scores: of the numbers of keys from `first` on.
+// A SIMD group's partial scores, over the numbers of keys from `first` on.
 template <uint K>
 inline void multiply_latent_keys(threadgroup float* scores,
                                  thread const simdgroup_half8x8 (&queries)[kRowTiles][K / 32],
@@ -74,7 +73,7 @@ inline void multiply_latent_keys(threadgroup float* scores,
   }
 }
 
-// Takes two positions of a row, of the tile that begins with position `first`, into its softmax.
+// Adds two positions of a row to its softmax; the tile begins with position `first`.
 inline void add_scores(thread RowSoftmax& own, LatentMemory memory, uint row, uint part, uint first,
                        Visible visible, constant AttentionArgs& args) {
   float scores[2];
@@ -93,7 +92,7 @@ inline void add_scores(thread RowSoftmax& own, LatentMemory memory, uint row, ui
     largest = fmax(largest, scores[e]);
   }
   largest = shared_row_max(largest);
-  // A row that has seen nothing yet keeps zeros; its exponents are taken relative to 0.
+  // A row without visible positions so far keeps zeros; its exponents are relative to 0.
   const float base = largest == -INFINITY ? 0.0f : largest;
   const float shrink = precise::exp(own.largest - base);
   own.largest = largest;
@@ -107,7 +106,7 @@ inline void add_scores(thread RowSoftmax& own, LatentMemory memory, uint row, ui
   if (part == 0) memory.shrink[row] = shrink;
 }
 
-// Adds a tile's weights times values to a SIMD group's columns of all rows.
+// Adds the product of a tile's weights and values to a SIMD group's columns of all rows.
 template <uint K, uint V>
 inline void add_latent_values(thread simdgroup_float8x8 (&out)[kRowTiles][V / 32],
                               threadgroup const half* values, LatentMemory memory, uint row) {
@@ -149,7 +148,7 @@ template <class T, uint K, uint V>
     device const float* sinks [[buffer(8)]], constant LatentAttentionArgs& args [[buffer(9)]],
     uint2 at [[threadgroup_position_in_grid]],
     uint lane [[thread_index_in_simdgroup]], uint simdgroup [[simdgroup_index_in_threadgroup]]) {
-  // Before the first tile of keys, the queries: there are as many rows of both.
+  // Queries are loaded here before the first tile of keys; both have the same number of rows.
   threadgroup half4 fours[kLatentTokens * (K + kRowPad) / 4];
   threadgroup float scores[kLatentGroups * kLatentRows * kLatentTokens];
   threadgroup half weights[kLatentRows * kWeightStride];
@@ -199,7 +198,7 @@ template <class T, uint K, uint V>
   }
   threadgroup_barrier(mem_flags::mem_threadgroup);
 
-  // The row whose softmax this lane shares, and the row and columns of matrices that it holds.
+  // The row of this lane in the softmax, and its row and columns of matrices.
   const uint own_row = simdgroup * (kLatentRows / kLatentGroups) + lane / kRowLanes;
   const MatrixPlace own = matrix_place(lane);
   RowSoftmax softmax = {-INFINITY, 0};

@@ -1,8 +1,8 @@
 // out = (x - mean) / sqrt(variance + eps) * weight + bias, for each row. Buffers and geometry:
 // arguments.h.
 //
-// The variance is taken of the differences from the mean, in a second pass: the mean of the squares
-// less the square of the mean loses all digits where the mean is large.
+// The variance is computed from the differences to the mean, in a second pass: the mean of the
+// squares minus the square of the mean loses all digits if the mean is large.
 
 #include "simd.h"
 

@@ -1,7 +1,7 @@
-// Which numbers of a SIMD group matrix each lane holds. Metal leaves that open, and the attention
-// kernels build on what `matrix_place` says: the host compares the two when it opens a GPU. Asked
-// of all matrices that attention looks into: one of F32, one of F16, and a sum of products. Buffers
-// and geometry: arguments.h; a single SIMD group.
+// Reports which numbers of a SIMD group matrix each lane holds. Metal does not specify it, and the
+// attention kernels rely on `matrix_place`; the host compares the two when it opens a GPU. Covers
+// every kind of matrix that attention accesses by element: one of F32, one of F16, and a sum of
+// products. Buffers and geometry: arguments.h; a single SIMD group.
 
 #include "prelude.h"
 

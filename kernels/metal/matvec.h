@@ -3,20 +3,19 @@
 // The product of a few tokens with a weight: the body of matvec.metal, rms_norm_matvec.metal and
 // grouped_matvec.metal.
 //
-// A decoded token reads every weight once, so memory decides: each SIMD group reads several rows at
-// a time, neighbouring lanes neighbouring chunks, straight into registers, where they are
-// dequantised. The rows share what is loaded of x, which comes from the cache: threadgroup memory
-// would take a copy and a barrier and be no nearer. Most threadgroups therefore need no barrier at
-// all. `split` SIMD groups divide the columns of the same rows among them and add up through
-// threadgroup memory, so that a weight of few rows still fills the device. The order of the
-// additions is always the same: that of chunks, then of lanes, then of SIMD groups, whatever the
-// number of tokens.
+// A decoded token reads every weight once, so memory bandwidth is the bound. Each SIMD group reads
+// several rows at a time into registers, neighbouring lanes neighbouring chunks, and dequantizes
+// there. The rows share the loads of x, which hit the cache: a copy in threadgroup memory would add
+// a barrier and be no faster. Most threadgroups therefore need no barrier. `split` SIMD groups
+// divide the columns of the same rows among themselves and add up through threadgroup memory, so
+// that a weight of few rows still fills the device. Sums are added in the same order for any number
+// of tokens: over chunks, then lanes, then SIMD groups.
 
 #include "blocks.h"
 #include "simd.h"
 
-// The rows that a SIMD group computes together: as many as the registers hold sums and chunks of,
-// since each divides the traffic of x once more.
+// The rows that a SIMD group computes together. More rows divide the reads of x further; the limit
+// is the registers for sums and chunks.
 template <class F>
 struct RowsTogether {
   CONSTANT uint value = kMatvecRows;
@@ -26,7 +25,7 @@ struct RowsTogether<Blocks<type>> {
   CONSTANT uint value = kMatvecBlocksRows;
 };
 
-// x[k .. k + 3]; unless rows are `whole` chunks, with zeros from `cols` on.
+// Returns x[k .. k + 3]. Unless rows are `whole` chunks, numbers from `cols` on are zeros.
 template <bool whole>
 inline float4 load_four(device const float* x, uint k, uint cols) {
   if (whole) return *(device const float4*)(x + k);
@@ -34,7 +33,7 @@ inline float4 load_four(device const float* x, uint k, uint cols) {
                 k + 2 < cols ? x[k + 2] : 0.0f, k + 3 < cols ? x[k + 3] : 0.0f);
 }
 
-// What a product reads of its tokens. PlainTokens is x as it is.
+// Input of a product. PlainTokens reads x unchanged.
 template <uint tokens>
 struct PlainTokens {
   CONSTANT uint kSquares = 0;
@@ -46,8 +45,8 @@ struct PlainTokens {
   }
 };
 
-// x * (weight + offset), whose products become those of the normalised x by a factor in the end;
-// the sums of the squares of x that make up this factor are added up on the way.
+// Reads x * (weight + offset). Multiplying by a factor at the end gives the products of the
+// normalized x; the sums of squares for this factor are added up along the way.
 template <uint tokens>
 struct NormedTokens {
   CONSTANT uint kSquares = tokens;
@@ -63,10 +62,10 @@ struct NormedTokens {
   }
 };
 
-// The rows and the share of their columns that a SIMD group has.
+// The rows of a SIMD group and its share of their columns.
 struct RowShare {
   uint first_row;
-  uint part;  // of `split`
+  uint part;  // 0 .. split - 1
   uint split;
 };
 template <class F>
@@ -76,11 +75,11 @@ inline RowShare row_share(uint threadgroup_index, uint split, Place p) {
   return {group * RowsTogether<F>::value, p.simdgroup % split, split};
 }
 
-// A lane's sums, and after `reduce` the SIMD group's.
+// A lane's sums; after `reduce`, the sums of the SIMD group.
 template <uint rows, uint tokens>
 struct RowSums {
   float products[rows][tokens];
-  float squares[tokens];  // of NormedTokens
+  float squares[tokens];  // for NormedTokens
 };
 
 template <class F, bool whole, uint rows, uint tokens, class Tokens>
@@ -119,7 +118,7 @@ inline void add_chunk(thread RowSums<rows, tokens>& sums,
 template <class F, bool whole, uint rows, uint tokens, class Tokens>
 inline void add_chunks(thread RowSums<rows, tokens>& sums, WeightRows w, thread const Tokens& x,
                        RowShare share, uint lane, device const ulong* codebooks) {
-  // Rows beyond the last are the last once more, and not stored.
+  // Rows beyond the last repeat the last and are not stored.
   device const u8* row[rows];
   UNROLL
   for (uint i = 0; i < rows; ++i) {
@@ -136,7 +135,7 @@ inline void add_chunks(thread RowSums<rows, tokens>& sums, WeightRows w, thread 
   }
 }
 
-// Threadgroup memory of a product: sums of each SIMD group.
+// Threadgroup memory of a product: the sums of each SIMD group.
 template <class F, uint tokens, class Tokens>
 struct PartialSums {
   CONSTANT uint kProducts = RowsTogether<F>::value * tokens;
@@ -144,11 +143,11 @@ struct PartialSums {
   CONSTANT uint kCount = kMatvecSimdgroups * kEach;
 };
 
-// What a lane has of a row and a token in the end.
+// A lane's result for a row and a token.
 struct RowProduct {
   float product;
-  float beside;   // of rows in pairs, the other one's
-  float squares;  // the sum of the squares of NormedTokens
+  float beside;   // for rows in pairs, the product of the second row
+  float squares;  // the sum of squares of NormedTokens
 };
 
 // Calls store(row, token, product) once for every row and token of the threadgroup. All threads

@@ -1,13 +1,13 @@
 #pragma once
 
-// The mixture of experts: see arguments.h.
+// Arguments of the mixture of experts; conventions as in arguments.h.
 
 #include "argument_constant.h"
 
 namespace metal_args {
 
-// Pairs of a token and one of its experts that are computed together: entries first .. first +
-// count of the list of pairs, where a pair is token * top_k + its place among the token's experts.
+// Pairs that are computed together: entries first .. first + count of the list of pairs. A pair is
+// a token and one of its experts, numbered token * top_k + index of the expert.
 struct MoeTile {
   uint32_t expert;
   uint32_t first;
@@ -30,7 +30,8 @@ struct MoeRouteArgs {
 
 // moe_group: MoeTile tiles, uint32 n_tiles, uint32 pairs [tokens * top_k], route, n_tokens,
 //   [row_list]
-//   of the tokens that uint32 row_list [*n_tokens] has, else of the first *n_tokens; room for min(pairs, n_experts + pairs / tile_tokens) tiles
+//   for the tokens in uint32 row_list [*n_tokens] if given, else the first *n_tokens
+//   at most min(pairs, n_experts + pairs / tile_tokens) tiles
 // grid 1; threads 256; memory (2 n_experts + 1) * 4
 struct MoeGroupArgs {
   uint32_t n_experts;
@@ -40,7 +41,7 @@ struct MoeGroupArgs {
 };
 
 // head_groups: MoeTile tiles, uint32 n_tiles, uint32 pairs [tokens * n_heads], n_tokens
-//   tiles and pairs as of moe_group, of tokens that all take every head in order
+//   tiles and pairs as in moe_group, where every token takes all heads in order
 // grid (ceil(max tokens * n_heads, 256)); threads 256
 struct HeadGroupsArgs {
   uint32_t n_heads;
@@ -50,11 +51,11 @@ struct HeadGroupsArgs {
 // grouped_matvec<F, tokens>: out, x, weight, tiles, n_tiles, pairs, [bias], codebooks
 //   x [tokens, cols] when x_shared, else [tokens * top_k, cols]; out [tokens * top_k, expert_rows];
 //   bias [n_experts, expert_rows]; tiles of moe_group or head_groups with tile_tokens = tokens
-// grid (as matvec's x for expert_rows, room for tiles); threads 256; instances as matvec's
+// grid (as matvec's x for expert_rows, max tiles); threads 256; instances as matvec's
 //
 // grouped_gemm<F>: the same buffers and struct, tiles of moe_group with tile_tokens = kGemmTokens;
 // `split` is not read
-// grid (ceil(expert_rows, kGemmRows), room for tiles); threads 128; every format
+// grid (ceil(expert_rows, kGemmRows), max tiles); threads 128; every format
 struct GroupedMatvecArgs {
   uint64_t row_stride;
   uint32_t expert_rows;

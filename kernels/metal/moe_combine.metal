@@ -1,4 +1,4 @@
-// out = residual + sum over a token's experts of their weight * x[expert]. Buffers and geometry:
+// out = residual + sum over a token's experts of weight * x[expert]. Buffers and geometry:
 // arguments.h.
 
 #include "prelude.h"

@@ -1,13 +1,15 @@
 // Groups the pairs of tokens and experts by expert, so that a product reads each expert's weights
 // once for several tokens. Buffers and geometry: arguments.h.
 //
-// Counts the pairs of each expert, adds the counts up, and scatters. Which pairs of an expert share
-// a tile depends on the order of atomic additions, but no product depends on its neighbours.
+// Counts the pairs of each expert, adds the counts up, and scatters. The assignment of an expert's
+// pairs to tiles depends on the order of atomic additions, but no product depends on its
+// neighbours.
 
 #include "row_set.h"
 #include "simd.h"
 
-// values[n] becomes the sums of all before it; returns the sum of all. By a SIMD group.
+// Replaces each value by the sum of the values before it; returns the total. Called by a SIMD
+// group.
 inline uint exclusive_sums(threadgroup uint* values, uint n, uint lane) {
   uint before = 0;
   for (uint first = 0; first < n; first += kLanes) {
@@ -25,7 +27,7 @@ inline uint count_one(threadgroup uint* counts, uint expert) {
                                    memory_order_relaxed);
 }
 
-// The pair that is the `i`-th of the tokens of a set.
+// The `i`-th pair of the tokens of a set.
 inline uint pair_of(RowSet set, uint i, uint top_k) {
   return row_of(set, i / top_k) * top_k + i % top_k;
 }
@@ -69,7 +71,7 @@ kernel void moe_group(device MoeTile* tiles [[buffer(0)]], device uint* n_tiles 
   }
   threadgroup_barrier(mem_flags::mem_threadgroup);
 
-  // From here on counts[e] is where the next pair of expert e goes, in the end where the last went.
+  // From here on counts[e] is the place of the next pair of expert e.
   for (uint e = thread_index; e < n_experts; e += threads) {
     const uint begin = counts[e];
     const uint end = e + 1 < n_experts ? counts[e + 1] : n_pairs;

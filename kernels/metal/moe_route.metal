@@ -1,13 +1,13 @@
-// Chooses top_k experts a token: those with the largest scores, ties to the lower expert. Scores
-// are softmax probabilities or sigmoids of the router's logits; with a bias the choice, and nothing
-// else, looks at score + bias. Of `n_groups` groups of experts the best `top_groups` take part:
-// those with the largest score, or with a bias the largest sum of two (DeepSeek-AI,
-// arXiv:2405.04434 and arXiv:2412.19437). A weight is the score (relative to the chosen ones when
-// `normalize`) * scale * expert_scales. Buffers and geometry: arguments.h; a SIMD group a token.
+// Chooses top_k experts per token: the largest scores, ties to the lower expert. Scores are softmax
+// probabilities or sigmoids of the router's logits. With a bias, only the choice uses score + bias.
+// Of `n_groups` groups of experts, the best `top_groups` take part: those with the largest score,
+// or, with a bias, the largest sum of two (DeepSeek-AI, arXiv:2405.04434 and arXiv:2412.19437). A
+// weight is the score (relative to the sum of the chosen if `normalize`) * scale * expert_scales.
+// Buffers and geometry: arguments.h; a SIMD group per token.
 //
-// Each round finds the best expert that comes after the last chosen one in the order (larger worth,
-// lower expert), so that nothing needs to be marked as taken. Without bias, what an expert is worth
-// is its logit, whose order is that of the scores.
+// Each round finds the best expert after the previously chosen one in the order (larger value,
+// lower expert), so no expert has to be marked as chosen. Without bias the value is the logit,
+// which has the order of the scores.
 
 #include "simd.h"
 
@@ -93,7 +93,7 @@ kernel void moe_route(device float* out [[buffer(0)]], device const float* logit
   float sum = 0;
   Ranked last = {INFINITY, 0};
   for (uint k = 0; k < top_k; ++k) {
-    // Should all that is left be NaN, some expert is still a valid one.
+    // If only NaN is left, this still names a valid expert.
     Ranked best = {-INFINITY, n_experts - 1 - k};
     for (uint e = lane; e < n_experts; e += kLanes) {
       if ((groups >> (e / group_size) & 1) == 0) continue;
@@ -105,7 +105,7 @@ kernel void moe_route(device float* out [[buffer(0)]], device const float* logit
     last = lanes_first(best);
     const float score = score_of(row[last.expert], softmax, args);
     sum += score;
-    // The lane that stores a weight scales it in the end.
+    // The lane that stores a weight scales it at the end.
     if (lane == k % kLanes) {
       chosen[k] = float(last.expert);
       chosen[top_k + k] = args.has_expert_scales != 0 ? score * expert_scales[last.expert] : score;

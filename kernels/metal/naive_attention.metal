@@ -1,16 +1,16 @@
-// Causal attention, plainly: the fallback for head sizes and cache types that the kernels on SIMD
-// group matrices do not take, and the only one for F32 caches, whose digits they would round away.
-// Buffers and geometry: arguments.h; a threadgroup a query and head.
+// Plain causal attention: the fallback for head sizes and cache types without a kernel on SIMD
+// group matrices, and the only kernel for F32 caches, which those kernels would round. Buffers and
+// geometry: arguments.h; a threadgroup per query and head.
 //
-// The positions are taken in tiles of as many as there are threads: a thread computes one score,
-// the threadgroup their maximum and sum, and each thread then adds up some of the output's columns.
-// The sum is kept relative to the largest score so far (the online softmax of M. Milakov and N.
-// Gimelshein, 2018), so that any length needs the same memory.
+// A tile has one position per thread: each thread computes one score, the threadgroup reduces
+// maximum and sum, and each thread then adds up some of the output's columns. The sum is relative
+// to the largest score so far (the online softmax of M. Milakov and N. Gimelshein, 2018), so memory
+// does not grow with length.
 
 #include "kv.h"
 
-CONSTANT uint kTile = 128;    // positions in a tile; the threads
-CONSTANT uint kColumns = 4;   // output columns a thread adds up in one sweep over the positions
+CONSTANT uint kTile = 128;    // positions per tile; also threads per threadgroup
+CONSTANT uint kColumns = 4;   // output columns per thread in one sweep over the positions
 
 template <class T>
 inline float score_of(device const float* q, KvRows<T> k, uint slot, float scale,
@@ -47,7 +47,7 @@ template <class T>
   const uint end = uint(positions[token]) + 1;
   const uint begin = args.window > 0 && end > args.window ? end - args.window : 0;
 
-  // Wide heads take several sweeps; each computes the scores again.
+  // Wide heads take several sweeps; each sweep computes the scores again.
   for (uint sweep = 0; sweep < v_dim; sweep += kTile * kColumns) {
     float largest = args.has_sinks != 0 ? sinks[head] : -INFINITY;
     float total = args.has_sinks != 0 ? 1.0f : 0.0f;

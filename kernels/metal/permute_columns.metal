@@ -1,4 +1,4 @@
-// out = the columns of x in another order, or in that of each chosen expert. Buffers and geometry:
+// out = the columns of x in another order, or in an order per chosen expert. Buffers and geometry:
 // arguments.h.
 
 #include "prelude.h"

@@ -1,11 +1,10 @@
 // Attention of a prompt's chunk: tiles of up to 64 queries of one head against the pages of their
 // sequence. Buffers and geometry: arguments.h; a threadgroup computes 32 queries, four SIMD groups
-// 8 each; the grid's z tells which half of the tile.
+// 8 each; the z index of the grid is the half of the tile.
 //
-// All SIMD groups share a tile of positions (32, or 16 of wide heads) in threadgroup memory.
-// Positions that no query of the threadgroup may see (later ones, or those before the window) are
-// never read. The heads of a KV head's group read the same pages at the same time, through the
-// cache.
+// All SIMD groups share a tile of positions (32, or 16 for wide heads) in threadgroup memory. Tiles
+// without visible positions (later, or before the window) are not read. The heads of a KV head's
+// group read the same pages at the same time, from the cache.
 
 #include "attention.h"
 
@@ -25,7 +24,7 @@ template <class T, uint D>
     device const float* sinks [[buffer(6)]], constant AttentionArgs& args [[buffer(7)]],
     uint3 at [[threadgroup_position_in_grid]],
     uint lane [[thread_index_in_simdgroup]], uint simdgroup [[simdgroup_index_in_threadgroup]]) {
-  // Keys and values; before them the 32 queries, for which there is room.
+  // Keys and values. The 32 queries are loaded here first.
   const uint tokens = PrefillTile<D>::kTokens;
   threadgroup half4 fours[2 * PrefillTile<D>::kNumbers / 4];
   threadgroup half* memory = (threadgroup half*)fours;
@@ -51,7 +50,7 @@ template <class T, uint D>
   begin_rows<D>(state, memory + own * (D + kRowPad));
   threadgroup_barrier(mem_flags::mem_threadgroup);
 
-  // Rows beyond the last query see what it sees; they are not stored.
+  // Rows beyond the last query repeat it; they are not stored.
   const uint position = tile.first_position + first_query, last = n_queries - 1;
   const uint own_query = own + matrix_place(lane).row;
   const Visible visible = visible_to(position + min(own_query, last), tile, args);

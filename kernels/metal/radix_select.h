@@ -1,13 +1,13 @@
 #pragma once
 
-// Finding the k-th largest of many numbers without sorting them, or, with weights, the number at
-// which the weights from the largest down reach a goal: digit by digit from the highest, by
-// histograms of those that share the digits found so far (as in T. Alabi et al., "Fast k-selection
+// Finds the k-th largest of many numbers without sorting, or, with weights, the number at which the
+// weights from the largest down reach a goal. Works digit by digit from the highest, with
+// histograms of the numbers that share the digits found so far (T. Alabi et al., "Fast k-selection
 // algorithms for graphics processing units", 2012).
 
 #include "simd.h"
 
-// Floats in the order of unsigned integers, and back.
+// Maps floats to unsigned integers of the same order, and back.
 inline uint key_of(float x) {
   const uint bits = as_type<uint>(x);
   return bits ^ ((bits & 0x80000000u) != 0 ? 0xffffffffu : 0x80000000u);
@@ -15,18 +15,17 @@ inline uint key_of(float x) {
 inline float float_of(uint key) {
   return as_type<float>(key ^ ((key & 0x80000000u) != 0 ? 0x80000000u : 0xffffffffu));
 }
-// That of -infinity, which is no candidate, and of anything below.
+// The key of -infinity, which is no candidate; all lower keys are none either.
 CONSTANT uint kNoCandidate = 0x007fffffu;
 
 struct Selected {
-  uint key;     // the largest with weight(keys >= key) >= goal; 0 when all together weigh less
+  uint key;     // the largest with weight(keys >= key) >= goal; 0 if the total is below the goal
   ulong above;  // weight of the keys above
   ulong equal;  // weight of the keys equal to it
 };
 
-// Threadgroup memory of a selection. Weights are in halves, since there are no atomic additions of
-// 64
-// bits: who makes the lower one overflow adds one to the upper.
+// Threadgroup memory of a selection. Weights are two 32-bit words, since there are no 64-bit atomic
+// additions. The thread that overflows the low word carries into the high word.
 struct SelectMemory {
   uint low[256];
   uint high[256];
@@ -49,7 +48,7 @@ inline ulong weight_at(threadgroup const SelectMemory& memory, uint digit) {
   return ulong(memory.high[digit]) << 32 | memory.low[digit];
 }
 
-// The highest digit at which the weights from the top reach `goal`; by SIMD group 0.
+// Finds the highest digit at which the weights from the top reach `goal`. Called by SIMD group 0.
 inline void find_digit(threadgroup SelectMemory& memory, ulong goal, uint lane) {
   const uint each = 256 / kLanes;
   const uint top = 255 - lane * each;  // this lane has digits top .. top - 7
@@ -57,7 +56,7 @@ inline void find_digit(threadgroup SelectMemory& memory, ulong goal, uint lane) 
   for (uint i = 0; i < each; ++i) own += weight_at(memory, top - i);
   const ulong sum = lanes_prefix_sum(own, lane);
   const uint reached = lanes_ballot(sum >= goal);
-  // Where all together are too light, the last lane takes its last digit.
+  // If the total is below the goal, the last lane takes its last digit.
   if (lane != (reached != 0 ? ctz(reached) : kLanes - 1)) return;
   ulong above = sum - own;
   uint digit = top;
@@ -69,8 +68,7 @@ inline void find_digit(threadgroup SelectMemory& memory, ulong goal, uint lane) 
   memory.equal = weight_at(memory, digit);
 }
 
-// Takes a key into the histogram of the digit at `shift`, if its digits above are those of
-// `prefix`.
+// Counts a key in the histogram of the digit at `shift` if its digits above match `prefix`.
 struct Histogram {
   threadgroup SelectMemory* memory;
   uint prefix;
@@ -84,9 +82,8 @@ struct Histogram {
   }
 };
 
-// `numbers.visit(histogram)` calls histogram.take(key, weight) for each number that this thread
-// looks at; all threads of the threadgroup together look at every number once. All threads receive
-// the result.
+// `numbers.visit(histogram)` calls histogram.take(key, weight) for the numbers of this thread; all
+// threads of the threadgroup together visit every number once. All threads receive the result.
 template <class Numbers>
 inline Selected radix_select(threadgroup SelectMemory& memory, ulong goal,
                              thread const Numbers& numbers, Place p) {

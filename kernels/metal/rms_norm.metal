@@ -1,7 +1,7 @@
 // out = residual + x / sqrt(mean(x^2) + eps) * (weight + offset), for each group of a row. Buffers
-// and geometry: arguments.h. Each thread sums the squares of every so many-th element; the
-// threadgroup adds the sums. B. Zhang and R. Sennrich, "Root Mean Square Layer Normalization",
-// 2019.
+// and geometry: arguments.h. Each thread sums the squares of the elements at a stride of the number
+// of threads; the threadgroup adds the sums. B. Zhang and R. Sennrich, "Root Mean Square Layer
+// Normalization", 2019.
 
 #include "simd.h"
 

@@ -1,10 +1,10 @@
-// Products of a few tokens with the RMSNorm before them: out = residual + alpha * activation(
+// Products of a few tokens, fused with the preceding RMSNorm: out = residual + alpha * activation(
 // (x / rms(x, eps) * (norm_weight + offset)) weight^T + bias). Buffers and geometry: arguments.h;
 // the method: matvec.h.
 //
-// A launch less for each block of a model, and no normalised x to write and read: where a step
-// decodes one token of a small model, launches take as long as products. The factor 1 / rms(x)
-// comes out of the same pass, since a product is linear.
+// Saves a launch per block of a model, and writing and reading the normalized x: when decoding one
+// token of a small model, launches take as long as products. The factor 1 / rms(x) is computed in
+// the same pass, since a product is linear.
 
 #include "activation.h"
 #include "matvec.h"

@@ -1,10 +1,10 @@
-// From the product of Q, K and V to attention, in one launch: splits each token's row into heads,
-// normalises and rotates q and k, appends k and v to the sequence's page, and writes q. Buffers and
-// geometry: arguments.h; a threadgroup a head, queries first, then keys, then values.
+// Prepares attention from the product of Q, K and V in one launch: splits each token's row into
+// heads, normalizes and rotates q and k, appends k and v to the sequence's page, and writes q.
+// Buffers and geometry: arguments.h; a threadgroup per head, queries first, then keys, then values.
 //
-// RMSNorm is over the head when the norm's weight is as wide as one (Qwen 3, Gemma 3), else over
-// all heads at once (OLMo 2): then every threadgroup sums the squares of all, which the cache
-// serves. RoPE: J. Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding",
+// RMSNorm is over the head if the norm's weight has the width of a head (Qwen 3, Gemma 3), else
+// over all heads at once (OLMo 2): then every threadgroup sums the squares of all heads, from the
+// cache. RoPE: J. Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding",
 // 2021.
 
 #include "kv.h"
@@ -16,7 +16,7 @@ struct HeadNorm {
   float offset;
 };
 
-// values[dim] = head `head` of from[], normalised.
+// values[dim] = head `head` of from[], normalized.
 inline void normalise_head(threadgroup float* values, device const float* from, uint head, uint dim,
                            uint n_heads, HeadNorm norm, threadgroup float* partial, Place p) {
   const uint threads = threads_of(p);
@@ -38,7 +38,7 @@ inline void normalise_head(threadgroup float* values, device const float* from, 
   }
 }
 
-// Rotates pairs of 2 n values by the angles whose cos and sin are angles[2 n].
+// Rotates pairs of 2 n values by the angles with cos and sin in angles[2 n].
 inline void rotate_pairs(threadgroup float* values, device const float* angles, uint n,
                          uint interleaved, Place p) {
   for (uint i = p.thread_index; i < n; i += threads_of(p)) {

@@ -2,7 +2,7 @@
 
 #include "prelude.h"
 
-// Which rows of a step's a kernel works on: those of a list, or the first ones.
+// The rows of a step that a kernel computes: those of a list, or the first ones.
 struct RowSet {
   device const uint* list;
   uint has_list;
@@ -11,7 +11,7 @@ struct RowSet {
 inline RowSet row_set(device const uint* n_rows, device const uint* list, uint has_list) {
   return {list, has_list, *n_rows};
 }
-// The row of the `i`-th; beyond the last the last once more, whose results are not stored.
+// The `i`-th row of the set; beyond the last it repeats the last, whose results are not stored.
 inline uint row_of(RowSet set, uint i) {
   const uint place = min(i, set.count - 1);
   return set.has_list != 0 ? set.list[place] : place;

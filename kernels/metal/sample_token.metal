@@ -1,17 +1,17 @@
 // Chooses a token for each output: the last stage of the argmax, or top_k, top_p, min_p and a draw.
 // The chain and its order are those of forge_sampling (csrc/forge.h). Buffers and geometry:
-// arguments.h; a threadgroup an output.
+// arguments.h; a threadgroup per output.
 //
-// A filter is a cut: the tokens above a key, and the first so many by id of those equal to it. The
-// keys are found by radix selection: for top_k every token weighs 1, for top_p its mass, so that
-// neither sorts. For top_k the k-th largest of the chunks' maxima bounds the key from below, for
-// top_p a few guesses do; chunks whose maximum is lower are not read. The draw walks the kept
-// tokens by id, so that it needs no order of probabilities: first over chunks, then within one.
+// A filter is a cut: the tokens above a key, and the first tokens by id among those equal to it.
+// Radix selection finds the keys without sorting: for top_k every token weighs 1, for top_p its
+// mass. The key has a lower bound: for top_k the k-th largest of the chunks' maxima, for top_p a
+// few estimates. Chunks with a lower maximum are not read. The draw walks the kept tokens by id,
+// first over chunks, then within one, and so needs no order of probabilities.
 
 #include "exact_math.h"
 #include "sampling_row.h"
 
-// Keeps keys above `key`, and those equal to it up to the token `last_id`.
+// Keeps keys above `key`, and keys equal to it up to the token `last_id`.
 struct Cut {
   uint key;
   uint last_id;
@@ -21,7 +21,7 @@ inline bool keeps(Cut cut, uint key, uint id) {
   return key > cut.key || (key == cut.key && id <= cut.last_id);
 }
 
-// What a radix selection looks at: the maxima of chunks, and the tokens of a row, each weighing 1
+// The inputs of a radix selection: the maxima of chunks, and the tokens of a row, each weighing 1
 // or its mass.
 struct MaximaNumbers {
   device const float* maxima;
@@ -66,7 +66,7 @@ struct RowMasses {
   }
 };
 
-// Weights of tokens: 1 for those of a key, the mass of those kept.
+// Weights of tokens: 1 for tokens with a given key, or the mass of kept tokens.
 struct KeyWeight {
   uint key;
   ulong of(uint, float logit) const thread { return key_of(logit) == key ? 1 : 0; }
@@ -87,7 +87,7 @@ struct DrawWeight {
   }
 };
 
-// The cut below the `count` first tokens, by id, of those with this key.
+// The cut after the first `count` tokens, by id, with this key.
 inline Cut cut_after(thread const Row& row, threadgroup ChoiceMemory& memory, uint key, ulong count,
                      ulong there_are, Place p) {
   if (count >= there_are) return {key, 0xffffffffu};
@@ -102,7 +102,7 @@ inline Cut top_k_cut(thread const Row& row, threadgroup ChoiceMemory& memory, Pl
   if (k == 0 || k >= row.vocabulary) return no_cut();
   uint least = 0;
   if (k <= row.n_chunks) {
-    // k chunks have a maximum of at least this, so at least k tokens do.
+    // k chunks have at least this maximum, so at least k tokens reach it.
     const MaximaNumbers maxima = {row.chunk_maxima, row.n_chunks, p};
     least = radix_select(memory.select, k, maxima, p).key;
   }
@@ -112,7 +112,7 @@ inline Cut top_k_cut(thread const Row& row, threadgroup ChoiceMemory& memory, Pl
   return cut_after(row, memory, found.key, k - found.above, found.equal, p);
 }
 
-// The mass of the kept tokens that have at least the key `least`.
+// The mass of the kept tokens with at least the key `least`.
 inline ulong mass_from(thread const Row& row, threadgroup ChoiceMemory& memory, Cut cut, uint least,
                        Place p) {
   SumWeights<CutMass> visitor = {{row, cut}, 0};
@@ -122,7 +122,7 @@ inline ulong mass_from(thread const Row& row, threadgroup ChoiceMemory& memory, 
   return sum;
 }
 
-// The fewest of the most probable tokens that reach top_p of the mass that `cut` left.
+// The fewest most probable tokens that reach top_p of the mass left by `cut`.
 inline Cut top_p_cut(thread const Row& row, threadgroup ChoiceMemory& memory, Cut cut, Place p) {
   if (!(row.s.top_p < 1)) return cut;
   ulong total = 0;
@@ -147,7 +147,7 @@ inline Cut top_p_cut(thread const Row& row, threadgroup ChoiceMemory& memory, Cu
   }
   const RowMasses masses = {row, least, cut, p};
   const Selected found = radix_select(memory.select, goal, masses, p);
-  // Equal keys have equal masses: so many of them reach the goal.
+  // Equal keys have equal masses: this many of them reach the goal.
   const ulong mass = row_mass(row, float_of(found.key)), each = mass > 0 ? mass : 1;
   const ulong count = (goal - found.above + each - 1) / each, there_are = found.equal / each;
   if (found.key == cut.key && count >= there_are) return cut;

@@ -1,13 +1,12 @@
 #pragma once
 
-// What the kernels that choose tokens share. A row of logits is treated in chunks of 256, of each
-// of which a first pass keeps the largest logit: later passes skip the chunks in which nothing can
-// matter, and so read a few of the 500 that a vocabulary of 128k has.
+// Shared by the kernels that choose tokens. A row of logits is divided into chunks of 256, and a
+// first pass stores the largest logit of each. Later passes skip chunks that cannot matter, and so
+// read only a few of the 500 chunks of a vocabulary of 128k.
 //
-// Probabilities are relative to the most probable token and kept as integers in units of 2^-40, so
-// that sums come out the same in whatever order they are added, and a draw is repeatable. The GPU
-// has no double: what the other devices compute in double is computed in integers or in pairs of
-// floats (exact_math.h).
+// Probabilities are relative to the most probable token and stored as integers in units of 2^-40,
+// so that sums do not depend on the order of addition and a draw is repeatable. Other devices use
+// double in places; here integers or pairs of floats (exact_math.h) replace it.
 
 #include "simd.h"
 
@@ -53,7 +52,7 @@ inline bool penalizes(Sampling s) {
   return s.history_begin < s.history_end &&
          (s.repeat_penalty != 1 || s.presence_penalty != 0 || s.frequency_penalty != 0);
 }
-// Whether penalties, bias or a mask change the logits at all.
+// True if penalties, bias or a mask change the logits.
 inline bool adjusts(Sampling s) {
   return penalizes(s) || s.bias_begin < s.bias_end || s.mask >= 0;
 }
@@ -65,7 +64,7 @@ inline device const float* chosen_row(Sampling s, device const float* logits,
 
 inline uint chunks_in(uint vocabulary) { return (vocabulary + kChunk - 1) / kChunk; }
 
-// A logit as the choice sees it: -infinity for NaN, and +0 for -0, which is equal to it.
+// A logit as sampling reads it: -infinity for NaN, and +0 for -0.
 inline float sane(float logit) { return logit > -INFINITY ? logit + 0.0f : -INFINITY; }
 
 // exp((logit - largest) / temperature), at most 1.

@@ -1,20 +1,20 @@
 #pragma once
 
-// Choosing tokens: see arguments.h.
+// Arguments of the sampling kernels; conventions as in arguments.h.
 
 #include "argument_constant.h"
 
 namespace metal_args {
 
-// Logits of a chunk, of which maxima, sums and masses are kept: chunks = ceil(vocabulary, kChunk).
-// A threadgroup takes kGroupChunks of them.
+// Logits per chunk; maxima, sums and masses are stored per chunk: chunks = ceil(vocabulary,
+// kChunk). A threadgroup takes kGroupChunks of them.
 METAL_ARGS_CONSTANT kChunk = 256;
 METAL_ARGS_CONSTANT kGroupChunks = 8;
-// Logits of a threadgroup of argmax_chunks.
+// Logits per threadgroup of argmax_chunks.
 METAL_ARGS_CONSTANT kArgmaxChunk = 1024;
 
-// All of them read forge_sampling of forge.h and write forge_result, followed by int32 ids[max_top]
-// and float logprobs[max_top] of each output. They run in this order:
+// All kernels read forge_sampling of forge.h and write forge_result, followed by int32 ids[max_top]
+// and float logprobs[max_top] for each output. They run in this order:
 //
 // adjust_logits: adjusted [outputs, vocabulary],
 //   uint32 occurrences [outputs, vocabulary] (zero before and after), logits, sampling,
@@ -30,15 +30,15 @@ METAL_ARGS_CONSTANT kArgmaxChunk = 1024;
 // grid (ceil(chunks, kGroupChunks), max outputs); threads 256
 //
 // sample_token: uint8 results, logits, adjusted, maxima, adjusted_maxima, sums,
-//   uint64 masses (written over), sampling, n_outputs
+//   uint64 masses (overwritten), sampling, n_outputs
 // grid (max outputs); threads 512
 //
 // top_k_candidates, where max_top > 0: uint8 results, logits, maxima, sums,
 //   next_logits [outputs, chunks], uint32 next_ids [outputs, chunks], sampling, n_outputs
 // grid (max outputs); threads 512
 //
-// Where every output of a run is plainly greedy (temperature 0, no forced token, nothing that
-// adjusts logits, n_top 0), two kernels do instead of all five:
+// If every output of a run is plainly greedy (temperature 0, no forced token, no adjusted logits,
+// n_top 0), two kernels replace all five:
 //
 // argmax_chunks: ArgmaxPartial partial [outputs, ceil(vocabulary, kArgmaxChunk)], logits, n_outputs
 // grid (ceil(vocabulary, kArgmaxChunk), max outputs); threads 256
@@ -52,10 +52,10 @@ struct SamplingArgs {
 };
 
 struct ArgmaxPartial {
-  float value;   // the largest logit, NaN left out
-  uint32_t id;   // the lowest id that has it
+  float value;   // the largest logit, ignoring NaN
+  uint32_t id;   // its lowest id
   float sum;     // of exp(logit - value)
-  uint32_t bad;  // whether a logit is NaN or +infinity
+  uint32_t bad;  // 1 if a logit is NaN or +infinity
 };
 
 }  // namespace metal_args

@@ -1,15 +1,15 @@
 #pragma once
 
-// A row of logits as sample_token.metal looks at it: passes over its candidates that skip chunks,
-// and the walk to the token at which a running sum passes a number.
+// Access to a row of logits for sample_token.metal: passes over candidates that skip chunks, and
+// the search for the token at which a running sum exceeds a number.
 
 #include "radix_select.h"
 #include "sampling.h"
 
-// What a threadgroup knows of its output's row.
+// The row of the threadgroup's output.
 struct Row {
-  device const float* logits;         // those to choose from
-  device const float* chunk_maxima;   // of them
+  device const float* logits;         // of the row to choose from
+  device const float* chunk_maxima;   // of these logits
   device ulong* chunk_masses;
   uint vocabulary;
   uint n_chunks;
@@ -21,9 +21,8 @@ inline ulong row_mass(thread const Row& row, float logit) {
   return mass_of(share_of(logit, row.largest, row.s.temperature));
 }
 
-// Calls visitor.take(id, logit) for the candidates of chunk c that have at least the key `least`.
-// All logits are asked for before the first is needed; the few that matter are then taken one by
-// one.
+// Calls visitor.take(id, logit) for the candidates of chunk c with at least the key `least`. Loads
+// all logits before the first use; then passes the few matching ones one by one.
 template <class Visitor>
 inline void visit_chunk(thread const Row& row, uint c, uint least, thread Visitor& visitor,
                         uint lane) {
@@ -40,7 +39,7 @@ inline void visit_chunk(thread const Row& row, uint c, uint least, thread Visito
   }
 }
 
-// The same for all chunks that hold such a key, a SIMD group a chunk.
+// The same for all chunks that hold such a key, a SIMD group per chunk.
 template <class Visitor>
 inline void visit_row(thread const Row& row, uint least, thread Visitor& visitor, Place p) {
   for (uint c = p.simdgroup; c < row.n_chunks; c += p.n_simdgroups) {
@@ -59,7 +58,7 @@ struct ChoiceMemory {
 };
 
 // The first place at which the running sum of weights[n] exceeds `target`, and the sum before it;
-// by a SIMD group. A target that is never exceeded gives the last place of any weight. Weights is a
+// called by a SIMD group. If no sum exceeds the target, the last place with a weight. Weights is a
 // pointer to ulong.
 struct FoundPlace {
   uint index;
@@ -91,8 +90,8 @@ struct SumWeights {
   void take(uint id, float logit) thread { sum += weight.of(id, logit); }
 };
 
-// Leaves in chunk_masses the sums of weight.of(id, logit) over each chunk; returns their sum.
-// `least` bounds the keys of tokens that have a weight.
+// Stores the sums of weight.of(id, logit) over each chunk in chunk_masses; returns their total.
+// `least` is a lower bound for the keys of tokens with a weight.
 template <class Weight>
 inline ulong weigh_chunks(thread const Row& row, threadgroup ChoiceMemory& memory, uint least,
                           thread const Weight& weight, Place p) {
@@ -119,7 +118,7 @@ struct StoreWeights {
   void take(uint id, float logit) thread { chunk[id % kChunk] = weight.of(id, logit); }
 };
 
-// The token at which the running sum of weights, by id, exceeds `target`; chunk_masses hold the
+// The token at which the running sum of weights, by id, exceeds `target`; chunk_masses holds the
 // sums of the chunks.
 template <class Weight>
 inline uint find_token(thread const Row& row, threadgroup ChoiceMemory& memory, uint least,

@@ -1,5 +1,5 @@
-// out = residual + sigmoid(gate) * x, each column of gate for as many neighbouring columns of x.
-// Buffers and geometry: state_arguments.h.
+// out = residual + sigmoid(gate) * x; each column of gate applies to cols / gates neighbouring
+// columns of x. Buffers and geometry: state_arguments.h.
 
 #include "prelude.h"
 

@@ -1,12 +1,11 @@
 #pragma once
 
 // Sums and maxima over the lanes of a SIMD group and the threads of a threadgroup. All threads
-// receive the result, and all add in the same order, so that a result does not depend on the
-// schedule.
+// receive the result. The order of addition is fixed, so results do not depend on scheduling.
 
 #include "prelude.h"
 
-// Where a thread is in its threadgroup, which has whole SIMD groups, at most 32.
+// The position of a thread in its threadgroup of whole SIMD groups, at most 32.
 struct Place {
   uint thread_index;
   uint lane;
@@ -18,7 +17,7 @@ inline uint threads_of(Place p) { return p.n_simdgroups * kLanes; }
 inline float lanes_sum(float x) { return simd_sum(x); }
 inline uint lanes_sum(uint x) { return simd_sum(x); }
 
-// SIMD operations take no 64-bit numbers.
+// SIMD operations do not support 64-bit numbers.
 inline ulong shuffled_xor(ulong x, ushort bits) {
   return ulong(simd_shuffle_xor(uint(x >> 32), bits)) << 32 | simd_shuffle_xor(uint(x), bits);
 }
@@ -33,7 +32,7 @@ inline ulong lanes_sum(ulong x) {
   return x;
 }
 
-// The sum over this lane and those before it.
+// Sum over this lane and the lanes before it.
 inline ulong lanes_prefix_sum(ulong x, uint lane) {
   for (ushort by = 1; by < kLanes; by *= 2) {
     const ulong other = shuffled_up(x, by);
@@ -42,7 +41,7 @@ inline ulong lanes_prefix_sum(ulong x, uint lane) {
   return x;
 }
 
-// A NaN among them is passed over, which simd_max does not promise.
+// NaN is ignored, which simd_max does not guarantee.
 inline float lanes_max(float x) {
   for (ushort bits = 16; bits > 0; bits /= 2) x = fmax(x, simd_shuffle_xor(x, bits));
   return x;
@@ -52,8 +51,8 @@ inline uint lanes_ballot(bool vote) {
   return uint(static_cast<simd_vote::vote_t>(simd_ballot(vote)));
 }
 
-// `partial` is threadgroup memory of 32 elements that no one else uses until the threadgroup has
-// met again.
+// `partial` is threadgroup memory of 32 elements that must stay unused until the next barrier of
+// the threadgroup.
 template <class T>
 inline T group_sum(T x, threadgroup T* partial, Place p) {
   x = lanes_sum(x);

@@ -1,13 +1,13 @@
 #pragma once
 
-// Gates, and the operations with recurrent state: see arguments.h.
+// Arguments of gates and of operations with recurrent state; conventions as in arguments.h.
 
 #include "argument_constant.h"
 
 namespace metal_args {
 
 // sigmoid_gate: out, x, gate, [residual], n_rows
-//   gate [rows, gates], each column for as many neighbouring columns of x
+//   gate [rows, gates]; each column applies to cols / gates neighbouring columns of x
 // grid (ceil(cols, kRowElements), max rows); threads 256
 struct SigmoidGateArgs {
   uint32_t cols;
@@ -15,7 +15,7 @@ struct SigmoidGateArgs {
   uint32_t has_residual;
 };
 
-// Groups of a row that a threadgroup of gated_rms_norm takes, one a SIMD group.
+// Groups of a row per threadgroup of gated_rms_norm, one per SIMD group.
 METAL_ARGS_CONSTANT kNormGroups = 4;
 
 // gated_rms_norm: out, x, gate, weight, n_rows
@@ -28,8 +28,8 @@ struct GatedRmsNormArgs {
   uint32_t activation;  // of forge.h
 };
 
-// Rows first_row .. first_row + n_rows of a step are the tokens of one sequence; none for n_rows =
-// 0. Its slot is what the tokens before left, or, from zero, is taken for zeros.
+// Rows first_row .. first_row + n_rows of a step are the tokens of one sequence; none if n_rows is
+// 0. The slot holds the state after the previous tokens; with from_zero it is read as zeros.
 struct SlotRun {
   uint32_t first_row;
   uint32_t n_rows;
@@ -37,43 +37,42 @@ struct SlotRun {
   uint32_t from_zero;
 };
 
-// Columns, and tokens of a run, of a threadgroup of causal_conv1d: no fewer tokens than the widest
-// weight looks back, so that only a run's first threadgroup reads and writes the slot.
+// Columns and tokens of a run per threadgroup of causal_conv1d. No weight looks back more tokens,
+// so only the first threadgroup of a run reads and writes the slot.
 METAL_ARGS_CONSTANT kConvColumns = 128;
 METAL_ARGS_CONSTANT kConvTokens = 64;
 
 // causal_conv1d: out, x, weight, [bias], state, SlotRun runs
-//   weight [cols, width], at most 64 wide; a slot of the state is [width - 1, cols]: the rows before
-//   those of a run, which are replaced by its last ones
+//   weight [cols, width], at most 64 wide; a slot of the state is [width - 1, cols]: the rows
+//   before the run, replaced by the last rows of the run
 // grid (ceil(cols, kConvColumns), runs, ceil(longest run, kConvTokens)); threads kConvColumns;
 // memory width * kConvColumns * 4
 struct CausalConv1dArgs {
-  uint64_t slot_stride;  // numbers from one slot to the next
+  uint64_t slot_stride;  // numbers between slots
   uint32_t cols;
   uint32_t width;
   uint32_t activation;  // of forge.h
   uint32_t has_bias;
 };
 
-// Columns of a head's matrix that a threadgroup of gated_delta_rule computes, and the lanes that
-// share one.
+// Columns of a head's matrix per threadgroup of gated_delta_rule, and the lanes per column.
 METAL_ARGS_CONSTANT kDeltaColumns = 16;
 METAL_ARGS_CONSTANT kDeltaLanes = 8;
-// The longest keys that it takes.
+// The longest keys of gated_delta_rule.
 METAL_ARGS_CONSTANT kMostDeltaKeys = 256;
 
 // gated_delta_rule<fours>: out, qkv, ba, rate, dt_bias, state, SlotRun runs
 //   qkv [tokens, n_k_heads k_dim (q) | n_k_heads k_dim (k) | n_v_heads v_dim (v)]
 //   ba [tokens, n_v_heads (b) | n_v_heads (a)]; a slot of the state is [v_dim, n_v_heads, k_dim]
-// fours: 1, 2, 4, 8, the first for which fours * 4 kDeltaLanes reaches k_dim
+// fours: 1, 2, 4, 8, the first with fours * 4 kDeltaLanes >= k_dim
 // grid (ceil(v_dim, kDeltaColumns), n_v_heads, runs); threads kDeltaColumns kDeltaLanes
 struct GatedDeltaRuleArgs {
-  uint64_t slot_stride;  // numbers from one slot to the next
+  uint64_t slot_stride;  // numbers between slots
   uint32_t n_k_heads;
   uint32_t n_v_heads;
   uint32_t k_dim;
   uint32_t v_dim;
-  uint32_t is_tiled;  // whether value head h has key head h % n_k_heads, not neighbours the same
+  uint32_t is_tiled;  // 1: value head h has key head h % n_k_heads; 0: neighbours share a key head
   float scale;
   float eps;
 };

@@ -1,9 +1,9 @@
 // The n_top most probable tokens of each output with their log-probabilities, by the model's own
-// logits, ties to the lowest id. Buffers and geometry: arguments.h; a threadgroup an output.
+// logits, ties to the lowest id. Buffers and geometry: arguments.h; a threadgroup per output.
 //
 // Each chunk has a cursor: the logit of its best token that is not reported yet, and the lowest id
-// it may have. A round takes the chunk whose cursor comes first, finds the token, and moves the
-// cursor: the few tokens that are wanted take as many rounds, and read as many chunks.
+// of that token. A round takes the chunk whose cursor comes first, finds the token, and advances
+// the cursor: n_top tokens take n_top rounds and read n_top chunks.
 
 #include "sampling.h"
 
@@ -13,7 +13,7 @@ struct Cursor {
   float logit;
   uint chunk;
 };
-// NaN, the cursor of an exhausted chunk, comes before nothing.
+// NaN, the cursor of an exhausted chunk, comes last.
 inline Cursor earlier(Cursor a, Cursor b) {
   if (a.chunk == kNone) return b;
   if (b.chunk == kNone) return a;
@@ -27,7 +27,7 @@ inline Cursor lanes_first(Cursor own) {
   return own;
 }
 
-// Takes the token at a chunk's cursor and moves the cursor on; by a SIMD group.
+// Takes the token at a chunk's cursor and advances the cursor. Called by a SIMD group.
 inline uint take_token(device const float* row, uint vocabulary, uint chunk,
                        device float* next_logit, device uint* next_id, uint lane) {
   const float logit = *next_logit;
