@@ -333,5 +333,5 @@ export const COMMANDS: readonly Command[] = [
       "forge completions zsh > ~/.zfunc/_forge",
       "forge completions fish > ~/.config/fish/completions/forge.fish",
     ],
-  }, () => import("./commands/completions.ts")),
+  }, async () => (await import("./commands/completions.ts")).completionsOf(COMMANDS)),
 ];

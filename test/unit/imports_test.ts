@@ -1,4 +1,4 @@
-/** Imports point one way, as ARCHITECTURE.md says, and no module loads itself by way of others. */
+/** Imports follow the directions of ARCHITECTURE.md, and no import circles exist. */
 import { assert, assertEquals } from "@std/assert";
 import { dirname, join } from "@std/path";
 import { filesBelow, ROOT } from "../support/checkout.ts";
@@ -8,7 +8,7 @@ const sources = ["main.ts", "build.ts", ...["src", "ffi"].flatMap((at) => filesB
 interface Import {
   readonly from: string;
   readonly to: string;
-  /** How it is imported: for its types alone, when the module is loaded, or by `import()` later. */
+  /** Time of the import: never (types only), when the module is loaded, or by `import()` later. */
   readonly kind: "types" | "load" | "later";
 }
 
@@ -26,7 +26,7 @@ function importsOf(from: string): Import[] {
 
 const imports = sources.flatMap(importsOf);
 
-/** The room of a file: the rules hold between rooms. */
+/** Returns the room of a file. The rules hold between rooms. */
 function roomOf(path: string): string {
   const [first = "", second = ""] = path.split("/");
   if (first !== "src") return first;
@@ -36,7 +36,7 @@ function roomOf(path: string): string {
 const values = ["src/errors.ts", "src/formats"];
 const engine = [...values, "src/backend", "src/tokenizer", "src/constrain", "src/engine"];
 
-/** What each room may import. */
+/** Rooms that each room may import. */
 const allowed: Readonly<Record<string, readonly string[]>> = {
   "src/errors.ts": [],
   "src/formats": values,
@@ -59,19 +59,19 @@ const allowed: Readonly<Record<string, readonly string[]>> = {
   "build.ts": ["ffi", "src/errors.ts"],
 };
 
-/** The exceptions, each of which has its reason. */
+/** Exceptions with their reasons. */
 const exceptions = [
-  // Who opens a device, and who reports on libraries and builds the missing one.
+  // Opening a device; reporting on libraries and building a missing one.
   "src/engine/load/open_backend.ts -> ffi",
   "src/cli/commands/doctor.ts -> ffi",
   "src/cli/model/native_library.ts -> build.ts",
-  // What the engine asks of a constraint is for the engine to say.
+  // The engine defines the interface of constraints.
   "src/constrain/compiled_constraint.ts -> src/engine",
   "src/constrain/constraints.ts -> src/engine",
   "src/constrain/scoped_constraint.ts -> src/engine",
 ];
 
-Deno.test("imports: they point one way", () => {
+Deno.test("imports: rooms import only the rooms that they may", () => {
   const across = imports
     .map(({ from, to }) => ({ from, room: roomOf(from), to: roomOf(to) }))
     .filter(({ room, to }) => room !== to);
@@ -82,7 +82,7 @@ Deno.test("imports: they point one way", () => {
   assertEquals([...new Set(against)].sort(), exceptions.toSorted());
 });
 
-Deno.test("imports: constraints are loaded when one is used, and know the engine's types alone", () => {
+Deno.test("imports: constraints are loaded on use, and import only types of the engine", () => {
   for (const { from, to, kind } of imports) {
     if (roomOf(from) === "src/constrain" && roomOf(to) === "src/engine") {
       assertEquals(kind, "types", `${from} -> ${to}`);
@@ -93,13 +93,13 @@ Deno.test("imports: constraints are loaded when one is used, and know the engine
   }
 });
 
-Deno.test("imports: no module loads itself by way of others", () => {
-  const loads = Map.groupBy(imports.filter(({ kind }) => kind === "load"), ({ from }) => from);
+Deno.test("imports: there are no circles of values, not even by import()", () => {
+  const values = Map.groupBy(imports.filter(({ kind }) => kind !== "types"), ({ from }) => from);
   const done = new Set<string>();
   const visit = (path: string, way: readonly string[]): void => {
     assert(!way.includes(path), [...way, path].join(" -> "));
     if (done.has(path)) return;
-    for (const { to } of loads.get(path) ?? []) visit(to, [...way, path]);
+    for (const { to } of values.get(path) ?? []) visit(to, [...way, path]);
     done.add(path);
   };
   for (const path of sources) visit(path, []);

@@ -2,18 +2,21 @@
 import { ForgeError } from "../../errors.ts";
 import { quote } from "../../formats/quote.ts";
 import type { Command, Context } from "../command.ts";
-import { COMMANDS } from "../commands.ts";
 import { OPTIONS, type Options } from "../options/options.ts";
 import type { OptionSpec } from "../options/types.ts";
 import { writeStdout } from "../output/streams.ts";
 
 const SHELLS = { bash, zsh, fish };
 
-export async function run(
-  _options: Options<"verbose">,
-  [shell = ""]: readonly string[],
-  _context: Context,
-): Promise<number> {
+/** Returns the command, which prints the completions of `commands`. */
+export function completionsOf(commands: readonly Command[]) {
+  return {
+    run: (_options: Options<"verbose">, [shell = ""]: readonly string[], _context: Context) =>
+      print(shell, commands),
+  };
+}
+
+async function print(shell: string, commands: readonly Command[]): Promise<number> {
   if (!Object.hasOwn(SHELLS, shell)) {
     const valid = Object.keys(SHELLS).join(", ");
     throw new ForgeError(
@@ -21,15 +24,15 @@ export async function run(
       `no completions for the shell ${quote(shell)}; valid are ${valid}`,
     );
   }
-  await writeStdout(SHELLS[shell as keyof typeof SHELLS]());
+  await writeStdout(SHELLS[shell as keyof typeof SHELLS](commands));
   return 0;
 }
 
 /** Prints the names of the models that can be removed. */
 const DOWNLOADS = "$(forge list 2>/dev/null | cut -d ' ' -f 1)";
 
-function bash(): string {
-  const flags = COMMANDS.map((command) => {
+function bash(all: readonly Command[]): string {
+  const flags = all.map((command) => {
     const operands = operandValues(command);
     const words = operands === "" ? "" : ` operands="${operands}"`;
     const files = operandsTakeFiles(command) ? " files=1" : "";
@@ -38,7 +41,7 @@ function bash(): string {
     } --help"${words}${files} ;;`;
   });
   // Commands whose flags have the same values share a line.
-  const places = COMMANDS.flatMap((command) =>
+  const places = all.flatMap((command) =>
     specs(command).flatMap((spec) =>
       flagsOf(spec).filter(() => spec.kind !== "flag").map((flag) => ({
         place: `'${command.name} ${flag}'`,
@@ -69,7 +72,7 @@ ${flags.join("\n")}
 ${values.toArray().join("\n")}
   esac
   if (( COMP_CWORD == 1 )); then
-    words="${COMMANDS.map(({ name }) => name).join(" ")} --help --version"
+    words="${all.map(({ name }) => name).join(" ")} --help --version"
   elif [[ -n $takes ]]; then
     words=$values
   elif [[ $current == -* ]]; then
@@ -85,9 +88,9 @@ complete -F _forge forge
 `;
 }
 
-function zsh(): string {
-  const commands = COMMANDS.map(({ name, summary }) => `    '${name}:${zshText(summary)}'`);
-  const cases = COMMANDS.map((command) => {
+function zsh(all: readonly Command[]): string {
+  const commands = all.map(({ name, summary }) => `    '${name}:${zshText(summary)}'`);
+  const cases = all.map((command) => {
     const lines = specs(command).flatMap((spec) =>
       flagsOf(spec).map((flag) => zshOption(spec, flag))
     );
@@ -138,8 +141,8 @@ function zshQuoted(words: string): string {
   return words.replaceAll("$", "\\$");
 }
 
-function fish(): string {
-  const lines = COMMANDS.flatMap((command) => {
+function fish(all: readonly Command[]): string {
+  const lines = all.flatMap((command) => {
     const condition = `'__fish_seen_subcommand_from ${command.name}'`;
     const operands = operandValues(command).replace(/^\$/, "").replaceAll("'", '"');
     return [

@@ -1,8 +1,8 @@
 /**
- * Matrices of 8-bit floats (E4M3) or integers with scales: one for all, one a row, or one for each
+ * Matrices of 8-bit floats (E4M3) or integers with scales: one per matrix, one per row, or one per
  * block of 128 x 128 (DeepSeek-V3, arXiv:2412.19437). Floats become FP8 and integers Q8_0, whose
- * blocks of 32 columns repeat the scale of their group. FP8 keeps codes and scales; Q8_0 rounds the
- * scales to F16.
+ * blocks of 32 columns repeat the scale of their group. FP8 keeps codes and scales exactly; Q8_0
+ * rounds the scales to F16.
  */
 import { ForgeError } from "../../errors.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
@@ -10,22 +10,22 @@ import { quote } from "../quote.ts";
 import { tensorBytes, type TensorInfo } from "../tensor_info.ts";
 import { type PackedFolder, unknownPacking, type Unpacked } from "./folder.ts";
 
-/** The sides of a block where the settings do not say. */
+/** Size of a block without a setting. */
 const DEFAULT_BLOCK: readonly [number, number] = [128, 128];
 
-/** How codes of a type are packed, and the type that their rows become. */
+/** Packing of codes by type, and the type of the resulting rows. */
 const PACKINGS = {
   F8_E4M3: { packing: "f8_e4m3", type: "FP8" },
   I8: { packing: "int8", type: "Q8_0" },
 } as const;
 
-/** The matrices of a folder that are bytes with scales. */
+/** Yields the 8-bit matrices of a folder. */
 export function* byteMatrices({ path, settings, tensors }: PackedFolder): Iterable<Unpacked> {
   const block = blockOf(settings, path);
   for (const codes of tensors.values()) {
     if ((codes.type !== "F8_E4M3" && codes.type !== "I8") || codes.shape.length < 2) continue;
     if (codes.name.endsWith("_scale")) {
-      throw unknownPacking(path, "quantised to 4-bit floats whose scales are 8-bit ones (NVFP4)");
+      throw unknownPacking(path, "quantized to 4-bit floats whose scales are 8-bit ones (NVFP4)");
     }
     const scales = tensors.get(`${codes.name}_scale_inv`) ?? tensors.get(`${codes.name}_scale`);
     if (scales === undefined) {
@@ -37,7 +37,7 @@ export function* byteMatrices({ path, settings, tensors }: PackedFolder): Iterab
     const { name, shape, file, offset } = codes;
     const { packing, type } = PACKINGS[codes.type];
     if (tensors.has(`${name}_zero_point`)) {
-      throw unknownPacking(path, "quantised to 8 bits with zero points");
+      throw unknownPacking(path, "quantized to 8 bits with zero points");
     }
     const bytes = tensorBytes(type, shape);
     if (typeof bytes === "string") {
@@ -56,7 +56,7 @@ export function* byteMatrices({ path, settings, tensors }: PackedFolder): Iterab
   }
 }
 
-/** The rows and columns that share a scale. */
+/** Returns the number of rows and columns that share a scale. */
 function groupsOf(
   codes: TensorInfo,
   scales: TensorInfo,
@@ -75,7 +75,7 @@ function groupsOf(
   const outer = codes.shape.slice(0, -2).reduce((product, size) => product * size, 1);
   const count = scales.shape.reduce((product, size) => product * size, 1);
   if (count === 1) return { groupRows: outer * rows, groupCols: cols };
-  // Experts in one tensor, their columns before their rows, have a scale for each of the latter.
+  // Stacked experts with transposed matrices have one scale per column.
   const isTransposed = codes.shape.length > 2 && count === outer * cols &&
     scales.shape.at(-2) === 1 && scales.shape.at(-1) === cols;
   if (isTransposed) return { groupRows: rows, groupCols: 1 };
@@ -84,7 +84,7 @@ function groupsOf(
   const inRows = Math.ceil(rows / blockRows), inCols = Math.ceil(cols / blockCols);
   const [scaleRows, scaleCols] = scales.shape.slice(-2);
   const fits = scaleRows === inRows && scaleCols === inCols && count === outer * inRows * inCols;
-  // Blocks of one matrix of several do not reach into the next.
+  // Blocks must not extend into the next of several matrices.
   if (fits && (outer === 1 || rows % blockRows === 0)) {
     return { groupRows: blockRows, groupCols: blockCols };
   }
@@ -95,7 +95,7 @@ function groupsOf(
   );
 }
 
-/** The sides of a block. */
+/** Returns the size of a block. */
 function blockOf(settings: JsonObject, path: string): readonly [number, number] {
   const named = settings.weight_block_size ?? blockStructure(settings.config_groups) ?? undefined;
   if (named === undefined) return DEFAULT_BLOCK;
@@ -113,7 +113,7 @@ function blockOf(settings: JsonObject, path: string): readonly [number, number] 
   );
 }
 
-/** Where compressed-tensors says so: the first of its groups that has blocks. */
+/** Returns the block size of compressed-tensors: that of the first group that has one. */
 function blockStructure(groups: JsonValue | undefined): JsonValue | undefined {
   if (!isJsonObject(groups)) return undefined;
   for (const group of Object.values(groups)) {

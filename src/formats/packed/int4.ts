@@ -1,9 +1,10 @@
 /**
- * Matrices of 4-bit integers with a scale, and in most formats a zero, for each group of columns.
- * They become blocks of 32 columns, which repeat the scale of their group, without loss where
- * scales are F16: Q4_0 without zeros; Q4_1 where all zeros are 8, and their product with the scale
- * exact; else Q5_0, whose five bits hold a code less a zero. E. Frantar et al., "GPTQ",
- * arXiv:2210.17323; J. Lin et al., "AWQ", arXiv:2306.00978.
+ * Matrices of 4-bit integers with a scale, and in most formats a zero, per group of columns. They
+ * become blocks of 32 columns, which repeat the scale of their group. The conversion is exact for
+ * F16 scales. Matrices without zeros become Q4_0, and those whose zeros are all 8 become Q4_1,
+ * where the product of zero and scale is exact. Others become Q5_0, whose five bits hold the
+ * difference of code and zero. E. Frantar et al., "GPTQ", arXiv:2210.17323; J. Lin et al., "AWQ",
+ * arXiv:2306.00978.
  */
 import { ForgeError } from "../../errors.ts";
 import { InputFile } from "../file.ts";
@@ -17,13 +18,13 @@ import {
 } from "../tensor_info.ts";
 import { type PackedFolder, unknownPacking, type Unpacked } from "./folder.ts";
 
-/** Codes in a word of 32 bits. */
+/** Codes per 32-bit word. */
 const PER_WORD = 8;
 
-/** Columns of a block of 4-bit integers, which have one scale. */
+/** Columns of a block of 4-bit integers, which share a scale. */
 const BLOCK = 32;
 
-/** The matrices of a folder that AutoGPTQ, GPTQModel and their kin write. */
+/** Yields the matrices of a folder written by AutoGPTQ, GPTQModel and similar programs. */
 export function* gptqMatrices(folder: PackedFolder): Iterable<Unpacked> {
   const { path, settings, tensors } = folder;
   assertBits(folder, settings.bits);
@@ -41,7 +42,7 @@ export function* gptqMatrices(folder: PackedFolder): Iterable<Unpacked> {
     const cols = wordRows * PER_WORD;
     const groups = expected(tensors.get(`${base}.g_idx`), [cols], ["I32"]);
     const nGroups = scales.shape[0] ?? 0;
-    // Where a whole row is one group, the order of the columns changes nothing.
+    // If a row is one group, the order of the columns is irrelevant.
     if (settings.desc_act === true && nGroups > 1) part(folder, `${base}.g_idx`);
     const found = groups && columnGroups(readGroups(groups, nGroups), groupSize(settings, cols));
     const columnOrder = found?.kind === "ordered" ? found.order : undefined;
@@ -55,7 +56,7 @@ export function* gptqMatrices(folder: PackedFolder): Iterable<Unpacked> {
   }
 }
 
-/** The matrices of a folder that AutoAWQ writes for matrix products ("gemm"). */
+/** Yields the matrices of a folder written by AutoAWQ for matrix products ("gemm"). */
 export function* awqMatrices(folder: PackedFolder): Iterable<Unpacked> {
   const { path, settings, tensors } = folder;
   assertBits(folder, settings.bits ?? settings.w_bit);
@@ -75,16 +76,19 @@ export function* awqMatrices(folder: PackedFolder): Iterable<Unpacked> {
   }
 }
 
-/** The matrices of a folder that compressed-tensors writes as "pack-quantized", without zeros. */
+/**
+ * Yields the matrices of a folder that compressed-tensors writes as "pack-quantized", without
+ * zeros.
+ */
 export function* int4Matrices(folder: PackedFolder): Iterable<Unpacked> {
   const { path, settings, tensors } = folder;
   for (const codes of tensors.values()) {
     const base = baseName(codes, ".weight_packed");
     if (base === undefined) continue;
     assertBits(folder, packedBits(settings));
-    if (codes.type !== "I32") throw unknownPacking(path, `quantised to 4 bits in ${codes.type}`);
+    if (codes.type !== "I32") throw unknownPacking(path, `quantized to 4 bits in ${codes.type}`);
     if (tensors.has(`${base}.weight_zero_point`) || tensors.has(`${base}.weight_g_idx`)) {
-      throw unknownPacking(path, "quantised with zero points or an order of columns");
+      throw unknownPacking(path, "quantized with zero points or an order of columns");
     }
     const scales = part(folder, `${base}.weight_scale`);
     const size = tensors.get(`${base}.weight_shape`);
@@ -110,7 +114,7 @@ export function* int4Matrices(folder: PackedFolder): Iterable<Unpacked> {
 
 const FLOATS: readonly TensorType[] = ["F32", "F16", "BF16"];
 
-/** What GPTQ and AWQ have in common: scales `[groups, rows]`, zeros `[groups, rows / 8]`. */
+/** Builds a GPTQ or AWQ matrix from scales `[groups, rows]` and zeros `[groups, rows / 8]`. */
 function columnMatrix(
   folder: PackedFolder,
   base: string,
@@ -134,35 +138,35 @@ function columnMatrix(
   });
 }
 
-/** Columns that share a scale by the settings, in which -1 stands for whole rows. */
+/** Returns the number of columns per scale in the settings, where -1 means whole rows. */
 function groupSize({ group_size: size }: JsonObject, cols: number): number {
   return typeof size === "number" && size > 0 ? size : cols;
 }
 
-/** How rows can be made of columns in groups. */
+/** Layout of a row's columns in groups. */
 type ColumnGroups =
-  /** In order: groups are runs of neighbouring columns. */
+  /** Groups are runs of neighbouring columns. */
   | { readonly kind: "runs" }
-  /** In blocks, the columns in another order. */
+  /** Groups become whole blocks if the columns are reordered. */
   | { readonly kind: "ordered"; readonly order: Uint32Array<ArrayBuffer> }
-  /** As floats alone: groups are not made of whole blocks. */
+  /** Groups are not whole blocks, so the rows become floats. */
   | { readonly kind: "mixed" };
 
-/** Describes the groups of columns, `width` in each where they are runs. */
+/** Classifies groups of columns; runs have `width` columns each. */
 function columnGroups(groupOf: Int32Array, width: number): ColumnGroups {
   if (groupOf.every((group, i) => group === Math.floor(i / width))) return { kind: "runs" };
   const sizes = new Map<number, number>();
   for (const group of groupOf) sizes.set(group, (sizes.get(group) ?? 0) + 1);
   if ([...sizes.values()].some((size) => size % BLOCK !== 0)) return { kind: "mixed" };
   const order = Uint32Array.from(groupOf, (_, column) => column);
-  // Columns of a group stay in their order.
+  // The sort keeps the order of columns within a group.
   return { kind: "ordered", order: order.sort((a, b) => groupOf[a]! - groupOf[b]! || a - b) };
 }
 
 /**
- * The group of each column.
+ * Reads the group of each column.
  *
- * @throws {ForgeError} `bad_model` for a column of a group that does not exist
+ * @throws {ForgeError} `bad_model` for a group that does not exist
  */
 function readGroups(groups: TensorInfo, nGroups: number): Int32Array {
   using file = InputFile.open(groups.file);
@@ -192,7 +196,7 @@ function matrixOf(
   return { name, type, shape, file, offset, bytes, packed };
 }
 
-/** Columns that share a scale, of which blocks of 32 must be a part. */
+/** Returns the number of columns that share a scale, which must be whole blocks of 32. */
 function groupCols(
   scales: TensorInfo,
   cols: number,
@@ -204,7 +208,7 @@ function groupCols(
     "unsupported",
     `${quote(scales.file)}: scales ${
       quote(scales.name)
-    } are of ${nGroups} groups of ${cols} columns; forge ` +
+    } have ${nGroups} groups in ${cols} columns; forge ` +
       "reads groups that are multiples of 32 columns, or whole rows",
   );
 }
@@ -241,14 +245,14 @@ function expected<T extends TensorInfo | undefined>(
 }
 
 function assertBits({ path }: PackedFolder, bits: unknown): void {
-  if (bits !== 4) throw unknownPacking(path, `quantised to ${quote(String(bits))} bits`);
+  if (bits !== 4) throw unknownPacking(path, `quantized to ${quote(String(bits))} bits`);
 }
 
 function changesBits(settings: JsonValue | undefined): boolean {
   return isJsonObject(settings) && settings.bits !== undefined;
 }
 
-/** The bits that compressed-tensors names for its weights. */
+/** Returns the number of bits in the settings of compressed-tensors. */
 function packedBits(settings: JsonObject): unknown {
   const groups = isJsonObject(settings.config_groups) ? Object.values(settings.config_groups) : [];
   const bits = groups.map((group) => {
@@ -258,10 +262,10 @@ function packedBits(settings: JsonObject): unknown {
   return bits.find((each) => each !== bits[0]) ?? bits[0];
 }
 
-/** Older writers of GPTQ give every matrix a bias; one of zeros is none. */
+/** Returns a bias of zeros, which older GPTQ writers add to every matrix and which is dropped. */
 function emptyBias({ tensors }: PackedFolder, base: string, rows: number): TensorInfo[] {
   const bias = tensors.get(`${base}.bias`);
-  // One of another length is left for the model's loader to refuse.
+  // The model's loader rejects a bias of another length.
   if (bias === undefined || bias.shape.length !== 1 || bias.shape[0] !== rows) return [];
   using file = InputFile.open(bias.file);
   const bytes = new Uint8Array(bias.bytes);

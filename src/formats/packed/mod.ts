@@ -1,7 +1,7 @@
 /**
- * Folders whose matrices are packed, each in several tensors: bytes with scales, and 4-bit integers
- * by GPTQ, AWQ and compressed-tensors. Seen through this file they hold matrices under their usual
- * names, of the types that their rows become when they are read.
+ * Folders with packed matrices, each in several tensors: bytes with scales, and 4-bit integers by
+ * GPTQ, AWQ and compressed-tensors. This module presents each as one matrix with its usual name and
+ * the type of its rows.
  */
 import { isJsonObject, type JsonObject } from "../json.ts";
 import { quote } from "../quote.ts";
@@ -10,12 +10,10 @@ import { byteMatrices } from "./bytes.ts";
 import { type PackedFolder, unknownPacking, type Unpacked } from "./folder.ts";
 import { awqMatrices, gptqMatrices, int4Matrices } from "./int4.ts";
 
-/**
- * What formats keep beside weights for those who compute with rounded activations, keys or values.
- */
+/** Scales of quantized activations, keys or values, which forge does not use. */
 const FOR_ACTIVATIONS = /\.(input|activation|output|q|k|v)(_proj\.output)?_scale(_ub)?$/;
 
-/** Ways of packing by their `quant_method`. */
+/** Readers by `quant_method`. */
 const METHODS: Readonly<Record<string, (folder: PackedFolder) => Iterable<Unpacked>>> = {
   fp8: byteMatrices,
   fbgemm_fp8: byteMatrices,
@@ -26,15 +24,15 @@ const METHODS: Readonly<Record<string, (folder: PackedFolder) => Iterable<Unpack
   },
   gptq: gptqMatrices,
   awq: awqMatrices,
-  // gpt-oss's, whose tensors its own loader puts together.
+  // The loader of gpt-oss combines its tensors.
   mxfp4: () => [],
 };
 
 /**
- * The tensors of a folder, packed matrices as one each.
+ * Returns the tensors of a folder with each packed matrix as one tensor.
  *
- * @throws {ForgeError} `unsupported` for a way of packing that forge does not read; `bad_model`
- * where tensors do not fit together.
+ * @throws {ForgeError} `unsupported` for a packing that forge does not read; `bad_model` if tensors
+ * do not fit together
  */
 export function unpackedTensors(
   config: JsonObject,
@@ -45,7 +43,7 @@ export function unpackedTensors(
   if (!isJsonObject(settings) || settings.quant_method === undefined) return tensors;
   const method = String(settings.quant_method);
   const unpack = Object.hasOwn(METHODS, method) ? METHODS[method] : undefined;
-  if (unpack === undefined) throw unknownPacking(path, `quantised by ${quote(method)}`);
+  if (unpack === undefined) throw unknownPacking(path, `quantized by ${quote(method)}`);
   const result = new Map(tensors);
   for (const { matrix, parts } of unpack({ path, settings, tensors })) {
     for (const { name } of parts) result.delete(name);

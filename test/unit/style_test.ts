@@ -1,0 +1,102 @@
+/** Comments, pages and test names avoid the phrases that make sentences hard to read. */
+import { assert, assertEquals } from "@std/assert";
+import { join } from "@std/path";
+import { filesBelow, ROOT } from "../support/checkout.ts";
+
+/** Files and folders that are checked. */
+const FINISHED = [
+  ...["build.ts", "main.ts", "ffi", "test/fuzz"],
+  ...["bench", "constrain", "errors.ts", "formats", "hub"].map((name) => `src/${name}`),
+  ...["bench", "constrain", "hub", "exports_test.ts", "imports_test.ts", "style_test.ts"]
+    .map((name) => `test/unit/${name}`),
+];
+
+/** Comment markers by file extension; pages have no marker. */
+const MARKERS: Readonly<Record<string, RegExp>> = {
+  ts: /^\s*(?:\/\*\*?|\*(?!\/)|\/\/)|\s\/\/\s/,
+  sh: /^\s*#/,
+  py: /^\s*#/,
+  md: /^/,
+  ...Object.fromEntries(
+    ["cpp", "h", "cu", "cuh", "metal", "mm"].map((name) => [name, /^\s*(?:\/\*|\*|\/\/)|\s\/\/\s/]),
+  ),
+};
+
+/** Comments that begin with a riddle: the first line of a comment, or the line after a bare opening. */
+const RIDDLE =
+  /(?:^|\n)(?!\s*(?:\/\/|\*))[^\n]*\n\s*(?:\/\*\*?\s+(?:\*\s+)?|\/\/\s+)(?:What|Whether|Who|Where|How) [a-z][^\n]*/g;
+
+/** Phrases with their replacements, and the uses that are right. */
+const PHRASES = [
+  { phrase: /\bthat there (?:is|are|was|were) (?:not|none|no)\b/i, right: undefined },
+  { phrase: /\banew\b/i, right: undefined },
+  {
+    phrase: /\bbehind\b/i,
+    right:
+      /\b(?:fall|leav|left|stay|idea|reason|proxy|firewall)\w*\b[^.]*\bbehind\b|\bbehind an? (?:reverse )?(?:proxy|firewall)\b/i,
+  },
+] as const;
+
+interface Line {
+  readonly place: string;
+  readonly text: string;
+}
+
+/** Returns the lines of comments, prose and test names of a file. */
+function proseLines(path: string, text: string): Line[] {
+  const marker = MARKERS[path.split(".").at(-1) ?? ""];
+  if (marker === undefined) return [];
+  const prose = path.endsWith(".md")
+    ? text.replaceAll(/^```[^]*?^```/gm, (block) => block.replaceAll(/[^\n]/g, ""))
+    : text;
+  return prose.split("\n").flatMap((line, i) => {
+    const place = `${path}:${i + 1}`;
+    const at = line.search(marker);
+    if (at >= 0) return [{ place, text: line.slice(at).replaceAll(/`[^`]*`/g, "") }];
+    const [, name] = /(?:Deno\.test\(|\bname: |\.step\()["'`](.*)["'`]/.exec(line) ?? [];
+    return path.startsWith("test/") && name !== undefined ? [{ place, text: name }] : [];
+  });
+}
+
+/** Returns the lines of a file that break a rule of style, as `path:line: text`. */
+function faults(path: string, text: string): string[] {
+  const phrases = proseLines(path, text).filter(({ text }) =>
+    PHRASES.some(({ phrase, right }) => phrase.test(text) && right?.test(text) !== true)
+  ).map(({ place, text }) => `${place}: ${text.trim()}`);
+  const riddles = path.endsWith(".md") ? [] : Array.from(
+    `\n\n${text}`.matchAll(RIDDLE),
+    ([found]) => `${path}: ${found.trim().split("\n").at(-1)?.trim()}`,
+  );
+  return [...phrases, ...riddles];
+}
+
+/** All files with prose below a path. */
+function filesOf(path: string): string[] {
+  if (Deno.statSync(join(ROOT, path)).isFile) return [path];
+  return Object.keys(MARKERS).flatMap((extension) => filesBelow(path, `.${extension}`));
+}
+
+Deno.test("style: riddles and phrases are found, right uses are not", () => {
+  const bad = [
+    ["a.ts", "/** Whether it is open. */\nlet a;"],
+    ["a.ts", "let a;\n\n/**\n * How many rows there are.\n */\nlet b;"],
+    ["a.cpp", "int a;\n// Where all is allowed there is nothing.\nint b;"],
+    ["a.ts", "let a; /" + "/ made an" + "ew"],
+    ["a.md", "For a type that there " + "is not.\n"],
+    ["test/a_test.ts", 'Deno.test("tokens be' + 'hind the prompt", () => {});'],
+  ] as const;
+  for (const [path, text] of bad) assertEquals(faults(path, text).length, 1, text);
+  const good = [
+    ["a.ts", "/** Returns what is left. */\nlet a;\n// Rows of\n// What's left.\nlet b;"],
+    ["a.ts", 'const behind = "behind";\nconst anew = /behind/;'],
+    ["a.md", "A reader that falls be" + "hind; run it be" + "hind a proxy.\n```\nbehind\n```\n"],
+  ] as const;
+  for (const [path, text] of good) assertEquals(faults(path, text), [], text);
+});
+
+Deno.test("style: no file has riddles or avoided phrases", () => {
+  const files = FINISHED.flatMap(filesOf);
+  assert(files.length > 100);
+  const found = files.flatMap((path) => faults(path, Deno.readTextFileSync(join(ROOT, path))));
+  assertEquals(found, []);
+});
