@@ -14,29 +14,29 @@ import type { Prompt } from "../request/prompt.ts";
 /** Names a request in its result. */
 export type BatchId = string | number;
 
-/** One request of a batch: a prompt and how it is to be answered. */
+/** One request of a batch: a prompt and the options of its answers. */
 export interface BatchRequest extends GenerateOptions {
-  /** What its result is known by. */
+  /** Identifies the result. */
   readonly id?: BatchId | undefined;
-  /** What to answer. */
+  /** Prompt to answer. */
   readonly prompt: Prompt;
-  /** How many completions of the prompt, as of `completeMany`. @default 1 */
+  /** Number of completions of the prompt. @default 1 */
   readonly n?: number | undefined;
 }
 
-/** A request that its reader could not understand; it becomes a failed result in its place. */
+/** Request that could not be parsed; it becomes a failed result at its index. */
 export interface BadRequest {
-  /** What its result is known by. */
+  /** Identifies the result. */
   readonly id?: BatchId | undefined;
-  /** What was wrong with it. */
+  /** Reason of the failure. */
   readonly error: ForgeError;
 }
 
-/** What came of one request: its completions, or the error that concerns it alone. */
+/** Result of one request: its completions, or an error that concerns it alone. */
 export type BatchResult =
   & {
     readonly id: BatchId | undefined;
-    /** Its place in the input, from 0. */
+    /** Index of the request in the input, from 0. */
     readonly index: number;
   }
   & (
@@ -53,17 +53,17 @@ export type BatchResult =
     }
   );
 
-/** Answers one request with as many completions as it asks for. */
+/** Answers one request with the number of completions it asks for. */
 export type Complete = (
   request: BatchRequest,
   signal: AbortSignal,
 ) => Promise<readonly Completion[]>;
 
-/** How a batch is run. */
+/** Options of a batch. */
 export interface BatchOptions {
-  /** Give the results in the order of the requests, not as they finish. @default false */
+  /** Yield results in the order of the requests, not as they finish. @default false */
   readonly ordered?: boolean | undefined;
-  /** Ends the batch: what is in progress is dropped. */
+  /** Ends the batch and drops requests in progress. */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -76,18 +76,18 @@ const REQUEST_OPTIONS: OptionChecks<BatchRequest> = {
   n: undefined,
 };
 
-/** Requests, one after another, in a list or as they become known. */
+/** Requests in a list, or as they arrive. */
 export type BatchInput =
   | Iterable<BatchRequest | BadRequest>
   | AsyncIterable<BatchRequest | BadRequest>;
 
 /**
- * Answers requests as they come in. At most `window` of them are under way or finished and not yet
- * taken, so that an input of any length takes the memory of a short one.
+ * Answers requests as they arrive. At most `window` of them are in progress or waiting to be taken,
+ * so that memory does not grow with the input.
  *
  * @param complete answers one request
- * @throws {ForgeError} `cancelled` when the signal is raised; `device` when the device fails, after
- * which no request can be answered. Whatever reading the input throws is thrown too.
+ * @throws {ForgeError} `cancelled` if the signal is raised; `device` if the device fails, after
+ * which no request can be answered. Errors of the input are thrown, too.
  */
 export async function* runBatch(
   input: BatchInput,
@@ -114,14 +114,14 @@ export async function* runBatch(
   }
 }
 
-/** The requests under way and the results that wait to be taken. */
+/** Requests in progress and results waiting to be taken. */
 class Work {
   readonly #source: Iterator<BatchRequest | BadRequest> | AsyncIterator<BatchRequest | BadRequest>;
   readonly #window: number;
   readonly #complete: Complete;
   readonly #controller = new AbortController();
   readonly #inProgress = new Set<Promise<void>>();
-  /** By index, in the order they finished. */
+  /** Results by index, in the order in which they finished. */
   readonly #finished = new Map<number, BatchResult>();
   #failure: { readonly error: unknown } | undefined;
   #inputEnded = false;
@@ -139,7 +139,7 @@ class Work {
     this.#complete = complete;
   }
 
-  /** Reads the input as fast as there is room. */
+  /** Reads the input while the window has room. */
   async start(): Promise<void> {
     try {
       for (let index = 0; this.#failure === undefined; index++) {
@@ -160,7 +160,7 @@ class Work {
       this.#inProgress.size + this.#finished.size >= this.#window;
   }
 
-  /** The result at an index, or any that has finished; `undefined` when there are no more. */
+  /** Returns the result at an index, or any finished one; `undefined` after the last one. */
   async take(index: number | undefined): Promise<BatchResult | undefined> {
     for (;;) {
       if (this.#failure !== undefined) throw this.#failure.error;
@@ -176,17 +176,17 @@ class Work {
     }
   }
 
-  /** Makes {@linkcode take} fail, and ends what is under way. */
+  /** Makes {@linkcode take} fail, and cancels requests in progress. */
   stop(error: unknown): void {
     this.#failure ??= { error };
     this.#controller.abort();
     this.#notify();
   }
 
-  /** Leaves nothing running. */
+  /** Stops everything and waits for requests in progress. */
   async end(): Promise<void> {
     this.stop(new ForgeError("cancelled", "the batch has ended"));
-    // Not awaited: an input that is being waited for, such as a terminal, may never come to its end.
+    // Not awaited: a pending read of the input, such as of a terminal, may never return.
     if (!this.#inputEnded) this.#closeInput().catch(() => {});
     await Promise.all(this.#inProgress);
   }

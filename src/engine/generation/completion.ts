@@ -3,15 +3,15 @@ import { ForgeError } from "../../errors.ts";
 import type { Tokenizer } from "../../tokenizer/tokenizer.ts";
 import type { GenerationEnd, Piece } from "./request.ts";
 
-/** A token with its log-probability and its text, U+FFFD where that is part of a character. */
+/** Token with its log-probability and its text; U+FFFD stands for part of a character. */
 export interface TextLogprob extends TokenLogprob {
-  /** What it adds to the text. */
+  /** Text of the token. */
   readonly text: string;
 }
 
-/** One token of an answer and the most probable ones in its place. */
+/** One token of an answer and the most probable tokens at its position. */
 export interface TokenLogprobs extends TextLogprob {
-  /** As many as were asked for, best first. */
+  /** Most probable tokens, best first, as many as were asked for. */
   readonly top: readonly TextLogprob[];
 }
 
@@ -19,16 +19,16 @@ export interface TokenLogprobs extends TextLogprob {
 export interface Completion extends GenerationEnd {
   /** The answer. */
   readonly text: string;
-  /** Its tokens, without one that ended it. */
+  /** Tokens of the answer, without an end token. */
   readonly tokenIds: readonly number[];
-  /** Each token and its alternatives, where log-probabilities were asked for. */
+  /** Each token and its alternatives, if log-probabilities were asked for. */
   readonly logprobs?: readonly TokenLogprobs[];
 }
 
 /**
  * Joins the pieces of a generation.
  *
- * @param logprobs how many alternatives were asked for; without it none are reported
+ * @param logprobs number of alternatives asked for; without it, none are reported
  */
 export async function collect(
   pieces: AsyncIterable<Piece>,
@@ -57,13 +57,13 @@ export async function collect(
       ...(logprobs === undefined ? {} : { logprobs: details }),
     };
   }
-  throw new ForgeError("device", "the generation ended without saying why");
+  throw new ForgeError("device", "the generation ended without a last piece");
 }
 
 /**
- * What several generations come to.
+ * Joins the pieces of several generations.
  *
- * @param controller ends them, where one fails: the others are not waited for in vain
+ * @param controller cancels the other generations if one fails
  */
 export async function collectMany(
   generations: readonly AsyncGenerator<Piece>[],
@@ -81,7 +81,7 @@ export async function collectMany(
   }
 }
 
-/** A token by itself: its text, or its name if it is a control token. */
+/** Returns the text of a single token, or the name of a control token. */
 export function textOf(tokenizer: Tokenizer, token: number): string {
   // The model's vocabulary may be padded beyond the tokenizer's.
   if (token >= tokenizer.vocabSize) return "";

@@ -18,10 +18,10 @@ import { Clock } from "./timings.ts";
 import { TokenList } from "../token_list.ts";
 import { TokenMask } from "./token_mask.ts";
 
-/** How many pieces may wait for a slow reader before the generation pauses. */
+/** Most pieces that wait for a slow reader before the generation pauses. */
 const RUN_AHEAD = 32;
 
-/** One generation: the scheduler computes it, and a reader takes its pieces. */
+/** One generation: the scheduler computes it, a reader takes its pieces. */
 export class Generation implements Task {
   readonly tokens: TokenList;
   readonly scoresAll = false;
@@ -37,10 +37,10 @@ export class Generation implements Task {
   #cached: number | undefined;
   #finishReason: FinishReason | undefined;
   #failure: { readonly error: unknown } | undefined;
-  /** Pieces that were not taken yet. */
+  /** Pieces not taken yet. */
   #pieces: Piece[] = [];
   #reader: PromiseWithResolvers<void> | undefined;
-  /** What the reader has: so much of the text, and so many tokens. */
+  /** Characters and tokens that the reader has taken. */
   #taken = { text: 0, tokens: 0, all: false };
 
   constructor(tokenizer: Tokenizer, request: GenerationRequest) {
@@ -88,7 +88,7 @@ export class Generation implements Task {
     return this.#pieces.length >= RUN_AHEAD;
   }
 
-  /** What a constraint allows depends on the token before. */
+  /** The mask of a constraint depends on the previous token: one step at a time. */
   get stride(): Stride | undefined {
     if (this.draft.mask() !== undefined) return undefined;
     const { maxTokens, endTokens } = this.#request;
@@ -124,22 +124,22 @@ export class Generation implements Task {
   accept({ computed, results, ahead, milliseconds }: Progress): void {
     const { prompt, onPrefill } = this.#request;
     const drafted = this.draft.tokens.length;
-    // Before the results: one of them may end the text, whose timings include this step.
+    // Before the results: one of them may end the text, and its timings include this step.
     this.#clock.tick(milliseconds, drafted > 0 ? 1 : results.length);
     const followed = this.#takeResults(results, Array.from(ahead));
-    this.#clock.guessed(drafted, Math.min(drafted, followed));
+    this.#clock.addDraft(drafted, Math.min(drafted, followed));
     if (computed < prompt.length) onPrefill?.(computed, prompt.length);
   }
 
   /**
-   * Takes the output behind the tokens, and those behind what was computed ahead, as far as that is how
-   * the text goes on. How many these are.
+   * Takes the output after the tokens, and those after tokens computed ahead while they match.
+   * Returns how many matched.
    */
   #takeResults(results: readonly StepResult[], ahead: readonly number[]): number {
     const first = this.tokens.length;
     let followed = 0;
     for (const [i, result] of results.entries()) {
-      // Tokens without a choice are there before their outputs.
+      // Forced tokens are appended before their outputs arrive.
       if (this.tokens.length === first + i) {
         if (result instanceof ForgeError) throw result;
         this.#choose(result);
@@ -153,7 +153,7 @@ export class Generation implements Task {
     return followed;
   }
 
-  /** Ends the generation; pieces that were not taken are dropped. */
+  /** Fails the generation and drops pieces not taken yet. */
   fail(error: unknown): void {
     if (this.#failure !== undefined || this.#taken.all) return;
     this.#failure = { error };
@@ -161,7 +161,7 @@ export class Generation implements Task {
     this.#pieces = [];
   }
 
-  /** Ends the generation as far as its reader has come. Without effect once the reader has all of it. */
+  /** Ends the generation at the reader's position. No effect once the reader has all of it. */
   cancel(): void {
     if (this.#failure !== undefined || this.#taken.all || this.#finishReason === "cancelled") {
       return;
@@ -187,14 +187,14 @@ export class Generation implements Task {
     return piece;
   }
 
-  /** How many tokens were generated. */
+  /** Number of tokens generated. */
   get #nTokens(): number {
     return this.tokens.length - this.#request.prompt.length;
   }
 
-  /** Takes a token from the model, then those that follow without a choice. */
+  /** Takes a sampled token, then the tokens that a constraint forces after it. */
   #choose({ token, logprob, top }: StepOutput): void {
-    // A mask that was filled beside the step may have left no choice either.
+    // A mask filled during the step may have forced the token, too.
     const isForced = this.draft.mask()?.only === token && this.#mayForce(token);
     if (this.#request.endTokens.has(token)) {
       return this.#finish(isForced ? "constraint_complete" : "stop");
@@ -205,7 +205,7 @@ export class Generation implements Task {
     this.#prepareNext();
   }
 
-  /** Finds out what may come next, and adds tokens as long as nothing else may. */
+  /** Updates the mask, and appends tokens while it allows only one. */
   #prepareNext(): void {
     while (!this.isEnded) {
       const mask = this.draft.mask();
@@ -220,7 +220,10 @@ export class Generation implements Task {
     }
   }
 
-  /** Log-probabilities come from the model; and it has to refuse a token that is also banned. */
+  /**
+   * With log-probabilities, the model computes every token. A banned token is left to the model to
+   * refuse.
+   */
   #mayForce(token: number): boolean {
     const { logprobs, logitBias } = this.#request;
     return logprobs === undefined && logitBias?.get(token) !== -Infinity;
@@ -275,7 +278,7 @@ export class Generation implements Task {
     };
   }
 
-  /** The text of the tokens that the reader has, as far as it was held back from it. */
+  /** Returns the text of the taken tokens that was held back from the reader. */
   #heldBack(): string {
     const decoder = this.#newDecoder();
     const stops = new StopMatcher(this.#request.stop);

@@ -11,45 +11,45 @@ import type { Runner } from "../runner.ts";
 import type { Timings } from "./timings.ts";
 
 /**
- * Why a generation ended: the model or a stop string ended it; there was no room for more; the constraint
- * is met and allows nothing more; it was stopped on request.
+ * Reason for which a generation ended: an end token or a stop string; the limit of tokens; a
+ * constraint that allows nothing more; a request to stop.
  */
 export type FinishReason = "stop" | "length" | "constraint_complete" | "cancelled";
 
-/** What is known when a generation has ended. */
+/** Summary of a generation that has ended. */
 export interface GenerationEnd {
-  /** Why it ended. */
+  /** Reason for which it ended. */
   readonly finishReason: FinishReason;
   /** Tokens of the prompt. */
   readonly promptTokens: number;
-  /** Tokens of the prompt whose keys and values were known already. */
+  /** Tokens of the prompt found in the prefix cache. */
   readonly cachedPromptTokens: number;
   /** Tokens of the answer. */
   readonly completionTokens: number;
-  /** The seed that was given or chosen; with it the answer can be had again. */
+  /** Seed given or chosen; the same seed gives the same answer. */
   readonly seed: number;
-  /** How long its parts took. */
+  /** Durations of its parts. */
   readonly timings: Timings;
 }
 
 /** One step of a generation. */
 export interface Piece {
-  /** Text that became certain; often one token's, sometimes none or several tokens'. */
+  /** Text that became certain: of one token, of none or of several. */
   readonly text: string;
-  /** The token just chosen; `undefined` in the last piece. */
+  /** Token just chosen; `undefined` in the last piece. */
   readonly token: number | undefined;
   /**
-   * Natural log-probability of the token under the model's own distribution; `undefined` for a token
-   * that a constraint left no choice about, unless log-probabilities were asked for.
+   * Natural log-probability of the token under the model's own distribution; `undefined` for a
+   * token that a constraint forced, unless log-probabilities were asked for.
    */
   readonly logprob: number | undefined;
-  /** The most probable tokens at this place, as many as were asked for. */
+  /** Most probable tokens at this position, as many as were asked for. */
   readonly top: readonly TokenLogprob[];
-  /** Set in the last piece alone. */
+  /** Set only in the last piece. */
   readonly end: GenerationEnd | undefined;
 }
 
-/** Generations of one prompt that run as they are read. */
+/** Generations of one prompt. Each runs as its pieces are read. */
 export interface Generations {
   /** The prompt as tokens. */
   readonly promptTokens: ArrayLike<number>;
@@ -63,20 +63,20 @@ export interface GenerationRequest {
   readonly sampling: ResolvedSampling;
   /** Added to the logits of single tokens. */
   readonly logitBias: ReadonlyMap<number, number> | undefined;
-  /** Tells apart the random draws of generations that share a seed. */
+  /** Distinguishes the random numbers of generations that share a seed. */
   readonly stream: number;
-  /** The most tokens to generate. */
+  /** Most tokens to generate. */
   readonly maxTokens: number;
   readonly stop: readonly string[];
   readonly endTokens: ReadonlySet<number>;
-  /** How many alternatives to report for each token; `undefined` when nothing is reported. */
+  /** Number of alternatives reported for each token; `undefined` without log-probabilities. */
   readonly logprobs: number | undefined;
   readonly constraint: Constraint | undefined;
-  /** Tokens that the model knows; masks have a bit for each. */
+  /** Size of the model's vocabulary; masks have a bit for each token. */
   readonly vocabSize: number;
-  /** Whether the text begins a message, so that a word's leading space is not part of it. */
+  /** True if the text begins a message, so that the leading space of its first word is dropped. */
   readonly startsText: boolean;
-  /** Control tokens whose names are part of the text. */
+  /** Control tokens whose names become part of the text. */
   readonly shownTokens: ReadonlySet<number>;
   readonly signal: AbortSignal | undefined;
   /** Called after each chunk of the prompt but the last. */
@@ -86,7 +86,7 @@ export interface GenerationRequest {
 /**
  * Resolves and checks every option of a generation.
  *
- * @throws {ForgeError} `usage` for an option out of range; `bad_input` for a prompt that leaves no room
+ * @throws {ForgeError} `usage` for an option out of range; `bad_input` for a prompt without room
  * for an answer
  */
 export function resolveRequest(
@@ -130,7 +130,7 @@ function maxTokens(nPrompt: number, asked: number | undefined, contextLength: nu
   return Math.min(room, checkWholeNumber("maxTokens", asked, 0, Number.MAX_SAFE_INTEGER));
 }
 
-/** @throws {ForgeError} `unsupported` for a model without an output matrix, whose logits mean nothing */
+/** Checks that a model has an output matrix. @throws {ForgeError} `unsupported` without one */
 export function checkHead({ path }: Checkpoint, { hasHead }: Pick<Runner, "hasHead">): void {
   if (hasHead) return;
   throw new ForgeError(

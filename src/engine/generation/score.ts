@@ -6,7 +6,7 @@ import { UNSAMPLED } from "../runner.ts";
 import type { Scheduler } from "../schedule/scheduler.ts";
 import type { Progress } from "../schedule/sequence.ts";
 
-/** Computes the log-probability of each token but the first. */
+/** Task that computes the log-probability of each token but the first. */
 class Scoring extends Measurement<Float32Array> {
   readonly scoresAll = true;
   readonly mayReuse = false;
@@ -36,7 +36,7 @@ class Scoring extends Measurement<Float32Array> {
   }
 }
 
-/** Computes the logits after the last token. */
+/** Task that computes the logits after the last token. */
 class LastLogits extends Measurement<Float32Array> {
   readonly scoresAll = false;
   readonly mayReuse = true;
@@ -52,15 +52,15 @@ class LastLogits extends Measurement<Float32Array> {
   }
 }
 
-/** What computing tokens leaves behind. */
+/** Keys, values and state of computed tokens. */
 export interface Computed {
-  /** The pages that hold the keys and values. */
+  /** Pages that hold the keys and values. */
   readonly pages: readonly number[];
-  /** The recurrent state after the tokens, for each of the model's caches. */
+  /** Recurrent state after the tokens, for each of the model's state caches. */
   readonly state: readonly Uint8Array[];
 }
 
-/** Computes tokens for their keys and values, and the state after them, alone. */
+/** Task that computes the keys and values of tokens, and the state after them, without outputs. */
 class Filling extends Measurement<Computed> {
   readonly scoresAll = false;
   readonly mayReuse = true;
@@ -83,8 +83,8 @@ class Filling extends Measurement<Computed> {
 }
 
 /**
- * The pages that hold the keys and values of the tokens, and the state after them, computed as far as they
- * are not known. The caller becomes a user of each page and has to release it.
+ * Computes the pages of tokens that are not cached, and the state after them. The caller becomes a
+ * user of each page and must release it.
  */
 export async function computePages(
   scheduler: Pick<Scheduler, "submit">,
@@ -96,9 +96,9 @@ export async function computePages(
 }
 
 /**
- * The natural log-probability of each token but the first, given all before it.
+ * Computes the natural log-probability of each token but the first, given all before it.
  *
- * @returns one number fewer than there are tokens
+ * @returns one number fewer than tokens
  */
 export async function scoreTokens(
   scheduler: Pick<Scheduler, "submit">,
@@ -109,7 +109,7 @@ export async function scoreTokens(
   return await new Scoring(tokens).run(scheduler, signal);
 }
 
-/** The logits after the last token, `[vocabSize]`. */
+/** Computes the logits after the last token, `[vocabSize]`. */
 export async function lastLogits(
   scheduler: Pick<Scheduler, "submit">,
   tokens: ArrayLike<number>,
@@ -117,15 +117,15 @@ export async function lastLogits(
   return await new LastLogits(tokens).run(scheduler);
 }
 
-/** A token that may come next. */
+/** Token that may follow. */
 export interface Candidate {
-  /** Its id. */
+  /** Token id. */
   readonly token: number;
-  /** Under the model's own distribution. */
+  /** Probability under the model's own distribution. */
   readonly probability: number;
 }
 
-/** The `k` most probable tokens, best first, ties to the lowest id. */
+/** Returns the `k` most probable tokens, best first; of equal ones the lowest id first. */
 export function topCandidates(logits: Float32Array, k: number): Candidate[] {
   if (!Number.isInteger(k) || k < 1 || k > logits.length) {
     throw new ForgeError("usage", `k is ${k}; valid is a whole number from 1 to ${logits.length}`);

@@ -1,7 +1,7 @@
 /**
- * Finds stop strings in text that arrives in pieces. It holds back no more than the longest suffix
- * that may still become a stop string. The stop string that ends first counts, the longest of those
- * that end together, so that the pieces make no difference to the result.
+ * Finds stop strings in text that arrives in pieces. It holds back only the longest suffix that may
+ * still become a stop string. The stop string that ends first counts, and the longest of several
+ * that end together, so that the result does not depend on the pieces.
  */
 export class StopMatcher {
   readonly #stops: readonly string[];
@@ -13,12 +13,12 @@ export class StopMatcher {
     this.#stops = stops.filter((stop) => stop !== "");
   }
 
-  /** Whether a stop string has ended the text. What comes after it is dropped. */
+  /** True if a stop string has ended the text. Text after it is dropped. */
   get stopped(): boolean {
     return this.#stopped;
   }
 
-  /** The text that is certain once `piece` is known. */
+  /** Adds a piece and returns the text that is now certain. */
   push(piece: string): string {
     if (this.#stopped) return "";
     const text = this.#held + piece;
@@ -29,14 +29,14 @@ export class StopMatcher {
     return text.slice(0, certain);
   }
 
-  /** What was held back, at the end of the text. */
+  /** Returns the text held back, at the end of the text. */
   flush(): string {
     const text = this.#held;
     this.#held = "";
     return text;
   }
 
-  /** Where the stop string that ends first starts. */
+  /** Returns the start of the stop string that ends first. */
   #findStop(text: string): number | undefined {
     let found: { readonly start: number; readonly end: number } | undefined;
     for (const stop of this.#stops) {
@@ -50,7 +50,7 @@ export class StopMatcher {
     return found?.start;
   }
 
-  /** The length of the longest suffix of `text` that a stop string starts with. */
+  /** Returns the length of the longest suffix of `text` that is a prefix of a stop string. */
   #heldLength(text: string): number {
     const longest = Math.max(0, ...this.#stops.map((stop) => stop.length - 1));
     for (let length = Math.min(longest, text.length); length > 0; length--) {

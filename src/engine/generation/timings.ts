@@ -1,4 +1,4 @@
-/** How long the parts of a generation took. Steps that it shares with others count in full. */
+/** Durations of the parts of a generation. Steps shared with other sequences count in full. */
 export interface Timings {
   /** Milliseconds until its first step began. */
   readonly queueMs: number;
@@ -6,17 +6,17 @@ export interface Timings {
   readonly prefillMs: number;
   /** Milliseconds of the steps that computed the other tokens. */
   readonly decodeMs: number;
-  /** Tokens of the prompt that were computed, per second. */
+  /** Computed tokens of the prompt per second. */
   readonly prefillTokensPerSecond: number;
   /** Tokens after the first per second. */
   readonly decodeTokensPerSecond: number;
-  /** Tokens that were guessed and computed before they were certain. */
+  /** Draft tokens computed. */
   readonly drafted: number;
-  /** How many of those came true. */
+  /** Draft tokens accepted. */
   readonly accepted: number;
 }
 
-/** Times a generation: the steps it takes part in, not those in between. */
+/** Measures the steps that a generation takes part in, not those in between. */
 export class Clock {
   readonly #start = performance.now();
   #queue: number | undefined;
@@ -26,16 +26,15 @@ export class Clock {
   #drafted = 0;
   #accepted = 0;
 
-  /** The first step begins. */
+  /** Marks the start of the first step. */
   begin(): void {
     this.#queue ??= performance.now() - this.#start;
   }
 
   /**
-   * A call of the device has ended.
+   * Adds the duration of a run.
    *
-   * @param steps how many steps with an output it made, one after the other; none before the end of the
-   * prompt
+   * @param steps number of its steps with an output; 0 before the end of the prompt
    */
   tick(milliseconds: number, steps: number): void {
     const prefill = this.#hasOutput ? 0 : milliseconds / Math.max(1, steps);
@@ -44,15 +43,15 @@ export class Clock {
     this.#hasOutput ||= steps > 0;
   }
 
-  /** Tokens were computed that had been guessed; some of the guesses came true. */
-  guessed(drafted: number, accepted: number): void {
+  /** Counts draft tokens, and those of them that were accepted. */
+  addDraft(drafted: number, accepted: number): void {
     this.#drafted += drafted;
     this.#accepted += accepted;
   }
 
   /**
-   * @param nPrompt tokens of the prompt that were computed
-   * @param nTokens tokens that were generated
+   * Returns the timings so far. @param nPrompt number of computed tokens of the prompt
+   * @param nTokens number of generated tokens
    */
   timings(nPrompt: number, nTokens: number): Timings {
     return {
@@ -71,7 +70,7 @@ function rate(count: number, milliseconds: number): number {
   return count > 0 && milliseconds > 0 ? rounded(count / milliseconds * 1000) : 0;
 }
 
-/** To three decimals: the clock knows no more. */
+/** Rounds to three decimals, the resolution of the clock. */
 function rounded(value: number): number {
   return Math.round(value * 1000) / 1000;
 }

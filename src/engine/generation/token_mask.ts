@@ -3,12 +3,12 @@ import type { ConstraintState } from "../request/constraint.ts";
 /** A mask that allows more tokens than this is wide. */
 const WIDE = 64;
 
-/** The tokens that a constraint allows next in one sequence. */
+/** Mask of the tokens that a constraint allows next in one sequence. */
 export class TokenMask {
   readonly #state: ConstraintState;
   readonly #words: Uint32Array;
   #isRestricted = false;
-  #isPutOff = false;
+  #isDeferred = false;
   #isCurrent = false;
   #wasWide = false;
   #only: number | undefined;
@@ -19,17 +19,17 @@ export class TokenMask {
     this.#words = new Uint32Array(Math.ceil(vocabSize / 32));
   }
 
-  /** One bit a token; `undefined` when every token is allowed. To be read once it is filled. */
+  /** One bit per token; `undefined` if every token is allowed. Valid once it is filled. */
   get words(): Uint32Array | undefined {
     return this.#isRestricted ? this.#words : undefined;
   }
 
-  /** Fills the words, where that was put off. */
+  /** Fills the words, if that was deferred. */
   get fillLater(): (() => void) | undefined {
-    return this.#isPutOff ? () => this.#fill() : undefined;
+    return this.#isDeferred ? () => this.#fill() : undefined;
   }
 
-  /** The token that is allowed, where it is the only one and the words are filled. */
+  /** The only allowed token, if the words are filled and allow one token. */
   get only(): number | undefined {
     return this.#only;
   }
@@ -38,47 +38,47 @@ export class TokenMask {
     return this.#state.isTerminated;
   }
 
-  /** Whether a token may be allowed; known for certain once the words are filled. */
+  /** True if a token may be allowed; exact once the words are filled. */
   mayAllow(token: number): boolean {
-    if (this.#isPutOff || !this.#isRestricted) return true;
+    if (this.#isDeferred || !this.#isRestricted) return true;
     return ((this.#words[token >>> 5] ?? 0) >>> (token & 31) & 1) === 1;
   }
 
   /**
-   * Finds out what is allowed now, if that is not known.
+   * Updates the mask for the current state.
    *
-   * Behind a place where much was allowed, as inside of a string, a single token is not to be expected:
-   * there the work is put off until the device computes.
+   * After a wide mask, as inside of a string, a forced token is unlikely: the work is deferred
+   * until the device computes.
    */
   update(): void {
     if (this.#isCurrent) return;
     this.#isCurrent = true;
-    this.#isPutOff = this.#wasWide;
+    this.#isDeferred = this.#wasWide;
     this.#isRestricted = true;
     this.#only = undefined;
-    if (!this.#isPutOff) this.#fill();
+    if (!this.#isDeferred) this.#fill();
   }
 
   #fill(): void {
-    this.#isPutOff = false;
+    this.#isDeferred = false;
     this.#isRestricted = this.#state.fillMask(this.#words);
     this.#only = this.#isRestricted ? onlyBit(this.#words) : undefined;
-    // What may be read already has to say so in its words.
+    // The words may be read already, so that they must allow all tokens.
     if (!this.#isRestricted) this.#words.fill(0xffffffff);
-    // Where all is allowed there was nothing to find out, and mostly there is not in the next place.
+    // An unrestricted mask is cheap, and the next one usually is, too.
     this.#wasWide = this.#isRestricted && hasMoreBits(this.#words, WIDE);
   }
 
-  /** Goes on by a token. @throws {ForgeError} `bad_input` for one that is not allowed */
+  /** Advances by a token. @throws {ForgeError} `bad_input` if it is not allowed */
   accept(token: number): void {
     this.#state.accept(token);
     this.#isCurrent = false;
   }
 
-  /** The mask behind a token that may follow, {@linkcode update} yet to be called. */
+  /** Returns the mask after a token, before its {@linkcode update}. */
   fork(token: number): TokenMask {
     const mask = new TokenMask(this.#state.fork(), 32 * this.#words.length);
-    mask.#wasWide = this.#wasWide || this.#isPutOff;
+    mask.#wasWide = this.#wasWide || this.#isDeferred;
     try {
       mask.accept(token);
     } catch (error) {
@@ -94,7 +94,7 @@ export class TokenMask {
   }
 }
 
-/** The position of the one bit that is set; `undefined` when there is none or more than one. */
+/** Returns the position of the only bit set; `undefined` for none or several. */
 function onlyBit(words: Uint32Array): number | undefined {
   let found: number | undefined;
   for (let i = 0; i < words.length; i++) {
@@ -106,7 +106,7 @@ function onlyBit(words: Uint32Array): number | undefined {
   return found;
 }
 
-/** Whether more than `most` bits are set. */
+/** True if more than `most` bits are set. */
 function hasMoreBits(words: Uint32Array, most: number): boolean {
   let count = 0;
   for (let i = 0; i < words.length; i++) {

@@ -6,47 +6,48 @@ import type { Tokenizer } from "../../tokenizer/tokenizer.ts";
 import type { GenerateOptions } from "./options.ts";
 
 /**
- * What the engine asks of a constraint on the text, such as a JSON schema, a regular expression or a
- * grammar. `src/constrain` implements it; the engine knows tokens and masks only.
+ * Interface of a constraint on the text, such as a JSON schema, a regular expression or a grammar.
+ * `src/constrain` implements it; the engine only sees tokens and masks.
  */
 
-/** A compiled constraint. It is not changed by use, so that any number of sequences can share it. */
+/** Compiled constraint. It is immutable, so that any number of sequences can share it. */
 export interface Constraint {
-  /** A state at the beginning of the text. */
+  /** Returns a state at the beginning of the text. */
   start(): ConstraintState;
 }
 
 /**
- * How far one sequence has come in its constraint.
+ * State of one sequence in its constraint.
  *
- * For every token of the answer the engine calls `fillMask` and then `accept`. A mask that allows one
- * token alone decides it: the model is not asked. A token that ends the answer is never accepted; the
- * mask allows it exactly where the text may end. Until then the mask allows at least one token.
+ * For every token of the answer the engine calls `fillMask` and then `accept`. A mask that allows
+ * one token forces it without a run of the model. An end token is never passed to `accept`; the
+ * mask allows it exactly where the text may end. A mask allows at least one token until the
+ * constraint has terminated.
  */
 export interface ConstraintState {
   /**
-   * Sets which tokens may come next: bit `i` of word `w` allows token `32 w + i`.
+   * Fills the mask of the next token: bit `i` of word `w` allows token `32 w + i`.
    *
-   * @param mask `ceil(vocabSize / 32)` words for the model's vocabulary, which may be padded beyond the
-   * tokenizer's; all of them are written when true is returned
-   * @returns false when every token is allowed, and the mask was left as it was
+   * @param mask `ceil(vocabSize / 32)` words for the model's vocabulary, which may be padded beyond
+   * the tokenizer's; all of them are written if true is returned
+   * @returns false if every token is allowed; the mask is unchanged then
    */
   fillMask(mask: Uint32Array): boolean;
   /**
-   * Goes on by a token, which the mask allowed.
+   * Advances by a token that the mask allowed.
    *
    * @throws {ForgeError} `bad_input` for a token that is not allowed here
    */
   accept(token: number): void;
-  /** Whether nothing more may follow but the end: the answer is complete. */
+  /** True if only the end may follow: the answer is complete. */
   readonly isTerminated: boolean;
-  /** A copy that goes on by itself. */
+  /** Returns an independent copy. */
   fork(): ConstraintState;
-  /** Frees what the state holds; it is of no use afterwards. */
+  /** Frees the state; it must not be used afterwards. */
   dispose(): void;
 }
 
-/** The constraints of one model. The code for them is only loaded once one is asked for. */
+/** Constraints of one model. Their code is loaded when the first one is used. */
 export class LazyConstraints {
   readonly #tokenizer: Tokenizer;
   readonly #vocabSize: number;
@@ -59,16 +60,16 @@ export class LazyConstraints {
     this.#endTokens = endTokens;
   }
 
-  /** What constraints have cost so far; `undefined` while none was used. */
+  /** Cost of constraints so far; `undefined` before the first. */
   get cost(): ConstraintCost | undefined {
     return this.#constraints && { ...this.#constraints.cost };
   }
 
   /**
-   * What the text must conform to, compiled if it was not before.
+   * Compiles the constraint that the options ask for, or returns it from the cache.
    *
-   * @param startsText whether a leading space is taken off the text
-   * @throws {ForgeError} `usage` or `unsupported`, naming what cannot be enforced
+   * @param startsText true if a leading space is removed from the text
+   * @throws {ForgeError} `usage` or `unsupported`, naming the part that cannot be enforced
    */
   async compile(options: GenerateOptions, startsText: boolean): Promise<Constraint | undefined> {
     const spec = constraintSpec(options);

@@ -6,39 +6,42 @@ import type { Constraint } from "./constraint.ts";
 import type { PromptOptions } from "./prompt.ts";
 import { SAMPLING_RANGES, type SamplingOptions } from "./sampling.ts";
 
-/** How an answer is generated. Every member has a default. */
+/** Options of a generation. Every member has a default. */
 export interface GenerateOptions extends SamplingOptions, PromptOptions, ConstraintOptions {
-  /** The most tokens to generate. @default as many as the context has room for */
+  /** Most tokens to generate. @default as many as fit the context */
   readonly maxTokens?: number | undefined;
   /** Strings that end the text; they are not part of it. */
   readonly stop?: string | readonly string[] | undefined;
   /**
-   * Control tokens whose names are part of the text, such as one that begins a tool call; others add
-   * nothing to it. @default none
+   * Control tokens whose names become part of the text, such as the start of a tool call; others
+   * add nothing. @default none
    */
   readonly shownTokens?: readonly number[] | undefined;
-  /** How many alternatives to report for each token, 0 to 20. @default 0 */
+  /** Number of alternatives to report for each token, 0 to 20. @default none */
   readonly logprobs?: number | undefined;
   /**
    * Added to the logits of single tokens, by token id; -Infinity bans a token.
    * `{ "50256": -100 }`
    */
   readonly logitBias?: Readonly<Record<string, number>> | undefined;
-  /** A constraint of one's own on the tokens, in place of those that `ConstraintOptions` names. */
+  /** Custom constraint on the tokens, instead of one of `ConstraintOptions`. */
   readonly constraint?: Constraint | undefined;
-  /** Stops the generation; what was generated so far is kept. */
+  /** Stops the generation; text generated so far is kept. */
   readonly signal?: AbortSignal | undefined;
   /** Called after each chunk of the prompt but the last. */
   readonly onPrefill?: ((done: number, total: number) => void) | undefined;
 }
 
-/** True if a value can be that of an option, and what is valid. */
+/** Check of an option's value, with the valid values in words. */
 interface OptionCheck {
   readonly accepts: (value: unknown) => boolean;
   readonly valid: string;
 }
 
-/** The members of an interface of options; one that is checked where it is used has no check here. */
+/**
+ * Checks of all members of an options interface; `undefined` for a member that is checked where it
+ * is used.
+ */
 export type OptionChecks<T> = Readonly<Record<keyof T, OptionCheck | undefined>>;
 
 const STRING: OptionCheck = { accepts: (value) => typeof value === "string", valid: "a string" };
@@ -47,13 +50,13 @@ const OBJECT: OptionCheck = {
   valid: "an object",
 };
 
-/** An option that is true or false. */
+/** Check of a boolean. */
 export const BOOLEAN: OptionCheck = {
   accepts: (value) => typeof value === "boolean",
   valid: "true or false",
 };
 
-/** An option that stops work. */
+/** Check of an abort signal. */
 export const SIGNAL: OptionCheck = {
   accepts: (value) => value instanceof AbortSignal,
   valid: "an AbortSignal",
@@ -94,7 +97,7 @@ export const GENERATE_OPTIONS: OptionChecks<GenerateOptions> = {
   onPrefill: { accepts: (value) => typeof value === "function", valid: "a function" },
 };
 
-/** Names from other libraries and APIs. */
+/** Names of options in other libraries and APIs. */
 const ALIASES: Readonly<Record<string, string>> = {
   maxNewTokens: "maxTokens",
   maxCompletionTokens: "maxTokens",
@@ -109,11 +112,11 @@ const ALIASES: Readonly<Record<string, string>> = {
 };
 
 /**
- * Checks options that a program passes: TypeScript does not see those of JavaScript, of JSON, or of a
- * variable that has more members than it knows.
+ * Checks the names and types of options. TypeScript does not check options from JavaScript, from
+ * JSON, or from a variable with more members.
  *
- * @param name what the options are of, for the message
- * @throws {ForgeError} `usage` for a name that is no option, or a value of the wrong type
+ * @param name owner of the options in messages
+ * @throws {ForgeError} `usage` for an unknown option or a value of the wrong type
  */
 export function checkOptions<T extends object>(
   name: string,
@@ -139,7 +142,10 @@ function unknownOption(name: string, key: string, known: readonly string[]): For
   return new ForgeError("usage", `${quote(key)} is no option of ${name}; ${hint}`);
 }
 
-/** @throws {ForgeError} `usage` for what is no whole number from `min` to `max` */
+/**
+ * Checks for a whole number from `min` to `max`, and returns it. @throws {ForgeError} `usage`
+ * otherwise
+ */
 export function checkWholeNumber(name: string, value: number, min: number, max: number): number {
   if (!Number.isInteger(value) || value < min || value > max) {
     throw new ForgeError(
@@ -150,7 +156,7 @@ export function checkWholeNumber(name: string, value: number, min: number, max: 
   return value;
 }
 
-/** Raised with the first of some signals. */
+/** Returns a signal that is raised with the first of some signals. */
 export function anySignal(...signals: readonly (AbortSignal | undefined)[]): AbortSignal {
   return AbortSignal.any(signals.filter((signal) => signal !== undefined));
 }

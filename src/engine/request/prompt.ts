@@ -4,20 +4,20 @@ import type { ChatMessage, ChatTemplate } from "../../tokenizer/chat_template.ts
 import { type EncodeOptions, type Tokenizer, TokenLimitError } from "../../tokenizer/tokenizer.ts";
 
 /**
- * What to generate from: a text, a conversation, or token ids that are used as they are. A text is
- * one user message when the model has a chat template, unless `raw` is set.
+ * Prompt: a text, a conversation, or token ids used as they are. A text is one user message if the
+ * model has a chat template, unless `raw` is set.
  */
 export type Prompt = string | readonly ChatMessage[] | Int32Array;
 
-/** How a prompt becomes tokens. */
+/** Options of encoding a prompt. */
 export interface PromptOptions {
-  /** Take a text as it is, without the chat template. @default false */
+  /** Use a text as it is, without the chat template. @default false */
   readonly raw?: boolean | undefined;
   /** A system message before a text or conversation that has none. */
   readonly system?: string | undefined;
   /**
-   * What the answer begins with. It is put behind the prompt, rendered through the chat template or not,
-   * and is no part of what is generated.
+   * Beginning of the answer. It follows the prompt, rendered or raw, and is no part of the
+   * generated text.
    */
   readonly answerStart?: string | undefined;
   /** More variables for the chat template, such as `enable_thinking`. */
@@ -26,20 +26,20 @@ export interface PromptOptions {
 
 /** A prompt as tokens. */
 export interface EncodedPrompt {
-  /** Its ids. */
+  /** Token ids. */
   readonly tokens: Int32Array;
-  /** Whether the answer begins a text, rather than going on in the middle of one. */
+  /** True if the answer begins a text, false if it continues one. */
   readonly startsText: boolean;
 }
 
-/** How many tokens of a text that does not fit the context are counted for the message, at least. */
+/** Least number of tokens after which a text too long for the context is no longer encoded. */
 const COUNTED_TOKENS = 16_384;
 
 /**
- * Encodes a text, but none that is far too long: tokenizing blocks whatever else the process does.
+ * Encodes a text, unless it is far too long: encoding blocks the whole process.
  *
- * @param name what the text is, for the message
- * @throws {ForgeError} `bad_input` when it has several times the tokens that the context holds
+ * @param name name of the text in messages
+ * @throws {ForgeError} `bad_input` if it has several times as many tokens as the context
  */
 export function encodeText(
   text: string,
@@ -62,11 +62,11 @@ export function encodeText(
 }
 
 /**
- * Turns a prompt into tokens.
+ * Encodes a prompt.
  *
- * @param template the model's chat template; `undefined` when it has none
- * @throws {ForgeError} `bad_input` for a conversation without a template to render it, no tokens at all,
- * or several times the tokens that the context holds
+ * @param template the model's chat template, if any
+ * @throws {ForgeError} `bad_input` for a conversation without a template, a prompt without tokens,
+ * or one with several times as many tokens as the context
  */
 export function encodePrompt(
   prompt: Prompt,
@@ -84,14 +84,14 @@ export function encodePrompt(
   return encoded;
 }
 
-/** Roles that chat templates know, whether or not they are named in them. */
+/** Roles that chat templates accept even if they do not name them. */
 const COMMON_ROLES = ["system", "user", "assistant", "tool", "developer"];
 
 /**
- * Checks that a prompt is one, as {@linkcode Prompt} has them: what else a program passes is refused, and
- * not rendered as a conversation that looks odd.
+ * Checks the type of a prompt. Other values are rejected rather than rendered as an odd
+ * conversation.
  *
- * @throws {ForgeError} `bad_input`, saying what is valid
+ * @throws {ForgeError} `bad_input`, naming what is valid
  */
 export function checkPrompt(prompt: unknown, template: ChatTemplate | undefined): void {
   if (typeof prompt === "string" || prompt instanceof Int32Array) return;
@@ -158,7 +158,7 @@ function encode(
   if (template === undefined) {
     throw new ForgeError("bad_input", "the model has no chat template; give the prompt as a text");
   }
-  // Every message takes a token at least, and rendering each of them takes time.
+  // Every message takes at least one token, and rendering takes time.
   if (prompt.length > contextLength) {
     throw new ForgeError(
       "bad_input",
@@ -175,7 +175,7 @@ function encode(
     eosToken: specialText(tokenizer, tokenizer.eosIds[0]),
     ...(templateVariables === undefined ? {} : { extra: templateVariables }),
   });
-  // The template writes BOS itself where the model expects one.
+  // The template writes BOS itself.
   return {
     tokens: toTokens(text + answerStart, { addSpecial: false }),
     startsText: answerStart === "",
@@ -187,8 +187,8 @@ function specialText(tokenizer: Tokenizer, id: number | undefined): string {
 }
 
 /**
- * @param name what the tokens are of, for the message
- * @throws {ForgeError} `bad_input` when an id is not in the model's vocabulary.
+ * Checks the range of token ids. @param name name of the tokens in messages
+ * @throws {ForgeError} `bad_input` for an id outside of the model's vocabulary
  */
 export function checkTokens(
   tokens: ArrayLike<number>,
@@ -206,7 +206,7 @@ export function checkTokens(
   }
 }
 
-/** @throws {ForgeError} `bad_input` for more tokens than a context holds */
+/** Checks that tokens fit a context. @throws {ForgeError} `bad_input` if they do not */
 export function checkFits(nTokens: number, contextLength: number, name = "the prompt"): void {
   if (nTokens <= contextLength) return;
   throw new ForgeError(

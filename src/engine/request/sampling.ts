@@ -5,25 +5,30 @@ import type { Checkpoint } from "../../formats/checkpoint.ts";
 import { quote } from "../../formats/quote.ts";
 import type { TokenList } from "../token_list.ts";
 
-/** How tokens are chosen. Every member has a default, the model's own where it names one. */
+/** Options of sampling. Every member has a default: the model's own, if its files name one. */
 export interface SamplingOptions {
-  /** 0 always takes the likeliest token. @default 0.8 */
+  /** 0 always takes the most probable token. @default 0.8 */
   readonly temperature?: number | undefined;
-  /** Keep the k likeliest tokens; 0 keeps all. @default 40 */
+  /** Keep the k most probable tokens; 0 keeps all. @default 40 */
   readonly topK?: number | undefined;
-  /** Keep the likeliest tokens that together reach this probability; 1 keeps all. @default 0.95 */
+  /**
+   * Keep the most probable tokens that together reach this probability; 1 keeps all. @default 0.95
+   */
   readonly topP?: number | undefined;
-  /** Keep tokens at least this probable relative to the likeliest; 0 keeps all. @default 0.05 */
+  /**
+   * Keep tokens at least this probable relative to the most probable one; 0 keeps all. @default
+   * 0.05
+   */
   readonly minP?: number | undefined;
   /** Divides positive logits of recent tokens, multiplies negative ones; 1 is off. @default 1 */
   readonly repeatPenalty?: number | undefined;
-  /** How many recent tokens penalties look at; 0 none, -1 all. @default 64 */
+  /** Number of recent tokens that penalties cover; 0 for none, -1 for all. @default 64 */
   readonly repeatLastN?: number | undefined;
-  /** Taken from the logits of recent tokens. @default 0 */
+  /** Subtracted from the logits of recent tokens. @default 0 */
   readonly presencePenalty?: number | undefined;
-  /** Taken from the logits of recent tokens, once for each occurrence. @default 0 */
+  /** Subtracted from the logits of recent tokens, once for each occurrence. @default 0 */
   readonly frequencyPenalty?: number | undefined;
-  /** Key of the random draws, 0 to 2^53 - 1. @default a random one */
+  /** Key of the random numbers, 0 to 2^53 - 1. @default a random one */
   readonly seed?: number | undefined;
 }
 
@@ -104,8 +109,8 @@ export const SAMPLING_DEFAULTS = Object.fromEntries(
 ) as Readonly<Record<Setting, number>>;
 
 /**
- * The sampling defaults of a model: its generation_config.json or GGUF `general.sampling` keys, where
- * they are valid, over forge's own.
+ * Returns the sampling defaults of a model: valid values of its generation_config.json or GGUF
+ * metadata, else forge's own.
  */
 export function modelDefaults(checkpoint: Checkpoint): Record<Setting, number> {
   const { generationConfig, metadata } = checkpoint;
@@ -121,7 +126,7 @@ export function modelDefaults(checkpoint: Checkpoint): Record<Setting, number> {
 }
 
 /**
- * Fills in what the caller left open.
+ * Checks sampling options and fills in defaults.
  *
  * @throws {ForgeError} `usage` for a value out of range, naming the option and its range.
  */
@@ -156,7 +161,7 @@ function randomSeed(): number {
   return crypto.getRandomValues(new Uint32Array(1))[0]!;
 }
 
-/** The parameters of the device's sampler. */
+/** Returns the parameters of the device's sampler. */
 export function samplingParams(
   sampling: ResolvedSampling,
   bias: ReadonlyMap<number, number> | undefined,
@@ -165,9 +170,10 @@ export function samplingParams(
 }
 
 /**
- * Logit biases by token id.
+ * Checks logit biases and returns them by token id.
  *
- * @throws {ForgeError} `usage` for an id that is no token, or a bias that is neither finite nor -Infinity
+ * @throws {ForgeError} `usage` for an unknown token id, or a bias that is neither finite nor
+ * -Infinity
  */
 export function resolveLogitBias(
   bias: Readonly<Record<string, number>> | undefined,
@@ -199,8 +205,8 @@ export function resolveLogitBias(
 const NO_TOKENS = new Int32Array(0);
 
 /**
- * The tokens that penalties look at: the last `repeatLastN` of a sequence. One list for the sequence as
- * it is, then one for each further token of a draft.
+ * Returns the tokens that penalties cover, the last `repeatLastN` of a sequence: one list after the
+ * sequence's tokens, then one after each draft token.
  */
 export function penaltyHistories(
   tokens: TokenList,
@@ -221,7 +227,7 @@ export function penaltyHistories(
   });
 }
 
-/** How many tokens penalties look at. */
+/** Returns the number of tokens that penalties cover. */
 export function historySize(sampling: ResolvedSampling): number {
   if (!hasPenalties(sampling)) return 0;
   return sampling.repeatLastN < 0 ? 2 ** 31 - 1 : sampling.repeatLastN;
@@ -232,15 +238,15 @@ function hasPenalties(s: ResolvedSampling): boolean {
     (s.repeatPenalty !== 1 || s.presencePenalty !== 0 || s.frequencyPenalty !== 0);
 }
 
-/** What of a request belongs to its sampling chain beside the numbers. */
+/** Parts of the sampling chain other than the numbers. */
 export interface ChainOptions extends ConstraintOptions {
   /** Added to the logits of single tokens, by token id. */
   readonly logitBias?: Readonly<Record<string, number>> | undefined;
-  /** A constraint of one's own; only whether there is one matters here. */
+  /** Custom constraint; only its presence matters here. */
   readonly constraint?: unknown;
 }
 
-/** The sampling chain in the order it is applied, for people. */
+/** Describes the sampling chain in the order in which it is applied. */
 export function describeSampling(s: ResolvedSampling, options: ChainOptions = {}): string {
   const nBiased = Object.keys(options.logitBias ?? {}).length;
   const penalties = [
@@ -264,7 +270,7 @@ export function describeSampling(s: ResolvedSampling, options: ChainOptions = {}
   ]);
 }
 
-/** Joins the steps that are not off. */
+/** Joins the steps that are on. */
 function chain(steps: readonly (string | false)[]): string {
   return steps.filter((step) => step !== false).join(" → ");
 }

@@ -46,7 +46,7 @@ export class Ahead {
     const wanted = plan.filter(({ sequence }) => !sequence.task.isEnded);
     return {
       plan: wanted,
-      options: this.#speculator.isBound ? ONE_STEP : this.#stride(wanted, nActive),
+      options: this.#speculator.isFixed ? ONE_STEP : this.#stride(wanted, nActive),
     };
   }
 

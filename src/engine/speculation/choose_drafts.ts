@@ -1,21 +1,22 @@
-/** What may be drafted for one sequence. */
+/** Draft tokens that may be computed for one sequence. */
 export interface Candidate {
-  /** The odds of one guess after another, descending. */
+  /** Probability of acceptance of each draft token with all before it, descending. */
   readonly odds: readonly number[];
-  /** Whether each of the guesses takes a round of a draft model. */
+  /** True if each draft token takes a run of the draft model. */
   readonly takesRounds: boolean;
 }
 
-/** A step with drafts must give this many times the tokens a millisecond of one without. */
+/** Least gain in tokens per millisecond of a step with drafts over one without. */
 const MIN_GAIN = 1.05;
 
 /**
- * How many tokens to draft for each sequence of a step so that it gives the most tokens a millisecond. A
- * row that is computed anyway gives one token a sequence, a guess as many as its odds.
+ * Returns the number of draft tokens for each sequence that gives a step the most expected tokens
+ * per millisecond. A sequence gives one token without drafts; a draft token adds its probability of
+ * acceptance.
  *
- * @param rows that are computed anyway
- * @param most rows to add
- * @param cost milliseconds of a step of so many rows behind so many rounds of a draft model
+ * @param rows rows of the step without drafts
+ * @param most most rows to add
+ * @param cost milliseconds of a step of `rows` rows after `rounds` runs of a draft model
  */
 export function chooseDrafts(
   candidates: readonly Candidate[],

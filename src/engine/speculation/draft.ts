@@ -2,48 +2,53 @@ import type { OutputRequest } from "../../backend.ts";
 import type { TokenList } from "../token_list.ts";
 import type { TokenMask } from "../generation/token_mask.ts";
 
-/** Guesses of the tokens that come next, and the probability that each comes true with all before it. */
+/**
+ * Proposed draft tokens, and the probability that each is accepted together with all before it.
+ */
 export interface Proposal {
   readonly tokens: readonly number[];
   readonly odds: readonly number[];
 }
 
-/** What guesses how one text goes on. */
+/** Proposes draft tokens for one text. */
 export interface Drafter {
   /**
    * @param tokens the text so far; it only grows
-   * @param most how many guesses to make
-   * @param leastOdds guesses that are less likely to come true are of no use
+   * @param most most tokens to propose
+   * @param leastOdds least probability of acceptance of a proposed token
    */
   propose(tokens: TokenList, most: number, leastOdds: number): Proposal;
 }
 
-/** A sequence whose next tokens may be guessed in a step. */
+/** Sequence that may get draft tokens in a step. */
 export interface Prospect {
   readonly tokens: TokenList;
   readonly draft: Draft;
-  /** The most guesses that there is room for. */
+  /** Most draft tokens that fit. */
   readonly room: number;
-  /** How the token behind the last guess is drawn. Its row is of no meaning. */
+  /** Returns how the token after the last draft token is sampled. Its row is meaningless. */
   readonly next: () => OutputRequest;
 }
 
 /**
- * Guesses of the tokens that a text goes on with. A step computes them behind the tokens that are
- * certain and asks for an output at each; what comes of a guess is of use if it and all guesses before
- * it come true. What a constraint allows is kept for each of these places.
+ * Draft tokens of a text. A step computes them after the certain tokens, with an output at each.
+ * The output after a draft token counts if that token and all before it are accepted. With a
+ * constraint, the draft holds a mask for each position.
  */
 export class Draft implements Disposable {
-  /** The most guesses that may be of use. */
+  /** Most draft tokens that can be of use. */
   limit = 0;
   readonly #endTokens: ReadonlySet<number>;
   readonly #tokens: number[] = [];
-  /** What may follow the certain tokens, the first guess, and so on; empty without a constraint. */
+  /**
+   * Masks of the tokens after the certain tokens, after the first draft token, and so on; empty
+   * without a constraint.
+   */
   readonly #masks: TokenMask[];
 
   /**
-   * @param mask what may come next; the draft's own from here on
-   * @param endTokens what ends the text, so that nothing follows
+   * @param mask mask of the next token; the draft takes ownership
+   * @param endTokens tokens that end the text
    */
   constructor(mask: TokenMask | undefined, endTokens: ReadonlySet<number>) {
     this.#masks = mask === undefined ? [] : [mask];
@@ -54,27 +59,27 @@ export class Draft implements Disposable {
     return this.#tokens;
   }
 
-  /** How many guesses can be added. */
+  /** Number of draft tokens that can be added. */
   get room(): number {
     return Math.max(0, this.limit - this.#tokens.length);
   }
 
-  /** What may follow the first `count` guesses; `undefined` without a constraint. */
+  /** Returns the mask after the first `count` draft tokens; `undefined` without a constraint. */
   mask(count = 0): TokenMask | undefined {
     return this.#masks[count];
   }
 
-  /** The only token that may follow the last guess, where that is known. */
+  /** Only token that may follow the last draft token, if known. */
   get forced(): number | undefined {
     return this.#masks.at(-1)?.only;
   }
 
-  /** Adds a guess; false where it cannot come, or nothing could follow it. */
+  /** Adds a draft token. Returns false if it is not allowed or nothing could follow it. */
   add(token: number): boolean {
     if (this.room === 0 || this.#endTokens.has(token)) return false;
     const mask = this.#masks.at(-1);
     if (mask !== undefined) {
-      const next = maskBehind(mask, token);
+      const next = maskAfter(mask, token);
       if (next === undefined) return false;
       this.#masks.push(next);
     }
@@ -82,7 +87,7 @@ export class Draft implements Disposable {
     return true;
   }
 
-  /** Goes on by a token that has become certain; the guesses stay if it is the first of them. */
+  /** Advances by a certain token. The draft tokens stay if it is the first of them. */
   advance(token: number): void {
     if (this.#tokens[0] !== token) {
       this.clear();
@@ -93,13 +98,13 @@ export class Draft implements Disposable {
     this.#masks.shift()?.dispose();
   }
 
-  /** Forgets all guesses. */
+  /** Removes all draft tokens. */
   clear(): void {
     this.#tokens.length = 0;
     for (const mask of this.#masks.splice(1)) mask.dispose();
   }
 
-  /** Ends the draft: there is no more room for guesses. */
+  /** Ends the draft; no more tokens can be added. */
   [Symbol.dispose](): void {
     for (const mask of this.#masks.splice(0)) mask.dispose();
     this.#tokens.length = 0;
@@ -107,8 +112,8 @@ export class Draft implements Disposable {
   }
 }
 
-/** The mask behind a token; `undefined` where it is not allowed or nothing follows. */
-function maskBehind(mask: TokenMask, token: number): TokenMask | undefined {
+/** Returns the mask after a token; `undefined` if the token is not allowed or nothing follows. */
+function maskAfter(mask: TokenMask, token: number): TokenMask | undefined {
   if (!mask.mayAllow(token)) return undefined;
   let next: TokenMask | undefined;
   try {
@@ -118,7 +123,7 @@ function maskBehind(mask: TokenMask, token: number): TokenMask | undefined {
       return next;
     }
   } catch {
-    // What fails for a guess fails for the text too, should it get there.
+    // The same failure is reported for the text if it gets there.
   }
   next?.dispose();
   return undefined;

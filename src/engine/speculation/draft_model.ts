@@ -7,26 +7,26 @@ import { HitRate } from "./hit_rates.ts";
 import { StepCosts } from "./step_costs.ts";
 import type { OutputRequest } from "../../backend.ts";
 
-/** How often the guesses of a draft model are expected to come true before anything was seen. */
+/** Prior acceptance rate of a draft model's tokens. */
 const EXPECTED = 0.7;
 
-/** What a draft model needs of a runner. */
+/** Part of a runner that a draft model uses. */
 export type DraftRunner = Pick<
   Runner,
   "contextLength" | "vocabSize" | "limits" | "newSequence" | "run" | "cancel"
 >;
 
-/** What the draft model has computed of one text. */
+/** State of the draft model for one text. */
 interface Reading {
   readonly table: PageTable;
-  /** The tokens whose keys and values are in the pages, guesses among them. */
+  /** Tokens whose keys and values are in the pages, draft tokens included. */
   readonly tokens: TokenList;
   readonly rate: HitRate;
-  /** Guesses that were made, and where; to be compared with what came. */
+  /** Last draft tokens and their position, to be compared with the actual tokens. */
   made: { readonly at: number; readonly guesses: readonly number[] } | undefined;
 }
 
-/** A text with the guesses that it is to have. */
+/** Text with the number of draft tokens it gets. */
 interface Followed {
   readonly prospect: Prospect;
   readonly reading: Reading;
@@ -34,9 +34,9 @@ interface Followed {
 }
 
 /**
- * A smaller model of the same vocabulary, which guesses by drawing as the large one will: with the same
- * parameters, random number and mask. It follows each text in keys and values of its own; where its
- * pages do not suffice, a text goes on without guesses.
+ * Smaller model with the same vocabulary that drafts tokens. It samples with the same parameters,
+ * random number and mask as the large model. It has its own KV cache; a text that finds no free
+ * pages there gets no draft tokens.
  */
 export class DraftModel {
   readonly #runner: DraftRunner;
@@ -48,7 +48,7 @@ export class DraftModel {
     this.#runner = runner;
   }
 
-  /** How often its guesses for a text come true; takes note of what became of the last ones. */
+  /** Returns the acceptance rate for a text, after recording the outcome of the last draft. */
   rate(tokens: TokenList): number {
     const reading = this.#readings.get(tokens);
     if (reading === undefined) return this.#rate.value;
@@ -56,28 +56,31 @@ export class DraftModel {
       const { at, guesses } = reading.made;
       const right = commonLength(Int32Array.from(guesses), tokens.view(at));
       for (let i = 0; i < right; i++) reading.rate.note(true);
-      // What lies behind the end of the text is not known.
+      // Draft tokens past the end of the text have no outcome yet.
       if (right < guesses.length && at + right < tokens.length) reading.rate.note(false);
       reading.made = undefined;
     }
     return reading.rate.value;
   }
 
-  /** Milliseconds that one guess for each of some texts takes; about one before it was measured. */
+  /**
+   * Returns the milliseconds of one draft token for each of `texts` texts; about 1 before a
+   * measurement.
+   */
   cost(texts: number): number {
     return this.#costs.of(Math.max(1, texts));
   }
 
-  /** How many tokens of a text it has not computed yet. */
+  /** Returns the number of tokens of a text that are not computed yet. */
   lag(tokens: TokenList): number {
     return tokens.length - (this.#readings.get(tokens)?.tokens.length ?? 0);
   }
 
   /**
-   * Adds guesses to drafts, one after another for all of them at once. A text that is new or was left
-   * alone is caught up with first, in chunks, and has no guesses until that is done.
+   * Adds tokens to drafts, one run for one more token of every text. A text whose tokens are not
+   * computed yet is caught up with first, in chunks, and gets no draft tokens until then.
    *
-   * @param counts how many guesses each is to have
+   * @param counts number of draft tokens of each text
    */
   async draft(prospects: readonly Prospect[], counts: readonly number[]): Promise<void> {
     const followed = prospects.flatMap((prospect, i) => {
@@ -90,18 +93,18 @@ export class DraftModel {
     }
   }
 
-  /** Makes the run in progress stop early; without one, does nothing. */
+  /** Stops the run in progress early, if any. */
   cancel(): void {
     this.#runner.cancel();
   }
 
-  /** Frees what is held for a text. */
+  /** Frees the state for a text. */
   forget(tokens: TokenList): void {
     this.#readings.get(tokens)?.table.release();
     this.#readings.delete(tokens);
   }
 
-  /** Makes one more guess for each of some texts. Which of them go on. */
+  /** Drafts one more token for each text. Returns the texts that need more. */
   async #guess(open: readonly Followed[]): Promise<Followed[]> {
     const { limits } = this.#runner;
     const parts: { readonly text: Followed; readonly chunk: Chunk }[] = [];
@@ -120,14 +123,14 @@ export class DraftModel {
     return parts.flatMap(({ text, chunk }, i) => {
       for (let at = 0; at < chunk.tokens.length; at++) text.reading.tokens.push(chunk.tokens[at]!);
       const [result] = results[i]!;
-      // Where the text is not caught up with, or its mask cannot be met, there is no guess.
+      // A text that is not caught up with, or whose mask allows no token, gets no draft token.
       if (result === undefined || result instanceof ForgeError) return [];
       const { draft } = text.prospect;
       return draft.add(result.token) && draft.tokens.length < text.count ? [text] : [];
     });
   }
 
-  /** What is computed of a text; nothing where its tokens or its length are beyond the model. */
+  /** Returns the state for a text; `undefined` if its tokens or its length exceed the model's. */
   #follow(tokens: TokenList): Reading | undefined {
     const { contextLength, vocabSize } = this.#runner;
     let reading = this.#readings.get(tokens);
@@ -138,19 +141,19 @@ export class DraftModel {
       this.#readings.set(tokens, reading);
     }
     const known = tokens.view(0);
-    // The last token is computed in any case: what follows it is drawn from its output.
+    // The last token is always computed: the next one is sampled from its output.
     reading.tokens.truncate(commonLength(reading.tokens.view(0), known.subarray(0, -1)));
     const isBeyond = tokens.length >= contextLength ||
       known.subarray(reading.tokens.length).some((id) => id >= vocabSize);
     return isBeyond ? undefined : reading;
   }
 
-  /** What is to be computed next of a text and its guesses, at most `most` tokens. */
+  /** Returns the next chunk of a text and its draft tokens, at most `most` tokens. */
   #nextChunk({ prospect, reading, count }: Followed, most: number): Chunk | undefined {
     const { tokens, draft, next } = prospect;
-    // What a constraint leaves no choice about need not be drawn.
+    // A token that a constraint forces need not be sampled.
     while (draft.forced !== undefined && draft.tokens.length < count && draft.add(draft.forced));
-    // There is no room in the draft of a text that has ended since the last guess.
+    // The draft of a text that ended meanwhile has no room.
     if (draft.tokens.length === count || draft.room === 0 || most <= 0) return undefined;
     const { contextLength, vocabSize } = this.#runner;
     const start = reading.tokens.length;

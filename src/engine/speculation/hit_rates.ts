@@ -1,27 +1,27 @@
-/** How many observations what was expected counts for. */
+/** Weight of the prior, in observations. */
 const PRIOR_WEIGHT = 4;
 
-/** Older observations fade: as if there were never more than this. */
+/** Most observations that count; older ones decay. */
 const MEMORY = 40;
 
-/** How often guesses of one kind come true. Recent ones count most. */
+/** Acceptance rate of one kind of draft tokens. Recent observations count most. */
 export class HitRate {
   readonly #expected: number | HitRate;
   #hits = 0;
   #tries = 0;
 
-  /** @param expected what is expected as long as little was seen; a rate learns along */
+  /** @param expected prior rate; a `HitRate` is updated with every observation, too */
   constructor(expected: number | HitRate) {
     this.#expected = expected;
   }
 
-  /** The probability that a guess comes true. */
+  /** Probability that a draft token is accepted. */
   get value(): number {
     const expected = typeof this.#expected === "number" ? this.#expected : this.#expected.value;
     return (this.#hits + PRIOR_WEIGHT * expected) / (this.#tries + PRIOR_WEIGHT);
   }
 
-  /** Takes note of what became of a guess. */
+  /** Records whether a draft token was accepted. */
   note(isHit: boolean): void {
     const kept = this.#tries < MEMORY ? 1 : 1 - 1 / MEMORY;
     this.#tries = this.#tries * kept + 1;
@@ -30,20 +30,20 @@ export class HitRate {
   }
 }
 
-/** What is expected of matches of 1, 2, 3 to 4, 5 to 8 tokens and so on before anything was seen. */
+/** Prior rates of matches of 1, 2, 3 to 4, 5 to 8 tokens and so on. */
 const EXPECTED = [0.2, 0.3, 0.45, 0.55, 0.65, 0.75, 0.85] as const;
 
-/** How often guesses come true, by the length of the match that they come from. */
+/** Acceptance rates by the length of the match that draft tokens come from. */
 export class HitRates {
   readonly #levels: readonly HitRate[];
 
-  /** @param prior what is known from other texts; it learns along */
+  /** @param prior rates of other texts; they are updated, too */
   constructor(prior?: HitRates) {
     const expected: readonly (number | HitRate)[] = prior === undefined ? EXPECTED : prior.#levels;
     this.#levels = expected.map((each) => new HitRate(each));
   }
 
-  /** The rate of matches of so many tokens, 1 or more. */
+  /** Returns the rate of matches of `length` tokens, at least 1. */
   of(length: number): HitRate {
     const level = Math.ceil(Math.log2(length));
     return this.#levels[Math.min(level, this.#levels.length - 1)]!;

@@ -3,33 +3,33 @@ import type { Drafter, Proposal } from "./draft.ts";
 import { HitRates } from "./hit_rates.ts";
 import { NgramIndex } from "./ngram_index.ts";
 
-/** Lengths of the n-grams that are looked up, the longest first. */
+/** Lengths of the n-grams looked up, longest first. */
 const ORDERS = [4, 2, 1] as const;
 
-/** A match is known to be no longer than this when it is found; it grows as it goes on. */
+/** Longest match that is measured when it is found; a match grows as it continues. */
 const LONGEST_FOUND = 32;
 
-/** An earlier place of the text that looks like its end. */
+/** Earlier position in the text whose preceding tokens equal the end of the text. */
 interface Match {
-  /** The place of the token that is the guess. */
+  /** Position of the proposed token. */
   readonly next: number;
-  /** How many tokens before it are those at the end of the text. */
+  /** Number of equal tokens before it and at the end of the text. */
   readonly length: number;
 }
 
 /**
- * Guesses that a text goes on as it did where it looked the same before, prompt included: A. Saxena,
- * "Prompt lookup decoding", 2023. Every token of the text is a test of what the guess for it would have
- * been, whether it was computed or not, so that the chances are known at no cost.
+ * Prompt lookup decoding (A. Saxena, 2023): proposes the tokens that followed the latest occurrence
+ * of the text's last tokens, prompt included. Every token of the text tests what would have been
+ * proposed for it, computed or not, so that acceptance rates are measured at no cost.
  */
 export class LookupDrafter implements Drafter {
   readonly #indexes = ORDERS.map((order) => new NgramIndex(order));
   readonly #rates: HitRates;
-  /** How many tokens of the text have been seen. */
+  /** Number of tokens of the text seen so far. */
   #seen = 0;
   #match: Match | undefined;
 
-  /** @param rates what is known from other texts */
+  /** @param rates acceptance rates of other texts */
   constructor(rates = new HitRates()) {
     this.#rates = new HitRates(rates);
   }
@@ -44,7 +44,7 @@ export class LookupDrafter implements Drafter {
       odds *= this.#rates.of(length + i).value;
       if (odds < leastOdds) break;
       const from = next + i;
-      // Behind the end of the text the guesses themselves go on.
+      // Past the end of the text, the proposed tokens continue it.
       const token = tokens.at(from) ?? proposal.tokens[from - tokens.length]!;
       proposal.tokens.push(token);
       proposal.odds.push(odds);
@@ -54,7 +54,8 @@ export class LookupDrafter implements Drafter {
 
   #catchUp(tokens: TokenList): void {
     const { length } = tokens;
-    // Of a prompt only its end is looked up: how well it repeats itself says little of the answer.
+    // Only the end of a prompt is looked up: how often a prompt repeats itself says little about
+    // the answer.
     if (this.#seen === 0) { for (; this.#seen < length - 1; this.#seen++) this.#visit(tokens); }
     for (; this.#seen < length; this.#seen++) {
       const kept = this.#match === undefined ? undefined : this.#test(tokens, this.#match);
@@ -63,20 +64,23 @@ export class LookupDrafter implements Drafter {
     }
   }
 
-  /** Compares a guess with the token that came; the match goes on where they agree. */
+  /** Compares a proposed token with the actual one; the match continues if they agree. */
   #test(tokens: TokenList, { next, length }: Match): Match | undefined {
     const isHit = tokens.at(next) === tokens.at(this.#seen);
     this.#rates.of(length).note(isHit);
     return isHit ? { next: next + 1, length: length + 1 } : undefined;
   }
 
-  /** The latest place that looks like the end of the text for as many tokens as are looked up. */
+  /** Returns the latest match of the longest n-gram that occurred before. */
   #find(tokens: TokenList): Match | undefined {
     const next = this.#visit(tokens);
     return next === 0 ? undefined : { next, length: agreement(tokens, next, this.#seen + 1) };
   }
 
-  /** Takes note of the n-grams that end with a token. Where the longest known of them ended before. */
+  /**
+   * Records the n-grams that end with a token. Returns where the longest known one ended before, or
+   * 0.
+   */
   #visit(tokens: TokenList): number {
     let longest = 0;
     for (const index of this.#indexes) {
@@ -87,7 +91,7 @@ export class LookupDrafter implements Drafter {
   }
 }
 
-/** How many tokens before two places are the same. */
+/** Returns the number of equal tokens before two positions. */
 function agreement(tokens: TokenList, a: number, b: number): number {
   const most = Math.min(a, LONGEST_FOUND);
   let length = 0;

@@ -4,24 +4,24 @@ const SMALLEST = 2 ** 8;
 const LARGEST = 2 ** 16;
 
 /**
- * Where each n-gram of a growing text ended last, in a hash table of bounded size: of n-grams that fall
- * into one place, the latest is known.
+ * Hash table of bounded size from each n-gram of a growing text to its latest end. Of n-grams with
+ * the same hash, the latest is kept.
  */
 export class NgramIndex {
   readonly order: number;
-  /** Where the n-gram ends, exclusive; 0 for none. */
+  /** Ends of n-grams, exclusive; 0 for an empty place. */
   #ends = new Int32Array(SMALLEST);
   #count = 0;
 
-  /** @param order tokens of an n-gram */
+  /** @param order number of tokens of an n-gram */
   constructor(order: number) {
     this.order = order;
   }
 
   /**
-   * Takes note of the n-gram that ends before `end`.
+   * Records the n-gram that ends before `end`.
    *
-   * @returns where it ended the time before; 0 when that is not known
+   * @returns end of its previous occurrence; 0 if unknown
    */
   visit(tokens: TokenList, end: number): number {
     if (end < this.order) return 0;
@@ -32,12 +32,12 @@ export class NgramIndex {
     return before > 0 && this.#isSame(tokens, before, end) ? before : 0;
   }
 
-  /** Doubles the table when a quarter of it is taken. */
+  /** Doubles the table when a quarter of it is in use. */
   #grow(tokens: TokenList): void {
     if (4 * ++this.#count < this.#ends.length || this.#ends.length === LARGEST) return;
     const ends = this.#ends.filter((end) => end > 0).sort();
     this.#ends = new Int32Array(2 * this.#ends.length);
-    // In the order of the text, so that the latest stays.
+    // In the order of the text, so that the latest occurrence stays.
     for (const end of ends) this.#ends[this.#placeOf(tokens, end)] = end;
     this.#count = this.#ends.reduce((count, end) => end > 0 ? count + 1 : count, 0);
   }
@@ -47,7 +47,7 @@ export class NgramIndex {
     return true;
   }
 
-  /** Multiplicative hashing of FNV-1a's kind; the table's size is a power of two. */
+  /** Hash in the manner of FNV-1a; the size of the table is a power of two. */
   #placeOf(tokens: TokenList, end: number): number {
     let hash = 0x811c9dc5;
     for (let i = end - this.order; i < end; i++) {

@@ -14,7 +14,7 @@ import { checkWholeNumber } from "../request/options.ts";
 import { DraftModel } from "./draft_model.ts";
 import { Speculator } from "./speculator.ts";
 
-/** What the guesses are for. */
+/** Model that the drafts are for. */
 export interface Target extends SessionShape {
   readonly backend: Backend;
   readonly lm: CausalLm;
@@ -23,7 +23,7 @@ export interface Target extends SessionShape {
   readonly tokenizer: Tokenizer;
 }
 
-/** What guesses tokens, if anything does, and the memory that takes. */
+/** Speculator, if any, and the memory of its draft model. */
 export interface OpenSpeculator {
   readonly speculator: Speculator | undefined;
   readonly memory: MemoryUse;
@@ -32,10 +32,11 @@ export interface OpenSpeculator {
 const NO_MEMORY: MemoryUse = { weights: 0, kvCache: 0, states: 0, activations: 0 };
 
 /**
- * What `speculate` and `draftModel` ask for; a draft model is loaded onto the device of the model.
+ * Opens the speculator that `speculate` and `draftModel` ask for. A draft model is loaded onto the
+ * model's device.
  *
- * @throws {ForgeError} `usage` for what is no way to speculate, where the model cannot, and for a draft
- * model of another vocabulary; as `load` for one that cannot be loaded
+ * @throws {ForgeError} `usage` for an unknown mode, a model that cannot speculate, or a draft model
+ * with another vocabulary; as `load` for one that cannot be loaded
  */
 export async function openSpeculator(
   options: Pick<LoadOptions, "speculate" | "draftModel">,
@@ -92,7 +93,7 @@ async function openDraftModel(path: string, target: Target) {
   return { model: new DraftModel(runner), memory };
 }
 
-/** Whether what was computed for a token can be computed anew for another one in its place. */
+/** True if a computed token can be replaced by another one. */
 function isReversible({ stateLayers }: CausalLm): boolean {
   return stateLayers.length === 0;
 }
@@ -100,15 +101,15 @@ function isReversible({ stateLayers }: CausalLm): boolean {
 function cannotRollBack(name: string): ForgeError {
   return new ForgeError(
     "usage",
-    `${name} has a recurrent state, which cannot take back a wrong guess: no tokens can be guessed`,
+    `${name} has a recurrent state, which cannot be rolled back after a rejected draft token: speculate must be off`,
   );
 }
 
-/** Vocabularies may differ by so many tokens at their end, control tokens mostly. */
+/** Vocabularies may differ by this many tokens at their end, mostly control tokens. */
 const MOST_MORE = 256;
 
 /**
- * Checks that a draft model means by each token what the model does.
+ * Checks that a draft model's tokens are those of the model.
  *
  * @throws {ForgeError} `usage`, naming the first token that differs
  */

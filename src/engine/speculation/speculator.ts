@@ -7,36 +7,39 @@ import { HitRates } from "./hit_rates.ts";
 import { LookupDrafter } from "./lookup_drafter.ts";
 import { MOST_ROWS, StepCosts } from "./step_costs.ts";
 
-/** Guesses that come true less often pay on no device. */
+/** Draft tokens with a lower probability of acceptance pay on no device. */
 const LEAST_ODDS = 0.08;
 
-/** A draft model that does not pay is tried again after so many steps, where little is to be caught up. */
+/**
+ * An unused draft model is tried again after `PROBE_STEPS` steps, unless more than `PROBE_LAG`
+ * tokens must be caught up.
+ */
 const PROBE_STEPS = 64, PROBE_LAG = 2 * PROBE_STEPS;
 
-/** How guesses are made. */
+/** Options of a {@linkcode Speculator}. */
 export interface SpeculatorOptions {
-  /** Draft so many tokens for each sequence, whether that pays or not. @default as many as pay */
+  /** Number of draft tokens of each sequence, even if they do not pay. @default as many as pay */
   readonly length?: number | undefined;
-  /** What guesses for one sequence. @default a look-up in its own text */
+  /** Makes the drafter of one sequence. @default prompt lookup */
   readonly newDrafter?: (() => Drafter) | undefined;
-  /** What guesses for sequences of which the drafter is less sure. */
+  /** Draft model for sequences whose drafter has lower odds. */
   readonly model?: DraftModel | undefined;
 }
 
-/** What is known of the guesses for a sequence before they are made. */
+/** Planned draft of a sequence. */
 interface Plan extends Candidate {
   readonly prospect: Prospect;
-  /** The guesses of its drafter; those of a draft model are yet to be made. */
+  /** Tokens proposed by its drafter; empty if a draft model is used. */
   readonly guesses: readonly number[];
 }
 
 /**
- * Speculative decoding: Y. Leviathan, M. Kalman and Y. Matias, "Fast inference from transformers via
- * speculative decoding", 2023. Steps that only decode take guesses of further tokens along, as many as
- * give the most tokens a millisecond, by what steps have cost and how often guesses have come true.
+ * Speculative decoding: Y. Leviathan, M. Kalman and Y. Matias, "Fast inference from transformers
+ * via speculative decoding", 2023. Steps that only decode compute draft tokens as well: as many as
+ * give the most tokens per millisecond by the measured durations of steps and acceptance rates.
  *
- * Since the draw of a token depends on nothing but its position, a guess is right if it is the token
- * that is drawn there: no token is another than without guesses, sampled ones included.
+ * The random number of a token depends on its position alone. A draft token is accepted if it is
+ * the token sampled there, so that the tokens are those without drafts, sampled ones included.
  */
 export class Speculator {
   readonly #length: number | undefined;
@@ -55,11 +58,11 @@ export class Speculator {
   }
 
   /**
-   * Adds guesses to the drafts of the sequences of a step.
+   * Adds tokens to the drafts of the sequences of a step.
    *
-   * @param rows that the step computes anyway
-   * @param mostRows that it can compute beyond them
-   * @returns when that is done; nothing where it is done at once
+   * @param rows rows of the step without drafts
+   * @param mostRows most rows to add
+   * @returns a promise if a draft model runs; `undefined` if the drafts are complete
    */
   draft(prospects: readonly Prospect[], rows: number, mostRows: number): Promise<void> | undefined {
     const most = this.#length === undefined ? Math.min(mostRows, MOST_ROWS - rows) : mostRows;
@@ -85,22 +88,22 @@ export class Speculator {
     );
   }
 
-  /** Whether guesses are asked for whatever they cost: every step is to be offered some. */
-  get isBound(): boolean {
+  /** True if a fixed number of draft tokens is asked for, whatever they cost. */
+  get isFixed(): boolean {
     return this.#length !== undefined;
   }
 
-  /** Takes note of what a step that only decodes has cost. */
+  /** Records the duration of a step that only decodes. */
   measure(rows: number, milliseconds: number): void {
     this.#costs.measure(rows, milliseconds);
   }
 
-  /** Stops early what {@linkcode draft} is doing. */
+  /** Stops a {@linkcode draft} in progress early. */
   cancel(): void {
     this.#model?.cancel();
   }
 
-  /** Frees what is held for a text. */
+  /** Frees the state for a text. */
   forget(tokens: TokenList): void {
     this.#model?.forget(tokens);
   }
@@ -110,15 +113,15 @@ export class Speculator {
     let drafter = this.#drafters.get(tokens);
     if (drafter === undefined) this.#drafters.set(tokens, drafter = this.#newDrafter());
     const length = Math.min(room, most, this.#length ?? MAX_DRAFTED);
-    const isBound = this.#length !== undefined;
-    const { tokens: guesses, odds } = drafter.propose(tokens, length, isBound ? 0 : LEAST_ODDS);
+    const isFixed = this.#length !== undefined;
+    const { tokens: guesses, odds } = drafter.propose(tokens, length, isFixed ? 0 : LEAST_ODDS);
     const rate = this.#model?.rate(tokens) ?? 0;
     if (rate <= (odds[0] ?? 0)) return { prospect, guesses, odds, takesRounds: false };
     const powers = Array.from({ length }, (_, i) => rate ** (i + 1));
     return { prospect, guesses: [], odds: powers, takesRounds: true };
   }
 
-  /** How many guesses each sequence is to have. */
+  /** Returns the number of draft tokens of each sequence. */
   #counts(plans: readonly Plan[], rows: number, most: number): number[] {
     if (this.#length !== undefined) return plans.map(({ odds }) => odds.length);
     const counts = chooseDrafts(
@@ -130,15 +133,17 @@ export class Speculator {
     const isProbe = this.#stepsWithoutModel >= PROBE_STEPS;
     return counts.map((count, i) => {
       const { prospect, takesRounds, odds } = plans[i]!;
-      const isBehind = takesRounds && this.#model!.lag(prospect.tokens) > PROBE_LAG;
-      return count === 0 && isProbe && takesRounds && !isBehind ? Math.min(1, odds.length) : count;
+      const lagsTooFar = takesRounds && this.#model!.lag(prospect.tokens) > PROBE_LAG;
+      return count === 0 && isProbe && takesRounds && !lagsTooFar
+        ? Math.min(1, odds.length)
+        : count;
     });
   }
 }
 
 /**
- * Adds guesses to a draft, at most `room`. Where a constraint leaves one token alone, that is the guess;
- * it says nothing of what comes behind it.
+ * Adds tokens to a draft, at most `room`. A token that a constraint forces replaces a different
+ * proposed one, and ends the proposal.
  */
 function fill(draft: Draft, guesses: readonly number[], room: number): void {
   for (const guess of guesses) {

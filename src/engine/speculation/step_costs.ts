@@ -1,25 +1,30 @@
-/** Steps of more rows are not told apart; nothing is drafted for them. */
+/** Most rows of a step that is measured; larger steps get no drafts. */
 export const MOST_ROWS = 32;
 
-/** What a further row is taken to cost, as a share of a step of one row, before it was measured. */
+/** Assumed cost of each further row before a measurement, as a share of a step of one row. */
 const ROW_SHARE = 0.08;
 
-/** A faster step than known says what is possible; a slower one may have been disturbed. */
+/**
+ * Weights of a new measurement: a faster step shows what is possible, a slower one may have been
+ * disturbed.
+ */
 const FASTER = 0.8, SLOWER = 0.08;
 
-/** After so many steps of other sizes a cost is half forgotten, so that it is tried again. */
+/**
+ * Number of steps of other sizes after which a measurement counts half, so that it is tried again.
+ */
 const HALF_LIFE = 64;
 
-/** What steps that decode cost by their rows, as they were measured. */
+/** Measured durations of decoding steps by their number of rows. */
 export class StepCosts {
   readonly #milliseconds = new Float64Array(MOST_ROWS + 1);
-  /** When each was measured last, in steps. */
+  /** Step at which each was measured last. */
   readonly #measured = new Float64Array(MOST_ROWS + 1);
   #now = 0;
-  /** The rows of the last step. */
+  /** Rows of the last step. */
   #latest = 0;
 
-  /** Takes note of a step. */
+  /** Records a step. */
   measure(rows: number, milliseconds: number): void {
     if (rows < 1 || rows > MOST_ROWS || !(milliseconds > 0)) return;
     const known = this.#milliseconds[rows]!;
@@ -31,8 +36,9 @@ export class StepCosts {
   }
 
   /**
-   * Milliseconds of a step of 1 to {@linkcode MOST_ROWS} rows: as measured; between two that were, on the
-   * line between them; beyond all, in proportion to the nearest. Never more than further rows took.
+   * Returns the milliseconds of a step of 1 to {@linkcode MOST_ROWS} rows: as measured,
+   * interpolated between two measured sizes, or in proportion to the nearest one. Never more than a
+   * larger step took.
    */
   of(rows: number): number {
     let cost = this.#near(rows);
@@ -56,8 +62,8 @@ export class StepCosts {
   }
 
   /**
-   * What is known of the cost of so many rows; 0 for nothing. What was seen long ago gives way to what
-   * the latest steps make one expect, if that is less: it may have been a disturbance.
+   * Returns the cost of a number of rows; 0 if it was never measured. An old measurement decays
+   * towards the cost that the latest step implies, if that is less: it may have been disturbed.
    */
   #known(rows: number): number {
     const measured = this.#milliseconds[rows]!;
@@ -68,7 +74,7 @@ export class StepCosts {
   }
 }
 
-/** What a step of some rows is taken to cost, in steps of one row. */
+/** Returns the assumed cost of a step, in steps of one row. */
 function growth(rows: number): number {
   return 1 + ROW_SHARE * (rows - 1);
 }

@@ -8,8 +8,8 @@ Deno.test("the steps up to the first token are the prefill, the others decode", 
   clock.tick(50, 1);
   clock.tick(10, 1);
   clock.tick(30, 1);
-  clock.guessed(4, 2);
-  clock.guessed(3, 0);
+  clock.addDraft(4, 2);
+  clock.addDraft(3, 0);
   const { queueMs, ...timings } = clock.timings(300, 5);
   assert(queueMs >= 0);
   assertEquals(timings, {
