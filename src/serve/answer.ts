@@ -1,130 +1,152 @@
-/** From the pieces of generations to the response, whole or as a stream. */
-import type { GenerationEnd, Piece } from "../engine/generation/request.ts";
+/** Generations in progress for a request, and the response made of them. */
+import type { Piece } from "../engine/generation/request.ts";
 import type { JsonObject } from "../formats/json.ts";
-import { eventStream } from "./http/text_stream.ts";
-import { errorBody, HttpError, isFault } from "./http/http_error.ts";
-import { merge } from "./merge.ts";
-import { runAnswer } from "./run_answer.ts";
+import { HttpError, isFault } from "./http/http_error.ts";
+import { type Framing, textStream } from "./http/text_stream.ts";
 import type { Service } from "./service.ts";
-import { type Usage, usageOf } from "./usage.ts";
 
-/** One of the answers to a request, in the form that its endpoint gives it. */
-export interface Choice {
-  /** How the generation ended; `undefined` before that. */
-  readonly end: GenerationEnd | undefined;
-  /** Goes on by a piece. */
-  take(piece: Piece): void;
-  /** What a stream says of what was taken since the last time; at first, that the answer begins. */
-  news(): JsonObject[];
-  /** All of the answer, when it has ended. */
+/** Turns the pieces of generations into the response of one endpoint. */
+export interface AnswerFormat {
+  /** Framing of streams. */
+  readonly framing: Framing;
+  /** Takes the next piece of the generation with this index. */
+  take(index: number, piece: Piece): void;
+  /** Returns the messages of a stream since the last call. The first call announces the answer. */
+  messages(): string[];
+  /** Returns the last messages of a stream, after all generations have ended. */
+  closing(): string[];
+  /** Returns the message that ends a stream on an error. */
+  error(error: unknown): string;
+  /** Returns the whole response, after all generations have ended. */
   whole(): JsonObject;
 }
 
-/** What is to be generated for a request. */
-export interface Answer {
-  /** What the endpoint calls an answer, and a part of one in a stream. */
-  readonly kind: "chat.completion" | "text_completion";
-  readonly chunkKind: "chat.completion.chunk" | "text_completion";
-  /** The generations of each prompt. */
-  readonly prompts: readonly (readonly AsyncGenerator<Piece>[])[];
-  /** One for each generation, in their order. */
-  readonly choices: readonly Choice[];
-  readonly stream: StreamOptions | undefined;
-  /** Ends the generations. */
-  readonly controller: AbortController;
-}
+/**
+ * One request's share of the server: its place among the answers in progress, and the signal that ends
+ * its generations. Dispose of it when the response is complete; a stream does so by itself when it ends.
+ */
+export class Answer implements Disposable {
+  readonly #service: Service;
+  readonly #place: Disposable;
+  readonly #controller = new AbortController();
+  #isStreamed = false;
 
-/** What a stream is asked for. */
-export interface StreamOptions {
-  /** Whether the last event says how many tokens it took. */
-  readonly includeUsage: boolean;
+  /**
+   * @param count number of generations
+   * @throws {HttpError} 503 when too many answers are in progress
+   */
+  constructor(service: Service, count: number) {
+    this.#service = service;
+    this.#place = service.admission.enter(count);
+  }
+
+  /** Signal for the generations. */
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+
+  /** Runs the generations and responds with a stream, or with the whole once they have ended. */
+  async respond(
+    { signal }: Request,
+    generations: readonly AsyncGenerator<Piece>[],
+    format: AnswerFormat,
+    isStream: boolean,
+  ): Promise<Response> {
+    if (isStream) {
+      this.#isStreamed = true;
+      return textStream(this.#stream(generations, format), format.framing, () => this.#end());
+    }
+    const stop = () => this.#controller.abort();
+    if (signal.aborted) stop();
+    signal.addEventListener("abort", stop);
+    try {
+      for await (const [index, piece] of this.#pieces(generations)) format.take(index, piece);
+    } finally {
+      signal.removeEventListener("abort", stop);
+    }
+    return Response.json(format.whole());
+  }
+
+  [Symbol.dispose](): void {
+    if (!this.#isStreamed) this.#end();
+  }
+
+  async *#stream(
+    generations: readonly AsyncGenerator<Piece>[],
+    format: AnswerFormat,
+  ): AsyncGenerator<string> {
+    try {
+      yield* format.messages();
+      for await (const [index, piece] of this.#pieces(generations)) {
+        format.take(index, piece);
+        yield* format.messages();
+      }
+      yield* format.closing();
+    } catch (error) {
+      // The status has been sent, so the error is a message.
+      if (isFault(error)) this.#service.onError(error);
+      yield format.error(error);
+    } finally {
+      this.#end();
+    }
+  }
+
+  /** @throws {HttpError} 503 when a generation is cancelled */
+  async *#pieces(
+    generations: readonly AsyncGenerator<Piece>[],
+  ): AsyncGenerator<readonly [index: number, piece: Piece]> {
+    for await (const next of merge(generations, () => this.#controller.abort())) {
+      if (next[1].end?.finishReason === "cancelled") {
+        throw new HttpError(503, "the answer was stopped before its end", { code: "stopped" });
+      }
+      yield next;
+    }
+  }
+
+  #end(): void {
+    this.#controller.abort();
+    this.#place[Symbol.dispose]();
+  }
 }
 
 /**
- * Runs the generations.
+ * Yields the values of several sources as they come, with the index of the source. All sources are
+ * closed when the reader leaves.
  *
- * @param leave called when they have ended, maybe more than once
+ * @param stop called before the sources are closed, to end those that are awaited
  */
-export function respond(
-  service: Service,
-  request: Request,
-  answer: Answer,
-  leave: () => void,
-): Promise<Response> {
-  const { controller, stream } = answer;
-  return runAnswer(request, controller, leave, {
-    stream: stream &&
-      ((cancelled) => eventStream(streamed(service, answer, stream, leave), cancelled)),
-    whole: async () => Response.json(await whole(service, answer)),
-  });
-}
-
-async function whole(service: Service, answer: Answer): Promise<JsonObject> {
-  const { kind, choices } = answer;
-  for await (const [choice, piece] of pieces(answer)) choice.take(piece);
-  checkFinished(choices);
-  return {
-    ...head(service, kind),
-    choices: choices.map((choice) => choice.whole()),
-    usage: { ...usage(answer) },
+async function* merge<T>(
+  sources: readonly AsyncGenerator<T>[],
+  stop: () => void,
+): AsyncGenerator<readonly [index: number, value: T], void, undefined> {
+  const ready: { readonly index: number; readonly result: Promise<IteratorResult<T>> }[] = [];
+  let wake = () => {};
+  const request = (index: number) => {
+    const result = sources[index]!.next();
+    const settled = () => {
+      ready.push({ index, result });
+      wake();
+    };
+    result.then(settled, settled);
   };
-}
-
-async function* streamed(
-  service: Service,
-  answer: Answer,
-  { includeUsage }: StreamOptions,
-  leave: () => void,
-): AsyncGenerator<string> {
-  const { choices, chunkKind } = answer;
-  const start = head(service, chunkKind);
-  const chunk = (choices: JsonObject[], usage: JsonObject | null = null) =>
-    JSON.stringify({ ...start, choices, ...(includeUsage ? { usage } : {}) });
   try {
-    for (const choice of choices) {
-      for (const part of choice.news()) yield chunk([part]);
+    sources.forEach((_, index) => request(index));
+    for (let open = sources.length; open > 0;) {
+      const first = ready.shift();
+      if (first === undefined) {
+        await new Promise<void>((resolve) => wake = resolve);
+        continue;
+      }
+      const { done, value } = await first.result;
+      if (done) {
+        open--;
+        continue;
+      }
+      yield [first.index, value];
+      request(first.index);
     }
-    for await (const [choice, piece] of pieces(answer)) {
-      choice.take(piece);
-      for (const part of choice.news()) yield chunk([part]);
-    }
-    checkFinished(choices);
-    if (includeUsage) yield chunk([], { ...usage(answer) });
-    yield "[DONE]";
-  } catch (error) {
-    // The status is sent already: the error takes the place of what would have followed.
-    if (isFault(error)) service.onError(error);
-    yield JSON.stringify(errorBody(error));
   } finally {
-    answer.controller.abort();
-    leave();
+    stop();
+    await Promise.allSettled(sources.map((source) => source.return(undefined)));
   }
-}
-
-async function* pieces({ prompts, choices, controller }: Answer) {
-  for await (const [index, piece] of merge(prompts.flat(), () => controller.abort())) {
-    yield [choices[index]!, piece] as const;
-  }
-}
-
-/** @throws {HttpError} 503 when an answer was cut off */
-function checkFinished(choices: readonly Choice[]): void {
-  if (!choices.some(({ end }) => end?.finishReason === "cancelled")) return;
-  throw new HttpError(503, "the answer was stopped before its end", { code: "stopped" });
-}
-
-function usage({ prompts, choices }: Answer): Usage {
-  const ends = choices.map(({ end }) => end!);
-  let at = 0;
-  return usageOf(prompts.map(({ length }) => ends.slice(at, at += length)));
-}
-
-function head({ name }: Service, object: string): JsonObject {
-  const prefix = object === "text_completion" ? "cmpl" : "chatcmpl";
-  return {
-    id: `${prefix}-${crypto.randomUUID().replaceAll("-", "")}`,
-    object,
-    created: Math.floor(Date.now() / 1000),
-    model: name,
-  };
 }

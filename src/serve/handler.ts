@@ -1,20 +1,50 @@
 import type { Model } from "../engine/model.ts";
 import { quote } from "../formats/quote.ts";
 import { Guard } from "./http/guard.ts";
+import { errorResponse, HttpError, isFault } from "./http/http_error.ts";
+import { chat, generate } from "./ollama/chat.ts";
+import { embed } from "./ollama/embed.ts";
+import { withOllamaErrors } from "./ollama/endpoint.ts";
+import { show, tags, version } from "./ollama/models.ts";
 import { chatCompletions } from "./openai/chat_completions.ts";
 import { completions } from "./openai/completions.ts";
 import { embeddings } from "./openai/embeddings.ts";
-import { detokenize, tokenize } from "./tokens.ts";
-import { errorResponse, HttpError, isFault } from "./http/http_error.ts";
-import { health } from "./health.ts";
 import { listModels, showModel } from "./openai/models.ts";
-import { OLLAMA_ROUTES } from "./ollama/routes.ts";
 import { checkOptions, type ServeOptions } from "./options.ts";
-import type { Route } from "./route.ts";
 import { Service } from "./service.ts";
+import { detokenize, tokenize } from "./tokens.ts";
 
 /** Answers one HTTP request; it never rejects. */
 export type Handler = (request: Request) => Promise<Response>;
+
+/**
+ * Answers the requests of a route.
+ *
+ * @param rest part of the path that the `*` of the route matches
+ */
+export type Endpoint = (
+  service: Service,
+  request: Request,
+  rest: string,
+) => Response | Promise<Response>;
+
+interface Route {
+  readonly method: "GET" | "POST";
+  /** A path, or a prefix followed by `*`. */
+  readonly path: string;
+  readonly endpoint: Endpoint;
+  /** True if no API key is needed. */
+  readonly isOpen?: boolean;
+}
+
+const OLLAMA_ROUTES: readonly Route[] = [
+  { method: "POST", path: "/api/chat", endpoint: chat },
+  { method: "POST", path: "/api/generate", endpoint: generate },
+  { method: "POST", path: "/api/embed", endpoint: embed },
+  { method: "GET", path: "/api/tags", endpoint: tags },
+  { method: "POST", path: "/api/show", endpoint: show },
+  { method: "GET", path: "/api/version", endpoint: version },
+];
 
 const ROUTES: readonly Route[] = [
   { method: "POST", path: "/v1/chat/completions", endpoint: chatCompletions },
@@ -25,16 +55,16 @@ const ROUTES: readonly Route[] = [
   { method: "POST", path: "/tokenize", endpoint: tokenize },
   { method: "POST", path: "/detokenize", endpoint: detokenize },
   { method: "GET", path: "/health", endpoint: health, isOpen: true },
-  ...OLLAMA_ROUTES,
+  ...OLLAMA_ROUTES.map((route) => ({ ...route, endpoint: withOllamaErrors(route.endpoint) })),
 ];
 
 /**
- * A handler of HTTP requests that answers from a model in the words of OpenAI's API.
+ * Creates a handler of HTTP requests that serves a model with OpenAI's API and Ollama's endpoints.
  *
- * The model stays the caller's, who closes it. What clients get wrong is a response that says so, with
- * the status that OpenAI's API gives it.
+ * The caller keeps ownership of the model and closes it. An invalid request gets a response with the
+ * error and the status that OpenAI's API gives it.
  *
- * @throws {ForgeError} `usage` for an option that is not valid
+ * @throws {ForgeError} `usage` for an invalid option
  */
 export function createHandler(model: Model, options: ServeOptions = {}): Handler {
   checkOptions(options);
@@ -42,7 +72,7 @@ export function createHandler(model: Model, options: ServeOptions = {}): Handler
   const guard = new Guard(options);
   return async (request) => {
     try {
-      return guard.addHeaders(await answer(service, guard, request));
+      return guard.addHeaders(await dispatch(service, guard, request));
     } catch (error) {
       if (isFault(error)) service.onError(error);
       return guard.addHeaders(errorResponse(error));
@@ -50,22 +80,20 @@ export function createHandler(model: Model, options: ServeOptions = {}): Handler
   };
 }
 
-async function answer(service: Service, guard: Guard, request: Request): Promise<Response> {
+async function dispatch(service: Service, guard: Guard, request: Request): Promise<Response> {
   guard.checkSource(request);
   if (request.method === "OPTIONS") return guard.preflight(request);
   const path = new URL(request.url).pathname;
   const routes = ROUTES.filter((route) => restOf(path, route) !== undefined);
-  // What asks for the head of a response gets it from the same endpoint.
-  const asked = request.method === "HEAD" ? "GET" : request.method;
-  const route = routes.find(({ method }) => method === asked);
+  // Endpoints answer HEAD as GET; the server drops the body.
+  const method = request.method === "HEAD" ? "GET" : request.method;
+  const route = routes.find((candidate) => candidate.method === method);
   if (!route?.isOpen) guard.checkKey(request);
-  if (route !== undefined) {
-    return await route.endpoint(service, request, restOf(path, route)!);
-  }
+  if (route !== undefined) return await route.endpoint(service, request, restOf(path, route)!);
   const [other] = routes;
   if (other === undefined) {
     const valid = ROUTES.map((known) => `${known.method} ${known.path}`).join(", ");
-    throw new HttpError(404, `there is no ${quote(path)}; valid are ${valid}`);
+    throw new HttpError(404, `unknown path ${quote(path)}; valid are ${valid}`);
   }
   throw new HttpError(
     405,
@@ -74,9 +102,14 @@ async function answer(service: Service, guard: Guard, request: Request): Promise
   );
 }
 
-/** What a path has in place of a route's `*`; `undefined` for a path of another route. */
+/** Returns the part of a path that a route's `*` matches; `undefined` if the route does not match. */
 function restOf(path: string, route: Route): string | undefined {
   if (!route.path.endsWith("*")) return path === route.path ? "" : undefined;
   const start = route.path.slice(0, -1);
   return path.startsWith(start) && path !== start ? path.slice(start.length) : undefined;
+}
+
+/** `GET /health`: reports that the server accepts requests, and the number of answers in progress. */
+function health({ admission }: Service): Response {
+  return Response.json({ status: "ok", answers: admission.inProgress });
 }

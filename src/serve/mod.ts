@@ -1,5 +1,5 @@
 /**
- * An HTTP interface to a model, in the words of OpenAI's API, for programs of one's own:
+ * Serves a model over HTTP with OpenAI's API, from your own program:
  *
  * ```ts
  * import { load } from "@forge/forge";
@@ -9,9 +9,9 @@
  * await Deno.serve({ hostname: "127.0.0.1", port: 8080 }, createHandler(model)).finished;
  * ```
  *
- * `forge serve` is this handler and a port. Clients that go away are known by the request's signal; Deno
- * remarks once on what that signal used to mean, unless it is started with
- * `--unstable-no-legacy-abort` or deno.json has `"unstable": ["no-legacy-abort"]`.
+ * `forge serve` is this handler on a port. The handler uses the request's signal to detect clients that
+ * leave. Deno prints one warning about that signal unless it runs with `--unstable-no-legacy-abort` or
+ * deno.json has `"unstable": ["no-legacy-abort"]`.
  *
  * @module
  */

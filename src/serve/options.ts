@@ -9,38 +9,38 @@ import {
 } from "../engine/request/options.ts";
 import { quote } from "../formats/quote.ts";
 
-/** Answers that may wait for their turn beside those that are computed. */
+/** Default number of queued answers, in addition to those being computed. */
 export const DEFAULT_QUEUE = 256;
 
-/** How a handler serves a model. Every member has a default. */
+/** Options of {@linkcode createHandler}. Every member has a default. */
 export interface ServeOptions {
   /**
-   * What the model is called; a request that names another is refused. The first is its name in answers.
+   * Names of the model. Requests for another name are rejected; responses use the first.
    *
    * @default the name of its file or folder
    */
   readonly names?: readonly string[] | undefined;
-  /** What clients must send as `Authorization: Bearer KEY`. @default nothing */
+  /** Key that clients must send as `Authorization: Bearer KEY`. @default no key */
   readonly apiKey?: string | undefined;
   /**
-   * The origin whose pages may read answers in a browser, such as `https://example.com`, or `*` for all.
+   * Origin whose web pages may use the server, such as `https://example.com`, or `*` for all.
    *
    * @default none
    */
   readonly corsOrigin?: string | undefined;
   /**
-   * Whether requests may be addressed to any host. Otherwise, unless there is an API key, they must name
-   * this machine (`localhost`, `127.0.0.1`, `[::1]`), so that no web page reaches a server that only
-   * programs on this machine are meant to by letting a name of its own point here.
+   * True if requests may be addressed to any host. If false, and without an API key, requests must name
+   * this machine (`localhost`, `127.0.0.1`, `[::1]`). That stops web pages whose domain name resolves to
+   * this machine (DNS rebinding).
    *
    * @default false
    */
   readonly anyHost?: boolean | undefined;
-  /** Options of answers where a request sets none. */
+  /** Options of generations where a request sets none. */
   readonly defaults?: GenerateOptions | undefined;
-  /** How many answers are computed or wait for their turn at a time; more are refused. @default 288 */
+  /** Limit of answers in progress, computed or queued; more are rejected. @default 288 */
   readonly maxAnswers?: number | undefined;
-  /** Told of errors that are forge's own fault or the device's. @default console.error */
+  /** Receives errors of forge itself or of the device. @default console.error */
   readonly onError?: ((error: unknown) => void) | undefined;
 }
 
@@ -62,11 +62,14 @@ export function checkOptions(options: ServeOptions): void {
   if (names?.length === 0 || names?.includes("")) {
     throw new ForgeError(
       "usage",
-      "a name of the model is empty; valid are names of a character or more",
+      "a name of the model is empty; valid is a name of at least one character",
     );
   }
   if (apiKey !== undefined && !/^[\x21-\x7e]+$/.test(apiKey)) {
-    throw new ForgeError("usage", "the API key must be of visible ASCII characters, at least one");
+    throw new ForgeError(
+      "usage",
+      "the API key is not valid; valid is at least one visible ASCII character, without spaces",
+    );
   }
   if (corsOrigin !== undefined && corsOrigin !== "*" && !isOrigin(corsOrigin)) {
     throw new ForgeError(

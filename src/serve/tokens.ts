@@ -1,4 +1,4 @@
-/** `POST /tokenize` and `POST /detokenize`, with the keys that llama-server gives them. */
+/** `POST /tokenize` and `POST /detokenize`, with the keys of llama-server. */
 import { checkTokens, encodeText } from "../engine/request/prompt.ts";
 import type { JsonObject } from "../formats/json.ts";
 import { readMessages } from "../requests/messages.ts";
@@ -17,7 +17,7 @@ import type { Service } from "./service.ts";
 const TEXT_FIELDS = ["model", "content", "messages", "add_special", "parse_special"];
 const ALIASES = { prompt: "content", add_special_tokens: "add_special" };
 
-/** The ids of a text, or of a conversation as the model's template renders it. */
+/** Returns the token ids of a text, or of a conversation rendered by the model's template. */
 export async function tokenize(service: Service, request: Request): Promise<Response> {
   const body = await readBody(request);
   checkKeys(body, TEXT_FIELDS, ALIASES);
@@ -40,7 +40,7 @@ function encode({ model }: Service, body: JsonObject): Int32Array {
   });
 }
 
-/** The text of ids. */
+/** Returns the text of token ids. */
 export async function detokenize(service: Service, request: Request): Promise<Response> {
   const body = await readBody(request);
   checkKeys(body, ["model", "tokens"]);

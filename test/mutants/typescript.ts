@@ -440,8 +440,8 @@ export const TYPESCRIPT: readonly Mutant[] = [
     [
       "space-after-thoughts",
       "serve/chat/reasoning",
-      "const said = this.#hasThoughts ? text : text.trimStart();",
-      "const said = text;",
+      "const shown = this.#hasReasoning ? text : text.trimStart();",
+      "const shown = text;",
       "serve/readers",
     ],
     [

@@ -112,7 +112,7 @@ Deno.test("serve: more answers than the queue holds are refused", async () => {
   assertEquals([refused.status, refused.headers.get("retry-after")], [503, "1"]);
   const { error } = await refused.json();
   assertEquals([error.code, error.type], ["queue_full", "server_error"]);
-  assertStringIncludes(error.message, "2 answers are under way and 2 more are asked for");
+  assertStringIncludes(error.message, "2 answers are in progress and 2 more were requested");
   // A request that is refused for another reason takes no room.
   for (let i = 0; i < 3; i++) await client.refusal(TEXT, { ...ENDLESS, regex: "(" });
   const second = await client.post(TEXT, { ...ENDLESS, max_tokens: 2, stream: true });

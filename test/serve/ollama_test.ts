@@ -118,8 +118,11 @@ Deno.test("serve: Ollama's chat has thoughts and whole calls of tools", async ()
     { role: "tool", tool_name: "now", content: "12:00", images: [] },
   ];
   const body = { messages: history, tools, options: { temperature: 0 }, think: false };
-  // The model cannot be told to keep its thoughts.
-  assertStringIncludes(await refusal(client, "/api/chat", body), "reasoning_effort cannot be told");
+  // The model has no variable that turns reasoning off.
+  assertStringIncludes(
+    await refusal(client, "/api/chat", body),
+    "reasoning_effort is not supported",
+  );
   const asked = { ...body, think: null };
   const parts = await lines(client, "/api/chat", asked);
   const answer = await whole(client, "/api/chat", asked);
@@ -200,12 +203,12 @@ Deno.test("serve: what Ollama's endpoints refuse is named, in Ollama's form", as
       ["/api/chat", { messages, format: "xml" }, 'format is "xml"; valid is "json"'],
       ["/api/chat", { messages, format: { not: {} } }, 'the keyword "not"'],
       ["/api/chat", { messages, think: "hard" }, 'think is "hard"; valid is true'],
-      ["/api/chat", { messages, think: true }, "cannot be told to this model"],
+      ["/api/chat", { messages, think: true }, "is not supported by this model"],
       ["/api/chat", { messages, stream: 1 }, "stream is 1; valid is true or false"],
       [
         "/api/chat",
         { messages: [{ ...messages[0], images: ["aGk="] }] },
-        "messages[0].images is an array; valid is nothing: forge does not offer it",
+        "messages[0].images is an array; valid is an empty value: forge does not support it",
       ],
       ["/api/generate", { prompt: "x", suffix: "y" }, 'suffix is "y"; valid is nothing'],
       ["/api/generate", { prompt: 1 }, "prompt is 1; valid is a text"],

@@ -199,7 +199,7 @@ Deno.test("serve: calls in the way of Llama 3, with and without a mark", async (
   await using client = await scripted(folder, [json], { chatTemplate: LLAMA });
   assertEquals((await client.chat(ASK)).choices[0]!.message!.content, json);
   const { message } = await client.refusal(CHAT, { ...ASK, tools: strict });
-  assertStringIncludes(message, "cannot be enforced in the way this model writes calls");
+  assertStringIncludes(message, "cannot be enforced in the format of this model's calls");
 });
 
 for (const [family, chatTemplate] of Object.entries({ HERMES, MISTRAL, LLAMA })) {
@@ -419,6 +419,6 @@ Deno.test("serve: tools that cannot be used are refused", async () => {
     await using refusing = await scripted(other, ["ok"], { chatTemplate });
     const { message, param } = await refusing.refusal(CHAT, ASK);
     assertEquals(param, "tools");
-    assertStringIncludes(message, "writes no tool calls, or in a way that forge does not read");
+    assertStringIncludes(message, "has no tool calls in a supported format");
   }
 });

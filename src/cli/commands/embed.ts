@@ -3,7 +3,7 @@ import { DEFAULT_PARALLEL } from "../../engine/limits.ts";
 import { ForgeError } from "../../errors.ts";
 import { quote } from "../../formats/quote.ts";
 import type { EmbedOptions, Model } from "../../mod.ts";
-import { floatsOf } from "../../requests/floats.ts";
+import { floatsOf } from "../../requests/values.ts";
 import type { Context } from "../command.ts";
 import { formatRows } from "../output/format.ts";
 import { readLines } from "../input/jsonl_lines.ts";

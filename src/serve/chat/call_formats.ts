@@ -1,28 +1,25 @@
-/**
- * How models write tool calls. Which way is a model's own, its chat template tells, which shows the
- * model calls of the past and what a call looks like.
- */
+/** Formats in which models write tool calls. A model's chat template shows its format. */
 import { isJsonObject, type JsonObject, type JsonValue } from "../../formats/json.ts";
 import { JsonCalls } from "./json_calls.ts";
-import type { CallBody } from "./part_reader.ts";
+import type { CallBody } from "./dialect.ts";
 import type { Tool } from "./tools.ts";
 import { XmlCall } from "./xml_calls.ts";
 
-/** One way to write calls. */
+/** A format of tool calls. */
 export interface CallFormat {
-  /** What calls begin with. */
+  /** Mark before a call. */
   readonly open: string;
-  /** What one ends with; without it, at the end of the answer. */
+  /** Mark after a call. Without one, the call ends with its JSON. */
   readonly close: string | undefined;
-  /** Whether an answer that begins with `{` may be a call without the mark. */
+  /** True if an answer that begins with `{` may be a call without the mark. */
   readonly mayBeBare: boolean;
-  /** What an answer that has to be a call begins with. */
+  /** Beginning of an answer that must be a call. */
   readonly start: string;
-  /** The key of a call's arguments. */
+  /** Key of a call's arguments. */
   readonly argumentsKey: "arguments" | "parameters";
-  /** Whether calls stand in a list. */
+  /** True if calls are in a list. */
   readonly isList: boolean;
-  /** How a call is written between the marks; only JSON can be enforced. */
+  /** Syntax between the marks; only JSON can be enforced. */
   readonly syntax: "json" | "xml";
 }
 
@@ -62,17 +59,16 @@ const LLAMA: CallFormat = {
   syntax: "json",
 };
 
-/** What a template has where calls are written in ways that are not known here. */
-const UNKNOWN_WAYS = /<arg_key>|\[ARGS\]|<seed:tool_call>|tool▁call/;
+/** Marks in templates of unsupported formats. */
+const UNSUPPORTED = /<arg_key>|\[ARGS\]|<seed:tool_call>|tool▁call/;
 
 /**
- * How a model writes calls.
+ * Finds the format of a model's calls by its chat template.
  *
- * @param template of its conversations
- * @returns `undefined` where it writes none, or in a way that is not known here
+ * @returns `undefined` if the template has no calls, or an unsupported format
  */
 export function findCallFormat(template: string): CallFormat | undefined {
-  if (!/\btools\b/.test(template) || UNKNOWN_WAYS.test(template)) return undefined;
+  if (!/\btools\b/.test(template) || UNSUPPORTED.test(template)) return undefined;
   if (template.includes("<tool_call>")) {
     if (!template.includes("<function=")) return HERMES;
     return template.includes("<parameter=") ? QWEN_XML : undefined;
@@ -83,11 +79,11 @@ export function findCallFormat(template: string): CallFormat | undefined {
 }
 
 /**
- * Reads what stands behind a format's mark.
+ * Returns a reader for the text after a format's mark.
  *
- * @param mark as it stood in the answer
- * @param tools by their names, the schemas of their arguments
- * @param most calls that are wanted
+ * @param mark as written in the answer
+ * @param tools schemas of arguments, by the name of the tool
+ * @param most limit of calls
  */
 export function readBody(
   format: CallFormat,
@@ -101,9 +97,9 @@ export function readBody(
 }
 
 /**
- * The schema of what stands between the marks of a call: a call of one of some tools, or a list of them.
+ * Returns the schema of the JSON between the marks: a call of one of the tools, or a list of calls.
  *
- * @param most calls in the list
+ * @param most limit of calls in a list
  */
 export function callSchema(
   format: CallFormat,
@@ -133,10 +129,10 @@ export function callSchema(
   };
 }
 
-/** Keywords whose values are no schemas. */
+/** Keywords whose values are not schemas. */
 const VALUES = ["const", "enum", "default", "examples"];
 
-/** A schema whose references into itself hold where it is a part of another. */
+/** Rewrites the local references of a schema that becomes part of another at `place`. */
 function rebased(schema: JsonObject, place: string): JsonObject {
   const walk = (value: JsonValue | undefined, key: string): JsonValue => {
     if (key === "$ref" && typeof value === "string" && value.startsWith("#")) {

@@ -1,8 +1,8 @@
 import type { JsonObject } from "../../formats/json.ts";
 import { type CallFormat, readBody } from "./call_formats.ts";
-import { type CallBody, heldLength, type Part, type PartReader } from "./part_reader.ts";
+import { type CallBody, heldLength, type Part, type PartReader } from "./dialect.ts";
 
-/** All of an answer is content. */
+/** Reads an answer that is content only. */
 export class ContentReader implements PartReader {
   push(text: string): Part[] {
     return text === "" ? [] : [{ kind: "content", text }];
@@ -14,7 +14,7 @@ export class ContentReader implements PartReader {
 }
 
 /**
- * Finds the calls in an answer. What has their marks but is no call of a known tool is content, as it
+ * Finds the calls in an answer. Marked text that is not a call of a known tool becomes content, as it
  * was written.
  */
 export class CallReader implements PartReader {
@@ -22,17 +22,17 @@ export class CallReader implements PartReader {
   readonly #tools: ReadonlyMap<string, JsonObject>;
   readonly #most: number;
   #held = "";
-  /** What stands behind the mark that was read last, until it ends. */
+  /** Reader of the text after the last mark, until it ends. */
   #body: CallBody | undefined;
-  /** Whether a call has ended whose mark of the end may follow. */
+  /** True after a call, while its closing mark may follow. */
   #isClosing = false;
   #hasContent = false;
   #nCalls = 0;
 
   /**
-   * @param tools by their names, the schemas of their arguments
-   * @param most calls that are wanted; what follows them is dropped
-   * @param isCall whether the answer has to be a call, whose mark is in the prompt
+   * @param tools schemas of arguments, by the name of the tool
+   * @param most limit of calls; text after the last is dropped
+   * @param isCall true if the prompt ends with the mark of a call
    */
   constructor(
     format: CallFormat,
@@ -59,14 +59,14 @@ export class CallReader implements PartReader {
       parts.push(...this.#body.end());
       this.#content(parts, this.#body.unsaid);
     } else if (!this.#isClosing && (this.#nCalls === 0 || this.#held.trim() !== "")) {
-      // What is between calls, or after them, is white space alone.
+      // White space after a call is not content.
       this.#content(parts, this.#held);
     }
     this.#held = "";
     return parts;
   }
 
-  /** @returns whether something was read, so that more may be */
+  /** @returns true if there may be more to read */
   #step(parts: Part[]): boolean {
     if (this.#body !== undefined) return this.#readCall(this.#body, parts);
     if (this.#nCalls >= this.#most) {
@@ -91,7 +91,7 @@ export class CallReader implements PartReader {
       return true;
     }
     const certain = this.#held.slice(0, this.#held.length - heldLength(this.#held, [open]));
-    // White space before a call is not part of the answer.
+    // White space before a call is not content.
     const content = certain.trimEnd();
     this.#held = this.#held.slice(content.length);
     this.#content(parts, content);
@@ -115,7 +115,7 @@ export class CallReader implements PartReader {
     return true;
   }
 
-  /** Takes off the mark that ends a call, if it is there. @returns whether that is known */
+  /** Skips the closing mark if present. @returns false if that is not known yet */
   #readClose(): boolean {
     const { close = "" } = this.#format;
     const text = this.#held.trimStart();

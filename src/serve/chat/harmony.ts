@@ -1,16 +1,21 @@
 /**
- * The way gpt-oss writes answers: messages in channels, as OpenAI's description of the harmony format has
- * them. `<|channel|>analysis<|message|>` begins thoughts, `final` what the user sees, and `commentary
+ * The harmony format of gpt-oss, as OpenAI describes it: an answer is a sequence of messages in channels.
+ * `<|channel|>analysis<|message|>` begins reasoning, `final` the content, and `commentary
  * to=functions.NAME` a call, whose arguments are the message.
  */
 import type { Model } from "../../engine/model.ts";
 import type { GenerateOptions } from "../../engine/request/options.ts";
 import { constraintName } from "../../constrain/spec.ts";
 import { RequestError } from "../../requests/values.ts";
-import { CallArguments } from "./call_arguments.ts";
+import { CallArguments } from "./json_calls.ts";
 import { ContentReader } from "./call_reader.ts";
-import type { ChatRequest, Dialect } from "./resolve_dialect.ts";
-import { heldLength, type Part, type PartReader } from "./part_reader.ts";
+import {
+  type ChatRequest,
+  type Dialect,
+  heldLength,
+  type Part,
+  type PartReader,
+} from "./dialect.ts";
 import type { ToolUse } from "./tools.ts";
 
 const START = "<|start|>";
@@ -19,20 +24,20 @@ const MESSAGE = "<|message|>";
 const END = "<|end|>";
 const CONSTRAIN = "<|constrain|>";
 
-/** What ends an answer; not every model file says so. */
+/** Ends of an answer, which not every model file lists. */
 const STOPS = ["<|call|>", "<|return|>"];
 
 const FINAL = `${CHANNEL}final${MESSAGE}`;
 
-/** Whether a model's conversations are written this way. */
+/** True if a chat template uses the harmony format. */
 export function isHarmony(template: string | undefined): boolean {
   return template !== undefined && template.includes(CHANNEL) && template.includes(MESSAGE);
 }
 
-/** @throws {RequestError} for tools that cannot be enforced as the request demands */
+/** @throws {RequestError} for tools that cannot be enforced as requested */
 export function harmonyDialect({ tokenizer }: Model, { options, use }: ChatRequest): Dialect {
   if (use === undefined && (constraintName(options) ?? options.constraint) !== undefined) {
-    // What has to conform is the last message, and there are no thoughts before it.
+    // The constraint applies to the final message, so the answer starts with it, without reasoning.
     return {
       options: { ...options, answerStart: FINAL },
       newReader: () => new ContentReader(),
@@ -56,8 +61,8 @@ export function harmonyDialect({ tokenizer }: Model, { options, use }: ChatReque
   const strict = use.tools.find(({ isStrict }) => isStrict);
   if (strict !== undefined) {
     throw new RequestError(
-      `the strict tool ${strict.name} cannot be enforced: the model may call others; valid are ` +
-        '"strict": false, and a function by name as "tool_choice"',
+      `the strict tool ${strict.name} cannot be enforced unless it is the only choice; valid are ` +
+        '"strict": false, or a function by name as "tool_choice"',
       "tools",
     );
   }
@@ -69,15 +74,15 @@ export function harmonyDialect({ tokenizer }: Model, { options, use }: ChatReque
   };
 }
 
-/** A call of the one tool that is demanded: its name is in the prompt, its arguments conform. */
+/** Forces a call of one tool: its name is in the prompt, and its arguments conform to the schema. */
 function demandedCall(
   options: GenerateOptions,
   [tool, ...others]: NonNullable<ToolUse["demanded"]>,
 ): Dialect {
   if (tool === undefined || others.length > 0) {
     throw new RequestError(
-      "tool_choice demands one of several tools, whose names come before their arguments in this " +
-        "model's calls; valid is a function by name",
+      "tool_choice is not one function, but this model's format can enforce only a call of one; " +
+        "valid is a function by name",
       "tool_choice",
     );
   }
@@ -92,28 +97,28 @@ function demandedCall(
   };
 }
 
-/** What a message is, by its header. */
+/** Kind of a message, by its header. */
 type Header =
   | { readonly kind: "reasoning" | "content" }
   | { readonly kind: "call"; readonly name: string };
 
-/** A message that is being read; of calls that are not wanted, nothing is. */
+/** A message that is being read. Calls above the limit are dropped. */
 type Body = { readonly kind: "reasoning" | "content" | "dropped" } | CallArguments;
 
-/** Reads the messages of an answer. A call that is none of a known tool is content. */
+/** Reads the messages of an answer. A call of an unknown tool is content. */
 export class HarmonyReader implements PartReader {
   readonly #names: ReadonlySet<string>;
   readonly #most: number;
   #held = "";
-  /** The message that is being read; `undefined` in its header. */
+  /** Message that is being read; `undefined` inside a header. */
   #body: Body | undefined;
   #isFirst = true;
   #nCalls = 0;
 
   /**
-   * @param names of the tools
-   * @param most calls that are wanted
-   * @param header of the message that the prompt has begun
+   * @param names names of the tools
+   * @param most limit of calls
+   * @param header header of the message that the prompt begins, if any
    */
   constructor(names: ReadonlySet<string>, most: number, header?: Header) {
     this.#names = names;
@@ -130,14 +135,14 @@ export class HarmonyReader implements PartReader {
 
   end(): Part[] {
     const parts: Part[] = [];
-    // What is left of a header says nothing.
+    // An incomplete header is dropped.
     if (this.#body !== undefined) this.#finish(this.#body, this.#held, parts);
     this.#held = "";
     this.#body = undefined;
     return parts;
   }
 
-  /** @returns whether a message begins */
+  /** @returns true if a message begins */
   #readHeader(): boolean {
     if (this.#isFirst && !mayBeHeader(this.#held)) {
       this.#begin({ kind: "content" });
@@ -159,7 +164,7 @@ export class HarmonyReader implements PartReader {
     else this.#body = new CallArguments(header.name);
   }
 
-  /** @returns whether the message ends */
+  /** @returns true if the message ends */
   #readBody(body: Body, parts: Part[]): boolean {
     const marks = [END, START, CHANNEL];
     const ends = marks.map((mark) => this.#held.indexOf(mark)).filter((at) => at >= 0);
@@ -171,18 +176,17 @@ export class HarmonyReader implements PartReader {
       return true;
     }
     const certain = this.#held.length - heldLength(this.#held, marks);
-    this.#goOn(body, this.#held.slice(0, certain), parts);
+    this.#continue(body, this.#held.slice(0, certain), parts);
     this.#held = this.#held.slice(certain);
     return false;
   }
 
-  /** Ends a message. */
   #finish(body: Body, text: string, parts: Part[]): void {
-    this.#goOn(body, text, parts);
+    this.#continue(body, text, parts);
     if (body instanceof CallArguments) parts.push(...body.end());
   }
 
-  #goOn(body: Body, text: string, parts: Part[]): void {
+  #continue(body: Body, text: string, parts: Part[]): void {
     if (text === "") return;
     if (body instanceof CallArguments) {
       const read = body.push(text);
@@ -192,17 +196,17 @@ export class HarmonyReader implements PartReader {
   }
 }
 
-/** Whether an answer that begins so may begin with a header. */
+/** True if an answer that begins with this text may begin with a header. */
 function mayBeHeader(text: string): boolean {
   return [CHANNEL, START, MESSAGE, " to="].some((mark) =>
     text.startsWith(mark) || mark.startsWith(text)
   );
 }
 
-/** What a header says, such as `<|channel|>commentary to=functions.now <|constrain|>json`. */
+/** Reads a header, such as `<|channel|>commentary to=functions.now <|constrain|>json`. */
 function readHeader(header: string): Header {
   const [, name] = /\bto=functions\.([\w.-]+)/.exec(header) ?? [];
   if (name !== undefined) return { kind: "call", name };
-  const isThought = header.includes(`${CHANNEL}analysis`) || /\bto=/.test(header);
-  return { kind: isThought ? "reasoning" : "content" };
+  const isReasoning = header.includes(`${CHANNEL}analysis`) || /\bto=/.test(header);
+  return { kind: isReasoning ? "reasoning" : "content" };
 }

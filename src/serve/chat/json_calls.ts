@@ -1,13 +1,13 @@
-import { JsonText } from "./json_text.ts";
-import type { CallBody, Part } from "./part_reader.ts";
+/** Readers of tool calls whose arguments are JSON. */
+import type { CallBody, Part } from "./dialect.ts";
 
-/** What comes next between the texts, objects and lists of the JSON. */
+/** Position between the strings, objects and lists of the JSON. */
 type Place = "start" | "list" | "key" | "colon" | "value" | "scalar" | "comma";
 
 /** Keys of a call's arguments. */
 const ARGUMENTS = ["arguments", "parameters"];
 
-/** A text, object or list that is being read. */
+/** A string, object or list that is being read. */
 interface Reading {
   readonly role: "key" | "name" | "arguments" | "other";
   readonly json: JsonText;
@@ -16,9 +16,8 @@ interface Reading {
 
 /**
  * Reads calls in JSON as they are written: `{"name": …, "arguments": {…}}`, or a list of them. A call is
- * told when its name and the beginning of its arguments are known, these as they come, less the white space
- * between their parts. What they hold is not looked at: that it is JSON, and conforms, is a constraint's
- * to see to.
+ * reported once its name and the beginning of its arguments are known. Arguments follow as they arrive,
+ * without the white space between their parts. They are not checked: a constraint makes them valid.
  */
 export class JsonCalls implements CallBody {
   state: CallBody["state"] = "open";
@@ -32,16 +31,18 @@ export class JsonCalls implements CallBody {
   #reading: Reading | undefined;
   #key: string | undefined;
   #nCalls = 0;
-  /** Of the call that is being read: its name, what of its arguments was not passed on, and whether it was told. */
+  /** Name of the call that is being read. */
   #name: string | undefined;
+  /** Its arguments that were not reported yet. */
   #arguments: string | undefined;
-  #isTold = false;
+  /** True if the call was reported. */
+  #isReported = false;
 
   /**
-   * @param mark what stood before; it is content where no call follows
-   * @param isList whether calls may stand in a list
-   * @param isKnown whether there is a function of a name
-   * @param most calls that are wanted
+   * @param mark text before the body; it is content if no call follows
+   * @param isList true if calls may be in a list
+   * @param isKnown true for names of tools
+   * @param most limit of calls
    */
   constructor(mark: string, isList: boolean, isKnown: (name: string) => boolean, most: number) {
     this.#unsaid = mark;
@@ -51,7 +52,7 @@ export class JsonCalls implements CallBody {
   }
 
   get unsaid(): string {
-    // Between the calls of a list there is nothing to say.
+    // Text between the calls of a list is never content.
     return this.#place === "list" && this.#nCalls > 0 ? "" : this.#unsaid;
   }
 
@@ -60,7 +61,7 @@ export class JsonCalls implements CallBody {
     let at = 0;
     while (at < text.length && this.state === "open" && this.#take(text[at]!, parts)) at++;
     this.rest = text.slice(at);
-    this.#tell(parts);
+    this.#report(parts);
     return parts;
   }
 
@@ -68,10 +69,10 @@ export class JsonCalls implements CallBody {
     return [];
   }
 
-  /** @returns false for a character that belongs to no call, and may begin something else */
+  /** @returns false for a character that cannot continue a call */
   #take(character: string, parts: Part[]): boolean {
     const { unsaid } = this;
-    this.#unsaid = this.#isTold ? "" : unsaid + character;
+    this.#unsaid = this.#isReported ? "" : unsaid + character;
     if (this.#reading !== undefined) {
       this.#read(this.#reading, character, parts);
     } else if (character.trim() !== "" && !this.#step(character, parts)) {
@@ -82,7 +83,7 @@ export class JsonCalls implements CallBody {
     return true;
   }
 
-  /** Reads what stands between texts, objects and lists. @returns whether it may stand there */
+  /** Reads a character between strings, objects and lists. @returns false if it is not valid there */
   #step(character: string, parts: Part[]): boolean {
     switch (this.#place) {
       case "start":
@@ -113,7 +114,7 @@ export class JsonCalls implements CallBody {
     const isArguments = ARGUMENTS.includes(this.#key ?? "") && this.#arguments === undefined;
     if (isArguments) {
       if (character === "{") return this.#begin("arguments", character);
-      // Those that are null are none.
+      // Arguments may be null.
       return character === "n" && this.#goTo("scalar");
     }
     if (this.#key === "name" && this.#name === undefined) {
@@ -149,41 +150,123 @@ export class JsonCalls implements CallBody {
     else if (role === "name") this.#name = textOf(reading.written);
     if (role === "name" && !(this.#name !== undefined && this.#isKnown(this.#name))) {
       this.state = "broken";
-    } else this.#tell(parts);
+    } else this.#report(parts);
   }
 
-  /** Tells what is certain of the call: that it is one, and its arguments. */
-  #tell(parts: Part[]): void {
+  /** Reports the call once it is certain, and its arguments so far. */
+  #report(parts: Part[]): void {
     if (this.#name === undefined || this.#arguments === undefined || this.state === "broken") {
       return;
     }
-    if (!this.#isTold) parts.push({ kind: "call", name: this.#name });
+    if (!this.#isReported) parts.push({ kind: "call", name: this.#name });
     if (this.#arguments !== "") parts.push({ kind: "arguments", text: this.#arguments });
     this.#arguments = "";
-    this.#isTold = true;
+    this.#isReported = true;
     this.#unsaid = "";
   }
 
-  /** @returns whether the object was a call */
+  /** @returns false if the object has no name */
   #endCall(parts: Part[]): boolean {
     if (this.#name === undefined) return false;
     this.#arguments ??= "{}";
-    this.#tell(parts);
+    this.#report(parts);
     parts.push({ kind: "called" });
     this.#name = this.#arguments = this.#key = undefined;
-    this.#isTold = false;
+    this.#isReported = false;
     this.#goTo("list");
     if (++this.#nCalls === this.#most || !this.#isInList) this.state = "ended";
     return true;
   }
 }
 
-/** What a JSON text says; `undefined` where it is none. */
+/** Parses a JSON string; returns `undefined` if it is not one. */
 function textOf(json: string): string | undefined {
   try {
     const value: unknown = JSON.parse(json);
     return typeof value === "string" ? value : undefined;
   } catch {
     return undefined;
+  }
+}
+
+/** Reads the arguments of a call whose name is known. Text that is not an object is content. */
+export class CallArguments {
+  readonly #name: string;
+  readonly #json = new JsonText();
+  #state: "before" | "inside" | "after" | "content" = "before";
+  /** White space that was not reported yet. */
+  #gap = "";
+
+  constructor(name: string) {
+    this.#name = name;
+  }
+
+  push(text: string): Part[] {
+    const parts: Part[] = [];
+    let at = 0;
+    if (this.#state === "before") {
+      at = text.length - text.trimStart().length;
+      this.#gap += text.slice(0, at);
+      if (at === text.length) return parts;
+      this.#state = text[at] === "{" ? "inside" : "content";
+      if (this.#state === "inside") parts.push({ kind: "call", name: this.#name });
+    }
+    let written = "";
+    for (; at < text.length && this.#state === "inside"; at++) {
+      if (this.#json.take(text[at]!)) written += text[at];
+      if (this.#json.isEnded) this.#state = "after";
+    }
+    if (written !== "") parts.push({ kind: "arguments", text: written });
+    if (written !== "" && this.#state === "after") {
+      parts.push({ kind: "called" });
+      this.#gap = "";
+    }
+    this.#reportRest(text.slice(at), parts);
+    return parts;
+  }
+
+  /** Returns the parts held back, at the end of the message. */
+  end(): Part[] {
+    return this.#state === "before" && this.#gap !== ""
+      ? [{ kind: "content", text: this.#gap }]
+      : [];
+  }
+
+  /** Skips white space after the object. Other text is content. */
+  #reportRest(text: string, parts: Part[]): void {
+    const rest = this.#gap + text;
+    if (this.#state === "inside" || (this.#state === "after" && rest.trim() === "")) {
+      this.#gap = this.#state === "after" ? rest : "";
+      return;
+    }
+    this.#state = "content";
+    this.#gap = "";
+    if (rest !== "") parts.push({ kind: "content", text: rest });
+  }
+}
+
+/** Finds the end of a JSON string, object or list, one character at a time. Contents are not checked. */
+class JsonText {
+  #depth = 0;
+  #isInString = false;
+  #isEscaped = false;
+
+  /** True if the last character ended the value. */
+  get isEnded(): boolean {
+    return this.#depth === 0 && !this.#isInString;
+  }
+
+  /** Takes a character. @returns false for white space between parts */
+  take(character: string): boolean {
+    if (this.#isInString) {
+      if (this.#isEscaped) this.#isEscaped = false;
+      else if (character === "\\") this.#isEscaped = true;
+      else if (character === '"') this.#isInString = false;
+      return true;
+    }
+    if (character === '"') this.#isInString = true;
+    else if (character === "{" || character === "[") this.#depth++;
+    else if (character === "}" || character === "]") this.#depth--;
+    return character.trim() !== "";
   }
 }

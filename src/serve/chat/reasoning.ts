@@ -1,8 +1,10 @@
-/** Models that think before they answer mark their thoughts; these are told apart from the answer. */
+/** Reasoning before an answer: its marks, its reader, and the effort that a request asks for. */
+import type { JsonValue } from "../../formats/json.ts";
+import { invalid, isGiven, RequestError } from "../../requests/values.ts";
 import type { Tokenizer } from "../../tokenizer/tokenizer.ts";
-import { heldLength, type Part, type PartReader } from "./part_reader.ts";
+import { heldLength, type Part, type PartReader } from "./dialect.ts";
 
-/** What a model puts around its thoughts. */
+/** Marks around a model's reasoning. */
 export interface ReasoningMarks {
   readonly open: string;
   readonly close: string;
@@ -14,7 +16,7 @@ const KNOWN_MARKS: readonly ReasoningMarks[] = [
   { open: "[THINK]", close: "[/THINK]" },
 ];
 
-/** The marks of a model's thoughts: those its template names or its vocabulary has. */
+/** Finds the reasoning marks of a model, in its template or its vocabulary. */
 export function findMarks(
   template: string | undefined,
   tokenizer: Tokenizer,
@@ -25,8 +27,8 @@ export function findMarks(
   );
 }
 
-/** Whether a prompt ends where the model is to go on with its thoughts. */
-export function endsInThought(
+/** True if a prompt ends inside the reasoning. */
+export function endsInReasoning(
   { open }: ReasoningMarks,
   tokens: ArrayLike<number>,
   tokenizer: Tokenizer,
@@ -38,26 +40,26 @@ export function endsInThought(
   return tokenizer.decode(known, { skipSpecial: false }).trimEnd().endsWith(open);
 }
 
-/** Tells thoughts at the beginning of an answer from what follows, which another reader takes. */
+/** Reads the reasoning at the beginning of an answer. Another reader takes the rest. */
 export class ReasoningReader implements PartReader {
   readonly #marks: ReasoningMarks;
   readonly #rest: PartReader;
   #held = "";
-  #state: "start" | "thoughts" | "gap" | "rest";
-  #hasThoughts = false;
+  #state: "start" | "reasoning" | "gap" | "rest";
+  #hasReasoning = false;
 
-  /** @param isOpen whether the prompt ends inside of the thoughts */
+  /** @param isOpen true if the prompt ends inside the reasoning */
   constructor(marks: ReasoningMarks, isOpen: boolean, rest: PartReader) {
     this.#marks = marks;
     this.#rest = rest;
-    this.#state = isOpen ? "thoughts" : "start";
+    this.#state = isOpen ? "reasoning" : "start";
   }
 
   push(text: string): Part[] {
     if (this.#state === "rest") return this.#rest.push(text);
     this.#held += text;
     const parts = this.#state === "start" ? this.#readStart() : [];
-    if (this.#state === "thoughts") parts.push(...this.#readThoughts());
+    if (this.#state === "reasoning") parts.push(...this.#readReasoning());
     if (this.#state === "gap") parts.push(...this.#readGap());
     return parts;
   }
@@ -65,7 +67,7 @@ export class ReasoningReader implements PartReader {
   end(): Part[] {
     const held = this.#held;
     this.#held = "";
-    if (this.#state === "thoughts") return this.#thoughts(held.trimEnd());
+    if (this.#state === "reasoning") return this.#reasoning(held.trimEnd());
     return [...(this.#state === "start" ? this.#rest.push(held) : []), ...this.#rest.end()];
   }
 
@@ -74,7 +76,7 @@ export class ReasoningReader implements PartReader {
     const { open } = this.#marks;
     if (text.startsWith(open)) {
       this.#held = text.slice(open.length);
-      this.#state = "thoughts";
+      this.#state = "reasoning";
     } else if (!open.startsWith(text)) {
       this.#state = "rest";
       const held = this.#held;
@@ -84,23 +86,23 @@ export class ReasoningReader implements PartReader {
     return [];
   }
 
-  #readThoughts(): Part[] {
+  #readReasoning(): Part[] {
     const { close } = this.#marks;
     const end = this.#held.indexOf(close);
     if (end >= 0) {
-      const thoughts = this.#held.slice(0, end).trimEnd();
+      const reasoning = this.#held.slice(0, end).trimEnd();
       this.#held = this.#held.slice(end + close.length);
       this.#state = "gap";
-      return this.#thoughts(thoughts);
+      return this.#reasoning(reasoning);
     }
-    // White space before the mark is not part of them.
+    // White space before the mark is not part of the reasoning.
     const certain = this.#held.slice(0, this.#held.length - heldLength(this.#held, [close]));
-    const thoughts = certain.trimEnd();
-    this.#held = this.#held.slice(thoughts.length);
-    return this.#thoughts(thoughts);
+    const reasoning = certain.trimEnd();
+    this.#held = this.#held.slice(reasoning.length);
+    return this.#reasoning(reasoning);
   }
 
-  /** Leaves out the empty lines between thoughts and answer. */
+  /** Skips the empty lines between reasoning and answer. */
   #readGap(): Part[] {
     const text = this.#held.trimStart();
     if (text === "") return [];
@@ -109,10 +111,54 @@ export class ReasoningReader implements PartReader {
     return this.#rest.push(text);
   }
 
-  #thoughts(text: string): Part[] {
-    const said = this.#hasThoughts ? text : text.trimStart();
-    if (said === "") return [];
-    this.#hasThoughts = true;
-    return [{ kind: "reasoning", text: said }];
+  #reasoning(text: string): Part[] {
+    const shown = this.#hasReasoning ? text : text.trimStart();
+    if (shown === "") return [];
+    this.#hasReasoning = true;
+    return [{ kind: "reasoning", text: shown }];
   }
+}
+
+/** Efforts of OpenAI's API. */
+const EFFORTS = ["none", "minimal", "low", "medium", "high", "xhigh"] as const;
+
+/** Efforts that templates with a variable `reasoning_effort` accept, such as gpt-oss's. */
+const TEMPLATE_EFFORTS = ["low", "medium", "high"];
+
+/**
+ * Translates `reasoning_effort` into a template variable: `reasoning_effort` if the template has it,
+ * otherwise `enable_thinking`.
+ *
+ * @param given template variables of the request, which must not have the same one
+ * @returns variables of the template, or `undefined` if the request has no effort
+ * @throws {RequestError} for an effort that the template does not support
+ */
+export function effortVariables(
+  effort: JsonValue | undefined,
+  template: string | undefined,
+  given: Readonly<Record<string, unknown>> = {},
+): Readonly<Record<string, unknown>> | undefined {
+  const name = "reasoning_effort";
+  if (!isGiven(effort)) return undefined;
+  if (!EFFORTS.some((known) => known === effort)) {
+    throw invalid(name, effort, EFFORTS.map((known) => JSON.stringify(known)).join(", "));
+  }
+  const hasEffort = template?.includes(name) ?? false;
+  const variable = hasEffort ? name : "enable_thinking";
+  if (!hasEffort && !template?.includes(variable)) {
+    throw new RequestError(
+      `${name} is not supported by this model: its chat template has no variable for it; valid is null`,
+      name,
+    );
+  }
+  if (variable in given) {
+    throw new RequestError(`give ${name} or chat_template_kwargs.${variable}, not both`, name);
+  }
+  if (!hasEffort) return { ...given, [variable]: effort !== "none" };
+  if (TEMPLATE_EFFORTS.some((known) => known === effort)) return { ...given, [variable]: effort };
+  throw invalid(
+    name,
+    effort,
+    `${TEMPLATE_EFFORTS.map((known) => JSON.stringify(known)).join(", ")} for this model`,
+  );
 }

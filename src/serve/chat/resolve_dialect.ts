@@ -1,42 +1,25 @@
-import { constraintName } from "../../constrain/spec.ts";
-import type { ConstraintScope } from "../../constrain/spec.ts";
+/** Chooses the dialect of a request: generation options and reader, by model, tools and constraint. */
+import { constraintName, type ConstraintScope } from "../../constrain/spec.ts";
 import type { Model } from "../../engine/model.ts";
 import type { GenerateOptions } from "../../engine/request/options.ts";
 import { RequestError } from "../../requests/values.ts";
-import type { ChatMessage } from "../../tokenizer/chat_template.ts";
 import { CallReader, ContentReader } from "./call_reader.ts";
 import { type CallFormat, callSchema, findCallFormat } from "./call_formats.ts";
-import type { EnforceableTools } from "./enforceable.ts";
 import { harmonyDialect, isHarmony } from "./harmony.ts";
-import { endsInThought, findMarks, type ReasoningMarks, ReasoningReader } from "./reasoning.ts";
-import type { PartReader } from "./part_reader.ts";
-import type { ToolUse } from "./tools.ts";
+import { endsInReasoning, findMarks, type ReasoningMarks, ReasoningReader } from "./reasoning.ts";
+import type { ChatRequest, Dialect, PartReader } from "./dialect.ts";
+import type { EnforceableTools, ToolUse } from "./tools.ts";
 
-/** How the answers to one request are written by the model, and read. */
-export interface Dialect {
-  /** What generating them takes in place of the request's own options. */
-  readonly options: GenerateOptions;
-  /** A reader for one answer. @param prompt the tokens before it */
-  newReader(prompt: ArrayLike<number>): PartReader;
-}
-
-/** What a dialect is settled for. */
-export interface ChatRequest {
-  readonly messages: readonly ChatMessage[];
-  readonly options: GenerateOptions;
-  readonly use: ToolUse | undefined;
-}
-
-/** White space that models put behind their marks. */
+/** White space that models write after their marks. */
 const GAPS = ["", "\n", "\n\n", " "];
 
 /**
- * Settles how answers are written.
+ * Resolves the dialect of a request.
  *
- * @throws {RequestError} for tools where the model has no way to call them that is known here, or the
- * answer is to conform to something else
+ * @throws {RequestError} for tools if the model has no supported format of calls, or the request has
+ * another constraint
  */
-export async function settleDialect(
+export async function resolveDialect(
   model: Model,
   request: ChatRequest,
   enforceable: EnforceableTools,
@@ -50,53 +33,53 @@ export async function settleDialect(
     ...request.options,
     templateVariables: { ...request.options.templateVariables, tools: use.definitions },
   };
-  const thoughts = new Thoughts(model, { ...request, options });
-  const calling: Calling = {
+  const reasoning = new Reasoning(model, { ...request, options });
+  const setup: CallSetup = {
     format,
     use,
     options: {
       ...options,
-      shownTokens: [...thoughts.marks, ...idsOf(model, [format.open, format.close])],
+      shownTokens: [...reasoning.marks, ...idsOf(model, [format.open, format.close])],
     },
-    thoughts,
+    reasoning,
   };
   return use.demanded === undefined
-    ? await freeDialect(model, calling, enforceable)
-    : demandedDialect(calling, use.demanded);
+    ? await optionalCallDialect(model, setup, enforceable)
+    : requiredCallDialect(setup, use.demanded);
 }
 
-/** What answers that may be calls are written by. */
-interface Calling {
+/** Format and options of answers that may have calls. */
+interface CallSetup {
   readonly format: CallFormat;
   readonly use: ToolUse;
   readonly options: GenerateOptions;
-  readonly thoughts: Thoughts;
+  readonly reasoning: Reasoning;
 }
 
-/** The parameters of each tool. */
+/** Returns the schemas of arguments by tool. */
 function parametersOf({ tools }: ToolUse) {
   return new Map(tools.map(({ name, parameters }) => [name, parameters]));
 }
 
-/** The answer is one call of a function among those demanded. */
-function demandedDialect(
-  { format, use, options, thoughts }: Calling,
+/** The answer is one call of a demanded function. */
+function requiredCallDialect(
+  { format, use, options, reasoning }: CallSetup,
   demanded: NonNullable<ToolUse["demanded"]>,
 ): Dialect {
   if (format.syntax !== "json") {
     throw new RequestError(
-      'tool_choice demands a call, which cannot be enforced in the way this model writes them; valid are "auto" and "none"',
+      'tool_choice requires a call, which cannot be enforced in the format of this model; valid are "auto" and "none"',
       "tool_choice",
     );
   }
   const tools = parametersOf(use);
   const jsonSchema = callSchema(format, demanded, 1);
-  const constraintScope = thoughts.scope(format);
-  // Where thoughts are open, the mark of the call cannot stand behind the prompt.
-  if (constraintScope !== undefined && thoughts.isOpen) {
+  const constraintScope = reasoning.scope(format);
+  // If the prompt ends inside reasoning, it cannot also end with the mark of the call.
+  if (constraintScope !== undefined && reasoning.isOpen) {
     return {
       options: { ...options, jsonSchema, constraintScope },
-      newReader: (prompt) => thoughts.reader(prompt, new CallReader(format, tools, 1, false)),
+      newReader: (prompt) => reasoning.reader(prompt, new CallReader(format, tools, 1, false)),
     };
   }
   return {
@@ -105,20 +88,20 @@ function demandedDialect(
   };
 }
 
-/** The model calls where it likes; from a mark on that is one token, the call conforms. */
-async function freeDialect(
+/** The model decides whether to call. After a mark that is one token, the call conforms to the schemas. */
+async function optionalCallDialect(
   model: Model,
-  { format, use, options, thoughts }: Calling,
+  { format, use, options, reasoning }: CallSetup,
   enforceable: EnforceableTools,
 ): Promise<Dialect> {
   const tools = parametersOf(use);
   const most = use.isParallel ? Infinity : 1;
-  const canHold = format.syntax === "json" && !format.mayBeBare;
-  const mark = canHold ? idsOf(model, [format.open])[0] : undefined;
+  const canEnforce = format.syntax === "json" && !format.mayBeBare;
+  const mark = canEnforce ? idsOf(model, [format.open])[0] : undefined;
   const strict = use.tools.find(({ isStrict }) => isStrict);
   if (mark === undefined && strict !== undefined) {
     throw new RequestError(
-      `the strict tool ${strict.name} cannot be enforced in the way this model writes calls by itself; ` +
+      `the strict tool ${strict.name} cannot be enforced in the format of this model's calls; ` +
         'valid is "strict": false',
       "tools",
     );
@@ -135,31 +118,31 @@ async function freeDialect(
   };
   return {
     options: { ...options, ...constraint },
-    newReader: (prompt) => thoughts.reader(prompt, new CallReader(format, tools, most, false)),
+    newReader: (prompt) => reasoning.reader(prompt, new CallReader(format, tools, most, false)),
   };
 }
 
-/** Answers without calls. */
+/** The answer has no calls. */
 function plainDialect(model: Model, request: ChatRequest): Dialect {
   const { options } = request;
-  const thoughts = new Thoughts(model, request);
-  const shownTokens = thoughts.marks;
+  const reasoning = new Reasoning(model, request);
+  const shownTokens = reasoning.marks;
   if (constraintName(options) === undefined && options.constraint === undefined) {
     return {
       options: { ...options, shownTokens },
-      newReader: (prompt) => thoughts.reader(prompt, new ContentReader()),
+      newReader: (prompt) => reasoning.reader(prompt, new ContentReader()),
     };
   }
-  const constraintScope = options.constraint === undefined ? thoughts.scope() : undefined;
-  // Where thoughts cannot be told from the answer by a token, all of it conforms.
+  const constraintScope = options.constraint === undefined ? reasoning.scope() : undefined;
+  // Without tokens that mark the reasoning, the whole answer must conform.
   if (constraintScope === undefined) return { options, newReader: () => new ContentReader() };
   return {
     options: { ...options, shownTokens, constraintScope },
-    newReader: (prompt) => thoughts.reader(prompt, new ContentReader()),
+    newReader: (prompt) => reasoning.reader(prompt, new ContentReader()),
   };
 }
 
-/** @throws {RequestError} where an answer would have to be a call and something else */
+/** @throws {RequestError} if the request has a constraint as well as tools */
 function checkNoConstraint(options: GenerateOptions): void {
   const constraint = constraintName(options) ?? (options.constraint && "constraint");
   if (constraint === undefined) return;
@@ -175,19 +158,19 @@ function callFormat(model: Model): CallFormat {
   const format = template === undefined ? undefined : findCallFormat(template);
   if (format !== undefined) return format;
   throw new RequestError(
-    "the model's chat template writes no tool calls, or in a way that forge does not read; valid are " +
-      "templates with <tool_call> and JSON or <function=>, [TOOL_CALLS] and a list, Llama's JSON, or channels",
+    "the model's chat template has no tool calls in a supported format; supported are <tool_call> with " +
+      "JSON or <function=>, [TOOL_CALLS] with a list, the JSON of Llama, and the channels of gpt-oss",
     "tools",
   );
 }
 
-/** What a call may end with. */
+/** Returns the texts that may end a call. */
 function endings({ close }: CallFormat): string[] {
   return close === undefined ? [""] : [close, `\n${close}`];
 }
 
-/** The thoughts before the answers to one request. */
-class Thoughts {
+/** Reasoning before the answers to one request. */
+class Reasoning {
   readonly #model: Model;
   readonly #request: ChatRequest;
   readonly #marks: ReasoningMarks | undefined;
@@ -199,12 +182,12 @@ class Thoughts {
     this.#marks = findMarks(model.checkpoint.chatTemplate, model.tokenizer);
   }
 
-  /** The marks that are tokens. */
+  /** Ids of the marks that are tokens. */
   get marks(): number[] {
     return idsOf(this.#model, [this.#marks?.open, this.#marks?.close]);
   }
 
-  /** Whether the prompt, which is not encoded yet, ends where the model is to go on with them. */
+  /** True if the prompt ends inside the reasoning. Encodes the prompt to find out. */
   get isOpen(): boolean {
     const { messages, options } = this.#request;
     this.#isOpen ??= this.#marks !== undefined &&
@@ -213,10 +196,10 @@ class Thoughts {
   }
 
   /**
-   * Where a constraint on the answer holds: behind the thoughts.
+   * Returns the scope of a constraint on the answer: the text after the reasoning.
    *
-   * @param format of the call that the answer is to be
-   * @returns `undefined` where their marks are no tokens
+   * @param format format of the call, if the answer must be one
+   * @returns `undefined` if the closing mark is not a token
    */
   scope(format?: CallFormat): ConstraintScope | undefined {
     const [opener, after] = this.marks;
@@ -229,7 +212,7 @@ class Thoughts {
     };
   }
 
-  /** A reader for an answer. @param rest reads what is no thought */
+  /** Returns a reader for an answer. @param rest reads the text after the reasoning */
   reader(prompt: ArrayLike<number>, rest: PartReader): PartReader {
     if (this.#marks === undefined) return rest;
     this.#isOpen ??= this.#isOpenIn(this.#marks, prompt);
@@ -237,11 +220,11 @@ class Thoughts {
   }
 
   #isOpenIn(marks: ReasoningMarks, prompt: ArrayLike<number>): boolean {
-    return endsInThought(marks, prompt, this.#model.tokenizer);
+    return endsInReasoning(marks, prompt, this.#model.tokenizer);
   }
 }
 
-/** The tokens that marks are, as far as they are tokens. */
+/** Returns the ids of the marks that are tokens. */
 function idsOf({ tokenizer }: Model, marks: readonly (string | undefined)[]): number[] {
   return marks.map((mark) => mark === undefined ? undefined : tokenizer.idOf(mark))
     .filter((id) => id !== undefined);

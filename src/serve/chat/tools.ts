@@ -1,4 +1,5 @@
-/** The tools of a request, and whether the answer has to call one. */
+/** Tools of a request: reading them, and finding the schemas that can be enforced. */
+import { ForgeError } from "../../errors.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../../formats/json.ts";
 import { quote, quoteList } from "../../formats/quote.ts";
 import {
@@ -10,36 +11,37 @@ import {
   readString,
   RequestError,
 } from "../../requests/values.ts";
+import { type CallFormat, callSchema } from "./call_formats.ts";
 
 /** A function that the model may call. */
 export interface Tool {
   readonly name: string;
-  /** The JSON schema of its arguments. */
+  /** JSON schema of its arguments. */
   readonly parameters: JsonObject;
-  /** Whether arguments that do not conform are not to be had. */
+  /** True if arguments must conform to the schema. */
   readonly isStrict: boolean;
 }
 
-/** What a request says about tools. */
+/** Tools of a request, and the calls that are allowed. */
 export interface ToolUse {
   readonly tools: readonly Tool[];
-  /** As the chat template gets them. */
+  /** The tools as the chat template gets them. */
   readonly definitions: readonly JsonObject[];
-  /** Tools of which the answer has to call one. */
+  /** Tools of which the answer must call one, if it must call any. */
   readonly demanded: readonly Tool[] | undefined;
-  /** Whether the answer may have several calls. */
+  /** True if the answer may have several calls. */
   readonly isParallel: boolean;
 }
 
 const MAX_TOOLS = 128;
 
-/** A function without parameters takes no arguments. */
+/** Schema of a function without parameters. */
 const NO_ARGUMENTS: JsonObject = { type: "object", properties: {}, additionalProperties: false };
 
 /**
  * Reads `tools`, `tool_choice` and `parallel_tool_calls`.
  *
- * @returns `undefined` where no tool may be called
+ * @returns `undefined` if no tool may be called
  * @throws {RequestError}
  */
 export function readTools(body: JsonObject): ToolUse | undefined {
@@ -108,4 +110,66 @@ function readChoice(
   if (tool !== undefined) return [tool];
   const names = quoteList(tools.map((one) => one.name));
   throw invalid("tool_choice.function.name", name, names);
+}
+
+/** Number of sets of tools in the cache. */
+const CACHE_SIZE = 32;
+
+/** Schema that replaces parameters that cannot be enforced. */
+const ANY_ARGUMENTS: JsonObject = { type: "object" };
+
+/**
+ * Replaces the parameters of tools that cannot be enforced by any object. Tools often come from programs
+ * written without forge, and the model need not call them, so only a strict tool is rejected.
+ */
+export class EnforceableTools {
+  /** Results by format and tools; the least recently used comes first. */
+  readonly #known = new Map<string, readonly Tool[]>();
+
+  /**
+   * Returns the tools with parameters that can be enforced.
+   *
+   * @throws {RequestError} for a strict tool that cannot be enforced, with the reason
+   */
+  async of(format: CallFormat, tools: readonly Tool[]): Promise<readonly Tool[]> {
+    const key = JSON.stringify([format.open, tools]);
+    const enforceable = this.#known.get(key) ?? await makeEnforceable(format, tools);
+    this.#known.delete(key);
+    this.#known.set(key, enforceable);
+    const [oldest] = this.#known.keys();
+    if (this.#known.size > CACHE_SIZE) this.#known.delete(oldest!);
+    return enforceable;
+  }
+}
+
+async function makeEnforceable(
+  format: CallFormat,
+  tools: readonly Tool[],
+): Promise<readonly Tool[]> {
+  const { translate } = await import("../../constrain/grammar/translate.ts");
+  const refusal = (some: readonly Tool[]): ForgeError | undefined => {
+    try {
+      translate({ kind: "json_schema", schema: callSchema(format, some, Infinity) }, false);
+      return undefined;
+    } catch (error) {
+      if (error instanceof ForgeError) return error;
+      throw error;
+    }
+  };
+  if (refusal(tools) === undefined) return tools;
+  const each = tools.map((tool) => {
+    const reason = refusal([tool]);
+    if (reason === undefined) return tool;
+    if (!tool.isStrict) return { ...tool, parameters: ANY_ARGUMENTS };
+    throw new RequestError(
+      `the strict tool ${tool.name} cannot be enforced: ${reason.message}`,
+      "tools",
+    );
+  });
+  const together = refusal(each);
+  if (together === undefined) return each;
+  if (each.some(({ isStrict }) => isStrict)) {
+    throw new RequestError(`the tools cannot be enforced together: ${together.message}`, "tools");
+  }
+  return each.map((tool) => ({ ...tool, parameters: ANY_ARGUMENTS }));
 }

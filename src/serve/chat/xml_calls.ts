@@ -1,12 +1,12 @@
 import { isJsonObject, type JsonObject, type JsonValue } from "../../formats/json.ts";
-import { type CallBody, heldLength, type Part } from "./part_reader.ts";
+import { type CallBody, heldLength, type Part } from "./dialect.ts";
 
 const PARAMETER = "<parameter=";
 const PARAMETER_END = "</parameter>";
 const FUNCTION_END = "</function>";
 
 /**
- * Reads a call in the way of Qwen3-Coder and Qwen3.5, which stands between `<tool_call>` marks, too:
+ * Reads a call of Qwen3-Coder or Qwen3.5, between `<tool_call>` marks:
  *
  *     <function=NAME>
  *     <parameter=KEY>
@@ -14,8 +14,8 @@ const FUNCTION_END = "</function>";
  *     </parameter>
  *     </function>
  *
- * A value that is a text by its schema is told as it is written. What JSON any other is depends on all of
- * it, so that it is told when it is complete.
+ * A value whose schema has type string is reported as it is written. Another value is reported when it is
+ * complete, because only then its JSON is known.
  */
 export class XmlCall implements CallBody {
   state: CallBody["state"] = "open";
@@ -23,13 +23,13 @@ export class XmlCall implements CallBody {
   readonly #tools: ReadonlyMap<string, JsonObject>;
   #held = "";
   #name: string | undefined;
-  #isTold = false;
-  /** Whether a value is being read that is a text by its schema. */
+  #isReported = false;
+  /** True inside a value whose schema has type string. */
   #isInText = false;
 
   /**
-   * @param mark what stood before; it is content where no call follows
-   * @param tools by their names, the schemas of their arguments
+   * @param mark text before the body; it is content if no call follows
+   * @param tools schemas of arguments, by the name of the tool
    */
   constructor(mark: string, tools: ReadonlyMap<string, JsonObject>) {
     this.unsaid = mark;
@@ -48,13 +48,13 @@ export class XmlCall implements CallBody {
   }
 
   end(): Part[] {
-    // What is cut off says nothing that was not told.
-    if (!this.#isTold) this.unsaid += this.#held;
+    // The rest of a reported call that was cut off is dropped.
+    if (!this.#isReported) this.unsaid += this.#held;
     this.#held = "";
     return [];
   }
 
-  /** @returns whether something was read, so that more may be */
+  /** @returns true if there may be more to read */
   #step(parts: Part[]): boolean {
     const text = this.#held.trimStart();
     if (this.#name === undefined) return this.#readName(text);
@@ -74,7 +74,7 @@ export class XmlCall implements CallBody {
 
   #readBody(name: string, text: string, parts: Part[]): boolean {
     if (text.startsWith(FUNCTION_END)) {
-      this.#tell(name, this.#isTold ? "}" : "{}", parts);
+      this.#report(name, this.#isReported ? "}" : "{}", parts);
       parts.push({ kind: "called" });
       this.state = "ended";
       return this.#goOn(text.slice(FUNCTION_END.length));
@@ -85,18 +85,18 @@ export class XmlCall implements CallBody {
         /^<parameter=[^<>\n]*$/.test(text);
       return this.#wait(mayBegin);
     }
-    const before = `${this.#isTold ? "," : "{"}${JSON.stringify(key)}:`;
-    if (isText(propertyOf(this.#tools.get(name)!, key))) {
-      // A newline may be what comes next, and is not part of the value.
+    const before = `${this.#isReported ? "," : "{"}${JSON.stringify(key)}:`;
+    if (isString(propertyOf(this.#tools.get(name)!, key))) {
+      // A newline after the mark is not part of the value.
       if (text.length === head.length) return false;
-      this.#tell(name, `${before}"`, parts);
+      this.#report(name, `${before}"`, parts);
       this.#isInText = true;
       return this.#goOn(text.slice(head.length).replace(/^\n/, ""));
     }
     const end = text.indexOf(PARAMETER_END);
     if (end < 0) return false;
     const value = readValue(text.slice(head.length, end).replace(/^\n|\n$/g, ""));
-    this.#tell(name, before + JSON.stringify(value), parts);
+    this.#report(name, before + JSON.stringify(value), parts);
     return this.#goOn(text.slice(end + PARAMETER_END.length));
   }
 
@@ -104,33 +104,33 @@ export class XmlCall implements CallBody {
     const end = this.#held.indexOf(PARAMETER_END);
     if (end >= 0) {
       const last = this.#held.slice(0, end).replace(/\n$/, "");
-      this.#tell(name, `${escaped(last)}"`, parts);
+      this.#report(name, `${escaped(last)}"`, parts);
       this.#isInText = false;
       return this.#goOn(this.#held.slice(end + PARAMETER_END.length));
     }
     const marks = [PARAMETER_END, `\n${PARAMETER_END}`];
     const certain = this.#held.slice(0, this.#held.length - heldLength(this.#held, marks));
-    if (certain !== "") this.#tell(name, escaped(certain), parts);
+    if (certain !== "") this.#report(name, escaped(certain), parts);
     this.#held = this.#held.slice(certain.length);
     return false;
   }
 
   #goOn(rest: string): true {
-    if (!this.#isTold) this.unsaid += this.#held.slice(0, this.#held.length - rest.length);
+    if (!this.#isReported) this.unsaid += this.#held.slice(0, this.#held.length - rest.length);
     this.#held = rest;
     return true;
   }
 
-  /** Waits for more, or finds that it is no call. */
+  /** Waits for more text, unless it cannot become a call. */
   #wait(mayBeCall: boolean): false {
     if (!mayBeCall) this.state = "broken";
     return false;
   }
 
-  #tell(name: string, text: string, parts: Part[]): void {
-    if (!this.#isTold) parts.push({ kind: "call", name });
+  #report(name: string, text: string, parts: Part[]): void {
+    if (!this.#isReported) parts.push({ kind: "call", name });
     parts.push({ kind: "arguments", text });
-    this.#isTold = true;
+    this.#isReported = true;
     this.unsaid = "";
   }
 }
@@ -139,16 +139,16 @@ function propertyOf({ properties }: JsonObject, key: string): JsonValue | undefi
   return isJsonObject(properties) && Object.hasOwn(properties, key) ? properties[key] : undefined;
 }
 
-function isText(schema: JsonValue | undefined): boolean {
+function isString(schema: JsonValue | undefined): boolean {
   return isJsonObject(schema) && schema.type === "string";
 }
 
-/** What a text is inside of JSON's quotes. */
+/** Escapes a text for a JSON string. */
 function escaped(text: string): string {
   return JSON.stringify(text).slice(1, -1);
 }
 
-/** A value is JSON, unless it is none. */
+/** Parses a value as JSON. Text that is not JSON is the value itself. */
 function readValue(text: string): JsonValue {
   try {
     return JSON.parse(text);

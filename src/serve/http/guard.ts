@@ -1,10 +1,10 @@
-/** Who may ask: the key, the host that a request names, and the page that it comes from. */
+/** Access control: the API key, the requested host, and the origin of web pages. */
 import { createHash, timingSafeEqual } from "node:crypto";
 import { quote } from "../../formats/quote.ts";
 import { HttpError } from "./http_error.ts";
 import type { ServeOptions } from "../options.ts";
 
-/** Lets requests in, and tells browsers which pages may read the answers. */
+/** Checks requests, and tells browsers which pages may read the responses. */
 export class Guard {
   readonly #keyHash: Uint8Array | undefined;
   readonly #origin: string | undefined;
@@ -17,7 +17,7 @@ export class Guard {
   }
 
   /**
-   * Refuses requests from web pages that are not to use this server.
+   * Rejects requests for another host and from pages of other origins.
    *
    * @throws {HttpError} 403
    */
@@ -36,11 +36,11 @@ export class Guard {
     }
     const origin = headers.get("origin");
     if (origin === null || this.#allows(origin)) return;
-    // A page of this very server.
+    // A page of this server itself.
     if (URL.canParse(origin) && new URL(origin).host === host) return;
     throw new HttpError(
       403,
-      `pages of ${quote(origin)} may not use this server; --cors names an origin that may`,
+      `pages of ${quote(origin)} may not use this server; --cors ORIGIN allows an origin`,
       { code: "origin_not_allowed" },
     );
   }
@@ -50,21 +50,21 @@ export class Guard {
     if (this.#keyHash === undefined) return;
     const [, key] = /^Bearer +(\S+)$/i.exec(headers.get("authorization") ?? "") ?? [];
     if (key !== undefined && timingSafeEqual(hash(key), this.#keyHash)) return;
-    const what = key === undefined ? "there is no API key" : "the API key is wrong";
+    const what = key === undefined ? "the API key is missing" : "the API key is wrong";
     throw new HttpError(401, `${what}; send it as "Authorization: Bearer KEY"`, {
       code: "invalid_api_key",
       headers: { "www-authenticate": "Bearer" },
     });
   }
 
-  /** The answer to a browser that asks whether a page may send a request. */
+  /** Returns the response to a CORS preflight request. */
   preflight({ headers }: Request): Response {
     const asked = headers.get("access-control-request-headers") ?? "";
     return new Response(null, {
       status: 204,
       headers: {
         "access-control-allow-methods": "GET, POST",
-        // Clients in browsers send headers that tell of themselves.
+        // Client libraries in browsers send headers of their own.
         "access-control-allow-headers": /^[\w\-, ]+$/.test(asked)
           ? asked
           : "authorization, content-type",
@@ -73,7 +73,7 @@ export class Guard {
     });
   }
 
-  /** Adds what lets a browser show the response to the page. */
+  /** Adds the CORS headers that let a page read the response. */
   addHeaders(response: Response): Response {
     if (this.#origin === undefined) return response;
     response.headers.set("access-control-allow-origin", this.#origin);
@@ -86,13 +86,13 @@ export class Guard {
   }
 }
 
-/** Whether a host name means this machine whatever a name server says. */
+/** True if a host name means this machine, without asking a name server. */
 function isLocal(hostname: string): boolean {
   return hostname === "localhost" || hostname.endsWith(".localhost") || hostname === "[::1]" ||
     /^127(\.\d{1,3}){3}$/.test(hostname);
 }
 
-/** Of equal length, so that comparing takes the same time. */
+/** Hashes to equal length, so that a comparison takes constant time. */
 function hash(text: string): Uint8Array {
   return createHash("sha256").update(text).digest();
 }

@@ -1,26 +1,25 @@
-/** Errors as OpenAI's API reports them: `{error: {message, type, param, code}}`. */
+/** Errors in the form of OpenAI's API: `{error: {message, type, param, code}}`. */
 import { ForgeError } from "../../errors.ts";
 import { RequestError } from "../../requests/values.ts";
 
-/** The object of an error. */
 export interface ErrorBody {
   readonly error: {
     readonly message: string;
     readonly type: string;
-    /** The key of the request that it is about. */
+    /** Key of the request that is wrong. */
     readonly param: string | null;
     readonly code: string | null;
   };
 }
 
-/** What an error says beside its message. */
+/** Details of an error, apart from its message. */
 interface Details {
   readonly param?: string;
   readonly code?: string;
   readonly headers?: Readonly<Record<string, string>>;
 }
 
-/** A request that is refused with a status of its own. */
+/** An error with its own HTTP status. */
 export class HttpError extends Error {
   readonly status: number;
   readonly details: Details;
@@ -33,30 +32,31 @@ export class HttpError extends Error {
   }
 }
 
+/** Limit for keys in responses, which may be megabytes long in requests. */
 const MAX_PARAM_CHARACTERS = 200;
 
-/** The status of what the client has closed; nobody reads it. */
+/** Status after the client closed the request, as in nginx. */
 const CLIENT_CLOSED = 499;
 
-/** The response to a request that failed. */
+/** Returns the response for an error. */
 export function errorResponse(error: unknown): Response {
-  const { status, details } = settle(error);
+  const { status, details } = toHttpError(error);
   const { headers } = details;
   return Response.json(errorBody(error), { status, ...(headers === undefined ? {} : { headers }) });
 }
 
-/** An error as an object; what it says of forge's own faults is no more than that there is one. */
+/** Returns the error object. It has no details of internal errors. */
 export function errorBody(error: unknown): ErrorBody {
-  const { status, message, details: { param = null, code = null } } = settle(error);
+  const { status, message, details: { param = null, code = null } } = toHttpError(error);
   return { error: { message, type: typeOf(status), param, code } };
 }
 
-/** Whether the request is not to blame. */
+/** True if the fault is the server's, not the request's. */
 export function isFault(error: unknown): boolean {
-  return settle(error).status === 500;
+  return toHttpError(error).status === 500;
 }
 
-function settle(error: unknown): HttpError {
+function toHttpError(error: unknown): HttpError {
   if (error instanceof HttpError) return error;
   if (error instanceof RequestError) {
     const { message, key } = error;
@@ -75,7 +75,6 @@ function settle(error: unknown): HttpError {
   }
 }
 
-/** Keeps a key of megabytes from being sent back. */
 function shortened(key: string): string {
   return key.length > MAX_PARAM_CHARACTERS ? `${key.slice(0, MAX_PARAM_CHARACTERS)}…` : key;
 }

@@ -5,16 +5,16 @@ import { parseRequest } from "../../requests/parse.ts";
 import { RequestError } from "../../requests/values.ts";
 import { HttpError } from "./http_error.ts";
 
-/** The longest body that is read, as the longest line of a batch. */
+/** Limit of a body, as of a line of a batch. */
 const MAX_BODY_BYTES = 16 * 2 ** 20;
 
-/** How long a body may take to arrive. */
+/** Time in which a body must arrive. */
 const BODY_TIMEOUT_MS = 30_000;
 
 /**
- * Reads the JSON object of a request.
+ * Reads the JSON object in the body of a request.
  *
- * @throws {HttpError} 408 when it does not arrive in time, 413 when it is too long, 415 when it is
+ * @throws {HttpError} 408 if it does not arrive in time, 413 if it is too long, 415 if it is
  * compressed
  * @throws {RequestError} as {@linkcode parseRequest}
  */
@@ -24,7 +24,10 @@ export async function readBody(
 ): Promise<JsonObject> {
   const encoding = request.headers.get("content-encoding") ?? "identity";
   if (encoding !== "identity") {
-    throw new HttpError(415, `the body's encoding is ${quote(encoding)}; valid is none`);
+    throw new HttpError(
+      415,
+      `the body has the content encoding ${quote(encoding)}; valid is identity`,
+    );
   }
   const text = await readText(request, timeoutMs);
   if (text === "") throw new RequestError("the body is empty; valid is a JSON object");
@@ -66,7 +69,7 @@ async function readBytes(
   } catch (error) {
     if (isLate) throw tooLate(timeoutMs);
     if (error instanceof HttpError) throw error;
-    // The client went away, or its chunks are malformed: no fault of the server.
+    // The client left, or its chunks are malformed.
     throw new RequestError("the body ended before it was complete");
   } finally {
     clearTimeout(timer);
@@ -84,7 +87,7 @@ async function readBytes(
 function tooLong(): HttpError {
   return new HttpError(
     413,
-    `the body has more than ${MAX_BODY_BYTES} bytes, the most that is read`,
+    `the body has more than ${MAX_BODY_BYTES} bytes, the limit`,
   );
 }
 

@@ -1,44 +1,72 @@
+/** Streamed responses: server-sent events and lines of JSON. */
+
+/** Media type of a stream, and the frame around each of its messages. */
+export interface Framing {
+  readonly contentType: string;
+  frame(message: string): string;
+}
+
+/** Server-sent events. */
+export const EVENTS: Framing = {
+  contentType: "text/event-stream; charset=utf-8",
+  frame: (message) => `data: ${message}\n\n`,
+};
+
+/** Lines of JSON. */
+export const LINES: Framing = {
+  contentType: "application/x-ndjson",
+  frame: (message) => `${message}\n`,
+};
+
+/** Time after which a client that reads nothing loses its stream. */
+export const STALL_TIMEOUT_MS = 60_000;
+
 /**
- * A response of server-sent events, one for each text.
+ * Streams messages at the pace of the client, so that a slow client delays only its own answer.
  *
- * @param stop called when the client goes away; the texts then come to their end soon
+ * @param stop called when the client leaves, or reads nothing for `stallMs`; `messages` must then end soon
  */
-export function eventStream(texts: AsyncGenerator<string>, stop: () => void): Response {
-  return textStream(texts, stop, "text/event-stream; charset=utf-8", (text) => `data: ${text}\n\n`);
-}
-
-/** A response of lines of JSON, one for each text; otherwise as {@linkcode eventStream}. */
-export function lineStream(texts: AsyncGenerator<string>, stop: () => void): Response {
-  return textStream(texts, stop, "application/x-ndjson", (text) => `${text}\n`);
-}
-
-/** Texts are asked for as the client reads, so that a slow one holds its own answer up and nothing else. */
-function textStream(
-  texts: AsyncGenerator<string>,
+export function textStream(
+  messages: AsyncGenerator<string>,
+  { contentType, frame }: Framing,
   stop: () => void,
-  type: string,
-  framed: (text: string) => string,
+  stallMs: number = STALL_TIMEOUT_MS,
 ): Response {
   const encoder = new TextEncoder();
-  let isGone = false;
+  let timer: ReturnType<typeof setTimeout>;
+  let isStopped = false;
+  const end = async () => {
+    clearTimeout(timer);
+    isStopped = true;
+    stop();
+    await messages.return(undefined);
+  };
+  const awaitReader = (controller: ReadableStreamDefaultController) => {
+    timer = setTimeout(() => {
+      const error = new Error(`the client read nothing for ${stallMs / 1000} s`);
+      // Deno.serve prints the stack of an error that ends a response; the message is enough.
+      error.stack = String(error);
+      controller.error(error);
+      end().catch(() => {});
+    }, stallMs);
+  };
   const body = new ReadableStream<Uint8Array<ArrayBuffer>>({
+    start: awaitReader,
     async pull(controller) {
-      const { done, value } = await texts.next();
-      if (isGone) return;
-      if (done) controller.close();
-      else controller.enqueue(encoder.encode(framed(value)));
+      clearTimeout(timer);
+      const { done, value } = await messages.next();
+      if (isStopped) return;
+      if (done) return controller.close();
+      controller.enqueue(encoder.encode(frame(value)));
+      awaitReader(controller);
     },
-    async cancel() {
-      isGone = true;
-      stop();
-      await texts.return(undefined);
-    },
+    cancel: end,
   }, { highWaterMark: 0 });
   return new Response(body, {
     headers: {
-      "content-type": type,
+      "content-type": contentType,
       "cache-control": "no-cache",
-      // Proxies such as nginx would collect the events.
+      // Keeps proxies such as nginx from buffering the stream.
       "x-accel-buffering": "no",
     },
   });

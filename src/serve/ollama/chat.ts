@@ -1,112 +1,82 @@
 /** `POST /api/chat` and `POST /api/generate`. */
-import type { GenerateOptions } from "../../engine/request/options.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../../formats/json.ts";
 import { readMessages } from "../../requests/messages.ts";
 import { invalid, isGiven, readBoolean, readString } from "../../requests/values.ts";
 import type { ChatMessage } from "../../tokenizer/chat_template.ts";
+import { Answer } from "../answer.ts";
 import { ContentReader } from "../chat/call_reader.ts";
-import { settleDialect } from "../chat/resolve_dialect.ts";
+import type { Dialect } from "../chat/dialect.ts";
+import { resolveDialect } from "../chat/resolve_dialect.ts";
 import { readTools, type ToolUse } from "../chat/tools.ts";
 import type { Service } from "../service.ts";
-import { type Answer, line, respond, type Said } from "./format.ts";
 import { readRequest } from "./endpoint.ts";
-import { type Asked, readAsked } from "./options.ts";
+import { type Contents, type ContentsForm, line, NOTHING, OllamaFormat } from "./format.ts";
+import { readSettings, type Settings } from "./options.ts";
 
 const COMMON = ["format", "options", "stream", "think", "keep_alive"];
 
-/** Keys of `/api/generate` that are not offered, and what they may be all the same. */
+/** Unsupported keys of `/api/generate`, which may be empty. */
 const EMPTY = ["suffix", "template", "images", "context"];
 
 /** Answers a conversation. */
 export async function chat(service: Service, request: Request): Promise<Response> {
   const body = await readRequest(service, request, [...COMMON, "messages", "tools"]);
-  const asked = readAsked(service, body);
+  const settings = readSettings(service, body);
   if (Array.isArray(body.messages) && body.messages.length === 0) {
-    return loaded(service, message(SILENCE));
+    return loaded(service, messageForm);
   }
   const messages = readOllamaMessages(body.messages);
-  return await converse(service, request, messages, asked, readTools(body), message);
+  return await respond(service, request, messages, settings, messageForm, readTools(body));
 }
 
-/** Answers a text as a conversation of one message, or goes on with it as it is. */
+/** Answers a prompt as a conversation of one message, or continues it with `raw`. */
 export async function generate(service: Service, request: Request): Promise<Response> {
   const body = await readRequest(service, request, [
     ...[...COMMON, ...EMPTY],
     ...["prompt", "system", "raw"],
   ]);
   for (const name of EMPTY) checkEmpty(body[name], name);
-  const asked = readAsked(service, body);
+  const settings = readSettings(service, body);
   const prompt = isGiven(body.prompt) ? readString(body.prompt, "prompt") : "";
-  if (prompt === "") return loaded(service, response(SILENCE));
+  if (prompt === "") return loaded(service, responseForm);
   const system = isGiven(body.system) && body.system !== ""
     ? readString(body.system, "system")
     : undefined;
   const isRaw = isGiven(body.raw) && readBoolean(body.raw, "raw");
   if (isRaw || !service.model.hasChatTemplate) {
-    return await goOn(service, request, prompt, { ...asked.options, system, raw: true }, asked);
+    const options = { ...settings.options, system, raw: true };
+    return await respond(service, request, prompt, { ...settings, options }, responseForm);
   }
-  const before = system === undefined ? [] : [{ role: "system", content: system }];
-  const messages = [...before, { role: "user", content: prompt }];
-  return await converse(service, request, messages, asked, undefined, response);
+  const messages = [
+    ...(system === undefined ? [] : [{ role: "system", content: system }]),
+    { role: "user", content: prompt },
+  ];
+  return await respond(service, request, messages, settings, responseForm);
 }
 
-async function converse(
+/** @param prompt a conversation, or a text to continue */
+async function respond(
   service: Service,
   request: Request,
-  messages: readonly ChatMessage[],
-  { options, isStream }: Asked,
-  use: ToolUse | undefined,
-  form: Answer["form"],
+  prompt: string | readonly ChatMessage[],
+  { options, isStream }: Settings,
+  form: ContentsForm,
+  use?: ToolUse,
 ): Promise<Response> {
   const { model } = service;
-  return await admitted(service, async (leave) => {
-    const dialect = await settleDialect(model, { messages, options, use }, service.enforceable);
-    const controller = new AbortController();
-    const { promptTokens, pieces: [pieces] } = await model.generateMany(messages, 1, {
-      ...dialect.options,
-      signal: controller.signal,
-    });
-    const reader = dialect.newReader(promptTokens);
-    const answer = { pieces: pieces!, reader, form, isStream, controller };
-    return await respond(service, request, answer, leave);
+  using answer = new Answer(service, 1);
+  const dialect: Dialect = typeof prompt === "string"
+    ? { options, newReader: () => new ContentReader() }
+    : await resolveDialect(model, { messages: prompt, options, use }, service.enforceable);
+  const { promptTokens, pieces } = await model.generateMany(prompt, 1, {
+    ...dialect.options,
+    signal: answer.signal,
   });
+  const format = new OllamaFormat(service, dialect.newReader(promptTokens), form);
+  return await answer.respond(request, pieces, format, isStream);
 }
 
-async function goOn(
-  service: Service,
-  request: Request,
-  prompt: string,
-  options: GenerateOptions,
-  { isStream }: Asked,
-): Promise<Response> {
-  return await admitted(service, async (leave) => {
-    const controller = new AbortController();
-    const { pieces: [pieces] } = await service.model.generateMany(prompt, 1, {
-      ...options,
-      signal: controller.signal,
-    });
-    const reader = new ContentReader();
-    const answer = { pieces: pieces!, reader, form: response, isStream, controller };
-    return await respond(service, request, answer, leave);
-  });
-}
-
-async function admitted(
-  service: Service,
-  work: (leave: () => void) => Promise<Response>,
-): Promise<Response> {
-  const leave = service.admission.enter(1);
-  try {
-    return await work(leave);
-  } catch (error) {
-    leave();
-    throw error;
-  }
-}
-
-const SILENCE: Said = { content: "", thinking: "", calls: [] };
-
-function message({ content, thinking, calls }: Said): JsonObject {
+function messageForm({ content, thinking, calls }: Contents): JsonObject {
   return {
     message: {
       role: "assistant",
@@ -117,16 +87,16 @@ function message({ content, thinking, calls }: Said): JsonObject {
   };
 }
 
-function response({ content, thinking }: Said): JsonObject {
+function responseForm({ content, thinking }: Contents): JsonObject {
   return { response: content, ...(thinking === "" ? {} : { thinking }) };
 }
 
-/** The answer to who asks for nothing: that the model is loaded, which it always is. */
-function loaded(service: Service, content: JsonObject): Response {
-  return Response.json(line(service, { ...content, done: true, done_reason: "load" }));
+/** Responds to an empty request, which loads the model in Ollama; here it is always loaded. */
+function loaded(service: Service, form: ContentsForm): Response {
+  return Response.json(line(service, { ...form(NOTHING), done: true, done_reason: "load" }));
 }
 
-/** Messages with the keys that Ollama gives to what templates know by other names. */
+/** Reads messages and renames Ollama's keys to those of templates. */
 function readOllamaMessages(value: JsonValue | undefined): ChatMessage[] {
   if (!Array.isArray(value)) throw invalid("messages", value, "a list of messages");
   return readMessages(value.map((message, i) => {
@@ -141,8 +111,8 @@ function readOllamaMessages(value: JsonValue | undefined): ChatMessage[] {
   }));
 }
 
-/** @throws {RequestError} for a key of what is not offered that asks for it */
+/** @throws {RequestError} if the value of an unsupported key is not empty */
 function checkEmpty(value: JsonValue | undefined, name: string): void {
   if (!isGiven(value) || value === "" || (Array.isArray(value) && value.length === 0)) return;
-  throw invalid(name, value, "nothing: forge does not offer it");
+  throw invalid(name, value, "an empty value: forge does not support it");
 }

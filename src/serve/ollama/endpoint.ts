@@ -1,16 +1,16 @@
-/** What Ollama's endpoints have in common: the names of models, and the form of errors. */
+/** Model names and errors of Ollama's endpoints. */
 import type { JsonObject } from "../../formats/json.ts";
 import { checkKeys, isGiven, readString } from "../../requests/values.ts";
+import type { Endpoint } from "../handler.ts";
 import { errorBody, errorResponse, isFault } from "../http/http_error.ts";
 import { readBody } from "../http/request_body.ts";
-import type { Endpoint } from "../route.ts";
 import type { Service } from "../service.ts";
 
-/** What Ollama puts behind a name without a tag. */
+/** Tag that Ollama appends to a name without one. */
 const TAG = ":latest";
 
-/** An endpoint whose errors are `{"error": …}`, as Ollama's clients expect. */
-export function inOllamasWords(endpoint: Endpoint): Endpoint {
+/** Returns an endpoint whose errors are `{"error": …}`, as Ollama's clients expect. */
+export function withOllamaErrors(endpoint: Endpoint): Endpoint {
   return async (service, request, rest) => {
     try {
       return await endpoint(service, request, rest);
@@ -22,7 +22,7 @@ export function inOllamasWords(endpoint: Endpoint): Endpoint {
   };
 }
 
-/** What an error says, and no more of forge's own faults than that there is one. */
+/** Returns the message of an error, without details of an internal one. */
 export function errorMessage(error: unknown): string {
   return errorBody(error).error.message;
 }
@@ -30,8 +30,8 @@ export function errorMessage(error: unknown): string {
 /**
  * Reads a request's body.
  *
- * @param known its keys beside the model's name
- * @throws {RequestError} for other keys
+ * @param known keys other than `model`
+ * @throws {RequestError} for an unknown key
  * @throws {HttpError} 404 for another model
  */
 export async function readRequest(

@@ -1,134 +1,125 @@
-/** From the pieces of a generation to Ollama's response, whole or as lines of JSON. */
+/** Responses of Ollama's endpoints that generate: one object, or lines of JSON. */
 import type { GenerationEnd, Piece } from "../../engine/generation/request.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../../formats/json.ts";
-import type { Part, PartReader } from "../chat/part_reader.ts";
-import { lineStream } from "../http/text_stream.ts";
-import { finishReason } from "../finish_reason.ts";
-import { HttpError, isFault } from "../http/http_error.ts";
-import { runAnswer } from "../run_answer.ts";
+import type { AnswerFormat } from "../answer.ts";
+import type { Part, PartReader } from "../chat/dialect.ts";
+import { LINES } from "../http/text_stream.ts";
+import { finishReason } from "../openai/response.ts";
 import type { Service } from "../service.ts";
 import { errorMessage } from "./endpoint.ts";
 
-/** What was said of an answer, or of a part of it. */
-export interface Said {
+/** Contents of an answer, or of a part of it. */
+export interface Contents {
   readonly content: string;
   readonly thinking: string;
   readonly calls: readonly JsonObject[];
 }
 
-/** An answer that is to be generated. */
-export interface Answer {
-  readonly pieces: AsyncGenerator<Piece>;
-  readonly reader: PartReader;
-  /** What an endpoint makes of what was said. */
-  readonly form: (said: Said) => JsonObject;
-  readonly isStream: boolean;
-  /** Ends the generation. */
-  readonly controller: AbortController;
-}
+/** Returns the members that an endpoint has for the contents. */
+export type ContentsForm = (contents: Contents) => JsonObject;
 
-const NOTHING: Said = { content: "", thinking: "", calls: [] };
+export const NOTHING: Contents = { content: "", thinking: "", calls: [] };
 
 const NS_PER_MS = 1e6;
 
-/** @param leave called when the generation has ended, maybe more than once */
-export function respond(
-  service: Service,
-  request: Request,
-  answer: Answer,
-  leave: () => void,
-): Promise<Response> {
-  const { controller, isStream } = answer;
-  return runAnswer(request, controller, leave, {
-    stream: isStream
-      ? (cancelled) => lineStream(lines(service, answer, leave), cancelled)
-      : undefined,
-    whole: async () => Response.json(await whole(service, answer)),
-  });
-}
+/** Formats the one generation of a request. */
+export class OllamaFormat implements AnswerFormat {
+  readonly framing = LINES;
+  readonly #service: Service;
+  readonly #reader: PartReader;
+  readonly #form: ContentsForm;
+  readonly #start = performance.now();
+  readonly #calls = new CallCollector();
+  #all = NOTHING;
+  /** Contents that the stream does not have yet. */
+  #unsent = NOTHING;
+  #end: GenerationEnd | undefined;
 
-/** All that was said, as one line. */
-async function whole(service: Service, answer: Answer): Promise<JsonObject> {
-  let all = NOTHING;
-  for await (const { said, stats } of read(answer)) {
-    all = added(all, said);
-    if (stats !== undefined) return line(service, { ...answer.form(all), ...stats });
+  constructor(service: Service, reader: PartReader, form: ContentsForm) {
+    this.#service = service;
+    this.#reader = reader;
+    this.#form = form;
   }
-  throw new RangeError("a generation ended without an end");
-}
 
-/** A line of a stream, or a whole answer. */
-export function line(service: Service, content: JsonObject): JsonObject {
-  return { model: service.name, created_at: new Date().toISOString(), ...content };
-}
+  take(_index: number, { text, end }: Piece): void {
+    const parts = this.#reader.push(text);
+    if (end !== undefined) parts.push(...this.#reader.end());
+    const contents = parts.map((part) => this.#contentsOf(part)).reduce(joined, NOTHING);
+    this.#unsent = joined(this.#unsent, contents);
+    this.#all = joined(this.#all, contents);
+    this.#end = end;
+  }
 
-async function* lines(
-  service: Service,
-  answer: Answer,
-  leave: () => void,
-): AsyncGenerator<string> {
-  try {
-    for await (const { said, stats } of read(answer)) {
-      if (said !== NOTHING) {
-        yield JSON.stringify(line(service, { ...answer.form(said), done: false }));
-      }
-      if (stats !== undefined) {
-        yield JSON.stringify(line(service, { ...answer.form(NOTHING), ...stats }));
-      }
-    }
-  } catch (error) {
-    // The status is sent already: the error takes the place of what would have followed.
-    if (isFault(error)) service.onError(error);
-    yield JSON.stringify({ error: errorMessage(error) });
-  } finally {
-    answer.controller.abort();
-    leave();
+  messages(): string[] {
+    const contents = this.#unsent;
+    this.#unsent = NOTHING;
+    if (contents === NOTHING) return [];
+    return [JSON.stringify(line(this.#service, { ...this.#form(contents), done: false }))];
+  }
+
+  closing(): string[] {
+    return [JSON.stringify(this.#lastLine(NOTHING))];
+  }
+
+  error(error: unknown): string {
+    return JSON.stringify({ error: errorMessage(error) });
+  }
+
+  whole(): JsonObject {
+    return this.#lastLine(this.#all);
+  }
+
+  #contentsOf(part: Part): Contents {
+    if (part.kind === "content") return { ...NOTHING, content: part.text };
+    if (part.kind === "reasoning") return { ...NOTHING, thinking: part.text };
+    return this.#calls.take(part);
+  }
+
+  #lastLine(contents: Contents): JsonObject {
+    const end = this.#end!;
+    const nanoseconds = (ms: number) => Math.round(ms * NS_PER_MS);
+    return line(this.#service, {
+      ...this.#form(contents),
+      done: true,
+      done_reason: finishReason(end.finishReason),
+      total_duration: nanoseconds(performance.now() - this.#start),
+      load_duration: 0,
+      prompt_eval_count: end.promptTokens,
+      prompt_eval_duration: nanoseconds(end.timings.prefillMs),
+      eval_count: end.completionTokens,
+      eval_duration: nanoseconds(end.timings.decodeMs),
+    });
   }
 }
 
-/** What each piece says, and with the last one what Ollama tells in the end. */
-async function* read({ pieces, reader }: Answer) {
-  const start = performance.now();
-  const calls = new Calls();
-  for await (const { text, end } of pieces) {
-    const parts = reader.push(text);
-    if (end !== undefined) parts.push(...reader.end());
-    const said = parts.map((part) => saidBy(part, calls)).reduce(added, NOTHING);
-    yield {
-      said,
-      stats: end === undefined ? undefined : statistics(end, performance.now() - start),
-    };
-  }
+/** Returns a line of a stream, or a whole response. */
+export function line(service: Service, members: JsonObject): JsonObject {
+  return { model: service.name, created_at: new Date().toISOString(), ...members };
 }
 
-function saidBy(part: Part, calls: Calls): Said {
-  if (part.kind === "content") return { ...NOTHING, content: part.text };
-  if (part.kind === "reasoning") return { ...NOTHING, thinking: part.text };
-  return calls.take(part);
-}
-
-/** Collects calls: Ollama tells whole ones alone, their arguments as objects. */
-class Calls {
+/** Collects the parts of calls: Ollama sends only complete calls, with their arguments as an object. */
+class CallCollector {
   #name = "";
-  #written = "";
+  #arguments = "";
 
-  take(part: Extract<Part, { kind: "call" | "arguments" | "called" }>): Said {
+  take(part: Extract<Part, { kind: "call" | "arguments" | "called" }>): Contents {
     if (part.kind === "call") {
       this.#name = part.name;
-      this.#written = "";
-    } else if (part.kind === "arguments") {
-      this.#written += part.text;
-    } else {
-      const args = objectOf(this.#written);
-      // What is no JSON after all is told as it was written.
-      if (args === undefined) return { ...NOTHING, content: this.#written };
-      return { ...NOTHING, calls: [{ function: { name: this.#name, arguments: args } }] };
+      this.#arguments = "";
+      return NOTHING;
     }
-    return NOTHING;
+    if (part.kind === "arguments") {
+      this.#arguments += part.text;
+      return NOTHING;
+    }
+    const args = parseObject(this.#arguments);
+    // Arguments that are not JSON are sent as content.
+    if (args === undefined) return { ...NOTHING, content: this.#arguments };
+    return { ...NOTHING, calls: [{ function: { name: this.#name, arguments: args } }] };
   }
 }
 
-function objectOf(text: string): JsonObject | undefined {
+function parseObject(text: string): JsonObject | undefined {
   try {
     const value: JsonValue = JSON.parse(text);
     return isJsonObject(value) ? value : undefined;
@@ -137,30 +128,12 @@ function objectOf(text: string): JsonObject | undefined {
   }
 }
 
-function added(all: Said, more: Said): Said {
-  if (all === NOTHING || more === NOTHING) return more === NOTHING ? all : more;
+function joined(first: Contents, second: Contents): Contents {
+  if (first === NOTHING) return second;
+  if (second === NOTHING) return first;
   return {
-    content: all.content + more.content,
-    thinking: all.thinking + more.thinking,
-    calls: [...all.calls, ...more.calls],
-  };
-}
-
-/** @throws {HttpError} 503 for an answer that was cut off */
-function statistics(end: GenerationEnd, milliseconds: number): JsonObject {
-  if (end.finishReason === "cancelled") {
-    throw new HttpError(503, "the answer was stopped before its end", { code: "stopped" });
-  }
-  const { prefillMs, decodeMs } = end.timings;
-  const nanoseconds = (ms: number) => Math.round(ms * NS_PER_MS);
-  return {
-    done: true,
-    done_reason: finishReason(end.finishReason),
-    total_duration: nanoseconds(milliseconds),
-    load_duration: 0,
-    prompt_eval_count: end.promptTokens,
-    prompt_eval_duration: nanoseconds(prefillMs),
-    eval_count: end.completionTokens,
-    eval_duration: nanoseconds(decodeMs),
+    content: first.content + second.content,
+    thinking: first.thinking + second.thinking,
+    calls: [...first.calls, ...second.calls],
   };
 }

@@ -1,4 +1,4 @@
-/** `GET /api/version`, `GET /api/tags` and `POST /api/show`: what is served, as Ollama describes models. */
+/** `GET /api/version`, `GET /api/tags` and `POST /api/show`: describe the model as Ollama does. */
 import type { Model } from "../../engine/model.ts";
 import { modelIdentity } from "../../engine/cache/prompt_cache_key.ts";
 import type { JsonObject } from "../../formats/json.ts";
@@ -9,14 +9,14 @@ import { findMarks } from "../chat/reasoning.ts";
 import type { Service } from "../service.ts";
 import { readRequest } from "./endpoint.ts";
 
-/** The version of Ollama whose endpoints these are; clients ask for what they may expect. */
+/** Version of Ollama that the endpoints follow; clients check it for features. */
 const VERSION = "0.9.6";
 
 export function version(): Response {
   return Response.json({ version: VERSION });
 }
 
-/** All names of the model, each as one of Ollama's models. */
+/** Lists each name of the model as a model of its own. */
 export function tags(service: Service): Response {
   const { checkpoint } = service.model;
   const tensors = [...checkpoint.tensors.values()];
@@ -55,8 +55,8 @@ function details(model: Model): JsonObject {
     format: kind,
     family: modelType,
     families: [modelType],
-    parameter_size: inWords(parameters(model)),
-    quantization_level: mostOf([...model.checkpoint.tensors.values()]),
+    parameter_size: abbreviated(parameters(model)),
+    quantization_level: mainType([...model.checkpoint.tensors.values()]),
   };
 }
 
@@ -77,15 +77,15 @@ function parameters({ checkpoint }: Model): number {
     .reduce((sum, { shape }) => sum + shape.reduce((product, size) => product * size, 1), 0);
 }
 
-/** The type that most of the weights' bytes have. */
-function mostOf(tensors: readonly TensorInfo[]): string {
+/** Returns the type with the most bytes of weights. */
+function mainType(tensors: readonly TensorInfo[]): string {
   const bytes = new Map<string, number>();
   for (const { type, bytes: more } of tensors) bytes.set(type, (bytes.get(type) ?? 0) + more);
   return [...bytes].sort(([, a], [, b]) => b - a)[0]?.[0] ?? "";
 }
 
-/** Such as 1.2B. */
-function inWords(count: number): string {
+/** Formats a count, such as 1.2B. */
+function abbreviated(count: number): string {
   const [unit, size] = count >= 1e9 ? ["B", 1e9] : count >= 1e6 ? ["M", 1e6] : ["K", 1e3];
   return `${(count / size).toFixed(1)}${unit}`;
 }

@@ -1,13 +1,12 @@
-/** Keys of Ollama's requests, and what they are for the engine. */
+/** Options of Ollama's requests, translated for the engine. */
 import type { GenerateOptions } from "../../engine/request/options.ts";
 import type { JsonObject, JsonValue } from "../../formats/json.ts";
 import { readOptions } from "../../requests/options.ts";
 import { checkKeys, invalid, isGiven, readBoolean, readObject } from "../../requests/values.ts";
-import { findMarks } from "../chat/reasoning.ts";
-import { effortVariables } from "../chat/reasoning_effort.ts";
+import { effortVariables, findMarks } from "../chat/reasoning.ts";
 import type { Service } from "../service.ts";
 
-/** Keys of `options`, by the names that OpenAI's API and vLLM's give them. */
+/** Names in OpenAI's or vLLM's API of the keys of `options`. */
 const SAMPLING: Readonly<Record<string, string>> = {
   num_predict: "max_tokens",
   seed: "seed",
@@ -22,19 +21,19 @@ const SAMPLING: Readonly<Record<string, string>> = {
   frequency_penalty: "frequency_penalty",
 };
 
-/** Values that stand for the default. */
+/** Values that mean the default. */
 const UNSET: Readonly<Record<string, readonly JsonValue[]>> = {
   num_predict: [-1, -2],
   seed: [-1],
 };
 
-/** Keys about how a model is loaded, which it is already. */
+/** Keys that configure loading. They are ignored, since the model is loaded. */
 const LOADING = [
   ...["num_ctx", "num_batch", "num_gpu", "main_gpu", "num_thread", "num_keep", "numa"],
   ...["low_vram", "use_mmap", "use_mlock", "vocab_only", "f16_kv"],
 ];
 
-/** Keys of samplers that are not offered, and the values that ask for none. */
+/** Keys of unsupported samplers, and the values that turn each off. */
 const NEUTRAL: Readonly<Record<string, readonly JsonValue[]>> = {
   mirostat: [0],
   typical_p: [1],
@@ -42,8 +41,8 @@ const NEUTRAL: Readonly<Record<string, readonly JsonValue[]>> = {
   penalize_newline: [true],
 };
 
-/** What a request to generate says beside its text or messages. */
-export interface Asked {
+/** Settings of a generation, apart from its prompt. */
+export interface Settings {
   readonly options: GenerateOptions;
   readonly isStream: boolean;
 }
@@ -51,9 +50,9 @@ export interface Asked {
 /**
  * Reads `options`, `format`, `think` and `stream`.
  *
- * @throws {RequestError} naming the key and what is valid
+ * @throws {RequestError} naming the key and the valid values
  */
-export function readAsked({ model, defaults }: Service, body: JsonObject): Asked {
+export function readSettings({ model, defaults }: Service, body: JsonObject): Settings {
   const { n: _, ...options } = readOptions({
     ...samplingOf(body.options),
     ...constraintOf(body.format),
@@ -63,7 +62,7 @@ export function readAsked({ model, defaults }: Service, body: JsonObject): Asked
   const variables = effortVariables(effort, chatTemplate, options.templateVariables);
   return {
     options: variables === undefined ? options : { ...options, templateVariables: variables },
-    // What Ollama answers is a stream unless it is asked not to be.
+    // As in Ollama, the response is a stream by default.
     isStream: !isGiven(body.stream) || readBoolean(body.stream, "stream"),
   };
 }
@@ -72,7 +71,7 @@ function samplingOf(value: JsonValue | undefined): JsonObject {
   if (!isGiven(value)) return {};
   const options = readObject(value, "options");
   checkKeys(options, [...Object.keys(SAMPLING), ...LOADING, ...Object.keys(NEUTRAL)]);
-  const asked: JsonObject = {};
+  const sampling: JsonObject = {};
   for (const [name, value] of Object.entries(options)) {
     if (!isGiven(value) || LOADING.includes(name)) continue;
     const neutral = Object.hasOwn(NEUTRAL, name) ? NEUTRAL[name]! : undefined;
@@ -80,10 +79,10 @@ function samplingOf(value: JsonValue | undefined): JsonObject {
       throw invalid(`options.${name}`, value, neutral.map(String).join(" or "));
     }
     if (neutral === undefined && UNSET[name]?.includes(value) !== true) {
-      asked[SAMPLING[name]!] = value;
+      sampling[SAMPLING[name]!] = value;
     }
   }
-  return asked;
+  return sampling;
 }
 
 function constraintOf(format: JsonValue | undefined): JsonObject {
@@ -93,7 +92,7 @@ function constraintOf(format: JsonValue | undefined): JsonObject {
   throw invalid("format", format, '"json" or a JSON schema');
 }
 
-/** @param thinks whether the model has thoughts at all; who has none need not be told to keep them */
+/** @param thinks true if the model reasons at all; if not, `think: false` has no effect */
 function effortOf(think: JsonValue | undefined, thinks: boolean): JsonValue | undefined {
   if (!isGiven(think) || (think === false && !thinks)) return undefined;
   if (think === true) return "medium";

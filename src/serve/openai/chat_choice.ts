@@ -1,35 +1,35 @@
 import type { GenerationEnd, Piece } from "../../engine/generation/request.ts";
 import type { JsonObject } from "../../formats/json.ts";
 import type { Tokenizer } from "../../tokenizer/tokenizer.ts";
-import type { Choice } from "../answer.ts";
-import { finishReason } from "../finish_reason.ts";
+import type { Part, PartReader } from "../chat/dialect.ts";
 import { chatLogprobs } from "./logprobs.ts";
-import type { Part, PartReader } from "../chat/part_reader.ts";
+import { type Choice, finishReason } from "./response.ts";
 
-/** A call of a tool, as far as it is known. */
+/** A tool call, with the arguments read so far. */
 interface ToolCall {
   readonly id: string;
   readonly name: string;
   arguments: string;
 }
 
-/** One answer in a chat: its thoughts, its content and its calls of tools. */
+/** A choice of a chat completion: reasoning, content and tool calls. */
 export class ChatChoice implements Choice {
   readonly #index: number;
   readonly #reader: PartReader;
   readonly #tokenizer: Tokenizer;
   readonly #hasLogprobs: boolean;
   readonly #calls: ToolCall[] = [];
-  /** Whether the last of them is complete. */
+  /** True while the last call is incomplete. */
   #isCallOpen = false;
   readonly #logprobs: JsonObject[] = [];
   #reasoning = "";
   #content = "";
   #deltas: JsonObject[] = [{ role: "assistant", content: "" }];
-  #toldLogprobs = 0;
+  /** Number of log-probabilities that the stream has. */
+  #sentLogprobs = 0;
   end: GenerationEnd | undefined;
 
-  /** @param reader of the answer's text */
+  /** @param reader reads the generated text */
   constructor(index: number, reader: PartReader, tokenizer: Tokenizer, hasLogprobs: boolean) {
     this.#index = index;
     this.#reader = reader;
@@ -48,12 +48,12 @@ export class ChatChoice implements Choice {
     }
   }
 
-  news(): JsonObject[] {
+  deltas(): JsonObject[] {
     const deltas = this.#deltas;
     this.#deltas = [];
-    const logprobs = this.#logprobs.slice(this.#toldLogprobs);
-    this.#toldLogprobs = this.#logprobs.length;
-    // The end, and log-probabilities of tokens that are no text yet, are told without one.
+    const logprobs = this.#logprobs.slice(this.#sentLogprobs);
+    this.#sentLogprobs = this.#logprobs.length;
+    // The end, and log-probabilities of tokens without text yet, have an empty delta.
     if (this.end !== undefined || (deltas.length === 0 && logprobs.length > 0)) deltas.push({});
     return deltas.map((delta, i) => ({
       index: this.#index,
@@ -64,60 +64,60 @@ export class ChatChoice implements Choice {
   }
 
   whole(): JsonObject {
-    const isSilent = this.#content === "" && this.#calls.length > 0;
+    const hasOnlyCalls = this.#content === "" && this.#calls.length > 0;
     return {
       index: this.#index,
       message: {
         role: "assistant",
-        content: isSilent ? null : this.#content,
+        content: hasOnlyCalls ? null : this.#content,
         ...(this.#reasoning === "" ? {} : { reasoning_content: this.#reasoning }),
-        ...(this.#calls.length === 0 ? {} : { tool_calls: this.#calls.map(written) }),
+        ...(this.#calls.length === 0 ? {} : { tool_calls: this.#calls.map(callObject) }),
       },
       logprobs: this.#hasLogprobs ? { content: this.#logprobs } : null,
       finish_reason: this.#finishReason(),
     };
   }
 
-  /** Adds a part to the whole. @returns what a stream says of it, where that is anything */
+  /** Adds a part; returns its delta for the stream, if any. */
   #add(part: Part): JsonObject | undefined {
-    if (part.kind === "reasoning") {
-      this.#reasoning += part.text;
-      return { reasoning_content: part.text };
+    switch (part.kind) {
+      case "reasoning":
+        this.#reasoning += part.text;
+        return { reasoning_content: part.text };
+      case "content":
+        this.#content += part.text;
+        return { content: part.text };
+      case "call": {
+        this.#isCallOpen = true;
+        const call = { id: newCallId(), name: part.name, arguments: "" };
+        const index = this.#calls.push(call) - 1;
+        return { tool_calls: [{ index, ...callObject(call) }] };
+      }
+      case "arguments": {
+        const index = this.#calls.length - 1;
+        this.#calls[index]!.arguments += part.text;
+        return { tool_calls: [{ index, function: { arguments: part.text } }] };
+      }
+      case "called":
+        this.#isCallOpen = false;
+        return undefined;
     }
-    if (part.kind === "content") {
-      this.#content += part.text;
-      return { content: part.text };
-    }
-    if (part.kind === "call") {
-      this.#isCallOpen = true;
-      const call = { id: callId(), name: part.name, arguments: "" };
-      const index = this.#calls.push(call) - 1;
-      return { tool_calls: [{ index, ...written(call) }] };
-    }
-    if (part.kind === "called") {
-      this.#isCallOpen = false;
-      return undefined;
-    }
-    const index = this.#calls.length - 1;
-    this.#calls[index]!.arguments += part.text;
-    return { tool_calls: [{ index, function: { arguments: part.text } }] };
   }
 
   #finishReason(): string | null {
     if (this.end === undefined) return null;
-    // A call that was cut off says so, as OpenAI's API does.
+    // As in OpenAI's API, a call that was cut off has the reason "length".
     const isCut = this.#isCallOpen && this.end.finishReason === "length";
     if (this.#calls.length > 0 && !isCut) return "tool_calls";
     return finishReason(this.end.finishReason);
   }
 }
 
-/** A call as OpenAI's API writes it. */
-function written({ id, name, arguments: args }: ToolCall): JsonObject {
+function callObject({ id, name, arguments: args }: ToolCall): JsonObject {
   return { id, type: "function", function: { name, arguments: args } };
 }
 
-/** Nine letters and digits: templates of Mistral's models take no other. */
-function callId(): string {
+/** Returns nine random letters and digits, the only form that templates of Mistral's models accept. */
+function newCallId(): string {
   return crypto.randomUUID().replaceAll("-", "").slice(0, 9);
 }

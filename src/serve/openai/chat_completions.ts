@@ -3,14 +3,15 @@ import type { JsonObject } from "../../formats/json.ts";
 import { readMessages } from "../../requests/messages.ts";
 import { OPTION_FIELDS, readOptions } from "../../requests/options.ts";
 import type { ChatMessage } from "../../tokenizer/chat_template.ts";
-import { respond } from "../answer.ts";
-import { ChatChoice } from "./chat_choice.ts";
-import { settleDialect } from "../chat/resolve_dialect.ts";
-import { effortVariables } from "../chat/reasoning_effort.ts";
+import { Answer } from "../answer.ts";
+import { effortVariables } from "../chat/reasoning.ts";
+import { resolveDialect } from "../chat/resolve_dialect.ts";
 import { readTools } from "../chat/tools.ts";
 import { readBody } from "../http/request_body.ts";
-import { checkFields, readStream } from "./request_fields.ts";
 import type { Service } from "../service.ts";
+import { ChatChoice } from "./chat_choice.ts";
+import { checkFields, readStream } from "./request_fields.ts";
+import { CompletionFormat } from "./response.ts";
 
 const FIELDS = [
   "model",
@@ -21,7 +22,7 @@ const FIELDS = [
   "tool_choice",
   "parallel_tool_calls",
   "reasoning_effort",
-  // Messages have a role for the system, and are always rendered through the template.
+  // A conversation has system messages, and always uses the template.
   ...OPTION_FIELDS.filter((name) => name !== "system" && name !== "raw"),
 ];
 
@@ -30,46 +31,30 @@ export async function chatCompletions(service: Service, request: Request): Promi
   checkFields(body, FIELDS);
   service.checkModel(body);
   const { model } = service;
-  const messages = readConversation(body, model.checkpoint.chatTemplate);
+  const { chatTemplate } = model.checkpoint;
+  const messages = readConversation(body, chatTemplate);
   const stream = readStream(body);
-  const { n = 1, ...asked } = readOptions(body, service.defaults);
-  const variables = effortVariables(
-    body.reasoning_effort,
-    model.checkpoint.chatTemplate,
-    asked.templateVariables,
-  );
-  const options = variables === undefined ? asked : { ...asked, templateVariables: variables };
+  const { n = 1, ...given } = readOptions(body, service.defaults);
+  const variables = effortVariables(body.reasoning_effort, chatTemplate, given.templateVariables);
+  const options = variables === undefined ? given : { ...given, templateVariables: variables };
   const use = readTools(body);
-  const controller = new AbortController();
-  const leave = service.admission.enter(n);
-  try {
-    const dialect = await settleDialect(model, { messages, options, use }, service.enforceable);
-    const { promptTokens, pieces } = await model.generateMany(messages, n, {
-      ...dialect.options,
-      signal: controller.signal,
-    });
-    return await respond(service, request, {
-      kind: "chat.completion",
-      chunkKind: "chat.completion.chunk",
-      prompts: [pieces],
-      choices: pieces.map((_, index) =>
-        new ChatChoice(
-          index,
-          dialect.newReader(promptTokens),
-          model.tokenizer,
-          options.logprobs !== undefined,
-        )
-      ),
-      stream,
-      controller,
-    }, leave);
-  } catch (error) {
-    leave();
-    throw error;
-  }
+
+  using answer = new Answer(service, n);
+  const dialect = await resolveDialect(model, { messages, options, use }, service.enforceable);
+  const { promptTokens, pieces } = await model.generateMany(messages, n, {
+    ...dialect.options,
+    signal: answer.signal,
+  });
+  const hasLogprobs = options.logprobs !== undefined;
+  const choices = pieces.map((_, index) =>
+    new ChatChoice(index, dialect.newReader(promptTokens), model.tokenizer, hasLogprobs)
+  );
+  const head = { kind: "chat.completion", model: service.name } as const;
+  const format = new CompletionFormat(head, choices, n, stream);
+  return await answer.respond(request, pieces, format, stream !== undefined);
 }
 
-/** The messages, with the role that a template knows for what OpenAI's API calls the developer's. */
+/** Reads the messages. The role developer becomes system for templates without a developer role. */
 function readConversation(body: JsonObject, template: string | undefined): ChatMessage[] {
   const messages = readMessages(body.messages);
   if (template?.includes("developer")) return messages;

@@ -1,19 +1,18 @@
-/** `POST /v1/completions`: goes on with texts as they are. */
+/** `POST /v1/completions`: continues texts as they are. */
 import type { GenerationEnd, Piece } from "../../engine/generation/request.ts";
 import { MAX_COMPLETIONS } from "../../engine/limits.ts";
 import type { JsonObject } from "../../formats/json.ts";
 import { OPTION_FIELDS, readOptions } from "../../requests/options.ts";
-import { readTexts } from "../../requests/texts.ts";
-import { RequestError } from "../../requests/values.ts";
+import { readTexts, RequestError } from "../../requests/values.ts";
 import type { Tokenizer } from "../../tokenizer/tokenizer.ts";
-import { type Choice, respond } from "../answer.ts";
-import { finishReason } from "../finish_reason.ts";
-import { LogprobColumns } from "./logprobs.ts";
+import { Answer } from "../answer.ts";
 import { readBody } from "../http/request_body.ts";
-import { checkFields, readStream } from "./request_fields.ts";
 import type { Service } from "../service.ts";
+import { LogprobColumns } from "./logprobs.ts";
+import { checkFields, readStream } from "./request_fields.ts";
+import { type Choice, CompletionFormat, finishReason } from "./response.ts";
 
-/** Options of conversations, which are not continued here. */
+/** Options that only conversations have. */
 const CHAT_FIELDS = ["system", "raw", "top_logprobs", "chat_template_kwargs"];
 
 const FIELDS = [
@@ -28,6 +27,7 @@ export async function completions(service: Service, request: Request): Promise<R
   const body = await readBody(request);
   checkFields(body, FIELDS);
   service.checkModel(body);
+  const { model } = service;
   const prompts = readTexts(body.prompt, "prompt");
   const stream = readStream(body);
   const { n = 1, ...options } = readOptions(body, service.defaults);
@@ -38,44 +38,35 @@ export async function completions(service: Service, request: Request): Promise<R
       "prompt",
     );
   }
-  const { model } = service;
-  const controller = new AbortController();
-  const leave = service.admission.enter(count);
-  try {
-    const generations = [];
-    for (const prompt of prompts) {
-      const settings = { ...options, raw: true, signal: controller.signal };
-      generations.push((await model.generateMany(prompt, n, settings)).pieces);
-    }
-    const logprobs = options.logprobs !== undefined;
-    return await respond(service, request, {
-      kind: "text_completion",
-      chunkKind: "text_completion",
-      prompts: generations,
-      choices: Array.from(
-        { length: count },
-        (_, index) => new TextChoice(index, model.tokenizer, logprobs),
-      ),
-      stream,
-      controller,
-    }, leave);
-  } catch (error) {
-    leave();
-    throw error;
+
+  using answer = new Answer(service, count);
+  const generations: AsyncGenerator<Piece>[] = [];
+  for (const prompt of prompts) {
+    const settings = { ...options, raw: true, signal: answer.signal };
+    generations.push(...(await model.generateMany(prompt, n, settings)).pieces);
   }
+  const hasLogprobs = options.logprobs !== undefined;
+  const choices = generations.map((_, index) =>
+    new TextChoice(index, hasLogprobs ? model.tokenizer : undefined)
+  );
+  const head = { kind: "text_completion", model: service.name } as const;
+  const format = new CompletionFormat(head, choices, n, stream);
+  return await answer.respond(request, generations, format, stream !== undefined);
 }
 
-/** One answer of this endpoint. */
+/** A choice of this endpoint. */
 class TextChoice implements Choice {
   readonly #index: number;
   readonly #logprobs: LogprobColumns | undefined;
   #text = "";
-  #told = 0;
+  /** Number of characters that the stream has. */
+  #sent = 0;
   end: GenerationEnd | undefined;
 
-  constructor(index: number, tokenizer: Tokenizer, logprobs: boolean) {
+  /** @param tokenizer given if log-probabilities are requested */
+  constructor(index: number, tokenizer: Tokenizer | undefined) {
     this.#index = index;
-    this.#logprobs = logprobs ? new LogprobColumns(tokenizer) : undefined;
+    this.#logprobs = tokenizer && new LogprobColumns(tokenizer);
   }
 
   take(piece: Piece): void {
@@ -84,10 +75,10 @@ class TextChoice implements Choice {
     this.end = piece.end;
   }
 
-  news(): JsonObject[] {
-    const text = this.#text.slice(this.#told);
+  deltas(): JsonObject[] {
+    const text = this.#text.slice(this.#sent);
     const isNews = text !== "" || this.end !== undefined || this.#logprobs?.isEmpty === false;
-    this.#told = this.#text.length;
+    this.#sent = this.#text.length;
     return isNews ? [this.#choice(text)] : [];
   }
 

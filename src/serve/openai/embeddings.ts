@@ -1,38 +1,30 @@
-/** `POST /v1/embeddings`: the vectors of texts. */
+/** `POST /v1/embeddings`: returns the embeddings of texts. */
 import type { Embedding } from "../../engine/embedding/embedder.ts";
-import type { EmbedOptions } from "../../engine/embedding/options.ts";
 import { MAX_COUNT } from "../../engine/limits.ts";
 import type { JsonObject, JsonValue } from "../../formats/json.ts";
-import { floatsOf } from "../../requests/floats.ts";
-import { readTexts } from "../../requests/texts.ts";
-import { invalid, isGiven, readNumber, RequestError } from "../../requests/values.ts";
+import {
+  floatsOf,
+  invalid,
+  isGiven,
+  readNumber,
+  readTexts,
+  RequestError,
+} from "../../requests/values.ts";
 import { readBody } from "../http/request_body.ts";
-import { checkFields } from "./request_fields.ts";
 import type { Service } from "../service.ts";
+import { checkFields } from "./request_fields.ts";
 
 const FIELDS = ["model", "input", "encoding_format", "dimensions"];
 
-/** The most texts of a request; OpenAI's limit. */
-export const MAX_TEXTS = 2048;
+/** Limit of OpenAI's API for the texts of a request. */
+const MAX_TEXTS = 2048;
 
 export async function embeddings(service: Service, request: Request): Promise<Response> {
   const body = await readBody(request);
   checkFields(body, FIELDS);
   service.checkModel(body);
-  const texts = readTexts(body.input, "input");
-  if (texts.length > MAX_TEXTS) {
-    throw new RequestError(
-      `input has ${texts.length} texts; at most ${MAX_TEXTS} are valid`,
-      "input",
-    );
-  }
   const encode = readFormat(body.encoding_format);
-  const { dimensions } = body;
-  const embedded = await embedAll(service, request, texts, {
-    dimensions: isGiven(dimensions)
-      ? readNumber(dimensions, "dimensions", 1, MAX_COUNT, true)
-      : undefined,
-  });
+  const embedded = await embedInput(service, request, body);
   const items = embedded.map(({ vector }, index) => () =>
     JSON.stringify({ object: "embedding", index, embedding: encode(vector) })
   );
@@ -42,10 +34,38 @@ export async function embeddings(service: Service, request: Request): Promise<Re
 }
 
 /**
- * An object one of whose keys has a list that may be long: it is written an item at a time, as the client
- * reads, since all of it takes several times the room of the vectors.
+ * Embeds the `input` of a request with its `dimensions`. Counts as one answer in progress, and stops
+ * when the client leaves.
  *
- * @param object the other keys, at least one
+ * @param truncate if set, cuts texts that are too long
+ * @throws {RequestError} for an input that is not valid
+ * @throws {HttpError} 503 when too many answers are in progress
+ */
+export async function embedInput(
+  { admission, model }: Service,
+  { signal }: Request,
+  { input, dimensions }: JsonObject,
+  truncate?: boolean,
+): Promise<Embedding[]> {
+  const texts = readTexts(input, "input");
+  if (texts.length > MAX_TEXTS) {
+    throw new RequestError(
+      `input has ${texts.length} texts; at most ${MAX_TEXTS} are valid`,
+      "input",
+    );
+  }
+  const size = isGiven(dimensions)
+    ? readNumber(dimensions, "dimensions", 1, MAX_COUNT, true)
+    : undefined;
+  using _place = admission.enter(1);
+  return await model.embed(texts, { dimensions: size, truncate, signal });
+}
+
+/**
+ * Responds with an object that has a long list. The list is written one item at a time as the client
+ * reads, because all of its text takes several times the memory of the vectors.
+ *
+ * @param object the other members, at least one
  */
 export function listResponse(
   object: JsonObject,
@@ -58,41 +78,22 @@ export function listResponse(
     for (const [i, item] of items.entries()) yield (i === 0 ? "" : ",") + item();
     yield "]}";
   };
-  // The client may go away in the middle.
+  // Fails if the client leaves before the end.
   ReadableStream.from(texts()).pipeTo(writable).catch(() => {});
   return new Response(readable, { headers: { "content-type": "application/json" } });
 }
 
-/**
- * Embeds the texts of a request, which takes the place of one answer, until its client goes away.
- *
- * @throws {HttpError} 503 when too many answers are under way
- */
-export async function embedAll(
-  service: Service,
-  request: Request,
-  texts: readonly (string | Int32Array)[],
-  options: EmbedOptions,
-): Promise<Embedding[]> {
-  const leave = service.admission.enter(1);
-  try {
-    return await service.model.embed(texts, { ...options, signal: request.signal });
-  } finally {
-    leave();
-  }
-}
-
-/** How a vector is written. */
+/** Encodes a vector for a response. */
 type Encode = (vector: Float32Array) => JsonValue;
 
 function readFormat(format: JsonValue | undefined): Encode {
   if (!isGiven(format) || format === "float") return floatsOf;
-  if (format === "base64") return inBase64;
+  if (format === "base64") return toBase64;
   throw invalid("encoding_format", format, '"float" or "base64"');
 }
 
-/** The bytes of the floats, the lowest of each first. */
-function inBase64(vector: Float32Array): string {
+/** Returns the little-endian bytes of the floats in base64. */
+function toBase64(vector: Float32Array): string {
   const view = new DataView(new ArrayBuffer(4 * vector.length));
   vector.forEach((value, i) => view.setFloat32(4 * i, value, true));
   return new Uint8Array(view.buffer).toBase64();

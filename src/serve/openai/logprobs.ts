@@ -1,27 +1,27 @@
-/** Log-probabilities in the forms of OpenAI's API. */
+/** Log-probabilities in the two forms of OpenAI's API. */
 import type { TokenLogprob } from "../../backend.ts";
 import { textOf } from "../../engine/generation/completion.ts";
 import type { Piece } from "../../engine/generation/request.ts";
 import type { JsonObject } from "../../formats/json.ts";
 import type { Tokenizer } from "../../tokenizer/tokenizer.ts";
 
-/** Stands for minus infinity, which JSON does not have. */
-const LEAST = -9999;
+/** Replaces minus infinity, which JSON cannot express. */
+const LOWEST = -9999;
 
-/** A token and the likeliest in its place, as in chats; nothing where it is not known. */
+/** Returns a piece's token and its likeliest alternatives as chats have them; empty if unknown. */
 export function chatLogprobs(tokenizer: Tokenizer, piece: Piece): JsonObject[] {
   const { token, logprob, top } = piece;
   if (token === undefined || logprob === undefined) return [];
   const describe = (one: TokenLogprob): JsonObject => ({
     token: textOf(tokenizer, one.token),
     logprob: finite(one.logprob),
-    // One token may be a part of a character.
+    // A token may be a part of a character.
     bytes: one.token < tokenizer.vocabSize ? [...tokenizer.tokenBytes(one.token)] : [],
   });
   return [{ ...describe({ token, logprob }), top_logprobs: top.map(describe) }];
 }
 
-/** Log-probabilities of tokens, as the endpoint for texts has them: in columns. */
+/** Log-probabilities in columns, as the endpoint for texts has them. */
 export class LogprobColumns {
   readonly #tokenizer: Tokenizer;
   #tokens: string[] = [];
@@ -33,7 +33,7 @@ export class LogprobColumns {
     this.#tokenizer = tokenizer;
   }
 
-  /** @param offset where in the text the token is, in UTF-16 units */
+  /** @param offset of the token in the text, in UTF-16 units */
   add({ token, logprob, top }: Piece, offset: number): void {
     if (token === undefined || logprob === undefined) return;
     this.#tokens.push(textOf(this.#tokenizer, token));
@@ -48,7 +48,7 @@ export class LogprobColumns {
     return this.#tokens.length === 0;
   }
 
-  /** What was added since the last time. */
+  /** Returns and removes the columns added since the last call. */
   take(): JsonObject {
     const columns = {
       tokens: this.#tokens,
@@ -62,5 +62,5 @@ export class LogprobColumns {
 }
 
 function finite(logprob: number): number {
-  return Math.max(LEAST, logprob);
+  return Math.max(LOWEST, logprob);
 }

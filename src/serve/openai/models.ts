@@ -1,8 +1,7 @@
-/** `GET /v1/models` and `GET /v1/models/NAME`: what is served, under all of its names. */
+/** `GET /v1/models` and `GET /v1/models/NAME`: describe the model under each of its names. */
 import { HttpError } from "../http/http_error.ts";
 import type { Service } from "../service.ts";
 
-/** All names, in the order they were given. */
 export function listModels(service: Service): Response {
   return Response.json({
     object: "list",
@@ -10,7 +9,7 @@ export function listModels(service: Service): Response {
   });
 }
 
-/** @throws {HttpError} 404 */
+/** @throws {HttpError} 404 for an unknown name */
 export function showModel(service: Service, _request: Request, path: string): Response {
   return Response.json(describe(service, service.findModel(decode(path))));
 }

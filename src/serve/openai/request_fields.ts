@@ -1,4 +1,4 @@
-/** Keys that the endpoints which generate have in common. */
+/** Keys that OpenAI's endpoints share. */
 import type { JsonObject, JsonValue } from "../../formats/json.ts";
 import { FIELD_ALIASES } from "../../requests/options.ts";
 import {
@@ -9,12 +9,11 @@ import {
   readObject,
   RequestError,
 } from "../../requests/values.ts";
-import type { StreamOptions } from "../answer.ts";
 
-/** Keys that say nothing about the answer. */
-const NOTES = ["user", "metadata", "safety_identifier", "prompt_cache_key"];
+/** Keys that have no effect on an answer, and are ignored. */
+const IGNORED = ["user", "metadata", "safety_identifier", "prompt_cache_key"];
 
-/** Keys of features that are not offered, and the values that ask for none. */
+/** Keys of unsupported features, and the values that turn each off. */
 const NEUTRAL: Readonly<Record<string, readonly JsonValue[]>> = {
   store: [false],
   service_tier: ["auto", "default"],
@@ -29,27 +28,33 @@ const ALIASES = {
   function_call: "tool_choice",
 };
 
+/** Options of a stream. */
+export interface StreamOptions {
+  /** True if the last event reports the number of tokens. */
+  readonly includeUsage: boolean;
+}
+
 /**
- * Refuses keys that would not be heeded. Those whose value asks for nothing may be there.
+ * Rejects keys that are unknown, and unsupported keys whose value asks for something.
  *
  * @param known keys of the endpoint
  * @throws {RequestError}
  */
 export function checkFields(body: JsonObject, known: readonly string[]): void {
-  const meant: JsonObject = {};
+  const relevant: JsonObject = {};
   for (const [name, value] of Object.entries(body)) {
-    if (NOTES.includes(name)) continue;
+    if (IGNORED.includes(name)) continue;
     const neutral = Object.hasOwn(NEUTRAL, name) ? NEUTRAL[name]! : undefined;
     if (neutral === undefined || known.includes(name)) {
-      meant[name] = value;
+      relevant[name] = value;
     } else if (isGiven(value) && !neutral.includes(value)) {
       throw invalid(name, value, neutral.map((valid) => JSON.stringify(valid)).join(" or "));
     }
   }
-  checkKeys(meant, known, ALIASES);
+  checkKeys(relevant, known, ALIASES);
 }
 
-/** Whether the answer is a stream, and of what kind. @throws {RequestError} */
+/** Reads `stream` and `stream_options`; returns `undefined` for a whole response. */
 export function readStream({ stream, stream_options }: JsonObject): StreamOptions | undefined {
   const isStream = isGiven(stream) && readBoolean(stream, "stream");
   if (!isGiven(stream_options)) return isStream ? { includeUsage: false } : undefined;

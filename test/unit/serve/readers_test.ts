@@ -4,7 +4,7 @@ import { findCallFormat } from "../../../src/serve/chat/call_formats.ts";
 import { CallReader } from "../../../src/serve/chat/call_reader.ts";
 import { HarmonyReader } from "../../../src/serve/chat/harmony.ts";
 import { ReasoningReader } from "../../../src/serve/chat/reasoning.ts";
-import type { Part, PartReader } from "../../../src/serve/chat/part_reader.ts";
+import type { Part, PartReader } from "../../../src/serve/chat/dialect.ts";
 import { Random } from "../../support/random.ts";
 import { sharedAvailable, sharedPath } from "../../support/shared.ts";
 

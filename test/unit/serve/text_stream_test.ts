@@ -1,0 +1,32 @@
+import { assertEquals, assertRejects } from "@std/assert";
+import { EVENTS, textStream } from "../../../src/serve/http/text_stream.ts";
+
+/** Messages without end, and a promise of their end. */
+function endless() {
+  const ended = Promise.withResolvers<void>();
+  let nStops = 0;
+  async function* texts(): AsyncGenerator<string> {
+    try {
+      for (;;) yield await Promise.resolve("x");
+    } finally {
+      ended.resolve();
+    }
+  }
+  return { texts: texts(), ended: ended.promise, stop: () => nStops++, stops: () => nStops };
+}
+
+Deno.test("text stream: a stream that is not read ends", async () => {
+  const { texts, ended, stop, stops } = endless();
+  const reader = textStream(texts, EVENTS, stop, 10).body!.getReader();
+  assertEquals(new TextDecoder().decode((await reader.read()).value), "data: x\n\n");
+  await ended;
+  assertEquals(stops(), 1);
+  await assertRejects(() => reader.read(), Error, "the client read nothing for 0.01 s");
+});
+
+Deno.test("text stream: a stream that is never read ends", async () => {
+  const { texts, stop, stops } = endless();
+  const { body } = textStream(texts, EVENTS, stop, 10);
+  while (stops() === 0) await new Promise((resolve) => setTimeout(resolve, 5));
+  await assertRejects(() => body!.getReader().read(), Error, "the client read nothing");
+});
