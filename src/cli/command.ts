@@ -17,14 +17,14 @@ export interface Context {
  * @param operands the arguments that belong to no option
  * @returns the exit code
  */
-export type Run<K extends OptionName> = (
+type Run<K extends OptionName> = (
   options: Options<K>,
   operands: readonly string[],
   context: Context,
 ) => Promise<number>;
 
 /** An argument that belongs to no option. */
-export interface OperandSpec {
+interface OperandSpec {
   readonly name: string;
   readonly help: string;
   readonly required: boolean;
@@ -33,7 +33,7 @@ export interface OperandSpec {
 }
 
 /** What is said of a command, and which options it takes. */
-export interface CommandSpec {
+interface CommandSpec {
   readonly name: string;
   /** One line for the list of commands. */
   readonly summary: string;

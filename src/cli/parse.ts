@@ -13,7 +13,7 @@ import { parseOptionValue } from "./options/value.ts";
 import { VERSION } from "./version.ts";
 
 /** What the arguments ask for. */
-export type Invocation =
+type Invocation =
   /** Run a command. */
   | {
     readonly kind: "command";

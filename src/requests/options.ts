@@ -21,7 +21,7 @@ const MAX_STOPS = 64;
 const MAX_STOP_CHARACTERS = 1000;
 
 /** The options of a request, and how many completions it asks for. */
-export type RequestOptions = GenerateOptions & Pick<BatchRequest, "n">;
+type RequestOptions = GenerateOptions & Pick<BatchRequest, "n">;
 
 type Read = (value: JsonValue, name: string, request: JsonObject) => RequestOptions;
 

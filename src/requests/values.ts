@@ -90,7 +90,7 @@ export function isTokenIds(value: JsonValue | undefined): value is number[] {
 }
 
 /** A text, or the ids of its tokens. */
-export type RequestText = string | Int32Array;
+type RequestText = string | Int32Array;
 
 /**
  * Reads a text, token ids, or a list of either.

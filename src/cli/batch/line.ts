@@ -23,7 +23,7 @@ const CHAT_URL = "/v1/chat/completions";
 const TEXT_URL = "/v1/completions";
 
 /** A line as JSON, and the name it is answered under. */
-export interface BatchEntry {
+interface BatchEntry {
   readonly id: BatchId;
   readonly line: JsonObject;
 }

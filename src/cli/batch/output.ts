@@ -13,7 +13,7 @@ import { IdSet } from "./id_set.ts";
 const MAX_OUTPUT_LINE = 256 * 2 ** 20;
 
 /** What to do with an existing file. */
-export interface OutputOptions {
+interface OutputOptions {
   /** The file of requests, which must not be written. */
   readonly input: FileIdentity;
   /** Continue an existing file. */
@@ -33,7 +33,7 @@ export class Done {
 }
 
 /** Where answers go, line by line, and what an earlier run left there. */
-export interface BatchOutput extends Disposable {
+interface BatchOutput extends Disposable {
   /** For messages. */
   readonly name: string;
   readonly done: Done;

@@ -11,7 +11,7 @@ export interface TextOperands {
 }
 
 /** What is given by options, and how a lone word is read. */
-export interface GivenOptions {
+interface GivenOptions {
   readonly model: string | undefined;
   /** True if an option gives the text. */
   readonly hasText: boolean;

@@ -10,7 +10,7 @@ const MAX_BYTES = 256 * 2 ** 20;
 const CHUNK_BYTES = 256 * 2 ** 10;
 
 /** Bytes that can be read once. */
-export interface Input extends Disposable {
+interface Input extends Disposable {
   /** A chunk is valid until the next one is asked for. */
   readonly chunks: AsyncIterable<Uint8Array<ArrayBuffer>>;
   readonly identity: FileIdentity;

@@ -56,7 +56,7 @@ export interface ConfigFacts {
 }
 
 /** What a tokenizer says of itself. */
-export interface TokenizerFacts {
+interface TokenizerFacts {
   readonly description: string;
   readonly vocab_size: number;
   readonly add_bos: boolean;
@@ -73,7 +73,7 @@ export interface SpecialToken {
 }
 
 /** Bytes a loaded model takes; `null` where the configuration does not say. */
-export interface MemoryFacts {
+interface MemoryFacts {
   readonly weights: number;
   /** With a cache of F16. */
   readonly kv_per_token: number | null;

@@ -18,7 +18,7 @@ export const OPTION_GROUPS = [
 ] as const;
 
 /** A heading of the help. */
-export type OptionGroup = (typeof OPTION_GROUPS)[number];
+type OptionGroup = (typeof OPTION_GROUPS)[number];
 
 interface OptionBase {
   /** As commander reads them: `-n, --max-tokens` or `--raw`. */
@@ -35,7 +35,7 @@ export interface FlagSpec extends OptionBase {
 }
 
 /** An option with any text for a value. */
-export interface TextSpec extends OptionBase {
+interface TextSpec extends OptionBase {
   readonly kind: "text";
   readonly metavar: string;
   /** Values that shells offer; others are valid too. */
@@ -51,7 +51,7 @@ export interface ListSpec extends OptionBase {
 }
 
 /** What is added to the logits of tokens; given more than once, they join. */
-export interface BiasesSpec extends OptionBase {
+interface BiasesSpec extends OptionBase {
   readonly kind: "biases";
   readonly metavar: string;
 }
@@ -65,7 +65,7 @@ export interface NumberSpec extends OptionBase {
 }
 
 /** An option with a number of bytes, such as `512M` or `1.5G`. */
-export interface SizeSpec extends OptionBase {
+interface SizeSpec extends OptionBase {
   readonly kind: "size";
   readonly metavar: string;
 }
@@ -79,14 +79,14 @@ export interface CountsSpec extends OptionBase {
 }
 
 /** An option with one of some names. */
-export interface ChoiceSpec extends OptionBase {
+interface ChoiceSpec extends OptionBase {
   readonly kind: "choice";
   readonly metavar: string;
   readonly choices: readonly string[];
 }
 
 /** One of some names, or a whole number. */
-export interface ChoiceOrIntegerSpec extends OptionBase {
+interface ChoiceOrIntegerSpec extends OptionBase {
   readonly kind: "choice_or_integer";
   readonly metavar: string;
   readonly choices: readonly string[];

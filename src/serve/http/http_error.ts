@@ -2,7 +2,7 @@
 import { ForgeError } from "../../errors.ts";
 import { RequestError } from "../../requests/values.ts";
 
-export interface ErrorBody {
+interface ErrorBody {
   readonly error: {
     readonly message: string;
     readonly type: string;

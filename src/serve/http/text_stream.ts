@@ -19,7 +19,7 @@ export const LINES: Framing = {
 };
 
 /** Time after which a client that reads nothing loses its stream. */
-export const STALL_TIMEOUT_MS = 60_000;
+const STALL_TIMEOUT_MS = 60_000;
 
 /**
  * Streams messages at the pace of the client, so that a slow client delays only its own answer.

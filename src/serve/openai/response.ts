@@ -18,7 +18,7 @@ export interface Choice {
 }
 
 /** Type of a response, and the members that identify it. */
-export interface ResponseHead {
+interface ResponseHead {
   readonly kind: "chat.completion" | "text_completion";
   readonly model: string;
 }
