@@ -20,6 +20,7 @@ Deno.test("pages: the map of ARCHITECTURE.md names every folder", () => {
 const pages = [
   "ARCHITECTURE.md",
   "README.md",
+  "STATUS.md",
   ...["bench", "kernels", "src"].flatMap((folder) => filesBelow(folder, "README.md")),
   ...["csrc", "src"].flatMap((folder) => filesBelow(folder, "ARCHITECTURE.md")),
 ];
