@@ -7,7 +7,17 @@ import { filesBelow, ROOT } from "../support/checkout.ts";
 const FINISHED = [
   ...["build.ts", "main.ts", "ffi", "test/fuzz"],
   ...["bench", "constrain", "errors.ts", "formats", "hub"].map((name) => `src/${name}`),
-  ...["bench", "constrain", "hub", "exports_test.ts", "imports_test.ts", "style_test.ts"]
+  ...[
+    "bench",
+    "build",
+    "constrain",
+    "ffi",
+    "formats",
+    "hub",
+    "exports_test.ts",
+    "imports_test.ts",
+    "style_test.ts",
+  ]
     .map((name) => `test/unit/${name}`),
 ];
 

@@ -29,7 +29,7 @@ Deno.test("build, package, install: an unknown option is one line and exit code 
   }
 });
 
-Deno.test("build: a wrong value is quoted beside the valid ones", async () => {
+Deno.test("build: an invalid value is quoted with the valid ones", async () => {
   const cases: readonly (readonly [string, string, string])[] = [
     ["--only", "cpu,gpu", '--only: unknown name "gpu"; valid are cpu, reference'],
     ["--only", "", '--only: unknown name ""'],

@@ -8,12 +8,12 @@ const host = hostPlatform();
 const otherArch = host.arch === "x86_64" ? "aarch64" : "x86_64";
 const other: Platform = { os: host.os, arch: otherArch };
 
-/** A folder of programs that stand in for compilers, as PATH. */
+/** A folder of fake compilers, used as PATH. */
 class FakePath {
   readonly folder = Deno.makeTempDirSync({ prefix: "forge-path-" });
   readonly environment = { PATH: this.folder };
 
-  /** A compiler that answers every question with these macros. */
+  /** Adds a compiler that prints these macros. */
   addCompiler(name: string, macros: Readonly<Record<string, string>>): void {
     const lines = Object.entries(macros).map(([name, value]) => `#define ${name} ${value}`);
     this.addProgram(name, `cat <<'END'\n${lines.join("\n")}\nEND\n`);
@@ -33,7 +33,7 @@ function macros(arch: Platform["arch"], version: string): Record<string, string>
   return { __cplusplus: "202002L", [`__${arch}__`]: "1", __VERSION__: `"${version}"` };
 }
 
-Deno.test("findCompiler: takes the first there is of c++, g++ and clang++", async () => {
+Deno.test("findCompiler: takes the first available of c++, g++ and clang++", async () => {
   using path = new FakePath();
   const find = () => findCompiler(host, { environment: path.environment });
   path.addCompiler("clang++", macros(host.arch, "clang 18"));
@@ -66,7 +66,7 @@ Deno.test("findCompiler: without a compiler, says what to install", async () => 
   }
 });
 
-Deno.test("findCompiler: CXX that is not there is named", async () => {
+Deno.test("findCompiler: a missing CXX is named", async () => {
   const error = await assertRejects(
     () => findCompiler(host, { cxx: "no-such-compiler" }),
     ForgeError,
@@ -75,7 +75,7 @@ Deno.test("findCompiler: CXX that is not there is named", async () => {
   assertEquals(error.code, "not_found");
 });
 
-Deno.test("findCompiler: another processor's compiler is refused", async () => {
+Deno.test("findCompiler: another processor's compiler is rejected", async () => {
   using path = new FakePath();
   path.addCompiler("cross", macros(otherArch, "12.2.0"));
   const error = await assertRejects(
@@ -86,7 +86,7 @@ Deno.test("findCompiler: another processor's compiler is refused", async () => {
   assertEquals(error.code, "usage");
 });
 
-Deno.test("findCompiler: a compiler without C++20 is refused with its own words", async () => {
+Deno.test("findCompiler: a compiler without C++20 is rejected with its own message", async () => {
   using path = new FakePath();
   path.addProgram("c++", "echo \"unrecognized option '-std=c++20'\" >&2\nexit 1\n");
   const error = await assertRejects(
@@ -115,7 +115,7 @@ Deno.test("findCompiler: without a cross compiler, names its package", async () 
   assertStringIncludes(error.message, `${host.os}-${otherArch}`);
 });
 
-Deno.test("runProcess: Ctrl-C, which reaches the compiler too, is no failure of its", async () => {
+Deno.test("runProcess: Ctrl-C, which also ends the compiler, is reported as cancelled", async () => {
   const error = await assertRejects(
     () => runProcess(["/bin/sh", "-c", "kill -INT $$"], "/"),
     ForgeError,

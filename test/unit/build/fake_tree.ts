@@ -1,6 +1,6 @@
 /**
- * A source tree as small as a tree can be that has all the build knows: shared sources, a library
- * with kernels, one without.
+ * A minimal source tree with every feature of the build: shared sources, a library with kernels,
+ * one without.
  */
 import { dirname, join } from "@std/path";
 import { buildLibraries, type BuildOptions, type BuildReport } from "../../../build.ts";
@@ -71,7 +71,7 @@ const files: Readonly<Record<string, string>> = {
   `,
 };
 
-/** A source tree in a folder of its own, removed when it is disposed of. */
+/** A source tree in a temporary folder, removed on disposal. */
 export class FakeTree {
   readonly root = Deno.makeTempDirSync({ prefix: "forge build " });
 
@@ -88,13 +88,13 @@ export class FakeTree {
     return Deno.readTextFileSync(join(this.root, path));
   }
 
-  /** Makes a file look as if it had been changed since the last build. */
+  /** Gives a file a modification time after the last build. */
   touch(path: string): void {
     const later = new Date(Date.now() - 1000);
     Deno.utimeSync(join(this.root, path), later, later);
   }
 
-  /** Builds, and returns the report with the labels of the files that were compiled, sorted. */
+  /** Builds, and returns the report with the sorted labels of the compiled files. */
   async build(options: BuildOptions = {}): Promise<BuildReport & { readonly labels: string[] }> {
     const labels: string[] = [];
     const log = (line: string) => {
@@ -120,22 +120,22 @@ async function isAvailable(probe: () => Promise<unknown>): Promise<boolean> {
   }
 }
 
-/** Whether this machine can compile C++; prints why tests are about to be skipped when not. */
+/** True if this machine can compile C++; otherwise prints the reason for skipping tests. */
 export const canCompile = await isAvailable(() =>
   findCompiler(hostPlatform(), { cxx: Deno.env.get("CXX") })
 );
-if (!canCompile) console.error("skipping tests of the build: there is no C++ compiler");
+if (!canCompile) console.error("skipping tests of the build: no C++ compiler");
 
-/** Whether a program can be run; prints why a test is about to be skipped when not. */
+/** True if a program can be run; otherwise prints the reason for skipping a test. */
 export async function toolAvailable(name: string): Promise<boolean> {
   const available = await isAvailable(() =>
     new Deno.Command(name, { args: ["--version"], stdout: "null", stderr: "null" }).output()
   );
-  if (!available) console.error(`skipping: there is no ${name}`);
+  if (!available) console.error(`skipping: no ${name}`);
   return available;
 }
 
-/** Where PATH has a program; the programs a test hands on must be there. */
+/** Returns the path of a program on PATH; throws if it is missing. */
 export function programPath(name: string): string {
   const folders = (Deno.env.get("PATH") ?? "").split(":");
   const found = folders.map((folder) => join(folder, name)).find((path) => {
@@ -146,6 +146,6 @@ export function programPath(name: string): string {
       throw error;
     }
   });
-  if (found === undefined) throw new Error(`there is no ${name} on PATH`);
+  if (found === undefined) throw new Error(`no ${name} on PATH`);
   return found;
 }

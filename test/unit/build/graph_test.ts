@@ -65,7 +65,7 @@ Deno.test("libraryGraph: objects are linked from the least to the most capable",
   ]);
 });
 
-Deno.test("libraryGraph: every object has a place of its own", () => {
+Deno.test("libraryGraph: every object has its own path", () => {
   const outputs = (["cpu", "reference"] as const).flatMap((name) =>
     [release, { ...release, debug: true }, { ...release, sanitizers: ["address"] as const }]
       .flatMap((variant) => graphOf(name, linux, variant).compiles.map((step) => step.output))
@@ -99,7 +99,7 @@ Deno.test("libraryGraph: small files of a folder are compiled together, slow one
     assertEquals(compiled, inputs);
   }
 
-  // Alone, a file that forgot a header does not compile.
+  // Alone, a file with a missing include does not compile.
   assertEquals(compiles({ ...release, debug: true }).length, 16 + 4 * 3);
 });
 
@@ -147,7 +147,7 @@ Deno.test("exportedFunctions: the functions of a header, without comments and ma
   assertEquals(exportedFunctions(header), ["forge_abi_version", "forge_info", "forge_name"]);
 });
 
-Deno.test("headerText: the headers that a header includes by a relative name stand in their places", () => {
+Deno.test("headerText: relative includes are expanded", () => {
   using tree = new FakeTree();
   tree.write(
     "csrc/whole.h",

@@ -40,7 +40,7 @@ Deno.test({
 });
 
 Deno.test({
-  name: "build: a changed function changes what the library does",
+  name: "build: a changed function changes the behaviour of the library",
   ignore,
   async fn() {
     using tree = new FakeTree();
@@ -116,7 +116,7 @@ Deno.test({
 });
 
 Deno.test({
-  name: "build: a strict build serves an ordinary one, but not the other way round",
+  name: "build: a normal build reuses a strict one, but not the reverse",
   ignore,
   async fn() {
     using tree = new FakeTree();
@@ -128,7 +128,7 @@ Deno.test({
 });
 
 Deno.test({
-  name: "build: a strict build refuses a warning that an ordinary one lets pass",
+  name: "build: a strict build fails on a warning, a normal one does not",
   ignore,
   async fn() {
     using tree = new FakeTree();
@@ -141,7 +141,7 @@ Deno.test({
 });
 
 Deno.test({
-  name: "build: variants keep apart",
+  name: "build: variants are independent",
   ignore,
   async fn() {
     using tree = new FakeTree();
@@ -177,7 +177,7 @@ Deno.test({
 });
 
 Deno.test({
-  name: "build: the compiler's words are cut after 40 lines",
+  name: "build: compiler output is truncated after 40 lines",
   ignore,
   async fn() {
     using tree = new FakeTree();
@@ -189,7 +189,7 @@ Deno.test({
 });
 
 Deno.test({
-  name: "build: builds of one tree at the same time make one good library",
+  name: "build: concurrent builds of one tree produce a correct library",
   ignore,
   async fn() {
     using tree = new FakeTree();

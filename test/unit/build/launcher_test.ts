@@ -5,7 +5,7 @@ import { ForgeError } from "../../../src/errors.ts";
 import { programPath } from "./fake_tree.ts";
 import { ROOT } from "../../support/checkout.ts";
 
-/** A tree with the launcher, and a folder of programs to be PATH. */
+/** A tree with the launcher, and a folder of programs used as PATH. */
 class LauncherFixture {
   readonly folder = Deno.realPathSync(Deno.makeTempDirSync({ prefix: "forge launcher " }));
   readonly tree = join(this.folder, "tree");
@@ -22,7 +22,7 @@ class LauncherFixture {
     }
   }
 
-  /** A program that says its own name, then its arguments one a line; a Deno of that version. */
+  /** Adds a fake Deno of a version, which prints its name and then one argument per line. */
   addProgram(path: string, version: string): void {
     const script = `#!/bin/sh
       if [ "$1" = --version ]; then echo "deno ${version} (stable)"; exit; fi
@@ -126,7 +126,7 @@ Deno.test("the launcher: a chosen hub is permitted, and no other host", async ()
   );
 });
 
-Deno.test("the launcher: an address that is to be served is permitted, to that command alone", async () => {
+Deno.test("the launcher: the listening address is permitted, but only for serve", async () => {
   using fixture = new LauncherFixture();
   fixture.addProgram(join(fixture.path, "deno"), "2.9.6");
   const hosts = "huggingface.co,*.huggingface.co,*.hf.co,127.0.0.1,localhost,[::1]";
@@ -142,7 +142,7 @@ Deno.test("the launcher: an address that is to be served is permitted, to that c
   assertEquals(await granted("run", "--host", "0.0.0.0"), undefined);
 });
 
-Deno.test("the launcher: takes a Deno of its own first, and npx for one that is too old", async () => {
+Deno.test("the launcher: prefers its own Deno, and uses npx if Deno is too old", async () => {
   using fixture = new LauncherFixture();
   fixture.addProgram(join(fixture.path, "deno"), "2.8.3");
   fixture.addProgram(join(fixture.path, "npx"), "");
@@ -178,7 +178,7 @@ Deno.test("linkLauncher: replaces its own link, and nothing else unless forced",
   assertEquals(Deno.readLinkSync(path), fixture.launcher);
 });
 
-Deno.test("the launcher: Deno's folder is in the tree where the home folder cannot be written", async () => {
+Deno.test("the launcher: Deno's folder is in the tree if the home folder is not writable", async () => {
   using fixture = new LauncherFixture();
   const script = '#!/bin/sh\necho "${DENO_DIR-none} ${npm_config_progress-none}"\n';
   Deno.writeTextFileSync(join(fixture.tree, "bin", "deno"), script, { mode: 0o755 });
@@ -187,7 +187,7 @@ Deno.test("the launcher: Deno's folder is in the tree where the home folder cann
   assertEquals(await ask({ HOME: fixture.folder }), "none none");
   assertEquals(await ask({ HOME: "/nonexistent" }), `${fixture.tree}/build/deno none`);
   assertEquals(await ask({ HOME: "/nonexistent", DENO_DIR: "/d" }), "/d none");
-  // Without Deno, npx runs it, and npm says nothing of its own.
+  // Without Deno, npx runs it, and npm prints nothing.
   Deno.removeSync(join(fixture.tree, "bin", "deno"));
   Deno.writeTextFileSync(join(fixture.path, "npx"), script, { mode: 0o755 });
   assertEquals(await ask({ HOME: fixture.folder }), "none false");

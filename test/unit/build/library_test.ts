@@ -1,5 +1,5 @@
 /**
- * What comes out of a build: the made-up tree's libraries, then the real ones.
+ * Built libraries: those of the fake tree, then the real ones.
  */
 import { assert, assertEquals } from "@std/assert";
 import { join } from "@std/path";
@@ -25,7 +25,7 @@ async function run(program: string, args: readonly string[]): Promise<string> {
   return decoder.decode(stdout);
 }
 
-/** The names of the symbols an ELF library defines for others, sorted. */
+/** Returns the sorted names of the exported symbols of an ELF library. */
 async function definedSymbols(path: string): Promise<string[]> {
   const lines = (await run("readelf", ["--wide", "--dyn-syms", path])).split("\n");
   const names: string[] = [];
@@ -43,7 +43,7 @@ async function assertExportsHeader(path: string, header: string): Promise<void> 
   assertEquals(await definedSymbols(path), functions.sort());
 }
 
-/** Objects of kernel targets that need more than the baseline. */
+/** Objects of kernel targets above the baseline. */
 function* kernelObjects(folder: string): Generator<string> {
   for (const entry of Deno.readDirSync(folder)) {
     const path = join(folder, entry.name);
@@ -53,7 +53,7 @@ function* kernelObjects(folder: string): Generator<string> {
 }
 
 Deno.test({
-  name: "libraries: a made-up tree's export the functions of the header and nothing else",
+  name: "libraries: those of the fake tree export exactly the functions of the header",
   ignore: !canCompile || !hasReadelf,
   async fn() {
     using tree = new FakeTree();
@@ -64,7 +64,7 @@ Deno.test({
 });
 
 Deno.test({
-  name: "libraries: a function that all kernel targets define is the baseline's",
+  name: "libraries: a function defined by all kernel targets is taken from the baseline",
   ignore: !canCompile || host.arch !== "x86_64",
   async fn() {
     using tree = new FakeTree();
@@ -79,7 +79,7 @@ Deno.test({
 });
 
 Deno.test({
-  name: "libraries: this tree's export their header and bring their C++ library along",
+  name: "libraries: those of this tree export their header and contain their C++ library",
   ignore: !canCompile || !hasReadelf,
   async fn(t) {
     const { libraries } = await buildLibraries({ strict: true });
@@ -96,7 +96,7 @@ Deno.test({
 });
 
 Deno.test({
-  name: "libraries: no kernel runs code of its instruction set when the library is loaded",
+  name: "libraries: loading one runs no code of a kernel's instruction set",
   ignore: !canCompile || !hasReadelf,
   async fn() {
     await buildLibraries({ strict: true });
@@ -111,7 +111,7 @@ const arm: Platform = { os: "linux", arch: "aarch64" };
 const canCross = isElf && host.arch !== "aarch64" && hasReadelf &&
   await toolAvailable(crossCompilers.linux.aarch64.command);
 
-/** Builds this tree for aarch64; the second call finds everything up to date. */
+/** Builds this tree for aarch64, incrementally. */
 async function buildForArm(): Promise<readonly BuiltLibrary[]> {
   const { libraries } = await buildLibraries({ platform: arm, strict: true, cxx: "" });
   assert(libraries.length > 0);
@@ -119,7 +119,7 @@ async function buildForArm(): Promise<readonly BuiltLibrary[]> {
 }
 
 Deno.test({
-  name: "libraries: this tree's compile for aarch64 without a warning",
+  name: "libraries: those of this tree compile for aarch64 without a warning",
   ignore: !canCross,
   async fn() {
     for (const { path } of await buildForArm()) {
@@ -130,7 +130,7 @@ Deno.test({
 });
 
 Deno.test({
-  name: "libraries: this tree's load on an emulated aarch64",
+  name: "libraries: those of this tree load on an emulated aarch64",
   ignore: !canCross || !await toolAvailable("qemu-aarch64"),
   async fn() {
     const libraries = await buildForArm();

@@ -25,7 +25,7 @@ Deno.test({
   },
 });
 
-Deno.test("nvccGraph: SM90's own instructions keep to their folder, the rest is there as PTX too", () => {
+Deno.test("nvccGraph: only SM90's folder has its own instructions; the rest is also PTX", () => {
   const library = libraries.find(({ name }) => name === "flash_attn");
   assert(library !== undefined);
   const { compiles, link, exports } = nvccGraph(

@@ -10,7 +10,7 @@ import { ROOT } from "../../support/checkout.ts";
 const platform = hostPlatform();
 const hasTar = await toolAvailable("tar");
 
-/** Uses what a package must bring along: an npm package, and a library that is already built. */
+/** Uses an npm package and a prebuilt library, both of which a package must contain. */
 const mainText = `
   import { Command } from "commander";
   const path = import.meta.dirname + "/" + Deno.args[0];
@@ -19,7 +19,7 @@ const mainText = `
   library.close();
 `;
 
-/** The made-up tree with everything a package has. */
+/** The fake tree with all files of a package. */
 class PackageTree extends FakeTree {
   constructor() {
     super();
@@ -98,7 +98,7 @@ Deno.test({
   },
 });
 
-Deno.test("package: a tree that lacks something is refused", async () => {
+Deno.test("package: an incomplete tree is rejected", async () => {
   using tree = new PackageTree();
   Deno.removeSync(join(tree.root, "models"), { recursive: true });
   const error = await assertRejects(() => tree.pack("x.tar.gz"), ForgeError, "no models/demo in");

@@ -9,7 +9,7 @@ import { compilerVariables, defaultCompilers } from "../../../ffi/build/compiler
 import { canCompile, FakeTree } from "./fake_tree.ts";
 import { ROOT } from "../../support/checkout.ts";
 
-/** The part of deno.json this is about. */
+/** The tested part of deno.json. */
 interface Config {
   readonly permissions: {
     readonly forge: {
@@ -26,7 +26,7 @@ interface Config {
 const config: Config = JSON.parse(Deno.readTextFileSync(join(ROOT, "deno.json")));
 const granted = config.permissions.forge;
 
-/** How the launcher starts a program. */
+/** Returns the arguments with which the launcher starts a program. */
 const withPermissions = [
   "run",
   "--quiet",
@@ -36,7 +36,7 @@ const withPermissions = [
   "--permission-set=forge",
 ];
 
-/** The text of every source file that is part of forge. */
+/** Returns the text of every source file of forge. */
 function* sourceTexts(): Generator<string> {
   const folders = ["src", "ffi"];
   for (let folder = folders.pop(); folder !== undefined; folder = folders.pop()) {
@@ -73,7 +73,7 @@ Deno.test("permissions: every environment variable the sources read is granted",
   for (const name of [...names, ...compilerVariables]) assert(isVariableGranted(name), name);
 });
 
-Deno.test("permissions: every fact about the system the sources ask for is granted", () => {
+Deno.test("permissions: every system information that the sources read is granted", () => {
   const needs: readonly (readonly [RegExp, string])[] = [
     [/\bDeno\.systemMemoryInfo\b/, "systemMemoryInfo"],
     [/\bDeno\.osRelease\b/, "osRelease"],
@@ -91,12 +91,12 @@ Deno.test("permissions: the compilers that are tried may be run", () => {
   assertEquals(granted.run, defaultCompilers);
 });
 
-Deno.test("permissions: the launcher grants an address beside the hosts of the set, no fewer", () => {
+Deno.test("permissions: the launcher grants an address in addition to the hosts of the set", () => {
   const launcher = Deno.readTextFileSync(join(ROOT, launcherPath));
   assert(launcher.includes(`--allow-net=${granted.net.join(",")},$added`));
 });
 
-Deno.test("permissions: libraries outside of build/ and lib/, other programs and hosts are refused", async () => {
+Deno.test("permissions: libraries outside of build/ and lib/, other programs and hosts are denied", async () => {
   const folder = Deno.makeTempDirSync({ prefix: "forge-permissions-" });
   try {
     const script = join(folder, "try.ts");
@@ -143,7 +143,7 @@ Deno.test("permissions: libraries outside of build/ and lib/, other programs and
 });
 
 Deno.test({
-  name: "permissions: they suffice to build a library, whatever LD_LIBRARY_PATH is",
+  name: "permissions: they suffice to build a library, with any LD_LIBRARY_PATH",
   ignore: !canCompile,
   async fn() {
     using tree = new FakeTree();

@@ -23,7 +23,7 @@ Deno.test("countTestCases: by outcome, whatever the messages say", () => {
   assertEquals(countTestCases(report), { passed: 2, failed: 2, skipped: 1 });
 });
 
-Deno.test("testCounts: a failure that the report does not show is counted", () => {
+Deno.test("testCounts: a failure outside of the report is counted", () => {
   const passing = '<testcase name="a" ></testcase>';
   assertEquals(testCounts(passing, true), { passed: 1, failed: 0, skipped: 0 });
   assertEquals(testCounts(passing, false), { passed: 1, failed: 1, skipped: 0 });

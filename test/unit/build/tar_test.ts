@@ -12,7 +12,7 @@ const text = (content: string) => new TextEncoder().encode(content);
 const longFolder = `${"folder-".repeat(12)}/${"of-many-".repeat(8)}`;
 
 Deno.test({
-  name: "tar: what it writes, the system's tar reads",
+  name: "tar: the system's tar reads its archives",
   ignore: !await toolAvailable("tar"),
   async fn() {
     const folder = Deno.makeTempDirSync({ prefix: "forge-tar-" });
@@ -53,7 +53,7 @@ Deno.test("tar: the size is whole blocks, and the end is two empty ones", async 
   assertEquals(bytes.subarray(1024).some((byte) => byte !== 0), false);
 });
 
-Deno.test("tar: a path or link there is no room for is refused", async () => {
+Deno.test("tar: a path or link that is too long is rejected", async () => {
   const name = "n".repeat(101);
   await assertRejects(
     () => archive([{ path: `a/${name}`, content: text(""), executable: false }]),

@@ -1,4 +1,4 @@
-/** `csrc/forge.h` and what TypeScript knows of it are the same, in every name, type and number. */
+/** `csrc/forge.h` and its description in TypeScript agree in every name, type and number. */
 import { assert, assertEquals } from "@std/assert";
 import { join } from "@std/path";
 import { exportedFunctions, headerText } from "../../../ffi/build/exports.ts";
@@ -30,12 +30,12 @@ const scalarTypes: Readonly<Record<string, string>> = {
   forge_status: "i32",
 };
 
-/** The FFI type of a C type; all pointers are memory of the caller. */
+/** Returns the FFI type of a C type; all pointers are memory of the caller. */
 function ffiType(type: string): string {
   return type.endsWith("*") ? "buffer" : scalarTypes[type] ?? `no FFI type for ${type}`;
 }
 
-/** The parameters of every function in the sources of `ffi/abi`, as its comments name them. */
+/** Returns the parameters of every function, as the comments in `ffi/abi` name them. */
 function commentedParameters(): Map<string, { readonly type: string; readonly comment: string }[]> {
   const folder = join(ROOT, "ffi", "abi");
   const source = Array.from(
@@ -56,19 +56,19 @@ function commentedParameters(): Map<string, { readonly type: string; readonly co
   );
 }
 
-/** A parameter as C writes it. */
+/** Formats a parameter in C. */
 function declaration({ type, name }: Parameter): string {
   return type.endsWith("*") ? `${type}${name}` : `${type} ${name}`;
 }
 
-/** The enum that has a value of this name. */
+/** Returns the enum with a value of this name. */
 function enumOf(name: string): ReadonlyMap<string, number> {
   const found = header.enums.find((values) => values.has(name));
   assert(found, `an enum with ${name}`);
   return found;
 }
 
-/** Words of a struct whose fields are all 32 bits wide. */
+/** Returns the number of words of a struct with 32-bit fields. */
 function wordsOf(name: string): number {
   const struct = header.structs.get(name);
   assert(struct, name);
@@ -76,7 +76,7 @@ function wordsOf(name: string): number {
   return struct.bytes / 4;
 }
 
-Deno.test("abi: the header is read as it is meant", () => {
+Deno.test("abi: the header is parsed correctly", () => {
   const small = parseHeader(`
     /* FORGE_API int in_a_comment(void); */
     #define LIMIT 3
@@ -117,7 +117,7 @@ Deno.test("abi: parameters and results have the right types", () => {
   }
 });
 
-Deno.test("abi: comments name the parameters as the header does", () => {
+Deno.test("abi: comments have the parameter names of the header", () => {
   const commented = commentedParameters();
   for (const [name, { parameters }] of header.functions) {
     if (parameters.length === 0) continue;
@@ -132,7 +132,7 @@ Deno.test("abi: comments name the parameters as the header does", () => {
   }
 });
 
-Deno.test("abi: only what computes leaves the thread", () => {
+Deno.test("abi: only computing functions are non-blocking", () => {
   const nonblocking = Object.entries(table)
     .filter(([, symbol]) => "nonblocking" in symbol && symbol.nonblocking === true)
     .map(([name]) => name);

@@ -1,4 +1,4 @@
-/** Handles that name nothing, the wrong thing, or what is gone: a status, never a crash. */
+/** Invalid, mismatched and released handles return a status and never crash. */
 import { assert, assertEquals } from "@std/assert";
 import { symbols } from "../../../ffi/abi.ts";
 import { findLibrary, Library } from "../../../ffi/library.ts";
@@ -59,7 +59,7 @@ function errorText(library: Library, handle: number): string {
 }
 
 Deno.test({
-  name: "handles: made-up and released ones",
+  name: "handles: invented and released ones",
   ignore,
   async fn() {
     using library = Library.open("reference");
@@ -101,14 +101,14 @@ Deno.test({
   },
 });
 
-/** What messages call a kind of handle, after the name of its parameter. */
+/** Names of handle kinds in messages, by parameter name. */
 function kindName(parameter: string): string {
   if (parameter === "kv") return "KV cache";
   return parameter === "state" ? "state cache" : parameter;
 }
 
 Deno.test({
-  name: "handles: one that is used again does not answer to its old number",
+  name: "handles: a reused slot has a new number",
   ignore,
   fn() {
     using library = Library.open("reference");
@@ -116,7 +116,7 @@ Deno.test({
     const seen = new Set<number>();
     for (let i = 0; i < 10000; i++) {
       const weight = upload(library, device);
-      // A place is used 4095 times before a number comes again.
+      // A slot is reused 4095 times before a number repeats.
       if (i < 4000) assert(!seen.has(weight), `handle ${weight}, ${i}`);
       seen.add(weight);
       assertEquals(library.symbols.forge_release(weight), OK);
@@ -128,7 +128,7 @@ Deno.test({
 });
 
 Deno.test({
-  name: "handles: what a step needs lives on when its handle is released",
+  name: "handles: objects that a step uses survive the release of their handles",
   ignore,
   async fn() {
     using library = Library.open("reference");
@@ -173,7 +173,7 @@ Deno.test({
 });
 
 Deno.test({
-  name: "text: cut to the buffer, and always terminated",
+  name: "text: truncated to the buffer, and always terminated",
   ignore,
   fn() {
     using library = Library.open("reference");
@@ -189,7 +189,7 @@ Deno.test({
     }
     assertEquals(forge_library_info(new Uint8Array(8), 0n), INVALID_ARGUMENT);
     assertEquals(forge_library_info(null, 8n), INVALID_ARGUMENT);
-    // The reason of a failure may go nowhere; the status stays.
+    // A failure without room for its reason still has its status.
     const device = new Uint32Array(1);
     const selector = new TextEncoder().encode("turbo\0");
     assertEquals(forge_device_open(selector, 1, device, null, 0n), INVALID_ARGUMENT);

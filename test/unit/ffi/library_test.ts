@@ -1,4 +1,4 @@
-/** Finding and opening libraries, and what happens around closing them. */
+/** Finding, opening and closing libraries. */
 import {
   assert,
   assertEquals,
@@ -41,7 +41,7 @@ async function hostCompiler(): Promise<Compiler | undefined> {
 
 const compiler = await hostCompiler();
 
-/** A shared library made of a few lines of C++. */
+/** Compiles a shared library from a few lines of C++. */
 async function compile(folder: TempFolder, name: string, source: string): Promise<string> {
   const file = folder.write(`${name}.cpp`, source);
   const output = folder.at(`${name}.so`);
@@ -51,7 +51,7 @@ async function compile(folder: TempFolder, name: string, source: string): Promis
   return output;
 }
 
-/** Runs `body` while the variable has another value, or none. */
+/** Runs `body` with another value of the variable, or none. */
 function withLibraryPath<T>(value: string | undefined, body: () => T): T {
   const before = Deno.env.get(LIBRARY_PATH_VARIABLE);
   const set = (value: string | undefined) =>
@@ -66,7 +66,7 @@ function withLibraryPath<T>(value: string | undefined, body: () => T): T {
   }
 }
 
-Deno.test("library: where it is looked for, in order", () => {
+Deno.test("library: search order", () => {
   const name = libraryFileName("cpu");
   const inRoot = [join("/root", "build", platform(), name), join("/root", "lib", platform(), name)];
   assertEquals(withLibraryPath(undefined, () => libraryCandidates("cpu", "/root")), inRoot);
@@ -77,7 +77,7 @@ Deno.test("library: where it is looked for, in order", () => {
   );
 });
 
-Deno.test("library: the first that exists is taken", () => {
+Deno.test("library: the first existing one is taken", () => {
   using folder = new TempFolder();
   const found = withLibraryPath(undefined, () => findLibrary("reference"));
   assertEquals(withLibraryPath(folder.path, () => findLibrary("reference")), found);
@@ -92,7 +92,7 @@ Deno.test("library: the first that exists is taken", () => {
 const missing = (["metal", "cuda"] as const).find((kind) => findLibrary(kind) === undefined);
 
 Deno.test({
-  name: "library: one that is nowhere",
+  name: "library: a missing one",
   ignore: missing === undefined,
   fn() {
     const error = assertThrows(() => Library.open(missing!), ForgeError, "deno task build");
@@ -103,7 +103,7 @@ Deno.test({
   },
 });
 
-Deno.test("library: a file that is none", () => {
+Deno.test("library: a file of another format", () => {
   using folder = new TempFolder();
   for (const path of [folder.write("text.so", "hello"), folder.at("missing.so")]) {
     const error = assertThrows(
@@ -131,7 +131,7 @@ Deno.test({
     );
     assertEquals(error.code, "device");
 
-    // The right version without the functions, and a library of something else.
+    // The right version without the functions, and an unrelated library.
     const empty = await compile(folder, "empty", version(ABI_VERSION));
     assertThrows(() => Library.open("cpu", empty), ForgeError, `cannot load ${empty}`);
     const foreign = await compile(folder, "foreign", "int answer() { return 42; }");
@@ -140,7 +140,7 @@ Deno.test({
 });
 
 Deno.test({
-  name: "library: what it says of itself",
+  name: "library: its information",
   ignore,
   fn() {
     using library = Library.open("reference");
@@ -165,7 +165,7 @@ Deno.test({
 });
 
 Deno.test({
-  name: "device: a selector that there is not",
+  name: "device: an unknown selector",
   ignore,
   fn() {
     const error = assertThrows(
@@ -187,7 +187,7 @@ Deno.test({
   },
 });
 
-/** A device with a step that takes a moment, and inputs for it. */
+/** A device with a slow step, and its inputs. */
 async function slowStep(): Promise<{
   readonly device: NativeBackend;
   readonly recorder: Recorder;
@@ -203,7 +203,7 @@ async function slowStep(): Promise<{
 }
 
 Deno.test({
-  name: "device: everything on a closed one is an error",
+  name: "device: every call on a closed one is an error",
   ignore,
   async fn() {
     const { device, recorder, step, inputs } = await slowStep();
@@ -241,7 +241,7 @@ Deno.test({
 });
 
 Deno.test({
-  name: "device: closing waits for the step that runs",
+  name: "device: closing waits for the running step",
   ignore,
   async fn() {
     const { device, step, inputs } = await slowStep();
@@ -283,7 +283,7 @@ Deno.test({
 });
 
 Deno.test({
-  name: "device: opened, used and closed again and again",
+  name: "device: opened, used and closed repeatedly",
   ignore,
   async fn() {
     for (let i = 0; i < 20; i++) {

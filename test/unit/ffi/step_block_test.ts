@@ -8,7 +8,7 @@ import { greedy, outputRow } from "../../support/step_graph.ts";
 
 const { structs } = readHeader();
 
-/** Reads what the header declares, from the front to the end. */
+/** Reads a block by the declarations of the header. */
 class BlockReader {
   readonly #view: DataView;
   #at = 0;
@@ -81,7 +81,7 @@ const inputs: StepInputs = {
   outputs: [],
 };
 
-/** An output with a chain that differs from greedy. */
+/** An output with non-greedy sampling. */
 function request(
   row: number,
   sampling: Partial<SamplingParams>,
@@ -90,7 +90,7 @@ function request(
   return outputRow(row, { sampling: { ...greedy, ...sampling }, ...rest });
 }
 
-/** What an output without wishes looks like. */
+/** The sampling record of a greedy output. */
 const plainSampling = {
   temperature: 0,
   top_k: 0,
@@ -125,7 +125,7 @@ Deno.test("step block: tokens and page tables, padded to the longest", () => {
 Deno.test("step block: a slot of recurrent state for each sequence", () => {
   const block = new InputBlock();
   assertEquals(unpack(block.pack({ ...inputs, slots: [7, 2] })).slots, [7, 2]);
-  // Words are used again: nothing of the run before may be left.
+  // Words are reused and must not keep values of the previous run.
   assertEquals(unpack(block.pack(inputs)).slots, [0, 0]);
 });
 
@@ -137,13 +137,13 @@ Deno.test("step block: several steps", () => {
   assertEquals([once.nSteps, once.endTokens], [1, []]);
 });
 
-Deno.test("step block: an output without wishes", () => {
+Deno.test("step block: a greedy output", () => {
   const block = unpack(new InputBlock().pack({ ...inputs, outputs: [outputRow(2)] }));
   assertEquals(block.outputRows, [2]);
   assertEquals(block.sampling, [plainSampling]);
 });
 
-Deno.test("step block: everything an output can ask for", () => {
+Deno.test("step block: all options of an output", () => {
   const shared = new Uint32Array([0xffffffff, 0x80000001]);
   const other = new Uint32Array([1, 2]);
   const outputs = [
@@ -209,7 +209,7 @@ Deno.test("step block: everything an output can ask for", () => {
   ]);
 });
 
-Deno.test("step block: a block is right whatever the one before it was", () => {
+Deno.test("step block: a block is independent of the previous one", () => {
   const block = new InputBlock();
   const large = {
     ...inputs,
@@ -221,7 +221,7 @@ Deno.test("step block: a block is right whatever the one before it was", () => {
   assertEquals(unpack(block.pack(large)), unpack(new InputBlock().pack(large)));
 });
 
-Deno.test("step block: arrays that belong together differ in length", () => {
+Deno.test("step block: related arrays of different lengths", () => {
   const block = new InputBlock();
   const refused: [Partial<StepInputs>, string][] = [
     [{ positions: [0] }, "3 tokens got 1 positions and 3 sequences"],
@@ -238,7 +238,7 @@ Deno.test("step block: arrays that belong together differ in length", () => {
   }
 });
 
-/** What a library would have written for one output. */
+/** The result record of one output. */
 function writeResult(
   block: Int32Array,
   output: number,
@@ -279,7 +279,7 @@ Deno.test("step block: results", () => {
   assertEquals(results.unpack(0), []);
 });
 
-Deno.test("step block: a failure is the result of its output alone", () => {
+Deno.test("step block: a failure affects only its own output", () => {
   const results = new OutputBlock(0);
   const block = results.reserve(2);
   const failures: [number, string, string][] = [

@@ -38,7 +38,7 @@ Deno.test("a folder with one file and one with shards look the same", () => {
   }
 });
 
-Deno.test("the other files of a folder are read where they are there", () => {
+Deno.test("the optional files of a folder are read if present", () => {
   using folder = new TempFolder();
   const files = {
     "config.json": CONFIG,
@@ -55,7 +55,7 @@ Deno.test("the other files of a folder are read where they are there", () => {
   assert(checkpoint.tokenizerJson() === checkpoint.tokenizerJson(), "read once");
 });
 
-Deno.test("a damaged tokenizer.json is reported when it is used, not before", () => {
+Deno.test("a damaged tokenizer.json is reported at its first use", () => {
   using folder = new TempFolder();
   writeModelFolder(folder.path, { "config.json": CONFIG, "tokenizer.json": "{" }, TENSORS);
   const checkpoint = openCheckpoint(folder.path);
@@ -63,7 +63,7 @@ Deno.test("a damaged tokenizer.json is reported when it is used, not before", ()
   assertEquals(error.code, "bad_model");
 });
 
-Deno.test("the chat template is taken from where the model keeps it", () => {
+Deno.test("the chat template is found in each of its places", () => {
   const template = (files: Record<string, unknown>) => {
     using folder = new TempFolder();
     writeModelFolder(folder.path, { "config.json": CONFIG, ...files }, TENSORS);
@@ -86,7 +86,7 @@ Deno.test("the chat template is taken from where the model keeps it", () => {
   }
 });
 
-Deno.test("an empty chat_template.jinja is none; a pipe of that name is refused", async () => {
+Deno.test("an empty chat_template.jinja counts as missing; a pipe of that name is rejected", async () => {
   using folder = new TempFolder();
   const files = { "config.json": CONFIG, "tokenizer_config.json": { chat_template: "config" } };
   writeModelFolder(folder.path, files, TENSORS);
@@ -98,7 +98,7 @@ Deno.test("an empty chat_template.jinja is none; a pipe of that name is refused"
   assertThrows(() => checkpoint.chatTemplate, ForgeError, "is not a regular file");
 });
 
-Deno.test("a GGUF file is known by how it starts, not by its name", () => {
+Deno.test("a GGUF file is recognized by its first bytes, not its name", () => {
   using folder = new TempFolder();
   const path = folder.at("model.bin");
   const metadata: Record<string, GgufField> = {
@@ -115,7 +115,7 @@ Deno.test("a GGUF file is known by how it starts, not by its name", () => {
   assertEquals([checkpoint.tokenizerJson(), checkpoint.tokenizerConfig()], [undefined, undefined]);
 });
 
-Deno.test("what is no model is refused, saying what was found and what is expected", () => {
+Deno.test("other files are rejected; the error says what was found and what is expected", () => {
   using folder = new TempFolder();
   assertRefused(folder.at("nothing"), "not_found", "no such file or folder", "nothing");
   assertRefused(folder.path, "not_found", "without config.json", "it is empty");
@@ -133,7 +133,7 @@ Deno.test("what is no model is refused, saying what was found and what is expect
   assertRefused(folder.path, "not_found", "give its path", `${folder.path}/other.gguf"`);
 });
 
-Deno.test("a folder without readable weights is refused, saying what it holds", () => {
+Deno.test("a folder without readable weights is rejected, listing its contents", () => {
   using folder = new TempFolder();
   folder.write("config.json", CONFIG);
   assertRefused(folder.path, "not_found", '"model.safetensors" nor', "nor any other weights");
@@ -143,7 +143,7 @@ Deno.test("a folder without readable weights is refused, saying what it holds", 
   assertRefused(folder.path, "not_found", 'pickled weights are not read: "pytorch_model.bin"');
 });
 
-Deno.test("a configuration that names no architecture is refused", () => {
+Deno.test("a configuration without an architecture is rejected", () => {
   using folder = new TempFolder();
   writeModelFolder(folder.path, { "config.json": {} }, TENSORS);
   assertRefused(folder.path, "bad_model", "config.json", 'no "model_type"');

@@ -5,7 +5,7 @@ import { type GgufField, writeGguf } from "../../../src/formats/gguf/writer.ts";
 import { TempFolder } from "../../support/temp_folder.ts";
 import { float32Tensor } from "../../../src/formats/tensor_data.ts";
 
-/** Writes part `index` of `count` of a model with one tensor a part; returns its path. */
+/** Writes part `index` of `count` of a model with one tensor per part; returns its path. */
 function writePart(
   folder: TempFolder,
   index: number,
@@ -67,7 +67,7 @@ Deno.test("a missing part is named", () => {
   assertRefused(path, "not_found", "part 2 of 3", "tiny-00002-of-00003.gguf");
 });
 
-Deno.test("parts that do not belong together are refused", () => {
+Deno.test("parts that do not belong together are rejected", () => {
   using folder = new TempFolder();
   const path = writePart(folder, 0, 2);
   const second = writePart(folder, 1, 2, { "split.no": ["u16", 0] });
@@ -85,7 +85,7 @@ Deno.test("parts that do not belong together are refused", () => {
   assertRefused(second, "bad_model", "hold 2 tensors, not the 1");
 });
 
-Deno.test("a part with another name, or an impossible count, is refused", () => {
+Deno.test("a part with another name or an impossible count is rejected", () => {
   using folder = new TempFolder();
   const path = writePart(folder, 0, 2);
   const renamed = folder.at("renamed.gguf");

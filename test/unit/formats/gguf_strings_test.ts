@@ -4,7 +4,7 @@ import { GgufStrings } from "../../../src/formats/gguf/strings.ts";
 function decodeAll(parts: Uint8Array[]): { texts: string[]; invalid: number | undefined } {
   const strings = new GgufStrings().start(parts.length);
   for (const part of parts) {
-    // A few bytes before and after, which must not matter.
+    // Surrounding bytes, which must not matter.
     const source = new Uint8Array(part.length + 5).fill(0xff);
     source.set(part, 2);
     strings.add(source, 2, part.length);
@@ -16,12 +16,12 @@ function encode(...texts: string[]): Uint8Array[] {
   return texts.map((text) => new TextEncoder().encode(text));
 }
 
-Deno.test("short and long strings of every UTF-8 length come back", () => {
+Deno.test("short and long strings of every UTF-8 length are decoded", () => {
   const texts = ["", "a", "é", "日本", "😀", "a😀é日z", "\ufeff", "\0", "x".repeat(13), ""];
   assertEquals(decodeAll(encode(...texts)), { texts, invalid: undefined });
 });
 
-Deno.test("strings that fill, overflow and exceed a chunk come back", () => {
+Deno.test("strings that fill, overflow and exceed a chunk are decoded", () => {
   const chunk = 64 * 1024;
   const texts = [
     "a".repeat(chunk),
@@ -36,12 +36,12 @@ Deno.test("strings that fill, overflow and exceed a chunk come back", () => {
   assertEquals(decodeAll(encode(...texts)), { texts, invalid: undefined });
 });
 
-Deno.test("more strings than a chunk counts come back", () => {
+Deno.test("more strings than fit a chunk are decoded", () => {
   const texts = Array.from({ length: 50_000 }, (_, index) => index % 7 === 0 ? "" : `é${index}`);
   assertEquals(decodeAll(encode(...texts)), { texts, invalid: undefined });
 });
 
-Deno.test("the first string that is not UTF-8 is told, wherever it lies", () => {
+Deno.test("the first invalid string is reported at any position", () => {
   const bad = Uint8Array.of(0x61, 0xff);
   assertEquals(decodeAll([...encode("a", "b"), bad, ...encode("c"), bad]).invalid, 2);
   assertEquals(decodeAll([bad]).invalid, 0);

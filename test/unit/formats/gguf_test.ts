@@ -14,7 +14,7 @@ function parse(bytes: Uint8Array): GgufHeader {
   return readGguf(folder.write("model.gguf", bytes));
 }
 
-/** Checks that the bytes are refused with a message that includes each of the given texts. */
+/** Checks that the bytes are rejected with a message that includes each of the given texts. */
 function assertRefused(bytes: Uint8Array, ...includes: string[]): void {
   const error = assertThrows(() => parse(bytes), ForgeError);
   assertEquals(error.code, "bad_model");
@@ -54,7 +54,7 @@ function oneTensor(ne: (number | bigint)[], type = 0, offset: number | bigint = 
   });
 }
 
-Deno.test("every kind of metadata value comes back", () => {
+Deno.test("every kind of metadata value is read", () => {
   const { metadata, version } = parse(encodeGguf({
     metadata: {
       u8: ["u8", 255],
@@ -112,7 +112,7 @@ Deno.test("every kind of metadata value comes back", () => {
   });
 });
 
-Deno.test("tensors of every type lie where the writer put them", () => {
+Deno.test("tensors of every type are located", () => {
   const types = (Object.keys(TENSOR_TYPES) as TensorType[])
     .filter((type) => TENSOR_TYPES[type].ggmlId !== undefined);
   const tensors = types.map((type, index): TensorData => {
@@ -196,7 +196,7 @@ Deno.test("a value of any type may lie where the first read ends", () => {
   }
 });
 
-Deno.test("files that are no GGUF, or one that is not read, are named as what they are", () => {
+Deno.test("other files and unsupported versions of GGUF are named in errors", () => {
   assertRefused(new Uint8Array(), "is empty");
   assertRefused(new TextEncoder().encode("GGU"), "cut off", "3 bytes");
   assertRefused(
@@ -214,7 +214,7 @@ Deno.test("files that are no GGUF, or one that is not read, are named as what th
   assertRefused(version(0x03000000), "big-endian");
 });
 
-Deno.test("lying counts and lengths are refused before anything is allocated", () => {
+Deno.test("false counts and lengths are rejected before any allocation", () => {
   assertRefused(header(2n ** 60n, 0), "claims 1152921504606846976 tensors", "room for at most 0");
   assertRefused(header(0, 2n ** 64n - 1n), "claims 18446744073709551615 keys");
   assertRefused(oneKey(8, (out) => out.u64(2n ** 63n)), '"some.key"', "9223372036854775808");
@@ -243,7 +243,7 @@ Deno.test("a large file does not make large claims about the header believable",
   claim(9, (out) => out.u32(8).u64(2 ** 26), "67108864 values of type string");
 });
 
-Deno.test("damaged metadata is refused by key", () => {
+Deno.test("damaged metadata is rejected by key", () => {
   assertRefused(oneKey(13, (out) => out.u32(0)), '"some.key" has value type 13', "0 to 12");
   assertRefused(oneKey(7, (out) => out.u8(2)), '"some.key" has the boolean 2');
   assertRefused(oneKey(9, (out) => out.u32(7).u64(2).u8(1).u8(9)), "has the boolean 9");
@@ -261,12 +261,12 @@ Deno.test("damaged metadata is refused by key", () => {
   assertRefused(badUtf8, '"some.key" [0] is not UTF-8');
 });
 
-Deno.test("a lone text with bytes that are not UTF-8 is read with replacement characters", () => {
+Deno.test("a single invalid string is read with replacement characters", () => {
   const { metadata } = parse(oneKey(8, (out) => out.u64(3).bytes(Uint8Array.of(0x61, 0xff, 0x62))));
   assertEquals(metadata.get("some.key"), "a\ufffdb");
 });
 
-Deno.test("an impossible alignment is refused", () => {
+Deno.test("an impossible alignment is rejected", () => {
   const zero = encodeGguf({ metadata: { "general.alignment": ["u32", 0] } });
   assertRefused(zero, '"general.alignment" is 0', "power of two");
   assertRefused(encodeGguf({ metadata: { "general.alignment": ["u32", 48] } }), "is 48");
@@ -274,7 +274,7 @@ Deno.test("an impossible alignment is refused", () => {
   assertRefused(encodeGguf({ metadata: { "general.alignment": ["u32", 2 ** 31] } }), "1048576");
 });
 
-Deno.test("impossible tensors are refused by name", () => {
+Deno.test("impossible tensors are rejected by name", () => {
   assertEquals(parse(oneTensor([16])).tensors.get("weight")?.bytes, 64);
   assertRefused(oneTensor([17]), '"weight" needs 68 bytes', "only 64 bytes of data");
   assertRefused(oneTensor([8], 0, 64), "needs 32 bytes at offset 64");
@@ -291,12 +291,12 @@ Deno.test("impossible tensors are refused by name", () => {
   assertRefused(oneTensor([16], 31), "Q4_0_4_4", "removed");
 });
 
-Deno.test("a tensor named twice is refused", () => {
+Deno.test("a duplicate tensor is rejected", () => {
   const tensors = [float32Tensor("t", [1], [1]), float32Tensor("t", [1], [2])];
   assertRefused(encodeGguf({ metadata: {}, tensors }), 'tensor "t" appears twice');
 });
 
-Deno.test("a file cut off anywhere is refused", () => {
+Deno.test("a file truncated anywhere is rejected", () => {
   const bytes = encodeGguf({
     metadata: { name: ["string", "tiny"], tokens: ["array", "string", ["a", "b"]] },
     tensors: [float32Tensor("weight", [8], [1, 2, 3, 4, 5, 6, 7, 8])],
@@ -337,7 +337,7 @@ for (const name of ["llama-bpe", "qwen2", "llama-spm", "deepseek-llm"]) {
   });
 }
 
-/** Whether `part` occurs in `whole`, looked for by its first 24 bytes, which occur rarely. */
+/** True if `part` occurs in `whole`; searches for its first 24 bytes, which are rare. */
 function containsBytes(whole: Uint8Array, part: Uint8Array): boolean {
   const latin1 = (bytes: Uint8Array) => new TextDecoder("latin1").decode(bytes);
   const at = latin1(whole).indexOf(latin1(part.subarray(0, 24)));

@@ -11,7 +11,7 @@ Deno.test("a JSON object is read from a file, with or without a byte-order mark"
   assertEquals(readJsonObject(folder.write("b.json", '\ufeff{"a": 1}')), { a: 1 });
 });
 
-Deno.test("what is no JSON object is refused, naming the file and what was found", () => {
+Deno.test("other JSON values are rejected, naming the file and the kind of value", () => {
   using folder = new TempFolder();
   const refused = (content: string | Uint8Array, reason: string) => {
     const path = folder.write("some.json", content);

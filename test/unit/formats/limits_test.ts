@@ -1,4 +1,4 @@
-/** Files of a few megabytes that would become gigabytes are refused, each by its own budget. */
+/** Files of a few megabytes that would become gigabytes are rejected, each by its own budget. */
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { ForgeError } from "../../../src/errors.ts";
 import { openCheckpoint } from "../../../src/formats/checkpoint.ts";
@@ -32,11 +32,11 @@ Deno.test("a JSON text has a budget of depth, of arrays and objects, and of valu
   );
   const values = `[${"0,".repeat(jsonValues)}0]`;
   assertRefused(() => parseJson(values, "it"), `has ${jsonValues + 1} values`);
-  // Brackets and commas of texts are no arrays and values.
+  // Brackets and commas in strings do not count.
   parseJson(JSON.stringify(`"\\${"[{,".repeat(jsonDepth)}\\"`), "it");
 });
 
-Deno.test("config.json and the header of a safetensors file have that budget", () => {
+Deno.test("config.json and the header of a safetensors file have the same budget", () => {
   using folder = new TempFolder();
   const bomb = many(LIMITS.jsonContainers + 1);
   const header = joinParts([withLength(bomb), new Uint8Array(16)]);
@@ -79,7 +79,7 @@ Deno.test("a GGUF header has a budget of keys, tensors, and items of arrays", ()
   );
 });
 
-Deno.test("a tokenizer's steps may not make more than a multiple of a text", () => {
+Deno.test("a tokenizer's steps may lengthen a text only by a bounded factor", () => {
   const replace = (String: string, content: string) => ({
     type: "Replace",
     pattern: { String },

@@ -1,4 +1,4 @@
-/** Which folders with packed matrices are read, as what, and what is said of the others. */
+/** Folders with packed matrices: supported ones and their types, and errors for others. */
 import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import { ForgeError } from "../../../src/errors.ts";
 import type { JsonObject } from "../../../src/formats/json.ts";
@@ -8,10 +8,10 @@ import { TempFolder } from "../../support/temp_folder.ts";
 
 type Tensors = Record<string, readonly [TensorType, ...number[]]>;
 
-/** Groups of 256 columns, as `g_idx` has them. */
+/** The group of each of 256 columns, as in `g_idx`. */
 const RUNS = Int32Array.from({ length: 256 }, (_, i) => Math.floor(i / 128));
 
-/** Describes the tensors of a file that holds nothing but `g_idx`. */
+/** Returns the tensors of a file that contains only `g_idx`. */
 function unpack(settings: JsonObject, tensors: Tensors, gIdx = RUNS): Map<string, TensorInfo> {
   using folder = new TempFolder();
   const file = folder.write("model.safetensors", new Uint8Array(gIdx.slice().buffer));
@@ -22,7 +22,7 @@ function unpack(settings: JsonObject, tensors: Tensors, gIdx = RUNS): Map<string
   return new Map(unpackedTensors({ quantization_config: settings }, new Map(infos), "folder"));
 }
 
-/** The packed matrices by name: type, shape and the sides of a group. */
+/** Returns the packed matrices by name: type, shape and group size. */
 function shapes(settings: JsonObject, tensors: Tensors, gIdx = RUNS) {
   return Array.from(unpack(settings, tensors, gIdx).values(), ({ name, type, shape, packed }) => {
     return [name, type, shape, packed?.groupRows, packed?.groupCols];
@@ -45,7 +45,7 @@ const awqTensors: Tensors = {
   "a.scales": ["F16", 2, 64],
 };
 
-Deno.test("8-bit floats are found with their scales, whatever these are for", () => {
+Deno.test("8-bit floats are found with scales of every granularity", () => {
   const cases: [Tensors[string], number, number][] = [
     [["F32", 2, 3], 128, 128],
     [["BF16", 200, 1], 1, 288],
@@ -81,11 +81,11 @@ Deno.test("experts in one tensor share scales as single ones do", () => {
   assertEquals(shapes(FP8, experts(4, 2, 1)), [[name, "FP8", shape, 128, 128]]);
   assertEquals(shapes(FP8, experts(4, 1, 1)), [[name, "FP8", shape, 256, 128]]);
   assertEquals(shapes(FP8, experts(4, 256, 1)), [[name, "FP8", shape, 1, 128]]);
-  // Of experts whose columns come before their rows, as Llama 4's do, rows are the last dimension.
+  // In transposed experts, such as Llama 4's, rows are the last dimension.
   assertEquals(shapes(FP8, experts(4, 1, 128)), [[name, "FP8", shape, 256, 1]]);
 });
 
-Deno.test("blocks are as large as the settings say, in either way", () => {
+Deno.test("both settings for the size of blocks are used", () => {
   const tensors: Tensors = { "a.weight": ["F8_E4M3", 64, 128], "a.weight_scale": ["F32", 1, 2] };
   const named = { config_groups: { group_0: { weights: { block_structure: [64, 64] } } } };
   const groups = [["a.weight", "FP8", [64, 128], 64, 64]];
@@ -93,9 +93,9 @@ Deno.test("blocks are as large as the settings say, in either way", () => {
   assertEquals(shapes({ quant_method: "compressed-tensors", ...named }, tensors), groups);
 });
 
-Deno.test("4-bit integers become matrices in which rows are rows", () => {
+Deno.test("4-bit integers become matrices with rows in the usual order", () => {
   const matrix = (type: string) => [["a.weight", type, [64, 256], 1, 128]];
-  // Where all zeros are 8, Q4_1 holds their products with scales exactly.
+  // If all zeros are 8, Q4_1 represents their products with scales exactly.
   assertEquals(shapes({ ...GPTQ, sym: true }, gptqTensors), matrix("Q4_1"));
   assertEquals(shapes({ ...GPTQ, sym: false }, gptqTensors), matrix("Q5_0"));
   assertEquals(shapes(GPTQ, gptqTensors), matrix("Q5_0"));
@@ -116,7 +116,7 @@ Deno.test("4-bit integers become matrices in which rows are rows", () => {
   ]);
 });
 
-Deno.test("an order of columns is one that g_idx holds, whatever desc_act says", () => {
+Deno.test("the order of columns follows g_idx, not desc_act", () => {
   const type = (settings: JsonObject, tensors: Tensors, gIdx?: Int32Array<ArrayBuffer>) =>
     shapes(settings, tensors, gIdx).map(([, type, , , groupCols]) => [type, groupCols])[0];
   const ordered = { ...GPTQ, desc_act: true };
@@ -130,7 +130,7 @@ Deno.test("an order of columns is one that g_idx holds, whatever desc_act says",
     assertEquals(type(settings, gptqTensors), ["Q5_0", 128]);
     assertEquals(orderOf(settings), undefined);
   }
-  // Groups that no whole blocks make up, which no quantiser writes, become floats.
+  // Groups that are not whole blocks, which no quantizer writes, become floats.
   const odd = RUNS.map((group, i) => i === 7 ? 1 : group);
   assertEquals(type(ordered, gptqTensors, odd), ["F32", 128]);
 
@@ -152,7 +152,7 @@ Deno.test("an order of columns is one that g_idx holds, whatever desc_act says",
   assertStringIncludes(error.message, `model.safetensors": tensor "a.g_idx" puts column 7 into`);
 });
 
-Deno.test("what is packed otherwise, or does not fit together, is refused", () => {
+Deno.test("other packings and inconsistent tensors are rejected", () => {
   const f8 = (scale: Tensors[string], ...shape: number[]): Tensors => {
     return { "a.weight": ["F8_E4M3", ...shape], "a.weight_scale": scale };
   };

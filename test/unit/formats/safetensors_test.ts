@@ -21,7 +21,7 @@ function parse(bytes: Uint8Array): SafetensorsHeader {
   return readSafetensors(folder.write("model.safetensors", bytes));
 }
 
-/** A file with the given header (text as it is, anything else as JSON) and 64 bytes of data. */
+/** Returns a file with a header (text verbatim, anything else as JSON) and 64 bytes of data. */
 function file(header: unknown): Uint8Array {
   const text = typeof header === "string" ? header : JSON.stringify(header);
   return joinParts([withLength(text), new Uint8Array(64)]);
@@ -36,7 +36,7 @@ function assertRefused(bytes: Uint8Array, ...includes: string[]): void {
   assert(!error.message.includes("\n"), "one line");
 }
 
-Deno.test("tensors and metadata come back", () => {
+Deno.test("tensors and metadata are read", () => {
   const bytes = encodeSafetensors({
     metadata: { format: "pt" },
     tensors: [
@@ -59,12 +59,12 @@ Deno.test("tensors and metadata come back", () => {
   assertEquals(tensors.get("vision")?.shape, [1, 1, 1, 1, 2]);
 });
 
-Deno.test("a dtype that is not computed with is still listed", () => {
+Deno.test("an unsupported dtype is still listed", () => {
   const { tensors } = parse(file({ w: { dtype: "F8_E4M3", shape: [64], data_offsets: [0, 64] } }));
   assertEquals(tensors.get("w")?.type, "F8_E4M3");
 });
 
-Deno.test("a header that cannot be one is refused", () => {
+Deno.test("an invalid header is rejected", () => {
   const claims = (length: bigint) => {
     const bytes = file({});
     new DataView(bytes.buffer as ArrayBuffer).setBigUint64(0, length, true);
@@ -85,7 +85,7 @@ Deno.test("a header that cannot be one is refused", () => {
   assertRefused(invalid, "is not UTF-8");
 });
 
-Deno.test("a tensor that cannot be one is refused by name", () => {
+Deno.test("an invalid tensor is rejected by name", () => {
   const good = { dtype: "F32", shape: [4, 4], data_offsets: [0, 64] };
   assertEquals(parse(file({ w: good })).tensors.size, 1);
   const refused = (change: Record<string, unknown>, ...includes: string[]) =>
@@ -112,7 +112,7 @@ Deno.test("a tensor that cannot be one is refused by name", () => {
   refused({ data_offsets: [0, 2 ** 53] }, "data_offsets");
 });
 
-Deno.test("a file cut off anywhere is refused", () => {
+Deno.test("a file truncated anywhere is rejected", () => {
   const bytes = encodeSafetensors({ tensors: [float32Tensor("w", [4], [1, 2, 3, 4])] });
   parse(bytes);
   for (let length = 0; length < bytes.length; length++) {
@@ -120,7 +120,7 @@ Deno.test("a file cut off anywhere is refused", () => {
   }
 });
 
-Deno.test("tensors of a sharded model are found in the files the index names", () => {
+Deno.test("tensors of a sharded model are found in the files of the index", () => {
   using folder = new TempFolder();
   const tensors = ["a", "b", "c", "d", "e"].map((name, index) => float32Tensor(name, [1], [index]));
   writeModelFolder(folder.path, {}, tensors, 2);
@@ -138,7 +138,7 @@ Deno.test("tensors of a sharded model are found in the files the index names", (
   }
 });
 
-Deno.test("an index that leads astray is refused", () => {
+Deno.test("an index with wrong paths is rejected", () => {
   using folder = new TempFolder();
   writeModelFolder(
     folder.path,

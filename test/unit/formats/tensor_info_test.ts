@@ -30,7 +30,7 @@ Deno.test("an impossible shape is explained", () => {
   }
 });
 
-Deno.test("a tensor type that cannot be computed with is refused by name", () => {
+Deno.test("an unsupported tensor type is rejected by name", () => {
   const tensor = { name: "w", shape: [256], file: "model.gguf", offset: 0, bytes: 66 };
   assertComputable({ ...tensor, type: "IQ3_S" });
   const error = assertThrows(

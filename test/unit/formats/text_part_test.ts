@@ -4,7 +4,7 @@ import { textPart } from "../../../src/formats/text_part.ts";
 const DECODER = ["embed_tokens.weight", "layers.0.mlp.up_proj.weight", "norm.weight"];
 const TEXT = { model_type: "gemma3_text", hidden_size: 8, num_attention_heads: 2 };
 
-/** Names that the text model's tensors get, and their names in the file. */
+/** Names of the text model's tensors, and their names in the file. */
 function found(config: Parameters<typeof textPart>[1], names: readonly string[]) {
   const { nameOf } = textPart("outer", config, names);
   return names.map((name) => [nameOf(name), name]).filter(([name]) => name !== undefined);
@@ -53,14 +53,14 @@ Deno.test("the parts of packed matrices keep their endings, those of the output 
   assertEquals(config.tie_word_embeddings, false);
 });
 
-Deno.test("a bare decoder is one of a model of text", () => {
+Deno.test("a bare decoder counts as a text model", () => {
   assertEquals(
     found({}, [...DECODER, "lm_head.weight"]),
     [...DECODER.map((name) => [`model.${name}`, name]), ["lm_head.weight", "lm_head.weight"]],
   );
 });
 
-Deno.test("a model of text alone is left as it is", () => {
+Deno.test("a text-only model is unchanged", () => {
   const config = { model_type: "llama", text_config: null };
   const names = ["model.embed_tokens.weight", "model.visual_norm.weight"];
   const { nameOf, ...part } = textPart("llama", config, names);
@@ -68,19 +68,19 @@ Deno.test("a model of text alone is left as it is", () => {
   assertEquals(names.map(nameOf), names);
 });
 
-Deno.test("settings come from the text model, and few from the whole", () => {
+Deno.test("settings come from the text model, except a few from the whole model", () => {
   const whole = { eos_token_id: [1, 106], hidden_size: 99, quantization_config: { a: 1 } };
   const text = { ...TEXT, head_dim: null, rms_norm_eps: 1e-5 };
   const part = textPart("gemma3", { ...whole, text_config: text }, []);
   assertEquals([part.modelType, part.multimodal], ["gemma3_text", "gemma3"]);
   const { config } = part;
   assertEquals([config.hidden_size, config.rms_norm_eps, config.head_dim], [8, 1e-5, null]);
-  // The defaults of its family are not part of what the file says.
+  // The defaults of its family are not part of the file.
   assertEquals(config.num_key_value_heads, undefined);
   assertEquals([config.eos_token_id, config.quantization_config], [[1, 106], { a: 1 }]);
 });
 
-Deno.test("settings at the top, next to those of a vision encoder, are a text model's", () => {
+Deno.test("settings at the top level belong to the text model", () => {
   const config = { model_type: "qwen2_vl", hidden_size: 8, vision_config: { depth: 1 } };
   const names = ["model.embed_tokens.weight", "visual.norm.weight"];
   const part = textPart("qwen2_vl", config, names);
@@ -88,7 +88,7 @@ Deno.test("settings at the top, next to those of a vision encoder, are a text mo
   assertEquals(names.map(part.nameOf), ["model.embed_tokens.weight", undefined]);
 });
 
-Deno.test("an output matrix in the files is used; without one either tie counts", () => {
+Deno.test("an output matrix in the files is used; without one, either tie setting counts", () => {
   const isTied = (outer: boolean | undefined, inner: boolean | undefined, names: string[]) => {
     const own = inner === undefined ? {} : { tie_word_embeddings: inner };
     const all = outer === undefined ? {} : { tie_word_embeddings: outer };
