@@ -59,20 +59,20 @@ import {
 import { type OpenSpeculator, openSpeculator } from "./speculation/open_speculator.ts";
 
 /**
- * A model that is ready to generate; {@linkcode load} makes one. Close it, or declare it with
- * `await using`. Its methods may be called while others run: their work shares steps, and no result
- * depends on what it ran beside.
+ * Model that is ready to generate, opened by {@linkcode load}. Close it, or declare it with `await
+ * using`. Its methods may run at the same time: they share steps, and no result depends on the
+ * others.
  */
 export class Model implements AsyncDisposable {
-  /** Its tokenizer: texts to ids and back. */
+  /** Tokenizer of the model. */
   readonly tokenizer: Tokenizer;
-  /** The files it was loaded from. */
+  /** Files that the model was loaded from. */
   readonly checkpoint: Checkpoint;
-  /** Tensors of the files that the model has no use for. */
+  /** Tensors of the files that the model does not use. */
   readonly unusedTensors: readonly string[];
-  /** Tokens that a prompt and its answer may have together. */
+  /** Most tokens of a prompt and its answer together. */
   readonly contextLength: number;
-  /** What the device says of itself. */
+  /** Facts about the device. */
   readonly device: DeviceInfo;
   readonly #backend: Backend;
   readonly #runner: Runner;
@@ -131,27 +131,27 @@ export class Model implements AsyncDisposable {
     return new Model(checkpoint, backend, tokenizer, runner, weights, speculation);
   }
 
-  /** What constraints have cost so far; `undefined` while none was used. */
+  /** Cost of constraints so far; `undefined` before the first. */
   get constraintCost(): ConstraintCost | undefined {
     return this.#constraints.cost;
   }
 
-  /** Whether prompts are rendered through a chat template of the model's. */
+  /** True if the model has a chat template, through which prompts are rendered. */
   get hasChatTemplate(): boolean {
     return this.checkpoint.chatTemplate !== undefined;
   }
 
-  /** Whether it has an output matrix to generate with; a model without one embeds texts alone. */
+  /** True if the model has an output matrix; a model without one only embeds texts. */
   get generates(): boolean {
     return this.#runner.hasHead;
   }
 
-  /** How many numbers the vectors of {@linkcode embed} have. */
+  /** Size of the vectors of {@linkcode embed}. */
   get embeddingSize(): number {
     return this.#runner.hiddenSize;
   }
 
-  /** What it takes in memory. */
+  /** Memory that the model takes. */
   get memory(): MemoryUse {
     const { weights, kvCache, activations } = this.#draftMemory;
     return {
@@ -163,8 +163,8 @@ export class Model implements AsyncDisposable {
   }
 
   /**
-   * Generates from a prompt and yields text as it becomes certain. The last piece says how it ended.
-   * Nothing runs, and nothing is checked, before the first piece is asked for.
+   * Generates from a prompt and yields text as it becomes certain. The last piece says how the
+   * generation ended. Nothing runs or is checked before the first piece is read.
    *
    * @example
    * ```ts
@@ -174,9 +174,9 @@ export class Model implements AsyncDisposable {
    * }
    * ```
    *
-   * @throws {ForgeError} `bad_input` for a prompt that is empty, has an id that is no token, or does
-   * not fit the context; `usage` for an option out of range, `usage` or
-   * `unsupported` for a constraint that cannot be enforced; `bad_model` when the model computes NaN.
+   * @throws {ForgeError} `bad_input` for a prompt that is empty, has an unknown token id, or does
+   * not fit the context; `usage` for an option out of range; `usage` or `unsupported` for a
+   * constraint that cannot be enforced; `bad_model` if the model computes NaN.
    */
   async *generate(prompt: Prompt, options: GenerateOptions = {}): AsyncGenerator<Piece> {
     yield* this.#generate(await this.#request(prompt, options));
@@ -191,7 +191,7 @@ export class Model implements AsyncDisposable {
   }
 
   /**
-   * As {@linkcode generate}, all at once.
+   * Generates a whole answer: {@linkcode generate} as a promise.
    *
    * @example An answer that conforms to a schema
    * ```ts
@@ -207,11 +207,11 @@ export class Model implements AsyncDisposable {
   }
 
   /**
-   * Several generations of one prompt, which is computed once; they differ as those of
-   * {@linkcode completeMany}. All is checked before this returns, and nothing runs before the pieces of a
-   * generation are asked for.
+   * Starts several generations of one prompt, which is computed once; they differ as those of
+   * {@linkcode completeMany}. Everything is checked before this returns, and nothing runs before
+   * the pieces of a generation are read.
    *
-   * @param n how many
+   * @param n number of generations
    * @throws {ForgeError} as {@linkcode generate}
    */
   async generateMany(
@@ -228,10 +228,10 @@ export class Model implements AsyncDisposable {
   }
 
   /**
-   * Several completions of one prompt, which is computed once. They draw different tokens: the seed is
-   * the same, the completion's index is the stream of its random numbers.
+   * Generates several completions of one prompt, which is computed once. They share the seed but
+   * not the random numbers, whose stream is the index of the completion.
    *
-   * @param n how many
+   * @param n number of generations
    * @throws {ForgeError} as {@linkcode generate}
    */
   async completeMany(
@@ -247,7 +247,7 @@ export class Model implements AsyncDisposable {
   }
 
   /**
-   * Answers many requests, several at a time, and yields what came of each as it is known.
+   * Answers many requests, several at a time, and yields each result as it arrives.
    *
    * @example
    * ```ts
@@ -257,14 +257,14 @@ export class Model implements AsyncDisposable {
    * }
    * ```
    *
-   * The input is read as the work goes on, so that it may be without end. A request that cannot be
-   * answered becomes a result with an error, and the others go on.
+   * The input is read as requests are answered, so that it may be endless. A request that cannot be
+   * answered becomes a result with an error; the others continue.
    *
-   * @throws {ForgeError} `cancelled` when the signal is raised; `device` when the device fails. Whatever
-   * reading the input throws is thrown too.
+   * @throws {ForgeError} `cancelled` if the signal is raised; `device` if the device fails. Errors
+   * of the input are thrown, too.
    */
   batch(requests: BatchInput, options: BatchOptions = {}): AsyncGenerator<BatchResult> {
-    // Enough that a step is never short of sequences while results wait to be taken.
+    // Large enough that steps stay full while results wait to be taken.
     const window = 2 * this.#runner.limits.maxSequences;
     return runBatch(
       requests,
@@ -276,10 +276,10 @@ export class Model implements AsyncDisposable {
   }
 
   /**
-   * Saves what was computed of a prompt, so that {@linkcode loadPrompt} can spare another process the
-   * work. It is computed first as far as it is not known.
+   * Saves the keys and values of a prompt for {@linkcode loadPrompt} in another process. What the
+   * cache lacks is computed first.
    *
-   * @throws {ForgeError} as {@linkcode generate}; `not_found` when the file cannot be written
+   * @throws {ForgeError} as {@linkcode generate}; `not_found` if the file cannot be written
    */
   async savePrompt(
     path: string,
@@ -293,19 +293,19 @@ export class Model implements AsyncDisposable {
   }
 
   /**
-   * Takes up what {@linkcode savePrompt} saved. Prompts that begin with the same tokens need not compute
-   * them, as long as no other sequence needs the room.
+   * Loads a prompt that {@linkcode savePrompt} saved into the cache. Prompts that begin with the
+   * same tokens reuse it until its pages are evicted.
    *
-   * @returns the tokens
-   * @throws {ForgeError} `not_found` without the file; `bad_input` when it is damaged or was made with
-   * another model, KV type, device or page size.
+   * @returns the prompt's tokens
+   * @throws {ForgeError} `not_found` for a missing file; `bad_input` for one that is damaged or was
+   * made with another model, KV type, device or page size.
    */
   async loadPrompt(path: string): Promise<Int32Array> {
     return await loadPrompt(path, this.#promptCacheKey(), this.#runner, this.#scheduler);
   }
 
   /**
-   * The logits after the last token of a prompt, `[vocab_size]`. A text is encoded raw.
+   * Computes the logits after the last token of a prompt, `[vocab_size]`. A text is encoded raw.
    *
    * @throws {ForgeError} as {@linkcode generate}
    */
@@ -317,8 +317,8 @@ export class Model implements AsyncDisposable {
   }
 
   /**
-   * The `k` most probable tokens after a prompt with their probabilities, best first. A text is encoded
-   * raw.
+   * Computes the `k` most probable tokens after a prompt with their probabilities, best first. A
+   * text is encoded raw.
    *
    * @throws {ForgeError} `usage` for a `k` out of range; as {@linkcode generate}
    */
@@ -327,7 +327,7 @@ export class Model implements AsyncDisposable {
   }
 
   /**
-   * The natural log-probability of each token but the first, given those before it.
+   * Computes the natural log-probability of each token but the first, given those before it.
    *
    * @throws {ForgeError} as {@linkcode generate}
    */
@@ -339,14 +339,13 @@ export class Model implements AsyncDisposable {
   }
 
   /**
-   * The vectors of texts, in their order. They are what the model's hidden states are behind its last
-   * norm, pooled; a text gets the same vector whatever is embedded beside it. Texts are encoded with the
-   * special tokens that the tokenizer puts around them, and nothing else: an instruction that a model wants
-   * before a query is part of the text.
+   * Computes the vectors of texts, in order: the pooled hidden states after the model's last norm.
+   * A vector does not depend on the other texts. Texts are encoded with the tokenizer's special
+   * tokens and nothing else: an instruction before a query is part of the text.
    *
-   * @throws {ForgeError} `bad_input` for a text that has no tokens, an id that is none, or more tokens
-   * than the context holds; `usage` for an option that is not valid; `unsupported` where the model's
-   * files ask for what forge does not compute; `cancelled` when the signal is raised.
+   * @throws {ForgeError} `bad_input` for a text without tokens, an unknown token id, or more tokens
+   * than the context holds; `usage` for an invalid option; `unsupported` for embedding settings
+   * that forge does not compute; `cancelled` if the signal is raised.
    */
   async embed(
     texts: readonly EmbeddingInput[],
@@ -356,7 +355,7 @@ export class Model implements AsyncDisposable {
   }
 
   /**
-   * Sampling options with the model's defaults filled in, and a seed chosen where there is none.
+   * Resolves sampling options: fills in the model's defaults, and a random seed if none is given.
    *
    * @throws {ForgeError} `usage` for a value out of range
    */
@@ -364,9 +363,9 @@ export class Model implements AsyncDisposable {
     return resolveSampling(options, modelDefaults(this.checkpoint));
   }
 
-  /** The tokens that a prompt becomes. @throws {ForgeError} `bad_input` */
+  /** Encodes a prompt. @throws {ForgeError} `bad_input` */
   encodePrompt(prompt: Prompt, options: PromptOptions = {}): EncodedPrompt {
-    // Those of a generation are taken too, so that its prompt can be counted beforehand.
+    // Options of a generation are accepted, so that its prompt can be counted before it runs.
     checkOptions("a prompt", options, GENERATE_OPTIONS);
     const { chatTemplate } = this.checkpoint;
     const isRaw = prompt instanceof Int32Array || (typeof prompt === "string" && options.raw);
@@ -389,7 +388,7 @@ export class Model implements AsyncDisposable {
     this.#backend.close();
   }
 
-  /** As {@linkcode close}, and waits for the step in progress to end. */
+  /** Closes the model after the step in progress has ended. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.close();
     await this.#scheduler.idle();
@@ -414,7 +413,7 @@ export class Model implements AsyncDisposable {
     );
   }
 
-  /** What a computation results in, or throws, with the weight to blame. */
+  /** Awaits a result; an error names the weight to blame. */
   async #explained<T>(result: Promise<T>): Promise<T> {
     try {
       return await result;
@@ -423,7 +422,7 @@ export class Model implements AsyncDisposable {
     }
   }
 
-  /** Finds the weight to blame when the model computed NaN. */
+  /** Names the weight to blame if the model computed NaN. */
   #explain(error: unknown): unknown {
     if (!(error instanceof ForgeError && error.code === "bad_model")) return error;
     const culprit = this.#weights.findNonFinite();

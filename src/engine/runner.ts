@@ -16,13 +16,13 @@ import { KvPages, PageTable } from "./cache/kv_pages.ts";
 import { MAX_LOGPROBS } from "./limits.ts";
 import { Pool } from "./cache/pool.ts";
 
-/** Tokens a KV page holds: small enough to share prefixes finely, large enough to stream. */
+/** Tokens of a KV page: small enough to share prefixes finely, large enough to stream. */
 export const PAGE_TOKENS = 64;
 
-/** The most tokens one run takes, of all sequences together; longer prompts go in chunks. */
+/** Most tokens of one run, of all sequences together; longer prompts are computed in chunks. */
 export const MAX_CHUNK = 512;
 
-/** How a request that wants logits, not a token, has its token chosen. */
+/** Output request without sampling, for tasks that only use logits or hidden states. */
 export const UNSAMPLED = {
   sampling: {
     repeatPenalty: 1,
@@ -41,80 +41,80 @@ export const UNSAMPLED = {
   nTop: 0,
 } as const satisfies Omit<OutputRequest, "row">;
 
-/** How a runner is opened. */
+/** Options of a runner. */
 export interface RunnerOptions {
-  /** Positions a sequence can have. */
+  /** Most positions of a sequence. */
   readonly contextLength: number;
   readonly kvType: KvType;
-  /** Sequences that one run can take. @default 1 */
+  /** Most sequences of one run. @default 1 */
   readonly maxSequences?: number | undefined;
-  /** Positions that the KV cache holds for all sequences together. @default the context length */
+  /** Positions of the KV cache, for all sequences together. @default the context length */
   readonly cacheTokens?: number | undefined;
-  /** Sequences whose recurrent state is held, where the model has any. @default `maxSequences` + 1 */
+  /** Slots of recurrent state, if the model has any. @default `maxSequences` + 1 */
   readonly nSlots?: number | undefined;
 }
 
-/** The largest run. */
+/** Limits of one run. */
 export interface RunLimits {
   readonly maxTokens: number;
   readonly maxOutputs: number;
   readonly maxSequences: number;
-  /** The most of the likeliest tokens that one output can report. */
+  /** Most alternatives that one output can report. */
   readonly maxTop: number;
 }
 
-/** The next tokens of one sequence, and what is asked about them. */
+/** Next tokens of one sequence, and the outputs to compute of them. */
 export interface Chunk {
   readonly table: PageTable;
   readonly tokens: ArrayLike<number>;
   /** Position of the first token. */
   readonly start: number;
-  /** Their rows count from the first token of the chunk. */
+  /** Outputs, whose rows count from the first token of the chunk. */
   readonly outputs: readonly OutputRequest[];
 }
 
-/** How chunks are run. */
+/** Options of a run. */
 export interface RunOptions {
   /** Stops the run when it is raised. */
   readonly signal?: AbortSignal | undefined;
   /**
-   * How often the step runs, each time on the tokens that the time before chose; above 1, chunks have
-   * one token and one output each, as {@linkcode StepInputs} says. @default 1
+   * Number of steps, each on the tokens that the previous one chose. Above 1, chunks have one token
+   * and one output each: see {@linkcode StepInputs}. @default 1
    */
   readonly nSteps?: number | undefined;
-  /** Tokens behind which a run of several steps ends early. @default none */
+  /** Tokens after which a run of several steps ends early. @default none */
   readonly endTokens?: ArrayLike<number> | undefined;
 }
 
-/** What a runner is made of. */
+/** Parts of a runner. */
 interface Parts {
   readonly limits: RunLimits;
   readonly step: Step;
-  /** The value of the step that tokens are sampled from; it is kept. */
+  /** Kept value of the step from which tokens are sampled. */
   readonly logits: Value;
   readonly hidden: HiddenStep;
-  /** A cache for each layer with keys and values, and the pages of all of them. */
+  /** KV cache of each layer with keys and values. */
   readonly kv: readonly KvCache[];
   readonly pages: KvPages;
-  /** A cache for each operation with recurrent state, and the slots of all of them. */
+  /** State cache of each operation with recurrent state. */
   readonly states: readonly StateCache[];
   readonly slots: Pool | undefined;
 }
 
-/** Runs a model: its recorded step, its KV caches and their pages. */
+/** Runs a model: its recorded steps on its caches. */
 export class Runner {
   readonly contextLength: number;
   readonly vocabSize: number;
-  /** Whether logits mean anything; a model without an output matrix can embed texts alone. */
+  /** True if the model has an output matrix; without one, it can only embed texts. */
   readonly hasHead: boolean;
   readonly kvType: KvType;
   readonly limits: RunLimits;
   readonly pages: KvPages;
-  /** Where recurrent state is held; `undefined` in a model without any. */
+  /** Slots of recurrent state; `undefined` in a model without any. */
   readonly slots: Pool | undefined;
-  /** Bytes of all slots together; memory is taken as they are first written. */
+  /** Bytes of all slots. */
   readonly stateBytes: number;
-  /** Bytes of all KV pages together; memory is taken as they are first written. */
+  /** Bytes of all KV pages. */
   readonly kvBytes: number;
   readonly #step: Step;
   readonly #logits: Value;
@@ -171,17 +171,17 @@ export class Runner {
     return new Runner(lm, options, { limits, step, logits, hidden, kv, pages, states, slots });
   }
 
-  /** A page table for a new sequence. */
+  /** Returns a page table for a new sequence. */
   newSequence(): PageTable {
     return new PageTable(this.pages, this.slots);
   }
 
   /**
-   * Computes a chunk of each of several sequences in one step. There is one run at a time.
+   * Computes a chunk of each of several sequences in one step. Only one run may be in progress.
    *
-   * @returns the results of each chunk's outputs, of one step after another where there are several
-   * @throws {ForgeError} `bad_input` for a chunk past the context, or when the cache is full; `cancelled`
-   * when the signal is raised or {@linkcode cancel} is called; as {@linkcode Step.run} otherwise.
+   * @returns results of each chunk's outputs, step by step if there are several steps
+   * @throws {ForgeError} `bad_input` for a chunk past the context or a full cache; `cancelled`
+   * after the signal or {@linkcode cancel}; as {@linkcode Step.run} otherwise.
    */
   async run(chunks: readonly Chunk[], options: RunOptions = {}): Promise<StepResult[][]> {
     const { signal, nSteps = 1, endTokens } = options;
@@ -203,17 +203,17 @@ export class Runner {
     }
   }
 
-  /** Makes the run in progress stop early; without one, does nothing. */
+  /** Stops the run in progress early, if any. */
   cancel(): void {
     this.#step.cancel();
     this.#hidden.cancel();
   }
 
   /**
-   * Computes a chunk of each of several sequences, as {@linkcode run}, and the hidden states of their
-   * outputs in place of tokens; every token may be an output.
+   * Computes a chunk of each of several sequences, as {@linkcode run}, with hidden states instead
+   * of tokens. Every token may be an output.
    *
-   * @returns the hidden states of each chunk's outputs
+   * @returns hidden states of each chunk's outputs
    * @throws {ForgeError} as {@linkcode run}
    */
   async embed(chunks: readonly Chunk[]): Promise<Float32Array[][]> {
@@ -222,27 +222,29 @@ export class Runner {
     return chunks.map(({ outputs }) => states.slice(at, at += outputs.length));
   }
 
-  /** Columns of a hidden state. */
+  /** Size of a hidden state. */
   get hiddenSize(): number {
     return this.#hidden.size;
   }
 
-  /** Bytes of activations that its steps hold. */
+  /** Bytes of the steps' activations. */
   get scratchBytes(): number {
     return this.#step.scratchBytes + this.#hidden.scratchBytes;
   }
 
-  /** What the last run that succeeded took inside the device's library, in nanoseconds. */
+  /** Returns the nanoseconds that the last successful run took in the native library. */
   nativeTime(): number {
     return this.#step.nativeTime();
   }
 
-  /** The logits of one output of the last run, `[vocabSize]`; outputs count over all chunks. */
+  /**
+   * Returns the logits of one output of the last run, `[vocabSize]`; outputs count over all chunks.
+   */
   readLogits(output: number): Float32Array {
     return this.#step.read(this.#logits, this.vocabSize, output, 1);
   }
 
-  /** Copies what a page holds onto another, in every layer. Not during a run. */
+  /** Copies a page onto another, in every layer. Not allowed during a run. */
   copyPage(from: number, to: number): void {
     for (const kv of this.#kv) kv.copyPage(from, to);
   }
@@ -252,17 +254,19 @@ export class Runner {
     return this.#kv.map(({ pageBytes }) => pageBytes);
   }
 
-  /** What a page holds, for each layer. Not during a run. */
+  /** Returns the content of a page in each layer. Not allowed during a run. */
   readPage(page: number): Uint8Array[] {
     return this.#kv.map((kv) => kv.readPage(page));
   }
 
-  /** Puts back what {@linkcode readPage} gave. Not during a run. */
+  /** Writes the content that {@linkcode readPage} returned. Not allowed during a run. */
   writePage(page: number, layers: readonly Uint8Array<ArrayBuffer>[]): void {
     this.#kv.forEach((kv, i) => kv.writePage(page, layers[i]!));
   }
 
-  /** Copies the recurrent state of a slot onto another, in every layer. Not during a run. */
+  /**
+   * Copies the recurrent state of a slot onto another, in every layer. Not allowed during a run.
+   */
   copySlot(from: number, to: number): void {
     for (const state of this.#states) state.copySlot(from, to);
   }
@@ -272,17 +276,20 @@ export class Runner {
     return this.#states.map(({ slotBytes }) => slotBytes);
   }
 
-  /** What a slot holds, for each state cache; nothing without one. Not during a run. */
+  /**
+   * Returns the content of a slot in each state cache; empty without a slot. Not allowed during a
+   * run.
+   */
   readSlot(slot: number | undefined): Uint8Array[] {
     return slot === undefined ? [] : this.#states.map((state) => state.readSlot(slot));
   }
 
-  /** Puts back what {@linkcode readSlot} gave. Not during a run. */
+  /** Writes the content that {@linkcode readSlot} returned. Not allowed during a run. */
   writeSlot(slot: number, layers: readonly Uint8Array<ArrayBuffer>[]): void {
     this.#states.forEach((state, i) => state.writeSlot(slot, layers[i]!));
   }
 
-  /** Lays the chunks end to end. */
+  /** Concatenates the chunks. */
   #pack(chunks: readonly Chunk[], nSteps: number): StepInputs {
     const outputs: OutputRequest[] = [];
     let at = 0;
@@ -336,7 +343,7 @@ export class Runner {
   }
 }
 
-/** How large runs are: what is wanted, bounded by what logits may take. */
+/** Returns the limits of runs; outputs are bounded by the memory of their logits. */
 function runLimits(vocabSize: number, options: RunnerOptions): RunLimits {
   const { contextLength, maxSequences = 1 } = options;
   const maxTokens = Math.min(MAX_CHUNK, contextLength * maxSequences);
@@ -349,7 +356,7 @@ function runLimits(vocabSize: number, options: RunnerOptions): RunLimits {
   };
 }
 
-/** How many rows of logits a run may compute: their memory is bounded to 64 MiB. */
+/** Returns the most rows of logits of a run, which take at most 64 MiB. */
 export function maxOutputs(vocabSize: number): number {
   return Math.max(1, Math.floor(2 ** 24 / vocabSize));
 }

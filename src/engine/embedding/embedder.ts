@@ -14,18 +14,18 @@ import {
 } from "./options.ts";
 import { embeddingRecipe } from "./pooling.ts";
 
-/** A text to be embedded, or its token ids, which are used as they are. */
+/** Text to embed, or token ids used as they are. */
 export type EmbeddingInput = string | Int32Array;
 
-/** The vector of a text. */
+/** Vector of a text. */
 export interface Embedding {
-  /** The numbers. */
+  /** Elements of the vector. */
   readonly vector: Float32Array;
-  /** Tokens of the text. */
+  /** Number of tokens of the text. */
   readonly tokens: number;
 }
 
-/** What a runner tells of its model, to those who embed. */
+/** Part of a runner that embedding uses. */
 type Shape = Pick<Runner, "vocabSize" | "hiddenSize" | "contextLength" | "limits">;
 
 /** Embeds texts with one model. */
@@ -47,7 +47,7 @@ export class Embedder {
     this.#shape = shape;
   }
 
-  /** As `Model.embed`. */
+  /** Embeds texts: see `Model.embed`. */
   async embed(inputs: readonly EmbeddingInput[], options: EmbedOptions): Promise<Embedding[]> {
     const { hiddenSize } = this.#shape;
     const how = resolveEmbedding(options, () => embeddingRecipe(this.#checkpoint), hiddenSize);
@@ -62,8 +62,8 @@ export class Embedder {
   }
 
   /**
-   * Keeps as many texts under way as fill two steps, the one that runs and the next: others who ask the
-   * model wait behind those, not behind all.
+   * Keeps as many texts in progress as fill two steps, the one that runs and the next. Other
+   * requests wait for those texts, not for all.
    */
   async #embedAll(
     texts: readonly Int32Array[],
@@ -97,7 +97,7 @@ export class Embedder {
       }
       while (underway.size > 0) await Promise.race(underway);
     } catch (error) {
-      // Where one fails, the others are not computed in vain.
+      // If one text fails, the others are cancelled.
       controller.abort();
       await Promise.allSettled(underway);
       throw error;
@@ -124,7 +124,7 @@ export class Embedder {
     if (tokens.length <= contextLength) return tokens;
     const cut = tokens.slice(0, contextLength);
     if (!isText) return cut;
-    // What the tokenizer puts around no text at all, but for what it begins with.
+    // The tokens that the tokenizer adds at the end of a text.
     const end = this.#tokenizer.encode("").subarray(this.#tokenizer.addBos ? 1 : 0);
     if (end.length < contextLength) cut.set(end, contextLength - end.length);
     return cut;

@@ -5,16 +5,16 @@ import { UNSAMPLED } from "../runner.ts";
 import type { Progress } from "../schedule/sequence.ts";
 import type { Pooling } from "./pooling.ts";
 
-/** Computes what the hidden states of a text's tokens are pooled to, `[hiddenSize]`. */
+/** Task that computes the pooled hidden states of a text, `[hiddenSize]`. */
 export class EmbeddingTask extends Measurement<Float32Array> {
   readonly embeds = true;
   readonly scoresAll: boolean;
-  // Texts seldom begin alike, and their pages would push those of chats out of the cache.
+  // Texts rarely share prefixes, and their pages would evict those of chats.
   readonly mayReuse = false;
   #sum: Float64Array | undefined;
 
   constructor(tokens: ArrayLike<number>, pooling: Pooling) {
-    // Nothing before the first token depends on what follows: the rest need not be computed.
+    // Attention is causal: the first token's hidden state does not depend on the others.
     super(pooling === "cls" ? Array.prototype.slice.call(tokens, 0, 1) : tokens);
     this.scoresAll = pooling === "mean";
   }
@@ -31,7 +31,7 @@ export class EmbeddingTask extends Measurement<Float32Array> {
   }
 
   accept({ computed, hidden }: Progress): void {
-    if (hidden === undefined) throw new RangeError("a step that embeds gave no hidden states");
+    if (hidden === undefined) throw new RangeError("a step of hidden states returned none");
     const { length } = this.tokens;
     if (this.scoresAll) { for (const row of hidden) this.#add(row); }
     if (computed < length) return;

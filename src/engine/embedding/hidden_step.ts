@@ -1,6 +1,6 @@
 import type { Recorder, Step, StepInputs, Value } from "../../backend.ts";
 
-/** A recording that is not ended yet, and the value that is wanted of it. */
+/** Recorder with the value that is read from its step. */
 interface Recording {
   readonly recorder: Recorder;
   /** `[outputs, size]` */
@@ -13,14 +13,14 @@ interface Recorded {
 }
 
 /**
- * The step that computes hidden states instead of tokens. It is recorded when it is first run, so that a
- * model which only generates has no memory taken for it.
+ * Step that computes hidden states instead of tokens. It is recorded at the first run, so that a
+ * model that only generates needs no memory for it.
  */
 export class HiddenStep {
-  /** Columns of a hidden state. */
+  /** Size of a hidden state. */
   readonly size: number;
   readonly #record: () => Recording;
-  /** What cannot be recorded once, for want of memory, is not tried again. */
+  /** A recording that failed, for example for lack of memory, is not tried again. */
   #recording: Promise<Recorded> | undefined;
   #recorded: Recorded | undefined;
 
@@ -29,12 +29,12 @@ export class HiddenStep {
     this.#record = record;
   }
 
-  /** Bytes of activations that it holds; none before the first run. */
+  /** Bytes of its activations; 0 before the first run. */
   get scratchBytes(): number {
     return this.#recorded?.step.scratchBytes ?? 0;
   }
 
-  /** The hidden state of each output that the inputs name. */
+  /** Returns the hidden state of each output of the inputs. */
   async run(inputs: StepInputs): Promise<Float32Array[]> {
     const { step, value } = await (this.#recording ??= this.#finish());
     await step.run(inputs);
@@ -47,7 +47,7 @@ export class HiddenStep {
     );
   }
 
-  /** Makes the run in progress stop early; without one, does nothing. */
+  /** Stops the run in progress early, if any. */
   cancel(): void {
     this.#recorded?.step.cancel();
   }

@@ -9,23 +9,23 @@ import {
 } from "../request/options.ts";
 import { type EmbeddingRecipe, type Pooling, POOLINGS } from "./pooling.ts";
 
-/** How texts become vectors. Every member has a default. */
+/** Options of embedding. Every member has a default. */
 export interface EmbedOptions {
   /**
-   * What of the hidden states becomes the vector: that of the `last` token, the `mean` of all, or that of
-   * the first token (`cls`). @default what the model's files say, else `last`
+   * Pooling of hidden states: the `last` token's, the `mean` of all, or the first token's (`cls`).
+   * @default the model's own, else `last`
    */
   readonly pooling?: Pooling | undefined;
-  /** Whether vectors are made one long. @default what the model's files say, else true */
+  /** True to normalise vectors to length 1. @default the model's own, else true */
   readonly normalize?: boolean | undefined;
   /**
-   * How many of the first numbers are kept, before vectors are made one long; for models that were
-   * trained for it (Matryoshka). @default all
+   * Number of leading elements kept before normalisation, for models trained for it (Matryoshka).
+   * @default all
    */
   readonly dimensions?: number | undefined;
   /**
-   * Whether a text that the context does not hold is cut at its end, which keeps the tokens that the
-   * tokenizer puts there; otherwise it is an error. @default false
+   * True to cut a text that exceeds the context, keeping the tokenizer's end tokens; otherwise such
+   * a text is an error. @default false
    */
   readonly truncate?: boolean | undefined;
   /** Stops the work. */
@@ -40,7 +40,7 @@ const EMBED_OPTIONS: OptionChecks<EmbedOptions> = {
   signal: SIGNAL,
 };
 
-/** What {@linkcode EmbedOptions} come to. */
+/** Resolved {@linkcode EmbedOptions}. */
 export interface ResolvedEmbedding {
   readonly pooling: Pooling;
   readonly normalize: boolean;
@@ -48,11 +48,11 @@ export interface ResolvedEmbedding {
 }
 
 /**
- * Fills in what options leave open.
+ * Checks options and fills in defaults.
  *
- * @param recipe reads what the model's files say; asked where it is needed
- * @param hiddenSize the most dimensions that there are
- * @throws {ForgeError} `usage` for an option that is not valid; what `recipe` throws
+ * @param recipe reads the model's own settings; called only if needed
+ * @param hiddenSize largest number of dimensions
+ * @throws {ForgeError} `usage` for an invalid option; errors of `recipe`
  */
 export function resolveEmbedding(
   options: EmbedOptions,
@@ -75,7 +75,7 @@ export function resolveEmbedding(
   };
 }
 
-/** The vector of an embedding: as many numbers as are wanted, one long where that is wanted. */
+/** Returns the leading elements of a pooled state, normalised if asked for. */
 export function finishVector(
   pooled: Float32Array,
   { normalize, dimensions }: ResolvedEmbedding,

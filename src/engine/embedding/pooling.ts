@@ -5,13 +5,13 @@ import { isFile } from "../../formats/file.ts";
 import { isJsonObject, type JsonObject, readJsonList, readJsonObject } from "../../formats/json.ts";
 import { quote } from "../../formats/quote.ts";
 
-/** Takes the last token's hidden state, the mean of all of them, or the first token's. */
+/** Pooling: the last token's hidden state, the mean of all, or the first token's. */
 export type Pooling = "last" | "mean" | "cls";
 
-/** Ways from the hidden states of a text's tokens to one vector. */
+/** All values of {@linkcode Pooling}. */
 export const POOLINGS = ["last", "mean", "cls"] as const satisfies readonly Pooling[];
 
-/** What the values of `pooling_type` in GGUF mean, by llama.cpp's numbers; 4 is for models that rank. */
+/** Values of `pooling_type` in GGUF, by llama.cpp's numbers. 4, for rerankers, is unsupported. */
 const GGUF_POOLINGS: ReadonlyMap<unknown, Pooling | "none"> = new Map([
   [0, "none"],
   [1, "mean"],
@@ -20,8 +20,8 @@ const GGUF_POOLINGS: ReadonlyMap<unknown, Pooling | "none"> = new Map([
 ]);
 
 /**
- * What sentence-transformers' config of a pooling module says: older versions by a key that is true, newer
- * ones by the value of `pooling_mode`.
+ * Names in sentence-transformers' config of a pooling module: keys that are true in older versions,
+ * values of `pooling_mode` in newer ones.
  */
 const POOLING_MODES: ReadonlyMap<string, Pooling> = new Map([
   ["pooling_mode_lasttoken", "last"],
@@ -32,21 +32,21 @@ const POOLING_MODES: ReadonlyMap<string, Pooling> = new Map([
   ["cls", "cls"],
 ]);
 
-/** None of these files is longer than a few lines. */
+/** Limit of these files, which have a few lines. */
 const MAX_BYTES = 2 ** 20;
 
-/** What a model's files say of how texts become vectors; what they leave open is `undefined`. */
+/** Embedding settings of a model's files; `undefined` where they set none. */
 export interface EmbeddingRecipe {
   readonly pooling: Pooling | undefined;
   readonly normalize: boolean | undefined;
 }
 
 /**
- * Reads how a model is meant to embed: `pooling_type` of a GGUF file, or sentence-transformers'
+ * Reads a model's embedding settings: `pooling_type` of a GGUF file, or sentence-transformers'
  * `modules.json` and the config of its pooling module in a folder.
  *
- * @throws {ForgeError} `unsupported` for a way that is none of {@linkcode POOLINGS}, or for layers behind
- * the pooling; `bad_model` for files that cannot be read
+ * @throws {ForgeError} `unsupported` for a pooling other than {@linkcode POOLINGS}, or layers after
+ * the pooling; `bad_model` for unreadable files
  */
 export function embeddingRecipe(checkpoint: Checkpoint): EmbeddingRecipe {
   const { metadata, modelType, path } = checkpoint;
@@ -73,7 +73,7 @@ function folderRecipe(folder: string): EmbeddingRecipe {
   return { pooling, normalize };
 }
 
-/** The folder of a module, which must be one of the model's own. */
+/** Returns the folder of a module, which must lie in the model's folder. */
 function placeOf(place: unknown, path: string): string {
   if (typeof place === "string" && /^[\w.-]+$/.test(place) && !/^\.+$/.test(place)) return place;
   throw new ForgeError(

@@ -17,7 +17,7 @@ import { checkOptions } from "../request/options.ts";
  * ```
  *
  * @throws {ForgeError} `not_found`, `bad_model` or `unsupported` for files that cannot be used;
- * `usage` for options out of range; `device` when the device refuses.
+ * `usage` for options out of range; `device` for a failure of the device.
  */
 export async function load(path: string, options: LoadOptions = {}): Promise<Model> {
   checkOptions("load", options, LOAD_OPTIONS);

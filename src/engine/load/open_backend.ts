@@ -12,16 +12,16 @@ import { ForgeError } from "../../errors.ts";
 import { isFile } from "../../formats/file.ts";
 import { MAX_THREADS } from "../limits.ts";
 
-/** How `--device` and the API name devices. */
+/** Names of devices, for `--device` and the API. */
 const DEVICE_NAMES = "auto, cpu, cpu:VARIANT, cuda, cuda:N, metal or reference";
 
-/** The libraries that can be opened, the fastest first. */
+/** Libraries that can be opened, fastest first. */
 export const BACKEND_KINDS: readonly BackendKind[] = ["cuda", "metal", "cpu", "reference"];
 
-/** The kind of GPU that machines with this system have. */
+/** Kind of GPU of machines with this operating system. */
 const GPU_KIND: BackendKind = Deno.build.os === "darwin" ? "metal" : "cuda";
 
-/** Where distributions, Windows and containers have the library of NVIDIA's driver. */
+/** Folders in which distributions, WSL and containers keep the library of NVIDIA's driver. */
 const DRIVER_FOLDERS = [
   "/usr/lib/x86_64-linux-gnu",
   "/usr/lib/aarch64-linux-gnu",
@@ -33,12 +33,13 @@ const DRIVER_FOLDERS = [
 ];
 
 /**
- * Opens a device: `auto` (the fastest of this machine), or a kind with an optional variant after a
- * colon, such as `cpu:avx2` or `cuda:1`.
+ * Opens a device: `auto` for the fastest one, or a kind with an optional variant after a colon,
+ * such as `cpu:avx2` or `cuda:1`.
  *
- * @param threads threads that compute; 0 for one a core
- * @throws {ForgeError} `usage` for a name that is no device, or threads out of range; `not_found` or
- * `device` when its library is missing or refuses; `unsupported` where it has no choice of attention.
+ * @param threads threads that compute; 0 for one per core
+ * @throws {ForgeError} `usage` for an unknown device, or threads out of range; `not_found` or
+ * `device` if its library is missing or fails; `unsupported` if it has no choice of attention
+ * kernels.
  */
 export function openBackend(
   device: string,
@@ -48,7 +49,7 @@ export function openBackend(
   if (!Number.isInteger(threads) || threads < 0 || threads > MAX_THREADS) {
     throw new ForgeError(
       "usage",
-      `threads is ${threads}; valid is a whole number from 0 (one a core) to ${MAX_THREADS}`,
+      `threads is ${threads}; valid is a whole number from 0 (one per core) to ${MAX_THREADS}`,
     );
   }
   if (!ATTENTION_KERNELS.includes(attention)) {
@@ -70,9 +71,9 @@ export function openBackend(
 }
 
 /**
- * The libraries that a device may need, the one it cannot do without last.
+ * Returns the libraries that a device may use; the last one is required.
  *
- * @throws {ForgeError} `usage` for a name that is no device.
+ * @throws {ForgeError} `usage` for an unknown device.
  */
 export function neededLibraries(device: string): BackendKind[] {
   if (device !== "auto") return [parseDevice(device).kind];
@@ -82,8 +83,8 @@ export function neededLibraries(device: string): BackendKind[] {
 }
 
 /**
- * Whether a library must be built before it can be used: it is in none of the places where it is looked
- * for, or was built here from sources that have changed since in what it offers.
+ * Returns the reason for which a library must be built, if any: no file was found, or the sources
+ * of its interface have changed since it was built here.
  *
  * @throws {ForgeError} `device` for a file that is no library.
  */
@@ -93,7 +94,7 @@ export function lacksBuild(kind: BackendKind): "missing" | "outdated" | undefine
   return path === builtLibrary(kind) && isOutdated(path) ? "outdated" : undefined;
 }
 
-/** The GPU of this machine, where there is one and forge can use it. */
+/** Opens the GPU of this machine, if there is one that forge can use. */
 function openUsableGpu(threads: number): NativeBackend | undefined {
   const libraryPath = findLibrary(GPU_KIND);
   if (libraryPath === undefined) return undefined;
@@ -104,7 +105,7 @@ function openUsableGpu(threads: number): NativeBackend | undefined {
     }
     return NativeBackend.open({ kind: GPU_KIND, threads, libraryPath });
   } catch (error) {
-    // `forge doctor` tells why; naming the device does, too.
+    // `forge doctor` reports the reason; so does `--device` with the name of the GPU.
     if (error instanceof ForgeError || error instanceof Deno.errors.NotCapable) return undefined;
     throw error;
   }

@@ -6,22 +6,19 @@ import { quote, quoteList } from "../../formats/quote.ts";
 import { DEFAULT_CONTEXT, DEFAULT_PARALLEL, MAX_PARALLEL } from "../limits.ts";
 import { checkWholeNumber, type OptionChecks } from "../request/options.ts";
 
-/** Where and how large a model is opened. Every member has a default. */
+/** Options of loading a model. Every member has a default. */
 export interface LoadOptions {
   /** `auto`, `cpu`, `cpu:VARIANT`, `cuda`, `cuda:N`, `metal` or `reference`. @default "auto" */
   readonly device?: string | undefined;
-  /** Threads that compute. @default one a core */
+  /** Threads that compute. @default one per core */
   readonly threads?: number | undefined;
-  /** Tokens of prompt and answer together. @default the model's own limit, at most 32768 */
+  /** Most tokens of prompt and answer together. @default the model's own limit, at most 32768 */
   readonly contextLength?: number | undefined;
-  /**
-   * Sequences that are computed at a time. More of them wait their turn; fewer leave threads with less
-   * to do at once. @default 32
-   */
+  /** Most sequences computed at a time; more of them wait. @default 32 */
   readonly parallel?: number | undefined;
   /**
-   * Quantise weights that are stored as floats while they load, to a quarter of their memory and up to four
-   * times the speed at 4 bits; nothing is written. @default as they are stored
+   * Quantises weights stored as floats while they load. 4 bits take a quarter of the memory and are
+   * up to four times as fast. Nothing is written. @default as they are stored
    */
   readonly quantize?: QuantizedType | undefined;
   /**
@@ -32,25 +29,25 @@ export interface LoadOptions {
   /** Type of the KV cache. @default "F16"; "F32" on the reference device */
   readonly kvType?: KvType | undefined;
   /**
-   * Which kernels compute attention on a CUDA device; one that device and model cannot have is an
-   * error that says why. @default "auto"
+   * Kernels of attention on a CUDA device. Kernels that the device or the model does not support
+   * are an error. @default "auto"
    */
   readonly attention?: AttentionKernels | undefined;
   /**
-   * Whether steps that decode take guesses of the next tokens along: `on` as many as pay, `off` none, or
-   * always so many a sequence, 1 to 32. On the CPU no token changes by it; on a GPU the last digits of
-   * logits may, and with them, rarely, a token. `auto` is `on` where nothing changes.
+   * Speculative decoding: `on` drafts as many tokens as pay, `off` none, a number from 1 to 32
+   * always that many per sequence. On the CPU it changes no token; on a GPU it may change the last
+   * digits of logits and, rarely, a token. `auto` is `on` where nothing changes.
    * @default "auto"
    */
   readonly speculate?: Speculation | undefined;
   /**
-   * The path of a smaller model with the same vocabulary, which guesses tokens where the text itself gives
-   * no hint. Turns guesses on on every device.
+   * Path of a smaller model with the same vocabulary, which drafts tokens that the text itself does
+   * not suggest. It turns speculative decoding on for every device.
    */
   readonly draftModel?: string | undefined;
 }
 
-/** The names of {@linkcode LoadOptions}; each value is checked where it is used. */
+/** Names of {@linkcode LoadOptions}; values are checked where they are used. */
 export const LOAD_OPTIONS: OptionChecks<LoadOptions> = {
   device: undefined,
   threads: undefined,
@@ -64,14 +61,14 @@ export const LOAD_OPTIONS: OptionChecks<LoadOptions> = {
   draftModel: undefined,
 };
 
-/** How many tokens are guessed ahead. */
+/** Number of draft tokens per sequence, or how it is chosen. */
 export type Speculation = "auto" | "on" | "off" | number;
 
 /**
- * The context a model is opened with.
+ * Returns the context length to open a model with.
  *
- * @param longest the most that the model was made for
- * @throws {ForgeError} `usage` when the one asked for is longer, or none at all
+ * @param longest longest context of the model
+ * @throws {ForgeError} `usage` if the one asked for is longer or not a positive whole number
  */
 export function resolveContext(asked: number | undefined, longest: number): number {
   const contextLength = asked ?? Math.min(longest, DEFAULT_CONTEXT);
@@ -85,9 +82,9 @@ export function resolveContext(asked: number | undefined, longest: number): numb
 }
 
 /**
- * A checkpoint with its weights in the types that are asked for.
+ * Returns a checkpoint with its weights in the type asked for.
  *
- * @throws {ForgeError} `usage` for a type that there is not, or where nothing can be quantised
+ * @throws {ForgeError} `usage` for an unknown type, or if no weight can be quantised
  */
 export function asLoaded(
   checkpoint: Checkpoint,
@@ -101,7 +98,9 @@ export function asLoaded(
   );
 }
 
-/** How many sequences a model computes at a time. @throws {ForgeError} `usage` out of range */
+/**
+ * Returns the number of sequences computed at a time. @throws {ForgeError} `usage` if out of range
+ */
 export function resolveParallel(asked: number | undefined): number {
   return checkWholeNumber("parallel", asked ?? DEFAULT_PARALLEL, 1, MAX_PARALLEL);
 }

@@ -13,21 +13,21 @@ import { tensorBytes } from "../../formats/tensor_info.ts";
 import type { LayerKvShape, StateMatrix } from "../../models/causal_lm.ts";
 import { loadModel } from "../../models/registry.ts";
 
-/** What a checkpoint would be once loaded. */
+/** Facts of a checkpoint that loading would find. */
 export interface ModelPlan {
   readonly vocabSize: number;
-  /** The longest sequence the model was made for. */
+  /** Longest sequence that the model was trained for. */
   readonly contextLength: number;
   readonly kvLayers: readonly LayerKvShape[];
   readonly stateLayers: readonly StateMatrix[];
   readonly weightBytes: number;
-  /** Tensors of the files that the model has no use for. */
+  /** Tensors of the files that the model does not use. */
   readonly unusedTensors: readonly string[];
 }
 
 /**
- * Goes through the loading of a model without a device: the configuration is read, and every tensor's
- * presence, shape and type are checked, but no weight is.
+ * Loads a model without a device: reads the configuration and checks the presence, shape and type
+ * of every tensor, but reads no weights.
  *
  * @throws {ForgeError} as {@linkcode loadModel}
  */
@@ -43,7 +43,9 @@ export function planModel(checkpoint: Checkpoint): ModelPlan {
   };
 }
 
-/** Bytes that one token takes in the KV caches of all layers, with elements of `elementBytes`. */
+/**
+ * Returns the bytes of one token in the KV caches of all layers, with elements of `elementBytes`.
+ */
 export function kvBytesPerToken(layers: readonly LayerKvShape[], elementBytes: number): number {
   return layers.reduce((sum, layer) => {
     const values = layer.valuesInKeys ? 0 : layer.vHeadDim;
@@ -51,12 +53,12 @@ export function kvBytesPerToken(layers: readonly LayerKvShape[], elementBytes: n
   }, 0);
 }
 
-/** Bytes that the recurrent state of one sequence takes. */
+/** Returns the bytes of one sequence's recurrent state. */
 export function stateBytes(layers: readonly StateMatrix[]): number {
   return layers.reduce((sum, { rows, cols }) => sum + 4 * rows * cols, 0);
 }
 
-/** A device on which everything succeeds, weights are all ones, and nothing can be run. */
+/** Device that accepts all weights, reads them as ones, and runs nothing. */
 class PlanBackend implements Backend {
   readonly kind = "reference";
   readonly info: DeviceInfo = { name: "plan", threads: 0, features: [], kernels: "none" };

@@ -6,10 +6,10 @@ import { tokenizerFromJson } from "../../tokenizer/from_json.ts";
 import type { Tokenizer } from "../../tokenizer/tokenizer.ts";
 
 /**
- * The tokenizer that comes with a model.
+ * Opens the tokenizer of a checkpoint.
  *
- * @throws {ForgeError} `not_found` when there is none; `bad_model` or `unsupported` when it cannot be
- * used.
+ * @throws {ForgeError} `not_found` for a missing tokenizer; `bad_model` or `unsupported` for one
+ * that cannot be used.
  */
 export function openTokenizer(checkpoint: Checkpoint): Tokenizer {
   const { metadata, path } = checkpoint;
@@ -22,7 +22,7 @@ export function openTokenizer(checkpoint: Checkpoint): Tokenizer {
 }
 
 /**
- * The tokens that end an answer: those the tokenizer names, and those of generation_config.json or
+ * Returns the tokens that end an answer: those of the tokenizer, and of generation_config.json or
  * config.json.
  */
 export function endTokens(checkpoint: Checkpoint, tokenizer: Tokenizer): ReadonlySet<number> {

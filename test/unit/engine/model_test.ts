@@ -91,7 +91,7 @@ Deno.test("a device and a number of threads are checked", async () => {
     await assertRefused(
       () => withModel(() => Promise.resolve(), {}, { threads }),
       "usage",
-      `threads is ${threads}; valid is a whole number from 0 (one a core) to 1024`,
+      `threads is ${threads}; valid is a whole number from 0 (one per core) to 1024`,
     );
   }
   const threads = await withModel((model) => Promise.resolve(model.device.threads), {}, {
