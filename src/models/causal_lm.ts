@@ -1,4 +1,4 @@
-/** What a family of models is to the rest of forge. */
+/** Interface between families of models and the rest of forge. */
 import type { Backend, KvCache, Recorder, StateCache, Value } from "../backend.ts";
 import type { Checkpoint } from "../formats/checkpoint.ts";
 import { ConfigReader } from "./config/config_reader.ts";
@@ -10,48 +10,55 @@ export interface LayerKvShape {
   readonly nKvHeads: number;
   readonly kHeadDim: number;
   readonly vHeadDim: number;
-  /** Whether values are the first `vHeadDim` elements of the keys. @default false */
+  /** True if values are the first `vHeadDim` elements of the keys. @default false */
   readonly valuesInKeys?: boolean;
 }
 
-/** The matrix of floats that one operation keeps of a sequence, whatever its length. */
+/**
+ * A matrix of floats that one operation keeps for each sequence. Its size does not depend on the
+ * sequence's length.
+ */
 export interface StateMatrix {
   readonly rows: number;
   readonly cols: number;
 }
 
-/** A loaded model: the weights are on the device, and `forward` records what is done with them. */
+/** A loaded model: its weights are on the device, and `forward` records its forward pass. */
 export interface CausalLm {
   readonly vocabSize: number;
-  /** Columns of its hidden states. */
+  /** Columns of the hidden states. */
   readonly hiddenSize: number;
   /**
-   * Whether the files have an output matrix, or say that the embedding is it; without, logits mean
-   * nothing.
+   * True if the files have an output matrix or tie it to the embedding. Without one, logits are
+   * meaningless.
    */
   readonly hasHead: boolean;
   /** The longest sequence the model was made for. */
   readonly contextLength: number;
-  /** The KV caches of its layers of attention. */
+  /** KV caches of the attention layers. */
   readonly kvLayers: readonly LayerKvShape[];
   /**
-   * The state caches of its recurrent layers, of which a layer may have several; empty without any.
-   * A state cannot take back what it has seen: no tokens are guessed for a model that has one.
+   * State caches of the recurrent layers; a layer may have several. A state cannot be rolled back,
+   * so models with states run without speculative decoding.
    */
   readonly stateLayers: readonly StateMatrix[];
   /** Records the forward pass and returns the logits, `[outputs, vocabSize]`. */
   forward(recorder: Recorder, kv: readonly KvCache[], states: readonly StateCache[]): Value;
   /**
-   * The same up to the norm before the output matrix: the hidden states, `[outputs, hiddenSize]`.
+   * Records the forward pass up to the norm before the output matrix and returns the hidden states,
+   * `[outputs, hiddenSize]`.
    */
   hidden(recorder: Recorder, kv: readonly KvCache[], states: readonly StateCache[]): Value;
 }
 
-/** What a family loads a model from. */
+/** Input of a family's loader. */
 export class ModelSource {
   readonly config: ConfigReader;
   readonly weights: WeightLoader;
-  /** The longest sequence asked for; the model's own limit where that is lower, or without it. */
+  /**
+   * The longest sequence to prepare for, or `undefined` for the model's own limit, which also caps
+   * it.
+   */
   readonly sessionLength: number | undefined;
 
   constructor(backend: Backend, checkpoint: Checkpoint, sessionLength?: number) {
@@ -75,7 +82,7 @@ export class ForwardPass {
   readonly recorder: Recorder;
   readonly kv: readonly KvCache[];
   readonly states: readonly StateCache[];
-  /** Values that layers leave for later ones, by what their family calls them. */
+  /** Values that layers keep for later layers, by a name that the family chooses. */
   readonly kept = new Map<string, Value>();
   readonly #tables = new Map<Rope, Value>();
   readonly #weights: WeightLoader;
@@ -92,7 +99,7 @@ export class ForwardPass {
     this.#weights = weights;
   }
 
-  /** The cosines and sines of a rotation, recorded at the first use. */
+  /** Returns the cosines and sines of a rotation, recorded at its first use. */
   ropeTable(rope: Rope): Value {
     let table = this.#tables.get(rope);
     if (table === undefined) {

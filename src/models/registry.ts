@@ -61,15 +61,21 @@ const FAMILIES: readonly Family[] = [
   starcoder2,
 ];
 
-/** The architectures forge runs, as config.json (`safetensors`) or GGUF names them. */
+/**
+ * Returns the architectures that forge runs, by their names in config.json (`safetensors`) or GGUF.
+ */
 export function knownArchitectures(kind: Checkpoint["kind"]): string[] {
   return FAMILIES.flatMap((family) => kind === "gguf" ? family.gguf : family.huggingFace);
 }
 
-/** The family of a checkpoint. @throws {ForgeError} `unsupported`, listing the known ones. */
+/**
+ * Returns the family of a checkpoint.
+ *
+ * @throws {ForgeError} `unsupported`, listing the known ones
+ */
 export function findFamily(checkpoint: Checkpoint): Family {
   const { kind, modelType } = checkpoint;
-  // GGUF has no name of its own for Mixtral.
+  // GGUF stores Mixtral as "llama".
   if (kind === "gguf" && modelType === "llama" && hasExperts(checkpoint)) return mixtral;
   const family = FAMILIES.find((candidate) =>
     (kind === "gguf" ? candidate.gguf : candidate.huggingFace).includes(modelType)
@@ -94,12 +100,13 @@ export interface LoadedModel {
 }
 
 /**
- * Puts a checkpoint's weights on a device.
+ * Loads a checkpoint's weights onto a device.
  *
- * @param sessionLength the longest sequence the model will be asked for; its own limit where that
- * is lower, or without it
- * @throws {ForgeError} `unsupported` for an unknown architecture, or one with parts forge does not
- * know; `bad_model` when the files do not hold what the configuration promises.
+ * @param sessionLength the longest sequence to prepare for. @default the model's limit, which also
+ * caps it
+ *
+ * @throws {ForgeError} `unsupported` for an architecture or a part that forge does not support;
+ * `bad_model` if the files lack what the configuration implies
  */
 export function loadModel(
   backend: Backend,

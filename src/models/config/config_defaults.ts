@@ -1,13 +1,13 @@
 import type { JsonObject } from "../../formats/json.ts";
 
 /**
- * Settings that hold where config.json leaves them out, by `model_type`: the defaults of
- * transformers' configuration classes, with which `test/models/config_defaults_test.ts` compares
- * them. A setting that is missing here is `None` there.
+ * Defaults of settings that config.json may leave out, by `model_type`. They are those of
+ * transformers' configuration classes; `test/models/config_defaults_test.ts` compares the two. A
+ * setting that is missing here is `None` there.
  *
  * Besides the fields of a class, a table holds the base frequency that the class gives RoPE
- * (`rope_theta`, `rope_local_base_freq` for sliding layers), and what its `__post_init__` takes for
- * absent arguments: `partial_rotary_factor`, `sliding_window_pattern`, `full_attention_interval`,
+ * (`rope_theta`, and `rope_local_base_freq` for sliding layers), and the defaults of arguments of
+ * `__post_init__`: `partial_rotary_factor`, `sliding_window_pattern`, `full_attention_interval`,
  * `global_head_dim` and `rope_parameters`.
  */
 const TABLES = {
@@ -914,7 +914,7 @@ const TABLES = {
   },
 } as const satisfies Readonly<Record<string, JsonObject>>;
 
-/** Architectures without a class of their own in transformers, and whose settings they share. */
+/** Architectures that share the configuration class of another one. */
 const SAME_AS: ReadonlyMap<string, keyof typeof TABLES> = new Map([
   ["kimi_k2", "deepseek_v3"],
   ["qwen2_vl", "qwen2_vl_text"],
@@ -923,17 +923,17 @@ const SAME_AS: ReadonlyMap<string, keyof typeof TABLES> = new Map([
 
 const BY_TYPE: ReadonlyMap<string, JsonObject> = new Map(Object.entries(TABLES));
 
-/** The architectures that have a table of their own. */
+/** Architectures with a table of their own. */
 export const DEFAULTED_TYPES: readonly string[] = [...BY_TYPE.keys()];
 
-/** The defaults of an architecture's settings; empty for an unknown one. */
+/** Returns the defaults of an architecture's settings; empty for an unknown one. */
 export function configDefaults(modelType: string): JsonObject {
   return BY_TYPE.get(SAME_AS.get(modelType) ?? modelType) ?? {};
 }
 
 /**
- * Second names of settings, as transformers' `attribute_map` has them, by `model_type`. Where a
- * file has both names, the second one holds.
+ * Second names of settings by `model_type`, as in transformers' `attribute_map`. If a file has both
+ * names, the second one counts.
  */
 const ALIASES: ReadonlyMap<string, Readonly<Record<string, string>>> = new Map(Object.entries({
   deepseek_v2: { n_routed_experts: "num_experts" },
@@ -949,7 +949,7 @@ const ALIASES: ReadonlyMap<string, Readonly<Record<string, string>>> = new Map(O
   qwen3_vl_moe_text: { num_experts: "num_local_experts" },
 }));
 
-/** The second name of a setting, or `undefined` where it has but one. */
+/** Returns the second name of a setting, or `undefined` if it has only one. */
 export function settingAlias(modelType: string, name: string): string | undefined {
   return ALIASES.get(SAME_AS.get(modelType) ?? modelType)?.[name];
 }

@@ -5,26 +5,25 @@ import { quote } from "../../formats/quote.ts";
 import { configDefaults, settingAlias } from "./config_defaults.ts";
 
 /**
- * The name of one setting in both formats: a key of config.json, and a GGUF key without its
- * architecture prefix. A format that lacks the setting has `undefined`.
+ * Name of one setting in both formats: a key of config.json, and a GGUF key without its
+ * architecture prefix. `undefined` if a format lacks the setting.
  */
 export type Key = readonly [huggingFace: string | undefined, gguf: string | undefined];
 
-/** The largest value any size in a config may have; keeps products of two within 2^53. */
+/** Largest value of any size in a config. Keeps products of two within 2^53. */
 const MAX_SIZE = 2 ** 26;
 
 /**
- * Reads typed settings of a model, whichever format they come in. What a config.json leaves out is
- * what `config_defaults.ts` has for its architecture; what it says is `null` is not replaced by
- * that.
+ * Reads typed settings of a model from either format. A setting that config.json lacks has the
+ * default in `config_defaults.ts`. An explicit `null` does not get that default and is an error if
+ * there is one.
  *
- * A fallback stands for a setting that neither the file nor that table has. In a config.json,
- * `null` where the table has a value is refused.
+ * A fallback applies to a setting that has neither a value nor a default.
  */
 export class ConfigReader {
   readonly isGguf: boolean;
   readonly modelType: string;
-  /** The folder or file, for messages. */
+  /** The folder or file, for error messages. */
   readonly path: string;
   readonly #checkpoint: Checkpoint;
   readonly #defaults: JsonObject;
@@ -40,12 +39,15 @@ export class ConfigReader {
     this.path = checkpoint.path;
   }
 
-  /** The settings of one layer: its entry of lists, and what `per_layer_config` has for it. */
+  /**
+   * Returns a reader for one layer's settings: its entry of lists, and its object in
+   * `per_layer_config`.
+   */
   ofLayer(index: number): ConfigReader {
     return new ConfigReader(this.#checkpoint, index);
   }
 
-  /** The value under a key, or `undefined` when it is null, or absent without a default. */
+  /** Returns the value of a key, or `undefined` if it is null, or absent without a default. */
   raw(key: Key): unknown {
     const name = this.#name(key);
     if (name === undefined) return undefined;
@@ -54,29 +56,28 @@ export class ConfigReader {
     return own ?? (metadata === undefined ? this.setting(name) : metadata.get(name)) ?? undefined;
   }
 
-  /** A setting of config.json: as it is written, be it `null`, or else its default. */
+  /** Returns a setting of config.json as it is written, including `null`, or else its default. */
   setting(name: string): JsonValue | undefined {
     const value = this.written(name);
     return value === undefined ? this.#defaults[name] : value;
   }
 
-  /** A setting that config.json itself has. */
+  /** Returns a setting that config.json itself holds. */
   written(name: string): JsonValue | undefined {
     const config = this.#checkpoint.config ?? {};
     const alias = settingAlias(this.modelType, name);
     return alias !== undefined && Object.hasOwn(config, alias) ? config[alias] : config[name];
   }
 
-  /** The default of a setting, whatever config.json says. */
+  /** Returns the default of a setting, whatever config.json holds. */
   default(name: string): JsonValue | undefined {
     return this.#defaults[name];
   }
 
   /**
-   * A whole number. A list with the same number for every layer counts as that number.
+   * Reads a whole number. A list with the same number for every layer counts as that number.
    *
-   * @throws {ForgeError} `bad_model` when it is anything else; `unsupported` when it differs
-   * between layers.
+   * @throws {ForgeError} `bad_model` for anything else; `unsupported` if it differs between layers
    */
   int(key: Key, options: { min?: number; max?: number; fallback?: number } = {}): number {
     const { min = 1, max = MAX_SIZE, fallback } = options;
@@ -88,9 +89,9 @@ export class ConfigReader {
   }
 
   /**
-   * A number that is finite in float32, as devices take it.
+   * Reads a number that is finite in float32, the type that devices take.
    *
-   * @throws {ForgeError} `bad_model` when it is anything else.
+   * @throws {ForgeError} `bad_model` for anything else
    */
   number(key: Key, fallback?: number): number {
     const value = this.#orElse(key, fallback);
@@ -101,9 +102,9 @@ export class ConfigReader {
   }
 
   /**
-   * A number above 0, in float32 too.
+   * Reads a number above 0, in float32 too.
    *
-   * @throws {ForgeError} `bad_model` when it is anything else.
+   * @throws {ForgeError} `bad_model` for anything else
    */
   positive(key: Key, fallback?: number): number {
     const value = this.number(key, fallback);
@@ -123,7 +124,7 @@ export class ConfigReader {
     return value;
   }
 
-  /** An array with one entry a layer, or `undefined` when it is absent. */
+  /** Reads an array with one entry for each layer; `undefined` if it is absent. */
   perLayer(key: Key, nLayers: number): readonly unknown[] | undefined {
     const value = this.raw(key);
     if (value === undefined) return undefined;
@@ -136,14 +137,14 @@ export class ConfigReader {
     return list;
   }
 
-  /** A nested object of config.json, or `undefined` when there is none; GGUF has none. */
+  /** Reads a nested object of config.json; `undefined` if it is absent and for GGUF. */
   object(name: string): JsonObject | undefined {
     const value = this.isGguf ? undefined : this.setting(name) ?? undefined;
     if (value === undefined || isJsonObject(value)) return value;
     throw this.invalid([name, undefined], value, "an object");
   }
 
-  /** The error for a setting that cannot be used. */
+  /** Returns the error for an invalid setting. */
   invalid(key: Key, value: unknown, expected: string): ForgeError {
     const name = this.#name(key) ?? key[0] ?? "?";
     const found = value === undefined
@@ -157,7 +158,7 @@ export class ConfigReader {
     );
   }
 
-  /** What config.json has for this layer alone. */
+  /** Returns the settings of config.json for this layer alone. */
   #ownSettings(): JsonObject | undefined {
     if (this.#layer === undefined) return undefined;
     const settings = this.#checkpoint.config?.per_layer_config ?? undefined;
@@ -165,7 +166,7 @@ export class ConfigReader {
     return isJsonObject(own) ? own : undefined;
   }
 
-  /** The error for a setting that forge does not know what to do with. */
+  /** Returns the error for a valid setting that forge does not support. */
   unsupported(key: Key, value: unknown, expected: string): ForgeError {
     return new ForgeError(
       "unsupported",
@@ -176,8 +177,8 @@ export class ConfigReader {
   }
 
   /**
-   * A value, or what stands for one that is absent. `null` that replaces a default is left to the
-   * caller's check.
+   * Returns a value, its default or the fallback. An explicit `null` in place of a default is
+   * returned for the caller to reject.
    */
   #orElse(key: Key, fallback: unknown): unknown {
     const value = this.raw(key);
@@ -204,7 +205,7 @@ export class ConfigReader {
   }
 }
 
-/** The entries of a JSON array, or of a GGUF array, whose numbers come in a typed array. */
+/** Returns the entries of a JSON array or of a GGUF array, whose numbers are in a typed array. */
 function asList(value: unknown): readonly unknown[] | undefined {
   if (Array.isArray(value)) return value;
   return ArrayBuffer.isView(value)

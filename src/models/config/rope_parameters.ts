@@ -1,23 +1,25 @@
 /**
- * Where a model describes its rotary position embedding: `rope_parameters` in newer config.json
- * files, `rope_theta` and `rope_scaling` in older ones, the `rope.*` keys in GGUF.
+ * Settings of rotary position embedding: `rope_parameters` in newer config.json files, `rope_theta`
+ * and `rope_scaling` in older ones, the `rope.*` keys in GGUF.
  */
 import { ForgeError } from "../../errors.ts";
 import { isJsonObject } from "../../formats/json.ts";
 import { quote } from "../../formats/quote.ts";
 import type { ConfigReader } from "./config_reader.ts";
 
-/** Which layers a rotation is for, and what a GGUF file does not say. */
+/** The layers a rotation is for, and defaults for GGUF files. */
 export interface RopeLayers {
-  /** The type of layer, in a family whose `rope_parameters` hold a set for each type. */
+  /** Type of the layers, in families whose `rope_parameters` hold a set for each type. */
   readonly layerType?: "full_attention" | "sliding_attention" | undefined;
-  /** The base of sliding layers in a GGUF file without one. @default that of the others */
+  /**
+   * Base of sliding layers in a GGUF file without the setting. @default that of the other layers
+   */
   readonly ggufSlidingTheta?: number;
-  /** Whether YaRN rounds the ends of its ramp in GGUF files. @default true */
+  /** True if YaRN rounds the ends of its ramp in GGUF files. @default true */
   readonly ggufTruncate?: boolean;
 }
 
-/** GGUF's keys for what rope_parameters calls by the names on the left. */
+/** GGUF keys by the names of `rope_parameters`. */
 const GGUF_KEYS: Readonly<Record<string, string>> = {
   rope_theta: "rope.freq_base",
   rope_type: "rope.scaling.type",
@@ -31,7 +33,7 @@ const GGUF_KEYS: Readonly<Record<string, string>> = {
 
 type Settings = Readonly<Record<string, unknown>>;
 
-/** The parameters of one rotation, under the names of `rope_parameters`. */
+/** Parameters of one rotation, under the names of `rope_parameters`. */
 export class RopeParameters {
   readonly #config: ConfigReader;
   readonly #settings: Settings;
@@ -41,7 +43,7 @@ export class RopeParameters {
     this.#settings = settings;
   }
 
-  /** @throws {ForgeError} `bad_model` when a type of layer lacks its parameters. */
+  /** Reads the parameters. @throws {ForgeError} `bad_model` if a type of layer lacks them */
   static read(config: ConfigReader, layers: RopeLayers): RopeParameters {
     if (config.isGguf) return new RopeParameters(config, ggufSettings(config, layers));
     const settings = layers.layerType === undefined
@@ -50,7 +52,7 @@ export class RopeParameters {
     return new RopeParameters(config, withOriginalLength(config, settings));
   }
 
-  /** The kind of scaling; "default" where none is named. */
+  /** Kind of scaling; "default" if none is named. */
   get type(): string {
     if (isByPlace(this.#config, this.#settings)) return "default";
     const type = typeOf(this.#settings);
@@ -62,18 +64,20 @@ export class RopeParameters {
     return this.#settings[name] !== undefined && this.#settings[name] !== null;
   }
 
-  /** True for a parameter that is there, be it `null`. */
+  /** True if a parameter is present, even as `null`. */
   isWritten(name: string): boolean {
     return this.#settings[name] !== undefined;
   }
 
-  /** Refuses parameters of config.json without one, where `null` would do. */
+  /** Rejects config.json files that lack a parameter, even if `null` would be valid. */
   assertWritten(name: string): void {
     if (this.isWritten(name) || this.#config.isGguf) return;
     throw this.invalid(name, undefined, "a number above 0, or null");
   }
 
-  /** A finite number. @throws {ForgeError} `bad_model` for anything else, as the others here. */
+  /**
+   * Reads a finite number. @throws {ForgeError} `bad_model` for anything else, as the methods below
+   */
   number(name: string, fallback?: number): number {
     const value = this.isWritten(name) ? this.#settings[name] : fallback;
     if (typeof value !== "number" || !Number.isFinite(value)) {
@@ -82,7 +86,7 @@ export class RopeParameters {
     return value;
   }
 
-  /** A number above 0 that is derived where it is absent or null. */
+  /** Reads a number above 0, or returns `otherwise` if it is absent or null. */
   derived(name: string, otherwise: number): number {
     return this.has(name) ? this.positive(name) : this.#above0(name, otherwise);
   }
@@ -97,7 +101,7 @@ export class RopeParameters {
     return value;
   }
 
-  /** A list of `length` numbers above 0. */
+  /** Reads a list of `length` numbers above 0. */
   positives(name: string, length: number): readonly number[] {
     const value = this.#settings[name];
     const isList = Array.isArray(value) && value.length === length &&
@@ -106,7 +110,7 @@ export class RopeParameters {
     return value;
   }
 
-  /** The error for a parameter that cannot be used. */
+  /** Returns the error for an invalid parameter. */
   invalid(name: string, value: unknown, expected: string): ForgeError {
     return this.#config.invalid([`RoPE's ${name}`, ggufName(name)], value, expected);
   }
@@ -116,7 +120,7 @@ export class RopeParameters {
     throw this.invalid(name, value, "a number above 0");
   }
 
-  /** The error for a kind of scaling that forge does not know. */
+  /** Returns the error for an unknown kind of scaling. */
   unsupported(known: readonly string[]): ForgeError {
     return new ForgeError(
       "unsupported",
@@ -138,12 +142,16 @@ function typeOf(settings: Settings): unknown {
 }
 
 /**
- * Rotates by a position in time, height and width, which is the same one where there is but text.
+ * True if each token has a position in time, height and width. The three are equal in text, so the
+ * rotation is the plain one.
  */
 const isByPlace = (config: ConfigReader, settings: Settings) =>
   typeOf(settings) === "mrope" && (config.isGguf || config.modelType.startsWith("qwen2_"));
 
-/** One set for all layers: the older `rope_scaling` where there is one, else `rope_parameters`. */
+/**
+ * Returns the parameters of all layers: the older `rope_scaling` if there is one, else
+ * `rope_parameters`.
+ */
 function commonSettings(config: ConfigReader): Settings {
   const parameters = config.object("rope_parameters") ?? config.default("rope_parameters");
   const newer = isJsonObject(parameters) ? parameters : {};
@@ -162,7 +170,10 @@ function commonSettings(config: ConfigReader): Settings {
   };
 }
 
-/** The set of one type of layer. The older `rope_scaling` scales layers of full attention alone. */
+/**
+ * Returns the parameters of one type of layer. The older `rope_scaling` applies to layers with full
+ * attention only.
+ */
 function layerSettings(
   config: ConfigReader,
   layerType: NonNullable<RopeLayers["layerType"]>,
@@ -178,7 +189,7 @@ function layerSettings(
     throw config.invalid(["rope_scaling", undefined], older, "rope_parameters in its place");
   }
   if (older?.type !== undefined && older.rope_type === undefined) {
-    // transformers passes over it here, and would not scale at all.
+    // transformers ignores "type" here and would not scale at all.
     throw config.invalid(["rope_scaling's type", undefined], older.type, "rope_type in its place");
   }
   if (older !== undefined && parameters !== undefined && all.full_attention === undefined) {
@@ -194,10 +205,13 @@ function layerSettings(
   return { rope_theta: theta, ...own };
 }
 
-/** The kinds of scaling that ask for the length before it. */
+/** Kinds of scaling that depend on the original context length. */
 const SCALES_LENGTH = ["llama3", "yarn", "longrope", "su"];
 
-/** Phi-3 has that length next to the parameters, not within; without any, it is the model's own. */
+/**
+ * Adds the original context length, which Phi-3 has next to the parameters. The default is the
+ * model's context length.
+ */
 function withOriginalLength(config: ConfigReader, settings: Settings): Settings {
   if (!SCALES_LENGTH.some((type) => type === typeOf(settings))) return settings;
   const name = "original_max_position_embeddings";
@@ -216,13 +230,14 @@ function ggufSettings(config: ConfigReader, layers: RopeLayers): Settings {
     const local = config.raw([undefined, "rope.freq_base_swa"]) ?? layers.ggufSlidingTheta;
     return { rope_theta: local ?? settings.rope_theta };
   }
-  // YaRN's factor has a key of its own; the other is LongRoPE's.
+  // YaRN has its own key for the factor; `attn_factor` is LongRoPE's.
   settings.attention_factor = config.raw([undefined, "rope.scaling.yarn_attn_factor"]) ??
     settings.attention_factor;
   settings.truncate = layers.ggufTruncate;
-  // Where attention's scale takes it up, sines and cosines keep their length.
+  // DeepSeek's attention scale includes this factor, so sines and cosines are not scaled: equal
+  // values cancel.
   settings.mscale = settings.mscale_all_dim;
-  // A factor without a type is of the days when there was but one type.
+  // Older files have a factor without a type and mean linear scaling.
   if (settings.rope_type === undefined && settings.factor !== undefined) {
     settings.rope_type = "linear";
   }

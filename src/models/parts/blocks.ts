@@ -1,6 +1,6 @@
 /**
- * The parts that decoders are built from. Each `load…` takes the weights of one part from a layer
- * and returns a function that records what the part does.
+ * Blocks that decoders are built from. Each `load…` function takes the weights of one block from a
+ * layer and returns a function that records the block.
  */
 import type { Activation, Recorder, Value, Weight } from "../../backend.ts";
 import type { ForwardPass, LayerKvShape } from "../causal_lm.ts";
@@ -9,16 +9,19 @@ import type { DecoderConfig } from "../config/decoder_config.ts";
 import type { Rope } from "./rope.ts";
 import type { TensorName, WeightLoader } from "../weights/weight_loader.ts";
 
-/** Records a part that maps hidden states to hidden states. */
+/**
+ * Records a block, which maps hidden states to hidden states. Adds `residual` to the result if
+ * given.
+ */
 export type Block = (pass: ForwardPass, x: Value, residual?: Value) => Value;
 
-/** How a norm differs from plain RMSNorm. */
+/** Options of a norm. */
 export interface NormOptions {
-  /** Gemma's checkpoints store the weight less 1. @default 0 */
+  /** Added to the stored weight. Gemma's checkpoints store the weight less 1. @default 0 */
   readonly weightOffset?: number | undefined;
 }
 
-/** RMSNorm over the hidden size; adds `residual` to the result when one is given. */
+/** Loads RMSNorm over the hidden size. */
 export function loadRmsNorm(
   weights: WeightLoader,
   c: DecoderConfig,
@@ -31,7 +34,7 @@ export function loadRmsNorm(
     recorder.rmsNorm(x, weight, { eps: c.normEps, weightOffset, residual });
 }
 
-/** LayerNorm with a bias over the hidden size. */
+/** Loads LayerNorm with a bias over the hidden size. */
 export function loadLayerNorm(
   weights: WeightLoader,
   c: DecoderConfig,
@@ -46,7 +49,7 @@ export function loadLayerNorm(
   return ({ recorder }, x) => recorder.layerNorm(x, weight, bias, c.normEps);
 }
 
-/** What attention has beside its projections. */
+/** Options of attention. */
 export interface AttentionParts {
   /** The rotation, or `undefined` for a layer without positions. */
   readonly rope: Rope | undefined;
@@ -54,29 +57,29 @@ export interface AttentionParts {
   readonly scale?: number | undefined;
   readonly window?: number | undefined;
   readonly softcap?: number | undefined;
-  /** Whether each head has a logit of its own that attends to nothing. @default false */
+  /** True if each head has a logit that attends to nothing (attention sink). @default false */
   readonly hasSinks?: boolean | undefined;
-  /** Whether q, k and v have biases. @default "none" */
+  /** Biases of q, k and v. @default "none" */
   readonly bias?: BiasRule | undefined;
-  /** Whether the output projection has a bias. @default "none" */
+  /** Bias of the output projection. @default "none" */
   readonly outputBias?: BiasRule | undefined;
   /**
-   * RMSNorm of q and k before rotation: over each head, or over all heads at once; or over each
-   * head after it, or without weights, where before and after are the same.
+   * RMSNorm of q and k. "head" normalises each head before rotation, "all" all heads at once before
+   * rotation, "rotated head" each head after rotation. "plain head" has no weights, so that its
+   * place before or after rotation does not matter.
    */
   readonly qkNorm?: "head" | "all" | "rotated head" | "plain head" | undefined;
   /**
-   * Changes the rows `(q heads | k heads | v heads)` before rotation in ways that `qkNorm` does not
-   * have.
+   * Records a change of the rows `(q heads | k heads | v heads)` before rotation, for norms that
+   * `qkNorm` does not cover.
    */
   readonly changeHeads?: ((recorder: Recorder, qkv: Value) => Value) | undefined;
   /** As in {@linkcode NormOptions}, for q and k. @default 0 */
   readonly normOffset?: number | undefined;
-  /** Multiplies what the block adds to the residual. @default 1 */
+  /** Multiplies the output before the residual is added. @default 1 */
   readonly outputScale?: number | undefined;
   /**
-   * Whether q_proj holds, behind the rows of each head's query, those of its output gate.
-   *
+   * True if q_proj holds, after the rows of each head's query, the rows of its output gate.
    * @default false
    */
   readonly hasOutputGate?: boolean | undefined;
@@ -84,14 +87,14 @@ export interface AttentionParts {
   readonly names?: AttentionNames | undefined;
 }
 
-/** What some families call tensors of attention that others call by the usual names. */
+/** Tensor names that differ between families. */
 export interface AttentionNames {
   readonly qNorm: TensorName;
   readonly kNorm: TensorName;
   readonly out: TensorName;
 }
 
-/** `required` is an error when the tensor is absent; `optional` takes it when it is there. */
+/** A "required" bias must be in the file; an "optional" one is used if it is. */
 export type BiasRule = "none" | "optional" | "required";
 
 const Q: TensorName = ["self_attn.q_proj", "attn_q"];
@@ -105,7 +108,7 @@ const NAMES: AttentionNames = {
 };
 const SINKS: TensorName = ["self_attn.sinks", "attn_sinks"];
 
-/** Grouped-query self-attention over KV cache `index` of the model. */
+/** Loads grouped-query self-attention over KV cache `index` of the model. */
 export function loadAttention(
   weights: WeightLoader,
   c: DecoderConfig,
@@ -120,12 +123,12 @@ export function loadAttention(
   const { qkv, gate } = parts.hasOutputGate
     ? loadGatedQkv(weights, c)
     : { qkv: loadQkv(weights, heads, hiddenSize), gate: undefined };
-  const qkvBias = wantsBias(weights, Q, parts.bias)
+  const qkvBias = hasBias(weights, Q, parts.bias)
     ? weights.concatVectors(heads, "bias")
     : undefined;
   const out = weights.matrix(names.out, hiddenSize, qSize);
   const outBias = loadBias(weights, names.out, hiddenSize, parts.outputBias);
-  const { qNorm, kNorm, turnedNorm } = loadQkNorms(weights, c, parts.qkNorm, names);
+  const { qNorm, kNorm, rotatedNorm } = loadQkNorms(weights, c, parts.qkNorm, names);
   const sinks = parts.hasSinks
     ? weights.vector(SINKS, nHeads, weights.isGguf ? "weight" : "")
     : undefined;
@@ -135,7 +138,7 @@ export function loadAttention(
     const { recorder, kv } = pass;
     const projected = recorder.matmul(x, qkv, { bias: qkvBias });
     const changed = parts.changeHeads?.(recorder, projected) ?? projected;
-    const turned = recorder.ropeAppend(changed, kv[index]!, {
+    const rotated = recorder.ropeAppend(changed, kv[index]!, {
       nHeads,
       qNorm,
       kNorm,
@@ -144,7 +147,7 @@ export function loadAttention(
       rope: rope && pass.ropeTable(rope),
       ropeLayout: rope?.layout ?? "half",
     });
-    const q = turnedNorm ? recorder.rmsNorm(turned, turnedNorm, { eps: c.normEps }) : turned;
+    const q = rotatedNorm ? recorder.rmsNorm(rotated, rotatedNorm, { eps: c.normEps }) : rotated;
     const mixed = recorder.attention(q, kv[index]!, {
       nHeads,
       scale: parts.scale ?? 1 / Math.sqrt(headDim),
@@ -160,8 +163,8 @@ export function loadAttention(
 interface QkNorms {
   readonly qNorm?: Weight | undefined;
   readonly kNorm?: Weight | undefined;
-  /** For queries that have been rotated. */
-  readonly turnedNorm?: Weight | undefined;
+  /** Applied to queries after rotation. */
+  readonly rotatedNorm?: Weight | undefined;
 }
 
 function loadQkNorms(
@@ -176,11 +179,11 @@ function loadQkNorms(
   const qNorm = weights.vector(names.qNorm, kind === "all" ? nHeads * headDim : headDim);
   const kNorm = weights.vector(names.kNorm, kind === "all" ? nKvHeads * headDim : headDim);
   if (kind !== "rotated head") return { qNorm, kNorm };
-  // A rotation keeps lengths, so that keys can be normalised before it; only products of the two
-  // weights count, and the queries can have them.
+  // Rotation keeps lengths, so keys are normalised before it. Scores depend only on the product of
+  // both weights, which is applied to the queries.
   const ofKeys = weights.backend.readWeight(kNorm, 0, 1);
   const both = weights.backend.readWeight(qNorm, 0, 1).map((weight, i) => weight * ofKeys[i]!);
-  return { kNorm: ones(), turnedNorm: weights.uploadVector(Float32Array.from(both)) };
+  return { kNorm: ones(), rotatedNorm: weights.uploadVector(Float32Array.from(both)) };
 }
 
 function loadQkv(
@@ -195,7 +198,8 @@ function loadQkv(
 }
 
 /**
- * Queries, keys and values in one weight, and the output gates, which stand between the queries.
+ * Loads queries, keys and values as one weight, and the output gates, whose rows alternate with
+ * those of the queries.
  */
 function loadGatedQkv(weights: WeightLoader, c: DecoderConfig): { qkv: Weight; gate: Weight } {
   const { nHeads, nKvHeads, headDim, hiddenSize } = c;
@@ -213,14 +217,14 @@ function loadGatedQkv(weights: WeightLoader, c: DecoderConfig): { qkv: Weight; g
   };
 }
 
-/** The KV shape of an attention layer with equal heads for keys and values. */
+/** Returns the KV shape of an attention layer whose keys and values have heads of equal size. */
 export function kvShape(c: DecoderConfig): LayerKvShape {
   return { nKvHeads: c.nKvHeads, kHeadDim: c.headDim, vHeadDim: c.headDim };
 }
 
-/** How a gated MLP differs from the usual one. */
+/** Options of a gated MLP. */
 export interface MlpParts {
-  /** Whether all three products have biases. @default "none" */
+  /** Biases of all three products. @default "none" */
   readonly bias?: BiasRule | undefined;
   /** @default the config's */
   readonly activation?: Activation | undefined;
@@ -232,7 +236,7 @@ export interface MlpParts {
   readonly names?: MlpNames | undefined;
 }
 
-/** The names of its three matrices. */
+/** Names of the three matrices. */
 export interface MlpNames {
   readonly gate: TensorName;
   readonly up: TensorName;
@@ -246,7 +250,10 @@ const MLP_NAMES: MlpNames = {
 };
 const GATE_UP: TensorName = ["mlp.gate_up_proj", "ffn_up"];
 
-/** The gated MLP `down(activation(gate(x)) * up(x))`. Phi-3 and GLM-4 store gate and up as one. */
+/**
+ * Loads the gated MLP `down(activation(gate(x)) * up(x))`. Phi-3 and GLM-4 store gate and up as one
+ * matrix.
+ */
 export function loadGatedMlp(
   weights: WeightLoader,
   c: DecoderConfig,
@@ -260,7 +267,7 @@ export function loadGatedMlp(
   const gateUp = isFused
     ? weights.matrix(GATE_UP, 2 * intermediateSize, hiddenSize)
     : weights.concat([[gate, intermediateSize], [up, intermediateSize]], hiddenSize);
-  const gateUpBias = wantsBias(weights, up, parts.bias)
+  const gateUpBias = hasBias(weights, up, parts.bias)
     ? weights.concatVectors([[gate, intermediateSize], [up, intermediateSize]], "bias")
     : undefined;
   const down = weights.matrix(downName, hiddenSize, intermediateSize);
@@ -274,13 +281,13 @@ export function loadGatedMlp(
 }
 
 export interface PlainMlpParts {
-  /** Whether both products have biases. */
+  /** Biases of both products. */
   readonly bias: BiasRule;
   /** @default the usual ones */
   readonly names?: Pick<MlpNames, "up" | "down"> | undefined;
 }
 
-/** The MLP without a gate, `down(activation(up(x)))`. */
+/** Loads the MLP without a gate, `down(activation(up(x)))`. */
 export function loadPlainMlp(
   weights: WeightLoader,
   { hiddenSize, intermediateSize, activation }: DecoderConfig,
@@ -297,23 +304,24 @@ export function loadPlainMlp(
 }
 
 /**
- * The rule that a switch of config.json sets. GGUF has none: its files hold biases or they do not.
+ * Returns the bias rule that a setting of config.json implies. GGUF has no such setting: its files
+ * hold biases or do not.
  */
 export function biasRule(config: ConfigReader, name: string, fallback: boolean): BiasRule {
   if (config.isGguf) return "optional";
   return config.boolean([name, undefined], fallback) ? "required" : "none";
 }
 
-/** A bias as its rule asks. */
+/** Loads a bias if the rule and the file provide one. */
 export function loadBias(
   weights: WeightLoader,
   name: TensorName,
   size: number,
   rule: BiasRule | undefined,
 ): Weight | undefined {
-  return wantsBias(weights, name, rule) ? weights.vector(name, size, "bias") : undefined;
+  return hasBias(weights, name, rule) ? weights.vector(name, size, "bias") : undefined;
 }
 
-function wantsBias(weights: WeightLoader, name: TensorName, rule: BiasRule = "none"): boolean {
+function hasBias(weights: WeightLoader, name: TensorName, rule: BiasRule = "none"): boolean {
   return rule === "required" || (rule === "optional" && weights.has(name, "bias"));
 }

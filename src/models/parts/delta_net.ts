@@ -1,7 +1,6 @@
 /**
- * Layers of linear attention by the gated delta rule, behind a short convolution. S. Yang et al.,
- * "Gated Delta Networks: Improving Mamba2 with Delta Rule", arXiv:2412.06464; as in Qwen3-Next and
- * Qwen3.5.
+ * Linear attention by the gated delta rule after a short convolution, as in Qwen3-Next and Qwen3.5.
+ * S. Yang et al., "Gated Delta Networks: Improving Mamba2 with Delta Rule", arXiv:2412.06464.
  */
 import type { HeadOrder, Weight, WeightSlice } from "../../backend.ts";
 import { InputFile } from "../../formats/file.ts";
@@ -17,7 +16,7 @@ export interface DeltaNetConfig {
   readonly nVHeads: number;
   readonly kDim: number;
   readonly vDim: number;
-  /** Tokens that the convolution sees. */
+  /** Number of tokens that the convolution covers. */
   readonly convWidth: number;
   readonly headOrder: HeadOrder;
 }
@@ -27,7 +26,7 @@ const L2_EPS = 1e-6;
 
 const MAX_CONV_WIDTH = 64;
 
-/** What config.json and GGUF say of such layers. @throws {ForgeError} `bad_model` */
+/** Reads the settings of these layers. @throws {ForgeError} `bad_model` */
 export function deltaNetConfig(config: ConfigReader, headOrder: HeadOrder): DeltaNetConfig {
   const valueHeads: Key = ["linear_num_value_heads", "ssm.time_step_rank"];
   const keyHeads: Key = ["linear_num_key_heads", "ssm.group_count"];
@@ -59,7 +58,7 @@ function valueDim(config: ConfigReader, nVHeads: number): number {
   return size / nVHeads;
 }
 
-/** The states of one layer: what its convolution and its delta rule keep. */
+/** Returns the shapes of one layer's states: of its convolution and of its delta rule. */
 export function deltaNetStates(d: DeltaNetConfig): readonly [StateMatrix, StateMatrix] {
   return [
     { rows: d.convWidth - 1, cols: qkvRows(d) },
@@ -82,10 +81,10 @@ const NORM: TensorName = ["linear_attn.norm", "ssm_norm"];
 const OUT: TensorName = ["linear_attn.out_proj", "ssm_out"];
 
 /**
- * One layer's linear attention.
+ * Loads one layer's linear attention.
  *
- * @param state which of the model's states is the layer's first, in the order of {@linkcode
- * deltaNetStates}
+ * @param state index of the layer's first state among the model's; its states follow in the order
+ * of {@linkcode deltaNetStates}
  */
 export function loadDeltaNet(
   weights: WeightLoader,
@@ -125,7 +124,9 @@ export function loadDeltaNet(
   };
 }
 
-/** Queries, keys and values `[q heads | k heads | v heads]`, and the gates of the output. */
+/**
+ * Loads queries, keys and values `[q heads | k heads | v heads]`, and the gates `z` of the output.
+ */
 function loadQkvz(
   weights: WeightLoader,
   hiddenSize: number,
@@ -138,7 +139,7 @@ function loadQkvz(
       z: weights.matrix(Z, nVHeads * vDim, hiddenSize),
     };
   }
-  // For each key head: its query, its key, and the values and gates of its value heads.
+  // The rows of each key head: its query, its key, the values of its value heads, their gates.
   const values = nVHeads / nKHeads * vDim;
   const group = 2 * kDim + 2 * values;
   const tensor = weights.tensor(QKVZ, "weight", [nKHeads * group, hiddenSize]);
@@ -156,13 +157,14 @@ function loadQkvz(
 }
 
 /**
- * What decides how much a token is taken in, `b`, and how much is forgotten, `a`: `[b heads | a
- * heads]`.
+ * Loads `b`, which sets how strongly a token is written to the state, and `a`, which sets how fast
+ * the state decays: `[b heads | a heads]`.
  */
 function loadBa(weights: WeightLoader, hiddenSize: number, d: DeltaNetConfig): Weight {
   const { nKHeads, nVHeads } = d;
   if (!weights.has(BA)) return weights.concat([[B, nVHeads], [A, nVHeads]], hiddenSize);
-  // For each key head, b and a of its value heads: too few rows to be parts of their own.
+  // The rows of each key head: b and a of its value heads. Slices of so few rows would be too small
+  // to map.
   const tensor = weights.tensor(BA, "weight", [2 * nVHeads, hiddenSize]);
   const perKey = nVHeads / nKHeads;
   const order = Array.from({ length: 2 * nVHeads }, (_, row) => {
@@ -178,7 +180,7 @@ function loadBa(weights: WeightLoader, hiddenSize: number, d: DeltaNetConfig): W
   );
 }
 
-/** The rows of a tensor in another order. */
+/** Reads the rows of a tensor in another order. */
 function readRows(tensor: TensorInfo, order: readonly number[]): Uint8Array<ArrayBuffer> {
   assertStored(tensor);
   using file = InputFile.open(tensor.file);
@@ -197,7 +199,7 @@ function loadConv(weights: WeightLoader, d: DeltaNetConfig): Weight {
   return weights.mapWhole(weights.tensor(CONV, "weight", shape), d.convWidth);
 }
 
-/** How fast each head forgets: -exp(A_log), which GGUF files hold as it is. */
+/** Loads the decay rate of each head, -exp(A_log). GGUF files store this value. */
 function loadRate(weights: WeightLoader, nVHeads: number): Weight {
   const stored = weights.vector(["linear_attn.A_log", "ssm_a"], nVHeads, "");
   if (weights.isGguf) return stored;

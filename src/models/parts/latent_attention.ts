@@ -1,11 +1,11 @@
 /**
- * Multi-head latent attention: keys and values are made of one short vector a token, queries of
- * another, and all heads share the part of a key that is rotated. DeepSeek-AI, arXiv:2405.04434.
+ * Multi-head latent attention: keys and values are projections of one short latent vector for each
+ * token, queries of another, and all heads share the rotated part of the key. DeepSeek-AI,
+ * arXiv:2405.04434.
  *
- * Keys and values are never made. What would make a head's keys of latent vectors is applied to its
- * query instead, and what would make its values to the mean of latent vectors that attention gives,
- * so that all heads share one key, `(latent | rotated)`, whose first part is their value too, and
- * nothing else is kept.
+ * Keys and values are never computed. The matrix from latent vectors to a head's keys is applied to
+ * its query instead, and the matrix to its values to the head's result. So all heads share one key,
+ * `(latent | rotated)`, whose first part is also the value, and the cache holds nothing else.
  */
 import type { Recorder, Value, Weight } from "../../backend.ts";
 import type { Block } from "./blocks.ts";
@@ -16,13 +16,15 @@ import type { DecoderConfig } from "../config/decoder_config.ts";
 import type { Rope } from "./rope.ts";
 import type { TensorName, WeightLoader } from "../weights/weight_loader.ts";
 
-/** Widths of what latent attention is made of. */
+/** Sizes of latent attention. */
 export interface LatentDims {
-  /** Of the vector that queries are made of; `undefined` where they come from the hidden state. */
+  /**
+   * Size of the queries' latent vector; `undefined` if queries are projected from the hidden state.
+   */
   readonly queryRank: number | undefined;
-  /** Of the one that keys and values are made of. */
+  /** Size of the latent vector of keys and values. */
   readonly rank: number;
-  /** Of a head's key: the part that is not rotated, and the one that is. */
+  /** Elements of a head's key that are not rotated, and those that are. */
   readonly plain: number;
   readonly rotated: number;
   readonly value: number;
@@ -31,8 +33,7 @@ export interface LatentDims {
 export function latentDims(config: ConfigReader): LatentDims {
   const queryRank: Key = ["q_lora_rank", "attention.q_lora_rank"];
   const rotated = config.int(["qk_rope_head_dim", "rope.dimension_count"]);
-  // Files in which keys are not meant to be expanded have the widths of heads under names of their
-  // own.
+  // GGUF files for attention over latent vectors have the sizes of heads under their own names.
   const length = (name: string) =>
     config.raw([undefined, `${name}_mla`]) === undefined ? name : `${name}_mla`;
   const plain = config.isGguf
@@ -49,7 +50,8 @@ export function latentDims(config: ConfigReader): LatentDims {
 }
 
 /**
- * One key for all heads, the latent vector and the rotated part, of which the former is the value.
+ * Returns the shape of the one key of all heads, the latent vector and the rotated part; the former
+ * is the value.
  */
 export function latentKvShape({ rank, rotated }: LatentDims): LayerKvShape {
   return { nKvHeads: 1, kHeadDim: rank + rotated, vHeadDim: rank, valuesInKeys: true };
@@ -62,7 +64,7 @@ export interface LatentAttentionParts {
   readonly scale: number;
 }
 
-/** Latent attention of layer `index` over the KV cache. */
+/** Loads latent attention of layer `index` over the KV cache. */
 export function loadLatentAttention(
   weights: WeightLoader,
   c: DecoderConfig,
@@ -72,7 +74,7 @@ export function loadLatentAttention(
   const { nHeads, hiddenSize } = c;
   const { dims, rope, scale } = parts;
   const { rank, plain, rotated, value } = dims;
-  // transformers has the norms of latent vectors at this whatever the config says.
+  // transformers uses this epsilon for the norms of latent vectors, whatever the config says.
   const eps = weights.isGguf ? c.normEps : 1e-6;
   const queries = loadQueries(weights, c, dims, eps);
   const down = weights.matrix(
@@ -100,18 +102,18 @@ export function loadLatentAttention(
       { value: recorder.rmsNorm(latent, norm, { eps }), width: rank },
       { value: shared, width: rotated, first: rank },
     ], 1);
-    const turned = recorder.ropeAppend(qk, kv[index]!, {
+    const rotatedQueries = recorder.ropeAppend(qk, kv[index]!, {
       nHeads,
       eps,
       rope: pass.ropeTable(rope),
       ropeLayout: rope.layout,
     });
-    const mixed = recorder.attention(turned, kv[index]!, { nHeads, scale });
+    const mixed = recorder.attention(rotatedQueries, kv[index]!, { nHeads, scale });
     return recorder.matmul(recorder.headMatmul(mixed, toValues, nHeads), out, { residual });
   };
 }
 
-/** All heads' queries, `(plain | rotated)` a head. */
+/** Loads the queries of all heads, `(plain | rotated)` for each head. */
 function loadQueries(weights: WeightLoader, c: DecoderConfig, dims: LatentDims, eps: number) {
   const { queryRank, plain, rotated } = dims;
   const rows = c.nHeads * (plain + rotated);
@@ -126,18 +128,21 @@ function loadQueries(weights: WeightLoader, c: DecoderConfig, dims: LatentDims, 
     recorder.matmul(recorder.rmsNorm(recorder.matmul(x, down), norm, { eps }), up);
 }
 
-/** A head's matrices one behind another, for {@linkcode Recorder.headMatmul}. */
+/** Matrices of all heads, one after the other, for {@linkcode Recorder.headMatmul}. */
 interface HeadMatrices {
   /**
-   * From the plain part of a query to what it is multiplied with a latent vector as, `[rank,
-   * plain]` a head.
+   * Maps the plain part of a query to a vector that is multiplied with latent vectors, `[rank,
+   * plain]` for each head.
    */
   readonly toLatent: Weight;
-  /** From a latent vector to a value, `[value, rank]` a head. */
+  /** Maps a latent vector to a value, `[value, rank]` for each head. */
   readonly toValues: Weight;
 }
 
-/** Newer GGUF files have the matrices of keys and values apart, those of keys transposed. */
+/**
+ * Loads the matrices of all heads. Newer GGUF files hold those of keys, transposed, and those of
+ * values in separate tensors.
+ */
 function loadHeadMatrices(weights: WeightLoader, nHeads: number, dims: LatentDims): HeadMatrices {
   const { rank, plain, value } = dims;
   const both: TensorName = ["self_attn.kv_b_proj", "attn_kv_b"];
@@ -157,7 +162,7 @@ function loadHeadMatrices(weights: WeightLoader, nHeads: number, dims: LatentDim
   };
 }
 
-/** The matrices of keys, of a tensor with `(plain | value)` rows a head, transposed. */
+/** Transposes the matrices of keys in a tensor with `(plain | value)` rows for each head. */
 function transposedKeys(
   weights: WeightLoader,
   tensor: TensorInfo,
@@ -180,7 +185,7 @@ function transposedKeys(
   });
 }
 
-/** A type of floats, and its bytes of numbers that it can say. */
+/** A type of floats, and an encoder of numbers that the type can represent. */
 interface FloatEncoding {
   readonly type: TensorType;
   readonly encode: (values: Float32Array<ArrayBuffer>) => Uint8Array<ArrayBuffer>;
@@ -192,7 +197,8 @@ const AS_F16: FloatEncoding = {
 };
 
 /**
- * How weights of each type are stored anew; quantised ones, whose blocks lie along rows, in F16.
+ * Types of the transposed weights by their stored type. Quantised weights, whose blocks run along
+ * rows, become F16.
  */
 const FLOATS: Partial<Record<TensorType, FloatEncoding>> = {
   F32: { type: "F32", encode: (values) => new Uint8Array(values.buffer) },

@@ -1,51 +1,51 @@
-/** Rotary position embedding: the frequencies of every kind of scaling in use. */
+/** Rotary position embedding: frequencies for every kind of scaling in use. */
 import type { RopeLayout } from "../../backend.ts";
 import type { ConfigReader, Key } from "../config/config_reader.ts";
 import { type RopeLayers, RopeParameters } from "../config/rope_parameters.ts";
 
-/** How a layer rotates its queries and keys. */
+/** Rotation of queries and keys. */
 export interface Rope {
-  /** Radians a position, one for each rotated pair. */
+  /** Radians per position, one value for each rotated pair. */
   readonly invFreq: Float32Array<ArrayBuffer>;
-  /** Multiplies cosines and sines (YaRN and LongRoPE temper attention this way). */
+  /** Factor of cosines and sines, by which YaRN and LongRoPE scale attention. */
   readonly scale: number;
   readonly layout: RopeLayout;
 }
 
-/** Divisors of the frequencies that a GGUF file has as tensors. */
+/** Divisors of the frequencies, from tensors of a GGUF file. */
 export interface RopeDivisors {
-  /** `rope_freqs`, used at any length. */
+  /** `rope_freqs`, for any length. */
   readonly always?: Float32Array | undefined;
-  /** `rope_factors_short` and `rope_factors_long`, which LongRoPE chooses between. */
+  /** `rope_factors_short` and `rope_factors_long`; LongRoPE uses one of them. */
   readonly short?: Float32Array | undefined;
   readonly long?: Float32Array | undefined;
 }
 
-/** What a rotation is asked for. */
+/** Parameters of {@linkcode readRope}. */
 export interface RopeRequest extends RopeLayers {
   readonly headDim: number;
   /** The longest sequence the model was made for. */
   readonly contextLength: number;
-  /** The longest sequence it is opened for. */
+  /** The longest sequence to prepare for. */
   readonly sessionLength: number;
   readonly layout: RopeLayout;
   readonly divisors?: RopeDivisors;
 }
 
-/** The kinds of scaling, as config.json names them. */
+/** Kinds of scaling, by their names in config.json. */
 const KINDS = ["default", "linear", "dynamic", "llama3", "yarn", "longrope", "proportional"];
 
-/** Frequencies before they are rounded, and the factor of cosines and sines. */
+/** Frequencies before rounding, and the factor of cosines and sines. */
 interface Scaled {
   readonly invFreq: Float64Array;
   readonly scale: number;
 }
 
 /**
- * The rotation that a config asks for.
+ * Reads the rotation of a config.
  *
  * @throws {ForgeError} `bad_model` for a parameter that is missing or out of range; `unsupported`
- * for a kind of scaling forge does not know.
+ * for an unknown kind of scaling
  */
 export function readRope(config: ConfigReader, request: RopeRequest): Rope {
   const p = RopeParameters.read(config, request);
@@ -69,7 +69,7 @@ function rotaryDimension(
   p: RopeParameters,
   { headDim, layerType }: RopeRequest,
 ): number {
-  // All pairs are in the table; those that are not rotated have a frequency of 0.
+  // The table has all pairs; pairs that are not rotated have a frequency of 0.
   if (p.type === "proportional") return headDim;
   const sliding = "rope.dimension_count_swa";
   const hasOwn = layerType === "sliding_attention" &&
@@ -85,8 +85,8 @@ function rotaryDimension(
 }
 
 /**
- * The part of a head that is rotated. A family whose heads are always rotated as a whole has no
- * default of it; transformers then passes over the setting, but fails where frequencies are scaled.
+ * Returns the fraction of a head that is rotated. Families that always rotate whole heads have no
+ * default for it: transformers then ignores the setting, or fails if frequencies are scaled.
  */
 function rotaryFactor(config: ConfigReader, p: RopeParameters): number {
   const factor = p.positive("partial_rotary_factor", 1);
@@ -101,7 +101,7 @@ function scaleFrequencies(
   p: RopeParameters,
   request: RopeRequest,
 ): Scaled {
-  // Phi-3's GGUF files carry LongRoPE's tensors without naming the type.
+  // Phi-3's GGUF files hold LongRoPE's tensors without naming the type.
   const type = request.divisors?.long === undefined ? p.type : "longrope";
   switch (type) {
     case "default":
@@ -128,8 +128,8 @@ function scaleFrequencies(
 }
 
 /**
- * Dynamic NTK changes only what lies beyond the model's own length, and no session does; but with
- * an `alpha` (Hunyuan) the base is another for all.
+ * Dynamic NTK scaling. It changes only positions beyond the model's context length, which no
+ * session reaches, unless an `alpha` changes the base for all positions (Hunyuan).
  */
 function dynamic(plain: Float64Array, theta: number, p: RopeParameters): Float64Array {
   if (!p.has("alpha")) {
@@ -142,8 +142,8 @@ function dynamic(plain: Float64Array, theta: number, p: RopeParameters): Float64
 }
 
 /**
- * The first pairs of a head rotate with the frequencies they would have if all did; the others do
- * not (Gemma 4).
+ * Rotates only the first pairs of a head, with the frequencies they have when all pairs rotate
+ * (Gemma 4).
  */
 function proportional(plain: Float64Array, p: RopeParameters): Float64Array {
   const factor = p.positive("factor", 1);
@@ -152,14 +152,14 @@ function proportional(plain: Float64Array, p: RopeParameters): Float64Array {
 }
 
 /**
- * Llama 3.1's scaling: long wavelengths are divided by `factor`, short ones kept, those between
+ * Scales as Llama 3.1: long wavelengths are divided by `factor`, short ones kept, those between
  * interpolated. Source: the Llama 3.1 model release, `apply_scaling`.
  */
 function llama3(p: RopeParameters): (frequency: number) => number {
   const factor = p.positive("factor");
   const low = p.positive("low_freq_factor");
   const high = p.positive("high_freq_factor");
-  // Llama 4's are equal: nothing is interpolated.
+  // Both factors are equal in Llama 4, which interpolates nothing.
   if (high < low) {
     throw p.invalid("high_freq_factor", high, `at least low_freq_factor, ${low}`);
   }
@@ -174,8 +174,8 @@ function llama3(p: RopeParameters): (frequency: number) => number {
 }
 
 /**
- * YaRN: frequencies that turn often within the original context are kept, slow ones divided by
- * `factor`, with a linear ramp between. Source: B. Peng et al., "YaRN: Efficient Context Window
+ * Scales by YaRN: frequencies with many turns within the original context are kept, those with few
+ * divided by `factor`, with a linear ramp between. B. Peng et al., "YaRN: Efficient Context Window
  * Extension of Large Language Models", arXiv:2309.00071.
  */
 function yarn(
@@ -209,9 +209,9 @@ function yarn(
 }
 
 /**
- * LongRoPE: a divisor for each frequency, one list for contexts within the original length and one
- * beyond. The choice is made once, for the context the model is opened with. Source: Y. Ding et
- * al., "LongRoPE", arXiv:2402.13753, and the Phi-3 configuration.
+ * Scales by LongRoPE: a divisor for each frequency, from one list for contexts up to the original
+ * length and another for longer ones. The list is chosen once, by the context that the model is
+ * opened with. Y. Ding et al., "LongRoPE", arXiv:2402.13753, and the Phi-3 configuration.
  */
 function longRope(plain: Float64Array, p: RopeParameters, request: RopeRequest): Scaled {
   const { contextLength, sessionLength, divisors } = request;

@@ -1,22 +1,22 @@
 /**
- * Weights of several matrices whose columns GPTQ has put into an order (`desc_act`): the rows of
- * each are made with the columns of a group next to one another, and products take activations in
- * the same order, so that weights stay as exact and as small as those of others.
+ * Column orders of GPTQ matrices (`desc_act`). Rows are built with the columns of each group next
+ * to one another, and products take activations in the same order. Weights so keep the precision
+ * and size of matrices without an order.
  */
 import type { WeightSlice } from "../../backend.ts";
 import { ForgeError } from "../../errors.ts";
 import { tensorBytes, type TensorInfo } from "../../formats/tensor_info.ts";
 
-/** Slices that are one weight, and the order of its columns, of one expert behind the other. */
+/** Slices of one weight, and the order of its columns, expert after expert. */
 export interface OrderedSlices {
   readonly slices: readonly WeightSlice[];
   readonly columnOrder?: Uint32Array<ArrayBuffer>;
 }
 
 /**
- * Finds the order of columns of each expert, which has an equal number of slices. Where its slices
- * disagree, those with an order become floats, four bytes a weight: quantisers choose one order for
- * all matrices with the same input.
+ * Finds the column order of each expert; all experts have the same number of slices. If the slices
+ * of an expert disagree, those with an order become F32, four bytes a weight. This is rare:
+ * quantisers choose one order for all matrices with the same input.
  */
 export function withColumnOrder(
   slices: readonly WeightSlice[],
@@ -49,7 +49,7 @@ function isSame(a: Uint32Array | undefined, b: Uint32Array): boolean {
   return a !== undefined && a.length === b.length && a.every((column, i) => column === b[i]);
 }
 
-/** A slice whose rows are made with their columns in order. */
+/** Returns the slice as F32, its columns in their original order. */
 function asFloats(slice: WeightSlice): WeightSlice {
   const { tensor } = slice;
   const { packed } = tensor;

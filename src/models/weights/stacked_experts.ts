@@ -1,6 +1,4 @@
-/**
- * Experts of Hugging Face folders that keep those of a layer in one tensor, in the layouts in use.
- */
+/** Experts of Hugging Face folders that hold all experts of a layer in one tensor. */
 import type { Weight } from "../../backend.ts";
 import { ForgeError } from "../../errors.ts";
 import { InputFile } from "../../formats/file.ts";
@@ -8,28 +6,30 @@ import { quote } from "../../formats/quote.ts";
 import { assertStored, type PackedMatrix, type TensorInfo } from "../../formats/tensor_info.ts";
 import type { TensorName, WeightLoader } from "./weight_loader.ts";
 
-/** How matrices are stored that would be `[nExperts, rows, cols]`. */
+/** Layout of a stored tensor, relative to `[nExperts, rows, cols]`. */
 export interface ExpertLayout {
-  /** As `[nExperts, cols, rows]`. @default false */
+  /** True for `[nExperts, cols, rows]`. @default false */
   readonly isTransposed?: boolean;
-  /** The rows of gate and up in turns, instead of one behind the other. @default false */
+  /**
+   * True if rows of gate and up alternate, instead of all of gate before all of up. @default false
+   */
   readonly isInterleaved?: boolean;
 }
 
-/** The weight that they become, `[nExperts x rows, cols]`. */
+/** Shape of the loaded weight, `[nExperts x rows, cols]`. */
 export interface ExpertShape extends ExpertLayout {
   readonly nExperts: number;
   readonly rows: number;
   readonly cols: number;
 }
 
-/** Elements that share a scale in MXFP4, and their bytes without and with it. */
+/** Elements of an MXFP4 block, and its bytes without and with the scale. */
 const MX_BLOCK = 32;
 const MX_NIBBLES = 16;
 const MX_BYTES = 17;
 
 /**
- * The weight `[nExperts x rows, cols]`, mapped where it lies so in the file, else put in order in
+ * Loads the weight `[nExperts x rows, cols]`: mapped if the file has this layout, else reordered in
  * memory.
  */
 export function loadStackedExperts(
@@ -51,7 +51,7 @@ export function loadStackedExperts(
   return weights.upload(tensor.type, nExperts * rows, cols, [tensor], () => inOrder(tensor, shape));
 }
 
-/** The biases `[nExperts, rows]`, which the same layers keep under the name with `_bias`. */
+/** Loads the biases `[nExperts, rows]`, stored under the name with `_bias`. */
 export function loadStackedBiases(
   weights: WeightLoader,
   name: string,
@@ -68,7 +68,7 @@ export function loadStackedBiases(
   return weights.backend.uploadWeight("F32", nExperts, rows, new Uint8Array(target.buffer));
 }
 
-/** Where row `row` of an expert lies among its stored ones. */
+/** Returns the index of row `row` of an expert among its stored rows. */
 function storedRow(row: number, rows: number, isInterleaved: boolean): number {
   if (!isInterleaved) return row;
   const half = rows / 2;
@@ -91,13 +91,13 @@ function inOrder(tensor: TensorInfo, shape: ExpertShape): Uint8Array<ArrayBuffer
   return new Uint8Array(target.buffer);
 }
 
-/** Elements that share a scale in FP8, and their bytes with it. */
+/** Elements of an FP8 block, and its bytes with the scale. */
 const FP8_BLOCK = 32;
 const FP8_BYTES = 36;
-/** The code of E4M3 whose magnitude is NaN. */
+/** Code of NaN in E4M3 without the sign bit. */
 const E4M3_NAN = 0x7f;
 
-/** FP8's blocks, a scale and 32 codes, of a packed tensor whose rows lie in another order. */
+/** Builds FP8 blocks, each a scale and 32 codes, from a packed tensor with another row order. */
 function fp8InOrder(
   { file, name }: TensorInfo,
   { codes, scales, groupRows, groupCols }: PackedMatrix,
@@ -142,7 +142,7 @@ function fp8InOrder(
   return target;
 }
 
-/** The numbers of a tensor of floats. */
+/** Reads a tensor of floats as numbers. */
 function floats(tensor: TensorInfo): ArrayLike<number> {
   const bytes = readTensor(tensor);
   switch (tensor.type) {
@@ -157,7 +157,7 @@ function floats(tensor: TensorInfo): ArrayLike<number> {
   }
 }
 
-/** The elements of a tensor of floats, as numbers that can be moved about. */
+/** Returns the elements of a tensor of floats as integers of the same size, to be copied. */
 function elements(tensor: TensorInfo, bytes: Uint8Array<ArrayBuffer>) {
   switch (tensor.type) {
     case "F32":
@@ -175,9 +175,9 @@ function elements(tensor: TensorInfo, bytes: Uint8Array<ArrayBuffer>) {
 }
 
 /**
- * MXFP4 as gpt-oss is published: nibbles of neighbouring elements in a byte, scales in a tensor of
- * their own. Becomes GGUF's blocks: a scale, then elements i and i + 16 in byte i. Open Compute
- * Project, "OCP Microscaling Formats (MX) Specification", 1.0.
+ * Loads MXFP4 as gpt-oss stores it: a byte holds two neighbouring elements, scales are in a
+ * separate tensor. The result has GGUF's blocks: a scale, then elements i and i + 16 in byte i.
+ * Open Compute Project, "OCP Microscaling Formats (MX) Specification", 1.0.
  */
 function loadMxfp4(weights: WeightLoader, name: string, shape: ExpertShape): Weight {
   const { nExperts, rows, cols, isInterleaved = false } = shape;

@@ -7,32 +7,32 @@ import { assertComputable, type TensorInfo, type TensorType } from "../../format
 import { withColumnOrder } from "./column_order.ts";
 
 /**
- * The name of one tensor in both formats, without the prefix of its layer and without `.weight`. A
- * format that lacks the tensor has `undefined`.
+ * Name of one tensor in both formats, without the prefix of its layer and without `.weight`.
+ * `undefined` if a format lacks the tensor.
  */
 export type TensorName = readonly [huggingFace: string | undefined, gguf: string | undefined];
 
-/** What the loaders of one checkpoint have in common. */
+/** State that the loaders of one checkpoint share. */
 interface Shared {
-  /** Names of the tensors that were asked for. */
+  /** Names of the requested tensors. */
   readonly used: Set<string>;
-  /** Prefixes of the layers that were asked for. */
+  /** Prefixes of the requested layers. */
   readonly layers: Set<string>;
   readonly mapped: { readonly weight: Weight; readonly slices: readonly WeightSlice[] }[];
 }
 
-/** The decoder's prefix; the output matrix alone stands outside. */
+/** Prefix of all tensors except the output matrix. */
 const DECODER_PREFIX = "model.";
 
-/** What a layer may hold that is computed anew: frequencies that old checkpoints stored. */
+/** Tensors of a layer that forge computes: rotary frequencies, which old checkpoints store. */
 const SURPLUS = /\.rotary_emb\.inv_freq$/;
 
 /**
- * Finds a checkpoint's tensors by name, checks their shapes against what the config implies, and
- * puts them on a device.
+ * Finds a checkpoint's tensors by name, checks their shapes against the config, and loads them onto
+ * a device.
  *
- * Its methods throw `ForgeError("bad_model")` naming the tensor when it is missing or has another
- * shape, and `unsupported` for a type forge cannot compute with.
+ * Its methods throw `ForgeError("bad_model")` for a tensor that is missing or has another shape,
+ * and `unsupported` for a type that forge cannot compute with. Both name the tensor.
  */
 export class WeightLoader {
   readonly backend: Backend;
@@ -49,30 +49,30 @@ export class WeightLoader {
     this.#shared = shared;
   }
 
-  /** A loader for a checkpoint's tensors outside the layers. */
+  /** Returns a loader for the tensors outside the layers. */
   static for(backend: Backend, checkpoint: Checkpoint): WeightLoader {
     const prefix = checkpoint.kind === "gguf" ? "" : DECODER_PREFIX;
     const shared = { used: new Set<string>(), layers: new Set<string>(), mapped: [] };
     return new WeightLoader(backend, checkpoint, prefix, shared);
   }
 
-  /** A loader for the tensors of one layer. */
+  /** Returns a loader for the tensors of one layer. */
   layer(index: number): WeightLoader {
     const prefix = this.isGguf ? `blk.${index}.` : `${this.#prefix}layers.${index}.`;
     this.#shared.layers.add(prefix);
     return new WeightLoader(this.backend, this.#checkpoint, prefix, this.#shared);
   }
 
-  /** Tensors of the checkpoint that nothing has asked for. */
+  /** Names of the tensors that were not requested. */
   unusedTensors(): string[] {
     return [...this.#checkpoint.tensors.keys()].filter((name) => !this.#shared.used.has(name));
   }
 
   /**
-   * Refuses a model one of whose layers holds a tensor that nothing has asked for: without it the
-   * result would be wrong, and nothing would show.
+   * Rejects a model if one of its layers holds a tensor that was not requested. Ignoring the tensor
+   * would give wrong results without any sign of it.
    *
-   * @throws {ForgeError} `unsupported`, naming the tensor.
+   * @throws {ForgeError} `unsupported`, naming the tensor
    */
   assertLayersUsed(): void {
     const layerOf = (name: string) => /^.*?\d+\./.exec(name)?.[0] ?? "";
@@ -89,7 +89,7 @@ export class WeightLoader {
     );
   }
 
-  /** The tensors on the device. */
+  /** Tensors on the device. */
   get mappedTensors(): TensorInfo[] {
     const tensors = this.#shared.mapped.flatMap(({ slices }) => slices.map(({ tensor }) => tensor));
     return [...new Set(tensors)];
@@ -100,7 +100,7 @@ export class WeightLoader {
     return this.mappedTensors.reduce((total, tensor) => total + tensor.bytes, 0);
   }
 
-  /** Describes the first tensor that holds NaN or infinity, reading all of them. */
+  /** Reads all tensors and describes the first one that holds NaN or infinity. */
   findNonFinite(): string | undefined {
     for (const { weight, slices } of this.#shared.mapped) {
       for (let row = 0; row < weight.rows; row++) {
@@ -118,29 +118,29 @@ export class WeightLoader {
     return this.#find(name, suffix) !== undefined;
   }
 
-  /** True if there is a tensor of this shape. */
+  /** True if the tensor exists and has this shape. */
   hasShape(name: TensorName, suffix: string, expected: readonly number[]): boolean {
     const shape = this.#find(name, suffix)?.shape;
     return shape?.length === expected.length && shape.every((size, i) => size === expected[i]);
   }
 
-  /** True if two tensors of the same type and shape hold the same bytes. Packed ones never do. */
+  /** True if two tensors have the same type, shape and bytes. False for packed tensors. */
   holdSame(one: TensorName, other: TensorName): boolean {
     const [a, b] = [this.#find(one, "weight"), this.#find(other, "weight")];
     return a !== undefined && b !== undefined && holdSame(a, b);
   }
 
-  /** The shape of a tensor. */
+  /** Returns the shape of a tensor. */
   shape(name: TensorName): readonly number[] {
     return this.#require(name, "weight", undefined).shape;
   }
 
-  /** A weight `[rows, cols]`. */
+  /** Loads a weight `[rows, cols]`. */
   matrix(name: TensorName, rows: number, cols: number): Weight {
     return this.concat([[name, rows]], cols);
   }
 
-  /** One weight whose rows are those of several tensors. */
+  /** Loads one weight that holds the rows of several tensors. */
   concat(parts: readonly (readonly [TensorName, rows: number])[], cols: number): Weight {
     const slices = parts.map(([name, rows]) => {
       return { tensor: this.#require(name, "weight", [rows, cols]) };
@@ -149,8 +149,9 @@ export class WeightLoader {
   }
 
   /**
-   * The weights of all experts, each expert's rows being those of the given tensors in order. HF
-   * has a tensor for each expert (`{}` in the name stands for its number); GGUF stacks them.
+   * Loads the weights of all experts. Each expert holds the rows of the given tensors in order.
+   * Folders have a tensor for each expert (`{}` in the name stands for its number); GGUF files
+   * stack them.
    */
   experts(names: readonly (readonly [TensorName, rows: number])[], nExperts: number, cols: number) {
     const slices: WeightSlice[] = [];
@@ -169,8 +170,8 @@ export class WeightLoader {
   }
 
   /**
-   * The biases of stacked experts, `[nExperts, rows]`, each row being those of the given tensors in
-   * order.
+   * Loads the biases of stacked experts, `[nExperts, rows]`. Each row holds the biases of the given
+   * tensors in order.
    */
   expertBiases(names: readonly (readonly [TensorName, rows: number])[], nExperts: number): Weight {
     const total = names.reduce((sum, [, rows]) => sum + rows, 0);
@@ -186,26 +187,26 @@ export class WeightLoader {
     return this.backend.uploadWeight("F32", nExperts, total, new Uint8Array(values.buffer));
   }
 
-  /** A weight of one row. */
+  /** Loads a vector as a weight of one row. */
   vector(name: TensorName, size: number, suffix = "weight"): Weight {
     return this.#map([{ tensor: this.#require(name, suffix, [size]) }], size);
   }
 
   /**
-   * A weight of one row that files hold as a vector or as a matrix of one row; `usual` is the
-   * common shape.
+   * Loads a weight of one row that files hold as a vector or as a matrix of one row. Errors name
+   * the shape `usual`.
    */
   row(name: TensorName, size: number, usual: readonly number[], suffix = "weight"): Weight {
     const shape = [[size], [1, size]].find((shape) => this.hasShape(name, suffix, shape)) ?? usual;
     return this.mapWhole(this.#require(name, suffix, shape), size);
   }
 
-  /** A vector that may be absent. */
+  /** Loads a vector if it exists. */
   optionalVector(name: TensorName, size: number, suffix = "weight"): Weight | undefined {
     return this.has(name, suffix) ? this.vector(name, size, suffix) : undefined;
   }
 
-  /** One vector from several, end to end. */
+  /** Loads several vectors as one, end to end. */
   concatVectors(
     parts: readonly (readonly [TensorName, size: number])[],
     suffix: string,
@@ -217,7 +218,7 @@ export class WeightLoader {
     return this.uploadVector(Float32Array.from(values));
   }
 
-  /** The numbers of a vector of any size, or `undefined` when it is absent. */
+  /** Reads a vector of any size, or returns `undefined` if it is absent. */
   optionalNumbers(name: TensorName): Float32Array | undefined {
     const tensor = this.#find(name, "weight");
     if (tensor === undefined) return undefined;
@@ -225,17 +226,17 @@ export class WeightLoader {
     return this.backend.readWeight(this.vector(name, size), 0, 1);
   }
 
-  /** A vector that is computed rather than loaded. */
+  /** Uploads a computed vector. */
   uploadVector(values: Float32Array<ArrayBuffer>): Weight {
     return this.backend.uploadWeight("F32", 1, values.length, new Uint8Array(values.buffer));
   }
 
-  /** A tensor that must be there, of this shape. */
+  /** Returns a required tensor of this shape. */
   tensor(name: TensorName, suffix: string, shape: readonly number[]): TensorInfo {
     return this.#require(name, suffix, shape);
   }
 
-  /** A tensor of bytes, whose meaning is its reader's. */
+  /** Returns a required tensor of bytes. */
   bytes(name: TensorName, shape: readonly number[]): TensorInfo {
     const tensor = this.#require(name, "", shape);
     if (tensor.type === "U8") return tensor;
@@ -245,17 +246,17 @@ export class WeightLoader {
     );
   }
 
-  /** All of a tensor as rows of `cols`. */
+  /** Loads a whole tensor as rows of `cols`. */
   mapWhole(tensor: TensorInfo, cols: number): Weight {
     return this.#map([{ tensor }], cols);
   }
 
-  /** One weight whose rows are those of the slices, in order. */
+  /** Loads one weight from slices, in order. */
   mapSlices(slices: readonly WeightSlice[], cols: number): Weight {
     return this.#map(slices, cols);
   }
 
-  /** A weight that is made of tensors; `data` is called where a device holds weights. */
+  /** Uploads a weight computed from tensors. Calls `data` only on devices that hold weights. */
   upload(
     type: TensorType,
     rows: number,
@@ -290,7 +291,7 @@ export class WeightLoader {
     return tensor;
   }
 
-  /** A tensor that must be there, of the shape expected where there is one. */
+  /** Returns a required tensor and checks its shape if one is given. */
   #require(name: TensorName, suffix: string, expected: readonly number[] | undefined): TensorInfo {
     const tensor = this.#find(name, suffix) ?? this.#supply(name, suffix, expected);
     if (tensor === undefined) {
@@ -322,7 +323,7 @@ export class WeightLoader {
   }
 }
 
-/** Bytes that are compared at a time. */
+/** Bytes compared at a time. */
 const COMPARED_BYTES = 2 ** 20;
 
 function holdSame(a: TensorInfo, b: TensorInfo): boolean {
