@@ -88,8 +88,8 @@ export function findFamily(checkpoint: Checkpoint): Family {
     "unsupported",
     `${quote(checkpoint.path)} has the architecture ${
       quote(modelType)
-    }, which forge does not know; ` +
-      `it knows ${knownArchitectures(kind).join(", ")}`,
+    }, which forge does not support; ` +
+      `it supports ${knownArchitectures(kind).join(", ")}`,
   );
 }
 

@@ -130,6 +130,6 @@ Deno.test({
   fn: async () => {
     using folder = wrap({ ...WRAPPERS[0]!, modelType: "t5" });
     const error = await assertRejects(() => load(folder.path), ForgeError);
-    assertStringIncludes(error.message, `has the architecture "t5", which forge does not know`);
+    assertStringIncludes(error.message, `has the architecture "t5", which forge does not support`);
   },
 });

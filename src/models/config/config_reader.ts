@@ -172,7 +172,7 @@ export class ConfigReader {
       "unsupported",
       `${quote(this.path)}: ${this.#name(key)} is ${
         quote(describe(value))
-      }; forge knows ${expected}`,
+      }; forge supports ${expected}`,
     );
   }
 

@@ -103,8 +103,8 @@ function readActivation(config: ConfigReader, fallback: Activation): Activation 
     "unsupported",
     `${quote(config.path)} has the activation ${
       quote(String(named))
-    }, which forge does not know; ` +
-      `it knows ${quoteList(Object.keys(ACTIVATIONS))}`,
+    }, which forge does not support; ` +
+      `it supports ${quoteList(Object.keys(ACTIVATIONS))}`,
   );
 }
 
@@ -150,7 +150,7 @@ function slidingLayers(
     throw new ForgeError(
       "unsupported",
       `${quote(config.path)}: layer ${i} is of the type ${quote(String(type))}; ` +
-        `forge knows "full_attention" and "sliding_attention" in this architecture`,
+        `forge supports "full_attention" and "sliding_attention" in this architecture`,
     );
   });
 }

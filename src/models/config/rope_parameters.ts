@@ -126,8 +126,8 @@ export class RopeParameters {
       "unsupported",
       `${quote(this.#config.path)} scales RoPE by ${
         quote(this.type)
-      }, which forge does not know; ` +
-        `it knows ${known.join(", ")}`,
+      }, which forge does not support; ` +
+        `it supports ${known.join(", ")}`,
     );
   }
 }

@@ -109,7 +109,9 @@ function linearLayers(config: ConfigReader, nLayers: number): readonly boolean[]
     if (type === "full_attention") return false;
     throw new ForgeError(
       "unsupported",
-      `${quote(config.path)}: layer ${layer} is of the type ${quote(String(type))}; forge knows ` +
+      `${quote(config.path)}: layer ${layer} is of the type ${
+        quote(String(type))
+      }; forge supports ` +
         `"linear_attention" and "full_attention" in this architecture`,
     );
   });

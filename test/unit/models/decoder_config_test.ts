@@ -87,7 +87,7 @@ Deno.test("settings that cannot be are refused at once", () => {
     [{ num_hidden_layers: [1, 2] }, "unsupported", "num_hidden_layers differs between layers"],
     [{ rms_norm_eps: 0 }, "bad_model", `rms_norm_eps is "0"`],
     [{ max_position_embeddings: -1 }, "bad_model", `max_position_embeddings is "-1"`],
-    [{ hidden_act: "relu" }, "unsupported", `activation "relu", which forge does not know`],
+    [{ hidden_act: "relu" }, "unsupported", `activation "relu", which forge does not support`],
     [{ hidden_act: "constructor" }, "unsupported", `"constructor"`],
     [{ hidden_act: 1 }, "bad_model", `hidden_act is "1"; expected text`],
     [{ hidden_act: null }, "bad_model", "hidden_act is null"],
@@ -146,7 +146,7 @@ Deno.test("a window or a type of layer that cannot be is refused", () => {
     [
       { layer_types: ["full_attention", "linear_attention"] },
       "unsupported",
-      `layer 1 is of the type "linear_attention"; forge knows "full_attention" and`,
+      `layer 1 is of the type "linear_attention"; forge supports "full_attention" and`,
     ],
   ];
   for (const [config, code, includes] of bad) {

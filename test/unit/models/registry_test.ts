@@ -45,14 +45,14 @@ Deno.test("an unknown architecture is refused with the names its format knows", 
   assertEquals(error.code, "unsupported");
   assertEquals(
     error.message,
-    `"model" has the architecture "mamba\\n", which forge does not know; it knows ` +
+    `"model" has the architecture "mamba\\n", which forge does not support; it supports ` +
       knownArchitectures("safetensors").join(", "),
   );
   const metadata = { "general.architecture": "gemma3_text" };
   assertThrows(
     () => findFamily(fakeCheckpoint({ metadata })),
     ForgeError,
-    "it knows arcee, command-r, cohere2, deepseek2, ernie4_5, ernie4_5-moe, exaone4, gemma",
+    "it supports arcee, command-r, cohere2, deepseek2, ernie4_5, ernie4_5-moe, exaone4, gemma",
   );
 });
 
