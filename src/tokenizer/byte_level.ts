@@ -6,14 +6,14 @@
 
 const encoder = new TextEncoder();
 
-/** The code point that stands for a byte. */
+/** Returns the code point of a byte. */
 function byteToCode(byte: number): number {
   if (byte <= 0x20) return byte + 0x100;
   if (byte >= 0x7f && byte <= 0xa0) return byte - 0x7f + 0x121;
   return byte === 0xad ? 0x143 : byte;
 }
 
-/** The byte that a code point stands for, or -1. */
+/** Returns the byte of a code point, or -1. */
 function codeToByte(code: number): number {
   if (code > 0xff) {
     if (code <= 0x120) return code - 0x100;
@@ -23,7 +23,7 @@ function codeToByte(code: number): number {
   return byteToCode(code) === code ? code : -1;
 }
 
-/** The character that stands for a byte. */
+/** Returns the character of a byte. */
 export function byteToChar(byte: number): string {
   return String.fromCharCode(byteToCode(byte));
 }
@@ -35,7 +35,7 @@ export function toByteLevel(text: string): string {
   return mapped;
 }
 
-/** The bytes that a piece in the byte alphabet stands for, or `undefined` if it is not in it. */
+/** Returns the bytes of a piece in the byte alphabet, or `undefined` for other pieces. */
 export function fromByteLevel(piece: string): Uint8Array | undefined {
   const bytes = new Uint8Array(piece.length);
   for (let i = 0; i < piece.length; i++) {

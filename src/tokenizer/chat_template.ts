@@ -87,9 +87,9 @@ export class ChatTemplate {
   }
 
   /**
-   * Renders a conversation as transformers' `apply_chat_template` does. Some templates of multimodal
-   * models read a message's content only as a list of parts. If such a template fails for text, or
-   * loses it, the content is given as a list with one text part.
+   * Renders a conversation as transformers' `apply_chat_template` does. Some templates of
+   * multimodal models read a message's content only as a list of parts. If such a template fails
+   * for text, or loses it, the content is given as a list with one text part.
    *
    * @throws {ForgeError} `bad_input` when the template itself refuses the messages
    * (`raise_exception`), with its reason; `bad_model` when it cannot be rendered or does more work

@@ -20,13 +20,13 @@ import { WordCache } from "./models/word_encoder.ts";
 const MODELS = ["gpt2", "llama", "gemma4", "t5", "bert"] as const;
 
 /**
- * The tokenizer of a GGUF file.
+ * Creates the tokenizer of a GGUF file.
  *
  * @param metadata the file's key-value pairs; those under `tokenizer.ggml` are read
  * @param source the file, for messages
  * @param warn receives what is wrong with a file that can still be used
- * @throws ForgeError `bad_model` when the file contradicts itself, `unsupported` when it asks for
- * what forge does not implement
+ * @throws {ForgeError} `bad_model` if the file contradicts itself, `unsupported` if it requires
+ * features that forge does not implement
  */
 export function tokenizerFromGguf(
   metadata: ReadonlyMap<string, unknown>,

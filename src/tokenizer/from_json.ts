@@ -28,14 +28,14 @@ interface DeclaredToken extends AddedToken {
 }
 
 /**
- * The tokenizer of a Hugging Face folder.
+ * Creates the tokenizer of a Hugging Face folder.
  *
  * @param json the parsed tokenizer.json
  * @param config the parsed tokenizer_config.json, where there is one: names BOS and EOS, and says
  * whether they are added
  * @param source the file, for messages
- * @throws ForgeError `bad_model` when the file contradicts itself, `unsupported` when it asks for
- * what forge does not implement
+ * @throws {ForgeError} `bad_model` if the file contradicts itself, `unsupported` if it requires
+ * features that forge does not implement
  */
 export function tokenizerFromJson(json: unknown, config: unknown, source: string): Tokenizer {
   const root = new Fields(json, `${source}:`);

@@ -3,8 +3,8 @@ import type { Tokenizer } from "./tokenizer.ts";
 /** Options of a `StreamDecoder`. */
 export interface StreamDecoderOptions {
   /**
-   * The ids are a whole text instead of the continuation of a prompt: remove what the tokenizer puts
-   * before a text, such as the space of SentencePiece vocabularies.
+   * The ids are a whole text instead of the continuation of a prompt: remove what the tokenizer
+   * puts before a text, such as the space of SentencePiece vocabularies.
    *
    * @default false
    */
@@ -23,7 +23,7 @@ export class StreamDecoder {
   readonly #shown: ReadonlySet<number> | undefined;
   /** True until the first piece of a whole text. */
   #isFirst: boolean;
-  /** How many more characters to strip; 0 once a text has begun. */
+  /** Number of characters still to strip; 0 once a text has begun. */
   #stripsLeft: number;
 
   /** Begins a text. */

@@ -25,7 +25,7 @@ export interface EncodeOptions {
    */
   readonly maxTokens?: number | undefined;
   /**
-   * Where the text has more than `maxTokens`, return the first of them instead of failing.
+   * True to return the first `maxTokens` of a longer text instead of failing.
    *
    * @default false
    */
@@ -46,7 +46,7 @@ export interface DecodeOptions {
 export interface LeadingStrip {
   /** The character, such as a space. */
   readonly character: string;
-  /** How often it may be removed. */
+  /** Maximum number of removals. */
   readonly count: number;
 }
 
@@ -65,8 +65,8 @@ export interface Tokenizer {
   /** One line for people: "byte-level BPE, 128256 tokens, pre-tokenizer llama-bpe". */
   readonly description: string;
   /**
-   * What encoding puts before a text and decoding removes: a space for SentencePiece, nothing for
-   * byte-level BPE.
+   * Prefix that encoding adds to a text and decoding removes: a space for SentencePiece, nothing
+   * for byte-level BPE.
    */
   readonly leadingStrip?: LeadingStrip | undefined;
 

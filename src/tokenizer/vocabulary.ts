@@ -17,8 +17,8 @@ const FACTOR = 0x01000193, OTHER_FACTOR = 0x85ebca6b;
  * merge list names its three tokens as parts of one string ("he llo", "hello"), and rolling hashes
  * find all three in one pass without creating a string for each. The 64 bits begin at random, so
  * that pieces whose bits agree are taken to be equal: no file can be built to make others collide,
- * and by chance it does not happen. Reading 280 thousand merges this way takes a quarter of the time
- * that a `Map` takes.
+ * and by chance it does not happen. Reading 280 thousand merges this way takes a quarter of the
+ * time that a `Map` takes.
  */
 export class Vocabulary {
   /** One more than the highest id. */

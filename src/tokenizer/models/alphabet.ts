@@ -18,19 +18,19 @@ export interface Alphabet {
 /** The symbol of unknown character or byte 0; below it, those of 1, 2, and so on. */
 const UNKNOWN = -2;
 
-/** The character that a symbol below 0 stands for. */
+/** Returns the character of a symbol below 0. */
 export function unknownCharacter(symbol: number): string {
   return String.fromCodePoint(UNKNOWN - symbol);
 }
 
 /**
- * Bounds how few tokens symbols can become: each counts as one part of the longest token that contains
- * it, so that no token counts for more than 1.
+ * Bounds how few tokens symbols can become: each counts as one part of the longest token that
+ * contains it, so that no token counts for more than 1.
  */
 class FewestTokens {
   readonly #vocabulary: Vocabulary;
   readonly #unknownParts: (longest: number | undefined) => number;
-  /** The part of a token that each symbol counts for, by id. */
+  /** The fraction of a token that each symbol counts as, by id. */
   #parts: Float64Array | undefined;
   /** Characters without a token of their own, and the length of the longest token that has them. */
   readonly #unknown = new Map<number, number>();
@@ -233,8 +233,8 @@ export function byteTokenText(byte: number): string {
 }
 
 /**
- * Copies ids and calls `emitUnknown` for each unknown symbol. `follows` is true if the symbol before
- * became the unknown token; the callback returns the same of its own symbol.
+ * Copies ids and calls `emitUnknown` for each unknown symbol. `follows` is true if the symbol
+ * before became the unknown token; the callback returns the same of its own symbol.
  */
 function emitWithUnknown(
   symbols: Int32Array,

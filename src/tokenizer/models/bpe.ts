@@ -94,7 +94,7 @@ export class MergeQueue {
   }
 }
 
-/** No pair begins at this symbol. */
+/** Marks a symbol at which no pair begins. */
 const NO_PAIR = 0x7fffffff;
 
 /** Up to this many symbols a scan for the lowest rank is faster than a queue (measured, V8 15). */
@@ -131,7 +131,7 @@ export class BpeEncoder implements WordEncoder {
     const symbols = this.#symbols;
     symbols.length = 0;
     this.#alphabet.split(word, symbols);
-    // A long word is not merged in vain: that takes time for each of its symbols.
+    // Skip merging a long word whose result would be discarded, because time grows with its length.
     if (symbols.length > Math.max(SCAN_LIMIT, out.longestCut) && out.limit < Infinity) {
       out.expect(this.#alphabet.fewestTokens(symbols));
     }
@@ -139,7 +139,7 @@ export class BpeEncoder implements WordEncoder {
       ? this.#mergeWithQueue(symbols)
       : this.#mergeByScan(symbols);
     this.#alphabet.emit(symbols.data, count, out);
-    // A huge word must not leave its buffers behind.
+    // Release the buffers of a huge word.
     if (symbols.data.length > 1 << 16) {
       symbols.data = new Int32Array(64);
     }

@@ -3,7 +3,7 @@ import { quote } from "../../formats/quote.ts";
 import { tableSize, type Vocabulary } from "../vocabulary.ts";
 import { unknownCharacter } from "./alphabet.ts";
 
-/** Which neighbouring symbols join, in what order, and into what. */
+/** A table of pairs of symbols that join, with their ranks and results. */
 export interface PairTable {
   /** A handle of the pair, or -1 when the two do not join. Valid until the next call. */
   find(left: number, right: number): number;
@@ -18,12 +18,12 @@ const STRIDE = 4;
 
 /**
  * A table from (left id, right id) to (rank, merged id). Entries lie in the order they were added;
- * slots with open addressing say where. Filling one array in order and hashing into a small one is
- * what the memory of a computer is fast at: a `Map`, or entries in the slots themselves, took twice
- * to four times as long for the 280 thousand merges of Llama 3.
+ * slots with open addressing refer to them. Filling one array in order and hashing into a small one
+ * suits the memory hierarchy: a `Map`, or entries in the slots themselves, took twice to four times
+ * as long for the 280 thousand merges of Llama 3.
  */
 export class MergeTable implements PairTable {
-  /** How many pairs there are. */
+  /** Number of pairs. */
   size = 0;
 
   #entries: Int32Array;
@@ -95,12 +95,12 @@ export class MergeTable implements PairTable {
   }
 }
 
-/** What a list of merges holds. */
+/** The contents of a list of merges. */
 interface Merges {
   /** The pairs; the position in the list is the rank. */
   readonly table: MergeTable;
   /**
-   * Whether no merge joins a piece that does not end in "▁" with one that begins with "▁". Then
+   * True if no merge joins a piece that does not end in "▁" with one that begins with "▁". Then
    * text can be cut before each such "▁" without changing the result.
    */
   readonly keepsMarkersApart: boolean;
@@ -171,9 +171,9 @@ const NOT_A_PAIR = -1;
 
 /**
  * The merges of SentencePiece's BPE, which has scores instead of a merge list: two neighbours join
- * when their text together is a piece, the piece with the highest score first. Which pairs those
- * are is found out as text needs them and remembered: listing all of them would take longer than
- * loading the vocabulary.
+ * if their joined text is a piece, the piece with the highest score first. The pairs are computed
+ * when text needs them and cached: listing all of them would take longer than loading the
+ * vocabulary.
  */
 export class ScorePairs implements PairTable {
   readonly #vocabulary: Vocabulary;
@@ -226,7 +226,7 @@ export class ScorePairs implements PairTable {
     return symbol < 0 ? unknownCharacter(symbol) : this.#vocabulary.text(symbol) ?? "";
   }
 
-  /** How many scores are higher than that of `id`, so that equal scores have equal ranks. */
+  /** Number of scores above that of `id`, so that equal scores have equal ranks. */
   #rankOf(id: number): number {
     const score = this.#scores[id] ?? 0;
     let low = 0, high = this.#sorted.length;

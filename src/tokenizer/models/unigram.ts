@@ -34,9 +34,10 @@ interface UnigramOptions {
 }
 
 /**
- * A unigram language model (Kudo, 2018, https://arxiv.org/abs/1804.10959): of all ways to cut a word
- * into pieces the one with the highest sum of scores, found by dynamic programming from left to
- * right. Of equal sums the one found first wins, as in SentencePiece and Hugging Face's tokenizers.
+ * A unigram language model (Kudo, 2018, https://arxiv.org/abs/1804.10959): of all ways to cut a
+ * word into pieces the one with the highest sum of scores, found by dynamic programming from left
+ * to right. Of equal sums the one found first wins, as in SentencePiece and Hugging Face's
+ * tokenizers.
  */
 export class UnigramEncoder implements WordEncoder {
   readonly #vocabulary: Vocabulary;
@@ -84,7 +85,7 @@ export class UnigramEncoder implements WordEncoder {
       start = end;
     }
     if (this.#sums.length > 1 << 16) {
-      // A huge word must not leave its buffers behind.
+      // Release the buffers of a huge word.
       this.#sums = new Float64Array(64);
       this.#starts = new Int32Array(64);
       this.#ids = new Int32Array(64);

@@ -1,8 +1,8 @@
 import { ForgeError } from "../../errors.ts";
 
-/** The error of a text that has more tokens than were asked for. */
+/** The error for a text with more tokens than the limit. */
 export class TokenLimitError extends ForgeError {
-  /** The most tokens that were asked for. */
+  /** The limit. */
   readonly limit: number;
 
   constructor(limit: number) {
@@ -15,12 +15,12 @@ export class TokenLimitError extends ForgeError {
 export class IdBuffer {
   /** The ids; only the first `length` count. Replaced when the buffer grows. */
   data: Int32Array;
-  /** How many ids there are. May be lowered to drop the last ones. */
+  /** Number of ids. May be lowered to drop the last ones. */
   length = 0;
-  /** How many ids are wanted at most. Checked by {@linkcode expect} alone. */
+  /** Maximum number of ids. Only {@linkcode expect} checks it. */
   readonly limit: number;
 
-  /** The longest word, in symbols, whose first ids are wanted even if all of them exceed the limit. */
+  /** Longest word, in symbols, whose first ids are returned even if all of them exceed the limit. */
   readonly longestCut: number;
 
   constructor(capacity = 64, limit = Infinity, longestCut = 0) {
@@ -32,7 +32,7 @@ export class IdBuffer {
   /**
    * Checks that there is room for more ids.
    *
-   * @throws {TokenLimitError} when they would exceed the limit
+   * @throws {TokenLimitError} if they would exceed the limit
    */
   expect(count: number): void {
     if (this.length + count > this.limit) throw new TokenLimitError(this.limit);

@@ -5,9 +5,9 @@ import type { IdBuffer, WordEncoder } from "./word_encoder.ts";
 interface WordPieceOptions {
   /** The token of a word that the pieces cannot spell; without one it is left out. */
   readonly unknownId: number | undefined;
-  /** What pieces that begin a word start with in the vocabulary: "" for BERT, "▁" in GGUF files. */
+  /** Prefix of pieces at the start of a word: "" for BERT, "▁" in GGUF files. */
   readonly wordPrefix: string;
-  /** What pieces inside a word start with: "##" for BERT, "" in GGUF files. */
+  /** Prefix of pieces inside a word: "##" for BERT, "" in GGUF files. */
   readonly innerPrefix: string;
   /** Longer words, in characters, are unknown. */
   readonly longestWord: number;

@@ -12,7 +12,7 @@ export interface CharSet {
   readonly and?: CharSet;
 }
 
-/** Where a position must be for an assertion to hold. */
+/** Positions that assertions match. */
 export type Anchor =
   | "line start"
   | "line end"

@@ -50,7 +50,7 @@ class Emitter {
   }
 
   #atomic(body: Node, isLast: boolean): string {
-    // With nothing behind it that could fail, a greedy match is never given back.
+    // Without a part after it that could fail, a greedy match never backtracks.
     if (isLast) return `(?:${this.emit(body, isLast)})`;
     if (this.#inLookbehind) throw new PatternError("an atomic group in a lookbehind");
     // JavaScript never goes back into a lookahead.

@@ -15,11 +15,11 @@ import {
 const LARGEST_COUNT = 100_000;
 
 /**
- * Parses a regular expression in the syntax of Oniguruma (Ruby) and of Rust's `regex`, where they
- * agree: what `tokenizer.json` holds. Groups do not capture; back-references are refused.
+ * Parses a regular expression in the common syntax of Oniguruma (Ruby) and Rust's `regex`, which
+ * `tokenizer.json` uses. Groups do not capture; back-references are rejected.
  *
- * Constraints have a parser of their own (src/constrain/automata): theirs is JavaScript's syntax, in
- * which `$`, `[[a]&&b]`, `a++` and `{,2}` mean other things, and V8 has judged it before.
+ * Constraints have their own parser (src/constrain/automata/regex.ts) for JavaScript's syntax, in
+ * which `$`, `[[a]&&b]`, `a++` and `{,2}` have other meanings. V8 validates their patterns first.
  *
  * @throws PatternError
  */
@@ -127,7 +127,7 @@ function parseAtom(cursor: Cursor): Node | undefined {
   return { kind: "set", set: singleton(character.codePointAt(0) ?? 0) };
 }
 
-/** A group behind its "("; `undefined` for a comment. */
+/** Parses a group after its "("; returns `undefined` for a comment. */
 function parseGroup(cursor: Cursor): Node | undefined {
   if (!cursor.accept("?")) return closed(cursor, parseChoice(cursor));
   if (cursor.accept("#")) {
@@ -166,7 +166,7 @@ function closed(cursor: Cursor, node: Node): Node {
   return node;
 }
 
-/** Parses a class behind its "[". */
+/** Parses a class after its "[". */
 function parseClass(cursor: Cursor): CharSet {
   const negated = cursor.accept("^");
   // A "]" that comes first is a member.
@@ -174,7 +174,7 @@ function parseClass(cursor: Cursor): CharSet {
   return { ...parseUnion(cursor, first), negated };
 }
 
-/** Parses members up to and with the "]"; "&&" cuts those before it with those behind. */
+/** Parses members up to and including "]"; "&&" intersects the members on both sides. */
 function parseUnion(cursor: Cursor, items: SetItem[]): CharSet {
   while (!cursor.accept("]")) {
     if (cursor.accept("&&")) {
@@ -285,7 +285,7 @@ class Cursor {
     return this.#at === this.#characters.length;
   }
 
-  /** The character `ahead` of the next one; "" behind the end. */
+  /** Returns the character `ahead` of the next one; "" after the end. */
   peek(ahead = 0): string {
     return this.#characters[this.#at + ahead] ?? "";
   }

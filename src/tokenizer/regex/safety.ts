@@ -38,14 +38,14 @@ function childrenOf(node: Node): readonly Node[] {
   return "body" in node ? [node.body] : [];
 }
 
-/** Whether a node matches in one way only, wherever it matches. */
+/** True if a node matches in at most one way at any position. */
 function isRigid(node: Node): boolean {
   if (node.kind === "choice") return false;
   if (node.kind === "repeat" && node.min !== node.max) return false;
   return childrenOf(node).every(isRigid);
 }
 
-/** How many choices a match makes one after another at most; those of a repeat count as one. */
+/** Maximum number of consecutive choices of a match; those of a repeat count as one. */
 function choicesInARow(node: Node): number {
   const inside = childrenOf(node).map(choicesInARow);
   if (node.kind === "choice") return 1 + Math.max(...inside);

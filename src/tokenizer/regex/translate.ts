@@ -35,8 +35,8 @@ export function translateRegex(pattern: string, where: string): RegExp {
 }
 
 /**
- * What keeps a pattern such as `\s+$`, a run of one class and then assertions, from being tried
- * again at each character of a run that it has failed on at the first, which is quadratic.
+ * Returns a look-behind for patterns such as `\s+$`, a run of one class followed by assertions. It
+ * avoids retrying the pattern at every character of a run, which takes quadratic time.
  */
 function runStart(node: Node): string {
   if (node.kind !== "sequence") return "";

@@ -6,9 +6,9 @@ const LONGEST_PREFIX = 256;
 const encoder = new TextEncoder();
 
 /**
- * The character map of a SentencePiece model ("precompiled_charsmap"): texts and what replaces them,
- * such as "ﬁ" by "fi". It begins with the size in bytes of a trie, little-endian, then come the trie
- * and the replacements, each with a 0 after it.
+ * The character map of a SentencePiece model ("precompiled_charsmap"): texts and what replaces
+ * them, such as "ﬁ" by "fi". It begins with the size in bytes of a trie, little-endian, then come
+ * the trie and the replacements, each with a 0 after it.
  *
  * The trie is a double array as Darts-clone writes it (https://github.com/s-yata/darts-clone): a
  * unit of 32 bits has its label in bits 0 to 7 with bit 31, a flag for "a text ends here" in bit 8,
@@ -141,7 +141,7 @@ export class Charsmap {
 
 const utf8 = new TextDecoder("utf-8", { ignoreBOM: true });
 
-/** How far the children of a unit are from it. */
+/** Offset from a unit to its children. */
 function offsetOf(unit: number): number {
   return (unit >>> 10) << ((unit & 0x200) >>> 6);
 }

@@ -11,7 +11,7 @@ export interface Decoder {
    * @param isFirst true for the first piece of a whole text, which some decoders strip
    */
   readonly toBytes: (piece: string, isFirst: boolean) => Uint8Array;
-  /** What encoding puts before a text, and decoding removes from its start. */
+  /** Prefix that encoding adds to a text and decoding removes. */
   readonly strip: LeadingStrip | undefined;
   /** True if pieces are written in GPT-2's byte alphabet. Added tokens are plain text even then. */
   readonly byteLevel: boolean;

@@ -7,7 +7,7 @@ import { translateRegex } from "../regex/translate.ts";
 /** Reports every match in a text, in order and without overlap. */
 export type Finder = (text: string, onMatch: (start: number, end: number) => void) => void;
 
-/** What becomes of the matches when text is cut at them; the names are those of tokenizer.json. */
+/** Treatment of the matches at which text is cut, with the names of tokenizer.json. */
 export const SPLIT_BEHAVIORS = [
   "Isolated",
   "Removed",

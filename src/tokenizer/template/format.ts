@@ -179,7 +179,7 @@ export function formatBraces(
   return format instanceof Markup ? new Markup(text) : text;
 }
 
-/** How fields such as `{0.name[key]}` find attributes and items. */
+/** Path of attributes and items in fields such as `{0.name[key]}`. */
 export interface FieldLookup {
   attribute(object: Value, name: string): Value;
   item(object: Value, index: Value): Value;

@@ -42,7 +42,7 @@ import {
   type Value,
 } from "./values.ts";
 
-/** How a body ended: after its last statement, or by `break` or `continue`. */
+/** End of a body: after its last statement, or by `break` or `continue`. */
 type Completion = "break" | "continue" | undefined;
 
 /** The variables of a block, with those around it. */
@@ -736,7 +736,7 @@ function placed(error: unknown, at: number): unknown {
   return error;
 }
 
-/** How an error calls an expression. */
+/** Returns the name of an expression in errors. */
 function describe(node: Expression): string {
   switch (node.kind) {
     case "name":

@@ -19,7 +19,7 @@ interface JsonStyle {
   readonly ascii: boolean;
   /** Spaces, or the text, that each level of a value over several lines is indented by. */
   readonly indent: number | string | undefined;
-  /** What stands between items, and between a key and its value. */
+  /** Separators of items, and of keys and values. */
   readonly separators: [item: string, key: string] | undefined;
   readonly sortsKeys: boolean;
 }

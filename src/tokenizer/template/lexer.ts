@@ -53,8 +53,8 @@ export function normalizeSource(source: string): string {
 }
 
 /**
- * Splits a template into tokens, with `trim_blocks` and `lstrip_blocks`: the line end after a tag is
- * dropped, and so are the spaces before a tag that starts its line.
+ * Splits a template into tokens, with `trim_blocks` and `lstrip_blocks`: the line end after a tag
+ * is dropped, and so are the spaces before a tag that starts its line.
  *
  * @param source the template after `normalizeSource`
  */

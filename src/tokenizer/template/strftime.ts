@@ -17,8 +17,8 @@ const MS_PER_DAY = 86_400_000;
 
 /**
  * Formats a date in local time as Python's `strftime` does for a date without a time zone, in the C
- * locale. Flags after the `%` are those of glibc: `-` for no padding, `_` for spaces, `0` for zeros,
- * `^` for capitals and `#` for the other case. An unknown directive stays as it is.
+ * locale. Flags after the `%` are those of glibc: `-` for no padding, `_` for spaces, `0` for
+ * zeros, `^` for capitals and `#` for the other case. An unknown directive stays as it is.
  *
  * @see https://docs.python.org/3/library/datetime.html#format-codes
  */

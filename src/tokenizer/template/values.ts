@@ -1,8 +1,8 @@
 import { PRICES, type TemplateBudget } from "./budget.ts";
 
 /**
- * A value while a template runs, with Python's types: `null` is None, a bigint is an int, a number is
- * a float, and an array is a list. Everything else is an object of a class below.
+ * A value while a template runs, with Python's types: `null` is None, a bigint is an int, a number
+ * is a float, and an array is a list. Everything else is an object of a class below.
  */
 export type Value = null | boolean | bigint | number | string | Value[] | TemplateObject;
 

@@ -92,7 +92,7 @@ Deno.test("control tokens are left out of text unless asked for", () => {
   assertEquals(new TextDecoder().decode(tokenizer.tokenBytes(257)), "ö ");
 });
 
-Deno.test("text is prefixed anew behind each control token, and decoded once", () => {
+Deno.test("text is prefixed again after each control token, and decoded once", () => {
   const json = byteFallbackJson(["▁", "a", "▁a"], ["▁ a"]);
   const tokenizer = build({ ...json, added_tokens: [addedToken(259, "<s>")] });
   assertEquals(pieces(tokenizer, "a<s>a a"), ["▁a", "<s>", "▁a", "▁a"]);

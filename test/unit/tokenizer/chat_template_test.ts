@@ -189,7 +189,7 @@ Deno.test("variables that are not JSON are bad input", () => {
   }
 });
 
-// What the template does, and what the error must say.
+// The template, and a part of the expected error.
 const MISTAKES: Record<string, string> = {
   "{{": "cannot be parsed in line 1: the template ends early; expected a value",
   "a\n{% if x %}": "in line 2: the template ends early inside of {% if %}; expected {% elif %}",
@@ -281,7 +281,7 @@ Deno.test("content of null, and parts of the request, reach the template as they
   ] as unknown as ChatMessage[];
   const options = { addGenerationPrompt: false, bosToken: "", eosToken: "" };
   assertEquals(template.render(messages, options), "none;[a][b];c;");
-  // Where the text must be given in parts, null stays null.
+  // For templates that require text in parts, null stays null.
   const parts = new ChatTemplate(
     "{% for m in messages %}{% if m.content %}{% for p in m.content %}{{ p.text }}{% endfor %}" +
       "{% else %}-{% endif %}{% endfor %}",

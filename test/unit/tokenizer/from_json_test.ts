@@ -15,7 +15,7 @@ import {
 
 const BOS = addedToken(10, "<s>"), EOS = addedToken(11, "</s>");
 
-/** A template that puts BOS before a text and EOS behind. */
+/** A template that puts BOS before a text and EOS after it. */
 function template(...pieces: ("<s>" | "text" | "</s>")[]): Json {
   return {
     type: "TemplateProcessing",

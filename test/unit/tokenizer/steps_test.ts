@@ -67,7 +67,7 @@ Deno.test("ByteLevel cuts at GPT-2's pattern, and may add a space", () => {
   assertEquals(preTokenize({ ...json, add_prefix_space: true }, " a"), [" a"]);
 });
 
-Deno.test("steps behind ByteLevel see its alphabet", () => {
+Deno.test("steps after ByteLevel see its alphabet", () => {
   const json = {
     type: "Sequence",
     pretokenizers: [
@@ -116,7 +116,7 @@ Deno.test("the byte alphabet is GPT-2's", () => {
     assertEquals(byteToChar(byte), String.fromCharCode(code), `byte ${byte}`);
     assertEquals(fromByteLevel(String.fromCharCode(code)), Uint8Array.of(byte));
   }
-  // What stands for no byte: the last that does is U+0143.
+  // Outside of the alphabet, whose last character is U+0143.
   for (const piece of ["\u00ad", "\u0144", " ", "\x7f"]) {
     assertEquals(fromByteLevel(piece), undefined);
   }

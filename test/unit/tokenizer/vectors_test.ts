@@ -87,7 +87,7 @@ Deno.test({
 
     const phi = load("phi-3").tokenizer;
     assertEquals(phi.eosIds, [32000, 32007]);
-    // Phi-3's control tokens take the whitespace behind them.
+    // Phi-3's control tokens take the whitespace after them.
     assertEquals(
       [...phi.encode("<|user|>\nHi", { addSpecial: false })],
       [...phi.encode("<|user|>Hi", { addSpecial: false })],
