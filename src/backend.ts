@@ -1,7 +1,7 @@
 /**
- * What a model graph and the engine see of a device. A step is recorded once, as operations over
- * values, and run many times with different inputs; see `csrc/forge.h` for the exact meaning of every
- * operation. `ffi/` implements these interfaces over a native library.
+ * Interface of a device for models and the engine. A step is recorded once, as operations over
+ * values, and run many times with different inputs; `csrc/forge.h` defines every operation. `ffi/`
+ * implements these interfaces over a native library.
  */
 import type {
   KvCache,
@@ -20,26 +20,28 @@ export type * from "./backend/memory.ts";
 export * from "./backend/recorder.ts";
 export type * from "./backend/step.ts";
 
-/** A native library that implements the ABI. */
+/** Kind of native library that implements the ABI. */
 export type BackendKind = "cpu" | "reference" | "cuda" | "metal";
 
-/** Which kernels compute attention; `auto` takes the fastest that device and shapes allow. */
+/**
+ * Kernels that compute attention; `auto` takes the fastest that the device and the shapes allow.
+ */
 export type AttentionKernels = "auto" | "flash" | "tiled" | "naive";
 
-/** Kernels of attention, in the order of `FORGE_ATTENTION_AUTO` and on. */
+/** Kernels of attention, in the order of `FORGE_ATTENTION_AUTO` and the following constants. */
 export const ATTENTION_KERNELS: readonly AttentionKernels[] = ["auto", "flash", "tiled", "naive"];
 
-/** What a device says of itself. */
+/** Facts about a device. */
 export interface DeviceInfo {
-  /** The processor's or GPU's own name. */
+  /** Name of the processor or GPU. */
   readonly name: string;
   /** Threads of the host that compute. */
   readonly threads: number;
-  /** What the kernels can make use of, such as `avx512_vnni`. */
+  /** Features that the kernels can use, such as `avx512_vnni`. */
   readonly features: readonly string[];
   /** The kernel set in use, such as `avx512`. */
   readonly kernels: string;
-  /** What else there is to know, a line each: memory, drivers, where files were found. */
+  /** Further facts, one per line: memory, drivers, paths of files. */
   readonly details?: readonly string[];
 }
 
@@ -54,7 +56,7 @@ export interface DeviceMemory {
   readonly free: number;
 }
 
-/** An open device. Its methods throw `ForgeError("device")` for what it cannot do. */
+/** Open device. Its methods throw `ForgeError("device")` for unsupported requests. */
 export interface Backend {
   readonly kind: BackendKind;
   readonly info: DeviceInfo;
@@ -70,24 +72,27 @@ export interface Backend {
     cols: number,
     columnOrder?: Uint32Array<ArrayBuffer>,
   ): Weight;
-  /** A weight from memory, in the block format of its type; a device that holds nothing makes no data. */
+  /**
+   * Makes a weight from memory, in the block format of its type; a device that holds no data never
+   * calls a function for it.
+   */
   uploadWeight(type: TensorType, rows: number, cols: number, data: WeightData): Weight;
-  /** Dequantised rows, `[nRows, cols]`. */
+  /** Returns dequantised rows, `[nRows, cols]`. */
   readWeight(weight: Weight, firstRow: number, nRows: number): Float32Array;
   createKv(shape: KvShape): KvCache;
-  /** Refused where the device has no operations with recurrent state. */
+  /** Fails on a device without operations with recurrent state. */
   createState(shape: StateShape): StateCache;
-  /** Begins a step that can hold runs up to the limits. */
+  /** Begins recording a step for runs up to the limits. */
   record(limits: StepLimits): Recorder;
-  /** Releases the device and everything made on it. */
+  /** Releases the device and everything on it. */
   close(): void;
 }
 
-/** What can make weights of a type from floats. */
+/** Quantises weights from floats. */
 export interface Quantizer {
   /**
-   * Quantises `data[rows, cols]` to the block format of a type: round to nearest, no search. Meant for
-   * synthetic models: F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q6_K.
+   * Quantises `data[rows, cols]` to the block format of a type, rounding to nearest without a
+   * search, for synthetic models: F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q6_K.
    */
   quantize(
     type: TensorType,
@@ -97,10 +102,10 @@ export interface Quantizer {
   ): Uint8Array<ArrayBuffer>;
 }
 
-/** What a device knows of its machine, for benchmarks. */
+/** Measurements of a device's machine, for benchmarks. */
 export interface Meter {
-  /** Bytes a second that the device reads of its memory at most, measured now; 0 where unknown. */
+  /** Measures the most bytes per second that the device reads from its memory; 0 if unknown. */
   readBandwidth(): number;
-  /** The most memory that this process has held resident so far, in bytes; 0 where unknown. */
+  /** Returns the peak resident memory of this process in bytes; 0 if unknown. */
   peakMemory(): number;
 }

@@ -1,7 +1,9 @@
-/** What a device holds from step to step: weights, paged keys and values, recurrent state. */
+/**
+ * Memory that a device holds from step to step: weights, paged keys and values, recurrent state.
+ */
 import type { TensorInfo } from "../formats/tensor_info.ts";
 
-/** A weight matrix `[rows, cols]` = `[out_features, in_features]` on a device. */
+/** Weight matrix `[rows, cols]` = `[out_features, in_features]` on a device. */
 export interface Weight {
   readonly handle: number;
   readonly rows: number;
@@ -22,26 +24,26 @@ export interface WeightSlice {
   readonly nRows?: number;
 }
 
-/** The bytes of a weight, or what makes them. */
+/** Bytes of a weight, or a function that makes them. */
 export type WeightData = Uint8Array<ArrayBuffer> | (() => Uint8Array<ArrayBuffer>);
 
-/** Element types a KV cache can have. */
+/** Element types of a KV cache. */
 export type KvType = "F32" | "F16" | "BF16" | "Q8_0";
 
-/** The paged keys and values of one layer. */
+/** Paged keys and values of one layer. */
 export interface KvCache {
   readonly handle: number;
   /** Bytes of one page. */
   readonly pageBytes: number;
   /** Copies a page onto another. */
   copyPage(from: number, to: number): void;
-  /** The `pageBytes` bytes of a page, in the device's own layout. */
+  /** Returns the `pageBytes` bytes of a page, in the device's own layout. */
   readPage(page: number): Uint8Array<ArrayBuffer>;
-  /** Replaces a page by what {@linkcode readPage} gave for a page of the same shape. */
+  /** Writes the bytes that {@linkcode readPage} returned for a page of the same shape. */
   writePage(page: number, data: Uint8Array<ArrayBuffer>): void;
 }
 
-/** What a KV cache is made for: pages of `pageTokens` tokens, each with keys and values of all heads. */
+/** Shape of a KV cache: pages of `pageTokens` tokens with keys and values of all heads. */
 export interface KvShape {
   readonly type: KvType;
   readonly nPages: number;
@@ -49,13 +51,13 @@ export interface KvShape {
   readonly nKvHeads: number;
   readonly kHeadDim: number;
   readonly vHeadDim: number;
-  /** Whether values are the first `vHeadDim` elements of the keys, and kept once. @default false */
+  /** True if values are the first `vHeadDim` elements of the keys, stored once. @default false */
   readonly valuesInKeys?: boolean;
 }
 
 /**
- * What one operation of one layer remembers of the tokens before: a matrix `[rows, cols]` of floats for
- * each sequence that holds a slot.
+ * Recurrent state of one operation of one layer: a matrix `[rows, cols]` of floats for each
+ * sequence with a slot.
  */
 export interface StateCache {
   readonly handle: number;
@@ -63,13 +65,13 @@ export interface StateCache {
   readonly slotBytes: number;
   /** Copies a slot onto another. */
   copySlot(from: number, to: number): void;
-  /** The `slotBytes` bytes of a slot, in the device's own layout. */
+  /** Returns the `slotBytes` bytes of a slot, in the device's own layout. */
   readSlot(slot: number): Uint8Array<ArrayBuffer>;
-  /** Replaces a slot by what {@linkcode readSlot} gave for a slot of the same shape. */
+  /** Writes the bytes that {@linkcode readSlot} returned for a slot of the same shape. */
   writeSlot(slot: number, data: Uint8Array<ArrayBuffer>): void;
 }
 
-/** What a state cache is made for. */
+/** Shape of a state cache. */
 export interface StateShape {
   readonly nSlots: number;
   readonly rows: number;

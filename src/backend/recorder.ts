@@ -80,7 +80,7 @@ export type HeadOrder = "grouped" | "tiled";
 export interface GatedDeltaRuleOptions {
   /** Decay rate of each value head, `[1, n_v_heads]`, negative. */
   readonly rate: Weight;
-  /** Added to the decays' inputs, `[1, n_v_heads]`. */
+  /** Bias of the decays' inputs, `[1, n_v_heads]`. */
   readonly dtBias: Weight;
   readonly nKHeads: number;
   readonly headOrder: HeadOrder;
@@ -90,11 +90,11 @@ export interface GatedDeltaRuleOptions {
   readonly eps: number;
 }
 
-/** Columns of a value that become part of each group of {@linkcode Recorder.gatherColumns}. */
+/** Columns of a value that form part of each group of {@linkcode Recorder.gatherColumns}. */
 export interface ColumnPiece {
   readonly value: Value;
   readonly width: number;
-  /** The column that group 0 takes first. @default 0 */
+  /** First column of group 0. @default 0 */
   readonly first?: number;
   /** Distance in columns from one group to the next. @default 0 */
   readonly step?: number;
@@ -112,11 +112,13 @@ export interface MoeRouteOptions {
   readonly scale?: number | undefined;
   /** Function of the logits. @default "softmax" */
   readonly scores?: "softmax" | "sigmoid" | undefined;
-  /** `[1, n_experts]`, added to the scores for the choice alone. */
+  /** `[1, n_experts]`, added to the scores only for the choice of experts. */
   readonly bias?: Weight | undefined;
   /** `[1, n_experts]`, factors of the chosen experts' weights. */
   readonly expertScales?: Weight | undefined;
-  /** Groups of neighbouring experts, of which the best `topGroups` take part. @default 1 */
+  /**
+   * Number of groups of neighbouring experts; only the best `topGroups` are candidates. @default 1
+   */
   readonly nGroups?: number | undefined;
   /** @default all */
   readonly topGroups?: number | undefined;
@@ -256,20 +258,22 @@ export class Recorder {
     });
   }
 
-  /** Groups of columns, each the pieces one after another; at most three pieces. */
+  /** Concatenates pieces of columns into groups; at most three pieces. */
   gatherColumns(pieces: readonly ColumnPiece[], nGroups: number): Value {
     return this.#sink.record("gather_columns", { pieces, n_groups: nGroups });
   }
 
   /**
-   * The columns of `x` in another order, `order[0][i]` being the column that becomes column `i`. With
-   * `route`, `order` has a row for each expert, and each chosen expert gets the columns in its order.
+   * Permutes the columns of `x`: column `order[0][i]` becomes column `i`. With `route`, `order` has
+   * a row for each expert, and each chosen expert gets the columns in its order.
    */
   permuteColumns(x: Value, order: Weight, route?: Value): Value {
     return this.#sink.record("permute_columns", { x, route, order });
   }
 
-  /** The columns of `x` in the order of a weight's; with experts in that of each. */
+  /**
+   * Permutes the columns of `x` into the order of a weight's; with experts, into the order of each.
+   */
   #inOrder(x: Value, { columnOrder }: Weight, route?: Value): Value {
     return columnOrder === undefined ? x : this.permuteColumns(x, columnOrder, route);
   }
@@ -310,7 +314,7 @@ export class Recorder {
     return this.#sink.record("moe_combine", { x, route, residual });
   }
 
-  /** The rows of `x` that the inputs name as outputs. */
+  /** Gathers the rows of `x` that the inputs name as outputs. */
   gatherOutputs(x: Value): Value {
     return this.#sink.record("gather_outputs", { x });
   }
@@ -320,7 +324,7 @@ export class Recorder {
     return this.#sink.record("softcap", { x, cap });
   }
 
-  /** `x` held within `-limit` and `limit`. */
+  /** Clamps `x` to `[-limit, limit]`. */
   clamp(x: Value, limit: number): Value {
     return this.#sink.record("clamp", { x, limit });
   }
@@ -341,7 +345,7 @@ export class Recorder {
   }
 }
 
-/** Rejects a weight whose columns are in an order of their own, which only products follow. */
+/** Rejects a weight with permuted columns, which only products support. */
 function assertPlainOrder({ columnOrder }: Weight): void {
   if (columnOrder === undefined) return;
   throw new ForgeError(

@@ -1,21 +1,21 @@
-/** A recorded step: what a run is given, how tokens are chosen, and what comes back. */
+/** Recorded steps: inputs of a run, parameters of sampling, and results. */
 import type { ForgeError } from "../errors.ts";
 
 declare const brand: unique symbol;
 
-/** A matrix of activations inside one recorded step; its rows are the step's tokens or outputs. */
+/** Matrix of activations in a recorded step; its rows are the step's tokens or outputs. */
 export type Value = number & { readonly [brand]: "value" };
 
-/** The largest run a step must be able to hold. */
+/** Largest run of a step. */
 export interface StepLimits {
   readonly maxTokens: number;
   readonly maxOutputs: number;
   readonly maxSequences: number;
-  /** Pages of one sequence. */
+  /** Most pages of one sequence. */
   readonly maxPages: number;
 }
 
-/** How one output's token is chosen; the order of the members is the order of the chain. */
+/** Sampling parameters of one output, in the order of the sampling chain. */
 export interface SamplingParams {
   /** Divides positive logits of tokens in `history`, multiplies negative ones. 1 is off. */
   readonly repeatPenalty: number;
@@ -33,86 +33,86 @@ export interface SamplingParams {
   readonly topP: number;
   /** 0 is off. */
   readonly minP: number;
-  /** Key of the random draw, 64 bits. */
+  /** Key of the random number, 64 bits. */
   readonly seed: bigint;
 }
 
-/** One row whose logits are wanted, and how its token is chosen. */
+/** Request for one output: the row whose logits are computed, and how its token is sampled. */
 export interface OutputRequest {
-  /** The index of the row among the step's tokens. */
+  /** Index of the row among the step's tokens. */
   readonly row: number;
   readonly sampling: SamplingParams;
-  /** Tokens the penalties look at. */
+  /** Tokens that the penalties cover. */
   readonly history: ArrayLike<number>;
-  /** How many of them to keep as a run of several steps adds those it chooses. @default 0 */
+  /** Most tokens of the history as a run of several steps appends its choices. @default 0 */
   readonly historySize?: number | undefined;
-  /** Counter of the random draw, with the token's position in its sequence. */
+  /** Counter of the random number, together with the token's position in its sequence. */
   readonly stream: number;
   readonly position: number;
   /** Chooses this token and reports its log-probability. */
   readonly forcedToken?: number | undefined;
-  /** How many of the most probable tokens to report. */
+  /** Number of the most probable tokens to report. */
   readonly nTop: number;
   /**
-   * Fills `sampling.mask`, which is read after that. It is called when the device is at work, so that
-   * the mask is computed beside the forward pass. What it throws becomes the output's result.
+   * Fills `sampling.mask`. It is called while the device computes, so that mask and forward pass
+   * overlap. An exception becomes the output's result.
    */
   readonly fillMask?: (() => void) | undefined;
 }
 
-/** What one run computes. `tokens`, `positions` and `sequences` have one entry a token. */
+/** Inputs of one run. `tokens`, `positions` and `sequences` have one entry per token. */
 export interface StepInputs {
   readonly tokens: ArrayLike<number>;
   readonly positions: ArrayLike<number>;
-  /** Which of `pageTables` a token uses. */
+  /** Index into `pageTables` of each token. */
   readonly sequences: ArrayLike<number>;
   readonly pageTables: readonly ArrayLike<number>[];
-  /** The slot that holds each sequence's recurrent state; left out where the step has none. */
+  /** Slot of each sequence's recurrent state; omitted for a step without any. */
   readonly slots?: ArrayLike<number> | undefined;
   readonly outputs: readonly OutputRequest[];
   /**
-   * How often the step runs, each time on the tokens that the time before chose. Above 1 it takes one
-   * token and one output of each sequence, in order, without masks or forced tokens. @default 1
+   * Number of steps, each on the tokens that the previous one chose. Above 1, each sequence has one
+   * token and one output, in order, without masks or forced tokens. @default 1
    */
   readonly nSteps?: number | undefined;
   /** Tokens that end a run of several steps when any output chooses them. @default none */
   readonly endTokens?: ArrayLike<number> | undefined;
 }
 
-/** A token id with its natural log-probability under the model's own distribution. */
+/** Token id with its natural log-probability under the model's own distribution. */
 export interface TokenLogprob {
-  /** The id. */
+  /** Token id. */
   readonly token: number;
-  /** Its natural logarithm of the probability. */
+  /** Natural logarithm of its probability. */
   readonly logprob: number;
 }
 
-/** The token chosen for one output, and the most probable ones. */
+/** Token chosen for one output, and the most probable ones. */
 export interface StepOutput extends TokenLogprob {
   readonly top: readonly TokenLogprob[];
 }
 
 /**
- * What came of one request: its output, or why there is none. That is `bad_model` when a logit is NaN
- * or infinite, and `bad_input` when mask and bias allow no token; the other outputs are not touched.
+ * Result of one request: its output, or an error that leaves the other outputs valid. The error is
+ * `bad_model` if a logit is NaN or infinite, and `bad_input` if mask and bias allow no token.
  */
 export type StepResult = StepOutput | ForgeError;
 
 /** A recorded step. */
 export interface Step {
-  /** Bytes of activation memory it holds. */
+  /** Bytes of its activations. */
   readonly scratchBytes: number;
   /**
-   * Runs the step; one result for each request, of each of the steps that ran, in order.
+   * Runs the step. Returns one result for each request of each step that ran, in order.
    *
    * @throws {ForgeError} `cancelled` after {@linkcode cancel}
    */
   run(inputs: StepInputs): Promise<StepResult[]>;
-  /** Rows of a kept value of the last step of the last run, `[nRows, cols]`. */
+  /** Returns rows of a kept value after the last run, `[nRows, cols]`. */
   read(value: Value, cols: number, firstRow: number, nRows: number): Float32Array;
-  /** What the last run that succeeded took inside the device's library, in nanoseconds. */
+  /** Returns the nanoseconds that the last successful run took in the native library. */
   nativeTime(): number;
-  /** Makes the run in progress stop early; without one, does nothing. */
+  /** Stops the run in progress early, if any. */
   cancel(): void;
   release(): void;
 }
