@@ -5,7 +5,7 @@
 #include <cmath>
 #include <initializer_list>
 
-#include "../gpu/device_kv.h"
+#include "../gpu/device_caches.h"
 
 namespace forge::cuda {
 

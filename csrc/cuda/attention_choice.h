@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "../common/program.h"
-#include "../gpu/step_shape.h"
+#include "../gpu/step_work.h"
 #include "flash_library.h"
 
 namespace forge::cuda {

@@ -1,15 +1,13 @@
 // The CUDA device: see common/backend.h.
 
-#include <algorithm>
 #include <charconv>
-#include <thread>
 
 #include "../common/error.h"
 #include "../common/json_text.h"
+#include "../gpu/gpu_backend.h"
 #include "bandwidth.h"
 #include "cuda_device.h"
 #include "cuda_executor.h"
-#include "cuda_slots.h"
 
 namespace forge {
 
@@ -19,11 +17,18 @@ namespace {
 
 std::string architecture_name(int architecture) { return "sm_" + std::to_string(architecture); }
 
-class CudaBackend : public Backend {
+struct CudaGpu {
+  using Device = CudaDevice;
+  using Weight = CudaWeight;
+  using CacheMemory = cuda::CacheMemory;
+  using Executor = CudaExecutor;
+};
+
+class CudaBackend : public GpuBackend<CudaGpu> {
  public:
   CudaBackend(int index, uint32_t n_threads)
-      : device_(std::make_shared<CudaDevice>(index, n_threads)) {
-    // Without a compiler nothing can run: better said now than after the weights are read.
+      : GpuBackend(std::make_shared<CudaDevice>(index, n_threads)) {
+    // Fails without a compiler before weights are read.
     device_->kernels.compiler_version();
   }
 
@@ -71,33 +76,9 @@ class CudaBackend : public Backend {
   }
 
   uint64_t read_bandwidth() override { return measure_bandwidth(device_->state); }
-
-  std::shared_ptr<Weight> create_weight(WeightSource source) override {
-    return std::make_shared<CudaWeight>(std::move(source));
-  }
-
-  void read_weight(const Weight& weight, uint64_t first_row, uint64_t n_rows,
-                   float* out) const override {
-    cuda_weight(weight).read(first_row, n_rows, out);
-  }
-
-  std::shared_ptr<KvCache> create_kv(const KvShape& shape) override {
-    return std::make_shared<CudaKv>(shape, device_->state);
-  }
-
-  std::shared_ptr<StateCache> create_state(const StateShape& shape) override {
-    return std::make_shared<CudaSlots>(shape, device_->state);
-  }
-
-  std::unique_ptr<Executable> compile(std::shared_ptr<const Program> program) override {
-    return std::make_unique<CudaExecutor>(std::move(program), device_);
-  }
-
- private:
-  std::shared_ptr<CudaDevice> device_;
 };
 
-// The index that a selector names; "" is the first device.
+// Parses a selector; "" is device 0.
 int parse_index(std::string_view selector, int count) {
   int index = 0;
   const char* end = selector.data() + selector.size();
@@ -117,7 +98,7 @@ int parse_index(std::string_view selector, int count) {
 
 const char* backend_name() { return "cuda"; }
 
-// Empty where there is no driver: opening a device says why.
+// Empty without a driver; opening a device reports the reason.
 std::string list_devices() {
   std::string list;
   if (cuda::Driver::problem().empty()) {
@@ -138,8 +119,7 @@ std::string list_devices() {
 
 std::unique_ptr<Backend> open_backend(std::string_view selector, uint32_t n_threads) {
   const int index = cuda::parse_index(selector, cuda::Driver::get().device_count());
-  const uint32_t cores = std::max(1u, std::thread::hardware_concurrency());
-  return std::make_unique<cuda::CudaBackend>(index, n_threads ? n_threads : cores);
+  return std::make_unique<cuda::CudaBackend>(index, host_threads(n_threads));
 }
 
 }  // namespace forge

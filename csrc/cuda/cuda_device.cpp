@@ -1,6 +1,6 @@
 #include "cuda_device.h"
 
-#include "../gpu/codebooks.h"
+#include "../gpu/weight_format.h"
 
 namespace forge::cuda {
 

@@ -8,7 +8,7 @@
 
 namespace forge::cuda {
 
-// What the weights, caches and steps of one open device share.
+// An open device, shared by its weights, caches and steps.
 struct CudaDevice {
   CudaDevice(int index, uint32_t n_host_threads)
       : state(std::make_shared<DeviceState>(index)),
@@ -18,17 +18,23 @@ struct CudaDevice {
   ~CudaDevice();
 
   const Device& device() const { return state->device; }
-  // The tables of the weight types that look their values up; copied at the first call.
+  // Shared by everything that is allocated on the device.
+  const std::shared_ptr<DeviceState>& handle() const { return state; }
+  // Allocates a buffer of a step.
+  DeviceBuffer allocate(uint64_t bytes) const {
+    return DeviceBuffer(state, bytes, Purpose::activations);
+  }
+  // Tables of the IQ weight types; copied at the first call.
   DevicePointer codebooks();
-  // libflash_attn, or why there is none; looked for at the first call.
+  // libflash_attn, or the reason it is missing; opened at the first call.
   const FlashLibrary& flash();
   // cuBLASLt, likewise.
   CublasLt& cublaslt();
 
   std::shared_ptr<DeviceState> state;
   Kernels kernels;
-  uint32_t n_threads;  // that compile kernels and copy weights
-  std::atomic<uint32_t> attention = FORGE_ATTENTION_AUTO;  // of steps that are compiled from now on
+  uint32_t n_threads;  // for compiling kernels and copying weights
+  std::atomic<uint32_t> attention = FORGE_ATTENTION_AUTO;  // for steps compiled later
 
  private:
   DeviceBuffer codebooks_;

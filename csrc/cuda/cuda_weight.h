@@ -17,7 +17,7 @@ struct DevicePart {
 };
 
 // A weight, which stays where it came from until a step that uses it is compiled: the device then
-// gets a copy in the form that the step's operations read. `WeightUpload` makes the copies.
+// gets a copy in the form that the step's operations read. `WeightStore` makes the copies.
 class CudaWeight : public HostWeight {
  public:
   explicit CudaWeight(WeightSource source);

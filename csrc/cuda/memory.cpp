@@ -65,4 +65,30 @@ PinnedBuffer& PinnedBuffer::operator=(PinnedBuffer&& other) noexcept {
   return *this;
 }
 
+void InputArea::allocate(uint64_t bytes) {
+  host_ = PinnedBuffer(state_, bytes);
+  // Frees the old memory first.
+  device_ = DeviceBuffer();
+  device_ = DeviceBuffer(state_, bytes, Purpose::activations);
+}
+
+void InputArea::send(uint64_t bytes) const {
+  const auto& device = state_->device;
+  device.check(device.api().copy_to_device(at(), host(), bytes, device.stream()),
+               "copying the step's inputs");
+}
+
+void InputArea::send_rows(uint64_t pitch, uint64_t width, uint64_t n_rows) const {
+  Copy2D copy{};
+  copy.src_type = kMemoryTypeHost;
+  copy.src_host = host();
+  copy.src_pitch = copy.dst_pitch = pitch;
+  copy.dst_type = kMemoryTypeDevice;
+  copy.dst_device = at();
+  copy.width_bytes = width;
+  copy.height = n_rows;
+  const auto& device = state_->device;
+  device.check(device.api().copy_2d(&copy, device.stream()), "copying page tables");
+}
+
 }  // namespace forge::cuda

@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "../gpu/memory_ledger.h"
+#include "../gpu/device_memory.h"
 #include "device.h"
 
 namespace forge::cuda {
@@ -19,8 +19,8 @@ struct DeviceState {
 class DeviceBuffer {
  public:
   DeviceBuffer() = default;
-  // Throws FORGE_OUT_OF_MEMORY, saying what holds the memory, before the driver is asked for more
-  // than is free.
+  // Throws FORGE_OUT_OF_MEMORY, listing what forge holds, without asking the driver for more than is
+  // free.
   DeviceBuffer(std::shared_ptr<DeviceState> state, uint64_t bytes, Purpose purpose);
   ~DeviceBuffer();
   DeviceBuffer(DeviceBuffer&& other) noexcept { *this = std::move(other); }
@@ -53,6 +53,28 @@ class PinnedBuffer {
   std::shared_ptr<DeviceState> state_;
   uint8_t* data_ = nullptr;
   uint64_t bytes_ = 0;
+};
+
+// Pinned host memory and its copy on the device (gpu/device_inputs.h).
+class InputArea {
+ public:
+  using Device = std::shared_ptr<DeviceState>;
+
+  explicit InputArea(Device state) : state_(std::move(state)) {}
+
+  void allocate(uint64_t bytes);
+  uint8_t* host() const { return host_.data(); }
+  DevicePointer at() const { return device_.at(); }
+  uint64_t bytes() const { return device_.bytes(); }
+  // Enqueues a copy of the first bytes to the device.
+  void send(uint64_t bytes) const;
+  // Enqueues a copy of the first `width` bytes of `n_rows` rows, which are `pitch` bytes apart.
+  void send_rows(uint64_t pitch, uint64_t width, uint64_t n_rows) const;
+
+ private:
+  Device state_;
+  PinnedBuffer host_;
+  DeviceBuffer device_;
 };
 
 }  // namespace forge::cuda

@@ -26,7 +26,7 @@ uint32_t width_of(const WeightRef& norm) { return norm ? static_cast<uint32_t>(n
 }  // namespace
 
 void PlanBuilder::emit(const RopeAppendOp& op) {
-  const CudaKv& kv = cuda_kv(op.kv);
+  const CudaKv& kv = CudaKv::of(op.kv);
   const KvShape& shape = kv.shape;
   const uint32_t n_freqs = op.rope ? cols(op.rope) / 2 : 0;
   const uint32_t kept_heads = (shape.values_in_keys ? 1 : 2) * shape.n_kv_heads;
@@ -76,7 +76,7 @@ void PlanBuilder::merge_splits(const AttentionOp& op, const DecodeSplits& splits
 }
 
 void PlanBuilder::emit_decode_attention(const AttentionOp& op) {
-  const CudaKv& kv = cuda_kv(op.kv);
+  const CudaKv& kv = CudaKv::of(op.kv);
   const DecodeSplits splits = decode_splits(op);
   if (kv.shape.values_in_keys) {
     emit_latent_attention(op, &splits);
@@ -98,7 +98,7 @@ void PlanBuilder::emit_decode_attention(const AttentionOp& op) {
 }
 
 void PlanBuilder::emit_latent_attention(const AttentionOp& op, const DecodeSplits* splits) {
-  const CudaKv& kv = cuda_kv(op.kv);
+  const CudaKv& kv = CudaKv::of(op.kv);
   const uint32_t k_dim = kv.shape.k_head_dim, n_kv_heads = kv.shape.n_kv_heads;
   const std::string instance = std::string("latent_attention<") + kv.element() + ", " +
                                std::to_string(k_dim) + ", " +
@@ -120,7 +120,7 @@ void PlanBuilder::emit_latent_attention(const AttentionOp& op, const DecodeSplit
 }
 
 void PlanBuilder::emit_prefill_attention(const AttentionOp& op) {
-  const CudaKv& kv = cuda_kv(op.kv);
+  const CudaKv& kv = CudaKv::of(op.kv);
   if (kv.shape.values_in_keys) return emit_latent_attention(op, nullptr);
   const uint32_t dim = kv.shape.k_head_dim;
   // The queries of a tile, and two tiles of keys and values.
@@ -133,7 +133,7 @@ void PlanBuilder::emit_prefill_attention(const AttentionOp& op) {
 }
 
 flash_attn_params PlanBuilder::flash_params(const AttentionOp& op, const RunAddresses& runs) const {
-  const CudaKv& kv = cuda_kv(op.kv);
+  const CudaKv& kv = CudaKv::of(op.kv);
   const KvPages pages = kv.pages();
   const auto address = [](DevicePointer at) { return reinterpret_cast<void*>(at); };
   const auto integers = [](DevicePointer at) { return reinterpret_cast<const int32_t*>(at); };
@@ -173,7 +173,7 @@ flash_attn_params PlanBuilder::flash_params(const AttentionOp& op, const RunAddr
 void PlanBuilder::emit_flash_attention(const AttentionOp& op, const AttentionKernels& kernels) {
   const bool decodes = kernels.decode == AttentionKernel::flash && shape_.decode_runs > 0;
   const bool prefills = kernels.prefill == AttentionKernel::flash && shape_.prefill_runs > 0;
-  const CudaKv& kv = cuda_kv(op.kv);
+  const CudaKv& kv = CudaKv::of(op.kv);
   const uint32_t n = op.n_heads * kv.shape.k_head_dim;
   const DevicePointer q = scratch(uint64_t{shape_.tokens} * n * 2);
   const DevicePointer out = scratch(uint64_t{shape_.tokens} * n * 2);
@@ -211,7 +211,7 @@ void PlanBuilder::emit_flash_attention(const AttentionOp& op, const AttentionKer
 }
 
 void PlanBuilder::emit_naive_attention(const AttentionOp& op) {
-  const CudaKv& kv = cuda_kv(op.kv);
+  const CudaKv& kv = CudaKv::of(op.kv);
   launch("naive_attention.cu", element_instance("naive_attention", kv),
          {op.n_heads, shape_.tokens}, 128, 0, value(op.out), value(op.q), kv.pages(),
          inputs_.positions, inputs_.sequences, inputs_.page_tables, inputs_.page_stride,

@@ -11,14 +11,13 @@
 #include "../gpu/weight_format.h"
 #include "attention_choice.h"
 #include "cuda_device.h"
-#include "cuda_kv.h"
+#include "cache_memory.h"
 #include "cuda_weight.h"
-#include "device_inputs.h"
 #include "plan_entry.h"
 
 namespace forge::cuda {
 
-using PlanMemory = forge::PlanMemory<DevicePointer>;
+using RunAddresses = forge::RunAddresses<DevicePointer>;
 using PlanRequest = forge::PlanRequest<DevicePointer>;
 using LaunchPlan = forge::LaunchPlan<PlanEntry>;
 

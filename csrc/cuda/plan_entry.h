@@ -4,7 +4,7 @@
 #include <variant>
 #include <vector>
 
-#include "../gpu/step_shape.h"
+#include "../gpu/step_work.h"
 #include "cublaslt.h"
 #include "flash_library.h"
 #include "launch.h"

@@ -4,7 +4,6 @@
 #include <bit>
 
 #include "../common/error.h"
-#include "cuda_slots.h"
 #include "plan_builder.h"
 
 namespace forge::cuda {
@@ -40,7 +39,7 @@ void PlanBuilder::emit(const GatedRmsNormOp& op) {
 
 void PlanBuilder::emit(const CausalConv1dOp& op) {
   const uint32_t n = cols(op.x), width = static_cast<uint32_t>(op.weight->cols);
-  const CudaSlots& state = cuda_slots(op.state);
+  const CudaStateCache& state = CudaStateCache::of(op.state);
   // Runs of few tokens are one piece each.
   const uint32_t pieces =
       shape_.prefill_tokens == 0 ? 1 : divide_up(shape_.prefill_tokens, kConvTokens);
@@ -51,7 +50,7 @@ void PlanBuilder::emit(const CausalConv1dOp& op) {
 }
 
 void PlanBuilder::emit(const GatedDeltaRuleOp& op) {
-  const CudaSlots& state = cuda_slots(op.state);
+  const CudaStateCache& state = CudaStateCache::of(op.state);
   const uint32_t rows = std::max(std::bit_ceil(divide_up(op.k_dim(), kDeltaLanes)), 2u);
   require(rows <= kMostDeltaRows, "gated_delta_rule: keys of ", op.k_dim(),
           " numbers; the CUDA device takes up to ", kMostDeltaRows * kDeltaLanes);

@@ -72,7 +72,7 @@ InputLayout::InputLayout(const StepShape& shape) {
   bytes = places.end();
 }
 
-void write_inputs(const StepInputs& inputs, const RunWork& work, uint8_t* to) {
+void write_inputs(const StepInputs& inputs, const StepWork& work, uint8_t* to) {
   const InputLayout layout(work.shape);
   const auto& [tiles, rows, shape] = work;
   const auto count = [&](uint64_t at, size_t n) {

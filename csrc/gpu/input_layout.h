@@ -4,7 +4,7 @@
 // then the page tables, which most runs leave as they are, and arrays that most runs do not have.
 
 #include "../common/step_inputs.h"
-#include "run_work.h"
+#include "step_work.h"
 
 namespace forge {
 
@@ -102,7 +102,7 @@ InputAddresses<Address> addresses_in(const Address& piece, const InputLayout& la
 }
 
 // Writes the counts and arrays of a run into its piece.
-void write_inputs(const StepInputs& inputs, const RunWork& work, uint8_t* to);
+void write_inputs(const StepInputs& inputs, const StepWork& work, uint8_t* to);
 
 // Bytes of device memory that the inputs of runs of such shapes take, but for what most have none
 // of.

@@ -1,5 +1,7 @@
 #pragma once
 
+// Loops and copies on several host threads.
+
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
@@ -9,12 +11,13 @@
 #include <thread>
 #include <vector>
 
+#include "../common/backend.h"
 #include "rounding.h"
 
 namespace forge {
 
-// Calls body(i) for every i < n from at most n_threads threads, the caller's among them. The first
-// exception stops the rest and is thrown when those under way have ended.
+// Calls body(i) for every i < n on at most n_threads threads, including the caller's. The first
+// exception stops the loop and is rethrown after the calls in flight have ended.
 template <class Body>
 void parallel_for(size_t n, size_t n_threads, Body&& body) {
   std::atomic<size_t> next = 0;
@@ -31,7 +34,7 @@ void parallel_for(size_t n, size_t n_threads, Body&& body) {
       }
     }
   };
-  // Joins whatever happens while threads start; Apple's C++ library has no jthread.
+  // Joins the threads even if starting one fails; Apple's C++ library has no jthread.
   struct Threads {
     std::vector<std::thread> list;
     ~Threads() {
@@ -46,13 +49,28 @@ void parallel_for(size_t n, size_t n_threads, Body&& body) {
   if (failure) std::rethrow_exception(failure);
 }
 
-// Copies by several threads.
 inline void parallel_copy(uint8_t* to, const uint8_t* from, uint64_t bytes, size_t n_threads) {
-  // What one thread copies at a time.
+  // Bytes that one thread copies at a time.
   constexpr uint64_t kPieceBytes = 1u << 20;
   parallel_for(divide_up(bytes, kPieceBytes), n_threads, [&](size_t i) {
     const uint64_t begin = i * kPieceBytes;
     std::memcpy(to + begin, from + begin, std::min(kPieceBytes, bytes - begin));
+  });
+}
+
+// Copies rows of a part of a weight, or decodes them if the part has a source.
+inline void copy_part(uint8_t* to, const WeightPart& part, uint64_t first, uint64_t n_rows,
+                      uint64_t row_bytes, size_t n_threads) {
+  if (!part.source) {
+    return parallel_copy(to, part.data + first * row_bytes, n_rows * row_bytes, n_threads);
+  }
+  // Bytes that one thread decodes at a time.
+  constexpr uint64_t kPieceBytes = 1u << 18;
+  const uint64_t piece = std::max<uint64_t>(1, kPieceBytes / row_bytes);
+  parallel_for(divide_up(n_rows, piece), n_threads, [&](size_t i) {
+    const uint64_t begin = i * piece;
+    part.source->make(part.first_made + first + begin, std::min(piece, n_rows - begin),
+                      to + begin * row_bytes);
   });
 }
 

@@ -12,9 +12,26 @@
 
 #include "input_layout.h"
 #include "rounding.h"
-#include "step_memory.h"
+#include "step_needs.h"
 
 namespace forge {
+
+// Buffers that operations pass from one launch to the next (WorkspaceBytes).
+template <class Address>
+struct Workspace {
+  Address routes{};
+  Address scratch{};
+};
+
+// Addresses of the buffers of a step (StepBytes).
+template <class Address>
+struct PlanMemory {
+  Address values{};
+  Workspace<Address> workspace;
+  Address codebooks{};    // of the weight types that look values up
+  Address occurrences{};  // all 0 between runs
+  Address results{};
+};
 
 // What a plan is made of.
 template <class Address>
@@ -35,7 +52,7 @@ struct LaunchPlan {
   size_t sampling_begin = 0;
 };
 
-// Rows of a value that one kind of product computes (step_rows.h).
+// Rows of a value that one kind of product computes (step_work.h).
 enum class RowKind { all, decode, prefill };
 
 template <class Address>

@@ -3,7 +3,8 @@
 #include <algorithm>
 
 #include "../common/host_weight.h"
-#include "codebooks.h"
+#include "input_layout.h"
+#include "weight_format.h"
 
 namespace forge {
 
@@ -28,7 +29,7 @@ void for_all_operands(const Program& program, Visit&& visit) {
 
 }  // namespace
 
-// The type of an operand's field says in which form kernels read the weight.
+// The type of an operand's field selects the form of the weight.
 void request_weights(const Program& program, WeightRequests& requests) {
   for_all_operands(program, [&]<class Operand>(const Operand& operand) {
     if constexpr (std::is_base_of_v<UniformMatrix, Operand>) {
@@ -49,26 +50,52 @@ bool needs_codebooks(const Program& program) {
   return needs;
 }
 
-std::set<const DeviceKv*> missing_caches(const Program& program) {
-  std::set<const DeviceKv*> caches;
+MissingCaches missing_caches(const Program& program) {
+  MissingCaches missing;
   for_all_operands(program, [&]<class Operand>(const Operand& operand) {
     if constexpr (std::is_same_v<Operand, KvRef>) {
       const DeviceKv& cache = device_kv(*operand);
-      if (!cache.is_allocated()) caches.insert(&cache);
+      if (!cache.is_allocated()) missing.kv.insert(&cache);
+    } else if constexpr (std::is_same_v<Operand, StateRef>) {
+      const DeviceStateCache& cache = device_state(*operand);
+      if (!cache.is_allocated()) missing.states.insert(&cache);
     }
   });
-  return caches;
+  return missing;
 }
 
-std::set<const DeviceSlots*> missing_states(const Program& program) {
-  std::set<const DeviceSlots*> states;
-  for_all_operands(program, [&]<class Operand>(const Operand& operand) {
-    if constexpr (std::is_same_v<Operand, StateRef>) {
-      const DeviceSlots& slots = device_slots(*operand);
-      if (!slots.is_allocated()) states.insert(&slots);
-    }
-  });
-  return states;
+void MissingCaches::allocate() const {
+  for (const DeviceKv* cache : kv) cache->allocate();
+  for (const DeviceStateCache* cache : states) cache->allocate();
+}
+
+MemoryNeeds memory_needs(uint64_t weight_bytes, const MissingCaches& caches,
+                         const StepBytes& bytes) {
+  MemoryNeeds needs{.weights = weight_bytes, .activations = bytes.total()};
+  for (const DeviceKv* cache : caches.kv) {
+    needs.kv_cache += cache->bytes();
+    needs.page_bytes += cache->page_bytes;
+    needs.page_tokens = cache->shape.page_tokens;
+  }
+  for (const DeviceStateCache* cache : caches.states) needs.recurrent_state += cache->bytes();
+  return needs;
+}
+
+uint64_t result_bytes(const Program& program, uint32_t n_outputs) {
+  // Each output's header, then its most probable ids and their log-probabilities.
+  const uint64_t stride = sizeof(forge_result) + 8ull * program.max_top;
+  return program.samples ? n_outputs * stride : 0;
+}
+
+StepBytes step_bytes(const Program& program, const ScratchPlan& values,
+                     const WorkspaceBytes& workspace, const std::vector<StepShape>& shapes) {
+  const uint32_t max_outputs = program.limits.max_outputs;
+  const uint64_t counts = program.samples ? max_outputs * program.logits_cols : 0;
+  return {.values = values.elements * sizeof(float),
+          .workspace = workspace,
+          .occurrences = counts * sizeof(uint32_t),
+          .results = result_bytes(program, max_outputs),
+          .inputs = input_bytes(program, shapes)};
 }
 
 }  // namespace forge

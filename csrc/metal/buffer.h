@@ -48,4 +48,28 @@ class Buffer {
   Purpose purpose_ = Purpose::activations;
 };
 
+// Memory that CPU and GPU share (gpu/device_inputs.h). Written while the GPU is idle, except masks,
+// which only launches not yet committed read.
+class InputArea {
+ public:
+  using Device = std::shared_ptr<const metal::Device>;
+
+  explicit InputArea(Device device) : device_(std::move(device)) {}
+
+  void allocate(uint64_t bytes) {
+    buffer_ = Buffer();
+    buffer_ = Buffer(device_, bytes, Purpose::activations, Storage::shared);
+  }
+  uint8_t* host() const { return buffer_.data(); }
+  Place at() const { return buffer_.at(); }
+  uint64_t bytes() const { return buffer_.bytes(); }
+  // The GPU sees what the CPU writes.
+  void send(uint64_t) const {}
+  void send_rows(uint64_t, uint64_t, uint64_t) const {}
+
+ private:
+  Device device_;
+  Buffer buffer_;
+};
+
 }  // namespace forge::metal

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "../gpu/memory_ledger.h"
+#include "../gpu/device_memory.h"
 #include "object.h"
 
 namespace forge::metal {

@@ -1,14 +1,11 @@
 // The Metal device: see common/backend.h.
 
-#include <algorithm>
-#include <thread>
-
 #include "../common/error.h"
 #include "../common/json_text.h"
+#include "../gpu/gpu_backend.h"
 #include "bandwidth.h"
 #include "metal_device.h"
 #include "metal_executor.h"
-#include "metal_slots.h"
 
 namespace forge {
 
@@ -16,7 +13,7 @@ namespace metal {
 
 namespace {
 
-// For people: which kernels compute attention.
+// Describes the attention kernels in use for `forge doctor`.
 const char* attention_text(bool has_known_matrix_places) {
   return has_known_matrix_places
              ? "attention tiled for F16 and Q8_0 caches, naive for what is left"
@@ -24,9 +21,17 @@ const char* attention_text(bool has_known_matrix_places) {
                "the tiled kernels expect";
 }
 
-class MetalBackend : public Backend {
+struct MetalGpu {
+  using Device = MetalDevice;
+  using Weight = MetalWeight;
+  using CacheMemory = metal::CacheMemory;
+  using Executor = MetalExecutor;
+};
+
+class MetalBackend : public GpuBackend<MetalGpu> {
  public:
-  explicit MetalBackend(uint32_t n_threads) : device_(std::make_shared<MetalDevice>(n_threads)) {}
+  explicit MetalBackend(uint32_t n_threads)
+      : GpuBackend(std::make_shared<MetalDevice>(n_threads)) {}
 
   std::string info() const override {
     const DeviceProperties& properties = device_->device->properties();
@@ -51,30 +56,6 @@ class MetalBackend : public Backend {
   }
 
   uint64_t read_bandwidth() override { return measure_bandwidth(device_->device); }
-
-  std::shared_ptr<Weight> create_weight(WeightSource source) override {
-    return std::make_shared<MetalWeight>(std::move(source));
-  }
-
-  void read_weight(const Weight& weight, uint64_t first_row, uint64_t n_rows,
-                   float* out) const override {
-    metal_weight(weight).read(first_row, n_rows, out);
-  }
-
-  std::shared_ptr<KvCache> create_kv(const KvShape& shape) override {
-    return std::make_shared<MetalKv>(shape, device_->device);
-  }
-
-  std::shared_ptr<StateCache> create_state(const StateShape& shape) override {
-    return std::make_shared<MetalSlots>(shape, device_->device);
-  }
-
-  std::unique_ptr<Executable> compile(std::shared_ptr<const Program> program) override {
-    return std::make_unique<MetalExecutor>(std::move(program), device_);
-  }
-
- private:
-  std::shared_ptr<MetalDevice> device_;
 };
 
 }  // namespace
@@ -83,7 +64,7 @@ class MetalBackend : public Backend {
 
 const char* backend_name() { return "metal"; }
 
-// Empty where Metal has no device: opening it says so.
+// Empty if Metal has no device; opening it reports that.
 std::string list_devices() {
   const std::optional<metal::DeviceProperties> device = metal::system_device();
   if (!device) return "[]";
@@ -98,8 +79,7 @@ std::unique_ptr<Backend> open_backend(std::string_view selector, uint32_t n_thre
   if (!selector.empty()) {
     fail(FORGE_INVALID_ARGUMENT, "the metal device has no variant \"", selector, "\"");
   }
-  const uint32_t cores = std::max(1u, std::thread::hardware_concurrency());
-  return std::make_unique<metal::MetalBackend>(n_threads ? n_threads : cores);
+  return std::make_unique<metal::MetalBackend>(host_threads(n_threads));
 }
 
 }  // namespace forge

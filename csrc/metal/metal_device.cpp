@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "../gpu/codebooks.h"
+#include "../gpu/weight_format.h"
 #include "matrix_places.h"
 
 namespace forge::metal {

@@ -5,19 +5,25 @@
 
 namespace forge::metal {
 
-// What the weights, caches and steps of one open device share.
+// The open device, shared by its weights, caches and steps.
 struct MetalDevice {
   explicit MetalDevice(uint32_t n_host_threads);
 
-  // The tables of the weight types that look their values up; copied at the first call.
+  // Shared by everything that is allocated on the device.
+  const std::shared_ptr<const Device>& handle() const { return device; }
+  // Allocates a buffer of a step, for the GPU alone.
+  Buffer allocate(uint64_t bytes) const {
+    return Buffer(device, bytes, Purpose::activations, Storage::gpu_only);
+  }
+  // Tables of the IQ weight types; copied at the first call.
   Place codebooks();
 
   std::shared_ptr<const Device> device;
   Kernels kernels;
   WeightWindows windows;
-  uint32_t n_threads;  // that compile kernels and copy weights
-  bool has_known_matrix_places;  // whether attention may look into matrices (matrix_places.h)
-  Buffer filler;       // what launches bind where they have no buffer
+  uint32_t n_threads;            // for compiling kernels and copying weights
+  bool has_known_matrix_places;  // true if attention may address single elements of matrices
+  Buffer filler;                 // bound by launches for a missing buffer
 
  private:
   Buffer codebooks_;

@@ -1,52 +1,50 @@
 #pragma once
 
-// Runs a program on the GPU: plans launches once for each shape of its inputs, and records the plan
-// of a run into one command buffer.
+// Runs a program on the GPU: records the plan of a run into one command buffer, or two if masks
+// arrive late.
 
-#include <map>
 #include <memory>
+#include <vector>
 
+#include "../gpu/step_executor.h"
 #include "commands.h"
 #include "metal_device.h"
 #include "plan_builder.h"
 
 namespace forge::metal {
 
-class MetalExecutor : public Executable {
+// The types of gpu/step_executor.h.
+struct MetalSteps {
+  using Device = MetalDevice;
+  using Address = Place;
+  using Buffer = metal::Buffer;
+  using InputArea = metal::InputArea;
+  using Builder = PlanBuilder;
+  using Entry = Launch;
+  using Shape = PlanShape;
+  using Plan = CachedPlan<Launch>;
+};
+
+class MetalExecutor : public StepExecutor<MetalSteps> {
  public:
-  // Brings everything that the program needs to the device, its kernels included. Throws
-  // FORGE_OUT_OF_MEMORY before anything is allocated when it cannot fit.
   MetalExecutor(std::shared_ptr<const Program> program, std::shared_ptr<MetalDevice> device);
 
   void run(const StepInputs& inputs, ResultBlock& results, const StopFlag& stop) override;
-  void read(uint32_t value, uint64_t first_row, uint64_t n_rows, float* out) const override;
 
  private:
-  struct Plan {
-    LaunchPlan list;
-    uint64_t inputs_generation;
-  };
+  const metal::Device& gpu() const { return *device_->device; }
 
-  const Device& gpu() const { return *device_->device; }
-  // Plans every typical shape, so that its kernels are known; what they need beside the values.
-  WorkspaceBytes plan_typical(const std::vector<StepShape>& shapes);
-  Buffer take(uint64_t bytes, Storage storage) const;
-  void allocate(const StepBytes& bytes);
-  void grow_workspace(const WorkspaceBytes& needed);
-  const Plan& plan_for(const PlanShape& shape);
-  // Plans a shape, in a workspace that has room for it.
-  LaunchPlan build(const PlanShape& shape);
-  // Runs the plan; masks may still be on their way when it begins.
+  std::vector<PlanShape> plan_shapes(const StepShape& shape) const override;
+  PlanBuilder builder(const PlanRequest& request, const PlanShape& shape) override;
+  void finish(const PlanShape& shape, Plan& plan) override;
+  Place allocate_results(uint64_t bytes) override;
+  void clear(const metal::Buffer& buffer) override;
+  void read_memory(float* to, Place from, uint64_t bytes) const override;
+
+  // Runs the plan. Masks may arrive after it has begun.
   void execute(const LaunchPlan& plan, const StepInputs& inputs);
 
-  std::shared_ptr<const Program> program_;
-  std::shared_ptr<MetalDevice> device_;
-  const TilingPolicy tiling_;
-  ScratchPlan values_;
-  Buffer arena_, routes_, scratch_, occurrences_, results_;
-  std::unique_ptr<DeviceInputs> inputs_;
-  PlanMemory memory_;
-  std::map<PlanShape, Plan> plans_;
+  metal::Buffer results_;
 };
 
 }  // namespace forge::metal

@@ -20,7 +20,7 @@ uint32_t width_of(const WeightRef& norm) { return norm ? static_cast<uint32_t>(n
 }  // namespace
 
 void PlanBuilder::emit(const RopeAppendOp& op) {
-  const MetalKv& kv = metal_kv(op.kv);
+  const MetalKv& kv = MetalKv::of(op.kv);
   const KvShape& shape = kv.shape;
   const uint64_t memory = std::max(shape.k_head_dim, shape.v_head_dim) * sizeof(float);
   const uint32_t kept_heads = (shape.values_in_keys ? 1 : 2) * shape.n_kv_heads;
@@ -55,7 +55,7 @@ bool PlanBuilder::has_tiled_attention(const AttentionOp& op) const {
 }
 
 AttentionArgs PlanBuilder::attention_args(const AttentionOp& op) const {
-  return {.kv = metal_kv(op.kv).pages(),
+  return {.kv = MetalKv::of(op.kv).pages(),
           .page_stride = inputs_.page_stride,
           .n_heads = op.n_heads,
           .scale = op.scale,
@@ -67,7 +67,7 @@ AttentionArgs PlanBuilder::attention_args(const AttentionOp& op) const {
 }
 
 void PlanBuilder::emit_decode_attention(const AttentionOp& op) {
-  const MetalKv& kv = metal_kv(op.kv);
+  const MetalKv& kv = MetalKv::of(op.kv);
   const uint32_t v_dim = kv.shape.v_head_dim, n_kv_heads = kv.shape.n_kv_heads;
   const uint32_t queries = shape_.decode_queries;
   const uint64_t rows = uint64_t{shape_.decode_work} * queries * op.n_heads;
@@ -94,7 +94,7 @@ void PlanBuilder::emit_decode_attention(const AttentionOp& op) {
 }
 
 void PlanBuilder::emit_latent_attention(const AttentionOp& op, const DecodeSplits* splits) {
-  const MetalKv& kv = metal_kv(op.kv);
+  const MetalKv& kv = MetalKv::of(op.kv);
   const KvShape& shape = kv.shape;
   const uint32_t queries = splits ? shape_.decode_queries : forge::kPrefillQueries;
   const uint32_t row_groups = divide_up(op.n_heads / shape.n_kv_heads * queries, kLatentRows);
@@ -112,7 +112,7 @@ void PlanBuilder::emit_latent_attention(const AttentionOp& op, const DecodeSplit
 }
 
 void PlanBuilder::emit_prefill_attention(const AttentionOp& op) {
-  const MetalKv& kv = metal_kv(op.kv);
+  const MetalKv& kv = MetalKv::of(op.kv);
   if (kv.shape.values_in_keys) return emit_latent_attention(op, nullptr);
   launch("prefill_attention", head_instance("prefill_attention", kv),
          {op.n_heads, shape_.prefill_tiles, 2}, {128},
@@ -122,7 +122,7 @@ void PlanBuilder::emit_prefill_attention(const AttentionOp& op) {
 }
 
 void PlanBuilder::emit_naive_attention(const AttentionOp& op) {
-  const MetalKv& kv = metal_kv(op.kv);
+  const MetalKv& kv = MetalKv::of(op.kv);
   launch("naive_attention", element_instance("naive_attention", kv), {op.n_heads, shape_.tokens},
          {128},
          {value(op.out), value(op.q), kv.memory(), inputs_.positions, inputs_.sequences,

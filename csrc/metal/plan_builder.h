@@ -10,26 +10,23 @@
 #include "../gpu/weight_format.h"
 #include "launch.h"
 #include "metal_device.h"
-#include "metal_kv.h"
+#include "cache_memory.h"
 #include "metal_weight.h"
-#include "device_inputs.h"
 
 namespace forge::metal {
 
-using PlanMemory = forge::PlanMemory<Place>;
 using PlanRequest = forge::PlanRequest<Place>;
 using LaunchPlan = forge::LaunchPlan<Launch>;
 
-// What a plan is made for.
-struct PlanShape {
-  StepShape step;
-  bool greedy = false;  // whether every output takes its largest logit and reports nothing else
+// A step shape with the kind of sampling.
+struct PlanShape : StepShape {
+  bool greedy = false;  // true if is_greedy(inputs)
 
   auto operator<=>(const PlanShape&) const = default;
 };
 
-// Whether every output of a run takes its largest logit, with nothing that adjusts logits before or
-// wants to know more of them.
+// True if every output of a run takes its largest logit, without adjusted logits or reported
+// alternatives.
 bool is_greedy(const StepInputs& inputs);
 
 class PlanBuilder : public Planner<Place, Launch> {

@@ -4,8 +4,7 @@
 #include <bit>
 
 #include "../common/error.h"
-#include "../gpu/tiles.h"
-#include "metal_slots.h"
+#include "../gpu/step_work.h"
 #include "plan_builder.h"
 
 namespace forge::metal {
@@ -37,7 +36,7 @@ void PlanBuilder::emit(const GatedRmsNormOp& op) {
 
 void PlanBuilder::emit(const CausalConv1dOp& op) {
   const uint32_t n = cols(op.x), width = static_cast<uint32_t>(op.weight->cols);
-  const MetalSlots& state = metal_slots(op.state);
+  const MetalStateCache& state = MetalStateCache::of(op.state);
   // Runs of few tokens are one piece each.
   const uint32_t pieces = std::max(divide_up(shape_.prefill_tokens, kConvTokens), 1u);
   launch("causal_conv1d", "causal_conv1d", {divide_up(n, kConvColumns), shape_.slots, pieces},
@@ -52,7 +51,7 @@ void PlanBuilder::emit(const CausalConv1dOp& op) {
 }
 
 void PlanBuilder::emit(const GatedDeltaRuleOp& op) {
-  const MetalSlots& state = metal_slots(op.state);
+  const MetalStateCache& state = MetalStateCache::of(op.state);
   require(op.k_dim() <= kMostDeltaKeys, "gated_delta_rule: keys of ", op.k_dim(),
           " numbers; the Metal device takes up to ", kMostDeltaKeys);
   const uint32_t fours = std::bit_ceil(divide_up(op.k_dim(), 4 * kDeltaLanes));

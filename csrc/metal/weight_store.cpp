@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "../gpu/parallel.h"
-#include "../gpu/part_rows.h"
+#include "../gpu/parallel.h"
 #include "../gpu/rounding.h"
 
 namespace forge::metal {

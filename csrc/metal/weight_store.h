@@ -17,17 +17,16 @@ class WeightStore : public WeightRequests {
   WeightStore(std::shared_ptr<const Device> device, WeightWindows& windows, uint32_t n_threads)
       : device_(std::move(device)), windows_(windows), n_threads_(n_threads) {}
 
-  // Nothing is taken yet.
   void add_matrix(const WeightRef& weight) override;
   void add_unified(const WeightRef& weight) override;
   void add_floats(const WeightRef& weight) override;
 
-  // Decides how everything asked for will lie, so that steps can be planned; still without buffers.
-  void lay_out();
-  // Memory that `run` will take, mapped files included.
-  uint64_t bytes() const;
+  // Chooses the layout, without buffers.
+  void lay_out() override;
+  // Includes mapped files.
+  uint64_t bytes() const override;
   // Maps and copies everything that was laid out.
-  void run();
+  void run() override;
 
  private:
   using Weights = std::map<const MetalWeight*, WeightRef>;

@@ -13,7 +13,7 @@ const tests = "test/emulator/kernels";
 const hostFiles = [
   ...["device", "driver", "kernel_cache", "kernels", "memory", "nvrtc", "shared_library"]
     .map((name) => `csrc/cuda/${name}.cpp`),
-  ...["kernel_sources", "memory_ledger"].map((name) => `csrc/gpu/${name}.cpp`),
+  ...["kernel_sources", "device_memory"].map((name) => `csrc/gpu/${name}.cpp`),
 ];
 
 // No -Werror: the compiler of a machine with a GPU may be a newer one, with new warnings.

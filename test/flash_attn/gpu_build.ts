@@ -12,7 +12,7 @@ const sources = [
     .map((name) => `test/flash_attn/emulated/${name}.cpp`),
   "test/flash_attn/gpu/call_on_gpu.cpp",
   ...["device", "driver", "memory", "shared_library"].map((name) => `csrc/cuda/${name}.cpp`),
-  "csrc/gpu/memory_ledger.cpp",
+  "csrc/gpu/device_memory.cpp",
 ];
 
 // No -Werror: the compiler of a machine with a GPU may be a newer one, with new warnings.

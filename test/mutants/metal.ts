@@ -64,17 +64,17 @@ export const METAL: readonly Mutant[] = [
     on("repeated_runs"),
     [
       "plan-of-old-inputs",
-      "csrc/metal/metal_executor.cpp",
+      "csrc/gpu/step_executor.h",
       "if (known->second.inputs_generation == inputs_->generation()) return known->second;",
       "return known->second;",
     ],
-    ["plan-of-an-old-workspace", "csrc/metal/metal_executor.cpp", "  plans_.clear();\n", ""],
-    ["generation-of-inputs", "csrc/metal/device_inputs.cpp", "  ++generation_;\n", ""],
+    ["plan-of-an-old-workspace", "csrc/gpu/step_executor.h", "    plans_.clear();\n", ""],
+    ["generation-of-inputs", "csrc/gpu/device_inputs.h", "    ++generation_;\n", ""],
   ),
   ...group(
     on("late_masks"),
     ["masks-not-waited-for", "csrc/metal/metal_executor.cpp", "  inputs.masks_ready.wait();\n", ""],
-    ["masks-not-written", "csrc/metal/metal_executor.cpp", "  inputs_->write_masks(inputs);\n", ""],
+    ["masks-not-copied", "csrc/metal/metal_executor.cpp", "  inputs_->copy_masks(inputs);\n", ""],
   ),
   ...group(
     on("moe"),

@@ -1,8 +1,8 @@
-#include "weight_upload.h"
+#include "weight_store.h"
 
 #include <algorithm>
 
-#include "../gpu/part_rows.h"
+#include "../gpu/parallel.h"
 #include "../gpu/weight_format.h"
 #include "launch.h"
 
@@ -11,7 +11,7 @@ namespace forge::cuda {
 namespace {
 
 // Large enough that a copy runs at the bus's speed, small enough to pin without being noticed.
-constexpr uint64_t kSlotBytes = 32u << 20;
+constexpr uint64_t kStagingBytes = 32u << 20;
 
 uint64_t float_row(const CudaWeight& weight) { return weight.cols * sizeof(float); }
 
@@ -23,20 +23,20 @@ constexpr const char* kWhat = "copying weights to the device";
 
 }  // namespace
 
-WeightUpload::WeightUpload(std::shared_ptr<DeviceState> state, Kernels& kernels, uint32_t n_threads)
+WeightStore::WeightStore(std::shared_ptr<DeviceState> state, Kernels& kernels, uint32_t n_threads)
     : state_(std::move(state)), kernels_(kernels), n_threads_(n_threads) {}
 
-WeightUpload::~WeightUpload() {
+WeightStore::~WeightStore() {
   const DeviceScope scope(state_->device);
   const DriverApi& api = state_->device.api();
   // The pinned buffers must not go before the copies from them have ended, even after an error.
   api.stream_synchronize(state_->device.stream());
-  for (Slot& slot : slots_) {
-    if (slot.copied) api.event_destroy(slot.copied);
+  for (Staging& staging : staging_) {
+    if (staging.copied) api.event_destroy(staging.copied);
   }
 }
 
-void WeightUpload::add_matrix(const WeightRef& reference) {
+void WeightStore::add_matrix(const WeightRef& reference) {
   const CudaWeight& weight = cuda_weight(*reference);
   if (weight.matrix) return;
   matrices_.emplace(&weight, reference);
@@ -47,19 +47,19 @@ void WeightUpload::add_matrix(const WeightRef& reference) {
   }
 }
 
-void WeightUpload::add_unified(const WeightRef& reference) {
+void WeightStore::add_unified(const WeightRef& reference) {
   const CudaWeight& weight = cuda_weight(*reference);
   if (weight.is_uniform()) return add_matrix(reference);
   if (!weight.unified) unified_.emplace(&weight, reference);
 }
 
-void WeightUpload::add_floats(const WeightRef& reference) {
+void WeightStore::add_floats(const WeightRef& reference) {
   if (!reference) return;
   const CudaWeight& weight = cuda_weight(*reference);
   if (!weight.floats) floats_.emplace(&weight, reference);
 }
 
-uint64_t WeightUpload::bytes() const {
+uint64_t WeightStore::bytes() const {
   uint64_t total = 0;
   for (const auto& [weight, reference] : matrices_) total += weight->matrix_bytes();
   for (const auto& [weight, reference] : unified_) total += weight->rows * unified_row(*weight);
@@ -67,7 +67,7 @@ uint64_t WeightUpload::bytes() const {
   return total;
 }
 
-void WeightUpload::run() {
+void WeightStore::run() {
   const uint64_t all = bytes();
   if (all == 0) return;
   const Device& device = state_->device;
@@ -78,11 +78,11 @@ void WeightUpload::run() {
       longest_row = std::max(longest_row, float_row(*weight));
     }
   }
-  const uint64_t slot_bytes = std::max(longest_row, std::min(all, kSlotBytes));
-  for (Slot& slot : slots_) {
-    slot.host = PinnedBuffer(state_, slot_bytes);
-    if (!repack_.empty()) slot.raw = DeviceBuffer(state_, slot_bytes, Purpose::activations);
-    device.check(device.api().event_create(&slot.copied, kEventDisableTiming), kWhat);
+  const uint64_t staging_bytes = std::max(longest_row, std::min(all, kStagingBytes));
+  for (Staging& staging : staging_) {
+    staging.host = PinnedBuffer(state_, staging_bytes);
+    if (!repack_.empty()) staging.raw = DeviceBuffer(state_, staging_bytes, Purpose::activations);
+    device.check(device.api().event_create(&staging.copied, kEventDisableTiming), kWhat);
   }
   for (const auto& [weight, reference] : matrices_) copy_matrix(*weight);
   for (const auto& [weight, reference] : unified_) {
@@ -93,13 +93,13 @@ void WeightUpload::run() {
   }
   device.synchronize(kWhat);
   // What comes next was promised this memory.
-  for (Slot& slot : slots_) {
-    slot.host = PinnedBuffer();
-    slot.raw = DeviceBuffer();
+  for (Staging& staging : staging_) {
+    staging.host = PinnedBuffer();
+    staging.raw = DeviceBuffer();
   }
 }
 
-void WeightUpload::copy_matrix(const CudaWeight& weight) {
+void WeightStore::copy_matrix(const CudaWeight& weight) {
   const Device& device = state_->device;
   DeviceBuffer memory(state_, weight.matrix_bytes(), Purpose::weights);
   // Padding is read by vector loads, and must not be NaN.
@@ -115,65 +115,65 @@ void WeightUpload::copy_matrix(const CudaWeight& weight) {
   weight.matrix = std::move(memory);
 }
 
-void WeightUpload::copy_rows(const WeightPart& source, uint64_t cols, DevicePointer to,
+void WeightStore::copy_rows(const WeightPart& source, uint64_t cols, DevicePointer to,
                              uint64_t to_row_bytes) {
   const Device& device = state_->device;
   const DriverApi& api = device.api();
   const uint64_t raw_bytes = *row_bytes(source.type, cols);
   const auto repack = repack_.find(source.type);
-  const uint64_t chunk_rows = slots_[0].host.bytes() / raw_bytes;
+  const uint64_t chunk_rows = staging_[0].host.bytes() / raw_bytes;
   for (uint64_t row = 0; row < source.rows; row += chunk_rows, to += chunk_rows * to_row_bytes) {
     const uint64_t n_rows = std::min(chunk_rows, source.rows - row);
     const uint64_t bytes = n_rows * raw_bytes;
-    Slot& slot = next_slot();
-    copy_part(slot.host.data(), source, row, n_rows, raw_bytes, n_threads_);
+    Staging& staging = next_staging();
+    copy_part(staging.host.data(), source, row, n_rows, raw_bytes, n_threads_);
     if (repack != repack_.end()) {
-      device.check(api.copy_to_device(slot.raw.at(), slot.host.data(), bytes, device.stream()),
+      device.check(api.copy_to_device(staging.raw.at(), staging.host.data(), bytes, device.stream()),
                    kWhat);
       const uint64_t block = find_weight_type(static_cast<uint32_t>(source.type))->block_elements;
       const auto blocks = static_cast<uint32_t>(cols / block);
       for (uint64_t done = 0; done < n_rows; done += kMostGridRows) {
         const auto rows = static_cast<uint32_t>(std::min<uint64_t>(kMostGridRows, n_rows - done));
         Launch(*repack->second, {divide_up(blocks, 8), rows}, 256, 0, to + done * to_row_bytes,
-               slot.raw.at(done * raw_bytes), rows, blocks, raw_bytes, to_row_bytes)
+               staging.raw.at(done * raw_bytes), rows, blocks, raw_bytes, to_row_bytes)
             .enqueue(device, false);
       }
     } else {
-      send(slot, to, to_row_bytes, raw_bytes, n_rows);
+      send(staging, to, to_row_bytes, raw_bytes, n_rows);
     }
-    device.check(api.event_record(slot.copied, device.stream()), kWhat);
+    device.check(api.event_record(staging.copied, device.stream()), kWhat);
   }
 }
 
-DeviceBuffer WeightUpload::copy_floats(const CudaWeight& weight, uint64_t to_row_bytes) {
+DeviceBuffer WeightStore::copy_floats(const CudaWeight& weight, uint64_t to_row_bytes) {
   const Device& device = state_->device;
   DeviceBuffer memory(state_, weight.rows * to_row_bytes, Purpose::weights);
   if (to_row_bytes != float_row(weight)) {
     device.check(device.api().fill_bytes(memory.at(), 0, memory.bytes(), device.stream()), kWhat);
   }
-  const uint64_t chunk_rows = slots_[0].host.bytes() / float_row(weight);
+  const uint64_t chunk_rows = staging_[0].host.bytes() / float_row(weight);
   for (uint64_t row = 0; row < weight.rows; row += chunk_rows) {
     const uint64_t n_rows = std::min(chunk_rows, weight.rows - row);
-    Slot& slot = next_slot();
-    weight.read(row, n_rows, reinterpret_cast<float*>(slot.host.data()));
-    send(slot, memory.at(row * to_row_bytes), to_row_bytes, float_row(weight), n_rows);
-    device.check(device.api().event_record(slot.copied, device.stream()), kWhat);
+    Staging& staging = next_staging();
+    weight.read(row, n_rows, reinterpret_cast<float*>(staging.host.data()));
+    send(staging, memory.at(row * to_row_bytes), to_row_bytes, float_row(weight), n_rows);
+    device.check(device.api().event_record(staging.copied, device.stream()), kWhat);
   }
   return memory;
 }
 
-void WeightUpload::send(const Slot& slot, DevicePointer to, uint64_t to_row_bytes,
+void WeightStore::send(const Staging& staging, DevicePointer to, uint64_t to_row_bytes,
                         uint64_t row_bytes, uint64_t n_rows) {
   const Device& device = state_->device;
   const DriverApi& api = device.api();
   if (row_bytes == to_row_bytes) {
-    device.check(api.copy_to_device(to, slot.host.data(), n_rows * row_bytes, device.stream()),
+    device.check(api.copy_to_device(to, staging.host.data(), n_rows * row_bytes, device.stream()),
                  kWhat);
     return;
   }
   Copy2D copy{};
   copy.src_type = kMemoryTypeHost;
-  copy.src_host = slot.host.data();
+  copy.src_host = staging.host.data();
   copy.src_pitch = copy.width_bytes = row_bytes;
   copy.dst_type = kMemoryTypeDevice;
   copy.dst_device = to;
@@ -182,11 +182,11 @@ void WeightUpload::send(const Slot& slot, DevicePointer to, uint64_t to_row_byte
   device.check(api.copy_2d(&copy, device.stream()), kWhat);
 }
 
-WeightUpload::Slot& WeightUpload::next_slot() {
-  Slot& slot = slots_[turn_++ % slots_.size()];
+WeightStore::Staging& WeightStore::next_staging() {
+  Staging& staging = staging_[turn_++ % staging_.size()];
   const Device& device = state_->device;
-  device.check(device.api().event_synchronize(slot.copied), kWhat);
-  return slot;
+  device.check(device.api().event_synchronize(staging.copied), kWhat);
+  return staging;
 }
 
 }  // namespace forge::cuda

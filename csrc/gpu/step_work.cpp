@@ -1,4 +1,4 @@
-#include "step_shape.h"
+#include "step_work.h"
 
 #include <algorithm>
 #include <bit>
@@ -7,7 +7,7 @@ namespace forge {
 
 namespace {
 
-// Up to here sizes are rounded to powers of two, then to multiples: neither wastes much.
+// Sizes up to kFine are rounded to powers of two, larger ones to multiples of kFine.
 constexpr uint32_t kFine = 64;
 
 uint32_t round_up(size_t n) { return n == 0 ? 0 : std::bit_ceil(static_cast<uint32_t>(n)); }
@@ -16,13 +16,14 @@ uint32_t splits_of(uint64_t positions) {
   return static_cast<uint32_t>((positions + kSplitTokens - 1) / kSplitTokens);
 }
 
-}  // namespace
-
+// Rounds a number of rows up, to at most `limit`.
 uint32_t rounded_rows(uint64_t n, uint32_t limit) {
   if (n == 0) return 0;
   const uint64_t rounded = n <= kFine ? std::bit_ceil(n) : (n + kFine - 1) / kFine * kFine;
   return static_cast<uint32_t>(std::min<uint64_t>(rounded, limit));
 }
+
+}  // namespace
 
 std::vector<QueryTile> sequence_runs(const StepInputs& inputs) {
   std::vector<QueryTile> runs;
@@ -39,6 +40,10 @@ std::vector<QueryTile> sequence_runs(const StepInputs& inputs) {
   return runs;
 }
 
+namespace {
+
+// Short runs are fastest with the kernel that splits the keys, long ones with the one that shares
+// them.
 QueryTiles query_tiles(const StepInputs& inputs, const TilingPolicy& policy) {
   QueryTiles tiles;
   for (const QueryTile& run : sequence_runs(inputs)) {
@@ -70,7 +75,32 @@ QueryTiles query_tiles(const StepInputs& inputs, const TilingPolicy& policy) {
   return tiles;
 }
 
-StepShape shape_of(const StepInputs& inputs, const QueryTiles& tiles, const StepLimits& limits) {
+StepRows step_rows(const StepInputs& inputs) {
+  const std::vector<QueryTile> runs = sequence_runs(inputs);
+  std::vector<uint32_t> run_of_token(inputs.n_tokens), n_outputs(runs.size());
+  StepRows rows;
+  for (uint32_t run = 0; run < runs.size(); ++run) {
+    const bool is_short = runs[run].n_queries <= kDecodeQueries;
+    for (uint32_t i = 0; i < runs[run].n_queries; ++i) {
+      const uint32_t token = runs[run].first_row + i;
+      run_of_token[token] = run;
+      (is_short ? rows.tokens.decode : rows.tokens.prefill).push_back(token);
+    }
+  }
+  const auto run_of_output = [&](uint32_t output) {
+    return run_of_token[static_cast<uint32_t>(inputs.output_rows[output])];
+  };
+  for (uint32_t output = 0; output < inputs.n_outputs; ++output) ++n_outputs[run_of_output(output)];
+  for (uint32_t output = 0; output < inputs.n_outputs; ++output) {
+    const bool is_few = n_outputs[run_of_output(output)] <= kDecodeQueries;
+    (is_few ? rows.outputs.decode : rows.outputs.prefill).push_back(output);
+  }
+  return rows;
+}
+
+StepShape shape_of(const StepInputs& inputs, const QueryTiles& tiles, const StepRows& rows,
+                   const StepLimits& limits) {
+  const auto& [tokens, outputs] = rows;
   StepShape shape;
   shape.tokens = rounded_rows(inputs.n_tokens, limits.max_tokens);
   shape.outputs = rounded_rows(inputs.n_outputs, limits.max_outputs);
@@ -83,19 +113,32 @@ StepShape shape_of(const StepInputs& inputs, const QueryTiles& tiles, const Step
   shape.decode_runs = round_up(tiles.decode_runs.size());
   shape.prefill_runs = round_up(tiles.prefill_runs.size());
   shape.slots = rounded_rows(tiles.slots.size(), limits.max_sequences);
+  shape.decode_tokens = rounded_rows(tokens.decode.size(), limits.max_tokens);
+  shape.prefill_tokens = rounded_rows(tokens.prefill.size(), limits.max_tokens);
+  shape.decode_outputs = rounded_rows(outputs.decode.size(), limits.max_outputs);
+  shape.prefill_outputs = rounded_rows(outputs.prefill.size(), limits.max_outputs);
   return shape;
+}
+
+}  // namespace
+
+StepWork partition_rows(const StepInputs& inputs, const StepLimits& limits,
+                        const TilingPolicy& policy) {
+  StepWork work{query_tiles(inputs, policy), step_rows(inputs), {}};
+  work.shape = shape_of(inputs, work.tiles, work.rows, limits);
+  return work;
 }
 
 std::vector<StepShape> typical_shapes(const Program& program, const TilingPolicy& policy) {
   const StepLimits& limits = program.limits;
-  // Of one sequence as long as they may be, and of all that the pages can hold together.
+  // Splits of one sequence of maximum length, and of as many tokens as the pages hold.
   const uint32_t one = splits_of(uint64_t{limits.max_pages} * program.page_tokens);
   const uint32_t all = splits_of(uint64_t{program.n_pages} * program.page_tokens);
   std::vector<StepShape> shapes;
   const auto add = [&](uint32_t tokens) {
     const uint32_t outputs = rounded_rows(tokens, limits.max_outputs);
     const uint32_t sequences = std::min(tokens, limits.max_sequences);
-    // The shortest run that counts as prefill is a tile of its own.
+    // The shortest prefill run is a tile of its own.
     const uint32_t runs = tokens / (policy.decode_queries + 1);
     StepShape shape{.tokens = tokens,
                     .outputs = outputs,

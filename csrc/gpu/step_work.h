@@ -1,0 +1,131 @@
+#pragma once
+
+// Division of a run's tokens among kernels, and the shape of the plan that runs it. The structs with
+// asserted sizes are read by kernels from device memory.
+//
+// A sequence's result must not depend on the other sequences of the batch. Kernels that multiply few
+// rows at memory speed and kernels that multiply many at the speed of arithmetic add in different
+// orders, so the sequence's own run selects the kernel of a row: rows of a run of at most
+// kDecodeQueries consecutive tokens are decode rows, those of longer runs are prefill rows. Output
+// rows are decode rows if the sequence's run has at most kDecodeQueries outputs.
+
+#include <compare>
+#include <cstdint>
+#include <vector>
+
+#include "../common/step_inputs.h"
+
+namespace forge {
+
+// Consecutive rows of one sequence at consecutive positions, computed together by attention.
+struct QueryTile {
+  uint32_t first_row;
+  uint32_t n_queries;
+  uint32_t sequence;
+  uint32_t first_position;
+  uint32_t end;  // one past the last position of the tile
+};
+static_assert(sizeof(QueryTile) == 20);
+
+// A part of the positions that a tile of decode attention sees.
+struct AttentionWork {
+  uint32_t tile;
+  uint32_t split;
+  uint32_t first_work;  // entry of the tile's split 0
+  uint32_t n_splits;
+};
+static_assert(sizeof(AttentionWork) == 16);
+
+// Pairs of token and expert that are computed together.
+struct MoeTile {
+  uint32_t expert;
+  uint32_t first;
+  uint32_t count;
+};
+static_assert(sizeof(MoeTile) == 12);
+
+// The tokens of one sequence in a step with recurrent state.
+struct SlotRun {
+  uint32_t first_row;
+  uint32_t n_rows;  // 0: no run
+  uint32_t slot;
+  uint32_t from_zero;  // 1 if the run starts from a zero state
+};
+static_assert(sizeof(SlotRun) == 16);
+
+// Maximum query tokens of a sequence per tile of decode attention and of prefill attention.
+constexpr uint32_t kDecodeQueries = 16;
+constexpr uint32_t kPrefillQueries = 64;
+// Positions per split of decode attention: fixed, so that the order of a sequence's sums does not
+// depend on the batch.
+constexpr uint32_t kSplitTokens = 256;
+
+// The lists that the kernels of a step read.
+struct TilingPolicy {
+  uint32_t decode_queries = kDecodeQueries;  // longer runs of a sequence are prefill
+  // True if a library computes whole runs.
+  bool lists_decode_runs = false;
+  bool lists_prefill_runs = false;
+  // True if the step has recurrent state.
+  bool lists_slots = false;
+};
+
+// Splits the tokens of a run where the sequence changes or positions are not consecutive.
+std::vector<QueryTile> sequence_runs(const StepInputs& inputs);
+
+// The tokens of a run as attention and recurrent operations compute them.
+struct QueryTiles {
+  std::vector<QueryTile> decode;     // at most kDecodeQueries queries each
+  std::vector<QueryTile> prefill;    // at most kPrefillQueries queries each
+  std::vector<AttentionWork> work;   // of the decode tiles
+  std::vector<QueryTile> decode_runs, prefill_runs;  // of any length; empty if not listed
+  std::vector<SlotRun> slots;        // empty if not listed
+};
+
+// Row indices, ascending.
+struct RowClasses {
+  std::vector<uint32_t> decode;
+  std::vector<uint32_t> prefill;
+};
+
+struct StepRows {
+  RowClasses tokens;
+  RowClasses outputs;
+};
+
+// Sizes of a run, rounded up so that few plans serve all runs.
+struct StepShape {
+  uint32_t tokens = 0;
+  uint32_t outputs = 0;
+  uint32_t decode_queries = 0;  // maximum of a decode tile; 0: no decode tiles
+  uint32_t decode_work = 0;     // entries of work
+  uint32_t prefill_tiles = 0;
+  uint32_t decode_runs = 0;     // entries of the lists
+  uint32_t prefill_runs = 0;
+  uint32_t slots = 0;
+  uint32_t decode_tokens = 0;   // rows of each class
+  uint32_t prefill_tokens = 0;
+  uint32_t decode_outputs = 0;
+  uint32_t prefill_outputs = 0;
+  bool reports_top = false;  // true if an output reports its most probable tokens
+
+  auto operator<=>(const StepShape&) const = default;
+
+  uint32_t max_decode_tiles() const { return decode_queries == 0 ? 0 : tokens; }
+};
+
+// The tokens of a run divided among kernels, and the shape of the plan that runs them.
+struct StepWork {
+  QueryTiles tiles;
+  StepRows rows;
+  StepShape shape;
+};
+
+StepWork partition_rows(const StepInputs& inputs, const StepLimits& limits,
+                        const TilingPolicy& policy = {});
+
+// Returns shapes that together use every kernel and the most memory of any run whose sequences
+// share no pages.
+std::vector<StepShape> typical_shapes(const Program& program, const TilingPolicy& policy = {});
+
+}  // namespace forge
