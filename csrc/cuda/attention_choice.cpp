@@ -21,7 +21,7 @@ std::string heads_text(const KvShape& shape) {
   return "keys of " + keys + " and values of " + std::to_string(shape.v_head_dim) + " a head";
 }
 
-// Why kernels cannot compute an operation; empty when they can.
+// The reason why kernels cannot compute an operation; empty if they can.
 std::string problem_of_tiled(const AttentionOp& op) {
   const KvShape& shape = op.kv->shape;
   if (shape.type == WeightType::F32) return "KV caches in F32; it has F16, BF16 and Q8_0";
@@ -89,8 +89,8 @@ TilingPolicy AttentionChoice::policy(const Program& program) const {
     policy.lists_decode_runs |= chosen.decode == AttentionKernel::flash;
     policy.lists_prefill_runs |= chosen.prefill == AttentionKernel::flash;
   }
-  // How the library's decode kernel divides its work depends on the most queries of all sequences;
-  // those of one sequence must not matter to another.
+  // The library's decode kernel divides its work by the largest number of queries of all sequences,
+  // which must not affect the others.
   if (policy.lists_decode_runs) policy.decode_queries = 1;
   return policy;
 }

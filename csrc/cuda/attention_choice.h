@@ -11,28 +11,28 @@ namespace forge::cuda {
 
 enum class AttentionKernel { flash, tiled, naive };
 
-// What computes the short runs of a step, decoded tokens mostly, and the long ones.
+// The kernels of the short runs of a step (mostly decoded tokens) and of the long ones.
 struct AttentionKernels {
   AttentionKernel decode;
   AttentionKernel prefill;
 };
 
-// Which kernels compute attention.
+// Selects the kernels of attention.
 //
-// Left to choose, prompts go to libflash_attn where it can be used. Decoding goes to forge's own
-// kernel, which reads F32 queries and one list of work for all sequences, where the library would
-// need its inputs and outputs converted. What neither takes is left to the naive kernel.
+// By default, libflash_attn computes prompts if it can. Forge's own kernel decodes: it reads F32
+// queries and one list of work for all sequences, whereas the library needs its inputs and outputs
+// converted. The naive kernel computes the rest.
 class AttentionChoice {
  public:
   // `request` is one of FORGE_ATTENTION_...
   AttentionChoice(uint32_t request, const FlashLibrary& flash) : request_(request), flash_(flash) {}
 
-  // Throws FORGE_UNSUPPORTED, saying why, when the request cannot be met.
+  // Throws FORGE_UNSUPPORTED with the reason if the requested kernels cannot compute the operation.
   AttentionKernels kernels(const AttentionOp& op) const;
-  // How all of a program's attention wants the tokens of a run dealt out.
+  // The lists that all attention of a program reads.
   TilingPolicy policy(const Program& program) const;
   const FlashLibrary& flash() const { return flash_; }
-  // For people: which kernels there are, and why not others.
+  // Describes the usable kernels, with reasons for the unusable ones, for `forge doctor`.
   std::vector<std::string> describe() const;
 
  private:

@@ -7,7 +7,7 @@ namespace forge::cuda {
 
 namespace {
 
-// Several times any cache, where there is room.
+// Several times the size of any cache, if the memory is free.
 constexpr uint64_t kMostBytes = 512u << 20;
 constexpr uint64_t kFewestBytes = 16u << 20;
 constexpr int kCopies = 8;

@@ -7,7 +7,8 @@ void CacheMemory::allocate() const {
   const auto& device = state_->device;
   const DeviceScope scope(device);
   DeviceBuffer buffer(state_, bytes_, Purpose::kv_cache);
-  device.check(device.api().fill_bytes(buffer.at(), 0, bytes_, device.stream()), "clearing ", name_);
+  device.check(device.api().fill_bytes(buffer.at(), 0, bytes_, device.stream()), "clearing ",
+               name_);
   buffer_ = std::move(buffer);
 }
 

@@ -8,14 +8,14 @@ namespace forge::cuda {
 
 namespace {
 
-// What NVIDIA recommends for Hopper; earlier architectures take less of it.
+// NVIDIA's recommendation for Hopper; earlier architectures use less.
 constexpr uint64_t kMostWorkspace = 32u << 20;
-// Scratch memory and x begin at such addresses.
+// Alignment of scratch memory and x.
 constexpr uint32_t kScratchAlignment = 256;
 
 }  // namespace
 
-// cuBLASLt counts in columns: row-major out[tokens, rows] is its D[rows, tokens] = A^T B, of the
+// cuBLASLt is column-major: row-major out[tokens, rows] is its D[rows, tokens] = A^T B, of the
 // weight as A[cols, rows] and x as B[cols, tokens].
 class LtProduct {
  public:
@@ -83,7 +83,7 @@ CublasLt::CublasLt(int driver_version) {
     return;
   }
   library_ = std::move(search.library);
-  // The library is optional: one that does not serve is left alone like one that is not there.
+  // The library is optional: an unusable one is treated like a missing one.
   try {
 #define FORGE_CUBLASLT_LOAD(member, symbol, result, parameters) \
   api_.member = reinterpret_cast<decltype(api_.member)>(library_->require_symbol(#symbol));

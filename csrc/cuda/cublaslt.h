@@ -1,6 +1,6 @@
 #pragma once
 
-// Products of many rows by cuBLASLt, where it is there.
+// Products of many rows by cuBLASLt, if it is installed.
 
 #include <compare>
 #include <map>
@@ -14,7 +14,7 @@
 namespace forge::cuda {
 
 // out[tokens, rows] = x[tokens, cols] weight[rows, cols]^T in F32, of operands of 16 bits. Strides
-// are those from row to row, in elements.
+// are from row to row, in elements.
 struct LtShape {
   bool is_bf16;
   uint32_t tokens;
@@ -29,7 +29,7 @@ struct LtShape {
   auto operator<=>(const LtShape&) const = default;
 };
 
-// How cuBLASLt computes products of one shape.
+// The algorithm that cuBLASLt chose for products of one shape.
 class LtProduct;
 
 class CublasLt {
@@ -40,12 +40,12 @@ class CublasLt {
   CublasLt(const CublasLt&) = delete;
   CublasLt& operator=(const CublasLt&) = delete;
 
-  // Why it is not used; empty when it is.
+  // The reason why it is not used; empty if it is.
   const std::string& problem() const { return problem_; }
   const std::string& path() const { return library_->path(); }
   std::string version() const;
 
-  // How to compute products of a shape, asked of the library once; null when it cannot.
+  // Returns the algorithm for a shape, which is cached; null if the library has none.
   const LtProduct* product(const LtShape& shape);
   static uint64_t workspace_bytes(const LtProduct& product);
 

@@ -6,7 +6,7 @@ namespace forge::cuda {
 
 namespace {
 
-// Parts begin where any vector load may.
+// Alignment of parts, for any vector load.
 constexpr uint64_t kPartAlignment = 256;
 
 }  // namespace

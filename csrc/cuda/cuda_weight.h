@@ -16,24 +16,24 @@ struct DevicePart {
   uint64_t offset;     // of the first row in the weight's memory
 };
 
-// A weight, which stays where it came from until a step that uses it is compiled: the device then
-// gets a copy in the form that the step's operations read. `WeightStore` makes the copies.
+// A weight. It stays in host memory until a step that uses it is compiled; `WeightStore` then
+// copies it to the device in the forms that the step's operations read.
 class CudaWeight : public HostWeight {
  public:
   explicit CudaWeight(WeightSource source);
 
-  // How rows lie in `matrix`.
+  // Layout of the rows in `matrix`.
   const std::vector<DevicePart>& device_parts() const { return device_parts_; }
   uint64_t matrix_bytes() const { return matrix_bytes_; }
-  // Whether all rows are of one type.
+  // True if all rows have the same type.
   bool is_uniform() const { return device_parts_.size() == 1; }
 
-  // As products read it: every part in its own type.
+  // For products: every part in its own type.
   mutable DeviceBuffer matrix;
-  // For kernels that need all rows in one type: F32, where the parts differ. Made for those weights
-  // alone; of others such kernels read `matrix`.
+  // For kernels that need all rows in one type: F32. Empty if the parts have the same type; those
+  // kernels then read `matrix`.
   mutable DeviceBuffer unified;
-  // As floats without padding: norms, biases, frequencies.
+  // Floats without padding: norms, biases, frequencies.
   mutable DeviceBuffer floats;
 
  private:
@@ -59,7 +59,7 @@ inline const CudaWeight& cuda_weight(const Weight& weight) {
   return static_cast<const CudaWeight&>(weight);
 }
 
-// The floats of an optional vector weight on the device, or 0.
+// Address of the floats of an optional vector weight, or 0.
 inline DevicePointer floats_of(const WeightRef& weight) {
   return weight ? cuda_weight(*weight).floats.at() : 0;
 }

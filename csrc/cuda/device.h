@@ -1,7 +1,7 @@
 #pragma once
 
-// One GPU: its primary context, one stream on which all of forge's work runs in order, and what
-// happens when it fails.
+// One GPU: its primary context, one stream on which all of forge's work runs in order, and its
+// failures.
 
 #include <mutex>
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace forge::cuda {
 
-// What the driver tells of a device without opening it.
+// Properties that can be read without opening the device.
 struct DeviceProperties {
   int index = 0;
   DeviceOrdinal ordinal = 0;
@@ -19,7 +19,7 @@ struct DeviceProperties {
   uint64_t memory_bytes = 0;
   int architecture = 0;  // 80 for compute capability 8.0
   uint32_t multiprocessors = 0;
-  uint32_t max_shared_bytes = 0;  // of a block that asks for more than the default
+  uint32_t max_shared_bytes = 0;  // maximum of a block, by opt-in
 };
 
 // The oldest architecture whose instructions the kernels use.
@@ -39,11 +39,11 @@ class Device {
   const DriverApi& api() const { return driver_.api(); }
   const DeviceProperties& properties() const { return properties_; }
   Stream stream() const { return stream_; }
-  // Held by whatever puts work on the stream: one caller at a time.
+  // Held while work is enqueued: one caller at a time.
   std::mutex& mutex() const { return mutex_; }
 
-  // Throws when a call failed. After a failure that the context does not survive, every later use
-  // of the device is refused with the text of that first one.
+  // Throws if a call failed. After a failure that destroys the context, every later use of the
+  // device throws with the text of the first failure.
   template <class... Parts>
   void check(Result result, const Parts&... what) const {
     if (result == kSuccess) return;
@@ -58,20 +58,20 @@ class Device {
 
   uint64_t free_bytes() const;
 
-  // Whether each launch is waited for, so that a failure names its kernel: FORGE_CUDA_SYNC=1.
+  // True if each launch is waited for, so that a failure names its kernel: FORGE_CUDA_SYNC=1.
   bool is_synchronous() const { return is_synchronous_; }
-  // Whether a kernel may start while the one before it ends: from SM90 on, with a driver for CUDA
+  // True if a kernel may start while the previous one ends: from SM90 on, with a driver for CUDA
   // 12.3 or newer, unless FORGE_CUDA_OVERLAP=0.
   bool overlaps_kernels() const { return overlaps_kernels_; }
-  // Whether neighbouring operations become one launch where one kernel can compute them: unless
+  // True if neighbouring operations that one kernel can compute become one launch: unless
   // FORGE_CUDA_FUSION=0.
   bool fuses_operations() const { return fuses_operations_; }
-  // Whether short plans are captured into graphs: unless FORGE_CUDA_GRAPHS=0.
+  // True if short plans are captured into graphs: unless FORGE_CUDA_GRAPHS=0.
   bool captures_graphs() const { return captures_graphs_; }
-  // Whether each plan of launches, and each graph, is described on stderr: FORGE_CUDA_TRACE=1.
+  // True if each plan and graph is described on stderr: FORGE_CUDA_TRACE=1.
   bool is_traced() const { return is_traced_; }
 
-  // Throws FORGE_DEVICE_FAILED when the device has failed before.
+  // Throws FORGE_DEVICE_FAILED if the device has failed before.
   void require_working() const;
 
  private:
@@ -95,8 +95,8 @@ class Device {
   mutable std::string failure_;
 };
 
-// Makes a device's context current for the calling thread while it lives. Calls from TypeScript
-// come from a pool of threads, so that every entry point needs one.
+// Makes a device's context current for the calling thread while it lives. Every entry point needs
+// one, since calls from TypeScript come from a pool of threads.
 class DeviceScope {
  public:
   explicit DeviceScope(const Device& device) : device_(device) {
@@ -113,8 +113,8 @@ class DeviceScope {
   const Device& device_;
 };
 
-// What every use of a device begins with: no one else puts work on its stream meanwhile, it has not
-// failed before, and its context is current.
+// Exclusive use of a working device: locks its stream, throws if it has failed, and makes its
+// context current.
 class DeviceTurn {
  public:
   explicit DeviceTurn(const Device& device) : lock_(device.mutex()), scope_(working(device)) {}

@@ -67,7 +67,7 @@ std::unique_ptr<const Driver> Driver::open() {
 
 const Driver& Driver::get() {
   // Kept for the life of the process: contexts and streams that are released last still need it. A
-  // search that failed is made again, for the machine may have been put right.
+  // failed search is repeated, since the driver may have been installed meanwhile.
   static std::mutex mutex;
   static const Driver* driver = nullptr;
   const std::lock_guard lock(mutex);

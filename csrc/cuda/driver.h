@@ -9,12 +9,12 @@
 
 namespace forge::cuda {
 
-// The driver of this machine: found, opened and initialised once for the process.
+// The CUDA driver, opened and initialised once for the process.
 class Driver {
  public:
-  // Throws FORGE_DEVICE_FAILED with what was tried, and what to do, when there is none.
+  // Throws FORGE_DEVICE_FAILED, with the paths tried and advice, if no driver is found.
   static const Driver& get();
-  // The same text without throwing; empty when there is a driver.
+  // The text of that error; empty if a driver is found.
   static std::string problem();
 
   const DriverApi& api() const { return api_; }
@@ -35,10 +35,10 @@ class Driver {
   int version_ = 0;
 };
 
-// Whether a failure leaves the context unusable: every later call on it fails too.
+// True if a failure leaves the context unusable: every later call on it fails too.
 bool is_fatal(Result result);
 
-// Throws when a call of the driver failed. `what` names the call in the error.
+// Throws if a call of the driver failed. `what` names the call in the error.
 template <class... Parts>
 void check_driver(Result result, const Parts&... what) {
   if (result == kSuccess) return;

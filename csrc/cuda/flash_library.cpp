@@ -17,7 +17,7 @@ FlashLibrary::FlashLibrary() {
     return;
   }
   library_ = std::move(search.library);
-  // Optional, too: what does not serve is left alone.
+  // The library is optional: an unusable one is treated like a missing one.
   try {
     load();
   } catch (const Error& error) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// libflash_attn.so (csrc/flash_attn), where it is there and runs on the device.
+// libflash_attn.so (csrc/flash_attn), if it is installed and runs on the device.
 
 #include <memory>
 #include <string>
@@ -13,22 +13,22 @@ namespace forge::cuda {
 
 class FlashLibrary {
  public:
-  // Looks for the library beside this one, or where FORGE_FLASH_ATTN says. The device's context
-  // must be current.
+  // Searches the folder of this library, or the path in FORGE_FLASH_ATTN. The device's context must
+  // be current.
   FlashLibrary();
 
-  // Why it is not used; empty when it is.
+  // The reason why it is not used; empty if it is.
   const std::string& problem() const { return problem_; }
   const std::string& path() const { return library_->path(); }
 
-  // Bytes of workspace that a call with such parameters needs. Throws FORGE_INTERNAL, with the
-  // library's words, for parameters that it refuses.
+  // Bytes of workspace of a call. Throws FORGE_INTERNAL with the library's message if it rejects
+  // the parameters.
   uint64_t workspace_bytes(uint32_t function, const flash_attn_params& params) const;
-  // Puts a call on the stream of its parameters. Throws FORGE_DEVICE_FAILED when that fails.
+  // Enqueues a call on the stream of its parameters. Throws FORGE_DEVICE_FAILED on failure.
   void call(uint32_t function, const flash_attn_params& params) const;
 
  private:
-  // Finds the functions, and asks whether the device can run them.
+  // Finds the functions and checks that the device can run them.
   void load();
 
   std::shared_ptr<const SharedLibrary> library_;

@@ -13,7 +13,7 @@ namespace forge::cuda {
 
 namespace {
 
-// 128-bit FNV-1a, fed piece by piece; lengths are part of it, so that pieces cannot run together.
+// 128-bit FNV-1a of several pieces. Lengths are hashed too, so that piece boundaries matter.
 // G. Fowler, L. C. Noll, K.-P. Vo, "The FNV Non-Cryptographic Hash Algorithm".
 class Hash {
  public:
@@ -45,7 +45,7 @@ std::string hash_of(const std::vector<std::string>& pieces) {
   return hash.hex();
 }
 
-// What stands before an image: how it was made, and that it is whole.
+// Header of an image: hashes of its ingredients and of its content.
 std::string header_of(const std::vector<std::string>& ingredients, const std::string& image) {
   return "forge kernel 1 " + hash_of(ingredients) + " " + hash_of({image}) + "\n";
 }

@@ -6,21 +6,21 @@
 
 namespace forge::cuda {
 
-// Compiled kernels on disk, one file an image, named by a hash of everything that shaped it. Files
-// appear whole or not at all; one that is damaged counts as missing.
+// Compiled kernels on disk, one file per image, named by a hash of everything it is compiled from.
+// Files are written atomically; a damaged file counts as missing.
 class KernelCache {
  public:
-  // In $FORGE_CACHE, $XDG_CACHE_HOME/forge or ~/.cache/forge, below it in "kernels". Where there is
-  // no such folder and none can be made, nothing is kept.
+  // Opens the folder "kernels" in $FORGE_CACHE, $XDG_CACHE_HOME/forge or ~/.cache/forge. The cache
+  // stays empty if the folder cannot be created.
   static KernelCache standard();
   explicit KernelCache(std::string folder) : folder_(std::move(folder)) {}
 
   const std::string& folder() const { return folder_; }
 
-  // The image that the ingredients (sources, options, versions) made, if it is there and intact.
+  // Returns the image compiled from the ingredients (sources, options, versions), if it is intact.
   std::optional<std::string> load(const std::string& name,
                                   const std::vector<std::string>& ingredients) const;
-  // Keeps an image. A failure to write is no error: the next start compiles again.
+  // Stores an image. Ignores write failures: the next start compiles again.
   void store(const std::string& name, const std::vector<std::string>& ingredients,
              const std::string& image) const;
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// What kernels take by value and read from step inputs; the same structs are in kernels/cuda.
+// Arguments of kernels. The same structs are declared in kernels/cuda.
 
 #include <cstdint>
 
@@ -9,12 +9,12 @@
 
 namespace forge::cuda {
 
-// The pages of one layer, which lie as KvLayout (kv_layout.h) says.
+// The pages of one layer, laid out as KvLayout (device_caches.h).
 struct KvPages {
   DevicePointer data;
   uint64_t page_bytes;
   uint32_t head_bytes;
-  uint32_t v_offset;  // from here on: byte offsets in a head
+  uint32_t v_offset;  // this and the following: byte offsets in a head
   uint32_t k_scales;
   uint32_t v_scales;
   uint32_t page_tokens;
@@ -39,13 +39,13 @@ static_assert(sizeof(RowSet) == 16);
 
 struct AttentionArgs {
   DevicePointer sinks;
-  DevicePointer mask = 0;  // no operation of forge.h has one yet
+  DevicePointer mask = 0;  // unused by the operations of forge.h
   float scale;
   float softcap;
   uint32_t n_heads;
   uint32_t window;
   uint32_t causal;
-  uint32_t max_queries;  // of a tile of decode attention
+  uint32_t max_queries;  // per tile of decode attention
   uint32_t mask_words = 0;
 };
 static_assert(sizeof(AttentionArgs) == 48);

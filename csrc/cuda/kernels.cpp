@@ -9,7 +9,7 @@ namespace forge::cuda {
 
 namespace {
 
-// The name of a cache file: letters and digits of the instance.
+// Name of a cache file: letters and digits of the instance and architecture.
 std::string file_name(const std::string& instance, const std::string& architecture) {
   std::string name;
   for (const char c : instance + "-" + architecture.substr(architecture.find('=') + 1)) {
@@ -86,7 +86,7 @@ void Kernels::load_image(Kernel& kernel, const KernelImage& image) {
   int fixed = 0;
   device.check(api.function_attribute(&fixed, FunctionAttribute::static_shared_bytes, function),
                "cuFuncGetAttribute");
-  // Launches may use all the shared memory that the device has for a block.
+  // Launches may use all shared memory that the device allows a block.
   const int rest = static_cast<int>(device.properties().max_shared_bytes) - fixed;
   device.check(
       api.set_function_attribute(function, FunctionAttribute::max_dynamic_shared_bytes, rest),

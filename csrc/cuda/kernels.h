@@ -11,7 +11,7 @@
 
 namespace forge::cuda {
 
-// A kernel that plans launch; `function` is null until it has been loaded.
+// A kernel that plans launch; `function` is null until it is loaded.
 struct Kernel {
   const char* file;      // in kernels/cuda
   std::string instance;  // its name expression, as in "matvec<FormatQ8_0, 1>"
@@ -19,7 +19,7 @@ struct Kernel {
 };
 
 // The kernels of one device. Each instance is compiled once, kept on disk, and loaded when a plan
-// first asks for it.
+// first names it.
 class Kernels {
  public:
   // Compiles with at most `n_threads` threads.
@@ -28,9 +28,9 @@ class Kernels {
   Kernels(const Kernels&) = delete;
   Kernels& operator=(const Kernels&) = delete;
 
-  // The kernel of a name, which `load` has yet to load if it is new. The address is for good.
+  // Returns the kernel of a name; a new one is not loaded until `load`. The address stays valid.
   const Kernel& get(const char* file, const std::string& instance);
-  // Loads every kernel that is not loaded yet. Throws as Nvrtc does.
+  // Loads all new kernels. Throws as Nvrtc does.
   void load();
 
   // As in "13.0"; opens NVRTC.

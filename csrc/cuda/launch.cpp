@@ -19,7 +19,7 @@ void Launch::verify(const Device& device) const {
   }
 }
 
-// Every kernel waits for the one before it (prelude.cuh).
+// Every kernel waits for the previous one (prelude.cuh).
 Result Launch::launch_early(const Device& device, void** parameters) const {
   LaunchAttribute attribute{};
   attribute.id = kProgrammaticSerialization;

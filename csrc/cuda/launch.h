@@ -10,7 +10,7 @@
 
 namespace forge::cuda {
 
-// The most blocks along y and z of a grid.
+// Maximum number of blocks along y and z of a grid.
 constexpr uint32_t kMostGridRows = 65535;
 
 struct Grid {
@@ -20,7 +20,7 @@ struct Grid {
 };
 
 // One launch of a kernel with its parameters: device addresses, uint32_t, uint64_t, float and the
-// structs of kernel_types.h, exactly as the kernel declares them.
+// structs of kernel_types.h, in the order of the kernel's declaration.
 class Launch {
  public:
   template <class... Parameters>
@@ -31,11 +31,10 @@ class Launch {
     (add(parameters), ...);
   }
 
-  // Compares the parameters with those of the loaded kernel, where the driver tells them.
+  // Compares the parameters with those of the loaded kernel, if the driver reports them.
   void verify(const Device& device) const;
-  // `follows_kernel`: whether what precedes it on the stream is a kernel. Only then may it be
-  // started early: kernels wait for the kernel before them (wait_for_previous_kernel), not for
-  // copies.
+  // `follows_kernel`: true if the previous work on the stream is a kernel. Only then may the launch
+  // start early: kernels wait for the previous kernel (wait_for_previous_kernel), not for copies.
   void enqueue(const Device& device, bool follows_kernel) const;
   // As in "matvec<FormatQ8_0, 1>".
   const std::string& name() const { return kernel_->instance; }
@@ -47,7 +46,7 @@ class Launch {
                       (std::is_class_v<T> || std::is_same_v<T, uint32_t> ||
                        std::is_same_v<T, uint64_t> || std::is_same_v<T, float>),
                   "kernels take addresses, u32, u64, float and structs");
-    // Each is read where it lies, aligned as any of them needs.
+    // The driver reads each in place; 8 bytes align any of them.
     const size_t at = (storage_.size() + 7) / 8 * 8;
     storage_.resize(at + sizeof(T));
     std::memcpy(storage_.data() + at, &value, sizeof(T));

@@ -18,7 +18,7 @@ DeviceBuffer::DeviceBuffer(std::shared_ptr<DeviceState> state, uint64_t bytes, P
   const DeviceRoom room = state_->room();
   if (bytes > room.free_bytes) fail_out_of_memory(room, state_->ledger, bytes, purpose);
   const Result result = device.api().memory_alloc(&pointer_, bytes);
-  // Free memory may be in pieces, or another process was faster.
+  // Free memory may be fragmented, or another process allocated it first.
   if (result == kOutOfMemory) fail_out_of_memory(room, state_->ledger, bytes, purpose);
   device.check(result, "cuMemAlloc of ", bytes, " bytes");
   state_->ledger.add(purpose, static_cast<int64_t>(bytes));

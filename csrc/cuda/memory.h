@@ -7,7 +7,7 @@
 
 namespace forge::cuda {
 
-// A device together with what is allocated on it.
+// A device and the bytes allocated on it.
 struct DeviceState {
   explicit DeviceState(int index) : device(index) {}
   DeviceRoom room() const;
@@ -19,8 +19,8 @@ struct DeviceState {
 class DeviceBuffer {
  public:
   DeviceBuffer() = default;
-  // Throws FORGE_OUT_OF_MEMORY, listing what forge holds, without asking the driver for more than is
-  // free.
+  // Throws FORGE_OUT_OF_MEMORY, listing what forge holds, without asking the driver for more than
+  // is free.
   DeviceBuffer(std::shared_ptr<DeviceState> state, uint64_t bytes, Purpose purpose);
   ~DeviceBuffer();
   DeviceBuffer(DeviceBuffer&& other) noexcept { *this = std::move(other); }
@@ -37,7 +37,7 @@ class DeviceBuffer {
   Purpose purpose_ = Purpose::activations;
 };
 
-// Host memory that the device copies from and to without the driver's help.
+// Page-locked host memory, which the device copies directly.
 class PinnedBuffer {
  public:
   PinnedBuffer() = default;

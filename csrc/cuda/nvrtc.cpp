@@ -55,13 +55,13 @@ std::string Nvrtc::architecture_option(int architecture) const {
          architecture);
   }
   if (best != architecture) return "--gpu-architecture=compute_" + std::to_string(best);
-  // wgmma and its kin belong to sm_90a, which no other device runs.
+  // Instructions such as wgmma need sm_90a, which runs on SM90 only.
   return "--gpu-architecture=sm_" + std::to_string(best) + (best == 90 ? "a" : "");
 }
 
 KernelImage Nvrtc::compile(const char* file, const std::string& instance,
                            const std::vector<std::string>& options) const {
-  // The compiler opens its built-in functions by name only, which the system's loader may not find.
+  // NVRTC opens its library of built-in functions by name, which the system's loader may not find.
   library_->open_siblings("libnvrtc-builtins.so.*");
   const NvrtcApi api = load_api(*library_);
   std::vector<const char*> texts, names;

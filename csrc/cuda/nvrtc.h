@@ -11,27 +11,27 @@ namespace forge::cuda {
 // One instance of a kernel, compiled.
 struct KernelImage {
   std::string symbol;  // the function's name in the code
-  std::string code;    // machine code of a device, or PTX that the driver turns into it
+  std::string code;    // machine code, or PTX that the driver compiles
 };
 
 // NVIDIA's run-time compiler.
 class Nvrtc {
  public:
   // Opens the newest NVRTC whose machine code a driver of CUDA `driver_version` loads. Throws
-  // FORGE_DEVICE_FAILED with what was tried, and what to do, when there is none.
+  // FORGE_DEVICE_FAILED, with the paths tried and advice, if none is found.
   explicit Nvrtc(int driver_version);
 
   const std::string& path() const { return library_->path(); }
   // As in "13.0".
   const std::string& version() const { return version_; }
 
-  // The option that compiles for a device of an architecture such as 90: its own machine code where
-  // this NVRTC knows the architecture, PTX of the newest older one where it does not.
+  // Returns the option that compiles for an architecture such as 90: machine code if this NVRTC
+  // supports the architecture, else PTX for the newest one it supports.
   std::string architecture_option(int architecture) const;
 
-  // Compiles one instance, such as "matvec<FormatQ8_0, 1>", of a kernel in a file of kernels/cuda;
-  // the other files are there for it to include. Throws FORGE_INTERNAL with the compiler's own
-  // words when it does not compile. May be called from several threads.
+  // Compiles one instance, such as "matvec<FormatQ8_0, 1>", of a kernel in a file of kernels/cuda,
+  // which may include the other files. Throws FORGE_INTERNAL with the compiler's log on failure.
+  // Thread-safe.
   KernelImage compile(const char* file, const std::string& instance,
                       const std::vector<std::string>& options) const;
 

@@ -18,7 +18,7 @@ constexpr uint32_t kWideHead = 128;
 // Columns of a block of cast_rows, and blocks that share the rows of a tile.
 constexpr uint32_t kCastCols = 1024;
 constexpr uint32_t kCastRows = 8;
-// The most parts that libflash_attn divides keys in.
+// Maximum number of parts in which libflash_attn divides keys.
 constexpr uint32_t kMostSplits = 128;
 
 uint32_t width_of(const WeightRef& norm) { return norm ? static_cast<uint32_t>(norm->cols) : 0; }
@@ -103,7 +103,7 @@ void PlanBuilder::emit_latent_attention(const AttentionOp& op, const DecodeSplit
   const std::string instance = std::string("latent_attention<") + kv.element() + ", " +
                                std::to_string(k_dim) + ", " +
                                std::to_string(kv.shape.v_head_dim) + ">";
-  // Queries and keys, exponentials, scores, and what is kept of each row.
+  // Queries and keys, exponentials, scores, and the running sums of each row.
   const uint32_t shared = (kLatentRows + kLatentTokens) * (k_dim + 8) * 2 +
                           kLatentRows * (kLatentTokens + 8) * 2 +
                           kLatentRows * (kLatentTokens + 4 + 3) * 4;
@@ -195,8 +195,8 @@ void PlanBuilder::emit_flash_attention(const AttentionOp& op, const AttentionKer
     flash_attn_params p = flash_params(op, inputs_.decode_runs);
     p.batch = static_cast<int32_t>(shape_.decode_runs);
     p.seqlen_q = 1;
-    // Enough for one sequence to fill the device. Were it the library's to choose, it would depend
-    // on how many sequences there are, and so would their sums.
+    // Enough for one sequence to fill the device. The library's own choice depends on the number of
+    // sequences, and the order of their sums would too.
     p.n_splits = static_cast<int32_t>(
         std::clamp(2 * gpu_.multiprocessors / kv.shape.n_kv_heads, 1u, kMostSplits));
     call(FLASH_ATTN_DECODE, p, inputs_.decode_tiles, inputs_.n_decode_tiles, shape_.decode_runs);

@@ -38,7 +38,7 @@ class PlanBuilder : public Planner<DevicePointer, PlanEntry> {
   FORGE_OPERATIONS(FORGE_DECLARE)
 #undef FORGE_DECLARE
 
-  // One launch for a norm whose result, with a residual, is normalised again; false where the
+  // Emits one launch for a norm with a residual and the norm of its result; returns false if the
   // next operation is no such norm.
   bool emit_two_norms(const RmsNormOp& op);
 
@@ -55,31 +55,31 @@ class PlanBuilder : public Planner<DevicePointer, PlanEntry> {
     uint32_t out_stride() const { return static_cast<uint32_t>(weight->rows); }
   };
   using RowGroup = forge::RowGroup<DevicePointer>;
-  // Rows of x as 16-bit floats, and what each was divided by.
+  // Rows of x as 16-bit floats, and the divisor of each row.
   struct HalfRows {
     DevicePointer x, scale;
   };
   std::vector<Product> products_of(const MatmulOp& op) const;
-  // One launch for a product whose result the next operation gates, where matvec would compute it;
-  // false where it is none.
+  // Emits one launch for a product computed by matvec and the gated unit after it; returns false
+  // if they cannot be fused.
   bool emit_gated_product(const MatmulOp& op, const RowGroup& rows);
   bool decodes_by_matvec() const;
   void emit_matvec(const Product& product, const RowGroup& rows);
   void emit_decode_gemm(const Product& product, const RowGroup& rows);
   void emit_gemm(const Product& product, const RowGroup& rows);
-  // By cuBLASLt; false where it is not there, or not worth it.
+  // Emits a product by cuBLASLt; returns false if it is missing or slower.
   bool emit_library_product(const Product& product, const RowGroup& rows);
-  // The whole product as the library has it.
+  // The whole product in terms of the library.
   LtShape library_shape(const Product& product, const RowGroup& rows) const;
-  // Rows are converted once for all the parts of a weight: between one call of begin_half_rows and
-  // the next. A row of x may be several of the product, its `pieces`.
+  // Converts rows once for all parts of a weight, that is, until the next call of begin_half_rows.
+  // A row of x may be several rows of the product, its `pieces`.
   void begin_half_rows();
   const HalfRows& half_rows(WeightType type, DevicePointer x, uint32_t cols, const RowGroup& rows,
                             uint32_t pieces = 1);
   uint32_t matvec_split(uint64_t rows, uint64_t cols, const WeightFormat& format) const;
 
-  // A product of rows that each take `top_k` of the equal blocks of a weight's rows, as a routing
-  // has it, or all of them in order where there is none.
+  // A product of each row with `top_k` of the equal blocks of a weight's rows: those that a
+  // routing chose, or, without a routing, all of them in order.
   struct GroupedProduct {
     const char* name;  // of the operation, for errors
     ValueId out, x, route;
@@ -97,17 +97,17 @@ class PlanBuilder : public Planner<DevicePointer, PlanEntry> {
 
   AttentionArgs attention_args(const AttentionOp& op) const;
   void emit_naive_attention(const AttentionOp& op);
-  // By libflash_attn: the short runs of the step, the long ones, or both.
+  // Emits calls of libflash_attn for the short runs of the step, the long ones, or both.
   void emit_flash_attention(const AttentionOp& op, const AttentionKernels& kernels);
   flash_attn_params flash_params(const AttentionOp& op, const RunAddresses& runs) const;
   void emit_decode_attention(const AttentionOp& op);
-  // Sums of the splits of decoded queries, and what they become.
+  // Partial sums of decoded queries, with their maxima and exponential sums.
   struct DecodeSplits {
     DevicePointer out, ml;
   };
   DecodeSplits decode_splits(const AttentionOp& op);
   void merge_splits(const AttentionOp& op, const DecodeSplits& splits);
-  // Of heads whose values are in their keys: decoded queries, or those of prompts.
+  // For values in keys: decoded queries if `splits` is given, else prompts.
   void emit_latent_attention(const AttentionOp& op, const DecodeSplits* splits);
   void emit_prefill_attention(const AttentionOp& op);
 
@@ -124,20 +124,20 @@ class PlanBuilder : public Planner<DevicePointer, PlanEntry> {
   std::map<std::string, HalfRows> half_rows_;  // by their type
 };
 
-// Elements of a row that one block of an elementwise kernel takes.
+// Elements of a row per block of an elementwise kernel.
 constexpr uint32_t kBlockElements = 1024;
-// Tokens that one launch of matvec or grouped_matvec computes together, of `rows` in all.
+// Number of tokens that matvec and grouped_matvec compute together, for `rows` tokens in all.
 uint32_t tokens_together(uint32_t rows, const WeightFormat& format);
-// Rows that a warp of matvec or grouped_matvec computes together.
+// Number of rows that a warp of matvec or grouped_matvec computes together.
 constexpr uint32_t warp_rows(const WeightFormat& format) { return format.is_generic ? 1 : 2; }
 // As in "gemm<FormatQ8_0, f16>".
 std::string half_instance(const char* kernel, WeightType type);
 
-// What a block of gemm and grouped_gemm computes, and its dynamic shared memory.
+// Tile of a block of gemm and grouped_gemm, and its dynamic shared memory in bytes.
 constexpr uint32_t kGemmRows = 128;
 constexpr uint32_t kGemmTokens = 64;
 constexpr uint32_t kGemmShared = 55296;
-// The columns of x as tensor cores take them.
+// Columns of x, padded for tensor cores.
 constexpr uint32_t padded_cols(uint64_t cols) { return divide_up(cols, 64) * 64; }
 
 }  // namespace forge::cuda

@@ -11,15 +11,14 @@
 
 namespace forge::cuda {
 
-// A piece of work of a plan. None waits, allocates or reads what the host may change, so that all
-// can be captured in a graph.
+// One piece of work in a plan. It neither waits, allocates nor reads host memory, so that it can be
+// captured in a graph.
 using PlanEntry = std::variant<Launch, FlashCall, LtCall>;
 
 // `follows_kernel`: see Launch::enqueue.
 void enqueue(const PlanEntry& entry, const Device& device, bool follows_kernel);
 
-// One line about a plan for people who tune it: what it was made for, how many entries it has, and
-// of which kernels.
+// Describes a plan in one line for tuning: its shape, and the number of launches of each kernel.
 std::string plan_summary(const StepShape& shape, const std::vector<PlanEntry>& entries);
 
 }  // namespace forge::cuda

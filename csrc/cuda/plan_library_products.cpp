@@ -9,16 +9,16 @@ namespace forge::cuda {
 
 namespace {
 
-// From here on cuBLASLt is asked: for weights of 16 bits as they are, for others when unpacking
-// them (2.5 bytes a weight through memory and cache) is little beside multiplying.
+// Fewest rows for cuBLASLt: of 16-bit weights, and of others, for which unpacking (2.5 bytes a
+// weight through memory and cache) must cost little compared with multiplying.
 constexpr uint32_t kFewestLtRows = 65;
 constexpr uint32_t kFewestUnpackedLtRows = 256;
-// Unpacked weights of a tile: they stay in the second-level cache until they are multiplied.
+// Bytes of unpacked weights in a tile, which stay in the L2 cache until they are multiplied.
 constexpr uint64_t kTileBytes = 32u << 20;
 constexpr uint32_t kTileRows = 128;
 constexpr uint32_t kEpilogueCols = 1024;
 constexpr uint32_t kDequantizeCols = 2048;
-// Where parts of a weight begin (cuda_weight.cpp), and memory that it is unpacked to.
+// Alignment of the parts of a weight (cuda_weight.cpp) and of its unpacked tiles.
 constexpr uint32_t kWeightAlignment = 256;
 
 bool is_half(WeightType type) { return type == WeightType::F16 || type == WeightType::BF16; }
@@ -52,7 +52,7 @@ LtShape PlanBuilder::library_shape(const Product& p, const RowGroup& rows) const
                 .out_stride = p.part->rows,
                 .weight_alignment = kWeightAlignment,
                 .out_alignment = kScratchAlignment};
-  // A list of rows spreads what the library leaves in scratch memory.
+  // A list of rows: the library writes to scratch memory, and a kernel scatters the rows.
   if (rows.kind == RowKind::all) {
     shape.out_stride = p.out_stride();
     shape.out_alignment = alignment_of(p.part->first_row * sizeof(float));
@@ -100,7 +100,7 @@ bool PlanBuilder::emit_library_product(const Product& p, const RowGroup& rows) {
                                out + tile.first_row * sizeof(float), half.x,
                                unpacks ? unpacked : p.data(), workspace);
   }
-  // F16 may have been scaled.
+  // F16 rows may have been scaled.
   if (!in_place || !shape.is_bf16 || !is_bare(p.epilogue)) {
     launch("epilogue.cu", "epilogue", {divide_up(p.part->rows, kEpilogueCols), rows.max_rows}, 256,
            0, p.out, out, half.scale, rows.set, p.n_rows(),

@@ -1,5 +1,5 @@
-// The mixture of experts, and products for each head, which are those with experts that all tokens
-// take.
+// The mixture of experts, and products for each head, which are products with experts that every
+// token uses.
 
 #include <algorithm>
 
@@ -9,7 +9,7 @@ namespace forge::cuda {
 
 namespace {
 
-// Counts that the warps of moe_group have together. With sums of as many experts as the recorder
+// Maximum counts of all warps of moe_group. With sums of as many experts as the recorder
 // takes, 4096, that is 64 KiB of shared memory, which every device from SM80 on gives a block.
 constexpr uint32_t kCounts = 8192;
 
@@ -79,12 +79,12 @@ void PlanBuilder::emit(const GroupedProduct& p) {
 void PlanBuilder::emit_grouped_matvec(const GroupedProduct& p, const RowGroup& rows) {
   const UnifiedWeight data = unified(p.weight);
   const WeightFormat format = weight_format(data.type);
-  // As many tokens a tile as an expert gets on average.
+  // Tile size: the average number of tokens of an expert.
   const uint32_t average = divide_up(uint64_t{rows.max_rows} * p.top_k, p.n_experts);
   const uint32_t tokens = tokens_together(average, format);
   const RouteGroups& groups = groups_of(p, rows, tokens);
   const uint64_t expert_rows = p.weight.rows / p.n_experts;
-  // Of one token's experts: how a row is divided must not depend on how many tokens there are.
+  // Rows of one token's experts: the split of a row must not depend on the number of tokens.
   const uint32_t split = matvec_split(expert_rows * p.top_k, p.weight.cols, format);
   const Grid grid{divide_up(expert_rows, 8 / split * warp_rows(format)), groups.max_tiles};
   launch("grouped_matvec.cu", tokens_instance("grouped_matvec", format, tokens), grid, 256, 0,

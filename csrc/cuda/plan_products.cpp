@@ -10,10 +10,10 @@ namespace forge::cuda {
 namespace {
 
 constexpr uint32_t kMostMatvecTokens = 8;
-// Steps of more sequences than this decode on tensor cores. It is the most that there can be which
-// decides, not how many there are: a token's sums must not depend on that.
+// Steps recorded for more sequences than this decode on tensor cores. The maximum decides, not the
+// number in a run: a token's sums must not depend on the batch.
 constexpr uint32_t kMostMatvecSequences = 8;
-// The fewest elements of a row that a warp of matvec is worth splitting off for.
+// Fewest elements of a row per warp when warps of matvec share it.
 constexpr uint32_t kSplitCols = 512;
 
 const char* half_of(WeightType type) { return type == WeightType::BF16 ? "bf16" : "f16"; }
@@ -67,7 +67,7 @@ bool PlanBuilder::emit_gated_product(const MatmulOp& op, const RowGroup& rows) {
   const WeightFormat format = weight_format(part.type);
   if (!weight.is_uniform() || format.is_generic) return false;
   if (part.type != WeightType::F32 && !decodes_by_matvec()) return false;
-  // The result is planned to live after x has died, and may lie where it does.
+  // The result is planned to live after x, so it may have the same memory.
   if (!are_apart(program_, values_, glu->out, op.x)) return false;
   const uint32_t tokens = tokens_together(rows.max_rows, format);
   const uint32_t split = matvec_split(part.rows, weight.cols, format);

@@ -6,9 +6,9 @@ namespace forge::cuda {
 
 namespace {
 
-// Rows longer than this are normalised by larger blocks.
+// Longer rows are normalised by larger blocks.
 constexpr uint32_t kLongRow = 4096;
-// What two norms in one launch keep of a row between them.
+// Shared memory in which two norms of one launch keep a row.
 constexpr uint32_t kMostNormShared = 96 * 1024;
 
 // As in kernels/cuda/gather_columns.cu.

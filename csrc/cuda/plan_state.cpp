@@ -1,4 +1,4 @@
-// Gates, and the operations that have recurrent state.
+// Gates, and the operations with recurrent state.
 
 #include <algorithm>
 #include <bit>
@@ -10,12 +10,12 @@ namespace forge::cuda {
 
 namespace {
 
-// Groups that a block of gated_rms_norm takes.
+// Groups per block of gated_rms_norm.
 constexpr uint32_t kBlockGroups = 4;
 // Columns and tokens of a block of causal_conv1d.
 constexpr uint32_t kConvColumns = 128;
 constexpr uint32_t kConvTokens = 64;
-// Columns of a block of gated_delta_rule, the lanes that share one, and the most rows of a lane.
+// Columns per block of gated_delta_rule, lanes per column, and the maximum rows of a lane.
 constexpr uint32_t kDeltaColumns = 16;
 constexpr uint32_t kDeltaLanes = 8;
 constexpr uint32_t kMostDeltaRows = 32;

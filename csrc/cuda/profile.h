@@ -1,6 +1,6 @@
 #pragma once
 
-// Where the device's time goes, for people who tune kernels: FORGE_CUDA_PROFILE=FILE.
+// Times of launches, for tuning kernels: FORGE_CUDA_PROFILE=FILE.
 
 #include <map>
 #include <memory>
@@ -11,8 +11,8 @@
 
 namespace forge::cuda {
 
-// Times each entry of the steps that run, by events around it, and writes the sums into a file, one
-// JSON object a line, when it ends. Steps are not replayed as graphs meanwhile.
+// Times each entry of all steps by events around it, and writes the sums to a file when destroyed,
+// one JSON object per line. Disables graphs.
 class Profile {
  public:
   // Null unless the variable is set.
@@ -21,12 +21,12 @@ class Profile {
   Profile(const Profile&) = delete;
   Profile& operator=(const Profile&) = delete;
 
-  // Forgets what a run that did not end has left.
+  // Discards the entries of a failed run.
   void begin_run() { names_.clear(); }
-  // Around the work of an entry, as it is put on the device's stream.
+  // Called before and after an entry is enqueued.
   void begin();
   void end(const std::string& name);
-  // After the stream has been waited for: adds the times of a run of so many tokens.
+  // Adds the times of a run of `tokens` tokens. The stream must be idle.
   void finish_run(uint32_t tokens);
 
  private:
@@ -44,9 +44,9 @@ class Profile {
 
   std::shared_ptr<DeviceState> state_;
   std::string path_;
-  std::vector<Span> spans_;        // used again in every run
-  std::vector<std::string> names_;  // of the run's entries so far
-  std::map<uint32_t, uint64_t> runs_;  // by their tokens
+  std::vector<Span> spans_;        // reused in every run
+  std::vector<std::string> names_;  // of the entries of the current run
+  std::map<uint32_t, uint64_t> runs_;  // by number of tokens
   std::map<std::pair<uint32_t, std::string>, Sum> sums_;
 };
 

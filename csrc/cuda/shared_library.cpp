@@ -15,7 +15,7 @@ namespace forge::cuda {
 
 namespace {
 
-// The bare name goes here in the order of a query's patterns.
+// Stands for the bare name among a query's patterns.
 constexpr const char* kSystemLoader = "";
 constexpr const char* kNone = "none";
 
@@ -37,7 +37,7 @@ const std::vector<const char*> kToolkitPlaces = {
     "/usr/lib/python3*/site-packages/nvidia/*/lib",
 };
 
-// The folder of the library that this code is part of.
+// Folder of the library that contains this code.
 std::string own_folder() {
   Dl_info info = {};
   if (dladdr(reinterpret_cast<const void*>(&own_folder), &info) == 0) return "";
@@ -55,8 +55,7 @@ std::string expand(const std::string& pattern) {
   return value.empty() ? "" : value + pattern.substr(end);
 }
 
-// Existing paths that match, newer versions first: 12.10 before 12.9, which letter by letter would
-// be the later one.
+// Existing paths that match, newer versions first, compared as numbers: 12.10 before 12.9.
 std::vector<std::string> matches(const std::string& pattern) {
   glob_t found = {};
   std::vector<std::string> paths;

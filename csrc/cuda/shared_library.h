@@ -1,7 +1,7 @@
 #pragma once
 
-// NVIDIA's libraries, searched and opened at run time: forge is built without them and runs on
-// machines that lack them.
+// Finding and opening of NVIDIA's libraries at run time: forge is built without them and runs on
+// machines without them.
 
 #include <memory>
 #include <string>
@@ -10,18 +10,18 @@
 
 namespace forge::cuda {
 
-// An open library; it stays open for the life of the process, as driver libraries must.
+// An open library. It stays open for the life of the process, as driver libraries must.
 class SharedLibrary {
  public:
   SharedLibrary(std::string path, void* handle) : path_(std::move(path)), handle_(handle) {}
 
-  // Where it was found: a path, or the bare name that the system's loader knew.
+  // Path of the library, or the bare name that the system's loader resolved.
   const std::string& path() const { return path_; }
-  // The address of a symbol; null when the library has none.
+  // Returns the address of a symbol; null if the library lacks it.
   void* find(const char* symbol) const;
-  // The same; a FORGE_DEVICE_FAILED error that names library and symbol when there is none.
+  // The same, but throws FORGE_DEVICE_FAILED with the names of library and symbol.
   void* require_symbol(const char* symbol) const;
-  // Opens what this library will look for by name only, from the folder it lies in.
+  // Opens the matching files in this library's folder, since the library opens them by name only.
   void open_siblings(const char* pattern) const;
 
  private:
@@ -29,12 +29,12 @@ class SharedLibrary {
   void* handle_;
 };
 
-// What a library is called, and where it may be besides the system loader's own places.
+// Names of a library, and folders to search besides the system loader's.
 struct LibraryQuery {
   const char* title;     // as in "the CUDA driver"
-  // An environment variable that names the file or its folder, and wins; "none": look nowhere.
+  // An environment variable with the file or its folder, which takes precedence; "none": no search.
   const char* variable;
-  std::vector<const char*> names;     // file names, the preferred first
+  std::vector<const char*> names;     // file names, in order of preference
   // Glob patterns of folders; "$NAME" at the beginning is a variable, "$ORIGIN" this library's
   // folder.
   std::vector<const char*> patterns;
@@ -46,17 +46,18 @@ extern const LibraryQuery kNvrtcQuery;
 extern const LibraryQuery kCublasLtQuery;
 extern const LibraryQuery kFlashAttnQuery;
 
-// The same without the versions whose machine code a driver of CUDA `driver_version` does not load.
+// Returns the query without versions whose machine code a driver of CUDA `driver_version` cannot
+// load.
 LibraryQuery for_driver(LibraryQuery query, int driver_version);
 
-// What a search came to.
+// Result of a search.
 struct LibrarySearch {
-  std::shared_ptr<const SharedLibrary> library;  // null when there is none
-  std::string problem;                           // then: what was tried, and what to do
+  std::shared_ptr<const SharedLibrary> library;  // null if not found
+  std::string problem;                           // then: paths tried, and advice
 };
 
-// Looks for a library: first where its variable says (and then nowhere else), then in the folders
-// of Python packages, then as the system's loader does, then in the places of CUDA toolkits.
+// Searches only the path of the variable if it is set; else the folders of Python packages, the
+// system's loader, and the folders of CUDA toolkits, in this order.
 LibrarySearch find_library(const LibraryQuery& query);
 
 }  // namespace forge::cuda

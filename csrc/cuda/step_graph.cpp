@@ -12,7 +12,7 @@ StepGraph::StepGraph(std::shared_ptr<DeviceState> state, const std::vector<PlanE
   try {
     for (size_t i = begin; i < end; ++i) enqueue(entries[i], device, i > begin);
   } catch (...) {
-    // The stream must leave its capture whatever happened, or it could never be used again.
+    // The capture must end even on failure, or the stream stays unusable.
     api.capture_end(device.stream(), &graph);
     if (graph) api.graph_destroy(graph);
     throw;

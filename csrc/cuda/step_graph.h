@@ -5,7 +5,7 @@
 
 namespace forge::cuda {
 
-// Entries of a plan captured into a CUDA graph, which the driver replays in one call.
+// Entries of a plan captured in a CUDA graph, which the driver replays in one call.
 class StepGraph {
  public:
   // Captures entries[begin, end) on the device's stream; nothing runs.

@@ -4,11 +4,10 @@
 
 namespace forge::cuda {
 
-// How weights of a type lie on the device: rows begin at multiples of 16 bytes, and blocks whose
-// fields would not be aligned are split into planes, one a field. Quants are swizzled
-// (kernels/cuda/formats.cuh).
+// Layout of weights on the device: rows are aligned to 16 bytes, and blocks with unaligned fields
+// are split into one plane per field. Quants are swizzled (kernels/cuda/formats.cuh).
 
-// Whether rows do not lie as in the file, but as the kernel repack_rows makes them.
+// True if the kernel repack_rows converts rows of this type from the layout of the file.
 bool is_repacked(WeightType type);
 
 // Bytes from one row to the next.

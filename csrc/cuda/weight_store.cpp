@@ -10,7 +10,7 @@ namespace forge::cuda {
 
 namespace {
 
-// Large enough that a copy runs at the bus's speed, small enough to pin without being noticed.
+// Large enough for copies at the bus's full speed, small enough to pin quickly.
 constexpr uint64_t kStagingBytes = 32u << 20;
 
 uint64_t float_row(const CudaWeight& weight) { return weight.cols * sizeof(float); }
@@ -29,7 +29,7 @@ WeightStore::WeightStore(std::shared_ptr<DeviceState> state, Kernels& kernels, u
 WeightStore::~WeightStore() {
   const DeviceScope scope(state_->device);
   const DriverApi& api = state_->device.api();
-  // The pinned buffers must not go before the copies from them have ended, even after an error.
+  // Copies from the pinned buffers must end before the buffers are freed, even after an error.
   api.stream_synchronize(state_->device.stream());
   for (Staging& staging : staging_) {
     if (staging.copied) api.event_destroy(staging.copied);
@@ -92,7 +92,7 @@ void WeightStore::run() {
     weight->floats = copy_floats(*weight, float_row(*weight));
   }
   device.synchronize(kWhat);
-  // What comes next was promised this memory.
+  // The memory check counts this memory as free for the caches.
   for (Staging& staging : staging_) {
     staging.host = PinnedBuffer();
     staging.raw = DeviceBuffer();
@@ -102,7 +102,7 @@ void WeightStore::run() {
 void WeightStore::copy_matrix(const CudaWeight& weight) {
   const Device& device = state_->device;
   DeviceBuffer memory(state_, weight.matrix_bytes(), Purpose::weights);
-  // Padding is read by vector loads, and must not be NaN.
+  // Vector loads read the padding, which must not be NaN.
   device.check(device.api().fill_bytes(memory.at(), 0, memory.bytes(), device.stream()), kWhat);
   uint64_t row = 0;
   auto target = weight.device_parts().begin();

@@ -5,13 +5,13 @@
 
 namespace forge {
 
-// What an environment variable says; empty when it is not set.
+// Value of an environment variable; empty if unset.
 inline std::string environment(const char* name) {
   const char* value = std::getenv(name);
   return value ? value : "";
 }
 
-// Whether a variable turns something on.
+// True if the variable is set, and not to "0".
 inline bool is_turned_on(const char* name) {
   const std::string value = environment(name);
   return !value.empty() && value != "0";

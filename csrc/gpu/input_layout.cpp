@@ -10,10 +10,10 @@ namespace forge {
 
 namespace {
 
-// Room for the counts and what may join them.
+// Room for the counts, with spare entries.
 constexpr uint64_t kCounts = 12;
 
-// Hands out consecutive arrays, each aligned as kernels may load it.
+// Allocates consecutive arrays, aligned for vector loads.
 class Places {
  public:
   uint64_t take(uint64_t bytes) {
@@ -110,7 +110,7 @@ void write_inputs(const StepInputs& inputs, const StepWork& work, uint8_t* to) {
 uint64_t input_bytes(const Program& program, const std::vector<StepShape>& shapes) {
   uint64_t most = 0;
   for (const StepShape& shape : shapes) most = std::max(most, InputLayout(shape).bytes);
-  // Pieces grow in powers of two.
+  // The piece grows in powers of two.
   return std::bit_ceil(most) + page_table_bytes(program.limits);
 }
 

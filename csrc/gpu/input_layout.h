@@ -1,22 +1,22 @@
 #pragma once
 
-// How the inputs of a run lie in device memory: in one piece those whose size the shape bounds,
-// then the page tables, which most runs leave as they are, and arrays that most runs do not have.
+// Layout of a run's inputs in device memory: one piece for all arrays whose size the shape bounds,
+// the page tables, which rarely change, and arrays that most runs lack.
 
 #include "../common/step_inputs.h"
 #include "step_work.h"
 
 namespace forge {
 
-// Byte offsets of the arrays that describe the runs of sequences in a list: int32_t each, as many
-// as the shape has entries; those beyond the list's end have no queries.
+// Byte offsets of the arrays that describe the runs of sequences in a list: int32_t, one
+// for each entry of the shape. Entries past the end of the list have no queries.
 struct RunLayout {
   uint64_t first_rows, n_queries, n_keys, sequences;
   uint32_t entries;
 };
 
-// Byte offsets of the arrays in the piece. The counts stand at its beginning: tokens, outputs,
-// decode tiles, prefill tiles, entries of work, and the rows of each kind of product, as uint32_t.
+// Byte offsets of the arrays in the piece. It begins with counts, as uint32_t: tokens, outputs,
+// decode tiles, prefill tiles, entries of work, and the rows of each class.
 struct InputLayout {
   static constexpr uint64_t n_tokens = 0;
   static constexpr uint64_t n_outputs = 4;
@@ -37,7 +37,7 @@ struct InputLayout {
   uint64_t bytes;
 };
 
-// Rows of a value: those of a list, or without one the first `count`.
+// Rows of a value: those in the list, or the first `count` rows if there is no list.
 template <class Address>
 struct RowSet {
   Address count{};
@@ -50,8 +50,8 @@ struct RunAddresses {
   Address first_rows{}, n_queries{}, n_keys{}, sequences{};
 };
 
-// Where the inputs of a run lie, as launches of a device take it. They belong to a shape, so that
-// the launches planned for it find them at every run.
+// Addresses of the inputs of a run. They are the same for all runs of a shape, so that its launches
+// can be planned once.
 template <class Address>
 struct InputAddresses {
   // In the piece (InputLayout).
@@ -61,7 +61,7 @@ struct InputAddresses {
   RunAddresses<Address> decode_runs, prefill_runs;
   Address slots{};
   RowSet<Address> decode_tokens, prefill_tokens, decode_outputs, prefill_outputs;
-  // Beside it.
+  // Outside the piece.
   Address page_tables{};  // rows are `page_stride` entries apart
   uint32_t page_stride = 0;
   Address history{}, bias_ids{}, bias_values{};
@@ -69,7 +69,7 @@ struct InputAddresses {
   uint32_t mask_words = 0;
 };
 
-// The addresses in the piece, which begins at `piece`; the others are of nothing yet.
+// Returns the addresses in the piece at `piece`; the others are left empty.
 template <class Address>
 InputAddresses<Address> addresses_in(const Address& piece, const InputLayout& layout) {
   using Layout = InputLayout;
@@ -104,8 +104,8 @@ InputAddresses<Address> addresses_in(const Address& piece, const InputLayout& la
 // Writes the counts and arrays of a run into its piece.
 void write_inputs(const StepInputs& inputs, const StepWork& work, uint8_t* to);
 
-// Bytes of device memory that the inputs of runs of such shapes take, but for what most have none
-// of.
+// Bytes of device memory for the inputs of runs of these shapes, without the arrays that most runs
+// lack.
 uint64_t input_bytes(const Program& program, const std::vector<StepShape>& shapes);
 
 // Words of a mask over the vocabulary.
@@ -116,7 +116,7 @@ inline uint32_t mask_words(const Program& program) {
 // Bytes of the page tables of all sequences, whose rows are `limits.max_pages` entries apart.
 uint64_t page_table_bytes(const StepLimits& limits);
 
-// Brings the tables of a run's sequences into `known`; whether that changed anything.
+// Copies the page tables of a run's sequences to `known`. Returns true if they changed.
 bool update_page_tables(const StepInputs& inputs, const StepLimits& limits, uint8_t* known);
 
 }  // namespace forge

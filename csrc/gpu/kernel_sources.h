@@ -4,16 +4,16 @@
 
 namespace forge {
 
-// A file of the kernels, as the build embeds it (ffi/build/graph.ts).
+// A kernel source file, embedded by the build (ffi/build/graph.ts).
 struct KernelSource {
   const char* name;  // the file's name, as in "rms_norm.cu"
   const char* text;
 };
 
-// Every file, the headers they include among them.
+// All files, including headers.
 std::span<const KernelSource> kernel_sources();
 
-// The file called `name`; throws FORGE_INTERNAL when there is none.
+// Returns the file called `name`. Throws FORGE_INTERNAL if it is missing.
 const KernelSource& kernel_source(const char* name);
 
 }  // namespace forge

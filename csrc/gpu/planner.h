@@ -1,11 +1,11 @@
 #pragma once
 
-// What planning the launches of a step is on any GPU: which operation is next, where values, inputs
-// and scratch memory lie, and which rows of a value go to which kind of product. Each device
-// derives a planner of its own, which turns operations into launches.
+// The parts of planning that all GPUs share: iteration over operations, addresses of values, inputs
+// and scratch memory, and the rows of each class of products. Each device derives a planner that
+// turns operations into launches.
 //
-// An Address is what launches of the device take. One that is default-made stands for nothing;
-// adding bytes moves it on.
+// Address is the device's argument of launches. A default-constructed address is null; adding bytes
+// advances it.
 
 #include <algorithm>
 #include <vector>
@@ -33,18 +33,18 @@ struct PlanMemory {
   Address results{};
 };
 
-// What a plan is made of.
+// Input of planning.
 template <class Address>
 struct PlanRequest {
   const Program& program;
   const ScratchPlan& values;
-  // Without memory and inputs a plan tells which kernels it launches and what memory it needs.
+  // Empty memory and inputs give a plan that only names its kernels and the workspace it needs.
   PlanMemory<Address> memory;
   StepShape shape;
   InputAddresses<Address> inputs;
 };
 
-// The work of a step, in order.
+// The launches of a step, in order.
 template <class Entry>
 struct LaunchPlan {
   std::vector<Entry> entries;
@@ -52,14 +52,14 @@ struct LaunchPlan {
   size_t sampling_begin = 0;
 };
 
-// Rows of a value that one kind of product computes (step_work.h).
+// Classes of rows, by the kind of product that computes them (step_work.h).
 enum class RowKind { all, decode, prefill };
 
 template <class Address>
 struct RowGroup {
   RowKind kind = RowKind::all;  // all: `set` has no list
   RowSet<Address> set;
-  uint32_t max_rows = 0;  // 0: there are none
+  uint32_t max_rows = 0;  // 0: no rows
 };
 
 template <class Address>
@@ -67,17 +67,17 @@ struct RowGroups {
   RowGroup<Address> all, decode, prefill;
 };
 
-// What a product with experts is computed over: pairs of a row and one of its experts, as a routing
-// chose them, or, without a routing, of each row and every head in order.
+// Operands of a product with experts: pairs of a row and one of its experts, chosen by a routing,
+// or, without a routing, pairs of each row with every head in order.
 struct RoutedPairs {
   ValueId route = 0;  // 0: none
   uint32_t n_experts = 0;
   uint32_t top_k = 0;      // experts of a row
-  bool of_tokens = false;  // whether rows are those of tokens or of outputs
+  bool of_tokens = false;  // true if rows are those of tokens, false if of outputs
   bool operator==(const RoutedPairs&) const = default;
 };
 
-// Where the pairs of some rows lie sorted by expert, in tiles of at most `tile_tokens` pairs.
+// Pairs of some rows, sorted by expert, in tiles of at most `tile_tokens` pairs.
 template <class Address>
 struct RouteGroups {
   RowKind rows = RowKind::all;
@@ -89,11 +89,11 @@ struct RouteGroups {
   Address pairs{};    // uint32_t [max_pairs]
 };
 
-// Scratch memory of sampling, whose passes over the logits go by chunks.
+// Scratch memory of sampling, which reads the logits in chunks.
 template <class Address>
 struct SamplingScratch {
   Address adjusted;         // float [outputs, vocabulary]
-  Address maxima;           // float [outputs, chunks], as are the two below
+  Address maxima;           // float [outputs, chunks], like the two below
   Address adjusted_maxima;
   Address sums;
   Address masses;           // uint64 [outputs, chunks]
@@ -102,7 +102,7 @@ struct SamplingScratch {
 template <class Address, class Entry>
 class Planner {
  public:
-  // What the launches need; known once they are planned, whatever addresses they were planned with.
+  // Bytes that the launches need; valid after planning, with any addresses.
   const WorkspaceBytes& workspace_bytes() const { return needed_; }
 
  protected:
@@ -121,7 +121,7 @@ class Planner {
       const bool is_sampling = std::holds_alternative<SampleOp>(program_.ops[op_index_]);
       std::visit(
           [&](const auto& op) {
-            // Without outputs there is nothing to do after their rows would have been gathered.
+            // Without outputs no operation follows the gathering of their rows.
             if (op.out == 0 ? shape_.outputs > 0 : max_rows(op.out) > 0) emit(op);
           },
           program_.ops[op_index_]);
@@ -130,16 +130,16 @@ class Planner {
     return std::move(plan_);
   }
 
-  // The operation after the current one, where it is of this kind.
+  // Returns the next operation if it is of this type, else null.
   template <class Op>
   const Op* next_op() const {
     const bool is_last = op_index_ + 1 >= program_.ops.size();
     return is_last ? nullptr : std::get_if<Op>(&program_.ops[op_index_ + 1]);
   }
 
-  // The norm that follows a norm with a residual, where one kernel can compute both. Their block
-  // reads a row before it writes it, so that the second result, which is planned to live after the
-  // inputs have died, may lie over them row by row.
+  // Returns the norm that follows a norm with a residual if one kernel can compute both, else null.
+  // A block reads a row before it writes it, so the second result may overlap the inputs row by row
+  // although it is planned to live after them.
   const RmsNormOp* second_norm(const RmsNormOp& op) const {
     const auto* next = next_op<RmsNormOp>();
     if (op.residual == 0 || !next || next->x != op.out || next->residual != 0) return nullptr;
@@ -154,13 +154,13 @@ class Planner {
   }
   uint32_t cols(ValueId id) const { return static_cast<uint32_t>(program_.value(id).cols); }
   bool is_of_tokens(ValueId id) const { return program_.value(id).rows == Rows::tokens; }
-  // The device's count of a value's rows, and the most that it can be in this shape.
+  // Address of the number of a value's rows, and its maximum in this shape.
   Address n_rows(ValueId id) const {
     return is_of_tokens(id) ? inputs_.n_tokens : inputs_.n_outputs;
   }
   uint32_t max_rows(ValueId id) const { return is_of_tokens(id) ? shape_.tokens : shape_.outputs; }
 
-  // All rows of a value, and those of each kind, of which one may have none.
+  // All rows of a value, and the rows of each class; a class may be empty.
   RowGroups<Address> row_groups(ValueId id) const {
     RowGroups<Address> groups;
     groups.all = {RowKind::all, {n_rows(id), {}}, max_rows(id)};
@@ -171,16 +171,16 @@ class Planner {
       groups.decode = {RowKind::decode, inputs_.decode_outputs, shape_.decode_outputs};
       groups.prefill = {RowKind::prefill, inputs_.prefill_outputs, shape_.prefill_outputs};
     }
-    // A list of all rows says nothing.
+    // A list of all rows is redundant.
     if (groups.prefill.max_rows == 0) groups.decode = groups.all;
     if (groups.decode.max_rows == 0) groups.prefill = groups.all;
     return groups;
   }
 
-  // What is taken of workspaces begins where any vector load may.
+  // Alignment of allocations in workspaces, for any vector load.
   static constexpr uint32_t kScratchAlignment = 256;
 
-  // Takes memory of one operation.
+  // Allocates memory for the current operation.
   Address scratch(uint64_t bytes) {
     const Address at = memory_.workspace.scratch + scratch_used_;
     scratch_used_ += padded_to(bytes, kScratchAlignment);
@@ -188,9 +188,9 @@ class Planner {
     return at;
   }
 
-  // The pairs of some rows, sorted by expert. What neighbouring products have in common is sorted
-  // once: `sort(groups)` launches the kernel that does it, the first time. The result is valid
-  // until the next call.
+  // Returns the pairs of some rows, sorted by expert. Neighbouring products share them: only the
+  // first call runs `sort(groups)`, which launches the kernel. The result is valid until the next
+  // call.
   template <class Sort>
   const RouteGroups<Address>& group_by_expert(const RoutedPairs& routed,
                                               const RowGroup<Address>& rows, uint32_t tile_tokens,
@@ -204,7 +204,7 @@ class Planner {
       if (known.rows == rows.kind && known.tile_tokens == tile_tokens) return known;
     }
     const uint32_t pairs = rows.max_rows * routed.top_k;
-    // Each expert has at most one tile that is not full.
+    // Each expert has at most one partial tile.
     const uint32_t max_tiles = std::min(pairs, routed.n_experts + pairs / tile_tokens);
     const RouteGroups<Address> groups{.rows = rows.kind,
                                       .tile_tokens = tile_tokens,
@@ -236,7 +236,7 @@ class Planner {
   size_t op_index_ = 0;  // of the current operation
 
  private:
-  // Takes memory that lasts until other pairs are grouped.
+  // Allocates memory that lasts until other pairs are grouped.
   Address route_memory(uint64_t bytes) {
     const Address at = memory_.workspace.routes + routes_used_;
     routes_used_ += padded_to(bytes, kScratchAlignment);

@@ -1,11 +1,11 @@
 #pragma once
 
-// Division of a run's tokens among kernels, and the shape of the plan that runs it. The structs with
-// asserted sizes are read by kernels from device memory.
+// Division of a run's tokens among kernels, and the shape of the plan that runs it. The structs
+// with asserted sizes are read by kernels from device memory.
 //
-// A sequence's result must not depend on the other sequences of the batch. Kernels that multiply few
-// rows at memory speed and kernels that multiply many at the speed of arithmetic add in different
-// orders, so the sequence's own run selects the kernel of a row: rows of a run of at most
+// A sequence's result must not depend on the other sequences of the batch. Kernels that multiply
+// few rows at memory speed and kernels that multiply many at the speed of arithmetic add in
+// different orders, so the sequence's own run selects the kernel of a row: rows of a run of at most
 // kDecodeQueries consecutive tokens are decode rows, those of longer runs are prefill rows. Output
 // rows are decode rows if the sequence's run has at most kDecodeQueries outputs.
 

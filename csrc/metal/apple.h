@@ -1,8 +1,8 @@
 #pragma once
 
-// What the host uses of Foundation and Metal. With Apple's SDK its headers; without one the same
-// declarations, so that the library compiles and links where there is none, and runs in tests
-// against a stand-in (test/emulator/fake_metal). Included by Objective-C++ files only.
+// The parts of Foundation and Metal that the host uses. Includes Apple's headers if its SDK is
+// installed; else declares the same methods, so that the library compiles and links on Linux and
+// runs in tests against a stand-in (test/emulator/fake_metal). For Objective-C++ files only.
 
 #if __has_include(<Metal/Metal.h>)
 

@@ -4,8 +4,8 @@
 
 namespace forge::metal {
 
-// Bytes a second that a plain copy on the GPU reads and writes together; 0 where there is no room
-// for one that tells anything.
+// Measures a copy on the GPU: bytes read and written per second. Returns 0 if too little memory is
+// free.
 uint64_t measure_bandwidth(const std::shared_ptr<const Device>& device);
 
 }  // namespace forge::metal

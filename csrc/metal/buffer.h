@@ -6,7 +6,7 @@
 
 namespace forge::metal {
 
-// A place in device memory, as launches bind it; without a buffer it stands for nothing.
+// An address in device memory, as launches bind it; null without a buffer.
 struct Place {
   void* buffer = nullptr;  // an MTLBuffer
   uint64_t offset = 0;
@@ -15,17 +15,16 @@ struct Place {
   Place operator+(uint64_t bytes) const { return buffer ? Place{buffer, offset + bytes} : Place{}; }
 };
 
-// Who touches a buffer: the CPU beside the GPU, or the GPU alone, which then may keep it as it
-// likes.
+// Access to a buffer: by CPU and GPU, or by the GPU alone, which may then choose its layout.
 enum class Storage { shared, gpu_only };
 
 class Buffer {
  public:
   Buffer() = default;
-  // Throws FORGE_OUT_OF_MEMORY, saying what holds the memory, before Metal is asked for more than
-  // it recommends. Nothing is taken for 0 bytes.
+  // Throws FORGE_OUT_OF_MEMORY, listing what forge holds, without asking Metal for more than it
+  // recommends. Allocates nothing for 0 bytes.
   Buffer(std::shared_ptr<const Device> device, uint64_t bytes, Purpose purpose, Storage storage);
-  // Pages that stay where they are, for the GPU to read: `pages` and `bytes` are multiples of the
+  // Maps host pages for the GPU to read, without a copy. `pages` and `bytes` are multiples of the
   // system's page size, and `owner` keeps them mapped.
   Buffer(std::shared_ptr<const Device> device, const uint8_t* pages, uint64_t bytes,
          std::shared_ptr<const void> owner);
@@ -34,7 +33,7 @@ class Buffer {
   Buffer& operator=(Buffer&& other) noexcept;
 
   Place at(uint64_t offset = 0) const { return Place{object_.get()} + offset; }
-  // What the CPU sees of a shared buffer.
+  // Contents of a shared buffer; null for others.
   uint8_t* data() const { return data_; }
   uint64_t bytes() const { return bytes_; }
   explicit operator bool() const { return static_cast<bool>(object_); }

@@ -6,25 +6,25 @@
 
 namespace forge::metal {
 
-// One command buffer. What is recorded runs in order, and everything in it sees what came before.
+// One command buffer. Its commands run in order, and each sees the results of the previous ones.
 class Commands {
  public:
   explicit Commands(const Device& device);
-  // Waits for what was committed; what was not is forgotten.
+  // Waits for committed commands; discards others.
   ~Commands();
   Commands(const Commands&) = delete;
   Commands& operator=(const Commands&) = delete;
 
-  // Where a launch has no buffer for an index, `filler` is bound, which no kernel reads.
+  // Binds `filler`, which no kernel reads, for the missing buffers of a launch.
   void launch(std::span<const Launch> launches, Place filler);
   // Places and sizes are multiples of 4 bytes.
   void copy(Place to, Place from, uint64_t bytes);
   void clear(Place at, uint64_t bytes);
 
-  // Sends everything to the GPU; nothing can be recorded any more.
+  // Sends all commands to the GPU; ends recording.
   void commit();
-  // Waits until the GPU is done. Throws FORGE_OUT_OF_MEMORY or FORGE_DEVICE_FAILED, naming the
-  // work, when it failed.
+  // Waits until the GPU has finished. Throws FORGE_OUT_OF_MEMORY or FORGE_DEVICE_FAILED, naming the
+  // work, if it failed.
   void wait(const char* what);
 
  private:

@@ -9,7 +9,7 @@ namespace {
 
 id<MTLBuffer> buffer_at(Place place) { return static_cast<id<MTLBuffer>>(place.buffer); }
 
-// Takes a share in an object that a method handed out without ownership.
+// Retains an object that a method returned without ownership.
 Object share(id<NSObject> object) { return Object([object retain]); }
 
 }  // namespace
@@ -22,7 +22,7 @@ Commands::Commands(const Device& device) {
 
 Commands::~Commands() {
   const AutoreleasePool pool;
-  // Metal ends the process where an encoder is left open.
+  // Metal ends the process if an encoder is left open.
   end_encoder();
   if (is_committed_ && !is_done_) {
     [static_cast<id<MTLCommandBuffer>>(buffer_.get()) waitUntilCompleted];
@@ -58,7 +58,7 @@ void Commands::launch(std::span<const Launch> launches, Place filler) {
     const std::vector<uint8_t>& scalars = launch.scalars();
     [encoder setBytes:scalars.data() length:scalars.size() atIndex:index];
     const Group group = launch.group();
-    // Threadgroup memory comes in pieces of 16 bytes.
+    // Threadgroup memory is allocated in units of 16 bytes.
     const NSUInteger memory = padded_to(group.memory, 16);
     if (memory > 0) [encoder setThreadgroupMemoryLength:memory atIndex:0];
     const Grid grid = launch.grid();

@@ -1,6 +1,6 @@
 #pragma once
 
-// The system's GPU: its queue, on which all of forge's work runs in order, and what it can hold.
+// The system's GPU: its queue, on which all of forge's work runs in order, and its memory.
 
 #include <mutex>
 #include <optional>
@@ -18,13 +18,13 @@ struct DeviceProperties {
   uint64_t max_threadgroup_bytes = 0;
 };
 
-// The system's GPU; none where Metal has no device.
+// Properties of the system's GPU; empty if Metal has no device.
 std::optional<DeviceProperties> system_device();
 
 class Device {
  public:
-  // Throws FORGE_DEVICE_FAILED where there is no device, FORGE_UNSUPPORTED for one that lacks what
-  // the kernels use.
+  // Throws FORGE_DEVICE_FAILED if Metal has no device, FORGE_UNSUPPORTED if the device lacks
+  // features that the kernels use.
   Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
@@ -33,15 +33,15 @@ class Device {
   // The MTLDevice and its MTLCommandQueue.
   void* handle() const { return device_.get(); }
   void* queue() const { return queue_.get(); }
-  // Held by whatever puts work on the queue: one caller at a time.
+  // Held while work is enqueued: one caller at a time.
   std::mutex& mutex() const { return mutex_; }
   MemoryLedger& ledger() const { return ledger_; }
 
-  // What is left of the memory that Metal recommends to use.
+  // Unused part of the memory that Metal recommends to use.
   uint64_t free_bytes() const;
   DeviceRoom room() const;
 
-  // Whether the CPU can read every buffer, for debuggers: FORGE_DEBUG=1.
+  // True if the CPU can read every buffer, for debuggers: FORGE_DEBUG=1.
   bool is_debugged() const { return is_debugged_; }
 
  private:

@@ -8,7 +8,7 @@ namespace forge::metal {
 
 namespace {
 
-// A kernel's name with an underscore for all that no identifier may hold.
+// A kernel's name as an identifier: other characters become underscores.
 std::string identifier_of(const std::string& name) {
   std::string identifier;
   for (const char c : name) {

@@ -9,14 +9,14 @@
 
 namespace forge::metal {
 
-// A kernel that plans launch; `pipeline` is empty until it has been loaded.
+// A kernel that plans launch; `pipeline` is empty until it is loaded.
 struct Kernel {
   std::string file;  // in kernels/metal, without its ending
   std::string name;      // as arguments.h names it: "rms_norm", "matvec<FormatQ8_0, 1>"
   std::string function;  // its name in a Metal library, an identifier: "matvec_FormatQ8_0_1"
   Object pipeline;
   uint32_t max_threads = 0;              // of a threadgroup
-  uint64_t static_threadgroup_bytes = 0;  // beside what a launch brings
+  uint64_t static_threadgroup_bytes = 0;  // without the memory of a launch
 };
 
 // The kernels of one device, compiled from the sources that the library carries. Each instance is
@@ -29,10 +29,9 @@ class Kernels {
   Kernels(const Kernels&) = delete;
   Kernels& operator=(const Kernels&) = delete;
 
-  // The kernel of a name, which `load` has yet to load if it is new. The address is for good.
+  // Returns the kernel of a name; a new one is not loaded until `load`. The address stays valid.
   const Kernel& get(const std::string& file, const std::string& name);
-  // Compiles every kernel that is not loaded yet. Throws FORGE_INTERNAL with the compiler's words
-  // when a source does not compile.
+  // Compiles all new kernels. Throws FORGE_INTERNAL with the compiler's log on failure.
   void load();
 
  private:
@@ -43,7 +42,7 @@ class Kernels {
   std::map<std::string, Kernel> kernels_;  // by name
 };
 
-// The text of a kernel's file as one source: what it includes of kernels/metal stands in it, once.
+// Returns the text of a kernel's file with its includes from kernels/metal expanded, each once.
 std::string source_text(const std::string& file);
 
 }  // namespace forge::metal

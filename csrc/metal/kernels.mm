@@ -15,7 +15,7 @@ std::string text_of(NSError* error) {
   return error ? [[error localizedDescription] UTF8String] : "Metal gives no reason";
 }
 
-// Templates are instantiated by a line for each; other kernels are there anyway.
+// Templates need a line for each instance; other kernels need none.
 std::string with_instances(std::string text, const std::vector<Kernel*>& kernels) {
   for (const Kernel* kernel : kernels) {
     if (!kernel->name.ends_with('>')) continue;
@@ -27,12 +27,12 @@ std::string with_instances(std::string text, const std::vector<Kernel*>& kernels
 Object compile(id<MTLDevice> device, const std::string& file, const std::string& text) {
   const Object options([[MTLCompileOptions alloc] init]);
   const auto settings = static_cast<MTLCompileOptions*>(options.get());
-  // NaN must stay NaN, and sums in their order.
+  // Fast math would change NaN and the order of sums.
   [settings setFastMathEnabled:NO];
   [settings setLanguageVersion:MTLLanguageVersion3_0];
   NSError* error = nullptr;
   Object library([device newLibraryWithSource:string_of(text) options:settings error:&error]);
-  // A library may come with an error that holds only warnings.
+  // Metal may return a library together with an error that holds only warnings.
   if (!library) fail(FORGE_INTERNAL, "kernels/metal/", file, ".metal: ", text_of(error));
   return library;
 }

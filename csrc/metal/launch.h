@@ -23,7 +23,7 @@ struct Group {
   uint64_t memory = 0;  // threadgroup memory at index 0, in bytes
 };
 
-// One launch of a kernel: the buffers that it takes, by index, then its struct of scalars
+// One launch of a kernel: its buffers, by index, then its struct of scalars
 // (kernels/metal/arguments.h).
 class Launch {
  public:
@@ -32,7 +32,7 @@ class Launch {
          const Arguments& arguments)
       : kernel_(&kernel), grid_(grid), group_(group), buffers_(buffers) {
     static_assert(std::is_trivially_copyable_v<Arguments>);
-    // What setBytes takes.
+    // Limit of setBytes.
     static_assert(sizeof(Arguments) <= 4096);
     scalars_.resize(sizeof(Arguments));
     std::memcpy(scalars_.data(), &arguments, sizeof(Arguments));
@@ -44,7 +44,7 @@ class Launch {
   const std::vector<Place>& buffers() const { return buffers_; }
   const std::vector<uint8_t>& scalars() const { return scalars_; }
 
-  // Throws FORGE_UNSUPPORTED when the device cannot run a threadgroup of this size.
+  // Throws FORGE_UNSUPPORTED if the device cannot run a threadgroup of this size.
   void verify(const DeviceProperties& device) const;
 
  private:

@@ -15,7 +15,7 @@ bool has_known_matrix_places(const std::shared_ptr<const Device>& device, Kernel
   const Buffer matrix = shared_floats(size * size);
   const Buffer held = shared_floats(lanes * matrices * 2);
   auto* const numbers = reinterpret_cast<float*>(matrix.data());
-  // Each names its place, and is the same in F16.
+  // Each element is its own index, which F16 holds exactly.
   for (uint32_t i = 0; i < size * size; ++i) numbers[i] = static_cast<float>(i);
 
   const Kernel& kernel = kernels.get("matrix_places", "matrix_places");

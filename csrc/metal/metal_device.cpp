@@ -9,7 +9,7 @@ namespace forge::metal {
 
 namespace {
 
-// More than any pointer needs to be bound.
+// Size of the buffer that is bound for missing ones.
 constexpr uint64_t kFillerBytes = 16;
 
 }  // namespace

@@ -8,7 +8,7 @@
 
 namespace forge::metal {
 
-// Rows of one type of a weight, one after another as in their file.
+// Consecutive rows of a weight of one type, in the layout of the file.
 struct WeightRows {
   WeightType type;
   uint64_t first_row;
@@ -20,19 +20,17 @@ struct WeightRows {
   Place place() const { return buffer ? buffer->at(offset) : Place{}; }
 };
 
-// A weight, which stays where it came from until a step that uses it is compiled. `WeightStore`
-// then gives it to the device in the form that the step's operations read, where it can without a
-// copy.
+// A weight. It stays in host memory until a step that uses it is compiled. `WeightStore` then maps
+// or copies it for the GPU in the forms that the step's operations read.
 class MetalWeight : public HostWeight {
  public:
   explicit MetalWeight(WeightSource source) : HostWeight(std::move(source)) {}
 
-  // As products read it: every row in its own type. Empty until a step asks for it.
+  // For products: every row in its own type. Empty until a step requests it.
   mutable std::vector<WeightRows> matrix;
-  // As kernels read it that cannot tell rows apart: in one piece of one type, which is F32 where
-  // the types of the parts differ.
+  // For kernels that read one type: one piece, in F32 if the types of the parts differ.
   mutable std::optional<WeightRows> unified;
-  // As floats: norms, biases, frequencies.
+  // Floats: norms, biases, frequencies.
   mutable std::shared_ptr<const Buffer> floats;
 };
 
@@ -40,7 +38,7 @@ inline const MetalWeight& metal_weight(const Weight& weight) {
   return static_cast<const MetalWeight&>(weight);
 }
 
-// The floats of an optional vector weight on the device, or no place.
+// Address of the floats of an optional vector weight, or null.
 inline Place floats_of(const WeightRef& weight) {
   return weight && metal_weight(*weight).floats ? metal_weight(*weight).floats->at() : Place{};
 }

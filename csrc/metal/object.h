@@ -1,16 +1,16 @@
 #pragma once
 
-// Objective-C objects as plain C++ holds them: only files ending in .mm see more than a pointer.
+// Objective-C objects for plain C++: only files ending in .mm see more than a pointer.
 
 #include <utility>
 
 namespace forge::metal {
 
-// An object that is owned: it is released with this. Empty by default.
+// Owns an Objective-C object and releases it. Empty by default.
 class Object {
  public:
   Object() = default;
-  // Takes over an object that the caller owns, as methods named new..., alloc and retain return it.
+  // Takes over an object that the caller owns, as returned by new..., alloc and retain.
   explicit Object(void* owned) : pointer_(owned) {}
   ~Object();
   Object(Object&& other) noexcept : pointer_(std::exchange(other.pointer_, nullptr)) {}
@@ -26,8 +26,8 @@ class Object {
   void* pointer_ = nullptr;
 };
 
-// Objects that methods hand out without ownership live until the pool of their thread ends. Threads
-// of TypeScript have no pool of their own, so that every function that calls Metal begins with one.
+// Autoreleased objects live until the pool of their thread ends. Deno's threads have no pool, so
+// every function that calls Metal begins with one.
 class AutoreleasePool {
  public:
   AutoreleasePool();

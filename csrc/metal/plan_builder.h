@@ -43,16 +43,16 @@ class PlanBuilder : public Planner<Place, Launch> {
   FORGE_OPERATIONS(FORGE_DECLARE)
 #undef FORGE_DECLARE
 
-  // Of a kernel that computes each element on its own.
+  // Grid of an elementwise kernel.
   static Grid elementwise_grid(uint32_t cols, uint32_t rows) {
     return {divide_up(cols, metal_args::kRowElements), rows};
   }
 
   void emit_norm(const RmsNormOp& op);
-  // One launch for a norm whose result, with a residual, is normalised again; false where the
+  // Emits one launch for a norm with a residual and the norm of its result; returns false if the
   // next operation is no such norm.
   bool emit_two_norms(const RmsNormOp& op);
-  // The norm within the product that reads it; false where that is no gain or not possible.
+  // Emits the norm inside the product that reads it; returns false if that is slower or impossible.
   bool emit_norm_with_product(const RmsNormOp& op);
 
   using RowGroup = forge::RowGroup<Place>;
@@ -61,17 +61,17 @@ class PlanBuilder : public Planner<Place, Launch> {
     const WeightRows* rows;
     metal_args::MatvecArgs args;
   };
-  // The products of a matmul, one for the rows of each type of its weight.
+  // The products of a matmul, one for each type of rows in its weight.
   std::vector<Product> products_of(const MatmulOp& op) const;
-  // With the gated unit that follows the matmul, whose sums are the same; false where none does, or
-  // it takes a launch of its own. With a norm, of what that makes of its input.
+  // Emits the product with the gated unit that follows; the sums are the same as in two launches.
+  // Returns false if they cannot be fused. With a norm, normalises x first.
   bool emit_gated_product(const MatmulOp& op, const RmsNormOp* norm, const RowGroup& rows);
-  // Of x, or, with a norm, of what that makes of x.
+  // With a norm, normalises x first.
   void emit_matvec(const Product& product, Place x, const RmsNormOp* norm, const RowGroup& group);
   void emit_gemm(const Product& product, Place x, const RowGroup& group);
 
-  // A product of rows that each take `top_k` of the equal blocks of a weight's rows, as a routing
-  // has it, or all of them in order where there is none.
+  // A product of each row with `top_k` of the equal blocks of a weight's rows: those that a routing
+  // chose, or, without a routing, all of them in order.
   struct GroupedProduct {
     ValueId out, x, route;
     const MetalWeight& weight;
@@ -83,7 +83,7 @@ class PlanBuilder : public Planner<Place, Launch> {
   // The product's pairs of row and expert, sorted by expert; valid until the next call.
   const RouteGroups& groups_of(const GroupedProduct& p, const RowGroup& rows,
                                uint32_t tile_tokens);
-  // Of either product with experts.
+  // Arguments of grouped_matvec and grouped_gemm.
   metal_args::GroupedMatvecArgs grouped_args(const GroupedProduct& p) const;
   void emit_grouped_matvec(const GroupedProduct& p, const RowGroup& group);
   void emit_grouped_gemm(const GroupedProduct& p, const RowGroup& group);
@@ -93,11 +93,11 @@ class PlanBuilder : public Planner<Place, Launch> {
   void emit_naive_attention(const AttentionOp& op);
   void emit_decode_attention(const AttentionOp& op);
   void emit_prefill_attention(const AttentionOp& op);
-  // Sums of the splits of decoded queries.
+  // Partial sums of decoded queries, with their maxima and exponential sums.
   struct DecodeSplits {
     Place out, ml;
   };
-  // Of heads whose values are in their keys: decoded queries, or, without splits, prompts.
+  // For values in keys: decoded queries if `splits` is given, else prompts.
   void emit_latent_attention(const AttentionOp& op, const DecodeSplits* splits);
   void emit_greedy(const SampleOp& op);
 

@@ -1,5 +1,5 @@
-// The mixture of experts, and products for each head, which are those with experts that all tokens
-// take.
+// The mixture of experts, and products for each head, which are products with experts that every
+// token uses.
 
 #include <algorithm>
 
@@ -86,10 +86,10 @@ void PlanBuilder::emit_grouped_matvec(const GroupedProduct& p, const RowGroup& g
   const WeightRows& rows = *p.weight.unified;
   const WeightFormat format = weight_format(rows.type);
   GroupedMatvecArgs args = grouped_args(p);
-  // As many tokens a tile as an expert gets on average.
+  // Tile size: the average number of tokens of an expert.
   const uint32_t average = divide_up(uint64_t{group.max_rows} * args.top_k, p.n_experts);
-  // Beside the other experts of one token, so that a token's sums do not depend on how many there
-  // are.
+  // Counts the threadgroups of one token's experts only: a token's sums must not depend on the
+  // number of tokens.
   const MatvecShape shape =
       matvec_shape(format, args.expert_rows, args.cols, average, args.top_k);
   args.split = shape.split;

@@ -24,15 +24,15 @@ bool PlanBuilder::emit_norm_with_product(const RmsNormOp& op) {
   if (!product || product->x != op.out || op.residual != 0) return false;
   if (op.weight->cols != cols(op.x)) return false;
   const MetalWeight& weight = metal_weight(*product->weight);
-  // Whether it pays: few rows of the weight, and nobody else who wants the norm.
+  // Faster for few rows of the weight, and no other reader of the norm.
   if (weight.rows > kMostNormMatvecRows) return false;
   if (product->residual == op.out || !program_.is_read_once(op.out)) return false;
-  // Whether it can be: both results are planned to live after the norm's input has died.
+  // Both results are planned to live after the norm's input, so they may share its memory.
   const auto is_apart = [&](ValueId out) { return are_apart(program_, values_, out, op.x); };
   if (!is_apart(product->out) || !is_apart(op.out)) return false;
   const auto is_fast = [](const WeightRows& rows) { return !weight_format(rows.type).is_generic; };
   if (!std::ranges::all_of(weight.matrix, is_fast)) return false;
-  // All of this is the same for every run: which product computes a row must not depend on others.
+  // All conditions are the same for every run: the kernel of a row must not depend on other rows.
   const auto [all, decode, prefill] = row_groups(op.x);
   if (prefill.max_rows > 0) emit_norm(op);
   ++op_index_;
@@ -52,7 +52,7 @@ bool PlanBuilder::emit_gated_product(const MatmulOp& op, const RmsNormOp* norm,
   if (op.bias || op.residual || op.alpha != 1 || op.activation != FORGE_IDENTITY) return false;
   const std::vector<WeightRows>& matrix = metal_weight(*op.weight).matrix;
   if (matrix.size() != 1 || weight_format(matrix[0].type).is_generic) return false;
-  // The result is planned to live after the input has died, and may lie where it does.
+  // The result is planned to live after the input, so it may have the same memory.
   const ValueId x = norm ? norm->x : op.x;
   if (!are_apart(program_, values_, glu->out, x)) return false;
   Product product = products_of(op)[0];

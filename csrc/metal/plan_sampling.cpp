@@ -1,4 +1,4 @@
-// The choice of tokens. Passes over the logits go by chunks, of which the largest logit is kept.
+// Sampling. Kernels read the logits in chunks and keep the largest logit of each.
 
 #include <algorithm>
 

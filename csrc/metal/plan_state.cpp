@@ -1,4 +1,4 @@
-// Gates, and the operations that have recurrent state.
+// Gates, and the operations with recurrent state.
 
 #include <algorithm>
 #include <bit>

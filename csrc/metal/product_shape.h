@@ -1,6 +1,6 @@
 #pragma once
 
-// How a matvec divides its rows and tokens; kernels/metal/arguments.h says why.
+// Division of rows and tokens in matvec; kernels/metal/arguments.h gives the reasons.
 
 #include <cstdint>
 
@@ -14,7 +14,8 @@ struct MatvecShape {
   uint32_t row_groups;  // threadgroups along the rows
 };
 
-// `n_tokens` in all; `groups_beside` threadgroups compute other rows at the same time.
+// `n_tokens` is the number of all tokens; the launch has `groups_beside` times the threadgroups of
+// one product.
 MatvecShape matvec_shape(const WeightFormat& format, uint64_t rows, uint64_t cols,
                          uint32_t n_tokens, uint32_t groups_beside = 1);
 

@@ -11,7 +11,7 @@ namespace {
 constexpr std::string_view kInclude = "#include \"";
 constexpr std::string_view kOnce = "#pragma once";
 
-// Metal compiles a text, not files: there is nothing on disk that an #include could find.
+// Metal compiles a text, so includes must be expanded.
 void append(const std::string& name, std::set<std::string>& included, std::string& text) {
   if (!included.insert(name).second) return;
   std::string_view rest = kernel_source(name.c_str()).text;

@@ -10,19 +10,19 @@ namespace forge::metal {
 
 namespace {
 
-// A weight of several pieces is copied into one up to this size: reading it then takes less time
-// than the launches that this saves in every step.
+// Largest weight whose pieces are copied into one: reading it takes less time than the launches
+// saved in every step.
 constexpr uint64_t kMergeBytes = 8u << 20;
-// Where copied rows of a type begin.
+// Alignment of copied rows.
 constexpr uint64_t kAlignment = 16;
-// Floats that one thread makes at a time.
+// Floats that one thread decodes at a time.
 constexpr uint64_t kPieceFloats = 1u << 18;
 
 uint64_t part_bytes(const WeightPart& part, uint64_t cols) {
   return part.rows * *row_bytes(part.type, cols);
 }
 
-// Rows of one type that lie one after another in memory.
+// Consecutive rows of one type in memory.
 struct Piece {
   const WeightPart* first;
   uint64_t first_row;
@@ -54,7 +54,7 @@ bool is_uniform(const MetalWeight& weight) {
   });
 }
 
-// What kernels need of the address of a weight's first byte (kernels/metal/arguments.h).
+// Alignment of a weight that kernels need (kernels/metal/arguments.h).
 uint32_t alignment_of(WeightType type) {
   switch (type) {
     case WeightType::F32:
@@ -77,7 +77,7 @@ bool is_readable_in_place(const WeightPart& part) {
   return part.mapped && reinterpret_cast<uintptr_t>(part.data) % alignment_of(part.type) == 0;
 }
 
-// The rows of a copy, in one buffer; `bytes` becomes its size.
+// Lays out the rows of a copy in one buffer; sets `bytes` to its size.
 std::vector<WeightRows> copied_rows(const MetalWeight& weight, uint64_t& bytes) {
   std::vector<WeightRows> list;
   uint64_t row = 0;
@@ -153,7 +153,7 @@ std::vector<MappedRange> WeightStore::mapped_ranges() const {
   return ranges;
 }
 
-// Whether the one piece of a weight is not its matrix anyway.
+// True if a weight of one type needs a piece of its own because its matrix is not one piece.
 bool WeightStore::takes_own_place(const MetalWeight& weight) const {
   const bool has_matrix = matrices_.contains(&weight) || has_place(weight.matrix);
   return is_uniform(weight) && !(has_matrix && weight.matrix.size() == 1);

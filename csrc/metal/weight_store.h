@@ -9,8 +9,8 @@
 
 namespace forge::metal {
 
-// Gives weights to the device in the forms that metal_weight.h has. A weight that lies in a mapped
-// file in few pieces, where kernels can read it, is used there; others are copied.
+// Brings weights to the GPU in the forms of metal_weight.h. Weights in few pieces of a mapped file,
+// with addresses that kernels can read, are mapped; others are copied.
 class WeightStore : public WeightRequests {
  public:
   // Copies with `n_threads` threads.
@@ -32,7 +32,7 @@ class WeightStore : public WeightRequests {
   using Weights = std::map<const MetalWeight*, WeightRef>;
 
   std::vector<MappedRange> mapped_ranges() const;
-  // Gives rows that were laid out their buffers.
+  // Assigns buffers to rows that were laid out.
   void place(const MetalWeight& weight, std::span<WeightRows> rows) const;
   void copy(const MetalWeight& weight, std::span<WeightRows> rows) const;
   std::shared_ptr<const Buffer> copy_floats(const MetalWeight& weight) const;

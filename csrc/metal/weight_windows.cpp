@@ -10,7 +10,7 @@ namespace forge::metal {
 
 namespace {
 
-// Wider gaps between weights are left out, since the whole of a buffer becomes resident.
+// Wider gaps between weights split windows, since a whole buffer becomes resident.
 constexpr uint64_t kWidestGap = 1u << 20;
 
 uintptr_t page_bytes() {

@@ -1,6 +1,6 @@
 #pragma once
 
-// Buffers over the pages of mapped files, so that the GPU reads weights where they are.
+// Buffers over the pages of mapped files, from which the GPU reads weights without a copy.
 
 #include <memory>
 #include <optional>
@@ -17,7 +17,7 @@ struct MappedRange {
   std::shared_ptr<const void> owner;
 };
 
-// A place in a buffer that others share.
+// An offset in a shared buffer.
 struct SharedPlace {
   std::shared_ptr<const Buffer> buffer;
   uint64_t offset;
@@ -27,13 +27,12 @@ class WeightWindows {
  public:
   explicit WeightWindows(std::shared_ptr<const Device> device) : device_(std::move(device)) {}
 
-  // Bytes of the windows that `open` would open for the ranges.
+  // Bytes of the new windows that `open` needs for the ranges.
   uint64_t missing_bytes(const std::vector<MappedRange>& ranges) const;
   // Covers the ranges with as few buffers as the device's longest allows; neighbours in a file
-  // share one. Those that are covered already stay as they are. A window closes with the last who
-  // holds it: the caller, until weights do.
+  // share one. Reuses open windows. A window closes when its last reference is dropped.
   std::vector<std::shared_ptr<const Buffer>> open(const std::vector<MappedRange>& ranges);
-  // Where an open window has the bytes at `data`. Throws FORGE_INTERNAL when none has.
+  // Finds the bytes at `data` in an open window. Throws FORGE_INTERNAL if no window has them.
   SharedPlace find(const uint8_t* data, uint64_t bytes) const;
 
  private:
