@@ -71,10 +71,6 @@ class CudaBackend : public GpuBackend<CudaGpu> {
   // Compiling a step copies its weights to the device.
   bool reads_files() const override { return false; }
 
-  DeviceMemory memory() const override {
-    return {device_->device().properties().memory_bytes, device_->device().free_bytes()};
-  }
-
   uint64_t read_bandwidth() override { return measure_bandwidth(device_->state); }
 };
 

@@ -19,6 +19,11 @@ inline uint32_t host_threads(uint32_t n_threads) {
 template <class Gpu>
 class GpuBackend : public Backend {
  public:
+  DeviceMemory memory() const override {
+    const DeviceRoom room = device_->handle()->room();
+    return {room.total_bytes, room.free_bytes};
+  }
+
   std::shared_ptr<Weight> create_weight(WeightSource source) override {
     return std::make_shared<typename Gpu::Weight>(std::move(source));
   }

@@ -51,10 +51,6 @@ class MetalBackend : public GpuBackend<MetalGpu> {
     return info.str();
   }
 
-  DeviceMemory memory() const override {
-    return {device_->device->properties().memory_bytes, device_->device->free_bytes()};
-  }
-
   uint64_t read_bandwidth() override { return measure_bandwidth(device_->device); }
 };
 
