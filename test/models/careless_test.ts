@@ -12,7 +12,7 @@ for (const device of ["cpu", "reference"]) {
   }
 }
 
-Deno.test("a model whose file is replaced while it is being loaded is refused", async () => {
+Deno.test("a model whose file is replaced while it is being loaded is rejected", async () => {
   using folder = new TempFolder();
   const { folder: path } = writeRandomLlama(folder.at("model"), {}, 1);
   const other = writeRandomLlama(folder.at("other"), {}, 2);

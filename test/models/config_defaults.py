@@ -30,7 +30,7 @@ def defaults(model_type):
         for field in dataclasses.fields(kind)
         if field.name not in SILENT and not field.name.startswith("mamba_") and field.default is not None
     }
-    # What __post_init__ takes for absent arguments shows in an instance.
+    # Defaults that __post_init__ sets are visible in an instance.
     theta = kind.default_theta
     if isinstance(theta, dict):
         table.update(rope_theta=theta["global"], rope_local_base_freq=theta["local"])

@@ -1,4 +1,7 @@
-/** The tables of defaults against transformers' configuration classes, where Python has transformers 5.18. */
+/**
+ * The tables of defaults against transformers' configuration classes, where Python has transformers
+ * 5.18.
+ */
 import { assertEquals } from "@std/assert";
 import { join } from "@std/path";
 import type { JsonObject } from "../../src/formats/json.ts";
@@ -18,7 +21,7 @@ function python(...args: readonly string[]): string | { readonly stdout: string 
     const { success, stdout } = command.outputSync();
     return success ? { stdout: new TextDecoder().decode(stdout) } : "python3 has no transformers";
   } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return "there is no python3";
+    if (error instanceof Deno.errors.NotFound) return "python3 is missing";
     throw error;
   }
 }

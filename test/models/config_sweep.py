@@ -170,7 +170,7 @@ class Weights:
         if sum(weight.numel() for weight in shape.parameters()) > MAX_WEIGHTS:
             return None
         if tying(config) != self.tying:
-            # What is tied depends on what the file holds.
+            # The tensors of the file decide which matrices are tied.
             model, info = self.from_file(config)
             return None if info["missing_keys"] or info["mismatched_keys"] else model
         model = auto_class(config).from_config(load_config(config, self.folder), attn_implementation="eager")

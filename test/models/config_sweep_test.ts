@@ -1,6 +1,7 @@
 /**
- * One setting of config.json after another, left out, null or changed: the logits are those that transformers
- * computes, or the config is refused. `config_sweep.py` makes the cases and their results.
+ * One setting of config.json after another, left out, null or changed: the logits are those that
+ * transformers computes, or the config is refused. `config_sweep.py` makes the cases and their
+ * results.
  */
 import { assert, assertEquals } from "@std/assert";
 import { join } from "@std/path";
@@ -42,8 +43,9 @@ const { prompt_ids, models } = readJson<{
 const TOLERANCE = 1e-4;
 
 /**
- * Refusals of transformers that are about images alone: Qwen2-VL without `mrope_section`, which says how the
- * rotation of a text model divides into time, height and width. Text has the same position in all three.
+ * Refusals of transformers that are about images alone: Qwen2-VL without `mrope_section`, which
+ * says how the rotation of a text model divides into time, height and width. Text has the same
+ * position in all three.
  */
 function isOfImages(name: string, [without, settings]: Case): boolean {
   return /^qwen2(_5)?_vl$/.test(name) &&
@@ -52,7 +54,8 @@ function isOfImages(name: string, [without, settings]: Case): boolean {
 }
 
 /**
- * A config with a case's changes: of a multimodal model in its text part, but for those under `whole`.
+ * A config with a case's changes: of a multimodal model in its text part, but for those under
+ * `whole`.
  */
 function changed(config: JsonObject, [without, settings]: Case): JsonObject {
   const inner = config.text_config;

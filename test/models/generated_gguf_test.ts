@@ -1,6 +1,7 @@
 /**
- * GGUF files as llama.cpp's converter names and arranges the tensors of families that no file of its making is at
- * hand for, with the weights of `generated.ts`: against what transformers computed with them.
+ * GGUF files as llama.cpp's converter names and arranges the tensors of families that no file of
+ * its making is at hand for, with the weights of `generated.ts`: against what transformers computed
+ * with them.
  */
 import type { GgufField } from "../../src/formats/gguf/writer.ts";
 import { float32Tensor } from "../../src/formats/tensor_data.ts";
@@ -15,11 +16,11 @@ import { encodeGguf } from "../support/parts.ts";
 interface Converted {
   /** A model of `published.json`, or of `generated.json`. */
   readonly model: string;
-  /** What the file is like, where a model is converted in several ways. */
+  /** Describes the variant of a model that is converted in several ways. */
   readonly form?: string;
   readonly architecture: string;
   readonly settings: Readonly<Record<string, GgufField>>;
-  /** What becomes of a tensor but for its name; experts are gathered by themselves. */
+  /** Converts a tensor except for its name. Experts are stacked separately. */
   readonly convert?: (tensor: FloatTensor) => readonly FloatTensor[];
 }
 
@@ -284,7 +285,10 @@ const FILES: readonly Converted[] = [
 /** Sizes of `qwen3_next` in `published.json`. */
 const DELTA_NET = { keyHeads: 2, keyRows: 8, valueRows: 16 };
 
-/** Queries, keys and values of all heads in one matrix, gates in another, where Hugging Face has all by key head. */
+/**
+ * Queries, keys and values of all heads in one matrix, gates in another, where Hugging Face has all
+ * by key head.
+ */
 function splitByKind(tensor: FloatTensor): FloatTensor[] {
   const cols = tensor.shape[1]!;
   const { keyHeads, keyRows, valueRows } = DELTA_NET;
@@ -515,7 +519,7 @@ function asItIs(tensor: FloatTensor): FloatTensor[] {
   return [tensor];
 }
 
-/** What the generated models share. */
+/** Settings that the generated models share. */
 const SETTINGS: Readonly<Record<string, GgufField>> = {
   block_count: ["u32", 3],
   context_length: ["u32", 64],

@@ -1,6 +1,6 @@
 /**
- * Families without test data of their own, against what transformers computed with the same weights: a
- * function of their names, shapes and places.
+ * Families without test data of their own, against what transformers computed with the same
+ * weights: a function of their names, shapes and places.
  */
 import { assert, assertEquals } from "@std/assert";
 import { float32Tensor } from "../../src/formats/tensor_data.ts";
@@ -17,7 +17,7 @@ const { prompt_ids, models } = generated;
 function writeModel(name: string): TempFolder {
   const folder = new TempFolder();
   const { config } = models[name]!;
-  // What prompts are made of is not looked at.
+  // The content of prompts is not checked.
   writeRandomLlama(folder.at("tokens"));
   const tokenizer = readJson(folder.at("tokens", "tokenizer.json"));
   const tensors = generatedTensors(name, config)

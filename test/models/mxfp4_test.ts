@@ -1,6 +1,6 @@
 /**
- * gpt-oss as it is published, its experts in MXFP4 in tensors of nibbles and of scales: the same logits as from
- * a folder with the numbers that these stand for.
+ * gpt-oss as it is published, its experts in MXFP4 in tensors of nibbles and of scales: the same
+ * logits as from a folder with the numbers that these stand for.
  */
 import { readSafetensors } from "../../src/formats/safetensors.ts";
 import { float32Tensor, type TensorData } from "../../src/formats/tensor_data.ts";
@@ -12,7 +12,7 @@ import { TempFolder } from "../support/temp_folder.ts";
 import { assertClose, readJson, type Reference } from "./reference_check.ts";
 import type { Config } from "./tiny_variant.ts";
 
-/** What the 16 codes of four bits stand for: a sign, two bits of exponent, one of mantissa. */
+/** Values of the 16 four-bit codes: a sign, two bits of exponent, one of mantissa. */
 const MAGNITUDES = [0, 0.5, 1, 1.5, 2, 3, 4, 6];
 const CODES = [...MAGNITUDES, ...MAGNITUDES.map((value) => -value)];
 

@@ -1,6 +1,6 @@
 /**
- * Most config.json files on the hub are older than those of `tiny`: the same model must come out of
- * either spelling.
+ * Most config.json files on the hub are older than those of `tiny`. Both spellings must give the
+ * same model.
  */
 import { assert, assertEquals } from "@std/assert";
 import { load } from "../../src/mod.ts";
@@ -29,7 +29,7 @@ interface Spelling {
   readonly family: string;
   readonly without: readonly string[];
   readonly added: Config;
-  /** A change that must be seen in the logits: what was added is really read. */
+  /** A change that must affect the logits, to prove that the added settings are read. */
   readonly different: Config;
 }
 

@@ -1,6 +1,6 @@
 /**
- * Folders with packed matrices compute what folders do with the numbers that these stand for: 8-bit floats by each
- * kind of scales, and 4-bit integers as GPTQ, AWQ and compressed-tensors write them.
+ * Folders with packed matrices compute what folders do with the numbers that these stand for: 8-bit
+ * floats by each kind of scales, and 4-bit integers as GPTQ, AWQ and compressed-tensors write them.
  */
 import { assertEquals } from "@std/assert";
 import { load } from "../../src/mod.ts";
@@ -215,7 +215,10 @@ const FORMATS: readonly Format[] = [
   },
 ];
 
-/** So short that GPUs multiply in float32; longer prompts go to units that round to 16 bits, as do many sequences. */
+/**
+ * So short that GPUs multiply in float32; longer prompts go to units that round to 16 bits, as do
+ * many sequences.
+ */
 const PROMPT = Int32Array.from({ length: 12 }, (_, i) => 2 + 7 * i % 90);
 
 /** Prefixes of a multimodal model's decoder and output matrix. */
@@ -227,7 +230,10 @@ const PREFIXES: readonly Prefixes[] = [
   ["language_model.model.model.", "language_model."],
 ];
 
-/** Writes a random Llama packed, or in floats; under prefixes, as the text part of a multimodal model. */
+/**
+ * Writes a random Llama packed, or in floats; under prefixes, as the text part of a multimodal
+ * model.
+ */
 function writeLlama(path: string, { settings, pack }: Format, isPacked: boolean, under?: Prefixes) {
   const config = isPacked ? { quantization_config: settings } : {};
   const rename = (name: string) => {
@@ -302,7 +308,9 @@ const LLAMA4 = {
   num_local_experts: EXPERTS,
 };
 
-/** Codes of experts `[experts, cols, rows]`, a scale for each row of each expert, and their numbers. */
+/**
+ * Codes of experts `[experts, cols, rows]`, a scale for each row of each expert, and their numbers.
+ */
 function expertCodes(name: string, cols: number, rows: number) {
   const random = new Random(name, 1);
   const codes = Uint8Array.from({ length: EXPERTS * cols * rows }, () => {
@@ -315,7 +323,9 @@ function expertCodes(name: string, cols: number, rows: number) {
   return { codes, scales, values: Float32Array.from(codes, (code, i) => e4m3(code) * scaleAt(i)) };
 }
 
-/** Rows `first` to `last` of expert `expert`, of codes whose columns come first, as rows of columns. */
+/**
+ * Rows `first` to `last` of expert `expert`, of codes whose columns come first, as rows of columns.
+ */
 function expertRows(
   codes: Uint8Array,
   [cols, rows]: readonly [number, number],
@@ -328,7 +338,10 @@ function expertRows(
   });
 }
 
-/** A tensor of experts in floats, in FP8 as it is, or in FP8 as a matrix for each part of each expert. */
+/**
+ * A tensor of experts in floats, in FP8 as it is, or in FP8 as a matrix for each part of each
+ * expert.
+ */
 function llama4Experts(
   { name, shape }: { readonly name: string; readonly shape: readonly number[] },
   form: "floats" | "stacked" | "apart",

@@ -1,6 +1,6 @@
 /**
- * One random Llama in every type of weight: against float32 logits of the dequantised weights, and no
- * farther from them than llama.cpp is.
+ * One random Llama in every type of weight: against float32 logits of the dequantised weights, and
+ * no farther from them than llama.cpp is.
  */
 import { assertEquals } from "@std/assert";
 import { load, type LoadOptions } from "../../src/mod.ts";

@@ -1,4 +1,7 @@
-/** Models whose weights are quantised while they load compute what those do that were quantised before. */
+/**
+ * Models whose weights are quantised while they load compute what those do that were quantised
+ * before.
+ */
 import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
 import { openBackend } from "../../src/engine/load/open_backend.ts";
 import { ForgeError } from "../../src/errors.ts";
@@ -115,7 +118,7 @@ Deno.test("which weights are quantised, and to what", () => {
   assertEquals(typesOf(quantized(gguf, "Q4_0")), ["Q6_K", "Q4_0", "F32", "Q4_0"]);
 });
 
-Deno.test("what cannot be quantised is refused", async () => {
+Deno.test("tensors that cannot be quantised are rejected", async () => {
   const done = checkpointOf("gguf", { "a.weight": ["Q4_0", 512, 512], "b.weight": ["F32", 512] });
   const error = assertThrows(() => quantized(done, "Q8_0"), ForgeError, "it holds F32, Q4_0");
   assertEquals(error.code, "usage");

@@ -1,6 +1,6 @@
 /**
- * Qwen3.5's kin by rewriting: the tensors of tiny Qwen3.5, laid out as another architecture stores them, are the
- * same model and must give transformers' numbers.
+ * Qwen3.5's kin by rewriting: the tensors of tiny Qwen3.5, laid out as another architecture stores
+ * them, are the same model and must give transformers' numbers.
  */
 import { float32Tensor } from "../../src/formats/tensor_data.ts";
 import { writeModelFolder } from "../support/safetensors_writer.ts";
@@ -61,8 +61,8 @@ function asQwen3Next(layer: Layer): FloatTensor[] {
 }
 
 /**
- * Two experts that are each the MLP, of which one is chosen and made half, and a shared one that its gate makes
- * half: together the MLP.
+ * Two experts that are each the MLP, of which one is chosen and made half, and a shared one that
+ * its gate makes half: together the MLP.
  */
 function withExperts(layer: Layer, apart: boolean): FloatTensor[] {
   const [gate, up, down] = ["gate", "up", "down"].map((part) =>

@@ -1,15 +1,15 @@
-/** Compares a model with what an independent program computed from the same weights. */
+/** Compares a model with the results of an independent program for the same weights. */
 import { assert } from "@std/assert";
 import { load, type LoadOptions, type Model } from "../../src/mod.ts";
 
-/** What the other program computed for one model and prompt. */
+/** Results of the other program for one model and prompt. */
 export interface Reference {
   readonly prompt_ids: readonly number[];
   /** The logits after the last token of the prompt. */
   readonly logits_last: readonly number[];
   /** Negative log-likelihood of each token of the prompt but the first. */
   readonly nll_per_token: readonly number[];
-  /** The tokens that follow the prompt, always the likeliest. */
+  /** The greedy continuation of the prompt. */
   readonly greedy?: readonly number[];
 }
 
@@ -18,7 +18,7 @@ export function readJson<T>(path: string): T {
   return JSON.parse(Deno.readTextFileSync(path)) as T;
 }
 
-/** `||actual - expected|| / ||expected||`; NaN or infinity where `actual` holds them. */
+/** `||actual - expected|| / ||expected||`; NaN or infinity if `actual` holds them. */
 export function relativeError(actual: ArrayLike<number>, expected: ArrayLike<number>): number {
   assert(actual.length === expected.length, `${actual.length} numbers, not ${expected.length}`);
   let error = 0;
@@ -30,7 +30,7 @@ export function relativeError(actual: ArrayLike<number>, expected: ArrayLike<num
   return Math.sqrt(error / norm);
 }
 
-/** Fails where `actual` is farther than `tolerance`, relative to the norm, from `expected`. */
+/** Fails if the relative error of `actual` exceeds `tolerance`. */
 export function assertClose(
   actual: ArrayLike<number>,
   expected: ArrayLike<number>,
@@ -40,7 +40,7 @@ export function assertClose(
   assert(error <= tolerance, `relative error ${error.toExponential(2)}, at most ${tolerance}`);
 }
 
-/** How far a model may be from a reference. */
+/** Largest differences from a reference. */
 export interface Tolerances {
   /** Relative error of the last logits. */
   readonly logits: number;
@@ -48,10 +48,10 @@ export interface Tolerances {
   readonly logLikelihood: number;
 }
 
-/** Two greedy continuations may part where the best two logits are closer than this. */
+/** Greedy continuations may differ if the best two log probabilities are closer than this. */
 const CLOSE_RACE = 0.01;
 
-/** Fails where a model's logits, log-likelihoods or greedy tokens are not those of a reference. */
+/** Fails if a model's logits, log-likelihoods or greedy tokens differ from a reference. */
 export async function assertMatchesReference(
   path: string,
   options: LoadOptions,

@@ -1,6 +1,6 @@
 /**
- * GGUF files of DeepSeek 2 and Gemma 4 as llama.cpp's converter names and arranges their tensors, made of the
- * tiny folders, against transformers in float32.
+ * GGUF files of DeepSeek 2 and Gemma 4 as llama.cpp's converter names and arranges their tensors,
+ * made of the tiny folders, against transformers in float32.
  */
 import type { GgufField } from "../../src/formats/gguf/writer.ts";
 import type { LoadOptions } from "../../src/mod.ts";
@@ -17,7 +17,7 @@ interface Renamed {
   readonly convert: () => (tensor: FloatTensor) => readonly FloatTensor[];
 }
 
-/** What GGUF calls parts of a layer, and of the whole. */
+/** GGUF's names of a layer's parts and of the other tensors. */
 const NAMES: readonly (readonly [huggingFace: string, gguf: string])[] = [
   ["self_attn.kv_a_proj_with_mqa", "attn_kv_a_mqa"],
   ["self_attn.kv_a_layernorm", "attn_kv_a_norm"],
@@ -77,7 +77,7 @@ const DEEPSEEK: Readonly<Record<string, GgufField>> = {
   expert_weights_scale: ["f32", 1],
 };
 
-/** The norm before the MLP has the name that elsewhere is that of one behind attention. */
+/** The norm before the MLP has the name that other families give the norm after attention. */
 function deepseekNames(tensor: FloatTensor): FloatTensor {
   return { ...tensor, name: tensor.name.replace("post_attention_layernorm", "ffn_norm") };
 }

@@ -1,6 +1,6 @@
 /**
- * Every family with guesses gives the tokens and log-probabilities that it gives without, whatever its
- * layers are made of: a row of a step has the bits that it has alone.
+ * Every family with guesses gives the tokens and log-probabilities that it gives without, whatever
+ * its layers are made of: a row of a step has the bits that it has alone.
  */
 import { assert, assertEquals } from "@std/assert";
 import { load, type LoadOptions } from "../../src/mod.ts";

@@ -12,7 +12,7 @@ const ignore = !sharedAvailable("models", "tiny");
 const source = (family: string) => sharedPath("models", "tiny", family);
 const reference = (family: string) => readJson<Reference>(`${source(family)}/reference.json`);
 
-/** The tensors of a model of `tiny`, each made anew from its values. */
+/** The tensors of a model of `tiny`, each converted by its values. */
 function tensorsOf(
   family: string,
   store: (name: string, shape: readonly number[], values: Float32Array) => TensorData,
@@ -69,7 +69,7 @@ function fromBfloat16(bits: number): number {
   return new Float32Array(Uint32Array.of(bits << 16).buffer)[0]!;
 }
 
-/** How 16-bit types are stored, what is then read, and how far the logits may go astray. */
+/** Encodings of 16-bit types, the values read back, and the tolerance of the logits. */
 const TYPES = {
   BF16: {
     encode: (values: Float32Array) => Uint16Array.from(values, bfloat16Bits),
@@ -83,7 +83,7 @@ const TYPES = {
   },
 } as const;
 
-// The second one's weights are stored anew in part: see latent_attention.ts.
+// Some weights of the second model are transposed: see latent_attention.ts.
 const FAMILIES = ["llama", "deepseek_v2"];
 
 for (const [type, { encode, round, tolerance }] of Object.entries(TYPES)) {

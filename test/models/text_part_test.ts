@@ -1,6 +1,6 @@
 /**
- * The text part of a multimodal model computes what the model of text alone does: tiny models, wrapped as
- * transformers and the hub store them.
+ * The text part of a multimodal model computes what the model of text alone does: tiny models,
+ * wrapped as transformers and the hub store them.
  */
 import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { modelFacts } from "../../src/cli/model/model_facts.ts";
@@ -12,15 +12,15 @@ import { type Config, rewritten } from "./tiny_variant.ts";
 
 interface Wrapper {
   readonly family: string;
-  /** `model_type` of the whole, and what it says itself. */
+  /** `model_type` and other settings of the whole model. */
   readonly whole: Config;
-  /** What replaces `model.`, and what stands before `lm_head`. */
+  /** Replacement of `model.`, and prefix of `lm_head`. */
   readonly prefixes: readonly [decoder: string, head: string];
-  /** Settings that the text part leaves out, since they are its family's usual ones. */
+  /** Settings that the text part omits because they have their defaults. */
   readonly without?: readonly string[];
-  /** Settings of the text part that `family` has not. */
+  /** Settings of the text part that `family` lacks. */
   readonly with?: Config;
-  /** How the text part calls itself. @default as `family` does */
+  /** `model_type` of the text part. @default `family` */
   readonly modelType?: string;
 }
 
@@ -61,7 +61,7 @@ const WRAPPERS: readonly Wrapper[] = [
 
 const ignore = !sharedAvailable("models", "tiny");
 
-/** A folder with the tiny model as a part of another one. */
+/** Writes a folder with the tiny model as the text part of another model. */
 function wrap(wrapper: Wrapper): TempFolder {
   const { family, whole, prefixes, without = [], with: added, modelType } = wrapper;
   const from = (name: string) => sharedPath("models", "tiny", family, name);
@@ -79,7 +79,7 @@ function wrap(wrapper: Wrapper): TempFolder {
   return folder;
 }
 
-/** The same tensors under other names, and one more that sees. */
+/** Renames the tensors and adds one of a vision part. */
 function withPrefixes(file: Uint8Array<ArrayBuffer>, [decoder, head]: Wrapper["prefixes"]) {
   const size = Number(new DataView(file.buffer).getBigUint64(0, true));
   const header: Record<string, { data_offsets: number[]; dtype: string; shape: number[] }> = JSON
@@ -125,7 +125,7 @@ for (const wrapper of WRAPPERS) {
 }
 
 Deno.test({
-  name: "a multimodal model with an unknown text part is refused by that part's name",
+  name: "a multimodal model with an unknown text part is rejected by that part's name",
   ignore,
   fn: async () => {
     using folder = wrap({ ...WRAPPERS[0]!, modelType: "t5" });

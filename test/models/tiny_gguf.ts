@@ -15,7 +15,7 @@ export interface FloatTensor {
 
 const VOCAB_SIZE = 512;
 
-/** What GGUF calls the parts of a layer that most families have. */
+/** GGUF's names of the parts that layers of most families have. */
 const PARTS: Readonly<Record<string, string>> = {
   "input_layernorm": "attn_norm",
   "self_attn.q_proj": "attn_q",
@@ -48,7 +48,7 @@ const ENDS: Readonly<Record<string, string>> = {
   "lm_head.weight": "output.weight",
 };
 
-/** The sizes that all models of `tiny` share, and what their config.json says beside them. */
+/** Sizes that all models of `tiny` share, and further settings of config.json. */
 const SETTINGS: Readonly<Record<string, GgufField>> = {
   block_count: ["u32", 4],
   context_length: ["u32", 256],
@@ -65,8 +65,8 @@ const SETTINGS: Readonly<Record<string, GgufField>> = {
 };
 
 /**
- * A model of `tiny` as a GGUF file, made here because nobody else made one: the folder's tensors in F32
- * under the names that GGUF has for them.
+ * A model of `tiny` as a GGUF file, made here because nobody else made one: the folder's tensors in
+ * F32 under the names that GGUF has for them.
  */
 export class TinyGguf implements Disposable {
   readonly path: string;
@@ -106,7 +106,10 @@ export interface LatentSizes {
   readonly rank: number;
 }
 
-/** `attn_kv_b` as newer GGUF files have it: matrices of keys and of values, those of keys transposed. */
+/**
+ * `attn_kv_b` as newer GGUF files have it: matrices of keys and of values, those of keys
+ * transposed.
+ */
 export function splitKeysAndValues(tensor: FloatTensor, sizes: LatentSizes): FloatTensor[] {
   if (!tensor.name.includes("attn_kv_b")) return [tensor];
   const { heads, plain, value, rank } = sizes;

@@ -59,7 +59,10 @@ const CONVERSIONS: readonly Conversion[] = [
   },
 ];
 
-/** What of the value heads of linear attention a tensor holds: from which element on, and how many a head. */
+/**
+ * Range of a tensor that holds the value heads of linear attention: first element, and elements per
+ * head.
+ */
 const VALUE_HEADS: Readonly<Record<string, { from: number; size: number; inRows?: true }>> = {
   in_proj_qkv: { from: 64 * 64, size: 16 * 64 },
   in_proj_z: { from: 0, size: 16 * 64 },
@@ -75,8 +78,9 @@ const VALUE_HEADS: Readonly<Record<string, { from: number; size: number; inRows?
 const TILED = [0, 2, 1, 3];
 
 /**
- * Gated delta nets as llama.cpp's converter writes them: value heads that share a key head are apart by the
- * number of key heads, decay rates are stored as they are used, and norms with the 1 they add.
+ * Gated delta nets as llama.cpp's converter writes them: value heads that share a key head are
+ * apart by the number of key heads, decay rates are stored as they are used, and norms with the 1
+ * they add.
  */
 function convertDeltaNet({ name, shape, values }: FloatTensor): readonly FloatTensor[] {
   const part = /linear_attn\.(\w+)/.exec(name)?.[1] ?? "";
@@ -98,8 +102,8 @@ function convertDeltaNet({ name, shape, values }: FloatTensor): readonly FloatTe
 }
 
 /**
- * The experts of gpt-oss as GGUF has them: `[experts, out, in]` instead of `[experts, in, out]`, and gate and
- * up, whose columns alternate, apart.
+ * The experts of gpt-oss as GGUF has them: `[experts, out, in]` instead of `[experts, in, out]`,
+ * and gate and up, whose columns alternate, apart.
  */
 function splitExperts(tensor: FloatTensor): readonly FloatTensor[] {
   const { name, shape: [nExperts = 0, ...rest], values } = tensor;

@@ -5,7 +5,7 @@ import { readJson } from "./reference_check.ts";
 /** The settings of a config.json. */
 export type Config = Readonly<Record<string, unknown>>;
 
-/** A config without some of its keys, and with others. */
+/** Removes some keys of a config and adds others. */
 export function rewritten(config: Config, without: readonly string[], added: Config): Config {
   const kept = Object.entries(config).filter(([key]) => !without.includes(key));
   return { ...Object.fromEntries(kept), ...added };

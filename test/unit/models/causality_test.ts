@@ -9,7 +9,7 @@ function checkpoint(part: Partial<Checkpoint>): Checkpoint {
   return { kind: "safetensors", modelType: "qwen3", path: "m", ...part } as Checkpoint;
 }
 
-function refusal(work: () => unknown): string {
+function rejection(work: () => unknown): string {
   const error = assertThrows(work, ForgeError);
   assertEquals(error.code, "unsupported");
   return error.message;
@@ -18,39 +18,39 @@ function refusal(work: () => unknown): string {
 const REASON = ": forge computes causal attention only; causal models can embed too, such as " +
   "Qwen3-Embedding and e5-mistral";
 
-Deno.test("a model that says it is not causal is refused, in either format", () => {
+Deno.test("a model that is not causal is rejected in either format", () => {
   const check = (part: Partial<Checkpoint>) => () =>
     assertCausal(new ConfigReader(checkpoint(part)));
   for (const config of [{}, { is_causal: true }, { use_bidirectional_attention: false }]) {
     check({ config })();
   }
-  // Gemma 4's way of saying that images alone are seen at once.
+  // Gemma 4 sets this for image tokens alone.
   check({ config: { use_bidirectional_attention: "vision" } })();
   assertEquals(
-    refusal(check({ config: { is_causal: false } })),
+    rejection(check({ config: { is_causal: false } })),
     `"m" has is_causal false${REASON}`,
   );
   for (const value of [true, "all", "sideways"]) {
     assertEquals(
-      refusal(check({ config: { use_bidirectional_attention: value } })),
+      rejection(check({ config: { use_bidirectional_attention: value } })),
       `"m" has use_bidirectional_attention ${value}${REASON}`,
     );
   }
   const gguf = (causal: boolean) =>
     check({ kind: "gguf", metadata: new Map([["qwen3.attention.causal", causal]]) });
   gguf(true)();
-  assertEquals(refusal(gguf(false)), `"m" has attention.causal false${REASON}`);
+  assertEquals(rejection(gguf(false)), `"m" has attention.causal false${REASON}`);
 });
 
-Deno.test("an encoder is refused for what it is", () => {
+Deno.test("an encoder is rejected as not causal", () => {
   for (const modelType of ["bert", "xlm-roberta", "modernbert", "nomic-bert", "gemma-embedding"]) {
     assertEquals(
-      refusal(() => findFamily(checkpoint({ modelType }))),
+      rejection(() => findFamily(checkpoint({ modelType }))),
       `"m" has the architecture "${modelType}"${REASON}`,
     );
   }
   assertEquals(
-    refusal(() => findFamily(checkpoint({ modelType: "mamba" }))).includes(REASON),
+    rejection(() => findFamily(checkpoint({ modelType: "mamba" }))).includes(REASON),
     false,
   );
 });

@@ -16,7 +16,7 @@ Deno.test("a setting is found under the name of its format", () => {
   assertEquals(ggufConfig({ embedding_length: 64 }, "qwen2").int(KEY), 64);
 });
 
-Deno.test("a setting that the format has no name for is absent", () => {
+Deno.test("a setting without a name in the format is absent", () => {
   assertEquals(jsonConfig({ a: 1 }).raw([undefined, "a"]), undefined);
   assertEquals(ggufConfig({ a: 1 }).raw(["a", undefined]), undefined);
   assertEquals(ggufConfig({}).boolean(["attention_bias", undefined], true), true);
@@ -37,7 +37,7 @@ Deno.test("null and absent settings take the fallback", () => {
   }
 });
 
-Deno.test("a setting of the wrong kind is refused with its value", () => {
+Deno.test("a setting of the wrong type is rejected with its value", () => {
   const x: Key = ["x", "x"];
   const bad: [unknown, (config: ConfigReader) => unknown, string][] = [
     [0, (c) => c.int(x), `x is "0"; expected a whole number from 1 to 67108864`],
@@ -66,7 +66,7 @@ Deno.test("a setting of the wrong kind is refused with its value", () => {
   }
 });
 
-Deno.test("a setting of GGUF is refused by its full key, whatever its type", () => {
+Deno.test("an invalid GGUF setting is reported by its full key, whatever its type", () => {
   const range = "expected a whole number from 1 to 67108864";
   for (
     const [value, shown] of [
@@ -99,20 +99,20 @@ Deno.test("a list with the same number for every layer is that number", () => {
   );
 });
 
-Deno.test("a message stays short where a value is long", () => {
+Deno.test("a message stays short for a long value", () => {
   const config = ggufConfig({ x: new Uint32Array(100000).map((_, i) => i) });
   const error = assertThrows(() => config.int([undefined, "x"]), ForgeError);
   assert(error.message.length < 300, `${error.message.length} characters`);
 });
 
-Deno.test("a list of layers may be a typed array, and longer than the layers", () => {
+Deno.test("a GGUF list of layers may be a typed array and have surplus entries", () => {
   const key: Key = ["x", "x"];
   assertEquals(ggufConfig({ x: Uint8Array.of(1, 0, 1) }).perLayer(key, 2), [1, 0, 1]);
   assertEquals(ggufConfig({ x: [true, false] }).perLayer(key, 2), [true, false]);
   assertEquals(jsonConfig({ x: ["a", "b"] }).perLayer(key, 2), ["a", "b"]);
 });
 
-Deno.test("only an object of config.json is an object", () => {
+Deno.test("object settings exist in config.json alone", () => {
   assertEquals(jsonConfig({ x: { a: 1 } }).object("x"), { a: 1 });
   assertEquals(jsonConfig({ x: null }).object("x"), undefined);
   assertEquals(jsonConfig({}).object("x"), undefined);

@@ -41,25 +41,25 @@ Deno.test("a decoder's settings are the same from both formats", () => {
   assertEquals(decoderConfig(ggufConfig(GGUF_SETTINGS)), SETTINGS);
 });
 
-Deno.test("heads have a size of their own where it is given", () => {
+Deno.test("the size of heads is the given one", () => {
   const json = jsonConfig({ ...JSON_SETTINGS, head_dim: 32 });
   assertEquals(decoderConfig(json).headDim, 32);
   const gguf = ggufConfig({ ...GGUF_SETTINGS, "attention.key_length": 32 });
   assertEquals(decoderConfig(gguf).headDim, 32);
 });
 
-Deno.test("every head has its own keys where nothing is said of them", () => {
+Deno.test("without a number of KV heads every head has its own", () => {
   const { num_key_value_heads: _, ...json } = JSON_SETTINGS;
   assertEquals(decoderConfig(jsonConfig(json)).nKvHeads, 4);
 });
 
-Deno.test("the norm's epsilon is that of the norm in use", () => {
+Deno.test("the norm's epsilon is read under the family's key", () => {
   const { rms_norm_eps: _, ...json } = JSON_SETTINGS;
   const config = jsonConfig({ ...json, norm_epsilon: 1e-4 });
   assertEquals(decoderConfig(config, { normEps: ["norm_epsilon", undefined] }).normEps, 1e-4);
 });
 
-Deno.test("the activation is the config's, else the family's", () => {
+Deno.test("the activation is that of the config, else of the family", () => {
   const read = (added: JsonObject) =>
     decoderConfig(jsonConfig({ ...JSON_SETTINGS, ...added })).activation;
   const gguf = decoderConfig(ggufConfig(GGUF_SETTINGS), { activation: "gelu_tanh" });
@@ -68,12 +68,12 @@ Deno.test("the activation is the config's, else the family's", () => {
   assertEquals(read({ model_type: "gemma2" }), "gelu_tanh");
   assertEquals(read({ hidden_act: "gelu_pytorch_tanh" }), "gelu_tanh");
   assertEquals(read({ hidden_act: "gelu" }), "gelu_erf");
-  // Gemma has another name for it, and passes over this one.
+  // Gemma has another name for it and ignores this one.
   assertEquals(read({ model_type: "gemma2", hidden_act: "silu" }), "gelu_tanh");
   assertEquals(read({ model_type: "gemma2", hidden_activation: "gelu" }), "gelu_erf");
 });
 
-Deno.test("settings that cannot be are refused at once", () => {
+Deno.test("invalid settings are rejected", () => {
   const bad: [JsonObject, string, string][] = [
     [{ hidden_size: null }, "bad_model", "hidden_size is null; expected a whole"],
     [
@@ -100,7 +100,7 @@ Deno.test("settings that cannot be are refused at once", () => {
   }
 });
 
-Deno.test("GGUF's sizes of single layers must agree", () => {
+Deno.test("GGUF's sizes for each layer must be equal", () => {
   for (const key of ["attention.head_count", "attention.head_count_kv", "feed_forward_length"]) {
     const value = Number(GGUF_SETTINGS[key]);
     const same = ggufConfig({ ...GGUF_SETTINGS, [key]: Int32Array.of(value, value, value) });
@@ -113,13 +113,13 @@ Deno.test("GGUF's sizes of single layers must agree", () => {
 
 const NONE = undefined;
 
-Deno.test("without a window every layer sees everything", () => {
+Deno.test("without a window every layer has full attention", () => {
   assertEquals(slidingWindows(jsonConfig({}), 2, undefined), [NONE, NONE]);
   assertEquals(slidingWindows(jsonConfig({ sliding_window: null }), 2, undefined), [NONE, NONE]);
   assertEquals(slidingWindows(ggufConfig({ "attention.sliding_window": 0 }), 2, 2), [NONE, NONE]);
 });
 
-Deno.test("a window is every layer's, or but for the last of each period", () => {
+Deno.test("every layer has the window, or all but the last of each period", () => {
   const json = jsonConfig({ sliding_window: 8 });
   assertEquals(slidingWindows(json, 3, undefined), [8, 8, 8]);
   assertEquals(slidingWindows(json, 5, 2), [8, NONE, 8, NONE, 8]);
@@ -128,7 +128,7 @@ Deno.test("a window is every layer's, or but for the last of each period", () =>
   assertEquals(slidingWindows(ggufConfig(gguf), 4, 2), [8, 8, NONE, 8]);
 });
 
-Deno.test("layers that name their type go before the period", () => {
+Deno.test("types of layers override the period", () => {
   const layer_types = ["full_attention", "sliding_attention", "full_attention"];
   const json = jsonConfig({ sliding_window: 8, layer_types });
   assertEquals(slidingWindows(json, 3, 2), [NONE, 8, NONE]);
@@ -138,7 +138,7 @@ Deno.test("layers that name their type go before the period", () => {
   }
 });
 
-Deno.test("a window or a type of layer that cannot be is refused", () => {
+Deno.test("an invalid window or type of layer is rejected", () => {
   const bad: [JsonObject, string, string][] = [
     [{ sliding_window: 0 }, "bad_model", `sliding_window is "0"`],
     [{ sliding_window: "8" }, "bad_model", `sliding_window is "8"`],
@@ -156,13 +156,13 @@ Deno.test("a window or a type of layer that cannot be is refused", () => {
   }
 });
 
-Deno.test("Qwen's windows are off unless they are turned on, from a layer on", () => {
+Deno.test("Qwen's windows are off by default, and start at a layer", () => {
   const windows = (config: JsonObject) =>
     qwenWindows(jsonConfig({ sliding_window: 8, ...config }), 3);
   assertEquals(windows({}), [NONE, NONE, NONE]);
   assertEquals(windows({ use_sliding_window: false, max_window_layers: 0 }), [NONE, NONE, NONE]);
   assertEquals(windows({ use_sliding_window: true, max_window_layers: 1 }), [NONE, 8, 8]);
-  // The default of transformers is more layers than these.
+  // The default exceeds the number of layers.
   assertEquals(windows({ use_sliding_window: true }), [NONE, NONE, NONE]);
   const layer_types = ["sliding_attention", "full_attention", "full_attention"];
   assertEquals(windows({ use_sliding_window: true, layer_types }), [8, NONE, NONE]);

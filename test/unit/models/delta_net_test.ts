@@ -1,4 +1,4 @@
-/** What configurations of hybrid models may say. */
+/** Configurations of hybrid models. */
 import { assertEquals, assertThrows } from "@std/assert";
 import { ForgeError } from "../../../src/errors.ts";
 import type { JsonObject } from "../../../src/formats/json.ts";
@@ -32,14 +32,14 @@ Deno.test("delta nets: sizes from config.json and from GGUF", () => {
   assertEquals(deltaNetConfig(gguf, "tiled"), { ...SIZES, headOrder: "tiled" });
 });
 
-Deno.test("delta nets: a layer keeps rows of its convolution, and a matrix a head", () => {
+Deno.test("delta nets: a layer keeps rows of its convolution and a matrix for each head", () => {
   assertEquals(deltaNetStates({ ...SIZES, headOrder: "tiled" }), [
     { rows: 3, cols: 2 * 16 * 128 + 32 * 64 },
     { rows: 32 * 128, cols: 64 },
   ]);
 });
 
-Deno.test("delta nets: sizes that cannot be", () => {
+Deno.test("delta nets: invalid sizes are rejected", () => {
   const refused = (change: JsonObject, part: string) => {
     const config = jsonConfig({ ...JSON_SIZES, ...change });
     const error = assertThrows(() => deltaNetConfig(config, "grouped"), ForgeError, part);
@@ -89,7 +89,7 @@ function refusedModel(config: JsonObject, part: string, code: ForgeError["code"]
   assertEquals(error.code, code);
 }
 
-Deno.test("hybrid models: layers of kinds that are not known, and tensors that are not there", () => {
+Deno.test("hybrid models: unknown types of layers and missing tensors are rejected", () => {
   const types = ["linear_attention", "mamba", "linear_attention", "full_attention"];
   refusedModel({ ...MODEL, layer_types: types }, 'layer 1 is of the type "mamba"', "unsupported");
   refusedModel({ ...MODEL, layer_types: ["full_attention"] }, "each of 4 layers", "bad_model");
@@ -99,7 +99,7 @@ Deno.test("hybrid models: layers of kinds that are not known, and tensors that a
   refusedModel(moe, "model.layers.0.input_layernorm.weight", "bad_model");
 });
 
-Deno.test("hybrid models: a GGUF file without a layer that predicts the next token", () => {
+Deno.test("hybrid models: layers for multi-token prediction are not loaded", () => {
   const keys = {
     block_count: 2,
     nextn_predict_layers: 2,

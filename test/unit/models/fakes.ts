@@ -1,4 +1,4 @@
-/** A checkpoint and a device that exist only in memory. */
+/** A checkpoint and a device in memory. */
 import type {
   Backend,
   DeviceInfo,
@@ -24,7 +24,7 @@ export interface FakeModel {
   readonly tensors?: Readonly<Record<string, FakeTensor>>;
 }
 
-/** A checkpoint of a Hugging Face folder or, with metadata, of a GGUF file; nothing can be read. */
+/** A checkpoint of a Hugging Face folder or, with metadata, of a GGUF file, without tensor data. */
 export function fakeCheckpoint(model: FakeModel): Checkpoint {
   const { config, metadata, tensors = {} } = model;
   const kind = metadata === undefined ? "safetensors" : "gguf";
@@ -59,7 +59,7 @@ export function jsonConfig(config: JsonObject): ConfigReader {
   return new ConfigReader(fakeCheckpoint({ config: { model_type: "llama", ...config } }));
 }
 
-/** The settings of a GGUF file of the architecture `llama`, whose keys are given without it. */
+/** The settings of a GGUF file. Keys are given without the architecture. */
 export function ggufConfig(
   settings: Readonly<Record<string, GgufValue>>,
   architecture = "llama",
@@ -72,7 +72,7 @@ export function ggufConfig(
   );
 }
 
-/** A device that remembers what is mapped and whose weights have given values, or else ones. */
+/** A device that records mapped weights, and whose weights hold given values or ones. */
 export class FakeBackend implements Backend {
   readonly kind = "reference";
   readonly info: DeviceInfo = { name: "fake", threads: 1, features: [], kernels: "none" };
@@ -81,7 +81,7 @@ export class FakeBackend implements Backend {
   readonly #values: Readonly<Record<string, readonly number[]>>;
   readonly #names: string[] = [];
 
-  /** @param values what is read from the first row of a weight, by its first tensor's name */
+  /** @param values the first row of each weight, by the name of its first tensor */
   constructor(values: Readonly<Record<string, readonly number[]>> = {}) {
     this.#values = values;
   }

@@ -29,7 +29,7 @@ const config = {
   v_head_dim: 3,
 };
 
-/** What is uploaded, with its type. */
+/** An uploaded weight and its type. */
 class UploadBackend extends FakeBackend {
   readonly uploads: { readonly type: TensorType; readonly bytes: Uint8Array<ArrayBuffer> }[] = [];
 
@@ -40,7 +40,7 @@ class UploadBackend extends FakeBackend {
   }
 }
 
-/** Loads a layer of one head whose matrix of keys has given values; returns what was uploaded. */
+/** Loads a layer of one head with the given key matrix and returns the uploads. */
 function load(type: TensorType, values: readonly number[]) {
   const name = "model.layers.0.self_attn.kv_b_proj.weight";
   const backend = new UploadBackend({ [name]: values });
@@ -67,7 +67,7 @@ function load(type: TensorType, values: readonly number[]) {
 }
 
 const values = Array.from({ length: 64 }, (_, i) => i - 20);
-/** Element `j` of row `i` where they were element `i` of row `j`. */
+/** Transposes a matrix. */
 const turned = Array.from({ length: 64 }, (_, at) => values[at % 2 * 32 + (at >> 1)]!);
 
 /** The numbers of an upload. */
@@ -78,7 +78,7 @@ function numbers({ type, bytes }: { type: TensorType; bytes: Uint8Array<ArrayBuf
   return [...new Float32Array(bits.buffer)];
 }
 
-Deno.test("the matrices of keys are turned, as the floats they are or as F16", () => {
+Deno.test("the matrices of keys are transposed, in their float type or in F16", () => {
   const stored = { F32: "F32", F16: "F16", BF16: "BF16", Q8_0: "F16" } as const;
   for (const [type, expected] of Object.entries(stored)) {
     const { uploads } = load(type as TensorType, values).backend;
@@ -87,13 +87,13 @@ Deno.test("the matrices of keys are turned, as the floats they are or as F16", (
   }
 });
 
-Deno.test("the matrices of values are mapped where they lie", () => {
+Deno.test("the matrices of values are mapped from the file", () => {
   const { mapped } = load("Q8_0", values).backend;
   const slices = mapped.flatMap(({ parts }) => parts).filter(({ nRows }) => nRows !== undefined);
   assertEquals(slices.map(({ firstRow, nRows }) => [firstRow, nRows]), [[2, 3]]);
 });
 
-Deno.test("a token keeps its latent vector and the rotated part of its key", () => {
+Deno.test("the cache holds the latent vector and the rotated part of the key", () => {
   const { shape } = load("F32", values);
   assertEquals(shape, { nKvHeads: 1, kHeadDim: 36, vHeadDim: 32, valuesInKeys: true });
 });

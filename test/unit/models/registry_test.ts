@@ -39,7 +39,7 @@ Deno.test("GGUF's llama with experts is Mixtral", () => {
   assertEquals(findFamily(fakeCheckpoint({ metadata: dense })).huggingFace, ["llama"]);
 });
 
-Deno.test("an unknown architecture is refused with the names its format knows", () => {
+Deno.test("an unknown architecture is rejected with the names supported in its format", () => {
   const checkpoint = fakeCheckpoint({ config: { model_type: "mamba\n" } });
   const error = assertThrows(() => findFamily(checkpoint), ForgeError);
   assertEquals(error.code, "unsupported");
@@ -100,7 +100,7 @@ function load(config: object, tensors: Record<string, FakeTensor>) {
   return loadModel(new FakeBackend(), checkpoint);
 }
 
-Deno.test("a model is loaded whole", () => {
+Deno.test("a model is loaded with all its tensors", () => {
   const { lm, weights } = load({}, llamaTensors());
   assertEquals([lm.vocabSize, lm.contextLength, lm.kvLayers.length], [10, 64, 1]);
   assertEquals(lm.kvLayers[0], { nKvHeads: 2, kHeadDim: 4, vHeadDim: 4 });
@@ -126,12 +126,12 @@ Deno.test("a tied model needs no output matrix, and uses the one it has", () => 
     assertEquals(weights.unusedTensors(), []);
     return weights.mappedBytes;
   };
-  // A copy of the embedding is not held a second time.
+  // A copy of the embedding is loaded once.
   assertEquals(bytesOf(0), loaded.mappedBytes);
   assertEquals(bytesOf(1), loaded.mappedBytes + 10 * 8 * 4);
 });
 
-Deno.test("an output matrix alone is the embedding of a tied model, and of no other", () => {
+Deno.test("an output matrix alone is the embedding of a tied model only", () => {
   const { "model.embed_tokens.weight": _, ...tensors } = llamaTensors();
   const { weights } = load({ tie_word_embeddings: true }, tensors);
   assertEquals(weights.unusedTensors(), []);
@@ -140,7 +140,7 @@ Deno.test("an output matrix alone is the embedding of a tied model, and of no ot
   assertThrows(() => load({}, tensors), ForgeError, `has no tensor "model.embed_tokens.weight"`);
 });
 
-Deno.test("a config and tensors that contradict each other are refused", () => {
+Deno.test("a config and tensors that contradict each other are rejected", () => {
   const bad: [object, Record<string, FakeTensor>, string, string][] = [
     [{ num_hidden_layers: 2 }, {}, "bad_model", `no tensor "model.layers.1.`],
     [{ vocab_size: 11 }, {}, "bad_model", `"model.embed_tokens.weight" has the shape [10,8]`],

@@ -108,7 +108,7 @@ Deno.test("RoPE without scaling has powers of the base", () => {
   assertRope(fromGguf({ "rope.freq_base": 500000, "rope.scaling.type": "none" }), plain(500000));
 });
 
-Deno.test("RoPE's base is the family's where the model names none", () => {
+Deno.test("RoPE's base defaults to that of the family", () => {
   assertRope(fromJson({}), plain(10000));
   const model_type = "smollm3";
   assertRope(fromJson({ model_type }), plain(2_000_000));
@@ -123,7 +123,7 @@ Deno.test("RoPE may rotate a part of each head", () => {
   assertRope(fromJson({ model_type }), plain(10000, 8));
   assertRope(fromJson({ model_type, rope_parameters: parameters }), plain(10000, 4));
   assertRope(fromJson({ model_type, ...parameters, rope_scaling: null }), plain(10000, 4));
-  // Llama rotates whole heads; transformers passes over the setting.
+  // Llama rotates whole heads; transformers ignores the setting.
   assertRope(fromJson(parameters), plain(10000));
   assertRope(fromGguf({ "rope.dimension_count": 8 }), plain(10000, 8));
 });
@@ -159,7 +159,7 @@ Deno.test("GGUF's rope_freqs divide the frequencies", () => {
   assertRope(fromGguf({ "rope.freq_base": 500000 }, { divisors: { always } }), LLAMA3_FREQUENCIES);
 });
 
-Deno.test("YaRN divides slow frequencies and tempers attention", () => {
+Deno.test("YaRN divides slow frequencies and scales attention", () => {
   const scale = 1 + 0.1 * Math.log(4);
   assertRope(fromParameters({ rope_theta: 10000, ...YARN }), YARN_FREQUENCIES, scale);
   assertRope(fromJson({ rope_scaling: { ...YARN } }), YARN_FREQUENCIES, scale);
@@ -174,7 +174,7 @@ Deno.test("YaRN divides slow frequencies and tempers attention", () => {
   assertRope(fromParameters({ ...YARN, attention_factor: 1.25 }), YARN_FREQUENCIES, 1.25);
 });
 
-Deno.test("YaRN's factor is the ratio of the lengths where it is not given", () => {
+Deno.test("YaRN's factor defaults to the ratio of the lengths", () => {
   const scale = 1 + 0.1 * Math.log(4);
   assertRope(fromParameters({ ...YARN, factor: null }), YARN_FREQUENCIES, scale);
 });
@@ -268,14 +268,14 @@ Deno.test("layers of a type have the parameters of their type", () => {
   assertRope(fromParameters(BY_TYPE, { layerType: "sliding_attention" }), plain(10000));
 });
 
-Deno.test("sliding layers are not scaled where parameters are not by type", () => {
+Deno.test("sliding layers are not scaled if parameters are not given by type", () => {
   const layerType = "sliding_attention";
   const scaling = { rope_type: "linear", factor: 8 };
   const older = { model_type: "gemma3_text", rope_theta: 500000, rope_scaling: scaling };
   assertRope(fromJson(older, { layerType: "full_attention" }), plain(500000, 16, 8));
   assertRope(fromJson(older, { layerType }), plain(10000));
   assertRope(fromJson({ ...older, rope_local_base_freq: 7000 }, { layerType }), plain(7000));
-  // transformers gives sliding layers of OLMo 3 the default whatever the base of the others is.
+  // transformers gives sliding layers of OLMo 3 the default base, whatever that of the others is.
   assertRope(fromJson({ ...older, model_type: "olmo3" }, { layerType }), plain(500000));
   const gguf = {
     "rope.freq_base": 500000,
@@ -294,7 +294,7 @@ function assertRefused(read: () => Rope, code: string, ...includes: string[]): v
   for (const text of includes) assertEquals(error.message.includes(text), true, error.message);
 }
 
-Deno.test("what RoPE cannot use is named", () => {
+Deno.test("invalid parameters of RoPE are named", () => {
   const bad: [JsonObject, ...string[]][] = [
     [{ rope_theta: 0 }, "rope_theta", `"0"`, "above 0"],
     [{ rope_theta: "10000" }, "rope_theta", "a finite number"],
@@ -323,7 +323,7 @@ Deno.test("what RoPE cannot use is named", () => {
   }
 });
 
-Deno.test("RoPE's parameters must be for the layers that ask", () => {
+Deno.test("RoPE's parameters must fit the type of the layers", () => {
   assertRefused(() => fromParameters(BY_TYPE), "bad_model", "one set for all layers");
   const layerType = "sliding_attention";
   const refused = (own: JsonObject, ...includes: string[]) =>
@@ -336,7 +336,7 @@ Deno.test("RoPE's parameters must be for the layers that ask", () => {
   refused({ model_type: "gemma3_text", rope_scaling: older }, "rope_type in its place");
 });
 
-Deno.test("an unknown kind of scaling is refused with a list of the known ones", () => {
+Deno.test("an unknown kind of scaling is rejected with a list of the known ones", () => {
   const read = () => fromParameters({ rope_type: "spiral" });
   assertRefused(
     read,
@@ -346,7 +346,7 @@ Deno.test("an unknown kind of scaling is refused with a list of the known ones",
   );
 });
 
-Deno.test("what RoPE cannot use in GGUF is named by its key", () => {
+Deno.test("invalid parameters of RoPE in GGUF are named by their key", () => {
   const bad: [Record<string, GgufValue>, Partial<RopeRequest>, ...string[]][] = [
     [{ "rope.freq_base": 0 }, {}, "llama.rope.freq_base", `"0"`],
     [{ "rope.freq_base": NaN }, {}, "llama.rope.freq_base", `"NaN"`],

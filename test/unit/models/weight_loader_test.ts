@@ -35,7 +35,7 @@ Deno.test("tensors have the prefixes of their format and layer", () => {
   }
 });
 
-Deno.test("the output matrix stands beside the decoder", () => {
+Deno.test("the output matrix lacks the decoder's prefix", () => {
   const name: TensorName = ["lm_head", "output"];
   const whole = loader({ "model.embed_tokens.weight": [8, 4], "lm_head.weight": [8, 4] });
   assertEquals(whole.has(name), true);
@@ -76,7 +76,7 @@ Deno.test("a missing tensor is named in full", () => {
   );
 });
 
-Deno.test("a tensor of another shape is refused", () => {
+Deno.test("a tensor of another shape is rejected", () => {
   const weights = loader({
     "model.norm.weight": [8],
     "model.layers.0.self_attn.q_proj.weight": [8, 4],
@@ -92,7 +92,7 @@ Deno.test("a tensor of another shape is refused", () => {
   assertRefused(huge, "bad_model", shape("8,4", "67108864,4", query));
 });
 
-Deno.test("a type that forge cannot compute with is refused", () => {
+Deno.test("a type that forge cannot compute with is rejected", () => {
   const weights = loader({ "model.norm.weight": { type: "F64", shape: [8] } });
   const error = assertThrows(() => weights.vector(NORM, 8), ForgeError, "stored as F64");
   assertEquals(error.code, "unsupported");
@@ -125,7 +125,7 @@ Deno.test("HF's experts are stacked, each with its parts in order", () => {
   );
 });
 
-Deno.test("GGUF's stacked experts are taken apart", () => {
+Deno.test("GGUF's stacked experts are split", () => {
   const backend = new FakeBackend();
   const gate: TensorName = [undefined, "ffn_gate_exps"];
   const up: TensorName = [undefined, "ffn_up_exps"];
@@ -163,7 +163,7 @@ Deno.test("biases are joined as numbers, whatever their types", () => {
   assertEquals(backend.uploaded, [Float32Array.of(1, 2, 3)]);
 });
 
-Deno.test("what may be absent is absent", () => {
+Deno.test("optional tensors may be absent", () => {
   const weights = loader({ "rope_freqs.weight": [2] }, {
     gguf: true,
     backend: new FakeBackend({ "rope_freqs.weight": [1, 8] }),
@@ -173,7 +173,7 @@ Deno.test("what may be absent is absent", () => {
   assertEquals(weights.optionalVector(NORM, 8), undefined);
 });
 
-Deno.test("tensors that nothing asked for are told", () => {
+Deno.test("tensors that were not requested are listed", () => {
   const weights = loader({
     "model.norm.weight": [8],
     "model.layers.0.self_attn.q_proj.weight": [8, 4],
@@ -184,11 +184,11 @@ Deno.test("tensors that nothing asked for are told", () => {
   weights.layer(0).matrix(Q, 8, 4);
   const surplus = ["model.layers.1.self_attn.q_proj.weight", "vision.weight"];
   assertEquals(weights.unusedTensors(), surplus);
-  // A layer that was not loaded, and what is no layer, are no part of the model.
+  // Layers that were not loaded and tensors outside the layers are ignored.
   weights.assertLayersUsed();
 });
 
-Deno.test("a tensor of a loaded layer that nothing asked for is refused", () => {
+Deno.test("an unused tensor of a loaded layer is rejected", () => {
   const tensors = {
     "model.layers.1.self_attn.q_proj.weight": [8, 4],
     "model.layers.1.self_attn.rotary_emb.inv_freq": [4],
@@ -214,7 +214,7 @@ Deno.test("the bytes on the device count each tensor once", () => {
   assertEquals(weights.mappedBytes, 32);
 });
 
-Deno.test("the first tensor with a number that is none is described", () => {
+Deno.test("the first tensor with NaN is described", () => {
   const backend = new FakeBackend({ "lm_head.weight": [1, NaN], "model.norm.weight": [1, 2] });
   const weights = loader({ "model.norm.weight": [2], "lm_head.weight": [1, 2] }, { backend });
   weights.vector(NORM, 2);
