@@ -94,7 +94,7 @@ export function findFamily(checkpoint: Checkpoint): Family {
 }
 
 /** A loaded model and the loader that holds its weights. */
-export interface LoadedModel {
+interface LoadedModel {
   readonly lm: CausalLm;
   readonly weights: WeightLoader;
 }

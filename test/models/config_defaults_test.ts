@@ -5,7 +5,7 @@
 import { assertEquals } from "@std/assert";
 import { join } from "@std/path";
 import type { JsonObject } from "../../src/formats/json.ts";
-import { configDefaults, DEFAULTED_TYPES } from "../../src/models/config/config_defaults.ts";
+import { configDefaults, DEFAULTS_BY_TYPE } from "../../src/models/config/config_defaults.ts";
 
 const VERSION = /^5\.18\./;
 
@@ -54,10 +54,10 @@ Deno.test({
   ignore: reason !== undefined,
   fn: () => {
     const script = join(import.meta.dirname ?? ".", "config_defaults.py");
-    const found = python(script, ...DEFAULTED_TYPES);
+    const found = python(script, ...DEFAULTS_BY_TYPE.keys());
     if (typeof found === "string") throw new Error(found);
     const { defaults }: Printed = JSON.parse(found.stdout);
-    for (const modelType of DEFAULTED_TYPES) {
+    for (const modelType of DEFAULTS_BY_TYPE.keys()) {
       const expected = Object.entries(defaults[modelType]!)
         .filter(([name]) => !IN_CODE[modelType]?.includes(name));
       assertEquals({ modelType, ...configDefaults(modelType) }, {

@@ -51,7 +51,7 @@ export interface CacheNeeds {
 }
 
 /** Capacity of the caches, for all sequences together. */
-export interface CacheSize {
+interface CacheSize {
   /** Positions of the KV cache, in whole pages. */
   readonly cacheTokens: number;
   /** Slots of recurrent state; of no use to a model without any. */
@@ -59,7 +59,7 @@ export interface CacheSize {
 }
 
 /** Size of the caches that a model is opened with. */
-export interface CacheChoice {
+interface CacheChoice {
   readonly size: CacheSize;
   /** Serves one sequence; for a device that turns out not to hold `size` next to the activations. */
   readonly smallest: CacheSize;

@@ -16,7 +16,7 @@ interface Node {
 }
 
 /** Cached prefix of a sequence: whole pages, then the beginning of one more. */
-export interface PrefixMatch {
+interface PrefixMatch {
   readonly nodes: readonly Node[];
   readonly partial: { readonly node: Node; readonly count: number } | undefined;
   /** Number of tokens of the prefix. */

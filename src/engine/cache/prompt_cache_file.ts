@@ -41,7 +41,7 @@ export interface PromptCacheKey {
 }
 
 /** Header of a file. */
-export interface PromptCacheHeader extends PromptCacheKey {
+interface PromptCacheHeader extends PromptCacheKey {
   /** Number of token ids that follow. */
   readonly tokens: number;
 }

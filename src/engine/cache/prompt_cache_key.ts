@@ -66,7 +66,7 @@ function plain(_key: string, value: GgufValue): unknown {
 }
 
 /** True if the rotation of positions depends on the context length. */
-export function dependsOnContext(checkpoint: Checkpoint): boolean {
+function dependsOnContext(checkpoint: Checkpoint): boolean {
   const { config, tensors } = checkpoint;
   const scaling = JSON.stringify([config?.rope_scaling ?? null, config?.rope_parameters ?? null]);
   // "su" is LongRoPE's earlier name.

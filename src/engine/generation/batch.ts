@@ -54,7 +54,7 @@ export type BatchResult =
   );
 
 /** Answers one request with the number of completions it asks for. */
-export type Complete = (
+type Complete = (
   request: BatchRequest,
   signal: AbortSignal,
 ) => Promise<readonly Completion[]>;

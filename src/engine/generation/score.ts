@@ -53,7 +53,7 @@ class LastLogits extends Measurement<Float32Array> {
 }
 
 /** Keys, values and state of computed tokens. */
-export interface Computed {
+interface Computed {
   /** Pages that hold the keys and values. */
   readonly pages: readonly number[];
   /** Recurrent state after the tokens, for each of the model's state caches. */

@@ -62,7 +62,7 @@ export const SIGNAL: OptionCheck = {
   valid: "an AbortSignal",
 };
 
-export const PROMPT_OPTIONS: OptionChecks<PromptOptions> = {
+const PROMPT_OPTIONS: OptionChecks<PromptOptions> = {
   raw: BOOLEAN,
   system: STRING,
   answerStart: STRING,

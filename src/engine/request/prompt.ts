@@ -93,7 +93,7 @@ const COMMON_ROLES = ["system", "user", "assistant", "tool", "developer"];
  *
  * @throws {ForgeError} `bad_input`, naming what is valid
  */
-export function checkPrompt(prompt: unknown, template: ChatTemplate | undefined): void {
+function checkPrompt(prompt: unknown, template: ChatTemplate | undefined): void {
   if (typeof prompt === "string" || prompt instanceof Int32Array) return;
   const isList = Array.isArray(prompt) || ArrayBuffer.isView(prompt);
   if (isList && typeof (prompt as ArrayLike<unknown>)[0] === "number") {

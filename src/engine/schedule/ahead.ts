@@ -6,7 +6,7 @@ import { commonStride, onlyDecodes, type PlannedChunk, rowsOf } from "./step_pla
 import type { TokenList } from "../token_list.ts";
 
 /** Plan of a step, extended by what is computed ahead. */
-export interface AheadPlan {
+interface AheadPlan {
   readonly plan: readonly PlannedChunk[];
   readonly options: RunOptions & { readonly nSteps: number };
 }

@@ -11,7 +11,7 @@ import type { OutputRequest } from "../../backend.ts";
 const EXPECTED = 0.7;
 
 /** Part of a runner that a draft model uses. */
-export type DraftRunner = Pick<
+type DraftRunner = Pick<
   Runner,
   "contextLength" | "vocabSize" | "limits" | "newSequence" | "run" | "cancel"
 >;

@@ -15,7 +15,7 @@ import { DraftModel } from "./draft_model.ts";
 import { Speculator } from "./speculator.ts";
 
 /** Model that the drafts are for. */
-export interface Target extends SessionShape {
+interface Target extends SessionShape {
   readonly backend: Backend;
   readonly lm: CausalLm;
   /** Bytes of the model's weights. */
@@ -113,7 +113,7 @@ const MOST_MORE = 256;
  *
  * @throws {ForgeError} `usage`, naming the first token that differs
  */
-export function checkSameVocabulary(model: Tokenizer, draft: Tokenizer, path: string): void {
+function checkSameVocabulary(model: Tokenizer, draft: Tokenizer, path: string): void {
   const problem = difference(model, draft);
   if (problem === undefined) return;
   throw new ForgeError(

@@ -921,14 +921,11 @@ const SAME_AS: ReadonlyMap<string, keyof typeof TABLES> = new Map([
   ["qwen2_5_vl", "qwen2_5_vl_text"],
 ]);
 
-const BY_TYPE: ReadonlyMap<string, JsonObject> = new Map(Object.entries(TABLES));
-
-/** Architectures with a table of their own. */
-export const DEFAULTED_TYPES: readonly string[] = [...BY_TYPE.keys()];
+export const DEFAULTS_BY_TYPE: ReadonlyMap<string, JsonObject> = new Map(Object.entries(TABLES));
 
 /** Returns the defaults of an architecture's settings; empty for an unknown one. */
 export function configDefaults(modelType: string): JsonObject {
-  return BY_TYPE.get(SAME_AS.get(modelType) ?? modelType) ?? {};
+  return DEFAULTS_BY_TYPE.get(SAME_AS.get(modelType) ?? modelType) ?? {};
 }
 
 /**

@@ -19,7 +19,7 @@ export interface DecoderConfig {
 }
 
 /** Defaults of settings that a config lacks. */
-export interface DecoderDefaults {
+interface DecoderDefaults {
   /** Key of the norms' epsilon. @default RMSNorm's */
   readonly normEps?: Key;
   /** The activation of a config that names none, as in GGUF. @default "silu" */

@@ -223,7 +223,7 @@ export function kvShape(c: DecoderConfig): LayerKvShape {
 }
 
 /** Options of a gated MLP. */
-export interface MlpParts {
+interface MlpParts {
   /** Biases of all three products. @default "none" */
   readonly bias?: BiasRule | undefined;
   /** @default the config's */

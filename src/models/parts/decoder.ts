@@ -57,19 +57,19 @@ interface FrameParts {
 }
 
 /** Parts of a decoder whose layers are arranged in their own way. */
-export interface DecoderParts extends FrameParts {
+interface DecoderParts extends FrameParts {
   /** Loads layer `index`. */
   readonly layer: (weights: WeightLoader, index: number) => Layer;
 }
 
 /** Parts of a decoder whose layers consist of attention and an MLP. */
-export interface LayeredParts extends FrameParts {
+interface LayeredParts extends FrameParts {
   readonly attention: LoadBlock;
   readonly mlp: LoadBlock;
 }
 
 /** Names of the norms before each block. */
-export interface PreNormNames {
+interface PreNormNames {
   readonly inputNorm?: TensorName | undefined;
   readonly mlpNorm?: TensorName | undefined;
 }
@@ -125,7 +125,7 @@ export function postNormDecoder(
 }
 
 /** Names of the norms after attention and around the MLP. */
-export interface SandwichNormNames {
+interface SandwichNormNames {
   readonly postAttentionNorm?: TensorName | undefined;
   readonly preMlpNorm?: TensorName | undefined;
   readonly postMlpNorm?: TensorName | undefined;

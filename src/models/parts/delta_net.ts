@@ -11,7 +11,7 @@ import type { ConfigReader, Key } from "../config/config_reader.ts";
 import type { DecoderConfig } from "../config/decoder_config.ts";
 import type { TensorName, WeightLoader } from "../weights/weight_loader.ts";
 
-export interface DeltaNetConfig {
+interface DeltaNetConfig {
   readonly nKHeads: number;
   readonly nVHeads: number;
   readonly kDim: number;

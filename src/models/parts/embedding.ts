@@ -25,7 +25,7 @@ export interface HeadParts {
 }
 
 /** A loaded embedding matrix, `[vocabSize, hiddenSize]`. */
-export interface Embedding {
+interface Embedding {
   readonly weight: Weight;
   readonly vocabSize: number;
   /** The tensor it is read from. */
@@ -52,7 +52,7 @@ export function loadEmbedding(
 }
 
 /** The loaded end of a decoder. */
-export interface Head {
+interface Head {
   /** True unless the checkpoint is a decoder alone, made to embed texts, without an output matrix. */
   readonly isPresent: boolean;
   /** Maps normalised hidden states to logits, `[outputs, vocabSize]`. */

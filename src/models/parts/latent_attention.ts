@@ -17,7 +17,7 @@ import type { Rope } from "./rope.ts";
 import type { TensorName, WeightLoader } from "../weights/weight_loader.ts";
 
 /** Sizes of latent attention. */
-export interface LatentDims {
+interface LatentDims {
   /**
    * Size of the queries' latent vector; `undefined` if queries are projected from the hidden state.
    */
@@ -57,7 +57,7 @@ export function latentKvShape({ rank, rotated }: LatentDims): LayerKvShape {
   return { nKvHeads: 1, kHeadDim: rank + rotated, vHeadDim: rank, valuesInKeys: true };
 }
 
-export interface LatentAttentionParts {
+interface LatentAttentionParts {
   readonly dims: LatentDims;
   readonly rope: Rope;
   /** Factor of the scores. */

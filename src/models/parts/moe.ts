@@ -14,7 +14,7 @@ import type { TensorName, WeightLoader } from "../weights/weight_loader.ts";
  * Names in Hugging Face folders that hold each expert in its own tensors. `{}` stands for its
  * number.
  */
-export interface ExpertNames {
+interface ExpertNames {
   readonly router: string;
   readonly gate: string;
   readonly up: string;
@@ -30,7 +30,7 @@ export const MLP_EXPERTS: ExpertNames = {
 };
 
 /** Names in Hugging Face folders that hold all experts of a layer in one tensor. */
-export interface StackedNames extends Omit<ExpertLayout, "isTransposed"> {
+interface StackedNames extends Omit<ExpertLayout, "isTransposed"> {
   /** As in {@linkcode ExpertLayout}; "either" for models that are published in both layouts. */
   readonly isTransposed?: boolean | "either";
   readonly router: string;
@@ -76,7 +76,7 @@ export function loadMoe(weights: WeightLoader, c: DecoderConfig, parts: MoeParts
 }
 
 /** Records the experts' output for `x`, given the router's logits. */
-export type RoutedExperts = (
+type RoutedExperts = (
   recorder: Recorder,
   logits: Value,
   x: Value,
@@ -137,7 +137,7 @@ const GATE_UP_EXPERTS: TensorName = [undefined, "ffn_gate_up_exps"];
 const DOWN_EXPERTS: TensorName = [undefined, "ffn_down_exps"];
 
 /** The matrices of all experts of a layer. */
-export interface Experts {
+interface Experts {
   /** `[nExperts x (gate | up), hiddenSize]` */
   readonly gateUp: Weight;
   readonly gateUpBias: Weight | undefined;

@@ -13,7 +13,7 @@ export interface Rope {
 }
 
 /** Divisors of the frequencies, from tensors of a GGUF file. */
-export interface RopeDivisors {
+interface RopeDivisors {
   /** `rope_freqs`, for any length. */
   readonly always?: Float32Array | undefined;
   /** `rope_factors_short` and `rope_factors_long`; LongRoPE uses one of them. */

@@ -17,7 +17,7 @@ export const SHARED_EXPERTS = {
 const GGUF_SIGMOID = 2;
 
 /** Defaults of settings that a config lacks. */
-export interface SharedExpertDefaults {
+interface SharedExpertDefaults {
   /** Number of layers at the start that have a plain MLP. */
   readonly firstDense: number;
   /**

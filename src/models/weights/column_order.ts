@@ -8,7 +8,7 @@ import { ForgeError } from "../../errors.ts";
 import { tensorBytes, type TensorInfo } from "../../formats/tensor_info.ts";
 
 /** Slices of one weight, and the order of its columns, expert after expert. */
-export interface OrderedSlices {
+interface OrderedSlices {
   readonly slices: readonly WeightSlice[];
   readonly columnOrder?: Uint32Array<ArrayBuffer>;
 }

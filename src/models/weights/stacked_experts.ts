@@ -17,7 +17,7 @@ export interface ExpertLayout {
 }
 
 /** Shape of the loaded weight, `[nExperts x rows, cols]`. */
-export interface ExpertShape extends ExpertLayout {
+interface ExpertShape extends ExpertLayout {
   readonly nExperts: number;
   readonly rows: number;
   readonly cols: number;
