@@ -23,7 +23,7 @@ interface Reading {
   readonly tokens: TokenList;
   readonly rate: HitRate;
   /** Last draft tokens and their position, to be compared with the actual tokens. */
-  made: { readonly at: number; readonly guesses: readonly number[] } | undefined;
+  made: { readonly at: number; readonly draftTokens: readonly number[] } | undefined;
 }
 
 /** Text with the number of draft tokens it gets. */
@@ -53,11 +53,11 @@ export class DraftModel {
     const reading = this.#readings.get(tokens);
     if (reading === undefined) return this.#rate.value;
     if (reading.made !== undefined && reading.made.at < tokens.length) {
-      const { at, guesses } = reading.made;
-      const right = commonLength(Int32Array.from(guesses), tokens.view(at));
+      const { at, draftTokens } = reading.made;
+      const right = commonLength(Int32Array.from(draftTokens), tokens.view(at));
       for (let i = 0; i < right; i++) reading.rate.note(true);
       // Draft tokens past the end of the text have no outcome yet.
-      if (right < guesses.length && at + right < tokens.length) reading.rate.note(false);
+      if (right < draftTokens.length && at + right < tokens.length) reading.rate.note(false);
       reading.made = undefined;
     }
     return reading.rate.value;
@@ -87,9 +87,11 @@ export class DraftModel {
       const reading = counts[i]! > 0 ? this.#follow(prospect.tokens) : undefined;
       return reading === undefined ? [] : [{ prospect, reading, count: counts[i]! }];
     });
-    for (let open: readonly Followed[] = followed; open.length > 0;) open = await this.#guess(open);
+    for (let open: readonly Followed[] = followed; open.length > 0;) {
+      open = await this.#draftNext(open);
+    }
     for (const { prospect: { tokens, draft }, reading } of followed) {
-      reading.made = { at: tokens.length, guesses: [...draft.tokens] };
+      reading.made = { at: tokens.length, draftTokens: [...draft.tokens] };
     }
   }
 
@@ -105,7 +107,7 @@ export class DraftModel {
   }
 
   /** Drafts one more token for each text. Returns the texts that need more. */
-  async #guess(open: readonly Followed[]): Promise<Followed[]> {
+  async #draftNext(open: readonly Followed[]): Promise<Followed[]> {
     const { limits } = this.#runner;
     const parts: { readonly text: Followed; readonly chunk: Chunk }[] = [];
     let room = limits.maxTokens;
@@ -160,8 +162,8 @@ export class DraftModel {
     const length = tokens.length + draft.tokens.length;
     const end = Math.min(length, start + most);
     if (end > contextLength || !reading.table.reserve(end)) return undefined;
-    const guesses = draft.tokens.slice(Math.max(0, start - tokens.length));
-    const ids = [...tokens.view(start), ...guesses].slice(0, end - start);
+    const draftTokens = draft.tokens.slice(Math.max(0, start - tokens.length));
+    const ids = [...tokens.view(start), ...draftTokens].slice(0, end - start);
     const outputs = end < length
       ? []
       : [{ ...fitRequest(next(), vocabSize), row: end - start - 1 }];
@@ -170,8 +172,8 @@ export class DraftModel {
 }
 
 /**
- * What is asked of a model about its next token, asked of another one whose vocabulary is padded to
- * another size. Tokens that it does not have are left out.
+ * Adapts an output request to a model whose vocabulary is padded to another size. Tokens that it
+ * lacks are left out.
  */
 export function fitRequest(request: OutputRequest, vocabSize: number): OutputRequest {
   const { sampling, history, fillMask } = request;

@@ -30,7 +30,7 @@ export interface SpeculatorOptions {
 interface Plan extends Candidate {
   readonly prospect: Prospect;
   /** Tokens proposed by its drafter; empty if a draft model is used. */
-  readonly guesses: readonly number[];
+  readonly proposed: readonly number[];
 }
 
 /**
@@ -70,11 +70,11 @@ export class Speculator {
     const plans = prospects.map((prospect) => this.#plan(prospect, most));
     const counts = this.#counts(plans, rows, most);
     let left = most;
-    for (const [i, { prospect: { draft, room }, guesses, takesRounds }] of plans.entries()) {
+    for (const [i, { prospect: { draft, room }, proposed, takesRounds }] of plans.entries()) {
       counts[i] = Math.min(counts[i]!, left);
       if (!takesRounds) {
         const limit = Math.min(room, left, this.#length ?? MAX_DRAFTED);
-        fill(draft, guesses.slice(0, counts[i]), limit);
+        fill(draft, proposed.slice(0, counts[i]), limit);
         counts[i] = draft.tokens.length;
       }
       left -= counts[i]!;
@@ -114,11 +114,11 @@ export class Speculator {
     if (drafter === undefined) this.#drafters.set(tokens, drafter = this.#newDrafter());
     const length = Math.min(room, most, this.#length ?? MAX_DRAFTED);
     const isFixed = this.#length !== undefined;
-    const { tokens: guesses, odds } = drafter.propose(tokens, length, isFixed ? 0 : LEAST_ODDS);
+    const { tokens: proposed, odds } = drafter.propose(tokens, length, isFixed ? 0 : LEAST_ODDS);
     const rate = this.#model?.rate(tokens) ?? 0;
-    if (rate <= (odds[0] ?? 0)) return { prospect, guesses, odds, takesRounds: false };
+    if (rate <= (odds[0] ?? 0)) return { prospect, proposed, odds, takesRounds: false };
     const powers = Array.from({ length }, (_, i) => rate ** (i + 1));
-    return { prospect, guesses: [], odds: powers, takesRounds: true };
+    return { prospect, proposed: [], odds: powers, takesRounds: true };
   }
 
   /** Returns the number of draft tokens of each sequence. */
@@ -145,11 +145,11 @@ export class Speculator {
  * Adds tokens to a draft, at most `room`. A token that a constraint forces replaces a different
  * proposed one, and ends the proposal.
  */
-function fill(draft: Draft, guesses: readonly number[], room: number): void {
-  for (const guess of guesses) {
-    const { forced = guess } = draft;
-    if (draft.tokens.length === room || forced !== guess) break;
-    if (!draft.add(guess)) return;
+function fill(draft: Draft, proposed: readonly number[], room: number): void {
+  for (const token of proposed) {
+    const { forced = token } = draft;
+    if (draft.tokens.length === room || forced !== token) break;
+    if (!draft.add(token)) return;
   }
   while (draft.forced !== undefined && draft.tokens.length < room) {
     if (!draft.add(draft.forced)) return;

@@ -63,7 +63,7 @@ async function runOne(random: Random, scheduler: Scheduler, longest: number): Pr
   if (reason === "length") assertEquals(tokens.length, maxTokens);
 }
 
-/** Perhaps one that guesses, right or wrong. */
+/** Random scheduler, perhaps with draft tokens, right or wrong. */
 function randomSpeculator(random: Random): Speculator | undefined {
   if (random.chance(0.3)) return undefined;
   const options = {
@@ -96,7 +96,7 @@ Deno.test("no page leaks, is freed twice or written while shared, whatever happe
       if (random.chance(faults)) throw new ForgeError("device", "a fault");
       return random.chance(faults / 3) ? new ForgeError("bad_model", "a fault") : undefined;
     };
-    // A state cannot take back a wrong guess.
+    // A state cannot be rolled back after a rejected draft token.
     const speculator = runner.slots === undefined ? randomSpeculator(random) : undefined;
     const scheduler = new Scheduler(runner, speculator);
     await Promise.all(Array.from({ length: 16 }, async () => {

@@ -95,7 +95,7 @@ Deno.test("an answer starts a text but where it goes on with one", () => {
   assertEquals(startsText("", { raw: true }), true);
 });
 
-Deno.test("what an answer begins with stands behind the prompt", () => {
+Deno.test("the beginning of an answer follows the prompt", () => {
   assertEquals(encoded("hi", { answerStart: "yes" }), `${encoded("hi")}yes`);
   assertEquals(encoded("hi", { raw: true, answerStart: "yes" }), "<s>hiyes");
   const { startsText } = encodePrompt("hi", { answerStart: "yes" }, tokenizer, template);

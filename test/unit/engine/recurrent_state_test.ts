@@ -1,4 +1,4 @@
-/** Where sequences go on from in a model with recurrent state, which cannot be cut as pages can. */
+/** Tests prefix sharing in models with recurrent state, which cannot be cut as pages can. */
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { Generation } from "../../../src/engine/generation/generation.ts";
 import type { GenerationEnd } from "../../../src/engine/generation/request.ts";
@@ -61,7 +61,7 @@ class Bench {
     return this.runner.runs.map((chunks) => chunks.map(({ tokens }) => tokens.length).join("+"));
   }
 
-  /** Nothing is left behind. */
+  /** Checks that nothing is left in use. */
   async end(): Promise<void> {
     await this.scheduler.idle();
     this.runner.checkPages();
@@ -127,7 +127,7 @@ Deno.test("the state that was not used for longest is given up first", async () 
   await bench.end();
 });
 
-Deno.test("a stopped run leaves no state behind", async () => {
+Deno.test("a stopped run publishes no state", async () => {
   const bench = new Bench();
   const first = prompt(6, 0);
   const { tokens } = await bench.tell(first, 2);
@@ -174,7 +174,7 @@ const spellingTokenizer = {
   isSpecial: () => false,
 } as unknown as Tokenizer;
 
-Deno.test("a state that has seen tokens behind a stop string is not gone on from", async () => {
+Deno.test("a state that has seen tokens after a stop string is not reused", async () => {
   class EightSteps extends StepPace {
     override steps(): number {
       return 8;
@@ -235,7 +235,7 @@ async function withModel<T>(folder: TempFolder, fn: (model: Model) => Promise<T>
   return await fn(model);
 }
 
-Deno.test("nothing is guessed for a model that cannot take its state back, nor by one", async () => {
+Deno.test("a model whose state cannot be rolled back gets no draft tokens, and drafts none", async () => {
   using hybrid = new TempFolder();
   using plain = new TempFolder();
   writeRandomHybrid(hybrid.path, { contextLength: 400 });

@@ -55,7 +55,7 @@ class Bench {
     return this.runner.runs.map((chunks) => chunks.map(({ tokens }) => tokens.length).join("+"));
   }
 
-  /** Nothing is left behind. */
+  /** Checks that nothing is left in use. */
   async end(): Promise<void> {
     await this.scheduler.idle();
     this.runner.checkPages();
@@ -199,7 +199,7 @@ Deno.test("what can never fit is refused, and the others go on", async () => {
   await bench.end();
 });
 
-Deno.test("a reader that falls behind pauses its own sequence alone", async () => {
+Deno.test("a slow reader pauses only its own sequence", async () => {
   const bench = new Bench({ nPages: 100 });
   const slow = new Generation(noTokenizer, fakeRequest(prompt(2, 0), 200)).run(bench.scheduler);
   await slow.next();

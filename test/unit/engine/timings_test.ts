@@ -22,7 +22,7 @@ Deno.test("the steps up to the first token are the prefill, the others decode", 
   });
 });
 
-Deno.test("of a call that decodes several tokens behind the prompt, the first step is the prefill", () => {
+Deno.test("the first of several steps after the prompt counts as prefill", () => {
   const clock = new Clock();
   clock.tick(40, 4);
   const { queueMs: _, ...timings } = clock.timings(1, 4);

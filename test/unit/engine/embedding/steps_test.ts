@@ -102,7 +102,7 @@ Deno.test("the mean is of every token's state, whatever the chunks and who gave 
   await bench.end();
 });
 
-Deno.test("who comes behind many texts waits for two steps of them, not for all", async () => {
+Deno.test("a request after many texts waits for two steps of them, not for all", async () => {
   const bench = new Bench({ maxTokens: 8, maxSequences: 2 });
   const { limits } = bench.runner;
   const shape = { vocabSize: FAKE_VOCABULARY, hiddenSize: 1, contextLength: 400, limits };

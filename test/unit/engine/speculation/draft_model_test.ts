@@ -32,7 +32,7 @@ for (
     ["a model with pages for few", 1, 400, 8, { maxSequences: 8, cacheTokens: 4 * CACHE }, 6],
   ] as const
 ) {
-  Deno.test(`guesses of a draft model change no token: ${name}`, async () => {
+  Deno.test(`a draft model changes no token: ${name}`, async () => {
     using folder = new TempFolder();
     writeRandomLlama(folder.path, { contextLength }, seed);
     const backend = openBackend("cpu", 1);
@@ -62,7 +62,7 @@ for (
   });
 }
 
-/** A draft that ends, as when its reader has left, right after a guess was added. */
+/** Draft that ends right after a token was added, as when its reader leaves. */
 class EndingDraft extends Draft {
   override add(token: number): boolean {
     const added = super.add(token);
@@ -71,7 +71,7 @@ class EndingDraft extends Draft {
   }
 }
 
-Deno.test("a text that ends between two guesses has no more, those beside it have all", async () => {
+Deno.test("a text that ends while drafting gets no more draft tokens, the others get all", async () => {
   const model = new FakeRunner({ nPages: 20 });
   const runner = Object.assign(model, { contextLength: 60, vocabSize: FAKE_VOCABULARY });
   const prospects = [EndingDraft, Draft].map((Kind, i) => {
@@ -118,7 +118,7 @@ Deno.test("load takes a draft model; tokens, log-probabilities and ends stay", a
   }
 });
 
-Deno.test("a draft model of another vocabulary is refused, and one where there are no guesses", async () => {
+Deno.test("a draft model with another vocabulary is rejected, and one with speculate off", async () => {
   using large = new TempFolder();
   using other = new TempFolder();
   using longer = new TempFolder();

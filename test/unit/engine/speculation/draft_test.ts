@@ -6,7 +6,7 @@ import { TokenList } from "../../../../src/engine/token_list.ts";
 import { TokenMask } from "../../../../src/engine/generation/token_mask.ts";
 import { Places } from "../../../support/places.ts";
 
-/** What may be guessed where a constraint allows little, and what becomes of the masks. */
+/** Tests draft tokens under constraints, and the lifetime of their masks. */
 
 const EOS = 99;
 
@@ -18,7 +18,7 @@ function draftOf(places: Places, limit = 10): Draft {
   return draft;
 }
 
-Deno.test("a guess is added if it may come and something may follow it", () => {
+Deno.test("a draft token is added if it is allowed and something may follow it", () => {
   const places = new Places([[1, 2], [3, 4, EOS], [5, 6]]);
   const draft = draftOf(places);
   assertEquals([draft.add(7), draft.add(2), draft.add(5)], [false, true, false]);
@@ -41,7 +41,7 @@ Deno.test("there is no room beyond the limit", () => {
   assertEquals(draft.room, 0);
 });
 
-Deno.test("guesses stay as long as they come true", () => {
+Deno.test("draft tokens stay while they are accepted", () => {
   const places = new Places([[1, 2], [3, 4], [5, 6], [7, 8], [9, 10]]);
   const draft = draftOf(places);
   for (const guess of [1, 3, 5]) draft.add(guess);
@@ -57,7 +57,7 @@ Deno.test("guesses stay as long as they come true", () => {
   assertEquals(places.open, 0);
 });
 
-/** The draft of guesses for a constraint. */
+/** Returns the draft that proposed tokens become under a constraint. */
 function speculate(places: Places, guesses: readonly number[], limit?: number): number[] {
   const drafter = {
     propose: (_: TokenList, most: number): Proposal => ({
@@ -72,7 +72,7 @@ function speculate(places: Places, guesses: readonly number[], limit?: number): 
   return [...draft.tokens];
 }
 
-Deno.test("what a constraint leaves no choice about is guessed, whatever the drafter says", () => {
+Deno.test("a forced token is drafted, whatever the drafter proposes", () => {
   const forced = [[1, 2], [30], [31], [32], [4, 5], [6, 7]];
   assertEquals(speculate(new Places(forced), [1, 30, 31, 32, 4]), [1, 30, 31, 32, 4]);
   assertEquals(speculate(new Places(forced), [2, 6, 6]), [2, 30, 31, 32]);

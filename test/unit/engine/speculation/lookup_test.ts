@@ -1,4 +1,4 @@
-/** What the look-up in a text's own tokens guesses, and how sure it is. */
+/** Tests the tokens that prompt lookup proposes, and their odds. */
 import { assert, assertEquals } from "@std/assert";
 import { HitRates } from "../../../../src/engine/speculation/hit_rates.ts";
 import { LookupDrafter } from "../../../../src/engine/speculation/lookup_drafter.ts";
@@ -66,13 +66,13 @@ Deno.test("a match that goes on is kept while a later one is shorter", () => {
   assertEquals(proposed(drafter, tokens, 1), [10]);
 });
 
-Deno.test("guesses go on behind the end of the text: a cycle is foretold for good", () => {
+Deno.test("proposed tokens continue past the end of the text: a cycle is proposed without end", () => {
   const tokens = new TokenList([8, 1, 2, 3, 1, 2, 3]);
   assertEquals(proposed(new LookupDrafter(), tokens, 7), [1, 2, 3, 1, 2, 3, 1]);
   assertEquals(proposed(new LookupDrafter(), new TokenList([5, 5]), 3), [5, 5, 5]);
 });
 
-Deno.test("odds follow what became of guesses, whether they were computed or not", () => {
+Deno.test("odds follow the outcome of proposed tokens, computed or not", () => {
   const random = new Random("odds");
   const first = (drafter: LookupDrafter, tokens: TokenList) =>
     drafter.propose(tokens, 1, 0).odds[0] ?? 0;

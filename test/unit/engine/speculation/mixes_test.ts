@@ -20,7 +20,7 @@ function textsOf(cases: readonly MixCase[]): Int32Array[] {
   );
 }
 
-/** What guesses, given the cases and how often guesses are to be right. */
+/** Makes a speculator, given the cases and the acceptance rate. */
 type Guessing = (random: Random, cases: readonly MixCase[]) => SpeculatorOptions;
 
 const oracle = (length: number | undefined, hitRate: number): Guessing => (random, cases) => {
@@ -54,7 +54,7 @@ for (
     ],
   ] as const
 ) {
-  Deno.test(`guesses change no token: ${name}`, async () => {
+  Deno.test(`draft tokens change no token: ${name}`, async () => {
     await withRunner(device, options, async (runner, tokenizer) => {
       const random = new Random(`guesses ${name}`);
       let drafted = 0, accepted = 0;

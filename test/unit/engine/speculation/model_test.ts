@@ -34,7 +34,7 @@ const SCHEMA = {
   },
 };
 
-/** Requests in which much is to be guessed, or forbidden, or ends early. */
+/** Requests with many draft tokens, with constraints, and with early ends. */
 const REQUESTS: readonly [prompt: string, options: GenerateOptions][] = [
   [STORY, { temperature: 0, maxTokens: 60 }],
   [STORY, { seed: 3, temperature: 1.3, maxTokens: 40, logprobs: 3 }],
@@ -75,7 +75,7 @@ async function withModels(
   }
 }
 
-Deno.test("answers are those without guesses, one at a time, several, and all at once", async () => {
+Deno.test("draft tokens change no answer, one at a time, several, and all at once", async () => {
   await withModels([
     { speculate: "off" },
     ...[1, 2, 7, 32].flatMap((speculate) => [{ speculate }, { speculate, parallel: 1 }]),
@@ -146,7 +146,7 @@ Deno.test("a sliding window sees what it saw", async () => {
   }
 });
 
-Deno.test("what is no way to speculate is refused", async () => {
+Deno.test("invalid values of speculate are rejected", async () => {
   for (const speculate of [0, 33, 1.5, "always" as never]) {
     const error = await assertRejects(() => load(DEMO, { speculate }), ForgeError);
     assertEquals(error.code, "usage");

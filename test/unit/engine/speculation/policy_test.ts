@@ -1,4 +1,4 @@
-/** How many guesses are computed: as many as pay, by odds and by what steps have cost. */
+/** Tests the number of draft tokens: as many as pay, by odds and durations of steps. */
 import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
 import { UNSAMPLED } from "../../../../src/engine/runner.ts";
 import { chooseDrafts } from "../../../../src/engine/speculation/choose_drafts.ts";
@@ -12,7 +12,7 @@ const powers = (odds: number, count: number) => ({
   takesRounds: false,
 });
 
-Deno.test("guesses are computed as long as they give more tokens a millisecond", () => {
+Deno.test("draft tokens are computed while they give more tokens per millisecond", () => {
   const flat = (rows: number) => 10 + 0.1 * rows;
   assertEquals(chooseDrafts([powers(0.9, 6)], 1, 31, flat), [6]);
   assertEquals(chooseDrafts([powers(0.9, 6)], 1, 4, flat), [4]);
@@ -22,13 +22,13 @@ Deno.test("guesses are computed as long as they give more tokens a millisecond",
   assertEquals(chooseDrafts([], 0, 31, flat), []);
 });
 
-Deno.test("a step in the costs is taken where what lies behind it pays for it", () => {
+Deno.test("a jump in the costs is accepted if the rows after it pay for it", () => {
   const costs = (rows: number) => rows <= 8 ? 10 + 0.2 * rows : 20 + 0.2 * rows;
   assertEquals(chooseDrafts([powers(0.9, 31)], 1, 31, costs), [7]);
   assertEquals(chooseDrafts([powers(0.999, 31)], 1, 31, costs), [31]);
 });
 
-Deno.test("the likelier guesses come first, whose they are does not matter", () => {
+Deno.test("the most probable draft tokens come first, of whichever sequence", () => {
   const odds = [powers(0.9, 5), powers(1, 0), powers(0.5, 5), powers(0.9, 2)];
   assertEquals(chooseDrafts(odds, 4, 5, () => 10), [3, 0, 0, 2]);
   assertEquals(chooseDrafts(odds, 4, 6, () => 10), [4, 0, 0, 2]);
@@ -94,7 +94,7 @@ Deno.test("a cost that was seen long ago is tried again, if it looks dear by now
   assert(costs.of(8) < 18, `${costs.of(8)}`);
 });
 
-/** What is drafted behind a text that repeats itself, when steps cost so much. */
+/** Returns the tokens drafted for a repeating text at given costs of steps. */
 function drafted(cost: (rows: number) => number, rows: number, length?: number): number {
   const speculator = new Speculator({ length });
   for (let i = 1; i <= MOST_ROWS; i++) speculator.measure(i, cost(i));
@@ -106,7 +106,7 @@ function drafted(cost: (rows: number) => number, rows: number, length?: number):
   return draft.tokens.length;
 }
 
-Deno.test("guesses that do not pay are not made, unless a number of them is asked for", () => {
+Deno.test("draft tokens that do not pay are not computed, unless a number is asked for", () => {
   assert(drafted((rows) => 20 + rows, 1) >= 5);
   assertEquals(drafted((rows) => 20 * rows, 1), 0);
   assertEquals(drafted((rows) => 20 * rows, 1, 3), 3);
