@@ -83,15 +83,16 @@ struct Piece {
 constexpr size_t kMaxPieces = 3;
 using Pieces = std::array<Piece, kMaxPieces>;
 
+// Number of values that an operand names.
+template <class Operand>
+constexpr size_t kValuesIn = std::is_base_of_v<Input, Operand>    ? 1
+                             : std::is_same_v<Pieces, Operand> ? kMaxPieces
+                                                                : 0;
+
 // The values that operands read, 0 where an optional one is missing.
 template <class... Operands>
 auto values_read(const std::tuple<const Operands&...>& operands) {
-  constexpr auto count = [](auto* operand) -> size_t {
-    using Operand = std::remove_pointer_t<decltype(operand)>;
-    if (std::is_base_of_v<Input, Operand>) return 1;
-    return std::is_same_v<Pieces, Operand> ? kMaxPieces : 0;
-  };
-  std::array<ValueId, (count(static_cast<Operands*>(nullptr)) + ... + 0)> values{};
+  std::array<ValueId, (kValuesIn<Operands> + ... + 0)> values{};
   size_t n = 0;
   const auto add = [&](const auto& operand) {
     using Operand = std::remove_cvref_t<decltype(operand)>;

@@ -121,6 +121,7 @@ int fstat(int file, struct stat *status);
 #define _SC_PAGESIZE 29
 long sysconf(int name);
 
+#define PROT_NONE 0
 #define PROT_READ 1
 #define PROT_WRITE 2
 #define MAP_SHARED 1
@@ -131,6 +132,7 @@ long sysconf(int name);
 #define MAP_FAILED ((void *)-1)
 #define MADV_WILLNEED 3
 #define MADV_DONTNEED 4
+int mprotect(void *at, size_t bytes, int protection);
 void *mmap(void *at, size_t bytes, int protection, int flags, int file, off_t offset);
 int munmap(void *at, size_t bytes);
 int madvise(void *at, size_t bytes, int advice);
