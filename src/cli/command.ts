@@ -1,21 +1,21 @@
-/** What a command is, for the table in `commands.ts` and those who read it. */
+/** Types of commands, for the table in `commands.ts`. */
 import type { OptionName, Options } from "./options/options.ts";
 
-/** What a command may use of the process it runs in. */
+/** Process state that commands use. */
 export interface Context {
-  /** Whether details are wanted on stderr. */
+  /** True if details are printed to stderr. */
   readonly verbose: boolean;
-  /** From the first call on, Ctrl-C raises the signal; a second Ctrl-C ends the process at once. */
+  /** After the first call, Ctrl-C aborts the signal, and a second Ctrl-C ends the process. */
   interruptSignal(): AbortSignal;
-  /** The same for the signal SIGTERM, by which services are ended. */
+  /** The same for SIGTERM, which stops services. */
   terminateSignal(): AbortSignal;
 }
 
 /**
- * Does what a command is for.
+ * Runs a command.
  *
- * @param operands the arguments that belong to no option
- * @returns the exit code
+ * @param operands arguments that belong to no option
+ * @returns exit code
  */
 type Run<K extends OptionName> = (
   options: Options<K>,
@@ -28,29 +28,30 @@ interface OperandSpec {
   readonly name: string;
   readonly help: string;
   readonly required: boolean;
-  /** What it can be, where these are few, or the names that `forge list` shows; any text without it. */
+  /** Valid values, or `downloads` for the names of downloaded models. Any text if missing. */
   readonly values?: readonly string[] | "downloads";
 }
 
-/** What is said of a command, and which options it takes. */
+/** Help and options of a command. */
 interface CommandSpec {
   readonly name: string;
   /** One line for the list of commands. */
   readonly summary: string;
-  /** Paragraphs for the command's own help, and the notes after its options. */
+  /** Paragraphs of the command's help, before its options. */
   readonly description: readonly string[];
+  /** Paragraphs after its options. */
   readonly notes?: readonly string[];
   readonly examples: readonly string[];
   readonly operands?: readonly OperandSpec[];
   readonly options: readonly OptionName[];
 }
 
-/** A command, whose code is loaded when it runs. */
+/** A command. Its code is loaded when it runs. */
 export interface Command extends CommandSpec {
   readonly run: Run<OptionName>;
 }
 
-/** Joins a command's description to its code, which must take just these options. */
+/** Defines a command from its description and its code. The types ensure that their options agree. */
 export function defineCommand<K extends OptionName>(
   spec: CommandSpec & { readonly options: readonly K[] },
   load: () => Promise<{ readonly run: Run<K> }>,

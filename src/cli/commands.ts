@@ -1,4 +1,4 @@
-/** Every command, in the order of the help. */
+/** Table of all commands. Parsing, help and completions come from it. */
 import { SYNTHETIC_NAMES } from "../bench/synthetic/shapes.ts";
 import { SYNTHETIC_TYPES } from "../bench/synthetic/shapes.ts";
 import { OPTION_FIELDS } from "../requests/options.ts";
@@ -18,14 +18,14 @@ const MODEL = {
   required: false,
 };
 
-/** The commands, in the order that help lists them. */
+/** All commands, in the order of the help. */
 export const COMMANDS: readonly Command[] = [
   defineCommand({
     name: "run",
     summary: "generate text from a prompt, or from every line of a file",
     description: [
-      "Generates text from a prompt and writes it to stdout as it becomes certain. With --batch it " +
-      "answers every line of a JSONL file, several at a time, and writes one JSON object a line.",
+      "Generates text from a prompt and streams it to stdout. With --batch, answers every line of a JSONL " +
+      "file, several at a time, and writes one JSON object per line.",
     ],
     operands: [
       { ...MODEL, help: "model folder, .gguf file or hub name, if not given with -m" },
@@ -51,14 +51,14 @@ export const COMMANDS: readonly Command[] = [
       "verbose",
     ],
     notes: [
-      "Sampling defaults are the model's own where it names them.",
+      "Sampling defaults come from the model's files if they have any.",
       "On a terminal the text ends with a newline; a file or pipe gets exactly the text. Ctrl-C stops " +
-      "with exit code 130, and what was generated stays.",
-      "A line of a batch has prompt or messages, an id (default: the line's number), and any of " +
+      "with exit code 130 and keeps the text so far.",
+      "A batch line has prompt or messages, an id (default: the line number), and any of " +
       `${
         OPTION_FIELDS.join(", ")
-      }; lines of OpenAI's batch API (custom_id, body) are read too. A line ` +
-      "that cannot be answered becomes {id, error, line}, the others go on, and the exit code is 1.",
+      }; lines of OpenAI's batch API (custom_id, body) are valid too. A line ` +
+      "that fails becomes {id, error, line}, the others continue, and the exit code is 1.",
     ],
     examples: [
       "forge run -p 'Once upon a time'",
@@ -71,12 +71,12 @@ export const COMMANDS: readonly Command[] = [
   }, () => import("./commands/run.ts")),
   defineCommand({
     name: "chat",
-    summary: "talk with a model",
+    summary: "chat with a model",
     description: [
-      "Talks with a model, which is told everything that was said before. Only what is new is computed.",
-      "On a terminal a line is a message; a \\ at its end goes on in the next, as does everything between " +
-      '""" and """, and pasted lines stay together. Ctrl-C stops the answer, and at the prompt twice ' +
-      "ends the chat, as Ctrl-D does.",
+      "Chats with a model. The model sees the whole conversation; only new messages are computed.",
+      "On a terminal, each line is a message. A \\ at the end of a line continues the message on the next, " +
+      'text between """ and """ is one message, and so are pasted lines. Ctrl-C stops an answer. Ctrl-D, ' +
+      "or Ctrl-C twice at the prompt, ends the chat.",
     ],
     operands: [MODEL],
     options: [
@@ -88,9 +88,9 @@ export const COMMANDS: readonly Command[] = [
     ],
     notes: [
       `Commands: ${CHAT_COMMANDS}. /help explains them.`,
-      "Piped, each line is a message, answers go to stdout, and what fails ends the chat. " +
-      "A conversation that has filled the context is not cut silently: the message is refused " +
-      "with the number of its tokens, and /drop or /reset make room.",
+      "If stdin is not a terminal, each line is a message, answers go to stdout, and an error ends the chat. " +
+      "When the context is full, the next message is an error that states the number of tokens; " +
+      "/drop and /reset make room.",
     ],
     examples: [
       "forge chat",
@@ -100,22 +100,22 @@ export const COMMANDS: readonly Command[] = [
   }, () => import("./commands/chat.ts")),
   defineCommand({
     name: "serve",
-    summary: "answer programs over HTTP, in the words of OpenAI's API",
+    summary: "serve a model over HTTP, with OpenAI's API",
     description: [
-      "Serves a model over HTTP in the words of OpenAI's API, for any client of it: " +
+      "Serves a model over HTTP. Endpoints of OpenAI's API: " +
       "/v1/chat/completions, /v1/completions, /v1/embeddings, /v1/models, /tokenize, /detokenize, " +
-      "/health. Clients of Ollama find /api/chat, /api/generate, /api/embed, /api/tags, /api/show and " +
-      "/api/version. Requests are answered side by side.",
+      "/health. Endpoints of Ollama's API: /api/chat, /api/generate, /api/embed, /api/tags, /api/show, " +
+      "/api/version. Requests are batched together.",
     ],
     operands: [MODEL],
     options: [...SERVE_FLAGS, ...MODEL_FLAGS, ...GENERATION_FLAGS, "verbose"],
     notes: [
-      "Options of generation and sampling are the defaults of requests that do not set them. What a " +
-      "request asks for and forge does not do is refused by name.",
-      "On this machine's own addresses requests must be addressed to it (localhost, 127.0.0.1, [::1]) " +
-      "unless there is an API key. --verbose writes a line for each request to stderr.",
-      "Ctrl-C and SIGTERM let what is under way come to its end; a second one ends it. The exit code is " +
-      "130 after Ctrl-C, 0 after SIGTERM.",
+      "Generation and sampling options are defaults for requests that do not set them. A request with an " +
+      "unknown or unsupported key is an error that names the key.",
+      "Without an API key, a server on a loopback address accepts only requests for localhost, 127.0.0.1 " +
+      "or [::1]. --verbose logs each request to stderr.",
+      "After Ctrl-C or SIGTERM the server finishes the answers in progress and stops; a second signal stops " +
+      "it at once. The exit code is 130 after Ctrl-C, 0 after SIGTERM.",
     ],
     examples: [
       "forge serve -m model.gguf",
@@ -125,15 +125,15 @@ export const COMMANDS: readonly Command[] = [
   }, () => import("./commands/serve.ts")),
   defineCommand({
     name: "embed",
-    summary: "turn texts into vectors",
+    summary: "compute embeddings of texts",
     description: [
-      "Prints the vector of a text, or of every line of a file, as JSON: what the model's hidden states " +
-      "are behind its last norm, pooled. Any model that generates can embed; those made for it, such as " +
-      "Qwen3-Embedding, say in their files how.",
+      "Prints the embedding of a text, or of every line of a file, as JSON. An embedding pools the hidden " +
+      "states after the last norm. Any model can embed; the files of embedding models, such as " +
+      "Qwen3-Embedding, define the pooling.",
     ],
     operands: [
       { ...MODEL, help: "model folder or .gguf file, if not given with -m" },
-      { name: "TEXT", help: "the text; - reads it from stdin", required: false },
+      { name: "TEXT", help: "the text; - reads stdin", required: false },
     ],
     options: [
       "wholeText",
@@ -153,9 +153,9 @@ export const COMMANDS: readonly Command[] = [
       "verbose",
     ],
     notes: [
-      "An object has embedding, the numbers; tokens, how many the text has; and with --lines line, the " +
-      "number of its line, from 1. A text that does not fit the context is an error: nothing is cut.",
-      "A model that wants an instruction before a query gets it as part of the text.",
+      "Each object has embedding (the vector), tokens (the length of the text) and, with --lines, line (its " +
+      "number, from 1). A text longer than the context is an error; it is not cut.",
+      "If a model expects an instruction before a query, include it in the text.",
     ],
     examples: [
       "forge embed -m Qwen/Qwen3-Embedding-0.6B 'Why is the sky blue?'",
@@ -167,8 +167,8 @@ export const COMMANDS: readonly Command[] = [
     name: "inspect",
     summary: "show what a model is and what it needs",
     description: [
-      "Shows a model's architecture, tensors, tokenizer, chat template and the memory it needs. Only " +
-      "headers are read, and no native library is used.",
+      "Shows a model's architecture, tensors, tokenizer, chat template and memory needs. Reads only the " +
+      "headers of files, and needs no native library.",
     ],
     operands: [MODEL],
     options: ["model", "quantize", "tensors", "template", "json", "verbose"],
@@ -178,12 +178,12 @@ export const COMMANDS: readonly Command[] = [
     name: "tokenize",
     summary: "show the tokens of a text",
     description: [
-      "Prints the tokens of a text as the model sees them, one a line: the id and the text it adds, or " +
-      "its bytes where they are no whole character. With --json, pieces are as the vocabulary writes them.",
+      "Prints the tokens of a text, one per line: the id and its text, or its bytes if they are not whole " +
+      "characters. With --json, pieces are spelled as in the vocabulary.",
     ],
     operands: [
       { ...MODEL, help: "model folder or .gguf file, if not given with -m" },
-      { name: "TEXT", help: "the text; - reads it from stdin", required: false },
+      { name: "TEXT", help: "the text; - reads stdin", required: false },
     ],
     options: ["text", "special", "model", "ids", "json", "verbose"],
     examples: ["forge tokenize 'Hello, world'", "forge tokenize -m model.gguf -f book.txt --ids"],
@@ -194,10 +194,9 @@ export const COMMANDS: readonly Command[] = [
     description: [
       "Measures how well a model predicts a text.",
       "The text is cut into windows of --ctx tokens that do not overlap; the last may be shorter. Each " +
-      "starts with BOS where the model uses one, otherwise its first token is given and not scored. " +
-      "The mean negative log-likelihood (nats) of the scored tokens and its exponential, the " +
-      "perplexity, are printed with their standard errors. Only numbers of the same text, window " +
-      "and tokenizer compare.",
+      "window starts with BOS if the model uses it; otherwise its first token is not scored. Prints the " +
+      "mean negative log-likelihood (in nats) of the scored tokens and its exponential, the perplexity, " +
+      "with standard errors. Results are comparable only for the same text, window and tokenizer.",
     ],
     options: [
       "text",
@@ -218,25 +217,25 @@ export const COMMANDS: readonly Command[] = [
     name: "pull",
     summary: "download a model from the hub",
     description: [
-      "Downloads a model from the hub and prints where it is. What is there already is not " +
-      "downloaded again, and an interrupted download goes on where it stopped.",
+      "Downloads a model from the hub and prints its path. A complete download is not repeated, and an " +
+      "interrupted download resumes.",
       "REF is org/name for a folder of safetensors or the best quantisation of a GGUF repository, " +
-      "or org/name:FILE or org/name:Q4_K_M for one of them; @REVISION may follow the name. Other " +
-      "commands take the same names with -m.",
+      "org/name:FILE for one file or org/name:Q4_K_M for one quantisation; @REVISION may follow the name. " +
+      "Other commands take the same names with -m.",
     ],
     operands: [{ name: "REF", help: "org/name, org/name:FILE-OR-QUANTIZATION", required: true }],
     options: ["verbose"],
     notes: [
-      "Models are kept in $FORGE_CACHE, or forge in $XDG_CACHE_HOME or ~/.cache. HF_TOKEN opens " +
-      "models that need access, HF_ENDPOINT names another hub, FORGE_HUB_HOSTS the further hosts " +
-      "that it redirects to.",
+      "Models are stored in $FORGE_CACHE (default: $XDG_CACHE_HOME/forge or ~/.cache/forge). Environment " +
+      "variables: HF_TOKEN for models that need access, HF_ENDPOINT for another hub, FORGE_HUB_HOSTS for " +
+      "hosts that this hub redirects to.",
     ],
     examples: ["forge pull Qwen/Qwen3-0.6B", "forge run -m Qwen/Qwen3-0.6B -p 'Hello'"],
   }, () => import("./commands/pull.ts")),
   defineCommand({
     name: "list",
     summary: "list the models downloaded from the hub",
-    description: ["Lists the models that are downloaded, with their sizes and where they are."],
+    description: ["Lists the downloaded models with their sizes and paths."],
     options: ["json", "verbose"],
     examples: ["forge list"],
   }, () => import("./commands/list.ts")),
@@ -244,12 +243,12 @@ export const COMMANDS: readonly Command[] = [
     name: "rm",
     summary: "remove a downloaded model",
     description: [
-      "Removes a model that was downloaded from the hub, by the name that forge list shows. Files that " +
-      "another downloaded model needs too stay.",
+      "Removes a downloaded model, by its name in forge list. Files that another downloaded model shares " +
+      "are kept.",
     ],
     operands: [{
       name: "NAME",
-      help: "a name as forge list shows it",
+      help: "name of the model in forge list",
       required: true,
       values: "downloads",
     }],
@@ -258,12 +257,11 @@ export const COMMANDS: readonly Command[] = [
   }, () => import("./commands/remove.ts")),
   defineCommand({
     name: "bench",
-    summary: "measure how fast models compute prompts and decode",
+    summary: "measure the speed of prefill and decoding",
     description: [
-      "Measures how many tokens a second a model computes: ppN is a prompt of N tokens, tgN the " +
-      "decoding of N tokens one at a time, ppN+tgM both together, @ dN behind N tokens that are in the " +
-      "KV cache already. Lists (128,512) and ranges (1-4, 0-1024+256, 128-2048*2) are measured one " +
-      "after another.",
+      "Measures tokens per second: ppN is the prefill of N tokens, tgN the decoding of N tokens one at a " +
+      "time, ppN+tgM both together, and @ dN a test with N tokens already in the KV cache. Options take " +
+      "lists (128,512) and ranges (1-4, 0-1024+256, 128-2048*2).",
     ],
     options: [
       "benchModel",
@@ -284,21 +282,21 @@ export const COMMANDS: readonly Command[] = [
       "verbose",
     ],
     notes: [
-      "Each test is run once to warm up, then -r times from the same KV cache; t/s is the mean ± the " +
-      "sample standard deviation. Tokens are random. A prompt ends with the choice of the likeliest " +
-      "token, and so does each decode step; the tokenizer has no part in it. GB/s is what decoding " +
-      "reads of the weights alone, also as a share of what the memory gives at most; memory is the " +
-      "most that the process has held so far. json, jsonl and csv use the field names of llama-bench.",
+      "Each test runs once to warm up, then -r times from the same KV cache; t/s is the mean ± the " +
+      "sample standard deviation. Tokens are random. A prefill and each decoding step include greedy " +
+      "sampling, but no tokenizer. GB/s counts the weights that decoding reads, also as a share of the " +
+      "measured memory bandwidth; memory is the peak of the process so far. json, jsonl and csv use the " +
+      "field names of llama-bench.",
       `Names for --synthetic: ${
         SYNTHETIC_NAMES.join(", ")
-      }; or the path of a config.json of any architecture, as in path/to/config.json:Q4_K. Types: ${
+      }; or the path of a config.json, such as path/to/config.json:Q4_K. Types: ${
         SYNTHETIC_TYPES.join(", ")
       } (default: Q4_0); as in most files, the output matrix of a 4- or 5-bit model is Q6_K or ` +
-      "Q8_0. The model is a temporary file and is removed in the end.",
-      "With --parallel B, B sequences get a prompt each and are then decoded together, one token of " +
-      "each a step; the table has the columns of llama-batched-bench: PP, TG, B, N_KV, and times T and " +
-      "speeds S of prompts, decoding and both, over all sequences.",
-      "Ctrl-C stops with exit code 130; what was measured is printed.",
+      "Q8_0. The model is a temporary file that is removed afterwards.",
+      "With --parallel B, B sequences have a prompt each and are then decoded together, one token each per " +
+      "step; the table has the columns of llama-batched-bench: PP, TG, B, N_KV, and times T and speeds S " +
+      "of prefill, decoding and both, over all sequences.",
+      "Ctrl-C stops with exit code 130; completed measurements are printed.",
     ],
     examples: [
       "forge bench -m model.gguf -p 512,2048 -n 64 -t 1,2",
@@ -309,10 +307,10 @@ export const COMMANDS: readonly Command[] = [
   }, () => import("./commands/bench.ts")),
   defineCommand({
     name: "doctor",
-    summary: "show whether forge can run here, and why not",
+    summary: "check whether forge can run on this machine",
     description: [
-      "Shows versions, the processor, the native libraries and where they were looked for, the C++ " +
-      "compiler, and permissions that are missing. The exit code is 1 when no model could run.",
+      "Shows versions, the system, the native libraries and their search paths, the C++ compiler, and " +
+      "missing permissions. The exit code is 1 if no model can run.",
     ],
     options: ["json", "verbose"],
     examples: ["forge doctor"],
@@ -320,7 +318,7 @@ export const COMMANDS: readonly Command[] = [
   defineCommand({
     name: "completions",
     summary: "print a completion script for bash, zsh or fish",
-    description: ["Prints a script that completes forge's commands and options in a shell."],
+    description: ["Prints a script that completes commands and options of forge in a shell."],
     operands: [{
       name: "SHELL",
       help: "bash, zsh or fish",

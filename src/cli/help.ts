@@ -1,36 +1,36 @@
-/** The help of the program and of its commands, written from the tables. */
+/** Help of the program and of its commands, generated from the tables. */
 import type { Command } from "./command.ts";
 import { COMMANDS } from "./commands.ts";
 import { OPTIONS } from "./options/options.ts";
 import { OPTION_GROUPS, type OptionSpec } from "./options/types.ts";
 
-/** Columns that help keeps within. */
+/** Width of the help, in columns. */
 const WIDTH = 100;
 
 const HELP_OPTION: OptionSpec = {
   flags: "-h, --help",
   kind: "flag",
   group: "Other",
-  help: "show this",
+  help: "show this help",
 };
 
-/** A line of a two-column list: what is described, and its description. */
+/** A row of a two-column list: a term and its description. */
 type Row = readonly [term: string, text: string];
 
-/** The help of `forge` itself. */
+/** Returns the help of `forge` itself. */
 export function programHelp(): string {
   const rows = COMMANDS.map(({ name, summary }): Row => [name, summary]);
   return join([
     "Usage: forge COMMAND [options]",
-    "Runs large language models on the machine in front of you.",
+    "Runs large language models on this machine.",
     `Commands:\n${columns(rows)}`,
-    `Options:\n${columns([["-h, --help", "show this"], ["--version", "show the version"]])}`,
-    "forge COMMAND --help shows what a command takes. Exit codes: 0, 1 for a failure, 2 for wrong\n" +
-    "usage, 130 when interrupted.",
+    `Options:\n${columns([["-h, --help", "show this help"], ["--version", "show the version"]])}`,
+    "forge COMMAND --help shows the help of a command. Exit codes: 0 success, 1 failure, 2 wrong usage,\n" +
+    "130 interrupted.",
   ]);
 }
 
-/** The help of one command. */
+/** Returns the help of a command. */
 export function commandHelp(command: Command): string {
   const { name, description, operands = [], notes = [], examples } = command;
   const usage = operands.map((operand) => operand.required ? operand.name : `[${operand.name}]`);
@@ -47,7 +47,7 @@ export function commandHelp(command: Command): string {
   ]);
 }
 
-/** A command's options under their headings. */
+/** Returns the options of a command by group. */
 function optionRows(command: Command): (readonly [group: string, rows: Row[]])[] {
   const specs: OptionSpec[] = [...command.options.map((name) => OPTIONS[name]), HELP_OPTION];
   return OPTION_GROUPS.map((group) =>
@@ -56,7 +56,7 @@ function optionRows(command: Command): (readonly [group: string, rows: Row[]])[]
 }
 
 function optionRow(spec: OptionSpec): Row {
-  // Long flags line up, whether or not a short one goes before.
+  // Aligns long flags with and without a short one.
   const flags = spec.flags.startsWith("--") ? `    ${spec.flags}` : spec.flags;
   const term = spec.kind === "flag" ? flags : `${flags} ${spec.metavar}`;
   const choices = spec.kind === "choice" ? `, ${spec.choices.join(" or ")}` : "";
@@ -71,7 +71,7 @@ function columns(rows: readonly Row[], termWidth = 0): string {
     .join("\n");
 }
 
-/** Breaks a text into lines that begin with `indent` spaces. */
+/** Wraps a text into lines that begin with `indent` spaces. */
 function wrap(text: string, indent: number): string {
   const lines: string[] = [];
   let line = "";

@@ -1,14 +1,14 @@
-/** Takes an address and serves it. */
+/** Binding of the server to an address. */
 import { ForgeError } from "../errors.ts";
 import { reasonOf } from "../formats/file.ts";
 import { quote } from "../formats/quote.ts";
 import type { Handler } from "../serve/mod.ts";
 
 /**
- * Serves an address; it is released when the server is disposed of.
+ * Serves an address until the server is disposed of.
  *
- * @param port 0 for a free one
- * @throws {ForgeError} `usage` for an address that cannot be had
+ * @param port 0 for a free port
+ * @throws {ForgeError} `usage` if the address is not available
  */
 export function bindServer(
   host: string,
@@ -27,22 +27,22 @@ export function bindServer(
 
 function why(error: unknown): string {
   if (error instanceof Deno.errors.NotCapable) {
-    return "Deno may not use that address; the command that deno task install makes grants what " +
-      "--host names, deno run takes it in --allow-net";
+    return "Deno does not permit this address; the command made by deno task install permits the address of " +
+      "--host, and deno run needs --allow-net with it";
   }
   if (error instanceof Deno.errors.AddrInUse) {
-    return "another program listens there; --port 0 takes a free one";
+    return "another program uses this port; --port 0 chooses a free one";
   }
   if (error instanceof Deno.errors.AddrNotAvailable) {
-    return "this machine has no such address; --host 0.0.0.0 is all that it has";
+    return "this machine has no such address; --host 0.0.0.0 listens on all addresses";
   }
   if (error instanceof Deno.errors.PermissionDenied) {
-    return "the system reserves that port; from 1024 on they are free to use";
+    return "the system reserves this port; use a port from 1024";
   }
   return reasonOf(error);
 }
 
-/** The address as a URL. */
+/** Returns the URL of an address. */
 export function serverUrl({ hostname, port }: Deno.NetAddr): string {
   return `http://${hostname.includes(":") ? `[${hostname}]` : hostname}:${port}`;
 }

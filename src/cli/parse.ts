@@ -1,4 +1,4 @@
-/** From arguments to a command and its options, by commander, over the tables. */
+/** Parsing of the command line with commander, by the tables of commands and options. */
 import { Command as Parser, CommanderError, Option } from "commander";
 import { ForgeError } from "../errors.ts";
 import { quote } from "../formats/quote.ts";
@@ -12,7 +12,7 @@ import { longFlag, type OptionSpec } from "./options/types.ts";
 import { parseOptionValue } from "./options/value.ts";
 import { VERSION } from "./version.ts";
 
-/** What the arguments ask for. */
+/** Result of parsing. */
 type Invocation =
   /** Run a command. */
   | {
@@ -21,16 +21,16 @@ type Invocation =
     readonly options: Options<OptionName>;
     readonly operands: readonly string[];
   }
-  /** Print a text that was asked for: help or the version. */
+  /** Print help or the version. */
   | { readonly kind: "text"; readonly text: string }
-  /** Print the help, because nothing was asked for. */
+  /** Print the help, because there were no arguments. */
   | { readonly kind: "nothing"; readonly text: string };
 
 /**
  * Reads the arguments of the command line.
  *
  * @throws {ForgeError} `usage` for an unknown command or option (with the nearest known one), a value
- * that is missing or out of range, or an argument too few or too many.
+ * that is missing or out of range, or a wrong number of arguments.
  */
 export function parseCommandLine(args: readonly string[]): Invocation {
   if (args[0] === "help") return parseHelp(args[1]);
@@ -76,7 +76,7 @@ export function parseCommandLine(args: readonly string[]): Invocation {
   return invocation;
 }
 
-/** @throws {ForgeError} `usage` for a flag that would be taken for another with a value. */
+/** @throws {ForgeError} `usage` for a foreign flag that would parse as a short flag with a value. */
 function refuseForeignFlags(args: readonly string[]): void {
   const end = args.indexOf("--");
   for (const arg of end < 0 ? args : args.slice(0, end)) {
@@ -88,7 +88,7 @@ function refuseForeignFlags(args: readonly string[]): void {
   }
 }
 
-/** `forge help` and `forge help COMMAND`. */
+/** Parses `forge help` and `forge help COMMAND`. */
 function parseHelp(name: string | undefined): Invocation {
   if (name === undefined) return { kind: "text", text: programHelp() };
   const command = COMMANDS.find((candidate) => candidate.name === name);
@@ -122,13 +122,13 @@ function checkOperands({ name, operands = [] }: Command, given: readonly string[
   }
 }
 
-/** The command that may be meant by an unknown one, or where the commands are listed. */
+/** Returns the advice for an unknown command. */
 function commandAdvice(name: string): string {
   const nearest = nearestName(name, COMMANDS.map((command) => command.name), COMMAND_ALIASES);
   return nearest === undefined ? "see forge --help" : `did you mean ${nearest}?`;
 }
 
-/** Commander's message as a line of ours. */
+/** Converts an error of commander. */
 function usageError(error: CommanderError, commandName = ""): ForgeError {
   const [first = "", hint = ""] = error.message.replace(/^error: /, "").split("\n");
   const [, flag, metavar] = /(--\S+) <(.+)>' argument missing/.exec(first) ?? [];
@@ -148,7 +148,7 @@ function usageError(error: CommanderError, commandName = ""): ForgeError {
   return new ForgeError("usage", text, { cause: error });
 }
 
-/** The flag of a command that was meant by one that it does not have. */
+/** Returns the flag of a command that is nearest to an unknown one. */
 function knownFlag(unknown: string, { options }: Command): string | undefined {
   const flags = options.map((name) => longFlag(OPTIONS[name]));
   const aliases = Object.entries(FLAG_ALIASES).filter(([, flag]) => flags.includes(flag));

@@ -1,4 +1,4 @@
-/** The messages of a conversation, as OpenAI's API has them. */
+/** Messages of a conversation, in the form of OpenAI's API. */
 import { isJsonObject, type JsonObject, type JsonValue, kindOf } from "../formats/json.ts";
 import { quote } from "../formats/quote.ts";
 import type { ChatMessage } from "../tokenizer/chat_template.ts";
@@ -6,10 +6,10 @@ import { parseRequest } from "./parse.ts";
 import { invalid, isGiven, RequestError } from "./values.ts";
 
 /**
- * Reads messages. Keys beside role and content go to the chat template, the arguments of tool calls as
- * the objects that templates expect.
+ * Reads messages. Other keys than role and content go to the chat template, with the arguments of tool
+ * calls as objects.
  *
- * @throws {RequestError} naming the message that is wrong
+ * @throws {RequestError} naming the invalid message
  */
 export function readMessages(value: JsonValue | undefined): ChatMessage[] {
   if (!Array.isArray(value)) throw invalid("messages", value, "a list of messages");
@@ -31,13 +31,13 @@ function readMessage(message: JsonValue, name: string): ChatMessage {
   return {
     ...others,
     role,
-    // What calls tools need not say anything.
+    // Content is optional next to tool calls.
     content: isGiven(content) ? readContent(content, `${name}.content`) : "",
     tool_calls: readCalls(tool_calls, `${name}.tool_calls`),
   };
 }
 
-/** A text, or the list of text parts that OpenAI's API takes as well. */
+/** Reads a text, or a list of text parts. */
 function readContent(content: JsonValue | undefined, name: string): string {
   if (typeof content === "string") return content;
   if (!Array.isArray(content)) throw invalid(name, content, "a text or a list of text parts");
@@ -71,7 +71,7 @@ function readCalls(calls: JsonValue, name: string): JsonObject[] {
   });
 }
 
-/** The arguments of a call: an object, which OpenAI's API writes as a text. */
+/** Reads the arguments of a call: an object, or its JSON text as in OpenAI's API. */
 function readArguments(value: JsonValue | undefined, name: string): JsonObject {
   if (isJsonObject(value)) return value;
   if (value === "" || !isGiven(value)) return {};

@@ -1,4 +1,4 @@
-/** The keys of a request that set options, under the names that OpenAI's and vLLM's APIs give them. */
+/** Options of a request, with the keys of OpenAI's and vLLM's APIs. */
 import type { BatchRequest } from "../engine/generation/batch.ts";
 import type { ConstraintOptions, JsonSchema } from "../constrain/spec.ts";
 import { MAX_COMPLETIONS, MAX_COUNT, MAX_LOGPROBS } from "../engine/limits.ts";
@@ -16,11 +16,11 @@ import {
   RequestError,
 } from "./values.ts";
 
-/** Every token of an answer is compared with all of them. */
+/** Limit of stop strings, because every token is compared with all of them. */
 const MAX_STOPS = 64;
 const MAX_STOP_CHARACTERS = 1000;
 
-/** The options of a request, and how many completions it asks for. */
+/** Options of a request, and its number of completions. */
 type RequestOptions = GenerateOptions & Pick<BatchRequest, "n">;
 
 type Read = (value: JsonValue, name: string, request: JsonObject) => RequestOptions;
@@ -65,10 +65,10 @@ const READERS: Readonly<Record<string, Read>> = {
   chat_template_kwargs: (value, name) => ({ templateVariables: readObject(value, name) }),
 };
 
-/** The keys that set options. */
+/** Keys that set options. */
 export const OPTION_FIELDS: readonly string[] = Object.keys(READERS);
 
-/** What other programs call them. */
+/** Keys of other programs, for the advice on an unknown key. */
 export const FIELD_ALIASES: Readonly<Record<string, string>> = {
   temp: "temperature",
   n_predict: "max_tokens",
@@ -84,7 +84,7 @@ export const FIELD_ALIASES: Readonly<Record<string, string>> = {
   system_prompt: "system",
 };
 
-/** A request's constraint is in place of the default one, whichever kind that is. */
+/** Removes the default constraint, because a request's constraint replaces it. */
 const NO_CONSTRAINT: Readonly<Record<keyof ConstraintOptions, undefined>> = {
   constraintScope: undefined,
   jsonSchema: undefined,
@@ -95,10 +95,10 @@ const NO_CONSTRAINT: Readonly<Record<keyof ConstraintOptions, undefined>> = {
 const CONSTRAINT_FIELDS = ["json_schema", "json_object", "regex", "grammar", "response_format"];
 
 /**
- * The options of a request. `null` stands for the default, as in OpenAI's API.
+ * Reads the options of a request. As in OpenAI's API, `null` means the default.
  *
- * @param defaults where the request sets none
- * @throws {RequestError} naming the key and what is valid
+ * @param defaults options where the request sets none
+ * @throws {RequestError} naming the key and the valid values
  */
 export function readOptions(request: JsonObject, defaults: GenerateOptions): RequestOptions {
   const constraints = CONSTRAINT_FIELDS.filter((name) => isGiven(request[name]));
@@ -152,7 +152,7 @@ function readSchema(value: JsonValue | undefined, name: string): JsonSchema {
   throw invalid(name, value, "an object, true or false");
 }
 
-/** The constraint of OpenAI's chat API. */
+/** Reads the constraint of OpenAI's chat API. */
 function responseFormat({ type, json_schema }: JsonObject, name: string): RequestOptions {
   switch (type) {
     case "text":

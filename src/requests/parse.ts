@@ -3,25 +3,25 @@ import { findDuplicateKey, type JsonObject, parseJsonObject } from "../formats/j
 import { quote } from "../formats/quote.ts";
 import { RequestError } from "./values.ts";
 
-/** Schemas nest the deepest; what nests deeper takes those who read it ever longer. */
+/** Limit of nesting. Schemas nest deepest; deeper values would make recursive readers slow. */
 const MAX_NESTING = 200;
 
 /**
- * Parses a request, or a part of one that is the text of an object.
+ * Parses the JSON text of a request, or of an object within a request.
  *
- * @param source how an error names the text
- * @throws {RequestError} for what is no JSON object, nests too deeply, or has a key twice
+ * @param source name of the text in errors
+ * @throws {RequestError} if the text is not a JSON object, nests too deeply, or has a duplicate key
  */
 export function parseRequest(text: string, source: string): JsonObject {
   if (nestsDeeperThan(text, MAX_NESTING)) {
     throw new RequestError(
-      `${source} nests deeper than ${MAX_NESTING} levels, the most that is read`,
+      `${source} nests deeper than ${MAX_NESTING} levels, the limit`,
     );
   }
   const request = parseObject(text, source);
   const twice = findDuplicateKey(text);
   if (twice === undefined) return request;
-  throw new RequestError(`the key ${quote(twice)} is there twice`, twice);
+  throw new RequestError(`duplicate key ${quote(twice)}`, twice);
 }
 
 function parseObject(text: string, source: string): JsonObject {
@@ -33,7 +33,7 @@ function parseObject(text: string, source: string): JsonObject {
   }
 }
 
-/** Whether arrays and objects stand inside of each other that deeply, in any text. */
+/** True if arrays and objects nest deeper than `most` levels. The text need not be valid JSON. */
 function nestsDeeperThan(text: string, most: number): boolean {
   let depth = 0;
   for (let at = 0; at < text.length; at++) {

@@ -1,12 +1,12 @@
-/** Values of a request's keys, and the errors about them. */
+/** Values of a request's keys, and errors about them. */
 import { ForgeError } from "../errors.ts";
 import { isJsonObject, type JsonObject, type JsonValue, kindOf } from "../formats/json.ts";
 import { quote } from "../formats/quote.ts";
 import { nearestName } from "../formats/suggest.ts";
 
-/** What is wrong with a request; `bad_input`. */
+/** Error of a request, with the code `bad_input`. */
 export class RequestError extends ForgeError {
-  /** The key it is about, such as `messages[0].content`. */
+  /** Key that is wrong, such as `messages[0].content`. */
   readonly key: string | undefined;
 
   constructor(message: string, key?: string) {
@@ -15,7 +15,7 @@ export class RequestError extends ForgeError {
   }
 }
 
-/** The error of a value that is not valid, with what would be. */
+/** Returns the error for an invalid value. @param valid description of valid values */
 export function invalid(name: string, value: JsonValue | undefined, valid: string): RequestError {
   const shown = typeof value === "string"
     ? quote(value)
@@ -25,16 +25,16 @@ export function invalid(name: string, value: JsonValue | undefined, valid: strin
   return new RequestError(`${name} is ${shown}; valid is ${valid}`, name);
 }
 
-/** Whether a key is there and asks for something. */
+/** True if a key is present and not `null`. */
 export function isGiven(value: JsonValue | undefined): value is Exclude<JsonValue, null> {
   return value !== undefined && value !== null;
 }
 
 /**
- * Refuses keys that would not be heeded.
+ * Rejects unknown keys.
  *
- * @param aliases what other programs call the known ones
- * @throws {RequestError} naming the key, and the one that may be meant
+ * @param aliases keys of other programs, and the known keys for them
+ * @throws {RequestError} naming the key and the nearest known one
  */
 export function checkKeys(
   object: JsonObject,
@@ -83,19 +83,19 @@ export function readObject(value: JsonValue | undefined, name: string): JsonObje
   throw invalid(name, value, "an object");
 }
 
-/** Token ids, as far as their kind goes; whether the model has them is its own to say. */
+/** True for a list of token ids. The model checks their range. */
 export function isTokenIds(value: JsonValue | undefined): value is number[] {
   return Array.isArray(value) &&
     value.every((id) => typeof id === "number" && Number.isInteger(id) && id >= 0 && id < 2 ** 31);
 }
 
-/** A text, or the ids of its tokens. */
+/** A text, or token ids. */
 type RequestText = string | Int32Array;
 
 /**
  * Reads a text, token ids, or a list of either.
  *
- * @param name the key, for the message
+ * @param name key, for errors
  * @returns at least one
  * @throws {RequestError}
  */
@@ -109,7 +109,7 @@ export function readTexts(value: JsonValue | undefined, name: string): RequestTe
   throw invalid(name, value, "a text, a list of token ids, or a list of either");
 }
 
-/** Floats for JSON, with no more digits than tell each from its neighbours. */
+/** Returns floats for JSON, with enough digits to distinguish float32 neighbours. */
 export function floatsOf(vector: Float32Array): number[] {
   return Array.from(vector, (value) => Number(value.toPrecision(9)));
 }

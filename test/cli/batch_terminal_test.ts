@@ -44,7 +44,7 @@ for (const columns of [100, 44]) {
       const last = frames.pop()!;
       assertMatch(
         last,
-        /^400 requests answered, \d+ prompt tokens, \d+ tokens in .* a second\)\r\n$/,
+        /^400 requests answered, \d+ prompt tokens, \d+ tokens in .* per second\)\r\n$/,
       );
       assertEquals(frames.shift(), "");
       assert(frames.length > 1, terminal.shown);
@@ -95,7 +95,7 @@ Deno.test({
     assert(done.length > 0 && done.length < LINES, `${done.length} lines`);
     const rest = new Terminal([...command(folder, 2), "--resume"]);
     assertEquals(await rest.close(), 0);
-    assertMatch(rest.shown, new RegExp(`${done.length} were done before`));
+    assertMatch(rest.shown, new RegExp(`${done.length} done earlier`));
     const all = ids(folder);
     assertEquals([all.length, new Set(all).size], [LINES, LINES]);
     assertEquals(all.slice(0, done.length), done);

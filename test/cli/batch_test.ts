@@ -136,7 +136,7 @@ Deno.test("batch: an output is never lost, and --resume goes on with it", async 
 
   const refused = await desk.run(input, ...out);
   assertEquals(refused.code, 2);
-  assertMatch(refused.stderr, /out\.jsonl" is there already; --resume .* --overwrite/);
+  assertMatch(refused.stderr, /out\.jsonl" exists already; --resume .* --overwrite/);
   assertEquals(Deno.readTextFileSync(desk.at("out.jsonl")), all);
 
   // Two whole answers, an error, and the half of a line, as after a kill.
@@ -183,7 +183,7 @@ Deno.test("batch: what cannot be gone on with is refused and left as it is", asy
     const path = desk.write("other.jsonl", content);
     const { code, stderr } = await desk.run(input, "-o", path, "--resume");
     assertEquals(code, 1);
-    assertMatch(stderr, /--resume cannot go on: line 1 of "[^"]*other\.jsonl"/);
+    assertMatch(stderr, /--resume cannot continue: line 1 of "[^"]*other\.jsonl"/);
     assertEquals(Deno.readTextFileSync(path), content);
   }
 });

@@ -83,10 +83,10 @@ Deno.test("chat: piped, what fails ends it and says why", async () => {
   const failing: [string[], string][] = [
     [["/retri", "x"], "did you mean /retry"],
     [["/bye", "x"], "did you mean /exit"],
-    [["/undo", "x"], "nothing has been said"],
+    [["/undo", "x"], "the conversation is empty"],
     [["/load", "x"], "/load FILE"],
     [["/load none.json", "x"], "no such file"],
-    [["x".repeat(300), "x"], "317 tokens with this message, the context holds 256; /drop"],
+    [["x".repeat(300), "x"], "the conversation has 317 tokens; the context holds 256; /drop"],
   ];
   for (const [lines, part] of failing) {
     const { code, stdout, stderr } = await chat(folder, lines);
@@ -155,7 +155,7 @@ Deno.test({
     // What is typed during an answer shows when it is over.
     await endless.type("/undo\r\x03");
     await endless.waitFor("> /undo\r\n");
-    await endless.waitFor("(taken back; 0 answers before it)");
+    await endless.waitFor("(removed the last answer; 0 answers left)");
     await endless.type("\x04");
     assertEquals(await endless.close(), 0);
   },

@@ -58,7 +58,7 @@ async function compileForeign(folder: TempFolder, place: string): Promise<void> 
 }
 
 Deno.test({
-  name: "library: one built from other sources is built anew",
+  name: "library: one built from other sources is rebuilt",
   ignore: !canCompile,
   async fn() {
     using folder = new TempFolder();
@@ -73,7 +73,7 @@ Deno.test({
       assertStringIncludes(stderr, part);
     }
     const doctor = await forge(["doctor"], { root });
-    assertStringIncludes(doctor.stdout, "Models can run: the library is built at the next run.");
+    assertStringIncludes(doctor.stdout, "Models can run; the next run builds the library.");
     const helpless = await forge(["doctor"], { root, env: { CXX: folder.at("nothing") } });
     assertEquals(helpless.code, 1);
     assertStringIncludes(helpless.stdout, "No model can run");

@@ -25,7 +25,7 @@ const BAD_CHATS: readonly (readonly [body: unknown, message: string, param: stri
   ["", "the body is empty", null],
   ["{", "the body is not valid JSON", null],
   ["[]", "the body holds an array", null],
-  ['{"messages": [], "messages": []}', 'the key "messages" is there twice', "messages"],
+  ['{"messages": [], "messages": []}', 'duplicate key "messages"', "messages"],
   [`{"a": ${"[".repeat(1e6)}`, "the body nests deeper than 200 levels", null],
   [{}, "messages is nothing; valid is a list", "messages"],
   [{ messages: [{ role: "user" }] }, "messages[0].content is nothing", "messages[0].content"],

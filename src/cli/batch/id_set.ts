@@ -1,13 +1,12 @@
 import { createHash } from "node:crypto";
 import type { BatchId } from "../../mod.ts";
 
-/** Slots at first; a power of two. */
+/** Initial number of slots; a power of two. */
 const FIRST_SLOTS = 1024;
 
 /**
- * A set of ids that takes 16 to 32 bytes for each, however long they are. It keeps hashes of 64 bits
- * with a random key: among a million ids the chance that any two are taken for one is 3 in 10^8, and no
- * choice of ids raises it.
+ * A set of ids of any length that takes 16 to 32 bytes per id. It stores 64-bit hashes with a random key:
+ * a million ids collide with a probability of 3 in 10^8, which no choice of ids can raise.
  */
 export class IdSet {
   readonly #key = crypto.getRandomValues(new Uint8Array(16));
@@ -24,7 +23,7 @@ export class IdSet {
     return this.#slots[this.#find(high, low)] !== 0;
   }
 
-  /** @returns whether it was not there yet */
+  /** @returns false if the set has the id already */
   add(id: BatchId): boolean {
     const [high, low] = this.#hash(id);
     const at = this.#find(high, low);
@@ -34,7 +33,7 @@ export class IdSet {
     return true;
   }
 
-  /** Where a hash is, or would be. */
+  /** Returns the index of a hash, or of the free slot for it. */
   #find(high: number, low: number): number {
     const slots = this.#slots;
     let at = 2 * (low & (slots.length / 2 - 1));
@@ -58,7 +57,7 @@ export class IdSet {
     }
   }
 
-  /** The id is hashed as JSON, so that 1 and "1" differ. The first word is never 0. */
+  /** Hashes the id as JSON, so that 1 and "1" differ. The first word is never 0. */
   #hash(id: BatchId): readonly [high: number, low: number] {
     const digest = createHash("sha256").update(this.#key).update(JSON.stringify(id)).digest();
     return [digest.readUInt32LE(0) || 1, digest.readUInt32LE(4)];

@@ -1,4 +1,4 @@
-/** The requests of a batch file, read as the batch goes on. */
+/** Requests of a batch file, read as the batch proceeds. */
 import { ForgeError } from "../../errors.ts";
 import type { BadRequest, BatchId, BatchRequest, GenerateOptions } from "../../mod.ts";
 import { type Line, readLines } from "../input/jsonl_lines.ts";
@@ -8,7 +8,7 @@ import { parseEntry, readRequest } from "./line.ts";
 import type { Done } from "./output.ts";
 import { isInShard, type Shard } from "./shard.ts";
 
-/** About how many lines of a file are a shard's; for a progress bar. */
+/** Estimates the number of a file's lines in a shard, for the progress bar. */
 export async function countLines(path: string, { index, count }: Shard): Promise<number> {
   using file = await Deno.open(path);
   let lines = 0;
@@ -21,13 +21,13 @@ export async function countLines(path: string, { index, count }: Shard): Promise
   return Math.max(0, Math.ceil((lines - index + 1) / count));
 }
 
-/** Turns the lines of a shard that are not done into requests, and keeps track of whose they are. */
+/** Reads the requests of a shard that are not done, and remembers their line numbers. */
 export class BatchReader {
   readonly #defaults: GenerateOptions;
   readonly #shard: Shard;
   readonly #done: Done;
   readonly #seen = new IdSet();
-  /** Line numbers of the requests that were handed out, by their index. */
+  /** Line numbers of requests in progress, by index. */
   readonly #lines = new Map<number, number>();
   #skipped = 0;
 
@@ -37,7 +37,7 @@ export class BatchReader {
     this.#done = done;
   }
 
-  /** Lines that were done by an earlier run. */
+  /** Number of lines done by an earlier run. */
   get skipped(): number {
     return this.#skipped;
   }
@@ -58,7 +58,7 @@ export class BatchReader {
     }
   }
 
-  /** The line number of a request; may be asked once. */
+  /** Returns and forgets the line number of a request. */
   takeLine(index: number): number {
     const line = this.#lines.get(index);
     if (line === undefined) throw new ForgeError("device", `the batch has no request ${index}`);
@@ -66,7 +66,7 @@ export class BatchReader {
     return line;
   }
 
-  /** The request of a line; `undefined` when it is done. */
+  /** Reads the request of a line; returns `undefined` if it is done. */
   #read(line: Line): BatchRequest | BadRequest | undefined {
     if (this.#done.errorLines.has(line.number)) return undefined;
     let id: BatchId = line.number;
@@ -75,7 +75,7 @@ export class BatchReader {
       const entry = parseEntry(line.text, line.number);
       id = entry.id;
       if (!this.#seen.add(id)) {
-        throw new ForgeError("bad_input", `the id ${JSON.stringify(id)} is an earlier line's`);
+        throw new ForgeError("bad_input", `an earlier line has the id ${JSON.stringify(id)}`);
       }
       if (this.#done.ids.has(id)) return undefined;
       return readRequest(entry, this.#defaults);

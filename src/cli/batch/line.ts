@@ -1,4 +1,4 @@
-/** From a line of a batch file to a request. */
+/** Parsing of batch lines into requests. */
 import { isJsonObject, type JsonObject } from "../../formats/json.ts";
 import type { BatchId, BatchRequest, GenerateOptions, Prompt } from "../../mod.ts";
 import { readMessages } from "../../requests/messages.ts";
@@ -13,26 +13,26 @@ import {
   RequestError,
 } from "../../requests/values.ts";
 
-/** Keys of a request beside the options. `model` is what clients send; the loaded model answers. */
+/** Keys of a request. `model` is accepted because clients send it; the loaded model answers. */
 const FIELDS = ["id", "prompt", "messages", "model", ...OPTION_FIELDS];
 
-/** Keys of a line for OpenAI's batch API. */
+/** Keys of a line of OpenAI's batch API. */
 const ENVELOPE_FIELDS = ["custom_id", "method", "url", "body"];
 
 const CHAT_URL = "/v1/chat/completions";
 const TEXT_URL = "/v1/completions";
 
-/** A line as JSON, and the name it is answered under. */
+/** A parsed line, with the id of its answer. */
 interface BatchEntry {
   readonly id: BatchId;
   readonly line: JsonObject;
 }
 
 /**
- * Parses a line as far as its id.
+ * Parses a line and reads its id.
  *
- * @param number of the line, from 1; its id when it has none
- * @throws {ForgeError} `bad_input` for what is no JSON object, has a key twice, or a wrong id
+ * @param number line number from 1; the id of a line without one
+ * @throws {ForgeError} `bad_input` if the line is not a JSON object, has a duplicate key or an invalid id
  */
 export function parseEntry(text: string, number: number): BatchEntry {
   const line = parseRequest(text, `line ${number}`);
@@ -43,10 +43,10 @@ export function parseEntry(text: string, number: number): BatchEntry {
 }
 
 /**
- * The request of a line: either plain or in the envelope of OpenAI's batch API.
+ * Reads the request of a line, which may be in the envelope of OpenAI's batch API.
  *
- * @param defaults the options where the line sets none
- * @throws {ForgeError} `bad_input`, naming the key, its value and what is valid
+ * @param defaults options where the line sets none
+ * @throws {ForgeError} `bad_input`, naming the key, its value and the valid values
  */
 export function readRequest({ id, line }: BatchEntry, defaults: GenerateOptions): BatchRequest {
   const isEnvelope = line.body !== undefined || line.custom_id !== undefined;
@@ -65,14 +65,14 @@ function openEnvelope(line: JsonObject): [body: JsonObject, implied: GenerateOpt
   checkKeys(line, ENVELOPE_FIELDS);
   const { custom_id, method, url, body } = line;
   if (!isGiven(custom_id)) {
-    throw new RequestError("custom_id is missing; a body needs it beside it");
+    throw new RequestError("custom_id is missing; a line with a body needs it");
   }
   if (method !== undefined && method !== "POST") throw invalid("method", method, '"POST"');
   if (url !== undefined && url !== CHAT_URL && url !== TEXT_URL) {
     throw invalid("url", url, `"${CHAT_URL}" or "${TEXT_URL}"`);
   }
   if (!isJsonObject(body)) throw invalid("body", body, "an object");
-  // The API for texts continues them as they are.
+  // The completions API continues texts without a template.
   return [body, url === TEXT_URL ? { raw: true } : {}];
 }
 

@@ -2,7 +2,7 @@ import type { Completion } from "../../mod.ts";
 import { formatClock, formatDuration, plural } from "../output/format.ts";
 import type { Progress } from "../output/progress.ts";
 
-/** Counts what a batch has done, for its progress line and for the report at its end. */
+/** Counts the results of a batch, for its progress line and its final report. */
 export class BatchMeter {
   readonly #progress: Progress;
   readonly #total: number | undefined;
@@ -14,8 +14,8 @@ export class BatchMeter {
   #promptTokens = 0;
 
   /**
-   * @param total about how many lines there are, where that is known
-   * @param errors that an earlier run has left
+   * @param total approximate number of lines, if known
+   * @param errors number of errors that an earlier run left
    */
   constructor(progress: Progress, total: number | undefined, errors: number) {
     this.#progress = progress;
@@ -28,7 +28,7 @@ export class BatchMeter {
     return this.#errors;
   }
 
-  /** Requests that were answered or failed. */
+  /** Number of requests that were answered or failed. */
   get done(): number {
     return this.#answered + this.#errors;
   }
@@ -36,8 +36,8 @@ export class BatchMeter {
   /**
    * Counts a result.
    *
-   * @param completions `undefined` when the request failed
-   * @param skipped lines that an earlier run had done
+   * @param completions `undefined` if the request failed
+   * @param skipped number of lines that an earlier run had done
    */
   count(completions: readonly Completion[] | undefined, skipped: number): void {
     this.#results++;
@@ -56,7 +56,7 @@ export class BatchMeter {
       this.#progress.update(`${plural(done, "request")} done, ${speed}`);
       return;
     }
-    // An estimate: lines of white space are among the total.
+    // An estimate, because the total includes blank lines.
     const left = Math.max(0, this.#total - done) * seconds / this.#results;
     this.#progress.update(
       "",
@@ -66,16 +66,16 @@ export class BatchMeter {
     );
   }
 
-  /** What was done, in a line. */
+  /** Returns a one-line report. */
   describe(skipped: number): string {
     const milliseconds = performance.now() - this.#start;
     const rate = Math.round(this.#tokens / milliseconds * 1000);
     return [
       `${plural(this.#answered, "request")} answered`,
-      ...(skipped > 0 ? [`${skipped} were done before`] : []),
+      ...(skipped > 0 ? [`${skipped} done earlier`] : []),
       ...(this.#errors > 0 ? [`${this.#errors} failed`] : []),
       `${plural(this.#promptTokens, "prompt token")}`,
-      `${plural(this.#tokens, "token")} in ${formatDuration(milliseconds)} (${rate} a second)`,
+      `${plural(this.#tokens, "token")} in ${formatDuration(milliseconds)} (${rate} per second)`,
     ].join(", ") + "\n";
   }
 }

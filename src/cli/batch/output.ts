@@ -1,4 +1,4 @@
-/** Where the answers of a batch go, and what an earlier run has left there. */
+/** Output of a batch: opening, resuming and writing it. */
 import { ForgeError } from "../../errors.ts";
 import { type FileIdentity, isSameFile, reasonOf, Replacement } from "../../formats/file.ts";
 import { isJsonObject, parseJsonObject } from "../../formats/json.ts";
@@ -9,38 +9,38 @@ import { writeBytes, writeStdout } from "../output/streams.ts";
 import { fileChunks, standardStream } from "../input/text_source.ts";
 import { IdSet } from "./id_set.ts";
 
-/** The longest line of an output that is read again; log-probabilities make long ones. */
+/** Limit of a line when an output is read again. Log-probabilities make long lines. */
 const MAX_OUTPUT_LINE = 256 * 2 ** 20;
 
-/** What to do with an existing file. */
+/** Handling of an existing file. */
 interface OutputOptions {
-  /** The file of requests, which must not be written. */
+  /** The input file, which must not be overwritten. */
   readonly input: FileIdentity;
   /** Continue an existing file. */
   readonly resume: boolean;
   /** Replace an existing file. */
   readonly overwrite: boolean;
-  /** With `resume`: keep the lines of errors, so that the order stays. */
+  /** With `resume`, keep error lines, to preserve the order. */
   readonly keepErrors: boolean;
 }
 
-/** What an earlier run has done. */
+/** Results of an earlier run. */
 export class Done {
-  /** Answered requests. */
+  /** Ids of answered requests. */
   readonly ids = new IdSet();
-  /** Numbers of the input's lines whose errors are kept. */
+  /** Numbers of input lines whose errors are kept. */
   readonly errorLines = new IdSet();
 }
 
-/** Where answers go, line by line, and what an earlier run left there. */
+/** Receives answers line by line. */
 interface BatchOutput extends Disposable {
-  /** For messages. */
+  /** Name for messages. */
   readonly name: string;
   readonly done: Done;
   /**
-   * Writes an object as a line, and returns when the system has it.
+   * Writes an object as a line; resolves when the system has accepted it.
    *
-   * @throws {ForgeError} `device` when it cannot be written, as on a full disk
+   * @throws {ForgeError} `device` if it cannot be written, such as on a full disk
    */
   write(line: Readonly<Record<string, unknown>>): Promise<void>;
 }
@@ -49,8 +49,8 @@ interface BatchOutput extends Disposable {
  * Opens a file for the answers, or stdout.
  *
  * @param path `undefined` or `-` for stdout
- * @throws {ForgeError} `usage` when there is a file that would be lost; `bad_input` when the file to go
- * on with holds something else; `device` when it cannot be written, or is written by another process.
+ * @throws {ForgeError} `usage` if a file would be lost; `bad_input` if the file to resume has other
+ * contents; `device` if it cannot be written, or another process writes it.
  */
 export async function openBatchOutput(
   path: string | undefined,
@@ -59,7 +59,7 @@ export async function openBatchOutput(
   if (path === undefined || isStdout(path)) {
     if (isSameFile(options.input, standardStream(1))) throw overInput("stdout");
     if (!options.resume) return new StdoutOutput();
-    throw new ForgeError("usage", "--resume needs the file to go on with: -o FILE");
+    throw new ForgeError("usage", "--resume needs the file to continue: -o FILE");
   }
   const file = openFile(path, options);
   try {
@@ -83,13 +83,16 @@ export async function openBatchOutput(
   }
 }
 
-/** True if a path stands for stdout. Deno itself refuses to open the paths of the system. */
+/** True if a path means stdout. Deno does not open these paths itself. */
 function isStdout(path: string): boolean {
   return path === "-" || /^\/dev\/(stdout|fd\/1)$|^\/proc\/self\/fd\/1$/.test(path);
 }
 
 function overInput(name: string): ForgeError {
-  return new ForgeError("usage", `${name} is the batch file itself; give the answers another file`);
+  return new ForgeError(
+    "usage",
+    `${name} is the batch file itself; name another file for the answers`,
+  );
 }
 
 class StdoutOutput implements BatchOutput {
@@ -137,13 +140,13 @@ function openFile(path: string, { resume, overwrite }: OutputOptions): Deno.FsFi
   const { isFile, size } = file.statSync();
   if (!resume && !overwrite && isFile && size > 0) {
     file.close();
-    const ways = "--resume goes on with it, --overwrite replaces it";
-    throw new ForgeError("usage", `${quote(path)} is there already; ${ways}`);
+    const ways = "--resume continues it, --overwrite replaces it";
+    throw new ForgeError("usage", `${quote(path)} exists already; ${ways}`);
   }
   return file;
 }
 
-/** A file, or nothing yet: neither a pipe nor a device, which may not be readable. */
+/** True if a path is a file or does not exist. Pipes and devices may not be readable. */
 function isRegular(path: string): boolean {
   try {
     return Deno.statSync(path).isFile;
@@ -152,7 +155,7 @@ function isRegular(path: string): boolean {
   }
 }
 
-/** Keeps other processes from writing the file until it is closed, where the file system can do that. */
+/** Locks the file against other processes until it is closed, if the file system supports it. */
 function lock(file: Deno.FsFile, path: string): void {
   let isOurs = true;
   try {
@@ -165,9 +168,9 @@ function lock(file: Deno.FsFile, path: string): void {
 }
 
 /**
- * Finds out what is in the file.
+ * Reads the answers in the file.
  *
- * @returns where its last whole line ends, and how many lines of errors are to be taken out
+ * @returns end of the last complete line, and the number of error lines to remove
  */
 async function scan(file: Deno.FsFile, path: string, done: Done, keepErrors: boolean) {
   let end = 0;
@@ -183,7 +186,7 @@ async function scan(file: Deno.FsFile, path: string, done: Done, keepErrors: boo
   return { end, errors };
 }
 
-/** The id of a line, and for an error the number of the input's line. */
+/** Reads the id of an answer, and for an error the number of the input line. */
 function readAnswer(line: Line, path: string): { id: BatchId; errorLine: number | undefined } {
   const name = `line ${line.number} of ${quote(path)}`;
   let problem = line.error?.message;
@@ -201,12 +204,12 @@ function readAnswer(line: Line, path: string): { id: BatchId; errorLine: number 
       problem = error.message;
     }
   }
-  const what = problem ?? `${name} is no line of a batch's output`;
-  throw new ForgeError("bad_input", `--resume cannot go on: ${what}`);
+  const what = problem ?? `${name} is not an answer of a batch`;
+  throw new ForgeError("bad_input", `--resume cannot continue: ${what}`);
 }
 
 /**
- * Replaces the file by one without the lines of errors. The old one stays until the new one is whole.
+ * Replaces the file by one without error lines. The old file stays until the new one is complete.
  *
  * @returns the new file, open and locked
  */

@@ -25,7 +25,7 @@ import { Progress } from "../output/progress.ts";
 import { describeDevice } from "../output/run_report.ts";
 import { isStdin, openInput } from "../input/text_source.ts";
 
-/** What `forge run --batch` is told. */
+/** Flags of `forge run --batch`. */
 export type BatchFlags =
   & Options<(typeof BATCH_FLAGS)[number] | "system" | "raw" | "logprobs" | "completions">
   & ModelFlags
@@ -38,8 +38,8 @@ const WHOLE: Shard = { index: 1, count: 1 };
  * Answers the requests of the file that `--batch` names.
  *
  * @returns the exit code
- * @throws {ForgeError} `bad_input` in the end when some of the requests failed; those of
- * {@linkcode openBatchOutput} and of loading the model before anything is answered
+ * @throws {ForgeError} `bad_input` at the end if requests failed; as {@linkcode openBatchOutput} and as
+ * loading the model, before anything is answered
  */
 export async function runBatchFile(
   path: string,
@@ -102,11 +102,11 @@ export async function runBatchFile(
   if (meter.errors === 0) return 0;
   throw new ForgeError(
     "bad_input",
-    `${meter.errors} of ${meter.done} requests failed; their lines in ${output.name} say why`,
+    `${meter.errors} of ${meter.done} requests failed; see the error lines in ${output.name}`,
   );
 }
 
-/** A line of the output. */
+/** Returns a line of the output. */
 function describeResult({ id, completion, completions, error }: BatchResult, line: number) {
   if (error !== undefined) return { id, error: { code: error.code, message: error.message }, line };
   return completions.length === 1

@@ -1,4 +1,4 @@
-/** Which lines of a batch are this machine's. */
+/** Shards of a batch. */
 import { ForgeError } from "../../errors.ts";
 import { quote } from "../../formats/quote.ts";
 
@@ -9,16 +9,16 @@ export interface Shard {
   readonly count: number;
 }
 
-/** Whether a line, counted from 1, belongs to a shard: every `count`-th does. */
+/** True if a line, counted from 1, belongs to a shard: every `count`-th line does. */
 export function isInShard({ index, count }: Shard, line: number): boolean {
   return (line - index) % count === 0;
 }
 
 /**
- * Reads `I/N`, `auto` (from the variables of a Slurm array job) or `auto/N` (from those of a Kubernetes
- * indexed job, whose pods are not told how many they are).
+ * Parses `I/N`, `auto` (in a Slurm array job) or `auto/N` (in a Kubernetes indexed job, whose pods do not
+ * get their number).
  *
- * @param variable the value of an environment variable
+ * @param variable returns the value of an environment variable
  * @throws {ForgeError} `usage`
  */
 export function parseShard(
@@ -56,7 +56,7 @@ function automaticShard(
   if (task !== undefined) return slurmShard(task, count, whole);
   const missing = pod === undefined
     ? "neither SLURM_ARRAY_TASK_ID nor JOB_COMPLETION_INDEX is set"
-    : "a Kubernetes job does not tell how many pods it has: --shard auto/N";
+    : "a Kubernetes job does not give its number of pods; name it: --shard auto/N";
   throw new ForgeError("usage", `--shard auto: ${missing}`);
 }
 
@@ -72,13 +72,13 @@ function slurmShard(
     throw new ForgeError("usage", "--shard auto: SLURM_ARRAY_TASK_MIN, _MAX or _COUNT is not set");
   }
   const index = (task - min) / step + 1;
-  // Of an array such as 1,5,6 nobody can tell which of three shards each task is.
+  // In an array such as 1,5,6 the shard of a task is not defined.
   const isEven = (max - min) / step + 1 === count && Number.isInteger(index) && index <= count;
   if (!isEven || (asked !== undefined && asked !== count)) {
     throw new ForgeError(
       "usage",
-      `--shard auto${asked === undefined ? "" : `/${asked}`}: task ${task} of the ${count} tasks ` +
-        `from ${min} to ${max} in steps of ${step} is no shard; name it: --shard I/N`,
+      `--shard auto${asked === undefined ? "" : `/${asked}`}: task ${task} of ${count} tasks ` +
+        `from ${min} to ${max} in steps of ${step} has no shard; name it: --shard I/N`,
     );
   }
   return { index, count };

@@ -1,7 +1,7 @@
 import { ForgeError } from "../../errors.ts";
 import type { ChatMessage } from "../../mod.ts";
 
-/** What has been said: a system message where there is one, then a user and an assistant in turns. */
+/** A conversation: an optional system message, then messages of user and assistant alternately. */
 export class Conversation {
   system: string | undefined;
   #turns: ChatMessage[] = [];
@@ -10,7 +10,7 @@ export class Conversation {
     this.system = system;
   }
 
-  /** Every message, the system's first. */
+  /** All messages; the system message comes first. */
   get messages(): ChatMessage[] {
     const { system } = this;
     return system === undefined
@@ -18,7 +18,7 @@ export class Conversation {
       : [{ role: "system", content: system }, ...this.#turns];
   }
 
-  /** How many questions were answered. */
+  /** Number of answered questions. */
   get length(): number {
     return Math.floor(this.#turns.length / 2);
   }
@@ -31,38 +31,38 @@ export class Conversation {
     this.#turns.push({ role: "assistant", content });
   }
 
-  /** Takes back a question that was not answered. */
-  takeBack(): void {
+  /** Removes a question without an answer. */
+  dropUnanswered(): void {
     this.#turns.length = 2 * this.length;
   }
 
   /**
-   * Takes back the last question and its answer.
+   * Removes the last question and its answer.
    *
    * @returns the question
-   * @throws {ForgeError} `usage` when there is none
+   * @throws {ForgeError} `usage` if the conversation is empty
    */
   undo(): string {
     const question = this.#turns.at(-2);
-    if (question === undefined) throw new ForgeError("usage", "nothing has been said yet");
+    if (question === undefined) throw new ForgeError("usage", "the conversation is empty");
     this.#turns.length -= 2;
     return question.content;
   }
 
-  /** Forgets the oldest question and its answer. */
+  /** Removes the oldest question and its answer. */
   forgetOldest(): void {
     this.#turns.splice(0, 2);
   }
 
-  /** Forgets everything but the system message. */
+  /** Removes everything except the system message. */
   reset(): void {
     this.#turns = [];
   }
 
   /**
-   * Goes on with another conversation.
+   * Continues another conversation.
    *
-   * @throws {ForgeError} `bad_input` when its messages are not in turns
+   * @throws {ForgeError} `bad_input` if its roles do not alternate
    */
   replace(messages: readonly ChatMessage[]): void {
     const [first] = messages;
@@ -73,11 +73,11 @@ export class Conversation {
       const place = messages.length - turns.length + i;
       throw new ForgeError(
         "bad_input",
-        `messages[${place}] is of ${JSON.stringify(role)} where "${expected}" has its turn`,
+        `messages[${place}] has role ${JSON.stringify(role)}; expected "${expected}"`,
       );
     }
     if (turns.length % 2 !== 0) {
-      throw new ForgeError("bad_input", "the last message is not an assistant's");
+      throw new ForgeError("bad_input", `the last message has role "user"; expected "assistant"`);
     }
     this.system = first?.role === "system" ? first.content : undefined;
     this.#turns = [...turns];

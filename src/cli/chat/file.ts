@@ -1,4 +1,4 @@
-/** Conversations in files: a JSON list of messages, as in OpenAI's API. */
+/** Files of conversations: a JSON list of messages, as in OpenAI's API. */
 import { ForgeError } from "../../errors.ts";
 import { reasonOf, Replacement } from "../../formats/file.ts";
 import { isJsonObject, type JsonValue } from "../../formats/json.ts";
@@ -11,7 +11,7 @@ import { readTextFile } from "../input/text_source.ts";
 /**
  * Reads messages: a list of them, or an object with a key `messages`.
  *
- * @throws {ForgeError} `not_found`; `bad_input`, naming the message that is wrong
+ * @throws {ForgeError} `not_found`; `bad_input`, naming the invalid message
  */
 export async function loadMessages(path: string): Promise<ChatMessage[]> {
   const text = await readTextFile(path);
@@ -20,19 +20,22 @@ export async function loadMessages(path: string): Promise<ChatMessage[]> {
     return readMessages(isJsonObject(value) ? value.messages : value);
   } catch (error) {
     const reason = error instanceof Error ? error.message.replace(/\p{Cc}+/gu, " ") : String(error);
-    const kind = error instanceof SyntaxError ? "not valid JSON" : "no conversation";
+    const kind = error instanceof SyntaxError ? "not valid JSON" : "not a conversation";
     throw new ForgeError("bad_input", `${quote(path)} is ${kind}: ${reason}`, { cause: error });
   }
 }
 
 /**
- * Writes messages. A file that is there is replaced if it is a conversation.
+ * Writes messages. Replaces an existing file only if it is a conversation.
  *
- * @throws {ForgeError} `usage` for a file that is something else; `device` when it cannot be written
+ * @throws {ForgeError} `usage` if the file is something else; `device` if it cannot be written
  */
 export async function saveMessages(path: string, messages: readonly ChatMessage[]): Promise<void> {
   if (await isSomethingElse(path)) {
-    throw new ForgeError("usage", `${quote(path)} is no conversation and is left as it is`);
+    throw new ForgeError(
+      "usage",
+      `${quote(path)} exists and is not a conversation; name another file`,
+    );
   }
   try {
     using replacement = new Replacement(path);

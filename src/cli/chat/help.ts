@@ -1,20 +1,20 @@
-/** The commands of a chat, for its help. */
+/** Commands of a chat, with their help. */
 const COMMANDS: readonly (readonly [usage: string, help: string])[] = [
-  ["/help", "show this"],
-  ["/system TEXT", "set the system message; without TEXT take it away"],
-  ["/undo", "take back the last message and its answer"],
-  ["/retry", "have the last message answered again"],
-  ["/drop", "forget the oldest half of the conversation, to make room"],
-  ["/reset", "forget all of it but the system message"],
-  ["/save FILE", "write the conversation as JSON"],
-  ["/load FILE", "go on with one that was saved"],
+  ["/help", "show this help"],
+  ["/system TEXT", "set the system message; without TEXT, remove it"],
+  ["/undo", "remove the last message and its answer"],
+  ["/retry", "answer the last message again"],
+  ["/drop", "remove the oldest messages until half of the context is free"],
+  ["/reset", "remove all messages except the system message"],
+  ["/save FILE", "write the conversation to a JSON file"],
+  ["/load FILE", "continue a saved conversation"],
   ["/exit", "end the chat"],
 ];
 
-/** Their names, such as `/help, /exit`. */
+/** Names of the commands: `/help, /system, …`. */
 export const CHAT_COMMANDS = COMMANDS.map(([usage]) => usage.split(" ")[0]).join(", ");
 
-/** What other programs call them. */
+/** Commands of other programs, for the advice on an unknown command. */
 export const CHAT_ALIASES: Readonly<Record<string, string>> = {
   "/bye": "/exit",
   "/quit": "/exit",
@@ -23,10 +23,10 @@ export const CHAT_ALIASES: Readonly<Record<string, string>> = {
   "/regen": "/retry",
 };
 
-/** What `/help` prints. */
+/** Text of `/help`. */
 export const CHAT_HELP = [
   ...COMMANDS.map(([usage, help]) => `  ${usage.padEnd(14)}${help}`),
-  '  \\ at the end of a line, or """ before and after, make a message of several lines; //… is a',
-  "  message that begins with /. Ctrl-C stops an answer; twice at the prompt, or Ctrl-D, ends the chat.",
+  '  A \\ at the end of a line, or """ before and after, makes a message of several lines. Begin with //',
+  "  for a message that begins with /. Ctrl-C stops an answer. Ctrl-D, or Ctrl-C twice, ends the chat.",
   "",
 ].join("\n");

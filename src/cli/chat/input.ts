@@ -1,23 +1,22 @@
-/** Where the messages of a chat come from. */
+/** Input of a chat: a terminal, or lines of a pipe or file. */
 import { readLines } from "../input/jsonl_lines.ts";
 
-/** What comes next: a line, Ctrl-C, or the end. */
+/** Next event of the input: a line, Ctrl-C, or the end. */
 export type InputEvent =
   | { readonly kind: "line"; readonly text: string }
   | { readonly kind: "interrupt" }
   | { readonly kind: "end" };
 
-/** Whoever says something to the model. */
 export interface ChatInput extends Disposable {
-  /** Whether somebody sits there, who wants prompts and is told of errors. */
+  /** True if a user sees prompts and errors. */
   readonly isTerminal: boolean;
   /**
    * Waits for the next line.
    *
-   * @param isContinued whether it goes on with a message
+   * @param isContinued true if the line continues a message
    */
   next(isContinued: boolean): Promise<InputEvent>;
-  /** Begins an answer; Ctrl-C raises the signal, until {@linkcode next} is called. */
+  /** Begins an answer. Ctrl-C aborts the signal until {@linkcode next} is called. */
   answering(): AbortSignal;
 }
 
@@ -28,14 +27,14 @@ export class PipedInput implements ChatInput {
   readonly #signal: AbortSignal;
   readonly #stopped = Promise.withResolvers<InputEvent>();
 
-  /** @param signal Ctrl-C, which ends the chat */
+  /** @param signal aborted by Ctrl-C; ends the chat */
   constructor(signal: AbortSignal) {
     this.#signal = signal;
     signal.addEventListener("abort", () => this.#stopped.resolve({ kind: "end" }), { once: true });
   }
 
   async next(): Promise<InputEvent> {
-    // A read that waits for input cannot be taken back, so that it is left to wait.
+    // A pending read cannot be cancelled; it stays pending.
     return await Promise.race([this.#stopped.promise, this.#read()]);
   }
 

@@ -1,20 +1,20 @@
 const BLOCK = '"""';
 
-/** Puts a message together from lines. */
+/** Builds a message from lines. */
 export class MessageBuilder {
   #parts: string[] = [];
   #inBlock = false;
 
-  /** Whether a message has begun that is not whole. */
+  /** True while a message is incomplete. */
   get isOpen(): boolean {
     return this.#parts.length > 0 || this.#inBlock;
   }
 
   /**
-   * Takes the next line. A line that ends with one backslash goes on in the next; so does everything
-   * from `"""` at the beginning of a message to `"""` at the end of a line.
+   * Takes the next line. A line that ends with one backslash continues on the next. A message that begins
+   * with `"""` continues to a line that ends with `"""`.
    *
-   * @returns the message, if the line ends one
+   * @returns the message, if the line completes it
    */
   push(line: string): string | undefined {
     if (!this.isOpen && line.startsWith(BLOCK)) {
@@ -36,7 +36,7 @@ export class MessageBuilder {
     return this.finish();
   }
 
-  /** What there is of the message; `undefined` when none has begun. */
+  /** Returns the message so far; `undefined` if none has begun. */
   finish(): string | undefined {
     const message = this.isOpen ? this.#parts.join("\n") : undefined;
     this.clear();

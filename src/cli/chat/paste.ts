@@ -2,14 +2,14 @@ import { Transform } from "node:stream";
 import { StringDecoder } from "node:string_decoder";
 
 /**
- * Stands for a line break in a line that is being edited: a visible sign, with a variation selector so
- * that the sign alone is not taken for it.
+ * Represents a line break in an edited line: a visible character, with a variation selector that
+ * distinguishes it from the same character when typed.
  */
 export const LINE_BREAK = "␊\ufe0e";
 
 /**
- * How many characters of a paste, and how many lines, are edited as text. The time that the editor takes
- * for a line grows with the square of its length.
+ * Limits of characters and lines for a paste that is edited as text. The editor takes quadratic time in
+ * the length of a line.
  */
 const INLINE_LENGTH = 400, INLINE_LINES = 8;
 
@@ -17,23 +17,24 @@ const START = "\x1b[200~";
 const END = "\x1b[201~";
 
 /**
- * Passes on what is typed. What a terminal says was pasted becomes one line: its line breaks are turned
- * into {@linkcode LINE_BREAK}, and other control characters, which would be taken for keys, are left out.
- * Of a long paste the editor sees a sign only, such as `[paste 1: 400 lines]`.
+ * Filters the input of the line editor. Typed text passes unchanged. Pasted text, which the terminal
+ * marks, becomes one line: line breaks become {@linkcode LINE_BREAK}, and other control characters are
+ * removed because they would act as keys. A long paste is replaced by a label, such as
+ * `[paste 1: 400 lines]`.
  */
 export class PasteFilter extends Transform {
   readonly isTTY = true;
   readonly setRawMode: (isRaw: boolean) => void;
   readonly #decoder = new StringDecoder("utf8");
-  /** Long pastes by their signs. A line of the history may hold any of them again. */
+  /** Long pastes by label. A line of the history may contain any label again. */
   readonly #pastes = new Map<string, string>();
   #isPasting = false;
-  /** What was pasted so far. */
+  /** Pasted text so far. */
   #pasted = "";
-  /** The end of the input so far, as it may be the beginning of a mark. */
+  /** End of the input that may be the beginning of a mark. */
   #held = "";
 
-  /** @param setRawMode switches the terminal's own line editing off and on */
+  /** @param setRawMode turns the terminal's own line editing off and on */
   constructor(setRawMode: (isRaw: boolean) => void) {
     super();
     this.setRawMode = setRawMode;
@@ -44,7 +45,7 @@ export class PasteFilter extends Transform {
     done();
   }
 
-  /** What the editor is to see of the next piece of input. */
+  /** Returns the text for the editor of the next piece of input. */
   translate(piece: string): string {
     let text = this.#held + piece;
     let passed = "";
@@ -63,16 +64,16 @@ export class PasteFilter extends Transform {
     return passed + this.#pass(text.slice(0, text.length - held));
   }
 
-  /** The message that an edited line stands for. */
+  /** Returns the message of an edited line. */
   expand(line: string): string {
     return line.replaceAll(LINE_BREAK, "\n")
-      .replace(/\[paste [^\]]*\]\ufe0e/g, (sign) => this.#pastes.get(sign) ?? sign);
+      .replace(/\[paste [^\]]*\]\ufe0e/g, (label) => this.#pastes.get(label) ?? label);
   }
 
-  /** How much at the end of a text may be the beginning of a mark. */
+  /** Returns the length of the suffix that may be the beginning of a mark. */
   #heldLength(text: string): number {
     const mark = this.#isPasting ? END : START;
-    // ESC by itself is a key, as are ESC and [.
+    // ESC alone is a key, and so is ESC followed by [.
     const shortest = this.#isPasting ? 1 : 3;
     for (let length = mark.length - 1; length >= shortest; length--) {
       if (text.endsWith(mark.slice(0, length))) return length;
@@ -86,7 +87,7 @@ export class PasteFilter extends Transform {
     return "";
   }
 
-  /** What stands for the paste in the line that is being edited. */
+  /** Returns the text or label of a complete paste for the edited line. */
   #endPaste(): string {
     const text = this.#pasted.replace(/\r\n?/g, "\n").replace(/[^\P{Cc}\t\n]/gu, "");
     this.#pasted = "";
@@ -95,9 +96,9 @@ export class PasteFilter extends Transform {
       return text.replaceAll("\n", LINE_BREAK).replaceAll("\t", "    ");
     }
     const extent = lines > 1 ? `${lines} lines` : `${text.length} characters`;
-    // The selector keeps the same words, typed, from being taken for it.
-    const sign = `[paste ${this.#pastes.size + 1}: ${extent}]\ufe0e`;
-    this.#pastes.set(sign, text);
-    return sign;
+    // The selector distinguishes the label from the same words when typed.
+    const label = `[paste ${this.#pastes.size + 1}: ${extent}]\ufe0e`;
+    this.#pastes.set(label, text);
+    return label;
   }
 }

@@ -1,4 +1,4 @@
-/** A terminal as the input of a chat: line editing, history, Ctrl-C, and pasting of many lines. */
+/** Terminal input of a chat: line editing, history, Ctrl-C, and pastes of several lines. */
 import process from "node:process";
 import { createInterface, type Interface } from "node:readline";
 import { Writable } from "node:stream";
@@ -12,12 +12,12 @@ const HISTORY = 500;
 const PASTE_MARKS_ON = "\x1b[?2004h";
 const PASTE_MARKS_OFF = "\x1b[?2004l";
 
-/** Lines that are edited on a terminal, with a history; what is pasted stays together. */
+/** Edits lines on a terminal, with a history; a paste stays one message. */
 export class TerminalInput implements ChatInput {
   readonly isTerminal = true;
   readonly #editor: Interface;
   readonly #screen = new Screen();
-  /** What came while nobody waited for it, and the line that was not shown then. */
+  /** Events that arrived before {@linkcode next}, with lines that were not shown. */
   readonly #events: { readonly event: InputEvent; readonly unseen?: string }[] = [];
   #waiting: PromiseWithResolvers<InputEvent> | undefined;
   #answer: AbortController | undefined;
@@ -57,7 +57,7 @@ export class TerminalInput implements ChatInput {
 
   answering(): AbortSignal {
     this.#answer = new AbortController();
-    // What is typed meanwhile shows when the answer is over.
+    // Lines typed during an answer are shown after it.
     this.#screen.isMuted = true;
     return this.#answer.signal;
   }
@@ -84,7 +84,7 @@ export class TerminalInput implements ChatInput {
   }
 }
 
-/** stderr for the editor, which is silent while an answer is written. */
+/** Output of the editor to stderr, muted while an answer is written. */
 class Screen extends Writable {
   readonly isTTY = true;
   isMuted = false;

@@ -1,4 +1,4 @@
-/** `forge bench`: how fast models compute prompts and decode. */
+/** `forge bench`: measures the speed of prefill and decoding. */
 import { type BenchModel, openBenchModel } from "../../bench/bench_model.ts";
 import { BATCHED_PRINTERS, PRINTERS, type RecordPrinter } from "../../bench/bench_output.ts";
 import { benchRecord } from "../../bench/bench_record.ts";
@@ -47,7 +47,7 @@ const DEFAULT_REPETITIONS = 5;
 const DEFAULT_PROMPT = 512;
 const DEFAULT_GENERATION = 128;
 
-/** A model to be measured: a path, or what is to be made. */
+/** Model to measure: a path, or a synthetic model to create. */
 type Subject = string | SyntheticSpec;
 
 export async function run(
@@ -65,7 +65,7 @@ export async function run(
   const { parallel } = options;
   const tests = parallel === undefined ? workloads(lists) : parallelWorkloads(lists, parallel);
   if (tests.length === 0) {
-    throw new ForgeError("usage", "there is nothing to measure: -p, -n and --pg are all 0");
+    throw new ForgeError("usage", "nothing to measure: -p, -n and --pg are all 0");
   }
   const synthetic = (options.synthetic ?? []).map(parseSyntheticSpec);
   const signal = context.interruptSignal();
@@ -77,7 +77,7 @@ export async function run(
   return await new Bench(options, tests, signal).run([...paths, ...synthetic]);
 }
 
-/** `512,128` as a prompt and what is generated after it. */
+/** Parses `512,128`: the lengths of a prefill and of the decoding after it. */
 function parsePair(text: string): readonly [number, number] {
   const [, prompt, generated] = /^(\d{1,9}),(\d{1,9})$/.exec(text) ?? [];
   if (prompt === undefined || generated === undefined) {
@@ -107,7 +107,7 @@ class Bench {
     this.#printer = printers[options.benchOutput ?? "md"];
   }
 
-  /** Measures every model; whatever ends it, what was measured has been printed. */
+  /** Measures every model. Completed measurements are printed even if an error ends the run. */
   async run(subjects: readonly Subject[]): Promise<number> {
     using progress = new Progress();
     await ensureLibrary(this.#device, progress);
@@ -169,7 +169,7 @@ class Bench {
     }
   }
 
-  /** Measures one test and prints it: when interrupted, what there is of it. */
+  /** Measures and prints one test; if interrupted, prints the samples so far. */
   async #measureTest(
     model: BenchModel,
     name: string,

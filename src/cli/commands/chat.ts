@@ -1,4 +1,4 @@
-/** `forge chat`: a conversation with a model. */
+/** `forge chat`: chats with a model. */
 import { ForgeError } from "../../errors.ts";
 import {
   describeSampling,
@@ -51,7 +51,7 @@ export async function run(
   if (!model.hasChatTemplate) {
     throw new ForgeError(
       "unsupported",
-      "the model has no chat template; forge run --raw goes on with a text",
+      "the model has no chat template; forge run --raw continues a text",
     );
   }
   const request = { ...generationOptions(options, model.tokenizer), ...constraint };
@@ -65,7 +65,7 @@ export async function run(
   const chat = new Chat(model, request, input, progress, context.verbose);
   chat.conversation.system = options.chatSystem;
   if (isTerminal) {
-    await writeStderr("Ctrl-C stops an answer, Ctrl-D ends the chat, /help shows more.\n");
+    await writeStderr("Ctrl-C stops an answer, Ctrl-D ends the chat, /help lists commands.\n");
   }
   await chat.run();
   return signal.aborted ? INTERRUPTED : 0;
@@ -79,7 +79,7 @@ class Chat {
   readonly #progress: Progress;
   readonly #verbose: boolean;
   #isOver = false;
-  /** How often answers were tried again: with a fixed seed each try needs another. */
+  /** Number of retries. Each adds 1 to a fixed seed, so that answers differ. */
   #retries = 0;
 
   constructor(
@@ -96,7 +96,7 @@ class Chat {
     this.#verbose = verbose;
   }
 
-  /** Answers until the input ends. @throws {ForgeError} what went wrong, where nobody sits there */
+  /** Answers until the input ends. @throws {ForgeError} for an error, unless the input is a terminal */
   async run(): Promise<void> {
     while (!this.#isOver) {
       const message = await this.#nextMessage();
@@ -110,7 +110,7 @@ class Chat {
     }
   }
 
-  /** The next message, or `undefined` at the end. */
+  /** Returns the next message, or `undefined` at the end. */
   async #nextMessage(): Promise<string | undefined> {
     const builder = new MessageBuilder();
     let interrupts = 0;
@@ -126,7 +126,7 @@ class Chat {
       } else if (++interrupts === 2) {
         return undefined;
       } else {
-        await this.#say("Ctrl-C again, Ctrl-D or /exit end the chat");
+        await this.#say("press Ctrl-C again, Ctrl-D or type /exit to end the chat");
       }
     }
   }
@@ -151,13 +151,15 @@ class Chat {
         return;
       case "/reset":
         conversation.reset();
-        return await this.#say("the conversation begins anew");
+        return await this.#say("the conversation is empty");
       case "/system":
         conversation.system = argument === "" ? undefined : argument;
-        return await this.#say(`the system message is ${argument === "" ? "gone" : "set"}`);
+        return await this.#say(`the system message is ${argument === "" ? "removed" : "set"}`);
       case "/undo":
         conversation.undo();
-        return await this.#say(`taken back; ${plural(conversation.length, "answer")} before it`);
+        return await this.#say(
+          `removed the last answer; ${plural(conversation.length, "answer")} left`,
+        );
       case "/retry":
         this.#retries++;
         return await this.#ask(conversation.undo());
@@ -165,7 +167,7 @@ class Chat {
         return await this.#drop();
       case "/save":
         if (conversation.length === 0) {
-          throw new ForgeError("usage", "there is nothing to save; ask something first");
+          throw new ForgeError("usage", "the conversation is empty; there is nothing to save");
         }
         await saveMessages(fileName(name, argument), conversation.messages);
         return await this.#say(`saved ${plural(conversation.messages.length, "message")}`);
@@ -182,7 +184,7 @@ class Chat {
     }
   }
 
-  /** Puts a question and streams the answer; a question that cannot be answered is taken back. */
+  /** Asks a question and streams the answer. A question without an answer is removed. */
   async #ask(question: string): Promise<void> {
     this.conversation.ask(question);
     try {
@@ -190,19 +192,19 @@ class Chat {
       const answer = await this.#stream();
       if (answer !== undefined) this.conversation.answer(answer);
     } finally {
-      this.conversation.takeBack();
+      this.conversation.dropUnanswered();
     }
   }
 
-  /** Says so when the context has no room for an answer. */
+  /** @throws {ForgeError} `bad_input` if the context has no room for an answer */
   #checkRoom(): void {
     const { contextLength } = this.#model;
     const count = this.#countTokens();
     if (count < contextLength) return;
     throw new ForgeError(
       "bad_input",
-      `the conversation has ${count} tokens with this message, the context holds ${contextLength}; ` +
-        `/drop forgets the oldest half, /reset all of it`,
+      `with this message the conversation has ${count} tokens; the context holds ${contextLength}; ` +
+        `/drop removes the oldest messages, /reset all of them`,
     );
   }
 
@@ -210,7 +212,7 @@ class Chat {
     return this.#model.encodePrompt(this.conversation.messages).tokens.length;
   }
 
-  /** @returns the answer; `undefined` when it was stopped before it began */
+  /** @returns the answer; `undefined` if it was stopped before it began */
   async #stream(): Promise<string | undefined> {
     const seed = this.#request.seed === undefined ? undefined : this.#request.seed + this.#retries;
     const signal = this.#input.answering();
@@ -236,13 +238,13 @@ class Chat {
     const used = (end?.promptTokens ?? 0) + (end?.completionTokens ?? 0);
     if (end?.finishReason === "length" && used >= this.#model.contextLength) {
       await this.#say(
-        `the context of ${used} tokens is full, which ended the answer; /drop forgets the oldest half`,
+        `the answer ended because the context of ${used} tokens is full; /drop makes room`,
       );
     }
     return answer === "" && end?.finishReason === "cancelled" ? undefined : answer;
   }
 
-  /** Forgets the oldest turns until no more than half of the context is used. */
+  /** Removes the oldest turns until at most half of the context is used. */
   async #drop(): Promise<void> {
     const { conversation } = this;
     const before = conversation.length;
@@ -250,10 +252,10 @@ class Chat {
       conversation.forgetOldest();
     } while (conversation.length > 0 && this.#countTokens() > this.#model.contextLength / 2);
     const dropped = before - conversation.length;
-    await this.#say(`forgot ${plural(dropped, "answer")}; ${conversation.length} are left`);
+    await this.#say(`removed ${plural(dropped, "answer")}; ${conversation.length} left`);
   }
 
-  /** Tells whoever sits there. */
+  /** Prints a note on a terminal. */
   async #say(text: string): Promise<void> {
     if (this.#input.isTerminal) await writeStderr(`(${text})\n`);
   }
@@ -261,9 +263,12 @@ class Chat {
 
 function fileName(command: string, argument: string): string {
   if (isStdin(argument)) {
-    throw new ForgeError("usage", `${command} ${argument}: stdin has the messages; name a file`);
+    throw new ForgeError(
+      "usage",
+      `${command} ${argument}: stdin is used for messages; name a file`,
+    );
   }
-  // No shell has expanded it.
+  // Expands ~, as a shell would.
   const home = Deno.env.get("HOME");
   if (home && /^~(\/|$)/.test(argument)) return home + argument.slice(1);
   if (argument !== "") return argument;

@@ -1,4 +1,4 @@
-/** `forge completions`: scripts that complete commands and options, from the same tables as parsing. */
+/** `forge completions`: prints completion scripts, generated from the tables of commands and options. */
 import { ForgeError } from "../../errors.ts";
 import { quote } from "../../formats/quote.ts";
 import type { Command, Context } from "../command.ts";
@@ -28,7 +28,7 @@ async function print(shell: string, commands: readonly Command[]): Promise<numbe
   return 0;
 }
 
-/** Prints the names of the models that can be removed. */
+/** Shell words that print the names of downloaded models. */
 const DOWNLOADS = "$(forge list 2>/dev/null | cut -d ' ' -f 1)";
 
 function bash(all: readonly Command[]): string {
@@ -40,7 +40,7 @@ function bash(all: readonly Command[]): string {
       specs(command).flatMap(flagsOf).join(" ")
     } --help"${words}${files} ;;`;
   });
-  // Commands whose flags have the same values share a line.
+  // Flags with the same values share a line.
   const places = all.flatMap((command) =>
     specs(command).flatMap((spec) =>
       flagsOf(spec).filter(() => spec.kind !== "flag").map((flag) => ({
@@ -59,7 +59,7 @@ function bash(all: readonly Command[]): string {
   return `_forge() {
   local current=\${COMP_WORDS[COMP_CWORD]} previous=\${COMP_WORDS[COMP_CWORD-1]}
   local command=\${COMP_WORDS[1]} flags= operands= values= words= files= takes=
-  # Bash takes --flag=value apart into three words.
+  # Bash splits --flag=value into three words.
   if [[ $current == "=" ]]; then
     current=
   elif [[ $previous == "=" ]]; then
@@ -126,17 +126,17 @@ function zshOption(spec: OptionSpec, flag: string): string {
   const choices = choicesOf(spec);
   const action = choices !== "" ? `(${choices})` : takesFile(spec) ? "_files" : " ";
   const value = spec.kind === "flag" ? "" : `:${zshText(spec.metavar)}:${action}`;
-  // With "=", a long flag takes its value after a space or an equals sign.
+  // With "=", zsh accepts the value after a space or an equals sign.
   const written = spec.kind !== "flag" && flag.startsWith("--") ? `${flag}=` : flag;
   return `'*${written}[${zshText(spec.help)}]${value}'`;
 }
 
-/** Takes out what would end a quoted description. */
+/** Removes characters that would end a quoted description. */
 function zshText(text: string): string {
   return text.replaceAll("'", "’").replace(/[[\]:]/g, "");
 }
 
-/** Keeps a command from being run before its output is asked for. */
+/** Escapes a command substitution, so that it runs at completion. */
 function zshQuoted(words: string): string {
   return words.replaceAll("$", "\\$");
 }
@@ -179,7 +179,7 @@ function fishText(text: string): string {
   return `'${text.replace(/[\\']/g, "\\$&")}'`;
 }
 
-/** The words that an option's value can be, or among which it often is; empty where it is any. */
+/** Returns the valid or suggested values of an option; empty if there are none. */
 function choicesOf(spec: OptionSpec): string {
   if ("choices" in spec) return spec.choices.join(" ");
   return "suggestions" in spec ? spec.suggestions?.join(" ") ?? "" : "";
@@ -194,7 +194,7 @@ function operandsTakeFiles({ operands = [] }: Command): boolean {
   return operands.some(({ name }) => name === "MODEL");
 }
 
-/** The words that a command's argument can be, as a shell finds them; empty where it is any. */
+/** Returns the valid values of a command's argument, as shell words; empty if any text is valid. */
 function operandValues({ operands = [] }: Command): string {
   const { values = [] } = operands[0] ?? {};
   return values === "downloads" ? DOWNLOADS : values.join(" ");

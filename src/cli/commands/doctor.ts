@@ -1,4 +1,4 @@
-/** `forge doctor`: whether forge can run here, and why not. */
+/** `forge doctor`: checks whether forge can run on this machine. */
 import { Library, libraryCandidates, type LibraryInfo } from "../../../ffi/library.ts";
 import { NativeBackend } from "../../../ffi/native_backend.ts";
 import type { BackendKind, DeviceInfo } from "../../backend.ts";
@@ -13,7 +13,7 @@ import type { Options } from "../options/options.ts";
 import { writeStdout } from "../output/streams.ts";
 import { VERSION } from "../version.ts";
 
-/** A part of the report: what was found, or what is wrong. */
+/** Result of a check: a value or a problem. */
 type Finding<T> = { readonly ok: true; readonly value: T } | {
   readonly ok: false;
   readonly problem: string;
@@ -21,15 +21,15 @@ type Finding<T> = { readonly ok: true; readonly value: T } | {
 
 interface LibraryReport {
   readonly kind: BackendKind;
-  /** Where it is looked for, in order. */
+  /** Search paths, in order. */
   readonly candidates: readonly string[];
-  /** The first of these that exists. */
+  /** First search path that exists. */
   readonly path: string | null;
   readonly found: Finding<{
     readonly info: LibraryInfo;
-    /** The device that is used when none is named. */
+    /** Default device. */
     readonly device: DeviceInfo;
-    /** Names of devices for `--device`. */
+    /** Names of the devices for `--device`. */
     readonly devices: readonly string[];
   }>;
 }
@@ -44,9 +44,9 @@ interface Report {
   readonly compiler: Finding<string>;
   readonly demo_model: Finding<string>;
   readonly downloads: Finding<string>;
-  /** What forge cannot do because Deno was not told to allow it. */
+  /** Permissions of Deno that are not granted, and their purpose. */
   readonly missing_permissions: readonly string[];
-  /** Whether a model can run, if need be after building a library. */
+  /** True if a model can run, perhaps after a library is built. */
   readonly ready: boolean;
 }
 
@@ -82,7 +82,7 @@ async function examine(): Promise<Report> {
   };
 }
 
-/** Whether a system has such devices at all. */
+/** True if the system can have such devices. */
 function isExpected(kind: BackendKind): boolean {
   if (kind === "cuda") return Deno.build.os !== "darwin";
   return kind !== "metal" || Deno.build.os === "darwin" || libraryCandidates(kind).some(isFile);
@@ -117,7 +117,7 @@ async function findCompiler(): Promise<string> {
 
 function missingPermissions(libraries: readonly LibraryReport[]): string[] {
   const wanted: (readonly [Deno.PermissionDescriptor, purpose: string])[] = [
-    [{ name: "read" }, "read: model files wherever they are"],
+    [{ name: "read" }, "read: model files in any folder"],
     [{ name: "write" }, "write: building libraries, downloading models"],
     ...libraries.flatMap(({ path }) =>
       path === null
@@ -154,16 +154,16 @@ function describe(report: Report): string {
   ];
   const usable = report.libraries.flatMap(({ found }) => found.ok ? found.value.devices : []);
   const verdict = usable.length > 0
-    ? `Models can run; --device knows ${usable.join(", ")}.`
+    ? `Models can run; valid for --device: ${usable.join(", ")}.`
     : report.ready
-    ? "Models can run: the library is built at the next run."
-    : "No model can run; the lines above say why.";
+    ? "Models can run; the next run builds the library."
+    : "No model can run, for the reasons above.";
   return `${formatRows(rows)}\n${verdict}\n`;
 }
 
 function libraryRows({ kind, candidates, path, found }: LibraryReport): [string, string][] {
   const label = `${kind} library`;
-  if (path === null) return [[label, `not built; looked for ${candidates.join(", ")}`]];
+  if (path === null) return [[label, `not built; searched ${candidates.join(", ")}`]];
   if (!found.ok) {
     const { problem } = found;
     return [[label, problem.includes(path) ? problem : `${path} cannot be used: ${problem}`]];

@@ -1,4 +1,4 @@
-/** `forge embed`: the vectors of texts. */
+/** `forge embed`: prints embeddings of texts. */
 import { DEFAULT_PARALLEL } from "../../engine/limits.ts";
 import { ForgeError } from "../../errors.ts";
 import { quote } from "../../formats/quote.ts";
@@ -17,7 +17,7 @@ import { Progress } from "../output/progress.ts";
 import { describeDevice } from "../output/run_report.ts";
 import { openInput, readTextFile, withoutFinalNewline } from "../input/text_source.ts";
 
-/** Lines that are under way at a time: enough that no step is short of texts. */
+/** Lines in progress at a time, enough to fill every step. */
 const WINDOW = 2 * DEFAULT_PARALLEL;
 
 type EmbedFlags = Options<
@@ -36,7 +36,7 @@ type EmbedFlags = Options<
   | ("pooling" | "dimensions" | "normalize" | "embeddingOutput")
 >;
 
-/** A text, and the number of its line where it is one. */
+/** A text, with its line number if it is a line of a file. */
 interface Source {
   readonly text: string;
   readonly line?: number;
@@ -79,7 +79,7 @@ export async function run(
   return 0;
 }
 
-/** Opens the texts, which the user names in one place. */
+/** Opens the texts. @throws {ForgeError} `usage` if they are missing or given twice */
 async function openTexts(
   { wholeText, lines }: EmbedFlags,
   operand: string | undefined,
@@ -98,12 +98,12 @@ async function openTexts(
   return { texts: ReadableStream.from([{ text }]), [Symbol.dispose]: () => {} };
 }
 
-/** The text of a file, or of stdin. An empty one is more likely a mistake than a text. */
+/** Returns the text of a file or stdin. An empty text is an error, because it is likely a mistake. */
 async function readText(file: string | undefined, signal: AbortSignal): Promise<string> {
   if (file === undefined && Deno.stdin.isTerminal()) {
     throw new ForgeError(
       "usage",
-      "there is no text; give it as an argument, with -f or --lines, or pipe it in",
+      "no text; give it as an argument, with -f or --lines, or pipe it in",
     );
   }
   const text = withoutFinalNewline(await readTextFile(file ?? "-", signal));
@@ -111,7 +111,7 @@ async function readText(file: string | undefined, signal: AbortSignal): Promise<
   const name = file === undefined ? "stdin" : quote(file);
   throw new ForgeError(
     "usage",
-    `there is no text: ${name} is empty`,
+    `no text: ${name} is empty`,
   );
 }
 
@@ -122,7 +122,7 @@ async function* sources(chunks: AsyncIterable<Uint8Array<ArrayBuffer>>): AsyncGe
   }
 }
 
-/** Embeds texts side by side; the objects come in the order of the texts. */
+/** Embeds several texts at a time; yields the objects in the order of the texts. */
 async function* embedAll(
   model: Model,
   texts: AsyncIterable<Source>,
@@ -132,7 +132,7 @@ async function* embedAll(
   try {
     for await (const source of texts) {
       const object = embedOne(model, source, how);
-      // Who comes to it first is told; those behind it are not waited for then.
+      // The first failure in order is reported; later failures are ignored.
       object.catch(() => {});
       underway.push(object);
       if (underway.length === WINDOW) yield await underway.shift()!;

@@ -1,4 +1,4 @@
-/** `forge inspect`: what a model is and what it needs. */
+/** `forge inspect`: shows facts about a model. */
 import type { EmbeddingRecipe } from "../../engine/embedding/pooling.ts";
 import { asLoaded } from "../../engine/load/options.ts";
 import { ForgeError } from "../../errors.ts";
@@ -81,7 +81,7 @@ function overview(facts: ModelFacts): Row[] {
 }
 
 function describeMultimodal(architecture: string): string {
-  return `${printable(architecture)}: text part of a multimodal model; images are not taken`;
+  return `${printable(architecture)}: text part of a multimodal model; images are not supported`;
 }
 
 function describeAttention(c: ConfigFacts): string | null {
@@ -104,7 +104,7 @@ function describeEmbedding({ pooling, normalize }: EmbeddingRecipe): string {
   return vector[pooling ?? "last"] + length;
 }
 
-/** One row for the tensors that differ only in the numbers of layer and expert. */
+/** Groups tensors that differ only in the numbers of layer and expert. */
 function tensorGroups(tensors: readonly TensorInfo[]): string[][] {
   const groups = new Map<string, { first: TensorInfo; name: string; count: number; sum: number }>();
   for (const tensor of tensors) {
@@ -130,7 +130,7 @@ function describeShape(tensor: TensorInfo): string {
   return `[${tensor.shape.join(", ")}]`;
 }
 
-/** Rows of cells whose columns line up; the last is right-aligned, as numbers are. */
+/** Aligns the columns of a table. The last column is right-aligned. */
 function table(rows: readonly (readonly string[])[]): string {
   const widths = rows.reduce<number[]>(
     (sofar, row) => row.map((cell, i) => Math.max(sofar[i] ?? 0, cell.length)),
@@ -142,23 +142,23 @@ function table(rows: readonly (readonly string[])[]): string {
 }
 
 function tokenizerRows({ tokenizer }: ModelFacts): Row[] {
-  if (tokenizer === null) return [["kind", "none that forge can use"]];
+  if (tokenizer === null) return [["kind", "none that forge supports"]];
   const describe = ({ id, text }: SpecialToken) => `${id} ${printable(JSON.stringify(text))}`;
   const { bos, add_bos, end, add_eos } = tokenizer;
   return present([
     ["kind", printable(tokenizer.description)],
-    ["BOS", bos && `${describe(bos)}${add_bos ? ", put before a text" : ""}`],
+    ["BOS", bos && `${describe(bos)}${add_bos ? ", added before a text" : ""}`],
     ["ends an answer", end.map(describe).join(", ") || null],
-    ["EOS", add_eos ? "put behind a text" : null],
+    ["EOS", add_eos ? "added after a text" : null],
   ]);
 }
 
 function templateExcerpt(template: string | null): string {
-  if (template === null) return "none: prompts are continued as they are\n";
+  if (template === null) return "none: prompts are continued without a template\n";
   const lines = template.split("\n");
   const shown = lines.slice(0, TEMPLATE_LINES).map((line) => printable(line).slice(0, 100));
   const more = lines.length > TEMPLATE_LINES || shown.some((line) => line.length === 100);
-  return `${shown.join("\n")}\n${more ? "… (--template prints all of it)\n" : ""}`;
+  return `${shown.join("\n")}\n${more ? "… (--template prints all)\n" : ""}`;
 }
 
 function memoryRows({ memory }: ModelFacts): Row[] {
@@ -170,23 +170,23 @@ function memoryRows({ memory }: ModelFacts): Row[] {
   return present([
     ["weights", `${formatBytes(weights)}, from the mapped file`],
     ["KV cache", kv_per_token && `${formatBytes(1000 * kv_per_token)} for 1000 tokens, as F16`],
-    ["state", state && `${formatBytes(state)} for each sequence, whatever its length`],
+    ["state", state && `${formatBytes(state)} for each sequence of any length`],
     ["activations", activations && `about ${formatBytes(activations)}`],
     ["total", total && `about ${total} at the default context of ${default_context} tokens`],
     ["this machine", machineMemory()],
   ]);
 }
 
-/** Memory of this machine, where Deno may ask for it. */
+/** Returns the memory of this machine, if Deno permits to read it. */
 function machineMemory(): string | null {
   if (Deno.permissions.querySync({ name: "sys", kind: "systemMemoryInfo" }).state !== "granted") {
     return null;
   }
   const { total, available } = Deno.systemMemoryInfo();
-  return `${formatBytes(total)}, of which ${formatBytes(available)} are free`;
+  return `${formatBytes(total)}, ${formatBytes(available)} free`;
 }
 
-/** The rows that have something to say. */
+/** Returns the rows with a value. */
 function present(rows: readonly (readonly [string, string | number | null])[]): Row[] {
   return rows.filter(([, text]) => text !== null && text !== 0)
     .map(([label, text]) => [label, String(text)]);

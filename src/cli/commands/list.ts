@@ -1,14 +1,14 @@
-/** `forge list`: the models downloaded from the hub. */
+/** `forge list`: lists the downloaded models. */
 import { listModels, type StoredModel, storeFolder } from "../../hub/model_store.ts";
 import { formatBytes, formatRows } from "../output/format.ts";
 import type { Options } from "../options/options.ts";
 import { writeStderr, writeStdout } from "../output/streams.ts";
 
-/** Where a model is, or how the rest of it comes here. */
+/** Returns the path of a model, or the command that completes it. */
 function placeOf({ name, path, total_bytes: total, complete }: StoredModel): string {
   if (complete) return path;
   const size = total === null ? "" : `of ${formatBytes(total)}, `;
-  return `${size}incomplete: forge pull ${name} fetches the rest`;
+  return `${size}incomplete; forge pull ${name} downloads the rest`;
 }
 
 export async function run(options: Options<"json">): Promise<number> {

@@ -1,4 +1,4 @@
-/** `forge perplexity`: how well a model predicts a text. */
+/** `forge perplexity`: measures how well a model predicts a text. */
 import { ForgeError } from "../../errors.ts";
 import type { Tokenizer } from "../../mod.ts";
 import type { Context } from "../command.ts";
@@ -33,7 +33,7 @@ export async function run(
   context: Context,
 ): Promise<number> {
   if (options.text === undefined) {
-    throw new ForgeError("usage", "there is no text; give it with -f");
+    throw new ForgeError("usage", "no text; give it with -f FILE");
   }
   const signal = context.interruptSignal();
   const path = await resolveModel(options.model, signal);
@@ -57,10 +57,10 @@ export async function run(
 }
 
 /**
- * Cuts the tokens of a text into windows of at most `size` that do not overlap, each behind BOS where
- * the model puts it before a text. A window with nothing to score is left out.
+ * Cuts the tokens of a text into windows of at most `size` tokens that do not overlap. Each begins with
+ * BOS if the model uses it. A window without tokens to score is left out.
  *
- * @throws {ForgeError} `bad_input` when no token is left to score
+ * @throws {ForgeError} `bad_input` if there is no token to score
  */
 function cutWindows(text: string, tokenizer: Tokenizer, size: number): Int32Array[] {
   const tokens = tokenizer.encode(text, { addSpecial: false, parseSpecial: false });
@@ -74,18 +74,18 @@ function cutWindows(text: string, tokenizer: Tokenizer, size: number): Int32Arra
   if (windows.length === 0) {
     throw new ForgeError(
       "bad_input",
-      `the text has ${plural(tokens.length, "token")}, which leaves none to score`,
+      `the text has ${plural(tokens.length, "token")}, too few to score`,
     );
   }
   return windows;
 }
 
-/** Mean negative log-likelihood and perplexity, under the names that `--json` prints them by. */
+/** Mean negative log-likelihood and perplexity, with the keys of `--json`. */
 export interface Likelihood {
   readonly perplexity: number;
   /** By the delta method. */
   readonly perplexity_error: number;
-  /** Nats a token. */
+  /** In nats per token. */
   readonly nll: number;
   /** Standard error of the mean; 0 for a single token. */
   readonly nll_error: number;
@@ -106,7 +106,7 @@ function describe(result: Likelihood & { windows: number; window_size: number })
   const { perplexity, perplexity_error, nll, nll_error, tokens, windows, window_size } = result;
   return formatRows([
     ["perplexity", `${perplexity.toFixed(4)} ± ${perplexity_error.toFixed(4)}`],
-    ["nll", `${nll.toFixed(5)} ± ${nll_error.toFixed(5)} nats a token`],
+    ["nll", `${nll.toFixed(5)} ± ${nll_error.toFixed(5)} nats per token`],
     ["scored", `${plural(tokens, "token")} in ${plural(windows, "window")} of ${window_size}`],
   ]);
 }

@@ -6,20 +6,22 @@ import { DownloadMeter } from "../model/download.ts";
 import { writeStderr, writeStdout } from "../output/streams.ts";
 import { Progress } from "../output/progress.ts";
 
-/** Prints the path of the model, whether it was just downloaded or was there before. */
+/** Downloads the model unless it is complete, and prints its path. */
 export async function run(
   _options: unknown,
   operands: readonly string[],
   context: Context,
 ): Promise<number> {
   const [name] = operands;
-  if (name === undefined) throw new ForgeError("usage", "which model? name it as org/name");
+  if (name === undefined) {
+    throw new ForgeError("usage", "REF is missing; valid is org/name, such as Qwen/Qwen3-0.6B");
+  }
   const path = await pullWithProgress(name, context.interruptSignal());
   await writeStdout(`${path}\n`);
   return 0;
 }
 
-/** Downloads a model unless it is there already, showing how far it is; returns its path. */
+/** Downloads a model unless it is complete, and shows progress; returns its path. */
 export async function pullWithProgress(name: string, signal: AbortSignal): Promise<string> {
   using progress = new Progress();
   const meter = new DownloadMeter();
@@ -31,7 +33,7 @@ export async function pullWithProgress(name: string, signal: AbortSignal): Promi
       progress.update(meter.line(file, bytes, total));
     },
     onWait() {
-      notice ??= writeStderr(`forge: waiting for another process that downloads ${name}\n`);
+      notice ??= writeStderr(`forge: waiting for another process that is downloading ${name}\n`);
     },
   });
   await notice;

@@ -1,4 +1,4 @@
-/** `forge rm`: removes a model that was downloaded from the hub. */
+/** `forge rm`: removes a downloaded model. */
 import { ForgeError } from "../../errors.ts";
 import { quote } from "../../formats/quote.ts";
 import { listModels, removeModel } from "../../hub/model_store.ts";
@@ -6,7 +6,6 @@ import { nearestName } from "../../formats/suggest.ts";
 import { formatBytes } from "../output/format.ts";
 import { writeStderr } from "../output/streams.ts";
 
-/** Removes it and says on stderr what became free; a name that is not there is refused, with one near it. */
 export async function run(
   _options: unknown,
   [name = ""]: readonly string[],
@@ -16,8 +15,8 @@ export async function run(
     const similar = nearestName(name, listModels().map((model) => model.name));
     throw new ForgeError(
       "not_found",
-      `no downloaded model is called ${quote(name)}; ` +
-        (similar === undefined ? "forge list names them" : `did you mean ${similar}?`),
+      `no downloaded model has the name ${quote(name)}; ` +
+        (similar === undefined ? "forge list shows the names" : `did you mean ${similar}?`),
     );
   }
   await writeStderr(`forge: removed ${removed.name} (${formatBytes(removed.bytes)})\n`);

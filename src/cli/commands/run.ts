@@ -1,4 +1,4 @@
-/** `forge run`: generates once, streaming, or as one JSON object. */
+/** `forge run`: generates from one prompt and prints a stream or one JSON object. */
 import { ForgeError } from "../../errors.ts";
 import { isFile, reasonOf, Replacement } from "../../formats/file.ts";
 import { quote } from "../../formats/quote.ts";
@@ -64,7 +64,7 @@ export async function run(
   const generation = generationOptions(options, model.tokenizer);
   const request: GenerateOptions = {
     ...generation,
-    // Settled here, so that what --verbose shows is what is used.
+    // Resolved here so that --verbose shows the values in use.
     ...model.resolveSampling(generation),
     ...constraint,
     raw: options.raw,
@@ -89,7 +89,7 @@ export async function run(
   return code;
 }
 
-/** Refuses a file that cannot be written, before the work that it is for. */
+/** Checks that a file can be written, before the work for it begins. */
 function checkWritable(path: string): void {
   try {
     using _probe = new Replacement(path);
@@ -102,7 +102,7 @@ function checkWritable(path: string): void {
 }
 
 function needsJson(flag: string): ForgeError {
-  return new ForgeError("usage", `${flag} needs --json, which has a place for them`);
+  return new ForgeError("usage", `${flag} needs --json`);
 }
 
 function checkNoPrompt(options: RunOptions, { text }: TextOperands): void {
@@ -111,7 +111,10 @@ function checkNoPrompt(options: RunOptions, { text }: TextOperands): void {
   );
   const flag = given === undefined ? text : longFlag(OPTIONS[given]);
   if (flag === undefined) return;
-  throw new ForgeError("usage", `${flag} is for one prompt; --batch has its own in its lines`);
+  throw new ForgeError(
+    "usage",
+    `${flag} cannot be used with --batch, whose lines have the prompts`,
+  );
 }
 
 function checkNoBatchFlags(options: RunOptions): void {
@@ -120,7 +123,7 @@ function checkNoBatchFlags(options: RunOptions): void {
   throw new ForgeError("usage", `${longFlag(OPTIONS[given])} needs --batch FILE`);
 }
 
-/** The prompt, from the one place that the user names. */
+/** Returns the prompt. @throws {ForgeError} `usage` if it is missing or given twice */
 async function readPrompt(
   options: Pick<RunOptions, "prompt" | "file">,
   operand: string | undefined,
@@ -137,17 +140,17 @@ async function readPrompt(
   if (operand === undefined && file === undefined && Deno.stdin.isTerminal()) {
     throw new ForgeError(
       "usage",
-      "there is no prompt; give one with -p TEXT or -f FILE, or pipe it in; forge chat is for talking",
+      "no prompt; give it with -p TEXT or -f FILE, or pipe it in; for a conversation, use forge chat",
     );
   }
   const text = withoutFinalNewline(await readTextFile("-", signal));
   if (text === "") {
-    throw new ForgeError("usage", 'there is no prompt: stdin is empty; -p "" starts from nothing');
+    throw new ForgeError("usage", 'no prompt: stdin is empty; use -p "" for an empty prompt');
   }
   return text;
 }
 
-/** One object; of several completions, one that has them in a list. */
+/** Prints one object: the completion, or a list of several completions. */
 async function printCompletions(
   model: Model,
   prompt: string,
@@ -179,7 +182,7 @@ async function streamText(
     }
     end = piece.end;
   }
-  // A terminal's next prompt belongs on a line of its own; a file gets exactly the text.
+  // On a terminal the shell's prompt needs a new line; a file gets exactly the text.
   if (Deno.stdout.isTerminal() && !last.endsWith("\n")) await writeStdout("\n");
   if (verbose && end !== undefined) {
     await writeStderr(describeSpeed(end, model.constraintCost));

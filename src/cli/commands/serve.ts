@@ -1,4 +1,4 @@
-/** `forge serve`: answers programs over HTTP. */
+/** `forge serve`: serves a model over HTTP. */
 import { DEFAULT_PARALLEL } from "../../engine/limits.ts";
 import { ForgeError } from "../../errors.ts";
 import { quote } from "../../formats/quote.ts";
@@ -21,8 +21,8 @@ import { Progress } from "../output/progress.ts";
 
 type ServeFlags = Options<(typeof SERVE_FLAGS)[number]> & ModelFlags & GenerationFlags;
 
-/** How long the end of what is under way may take before it is worth a word, in milliseconds. */
-const PATIENCE = 300;
+/** Time after which a graceful stop is reported. */
+const STOP_NOTICE_MS = 300;
 
 export async function run(
   flags: ServeFlags,
@@ -40,7 +40,7 @@ export async function run(
   const path = await resolveModel(given, stop);
   const speculation = await speculationOptions(flags, stop);
 
-  // The address is taken first: to load a model takes time, and it may be taken already.
+  // Loading takes time, so an address in use is reported before it.
   let handler: Handler = refuseUntilLoaded;
   const handle: Handler = (request) => handler(request);
   const { host = DEFAULT_HOST, port = DEFAULT_PORT } = flags;
@@ -51,7 +51,7 @@ export async function run(
   await using model = await openModel(path, load, progress);
   handler = createHandler(model, {
     ...settings,
-    // A model of the hub keeps its name there.
+    // A hub model keeps its name.
     names: flags.alias ?? (given === undefined || given === path ? undefined : [given]),
     defaults: generationOptions(flags, model.tokenizer),
   });
@@ -77,13 +77,13 @@ function serveOptions(flags: ServeFlags, verbose: boolean): ServeOptions {
 
 const refuseUntilLoaded: Handler = () =>
   Promise.resolve(errorResponse(
-    new HttpError(503, "the model is being loaded; try again in a moment", {
+    new HttpError(503, "the model is loading; try again in a moment", {
       code: "loading",
       headers: { "retry-after": "1" },
     }),
   ));
 
-/** Writes a line for each request: how it was answered, and how long until then. */
+/** Logs the status and the time to the response of each request. */
 function logged(handler: Handler): Handler {
   return async (request) => {
     const since = performance.now();
@@ -102,20 +102,20 @@ function describe(
   { apiKey, anyHost }: ServeOptions,
 ): string {
   const open = anyHost && apiKey === undefined
-    ? `; whoever reaches this address can use it, $${API_KEY_VARIABLE} asks for a key`
+    ? `; without an API key anyone who reaches this address can use it, see --api-key`
     : "";
   return `forge: listening on ${url} (${model.checkpoint.path}, context ${model.contextLength}, ` +
     `${parallel} at a time${open})\n`;
 }
 
-/** Takes no more requests, and waits until those under way are answered. */
+/** Stops accepting requests and waits for those in progress. */
 async function end(server: Deno.HttpServer): Promise<void> {
   const note = setTimeout(
     () =>
       void writeStderr(
-        "forge: stopping once the answers under way have ended; again to stop now\n",
+        "forge: stopping after the answers in progress; press Ctrl-C again to stop now\n",
       ),
-    PATIENCE,
+    STOP_NOTICE_MS,
   );
   await server.shutdown();
   clearTimeout(note);

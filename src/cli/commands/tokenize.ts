@@ -1,4 +1,4 @@
-/** `forge tokenize`: the tokens of a text. */
+/** `forge tokenize`: prints the tokens of a text. */
 import { ForgeError } from "../../errors.ts";
 import { openCheckpoint, openTokenizer, type Tokenizer } from "../../mod.ts";
 import type { Context } from "../command.ts";
@@ -46,7 +46,7 @@ export async function run(
   return 0;
 }
 
-/** The text, from the one place that the user names. */
+/** Returns the text. @throws {ForgeError} `usage` if it is missing or given twice */
 async function readInput(
   file: string | undefined,
   operand: string | undefined,
@@ -59,13 +59,13 @@ async function readInput(
   if (file === undefined && operand === undefined && Deno.stdin.isTerminal()) {
     throw new ForgeError(
       "usage",
-      "there is no text; give it as an argument, with -f, or pipe it in",
+      "no text; give it as an argument, with -f, or pipe it in",
     );
   }
   return await readTextFile(file ?? "-", signal);
 }
 
-/** The text of a token in quotes; its bytes where they are no whole characters. */
+/** Returns the text of a token in quotes, or its bytes if they are not whole characters. */
 function describePiece(tokenizer: Tokenizer, id: number, piece: string): string {
   // Control tokens add no text, and are shown by name.
   if (tokenizer.isSpecial(id)) return printable(JSON.stringify(piece));

@@ -1,20 +1,20 @@
-/** Lines of a JSONL file or pipe, read as they are asked for. */
+/** Lines of a JSONL file or pipe, read on demand. */
 import { ForgeError } from "../../errors.ts";
 import { decodeUtf8 } from "./text_source.ts";
 
-/** More than any prompt that fits a context; a bound for what one line can make us hold. */
+/** Default limit of a line. It exceeds every prompt that fits a context, and bounds the memory of a line. */
 const MAX_LINE_BYTES = 16 * 2 ** 20;
 
 const NEWLINE = 0x0a;
 
-/** A line: its text, or why it has none. */
+/** A line with its text, or the error of reading it. */
 export type Line =
   & {
     /** From 1. */
     readonly number: number;
-    /** Offset of the byte after it, and after its newline where it has one. */
+    /** Offset of the first byte after the line and its newline. */
     readonly end: number;
-    /** Whether a newline ends it. */
+    /** True if a newline ends it. */
     readonly isWhole: boolean;
   }
   & (
@@ -22,19 +22,19 @@ export type Line =
     | { readonly text: undefined; readonly error: ForgeError }
   );
 
-/** Which lines are read, and how long they may be. */
+/** Selection and limits of lines. */
 export interface LineOptions {
-  /** Which lines are read, by number; the others are neither kept nor decoded. @default all */
+  /** Selects lines by number; others are neither kept nor decoded. @default all */
   readonly isWanted?: (number: number) => boolean;
-  /** Whether lines of white space alone are lines too. @default false */
+  /** True if blank lines are yielded too. @default false */
   readonly keepBlank?: boolean;
   /** @default 16 MiB */
   readonly maxBytes?: number;
 }
 
 /**
- * The lines of a stream. Lines of white space alone are counted, but left out; a byte order mark
- * before one is dropped. A line that is no UTF-8 or too long comes with an error in place of its text.
+ * Yields the lines of a stream. Blank lines are counted but left out, and a byte order mark is dropped. A
+ * line that is not UTF-8 or too long has an error in place of its text.
  */
 export async function* readLines(
   stream: AsyncIterable<Uint8Array<ArrayBuffer>>,
@@ -46,7 +46,7 @@ export async function* readLines(
   let end = 0;
   const add = (part: Uint8Array<ArrayBuffer>) => {
     length += part.length;
-    // A copy, for the stream may use its buffer again.
+    // A copy, because the stream may reuse its buffer.
     if (length > maxBytes) parts = [];
     else if (part.length > 0 && isWanted(number)) parts.push(part.slice());
   };
@@ -83,7 +83,7 @@ function decodeLine(
   maxBytes: number,
 ) {
   if (length > maxBytes) {
-    const limit = `at most ${maxBytes / 2 ** 20} MiB are read`;
+    const limit = `the limit is ${maxBytes / 2 ** 20} MiB`;
     return {
       text: undefined,
       error: new ForgeError("bad_input", `line ${number} has ${length} bytes; ${limit}`),

@@ -1,30 +1,31 @@
-/** Arguments that belong to no option: a model, what it is given, or both. */
+/** Operands of a command: a model, a text, or both. */
 import { ForgeError } from "../../errors.ts";
 import { quote } from "../../formats/quote.ts";
 import { isModel, namesModel } from "../model/model_path.ts";
 
-/** What a command is given without flags. */
+/** Operands by meaning. */
 export interface TextOperands {
   readonly model: string | undefined;
   /** `-` for stdin. */
   readonly text: string | undefined;
 }
 
-/** What is given by options, and how a lone word is read. */
+/** Values from options, and the reading of a single operand. */
 interface GivenOptions {
   readonly model: string | undefined;
   /** True if an option gives the text. */
   readonly hasText: boolean;
-  /** What error messages call the text. */
+  /** Name of the text in errors. */
   readonly noun: "prompt" | "text";
-  /** True if a lone word is a text unless it may be a model; otherwise it is refused as a likely typo. */
+  /** True if a single word is a text unless it may be a model; otherwise it is an error, as a likely typo. */
   readonly takesWords: boolean;
 }
 
 /**
- * Tells model and text apart. Of two arguments the model comes first; one alone is what no option gives.
+ * Assigns operands to model and text. Of two operands the model comes first; a single operand is the one
+ * that no option gives.
  *
- * @throws {ForgeError} `usage` when something is given twice, or one alone could be either
+ * @throws {ForgeError} `usage` if a value is given twice, or a single operand is ambiguous
  */
 export function textOperands(operands: readonly string[], options: GivenOptions): TextOperands {
   const [first, second] = operands;
@@ -45,7 +46,7 @@ export function textOperands(operands: readonly string[], options: GivenOptions)
   throw ambiguous(
     first,
     noun,
-    `there is no such file; say -p ${first}, or -m with a model's file, folder or hub name`,
+    `no such file; use -p ${first}, or -m with a model's file, folder or hub name`,
   );
 }
 

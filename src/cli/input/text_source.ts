@@ -1,33 +1,33 @@
-/** What a user hands in: the bytes and texts of files and of stdin. */
+/** Reading of bytes and texts from files and stdin. */
 import { fstatSync } from "node:fs";
 import { ForgeError } from "../../errors.ts";
 import { type FileIdentity, reasonOf } from "../../formats/file.ts";
 import { quote } from "../../formats/quote.ts";
 
-/** More than any model's context, and a bound for what an endless pipe can make us hold. */
+/** Limit of a text. It exceeds every context, and bounds the memory for an endless pipe. */
 const MAX_BYTES = 256 * 2 ** 20;
 
 const CHUNK_BYTES = 256 * 2 ** 10;
 
 /** Bytes that can be read once. */
 interface Input extends Disposable {
-  /** A chunk is valid until the next one is asked for. */
+  /** A chunk is valid until the next one is requested. */
   readonly chunks: AsyncIterable<Uint8Array<ArrayBuffer>>;
   readonly identity: FileIdentity;
-  /** The input as error messages call it: `stdin`, or the quoted path. */
+  /** Name for errors: `stdin`, or the quoted path. */
   readonly name: string;
 }
 
-/** True if a path stands for stdin. Deno itself refuses to open the paths of the system. */
+/** True if a path means stdin. Deno does not open these paths itself. */
 export function isStdin(path: string): boolean {
   return path === "-" || /^\/dev\/(stdin|fd\/0)$|^\/proc\/self\/fd\/0$/.test(path);
 }
 
 /**
- * Opens a file, or stdin for the paths that stand for it.
+ * Opens a file, or stdin for the paths that mean it.
  *
- * @throws {ForgeError} `not_found` when the file cannot be read, `usage` when stdin is a terminal or is
- * taken already, `cancelled` when the signal is raised before a pipe has a writer.
+ * @throws {ForgeError} `not_found` if the file cannot be read, `usage` if stdin is a terminal or was
+ * opened before, `cancelled` if the signal is aborted before a pipe has a writer.
  */
 export async function openInput(path: string, signal?: AbortSignal): Promise<Input> {
   if (isStdin(path)) return openStdin();
@@ -58,7 +58,9 @@ function openStdin(): Input {
   if (Deno.stdin.isTerminal()) {
     throw new ForgeError("usage", "stdin is a terminal; pipe the text in, or give it as an option");
   }
-  if (isStdinTaken) throw new ForgeError("usage", "stdin can be read once; name a file instead");
+  if (isStdinTaken) {
+    throw new ForgeError("usage", "stdin can be read only once; name a file instead");
+  }
   isStdinTaken = true;
   return {
     chunks: Deno.stdin.readable,
@@ -68,7 +70,7 @@ function openStdin(): Input {
   };
 }
 
-/** The identity of stdin (0) or stdout (1); of no file when it is closed. */
+/** Returns the identity of stdin (0) or stdout (1). A closed stream is not a file. */
 export function standardStream(descriptor: 0 | 1): FileIdentity {
   try {
     const info = fstatSync(descriptor);
@@ -90,7 +92,7 @@ async function unlessAborted<T>(result: Promise<T>, signal: AbortSignal | undefi
   }
 }
 
-/** The bytes of an open file from its current position. A chunk is valid until the next is asked for. */
+/** Yields the bytes of a file from its current position. A chunk is valid until the next is requested. */
 export async function* fileChunks(
   file: Deno.FsFile,
 ): AsyncGenerator<Uint8Array<ArrayBuffer>, void, undefined> {
@@ -103,10 +105,10 @@ export async function* fileChunks(
 }
 
 /**
- * The text of a file, or of stdin.
+ * Reads the text of a file or stdin.
  *
- * @throws {ForgeError} as {@linkcode openInput}; `bad_input` when it is not UTF-8 or too large,
- * `cancelled` when the signal is raised.
+ * @throws {ForgeError} as {@linkcode openInput}; `bad_input` if it is not UTF-8 or too large, `cancelled`
+ * if the signal is aborted.
  */
 export async function readTextFile(path: string, signal?: AbortSignal): Promise<string> {
   using input = await openInput(path, signal);
@@ -125,12 +127,12 @@ export async function readTextFile(path: string, signal?: AbortSignal): Promise<
   return decodeUtf8(new Uint8Array(await new Blob(chunks).arrayBuffer()), input.name);
 }
 
-/** Takes off the newline that ends a text file. */
+/** Removes a newline at the end of a text. */
 export function withoutFinalNewline(text: string): string {
   return text.replace(/\r?\n$/, "");
 }
 
-/** @throws {ForgeError} `bad_input`, saying where, when the bytes are not UTF-8. */
+/** Decodes UTF-8. @throws {ForgeError} `bad_input` with the offset of the first invalid byte */
 export function decodeUtf8(bytes: Uint8Array<ArrayBuffer>, name: string): string {
   try {
     return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
@@ -143,9 +145,9 @@ export function decodeUtf8(bytes: Uint8Array<ArrayBuffer>, name: string): string
   }
 }
 
-/** Where the first character begins that is damaged or cut off. */
+/** Returns the offset of the first invalid or incomplete character. */
 function firstInvalidByte(bytes: Uint8Array<ArrayBuffer>): number {
-  // Valid prefixes are those up to some length, of which the largest is searched.
+  // Binary search for the longest valid prefix.
   let valid = 0;
   let invalid = bytes.length;
   while (valid + 1 < invalid) {
@@ -156,7 +158,7 @@ function firstInvalidByte(bytes: Uint8Array<ArrayBuffer>): number {
   return valid;
 }
 
-/** Whether bytes are valid UTF-8, but for a character that may go on. */
+/** True if bytes are valid UTF-8, except that the last character may be incomplete. */
 function isValidPrefix(bytes: Uint8Array<ArrayBuffer>): boolean {
   try {
     new TextDecoder("utf-8", { fatal: true }).decode(bytes, { stream: true });

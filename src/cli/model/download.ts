@@ -1,21 +1,21 @@
 import { formatBytes, formatClock, printable } from "../output/format.ts";
 
-/** How long a download is watched before its speed is told, in milliseconds. */
-const SETTLING = 1000;
+/** Time before the speed of a download is shown. */
+const SPEED_DELAY_MS = 1000;
 
-/** Says how far the files of a download have come, how fast, and how long the one at hand will take. */
+/** Describes the progress, speed and remaining time of a download, file by file. */
 export class DownloadMeter {
   #file = "";
   #start = 0;
-  /** What an earlier download had left of the file. */
+  /** Bytes of the file that an earlier download left. */
   #bytesAtStart = 0;
 
   /**
-   * The line of progress.
+   * Returns the line of progress.
    *
-   * @param bytes what is here of the file
-   * @param total its size, where that is known
-   * @param now the time, in milliseconds
+   * @param bytes downloaded bytes of the file
+   * @param total size of the file, if known
+   * @param now time in milliseconds
    */
   line(
     file: string,
@@ -34,7 +34,7 @@ export class DownloadMeter {
     const parts = [`${printable(file)}: ${extent}`];
     const milliseconds = now - this.#start;
     const rate = (bytes - this.#bytesAtStart) / milliseconds * 1000;
-    if (milliseconds >= SETTLING && rate > 0) {
+    if (milliseconds >= SPEED_DELAY_MS && rate > 0) {
       parts.push(`${formatBytes(Math.round(rate))}/s`);
       if (total !== undefined) parts.push(`${formatClock((total - bytes) / rate)} left`);
     }

@@ -1,4 +1,4 @@
-/** What a model's headers and configuration say of it. */
+/** Facts about a model, from its headers and configuration. */
 import { type EmbeddingRecipe, embeddingRecipe } from "../../engine/embedding/pooling.ts";
 import { endTokens } from "../../engine/load/tokenizer.ts";
 import { DEFAULT_CONTEXT } from "../../engine/limits.ts";
@@ -16,15 +16,15 @@ import { ConfigReader, type Key } from "../../models/config/config_reader.ts";
 
 const F16_BYTES = 2;
 
-/** The facts, under the names that `--json` prints them by. */
+/** Facts with the keys of `--json`. */
 export interface ModelFacts {
   readonly path: string;
   readonly format: Checkpoint["kind"];
   readonly name: string | null;
   readonly architecture: string;
-  /** The architecture of the multimodal model that this is the text part of. */
+  /** Architecture of the multimodal model, if this is the text part of one. */
   readonly multimodal: string | null;
-  /** Why forge cannot run it; `null` when it can. */
+  /** Reason why forge cannot run it; `null` if it can. */
   readonly problem: string | null;
   readonly files: readonly string[];
   readonly parameters: number;
@@ -34,12 +34,12 @@ export interface ModelFacts {
   readonly unused_tensors: readonly string[];
   readonly tokenizer: TokenizerFacts | null;
   readonly chat_template: string | null;
-  /** How texts are embedded, as the files say it; `null` where they say nothing, or what forge does not do. */
+  /** Pooling that the files define; `null` if they define none, or an unsupported one. */
   readonly embedding: EmbeddingRecipe | null;
   readonly memory: MemoryFacts;
 }
 
-/** Sizes of the architecture; `null` where the configuration does not say. */
+/** Sizes of the architecture; `null` if the configuration lacks them. */
 export interface ConfigFacts {
   readonly layers: number | null;
   readonly hidden_size: number | null;
@@ -55,34 +55,34 @@ export interface ConfigFacts {
   readonly rope_scaling: string | null;
 }
 
-/** What a tokenizer says of itself. */
+/** Facts about the tokenizer. */
 interface TokenizerFacts {
   readonly description: string;
   readonly vocab_size: number;
   readonly add_bos: boolean;
   readonly add_eos: boolean;
   readonly bos: SpecialToken | null;
-  /** The tokens that end an answer. */
+  /** Tokens that end an answer. */
   readonly end: readonly SpecialToken[];
 }
 
-/** A token that ends or begins texts. */
+/** A token at the beginning or end of a text. */
 export interface SpecialToken {
   readonly id: number;
   readonly text: string;
 }
 
-/** Bytes a loaded model takes; `null` where the configuration does not say. */
+/** Memory of a loaded model in bytes; `null` if the configuration lacks a size. */
 interface MemoryFacts {
   readonly weights: number;
-  /** With a cache of F16. */
+  /** For a cache in F16. */
   readonly kv_per_token: number | null;
-  /** What `kv_default` is for. */
+  /** Context length that `kv_default` is for. */
   readonly default_context: number | null;
   readonly kv_default: number | null;
-  /** The recurrent state of one sequence; 0 where the model has none. */
+  /** Recurrent state of one sequence; 0 without one. */
   readonly state_per_sequence: number;
-  /** An estimate. */
+  /** Estimated. */
   readonly activations: number | null;
 }
 
@@ -103,9 +103,7 @@ const CONFIG_KEYS = {
 } as const satisfies Partial<Record<keyof ConfigFacts, readonly Key[]>>;
 
 /**
- * Gathers the facts. What is wrong with a model that can be opened at all is one of them.
- *
- * @throws {ForgeError} never for an architecture that forge does not know
+ * Collects the facts. A problem of the model, such as an unknown architecture, is a fact, not an error.
  */
 export function modelFacts(checkpoint: Checkpoint): ModelFacts {
   const tensors = [...checkpoint.tensors.values()];
@@ -227,8 +225,8 @@ function memoryFacts(
 }
 
 /**
- * Residual stream and norm, gate, up and their product, for each token of a chunk; logits for as many
- * of them as are wanted at once. Attention takes less than the MLP in most models.
+ * Estimates the activations: residual stream and norm, gate, up and their product for each token of a
+ * chunk, and the logits of the largest step. Attention takes less than the MLP in most models.
  */
 function activationBytes(
   config: ConfigFacts,

@@ -5,11 +5,10 @@ import { isModelReference } from "../../hub/model_reference.ts";
 import { nearestName } from "../../formats/suggest.ts";
 
 /**
- * The path of the model that a user names: a path that exists, a model on the hub, which is
- * downloaded unless it is here already, or the bundled model when no name is given.
+ * Resolves the name of a model to a path: an existing path, a model on the hub, which is downloaded if
+ * necessary, or the bundled model without a name.
  *
- * @throws {ForgeError} `not_found` when there is nothing of that name, saying what a name can be; as
- * `pull` when the download fails.
+ * @throws {ForgeError} `not_found` if there is no such model; as `pull` if the download fails.
  */
 export async function resolveModel(
   name: string | undefined,
@@ -26,13 +25,13 @@ export async function resolveModel(
   }
   throw new ForgeError(
     "not_found",
-    `no model ${quote(name)} here; valid is a .gguf file, a folder with config.json and ` +
-      `safetensors files, or a hub name such as org/name or org/name:Q4_K_M (without -m the ` +
-      `bundled demo model is used)`,
+    `no such model: ${quote(name)}; valid is a .gguf file, a folder with config.json and ` +
+      `safetensors files, or a hub name such as org/name or org/name:Q4_K_M (without -m, ` +
+      `the bundled demo model is used)`,
   );
 }
 
-/** What is in the folder of a path that does not exist under nearly its name; empty where nothing is. */
+/** Returns the advice for a path that does not exist: a similar name in its folder, if any. */
 function advice(path: string): string {
   const folder = dirname(path);
   let names: string[];
@@ -45,7 +44,7 @@ function advice(path: string): string {
   return similar === undefined ? "" : `; did you mean ${quote(join(folder, similar))}?`;
 }
 
-/** The path of the model that comes with forge. @throws {ForgeError} `not_found` */
+/** Returns the path of the bundled model. @throws {ForgeError} `not_found` */
 export function bundledModel(): string {
   const source = import.meta.dirname;
   const path = source === undefined ? undefined : join(source, "..", "..", "..", "models", "demo");
@@ -57,12 +56,12 @@ export function bundledModel(): string {
   );
 }
 
-/** True if there is a model at a path, by the names of its files. */
+/** True if a path is a model, by the names of its files. */
 export function isModel(path: string): boolean {
   return exists(join(path, "config.json")) || (/\.(gguf|safetensors)$/i.test(path) && exists(path));
 }
 
-/** True if a text may be meant as the name of a model: of a path, or of a model on the hub. */
+/** True if a text may be the name of a model: a path, or a model on the hub. */
 export function namesModel(text: string): boolean {
   return exists(text) || (!/\s/.test(text) && (looksLikePath(text) || isModelReference(text)));
 }
@@ -76,7 +75,7 @@ function exists(path: string): boolean {
     Deno.statSync(path);
     return true;
   } catch (error) {
-    // What cannot be looked at is there: opening it will say what is wrong with it.
+    // Other errors mean that the path exists; opening it reports the reason.
     return !(error instanceof Deno.errors.NotFound || error instanceof Deno.errors.NotADirectory);
   }
 }

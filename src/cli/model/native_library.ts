@@ -4,11 +4,11 @@ import { writeStderr } from "../output/streams.ts";
 import type { Progress } from "../output/progress.ts";
 
 /**
- * Builds the libraries of a device where there are none yet, or only those of an older version of
- * forge. A prebuilt one is used as it is.
+ * Builds the libraries of a device if they are missing or outdated. Prebuilt libraries are used as they
+ * are.
  *
- * @throws {ForgeError} `usage` for an unknown device; `not_found` without a C++ compiler, saying what
- * to install; `device` with the compiler's words where it fails.
+ * @throws {ForgeError} `usage` for an unknown device; `not_found` without a C++ compiler, naming the
+ * packages to install; `device` with the compiler's message if it fails.
  */
 export async function ensureLibrary(device: string, progress: Progress): Promise<void> {
   const lacking = neededLibraries(device).flatMap((kind) => {
@@ -27,8 +27,8 @@ export async function ensureLibrary(device: string, progress: Progress): Promise
       log: (line) => {
         notice ??= writeStderr(
           isOutdated
-            ? `forge: building ${what} anew, since forge has changed; this takes a minute or two\n`
-            : `forge: building ${what}, this once; it takes a minute or two\n`,
+            ? `forge: rebuilding ${what}, because forge has changed; this takes a minute or two\n`
+            : `forge: building ${what} once; this takes a minute or two\n`,
         );
         progress.update(line);
       },
@@ -37,7 +37,7 @@ export async function ensureLibrary(device: string, progress: Progress): Promise
     if (!isOutdated || !(error instanceof ForgeError)) throw error;
     throw new ForgeError(
       error.code,
-      `${what} was built for another version of forge and must be built anew: ${error.message}`,
+      `${what} was built for another version of forge and must be rebuilt: ${error.message}`,
       { cause: error },
     );
   }

@@ -3,7 +3,7 @@ import { ensureLibrary } from "./native_library.ts";
 import type { Progress } from "../output/progress.ts";
 
 /**
- * Loads a model for a command, and builds the library first where it is missing.
+ * Loads a model for a command. Builds the library first if it is missing.
  *
  * @throws {ForgeError} as `load` and {@linkcode ensureLibrary}
  */

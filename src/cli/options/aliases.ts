@@ -1,4 +1,4 @@
-/** What other programs call our commands; for the advice on a command that is not known. */
+/** Commands of other programs, for the advice on an unknown command. */
 export const COMMAND_ALIASES: Readonly<Record<string, string>> = {
   show: "inspect",
   info: "inspect",
@@ -16,8 +16,8 @@ export const COMMAND_ALIASES: Readonly<Record<string, string>> = {
 };
 
 /**
- * Flags of llama.cpp that would be read as one of ours with a value behind it, as `-n gl`, and what they
- * are called here. None of them can be meant so: our flag takes a number.
+ * Flags of llama.cpp that would parse as a short flag of forge with a value, such as `-n gl`, and their
+ * names in forge. They are always mistakes, because the short flag takes a number.
  */
 export const SHORT_FLAG_ALIASES: Readonly<Record<string, string>> = {
   "-ngl": "--device",
@@ -27,7 +27,7 @@ export const SHORT_FLAG_ALIASES: Readonly<Record<string, string>> = {
   "-ctv": "--kv-type",
 };
 
-/** What other programs call our flags; for the advice on a flag that is not known. */
+/** Flags of other programs, for the advice on an unknown flag. */
 export const FLAG_ALIASES: Readonly<Record<string, string>> = {
   "--temperature": "--temp",
   "--repetition-penalty": "--repeat-penalty",

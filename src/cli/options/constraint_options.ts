@@ -1,4 +1,4 @@
-/** The constraint flags, as the library takes them. */
+/** Translation of the constraint flags into options of the library. */
 import { ForgeError } from "../../errors.ts";
 import { isJsonObject, type JsonValue, kindOf } from "../../formats/json.ts";
 import { quote } from "../../formats/quote.ts";
@@ -7,9 +7,9 @@ import { readTextFile } from "../input/text_source.ts";
 import type { ConstraintFlags } from "./flags.ts";
 
 /**
- * The constraint that the flags ask for; files are read.
+ * Returns the constraint of the flags. Reads files that they name.
  *
- * @throws {ForgeError} `usage` when flags exclude each other or a schema is no JSON; as `readTextFile`
+ * @throws {ForgeError} `usage` for several constraints or a schema that is not JSON; as `readTextFile`
  */
 export async function constraintOptions(
   flags: ConstraintFlags,
@@ -23,7 +23,7 @@ export async function constraintOptions(
     grammar !== undefined && "--grammar",
   ].filter((flag) => typeof flag === "string");
   if (given.length > 1) {
-    throw new ForgeError("usage", `${given.join(" and ")} exclude each other; give one of them`);
+    throw new ForgeError("usage", `${given.join(" and ")} exclude each other; give only one`);
   }
   return {
     jsonSchema: jsonSchema === undefined ? undefined : await readSchema(jsonSchema, signal),
@@ -33,12 +33,12 @@ export async function constraintOptions(
   };
 }
 
-/** A grammar as it is, or from the file of that name. */
+/** Returns a grammar, read from a file unless the source is a grammar itself. */
 async function readGrammar(source: string, signal: AbortSignal | undefined): Promise<string> {
   return source.includes("::=") ? source : await readTextFile(source, signal);
 }
 
-/** A schema as JSON, or from the file of that name. */
+/** Returns a schema, read from a file unless the source is JSON itself. */
 async function readSchema(source: string, signal: AbortSignal | undefined): Promise<JsonSchema> {
   const isJson = /^\s*(?:\{|(?:true|false)\s*$)/.test(source);
   const text = isJson ? source : await readTextFile(source, signal);

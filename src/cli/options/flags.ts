@@ -1,7 +1,7 @@
-/** Which options go together, for the commands that have them. */
+/** Groups of options that commands share. */
 import type { OptionName, Options } from "./options.ts";
 
-/** Which model, and how it is run. */
+/** Model and device. */
 export const MODEL_FLAGS = [
   "model",
   "device",
@@ -15,7 +15,7 @@ export const MODEL_FLAGS = [
   "draftModel",
 ] as const satisfies readonly OptionName[];
 
-/** How answers are generated. */
+/** Limits and sampling. */
 export const GENERATION_FLAGS = [
   "maxTokens",
   "stop",
@@ -31,7 +31,7 @@ export const GENERATION_FLAGS = [
   "minP",
 ] as const satisfies readonly OptionName[];
 
-/** What the answer must conform to. */
+/** Constraints. */
 export const CONSTRAINT_FLAGS = [
   "jsonSchema",
   "jsonObject",
@@ -39,7 +39,7 @@ export const CONSTRAINT_FLAGS = [
   "grammar",
 ] as const satisfies readonly OptionName[];
 
-/** What means something with a batch only. */
+/** Options that need `--batch`. */
 export const BATCH_FLAGS = [
   "batch",
   "output",
@@ -50,7 +50,7 @@ export const BATCH_FLAGS = [
   "shard",
 ] as const satisfies readonly OptionName[];
 
-/** How a server is reached, and whom it serves. */
+/** Address, limits and access of a server. */
 export const SERVE_FLAGS = [
   "host",
   "port",
@@ -61,7 +61,6 @@ export const SERVE_FLAGS = [
   "cors",
 ] as const satisfies readonly OptionName[];
 
-/** What was given of them. */
 export type ModelFlags = Options<(typeof MODEL_FLAGS)[number]>;
 export type GenerationFlags = Options<(typeof GENERATION_FLAGS)[number]>;
 export type ConstraintFlags = Options<(typeof CONSTRAINT_FLAGS)[number]>;

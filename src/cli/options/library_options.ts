@@ -1,4 +1,4 @@
-/** The options of commands that generate, as the library takes them. */
+/** Translation of flags into options of the library. */
 import type { GenerateOptions, LoadOptions, Tokenizer } from "../../mod.ts";
 import type { GenerationFlags, ModelFlags } from "./flags.ts";
 import { logitBias } from "./logit_bias.ts";
@@ -18,7 +18,7 @@ export function loadOptions(
   };
 }
 
-/** What the flags say; what they do not say is left to the model and the library. */
+/** Returns the options that flags set; the model and the library choose the others. */
 export function generationOptions(flags: GenerationFlags, tokenizer: Tokenizer): GenerateOptions {
   return {
     temperature: flags.temp,

@@ -1,20 +1,20 @@
-/** `--logit-bias TOKEN=X`: from its text to the library's option. */
+/** `--logit-bias TOKEN=X`: parsing, and translation into the library's option. */
 import { ForgeError } from "../../errors.ts";
 import { quote } from "../../formats/quote.ts";
 import type { Tokenizer } from "../../mod.ts";
 
-/** What is added to the logit of one token. */
+/** Bias added to the logit of one token. */
 export interface TokenBias {
-  /** The token's id, or the text that it is. */
+  /** Id or text of the token. */
   readonly token: number | string;
   readonly bias: number;
 }
 
-/** What is valid, for an error. */
+/** Valid values, for errors. */
 export const VALID_BIASES =
   'ID=X or TEXT=X with a number or -inf, such as 42=-5, " the"=-inf or \'"42"=3\'';
 
-/** Reads `42=-5`, `the=-inf` or `"42"=3`; `undefined` where it is none of these. */
+/** Parses `42=-5`, `the=-inf` or `"42"=3`; returns `undefined` for other text. */
 export function parseTokenBias(text: string): TokenBias | undefined {
   const [, name = "", number = ""] = /^(.+)=([^=]+)$/s.exec(text) ?? [];
   const isNumber = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(number);
@@ -26,7 +26,7 @@ export function parseTokenBias(text: string): TokenBias | undefined {
 }
 
 /**
- * Biases by token id, as the library takes them.
+ * Returns biases by token id.
  *
  * @throws {ForgeError} `usage` for a text that is not one token of the model
  */
@@ -46,6 +46,6 @@ function idOf(token: number | string, tokenizer: Tokenizer): number {
   throw new ForgeError(
     "usage",
     `--logit-bias: ${quote(token)} is ${ids.length} tokens (${ids.join(", ")}); ` +
-      "give each its own, by its id",
+      "give a bias for each, by id",
   );
 }

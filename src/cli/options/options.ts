@@ -1,4 +1,4 @@
-/** Every option of the command line. Parsing, validation, help and completions come from here. */
+/** Table of all options. Parsing, validation, help and completions come from it. */
 import { BATCH_OPTIONS } from "./tables/batch.ts";
 import { BENCH_OPTIONS } from "./tables/bench.ts";
 import { EMBEDDING_OPTIONS } from "./tables/embedding.ts";
@@ -20,10 +20,10 @@ export const OPTIONS = {
   ...OUTPUT_OPTIONS,
 };
 
-/** The name of an option in code. */
+/** Name of an option in code. */
 export type OptionName = keyof typeof OPTIONS;
 
-/** The values of some options. */
+/** Values of some options. */
 export type Options<K extends OptionName> = {
   readonly [N in K]: OptionValue<(typeof OPTIONS)[N]>;
 };

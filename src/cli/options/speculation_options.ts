@@ -3,9 +3,9 @@ import { resolveModel } from "../model/model_path.ts";
 import type { ModelFlags } from "./flags.ts";
 
 /**
- * How tokens are guessed ahead, as `load` takes it.
+ * Returns the options of speculative decoding.
  *
- * @throws {ForgeError} as {@linkcode resolveModel} for a draft model that is not there
+ * @throws {ForgeError} as {@linkcode resolveModel}, for the draft model
  */
 export async function speculationOptions(
   { speculate, draftModel }: Pick<ModelFlags, "speculate" | "draftModel">,

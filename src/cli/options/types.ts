@@ -1,7 +1,7 @@
-/** What options are, for the table in `options.ts` and those who read it. */
+/** Types of options, for the table in `options.ts`. */
 import type { TokenBias } from "./logit_bias.ts";
 
-/** Headings of the help, in the order they are shown. */
+/** Headings of the help, in order. */
 export const OPTION_GROUPS = [
   "Prompt",
   "Batch",
@@ -21,11 +21,11 @@ export const OPTION_GROUPS = [
 type OptionGroup = (typeof OPTION_GROUPS)[number];
 
 interface OptionBase {
-  /** As commander reads them: `-n, --max-tokens` or `--raw`. */
+  /** Flags in the syntax of commander: `-n, --max-tokens` or `--raw`. */
   readonly flags: string;
   readonly group: OptionGroup;
   readonly help: string;
-  /** What happens without it, for the help; the defaults themselves are the library's. */
+  /** Default, for the help only. The library sets the actual default. */
   readonly otherwise?: string;
 }
 
@@ -38,7 +38,7 @@ export interface FlagSpec extends OptionBase {
 interface TextSpec extends OptionBase {
   readonly kind: "text";
   readonly metavar: string;
-  /** Values that shells offer; others are valid too. */
+  /** Values for completion; others are valid too. */
   readonly suggestions?: readonly string[];
 }
 
@@ -46,11 +46,11 @@ interface TextSpec extends OptionBase {
 export interface ListSpec extends OptionBase {
   readonly kind: "list";
   readonly metavar: string;
-  /** Values that shells offer; others are valid too. */
+  /** Values for completion; others are valid too. */
   readonly suggestions?: readonly string[];
 }
 
-/** What is added to the logits of tokens; given more than once, they join. */
+/** Logit biases; repetitions accumulate. */
 interface BiasesSpec extends OptionBase {
   readonly kind: "biases";
   readonly metavar: string;
@@ -70,7 +70,7 @@ interface SizeSpec extends OptionBase {
   readonly metavar: string;
 }
 
-/** A list of whole numbers and ranges, such as `128,512` or `1-8*2`; given more than once, they join. */
+/** Whole numbers and ranges, such as `128,512` or `1-8*2`; repetitions accumulate. */
 export interface CountsSpec extends OptionBase {
   readonly kind: "counts";
   readonly metavar: string;
@@ -106,7 +106,7 @@ export type OptionSpec =
   | ChoiceSpec
   | ChoiceOrIntegerSpec;
 
-/** The type of an option's value. A flag is always there; the rest are `undefined` unless given. */
+/** Type of an option's value. A flag is always set; other values are `undefined` unless given. */
 export type OptionValue<S extends OptionSpec> = S extends FlagSpec ? boolean
   : S extends NumberSpec ? number | undefined
   : S extends SizeSpec ? number | undefined
@@ -117,7 +117,7 @@ export type OptionValue<S extends OptionSpec> = S extends FlagSpec ? boolean
   : S extends ChoiceOrIntegerSpec ? S["choices"][number] | number | undefined
   : string | undefined;
 
-/** The long flag of an option, such as `--max-tokens`. */
+/** Returns the long flag of an option, such as `--max-tokens`. */
 export function longFlag(spec: OptionSpec): string {
   return spec.flags.split(", ").at(-1)!;
 }

@@ -5,15 +5,15 @@ import { parseTokenBias, VALID_BIASES } from "./logit_bias.ts";
 import type { CountsSpec, FlagSpec, ListSpec, NumberSpec, OptionSpec } from "./types.ts";
 import { longFlag } from "./types.ts";
 
-/** Kinds of options whose values join. */
+/** Kinds of options that may be repeated. */
 const REPEATABLE: ReadonlySet<OptionSpec["kind"]> = new Set(["list", "biases", "counts"]);
 
 /**
- * The value of an option that takes one.
+ * Parses the value of an option.
  *
- * @param previous the value of the same option before, for those that may be repeated
- * @throws {ForgeError} `usage`, naming the option, the value and what is valid; for an option that takes
- * one value and is given twice
+ * @param previous earlier value of the same option, if it was given before
+ * @throws {ForgeError} `usage` for an invalid value, naming the option and the valid values, and for a
+ * repeated option that takes one value
  */
 export function parseOptionValue(
   spec: Exclude<OptionSpec, FlagSpec>,

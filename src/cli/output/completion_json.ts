@@ -1,7 +1,7 @@
 import type { Completion } from "../../engine/generation/completion.ts";
 import type { JsonObject } from "../../formats/json.ts";
 
-/** A completion as `--json` and batches print it: by OpenAI's names where it has them. */
+/** Returns a completion in the form of `--json` and batches, with OpenAI's keys where they exist. */
 export function completionJson(completion: Completion): JsonObject {
   const { text, tokenIds, timings, logprobs } = completion;
   return {

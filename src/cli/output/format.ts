@@ -1,29 +1,29 @@
-/** Numbers for people. */
+/** Formatting of numbers and rows for the terminal. */
 
-/** Bytes in the largest unit that keeps the number above 1, to three digits: `344 kB`, `1.05 MB`. */
+/** Formats bytes in the largest unit that keeps the number above 1, to three digits: `344 kB`, `1.05 MB`. */
 export function formatBytes(bytes: number): string {
   return scaled(bytes, ["B", "kB", "MB", "GB", "TB", "PB"]);
 }
 
-/** A count in words: `260 thousand`, `7.62 billion`. */
+/** Formats a count in words: `260 thousand`, `7.62 billion`. */
 export function formatCount(count: number): string {
   return scaled(count, ["", "thousand", "million", "billion", "trillion"]).trimEnd();
 }
 
-/** Tokens in some milliseconds, with the rate: `12 tokens in 350 ms (34.3 a second)`. */
+/** Formats tokens, time and rate: `12 tokens in 350 ms (34.3 per second)`. */
 export function formatSpeed(tokens: number, milliseconds: number): string {
-  const rate = milliseconds > 0 ? ` (${threeDigits(tokens / milliseconds * 1000)} a second)` : "";
+  const rate = milliseconds > 0 ? ` (${threeDigits(tokens / milliseconds * 1000)} per second)` : "";
   return `${plural(tokens, "token")} in ${formatDuration(milliseconds)}${rate}`;
 }
 
-/** `350 ms`, `1.24 s` */
+/** Formats a duration: `350 ms`, `1.24 s`. */
 export function formatDuration(milliseconds: number): string {
   return milliseconds < 999.5
     ? `${threeDigits(milliseconds)} ms`
     : `${threeDigits(milliseconds / 1000)} s`;
 }
 
-/** `0:05`, `12:34`, `3:00:00` */
+/** Formats a time: `0:05`, `12:34`, `3:00:00`. */
 export function formatClock(seconds: number): string {
   const whole = Math.ceil(seconds);
   const [h, m, s] = [Math.floor(whole / 3600), Math.floor(whole / 60) % 60, whole % 60];
@@ -31,12 +31,12 @@ export function formatClock(seconds: number): string {
   return h > 0 ? `${h}:${padded(m)}:${padded(s)}` : `${m}:${padded(s)}`;
 }
 
-/** `1 token`, `2 tokens` */
+/** Formats a count with its noun: `1 token`, `2 tokens`. */
 export function plural(count: number, noun: string): string {
   return `${count} ${noun}${count === 1 ? "" : "s"}`;
 }
 
-/** Lines whose first column is padded to one width; further lines of a text are indented. */
+/** Formats rows with an aligned first column; further lines of a text are indented. */
 export function formatRows(rows: readonly (readonly [label: string, text: string])[]): string {
   const width = Math.max(...rows.map(([label]) => label.length));
   const indent = `\n${" ".repeat(width + 2)}`;
@@ -57,7 +57,7 @@ function threeDigits(value: number): string {
   return value >= 99.95 ? value.toFixed(0) : value >= 9.995 ? value.toFixed(1) : value.toFixed(2);
 }
 
-/** Text of a model file, which may say anything, made safe for a terminal and for one line. */
+/** Escapes control characters of untrusted text, for a terminal and for one line. */
 export function printable(text: string): string {
   return text.replace(
     /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu,

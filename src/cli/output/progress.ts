@@ -1,36 +1,36 @@
-/** How long something takes before progress is worth showing, in milliseconds. */
-const DELAY = 1000;
-const REDRAW_INTERVAL = 100;
+/** Time before progress is shown. */
+const DELAY_MS = 1000;
+const REDRAW_INTERVAL_MS = 100;
 const BAR_CELLS = 30, FEWEST_CELLS = 5;
 
 /**
- * A line at the bottom of the terminal that says how far work has come. It appears when the work
- * has taken a second, disappears when disposed of, and never appears where stderr is no terminal.
+ * A progress line at the bottom of the terminal. It appears after one second, disappears when disposed
+ * of, and never appears if stderr is not a terminal.
  */
 export class Progress implements Disposable {
   readonly #timer: ReturnType<typeof setInterval> | undefined;
-  #visibleFrom = performance.now() + DELAY;
+  #visibleFrom = performance.now() + DELAY_MS;
   #line: (columns: number) => string = () => "";
   #shown = "";
 
   constructor() {
     if (!Deno.stderr.isTerminal()) return;
-    this.#timer = setInterval(() => this.#draw(), REDRAW_INTERVAL);
+    this.#timer = setInterval(() => this.#draw(), REDRAW_INTERVAL_MS);
   }
 
-  /** Says what is being done, how much of it is, and more in `details`. */
+  /** Sets the label, the amount done and the details. */
   update(label: string, done?: number, total?: number, details = ""): void {
     this.#line = done === undefined || total === undefined
       ? () => label
       : (columns) => progressLine(columns, label, done, total, details);
   }
 
-  /** Takes the line away; the next update is not shown before another second. */
+  /** Removes the line. The next update is shown after another second. */
   clear(): void {
     if (this.#shown !== "") write("\r\x1b[2K");
     this.#shown = "";
     this.#line = () => "";
-    this.#visibleFrom = performance.now() + DELAY;
+    this.#visibleFrom = performance.now() + DELAY_MS;
   }
 
   [Symbol.dispose](): void {
@@ -40,7 +40,7 @@ export class Progress implements Disposable {
 
   #draw(): void {
     if (performance.now() < this.#visibleFrom) return;
-    // A terminal that does not know its size says 0. In the last column the cursor would not stay.
+    // A terminal of unknown size reports 0. The last column is left free, as the cursor would wrap.
     const columns = (Deno.consoleSize().columns || 80) - 1;
     const text = this.#line(columns).slice(0, columns);
     if (text === this.#shown) return;
@@ -49,7 +49,7 @@ export class Progress implements Disposable {
   }
 }
 
-/** What was done with a bar before it, as long as there is room for one. */
+/** Returns a line with the amount done, and a bar if there is room. */
 export function progressLine(
   columns: number,
   label: string,

@@ -1,4 +1,4 @@
-/** What `forge run --verbose` says. */
+/** Reports of `--verbose`. */
 import {
   type ConstraintCost,
   describeSampling,
@@ -12,7 +12,7 @@ const MAX_UNUSED = 5;
 
 type Row = readonly [label: string, text: string];
 
-/** Model, device and memory. */
+/** Returns rows about model, device and memory. */
 export function describeDevice(model: Model): Row[] {
   const { checkpoint, device, memory, unusedTensors } = model;
   const rows: Row[] = [
@@ -34,7 +34,7 @@ export function describeDevice(model: Model): Row[] {
   return rows;
 }
 
-/** All of that, the sampling chain in its order, and the size of the prompt. */
+/** Returns the rows of {@linkcode describeDevice}, the sampling chain, and the size of the prompt. */
 export function describeSession(model: Model, prompt: string, request: GenerateOptions): string {
   const { tokens } = model.encodePrompt(prompt, request);
   return formatRows([
@@ -44,7 +44,7 @@ export function describeSession(model: Model, prompt: string, request: GenerateO
   ]);
 }
 
-/** How fast it was, and how much of the prompt did not have to be computed; what a constraint took. */
+/** Describes the speed, the reused part of the prompt, and the cost of a constraint. */
 export function describeSpeed(end: GenerationEnd, cost?: ConstraintCost): string {
   const { timings, promptTokens, cachedPromptTokens, completionTokens, finishReason } = end;
   return formatRows([
@@ -62,7 +62,7 @@ function describeDrafts({ drafted, accepted }: GenerationEnd["timings"]): string
   return `${plural(drafted, "token")}, ${accepted} accepted (${share}%)`;
 }
 
-/** The masks' share is that of the steps, which they overlap where they can. */
+/** Describes the cost of masks, which may overlap with the steps. */
 function describeCost(cost: ConstraintCost, timings: GenerationEnd["timings"]): string {
   const steps = timings.prefillMs + timings.decodeMs;
   const each = cost.masks === 0 ? 0 : cost.maskMs / cost.masks;

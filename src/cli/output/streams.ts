@@ -1,18 +1,18 @@
 import { ForgeError } from "../../errors.ts";
 
-/** Writes to stdout: the answer, and nothing else. */
+/** Writes to stdout, which has only results. */
 export async function writeStdout(text: string): Promise<void> {
   await writeAll(Deno.stdout, "stdout", text);
 }
 
-/** Writes to stderr: everything that is not the answer. */
+/** Writes to stderr, which has everything else. */
 export async function writeStderr(text: string): Promise<void> {
   await writeAll(Deno.stderr, "stderr", text);
 }
 
 /**
- * @throws {Deno.errors.BrokenPipe} when nobody reads any more.
- * @throws {ForgeError} `device` when the text cannot be written, as on a full disk.
+ * @throws {Deno.errors.BrokenPipe} if the reader closed the stream
+ * @throws {ForgeError} `device` if the text cannot be written, such as on a full disk
  */
 async function writeAll(
   stream: typeof Deno.stdout | typeof Deno.stderr,
@@ -27,7 +27,7 @@ async function writeAll(
   }
 }
 
-/** Writes a text as UTF-8, however many calls that takes. */
+/** Writes all of a text as UTF-8. */
 export async function writeBytes(
   stream: { write(bytes: Uint8Array): Promise<number> },
   text: string,

@@ -137,7 +137,7 @@ Deno.test("batch line: what is wrong is named, with what is valid", () => {
     ["", "not valid JSON"],
     ["[1]", "an array"],
     ["null", "null"],
-    ['{"prompt": "a", "prompt": "b"}', '"prompt"', "twice"],
+    ['{"prompt": "a", "prompt": "b"}', '"prompt"', "duplicate"],
     [{}, "prompt or messages is missing"],
     [{ prompt: "a", messages: [] }, "not both"],
     [{ prompt: 5 }, "prompt is 5"],

@@ -61,15 +61,15 @@ Deno.test("chat: a long paste is a sign in the line and whole in the message", (
   assertEquals(filter.expand(typed), typed);
 });
 
-Deno.test("chat: turns are asked, answered, taken back and forgotten", () => {
+Deno.test("chat: questions are asked, answered and removed", () => {
   const chat = new Conversation("be kind");
-  assertThrows(() => chat.undo(), ForgeError, "nothing has been said");
+  assertThrows(() => chat.undo(), ForgeError, "the conversation is empty");
   for (const i of [1, 2, 3]) {
     chat.ask(`q${i}`);
     chat.answer(`a${i}`);
   }
   chat.ask("q4");
-  chat.takeBack();
+  chat.dropUnanswered();
   const contents = () => chat.messages.map(({ content }) => content).join(" ");
   assertEquals(contents(), "be kind q1 a1 q2 a2 q3 a3");
   assertEquals([chat.undo(), contents()], ["q3", "be kind q1 a1 q2 a2"]);
@@ -96,7 +96,7 @@ Deno.test("chat: a conversation comes back from its file; a file that is none is
   assertEquals([chat.system, chat.length], [undefined, 1]);
 
   const other = folder.write("notes.txt", "my notes");
-  await assertRejects(() => saveMessages(other, messages), ForgeError, "left as it is");
+  await assertRejects(() => saveMessages(other, messages), ForgeError, "not a conversation");
   assertEquals(Deno.readTextFileSync(other), "my notes");
   const bad: [unknown, string][] = [
     ["", "not valid JSON"],
@@ -115,6 +115,6 @@ Deno.test("chat: a conversation comes back from its file; a file that is none is
   const user = { role: "user", content: "x" };
   assertThrows(() => chat.replace([user, user]), ForgeError, 'messages[1] is of "user"');
   assertThrows(() => chat.replace([user]), ForgeError, "the last message");
-  assertThrows(() => chat.replace([messages[0]!, messages[2]!]), ForgeError, 'where "user"');
+  assertThrows(() => chat.replace([messages[0]!, messages[2]!]), ForgeError, 'expected "user"');
   assertEquals(chat.length, 1);
 });

@@ -1,4 +1,4 @@
-/** The options of `forge run` for files of prompts. A part of the table in `options.ts`. */
+/** Options of `forge run --batch`. */
 import { DEFAULT_PARALLEL, MAX_PARALLEL } from "../../../engine/limits.ts";
 import type { OptionSpec } from "../types.ts";
 
@@ -15,7 +15,7 @@ export const BATCH_OPTIONS = {
     kind: "text",
     metavar: "FILE",
     group: "Batch",
-    help: "write the answers here",
+    help: "write the answers to this file",
     otherwise: "stdout",
   },
   batchParallel: {
@@ -32,13 +32,13 @@ export const BATCH_OPTIONS = {
     flags: "--ordered",
     kind: "flag",
     group: "Batch",
-    help: "answers in the order of the lines, not as they finish",
+    help: "write answers in the order of the lines, not as they finish",
   },
   resume: {
     flags: "--resume",
     kind: "flag",
     group: "Batch",
-    help: "go on with the file of -o: skip what is answered there, try errors again",
+    help: "continue the file of -o: skip answered lines, retry failed ones",
   },
   overwrite: {
     flags: "--overwrite",
@@ -52,6 +52,6 @@ export const BATCH_OPTIONS = {
     metavar: "I/N",
     group: "Batch",
     help:
-      "answer only every N-th line from the I-th (1 to N); auto, auto/N as a cluster's job says",
+      "answer only part I of N (every N-th line); auto in a Slurm array job, auto/N in Kubernetes",
   },
 } as const satisfies Record<string, OptionSpec>;

@@ -1,4 +1,4 @@
-/** The options that only `forge bench` has. A part of the table in `options.ts`. */
+/** Options of `forge bench`. */
 import { SYNTHETIC_NAMES } from "../../../bench/synthetic/shapes.ts";
 import { MAX_COUNT, MAX_THREADS } from "../../../engine/limits.ts";
 import type { OptionSpec } from "../types.ts";
@@ -27,8 +27,8 @@ export const BENCH_OPTIONS = {
     min: 1,
     max: MAX_THREADS,
     group: "Model",
-    help: "threads that compute",
-    otherwise: "one a core",
+    help: "number of CPU threads",
+    otherwise: "one per core",
   },
   nPrompt: {
     flags: "-p, --n-prompt",
@@ -37,7 +37,7 @@ export const BENCH_OPTIONS = {
     min: 0,
     max: MAX_COUNT,
     group: "Tests",
-    help: "prompt lengths; 0 for no such test",
+    help: "prompt lengths to test; 0 for none",
     otherwise: "512",
   },
   nGen: {
@@ -47,7 +47,7 @@ export const BENCH_OPTIONS = {
     min: 0,
     max: MAX_COUNT,
     group: "Tests",
-    help: "how many tokens to decode; 0 for no such test",
+    help: "numbers of tokens to decode; 0 for none",
     otherwise: "128",
   },
   pair: {
@@ -55,7 +55,8 @@ export const BENCH_OPTIONS = {
     kind: "list",
     metavar: "PP,TG",
     group: "Tests",
-    help: "a prompt and decoding after it, timed together; may be given more than once",
+    help:
+      "a prefill of PP and a decoding of TG tokens, timed together; may be given more than once",
   },
   nDepth: {
     flags: "-d, --n-depth",
@@ -64,7 +65,7 @@ export const BENCH_OPTIONS = {
     min: 0,
     max: MAX_COUNT,
     group: "Tests",
-    help: "tokens that are in the KV cache before a test; filling it is not timed",
+    help: "tokens in the KV cache before a test; filling it is not timed",
     otherwise: "0",
   },
   nBatch: {
@@ -74,7 +75,7 @@ export const BENCH_OPTIONS = {
     min: 1,
     max: 512,
     group: "Tests",
-    help: "tokens of prompts that are computed at once",
+    help: "prompt tokens computed at once",
     otherwise: "512",
   },
   parallel: {
@@ -84,7 +85,7 @@ export const BENCH_OPTIONS = {
     min: 1,
     max: 512,
     group: "Tests",
-    help: "sequences at once, each with every prompt length and decoding after it",
+    help: "numbers of sequences computed together, each with prefill and decoding",
   },
   repetitions: {
     flags: "-r, --repetitions",
@@ -93,7 +94,7 @@ export const BENCH_OPTIONS = {
     min: 1,
     max: 10000,
     group: "Tests",
-    help: "how often to measure each test",
+    help: "number of measurements per test",
     otherwise: "5",
   },
   benchOutput: {

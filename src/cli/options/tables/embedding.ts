@@ -1,4 +1,4 @@
-/** How texts become vectors. A part of the table in `options.ts`. */
+/** Options of embeddings. */
 import { POOLINGS } from "../../../engine/embedding/pooling.ts";
 import { MAX_COUNT } from "../../../engine/limits.ts";
 import type { OptionSpec } from "../types.ts";
@@ -9,14 +9,14 @@ export const EMBEDDING_OPTIONS = {
     kind: "text",
     metavar: "FILE",
     group: "Input",
-    help: "embed every line of a file that is not blank; - reads stdin",
+    help: "embed every non-blank line of a file; - reads stdin",
   },
   wholeText: {
     flags: "-f, --file",
     kind: "text",
     metavar: "FILE",
     group: "Input",
-    help: "read the text from a file (UTF-8; one newline at the end is dropped)",
+    help: "read the text from a file (UTF-8; a newline at the end is dropped)",
   },
   pooling: {
     flags: "--pooling",
@@ -24,8 +24,8 @@ export const EMBEDDING_OPTIONS = {
     metavar: "WAY",
     choices: POOLINGS,
     group: "Embedding",
-    help: "the vector is the last token's state, the mean of all, or the first one's (cls)",
-    otherwise: "what the model's files say, else last",
+    help: "use the state of the last token, the mean of all, or the state of the first (cls)",
+    otherwise: "as the model's files define, or last",
   },
   dimensions: {
     flags: "--dimensions",
@@ -34,7 +34,7 @@ export const EMBEDDING_OPTIONS = {
     min: 1,
     max: MAX_COUNT,
     group: "Embedding",
-    help: "keep the first N numbers, of models that were trained for it",
+    help: "keep the first N numbers, for models trained for it",
     otherwise: "all",
   },
   normalize: {
@@ -43,8 +43,8 @@ export const EMBEDDING_OPTIONS = {
     metavar: "YES",
     choices: ["yes", "no"],
     group: "Embedding",
-    help: "whether vectors are made one long",
-    otherwise: "what the model's files say, else yes",
+    help: "scale vectors to length 1",
+    otherwise: "as the model's files define, or yes",
   },
   embeddingOutput: {
     flags: "-o, --output",
@@ -52,7 +52,7 @@ export const EMBEDDING_OPTIONS = {
     metavar: "FORMAT",
     choices: ["jsonl", "json"],
     group: "Output",
-    help: "an object a line, or an array of them",
+    help: "print an object per line, or one array",
     otherwise: "jsonl",
   },
 } as const satisfies Record<string, OptionSpec>;

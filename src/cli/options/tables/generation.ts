@@ -1,4 +1,4 @@
-/** How answers are generated: their ends, the sampling chain, constraints. A part of the table in `options.ts`. */
+/** Options of generation: limits, sampling, constraints. */
 import { MAX_COMPLETIONS, MAX_COUNT } from "../../../engine/limits.ts";
 import { SAMPLING_DEFAULTS, SAMPLING_RANGES } from "../../../engine/request/sampling.ts";
 import type { OptionSpec } from "../types.ts";
@@ -6,7 +6,7 @@ import type { OptionSpec } from "../types.ts";
 const SAMPLING = "Sampling, in the order it is applied";
 const CONSTRAINT = "Constraints, one at most";
 
-/** The type of a sampling option and its valid values. */
+/** Returns the kind and the range of a sampling option. */
 function sampled(name: keyof typeof SAMPLING_RANGES) {
   const { min, max, integer } = SAMPLING_RANGES[name];
   return { kind: integer ? "integer" : "number", metavar: integer ? "N" : "X", min, max } as const;
@@ -20,22 +20,22 @@ export const GENERATION_OPTIONS = {
     min: 0,
     max: MAX_COUNT,
     group: "Generation",
-    help: "the most tokens to generate",
-    otherwise: "until the answer or the context ends",
+    help: "limit of generated tokens",
+    otherwise: "up to the end of the context",
   },
   stop: {
     flags: "--stop",
     kind: "list",
     metavar: "TEXT",
     group: "Generation",
-    help: "end before this text; may be given more than once",
+    help: "stop before this text; may be given more than once",
   },
   seed: {
     ...sampled("seed"),
     flags: "-s, --seed",
     group: "Generation",
-    help: "makes the random choices repeatable",
-    otherwise: "a random one",
+    help: "seed of the random choices, to repeat them",
+    otherwise: "random",
   },
   completions: {
     flags: "--completions",
@@ -44,35 +44,35 @@ export const GENERATION_OPTIONS = {
     min: 1,
     max: MAX_COMPLETIONS,
     group: "Generation",
-    help: "with --json or --batch: how many answers to each prompt",
+    help: "with --json or --batch: number of answers to each prompt",
     otherwise: "1",
   },
   repeatPenalty: {
     ...sampled("repeatPenalty"),
     flags: "--repeat-penalty",
     group: SAMPLING,
-    help: "make recent tokens less likely, by a factor; 1 is off",
+    help: "make recent tokens less likely by this factor; 1 is off",
     otherwise: `${SAMPLING_DEFAULTS.repeatPenalty}`,
   },
   presencePenalty: {
     ...sampled("presencePenalty"),
     flags: "--presence-penalty",
     group: SAMPLING,
-    help: "taken from the logits of recent tokens",
+    help: "subtract from the logits of recent tokens",
     otherwise: `${SAMPLING_DEFAULTS.presencePenalty}`,
   },
   frequencyPenalty: {
     ...sampled("frequencyPenalty"),
     flags: "--frequency-penalty",
     group: SAMPLING,
-    help: "the same, once for each time a token occurred",
+    help: "subtract from the logits of recent tokens, for each occurrence",
     otherwise: `${SAMPLING_DEFAULTS.frequencyPenalty}`,
   },
   repeatLastN: {
     ...sampled("repeatLastN"),
     flags: "--repeat-last-n",
     group: SAMPLING,
-    help: "how many tokens count as recent; -1 for all",
+    help: "number of tokens that count as recent; -1 for all",
     otherwise: `${SAMPLING_DEFAULTS.repeatLastN}`,
   },
   logitBias: {
@@ -101,14 +101,14 @@ export const GENERATION_OPTIONS = {
     ...sampled("topP"),
     flags: "--top-p",
     group: SAMPLING,
-    help: "keep the likeliest that together reach this probability; 1 is off",
+    help: "keep the likeliest tokens that together have this probability; 1 is off",
     otherwise: `${SAMPLING_DEFAULTS.topP}`,
   },
   minP: {
     ...sampled("minP"),
     flags: "--min-p",
     group: SAMPLING,
-    help: "keep those this probable relative to the likeliest; 0 is off",
+    help: "keep tokens with at least this share of the probability of the likeliest; 0 is off",
     otherwise: `${SAMPLING_DEFAULTS.minP}`,
   },
   jsonSchema: {
@@ -116,7 +116,7 @@ export const GENERATION_OPTIONS = {
     kind: "text",
     metavar: "FILE|JSON",
     group: CONSTRAINT,
-    help: "JSON that is valid for this schema; what cannot be enforced is refused",
+    help: "JSON that conforms to a schema; keywords that cannot be enforced are errors",
   },
   jsonObject: {
     flags: "--json-object",
@@ -129,13 +129,13 @@ export const GENERATION_OPTIONS = {
     kind: "text",
     metavar: "RE",
     group: CONSTRAINT,
-    help: "text that matches as a whole, in JavaScript's syntax with its u flag",
+    help: "text that matches as a whole (JavaScript syntax with the u flag)",
   },
   grammar: {
     flags: "--grammar",
     kind: "text",
     metavar: "FILE|EBNF",
     group: CONSTRAINT,
-    help: "text that the rule root of a grammar in EBNF describes",
+    help: "text derived from the rule root of an EBNF grammar",
   },
 } as const satisfies Record<string, OptionSpec>;

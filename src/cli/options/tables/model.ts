@@ -1,4 +1,4 @@
-/** Which model, on which device, and how it is opened. A part of the table in `options.ts`. */
+/** Options of the model and its device. */
 import { DEFAULT_CONTEXT, MAX_COUNT, MAX_DRAFTED, MAX_THREADS } from "../../../engine/limits.ts";
 import { QUANTIZED_TYPES } from "../../../formats/quantized.ts";
 import type { OptionSpec } from "../types.ts";
@@ -28,8 +28,8 @@ export const MODEL_OPTIONS = {
     min: 1,
     max: MAX_THREADS,
     group: "Model",
-    help: "threads that compute",
-    otherwise: "one a core",
+    help: "number of CPU threads",
+    otherwise: "one per core",
   },
   ctx: {
     flags: "-c, --ctx",
@@ -38,7 +38,7 @@ export const MODEL_OPTIONS = {
     min: 1,
     max: MAX_COUNT,
     group: "Model",
-    help: "tokens of prompt and answer together",
+    help: "context length: tokens of prompt and answer together",
     otherwise: `the model's, at most ${DEFAULT_CONTEXT}`,
   },
   windowSize: {
@@ -48,7 +48,7 @@ export const MODEL_OPTIONS = {
     min: 2,
     max: MAX_COUNT,
     group: "Model",
-    help: "tokens of a window",
+    help: "window length in tokens",
     otherwise: "the model's, at most 512",
   },
   quantize: {
@@ -57,8 +57,8 @@ export const MODEL_OPTIONS = {
     metavar: "TYPE",
     choices: QUANTIZED_TYPES,
     group: "Model",
-    help: "quantise weights stored as floats while they load",
-    otherwise: "as they are stored",
+    help: "quantise float weights while loading",
+    otherwise: "as stored",
   },
   kvType: {
     flags: "--kv-type",
@@ -67,14 +67,14 @@ export const MODEL_OPTIONS = {
     choices: ["F16", "BF16", "F32", "Q8_0"],
     group: "Model",
     help: "type of the KV cache",
-    otherwise: "F16; with reference F32",
+    otherwise: "F16; F32 on the reference device",
   },
   kvMemory: {
     flags: "--kv-memory",
     kind: "size",
     metavar: "SIZE",
     group: "Model",
-    help: "most memory of the KV cache, for all sequences together, such as 8G",
+    help: "memory limit of the KV cache, for all sequences together, such as 8G",
     otherwise: "a share of what the weights leave: CUDA 3/4, Metal 1/2, CPU 1/4",
   },
   attention: {
@@ -83,7 +83,7 @@ export const MODEL_OPTIONS = {
     metavar: "KERNELS",
     choices: ["auto", "flash", "tiled", "naive"],
     group: "Model",
-    help: "kernels that compute attention on a CUDA device",
+    help: "attention kernels on a CUDA device",
     otherwise: "auto: the fastest that fit",
   },
   speculate: {
@@ -94,14 +94,14 @@ export const MODEL_OPTIONS = {
     min: 1,
     max: MAX_DRAFTED,
     group: "Model",
-    help: "guess tokens ahead: auto, on, off, or always N; on a GPU digits may change by it",
-    otherwise: "auto: as many as pay, where no token changes by it",
+    help: "speculative decoding: auto, on, off, or N draft tokens; on a GPU, may change low digits",
+    otherwise: "auto: when faster and exact",
   },
   draftModel: {
     flags: "--draft-model",
     kind: "text",
     metavar: "MODEL",
     group: "Model",
-    help: "a smaller model with the same vocabulary, which guesses tokens",
+    help: "smaller model with the same vocabulary, for draft tokens",
   },
 } as const satisfies Record<string, OptionSpec>;

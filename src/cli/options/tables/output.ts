@@ -1,4 +1,4 @@
-/** What is printed, and how. A part of the table in `options.ts`. */
+/** Options of the output. */
 import { MAX_LOGPROBS } from "../../../engine/limits.ts";
 import type { OptionSpec } from "../types.ts";
 
@@ -16,30 +16,30 @@ export const OUTPUT_OPTIONS = {
     min: 0,
     max: MAX_LOGPROBS,
     group: "Output",
-    help: "with --json: log-probabilities, and the N likeliest tokens at each place",
+    help: "with --json: log-probabilities of each token and of the N likeliest",
   },
   ids: {
     flags: "--ids",
     kind: "flag",
     group: "Output",
-    help: "print the ids alone, on one line",
+    help: "print only the ids, on one line",
   },
   tensors: {
     flags: "--tensors",
     kind: "flag",
     group: "Output",
-    help: "list every tensor instead of a summary of them",
+    help: "list every tensor instead of a summary",
   },
   template: {
     flags: "--template",
     kind: "flag",
     group: "Output",
-    help: "print the chat template and nothing else",
+    help: "print only the chat template",
   },
   verbose: {
     flags: "--verbose",
     kind: "flag",
     group: "Other",
-    help: "details on stderr, the causes of errors among them",
+    help: "print details to stderr, including the causes of errors",
   },
 } as const satisfies Record<string, OptionSpec>;

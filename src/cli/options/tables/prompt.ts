@@ -1,4 +1,4 @@
-/** What models are given: prompts, conversations, texts. A part of the table in `options.ts`. */
+/** Options of prompts, conversations and texts. */
 import type { OptionSpec } from "../types.ts";
 
 export const PROMPT_OPTIONS = {
@@ -7,21 +7,21 @@ export const PROMPT_OPTIONS = {
     kind: "text",
     metavar: "TEXT",
     group: "Prompt",
-    help: "the prompt itself",
+    help: "the prompt",
   },
   file: {
     flags: "-f, --file",
     kind: "text",
     metavar: "FILE",
     group: "Prompt",
-    help: "read it from a file (UTF-8; one newline at the end is dropped)",
+    help: "read the prompt from a file (UTF-8; a newline at the end is dropped)",
   },
   system: {
     flags: "--system",
     kind: "text",
     metavar: "TEXT",
     group: "Prompt",
-    help: "system message before the prompt, where the model has a chat template",
+    help: "system message before the prompt, for models with a chat template",
   },
   chatSystem: {
     flags: "--system",
@@ -41,19 +41,19 @@ export const PROMPT_OPTIONS = {
     kind: "text",
     metavar: "FILE",
     group: "Prompt",
-    help: "keep what is computed of the prompt, or take it up if the file is there",
+    help: "load the computed prompt from this file if it exists, otherwise save it there",
   },
   text: {
     flags: "-f, --file",
     kind: "text",
     metavar: "FILE",
     group: "Input",
-    help: "read the text from a file (UTF-8, every byte of it)",
+    help: "read the text from a file (UTF-8, including a final newline)",
   },
   special: {
     flags: "--no-special",
     kind: "flag",
     group: "Input",
-    help: "add no BOS or EOS token, and take tokens such as </s> in the text as plain text",
+    help: "add no BOS or EOS token, and treat tokens such as </s> in the text as plain text",
   },
 } as const satisfies Record<string, OptionSpec>;

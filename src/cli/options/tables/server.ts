@@ -1,4 +1,4 @@
-/** The options of `forge serve` alone. */
+/** Options of `forge serve`. */
 import { DEFAULT_PARALLEL, MAX_COUNT, MAX_PARALLEL } from "../../../engine/limits.ts";
 import { DEFAULT_QUEUE } from "../../../serve/options.ts";
 import type { OptionSpec } from "../types.ts";
@@ -6,7 +6,7 @@ import type { OptionSpec } from "../types.ts";
 export const DEFAULT_HOST = "127.0.0.1";
 export const DEFAULT_PORT = 8080;
 
-/** The variable that names the API key where no option does. */
+/** Environment variable with the API key, used without --api-key. */
 export const API_KEY_VARIABLE = "FORGE_API_KEY";
 
 export const SERVER_OPTIONS = {
@@ -15,7 +15,7 @@ export const SERVER_OPTIONS = {
     kind: "text",
     metavar: "ADDRESS",
     group: "Server",
-    help: "listen here; 0.0.0.0 is every address of the machine",
+    help: "address to listen on; 0.0.0.0 for all addresses of the machine",
     otherwise: DEFAULT_HOST,
   },
   port: {
@@ -25,7 +25,7 @@ export const SERVER_OPTIONS = {
     min: 0,
     max: 65535,
     group: "Server",
-    help: "listen on this port; 0 takes a free one",
+    help: "port to listen on; 0 chooses a free one",
     otherwise: `${DEFAULT_PORT}`,
   },
   serveParallel: {
@@ -45,7 +45,7 @@ export const SERVER_OPTIONS = {
     min: 0,
     max: MAX_COUNT,
     group: "Server",
-    help: "answers that may wait for their turn; more are refused with status 503",
+    help: "limit of queued answers; more requests get status 503",
     otherwise: `${DEFAULT_QUEUE}`,
   },
   alias: {
@@ -53,7 +53,7 @@ export const SERVER_OPTIONS = {
     kind: "list",
     metavar: "NAME",
     group: "Server",
-    help: "what clients call the model; may be given more than once",
+    help: "name of the model for clients; may be given more than once",
     otherwise: "the name of its file or folder",
   },
   apiKey: {
@@ -61,7 +61,7 @@ export const SERVER_OPTIONS = {
     kind: "text",
     metavar: "KEY",
     group: "Server",
-    help: "answer only clients that send this key",
+    help: "require this key from clients",
     otherwise: `$${API_KEY_VARIABLE}`,
   },
   cors: {
@@ -69,6 +69,6 @@ export const SERVER_OPTIONS = {
     kind: "text",
     metavar: "ORIGIN",
     group: "Server",
-    help: "let web pages of this origin use the server, as https://example.com; * for all",
+    help: "allow web pages of this origin, such as https://example.com; * for all",
   },
 } as const satisfies Record<string, OptionSpec>;
