@@ -1,18 +1,18 @@
-// What kernels are given. Lengths and tables that the host does not know are read on the device.
+// Arguments of kernels. Lengths and tables that the host does not know are read on the device.
 #pragma once
 
 #include <cstdint>
 
 namespace flash_attn {
 
-/// Where rows of a packed or uniform tensor are, in elements.
+/// Strides of a packed or uniform tensor, in elements.
 struct Strides {
   int64_t batch;
   int64_t row;
   int64_t head;
 };
 
-/// Where the keys and values of a sequence are.
+/// Location of the keys and values of a sequence.
 struct KeyValueArgs {
   const void *k;
   const void *v;
@@ -20,39 +20,39 @@ struct KeyValueArgs {
   Strides v_stride;
   const int32_t *block_table;  // null: not paged
   int64_t block_table_stride;
-  const int32_t *block_rows;   // null: sequence b has row b of the table
+  const int32_t *block_rows;   // null: sequence b uses row b of the table
   int32_t page_shift;          // log2 of a page's rows
   const int32_t *cu_seqlens;   // null: not packed
   const int32_t *seqlens;      // null: every sequence has `seqlen`
   int32_t seqlen;
 };
 
-/// Where the queries and results of a sequence are.
+/// Location of the queries and results of a sequence.
 struct QueryArgs {
   const void *q;
   void *out;
-  float *lse;                 // null: not wanted
+  float *lse;                 // null: not written
   Strides q_stride;
   Strides out_stride;
   int64_t lse_batch_stride;
   int64_t lse_head_stride;
   const int32_t *cu_seqlens;  // null: not packed
-  const int32_t *seqlens;     // of packed sequences; null: up to the next one's first row
+  const int32_t *seqlens;     // of packed sequences; null: up to the first row of the next one
   int32_t seqlen;
 };
 
-/// How scores become weights.
+/// Parameters that turn scores into weights.
 struct ScoreArgs {
-  // Exponentials are powers of two: 2^(score * scale_log2), or of the capped score.
+  // Exponentials are powers of two: 2^(score * scale_log2); for capped scores see softcap_log2.
   float scale_log2;
   float softcap_scale;   // scale / softcap; 0: no cap
   float softcap_log2;    // softcap * log2(e)
   const float *sinks;    // null: none
-  int32_t window_left;   // unlimited_window: all
+  int32_t window_left;   // unlimited_window: no limit
   int32_t window_right;
 };
 
-/// Wider than any sequence, small enough that positions and windows add up within 32 bits.
+/// Larger than any sequence; small enough that sums of positions and windows fit in 32 bits.
 inline constexpr int32_t unlimited_window = 1 << 29;
 /// The longest sequence.
 inline constexpr int32_t max_seqlen = 1 << 29;
@@ -63,13 +63,13 @@ struct ForwardArgs {
   KeyValueArgs kv;
   ScoreArgs score;
   int32_t n_heads;
-  int32_t group;         // query heads a key head
+  int32_t group;         // query heads per key head
   int32_t batch;
   int32_t row_tiles;     // tiles of query rows of the longest sequence
   int32_t section_heads; // heads whose tiles are neighbours in the schedule
 };
 
-/// Parameters of the decode kernel and of the kernel that combines its parts.
+/// Parameters of the decode kernel and of the combine kernel.
 struct DecodeArgs {
   QueryArgs query;
   KeyValueArgs kv;

@@ -1,20 +1,20 @@
 /*
- * Attention forward on NVIDIA GPUs: out = softmax(scale * Q K^T) V, exact, without ever writing the
- * scores to memory.
+ * Attention forward on NVIDIA GPUs: out = softmax(scale * Q K^T) V, exact, without storing the
+ * scores in memory.
  *
  * Sources: Dao, "FlashAttention-2" (2023); Dao, Haziza, Massa, Sizov, "Flash-Decoding" (2023);
  * Shah, Bikshandi, Zhang, Thakkar, Ramani, Dao, "FlashAttention-3" (2024).
  *
  * - Q, K, V and the output are F16 or BF16, all of one type; sums are F32.
- * - Every pointer but that of the parameters themselves is a device pointer. Strides count
- *   elements; the elements of one head's row are adjacent. Rows must start at multiples of 16
- *   bytes.
+ * - All pointers inside the parameters are device pointers. Strides count elements; the elements
+ *   of one head's row are adjacent. Rows must start at multiples of 16 bytes.
  * - Functions launch work on `stream` of the calling thread's current device and return without
- *   waiting for it. They never exit, print or allocate, and may be captured in a CUDA graph: run
+ *   waiting for it. They never exit, print or allocate. They may be captured in a CUDA graph: run
  *   the same call once before the first capture, so that its code is loaded.
- * - A query sees the keys at positions [p - window_left, p + window_right], where p is its own
- *   position when the last query stands at the last key (the mask is aligned at the bottom right).
- *   A row that sees no key is zero, with a log-sum-exp of -infinity; with sinks, of the sink.
+ * - A query sees the keys at positions [p - window_left, p + window_right]. Its position p is
+ * aligned
+ *   so that the last query is at the last key (mask aligned at the bottom right). A row that sees
+ *   no key is zero, with a log-sum-exp of -infinity, or of the sink if there are sinks.
  */
 #ifndef FLASH_ATTN_H
 #define FLASH_ATTN_H
@@ -60,14 +60,14 @@ enum {
 };
 
 /*
- * What all functions take. A field that a function does not name is ignored by it. Zero the struct,
- * then set `version`.
+ * Parameters of all functions. A function ignores fields that its description does not mention.
+ * Zero the struct, then set `version`.
  */
 typedef struct flash_attn_params {
   uint32_t version; /* FLASH_ATTN_VERSION */
   uint32_t dtype;
   uint32_t flags;
-  int32_t head_dim;   /* 64, 96, 128, 192 or 256, of keys and values alike */
+  int32_t head_dim;   /* 64, 96, 128, 192 or 256, for both keys and values */
   int32_t n_heads;    /* of queries: a multiple of n_kv_heads */
   int32_t n_kv_heads; /* query head h reads key head h / (n_heads / n_kv_heads) */
   int32_t batch;      /* sequences */
@@ -79,15 +79,15 @@ typedef struct flash_attn_params {
   float softcap;        /* > 0: scores become softcap * tanh(score / softcap) */
 
   /* Pages of keys and values; block_table 0: no pages. */
-  int32_t page_size;          /* rows a page, a power of two from 8 on */
-  int64_t block_table_stride; /* entries from one sequence's to the next's */
+  int32_t page_size;          /* rows per page, a power of two, at least 8 */
+  int64_t block_table_stride; /* entries between the rows of two sequences */
   const int32_t *block_table; /* [...][...] page numbers */
   const int32_t *block_rows;  /* [batch] each sequence's row of the table; 0: its own number */
   const int32_t *seqlens_k;   /* [batch]; 0: every sequence has seqlen_k keys */
 
   /*
-   * Packed sequences: sequence b is rows [cu_seqlens[b], cu_seqlens[b + 1]); with seqlens_q, its
-   * queries are the seqlens_q[b] rows from cu_seqlens_q[b] on, and rows between are left alone.
+   * Packed sequences: sequence b is rows [cu_seqlens[b], cu_seqlens[b + 1]). With seqlens_q, its
+   * queries are the seqlens_q[b] rows from cu_seqlens_q[b] on; other rows are not accessed.
    */
   const int32_t *cu_seqlens_q; /* [batch + 1]; [batch] with seqlens_q */
   const int32_t *cu_seqlens_k; /* [batch + 1] */
@@ -100,16 +100,16 @@ typedef struct flash_attn_params {
   const void *v;
   void *out;
   float *lse;         /* 0, or the natural logarithm of each row's sum of exponentials */
-  const float *sinks; /* 0, or [n_heads] logits that take part in the softmax and carry no value */
+  const float *sinks; /* 0, or [n_heads] logits without a value, added to the softmax */
 
-  /* With a block table the batch stride of k and v is that of pages. */
+  /* With a block table, the batch strides of k and v are strides between pages. */
   int64_t q_batch_stride, q_row_stride, q_head_stride;
   int64_t k_batch_stride, k_row_stride, k_head_stride;
   int64_t v_batch_stride, v_row_stride, v_head_stride;
   int64_t out_batch_stride, out_row_stride, out_head_stride;
   int64_t lse_batch_stride, lse_head_stride; /* rows are adjacent */
 
-  int32_t n_splits; /* parts that keys are divided in at most, 1 to 128; 0: chosen here */
+  int32_t n_splits; /* maximum number of parts of the keys, 1 to 128; 0: automatic */
   uint32_t reserved;
   void *workspace; /* 16-byte aligned; see flash_attn_workspace_size */
   uint64_t workspace_size;
@@ -124,14 +124,13 @@ FLASH_ATTN_API uint32_t flash_attn_version(void);
 /* One line of text for a status; never 0. */
 FLASH_ATTN_API const char *flash_attn_status_text(flash_attn_status status);
 
-/* FLASH_ATTN_OK where the current device can run these functions; else why not. */
+/* FLASH_ATTN_OK if the current device can run these functions, otherwise the reason. */
 FLASH_ATTN_API flash_attn_status flash_attn_device_status(void);
 
 /*
- * The bytes of workspace that `function` (FLASH_ATTN_FWD, ...) needs for such parameters, without
- * regard to their pointers; the same or less for a smaller batch, seqlen_q, total_q and seqlen_k.
- * Its contents need not be kept between calls, and calls that may run at the same time must not
- * share it.
+ * Bytes of workspace that `function` (FLASH_ATTN_FWD, ...) needs for these parameters. Pointers are
+ * ignored. A smaller batch, seqlen_q, total_q or seqlen_k never needs more. The contents need not
+ * be kept between calls. Calls that may run at the same time must not share a workspace.
  */
 FLASH_ATTN_API flash_attn_status flash_attn_workspace_size(uint32_t function,
                                                            const flash_attn_params *params,
@@ -142,23 +141,24 @@ FLASH_ATTN_API flash_attn_status flash_attn_workspace_size(uint32_t function,
  * q + b q_batch_stride + i q_row_stride + h q_head_stride, and likewise for k, v and out;
  * lse + b lse_batch_stride + h lse_head_stride + i.
  *
- * With up to 16 queries a sequence the keys are split as by flash_attn_decode, in the workspace.
+ * With up to 16 queries per sequence, the keys are split as in flash_attn_decode, in the workspace.
  */
 FLASH_ATTN_API flash_attn_status flash_attn_fwd(const flash_attn_params *params);
 
 /*
- * Packed sequences of any lengths, zero included, seqlen_q and seqlen_k being the longest. Keys are
- * packed as cu_seqlens_k says, or lie in pages if there is a block table, with seqlens_k of them a
- * sequence. Batch strides of packed tensors are ignored; lse + h lse_head_stride + packed row.
+ * Packed sequences of any lengths, including zero; seqlen_q and seqlen_k are the maximum lengths.
+ * Keys are packed according to cu_seqlens_k, or lie in pages if there is a block table, seqlens_k
+ * of them per sequence. Batch strides of packed tensors are ignored; lse + h lse_head_stride +
+ * packed row.
  */
 FLASH_ATTN_API flash_attn_status flash_attn_varlen_fwd(const flash_attn_params *params);
 
 /*
- * 1 to 16 queries a sequence against many keys. Each key head is read once for all its query heads;
- * the keys are divided among thread blocks and the parts combined. Queries are packed if
- * cu_seqlens_q is given (at most seqlen_q of each sequence), else uniform; keys lie in pages if
- * there is a block table, else as for flash_attn_fwd. At most seqlen_k keys a sequence: the bound
- * shapes the launch, so that a captured launch serves every length up to it.
+ * 1 to 16 queries per sequence against many keys. Each key head is read once for all its query
+ * heads; the keys are divided among thread blocks and the parts combined. Queries are packed if
+ * cu_seqlens_q is given (at most seqlen_q per sequence), otherwise uniform. Keys lie in pages if
+ * there is a block table, otherwise as in flash_attn_fwd. There are at most seqlen_k keys per
+ * sequence: the bound shapes the launch, so that a captured launch serves every length up to it.
  */
 FLASH_ATTN_API flash_attn_status flash_attn_decode(const flash_attn_params *params);
 

@@ -1,5 +1,5 @@
-// Where mma.sync and wgmma leave sums. Of every 16x8 tile, lane l of a warp holds columns 2 (l % 4)
-// and the next of two rows, l / 4 and l / 4 + 8:
+// The accumulator layout of mma.sync and wgmma. In every 16x8 tile, lane l of a warp holds columns
+// 2 (l % 4) and 2 (l % 4) + 1 of two rows, l / 4 and l / 4 + 8:
 //
 //            column 0 1   2 3   4 5   6 7
 //   row 0       lane 0  lane 1  lane 2  lane 3     elements [0] and [1]
@@ -7,7 +7,7 @@
 //   ...
 //   row 8       lane 0  lane 1  ...                elements [2] and [3]
 //
-// so that a row belongs to four neighbouring lanes, and two shuffles reduce it.
+// A row is held by four neighbouring lanes, so two shuffles reduce it.
 #pragma once
 
 #include "device/device.cuh"

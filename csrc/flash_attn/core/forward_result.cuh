@@ -1,4 +1,4 @@
-// The end of both forward kernels: normalised rows and their log-sum-exp.
+// The end of both forward kernels: writes normalized rows and their log-sum-exp.
 #pragma once
 
 #include "core/output.cuh"

@@ -1,4 +1,4 @@
-// Which keys a query sees: causal masks, sliding windows and the end of the sequence are one
+// The keys that a query sees. Causal masks, sliding windows and the end of the sequence give one
 // interval per query, which moves by one key from query to query.
 //
 //            keys 0 .. n_keys                 n_keys = 6, n_queries = 4, causal, window_left = 2
@@ -32,13 +32,13 @@ class KeyWindow {
     return key < 0 ? 0 : key;
   }
 
-  /// One past the last key that a query sees; at most `first` where it sees none.
+  /// One past the last key that a query sees; at most `first` if it sees none.
   FA_DEVICE int end(int query) const {
     const int key = query + shift_ + right_ + 1;
     return key > n_keys_ ? n_keys_ : key;
   }
 
-  /// The tiles of kKeys keys that hold any key that queries first_query to last_query see.
+  /// The tiles of kKeys keys that contain a key visible to queries first_query to last_query.
   template <int kKeys>
   FA_DEVICE KeyTiles tiles(int first_query, int last_query) const {
     const int from = first(first_query), to = end(last_query);
@@ -46,7 +46,7 @@ class KeyWindow {
     return {from / kKeys, (to + kKeys - 1) / kKeys};
   }
 
-  /// Whether each of the queries sees every key of [first_key, end_key).
+  /// True if each of the queries sees every key of [first_key, end_key).
   FA_DEVICE bool sees_all(int first_query, int last_query, int first_key, int end_key) const {
     return first_key >= first(last_query) && end_key <= end(first_query);
   }

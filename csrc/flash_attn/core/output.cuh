@@ -1,4 +1,4 @@
-// From accumulators to memory.
+// Writes accumulators to memory.
 #pragma once
 
 #include "core/softmax.cuh"
@@ -21,8 +21,8 @@ FA_DEVICE void transpose_quad(uint32_t (&word)[4]) {
 }
 
 /// Rounds rows of a warp to T and writes them. A quad of lanes holds 8 neighbouring columns of a
-/// row in each of four column tiles; transposed, a lane holds all 8 of one tile and writes them at
-/// once. `row_at(row)` points to a row of the output, null for rows that are not written.
+/// row in each of four column tiles; after the transposition, each lane holds all 8 columns of one
+/// tile and writes them at once. `row_at(row)` points to a row of the output, null to skip the row.
 template <class T, int kRowTiles, int kColumnTiles, class RowAt>
 FA_DEVICE void store_rows(const Accumulators<kRowTiles, kColumnTiles> &values, RowAt row_at) {
   static_assert(kColumnTiles % 4 == 0);

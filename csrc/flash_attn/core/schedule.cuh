@@ -1,4 +1,4 @@
-// In which order tiles of query rows are computed.
+// The order in which tiles of query rows are computed.
 #pragma once
 
 #include "args.h"
@@ -17,9 +17,9 @@ FA_DEVICE int scheduled_tiles(const ForwardArgs &args) {
   return args.row_tiles * args.n_heads * args.batch;
 }
 
-/// The tile at a place of the schedule. Heads go in sections whose keys and values fit in L2
-/// together; within a section, the last rows come first: with a causal mask they see the most keys,
-/// and what is long must not start last.
+/// The tile at a position of the schedule. Heads are grouped into sections whose keys and values
+/// fit in L2 together. Within a section, the last rows come first: with a causal mask they see the
+/// most keys, and the longest tiles must not start last.
 FA_DEVICE ScheduledTile scheduled_tile(const ForwardArgs &args, int place) {
   const int n_heads = args.n_heads * args.batch;
   const int section_tiles = args.section_heads * args.row_tiles;
@@ -32,8 +32,8 @@ FA_DEVICE ScheduledTile scheduled_tile(const ForwardArgs &args, int place) {
   return {args.row_tiles - 1 - within / heads, head % args.n_heads, head / args.n_heads};
 }
 
-/// The places of the schedule that a block takes: one a round, in turn from the left and from the
-/// right, so that no block always has the longest of a round.
+/// The schedule positions of a block: one per round, alternately from the left and from the right,
+/// so that no block always gets the longest tile of a round.
 class BlockTurns {
  public:
   FA_DEVICE int place() const {

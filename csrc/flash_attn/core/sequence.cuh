@@ -1,4 +1,4 @@
-// One sequence of a batch: its lengths, and where its rows are.
+// One sequence of a batch: its lengths and the location of its rows.
 #pragma once
 
 #include "args.h"
@@ -6,8 +6,8 @@
 
 namespace flash_attn {
 
-/// The lengths of a sequence and its first rows in packed tensors. Lengths beyond what the launch
-/// was shaped for are cut, so that a wrong table never leads outside the grid's work.
+/// The lengths of a sequence and its first rows in packed tensors. Lengths are clamped to the
+/// bounds of the launch, so that a wrong table never leads outside the grid's work.
 struct Sequence {
   int index;
   int q_begin;
@@ -45,7 +45,7 @@ FA_DEVICE int64_t row_offset(const Strides &stride, bool packed, const Sequence 
   return start + static_cast<int64_t>(row) * stride.row + static_cast<int64_t>(head) * stride.head;
 }
 
-/// The place of a result's log-sum-exp.
+/// The address of a result's log-sum-exp.
 FA_DEVICE float *lse_at(const QueryArgs &query, const Sequence &sequence, int row, int head) {
   const int64_t start = query.cu_seqlens != nullptr
                             ? sequence.q_begin
@@ -53,8 +53,8 @@ FA_DEVICE float *lse_at(const QueryArgs &query, const Sequence &sequence, int ro
   return query.lse + start + static_cast<int64_t>(head) * query.lse_head_stride + row;
 }
 
-/// Finds keys of one sequence and head: (page, row of the page), where a sequence without pages is
-/// one page of its own.
+/// Locates the keys of one sequence and head as (page, row of the page). A sequence without pages
+/// is a single page.
 class KeyRows {
  public:
   FA_DEVICE KeyRows(const KeyValueArgs &kv, const Sequence &sequence)

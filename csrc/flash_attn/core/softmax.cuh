@@ -1,6 +1,6 @@
-// Online softmax (Milakov and Gimelshein, 2018; FlashAttention-2, section 3.1): scores arrive a
-// tile of keys at a time; the running maximum of a row may rise, and what was summed before shrinks
-// by 2^((old maximum - new maximum) * scale).
+// Online softmax (Milakov and Gimelshein, 2018; FlashAttention-2, section 3.1). Scores arrive one
+// tile of keys at a time. When the running maximum of a row rises, previous sums are multiplied by
+// 2^((old maximum - new maximum) * scale).
 #pragma once
 
 #include "core/accumulators.cuh"
@@ -9,16 +9,16 @@
 
 namespace flash_attn {
 
-/// One number for each row of a thread: of row tile t, rows l / 4 and l / 4 + 8.
+/// One number for each row of a thread: rows l / 4 and l / 4 + 8 of row tile t.
 template <int kRowTiles>
 using PerRow = float[kRowTiles][2];
 
-/// Gives the keys that a query does not see the score -infinity. `query_of(row)` is the query of
-/// one of the warp's rows; the scores' columns are keys from first_key on.
+/// Sets the scores of keys that a query does not see to -infinity. `query_of(row)` is the query of
+/// one of the warp's rows; the columns of scores are keys from first_key on.
 template <int kRowTiles, int kColumnTiles, class QueryOf>
 FA_DEVICE void mask_scores(Accumulators<kRowTiles, kColumnTiles> &scores, const KeyWindow &window,
                            QueryOf query_of, int first_key) {
-  // The bounds of all rows would else be kept from tile to tile, though few tiles need them.
+  // Keeps the compiler from holding the bounds of all rows in registers; few tiles need them.
   const int lane = forget(thread_index() % 32);
 #pragma unroll
   for (int t = 0; t < kRowTiles; t++) {
@@ -39,9 +39,9 @@ FA_DEVICE void mask_scores(Accumulators<kRowTiles, kColumnTiles> &scores, const 
   }
 }
 
-/// score -> softcap * tanh(score * scale / softcap), times log2(e). tanh(x) = 1 - 2 / (1 + e^2x):
-/// its absolute error of 2^-23 is small against the cap, where the hardware's tanh.approx is off by
-/// 2^-11.
+/// score -> softcap * tanh(score * scale / softcap), times log2(e). tanh(x) = 1 - 2 / (1 + e^2x)
+/// has an absolute error of 2^-23, small against the cap; the hardware's tanh.approx has an error
+/// of 2^-11.
 template <int kRowTiles, int kColumnTiles>
 FA_DEVICE void cap_scores(Accumulators<kRowTiles, kColumnTiles> &scores, const ScoreArgs &args) {
   const float factor = 2 * kLog2e * args.softcap_scale;
@@ -63,7 +63,7 @@ FA_DEVICE void cap_scores(Accumulators<kRowTiles, kColumnTiles> &scores, const S
 template <int kRowTiles>
 class OnlineSoftmax {
  public:
-  /// Capped scores are in base 2 already.
+  /// Capped scores are already in base 2.
   FA_DEVICE explicit OnlineSoftmax(const ScoreArgs &args)
       : scale_(args.softcap_scale > 0 ? 1.0f : args.scale_log2) {
 #pragma unroll
@@ -76,8 +76,8 @@ class OnlineSoftmax {
     }
   }
 
-  /// Turns a tile of scores into weights relative to the rows' new maxima; earlier weights, and
-  /// what was summed with them, shrink by `shrink`.
+  /// Replaces a tile of scores by weights relative to the new maxima of the rows. `shrink` becomes
+  /// the factor for earlier weights and for their sums.
   template <int kColumnTiles>
   FA_DEVICE void add(Accumulators<kRowTiles, kColumnTiles> &scores, PerRow<kRowTiles> &shrink) {
 #pragma unroll
@@ -91,7 +91,7 @@ class OnlineSoftmax {
         }
         max = fmaxf(max, shuffle_xor(max, 1));
         max = fmaxf(max, shuffle_xor(max, 2));
-        // A row that has seen no key yet: any finite base makes its weights 0.
+        // For a row without visible keys so far, any finite base makes its weights 0.
         const float base = max == kMinusInfinity ? 0.0f : max * scale_;
         shrink[t][h] = exp2_fast(max_[t][h] * scale_ - base);
         max_[t][h] = max;
@@ -109,8 +109,8 @@ class OnlineSoftmax {
     }
   }
 
-  /// What outputs are to be multiplied by, and the log-sum-exp of each row in base 2.
-  /// `sink_log2(row)` is a further score without a value, -infinity for none.
+  /// Returns the factors for the outputs, and the log-sum-exp of each row in base 2.
+  /// `sink_log2(row)` is an additional score without a value, -infinity for none.
   template <class SinkOf>
   FA_DEVICE void finish(PerRow<kRowTiles> &factor, PerRow<kRowTiles> &lse_log2,
                         SinkOf sink_log2) const {
@@ -158,9 +158,8 @@ FA_DEVICE void scale_rows(Accumulators<kRowTiles, kColumnTiles> &values,
   }
 }
 
-/// Weights rounded to T, as the left operand of a product: what an accumulator holds is, rounded,
-/// what mma.sync and wgmma want of that operand in the same thread. [k] is of keys 16 k to 16 k +
-/// 15.
+/// Weights rounded to T, as the left operand of a product. The rounded accumulators of a thread
+/// have the layout of this operand of mma.sync and wgmma. [k] holds keys 16 k to 16 k + 15.
 template <int kRowTiles, int kColumnTiles>
 using Weights = uint32_t[kRowTiles][kColumnTiles / 2][4];
 

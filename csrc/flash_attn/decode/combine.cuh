@@ -1,4 +1,4 @@
-// Combines the parts that blocks of the decode kernel left in the workspace.
+// Combines the partial results that blocks of the decode kernel wrote to the workspace.
 #pragma once
 
 #include "decode/parts.cuh"
@@ -17,7 +17,7 @@ FA_KERNEL FA_LAUNCH_BOUNDS(kCombineThreads, 1) combine_sm80(FA_GRID_CONSTANT Dec
   const Sequence sequence(args.query, args.kv, block_y());
   if (query >= sequence.n_queries) return;
   const KeyParts parts(args, sequence);
-  // A single part went straight to the output.
+  // With a single part, the decode kernel wrote the output itself.
   if (parts.count == 1) return;
   const auto row_of = [&](int part) { return partial_row(args, part, sequence, query, head); };
   const Combined combined = combine_parts(

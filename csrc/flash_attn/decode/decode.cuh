@@ -1,9 +1,9 @@
-// Few queries against many keys (Flash-Decoding). The heads that share a key head are packed as
-// rows of one tile, so that keys and values are read once for all of them:
+// Few queries against many keys (Flash-Decoding). The query heads of a key head are packed as rows
+// of one tile, so that keys and values are read once for all of them:
 //
 //   row of the tile = query * group + head of the group
 //
-// and the keys of a sequence are divided among blocks, and those of a tile among warps.
+// The keys of a sequence are divided among blocks, and the keys of a tile among warps.
 #pragma once
 
 #include "core/output.cuh"
@@ -13,7 +13,7 @@
 
 namespace flash_attn {
 
-/// Puts a warp's normalised rows and their log-sum-exp into shared memory.
+/// Stores a warp's normalized rows and their log-sum-exp in shared memory.
 template <int kHeadDim, int kStride>
 FA_DEVICE void stage_rows(float *rows, float *lse, const Accumulators<1, kHeadDim / 8> &out,
                           const PerRow<1> &lse_log2) {
@@ -45,7 +45,7 @@ FA_KERNEL FA_LAUNCH_BOUNDS(128, 2) decode_sm80(FA_GRID_CONSTANT DecodeArgs args)
   const int part = block_x();
   if (part >= parts.count) return;
 
-  // Rows beyond the last take part as copies of it, and are not written.
+  // Rows beyond the last repeat it and are not written.
   const auto packed_row = [&](int row) {
     return first_row + row < n_rows ? first_row + row : n_rows - 1;
   };
@@ -107,7 +107,7 @@ FA_KERNEL FA_LAUNCH_BOUNDS(128, 2) decode_sm80(FA_GRID_CONSTANT DecodeArgs args)
   softmax.finish(factor, lse_log2, [](int) { return kMinusInfinity; });
   scale_rows<1, kHeadDim / 8>(out, factor);
 
-  // The warps' results meet in shared memory, where nobody needs the tiles any more.
+  // Collect the warps' results in shared memory, where the tiles are no longer needed.
   block_barrier();
   float *const staged = reinterpret_cast<float *>(dynamic_shared());
   float *const staged_lse = staged + Tile::kResults * Tile::kResultStride;

@@ -1,8 +1,8 @@
-// The shape of the decode kernel's work.
+// Tile shapes of the decode kernel.
 //
-// Decoding is bound by memory: what counts is bytes under way. A block keeps kSlots - 1 tiles of K
-// or V in flight (48 KiB with head_dim 128), and two or three blocks fit on a multiprocessor;
-// Little's law asks for about 25 bytes/ns times 0.7 us, 18 KiB a multiprocessor, on an H100.
+// Decoding is bound by memory, so bytes in flight matter. A block keeps kSlots - 1 tiles of K or V
+// in flight (48 KiB with head_dim 128), and two or three blocks fit on a multiprocessor. Little's
+// law requires about 25 bytes/ns times 0.7 us, 18 KiB per multiprocessor, on an H100.
 //
 //   head_dim   slots   KiB of the ring
 //      64        4        32
@@ -16,15 +16,16 @@ namespace flash_attn {
 
 inline constexpr int kDecodeKeys = 64;
 inline constexpr int kDecodeWarps = 4;
-/// Parts of fewer tiles would cost more to combine than they save.
+/// With fewer tiles per part, combining parts would cost more than splitting saves.
 inline constexpr int kMinPartTiles = 4;
 inline constexpr int kMaxSplits = 128;
 
-/// A block's four warps divide its rows and the keys of each tile: kRowWarps of them own different
-/// rows, 16 each, and those with the same rows own different keys.
+/// A block's four warps divide its rows and the keys of each tile: kRowWarps warps have different
+/// rows, 16 each; warps with the same rows have different keys.
 ///
-///   kRowWarps = 1: 16 rows, 16 keys a warp    no warp reads what another has read, for one query
-///   kRowWarps = 4: 64 rows, all keys a warp   of up to 16 grouped heads; more rows a block
+///   kRowWarps = 1: 16 rows, 16 keys per warp   each key is read by one warp; for one query of up
+///                                              to 16 grouped heads
+///   kRowWarps = 4: 64 rows, all keys per warp  more rows per block
 template <int kHeadDim, int row_warps>
 struct DecodeTile {
   static constexpr int kRowWarps = row_warps;
@@ -33,7 +34,7 @@ struct DecodeTile {
   static constexpr int kKeysEach = kDecodeKeys / kKeyWarps;
   static constexpr int kThreads = 32 * kDecodeWarps;
   static constexpr int kSlots = kHeadDim <= 128 ? 4 : kHeadDim == 192 ? 3 : 2;
-  /// Rows of results in shared memory are eight numbers longer than needed, to lie in other banks.
+  /// Rows of results in shared memory are padded by eight numbers to avoid bank conflicts.
   static constexpr int kResultStride = kHeadDim + 8;
   static constexpr int kResults = kKeyWarps * kRows;
 

@@ -1,7 +1,7 @@
-// How the keys of a sequence are divided (Flash-Decoding), and how results of parts become one.
+// Division of a sequence's keys (Flash-Decoding) and combination of the partial results.
 //
-// Each part of the keys gives a normalised output and the log-sum-exp of its scores. The whole is
-// the mean of the outputs weighted by 2^lse, and its own log-sum-exp is that of the parts'.
+// Each part of the keys gives a normalized output and the log-sum-exp of its scores. The result is
+// the mean of the outputs weighted by 2^lse, with the log-sum-exp of the parts' log-sum-exps.
 #pragma once
 
 #include "core/constants.h"
@@ -33,7 +33,7 @@ struct KeyParts {
   }
 };
 
-/// Eight neighbouring columns of a result that is being put together.
+/// Eight neighbouring columns of a result under combination.
 struct Combined {
   float value[8];
   float lse_log2;
@@ -63,7 +63,7 @@ FA_DEVICE Combined combine_parts(int count, LseOf lse_of, ValuesOf values_of) {
   return result;
 }
 
-/// Adds a head's sink, rounds, and writes to the output: columns 8 chunk and on of a query's row.
+/// Adds a head's sink, rounds, and writes columns 8 chunk .. 8 chunk + 7 of a query's output row.
 template <class T>
 FA_DEVICE void write_combined(const DecodeArgs &args, const Sequence &sequence, int query, int head,
                               int chunk, Combined result) {
@@ -90,7 +90,7 @@ FA_DEVICE void write_combined(const DecodeArgs &args, const Sequence &sequence, 
   }
 }
 
-/// The number of a partial result's row.
+/// The row of a partial result.
 FA_DEVICE int64_t partial_row(const DecodeArgs &args, int part, const Sequence &sequence, int query,
                               int head) {
   const int64_t sequence_row = static_cast<int64_t>(part) * args.batch + sequence.index;

@@ -1,4 +1,4 @@
-// Arithmetic on a GPU, fast functions and pairs of 16-bit numbers.
+// Fast arithmetic functions and pairs of 16-bit numbers on a GPU.
 #pragma once
 
 #include "device/threads.cuh"
@@ -6,8 +6,8 @@
 
 namespace flash_attn {
 
-/// The same number, about which the compiler knows nothing: what was computed from it before is
-/// computed anew where it is needed again, instead of being kept in registers.
+/// Returns the same number, opaque to the compiler: results computed from it earlier are recomputed
+/// instead of being kept in registers.
 FA_DEVICE int forget(int value) {
   asm volatile("" : "+r"(value));
   return value;

@@ -1,5 +1,5 @@
-// The instructions that kernels use, each behind one small function. Kernels include this file
-// alone: an emulator that defines the same functions in plain C++ runs the kernels unchanged on a
+// The instructions that kernels use, each wrapped in a small function. Kernels include only this
+// file: an emulator that defines the same functions in plain C++ runs the kernels unchanged on a
 // CPU.
 #pragma once
 

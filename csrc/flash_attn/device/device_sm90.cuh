@@ -1,4 +1,4 @@
-// As device.cuh, with the instructions of SM90.
+// device.cuh plus the instructions of SM90.
 #pragma once
 
 #include "device/device.cuh"

@@ -1,4 +1,4 @@
-// Copies and matrix products of SM80, one function an instruction.
+// Copies and matrix products of SM80, one function per instruction.
 #pragma once
 
 #include "device/threads.cuh"
@@ -6,8 +6,8 @@
 
 namespace flash_attn {
 
-/// Starts to copy 16 bytes to shared memory, past L1; writes zeros and reads nothing unless
-/// `valid`.
+/// Starts to copy 16 bytes to shared memory, bypassing L1. If not `valid`, writes zeros and reads
+/// nothing.
 FA_DEVICE void copy_async_16(void *shared, const void *global, bool valid) {
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(
                    shared_address(shared)),
@@ -15,17 +15,17 @@ FA_DEVICE void copy_async_16(void *shared, const void *global, bool valid) {
                : "memory");
 }
 
-/// Makes one group of the copies this thread started since the last group.
+/// Makes a group of the copies that this thread started since its last group.
 FA_DEVICE void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
-/// Waits until at most kPending of this thread's groups are under way.
+/// Waits until at most kPending of this thread's groups are in flight.
 template <int kPending>
 FA_DEVICE void copy_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
-/// Four 8x8 matrices of 16-bit elements; lane l names row l % 8 of matrix l / 8. Of each matrix,
-/// lane l receives elements (l / 4, 2 (l % 4)) and the next.
+/// Loads four 8x8 matrices of 16-bit elements; lane l passes row l % 8 of matrix l / 8. Of each
+/// matrix, lane l receives elements (l / 4, 2 (l % 4)) and (l / 4, 2 (l % 4) + 1).
 FA_DEVICE void load_matrices(uint32_t (&to)[4], const void *row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
@@ -41,8 +41,8 @@ FA_DEVICE void load_matrices_transposed(uint32_t (&to)[4], const void *row) {
                : "memory");
 }
 
-/// c[16x8] += a[16x16] b[16x8]. Lane l holds of c the elements (l / 4, 2 (l % 4)), the next, and
-/// both eight rows below.
+/// c[16x8] += a[16x16] b[16x8]. Lane l holds elements (l / 4, 2 (l % 4)) and (l / 4, 2 (l % 4) + 1)
+/// of c, and the same two eight rows below.
 template <class T>
 FA_DEVICE void multiply_16x8x16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1);
 

@@ -1,4 +1,4 @@
-// Copies by the tensor memory accelerator of SM90: one thread asks for a whole box of a tensor.
+// Copies by the tensor memory accelerator of SM90: one thread starts the copy of a box of a tensor.
 #pragma once
 
 #include "device/ptx_barrier.cuh"

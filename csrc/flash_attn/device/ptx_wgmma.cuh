@@ -1,8 +1,8 @@
 // Matrix products of SM90, by the four warps of a warpgroup: 64 rows, wgmma.mma_async.
 //
-// A product runs on after its instruction. Its accumulators, and operands in registers, must not be
-// touched until a wait says that its group is done; between the last ordinary access to them and
-// the first product there must be a fence.
+// A product is asynchronous. Its accumulators and register operands must not be accessed until its
+// group has been waited for. A fence is required between the last ordinary access to them and the
+// first product.
 #pragma once
 
 #include "device/threads.cuh"
@@ -13,18 +13,17 @@ namespace flash_attn {
 FA_DEVICE void product_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 FA_DEVICE void product_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 
-/// Waits until at most kPending groups of products are under way.
+/// Waits until at most kPending groups of products are in flight.
 template <int kPending>
 FA_DEVICE void product_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 
-/// Products of 64 rows with kColumns columns over 16 elements of depth.
+/// Products of 64 rows and kColumns columns over 16 elements of depth.
 template <class T, int kColumns>
 struct WarpgroupProduct;
 
-// Registers of accumulators as operands: names in the instruction, and bindings of two column
-// tiles.
+// Accumulator registers as operands: names in the instruction, and bindings for two column tiles.
 #define FA_NAMES_0 "%0,%1,%2,%3,%4,%5,%6,%7"
 #define FA_NAMES_1 ",%8,%9,%10,%11,%12,%13,%14,%15"
 #define FA_NAMES_2 ",%16,%17,%18,%19,%20,%21,%22,%23"
@@ -60,7 +59,7 @@ struct WarpgroupProduct;
 #define FA_BIND_192 FA_BIND_128, FA_BIND(16), FA_BIND(18), FA_BIND(20), FA_BIND(22)
 #define FA_BIND_256 FA_BIND_192, FA_BIND(24), FA_BIND(26), FA_BIND(28), FA_BIND(30)
 
-// i0 to i4 are the numbers of the operands after the accumulators.
+// i0 to i4 are the indices of the operands after the accumulators.
 #define FA_PRODUCT(T, type, n, i0, i1, i2, i3, i4)                                               \
   template <>                                                                                    \
   struct WarpgroupProduct<T, n> {                                                                \

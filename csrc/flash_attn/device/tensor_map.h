@@ -1,4 +1,4 @@
-// What TMA needs to know of a tensor: opaque to kernels, written by the host.
+// The description of a tensor for TMA: opaque to kernels, written by the host.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@ struct alignas(64) TensorMap {
 };
 
 /// A tensor of 16-bit elements [batch][head][row][column], and the box of one row-by-column panel
-/// that a copy takes from it. What lies outside the tensor is copied as zeros.
+/// that a copy takes from it. Elements outside the tensor are copied as zeros.
 struct TensorShape {
   const void *data;
   int64_t columns;
   int64_t rows;
   int64_t heads;
   int64_t batches;
-  int64_t row_stride;    // in bytes, as are the others; of a dimension of 1, ignored
+  int64_t row_stride;    // in bytes, like the other strides; ignored for a dimension of size 1
   int64_t head_stride;
   int64_t batch_stride;
   int32_t box_columns;   // 16-byte chunks of box_columns * 2 bytes are swizzled

@@ -1,4 +1,4 @@
-// What kernels are declared with, threads and their shared memory on a GPU.
+// Kernel declarations, thread indices and shared memory on a GPU.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ FA_DEVICE int block_y() { return blockIdx.y; }
 FA_DEVICE int block_z() { return blockIdx.z; }
 FA_DEVICE int grid_x() { return gridDim.x; }
 
-/// All threads of the block have come here, and see what the others wrote to memory.
+/// Waits until all threads of the block have arrived; their writes are then visible to all.
 FA_DEVICE void block_barrier() { __syncthreads(); }
 
 /// The shared memory given at launch, 1024-byte aligned as swizzled TMA tiles need it.
@@ -25,7 +25,7 @@ FA_DEVICE char *dynamic_shared() {
   return shared_memory;
 }
 
-/// The address of shared memory as PTX counts it.
+/// The shared-memory address as PTX uses it.
 FA_DEVICE uint32_t shared_address(const void *pointer) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
 }
@@ -38,7 +38,7 @@ FA_DEVICE uint32_t shuffle_xor(uint32_t value, int lanes) {
   return __shfl_xor_sync(0xffffffffu, value, lanes);
 }
 
-/// A value that is the same in all lanes, so that branches on it are known not to diverge.
+/// Declares a value to be the same in all lanes, so that branches on it do not diverge.
 FA_DEVICE int warp_uniform(int value) { return __shfl_sync(0xffffffffu, value, 0); }
 
 }  // namespace flash_attn

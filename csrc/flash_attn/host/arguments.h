@@ -1,4 +1,4 @@
-// From the C ABI's parameters to what kernels are given.
+// Conversion of the C ABI's parameters to the arguments of kernels.
 #pragma once
 
 #include "args.h"

@@ -1,4 +1,4 @@
-// Launching kernels through the CUDA runtime.
+// Kernel launches through the CUDA runtime.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -14,7 +14,7 @@ template <class Args>
 flash_attn_status launch(void (*kernel)(Args), const LaunchShape &shape, void *stream,
                          const Args &args) {
   const void *const function = reinterpret_cast<const void *>(kernel);
-  // More than 48 KiB has to be asked for.
+  // More than 48 KiB requires this attribute.
   cudaError_t error = cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                            shape.shared_bytes);
   if (error == cudaSuccess) {
@@ -24,7 +24,7 @@ flash_attn_status launch(void (*kernel)(Args), const LaunchShape &shape, void *s
                              static_cast<cudaStream_t>(stream));
   }
   if (error == cudaSuccess) return FLASH_ATTN_OK;
-  // The error is reported here; it shall not be found again by whoever asks the runtime next.
+  // Clear the error, which is reported here; later calls of the runtime must not return it.
   cudaGetLastError();
   return error == cudaErrorNoKernelImageForDevice ? FLASH_ATTN_UNSUPPORTED_DEVICE
                                                   : FLASH_ATTN_LAUNCH_FAILED;

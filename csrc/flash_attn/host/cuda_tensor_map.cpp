@@ -11,7 +11,7 @@ namespace {
 
 using Encoder = PFN_cuTensorMapEncodeTiled_v12000;
 
-// The library is not linked with the driver's, so that it opens on machines without one.
+// The library is not linked against the driver, so that it opens on machines without one.
 Encoder find_encoder() {
   void *function = nullptr;
   cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
@@ -42,8 +42,7 @@ flash_attn_status encode_tensor_map(TensorMap &map, const TensorShape &shape) {
   const cuuint32_t steps[4] = {1, 1, 1, 1};
   const auto swizzle =
       shape.box_columns == 64 ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_64B;
-  // Both types are copied alike: what matters is that an element outside the tensor becomes zero
-  // bits.
+  // Both types are copied in the same way; an element outside the tensor becomes zero bits.
   CUtensorMap encoded;
   const CUresult result =
       encode(&encoded, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 4, const_cast<void *>(shape.data), sizes,

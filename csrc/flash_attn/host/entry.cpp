@@ -18,7 +18,7 @@ bool uses_splits(uint32_t function, const flash_attn_params &p) {
          p.seqlen_q <= kMaxSplitQueries;
 }
 
-/// Heads whose keys and values take half of L2; whole groups, which share them.
+/// Heads whose keys and values take half of L2, in whole groups, which share keys.
 int32_t section_heads(const flash_attn_params &p, const Device &device) {
   const int64_t group = p.n_heads / p.n_kv_heads;
   const int64_t bytes = int64_t{std::max(p.seqlen_k, 1)} * p.head_dim * 4;

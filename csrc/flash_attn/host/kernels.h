@@ -1,4 +1,4 @@
-// The kernels, instantiated for every type and head_dim in files of their own.
+// The kernels, instantiated for every type and head_dim in separate files.
 #pragma once
 
 #include "args.h"
@@ -16,24 +16,24 @@ int32_t forward_rows_sm90();
 template <class T, int kHeadDim>
 flash_attn_status launch_forward_sm80(const ForwardArgs &args, void *stream);
 
-/// What the tensor maps of SM90 need to know beside the arguments: rows that exist.
+/// Row counts for the tensor maps of SM90, in addition to the arguments.
 struct TensorExtents {
-  int64_t q_rows;  // of all packed sequences, or of each
-  int64_t k_rows;  // likewise, or of a page
+  int64_t q_rows;  // of all packed sequences, or per sequence
+  int64_t k_rows;  // of all packed sequences, per sequence, or per page
 };
 
 template <class T, int kHeadDim>
 flash_attn_status launch_forward_sm90(const ForwardArgs &args, const TensorExtents &extents,
                                       const Device &device, void *stream);
 
-/// `row_tiles` tiles of 16 rows or, if `wide`, 64.
+/// `row_tiles` tiles of 16 rows, or 64 if `wide`.
 template <class T, int kHeadDim>
 flash_attn_status launch_decode(const DecodeArgs &args, bool wide, int32_t row_tiles, void *stream);
 
 template <class T>
 flash_attn_status launch_combine(const DecodeArgs &args, void *stream);
 
-/// Calls `function.template operator()<kHeadDim>()` for a head_dim known only now.
+/// Calls `function.template operator()<kHeadDim>()` for a run-time head_dim.
 template <class Function>
 auto with_head_dim(int32_t head_dim, const Function &function) {
   switch (head_dim) {

@@ -1,4 +1,4 @@
-// The blocks of a launch, and what each of them has.
+// The number of blocks of a launch, and the resources of each.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What the host needs of CUDA. An emulator implements the same on a CPU.
+// The CUDA functions that the host needs. An emulator implements the same functions on a CPU.
 #pragma once
 
 #include <cstdint>

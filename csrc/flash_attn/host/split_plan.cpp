@@ -8,7 +8,7 @@ namespace flash_attn {
 
 namespace {
 
-// Blocks of the decode kernel that a multiprocessor runs at a time.
+// Blocks of the decode kernel that run on a multiprocessor at a time.
 constexpr int64_t kBlocksEach = 2;
 constexpr int64_t kNarrowRows = 16;
 constexpr int64_t kWideRows = 64;
@@ -26,7 +26,7 @@ SplitPlan plan_splits(const flash_attn_params &p, const Device &device) {
   SplitPlan plan = {};
   plan.wide = rows > kNarrowRows;
   plan.row_tiles = static_cast<int32_t>(ceil_div(rows, plan.wide ? kWideRows : kNarrowRows));
-  // As many parts as fill the device once, but none so short that combining costs what it saves.
+  // As many parts as fill the device once, unless combining them costs more than it saves.
   const int64_t blocks = std::max<int64_t>(1, int64_t{p.batch} * p.n_kv_heads * plan.row_tiles);
   const int64_t useful = ceil_div(p.seqlen_k, int64_t{kDecodeKeys} * kMinPartTiles);
   const int64_t fitting = kBlocksEach * device.multiprocessors / blocks;
@@ -41,7 +41,7 @@ SplitPlan plan_splits(const flash_attn_params &p, const Device &device) {
 }
 
 uint64_t largest_workspace(const flash_attn_params &p, const Device &device) {
-  // Each of the blocks that run at a time leaves one tile of rows.
+  // Each concurrent block leaves one tile of rows.
   if (p.n_splits == 0) {
     return bytes_of_rows(kBlocksEach * device.multiprocessors * kWideRows, p.head_dim);
   }

@@ -1,4 +1,4 @@
-// How the decode kernel's work is cut.
+// Division of the decode kernel's work.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct SplitPlan {
 
 SplitPlan plan_splits(const flash_attn_params &params, const Device &device);
 
-/// Workspace that suffices for every batch and length, with the parameters' head_dim and n_splits.
+/// Workspace that suffices for every batch and length with the head_dim and n_splits of `params`.
 uint64_t largest_workspace(const flash_attn_params &params, const Device &device);
 
 }  // namespace flash_attn

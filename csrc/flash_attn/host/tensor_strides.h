@@ -9,9 +9,9 @@
 
 namespace flash_attn {
 
-/// From row to row, head to head and batch to batch. What leads from the only element of a dimension
-/// to the next is never taken, and may be anything; but a map wants multiples of 16 below 2^40, as
-/// those of a tensor whose elements lie behind one another are.
+/// Strides between rows, heads and batches. A dimension of size 1 never uses its stride, which may
+/// be any value. A tensor map still requires a multiple of 16 below 2^40, so it gets the stride of
+/// a contiguous tensor.
 inline std::array<uint64_t, 3> tensor_strides(const TensorShape &shape) {
   constexpr int64_t kMost = (int64_t{1} << 40) - 16;
   const int64_t sizes[3] = {shape.rows, shape.heads, shape.batches};
@@ -21,7 +21,7 @@ inline std::array<uint64_t, 3> tensor_strides(const TensorShape &shape) {
   for (size_t i = 0; i < strides.size(); i++) {
     const int64_t stride = sizes[i] > 1 ? given[i] : extent;
     strides[i] = static_cast<uint64_t>(stride);
-    // Neither factor passes 2^40; their product may pass 2^63.
+    // Neither factor exceeds 2^40; their product may exceed 2^63.
     const bool fits = stride <= kMost / std::max<int64_t>(sizes[i], 1);
     extent = fits ? std::max(extent, stride * sizes[i]) : kMost;
   }

@@ -12,7 +12,7 @@ constexpr int32_t kMaxDecodeQueries = 16;
 constexpr int32_t kMaxSplitCount = 128;
 constexpr uint32_t kKnownFlags =
     FLASH_ATTN_CAUSAL | FLASH_ATTN_FORCE_SM80 | FLASH_ATTN_NO_SPLIT;
-// A grid's second and third dimension.
+// Maximum size of a grid's second and third dimension.
 constexpr int32_t kMaxGrid = 65535;
 // Tensor maps hold byte strides below 2^40.
 constexpr int64_t kMaxStride = int64_t{1} << 38;
@@ -21,7 +21,7 @@ bool is_head_dim(int32_t n) { return n == 64 || n == 96 || n == 128 || n == 192 
 
 bool is_length(int32_t n) { return n >= 0 && n <= max_seqlen; }
 
-/// Rows start at multiples of 16 bytes. A stride that is never taken may be anything.
+/// Rows start at multiples of 16 bytes. A stride that is not used may have any value.
 bool is_stride(int64_t stride, bool taken) {
   return !taken || (stride >= 0 && stride <= kMaxStride && stride % 8 == 0);
 }
@@ -45,7 +45,7 @@ flash_attn_status validate_lengths(uint32_t function, const flash_attn_params &p
   if (keys_are_packed(function, p) && !is_length(p.total_k)) return FLASH_ATTN_BAD_LENGTH;
   if (function == FLASH_ATTN_DECODE && p.seqlen_q > kMaxDecodeQueries) return FLASH_ATTN_BAD_LENGTH;
   if (p.batch > kMaxGrid || p.n_heads > kMaxGrid) return FLASH_ATTN_BAD_LENGTH;
-  // Tiles of at least 64 rows are counted in 32 bits.
+  // 32 bits count the tiles, which have at least 64 rows.
   const int64_t rows = int64_t{p.seqlen_q} + 64;
   if (rows / 64 * p.n_heads * p.batch > INT32_MAX) return FLASH_ATTN_BAD_LENGTH;
   return FLASH_ATTN_OK;

@@ -1,23 +1,23 @@
-// Whether parameters make sense. Nothing of the device is touched.
+// Validation of parameters. Does not access the device.
 #pragma once
 
 #include "flash_attn.h"
 
 namespace flash_attn {
 
-/// Checks all but pointers.
+/// Checks everything except pointers.
 flash_attn_status validate_shape(uint32_t function, const flash_attn_params &params);
 
 /// Checks pointers, for parameters whose shape is valid.
 flash_attn_status validate_pointers(uint32_t function, const flash_attn_params &params);
 
-/// Whether queries are packed: cu_seqlens_q says where sequences begin.
+/// True if queries are packed: cu_seqlens_q holds the starts of sequences.
 bool queries_are_packed(uint32_t function, const flash_attn_params &params);
 
-/// Whether keys are packed: cu_seqlens_k says where sequences begin.
+/// True if keys are packed: cu_seqlens_k holds the starts of sequences.
 bool keys_are_packed(uint32_t function, const flash_attn_params &params);
 
-/// Whether keys lie in pages. flash_attn_fwd knows none.
+/// True if keys lie in pages; always false for flash_attn_fwd.
 bool keys_are_paged(uint32_t function, const flash_attn_params &params);
 
 }  // namespace flash_attn

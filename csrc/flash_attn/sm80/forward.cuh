@@ -1,6 +1,5 @@
-// FlashAttention-2 forward for SM80: a block computes a tile of query rows of one head; each of its
-// warps owns some of the rows and sees all keys, so that warps share nothing but the tiles of K and
-// V.
+// FlashAttention-2 forward for SM80. A block computes a tile of query rows of one head. Each of its
+// warps has some of the rows and all keys, so that warps share only the tiles of K and V.
 //
 //   for each tile of keys:   S = Q K^T     mma.sync, F32 accumulators
 //                            P = online softmax of S, in registers
@@ -93,7 +92,7 @@ FA_KERNEL FA_LAUNCH_BOUNDS(ForwardTile<kHeadDim>::kThreads, ForwardTile<kHeadDim
   clear<kRowTiles, kHeadDim / 8>(out);
   {
     const RowTile<kHeadDim> work(args, block_x());
-    // The grid is made for the longest sequence; others have fewer tiles.
+    // The grid is shaped for the longest sequence; shorter ones have fewer tiles.
     if (work.n_rows <= 0) return;
     accumulate_sm80<T>(args, work, warp_row, softmax, out);
   }

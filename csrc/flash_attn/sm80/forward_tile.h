@@ -1,13 +1,14 @@
-// The shape of the forward kernel's work on SM80 for each head_dim.
+// Tile shapes of the forward kernel on SM80 for each head_dim.
 //
-// - Shared memory: Q and kSlots tiles of K and V, at most 96 KiB, which all devices from SM80 on
-//   have.
+// - Shared memory: Q and kSlots tiles of K and V, at most 96 KiB, available on all devices from
+//   SM80 on.
 // - Registers: a warp of 16 r rows keeps r * kHeadDim / 2 for O, r * kKeys / 2 for S and, where Q
-//   stays in registers, r * kHeadDim / 4 for Q; about 40 go to addresses and the softmax. 255 are
-//   the limit, 170 with three blocks of 128 threads on a multiprocessor.
-// - Each right operand of mma.sync comes from shared memory, 256 bytes for 2048 multiply-adds of a
-//   16-row tile. At 128 bytes a cycle that would take as long as the products themselves, so warps
-//   own 32 rows and use each operand twice, except where O leaves no room for it.
+//   stays in registers, r * kHeadDim / 4 for Q; about 40 are for addresses and the softmax. The
+//   limit is 255, or 170 with three blocks of 128 threads per multiprocessor.
+// - Each right operand of mma.sync is read from shared memory, 256 bytes for 2048 multiply-adds of
+// a
+//   16-row tile. At 128 bytes a cycle this takes as long as the products themselves, so warps have
+//   32 rows and use each operand twice, unless O leaves too few registers.
 //
 //   head_dim   rows  keys  slots   KiB   registers for O + S + Q
 //         64    128    64      4    48    64 + 64 + 32
@@ -27,7 +28,7 @@ struct ForwardShape {
   static constexpr int kThreads = 32 * warps;
   static constexpr int kSlots = slots;
   static constexpr bool kQueriesInRegisters = queries_in_registers;
-  /// Blocks that registers shall allow on a multiprocessor.
+  /// Blocks per multiprocessor that the registers must allow.
   static constexpr int kBlocks = blocks;
 };
 

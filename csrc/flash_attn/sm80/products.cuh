@@ -1,10 +1,10 @@
 // The two products of attention with mma.sync, for the rows of one warp.
 //
-// ldmatrix fetches four 8x8 matrices at a time; which rows the lanes name decides what they become:
+// ldmatrix loads four 8x8 matrices at a time. The rows passed by the lanes determine the operand:
 //
 //   left operand Q, 16 rows x 16 columns        right operand, 16 keys
-//     lanes  0-15 name rows 0-15, chunk 2k        K: rows are keys      (columns of K^T)
-//     lanes 16-31 name rows 0-15, chunk 2k + 1    V: rows are keys, so matrices are transposed
+//     lanes  0-15 pass rows 0-15, chunk 2k        K: rows are keys      (columns of K^T)
+//     lanes 16-31 pass rows 0-15, chunk 2k + 1    V: rows are keys, so matrices are transposed
 #pragma once
 
 #include "core/softmax.cuh"
@@ -19,11 +19,11 @@ FA_DEVICE void load_query_fragment(uint32_t (&to)[4], const T *rows, int k) {
   load_matrices(to, rows + SwizzledTile<kHeadDim>::offset(lane % 16, 2 * k + lane / 16));
 }
 
-/// Q of one warp: in registers from the start where they suffice, else fetched for every product.
+/// Q of one warp: kept in registers if there are enough, otherwise loaded for every product.
 template <class T, int kHeadDim, int kRowTiles, bool kInRegisters>
 class Queries {
  public:
-  /// To be called once the warp's rows, from `rows` on, have arrived.
+  /// Must be called after the warp's rows, from `rows` on, have arrived.
   FA_DEVICE void load(const T *rows) {
     rows_ = rows;
     if constexpr (kInRegisters) {
@@ -54,14 +54,14 @@ class Queries {
   uint32_t fragment_[kInRegisters ? kHeadDim / 16 : 1][kRowTiles][4];
 };
 
-/// scores += Q K^T over 8 * kColumnTiles keys, whose rows are at `keys`.
+/// scores += Q K^T over 8 * kColumnTiles keys, whose rows start at `keys`.
 template <class T, int kHeadDim, int kRowTiles, int kColumnTiles, bool kInRegisters>
 FA_DEVICE void multiply_keys(Accumulators<kRowTiles, kColumnTiles> &scores,
                              const Queries<T, kHeadDim, kRowTiles, kInRegisters> &queries,
                              const T *keys) {
   static_assert(kColumnTiles % 2 == 0);
   const int lane = thread_index() % 32;
-  // Unrolled all the way, the compiler fetches so far ahead that registers run out.
+  // Fully unrolled, the compiler loads so far ahead that it runs out of registers.
 #pragma unroll(kInRegisters ? kHeadDim / 16 : 2)
   for (int k = 0; k < kHeadDim / 16; k++) {
     uint32_t q[kRowTiles][4];
@@ -80,7 +80,7 @@ FA_DEVICE void multiply_keys(Accumulators<kRowTiles, kColumnTiles> &scores,
   }
 }
 
-/// out += weights V over 8 * kColumnTiles keys, whose rows are at `values`.
+/// out += weights V over 8 * kColumnTiles keys, whose rows start at `values`.
 template <class T, int kHeadDim, int kRowTiles, int kColumnTiles>
 FA_DEVICE void multiply_values(Accumulators<kRowTiles, kHeadDim / 8> &out,
                                const Weights<kRowTiles, kColumnTiles> &weights,

@@ -1,16 +1,15 @@
-// Tiles of rows in shared memory as cp.async writes and ldmatrix reads them.
+// Tiles of rows in shared memory, in the layout that cp.async writes and ldmatrix reads.
 //
-// A row holds kHeadDim elements in 16-byte chunks. ldmatrix reads one chunk of eight rows at a
-// time; were chunk c at the same place in each row, all eight would lie in the same banks. So chunk
-// c of row r is stored at place c ^ key(r), which spreads eight neighbouring rows over all 32
-// banks:
+// A row holds kHeadDim elements in 16-byte chunks. ldmatrix reads the same chunk of eight rows at a
+// time; at the same offset in each row, all eight would be in the same banks. Chunk c of row r is
+// therefore stored at offset c ^ key(r), which spreads eight neighbouring rows over all 32 banks:
 //
 //   row 0 (key 0)   chunk 0 1 2 3 4 5 6 7
 //   row 1 (key 1)   chunk 1 0 3 2 5 4 7 6
 //   row 2 (key 2)   chunk 2 3 0 1 6 7 4 5   ...
 //
-// Rows of 96 elements have 12 chunks: every other row starts half-way round the banks by itself,
-// and two bits of key, for every other row, do the rest.
+// Rows of 96 elements have 12 chunks, so every other row already starts half-way round the banks.
+// Two bits of key, changing every other row, complete the swizzle.
 #pragma once
 
 #include "device/device.cuh"
@@ -20,11 +19,11 @@ namespace flash_attn {
 template <int kHeadDim>
 struct SwizzledTile {
   static constexpr int kChunks = kHeadDim / 8;
-  /// Chunks among which a row's are permuted.
+  /// Number of chunks within which the chunks of a row are permuted.
   static constexpr int kSpan = kChunks % 8 == 0 ? 8 : 4;
   static_assert(kChunks % kSpan == 0);
 
-  /// Where a chunk is, in elements.
+  /// Offset of a chunk, in elements.
   FA_DEVICE static int offset(int row, int chunk) {
     const int key = kSpan == 8 ? row & 7 : (row >> 1) & 3;
     return row * kHeadDim + ((chunk ^ key) << 3);
@@ -32,10 +31,10 @@ struct SwizzledTile {
 };
 
 /// Starts the copies of kRows rows by kThreads threads. `row_at(row)` points to a row in memory,
-/// null for one that is to be zeros; `anywhere` is an address that need not be readable.
+/// null for zeros; `anywhere` is an address that need not be readable.
 ///
-/// Threads of one span copy 128 (64) adjacent bytes of a row, and a thread stays in its column, so
-/// that the swizzle of its chunks is the same for all its rows.
+/// The threads of one span copy 128 (64) adjacent bytes of a row. A thread stays in its column, so
+/// the swizzle of its chunks is the same for all its rows.
 template <class T, int kHeadDim, int kRows, int kThreads, class RowAt>
 FA_DEVICE void copy_rows_async(T *tile, const void *anywhere, RowAt row_at) {
   using Layout = SwizzledTile<kHeadDim>;

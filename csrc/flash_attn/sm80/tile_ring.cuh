@@ -1,11 +1,11 @@
-// The pipeline of SM80: tiles of K and V pass through one ring of slots in the order in which they
-// are used, K 0, V 0, K 1, V 1, ..., and copies run kSlots - 1 tiles ahead of the products.
+// The pipeline of SM80. Tiles of K and V pass through one ring of slots in the order of use: K 0,
+// V 0, K 1, V 1, .... Copies run kSlots - 1 tiles ahead of the products.
 //
 //   tile      K0   V0   K1   V1   K2 ...          kSlots = 3: while the products use K0,
-//   slot       0    1    2    0    1 ...          V0 and K1 are on their way to slots 1 and 2
+//   slot       0    1    2    0    1 ...          V0 and K1 are in flight to slots 1 and 2
 //
-// One barrier a tile does both its duties: the tile in use has arrived for everyone, and everyone
-// is done with the tile before it, whose slot the next copy takes.
+// One barrier per tile has two purposes: all threads see the tile in use, and all threads have
+// finished the tile before it, whose slot the next copy overwrites.
 #pragma once
 
 #include "core/key_window.cuh"
@@ -24,23 +24,23 @@ class TileRing {
                      const KeyTiles &tiles)
       : slots_(slots), kv_(kv), sequence_(sequence), kv_head_(kv_head), tiles_(tiles) {}
 
-  /// Starts the first copies; what the caller started before belongs to the first of them.
+  /// Starts the first copies. Copies that the caller started before join the first of them.
   FA_DEVICE void start() {
 #pragma unroll
     for (int i = 0; i < kSlots - 1; i++) copy(tiles_.first + i / 2, i % 2 == 0, i);
   }
 
-  /// Waits for a tile of keys. Keys and values are taken in turn, tile by tile.
+  /// Waits for a tile of keys. Keys and values must be taken alternately, tile by tile.
   FA_DEVICE const T *take_keys(int tile) { return take<0>(tile); }
   /// Waits for the values of the keys just taken.
   FA_DEVICE const T *take_values(int tile) { return take<1>(tile); }
 
-  /// After the last tile: closes the empty groups that are left.
+  /// Must be called after the last tile: waits for the remaining empty groups.
   FA_DEVICE void finish() { copy_async_wait<0>(); }
 
  private:
-  /// Waits for keys (0) or values (1), and starts the copy of what comes kSlots - 1 later, into the
-  /// slot of what came before.
+  /// Waits for keys (0) or values (1), and starts the copy for kSlots - 1 tiles later, into the
+  /// slot of the previous tile.
   template <int kKind>
   FA_DEVICE const T *take(int tile) {
     constexpr int kAhead = kKind + kSlots - 1;
@@ -52,8 +52,8 @@ class TileRing {
     return taken;
   }
 
-  /// Starts the copy of a tile if it is one of the sequence's. The group is made in any case, so
-  /// that there are as many groups as tiles.
+  /// Starts the copy of a tile if it belongs to the sequence. Always makes a group, so that there
+  /// are as many groups as tiles.
   FA_DEVICE void copy(int tile, bool is_keys, int slot) {
     if (tile < tiles_.end) {
       const KeyRows rows(kv_, sequence_);
@@ -74,7 +74,7 @@ class TileRing {
   const Sequence &sequence_;
   const int kv_head_;
   const KeyTiles &tiles_;
-  int slot_ = 0;  // of the tile that is taken next
+  int slot_ = 0;  // of the next tile to be taken
 };
 
 }  // namespace flash_attn

@@ -1,4 +1,4 @@
-// What the warpgroups of a block share: tiles, barriers, and the sequence of their work.
+// State shared by the warpgroups of a block: tiles, barriers, and the sequence of work.
 #pragma once
 
 #include "core/key_window.cuh"
@@ -9,14 +9,14 @@
 
 namespace flash_attn {
 
-/// Arguments of the kernel. Tensor maps are read where they lie, in the parameters.
+/// Arguments of the kernel. Tensor maps are read in place, from the parameters.
 struct Sm90ForwardArgs {
   ForwardArgs forward;
   TensorMap q;
   TensorMap k;
   TensorMap v;
-  int32_t keys_each;   // keys that one copy takes
-  int32_t clear_tail;  // what follows a sequence's last key may be anything, not zeros
+  int32_t keys_each;   // keys per copy
+  int32_t clear_tail;  // 1: memory after a sequence's last key may hold anything, not only zeros
 };
 
 /// A ring of stages: the producer fills them, consumers empty them.
@@ -26,7 +26,7 @@ struct StageBarriers {
   Barrier empty[kStages];
 };
 
-/// Counts the tiles that went through a ring, and so knows the stage and the phase of the next.
+/// Counts the tiles that passed through a ring, which gives the stage and phase of the next tile.
 template <int kStages>
 struct StageCounter {
   int count = 0;
@@ -58,9 +58,9 @@ struct BlockState {
   }
   FA_DEVICE T *v(int stage) const { return k(Tile::kStages + stage); }
 
-  /// To be called by one thread, before a barrier of the block.
+  /// Must be called by one thread, before a barrier of the block.
   FA_DEVICE void init() const {
-    // Consumers arrive once a warp.
+    // Each consumer warp arrives once.
     constexpr int kConsumerArrivals = 4 * Tile::kConsumers;
     init_ring(barriers.q, kConsumerArrivals);
     init_ring(barriers.k, kConsumerArrivals);
@@ -79,7 +79,7 @@ struct BlockState {
   }
 };
 
-/// One tile of query rows, as producer and consumers both see it.
+/// One tile of query rows, for producer and consumers.
 template <int kHeadDim>
 struct ForwardWork {
   ScheduledTile place;
@@ -100,7 +100,7 @@ struct ForwardWork {
     if (exists()) tiles = window.template tiles<Sm90Tile<kHeadDim>::kKeys>(first_row, last_row);
   }
 
-  /// The grid is made for the longest sequence; others have fewer tiles.
+  /// False for tiles beyond a short sequence: the grid is shaped for the longest one.
   FA_DEVICE bool exists() const { return first_row < sequence.n_queries; }
   FA_DEVICE bool sees_keys() const { return tiles.first < tiles.end; }
 };

@@ -1,11 +1,11 @@
 // A consumer warpgroup: 64 rows of the block's tile.
 //
-// Two things overlap (FlashAttention-3, sections 3.1 and 3.2):
+// Two kinds of overlap (FlashAttention-3, sections 3.1 and 3.2):
 //
-//   within a warpgroup    S of a tile is issued before O of the last tile, so that the tensor cores
-//                         still work on O while the softmax of S begins;
-//   between warpgroups    they take turns to issue products: while one computes exponentials, which
-//                         the tensor cores cannot, the others' products run.
+//   within a warpgroup    S of a tile is issued before O of the previous tile, so that the tensor
+//                         cores compute O while the softmax of S begins;
+//   between warpgroups    they issue products in turns: while one computes exponentials, the tensor
+//                         cores run the products of the others.
 //
 //   consumer 0   S1 O0 | softmax 1      S2 O1 | softmax 2
 //   consumer 1         | S1 O0  softmax 1     | S2 O1  softmax 2
@@ -28,11 +28,11 @@ class Consumer {
 
   FA_DEVICE Consumer(const Sm90ForwardArgs &args, const State &state, int number)
       : args_(args), state_(state), number_(number) {
-    // The first turn is the first consumer's.
+    // Consumer 0 has the first turn.
     if (number_ == Tile::kConsumers - 1) pass_turn();
   }
 
-  /// Computes the tile at a place of the schedule.
+  /// Computes the tile at a position of the schedule.
   FA_DEVICE void compute(int place) {
     OnlineSoftmax<1> softmax(args_.forward.score);
     Out out;
@@ -49,7 +49,7 @@ class Consumer {
     return work.first_row + 64 * number_ + thread_index() % 128 / 32 * 16;
   }
 
-  /// Goes through the tiles of keys; false where the tile of rows does not exist.
+  /// Iterates over the tiles of keys; false if the tile of rows does not exist.
   FA_DEVICE bool accumulate(int place, OnlineSoftmax<1> &softmax, Out &out) {
     const ForwardWork<kHeadDim> work(args_.forward, place);
     if (!work.exists()) return false;
@@ -128,7 +128,7 @@ class Consumer {
     softmax.template add<kKeyTiles>(scores, shrink);
   }
 
-  /// A warp is done with a stage.
+  /// Marks a stage as read by this warp.
   FA_DEVICE static void release(Barrier &empty) {
     if (thread_index() % 32 == 0) barrier_arrive(empty);
   }
@@ -141,7 +141,7 @@ class Consumer {
     values_.count++;
   }
 
-  // Barrier 0 is that of the whole block; each consumer has one that its predecessor opens.
+  // Barrier 0 belongs to the whole block; each consumer has a barrier that its predecessor opens.
   FA_DEVICE void wait_for_turn() { named_barrier_wait(1 + number_, 256); }
   FA_DEVICE void pass_turn() {
     named_barrier_arrive(1 + (number_ + 1) % Tile::kConsumers, 256);

@@ -1,7 +1,7 @@
-// FlashAttention forward for SM90: warps have different jobs. One warp has TMA copy tiles,
-// consumers multiply them with wgmma; mbarriers tell either side what the other has done. Blocks
-// stay, and take tiles of query rows until none is left, so that copies for the next begin before
-// the last is written.
+// FlashAttention forward for SM90 with specialized warps. One warp starts TMA copies of tiles, and
+// consumers multiply the tiles with wgmma; mbarriers synchronize both. Blocks are persistent and
+// take tiles of query rows until none is left, so that copies for the next tile begin before the
+// last one is written.
 #pragma once
 
 #include "sm90/consumer.cuh"

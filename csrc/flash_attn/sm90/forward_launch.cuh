@@ -18,10 +18,10 @@ TensorShape key_tensor(const ForwardArgs &args, const void *data, const Strides 
   TensorShape shape = {};
   shape.data = data;
   shape.columns = kHeadDim;
-  // Without keys nothing is copied, but no dimension of a tensor may be empty.
+  // Without keys nothing is copied, but a tensor map must not have an empty dimension.
   shape.rows = rows > 0 ? rows : 1;
   shape.heads = args.n_heads / args.group;
-  // How many pages there are, only the block table knows.
+  // The host does not know the number of pages; it depends on the block table.
   shape.batches = args.kv.block_table != nullptr  ? int64_t{1} << 31
                   : args.kv.cu_seqlens != nullptr ? 1
                                                   : args.batch;
@@ -67,8 +67,8 @@ flash_attn_status launch_forward_sm90(const ForwardArgs &args, const TensorExten
   if (const auto status = encode_tensor_map(all.k, k)) return status;
   if (const auto status = encode_tensor_map(all.v, v)) return status;
 
-  // Sequences of one length: blocks that stay, one a multiprocessor. Packed ones differ in ways
-  // that the host does not know; there the hardware hands out a block for each tile.
+  // For sequences of one length, blocks are persistent, one per multiprocessor. For packed
+  // sequences the host does not know the lengths, so the hardware schedules one block per tile.
   const int64_t tiles = int64_t{args.row_tiles} * args.n_heads * args.batch;
   const bool stay = !packed_q && tiles > device.multiprocessors;
   const LaunchShape shape = {static_cast<uint32_t>(stay ? device.multiprocessors : tiles), 1, 1,

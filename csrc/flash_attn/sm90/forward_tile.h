@@ -1,17 +1,18 @@
-// The shape of the forward kernel's work on SM90 for each head_dim.
+// Tile shapes of the forward kernel on SM90 for each head_dim.
 //
 // - A block has one producer warpgroup and kConsumers consumers of 64 rows each.
-// - Shared memory, of 227 KiB: Q, and kStages tiles of K and as many of V.
+// - Shared memory, of 227 KiB: Q, and kStages tiles each of K and V.
 // - Registers: a consumer thread keeps kHeadDim / 2 for O, kKeys / 2 for S and kKeys / 4 for P, and
-//   about 40 more. Three warpgroups share 512 registers a lane as 2 * 232 + 40, four as 3 * 160 + 32.
+//   about 40 more. Three warpgroups share 512 registers a lane as 2 * 232 + 40, four as 3 * 160 +
+//   32.
 // - wgmma reads Q and K from shared memory for S. A 64-row product over 16 elements of depth takes
-//   kKeys / 2 cycles and reads 2 KiB of Q and kKeys * 32 bytes of K: at 128 bytes a cycle the
-//   products keep the tensor cores busy if kKeys is more than 64. With head_dim 256, 80 is what
-//   fits.
-// - A multiprocessor does 4096 operations a cycle in products and 16 exponentials. For a tile of a
-//   warpgroup that is kHeadDim * kKeys / 16 cycles of products and 4 * kKeys of exponentials: equal
-//   for head_dim 64, where a third consumer helps to keep both busy; from 128 on the products are
-//   the bound.
+//   kKeys / 2 cycles and reads 2 KiB of Q and kKeys * 32 bytes of K. At 128 bytes a cycle, the
+//   tensor cores stay busy if kKeys is more than 64. With head_dim 256 there is room for 80.
+// - A multiprocessor computes 4096 operations of products and 16 exponentials per cycle. A tile of
+// a
+//   warpgroup takes kHeadDim * kKeys / 16 cycles of products and 4 * kKeys of exponentials. These
+//   are equal for head_dim 64, where a third consumer helps to keep both units busy; from 128 on
+//   the products are the bound.
 //
 //   head_dim   consumers   rows   keys   KiB   registers for O + S + P
 //         64       3        192    112    80    32 + 56 + 28 of 160
@@ -32,17 +33,16 @@ struct Sm90Shape {
   static constexpr int kThreads = 128 * (consumers + 1);
   static constexpr int kProducerRegisters = consumers == 2 ? 40 : 32;
   static constexpr int kConsumerRegisters = consumers == 2 ? 232 : 160;
-  /// The columns of a panel: 128 bytes, or 64 where head_dim is no multiple of 64.
+  /// Columns per panel: 128 bytes, or 64 if head_dim is not a multiple of 64.
   static constexpr int kPanel = head_dim % 64 == 0 ? 64 : 32;
   static constexpr int kPanels = head_dim / kPanel;
   static constexpr int kQueryElements = kRows * head_dim;
   static constexpr int kKeyElements = keys * head_dim;
   static constexpr int kTileBytes = (kQueryElements + 2 * kStages * kKeyElements) * 2;
-  /// Room for barriers after the tiles.
+  /// Includes space for barriers after the tiles.
   static constexpr int kSharedBytes = kTileBytes + 256;
   static_assert(kSharedBytes <= 227 * 1024);
-  /// Keys a copy of K or V takes at most when they lie in pages: a power of two that divides a
-  /// tile.
+  /// Maximum keys per copy of K or V when they lie in pages: a power of two that divides a tile.
   static constexpr int kPagedKeys = keys & -keys;
 };
 

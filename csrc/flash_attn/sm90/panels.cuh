@@ -1,5 +1,6 @@
-// Tiles in shared memory as TMA writes and wgmma reads them: panels of 64 columns (128 bytes a row;
-// 32 columns and 64 bytes for head_dim 96), one behind the other, each with all rows of the tile.
+// Tiles in shared memory, in the layout that TMA writes and wgmma reads: consecutive panels of 64
+// columns (128 bytes a row; 32 columns and 64 bytes for head_dim 96), each with all rows of the
+// tile.
 //
 //              panel 0                 panel 1
 //   row 0      columns 0 .. 63         columns 64 .. 127
@@ -7,18 +8,20 @@
 //   ...
 //
 // Within a panel the hardware swizzles 16-byte chunks by bits of their address, with a pattern that
-// repeats after eight rows: a panel starts at a multiple of 1024 bytes (512).
+// repeats after eight rows. A panel therefore starts at a multiple of 1024 bytes (512).
 //
-// A descriptor tells wgmma where an operand is (PTX ISA, "Matrix descriptor format"):
+// A descriptor locates an operand of wgmma (PTX ISA, "Matrix descriptor format"):
 //
 //   bits  0-13  address / 16                     32-45  stride offset / 16
 //        16-29  leading offset / 16              62-63  swizzle: 1 = 128 bytes, 2 = 64 bytes
 //
-// - Q and K, whose depth is contiguous: the stride offset leads from eight rows to the next eight.
+// - Q and K, with contiguous depth: the stride offset is the distance between groups of eight rows.
 //   The depth of one product, 16 elements, is 32 bytes of a row: the next product starts 32 bytes
-//   on.
-// - V, whose columns are contiguous and depth are rows: the leading offset leads from panel to
-//   panel, the stride offset from eight keys to the next eight. The next product starts 16 rows on.
+//   further on.
+// - V, with contiguous columns and rows as depth: the leading offset is the distance between
+// panels,
+//   the stride offset the distance between groups of eight keys. The next product starts 16 rows
+//   further on.
 #pragma once
 
 #include "device/device_sm90.cuh"
@@ -32,7 +35,7 @@ struct PanelTile {
   static constexpr uint64_t kSwizzle = kPanel == 64 ? 1 : 2;
   static_assert(kPanelBytes % (8 * kRowBytes) == 0);
 
-  /// Depth 16 k and on of rows from first_row on, for Q and K.
+  /// Depth 16 k .. 16 k + 15 of the rows from first_row on, for Q and K.
   FA_DEVICE static uint64_t depth_contiguous(const void *tile, int first_row, int k) {
     constexpr int kStepsEach = kPanel / 16;
     const int offset =
@@ -40,7 +43,7 @@ struct PanelTile {
     return descriptor(tile, offset, 16);
   }
 
-  /// Rows 16 k and on of all columns, for V.
+  /// Rows 16 k .. 16 k + 15 of all columns, for V.
   FA_DEVICE static uint64_t columns_contiguous(const void *tile, int k) {
     return descriptor(tile, 16 * k * kRowBytes, kPanelBytes);
   }

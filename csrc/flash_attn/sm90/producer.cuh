@@ -14,7 +14,8 @@ class Producer {
   FA_DEVICE Producer(const Sm90ForwardArgs &args, const State &state)
       : args_(args), state_(state), lane_(thread_index() % 32) {}
 
-  /// K runs one tile ahead of V, as the consumers do: S of a tile is computed beside O of the last.
+  /// K is one tile ahead of V, as in the consumers: S of a tile overlaps with O of the previous
+  /// one.
   FA_DEVICE void load(const ForwardWork<kHeadDim> &work) {
     load_keys(work, work.tiles.first);
     load_queries(work);
@@ -25,8 +26,8 @@ class Producer {
   }
 
  private:
-  /// Waits until all lanes have seen the phase's end: to one that fell behind, whose barrier goes on
-  /// without it, the end of the phase after the next would look like its own.
+  /// Waits until all lanes have seen the end of the phase. A lane that falls two phases behind
+  /// would take the end of a later phase for its own.
   FA_DEVICE static void wait_together(Barrier &barrier, int parity) {
     barrier_wait(barrier, parity);
     warp_barrier();
@@ -71,7 +72,7 @@ class Producer {
     values_.count++;
   }
 
-  /// Starts the copies of a tile of keys, shared among the lanes; pages are sought one by one.
+  /// Starts the copies of a tile of keys, divided among the lanes; pages are looked up one by one.
   FA_DEVICE void copy_tile(const ForwardWork<kHeadDim> &work, int tile, const TensorMap &map, T *to,
                            Barrier &full) {
     const KeyRows rows(args_.forward.kv, work.sequence);
@@ -91,8 +92,8 @@ class Producer {
     }
   }
 
-  /// Rows behind a sequence's last key have no weight, but no weight times infinity is not nothing:
-  /// in packed sequences and pages they hold other things than zeros.
+  /// Clears the rows after a sequence's last key. Their weight is zero, but zero times infinity is
+  /// NaN, and in packed sequences and pages these rows may hold any value.
   FA_DEVICE void clear_rows(T *tile, int first_row) {
     constexpr int kRowBytes = State::KeyPanels::kRowBytes;
     constexpr int kChunks = kRowBytes / 16;
