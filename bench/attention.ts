@@ -1,4 +1,4 @@
-/** Attention alone: caches as of a model's layers, from memory as in a model, without its products. */
+/** Attention alone: KV caches with the shapes of real models, read from memory, without products. */
 import type { Backend, KvCache, KvType, Step } from "../src/backend.ts";
 import { Random } from "../src/bench/random.ts";
 import { median } from "../src/bench/statistics.ts";
@@ -9,7 +9,7 @@ import type { BenchOptions } from "./bench_options.ts";
 import type { Machine } from "./limits.ts";
 import { continuedSequences } from "./step_inputs.ts";
 
-/** Heads as of one model. */
+/** Attention heads of one model. */
 interface HeadShape {
   readonly name: string;
   readonly nLayers: number;
@@ -23,7 +23,7 @@ const SHAPES: readonly HeadShape[] = [
   { name: "llama-3.1-8b", nLayers: 8, nHeads: 32, nKvHeads: 8, headDim: 128 },
 ];
 
-/** Tokens that a run takes of each sequence, behind those that are in the cache. */
+/** Tokens of each sequence per run, following the tokens in the cache. */
 interface Case {
   readonly sequences: number;
   readonly nTokens: number;
@@ -39,7 +39,7 @@ const CASES: readonly Case[] = [
 ];
 
 const CHUNK = 512;
-/** Query rows that the steps draw from; they repeat. */
+/** Distinct query rows of the steps; steps repeat them. */
 const ROWS = 512;
 
 /** Prints a line for each shape, cache type and case. */
@@ -59,7 +59,7 @@ export async function benchAttention(options: BenchOptions, machine: Machine): P
   }
 }
 
-/** Seconds of the attention of one layer: what a run takes with it less what it takes without. */
+/** Seconds of attention in one layer: the time of a run with it minus the time without it. */
 async function measureCase(
   backend: Backend,
   shape: HeadShape,

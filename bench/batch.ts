@@ -1,4 +1,4 @@
-/** A batch of requests at once, against the same requests one by one. */
+/** A batch of requests at once, compared with the same requests one by one. */
 import { load, type Model } from "../src/mod.ts";
 import { median } from "../src/bench/statistics.ts";
 import { type BenchOptions, benchSubject, subjectPath } from "./bench_options.ts";
@@ -9,7 +9,7 @@ const AT_ONCE = 32;
 
 const REQUEST = { raw: true, maxTokens: GENERATED, temperature: 0 } as const;
 
-/** Prints the tokens per second of both ways, over rounds in which they take turns. */
+/** Prints the tokens per second of both methods, over alternating rounds. */
 export async function benchBatch(options: BenchOptions): Promise<void> {
   using subject = benchSubject(options);
   const path = subjectPath(subject);
@@ -27,14 +27,14 @@ export async function benchBatch(options: BenchOptions): Promise<void> {
   console.log(`  ${AT_ONCE} at a time  ${all.toFixed(0)} (${(all / one).toFixed(2)}×)`);
 }
 
-/** Tokens a second of all requests, so many of them under way at a time. */
+/** Tokens per second of all requests, with `atOnce` of them in flight at a time. */
 async function generate(model: Model, round: number, atOnce: number): Promise<number> {
   const waiting = Array.from({ length: REQUESTS }, (_, i) => i);
   let tokens = 0;
   const start = performance.now();
   const worker = async () => {
     for (let i = waiting.shift(); i !== undefined; i = waiting.shift()) {
-      // A beginning that no other request has: nothing of it is known already.
+      // A unique beginning, so that no request shares a prefix with another.
       const prompt = `${round}.${i}: Once upon a time there was a fox who lived near a river`;
       const { completionTokens } = await model.complete(prompt, REQUEST);
       tokens += completionTokens;

@@ -1,4 +1,4 @@
-/** What the benchmarks are given on the command line, and the model they share. */
+/** Command-line options of the benchmarks, and the model that they share. */
 import { basename, resolve } from "@std/path";
 import { parseArgs } from "node:util";
 import { SyntheticModel } from "../src/bench/synthetic/model.ts";
@@ -18,35 +18,35 @@ export interface BenchOptions {
   readonly rounds: number;
   readonly nPrompt: number;
   readonly nGen: number;
-  /** Sequences that peers decodes at once; 0 for no such test. */
+  /** Sequences that peers decodes at once; 0 to skip this test. */
   readonly nParallel: number;
-  /** Tokens in the cache before another test of peers; 0 for no such test. */
+  /** Tokens in the cache for another test of peers; 0 to skip this test. */
   readonly nDepth: number;
-  /** Whether peers measures the models of its table, with settings of its own. */
+  /** True if peers measures the models of its table, with fixed settings. */
   readonly table: boolean;
-  /** Whether peers measures on a machine that others keep busy. */
+  /** True if peers measures on a busy machine. */
   readonly busy: boolean;
-  /** Another program for peers: `NAME=COMMAND`, a `llama-bench` with its options, apart by spaces. */
+  /** Another program for peers: `NAME=COMMAND`, a `llama-bench` and its options, separated by spaces. */
   readonly llamaBench: string | undefined;
-  /** A text for the tokenizer. */
+  /** Text file for the tokenizer. */
   readonly file: string | undefined;
 }
 
 export const OPTIONS_HELP = `Options:
   -m, --model MODEL             model folder or .gguf file (default: the bundled demo model)
-      --synthetic SHAPE[:TYPE]  a model with random weights, as of forge bench
-      --device NAME             as of forge bench; peers: auto, or the kernels of another processor,
-                                cpu:avx2 or cpu:avx2_vnni, beside llama.cpp's build for such a one
-  -t, --threads N               threads that compute (default: one a core)
+      --synthetic SHAPE[:TYPE]  a model with random weights, as in forge bench
+      --device NAME             as in forge bench; peers: auto, or the kernels of another processor,
+                                cpu:avx2 or cpu:avx2_vnni, against llama.cpp's build for it
+  -t, --threads N               threads that compute (default: one per core)
   -r, --rounds N                how often to measure (default: 5)
   -p, --n-prompt N              tokens of the prompt (default: 512)
   -n, --n-gen N                 tokens to decode (default: 128)
       --parallel N              peers: sequences to decode at once, 0 for none (default: 8)
   -d, --n-depth N               peers: tokens in the cache before another test (default: 0, none)
       --table                   peers: all models of the table in README; takes less than 25 minutes
-      --busy                    peers: measure although others keep the machine busy
+      --busy                    peers: measure even on a busy machine
       --llama-bench NAME=COMMAND
-                                peers: also this llama-bench with its options, under that name
+                                peers: also run this llama-bench command, reported as NAME
   -f, --file FILE               text for the tokenizer (default: README.md)
 `;
 
@@ -114,21 +114,21 @@ function namedCommand(text: string | undefined): string | undefined {
   throw new ForgeError("usage", `--llama-bench is "${text}"; ${valid}`);
 }
 
-/** A model for the length of a benchmark; a synthetic one is removed at the end. */
+/** The model of a benchmark; a synthetic one is deleted at the end. */
 export interface BenchSubject extends Disposable {
   readonly name: string;
-  /** A path, or a checkpoint where it is no file that programs can open. */
+  /** A path, or a checkpoint if it is not a file that other programs can open. */
   readonly model: string | Checkpoint;
 }
 
-/** The model that the options name. @throws {ForgeError} as `forge bench` */
+/** The model that the options name. @throws {ForgeError} like `forge bench` */
 export function benchSubject({ model, synthetic }: BenchOptions): BenchSubject {
   if (synthetic !== undefined) return syntheticSubject(synthetic);
   const path = resolve(model ?? bundledModel());
   return { name: basename(path), model: path, [Symbol.dispose]: () => {} };
 }
 
-/** A synthetic model, which Ctrl-C removes as well. @throws {ForgeError} as `forge bench` */
+/** A synthetic model, also deleted on Ctrl-C. @throws {ForgeError} like `forge bench` */
 function syntheticSubject(synthetic: string): BenchSubject {
   const spec = parseSyntheticSpec(synthetic);
   const device = openBackend("cpu");
@@ -152,8 +152,8 @@ function syntheticSubject(synthetic: string): BenchSubject {
   }
 }
 
-/** The path of a model, for what other programs open. @throws {ForgeError} `usage` without one */
+/** The path of a model, for other programs. @throws {ForgeError} `usage` if it has no path */
 export function subjectPath({ name, model }: BenchSubject): string {
   if (typeof model === "string") return model;
-  throw new ForgeError("usage", `${name} is no file that other programs could open`);
+  throw new ForgeError("usage", `${name} is not a file that other programs can open`);
 }

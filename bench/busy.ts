@@ -1,19 +1,19 @@
-/** Whether the machine is quiet enough to measure on. */
+/** Checks that the machine is quiet enough to measure on. */
 
-/** Processor time of others, as a share of all cores, from which on results are not to be trusted. */
+/** From this share of all cores in use by other processes on, results are unreliable. */
 const BUSY_SHARE = 0.03;
 
-/** How long it is watched. */
+/** Duration of the observation. */
 const WATCHED_MS = 1000;
 
-/** What is known of the machine while nothing of ours runs. */
+/** Load of the machine while this process is idle. */
 export interface Quiet {
-  /** `others use 0% of the processors`, or the load average where the system tells no more. */
+  /** `others use 0% of the processors`, or the load average on systems without /proc/stat. */
   readonly text: string;
   readonly isBusy: boolean;
 }
 
-/** Watches the machine for a second, in which the caller must not compute. */
+/** Observes the machine for a second, during which the caller must not compute. */
 export async function watchMachine(): Promise<Quiet> {
   const before = processorTimes();
   if (before === undefined) {
@@ -29,7 +29,7 @@ export async function watchMachine(): Promise<Quiet> {
   };
 }
 
-/** Ticks since the start, of all processors together; `undefined` where /proc has none. */
+/** Ticks since boot, summed over all processors; `undefined` without /proc. */
 function processorTimes(): { busy: number; all: number } | undefined {
   try {
     const [line = ""] = Deno.readTextFileSync("/proc/stat").split("\n", 1);

@@ -1,4 +1,4 @@
-/** What constraints cost: compiling them, and their masks beside the steps of a model. */
+/** Cost of constraints: compile time, and mask time compared with a model's step. */
 import { median } from "../src/bench/statistics.ts";
 import { plural } from "../src/cli/output/format.ts";
 import { openBackend } from "../src/engine/load/open_backend.ts";
@@ -56,10 +56,10 @@ export async function benchConstraints(options: BenchOptions): Promise<void> {
   }
 }
 
-/** A text of fewer tokens says little of a step: many of them are forced, and take no time. */
+/** In shorter texts most tokens are forced and take no time, so they say little about a step. */
 const FEWEST_TOKENS = 8;
 
-/** Milliseconds of a decode step, the median of the rounds; NaN where no text was long enough. */
+/** Milliseconds per decode step, the median of the rounds; NaN if no text was long enough. */
 async function stepTime(
   model: Model,
   constraint: ConstraintOptions,

@@ -1,6 +1,6 @@
 /**
- * libflash_attn on a GPU: checked against PyTorch in float64, then timed beside PyTorch's FlashAttention-2
- * and cuDNN backends in the same run. Needs nvcc and a `python3` with PyTorch.
+ * libflash_attn on a GPU: checked against PyTorch in float64, then timed against PyTorch's
+ * FlashAttention-2 and cuDNN backends in the same run. Needs nvcc and a `python3` with PyTorch.
  */
 import { join } from "@std/path";
 import { findNvcc, howToInstallNvcc } from "../ffi/build/nvcc.ts";
@@ -9,10 +9,10 @@ import { buildLibraries } from "../build.ts";
 import { ForgeError } from "../src/errors.ts";
 import { root } from "./root.ts";
 
-/** Numbers by contender; null where a peer cannot. */
+/** Numbers by contender; null if a peer does not support the shape. */
 type Speeds = Readonly<Record<string, number | null>>;
 
-/** What `bench/peers/flash_attn_race.py` prints, one a line. */
+/** A line of output of `bench/peers/flash_attn_race.py`. */
 export type RaceLine =
   | {
     readonly kind: "check";
@@ -42,7 +42,7 @@ export type RaceLine =
     readonly microseconds: Speeds;
   };
 
-/** Prints the report and adds it to `bench/results/`. Says why where it cannot run. */
+/** Prints the report and adds it to `bench/results/`. Prints the reason if it cannot run. */
 export async function benchFlashAttention(): Promise<void> {
   if (await findNvcc() === undefined) {
     console.log(`skipping flash_attn: ${howToInstallNvcc}`);
@@ -71,8 +71,8 @@ export async function benchFlashAttention(): Promise<void> {
 }
 
 /**
- * Checks and times a library, and hands each result to `take` as it comes. Whether all did: without a
- * GPU, or PyTorch, none does.
+ * Checks and times a library, and passes each result to `take` as it arrives. Returns false if the
+ * program stopped early, for example without a GPU or PyTorch.
  */
 export async function race(library: string, take: (line: RaceLine) => void): Promise<boolean> {
   const process = new Deno.Command("python3", {
@@ -106,7 +106,7 @@ function speed(value: number | null | undefined, digits = 0): string {
   return value === null || value === undefined ? "–" : value.toFixed(digits);
 }
 
-/** Whether errors are at most twice those of float32; NaN is none. */
+/** True if errors are at most twice the errors of float32; false for NaN. */
 export function isAccurate(
   { error, float_error }: { readonly error: number; readonly float_error: number },
 ): boolean {

@@ -1,10 +1,9 @@
 /**
- * Confirms and measures forge on a real GPU, in one call of under ten minutes: `deno run -A
- * bench/gpu_check.ts [PART...]`. The report goes to stdout and to `bench/results/` under the device's
- * name, and with the log and all numbers to `$OUT` where that is set.
+ * Checks and measures forge on a real GPU, in one call of under ten minutes: `deno run -A
+ * bench/gpu_check.ts [PART...]`. Writes the report to stdout and to `bench/results/` under the
+ * device's name, and, if `$OUT` is set, there with the log and all numbers.
  *
- * `--emulated` does the smallest of everything on a machine without a GPU: what is shown is that the
- * check itself works.
+ * `--emulated` runs the smallest sizes on a machine without a GPU, to test the check itself.
  */
 import { join } from "@std/path";
 import { parseArgs } from "node:util";
@@ -16,11 +15,11 @@ import { type CheckedDevice, describeCheck, type PartResult } from "./gpu/report
 import { judge } from "./gpu/targets.ts";
 import { root } from "./root.ts";
 
-/** Seconds for everything, building included: less than ten minutes. */
+/** Seconds for everything, including the build: less than ten minutes. */
 const DEFAULT_SECONDS = 560;
-/** No machine is held while an emulator runs. */
+/** An emulated run occupies no GPU, so it may take longer. */
 const EMULATED_SECONDS = 3600;
-/** A part that has less than this left is not begun. */
+/** Minimum seconds left to start a part. */
 const FEWEST_SECONDS = 10;
 
 const HELP = `Usage: deno run -A bench/gpu_check.ts [PART...] [options]
@@ -63,7 +62,7 @@ async function main(args: readonly string[]): Promise<number> {
       : await runPart(part, emulated, left);
     console.error(`${part.name}: ${result.outcome}, ${result.seconds.toFixed(1)} s`);
     done.push(result);
-    // After each part: the call itself may be cut off.
+    // Write after each part, since the call itself may be cut off.
     writeResults(device, done, results);
   }
   console.log(describe(device, done));
@@ -78,7 +77,7 @@ interface CheckOptions {
   readonly help: boolean;
 }
 
-/** The options, or what is wrong with them. */
+/** Parses the options; returns an error text for invalid ones. */
 function parse(args: readonly string[]): CheckOptions | string {
   try {
     const { values, positionals: names } = parseArgs({
@@ -96,7 +95,7 @@ function parse(args: readonly string[]): CheckOptions | string {
     if (unknown !== undefined) return `unknown part "${unknown}"; valid are ${known.join(", ")}`;
     const { emulated = false, help = false } = values;
     const { seconds = `${emulated ? EMULATED_SECONDS : DEFAULT_SECONDS}` } = values;
-    // What an emulator takes is of no interest to others.
+    // Emulated results are not kept in the repository.
     const { results = join(root, emulated ? "build/bench" : "bench/results") } = values;
     if (!(Number(seconds) > 0)) return `--seconds is "${seconds}"; valid is a number above 0`;
     return { names, seconds: Number(seconds), results, emulated, help };
@@ -135,7 +134,7 @@ if (import.meta.main) {
   try {
     Deno.exit(await main(Deno.args));
   } catch (error) {
-    // As where there is no driver, no compiler or no NVRTC.
+    // No driver, no compiler or no NVRTC.
     console.error(errorText(error, false).trimEnd());
     Deno.exit(exitCode(error));
   }

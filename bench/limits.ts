@@ -1,4 +1,4 @@
-/** What this machine can do at most, so that every other number can be read as a share of it. */
+/** Limits of this machine, to express other results as a share of them. */
 import { join } from "@std/path";
 import { findCompiler, runProcess } from "../ffi/build/compiler.ts";
 import { hostPlatform } from "../ffi/build/targets.ts";
@@ -13,20 +13,21 @@ export interface Limits {
   readonly read_gb_s: number;
   /** Float32 multiply-adds, counted as two, 10^9 a second. */
   readonly fma_gflop_s: number;
-  /** Multiply-adds of int8 dot products, counted as two, 10^9 a second; 0 where there are none. */
+  /** Multiply-adds of int8 dot products, counted as two, 10^9 a second; 0 if not supported. */
   readonly int8_gop_s: number;
 }
 
-/** What is known of the machine before a benchmark runs. */
+/** The machine that a benchmark runs on. */
 export interface Machine {
-  /** Where they were measured. */
+  /** Present if they were measured. */
   readonly limits: Limits | undefined;
 }
 
 /**
  * Compiles `bench/native/limits.cpp` for this machine and runs it.
  *
- * @throws {ForgeError} `not_found` without a C++ compiler; `device` when it does not compile or run.
+ * @throws {ForgeError} `not_found` without a C++ compiler; `device` when it does not compile or
+ * run.
  */
 export async function measureLimits(threads: number): Promise<Limits> {
   const folder = join(root, "build", "bench");
@@ -45,7 +46,7 @@ async function mustRun(command: readonly string[], what: string): Promise<string
   return output;
 }
 
-/** The limits for people. */
+/** Formats the limits for people. */
 export function describeLimits(limits: Limits): string {
   const int8 = limits.int8_gop_s === 0
     ? "no int8 dot product"
@@ -56,7 +57,7 @@ export function describeLimits(limits: Limits): string {
     `float32 FMA ${limits.fma_gflop_s.toFixed(0)} GFLOP/s, ${int8}\n`;
 }
 
-/** ` (73% of the read bandwidth)` where that was measured, else nothing. */
+/** Returns ` (73% of the read bandwidth)` if the bandwidth was measured, else nothing. */
 export function readShare(gigabytesPerSecond: number, limits: Limits | undefined): string {
   if (limits === undefined) return "";
   return ` (${(gigabytesPerSecond / limits.read_gb_s * 100).toFixed(0)}% of the read bandwidth)`;

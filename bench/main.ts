@@ -1,6 +1,6 @@
 /**
- * `deno task bench [NAME…] [options]`: measures this machine and forge on it. `forge bench` is the
- * tool for comparing models; this is for working on forge.
+ * `deno task bench [NAME…] [options]`: measures this machine and forge on it, for work on forge.
+ * `forge bench` compares models.
  */
 import { buildLibraries } from "../build.ts";
 import { errorText, exitCode } from "../src/cli/output/error_text.ts";
@@ -25,25 +25,25 @@ interface Benchmark {
   readonly run: (options: BenchOptions, machine: Machine) => Promise<void>;
 }
 
-/** In the order they run; the limits go before all of them. */
+/** In the order of running; the limits run first. */
 const BENCHMARKS: Readonly<Record<string, Benchmark>> = {
   products: { help: "products with weights of every type", run: benchProducts },
   speed: { help: "prefill and decode of a model", run: benchSpeed },
   attention: { help: "attention alone, over caches as large as a model's", run: benchAttention },
-  overhead: { help: "what a token costs beyond the native library", run: benchOverhead },
-  batch: { help: "many requests at once, against one by one", run: benchBatch },
+  overhead: { help: "cost of a token outside of the native library", run: benchOverhead },
+  batch: { help: "many requests at once, compared with one by one", run: benchBatch },
   constraints: {
-    help: "compiling constraints, and their masks beside the steps",
+    help: "compiling constraints, and the cost of their masks per step",
     run: benchConstraints,
   },
-  speculation: { help: "guesses of the next tokens: gain and cost", run: benchSpeculation },
+  speculation: { help: "speculative decoding: gain and cost", run: benchSpeculation },
   flash_attn: {
-    help: "libflash_attn beside PyTorch's FlashAttention-2 and cuDNN, on a GPU",
+    help: "libflash_attn against PyTorch's FlashAttention-2 and cuDNN, on a GPU",
     run: benchFlashAttention,
   },
   startup: { help: "from the start of the process to the first token", run: benchStartup },
   tokenizer: { help: "loading, encoding, decoding", run: benchTokenizer },
-  peers: { help: "against llama.cpp, which npm downloads", run: benchPeers },
+  peers: { help: "against llama.cpp, downloaded by npm", run: benchPeers },
 };
 
 const LIMITS = "limits";
@@ -83,10 +83,8 @@ function help(): string {
   return [
     "Usage: deno task bench NAME... [options]",
     "",
-    `  ${
-      LIMITS.padEnd(11)
-    } read bandwidth and arithmetic peaks of this machine; named with others, what`,
-    `  ${"".padEnd(11)} they read is shown as a share of it`,
+    `  ${LIMITS.padEnd(11)} read bandwidth and arithmetic peaks of this machine; with other names,`,
+    `  ${"".padEnd(11)} results are also shown as shares of it`,
     ...rows,
     "",
     OPTIONS_HELP,

@@ -1,4 +1,4 @@
-/** What a decoded token costs beyond the native library: the border, the engine, the text. */
+/** Cost of a decoded token outside of the native library: FFI, engine, text. */
 import { openBenchModel } from "../src/bench/bench_model.ts";
 import { median } from "../src/bench/statistics.ts";
 import { Generation } from "../src/engine/generation/generation.ts";
@@ -12,13 +12,13 @@ import { type BenchOptions, benchSubject, subjectPath } from "./bench_options.ts
 const GREEDY = { ...UNSAMPLED, row: 0, forcedToken: undefined };
 const PROMPT = 4;
 
-/** What some tokens took, in milliseconds: all of it, and what of it passed inside the library. */
+/** Milliseconds of some tokens: the total, and the part inside of the library. */
 interface Times {
   readonly total: number;
   readonly native: number;
 }
 
-/** Prints what a token takes, and what part of it is not native, for each way to decode. */
+/** Prints the time per token and the share outside of native code, for each way to decode. */
 export async function benchOverhead(options: BenchOptions): Promise<void> {
   using subject = benchSubject(options);
   const { device, threads, nGen, rounds } = options;
@@ -46,7 +46,7 @@ export async function benchOverhead(options: BenchOptions): Promise<void> {
   }
 }
 
-/** Runs of one token each, by nothing but the border. */
+/** Times runs of one token each, through the FFI alone. */
 async function timeSteps(runner: Runner, nGen: number): Promise<Times> {
   using table = runner.newSequence();
   let native = 0;
@@ -58,7 +58,7 @@ async function timeSteps(runner: Runner, nGen: number): Promise<Times> {
   return { total: performance.now() - start, native };
 }
 
-/** Tokens that a reader takes as text, by the engine; those after the first, which takes the prompt. */
+/** Times tokens received as text through the engine, without the first token of the prompt. */
 async function timeGeneration(
   runner: Runner,
   tokenizer: ReturnType<typeof openTokenizer>,

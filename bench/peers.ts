@@ -1,4 +1,4 @@
-/** forge against llama.cpp and its relatives: the same file, threads and prompts, in turns. */
+/** forge compared with llama.cpp and its forks: the same file, threads and prompts, in turns. */
 import { join } from "@std/path";
 import { summarizeModel } from "../src/bench/model_summary.ts";
 import { Random } from "../src/bench/random.ts";
@@ -17,14 +17,14 @@ import { type Comparison, describeComparison, describeMethod } from "./peers/rep
 import { FIRST_TOKEN, parseRoundTimes, type RoundResult, type RoundTask } from "./peers/round.ts";
 import { root } from "./root.ts";
 
-/** Ids that synthetic and real vocabularies have, and that are no special tokens of theirs. */
+/** From here on, ids exist in synthetic and real vocabularies and are not special tokens. */
 const FIRST_ID = 300;
 const LAST_ID = 1000;
 
 /** Tokens in the prompt of each of several sequences. */
 const PARALLEL_PROMPT = 64;
 
-/** What the table of README is made of, with the depth that is measured as well. */
+/** The models of the README's table, and the depth measured for each. */
 const TABLE: readonly { readonly synthetic: string; readonly nDepth: number }[] = [
   { synthetic: "llama-3.2-1b:Q4_0", nDepth: 4096 },
   { synthetic: "llama-3.2-1b:Q8_0", nDepth: 0 },
@@ -36,10 +36,10 @@ const TABLE: readonly { readonly synthetic: string; readonly nDepth: number }[] 
   { synthetic: "smollm2-135m:F16", nDepth: 0 },
 ];
 
-/** The settings of the table: on two cores it takes less than 25 minutes. */
+/** The settings of the table, which takes less than 25 minutes on two cores. */
 const TABLE_SETTINGS = { nPrompt: 512, nGen: 65, nParallel: 8, rounds: 3 } as const;
 
-/** A program that is measured. */
+/** A program to measure. */
 interface Contender {
   readonly name: string;
   readonly command: readonly string[];
@@ -47,11 +47,11 @@ interface Contender {
 }
 
 /**
- * Prints the comparison and adds it to `bench/results/`, a model at a time; where llama.cpp cannot be
- * had, says why and does nothing.
+ * Prints the comparison and adds it to `bench/results/`, a model at a time. Prints the reason if
+ * llama.cpp is not available.
  *
- * @throws {ForgeError} `usage` for a model that is no GGUF file; `device` on a machine that others keep
- * busy, unless that is allowed.
+ * @throws {ForgeError} `usage` for a model that is not a GGUF file; `device` on a busy machine,
+ * unless `busy` is set.
  */
 export async function benchPeers(options: BenchOptions, machine: Machine): Promise<void> {
   if (options.nGen < 2) throw new ForgeError("usage", "peers decodes at least 2 tokens: -n 2");
@@ -69,7 +69,7 @@ export async function benchPeers(options: BenchOptions, machine: Machine): Promi
   }
 }
 
-/** Prints a part of the results and adds it to the file of the day. */
+/** Prints a part of the results and appends it to the file of the day. */
 function publish(text: string): void {
   console.log(text);
   const results = join(root, "bench", "results");
@@ -78,7 +78,7 @@ function publish(text: string): void {
   Deno.writeTextFileSync(path, `${text}\n`, { append: true });
 }
 
-/** The module of a llama.cpp for a device, or `undefined` where it cannot be installed. */
+/** Returns the llama.cpp module for a device, or `undefined` if it cannot be installed. */
 async function peerModule(device: string): Promise<string | undefined> {
   try {
     return await installPeer(device);

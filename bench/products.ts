@@ -1,4 +1,4 @@
-/** Products with weights of each type, for one token, a few and many, beside what the machine can do. */
+/** Products with weights of each type, for one token, a few and many, compared with the machine's limits. */
 import type { Backend, Step, StepInputs } from "../src/backend.ts";
 import { Random } from "../src/bench/random.ts";
 import { plural } from "../src/cli/output/format.ts";
@@ -26,7 +26,7 @@ const TYPES: readonly TensorType[] = [
 
 const TOKENS = [1, 8, 512] as const;
 
-/** Weights, one after another, so that together they are larger than any cache. */
+/** Weights, used in turn; together they are larger than any cache. */
 const COUNT = 8, ROWS = 8192, COLS = 2048;
 
 /** Prints a line for each type. */
@@ -48,7 +48,7 @@ export async function benchProducts(options: BenchOptions, machine: Machine): Pr
   }
 }
 
-/** The shortest time of all products, in seconds: what else the machine does only adds to it. */
+/** The shortest time of all products, in seconds: other load only adds to it. */
 async function measure(
   backend: Backend,
   type: TensorType,
@@ -57,7 +57,7 @@ async function measure(
   rounds: number,
 ): Promise<number> {
   const random = new Random(1);
-  // No byte that could be the upper one of a large or broken float; a piece of them, over and over.
+  // Bytes that cannot be the upper byte of a large or NaN float; a piece of them, repeated.
   const piece = Uint8Array.from({ length: 1 << 16 }, () => 32 + random.below(32));
   const bytes = new Uint8Array(size);
   for (let at = 0; at < size; at += piece.length) {
@@ -92,7 +92,7 @@ async function measure(
   return best / 1e3;
 }
 
-/** Bytes read for one token, else operations; both with their share of the limit. */
+/** Formats bytes read for one token, else operations, each with its share of the limit. */
 function cell(
   type: TensorType,
   bytes: number,

@@ -1,14 +1,14 @@
-/** What guesses of the next tokens give where a text repeats itself, and cost where it does not. */
+/** Gain of speculative decoding in repetitive text, and its cost elsewhere. */
 import { median } from "../src/bench/statistics.ts";
 import { type Completion, type GenerateOptions, load, type Model } from "../src/mod.ts";
 import { type BenchOptions, benchSubject, subjectPath } from "./bench_options.ts";
 
 const AT_ONCE = 8;
 
-/** Any token of the vocabulary: so likely that it always comes. */
+/** Always the same token. */
 const ALWAYS = { logitBias: { 300: 1e6 } } as const;
 
-/** All tokens nearly alike, so that no guess comes true. */
+/** All tokens almost equally likely, so that no draft token is accepted. */
 const ANY = { temperature: 100, topK: 0, topP: 1, minP: 0 } as const;
 
 const RECORDS = [["Socks", "fox", "green"], ["Biscuit", "dog", "red"], ["Luna", "cat", "blue"]]
@@ -33,28 +33,28 @@ const CASES: Readonly<Record<string, Case>> = {
   "one token, 8 at once": { prompt: "Once", options: ALWAYS, atOnce: AT_ONCE },
 };
 
-/** Prints the tokens per second of each case without and with guesses, over rounds in turn. */
+/** Prints the tokens per second of each case without and with draft tokens, over alternating rounds. */
 export async function benchSpeculation(options: BenchOptions): Promise<void> {
   using subject = benchSubject(options);
   const path = subjectPath(subject);
   const { threads, rounds, nGen } = options;
   const settings = { threads, contextLength: nGen + 384, parallel: AT_ONCE };
   await using plain = await load(path, { ...settings, speculate: "off" });
-  await using guessing = await load(path, { ...settings, speculate: "on" });
-  console.log(`${subject.name}: decoded tokens/s without and with guesses`);
+  await using speculating = await load(path, { ...settings, speculate: "on" });
+  console.log(`${subject.name}: decoded tokens/s without and with speculative decoding`);
   for (const [name, each] of Object.entries(CASES)) {
-    // What the first steps of a case teach about their costs is not timed.
-    for (const model of [plain, guessing]) await measure(model, each, nGen, -1);
-    const without: number[] = [], withGuesses: number[] = [];
+    // The first steps of a case, in which its costs are learned, are not timed.
+    for (const model of [plain, speculating]) await measure(model, each, nGen, -1);
+    const without: number[] = [], speculative: number[] = [];
     let drafted = 0, accepted = 0;
     for (let round = 0; round < rounds; round++) {
-      // What comes second finds the machine in another state.
-      const models = round % 2 === 0 ? [plain, guessing] : [guessing, plain];
+      // Alternate the order, since the second run finds the machine in another state.
+      const models = round % 2 === 0 ? [plain, speculating] : [speculating, plain];
       const told = new Map<Model, Measured>();
       for (const model of models) told.set(model, await measure(model, each, nGen, round));
-      const [expected, actual] = [told.get(plain)!, told.get(guessing)!];
+      const [expected, actual] = [told.get(plain)!, told.get(speculating)!];
       without.push(expected.speed);
-      withGuesses.push(actual.speed);
+      speculative.push(actual.speed);
       if (`${ids(actual.answers)}` !== `${ids(expected.answers)}`) {
         console.log(`  ${name}: DIFFERENT TOKENS`);
       }
@@ -63,8 +63,8 @@ export async function benchSpeculation(options: BenchOptions): Promise<void> {
         accepted += timings.accepted;
       }
     }
-    const [a, b] = [median(without), median(withGuesses)];
-    const share = drafted === 0 ? "none drafted" : `${accepted} of ${drafted} drafted came true`;
+    const [a, b] = [median(without), median(speculative)];
+    const share = drafted === 0 ? "none drafted" : `${accepted} of ${drafted} drafted accepted`;
     console.log(
       `  ${name.padEnd(26)} ${a.toFixed(1).padStart(7)} ${b.toFixed(1).padStart(7)} ` +
         `(${(b / a).toFixed(2)}×), ${share}`,
@@ -78,7 +78,7 @@ function ids(answers: readonly Completion[]) {
 
 interface Measured {
   readonly answers: readonly Completion[];
-  /** Tokens a second of the steps that decode. */
+  /** Decoded tokens per second. */
   readonly speed: number;
 }
 

@@ -7,7 +7,7 @@ import { plural } from "../src/cli/output/format.ts";
 import { type BenchOptions, benchSubject } from "./bench_options.ts";
 import { type Machine, readShare } from "./limits.ts";
 
-/** Prints a line for the prompt and one for decoding. */
+/** Prints a line for prefill and a line for decoding. */
 export async function benchSpeed(options: BenchOptions, machine: Machine): Promise<void> {
   const { device, nPrompt, nGen, rounds, threads } = options;
   using subject = benchSubject(options);

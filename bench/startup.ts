@@ -1,11 +1,11 @@
-/** From the start of the process to the first token, against the start of Deno itself. */
+/** Time from the start of the process to the first token, compared with the start of Deno itself. */
 import { join } from "@std/path";
 import { median } from "../src/bench/statistics.ts";
 import { ForgeError } from "../src/errors.ts";
 import { type BenchOptions, benchSubject, subjectPath } from "./bench_options.ts";
 import { root } from "./root.ts";
 
-/** Prints the medians of several starts, the two programs taking turns. */
+/** Prints the medians of several starts; the two programs alternate. */
 export async function benchStartup(options: BenchOptions): Promise<void> {
   using subject = benchSubject(options);
   const path = subjectPath(subject);
@@ -13,7 +13,7 @@ export async function benchStartup(options: BenchOptions): Promise<void> {
   const generate = ["run", "-m", path, "-p", "Hello", "-n", "1", "--temp", "0", "--json"];
   const forge = [...main, ...generate, "-t", `${options.threads}`];
   const deno = ["eval", 'console.log("0")'];
-  // The first start compiles TypeScript and reads the file; people wait for it once.
+  // The first start compiles TypeScript and reads the file; it is reported separately.
   const first = await timeToOutput(forge);
   await timeToOutput(deno);
   const times: { forge: number[]; deno: number[] } = { forge: [], deno: [] };
@@ -29,7 +29,7 @@ export async function benchStartup(options: BenchOptions): Promise<void> {
   console.log(`  Deno alone ${milliseconds(median(times.deno))}`);
 }
 
-/** Milliseconds from starting Deno with these arguments to its first byte on stdout. */
+/** Milliseconds from starting Deno with `args` to its first byte on stdout. */
 async function timeToOutput(args: readonly string[]): Promise<number> {
   const start = performance.now();
   const process = new Deno.Command(Deno.execPath(), {

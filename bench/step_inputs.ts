@@ -1,10 +1,11 @@
-/** What benches feed to steps that they record. */
+/** Inputs of recorded steps in benches. */
 import type { StepInputs } from "../src/backend.ts";
 
 /**
- * The inputs of a step that continues some sequences by `n` tokens each, from position `start` on.
+ * Returns the inputs of a step that continues some sequences by `n` tokens each, from position
+ * `start` on.
  *
- * @param rows of the embedding that the step begins with
+ * @param rows of the embedding of the step
  */
 export function continuedSequences(
   sequences: readonly number[],

@@ -5,10 +5,10 @@ import { ForgeError, openCheckpoint, openTokenizer } from "../src/mod.ts";
 import { type BenchOptions, benchSubject, subjectPath } from "./bench_options.ts";
 import { root } from "./root.ts";
 
-/** Fewest bytes of text to encode; a shorter file is repeated. */
+/** Minimum bytes of text to encode; a shorter file is repeated. */
 const TEXT_BYTES = 2 ** 20;
 
-/** Prints the medians over the rounds; the first encoding of a round has an empty cache of words. */
+/** Prints the medians over the rounds; each round starts with an empty cache of words. */
 export async function benchTokenizer(options: BenchOptions): Promise<void> {
   const file = options.file ?? join(root, "README.md");
   const once = await Deno.readTextFile(file);

@@ -1,6 +1,6 @@
 /**
  * Attention alone, with the heads of Llama-3.1-8B, over caches of random keys and values:
- * `attention.ts [--emulated]`. Prints lines of `lines.ts`.
+ * `attention.ts [--emulated]`. Prints the lines of `lines.ts`.
  */
 import { NativeBackend } from "../../ffi/native_backend.ts";
 import type {
@@ -18,7 +18,7 @@ import { continuedSequences } from "../step_inputs.ts";
 import { say, type SpeedLine } from "./lines.ts";
 import { gigabytes, randomStep, sayCopyLimit, saySpeed, teraflops, timeBeyond } from "./timing.ts";
 
-/** Tokens that a run takes of each sequence, at the end of its cache. */
+/** Tokens of each sequence per run, at the end of its cache. */
 interface Case {
   readonly batch: number;
   readonly tokens: number;
@@ -37,7 +37,7 @@ const TINY: Heads = { nHeads: 4, nKvHeads: 2, headDim: 32 };
 
 const LENGTHS = [128, 1024, 8192, 32768, 131072];
 
-/** The cases in order of worth: the part may be ended before the last. */
+/** The cases in order of importance: the part may be stopped before the last. */
 const FULL: readonly Case[] = [
   ...[1, 8, 64].flatMap((batch) => LENGTHS.map((length) => ({ batch, length }))).map((some) => ({
     ...some,
@@ -58,14 +58,14 @@ const EMULATED: readonly Case[] = [
   { batch: 1, tokens: 20, length: 20, type: "Q8_0" },
 ];
 
-/** Of the caches of a step: several times what the second-level cache holds. */
+/** Bytes of the caches of a step: several times the L2 cache. */
 const ROTATION = 512e6;
 const MOST_LAYERS = 32;
-/** Of the device's memory, for caches. */
+/** Maximum bytes of device memory for caches. */
 const MOST_BYTES = 40e9;
-/** Positions that are filled at once. */
+/** Positions filled at once. */
 const FILL = 4096;
-/** Query rows that the steps draw from; they repeat. */
+/** Distinct query rows of the steps; steps repeat them. */
 const ROWS = 512;
 
 async function main(args: readonly string[]): Promise<void> {
@@ -76,7 +76,7 @@ async function main(args: readonly string[]): Promise<void> {
     backend.close();
   }
   for (const test of emulated ? EMULATED : FULL) {
-    // Closing the device gives back its caches.
+    // Closing the device frees its caches.
     const backend = NativeBackend.open({ kind: "cuda" });
     try {
       await measure(backend, emulated ? TINY : EIGHT_B, test, emulated);
@@ -156,7 +156,7 @@ async function measure(
     });
   };
   await measureKernels("auto", "forge");
-  // What is not chosen by itself, to see whether the choice is right.
+  // Measure the other choice, too, to check the automatic one.
   const other = tokens === 1 ? "flash" : "tiled";
   try {
     await measureKernels(other, `forge, ${other}`);

@@ -1,6 +1,6 @@
 /**
- * Whole steps of models with random weights, decoding and prefill: `decode.ts [--emulated] [TYPE...]`,
- * such as `decode.ts llama-3.1-8b:Q4_K`. Prints lines of `lines.ts`.
+ * Whole steps of models with random weights, decoding and prefill: `decode.ts [--emulated]
+ * [TYPE...]`, such as `decode.ts llama-3.1-8b:Q4_K`. Prints the lines of `lines.ts`.
  */
 import { type BenchModel, openBenchModel } from "../../src/bench/bench_model.ts";
 import { measure } from "../../src/bench/measure.ts";
@@ -13,13 +13,13 @@ import { openBackend } from "../../src/engine/load/open_backend.ts";
 import { say } from "./lines.ts";
 import { gigabytes, teraflops } from "./timing.ts";
 
-/** What is measured of a model. */
+/** The measurements of a model. */
 interface Plan {
   readonly spec: SyntheticSpec;
-  /** Sequences that are decoded at once. */
+  /** Numbers of sequences decoded at once. */
   readonly batches: readonly number[];
   readonly prompts: readonly number[];
-  /** Tokens in the cache of a sequence that is decoded. */
+  /** Tokens in the cache of each decoded sequence. */
   readonly depth: number;
   readonly steps: number;
   readonly repetitions: number;
@@ -32,7 +32,7 @@ const FULL: readonly (readonly [string, readonly number[], readonly number[]])[]
   ["llama-3.1-8b:Q8_0", [1, 8, 64], [512]],
 ];
 
-/** What an emulator runs in seconds. */
+/** A model that an emulator runs in seconds. */
 export const SMALLEST: ConfigSpec = {
   name: "smallest:BF16",
   type: "BF16",
@@ -149,7 +149,7 @@ function cacheBytes(shape: ModelShape | undefined): number {
   return shape === undefined ? 0 : 4 * shape.nLayers * shape.nKvHeads * shape.headDim;
 }
 
-/** Products of all tokens but those of the vocabulary, which one token needs, and causal attention. */
+/** Operations of prefill: causal attention, and the products of all tokens except the vocabulary's. */
 function prefillOperations(shape: ModelShape, tokens: number): number {
   const { nLayers, hiddenSize, intermediateSize, nHeads, nKvHeads, headDim } = shape;
   const attention = (nHeads + nKvHeads) * 2 * headDim * hiddenSize;

@@ -1,6 +1,6 @@
 /**
- * Products with chosen experts, of the shape of Qwen3-30B-A3B, from one token to a chunk of a prompt:
- * `experts.ts [--emulated]`. Prints lines of `lines.ts`.
+ * Products with chosen experts in the shape of Qwen3-30B-A3B, from one token to a chunk of a
+ * prompt: `experts.ts [--emulated]`. Prints the lines of `lines.ts`.
  */
 import type { Backend, Quantizer, Recorder, Step, Value } from "../../src/backend.ts";
 import { Random } from "../../src/bench/random.ts";
@@ -26,9 +26,9 @@ interface Sizes {
   readonly rows: number;
   readonly cols: number;
   readonly tokens: readonly number[];
-  /** Choices of experts in a step: together their experts are more than the second-level cache holds. */
+  /** Choices of experts per step; together their experts exceed the L2 cache. */
   readonly routes: number;
-  /** Products with each choice: a layer of experts has two. */
+  /** Products per choice: a layer of experts has two. */
   readonly weights: number;
 }
 
@@ -57,7 +57,7 @@ const EMULATED: Sizes = {
 async function main(args: readonly string[]): Promise<void> {
   const sizes = args.includes("--emulated") ? EMULATED : FULL;
   for (const type of sizes.types) {
-    // Closing the device gives back its weights.
+    // Closing the device frees its weights.
     const backend = openBackend("cuda");
     try {
       if (type === sizes.types[0]) sayCopyLimit(backend);
@@ -131,7 +131,7 @@ function recordRoutes(
   });
 }
 
-/** How many experts some tokens chose: those whose weights are read. */
+/** Number of experts chosen by some tokens, whose weights are read. */
 function expertsOf(step: Step, route: Value, topK: number, tokens: number): number {
   const cols = 2 * topK;
   const choices = step.read(route, cols, 0, tokens);

@@ -1,6 +1,6 @@
 /**
- * libflash_attn against PyTorch in float64, then timed beside it: `flash_attn.ts [--emulated]`. Prints
- * lines of `lines.ts`; exits with 77 where there is no nvcc to build it, or no PyTorch on a GPU.
+ * Checks libflash_attn against PyTorch in float64, then times both: `flash_attn.ts [--emulated]`.
+ * Prints the lines of `lines.ts`; exits with 77 without nvcc, or without PyTorch on a GPU.
  */
 import { buildLibraries } from "../../build.ts";
 import { findNvcc, howToInstallNvcc } from "../../ffi/build/nvcc.ts";
@@ -8,7 +8,7 @@ import { isAccurate, race, type RaceLine } from "../flash_attn.ts";
 import { type Line, say, type SpeedLine } from "./lines.ts";
 import { SKIPPED } from "./parts.ts";
 
-/** Who the race's contenders are. */
+/** The contenders of the race by their names. */
 const CONTENDERS: Readonly<Record<string, SpeedLine["by"]>> = {
   ours: "forge",
   ours_sm80: "forge, SM80",
@@ -18,7 +18,7 @@ const CONTENDERS: Readonly<Record<string, SpeedLine["by"]>> = {
 
 async function main(args: readonly string[]): Promise<number> {
   if (args.includes("--emulated")) {
-    console.log("PyTorch has nothing to race on an emulator");
+    console.log("PyTorch does not run on the emulator");
     return SKIPPED;
   }
   if (await findNvcc() === undefined) {
@@ -35,13 +35,13 @@ async function main(args: readonly string[]): Promise<number> {
     }
   });
   if (count === 0 && !succeeded) {
-    console.log("the race needs python3 with PyTorch, and a GPU");
+    console.log("the comparison needs python3 with PyTorch, and a GPU");
     return SKIPPED;
   }
   return succeeded && passed ? 0 : 1;
 }
 
-/** A result of the race as the check's own lines. */
+/** Converts a result of the race to lines of the check. */
 export function linesOfRace(line: RaceLine): Line[] {
   switch (line.kind) {
     case "check": {

@@ -1,7 +1,7 @@
 /**
  * libflash_attn on the GPU against sums in double: the calls that `test/flash_attn` makes in the
- * emulator, of SM80's kernels and, on such a device, of SM90's: `flash_kernels.ts [--emulated]`. Prints
- * lines of `lines.ts`; exits with 77 where there is no nvcc to build the library.
+ * emulator, with SM80's kernels and, on such a device, SM90's: `flash_kernels.ts [--emulated]`.
+ * Prints the lines of `lines.ts`; exits with 77 without nvcc.
  */
 import { buildLibraries } from "../../build.ts";
 import { findNvcc, howToInstallNvcc } from "../../ffi/build/nvcc.ts";
@@ -25,7 +25,7 @@ import { Random } from "../../test/support/random.ts";
 import { say } from "./lines.ts";
 import { SKIPPED } from "./parts.ts";
 
-/** Cases of a process: one that brings it down costs the others no more than these. */
+/** Cases per process; a crash loses at most this many. */
 const TOGETHER = 10;
 
 async function main(args: readonly string[]): Promise<number> {
@@ -46,13 +46,13 @@ async function main(args: readonly string[]): Promise<number> {
     ),
     ...decodeCases,
     ...Array.from({ length: 100 }, () => randomCase(random)),
-  ].filter(({ far }) => far === undefined); // sparse memory is the host's alone
+  ].filter(({ far }) => far === undefined); // sparse memory exists only on the host
   const done: Done[] = [];
   let passed = true;
   for (let from = 0; from < cases.length; from += TOGETHER) {
     passed = await check(program, cases.slice(from, from + TOGETHER), done) && passed;
   }
-  const near = judge(`the errors of ${done.length} calls beside those of float32`, () => {
+  const near = judge(`the errors of ${done.length} calls compared with float32`, () => {
     assertNearFloat(done.map(([c]) => c), done.map(([, outcome]) => outcome));
   });
   return passed && near ? 0 : 1;
@@ -60,7 +60,7 @@ async function main(args: readonly string[]): Promise<number> {
 
 type Done = readonly [Case, Outcome];
 
-/** Runs cases together; where they bring the process down, one by one. Adds those that ran to `done`. */
+/** Runs cases together, or one by one after a crash. Adds the finished cases to `done`. */
 async function check(program: string, cases: readonly Case[], done: Done[]): Promise<boolean> {
   let outcomes: readonly Outcome[];
   try {
@@ -86,7 +86,7 @@ async function check(program: string, cases: readonly Case[], done: Done[]): Pro
   return accurate.every((ok) => ok);
 }
 
-/** Reports what an assertion says. */
+/** Reports the result of an assertion. */
 function judge(name: string, assertion: () => void): boolean {
   try {
     assertion();

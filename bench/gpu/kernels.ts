@@ -1,14 +1,13 @@
 /**
- * Every kernel, and every instruction that kernels are made of, on the GPU: the tests of
- * `test/emulator/kernels`, which hold them to plain loops: `kernels.ts [--emulated]`. Prints lines of
- * `lines.ts`.
+ * Every kernel, and every instruction that kernels use, on the GPU against plain loops, by the
+ * tests of `test/emulator/kernels`: `kernels.ts [--emulated]`. Prints the lines of `lines.ts`.
  */
 import { buildGpuTests } from "../../test/emulator/gpu_tests.ts";
 import { say } from "./lines.ts";
 
-/** What an emulator does in seconds. */
+/** Tests that an emulator runs in seconds. */
 const EMULATED = /^(instructions_|rms_norm_|decode_attention_of_one_token)/;
-/** After a failure like these, a process cannot use the device any more. */
+/** Failures after which a process cannot use the device any more. */
 const FATAL = /cannot use the device any more|failed earlier/;
 
 async function main(args: readonly string[]): Promise<boolean> {
@@ -21,8 +20,8 @@ async function main(args: readonly string[]): Promise<boolean> {
 }
 
 /**
- * Runs tests in one process, which keeps compiled kernels loaded, and in another from the test on after
- * one that brought it down.
+ * Runs tests in one process, which keeps compiled kernels loaded. After a crash, continues with the
+ * next test in another process.
  */
 async function run(
   program: string,
@@ -51,7 +50,7 @@ async function run(
   return passed;
 }
 
-/** What a program prints on stdout, then on stderr. */
+/** Returns the stdout of a program, followed by its stderr. */
 async function outputOf(program: string, args: readonly string[]): Promise<string> {
   const { stdout, stderr } = await new Deno.Command(program, {
     args: [...args],

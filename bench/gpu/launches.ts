@@ -1,6 +1,6 @@
 /**
- * Of how many launches a decoded token is made, and what it takes: operation by operation, with what is
- * fused, and captured into graphs: `launches.ts [--emulated]`. Prints lines of `lines.ts`.
+ * Launches and time of a decoded token: operation by operation, fused, and captured into graphs:
+ * `launches.ts [--emulated]`. Prints the lines of `lines.ts`.
  */
 import { join } from "@std/path";
 import { SyntheticModel } from "../../src/bench/synthetic/model.ts";
@@ -10,10 +10,10 @@ import { openBackend } from "../../src/engine/load/open_backend.ts";
 import { root } from "../root.ts";
 import { say } from "./lines.ts";
 
-/** Small, so that launches count for much. */
+/** A small model, for which launches dominate. */
 const MODEL = "llama-3.2-1b:BF16";
 
-/** What is turned off, by the variables of csrc/cuda/device.h. */
+/** Disabled features per measurement, by the variables of csrc/cuda/device.h. */
 const WAYS: readonly (readonly [string, Readonly<Record<string, string>>])[] = [
   ["operation by operation", { FORGE_CUDA_FUSION: "0", FORGE_CUDA_GRAPHS: "0" }],
   ["fused", { FORGE_CUDA_GRAPHS: "0" }],
@@ -48,7 +48,7 @@ async function measure(
   }
 }
 
-/** Microseconds a token, and what the library said of its plans. */
+/** Returns the microseconds per token and the trace of the library's plans. */
 async function decode(
   path: string,
   tokens: number,
@@ -72,13 +72,13 @@ async function decode(
   return { microseconds: avg_ns / 1e3 / tokens, trace };
 }
 
-/** What one token takes on the device, and what the host asks for: a graph counts once. */
+/** Launches of one token on the device, and submissions by the host; a graph counts as one. */
 export interface LaunchCounts {
   readonly launches: number;
   readonly submissions: number;
 }
 
-/** The counts of the last plan that a trace describes, which is that of the longest context. */
+/** Returns the counts of the last plan in a trace, which has the longest context. */
 export function launchCounts(trace: string): LaunchCounts {
   const lines = trace.split("\n");
   const at = lines.findLastIndex((line) => line.startsWith("plan for "));

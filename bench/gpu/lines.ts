@@ -1,18 +1,18 @@
 /**
- * What the parts of the GPU check print: one JSON object a line on stdout, so that what was measured
- * before a part failed is not lost.
+ * Output of the parts of the GPU check: one JSON object per line on stdout, so that a part that
+ * fails keeps its earlier measurements.
  */
 
-/** Something that must be right. */
+/** A condition that must hold. */
 export interface CheckLine {
   readonly kind: "check";
   readonly name: string;
   readonly passed: boolean;
-  /** What went wrong. */
+  /** Reason of a failure. */
   readonly detail?: string;
 }
 
-/** What was timed; `tokens` and the like are told by the name. */
+/** The subject of a measurement. */
 export type SpeedGroup =
   | "product"
   | "expert product"
@@ -28,13 +28,13 @@ export type SpeedGroup =
   | "host"
   | "start";
 
-/** A time, and what it means of the device. */
+/** A time and the derived rates. */
 export interface SpeedLine {
   readonly kind: "speed";
   readonly group: SpeedGroup;
-  /** The same for the same work of forge and of a peer. */
+  /** The same for forge and a peer that do the same work. */
   readonly name: string;
-  /** Who computed it. */
+  /** The program that was measured. */
   readonly by:
     | "forge"
     | "forge, SM80"
@@ -44,15 +44,15 @@ export interface SpeedLine {
     | "FlashAttention-2"
     | "cuDNN";
   readonly microseconds: number;
-  /** Bytes that have to be moved, in 10^9 a second. */
+  /** Bytes that must be moved, in 10^9 per second. */
   readonly gbPerSecond?: number;
-  /** Operations that have to be done, in 10^12 a second. */
+  /** Operations that must be computed, in 10^12 per second. */
   readonly teraflops?: number;
-  /** Numbers by which targets tell lines apart, such as `tokens` and `length`. */
+  /** Numbers by which targets select lines, such as `tokens` and `length`. */
   readonly of?: Readonly<Record<string, number>>;
 }
 
-/** What the device reaches at most. */
+/** A measured maximum of the device. */
 export interface LimitLine {
   readonly kind: "limit";
   readonly name: "copy GB/s" | "matrix TFLOP/s";
@@ -72,20 +72,20 @@ export function say(line: Line): void {
   console.log(JSON.stringify(line));
 }
 
-/** The lines of an output; what is none of them, such as a compiler's remark, is passed over. */
+/** Parses an output; ignores other lines, such as a compiler's remarks. */
 export function readLines(output: string): Line[] {
   return output.split("\n").flatMap((text) => {
     if (!text.startsWith('{"kind":')) return [];
     try {
       return [JSON.parse(text) as Line];
     } catch (error) {
-      if (error instanceof SyntaxError) return []; // cut off when the part was ended
+      if (error instanceof SyntaxError) return []; // cut off when the part was stopped
       throw error;
     }
   });
 }
 
-/** The most that was measured; 0 where nothing was. */
+/** Returns the largest measured limit of a name, or 0 if there is none. */
 export function limitOf(lines: readonly Line[], name: LimitLine["name"]): number {
   return Math.max(
     0,

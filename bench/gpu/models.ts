@@ -1,6 +1,7 @@
 /**
- * Whole models on the CUDA device: the bundled one against the CPU, token by token, and those of the
- * shared test data against independent programs: `models.ts [--emulated]`. Prints lines of `lines.ts`.
+ * Whole models on the CUDA device: the bundled model against the CPU, token by token, and models of
+ * the shared test data against independent programs: `models.ts [--emulated]`. Prints the lines of
+ * `lines.ts`.
  */
 import { bundledModel } from "../../src/cli/model/model_path.ts";
 import { ForgeError, load, type LoadOptions } from "../../src/mod.ts";
@@ -13,7 +14,7 @@ import {
 import { sharedAvailable, sharedPath } from "../../test/support/shared.ts";
 import { say } from "./lines.ts";
 
-/** Relative errors of logits: of what F32 caches keep, and of 16 bits. */
+/** Relative errors of logits with F32 caches and with 16-bit caches. */
 const TOLERANCES = { F32: 1e-3, F16: 5e-3 } as const;
 
 async function main(args: readonly string[]): Promise<boolean> {
@@ -36,7 +37,7 @@ async function main(args: readonly string[]): Promise<boolean> {
   return all;
 }
 
-/** What the CPU tells with the bundled model, the GPU tells too: greedy, drawn, and in a batch. */
+/** Checks that the bundled model gives the same tokens as on the CPU: greedy, drawn, and batched. */
 function* bundledChecks(tokens: number): Generator<readonly [string, () => Promise<void>]> {
   const prompts = ["Once upon a time", "One day, a little girl"];
   const chains = {

@@ -1,17 +1,17 @@
 /**
- * The tests of operations on the CUDA device, each file in a process of its own, several at a time:
- * `operations.ts [--emulated]`. Prints lines of `lines.ts`.
+ * The tests of operations on the CUDA device, each file in its own process, several at a time:
+ * `operations.ts [--emulated]`. Prints the lines of `lines.ts`.
  */
 import { join } from "@std/path";
 import { root } from "../root.ts";
 import { say } from "./lines.ts";
 
-/** What an emulator does in seconds. */
+/** Test files that an emulator runs in seconds. */
 const EMULATED = ["norms_test.ts"];
 
-/** At a time: they share the device's memory, and the kernels that the first compiled. */
+/** Processes at a time; they share the device's memory and the cache of compiled kernels. */
 const MOST_PROCESSES = 8;
-/** A file's tests take seconds; a kernel that does not end would take for ever. */
+/** A file's tests take seconds; the limit stops kernels that do not end. */
 const LIMIT_MS = 240_000;
 
 async function main(args: readonly string[]): Promise<boolean> {
@@ -63,7 +63,7 @@ async function runFile(path: string): Promise<boolean> {
   }
 }
 
-/** The cases of a JUnit report that were not skipped; none of an empty one. */
+/** Returns the cases of a JUnit report that were not skipped; none for an empty report. */
 export function testCases(xml: string): { name: string; failure: string | undefined }[] {
   const text = (escaped: string) =>
     escaped.replaceAll("&quot;", '"').replaceAll("&lt;", "<").replaceAll("&gt;", ">")

@@ -1,4 +1,4 @@
-/** The parts of the GPU check, and running one: each is a program of its own, whose failure ends no other. */
+/** The parts of the GPU check and how to run one: separate programs, whose failures are independent. */
 import { join } from "@std/path";
 import { root } from "../root.ts";
 import { readLines } from "./lines.ts";
@@ -11,15 +11,15 @@ export interface Part {
   /** A program in this folder. */
   readonly program: string;
   readonly args?: readonly string[];
-  /** Seconds after which it is ended; what it printed until then counts. */
+  /** Seconds after which the part is stopped; its output until then counts. */
   readonly limit: number;
 }
 
-/** The most valuable first: time may run out. */
+/** The most valuable parts first, since time may run out. */
 export const PARTS: readonly Part[] = [
   {
     name: "kernels",
-    help: "every kernel, and every instruction they are made of, against plain loops",
+    help: "every kernel and every instruction against plain loops",
     program: "kernels.ts",
     limit: 120,
   },
@@ -61,7 +61,7 @@ export const PARTS: readonly Part[] = [
   },
   {
     name: "sampling",
-    help: "sampling from 128k logits, and what a step costs the host",
+    help: "sampling from 128k logits, and the host time of a step",
     program: "sampling.ts",
     limit: 30,
   },
@@ -93,27 +93,27 @@ export const PARTS: readonly Part[] = [
   { name: "start", help: "from the start to the first token", program: "start.ts", limit: 60 },
   {
     name: "flash_attn",
-    help: "libflash_attn beside PyTorch, which it races",
+    help: "libflash_attn against PyTorch",
     program: "flash_attn.ts",
     limit: 150,
   },
 ];
 
-/** What a program exits with that cannot do here what it is for; its last line says why. */
+/** Exit status of a program that cannot run here; its last line gives the reason. */
 export const SKIPPED = 77;
-/** What `timeout` exits with when it had to end the program: by the first signal, or by the second. */
+/** Exit status of `timeout` after it stopped a program, by the first or the second signal. */
 const TIMED_OUT = [124, 137];
 
-/** Seconds that a part may take on an emulated GPU. */
+/** Seconds per part on an emulated GPU. */
 const EMULATED_LIMIT = 900;
 
-/** Runs a part to its end, or to the limit. */
+/** Runs a part until it ends or reaches its limit. */
 export async function runPart(
   part: Part,
   emulated: boolean,
   secondsLeft: number,
 ): Promise<PartResult> {
-  // An emulator is as slow as the machine is busy; what does not end is ended all the same.
+  // The speed of an emulator depends on the machine, but it must end, too.
   const longest = emulated ? EMULATED_LIMIT : part.limit;
   const limit = Math.max(1, Math.floor(Math.min(longest, secondsLeft)));
   const path = join(root, "bench", "gpu", part.program);
@@ -121,7 +121,7 @@ export async function runPart(
     ? ["python3"]
     : [Deno.execPath(), "run", "--quiet", "--no-check", "-A"];
   const start = performance.now();
-  // Ends all that the program started, too.
+  // `timeout` also ends the program's child processes.
   const { code, stdout, stderr } = await new Deno.Command("timeout", {
     args: [
       ...["-k", "5", `${limit}`, ...interpreter, path],
@@ -157,7 +157,7 @@ export async function runPart(
   };
 }
 
-/** The error that a program ended with, or the last thing that it said. */
+/** Returns the error that a program ended with, or the last line of its output. */
 function lastLine(text: string): string {
   const lines = text.trim().split("\n").map((line) => line.trim());
   return lines.findLast((line) => /error:/i.test(line)) ?? lines.at(-1) ?? "";

@@ -1,6 +1,6 @@
 /**
  * Products with weights of each type and the shapes of Llama-3.1-8B, from one token to a chunk of a
- * prompt: `products.ts [--emulated]`. Prints lines of `lines.ts`.
+ * prompt: `products.ts [--emulated]`. Prints the lines of `lines.ts`.
  */
 import type { Backend, Quantizer, Step } from "../../src/backend.ts";
 import { Random } from "../../src/bench/random.ts";
@@ -27,9 +27,9 @@ interface Sizes {
   readonly types: readonly TensorType[];
   readonly shapes: readonly Shape[];
   readonly tokens: readonly number[];
-  /** Bytes of different weights: several times what the second-level cache holds. */
+  /** Bytes of different weights: several times the L2 cache. */
   readonly rotation: number;
-  /** Bytes of weights that a run reads, so that starting it counts for little. */
+  /** Bytes of weights that a run reads, large enough to hide its start-up. */
   readonly run: number;
 }
 
@@ -55,16 +55,16 @@ const EMULATED: Sizes = {
   run: 1,
 };
 
-/** Weights of a step, at most: launches are recorded for each. */
+/** Maximum number of weights per step, since each records launches. */
 const MOST_PRODUCTS = 512;
 
-/** Weights that are quantised; the rest repeat them. */
+/** Number of quantized weights; the rest repeat them. */
 const POOL = 2 ** 20;
 
 async function main(args: readonly string[]): Promise<void> {
   const sizes = args.includes("--emulated") ? EMULATED : FULL;
   for (const type of sizes.types) {
-    // Closing the device gives back its weights.
+    // Closing the device frees its weights.
     const backend = openBackend("cuda");
     try {
       if (type === sizes.types[0]) sayCopyLimit(backend);

@@ -1,6 +1,6 @@
 /**
- * Where a step's time goes, kernel by kernel, and of how many launches it is made: `profile.ts
- * [--emulated]`. Prints lines of `lines.ts`.
+ * Times and launches of each kernel in a step: `profile.ts [--emulated]`. Prints the lines of
+ * `lines.ts`.
  */
 import { openBenchModel } from "../../src/bench/bench_model.ts";
 import { measure } from "../../src/bench/measure.ts";
@@ -11,18 +11,18 @@ import { SMALLEST } from "./decode.ts";
 import { say } from "./lines.ts";
 import { saySpeed } from "./timing.ts";
 
-/** A line of the file that FORGE_CUDA_PROFILE names. */
+/** A line of the file named by FORGE_CUDA_PROFILE. */
 export interface ProfileLine {
-  /** Of a run, and how many runs there were. */
+  /** Tokens per run, followed by the number of runs. */
   readonly tokens: number;
   readonly runs: number;
   readonly kernel: string;
-  /** Of all runs together, as is the time. */
+  /** Total of all runs, like the time. */
   readonly launches: number;
   readonly microseconds: number;
 }
 
-/** Kernels of a step that are named; the rest take next to nothing. */
+/** Maximum number of reported kernels; the rest take little time. */
 const MOST_KERNELS = 12;
 
 async function main(args: readonly string[]): Promise<void> {
@@ -61,7 +61,7 @@ async function profile(spec: SyntheticSpec, nPrompt: number, nGen: number): Prom
   }
 }
 
-/** Reports the kernels of runs of so many tokens. */
+/** Reports the kernels of runs with `tokens` tokens. */
 function describe(model: string, tokens: number, lines: readonly ProfileLine[]): void {
   const each = (line: ProfileLine, value: number) => value / line.runs;
   const sum = (values: readonly number[]) => values.reduce((a, b) => a + b, 0);

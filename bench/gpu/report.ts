@@ -2,29 +2,29 @@
 import { limitOf, type Line, type SpeedGroup, type SpeedLine } from "./lines.ts";
 import type { Verdict } from "./targets.ts";
 
-/** A part that has run, or was not reached. */
+/** The result of a part, which may not have run. */
 export interface PartResult {
   readonly name: string;
   readonly outcome: "passed" | "failed" | "skipped";
   readonly seconds: number;
-  /** Why it was skipped or what it died of. */
+  /** Reason for skipping or failing. */
   readonly reason?: string;
   readonly lines: readonly Line[];
-  /** All that it printed. */
+  /** The whole output. */
   readonly output: string;
 }
 
-/** The device that is checked. */
+/** The checked device. */
 export interface CheckedDevice {
   readonly name: string;
-  /** Driver, compiler, memory, a line each. */
+  /** Driver, compiler and memory, one line each. */
   readonly details: readonly string[];
 }
 
-/** Failed checks that the report names; the log has all. */
+/** Maximum number of failed checks in the report; the log has all. */
 const MOST_FAILURES = 20;
 
-/** The speeds of a device, each as a share of its limits, in Markdown. */
+/** The speeds of a device as shares of its limits, in Markdown. */
 function describeSpeeds(lines: readonly Line[]): string {
   const groups = new Map<SpeedGroup, SpeedLine[]>();
   for (const line of lines) {
@@ -57,7 +57,7 @@ function describeSpeeds(lines: readonly Line[]): string {
   }).join("\n");
 }
 
-/** The whole report in Markdown; the verdicts come last. */
+/** The whole report in Markdown; verdicts are last. */
 export function describeCheck(
   device: CheckedDevice,
   parts: readonly PartResult[],
@@ -139,7 +139,7 @@ function share(value: number, limit: number): string {
   return limit === 0 ? "" : ` (${(100 * value / limit).toFixed(0)}%)`;
 }
 
-/** Three digits, or all before the point. */
+/** Formats three significant digits, or all digits before the point. */
 function number(value: number | undefined): string {
   if (value === undefined) return "";
   if (!Number.isFinite(value)) return "–";

@@ -1,6 +1,6 @@
 /**
- * The choice of tokens from a vocabulary of 128k, and a step that does next to nothing else:
- * `sampling.ts [--emulated]`. Prints lines of `lines.ts`.
+ * Sampling of tokens from a vocabulary of 128k, and a step with almost no other work:
+ * `sampling.ts [--emulated]`. Prints the lines of `lines.ts`.
  */
 import type { Backend, OutputRequest, SamplingParams, Step } from "../../src/backend.ts";
 import { openBackend } from "../../src/engine/load/open_backend.ts";
@@ -18,7 +18,7 @@ import {
 
 const off = UNSAMPLED.sampling;
 
-/** The ways to choose that people use. */
+/** Common sampling chains. */
 const CHAINS: Readonly<Record<string, Partial<SamplingParams>>> = {
   greedy: {},
   "temperature": { temperature: 0.8 },
@@ -93,7 +93,7 @@ function requests(
   }));
 }
 
-/** What a run costs apart from what it computes: the call, the copies, the graph, the wait. */
+/** Measures the overhead of a run: the call, the copies, the graph, the wait. */
 async function measureHost(backend: Backend): Promise<void> {
   const step: Step = await randomStep(backend, tokenLimits(1), 64, 1, (recorder, x) => {
     recorder.sample(recorder.gatherOutputs(x), 0);

@@ -1,6 +1,6 @@
 /**
- * A short `forge run --device cuda` under NVIDIA's compute-sanitizer, which watches every access to
- * memory: `sanitizer.ts [--emulated]`. Prints lines of `lines.ts`; exits with 77 where there is no
+ * A short `forge run --device cuda` under NVIDIA's compute-sanitizer, which checks every memory
+ * access: `sanitizer.ts [--emulated]`. Prints the lines of `lines.ts`; exits with 77 without
  * compute-sanitizer.
  */
 import { join } from "@std/path";
@@ -8,10 +8,10 @@ import { root } from "../root.ts";
 import { say } from "./lines.ts";
 import { SKIPPED } from "./parts.ts";
 
-/** What is looked for, and how many tokens are decoded meanwhile: the second one is slow. */
+/** Tools and the number of tokens decoded under each; racecheck is slow. */
 const TOOLS = { memcheck: 4, racecheck: 1 } as const;
 const FOUND = 9;
-/** Lines of a failure's output that the report gets. */
+/** Lines of a failure's output in the report. */
 const LINES = 12;
 
 async function main(): Promise<number> {
@@ -32,7 +32,7 @@ async function main(): Promise<number> {
       }).output();
     } catch (error) {
       if (!(error instanceof Deno.errors.NotFound)) throw error;
-      console.log("there is no compute-sanitizer on PATH");
+      console.log("no compute-sanitizer on PATH");
       return SKIPPED;
     }
     const decoder = new TextDecoder();

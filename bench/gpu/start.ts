@@ -1,6 +1,6 @@
 /**
- * From the start of the program to the first token of an 8B model, beside reading its file:
- * `start.ts [--emulated]`. Prints lines of `lines.ts`.
+ * Time from the start of the program to the first token of an 8B model, and to read its file:
+ * `start.ts [--emulated]`. Prints the lines of `lines.ts`.
  */
 import { join } from "@std/path";
 import { median } from "../../src/bench/statistics.ts";
@@ -22,7 +22,7 @@ async function main(args: readonly string[]): Promise<void> {
 }
 
 async function measure(name: string, path: string, rounds: number): Promise<void> {
-  // Kernels are compiled once a machine: people wait for that at their first start.
+  // Kernels are compiled once per machine, at the first start.
   const cache = Deno.makeTempDirSync({ prefix: "forge-kernels-" });
   try {
     sayTime(`first start of ${name}`, await timeToToken(path, cache));
@@ -56,7 +56,7 @@ async function timeToToken(path: string, cache: string): Promise<number> {
   return performance.now() - start;
 }
 
-/** Milliseconds to read the files of a model once, as the system gives them. */
+/** Milliseconds to read the files of a model once, through the page cache. */
 async function timeToRead(path: string): Promise<number> {
   const buffer = new Uint8Array(16 << 20);
   const start = performance.now();

@@ -1,25 +1,25 @@
-/** What forge is meant to reach on a GPU, and whether it did. */
+/** Performance targets on a GPU, and how to judge them. */
 import { limitOf, type Line, type SpeedLine } from "./lines.ts";
 
-/** A goal of the project, judged by the worst of the lines that it is about. */
+/** A target, judged by the worst of its lines. */
 export interface Target {
   readonly text: string;
-  /** Whether larger is better. */
+  /** True if larger is better. */
   readonly atLeast: boolean;
   readonly goal: number;
   readonly unit: "%" | "us" | "x";
-  /** One number a line that the target is about. */
+  /** Returns one number for each line that the target covers. */
   readonly values: (lines: readonly Line[]) => number[];
 }
 
-/** What came of a target; without a value nothing of it was measured. */
+/** The verdict on a target; without a value it was not measured. */
 export interface Verdict {
   readonly target: Target;
   readonly worst: number | undefined;
   readonly met: boolean | undefined;
 }
 
-/** The speeds of a group by forge whose numbers pass `test`. */
+/** Returns forge's speeds of a group that pass `test`. */
 function ours(
   lines: readonly Line[],
   group: SpeedLine["group"],
@@ -36,7 +36,7 @@ function copyShares(lines: readonly Line[], speeds: readonly SpeedLine[]): numbe
   return copy === 0 ? [] : speeds.map(({ gbPerSecond = 0 }) => 100 * gbPerSecond / copy);
 }
 
-/** Times as a multiple of a peer's, where it did the same. */
+/** Returns times as multiples of a peer's time for the same work. */
 function times(
   lines: readonly Line[],
   speeds: readonly SpeedLine[],
@@ -50,7 +50,7 @@ function times(
   });
 }
 
-/** Of libflash_attn's forward kernels. */
+/** Lines of libflash_attn's forward kernels. */
 function forward(lines: readonly Line[], by: SpeedLine["by"], dim: number, length: number) {
   return lines.filter((line): line is SpeedLine =>
     line.kind === "speed" && line.group === "flash_attn forward" && line.by === by &&
@@ -58,7 +58,7 @@ function forward(lines: readonly Line[], by: SpeedLine["by"], dim: number, lengt
   );
 }
 
-/** Times of sampling one token as a share of the fastest batch-1 step of the 8B model. */
+/** Returns times of sampling one token as shares of the fastest batch-1 step of the 8B model. */
 function samplingShares(lines: readonly Line[]): number[] {
   const steps = ours(lines, "decode step", (of) => of.batch === 1 && of.billions === 8);
   if (steps.length === 0) return [];
@@ -70,7 +70,7 @@ function samplingShares(lines: readonly Line[]): number[] {
 const step = (name: RegExp) => (lines: readonly Line[]) =>
   copyShares(lines, ours(lines, "decode step", (of, text) => of.batch === 1 && name.test(text)));
 
-/** The targets, which are those of an H100. */
+/** The targets, set for an H100. */
 export const TARGETS: readonly Target[] = [
   {
     text: "products of one token, of the bandwidth of a copy",
@@ -179,12 +179,12 @@ export const TARGETS: readonly Target[] = [
   },
 ];
 
-/** Judges every target by what was measured. */
+/** Judges every target by the measured lines. */
 export function judge(lines: readonly Line[], targets: readonly Target[] = TARGETS): Verdict[] {
   return targets.map((target) => {
     const values = target.values(lines);
     if (values.length === 0) return { target, worst: undefined, met: undefined };
-    // NaN is the worst there is.
+    // NaN counts as the worst value.
     const worst = values.reduce((a, b) =>
       Number.isNaN(a) || Number.isNaN(b) ? NaN : target.atLeast ? Math.min(a, b) : Math.max(a, b)
     );

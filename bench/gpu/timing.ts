@@ -1,21 +1,21 @@
-/** Timing steps on a GPU. */
+/** Timing of steps on a GPU. */
 import type { Backend, Meter, Step, StepInputs, StepLimits, Value } from "../../src/backend.ts";
 import { Random } from "../../src/bench/random.ts";
 import { median } from "../../src/bench/statistics.ts";
 import { say, type SpeedLine } from "./lines.ts";
 
-/** Runs before any is timed: one makes the plan, one captures the graph, one replays it. */
+/** Untimed runs: the first makes the plan, the second captures the graph, the third replays it. */
 const WARM_UPS = 3;
 
-/** How long to measure. */
+/** Limits on the number of runs. */
 export interface TimingOptions {
   /** @default 20 */
   readonly most?: number;
-  /** Past these milliseconds, five runs are enough. @default 250 */
+  /** After this many milliseconds, five runs are enough. @default 250 */
   readonly enough?: number;
 }
 
-/** The median of a step's runs, in microseconds, as its caller sees them. */
+/** Median of a step's runs, in microseconds, as measured by the caller. */
 export async function timeRuns(
   step: Step,
   inputs: StepInputs,
@@ -32,7 +32,7 @@ export async function timeRuns(
   return median(times);
 }
 
-/** What one step takes beyond another: of work that one of them lacks. */
+/** Returns the time of one step minus the time of another step that lacks some work. */
 export async function timeBeyond(
   step: Step,
   base: Step,
@@ -42,7 +42,7 @@ export async function timeBeyond(
   return await timeRuns(step, inputs, options) - await timeRuns(base, inputs, options);
 }
 
-/** Inputs of `tokens` tokens of one sequence, none of whose logits are wanted. */
+/** Inputs of `tokens` tokens of one sequence, without outputs. */
 export function tokenInputs(tokens: number): StepInputs {
   const numbers = Int32Array.from({ length: tokens }, (_, i) => i);
   return {
@@ -54,7 +54,7 @@ export function tokenInputs(tokens: number): StepInputs {
   };
 }
 
-/** Limits of a step that takes such inputs. */
+/** Limits of a step with such inputs. */
 export function tokenLimits(tokens: number): StepLimits {
   return { maxTokens: tokens, maxOutputs: tokens, maxSequences: 1, maxPages: 1 };
 }
@@ -68,7 +68,7 @@ export async function randomStep(
   record: (recorder: ReturnType<Backend["record"]>, x: Value) => void,
 ): Promise<Step> {
   const random = new Random(cols);
-  // A period that no power of two divides: rows are unlike each other.
+  // A prime period, so that rows differ.
   const pool = Float32Array.from({ length: 65_521 }, () => random.normal(1));
   const table = new Float32Array(rows * cols);
   for (let at = 0; at < table.length; at += pool.length) {
@@ -82,24 +82,24 @@ export async function randomStep(
   return await recorder.finish();
 }
 
-/** Reports a speed, or that the work was lost in what two runs differ by anyway. */
+/** Reports a speed, or that it is too small to distinguish from noise. */
 export function saySpeed(line: SpeedLine): void {
   if (line.microseconds > 0) say(line);
   else say({ kind: "note", text: `${line.group}, ${line.name}: too short to be timed` });
 }
 
-/** Measures and reports what a copy moves. */
+/** Measures and reports copy bandwidth. */
 export function sayCopyLimit(device: Meter): void {
   const bytes = device.readBandwidth();
   if (bytes > 0) say({ kind: "limit", name: "copy GB/s", value: bytes / 1e9 });
 }
 
-/** 10^9 bytes a second. */
+/** Returns 10^9 bytes per second. */
 export function gigabytes(bytes: number, microseconds: number): number {
   return bytes / microseconds / 1e3;
 }
 
-/** 10^12 operations a second. */
+/** Returns 10^12 operations per second. */
 export function teraflops(operations: number, microseconds: number): number {
   return operations / microseconds / 1e6;
 }

@@ -1,5 +1,5 @@
-// What this machine can do at most: streaming read bandwidth, float32 FMA and int8 dot products,
-// with as many threads as asked. Prints one JSON object. Build with -O3 -march=native -pthread.
+// Measures limits of this machine: streaming read bandwidth, float32 FMA and int8 dot products,
+// with the given number of threads. Prints one JSON object. Build with -O3 -march=native -pthread.
 
 #include <algorithm>
 #include <atomic>
@@ -25,10 +25,10 @@ constexpr int kRounds = 7;
 constexpr uint64_t kBytesPerThread = 256ull << 20;
 constexpr uint64_t kIterations = 20'000'000;
 
-// Results go here so that no loop can be removed.
+// Results are added here so that no loop is optimized away.
 std::atomic<uint64_t> sink;
 
-// The best of several rounds, in seconds, of `work(thread)` on all threads at once.
+// Returns the best of several rounds, in seconds, of `work(thread)` on all threads at once.
 double best_time(unsigned n_threads, const std::function<void(unsigned)>& work) {
   double best = 1e30;
   for (int round = 0; round < kRounds; ++round) {
@@ -66,7 +66,7 @@ double read_bandwidth(unsigned n_threads) {
 double fma_peak(unsigned n_threads) {
   constexpr int kChains = 12;
   const double seconds = best_time(n_threads, [](unsigned) {
-    // Chains that the compiler could tell to be alike would be computed once for all.
+    // Different chains, so that the compiler does not merge them.
     Floats sums[kChains];
     for (int c = 0; c < kChains; ++c) sums[c] = Floats{} + static_cast<float>(c + 1);
     Floats a = Floats{} + 0.5f, b = Floats{} + 0.25f;
@@ -79,7 +79,7 @@ double fma_peak(unsigned n_threads) {
   return n_threads * kIterations * kChains * 16 * 2 / seconds / 1e9;
 }
 
-// 0 where the compiler knows no int8 dot product for this machine.
+// Returns 0 if the compiler has no int8 dot product for this machine.
 double int8_dot_peak(unsigned n_threads) {
 #if defined(__AVX512VNNI__)
   constexpr int kLanes = 64;

@@ -24,7 +24,7 @@ def reference(q, k, v, dtype, causal=False, left=-1, right=-1, softcap=0.0, sink
         column = sinks.to(dtype)[:, None, None].expand(-1, scores.shape[1], 1)
         scores = torch.cat([scores, column], -1)
     weights = torch.softmax(scores, -1)[..., : k.shape[1]]
-    # A row that sees nothing is zero.
+    # A row without visible keys is zero.
     return (weights.nan_to_num(0.0) @ v).transpose(0, 1)
 
 
@@ -37,7 +37,7 @@ def errors(out, parts, q_starts, options, dtype):
         exact = reference(q, k, v, torch.float64, **options)
         plain = reference(q, k, v, torch.float32, **options).to(dtype)
         ours = out[start : start + q.shape[0]].double()
-        # Not a number is the largest error there is.
+        # NaN counts as the largest error.
         difference = (ours - exact).abs().nan_to_num(float("inf")).max().item()
         error = max(error, difference)
         float_error = max(float_error, (plain.double() - exact).abs().max().item())
@@ -95,7 +95,7 @@ def check_paged(flash, function, dtype, dim, q_lengths, k_lengths, heads, kv_hea
 
 
 def native(options):
-    """The options as fields of flash_attn_params."""
+    """Returns the options as fields of flash_attn_params."""
     fields = {}
     for name, value in options.items():
         if name in ("left", "right"):

@@ -31,7 +31,7 @@ class FlashAttention:
             raise RuntimeError(self.library.flash_attn_status_text(status).decode())
 
     def prepare(self, function, q, k, v, out, **options):
-        """A call that can be repeated: tensors are [batch, row, head, dim] or packed [row, head, dim];
+        """A call that can be repeated. Tensors are [batch, row, head, dim] or packed [row, head, dim];
         with pages, k and v are [page, row, head, dim]."""
         p = self.params()
         p.version = self.version

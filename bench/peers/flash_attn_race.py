@@ -1,4 +1,4 @@
-"""Checks libflash_attn on a GPU, then times it beside PyTorch's FlashAttention-2 and cuDNN.
+"""Checks libflash_attn on a GPU, then times it against PyTorch's FlashAttention-2 and cuDNN.
 
 Reads {"library", "fields", "version"} from stdin as JSON and prints one JSON object a line. Run by
 bench/flash_attn.ts.
@@ -20,7 +20,7 @@ REPEATS = 9
 
 
 def time_or_none(calls):
-    """None where a peer does not do such a shape."""
+    """Time of a call; None if a peer does not support the shape."""
     try:
         return seconds(calls, REPEATS)
     except RuntimeError as error:
@@ -30,7 +30,7 @@ def time_or_none(calls):
 
 
 def limits():
-    """What a plain copy and a large product reach."""
+    """Rates of a plain copy and of a large product."""
     source = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
     target = torch.empty_like(source)
     copy = seconds([lambda: target.copy_(source)] * 4, REPEATS)
@@ -76,7 +76,7 @@ def race_decode(flash, length, batch, page=16, heads=32, kv_heads=8, dim=128):
     free = torch.cuda.mem_get_info()[0]
     if 3 * bytes_each > free:
         return
-    # Different data every time, until L2 holds none of it.
+    # Different data for every call, so that L2 holds none of it.
     n_sets = max(1, min(8, (1 << 28) // bytes_each, int(free // (3 * bytes_each))))
     dtype = torch.bfloat16
     wide = (length + page - 1) // page

@@ -1,4 +1,4 @@
-/** One round of forge: reads a task from stdin, prints a result. */
+/** One round of forge: reads a task from stdin and prints a result. */
 import type { StepResult } from "../../src/backend.ts";
 import { type BenchModel, openBenchModel } from "../../src/bench/bench_model.ts";
 import { openBackend } from "../../src/engine/load/open_backend.ts";
@@ -11,14 +11,14 @@ import { FIRST_PROMPT, FIRST_TOKEN, type RoundTask, type RoundTimes } from "./ro
 
 const GREEDY = { ...UNSAMPLED, row: 0, forcedToken: undefined };
 
-/** A sequence with what comes next in it. */
+/** A sequence and its next token. */
 interface Sequence extends Disposable {
   readonly table: Chunk["table"];
   length: number;
   next: number;
 }
 
-/** The work that both programs do, on a model opened for some sequences of some length. */
+/** The work of a round, on a model opened for a number of sequences and a length. */
 class Session implements Disposable {
   readonly #model: BenchModel;
   readonly #pace = new StepPace();
@@ -53,7 +53,7 @@ class Session implements Disposable {
     }
   }
 
-  /** Feeds each sequence its next token and chooses another one, `count` times, as the engine does. */
+  /** Feeds each sequence its next token and samples another one, `count` times, like the engine. */
   async decode(sequences: readonly Sequence[], count: number): Promise<void> {
     for (let left = count; left > 0;) {
       const nSteps = Math.min(left, this.#pace.steps(sequences.length));
@@ -106,7 +106,7 @@ async function main(): Promise<void> {
 async function measureAlone(task: RoundTask) {
   const { tokens, nPrompt, nGen } = task;
   using session = await Session.open(task, nPrompt + nGen);
-  // Other programs read the vocabulary too.
+  // Load the vocabulary, as the other programs do.
   openTokenizer(openCheckpoint(task.model));
   {
     using first = session.newSequence();
@@ -124,8 +124,8 @@ async function measureAlone(task: RoundTask) {
 }
 
 /**
- * Decodes once more, between two measurements of the read bandwidth: on a machine that shares its
- * memory with others, that of a minute ago says little.
+ * Decodes once more, between two measurements of the read bandwidth. On a machine that shares its
+ * memory with others, an earlier measurement says little.
  */
 async function measureReading(session: Session, task: RoundTask) {
   const { tokens, nPrompt, nGen, decodeBytes, threads } = task;
@@ -139,7 +139,7 @@ async function measureReading(session: Session, task: RoundTask) {
   return { read_share: read / ((before + after) / 2) };
 }
 
-/** Bytes a second that the processor reads of its memory now; 0 where unknown. */
+/** Current read bandwidth of the processor in bytes per second; 0 if unknown. */
 function readBandwidth(threads: number): number {
   const device = openBackend("cpu", threads);
   try {

@@ -1,13 +1,13 @@
 /**
- * One round of a build of llama.cpp or of a relative of it, by its own `llama-bench`: reads a task from
- * stdin, prints a result. The arguments are the program and what it is given besides.
+ * One round of llama.cpp or one of its forks, by its own `llama-bench`: reads a task from stdin and
+ * prints a result. The arguments are the program and its additional options.
  */
 import { ForgeError } from "../../src/errors.ts";
 import type { RoundTask, RoundTimes } from "./round.ts";
 
 /**
- * What is used of an entry of the program's JSON: a prompt, tokens generated, or tokens generated
- * behind a prompt, of which some builds time the tokens alone and call the test `tgN@ppM`.
+ * The fields used of an entry of the program's JSON. An entry is a prompt, generated tokens, or
+ * tokens generated after a prompt. Some builds time only these tokens and call the test `tgN@ppM`.
  */
 interface Entry {
   readonly n_prompt: number;
@@ -19,7 +19,7 @@ interface Entry {
 async function main(program: string, args: readonly string[]): Promise<void> {
   const task = JSON.parse(await new Response(Deno.stdin.readable).text()) as RoundTask;
   const { model, nPrompt, threads } = task;
-  // forge's first token comes with the prompt; here none does.
+  // forge samples its first token after the prompt; llama-bench does not.
   const nGen = task.nGen - 1;
   const { success, stdout, stderr } = await new Deno.Command(program, {
     // deno-fmt-ignore

@@ -1,8 +1,8 @@
-// One round of llama.cpp, for Node: reads a task from stdin, prints a result; see round.ts. The
-// argument is the file of the installed package, which Node would not find from here.
+// One round of llama.cpp, for Node: reads a task from stdin and prints a result; see round.ts. The
+// argument is the path of the installed package, which Node would not find from here.
 //
-// What is timed goes through the package's native addon and not through the JavaScript above it, which
-// costs half of the speed where several sequences are decoded.
+// The timed calls use the package's native addon instead of its JavaScript API, which halves the
+// speed when several sequences are decoded.
 import { readFileSync } from "node:fs";
 import process from "node:process";
 import { text } from "node:stream/consumers";
@@ -25,7 +25,7 @@ const model = await llama.loadModel({ modelPath: task.model, gpuLayers: 0 });
 const sampler = new llama._bindings.AddonSampler(model._model);
 sampler.applyConfig({ temperature: 0 });
 
-/** A context for some sequences of some length, and the addon's calls on it. */
+/** A context for a number of sequences and a length, with the addon's calls on it. */
 class Session {
   static async open(contextSize, sequences = 1) {
     const session = new Session();

@@ -1,12 +1,12 @@
-/** Installs node-llama-cpp, which brings a prebuilt llama.cpp, where only this benchmark sees it. */
+/** Installs node-llama-cpp, which has a prebuilt llama.cpp, for this benchmark alone. */
 import { join } from "@std/path";
 import { ForgeError } from "../../src/errors.ts";
 import { root } from "../root.ts";
 
-/** The version that is compared with. */
+/** The version to compare with. */
 export const PEER_VERSION = "3.22.1";
 
-/** The packages with llama.cpp itself, for processors alone. */
+/** The packages with a CPU build of llama.cpp. */
 const PREBUILT: Readonly<Record<string, string>> = {
   "linux-x86_64": "linux-x64",
   "linux-aarch64": "linux-arm64",
@@ -14,20 +14,20 @@ const PREBUILT: Readonly<Record<string, string>> = {
   "darwin-aarch64": "mac-arm64-metal",
 };
 
-/** The build of llama.cpp that has the instructions of a set of forge's kernels, and no more. */
+/** The build of llama.cpp with exactly the instructions of a set of forge's kernels. */
 const BUILDS: Readonly<Record<string, string>> = {
   "cpu:avx2": "haswell",
   "cpu:avx2_vnni": "alderlake",
 };
 
 /**
- * Installs the package into a folder of `build/bench` unless it is there.
+ * Installs the package into a folder of `build/bench` unless it exists.
  *
- * @param device `auto`, for the build of llama.cpp that fits this processor best, or a device of forge
- * that there is a build for
+ * @param device `auto`, for the best build of llama.cpp for this processor, or a device of forge
+ * with a matching build
  * @returns the path of its module
  * @throws {ForgeError} `usage` for another device; `not_found` without Node, npm or its registry;
- * `unsupported` on a system that it has no llama.cpp for
+ * `unsupported` on a system without a prebuilt llama.cpp
  */
 export async function installPeer(device: string): Promise<string> {
   const build = BUILDS[device];
@@ -46,7 +46,7 @@ export async function installPeer(device: string): Promise<string> {
     throw new ForgeError("unsupported", `no llama.cpp for ${Deno.build.os} ${Deno.build.arch}`);
   }
   if (versionOf(installed) !== PEER_VERSION) await installInto(folder, prebuilt);
-  // Each time, lest an interrupted installation be compared with.
+  // Checked each time, since an installation may have been interrupted.
   if (build !== undefined) {
     keepBuild(build, join(folder, "node_modules", "@node-llama-cpp", prebuilt, "bins", prebuilt));
   }
@@ -66,7 +66,7 @@ async function installInto(folder: string, prebuilt: string): Promise<void> {
   );
 }
 
-/** Leaves llama.cpp, which takes the best of its builds for processors, no choice. */
+/** Deletes all other CPU builds, since llama.cpp loads the best one. */
 function keepBuild(build: string, folder: string): void {
   for (const { name } of Array.from(Deno.readDirSync(folder))) {
     if (name.startsWith("libggml-cpu-") && name !== `libggml-cpu-${build}.so`) {
@@ -75,7 +75,7 @@ function keepBuild(build: string, folder: string): void {
   }
 }
 
-/** The version of a package, or `undefined` where there is none. */
+/** Returns the version of an installed package, or `undefined`. */
 function versionOf(folder: string): string | undefined {
   try {
     return JSON.parse(Deno.readTextFileSync(join(folder, "package.json"))).version;
@@ -103,7 +103,7 @@ async function runNpm(args: readonly string[], cwd: string): Promise<void> {
   }
 }
 
-/** What npm says first of its error: the code and what it means. */
+/** Returns the first lines of npm's error: the code and its meaning. */
 function firstLines(text: string): string {
   const lines = [...text.matchAll(/^npm (?:error|ERR!) (.*\S)/gm)].map(([, line]) => line);
   return lines.slice(0, 4).join("; ");

@@ -5,28 +5,28 @@ import { describeLimits, type Limits } from "../limits.ts";
 import { PEER_VERSION } from "./node_llama_cpp.ts";
 import type { RoundResult, RoundTask } from "./round.ts";
 
-/** A program that was measured. */
+/** The results of a program. */
 export interface Measured {
   readonly name: string;
   readonly rounds: readonly RoundResult[];
 }
 
-/** What was measured of one model. */
+/** The results for one model. */
 export interface Comparison {
   readonly model: string;
   readonly task: RoundTask;
-  /** forge first, then what it is compared with. */
+  /** forge first, then its peers. */
   readonly contenders: readonly [forge: Measured, ...peers: Measured[]];
-  /** What else the machine did before it was measured. */
+  /** Load of the machine before the measurement. */
   readonly machine: string;
 }
 
-/** One quantity: of a round, and how it is written. */
+/** A measured quantity of a round and its format. */
 interface Quantity {
   readonly title: string;
   readonly of: (result: RoundResult) => number | undefined;
   readonly text: (value: number) => string;
-  /** Whether more is worse. */
+  /** True if smaller is better. */
   readonly isCost?: boolean;
 }
 
@@ -70,7 +70,7 @@ function quantities({ nPrompt, nGen, nParallel, nDepth }: RoundTask): Quantity[]
   ];
 }
 
-/** A table for each model: a row for each program, and for each peer the ratio in forge's favour. */
+/** Formats a table for a model: a row per program, and a row of ratios in forge's favour per peer. */
 export function describeComparison(comparison: Comparison): string {
   const { model, task, contenders, machine } = comparison;
   const [forge, ...peers] = contenders;
@@ -107,7 +107,7 @@ export function describeComparison(comparison: Comparison): string {
   ].join("\n");
 }
 
-/** A quantity's values, of the rounds that have it. */
+/** Returns the values of a quantity in the rounds that have it. */
 function values({ rounds }: Measured, { of }: Quantity): number[] {
   return rounds.map(of).filter((value) => value !== undefined);
 }
@@ -119,23 +119,23 @@ function weightsRead({ rounds }: Measured, { nGen, decodeBytes }: RoundTask): st
   return shares.length === 0 ? read : `${read}, ${(median(shares) * 100).toFixed(0)}%`;
 }
 
-/** What all tables have in common: the date, the limits, and how it was measured. */
+/** Describes the date, the limits and the method, which are the same for all tables. */
 export function describeMethod(limits: Limits | undefined): string {
   return [
     `## forge and llama.cpp, ${new Date().toISOString().slice(0, 16).replace("T", " ")} UTC`,
     "",
     ...(limits === undefined ? [] : [describeLimits(limits)]),
-    "Medians (lowest–highest) of rounds in which the programs take turns, each a process of its own. " +
-    "Both read the same file and the same token ids, on the processor alone, with the same number of " +
-    "threads and an F16 KV cache; both choose greedily, and that choice is timed. Prefill and decode are " +
-    'done twice and the second time is taken. "At once" is the decoding of several sequences together in ' +
-    'one context, tokens of all of them. "@ d" is behind that many tokens in the cache. First token is from ' +
-    "the start of the process to the choice after a prompt of 8 tokens, model and vocabulary loaded; peak " +
-    "memory is what the process held resident by the end of the first decoding. The share of weights " +
-    "read is of the bandwidth that the same threads reached right before and after another decoding of " +
-    "the round. llama.cpp is the " +
+    "Medians (lowest–highest) of rounds in which the programs alternate, each in its own process. All " +
+    "programs read the same file and the same token ids on the CPU, with the same number of threads and " +
+    "an F16 KV cache. They sample greedily; sampling is part of the time. Prefill and decode run twice; " +
+    'the second run counts. "At once" is the decoding of several sequences together in one context, ' +
+    'tokens of all of them. "@ d" is after that many tokens in the cache. First token is the time from ' +
+    "the start of the process to the first token after a prompt of 8 tokens, including loading of model " +
+    "and vocabulary. Peak memory is the resident memory by the end of the first decoding. The share of " +
+    "weights read is relative to the bandwidth of the same threads right before and after another " +
+    "decoding of the round. llama.cpp is the " +
     `prebuilt library of node-llama-cpp ${PEER_VERSION}, with flash attention, driven through that ` +
-    "package's native addon; its JavaScript API, which is slower, is not used for what is timed.",
+    "package's native addon; its slower JavaScript API is not used in timed code.",
     "",
   ].join("\n");
 }

@@ -1,27 +1,27 @@
-/** What a program under comparison is told, as JSON on its stdin, and what it answers. */
+/** The task of a measured program, JSON on its stdin, and its answer. */
 
-/** The work of one round. Prompts are taken from the front of `tokens`. */
+/** The work of one round. Prompts are prefixes of `tokens`. */
 export interface RoundTask {
   readonly model: string;
-  /** Bytes of weights that a decoded token reads. */
+  /** Bytes of weights read per decoded token. */
   readonly decodeBytes: number;
   /** The device of forge. */
   readonly device: string;
   readonly threads: number;
-  /** Ids for everything that is computed. */
+  /** Ids for all prompts and generated tokens. */
   readonly tokens: readonly number[];
   readonly nPrompt: number;
-  /** Tokens to choose after the prompt, the first being the prompt's. */
+  /** Tokens to sample after the prompt; the first follows directly from the prompt. */
   readonly nGen: number;
-  /** Sequences to decode at once, each after a prompt of its own; 0 for no such test. */
+  /** Sequences to decode at once, each after its own prompt; 0 to skip this test. */
   readonly nParallel: number;
   /** Tokens of each of those prompts. */
   readonly nParallelPrompt: number;
-  /** Tokens in the cache before a prompt and decoding behind them; 0 for no such test. */
+  /** Tokens in the cache before a further prefill and decode; 0 to skip this test. */
   readonly nDepth: number;
 }
 
-/** What the program prints when it has chosen its first token, after a prompt of a few. */
+/** Printed by the program after it has sampled its first token, after a short prompt. */
 export const FIRST_TOKEN = "first token";
 
 /** Tokens of the first prompt. */
@@ -29,22 +29,22 @@ export const FIRST_PROMPT = 8;
 
 /** The times of a round, in milliseconds, printed as the last line. */
 export interface RoundTimes {
-  /** From the prompt to the choice of the first token, after the same work was done once to warm up. */
+  /** From the prompt to the first sampled token, in a second, warm run. */
   readonly prefill_ms: number;
-  /** From there to the choice of the last token. */
+  /** From the first to the last sampled token. */
   readonly decode_ms: number;
-  /** Of `nGen` tokens of each of several sequences, together. */
+  /** For `nGen` tokens of each of several sequences, together. */
   readonly parallel_ms?: number;
-  /** The same prompt, and decoding, behind `nDepth` tokens. */
+  /** Prefill and decode after `nDepth` tokens. */
   readonly depth_prefill_ms?: number;
   readonly depth_decode_ms?: number;
-  /** The most memory held resident up to the end of the first decoding, in bytes. */
+  /** Peak resident memory by the end of the first decoding, in bytes. */
   readonly peak_bytes?: number;
-  /** What decoding reads of the weights, as a share of the bandwidth measured right before and after. */
+  /** Rate of reading weights in decoding, as a share of the bandwidth measured before and after. */
   readonly read_share?: number;
 }
 
-/** A round as it was measured: its times, and the program's start to its first token if it tells. */
+/** The measured times of a round, and the time from start to first token if the program reports it. */
 export interface RoundResult extends RoundTimes {
   readonly first_token_ms?: number;
 }

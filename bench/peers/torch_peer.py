@@ -28,7 +28,7 @@ SHAPES = {
 }
 SMALLEST = {"smallest": dict(hidden=64, ffn=128, heads=2, kv_heads=1, dim=32, layers=2)}
 VOCABULARY = 320 if EMULATED else 128256
-# Bytes of inputs that a measurement goes through, so that the second-level cache holds none of them.
+# Bytes of inputs that a measurement cycles through, more than the L2 cache holds.
 ROTATION = 1 if EMULATED else 512 << 20
 REPEATS = 3 if EMULATED else 20
 
@@ -87,7 +87,7 @@ def measure_decode_attention():
         sets = []
         for _ in range(copies_of(bytes_each) if bytes_each < ROTATION else 1):
             q = random(batch, heads, 1, dim)
-            # As a cache lies: [batch, position, head, dim].
+            # The layout of a cache: [batch, position, head, dim].
             k, v = (random(batch, length, kv_heads, dim).transpose(1, 2) for _ in range(2))
             sets.append((q, k, v))
 

@@ -1,4 +1,4 @@
-"""How programs that measure PyTorch time GPU work and say what they found."""
+"""Timing of GPU work and output of results, for programs that measure PyTorch."""
 
 import json
 import statistics
@@ -7,15 +7,15 @@ import torch
 
 
 def say(**fields):
-    """One JSON object on a line of stdout."""
+    """Prints one JSON object as a line."""
     print(json.dumps(fields), flush=True)
 
 
 def seconds(calls, repeats):
-    """The median time of one call. The calls, on different data, go round in one CUDA graph."""
+    """The median time of one call. The calls, on different data, repeat in one CUDA graph."""
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
-        # What is compiled or tuned at the first call must not be captured.
+        # Compilation and tuning at the first call must not be captured.
         for _ in range(2):
             for call in calls:
                 call()
