@@ -1,4 +1,4 @@
-/** `--attention` on an emulated GPU: every choice gives the CPU's tokens, or says why it cannot. */
+/** `--attention` on an emulated GPU: every choice gives the CPU's tokens or a clear error. */
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { forge } from "../cli/forge.ts";
 import { TempFolder } from "../support/temp_folder.ts";
@@ -7,7 +7,7 @@ import { emulatedFlashAttention, emulatedGpu, emulatedGpuUnavailable } from "./e
 
 const ignore = emulatedGpuUnavailable() !== undefined;
 
-/** Prompts of one and of several pieces of attention, and one that is short. */
+/** Prompts that take one and several pieces of attention, and a short prompt. */
 const PROMPTS = [
   "What is said here does not matter; that it is longer than one tile of queries does.",
   "Hi.",
@@ -21,7 +21,7 @@ function modelFolder(headDim: number): TempFolder {
   return folder;
 }
 
-/** The tokens that a model answers the prompts with, several at a time. */
+/** The tokens that a model generates for the prompts, several prompts at a time. */
 async function answers(
   folder: TempFolder,
   args: readonly string[],

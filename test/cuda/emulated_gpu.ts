@@ -1,6 +1,6 @@
 /**
- * A GPU for tests on machines without one: the stand-ins for NVIDIA's libraries, for programs that
- * run in processes of their own, since a bug in a kernel ends the process.
+ * A GPU for tests on machines without one: the stand-ins for NVIDIA's libraries. Programs use it in
+ * separate processes, since a bug in a kernel ends the process.
  */
 import { join } from "@std/path";
 import { findLibrary } from "../../ffi/library.ts";
@@ -11,7 +11,7 @@ import { runDeno } from "../support/deno_program.ts";
 import { ROOT } from "../support/checkout.ts";
 import { emulatorSeed } from "../support/random.ts";
 
-/** Why there can be no emulated GPU here. */
+/** Returns why emulation is unavailable here, or undefined. */
 export function emulatedGpuUnavailable(): string | undefined {
   const reason = emulatorUnavailable() ??
     (findLibrary("cuda") === undefined ? "there is no cuda library" : undefined);
@@ -19,17 +19,17 @@ export function emulatedGpuUnavailable(): string | undefined {
   return reason;
 }
 
-/** What the stand-in for the driver pretends; see test/emulator/fake_driver/options.h. */
+/** Properties and injected failures of the stand-in driver; see test/emulator/fake_driver/options.h. */
 export type FakeOptions = Readonly<Record<string, number>>;
 
 /**
- * The environment in which forge finds an emulated GPU. The compiler is the stand-in too: kernels are
- * compiled by NVIDIA's in test/emulator, which needs a download.
+ * The environment in which forge finds an emulated GPU. It includes the stand-in compiler: NVIDIA's
+ * compiler needs a download and is tested in test/emulator.
  */
 export async function emulatedGpu(options: FakeOptions = {}): Promise<Record<string, string>> {
   const { driver, nvrtc } = await buildFakeDriver();
   return {
-    // What nvcc built, and what NVIDIA did, know nothing of this GPU.
+    // Libraries built by nvcc or NVIDIA do not run on this GPU.
     FORGE_FLASH_ATTN: "none",
     FORGE_CUBLASLT: "none",
     FORGE_CUDA_DRIVER: driver,
@@ -40,20 +40,20 @@ export async function emulatedGpu(options: FakeOptions = {}): Promise<Record<str
   };
 }
 
-/** What makes forge use the stand-in for cuBLASLt on an emulated GPU. */
+/** Environment for the stand-in for cuBLASLt on an emulated GPU. */
 export async function emulatedCublasLt(): Promise<Record<string, string>> {
   return { FORGE_CUBLASLT: (await buildFakeDriver()).cublaslt };
 }
 
-/** What makes forge use libflash_attn on an emulated GPU: the library's emulated build. */
+/** Environment for libflash_attn's emulated build on an emulated GPU. */
 export async function emulatedFlashAttention(): Promise<Record<string, string>> {
   return { FORGE_FLASH_ATTN: (await buildEmulatedFlashAttention()).library };
 }
 
 /**
- * Runs a Deno program with all permissions on an emulated GPU; all its output when it succeeded.
+ * Runs a Deno program with all permissions on an emulated GPU; returns its output if it succeeds.
  *
- * @param env variables beside those of the emulated GPU
+ * @param env additional variables
  */
 export async function runOnEmulatedGpu(
   args: readonly string[],

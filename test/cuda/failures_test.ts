@@ -1,4 +1,4 @@
-/** What goes wrong on a GPU ends in one clear line; the failures are injected. */
+/** Injected failures of a GPU end in one clear line. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { bundledModel } from "../../src/cli/model/model_path.ts";
 import { forge } from "../cli/forge.ts";
@@ -9,7 +9,7 @@ import { emulatedGpu, emulatedGpuUnavailable, runOnEmulatedGpu } from "./emulate
 
 const ignore = emulatedGpuUnavailable() !== undefined;
 
-/** Runs the bundled model and expects a failure that says all of `parts`. */
+/** Runs the bundled model and expects a failure whose message contains all of `parts`. */
 async function assertFails(env: Readonly<Record<string, string>>, parts: readonly string[]) {
   await assertRunFails(["--device", "cuda", "-p", "Once", "-n", "2"], env, parts);
 }
@@ -38,7 +38,7 @@ for (const [failure, option] of [["capture", "fail_capture=2"], ["stream", "fail
     name: `CUDA: a ${failure} that fails once is left behind`,
     ignore,
     fn: async () => {
-      // A process that ends with a context of the device retained is aborted.
+      // A process that exits without releasing the device's context is aborted.
       const env = { FORGE_FAKE_CUDA: `${option},strict_exit=1` };
       const program = ["run", "-A", "test/support/check_cuda_recovery.ts", failure!];
       assertStringIncludes(await runOnEmulatedGpu(program, env), "recovered");
@@ -66,7 +66,7 @@ Deno.test({
   name: "CUDA: a context that is said to fit fits, whatever the weights took on their way",
   ignore: ignore || !sharedAvailable("models", "quant256"),
   fn: async () => {
-    // 9 MiB: the model with a shorter context than its own, and little more.
+    // 9 MiB: the model with a reduced context, and little more.
     const env = await emulatedGpu({ memory_mib: 9 });
     const model = sharedPath("models", "quant256", "tiny256-Q8_0.gguf");
     const args = ["run", "--device", "cuda", "-m", model, "--raw", "-p", "1", "-n", "1"];

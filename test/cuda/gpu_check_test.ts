@@ -1,6 +1,6 @@
 /**
- * The GPU check, on an emulated GPU: it has to work the first time that a real one is at hand. Every
- * part runs, with the smallest sizes; compute-sanitizer is one that finds what it is told to.
+ * The GPU check, on an emulated GPU: it must work the first time a real GPU is available. Every
+ * part runs with the smallest sizes, and with a stand-in for compute-sanitizer.
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import type { SpeedGroup } from "../../bench/gpu/lines.ts";
@@ -19,14 +19,14 @@ const GROUPS: readonly SpeedGroup[] = [
 
 type Numbers = { readonly parts: readonly Omit<PartResult, "output">[] };
 
-/** Runs parts of the check; its numbers, and what it printed. */
+/** Runs parts of the check; returns its numbers and its output. */
 async function check(
   parts: readonly string[],
   options: { readonly sanitizerExit?: number; readonly gpu?: FakeOptions } = {},
 ) {
   using folder = new TempFolder();
   const { sanitizerExit = 0, gpu = {} } = options;
-  // Skips its own options, runs the program, and ends as told.
+  // Skips its own options, runs the program, and exits with the configured status.
   const sanitizer = folder.write(
     "compute-sanitizer",
     `#!/bin/sh\nshift 4\n"$@" || exit 1\necho "========= ERROR SUMMARY" >&2\nexit ${sanitizerExit}\n`,
@@ -65,7 +65,7 @@ Deno.test({
     );
     assertEquals(failures, [], output);
     assertEquals(code, 0);
-    // PyTorch may be missing, and has no GPU to race on.
+    // PyTorch may be missing, and has no GPU to run on.
     const skipped = results.filter(({ outcome }) => outcome === "skipped").map(({ name }) => name);
     assertEquals(skipped.filter((name) => name !== "torch"), ["flash_attn"]);
     const checks = (part: string) =>
@@ -73,7 +73,7 @@ Deno.test({
     for (const part of ["kernels", "operations", "flash_kernels", "models", "sanitizer"]) {
       assert(checks(part).length >= 2, part);
     }
-    // Differences of times on a busy machine can be lost in what disturbs them.
+    // On a busy machine, differences of times may be lost in noise.
     const lines = results.flatMap((part) => part.lines);
     const timed = new Set(lines.map((line) => line.kind === "speed" ? line.group : ""));
     const lost = new Set(
@@ -116,7 +116,7 @@ Deno.test({
     assertEquals(code, 1);
     const checks = results[0]?.lines.flatMap((line) => line.kind === "check" ? [line] : []) ?? [];
     const failed = checks.filter(({ passed }) => !passed);
-    // Each process fails at its third launch, and the next goes on behind that test.
+    // Each process fails at its third launch; the next process continues after that test.
     assert(failed.length >= 2 && failed.length < checks.length, `${failed.length}`);
     for (const { detail = "" } of failed) {
       assertStringIncludes(detail, "CUDA_ERROR_ILLEGAL_ADDRESS");

@@ -1,6 +1,6 @@
 /**
- * What csrc/cuda declares of NVIDIA's libraries, against NVIDIA's headers where they are installed: a
- * wrong parameter would first be noticed on a GPU.
+ * csrc/cuda's declarations of NVIDIA's libraries, compared with NVIDIA's headers where they are
+ * installed: otherwise only a GPU would show a wrong parameter.
  */
 import { assert, assertEquals } from "@std/assert";
 import { join } from "@std/path";
@@ -15,13 +15,13 @@ const compiler = await Nvrtc.install();
 const nvrtcHeaders = join(ROOT, "build", "nvrtc", "nvidia", "cu13", "include");
 if (typeof compiler === "string") console.error(`skipping: no nvrtc.h (${compiler})`);
 
-/** What the compiler says of a file; empty when it compiles. */
+/** Returns the compiler's messages for a file; empty if it compiles. */
 async function compile(file: string, ours: string, headers?: string): Promise<string> {
   const [program = "", ...before] = headers === undefined ? nvcc?.command ?? [] : ["c++"];
   const theirs = headers === undefined ? [] : [`-I${headers}`];
   const { success, stderr } = await new Deno.Command(program, {
     args: [
-      // Theirs first: both have a file nvrtc.h.
+      // NVIDIA's folder first: both contain a file nvrtc.h.
       ...[...before, "-std=c++20", ...theirs, `-I${ours}`, "-c", "-o", "/dev/null"],
       join(ROOT, "test", "cuda", "headers", file),
     ],
@@ -33,7 +33,7 @@ async function compile(file: string, ours: string, headers?: string): Promise<st
 
 const cuda = join(ROOT, "csrc", "cuda");
 
-/** Whether the toolkit has a header: nvcc can come without cuBLAS. */
+/** True if the toolkit has a header: nvcc may be installed without cuBLAS. */
 async function toolkitHas(header: string): Promise<boolean> {
   using folder = new TempFolder();
   const path = folder.write("header.cpp", `#include <${header}>\n`);

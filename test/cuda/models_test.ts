@@ -33,7 +33,7 @@ Deno.test({
   },
 });
 
-/** Holds the tokens of an emulated GPU to those of the CPU. @param env beside that of the GPU */
+/** Checks that an emulated GPU samples the CPU's tokens. @param env additional variables */
 async function assertSamplesAsTheCpu(env: Record<string, string>): Promise<void> {
   const model = sharedPath("models", "stories260K", "stories260K-f32.gguf");
   const sampling = ["--temp", "0.8", "--top-k", "40", "--top-p", "0.9", "--seed", "7"];
@@ -71,8 +71,8 @@ Deno.test({
   },
 });
 
-// A dense model and one with experts; one with biases, one with norms on both sides, soft-caps and
-// windows, and one with recurrent layers; heads and caches of several shapes, experts beside a shared one.
+// A dense model and a mixture of experts; models with biases, with norms on both sides, soft-caps
+// and windows, with recurrent layers, with various head and cache shapes, and with a shared expert.
 const FAMILIES = {
   F32: ["llama", "qwen3_moe", "gemma4_text"],
   F16: ["qwen2", "gemma2", "qwen3_5_text", "deepseek_v2"],
@@ -120,7 +120,7 @@ Deno.test({
   name: "folders with packed matrices compute what their numbers do on an emulated GPU",
   ignore: unavailable,
   fn: async () => {
-    // The numbers of all formats are compared with the operations.
+    // The operation tests compare all formats; a few models suffice here.
     const some = ["test/models/packed_folders_test.ts", "--filter", "/FP8 with blocks|an order/"];
     const output = await runOnEmulatedGpu(["test", "-A", "--quiet", "--no-check", ...some]);
     assertStringIncludes(output, "(cuda)");

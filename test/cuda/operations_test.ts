@@ -1,4 +1,4 @@
-/** The tests of operations on an emulated GPU, in a process of their own. */
+/** The tests of operations on an emulated GPU, in a separate process. */
 import { assertStringIncludes } from "@std/assert";
 import { operationTests } from "../support/emulated_operations.ts";
 import {
@@ -12,7 +12,7 @@ Deno.test({
   name: "operations agree with the reference on an emulated GPU",
   ignore: emulatedGpuUnavailable() !== undefined,
   fn: async () => {
-    // Without a device there would be no tests, and none would fail.
+    // Without a device no test would run, and none would fail.
     const args = operationTests("gates", "late_masks", "recurrence", "repeated_runs", "state");
     assertStringIncludes(await runOnEmulatedGpu(args), "(cuda:0)");
   },
@@ -63,7 +63,7 @@ Deno.test({
     const env = { ...await emulatedCublasLt(), FORGE_CUDA_TRACE: "1" };
     const output = await runOnEmulatedGpu(args, env);
     assertStringIncludes(output, "(cuda:0)");
-    // Of weights as they are, and unpacked.
+    // With the weights of the file, and with unpacked weights.
     assertStringIncludes(output, "1xconvert_rows<bf16> 1xcublasLtMatmul");
     assertStringIncludes(output, "1xdequantize<FormatQ8_0, f16>");
   },

@@ -1,4 +1,4 @@
-/** Which kernels compute a model's products on an emulated GPU, and that its tokens are the CPU's. */
+/** Kernels chosen for a model's products on an emulated GPU, whose tokens must be the CPU's. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { launchCounts } from "../../bench/gpu/launches.ts";
 import { bundledModel } from "../../src/cli/model/model_path.ts";
@@ -9,7 +9,7 @@ import { emulatedCublasLt, emulatedGpu, emulatedGpuUnavailable } from "./emulate
 const ignore = emulatedGpuUnavailable() !== undefined;
 const long = "Once upon a time there was a little girl who had a red ball and a cat. ".repeat(5);
 
-/** Tokens of an answer, and the lines about plans of launches. */
+/** Returns the tokens of an answer and the trace lines about launch plans. */
 async function answer(args: readonly string[], env: Readonly<Record<string, string>>) {
   const { code, stdout, stderr } = await forge(
     ["run", "-m", bundledModel(), "--temp", "0", "-n", "6", ...args],
@@ -55,10 +55,10 @@ Deno.test({
     const fused = await run({ FORGE_CUDA_GRAPHS: "0" });
     const captured = await run({});
     assertEquals([fused.ids, captured.ids], [separate.ids, separate.ids]);
-    // Each layer has one launch less: gate, up and what they open.
+    // Each layer has one launch less: gate, up and the gated unit are fused.
     assert(fused.launches < separate.launches);
     assertEquals(fused.submissions, fused.launches);
-    // The forward pass and the choice of the token.
+    // One submission for the forward pass and one for the choice of the token.
     assertEquals(captured, { ...fused, submissions: 2 });
   },
 });
@@ -92,7 +92,7 @@ Deno.test({
       (await forge(["doctor"], { env: { ...env, FORGE_CUBLASLT: library } })).stdout;
     assertStringIncludes(await report("none"), "cuBLASLt is not used: FORGE_CUBLASLT turns off");
     assertStringIncludes(await report("/nowhere"), "FORGE_CUBLASLT is set to /nowhere");
-    // A library, but another one.
+    // A library without cuBLASLt's functions.
     const other = env.FORGE_CUDA_DRIVER ?? "";
     assertStringIncludes(
       await report(other),

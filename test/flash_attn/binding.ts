@@ -1,12 +1,12 @@
 /**
- * `libflash_attn.so` bound directly, for tests and benches; `csrc/flash_attn/flash_attn.h` says what its
- * functions do. forge itself uses the library through `libforge_cuda.so`.
+ * A direct binding of `libflash_attn.so`, for tests and benches; `csrc/flash_attn/flash_attn.h`
+ * documents its functions. forge itself uses the library through `libforge_cuda.so`.
  *
- * Device pointers are numbers here: nothing of this file can read what they point at.
+ * Device pointers are plain numbers here; this file never dereferences them.
  */
 import { ForgeError } from "../../src/errors.ts";
 
-/** `FLASH_ATTN_VERSION` of the header this file was written against. */
+/** `FLASH_ATTN_VERSION` of the header that this file matches. */
 export const FLASH_ATTN_VERSION = 2;
 
 /** The functions of the header. */
@@ -30,7 +30,7 @@ export const flashAttentionSymbols = {
   flash_attn_decode: { parameters: ["buffer"], result: "i32" },
 } as const satisfies Deno.ForeignLibraryInterface;
 
-/** The functions that attention can be asked of, in the order of their numbers. */
+/** The attention functions, in the order of their numbers. */
 const flashAttentionFunctions = ["fwd", "varlen_fwd", "decode"] as const;
 export type FlashAttentionFunction = (typeof flashAttentionFunctions)[number];
 
@@ -88,7 +88,7 @@ export const paramFields = {
 
 type FieldName = keyof typeof paramFields;
 
-/** Parameters of a call; what is left out is 0, but the version, and windows, which are unlimited. */
+/** Parameters of a call; missing fields are 0, except the version, and windows, which are unlimited. */
 export type FlashAttentionParams = { readonly [name in FieldName]?: number | bigint };
 
 /** Bytes of a field; each is aligned to its size. */
@@ -97,7 +97,7 @@ function fieldBytes(name: FieldName): number {
   return type === "i64" || type === "pointer" ? 8 : 4;
 }
 
-/** Where each field of `flash_attn_params` lies, and the size of the struct. */
+/** The offset of each field of `flash_attn_params`, and the size of the struct. */
 export function paramLayout(): { offsets: ReadonlyMap<string, number>; bytes: number } {
   const offsets = new Map<string, number>();
   let end = 0;
@@ -136,7 +136,7 @@ export class FlashAttention implements Disposable {
   /**
    * Opens the library at `path`.
    *
-   * @throws {ForgeError} `device` where it cannot be loaded or is of another version.
+   * @throws {ForgeError} `device` if it cannot be loaded or has another version.
    */
   static open(path: string): FlashAttention {
     let library: Deno.DynamicLibrary<typeof flashAttentionSymbols>;
@@ -157,18 +157,18 @@ export class FlashAttention implements Disposable {
     );
   }
 
-  /** Whether the current device can run these functions: 0, or a status. */
+  /** 0 if the current device can run these functions, else a status. */
   deviceStatus(): number {
     return this.#symbols.flash_attn_device_status();
   }
 
-  /** What a status means. */
+  /** The text of a status. */
   statusText(status: number): string {
     const text = this.#symbols.flash_attn_status_text(status);
     return text === null ? "" : Deno.UnsafePointerView.getCString(text);
   }
 
-  /** The bytes of workspace that a function needs for such parameters. */
+  /** Bytes of workspace that a function needs for these parameters. */
   workspaceSize(name: FlashAttentionFunction, params: FlashAttentionParams): number {
     const bytes = new BigUint64Array(1);
     const number = flashAttentionFunctions.indexOf(name);
@@ -179,7 +179,7 @@ export class FlashAttention implements Disposable {
     return Number(bytes[0]);
   }
 
-  /** The status of a call. */
+  /** Calls a function and returns the status. */
   call(name: FlashAttentionFunction, params: FlashAttentionParams): number {
     const packed = packParams(params);
     switch (name) {
@@ -192,7 +192,7 @@ export class FlashAttention implements Disposable {
     }
   }
 
-  /** @throws {ForgeError} `device` where the call fails. */
+  /** Calls a function. @throws {ForgeError} `device` if the call fails. */
   run(name: FlashAttentionFunction, params: FlashAttentionParams): void {
     this.#check(this.call(name, params), name);
   }

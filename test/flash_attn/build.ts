@@ -1,6 +1,6 @@
 /**
- * Builds `csrc/flash_attn` for the emulator: the same sources, compiled as C++, as a library that runs on
- * the CPU, and a program that compares it with plain loops.
+ * Builds `csrc/flash_attn` for the emulator: the same sources, compiled as C++, as a library that
+ * runs on the CPU, and a program that compares it with plain loops.
  */
 import { join } from "@std/path";
 import {
@@ -23,7 +23,7 @@ const flags = [
   "-Wextra",
   "-Werror",
   "-Wno-unknown-pragmas",
-  // A note about parameters of 64-byte alignment, which no other compiler sees here.
+  // A note about passing 64-byte aligned parameters, irrelevant with a single compiler.
   "-Wno-psabi",
   "-fvisibility=hidden",
   "-DFLASH_ATTN_EMULATED",
@@ -34,11 +34,11 @@ const flags = [
   "c++",
 ];
 
-/** What `buildEmulatedFlashAttention` built. */
+/** The output of {@linkcode buildEmulatedFlashAttention}. */
 export interface EmulatedFlashAttention {
-  /** `libflash_attn.so` whose device is the CPU and whose device pointers are the host's. */
+  /** `libflash_attn.so` that runs on the CPU; its device pointers are host pointers. */
   readonly library: string;
-  /** Reads cases from stdin, one a line, and prints what became of each as JSON. */
+  /** Reads cases from stdin, one per line, and prints each result as JSON. */
   readonly cases: string;
 }
 
@@ -65,7 +65,7 @@ export async function buildEmulatedFlashAttention(
     inParallel(paths, (path) => compile({ path, flags: [...own, ...flags] }, folder, headers));
   const objects = [
     ...await build([...sources, ...devices], sanitize),
-    // The scheduler is no part of the program under test.
+    // The scheduler is not under test, so it is not instrumented.
     ...await build(runtime, []),
   ];
   const main = await build(programs, sanitize);

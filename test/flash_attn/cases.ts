@@ -1,4 +1,4 @@
-/** Calls of the library to compare with plain loops: some chosen for what may go wrong, some at random. */
+/** Calls of the library to compare with plain loops: edge cases and random cases. */
 
 import type { Random } from "../support/random.ts";
 
@@ -12,12 +12,12 @@ export interface Case {
   /** Lengths of the sequences. */
   readonly q: readonly number[];
   readonly k: readonly number[];
-  /** Rows a page. @default no pages */
+  /** Rows per page. @default no pages */
   readonly page?: number;
   readonly packed_q?: 1;
-  /** Rows of nobody before each sequence's packed queries. */
+  /** Unused rows before each sequence's packed queries. */
   readonly gap?: number;
-  /** Rows of the block table in another order. */
+  /** Shuffle the rows of the block table. */
   readonly shuffled?: 1;
   readonly causal?: 0 | 1;
   readonly left?: number;
@@ -29,12 +29,12 @@ export interface Case {
   readonly spread?: number;
   readonly heads_first?: 0 | 1;
   readonly nan_sequence?: number;
-  /** Pages lie 4 GiB from each other. */
+  /** Place pages 4 GiB apart. */
   readonly far?: 1;
   readonly force_sm80?: 1;
-  /** The compute capability that the device claims. @default 80 */
+  /** The compute capability reported by the device. @default 80 */
   readonly capability?: 80 | 86 | 90;
-  /** How threads take turns; 0 is in order. */
+  /** Seed of the order of threads; 0 is in order. */
   readonly order?: number;
   readonly seed?: number;
 }
@@ -45,7 +45,7 @@ export function caseLine(c: Case): string {
     .join(" ");
 }
 
-/** What may go wrong in the forward kernels; each runs on SM80 and on SM90. */
+/** Edge cases of the forward kernels; each runs on SM80 and on SM90. */
 export const forwardCases: readonly Case[] = [
   // Tiles: one row, one key; exactly full; one more than full.
   { fn: "fwd", head_dim: 64, q: [17], k: [1] },
@@ -58,43 +58,44 @@ export const forwardCases: readonly Case[] = [
   // More tiles than multiprocessors: blocks of SM90 take several.
   { fn: "fwd", head_dim: 64, q: [200, 200], k: [150, 150], heads: 3, kv_heads: 3 },
   { fn: "fwd", head_dim: 128, q: [140, 140], k: [300, 300], heads: 2, causal: 1, order: 7 },
-  // More queries than keys: rows that see nothing; no keys at all.
+  // More queries than keys: rows without visible keys; no keys at all.
   { fn: "fwd", head_dim: 64, q: [150], k: [20], causal: 1 },
   { fn: "fwd", head_dim: 64, q: [150], k: [20], causal: 1, sinks: 1 },
   { fn: "fwd", head_dim: 128, q: [20], k: [0] },
   { fn: "fwd", head_dim: 128, q: [20], k: [0], sinks: 1 },
-  // Windows, to either side, wider and narrower than a tile.
+  // Windows on either side, wider and narrower than a tile.
   { fn: "fwd", head_dim: 64, q: [150], k: [310], causal: 1, left: 30 },
   { fn: "fwd", head_dim: 128, q: [80], k: [310], left: 140, right: 3 },
   { fn: "fwd", head_dim: 64, q: [70], k: [70], left: 0, right: 0 },
   { fn: "fwd", head_dim: 64, q: [90], k: [200], right: 5, softcap: 30, sinks: 1 },
-  // Scores far from 0, and a cap they reach.
+  // Large scores, and a cap that they reach.
   { fn: "fwd", head_dim: 128, q: [40], k: [300], spread: 4, dtype: "f16" },
   { fn: "fwd", head_dim: 64, q: [40], k: [200], spread: 3, softcap: 2 },
   { fn: "fwd", head_dim: 128, q: [33], k: [65], heads: 4, kv_heads: 2, heads_first: 1 },
-  // Packed: empty sequences, ends within tiles, neighbours that are not numbers.
+  // Packed: empty sequences, ends within tiles, neighbours with NaN.
   { fn: "varlen", head_dim: 64, q: [3, 0, 140, 1], k: [5, 7, 0, 300], heads: 2, causal: 1 },
   { fn: "varlen", head_dim: 128, q: [50, 20, 30], k: [50, 20, 130], causal: 1, nan_sequence: 1 },
   { fn: "varlen", head_dim: 96, q: [50, 20], k: [70, 120], nan_sequence: 1, dtype: "f16" },
   { fn: "varlen", head_dim: 256, q: [10, 20], k: [100, 90], nan_sequence: 1, left: 50, order: 3 },
-  // Pages: what lies behind a sequence's end is not a number, and entries behind its pages lead nowhere.
+  // Pages: values after a sequence's end are NaN, and table entries after its last page are
+  // invalid.
   { fn: "varlen", head_dim: 128, q: [9, 70, 0], k: [9, 200, 40], page: 16, causal: 1, heads: 2 },
   { fn: "varlen", head_dim: 64, q: [30, 5], k: [130, 5], page: 8, kv_heads: 1, heads: 4 },
   { fn: "varlen", head_dim: 192, q: [30], k: [250], page: 256, causal: 1, heads_first: 1 },
   { fn: "varlen", head_dim: 256, q: [20, 20], k: [170, 20], page: 64, causal: 1, dtype: "f16" },
   { fn: "varlen", head_dim: 96, q: [20, 20], k: [170, 20], page: 32, softcap: 20, sinks: 1 },
-  // Queries with rows of others between them; rows of the block table by number.
-  // Windows so small that each key has much of the weight, at the borders of tiles and of pages.
+  // Queries separated by unused rows; rows of the block table by number.
+  // Windows so small that each key has a large weight, at the borders of tiles and of pages.
   { fn: "fwd", head_dim: 64, q: [70], k: [90], left: 3, right: 2 },
   { fn: "fwd", head_dim: 128, q: [140], k: [140], left: 1, causal: 1 },
   { fn: "varlen", head_dim: 64, q: [33, 5], k: [40, 70], left: 0, right: 1, page: 16 },
-  // Pages that begin beyond 4 GiB.
+  // Pages beyond 4 GiB.
   { fn: "varlen", head_dim: 64, q: [20, 3], k: [70, 40], page: 16, causal: 1, far: 1 },
   { fn: "varlen", head_dim: 64, q: [30, 0, 5], k: [130, 9, 70], page: 16, gap: 3, shuffled: 1 },
   { fn: "varlen", head_dim: 128, q: [20, 70], k: [90, 70], causal: 1, gap: 1 },
 ];
 
-/** What may go wrong in the decode kernel. */
+/** Edge cases of the decode kernel. */
 export const decodeCases: readonly Case[] = [
   { fn: "decode", head_dim: 64, q: [1], k: [1] },
   { fn: "decode", head_dim: 64, q: [1, 1], k: [5, 3000], heads: 4, kv_heads: 1, page: 16 },
@@ -114,7 +115,7 @@ export const decodeCases: readonly Case[] = [
   { fn: "decode", head_dim: 96, q: [2, 2], k: [0, 300], heads: 3, kv_heads: 3 },
   { fn: "decode", head_dim: 192, q: [4], k: [600], heads: 10, kv_heads: 2, causal: 1, page: 64 },
   { fn: "decode", head_dim: 256, q: [16], k: [560], heads: 8, kv_heads: 1, causal: 1, splits: 2 },
-  // Queries of different numbers; more of them than keys; rows in several tiles.
+  // Different numbers of queries; more queries than keys; rows in several tiles.
   {
     fn: "decode",
     head_dim: 128,
@@ -162,19 +163,19 @@ export const decodeCases: readonly Case[] = [
     kv_heads: 2,
     splits: 2,
   },
-  // Windows of few keys, and one that begins where a split does.
+  // Windows of few keys, and a window that begins where a split does.
   { fn: "decode", head_dim: 64, q: [3], k: [300], left: 2, causal: 1, heads: 2 },
   { fn: "decode", head_dim: 128, q: [2, 1], k: [70, 9], left: 1, right: 1, page: 16, packed_q: 1 },
   { fn: "decode", head_dim: 64, q: [1], k: [512], left: 255, causal: 1, splits: 2 },
   { fn: "decode", head_dim: 64, q: [1, 1], k: [90, 40], page: 16, far: 1, heads: 2 },
-  // Few queries against contiguous keys, by way of flash_attn_fwd.
+  // Few queries against contiguous keys, through flash_attn_fwd.
   { fn: "fwd", head_dim: 256, q: [2], k: [1000], heads: 4, kv_heads: 2, causal: 1 },
   { fn: "fwd", head_dim: 64, q: [16, 16], k: [300, 300], heads: 2, kv_heads: 1, right: 2 },
   { fn: "fwd", head_dim: 128, q: [1], k: [600], heads_first: 1, dtype: "f16", order: 9 },
   { fn: "fwd", head_dim: 128, q: [5], k: [300], no_split: 1, causal: 1 },
 ];
 
-/** Small cases for the sanitizers, one of each kernel and way of addressing. */
+/** Small cases for the sanitizers, one for each kernel and addressing mode. */
 export const sanitizerCases: readonly Case[] = [
   { fn: "varlen", head_dim: 64, q: [3, 0, 20], k: [5, 7, 130], heads: 2, kv_heads: 1, causal: 1 },
   { fn: "fwd", head_dim: 96, q: [20], k: [100], softcap: 20 },
@@ -186,7 +187,7 @@ export const sanitizerCases: readonly Case[] = [
   { fn: "varlen", head_dim: 96, q: [20], k: [150], page: 16, capability: 90, order: 11 },
 ];
 
-/** Random calls: any function, shape, flag and device. */
+/** A random call: any function, shape, flag and device. */
 export function randomCase(random: Random): Case {
   const pick = <T>(...values: T[]): T => random.pick(values);
   const fn = pick("fwd", "varlen", "decode");

@@ -1,6 +1,6 @@
 /**
- * libflash_attn against plain loops, on the emulator: the sources that nvcc compiles, down to the
- * instructions of SM80 and SM90, whose meanings are written out in C++.
+ * libflash_attn against plain loops, on the emulator: the sources that nvcc compiles, with the
+ * instructions of SM80 and SM90 implemented in C++.
  */
 import { assert } from "@std/assert";
 import { emulatorUnavailable } from "../emulator/build.ts";
@@ -29,7 +29,7 @@ for (const capability of [80, 90] as const) {
     name: `flash attention: forward kernels of SM${capability} compute what plain loops compute`,
     ignore,
     fn: () =>
-      // Few queries would take the split path.
+      // Without no_split, few queries would take the split path.
       checkAll("plain", forwardCases.map((c) => ({ no_split: 1, ...c, capability }))),
   });
 }

@@ -1,12 +1,12 @@
 /**
- * Builds the program that runs cases (`emulated/run_cases.cpp`) for a real GPU: the library is the one
- * that nvcc built, which FORGE_FLASH_ATTN has to name.
+ * Builds the program that runs cases (`emulated/run_cases.cpp`) on a real GPU, with the library
+ * built by nvcc, which FORGE_FLASH_ATTN must name.
  */
 import { join } from "@std/path";
 import { compile, inParallel, link, list, text } from "../emulator/build.ts";
 import { ROOT } from "../support/checkout.ts";
 
-/** Cases, and what finds the driver and copies. */
+/** Cases, and the sources that open the driver and copy memory. */
 const sources = [
   ...["attention_case", "case_shape", "reference", "run_cases"]
     .map((name) => `test/flash_attn/emulated/${name}.cpp`),
@@ -15,13 +15,13 @@ const sources = [
   "csrc/gpu/device_memory.cpp",
 ];
 
-// No -Werror: the compiler of a machine with a GPU may be a newer one, with new warnings.
+// No -Werror: a machine with a GPU may have a newer compiler with new warnings.
 const flags = [
   ...["-Wall", "-Wextra", "-pthread"],
   ...["-Icsrc/flash_attn", "-Itest/flash_attn/emulated"],
 ];
 
-/** Builds the program; it reads cases from stdin, as the emulator's does. */
+/** Builds the program, which reads cases from stdin like the emulator's. */
 export async function buildGpuCases(): Promise<string> {
   const folder = join(ROOT, "build", "emulator", "flash_attn_gpu");
   await Deno.mkdir(folder, { recursive: true });

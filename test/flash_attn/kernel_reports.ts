@@ -1,15 +1,15 @@
-/** What nvcc says of each kernel it compiles (`-Xptxas -v`). */
+/** Parses nvcc's report on each kernel (`-Xptxas -v`). */
 
 /** One kernel for one architecture. */
 export interface KernelReport {
   /** `forward_sm80`, `forward_sm90`, `decode_sm80` or `combine_sm80`. */
   readonly kernel: string;
-  /** Template arguments as they are mangled: the type, then numbers. */
+  /** Template arguments in mangled form: the type, then numbers. */
   readonly dtype: string;
   readonly numbers: readonly number[];
   readonly architecture: string;
   readonly registers: number;
-  /** Bytes stored to and loaded from memory for want of registers. */
+  /** Bytes of register spills, stores plus loads. */
   readonly spilled: number;
 }
 
@@ -22,7 +22,7 @@ export function describeKernel(report: KernelReport): string {
 /**
  * Reads a report.
  *
- * @throws {Error} for an entry that is not of a known kernel, or lacks a number.
+ * @throws {Error} for an entry of an unknown kernel, or with a missing number.
  */
 export function parseKernelReports(text: string): KernelReport[] {
   const entries = text.split("Compiling entry function").slice(1);

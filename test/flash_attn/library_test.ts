@@ -1,4 +1,4 @@
-/** The C ABI of libflash_attn: what the binding knows of it, and what it refuses. */
+/** The C ABI of libflash_attn: agreement with the binding, and rejected parameters. */
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { join } from "@std/path";
 import {
@@ -54,7 +54,7 @@ const unavailable = emulatorUnavailable();
 if (unavailable) console.error(`skipping: ${unavailable}`);
 const ignore = unavailable !== undefined;
 
-/** A valid call; the emulated device's memory is the host's. */
+/** A valid call; on the emulated device, host memory is device memory. */
 function validParams(): FlashAttentionParams {
   const memory = new Uint16Array(64 * 64 * 4);
   const address = BigInt(Deno.UnsafePointer.value(Deno.UnsafePointer.of(memory)));

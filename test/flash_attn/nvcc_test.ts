@@ -1,6 +1,6 @@
 /**
- * What nvcc makes of the kernels: registers and spills of each, instructions that must be there, and a
- * library that shows its header and nothing else. No GPU is needed.
+ * nvcc's output for the kernels: registers, spills and required instructions of each, and a library
+ * that exports only its header's functions. Needs no GPU.
  */
 import { assert, assertEquals } from "@std/assert";
 import { join } from "@std/path";
@@ -16,7 +16,7 @@ const nvcc = await findNvcc();
 if (nvcc === undefined) console.error("skipping: no nvcc found (CUDA_HOME, CUDA_PATH, PATH)");
 const ignore = nvcc === undefined;
 
-/** Builds the library, or finds it up to date. */
+/** Builds the library unless it is up to date. */
 async function build(): Promise<{ library: string; objects: string }> {
   const { libraries, folder } = await buildLibraries({ only: ["flash_attn"] });
   const path = libraries[0]?.path;
@@ -25,7 +25,7 @@ async function build(): Promise<{ library: string; objects: string }> {
   return { library: path, objects: join(ROOT, "build", "obj", platform, "flash_attn") };
 }
 
-/** The files below the object folder whose names end so. */
+/** Files below the object folder that end in `ending`. */
 function objectFiles(folder: string, ending: string): string[] {
   return ["decode", "sm80", "sm90"].flatMap((part) =>
     Array.from(Deno.readDirSync(join(folder, part)), (entry) => join(folder, part, entry.name))
@@ -40,7 +40,8 @@ Deno.test({
     const texts = objectFiles(objects, ".cu.o.txt").map((path) => Deno.readTextFileSync(path));
     const reports = texts.flatMap(parseKernelReports);
     const count = (test: (report: KernelReport) => boolean) => reports.filter(test).length;
-    // Two types; five head_dims; the kernels of SM80 also as code of SM90, decode in two shapes.
+    // Two types and five head_dims; SM80's kernels are also compiled for SM90; decode has two
+    // shapes.
     assertEquals(count(({ kernel }) => kernel === "forward_sm80"), 20);
     assertEquals(count(({ kernel }) => kernel === "decode_sm80"), 40);
     assertEquals(count(({ kernel }) => kernel === "combine_sm80"), 4);
@@ -52,8 +53,8 @@ Deno.test({
       console.error(`${describeKernel(report)} spills ${report.spilled} bytes`);
     }
     for (const text of texts) {
-      // ptxas gives up overlapping wgmma, with a remark, where registers or control flow do not allow
-      // it; and trading registers, where it does not know how many there are at the start.
+      // ptxas remarks when it serializes wgmma because of registers or control flow, and when it
+      // ignores setmaxnreg because the initial number of registers is unknown.
       assert(!/serialized|C75\d\d|setmaxnreg/.test(text), text);
     }
   },
@@ -72,7 +73,7 @@ Deno.test({
         forward_sm80: 256,
         decode_sm80: 256,
         combine_sm80: 128,
-        // At launch, before warpgroups trade registers: four warpgroups, or three.
+        // At launch, before setmaxnreg: four warpgroups, or three.
         forward_sm90: report.numbers[0] === 64 ? 128 : 168,
       };
       assert(report.registers <= (limits[report.kernel] ?? 0), describeKernel(report));
@@ -113,7 +114,7 @@ Deno.test("a read, a write and a missing wait around wgmma are noticed", () => {
   assertEquals(touched(product, commit, wait(0), read), []);
   assertEquals(touched(product, commit, read, wait(0)), [read]);
   assertEquals(touched(product, read, commit, wait(0)), [read]);
-  // The older of two groups is done, the younger is not.
+  // Of two groups, the first is complete, the second is not.
   assertEquals(touched(product, commit, other, commit, wait(1), read), []);
   assertEquals(touched(other, commit, product, commit, wait(1), read), [read]);
   assertEquals(touched(product, commit, wait(1), read), [read]);
@@ -124,7 +125,7 @@ Deno.test({
   ignore,
   async fn(t) {
     const { objects } = await build();
-    // Matrix products and the copies that feed them; warpgroups that trade registers.
+    // Matrix products, the copies that feed them, and setmaxnreg.
     const wanted: Record<string, readonly string[]> = {
       sm90: ["HGMMA", "UTMALDG", "USETMAXREG"],
       sm80: ["HMMA", "LDGSTS", "LDSM"],
@@ -155,7 +156,7 @@ Deno.test({
     const { library } = await build();
     using flash = FlashAttention.open(library);
     const status = flash.deviceStatus();
-    // On a machine with a GPU it is 0.
+    // 0 on a machine with a GPU.
     const said = flash.statusText(status);
     assert(status === 0 || said === "no CUDA device, or a driver too old for this library", said);
   },

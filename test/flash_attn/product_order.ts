@@ -1,11 +1,12 @@
 /**
- * What wgmma asks of a program and no compiler checks: between a product and the wait for its group,
+ * Checks a rule of wgmma that no compiler checks: between a product and the wait for its group,
  * nothing may read or write its accumulators, or its operands in registers.
  */
 
 /**
- * The lines of a kernel's PTX that touch registers of a product under way. Lines are taken in their
- * order; branches back come after the waits in the kernels at hand.
+ * Returns the lines of a kernel's PTX that touch registers of a product in flight. Lines are
+ * checked in order, which is sufficient here: backward branches of the kernels come after the
+ * waits.
  */
 export function touchedTooEarly(ptx: string): string[] {
   const touched: string[] = [];
@@ -16,7 +17,7 @@ export function touchedTooEarly(ptx: string): string[] {
     if (line.startsWith("//") || line.startsWith(".")) continue;
     const registers = line.match(/%(?:f|r|rd)\d+/g) ?? [];
     if (line.startsWith("wgmma.mma_async")) {
-      // Products of one group may share accumulators: they are added one after the other.
+      // Products of one group may share accumulators: they are added one after another.
       for (const register of registers) open.add(register);
       continue;
     }
@@ -37,7 +38,7 @@ export function touchedTooEarly(ptx: string): string[] {
   return touched;
 }
 
-/** The kernels of a PTX file that use wgmma, one text each. */
+/** Returns the kernels of a PTX file that use wgmma, one text each. */
 export function productKernels(ptx: string): string[] {
   return ptx.split(/^\s*(?:\.visible )?\.entry /m).slice(1)
     .filter((kernel) => kernel.includes("wgmma.mma_async"));

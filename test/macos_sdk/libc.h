@@ -1,7 +1,7 @@
 /*
- * The part of macOS's C library that libc++ and forge's sources name, for compiling where there is
- * no SDK: types, constants and prototypes as on arm64, from the POSIX and Darwin manuals. Every
- * header of the SDK that sdk.ts makes includes this one file.
+ * The part of macOS's C library that libc++ and forge's sources use, for compiling without an SDK:
+ * types, constants and prototypes as on arm64, from the POSIX and Darwin manuals. Every header of
+ * the SDK made by sdk.ts includes this file.
  */
 #ifndef FORGE_MACOS_LIBC_H
 #define FORGE_MACOS_LIBC_H

@@ -1,4 +1,4 @@
-/* Mathematics, as libc.h says; to be included by it. */
+/* Mathematics; included by libc.h. */
 #ifndef FORGE_MACOS_LIBC_MATH_H
 #define FORGE_MACOS_LIBC_MATH_H
 

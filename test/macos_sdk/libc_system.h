@@ -1,4 +1,4 @@
-/* Time, threads, files and memory, as libc.h says; to be included by it. */
+/* Time, threads, files and memory; included by libc.h. */
 #ifndef FORGE_MACOS_LIBC_SYSTEM_H
 #define FORGE_MACOS_LIBC_SYSTEM_H
 

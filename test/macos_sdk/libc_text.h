@@ -1,4 +1,4 @@
-/* Characters and locales, as libc.h says; to be included by it. */
+/* Characters and locales; included by libc.h. */
 #ifndef FORGE_MACOS_LIBC_TEXT_H
 #define FORGE_MACOS_LIBC_TEXT_H
 

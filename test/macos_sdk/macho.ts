@@ -1,9 +1,9 @@
-/** Reading shared libraries of macOS: Apple's "OS X ABI Mach-O File Format Reference". */
+/** Reads shared libraries of macOS: Apple's "OS X ABI Mach-O File Format Reference". */
 
-/** What a library says of itself. */
+/** The description of a library. */
 export interface MachoLibrary {
   readonly cpu: "arm64" | "another";
-  /** The functions and data that others can link with, without the underscore in front, sorted. */
+  /** Exported functions and data, without the leading underscore, sorted. */
   readonly exported: readonly string[];
 }
 
@@ -13,7 +13,7 @@ const TYPE_DYLIB = 6;
 const COMMAND_SYMTAB = 2;
 const HEADER_BYTES = 32;
 const ENTRY_BYTES = 16;
-/** Bits of a symbol's type: debugging, hidden, the kind, and visible to others. */
+/** Bits of a symbol's type: debugging, hidden, kind, and external. */
 const STAB = 0xe0, PRIVATE_EXTERNAL = 0x10, KIND = 0x0e, EXTERNAL = 0x01;
 const UNDEFINED = 0;
 

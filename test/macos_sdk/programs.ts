@@ -1,6 +1,6 @@
-/** Programs of this machine. */
+/** Runs programs of this machine. */
 
-/** Whether a program is there to be run. */
+/** True if a program can be run. */
 export function isCommand(program: string): boolean {
   try {
     new Deno.Command(program, { args: ["--version"], stdout: "null", stderr: "null" }).outputSync();
@@ -11,7 +11,7 @@ export function isCommand(program: string): boolean {
   }
 }
 
-/** What a program prints; an error when it fails. */
+/** Returns the output of a program. @throws if it fails */
 export function outputOf(program: string, args: readonly string[]): string {
   const { success, stdout, stderr } = new Deno.Command(program, { args: [...args] }).outputSync();
   if (success) return new TextDecoder().decode(stdout);

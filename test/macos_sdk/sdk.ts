@@ -1,8 +1,8 @@
 /**
- * As much of a macOS SDK as building and linking forge's libraries takes, for machines that are no
- * Macs: the C headers of `libc.h` and its parts, and stubs of the libraries, which name what they export. It shows
- * that the sources compile with Apple's target and C++ library and that nothing is left undefined;
- * what comes of it is not meant to be run.
+ * The parts of a macOS SDK needed to build and link forge's libraries on other systems: the C
+ * headers of `libc.h` and its parts, and stub libraries that list exported names. The build checks
+ * that the sources compile with Apple's target and C++ library and that no symbol is undefined; the
+ * result is not meant to be run.
  */
 import { dirname, join } from "@std/path";
 import { isCommand, outputOf } from "./programs.ts";
@@ -10,7 +10,7 @@ import { ROOT } from "../support/checkout.ts";
 
 const CLANG = "clang++-19";
 const LINKER = "ld64.lld-19";
-/** Where distributions put the C++ library of Clang 19, whose names are those of Apple's. */
+/** Location of Clang 19's C++ library on Linux distributions; its names are the same as Apple's. */
 const LIBCXX = "/usr/lib/llvm-19/lib";
 
 /** The headers that libc++ and forge's sources include. */
@@ -45,7 +45,7 @@ const HEADERS = [
   "xlocale",
 ];
 
-/** What compilers call without a declaration, and what the unwinder exports. */
+/** Functions that compilers call without a declaration, and the unwinder's exports. */
 const IMPLICIT = [
   "_Unwind_Resume",
   "__cxa_atexit",
@@ -58,10 +58,10 @@ const IMPLICIT = [
   "memset_pattern16",
 ];
 
-/** What Apple's C++ library exports for its own types alone. */
+/** Exports of Apple's C++ library for its own types. */
 const APPLE_LIBCXX = ["_ZNSt3__120__libcpp_atomic_waitEPVKvx"];
 
-/** A library of the system, and what forge needs of it. */
+/** A system library and the symbols that forge needs from it. */
 interface Stub {
   readonly path: string;
   readonly installName: string;
@@ -69,7 +69,7 @@ interface Stub {
   readonly classes?: readonly string[];
 }
 
-/** A text-based stub, version 4: what a linker reads in place of a library. */
+/** A text-based stub, version 4, which a linker reads in place of a library. */
 function stubText({ installName, symbols, classes = [] }: Stub): string {
   const list = (names: readonly string[]) => `[ ${names.map((name) => `'${name}'`).join(", ")} ]`;
   return `--- !tapi-tbd
@@ -103,7 +103,7 @@ function declaredFunctions(header: string): string[] {
   return Array.from(code.matchAll(/\b(\w+)\([^()]*(?:\([^()]*\)[^()]*)*\)/g), (match) => match[1]!);
 }
 
-/** What the C++ library and what lies below it export. */
+/** Exports of the C++ library and of the libraries that it depends on. */
 function exportedByLibcxx(): string[] {
   return ["libc++.so.1", "libc++abi.so.1"].flatMap((name) =>
     outputOf("nm", ["--dynamic", "--defined-only", "--format=posix", join(LIBCXX, name)])
@@ -146,7 +146,7 @@ function stubs(): Stub[] {
   ];
 }
 
-/** Why libraries for macOS cannot be built here. */
+/** Returns why libraries for macOS cannot be built here, or undefined. */
 export function macosSdkUnavailable(): string | undefined {
   if (Deno.build.os !== "linux") return "the stand-in for macOS's SDK is for Linux";
   for (const program of [CLANG, LINKER, "nm"]) {
@@ -161,7 +161,7 @@ export function macosSdkUnavailable(): string | undefined {
   return undefined;
 }
 
-/** Writes the SDK, and returns the compiler's command: all that differs from a build on a Mac. */
+/** Writes the SDK; returns the compiler command, the only difference from a build on a Mac. */
 export async function macosCompiler(): Promise<string> {
   const sdk = join(ROOT, "build", "macos_sdk");
   const write = async (path: string, text: string) => {
@@ -171,6 +171,6 @@ export async function macosCompiler(): Promise<string> {
   for (const { name, text } of cHeaders()) await write(`usr/include/${name}`, text);
   for (const header of HEADERS) await write(`usr/include/${header}.h`, "#include <libc.h>\n");
   for (const stub of stubs()) await write(stub.path, stubText(stub));
-  // Clang says of the linker, when it compiles, that it is not used.
+  // When Clang only compiles, it warns about unused linker options.
   return `${CLANG} --target=arm64-apple-macos13.0 -isysroot ${sdk} -fuse-ld=lld -Qunused-arguments`;
 }

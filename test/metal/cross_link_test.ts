@@ -1,5 +1,5 @@
 /**
- * The libraries of macOS, compiled and linked where there is no Mac: by the same build, with an SDK of
+ * The libraries of macOS, compiled and linked on other systems by the same build, with an SDK of
  * stubs (test/macos_sdk).
  */
 import { assertEquals } from "@std/assert";

@@ -1,20 +1,20 @@
 /**
- * An Apple GPU for tests on machines without one: the Metal backend as it is, linked with a stand-in
- * for Metal. For programs that run in processes of their own, since a bug in a kernel, or a misuse of
- * Metal, ends the process.
+ * An Apple GPU for tests on machines without one: the unchanged Metal backend, linked with a
+ * stand-in for Metal. Programs use it in separate processes, since a bug in a kernel, or a misuse
+ * of Metal, ends the process.
  */
 import { buildFakeMetal, fakeMetalUnavailable } from "../emulator/fake_metal/build.ts";
 import { runDeno } from "../support/deno_program.ts";
 import { emulatorSeed } from "../support/random.ts";
 
-/** Why there can be no emulated GPU here. */
+/** Returns why emulation is unavailable here, or undefined. */
 export function emulatedMetalUnavailable(): string | undefined {
   const reason = fakeMetalUnavailable();
   if (reason !== undefined) console.error(`skipping: ${reason}`);
   return reason;
 }
 
-/** What the stand-in for Metal pretends; see test/emulator/fake_metal/options.h. */
+/** Properties and injected failures of the stand-in for Metal; see test/emulator/fake_metal/options.h. */
 export type FakeOptions = Readonly<Record<string, number>>;
 
 /** The environment in which forge finds an emulated GPU. */
@@ -27,9 +27,9 @@ export async function emulatedMetal(options: FakeOptions = {}): Promise<Record<s
 }
 
 /**
- * Runs a Deno program with all permissions on an emulated GPU; all its output when it succeeded.
+ * Runs a Deno program with all permissions on an emulated GPU; returns its output if it succeeds.
  *
- * @param env variables beside those of the emulated GPU, or in their place
+ * @param env additional or replaced variables
  */
 export async function runOnEmulatedMetal(
   args: readonly string[],

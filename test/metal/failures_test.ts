@@ -1,4 +1,4 @@
-/** What goes wrong with Metal ends in one clear line; the failures are injected. */
+/** Injected failures of Metal end in one clear line. */
 import { assertRunFails, type InjectedFailure, OUT_OF_MEMORY } from "../support/failing_run.ts";
 import { emulatedMetal, emulatedMetalUnavailable } from "./emulated_metal.ts";
 
@@ -22,7 +22,7 @@ const injected: readonly InjectedFailure[] = [
   ["a command buffer without memory", { fail_commands: 2, fail_code: 8 }, ["Insufficient Memory"]],
 ];
 
-/** Masks come while the GPU computes the logits: choosing has a command buffer of its own. */
+/** Masks arrive while the GPU computes the logits, so sampling has its own command buffer. */
 Deno.test({
   name: "Metal: a forward pass that fails is said in one line, where choosing succeeds",
   ignore,

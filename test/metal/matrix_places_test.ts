@@ -1,6 +1,6 @@
 /**
- * Metal leaves open which numbers of a SIMD group matrix a lane holds, and the tiled kernels of attention
- * build on what Apple's GPUs are known to do. Of a GPU that does otherwise, forge notices.
+ * Metal does not specify which numbers of a SIMD group matrix a lane holds, and the tiled attention
+ * kernels rely on the layout of Apple's GPUs. forge must detect a GPU with another layout.
  */
 import { assertRejects, assertStringIncludes } from "@std/assert";
 import { forge } from "../cli/forge.ts";
@@ -11,7 +11,7 @@ import { emulatedMetal, emulatedMetalUnavailable, runOnEmulatedMetal } from "./e
 const unavailable = emulatedMetalUnavailable() !== undefined;
 const withoutTiny = unavailable || !sharedAvailable("models", "tiny");
 
-/** Holds a model whose heads the tiled kernels take to its reference, in an environment. */
+/** Compares a model that uses the tiled kernels with its reference, in an environment. */
 async function checkModel(env: Readonly<Record<string, string>>): Promise<string> {
   const program = ["run", "-A", "test/support/check_models.ts", "metal", "F16"];
   return await runOnEmulatedMetal([...program, sharedPath("models", "tiny", "qwen2")], env);

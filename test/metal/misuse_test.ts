@@ -1,4 +1,4 @@
-/** Mistakes put into the Metal backend's host side: the stand-in for Metal must end the process. */
+/** Mistakes seeded into the Metal backend's host side: the stand-in for Metal must end the process. */
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { bundledModel } from "../../src/cli/model/model_path.ts";
 import { forge } from "../cli/forge.ts";

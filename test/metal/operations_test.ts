@@ -1,4 +1,4 @@
-/** The tests of operations on an emulated Apple GPU, in a process of their own. */
+/** The tests of operations on an emulated Apple GPU, in a separate process. */
 import { assertStringIncludes } from "@std/assert";
 import { operationTests } from "../support/emulated_operations.ts";
 import { emulatedMetalUnavailable, runOnEmulatedMetal } from "./emulated_metal.ts";
@@ -7,7 +7,7 @@ Deno.test({
   name: "operations agree with the reference on an emulated Apple GPU",
   ignore: emulatedMetalUnavailable() !== undefined,
   fn: async () => {
-    // Without a device there would be no tests, and none would fail.
+    // Without a device no test would run, and none would fail.
     const args = operationTests("gates", "late_masks", "recurrence", "repeated_runs", "state");
     assertStringIncludes(await runOnEmulatedMetal(args), "(metal)");
   },

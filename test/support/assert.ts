@@ -1,11 +1,13 @@
 /**
- * The part of `@std/assert` the tests use, on top of `node:assert`, under the names of `@std/assert`:
- * where JSR can be reached, the import in `deno.json` may point at `jsr:@std/assert` instead.
+ * The part of `@std/assert` that the tests use, implemented with `node:assert` under the same
+ * names. Where JSR can be reached, the import in `deno.json` may point at `jsr:@std/assert`
+ * instead.
  */
 import nodeAssert from "node:assert/strict";
 
-/** A class whose instances an error must be. */
-// deno-lint-ignore no-explicit-any -- a constructor's parameters are contravariant: `unknown[]` would reject every class
+/** The expected class of an error. */
+// deno-lint-ignore no-explicit-any -- a constructor's parameters are contravariant: `unknown[]`
+// would reject every class
 type ErrorClass<E extends Error> = new (...args: any[]) => E;
 
 /** Fails unless `value` is truthy. */

@@ -1,6 +1,6 @@
 /**
  * Programs that leave their model open, or write to its file while it is in use. Each runs in a
- * process of its own, which a mistake in the library would end by a signal.
+ * separate process, which a bug in the library would end by a signal.
  */
 import { assertEquals, assertMatch } from "@std/assert";
 import { load, type Model } from "../../src/mod.ts";
@@ -11,15 +11,15 @@ import { writeEndlessLlama } from "./tiny_llama.ts";
 const PROMPT = "Once upon a time";
 const CHANGED = /model\.safetensors was written to while it was in use/;
 
-/** What a program does with its model and the file of the weights, and how it ends. */
+/** A program's use of its model and of the weight file, and its end. */
 interface Program {
   readonly run: (model: Model, weights: string) => Promise<void>;
   readonly code: number;
-  /** Matches what it prints. */
+  /** Matches its output. */
   readonly output: RegExp;
 }
 
-/** Waits until a long answer has begun. */
+/** Waits until a long answer has started. */
 async function beginLongAnswer(model: Model): Promise<AsyncIterator<unknown>> {
   const pieces = model.generate(PROMPT, { maxTokens: 20_000 })[Symbol.asyncIterator]();
   await pieces.next();
@@ -30,7 +30,7 @@ async function readOn(pieces: AsyncIterator<unknown>): Promise<void> {
   while (!(await pieces.next()).done);
 }
 
-/** Prints the error of an answer, which the file's change must cause. */
+/** Prints the error of an answer, caused by the change of the file. */
 async function failToComplete(model: Model): Promise<void> {
   try {
     await model.complete(PROMPT, { maxTokens: 4 });

@@ -1,7 +1,6 @@
 /**
- * What the CUDA device does after a failure that it survives: `check_cuda_recovery.ts capture|stream`,
- * which the stand-in for the driver has been told to inject. A program of its own, for a process of its
- * own.
+ * The CUDA device after a failure that it survives: `check_cuda_recovery.ts capture|stream`,
+ * injected by the stand-in for the driver. Run in a separate process.
  */
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { ForgeError } from "../../src/errors.ts";
@@ -12,7 +11,7 @@ import { Random } from "./random.ts";
 
 const gpu = { name: "cuda", kind: "cuda", selector: "" } as const;
 
-/** A launch is refused while a step is captured: that run fails, and those after it do not. */
+/** A launch fails while a step is captured: that run fails, later runs succeed. */
 async function checkCapture(): Promise<void> {
   using device = openDevice(gpu);
   const sampler = await LogitSampler.record(device, randomMatrix(new Random("logits"), 1, 300), {
@@ -37,7 +36,7 @@ async function checkCapture(): Promise<void> {
   sampler.release();
 }
 
-/** A device that cannot have a stream is not opened, and one that is opened later is whole. */
+/** A device without a stream cannot be opened; opening one later succeeds. */
 function checkStream(): void {
   assertThrows(() => openDevice(gpu), ForgeError, "cuStreamCreate");
   using device = openDevice(gpu);

@@ -1,6 +1,6 @@
 /**
- * What the CUDA device refuses that other devices take, and what it says. A program of its own, for a
- * process of its own.
+ * Inputs that the CUDA device rejects and other devices accept, with the error texts. Run in a
+ * separate process.
  */
 import { assertRejects, assertThrows } from "@std/assert";
 import type { Recorder, StepLimits } from "../../src/backend.ts";
@@ -14,7 +14,7 @@ const limits: StepLimits = { maxTokens: 4, maxOutputs: 1, maxSequences: 1, maxPa
 
 using device = openDevice({ name: "cuda", kind: "cuda", selector: "" });
 
-/** Expects a step to be refused when its recording ends, before it takes any memory. */
+/** Expects a step to be rejected at the end of its recording, before it allocates memory. */
 async function assertRefused(
   message: string,
   change: Partial<StepLimits>,
@@ -33,7 +33,7 @@ await assertRefused(
   (graph, recorder) => recorder.keep(recorder.embed(graph.weight(ones(1, 4)))),
 );
 
-// A tile of 8 pairs a block, and blocks along y of a grid.
+// A tile of 8 pairs per block, and blocks along y of a grid.
 const nExperts = 32, topK = 16;
 await assertRefused(
   "moe_matmul: 65535 tokens with 16 experts each are too many for one step of the CUDA device",

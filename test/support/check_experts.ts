@@ -1,6 +1,6 @@
 /**
- * Holds models with experts whose matrices are in F16 on a device (the argument) to the reference
- * device. A program of its own, for a process of its own.
+ * Compares models with F16 experts on a device (the argument) with the reference device. Run in a
+ * separate process.
  */
 import { load, type LoadOptions } from "../../src/mod.ts";
 import { readSafetensors } from "../../src/formats/safetensors.ts";
@@ -13,8 +13,8 @@ import { TempFolder } from "./temp_folder.ts";
 const [device = ""] = Deno.args;
 
 /**
- * Tokens of a prompt: enough to be read as one. Behind these, two experts of gpt_oss are so close that
- * rounding decides which of them a token gets.
+ * Tokens of a prompt: enough to be computed as a prompt. After more tokens, two experts of gpt_oss
+ * are so close that rounding decides which of them a token gets.
  */
 const TOKENS = 20;
 const TOLERANCE = 5e-3;

@@ -1,8 +1,7 @@
 /**
- * What a sequence computes on a GPU (its kind is the argument) does not depend, in any bit, on the
- * others of its steps: decoded tokens, whatever else is decoded or read beside them, and prompts,
- * however they are cut into pieces of more than 16 tokens. A program of its own, for a process of its
- * own.
+ * The results of a sequence on a GPU (its kind is the argument) do not depend, in any bit, on other
+ * sequences in its steps: decoded tokens for any other work in the step, and prompts for any
+ * division into pieces of more than 16 tokens. Run in a separate process.
  */
 import { openDevice } from "./devices.ts";
 import { assertSameBits, type Matrix, matrixOfRows, rowOf, stack } from "./matrix.ts";
@@ -13,7 +12,7 @@ const kind = Deno.args[0] === "metal" ? "metal" : "cuda";
 const PAGE_TOKENS = 16;
 const N_PAGES = 20;
 
-/** Tokens of a sequence: those of its prompt, and those decoded one at a time. */
+/** Tokens of a sequence: its prompt, and tokens decoded one at a time. */
 interface Sequence {
   readonly prompt: readonly number[];
   readonly decoded: readonly number[];
@@ -51,7 +50,7 @@ function randomSequences(random: Random, lengths: readonly number[]): Sequence[]
   }));
 }
 
-/** With few sequences products are computed by one kernel, with many by another. */
+/** Few sequences and many sequences use different product kernels. */
 async function check(maxSequences: number): Promise<void> {
   const random = new Random(`invariance of ${maxSequences}`);
   using device = openDevice({ name: kind, kind, selector: "" });

@@ -1,6 +1,6 @@
 /**
- * Holds models on a device to results of independent programs: `check_models.ts DEVICE KV_TYPE
- * FOLDER...`. A program of its own, for a process of its own.
+ * Compares models on a device with results of independent programs: `check_models.ts DEVICE KV_TYPE
+ * FOLDER...`. Run in a separate process.
  */
 import { assertEmbeds, EMBEDDED } from "../models/embedding_check.ts";
 import { assertMatchesReference, readJson, type Reference } from "../models/reference_check.ts";

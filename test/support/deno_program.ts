@@ -1,7 +1,7 @@
-/** Runs Deno programs in processes of their own: what they do may end the process. */
+/** Runs Deno programs in separate processes, since they may end the process. */
 import { ROOT } from "./checkout.ts";
 
-/** Runs `deno ARGS` in the repository; all its output when it succeeded, an error with it else. */
+/** Runs `deno ARGS` in the repository; returns its output. @throws with the output if it fails */
 export async function runDeno(
   args: readonly string[],
   env: Readonly<Record<string, string>>,

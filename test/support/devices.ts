@@ -1,24 +1,24 @@
 /**
- * The devices that the tests of operations run on: every one that the libraries of this machine
- * offer. A new backend is under test as soon as its kind is in the table.
+ * The devices of the operation tests: every device that the libraries of this machine offer. A new
+ * backend is tested as soon as its kind is in the table.
  */
 import { findLibrary, Library } from "../../ffi/library.ts";
 import { NativeBackend } from "../../ffi/native_backend.ts";
 import type { BackendKind } from "../../src/backend.ts";
 import { Random } from "./random.ts";
 
-/** The reference first: the others are held against it. */
+/** The reference comes first: the others are compared with it. */
 const kinds: readonly BackendKind[] = ["reference", "cpu", "cuda", "metal"];
 
-/** Kinds that a machine may well not have. */
+/** Kinds that a machine may lack. */
 const optionalKinds: readonly BackendKind[] = ["cuda", "metal"];
 
 /** A device under test. */
 export interface TestDevice {
-  /** As in `cpu:avx2`. */
+  /** Such as `cpu:avx2`. */
   readonly name: string;
   readonly kind: BackendKind;
-  /** The library's own name for it. */
+  /** The library's name for it. */
   readonly selector: string;
 }
 
@@ -36,15 +36,15 @@ function devicesOf(kind: BackendKind): TestDevice[] {
   }));
 }
 
-/** Whether a device may multiply with units that round to 16 bits. */
+/** True if a device may multiply with units that round to 16 bits. */
 export function isGpu({ kind }: { readonly kind: BackendKind }): boolean {
   return kind === "cuda" || kind === "metal";
 }
 
-/** Names the kinds of devices to test, separated by commas, where not all are wanted. */
+/** Kinds of devices to test, separated by commas; all if unset. */
 const DEVICES_VARIABLE = "FORGE_TEST_DEVICES";
 
-/** The devices of this machine that are to be tested. */
+/** The devices of this machine to test. */
 export const devices: readonly TestDevice[] = wantedKinds().flatMap(devicesOf);
 
 function wantedKinds(): readonly BackendKind[] {
@@ -52,7 +52,7 @@ function wantedKinds(): readonly BackendKind[] {
   return wanted === undefined ? kinds : kinds.filter((kind) => wanted.includes(kind));
 }
 
-/** Whether the GPU is emulated, which takes as many seconds as a real one takes milliseconds. */
+/** True if the GPU is emulated, which takes as many seconds as a real one takes milliseconds. */
 export const isEmulated = Deno.env.get("FORGE_TEST_EMULATED") === "1";
 
 /** The reference device. */
@@ -66,7 +66,7 @@ export function openDevice(device: TestDevice, threads: number = defaultThreads)
   return NativeBackend.open({ kind: device.kind, selector: device.selector, threads });
 }
 
-/** Registers a test for each device; its random numbers depend on the seed and its name only. */
+/** Registers a test for each device; its random numbers depend only on the seed and its name. */
 export function deviceTest(
   name: string,
   fn: (device: NativeBackend, random: Random) => Promise<void> | void,

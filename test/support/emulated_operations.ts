@@ -1,6 +1,6 @@
 /**
- * The tests of operations that an emulated GPU runs: the same that hold the CPU to the reference. Those
- * whose shapes take an emulator minutes are left out.
+ * The operation tests that run on an emulated GPU, the same that compare the CPU with the
+ * reference. Tests whose shapes take an emulator minutes are left out.
  */
 const NAMES = [
   "activations",
@@ -24,7 +24,7 @@ const NAMES = [
   "step_series",
 ];
 
-/** The arguments of `deno` that run them, and others beside. */
+/** The arguments of `deno` that run these tests and `others`. */
 export function operationTests(...others: readonly string[]): string[] {
   const files = [...NAMES, ...others].map((name) => `test/ops/${name}_test.ts`);
   return ["test", "-A", "--quiet", "--no-check", ...files];

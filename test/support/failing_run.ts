@@ -1,9 +1,9 @@
-/** Runs of the bundled model that must fail as users should see it. */
+/** Runs of the bundled model that must fail with a clear message. */
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { bundledModel } from "../../src/cli/model/model_path.ts";
 import { forge } from "../cli/forge.ts";
 
-/** Expects `forge run` to fail with one line that says all of `parts`, and no answer. */
+/** Expects `forge run` to fail with one line that contains all of `parts`, and without an answer. */
 export async function assertRunFails(
   args: readonly string[],
   env: Readonly<Record<string, string>>,
@@ -15,14 +15,14 @@ export async function assertRunFails(
   for (const part of parts) assertStringIncludes(stderr, part);
 }
 
-/** A failure that a stand-in for a GPU injects, by its options, and what users must be told. */
+/** A failure injected by a stand-in for a GPU: its options, and the expected message. */
 export type InjectedFailure = readonly [
   what: string,
   options: Readonly<Record<string, number>>,
   parts: readonly string[],
 ];
 
-/** What any GPU can run out of. */
+/** Resources that any GPU can run out of. */
 export const OUT_OF_MEMORY: readonly InjectedFailure[] = [
   ["too little memory for the weights", { memory_mib: 4 }, [
     "the model needs",

@@ -1,4 +1,4 @@
-/** A runner without a device, whose KV pages can be checked, and requests for it. */
+/** A runner without a device, with checkable KV pages, and requests for it. */
 import { assert, assertEquals } from "@std/assert";
 import type { OutputRequest, StepResult } from "../../src/backend.ts";
 import type { GenerationRequest } from "../../src/engine/generation/request.ts";
@@ -12,13 +12,13 @@ import type { Tokenizer } from "../../src/tokenizer/tokenizer.ts";
 
 export const FAKE_VOCABULARY = 1000;
 
-/** What a position of a page holds: its token, and a digest of it and all tokens before it. */
+/** A position of a page: its token, and a digest of it and all tokens before it. */
 interface Entry {
   readonly token: number;
   readonly digest: number;
 }
 
-/** What one run was given for one sequence. */
+/** The input of one run for one sequence. */
 export interface FakeChunk {
   readonly start: number;
   readonly tokens: readonly number[];
@@ -35,7 +35,7 @@ export interface FakeOptions {
   readonly maxSequences?: number;
   /** @default maxTokens */
   readonly maxOutputs?: number;
-  /** How many recurrent states there are. @default none: the model has no such state */
+  /** Number of recurrent states. @default none: the model has no such state */
   readonly nSlots?: number | undefined;
 }
 
@@ -45,34 +45,35 @@ function digestOf(before: number, token: number): number {
   return (Math.imul(before ^ (token + 1), 0x9e3779b1) ^ (before >>> 13)) >>> 0;
 }
 
-/** The token that the fake model goes on with. */
+/** The next token of the fake model. */
 function nextFakeToken(tokens: ArrayLike<number>): number {
   return Array.from(tokens).reduce(digestOf, START) % FAKE_VOCABULARY;
 }
 
 /**
- * A model whose next token is a digest of all before it, read from the pages. Every run checks that the
- * pages hold exactly what was written for these tokens, and that nobody writes to what another may read.
+ * A model whose next token is a digest of all previous tokens, read from the pages. Every run
+ * checks that the pages hold exactly what was written for these tokens, and that a page with
+ * several readers is not written to.
  */
 export class FakeRunner implements StepRunner {
   readonly limits;
   readonly pages: KvPages;
   readonly slots: Pool | undefined;
   readonly runs: FakeChunk[][] = [];
-  /** Which of the runs computed hidden states. */
+  /** Indices of the runs that computed hidden states. */
   readonly embedded = new Set<number>();
   readonly tables = new Set<PageTable>();
-  /** Steps of all runs together. */
+  /** Total number of steps of all runs. */
   nSteps = 0;
   cancels = 0;
   copies = 0;
   stateCopies = 0;
   isRunning = false;
-  /** Called in each run; what it throws is what the run throws, what it returns replaces results. */
+  /** Called in each run; may throw the run's error or return results that replace the run's. */
   onRun: (chunks: readonly Chunk[]) => Promise<StepResult | undefined> = () =>
     Promise.resolve(undefined);
   readonly #pages: (Entry | undefined)[][];
-  /** The digest of all tokens that each state has seen. */
+  /** For each state, the digest of all tokens that it has seen. */
   readonly #states: number[] = [];
   #cancelled: PromiseWithResolvers<never> | undefined;
 
@@ -122,7 +123,7 @@ export class FakeRunner implements StepRunner {
     }
   }
 
-  /** Each output's hidden state is the number that its token would be. */
+  /** Each output's hidden state is the number of its token. */
   async embed(chunks: readonly Chunk[]): Promise<Float32Array[][]> {
     const results = await this.#run(chunks, this.limits.maxTokens, {});
     this.embedded.add(this.runs.length - 1);
@@ -184,7 +185,7 @@ export class FakeRunner implements StepRunner {
     return Float32Array.of(output);
   }
 
-  /** Each page has as many users as there are tables with it, and all others are free. */
+  /** Checks that each page has as many users as tables that contain it, and all others are free. */
   checkPages(): void {
     const users = new Map<number, number>();
     for (const { pages } of this.tables) {
@@ -245,7 +246,7 @@ export class FakeRunner implements StepRunner {
   }
 }
 
-/** A tokenizer of no tokens: those of the fake model have no text. */
+/** A tokenizer without tokens: the tokens of the fake model have no text. */
 export const noTokenizer = { vocabSize: 0 } as Tokenizer;
 
 export function fakeRequest(
@@ -272,7 +273,7 @@ export function fakeRequest(
   };
 }
 
-/** What the fake model makes of a prompt. */
+/** The fake model's answer to a prompt. */
 export function fakeAnswer(prompt: readonly number[], maxTokens: number): number[] {
   const tokens = [...prompt];
   for (let i = 0; i < maxTokens; i++) tokens.push(nextFakeToken(tokens));

@@ -1,9 +1,9 @@
-/** Reads `csrc/forge.h`: just enough of C for headers that declare functions, enums and structs. */
+/** Reads `csrc/forge.h`: enough of C for headers that declare functions, enums and structs. */
 import { join } from "@std/path";
 import { headerText } from "../../ffi/build/exports.ts";
 import { ROOT } from "./checkout.ts";
 
-/** A parameter as it is declared: type `char *`, name `text`. */
+/** A declared parameter: type `char *`, name `text`. */
 export interface Parameter {
   readonly type: string;
   readonly name: string;
@@ -32,7 +32,7 @@ export interface Header {
   /** The values of each enum, by name. */
   readonly enums: readonly ReadonlyMap<string, number>[];
   readonly structs: ReadonlyMap<string, StructDeclaration>;
-  /** `#define` constants with a number for a value. */
+  /** `#define` constants with numeric values. */
   readonly constants: ReadonlyMap<string, number>;
 }
 
@@ -98,7 +98,7 @@ export function parseHeader(source: string): Header {
   };
 }
 
-/** The header of this tree, with the headers it includes. */
+/** The header of this tree, including the headers that it includes. */
 export function readHeader(): Header {
   return parseHeader(headerText(join(ROOT, "csrc", "forge.h")));
 }

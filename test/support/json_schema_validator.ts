@@ -1,19 +1,20 @@
 /**
- * An independent judge of JSON schemas: ajv, for draft 2020-12, with formats. A dependency of tests
- * alone, which deno.json therefore names for this folder only.
+ * An independent validator of JSON schemas: ajv, for draft 2020-12, with formats. It is a
+ * dependency of tests alone, so deno.json names it for this folder only.
  */
 import ajv from "ajv";
 import ajvFormats from "ajv-formats";
 
-/** Returns what is wrong with a value, or `undefined` if it is valid. */
+/** Returns the error of a value, or `undefined` if it is valid. */
 export type Validator = (value: unknown) => string | undefined;
 
-/** @throws when ajv finds the schema itself wrong */
+/** @throws if ajv finds the schema itself invalid */
 export function validator(schema: unknown): Validator {
   if (typeof schema !== "boolean" && (typeof schema !== "object" || schema === null)) {
     throw new TypeError("a schema is an object, true or false");
   }
-  // Multiples of decimals are compared with a tolerance: 0.07 / 0.01 is no whole number in doubles.
+  // Multiples of decimals are compared with a tolerance: 0.07 / 0.01 is not a whole number in
+  // doubles.
   const judge = new ajv.default({ strict: false, allErrors: true, multipleOfPrecision: 6 });
   ajvFormats.default(judge);
   const validate = judge.compile(schema);

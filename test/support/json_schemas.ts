@@ -1,4 +1,4 @@
-/** JSON schemas that constraints enforce, of every keyword and shape, for tests of conformance. */
+/** JSON schemas for conformance tests of constraints, covering every keyword and shape. */
 const person = {
   type: "object",
   properties: {

@@ -10,17 +10,17 @@ import { ForgeError } from "../../src/errors.ts";
 import type { Matrix } from "./matrix.ts";
 import { greedy, outputRow, StepGraph } from "./step_graph.ts";
 
-/** What an output asks for; left out, the token of the largest logit and nothing else. */
+/** An output request; by default the token of the largest logit. */
 export interface SampleRequest extends Partial<Omit<OutputRequest, "sampling">> {
   readonly sampling?: Partial<SamplingParams>;
 }
 
-/** A request with everything it leaves out filled in. */
+/** Fills in the defaults of a request. */
 export function fullRequest({ sampling, ...request }: SampleRequest): OutputRequest {
   return outputRow(0, { ...request, sampling: { ...greedy, ...sampling } });
 }
 
-/** A step that does nothing but sample from the rows of a matrix of logits. */
+/** A step that only samples from the rows of a matrix of logits. */
 export class LogitSampler {
   readonly #step: Step;
 
@@ -39,7 +39,7 @@ export class LogitSampler {
     return new LogitSampler(await graph.recorder.finish());
   }
 
-  /** One output a request; `row` of a request is the row of the logits. Throws the first failure. */
+  /** Returns one output per request; `row` selects the row of logits. Throws the first failure. */
   async sample(requests: readonly SampleRequest[]): Promise<StepOutput[]> {
     const results = await this.#step.run({
       tokens: requests.map(({ row = 0 }) => row),

@@ -1,10 +1,10 @@
-/** Files under `build/` that tests of several processes make and use at the same time. */
+/** Files under `build/` that tests of several processes make and use concurrently. */
 import { dirname } from "@std/path";
 import { isFile } from "../../src/formats/file.ts";
 
 /**
- * Makes a file or folder unless it is there. Who asks for it while another process makes it waits for that
- * one; what `make` leaves unfinished is never seen under the name.
+ * Makes a file or folder unless it exists. Waits while another process makes it; unfinished results
+ * never appear under the final name.
  */
 export async function makeOnce(
   path: string,
@@ -24,7 +24,7 @@ export async function makeOnce(
   }
 }
 
-/** Writes a file unless it has that text: who reads it meanwhile never sees a part of it. */
+/** Writes a file unless it already has that text; concurrent readers never see a partial file. */
 export async function writeWhole(path: string, text: string): Promise<void> {
   if (isFile(path) && Deno.readTextFileSync(path) === text) return;
   const unfinished = `${path}.${crypto.randomUUID()}`;

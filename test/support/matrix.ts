@@ -1,4 +1,4 @@
-/** Matrices of float32 numbers, and what it means for two of them to agree. */
+/** Matrices of float32 numbers and their comparison. */
 import { assertEquals } from "@std/assert";
 import type { Random } from "./random.ts";
 
@@ -39,8 +39,8 @@ export function randomMatrix(random: Random, rows: number, cols: number, deviati
 }
 
 /**
- * Entries about `deviation` large that a signed byte and a power of two for every 32 columns can
- * express: devices that round activations to 8 bits lose nothing of them.
+ * Entries of a magnitude of about `deviation` that a signed byte and a power of two per 32 columns
+ * represent exactly: devices that round activations to 8 bits lose nothing.
  */
 export function randomByteMatrix(
   random: Random,
@@ -85,20 +85,20 @@ export function stack(parts: readonly Matrix[]): Matrix {
   return { rows, cols, data };
 }
 
-/** How far two results may be apart: `|a - b| <= absolute + relative * max |row of b|`. */
+/** Allowed difference of two results: `|a - b| <= absolute + relative * max |row of b|`. */
 export interface Tolerance {
   readonly absolute: number;
   readonly relative: number;
 }
 
 /**
- * How far products of GPUs may be off that are about 1 large. Their matrix units take both factors of a
- * term as float16, each off by up to 2^-11 of itself: from random terms that is a deviation of 2e-4 to 3e-4
- * of the sum, however many they are. Ten deviations are allowed.
+ * Tolerance for GPU products of magnitude 1. Their matrix units round both factors of a term to
+ * float16, each with an error of up to 2^-11 of itself. For random terms this gives a deviation of
+ * 2e-4 to 3e-4 of the sum for any number of terms. Ten deviations are allowed.
  */
 export const HALF_PRODUCTS: Tolerance = { absolute: 3e-3, relative: 1e-3 };
 
-/** Fails where `actual` is farther from `expected` than allowed; a NaN never is near anything. */
+/** Fails if `actual` differs from `expected` by more than allowed; NaN always fails. */
 export function assertClose(
   actual: Matrix,
   expected: Matrix,
@@ -123,8 +123,8 @@ export function assertClose(
 }
 
 /**
- * Fails unless every bit of the two is the same; but a NaN is a NaN, since which of two becomes that of a sum
- * is up to the order that a compiler gives them.
+ * Fails unless both have the same bits; any NaN equals any other, since compilers may choose which
+ * of two NaNs a sum returns.
  */
 export function assertSameBits(actual: Matrix, expected: Matrix, what: string): void {
   assertEquals([actual.rows, actual.cols], [expected.rows, expected.cols], `${what}: shape`);

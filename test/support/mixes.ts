@@ -1,4 +1,4 @@
-/** Random mixes of requests, held to what a plain loop over single steps gives for each alone. */
+/** Random mixes of requests, each compared with a plain loop over single steps. */
 import { assert, assertEquals } from "@std/assert";
 import type { StepOutput } from "../../src/backend.ts";
 import { Generation } from "../../src/engine/generation/generation.ts";
@@ -22,11 +22,11 @@ import { TempFolder } from "./temp_folder.ts";
 import { EOS, writeRandomLlama } from "./tiny_llama.ts";
 
 const CONTEXT = 400;
-/** The most tokens that all sequences of a random mix need, one alone. */
+/** Cache size that suffices for any sequence of a random mix alone. */
 export const CACHE = 64 * Math.ceil(CONTEXT / 64);
 const VOCABULARY = 97;
 
-/** A request, and what it gives alone. */
+/** A request and its result when run alone. */
 export interface MixCase {
   readonly request: GenerationRequest;
   readonly alone: StepOutput[];
@@ -55,7 +55,7 @@ export async function withRunner(
   }
 }
 
-/** Prompts that share beginnings of all lengths. */
+/** Prompts that share prefixes of all lengths. */
 export function randomPrompts(random: Random, count: number): Int32Array[] {
   const stems = [0, 1, 2].map(() => randomTokens(random, 200));
   return Array.from({ length: count }, () => {
@@ -99,7 +99,7 @@ export function randomRequest(random: Random, prompt: Int32Array): GenerationReq
   };
 }
 
-/** What a request gives alone, by the plainest of loops. */
+/** Returns the result of a request alone, by a simple loop. */
 async function generateAlone(
   runner: Runner,
   request: GenerationRequest,
@@ -139,7 +139,7 @@ function turns(count: number): Promise<void> {
     : new Promise((resolve) => setTimeout(resolve, 0)).then(() => turns(count - 1));
 }
 
-/** Reads a generation at a random pace; perhaps not to its end. */
+/** Reads a generation at a random pace, possibly not to its end. */
 export async function readAll(
   random: Random,
   pieces: AsyncIterable<Piece>,
@@ -159,14 +159,14 @@ export async function readAll(
   return outputs;
 }
 
-/** What happened in a mix: how often a sequence gave way, and what became of guesses. */
+/** Events of a mix: preemptions, and draft tokens. */
 export interface MixCounts {
   readonly preemptions: number;
   readonly drafted: number;
   readonly accepted: number;
 }
 
-/** One mix: all requests at about the same time, some of them cut short. */
+/** Runs one mix: all requests at about the same time, some of them cancelled. */
 export async function checkMix(
   random: Random,
   runner: Runner,
@@ -204,7 +204,7 @@ export async function checkMix(
   return { preemptions: scheduler.preemptions, drafted, accepted };
 }
 
-/** Random requests, each with what it gives alone. */
+/** Random requests, each with its result when run alone. */
 export async function randomCases(random: Random, runner: Runner): Promise<MixCase[]> {
   const cases = [];
   for (const prompt of randomPrompts(random, 20)) {

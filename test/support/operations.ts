@@ -5,20 +5,20 @@ import { assertClose, type Matrix, type Tolerance } from "./matrix.ts";
 import { Random } from "./random.ts";
 import type { TestWeight } from "./weights.ts";
 
-/** What is tested of an operation. */
+/** The test of an operation. */
 export interface OpTest<Case> {
-  /** Inputs, and what they are called when they fail. */
+  /** Inputs and their labels for error messages. */
   readonly cases: (random: Random) => readonly (readonly [label: string, inputs: Case])[];
-  /** The operation on a device. */
+  /** Runs the operation on a device. */
   readonly run: (device: Backend, inputs: Case) => Promise<Matrix>;
-  /** The operation once more, in plain TypeScript; `read` dequantises a weight. */
+  /** The operation in plain TypeScript; `read` dequantizes a weight. */
   readonly plain: (inputs: Case, read: (weight: TestWeight) => Matrix) => Matrix;
-  /** How near a device must be to the reference. */
+  /** Allowed difference between a device and the reference. */
   readonly tolerance: Tolerance;
-  /** The same for GPUs where their matrix units round to 16 bits. @default `tolerance` */
+  /** The same for GPUs whose matrix units round to 16 bits. @default `tolerance` */
   readonly gpuTolerance?: Tolerance;
   /**
-   * How near the reference must be to the plain computation. It sums in float64: what is left is a
+   * Allowed difference between the reference and the plain computation, which sums in float64: a
    * few roundings to float32. @default { absolute: 4e-7, relative: 4e-7 }
    */
   readonly referenceTolerance?: Tolerance;

@@ -4,14 +4,14 @@ import type { Random } from "./random.ts";
 
 export interface OracleOptions {
   readonly random: Random;
-  /** The tokens that a text goes on with, as far as they are known. */
+  /** Returns the known continuation of a text, up to `most` tokens. */
   readonly answer: (text: Int32Array, most: number) => ArrayLike<number>;
-  /** How often a guess is the token of the answer; else it is any other. */
+  /** Probability that a draft token is the token of the answer. */
   readonly hitRate: number;
   readonly vocabSize: number;
 }
 
-/** A drafter that knows how texts go on, and is as often wrong as it is told to be. */
+/** A drafter that knows the continuation of texts and is wrong at a given rate. */
 export class OracleDrafter implements Drafter {
   readonly #options: OracleOptions;
 

@@ -1,8 +1,8 @@
-/** A constraint that says token by token what may come. */
+/** A constraint that lists the allowed tokens position by position. */
 import type { Constraint, ConstraintState } from "../../src/engine/request/constraint.ts";
 import { ForgeError } from "../../src/errors.ts";
 
-/** Which tokens may stand at each place; a place of none allows all. After the last one the text ends. */
+/** The allowed tokens for each position; an empty list allows all. The text ends after the last one. */
 export class Places implements Constraint {
   readonly places: readonly (readonly number[])[];
   readonly end: readonly number[];

@@ -1,6 +1,6 @@
 /**
- * Random test inputs that can be had again: everything follows from one seed, which is fresh in every
- * run, printed, and fixed by the environment variable `FORGE_TEST_SEED`.
+ * Reproducible random test inputs: all numbers derive from one seed, which is new in every run,
+ * printed, and can be set by the environment variable `FORGE_TEST_SEED`.
  */
 
 const SEED_VARIABLE = "FORGE_TEST_SEED";
@@ -21,8 +21,8 @@ function testSeed(): number {
 }
 
 /**
- * The order in which an emulator runs blocks and threads, as `FORGE_EMULATOR_SEED` takes it: it follows
- * from the seed of this run.
+ * The order in which an emulator runs blocks and threads, in the format of `FORGE_EMULATOR_SEED`,
+ * derived from the seed of this run.
  */
 export function emulatorSeed(): string {
   return String(Math.max(1, testSeed()));
@@ -48,8 +48,8 @@ export class Random {
   #w = 0;
 
   /**
-   * Streams of different names are unrelated; a test that names its own can be run by itself. Without
-   * a seed, it is {@linkcode testSeed}, asked for when the first number is drawn.
+   * Streams of different names are independent, so a test that names its own can be run by itself.
+   * The default seed is {@linkcode testSeed}, evaluated when the first number is drawn.
    */
   constructor(name: string, seed?: number) {
     this.#name = name;
@@ -63,7 +63,7 @@ export class Random {
     this.#y = hash(`${this.#name}/y`, seed);
     this.#z = hash(`${this.#name}/z`, seed);
     this.#w = hash(`${this.#name}/w`, seed) | 1;
-    // Names that differ in little differ in few bits of the state; mixing spreads them.
+    // Similar names give similar states; mixing spreads the differing bits.
     for (let i = 0; i < 32; i++) this.u32();
   }
 
@@ -77,12 +77,12 @@ export class Random {
     return this.#w;
   }
 
-  /** In [0, 1). */
+  /** Uniform in [0, 1). */
   uniform(): number {
     return this.u32() / 2 ** 32;
   }
 
-  /** A whole number from `low` to `high`, both included. */
+  /** A whole number from `low` to `high`, inclusive. */
   int(low: number, high: number): number {
     return low + Math.floor(this.uniform() * (high - low + 1));
   }
@@ -95,7 +95,7 @@ export class Random {
     return items[this.int(0, items.length - 1)]!;
   }
 
-  /** From the normal distribution with mean 0: Box and Muller's transform. */
+  /** A normally distributed number with mean 0: Box and Muller's transform. */
   normal(deviation = 1): number {
     const radius = Math.sqrt(-2 * Math.log(1 - this.uniform()));
     return deviation * radius * Math.cos(2 * Math.PI * this.uniform());

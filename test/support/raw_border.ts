@@ -1,4 +1,4 @@
-/** The functions of a library as they are, for tests of what the border itself refuses. */
+/** Direct calls of a library's functions, for tests of the checks at the C ABI. */
 import { Library } from "../../ffi/library.ts";
 import type { Symbols } from "../../ffi/abi.ts";
 import { type OperationDescription, readOperations } from "../../ffi/native_recorder.ts";
@@ -8,7 +8,7 @@ import type { Matrix } from "./matrix.ts";
 import { Random } from "./random.ts";
 import { f32Weight } from "./weights.ts";
 
-/** `forge_status` values; `test/unit/ffi/abi_test.ts` holds the names against the header. */
+/** `forge_status` values; `test/unit/ffi/abi_test.ts` compares the names with the header. */
 export const status = {
   ok: 0,
   invalidArgument: 1,
@@ -18,19 +18,19 @@ export const status = {
   cancelled: 6,
 } as const;
 
-/** Numbers that programs get wrong. */
+/** Unusual numbers that programs may pass by mistake. */
 export const oddWords = [
   ...[0, 1, 2, 3, 7, 8, 31, 32, 33, 255, 256, 0x7fffffff, 0x80000000, 0xffffffff],
   // As floats: 1, -1, infinity, NaN, the smallest subnormal.
   ...[0x3f800000, 0xbf800000, 0x7f800000, 0x7fc00000],
 ];
 
-/** The word of `forge_record` that stands for a float. */
+/** The word of `forge_record` that encodes a float. */
 export function floatWord(value: number): number {
   return new Uint32Array(Float32Array.of(value).buffer)[0]!;
 }
 
-/** An open device without the wrappers around it. */
+/** An open device without wrappers. */
 export class RawBorder implements Disposable {
   readonly symbols: Symbols;
   readonly device: number;
@@ -44,14 +44,14 @@ export class RawBorder implements Disposable {
     this.device = this.make((out) => this.symbols.forge_device_open(name, 2, out, null, 0n));
   }
 
-  /** What a function stores through its last parameter, a handle; it must succeed. */
+  /** Returns the handle that a function stores through its last parameter; the call must succeed. */
   make(call: (out: Uint32Array<ArrayBuffer>) => number): number {
     const handle = this.value(call);
     this.#handles.push(handle);
     return handle;
   }
 
-  /** What a function stores through its last parameter; it must succeed. */
+  /** Returns the value that a function stores through its last parameter; the call must succeed. */
   value(call: (out: Uint32Array<ArrayBuffer>) => number): number {
     const out = new Uint32Array(1);
     const result = call(out);
@@ -75,7 +75,7 @@ export class RawBorder implements Disposable {
     );
   }
 
-  /** The status of recording an operation, and the value that it defines. */
+  /** Returns the status of recording an operation, and the value that it defines. */
   tryRecord(step: number, operation: string, words: readonly number[]): [number, number] {
     const out = new Uint32Array(1);
     const result = this.symbols.forge_record(
@@ -88,7 +88,7 @@ export class RawBorder implements Disposable {
     return [result, out[0]!];
   }
 
-  /** Records an operation, which must succeed, and returns the value that it defines. */
+  /** Records an operation, which must succeed; returns the value that it defines. */
   record(step: number, operation: string, ...words: readonly number[]): number {
     const [result, value] = this.tryRecord(step, operation, words);
     if (result !== status.ok) throw new Error(`${operation}: status ${result}`);
@@ -100,7 +100,7 @@ export class RawBorder implements Disposable {
     return readOperations(this.#library);
   }
 
-  /** Runs a step; the room for results is as large as said. */
+  /** Runs a step with room for a given number of results. */
   run(
     step: number,
     inputs: Int32Array<ArrayBuffer>,
@@ -122,7 +122,7 @@ export class RawBorder implements Disposable {
   }
 }
 
-/** Registers a test for each device; its random numbers depend on the seed and its name only. */
+/** Registers a test for each device; its random numbers depend only on the seed and its name. */
 export function borderTest(
   name: string,
   fn: (border: RawBorder, random: Random) => Promise<void> | void,

@@ -1,4 +1,4 @@
-/** Sequences that go through a step with recurrent state piece by piece, side by side. */
+/** Concurrent sequences that run through a step with recurrent state piece by piece. */
 import type { Backend, StateCache, StateShape, StepInputs, Value } from "../../src/backend.ts";
 import { type Matrix, matrixOfRows, rowOf } from "./matrix.ts";
 import type { Random } from "./random.ts";
@@ -11,7 +11,7 @@ interface Piece {
   readonly end: number;
 }
 
-/** Which tokens run together. Rows of all sequences are counted end to end. */
+/** The pieces that run together. Rows of all sequences are counted consecutively. */
 export interface Schedule {
   readonly lengths: readonly number[];
   /** The slot of each sequence. */
@@ -30,7 +30,7 @@ export function firstRows({ lengths }: Schedule): number[] {
   return lengths.map((length) => (at += length) - length);
 }
 
-/** Each sequence all at once, one after another. */
+/** Each sequence as one piece, one after another. */
 export function wholeSchedule(lengths: readonly number[]): Schedule {
   return {
     lengths,
@@ -40,7 +40,7 @@ export function wholeSchedule(lengths: readonly number[]): Schedule {
   };
 }
 
-/** Sequences in pieces of random lengths, of random company, in random slots. */
+/** Sequences in pieces of random lengths, combined at random, in random slots. */
 export function randomSchedule(random: Random, lengths: readonly number[]): Schedule {
   const nSlots = lengths.length + random.int(0, 2);
   const slots = random.permutation(nSlots).slice(0, lengths.length);
@@ -59,7 +59,7 @@ export function randomSchedule(random: Random, lengths: readonly number[]): Sche
   return { lengths, slots, nSlots, steps };
 }
 
-/** The inputs of one step. Token ids are the numbers of rows, so that an embedding is any matrix. */
+/** The inputs of one step. Token ids are row numbers, so that an embedding can hold any matrix. */
 function inputsOf(schedule: Schedule, step: readonly Piece[]): StepInputs {
   const first = firstRows(schedule);
   const tokens: number[] = [], positions: number[] = [], sequences: number[] = [];
@@ -81,9 +81,9 @@ function inputsOf(schedule: Schedule, step: readonly Piece[]): StepInputs {
 }
 
 /**
- * Runs a schedule through one recorded step. Slots hold rubbish when it begins.
+ * Runs a schedule through one recorded step. Slots start with arbitrary contents.
  *
- * @returns what the recorded value has for each row of the sequences
+ * @returns the recorded value for each row of the sequences
  */
 export async function runSchedule(
   device: Backend,

@@ -8,10 +8,10 @@ import {
 } from "../../src/formats/tensor_data.ts";
 import { joinParts } from "./parts.ts";
 
-/** What goes into a safetensors file. */
+/** The contents of a safetensors file. */
 export interface SafetensorsContents {
   readonly tensors: readonly TensorData[];
-  /** Written as `__metadata__` where given. */
+  /** Written as `__metadata__` if given. */
   readonly metadata?: Readonly<Record<string, string>>;
 }
 
@@ -20,14 +20,14 @@ export function encodeSafetensors(contents: SafetensorsContents): Uint8Array<Arr
   return joinParts(safetensorsParts(contents));
 }
 
-/** Writes a safetensors file, tensor by tensor, so that it may be larger than memory. */
+/** Writes a safetensors file tensor by tensor, so that it may be larger than memory. */
 function writeSafetensors(path: string, contents: SafetensorsContents): void {
   writeParts(path, safetensorsParts(contents));
 }
 
 /**
- * Writes a model folder: its other files (text as it is, anything else as JSON), and its tensors in model.safetensors or, where `shards` is
- * more than 1, spread over that many files with an index.
+ * Writes a model folder: its other files (text unchanged, anything else as JSON), and its tensors
+ * in model.safetensors or, if `shards` is more than 1, in that many files with an index.
  */
 export function writeModelFolder(
   folder: string,
@@ -67,7 +67,7 @@ function* safetensorsParts({ tensors, metadata }: SafetensorsContents): Generato
   for (const tensor of tensors) yield* dataParts(tensor);
 }
 
-/** A header with its length in front, filled up with spaces so that the data is aligned to 8 bytes. */
+/** A header after its length, padded with spaces so that the data is aligned to 8 bytes. */
 export function withLength(header: string): Uint8Array<ArrayBuffer> {
   const text = new TextEncoder().encode(header);
   const length = Math.ceil(text.length / 8) * 8;

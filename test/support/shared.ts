@@ -1,7 +1,7 @@
 /**
- * Models, tokenizers and templates with results from independent programs live in a `shared` folder
- * beside the checkout, or in it, or where FORGE_SHARED says. Tests that need them skip, with a printed
- * reason, where it is absent.
+ * Models, tokenizers and templates with results from independent programs are in a `shared` folder
+ * next to the checkout, in it, or at the path in FORGE_SHARED. Tests that need a missing one are
+ * skipped with a printed reason.
  */
 import { join, resolve } from "@std/path";
 import { ROOT } from "./checkout.ts";
@@ -10,14 +10,14 @@ const inside = join(ROOT, "shared");
 const root = Deno.env.get("FORGE_SHARED") ||
   (exists(inside) ? inside : resolve(ROOT, "..", "shared"));
 
-/** The path of an entry of the shared folder, whether or not it exists. */
+/** The path of an entry of the shared folder, which may not exist. */
 export function sharedPath(...parts: string[]): string {
   return join(root, ...parts);
 }
 
 /**
- * Whether an entry of the shared folder exists; prints why a test is about to be skipped when not.
- * Use as `ignore: !sharedAvailable("models", "tiny")`.
+ * True if an entry of the shared folder exists; otherwise prints why a test will be skipped. Use as
+ * `ignore: !sharedAvailable("models", "tiny")`.
  */
 export function sharedAvailable(...parts: string[]): boolean {
   if (exists(sharedPath(...parts))) return true;

@@ -14,7 +14,7 @@ import type {
 import type { Matrix } from "./matrix.ts";
 import { f32Weight, type TestWeight } from "./weights.ts";
 
-/** The sampling chain with everything off. */
+/** The sampling chain with all filters off. */
 export const greedy: SamplingParams = {
   repeatPenalty: 1,
   presencePenalty: 0,
@@ -26,12 +26,12 @@ export const greedy: SamplingParams = {
   seed: 0n,
 };
 
-/** An output whose row is wanted and nothing else. */
+/** An output that only returns its row. */
 export function outputRow(row: number, request: Partial<OutputRequest> = {}): OutputRequest {
   return { row, sampling: greedy, history: [], stream: 0, position: 0, nTop: 0, ...request };
 }
 
-/** Tokens 0 to `n - 1` of one sequence, which owns page 0; no outputs unless asked for. */
+/** Tokens 0 to `n - 1` of one sequence, which owns page 0; by default without outputs. */
 export function tokenInputs(n: number, outputs: readonly OutputRequest[] = []): StepInputs {
   const numbers = Int32Array.from({ length: n }, (_, i) => i);
   return {
@@ -59,7 +59,7 @@ export interface Kept {
   readonly cols: number;
 }
 
-/** What tests record with: a recorder, and inputs made of plain numbers. */
+/** The recording interface of tests: a recorder, and inputs made of plain numbers. */
 export class StepGraph {
   readonly backend: Backend;
   readonly recorder: Recorder;
@@ -69,7 +69,7 @@ export class StepGraph {
     this.recorder = recorder;
   }
 
-  /** The value whose row for token `i` is row `i` of a matrix. */
+  /** A value whose row for token `i` is row `i` of a matrix. */
   input(matrix: Matrix): Value {
     return this.recorder.embed(this.weight(f32Weight(matrix)));
   }
@@ -87,7 +87,7 @@ export class StepGraph {
   }
 }
 
-/** Runs once what `record` records, and returns the rows of the value it returns. */
+/** Records and runs a step once; returns the rows of the value that `record` returns. */
 export async function runStep(
   backend: Backend,
   inputs: StepInputs,

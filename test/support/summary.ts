@@ -1,8 +1,6 @@
-/**
- * Counting what happened in a run of the checks.
- */
+/** Counts the results of a run of the checks. */
 
-/** How many checks ended how. */
+/** Numbers of checks by result. */
 export interface Counts {
   readonly passed: number;
   readonly failed: number;
@@ -19,8 +17,8 @@ export function addCounts(...all: readonly Counts[]): Counts {
 }
 
 /**
- * Counts the test cases of a JUnit report as `deno test --junit-path` writes it; a step of a test is
- * a case of its own.
+ * Counts the test cases of a JUnit report written by `deno test --junit-path`; each step of a test
+ * is a separate case.
  */
 export function countTestCases(report: string): Counts {
   const count = (pattern: RegExp) => report.match(pattern)?.length ?? 0;
@@ -31,10 +29,11 @@ export function countTestCases(report: string): Counts {
 }
 
 /**
- * What `deno test` did: the cases of its report, and one failure more where it failed without one,
- * as when a test file cannot be loaded or a native library takes the process down.
+ * Counts the results of `deno test`: the cases of its report, plus one failure if it failed without
+ * a failed case, for example when a test file cannot be loaded or a native library ends the
+ * process.
  *
- * @param report the JUnit report; undefined where none was written.
+ * @param report the JUnit report; undefined if none was written.
  */
 export function testCounts(report: string | undefined, succeeded: boolean): Counts {
   const counts = countTestCases(report ?? "");
@@ -42,7 +41,7 @@ export function testCounts(report: string | undefined, succeeded: boolean): Coun
   return { ...counts, failed: counts.failed + unreported };
 }
 
-/** The last line of a run, as in `312 passed, 0 failed, 3 skipped`. */
+/** The last line of a run, such as `312 passed, 0 failed, 3 skipped`. */
 export function summaryLine(counts: Counts): string {
   const line = `${counts.passed} passed, ${counts.failed} failed`;
   return counts.skipped > 0 ? `${line}, ${counts.skipped} skipped` : line;

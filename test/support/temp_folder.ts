@@ -12,7 +12,7 @@ export class TempFolder implements Disposable {
   /** Writes a file (text, bytes, or anything else as JSON) and returns its path. */
   write(name: string, content: unknown): string {
     const path = this.at(name);
-    // A new file in place of the old: to overwrite one waits for the disk on some file systems.
+    // Replace the file: overwriting one waits for the disk on some file systems.
     try {
       Deno.removeSync(path);
     } catch (error) {

@@ -1,4 +1,4 @@
-/** A small decoder with everything that operations can do, made of random weights. */
+/** A small decoder with random weights that uses every operation. */
 import type { Backend, KvCache, KvType, Step, StepInputs, Value } from "../../src/backend.ts";
 import { TENSOR_TYPES, type TensorType } from "../../src/formats/tensor_info.ts";
 import { type Matrix, stack } from "./matrix.ts";
@@ -15,7 +15,7 @@ const nExperts = 5;
 const topK = 2;
 const vocabulary = 200;
 
-/** The numbers of a {@linkcode TinyDecoder}, on no device. */
+/** The weights of a {@linkcode TinyDecoder}, independent of a device. */
 export interface TinyWeights {
   readonly embedding: TestWeight;
   readonly norm: TestWeight;
@@ -29,7 +29,7 @@ export interface TinyWeights {
   readonly head: TestWeight;
 }
 
-/** Weights of many types, or with `quantized` in place of the quantised ones. */
+/** Weights of many types; `quantized` replaces the quantized types. */
 export function randomTinyWeights(random: Random, quantized?: TensorType): TinyWeights {
   const weight = (type: TensorType, rows: number, cols: number) =>
     randomWeight(
@@ -56,7 +56,7 @@ export function randomTinyWeights(random: Random, quantized?: TensorType): TinyW
   };
 }
 
-/** What a {@linkcode TinyDecoder} can hold. */
+/** Limits of a {@linkcode TinyDecoder}. */
 export interface TinyLimits {
   readonly maxTokens: number;
   readonly maxSequences: number;
@@ -65,7 +65,7 @@ export interface TinyLimits {
   readonly pageTokens: number;
 }
 
-/** How a {@linkcode TinyDecoder} is recorded. */
+/** Recording options of a {@linkcode TinyDecoder}. */
 export interface TinyOptions {
   readonly keepAll?: boolean;
   readonly kvTypes?: readonly [KvType, KvType];
@@ -86,8 +86,8 @@ export class TinyDecoder {
   }
 
   /**
-   * With `keepAll`, no value's memory is used again for another one. `kvTypes` are those of the two
-   * layers' caches.
+   * Loads the model on a device. With `keepAll`, no value's memory is reused. `kvTypes` are the
+   * types of the two layers' caches.
    */
   static async load(
     backend: Backend,

@@ -1,4 +1,4 @@
-/** Writes small models with random weights whose layers are gated delta rule and attention in turn. */
+/** Writes small models with random weights whose layers alternate gated delta rule and attention. */
 import { float32Tensor, type TensorData } from "../../src/formats/tensor_data.ts";
 import { Random } from "./random.ts";
 import { type TinyLlama, type TinyLlamaOptions, writeRandomLlama } from "./tiny_llama.ts";
@@ -7,7 +7,7 @@ const HIDDEN = 64, HEADS = 4, HEAD_DIM = 16;
 const K_HEADS = 2, V_HEADS = 4, K_DIM = 8, V_DIM = 24, CONV_WIDTH = 4;
 const QKV = 2 * K_HEADS * K_DIM + V_HEADS * V_DIM;
 
-/** Every second layer keeps a recurrent state; the family is Qwen3.5. */
+/** Every second layer has a recurrent state; the family is Qwen3.5. */
 export function writeRandomHybrid(
   folder: string,
   options: TinyLlamaOptions = {},
@@ -47,7 +47,7 @@ function deltaNet(seed: number): TensorData[] {
     random(`${at}.in_proj_b.weight`, [V_HEADS, HIDDEN], seed),
     random(`${at}.in_proj_a.weight`, [V_HEADS, HIDDEN], seed),
     random(`${at}.conv1d.weight`, [QKV, 1, CONV_WIDTH], seed, 0.6),
-    // Slow enough that what is far back still counts.
+    // Slow decay, so that distant tokens still matter.
     float32Tensor(`${at}.A_log`, [V_HEADS], new Float32Array(V_HEADS).fill(-3)),
     random(`${at}.dt_bias`, [V_HEADS], seed),
     float32Tensor(`${at}.norm.weight`, [V_DIM], new Float32Array(V_DIM).fill(1)),

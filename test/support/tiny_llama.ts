@@ -1,10 +1,10 @@
-/** Writes small Llama models for tests: with random weights, or that tell a given text. */
+/** Writes small Llama models for tests, with random weights or with a scripted text. */
 import { byteToChar } from "../../src/tokenizer/byte_level.ts";
 import { Random } from "./random.ts";
 import { writeModelFolder } from "./safetensors_writer.ts";
 import { float32Tensor, type TensorData } from "../../src/formats/tensor_data.ts";
 
-/** Ids of the special tokens of every model written here. */
+/** Ids of the special tokens of every model in this file. */
 export const BOS = 0;
 export const EOS = 1;
 
@@ -12,9 +12,9 @@ const SPECIALS = ["<s>", "</s>"];
 const PRINTABLE = Array.from({ length: 95 }, (_, i) => String.fromCharCode(0x20 + i));
 
 export interface TinyLlamaOptions {
-  /** Tokens beside BOS, EOS and the printable ASCII characters; bytes may end within a character. */
+  /** Tokens besides BOS, EOS and the printable ASCII characters; bytes may end within a character. */
   readonly pieces?: readonly (string | Uint8Array)[];
-  /** Those of the pieces that are control tokens; in ASCII without spaces. */
+  /** The pieces that are control tokens; ASCII without spaces. */
   readonly controls?: readonly string[];
   /** @default 256 */
   readonly contextLength?: number;
@@ -35,7 +35,7 @@ export interface TinyLlamaOptions {
   readonly change?: (tensors: TensorData[]) => TensorData[];
 }
 
-/** What was written. */
+/** The written model. */
 export interface TinyLlama {
   readonly folder: string;
   /** The id of a token by its text. */
@@ -48,8 +48,8 @@ const SHAPE = { hidden: 64, intermediate: 96, layers: 2, heads: 4, kvHeads: 2, h
 type Values = (name: string, shape: readonly number[]) => Float32Array<ArrayBuffer>;
 
 /**
- * Writes a model whose weights are random but the same for the same seed, so that every token depends
- * on all before it.
+ * Writes a model with random weights that depend only on the seed, so that every token depends on
+ * all previous tokens.
  */
 export function writeRandomLlama(
   folder: string,
@@ -79,8 +79,8 @@ export function writeEndlessLlama(folder: string, options: TinyLlamaOptions = {}
 }
 
 /**
- * Writes a model that, whatever the prompt, goes on with `script` and then ends the text, each token
- * being by far the likeliest. The pieces of the script must differ.
+ * Writes a model that continues any prompt with `script` and then ends the text; each token is by
+ * far the most probable. The pieces of the script must differ.
  */
 export function writeScriptedLlama(
   folder: string,
@@ -94,12 +94,12 @@ export function writeScriptedLlama(
     const values = new Float32Array(shape.reduce((product, size) => product * size, 1));
     const cols = shape.at(-1)!;
     if (shape.length === 1) return values.fill(1);
-    // Attention and MLPs add nothing: the last token alone decides.
+    // Attention and MLPs add nothing, so only the last token matters.
     const isEmbedding = name === "model.embed_tokens.weight";
     if (!isEmbedding && name !== "lm_head.weight") return values;
     const state = (step: number) => new Random(`state ${step}`, 1).normals(cols);
     const [rows] = shape;
-    // A token is the state it leads to; all that are not of the script lead to its beginning.
+    // A token is the state that it leads to; tokens outside of the script lead to its beginning.
     for (let id = 0; id < rows!; id++) {
       const step = steps.indexOf(id);
       if (isEmbedding) values.set(state(step + 1), id * cols);
@@ -169,13 +169,13 @@ function write(folder: string, options: TinyLlamaOptions, values: Values): TinyL
   };
 }
 
-/** The tokens as the vocabulary writes them, and their ids. */
+/** The tokens in the spelling of the vocabulary, and their ids. */
 function vocabularyOf(pieces: readonly (string | Uint8Array)[]) {
   const texts = [...new Set([...SPECIALS, ...PRINTABLE.map(spell), ...pieces.map(spell)])];
   return { texts, ids: new Map(texts.map((text, id) => [text, id])) };
 }
 
-/** Bytes in GPT-2's alphabet, which the tokenizer's vocabulary is written in. */
+/** Bytes in GPT-2's alphabet, in which the tokenizer's vocabulary is written. */
 function spell(piece: string | Uint8Array): string {
   const bytes = typeof piece === "string" ? new TextEncoder().encode(piece) : piece;
   return Array.from(bytes, byteToChar).join("");

@@ -1,9 +1,9 @@
-/** Weights of every type that forge computes with, made of random but sensible blocks. */
+/** Random but realistic weights of every type that forge computes with. */
 import { TENSOR_TYPES, tensorBytes, type TensorType } from "../../src/formats/tensor_info.ts";
 import type { Matrix } from "./matrix.ts";
 import type { Random } from "./random.ts";
 
-/** A weight as it lies in a file. */
+/** A weight in its file layout. */
 export interface TestWeight {
   readonly type: TensorType;
   readonly rows: number;
@@ -11,7 +11,7 @@ export interface TestWeight {
   readonly bytes: Uint8Array<ArrayBuffer>;
 }
 
-/** What must not be random for a block's weights to be about 1. */
+/** The fields that must not be random, so that the weights of a block are about 1. */
 interface BlockScales {
   /** Byte offsets of f16 scales. */
   readonly scales: readonly number[];
@@ -19,7 +19,7 @@ interface BlockScales {
   readonly largest: number;
 }
 
-/** Block formats whose f16 scales stand by themselves. */
+/** Block formats with separate f16 scales. */
 const blockScales: Partial<Record<TensorType, BlockScales>> = {
   Q4_0: { scales: [0], largest: 8 },
   Q4_1: { scales: [0, 2], largest: 15 },
@@ -53,7 +53,7 @@ function randomScaleBits(random: Random, unit: number): number {
   return (exponent + 15) << 10 | random.int(0, 0x3ff);
 }
 
-/** Fills in what is special about a block of a type. */
+/** Sets the fields of a block that depend on its type. */
 function fixBlock(random: Random, type: TensorType, block: DataView): void {
   const known = blockScales[type];
   if (known !== undefined) {
@@ -75,7 +75,7 @@ function fixBlock(random: Random, type: TensorType, block: DataView): void {
   } else if (type === "MXFP4") {
     block.setUint8(0, random.int(121, 125));
   } else if (type === "IQ1_M") {
-    // The f16 scale lies in the upper nibbles of the four 16-bit words at the end.
+    // The f16 scale is in the upper nibbles of the four 16-bit words at the end.
     const bits = randomScaleBits(random, 1 / 15);
     for (let word = 0; word < 4; word++) {
       const at = 48 + 2 * word;
@@ -87,7 +87,7 @@ function fixBlock(random: Random, type: TensorType, block: DataView): void {
   }
 }
 
-/** Random blocks of a type: every field takes all its values, the weights are about 1. */
+/** Random blocks of a type: fields take all their values, and weights are about 1. */
 export function randomWeight(
   random: Random,
   type: TensorType,
@@ -109,7 +109,7 @@ export function f32Weight({ rows, cols, data }: Matrix): TestWeight {
   return { type: "F32", rows, cols, bytes: new Uint8Array(data.slice().buffer) };
 }
 
-/** One row of float32 numbers, as norms and biases are. */
+/** One row of float32 numbers, such as a norm's weight or a bias. */
 export function f32Vector(values: ArrayLike<number>): TestWeight {
   return f32Weight({ rows: 1, cols: values.length, data: Float32Array.from(values) });
 }

@@ -1,4 +1,4 @@
-// csrc/cuda/cublaslt_api.h against NVIDIA's own header.
+// Compares csrc/cuda/cublaslt_api.h with NVIDIA's own header.
 
 #include <cublasLt.h>
 

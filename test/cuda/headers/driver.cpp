@@ -1,5 +1,5 @@
-// csrc/cuda/driver_api.h against NVIDIA's own header: compiles when each function has the signature
-// that cuda.h gives its symbol, and each constant and struct member is where cuda.h has it.
+// Compares csrc/cuda/driver_api.h with NVIDIA's own header: compiles if each function has the
+// signature that cuda.h gives its symbol, and each constant and struct member agrees with cuda.h.
 
 #include <cuda.h>
 
@@ -10,8 +10,8 @@
 
 namespace cuda = forge::cuda;
 
-// cuda.h renames each function to the symbol of its newest version, unless told otherwise: `symbol`
-// is declared only where it is that symbol.
+// cuda.h renames each function to the symbol of its newest version by default; `symbol` is declared
+// only if it is that symbol.
 #define SAME_FUNCTION(member, symbol, parameters)                              \
   static_assert(header_test::same_shape<decltype(cuda::DriverApi::member),     \
                                         decltype(&::symbol)>(),                \

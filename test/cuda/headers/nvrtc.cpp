@@ -1,4 +1,4 @@
-// csrc/cuda/nvrtc_api.h against NVIDIA's own header.
+// Compares csrc/cuda/nvrtc_api.h with NVIDIA's own header.
 
 #include <nvrtc.h>
 

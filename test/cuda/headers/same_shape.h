@@ -1,7 +1,8 @@
 #pragma once
 
-// Whether two types mean the same to a compiled call: numbers of one size and sign, pointers to
-// such, structs of one size. Tags of opaque structs differ, and enums stand for their integers.
+// True if two types are equivalent in a compiled call: numbers of the same size and sign, pointers
+// to equivalent types, structs of the same size. Tags of opaque structs may differ, and enums match
+// their integers.
 
 #include <cstddef>
 #include <type_traits>
@@ -46,21 +47,21 @@ constexpr bool same_shape() {
     if constexpr (std::is_function_v<P> || std::is_function_v<Q>) {
       return Signature<X>::template Compare<Y>::value;
     } else if constexpr (std::is_void_v<P> || std::is_void_v<Q>) {
-      // Nothing is known of what either points to, or it is a handle.
+      // At least one of them points to an unknown type, or is a handle.
       return (std::is_void_v<P> || std::is_class_v<std::remove_cv_t<P>>) &&
              (std::is_void_v<Q> || std::is_class_v<std::remove_cv_t<Q>>);
     } else {
       return same_shape<P, Q>();
     }
   } else if constexpr (std::is_class_v<X> && std::is_class_v<Y>) {
-    // Opaque on either side: nobody but the library looks inside.
+    // Opaque on either side: only the library accesses the contents.
     if constexpr (is_complete<X> && is_complete<Y>) {
       return sizeof(X) == sizeof(Y) && alignof(X) == alignof(Y);
     } else {
       return true;
     }
   } else if constexpr (std::is_enum_v<X> || std::is_enum_v<Y>) {
-    // NVIDIA's enums have no fixed sign.
+    // The sign of NVIDIA's enums is not fixed.
     return is_number<X> && is_number<Y> && sizeof(X) == sizeof(Y);
   } else if constexpr (is_number<X> && is_number<Y>) {
     return sizeof(X) == sizeof(Y) && std::is_signed_v<X> == std::is_signed_v<Y>;

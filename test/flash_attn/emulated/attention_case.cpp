@@ -16,7 +16,7 @@ namespace flash_attn_test {
 
 namespace {
 
-/// What no kernel may read, or may leave in an output: NaN in both types.
+/// NaN in both types; kernels must neither read it nor leave it in an output.
 constexpr uint16_t kUntouched = 0xffff;
 
 int32_t longest(const std::vector<int32_t> &lengths) {
@@ -75,7 +75,7 @@ bool AttentionCase::packed_queries() const {
 }
 
 Tensor AttentionCase::make_tensor(int64_t batches, int64_t rows, int32_t heads) const {
-  // Gaps of eight elements after rows and heads show a kernel that takes a stride for granted.
+  // Gaps of eight elements after rows and heads reveal a kernel that assumes a stride.
   Tensor t;
   const int64_t gap = 8;
   if (shape_.heads_first != 0) {
@@ -108,13 +108,13 @@ Tensor AttentionCase::make_far_pages(int64_t pages) const {
 void AttentionCase::make_pages() {
   int32_t n_pages = 0;
   for (const int32_t keys : shape_.k) n_pages += pages_of(keys, shape_.page);
-  // One page more than needed belongs to nobody, and pages lie in no order.
+  // One page is unused, and pages are in random order.
   std::vector<int32_t> order(static_cast<size_t>(n_pages) + 1);
   std::iota(order.begin(), order.end(), 0);
   std::mt19937 random(static_cast<uint32_t>(shape_.seed));
   std::shuffle(order.begin(), order.end(), random);
   table_stride_ = pages_of(longest(shape_.k), shape_.page);
-  // What lies beyond a sequence's own pages leads nowhere.
+  // Table entries beyond a sequence's own pages are invalid.
   table_.assign(static_cast<size_t>(std::max<int64_t>(table_stride_ * batch(), 1)), 1 << 28);
   block_rows_.resize(shape_.k.size());
   std::iota(block_rows_.begin(), block_rows_.end(), 0);

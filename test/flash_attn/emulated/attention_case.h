@@ -1,4 +1,4 @@
-// One call of the library: its shape, its tensors with random contents, and what it should give.
+// One call of the library: its shape, random tensors, and the expected result.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace flash_attn_test {
 
-/// What to call. Written as words `name=value`; lengths are lists such as `q=3,0,7`.
+/// The shape of a call. Written as words `name=value`; lengths are lists such as `q=3,0,7`.
 struct CaseShape {
   std::string function = "fwd";  // fwd, varlen or decode
   std::string dtype = "bf16";
@@ -19,10 +19,10 @@ struct CaseShape {
   int32_t kv_heads = 1;
   std::vector<int32_t> q;
   std::vector<int32_t> k;
-  int32_t page = 0;          // rows a page; 0: no pages
+  int32_t page = 0;          // rows per page; 0: no pages
   int32_t packed_q = 0;      // decode: packed queries
-  int32_t gap = 0;           // rows that belong to nobody before each sequence's packed queries
-  int32_t shuffled = 0;      // pages: rows of the block table are in another order
+  int32_t gap = 0;           // unused rows before each sequence's packed queries
+  int32_t shuffled = 0;      // 1: rows of the block table are shuffled
   int32_t causal = 0;
   int32_t left = -1;
   int32_t right = -1;
@@ -33,9 +33,9 @@ struct CaseShape {
   int32_t capability = 80;
   int32_t heads_first = 0;   // layout [heads, rows, dim] instead of [rows, heads, dim]
   int32_t nan_sequence = -1; // this sequence's keys and values are NaN, and it is not compared
-  int32_t order = 0;         // of threads; 0: as they come
+  int32_t order = 0;         // seed of the order of threads; 0: in order
   int32_t seed = 1;
-  int32_t far = 0;           // pages lie 4 GiB from each other
+  int32_t far = 0;           // 1: pages are 4 GiB apart
   float softcap = 0;
   float scale = 0;           // 0: 1 / sqrt(head_dim)
   float spread = 1;          // standard deviation of queries and keys
@@ -44,7 +44,7 @@ struct CaseShape {
 /// Reads a line; an unknown word ends the program.
 CaseShape parse_case(const std::string &line);
 
-/// Frees the elements of a tensor: memory of the heap, or a mapping of so many bytes.
+/// Frees the elements of a tensor: heap memory, or a mapping of `mapped` bytes.
 struct FreeElements {
   size_t mapped = 0;
   void operator()(uint16_t *elements) const;
@@ -72,14 +72,14 @@ class AttentionCase {
   int32_t batch() const { return static_cast<int32_t>(shape_.q.size()); }
   bool packed_queries() const;
   bool packed_keys() const { return shape_.function == "varlen" && shape_.page == 0; }
-  /// Where the sequence's pages begin in the block table.
+  /// The first entry of the sequence's pages in the block table.
   size_t block_row(int32_t sequence) const;
   int64_t key_at(const Tensor &tensor, int32_t sequence, int32_t key, int32_t kv_head) const;
   int64_t query_at(const Tensor &tensor, int32_t sequence, int32_t query, int32_t head) const;
   Tensor make_tensor(int64_t batches, int64_t rows, int32_t heads) const;
   void fill();
   void make_pages();
-  /// Zeros where no page has been filled: only what is touched exists.
+  /// Pages of a sparse mapping, zeros until written.
   Tensor make_far_pages(int64_t pages) const;
   template <class Real>
   Real reference_row(int32_t sequence, int32_t query, int32_t head, std::vector<Real> &out,

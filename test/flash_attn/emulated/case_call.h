@@ -1,5 +1,5 @@
-// Calling the library where its device is: in the emulator (emulated/call_emulated.cpp), or on a
-// GPU (gpu/call_on_gpu.cpp).
+// Calls the library on its device: in the emulator (emulated/call_emulated.cpp), or on a GPU
+// (gpu/call_on_gpu.cpp).
 #pragma once
 
 #include <cstddef>
@@ -10,14 +10,14 @@
 
 namespace flash_attn_test {
 
-/// An array of the host that a member of the parameters points to.
+/// A host array that a member of the parameters points to.
 struct CallArray {
-  void *member;  // where the pointer itself is
+  void *member;  // the address of the pointer
   size_t bytes;
   bool is_result;
 };
 
-/// Calls a function; the parameters' arrays are then the host's again, with the results in them.
+/// Calls a function. Afterwards the host arrays hold the results.
 flash_attn_status call_library(const CaseShape &shape, uint32_t function, flash_attn_params &params,
                                const std::vector<CallArray> &arrays);
 

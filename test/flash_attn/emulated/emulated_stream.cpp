@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kComputeMajor = 75, kComputeMinor = 76;
 
-/// What of the driver a library beside the program uses.
+/// The driver functions used by a separate library.
 struct Driver {
   int (*current_device)(int *device) = nullptr;
   int (*attribute)(int *value, int attribute, int device) = nullptr;
@@ -20,7 +20,7 @@ struct Driver {
 
   Driver() {
     const char *const path = std::getenv("FORGE_CUDA_DRIVER");
-    // Only if the program has opened it: the driver of a program that has none is not wanted.
+    // Only a driver that the program has already opened, so that none is loaded here.
     void *const library = path == nullptr ? nullptr : dlopen(path, RTLD_NOW | RTLD_NOLOAD);
     if (library == nullptr) return;
     const auto load = [&](auto &function, const char *symbol) {
@@ -42,7 +42,7 @@ const Driver &driver() {
 
 void run_on_stream(void *stream, std::function<void()> work) {
   if (stream == nullptr || driver().launch_host_function == nullptr) return work();
-  // A graph may replay it for as long as the process lives.
+  // Never freed, since a graph may replay it until the process ends.
   static std::mutex mutex;
   static std::deque<std::function<void()>> kept;
   const std::lock_guard lock(mutex);

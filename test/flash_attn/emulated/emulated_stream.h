@@ -1,5 +1,5 @@
-// Where emulated kernels run: on a stream of the stand-in for NVIDIA's driver
-// (test/emulator/fake_driver) where the process has loaded it, else at once.
+// Emulated kernels run on a stream of the stand-in for NVIDIA's driver (test/emulator/fake_driver)
+// if the process has loaded it, else immediately.
 #pragma once
 
 #include <cstdint>
@@ -7,11 +7,10 @@
 
 namespace flash_attn {
 
-/// Runs `work` when `stream` gets there; without a stream, now.
+/// Runs `work` in stream order; without a stream, immediately.
 void run_on_stream(void *stream, std::function<void()> work);
 
-/// The compute capability of the calling thread's current device, such as 80; 0 where there is no
-/// driver.
+/// The compute capability of the calling thread's current device, such as 80; 0 without a driver.
 int32_t driver_capability();
 
 }  // namespace flash_attn

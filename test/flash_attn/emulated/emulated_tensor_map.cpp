@@ -6,7 +6,7 @@
 namespace flash_attn {
 
 flash_attn_status encode_tensor_map(TensorMap &map, const TensorShape &shape) {
-  // What cuTensorMapEncodeTiled refuses.
+  // Conditions that cuTensorMapEncodeTiled rejects.
   const auto strides = tensor_strides(shape);
   const int64_t sizes[3] = {shape.rows, shape.heads, shape.batches};
   for (size_t i = 0; i < strides.size(); i++) {

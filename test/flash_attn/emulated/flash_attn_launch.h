@@ -1,4 +1,4 @@
-// Launching kernels on the emulator.
+// Kernel launches on the emulator.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace flash_attn {
 
-/// What one block may have on every device from SM80 on, or on SM90.
+/// Maximum shared memory per block, from SM80 on and on SM90.
 inline constexpr int32_t kLargestSharedMemory = 227 * 1024;
 
 template <class Args>
@@ -28,8 +28,8 @@ flash_attn_status launch(void (*kernel)(Args), const LaunchShape &shape, void *s
   return FLASH_ATTN_OK;
 }
 
-/// The compute capability that the emulated device claims where no driver tells it, such as 80; 0
-/// for no device.
+/// The compute capability reported by the emulated device without a driver, such as 80; 0 for no
+/// device.
 extern int32_t emulated_capability;
 
 }  // namespace flash_attn

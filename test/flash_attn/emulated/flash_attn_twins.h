@@ -1,5 +1,5 @@
-// What csrc/flash_attn/device does with a GPU's instructions, on the emulator. Functions have the
-// names and meanings of those they stand for.
+// The instruction wrappers of csrc/flash_attn/device, implemented for the emulator under the same
+// names.
 #pragma once
 
 #include <cmath>

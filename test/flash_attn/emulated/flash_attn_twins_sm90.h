@@ -1,4 +1,4 @@
-// What csrc/flash_attn/device does with the instructions of SM90, on the emulator.
+// The SM90 instruction wrappers of csrc/flash_attn/device, implemented for the emulator.
 #pragma once
 
 #include <cstring>

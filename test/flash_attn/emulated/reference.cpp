@@ -1,5 +1,4 @@
-// What attention is, in plain loops: in double, and in float for the error that rounding alone
-// makes.
+// Attention in plain loops: in double, and in float to measure the error of rounding alone.
 #include <cmath>
 #include <cstdio>
 #include <limits>
@@ -10,7 +9,7 @@ namespace flash_attn_test {
 
 namespace {
 
-/// The largest difference, where one that is no number is the largest of all.
+/// The largest difference; NaN counts as the largest of all.
 struct LargestError {
   double value = 0;
 
@@ -103,8 +102,8 @@ void AttentionCase::report(flash_attn_status status) const {
       }
     }
   }
-  // Outputs of the sequence that is not compared are NaN as untouched elements are, of another
-  // kind.
+  // Outputs of the sequence that is not compared are NaN, too, but with other bits than untouched
+  // elements.
   int64_t untouched = 0;
   for (int64_t i = 0; i < out_.elements; i++) {
     untouched += out_.data[static_cast<size_t>(i)] == 0xffff ? 1 : 0;

@@ -1,4 +1,4 @@
-// Reads cases, one a line, and prints what became of each as one line of JSON.
+// Reads cases, one per line, and prints each result as one line of JSON.
 #include <iostream>
 #include <string>
 

@@ -1,5 +1,5 @@
-// Calls on a GPU: what a case has in host memory is copied to the device and back. The library is
-// the one that FORGE_FLASH_ATTN names.
+// Calls on a GPU: copies the host memory of a case to the device and back. FORGE_FLASH_ATTN names
+// the library.
 
 #include <dlfcn.h>
 
@@ -47,7 +47,7 @@ struct Gpu {
 };
 
 Gpu &gpu() {
-  static Gpu *const opened = new Gpu;  // lives as long as the driver
+  static Gpu *const opened = new Gpu;  // never closed
   return *opened;
 }
 
@@ -55,7 +55,7 @@ DeviceBuffer buffer_of(size_t bytes) {
   return DeviceBuffer(gpu().state, std::max<size_t>(bytes, 16), forge::Purpose::activations);
 }
 
-/// An array of the call, on the device while it lives.
+/// An array of the call, kept on the device for the lifetime of this object.
 class DeviceArray {
  public:
   explicit DeviceArray(const CallArray &array) : array_(array), memory_(buffer_of(array.bytes)) {
@@ -92,7 +92,7 @@ flash_attn_status call_library(const CaseShape &shape, uint32_t function, flash_
                                const std::vector<CallArray> &arrays) {
   const Device &device = gpu().state->device;
   const DeviceScope scope(device);
-  // A device of SM90 runs both of the kernels.
+  // A device of SM90 runs either kernel.
   if (shape.capability < 90) params.flags |= FLASH_ATTN_FORCE_SM80;
   params.stream = device.stream();
   std::vector<DeviceArray> copies;
