@@ -6,8 +6,7 @@
 import nodeAssert from "node:assert/strict";
 
 /** The expected class of an error. */
-// deno-lint-ignore no-explicit-any -- a constructor's parameters are contravariant: `unknown[]`
-// would reject every class
+// deno-lint-ignore no-explicit-any -- a constructor's parameters are contravariant: `unknown[]` would reject every class
 type ErrorClass<E extends Error> = new (...args: any[]) => E;
 
 /** Fails unless `value` is truthy. */
