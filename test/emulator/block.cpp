@@ -13,7 +13,7 @@
 
 #include "fiber.h"
 
-// Present only in a program that is linked with AddressSanitizer.
+// Defined only in a program linked with AddressSanitizer.
 extern "C" [[gnu::weak]] void __sanitizer_start_switch_fiber(void** save, const void* stack,
                                                              size_t bytes);
 
@@ -43,7 +43,7 @@ struct Thread {
   Position position;
   uint32_t number = 0;
   bool finished = false;
-  bool is_late = false;  // runs only when no other thread and no copy can go on
+  bool is_late = false;  // runs only when no other thread and no copy can continue
   const char* waits_for = nullptr;  // null: can run
   Place place;
   std::vector<AsyncCopy> open_copies;
@@ -64,10 +64,10 @@ struct Warp {
   std::vector<Meeting> meetings;
 };
 
-// True in a program that is linked with a sanitizer.
+// True in a program linked with a sanitizer.
 bool is_sanitized() { return races::is_watched() || __sanitizer_start_switch_fiber != nullptr; }
 
-// Threads and blocks run in an order that follows from it; 0: one after the other.
+// Seed of the order of threads and blocks; 0: in order.
 uint64_t seed_of_environment() {
   const char* const text = std::getenv("FORGE_EMULATOR_SEED");
   return text ? std::strtoull(text, nullptr, 10) : 0;
@@ -80,9 +80,9 @@ uint64_t next_random(uint64_t& state) {
   return state >> 33;
 }
 
-// Poisoned shared memory. In a plain build it ends at a page that cannot be touched, as far as an
-// alignment of 16 bytes allows, and what lies between is looked at when the block has ended. Under a
-// sanitizer it is memory of the heap, exactly `bytes` long, whose history ends with it.
+// Poisoned shared memory. In a plain build it ends at an inaccessible page, up to an alignment of
+// 16 bytes; the padding is checked at the end of the block. Under a sanitizer it is heap memory of
+// exactly `bytes` bytes.
 class SharedMemory {
  public:
   SharedMemory() = default;
@@ -119,7 +119,7 @@ class SharedMemory {
   char* begin() const { return begin_; }
   size_t bytes() const { return bytes_; }
 
-  // Whether the bytes of the padding are as they were.
+  // True if the padding is unchanged.
   bool ends_whole() const {
     if (is_sanitized() || !begin_) return true;
     const char* const end = mapping_ + mapped_ - kPage;
@@ -148,14 +148,14 @@ class SharedMemory {
   size_t bytes_ = 0;
 };
 
-// An array of shared memory, made again for each block that declares it.
+// An array of shared memory, created for each block that declares it.
 struct SharedArray {
   SharedMemory memory;
   uint64_t block = 0;
 };
 
 struct Block {
-  std::vector<std::unique_ptr<Thread>> threads;  // kept from block to block
+  std::vector<std::unique_ptr<Thread>> threads;  // reused between blocks
   std::vector<Warp> warps;
   std::deque<uint32_t> ready, late;  // threads that can run
   uint32_t live = 0;
@@ -203,7 +203,7 @@ void thread_main() {
   if (block.live > 0 && block.at_barrier.size() == block.live) open_barrier();
 }
 
-// Takes the number of a thread that can run from a queue.
+// Removes the number of a runnable thread from a queue.
 uint32_t take_thread(std::deque<uint32_t>& queue) {
   if (order_seed != 0) {
     std::swap(queue.front(), queue[next_random(block.random) % queue.size()]);
@@ -213,8 +213,8 @@ uint32_t take_thread(std::deque<uint32_t>& queue) {
   return number;
 }
 
-// Makes one lane of about every other warp late: hardware promises no lane that it goes on soon, so
-// that what the others do meanwhile must not depend on it.
+// Makes one lane of about every other warp late. Hardware does not guarantee that a lane continues
+// soon, so results must not depend on the work of other lanes in the meantime.
 void choose_late_threads(uint32_t n) {
   for (uint32_t i = 0; i < n; ++i) block.threads[i]->is_late = false;
   if (order_seed == 0) return;
@@ -260,7 +260,7 @@ void run_block(const Launch& launch, Dim3 at) {
                        at, size, launch.grid, i % kWarpLanes};
     wake(thread);
   }
-  // Threads of one block only: those that an earlier, larger block left behind are finished.
+  // Threads of this block only: extra threads of an earlier, larger block count as finished.
   for (size_t i = n; i < block.threads.size(); ++i) block.threads[i]->finished = true;
   std::vector<bool> started(n, false);
   while (block.live > 0) {
@@ -282,7 +282,7 @@ void run_block(const Launch& launch, Dim3 at) {
   }
 }
 
-// The numbers of the blocks of a grid in the order in which they run.
+// The order in which the blocks of a grid run.
 std::vector<uint32_t> order_of_blocks(uint64_t n) {
   std::vector<uint32_t> order(n);
   std::iota(order.begin(), order.end(), 0);

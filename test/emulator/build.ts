@@ -1,18 +1,18 @@
 /**
  * Builds the emulator: the kernels of `kernels/cuda`, compiled as C++, in one shared library, and
- * the program that tests them. Objects are kept under `build/emulator`, named by a hash of all that
- * shaped them, so that only what changed is compiled again.
+ * the program that tests them. Objects are kept in `build/emulator`, named by a hash of all inputs,
+ * so that only changed sources are compiled again.
  */
 import { basename, join, resolve } from "@std/path";
 import { ROOT } from "../support/checkout.ts";
 import { makeOnce, writeWhole } from "../support/make_once.ts";
 
-/** What the kernels check of themselves while they run. */
+/** Instrumentation of kernels. */
 export type EmulatorMode = "plain" | "asan" | "tsan";
 
 /**
- * Flags of each mode, for compiler and linker. Processors of this kind take misaligned accesses, GPUs
- * do not: every build checks them.
+ * Compiler and linker flags of each mode. CPUs allow misaligned accesses, GPUs do not, so every
+ * build checks alignment.
  */
 export const modeFlags: Readonly<Record<EmulatorMode, readonly string[]>> = {
   plain: ["-fsanitize=alignment", "-fno-sanitize-recover=alignment"],
@@ -37,18 +37,18 @@ const kernelFlags = [
 ];
 const testFlags = ["-Wall", "-Wextra", "-Werror"];
 
-/** The tests of kernels, and kernels that only they launch. */
+/** The tests of kernels, and kernels used only by tests. */
 const testFolder = "test/emulator/kernels";
 
-/** What {@linkcode buildEmulator} built. */
+/** The result of {@linkcode buildEmulator}. */
 export interface Emulator {
-  /** The shared library with all kernels, to be linked or loaded. */
+  /** The shared library with all kernels. */
   readonly library: string;
-  /** The program that runs the tests of kernels. */
+  /** The program that tests kernels. */
   readonly tests: string;
 }
 
-/** What to build. */
+/** Options of {@linkcode buildEmulator}. */
 export interface EmulatorOptions {
   /** @default "plain" */
   readonly mode?: EmulatorMode;
@@ -125,7 +125,7 @@ async function withInstances(folder: string, pattern: RegExp): Promise<string> {
   return copy;
 }
 
-/** Compiles a source unless an object of the same hash is there; returns the object's path. */
+/** Compiles a source unless an object of the same hash exists; returns the object's path. */
 export async function compile(
   source: Source,
   folder: string,
@@ -147,7 +147,7 @@ export async function link(target: string, flags: readonly string[], objects: re
   return path;
 }
 
-/** Whether kernels can be emulated here, or why not. */
+/** Returns why kernels cannot be emulated here, or undefined. */
 export function emulatorUnavailable(): string | undefined {
   if (Deno.build.os !== "linux" || Deno.build.arch !== "x86_64") {
     return `the emulator of CUDA kernels runs on Linux on x86-64, not on ${Deno.build.target}`;
@@ -156,8 +156,8 @@ export function emulatorUnavailable(): string | undefined {
 }
 
 /**
- * Builds the program that tests the kernels in `library`: the tests of `test/emulator/kernels`, launched
- * by what its folder `device` says, and those in there.
+ * Builds the program that tests the kernels in `library`: the tests of `test/emulator/kernels` and
+ * of its folder `device`, which also defines the launches.
  */
 export async function buildTests(
   device: "cuda" | "metal",
@@ -200,7 +200,7 @@ export async function buildEmulator(options: EmulatorOptions = {}): Promise<Emul
   const own = text(list("test/emulator", ".h"));
   const numbers = text(["csrc/common/float16.h"]);
 
-  // The scheduler is no part of the program under test, so it is never instrumented.
+  // The scheduler is not under test, so it is never instrumented.
   const runtime = list("test/emulator", ".cpp").map((path) => ({ path, flags: testFlags }));
   const device = [...list(kernels, ".cu"), ...list(join(testFolder, "cuda"), ".cu")]
     .filter((path) => only === undefined || only.includes(basename(path)))

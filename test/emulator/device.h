@@ -1,7 +1,7 @@
 #pragma once
 
 // CUDA's built-in variables, functions and types as C++, for kernels compiled with FORGE_EMULATOR.
-// kernels/cuda/prelude.cuh includes this file instead of declaring what only a GPU compiler knows.
+// kernels/cuda/prelude.cuh includes this file in place of declarations known only to GPU compilers.
 
 #include <cmath>
 #include <cstdint>

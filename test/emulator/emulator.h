@@ -1,16 +1,16 @@
 #pragma once
 
 // Runs CUDA kernels on the CPU, one block at a time, each thread a fiber. The kernels' sources are
-// compiled as C++ (see device.h); this is the interface for those who launch them: the tests, and
-// the stand-in for NVIDIA's driver.
+// compiled as C++ (see device.h). The tests and the stand-in for NVIDIA's driver launch kernels
+// through this interface.
 //
-// What it reports, by a line on stderr and abort(): threads that wait for a barrier or a warp that
-// others will never reach, warp operations whose lanes disagree about who takes part, misaligned
-// asynchronous copies, a thread that ends with copies in flight, a write past the end of shared
-// memory (a read is a fault). Plain builds check the alignment of every access (build.ts). Shared memory is filled with 0xff
-// (NaN) before each block, so that what is read before it is written spoils the result. Built with
-// ThreadSanitizer, missing barriers are reported as races; with AddressSanitizer, accesses beyond
-// an array of shared memory or a buffer are.
+// Errors are reported by a line on stderr and abort(): threads that wait for a barrier or a warp
+// that others will never reach, warp operations whose lanes disagree about the participants,
+// misaligned asynchronous copies, a thread that ends with copies in flight, and writes past the end
+// of shared memory (reads are faults). Plain builds check the alignment of every access (build.ts).
+// Shared memory is filled with 0xff (NaN) before each block, so that reading uninitialized memory
+// spoils the result. With ThreadSanitizer, missing barriers are reported as races; with
+// AddressSanitizer, accesses beyond a buffer or an array of shared memory are reported.
 
 #include <cstddef>
 #include <cstdint>
@@ -30,13 +30,13 @@ struct Launch {
   Dim3 grid;
   Dim3 block;
   size_t dynamic_shared = 0;  // bytes
-  size_t most_shared = SIZE_MAX;  // bytes that a block may have in all; more are reported
+  size_t most_shared = SIZE_MAX;  // maximum bytes per block; more is an error
 };
 
-// Runs `thread` as every thread of every block. With an order seed of 0 blocks run in order, and
-// threads as far as barriers allow; other values shuffle both, and make some threads late: they run
-// only when nothing else can. The seed is that of the variable FORGE_EMULATOR_SEED (without one 0)
-// until another is set.
+// Runs `thread` as every thread of every block. With seed 0, blocks run in order and each thread
+// runs until its next barrier. Other seeds shuffle both and make some threads late: they run only
+// when nothing else can. The seed is the variable FORGE_EMULATOR_SEED (default 0) until another is
+// set.
 void run_grid(const Launch& launch, const std::function<void()>& thread);
 void set_order_seed(uint64_t order_seed);
 
@@ -45,16 +45,16 @@ struct Kernel {
   std::string name;    // as in its INSTANCE line: "matvec<FormatQ4_K, 1>"
   std::string symbol;  // its mangled name, the same as NVRTC's
   std::vector<size_t> param_bytes;
-  std::function<void(void** params)> thread;  // params as cuLaunchKernel takes them
+  std::function<void(void** params)> thread;  // params in the format of cuLaunchKernel
 
   void launch(const Launch& shape, void** params) const;
 };
 
-// A thread of a kernel has reached the place before which it must touch nothing of the kernel
-// before (kernels/cuda/prelude.cuh). `Kernel::launch` fails unless all threads do.
+// Records that a thread waits for the previous kernel (kernels/cuda/prelude.cuh). `Kernel::launch`
+// fails unless all threads do.
 void note_wait();
 
-// Finds a kernel by name or symbol; null when there is none.
+// Finds a kernel by name or symbol; null if there is none.
 const Kernel* find_kernel(const std::string& name_or_symbol);
 const std::vector<Kernel>& kernels();
 
@@ -78,7 +78,7 @@ struct Registration {
   }
 };
 
-// Prints what went wrong, with the thread it happened in, and aborts.
+// Prints the error with its thread, and aborts.
 [[noreturn]] void fail(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
 }  // namespace emulator

@@ -1,7 +1,7 @@
 #pragma once
 
-// What the stand-ins for a driver and for Metal share: options in a variable of the environment,
-// and how they report misuse.
+// Shared by the stand-ins for the driver and for Metal: options in an environment variable, and
+// reports of misuse.
 
 #include <cstdarg>
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace emulator {
 
-// Prints what the program did wrong to `who`, and aborts.
+// Prints a mistake in the use of `who`, and aborts.
 [[noreturn]] inline void abort_for_misuse(const char* who, const char* format,
                                           va_list arguments) {
   std::fprintf(stderr, "%s: ", who);
@@ -22,8 +22,8 @@ namespace emulator {
   std::abort();
 }
 
-// Sets the numbers that a variable such as "memory_mib=256,fail_allocation=3" names; an entry that
-// is none of them aborts.
+// Sets the numbers named in a variable such as "memory_mib=256,fail_allocation=3"; an unknown entry
+// aborts.
 inline void read_options(const char* variable, const std::map<std::string, uint64_t*>& fields) {
   const char* text = std::getenv(variable);
   std::istringstream list(text ? text : "");

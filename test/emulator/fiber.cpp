@@ -9,7 +9,7 @@
 #error "the emulator switches stacks with x86-64 instructions"
 #endif
 
-// Present only where the program is linked with the sanitizer they belong to.
+// Defined only if the program is linked with the sanitizer that they belong to.
 extern "C" {
 [[gnu::weak]] void* __tsan_create_fiber(unsigned flags);
 [[gnu::weak]] void* __tsan_get_current_fiber();
@@ -25,7 +25,7 @@ extern "C" {
 [[gnu::weak]] void __sanitizer_start_switch_fiber(void** save, const void* stack, size_t bytes);
 [[gnu::weak]] void __sanitizer_finish_switch_fiber(void* save, const void** stack, size_t* bytes);
 
-// Pushes the registers that a callee keeps, stores the stack pointer, and continues at another one.
+// Pushes the callee-saved registers, stores the stack pointer, and continues on another stack.
 void emulator_switch_stack(void** save, void* to);
 }
 
@@ -87,7 +87,7 @@ Fiber::Fiber() {
 }
 
 Fiber::~Fiber() {
-  // ThreadSanitizer's context lives on: destroying one costs more than the few that there are.
+  // ThreadSanitizer's context is kept: destroying it costs more than keeping the few.
   munmap(static_cast<char*>(stack_) - kGuardBytes, kStackBytes + kGuardBytes);
 }
 

@@ -1,6 +1,6 @@
 /**
- * What the compiler for the GPU says of the kernels, where no GPU can: that they compile for each
- * architecture, how many registers they use, that none are spilled, and which instructions came out.
+ * Checks of the kernels by the GPU compiler, without a GPU: they compile for each architecture, use
+ * a limited number of registers without spills, and contain the expected instructions.
  */
 import { assert, assertEquals } from "@std/assert";
 import { buildEmulator, emulatorUnavailable } from "./build.ts";
@@ -12,7 +12,7 @@ const compiler = await Nvrtc.install();
 const noCompiler = typeof compiler === "string";
 if (noCompiler) console.error(`skipping: pip cannot install nvidia-cuda-nvrtc (${compiler})`);
 
-/** Compiling all would take minutes: of what differs only in a number, some stand for the rest. */
+/** Compiling all instances would take minutes, so a few represent those that differ in a number. */
 function representative(instance: string): boolean {
   if (instance.startsWith("grouped_matvec")) return /Format\w+, [18]>/.test(instance);
   if (instance.includes("Blocks<")) return instance.includes("Blocks<13>");
@@ -21,8 +21,9 @@ function representative(instance: string): boolean {
 }
 
 /**
- * Threads of a block, and blocks that registers shall allow on a multiprocessor, by the first pattern that
- * a kernel's name matches. What reads weights for a token or two needs two blocks, for loads in flight.
+ * Threads per block, and blocks per multiprocessor that the registers must allow, by the first
+ * matching pattern. Kernels that read weights for a token or two need two blocks, for loads in
+ * flight.
  */
 const occupancies: readonly (readonly [RegExp, threads: number, blocks: number])[] = [
   [/^(gated_|grouped_)?matvec<Format\w+, [12]>/, 256, 2],
@@ -38,27 +39,27 @@ const occupancies: readonly (readonly [RegExp, threads: number, blocks: number])
   [/^prefill_attention</, 128, 4],
   [/^latent_attention</, 256, 2],
   [/^dequantize</, 128, 4],
-  // All else may be launched with the largest blocks.
+  // All other kernels may be launched with the largest blocks.
   [/./, 1024, 1],
 ];
-/** Registers of a multiprocessor, handed out in eights to each thread, of which none takes more than 255. */
+/** Registers of a multiprocessor, allocated to threads in units of eight, at most 255 per thread. */
 const allRegisters = 65536;
 function mostRegisters(kernel: string): number {
   const [, threads, blocks] = occupancies.find(([pattern]) => pattern.test(kernel))!;
   return Math.min(255, Math.floor(allRegisters / threads / blocks / 8) * 8);
 }
-/** Static shared memory that every GPU gives a block. */
+/** Static shared memory available to every block on all GPUs. */
 const mostShared = 48 * 1024;
 
 const sources = deviceSources();
-/** Kernels that only tests run: each instruction alone. */
+/** Kernels of tests: each instruction alone. */
 const instructions = deviceSources("test/emulator/kernels/cuda").map((source) => ({
   ...source,
   headers: sources[0]?.headers ?? source.headers,
 }));
 const compiled = new Map<string, CompiledSource>();
 
-/** Compiles what stands for every source, several at a time, and keeps the results. */
+/** Compiles the representative instances of every source, several at a time, and keeps the results. */
 async function compileAll(nvrtc: Nvrtc, architecture: string) {
   const jobs = sources.map(async (source) => {
     const names = source.instances.filter(representative);
@@ -136,7 +137,7 @@ Deno.test({
   },
 });
 
-/** Instructions that must be in the machine code of kernels, and local memory, which must not. */
+/** Instructions that must occur in the machine code of kernels, and local memory, which must not. */
 interface Expectation {
   readonly file: string;
   readonly instance: RegExp;
@@ -179,7 +180,7 @@ const expectations: readonly Expectation[] = [
 
 function missing(code: string, name: string, { has }: Expectation): string[] {
   const problems = has.filter((pattern) => !pattern.test(code)).map((p) => `${name} lacks ${p}`);
-  // Local memory is where arrays go whose index the compiler does not know.
+  // Arrays with an index unknown to the compiler are placed in local memory.
   if (/\b(STL|LDL)\b/.test(code)) problems.push(`${name} uses local memory`);
   return problems;
 }
@@ -213,8 +214,8 @@ Deno.test({
 });
 
 /**
- * The first instruction that touches global memory before the one that waits for the kernel before;
- * from sm_90 on kernels start while that one may still be running.
+ * Returns the first instruction that accesses global memory before the wait for the previous
+ * kernel. From sm_90 on, kernels start while the previous one may still be running.
  */
 function earlyAccess(code: string): string | undefined {
   const wait = code.search(/\bACQBULK\b/);
@@ -222,7 +223,7 @@ function earlyAccess(code: string): string | undefined {
   return /\b(LDG|STG|LDGSTS|ATOMG|RED|LD|ST)\b[^;]*/.exec(code.slice(0, wait))?.[0];
 }
 
-/** An atomic operation that shared memory lacks: threads that meet try again until each had its turn. */
+/** An atomic operation emulated by a compare-and-swap loop, in which conflicting threads retry. */
 const atomicLoop = /\bATOMS\.CAS[^;]*/;
 
 Deno.test({

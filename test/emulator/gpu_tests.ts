@@ -1,6 +1,6 @@
 /**
- * Builds the tests of kernels for a real GPU: the same tests, with NVIDIA's driver and compiler, as
- * csrc/cuda uses them, in place of the emulator.
+ * Builds the tests of kernels for a real GPU: the same tests, with NVIDIA's driver and compiler in
+ * place of the emulator, used as in csrc/cuda.
  */
 import { basename, join } from "@std/path";
 import { embeddedSource } from "../../ffi/build/graph.ts";
@@ -9,17 +9,17 @@ import { ROOT } from "../support/checkout.ts";
 
 const tests = "test/emulator/kernels";
 
-/** What finds the driver, and compiles and loads kernels. */
+/** Sources that find the driver, and compile and load kernels. */
 const hostFiles = [
   ...["device", "driver", "kernel_cache", "kernels", "memory", "nvrtc", "shared_library"]
     .map((name) => `csrc/cuda/${name}.cpp`),
   ...["kernel_sources", "device_memory"].map((name) => `csrc/gpu/${name}.cpp`),
 ];
 
-// No -Werror: the compiler of a machine with a GPU may be a newer one, with new warnings.
+// No -Werror: a machine with a GPU may have a newer compiler with new warnings.
 const flags = ["-Wall", "-Wextra", "-pthread"];
 
-/** Builds the program; it takes the arguments of the emulator's. */
+/** Builds the program, which has the same arguments as the emulator's. */
 export async function buildGpuTests(): Promise<string> {
   const folder = join(ROOT, "build", "emulator", "gpu");
   await Deno.mkdir(folder, { recursive: true });

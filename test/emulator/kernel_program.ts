@@ -1,14 +1,14 @@
-/** Running the program that tests kernels (`buildTests` builds it). */
+/** Runs the program that tests kernels, built by `buildTests`. */
 import { assert } from "@std/assert";
 import { emulatorSeed } from "../support/random.ts";
 
 const environment = {
-  // Fibers are no threads: stacks are not where the sanitizer expects the end of one.
+  // Stacks of fibers are not where the sanitizer expects them.
   ASAN_OPTIONS: "detect_leaks=0:detect_stack_use_after_return=0",
   TSAN_OPTIONS: "halt_on_error=1:report_signal_unsafe=0",
 };
 
-/** How one test ended. */
+/** The result of a test. */
 export interface KernelTestResult {
   readonly ok: boolean;
   /** stdout and stderr. */
@@ -35,7 +35,7 @@ export async function listTests(program: string): Promise<string[]> {
 }
 
 /**
- * Runs one test; `ok` only if the program says so in words too.
+ * Runs one test; `ok` requires a matching output as well as a successful exit.
  *
  * @param env variables that change how the program runs
  */
@@ -49,8 +49,8 @@ export async function runTest(
 }
 
 /**
- * Runs tests, each a step in a process of its own: a kernel's bug may end it. Blocks and threads run in
- * an order that is new in every run.
+ * Runs tests as steps, each in its own process, since a bug in a kernel may end it. Blocks and
+ * threads run in an order that changes with every run.
  */
 export async function runSteps(t: Deno.TestContext, program: string, names: readonly string[]) {
   assert(names.length > 0);
@@ -63,7 +63,7 @@ export async function runSteps(t: Deno.TestContext, program: string, names: read
   }
 }
 
-/** The kernels' names with their symbols. */
+/** Returns the kernels' names with their symbols. */
 export async function listKernels(program: string): Promise<Map<string, string>> {
   const { output } = await run(program, ["--kernels"]);
   const lines = output.split("\n").filter((line) => line !== "").map((line) => line.split("\t"));

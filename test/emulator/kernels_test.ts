@@ -14,8 +14,8 @@ Deno.test({
   },
 });
 
-// Instrumented code takes long to compile and to run: of templates a few instances, of shapes the
-// small ones.
+// Instrumented code is slow to compile and to run, so only a few instances and small shapes are
+// tested.
 const instances = new RegExp(
   [
     "^(gated_)?matvec<Format\\w+, [18]>$",

@@ -4,7 +4,7 @@ namespace emulator {
 
 namespace {
 
-// Of every Apple GPU.
+// The limit on every Apple GPU.
 constexpr size_t kMostThreadgroupBytes = 32 * 1024;
 
 std::vector<MetalKernel>& registered() {

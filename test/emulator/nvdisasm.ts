@@ -1,6 +1,6 @@
 /**
- * NVIDIA's programs that take compiled kernels apart: from the PATH, or from pip's `triton`, of which
- * only these are kept under `build/`.
+ * NVIDIA's disassemblers of compiled kernels: from the PATH, or from pip's `triton`, of which only
+ * these programs are kept under `build/`.
  */
 import { join } from "@std/path";
 import { ROOT } from "../support/checkout.ts";
@@ -24,7 +24,7 @@ for path in glob.glob(os.path.join(folder, "*.whl")):
     os.remove(path)
 `;
 
-/** A disassembler of one kernel image, and of a file that holds several. */
+/** The disassemblers of one kernel image, and of a file with several. */
 const PROGRAMS = ["nvdisasm", "cuobjdump"] as const;
 
 async function runs(program: string): Promise<boolean> {
@@ -35,7 +35,7 @@ async function runs(program: string): Promise<boolean> {
   }
 }
 
-/** A program's path; undefined where there is none to be had. */
+/** Returns a program's path, or undefined if it is not available. */
 async function find(name: typeof PROGRAMS[number]): Promise<string | undefined> {
   const kept = join(folder, name);
   for (const program of [name, kept]) {
@@ -54,21 +54,21 @@ async function find(name: typeof PROGRAMS[number]): Promise<string | undefined> 
   return await runs(kept) ? kept : undefined;
 }
 
-/** The disassembler of kernel images. */
+/** Returns the disassembler of kernel images. */
 export async function findNvdisasm(): Promise<string | undefined> {
   return await find("nvdisasm");
 }
 
 /**
- * The machine code of all kernels in an object file; undefined where the programs for that are not to be
- * had.
+ * Returns the machine code of all kernels in an object file, or undefined without the
+ * disassemblers.
  */
 export async function dumpMachineCode(path: string): Promise<string | undefined> {
   const nvdisasm = await find("nvdisasm"), cuobjdump = await find("cuobjdump");
   if (nvdisasm === undefined || cuobjdump === undefined) return undefined;
   const { success, stdout, stderr } = await new Deno.Command(cuobjdump, {
     args: ["-sass", path],
-    // It looks for the other one there.
+    // cuobjdump looks for nvdisasm on the PATH.
     env: { PATH: `${folder}:${Deno.env.get("PATH") ?? ""}` },
   }).output();
   const decoder = new TextDecoder();
@@ -76,7 +76,7 @@ export async function dumpMachineCode(path: string): Promise<string | undefined>
   return decoder.decode(stdout);
 }
 
-/** The instructions of each function of a cubin, by symbol; one line each, without encodings. */
+/** Returns the instructions of each function of a cubin, by symbol; one per line, without encodings. */
 export async function disassemble(
   nvdisasm: string,
   cubin: Uint8Array,

@@ -1,6 +1,6 @@
 /**
- * NVIDIA's run-time compiler without a GPU: compiles kernels to machine code and reports what the
- * assembler says of registers and spills. Comes with pip's `nvidia-cuda-nvrtc`, installed under
+ * NVIDIA's run-time compiler without a GPU: compiles kernels to machine code and returns the
+ * assembler's reports on registers and spills. It is pip's `nvidia-cuda-nvrtc`, installed under
  * `build/` by the test that needs it.
  */
 import { basename, join, resolve } from "@std/path";
@@ -16,7 +16,7 @@ const symbols = {
     result: "i32",
   },
   nvrtcAddNameExpression: { parameters: ["pointer", "buffer"], result: "i32" },
-  // Takes up to a second: off the main thread, so that sources compile side by side.
+  // Takes up to a second, so it runs off the main thread and sources compile in parallel.
   nvrtcCompileProgram: {
     parameters: ["pointer", "i32", "buffer"],
     result: "i32",
@@ -30,7 +30,7 @@ const symbols = {
   nvrtcDestroyProgram: { parameters: ["buffer"], result: "i32" },
 } as const;
 
-/** What ptxas reports of one kernel. */
+/** ptxas's report on one kernel. */
 export interface KernelReport {
   readonly symbol: string;
   readonly registers: number;
@@ -47,7 +47,7 @@ export interface CompiledSource {
   readonly reports: readonly KernelReport[];
 }
 
-/** A source with the headers that it may include by bare name. */
+/** A source with its headers, included by bare name. */
 export interface DeviceSource {
   readonly name: string;
   readonly text: string;
@@ -65,7 +65,7 @@ function cStrings(texts: readonly string[]) {
   return { strings, array: new BigUint64Array(addresses) };
 }
 
-/** Reads ptxas's lines about each kernel. */
+/** Parses ptxas's lines on each kernel. */
 function parseReports(log: string): KernelReport[] {
   const reports: KernelReport[] = [];
   for (const part of log.split("Compiling entry function '").slice(1)) {
@@ -81,7 +81,7 @@ function parseReports(log: string): KernelReport[] {
   return reports;
 }
 
-/** Installs the compiler into `build/nvrtc` if need be: its folder, or the reason why there is none. */
+/** Installs the compiler into `build/nvrtc` if needed; returns its folder, or a reason of failure. */
 export async function installNvrtc(): Promise<{ folder: string; reason?: string }> {
   const target = join(ROOT, "build", "nvrtc");
   const folder = join(target, "nvidia", "cu13", "lib");
@@ -99,7 +99,7 @@ export async function installNvrtc(): Promise<{ folder: string; reason?: string 
   }
 }
 
-/** The compiler, loaded. */
+/** The loaded compiler. */
 export class Nvrtc {
   readonly #libraries: Disposable[];
   readonly #nvrtc: Deno.DynamicLibrary<typeof symbols>;
@@ -111,13 +111,13 @@ export class Nvrtc {
       if (name === undefined) throw new Error(`no ${pattern} in ${folder}`);
       return join(folder, name);
     };
-    // NVRTC looks for its built-ins by bare name: they must be loaded before.
+    // NVRTC loads its built-ins by bare name, so they must be loaded first.
     const builtins = Deno.dlopen(find(/^libnvrtc-builtins\.so/), {});
     this.#nvrtc = Deno.dlopen(find(/^libnvrtc\.so/), symbols);
     this.#libraries = [{ [Symbol.dispose]: () => builtins.close() }];
   }
 
-  /** Installs the compiler if need be; the reason where that fails. */
+  /** Installs the compiler if needed; returns the reason if that fails. */
   static async install(): Promise<Nvrtc | string> {
     const { folder, reason } = await installNvrtc();
     if (reason !== undefined) return reason;
@@ -133,7 +133,7 @@ export class Nvrtc {
     for (const library of this.#libraries) library[Symbol.dispose]();
   }
 
-  /** The architectures that this version knows, as in `sm_80`. */
+  /** The architectures that this version supports, such as `sm_80`. */
   architectures(): string[] {
     const count = new Int32Array(1);
     this.#check(this.#nvrtc.symbols.nvrtcGetNumSupportedArchs(count), "nvrtcGetNumSupportedArchs");
@@ -142,7 +142,7 @@ export class Nvrtc {
     return Array.from(numbers, (number) => `sm_${number}`);
   }
 
-  /** Compiles the instances of kernels that `names` asks for. @throws with the compiler's log. */
+  /** Compiles the instances of kernels in `names`. @throws with the compiler's log */
   async compile(
     source: DeviceSource,
     architecture: string,
@@ -218,7 +218,7 @@ export class Nvrtc {
   }
 }
 
-/** The kernels' sources: each file with its instances, as its INSTANCE lines name them. */
+/** The kernels' sources: each file with the instances of its INSTANCE lines. */
 export function deviceSources(folder = "kernels/cuda") {
   const path = resolve(ROOT, folder);
   const names = Array.from(Deno.readDirSync(path), (entry) => entry.name).sort();

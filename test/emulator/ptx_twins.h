@@ -1,7 +1,7 @@
 #pragma once
 
-// What the inline assembly of kernels/cuda/ptx.cuh and prelude.cuh does, in C++. Each function here
-// has the name and meaning of the wrapper it stands for. Included by device.h.
+// C++ implementations of the inline assembly of kernels/cuda/ptx.cuh and prelude.cuh. Each function
+// has the name and meaning of the wrapper that it replaces. Included by device.h.
 
 #include "../../csrc/common/float16.h"
 
@@ -13,9 +13,8 @@ struct LdmatrixArgument {
   int n;
 };
 
-// Lane l gives the address of row l % 8 of matrix l / 8 (8 x 8 numbers of 16 bits) and receives, of
-// each matrix, the two neighbouring numbers of row l / 4 at column 2 (l % 4): of the matrix itself,
-// or of its transpose.
+// Lane l passes the address of row l % 8 of matrix l / 8 (8 x 8 numbers of 16 bits). It receives,
+// from each matrix or its transpose, the two neighbouring numbers of row l / 4 at column 2 (l % 4).
 template <bool transposed>
 void perform_ldmatrix(void* const* arguments, uint32_t) {
   for (int lane = 0; lane < 32; ++lane) {
@@ -54,9 +53,9 @@ inline float brain_of(uint32_t word, int element) {
   return forge::bf16_to_f32(static_cast<uint16_t>(word >> (16 * element)));
 }
 
-// mma.m16n8k16 with fragments as PTX lays them over the lanes: with g = lane / 4 and t = lane % 4,
-// a[i] holds row g + 8 (i % 2), columns 2t, 2t+1 (+ 8 for i >= 2); b[i] column g, rows 2t, 2t+1
-// (+ 8 i); c[i] row g + 8 (i / 2), column 2t + i % 2.
+// mma.m16n8k16 with PTX's layout of fragments: with g = lane / 4 and t = lane % 4, a[i] holds row
+// g + 8 (i % 2), columns 2t, 2t+1 (+ 8 for i >= 2); b[i] holds column g, rows 2t, 2t+1 (+ 8 i);
+// c[i] holds row g + 8 (i / 2), column 2t + i % 2.
 template <float (*value_of)(uint32_t, int)>
 void perform_mma(void* const* arguments, uint32_t) {
   float a[16][16], b[16][8];

@@ -1,31 +1,31 @@
-/** Bugs put into kernels, to see that the test bed catches them. */
+/** Bugs seeded into kernels, to check that the test bed catches them. */
 import { assert, assertMatch } from "@std/assert";
 import type { EmulatorMode } from "./build.ts";
 import { runTest } from "./kernel_program.ts";
 
-/** One mistake in one file, and how it shows. */
+/** One bug in one file, and its symptoms. */
 export interface SeededBug {
   readonly bug: string;
-  /** The file that is changed; the first text, which must be there, becomes the second. */
+  /** The changed file; the first text must occur and is replaced by the second. */
   readonly file: string;
   readonly change: readonly [from: string, to: string];
   /** The files of the kernels that the test launches. */
   readonly kernels: readonly string[];
-  /** The test that must fail, in which build, and what its output must match. */
+  /** The test that must fail, the build to run it in, and the pattern of its output. */
   readonly test: string;
   readonly mode: EmulatorMode;
   readonly caughtAs: RegExp;
-  /** The instances that the test launches first, so that no others need be compiled. */
+  /** The instances that the test launches first; no others need to be compiled. */
   readonly instances?: RegExp;
 }
 
-/** The text of a file of kernels with the bug in it, where it is that file. */
+/** Returns the text of a kernel file, with the bug if it is the changed file. */
 export function withBug({ file, change: [from, to] }: SeededBug, name: string, text: string) {
   assert(name !== file || text.includes(from), `${file} no longer holds: ${from}`);
   return name === file ? text.replace(from, () => to) : text;
 }
 
-/** Fails unless every bug is caught; `build` makes the program of tests with a bug's kernels. */
+/** Fails unless every bug is caught; `build` makes the test program with a bug's kernels. */
 export async function assertCaught(
   t: Deno.TestContext,
   bugs: readonly SeededBug[],

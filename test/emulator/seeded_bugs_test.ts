@@ -1,6 +1,5 @@
 /**
- * The test bed itself: bugs are put into the kernels, one at a time, and each must be caught, by the
- * build that is there for it. A bed that finds nothing proves nothing.
+ * Tests the test bed: each seeded bug in the kernels must be caught by the build for its kind.
  */
 import { join } from "@std/path";
 import { buildEmulator, emulatorUnavailable } from "./build.ts";
@@ -178,7 +177,7 @@ const bugs: readonly SeededBug[] = [
 
 /** A copy of the kernels with one change. */
 async function seed(bug: SeededBug): Promise<string> {
-  // The same bug has the same folder, so that its objects are found again.
+  // The same bug uses the same folder, so that its objects are reused.
   const bytes = new TextEncoder().encode(bug.file + bug.change.join(""));
   const hash = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes)).subarray(0, 6).toHex();
   const folder = join("build", "emulator", "seeded", hash);

@@ -12,16 +12,16 @@ namespace emulator::sm90 {
 
 namespace {
 
-constexpr uint8_t kInitialised = 0x5a;  // the copy engine does not know the barrier yet
+constexpr uint8_t kInitialised = 0x5a;  // not yet fenced for the copy engine
 constexpr uint8_t kFenced = 0x5b;
-// Stores are noted by pieces of this size.
+// Granularity of the record of stores.
 constexpr uint32_t kPieceBytes = 16;
 
 struct BarrierState {
-  int32_t bytes;     // still to come in this phase
-  uint8_t arrivals;  // a phase
-  uint8_t pending;   // arrivals still to come in this phase
-  uint8_t phase;     // parity of the phase that is under way
+  int32_t bytes;     // still expected in this phase
+  uint8_t arrivals;  // per phase
+  uint8_t pending;   // arrivals still expected in this phase
+  uint8_t phase;     // parity of the current phase
   uint8_t mark;      // kInitialised or kFenced
 };
 static_assert(sizeof(BarrierState) == 8);
@@ -39,7 +39,7 @@ struct NamedBarrier {
   std::vector<uint32_t> waiting;
 };
 
-/// What belongs to the block that runs.
+/// State of the running block.
 struct BlockState {
   uint64_t serial = 0;
   std::deque<BoxCopy> copies;
@@ -81,8 +81,8 @@ void end_phase_if_complete(uint64_t* barrier) {
   waiting.clear();
 }
 
-// The place in shared memory of what would be at `address` without swizzling: address bits above
-// the chunk's are exclusive-ored with bits of the row.
+// The swizzled location of an address in shared memory: address bits above the chunk's are
+// exclusive-ored with bits of the row.
 uint32_t swizzled(uint32_t address, int swizzle_bytes) {
   const uint32_t rows = swizzle_bytes == 128 ? 7 : 3;
   return address ^ ((address >> 7 & rows) << 4);
@@ -93,7 +93,7 @@ char* shared_at(uint32_t address, size_t bytes) {
   return static_cast<char*>(dynamic_shared()) + address;
 }
 
-// Fails where the asynchronous proxy would not see what a thread has stored.
+// Fails if a thread's stores are not visible to the asynchronous proxy.
 void require_fenced(uint32_t address, size_t bytes, const char* what) {
   const auto& unfenced = state().unfenced;
   const auto found = unfenced.lower_bound(address / kPieceBytes);
@@ -163,7 +163,7 @@ struct Operand {
     row_bytes = swizzle == 1 ? 128 : 64;
   }
 
-  // Where the element of row (or column) `i` at depth `k` is.
+  // Address of the element of row (or column) `i` at depth `k`.
   uint32_t at(int i, int k, bool transposed) const {
     const int across = transposed ? k : i;
     const int along = transposed ? i : k;
@@ -191,7 +191,7 @@ void check_same(const Product& a, const Product& b) {
   }
 }
 
-// One product for the 16 rows of a warp. Fragments lie over the lanes as those of mma.m16n8k16.
+// One product for the 16 rows of a warp. Fragments have the layout of mma.m16n8k16.
 void perform_product(const std::vector<const Product*>& lanes, int first_row) {
   const Product& first = *lanes[0];
   static float a[16][16], b[256][16];
@@ -244,7 +244,7 @@ void perform_group(void* const* arguments, uint32_t) {
   }
 }
 
-// The kernel itself reads its operands, as far as races are concerned.
+// Reports the operands as reads of the kernel, for race detection.
 void report_reads(const Product& product, int first_row) {
   const auto report = [](const Operand& operand, int rows, int from, bool transposed) {
     for (int i = 0; i < rows; i += transposed ? 8 : 1) {

@@ -1,28 +1,28 @@
 #pragma once
 
-// What SM90 adds: barriers that count bytes, the copy engine, and products of a warpgroup. All of
-// them finish as late as they may: a copy when no thread can run any more, a product when its warp
-// waits for it; until then a copy's destination is poisoned and a product's sums are without it.
+// SM90's additional features: barriers that count bytes, the copy engine, and products of a
+// warpgroup. All of them finish as late as possible: a copy when no thread can run, a product when
+// its warp waits for it. Until then, a copy's destination is poisoned and sums lack the product.
 
 #include <cstddef>
 #include <cstdint>
 
 namespace emulator::sm90 {
 
-// What a thread stores to shared memory is unknown to the copy engine and to products until the same
-// thread has passed a fence of the asynchronous proxy, and barriers that it has initialised are until
-// it has passed theirs. Stores to other memory are not noted.
+// Records a store. Stores to shared memory are visible to the copy engine and to products only
+// after the same thread has passed a fence of the asynchronous proxy; initialized barriers only
+// after their own fence. Stores to other memory are ignored.
 void note_store(const void* to, size_t bytes);
 void async_proxy_fence();
 void barrier_init_fence();
 
-// An mbarrier in shared memory, see PTX ISA, "mbarrier".
+// An mbarrier in shared memory; see PTX ISA, "mbarrier".
 void barrier_init(uint64_t* barrier, int arrivals);
-// Arrives once, after adding `bytes` to what the phase waits for.
+// Arrives once, after adding `bytes` to the bytes expected in the phase.
 void barrier_arrive(uint64_t* barrier, int bytes);
 void barrier_wait(uint64_t* barrier, int parity);
 
-// One of the sixteen named barriers; `waits` tells bar.sync from bar.arrive.
+// One of the sixteen named barriers; `waits` distinguishes bar.sync from bar.arrive.
 void named_barrier(int number, int threads, bool waits);
 
 // A tensor of 16-bit elements with four dimensions, the innermost contiguous, and a box of the two
@@ -38,8 +38,8 @@ struct TensorBox {
 void copy_box(void* shared, const TensorBox& tensor, uint64_t* barrier, const int (&at)[4]);
 
 // wgmma.mma_async of m64nNk16: c (of this thread) += or = a b. `a` is in registers, or null and in
-// shared memory at `a_descriptor`; b is there at `b_descriptor`, with depth contiguous or,
-// `b_transposed`, its columns.
+// shared memory at `a_descriptor`. b is in shared memory at `b_descriptor`, with contiguous depth,
+// or contiguous columns if `b_transposed`.
 struct Product {
   float* c;
   int columns;
@@ -55,7 +55,7 @@ void issue_product(const Product& product);
 void commit_products();
 void wait_products(size_t groups_left);
 
-// The address of dynamic shared memory as descriptors and copies count it.
+// The address of dynamic shared memory as used in descriptors and copies.
 uint32_t shared_address(const void* pointer);
 
 }  // namespace emulator::sm90

@@ -1,6 +1,6 @@
 #pragma once
 
-// Warp operations as meetings of lanes. Included by device.h.
+// Warp operations, implemented as meetings of lanes. Included by device.h.
 
 namespace emulator {
 
@@ -10,7 +10,7 @@ struct ShuffleArgument {
   uint32_t source;
 };
 
-// A lane outside the mask has no defined value to give.
+// The value of a lane outside the mask is undefined.
 inline void perform_shuffle(void* const* arguments, uint32_t mask) {
   for (uint32_t lane = 0; lane < 32; ++lane) {
     if ((mask >> lane & 1) == 0) continue;

@@ -6,7 +6,7 @@
 
 namespace fake_driver {
 
-// While it lives, a wild access becomes a message that says what made it and where it went.
+// During its lifetime, an invalid access is reported with its origin and address.
 class AccessGuard {
  public:
   // `what` must outlive the guard.

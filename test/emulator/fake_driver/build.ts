@@ -1,6 +1,6 @@
 /**
  * Builds the stand-ins for NVIDIA's libraries: a driver that runs kernels in the emulator, and a
- * compiler for machines without NVRTC. Objects are kept as those of the emulator are.
+ * compiler for machines without NVRTC. Objects are cached like those of the emulator.
  */
 import { basename, dirname, join } from "@std/path";
 import { buildEmulator, compile, inParallel, link, list, text } from "../build.ts";
@@ -13,7 +13,7 @@ const flags = ["-Wall", "-Wextra", "-Werror", "-fvisibility=hidden"];
 export interface FakeDriver {
   /** For FORGE_CUDA_DRIVER. */
   readonly driver: string;
-  /** For FORGE_NVRTC, where the real one is not to be had. */
+  /** For FORGE_NVRTC, if the real library is not available. */
   readonly nvrtc: string;
   /** For FORGE_CUBLASLT. */
   readonly cublaslt: string;

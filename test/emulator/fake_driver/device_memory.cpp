@@ -12,7 +12,7 @@ namespace fake_driver {
 namespace {
 
 constexpr size_t kPage = 4096;
-// The driver promises this alignment.
+// The alignment that the driver guarantees.
 constexpr size_t kAlignment = 256;
 
 size_t round_up(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
@@ -29,7 +29,7 @@ uint64_t DeviceMemory::allocate(size_t bytes) {
   char* first = static_cast<char*>(mapping);
   mprotect(first, kPage, PROT_NONE);
   mprotect(first + kPage + usable, kPage, PROT_NONE);
-  // As close to the guard behind it as the alignment allows.
+  // As close to the guard page after it as the alignment allows.
   char* begin = first + kPage + usable - round_up(bytes, kAlignment);
   std::memset(first + kPage, 0xff, usable);
   const auto address = reinterpret_cast<uint64_t>(begin);
@@ -48,7 +48,7 @@ void DeviceMemory::free(uint64_t address) {
   if (!block.live) misuse("cuMemFree of %zu bytes that are free already", block.bytes);
   block.live = false;
   used_ -= block.bytes;
-  // The addresses are never used again, and hold no memory.
+  // The addresses are never reused, and hold no memory.
   mmap(block.mapping, block.mapped, PROT_NONE,
        MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
 }

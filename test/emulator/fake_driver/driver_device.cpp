@@ -48,7 +48,7 @@ bool is_device(DeviceOrdinal device) {
   return device >= 0 && static_cast<uint64_t>(device) < options().devices;
 }
 
-// A device ends as it began: with nothing on it.
+// Aborts if a released device still holds anything.
 void require_clean(const ContextState& context) {
   context.memory.require_empty();
   if (!context.pinned.empty()) misuse("the context ends with %zu pinned buffers", context.pinned.size());
@@ -58,7 +58,7 @@ void require_clean(const ContextState& context) {
   if (!context.graphs.empty()) misuse("the context ends with %zu graphs", context.graphs.size());
 }
 
-// Runs when the process ends: whoever retained a context has released it by then.
+// Runs when the process ends: every retained context must have been released by then.
 __attribute__((destructor)) void check_contexts() {
   if (options().strict_exit == 0) return;
   for (const ContextState& context : state().contexts) {
@@ -145,7 +145,7 @@ Result cuDevicePrimaryCtxRelease_v2(DeviceOrdinal device) {
   ContextState& context = state().contexts[static_cast<size_t>(device)];
   if (context.references == 0) misuse("a primary context is released once too often");
   if (--context.references > 0) return kSuccess;
-  // What a failed context held can no longer be given back.
+  // The resources of a failed context cannot be released any more.
   if (context.failure == kSuccess) require_clean(context);
   context.failure = kSuccess;
   return kSuccess;

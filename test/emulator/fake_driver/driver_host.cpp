@@ -1,6 +1,6 @@
-// What libraries beside the program ask of the driver: libflash_attn's emulated build, and the
-// stand-in for cuBLASLt, put their work on the program's streams as host functions.
-
+// Exports for other libraries, which put their work on the program's streams as host functions:
+// libflash_attn's emulated build and the stand-in for cuBLASLt.
+//
 #include "access_guard.h"
 #include "exports.h"
 #include "options.h"
@@ -23,7 +23,7 @@ EXPORT Result cuLaunchHostFunc(Stream stream, void (*function)(void* data), void
       const AccessGuard guard(context, "a host function");
       function(data);
     };
-    // It stands for a library's kernel.
+    // The function represents a library's kernel.
     stream_of(context, stream).add(run, true);
     return kSuccess;
   });

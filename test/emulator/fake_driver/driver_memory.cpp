@@ -25,7 +25,7 @@ bool is_pinned(const ContextState& context, const void* data, size_t bytes) {
   return false;
 }
 
-// Memory is looked at again when the copy runs: it may have been freed meanwhile.
+// Memory is checked again when the copy runs, since it may have been freed in the meantime.
 Work checked_copy(ContextState& context, DevicePointer to, DevicePointer from, void* host_to,
                   const void* host_from, size_t bytes) {
   return [&context, to, from, host_to, host_from, bytes] {
@@ -35,7 +35,7 @@ Work checked_copy(ContextState& context, DevicePointer to, DevicePointer from, v
   };
 }
 
-// What a copy from memory that is not pinned does: the data is taken before the call returns.
+// A copy from unpinned memory: the data is read before the call returns.
 Work copy_of_snapshot(ContextState& context, DevicePointer to, const void* from, size_t bytes) {
   const auto* begin = static_cast<const char*>(from);
   return [&context, to, data = std::string(begin, begin + bytes)] {

@@ -14,17 +14,17 @@ using namespace fake_driver;
 
 namespace {
 
-// What the fake compiler makes (fake_nvrtc.cpp) begins with this.
+// Images of the fake compiler (fake_nvrtc.cpp) begin with this.
 constexpr char kFakeImage[] = "forge emulated kernel ";
 
-// The bytes of an image, which comes without its size.
+// The bytes of an image, which is passed without its size.
 std::string image_text(const void* image) {
   const char* begin = static_cast<const char*>(image);
   if (std::strncmp(begin, kFakeImage, sizeof kFakeImage - 1) == 0) return begin;
   if (std::memcmp(begin, ELFMAG, SELFMAG) == 0) {
     Elf64_Ehdr header;
     std::memcpy(&header, begin, sizeof header);
-    // NVIDIA's compiler puts the section headers, or the program headers, last.
+    // NVIDIA's compiler places the section headers, or the program headers, last.
     const size_t sections = header.e_shoff + size_t{header.e_shnum} * header.e_shentsize;
     const size_t segments = header.e_phoff + size_t{header.e_phnum} * header.e_phentsize;
     return std::string(begin, std::max(sections, segments));
@@ -93,7 +93,7 @@ Result cuFuncGetAttribute(int* value, FunctionAttribute attribute, Function func
       *value = state->max_dynamic_shared;
       return kSuccess;
     case FunctionAttribute::static_shared_bytes:
-      // The emulator learns it only when a block runs, and then counts it with the dynamic.
+      // Unknown until a block runs; then it counts as dynamic shared memory.
       *value = 0;
       return kSuccess;
     default:
@@ -123,7 +123,7 @@ Result cuFuncGetParamInfo(Function function, size_t index, size_t* offset, size_
 
 namespace {
 
-// cuLaunchKernel, for a block and a grid as the driver takes them.
+// cuLaunchKernel with a driver-style block and grid.
 Result launch(const LaunchConfig& config, Function function, void** parameters, void** extra) {
   return with_context([&](ContextState& context) {
     const auto* state = reinterpret_cast<FunctionState*>(function);
@@ -176,7 +176,7 @@ Result cuLaunchKernel(Function function, unsigned grid_x, unsigned grid_y, unsig
 Result cuLaunchKernelEx(const LaunchConfig* config, Function function, void** parameters,
                         void** extra) {
   for (unsigned i = 0; i < config->n_attributes; ++i) {
-    // That there is no other attribute, and that it is one of SM90.
+    // Only this attribute is supported, and only from SM90 on.
     const LaunchAttribute& attribute = config->attributes[i];
     if (attribute.id != kProgrammaticSerialization || options().architecture < 90) {
       return kInvalidValue;

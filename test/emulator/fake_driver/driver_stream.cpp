@@ -68,7 +68,7 @@ Result cuEventSynchronize(Event event) {
   return with_context([&](ContextState& context) {
     auto* mark = reinterpret_cast<EventMark*>(event);
     if (!context.events.contains(mark)) misuse("an event is waited for that does not exist");
-    // One that was never recorded counts as complete.
+    // An event that was never recorded counts as complete.
     if (mark->stream) mark->stream->run_until(mark->position);
     return kSuccess;
   });
@@ -83,7 +83,7 @@ Result cuEventElapsedTime(float* milliseconds, Event begin, Event end) {
     }
     if (!first->stream || first->stream != last->stream) return kInvalidHandle;
     if (last->stream->completed < last->position) return kNotReady;
-    // Each piece of work takes a microsecond.
+    // Each piece of work counts as a microsecond.
     *milliseconds = 1e-3f * static_cast<float>(last->position - first->position);
     return kSuccess;
   });

@@ -1,7 +1,7 @@
 #pragma once
 
-// Everything that libcuda exports here: the functions of csrc/cuda/driver_api.h, declared from the
-// same list, so that neither can have one, or a parameter, that the other has not.
+// The exports of the stand-in for libcuda: the functions of csrc/cuda/driver_api.h, declared from
+// the same list, so that functions and parameters agree.
 
 #include "../../../csrc/cuda/driver_api.h"
 #include "state.h"

@@ -1,5 +1,5 @@
-// A stand-in for cuBLASLt: it computes with plain loops, when the program's stream gets there, and
-// ends the program for what the library would refuse or not survive.
+// A stand-in for cuBLASLt: computes with plain loops in stream order, and ends the program for
+// calls that the library would reject or not survive.
 
 #include <dlfcn.h>
 
@@ -55,7 +55,7 @@ float number(const void* data, int type, uint64_t at) {
   return type == kLtBrain16 ? forge::bf16_to_f32(bits) : forge::f16_to_f32(bits);
 }
 
-// What an algorithm was chosen for; it must be used for nothing else.
+// The problem that an algorithm was chosen for; it must not be used for another one.
 struct Chosen {
   uint64_t m, n, k, workspace;
   uint64_t alignment_a, alignment_d;
@@ -70,7 +70,7 @@ void run_on_stream(void* stream, std::function<void()> work) {
     return library ? reinterpret_cast<Launch>(dlsym(library, "cuLaunchHostFunc")) : nullptr;
   }();
   if (!launch) misuse("there is no driver");
-  // A graph may replay it for as long as the process lives.
+  // Never freed, since a graph may replay it until the process ends.
   static std::mutex mutex;
   static std::deque<std::function<void()>> kept;
   const std::lock_guard lock(mutex);

@@ -1,5 +1,5 @@
-// A stand-in for NVRTC, for machines without it: it compiles nothing, and hands the name of a
-// kernel to the stand-in for the driver, which runs the emulated one.
+// A stand-in for NVRTC, for machines without it: compiles nothing, and passes the name of a kernel
+// to the stand-in for the driver, which runs the emulated kernel.
 
 #include <cstddef>
 #include <cstring>

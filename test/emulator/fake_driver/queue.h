@@ -1,7 +1,7 @@
 #pragma once
 
-// Streams, events and graphs. Work that is put on a stream runs only when someone waits for it, so
-// that a program which does not wait, or changes a pinned buffer too early, sees the difference.
+// Streams, events and graphs. Work on a stream runs only when someone waits for it, so that a
+// program which does not wait, or changes a pinned buffer too early, gets wrong results.
 
 #include <cstdint>
 #include <deque>
@@ -18,20 +18,20 @@ struct GraphWork {
 
 struct StreamQueue {
   std::deque<Work> pending;
-  uint64_t queued = 0;     // pieces of work ever put on the stream
+  uint64_t queued = 0;     // total pieces of work put on the stream
   uint64_t completed = 0;
   GraphWork* capture = nullptr;
-  // Whether what was put there last is a kernel.
+  // True if the last piece of work is a kernel.
   bool ends_in_kernel = false;
 
-  // Puts work on the stream, or into the graph that is being captured.
+  // Puts work on the stream, or into the graph under capture.
   void add(Work work, bool is_kernel = false);
-  // Runs what is pending up to the n-th piece of work ever.
+  // Runs pending work up to the n-th piece in total.
   void run_until(uint64_t n);
   void run_all() { run_until(queued); }
 };
 
-// Where its stream stood when it was recorded.
+// Position of its stream when the event was recorded.
 struct EventMark {
   StreamQueue* stream = nullptr;
   uint64_t position = 0;

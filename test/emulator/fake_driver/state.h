@@ -1,6 +1,6 @@
 #pragma once
 
-// The stand-in's one process-wide state, under one lock.
+// The process-wide state of the stand-in, protected by one lock.
 
 #include <map>
 #include <mutex>
@@ -40,7 +40,7 @@ struct ContextState {
   std::set<EventMark*> events;
   std::set<ModuleState*> modules;
   std::set<GraphWork*> graphs;
-  // A failure that the context does not survive; every later call returns it.
+  // A fatal failure of the context, returned by every later call.
   Result failure = forge::cuda::kSuccess;
   uint64_t allocations = 0, launches = 0, kernels_run = 0, captured = 0, streams_asked = 0;
 };
@@ -53,12 +53,12 @@ struct State {
 
 State& state();
 
-// The context that is current on this thread, or null. Pushed and popped by the program.
+// The stack of current contexts of this thread.
 std::vector<ContextState*>& context_stack();
 ContextState* current();
 
-// Runs `body` under the lock, with the current context; the context's failure, or that there is no
-// context, is returned instead.
+// Runs `body` under the lock with the current context. Returns the context's failure, or an error
+// without a current context.
 template <class Body>
 Result with_context(Body&& body) {
   const std::lock_guard lock(state().mutex);
@@ -69,7 +69,7 @@ Result with_context(Body&& body) {
   return context->failure != forge::cuda::kSuccess ? context->failure : result;
 }
 
-// Whether a handle is one that the driver gave out; aborts when it is not.
+// Returns the stream of a handle; aborts for an invalid handle.
 StreamQueue& stream_of(ContextState& context, forge::cuda::Stream stream);
 
 }  // namespace fake_driver

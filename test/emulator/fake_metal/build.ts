@@ -1,7 +1,7 @@
 /**
- * Builds the Metal backend as it is for this machine: `csrc/metal` with declarations of its own in
+ * Builds the unchanged Metal backend for this machine: `csrc/metal` with declarations of its own in
  * place of Apple's SDK, linked with a stand-in for Metal that runs kernels in the emulator. Objects
- * are kept as those of the emulator are.
+ * are cached like those of the emulator.
  */
 import { basename, dirname, join } from "@std/path";
 import { embeddedSource } from "../../../ffi/build/graph.ts";
@@ -13,11 +13,11 @@ import { makeOnce, writeWhole } from "../../support/make_once.ts";
 const fake = "test/emulator/fake_metal";
 const warnings = ["-Wall", "-Wextra", "-Werror"];
 
-/** GCC's Objective-C runtime is the one that distributions have; Clang speaks to it. */
+/** Linux distributions have GCC's Objective-C runtime; Clang compiles for it. */
 const OBJECTIVE_C = "clang++-19";
 const objectiveCFlags = ["-fobjc-runtime=gcc", "-fblocks"];
 
-/** Why the backend cannot be built here. */
+/** Returns why the backend cannot be built here, or undefined. */
 export function fakeMetalUnavailable(): string | undefined {
   const reason = emulatorUnavailable();
   if (reason !== undefined) return reason;
@@ -33,7 +33,7 @@ export function fakeMetalUnavailable(): string | undefined {
   return found ? undefined : "there is no libobjc, GCC's Objective-C runtime (libobjc-12-dev)";
 }
 
-/** Compiles C++ by the usual compiler and Objective-C++ by Clang. */
+/** Compiles C++ with the default compiler and Objective-C++ with Clang. */
 function compileAll(paths: readonly string[], folder: string, headers: readonly string[]) {
   return inParallel(paths, (path) => {
     const isObjectiveC = path.endsWith(".mm");
@@ -47,7 +47,7 @@ function compileAll(paths: readonly string[], folder: string, headers: readonly 
   });
 }
 
-/** The source that carries the kernels, as the build makes it. */
+/** The source that embeds the kernels, generated as in the build. */
 async function embeddedKernels(folder: string): Promise<string> {
   const files = list("kernels/metal", ".metal", ".h");
   const texts = text(files);
@@ -60,7 +60,7 @@ async function embeddedKernels(folder: string): Promise<string> {
   return path;
 }
 
-/** A change of the backend's sources, to see whether it is noticed. */
+/** A seeded bug in the backend's sources. */
 export interface HostChange {
   /** A file of `csrc/metal`. */
   readonly file: string;
@@ -116,7 +116,7 @@ export async function buildFakeMetal(change?: HostChange): Promise<string> {
     ["-shared", "-Wl,-z,defs", `-Wl,-rpath,${folder}:${dirname(kernels)}`],
     [...await compileAll(paths, folder, headers), standIn, kernels, "-lobjc"],
   );
-  // forge looks for a name; a folder for each library keeps processes that run from losing theirs.
+  // forge looks for a fixed name; one folder per library keeps running processes undisturbed.
   const home = library.replace(/\.so$/, "");
   await Deno.mkdir(home, { recursive: true });
   const named = join(home, "libforge_metal.so");

@@ -7,27 +7,27 @@
 
 namespace fake_metal {
 
-// The most buffers of a kernel, and what setBytes takes.
+// The maximum number of buffers of a kernel, and the maximum length of setBytes.
 constexpr NSUInteger kBufferIndices = 31;
 constexpr NSUInteger kMostBytes = 4096;
 
-// What is bound at an index.
+// The binding at an index.
 struct Binding {
   FakeBuffer* buffer = nullptr;  // retained
   NSUInteger offset = 0;
-  std::vector<char> bytes;  // of setBytes, where there is no buffer
+  std::vector<char> bytes;  // of setBytes, if there is no buffer
 
   bool is_set() const { return buffer || !bytes.empty(); }
 };
 
 }  // namespace fake_metal
 
-// One command buffer: its work runs when it is waited for.
+// A command buffer; its work runs when it is waited for.
 @interface FakeCommandBuffer : NSObject <MTLCommandBuffer> {
  @public
   FakeQueue* queue_;
   std::vector<std::function<void()>>* work_;
-  std::vector<NSObject*>* held_;  // what the work uses
+  std::vector<NSObject*>* held_;  // objects used by the work
   bool hasOpenEncoder_, isCommitted_, hasKernels_;
   NSUInteger status_;
 }

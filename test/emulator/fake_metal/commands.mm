@@ -171,7 +171,7 @@ void note_run(const std::string& kernel) {
   if (!state) misuse("no pipeline");
   pipeline_ = static_cast<FakePipeline*>(state);
   [self addWork:nullptr using:pipeline_];
-  // Metal would keep what was bound; a launch that leans on the one before is taken for a mistake.
+  // Metal keeps bindings, but a launch that relies on those of an earlier one counts as a mistake.
   *bindings_ = {};
   threadgroupBytes_ = 0;
 }
@@ -204,7 +204,7 @@ void note_run(const std::string& kernel) {
   threadgroupBytes_ = length;
 }
 
-// The bindings of a launch, checked against what the kernel declares.
+// Checks the bindings of a launch against the kernel's declaration.
 - (void)checkBindings:(const emulator::MetalKernel*)kernel {
   const char* name = kernel->name.c_str();
   for (size_t i = 0; i < bindings_->size(); ++i) {

@@ -1,7 +1,7 @@
 #pragma once
 
-// The stand-in's device, and what it makes. Methods are those of apple.h; these classes add what
-// the stand-in's files tell each other.
+// The stand-in's device and the objects that it creates. Methods are those of apple.h; these
+// classes add what the stand-in's files share.
 
 #include <vector>
 
@@ -11,7 +11,7 @@
 
 @interface FakeBuffer : NSObject <MTLBuffer> {
  @public
-  fake_metal::GuardedMemory* memory_;  // null where others own the bytes
+  fake_metal::GuardedMemory* memory_;  // null if the bytes are owned elsewhere
   char* bytes_;
   NSUInteger length_;
   bool isPrivate_;
@@ -40,7 +40,7 @@
 
 @interface FakeQueue : NSObject <MTLCommandQueue> {
  @public
-  // Committed and not yet run, in order.
+  // Committed command buffers that have not run, in order.
   std::vector<FakeCommandBuffer*>* pending_;
 }
 // Runs what was committed up to a command buffer.

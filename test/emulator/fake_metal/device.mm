@@ -15,8 +15,8 @@ FakeDevice* system_device = nullptr;
 
 bool is_due(std::atomic<uint64_t>& counter, uint64_t failing) { return ++counter == failing; }
 
-// The kernel behind the name of a function: one that a source defines, or the instance of a
-// template that it asks for. Null where there is none.
+// The kernel with a function's name: defined in a source, or a template instance that the source
+// requests. Null if there is none.
 const emulator::MetalKernel* kernel_in(const std::string& source, const std::string& function) {
   const std::string line = "\nINSTANTIATE(" + function + ", ";
   const size_t at = source.find(line);

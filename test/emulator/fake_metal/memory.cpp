@@ -11,7 +11,7 @@ namespace fake_metal {
 
 namespace {
 
-// What kernels may assume of a buffer's first byte: any vector load.
+// The alignment of buffers that kernels may assume, sufficient for any vector load.
 constexpr size_t kAlignment = 16;
 
 size_t round_up(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
@@ -34,7 +34,7 @@ GuardedMemory::GuardedMemory(size_t bytes) {
 }
 
 GuardedMemory::~GuardedMemory() {
-  // The addresses are never used again, and hold no memory.
+  // The addresses are never reused, and hold no memory.
   mmap(mapping_, mapped_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1,
        0);
 }

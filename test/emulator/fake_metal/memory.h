@@ -1,7 +1,7 @@
 #pragma once
 
-// Memory of buffers: each ends at a page that cannot be touched, is filled with 0xff (NaN), and can
-// never be touched again once it is freed. A kernel that leaves its buffers ends the test at once.
+// Memory of buffers: each ends at an inaccessible page, is filled with 0xff (NaN), and becomes
+// inaccessible forever when it is freed. An access outside of a buffer ends the test at once.
 
 #include <cstddef>
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace fake_metal {
 
 class GuardedMemory {
  public:
-  // Aborts when the system has none.
+  // Aborts if the system is out of memory.
   explicit GuardedMemory(size_t bytes);
   ~GuardedMemory();
   GuardedMemory(const GuardedMemory&) = delete;

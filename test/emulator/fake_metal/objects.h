@@ -1,7 +1,7 @@
 #pragma once
 
-// The objects of the stand-in: counted as Objective-C counts them, and watched. A message to an
-// object that was released, and objects that are left when the last device goes, end the process.
+// The objects of the stand-in, with checked reference counts. A message to a released object, and
+// objects that outlive the last device, end the process.
 
 #include "../../../csrc/metal/apple.h"
 #include "options.h"
@@ -9,7 +9,7 @@
 @interface NSObject (Fake)
 + (Class)class;
 - (instancetype)autorelease;
-// Called before the object's memory is given up; overridden by what owns something.
+// Called before the object's memory is freed; overridden by owners of resources.
 - (void)dealloc;
 @end
 
@@ -22,7 +22,7 @@
 
 namespace fake_metal {
 
-// Aborts, naming them, when objects of the stand-in's own classes are alive beside the last device.
+// Aborts and names objects of the stand-in's classes that outlive the last device.
 void require_no_objects_beside(NSObject* device);
 
 }  // namespace fake_metal

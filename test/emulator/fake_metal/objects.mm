@@ -8,14 +8,14 @@
 #include <string>
 #include <vector>
 
-// Of GCC's Objective-C runtime, whose header defines BOOL otherwise.
+// From GCC's Objective-C runtime, whose header defines BOOL differently.
 extern "C" size_t class_getInstanceSize(Class type);
 extern "C" const char* class_getName(Class type);
 extern "C" Class objc_getClass(const char* name);
 
 namespace {
 
-// In front of every object.
+// Precedes every object in memory.
 struct alignas(16) Header {
   std::atomic<int> references;
 };
@@ -39,7 +39,7 @@ thread_local std::vector<std::vector<id>> pools;
 
 }  // namespace
 
-// What a released object becomes: any message ends the process.
+// The class of released objects: any message ends the process.
 __attribute__((objc_root_class))
 @interface ReleasedObject {
   Class isa;
@@ -56,7 +56,7 @@ __attribute__((objc_root_class))
   fake_metal::misuse("an object is released after its release");
 }
 
-// What GCC's runtime calls for every other message.
+// Called by GCC's runtime for every other message.
 - (void*)forward:(SEL)selector :(void*)arguments {
   static_cast<void>(selector);
   static_cast<void>(arguments);
@@ -95,7 +95,7 @@ __attribute__((objc_root_class))
   const Class type = class_of(self);
   [self dealloc];
   count(type, -1);
-  // The memory is never used again: whoever still points to it is found out.
+  // The memory is never reused, so that later uses of the object are detected.
   class_of(self) = objc_getClass("ReleasedObject");
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// What the stand-in for Metal pretends, and which failures it injects: the variable
-// FORGE_FAKE_METAL, as in "memory_mib=256,fail_allocation=3".
+// Properties and injected failures of the stand-in for Metal, from the variable FORGE_FAKE_METAL,
+// such as "memory_mib=256,fail_allocation=3".
 
 #include <cstdint>
 
@@ -12,20 +12,20 @@ struct Options {
   uint64_t family = 1009;        // the newest GPU family: 1007 is Apple7
   uint64_t memory_mib = 8192;    // recommended working set
   uint64_t buffer_kib = 4 << 20;  // longest buffer
-  uint64_t max_threads = 1024;   // of a threadgroup
-  uint64_t matrix_places = 0;    // 1: lanes hold matrices otherwise than Apple's GPUs have it
-  uint64_t fail_allocation = 0;  // the n-th buffer, from 1, is refused
+  uint64_t max_threads = 1024;   // per threadgroup
+  uint64_t matrix_places = 0;    // 1: lanes hold matrices in another layout than on Apple's GPUs
+  uint64_t fail_allocation = 0;  // the n-th buffer, from 1, cannot be allocated
   uint64_t fail_compile = 0;     // the n-th library does not compile
-  uint64_t fail_pipeline = 0;    // the n-th pipeline is refused
+  uint64_t fail_pipeline = 0;    // the n-th pipeline cannot be created
   uint64_t fail_commands = 0;    // the n-th command buffer with kernels ends in an error
-  uint64_t fail_code = 3;        // of that error: 3 is a page fault, 8 out of memory
-  uint64_t trace = 0;            // 1: each kernel is named on stderr when it is first run
+  uint64_t fail_code = 3;        // of this error: 3 is a page fault, 8 out of memory
+  uint64_t trace = 0;            // 1: prints each kernel's name on stderr at its first run
 };
 
 // Read once; an unknown name aborts.
 const Options& options();
 
-// Prints what the program did wrong, and aborts.
+// Prints the program's mistake, and aborts.
 [[noreturn]] void misuse(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
 }  // namespace fake_metal

@@ -15,12 +15,12 @@ struct Case {
   bool causal = true;
 };
 
-// The last `queries` positions of a sequence of `length`.
+// The last `queries` positions of a sequence of length `length`.
 struct Run {
   u32 length, queries;
 };
 
-// What a test of either kernel needs, from the same runs.
+// The data of a test of either kernel.
 class Setting {
  public:
   const KvType& type;
@@ -57,7 +57,7 @@ class Setting {
   }
 
   void check() const {
-    // Queries and probabilities are rounded to 16 bits; scores of wide heads are larger.
+    // Queries and probabilities are rounded to 16 bits; wide heads have larger scores.
     const double tolerance =
         (type.name[0] == 'b' ? 3e-2 : 4e-3) * std::max(1.0, std::sqrt(case_.dim / 64.0));
     const AttentionShape shape = {case_.n_heads, args.scale, case_.window, case_.softcap,

@@ -8,7 +8,7 @@
 
 namespace kernel_test {
 
-// Exactly as long as asked, so that AddressSanitizer sees the end.
+// Of exactly the requested length, so that AddressSanitizer detects accesses beyond the end.
 void* allocate(size_t bytes) {
   void* memory = nullptr;
   if (posix_memalign(&memory, 256, bytes) != 0) throw std::bad_alloc();

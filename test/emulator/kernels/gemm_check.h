@@ -8,7 +8,7 @@ namespace kernel_test {
 inline const WeightKind* const half_kinds = fast_kinds + 1;
 constexpr int kHalfKinds = 6;
 
-// A product by `multiply` against plain loops.
+// Compares a product by `multiply` with plain loops.
 void check_gemm(const WeightKind& kind, u32 rows, u32 cols, u32 tokens,
                 void (*multiply)(const Gemm&));
 

@@ -1,4 +1,4 @@
-// Products of many tokens with experts, on units that multiply matrices.
+// Products of many tokens with experts, on matrix units.
 
 #include <algorithm>
 
@@ -67,5 +67,5 @@ TEST(grouped_gemm_of_odd_columns) {
   check(half_kinds[0], {4, 3, 2, 7, 77, true}, 3);
   check(half_kinds[1], {1, 9, 4, 130, 172, false}, 9);
 }
-// More than a tile for one of them, none for others.
+// One expert with more than a tile, others without pairs.
 TEST(grouped_gemm_of_one_expert_for_all) { check(half_kinds[3], {150, 6, 1, 20, 64, true}, 1); }

@@ -1,6 +1,6 @@
 #pragma once
 
-// What products with experts are multiplied of, and what they come to in plain loops.
+// Inputs of products with experts, and their results by plain loops.
 
 #include "gemm_check.h"
 
@@ -11,12 +11,12 @@ struct GroupedShape {
   bool shared;
 };
 
-// [tokens, 2 top_k] as moe_route writes them: different experts of the first `n_used`.
+// [tokens, 2 top_k] in the format of moe_route: different experts among the first `n_used`.
 Buffer<float> random_routes(Random& random, const GroupedShape& s, u32 n_used);
-// The expert that a token takes as its k-th.
+// The k-th expert of a token.
 u32 expert_of(const Buffer<float>& routes, u32 token, u32 k, u32 top_k);
 
-// Room for what moe_group lists.
+// Memory for the lists of moe_group.
 struct Groups {
   Buffer<MoeTile> tiles;
   Buffer<u32> n_tiles, pairs;
@@ -26,7 +26,7 @@ struct Groups {
                      u32 tile_tokens);
 };
 
-// A weight with what is multiplied with it, by random routes.
+// A weight, its inputs and random routes.
 struct GroupedInputs {
   GroupedShape shape;
   DeviceWeight weight;

@@ -1,7 +1,7 @@
 #pragma once
 
-// Where the tests' kernels run: in the emulator (emulated_device.cpp), or on a GPU by way of the
-// driver (cuda_device.cpp).
+// The device of the tests' kernels: the emulator (emulated_device.cpp), or a GPU through the driver
+// (cuda_device.cpp).
 
 #include <string>
 #include <utility>
@@ -11,23 +11,23 @@
 
 namespace kernel_test {
 
-// Memory that kernels and the tests themselves read and write, at a multiple of 256.
+// Allocates memory for kernels and tests, aligned to 256 bytes.
 void* allocate(size_t bytes);
 void release(void* memory);
 
-// Memory of which only what is touched exists, zeros until written: far more than the machine has.
-// Null where the device has no such memory.
+// Reserves sparse memory, zeros until written, possibly far more than the machine has. Null if the
+// device does not support it.
 void* reserve(size_t bytes);
 
-// Runs a kernel, as its INSTANCE line names it, to its end. Throws when there is none, when its
-// parameters have other sizes, or when it fails.
+// Runs a kernel, named as in its INSTANCE line, and waits for it. Throws if it is unknown, if its
+// parameters have other sizes, or if it fails.
 void run_kernel(const std::string& name, const emulator::Launch& shape,
                 const std::vector<size_t>& param_bytes, void** params);
 
-// Makes all kernels ready; without it, each is when it is first run.
+// Compiles all kernels now; by default each is compiled at its first run.
 void prepare_kernels();
 
-// The kernels' names with their symbols.
+// Returns the kernels' names with their symbols.
 std::vector<std::pair<std::string, std::string>> kernel_names();
 
 }  // namespace kernel_test

@@ -1,4 +1,4 @@
-// Attention over heads whose values are in their keys, for decoded queries and for prompts.
+// Attention with values inside of the keys, for decoded queries and for prompts.
 
 #include <algorithm>
 
@@ -14,7 +14,7 @@ struct Case {
   bool sinks;
 };
 
-// The last `queries` positions of a sequence of `length`.
+// The last `queries` positions of a sequence of length `length`.
 struct Run {
   u32 length, queries;
 };

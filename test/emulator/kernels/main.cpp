@@ -1,6 +1,6 @@
-// Runs the tests of kernels: with --list prints their names, with --kernels the kernels' names and
-// symbols, with --prepare makes all kernels ready; else runs those named (or all), each with a line
-// "ok NAME" or "not ok NAME: why".
+// Runs the tests of kernels. --list prints their names, --kernels the kernels' names and symbols,
+// and --prepare compiles all kernels first. Otherwise runs the named tests (or all), and prints "ok
+// NAME" or "not ok NAME: reason" for each.
 
 #include <cstdarg>
 #include <cstdio>
@@ -127,6 +127,6 @@ int main(int argc, char** argv) {
     passed = run_all(argc, argv);
   }
   std::fflush(stdout);
-  // Static buffers are not given back: a driver may be gone before them.
+  // Static buffers are not freed, since the driver may be unloaded before them.
   std::_Exit(passed ? 0 : 1);
 }

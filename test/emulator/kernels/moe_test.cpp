@@ -31,7 +31,7 @@ Buffer<float> route(Random& random, u32 tokens, u32 n_experts, u32 top_k, Buffer
   return out;
 }
 
-// Sigmoid scores whose choice is biased, of the best groups, weighted by factors.
+// Sigmoid scores with a biased choice among the best groups, weighted by factors.
 void check_biased_route(u32 n_experts, u32 top_k, u32 n_groups, u32 top_groups, u32 scores) {
   Random random(n_experts + n_groups);
   const u32 tokens = 5, size = n_experts / n_groups;
@@ -160,7 +160,7 @@ void check_random_route(Random& random) {
               random.below(2) == 0);
 }
 
-// Every pair is in one tile of its expert.
+// Checks that every pair is in exactly one tile of its expert.
 void check_cover(const Buffer<float>& routes, u32 tokens, u32 n_experts, u32 top_k) {
   const Grouping g = group(routes, tokens, n_experts, top_k, 4);
   std::vector<int> seen(tokens * top_k);
@@ -188,7 +188,7 @@ TEST(moe_route_by_biased_sigmoids) { check_biased_route(160, 6, 1, 1, 1); }
 TEST(moe_route_by_groups_of_biased_sigmoids) { check_biased_route(64, 4, 8, 3, 1); }
 TEST(moe_route_by_groups_of_biased_softmax) { check_biased_route(96, 8, 32, 5, 0); }
 TEST(moe_route_of_nan_stays_in_bounds) {
-  Buffer<float> logits(6), out(2 * 2);  // logits are all NaN
+  Buffer<float> logits(6), out(2 * 2);  // all logits are NaN
   const Buffer<u32> n_tokens = {1};
   launch(MoeRoute{.out = out.data(),
                   .logits = logits.data(),
@@ -213,7 +213,7 @@ TEST(moe_group_covers_every_pair_once) {
     check_cover(route(random, tokens, n_experts, top_k, logits, true), tokens, n_experts, top_k);
   }
 }
-// Of the last expert, which no other follows, few and many pairs; of others none.
+// Few and many pairs of the last expert, none of others.
 TEST(moe_group_of_the_last_experts) {
   for (const u32 tokens : {1u, 3u, 9u, 33u}) {
     const u32 n_experts = 7, top_k = 2;

@@ -52,6 +52,6 @@ TEST_RANDOM(random_rms_norm, check_random_rms_norm, 10)
 TEST(rms_norm_of_one_odd_row) { check_rms_norm(1, 1, 37, 256, false); }
 TEST(rms_norm_of_groups) { check_rms_norm(3, 4, 48, 256, true, 5); }
 TEST(rms_norm_with_residual) { check_rms_norm(3, 5, 288, 256, true); }
-// Their mean square is a tenth of what the norm adds to it.
+// The mean square is a tenth of eps.
 TEST(rms_norm_of_small_numbers) { check_rms_norm(2, 2, 70, 256, false, 1, 1e-3f); }
 TEST(rms_norm_of_wide_rows) { check_rms_norm(2, 2, 2051, 1024, false); }

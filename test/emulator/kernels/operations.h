@@ -1,9 +1,9 @@
 #pragma once
 
-// The operations that kernels of all devices have, as the tests launch them: the pointers are to
-// memory of the "device" (Buffer), null where something is not there. Each device defines the
-// functions `launch` in cuda/operations.cpp or metal/operations.cpp, with its own kernels' names,
-// parameters and geometry; tests, references and tolerances are the same for all.
+// The operations of kernels on all devices, as the tests launch them. Pointers are to memory of the
+// device (Buffer), null if absent. Each device defines the functions `launch` in
+// cuda/operations.cpp or metal/operations.cpp, with its kernels' names, parameters and geometry.
+// Tests, references and tolerances are the same for all devices.
 
 #include "../../../csrc/forge.h"
 #include "pages.h"
@@ -19,7 +19,7 @@ struct Epilogue {
   u32 activation;
 };
 
-// `max_rows` (tokens, outputs) is what the grid is made for, *n_rows what is there.
+// The grid is made for `max_rows` (tokens, outputs); *n_rows of them exist.
 struct RmsNorm {
   float* out;
   const float *x, *weight, *residual;
@@ -96,7 +96,7 @@ struct Embed {
   float scale;
 };
 
-// Few tokens, `at_once` of them together; `split` warps or SIMD groups share rows.
+// Few tokens, `at_once` computed together; `split` warps or SIMD groups share rows.
 struct Matvec {
   float* out;
   const float* x;
@@ -134,7 +134,7 @@ struct MoeGroup {
   const u32* n_tokens;
   u32 n_experts, top_k, tile_tokens;
 };
-// What MoeGroup lists, of tokens that all take every head.
+// The lists of MoeGroup for tokens that all take every head.
 struct HeadGroups {
   MoeTile* tiles;
   u32 *n_tiles, *pairs;
@@ -152,7 +152,7 @@ struct GroupedMatvec {
   const float* bias;
   u32 at_once, split;
 };
-// Many tokens; at_once and split of the product are not read, and its tiles have up to
+// Many tokens; at_once and split of the product are ignored, and tiles have up to
 // grouped_gemm_tokens() pairs.
 struct GroupedGemm {
   GroupedMatvec product;
@@ -248,7 +248,7 @@ struct AttentionWork {
 };
 struct AttentionArguments {
   const float* sinks;
-  const u32* mask;  // of CUDA's kernels only
+  const u32* mask;  // for CUDA's kernels only
   float scale, softcap;
   u32 n_heads, window, causal, max_queries, mask_words;
 };
@@ -264,7 +264,7 @@ struct PrefillAttention {
   u32 max_tiles;
   const Sequences* tables;
 };
-// Both kernels: the splits, and their sum.
+// Both kernels: the splits, and the merge of their results.
 struct DecodeAttention {
   const KvType* type;
   u32 dim;
@@ -278,8 +278,8 @@ struct DecodeAttention {
   u32 max_work;
   const Sequences* tables;
 };
-// The type itself, or F16 where a device's attention kernels for prompts and decoding do not take
-// it.
+// Returns the type itself, or F16 if the device's attention kernels for prompts and decoding do not
+// support it.
 const KvType& attended_type(const KvType& type);
 
 // All five kernels, in their order.
@@ -330,8 +330,8 @@ void launch(const RopeAppend& op);
 void launch(const NaiveAttention& op);
 void launch(const PrefillAttention& op);
 void launch(const DecodeAttention& op);
-// Attention over values in keys, `dim` being that of values: of decoded queries and then the sum of
-// their splits, or, without `work`, of prompts, whose tiles n_work counts.
+// Attention with values inside of keys, where `dim` is the size of values. Runs decoded queries and
+// the merge of their splits, or, without `work`, prompts with n_work tiles.
 void launch_latent(const DecodeAttention& op);
 void launch(const ChooseTokens& op);
 

@@ -111,7 +111,7 @@ Sequences::Sequences(Random& random, const std::vector<u32>& lengths, u32 page_t
       page_tables[s * page_stride + p] = static_cast<i32>(n_pages++);
     }
   }
-  // Entries beyond a sequence's pages keep 0xff: a kernel that follows one is caught.
+  // Entries beyond a sequence's pages stay 0xff, which reveals a kernel that uses one.
   std::vector<i32> order(n_pages);
   for (u32 i = 0; i < n_pages; ++i) order[i] = static_cast<i32>(i);
   for (u32 i = n_pages; i > 1; --i) std::swap(order[i - 1], order[random.below(i)]);

@@ -1,13 +1,13 @@
 #pragma once
 
-// A KV cache as the kernels lay it out, and a plain reading of it.
+// A KV cache in the layout of the kernels, and a plain reader of it.
 
 #include "../../../csrc/common/float16.h"
 #include "support.h"
 
 namespace kernel_test {
 
-// kernels/cuda/kv.cuh's KvCache.
+// KvCache of kernels/cuda/kv.cuh.
 struct KvCache {
   u8* data;
   u64 page_bytes;
@@ -17,14 +17,14 @@ struct KvCache {
 
 struct KvType {
   const char* name;  // the kernels' template argument
-  u32 bytes;         // of a number
+  u32 bytes;         // per number
   double tolerance;  // relative error of a stored number
 };
 inline const KvType kv_types[] = {
     {"float", 4, 1e-7}, {"f16", 2, 5e-4}, {"bf16", 2, 4e-3}, {"q8", 1, 8e-3}};
 
-// While it lives, the pages of caches lie 2 GiB from each other, so that all but the first ones are
-// beyond what 32 bits can count. True where the device has such memory.
+// During its lifetime, pages of caches are 2 GiB apart, so that only the first ones are within 32
+// bits. True if the device supports such memory.
 class FarPages {
  public:
   FarPages() : usable_(Buffer<u8>::sparse(1).size() > 0) { stride = usable_ ? u64(1) << 31 : 0; }
@@ -38,11 +38,11 @@ class FarPages {
 
 class Pages {
  public:
-  // With `values_in_keys` values are the first v_dim numbers of keys.
+  // With `values_in_keys`, values are the first v_dim numbers of keys.
   Pages(const KvType& type, u32 n_pages, u32 page_tokens, u32 n_kv_heads, u32 k_dim, u32 v_dim,
         bool values_in_keys = false);
 
-  // The number that the cache holds.
+  // The number stored in the cache.
   double k(u32 page, u32 slot, u32 head, u32 i) const;
   double v(u32 page, u32 slot, u32 head, u32 i) const;
   // Fills every row with random numbers.
@@ -60,11 +60,11 @@ class Pages {
   KvType type_;
 };
 
-// Some sequences of different lengths, whose pages are shuffled.
+// Sequences of different lengths with shuffled pages.
 struct Sequences {
   Sequences(Random& random, const std::vector<u32>& lengths, u32 page_tokens);
-  u32 n_pages;      // that all need
-  u32 page_stride;  // entries of a page table
+  u32 n_pages;      // total pages needed
+  u32 page_stride;  // entries per page table
   Buffer<i32> page_tables;
   u32 page(u32 sequence, u32 position, u32 page_tokens) const {
     return static_cast<u32>(page_tables[u64(sequence) * page_stride + position / page_tokens]);
@@ -77,11 +77,11 @@ struct AttentionShape {
   u32 window;
   double softcap;
   const float* sinks;
-  const u32* mask;  // a bit for each position that is seen; null: all are
+  const u32* mask;  // a bit for each visible position; null: all
 };
 
-// One query's attention over the positions up to its own; q[k_dim], the result [v_dim], zeros where
-// nothing is seen.
+// Attention of one query, q[k_dim], over the positions up to its own. The result is [v_dim], zeros
+// without visible positions.
 std::vector<double> plain_attention(const Pages& pages, const Sequences& sequences, u32 sequence,
                                     u32 position, u32 head, const float* q,
                                     const AttentionShape& shape);

@@ -51,7 +51,7 @@ void check_embed(const WeightKind& kind, u32 cols) {
   }
 }
 
-// A weight whose rows lie beyond 4 GiB, and one whose rows lie together, have the same products.
+// Checks that a weight with rows beyond 4 GiB gives the same products as one with adjacent rows.
 void check_far_rows(const WeightKind& kind) {
   Random random(kind.type);
   const u32 rows = 5, cols = 256, tokens = 3;
@@ -94,7 +94,7 @@ void check_far_rows(const WeightKind& kind) {
     return out;
   };
   for (int operation = 0; operation < 3; ++operation) {
-    if (operation == 1 && kind.type == 0) continue;  // no product of matrix units
+    if (operation == 1 && kind.type == 0) continue;  // not supported by matrix units
     const auto expected = products(weight, operation), actual = products(far, operation);
     for (size_t i = 0; i < actual.size(); ++i) EXPECT(actual[i] == expected[i]);
   }

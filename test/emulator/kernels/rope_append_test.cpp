@@ -12,7 +12,7 @@ struct Case {
   bool values_in_keys = false;
 };
 
-// A head normalised and rotated in double.
+// A head normalized and rotated in double.
 std::vector<double> plain_head(const float* all, u32 n_heads, u32 head, u32 dim,
                                const float* weight, u32 width, const float* angles, u32 n,
                                u32 interleaved, bool values_in_keys) {
@@ -36,8 +36,8 @@ std::vector<double> plain_head(const float* all, u32 n_heads, u32 head, u32 dim,
   return x;
 }
 
-// How far a stored number may be from the one of `row` that it stands for: in Q8_0 half a step, of
-// which 127 make up the largest of 32 neighbours, and what rounding the step to F16 takes.
+// Allowed error of a stored number. In Q8_0 it is half a step, where 127 steps are the largest of
+// 32 neighbours, plus the rounding of the step to F16.
 double slack(const KvType& type, const std::vector<double>& row, size_t i) {
   if (type.bytes != 1) return 2e-6 + 2 * type.tolerance * std::abs(row[i]);
   double largest = 0;
@@ -50,7 +50,7 @@ double slack(const KvType& type, const std::vector<double>& row, size_t i) {
 void check(const KvType& type, const Case& c) {
   Random random(c.k_dim * 100 + c.n_heads);
   const std::vector<u32> lengths = {c.page_tokens * 2 + 1, 3};
-  // The first slot of a page, one within, and the last.
+  // The first slot of a page, a middle one, and the last.
   const Buffer<i32> positions = {static_cast<i32>(2 * c.page_tokens), 2,
                                  static_cast<i32>(c.page_tokens - 1)};
   const Buffer<i32> sequence_of = {0, 1, 0};
@@ -132,7 +132,7 @@ void check(const KvType& type, const Case& c) {
 void check_random(Random& random) {
   const u32 n_kv_heads = random.between(1, 3), k_dim = 2 * random.between(1, 70);
   const u32 n_heads = n_kv_heads * random.between(1, 4);
-  const u32 norm = random.below(3);  // none, of a head, of all
+  const u32 norm = random.below(3);  // none, per head, over all heads
   const u32 q_width = norm == 0 ? 0 : norm == 1 ? k_dim : n_heads * k_dim;
   const u32 k_width = norm == 0 ? 0 : norm == 1 ? k_dim : n_kv_heads * k_dim;
   check(random.one_of(kv_types), {n_heads, n_kv_heads, k_dim, random.between(1, 140),

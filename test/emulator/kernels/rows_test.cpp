@@ -1,4 +1,4 @@
-// Kernels that treat rows element by element.
+// Elementwise kernels on rows.
 
 #include "operations.h"
 
@@ -13,7 +13,7 @@ double plain_unit(u32 unit, double gate, double up) {
 void check_glu(u32 rows, u32 groups, u32 width, u32 unit) {
   Random random(width + unit);
   const u32 cols = groups * width;
-  // Far enough for the limits of the clamped unit.
+  // Large enough for the limits of the clamped unit.
   const auto x = random_floats(random, u64(rows) * 2 * cols, 4);
   Buffer<float> out(u64(rows) * cols);
   const Buffer<u32> n_rows = {rows};
@@ -86,7 +86,7 @@ TEST(layer_norm_with_and_without_bias) {
   Random random(6);
   const u32 rows = 3, cols = 131;
   auto x = random_floats(random, rows * cols);
-  for (float& value : x) value += 50;  // a mean that would swallow a one-pass variance
+  for (float& value : x) value += 50;  // a mean that a one-pass variance would not survive
   const auto weight = random_floats(random, cols), bias = random_floats(random, cols);
   const Buffer<u32> n_rows = {rows};
   for (const bool with_bias : {false, true}) {
@@ -141,7 +141,7 @@ TEST(gather_columns_of_three_values) {
   }
 }
 
-// Columns in the order of two of three experts, of x for both or for each.
+// Columns in the orders of two of three experts, with x shared by both or separate.
 void check_permute(bool is_routed, bool is_shared) {
   Random random(10 + is_routed * 2 + is_shared);
   const u32 rows = 3, cols = 1100, experts = is_routed ? 3 : 1, top_k = is_routed ? 2 : 1;

@@ -1,4 +1,4 @@
-// The kernels that choose tokens, against a chain that sorts the vocabulary in double.
+// The kernels that choose tokens, compared with a chain that sorts the vocabulary in double.
 
 #include <algorithm>
 #include <map>
@@ -51,7 +51,7 @@ std::vector<Candidate> plain_candidates(const Request& r, const float* logits, u
   std::vector<Candidate> list;
   for (u32 i = 0; i < n; ++i) {
     const bool allowed = r.mask.empty() || (r.mask[i / 32] >> (i % 32) & 1) != 0;
-    // The kernels keep adjusted logits as floats.
+    // The kernels store adjusted logits as floats.
     const double value = static_cast<float>(values[i]);
     if (allowed && value > -INFINITY) list.push_back({static_cast<i32>(i), value});
   }
@@ -194,11 +194,11 @@ Buffer<float> random_logits(Random& random, u32 outputs, u32 vocabulary, bool wi
     if (with_ties) x = std::round(x * 4) / 4;
     if (random.below(9) == 0) x = -INFINITY;
   }
-  for (u32 o = 0; o < outputs; ++o) logits[o * vocabulary] = 1;  // a candidate at least
+  for (u32 o = 0; o < outputs; ++o) logits[o * vocabulary] = 1;  // at least one candidate
   return logits;
 }
 
-// Combinations of the filters, all or every so many-th.
+// Combinations of the filters; `every` selects every n-th.
 void check_filters(u32 vocabulary, bool with_ties, u32 every = 1) {
   Random random(vocabulary);
   std::vector<Request> requests;

@@ -1,4 +1,4 @@
-// Gates, and the operations with recurrent state.
+// Gates and operations with recurrent state.
 
 #include <numeric>
 
@@ -8,8 +8,8 @@ namespace {
 
 constexpr u32 kSlots = 5;
 
-// Runs of some lengths one after another, in different slots, some of them from zero; one more
-// entry of the list is none.
+// Consecutive runs of the given lengths in different slots, some starting from zero, and one more
+// empty entry.
 Buffer<SlotRun> random_runs(Random& random, const std::vector<u32>& lengths) {
   Buffer<SlotRun> runs(lengths.size() + 1);
   u32 row = 0;
@@ -64,9 +64,9 @@ void check_conv(u32 cols, u32 width, const std::vector<u32>& lengths, bool has_b
       for (u32 r = 0; r < n_kept; ++r) slot[r * cols] = column[run.n_rows + r];
     }
   }
-  // Sums pass through numbers that are the larger, and are rounded the oftener, the wider they are.
+  // Wider sums pass through larger intermediate values and are rounded more often.
   expect_near("causal_conv1d", out, expected, std::max(6e-6, 1e-6 * width), 6e-6);
-  // What is kept is copied; the slots of no run are as they were.
+  // Kept rows are copied; unused slots are unchanged.
   expect_near("state", state, kept, 0, 0);
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// What the tests of kernels share: registration, random data, buffers with guarded ends, launches
-// and comparison. A test's function throws (through `expect`) when the kernel is wrong.
+// Helpers of the kernel tests: registration, random data, buffers with guarded ends, launches and
+// comparison. A test function throws (through `expect`) if the kernel is wrong.
 
 #include <algorithm>
 #include <cmath>
@@ -39,7 +39,7 @@ struct RegisterTest {
   static const kernel_test::RegisterTest register_##function(#function, function);    \
   static void function()
 
-// A test that calls function(random) `times` times, each time with other numbers and in every run.
+// A test that calls function(random) `times` times with new numbers, different in every run.
 #define TEST_RANDOM(name, function, times)                    \
   TEST(name) {                                                \
     kernel_test::start_fresh_run();                           \
@@ -52,9 +52,8 @@ struct RegisterTest {
     if (!(condition)) kernel_test::fail_test("%s:%d: %s", __FILE__, __LINE__, #condition); \
   } while (0)
 
-// What the random numbers of this process differ by from those of others: 0 until a test of random
-// shapes asks for numbers that no run before had, or for those of the variable FORGE_TEST_SEED. A
-// test that fails reports it.
+// Offset of the random numbers of this process: 0 until a test of random shapes asks for new
+// numbers, or for the numbers of the variable FORGE_TEST_SEED. A failing test reports it.
 u64 run_seed();
 void start_fresh_run();
 
@@ -79,8 +78,7 @@ class Random {
   u64 state_;
 };
 
-// Memory of the device, filled with 0xff (NaN) until written, so that what is never written spoils
-// a comparison.
+// Device memory filled with 0xff (NaN), so that missing writes spoil a comparison.
 template <class T>
 class Buffer {
  public:
@@ -90,7 +88,7 @@ class Buffer {
   Buffer(std::initializer_list<T> values) : Buffer(values.size()) {
     std::copy(values.begin(), values.end(), data_);
   }
-  // Memory of reserve(); empty where there is none.
+  // Memory of reserve(); empty if not supported.
   static Buffer sparse(size_t n) {
     Buffer buffer(0);
     release(buffer.data_);
@@ -132,7 +130,7 @@ void launch(const std::string& name, const emulator::Launch& shape, Arguments...
   run_kernel(name, shape, {sizeof(Arguments)...}, params);
 }
 
-// Fails unless |actual - expected| <= absolute + relative * |expected|, for every element; NaN
+// Fails unless |actual - expected| <= absolute + relative * |expected| for every element; NaN
 // fails.
 void expect_near(const char* what, const float* actual, const double* expected, size_t n,
                  double absolute, double relative);

@@ -10,8 +10,8 @@ namespace kernel_test {
 
 namespace {
 
-// Where the F16 scales of a block lie; the first is `magnitude`, a second (a minimum) a quarter of
-// it.
+// Offsets of the F16 scales in a block. The first scale is about `magnitude`, a second one (a
+// minimum) a quarter of it.
 struct ScalePlaces {
   u32 type;
   int first, second;
@@ -36,7 +36,7 @@ void put_scales(Random& random, u32 type, float size, u8* block) {
     std::memcpy(block, &scale, 4);
   }
   if (type == 39) block[0] = static_cast<u8>(120 + random.below(4));  // an exponent
-  if (type == 29) {  // the scale's four nibbles are the upper ones of four numbers
+  if (type == 29) {  // the scale's four nibbles are the upper nibbles of four numbers
     const u16 bits = forge::f32_to_f16(0.1f * size);
     for (int n = 0; n < 4; ++n) {
       u8& byte = block[48 + 2 * n + 1];
@@ -51,7 +51,7 @@ void put_scales(Random& random, u32 type, float size, u8* block) {
   }
 }
 
-// The rows as a file has them.
+// Rows in the layout of a file.
 std::vector<u8> random_rows(Random& random, const forge::WeightTypeInfo& info, u32 rows, u32 cols) {
   const u32 type = static_cast<u32>(info.type);
   const float size = 1.0f / std::sqrt(static_cast<float>(cols));

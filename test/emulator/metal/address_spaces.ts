@@ -1,7 +1,7 @@
 /**
- * Checks what the emulator cannot see: that pointers into device, threadgroup, constant and thread
- * memory are not mixed up. clang compiles the kernels, translated as for the emulator, as C++ for
- * OpenCL, whose address spaces are types as those of the Metal Shading Language are
+ * Checks that pointers into device, threadgroup, constant and thread memory are not mixed up, which
+ * the emulator cannot detect. clang compiles the kernels, translated as for the emulator, as C++
+ * for OpenCL, where address spaces are part of types as in the Metal Shading Language
  * (`address_spaces/metal_stdlib`); nothing is run. Needs clang 19 (Debian's package clang-19).
  */
 import { join, resolve } from "@std/path";
@@ -21,7 +21,7 @@ const flags = [
   "-Itest/emulator/metal/address_spaces",
 ];
 
-/** Why the check cannot be made here, if so. */
+/** Returns why the check cannot run here, or undefined. */
 export async function addressSpacesUnavailable(): Promise<string | undefined> {
   try {
     await new Deno.Command(compiler, { args: ["--version"], stdout: "null" }).output();
@@ -31,7 +31,7 @@ export async function addressSpacesUnavailable(): Promise<string | undefined> {
   }
 }
 
-/** A file of kernels, or one of their headers. */
+/** A kernel file or a header. */
 export interface KernelFile {
   readonly name: string;
   readonly text: string;
@@ -46,8 +46,8 @@ export function kernelFiles(): KernelFile[] {
 }
 
 /**
- * What clang says about the kernels, file by file; empty where all is well. `folder`, under `build`, is
- * for the translated files.
+ * Returns clang's errors about the kernels, file by file; empty if there are none. `folder`, under
+ * `build`, receives the translated files.
  */
 export async function addressSpaceErrors(
   files: readonly KernelFile[],
@@ -68,8 +68,8 @@ export async function addressSpaceErrors(
 }
 
 /**
- * Declarations of pointers and references that do not say what they point into, which C++ for OpenCL
- * would take as pointers to anything: `name:line: declaration`.
+ * Returns declarations of pointers and references without an address space, which C++ for OpenCL
+ * would accept as generic pointers, as `name:line: declaration`.
  */
 export function unqualifiedPointers({ name, text }: KernelFile): string[] {
   const found: string[] = [];
@@ -77,7 +77,7 @@ export function unqualifiedPointers({ name, text }: KernelFile): string[] {
     if (line.startsWith("#")) return;
     // Without the arguments of templates.
     while (/<[^<>]*>/.test(line)) line = line.replaceAll(/<[^<>]*>/g, "");
-    // A star or an ampersand behind a type, before a name, a parenthesis or the end of the type.
+    // A star or an ampersand after a type, before a name, a parenthesis or the end of the type.
     for (const match of line.matchAll(/\w[*&](?=[ )])/g)) {
       const declaration = line.slice(0, match.index + 2).match(/[^(,;{}]*$/)?.[0] ?? "";
       if (!/\b(device|threadgroup|constant|thread)\b/.test(declaration)) {

@@ -25,7 +25,7 @@ Deno.test({
   fn: async () => assertEquals(await addressSpaceErrors(kernelFiles(), "kernels"), []),
 });
 
-/** One misuse each, in a file and the kernels that include it. */
+/** Misuses, each in a file and the kernels that include it. */
 const misuses = [
   {
     misuse: "threadgroup memory is taken for device memory",

@@ -1,4 +1,4 @@
-/** What arguments.h and its like tell the host of the kernels, held to the kernels themselves. */
+/** Compares the contract in arguments.h and similar headers with the kernels. */
 import { assert, assertEquals } from "@std/assert";
 import { type KernelFile, kernelFiles } from "./address_spaces.ts";
 import { kernelsOf } from "./translate.ts";
@@ -9,7 +9,7 @@ const contract = files.filter(({ name }) => name.endsWith("arguments.h"))
 const kernels = files.filter(({ name }) => name.endsWith(".metal"))
   .flatMap((file: KernelFile) => kernelsOf(file.text).map((kernel) => ({ file, ...kernel })));
 
-/** The buffers that the contract lists for a kernel, in order, by name. */
+/** The names of the buffers that the contract lists for a kernel, in order. */
 function listed(kernel: string): string[] {
   const lines = contract.split("\n");
   const opening = new RegExp(`^// ${kernel}(<[^>]*>)?(, [^:]*)?: `);

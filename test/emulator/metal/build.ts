@@ -1,7 +1,7 @@
 /**
- * Builds the Metal kernels of `kernels/metal` for the CPU: translated into C++ (`translate.ts`), in one
- * shared library that `metal_registry.h` describes, and the program that tests them. Objects are kept
- * as those of the CUDA kernels are.
+ * Builds the Metal kernels of `kernels/metal` for the CPU: translated into C++ (`translate.ts`), in
+ * one shared library described by `metal_registry.h`, and the program that tests them. Objects are
+ * cached like those of the CUDA kernels.
  */
 import { basename, join, resolve } from "@std/path";
 import {
@@ -29,11 +29,11 @@ const kernelFlags = [
   `-I${shim}`,
 ];
 
-/** What {@linkcode buildMetalEmulator} builds. */
+/** Options of {@linkcode buildMetalEmulator}. */
 export interface MetalEmulatorOptions {
   /** @default "plain" */
   readonly mode?: EmulatorMode;
-  /** Changes a file's text before it is translated; by default nothing is changed. */
+  /** Changes a file's text before it is translated; by default returns it unchanged. */
   readonly change?: (file: string, text: string) => string;
   /** Only these `.metal` files; by default all. */
   readonly only?: readonly string[];
@@ -41,11 +41,11 @@ export interface MetalEmulatorOptions {
   readonly instances?: RegExp;
 }
 
-/** What {@linkcode buildMetalEmulator} built. */
+/** The result of {@linkcode buildMetalEmulator}. */
 export interface MetalEmulator {
-  /** The shared library with all kernels, to be linked or loaded. */
+  /** The shared library with all kernels. */
   readonly library: string;
-  /** The program that runs the tests of kernels. */
+  /** The program that tests kernels. */
   readonly tests: string;
 }
 

@@ -1,6 +1,6 @@
 /**
- * The test bed of Metal kernels itself: bugs are put into them, one at a time, and each must be caught, by
- * the build that is there for it.
+ * Tests the Metal test bed: each seeded bug in the kernels must be caught by the build for its
+ * kind.
  */
 import { emulatorUnavailable } from "../build.ts";
 import { assertCaught, type SeededBug, withBug } from "../seeded_bugs.ts";

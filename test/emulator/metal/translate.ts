@@ -1,20 +1,20 @@
 /**
- * Turns Metal kernels into C++ for the emulator. MSL is C++14 with address spaces and attributes; what
- * remains of those after `shim/metal_stdlib` has made the keywords macros is rewritten here, line by
- * line, so that reports name the line of the kernel's own file:
+ * Translates Metal kernels to C++ for the emulator. MSL is C++14 with address spaces and
+ * attributes. `shim/metal_stdlib` turns the keywords into macros; the rest is rewritten here, line
+ * by line, so that reports name the line of the kernel's own file:
  *
  * - `threadgroup float partial[32];` becomes memory of the threadgroup,
- * - `uint lane [[thread_index_in_simdgroup]]` a parameter of the type of that name,
- * - `threadgroup float* values [[threadgroup(0)]]` the memory that a launch brings,
- * - other attributes go, and kernels that are no templates are registered like instances of templates.
+ * - `uint lane [[thread_index_in_simdgroup]]` becomes a parameter of the type of that name,
+ * - `threadgroup float* values [[threadgroup(0)]]` becomes the memory of the launch,
+ * - other attributes are removed, and kernels that are not templates are registered like instances.
  */
 
-/** Text without comments, of the same length, in which nothing else is looked for. */
+/** Blanks out comments, keeping the length, so that patterns do not match in them. */
 export function withoutComments(text: string): string {
   return text.replaceAll(/\/\/.*/g, (comment) => " ".repeat(comment.length));
 }
 
-/** The parameters between the parenthesis at `open` and its partner. */
+/** The parameters between the parenthesis at `open` and its matching one. */
 function parameters(text: string, open: number): string {
   let depth = 0;
   for (let at = open; at < text.length; ++at) {
@@ -41,7 +41,7 @@ export function kernelsOf(source: string): Kernel[] {
   }));
 }
 
-/** Fails unless buffers are numbered in order, which is how arguments.h lists them. */
+/** Fails unless buffers are numbered in order, as arguments.h lists them. */
 function checkBuffers(file: string, kernel: Kernel): void {
   const indices = Array.from(kernel.parameters.matchAll(/\[\[buffer\((\d+)\)\]\]/g), (m) => m[1]);
   indices.forEach((index, place) => {
@@ -52,7 +52,7 @@ function checkBuffers(file: string, kernel: Kernel): void {
   if (indices.length === 0) throw new Error(`${file}: ${kernel.name} takes no buffers`);
 }
 
-/** The C++ of one file of kernels or header; `file` is its path, for reports. */
+/** Returns the C++ of a kernel file or header; `file` is its path, for reports. */
 export function translate(file: string, source: string): string {
   const kernels = kernelsOf(source);
   for (const kernel of kernels) checkBuffers(file, kernel);

@@ -1,4 +1,4 @@
-// Decode attention whose queries see any set of positions, as guesses that form a tree do.
+// Decode attention with masks of visible positions, as for trees of draft tokens.
 
 #include <algorithm>
 
@@ -9,12 +9,12 @@ namespace {
 struct MaskCase {
   int type;  // of kv_types
   u32 dim, n_heads, n_kv_heads, page_tokens;
-  std::vector<u32> lengths;  // of sequences, whose last `queries` positions ask
+  std::vector<u32> lengths;  // of sequences; their last `queries` positions are the queries
   u32 queries;
   bool sinks, causal;
 };
 
-// A random half of the positions of every query; the first query of all sees none.
+// A random half of the positions for every query, and none for the first query.
 Buffer<u32> random_mask(Random& random, u32 rows, u32 words) {
   Buffer<u32> mask(u64(rows) * words);
   for (u32 i = 0; i < mask.size(); ++i) {

@@ -1,4 +1,4 @@
-// What surrounds products by a library, or by tensor cores, and the bare weights.
+// Conversions before and after products by a library or by tensor cores, and dequantized weights.
 
 #include "../../../../csrc/common/float16.h"
 #include "launch.h"
@@ -49,7 +49,7 @@ TEST(epilogue_of_a_library_product) {
     }
     expect_near("epilogue", out.data() + swapped[r] * stride, expected.data(), cols, 1e-6, 1e-5);
   }
-  // In its place, where a row needs no more than its scale.
+  // In place, where only the scale applies.
   Buffer<float> own(rows * cols);
   std::copy_n(product.data(), rows * cols, own.data());
   launch("epilogue", {{2, rows}, {256}}, own.data(), own.data(), scale.data(),

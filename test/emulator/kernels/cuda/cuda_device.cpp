@@ -1,5 +1,5 @@
-// The tests' kernels on a GPU, compiled and launched by csrc/cuda. Buffers are pinned memory of the
-// host, which the device reads and writes at the same addresses.
+// Runs the tests' kernels on a GPU, compiled and launched by csrc/cuda. Buffers are pinned host
+// memory, which the device accesses at the same addresses.
 
 #include <map>
 #include <thread>
@@ -51,7 +51,7 @@ class Gpu {
   std::map<std::string, const char*> files_;  // by the names of their kernels
 };
 
-// Never destroyed: buffers in static memory outlive every local order.
+// Never destroyed, since buffers in static memory outlive it.
 Gpu& gpu() {
   static Gpu* const opened = new Gpu;
   return *opened;
@@ -60,7 +60,7 @@ Gpu& gpu() {
 void check_parameters(const std::string& name, Function function,
                       const std::vector<size_t>& param_bytes) {
   const auto info = gpu().device().api().parameter_info;
-  if (!info) return;  // drivers before CUDA 12.4 do not tell
+  if (!info) return;  // not supported by drivers before CUDA 12.4
   size_t offset = 0, bytes = 0;
   for (size_t i = 0; i < param_bytes.size(); ++i) {
     if (info(function, i, &offset, &bytes) != kSuccess || bytes != param_bytes[i]) {
@@ -88,7 +88,7 @@ void release(void* memory) {
   gpu().device().api().host_free(memory);
 }
 
-// Pinned memory is all there.
+// Pinned memory cannot be sparse.
 void* reserve(size_t) { return nullptr; }
 
 void run_kernel(const std::string& name, const emulator::Launch& shape,

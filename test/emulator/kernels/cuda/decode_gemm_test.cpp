@@ -31,7 +31,7 @@ TEST(decode_gemm_of_a_token_is_the_same_in_any_company) {
     const u32 rows = 37, cols = 1280, tokens = 33;
     const DeviceWeight weight = random_weight(random, half_kinds[k], rows, cols);
     const auto x = random_floats(random, tokens * cols);
-    // The last token as one of many, and alone.
+    // The last token among many, and alone.
     const Buffer<u32> all = {tokens}, one = {1}, last = {tokens - 1};
     Buffer<float> out(tokens * rows), alone(tokens * rows);
     Gemm op = {.out = out.data(),

@@ -1,4 +1,4 @@
-// Experts of some tokens only, whose pairs are those of the list.
+// Experts of a list of tokens, whose pairs are numbered by the list.
 
 #include <algorithm>
 #include <numeric>
@@ -17,7 +17,7 @@ Groups group(const Buffer<float>& routes, const RowSet& set, const GroupedShape&
   return groups;
 }
 
-// Tokens of a list, last first, in numbers that leave some out.
+// Tokens of a list in descending order, with gaps.
 Buffer<u32> some_of(u32 tokens) {
   std::vector<u32> list;
   for (u32 t = tokens; t-- > 0;) {
@@ -51,14 +51,14 @@ TEST(moe_group_is_a_stable_sort) {
       EXPECT(tile.first == done && tile.count >= 1 && tile.count <= 4);
       done += tile.count;
       EXPECT(expert(sorted[tile.first]) == tile.expert && expert(sorted[done - 1]) == tile.expert);
-      // A tile is full unless the expert has no more.
+      // A tile is full unless it is the last of its expert.
       EXPECT(tile.count == 4 || done == n_pairs || expert(sorted[done]) != tile.expert);
     }
     EXPECT(done == n_pairs);
   }
 }
 
-// A token whose row of x begins beyond 4 GiB, and so do rows of the experts.
+// A token and experts whose rows begin beyond 4 GiB.
 TEST(grouped_products_of_rows_beyond_4_gib) {
   Random random(3);
   const GroupedShape s = {
@@ -93,7 +93,7 @@ TEST(grouped_products_of_rows_beyond_4_gib) {
   }
 }
 
-// A token's products are the same, to the bit, alone or among others, and others are left alone.
+// The products of a token have the same bits alone and among others; other rows are not written.
 TEST(grouped_products_of_listed_tokens) {
   const GroupedShape s = {
       .tokens = 70, .n_experts = 4, .top_k = 2, .rows = 21, .cols = 256, .shared = true};

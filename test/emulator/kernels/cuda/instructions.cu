@@ -1,6 +1,6 @@
-// Each instruction that kernels are made of, alone: the functions of prelude.cuh, ptx.cuh and
-// warp.cuh, and the built-in ones whose results kernels depend on. instructions_test.cpp says what
-// must come out, of the emulator's twins and of a GPU.
+// Each instruction of the kernels by itself: the functions of prelude.cuh, ptx.cuh and warp.cuh,
+// and built-in functions whose results kernels depend on. instructions_test.cpp checks the results
+// of the emulator and of a GPU.
 
 #include "ptx.cuh"
 #include "warp.cuh"
@@ -38,7 +38,7 @@ KERNEL stream_words(uint4* out, const uint4* in, u32 n) {
 }
 INSTANCE(stream_words)
 
-// Three copies a thread, each a group, stored as they arrive: out[group][thread].
+// Three copies per thread, each in its own group, stored as they arrive: out[group][thread].
 KERNEL copy_in_groups(uint4* out, const uint4* in, const u32* valid) {
   wait_for_previous_kernel();
   SHARED(uint4, landed, [3][64]);
@@ -56,7 +56,7 @@ KERNEL copy_in_groups(uint4* out, const uint4* in, const u32* valid) {
 }
 INSTANCE(copy_in_groups)
 
-// in: 32 rows of 8 numbers, four matrices; out[lane][8]: as they are, then transposed.
+// in: 32 rows of 8 numbers, four matrices; out[lane][8]: unchanged, then transposed.
 KERNEL load_four_matrices(u32* out, const u16* in) {
   wait_for_previous_kernel();
   SHARED(u16, rows, [32][24]);  // rows of 48 bytes
@@ -72,7 +72,7 @@ KERNEL load_four_matrices(u32* out, const u16* in) {
 }
 INSTANCE(load_four_matrices)
 
-// c[16, 8] += a[16, 16] b[16, 8], all row by row.
+// c[16, 8] += a[16, 16] b[16, 8], all row-major.
 template <class T>
 KERNEL multiply_matrices(float* c, const T* a, const T* b) {
   wait_for_previous_kernel();
@@ -94,7 +94,7 @@ KERNEL multiply_matrices(float* c, const T* a, const T* b) {
 INSTANCE(multiply_matrices<f16>)
 INSTANCE(multiply_matrices<bf16>)
 
-// Of 256 threads' numbers: sums[0..7] and largest[0..7] of warps, [8] of the block.
+// From the numbers of 256 threads: sums[0..7] and largest[0..7] of warps, [8] of the block.
 KERNEL reduce_numbers(double* sums, float* largest, u64* counts, const float* x) {
   wait_for_previous_kernel();
   SHARED(double, sum_partial, [kWarp]);
@@ -136,7 +136,7 @@ KERNEL exchange_lanes(u64* out, const u64* in) {
 }
 INSTANCE(exchange_lanes)
 
-// 256 threads add to and compete for the same places.
+// 256 threads update the same addresses.
 KERNEL count_atomically(u32* shared_sum, u32* global_sum, float* float_sum, u32* lowest, u32* taken) {
   wait_for_previous_kernel();
   SHARED(u32, sum, [1]);
@@ -154,7 +154,7 @@ INSTANCE(count_atomically)
 
 constexpr u32 kFunctions = 10;
 
-// out[function][i] of positive numbers.
+// out[function][i] for positive numbers.
 KERNEL compute_functions(float* out, const float* x, u32 n) {
   wait_for_previous_kernel();
   const u32 i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -167,7 +167,7 @@ KERNEL compute_functions(float* out, const float* x, u32 n) {
 }
 INSTANCE(compute_functions)
 
-// Subnormal numbers are numbers: neither flushed when read nor when written.
+// Subnormal numbers must not be flushed when read or written.
 KERNEL halve_numbers(float* out, const float* x) {
   wait_for_previous_kernel();
   out[threadIdx.x] = x[threadIdx.x] * 0.5f + 0.0f;

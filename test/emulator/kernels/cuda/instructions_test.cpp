@@ -1,5 +1,4 @@
-// What instructions.cu computes, by C++ that says it plainly: of the emulator's twins, and of a
-// GPU.
+// Results of instructions.cu compared with plain C++, on the emulator and on a GPU.
 
 #include <algorithm>
 #include <bit>
@@ -19,14 +18,14 @@ struct Floats {
   float number[4];
 };
 
-// Bits of the same number, or both NaN.
+// True if both are the same number, or both NaN.
 bool same_number(float a, float b) {
   return std::bit_cast<u32>(a) == std::bit_cast<u32>(b) || (std::isnan(a) && std::isnan(b));
 }
 bool same_f16(u16 a, u16 b) { return same_number(forge::f16_to_f32(a), forge::f16_to_f32(b)); }
 bool same_bf16(u16 a, u16 b) { return same_number(forge::bf16_to_f32(a), forge::bf16_to_f32(b)); }
 
-// Numbers of every size, and those between two 16-bit ones.
+// Numbers of every magnitude, and numbers half-way between two 16-bit ones.
 std::vector<float> awkward_numbers() {
   std::vector<float> list = {0.0f, -0.0f, 65504.0f, 65519.9f, 65520.0f, 1e10f, 3.4e38f, -3.4e38f,
                              5.96e-8f, 2.98e-8f, 2.99e-8f, 1e-40f, INFINITY, -INFINITY, NAN};
@@ -144,7 +143,7 @@ static void check_products(const char* kernel, u16 (*narrow)(float), float (*wid
     expected.push_back(sum);
   }
   launch(kernel, {{1}, {32}}, c.data(), a.data(), b.data());
-  // Tensor cores cut every product off at the last digits that the largest one of nine has.
+  // Tensor cores truncate every product to the last digits of the largest of nine terms.
   expect_near(kernel, c, expected, 5e-5, 1e-5);
 }
 
@@ -158,7 +157,7 @@ TEST(instructions_multiply_bf16_matrices) {
 TEST(instructions_reduce) {
   Random random(6);
   auto x = random_floats(random, 256);
-  x[70] = NAN;  // passed over by maxima, and in no other warp's sum
+  x[70] = NAN;  // ignored by maxima, and in the sum of one warp only
   Buffer<double> sums(9);
   Buffer<float> largest(9);
   Buffer<u64> counts(256);
@@ -219,7 +218,7 @@ TEST(instructions_count_atomically) {
   EXPECT(global_sum[0] == 255 * 128);
   EXPECT(float_sum[0] == 128.0f);
   EXPECT(lowest[0] == 1000 - 255);
-  // Only the first found 0; what it added may have been overwritten by no one.
+  // Only the first thread found 0, and its result must not have been overwritten.
   EXPECT(taken[0] == 1 && taken[1] == 1);
 }
 
@@ -247,7 +246,7 @@ TEST(instructions_compute_functions) {
   for (u32 f = 0; f < 10; ++f) {
     std::vector<double> expected;
     for (u32 i = 0; i < n; ++i) expected.push_back(functions[f](x[i]));
-    // A few units in the last place; the largest positions' angles included.
+    // A few units in the last place, including angles of the largest positions.
     expect_near("function", out.data() + f * n, expected.data(), n, 3e-7, 5e-7);
   }
 }

@@ -10,7 +10,7 @@ struct RowSet {
   const u32* list;
 };
 
-// Rows of x as convert_rows makes them: [rows of the set, pieces, padded_cols].
+// Rows of x converted by convert_rows: [rows of the set, pieces, padded_cols].
 struct HalfRows {
   Buffer<u16> x;
   Buffer<float> scale;
@@ -19,16 +19,16 @@ struct HalfRows {
 HalfRows convert_rows(const DeviceWeight& weight, const float* x, const RowSet& set, u32 max_rows,
                       u32 pieces);
 
-// The type in which tensor cores see a weight.
+// The type that tensor cores read for a weight.
 std::string half_of(const DeviceWeight& weight);
 
-// Products of the rows of a set, by convert_rows and a product on tensor cores.
+// Launches convert_rows and a product on tensor cores for the rows of a set.
 void launch_gemm(const Gemm& op, const RowSet& set);
 void launch_decode_gemm(const Gemm& op, const RowSet& set, u32 token_tiles, u32 row_tiles);
 
-// The experts of the tokens of a set; n_tokens of the operation is not read.
+// Groups the experts of the tokens of a set; ignores op's n_tokens.
 void launch_moe_group(const MoeGroup& op, const RowSet& set, u32 warps);
-// Products with them, whose tiles are of launch_moe_group: of at_once pairs for matvec, 64 for
+// Products with these experts, with the tiles of launch_moe_group: at_once pairs for matvec, 64 for
 // gemm.
 void launch_grouped_matvec(const GroupedMatvec& op, const RowSet& set);
 void launch_grouped_gemm(const GroupedMatvec& op, const RowSet& set, u32 max_tokens);

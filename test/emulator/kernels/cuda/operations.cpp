@@ -1,4 +1,4 @@
-// The operations by the kernels of kernels/cuda.
+// Launches the operations with the kernels of kernels/cuda.
 
 #include "../operations.h"
 

@@ -1,12 +1,12 @@
-// Products of some rows only, and what is one launch instead of two: held to the products that
-// compute all rows, to the bit.
+// Products of a set of rows, and fused launches: compared to the bit with products of all rows in
+// separate launches.
 
 #include "../gemm_check.h"
 #include "launch.h"
 
 namespace {
 
-// Calls multiply(out, set, max_rows) for all rows of x, and for a list of some, last first.
+// Calls multiply(out, set, max_rows) for all rows of x, and for a descending list of some rows.
 template <class Multiply>
 void check_list(u32 n_rows, u32 stride, Multiply multiply) {
   const Buffer<u32> all = {n_rows}, some = {3}, list = {n_rows - 1, 2, 0};

@@ -1,4 +1,4 @@
-// The two kernels that choose tokens where all outputs are plainly greedy.
+// The two kernels that choose tokens if all outputs are plainly greedy.
 
 #include <algorithm>
 
@@ -6,7 +6,7 @@
 
 namespace {
 
-// The results for rows of `vocabulary` logits each.
+// The results for rows of `vocabulary` logits.
 Buffer<forge_result> choose(const Buffer<float>& logits, u32 outputs, u32 vocabulary) {
   const u32 chunks = blocks_for(vocabulary, metal_args::kArgmaxChunk);
   Buffer<metal_args::ArgmaxPartial> partial(outputs * chunks);

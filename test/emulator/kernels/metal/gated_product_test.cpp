@@ -1,10 +1,10 @@
-// Products with the gated unit that follows them in the same launch: the bits of both apart.
+// Products fused with the gated unit that follows them: the same bits as separate launches.
 
 #include "launch.h"
 
 namespace {
 
-// A SIMD group's pairs of rows, whether alone with them or not, and a width that leaves some out.
+// Several pairs of rows per SIMD group, and a width that is not a multiple of them.
 constexpr u32 kWidth = 19, kCols = 1024, kTokens = 5;
 
 struct Launcher {

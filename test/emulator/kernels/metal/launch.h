@@ -6,11 +6,11 @@
 
 namespace kernel_test {
 
-// In the place of an optional buffer.
+// In place of a missing optional buffer.
 constexpr const void* kNothing = nullptr;
 
-// Launches a kernel by its name with its buffers in order, then its struct of scalars. Where an
-// optional buffer is not there, the kernel gets an address that nothing may touch.
+// Launches a kernel by its name with its buffers in order, then its struct of scalars. A missing
+// optional buffer is replaced by an inaccessible address.
 template <class Args, class... Pointers>
 void launch_metal(const std::string& name, const emulator::MetalLaunch& shape, const Args& args,
                   Pointers... pointers) {
@@ -34,7 +34,7 @@ u32 simdgroup_rows(const DeviceWeight& weight);
 metal_args::MatvecArgs matvec_args(const DeviceWeight& weight, u32 out_stride, u32 split,
                                    const Epilogue& epilogue);
 
-// The experts of the tokens of a list, or of the first ones where there is none.
+// Groups the experts of the tokens of a list, or of the first tokens without a list.
 void launch_moe_group(const MoeGroup& op, const u32* row_list);
 
 }  // namespace kernel_test

@@ -1,4 +1,4 @@
-// What the host asks of a GPU before it uses the kernels that look into matrices.
+// The kernel by which the host checks the layout of SIMD group matrices.
 
 #include "launch.h"
 

@@ -1,4 +1,4 @@
-// The operations by the kernels of kernels/metal, launched as arguments.h says.
+// Launches the operations with the kernels of kernels/metal, as described in arguments.h.
 
 #include "../operations.h"
 

@@ -1,4 +1,4 @@
-// Products with the norm before them in the same launch.
+// Products fused with the norm before them.
 
 #include "launch.h"
 

@@ -1,4 +1,4 @@
-// Products of some rows only: each gets the bits that it has among all, and others are left alone.
+// Products of a list of rows: the same bits as among all rows, and other rows are not written.
 
 #include <algorithm>
 
@@ -9,7 +9,7 @@ namespace {
 
 constexpr u32 kRows = 11, kListed = 5;
 
-// Runs launch(out, n_rows, args, list) for all rows, and for those of a list.
+// Runs launch(out, n_rows, args, list) for all rows, and for the rows of a list.
 template <class Args, class Launch>
 void check(u32 stride, Args args, metal_args::MatvecArgs Args::* product, Launch launch) {
   const Buffer<u32> n_rows = {kRows}, n_listed = {kListed}, list = {7, 0, 10, 2, 3};
@@ -26,7 +26,7 @@ void check(u32 stride, Args args, metal_args::MatvecArgs Args::* product, Launch
   }
 }
 
-// The product itself is the arguments, or part of them.
+// The arguments of the product, which may be part of other arguments.
 struct Plain {
   metal_args::MatvecArgs product;
 };

@@ -1,6 +1,6 @@
 #pragma once
 
-// What translate.ts writes in place of Metal's declarations, and how kernels are registered.
+// The results of translate.ts in place of Metal's declarations, and the registration of kernels.
 
 #define METAL_TYPE(...) __VA_ARGS__
 #define METAL_JOIN_(a, b) a##b
@@ -16,17 +16,17 @@
 #define INSTANCE(...)                                                                \
   static const emulator::MetalRegistration METAL_JOIN(registration_, __COUNTER__)(   \
       #__VA_ARGS__, __VA_ARGS__);
-// A kernel that is no template.
+// A kernel that is not a template.
 #define PLAIN_KERNEL(name) INSTANCE(name)
 
-// The memory at index 0 that a launch brings.
+// The threadgroup memory of a launch, at index 0.
 template <class T>
 struct LaunchedMemory {
   T* memory;
   operator T*() const { return memory; }
 };
 
-// Where a thread is: as uint, uint2 or uint3.
+// The position of a thread: as uint, uint2 or uint3.
 #define METAL_POSITION(name, value)                                                         \
   template <class T>                                                                        \
   struct name : T {                                                                         \
@@ -71,7 +71,7 @@ METAL_POSITION(simdgroups_per_threadgroup, simdgroup_count)
 
 namespace emulator {
 
-// How a parameter of type P is made: from a buffer where kIsBuffer, else from where the thread is.
+// Makes a parameter of type P: from a buffer if kIsBuffer, else from the thread's position.
 template <class P>
 struct MetalParameter {
   static constexpr bool kIsBuffer = false, kIsMemory = false;

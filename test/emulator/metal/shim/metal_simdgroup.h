@@ -1,7 +1,7 @@
 #pragma once
 
-// What the lanes of a SIMD group and the threads of a threadgroup do together. All lanes must take
-// part in everything here; those that a kernel ends early for never come, which is reported.
+// Operations of the lanes of a SIMD group and of the threads of a threadgroup. All lanes must take
+// part; a lane that the kernel ended early is missing, which is reported.
 
 #define METAL_PLACE const char *file = __builtin_FILE(), int line = __builtin_LINE()
 
@@ -25,7 +25,7 @@ template <class T>
 T simd_shuffle_xor(T x, ushort bits, METAL_PLACE) {
   return emulator::shuffle(~0u, x, own_lane() ^ bits, file, line);
 }
-// Where there is no such lane, the result is the lane's own.
+// Without such a lane, the result is the lane's own value.
 template <class T>
 T simd_shuffle_up(T x, ushort by, METAL_PLACE) {
   return emulator::shuffle(~0u, x, own_lane() >= by ? own_lane() - by : own_lane(), file, line);
@@ -91,8 +91,8 @@ T simd_prefix_exclusive_sum(T x, METAL_PLACE) {
   return together<T, sum_lanes_before<T>>(x, file, line);
 }
 
-// Lane l holds two numbers of row (l / 16) * 4 + l / 2 % 4, from column l / 8 % 2 * 4 + l % 2 * 2
-// on; or else the lanes go through the matrix row by row.
+// Lane l holds two numbers of row (l / 16) * 4 + l / 2 % 4, starting at column
+// l / 8 % 2 * 4 + l % 2 * 2; in the other layout, the lanes hold the matrix in row-major order.
 inline uint matrix_row(uint lane) {
   return emulator::has_other_matrix_places() ? lane / 4 : lane / 16 * 4 + lane / 2 % 4;
 }
