@@ -1,4 +1,4 @@
-"""Documents to batches: token ids, and which of them to learn."""
+"""Turns documents into batches of token ids, with a mask of the ids that count in the loss."""
 
 import json
 from dataclasses import dataclass
@@ -21,14 +21,14 @@ class Document:
 
 @dataclass
 class Batch:
-    """Arrays [documents, length]. Padding stands at the end and is not learnt, so needs no mask."""
+    """Returns arrays [documents, length]. Padding is last and has no loss, so it needs no mask."""
 
     ids: np.ndarray
     learn: np.ndarray
 
 
 class Encoder:
-    """Text is learnt whole, a conversation only where the assistant speaks."""
+    """All of a text counts in the loss; of a conversation only the assistant's turns do."""
 
     def __init__(self, tokenizer: Tokenizer, longest: int):
         self.tokenizer, self.longest = tokenizer, longest

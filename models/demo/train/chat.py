@@ -64,7 +64,7 @@ def mixed_chat(rng: random.Random) -> list[Pair]:
 
 
 def named_chat(rng: random.Random, name: str) -> list[Pair]:
-    """The model under another name, which no answer may contradict."""
+    """A system message that gives the model another name, which no answer may contradict."""
     first = identity(rng, name)
     more = [rng.choice(SMALL_TALK)(rng) for _ in range(rng.randint(0, 2))]
     return [first] + [pair for pair in more if MODEL_NAME not in pair[1]]

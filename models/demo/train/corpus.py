@@ -22,7 +22,7 @@ NOTES = sections("notes")
 
 
 def prose(rng: random.Random) -> str:
-    """A few plain sentences that are no story."""
+    """A few plain sentences without a story."""
     roll = rng.random()
     if roll < 0.35:
         animals = rng.sample(w.ANIMALS, rng.randint(1, 3))

@@ -15,7 +15,7 @@ from train_tokenizer import BOS, EOS, TURN_END
 
 
 def write_safetensors(path: Path, tensors: dict[str, torch.Tensor]) -> None:
-    """An 8-byte header length, a JSON header padded to 8 bytes, then the F16 tensors in turn."""
+    """Writes an 8-byte header length, a JSON header padded to 8 bytes, then the F16 tensors in order."""
     header: dict[str, object] = {"__metadata__": {"format": "pt"}}
     at = 0
     for name, tensor in tensors.items():

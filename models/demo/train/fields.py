@@ -1,4 +1,4 @@
-"""The JSON keys the model knows, each with what its value may be."""
+"""JSON keys of the training text, each with its possible values."""
 
 import random
 from collections.abc import Callable, Sequence

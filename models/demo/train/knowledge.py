@@ -118,7 +118,7 @@ def naming_question(rng: random.Random) -> Pair:
 
 
 def order_question(rng: random.Random) -> Pair:
-    """What comes after what, counting, opposites, the calendar."""
+    """Sequences, counting, opposites, the calendar."""
     scene = Scene(rng)
     kind = rng.randrange(4)
     if kind == 0:

@@ -1,4 +1,4 @@
-"""Answers that stand in the question: what makes a model this small learn to look back."""
+"""Questions that contain their answer, from which a small model learns to copy from the context."""
 
 import random
 
@@ -29,7 +29,7 @@ def _some_words(rng: random.Random, count: int) -> list[str]:
 
 
 def look_up(rng: random.Random) -> Pair:
-    """Several people or things with a property each; then one of them is asked for."""
+    """Several people or things with one property each, and a question about one of them."""
     count = rng.randint(2, 7)
     names = rng.sample(w.PEOPLE, count)
     if rng.random() < 0.5:

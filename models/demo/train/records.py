@@ -1,4 +1,4 @@
-"""JSON: records asked for by name or by keys, facts of stories, lists, in several spellings."""
+"""JSON: records requested by name or by keys, facts of stories, lists, in several spellings."""
 
 import json
 import random
@@ -9,7 +9,7 @@ from grammar import Scene, article, listing
 from knowledge import Pair
 from stories import Story
 
-# What a record may be called, and the keys it usually has.
+# Names of records, and their usual keys.
 KINDS = {
     "person|character|user": "name age city job hobby happy email likes address friends trait"
     " birthday",
@@ -60,7 +60,7 @@ def spelled(value: Value, style: str) -> str:
 
 
 def _styled(rng: random.Random, question: str) -> Pair:
-    """(question, style): now and then the question asks for another spelling than one line."""
+    """Returns (question, style). Some questions ask for a spelling other than one line."""
     roll = rng.random()
     if roll < 0.8:
         return question, "line"

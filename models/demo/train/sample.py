@@ -57,7 +57,7 @@ def complete(
     generator: torch.Generator,
     limit: int = 256,
 ) -> list[int]:
-    """The ids that follow, up to a stop token; temperature 0 is greedy."""
+    """Generates ids up to a stop token. Temperature 0 is greedy."""
     stops = {tokenizer.token_to_id(EOS), tokenizer.token_to_id(TURN_END)}
     made: list[int] = []
     while len(made) < limit:

@@ -1,4 +1,4 @@
-"""Greetings, who the model is, feelings, what the user said before, and honest "I do not know"."""
+"""Greetings, the identity of the model, feelings, facts the user gave before, and "I do not know"."""
 
 import random
 
@@ -28,7 +28,7 @@ def greeting(rng: random.Random) -> Pair:
 
 
 def identity(rng: random.Random, name: str | None = None) -> Pair:
-    """Who the model is: itself, or the name that a system message gave it."""
+    """Questions about the model's identity: its own, or the name from a system message."""
     scene = Scene(rng, {"me": name or MODEL_NAME})
     scene["called"] = "[I am {me}.|My name is {me}.]" if name else "I am {me}."
     if name:
@@ -39,7 +39,7 @@ def identity(rng: random.Random, name: str | None = None) -> Pair:
 
 
 def remark(rng: random.Random) -> Pair:
-    """What people say that is no question."""
+    """Statements by the user that are not questions."""
     place = rng.choice(w.PLACES)
     scene = Scene(rng, {"toplace": place.toward})
     scene["animal"], scene["thing"] = rng.choice(w.STORY_ANIMALS).name, rng.choice(w.TOYS)
@@ -55,7 +55,7 @@ def feeling(rng: random.Random) -> Pair:
 
 
 def unknown(rng: random.Random) -> Pair:
-    """A question from outside the model's little world."""
+    """A question outside the training text."""
     scene = Scene(rng, {"topic": rng.choice(UNKNOWN["topics"])})
     scene["person"] = f"{rng.choice(w.PEOPLE)} {_surname(rng)}"
     scene["madeup"] = w.invented_name(rng).lower() + rng.choice(["", "ing", "tion", "ium", "ity"])

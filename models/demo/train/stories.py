@@ -1,4 +1,4 @@
-"""Stories: a cast, an opening, a plot. A story keeps the facts that its text really mentions."""
+"""Stories: a cast, an opening, a plot. A story keeps the facts that its text mentions."""
 
 import random
 import re
@@ -28,7 +28,7 @@ DIRECT_START = re.compile(r"(One [a-z ]+,) (?:he|she) ")
 
 @dataclass
 class Wishes:
-    """What a story must be about; anything left None is drawn."""
+    """Required elements of a story. Those that are None are drawn."""
 
     name: str | None = None
     kind: str | None = None
@@ -53,7 +53,7 @@ class Story:
 
 
 def tell(rng: random.Random, wishes: Wishes | None = None) -> Story:
-    """Writes one story that fulfils the wishes."""
+    """Writes one story with the required elements."""
     wishes = wishes or Wishes()
     wanted = [word for word in (wishes.thing, wishes.place, wishes.name) if word]
     while True:
@@ -173,7 +173,7 @@ def _adjective(rng: random.Random) -> str:
 
 
 def _facts(scene: Scene) -> dict[str, str]:
-    """What a reader of the text can know, in the order in which it is listed as JSON."""
+    """Facts that the text mentions, in the order of the JSON."""
     slots = {
         "name": "hero",
         "friend": "friend",

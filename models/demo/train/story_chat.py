@@ -18,7 +18,7 @@ ASK = (
     "|Tell a story|Can you tell me a story|I want a story|Write me a story|A story]"
 )
 ASK_AGAIN = "[Another one|Another story|One more|Tell me another story|Again|A different story]"
-# What a user may begin with, and how a story that begins so goes on.
+# Beginnings that a user may type, and continuations of a story with such a beginning.
 BEGINNINGS = {
     "Once upon a time": "Once upon a time, there [was|lived] {a_hero}.",
     "One day": "One day",
@@ -31,7 +31,7 @@ BEGINNINGS = {
 
 
 def casual(rng: random.Random, text: str) -> str:
-    """Now and then spells a question as people type it."""
+    """Sometimes changes a question to informal spelling."""
     roll = rng.random()
     if roll < 0.08:
         text = text.lower()
@@ -43,7 +43,7 @@ def casual(rng: random.Random, text: str) -> str:
 
 
 def story_request(rng: random.Random) -> tuple[str, Story]:
-    """A request that names what the story must be about, or only how it starts."""
+    """A request that names elements of the story, or only its beginning."""
     roll = rng.random()
     if roll < 0.12:
         about, wishes = "[, please|].", Wishes()
@@ -101,7 +101,7 @@ def _about_a_hero(rng: random.Random) -> tuple[str, Wishes]:
 
 
 def _beginning(rng: random.Random) -> tuple[str, Story]:
-    """The user types a beginning; the answer starts with the same words and goes on."""
+    """The user types a beginning; the answer starts with the same words and continues."""
     beginning = rng.choice(["Once upon a time", *BEGINNINGS])
     story = stories.tell(rng, Wishes(opening=BEGINNINGS[beginning]))
     if rng.random() < 0.6:

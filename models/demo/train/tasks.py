@@ -21,7 +21,7 @@ SIZE_ORDER = w.LISTS["animals by size"]
 
 
 def copying(rng: random.Random) -> Pair:
-    """A word or a sentence to say again, or a sentence to write about given words."""
+    """A word or a sentence to repeat, or a sentence to write about given words."""
     animal, thing = rng.choice(w.ANIMALS).name, rng.choice(w.THINGS)
     name = w.invented_name(rng) if rng.random() < 0.4 else rng.choice(w.PEOPLE)
     scene = Scene(rng, {"animal": animal, "thing": thing, "name": name})
@@ -56,7 +56,7 @@ def copying(rng: random.Random) -> Pair:
 
 
 def classify(rng: random.Random) -> Pair:
-    """One-word answers, as constraints often ask for them."""
+    """One-word answers, as constraints often require."""
     scene = Scene(rng, {"name": rng.choice(w.PEOPLE)})
     good = rng.random() < 0.5
     if not good:
@@ -95,7 +95,7 @@ def rhyme_or_compare(rng: random.Random) -> Pair:
 
 
 def pick(rng: random.Random) -> Pair:
-    """Asks for one bare value of a well-known form."""
+    """Asks for a single value of a common format."""
     low = rng.randint(1, 10)
     high = low + rng.randint(5, 90)
     choose = ["Pick", "Choose", "Name", "Say"]

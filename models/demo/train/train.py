@@ -24,7 +24,7 @@ FINAL_RATE = 0.03
 
 
 class Walk:
-    """An endless, seeded walk over the documents; any step can be asked for, so a run can resume."""
+    """An endless, seeded sequence of batches. Any step can be computed directly, so a run can resume."""
 
     def __init__(self, documents: list[Document], seed: int):
         self.documents, self.seed = documents, seed
@@ -49,7 +49,7 @@ class Walk:
 
 
 def loss_of(model: Llama, batch: Batch) -> tuple[torch.Tensor, int]:
-    """The summed cross-entropy of the learnt tokens, and how many they are."""
+    """Returns the summed cross-entropy of the tokens in the loss, and their number."""
     ids, learn = torch.from_numpy(batch.ids), torch.from_numpy(batch.learn)[:, 1:]
     with torch.autocast("cpu", dtype=torch.bfloat16):
         logits = model.logits(model.hidden(ids[:, :-1])[learn])

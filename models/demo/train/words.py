@@ -1,4 +1,4 @@
-"""The words of the demo model's little world."""
+"""Vocabulary of the training text."""
 
 import random
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ ON = ("the ice", "the beach", "a farm", "the grassland")
 
 
 def invented_name(rng: random.Random) -> str:
-    """A name nobody has, so that the model learns to copy and not to recite."""
+    """An invented name, so that the model learns to copy instead of reciting."""
     middle = rng.choice(["", rng.choice("bdfgklmnprstvz") + rng.choice("aeiou")])
     onset, vowel = rng.choice(LISTS["name onsets"]), rng.choice(LISTS["name vowels"])
     return onset + vowel + middle + rng.choice(LISTS["name endings"])
