@@ -113,7 +113,7 @@ Deno.test("chat: a conversation comes back from its file; a file that is none is
   }
   await assertRejects(() => loadMessages(folder.at("none.json")), ForgeError, "no such file");
   const user = { role: "user", content: "x" };
-  assertThrows(() => chat.replace([user, user]), ForgeError, 'messages[1] is of "user"');
+  assertThrows(() => chat.replace([user, user]), ForgeError, 'messages[1] has role "user"');
   assertThrows(() => chat.replace([user]), ForgeError, "the last message");
   assertThrows(() => chat.replace([messages[0]!, messages[2]!]), ForgeError, 'expected "user"');
   assertEquals(chat.length, 1);
