@@ -1,21 +1,21 @@
 /*
- * The forge ABI: what every backend library exports and all that TypeScript knows of native code.
+ * The forge ABI, exported by every backend library: the whole interface to TypeScript.
  *
- * A step is recorded once and run many times. Recording names the operations of a model's forward
- * pass over *values*: matrices of float activations whose row count is either the step's tokens or
- * its outputs, and is only known when the step runs. What changes from run to run (token ids,
- * positions, page tables, sampling parameters) arrives in one packed input block, so nothing is
- * recorded again for its sake, and one call executes the whole step.
+ * A step is recorded once and run many times. Recording lists the operations of a forward pass over
+ * *values*: matrices of float activations whose row count is the number of tokens or of outputs of
+ * a run, unknown until then. Everything that changes from run to run (token ids, positions, page
+ * tables, sampling parameters) is in one packed input block, and one call executes the whole step.
  *
  * Conventions
- *   - Handles are integers; 0 is never a handle and stands for "none" where a parameter is optional.
- *     A released or foreign handle is an error, not a crash.
- *   - Every function but forge_abi_version returns a forge_status. Text about the last failure on a
- *     handle is read with forge_error_text, on that handle; nothing is kept per thread.
- *   - Text goes to a caller's buffer as UTF-8, truncated to capacity and always NUL-terminated.
+ *   - Handles are integers. 0 is never a handle; an optional parameter takes it for "none". A
+ *     released or unknown handle is an error, not a crash.
+ *   - Every function except forge_abi_version returns a forge_status. forge_error_text returns the
+ *     text of the last failure on a handle; there is no state per thread.
+ *   - Text is written to a buffer of the caller as UTF-8, truncated to its capacity and always
+ *     NUL-terminated.
  *   - Matrices are row-major. A weight has the shape [rows, cols] = [out_features, in_features].
- *   - Functions may be called from any thread. Two runs of one step must not overlap, nor may a run
- *     overlap another run that touches the same KV pages or states.
+ *   - Functions may be called from any thread. Two runs of one step must not overlap, nor two runs
+ *     that use the same KV pages or states.
  */
 #ifndef FORGE_H
 #define FORGE_H

@@ -1,4 +1,4 @@
-/* Versions, statuses, and how a function is exported. */
+/* Versions, statuses, and the declaration of exported functions. */
 #ifndef FORGE_ABI_BASE_H
 #define FORGE_ABI_BASE_H
 
@@ -19,7 +19,7 @@
 #define FORGE_ABI_VERSION 10
 #define FORGE_VERSION "0.1.0"
 
-/* FORGE_ABI_VERSION of the library: the one function that no version changes, to be asked first. */
+/* Returns FORGE_ABI_VERSION of the library. Call it first: it is the same in every version. */
 FORGE_API uint32_t forge_abi_version(void);
 
 typedef int32_t forge_status;

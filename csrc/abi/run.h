@@ -1,4 +1,4 @@
-/* Running a step: its packed inputs, how tokens are chosen, its results. */
+/* Running a step: its packed inputs, the choice of tokens, its results. */
 #ifndef FORGE_ABI_RUN_H
 #define FORGE_ABI_RUN_H
 
@@ -14,42 +14,41 @@ typedef struct {
   uint32_t n_bias;     /* entries of bias_ids and bias_values */
   uint32_t mask_words; /* words of a mask: 0, or ceil(vocabulary / 32) */
   uint32_t n_masks;
-  uint32_t n_steps;      /* how often the step runs, from 1 */
+  uint32_t n_steps;      /* number of steps to run, from 1 */
   uint32_t n_end_tokens; /* entries of end_tokens */
   /* int32_t  tokens[n_tokens]                                                                  */
   /* int32_t  positions[n_tokens]      position of the token in its sequence, from 0            */
-  /* int32_t  sequences[n_tokens]      which page table the token uses                          */
+  /* int32_t  sequences[n_tokens]      index of the page table of the token                      */
   /* int32_t  page_tables[n_sequences][n_pages]                                                 */
-  /* int32_t  slots[n_sequences]       where the sequence's recurrent state is                  */
-  /* int32_t  output_rows[n_outputs]   which token's row becomes the output                     */
+  /* int32_t  slots[n_sequences]       slot of the recurrent state of the sequence               */
+  /* int32_t  output_rows[n_outputs]   token whose row becomes the output                        */
   /* forge_sampling sampling[n_outputs]                                                         */
-  /* int32_t  history[n_history]       token ids that penalties look at                         */
+  /* int32_t  history[n_history]       token ids for penalties                                   */
   /* int32_t  bias_ids[n_bias]                                                                  */
   /* float    bias_values[n_bias]                                                               */
-  /* int32_t  end_tokens[n_end_tokens] which tokens end the run; none where n_steps is 1        */
-  /* uint32_t history_sizes[n_outputs] the most history an output keeps from step to step       */
+  /* int32_t  end_tokens[n_end_tokens] tokens that end the run; none if n_steps is 1             */
+  /* uint32_t history_sizes[n_outputs] maximum history of an output from step to step            */
   /* uint32_t masks[n_masks][mask_words]   bit i of word w allows token 32 w + i                */
 } forge_step_header;
 
 /*
- * Where n_steps is above 1, the step runs several times, each time on the tokens that the time
- * before chose: tokens[i] becomes the token of output i, which also joins the end of that output's
- * history (whose last history_sizes[i] entries are kept), and both positions go up by 1. This needs
- * as many sequences as tokens and outputs, sequences[i] == output_rows[i] == i, page tables that
- * hold all the positions, and neither masks nor forced tokens. The run ends early behind a step in
- * which any output chose an end token, or none.
+ * If n_steps is above 1, the step runs several times, each time on the tokens that the previous
+ * step chose: tokens[i] becomes the token of output i, which is also appended to the history of
+ * that output (whose last history_sizes[i] entries are kept), and both positions increase by 1.
+ * This requires as many sequences as tokens and outputs, sequences[i] == output_rows[i] == i, page
+ * tables for all the positions, and neither masks nor forced tokens. The run ends early after a
+ * step in which any output chose an end token or no token.
  */
 
 /*
- * A step that has recurrent state takes the tokens of a sequence one after another, without a gap
- * in their rows or positions; no two sequences have the same slot. A sequence whose tokens begin at
- * position 0 begins with a state of zeros, whatever its slot holds; any other goes on from what its
- * slot holds, which is for the caller to have been made from the tokens before. A step without
- * recurrent state does not look at slots.
+ * A step with recurrent state requires the tokens of a sequence in consecutive rows and at
+ * consecutive positions, and a different slot for each sequence. A sequence whose tokens begin at
+ * position 0 begins with a state of zeros; any other continues from its slot, which must hold the
+ * state after the preceding tokens. A step without recurrent state ignores slots.
  */
 
 /*
- * How one output's token is chosen, in this order: repetition penalty, presence and frequency
+ * The choice of the token of one output, in this order: repetition penalty, presence and frequency
  * penalties, bias, mask, temperature, top_k, top_p, min_p, draw. The draw is Philox4x32-10 with key
  * (seed) and counter (position, stream), so it depends on nothing else in the step.
  */
@@ -61,7 +60,7 @@ typedef struct {
   float repeat_penalty;    /* 1: off; divides positive logits, multiplies negative ones */
   float presence_penalty;  /* 0: off */
   float frequency_penalty; /* 0: off; times the number of occurrences */
-  int32_t forced_token;    /* >= 0: choose this one, and report its log-probability */
+  int32_t forced_token;    /* >= 0: choose this token, and report its log-probability */
   uint32_t seed_low;
   uint32_t seed_high;
   uint32_t stream;
@@ -71,7 +70,7 @@ typedef struct {
   uint32_t bias_begin; /* slice of bias */
   uint32_t bias_end;
   int32_t mask;   /* index of a mask, or -1 */
-  uint32_t n_top; /* how many of the most probable tokens to report, at most max_top */
+  uint32_t n_top; /* number of the most probable tokens to report, at most max_top */
 } forge_sampling;
 
 enum {
@@ -92,16 +91,16 @@ typedef struct {
   uint32_t n_top;
 } forge_result;
 
-/* What the caller may change while a run is going on, from another thread, by atomic stores. */
+/* Control of a run in progress: another thread may change it by atomic stores. */
 typedef struct {
   /*
-   * Not 0: the run returns FORGE_CANCELLED early; its KV pages are undefined from its first
-   * position, and so are the slots of its sequences.
+   * Not 0: the run returns FORGE_CANCELLED early. Its KV pages are then undefined from its first
+   * position on, and so are the slots of its sequences.
    */
   int32_t stop;
   /*
-   * 0: the masks of the input block are complete. Else they are still being written, and the run
-   * waits for them before it samples, for at most this many milliseconds; past those it fails.
+   * 0: the masks of the input block are complete. Otherwise they are still being written: the run
+   * waits for them before it samples, and fails after this many milliseconds.
    */
   int32_t masks_pending;
 } forge_step_control;
@@ -114,12 +113,11 @@ FORGE_API forge_status forge_step_run(uint32_t step, const void *inputs, uint64_
                                       const forge_step_control *control);
 
 /*
- * What the last run that succeeded took inside this library; what a caller measures beyond it is
- * its own.
+ * The time of the last successful run inside this library.
  */
 FORGE_API forge_status forge_step_time(uint32_t step, uint64_t *nanoseconds);
 
-/* Marks a value as readable after a run. To be called before forge_step_end. */
+/* Makes a value readable after a run. Must be called before forge_step_end. */
 FORGE_API forge_status forge_step_keep(uint32_t step, uint32_t value);
 
 /* Copies rows of a kept value of the last step of the last run into out[n_rows, cols]. */

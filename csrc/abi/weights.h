@@ -4,7 +4,7 @@
 
 #include "base.h"
 
-/* Element types of weights, under GGUF's numbers; from 256 on those that GGUF does not have. */
+/* Element types of weights, numbered as in GGUF; from 256 on types that GGUF lacks. */
 enum {
   FORGE_F32 = 0,
   FORGE_F16 = 1,
@@ -39,44 +39,44 @@ enum {
 FORGE_API forge_status forge_file_map(uint32_t device, const char *path, uint32_t *file,
                                       uint64_t *bytes);
 
-/* How matrices are packed whose rows are no blocks of a type. All numbers are little-endian. */
+/* Packings of matrices whose rows are not blocks of a type. All numbers are little-endian. */
 enum {
-  /* codes[rows, cols] of 8-bit floats (E4M3, no infinities), each times the scale of its group. Becomes
-     FP8, without loss; a block with a NaN becomes NaN. */
+  /* codes[rows, cols] of 8-bit floats (E4M3, no infinities), each times the scale of its group.
+     Becomes FP8, without loss; a block with a NaN becomes NaN. */
   FORGE_PACKED_F8_E4M3 = 0,
-  /* codes[rows, cols / 8]: words of eight 4-bit codes, neighbours in a row, the first lowest;
+  /* codes[rows, cols / 8]: words of eight 4-bit codes of neighbouring columns, the first lowest;
      scale * (code - 8). Becomes Q4_0. */
   FORGE_PACKED_INT4 = 1,
-  /* codes[cols / 8, rows]: words of eight codes, neighbours in a column; zeros[groups, rows / 8]: words,
-     the zeros less 1; scale * (code - zero). `groups`, if there, is the group of each column (GPTQ).
-     Becomes Q5_0 or Q4_1, which rounds scale * zero, with the columns of each group next to one
-     another: group by group, those of a group in their order. Or becomes F32, the columns in their
-     order. */
+  /* codes[cols / 8, rows]: words of eight codes of neighbouring columns; zeros[groups, rows / 8]:
+     words of the zeros minus 1; scale * (code - zero). The optional `groups` is the group of each
+     column (GPTQ). Becomes Q5_0, or Q4_1, which rounds scale * zero, with columns sorted by group
+     (stable); or F32, with columns in their order. */
   FORGE_PACKED_GPTQ = 2,
-  /* codes[cols, rows / 8] and zeros[groups, rows / 8]: words whose nibbles, from the lowest on, are of
-     the rows 0, 2, 4, 6, 1, 3, 5, 7 of eight; scale * (code - zero). Becomes Q5_0 or Q4_1 (AWQ). */
+  /* codes[cols, rows / 8] and zeros[groups, rows / 8]: words whose nibbles, from the lowest on, are
+     rows 0, 2, 4, 6, 1, 3, 5, 7 of eight; scale * (code - zero). Becomes Q5_0 or Q4_1 (AWQ). */
   FORGE_PACKED_AWQ = 3,
   /* codes[rows, cols] of signed bytes, each times the scale of its group; becomes Q8_0. */
   FORGE_PACKED_INT8 = 4,
-  /* codes[rows, cols], floats of the type in their place, without scales; becomes any type that
-     forge_quantize writes. A block with a number that is none becomes NaN. */
+  /* codes[rows, cols]: floats of the type of their forge_tensor_place, without scales. Becomes any
+     type that forge_quantize writes. A block with a NaN or an infinity becomes NaN. */
   FORGE_PACKED_FLOAT = 5
 };
 
-/* Where one of a packed matrix's tensors begins. */
+/* The location of a tensor of a packed matrix. */
 typedef struct {
-  uint32_t file; /* 0 where there is none */
+  uint32_t file; /* 0 if missing */
   uint32_t type; /* of scales, and of codes that are floats: FORGE_F32, FORGE_F16 or FORGE_BF16 */
   uint64_t offset;
 } forge_tensor_place;
 
 /*
- * A packed matrix. Groups of group_rows x group_cols elements have a scale each, groups being
- * [ceil(rows / group_rows), ceil(cols / group_cols)], for GPTQ and AWQ [cols / group_cols, rows].
+ * A packed matrix. Each group of group_rows x group_cols elements has a scale. Scales have the
+ * shape [ceil(rows / group_rows), ceil(cols / group_cols)]; for GPTQ and AWQ [cols / group_cols,
+ * rows].
  */
 typedef struct {
   uint32_t packing;
-  uint32_t type; /* that its rows become */
+  uint32_t type; /* of the converted rows */
   uint64_t rows;
   uint64_t cols;
   uint64_t group_rows;
@@ -84,8 +84,8 @@ typedef struct {
 } forge_packed_matrix;
 
 /*
- * The rows of a packed matrix, which are made when they are read; `places` are those of its codes,
- * scales, zeros and groups. The handle stands for a file that holds nothing but these rows.
+ * The rows of a packed matrix, converted when they are read; `places` locate its codes, scales,
+ * zeros and groups. The handle is used like a file that contains only these rows.
  */
 FORGE_API forge_status forge_rows_create(uint32_t device, const forge_packed_matrix *matrix,
                                          const forge_tensor_place *places, uint32_t *rows);
@@ -99,8 +99,8 @@ typedef struct {
 } forge_weight_part;
 
 /*
- * A weight whose rows are the concatenation of its parts; types may differ from part to part. The
- * files stay mapped while the weight lives. A backend may copy or repack.
+ * A weight whose rows are the concatenation of its parts, each of its own type. The files stay
+ * mapped while the weight lives. A backend may copy or repack it.
  */
 FORGE_API forge_status forge_weight_create(uint32_t device, const forge_weight_part *parts,
                                            uint64_t n_parts, uint64_t cols, uint32_t *weight);
@@ -115,7 +115,8 @@ FORGE_API forge_status forge_weight_read(uint32_t weight, uint64_t first_row, ui
                                          float *out, uint64_t bytes);
 
 /*
- * Quantises rows * cols floats into `out`, by the scales of least squared error. F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q6_K.
+ * Quantises rows * cols floats to `out`, with the scales of least squared error. Types: F32, F16,
+ * BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q6_K.
  */
 FORGE_API forge_status forge_quantize(uint32_t device, uint32_t type, uint64_t rows, uint64_t cols,
                                       const float *data, uint64_t data_bytes, void *out,

@@ -1,16 +1,16 @@
 #pragma once
 
-// What a backend implements. The border (abi_*.cpp) checks every argument and owns the handles; a
-// backend sees only checked requests.
+// The interface of a backend. The border (abi_*.cpp) checks every argument and owns the handles; a
+// backend receives only checked requests.
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "quant/weight_type.h"
-#include "row_source.h"
 
 namespace forge {
 
@@ -19,18 +19,29 @@ struct StepInputs;
 class ResultBlock;
 class StopFlag;
 
-// Consecutive rows of one type, in memory that `owner` keeps valid, or made by `source` when they
-// are asked for.
+// Converts the rows of a weight that a file has in another format. Several threads may call its
+// methods at the same time.
+class RowSource {
+ public:
+  virtual ~RowSource() = default;
+  // Writes rows, in the block format of the part that has this source, to `out`.
+  virtual void make(uint64_t first_row, uint64_t n_rows, uint8_t* out) const = 0;
+  // Returns the bytes of the file used only by these rows; empty if other rows use them too.
+  virtual std::span<const uint8_t> made_of(uint64_t first_row, uint64_t n_rows) const = 0;
+};
+
+// Consecutive rows of one type, in memory that `owner` keeps valid, or converted by `source` when
+// they are read.
 struct WeightPart {
   WeightType type;
   uint64_t rows;
-  const uint8_t* data;  // null where there is a source
+  const uint8_t* data;  // null if there is a source
   std::shared_ptr<const void> owner;
-  bool mapped = false;  // the memory is a file's: its pages can be dropped and read again
+  bool mapped = false;  // in a mapped file: its pages can be dropped and read again
   std::shared_ptr<const RowSource> source = nullptr;
-  uint64_t first_made = 0;  // the source's number of the part's first row
+  uint64_t first_made = 0;  // index in the source of the first row of the part
 
-  // Where rows lie, made in `scratch` if need be.
+  // Returns the address of rows, which a source writes to `scratch`.
   const uint8_t* rows_at(uint64_t first, uint64_t n, uint64_t row_bytes,
                          std::vector<uint8_t>& scratch) const {
     if (!source) return data + first * row_bytes;
@@ -39,21 +50,21 @@ struct WeightPart {
     return scratch.data();
   }
 
-  // What of a file's mapping holds these rows and nothing else.
+  // Returns the bytes of a mapped file used only by these rows; empty if there are none.
   std::span<const uint8_t> mapped_bytes(uint64_t first, uint64_t n, uint64_t row_bytes) const {
     if (source) return source->made_of(first_made + first, n);
     return mapped ? std::span(data + first * row_bytes, n * row_bytes) : std::span<const uint8_t>();
   }
 };
 
-// A weight as it comes: its rows are those of the parts, in order.
+// A weight before the backend stores it: its rows are those of the parts, in order.
 struct WeightSource {
   std::vector<WeightPart> parts;
   uint64_t rows;
   uint64_t cols;
 };
 
-// A weight as the backend keeps it.
+// A weight as stored by the backend.
 struct Weight {
   virtual ~Weight() = default;
   uint64_t rows = 0;
@@ -69,7 +80,7 @@ struct KvShape {
   uint32_t v_head_dim;
   bool values_in_keys = false;  // values are the first v_head_dim elements of the keys
 
-  // Elements that are kept of each head: keys, then values where they are no part of these.
+  // Number of elements stored for each head: keys, then values unless they are in the keys.
   uint32_t kept_dim() const { return values_in_keys ? k_head_dim : k_head_dim + v_head_dim; }
 };
 
@@ -89,7 +100,7 @@ struct StateShape {
   uint32_t cols;
 };
 
-// What one operation remembers of the tokens before, for each sequence that holds a slot.
+// The recurrent state of one operation: a slot for each sequence.
 struct StateCache {
   virtual ~StateCache() = default;
   virtual void copy_slot(uint32_t from, uint32_t to) = 0;
@@ -116,13 +127,13 @@ struct DeviceMemory {
 
 struct Backend {
   virtual ~Backend() = default;
-  // JSON, as forge_device_info documents.
+  // Returns JSON: see forge_device_info.
   virtual std::string info() const = 0;
-  // As forge_set_attention documents; one of FORGE_ATTENTION_...
+  // `attention` is one of FORGE_ATTENTION_...: see forge_set_attention.
   virtual void set_attention(uint32_t attention);
-  // As forge_device_memory documents; the host's memory unless a backend has its own.
+  // See forge_device_memory; the memory of the host unless a backend has its own.
   virtual DeviceMemory memory() const;
-  // As forge_read_bandwidth documents.
+  // See forge_read_bandwidth.
   virtual uint64_t read_bandwidth() { return 0; }
   // True if runs read weights where their files are mapped; false if they only read copies.
   virtual bool reads_files() const { return true; }
@@ -134,7 +145,7 @@ struct Backend {
   virtual std::unique_ptr<Executable> compile(std::shared_ptr<const Program> program) = 0;
 };
 
-// What each library defines once.
+// Defined once by each library.
 const char* backend_name();
 std::string list_devices();
 std::unique_ptr<Backend> open_backend(std::string_view selector, uint32_t n_threads);

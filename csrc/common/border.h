@@ -1,7 +1,7 @@
 #pragma once
 
-// What the exported functions share: the objects behind handles, and the guard that turns C++
-// exceptions into statuses.
+// Shared by the exported functions: the objects that handles name, and the conversion of C++
+// exceptions to statuses.
 
 #include <memory>
 #include <mutex>
@@ -21,7 +21,7 @@ struct DeviceObject : Object {
   std::unique_ptr<Backend> backend;
 
   void add_file(const std::shared_ptr<MappedFile>& file);
-  // Throws FORGE_IO if a mapped file was changed: what was read of it since cannot be trusted.
+  // Throws FORGE_IO if a mapped file was changed: data read from it since may be wrong.
   void check_files() const;
 
  private:
@@ -68,13 +68,13 @@ struct StepObject : Object {
   uint64_t last_nanoseconds = 0;
 };
 
-// Copies text into a caller's buffer, truncated and NUL-terminated.
+// Copies text to the buffer of a caller, truncated and NUL-terminated.
 void copy_text(const std::string& text, char* buffer, uint64_t capacity);
 
-// Keeps the text of a failure on the handle's object, when the handle is alive.
+// Stores the text of a failure on the object of a live handle.
 void keep_error(uint32_t handle, const std::string& text);
 
-// Runs `body`; whatever it throws becomes a status, and `report` receives the text.
+// Runs `body`. Converts what it throws to a status, and passes the text to `report`.
 template <class Body, class Report>
 forge_status guarded(Body&& body, Report&& report) noexcept {
   try {
@@ -88,7 +88,7 @@ forge_status guarded(Body&& body, Report&& report) noexcept {
       report(std::string("out of memory"));
       return FORGE_OUT_OF_MEMORY;
     } catch (const std::length_error&) {
-      // What a container throws instead when no machine could hold the size.
+      // Containers throw it for sizes that no machine could hold.
       report(std::string("out of memory"));
       return FORGE_OUT_OF_MEMORY;
     } catch (const std::exception& error) {
@@ -100,7 +100,7 @@ forge_status guarded(Body&& body, Report&& report) noexcept {
   }
 }
 
-// The same, with the text kept on a handle.
+// The same, with the text stored on a handle.
 template <class Body>
 forge_status on_handle(uint32_t handle, Body&& body) noexcept {
   return guarded(body, [handle](const std::string& text) { keep_error(handle, text); });
@@ -110,7 +110,7 @@ inline std::shared_ptr<DeviceObject> get_device(uint32_t handle) {
   return get<DeviceObject>(handle, "device");
 }
 
-// A weight (or null for handle 0 where it is optional), KV cache or state cache, which must belong
+// Return a weight (null for handle 0 if it is optional), KV cache or state cache, which must belong
 // to the device.
 WeightRef get_weight(const DeviceObject& device, uint32_t handle, bool optional);
 KvRef get_kv(const DeviceObject& device, uint32_t handle);

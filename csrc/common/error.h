@@ -8,7 +8,7 @@
 
 namespace forge {
 
-// A failure on its way to the border, where it becomes a status and a text on the handle.
+// A failure. The border converts it to a status, and stores its text on the handle.
 class Error : public std::runtime_error {
  public:
   Error(forge_status status, const std::string& text) : std::runtime_error(text), status_(status) {}

@@ -4,11 +4,11 @@
 
 namespace forge {
 
-// A weight that is used where it lies in host memory, in the layout of its file.
+// A weight in host memory, in the layout of its file.
 struct HostWeight : Weight {
   explicit HostWeight(WeightSource source);
 
-  // The part that holds a row, and the row's index inside it.
+  // The part that contains a row, and the index of the row in the part.
   struct Location {
     const WeightPart* part;
     uint64_t row;
@@ -21,7 +21,7 @@ struct HostWeight : Weight {
   std::vector<WeightPart> parts;
 };
 
-// The floats of a vector weight (one row), dequantised.
+// Returns all values of a weight as floats, row by row.
 std::vector<float> vector_of(const HostWeight& weight);
 
 }  // namespace forge

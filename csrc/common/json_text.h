@@ -7,10 +7,10 @@
 
 namespace forge {
 
-// A JSON string literal, quotes included.
+// Returns a JSON string literal, with quotes.
 std::string json_string(std::string_view text);
 
-// A JSON array of strings.
+// Returns a JSON array of strings.
 std::string json_list(const std::vector<std::string>& texts);
 
 // Builds one flat JSON object, in the order its members are added.
@@ -18,7 +18,7 @@ class JsonObject {
  public:
   void add(std::string_view key, std::string_view value) { add_raw(key, json_string(value)); }
   void add(std::string_view key, uint64_t value) { add_raw(key, std::to_string(value)); }
-  // `json` is a JSON value already.
+  // Adds a value that is JSON already.
   void add_raw(std::string_view key, std::string_view json);
   std::string str() const { return "{" + members_ + "}"; }
 
@@ -26,7 +26,7 @@ class JsonObject {
   std::string members_;
 };
 
-// JSON array of the names of the weight types the library reads.
+// Returns a JSON array of the names of the weight types that the library reads.
 std::string weight_type_names_json();
 
 }  // namespace forge

@@ -16,8 +16,8 @@ namespace {
 // A run stops within one operation, which takes milliseconds on any device but an emulated one.
 constexpr std::chrono::seconds kLongestWait{10};
 
-// Handlers run in the reverse order of what was created: each open device and compiled step may
-// have created something new. Their number is limited, as the system's list of them grows.
+// Handlers run in reverse order of registration, and each open device and compiled step may have
+// created objects after the previous handler. The number is limited, as the list never shrinks.
 constexpr uint32_t kMostHandlers = 64;
 
 std::atomic<bool> exiting{false};
@@ -36,8 +36,8 @@ void stop_calls() {
 void keep_library_loaded() {
   Dl_info info = {};
   if (dladdr(reinterpret_cast<const void*>(&forge_abi_version), &info) == 0) return;
-  // The name finds the library that is loaded, whatever has become of its file or of the working
-  // directory. The handle is never closed.
+  // The name identifies the loaded library even if its file or the working directory has changed.
+  // The handle is never closed.
   static void* const kept = dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
   if (!kept) fail(FORGE_INTERNAL, "cannot keep ", info.dli_fname, " loaded");
 }

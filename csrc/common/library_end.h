@@ -1,25 +1,25 @@
 #pragma once
 
-// The library at the end of its process. A program may end without closing a model: its threads, or
-// a run on a thread of Deno's, are then inside the library while Deno unloads libraries and the
+// The library at the exit of its process. A program may exit without closing a model: its threads,
+// or a run on a thread of Deno, are then inside the library while Deno unloads libraries and the
 // system runs destructors.
 
 #include <atomic>
 
 namespace forge {
 
-// Keeps the library in memory until the process ends. Throws FORGE_INTERNAL where that fails.
+// Keeps the library loaded until the process ends. Throws FORGE_INTERNAL on failure.
 void keep_library_loaded();
 
-// Has the process, when it exits, stop the calls in progress and wait for them before it destroys
-// what was created before this call, such as the state of a GPU's driver.
+// Registers an exit handler that stops the calls in progress and waits for them, before the process
+// destroys objects created before this call, such as the state of a GPU driver.
 void stop_calls_at_exit();
 
-// True from the beginning of the process's exit.
+// True once the process is exiting.
 bool is_exiting();
 
-// A call that uses a device, for the length of the object's life. Throws FORGE_CANCELLED once the
-// process is exiting.
+// Counts a call that uses a device while the object lives. Throws FORGE_CANCELLED if the process is
+// exiting.
 class CallInProgress {
  public:
   CallInProgress();

@@ -14,10 +14,10 @@
 
 namespace forge {
 
-// A signal handler reads these, on any thread and at any time: they are never freed, and those of
-// unmapped files are used again.
+// A signal handler reads these on any thread at any time, so they are never freed; those of
+// unmapped files are reused.
 struct GuardedRange {
-  std::atomic<uintptr_t> begin{0};  // 0 while no file has it
+  std::atomic<uintptr_t> begin{0};  // 0 while unused
   std::atomic<uintptr_t> end{0};
   std::atomic<bool> is_lost{false};  // the file's pages have been replaced by zeros
   GuardedRange* next = nullptr;
@@ -36,7 +36,7 @@ GuardedRange* range_of(uintptr_t address) {
   return nullptr;
 }
 
-// Hands a signal that is not ours to the handler before us. The default action is taken when the
+// Passes a signal for other addresses to the previous handler. The default action is taken when the
 // instruction faults again.
 void pass_on(int signal, siginfo_t* info, void* context) {
   if ((previous_action.sa_flags & SA_SIGINFO) != 0) {
@@ -48,8 +48,8 @@ void pass_on(int signal, siginfo_t* info, void* context) {
   }
 }
 
-// Maps zeros over a file that can no longer be read, and returns to the instruction that read it.
-// Jumping out instead would skip the destructors of whatever was reading.
+// Maps zeros over a file that can no longer be read, and returns to the instruction that read it. A
+// jump out of the handler would skip the destructors of the reader.
 void handle_bus_error(int signal, siginfo_t* info, void* context) {
   const int saved_errno = errno;
   GuardedRange* range = range_of(reinterpret_cast<uintptr_t>(info->si_addr));
@@ -73,7 +73,7 @@ GuardedRange* guard(uintptr_t begin, uintptr_t end) {
   if (!range) {
     struct sigaction action = {};
     action.sa_sigaction = handle_bus_error;
-    // On the alternate stack where a thread has one, as the handlers of Rust and V8 expect.
+    // Uses the alternate stack of a thread if it has one, as the handlers of Rust and V8 expect.
     action.sa_flags = SA_SIGINFO | SA_ONSTACK;
     sigemptyset(&action.sa_mask);
     sigaction(SIGBUS, &action, &previous_action);
@@ -121,7 +121,7 @@ MappedFile::MappedFile(const std::string& path) : path_(path) {
   }
   bytes_ = static_cast<uint64_t>(status.st_size);
   modified_ = modification_time(status);
-  // Shared, so that nobody who reads the pages, such as a GPU's driver, has reason to copy them.
+  // Shared, so that other readers of the pages, such as a GPU driver, need not copy them.
   void* address = mmap(nullptr, bytes_, PROT_READ, MAP_SHARED, file, 0);
   if (address == MAP_FAILED) {
     const int code = errno;
@@ -143,7 +143,7 @@ MappedFile::~MappedFile() {
 }
 
 void MappedFile::check() const {
-  // The device and inode are those of the open file: only its size and its time can change.
+  // The open file keeps its device and inode: only its size and time can change.
   struct stat status = {};
   const bool is_same = fstat(file_, &status) == 0 &&
                        static_cast<uint64_t>(status.st_size) == bytes_ &&

@@ -9,15 +9,14 @@
 
 namespace forge {
 
-// An address range whose bus errors are handled: see mapped_file.cpp.
+// An address range with handled bus errors: see mapped_file.cpp.
 struct GuardedRange;
 
 // A file mapped read-only into memory for as long as the object lives.
 //
-// A file that is truncated or overwritten in place takes its mapping with it. Reading past the new
-// end raises SIGBUS; the mapping is then replaced by zeros, so that the reader continues, and
-// check() fails from then on. A file that is replaced by renaming another one over it keeps its
-// contents for as long as it is mapped.
+// Truncating or overwriting the file in place also changes the mapping. A read past the new end
+// raises SIGBUS; the mapping is then replaced by zeros, so that the reader continues, and check()
+// fails from then on. If another file is renamed over it, the mapped content does not change.
 class MappedFile {
  public:
   explicit MappedFile(const std::string& path);
@@ -42,7 +41,7 @@ class MappedFile {
   GuardedRange* range_ = nullptr;
 };
 
-// Gives back the whole pages of a part of a file's mapping; they are read again should anyone ask.
+// Drops the whole pages of a part of a mapped file; a later access reads them again.
 void drop_pages(std::span<const uint8_t> mapped);
 
 }  // namespace forge

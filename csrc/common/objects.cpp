@@ -35,7 +35,7 @@ std::shared_ptr<Object> HandleTable::remove(uint32_t handle) {
   if (!slot_of(handle)) return nullptr;
   const uint32_t index = handle & ((1u << kIndexBits) - 1);
   Slot& slot = slots_[index];
-  // Generation 0 is skipped when the counter wraps: handle 0 must never name anything.
+  // Skips generation 0 when the counter wraps: handle 0 must never be valid.
   slot.generation = (slot.generation + 1) & ((1u << (32 - kIndexBits)) - 1);
   if (slot.generation == 0) slot.generation = 1;
   free_.push_back(index);
@@ -43,7 +43,7 @@ std::shared_ptr<Object> HandleTable::remove(uint32_t handle) {
 }
 
 HandleTable& handles() {
-  // Leaked on purpose: objects released by a process that is exiting must still find the table.
+  // Never freed: objects released while the process exits still use the table.
   static HandleTable* table = new HandleTable;
   return *table;
 }

@@ -1,7 +1,7 @@
 #pragma once
 
-// Handles: small integers that name objects. A handle carries a generation, so that one that was
-// released stays invalid when its place is used again.
+// Handles: small integers that name objects. A handle includes a generation, so that a released
+// handle stays invalid when its slot is reused.
 
 #include <cstdint>
 #include <memory>
@@ -34,9 +34,9 @@ class Object {
 class HandleTable {
  public:
   uint32_t insert(std::shared_ptr<Object> object);
-  // Null when the handle names nothing alive.
+  // Returns null if no live object has the handle.
   std::shared_ptr<Object> find(uint32_t handle) const;
-  // Removes and returns the object, so that it is destroyed outside the table's lock.
+  // Removes and returns the object, so that it is destroyed outside the lock of the table.
   std::shared_ptr<Object> remove(uint32_t handle);
 
  private:
@@ -53,10 +53,10 @@ class HandleTable {
   std::vector<uint32_t> free_;
 };
 
-// The library's one table.
+// Returns the only table of the library.
 HandleTable& handles();
 
-// The object of a handle, or an Error that says what was expected.
+// Returns the object of a handle. Throws FORGE_BAD_HANDLE if it is not of type T.
 template <class T>
 std::shared_ptr<T> get(uint32_t handle, const char* expected) {
   auto object = std::dynamic_pointer_cast<T>(handles().find(handle));

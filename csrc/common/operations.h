@@ -1,10 +1,11 @@
 #pragma once
 
-// The table of operations: what a step is recorded in. Each operation is one struct that names its
+// The table of operations that steps are recorded in. Each operation is one struct that names its
 // formula, its operands in the order in which forge_record takes them, and what its operands must
 // satisfy. Everything else follows from the table: the names that TypeScript records by
-// (forge_operations), decoding (decode_operation.cpp), what an operation reads, and the declarations
-// of every executor and planner (FORGE_OPERATIONS), so that a backend that lacks one does not build.
+// (forge_operations), decoding (recorder.cpp), the values that an operation reads, and the
+// declarations of every executor and planner (FORGE_OPERATIONS), so that a backend that lacks one
+// does not build.
 //
 // Values are matrices of float32 whose rows are the step's tokens or its outputs; a weight is
 // [rows, cols] = [out_features, in_features].
@@ -65,8 +66,8 @@ struct OptionalFloats : Floats {
   using WeightRef::operator=;
 };
 
-// A weight of column numbers: whole numbers from 0 to below its columns, at most 2^24 of them, which
-// F32 holds exactly. Checked when an operation takes it.
+// A weight of column numbers: whole numbers from 0 to below its columns, at most 2^24 of them,
+// which F32 holds exactly. Checked when an operation takes it.
 struct ColumnOrder : Floats {
   using WeightRef::operator=;
 };
@@ -89,7 +90,7 @@ constexpr size_t kValuesIn = std::is_base_of_v<Input, Operand>    ? 1
                              : std::is_same_v<Pieces, Operand> ? kMaxPieces
                                                                 : 0;
 
-// The values that operands read, 0 where an optional one is missing.
+// Returns the values that operands read, 0 for a missing optional one.
 template <class... Operands>
 auto values_read(const std::tuple<const Operands&...>& operands) {
   std::array<ValueId, (kValuesIn<Operands> + ... + 0)> values{};
@@ -105,7 +106,7 @@ auto values_read(const std::tuple<const Operands&...>& operands) {
   return values;
 }
 
-// Declares what an operation is known by and its operands, in the order of forge_record.
+// Declares the name of an operation and its operands, in the order of forge_record.
 #define FORGE_OPERANDS(name, ...)                                    \
   static constexpr const char* kName = name;                         \
   static constexpr const char* kOperandNames = #__VA_ARGS__;         \
@@ -121,7 +122,7 @@ struct Shape {
   uint32_t n_experts = 0;  // as in Value
 };
 
-// What an operation is checked against; every message begins with the operation's name.
+// The checks of an operation; every message begins with the operation's name.
 class OperationChecks {
  public:
   OperationChecks(const char* name, std::span<const Value> values) : name_(name), values_(values) {}
@@ -184,8 +185,8 @@ struct EmbedOp {
   Shape check(const OperationChecks&) const { return {Rows::tokens, weight->cols}; }
 };
 
-// out = residual + x / sqrt(mean(x^2) + eps) * (weight + weight_offset), the mean over each group of
-// as many columns as the weight has.
+// out = residual + x / sqrt(mean(x^2) + eps) * (weight + weight_offset), the mean over each group
+// of as many columns as the weight has.
 struct RmsNormOp {
   Input x;
   Floats weight;
@@ -217,7 +218,8 @@ struct LayerNormOp {
   }
 };
 
-// out[rows, weight.rows] = residual + alpha * activation(x weight^T + bias), with bias[1, weight.rows].
+// out[rows, weight.rows] = residual + alpha * activation(x weight^T + bias). bias is
+// [1, weight.rows].
 struct MatmulOp {
   Input x;
   Matrix weight;
@@ -237,8 +239,8 @@ struct MatmulOp {
   }
 };
 
-// One product for each head: x is [rows, n_heads * weight.cols], the weight's rows are n_heads equal
-// blocks, and a head's columns of out[rows, weight.rows] are its columns of x times its block
+// One product for each head: x is [rows, n_heads * weight.cols], the weight's rows are n_heads
+// equal blocks, and a head's columns of out[rows, weight.rows] are its columns of x times its block
 // transposed.
 struct HeadMatmulOp {
   Input x;
@@ -270,12 +272,12 @@ struct RopeTableOp {
   }
 };
 
-// Splits qkv[tokens, q heads | k heads | v heads], normalises and rotates q and k, appends k and v to
-// the cache at each token's position, and returns q[tokens, n_heads * k_head_dim]. q_norm and k_norm
-// are RMSNorm weights, per head when as wide as a head, else over all heads at once. `rope` is a
-// rope_table value, whose 2 n columns rotate the first 2 n elements of each head. Where values are in
-// the keys, qkv is [tokens, q heads | k heads] and the last 2 n elements are rotated, which must not
-// be values.
+// Splits qkv[tokens, q heads | k heads | v heads], normalises and rotates q and k, appends k and v
+// to the cache at each token's position, and returns q[tokens, n_heads * k_head_dim]. q_norm and
+// k_norm are RMSNorm weights, per head when as wide as a head, else over all heads at once. `rope`
+// is a rope_table value, whose 2 n columns rotate the first 2 n elements of each head. Where values
+// are in the keys, qkv is [tokens, q heads | k heads] and the last 2 n elements are rotated, which
+// must not be values.
 struct RopeAppendOp {
   Input qkv;
   KvRef kv;
@@ -329,8 +331,8 @@ struct RopeAppendOp {
 
 // Causal attention of q[tokens, n_heads * k_head_dim] over the pages of each token's own sequence:
 // scores are scale * q k, softcap * tanh(score / softcap) when softcap > 0, over the last `window`
-// positions when window > 0. sinks[1, n_heads] are logits that take part in the softmax and carry no
-// value. out[tokens, n_heads * v_head_dim].
+// positions when window > 0. sinks[1, n_heads] are logits that take part in the softmax and carry
+// no value. out[tokens, n_heads * v_head_dim].
 struct AttentionOp {
   Input q;
   KvRef kv;
@@ -354,8 +356,8 @@ struct AttentionOp {
   }
 };
 
-// x is groups of (gate[width] | up[width]); out is groups of the gated unit of both: activation(gate)
-// * up, or FORGE_CLAMPED_SWIGLU.
+// x is groups of (gate[width] | up[width]); out is groups of the gated unit of both:
+// activation(gate) * up, or FORGE_CLAMPED_SWIGLU.
 struct GluOp {
   Input x;
   uint32_t width = 0;
@@ -371,7 +373,8 @@ struct GluOp {
   }
 };
 
-// out = residual + sigmoid(gate) * x; a column of gate applies to as many neighbouring columns of x.
+// out = residual + sigmoid(gate) * x; a column of gate applies to as many neighbouring columns of
+// x.
 struct SigmoidGateOp {
   Input x, gate;
   OptionalInput residual;
@@ -435,8 +438,8 @@ struct CausalConv1dOp {
 };
 
 // Linear attention by the gated delta rule (Gated DeltaNet, arXiv 2412.06464). For each token of a
-// sequence in turn and each value head, with q and k of its key head and S, [k_dim, v_dim], its part
-// of the sequence's slot of `state`:
+// sequence in turn and each value head, with q and k of its key head and S, [k_dim, v_dim], its
+// part of the sequence's slot of `state`:
 //
 //   q = scale q / sqrt(sum(q^2) + eps), k = k / sqrt(sum(k^2) + eps)
 //   beta = sigmoid(b), decay = exp(rate * log(1 + exp(a + dt_bias)))
@@ -516,10 +519,10 @@ struct GatherColumnsOp {
   }
 };
 
-// out = the columns of x in another order: column i is column order[i] of x. `order` is
-// [n_experts, cols]. Without `route` n_experts is 1, x is [tokens, cols], and so is out. With it x is
-// [tokens, cols] or [tokens, top_k * cols], and out[tokens, top_k * cols] holds the columns for each
-// chosen expert in its own order. Products with weights whose columns are in such an order need it.
+// out = the columns of x in another order: column i is column order[i] of x. `order` is [n_experts,
+// cols]. Without `route` n_experts is 1, x is [tokens, cols], and so is out. With it x is [tokens,
+// cols] or [tokens, top_k * cols], and out[tokens, top_k * cols] holds the columns for each chosen
+// expert in its own order. Products with weights whose columns are in such an order need it.
 struct PermuteColumnsOp {
   Input x;
   OptionalInput route;
@@ -666,8 +669,9 @@ struct ClampOp {
   }
 };
 
-// Chooses one token for each row of logits[outputs, vocabulary] as the input block asks, and reports
-// up to max_top alternatives (forge_sampling). The last operation of a step; it has no value.
+// Chooses one token for each row of logits[outputs, vocabulary] as the input block asks, and
+// reports up to max_top alternatives (forge_sampling). The last operation of a step; it has no
+// value.
 struct SampleOp {
   Input logits;
   uint32_t max_top = 0;
@@ -684,8 +688,8 @@ struct SampleOp {
 #define FORGE_OPERATIONS(X)                                                                      \
   X(EmbedOp) X(RmsNormOp) X(LayerNormOp) X(MatmulOp) X(HeadMatmulOp) X(RopeTableOp)              \
   X(RopeAppendOp) X(AttentionOp) X(GluOp) X(SigmoidGateOp) X(GatedRmsNormOp) X(CausalConv1dOp)   \
-  X(GatedDeltaRuleOp) X(GatherColumnsOp) X(PermuteColumnsOp) X(MoeRouteOp) X(MoeMatmulOp) X(MoeCombineOp)            \
-  X(GatherOutputsOp) X(SoftcapOp) X(ClampOp) X(SampleOp)
+  X(GatedDeltaRuleOp) X(GatherColumnsOp) X(PermuteColumnsOp) X(MoeRouteOp) X(MoeMatmulOp)        \
+  X(MoeCombineOp) X(GatherOutputsOp) X(SoftcapOp) X(ClampOp) X(SampleOp)
 
 #define FORGE_NEXT_OP(Type) , Type
 template <class Begin, class... Ops>

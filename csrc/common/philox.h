@@ -10,7 +10,7 @@
 
 namespace forge {
 
-// Four random words for a counter and a key.
+// Returns four random words for a counter and a key.
 inline std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter,
                                           std::array<uint32_t, 2> key) {
   for (int round = 0; round < 10; ++round) {
@@ -24,7 +24,7 @@ inline std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter,
   return counter;
 }
 
-// The uniform number in (0, 1) that belongs to one draw, from 32 random bits.
+// Returns the uniform number in (0, 1) of one draw, from 32 random bits.
 inline double philox_uniform(const forge_sampling& s) {
   const auto random = philox4x32({s.position, s.stream, 0, 0}, {s.seed_low, s.seed_high});
   return (random[0] + 0.5) * 0x1p-32;

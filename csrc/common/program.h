@@ -1,6 +1,6 @@
 #pragma once
 
-// A recorded step as data: values and the operations between them, in the order they run.
+// A recorded step as data: values, and the operations between them in execution order.
 
 #include <algorithm>
 #include <vector>
@@ -20,7 +20,7 @@ struct Program {
   StepLimits limits{};
   std::vector<Value> values;  // value v is values[v - 1]
   std::vector<Op> ops;
-  // Bounds that input blocks are checked against; 0 where the step has no such operation.
+  // Bounds for checking input blocks; 0 if the step has no such operation.
   uint64_t vocabulary = 0;       // rows of the embedding
   uint64_t logits_cols = 0;      // width of the sampled logits
   uint32_t max_top = 0;          // of the sample operation

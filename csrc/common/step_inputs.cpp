@@ -10,7 +10,7 @@ namespace forge {
 
 namespace {
 
-// Hands out consecutive arrays of the block and refuses to pass its end.
+// Reads consecutive arrays of the block. Throws at its end.
 class BlockReader {
  public:
   BlockReader(const void* data, uint64_t bytes)
@@ -49,7 +49,7 @@ void check_count(const char* name, uint32_t count, uint32_t most) {
 
 void check_sampling(const Program& program, const StepInputs& in, const forge_step_header& header) {
   for (const forge_sampling& s : in.sampling) {
-    // Written so that NaN fails every one of them.
+    // NaN fails every one of these comparisons.
     require(s.temperature >= 0 && std::isfinite(s.temperature), "sampling: temperature is ",
             s.temperature, "; valid is a finite number >= 0");
     require(s.top_p >= 0 && s.top_p <= 1, "sampling: top_p is ", s.top_p, "; valid is 0 to 1");
@@ -78,7 +78,7 @@ void check_sampling(const Program& program, const StepInputs& in, const forge_st
   }
 }
 
-// What runs of several steps need.
+// Checks the inputs of a run of several steps.
 void check_steps(const Program& program, const StepInputs& in, const forge_step_header& header) {
   constexpr uint32_t kMostSteps = 1024;
   require(in.n_steps >= 1 && in.n_steps <= kMostSteps, "step inputs: n_steps is ", in.n_steps,
@@ -104,7 +104,7 @@ void check_steps(const Program& program, const StepInputs& in, const forge_step_
   }
 }
 
-// One sequence, one slot, one run of tokens without a gap.
+// Checks that each sequence has its own slot and one run of tokens without a gap.
 void check_state(const Program& program, const StepInputs& in) {
   check_range("slots", in.slots, program.n_slots);
   std::vector<bool> taken(program.n_slots), begun(in.n_sequences);
@@ -236,7 +236,7 @@ void MaskGate::wait() const {
   if (most == 0) return;
   const StopFlag stop(control_);
   const auto begin = Clock::now();
-  // A mask takes less than a forward pass: when the pass is done it is nearly always there.
+  // A mask takes less time than a forward pass, so it is nearly always complete here.
   constexpr std::chrono::microseconds kSpin{50};
   while (pending() != 0) {
     stop.check();

@@ -9,7 +9,8 @@
 
 namespace forge {
 
-// The caller's stop flag; another thread may raise it at any time, and so does the process's exit.
+// The stop flag of the caller. Another thread may raise it at any time, and the exit of the process
+// does.
 class StopFlag {
  public:
   explicit StopFlag(const forge_step_control* control)
@@ -17,20 +18,20 @@ class StopFlag {
   bool raised() const {
     return is_exiting() || (flag_ && __atomic_load_n(flag_, __ATOMIC_RELAXED) != 0);
   }
-  // Throws FORGE_CANCELLED when raised.
+  // Throws FORGE_CANCELLED if raised.
   void check() const;
 
  private:
   const int32_t* flag_;
 };
 
-// Masks may be written while a run is going on; behind the gate they are complete.
+// Masks may be written during a run; they are complete after wait().
 class MaskGate {
  public:
   MaskGate() = default;
   explicit MaskGate(const forge_step_control* control) : control_(control) {}
-  // Returns when the masks are complete. Throws FORGE_CANCELLED when the run is stopped, and
-  // FORGE_INVALID_ARGUMENT when the time that the caller has set is over.
+  // Returns when the masks are complete. Throws FORGE_CANCELLED if the run is stopped, and
+  // FORGE_INVALID_ARGUMENT after the timeout of the caller.
   void wait() const;
 
  private:
@@ -49,7 +50,7 @@ struct StepInputs {
   std::span<const int32_t> positions;
   std::span<const int32_t> sequences;
   std::span<const int32_t> page_tables;  // [n_sequences, n_pages]
-  std::span<const int32_t> slots;        // [n_sequences]; to be read where the step has state
+  std::span<const int32_t> slots;        // [n_sequences]; valid if the step has state
   std::span<const int32_t> output_rows;
   std::span<const forge_sampling> sampling;
   std::span<const int32_t> history;
@@ -57,7 +58,7 @@ struct StepInputs {
   std::span<const float> bias_values;
   std::span<const int32_t> end_tokens;
   std::span<const uint32_t> history_sizes;  // [n_outputs]
-  std::span<const uint32_t> masks;  // [n_masks, mask_words]; to be read behind masks_ready
+  std::span<const uint32_t> masks;  // [n_masks, mask_words]; valid after masks_ready.wait()
   MaskGate masks_ready;
 
   uint32_t rows(Rows kind) const { return kind == Rows::tokens ? n_tokens : n_outputs; }
@@ -66,17 +67,17 @@ struct StepInputs {
   }
 };
 
-// The tokens of one sequence in a step that has recurrent state.
+// The consecutive tokens of one sequence in a step with recurrent state.
 struct StateRun {
   uint32_t begin;  // the first of its rows
   uint32_t end;    // the row after its last
   uint32_t slot;
-  bool from_zero;  // whether it begins with a state of zeros
+  bool from_zero;  // true if it begins with a state of zeros
 
   uint32_t length() const { return end - begin; }
 };
 
-// The runs of a step in the order of their rows.
+// Returns the runs of a step in the order of their rows.
 std::vector<StateRun> state_runs(const StepInputs& inputs);
 
 // Reads and checks an input block (forge_step_header in forge.h). `data` must be 4-byte aligned.
@@ -87,7 +88,7 @@ class ResultBlock {
  public:
   ResultBlock(void* data, uint64_t bytes, uint64_t n_outputs, uint32_t max_top);
 
-  // The block without the results of the first outputs.
+  // Returns the block without its first results.
   ResultBlock from(uint64_t first) const;
   forge_result& header(uint64_t output) const;
   int32_t* top_ids(uint64_t output) const;

@@ -8,8 +8,7 @@ namespace forge {
 
 namespace {
 
-// The inputs of the step to come: those of the first one, as far as tokens that were chosen since
-// do not change them.
+// The inputs of the next step: those of the first one, advanced by the tokens chosen since.
 class NextInputs {
  public:
   explicit NextInputs(const StepInputs& first)
@@ -33,7 +32,7 @@ class NextInputs {
 
   const StepInputs& get() const { return inputs_; }
 
-  void go_on(const Program& program, const ResultBlock& results) {
+  void advance(const Program& program, const ResultBlock& results) {
     history_.clear();
     for (uint32_t i = 0; i < inputs_.n_tokens; ++i) {
       const int32_t token = results.header(i).token;
@@ -70,8 +69,8 @@ class NextInputs {
   std::vector<int32_t> history_;
 };
 
-// Whether all outputs of a step chose a token that something may follow.
-bool goes_on(const StepInputs& inputs, const ResultBlock& results) {
+// True if all outputs of a step chose a token, and none chose an end token.
+bool continues(const StepInputs& inputs, const ResultBlock& results) {
   for (uint32_t output = 0; output < inputs.n_outputs; ++output) {
     const forge_result& result = results.header(output);
     if (result.flags != 0) return false;
@@ -90,8 +89,8 @@ void run_series(Executable& executable, const Program& program, const StepInputs
   NextInputs next(inputs);
   const uint64_t n_results = uint64_t{inputs.n_steps} * inputs.n_outputs;
   uint64_t first = inputs.n_outputs;
-  for (; first < n_results && goes_on(inputs, of_step); first += inputs.n_outputs) {
-    next.go_on(program, of_step);
+  for (; first < n_results && continues(inputs, of_step); first += inputs.n_outputs) {
+    next.advance(program, of_step);
     of_step = results.from(first);
     executable.run(next.get(), of_step, stop);
   }

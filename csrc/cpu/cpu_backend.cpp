@@ -2,14 +2,12 @@
 
 #include "../common/json_text.h"
 #include "../common/process_memory.h"
-#include "bandwidth.h"
-#include "cpu_device.h"
+#include "caches.h"
 #include "cpu_executor.h"
-#include "cpu_features.h"
-#include "cpu_kv.h"
-#include "cpu_state.h"
 #include "cpu_weight.h"
-#include "host_info.h"
+#include "host/cpu_device.h"
+#include "host/cpu_features.h"
+#include "host/host_info.h"
 
 namespace forge {
 

@@ -1,47 +1,35 @@
 #pragma once
 
-// Runs a program operation by operation, each dealt out to the threads of the device. The
-// operations are those of forge.h; *_ops.cpp hold them by kind.
+// Runs a program operation by operation, each divided among the threads of the device. The
+// operations are in operations/*_ops.cpp, by kind.
 
 #include <algorithm>
 #include <memory>
 #include <vector>
 
-#include "../common/program.h"
-#include "../common/scratch_plan.h"
-#include "../common/step_inputs.h"
-#include "attention.h"
-#include "cpu_device.h"
+#include "../common/host_executor.h"
 #include "cpu_weight.h"
-#include "memory.h"
-#include "packing.h"
-#include "products.h"
-#include "sampling.h"
+#include "host/cpu_device.h"
+#include "host/memory.h"
+#include "operations/attention.h"
+#include "operations/products.h"
+#include "operations/sampling.h"
 
 namespace forge::cpu {
 
-class CpuExecutor : public Executable {
+class CpuExecutor : public HostExecutor {
  public:
   CpuExecutor(std::shared_ptr<const Program> program, std::shared_ptr<CpuDevice> device);
 
   void run(const StepInputs& inputs, ResultBlock& results, const StopFlag& stop) override;
-  void read(uint32_t value, uint64_t first_row, uint64_t n_rows, float* out) const override;
 
  private:
-  // A row-major matrix of the arena; data is null for value 0.
-  struct Matrix {
-    float* data;
-    uint64_t rows;
-    uint64_t cols;
-    float* row(uint64_t i) const { return data ? data + i * cols : nullptr; }
-  };
-  Matrix matrix(ValueId id) const;
-
-  // The rows of a value that is kept as blocks; null for any other.
+  // Returns the rows of a value stored as blocks, or null for other values.
   ActivationBlock* blocks_of(ValueId id) const;
-  // The rows that a product multiplies, as signed bytes; null where its weight needs none.
+  // Returns the rows that a product multiplies, as signed bytes, or null if its weight needs floats
+  // only.
   const ActivationBlock* quantized(const PackedWeight& weight, ValueId x);
-  // Calls compute(row t of a value) and keeps what it wrote, as floats or as blocks.
+  // Calls compute(row t of a value) and stores the row as floats or as blocks.
   template <class Compute>
   void write_row(ValueId id, uint64_t t, uint32_t thread, Compute&& compute) {
     const Matrix out = matrix(id);
@@ -52,7 +40,7 @@ class CpuExecutor : public Executable {
     kernels_.quantize(row, out.cols, blocks + t * (out.cols / kBlockCols));
   }
 
-  // Makes what an operation needs beyond its inputs, once, before the first run.
+  // Prepares an operation once, before the first run: packed weights, floats, scratch.
   template <class OpType>
   void prepare(const OpType&) {}
   void prepare(const RmsNormOp& op);
@@ -69,7 +57,7 @@ class CpuExecutor : public Executable {
   void prepare(const MoeRouteOp& op);
   void prepare(const MoeMatmulOp& op);
   void prepare(const GluOp& op);
-  // Makes room in the threads' rows.
+  // Grows the row of each thread to at least `cols` floats.
   void reserve_row(uint64_t cols);
   void prepare_product(const Weight& weight, uint64_t group_rows, ValueId x);
 
@@ -77,7 +65,7 @@ class CpuExecutor : public Executable {
   FORGE_OPERATIONS(FORGE_DECLARE)
 #undef FORGE_DECLARE
 
-  // Calls body(row, thread) for each row, in pieces large enough to be worth handing to a thread.
+  // Calls body(row, thread) for each row, in pieces large enough to amortise waking a thread.
   template <class Body>
   void for_rows(uint64_t n_rows, uint64_t cols, Body&& body) {
     constexpr uint64_t kElements = 16384;
@@ -89,44 +77,39 @@ class CpuExecutor : public Executable {
     });
   }
 
-  std::shared_ptr<const Program> program_;
   std::shared_ptr<CpuDevice> device_;
   const KernelTable& kernels_;
-  // Per operation: see find_gated_units.
+  // For each operation: see find_gated_units.
   std::vector<const GluOp*> gated_units_;
-  // Per value: see find_block_values.
+  // For each value: see find_block_values.
   std::vector<bool> is_blocks_;
-  ScratchPlan plan_;
   Memory arena_;
 
   Products products_;
   Attention attention_;
   Sampling sampling_;
-  // Per operation; only products have any.
+  // For each operation; null for all but products.
   std::vector<PackedWeight*> packed_;
-  // A row for each thread: the keys of a token, or what becomes blocks.
+  // A row for each thread: the keys of a token, or floats to be quantised.
   std::vector<std::vector<float>> rows_;
-  // Per operation: the weights of convolutions, [width, cols].
+  // For each operation: the transposed weight of a convolution, [width, cols].
   std::vector<std::vector<float>> taps_;
-  // What slots kept of the rows before, for each run of a sequence's tokens.
+  // For each run of tokens of a sequence: the preceding rows, from the slot.
   std::vector<float> conv_rows_;
-  // What the delta rule makes of some tokens of a head, for each thread.
+  // For each thread: q, k, beta and decay of some tokens of a head (delta rule).
   std::vector<std::vector<float>> delta_tokens_;
 
-  // Of the run under way.
-  const StepInputs* inputs_ = nullptr;
-  ResultBlock* results_ = nullptr;
-  const StopFlag* stop_ = nullptr;
+  // The operation being prepared or executed.
   size_t op_index_ = 0;
 
-  // Filled anew by each product; members so that their memory is used again.
+  // Overwritten by each product; members so that their memory is reused.
   std::vector<MatmulToken> tokens_;
   std::vector<ProductGroup> groups_;
 
   std::unique_ptr<Packing> packing_;
 };
 
-// The floats of an optional vector weight.
+// Returns the floats of a weight, or null for a missing optional one.
 inline const float* floats_of(const WeightRef& weight) {
   return weight ? static_cast<const CpuWeight&>(*weight).floats() : nullptr;
 }

@@ -1,13 +1,13 @@
 #pragma once
 
-// How the CPU keeps weights for products. 16 rows form a panel, in which the columns follow one
-// another and the rows lie side by side: a vector register then holds as many rows as it has lanes,
-// every load fills one, and a product needs no sum over lanes. Plain data only: this header is read
-// by code compiled for every target.
+// The layout of weights for products on the CPU. 16 rows form a panel, stored column by column with
+// the rows of a column adjacent: a vector register holds as many rows as it has lanes, every load
+// fills one, and a product needs no sum over lanes. Code of every target includes this header, so
+// it holds plain data only.
 //
-// Quantised weights are cut into blocks of 32 columns, and a block into groups of 4. The bytes of a
-// group, [row][4], are what an int8 dot product of four columns takes at once. Fields of fewer bits
-// share bytes with those of other groups. Floats lie as [column][row], those of 8 bits in blocks of
+// Quantised weights are divided into blocks of 32 columns, and a block into groups of 4. The bytes
+// of a group, [row][4], are the operand of an int8 dot product of four columns. Fields of fewer
+// bits share bytes with those of other groups. Floats are stored as [column][row], FP8 in blocks of
 // 32 columns with their scales.
 
 #include <cstdint>
@@ -21,9 +21,9 @@ constexpr uint32_t kPanelRows = 16;
 constexpr uint32_t kBlockCols = 32;
 constexpr uint32_t kGroupBytes = 4 * kPanelRows;
 
-// 32 columns of a row of activations as signed bytes: x = scale q. The sums are those of all q, of
-// the first 16 and of the last 16; -8 times a sum is what corrects fields of Q4_0. In a block that
-// holds a NaN or an infinity the scale is NaN.
+// 32 columns of a row of activations as signed bytes: x = scale q. The sums are over all q, the
+// first 16 and the last 16; -8 times a sum corrects fields of Q4_0 for their bias. The scale of a
+// block with a NaN or an infinity is NaN.
 struct alignas(64) ActivationBlock {
   int8_t q[kBlockCols];
   float scale;
@@ -55,7 +55,7 @@ struct Fields6 {
   uint8_t high[2][kGroupBytes];
 };
 
-// As the upper bits of Fields6.
+// Like the upper bits of Fields6.
 struct Fields2 {
   uint8_t low[2][kGroupBytes];
 };
@@ -66,7 +66,7 @@ struct Fields3 {
   uint8_t high[kGroupBytes];
 };
 
-// ---- what a panel is a sequence of ----------------------------------------------------------
+// ---- the elements of panels -----------------------------------------------------------------
 
 // weight = d (q - bias), or d level[q]; 32 columns.
 template <class FieldsType>
@@ -130,7 +130,7 @@ struct FP8Panel {
   uint8_t q[kBlockCols][kPanelRows];
 };
 
-// The panel of each quantised type that has one and is multiplied with activations as signed bytes.
+// The panel of each quantised type that is multiplied with activations as signed bytes.
 template <WeightType type>
 struct PanelType;
 
@@ -157,8 +157,8 @@ FORGE_PANEL(IQ4_XS, ScaledSuperPanel<Fields4, 1>)
 template <WeightType type>
 using PanelOf = typename PanelType<type>::Type;
 
-// Calls visit.template operator()<type>() for the quantised type `type` if it has panels; whether
-// it has.
+// Calls visit.template operator()<type>() if the quantised type `type` has panels; returns true if
+// so.
 template <class Visit>
 constexpr bool visit_panel_type(WeightType type, Visit&& visit) {
   switch (type) {

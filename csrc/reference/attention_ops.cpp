@@ -26,8 +26,7 @@ void norm_heads(std::vector<float>& x, const WeightRef& weight_ref, float eps, f
   }
 }
 
-// Rotates 2 n elements of every head, from `first` on, by the angles whose cos and sin are table[2
-// n].
+// Rotates 2 n elements of every head, from `first` on; table holds n cosines, then n sines.
 void rotate_heads(std::vector<float>& x, uint32_t head_dim, uint32_t first, const float* table,
                   uint64_t n, uint32_t layout) {
   for (size_t head = first; head < x.size(); head += head_dim) {
@@ -50,7 +49,7 @@ void Executor::execute(const RopeTableOp& op) {
   const size_t n = inv_freq.size();
   for (uint64_t t = 0; t < out.rows; ++t) {
     for (size_t i = 0; i < n; ++i) {
-      // The angle is rounded to float first, as every trained model saw it.
+      // The angle is rounded to float first, as in training.
       const float angle = static_cast<float>(inputs_->positions[t]) * inv_freq[i];
       out.row(t)[i] = static_cast<float>(std::cos(static_cast<double>(angle)) * op.scale);
       out.row(t)[n + i] = static_cast<float>(std::sin(static_cast<double>(angle)) * op.scale);

@@ -146,7 +146,7 @@ void Executor::execute(const PermuteColumnsOp& op) {
 
 float gated_unit(uint32_t unit, float gate, float up) {
   if (unit != FORGE_CLAMPED_SWIGLU) return activate(unit, gate) * up;
-  // Comparisons that let NaN through.
+  // NaN fails the comparisons and passes through.
   const double g = gate > 7 ? 7 : gate, u = up > 7 ? 7 : up < -7 ? -7 : up;
   return static_cast<float>((u + 1) * g / (1.0 + std::exp(-1.702 * g)));
 }

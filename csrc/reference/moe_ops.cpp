@@ -32,7 +32,7 @@ std::vector<double> scores_of(const float* logits, uint64_t n, uint32_t kind) {
   return scores;
 }
 
-// Numbers from 0 on in the order of what they are worth, ties to the lower one.
+// Returns the indices sorted by descending worth, ties to the lower index.
 std::vector<uint32_t> ranked(const std::vector<double>& worth) {
   std::vector<uint32_t> order(worth.size());
   std::iota(order.begin(), order.end(), 0u);
@@ -41,7 +41,7 @@ std::vector<uint32_t> ranked(const std::vector<double>& worth) {
   return order;
 }
 
-// Whether each group of experts is among the best.
+// Returns, for each group of experts, true if it is among the best.
 std::vector<bool> best_groups(const std::vector<double>& worth, const MoeRouteOp& op) {
   const size_t size = worth.size() / op.n_groups;
   std::vector<double> of_group;

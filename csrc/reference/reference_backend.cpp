@@ -9,6 +9,16 @@ namespace forge {
 
 namespace reference {
 
+Executor::Executor(std::shared_ptr<const Program> program)
+    : HostExecutor(program, plan_scratch(*program, 1)), arena_(plan_.elements) {
+  values_ = arena_.data();
+  scratch_bytes = arena_.size() * sizeof(float);
+}
+
+void Executor::run(const StepInputs& inputs, ResultBlock& results, const StopFlag& stop) {
+  run_operations(inputs, results, stop, [this](const auto& op) { execute(op); });
+}
+
 class ReferenceBackend : public Backend {
  public:
   std::string info() const override {

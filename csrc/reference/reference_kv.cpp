@@ -13,8 +13,8 @@ namespace {
 
 constexpr uint32_t kBlock = 32;
 
-// The values that a block of a Q8_0 cache stands for: whole multiples of a scale, all NaN where one
-// is not finite. Ties round to even.
+// Rounds a block as a Q8_0 cache does: to whole multiples of a scale, ties to even. All become NaN
+// if one is not finite.
 void round_block(float* x, uint32_t n) {
   float largest = 0;
   bool finite = true;

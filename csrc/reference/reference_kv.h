@@ -6,10 +6,10 @@
 
 namespace forge::reference {
 
-// Pages laid out [page][token][k of every head | v of every head], as floats of the cache's type;
-// where values are in the keys, these alone. In Q8_0 they are float32 already rounded to what 8
-// bits can say: 32 elements of a head (the last block of a head may be shorter) as levels -127 to
-// 127 of a scale in float16.
+// Pages of layout [page][token][k of every head | v of every head], in the float type of the cache;
+// keys only if values are in the keys. A Q8_0 cache stores float32 numbers rounded as 8 bits would
+// be: blocks of 32 elements of a head (the last one may be shorter) are levels -127 to 127 of a
+// float16 scale.
 class ReferenceKv : public KvCache {
  public:
   explicit ReferenceKv(const KvShape& shape);
@@ -19,12 +19,13 @@ class ReferenceKv : public KvCache {
   void write_page(uint32_t page, const uint8_t* data) override;
 
   uint32_t k_cols() const { return shape.n_kv_heads * shape.k_head_dim; }
-  // 0 where values are in the keys.
+  // 0 if values are in the keys.
   uint32_t v_cols() const { return shape.n_kv_heads * (shape.kept_dim() - shape.k_head_dim); }
 
-  // Stores k[k_cols] and v[v_cols] of the token at `slot` of a page, rounded to the cache's type.
+  // Stores k[k_cols] and v[v_cols] of the token at `slot` of a page, rounded to the type of the
+  // cache.
   void store(uint32_t page, uint32_t slot, const float* k, const float* v);
-  // Element `i` of a head's key or value.
+  // Return element `i` of the key or value of a head.
   float k(uint32_t page, uint32_t slot, uint32_t head, uint32_t i) const {
     return load(page, slot, head * shape.k_head_dim + i);
   }

@@ -55,7 +55,7 @@ std::vector<Candidate> adjusted(const StepInputs& in, const forge_sampling& s, c
   return candidates;
 }
 
-// Cuts candidates, sorted from the most probable, as top_k, top_p and min_p ask.
+// Truncates candidates, sorted best first, by top_k, top_p and min_p.
 void truncate(std::vector<Candidate>& candidates, const forge_sampling& s) {
   const double largest = candidates.front().logit;
   if (s.top_k > 0 && candidates.size() > s.top_k) candidates.resize(s.top_k);
@@ -77,7 +77,7 @@ void truncate(std::vector<Candidate>& candidates, const forge_sampling& s) {
   }
 }
 
-// The draw walks the kept tokens by id, so that it needs no order of probabilities.
+// Draws by walking the candidates by id, so that the order of equal probabilities does not matter.
 int32_t draw(std::vector<Candidate> candidates, const forge_sampling& s) {
   std::sort(candidates.begin(), candidates.end(),
             [](const Candidate& a, const Candidate& b) { return a.id < b.id; });

@@ -1,4 +1,4 @@
-// Gates, and the operations that have recurrent state.
+// Gates, and operations with recurrent state.
 
 #include <algorithm>
 #include <cmath>
@@ -29,7 +29,7 @@ std::vector<double> normalized(const float* x, uint32_t n, double eps, double fa
   return out;
 }
 
-// One token of one head: S[k_dim, v_dim] takes k and v in, and gives out for q.
+// Applies one token of one head: updates S[k_dim, v_dim] with k and v, and reads `out` with q.
 void delta_rule(float* S, const std::vector<double>& q, const std::vector<double>& k,
                 const float* v, double beta, double decay, uint32_t v_dim, float* out) {
   for (uint32_t j = 0; j < v_dim; ++j) {
@@ -89,7 +89,7 @@ void Executor::execute(const CausalConv1dOp& op) {
   for (const StateRun& run : state_runs(*inputs_)) {
     float* kept = state.slot(run.slot);
     if (run.from_zero) std::fill(kept, kept + before * x.cols, 0.0f);
-    // The kept rows, then those of the run.
+    // The rows from the slot, then those of the run.
     std::vector<float> rows(kept, kept + before * x.cols);
     rows.insert(rows.end(), x.row(run.begin), x.row(run.end));
     for (uint32_t t = 0; t < run.length(); ++t) {

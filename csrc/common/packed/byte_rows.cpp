@@ -19,13 +19,13 @@ void make_f8(const uint8_t* codes, float scale, BlockFP8& block) {
   std::memcpy(block.qs, codes, kMadeBlock);
 }
 
-// Whole numbers are what blocks hold.
+// Blocks of Q8_0 hold the codes unchanged.
 void make_int8(const uint8_t* codes, float scale, BlockQ8_0& block) {
   block.d = PackedF16::from(scale);
   std::memcpy(block.qs, codes, kMadeBlock);
 }
 
-// Rows of which each byte is a number.
+// Rows with one code per byte.
 template <class Block, void (*make_block)(const uint8_t* codes, float scale, Block& block)>
 class ByteRows : public RowSource {
  public:

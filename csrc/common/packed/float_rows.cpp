@@ -23,7 +23,7 @@ class FloatRows : public RowSource {
     for (uint64_t row = first_row; row < first_row + n_rows; ++row) {
       from_.dequantize(matrix_.codes.data + row * from_bytes, values.data(), matrix_.cols);
       if (!quantize(to_.type, values.data(), out, matrix_.cols)) {
-        quantize_what_can_be(values.data(), out);
+        quantize_finite_blocks(values.data(), out);
       }
       out += n_blocks * to_.block_bytes;
     }
@@ -35,8 +35,8 @@ class FloatRows : public RowSource {
   }
 
  private:
-  // Where a number is none, its block shows it: scales with all bits set are NaN.
-  void quantize_what_can_be(const float* values, uint8_t* out) const {
+  // Blocks with a NaN or an infinity become NaN: a scale with all bits set is NaN.
+  void quantize_finite_blocks(const float* values, uint8_t* out) const {
     for (uint64_t col = 0; col < matrix_.cols; col += to_.block_elements) {
       if (!quantize(to_.type, values + col, out, to_.block_elements)) {
         std::memset(out, 0xff, to_.block_bytes);

@@ -22,7 +22,7 @@ uint32_t nibble_of(uint32_t word, uint64_t index) { return (word >> (4 * index))
 
 using Codes = std::array<uint8_t, kMadeBlock>;
 
-// The codes of 32 columns of a row, of which word_of(col) has eight.
+// Returns the codes of 32 columns of a row; word_of(col) has the codes of eight columns.
 template <class WordOf>
 Codes codes_of(uint64_t col, WordOf word_of) {
   Codes codes;
@@ -35,7 +35,7 @@ Codes codes_of(uint64_t col, WordOf word_of) {
   return codes;
 }
 
-// Codes i and i + 16 in byte i, as in GGUF's blocks.
+// Stores codes i and i + 16 in byte i, as the blocks of GGUF do.
 void pack_halves(const Codes& codes, uint8_t* qs) {
   for (uint64_t i = 0; i < kMadeBlock / 2; ++i) {
     qs[i] = static_cast<uint8_t>(codes[i] | codes[i + kMadeBlock / 2] << 4);
@@ -70,8 +70,8 @@ class Int4Rows : public RowSource {
   PackedMatrix matrix_;
 };
 
-// What GPTQ and AWQ have in common: the codes of a column follow one another, so that rows are
-// gathered from all over the tensor, and each group of columns of a row has a scale and a zero.
+// Shared by GPTQ and AWQ: the codes of a column are consecutive, so that a row is gathered from all
+// over the tensor, and each group of columns of a row has a scale and a zero.
 class ColumnRows : public RowSource {
  public:
   explicit ColumnRows(PackedMatrix matrix) : matrix_(std::move(matrix)) {}
@@ -100,11 +100,11 @@ class ColumnRows : public RowSource {
 
  protected:
   const PackedMatrix& matrix() const { return matrix_; }
-  // The group of a column as it is made; blocks lie inside of one.
+  // Returns the group of a converted column; a block is inside one group.
   virtual uint64_t group_of(uint64_t col) const { return col / matrix_.group_cols; }
 
  private:
-  // Of 32 columns of a row, as they are made.
+  // Returns the codes of 32 converted columns of a row.
   virtual Codes codes_at(uint64_t row, uint64_t col) const = 0;
   virtual uint32_t zero_at(uint64_t group, uint64_t row) const = 0;
   float scale_of(uint64_t group, uint64_t row) const {
@@ -119,7 +119,7 @@ class ColumnRows : public RowSource {
     pack_halves(codes, block.qs);
   }
 
-  // A code less a zero of up to 16 is -16 to 15, what five bits hold.
+  // A code minus a zero of up to 16 is -16 to 15, which five bits hold.
   void make_q5_0(uint64_t row, uint64_t col, const Codes& codes, BlockQ5_0& block) const {
     const uint64_t group = group_of(col);
     const uint32_t zero = zero_at(group, row);
@@ -185,8 +185,8 @@ class GptqRows : public ColumnRows {
     return nibble_of(word_at(matrix().zeros, word), row % kPerWord) + 1;
   }
 
-  std::vector<uint32_t> order_;   // the column of each made one; empty where it is the same
-  std::vector<uint32_t> groups_;  // of made columns; empty where they are as group_cols says
+  std::vector<uint32_t> order_;   // the source column of each converted column; empty if the same
+  std::vector<uint32_t> groups_;  // of converted columns; empty if group_cols determines them
 };
 
 class AwqRows : public ColumnRows {

@@ -1,25 +1,24 @@
 #pragma once
 
-// Matrices of Hugging Face folders whose rows are no blocks of a type that forge computes with.
-// Each becomes rows of such a type, a few at a time, when it is read; forge.h says how they lie.
+// Matrices of Hugging Face folders in formats that forge does not compute with. Their rows are
+// converted to a weight type, a few at a time, when they are read. Layouts: abi/weights.h.
 
 #include <cstdint>
 #include <memory>
 
-#include "../quant/weight_type.h"
-#include "../row_source.h"
+#include "../backend.h"
 
 namespace forge {
 
-// A tensor of a packed matrix, in memory that `owner` keeps valid; data is null where there is
-// none.
+// A tensor of a packed matrix, in memory that `owner` keeps valid; data is null for a missing
+// tensor.
 struct PackedTensor {
   const uint8_t* data = nullptr;
   WeightType type{};  // of scales and floats
   std::shared_ptr<const void> owner;
 };
 
-// All sizes and places have been checked; `groups` are in range.
+// All sizes, offsets and group indices have been checked.
 struct PackedMatrix {
   WeightType type;
   uint64_t rows;
@@ -32,10 +31,10 @@ struct PackedMatrix {
   PackedTensor groups;
 };
 
-// Columns of a block that rows are made of.
+// Columns of the blocks that rows are converted to.
 inline constexpr uint64_t kMadeBlock = 32;
 
-// The scale with this number.
+// Returns the scale with this index.
 float scale_at(const PackedTensor& scales, uint64_t index);
 
 std::shared_ptr<const RowSource> f8_rows(PackedMatrix matrix);

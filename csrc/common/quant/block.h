@@ -1,9 +1,8 @@
-// What all block formats share: little-endian fields that may lie at any address, and the loop over
-// the blocks of a tensor.
+// Shared by all block formats: little-endian fields at any address, and the loop over the blocks of
+// a tensor.
 //
 // A block is a struct of bytes and byte-wise fields only. Its alignment is therefore 1 and its size
-// the sum of its fields, so a block of a mapped file can be read where it lies, whatever its
-// offset.
+// the sum of its fields, so a block of a mapped file can be read in place at any offset.
 #ifndef FORGE_COMMON_QUANT_BLOCK_H
 #define FORGE_COMMON_QUANT_BLOCK_H
 

@@ -1,4 +1,4 @@
-// What the codebook formats (IQ1, IQ2, IQ3) share: a field is an index into a table of vectors of
+// Shared by the codebook formats (IQ1, IQ2, IQ3): a field is an index into a table of vectors of
 // four or eight weights ("codewords"), one byte a weight, the first weight in the lowest byte.
 #ifndef FORGE_COMMON_QUANT_CODEBOOK_H
 #define FORGE_COMMON_QUANT_CODEBOOK_H

@@ -3,19 +3,19 @@
 #include <algorithm>
 #include <cmath>
 
-// Which weight goes to which level depends on the step, and the best step on that. So a few steps
-// are tried around the one that just spans the weights: each gives levels, and the levels give the
-// step of least squares for them, of which the best is taken.
+// The levels of the weights depend on the step, and the best step on the levels. So a few steps
+// near the one that exactly spans the weights are tried: each gives levels, and the levels give the
+// step of least squares for them. The best of these is used.
 
 namespace forge {
 namespace {
 
 constexpr uint32_t kMostWeights = 32;
 
-/// How many levels more or less than there are the steps that are tried would span the weights with.
+/// The tried steps would span the weights with this many levels more or fewer than exist.
 constexpr float kDeviations[] = {0.0f, -0.9f, -0.6f, -0.3f, 0.3f, 0.6f, 0.9f, 1.2f};
 
-/// Sums are kept apart in so many parts, which compilers turn into vectors. Counts are multiples of it.
+/// Number of partial sums, which compilers turn into vectors. Counts are multiples of it.
 constexpr uint32_t kLanes = 4;
 
 struct Sum {
@@ -43,7 +43,7 @@ float fit_step(const float* in, uint32_t n, int half) {
   const float farthest = extreme(in, n);
   if (farthest == 0.0f) return 0.0f;
   float best = farthest / low;
-  float most = -1.0f;  // of what the levels explain of the sum of squares
+  float most = -1.0f;  // the largest part of the sum of squares that levels explain
   for (const float deviation : kDeviations) {
     const float inverse = (low - deviation) / farthest;
     if (!std::isfinite(inverse)) continue;
@@ -91,7 +91,7 @@ Affine fit_affine(const float* in, uint32_t n, int top) {
     }
     const float x = x_parts.total(), q = q_parts.total();
     const float xq = xq_parts.total(), qq = qq_parts.total();
-    // The line x = step * q - min of least squares, through zero where the minimum would be above.
+    // The least-squares line x = step * q - min, through zero if min would be negative.
     const float spread = count * qq - q * q;
     if (!(spread > 0.0f)) continue;
     float step = (count * xq - x * q) / spread;

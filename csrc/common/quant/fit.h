@@ -1,4 +1,4 @@
-// The scales that quantised weights come nearest with.
+// Fits scales to weights by least squares.
 #ifndef FORGE_COMMON_QUANT_FIT_H
 #define FORGE_COMMON_QUANT_FIT_H
 
@@ -8,7 +8,7 @@ namespace forge {
 
 /// The whole number nearest to x within low..high, halves to even; both bounds are below 2^22.
 inline float nearest_level(float x, float low, float high) {
-  // Beside 1.5 * 2^23 there is no room for a fraction.
+  // Adding 1.5 * 2^23 leaves no fraction bits.
   constexpr float kNoFraction = 12582912.0f;
   const float bounded = x < low ? low : x > high ? high : x;
   return (bounded + kNoFraction) - kNoFraction;
@@ -17,9 +17,8 @@ inline float nearest_level(float x, float low, float high) {
 /// The value of in[n] farthest from zero, with its sign; 0 for none.
 float extreme(const float* in, uint32_t n);
 
-/// The step d with which the levels -half..half - 1 times d come nearest to in[n], by the sum of
-/// squared differences, n being 8, 16 or 32. Its sign is such that the weight farthest from zero is below
-/// zero in steps.
+/// Returns the step d for which in[n] is nearest to d times the levels -half..half - 1, by the sum
+/// of squared differences; n is 8, 16 or 32. The weight farthest from zero has a negative level.
 float fit_step(const float* in, uint32_t n, int half);
 
 /// weight = step * level - min, with levels from 0 up.
@@ -28,7 +27,7 @@ struct Affine {
   float min;  ///< never below zero
 };
 
-/// The same for the levels 0..top of a step and a minimum.
+/// The same for levels 0..top and a minimum.
 Affine fit_affine(const float* in, uint32_t n, int top);
 
 }  // namespace forge

@@ -1,6 +1,6 @@
 // FP8: 32 weights of E4M3 (Micikevicius et al., "FP8 Formats for Deep Learning", arXiv:2209.05433)
-// under one float32 scale. GGUF has no such type; matrices of safetensors become it without loss,
-// whatever rows and columns share a scale there.
+// under one float32 scale. GGUF has no such type; matrices of safetensors convert to it
+// without loss, for any grouping of their scales.
 #ifndef FORGE_COMMON_QUANT_FP8_H
 #define FORGE_COMMON_QUANT_FP8_H
 

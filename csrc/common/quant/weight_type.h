@@ -7,8 +7,8 @@
 
 namespace forge {
 
-/// Under GGUF's numbers; the gaps are types that hold no weights or that GGUF has withdrawn. Types
-/// that GGUF does not have count from 256.
+/// Numbered as in GGUF; the gaps are types that hold no weights or that GGUF has withdrawn. Types
+/// that GGUF lacks are numbered from 256.
 enum class WeightType : uint32_t {
   F32 = 0,
   F16 = 1,

@@ -1,17 +1,17 @@
 // Attention over one split of positions: scores, softmax, and the weighted sum of values, each over
-// runs of positions that lie together in a page. Few query rows read the cache as it is stored,
-// many, or those of heads whose values are in their keys, unpack each run to floats once. T. Dao et
-// al., "FlashAttention", 2022; split over KV as in "Flash-Decoding", T. Dao et al., 2023.
+// runs of positions that are adjacent in a page; and the merge of splits. Few query rows read the
+// cache directly. Many query rows, and heads whose values are in their keys, unpack each run to
+// floats once. T. Dao et al., "FlashAttention", 2022, and "Flash-Decoding", 2023.
 
 #include "attention_unpack.h"
-#include "kernels.h"
+#include "../kernel_table.h"
 #include "vector_math.h"
 
 namespace forge::cpu::FORGE_TARGET {
 
 namespace {
 
-// Positions [low, high), relative to the begin of the split; empty when low == high.
+// Positions [low, high), relative to the start of the split; empty if low == high.
 struct Span {
   int low;
   int high;
@@ -23,13 +23,13 @@ FORGE_INLINE Span meet(Span a, Span b) {
   return {low, high > low ? high : low};
 }
 
-// What a row sees of the split.
+// The positions of the split that a row attends to.
 FORGE_INLINE Span seen_by(const AttentionRows& rows, uint32_t row, int32_t begin) {
   const Visible seen = rows.visible[row / rows.n_heads];
   return meet({seen.first - begin, seen.last + 1 - begin}, {0, kAttentionSplit});
 }
 
-// What all of some rows see, and what any of them sees, of the split.
+// The positions of the split that all of some rows attend to, and those that any of them does.
 struct Spans {
   Span common;
   Span any;
@@ -46,7 +46,7 @@ FORGE_INLINE Spans spans_of(const Span* seen, uint32_t n) {
   return spans;
 }
 
-// The work on one split. `q` holds the rows' queries with every factor of a score in them.
+// The work on one split. `q` holds the queries of the rows, multiplied by the scale of the scores.
 struct Split {
   const AttentionRows& rows;
   uint32_t n_rows;
@@ -104,7 +104,7 @@ struct ScoreRows {
   }
 };
 
-// Scores of all rows against what they see of a run.
+// Scores of all rows against the positions of a run that they attend to.
 template <class Cache>
 void score_rows(const Split& split, const Run& run, int first, int n) {
   for_tiles(split, [&](uint32_t row, uint32_t count, const Spans& spans) {
@@ -130,8 +130,8 @@ struct ValueRows {
   }
 };
 
-// Adds the values of a run to all rows. What only some rows of a tile see is added to those alone:
-// a weight of zero would not keep a NaN out.
+// Adds the values of a run to all rows. Positions that only some rows of a tile attend to are added
+// to those rows only: a weight of zero times a NaN is NaN.
 template <class Cache>
 void add_values(const Split& split, const Run& run, int first, int n) {
   for_tiles(split, [&](uint32_t row, uint32_t count, const Spans& spans) {
@@ -151,10 +151,10 @@ void add_values(const Split& split, const Run& run, int first, int n) {
   });
 }
 
-// Turns the scores that a row has seen into 2^(score - largest), and reports their largest and sum.
+// Replaces the scores of a row by 2^(score - largest), and returns their largest and sum.
 void softmax_row(Span seen, float softcap, float* scores, float* row_largest, float* row_total) {
-  // Vectors start at multiples of kLanes from the split's begin, so that which scores add up in a
-  // lane does not depend on the rows that share the tile.
+  // Vectors start at multiples of kLanes from the start of the split, so that the scores added in
+  // one lane do not depend on the rows that share the tile.
   const int first = seen.low / kLanes * kLanes;
   const int end = (seen.high + kLanes - 1) / kLanes * kLanes;
   for (int i = first; i < seen.low; ++i) scores[i] = -__builtin_inff();
@@ -181,7 +181,7 @@ void softmax_row(Span seen, float softcap, float* scores, float* row_largest, fl
 
 void scale_queries(const Split& split) {
   const AttentionRows& rows = split.rows;
-  // With a soft-cap the score is divided by it, and multiplied again after the tanh.
+  // With a soft-cap, the score is divided by the cap here and multiplied by it after the tanh.
   const float factor = rows.softcap > 0 ? rows.scale / rows.softcap : rows.scale * kLog2E;
   for (uint32_t t = 0; t < rows.n_tokens; ++t) {
     const uint64_t n = static_cast<uint64_t>(rows.n_heads) * rows.k_head_dim;
@@ -197,7 +197,7 @@ void attend(const Split& split) {
   const uint64_t v_stride = rows.values_in_keys ? rows.k_head_dim : rows.v_head_dim;
   const uint64_t v_blocks = (v_stride + kKvBlock - 1) / kKvBlock;
   const bool unpacks = rows.values_in_keys || split.n_rows > kTileTokens;
-  // A run that lies as values do.
+  // A run stored as rows, like values.
   const auto run_of_rows = [&](int32_t slot, uint64_t page, const uint8_t* ahead) {
     return Run{kv.v + page + slot * v_stride * Cache::kBytes, v_stride,
                kv.v_scales + page + slot * v_blocks * 2, v_blocks, ahead};
@@ -249,6 +249,13 @@ void attend(const Split& split) {
   });
 }
 
+// 2^x of one number, with the arithmetic of the vectors.
+FORGE_INLINE float exp2_of(float x) {
+  float lanes[kLanes];
+  store(lanes, exp2_of_negative(set(x)));
+  return lanes[0];
+}
+
 }  // namespace
 
 void attention_split(const AttentionRows& rows, int32_t begin, const AttentionPartial& out,
@@ -272,6 +279,36 @@ void attention_split(const AttentionRows& rows, int32_t begin, const AttentionPa
     case WeightType::Q8_0: attend<CacheQ8>(split); break;
     default: attend<CacheF32>(split); break;
   }
+}
+
+void attention_merge(uint32_t n_rows, uint32_t v_head_dim, const AttentionPartial& into,
+                     const AttentionPartial& more) {
+  const uint32_t dim = padded_dim(v_head_dim);
+  for (uint32_t r = 0; r < n_rows; ++r) {
+    if (more.largest[r] == -__builtin_inff()) continue;
+    const float top = into.largest[r] > more.largest[r] ? into.largest[r] : more.largest[r];
+    const float old_scale = exp2_of(into.largest[r] - top);
+    const float new_scale = exp2_of(more.largest[r] - top);
+    into.largest[r] = top;
+    into.total[r] = into.total[r] * old_scale + more.total[r] * new_scale;
+    float* out = into.out + static_cast<uint64_t>(r) * dim;
+    scale(out, dim, old_scale, out);
+    add_scaled(out, more.out + static_cast<uint64_t>(r) * dim, new_scale, dim);
+  }
+}
+
+void attention_finish(const AttentionPartial& partial, uint32_t row, uint32_t v_head_dim,
+                      const float* sink, float* out) {
+  const float* values = partial.out + static_cast<uint64_t>(row) * padded_dim(v_head_dim);
+  float total = partial.total[row];
+  float values_scale = 1;
+  if (sink) {
+    const float score = *sink * kLog2E;
+    const float top = score > partial.largest[row] ? score : partial.largest[row];
+    values_scale = exp2_of(partial.largest[row] - top);
+    total = total * values_scale + exp2_of(score - top);
+  }
+  scale(values, v_head_dim, values_scale / total, out);
 }
 
 }  // namespace forge::cpu::FORGE_TARGET

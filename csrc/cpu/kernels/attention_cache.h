@@ -1,7 +1,7 @@
 #pragma once
 
-// How keys and values are read from each type of cache: a vector of elements at a time, which may
-// pass the end of a head (the cache has slack) and is then dropped.
+// Reads keys and values of each cache type, a vector of elements at a time. A vector may extend
+// past the end of a head (the cache has slack); those elements are unused.
 
 #include "../kernel_table.h"
 #include "simd.h"
@@ -42,13 +42,13 @@ struct CacheQ8 {
   }
 };
 
-// Floats that one of the others was unpacked to, in the first-level cache.
+// Floats unpacked from another cache type, in the first-level cache of the processor.
 struct Unpacked : CacheF32 {
   static constexpr bool kFetchAhead = false;
 };
 
-// A run of positions in one page: keys [dimension][position], values [position][dimension], with
-// `stride` elements from one to the next. `next` is the run that will be read after this one.
+// A run of positions in one page: keys [dimension][position], values [position][dimension], 
+// `stride` elements apart. `next` is the run that is read after this one.
 struct Run {
   const uint8_t* data;
   uint64_t stride;
@@ -57,8 +57,8 @@ struct Run {
   const uint8_t* next;
 };
 
-// Fetches what lies in the next run where `vectors` vectors at element `at` lie in this one: runs
-// of a sequence are scattered pieces of a few kB, too short for the processor to run ahead in.
+// Prefetches from the next run the place of `vectors` vectors at element `at`: the runs of a
+// sequence are scattered pieces of a few kB, too short for the prefetcher of the processor.
 template <class Cache, int vectors>
 FORGE_INLINE void fetch_ahead(const Run& run, uint64_t at) {
   if constexpr (Cache::kFetchAhead) {
@@ -69,7 +69,7 @@ FORGE_INLINE void fetch_ahead(const Run& run, uint64_t at) {
   }
 }
 
-// What turns stored keys into keys, for a block of dimensions of a run.
+// The scales of stored keys, for a block of dimensions of a run.
 template <class Cache, int vectors>
 struct KeyScales {
   Vec scale[Cache::kScaled ? vectors : 1];

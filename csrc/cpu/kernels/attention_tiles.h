@@ -2,10 +2,10 @@
 
 // The two products of attention over a run of positions, with up to kTileTokens query rows at once.
 //
-// Keys lie with positions next to each other, so the scores of kLanes positions are a vector and no
-// sum over lanes is needed; values lie with dimensions next to each other, for the same reason. A
-// score is summed over the dimensions in order and an output over the positions in order, each in a
-// lane of its own, so neither depends on how rows and positions are tiled.
+// Keys are stored with positions adjacent, so that the scores of kLanes positions are one vector
+// and no sum over lanes is needed; values are stored with dimensions adjacent, for the same reason.
+// A score is summed over the dimensions in order and an output over the positions in order, each in
+// its own lane, so neither depends on how rows and positions are tiled.
 
 #include "attention_cache.h"
 
@@ -44,7 +44,7 @@ FORGE_INLINE void score_tile(const float* q, uint32_t dim, const Run& run, int f
   }
 }
 
-// The scores of positions [begin, end) of a run; others in the same vectors mean nothing.
+// The scores of positions [begin, end) of a run; other scores in the same vectors are undefined.
 template <class Cache, int n_rows>
 void score_run(const float* q, uint32_t dim, const Run& run, int begin, int end, float* scores) {
   for (int i = begin / kLanes * kLanes; i < end;) {

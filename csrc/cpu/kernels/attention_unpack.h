@@ -1,6 +1,6 @@
 #pragma once
 
-// Runs of keys and values as floats, for query rows so many that each element is read often.
+// Unpacks runs of keys and values to floats, for many query rows, which read each element often.
 
 #include "attention_tiles.h"
 #include "transpose.h"
@@ -40,8 +40,8 @@ Run unpack_keys(const Run& run, uint32_t dim, int n, float* to) {
   return {data, kAttentionRun, nullptr, 0, data};
 }
 
-// The same of keys that lie with dimensions next to each other, as values do: squares of 16
-// positions by 16 dimensions are turned.
+// The same for keys stored with dimensions adjacent, like values: transposes squares of 16
+// positions by 16 dimensions.
 template <class Cache>
 Run unpack_key_rows(const Run& run, uint32_t dim, int n, float* to) {
   constexpr int kSide = kColumnRows;
@@ -50,7 +50,7 @@ Run unpack_key_rows(const Run& run, uint32_t dim, int n, float* to) {
       float square[kSide][kSide];
       const uint8_t* rows[kSide];
       for (int i = 0; i < kSide; ++i) {
-        // Behind the last position any will do.
+        // Past the last position the result is unused: repeat it.
         const int position = first + i < n ? first + i : n - 1;
         fetch_ahead<Cache, kSide / kLanes>(run, position * run.stride + d);
         for (int j = 0; j < kSide; j += kLanes) {

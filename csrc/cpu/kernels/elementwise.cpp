@@ -1,20 +1,23 @@
-// Norms, gated units and other operations on single rows.
+// Norms, gates and other operations on single rows.
 
-#include "kernels.h"
-#include "row_vectors.h"
+#include "../kernel_table.h"
 #include "vector_math.h"
 
 namespace forge::cpu::FORGE_TARGET {
 
+namespace {
+
+// Returns 1 / sqrt(mean(x^2) + eps) in every lane.
+FORGE_INLINE Vec inverse_rms(const float* x, uint64_t n, float eps) {
+  const float mean = sum_of_squares(x, n) / static_cast<float>(n);
+  return set(1.0f / __builtin_sqrtf(mean + eps));
+}
+
+}  // namespace
+
 void rms_norm(const float* x, const float* weight, uint64_t n, float eps, float offset,
               const float* residual, float* out) {
-  Vec squares = zero();
-  for_vectors(n, [&](uint64_t i, int m) FORGE_ALWAYS_INLINE {
-    const Vec a = load_up_to(x + i, m);
-    squares = fma(a, a, squares);
-  });
-  const float mean = sum(squares) / static_cast<float>(n);
-  const Vec scale = set(1.0f / __builtin_sqrtf(mean + eps));
+  const Vec scale = inverse_rms(x, n, eps);
   for_vectors(n, [&](uint64_t i, int m) FORGE_ALWAYS_INLINE {
     const Vec factor = load_up_to(weight + i, m) + set(offset);
     const Vec normed = load_up_to(x + i, m) * scale;
@@ -46,6 +49,23 @@ void layer_norm(const float* x, const float* weight, const float* bias, uint64_t
 void glu(const float* gate, const float* up, uint64_t n, uint32_t unit, float* out) {
   for_vectors(n, [&](uint64_t i, int m) FORGE_ALWAYS_INLINE {
     store_up_to(out + i, gated_unit(unit, load_up_to(gate + i, m), load_up_to(up + i, m)), m);
+  });
+}
+
+void sigmoid_gate(const float* x, const float* gate, uint64_t n, const float* residual,
+                  float* out) {
+  for_vectors(n, [&](uint64_t i, int m) FORGE_ALWAYS_INLINE {
+    const Vec base = residual ? load_up_to(residual + i, m) : zero();
+    store_up_to(out + i, fma(sigmoid(load_up_to(gate + i, m)), load_up_to(x + i, m), base), m);
+  });
+}
+
+void gated_rms_norm(const float* x, const float* gate, const float* weight, uint64_t n, float eps,
+                    uint32_t activation, float* out) {
+  const Vec scale = inverse_rms(x, n, eps);
+  for_vectors(n, [&](uint64_t i, int m) FORGE_ALWAYS_INLINE {
+    const Vec normed = load_up_to(x + i, m) * scale * load_up_to(weight + i, m);
+    store_up_to(out + i, normed * activate(activation, load_up_to(gate + i, m)), m);
   });
 }
 

@@ -1,8 +1,8 @@
 // Products with float panels, and with rows that are dequantised into such panels first.
 //
 // A lane holds the sum of one row. Sums are taken over chunks of kChunk columns, in order, and the
-// sums of chunks are added in order, whatever the number of tokens: a token's result does not
-// depend on what it is computed together with.
+// sums of chunks are added in order, for any number of tokens: the result of a token does not
+// depend on the tokens that it is computed together with.
 
 #include "product_kernels.h"
 
@@ -16,11 +16,11 @@ constexpr uint32_t kStride = kTilePanels * kPanelRows;
 static_assert(kTilePanels % kTilePanelsFloat == 0);
 static_assert(kChunk * kStride * sizeof(float) <= kMatmulTileBytes);
 
-// Far enough for memory to answer meanwhile; measured.
+// Far enough ahead to hide the latency of memory; measured.
 constexpr int kPrefetchBytes = 2048;
 
-// How panels of a type are read: `columns` is the place of up to four columns from `col` on, a
-// multiple of four where panels are blocks of columns, and `column` reads the i-th of them.
+// Readers of panels by type: `columns` locates up to four columns from `col` on, a multiple of four
+// where panels are blocks of columns, and `column` reads the i-th of them.
 
 struct LoadF32 {
   static constexpr uint64_t kColumnBytes = 4 * kPanelRows;
@@ -55,8 +55,8 @@ struct LoadHalf {
 using LoadF16 = LoadHalf<load_f16>;
 using LoadBF16 = LoadHalf<load_bf16>;
 
-// The weights themselves, rounded to float32 once, so that products are those of an F32 weight with
-// the same numbers to the bit.
+// Each weight is rounded to float32 once, so that products equal those of an F32 weight with the
+// same numbers to the bit.
 struct LoadFP8 {
   static constexpr uint64_t kColumnBytes = kPanelRows;
   struct Columns {
@@ -79,7 +79,7 @@ struct LoadFP8 {
 static_assert(kChunk % kBlockCols == 0);
 
 // sums[t][16 p + row] += the product of columns [first_col, first_col + n_cols) of row `row` of
-// panel p with token t, whose numbers begin at tokens[t].
+// panel p with token t, whose activations begin at tokens[t].
 template <class Load, int n_tokens, int n_panels, bool from_memory>
 void float_tile(const uint8_t* panels, uint64_t panel_stride, uint64_t first_col, uint64_t n_cols,
                 const float* const* tokens, float* sums, uint32_t sums_stride) {
@@ -134,7 +134,7 @@ void float_tile(const uint8_t* panels, uint64_t panel_stride, uint64_t first_col
   }
 }
 
-// Column `col` of `n` tokens from the first on, the last one again where the tokens end.
+// Addresses of column `col` of `n` tokens from `first` on; repeats the last token past the end.
 template <int n>
 FORGE_INLINE void token_columns(const MatmulBlock& block, uint32_t first, uint64_t col,
                                 const float* (&out)[n]) {
@@ -143,7 +143,7 @@ FORGE_INLINE void token_columns(const MatmulBlock& block, uint32_t first, uint64
   }
 }
 
-// A few tokens by n_panels panels from row `row` on, as they are.
+// Multiplies a few tokens with n_panels packed panels from row `row` on.
 template <class Load, int n_panels>
 void multiply_few(const MatmulBlock& block, uint32_t row) {
   constexpr uint32_t kRows = n_panels * kPanelRows;
@@ -210,7 +210,7 @@ void multiply_tiles(const MatmulBlock& block, uint8_t* scratch) {
         with_tile_tokens<kTileTokensFloat>(n, [&]<int n_tokens>() FORGE_ALWAYS_INLINE {
           const float* x[n_tokens];
           token_columns(block, first, col, x);
-          // Past the last row the tile multiplies what lies there; those sums are not used.
+          // Past the last row the tile multiplies undefined data; those sums are not used.
           for (uint32_t r = 0; r < n_rows; r += kTilePanelsFloat * kPanelRows) {
             float_tile<LoadF32, n_tokens, kTilePanelsFloat, false>(
                 reinterpret_cast<const uint8_t*>(tile + r * n_cols), n_cols * LoadF32::kColumnBytes,

@@ -1,4 +1,5 @@
-// The products of the types with blocks of 32 columns, and the table of all of them.
+// Products of the types with blocks of 32 columns, and the choice among all quantised types. Types
+// with blocks of 256 columns are in a file of their own, so that both compile at the same time.
 
 #include "int8_products.h"
 

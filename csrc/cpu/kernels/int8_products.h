@@ -1,15 +1,15 @@
 #pragma once
 
-// Products with quantised panels. A few tokens are multiplied with the panels as they are. For
-// many, the panels are unpacked once, to a byte a weight and float scales, in pieces that stay in
-// the cache while tile after tile of tokens passes by. Both use the same tile, so the results are
-// the same.
+// Products with quantised panels. A few tokens are multiplied with packed panels. For many tokens,
+// panels are unpacked once, to one byte per weight and float scales, in pieces that stay in the
+// cache while all tiles of tokens are multiplied. Both use the same inner kernel, so the results
+// are the same.
 
 #include "int8_tile.h"
 
 namespace forge::cpu::FORGE_TARGET {
 
-// Columns that are unpacked at once, and panels; in the second-level cache.
+// Columns and panels unpacked at once; the result stays in the second-level cache.
 constexpr uint64_t kUnpackedCols = 2048;
 constexpr uint32_t kUnpackedPanels = 4;
 
@@ -43,7 +43,7 @@ struct UnpackedFormat {
   }
 };
 
-// What a Format becomes.
+// The unpacked form of a Format.
 template <class Format>
 using Unpacked = UnpackedFormat<Format::Panel::kHalves, Format::Panel::kHasMin, Format::kBias,
                                 Format::kMost>;
@@ -70,7 +70,7 @@ void unpack(const typename Format::Panel* panel, uint64_t length,
   }
 }
 
-// The blocks of `n` tokens from the first on, the last one again where the tokens end.
+// The blocks of `n` tokens from `first` on; repeats the last token past the end.
 template <int n>
 FORGE_INLINE void token_blocks(const MatmulBlock& block, uint32_t first, uint64_t first_block,
                                const ActivationBlock* (&out)[n]) {
@@ -100,7 +100,7 @@ void multiply_few(const MatmulBlock& block) {
   }
 }
 
-// Fetches where the products of a token will be read and written, while they are computed.
+// Prefetches the outputs and residuals of a token while its products are computed.
 FORGE_INLINE void fetch_results(const MatmulBlock& block, const MatmulToken& token, uint32_t row,
                                 uint32_t n_rows) {
   const uint64_t at = block.first_row + row;
@@ -110,8 +110,8 @@ FORGE_INLINE void fetch_results(const MatmulBlock& block, const MatmulToken& tok
   }
 }
 
-// At most kUnpackedPanels panels from row `row` on. Where columns are unpacked in several pieces,
-// sums wait in `sums` for the next one.
+// Multiplies up to kUnpackedPanels panels from row `row` on. If columns are unpacked in several
+// pieces, `sums` carries the sums from piece to piece.
 template <class Format>
 void multiply_unpacked(const MatmulBlock& block, uint32_t row, uint8_t* tile, float* sums) {
   using Panel = typename Format::Panel;
@@ -138,7 +138,7 @@ void multiply_unpacked(const MatmulBlock& block, uint32_t row, uint8_t* tile, fl
       with_tile_tokens<kTileTokensInt8>(n, [&]<int n_tokens>() FORGE_ALWAYS_INLINE {
         const ActivationBlock* tokens[n_tokens];
         token_blocks(block, first, col / kBlockCols, tokens);
-        // Past the last panel the tile multiplies what lies there; those sums are not used.
+        // Past the last panel the tile multiplies undefined data; those sums are not used.
         for (uint32_t p = 0; p * kPanelRows < n_rows; p += kTilePanelsInt8) {
           int8_tile<Unpacked<Format>, n_tokens, kTilePanelsInt8>(
               reinterpret_cast<const uint8_t*>(unpacked + p * length),

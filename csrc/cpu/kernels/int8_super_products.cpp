@@ -1,4 +1,4 @@
-// The products of the types with blocks of 256 columns.
+// Products of the types with blocks of 256 columns: see int8_products.cpp.
 
 #include "int8_products.h"
 

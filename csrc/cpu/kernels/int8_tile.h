@@ -4,15 +4,15 @@
 //
 // sum over blocks of  scale_w scale_x (q_w . q_x)  +  min_w scale_x sum(q_x)
 //
-// Inside a block all is exact in int32; across blocks the terms are added in float, in the order of
-// the columns. So a token's result is the same bits whatever it is computed together with.
+// Sums inside a block are exact in int32; across blocks the terms are added in float, in the order
+// of the columns. So the bits of a token's result do not depend on the tokens it is computed with.
 
 #include "panel_formats.h"
 #include "product_kernels.h"
 
 namespace forge::cpu::FORGE_TARGET {
 
-// What accumulators start from, so that they come out as sums of (q - bias) q_x.
+// The initial value of accumulators that makes them sums of (q - bias) q_x.
 template <int bias>
 FORGE_INLINE IntVec bias_correction(int32_t minus_8_sum) {
   if constexpr (bias == 0) return IntVec{};
@@ -21,8 +21,8 @@ FORGE_INLINE IntVec bias_correction(int32_t minus_8_sum) {
   return splat(minus_8_sum * (bias / 8));
 }
 
-// sums[t][16 p + row] += the product of row `row` of panel p with token t, or = where it `begins`
-// the sums. Panel p begins at first + p panel_stride and consists of `length` of Format::Panel.
+// sums[t][16 p + row] += the product of row `row` of panel p with token t, or = if `begins`.
+// Panel p begins at first + p panel_stride and consists of `length` of Format::Panel.
 template <class Format, int n_tokens, int n_panels>
 void int8_tile(const uint8_t* first, uint64_t panel_stride, uint64_t length,
                const ActivationBlock* const* tokens, bool begins, float* sums,
@@ -60,7 +60,7 @@ void int8_tile(const uint8_t* first, uint64_t panel_stride, uint64_t length,
           }
         }
         unrolled<8 / kHalves>([&]<int i>() FORGE_ALWAYS_INLINE {
-          // Groups that share bytes one after the other.
+          // Groups that share bytes are consecutive.
           constexpr int g = kHalves == 1 ? i % 2 * 4 + i / 2 : 4 * half + i;
           ByteGroup w[n_panels];
           for (int p = 0; p < n_panels; ++p) w[p] = Format::template group<g>(*panel[p], block);

@@ -1,13 +1,13 @@
 // Passes over a row of logits.
 
-#include "kernels.h"
+#include "../kernel_table.h"
 #include "vector_math.h"
 
 namespace forge::cpu::FORGE_TARGET {
 
 LogitScan scan(const float* x, uint64_t n) {
   Vec most = set(-__builtin_inff());
-  // x - x is 0 for every number but infinities and NaN; those are looked at again.
+  // x - x is 0 for finite x, NaN otherwise; a second pass looks for NaN and +infinity.
   Vec odd = zero();
   uint64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) {

@@ -1,6 +1,6 @@
-// Rows of a file into panels: see panel_layout.h.
+// Packs rows of a file into panels: see panel_layout.h.
 
-#include "kernels.h"
+#include "../kernel_table.h"
 #include "pack_rows.h"
 #include "transpose.h"
 
@@ -98,8 +98,8 @@ void pack_blocks(const uint8_t* rows, uint64_t row_bytes, uint32_t n_rows, uint6
   }
 }
 
-// From [row][column] to [column][row]. Nothing uses what missing rows give: they repeat the last
-// one.
+// Transposes [row][column] to [column][row]. Missing rows repeat the last one; their results are
+// unused.
 template <class Element>
 void pack_elements(const uint8_t* rows, uint64_t row_bytes, uint32_t n_rows, uint64_t cols,
                    uint8_t* out) {
@@ -121,7 +121,7 @@ void pack_elements(const uint8_t* rows, uint64_t row_bytes, uint32_t n_rows, uin
   }
 }
 
-// Rows that are missing are zero.
+// Missing rows are zero.
 void pack_fp8(const uint8_t* rows, uint64_t row_bytes, uint32_t n_rows, uint64_t cols,
               uint8_t* out) {
   static const BlockFP8 kZeros = {};

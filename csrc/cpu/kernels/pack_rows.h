@@ -1,6 +1,6 @@
 #pragma once
 
-// Weights as they lie in files, read for packing: read(block of a row, b) gives the fields of its
+// Reads the block formats of files for packing: read(block of a row, b) returns the fields of its
 // b-th 32 columns as unsigned bytes, and set_scales(row, block, panel) copies the scales.
 
 #include "../../common/quant/fp8.h"

@@ -1,15 +1,15 @@
 #pragma once
 
-// Quantised panels as kernels read them. A Format is a panel type and what its fields mean:
+// Readers of quantised panels. A Format is a panel type and the meaning of its fields:
 //
-//   Panel, kBias, kMost        weight = scale (q - kBias) + min, and no q is above kMost
-//   Header header(panel)       what all blocks of a panel share
+//   Panel, kBias, kMost        weight = scale (q - kBias) + min, with q at most kMost
+//   Header header(panel)       the values shared by all blocks of a panel
 //   scale, minimum             of 16 rows in a block, or in half of it
 //   group<g>(panel, block)     the bytes q of group g
-//   prefetch(panel, block)     fetches what lies some blocks ahead, in this panel or the next
+//   prefetch(panel, block)     prefetches some blocks ahead, in this panel or the next
 //
-// Products of scales and fields are exact in float32, so these are the numbers that the plain
-// dequantisers of common/quant compute.
+// Products of scales and fields are exact in float32, so weights equal those of the dequantisers of
+// common/quant.
 
 #include "../../common/quant/iq4.h"
 #include "../../common/quant/mxfp4.h"
@@ -87,7 +87,7 @@ FORGE_INLINE Group negate(Group a) {
   return a;
 }
 
-// Far enough for memory to answer while the blocks between are computed; measured.
+// Far enough ahead to hide the latency of memory; measured.
 constexpr int kPrefetchBytes = 2304;
 
 FORGE_INLINE void prefetch_ahead(const void* block, int bytes) {
@@ -96,7 +96,7 @@ FORGE_INLINE void prefetch_ahead(const void* block, int bytes) {
   for (int line = 0; line < bytes; line += 64) __builtin_prefetch(ahead + line);
 }
 
-// Types of 32 columns a block: the scales are all there is.
+// Types with blocks of 32 columns, which have one level of scales.
 template <WeightType type, int bias, int most>
 struct Format {
   using Panel = PanelOf<type>;
@@ -118,7 +118,7 @@ struct Format {
   }
 };
 
-// Types of 256 columns a block, whose scales are integers times those of the block.
+// Types with blocks of 256 columns, whose scales are integers times the scale of the block.
 template <WeightType type, int bias, int most>
 struct SuperFormat {
   using Panel = PanelOf<type>;
@@ -151,7 +151,7 @@ struct SuperFormat {
   }
 };
 
-// A type whose fields index a table of 16 levels, which are kBias too small for unsigned bytes.
+// A type whose fields index a table of 16 levels, stored plus kBias as unsigned bytes.
 template <class Base, const int8_t (&levels)[16]>
 struct LevelFormat : Base {
   template <int g>
@@ -185,7 +185,7 @@ FORGE_FORMAT(Q6_K, SuperFormat<WeightType::Q6_K, 32, 63>)
 FORGE_FORMAT(IQ4_XS, LevelFormat<SuperFormat<WeightType::IQ4_XS, 128, 255>, iq4_levels>)
 #undef FORGE_FORMAT
 
-// The scales are powers of two that f16 does not reach, kept as bfloat16.
+// The scales are powers of two outside the range of f16, stored as bfloat16.
 template <>
 struct FormatType<WeightType::MXFP4> {
   struct Type : LevelFormat<Format<WeightType::MXFP4, 16, 31>, mxfp4_levels> {

@@ -1,6 +1,6 @@
 #pragma once
 
-// What the files of the products share: see MatmulBlock in kernel_table.h.
+// Shared by the kernels of products: see MatmulBlock in kernel_table.h.
 
 #include "../kernel_table.h"
 #include "simd.h"
@@ -8,22 +8,22 @@
 namespace forge::cpu::FORGE_TARGET {
 
 // Stores rows [first, first + n_rows) of the block for one token, at most 64 of them. sums[0] is
-// the product of row `first`; whole vectors of sums are read.
+// the product of row `first`. Reads whole vectors of sums.
 void finish(const MatmulBlock& block, const MatmulToken& token, uint32_t first, uint32_t n_rows,
             const float* sums);
 
 // The products of one kind of panels.
 using ProductKernel = void (*)(const MatmulBlock& block, uint8_t* scratch);
 
-// For a type that is multiplied with activations as signed bytes; null for others.
+// For types multiplied with activations as signed bytes; null for others.
 ProductKernel int8_products(WeightType type);
-// For F32, F16, BF16 and FP8 in panels, and for rows of any type that are dequantised first.
+// For panels of F32, F16, BF16 and FP8, and for rows of any other type, which it dequantises.
 ProductKernel float_products(WeightType type);
 
 FORGE_INLINE uint64_t smaller(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
 // Calls body.template operator()<i>() for i from 0 to `n` - 1, n being 1, 2, 4 or 8. Written out:
-// were it a recursion, every level would be compiled with all those below.
+// in a recursion, every level would compile all levels below it.
 template <int n, class Body>
 FORGE_INLINE void unrolled(Body body) {
   body.template operator()<0>();
@@ -40,8 +40,8 @@ FORGE_INLINE void unrolled(Body body) {
   }
 }
 
-// Calls body.template operator()<size>() with the size of the tile that takes `n` tokens, `most` or
-// fewer: not every size is worth its code.
+// Calls body.template operator()<size>() with the smallest tile size for `n` <= `most` tokens. Only
+// some sizes are instantiated, to limit code size.
 template <int most, class Body>
 FORGE_INLINE void with_tile_tokens(uint32_t n, Body body) {
   if (n <= 1) return body.template operator()<1>();

@@ -1,6 +1,6 @@
-// Activations as signed bytes, for products with quantised weights.
+// Quantises activations to signed bytes, for products with quantised weights.
 
-#include "kernels.h"
+#include "../kernel_table.h"
 #include "product_kernels.h"
 
 namespace forge::cpu::FORGE_TARGET {
@@ -9,15 +9,16 @@ namespace {
 
 constexpr int kVectors = kBlockCols / kLanes;
 
-// Below this, 127 / largest leaves float's range; the block counts as zeros.
+// Below this, 127 / largest overflows float32; the block counts as zeros.
 constexpr float kLeast = 1e-35f;
 
-// What the largest value of a block may become. Each rounds the others differently; the one with
-// the least squared error of all 32 is taken. That lowers the error by a tenth, and costs little.
+// Candidate levels of the largest value of a block. Each rounds the other values differently; the
+// one with the least squared error of all 32 is chosen. That lowers the error by a tenth at little
+// cost.
 constexpr int kChoices = 4;
 constexpr float kLargest[kChoices] = {127, 126, 125, 124};
 
-// Blocks whose numbers lie side by side in a vector, as far as they are single ones.
+// Number of blocks quantised together: their scales and sums form one vector.
 constexpr uint32_t kGroup = kLanes;
 
 struct Add {
@@ -37,7 +38,7 @@ FORGE_INLINE Vec magnitudes(const float* x) {
   return most;
 }
 
-// The squared distance of a scaled block from whole numbers.
+// The sum of squared distances of a scaled block from whole numbers.
 FORGE_INLINE Vec rounding_error(const float* x, Vec by) {
   Vec error = zero();
   for (int i = 0; i < kVectors; ++i) {
@@ -61,8 +62,7 @@ FORGE_INLINE Vec across_blocks(uint32_t n_blocks, VectorOf vector) {
   return join(parts);
 }
 
-// How the blocks of a group are scaled; NaN for blocks of zeros and those that hold NaN or
-// infinity.
+// Scales of the blocks of a group; NaN for blocks of zeros and blocks with NaN or infinity.
 struct GroupScales {
   Vec scale;
   Vec by;  // 1 / scale
@@ -91,7 +91,7 @@ FORGE_INLINE GroupScales find_scales(const float* x, uint32_t n_blocks) {
       least = select(better, error, least);
     }
   }
-  // With a NaN, an infinity or zeros alone in a block all its errors are NaN.
+  // A block with a NaN or an infinity, or of zeros only, has NaN for all its errors.
   const Vec nan_or_zero = least * zero();
   const Vec scale = select(less(largest, set(kLeast)), set(__builtin_nanf("")), largest / steps);
   return {scale + nan_or_zero, steps * to_one};
@@ -173,7 +173,7 @@ void quantize(const float* x, uint64_t n, ActivationBlock* out) {
   b += fours;
   if (b == n_blocks) return;
   if (n_blocks >= 4) {
-    // Some blocks are done again, with the same result.
+    // Recomputes some blocks, with the same result.
     b = n_blocks - 4;
     return quantize_group(x + b * kBlockCols, 4, out + b);
   }

@@ -1,15 +1,14 @@
 // Convolutions over tokens, and the gated delta rule.
 
-#include "kernels.h"
-#include "row_vectors.h"
+#include "../kernel_table.h"
 #include "vector_math.h"
 
 namespace forge::cpu::FORGE_TARGET {
 
 namespace {
 
-// Sums over the rows of a state are kept in so many parts, so that none waits for the one before
-// it.
+// Number of partial sums over the rows of a state: independent sums hide the latency of an
+// addition.
 constexpr uint32_t kParts = 4;
 
 // The first n of 16 columns, and zeros.
@@ -57,7 +56,7 @@ FORGE_INLINE void for_state_rows(uint32_t n, Body body) {
   for (uint32_t part = 0; i + part < n; ++part) body(i + part, part);
 }
 
-// One token and the 16 columns of a panel of the state, [k_dim][16], whose first n are in use.
+// Applies one token to 16 columns of the state, a panel [k_dim][16] whose first n columns are used.
 FORGE_INLINE void delta_rule_token(const DeltaBlock& block, float* panel, uint32_t token,
                                    uint64_t column, int n) {
   const float* q = block.q + uint64_t{token} * block.k_dim;
@@ -105,12 +104,7 @@ void conv1d_row(const float* const* rows, const float* taps, uint32_t width, con
 }
 
 void l2_normalize(const float* x, uint64_t n, float eps, float factor, float* out) {
-  Vec squares = zero();
-  for_vectors(n, [&](uint64_t i, int m) FORGE_ALWAYS_INLINE {
-    const Vec a = load_up_to(x + i, m);
-    squares = fma(a, a, squares);
-  });
-  const Vec scale = set(factor / __builtin_sqrtf(sum(squares) + eps));
+  const Vec scale = set(factor / __builtin_sqrtf(sum_of_squares(x, n) + eps));
   for_vectors(n, [&](uint64_t i, int m) FORGE_ALWAYS_INLINE {
     store_up_to(out + i, load_up_to(x + i, m) * scale, m);
   });

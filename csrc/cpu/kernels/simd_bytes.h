@@ -8,12 +8,12 @@
 //     begin(start)        begins with these sums
 //     add<i, count>(a, b) adds the i-th of `count` vectors of products
 //     sums()              after the last of them
-//   kDotBias<most>      what Dots takes from its unsigned bytes, where the processor has no product
-//                       of an unsigned and a signed byte that holds them all
-//   load_lanes          16 bytes from each of some places
+//   kDotBias<most>      subtracted by Dots from its unsigned bytes, where the processor cannot
+//                       multiply unsigned bytes up to `most` by signed bytes
+//   load_lanes          16 bytes from each of several addresses
 //   interleave_low, interleave_high<size>
-//                       elements of `size` bytes of two vectors in turn, from the first or the second
-//                       half of every 16 bytes
+//                       elements of `size` bytes of two vectors alternately, from the first or
+//                       second half of every 16 bytes
 //   lookup              bytes of a table of 16; every index is below 16
 
 namespace forge::cpu::FORGE_TARGET {
@@ -141,7 +141,7 @@ FORGE_INLINE ByteVec interleave_high(ByteVec a, ByteVec b) {
 template <int most>
 constexpr int kDotBias = most > 128 ? 128 : 0;
 
-// Sums of two products fit 16 bits: of bytes up to 128 one sum does, of smaller ones several, which
+// Sums of two products fit 16 bits: one sum for bytes up to 128, several for smaller bytes, which
 // are added before they are widened.
 template <int most>
 class Dots {
@@ -168,7 +168,7 @@ class Dots {
 
  private:
   static constexpr int kTogether = 32767 / (2 * (most > 128 ? 128 : most) * 127);
-  // Otherwise gcc adds all products after the last of them, and lacks the registers to keep them.
+  // Without it gcc adds all products after the last one, and has too few registers to hold them.
   static FORGE_ALWAYS_INLINE void keep_here(__m256i& sums) { asm("" : "+x"(sums)); }
   __m256i sums_, pairs_;
 };

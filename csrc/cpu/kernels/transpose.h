@@ -1,6 +1,6 @@
 #pragma once
 
-// Rows of a file turned into columns of 16 rows, in registers.
+// Transposes 16 rows of a file into columns, in registers.
 
 #include "simd.h"
 
@@ -8,8 +8,8 @@ namespace forge::cpu::FORGE_TARGET {
 
 constexpr uint32_t kColumnRows = 16;
 
-// How 16 rows of elements are cut into squares, each in 16 bytes of kSize registers. As many
-// squares as a register is wide lie side by side: those of all rows first, then those of further
+// The division of 16 rows of elements into squares, each in 16 bytes of kSize registers. A register
+// holds as many adjacent squares as it is wide: those of all rows first, then those of further
 // columns.
 template <class Element>
 struct Squares {
@@ -73,8 +73,8 @@ FORGE_INLINE void transpose(const uint8_t* const (&rows)[kColumnRows], uint64_t 
   }
 }
 
-// out[column][row] = byte offset + column of each of 16 rows, for 16 columns: `transpose` takes more
-// at once than a block of bytes has.
+// out[column][row] = byte offset + column of each of 16 rows, for 16 columns: `transpose` takes
+// more at once than a block of bytes has.
 FORGE_INLINE void transpose_bytes(const uint8_t* const (&rows)[kColumnRows], uint64_t offset,
                                   uint8_t* out) {
   Bytes lines[16];

@@ -1,6 +1,6 @@
 #pragma once
 
-// exp, tanh, erfc and the activations built from them, to about 1e-6 relative. A NaN stays one.
+// exp, tanh, erfc and the activations built from them, to about 1e-6 relative. NaN stays NaN.
 // The polynomials are least-maximum fits over their intervals.
 
 #include "simd.h"
@@ -18,10 +18,10 @@ FORGE_INLINE Vec polynomial(Vec x, const float (&c)[n]) {
 // exp(x) = 2^n exp(r) with |r| <= ln(2) / 2. Beyond the clamp the result is 0 or infinity anyway.
 FORGE_INLINE Vec exp(Vec x) {
   static constexpr float kTail[] = {0.5f, 0.16666518f, 0.041666206f, 0.0083688824f, 0.0013950476f};
-  // 90 is past the overflow, -104 past the last subnormal; NaN, the second operand, gets through.
+  // 90 is past the overflow, -104 past the last subnormal; NaN, the second operand, passes through.
   x = min(set(90.0f), max(set(-104.0f), x));
   const Vec n = round(x * set(1.44269504f));
-  // ln(2) in two parts, the first with so few bits that n times it is exact.
+  // ln(2) in two parts; the first has few enough bits for n times it to be exact.
   const Vec r = fma(n, set(2.12194440e-4f), fma(n, set(-0.693359375f), x));
   const Vec value = fma(polynomial(r, kTail) * r, r, r) + set(1.0f);
   return scale2(value, n);
@@ -29,7 +29,7 @@ FORGE_INLINE Vec exp(Vec x) {
 
 constexpr float kLog2E = 1.44269504f;
 
-// 2^x for x <= 0, which is what a softmax needs; below -150 it is 0 either way.
+// 2^x for x <= 0, as a softmax needs; below -150 the result is 0.
 FORGE_INLINE Vec exp2_of_negative(Vec x) {
   static constexpr float kTail[] = {0.693147004f, 0.240222424f, 0.0555073358f, 0.00967151299f,
                                     0.00132647273f};
@@ -64,7 +64,7 @@ FORGE_INLINE Vec sigmoid(Vec x) { return set(1.0f) / (set(1.0f) + exp(negate(x))
 FORGE_INLINE Vec silu(Vec x) { return x / (set(1.0f) + exp(negate(x))); }
 
 FORGE_INLINE Vec gelu_tanh(Vec x) {
-  // 0.5 (1 + tanh(y)) = 1 / (1 + exp(-2 y)), which loses nothing for large negative y.
+  // 0.5 (1 + tanh(y)) = 1 / (1 + exp(-2 y)), which is accurate for large negative y.
   const Vec y = x * fma(x * x, set(0.0713548163f), set(1.59576912f));
   return x / (set(1.0f) + exp(negate(y)));
 }

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstring>
+#include <memory>
+
+#include "backend.h"
+#include "program.h"
+#include "scratch_plan.h"
+#include "step_inputs.h"
+
+namespace forge {
+
+// The base of executors whose values are in host memory: one arena, divided by a plan.
+class HostExecutor : public Executable {
+ public:
+  void read(uint32_t value, uint64_t first_row, uint64_t n_rows, float* out) const override {
+    const uint64_t cols = program_->value(value).cols;
+    std::memcpy(out, values_ + plan_.offsets[value - 1] + first_row * cols,
+                n_rows * cols * sizeof(float));
+  }
+
+ protected:
+  HostExecutor(std::shared_ptr<const Program> program, ScratchPlan plan)
+      : program_(std::move(program)), plan_(std::move(plan)) {}
+
+  // A value during a run: a row-major matrix of the arena. `data` is null for value 0.
+  struct Matrix {
+    float* data;
+    uint64_t rows;
+    uint64_t cols;
+    float* row(uint64_t i) const { return data ? data + i * cols : nullptr; }
+  };
+  Matrix matrix(ValueId id) const {
+    if (id == 0) return {nullptr, 0, 0};
+    const Value& value = program_->value(id);
+    return {values_ + plan_.offsets[id - 1], inputs_->rows(value.rows), value.cols};
+  }
+
+  // Calls execute(op) for each operation in order. Throws FORGE_CANCELLED once the flag is raised.
+  template <class Execute>
+  void run_operations(const StepInputs& inputs, ResultBlock& results, const StopFlag& stop,
+                      Execute&& execute) {
+    inputs_ = &inputs;
+    results_ = &results;
+    stop_ = &stop;
+    for (const Op& op : program_->ops) {
+      stop.check();
+      std::visit(execute, op);
+    }
+  }
+
+  std::shared_ptr<const Program> program_;
+  ScratchPlan plan_;
+  float* values_ = nullptr;  // the arena, plan_.elements floats owned by the derived class
+
+  // Of the current run.
+  const StepInputs* inputs_ = nullptr;
+  ResultBlock* results_ = nullptr;
+  const StopFlag* stop_ = nullptr;
+};
+
+}  // namespace forge

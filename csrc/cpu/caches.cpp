@@ -1,0 +1,187 @@
+#include "caches.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "../common/error.h"
+#include "../common/float16.h"
+
+namespace forge::cpu {
+
+namespace {
+
+// Kernels read whole vectors, which may extend past the end of the last head.
+constexpr uint64_t kSlack = 256;
+
+// The widest head that forge_kv_create accepts.
+constexpr uint32_t kMostDims = 4096;
+constexpr uint32_t kMostBlocks = kMostDims / kKvBlock;
+
+uint32_t blocks(uint32_t head_dim) { return (head_dim + kKvBlock - 1) / kKvBlock; }
+
+uint64_t element_bytes(WeightType type) {
+  switch (type) {
+    case WeightType::F32: return 4;
+    case WeightType::F16:
+    case WeightType::BF16: return 2;
+    case WeightType::Q8_0: return 1;
+    default:
+      fail(FORGE_UNSUPPORTED, "KV cache type ", static_cast<uint32_t>(type),
+           " is not supported by the CPU device; valid are F32 (0), F16 (1), BF16 (30) and Q8_0 (8)");
+  }
+}
+
+// Rounds up to whole cache lines, so that heads begin at cache lines.
+uint64_t whole_lines(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+void to_bf16(const float* from, uint32_t n, uint8_t* to) {
+  for (uint32_t i = 0; i < n; ++i) {
+    const uint16_t brain = f32_to_bf16(from[i]);
+    std::memcpy(to + 2 * i, &brain, sizeof brain);
+  }
+}
+
+// Writes `n` elements `stride` elements apart.
+template <class Element>
+void scatter(const void* from, uint32_t n, uint32_t stride, uint8_t* to) {
+  const auto* values = static_cast<const uint8_t*>(from);
+  for (uint32_t i = 0; i < n; ++i) {
+    std::memcpy(to + i * uint64_t{stride} * sizeof(Element), values + i * sizeof(Element),
+                sizeof(Element));
+  }
+}
+
+uint64_t n_panels(uint32_t cols) { return (uint64_t{cols} + kStateColumns - 1) / kStateColumns; }
+
+}  // namespace
+
+CpuKv::CpuKv(const KvShape& cache_shape, const KernelTable& kernels)
+    : kernels_(kernels), element_bytes_(element_bytes(cache_shape.type)) {
+  shape = cache_shape;
+  const uint64_t tokens = shape.page_tokens;
+  const uint32_t k_dim = shape.values_in_keys ? 0 : shape.k_head_dim;
+  k_bytes_ = tokens * k_dim * element_bytes_;
+  v_bytes_ = tokens * row_dim() * element_bytes_;
+  if (shape.type == WeightType::Q8_0) {
+    k_scale_bytes_ = tokens * blocks(k_dim) * 2;
+    v_scale_bytes_ = tokens * blocks(row_dim()) * 2;
+  }
+  head_bytes_ = whole_lines(k_bytes_ + k_scale_bytes_ + v_bytes_ + v_scale_bytes_);
+  page_bytes = head_bytes_ * shape.n_kv_heads;
+  if (page_bytes > (UINT64_MAX >> 1) / shape.n_pages) {
+    fail(FORGE_OUT_OF_MEMORY, "a KV cache of ", shape.n_pages, " pages of ", page_bytes, " bytes");
+  }
+  memory_ = Memory(page_bytes * shape.n_pages + kSlack);
+}
+
+KvHead CpuKv::head(uint32_t kv_head) const {
+  const uint8_t* k = memory_.data() + kv_head * head_bytes_;
+  const uint8_t* v = k + k_bytes_ + k_scale_bytes_;
+  return {k, k + k_bytes_, v, v + v_bytes_, page_bytes};
+}
+
+void CpuKv::store(uint32_t page_index, uint32_t slot, const float* k, const float* v) {
+  for (uint32_t i = 0; i < shape.n_kv_heads; ++i) {
+    uint8_t* head = page(page_index) + i * head_bytes_;
+    const float* keys = k + uint64_t{i} * shape.k_head_dim;
+    if (shape.values_in_keys) {
+      store_row(head, slot, keys);
+    } else {
+      store_k(head, slot, keys);
+      store_row(head + k_bytes_ + k_scale_bytes_, slot, v + uint64_t{i} * shape.v_head_dim);
+    }
+  }
+}
+
+void CpuKv::store_k(uint8_t* keys, uint32_t slot, const float* k) {
+  const uint32_t n = shape.k_head_dim;
+  uint8_t* to = keys + slot * element_bytes_;
+  if (shape.type == WeightType::F32) {
+    scatter<float>(k, n, shape.page_tokens, to);
+  } else if (element_bytes_ == 2) {
+    uint8_t half[2 * kMostDims];
+    to_half(k, n, half);
+    scatter<uint16_t>(half, n, shape.page_tokens, to);
+  } else {
+    int8_t levels[kMostDims];
+    uint8_t scales[2 * kMostBlocks];
+    kernels_.to_q8(k, n, levels, scales);
+    scatter<int8_t>(levels, n, shape.page_tokens, to);
+    scatter<uint16_t>(scales, blocks(n), shape.page_tokens, keys + k_bytes_ + 2 * slot);
+  }
+}
+
+void CpuKv::store_row(uint8_t* rows, uint32_t slot, const float* x) {
+  const uint32_t n = row_dim();
+  uint8_t* to = rows + uint64_t{slot} * n * element_bytes_;
+  if (shape.type == WeightType::F32) {
+    std::memcpy(to, x, n * sizeof(float));
+  } else if (element_bytes_ == 2) {
+    to_half(x, n, to);
+  } else {
+    kernels_.to_q8(x, n, reinterpret_cast<int8_t*>(to), rows + v_bytes_ + 2 * slot * blocks(n));
+  }
+}
+
+void CpuKv::to_half(const float* from, uint32_t n, uint8_t* to) const {
+  if (shape.type == WeightType::BF16) {
+    to_bf16(from, n, to);
+  } else {
+    kernels_.to_f16(from, n, to);
+  }
+}
+
+void CpuKv::copy_page(uint32_t from, uint32_t to) {
+  std::memcpy(page(to), page(from), page_bytes);
+}
+
+void CpuKv::read_page(uint32_t index, uint8_t* data) const {
+  std::memcpy(data, page(index), page_bytes);
+}
+
+void CpuKv::write_page(uint32_t index, const uint8_t* data) {
+  std::memcpy(page(index), data, page_bytes);
+}
+
+CpuState::CpuState(const StateShape& cache_shape) {
+  shape = cache_shape;
+  slot_bytes = n_panels(shape.cols) * kStateColumns * shape.rows * sizeof(float);
+  memory_ = Memory(slot_bytes * shape.n_slots);
+}
+
+float* CpuState::slot(uint32_t index) const {
+  return reinterpret_cast<float*>(memory_.data() + index * slot_bytes);
+}
+
+void CpuState::copy_slot(uint32_t from, uint32_t to) {
+  std::memcpy(slot(to), slot(from), slot_bytes);
+}
+
+void CpuState::read_slot(uint32_t index, uint8_t* data) const {
+  std::memcpy(data, slot(index), slot_bytes);
+}
+
+void CpuState::write_slot(uint32_t index, const uint8_t* data) {
+  std::memcpy(slot(index), data, slot_bytes);
+}
+
+void CpuState::read_rows(uint32_t index, float* rows) const {
+  const float* panel = slot(index);
+  for (uint64_t column = 0; column < shape.cols; column += kStateColumns) {
+    const uint64_t n = std::min<uint64_t>(kStateColumns, shape.cols - column);
+    for (uint32_t row = 0; row < shape.rows; ++row, panel += kStateColumns) {
+      std::memcpy(rows + row * uint64_t{shape.cols} + column, panel, n * sizeof(float));
+    }
+  }
+}
+
+void CpuState::write_row(uint32_t index, uint32_t row, const float* values) {
+  float* at = slot(index) + row * kStateColumns;
+  for (uint64_t column = 0; column < shape.cols; column += kStateColumns) {
+    const uint64_t n = std::min<uint64_t>(kStateColumns, shape.cols - column);
+    std::memcpy(at, values + column, n * sizeof(float));
+    at += uint64_t{shape.rows} * kStateColumns;
+  }
+}
+
+}  // namespace forge::cpu

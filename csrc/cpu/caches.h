@@ -1,0 +1,70 @@
+#pragma once
+
+#include "../common/backend.h"
+#include "host/memory.h"
+#include "kernel_table.h"
+
+namespace forge::cpu {
+
+// Pages of layout [page][kv head](k: [k_head_dim][page_tokens] | v: [page_tokens][v_head_dim]), in
+// the order in which attention reads them: keys of neighbouring positions are adjacent, and so is
+// all data of a head. In Q8_0, scales follow k and v: see KvHead. If values are in the keys, a head
+// is [page_tokens][k_head_dim] only.
+class CpuKv : public KvCache {
+ public:
+  CpuKv(const KvShape& cache_shape, const KernelTable& kernels);
+
+  void copy_page(uint32_t from, uint32_t to) override;
+  void read_page(uint32_t page, uint8_t* data) const override;
+  void write_page(uint32_t page, const uint8_t* data) override;
+
+  // Stores k and v of all heads of one token at `slot` of a page.
+  void store(uint32_t page, uint32_t slot, const float* k, const float* v);
+
+  // Returns the addresses of a head in page 0.
+  KvHead head(uint32_t kv_head) const;
+
+ private:
+  uint8_t* page(uint32_t page) const { return memory_.data() + page * page_bytes; }
+  // Stores the k of one head into its keys in a page.
+  void store_k(uint8_t* keys, uint32_t slot, const float* k);
+  // Stores a row of a page: the v of one head, or its k if values are in the keys.
+  void store_row(uint8_t* rows, uint32_t slot, const float* x);
+  // Number of elements of such a row.
+  uint32_t row_dim() const { return shape.values_in_keys ? shape.k_head_dim : shape.v_head_dim; }
+  // Converts `n` floats to F16 or BF16, the type of the cache.
+  void to_half(const float* from, uint32_t n, uint8_t* to) const;
+
+  const KernelTable& kernels_;
+  uint64_t element_bytes_;
+  // Of a head in a page.
+  uint64_t k_bytes_;
+  uint64_t k_scale_bytes_ = 0;
+  uint64_t v_bytes_;
+  uint64_t v_scale_bytes_ = 0;
+  uint64_t head_bytes_;
+  Memory memory_;
+};
+
+// Slots of panels of 16 columns, [panel][rows][16], the last one padded with zeros: the delta rule
+// processes one panel at a time, which fits the first-level cache of the processor.
+class CpuState : public StateCache {
+ public:
+  explicit CpuState(const StateShape& cache_shape);
+
+  void copy_slot(uint32_t from, uint32_t to) override;
+  void read_slot(uint32_t slot, uint8_t* data) const override;
+  void write_slot(uint32_t slot, const uint8_t* data) override;
+
+  // The panels of a slot.
+  float* slot(uint32_t index) const;
+
+  // Copy rows from and to the panels of a slot.
+  void read_rows(uint32_t slot, float* rows) const;
+  void write_row(uint32_t slot, uint32_t row, const float* values);
+
+ private:
+  Memory memory_;
+};
+
+}  // namespace forge::cpu

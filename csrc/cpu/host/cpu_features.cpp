@@ -1,0 +1,113 @@
+#include "cpu_features.h"
+
+#include <algorithm>
+
+#include "../../common/error.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#elif defined(__aarch64__) && defined(__linux__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
+
+namespace forge::cpu {
+
+namespace {
+
+#if defined(__x86_64__)
+
+// Some compilers cannot detect F16C.
+bool has_f16c() {
+  unsigned eax, ebx, ecx, edx;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+}
+
+// Leaf 7.1; later compilers detect it as "avxvnni".
+bool has_avxvnni() {
+  unsigned eax, ebx, ecx, edx;
+  return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && (eax & 1u << 4) != 0;
+}
+
+std::vector<std::string> detect() {
+  std::vector<std::string> found;
+  // The detection of the compiler also checks that the system saves the wide registers.
+#define FORGE_DETECT(feature) \
+  if (__builtin_cpu_supports(feature)) found.emplace_back(feature)
+  FORGE_DETECT("avx2");
+  FORGE_DETECT("fma");
+  if (has_f16c()) found.emplace_back("f16c");
+  FORGE_DETECT("bmi2");
+  if (has_avxvnni()) found.emplace_back("avxvnni");
+  FORGE_DETECT("avx512f");
+  FORGE_DETECT("avx512bw");
+  FORGE_DETECT("avx512dq");
+  FORGE_DETECT("avx512vl");
+  FORGE_DETECT("avx512vnni");
+#undef FORGE_DETECT
+  return found;
+}
+
+#elif defined(__aarch64__)
+
+std::vector<std::string> detect() {
+  std::vector<std::string> found = {"neon"};
+#if defined(__linux__)
+  const unsigned long capabilities = getauxval(AT_HWCAP);
+  if ((capabilities & HWCAP_ASIMDDP) != 0) found.emplace_back("dotprod");
+  if ((capabilities & HWCAP_ASIMDHP) != 0) found.emplace_back("fp16");
+#elif defined(__APPLE__)
+  // Every Apple processor that runs macOS has both.
+  found.insert(found.end(), {"dotprod", "fp16"});
+#endif
+  return found;
+}
+
+#else
+
+std::vector<std::string> detect() { return {}; }
+
+#endif
+
+bool has_all(std::initializer_list<const char*> needed) {
+  const std::vector<std::string>& features = cpu_features();
+  return std::all_of(needed.begin(), needed.end(), [&](const char* feature) {
+    return std::find(features.begin(), features.end(), feature) != features.end();
+  });
+}
+
+}  // namespace
+
+const std::vector<std::string>& cpu_features() {
+  static const std::vector<std::string> features = detect();
+  return features;
+}
+
+std::vector<const KernelTable*> available_kernels() {
+  std::vector<const KernelTable*> tables;
+#if defined(__x86_64__)
+  const bool avx2 = has_all({"avx2", "fma", "f16c", "bmi2"});
+  if (avx2 && has_all({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni"})) {
+    tables.push_back(&kernels_avx512());
+  }
+  if (avx2 && has_all({"avxvnni"})) tables.push_back(&kernels_avx2_vnni());
+  if (avx2) tables.push_back(&kernels_avx2());
+#elif defined(__aarch64__)
+  if (has_all({"dotprod", "fp16"})) tables.push_back(&kernels_neon_dot());
+#endif
+  tables.push_back(&kernels_portable());
+  return tables;
+}
+
+const KernelTable& choose_kernels(std::string_view name) {
+  const std::vector<const KernelTable*> tables = available_kernels();
+  std::string valid;
+  for (const KernelTable* table : tables) {
+    if (name.empty() || name == table->name) return *table;
+    valid += std::string(valid.empty() ? "\"" : ", \"") + table->name + "\"";
+  }
+  fail(FORGE_INVALID_ARGUMENT, "the CPU device has no kernels \"", name,
+       "\" on this machine; valid are ", valid);
+}
+
+}  // namespace forge::cpu

@@ -1,0 +1,91 @@
+// Rotary embedding, the KV cache and attention.
+
+#include <cmath>
+#include <cstring>
+
+#include "../cpu_executor.h"
+#include "../caches.h"
+
+namespace forge::cpu {
+
+void CpuExecutor::prepare(const RopeTableOp& op) { floats_of(op.inv_freq); }
+
+void CpuExecutor::execute(const RopeTableOp& op) {
+  const Matrix out = matrix(op.out);
+  const float* inv_freq = floats_of(op.inv_freq);
+  const uint64_t n = op.inv_freq->cols;
+  // A sine costs about 32 multiplications.
+  for_rows(out.rows, 32 * out.cols, [&](uint64_t t, uint32_t) {
+    for (uint64_t i = 0; i < n; ++i) {
+      // The angle is rounded to float first, as in training.
+      const float angle = static_cast<float>(inputs_->positions[t]) * inv_freq[i];
+      out.row(t)[i] = static_cast<float>(std::cos(static_cast<double>(angle)) * op.scale);
+      out.row(t)[n + i] = static_cast<float>(std::sin(static_cast<double>(angle)) * op.scale);
+    }
+  });
+}
+
+void CpuExecutor::prepare(const RopeAppendOp& op) {
+  floats_of(op.q_norm);
+  floats_of(op.k_norm);
+  reserve_row(uint64_t{op.kv->shape.n_kv_heads} * op.kv->shape.k_head_dim);
+}
+
+void CpuExecutor::execute(const RopeAppendOp& op) {
+  const Matrix qkv = matrix(op.qkv), rope = matrix(op.rope), out = matrix(op.out);
+  auto& kv = static_cast<CpuKv&>(*op.kv);
+  const KvShape& shape = kv.shape;
+  const uint64_t k_cols = uint64_t{shape.n_kv_heads} * shape.k_head_dim;
+
+  // Copies heads, then normalises in groups as wide as the norm's weight, then rotates.
+  const auto transform = [&](const float* from, uint64_t cols, const WeightRef& norm, uint64_t t,
+                             float* to) {
+    if (norm) {
+      const uint64_t width = norm->cols;
+      for (uint64_t i = 0; i < cols; i += width) {
+        kernels_.rms_norm(from + i, floats_of(norm), width, op.eps, op.weight_offset, nullptr,
+                          to + i);
+      }
+    } else {
+      std::memcpy(to, from, cols * sizeof(float));
+    }
+    if (rope.data) {
+      kernels_.rotate(to + op.first_rotated(rope.cols),
+                      static_cast<uint32_t>(cols / shape.k_head_dim), shape.k_head_dim,
+                      rope.row(t), rope.cols / 2, op.rope_layout);
+    }
+  };
+
+  for_rows(qkv.rows, qkv.cols, [&](uint64_t t, uint32_t thread) {
+    const float* q = qkv.row(t);
+    const float* k = q + out.cols;
+    transform(q, out.cols, op.q_norm, t, out.row(t));
+    float* keys = rows_[thread].data();
+    transform(k, k_cols, op.k_norm, t, keys);
+    const auto position = static_cast<uint32_t>(inputs_->positions[t]);
+    const int32_t page =
+        inputs_->page_table(static_cast<uint32_t>(t))[position / shape.page_tokens];
+    kv.store(static_cast<uint32_t>(page), position % shape.page_tokens, keys, k + k_cols);
+  });
+}
+
+void CpuExecutor::prepare(const AttentionOp& op) {
+  floats_of(op.sinks);
+  attention_.reserve(op.kv->shape);
+}
+
+void CpuExecutor::execute(const AttentionOp& op) {
+  attention_.run({.inputs = *inputs_,
+                  .kv = static_cast<const CpuKv&>(*op.kv),
+                  .q = matrix(op.q).data,
+                  .n_heads = op.n_heads,
+                  .scale = op.scale,
+                  .window = op.window,
+                  .softcap = op.softcap,
+                  .sinks = floats_of(op.sinks),
+                  .out = matrix(op.out).data,
+                  .blocks = blocks_of(op.out)},
+                 *stop_);
+}
+
+}  // namespace forge::cpu

@@ -1,0 +1,110 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "../../common/step_inputs.h"
+#include "../host/cpu_device.h"
+#include "../host/memory.h"
+#include "../cpu_weight.h"
+
+namespace forge::cpu {
+
+// Rows of a task with few tokens are a multiple of this, if there are enough.
+constexpr uint32_t kRowsTogether = 32;
+// With few tokens, a task is 1 / kShares of a thread's share of the remaining rows.
+constexpr uint32_t kShares = 3;
+
+// The tokens multiplied with one group (expert) of the rows of a weight.
+struct ProductGroup {
+  uint64_t group;
+  const MatmulToken* tokens;
+  uint64_t n_tokens;
+};
+
+// Applied to a product before it is stored: see MatmulBlock.
+struct Epilogue {
+  const float* bias = nullptr;  // [groups, rows of a group]
+  float alpha = 1;
+  uint32_t activation = FORGE_IDENTITY;
+};
+
+// A product whose rows are `width` of a gate and as many of an up part: out = unit(gate, up).
+struct GatedProduct {
+  uint32_t width;
+  uint32_t unit;
+  ActivationBlock* blocks;  // null, or the destination instead of the `out` of the tokens
+};
+
+// Returns the blocks of the row-th `cols` activations, or null if `all` is.
+inline const ActivationBlock* blocks_at(const ActivationBlock* all, uint64_t row, uint64_t cols) {
+  return all ? all + row * (cols / kBlockCols) : nullptr;
+}
+
+// Divides products among threads: a task is some panels times a block of tokens.
+class Products {
+ public:
+  explicit Products(CpuDevice& device);
+
+  // Allocates memory for quantised activations of this size.
+  void reserve(uint64_t rows, uint64_t cols);
+
+  // Returns the rows of x as signed bytes, cols / kBlockCols blocks a row, valid until the next
+  // call; null if the weight needs floats only.
+  const ActivationBlock* quantize(const PackedWeight& weight, const float* x, uint64_t rows,
+                                  uint64_t cols);
+
+  // Throws FORGE_CANCELLED if the flag is raised during the call.
+  void run(const PackedWeight& weight, const std::vector<ProductGroup>& groups,
+           const Epilogue& epilogue, const StopFlag& stop);
+
+  // Allocates memory for gated products.
+  void reserve_gated();
+
+  // Writes `width` columns of each token. Throws FORGE_CANCELLED if the flag is raised during the
+  // call.
+  void run_gated(const PackedWeight& weight, const std::vector<MatmulToken>& tokens,
+                 const GatedProduct& product, const StopFlag& stop);
+
+  uint64_t scratch_bytes() const {
+    return scratch_.bytes() + activations_.bytes() + gated_.bytes();
+  }
+
+ private:
+  // Multiplies with block.n_rows rows of a run from `row` on. The caller has set the fields of
+  // `block` that depend on the call.
+  void multiply(const PanelRun& run, uint64_t row, MatmulBlock block, uint32_t thread);
+
+  struct Task {
+    const PanelRun* run;
+    const ProductGroup* group;
+    uint32_t first_row;
+    uint32_t n_rows;
+    uint32_t first_token;
+  };
+
+  struct GatedTask {
+    uint32_t first_row;  // of each part
+    uint32_t n_rows;
+    uint32_t first_token;
+  };
+
+  void plan(const PackedWeight& weight, const std::vector<ProductGroup>& groups);
+  // Writes the units of some tokens; `gates` holds a row of n_rows gates, then n_rows ups, for
+  // each.
+  void write_units(const GatedProduct& product, const GatedTask& task, const float* gates,
+                   std::span<const MatmulToken> tokens);
+  void plan_gated(const GatedProduct& product, uint64_t row_bytes, uint64_t n_tokens);
+
+  CpuDevice& device_;
+  Memory scratch_;
+  Memory activations_;
+  std::vector<Task> tasks_;
+
+  // For each thread, of gated products: gates and ups, and the tokens that write to them.
+  Memory gated_;
+  std::vector<std::vector<MatmulToken>> gated_tokens_;
+  std::vector<GatedTask> gated_tasks_;
+};
+
+}  // namespace forge::cpu
