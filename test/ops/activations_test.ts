@@ -43,8 +43,8 @@ opTest<GluCase>("glu", {
   tolerance: { absolute: 1e-6, relative: 1e-6 },
 });
 
-// One a row, because a row's largest entry decides how near the others must be; several columns, so
-// that whole vectors and what is left of them are filled.
+// One value a row, because the largest entry of a row sets the tolerance of the others; several
+// columns, so that whole vectors and a remainder are filled.
 const extremes = [0, -0, 1e-30, -1e-30, 1e-4, 5, -5, 20, -20, 90, -90, 1e4, -1e4, 3e38, -3e38];
 const extremeCols = 19;
 

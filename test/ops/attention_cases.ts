@@ -16,7 +16,7 @@ export interface AttentionCase {
   readonly window: number | undefined;
   readonly softcap: number | undefined;
   readonly sinks: Float32Array | undefined;
-  /** What happens to keys before they are stored; queries are rotated alike. */
+  /** Preparation of keys before they are stored; queries are rotated alike. */
   readonly kNorm: Float32Array | undefined;
   readonly weightOffset: number;
   readonly invFreq: Float32Array | undefined;
@@ -29,13 +29,13 @@ export interface AttentionCase {
   readonly runs: readonly (readonly Token[])[];
 }
 
-/** What a case is about; everything else about it is random. */
+/** The fixed properties of a case; all others are random. */
 export interface Outline {
-  /** Of each sequence: tokens in the cache already, and tokens of the run. */
+  /** For each sequence: tokens already in the cache, and tokens of the run. */
   readonly sequences: readonly (readonly [history: number, now: number])[];
   readonly headDim: number;
   readonly vHeadDim?: number;
-  /** Whether values are the first elements of the keys. */
+  /** True if values are the first elements of the keys. */
   readonly valuesInKeys?: boolean;
   readonly nKvHeads: number;
   readonly group: number;
@@ -162,7 +162,7 @@ export const latentOutlines: readonly Outline[] = ([
   },
 ] satisfies Outline[]).map((outline) => ({ ...outline, valuesInKeys: true }));
 
-/** Splits tokens into runs; within a run their order is random, as the border allows. */
+/** Splits tokens into runs; their order within a run is random. */
 function shuffledRuns(random: Random, runs: readonly (readonly Token[])[]): Token[][] {
   return runs.map((run) => random.permutation(run.length).map((i) => run[i]!));
 }
@@ -200,7 +200,7 @@ export function attentionCase(
       valuesInKeys,
     },
     nHeads,
-    // Large enough for scores of some units, which make the softmax choose.
+    // Large enough for scores of several units, so that the softmax is not uniform.
     scale: random.pick([1, 3]) / Math.sqrt(headDim),
     window: outline.window,
     softcap: outline.softcap,

@@ -34,7 +34,7 @@ function inputsOf(inputs: AttentionCase, tokens: readonly Token[]): StepInputs {
 async function run(device: Backend, inputs: AttentionCase): Promise<Matrix> {
   const { shape, nHeads, scale, window, softcap, sinks, invFreq, ropeLayout } = inputs;
   const kv = device.createKv(shape);
-  // NaN everywhere: what no token has written must not reach a result.
+  // NaN everywhere: elements that no token has written must not reach a result.
   const page = new Uint8Array(kv.pageBytes).fill(0xff);
   for (let i = 0; i < shape.nPages; i++) kv.writePage(i, page);
 
@@ -67,10 +67,10 @@ async function run(device: Backend, inputs: AttentionCase): Promise<Matrix> {
   }));
 }
 
-/** What a cache makes of the elements of one head. */
+/** Rounds the elements of one head as a cache does. */
 type Rounding = (head: Float64Array) => Float64Array;
 
-/** Whole levels of a scale that every 32 elements share, the last block of a head perhaps fewer. */
+/** Whole levels of one scale for 32 elements; the last block of a head may be shorter. */
 function roundQ8(head: Float64Array): Float64Array {
   const rounded = new Float64Array(head.length);
   for (let begin = 0; begin < head.length; begin += 32) {
@@ -109,7 +109,7 @@ const roundings: Readonly<Record<KvShape["type"], Rounding>> = {
   Q8_0: roundQ8,
 };
 
-/** The parts of a row of `qkv`, as attention sees them: one array a head. */
+/** The parts of a row of `qkv`: one array for each head. */
 function heads(values: Float64Array, headDim: number, round: Rounding): Float64Array[] {
   return Array.from(
     { length: values.length / headDim },
@@ -165,7 +165,7 @@ function attentionTest(
   options: {
     readonly type: KvShape["type"];
     readonly prepared: boolean;
-    /** Of how many outlines one is taken. @default 1 */
+    /** Runs one of this many outlines. @default 1 */
     readonly every?: number;
     /** @default the common ones */
     readonly outlines?: readonly Outline[];
@@ -190,7 +190,7 @@ function attentionTest(
   });
 }
 
-// The score of 256 products is off by some 1e-6, and so is the weight of its value, relative to itself.
+// A score of 256 products has an error of some 1e-6, and so has the weight of its value, relatively.
 const tolerance: Tolerance = { absolute: 4e-6, relative: 2e-5 };
 
 attentionTest("attention", { type: "F32", prepared: true }, {
@@ -198,9 +198,9 @@ attentionTest("attention", { type: "F32", prepared: true }, {
   referenceTolerance: { absolute: 1e-6, relative: 2e-6 },
 });
 
-// On tensor cores queries, probabilities and values are rounded to 16 bits before they are multiplied.
+// Tensor cores multiply queries, probabilities and values rounded to 16 bits.
 const gpuTolerance: Tolerance = { absolute: 2e-3, relative: 4e-3 };
-// A bfloat16 has three bits less than a float16.
+// A bfloat16 has three bits fewer than a float16.
 const gpuToleranceBf16: Tolerance = { absolute: 1.6e-2, relative: 3.2e-2 };
 
 attentionTest("attention over an F16 cache", { type: "F16", prepared: false }, {
@@ -219,8 +219,8 @@ attentionTest("attention over a Q8_0 cache", { type: "Q8_0", prepared: false }, 
   referenceTolerance: { absolute: 1e-6, relative: 2e-6 },
 });
 
-// A key that was rotated lies within a rounding of a float16's border now and then, and is stored as
-// the next one: it changes a score by up to 2e-3, and half of that the result. On GPUs that comes on top.
+// A rotated key may round to a neighbouring float16: this changes a score by up to 2e-3, and the result
+// by half of that. On GPUs this error adds to the others.
 attentionTest("attention over an F16 cache of rotated keys", { type: "F16", prepared: true }, {
   tolerance: { absolute: 2e-3, relative: 4e-3 },
   referenceTolerance: { absolute: 2e-3, relative: 4e-3 },

@@ -20,7 +20,7 @@ import { TempFolder } from "../support/temp_folder.ts";
 import { computableTypes, randomWeight, type TestWeight } from "../support/weights.ts";
 import { products } from "./plain_matmul.ts";
 
-/** Writes tensors into a file, each after 1 to 7 bytes of something else. */
+/** Writes tensors to a file, each after 1 to 7 other bytes. */
 function writeTensors(path: string, random: Random, tensors: readonly TestWeight[]): TensorInfo[] {
   using file = Deno.openSync(path, { write: true, create: true });
   let offset = 0;
@@ -40,7 +40,7 @@ function writeTensors(path: string, random: Random, tensors: readonly TestWeight
   });
 }
 
-/** The values of a weight, which `test/ops/quant_test.ts` holds against other programs. */
+/** The values of a weight, which `test/ops/quant_test.ts` compares with other programs. */
 function dequantized({ type, rows, cols, bytes }: TestWeight): Matrix {
   using reference = openDevice(referenceDevice);
   const weight = reference.uploadWeight(type, rows, cols, bytes);
@@ -61,7 +61,7 @@ deviceTest("concatenated weights of every type", async (device, random) => {
   const values: Matrix[] = [];
   infos.forEach((tensor, i) => {
     const all = dequantized(tensors[i]!);
-    // A third of them whole, a third without their first rows, a third from the middle.
+    // A third whole, a third without the first rows, a third from the middle.
     const firstRow = i % 3 === 0 ? 0 : random.int(0, all.rows - 1);
     const nRows = i % 3 === 2 ? random.int(1, all.rows - firstRow) : all.rows - firstRow;
     if (i % 3 === 0) parts.push({ tensor });

@@ -1,4 +1,4 @@
-/** A whole decoder, all operations after one another, on every device. */
+/** A whole decoder, with all operations, on every device. */
 import { devices, deviceTest, openDevice, referenceDevice } from "../support/devices.ts";
 import { assertClose, assertSameBits, type Matrix } from "../support/matrix.ts";
 import { Random } from "../support/random.ts";
@@ -6,9 +6,9 @@ import { randomTinyWeights, TinyDecoder } from "../support/tiny_decoder.ts";
 
 const limits = { maxTokens: 64, maxSequences: 1, maxPages: 4, nPages: 4, pageTokens: 16 };
 
-// The weights and tokens do not follow the seed of the run: where two experts are equally probable to
-// the last digits, devices may choose differently, and results are then far apart.
-// For the same reason there are no quantised weights, for which devices may round activations.
+// The weights and tokens do not depend on the seed of the run: if two experts are almost equally
+// probable, devices may choose differently, and results differ widely. For the same reason there are
+// no quantised weights, for which devices may round activations.
 const random = new Random("decoder", 1);
 const weights = randomTinyWeights(random, "F32");
 const tokens = Array.from({ length: 64 }, () => random.int(0, TinyDecoder.vocabulary - 1));
@@ -22,13 +22,13 @@ async function referenceLogits(): Promise<Matrix> {
 }
 
 for (const device of devices.filter(({ kind }) => kind !== "reference")) {
-  Deno.test(`a whole decoder computes what the reference does (${device.name})`, async () => {
+  Deno.test(`a whole decoder gives the result of the reference (${device.name})`, async () => {
     using backend = openDevice(device);
     const decoder = await TinyDecoder.load(backend, weights, limits);
     const expected = reference ??= await referenceLogits();
     for (const chunk of [64, 1, 13]) {
       const logits = await decoder.runChunks(tokens, chunk, [2, 0, 3, 1]);
-      // A cache of F16 may round what lies between two of its numbers either way.
+      // A cache of F16 may round a number in either direction.
       assertClose(logits, expected, { absolute: 1e-4, relative: 3e-4 }, `chunks of ${chunk}`);
     }
   });

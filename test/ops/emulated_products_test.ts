@@ -46,7 +46,7 @@ async function expected({ x, weight }: ProductCase): Promise<Matrix> {
   }));
 }
 
-/** What `emulated_products.cpp` reads. */
+/** The input of `emulated_products.cpp`. */
 function encode(all: readonly ProductCase[]): Blob {
   return new Blob(all.flatMap(({ x, weight: { type, rows, cols, bytes } }) => [
     Uint32Array.of(TENSOR_TYPES[type].ggmlId!, rows, cols, x.rows, bytes.length),

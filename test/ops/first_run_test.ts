@@ -1,6 +1,6 @@
 /**
- * On the CPU a step may run before its weights are packed: its first run then multiplies with them as
- * they lie in memory. The bits are those of later runs.
+ * On the CPU a step may run before its weights are packed: the first run then multiplies with unpacked
+ * weights. Its bits are those of later runs.
  */
 import type { NativeBackend } from "../../ffi/native_backend.ts";
 import { devices, openDevice } from "../support/devices.ts";
@@ -10,13 +10,13 @@ import { limitsOf, StepGraph, tokenInputs } from "../support/step_graph.ts";
 import { randomWeight } from "../support/weights.ts";
 
 const COLS = 256;
-/** So many that packing their weight takes much longer than it takes to begin a run. */
+/** Large enough that packing the weight takes much longer than beginning a run. */
 const ROWS_BEFORE = 1 << 16;
-/** No whole panel, and more than are multiplied at a time. */
+/** Not a multiple of a panel, and more than are multiplied at a time. */
 const ROWS = 32 * 16 + 8;
 const TYPES = ["Q4_0", "Q8_0", "Q4_K", "Q6_K", "MXFP4", "F16", "F32"] as const;
 
-/** What products with weights of every type are in some runs of one step, end to end. */
+/** The products with weights of every type in some runs of one step, concatenated. */
 async function runs(device: NativeBackend, x: Matrix, count: number): Promise<Matrix[][]> {
   const inputs = tokenInputs(x.rows);
   const recorder = device.record(limitsOf(inputs));

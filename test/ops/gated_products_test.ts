@@ -1,6 +1,6 @@
 /**
- * A gated unit behind the product of its gate and up: devices may compute both at once, unless the
- * product is wanted as well. The bits are the same.
+ * A gated unit after the product of its gate and up: devices may compute both in one kernel, unless
+ * the product is kept. The bits are the same.
  */
 import type { NativeBackend } from "../../ffi/native_backend.ts";
 import { deviceTest } from "../support/devices.ts";
@@ -12,7 +12,7 @@ import { randomWeight } from "../support/weights.ts";
 const COLS = 256;
 const UNITS = ["silu", "gelu_tanh", "gelu_erf", "clamped_swiglu"] as const;
 
-/** The unit over a product with a weight, and another product behind it, which reads other memory. */
+/** A gated unit over a product with a weight, followed by another unit. */
 function gated(
   device: NativeBackend,
   x: Matrix,
@@ -24,7 +24,7 @@ function gated(
     const product = graph.recorder.matmul(graph.input(x), device.mapWeight(weight, COLS));
     if (keepsProduct) graph.recorder.keep(product);
     const hidden = graph.recorder.glu(product, width, unit);
-    // What comes between must not take the memory of what is read later.
+    // A later operation must not reuse the memory of the kept value.
     graph.recorder.glu(hidden, width / 2, "silu");
     return { value: hidden, cols: width };
   });
@@ -38,7 +38,7 @@ deviceTest("a gated unit with its product, and without", async (device, random) 
     { parts: [["F16", 48], ["Q6_K", 48]], tokens: 300 },
     { parts: [["Q4_K", 176], ["F32", 176]], tokens: 8 },
     { parts: [["IQ2_XXS", 32], ["Q4_0", 32]], tokens: 3 },
-    // Cut where gates do not end, and widths that are no whole panels: two steps.
+    // Parts that end inside the gates, and widths that are not whole panels: two steps.
     { parts: [["Q4_0", 16], ["Q4_0", 112]], tokens: 5 },
     { parts: [["Q4_0", 40], ["F16", 40]], tokens: 70 },
     { parts: [["Q8_0", 32], ["Q8_0", 32], ["Q8_0", 64]], tokens: 20 },

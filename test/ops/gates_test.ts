@@ -1,4 +1,4 @@
-/** What one value lets through of another. */
+/** Gates: products of a value with an activation of another one. */
 import type { Activation } from "../../src/backend.ts";
 import { type Matrix, matrixOfRows, randomMatrix, rowOf } from "../support/matrix.ts";
 import { opTest } from "../support/operations.ts";

@@ -1,4 +1,4 @@
-/** Columns of several values put together in groups. */
+/** Columns of several values gathered in groups. */
 import { type Matrix, matrixOfRows, randomMatrix, rowOf } from "../support/matrix.ts";
 import { opTest } from "../support/operations.ts";
 import type { Random } from "../support/random.ts";

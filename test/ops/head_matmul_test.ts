@@ -53,7 +53,7 @@ opTest<HeadCase>("head_matmul", {
         }).flat(),
     );
   },
-  // As of matmul.
+  // As for matmul.
   tolerance: { absolute: 4e-6, relative: 4e-6 },
   gpuTolerance: HALF_PRODUCTS,
 });

@@ -1,4 +1,4 @@
-/** Random and spoiled input blocks: a status each, never a crash or a hang. */
+/** Random and corrupted input blocks give a status, never a crash or a hang. */
 import { assert, assertEquals } from "@std/assert";
 import { HEADER_WORDS, InputBlock } from "../../ffi/step_block.ts";
 import { randomMatrix } from "../support/matrix.ts";
@@ -35,7 +35,7 @@ async function recordStep(border: RawBorder, random: Random): Promise<number> {
   return step;
 }
 
-/** A block of inputs that are right, for several steps. */
+/** A valid block of inputs for several steps. */
 function goodSeries(random: Random): Int32Array<ArrayBuffer> {
   const n = random.int(1, 2);
   const rows = Array.from({ length: n }, (_, row) => row);
@@ -50,7 +50,7 @@ function goodSeries(random: Random): Int32Array<ArrayBuffer> {
   }).slice();
 }
 
-/** A block of inputs that are right. */
+/** A valid block of inputs. */
 function goodBlock(random: Random): Int32Array<ArrayBuffer> {
   if (random.chance(0.2)) return goodSeries(random);
   const n = random.int(1, 8);
@@ -78,13 +78,13 @@ function goodBlock(random: Random): Int32Array<ArrayBuffer> {
   }).slice();
 }
 
-/** A block with some of its words, or its length, changed. */
+/** A block with some words, or its length, changed. */
 function spoiled(random: Random, block: Int32Array<ArrayBuffer>): Int32Array<ArrayBuffer> {
   const grown = random.chance(0.1) ? random.int(-block.length, 20) : 0;
   const result = new Int32Array(block.length + grown);
   result.set(block.subarray(0, result.length));
   for (let n = random.int(0, 3); n > 0 && result.length > 0; n--) {
-    // The header decides about everything else.
+    // The header determines the layout of the rest.
     const at = random.int(
       0,
       random.chance(0.3) ? Math.min(HEADER_WORDS, result.length) - 1 : result.length - 1,

@@ -1,6 +1,6 @@
 /**
- * A sequence's logits do not depend, in any bit, on what else is in the batch, on how its prompt is
- * cut into runs, on the pages it lies in, or on the number of threads.
+ * The bits of the logits of a sequence do not depend on the rest of the batch, the division of its
+ * prompt into runs, its pages, or the number of threads.
  */
 import { devices, deviceTest, openDevice } from "../support/devices.ts";
 import { assertSameBits, type Matrix, matrixOfRows, rowOf, stack } from "../support/matrix.ts";
@@ -16,7 +16,7 @@ const limits: TinyLimits = {
   pageTokens,
 };
 
-/** Sequences of random tokens; the longest is longer than what attention takes at once. */
+/** Sequences of random tokens; the longest is longer than one split of attention. */
 function randomSequences(random: Random): number[][] {
   return [1, 37, 300, 17, 64].map((length) =>
     Array.from({ length }, () => random.int(0, TinyDecoder.vocabulary - 1))
@@ -29,7 +29,7 @@ function randomPages(random: Random, sequences: readonly (readonly number[])[]):
   return sequences.map((tokens) => pages.splice(0, Math.ceil(tokens.length / pageTokens)));
 }
 
-/** The logits of each sequence, run by itself at once, in pages from 0 on. */
+/** The logits of each sequence, run alone in a single run, in pages from 0 on. */
 async function alone(model: TinyDecoder, sequences: readonly number[][]): Promise<Matrix[]> {
   const results: Matrix[] = [];
   for (const tokens of sequences) {
@@ -94,7 +94,7 @@ deviceTest("logits are the same for every way to cut a prompt", async (device, r
   const pages = randomPages(random, sequences);
   for (const chunk of [1, 2, 3, 7, 16, 33, 255]) {
     for (const [i, tokens] of sequences.entries()) {
-      // Short pieces of a long prompt take long, and single tokens show the same.
+      // Long prompts in short pieces are slow, and single tokens test the same.
       if (chunk > 1 && chunk < 16 && tokens.length > 100) continue;
       const logits = await model.runChunks(tokens, chunk, pages[i]!);
       assertSameBits(logits, expected[i]!, `${tokens.length} tokens in chunks of ${chunk}`);
@@ -107,7 +107,7 @@ deviceTest("logits are the same decoded together, at different lengths", async (
   const sequences = randomSequences(random).map((tokens) => tokens.slice(0, 64));
   const expected = await alone(model, sequences);
   const pageTables = randomPages(random, sequences);
-  // Each starts when it pleases and takes 1 to 5 tokens a run.
+  // Each sequence starts at a random run and takes 1 to 5 tokens a run.
   const done = sequences.map(() => 0);
   while (done.some((count, i) => count < sequences[i]!.length)) {
     const tokens: number[] = [], positions: number[] = [], owners: number[] = [];

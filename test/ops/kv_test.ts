@@ -1,4 +1,4 @@
-/** KV caches as pages: copying, reading, writing, and what is refused. */
+/** KV caches as pages: copies, reads, writes and refusals. */
 import { assertEquals, assertMatch, assertThrows } from "@std/assert";
 import type { Backend, KvCache, KvShape } from "../../src/backend.ts";
 import { ForgeError } from "../../src/errors.ts";
@@ -17,7 +17,7 @@ const shape: KvShape = {
 const cols = 4 * 16 + 2 * 16 + 2 * 8;
 const latent: KvShape = { ...shape, valuesInKeys: true };
 
-/** Appends the rows of qkv at positions from `first` on, and attends over all there is. */
+/** Appends the rows of qkv at positions from `first` on, and attends over all positions. */
 function attend(
   device: Backend,
   kv: KvCache,
@@ -95,7 +95,7 @@ for (const [what, typed, qkvCols] of kinds) {
       const saved = [4, 1].map((page) => kv.readPage(page));
       const expected = await attend(device, kv, next, [4, 1], 7);
 
-      // A fork: the full page is shared, the last one copied before it is written to.
+      // A fork: the full page is shared, the last one is copied before it is written.
       kv.writePage(1, saved[1]!);
       kv.copyPage(1, 3);
       const forked = await attend(device, kv, next, [4, 3], 7);
@@ -124,8 +124,8 @@ deviceTest("pages past the end and wrong sizes are refused", (device) => {
   for (const [call, message] of refused) assertThrows(call, ForgeError, message);
 });
 
-deviceTest("a cache of a type that no device has is refused", (device) => {
-  // The types of TypeScript do not admit it, but the border must not rely on them.
+deviceTest("a cache of an unsupported type is refused", (device) => {
+  // The types of TypeScript exclude it, but the border must not rely on them.
   const type = "Q4_K" as KvShape["type"];
   const error = assertThrows(() => device.createKv({ ...shape, type }), ForgeError);
   assertEquals(error.code, "unsupported");

@@ -1,4 +1,4 @@
-/** Masks that are filled while the run goes on. */
+/** Masks that are filled during the run. */
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { InputBlock } from "../../ffi/step_block.ts";
 import { ForgeError } from "../../src/errors.ts";
@@ -36,7 +36,7 @@ deviceTest("masks filled late choose as masks filled before", async (device) => 
     const early = requests(random, masks);
     const late = early.map((request, row) => {
       const mask = new Uint32Array(WORDS);
-      // Some masks of a run are there already.
+      // Some masks of a run are complete from the start.
       if (row === i % OUTPUTS) return request;
       const fillMask = () => mask.set(masks[row]!);
       return { ...request, sampling: { ...request.sampling, mask }, fillMask };
@@ -98,7 +98,7 @@ borderTest(
 
     const patient = Int32Array.of(0, 60_000);
     const waiting = run(patient);
-    // The mask comes to allow a single token only now.
+    // The mask allows a single token from here on.
     block.fill(0, block.length - WORDS);
     block[block.length - WORDS] = 1 << 7;
     Atomics.store(patient, 1, 0);

@@ -1,6 +1,6 @@
 /**
- * Attention over values in keys, between products for each head, on the CPU: a token's bits do not depend on
- * what else is in the batch, nor on how its sequence is cut into runs.
+ * Attention over values in keys, between products for each head, on the CPU: the bits of a token do
+ * not depend on the rest of the batch, nor on the division of its sequence into runs.
  */
 import type { Backend, KvType, Value } from "../../src/backend.ts";
 import type { TensorType } from "../../src/formats/tensor_info.ts";
@@ -18,7 +18,7 @@ import { f32Vector, randomWeight } from "../support/weights.ts";
 
 const HEADS = 5, PLAIN = 32, RANK = 64, ROTATED = 16, VALUE = 32;
 const PAGE_TOKENS = 16, PAGES = 24;
-/** Of a row: all heads' queries, the plain parts first, then the latent vector and the rotated part. */
+/** A row: the queries of all heads, plain parts first, then the latent vector and the rotated part. */
 const COLS = HEADS * (PLAIN + ROTATED) + RANK + ROTATED;
 const LENGTHS = [300, 1, 37];
 
@@ -31,7 +31,7 @@ interface Run {
 
 const whole = (sequence: number): Run => ({ sequence, begin: 0, end: LENGTHS[sequence]! });
 
-/** A layer of latent attention on a device, and what its tokens are. */
+/** A layer of latent attention on a device, and its tokens. */
 class Layer {
   readonly #device: Backend;
   readonly #kvType: KvType;
@@ -51,7 +51,7 @@ class Layer {
     this.#toValues = randomWeight(random, weightType, HEADS * VALUE, RANK);
   }
 
-  /** Steps one after another, over a new cache; the results of all their tokens, in order. */
+  /** Runs steps one after another over a new cache. Returns the results of all tokens, in order. */
   async compute(steps: readonly (readonly Run[])[]): Promise<Matrix> {
     const kv = this.#device.createKv({
       type: this.#kvType,

@@ -27,7 +27,7 @@ interface MatmulCase {
 }
 
 /**
- * A product of `tokens` rows whose results are about 1, whatever the number of columns, with
+ * A product of `tokens` rows whose results are about 1 for any number of columns, with
  * activations that signed bytes can express (see `quantized_matmul_test.ts` for others).
  */
 function product(
@@ -55,7 +55,7 @@ function scaled({ absolute, relative }: Tolerance, factor: number): Tolerance {
   return { absolute: absolute * factor, relative: relative * factor };
 }
 
-/** @param factor how much larger than those of a product alone errors may be */
+/** @param factor allowed error, relative to that of a product alone */
 function matmulTest(
   name: string,
   cases: (random: Random) => MatmulCase[],
@@ -86,14 +86,14 @@ function matmulTest(
           ),
       );
     },
-    // Terms are about 1, and a row of one product may be what is left of two that cancel.
+    // Terms are about 1, and a product may be the small difference of two of them.
     tolerance: scaled({ absolute: 4e-6, relative: 4e-6 }, factor),
     gpuTolerance: scaled(HALF_PRODUCTS, factor),
   });
 }
 
-// One token, few, and more than any kernel takes at once; rows and columns around the sizes that
-// kernels work in.
+// One token, few, and more than any kernel takes at once; rows and columns around the tile sizes of
+// kernels.
 const shapes = [
   [1, 1, 1],
   [1, 3, 5],
@@ -118,7 +118,7 @@ matmulTest("matmul", (random) => shapes.map((shape) => product(random, "F32", sh
 matmulTest("matmul with weights of every type", (random) =>
   computableTypes.flatMap((type) => {
     const block = Math.max(32, TENSOR_TYPES[type].blockElements);
-    // A chunk of columns, its end, and several of them.
+    // One chunk of columns, a partial one, and several.
     return [[1, 35, 3 * block], [1, 9, 1024 + block], [4, 33, block], [7, 6, 1024 + block], [
       70,
       5,
@@ -148,7 +148,7 @@ matmulTest(
         )
       )
     ),
-  // What a sum is off by counts 2.5 times, and 2 * 3 * 2.5 times where one as large as three deviations is
-  // squared, for which half of what is allowed of a sum suffices.
+  // alpha multiplies the error of a sum by 2.5, and squaring a sum of three deviations by 2 * 3 more,
+  // for which half of the tolerance of a sum suffices.
   8,
 );

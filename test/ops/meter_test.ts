@@ -1,4 +1,4 @@
-/** What devices and steps say of time and memory, for benchmarks. */
+/** Time and memory that devices and steps report, for benchmarks. */
 import { assert, assertEquals } from "@std/assert";
 import { deviceTest } from "../support/devices.ts";
 import { randomMatrix } from "../support/matrix.ts";
@@ -22,7 +22,7 @@ deviceTest(
   },
 );
 
-deviceTest("the peak of the process's memory holds what was just used", (device) => {
+deviceTest("the peak memory of the process includes memory just used", (device) => {
   const bytes = 128 * 2 ** 20;
   const before = device.peakMemory();
   if (before === 0) return;

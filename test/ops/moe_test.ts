@@ -23,7 +23,7 @@ interface Choice {
 
 type CommonOptions = Omit<MoeRouteOptions, "bias" | "expertScales">;
 
-/** The options of a routing whose weights are on no device. */
+/** The options of a routing, with weights not yet on a device. */
 interface RouteOptions extends CommonOptions {
   readonly bias?: Matrix | undefined;
   readonly expertScales?: Matrix | undefined;
@@ -36,7 +36,7 @@ function route(logits: ArrayLike<number>, options: RouteOptions): Choice[] {
     ? values.map((logit) => 1 / (1 + Math.exp(-logit)))
     : softmax(values);
   const bias = options.bias?.data;
-  // Equal logits are worth the same; their exponentials may round apart.
+  // Equal logits must give equal scores, although their exponentials may round differently.
   const worth = bias === undefined ? values : scores.map((score, expert) => score + bias[expert]!);
   const chosen = expertsOfBestGroups(worth, options)
     .sort((a, b) => worth[b]! - worth[a]! || a - b)
@@ -79,7 +79,7 @@ interface RouteCase {
   readonly options: RouteOptions;
 }
 
-/** Scores of either kind, whose choice is biased, of some groups of the experts. */
+/** Scores of either kind, with a bias on the choice, from some groups of experts. */
 function biasedRoute(
   random: Random,
   [tokens, experts, topK, nGroups, topGroups]: readonly [number, number, number, number, number],

@@ -1,4 +1,4 @@
-/** NaN and infinities, as broken weights make them, stay in the sequence they arise in. */
+/** NaN and infinities, as broken weights produce them, affect only their own sequence. */
 import { assert } from "@std/assert";
 import { TENSOR_TYPES } from "../../src/formats/tensor_info.ts";
 import { deviceTest, isGpu } from "../support/devices.ts";
@@ -52,11 +52,11 @@ for (const [name, bits] of notFinite) {
     const mixed = await run(model, [sequences[0]!, broken, sequences[2]!]);
     assertSameBits(rowsOf(mixed, 0, length), rowsOf(clean, 0, length), "the sequence before");
     assertSameBits(rowsOf(mixed, 2 * length, 60), rowsOf(clean, 2 * length, 60), "and after");
-    // The logits of the bad token and of those that see it.
+    // The logits of the bad token and of the tokens that attend to it.
     assert(rowsOf(mixed, length + 7, 2 * length).data.every(Number.isNaN), "the bad rows");
 
-    // Pages that a bad sequence leaves behind do no harm to the next one, not even where it has not
-    // written to them yet.
+    // Pages of a finished bad sequence do not affect the next one, even where it has not written to
+    // them yet.
     for (const [position, logits] of (await decode(model, [7, 1, 4])).entries()) {
       assertSameBits(logits, decoded[position]!, `position ${position} in used pages`);
     }
@@ -75,7 +75,7 @@ for (const [name, bits] of notFinite) {
       for (const position of [0, 1, random.int(2, length - 2), length - 1]) {
         const broken = await run(tokens.with(position, bad), [7, 1, 4]);
         const before = `the positions before ${position}`;
-        // Tensor cores multiply what a later position of a tile holds by 0, which is NaN again.
+        // Tensor cores multiply later positions of a tile by 0, and NaN times 0 is NaN.
         if (!isGpu(device)) {
           assertSameBits(rowsOf(broken, 0, position), rowsOf(clean, 0, position), before);
         }

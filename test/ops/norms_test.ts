@@ -33,7 +33,7 @@ opTest<RmsNormCase>("rms_norm", {
     ...[[3, 48, 3], [2, 1000, 8], [70, 64, 64]].map(([rows = 0, cols = 0, groups = 1]) =>
       [`${rows} x ${cols} in ${groups} groups`, rmsNormCase(random, rows, cols, groups)] as const
     ),
-    // What overflows a sum of squares in float16 but not in float32.
+    // Values whose sum of squares overflows float16 but not float32.
     ["large inputs", {
       x: randomMatrix(random, 3, 50, 1e6),
       weight: f32Vector(random.normals(50)),
@@ -60,7 +60,7 @@ opTest<RmsNormCase>("rms_norm", {
     })),
   plain({ x, weight, eps, weightOffset, residual }, read) {
     const gain = read(weight).data;
-    // The border takes eps as a float32.
+    // The ABI passes eps as a float32.
     const epsilon = Math.fround(eps);
     return matrixOfRows(x.rows, x.cols, (row) => {
       const values = Array.from(rowOf(x, row));
@@ -116,6 +116,6 @@ opTest<LayerNormCase>("layer_norm", {
       return values.map((value, col) => (value - mean) * scale * gain[col]! + (shift?.[col] ?? 0));
     });
   },
-  // A mean of 5 costs some of the digits of what is left without it.
+  // Subtracting a mean of 5 costs some digits of the rest.
   tolerance: { absolute: 2e-6, relative: 5e-6 },
 });

@@ -1,4 +1,4 @@
-/** Packed matrices become rows of blocks as torch unpacks them, on every device (`packed_vectors.py`). */
+/** Packed matrices give the numbers of torch on every device (`packed_vectors.py`). */
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { decodeBase64 } from "../support/base64.ts";
 import type { WeightSlice } from "../../src/backend.ts";
@@ -27,7 +27,7 @@ import vectors from "./packed_vectors.json" with { type: "json" };
 const { rows, cols, matrices } = vectors;
 type Vector = (typeof matrices)[number];
 
-/** Writes the tensors of a matrix into a file, each after some bytes of something else. */
+/** Writes the tensors of a matrix to a file, each after some other bytes. */
 function writeMatrix(path: string, vector: Vector, change: Partial<PackedMatrix> = {}): TensorInfo {
   using file = Deno.openSync(path, { write: true, create: true });
   let offset = 0;
@@ -64,7 +64,7 @@ function valuesOf({ values }: Vector): Float32Array<ArrayBuffer> {
   return new Float32Array(decodeBase64(values).buffer);
 }
 
-/** The numbers of a matrix with its columns in the order that blocks have them: group by group. */
+/** The numbers of a matrix with columns in the order of its blocks: group by group. */
 function valuesInOrder(vector: Vector): Float32Array<ArrayBuffer> {
   const values = valuesOf(vector);
   if (!vector.groups || vector.type === "F32") return values;
@@ -86,7 +86,7 @@ for (const vector of [...matrices, withFloats]) {
     const expected = { rows, cols, data: valuesInOrder(vector) };
     assertClose({ rows, cols, data }, expected, { absolute: 0, relative: 0 }, "numbers");
 
-    // Rows from the middle, behind others, as products read them.
+    // Rows from the middle, after others, as products read them.
     const tall = device.mapWeight([{ tensor, firstRow: 3, nRows: 9 }, { tensor }], cols);
     const made = {
       rows: 9 + rows,
@@ -138,7 +138,7 @@ deviceTest("packed matrices that are not as they say are refused", (device) => {
   assertEquals(device.mapWeight([{ tensor }], cols).rows, rows);
 });
 
-deviceTest("experts whose columns are each in an order of their own", async (device, random) => {
+deviceTest("experts with a column order each", async (device, random) => {
   using folder = new TempFolder();
   const groupOf = new Int32Array(decodeBase64(outOfOrder.groups!).buffer);
   const nExperts = 3;
@@ -155,7 +155,7 @@ deviceTest("experts whose columns are each in an order of their own", async (dev
   const ordered = withColumnOrder(slices, cols, nExperts);
   assertEquals(ordered.slices, slices);
   const weight = device.mapWeight(ordered.slices, cols, ordered.columnOrder);
-  // Signs are exact as signed bytes, whatever columns share a scale.
+  // Signs are exact as signed bytes under any scale.
   const x = matrixOfRows(
     4,
     cols,

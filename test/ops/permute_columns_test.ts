@@ -9,7 +9,7 @@ interface PermuteCase {
   readonly x: Matrix;
   readonly cols: number;
   readonly order: Uint32Array<ArrayBuffer>;
-  /** Router logits; without them there is one order. */
+  /** Router logits; if missing, there is one order. */
   readonly logits?: Matrix;
   readonly topK: number;
 }
@@ -19,7 +19,7 @@ function permuteCase(random: Random, rows: number, cols: number): PermuteCase {
   return { x: randomMatrix(random, rows, cols), cols, order, topK: 1 };
 }
 
-/** @param isShared whether all experts see the same columns */
+/** @param isShared true if all experts read the same columns */
 function expertCase(random: Random, rows: number, cols: number, isShared: boolean): PermuteCase {
   const nExperts = 5, topK = 3;
   return {

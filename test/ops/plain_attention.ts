@@ -2,7 +2,7 @@
 import type { AttentionOptions, RopeLayout } from "../../src/backend.ts";
 import { dot } from "./plain_matmul.ts";
 
-/** How the queries or the keys of one token are prepared. */
+/** The preparation of the queries or the keys of one token. */
 export interface Preparation {
   readonly headDim: number;
   readonly position: number;
@@ -13,7 +13,7 @@ export interface Preparation {
   /** Frequencies of the pairs that are rotated; the rest of a head stays. */
   readonly invFreq: Float32Array | undefined;
   readonly ropeLayout: RopeLayout;
-  /** Whether the last pairs of a head are rotated instead of the first. */
+  /** True if the last pairs of a head are rotated instead of the first. */
   readonly rotatesEnd?: boolean | undefined;
 }
 
@@ -42,14 +42,14 @@ export function normalizeAndRotate(heads: ArrayLike<number>, options: Preparatio
   return out;
 }
 
-/** The attention of one query head at a position. */
+/** Attention of one query head at a position. */
 export interface HeadOptions extends Pick<AttentionOptions, "scale" | "window" | "softcap"> {
   /** A logit without a value. */
   readonly sink: number | undefined;
 }
 
 /**
- * The mean of the values of one KV head that the last position sees; `keys` and `values` have one
+ * The weighted mean of the values of one KV head for the last position; `keys` and `values` have one
  * row for each position up to it.
  */
 export function attend(

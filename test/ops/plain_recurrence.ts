@@ -1,4 +1,4 @@
-/** Convolutions over tokens and the gated delta rule once more, in plain TypeScript. */
+/** Convolutions over tokens and the gated delta rule, in plain TypeScript. */
 import type { HeadOrder } from "../../src/backend.ts";
 import { type Matrix, matrixOfRows, rowOf } from "../support/matrix.ts";
 import { firstRows, type Schedule } from "../support/recurrence.ts";
@@ -37,7 +37,7 @@ export interface DeltaShape {
   readonly headOrder: HeadOrder;
 }
 
-/** The state of a head, `[kDim][vDim]`, and what one token makes of it. */
+/** The state of a head, `[kDim][vDim]`, and its update by one token. */
 class DeltaState {
   readonly rows: number[][];
 

@@ -26,14 +26,14 @@ export function philox4x32(counter: Words4, key: readonly [number, number]): Wor
   return [a, b, c, d];
 }
 
-/** The random number in (0, 1) that an output's token is drawn with. */
+/** The random number in (0, 1) that draws the token of an output. */
 export function uniformOf({ sampling, stream, position }: OutputRequest): number {
   const low = Number(BigInt.asUintN(32, sampling.seed));
   const high = Number(BigInt.asUintN(32, sampling.seed >> 32n));
   return (philox4x32([position, stream, 0, 0], [low, high])[0] + 0.5) / 2 ** 32;
 }
 
-/** A token that can be drawn, and its share; shares need not sum to 1. */
+/** A token that can be drawn, and its weight; weights need not sum to 1. */
 export interface Share {
   readonly token: number;
   readonly share: number;
@@ -61,7 +61,7 @@ function adjusted(logits: ArrayLike<number>, { sampling, history }: OutputReques
   return values;
 }
 
-/** What the chain leaves to draw from, in the order of token ids; empty where nothing is allowed. */
+/** The tokens that can be drawn, in the order of ids; empty if none is allowed. */
 export function candidates(logits: ArrayLike<number>, request: OutputRequest): Share[] {
   const { temperature, topK, topP, minP } = request.sampling;
   const values = adjusted(logits, request);
@@ -90,7 +90,7 @@ export function candidates(logits: ArrayLike<number>, request: OutputRequest): S
   return kept.filter(({ share }) => share >= Math.fround(minP)).sort((a, b) => a.token - b.token);
 }
 
-/** The token whose stretch of the shares, laid end to end, holds `uniform` of their sum. */
+/** The token whose interval of the cumulative weights contains `uniform` times their sum. */
 export function draw(shares: readonly Share[], uniform: number): number {
   const target = uniform * shares.reduce((sum, { share }) => sum + share, 0);
   let cumulative = 0;
@@ -101,7 +101,7 @@ export function draw(shares: readonly Share[], uniform: number): number {
   return shares.at(-1)!.token;
 }
 
-/** Whether nudging the settings, by what float32 sums are off, makes the chain choose `token`. */
+/** True if `token` can be chosen within the error of float32 sums. */
 export function isNearlyChosen(
   logits: ArrayLike<number>,
   request: OutputRequest,

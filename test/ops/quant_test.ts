@@ -1,4 +1,4 @@
-/** Weight formats: what every type's bytes mean, and what quantising loses. */
+/** Weight formats: the values of every type, and the error of quantising. */
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { ForgeError } from "../../src/errors.ts";
 import { TENSOR_TYPES, type TensorType } from "../../src/formats/tensor_info.ts";
@@ -8,7 +8,7 @@ import { computableTypes, randomWeight, type TestWeight } from "../support/weigh
 import vectors from "./codebook_vectors.json" with { type: "json" };
 import { formulas } from "./plain_dequantize.ts";
 
-/** The same number; whether a zero is below zero is left open. */
+/** Asserts equal numbers; 0 equals -0. */
 const exact = { absolute: 0, relative: 0 };
 
 /** The weights of a matrix by the formula of its type. */
@@ -98,14 +98,14 @@ deviceTest("scales at the ends of their formats", (device, random) => {
     exact,
     "MXFP4",
   );
-  // The specification has 255 for NaN.
+  // 255 is NaN in the specification.
   const nan = new Uint8Array(2 * 17).fill(0x11).fill(255, 0, 1).fill(127, 17, 18);
   const weights = device.readWeight(device.uploadWeight("MXFP4", 2, 32, nan), 0, 2);
   assert(weights.subarray(0, 32).every(Number.isNaN), "a block of NaN");
   assert(weights.subarray(32).every(Number.isFinite), "its neighbour");
 });
 
-/** The largest error of a weight, as a part of the largest weight among those that share a scale. */
+/** The largest error of a weight, relative to the largest weight under the same scale. */
 const errorBounds: Partial<Record<TensorType, readonly [group: number, error: number]>> = {
   F32: [1, 0],
   F16: [1, 2 ** -11],
@@ -114,7 +114,7 @@ const errorBounds: Partial<Record<TensorType, readonly [group: number, error: nu
   Q8_0: [32, 0.5 / 127 + 0.001],
   Q4_1: [32, 1 / 15 + 0.002],
   Q5_1: [32, 1 / 31 + 0.002],
-  // With the step of least squares, up to two levels are missing for the largest weight.
+  // With the step of least squares, the largest weight may be up to two levels off.
   Q4_0: [32, 2 / 8],
   Q5_0: [32, 2 / 16],
   Q4_K: [256, 2 * 2 / 15],
@@ -122,9 +122,9 @@ const errorBounds: Partial<Record<TensorType, readonly [group: number, error: nu
 };
 
 /**
- * The most that the root of the mean squared error of normally distributed weights may be, as a part of theirs: 4%
- * above the mean of a million weights, more than five deviations of what a sample of 20,480 may be off by. Steps that
- * just span the weights give 0.0856 for Q4_0, 0.0426 for Q5_0, 0.0782 for Q4_K and 0.0188 for Q6_K.
+ * Bounds of the root mean squared error of normally distributed weights, relative to their deviation:
+ * 4% above the mean over a million weights, more than five deviations of a sample of 20,480. Steps that
+ * exactly span the weights give 0.0856 for Q4_0, 0.0426 for Q5_0, 0.0782 for Q4_K and 0.0188 for Q6_K.
  */
 const normalErrors: Partial<Record<TensorType, number>> = {
   Q8_0: 0.00557,
@@ -136,7 +136,7 @@ const normalErrors: Partial<Record<TensorType, number>> = {
   Q4_0: 0.0842,
 };
 
-deviceTest("quantising looks for the scales with the least error", (device, random) => {
+deviceTest("quantising finds scales with a small error", (device, random) => {
   for (const [name, most] of Object.entries(normalErrors)) {
     const type = name as TensorType, rows = 40, cols = 512;
     const values = random.normals(rows * cols, 0.02);
@@ -149,7 +149,7 @@ deviceTest("quantising looks for the scales with the least error", (device, rand
   }
 });
 
-deviceTest("what quantising loses is bounded", (device, random) => {
+deviceTest("the error of quantising is bounded", (device, random) => {
   for (const type of Object.keys(errorBounds) as TensorType[]) {
     const [group, error] = errorBounds[type]!;
     const rows = 40, cols = 512;
@@ -172,7 +172,7 @@ deviceTest("what quantising loses is bounded", (device, random) => {
   }
 });
 
-deviceTest("blocks that say exactly what was quantised come back", (device, random) => {
+deviceTest("weights that a type represents exactly do not change", (device, random) => {
   for (const type of ["Q8_0", "Q4_0", "Q5_0", "F16", "BF16", "F32"] as const) {
     const { blockElements } = TENSOR_TYPES[type];
     const cols = 4 * Math.max(blockElements, 32);
@@ -194,7 +194,7 @@ deviceTest("blocks that say exactly what was quantised come back", (device, rand
   }
 });
 
-deviceTest("what cannot be quantised is refused", (device) => {
+deviceTest("weights that cannot be quantised are refused", (device) => {
   const ones = new Float32Array(256).fill(1);
   for (const type of computableTypes.filter((type) => errorBounds[type] === undefined)) {
     const error = assertThrows(() => device.quantize(type, 1, 256, ones), ForgeError, type);

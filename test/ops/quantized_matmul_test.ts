@@ -1,6 +1,6 @@
 /**
  * Products with quantised weights, for which devices may round activations to signed bytes under one
- * scale for every 32 columns: how far the results may be off, and what must not be lost.
+ * scale for every 32 columns: the bound of the error, and the cases that must be exact.
  */
 import { assert } from "@std/assert";
 import type { Backend } from "../../src/backend.ts";
@@ -38,8 +38,8 @@ function valuesOf(device: Backend, { type, rows, cols, bytes }: TestWeight): Mat
 }
 
 /**
- * How much each of a row of activations may change: half a step, when the largest of the 32 becomes
- * 124 or more.
+ * The allowed change of each activation of a row: half a step, if the largest of 32 becomes 124 or
+ * more.
  */
 function roundingErrors(x: Float32Array): Float64Array {
   return Float64Array.from(x, (_, col) => {
@@ -48,7 +48,7 @@ function roundingErrors(x: Float32Array): Float64Array {
   });
 }
 
-/** Fails where a product is off by more than the rounding of its activations can explain. */
+/** Asserts that the error of a product is within the rounding of its activations. */
 function assertRounded(actual: Matrix, x: Matrix, values: Matrix, what: string): void {
   const magnitudes = { ...values, data: values.data.map(Math.abs) };
   for (let token = 0; token < x.rows; token++) {
@@ -68,7 +68,7 @@ function sizes(random: Random, type: TensorType): [tokens: number, rows: number,
   return [random.pick([1, 2, 5, 8, 9, 23]), random.int(1, 70), block * random.int(1, 3)];
 }
 
-deviceTest("activations are rounded to no less than 8 bits", async (device, random) => {
+deviceTest("activations are rounded to at least 8 bits", async (device, random) => {
   for (const type of quantizedTypes) {
     for (let round = 0; round < 3; round++) {
       const [tokens, rows, cols] = sizes(random, type);
@@ -95,7 +95,7 @@ deviceTest("activations of all sizes in one row", async (device, random) => {
   }
 });
 
-/** The bytes of a block that hold scales and no fields: how many at its start, and at its end. */
+/** Number of bytes of scales at the start and at the end of a block. */
 const SCALE_BYTES: Partial<Record<TensorType, readonly [start: number, end: number]>> = {
   Q4_0: [2, 0],
   Q4_1: [4, 0],
@@ -112,7 +112,7 @@ const SCALE_BYTES: Partial<Record<TensorType, readonly [start: number, end: numb
   MXFP4: [1, 0],
 };
 
-/** A weight whose fields are the bits of one byte, over and over. */
+/** A weight whose fields repeat the bits of one byte. */
 function fieldsOf(weight: TestWeight, byte: number): TestWeight {
   const { blockBytes } = TENSOR_TYPES[weight.type];
   const [start, end] = SCALE_BYTES[weight.type]!;
@@ -167,7 +167,7 @@ deviceTest(
   },
 );
 
-/** A product of a first run, and that of a later one, for which devices may have packed the weight. */
+/** The products of a first run and of a later one, before which devices may have packed the weight. */
 async function multiplyTwice(device: Backend, x: Matrix, weight: TestWeight): Promise<Matrix> {
   const inputs = tokenInputs(x.rows);
   const recorder = device.record(limitsOf(inputs));

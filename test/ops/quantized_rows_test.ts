@@ -1,4 +1,4 @@
-/** Weights that are quantised while they are read are those that were quantised before. */
+/** Weights quantised when they are read equal weights quantised in advance. */
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { ForgeError } from "../../src/errors.ts";
 import { QUANTIZED_TYPES } from "../../src/formats/quantized.ts";
@@ -9,7 +9,7 @@ import { TempFolder } from "../support/temp_folder.ts";
 const ROWS = 19, COLS = 512;
 const FLOATS = ["F32", "F16", "BF16"] as const;
 
-/** A file that holds a matrix behind a few other bytes, and the matrix as it is to be read. */
+/** A file with a matrix after a few other bytes, and the descriptor to read it. */
 function floatMatrix(
   path: string,
   stored: TensorType,
@@ -47,7 +47,7 @@ deviceTest("rows of floats become blocks of any type as they are read", (device,
   }
 });
 
-deviceTest("a number that is none spoils its own block, and nothing else", (device, random) => {
+deviceTest("a NaN or an infinity changes its own block only", (device, random) => {
   using folder = new TempFolder();
   const values = random.normals(ROWS * COLS);
   const spoiled = values.slice();

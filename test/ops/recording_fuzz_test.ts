@@ -1,4 +1,4 @@
-/** Random calls that make weights and record steps: a status each, never a crash or a hang. */
+/** Random calls that create weights and record steps give a status, never a crash or a hang. */
 import { assert, assertEquals } from "@std/assert";
 import type { OperandDescription } from "../../ffi/native_recorder.ts";
 import { InputBlock } from "../../ffi/step_block.ts";
@@ -147,7 +147,7 @@ borderTest("random recordings", async (border, random) => {
     assertEquals(s.forge_release(step), status.ok);
   }
   assert(ended > 600, `${ended} steps`);
-  // Operands of the delta rule hardly ever fit by chance; every other operation was recorded.
+  // Random operands rarely fit the delta rule; every other operation was recorded.
   const missing = operations.map(({ name }) => name).filter((name) => !recorded.has(name));
   assertEquals(missing.filter((name) => name !== "gated_delta_rule"), []);
 });

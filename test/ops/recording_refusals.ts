@@ -1,4 +1,4 @@
-/** Recordings that contradict themselves. */
+/** Contradictory recordings. */
 import type {
   Backend,
   KvCache,
@@ -23,7 +23,7 @@ const kvShape: KvShape = {
   vHeadDim: 4,
 };
 
-/** What the recordings below are made of. */
+/** The parts of the recordings below. */
 export interface Parts {
   readonly recorder: Recorder;
   /** `[4 tokens, 8]` */
@@ -40,7 +40,7 @@ export interface Parts {
   readonly device: Backend;
 }
 
-/** Begins a recording with something in it. */
+/** Begins a recording with some values. */
 export function begin(device: Backend): Parts {
   const recorder = device.record(limits);
   const graph = new StepGraph(device, recorder);
@@ -75,10 +75,10 @@ const route = { topK: 2, normalize: true };
 // 4 query heads, 2 key heads and 2 value heads of 4.
 const qkvCols = 32;
 
-/** What a recording does wrong, and part of what is said about it. */
+/** The mistake of a recording, and a part of the error. */
 export type Refusal = readonly [message: string, record: (parts: Parts) => unknown];
 
-/** Recordings that contradict themselves, by the operation that says so. */
+/** Contradictory recordings, by the operation that refuses them. */
 export const refusals: Readonly<Record<string, readonly Refusal[]>> = {
   rms_norm: [
     [

@@ -1,4 +1,4 @@
-/** Recordings that contradict themselves are refused, operation by operation, in clear words. */
+/** Contradictory recordings are refused, for each operation, with a clear error. */
 import { assertAlmostEquals, assertRejects, assertThrows } from "@std/assert";
 import type { KvCache, StepLimits, Weight } from "../../src/backend.ts";
 import { ForgeError } from "../../src/errors.ts";
@@ -14,7 +14,7 @@ for (const [operation, list] of Object.entries(refusals)) {
   });
 }
 
-deviceTest("a recording goes on after a refusal", async (device) => {
+deviceTest("a recording continues after a refusal", async (device) => {
   const { recorder, x } = begin(device);
   assertThrows(() => recorder.softcap(x, 0), ForgeError);
   const value = recorder.softcap(x, 1);
@@ -25,7 +25,7 @@ deviceTest("a recording goes on after a refusal", async (device) => {
   step.release();
 });
 
-deviceTest("what begins and ends a recording", async (device) => {
+deviceTest("beginning and ending a recording", async (device) => {
   const refused: [Partial<StepLimits>, string][] = [
     [{ maxTokens: 0 }, "max_tokens is 0; valid is 1 to 1048576"],
     [{ maxTokens: 2 ** 20 + 1 }, "max_tokens is 1048577"],

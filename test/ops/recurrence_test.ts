@@ -145,7 +145,7 @@ opTest<DeltaCase>("gated_delta_rule", {
 });
 
 for (const device of devices) {
-  Deno.test(`state does not depend on pieces, company or threads (${device.name})`, async () => {
+  Deno.test(`state does not depend on pieces, batch or threads (${device.name})`, async () => {
     const random = new Random("invariance of state");
     const lengths = [75, 4, 33];
     const whole = wholeSchedule(lengths);
@@ -164,7 +164,7 @@ for (const device of devices) {
   });
 }
 
-deviceTest("zeros are normalised to zeros", async (device) => {
+deviceTest("normalising zeros gives zeros", async (device) => {
   const random = new Random("zeros");
   const shape = { nKHeads: 1, nVHeads: 1, kDim: 8, vDim: 8, ...grouped };
   const inputs = deltaCase(random, shape, [3]);

@@ -1,4 +1,4 @@
-/** Steps that run again: with inputs that have grown, after a run that failed, on large weights. */
+/** Repeated runs of a step: with larger inputs, after a failed run, on large weights. */
 import { assertEquals, assertRejects } from "@std/assert";
 import type { Backend, Step, StepInputs, Value } from "../../src/backend.ts";
 import { ForgeError } from "../../src/errors.ts";
@@ -9,7 +9,7 @@ import type { Random } from "../support/random.ts";
 import { limitsOf, outputRow, runStep, StepGraph, tokenInputs } from "../support/step_graph.ts";
 import { f32Weight, randomWeight, type TestWeight } from "../support/weights.ts";
 
-deviceTest("a request means the same after one whose inputs take more memory", async (
+deviceTest("a run gives the same result after one with larger inputs", async (
   device,
   random,
 ) => {
@@ -37,7 +37,7 @@ deviceTest("a request means the same after one whose inputs take more memory", a
     ]
   ) {
     const sampler = await LogitSampler.record(device, logits, { maxOutputs: 4, maxTop: 3 });
-    // Often enough that a device which records what it runs again has done so.
+    // Enough runs for a device to capture a repeated list of launches.
     const run = async () => {
       const all = [];
       for (let i = 0; i < 3; i++) all.push(await sampler.sample(small!));
@@ -50,7 +50,7 @@ deviceTest("a request means the same after one whose inputs take more memory", a
   }
 });
 
-deviceTest("attention is the same after a run of more positions than there are pages for", async (
+deviceTest("attention is the same after a run with more positions than planned", async (
   device,
   random,
 ) => {
@@ -64,7 +64,7 @@ deviceTest("attention is the same after a run of more positions than there are p
     vHeadDim: headDim,
   });
   for (let page = 0; page < nPages; page++) {
-    // Numbers of about 1, wherever a device puts keys and values.
+    // Numbers of about 1, in any layout of keys and values.
     const bits = Uint16Array.from(
       { length: kv.pageBytes / 2 },
       () => random.int(0, 1) << 15 | random.int(0x3400, 0x3bff),
@@ -73,7 +73,7 @@ deviceTest("attention is the same after a run of more positions than there are p
   }
   const table = Array.from({ length: nPages }, (_, page) => page);
   const last = nPages * pageTokens - 1;
-  // So many queries of each sequence, the last of them at `position`.
+  // The queries of each sequence, the last one at `position`.
   const inputs = (sequences: number, queries: number, position = last): StepInputs => {
     const n = sequences * queries;
     return {
@@ -103,18 +103,18 @@ deviceTest("attention is the same after a run of more positions than there are p
   for (let i = 1; i < nQueries; i++) await run(last - i);
   const expected = await run();
   assertSameBits(await run(), expected, "a second run");
-  // Each sequence sees all pages: together they see more than a step is planned for.
+  // Each sequence uses all pages: together they exceed the plan of a step.
   await step.run(inputs(nSequences, nQueries));
   for (let i = 0; i < 3; i++) assertSameBits(await run(), expected, "a run after it");
   step.release();
 });
 
-/** Keeps this thread busy, so that no mask is told to be there. */
+/** Keeps this thread busy, so that no mask is reported complete. */
 function wait(milliseconds: number): void {
   for (const end = performance.now() + milliseconds; performance.now() < end;);
 }
 
-/** A convolution over 4 tokens with 2 slots of state, and a choice of a token from its result. */
+/** A convolution over 4 tokens with 2 slots of state, followed by sampling. */
 async function recordConvolution(
   device: Backend,
   random: Random,
@@ -134,7 +134,7 @@ async function recordConvolution(
   return { step: await recorder.finish(), value, cols };
 }
 
-deviceTest("a run that is stopped has no part in the next one", async (device, random) => {
+deviceTest("a stopped run does not affect the next one", async (device, random) => {
   const { step, value, cols } = await recordConvolution(device, random);
   const inputs = (slot: number, position: number): StepInputs => ({
     tokens: [position],
@@ -150,13 +150,13 @@ deviceTest("a run that is stopped has no part in the next one", async (device, r
   };
   const expected = [];
   for (const position of [0, 1, 2, 3]) expected.push(await run(1, position));
-  // The first run takes the state of slot 0 on and ends before it chooses; what is left of it on the
-  // device must not take slot 1 along.
+  // The first run advances the state of slot 0 and stops before sampling; its remaining work on the
+  // device must not change slot 1.
   const mask = new Uint32Array(Math.ceil(cols / 32));
   const stopped = outputRow(0, {
     sampling: { ...outputRow(0).sampling, mask },
     fillMask: () => {
-      // By then the run waits for the mask, and goes on waiting until it sees that it is to stop.
+      // The run now waits for the mask until it sees the stop flag.
       wait(20);
       step.cancel();
       wait(100);
@@ -174,7 +174,7 @@ deviceTest("a run that is stopped has no part in the next one", async (device, r
   step.release();
 });
 
-/** The rows of a weight that tokens choose. */
+/** The rows of a weight selected by tokens. */
 function embed(device: Backend, weight: TestWeight, tokens: readonly number[]): Promise<Matrix> {
   return runStep(device, { ...tokenInputs(tokens.length), tokens }, (graph) => ({
     value: graph.recorder.embed(graph.weight(weight)),
@@ -182,11 +182,11 @@ function embed(device: Backend, weight: TestWeight, tokens: readonly number[]): 
   }));
 }
 
-deviceTest("a weight that goes to the device in several pieces is whole there", async (
+deviceTest("a weight copied to the device in several pieces is complete", async (
   device,
   random,
 ) => {
-  // Pieces of 32 MiB and the rest.
+  // Several pieces of 32 MiB and a remainder.
   const cols = 4096, rows = 2 * 4096 + 600;
   const words = new Uint32Array(rows * cols / 2);
   for (let i = 0; i < words.length; i++) words[i] = (i * 0x9e3779b1 & 0x03ff03ff) | 0x34003400;
@@ -205,7 +205,7 @@ deviceTest("a weight that goes to the device in several pieces is whole there", 
   assertSameBits(actual, expected, "rows");
 });
 
-deviceTest("a weight of more rows than a grid of a GPU has", async (device, random) => {
+deviceTest("a weight with more rows than the grid limit of a GPU", async (device, random) => {
   const rows = 65_600, cols = 32;
   const one = randomWeight(random, "Q8_0", 16, cols);
   const rowBytes = one.bytes.length / 16;

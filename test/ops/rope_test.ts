@@ -32,7 +32,7 @@ opTest<TableCase>("rope_table", {
     })),
   plain: ({ invFreq, scale, positions }) =>
     matrixOf(positions.length, 2 * invFreq.length, (row, col) => {
-      // The product is a float32, as it was when models were trained.
+      // The product is a float32, as in training.
       const angle = Math.fround(positions[row]! * invFreq[col % invFreq.length]!);
       return scale * (col < invFreq.length ? Math.cos(angle) : Math.sin(angle));
     }),
@@ -88,7 +88,7 @@ function ropeCase(
   };
 }
 
-// The keys and values that are appended are seen through attention: attention_test.ts.
+// attention_test.ts checks the appended keys and values, through attention.
 opTest<RopeCase>("rope_append: queries", {
   cases: (random) =>
     [1, 2, 8, 24, 64, 80, 128, 256].flatMap((headDim) =>

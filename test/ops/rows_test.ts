@@ -1,4 +1,4 @@
-/** What moves rows: embedding and the choice of outputs. */
+/** Operations that copy rows: embedding and the selection of outputs. */
 import { TENSOR_TYPES } from "../../src/formats/tensor_info.ts";
 import { deviceTest } from "../support/devices.ts";
 import {
@@ -73,7 +73,7 @@ opTest<GatherCase>("gather_outputs", {
 });
 
 deviceTest("operations after gather_outputs see the outputs only", async (device, random) => {
-  // Few enough tokens that GPUs compute all of them as they compute three.
+  // Few enough tokens that GPUs use the same kernels for all of them as for three.
   const x = randomMatrix(random, 8, 40), weight = randomWeight(random, "F32", 30, 40);
   const rows = [7, 2, 2];
   const record = (graph: StepGraph, gather: boolean) => {
@@ -97,7 +97,7 @@ deviceTest("a kept value keeps its numbers to the end of a long step", async (de
   const graph = new StepGraph(device, recorder);
   const kept = recorder.softcap(graph.input(x), 2);
   recorder.keep(kept);
-  // Memory is planned by lifetime: without keep, one of these would take the place of the value.
+  // Memory is planned by lifetime: without keep, one of these would reuse the memory of the value.
   let value = recorder.softcap(kept, 3);
   for (let i = 0; i < 20; i++) value = recorder.softcap(value, 4);
   recorder.keep(value);

@@ -1,4 +1,4 @@
-/** Run-time inputs that a step cannot have are refused before anything runs. */
+/** Invalid inputs of a run are refused before anything runs. */
 import { assertEquals, assertRejects, assertThrows } from "@std/assert";
 import type { Backend, SamplingParams, Step, StepInputs, Value } from "../../src/backend.ts";
 import { ForgeError } from "../../src/errors.ts";
@@ -31,7 +31,7 @@ async function recordStep(device: Backend): Promise<{ readonly step: Step; reado
   return { step: await recorder.finish(), kept };
 }
 
-/** Inputs that are right. */
+/** Valid inputs. */
 const good: StepInputs = {
   tokens: [3, 39, 0],
   positions: [0, 1, 11],
@@ -40,7 +40,7 @@ const good: StepInputs = {
   outputs: [outputRow(2), outputRow(0)],
 };
 
-/** Good inputs with another chain for one of the outputs. */
+/** Valid inputs with other sampling options for one output. */
 function sampled(change: Partial<SamplingParams>): Partial<StepInputs> {
   return { outputs: [outputRow(0), outputRow(1, { sampling: { ...greedy, ...change } })] };
 }
@@ -103,7 +103,7 @@ deviceTest("inputs out of range", async (device) => {
   for (const [message, change] of refusals) {
     await assertRejects(() => step.run({ ...good, ...change }), ForgeError, message);
   }
-  // None of them has harmed the step.
+  // The step still works.
   assertEquals((await step.run(good)).length, 2);
   assertEquals(step.read(kept, 8, 0, 2), before);
   step.release();
@@ -122,7 +122,7 @@ deviceTest("the values of a run that can be read", async (device) => {
   const earlier = (kept - 1) as Value;
   assertThrows(() => step.read(earlier, 8, 0, 1), ForgeError, "was not kept");
   assertThrows(() => step.read(99 as Value, 8, 0, 1), ForgeError, "was not kept");
-  // A run that is refused has not touched what the one before it computed.
+  // A refused run keeps the results of the previous one.
   const before = step.read(kept, 8, 0, 2);
   await assertRejects(() => step.run({ ...good, outputs: [outputRow(9)] }), ForgeError);
   assertEquals(step.read(kept, 8, 0, 2), before);

@@ -1,4 +1,4 @@
-/** Which token a draw picks: the random numbers, the distribution, and the chain as a whole. */
+/** Draws of tokens: the random numbers, the distribution, and the whole chain. */
 import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
 import type { OutputRequest } from "../../src/backend.ts";
 import { deviceTest, isEmulated } from "../support/devices.ts";
@@ -67,7 +67,7 @@ deviceTest("a token does not depend on its neighbours", async (device, random) =
     },
   }));
   const together = await sampleOnce(device, logits, requests);
-  // Metal has kernels of their own for runs that are greedy altogether, as one output alone may be.
+  // Metal has separate kernels for runs with greedy outputs only, which a single output may be.
   const tolerance = device.kind === "metal" ? 1e-6 : 0;
   for (const [i, request] of requests.entries()) {
     const [alone] = await sampleOnce(device, logits, [request]);
@@ -80,7 +80,7 @@ deviceTest("a token does not depend on its neighbours", async (device, random) =
 });
 
 deviceTest("draws follow the distribution", async (device) => {
-  // Nothing here is random: the draws are those of seed 1, whatever FORGE_TEST_SEED says.
+  // Deterministic: the draws use seed 1, independently of FORGE_TEST_SEED.
   const fixed = new Random("logits", 1);
   const logits = Float32Array.from({ length: 40 }, () => fixed.normal(1.5));
   const settings = [
@@ -121,8 +121,8 @@ deviceTest("draws follow the distribution", async (device) => {
 });
 
 /**
- * A request with everything random. Penalties and biases are such that what they make of logits in whole
- * {@linkcode GRID}s is exact, in float32 as in float64: which of two tokens is ahead is no matter of rounding.
+ * A request with random options. Penalties and biases keep logits in multiples of {@linkcode GRID}
+ * exact in float32 and float64, so that the order of two tokens does not depend on rounding.
  */
 function randomRequest(random: Random, vocabulary: number): OutputRequest {
   const token = () => random.int(0, vocabulary - 1);
@@ -150,13 +150,13 @@ function randomRequest(random: Random, vocabulary: number): OutputRequest {
   });
 }
 
-/** What random logits are whole numbers of. */
+/** Random logits are multiples of this. */
 const GRID = 2 ** -10;
 
 interface ChainCase {
   readonly logits: Float32Array<ArrayBuffer>;
   readonly requests: readonly OutputRequest[];
-  /** What is left to draw from, for each request. */
+  /** The tokens that can be drawn, for each request. */
   readonly shares: readonly (readonly Share[])[];
 }
 
@@ -187,7 +187,7 @@ deviceTest("the whole chain with random settings", async (device) => {
     const matrix = { rows: 1, cols: logits.length, data: logits };
     const sampler = await LogitSampler.record(device, matrix, { maxOutputs: 10 });
     for (const [i, request] of requests.entries()) {
-      // What leaves nothing to draw from is another test's matter.
+      // Another test covers settings that leave no token.
       if (shares[i]!.length === 0) continue;
       const { token } = (await sampler.sample([request]))[0]!;
       if (token === draw(shares[i]!, uniformOf(request))) continue;

@@ -1,4 +1,4 @@
-/** What each part of the sampling chain does, on cases that can be checked by hand. */
+/** Each part of the sampling chain, on cases that can be checked by hand. */
 import { assertAlmostEquals, assertEquals, assertRejects } from "@std/assert";
 import type { Backend } from "../../src/backend.ts";
 import { ForgeError } from "../../src/errors.ts";
@@ -18,7 +18,7 @@ async function tokens(
 /** Draws that find every token of the supports below. */
 const DRAWS = isEmulated ? 24 : 300;
 
-/** The tokens that draws end up with, each once, in order. */
+/** The distinct tokens of several draws, in order. */
 async function support(
   device: Backend,
   logits: readonly number[],
@@ -91,7 +91,7 @@ deviceTest("top_p keeps the token that crosses", async (device) => {
     assertEquals(await support(device, logits, { topP }), [...expected], `top_p ${topP}`);
   }
   assertEquals(await support(device, logits, { topP: 0.96 }), [0, 1, 2, 3]);
-  // After top_k, the two that are left have 0.625 and 0.375.
+  // After top_k, the remaining two have 0.625 and 0.375.
   assertEquals(await support(device, logits, { topK: 2, topP: 0.6 }), [1]);
   assertEquals(await support(device, logits, { topK: 2, topP: 0.65 }), [1, 3]);
 });

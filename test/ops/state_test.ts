@@ -1,4 +1,4 @@
-/** Recurrent state as slots: copying, reading, writing, and what is refused. */
+/** Recurrent state as slots: copies, reads, writes and refusals. */
 import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
 import { InputBlock } from "../../ffi/step_block.ts";
 import type { Backend, Recorder, StateShape, Step, StepInputs, Value } from "../../src/backend.ts";
@@ -24,7 +24,7 @@ deviceTest("slots are zeros, then as they were written", (device, random) => {
   slots.forEach((bytes, slot) => assertEquals(state.readSlot(slot), bytes, `slot ${slot}`));
 });
 
-deviceTest("slots that are not there, and buffers of another size", (device) => {
+deviceTest("unknown slots, and buffers of the wrong size", (device) => {
   const state = device.createState(shape);
   const data = new Uint8Array(state.slotBytes);
   const refused = (call: () => unknown, message: string) => assertThrows(call, ForgeError, message);
@@ -42,7 +42,7 @@ deviceTest("slots that are not there, and buffers of another size", (device) => 
   );
 });
 
-/** A recording with something in it: `x`, 8 columns of 4 tokens. */
+/** A recording with a value: `x`, 8 columns of 4 tokens. */
 function begin(device: Backend) {
   const recorder = device.record({ maxTokens: 4, maxOutputs: 2, maxSequences: 2, maxPages: 1 });
   const graph = new StepGraph(device, recorder);
@@ -148,7 +148,7 @@ const refusals: readonly (readonly [message: string, record: (parts: Parts) => u
   ["eps nan", (p) => delta(p, { eps: NaN })],
 ];
 
-deviceTest("recordings that contradict themselves", (device) => {
+deviceTest("contradictory recordings", (device) => {
   for (const [message, record] of refusals) {
     assertThrows(() => record(begin(device)), ForgeError, message);
   }
@@ -185,7 +185,7 @@ const runRefusals: readonly (readonly [message: string, change: Partial<StepInpu
   ["the tokens of sequence 0 do not follow one another", { sequences: [0, 1, 0] }],
 ];
 
-deviceTest("inputs that a state cannot have", async (device) => {
+deviceTest("invalid inputs of a step with state", async (device) => {
   const step = await recordStep(device);
   await step.run(good);
   for (const [message, change] of runRefusals) {

@@ -1,4 +1,4 @@
-/** Runs of several steps give what single steps give, one after the other. */
+/** Runs of several steps give the results of single steps. */
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import type { Backend, OutputRequest, Step, StepInputs, StepResult } from "../../src/backend.ts";
 import { ForgeError } from "../../src/errors.ts";
@@ -11,7 +11,7 @@ import { f32Weight } from "../support/weights.ts";
 const VOCABULARY = 60, HEAD_DIM = 8, PAGE_TOKENS = 4, MAX_PAGES = 4, MAX_TOP = 2;
 const MAX_SEQUENCES = 3, ROUNDS = 6;
 
-/** A step with a cache and a rotation, so that what it chooses depends on all tokens and places before. */
+/** A step with a cache and a rotation: its choices depend on all earlier tokens and positions. */
 async function recordStep(device: Backend, random: Random, head: Matrix): Promise<Step> {
   const limits = {
     maxTokens: 8,
@@ -42,7 +42,7 @@ async function recordStep(device: Backend, random: Random, head: Matrix): Promis
   return await recorder.finish();
 }
 
-/** One sequence and how its tokens are chosen. */
+/** One sequence and its sampling options. */
 interface Spec {
   readonly token: number;
   readonly position: number;
@@ -87,7 +87,7 @@ function inputsOf(specs: readonly Spec[]): StepInputs {
   };
 }
 
-/** What precedes the first token of each sequence. */
+/** The tokens before the first one of each sequence. */
 async function prefill(step: Step, specs: readonly Spec[]): Promise<void> {
   const { pageTables } = inputsOf(specs);
   for (const [sequence, { position }] of specs.entries()) {
@@ -151,7 +151,7 @@ deviceTest("a run of several steps chooses what single steps choose", async (dev
   step.release();
 });
 
-deviceTest("a run of several steps ends where nothing can be chosen", async (device) => {
+deviceTest("a run of several steps ends if no token can be chosen", async (device) => {
   const random = new Random("broken step series");
   const head = randomMatrix(random, VOCABULARY, HEAD_DIM);
   head.data[3] = NaN;
@@ -162,7 +162,7 @@ deviceTest("a run of several steps ends where nothing can be chosen", async (dev
   broken.release();
 });
 
-deviceTest("several steps that cannot be are refused", async (device) => {
+deviceTest("invalid runs of several steps are refused", async (device) => {
   const random = new Random("step series refusals");
   const step = await recordStep(device, random, randomMatrix(random, VOCABULARY, HEAD_DIM));
   const specs = [0, 1].map((row) => ({ token: row, position: 0, request: outputRow(row) }));

@@ -27,7 +27,7 @@ deviceTest("uploads of the wrong size or shape", (device) => {
   }
 });
 
-deviceTest("rows that a weight does not have", (device) => {
+deviceTest("rows outside the weight", (device) => {
   const weight = device.uploadWeight("F32", 3, 4, new Uint8Array(48));
   assertThrows(() => device.readWeight(weight, 0, 4), ForgeError, "of a weight of 3");
   assertThrows(() => device.readWeight(weight, 4, 0), ForgeError, "of a weight of 3");

@@ -1,6 +1,6 @@
 /**
- * What only products with quantised weights read: devices may write it the way such products read it,
- * unless the values are wanted as well. The bits are the same.
+ * Values that only products with quantised weights read: devices may store them as signed bytes,
+ * unless the values are kept. The bits are the same.
  */
 import type { Value } from "../../src/backend.ts";
 import { deviceTest } from "../support/devices.ts";
@@ -12,7 +12,7 @@ import { f32Vector, randomWeight } from "../support/weights.ts";
 const ROWS = 48;
 const PAGE_TOKENS = 16;
 
-/** An operation, and how wide its input and its result are. */
+/** An operation, and the widths of its input and its result. */
 interface Producer {
   readonly name: string;
   readonly inputCols: number;
@@ -62,7 +62,7 @@ function attention(nHeads: number, headDim: number, nPages: number): Producer {
   };
 }
 
-/** Numbers of which some blocks are zeros, and some hold an infinity or a NaN. */
+/** Numbers with some blocks of zeros, and some with an infinity or a NaN. */
 function activations(random: Random, rows: number, cols: number): Matrix {
   const matrix = randomMatrix(random, rows, cols);
   for (let row = 0; row < rows; row += 5) matrix.data.fill(0, row * cols, row * cols + cols / 2);

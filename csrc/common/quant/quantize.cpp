@@ -42,7 +42,7 @@ void store_fields(const uint8_t (&fields)[32], uint8_t (&qs)[16], uint32_t& qh) 
   for (uint32_t i = 0; i < 32; ++i) qh |= static_cast<uint32_t>(fields[i] >> 4) << i;
 }
 
-// Every quantize_block fills a zeroed block and returns whether the stored scales are finite.
+// Every quantize_block fills a zeroed block and returns true if the stored scales are finite.
 
 bool quantize_block(const float* in, BlockF32& block) {
   block.bits = PackedU32::from(std::bit_cast<uint32_t>(*in));
