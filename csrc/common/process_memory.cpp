@@ -42,7 +42,9 @@ uint64_t group_limit() {
     const size_t names = line.find(':');
     const size_t path = names == std::string::npos ? names : line.find(':', names + 1);
     if (path == std::string::npos) continue;
-    const std::string controllers = "," + line.substr(names + 1, path - names - 1) + ",";
+    std::string controllers = line.substr(names, path - names);
+    controllers.front() = ',';
+    controllers.push_back(',');
     const std::string group = line.substr(path + 1);
     if (controllers == ",,") {
       least = std::min(least, least_limit("/sys/fs/cgroup", group, "memory.max"));
