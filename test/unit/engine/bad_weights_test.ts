@@ -1,4 +1,4 @@
-/** Weights that are no numbers are reported by name, not turned into text. */
+/** Tests that NaN and infinite weights are reported by tensor name and produce no text. */
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { ForgeError, load } from "../../../src/mod.ts";
 import { TempFolder } from "../../support/temp_folder.ts";
@@ -38,26 +38,26 @@ async function assertBlamed(name: string, row: number, value: number, device: st
       error.message,
     );
   }
-  // Nothing is left behind: the model reports the same again.
+  // The failure leaves no state: a second call reports the same error.
   await assertRejects(() => model.logits(prompt), ForgeError, " holds ");
 }
 
 for (const device of ["reference", "cpu"]) {
-  Deno.test(`a weight that is NaN is named on ${device}`, async () => {
+  Deno.test(`a NaN weight is named on ${device}`, async () => {
     await assertBlamed("model.layers.1.mlp.down_proj.weight", 5, NaN, device);
     await assertBlamed("model.layers.0.self_attn.k_proj.weight", 3, NaN, device);
     await assertBlamed("model.norm.weight", 0, NaN, device);
   });
 
-  Deno.test(`a single logit that is NaN is an error on ${device}`, async () => {
+  Deno.test(`a single NaN logit is an error on ${device}`, async () => {
     for (const row of [0, 50, 96]) await assertBlamed("lm_head.weight", row, NaN, device);
   });
 
-  Deno.test(`a weight that is infinite is named on ${device}`, async () => {
+  Deno.test(`an infinite weight is named on ${device}`, async () => {
     await assertBlamed("model.layers.0.mlp.gate_proj.weight", 7, Infinity, device);
   });
 
-  Deno.test(`a row of NaN that no token uses does no harm on ${device}`, async () => {
+  Deno.test(`a NaN row that no token uses changes no result on ${device}`, async () => {
     using folder = new TempFolder();
     writeRandomLlama(folder.path, {
       change: (tensors) => poisoned(tensors, "model.embed_tokens.weight", 60, NaN),
@@ -68,7 +68,7 @@ for (const device of ["reference", "cpu"]) {
     await assertRejects(() => model.logits(Int32Array.of(BOS, 60)), ForgeError, "embed_tokens");
   });
 
-  Deno.test(`numbers too large for float32 are an error without a culprit on ${device}`, async () => {
+  Deno.test(`a float32 overflow is an error that names no weight on ${device}`, async () => {
     using folder = new TempFolder();
     const huge = (tensor: TensorData): TensorData => {
       if (!/mlp\.(gate|up)_proj/.test(tensor.name)) return tensor;

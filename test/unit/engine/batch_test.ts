@@ -1,4 +1,4 @@
-/** Batches: what comes out for what goes in, in which order, and what ends them. */
+/** Tests batches: results, their order, back-pressure and the ways a batch ends. */
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import {
   type BadRequest,
@@ -13,7 +13,7 @@ import { Random } from "../../support/random.ts";
 
 const WINDOW = 4;
 
-/** A completion that says nothing but its text. */
+/** Returns a completion with only its text set. */
 function completion(text: string): Completion {
   return { text } as Completion;
 }
@@ -22,7 +22,7 @@ function turn(): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, 0));
 }
 
-/** Answers that finish when the test says so. */
+/** Completions that the test finishes by hand. */
 class Desk {
   readonly open = new Map<string, PromiseWithResolvers<readonly Completion[]>>();
   mostOpen = 0;
@@ -79,7 +79,7 @@ async function withDesk(
   return taken;
 }
 
-Deno.test("results come as they finish, each with its id and place", async () => {
+Deno.test("results arrive as they finish, each with its id and index", async () => {
   const taken = await withDesk(requests("abc"), {}, async (desk, taken) => {
     await desk.finish("b");
     assertEquals(taken, ["1:B"]);
@@ -89,7 +89,7 @@ Deno.test("results come as they finish, each with its id and place", async () =>
   assertEquals(taken, ["1:B", "2:C", "0:A"]);
 });
 
-Deno.test("results can be had in the order of the requests", async () => {
+Deno.test("results can arrive in the order of the requests", async () => {
   const taken = await withDesk(requests("abc"), { ordered: true }, async (desk, taken) => {
     await desk.finish("b");
     await desk.finish("c");
@@ -99,7 +99,7 @@ Deno.test("results can be had in the order of the requests", async () => {
   assertEquals(taken, ["0:A", "1:B", "2:C"]);
 });
 
-Deno.test("no more is read than there is room for", async () => {
+Deno.test("a batch reads only as many requests as fit its window", async () => {
   let read = 0;
   const input = function* () {
     for (const request of requests("abcdefgh")) {
@@ -116,7 +116,7 @@ Deno.test("no more is read than there is room for", async () => {
   assertEquals((await first).value?.id, "id a");
   await turn();
   assertEquals(read, WINDOW + 1);
-  // What has finished and is not taken counts too.
+  // Finished results that were not taken count too.
   await desk.finish("b");
   await desk.finish("c");
   assertEquals(read, WINDOW + 1);
@@ -124,7 +124,7 @@ Deno.test("no more is read than there is room for", async () => {
   assertEquals([read, desk.stopped], [WINDOW + 1, 2]);
 });
 
-Deno.test("a request that fails is a result, and the others go on", async () => {
+Deno.test("a failed request is a result, and the others continue", async () => {
   const bad: BadRequest = { id: 7, error: new ForgeError("usage", "no JSON") };
   const taken = await withDesk([...requests("ab"), bad], { ordered: true }, async (desk) => {
     await desk.finish("a", new ForgeError("bad_input", "too long"));
@@ -133,7 +133,7 @@ Deno.test("a request that fails is a result, and the others go on", async () => 
   assertEquals(taken, ["0:too long", "1:B", "2:no JSON"]);
 });
 
-Deno.test("what is no request's fault ends the batch", async () => {
+Deno.test("an error not caused by a request ends the batch", async () => {
   for (const failure of [new ForgeError("device", "gone"), new TypeError("a bug")]) {
     const desk = new Desk();
     const { taken, done } = take(runBatch(requests("abc"), {}, WINDOW, desk.complete));
@@ -146,7 +146,7 @@ Deno.test("what is no request's fault ends the batch", async () => {
   }
 });
 
-Deno.test("an input that fails ends the batch", async () => {
+Deno.test("a failing input ends the batch", async () => {
   const input = async function* () {
     yield* requests("a");
     await turn();
@@ -158,7 +158,7 @@ Deno.test("an input that fails ends the batch", async () => {
   assertEquals([error.code, desk.stopped], ["not_found", 1]);
 });
 
-Deno.test("a signal ends a batch, whatever it waits for", async () => {
+Deno.test("a signal ends a batch in every state", async () => {
   const never = async function* () {
     yield* requests("a");
     await new Promise(() => {});
@@ -183,7 +183,7 @@ Deno.test("a signal ends a batch, whatever it waits for", async () => {
   await assertRejects(() => late.next(), ForgeError, "stopped on request");
 });
 
-Deno.test("a reader that leaves ends what is under way and closes the input", async () => {
+Deno.test("leaving the loop cancels requests in flight and closes the input", async () => {
   let closed = false;
   const input = async function* () {
     try {
@@ -203,11 +203,11 @@ Deno.test("a reader that leaves ends what is under way and closes the input", as
   assertEquals([closed, desk.open.size], [true, 0]);
 });
 
-Deno.test("a batch of nothing has no results", async () => {
+Deno.test("an empty batch has no results", async () => {
   assertEquals(await withDesk([], {}, () => Promise.resolve()), []);
 });
 
-Deno.test("a long input goes through a small window", async () => {
+Deno.test("a small window handles a long input", async () => {
   const random = new Random("long batch");
   const count = 2000;
   let open = 0;

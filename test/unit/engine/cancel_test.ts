@@ -1,4 +1,4 @@
-/** Stopping a generation, by a signal or by leaving the loop, and what is left of it. */
+/** Tests stopping a generation by a signal or by leaving the loop, and the state after it. */
 import { assert, assertEquals } from "@std/assert";
 import { type GenerateOptions, load, type Model } from "../../../src/mod.ts";
 import { TempFolder } from "../../support/temp_folder.ts";
@@ -14,7 +14,7 @@ async function withStory(fn: (model: Model) => Promise<void>): Promise<void> {
   await fn(model);
 }
 
-Deno.test("a generation that is stopped before it starts has no text", async () => {
+Deno.test("a generation stopped before its start has no text", async () => {
   await withStory(async (model) => {
     const told = await model.complete("ab", { ...GREEDY, signal: AbortSignal.abort() });
     assertEquals([told.text, told.finishReason], ["", "cancelled"]);
@@ -23,7 +23,7 @@ Deno.test("a generation that is stopped before it starts has no text", async () 
   });
 });
 
-Deno.test("a generation that is stopped keeps what it has", async () => {
+Deno.test("a stopped generation keeps its text", async () => {
   await withStory(async (model) => {
     const controller = new AbortController();
     const texts: string[] = [];
@@ -39,7 +39,7 @@ Deno.test("a generation that is stopped keeps what it has", async () => {
   });
 });
 
-Deno.test("a signal that comes after the end changes nothing", async () => {
+Deno.test("a signal after the end changes nothing", async () => {
   await withStory(async (model) => {
     const controller = new AbortController();
     const told = await model.complete("", { ...GREEDY, signal: controller.signal });
@@ -49,7 +49,7 @@ Deno.test("a signal that comes after the end changes nothing", async () => {
   });
 });
 
-/** A context that one sequence fills: a page that leaks is a page that the next one lacks. */
+/** Context length whose cache one sequence fills, so that the next sequence fails if a page leaks. */
 const CONTEXT = 1100;
 
 async function withLongModel(fn: (model: Model, prompt: Int32Array) => Promise<void>) {
@@ -85,13 +85,13 @@ Deno.test("a generation can be stopped within a chunk of its prompt", async () =
     for (let turn = 0; turn < 100; turn++) await Promise.resolve();
     controller.abort();
     assertEquals((await telling).finishReason, "cancelled");
-    // The device is at rest again, and not stopped for the next one.
+    // The device is idle again, and the stop does not affect the next run.
     const next = await model.complete(prompt, { temperature: 0, maxTokens: 1 });
     assertEquals(next.completionTokens, 1);
   });
 });
 
-Deno.test("however a generation ends, its pages are free for the next one", async () => {
+Deno.test("a generation frees its pages however it ends", async () => {
   await withLongModel(async (model, prompt) => {
     const options: GenerateOptions = { temperature: 0, maxTokens: 5 };
     const expected = (await model.complete(prompt, options)).tokenIds;
@@ -112,7 +112,7 @@ Deno.test("however a generation ends, its pages are free for the next one", asyn
         }
       },
       async () => {
-        // Of a prompt that is known already, nothing is left to observe.
+        // A reversed prompt: a cached one has no prefill to observe.
         const failing = model.complete(prompt.toReversed(), {
           ...options,
           onPrefill: () => {

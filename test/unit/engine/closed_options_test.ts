@@ -1,4 +1,4 @@
-/** What the library does not know it refuses by name, whatever TypeScript let through. */
+/** Tests that the library rejects unknown options by name at run time. */
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { ForgeError, load, type Model } from "../../../src/mod.ts";
 import { createHandler } from "../../../src/serve/mod.ts";
@@ -8,7 +8,7 @@ import { writeEndlessLlama } from "../../support/tiny_llama.ts";
 const TEMPLATE = "{% for m in messages %}{{ m.role }}:{{ m.content }}{% if m.role == 'sage' %}!" +
   "{% endif %}{% endfor %}";
 
-// deno-lint-ignore no-explicit-any -- what a program in JavaScript may pass
+// deno-lint-ignore no-explicit-any -- JavaScript programs may pass any value
 type Anything = any;
 
 async function withModel(test: (model: Model) => Promise<void>): Promise<void> {
@@ -19,14 +19,14 @@ async function withModel(test: (model: Model) => Promise<void>): Promise<void> {
 }
 
 async function assertRefused(run: () => unknown, code: string, ...parts: string[]) {
-  // deno-lint-ignore require-await -- what is thrown at once counts as well
+  // deno-lint-ignore require-await -- turns a synchronous throw into a rejection
   const error = await assertRejects(async () => run(), ForgeError);
   assertEquals(error.code, code, error.message);
   for (const part of parts) assert(error.message.includes(part), error.message);
   assert(!error.message.includes("\n"), error.message);
 }
 
-Deno.test("unknown options and wrong types are refused by name", async () => {
+Deno.test("unknown options and wrong types are rejected by name", async () => {
   await withModel(async (model) => {
     const cases: readonly (readonly [Anything, ...string[]])[] = [
       [{ max_tokens: 3 }, '"max_tokens" is no option of a generation', "did you mean maxTokens?"],
@@ -70,7 +70,7 @@ Deno.test("unknown options and wrong types are refused by name", async () => {
   await assertRefused(() => load("x", { ctx: 5 } as Anything), "usage", '"ctx"', "contextLength");
 });
 
-Deno.test("what is no prompt is refused, and roles that no template knows", async () => {
+Deno.test("invalid prompts and unknown roles are rejected", async () => {
   await withModel(async (model) => {
     const cases: readonly (readonly [Anything, ...string[]])[] = [
       [[1, 2, 3], "list of numbers", "Int32Array.from(ids)"],
@@ -95,7 +95,7 @@ Deno.test("what is no prompt is refused, and roles that no template knows", asyn
   });
 });
 
-Deno.test("a batch refuses what is wrong with one request, and goes on", async () => {
+Deno.test("a batch rejects an invalid request and continues", async () => {
   await withModel(async (model) => {
     const requests: Anything[] = [
       { id: 1, prompt: "a", maxTokens: 1 },

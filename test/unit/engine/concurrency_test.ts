@@ -1,4 +1,4 @@
-/** Several generations on one model at a time. */
+/** Tests several generations on one model at the same time. */
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { ForgeError, type GenerateOptions, load, type Model } from "../../../src/mod.ts";
 import { TempFolder } from "../../support/temp_folder.ts";
@@ -19,7 +19,7 @@ async function withModel(device: string, fn: (model: Model) => Promise<void>): P
 }
 
 for (const device of ["reference", "cpu"]) {
-  Deno.test(`generations give the same tokens together as alone on ${device}`, async () => {
+  Deno.test(`concurrent generations give the same tokens as single ones on ${device}`, async () => {
     await withModel(device, async (model) => {
       const alone: (readonly number[])[] = [];
       for (const { prompt, options } of REQUESTS) {
@@ -38,13 +38,13 @@ for (const device of ["reference", "cpu"]) {
         return tokens;
       }));
       assertEquals(together, alone);
-      // They take turns: no generation has two tokens before another has one.
+      // All share each step: none has two tokens before another has one.
       assertEquals(turns.slice(0, REQUESTS.length).sort(), REQUESTS.map((_, index) => index));
     });
   });
 }
 
-Deno.test("logits and scores can be asked for in the middle of a generation", async () => {
+Deno.test("logits and scores can be computed during a generation", async () => {
   await withModel("cpu", async (model) => {
     const prompt = model.tokenizer.encode("a prompt");
     const [logits, scores] = [await model.logits(prompt), await model.score(prompt)];
@@ -59,7 +59,7 @@ Deno.test("logits and scores can be asked for in the middle of a generation", as
   });
 });
 
-Deno.test("stopping one generation leaves the others alone", async () => {
+Deno.test("stopping one generation does not affect the others", async () => {
   await withModel("cpu", async (model) => {
     const options: GenerateOptions = { temperature: 0, maxTokens: 24 };
     const alone = (await model.complete("one", options)).tokenIds;
@@ -82,33 +82,33 @@ Deno.test("stopping one generation leaves the others alone", async () => {
   });
 });
 
-Deno.test("the same seed draws the same tokens, and another draws others", async () => {
+Deno.test("the same seed draws the same tokens, another seed different ones", async () => {
   await withModel("cpu", async (model) => {
     const options: GenerateOptions = { temperature: 1, maxTokens: 24 };
     const first = await model.complete("one", { ...options, seed: 1 });
     assertEquals((await model.complete("one", { ...options, seed: 1 })).tokenIds, first.tokenIds);
     const other = await model.complete("one", { ...options, seed: 2 });
     assert(String(other.tokenIds) !== String(first.tokenIds));
-    // The seed that was drawn is told, so that it can be given.
+    // A drawn seed is reported, so that the answer can be reproduced.
     const drawn = await model.complete("one", options);
     const again = await model.complete("one", { ...options, seed: drawn.seed });
     assertEquals(again.tokenIds, drawn.tokenIds);
   });
 });
 
-Deno.test("many completions of a prompt differ, are repeatable, and compute it once", async () => {
+Deno.test("completions of one prompt differ, are repeatable and compute the prompt once", async () => {
   await withModel("cpu", async (model) => {
     const prompt = Int32Array.from({ length: 100 }, (_, i) => 2 + (7 * i) % 90);
     const options: GenerateOptions = { temperature: 1, topK: 0, maxTokens: 12, seed: 5 };
     const many = await model.completeMany(prompt, 6, options);
     assertEquals(new Set(many.map(({ tokenIds }) => String(tokenIds))).size, 6);
-    // The first computes the prompt; the others copy the page it ends in, and compute its last token.
+    // The first completion computes the prompt. The others copy its last page and compute its last token.
     const cached = many.map(({ cachedPromptTokens }) => cachedPromptTokens);
     assertEquals(cached, [0, 99, 99, 99, 99, 99]);
     const tokens = many.map(({ tokenIds }) => tokenIds);
     const fewer = await model.completeMany(prompt, 3, options);
     assertEquals(fewer.map(({ tokenIds }) => tokenIds), tokens.slice(0, 3));
-    // The first one is what a single completion is.
+    // The first one equals a single completion.
     assertEquals((await model.complete(prompt, options)).tokenIds, tokens[0]);
     for (const n of [0, 1.5, 129]) {
       const error = await assertRejects(() => model.completeMany(prompt, n), ForgeError);
@@ -119,7 +119,7 @@ Deno.test("many completions of a prompt differ, are repeatable, and compute it o
   });
 });
 
-Deno.test("a turn of a conversation computes its new tokens alone", async () => {
+Deno.test("a turn of a conversation computes only its new tokens", async () => {
   await withModel("cpu", async (model) => {
     let history = Array.from({ length: 30 }, (_, i) => 2 + i);
     let known = 0;
@@ -131,14 +131,14 @@ Deno.test("a turn of a conversation computes its new tokens alone", async () => 
       const alone = await fresh.complete(Int32Array.from(history), options);
       assertEquals(told.tokenIds, alone.tokenIds);
       history = [...history, ...told.tokenIds];
-      // The last token was chosen, but not computed unless an end token followed.
+      // The last token was sampled, but is computed only if an end token followed.
       known = history.length - (told.finishReason === "length" ? 1 : 0);
       history.push(90, 91, 92, 93, 94);
     }
   });
 });
 
-Deno.test("a batch gives what its requests give one by one", async () => {
+Deno.test("a batch gives the same answers as its requests one by one", async () => {
   await withModel("cpu", async (model) => {
     const requests = Array.from({ length: 80 }, (_, id) => ({
       id,

@@ -1,4 +1,4 @@
-/** How the engine applies a constraint: masks, tokens without a choice, and the end. */
+/** Tests how the engine applies a constraint: masks, forced tokens and the end. */
 import { assert, assertEquals } from "@std/assert";
 import type { OutputRequest } from "../../../src/backend.ts";
 import type { Constraint } from "../../../src/engine/request/constraint.ts";
@@ -18,7 +18,7 @@ import { Places } from "../../support/places.ts";
 import { TempFolder } from "../../support/temp_folder.ts";
 import { EOS, writeRandomLlama } from "../../support/tiny_llama.ts";
 
-/** A model that always takes the largest token it may. */
+/** A model that always picks the largest allowed token. */
 async function tell(constraint: Places, rest: Partial<GenerationRequest> = {}, maxTokens = 20) {
   const runner = new FakeRunner({ nPages: 20 });
   const asked: { position: number; mask: boolean }[] = [];
@@ -52,32 +52,32 @@ function largest({ sampling }: OutputRequest): number {
   return -1;
 }
 
-Deno.test("a mask decides what the model may choose from", async () => {
+Deno.test("a mask restricts the choice of tokens", async () => {
   const { tokens, end, asked } = await tell(new Places([[3, 31], [32, 64], [], [0, 999]]));
   assertEquals([tokens, end], [[31, 64, 999, 999], "constraint_complete"]);
   assertEquals(asked.map(({ mask }) => mask), [true, true, false, true]);
 });
 
-Deno.test("the model is not asked where there is no choice, but the token is computed", async () => {
+Deno.test("forced tokens are not sampled, but they are computed", async () => {
   const places = [[7], [8], [1, 2], [31], [32], [5, 6], [9]];
   const { tokens, end, asked, chunks } = await tell(new Places(places));
   assertEquals([tokens, end], [[7, 8, 2, 31, 32, 6, 9], "constraint_complete"]);
-  // Forced tokens go into the cache with what follows them: two with the prompt, two with the third.
+  // Forced tokens run together with the next chunk: two with the prompt, two with the third token.
   assertEquals(asked.map(({ position }) => position), [4, 7]);
   assertEquals(chunks, [4, 3]);
 });
 
-Deno.test("log-probabilities are the model's, also where there is no choice", async () => {
+Deno.test("log-probabilities are the model's own, also for forced tokens", async () => {
   const { tokens, asked } = await tell(new Places([[7], [1, 2], [8]]), { logprobs: 0 });
   assertEquals([tokens, asked.length], [[7, 2, 8], 3]);
 });
 
-Deno.test("a token that is the only one allowed but banned is left to the model to refuse", async () => {
+Deno.test("a forced token that is banned is an error of the model", async () => {
   const { asked } = await tell(new Places([[7]]), { logitBias: new Map([[7, -Infinity]]) });
   assertEquals(asked.length, 1);
 });
 
-Deno.test("a text that may end ends with the end token, which is no part of it", async () => {
+Deno.test("a complete text ends with the end token, which is not part of it", async () => {
   const endTokens = new Set([999]);
   const forced = await tell(new Places([[1, 2]], [999]), { endTokens });
   assertEquals([forced.tokens, forced.end, forced.asked.length], [[2], "constraint_complete", 1]);
@@ -90,12 +90,12 @@ Deno.test("a constraint can force a whole answer", async () => {
   assertEquals([tokens, end, asked], [[1, 2, 3], "constraint_complete", []]);
 });
 
-Deno.test("forced tokens count like others", async () => {
+Deno.test("forced tokens count as generated tokens", async () => {
   const { tokens, end } = await tell(new Places([[1], [2], [3], [4]]), {}, 2);
   assertEquals([tokens, end], [[1, 2], "length"]);
 });
 
-Deno.test("an error of a constraint is that of its request alone", async () => {
+Deno.test("an error of a constraint fails only its own request", async () => {
   const broken: Constraint = {
     start: () => ({
       fillMask: () => false,
@@ -122,7 +122,7 @@ Deno.test("an error of a constraint is that of its request alone", async () => {
 });
 
 for (const device of ["reference", "cpu"]) {
-  Deno.test(`a device keeps to the mask, with all other options on, on ${device}`, async () => {
+  Deno.test(`the mask holds with all other options on, on ${device}`, async () => {
     using folder = new TempFolder();
     writeRandomLlama(folder.path);
     await using model = await load(folder.path, { device });

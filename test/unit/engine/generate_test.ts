@@ -1,4 +1,4 @@
-/** How a generation ends, and what it yields until then, on models that tell a given text. */
+/** Tests the pieces and the end of a generation, on models that generate a given text. */
 import { assertEquals } from "@std/assert";
 import { type Completion, type GenerateOptions, load, type Piece } from "../../../src/mod.ts";
 import { TempFolder } from "../../support/temp_folder.ts";
@@ -19,7 +19,7 @@ async function tell(
   return await loaded.complete(model.prompt ?? "", { ...GREEDY, ...options });
 }
 
-/** The text of each piece, the last one's after a "|". */
+/** Text of each piece; "|" precedes the last one. */
 async function pieces(script: Script, options: GenerateOptions = {}): Promise<string[]> {
   using folder = new TempFolder();
   writeScriptedLlama(folder.path, script);
@@ -33,7 +33,7 @@ async function pieces(script: Script, options: GenerateOptions = {}): Promise<st
 
 const STORY = ["Once", " upon", " a", " time", "."];
 
-Deno.test("a generation ends at an end token, which is no part of it", async () => {
+Deno.test("a generation ends at an end token, which is not part of it", async () => {
   const told = await tell(STORY);
   assertEquals(told.text, "Once upon a time.");
   assertEquals([told.finishReason, told.completionTokens], ["stop", 5]);
@@ -41,7 +41,7 @@ Deno.test("a generation ends at an end token, which is no part of it", async () 
   assertEquals(told.tokenIds.includes(EOS), false);
 });
 
-Deno.test("a model may name more end tokens", async () => {
+Deno.test("a model may have several end tokens", async () => {
   const pieces = ["<|done|>"];
   // The vocabulary is BOS, EOS, 95 characters, then the pieces.
   const eos_token_id = 97;
@@ -53,7 +53,7 @@ Deno.test("a model may name more end tokens", async () => {
   assertEquals((await tell(["Once", "<|done|>"], {}, several)).text, "Once");
 });
 
-Deno.test("a generation ends after as many tokens as were asked for", async () => {
+Deno.test("a generation ends after maxTokens tokens", async () => {
   for (
     const [maxTokens, text] of [[1, "Once"], [3, "Once upon a"], [5, "Once upon a time."]] as const
   ) {
@@ -64,14 +64,14 @@ Deno.test("a generation ends after as many tokens as were asked for", async () =
   assertEquals((await tell(STORY, { maxTokens: 6 })).finishReason, "stop");
 });
 
-Deno.test("no tokens at all can be asked for", async () => {
+Deno.test("maxTokens may be 0", async () => {
   const told = await tell(STORY, { maxTokens: 0, logprobs: 1 });
   assertEquals([told.text, told.tokenIds, told.finishReason], ["", [], "length"]);
   assertEquals(told.logprobs, []);
   assertEquals(told.timings.prefillTokensPerSecond, 0);
 });
 
-Deno.test("a generation fills the context and goes no further", async () => {
+Deno.test("a generation ends when the context is full", async () => {
   const model = { contextLength: 6 };
   // BOS and three characters leave room for two tokens.
   const told = await tell(STORY, {}, { ...model, prompt: "abc" });
@@ -80,16 +80,16 @@ Deno.test("a generation fills the context and goes no further", async () => {
   assertEquals([one.text, one.finishReason, one.promptTokens], ["Once", "length", 5]);
 });
 
-Deno.test("a stop string ends a generation and is no part of it", async () => {
+Deno.test("a stop string ends a generation and is not part of it", async () => {
   const told = await tell(STORY, { stop: " a t" });
   assertEquals([told.text, told.finishReason], ["Once upon", "stop"]);
-  // The tokens are those that were computed.
+  // The tokens include those of the stop string.
   assertEquals(told.completionTokens, 4);
   assertEquals((await tell(STORY, { stop: ["never", "pon"] })).text, "Once u");
   assertEquals((await tell(STORY, { stop: [] })).finishReason, "stop");
 });
 
-Deno.test("a stop string in the very last token is still a stop", async () => {
+Deno.test("a stop string completed by the last token is found", async () => {
   const told = await tell(STORY, { stop: ".", maxTokens: 5 });
   assertEquals([told.text, told.finishReason], ["Once upon a time", "stop"]);
 });
@@ -107,7 +107,7 @@ Deno.test("text is held back only while it may become a stop string", async () =
   ]);
 });
 
-Deno.test("what is held back when a generation ends is not lost", async () => {
+Deno.test("text held back at the end of a generation is yielded", async () => {
   assertEquals(await pieces(STORY, { stop: ". The end" }), [
     "Once",
     " upon",
@@ -118,28 +118,28 @@ Deno.test("what is held back when a generation ends is not lost", async () => {
   ]);
 });
 
-/** The bytes of a character, one a token. */
+/** Bytes of a character, one per token. */
 function bytesOf(character: string): Uint8Array[] {
   return Array.from(new TextEncoder().encode(character), (byte) => Uint8Array.of(byte));
 }
 
-Deno.test("a character that comes in several tokens is given whole", async () => {
+Deno.test("a character of several tokens is yielded whole", async () => {
   assertEquals(await pieces(["a ", ...bytesOf("é"), "!"]), ["a ", "", "é", "!", "|"]);
   assertEquals(await pieces([...bytesOf("🦜")]), ["", "", "", "🦜", "|"]);
 });
 
-Deno.test("a character that is never finished becomes U+FFFD", async () => {
+Deno.test("an incomplete character becomes U+FFFD", async () => {
   assertEquals(await pieces(["a ", ...bytesOf("🦜").slice(0, 2)]), ["a ", "", "", "|\ufffd"]);
   const cut = await tell(bytesOf("é"), { maxTokens: 1 });
   assertEquals([cut.text, cut.finishReason], ["\ufffd", "length"]);
 });
 
-Deno.test("a stop string may be the character that was never finished", async () => {
+Deno.test("a stop string matches the U+FFFD of an incomplete character", async () => {
   const told = await tell(bytesOf("é"), { maxTokens: 1, stop: "\ufffd" });
   assertEquals([told.text, told.finishReason], ["", "stop"]);
 });
 
-Deno.test("each piece but the last has a token", async () => {
+Deno.test("every piece except the last has a token", async () => {
   using folder = new TempFolder();
   const { idOf } = writeScriptedLlama(folder.path, STORY);
   await using model = await load(folder.path, { device: "reference" });
@@ -151,7 +151,7 @@ Deno.test("each piece but the last has a token", async () => {
   assertEquals([last?.promptTokens, last?.completionTokens, last?.seed], [3, 5, 7]);
 });
 
-Deno.test("a token that the tokenizer does not know has no text", async () => {
+Deno.test("a token missing from the tokenizer has no text", async () => {
   using folder = new TempFolder();
   const { idOf } = writeScriptedLlama(folder.path, ["Once", " upon", "pad"]);
   const tokenizer = JSON.parse(Deno.readTextFileSync(folder.at("tokenizer.json")));

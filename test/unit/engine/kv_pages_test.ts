@@ -2,7 +2,7 @@ import { assert, assertEquals, assertThrows } from "@std/assert";
 import { KvPages, PageTable } from "../../../src/engine/cache/kv_pages.ts";
 import { Random } from "../../support/random.ts";
 
-Deno.test("pages are handed out from the lowest", () => {
+Deno.test("the lowest free page is allocated first", () => {
   const pool = new KvPages(3, 16);
   assertEquals([pool.allocate(), pool.allocate()], [0, 1]);
   pool.release(0);
@@ -11,7 +11,7 @@ Deno.test("pages are handed out from the lowest", () => {
   assertEquals(pool.freePages, 0);
 });
 
-Deno.test("a shared page is free once each user has released it", () => {
+Deno.test("a shared page is free once every user has released it", () => {
   const pool = new KvPages(2, 16);
   const page = pool.allocate()!;
   assertEquals(pool.isShared(page), false);
@@ -23,7 +23,7 @@ Deno.test("a shared page is free once each user has released it", () => {
   assertEquals(pool.freePages, 2);
 });
 
-Deno.test("a page that nobody has cannot be shared or released", () => {
+Deno.test("a free page cannot be shared or released", () => {
   const pool = new KvPages(2, 16);
   const page = pool.allocate()!;
   pool.release(page);
@@ -46,7 +46,7 @@ Deno.test("a table holds as many pages as its positions need", () => {
   assertEquals(pool.freePages, 4);
 });
 
-Deno.test("a table keeps what it has when the cache is full", () => {
+Deno.test("a table keeps its pages when the cache is full", () => {
   const pool = new KvPages(4, 16);
   using other = new PageTable(pool);
   other.reserve(32);
@@ -58,13 +58,13 @@ Deno.test("a table keeps what it has when the cache is full", () => {
   assertEquals([table.pages.length, pool.freePages], [0, 2]);
 });
 
-Deno.test("random use of the pool neither leaks a page nor hands one out twice", () => {
+Deno.test("random use of the pool neither leaks nor double-allocates a page", () => {
   const random = new Random("kv pages");
   for (let round = 0; round < 50; round++) {
     const nPages = random.int(1, 20);
     const pool = new KvPages(nPages, random.int(1, 8));
     const tables = Array.from({ length: random.int(1, 5) }, () => new PageTable(pool));
-    /** Pages that tests hold beside the tables, one entry for each share. */
+    /** Pages that the test itself holds, one entry per reference. */
     const held: number[] = [];
     for (let step = 0; step < 200; step++) {
       const table = random.pick(tables);

@@ -1,4 +1,4 @@
-/** Caches are sized by the memory of devices of several kinds and sizes. */
+/** Tests the size of caches for devices with different amounts of memory. */
 import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
 import type {
   Backend,
@@ -40,7 +40,7 @@ function kvGib(kind: BackendKind, gib: number, needs = NEEDS): number {
   return size.cacheTokens * TOKEN_BYTES / GIB;
 }
 
-Deno.test("KV memory is a share of what the weights leave of the device, of every size", () => {
+Deno.test("KV memory is a share of the memory left by the weights", () => {
   assertEquals(kvGib("cuda", 24), 0.75 * 19);
   assertEquals(kvGib("cuda", 80), 0.75 * 75);
   assertEquals(kvGib("metal", 37), 16);
@@ -48,26 +48,26 @@ Deno.test("KV memory is a share of what the weights leave of the device, of ever
   assertEquals(kvGib("reference", 37), 8);
 });
 
-Deno.test("KV memory ends where all sequences are filled, and begins at one context", () => {
+Deno.test("KV memory holds at least one context and at most all sequences", () => {
   assertEquals(kvGib("cuda", 640), 32 * 4);
   assertEquals(kvGib("cuda", 640, { ...NEEDS, maxSequences: 2 }), 2 * 4);
   assertEquals(kvGib("cuda", 8), 4);
   assertEquals(kvGib("cpu", 4), 4);
 });
 
-Deno.test("KV memory is a share of what is free, not of what others hold", () => {
+Deno.test("KV memory is a share of free memory, not of total memory", () => {
   const shared = device("cuda", 80 * GIB, 25 * GIB);
   const { size } = chooseCaches(shared, WEIGHTS, NEEDS);
   assertEquals(size.cacheTokens * TOKEN_BYTES, 15 * GIB);
 });
 
-Deno.test("a device that does not tell its memory is taken to have 8 GiB", () => {
+Deno.test("a device of unknown memory is assumed to have 8 GiB", () => {
   const needs = { ...NEEDS, contextLength: 64, maxSequences: 256 };
   const { size } = chooseCaches(device("cpu", 0), 7 * GIB, needs);
   assertEquals(size.cacheTokens * TOKEN_BYTES, GIB / 4);
 });
 
-Deno.test("the KV memory that is asked for replaces the share, and must hold a context", () => {
+Deno.test("a given KV memory replaces the share and must hold a context", () => {
   const gpu = device("cuda", 80 * GIB);
   const { size } = chooseCaches(gpu, WEIGHTS, NEEDS, 6 * GIB);
   assertEquals(size.cacheTokens * TOKEN_BYTES, 6 * GIB);
@@ -82,7 +82,7 @@ Deno.test("the KV memory that is asked for replaces the share, and must hold a c
   assertThrows(() => chooseCaches(gpu, WEIGHTS, NEEDS, 1.5), ForgeError, "kvMemory is 1.5");
 });
 
-Deno.test("caches come in whole pages, and values that lie in keys take nothing", () => {
+Deno.test("caches have whole pages, and values stored in keys take no memory", () => {
   const latent = { nKvHeads: 1, kHeadDim: 64, vHeadDim: 48, valuesInKeys: true };
   const shape = { contextLength: 1000, maxSequences: 4, stateLayers: [] };
   const tokens = (needs: Pick<CacheNeeds, "kvType" | "kvLayers">, budget: number) =>
@@ -93,8 +93,8 @@ Deno.test("caches come in whole pages, and values that lie in keys take nothing"
 });
 
 /**
- * A GPU that refuses a step as forge's do: if caches and activations take more than what is free. It
- * says what context would fit.
+ * A fake GPU that rejects a step if caches and activations exceed its free memory. The error names the
+ * context that would fit.
  */
 class TightGpu extends FakeBackend {
   override readonly kind = "cuda" as unknown as "reference";
@@ -135,7 +135,7 @@ class TightGpu extends FakeBackend {
   }
 }
 
-Deno.test("a context that is said to fit fits, for any number of sequences", async () => {
+Deno.test("the suggested context fits, for any number of sequences", async () => {
   const lm: CausalLm = {
     vocabSize: 100,
     hiddenSize: 8,
@@ -168,7 +168,7 @@ Deno.test("a context that is said to fit fits, for any number of sequences", asy
 deviceTest("the memory of a device is told", (device) => {
   const { total, free } = device.memory();
   assert(free > 0 && free <= total, `${free} of ${total}`);
-  // Control groups may grant less than the machine has.
+  // Control groups may limit a process to less than the machine has.
   const isHost = device.kind === "cpu" || device.kind === "reference";
   if (isHost) assert(total <= Deno.systemMemoryInfo().total);
 });

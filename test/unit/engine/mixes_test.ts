@@ -1,7 +1,7 @@
 /**
- * Tokens do not depend on what else runs. Random mixes of requests go through schedulers of all sizes,
- * join, leave, pause, are stopped and pre-empted, and share prefixes; each must give what a plain loop
- * over single steps gives for it alone.
+ * Tests that tokens do not depend on other sequences. Random mixes of requests join, leave, pause, are
+ * stopped or preempted, and share prefixes, on schedulers of many sizes. Each request must give the
+ * tokens of a plain loop of single steps.
  */
 import { assert, assertEquals } from "@std/assert";
 import { Generation } from "../../../src/engine/generation/generation.ts";
@@ -29,7 +29,7 @@ for (
     ["on the reference device", "reference", { maxSequences: 5, cacheTokens: CACHE }, 1],
   ] as const
 ) {
-  Deno.test(`a token does not depend on its neighbours: ${name}`, async () => {
+  Deno.test(`tokens do not depend on other sequences: ${name}`, async () => {
     await withRunner(device, options, async (runner, tokenizer) => {
       const random = new Random(`mixes ${name}`);
       let preemptions = 0;
@@ -51,7 +51,7 @@ for (
     ["on the reference device", "reference", { maxSequences: 5, cacheTokens: CACHE }, 1],
   ] as const
 ) {
-  Deno.test(`nor where it depends on a recurrent state: ${name}`, async () => {
+  Deno.test(`tokens do not depend on other sequences with recurrent state: ${name}`, async () => {
     await withRunner(device, options, async (runner, tokenizer) => {
       const random = new Random(`recurrent mixes ${name}`);
       for (let round = 0; round < rounds; round++) {
@@ -61,7 +61,7 @@ for (
   });
 }
 
-Deno.test("scores and logits come out the same among generations", async () => {
+Deno.test("scores and logits do not depend on generations in flight", async () => {
   const options = { maxSequences: 4, cacheTokens: 2 * CACHE };
   await withRunner("cpu", options, async (runner, tokenizer) => {
     const random = new Random("scores among generations");

@@ -1,4 +1,4 @@
-/** What loading and asking a model accept, and what they say of the rest. */
+/** Tests the accepted and rejected input of loading and calling a model. */
 import { assert, assertAlmostEquals, assertEquals, assertRejects } from "@std/assert";
 import { DEFAULT_CONTEXT } from "../../../src/engine/limits.ts";
 import {
@@ -35,7 +35,7 @@ async function assertRefused(work: () => Promise<unknown>, code: string, message
   assertEquals([error.code, error.message], [code, message]);
 }
 
-Deno.test("the context is the model's own unless a shorter one is asked for", async () => {
+Deno.test("the context length defaults to the model's own", async () => {
   const contextOf = (written: number, contextLength?: number) =>
     withModel((model) => Promise.resolve(model.contextLength), { contextLength: written }, {
       contextLength,
@@ -70,13 +70,13 @@ Deno.test("LongRoPE's choice follows the context the model is opened with", asyn
   };
   const plain = await logits({});
   const divided = await logits({ rope_scaling: { type: "linear", factor: 4 } });
-  // The default context is no longer than the original one, though the model could take more.
+  // The default context equals the original one, though the model supports a longer one.
   assertEquals(await logits(longrope), plain);
   assertEquals(await logits(longrope, 100), plain);
   assertEquals(await logits(longrope, DEFAULT_CONTEXT + 1), divided);
 });
 
-Deno.test("a number of sequences is checked", async () => {
+Deno.test("the number of sequences is checked", async () => {
   for (const parallel of [0, -1, 1.5, NaN, 257]) {
     await assertRefused(
       () => withModel(() => Promise.resolve(), {}, { parallel }),
@@ -86,7 +86,7 @@ Deno.test("a number of sequences is checked", async () => {
   }
 });
 
-Deno.test("a device and a number of threads are checked", async () => {
+Deno.test("the device and the number of threads are checked", async () => {
   for (const threads of [-1, 1.5, NaN, 1025]) {
     await assertRefused(
       () => withModel(() => Promise.resolve(), {}, { threads }),
@@ -112,7 +112,7 @@ Deno.test("a device and a number of threads are checked", async () => {
   assertEquals(device.code, "device");
 });
 
-Deno.test("a prompt that does not fit the context is refused, not cut", async () => {
+Deno.test("a prompt that does not fit the context is rejected, not truncated", async () => {
   await withModel(async (model) => {
     const tokens = (count: number) => new Int32Array(count).fill(10);
     await assertRefused(
@@ -134,7 +134,7 @@ Deno.test("a prompt that does not fit the context is refused, not cut", async ()
   }, { contextLength: 64 });
 });
 
-Deno.test("a prompt without tokens is refused", async () => {
+Deno.test("a prompt without tokens is rejected", async () => {
   await withModel(async (model) => {
     for (
       const ask of [() => model.complete(new Int32Array()), () => model.logits(new Int32Array())]
@@ -145,7 +145,7 @@ Deno.test("a prompt without tokens is refused", async () => {
   });
 });
 
-Deno.test("an id that is no token of the model is refused", async () => {
+Deno.test("an out-of-range token id is rejected", async () => {
   await withModel(async (model) => {
     for (const id of [-1, VOCABULARY, 2 ** 31 - 1]) {
       const prompt = Int32Array.of(BOS, id);
@@ -166,7 +166,7 @@ Deno.test("an id that is no token of the model is refused", async () => {
   });
 });
 
-Deno.test("a tokenizer may have more tokens than the model, which then takes none of them", async () => {
+Deno.test("tokens of the tokenizer that the model lacks are rejected", async () => {
   using folder = new TempFolder();
   writeRandomLlama(folder.path);
   const tokenizer = JSON.parse(Deno.readTextFileSync(folder.at("tokenizer.json")));
@@ -181,7 +181,7 @@ Deno.test("a tokenizer may have more tokens than the model, which then takes non
   );
 });
 
-Deno.test("options out of range are refused before anything runs", async () => {
+Deno.test("out-of-range options are rejected before anything runs", async () => {
   await withModel(async (model) => {
     const bad: [GenerateOptions, string][] = [
       [{ maxTokens: -1 }, "maxTokens is -1; valid is a whole number from 0 to 9007199254740991"],
@@ -197,7 +197,7 @@ Deno.test("options out of range are refused before anything runs", async () => {
   });
 });
 
-Deno.test("log-probabilities are those of the model's own distribution", async () => {
+Deno.test("log-probabilities come from the model's own distribution", async () => {
   await withModel(async (model) => {
     const prompt = Int32Array.of(BOS, 10, 20);
     const logits = await model.logits(prompt);
@@ -220,7 +220,7 @@ Deno.test("log-probabilities are those of the model's own distribution", async (
   });
 });
 
-Deno.test("log-probabilities are reported where they are asked for", async () => {
+Deno.test("log-probabilities are reported on request", async () => {
   await withModel(async (model) => {
     const options = { raw: true, maxTokens: 2, temperature: 0 } as const;
     assertEquals("logprobs" in (await model.complete("a", options)), false);
@@ -231,7 +231,7 @@ Deno.test("log-probabilities are reported where they are asked for", async () =>
   });
 });
 
-Deno.test("a token by itself is text, a name, or a part of a character", async () => {
+Deno.test("a single token is text, a name or a part of a character", async () => {
   using folder = new TempFolder();
   writeScriptedLlama(folder.path, ["Once", " upon", Uint8Array.of(0xc3)]);
   await using model = await load(folder.path, { device: "reference" });
@@ -242,7 +242,7 @@ Deno.test("a token by itself is text, a name, or a part of a character", async (
   assertEquals(named?.text, "<s>");
 });
 
-Deno.test("a small vocabulary has fewer alternatives than can be asked for", async () => {
+Deno.test("a small vocabulary limits the number of alternatives", async () => {
   using folder = new TempFolder();
   writeRandomLlama(folder.path, {
     config: { vocab_size: 5 },
@@ -264,7 +264,7 @@ Deno.test("penalties keep a model from repeating itself", async () => {
       model.complete("abc", { raw: true, temperature: 0, maxTokens: 60, ...options });
     const { tokenIds } = await ask({ presencePenalty: 100, repeatLastN: -1 });
     assertEquals(new Set(tokenIds).size, tokenIds.length);
-    // Nor does it repeat the prompt.
+    // The tokens of the prompt are penalised too.
     const prompt = model.tokenizer.encode("abc");
     assertEquals(tokenIds.filter((token) => prompt.includes(token)), []);
     const plain = (await ask({})).tokenIds;
@@ -272,7 +272,7 @@ Deno.test("penalties keep a model from repeating itself", async () => {
   });
 });
 
-Deno.test("a logit bias bans a token, or makes it win", async () => {
+Deno.test("a logit bias bans or forces a token", async () => {
   await withModel(async (model) => {
     const ask = (logitBias: Record<string, number>, temperature = 0) =>
       model.complete("abc", { raw: true, temperature, seed: 1, maxTokens: 20, logitBias });
@@ -280,7 +280,7 @@ Deno.test("a logit bias bans a token, or makes it win", async () => {
     const banned = await ask({ [first!]: -Infinity }, 1.5);
     assertEquals(banned.tokenIds.includes(first!), false);
     assertEquals((await ask({ 50: 100 }, 1)).tokenIds, Array(20).fill(50));
-    // Where nothing is left, that is an error of the request.
+    // A bias that bans every token is an error of the request.
     const all = Object.fromEntries(Array.from({ length: VOCABULARY }, (_, id) => [id, -Infinity]));
     await assertRefused(
       () => ask(all),
@@ -290,7 +290,7 @@ Deno.test("a logit bias bans a token, or makes it win", async () => {
   });
 });
 
-Deno.test("a conversation is answered through the template, and a raw text is not", async () => {
+Deno.test("the chat template applies to a conversation, not to a raw text", async () => {
   using folder = new TempFolder();
   writeScriptedLlama(folder.path, [" Hi", "!"], {
     chatTemplate: "{{ bos_token }}{% for m in messages %}[{{ m.content }}]{% endfor %}",
@@ -306,7 +306,7 @@ Deno.test("a conversation is answered through the template, and a raw text is no
   assertEquals([raw.promptTokens, raw.text], [2, " Hi!"]);
 });
 
-Deno.test("a closed model refuses to run", async () => {
+Deno.test("a closed model rejects calls", async () => {
   using folder = new TempFolder();
   writeRandomLlama(folder.path);
   const model = await load(folder.path, { device: "reference" });
@@ -316,7 +316,7 @@ Deno.test("a closed model refuses to run", async () => {
   assertEquals(error.code, "device");
 });
 
-Deno.test("a model that is closed in the middle of a generation ends it with an error", async () => {
+Deno.test("closing a model fails a generation in flight", async () => {
   using folder = new TempFolder();
   writeRandomLlama(folder.path);
   const model = await load(folder.path, { device: "reference" });
@@ -324,17 +324,17 @@ Deno.test("a model that is closed in the middle of a generation ends it with an 
   await pieces.next();
   model.close();
   await assertRejects(() => pieces.next(), ForgeError, "closed");
-  // The step in progress is left to its end.
+  // The step in flight runs to its end.
   await model[Symbol.asyncDispose]();
 });
 
-Deno.test("the memory of a model is told", async () => {
+Deno.test("a model reports its memory", async () => {
   await withModel(
     (model) => {
       const { weights, kvCache, activations } = model.memory;
       const tensors = [...model.checkpoint.tensors.values()];
       assertEquals(weights, tensors.reduce((sum, { bytes }) => sum + bytes, 0));
-      // Two layers of keys and values for 3 * 256 positions of two heads of 16 float32 numbers.
+      // 2 layers × (keys + values) × 3 × 256 positions × 2 heads × 16 float32 numbers.
       assertEquals(kvCache, 2 * 2 * 3 * 256 * 2 * 16 * 4);
       assert(activations > 0);
       assertEquals(model.unusedTensors, []);

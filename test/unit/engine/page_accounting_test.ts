@@ -1,7 +1,7 @@
 /**
- * Random use of the KV cache: sequences are admitted, grow, share, pause, are pre-empted, stopped and
- * failed, and pages are evicted. The fake runner checks at every step that no page leaks or is freed
- * twice, that none is written while others can read it, and that each sequence reads its own numbers.
+ * Tests the KV cache under random use: sequences start, grow, share prefixes, pause, are preempted, stop
+ * or fail, and pages are evicted. The fake runner checks at every step that no page leaks, is freed twice
+ * or is written while shared, and that each sequence reads its own numbers.
  */
 import { assert, assertEquals } from "@std/assert";
 import { Generation } from "../../../src/engine/generation/generation.ts";
@@ -26,7 +26,7 @@ function turn(): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, 0));
 }
 
-/** Prompts that share beginnings, some of them whole. */
+/** Random prompts with shared prefixes; some prompts are prefixes of others. */
 function randomPrompt(random: Random): number[] {
   const stem = Array.from({ length: random.int(0, 30) }, (_, i) => i);
   const branch = random.int(0, 2);
@@ -63,7 +63,7 @@ async function runOne(random: Random, scheduler: Scheduler, longest: number): Pr
   if (reason === "length") assertEquals(tokens.length, maxTokens);
 }
 
-/** Random scheduler, perhaps with draft tokens, right or wrong. */
+/** Returns a random scheduler, with or without draft tokens of random accuracy. */
 function randomSpeculator(random: Random): Speculator | undefined {
   if (random.chance(0.3)) return undefined;
   const options = {
@@ -76,7 +76,7 @@ function randomSpeculator(random: Random): Speculator | undefined {
   return new Speculator({ length, newDrafter: () => new OracleDrafter(options) });
 }
 
-Deno.test("no page leaks, is freed twice or written while shared, whatever happens", async () => {
+Deno.test("no page leaks, is freed twice or is written while shared", async () => {
   const random = new Random("page accounting");
   let preemptions = 0;
   for (let round = 0; round < 60; round++) {
@@ -115,7 +115,7 @@ Deno.test("no page leaks, is freed twice or written while shared, whatever happe
 
 const PAGE = 4;
 
-/** A cache without a device, and a table that holds a sequence of it. */
+/** Returns a page pool without a device, and a function that adds a sequence to it. */
 function cacheOf(nPages: number, hash?: (tokens: Int32Array) => number) {
   const pool = new KvPages(nPages, PAGE);
   const copies: [number, number][] = [];
@@ -135,7 +135,7 @@ function cacheOf(nPages: number, hash?: (tokens: Int32Array) => number) {
 
 const IDS = Array.from({ length: 11 }, (_, i) => 10 + i);
 
-Deno.test("whole pages are shared, the beginning of another one is copied", () => {
+Deno.test("whole pages are shared, a partial page is copied", () => {
   const { enter, copies } = cacheOf(10);
   const first = enter(IDS);
   assertEquals([first.cached, first.table.pages], [0, [0, 1, 2]]);
@@ -143,21 +143,21 @@ Deno.test("whole pages are shared, the beginning of another one is copied", () =
   const second = enter(IDS);
   assertEquals([second.cached, second.table.pages, copies], [8, [0, 1, 3], []]);
   first.publish(11, true);
-  // The last token is left to be computed.
+  // The last token must be computed for its logits.
   const third = enter(IDS);
   assertEquals([third.cached, third.table.pages, copies], [10, [0, 1, 4], [[2, 4]]]);
   const parts = enter([...IDS.slice(0, 6), 99, 98]);
   assertEquals([parts.cached, parts.table.pages, copies.slice(1)], [6, [0, 5], [[1, 5]]]);
 });
 
-Deno.test("what was computed twice is kept once", () => {
+Deno.test("identical pages are kept once", () => {
   const { pool, enter } = cacheOf(10);
   const [first, second] = [enter(IDS), enter(IDS)];
   assertEquals(second.table.pages, [3, 4, 5]);
   first.publish(8, false);
   second.publish(8, false);
   assertEquals([second.table.pages, pool.freePages], [[0, 1, 5], 6]);
-  // Also where the one given up was known as far as it went: it is kept for nothing then.
+  // Also if the duplicate was published while partly filled: its page is then freed.
   const third = enter([...IDS.slice(0, 4), 99, 98, 97, 96], 4);
   const fourth = enter([...IDS.slice(0, 4), 99, 98, 97, 96], 4);
   const [, page] = fourth.table.pages;
@@ -168,14 +168,14 @@ Deno.test("what was computed twice is kept once", () => {
   assertEquals(pool.isIdle(page!), false);
 });
 
-Deno.test("a page that others build upon outlives them", () => {
+Deno.test("a page is evicted after the pages that continue it", () => {
   const { pool, enter } = cacheOf(3);
   const first = enter(IDS);
   first.publish(11, true);
   first.table.release();
   assertEquals(pool.freePages, 3);
   for (const cached of [8, 4, 0]) {
-    // Each page that is taken is the last of the chain.
+    // Each evicted page is the last of the chain.
     pool.allocate();
     const table = enter([...IDS.slice(0, 8), 99], 8);
     assertEquals(table.cached, cached);
@@ -183,20 +183,20 @@ Deno.test("a page that others build upon outlives them", () => {
   }
 });
 
-Deno.test("two pages of one hash are told apart", () => {
+Deno.test("two pages with the same hash are distinguished", () => {
   const { enter } = cacheOf(20, () => 7);
   const first = enter(IDS);
   first.publish(11, true);
   const second = enter(IDS.map((id) => id + 100));
   assertEquals(second.cached, 0);
-  // There is room for one of them; nothing of the other is kept, nor found under its name.
+  // A hash identifies one page: the second sequence is neither kept nor found.
   second.publish(11, true);
   second.table.release();
   assertEquals(enter(IDS.map((id) => id + 100)).cached, 0);
   assertEquals(enter(IDS).cached, 10);
 });
 
-Deno.test("the page being filled is known as far as it was when it was published", () => {
+Deno.test("a partly filled page is found up to its published length", () => {
   const { enter } = cacheOf(20);
   const first = enter(IDS.slice(0, 6));
   first.publish(6, true);
@@ -204,7 +204,7 @@ Deno.test("the page being filled is known as far as it was when it was published
   assertEquals(enter(IDS).cached, 6);
   first.publish(7, true);
   assertEquals(enter(IDS).cached, 7);
-  // Once it is full it is a page like any other.
+  // A full page is found whole.
   first.publish(8, false);
   assertEquals(enter(IDS).cached, 8);
 });

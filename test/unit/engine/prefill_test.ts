@@ -1,4 +1,4 @@
-/** Prompts longer than one run: the result must not depend on how they are cut. */
+/** Tests that results do not depend on how a long prompt is split into runs. */
 import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
 import { openBackend } from "../../../src/engine/load/open_backend.ts";
 import { PAGE_TOKENS, type RunLimits, Runner } from "../../../src/engine/runner.ts";
@@ -14,7 +14,7 @@ import { writeRandomLlama } from "../../support/tiny_llama.ts";
 const CONTEXT = 1100;
 const TOKENS = Int32Array.from({ length: CONTEXT }, (_, i) => 2 + (i * i + 7 * i) % 90);
 
-/** Rounding differs with the order of sums. */
+/** Tolerance for rounding, which differs with the order of sums. */
 const TOLERANCE = 2e-4;
 
 function assertSame(actual: Float32Array, expected: Float32Array): void {
@@ -22,14 +22,14 @@ function assertSame(actual: Float32Array, expected: Float32Array): void {
   actual.forEach((value, i) => assertAlmostEquals(value, expected[i]!, TOLERANCE));
 }
 
-/** Logits as log-probabilities. */
+/** Converts logits to log-probabilities. */
 function logSoftmax(logits: Float32Array): Float32Array {
   const largest = Math.max(...logits);
   const sum = logits.reduce((total, logit) => total + Math.exp(logit - largest), 0);
   return logits.map((logit) => logit - largest - Math.log(sum));
 }
 
-/** Runs a function on a scheduler of a random model, its runs no larger than `limits`. */
+/** Runs a function on a scheduler of a random model whose runs are bounded by `limits`. */
 async function withScheduler(
   folder: string,
   device: string,
@@ -70,7 +70,7 @@ Deno.test("logits and scores do not depend on the size of the runs", async () =>
   }
 });
 
-Deno.test("a score is the logit of the token that came, as a log-probability", async () => {
+Deno.test("a score is the log-probability of the actual next token", async () => {
   using folder = new TempFolder();
   writeRandomLlama(folder.path);
   await using model = await load(folder.path, { device: "reference" });
@@ -83,13 +83,13 @@ Deno.test("a score is the logit of the token that came, as a log-probability", a
   assertEquals((await model.score(TOKENS.slice(0, 1))).length, 0);
 });
 
-Deno.test("a generation does not depend on where its prompt is cut", async () => {
+Deno.test("a generation does not depend on where its prompt is split", async () => {
   using folder = new TempFolder();
   writeRandomLlama(folder.path, { contextLength: CONTEXT });
   await using model = await load(folder.path, { device: "cpu", kvType: "F32" });
   await withScheduler(folder.path, "cpu", { maxTokens: 77 }, async (scheduler) => {
     for (const length of [1, 2, 511, 512, 513, 1023, 1024, 1025, CONTEXT - 1]) {
-      // Each begins differently, so that none is known already.
+      // Each prompt has a different first token, so that no prefix is cached.
       const prompt = TOKENS.slice(0, length).with(0, 2 + length % 90);
       const expected = logSoftmax(await lastLogits(scheduler, prompt));
       const done: number[] = [];
@@ -111,7 +111,7 @@ Deno.test("a generation does not depend on where its prompt is cut", async () =>
   });
 });
 
-Deno.test("where no tokens are asked for the prompt is not computed", async () => {
+Deno.test("a prompt is not computed if maxTokens is 0", async () => {
   using folder = new TempFolder();
   writeRandomLlama(folder.path, { contextLength: CONTEXT });
   await using model = await load(folder.path, { device: "cpu" });

@@ -1,4 +1,4 @@
-/** Vectors of texts: what they depend on, how they are pooled and cut, and what is refused. */
+/** Tests embedding: independence of other texts, pooling, truncation and rejected input. */
 import { assert, assertAlmostEquals, assertEquals, assertRejects } from "@std/assert";
 import { join } from "@std/path";
 import { type EmbedOptions, ForgeError, load, type Model } from "../../../../src/mod.ts";
@@ -25,7 +25,7 @@ async function vectorOf(model: Model, text: string, options?: EmbedOptions): Pro
 }
 
 for (const write of [writeRandomLlama, writeRandomHybrid]) {
-  Deno.test(`a vector depends on its text alone (${write.name})`, async () => {
+  Deno.test(`a vector depends only on its text (${write.name})`, async () => {
     await withModel(
       async (model) => {
         for (const pooling of ["last", "mean", "cls"] as const) {
@@ -45,7 +45,7 @@ for (const write of [writeRandomLlama, writeRandomHybrid]) {
   });
 }
 
-Deno.test("texts and generations share a model, and neither changes the other", async () => {
+Deno.test("embedding and generation share a model without changing results", async () => {
   await withModel(async (model) => {
     const options = { maxTokens: 40, seed: 3, raw: true };
     const text = (await model.complete("Once", options)).text;
@@ -59,7 +59,7 @@ Deno.test("texts and generations share a model, and neither changes the other", 
   });
 });
 
-Deno.test("the last token's state, the mean of all and the first one's are what they say", async () => {
+Deno.test("pooling takes the last, the mean or the first state", async () => {
   await withModel(async (model) => {
     const tokens = model.tokenizer.encode(LONG);
     const raw = { normalize: false } as const;
@@ -77,7 +77,7 @@ Deno.test("the last token's state, the mean of all and the first one's are what 
   });
 });
 
-Deno.test("vectors are one long, cut before that, and as they are where that is asked for", async () => {
+Deno.test("vectors are truncated, then normalised unless disabled", async () => {
   await withModel(async (model) => {
     const lengthOf = (vector: Float32Array) => Math.hypot(...vector);
     const raw = await vectorOf(model, "A fox.", { normalize: false });
@@ -93,7 +93,7 @@ Deno.test("vectors are one long, cut before that, and as they are where that is 
   });
 });
 
-Deno.test("a model that only generates has no memory taken for embedding", async () => {
+Deno.test("a model that only generates reserves no memory for embedding", async () => {
   await withModel(async (model) => {
     await model.complete("Once", { maxTokens: 2, raw: true });
     const before = model.memory.activations;
@@ -102,7 +102,7 @@ Deno.test("a model that only generates has no memory taken for embedding", async
   });
 });
 
-Deno.test("the model's own files say how it embeds", async () => {
+Deno.test("the model's files set its pooling", async () => {
   await withModel(async (model, folder) => {
     Deno.mkdirSync(join(folder, "1_Pooling"));
     const write = (name: string, value: unknown) =>
@@ -126,7 +126,7 @@ Deno.test("the model's own files say how it embeds", async () => {
   });
 });
 
-Deno.test("a decoder alone embeds as the whole model does, and does not generate", async () => {
+Deno.test("a model without an output matrix embeds but does not generate", async () => {
   const whole = await withModel((model) => vectorOf(model, "A fox."));
   const change: NonNullable<TinyLlamaOptions["change"]> = (tensors) =>
     tensors.filter(({ name }) => name !== "lm_head.weight")
@@ -150,7 +150,7 @@ Deno.test("a decoder alone embeds as the whole model does, and does not generate
   }, { change, config: { architectures: ["LlamaModel"] } });
 });
 
-Deno.test("what cannot be embedded is refused by its place", async () => {
+Deno.test("input that cannot be embedded is rejected by its index", async () => {
   await withModel(async (model) => {
     const refused = async (
       texts: readonly (string | Int32Array)[],
@@ -189,12 +189,12 @@ Deno.test("what cannot be embedded is refused by its place", async () => {
   });
 });
 
-Deno.test("a text that is cut keeps the token that the tokenizer ends texts with", async () => {
+Deno.test("a truncated text keeps the tokenizer's end token", async () => {
   using folder = new TempFolder();
   writeRandomLlama(folder.path, { contextLength: 64, pieces: ["<end>"], controls: ["<end>"] });
   const tokenizer = JSON.parse(Deno.readTextFileSync(folder.at("tokenizer.json")));
   const id = tokenizer.model.vocab["<end>"];
-  // As Qwen3-Embedding's: the token at the end is none that ends an answer.
+  // As in Qwen3-Embedding, the token at the end differs from the end-of-answer token.
   tokenizer.post_processor = {
     type: "TemplateProcessing",
     single: [{ Sequence: { id: "A", type_id: 0 } }, { SpecialToken: { id: "<end>", type_id: 0 } }],
@@ -210,12 +210,12 @@ Deno.test("a text that is cut keeps the token that the tokenizer ends texts with
   const expected = tokens.slice(0, 64);
   expected[63] = id;
   assertEquals(cut, (await model.embed([expected]))[0]!);
-  // Ids are used as they are, up to the end of the context.
+  // Ids are used unchanged, up to the context length.
   const [plain] = await model.embed([tokens], { truncate: true });
   assertEquals(plain, (await model.embed([tokens.slice(0, 64)]))[0]!);
 });
 
-Deno.test("weights that make the states NaN are named", async () => {
+Deno.test("weights that make states NaN are named", async () => {
   const change: NonNullable<TinyLlamaOptions["change"]> = (tensors) =>
     tensors.map((tensor) =>
       tensor.name === "model.norm.weight"
@@ -229,7 +229,7 @@ Deno.test("weights that make the states NaN are named", async () => {
   }, { change });
 });
 
-Deno.test("work that is stopped on the way ends", async () => {
+Deno.test("a signal stops embedding", async () => {
   await withModel(async (model) => {
     const controller = new AbortController();
     const work = model.embed(Array(200).fill(LONG), { signal: controller.signal });

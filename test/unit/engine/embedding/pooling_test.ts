@@ -1,4 +1,4 @@
-/** What models' files say of how they embed: GGUF's key, and the files of sentence-transformers. */
+/** Tests reading the pooling from GGUF metadata and from sentence-transformers files. */
 import { assertEquals, assertThrows } from "@std/assert";
 import { dirname, join } from "@std/path";
 import { embeddingRecipe } from "../../../../src/engine/embedding/pooling.ts";
@@ -37,7 +37,7 @@ function refusal(work: () => unknown): [string, string] {
 
 const WAYS = "which forge does not compute; it pools by last, mean, cls, and normalises";
 
-Deno.test("GGUF has a number for the pooling", () => {
+Deno.test("GGUF encodes the pooling as a number", () => {
   assertEquals(ggufRecipe(), { pooling: undefined, normalize: undefined });
   const poolings = [0, 1, 2, 3].map((type) => ggufRecipe(type).pooling);
   assertEquals(poolings, [undefined, "mean", "cls", "last"]);
@@ -49,7 +49,7 @@ Deno.test("GGUF has a number for the pooling", () => {
   }
 });
 
-Deno.test("a folder has modules, in either spelling", () => {
+Deno.test("sentence-transformers modules are read in both spellings", () => {
   assertEquals(folderRecipe({}), { pooling: undefined, normalize: undefined });
   const modules = [module("Transformer"), module("Pooling", "1_Pooling"), module("Normalize")];
   const lastToken = { pooling_mode_cls_token: false, pooling_mode_lasttoken: true };
@@ -71,7 +71,7 @@ Deno.test("a folder has modules, in either spelling", () => {
   });
 });
 
-Deno.test("what is not computed is refused by name", () => {
+Deno.test("unsupported pooling is rejected by name", () => {
   const modules = [module("Transformer"), module("Pooling", "1_Pooling")];
   const withPooling = (config: unknown) =>
     refusal(() => folderRecipe({ "modules.json": modules, "1_Pooling/config.json": config }));
@@ -99,7 +99,7 @@ Deno.test("what is not computed is refused by name", () => {
   ]);
 });
 
-Deno.test("no module is looked for outside of the model's folder", () => {
+Deno.test("modules outside the model's folder are not read", () => {
   for (const place of ["..", "../other", "/etc", "a/b", "", undefined, 7]) {
     const module = { type: "sentence_transformers.models.Pooling", path: place };
     const [code] = refusal(() => folderRecipe({ "modules.json": [module] }));

@@ -1,4 +1,4 @@
-/** The steps in which texts are embedded, beside those of generations. */
+/** Tests the scheduling of embedding steps next to steps that generate. */
 import { assert, assertEquals } from "@std/assert";
 import { Embedder } from "../../../../src/engine/embedding/embedder.ts";
 import { EmbeddingTask } from "../../../../src/engine/embedding/embedding_task.ts";
@@ -38,7 +38,7 @@ class Bench {
     return (await new EmbeddingTask(tokens, pooling).run(this.scheduler))[0]!;
   }
 
-  /** Which runs embedded, of each the number of tokens. */
+  /** Number of tokens of each chunk, for each run that embedded. */
   get kinds(): string[] {
     return this.runner.runs.map((chunks, i) => {
       const sizes = chunks.map(({ tokens }) => tokens.length).join("+");
@@ -57,12 +57,12 @@ function numbers(length: number, first: number): number[] {
   return Array.from({ length }, (_, i) => first + i);
 }
 
-/** The number that stands for the state after the last of some tokens. */
+/** Returns the fake state after the last of some tokens. */
 function stateOf(tokens: readonly number[]): number {
   return fakeAnswer(tokens, 1)[0]!;
 }
 
-Deno.test("texts are embedded together, in chunks where they are long", async () => {
+Deno.test("texts are embedded together, long ones in chunks", async () => {
   const bench = new Bench({ maxTokens: 10 });
   const texts = [numbers(3, 0), numbers(12, 100), numbers(4, 300)];
   const states = await Promise.all(texts.map((text) => bench.embed(text)));
@@ -71,7 +71,7 @@ Deno.test("texts are embedded together, in chunks where they are long", async ()
   await bench.end();
 });
 
-Deno.test("steps that embed and steps that generate take turns", async () => {
+Deno.test("steps that embed and steps that generate alternate", async () => {
   const bench = new Bench({ maxTokens: 8 });
   const prompt = numbers(3, 500);
   const text = numbers(40, 0);
@@ -86,8 +86,8 @@ Deno.test("steps that embed and steps that generate take turns", async () => {
   await bench.end();
 });
 
-Deno.test("the mean is of every token's state, whatever the chunks and who gave way", async () => {
-  // Too few pages for both, so that one starts over in the middle.
+Deno.test("the mean covers every token despite chunks and preemption", async () => {
+  // Too few pages for both texts, so that one is preempted and restarts.
   const bench = new Bench({ nPages: 6, maxTokens: 2, maxOutputs: 1 });
   const texts = [numbers(16, 0), numbers(14, 400)];
   const generated = bench.tell(numbers(4, 900), 8);
@@ -102,7 +102,7 @@ Deno.test("the mean is of every token's state, whatever the chunks and who gave 
   await bench.end();
 });
 
-Deno.test("a request after many texts waits for two steps of them, not for all", async () => {
+Deno.test("a request after many texts waits for two of their steps, not for all", async () => {
   const bench = new Bench({ maxTokens: 8, maxSequences: 2 });
   const { limits } = bench.runner;
   const shape = { vocabSize: FAKE_VOCABULARY, hiddenSize: 1, contextLength: 400, limits };
@@ -115,12 +115,12 @@ Deno.test("a request after many texts waits for two steps of them, not for all",
   assert(bench.kinds.length < 10, String(bench.kinds));
   const states = (await embedded).map(({ vector }) => vector[0]!);
   assertEquals(states, texts.map((text) => stateOf([...text])));
-  // Nor are steps short of texts for that.
+  // Steps still take as many texts as fit.
   assertEquals(bench.kinds.filter((kind) => kind.startsWith("e")), Array(30).fill("e8"));
   await bench.end();
 });
 
-Deno.test("a step that embeds and fails ends those that it embeds, and nobody else", async () => {
+Deno.test("a failed embedding step fails only its own texts", async () => {
   const bench = new Bench();
   const prompt = numbers(3, 900);
   bench.runner.onRun = (chunks) => {
@@ -144,14 +144,14 @@ Deno.test("a step that embeds and fails ends those that it embeds, and nobody el
   await bench.end();
 });
 
-Deno.test("of a text of which the first state is wanted, nothing else is computed", async () => {
+Deno.test("first-token pooling computes only the first token", async () => {
   const bench = new Bench();
   assertEquals(await bench.embed(numbers(9, 30), "cls"), stateOf([30]));
   assertEquals(bench.kinds, ["e1"]);
   await bench.end();
 });
 
-Deno.test("an embedded text leaves the prefixes of chats where they are", async () => {
+Deno.test("embedding does not evict the prefixes of chats", async () => {
   const bench = new Bench({ nPages: 8 });
   const prompt = numbers(12, 0);
   await bench.tell(prompt, 1);
