@@ -1,6 +1,6 @@
 #pragma once
 
-// What a program needs on a device before it can run: weights in the forms that kernels read, its
+// Needs of a program on a device before it can run: weights in the forms that kernels read, its
 // caches, and the buffers of its steps.
 
 #include <algorithm>

@@ -14,7 +14,7 @@
 
 CONSTANT uint kStep = 64, kThreads = 128;
 
-// How gemm reads a format: a chunk must lie within 64 columns; Tile is the type that weights are
+// Reading of a format by gemm: a chunk must lie within 64 columns; Tile is the type that weights are
 // rounded to, Four a vector of four Tiles.
 template <class F>
 struct TileFormat {

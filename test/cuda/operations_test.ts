@@ -19,7 +19,7 @@ Deno.test({
 });
 
 Deno.test({
-  name: "on an emulated SM90, a kernel behind masks that come late does not start early",
+  name: "on an emulated SM90, a kernel after late masks does not start early",
   ignore: emulatedGpuUnavailable() !== undefined,
   fn: async () => {
     const files = ["late_masks", "repeated_runs"].map((name) => `test/ops/${name}_test.ts`);

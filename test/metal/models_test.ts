@@ -33,7 +33,7 @@ Deno.test({
 });
 
 Deno.test({
-  name: "a decoded token takes one launch for a norm, the product behind it and its gated unit",
+  name: "a decoded token takes one launch for a norm, the product after it and its gated unit",
   ignore: withoutStories,
   fn: async () => {
     const model = sharedPath("models", "stories260K");

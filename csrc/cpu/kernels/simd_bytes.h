@@ -229,7 +229,7 @@ class Dots {
   FORGE_ALWAYS_INLINE void begin(IntVec start) { sums_ = start; }
   template <int, int>
   FORGE_ALWAYS_INLINE void add(ByteVec a, ByteVec b) {
-    // Where the bias is 128, it turns unsigned bytes into signed ones.
+    // A bias of 128 turns unsigned bytes into signed ones.
     if constexpr (kDotBias<most> != 0) a ^= 128;
     sums_ = dot(sums_, a, b);
   }

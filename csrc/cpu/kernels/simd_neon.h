@@ -40,7 +40,7 @@ FORGE_INLINE Vec operator/(Vec a, Vec b) { return {vdivq_f32(a.v, b.v)}; }
 FORGE_INLINE Vec fma(Vec a, Vec b, Vec c) { return {vfmaq_f32(c.v, a.v, b.v)}; }
 FORGE_INLINE Mask less(Vec a, Vec b) { return vcltq_f32(a.v, b.v); }
 FORGE_INLINE Vec select(Mask m, Vec a, Vec b) { return {vbslq_f32(m, a.v, b.v)}; }
-// Where one operand is NaN, the result is b.
+// If an operand is NaN, the result is b.
 FORGE_INLINE Vec min(Vec a, Vec b) { return select(less(a, b), a, b); }
 FORGE_INLINE Vec max(Vec a, Vec b) { return select(less(b, a), a, b); }
 FORGE_INLINE Vec round(Vec a) { return {vrndnq_f32(a.v)}; }

@@ -47,7 +47,7 @@ FORGE_INLINE Vec select(Mask m, Vec a, Vec b) {
   return {reinterpret_cast<Floats>((m & reinterpret_cast<Ints>(a.v)) |
                                    (~m & reinterpret_cast<Ints>(b.v)))};
 }
-// Where one operand is NaN, the result is b.
+// If an operand is NaN, the result is b.
 FORGE_INLINE Vec min(Vec a, Vec b) { return select(less(a, b), a, b); }
 FORGE_INLINE Vec max(Vec a, Vec b) { return select(less(b, a), a, b); }
 // To even, for |a| < 2^22: adding 1.5 2^23 leaves no fraction bits.
