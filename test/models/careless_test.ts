@@ -1,4 +1,4 @@
-/** Models that are left open, or whose file is written to while it is in use. */
+/** Programs that leave models open, or write to a model's file while it is in use. */
 import { assertRejects } from "@std/assert";
 import { ForgeError, load } from "../../src/mod.ts";
 import { TempFolder } from "../support/temp_folder.ts";
@@ -12,7 +12,7 @@ for (const device of ["cpu", "reference"]) {
   }
 }
 
-Deno.test("a model whose file is replaced while it is being loaded is rejected", async () => {
+Deno.test("a model whose file is replaced during loading is rejected", async () => {
   using folder = new TempFolder();
   const { folder: path } = writeRandomLlama(folder.at("model"), {}, 1);
   const other = writeRandomLlama(folder.at("other"), {}, 2);

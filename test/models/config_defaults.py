@@ -1,5 +1,5 @@
 """
-Prints, as JSON, the defaults of transformers' configuration classes that config_defaults.ts has tables of.
+Prints, as JSON, the defaults of transformers' configuration classes; config_defaults.ts stores them.
 
     python3 test/models/config_defaults.py llama gemma3_text ...
 """
@@ -13,7 +13,7 @@ os.environ["TRANSFORMERS_VERBOSITY"] = "critical"
 import transformers
 from transformers import AutoConfig, PretrainedConfig
 
-# Settings that say nothing about what a text model computes.
+# Settings that do not affect the results of a text model.
 SILENT = {
     "initializer_range", "use_cache", "attention_dropout", "residual_dropout", "embedding_dropout",
     "embd_pdrop", "resid_pdrop", "pretraining_tp", "output_router_logits", "router_aux_loss_coef",
@@ -44,7 +44,7 @@ def defaults(model_type):
         name = "full_attention_interval" if "linear_attention" in types else "sliding_window_pattern"
         table[name] = types.index("full_attention") + 1
     if scaled.get("rope_type", "default") != "default":
-        # Without what is filled in afterwards.
+        # Omits the settings that transformers adds when it loads a config.
         filled = {"max_position_embeddings": scaled.get("max_position_embeddings"), "rope_theta": theta}
         if "type" in scaled:
             filled["rope_type"] = scaled["type"]

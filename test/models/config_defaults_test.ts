@@ -1,6 +1,6 @@
 /**
- * The tables of defaults against transformers' configuration classes, where Python has transformers
- * 5.18.
+ * Compares the tables of defaults with transformers' configuration classes. Needs Python with
+ * transformers 5.18.
  */
 import { assertEquals } from "@std/assert";
 import { join } from "@std/path";
@@ -14,7 +14,7 @@ interface Printed {
   readonly defaults: Readonly<Record<string, JsonObject>>;
 }
 
-/** Runs Python; the reason why it cannot be asked, or what it printed. */
+/** Runs Python. Returns its output, or the reason why it could not run. */
 function python(...args: readonly string[]): string | { readonly stdout: string } {
   try {
     const command = new Deno.Command("python3", { args: [...args], stderr: "null" });
@@ -26,7 +26,7 @@ function python(...args: readonly string[]): string | { readonly stdout: string 
   }
 }
 
-/** Why the tables cannot be compared, or `undefined`. */
+/** Reason why the tables cannot be compared; `undefined` if they can. */
 function obstacle(): string | undefined {
   const found = python(
     "-c",
@@ -40,7 +40,7 @@ function obstacle(): string | undefined {
 const reason = obstacle();
 if (reason !== undefined) console.log(`tables of defaults are not compared: ${reason}`);
 
-/** Settings that transformers has no way to leave out, and forge has in code. */
+/** Settings with a default in transformers that forge has in code instead of a table. */
 const IN_CODE: Readonly<Record<string, readonly string[]>> = {
   gemma2: ["sliding_window_pattern"],
   gemma4_text: ["sliding_window_pattern"],
@@ -50,7 +50,7 @@ const IN_CODE: Readonly<Record<string, readonly string[]>> = {
 };
 
 Deno.test({
-  name: "the tables of defaults are those of transformers' configuration classes",
+  name: "the tables of defaults equal transformers' configuration classes",
   ignore: reason !== undefined,
   fn: () => {
     const script = join(import.meta.dirname ?? ".", "config_defaults.py");

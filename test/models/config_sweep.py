@@ -1,6 +1,6 @@
 """
-Makes config_sweep.json: what transformers computes when one setting of a model's config.json is left out,
-null or another, for a small model of every architecture. The weights are those of generated.ts: a function
+Generates config_sweep.json: the logits of transformers when one setting of a model's config.json is omitted,
+null or changed, for a small model of every architecture. The weights are those of generated.ts: a function
 of the names and shapes of tensors.
 
     python3 test/models/config_sweep.py > test/models/config_sweep.json
@@ -32,10 +32,10 @@ disable_progress_bar()
 HERE = Path(__file__).parent
 PROMPT = [0, 5, 17, 33, 64, 9, 101, 77, 5, 17, 120, 3, 90, 42]
 
-# A model whose configuration asks for more weights than this is not the one whose weights there are.
+# Skips configurations that need more weights than this: they cannot share the weights of the base model.
 MAX_WEIGHTS = 2_000_000
 
-# Settings that say nothing about what a text model computes.
+# Settings that do not affect the results of a text model.
 SILENT = {
     "architectures", "dtype", "torch_dtype", "transformers_version", "model_type", "initializer_range",
     "use_cache", "attention_dropout", "hidden_dropout", "residual_dropout", "embedding_dropout",
@@ -57,7 +57,7 @@ def fnv1a(text):
 
 
 def uniform(name, count):
-    """Numbers from -1 to 1, as `uniform` of generated.ts makes them."""
+    """Returns numbers from -1 to 1, equal to `uniform` of generated.ts."""
     x = np.arange(count, dtype=np.uint32) * np.uint32(0x9E3779B9) + np.uint32(fnv1a(name))
     x = (x ^ x >> np.uint32(16)) * np.uint32(0x85EBCA6B)
     x = (x ^ x >> np.uint32(13)) * np.uint32(0xC2B2AE35)
@@ -74,7 +74,7 @@ def values(name, shape):
 
 
 def text_name(name):
-    """The name that a tensor of a multimodal model has in a model of text alone."""
+    """Returns the name of a multimodal model's tensor in a text model."""
     return name.replace("model.language_model.", "model.").replace("language_model.", "", 1)
 
 
@@ -96,12 +96,12 @@ def weights_of(config, folder):
     save_file(made, file, {"format": "pt"})
 
 
-# Matrices that Phi-3 and GLM-4 hold as one.
+# Matrices that Phi-3 and GLM-4 fuse.
 FUSED = ("self_attn.qkv_proj.weight", "mlp.gate_up_proj.weight")
 
 
 def fused(config, name, shape):
-    """The rows of matrices that other families hold apart, one after another."""
+    """Concatenates the rows of matrices that other families store separately."""
     keys = config["num_key_value_heads"] * config["head_dim"]
     if name.endswith(FUSED[0]):
         rows = {"q": shape[0] - 2 * keys, "k": keys, "v": keys}
@@ -112,7 +112,7 @@ def fused(config, name, shape):
 
 
 def grouped(config, name):
-    """A matrix of Qwen3-Next that holds, for each key head, the rows of several matrices of Qwen3.5."""
+    """Returns a matrix of Qwen3-Next: for each key head, the rows of several matrices of Qwen3.5."""
     base, hidden = name.rsplit("_", 1)[0], config["hidden_size"]
     n_keys, n_values = config["linear_num_key_heads"], config["linear_num_value_heads"]
     key, value = n_keys * config["linear_key_head_dim"], n_values * config["linear_value_head_dim"]
@@ -136,7 +136,7 @@ def load_config(config, folder):
 
 
 def tying(config):
-    """The settings that tie the output matrix to the embedding."""
+    """Returns the settings that tie the output matrix to the embedding."""
     parts = config, config.get("text_config", {})
     return [part.get(key, "absent") for part in parts for key in ("tie_word_embeddings", "tie_embedding")]
 
@@ -164,7 +164,7 @@ class Weights:
         )
 
     def model(self, config):
-        """The model of a config, or None where it takes other weights than there are."""
+        """Returns the model of a config; None if the weights do not fit it."""
         with torch.device("meta"):
             shape = auto_class(config).from_config(load_config(config, self.folder))
         if sum(weight.numel() for weight in shape.parameters()) > MAX_WEIGHTS:
@@ -183,7 +183,7 @@ class Weights:
 
 @torch.no_grad()
 def logits_of(config, weights):
-    """The logits after the prompt, or None where transformers refuses the config or lacks weights for it."""
+    """Returns the logits after the prompt; None if transformers rejects the config or the weights do not fit."""
     try:
         model = weights.model(config)
         if model is None:
@@ -209,7 +209,7 @@ STRINGS["hidden_activation"] = STRINGS["hidden_act"]
 
 
 def changes(key, value):
-    """Other values for a setting."""
+    """Returns other values for a setting."""
     if isinstance(value, bool):
         return [not value]
     if isinstance(value, int):
@@ -261,8 +261,8 @@ ROPES = [
 
 def cases(config, is_part):
     """
-    Changed settings: each a list of keys to leave out, and an object of those to set; of a multimodal model
-    in its text part, but for those under `whole`.
+    Returns changes: each is a list of keys to remove, and an object of settings to add. In a multimodal config
+    they apply to the text part, and those under `whole` to the config itself.
     """
     found = []
 
@@ -292,7 +292,7 @@ def cases(config, is_part):
         add(partial_rotary_factor=0.5)
         add(rope_scaling={"type": "linear", "factor": 2.0})
         add(rope_local_base_freq=500.0)
-    # Settings of the class that the config leaves out.
+    # Settings of the class that the config omits.
     kind = type(AutoConfig.for_model(**copy.deepcopy(config)))
     for field in dataclasses.fields(kind):
         if field.name in config or field.name in SILENT or field.name == "rope_parameters":
@@ -306,7 +306,7 @@ def cases(config, is_part):
         for tied in (None, True, False):
             for inner_tied in (True, False):
                 add(whole={"tie_word_embeddings": tied}, tie_word_embeddings=inner_tied)
-    # All that is as transformers has it anyway.
+    # All settings that equal transformers' defaults.
     usual = [field.name for field in dataclasses.fields(kind)
              if field.name in config and field.name not in SILENT and field.default == config[field.name]]
     add(usual)
@@ -348,9 +348,9 @@ def with_case(config, case):
 # Models.
 
 def bases():
-    """A config for each architecture: those of generated.json, and those of its side file."""
+    """Returns a config for each architecture, from generated.json and config_sweep_bases.json."""
     generated = json.loads((HERE / "generated.json").read_text())["models"]
-    # One of each architecture; AutoModel has none of Qwen3-VL-MoE's text alone.
+    # One config for each architecture; AutoModel has no text-only Qwen3-VL-MoE.
     left_out = {"gemma4_moe", "gemma4_moe in the published spelling", "lfm2_bias", "qwen3_vl_moe_text"}
     configs = {name: model["config"] for name, model in generated.items() if name not in left_out}
     configs.update(json.loads((HERE / "config_sweep_bases.json").read_text()))
@@ -362,7 +362,7 @@ def number(value):
 
 
 def digest(logits):
-    """The norm of the logits, and every 16th of them."""
+    """Returns the norm of the logits, and every 16th logit."""
     return [number(np.linalg.norm(logits)), *map(number, logits[::16])]
 
 

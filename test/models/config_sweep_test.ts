@@ -1,7 +1,6 @@
 /**
- * One setting of config.json after another, left out, null or changed: the logits are those that
- * transformers computes, or the config is refused. `config_sweep.py` makes the cases and their
- * results.
+ * Omits, nulls or changes one setting of config.json at a time: the logits equal those of
+ * transformers, or both reject the config. `config_sweep.py` generates the cases and results.
  */
 import { assert, assertEquals } from "@std/assert";
 import { join } from "@std/path";
@@ -19,7 +18,7 @@ import { TempFolder } from "../support/temp_folder.ts";
 import { generatedTensors } from "./generated.ts";
 import { readJson } from "./reference_check.ts";
 
-/** Keys to leave out of a config, and settings to put into it. */
+/** Keys to remove from a config, and settings to add. */
 type Case = readonly [without: readonly string[], settings: JsonObject];
 
 /** The norm of some logits, and every 16th of them. */
@@ -30,7 +29,7 @@ interface Swept {
   readonly logits: Digest;
   /** Cases with the same logits. */
   readonly same: readonly Case[];
-  /** Cases that transformers refuses, or has no weights for. */
+  /** Cases that transformers rejects, or that need weights of other shapes. */
   readonly refused: readonly Case[];
   readonly other: readonly (readonly [...Case, Digest])[];
 }
@@ -43,9 +42,8 @@ const { prompt_ids, models } = readJson<{
 const TOLERANCE = 1e-4;
 
 /**
- * Refusals of transformers that are about images alone: Qwen2-VL without `mrope_section`, which
- * says how the rotation of a text model divides into time, height and width. Text has the same
- * position in all three.
+ * True if transformers rejects a case because of images only: Qwen2-VL without `mrope_section`,
+ * which divides the rotation into time, height and width. Text has the same position in all three.
  */
 function isOfImages(name: string, [without, settings]: Case): boolean {
   return /^qwen2(_5)?_vl$/.test(name) &&
@@ -54,8 +52,8 @@ function isOfImages(name: string, [without, settings]: Case): boolean {
 }
 
 /**
- * A config with a case's changes: of a multimodal model in its text part, but for those under
- * `whole`.
+ * Applies a case to a config. In a multimodal config, changes apply to the text part, and those
+ * under `whole` to the config itself.
  */
 function changed(config: JsonObject, [without, settings]: Case): JsonObject {
   const inner = config.text_config;
@@ -68,7 +66,7 @@ function changed(config: JsonObject, [without, settings]: Case): JsonObject {
   return { ...Object.fromEntries(kept), ...settings };
 }
 
-/** The tensors of a base config, for checkpoints with other configs. */
+/** The tensors of a base config, shared by the checkpoints of its cases. */
 class Weights implements Disposable {
   readonly #folder = new TempFolder();
   readonly #checkpoint: Checkpoint;
@@ -91,7 +89,7 @@ class Weights implements Disposable {
   }
 }
 
-/** The digest of the logits after the prompt, or the message of a refusal. */
+/** Returns the digest of the logits after the prompt, or the message of the error. */
 async function outcome(backend: Backend, checkpoint: Checkpoint): Promise<Digest | string> {
   try {
     const contextLength = prompt_ids.length;
@@ -117,7 +115,7 @@ function isClose(actual: Digest, expected: Digest): boolean {
 }
 
 for (const [name, { config, logits, same, refused, other }] of Object.entries(models)) {
-  Deno.test(`${name} computes what transformers does, whatever its settings`, async () => {
+  Deno.test(`${name} agrees with transformers for all settings`, async () => {
     using weights = new Weights(name, config);
     const backend = openBackend("reference", 1);
     const faults: string[] = [];

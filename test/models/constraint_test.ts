@@ -1,4 +1,4 @@
-/** Answers of real models conform to their constraints, many of them side by side in one batch. */
+/** Answers of real models conform to their constraints, in batches of many constraints. */
 import { assert, assertEquals } from "@std/assert";
 import { join } from "@std/path";
 import { type BatchRequest, type Completion, load, type Model } from "../../src/mod.ts";
@@ -28,7 +28,7 @@ const GRAMMAR = `root ::= line{1,3}
 line ::= "- " word (" " word){0,4} "\\n"
 word ::= [a-z]{1,8} | "\\"" [^"\\n]{1,8} "\\""`;
 
-/** All answers, by the id of their request; every one of them must have come about. */
+/** Returns all answers by the id of their request. Fails if an answer is missing. */
 async function answers(
   model: Model,
   requests: BatchRequest[],
@@ -44,7 +44,7 @@ async function answers(
 
 for (const [name, path, ignore] of MODELS) {
   Deno.test({
-    name: `constraints on ${name}: every answer that is whole is valid for its schema`,
+    name: `constraints on ${name}: every complete answer is valid for its schema`,
     ignore,
     fn: async () => {
       await using model = await load(path, { contextLength: 256, parallel: 16 });
@@ -73,7 +73,7 @@ for (const [name, path, ignore] of MODELS) {
   });
 
   Deno.test({
-    name: `constraints on ${name}: regular expressions and grammars, cut answers included`,
+    name: `constraints on ${name}: answers match regular expressions and grammars, even when cut`,
     ignore,
     fn: async () => {
       await using model = await load(path, { contextLength: 256, parallel: 8 });
@@ -104,7 +104,7 @@ for (const [name, path, ignore] of MODELS) {
   });
 }
 
-Deno.test("constraints: an answer is the same alone, in a batch and with another's constraint", async () => {
+Deno.test("constraints: an answer does not depend on other requests of the batch", async () => {
   await using model = await load(DEMO, { contextLength: 256, parallel: 4 });
   const request = { prompt: "Once", regex: "[a-z ]{20,40}\\.", seed: 7, temperature: 1 };
   const alone = await model.complete(request.prompt, request);
@@ -119,7 +119,7 @@ Deno.test("constraints: an answer is the same alone, in a batch and with another
   assert(/^[A-Z ]{20,40}!$/.test(found.get("b")!.text));
 });
 
-Deno.test("constraints: with stop strings, log-probabilities, bias and an early end", async () => {
+Deno.test("constraints: work with stop strings, log-probabilities, bias and a token limit", async () => {
   await using model = await load(DEMO, { contextLength: 256, parallel: 2 });
   const base = { prompt: "Once", seed: 3, temperature: 1 };
   const stopped = await model.complete("Once", { ...base, regex: "ab[cd]{5}stop.*", stop: "stop" });
@@ -140,7 +140,7 @@ Deno.test("constraints: with stop strings, log-probabilities, bias and an early 
   assertEquals(biased.text, "b");
 });
 
-Deno.test("constraints: in a batch a bad one fails alone", async () => {
+Deno.test("constraints: an invalid one fails alone in a batch", async () => {
   await using model = await load(DEMO, { contextLength: 256, parallel: 2 });
   const errors: string[] = [];
   let good = 0;
@@ -159,7 +159,7 @@ Deno.test("constraints: in a batch a bad one fails alone", async () => {
   assert(errors.some((message) => message.includes("regex and grammar")));
 });
 
-Deno.test("the most probable tokens come with their probabilities", async () => {
+Deno.test("topKCandidates returns the most probable tokens and their probabilities", async () => {
   await using model = await load(DEMO, { contextLength: 64, parallel: 1 });
   const logits = await model.logits("Once upon a");
   const best = await model.topKCandidates("Once upon a", 5);

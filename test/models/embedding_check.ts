@@ -1,14 +1,16 @@
-/** Holds embeddings to those of transformers, which embedding_vectors.py writes down. */
+/** Compares embeddings with those of transformers, which embedding_vectors.py stores. */
 import { assert, assertEquals } from "@std/assert";
 import { load, type LoadOptions, type Pooling } from "../../src/mod.ts";
 import vectors from "./embedding_vectors.json" with { type: "json" };
 
-/** The models whose vectors are known, by their folders' names. */
+/** Folder names of the models with stored vectors. */
 export const EMBEDDED: readonly string[] = Object.keys(vectors.models);
 
 /**
- * @param path of one of {@linkcode EMBEDDED}, in either format
- * @param tolerance how far vectors may be off, as a part of their length
+ * Fails if a model's embeddings differ from the stored vectors.
+ *
+ * @param path a folder or GGUF file of one of {@linkcode EMBEDDED}
+ * @param tolerance maximum relative error of a vector
  */
 export async function assertEmbeds(
   path: string,

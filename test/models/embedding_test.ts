@@ -1,10 +1,10 @@
-/** Embeddings against transformers. */
+/** Compares embeddings with those of transformers. */
 import { sharedAvailable, sharedPath } from "../support/shared.ts";
 import { assertEmbeds, EMBEDDED } from "./embedding_check.ts";
 
 for (const name of EMBEDDED) {
   Deno.test({
-    name: `the embeddings of ${name} are those of transformers`,
+    name: `the embeddings of ${name} agree with transformers`,
     ignore: !sharedAvailable("models", "tiny", name),
     fn: async () => {
       for (const device of ["reference", "cpu"]) {
@@ -15,7 +15,7 @@ for (const name of EMBEDDED) {
 }
 
 Deno.test({
-  name: "a GGUF file embeds as the folder that it was made from",
+  name: "a GGUF file gives the embeddings of the folder it was converted from",
   ignore: !sharedAvailable("models", "tiny", "qwen3"),
   fn: async () => {
     for (const name of ["qwen2", "qwen3"]) {

@@ -1,5 +1,7 @@
-"""Writes embedding_vectors.json: what transformers makes of a few tokens, by the tiny models of
-../../../shared/models. Run once, with torch and transformers: python3 embedding_vectors.py
+"""Writes embedding_vectors.json: the embeddings that transformers computes for a few tokens with
+the tiny models of ../../../shared/models. Needs torch and transformers:
+
+    python3 embedding_vectors.py
 """
 
 import json

@@ -1,4 +1,4 @@
-/** Models whose weights are made here: what transformers computed with them, and the weights. */
+/** Models with generated weights, and the logits that transformers computed with them. */
 import { join } from "@std/path";
 import { wantedTensors } from "../../src/bench/synthetic/checkpoint.ts";
 import type { JsonObject } from "../../src/formats/json.ts";
@@ -25,10 +25,10 @@ interface Published extends Generated {
 
 const FOLDER = import.meta.dirname ?? ".";
 
-/** Every fourth of the logits after a prompt, of models with the tensors that forge asks for. */
+/** Models with the tensors that forge requests: every fourth of the logits after a prompt. */
 export const generated = readJson<Generated>(join(FOLDER, "generated.json"));
 
-/** The same of models with the tensors that published folders have, by `published.py`. */
+/** Models with the tensors of published folders, by `published.py`: the same logits. */
 export const published = readJson<Published>(join(FOLDER, "published.json"));
 
 /** FNV-1a. */
@@ -40,7 +40,7 @@ function hash(text: string): number {
   return value;
 }
 
-/** Uniform numbers from -1 to 1, by the last steps of MurmurHash3 on a counter. */
+/** Returns uniform numbers from -1 to 1: MurmurHash3's finalizer applied to a counter. */
 function uniform(name: string, count: number): Float64Array {
   const start = hash(name);
   return Float64Array.from({ length: count }, (_, i) => {
@@ -51,7 +51,7 @@ function uniform(name: string, count: number): Float64Array {
   });
 }
 
-/** Factor and offset of a tensor's numbers. */
+/** Returns the factor and offset applied to a tensor's numbers. */
 function spread(name: string, shape: readonly number[]): readonly [number, number] {
   if (name.includes("layer_scalar")) return [0.1, 0.9];
   if (shape.length > 1) return [1.8 / Math.sqrt(shape.at(-1)!), 0];
@@ -65,19 +65,19 @@ function filled(name: string, shape: readonly number[]): FloatTensor {
   return { name, shape, values: Float32Array.from(values) };
 }
 
-/** The tensors of a model of `generated`, as forge asks for them. */
+/** Returns the tensors of a model of `generated`, as forge requests them. */
 export function generatedTensors(name: string, config: JsonObject): FloatTensor[] {
   return wantedTensors({ name, config, type: "F32" }).map(({ name, shape }) => filled(name, shape));
 }
 
-/** Names of which one pattern stands for several, as `layers.{0,1}.mlp` does. */
+/** Expands a pattern such as `layers.{0,1}.mlp` to the names it stands for. */
 function unfolded(pattern: string): string[] {
   const [, start, numbers, end] = /^(.*?)\{([\d,]+)\}(.*)$/.exec(pattern) ?? [];
   if (numbers === undefined) return [pattern];
   return numbers.split(",").flatMap((number) => unfolded(`${start}${number}${end}`));
 }
 
-/** The tensors of a model of `published`, as its folder holds them. */
+/** Returns the tensors of a model of `published`, as its folder holds them. */
 export function publishedTensors(name: string): FloatTensor[] {
   return Object.entries(published.models[name]!.tensors)
     .flatMap(([pattern, shape]) => unfolded(pattern).map((name) => filled(name, shape)));

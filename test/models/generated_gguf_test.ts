@@ -1,7 +1,7 @@
 /**
- * GGUF files as llama.cpp's converter names and arranges the tensors of families that no file of
- * its making is at hand for, with the weights of `generated.ts`: against what transformers computed
- * with them.
+ * Writes GGUF files with the weights of `generated.ts`, in the names and layouts of llama.cpp's
+ * converter, and compares their logits with those of transformers. Covers families for which the
+ * shared models have no converted file.
  */
 import type { GgufField } from "../../src/formats/gguf/writer.ts";
 import { float32Tensor } from "../../src/formats/tensor_data.ts";
@@ -24,7 +24,7 @@ interface Converted {
   readonly convert?: (tensor: FloatTensor) => readonly FloatTensor[];
 }
 
-/** Parts of names, in the order in which they are looked for. */
+/** Parts of tensor names; the first match applies. */
 const NAMES: readonly (readonly [huggingFace: string, gguf: string])[] = [
   ["post_self_attn_layernorm", "post_attention_norm"],
   ["post_mlp_layernorm", "post_ffw_norm"],
@@ -120,7 +120,7 @@ function stackExperts(tensors: readonly FloatTensor[]): FloatTensor[] {
   return result;
 }
 
-/** The same rows in another order: row `row` of a head is row `from(row)`. */
+/** Reorders the rows of each head: row `row` is taken from row `from(row)`. */
 function reordered(
   tensor: FloatTensor,
   headDim: number,
@@ -134,13 +134,13 @@ function reordered(
   return { ...tensor, values };
 }
 
-/** Rows of a head in pairs of neighbours, where Hugging Face has one half after the other. */
+/** Reorders the rows of each head from halves (Hugging Face) to pairs of neighbours. */
 function interleaved(tensor: FloatTensor, headDim: number): FloatTensor {
   const half = headDim / 2;
   return reordered(tensor, headDim, (row) => (row % 2) * half + Math.floor(row / 2));
 }
 
-/** The rotated rows of a head in halves, where Hugging Face has pairs of neighbours. */
+/** Reorders the rotated rows of each head from pairs of neighbours (Hugging Face) to halves. */
 function halved(tensor: FloatTensor, headDim: number, rotated: number): FloatTensor {
   const half = rotated / 2;
   return reordered(tensor, headDim, (row) => {
@@ -148,7 +148,7 @@ function halved(tensor: FloatTensor, headDim: number, rotated: number): FloatTen
   });
 }
 
-/** Gate and up of each matrix of the dimension before the last, as tensors of their own. */
+/** Splits the dimension before the last, which holds gate and up, into two tensors. */
 function splitGateUp(tensor: FloatTensor, [gate, up]: readonly [string, string]): FloatTensor[] {
   const [rows = 0, cols = 0] = tensor.shape.slice(-2);
   const block = rows / 2 * cols;
@@ -160,7 +160,7 @@ function splitGateUp(tensor: FloatTensor, [gate, up]: readonly [string, string])
   }));
 }
 
-/** `[nExperts, cols, rows]` as tensors of some of the rows, `[nExperts, rows, cols]`. */
+/** Splits `[nExperts, cols, rows]` by rows into tensors `[nExperts, rows / names, cols]`. */
 function transposedRows(tensor: FloatTensor, names: readonly string[]): FloatTensor[] {
   const [nExperts = 0, cols = 0, allRows = 0] = tensor.shape;
   const rows = allRows / names.length;
@@ -189,7 +189,7 @@ const EXPERTS = (count: number, used: number): Readonly<Record<string, GgufField
   expert_feed_forward_length: ["u32", 16],
 });
 
-/** The matrix of a convolution without the dimension of one. */
+/** Removes the dimension of size 1 from the weight of a convolution. */
 function squeezed(tensor: FloatTensor): FloatTensor[] {
   return [{ ...tensor, shape: tensor.shape.filter((size) => size !== 1) }];
 }
@@ -286,8 +286,8 @@ const FILES: readonly Converted[] = [
 const DELTA_NET = { keyHeads: 2, keyRows: 8, valueRows: 16 };
 
 /**
- * Queries, keys and values of all heads in one matrix, gates in another, where Hugging Face has all
- * by key head.
+ * Regroups the rows of a projection, which Hugging Face orders by key head: queries, keys and
+ * values of all heads go to one matrix, gates to another.
  */
 function splitByKind(tensor: FloatTensor): FloatTensor[] {
   const cols = tensor.shape[1]!;
@@ -323,7 +323,7 @@ function asQwen3Next(tensor: FloatTensor): FloatTensor[] {
       values: values.map((value) => -Math.exp(value)),
     }];
   }
-  // The converter adds the 1 that RMSNorm adds to weights but for those inside of linear attention.
+  // The converter adds RMSNorm's 1 to the weights, except in linear attention.
   const isPlain = name.endsWith("norm.weight") && !name.includes("linear_attn");
   const own = isPlain ? { ...tensor, values: values.map((value) => value + 1) } : tensor;
   return [{
@@ -360,7 +360,7 @@ function asGlmFlash(tensor: FloatTensor): FloatTensor[] {
   return splitKeysAndValues({ ...tensor, name }, { heads: 4, plain: 8, value: 8, rank: 16 });
 }
 
-/** Adds a layer after the last, which predicts the token after the next. */
+/** Adds a layer for multi-token prediction after the last layer. */
 function withPredictor(tensor: FloatTensor): FloatTensor[] {
   if (!tensor.name.startsWith("model.layers.2.")) return asGlmFlash(tensor);
   const own = { ...tensor, name: tensor.name.replace("layers.2.", "layers.3.") };
@@ -389,7 +389,7 @@ const ERNIE_MOE: Readonly<Record<string, GgufField>> = {
   "rope.freq_base": ["f32", 500_000],
 };
 
-/** Files as the converter writes them since the folders of `published.json` have been published. */
+/** Files that the converter writes for the folders of `published.json`. */
 const PUBLISHED: readonly Converted[] = [
   {
     model: "qwen2_moe",
@@ -540,7 +540,7 @@ function check(
   source: Source,
 ) {
   const what = form === undefined ? model : `${model} ${form}`;
-  Deno.test(`${what} as a GGUF file made here agrees with transformers`, async () => {
+  Deno.test(`${what} as a generated GGUF file agrees with transformers`, async () => {
     using folder = new TempFolder();
     const tensors = stackExperts(source.tensors()).flatMap(convert).map(renamed)
       .map(({ name, shape, values }) => float32Tensor(name, shape, Float32Array.from(values)));

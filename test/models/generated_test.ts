@@ -1,6 +1,6 @@
 /**
- * Families without test data of their own, against what transformers computed with the same
- * weights: a function of their names, shapes and places.
+ * Compares families that the shared models lack with transformers. The weights are a function of
+ * tensor names, shapes and element positions.
  */
 import { assert, assertEquals } from "@std/assert";
 import { float32Tensor } from "../../src/formats/tensor_data.ts";
@@ -13,11 +13,11 @@ import { assertClose, readJson } from "./reference_check.ts";
 
 const { prompt_ids, models } = generated;
 
-/** A folder with a model of `generated.json`. */
+/** Writes a model of `generated.json` to a new folder. */
 function writeModel(name: string): TempFolder {
   const folder = new TempFolder();
   const { config } = models[name]!;
-  // The content of prompts is not checked.
+  // Prompts are token ids; any tokenizer will do.
   writeRandomLlama(folder.at("tokens"));
   const tokenizer = readJson(folder.at("tokens", "tokenizer.json"));
   const tensors = generatedTensors(name, config)
@@ -34,7 +34,7 @@ for (const [name, { logits }] of Object.entries(models)) {
       { device: "cpu", tolerance: 5e-3 },
     ]
   ) {
-    Deno.test(`${name} with weights made here agrees with transformers on ${device}`, async () => {
+    Deno.test(`${name} with generated weights agrees with transformers on ${device}`, async () => {
       using folder = writeModel(name);
       await using model = await load(folder.at("model"), { device, kvType: "F32" });
       const last = await model.logits(Int32Array.from(prompt_ids));
@@ -42,14 +42,14 @@ for (const [name, { logits }] of Object.entries(models)) {
     });
   }
 
-  Deno.test(`${name} goes on from a token as from a prompt`, async () => {
+  Deno.test(`${name} gives the same token after decoding as after a prompt`, async () => {
     using folder = writeModel(name);
     const options = { device: "cpu", kvType: "F32" } as const;
     const prompt = Int32Array.from(prompt_ids);
     await using speaker = await load(folder.at("model"), options);
     const { tokenIds } = await speaker.complete(prompt, { temperature: 0, maxTokens: 8 });
     assert(tokenIds.length > 1, "more than one token");
-    // Another model has computed none of them before.
+    // A new model has no cached tokens.
     await using reader = await load(folder.at("model"), options);
     const last = await reader.logits(Int32Array.from([...prompt, ...tokenIds.slice(0, -1)]));
     assertEquals(last.indexOf(Math.max(...last)), tokenIds.at(-1));

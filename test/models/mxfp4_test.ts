@@ -1,6 +1,6 @@
 /**
- * gpt-oss as it is published, its experts in MXFP4 in tensors of nibbles and of scales: the same
- * logits as from a folder with the numbers that these stand for.
+ * Compares gpt-oss as published, with experts in MXFP4 (tensors of nibbles and of scales), with a
+ * folder of the dequantised numbers.
  */
 import { readSafetensors } from "../../src/formats/safetensors.ts";
 import { float32Tensor, type TensorData } from "../../src/formats/tensor_data.ts";
@@ -19,7 +19,7 @@ const CODES = [...MAGNITUDES, ...MAGNITUDES.map((value) => -value)];
 /** Elements that share a scale. */
 const BLOCK = 32;
 
-/** Experts `[nExperts, rows, cols]` in both ways of storing them. */
+/** Returns random experts `[nExperts, rows, cols]`, stored as floats and in MXFP4. */
 function randomExperts(name: string, nExperts: number, rows: number, cols: number) {
   const count = nExperts * rows * cols;
   const random = new Random(name);
@@ -65,7 +65,7 @@ const DEVICES: readonly { options: LoadOptions; tolerance: number }[] = [
 
 for (const { options, tolerance } of DEVICES) {
   Deno.test({
-    name: `experts in MXFP4 compute what their numbers do on ${options.device}`,
+    name: `experts in MXFP4 give the logits of their dequantised numbers on ${options.device}`,
     ignore: !sharedAvailable("models", "tiny"),
     fn: async () => {
       const from = (name: string) => sharedPath("models", "tiny", "gpt_oss", name);

@@ -1,6 +1,6 @@
 /**
- * Most config.json files on the hub are older than those of `tiny`. Both spellings must give the
- * same model.
+ * Older spellings of config.json, as in most files on the hub, must give the same model as the
+ * spelling of `tiny`.
  */
 import { assert, assertEquals } from "@std/assert";
 import { load } from "../../src/mod.ts";
@@ -12,7 +12,7 @@ import { type Config, rewritten, TinyVariant } from "./tiny_variant.ts";
 
 const ignore = !sharedAvailable("models", "tiny");
 
-/** The logits that a tiny model computes with a changed config.json. */
+/** Returns the logits of a tiny model with a changed config.json. */
 async function logitsWith(
   family: string,
   change: (config: Config) => Config = (config) => config,
@@ -122,7 +122,7 @@ SPELLINGS.forEach(({ family, without, added, different }, index) => {
   });
 });
 
-Deno.test("a tied folder with only an output matrix gives the logits of one with only an embedding", async () => {
+Deno.test("a tied folder may hold either the output matrix or the embedding", async () => {
   using folder = new TempFolder();
   const logitsOf = async (name: string, kept: string) => {
     const { folder: path } = writeRandomLlama(folder.at(name), {

@@ -1,6 +1,6 @@
 /**
- * Folders with packed matrices compute what folders do with the numbers that these stand for: 8-bit
- * floats by each kind of scales, and 4-bit integers as GPTQ, AWQ and compressed-tensors write them.
+ * Compares folders with packed matrices with folders of the unpacked numbers: 8-bit floats with
+ * each kind of scales, and 4-bit integers of GPTQ, AWQ and compressed-tensors.
  */
 import { assertEquals } from "@std/assert";
 import { load } from "../../src/mod.ts";
@@ -13,7 +13,7 @@ import { writeRandomLlama } from "../support/tiny_llama.ts";
 import { generated, generatedTensors } from "./generated.ts";
 import { assertClose, readJson } from "./reference_check.ts";
 
-/** The tensors of a matrix, and the numbers that they stand for, row by row. */
+/** The packed tensors of a matrix, and its numbers, row by row. */
 interface Packed {
   readonly tensors: readonly TensorData[];
   readonly values: Float32Array;
@@ -26,19 +26,19 @@ interface Format {
   readonly pack: (base: string, rows: number, cols: number) => Packed;
 }
 
-/** Of the projections of the tiny model, in rows as in columns. */
+/** Rows and columns per group of scales; divides the projections of the tiny model. */
 const GROUP = 32;
 
 const ofBytes = (array: Float32Array | Int32Array) => new Uint8Array(array.buffer.slice(0));
 
-/** The number of a code in E4M3. */
+/** Decodes an E4M3 code. */
 function e4m3(code: number): number {
   const exponent = code >> 3 & 15, fraction = code & 7;
   const value = exponent === 0 ? fraction / 8 * 2 ** -6 : (1 + fraction / 8) * 2 ** (exponent - 7);
   return code >= 128 ? -value : value;
 }
 
-/** 8-bit floats, `scaleRows x scaleCols` scales to a matrix, which F32 and BF16 hold alike. */
+/** Packs random 8-bit floats with `scaleRows x scaleCols` scales that are exact in F32 and BF16. */
 function f8(
   base: string,
   rows: number,
@@ -74,7 +74,7 @@ function f8(
   };
 }
 
-/** Eight codes in a word, the i-th of which is `at(i)`. */
+/** Packs eight 4-bit codes into a word; the i-th is `at(i)`. */
 function word(at: (i: number) => number): number {
   let bits = 0;
   for (let i = 0; i < 8; i++) bits |= at(i) << 4 * i;
@@ -84,7 +84,7 @@ function word(at: (i: number) => number): number {
 const AWQ_ORDER = [0, 2, 4, 6, 1, 3, 5, 7];
 
 /**
- * 4-bit integers with scales and zeros for groups of `group` columns.
+ * Packs random 4-bit integers with scales and zero points for groups of `group` columns.
  *
  * @param order the columns in the order in which they form groups
  */
@@ -106,7 +106,7 @@ function int4(
     { length: nGroups * rows },
     () => kind === "int4" ? 8 : random.int(1, 15),
   );
-  // Powers of two, which F16 and F32 hold alike.
+  // Powers of two are exact in F16 and F32.
   const scales = Float32Array.from({ length: nGroups * rows }, () => 2 ** -random.int(5, 6));
   const values = Float32Array.from(codes, (code, i) => {
     const at = groupOf[i % cols]! * rows + Math.floor(i / cols);
@@ -216,8 +216,8 @@ const FORMATS: readonly Format[] = [
 ];
 
 /**
- * So short that GPUs multiply in float32; longer prompts go to units that round to 16 bits, as do
- * many sequences.
+ * A prompt so short that GPUs multiply in float32. For longer prompts, and for many sequences, they
+ * round operands to 16 bits.
  */
 const PROMPT = Int32Array.from({ length: 12 }, (_, i) => 2 + 7 * i % 90);
 
@@ -231,8 +231,8 @@ const PREFIXES: readonly Prefixes[] = [
 ];
 
 /**
- * Writes a random Llama packed, or in floats; under prefixes, as the text part of a multimodal
- * model.
+ * Writes a random Llama, packed or in floats. With prefixes, writes it as the text part of a
+ * multimodal model.
  */
 function writeLlama(path: string, { settings, pack }: Format, isPacked: boolean, under?: Prefixes) {
   const config = isPacked ? { quantization_config: settings } : {};
@@ -259,10 +259,10 @@ function writeLlama(path: string, { settings, pack }: Format, isPacked: boolean,
   Deno.writeTextFileSync(`${path}/config.json`, JSON.stringify(whole));
 }
 
-/** Every number of a packed matrix is exact, and so are products in float32. */
+/** Tolerance for float32 products: packed matrices are exact. */
 const EXACT = 1e-5;
 
-/** The CPU rounds activations to eight bits for integers, as for all quantised weights. */
+/** Tolerance for integers on the CPU, which rounds activations to eight bits. */
 const ROUNDED_ACTIVATIONS = 0.15;
 
 const kinds = [...new Set(devices.map(({ kind }) => kind))];
@@ -271,7 +271,7 @@ for (const format of FORMATS) {
   for (const device of kinds) {
     const isRounded = device === "cpu" && !format.name.startsWith("FP8");
     const tolerance = isRounded ? ROUNDED_ACTIVATIONS : EXACT;
-    Deno.test(`a folder in ${format.name} computes what its numbers do (${device})`, async () => {
+    Deno.test(`a folder in ${format.name} gives the logits of its unpacked numbers (${device})`, async () => {
       using folder = new TempFolder();
       const logitsOf = async (isPacked: boolean) => {
         const path = folder.at(isPacked ? "packed" : "floats");
@@ -300,7 +300,7 @@ for (const format of FORMATS) {
 
 const EXPERTS = 4;
 
-/** Llama 4's sizes, such that rows of all experts are blocks of FP8. */
+/** A Llama 4 whose expert rows are whole blocks of FP8. */
 const LLAMA4 = {
   ...generated.models.llama4_text!.config,
   hidden_size: 64,
@@ -309,7 +309,8 @@ const LLAMA4 = {
 };
 
 /**
- * Codes of experts `[experts, cols, rows]`, a scale for each row of each expert, and their numbers.
+ * Returns random codes of experts `[experts, cols, rows]`, a scale for each row of each expert, and
+ * the decoded numbers.
  */
 function expertCodes(name: string, cols: number, rows: number) {
   const random = new Random(name, 1);
@@ -323,9 +324,7 @@ function expertCodes(name: string, cols: number, rows: number) {
   return { codes, scales, values: Float32Array.from(codes, (code, i) => e4m3(code) * scaleAt(i)) };
 }
 
-/**
- * Rows `first` to `last` of expert `expert`, of codes whose columns come first, as rows of columns.
- */
+/** Transposes rows `first` to `last` of one expert, whose codes are `[cols, rows]`, to row-major. */
 function expertRows(
   codes: Uint8Array,
   [cols, rows]: readonly [number, number],
@@ -339,8 +338,8 @@ function expertRows(
 }
 
 /**
- * A tensor of experts in floats, in FP8 as it is, or in FP8 as a matrix for each part of each
- * expert.
+ * Returns a tensor of stacked experts in floats ("floats"), in FP8 ("stacked"), or in FP8 with one
+ * matrix for each part of each expert ("apart").
  */
 function llama4Experts(
   { name, shape }: { readonly name: string; readonly shape: readonly number[] },
@@ -370,7 +369,7 @@ function llama4Experts(
 }
 
 for (const device of kinds) {
-  Deno.test(`Llama 4's experts in FP8 compute what their numbers do (${device})`, async () => {
+  Deno.test(`Llama 4's experts in FP8 give the logits of their decoded numbers (${device})`, async () => {
     using folder = new TempFolder();
     writeRandomLlama(folder.at("tokens"));
     const tokenizer = readJson(folder.at("tokens", "tokenizer.json"));

@@ -1,8 +1,8 @@
-"""Writes published.json: tiny models in the spellings in which models are published, and what transformers computes.
+"""Writes published.json: the logits of transformers for tiny models in the spellings of published models.
 
-Each model is saved by transformers, its config.json and the layout of its tensors changed where publishers write them
-otherwise, and its weights replaced by a function of their names, which published.ts has too. What transformers then
-computes from that folder is the reference. Run with torch and transformers: python3 published.py
+Each model is saved by transformers. Its config.json and the layout of its tensors are then changed to those of the
+published models, and its weights are replaced by a function of their names, as in generated.ts. The reference is what
+transformers computes from that folder. Needs torch and transformers: python3 published.py
 """
 
 import itertools
@@ -56,12 +56,12 @@ ERNIE_MOE = dict(moe_num_experts=4, moe_k=2, moe_intermediate_size=16, moe_num_s
 
 
 def tied_at_the_top(config):
-    """As saved from a configuration whose text part says nothing of ties."""
+    """Removes `tie_word_embeddings` from the text part of a config."""
     del config["text_config"]["tie_word_embeddings"]
 
 
 def published_llama4(config):
-    """As Llama 4 Scout and Maverick are published."""
+    """Changes a config to the spelling of the published Llama 4 Scout and Maverick."""
     text = config["text_config"]
     for key in ("rope_parameters", "layer_types", "attn_temperature_tuning"):
         text.pop(key, None)
@@ -77,7 +77,7 @@ def published_llama4(config):
 
 
 def columns_first(name, shape):
-    """Qwen3-VL-MoE as published, which transformers 5 turns round when it saves."""
+    """Returns the published shape of a Qwen3-VL-MoE tensor: transformers 5 saves experts transposed."""
     return [shape[0], shape[2], shape[1]] if ".mlp.experts." in name else shape
 
 
@@ -172,7 +172,7 @@ def fnv1a(text):
 
 
 def values(name, shape):
-    """Numbers of a tensor, as generated.ts makes them."""
+    """Returns the numbers of a tensor, equal to those of generated.ts."""
     count = math.prod(shape)
     x = np.arange(count, dtype=np.uint32) * np.uint32(0x9E3779B9) + np.uint32(fnv1a(name))
     x = (x ^ (x >> np.uint32(16))) * np.uint32(0x85EBCA6B)
@@ -186,7 +186,7 @@ def values(name, shape):
 
 
 def folded(shapes):
-    """Shapes by name, names that differ in numbers as one: `layers.{0,1}.mlp`."""
+    """Returns shapes by name; names that differ in layer numbers become one: `layers.{0,1}.mlp`."""
     groups = {}
     for name, shape in shapes.items():
         parts = re.split(r"(?<=\.)(\d+)(?=\.)", name)
@@ -205,7 +205,7 @@ def folded(shapes):
 
 
 def merged_layers(shapes):
-    """Joins the entries of several layers that are otherwise the same."""
+    """Joins entries that differ only in the layer number."""
     groups = {}
     for name, shape in shapes.items():
         first = re.search(r"\{(\d+)\}", name)

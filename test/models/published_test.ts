@@ -1,4 +1,4 @@
-/** Folders spelled as models are published compute what transformers does with them. */
+/** Compares folders in the spellings of published models with transformers. */
 import { assertEquals } from "@std/assert";
 import { modelFacts } from "../../src/cli/model/model_facts.ts";
 import { float32Tensor } from "../../src/formats/tensor_data.ts";

@@ -1,6 +1,6 @@
 /**
- * One random Llama in every type of weight: against float32 logits of the dequantised weights, and
- * no farther from them than llama.cpp is.
+ * One random Llama in every weight type. The reference matches the float32 logits of the
+ * dequantised weights; other devices have at most the error of llama.cpp.
  */
 import { assertEquals } from "@std/assert";
 import { load, type LoadOptions } from "../../src/mod.ts";
@@ -36,7 +36,7 @@ for (const [type, reference] of Object.entries(models)) {
     await check(reference, { device: "reference" }, 1e-4);
   });
   for (const { name } of devices.filter(({ kind }) => kind === "cpu")) {
-    Deno.test(`quant256 ${type} is as exact on ${name} as in llama.cpp`, async () => {
+    Deno.test(`quant256 ${type} is as accurate on ${name} as in llama.cpp`, async () => {
       await check(reference, { device: name }, reference.llama_cpp_relative_error);
     });
   }

@@ -1,7 +1,4 @@
-/**
- * Models whose weights are quantised while they load compute what those do that were quantised
- * before.
- */
+/** Quantising weights while they load gives the logits of weights that were quantised before. */
 import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
 import { openBackend } from "../../src/engine/load/open_backend.ts";
 import { ForgeError } from "../../src/errors.ts";
@@ -13,7 +10,7 @@ import { load, type LoadOptions } from "../../src/mod.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { writeRandomLlama } from "../support/tiny_llama.ts";
 
-/** Rows of whole blocks of 256. */
+/** A shape whose rows are whole blocks of 256. */
 const SHAPE = { hidden: 256, intermediate: 512, headDim: 64 };
 
 async function logits(path: string, options: LoadOptions) {
@@ -22,7 +19,7 @@ async function logits(path: string, options: LoadOptions) {
   return { values, bytes: model.memory.weights };
 }
 
-/** The same model with its numbers rounded to what blocks of a type hold. */
+/** Writes the same model with its weights quantised and dequantised. */
 function writeRounded(folder: string, tensors: ReadonlyMap<string, TensorInfo>): void {
   const device = openBackend("reference");
   const rounded = (tensor: TensorData): TensorData => {
@@ -40,7 +37,7 @@ function writeRounded(folder: string, tensors: ReadonlyMap<string, TensorInfo>):
   }
 }
 
-Deno.test("a model that is quantised as it loads", async () => {
+Deno.test("quantising while loading gives the logits of quantised weights", async () => {
   using folder = new TempFolder();
   const path = folder.at("plain");
   writeRandomLlama(path, SHAPE);
@@ -58,13 +55,13 @@ Deno.test("a model that is quantised as it loads", async () => {
   }
 });
 
-/** The angle between two vectors, in radians. */
+/** Returns the angle between two vectors, in radians. */
 function angle(a: Float32Array, b: Float32Array): number {
   const dot = (x: Float32Array, y: Float32Array) => x.reduce((sum, xi, i) => sum + xi * y[i]!, 0);
   return Math.acos(Math.min(1, dot(a, b) / Math.sqrt(dot(a, a) * dot(b, b))));
 }
 
-/** A checkpoint of nothing but tensors. */
+/** Returns a checkpoint that holds only tensors. */
 function checkpointOf(
   kind: Checkpoint["kind"],
   tensors: Readonly<Record<string, readonly [TensorType, ...number[]]>>,
@@ -90,7 +87,7 @@ function typesOf({ tensors }: Checkpoint): string[] {
   return Array.from(tensors.values(), ({ type }) => type);
 }
 
-Deno.test("which weights are quantised, and to what", () => {
+Deno.test("weights are quantised to a type that depends on their name and shape", () => {
   const folder = checkpointOf("safetensors", {
     "model.embed_tokens.weight": ["BF16", 1000, 512],
     "model.layers.0.self_attn.q_proj.weight": ["BF16", 512, 512],

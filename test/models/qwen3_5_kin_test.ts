@@ -1,6 +1,6 @@
 /**
- * Qwen3.5's kin by rewriting: the tensors of tiny Qwen3.5, laid out as another architecture stores
- * them, are the same model and must give transformers' numbers.
+ * Architectures related to Qwen3.5: the tensors of tiny Qwen3.5, rewritten to the layout of another
+ * architecture, are the same model and must match transformers' results.
  */
 import { float32Tensor } from "../../src/formats/tensor_data.ts";
 import { writeModelFolder } from "../support/safetensors_writer.ts";
@@ -25,7 +25,7 @@ function matrix(name: string, parts: readonly Float32Array[], cols = HIDDEN): Fl
   return { name, shape: [joined.length / cols, cols], values: joined };
 }
 
-/** For each key head the given numbers of rows of each matrix, one after another. */
+/** Interleaves matrices: for each key head, the given number of rows of each matrix in order. */
 function interleaved(
   name: string,
   parts: readonly (readonly [matrix: Float32Array, rows: number])[],
@@ -38,7 +38,7 @@ function interleaved(
   return matrix(name, groups.flat());
 }
 
-/** Qwen3-Next keeps what belongs to a key head together. */
+/** Rewrites a layer to the layout of Qwen3-Next, which groups rows by key head. */
 function asQwen3Next(layer: Layer): FloatTensor[] {
   const qkv = layer.get("linear_attn.in_proj_qkv.weight")?.values;
   if (qkv === undefined) return [...layer.values()];
@@ -61,8 +61,8 @@ function asQwen3Next(layer: Layer): FloatTensor[] {
 }
 
 /**
- * Two experts that are each the MLP, of which one is chosen and made half, and a shared one that
- * its gate makes half: together the MLP.
+ * Replaces the MLP by experts with the same sum: two routed experts equal to the MLP, one of which
+ * is chosen with weight 1/2, and a shared expert equal to the MLP with gate 1/2.
  */
 function withExperts(layer: Layer, apart: boolean): FloatTensor[] {
   const [gate, up, down] = ["gate", "up", "down"].map((part) =>
@@ -129,7 +129,7 @@ const KIN: readonly Kin[] = [
   },
 ];
 
-/** Writes the folder of a relative. */
+/** Writes the folder of a related architecture. */
 function writeKin(folder: string, { config, rewrite }: Kin): void {
   const read = (name: string) => readJson<Config>(sharedPath("models", "tiny", FAMILY, name));
   const tensors = readTensors(sharedPath("models", "tiny", FAMILY, "model.safetensors"));

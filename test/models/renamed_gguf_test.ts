@@ -1,6 +1,6 @@
 /**
- * GGUF files of DeepSeek 2 and Gemma 4 as llama.cpp's converter names and arranges their tensors,
- * made of the tiny folders, against transformers in float32.
+ * Writes the tiny folders of DeepSeek 2 and Gemma 4 as GGUF files, in the names and layouts of
+ * llama.cpp's converter, and compares them with transformers in float32.
  */
 import type { GgufField } from "../../src/formats/gguf/writer.ts";
 import type { LoadOptions } from "../../src/mod.ts";
@@ -13,7 +13,7 @@ interface Renamed {
   readonly family: string;
   readonly architecture: string;
   readonly settings: Readonly<Record<string, GgufField>>;
-  /** Made for each file, since it gathers experts. */
+  /** Creates the conversion of one file, which keeps state while it gathers experts. */
   readonly convert: () => (tensor: FloatTensor) => readonly FloatTensor[];
 }
 
@@ -36,7 +36,7 @@ const NAMES: readonly (readonly [huggingFace: string, gguf: string])[] = [
 ];
 
 function renamed(tensor: FloatTensor): FloatTensor {
-  // The only one whose name is the beginning of others.
+  // This name is a prefix of other names.
   const own = tensor.name.replace(/(layers\.\d+\.)per_layer_projection\./, "$1proj.");
   const [from, to] = NAMES.find(([from]) => own.includes(from)) ?? ["", ""];
   return { ...tensor, name: own.replace(from, to) };
@@ -77,7 +77,7 @@ const DEEPSEEK: Readonly<Record<string, GgufField>> = {
   expert_weights_scale: ["f32", 1],
 };
 
-/** The norm before the MLP has the name that other families give the norm after attention. */
+/** Renames the norm before the MLP, which other families use for the norm after attention. */
 function deepseekNames(tensor: FloatTensor): FloatTensor {
   return { ...tensor, name: tensor.name.replace("post_attention_layernorm", "ffn_norm") };
 }
@@ -139,11 +139,11 @@ const FILES: readonly Renamed[] = [
       "rope.dimension_count_swa": ["u32", 16],
       "rope.freq_base": ["f32", 1_000_000],
       "rope.freq_base_swa": ["f32", 10_000],
-      // The tiny model caps nothing; a file without the key means 30.
+      // The tiny model has no cap; without the key, the cap would be 30.
       final_logit_softcapping: ["f32", 1e6],
     },
     convert: () => (tensor) => {
-      // A quarter of the pairs is rotated; the others by next to nothing.
+      // A quarter of the pairs is rotated; huge divisors make the other angles almost 0.
       const values = Float32Array.from({ length: 16 }, (_, i) => i < 4 ? 1 : 1e30);
       const divisors = { name: "rope_freqs.weight", shape: [16], values };
       const own = renamed(tensor);
@@ -160,7 +160,7 @@ const DEVICES: readonly { options: LoadOptions; tolerance: number }[] = [
 for (const { name, family, architecture, settings, convert } of FILES) {
   for (const { options, tolerance } of DEVICES) {
     Deno.test({
-      name: `tiny ${name} (GGUF made here) agrees on ${options.device}`,
+      name: `tiny ${name} (generated GGUF) agrees on ${options.device}`,
       ignore: !sharedAvailable("models", "tiny"),
       fn: async () => {
         using file = new TinyGguf(family, architecture, settings, convert());

@@ -1,4 +1,4 @@
-/** The same weights stored in other ways: in several files, and in 16-bit types. */
+/** Weights stored in several files, and in 16-bit types. */
 import { assertEquals } from "@std/assert";
 import { load, type LoadOptions } from "../../src/mod.ts";
 import { openCheckpoint } from "../../src/formats/checkpoint.ts";
@@ -12,7 +12,7 @@ const ignore = !sharedAvailable("models", "tiny");
 const source = (family: string) => sharedPath("models", "tiny", family);
 const reference = (family: string) => readJson<Reference>(`${source(family)}/reference.json`);
 
-/** The tensors of a model of `tiny`, each converted by its values. */
+/** Returns the tensors of a model of `tiny`, each stored by `store`. */
 function tensorsOf(
   family: string,
   store: (name: string, shape: readonly number[], values: Float32Array) => TensorData,
@@ -47,7 +47,7 @@ async function logitsOf(
 }
 
 Deno.test({
-  name: "a model in three files with an index is the same as in one",
+  name: "a model in three files with an index gives the logits of one file",
   ignore,
   fn: async () => {
     using folder = new TempFolder();
@@ -59,7 +59,7 @@ Deno.test({
   },
 });
 
-/** The nearest bfloat16 bits, ties to even. */
+/** Rounds to bfloat16, ties to even, and returns the bits. */
 function bfloat16Bits(value: number): number {
   const bits = new Uint32Array(Float32Array.of(value).buffer)[0]!;
   return (bits + 0x7fff + ((bits >>> 16) & 1)) >>> 16;

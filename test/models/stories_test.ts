@@ -1,4 +1,4 @@
-/** A real model, through the public API: the 256 tokens that llama2.c and llama.cpp both give. */
+/** Checks a real model through the public API: 256 tokens on which llama2.c and llama.cpp agree. */
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { load, StreamDecoder } from "../../src/mod.ts";
 import { sharedAvailable, sharedPath } from "../support/shared.ts";
@@ -15,7 +15,7 @@ for (const device of ["reference", "cpu"]) {
   for (const file of ["", "stories260K-f32.gguf"]) {
     const kind = file === "" ? "folder" : "GGUF file";
     Deno.test({
-      name: `stories260K (${kind}) tells its story on ${device}`,
+      name: `stories260K (${kind}) gives the expected story on ${device}`,
       ignore,
       fn: async () => {
         const { prompt_ids, greedy_ids, text } = expected();
@@ -53,7 +53,7 @@ Deno.test({
 });
 
 Deno.test({
-  name: "stories260K in Q8_0, with F16 rows where 172 is no multiple of 32, tells a story",
+  name: "stories260K in Q8_0, with F16 rows where 172 is no multiple of 32, gives a story",
   ignore,
   fn: async () => {
     const path = sharedPath("models", "stories260K", "stories260K-q8_0.gguf");

@@ -22,7 +22,7 @@ const SHAPE: ModelShape = {
   tied: false,
 };
 
-Deno.test("synthetic models: load, generate and have the types asked for", async () => {
+Deno.test("synthetic models: load, generate and have the requested types", async () => {
   using folder = new TempFolder();
   const quantizer = openBackend("cpu", 1);
   try {
@@ -47,7 +47,7 @@ Deno.test("synthetic models: load, generate and have the types asked for", async
   }
 });
 
-Deno.test("synthetic models: text goes through their tokenizer and back", async () => {
+Deno.test("synthetic models: decoding gives back encoded text", async () => {
   using folder = new TempFolder();
   const quantizer = openBackend("cpu", 1);
   writeSyntheticModel(folder.at("m.gguf"), { name: "m", shape: SHAPE, type: "F16" }, quantizer);
@@ -57,7 +57,7 @@ Deno.test("synthetic models: text goes through their tokenizer and back", async 
   assertEquals(model.tokenizer.decode(model.tokenizer.encode(text)).trim(), text);
 });
 
-Deno.test("synthetic models: any architecture's config.json is enough to compute with", async () => {
+Deno.test("synthetic models: the config.json of any architecture suffices", async () => {
   const config = {
     model_type: "qwen3_moe",
     num_hidden_layers: 2,
@@ -99,7 +99,7 @@ Deno.test("synthetic models: any architecture's config.json is enough to compute
   assertEquals(times.map((time) => time > 0), [true, true]);
 });
 
-Deno.test("synthetic models: a hybrid one's convolutions and decay rates", async () => {
+Deno.test("synthetic models: hybrid models have convolutions and decay rates", async () => {
   const config = {
     model_type: "qwen3_5_text",
     layer_types: ["linear_attention", "full_attention"],
@@ -139,7 +139,7 @@ Deno.test("synthetic models: a hybrid one's convolutions and decay rates", async
   assertEquals(times.map((time) => time > 0), [true]);
 });
 
-Deno.test("synthetic models: the file goes when the process is terminated", async () => {
+Deno.test("synthetic models: terminating the process removes the file", async () => {
   const module = (path: string) => JSON.stringify(import.meta.resolve(`../../src/${path}`));
   const code = `
     import { SyntheticModel } from ${module("bench/synthetic/model.ts")};
@@ -166,7 +166,7 @@ Deno.test("synthetic models: the file goes when the process is terminated", asyn
   }
 });
 
-Deno.test("synthetic models: the file goes with the object, also when it could not be written", () => {
+Deno.test("synthetic models: disposing the object or failing to write removes the file", () => {
   const quantizer = openBackend("cpu", 1);
   const spec = { name: "m", shape: SHAPE, type: "Q8_0" } as const;
   let path = "";
@@ -182,7 +182,7 @@ Deno.test("synthetic models: the file goes with the object, also when it could n
   quantizer.close();
 });
 
-Deno.test("synthetic models: the file goes when the process exits at once", async () => {
+Deno.test("synthetic models: exiting the process removes the file", async () => {
   const module = (path: string) => JSON.stringify(import.meta.resolve(`../../src/${path}`));
   const code = `
     import { SyntheticModel } from ${module("bench/synthetic/model.ts")};

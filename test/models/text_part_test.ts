@@ -1,6 +1,6 @@
 /**
- * The text part of a multimodal model computes what the model of text alone does: tiny models,
- * wrapped as transformers and the hub store them.
+ * The text part of a multimodal model gives the logits of the text model: tiny models, wrapped as
+ * transformers and the hub store them.
  */
 import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { modelFacts } from "../../src/cli/model/model_facts.ts";

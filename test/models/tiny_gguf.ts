@@ -64,15 +64,12 @@ const SETTINGS: Readonly<Record<string, GgufField>> = {
   vocab_size: ["u32", VOCAB_SIZE],
 };
 
-/**
- * A model of `tiny` as a GGUF file, made here because nobody else made one: the folder's tensors in
- * F32 under the names that GGUF has for them.
- */
+/** A folder of `tiny` written as a GGUF file: its tensors in F32 under their GGUF names. */
 export class TinyGguf implements Disposable {
   readonly path: string;
   readonly #folder = new TempFolder();
 
-  /** @param convert what becomes of a tensor that is stored otherwise than in the folder */
+  /** @param convert converts tensors that GGUF stores in another layout than the folder */
   constructor(
     family: string,
     architecture: string,
@@ -107,8 +104,8 @@ export interface LatentSizes {
 }
 
 /**
- * `attn_kv_b` as newer GGUF files have it: matrices of keys and of values, those of keys
- * transposed.
+ * Splits `attn_kv_b` as newer GGUF files do: into transposed matrices of keys, and matrices of
+ * values.
  */
 export function splitKeysAndValues(tensor: FloatTensor, sizes: LatentSizes): FloatTensor[] {
   if (!tensor.name.includes("attn_kv_b")) return [tensor];
@@ -128,7 +125,7 @@ export function splitKeysAndValues(tensor: FloatTensor, sizes: LatentSizes): Flo
   ];
 }
 
-/** The tensors of a file in F32. */
+/** Reads all tensors of a file as F32. */
 export function readTensors(path: string): FloatTensor[] {
   const file = Deno.readFileSync(path);
   return [...readSafetensors(path).tensors.values()].map(({ name, shape, offset, bytes }) => ({

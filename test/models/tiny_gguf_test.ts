@@ -1,4 +1,7 @@
-/** GGUF files of families that `tiny` holds as folders alone, against transformers in float32. */
+/**
+ * Writes the folders of `tiny` that have no GGUF file as GGUF files, and compares them with
+ * transformers in float32.
+ */
 import type { GgufField } from "../../src/formats/gguf/writer.ts";
 import type { LoadOptions } from "../../src/mod.ts";
 import { sharedAvailable, sharedPath } from "../support/shared.ts";
@@ -74,13 +77,13 @@ const VALUE_HEADS: Readonly<Record<string, { from: number; size: number; inRows?
   out_proj: { from: 0, size: 16, inRows: true },
 };
 
-/** The order in which llama.cpp's converter writes the four value heads of two key heads. */
+/** Order of the four value heads of two key heads in files of llama.cpp's converter. */
 const TILED = [0, 2, 1, 3];
 
 /**
- * Gated delta nets as llama.cpp's converter writes them: value heads that share a key head are
- * apart by the number of key heads, decay rates are stored as they are used, and norms with the 1
- * they add.
+ * Converts gated delta nets as llama.cpp's converter does: value heads of one key head are as many
+ * positions apart as there are key heads, decay rates are stored as `-exp(A_log)`, and norms include
+ * the 1 that RMSNorm adds.
  */
 function convertDeltaNet({ name, shape, values }: FloatTensor): readonly FloatTensor[] {
   const part = /linear_attn\.(\w+)/.exec(name)?.[1] ?? "";
@@ -102,8 +105,8 @@ function convertDeltaNet({ name, shape, values }: FloatTensor): readonly FloatTe
 }
 
 /**
- * The experts of gpt-oss as GGUF has them: `[experts, out, in]` instead of `[experts, in, out]`,
- * and gate and up, whose columns alternate, apart.
+ * Converts the experts of gpt-oss as llama.cpp's converter does: transposes `[experts, in, out]` to
+ * `[experts, out, in]`, and splits gate and up, whose columns alternate.
  */
 function splitExperts(tensor: FloatTensor): readonly FloatTensor[] {
   const { name, shape: [nExperts = 0, ...rest], values } = tensor;
@@ -136,7 +139,7 @@ const ignore = !sharedAvailable("models", "tiny");
 for (const { family, architecture, settings, convert } of CONVERSIONS) {
   for (const { options, tolerance } of DEVICES) {
     Deno.test({
-      name: `tiny ${family} (GGUF made here) agrees on ${options.device}`,
+      name: `tiny ${family} (generated GGUF) agrees on ${options.device}`,
       ignore,
       fn: async () => {
         using file = new TinyGguf(family, architecture, settings, convert);

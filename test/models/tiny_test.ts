@@ -1,6 +1,6 @@
 /**
- * Every supported family against transformers in float32, from a Hugging Face folder and from the
- * GGUF file that llama.cpp's converter made of it.
+ * Compares every supported family with transformers in float32, from a Hugging Face folder and from
+ * the GGUF file that llama.cpp's converter wrote.
  */
 import type { LoadOptions } from "../../src/mod.ts";
 import { sharedAvailable, sharedPath } from "../support/shared.ts";

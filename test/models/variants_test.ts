@@ -1,6 +1,6 @@
 /**
- * Settings that no model of `tiny` has, put into the config.json of one that comes close: against
- * transformers with the same config.
+ * Compares settings that no model of `tiny` has with transformers, by changing the config.json of a
+ * similar model.
  */
 import { join } from "@std/path";
 import { load } from "../../src/mod.ts";
@@ -10,9 +10,9 @@ import { rewritten, TinyVariant } from "./tiny_variant.ts";
 
 interface Variant {
   readonly name: string;
-  /** The model of `tiny` whose weights it has. */
+  /** The model of `tiny` with the same weights. */
   readonly family: string;
-  /** Keys of its config.json to leave out, and those to set. */
+  /** Keys of config.json to remove; `with` adds or replaces keys. */
   readonly without?: readonly string[];
   readonly with: Readonly<Record<string, unknown>>;
   readonly contextLength?: number;

@@ -1,4 +1,4 @@
-/** Masks over a real vocabulary of 128,256 tokens, against its tokens tried one by one. */
+/** Compares masks over a real vocabulary of 128,256 tokens with its tokens tested one by one. */
 import { assert, assertEquals } from "@std/assert";
 import { Constraints } from "../../src/constrain/constraints.ts";
 import { openCheckpoint, openTokenizer } from "../../src/mod.ts";
@@ -20,7 +20,7 @@ const ARTICLE = {
 };
 
 Deno.test({
-  name: "masks: the tokens of a large vocabulary that are allowed are those that are accepted",
+  name: "masks: a mask allows exactly the tokens of a large vocabulary that the constraint accepts",
   ignore: !sharedAvailable(...FILE),
   fn: async () => {
     const tokenizer = openTokenizer(openCheckpoint(sharedPath(...FILE)));

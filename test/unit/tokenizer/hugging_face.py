@@ -1,5 +1,5 @@
-"""Writes hugging_face.json: small tokenizers of many shapes, texts, and the ids and texts that the
-`tokenizers` package makes of them. Needs `tokenizers` and `sentencepiece`.
+"""Writes hugging_face.json: small tokenizers of many kinds, texts, and the ids and decoded texts of the
+`tokenizers` package. Needs `tokenizers` and `sentencepiece`.
 
     python hugging_face.py [texts per shape] [seed] > hugging_face.json
 """
@@ -60,7 +60,7 @@ def text():
 
 
 def tsv_charsmap():
-    """A character map of a few rules, compiled by SentencePiece."""
+    """Returns a character map of a few rules, compiled by SentencePiece."""
     rules = [("ﬁ", "fi"), ("①", "1"), ("ａ", "a"), ("e\u0301", "é"), ("\t", " "), ("\n", " "), ("\r", " ")]
     rules += [("\u3000", " "), ("\u00a0", " "), ("½", "1/2"), ("㎏", "kg"), ("\u200b", "")]
     with tempfile.NamedTemporaryFile("w", suffix=".tsv") as file:
@@ -82,7 +82,7 @@ def tsv_charsmap():
 
 
 def protobuf_field(message, wanted):
-    """The bytes of a length-delimited field of a protobuf message."""
+    """Returns the bytes of a length-delimited field of a protobuf message."""
 
     def varint(at):
         value = shift = 0

@@ -570,7 +570,7 @@ def expect(source):
 
 
 def split(line):
-    """The parts of a line between bars, where each is a template of its own."""
+    """Splits a line at bars if each part is a valid template."""
     if expect(line) is None or line.startswith("{%") or "{% set" in line or line.startswith("a "):
         return [line]
     parts = line.split("}}|{{")
