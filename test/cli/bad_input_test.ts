@@ -1,4 +1,4 @@
-/** What a user gets for input that cannot be used: one clear line, and the right exit code. */
+/** Tests invalid input: one clear line of error and the right exit code. */
 import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { TempFolder } from "../support/temp_folder.ts";
 import { float32Tensor } from "../../src/formats/tensor_data.ts";
@@ -7,7 +7,7 @@ import { forge, type RunOptions } from "./forge.ts";
 import { ROOT } from "../support/checkout.ts";
 import { encodeGguf } from "../support/parts.ts";
 
-/** Runs forge and expects a single line of error that says all of these. */
+/** Runs forge and expects a single line of error that contains all given parts. */
 async function refused(
   args: readonly string[],
   code: number,
@@ -40,7 +40,7 @@ Deno.test("bad usage: flags, commands and values out of range", async () => {
   await refused(["run", "-"], 2, ["stdin is empty"]);
 });
 
-Deno.test("bad models: missing, empty, truncated, of no known kind or architecture", async () => {
+Deno.test("bad models: missing, empty, truncated, of unknown format or architecture", async () => {
   using folder = new TempFolder();
   const llama = writeRandomLlama(folder.at("model")).folder;
   const run = (model: string) => ["run", "-p", "x", "-m", model];
@@ -111,7 +111,7 @@ Deno.test("bad prompts: too long, empty once tokenised, not UTF-8", async () => 
   await refused([...run, "-p", "x", "--system", "y"], 1, ["system"]);
 });
 
-Deno.test("bad permissions: one line names what is lacking and how forge is started", async () => {
+Deno.test("bad permissions: one line names the missing permission and the right command", async () => {
   for (const granted of [[], ["--allow-env"], ["--allow-env", "--allow-read"]]) {
     const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
       args: ["run", "--quiet", "--no-prompt", "--config", `${ROOT}/deno.json`]

@@ -7,8 +7,8 @@ import { ROOT } from "../support/checkout.ts";
 const LINES = 10_000, FIRST = 1_000;
 
 Deno.test({
-  name: "batch: the process is after 10,000 lines as large as after 1,000",
-  // Elsewhere the size of another process is not to be had without a program.
+  name: "batch: memory does not grow between 1,000 and 10,000 lines",
+  // Only Linux reports the size of another process in a file.
   ignore: Deno.build.os !== "linux",
   fn: async () => {
     using folder = new TempFolder();
@@ -18,7 +18,7 @@ Deno.test({
     const child = new Deno.Command("sh", {
       args: [join(ROOT, launcherPath), "run"]
         .concat("--batch", input, "--ordered"),
-      // So that the launcher becomes this Deno, whose size is then its own.
+      // The launcher then executes this Deno, so that the child's size is Deno's.
       env: { PATH: `${dirname(Deno.execPath())}:${Deno.env.get("PATH") ?? ""}` },
       stdin: "null",
       stdout: "piped",
@@ -26,7 +26,7 @@ Deno.test({
     }).spawn();
     let lines = 0;
     const first: number[] = [], last: number[] = [];
-    // Some lines at a time: as the batch waits for its reader, it is measured as often on a busy machine.
+    // Small reads hold the batch back, so that it is measured equally often on a busy machine.
     const reader = child.stdout.getReader({ mode: "byob" });
     for (let buffer = new Uint8Array(2048);;) {
       const { value, done } = await reader.read(buffer);
@@ -42,12 +42,12 @@ Deno.test({
     assertEquals(lines, LINES);
     assert(first.length > 5 && last.length > 5, "the batch was over before it could be measured");
     const before = median(first), after = median(last);
-    // What V8 has yet to collect differs by a hundredth or two.
+    // Garbage that V8 has not collected varies by 1–2%.
     assert(after < before * 1.1, `${before} bytes after 1,000 lines, ${after} near the end`);
   },
 });
 
-/** What of a process is in memory. */
+/** Returns the resident set size of a process in bytes. */
 function residentBytes(pid: number): number {
   const status = Deno.readTextFileSync(`/proc/${pid}/status`);
   return 1024 * Number(/^VmRSS:\s*(\d+) kB$/m.exec(status)?.[1]);

@@ -1,4 +1,4 @@
-/** A batch on a terminal: its progress line, and Ctrl-C. */
+/** Tests a batch on a terminal: its progress line and Ctrl-C. */
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { TempFolder } from "../support/temp_folder.ts";
 import { writeEndlessLlama } from "../support/tiny_llama.ts";
@@ -7,7 +7,7 @@ import { hasTerminals, Terminal } from "./terminal.ts";
 
 const LINES = 400;
 
-/** A folder with a batch of long answers. */
+/** Writes a model and a batch of long answers to a folder. */
 function desk(): TempFolder {
   const folder = new TempFolder();
   writeEndlessLlama(folder.at("model"));
@@ -20,7 +20,7 @@ function command(folder: TempFolder, maxTokens: number): string[] {
   const args = ["--batch", folder.at("in.jsonl"), "-o", folder.at("out.jsonl"), "--parallel", "4"];
   return [
     Deno.execPath(),
-    // The reference is slow enough everywhere for a batch to take more than the second without a bar.
+    // The reference is slow enough on any machine: the bar appears only after one second.
     ...denoArgs(["run", "-m", folder.at("model"), "--device", "reference"]
       .concat(args, "-n", `${maxTokens}`)),
   ];
@@ -34,7 +34,7 @@ function ids(folder: TempFolder): number[] {
 
 for (const columns of [100, 44]) {
   Deno.test({
-    name: `batch: on a terminal of ${columns} columns one line shows how far it is`,
+    name: `batch: on a terminal of ${columns} columns one line shows the progress`,
     ignore: !await hasTerminals(),
     async fn() {
       using folder = desk();
@@ -60,7 +60,7 @@ for (const columns of [100, 44]) {
 }
 
 Deno.test({
-  name: "batch: answers on a terminal have lines of their own beside the progress",
+  name: "batch: answers on a terminal do not share a line with the progress",
   ignore: !await hasTerminals(),
   async fn() {
     using folder = desk();
@@ -82,11 +82,11 @@ Deno.test({
 });
 
 Deno.test({
-  name: "batch: Ctrl-C leaves whole lines, --resume goes on with them",
+  name: "batch: Ctrl-C leaves whole lines, and --resume continues after them",
   ignore: !await hasTerminals(),
   async fn() {
     using folder = desk();
-    // Answers so long that the batch is far from its end when the first are there.
+    // Long answers, so that the batch is far from its end after the first ones.
     const terminal = new Terminal(command(folder, 1000));
     await terminal.waitFor(/\b[1-9]\d* of 400/);
     await terminal.type("\x03");

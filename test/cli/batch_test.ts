@@ -1,4 +1,4 @@
-/** Batch files, as a user runs them. */
+/** Tests batch files through the command line. */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { Random } from "../support/random.ts";
 import { TempFolder } from "../support/temp_folder.ts";
@@ -14,7 +14,7 @@ interface OutputLine {
   readonly [key: string]: unknown;
 }
 
-/** A folder with a model, and files of lines. */
+/** A folder with a model and batch files. */
 class Desk extends TempFolder {
   constructor() {
     super();
@@ -60,7 +60,7 @@ function prompts(count: number): { id: string; prompt: string }[] {
 const byId = (lines: readonly OutputLine[]) =>
   new Map(lines.map(({ id, text, error }) => [id, text ?? error?.code]));
 
-Deno.test("batch: every line is answered as it would be alone, in any order and number at a time", async () => {
+Deno.test("batch: answers do not depend on the order or the number in flight", async () => {
   using desk = new Desk();
   const input = desk.lines("in.jsonl", [
     ...prompts(12),
@@ -77,7 +77,7 @@ Deno.test("batch: every line is answered as it would be alone, in any order and 
   const { text, token_ids } = JSON.parse(alone.stdout);
   const third = answers.find(({ id }) => id === "p3")!;
   assertEquals([third.text, third.token_ids], [text, token_ids]);
-  // The line without an id has its number, and its own options.
+  // The line without an id gets its line number as id, and keeps its own options.
   const numbered = answers.find(({ id }) => id === 13)!;
   assertEquals([numbered.completion_tokens, numbered.prompt_tokens], [2, 1 + "other".length]);
   const { completions = [] } = answers.find(({ id }) => id === "two")!;
@@ -92,7 +92,7 @@ Deno.test("batch: every line is answered as it would be alone, in any order and 
   assertEquals(byId(parse(ordered.stdout)), byId(answers));
 });
 
-Deno.test("batch: a bad line is an error line, the others go on, and the exit code is 1", async () => {
+Deno.test("batch: a bad line gives an error line and exit code 1, and the others continue", async () => {
   using desk = new Desk();
   const good = JSON.stringify({ id: "good", prompt: "a" });
   const bytes = [
@@ -125,7 +125,7 @@ Deno.test("batch: a bad line is an error line, the others go on, and the exit co
   }
 });
 
-Deno.test("batch: an output is never lost, and --resume goes on with it", async () => {
+Deno.test("batch: an output is never overwritten, and --resume continues it", async () => {
   using desk = new Desk();
   const lines = [...prompts(8), "broken", { id: "t", prompt: "x", temperature: "hot" }];
   const input = desk.lines("in.jsonl", lines);
@@ -139,12 +139,12 @@ Deno.test("batch: an output is never lost, and --resume goes on with it", async 
   assertMatch(refused.stderr, /out\.jsonl" exists already; --resume .* --overwrite/);
   assertEquals(Deno.readTextFileSync(desk.at("out.jsonl")), all);
 
-  // Two whole answers, an error, and the half of a line, as after a kill.
+  // Two whole answers, an error and half a line, as after a kill.
   const answered = all.split("\n").filter((line) => line.includes('"text"'));
   const error = all.split("\n").find((line) => line.includes('"error"'));
   const partial = [answered[0], error, answered[1], answered[2]!.slice(0, -30)].join("\n");
   desk.write("out.jsonl", partial);
-  // One of the errors has been mended since.
+  // One of the failed lines has been corrected since.
   desk.lines("in.jsonl", [...lines.slice(0, -1), { id: "t", prompt: "x" }]);
   const resumed = await desk.run(input, ...out, "--resume");
   assertEquals(resumed.code, 1);
@@ -163,7 +163,7 @@ Deno.test("batch: an output is never lost, and --resume goes on with it", async 
   assertEquals(desk.read("out.jsonl").length, 10);
 });
 
-Deno.test("batch: --resume with --ordered keeps the order, errors among it", async () => {
+Deno.test("batch: --resume with --ordered keeps the order, including errors", async () => {
   using desk = new Desk();
   const input = desk.lines("in.jsonl", [...prompts(4), "broken", ...prompts(9).slice(4)]);
   const args = [input, "--ordered", "--resume", "-o", desk.at("out.jsonl")];
@@ -176,7 +176,7 @@ Deno.test("batch: --resume with --ordered keeps the order, errors among it", asy
   assertEquals(desk.read("out.jsonl").map(({ id }) => id), parse(all).map(({ id }) => id));
 });
 
-Deno.test("batch: what cannot be gone on with is refused and left as it is", async () => {
+Deno.test("batch: an output that cannot be resumed is rejected and left unchanged", async () => {
   using desk = new Desk();
   const input = desk.lines("in.jsonl", prompts(2));
   for (const content of ['{"id":"p0","prompt":"x"}\n', "text\n", "[1]\n", '{"text":"no id"}\n']) {
@@ -213,7 +213,7 @@ Deno.test("batch: usage errors say what is valid", async () => {
   assertStringIncludes(missing.stderr, "no such file");
 });
 
-Deno.test("batch: stdin to stdout, and shards that together are the whole", async () => {
+Deno.test("batch: stdin to stdout, and shards that together cover all lines", async () => {
   using desk = new Desk();
   const input = desk.lines("in.jsonl", prompts(10));
   const shards = await Promise.all(["1/3", "2/3", "3/3"].map(async (shard) => {
@@ -244,7 +244,7 @@ Deno.test("batch: stdin to stdout, and shards that together are the whole", asyn
   assertEquals(parse(automatic.stdout).map(({ id }) => id).sort(), ["p1", "p4", "p7"]);
 });
 
-Deno.test("batch: an answer is written as soon as it is known, while the input goes on", async () => {
+Deno.test("batch: an answer is written at once, while the input continues", async () => {
   using folder = new TempFolder();
   writeScriptedLlama(folder.path, ["one ", "two"]);
   const child = new Deno.Command(Deno.execPath(), {
@@ -266,7 +266,7 @@ Deno.test("batch: an answer is written as soon as it is known, while the input g
 });
 
 Deno.test({
-  name: "batch: killed at any moment and resumed, every id is there exactly once",
+  name: "batch: killed at any moment and resumed, every id occurs exactly once",
   ignore: Deno.build.os === "windows",
   async fn() {
     using desk = new Desk();
@@ -297,17 +297,17 @@ Deno.test({
     for (let i = 0; i < kills; i++) {
       const child = start("-");
       const before = size();
-      // Some more lines than before, and no end: it cannot be over before it is killed.
+      // More lines than before, and stdin stays open: the batch cannot end before the kill.
       const writer = child.stdin.getWriter();
       const part = text.slice(0, (i + 1) * linesEach).map((line) => `${line}\n`).join("");
       await writer.write(new TextEncoder().encode(part));
-      // Once it has written something, a moment later.
+      // Kills it a moment after its first output.
       while (size() <= before) await new Promise((resolve) => setTimeout(resolve, 2));
       await new Promise((resolve) => setTimeout(resolve, random.int(0, 40)));
       child.kill(i % 2 === 0 ? "SIGKILL" : "SIGINT");
       assertEquals((await child.status).code, i % 2 === 0 ? 137 : 130);
       await writer.close().catch(() => {});
-      // What a kill between two parts of a write leaves.
+      // Simulates a kill between two parts of a write.
       if (random.int(0, 1) === 1) {
         Deno.truncateSync(output, Math.max(0, size() - random.int(1, 20)));
       }
@@ -343,7 +343,7 @@ Deno.test("batch: one output is written by one process", async () => {
   assertEquals(desk.read("out.jsonl").length, 1);
 });
 
-Deno.test("batch: the requests are never written over, whatever name or stream leads to them", async () => {
+Deno.test("batch: the input file is never overwritten through any name or stream", async () => {
   using desk = new Desk();
   const text = `${JSON.stringify({ id: "a", prompt: "x" })}\n`;
   const input = desk.write("in.jsonl", text);

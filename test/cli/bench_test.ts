@@ -4,7 +4,7 @@ import { TempFolder } from "../support/temp_folder.ts";
 import { writeRandomLlama } from "../support/tiny_llama.ts";
 import { denoArgs, forge } from "./forge.ts";
 
-Deno.test("bench: measures the tests asked for, at every depth and number of threads", async () => {
+Deno.test("bench: measures the given tests at every depth and number of threads", async () => {
   using folder = new TempFolder();
   writeRandomLlama(folder.path);
   const sizes = ["-p", "8", "-n", "4", "--pg", "6,2", "-d", "0,16", "-t", "1-2", "-r", "2"];
@@ -39,7 +39,7 @@ Deno.test("bench: measures the tests asked for, at every depth and number of thr
   }
 });
 
-Deno.test("bench: sequences at once, and prompts in batches", async () => {
+Deno.test("bench: several sequences at once, and prompts in batches", async () => {
   using folder = new TempFolder();
   writeRandomLlama(folder.path);
   const sizes = ["-p", "8", "-n", "4", "--parallel", "1,3", "-b", "5", "-r", "1", "-o", "jsonl"];
@@ -69,7 +69,7 @@ Deno.test("bench: a synthetic model needs no file and leaves none", async () => 
   assertEquals([...Deno.readDirSync(folder.path)], []);
 });
 
-Deno.test("bench: Ctrl-C prints what was measured, and removes the model", async () => {
+Deno.test("bench: Ctrl-C prints the finished measurements and removes the model", async () => {
   using folder = new TempFolder();
   const sizes = ["-p", "1", "-n", "64", "-r", "20", "-o", "json"];
   const child = new Deno.Command(Deno.execPath(), {
@@ -81,7 +81,7 @@ Deno.test("bench: Ctrl-C prints what was measured, and removes the model", async
   }).spawn();
   let text = "";
   for await (const part of child.stdout.pipeThrough(new TextDecoderStream())) {
-    // The first record is out: the second test, of some 20 × 64 tokens, is on its way.
+    // The first record is written: the second test, of about 20 × 64 tokens, is running.
     if (text === "") child.kill("SIGINT");
     text += part;
   }
@@ -95,7 +95,7 @@ Deno.test("bench: Ctrl-C prints what was measured, and removes the model", async
   assertEquals([...Deno.readDirSync(folder.path)], []);
 });
 
-Deno.test("bench: refusals say what is valid, before anything is measured", async () => {
+Deno.test("bench: invalid options are rejected before anything is measured", async () => {
   using folder = new TempFolder();
   writeRandomLlama(folder.path);
   const refusals: Record<string, readonly string[]> = {

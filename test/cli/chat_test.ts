@@ -1,4 +1,4 @@
-/** A chat, through a pipe and on a terminal. */
+/** Tests a chat through a pipe and on a terminal. */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { TempFolder } from "../support/temp_folder.ts";
 import { writeEndlessLlama, writeScriptedLlama } from "../support/tiny_llama.ts";
@@ -7,7 +7,7 @@ import { hasTerminals, Terminal } from "./terminal.ts";
 
 const TEMPLATE = "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}[assistant]";
 
-/** A folder with a model that answers everything with "one two". */
+/** Writes a model that answers every message with "one two". */
 function scripted(): TempFolder {
   const folder = new TempFolder();
   writeScriptedLlama(folder.at("model"), ["one ", "two"], {
@@ -22,7 +22,7 @@ function chat(folder: TempFolder, lines: readonly string[], ...args: string[]) {
   return forge(["chat", "-m", folder.at("model"), "--temp", "0", ...args], { stdin });
 }
 
-Deno.test("chat: piped, each message is answered on stdout and nothing else is written", async () => {
+Deno.test("chat: piped, stdout has the answers and nothing else", async () => {
   using folder = scripted();
   const file = folder.at("chat.json");
   const { code, stdout, stderr } = await chat(folder, [
@@ -56,7 +56,7 @@ Deno.test("chat: piped, each message is answered on stdout and nothing else is w
   ]);
 });
 
-Deno.test("chat: a turn computes only what is new", async () => {
+Deno.test("chat: a turn computes only its new tokens", async () => {
   using folder = scripted();
   const { stderr } = await chat(folder, ["first", "second"], "--system", "x", "--verbose");
   const reused = [...stderr.matchAll(/reused +(\d+) of (\d+) prompt tokens/g)].map(([, a, b]) => [
@@ -71,7 +71,7 @@ Deno.test("chat: a turn computes only what is new", async () => {
   assert(reused[1]![0]! >= first - 1, stderr);
 });
 
-Deno.test("chat: constraints hold", async () => {
+Deno.test("chat: answers conform to constraints", async () => {
   using folder = scripted();
   const { code, stdout } = await chat(folder, ["a", "b"], "--regex", "[0-9]{4}");
   assertEquals(code, 0);
@@ -79,7 +79,7 @@ Deno.test("chat: constraints hold", async () => {
   assertMatch(stdout, /^ \d{4}\n \d{4}\n$/);
 });
 
-Deno.test("chat: piped, what fails ends it and says why", async () => {
+Deno.test("chat: piped, a failure ends the chat with its reason", async () => {
   using folder = scripted();
   const failing: [string[], string][] = [
     [["/retri", "x"], "did you mean /retry"],
@@ -101,7 +101,7 @@ Deno.test("chat: piped, what fails ends it and says why", async () => {
   assertStringIncludes(stderr, "no chat template");
 });
 
-Deno.test("chat: /drop makes room", async () => {
+Deno.test("chat: /drop frees context", async () => {
   using folder = scripted();
   const long = "x".repeat(70);
   const { code, stdout, stderr } = await chat(folder, [long, long, "/drop", long, "/drop", long]);
@@ -153,7 +153,7 @@ Deno.test({
     await endless.type("talk\r");
     await endless.waitFor("talk\r\r\n");
     await endless.waitForMore(20);
-    // What is typed during an answer shows when it is over.
+    // Input typed during an answer appears after it.
     await endless.type("/undo\r\x03");
     await endless.waitFor("> /undo\r\n");
     await endless.waitFor("(removed the last answer; 0 answers left)");
@@ -162,9 +162,9 @@ Deno.test({
   },
 });
 
-Deno.test("chat: /save refuses a conversation without an answer, and ~ is the home folder", async () => {
+Deno.test("chat: /save rejects a conversation without an answer, and ~ is the home folder", async () => {
   using folder = new TempFolder();
-  // Deno's own cache stays where it is.
+  // Keeps Deno's own cache in its place.
   const DENO_DIR = Deno.env.get("DENO_DIR") ?? `${Deno.env.get("HOME")}/.cache/deno`;
   const env = { HOME: folder.path, DENO_DIR };
   const chat = (stdin: string) => forge(["chat", "-n", "2", "--temp", "0"], { stdin, env });

@@ -16,7 +16,7 @@ async function output(...args: string[]): Promise<string> {
   return stdout;
 }
 
-Deno.test("help: every command has its own, within 100 columns", async () => {
+Deno.test("help: every command has a help text within 100 columns", async () => {
   const overview = await output("--help");
   const commands = [...overview.matchAll(/^ {2}([a-z]+) {2,}\S/gm)].map((match) => match[1]!);
   assert(commands.includes("run") && commands.includes("doctor"), overview);
@@ -28,7 +28,7 @@ Deno.test("help: every command has its own, within 100 columns", async () => {
   assertMatch(await output("--version"), /^\D*\d+\.\d+\.\d+/);
 });
 
-Deno.test("inspect: says what a model is and needs, for people and for programs", async () => {
+Deno.test("inspect: describes a model and its memory, as text and as JSON", async () => {
   using folder = new TempFolder();
   writeRandomLlama(folder.path, { chatTemplate: "{{ messages[0].content }}" });
   const text = await output("inspect", folder.path);
@@ -46,7 +46,7 @@ Deno.test("inspect: says what a model is and needs, for people and for programs"
   assertMatch(await output("inspect", folder.path), /embeds by +the mean of all tokens\n/);
 });
 
-Deno.test("tokenize: ids and pieces, and back to the text", async () => {
+Deno.test("tokenize: gives ids and pieces, and turns ids back into text", async () => {
   using folder = new TempFolder();
   const { idOf } = writeRandomLlama(folder.path);
   const ids = await output("tokenize", "-m", folder.path, "--no-special", "--ids", "ab");
@@ -58,7 +58,7 @@ Deno.test("tokenize: ids and pieces, and back to the text", async () => {
   assertMatch(await output("tokenize", "-m", folder.path, "ab"), /"<s>"\n.*"a"\n.*"b"\n$/);
 });
 
-Deno.test("tokenize: pieces are shown as the text they add, parts of characters as bytes", async () => {
+Deno.test("tokenize: pieces are shown as text, parts of characters as bytes", async () => {
   const lines = await output("tokenize", "--no-special", "hello  world é\n");
   const shown = lines.split("\n").slice(0, -1).map((line) => line.trim().replace(/^\d+ +/, ""));
   const pieces = shown.map((piece) => piece.startsWith('"') ? JSON.parse(piece) : piece);
@@ -68,7 +68,7 @@ Deno.test("tokenize: pieces are shown as the text they add, parts of characters 
   );
 });
 
-Deno.test("tokenize, embed: a model as an argument is the model, and an empty stdin no text", async () => {
+Deno.test("tokenize, embed: the model may be an argument, and an empty stdin is no text", async () => {
   using folder = new TempFolder();
   const { idOf } = writeRandomLlama(folder.path);
   const ids = await output("tokenize", folder.path, "ab", "--no-special", "--ids");
@@ -86,7 +86,7 @@ Deno.test("tokenize, embed: a model as an argument is the model, and an empty st
   assertStringIncludes(missing.stderr, "a text or a model?");
 });
 
-Deno.test("perplexity: the mean over windows, as its parts say", async () => {
+Deno.test("perplexity: the result is the mean over windows", async () => {
   using folder = new TempFolder();
   writeRandomLlama(folder.at("model"));
   const file = folder.write("text.txt", "some words to score, over and over. ".repeat(8));
@@ -98,13 +98,13 @@ Deno.test("perplexity: the mean over windows, as its parts say", async () => {
   assertAlmostEquals(result.perplexity / reference.perplexity, 1, 1e-4);
 });
 
-Deno.test("doctor: finds the libraries that this tree has", async () => {
+Deno.test("doctor: finds the libraries of this tree", async () => {
   const report = JSON.parse(await output("doctor", "--json"));
   assertStringIncludes(JSON.stringify(report), "libforge_cpu");
   assertStringIncludes(await output("doctor"), "Models can run");
 });
 
-Deno.test("completions: every shell's script names the commands", async () => {
+Deno.test("completions: the script of every shell names the commands", async () => {
   for (const shell of ["bash", "zsh", "fish"]) {
     const script = await output("completions", shell);
     for (const word of ["perplexity", "top-p"]) assertStringIncludes(script, word);
@@ -144,7 +144,7 @@ done`;
   ]);
 });
 
-Deno.test("completions: bash offers files where a file can be meant, and nowhere else", async () => {
+Deno.test("completions: bash offers files only for arguments that can be files", async () => {
   const script = await output("completions", "bash");
   const lines = ["run -m x", "run -o x", "inspect x", "run --device x", "run --seed x", "rm x"];
   const { stdout } = await new Deno.Command("bash", {
@@ -166,7 +166,7 @@ Deno.test("completions: bash offers files where a file can be meant, and nowhere
   ]);
 });
 
-Deno.test("an option with one value is refused when it is given twice, those of lists join", async () => {
+Deno.test("an option with one value is rejected if repeated, options with lists are joined", async () => {
   for (const args of [["serve", "-m", "a", "-m", "b"], ["run", "--temp", "0", "--temp=1"]]) {
     const { code, stdout, stderr } = await forge(args);
     assertEquals([code, stdout], [2, ""]);
@@ -176,7 +176,7 @@ Deno.test("an option with one value is refused when it is given twice, those of 
   assertEquals(joined.code, 0);
 });
 
-Deno.test("wrong usage is one line, with --verbose and --help too", async () => {
+Deno.test("a usage error is one line, also with --verbose and --help", async () => {
   for (
     const args of [["nosuch", "--help"], ["nosuch"], ["run", "--verbose", "a", "b", "-m", "c"]]
   ) {
@@ -186,7 +186,7 @@ Deno.test("wrong usage is one line, with --verbose and --help too", async () => 
   }
 });
 
-Deno.test("rm: removes what list names, and says what is near a name that it does not", async () => {
+Deno.test("rm: removes a listed model, and suggests similar names for an unknown one", async () => {
   using store = new TempFolder();
   const folder = "models/org/tiny/main";
   Deno.mkdirSync(store.at(folder, ".forge"), { recursive: true });

@@ -26,7 +26,7 @@ Deno.test("run: the answer conforms to a schema, a regex, a grammar", async () =
   assertMatch(words.stdout, /^[a-z]{1,6}(?: [a-z]{1,6}){1,3}!$/);
 });
 
-Deno.test("run: what cannot be enforced is refused before any token", async () => {
+Deno.test("run: a constraint that cannot be enforced is rejected before any token", async () => {
   const cases: [args: string[], code: number, words: string][] = [
     [["--json-schema", '{"properties":{"a":{"not":{}}}}'], 1, '"not" at "#/properties/a"'],
     [["--json-schema", "{"], 2, "--json-schema is not valid JSON"],

@@ -1,11 +1,11 @@
-/** `forge embed`: texts from everywhere, vectors as lines or an array, errors by the line. */
+/** Tests `forge embed`: sources of texts, forms of output and errors by line. */
 import { assert, assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
 import { load } from "../../src/mod.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { writeRandomLlama } from "../support/tiny_llama.ts";
 import { forge } from "./forge.ts";
 
-Deno.test("embed: a text, a file, stdin and lines have the vectors of the library", async () => {
+Deno.test("embed: a text, a file, stdin and lines give the vectors of the library", async () => {
   using folder = new TempFolder();
   writeRandomLlama(folder.at("model"));
   await using model = await load(folder.at("model"), { device: "cpu" });
@@ -30,7 +30,7 @@ Deno.test("embed: a text, a file, stdin and lines have the vectors of the librar
   }
 });
 
-Deno.test("embed: lines come in their order, cut and pooled as asked for", async () => {
+Deno.test("embed: lines keep their order, with the given dimensions and pooling", async () => {
   using folder = new TempFolder();
   writeRandomLlama(folder.at("model"));
   const lines = Array.from({ length: 80 }, (_, i) => "sea ".repeat(1 + (i * 7) % 40));
@@ -51,7 +51,7 @@ Deno.test("embed: lines come in their order, cut and pooled as asked for", async
   assertEquals([none.code, none.stdout], [0, "[]\n"]);
 });
 
-Deno.test("embed: what cannot be embedded is named, and what came before it is kept", async () => {
+Deno.test("embed: text that cannot be embedded is named, and earlier vectors are kept", async () => {
   using folder = new TempFolder();
   writeRandomLlama(folder.at("model"));
   const args = ["embed", "-m", folder.at("model"), "--device", "cpu"];

@@ -1,4 +1,4 @@
-/** Runs the command line as a user does: `main.ts` in a process of its own. */
+/** Runs the command line as a user does: `main.ts` in a separate process. */
 import { join } from "@std/path";
 import { ROOT } from "../support/checkout.ts";
 
@@ -9,20 +9,20 @@ export interface Outcome {
 }
 
 export interface RunOptions {
-  /** What stdin holds; nothing without it. */
+  /** Content of stdin. @default empty */
   readonly stdin?: string | Uint8Array<ArrayBuffer>;
   readonly env?: Readonly<Record<string, string>>;
-  /** The tree to run. @default this one */
+  /** Source tree to run. @default this one */
   readonly root?: string;
 }
 
-/** The arguments that start a tree's `main.ts`. */
+/** Returns the arguments of Deno that start a tree's `main.ts`. */
 export function denoArgs(args: readonly string[], root = ROOT): string[] {
   const config = ["--config", join(root, "deno.json"), "--permission-set=forge"];
   return ["run", "--quiet", "--no-prompt", ...config, join(root, "main.ts"), ...args];
 }
 
-/** Runs `forge` with arguments to its end. */
+/** Runs `forge` with arguments until it exits. */
 export async function forge(args: readonly string[], options: RunOptions = {}): Promise<Outcome> {
   const { stdin, env = {}, root } = options;
   const child = new Deno.Command(Deno.execPath(), {
@@ -35,7 +35,7 @@ export async function forge(args: readonly string[], options: RunOptions = {}): 
   if (stdin !== undefined) {
     const writer = child.stdin.getWriter();
     const bytes = typeof stdin === "string" ? new TextEncoder().encode(stdin) : stdin;
-    // A program that refuses its arguments does not read its input.
+    // A program that rejects its arguments does not read its input.
     await writer.write(bytes).then(() => writer.close()).catch(() => {});
   }
   const { code, stdout, stderr } = await child.output();

@@ -1,4 +1,4 @@
-/** The native library: missing, foreign, or brought along. */
+/** Tests a native library that is missing, outdated, of another ABI version or prebuilt. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { findLibrary, LIBRARY_PATH_VARIABLE, libraryFileName } from "../../ffi/library.ts";
 import { TempFolder } from "../support/temp_folder.ts";
@@ -9,13 +9,13 @@ import { ROOT } from "../support/checkout.ts";
 
 const SOURCES = ["deno.json", "deno.lock", "main.ts", "build.ts", "src", "ffi", "csrc", "models"];
 
-/** A tree with this one's sources and no build of its own. */
+/** Copies the sources of this tree, without builds, to a folder. */
 function bareTree(folder: TempFolder): string {
   for (const name of SOURCES) Deno.symlinkSync(`${ROOT}/${name}`, folder.at(name));
   return folder.path;
 }
 
-/** Runs forge in a tree; `allow` adds to what it may load. */
+/** Runs forge in a tree; `allow` adds folders from which it may load libraries. */
 async function run(root: string, env: Record<string, string>, allow: readonly string[] = []) {
   const [first, ...rest] = denoArgs(["run", "-p", "Hi", "-n", "4"], root);
   const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
@@ -27,7 +27,7 @@ async function run(root: string, env: Record<string, string>, allow: readonly st
   return { code, stdout: decoder.decode(stdout), stderr: decoder.decode(stderr) };
 }
 
-Deno.test("library: without one and without a compiler, says what to install", async () => {
+Deno.test("library: without a library or a compiler, the error says what to install", async () => {
   using folder = new TempFolder();
   const root = bareTree(folder);
   const { code, stdout, stderr } = await run(root, { PATH: folder.at("nowhere"), CXX: "" });
@@ -35,7 +35,7 @@ Deno.test("library: without one and without a compiler, says what to install", a
   assertStringIncludes(stderr, "compiler");
 });
 
-Deno.test("library: a prebuilt one is used without a compiler", async () => {
+Deno.test("library: a prebuilt library is used without a compiler", async () => {
   using folder = new TempFolder();
   const root = bareTree(folder);
   const library = findLibrary("cpu");
@@ -48,7 +48,7 @@ Deno.test("library: a prebuilt one is used without a compiler", async () => {
   assert(stdout.length > 0);
 });
 
-/** Makes a CPU library of another ABI version. */
+/** Builds a CPU library of another ABI version. */
 async function compileForeign(folder: TempFolder, place: string): Promise<void> {
   const source = folder.write("other.c", "unsigned forge_abi_version(void) { return 999; }\n");
   const compiled = await new Deno.Command("c++", {
@@ -58,7 +58,7 @@ async function compileForeign(folder: TempFolder, place: string): Promise<void> 
 }
 
 Deno.test({
-  name: "library: one built from other sources is rebuilt",
+  name: "library: a library built from other sources is rebuilt",
   ignore: !canCompile,
   async fn() {
     using folder = new TempFolder();
@@ -66,7 +66,7 @@ Deno.test({
     const place = folder.at("build", `${Deno.build.os}-${Deno.build.arch}`);
     Deno.mkdirSync(place, { recursive: true });
     await compileForeign(folder, place);
-    // Without a compiler nothing comes of it, but it is said why one is needed.
+    // Without a compiler it fails, and the error says why a compiler is needed.
     const { code, stdout, stderr } = await run(root, { PATH: folder.at("nowhere"), CXX: "" });
     assertEquals([code, stdout], [1, ""]);
     for (const part of ["another version of forge", "no C++ compiler found"]) {
@@ -81,7 +81,7 @@ Deno.test({
 });
 
 Deno.test({
-  name: "library: one of another ABI version is refused by name",
+  name: "library: a library of another ABI version is rejected by name",
   ignore: !canCompile,
   async fn() {
     using folder = new TempFolder();
@@ -93,7 +93,7 @@ Deno.test({
   },
 });
 
-Deno.test("library: another project imports forge by a link to its folder", async () => {
+Deno.test("library: another project imports forge through a link to its folder", async () => {
   using folder = new TempFolder();
   writeScriptedLlama(folder.at("model"), ["one ", "two"]);
   const imports = { "@forge/forge": "jsr:@forge/forge@^0.1.0" };

@@ -14,7 +14,7 @@ function expectedStory(): { text: string; greedy_ids: number[] } {
 const GREEDY = ["-p", "", "--raw", "--temp", "0", "-n", "256"];
 
 Deno.test({
-  name: "run: a GGUF file tells exactly the story that llama.cpp tells",
+  name: "run: a GGUF file gives exactly the story of llama.cpp",
   ignore: noStories,
   async fn() {
     const model = `${stories}/stories260K-f32.gguf`;
@@ -39,7 +39,7 @@ Deno.test({
 });
 
 Deno.test({
-  name: "run: a Q8_0 file with rows in F16 tells a story",
+  name: "run: a Q8_0 file with rows in F16 gives a story",
   ignore: noStories,
   async fn() {
     const model = `${stories}/stories260K-q8_0.gguf`;
@@ -51,13 +51,13 @@ Deno.test({
   },
 });
 
-Deno.test("run: the bundled model answers without any other option", async () => {
+Deno.test("run: the bundled model answers without other options", async () => {
   const { code, stdout, stderr } = await forge(["run", "-p", "Hello!", "-n", "30", "-s", "1"]);
   assertEquals([code, stderr], [0, ""]);
   assertMatch(stdout, /[A-Za-z]{3,}/);
 });
 
-Deno.test("run: the prompt may come from -p, -f, - or a pipe, and is the same", async () => {
+Deno.test("run: -p, -f, - and a pipe give the same prompt", async () => {
   using folder = new TempFolder();
   writeRandomLlama(folder.path);
   const file = folder.write("prompt.txt", "Some words.\n");
@@ -75,7 +75,7 @@ Deno.test("run: the prompt may come from -p, -f, - or a pipe, and is the same", 
   assertEquals(await ids([], "Some words."), expected);
 });
 
-Deno.test("run: a seed repeats itself, and another differs", async () => {
+Deno.test("run: the same seed gives the same text, another seed a different one", async () => {
   using folder = new TempFolder();
   writeRandomLlama(folder.path);
   const tell = async (seed: string) => {
@@ -87,7 +87,7 @@ Deno.test("run: a seed repeats itself, and another differs", async () => {
   assert(await tell("8") !== first);
 });
 
-Deno.test("run: stop strings end the text and are no part of it", async () => {
+Deno.test("run: stop strings end the text and are not part of it", async () => {
   using folder = new TempFolder();
   writeScriptedLlama(folder.path, ["one ", "two ", "three ", "four"]);
   const args = ["run", "-m", folder.path, "-p", "x", "--temp", "0"];
@@ -96,7 +96,7 @@ Deno.test("run: stop strings end the text and are no part of it", async () => {
   assertEquals((await forge([...args, "--stop", "wo thr"])).stdout, "one t");
 });
 
-Deno.test("run: --json has what the library's completion has, and logprobs when asked", async () => {
+Deno.test("run: --json has the fields of the library's completion, and logprobs on request", async () => {
   using folder = new TempFolder();
   writeScriptedLlama(folder.path, ["one ", "two"]);
   const args = ["run", "-m", folder.path, "-p", "x", "--temp", "0", "--json", "--logprobs", "2"];
@@ -120,7 +120,7 @@ Deno.test("run: --json has what the library's completion has, and logprobs when 
   }
 });
 
-Deno.test("run: --verbose tells on stderr what is used, in the order of the chain", async () => {
+Deno.test("run: --verbose prints settings to stderr, samplers in the order of the chain", async () => {
   using folder = new TempFolder();
   writeRandomLlama(folder.path);
   const { stdout, stderr } = await forge(
@@ -131,7 +131,7 @@ Deno.test("run: --verbose tells on stderr what is used, in the order of the chai
   assertStringIncludes(stderr, "kernels");
 });
 
-Deno.test("run: a prompt cache is made, then used, and refused for another model", async () => {
+Deno.test("run: a prompt cache is written, then used, and rejected for another model", async () => {
   using folder = new TempFolder();
   writeRandomLlama(folder.path);
   const cache = folder.at("prompt.kv");
@@ -148,7 +148,7 @@ Deno.test("run: a prompt cache is made, then used, and refused for another model
   assertStringIncludes(stderr, "made with another model");
 });
 
-Deno.test("run: the chat template is applied, but not to a raw prompt", async () => {
+Deno.test("run: the chat template is applied, except to a raw prompt", async () => {
   using folder = new TempFolder();
   writeRandomLlama(folder.path, {
     chatTemplate: "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}",
@@ -163,7 +163,7 @@ Deno.test("run: the chat template is applied, but not to a raw prompt", async ()
   assertEquals(await count("--system", "s"), "[system]s[user]hi".length);
 });
 
-Deno.test("run: model and prompt may be arguments, and a bare word is asked about", async () => {
+Deno.test("run: model and prompt may be arguments, and a bare word is ambiguous", async () => {
   using folder = new TempFolder();
   const model = folder.at("model");
   writeScriptedLlama(model, ["one ", "two"]);
@@ -178,7 +178,7 @@ Deno.test("run: model and prompt may be arguments, and a bare word is asked abou
   assertMatch(stderr, /^forge: error: is "llama3" a prompt or a model\?.*\n$/);
 });
 
-Deno.test("run: --completions has a list, and --logit-bias bans a token", async () => {
+Deno.test("run: --completions gives a list, and --logit-bias bans a token", async () => {
   const args = ["run", "-p", "Hello", "-n", "4", "--seed", "1", "--json"];
   const several = await forge([...args, "--completions", "3"]);
   const { completions } = JSON.parse(several.stdout);
@@ -191,7 +191,7 @@ Deno.test("run: --completions has a list, and --logit-bias bans a token", async 
   assertEquals((await forge(["run", "-p", "Hello", "--completions", "2"])).code, 2);
 });
 
-Deno.test("run: a prompt cache that cannot be written is refused before anything is generated", async () => {
+Deno.test("run: a prompt cache that cannot be written is rejected before generating", async () => {
   using folder = new TempFolder();
   for (const path of [folder.at("missing/kv"), folder.path, "/dev/null"]) {
     const { code, stdout, stderr } = await forge([
@@ -209,7 +209,7 @@ Deno.test("run: a prompt cache that cannot be written is refused before anything
   assertEquals([...Deno.readDirSync(folder.path)], []);
 });
 
-Deno.test("run: files of the system are stdin, or refused without advice about Deno's flags", async () => {
+Deno.test("run: system files act as stdin or are rejected without advice on Deno's flags", async () => {
   const read = await forge(["run", "-f", "/dev/stdin", "-n", "1", "--json"], { stdin: "hello" });
   assertEquals([read.code, JSON.parse(read.stdout).completion_tokens], [0, 1]);
   const full = await forge(["run", "--batch", "-", "-o", "/dev/full"], { stdin: "{}" });

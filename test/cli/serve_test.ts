@@ -1,4 +1,4 @@
-/** `forge serve` as a process: what it prints, how it is reached, and how it ends. */
+/** Tests `forge serve` as a process: its output, its address and its end. */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { basename } from "@std/path";
 import { TempFolder } from "../support/temp_folder.ts";
@@ -9,7 +9,7 @@ import { denoArgs, forge } from "./forge.ts";
 class Server implements AsyncDisposable {
   readonly #child: Deno.ChildProcess;
   readonly #errors: ReadableStreamDefaultReader<string>;
-  /** What it wrote to stderr so far. */
+  /** Output to stderr so far. */
   shown = "";
   url = "";
 
@@ -24,7 +24,7 @@ class Server implements AsyncDisposable {
     this.#errors = this.#child.stderr.pipeThrough(new TextDecoderStream()).getReader();
   }
 
-  /** Starts one, and waits until it listens. */
+  /** Starts a server and waits until it listens. */
   static async start(
     args: readonly string[] = [],
     env: Readonly<Record<string, string>> = {},
@@ -51,7 +51,7 @@ class Server implements AsyncDisposable {
     this.#child.kill(signal);
   }
 
-  /** Waits for its end. @returns the exit code */
+  /** Waits until the server exits. @returns the exit code */
   async end(): Promise<number> {
     const [{ code }, stdout] = await Promise.all([
       this.#child.status,
@@ -66,7 +66,7 @@ class Server implements AsyncDisposable {
     try {
       this.kill("SIGKILL");
     } catch {
-      // It has ended already.
+      // The server has already exited.
     }
     await this.#child.status;
     await this.#child.stdout.cancel().catch(() => {});
@@ -74,7 +74,7 @@ class Server implements AsyncDisposable {
   }
 }
 
-Deno.test("serve: one line says where, answers come over HTTP, SIGTERM ends it", async () => {
+Deno.test("serve: prints its address on one line, answers over HTTP and ends on SIGTERM", async () => {
   await using server = await Server.start(["--temp", "0", "-n", "7", "--alias", "teller"]);
   assertMatch(
     server.shown,
@@ -109,7 +109,7 @@ Deno.test("serve: one line says where, answers come over HTTP, SIGTERM ends it",
   assertEquals([await server.end(), server.shown], [0, shown]);
 });
 
-Deno.test("serve: Ctrl-C lets answers come to their end, a second one does not", async () => {
+Deno.test("serve: Ctrl-C lets answers finish, a second Ctrl-C cancels them", async () => {
   using folder = new TempFolder();
   writeEndlessLlama(folder.path);
   await using server = await Server.start([folder.path, "--verbose"], { FORGE_API_KEY: "k" });
@@ -126,7 +126,7 @@ Deno.test("serve: Ctrl-C lets answers come to their end, a second one does not",
   );
   const models = await fetch(`${server.url}/v1/models`, { headers: { authorization: "Bearer k" } });
   assertEquals((await models.json()).data[0].id, basename(folder.path));
-  // A client that closes its connection ends the answer it waits for.
+  // A client that closes its connection cancels its answer.
   const answers = async () => (await (await fetch(`${server.url}/health`)).json()).answers;
   const controller = new AbortController();
   const left = ask({}, controller.signal).catch((error) => error.name);
@@ -150,7 +150,7 @@ Deno.test("serve: Ctrl-C lets answers come to their end, a second one does not",
   assertMatch(server.shown, /\nforge: POST \/v1\/completions 200 \d+ ms\n/);
 });
 
-Deno.test("serve: addresses and options that cannot be used", async () => {
+Deno.test("serve: invalid addresses and options are rejected", async () => {
   for (
     const [args, code, message] of [
       [["--port", "70000"], 2, "valid are whole numbers from 0 to 65535"],

@@ -1,10 +1,10 @@
-/** A Slurm cluster of this machine alone, for the length of a test. */
+/** Starts a Slurm cluster on this machine for one test. */
 import { isFile } from "../../src/formats/file.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
 const PROGRAMS = ["slurmctld", "slurmd", "sbatch", "scontrol", "squeue"];
 
-/** Why there can be no cluster here; `undefined` when there can. */
+/** Returns the reason why this machine cannot run Slurm, or `undefined` if it can. */
 export function whyNoSlurm(): string | undefined {
   if (Deno.build.os !== "linux") return "Slurm is tested on Linux";
   if (Deno.uid() !== 0) return "Slurm's daemons need to be started by root";
@@ -14,7 +14,7 @@ export function whyNoSlurm(): string | undefined {
   return `${missing} is missing: apt-get install slurmctld slurmd slurm-client`;
 }
 
-/** A port that nobody listens on, below those that systems hand out, so that nobody is given it either. */
+/** Returns an unused port below the range of ephemeral ports, so that no other process is assigned it. */
 function freePort(): number {
   for (;;) {
     const port = 20_000 + crypto.getRandomValues(new Uint16Array(1))[0]! % 10_000;
@@ -27,7 +27,7 @@ function freePort(): number {
   }
 }
 
-/** Daemons that run until it is disposed of. */
+/** Slurm daemons, which run until the cluster is disposed. */
 export class SlurmCluster implements AsyncDisposable {
   readonly #folder = new TempFolder();
   readonly #daemons: Deno.ChildProcess[] = [];
@@ -46,7 +46,7 @@ export class SlurmCluster implements AsyncDisposable {
     }
   }
 
-  /** Runs one of Slurm's commands; its output. @throws when it fails, with what it said */
+  /** Runs a Slurm command and returns its output. @throws if it fails, with its stderr */
   async command(name: string, ...args: string[]): Promise<string> {
     const { success, stdout, stderr } = await new Deno.Command(name, {
       args,
@@ -58,7 +58,7 @@ export class SlurmCluster implements AsyncDisposable {
     return decoder.decode(stdout).trim();
   }
 
-  /** What the daemons have logged, to explain a failure. */
+  /** Returns the logs of the daemons, to explain a failure. */
   log(): string {
     return ["slurmctld.log", "slurmd.log"]
       .map((name) => Deno.readTextFileSync(this.#folder.at(name)).split("\n").slice(-20).join("\n"))
@@ -73,7 +73,7 @@ export class SlurmCluster implements AsyncDisposable {
     this.#folder[Symbol.dispose]();
   }
 
-  /** Without authentication: nobody else can be on the ports of this machine's loopback. */
+  /** Configures no authentication: only this machine reaches the loopback ports. */
   #configuration(controlPort: number): string {
     const { path } = this.#folder;
     const host = Deno.hostname();

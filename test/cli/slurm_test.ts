@@ -1,4 +1,4 @@
-/** A batch spread over a Slurm array, one task of which is killed and queued again. */
+/** Tests a batch as a Slurm array, with one task killed and requeued. */
 import { assert, assertEquals } from "@std/assert";
 import { TempFolder } from "../support/temp_folder.ts";
 import { writeRandomLlama } from "../support/tiny_llama.ts";
@@ -6,13 +6,13 @@ import { denoArgs } from "./forge.ts";
 import { SlurmCluster, whyNoSlurm } from "./slurm.ts";
 
 const LINES = 100;
-/** After so many milliseconds something hangs, however busy the machine is. */
+/** Milliseconds after which a test counts as hanging, even on a busy machine. */
 const DEADLINE = 600_000;
 
 const reason = whyNoSlurm();
 if (reason !== undefined) console.error(`skipping: ${reason}`);
 
-/** Waits until something holds. */
+/** Waits until a condition holds. */
 async function until(holds: () => boolean | Promise<boolean>, what: string, cluster: SlurmCluster) {
   const end = performance.now() + DEADLINE;
   while (!await holds()) {
@@ -30,7 +30,7 @@ function linesOf(path: string): string[] {
 }
 
 Deno.test({
-  name: "batch: a Slurm array answers every line once, though a task is killed and queued again",
+  name: "batch: a Slurm array answers every line once, even if a task is killed and requeued",
   ignore: reason !== undefined,
   async fn() {
     using folder = new TempFolder();
@@ -38,8 +38,8 @@ Deno.test({
     const line = (_: unknown, i: number) => `{"id":"p${i}","prompt":"prompt ${i}"}\n`;
     folder.write("prompts.jsonl", Array.from({ length: LINES }, line).join(""));
     const command = [Deno.execPath(), ...denoArgs(["run", "-m", folder.at("model")])];
-    // As in README.md, with the program spelt out, and lines that come by a pipe: the first time, those of
-    // the first task have no end, so that it cannot be over before it is killed.
+    // As in README.md, but with the full command, and with input through a pipe. The first run of the first
+    // task gets endless input, so that it cannot finish before it is killed.
     const script = folder.write(
       "job.sh",
       `#!/bin/bash

@@ -8,7 +8,7 @@ const PROMPT =
   "Once upon a time there was a fox named Socks. Socks had a friend named Tara. Give me the facts as JSON.";
 const ASK = ["run", "-p", PROMPT, "--json-object", "--temp", "0", "--device", "cpu"];
 
-Deno.test("speculate: the text is the same, and the timings tell what was guessed", async () => {
+Deno.test("speculate: the text is the same, and the timings count draft tokens", async () => {
   const plain = await forge([...ASK, "--json", "--speculate", "off"]);
   assertEquals([plain.code, plain.stderr], [0, ""]);
   const expected = JSON.parse(plain.stdout);
@@ -29,7 +29,7 @@ Deno.test("speculate: the text is the same, and the timings tell what was guesse
   assertEquals([silent.stdout, silent.stderr.includes("drafted")], [expected.text, false]);
 });
 
-Deno.test("speculate: what is no number of guesses is refused", async () => {
+Deno.test("speculate: an invalid number of draft tokens is rejected", async () => {
   for (const value of ["0", "33", "2.5", "yes", ""]) {
     const { code, stderr } = await forge([...ASK, "--speculate", value]);
     assertEquals(code, 2);
@@ -40,7 +40,7 @@ Deno.test("speculate: what is no number of guesses is refused", async () => {
   }
 });
 
-Deno.test("speculate: a draft model guesses, and the text stays", async () => {
+Deno.test("speculate: a draft model does not change the text", async () => {
   const demo = `${ROOT}/models/demo`;
   const plain = JSON.parse((await forge([...ASK, "--json", "--speculate", "off"])).stdout);
   const args = [...ASK, "--json", "--speculate", "3", "--draft-model", demo];

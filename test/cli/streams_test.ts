@@ -1,4 +1,4 @@
-/** stdout is the answer and nothing else, whoever reads it and however it ends. */
+/** Tests that stdout holds only the answer, for any reader and any end. */
 import { assert, assertEquals } from "@std/assert";
 import { TempFolder } from "../support/temp_folder.ts";
 import { writeEndlessLlama, writeRandomLlama } from "../support/tiny_llama.ts";
@@ -6,7 +6,7 @@ import { denoArgs } from "./forge.ts";
 
 const noShell = Deno.build.os === "windows";
 
-/** A shell command with `$FORGE` for the program. */
+/** Runs a shell command in which `$FORGE` is the program. */
 async function shell(command: string, env: Record<string, string> = {}) {
   const quoted = [Deno.execPath(), ...denoArgs([])].map((part) => `'${part}'`).join(" ");
   const { code, stdout, stderr } = await new Deno.Command("sh", {
@@ -19,7 +19,7 @@ async function shell(command: string, env: Record<string, string> = {}) {
 }
 
 Deno.test({
-  name: "streams: a reader that leaves early causes no noise",
+  name: "streams: a reader that closes the pipe early causes no error output",
   ignore: noShell,
   async fn() {
     using folder = new TempFolder();
@@ -58,7 +58,7 @@ Deno.test({
     for (const json of [false, true]) {
       const args = ["run", "-m", folder.path, "-p", "x", "--temp", "0", "-n", "30000"];
       const child = new Deno.Command(Deno.execPath(), {
-        // An object is written at the end: what --verbose says before tells when to interrupt.
+        // JSON is written only at the end, so the output of --verbose shows when to interrupt.
         args: denoArgs(json ? [...args, "--json", "--device", "reference", "--verbose"] : args),
         stdin: "null",
         stdout: "piped",
@@ -77,7 +77,7 @@ Deno.test({
   },
 });
 
-/** What a process writes, as far as it was read. */
+/** Collects the output of a process. */
 class Pipe {
   readonly #reader: ReadableStreamDefaultReader<string>;
   text = "";
@@ -86,7 +86,7 @@ class Pipe {
     this.#reader = bytes.pipeThrough(new TextDecoderStream()).getReader();
   }
 
-  /** Reads until the text matches, or to its end. */
+  /** Reads until the text matches or the output ends. */
   async readUntil(pattern?: RegExp): Promise<void> {
     while (pattern === undefined || !pattern.test(this.text)) {
       const { value, done } = await this.#reader.read();

@@ -1,6 +1,6 @@
 /** Runs programs on pseudo-terminals. */
 
-/** Whether there is a Python that can open a pseudo-terminal. */
+/** True if Python can open a pseudo-terminal. */
 export async function hasTerminals(): Promise<boolean> {
   try {
     const { success } = await new Deno.Command("python3", { args: ["-c", "import pty"] }).output();
@@ -12,12 +12,12 @@ export async function hasTerminals(): Promise<boolean> {
   return false;
 }
 
-/** A program on a terminal of its own. */
+/** A program on its own pseudo-terminal. */
 export class Terminal {
   readonly #child: Deno.ChildProcess;
   readonly #keys: WritableStreamDefaultWriter<Uint8Array<ArrayBuffer>>;
   readonly #screen: ReadableStreamDefaultReader<string>;
-  /** What was shown since {@linkcode type} was called last. */
+  /** Output since the last call of {@linkcode type}. */
   shown = "";
 
   /** @param columns how wide it is */

@@ -1,4 +1,4 @@
-/** Keys and values of a prompt on disk: used where they fit, refused by name where they do not. */
+/** Tests saved prompts: reuse with the same model, and rejection of files that do not match. */
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import {
   ForgeError,
@@ -29,7 +29,7 @@ function writeModel(folder: TempFolder, options: TinyLlamaOptions = {}, seed = 1
 }
 
 for (const device of ["cpu", "reference"]) {
-  Deno.test(`what was saved is not computed again, and changes nothing, on ${device}`, async () => {
+  Deno.test(`a saved prompt is not recomputed and changes no token on ${device}`, async () => {
     using folder = new TempFolder();
     writeModel(folder);
     const path = folder.at("prompt.kv");
@@ -40,12 +40,12 @@ for (const device of ["cpu", "reference"]) {
     }, { device });
     await withModel(folder, async (model) => {
       assertEquals(await model.loadPrompt(path), PROMPT);
-      // A second time changes nothing.
+      // Loading it a second time changes nothing.
       assertEquals(await model.loadPrompt(path), PROMPT);
       const told = await model.complete(PROMPT, OPTIONS);
       assertEquals(told.cachedPromptTokens, PROMPT.length - 1);
       assertEquals([told.tokenIds, told.logprobs], [expected.tokenIds, expected.logprobs]);
-      // Prompts that begin like it have their part of it.
+      // Prompts with a shared prefix reuse that prefix.
       const other = PROMPT.with(150, 7);
       assertEquals((await model.complete(other, OPTIONS)).cachedPromptTokens, 150);
     }, { device });
@@ -53,7 +53,7 @@ for (const device of ["cpu", "reference"]) {
   });
 }
 
-Deno.test("a prompt can be saved that was not computed yet, beside a generation", async () => {
+Deno.test("a prompt can be computed and saved during a generation", async () => {
   using folder = new TempFolder();
   writeModel(folder);
   const path = folder.at("prompt.kv");
@@ -75,7 +75,7 @@ Deno.test("a prompt can be saved that was not computed yet, beside a generation"
   });
 });
 
-/** A file, and a model it was made with. */
+/** A saved prompt and the model that wrote it. */
 async function saved(folder: TempFolder): Promise<string> {
   writeModel(folder);
   const path = folder.at("prompt.kv");
@@ -88,12 +88,12 @@ async function assertRefused(folder: TempFolder, path: string, why: string, opti
     const error = await assertRejects(() => model.loadPrompt(path), ForgeError, why);
     assert(error.message.includes(JSON.stringify(path)), error.message);
     assertEquals(error.code, "bad_input");
-    // Nothing of it is used.
+    // No part of the file is used.
     assertEquals((await model.complete(PROMPT, OPTIONS)).cachedPromptTokens, 0);
   }, options);
 }
 
-Deno.test("a file made with something else is refused, naming what", async () => {
+Deno.test("a file of another model or option is rejected, naming the difference", async () => {
   using folder = new TempFolder();
   const path = await saved(folder);
   await assertRefused(folder, path, "another KV type (F16 instead of F32)", { kvType: "F32" });
@@ -102,14 +102,14 @@ Deno.test("a file made with something else is refused, naming what", async () =>
   await assertRefused(folder, path, "another model; delete it");
   writeModel(folder, { config: { rope_theta: 5000 } });
   await assertRefused(folder, path, "another model; delete it");
-  // A context of another length is no reason: the positions are the same.
+  // Another context length is accepted: the positions are the same.
   writeModel(folder);
   await withModel(folder, async (model) => {
     assertEquals((await model.loadPrompt(path)).length, PROMPT.length);
   }, { contextLength: 300 });
 });
 
-Deno.test("where positions depend on the context, so does the file", async () => {
+Deno.test("a file depends on the context length if positions do", async () => {
   using folder = new TempFolder();
   const rope_scaling = {
     type: "longrope",
@@ -125,7 +125,7 @@ Deno.test("where positions depend on the context, so does the file", async () =>
   await withModel(folder, (model) => model.loadPrompt(path), short);
 });
 
-Deno.test("a damaged file is refused, wherever the damage is", async () => {
+Deno.test("a damaged file is rejected wherever the damage is", async () => {
   using folder = new TempFolder();
   const path = await saved(folder);
   const good = Deno.readFileSync(path);
@@ -155,7 +155,7 @@ Deno.test("a damaged file is refused, wherever the damage is", async () => {
   });
 });
 
-Deno.test("a file that claims to hold a lot does not make room for it", async () => {
+Deno.test("a file with a huge token count causes no huge allocation", async () => {
   using folder = new TempFolder();
   const path = await saved(folder);
   const text = new TextDecoder("latin1").decode(Deno.readFileSync(path));
@@ -174,7 +174,7 @@ Deno.test("a file that claims to hold a lot does not make room for it", async ()
   }
 });
 
-Deno.test("a file for which there is no room is refused", async () => {
+Deno.test("a file larger than the cache is rejected", async () => {
   using folder = new TempFolder();
   const path = await saved(folder);
   const small = { contextLength: 100, parallel: 1 };
@@ -184,7 +184,7 @@ Deno.test("a file for which there is no room is refused", async () => {
   }, small);
 });
 
-Deno.test("a file that cannot be written or found is an error that names it", async () => {
+Deno.test("a file that cannot be written or found is named in the error", async () => {
   using folder = new TempFolder();
   writeModel(folder);
   await withModel(folder, async (model) => {

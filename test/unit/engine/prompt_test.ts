@@ -24,7 +24,7 @@ const template = new ChatTemplate(
     "{% if mood %}({{ mood }}){% endif %}{% if add_generation_prompt %}>{% endif %}",
 );
 
-/** The tokens of a prompt as text, a BOS among them as "<s>". */
+/** Returns the tokens of a prompt as text, with BOS as "<s>". */
 function encoded(
   prompt: Prompt,
   options: PromptOptions = {},
@@ -44,23 +44,23 @@ function assertRefused(
   assertEquals([error.code, error.message], ["bad_input", message]);
 }
 
-Deno.test("a text is one user message where there is a template", () => {
+Deno.test("a text becomes one user message if the model has a template", () => {
   assertEquals(encoded("hi"), "<s>[user]hi>");
 });
 
-Deno.test("a text is taken as it is where it is raw or there is no template", () => {
+Deno.test("a raw text, or a text without a template, is used unchanged", () => {
   assertEquals(encoded("hi", { raw: true }), "<s>hi");
   assertEquals(encodePrompt("hi", {}, tokenizer, undefined).tokens, tokenizer.encode("hi"));
 });
 
-Deno.test("a system message goes before a text or conversation that has none", () => {
+Deno.test("a system message goes before a text or a conversation without one", () => {
   assertEquals(encoded("hi", { system: "be" }), "<s>[system]be[user]hi>");
   const talk = [{ role: "user", content: "a" }, { role: "assistant", content: "b" }];
   assertEquals(encoded(talk, { system: "be" }), "<s>[system]be[user]a[assistant]b>");
   assertEquals(encoded([{ role: "system", content: "own" }], { system: "be" }), "<s>[system]own>");
 });
 
-Deno.test("a system message that cannot be used is refused", () => {
+Deno.test("an unusable system message is rejected", () => {
   const why = "a system message cannot be used: ";
   assertRefused("hi", { system: "be", raw: true }, `${why}a raw prompt has no messages`, template);
   assertRefused("hi", { system: "be" }, `${why}the model has no chat template`);
@@ -71,23 +71,23 @@ Deno.test("a conversation needs a template", () => {
   assertRefused([{ role: "user", content: "a" }], {}, message);
 });
 
-Deno.test("a template gets the variables it is given", () => {
+Deno.test("template variables reach the template", () => {
   assertEquals(encoded("hi", { templateVariables: { mood: "glad" } }), "<s>[user]hi(glad)>");
 });
 
 Deno.test("BOS is never doubled", () => {
   assertEquals(encoded("<s>hi", { raw: true }), "<s>hi");
-  // The template writes it, the tokenizer would add it; and where no template writes it there is none.
+  // The template writes BOS and the tokenizer would add it. A template without BOS gives none.
   assertEquals(encoded("hi").match(/<s>/g)?.length, 1);
   assertEquals(encoded("hi", {}, new ChatTemplate("{{ messages[0].content }}")), "hi");
 });
 
-Deno.test("ids are used as they are", () => {
+Deno.test("ids are used unchanged", () => {
   const ids = Int32Array.of(5, 6);
   assertEquals(encodePrompt(ids, {}, tokenizer, template), { tokens: ids, startsText: false });
 });
 
-Deno.test("an answer starts a text but where it goes on with one", () => {
+Deno.test("an answer starts a new text unless it continues one", () => {
   const startsText = (prompt: Prompt, options: PromptOptions = {}) =>
     encodePrompt(prompt, options, tokenizer, template).startsText;
   assertEquals(startsText("hi"), true);
@@ -95,7 +95,7 @@ Deno.test("an answer starts a text but where it goes on with one", () => {
   assertEquals(startsText("", { raw: true }), true);
 });
 
-Deno.test("the beginning of an answer follows the prompt", () => {
+Deno.test("a given beginning of the answer follows the prompt", () => {
   assertEquals(encoded("hi", { answerStart: "yes" }), `${encoded("hi")}yes`);
   assertEquals(encoded("hi", { raw: true, answerStart: "yes" }), "<s>hiyes");
   const { startsText } = encodePrompt("hi", { answerStart: "yes" }, tokenizer, template);
@@ -104,14 +104,14 @@ Deno.test("the beginning of an answer follows the prompt", () => {
   assertThrows(ids, ForgeError, "answerStart is for texts and conversations, not for token ids");
 });
 
-Deno.test("a prompt without a token is refused", () => {
+Deno.test("a prompt without tokens is rejected", () => {
   assertEquals(encoded("", { raw: true }), "<s>");
   assertRefused(new Int32Array(), {}, "the prompt is empty");
   const empty = () => encodePrompt("", { raw: true }, withoutBos, undefined);
   assertThrows(empty, ForgeError, "the prompt is empty, and the model has no BOS token to start");
 });
 
-Deno.test("a conversation of more messages than the context has tokens is not rendered", () => {
+Deno.test("a conversation with more messages than context tokens is not rendered", () => {
   const messages = Array.from({ length: 65 }, () => ({ role: "user", content: "x" }));
   const rendering = new ChatTemplate("{{ raise_exception('rendered') }}");
   const encode = (context: number) => encodePrompt(messages, {}, tokenizer, rendering, context);

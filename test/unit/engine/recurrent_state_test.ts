@@ -1,4 +1,4 @@
-/** Tests prefix sharing in models with recurrent state, which cannot be cut as pages can. */
+/** Tests prefix sharing in models with recurrent state, which cannot be truncated as pages can. */
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { Generation } from "../../../src/engine/generation/generation.ts";
 import type { GenerationEnd } from "../../../src/engine/generation/request.ts";
@@ -35,7 +35,7 @@ class Bench {
     this.scheduler = new Scheduler(this.runner, undefined, pace);
   }
 
-  /** What the model says, which must be right, and how it ended. */
+  /** Generates an answer and checks its tokens; returns them and the end. */
   async tell(
     prompt: readonly number[],
     maxTokens: number,
@@ -56,12 +56,12 @@ class Bench {
     return (await this.tell(prompt, maxTokens)).end.cachedPromptTokens;
   }
 
-  /** The steps so far, as "tokens of each chunk". */
+  /** Chunk lengths of each step so far, joined by "+". */
   get steps(): string[] {
     return this.runner.runs.map((chunks) => chunks.map(({ tokens }) => tokens.length).join("+"));
   }
 
-  /** Checks that nothing is left in use. */
+  /** Checks that all pages and slots are released. */
   async end(): Promise<void> {
     await this.scheduler.idle();
     this.runner.checkPages();
@@ -69,27 +69,27 @@ class Bench {
   }
 }
 
-Deno.test("a chat goes on from the state at the end of its last turn", async () => {
+Deno.test("a chat continues from the state at the end of its last turn", async () => {
   const bench = new Bench();
   const first = prompt(6, 0);
   const { tokens } = await bench.tell(first, 9);
-  // The last token of the answer was chosen, but not computed.
+  // The last token of the answer was sampled, but not computed.
   assertEquals(await bench.cached([...first, ...tokens, 700, 701, 702]), 14);
   await bench.end();
 });
 
-Deno.test("a prompt that turns off before its end goes on from its last whole page", async () => {
+Deno.test("a prompt that differs near its end continues from the last whole page", async () => {
   const bench = new Bench();
   const shared = prompt(11, 0);
   await bench.tell(shared, 6);
   assertEquals(bench.steps.slice(0, 2), ["8", "3"]);
   assertEquals(await bench.cached([...shared.slice(0, 10), 500, 501]), 8);
-  // Pages are there for more of it, but no state.
+  // More of its pages are cached, but no state is.
   assertEquals(await bench.cached([...shared.slice(0, 7), 500, 501]), 0);
   await bench.end();
 });
 
-Deno.test("completions of one prompt share what comes before its last page", async () => {
+Deno.test("completions of one prompt share everything before its last page", async () => {
   const bench = new Bench();
   const told = await Promise.all([0, 1, 2].map(() => bench.tell(prompt(43, 0), 3)));
   assertEquals(told.map(({ end }) => end.cachedPromptTokens), [0, 40, 40]);
@@ -97,26 +97,26 @@ Deno.test("completions of one prompt share what comes before its last page", asy
   await bench.end();
 });
 
-Deno.test("sequences wait for a slot as they wait for pages", async () => {
+Deno.test("sequences wait for a free slot", async () => {
   const bench = new Bench({ nSlots: 2 });
   await Promise.all([1, 2, 3, 4, 5].map((i) => bench.tell(prompt(9, 100 * i), 4)));
   assert(bench.runner.runs.every((chunks) => chunks.length <= 2), String(bench.steps));
   await bench.end();
 });
 
-Deno.test("one slot is enough, and its last state is gone on from", async () => {
+Deno.test("one slot suffices, and its last state is continued", async () => {
   const bench = new Bench({ nSlots: 1 });
   const first = prompt(6, 0);
   const { tokens } = await bench.tell(first, 5);
   const next = [...first, ...tokens, 700];
   assertEquals(await bench.cached(next), 10);
   assertEquals(bench.runner.stateCopies, 0);
-  // It was taken over, not copied.
+  // The state was moved, not copied.
   assertEquals(await bench.cached([...first, ...tokens, 800]), 0);
   await bench.end();
 });
 
-Deno.test("the state that was not used for longest is given up first", async () => {
+Deno.test("the least recently used state is evicted first", async () => {
   const bench = new Bench({ nSlots: 4 });
   const chats = [0, 100, 200].map((first) => prompt(3, first));
   const told: number[][] = [];
@@ -140,15 +140,15 @@ Deno.test("a stopped run publishes no state", async () => {
   await bench.tell(next, 5, controller.signal);
   assertEquals(bench.runner.cancels, 1);
   bench.runner.onRun = () => Promise.resolve(undefined);
-  // From the turn before, whose state was copied.
+  // Continues from the previous turn, whose state was copied.
   assertEquals(await bench.cached([...next, 800]), 7);
   await bench.end();
 });
 
 for (const [how, error] of [["is stopped", undefined], ["fails", new Error("no power")]] as const) {
-  Deno.test(`the state of a run that ${how} amid a prompt is not gone on from`, async () => {
+  Deno.test(`the state of a run that ${how} in the middle of a prompt is not reused`, async () => {
     const bench = new Bench();
-    // The prompt takes three runs; the second one leaves the slot with nobody knows what.
+    // The prompt takes three runs; the second one leaves an undefined state in the slot.
     const long = prompt(40, 0);
     const controller = new AbortController();
     bench.runner.onRun = () => {
@@ -161,13 +161,13 @@ for (const [how, error] of [["is stopped", undefined], ["fails", new Error("no p
     if (error === undefined) await told;
     else await assertRejects(() => told, Error, error.message);
     bench.runner.onRun = () => Promise.resolve(undefined);
-    // The model checks the state it begins with.
+    // The fake model checks the state at the start of each run.
     assertEquals(await bench.cached([...long.slice(0, 16), 800, 801]), 0);
     await bench.end();
   });
 }
 
-/** A tokenizer that spells each token of the fake model as `<id>`. */
+/** Tokenizer that spells each token of the fake model as `<id>`. */
 const spellingTokenizer = {
   vocabSize: FAKE_VOCABULARY,
   tokenBytes: (id: number) => new TextEncoder().encode(`<${id}>`),
@@ -189,7 +189,7 @@ Deno.test("a state that has seen tokens after a stop string is not reused", asyn
     reason = end?.finishReason ?? reason;
   }
   assertEquals(reason, "stop");
-  // The run went on to the eighth token: the state is that of a text that nobody has asked for.
+  // The run continued to the eighth token, so the state includes tokens after the stop string.
   assert(bench.runner.nSteps > 5, String(bench.runner.nSteps));
   for (const length of [3, 4, 5, 6, 7, 8]) {
     await bench.cached([...first, ...answer.slice(0, length), 900]);
@@ -197,7 +197,7 @@ Deno.test("a state that has seen tokens after a stop string is not reused", asyn
   await bench.end();
 });
 
-Deno.test("states go with the pages they belong to", async () => {
+Deno.test("a state is evicted with its pages", async () => {
   const bench = new Bench({ nPages: 6 });
   const first = prompt(6, 0);
   const { tokens } = await bench.tell(first, 3);
@@ -206,7 +206,7 @@ Deno.test("states go with the pages they belong to", async () => {
   await bench.end();
 });
 
-Deno.test("scores neither use nor leave states", async () => {
+Deno.test("scores neither use nor publish states", async () => {
   const bench = new Bench();
   await bench.tell(prompt(10, 0), 2);
   await scoreTokens(bench.scheduler, prompt(10, 0));
@@ -215,7 +215,7 @@ Deno.test("scores neither use nor leave states", async () => {
   await bench.end();
 });
 
-Deno.test("slots: two for each sequence of a step, in at most half of the memory", () => {
+Deno.test("slots: two per sequence of a step, in at most half of the memory", () => {
   const stateLayers = [{ rows: 3, cols: 100 }, { rows: 64, cols: 50 }];
   const bytes = 4 * (300 + 3200);
   const shape = { contextLength: 64, kvType: "F16", kvLayers: [] } as const;
@@ -235,7 +235,7 @@ async function withModel<T>(folder: TempFolder, fn: (model: Model) => Promise<T>
   return await fn(model);
 }
 
-Deno.test("a model whose state cannot be rolled back gets no draft tokens, and drafts none", async () => {
+Deno.test("a model with recurrent state gets no draft tokens and drafts none", async () => {
   using hybrid = new TempFolder();
   using plain = new TempFolder();
   writeRandomHybrid(hybrid.path, { contextLength: 400 });
@@ -276,7 +276,7 @@ Deno.test("a saved prompt carries its state, and changes nothing", async () => {
     }
     assert(model.memory.states > 0);
   });
-  // Its last bytes before the checksum are the state's.
+  // The last bytes before the checksum belong to the state.
   const bytes = Deno.readFileSync(path);
   bytes[bytes.length - 40]! ^= 1;
   Deno.writeFileSync(path, bytes);

@@ -17,11 +17,11 @@ import { ForgeError } from "../../../src/errors.ts";
 import type { CausalLm, StateMatrix } from "../../../src/models/causal_lm.ts";
 import { FakeBackend } from "../models/fakes.ts";
 
-/** A step whose runs the test ends. */
+/** A fake step whose runs the test ends by hand. */
 class FakeStep implements Step {
   readonly scratchBytes = 1000;
   readonly runs: StepInputs[] = [];
-  /** What each run comes to. */
+  /** Result of each run. */
   results: StepResult[] = [];
   cancels = 0;
   #end: PromiseWithResolvers<StepResult[]> | undefined;
@@ -40,7 +40,7 @@ class FakeStep implements Step {
     return this.#end.promise;
   }
 
-  /** Ends the run in progress, and lets what waits for it go on. */
+  /** Ends the run in progress and lets its awaiters continue. */
   async end(error?: Error): Promise<void> {
     const end = this.#end!;
     this.#end = undefined;
@@ -64,12 +64,12 @@ class FakeStep implements Step {
   release(): void {}
 }
 
-/** Lets promises that are settled have their effects. */
+/** Waits until the reactions of settled promises have run. */
 function settle(): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, 0));
 }
 
-/** A recorder that accepts everything and gives one step. */
+/** A recorder that accepts every operation and returns one step. */
 function fakeRecorder(step: Step): Recorder {
   return new Recorder({ record: () => 1 as Value, keep() {}, finish: () => Promise.resolve(step) });
 }
@@ -125,7 +125,7 @@ async function open(
   return { runner, step, recorded, shapes, copies, states };
 }
 
-Deno.test("a model with recurrent state: slots are taken with pages, and told to runs", async () => {
+Deno.test("a model with recurrent state: slots are allocated with pages and passed to runs", async () => {
   const layers = [{ rows: 3, cols: 8 }, { rows: 16, cols: 4 }];
   const options = { maxSequences: 2, cacheTokens: 384, nSlots: 2 };
   const { runner, step, states, copies } = await open(192, 100, options, layers);
@@ -152,12 +152,12 @@ Deno.test("a model with recurrent state: slots are taken with pages, and told to
   assertEquals(runner.readSlot(undefined), []);
 });
 
-/** A chunk that asks for nothing. */
+/** A chunk without outputs. */
 function chunkOf(table: PageTable, tokens: readonly number[], start: number): Chunk {
   return { table, tokens, start, outputs: [] };
 }
 
-Deno.test("a runner makes room for the context and bounds its runs", async () => {
+Deno.test("a runner sizes its cache for the context and bounds its runs", async () => {
   const { runner, recorded, shapes } = await open(1000);
   const limits = { maxTokens: 512, maxOutputs: 512, maxSequences: 1 };
   assertEquals(runner.limits, { ...limits, maxTop: 20 });
@@ -167,7 +167,7 @@ Deno.test("a runner makes room for the context and bounds its runs", async () =>
   assertEquals([kvBytes, scratchBytes, pages.freePages], [2 * 16 * 10, 1000, 16]);
 });
 
-Deno.test("a runner can take several sequences, in a cache of any size", async () => {
+Deno.test("a runner supports several sequences in a cache of any size", async () => {
   const { runner, recorded, shapes } = await open(100, 50, { maxSequences: 3, cacheTokens: 200 });
   const limits = { maxTokens: 300, maxOutputs: 300, maxSequences: 3 };
   assertEquals(runner.limits, { ...limits, maxTop: 20 });
@@ -175,7 +175,7 @@ Deno.test("a runner can take several sequences, in a cache of any size", async (
   assertEquals(shapes.map(({ nPages }) => nPages), [4, 4]);
 });
 
-Deno.test("a short context makes short runs, a large vocabulary few outputs", async () => {
+Deno.test("a short context limits runs, a large vocabulary limits outputs", async () => {
   assertEquals((await open(10)).runner.limits.maxTokens, 10);
   assertEquals((await open(1000, 2 ** 18)).runner.limits.maxOutputs, 64);
   const { limits } = (await open(1000, 2 ** 26, { maxSequences: 8 })).runner;
@@ -183,7 +183,7 @@ Deno.test("a short context makes short runs, a large vocabulary few outputs", as
   assertEquals((await open(1000, 5)).runner.limits.maxTop, 5);
 });
 
-Deno.test("a run tells each token's position, sequence and pages", async () => {
+Deno.test("a run passes each token's position, sequence and pages", async () => {
   const { runner, step } = await open(192, 100, { maxSequences: 2, cacheTokens: 384 });
   using first = runner.newSequence();
   first.reserve(1);
@@ -207,7 +207,7 @@ Deno.test("a run tells each token's position, sequence and pages", async () => {
   assertEquals(await run, [[step.results[0]!], [step.results[1]!, failed]]);
 });
 
-Deno.test("there is one run at a time, and one that fails lets the next one run", async () => {
+Deno.test("runs are serial, and a failed run does not block the next one", async () => {
   const { runner, step } = await open(100);
   using table = runner.newSequence();
   const failing = runner.run([chunkOf(table, [1], 0)]);
@@ -220,7 +220,7 @@ Deno.test("there is one run at a time, and one that fails lets the next one run"
   assertEquals(step.runs.length, 2);
 });
 
-Deno.test("a signal stops the run in progress and nothing after it", async () => {
+Deno.test("a signal stops only the run in progress", async () => {
   const { runner, step } = await open(100);
   using table = runner.newSequence();
   const chunk = chunkOf(table, [1], 0);
@@ -244,7 +244,7 @@ Deno.test("a signal stops the run in progress and nothing after it", async () =>
   assertEquals(step.cancels, 1);
 });
 
-Deno.test("what does not fit the context is not run", async () => {
+Deno.test("tokens beyond the context are rejected", async () => {
   const { runner, step } = await open(80);
   using table = runner.newSequence();
   const error = await assertRejects(
@@ -255,7 +255,7 @@ Deno.test("what does not fit the context is not run", async () => {
   assertEquals([error.code, step.runs.length, runner.pages.freePages], ["bad_input", 0, 2]);
 });
 
-Deno.test("a sequence that finds no page is refused, and the others go on", async () => {
+Deno.test("a sequence without a free page is rejected, and the others continue", async () => {
   const { runner, step } = await open(128);
   using first = runner.newSequence();
   first.reserve(65);
@@ -288,7 +288,7 @@ Deno.test("a shared page is never written", async () => {
   assertEquals(copies, ["0→1", "0→1"]);
 });
 
-Deno.test("a run of several steps makes room for all of them, and sorts what comes back", async () => {
+Deno.test("a run of several steps reserves pages for all and orders their outputs", async () => {
   const { runner, step } = await open(192, 100, { maxSequences: 2, cacheTokens: 384 });
   using first = runner.newSequence();
   using second = runner.newSequence();

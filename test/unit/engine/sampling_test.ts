@@ -43,18 +43,18 @@ Deno.test("every option has a default", () => {
   });
 });
 
-Deno.test("an option that is undefined is one that is not given", () => {
+Deno.test("an undefined option counts as missing", () => {
   assertEquals(resolved({ temperature: undefined, topK: undefined }), resolved({}));
 });
 
-Deno.test("without a seed one is drawn, and it is valid", () => {
+Deno.test("a missing seed is drawn and is valid", () => {
   const draw = () => resolveSampling({}, SAMPLING_DEFAULTS).seed;
   const seeds = Array.from({ length: 20 }, draw);
   assert(new Set(seeds).size > 10);
   for (const seed of seeds) assertEquals(resolved({ seed }).seed, seed);
 });
 
-Deno.test("options take the ends of their ranges and nothing beyond", () => {
+Deno.test("options accept the ends of their ranges and nothing beyond", () => {
   for (const name of Object.keys(SAMPLING_RANGES) as (keyof SamplingOptions)[]) {
     const { min, max, integer } = SAMPLING_RANGES[name];
     for (const value of [min, max]) assertEquals(resolved({ [name]: value })[name], value);
@@ -70,7 +70,7 @@ Deno.test("options take the ends of their ranges and nothing beyond", () => {
   }
 });
 
-Deno.test("a model's own defaults go before forge's, and options before both", () => {
+Deno.test("options override the model's defaults, which override forge's", () => {
   const json = jsonDefaults({ temperature: 0.6, top_k: 20, top_p: 0.9, repetition_penalty: 1.1 });
   assertEquals(json, {
     ...SAMPLING_DEFAULTS,
@@ -89,13 +89,13 @@ Deno.test("a model that does not sample is greedy", () => {
   assertEquals(jsonDefaults({ do_sample: true }).temperature, 0.8);
 });
 
-Deno.test("a model's defaults that cannot be are left out", () => {
+Deno.test("invalid defaults of a model are ignored", () => {
   const bad = { temperature: -1, top_k: 1.5, top_p: "0.9", repetition_penalty: null };
   assertEquals(jsonDefaults(bad), SAMPLING_DEFAULTS);
   assertEquals(ggufDefaults({ "general.sampling.temp": NaN }), SAMPLING_DEFAULTS);
 });
 
-Deno.test("penalties look at the last tokens, or all, or none", () => {
+Deno.test("penalties cover the last tokens, all tokens or none", () => {
   const tokens = [1, 2, 3, 4];
   const histories = (options: SamplingOptions, draft: number[] = []) =>
     penaltyHistories(new TokenList(tokens), draft, resolved(options)).map((ids) => [...ids]);
@@ -105,7 +105,7 @@ Deno.test("penalties look at the last tokens, or all, or none", () => {
   assertEquals(history({ repeatPenalty: 1.1, repeatLastN: 2 }), [3, 4]);
   assertEquals(history({ presencePenalty: 1, repeatLastN: -1 }), tokens);
   assertEquals(history({ frequencyPenalty: -1, repeatLastN: 0 }), []);
-  // Behind a guess it is a token like any other.
+  // A draft token counts like any other token.
   const draft = [5, 6];
   assertEquals(histories({}, draft), [[], [], []]);
   assertEquals(histories({ repeatPenalty: 1.1, repeatLastN: 3 }, draft), [
@@ -117,7 +117,7 @@ Deno.test("penalties look at the last tokens, or all, or none", () => {
   assertEquals(histories({ presencePenalty: 1, repeatLastN: -1 }, [9]), [tokens, [...tokens, 9]]);
 });
 
-Deno.test("the device gets the seed as a whole", () => {
+Deno.test("the device gets the whole seed", () => {
   const { seed, temperature } = samplingParams(
     resolved({ seed: Number.MAX_SAFE_INTEGER }),
     undefined,

@@ -1,4 +1,4 @@
-/** Who is in which step, and what happens when something runs out or goes wrong. */
+/** Tests the composition of steps, preemption, back-pressure and failures. */
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { Generation } from "../../../src/engine/generation/generation.ts";
 import type {
@@ -50,12 +50,12 @@ class Bench {
     throw new Error("no end");
   }
 
-  /** The steps so far, as "tokens of each chunk". */
+  /** Chunk lengths of each step so far, joined by "+". */
   get steps(): string[] {
     return this.runner.runs.map((chunks) => chunks.map(({ tokens }) => tokens.length).join("+"));
   }
 
-  /** Checks that nothing is left in use. */
+  /** Checks that all pages are released. */
   async end(): Promise<void> {
     await this.scheduler.idle();
     this.runner.checkPages();
@@ -67,7 +67,7 @@ function prompt(length: number, first: number): number[] {
   return Array.from({ length }, (_, i) => first + i);
 }
 
-Deno.test("what is asked for together is computed together", async () => {
+Deno.test("simultaneous requests are computed together", async () => {
   const bench = new Bench({ nPages: 100 });
   const prompts = [prompt(3, 0), prompt(5, 100), prompt(2, 200)];
   const told = await Promise.all(prompts.map((prompt) => bench.tell(prompt, 3)));
@@ -76,7 +76,7 @@ Deno.test("what is asked for together is computed together", async () => {
   await bench.end();
 });
 
-Deno.test("sequences join and leave with every step", async () => {
+Deno.test("sequences join and leave at every step", async () => {
   const bench = new Bench({ nPages: 100 });
   const long = bench.tell(prompt(2, 0), 6);
   while (bench.steps.length < 2) await Promise.resolve();
@@ -87,7 +87,7 @@ Deno.test("sequences join and leave with every step", async () => {
   await bench.end();
 });
 
-Deno.test("a long prompt goes in chunks beside those that decode", async () => {
+Deno.test("a long prompt runs in chunks next to decoding sequences", async () => {
   const bench = new Bench({ nPages: 100, maxTokens: 10 });
   const first = bench.tell(prompt(2, 0), 6);
   while (bench.steps.length < 2) await Promise.resolve();
@@ -100,7 +100,7 @@ Deno.test("a long prompt goes in chunks beside those that decode", async () => {
   await bench.end();
 });
 
-Deno.test("no more sequences are in a step than it can take; the others wait", async () => {
+Deno.test("a step has at most maxSequences sequences; the others wait", async () => {
   const bench = new Bench({ nPages: 100, maxSequences: 2 });
   const prompts = [1, 2, 3, 4, 5].map((i) => prompt(3, 100 * i));
   const told = await Promise.all(prompts.map((prompt, i) => bench.tell(prompt, 2 + i)));
@@ -109,44 +109,44 @@ Deno.test("no more sequences are in a step than it can take; the others wait", a
   await bench.end();
 });
 
-Deno.test("a prefix that was computed is not computed again", async () => {
+Deno.test("a cached prefix is not computed again", async () => {
   const bench = new Bench({ nPages: 100 });
   const shared = prompt(10, 0);
   assertEquals((await bench.tell([...shared, 500], 3)).end.cachedPromptTokens, 0);
-  // Two whole pages, and two tokens of a third, which is copied.
+  // Two whole pages, and two tokens of a third page, which is copied.
   const second = await bench.tell([...shared, 600, 601], 3);
   assertEquals([second.end.cachedPromptTokens, bench.runner.copies], [10, 1]);
   assertEquals(second.tokens, fakeAnswer([...shared, 600, 601], 3));
-  // The last token of a prompt is computed in any case.
+  // The last token of a prompt is always computed.
   const again = await bench.tell([...shared, 500], 3);
   assertEquals([again.end.cachedPromptTokens, bench.steps.slice(6)], [10, ["1", "1", "1"]]);
   await bench.end();
 });
 
-Deno.test("an answer is a prefix too, and a turn costs its new tokens", async () => {
+Deno.test("an answer is a prefix too, and a turn computes only its new tokens", async () => {
   const bench = new Bench({ nPages: 100 });
   const first = prompt(6, 0);
   const { tokens } = await bench.tell(first, 9);
   const next = [...first, ...tokens, 700, 701, 702];
   const { end } = await bench.tell(next, 2);
-  // The last token of the answer was chosen, but not computed.
+  // The last token of the answer was sampled, but not computed.
   assertEquals(end.cachedPromptTokens, first.length + tokens.length - 1);
   await bench.end();
 });
 
-Deno.test("two that need the same prefix compute it once", async () => {
+Deno.test("two requests with the same prefix compute it once", async () => {
   const bench = new Bench({ nPages: 200, maxTokens: 30 });
   const shared = prompt(70, 0);
   const prompts = [[...shared, 500], [...shared, 600], [...shared, 500], prompt(5, 800)];
   const told = await Promise.all(prompts.map((prompt) => bench.tell(prompt, 4)));
   told.forEach(({ tokens }, i) => assertEquals(tokens, fakeAnswer(prompts[i]!, 4)));
   assertEquals(told.map(({ end }) => end.cachedPromptTokens), [0, 70, 70, 0]);
-  // What shares nothing does not wait.
+  // A request without a shared prefix does not wait.
   assertEquals(bench.steps[0], "5+25");
   await bench.end();
 });
 
-Deno.test("when the one that computes a prefix is stopped, another one does", async () => {
+Deno.test("if the request that computes a shared prefix is stopped, another computes it", async () => {
   const bench = new Bench({ nPages: 200, maxTokens: 10 });
   const shared = prompt(70, 0);
   const controller = new AbortController();
@@ -161,8 +161,8 @@ Deno.test("when the one that computes a prefix is stopped, another one does", as
   await bench.end();
 });
 
-Deno.test("when pages run out the last one gives way, and goes on later as if nothing was", async () => {
-  // Each needs 6 pages in the end; two fit at first, but not to their ends.
+Deno.test("when pages run out the last sequence is preempted and later gives the same tokens", async () => {
+  // Each needs 6 of 8 pages in the end: both fit at first, but not to their ends.
   const bench = new Bench({ nPages: 8 });
   const [a, b] = [prompt(8, 0), prompt(8, 100)];
   const [first, second] = await Promise.all([bench.tell(a, 14), bench.tell(b, 14)]);
@@ -173,17 +173,17 @@ Deno.test("when pages run out the last one gives way, and goes on later as if no
   await bench.end();
 });
 
-Deno.test("pages of earlier sequences are taken, the longest unused first", async () => {
+Deno.test("pages of ended sequences are evicted, the least recently used first", async () => {
   const bench = new Bench({ nPages: 5 });
   const [a, b, c] = [prompt(8, 0), prompt(8, 100), prompt(12, 200)];
   for (const each of [a, b, a, c]) await bench.tell(each, 1);
-  // A was used after B, so that C took B's pages.
+  // A was used after B, so C evicted the pages of B.
   assertEquals((await bench.tell(a, 1)).end.cachedPromptTokens, 7);
   assertEquals((await bench.tell(b, 1)).end.cachedPromptTokens, 0);
   await bench.end();
 });
 
-Deno.test("what can never fit is refused, and the others go on", async () => {
+Deno.test("a request that can never fit is rejected, and the others continue", async () => {
   const bench = new Bench({ nPages: 4 });
   const [long, grows, fits] = await Promise.allSettled([
     bench.tell(prompt(17, 0), 1),
@@ -216,7 +216,7 @@ Deno.test("a slow reader pauses only its own sequence", async () => {
   await bench.end();
 });
 
-Deno.test("a reader that waits for another answer does not keep it from the pages it needs", async () => {
+Deno.test("an answer gets its pages while its reader leaves another answer unread", async () => {
   const bench = new Bench({ nPages: 14, maxSequences: 1 });
   const outer = prompt(8, 0);
   const tokens: number[] = [];
@@ -232,8 +232,8 @@ Deno.test("a reader that waits for another answer does not keep it from the page
   await bench.end();
 });
 
-Deno.test("paused sequences that fill the front of the waiting line keep no other from its turn", async () => {
-  // Each holds 9 pages or more once its reader is that far behind, so that nearly all are preempted.
+Deno.test("paused sequences at the front of the queue do not block the others", async () => {
+  // Each holds at least 9 pages by the time its slow reader pauses it, so nearly all are preempted.
   const bench = new Bench({ nPages: 20, maxSequences: 2 });
   const unread = Array.from(
     { length: 12 },
@@ -244,7 +244,7 @@ Deno.test("paused sequences that fill the front of the waiting line keep no othe
   await bench.scheduler.idle();
   const { tokens: told } = await bench.tell(prompt(8, 500), 6);
   assertEquals(told, fakeAnswer(prompt(8, 500), 6));
-  // The unread answers go on unharmed.
+  // The unread answers continue unchanged.
   for (const [i, pieces] of unread.entries()) {
     const tokens = [(first[i]!.value as Piece).token];
     for await (const { token } of pieces) if (token !== undefined) tokens.push(token);
@@ -253,7 +253,7 @@ Deno.test("paused sequences that fill the front of the waiting line keep no othe
   await bench.end();
 });
 
-Deno.test("an error of one output ends its own sequence alone", async () => {
+Deno.test("an error of one output fails only its own sequence", async () => {
   const bench = new Bench({ nPages: 100, maxSequences: 1 });
   const bad = new ForgeError("bad_model", "NaN");
   bench.runner.onRun = ([chunk]) => Promise.resolve(chunk?.tokens[0] === 100 ? bad : undefined);
@@ -267,7 +267,7 @@ Deno.test("an error of one output ends its own sequence alone", async () => {
   await bench.end();
 });
 
-Deno.test("a failure of the device ends all, and the next ones may succeed", async () => {
+Deno.test("a device failure fails all sequences, and later ones may succeed", async () => {
   const bench = new Bench({ nPages: 100, maxSequences: 2 });
   const failure = new ForgeError("device", "out of memory");
   bench.runner.onRun = () => Promise.reject(failure);
@@ -278,7 +278,7 @@ Deno.test("a failure of the device ends all, and the next ones may succeed", asy
   await bench.end();
 });
 
-Deno.test("a run that nobody wants any more is stopped, others are not", async () => {
+Deno.test("a run is stopped only if all its sequences are cancelled", async () => {
   const bench = new Bench({ nPages: 100 });
   const run = Promise.withResolvers<undefined>();
   bench.runner.onRun = () => run.promise;
@@ -286,7 +286,7 @@ Deno.test("a run that nobody wants any more is stopped, others are not", async (
   const both = controllers.map(({ signal }, i) => bench.tell(prompt(2, 100 * i), 3, { signal }));
   await turn();
   controllers[0]!.abort();
-  // The reader is told at once.
+  // The reader gets the end at once.
   assertEquals((await both[0]!).end.finishReason, "cancelled");
   assertEquals(bench.runner.cancels, 0);
   controllers[1]!.abort();
@@ -296,7 +296,7 @@ Deno.test("a run that nobody wants any more is stopped, others are not", async (
   await bench.end();
 });
 
-Deno.test("one that waits for its turn can be stopped", async () => {
+Deno.test("a waiting sequence can be stopped", async () => {
   const bench = new Bench({ nPages: 100, maxSequences: 1 });
   const controller = new AbortController();
   const first = bench.tell(prompt(2, 0), 5);
@@ -326,7 +326,7 @@ Deno.test("an action runs between two steps", async () => {
   await bench.end();
 });
 
-Deno.test("a scheduler that is closed ends all, and takes no more", async () => {
+Deno.test("closing a scheduler fails all sequences and rejects new ones", async () => {
   const bench = new Bench({ nPages: 100 });
   bench.runner.onRun = () => new Promise(() => {});
   const error = new ForgeError("device", "closed");
@@ -339,7 +339,7 @@ Deno.test("a scheduler that is closed ends all, and takes no more", async () => 
   await bench.end();
 });
 
-Deno.test("scores and logits take part in steps like anything else", async () => {
+Deno.test("scores and logits share steps with generations", async () => {
   const bench = new Bench({ nPages: 100, maxTokens: 12, maxOutputs: 4 });
   const tokens = prompt(11, 300);
   const [told, scores, logits] = await Promise.all([

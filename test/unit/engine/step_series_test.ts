@@ -1,4 +1,4 @@
-/** Runs of several steps: who may be in one, and what becomes of tokens that nobody wants. */
+/** Tests runs of several steps: their length, and tokens computed after the end of a text. */
 import { assert, assertEquals } from "@std/assert";
 import { Generation } from "../../../src/engine/generation/generation.ts";
 import type { GenerationRequest } from "../../../src/engine/generation/request.ts";
@@ -21,23 +21,23 @@ async function tell(
   return tokens;
 }
 
-/** Every step is said to cost next to nothing, however busy the machine is. */
+/** A pace that measures the same tiny cost for every step on any machine. */
 class FreeSteps extends StepPace {
   override measure(rows: number): void {
     super.measure(rows, 0.01);
   }
 }
 
-/** Steps cost nothing here: a run has as many as the pace allows. */
+/** Returns a runner and a scheduler whose runs have up to `most` steps. */
 function paced(most: number, options: ConstructorParameters<typeof FakeRunner>[0]) {
   const runner = new FakeRunner(options);
   return { runner, scheduler: new Scheduler(runner, undefined, new FreeSteps(most)) };
 }
 
-Deno.test("step series: a step shows what one costs, then runs have several", async () => {
+Deno.test("step series: one step is timed, then runs have several", async () => {
   const { runner, scheduler } = paced(4, { nPages: 20 });
   assertEquals(await tell(scheduler, 12), fakeAnswer(PROMPT, 12));
-  // The prompt gives a token, and so does the step that is timed.
+  // The prompt gives one token, and so does the timed step.
   assertEquals(runner.runs.map(([chunk]) => chunk!.start), [0, 5, 6, 10, 14]);
   assertEquals(runner.nSteps, 1 + 1 + 4 + 4 + 2);
 });
@@ -50,7 +50,7 @@ Deno.test("step series: an end token ends the run", async () => {
   assertEquals(runner.nSteps, 5);
 });
 
-Deno.test("step series: one whose reader leaves does not change the others", async () => {
+Deno.test("step series: a reader that leaves does not change other answers", async () => {
   const { runner, scheduler } = paced(6, { nPages: 40, nSlots: 6 });
   const leave = async () => {
     for await (
@@ -62,7 +62,7 @@ Deno.test("step series: one whose reader leaves does not change the others", asy
   const [, tokens] = await Promise.all([leave(), tell(scheduler, 30)]);
   assertEquals(tokens, fakeAnswer(PROMPT, 30));
   await scheduler.idle();
-  // What goes on from either finds states and pages that belong together; the runner checks it.
+  // Sequences that continue either text find matching states and pages; the runner checks this.
   const next = [7, 7, ...fakeAnswer([7, 7], 4), 1];
   const told: number[] = [];
   for await (const { token } of new Generation(noTokenizer, fakeRequest(next, 5)).run(scheduler)) {
@@ -71,7 +71,7 @@ Deno.test("step series: one whose reader leaves does not change the others", asy
   assertEquals(told, fakeAnswer(next, 5));
 });
 
-Deno.test("step series: runs become shorter where pages run out, and nobody gives way", async () => {
+Deno.test("step series: runs become shorter when pages run out, without preemption", async () => {
   const { runner, scheduler } = paced(8, { nPages: 8, pageTokens: 2, maxSequences: 2 });
   const told = await Promise.all([tell(scheduler, 4), tell(scheduler, 3, { stream: 1 })]);
   assertEquals(told, [fakeAnswer(PROMPT, 4), fakeAnswer(PROMPT, 3)]);

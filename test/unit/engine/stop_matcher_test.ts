@@ -2,7 +2,7 @@ import { assert, assertEquals } from "@std/assert";
 import { StopMatcher } from "../../../src/engine/generation/stop_matcher.ts";
 import { Random } from "../../support/random.ts";
 
-/** What comes out of each piece, and "|" where a stop string ended the text, else the flushed rest. */
+/** Returns the output of each piece, then "|" if a stop string was found, else the flushed rest. */
 function stream(stops: readonly string[], pieces: readonly string[]): string[] {
   const matcher = new StopMatcher(stops);
   const out = pieces.map((piece) => matcher.push(piece));
@@ -14,31 +14,31 @@ Deno.test("without stop strings nothing is held back", () => {
   assertEquals(stream([""], ["a", "b"]), ["a", "b", ""]);
 });
 
-Deno.test("a stop string ends the text and is no part of it", () => {
+Deno.test("a stop string ends the text and is not part of it", () => {
   assertEquals(stream(["END"], ["one END two"]), ["one ", "|"]);
   assertEquals(stream(["END"], ["END"]), ["", "|"]);
   assertEquals(stream(["END"], ["a", "END", "more", "END"]), ["a", "", "", "", "|"]);
 });
 
-Deno.test("a stop string may come in pieces", () => {
+Deno.test("a stop string may span pieces", () => {
   assertEquals(stream(["END"], ["aE", "N", "D", "b"]), ["a", "", "", "", "|"]);
   assertEquals(stream(["\n\n"], ["a\n", "\nb"]), ["a", "", "|"]);
 });
 
-Deno.test("what may become a stop string is held back, and no more", () => {
+Deno.test("only a possible start of a stop string is held back", () => {
   assertEquals(stream(["END"], ["aEN", "x"]), ["a", "ENx", ""]);
   assertEquals(stream(["END"], ["EEN", "EN", "DD"]), ["E", "EN", "", "|"]);
   assertEquals(stream(["END"], ["EN"]), ["", "EN"]);
   assertEquals(stream(["aab"], ["aaa", "ab"]), ["a", "a", "|"]);
 });
 
-Deno.test("the stop string that ends first counts", () => {
+Deno.test("the stop string that ends first wins", () => {
   assertEquals(stream(["bcd", "ab"], ["abcd"]), ["", "|"]);
   assertEquals(stream(["abcd", "bc"], ["abcd"]), ["a", "|"]);
   assertEquals(stream(["abc", "bc"], ["abc"]), ["", "|"]);
 });
 
-/** The text before the stop string that ends first, the longest of those that end together. */
+/** Returns the text before the stop string that ends first; of several, the longest. */
 function naive(stops: readonly string[], text: string): { text: string; stopped: boolean } {
   for (let end = 1; end <= text.length; end++) {
     const starts = stops.filter((stop) => text.slice(0, end).endsWith(stop)).map((s) =>
@@ -49,12 +49,12 @@ function naive(stops: readonly string[], text: string): { text: string; stopped:
   return { text, stopped: false };
 }
 
-/** Whether what is held back is needed: some text after it would make it a stop string. */
+/** True if the held text is a proper prefix of a stop string. */
 function isPrefixOfStop(stops: readonly string[], text: string): boolean {
   return stops.some((stop) => stop.length > text.length && stop.startsWith(text));
 }
 
-Deno.test("any pieces of a text give the same as all of it at once", () => {
+Deno.test("a text gives the same output however it is split", () => {
   const random = new Random("stop matcher");
   const word = (length: number) =>
     Array.from({ length }, () => random.pick(["a", "b", "c"])).join("");
@@ -70,7 +70,7 @@ Deno.test("any pieces of a text give the same as all of it at once", () => {
       seen += matcher.push(text.slice(at, next));
       at = next;
       if (matcher.stopped) break;
-      // Held back is the shortest rest such that nothing before it can be part of a stop string.
+      // The held text is the shortest suffix that can still become part of a stop string.
       const held = text.slice(seen.length, at);
       assert(held === "" || isPrefixOfStop(stops, held), `${held} held back of ${text}`);
       for (let from = 0; from < seen.length; from++) {

@@ -1,7 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { Clock } from "../../../src/engine/generation/timings.ts";
 
-Deno.test("the steps up to the first token are the prefill, the others decode", () => {
+Deno.test("steps up to the first token are prefill, later ones decode", () => {
   const clock = new Clock();
   clock.begin();
   clock.tick(100, 0);
@@ -36,7 +36,7 @@ Deno.test("the first of several steps after the prompt counts as prefill", () =>
   });
 });
 
-Deno.test("without a token there is no speed", () => {
+Deno.test("an answer without tokens has no speed", () => {
   const clock = new Clock();
   clock.tick(100, 0);
   const { queueMs: _, ...timings } = clock.timings(300, 0);

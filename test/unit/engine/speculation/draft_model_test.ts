@@ -17,8 +17,8 @@ import { TempFolder } from "../../../support/temp_folder.ts";
 import { writeRandomLlama } from "../../../support/tiny_llama.ts";
 
 /**
- * A second model that guesses: any model of the same vocabulary, good or bad, leaves every token as it
- * is. One that is the model itself guesses right nearly always, since it draws the same numbers.
+ * Tests draft models: any model of the same vocabulary, good or bad, leaves every token unchanged. A copy
+ * of the model itself is nearly always accepted, since it draws the same random numbers.
  */
 
 const UNSURE = { propose: () => ({ tokens: [], odds: [] }) };
@@ -51,7 +51,7 @@ for (
         const speculator = new Speculator({ length, model, newDrafter: () => UNSURE });
         const { drafted, accepted } = await checkMix(random, runner, tokenizer, cases, speculator);
         const share = accepted / drafted;
-        // A draft model that takes as long as the model itself pays for nothing.
+        // A draft model as slow as the model itself gains nothing.
         if (length !== undefined) assert(drafted > 50, `only ${drafted} drafted`);
         assert(drafted < 20 || (seed === 1 ? share > 0.8 : share < 0.5), `${share} came true`);
         assertEquals(draft.pages.freePages, draft.pages.nPages, "a page of the draft model leaked");
@@ -62,7 +62,7 @@ for (
   });
 }
 
-/** Draft that ends right after a token was added, as when its reader leaves. */
+/** A draft whose text ends right after a token is added, as when the reader leaves. */
 class EndingDraft extends Draft {
   override add(token: number): boolean {
     const added = super.add(token);
@@ -71,7 +71,7 @@ class EndingDraft extends Draft {
   }
 }
 
-Deno.test("a text that ends while drafting gets no more draft tokens, the others get all", async () => {
+Deno.test("a text that ends while drafting gets no more draft tokens", async () => {
   const model = new FakeRunner({ nPages: 20 });
   const runner = Object.assign(model, { contextLength: 60, vocabSize: FAKE_VOCABULARY });
   const prospects = [EndingDraft, Draft].map((Kind, i) => {
@@ -86,11 +86,11 @@ Deno.test("a text that ends while drafting gets no more draft tokens, the others
 
 const PROMPT = "abcabcabcabc";
 
-Deno.test("load takes a draft model; tokens, log-probabilities and ends stay", async () => {
+Deno.test("load accepts a draft model; tokens, log-probabilities and ends stay", async () => {
   using large = new TempFolder();
   using small = new TempFolder();
   writeRandomLlama(large.path, { contextLength: 300 }, 1);
-  // The same weights with a vocabulary that is padded further, as the sizes of one family are.
+  // The same weights with more vocabulary padding, as between the sizes of a model family.
   writeRandomLlama(small.path, { contextLength: 300 }, 1);
   const requests = [
     { temperature: 0, seed: 1, maxTokens: 80 },
@@ -118,7 +118,7 @@ Deno.test("load takes a draft model; tokens, log-probabilities and ends stay", a
   }
 });
 
-Deno.test("a draft model with another vocabulary is rejected, and one with speculate off", async () => {
+Deno.test("a draft model is rejected with another vocabulary or with speculate off", async () => {
   using large = new TempFolder();
   using other = new TempFolder();
   using longer = new TempFolder();
@@ -142,7 +142,7 @@ Deno.test("a draft model with another vocabulary is rejected, and one with specu
   assertEquals((await refused(`${large.path}/none`))[0], "not_found");
 });
 
-Deno.test("a request is fitted to a vocabulary that is padded less, or more", () => {
+Deno.test("a request is fitted to a vocabulary with less or more padding", () => {
   const mask = new Uint32Array([0xffffffff, 0xffffffff, 0b1111]);
   const request = {
     row: 3,
@@ -168,7 +168,7 @@ Deno.test("a request is fitted to a vocabulary that is padded less, or more", ()
   assertEquals([[...less.sampling.bias!], Array.from(less.history)], [[[10, 1]], [1, 2]]);
   assertEquals([less.nTop, less.position, less.stream], [0, 9, 1]);
   assertEquals([...fitRequest(request, 130).sampling.mask!], [...mask, 0, 0]);
-  // One that is yet to be filled is filled when it is asked for.
+  // A mask that is filled lazily stays lazy.
   const late = fitRequest({ ...request, fillMask: () => mask.fill(5) }, 64);
   assertEquals([...late.sampling.mask!], [0, 0]);
   late.fillMask!();

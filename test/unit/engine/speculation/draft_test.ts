@@ -18,11 +18,11 @@ function draftOf(places: Places, limit = 10): Draft {
   return draft;
 }
 
-Deno.test("a draft token is added if it is allowed and something may follow it", () => {
+Deno.test("a draft token is added if it is allowed and a token may follow it", () => {
   const places = new Places([[1, 2], [3, 4, EOS], [5, 6]]);
   const draft = draftOf(places);
   assertEquals([draft.add(7), draft.add(2), draft.add(5)], [false, true, false]);
-  // Behind the end of the text, and behind all that a constraint allows, nothing is computed.
+  // Nothing is computed after the end of the text or after the end of a constraint.
   assertEquals([draft.add(EOS), draft.add(3), draft.add(5)], [false, true, false]);
   assertEquals([...draft.tokens], [2, 3]);
   assertEquals(draft.mask(1)?.mayAllow(3), true);
@@ -32,7 +32,7 @@ Deno.test("a draft token is added if it is allowed and something may follow it",
   assertEquals(draft.add(1), false);
 });
 
-Deno.test("there is no room beyond the limit", () => {
+Deno.test("the limit bounds the draft tokens", () => {
   const draft = new Draft(undefined, new Set());
   assertEquals([draft.room, draft.add(1)], [0, false]);
   draft.limit = 2;
@@ -57,7 +57,7 @@ Deno.test("draft tokens stay while they are accepted", () => {
   assertEquals(places.open, 0);
 });
 
-/** Returns the draft that proposed tokens become under a constraint. */
+/** Returns the draft of some proposed tokens under a constraint. */
 function speculate(places: Places, guesses: readonly number[], limit?: number): number[] {
   const drafter = {
     propose: (_: TokenList, most: number): Proposal => ({
@@ -72,17 +72,17 @@ function speculate(places: Places, guesses: readonly number[], limit?: number): 
   return [...draft.tokens];
 }
 
-Deno.test("a forced token is drafted, whatever the drafter proposes", () => {
+Deno.test("a forced token is drafted in place of any proposed token", () => {
   const forced = [[1, 2], [30], [31], [32], [4, 5], [6, 7]];
   assertEquals(speculate(new Places(forced), [1, 30, 31, 32, 4]), [1, 30, 31, 32, 4]);
   assertEquals(speculate(new Places(forced), [2, 6, 6]), [2, 30, 31, 32]);
   assertEquals(speculate(new Places(forced), [2], 3), [2, 30, 31]);
   assertEquals(speculate(new Places(forced), [3, 30]), []);
-  // Also from the start on, which only happens where the model is asked all the same.
+  // Also as the first token, which happens only if the model samples despite the forced token.
   assertEquals(speculate(new Places([[30], [31], [1, 2]]), []), [30, 31]);
 });
 
-Deno.test("a constraint that cannot be forked or fails is left to the text itself", () => {
+Deno.test("a constraint that fails or cannot be forked ends drafting only", () => {
   const failing = {
     fillMask: () => false,
     accept: () => {},

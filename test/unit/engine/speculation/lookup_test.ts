@@ -7,7 +7,7 @@ import { TokenList } from "../../../../src/engine/token_list.ts";
 import { Random } from "../../../support/random.ts";
 
 for (const order of [1, 2, 4]) {
-  Deno.test(`an index knows where each of the last ${order}-grams ended before`, () => {
+  Deno.test(`an index finds the previous end of each recent ${order}-gram`, () => {
     const random = new Random(`index of order ${order}`);
     const tokens = new TokenList([]);
     const index = new NgramIndex(order);
@@ -25,7 +25,7 @@ for (const order of [1, 2, 4]) {
       ends.set(gram, end);
       if (before !== undefined) repeated++;
       if (found === 0) continue;
-      // What another n-gram has displaced is not known, but nothing wrong ever is.
+      // An entry displaced by another n-gram is missing, but never wrong.
       assertEquals(found, before);
       known++;
     }
@@ -37,7 +37,7 @@ function proposed(drafter: LookupDrafter, tokens: TokenList, most: number): numb
   return [...drafter.propose(tokens, most, 0).tokens];
 }
 
-Deno.test("a text goes on as it did where it looked the same", () => {
+Deno.test("a proposal continues the earlier match of the text", () => {
   const tokens = new TokenList([1, 2, 3, 4, 5, 6, 9, 9, 1, 2, 3]);
   const drafter = new LookupDrafter();
   assertEquals(proposed(drafter, tokens, 4), [4, 5, 6, 9]);
@@ -47,14 +47,14 @@ Deno.test("a text goes on as it did where it looked the same", () => {
   assertEquals(proposed(drafter, tokens, 2), []);
 });
 
-Deno.test("the longest match counts, the latest where they are alike", () => {
+Deno.test("the longest match wins, and the latest of equal length", () => {
   const tokens = [1, 2, 3, 4, 50, 8, 2, 3, 4, 60, 1, 2, 3, 4];
   assertEquals(proposed(new LookupDrafter(), new TokenList(tokens), 1), [50]);
   const alike = [2, 3, 50, 7, 2, 3, 60, 9, 2, 3];
   assertEquals(proposed(new LookupDrafter(), new TokenList(alike), 1), [60]);
 });
 
-Deno.test("a match that goes on is kept while a later one is shorter", () => {
+Deno.test("a continuing match is kept while a later one is shorter", () => {
   const text = [1, 2, 3, 4, 5, 6, 7, 8, 10];
   const tokens = new TokenList([...text, 5, 6, 7, 8, 20, 1, 2]);
   const drafter = new LookupDrafter();
@@ -62,11 +62,11 @@ Deno.test("a match that goes on is kept while a later one is shorter", () => {
     assertEquals(proposed(drafter, tokens, 1), [next]);
     tokens.push(next);
   }
-  // The last four tokens were followed by 20 later on, but the last eight by 10.
+  // Later in the text the last four tokens precede 20, but the last eight precede 10.
   assertEquals(proposed(drafter, tokens, 1), [10]);
 });
 
-Deno.test("proposed tokens continue past the end of the text: a cycle is proposed without end", () => {
+Deno.test("a proposal repeats a cycle past the end of the text", () => {
   const tokens = new TokenList([8, 1, 2, 3, 1, 2, 3]);
   assertEquals(proposed(new LookupDrafter(), tokens, 7), [1, 2, 3, 1, 2, 3, 1]);
   assertEquals(proposed(new LookupDrafter(), new TokenList([5, 5]), 3), [5, 5, 5]);
@@ -86,26 +86,26 @@ Deno.test("odds follow the outcome of proposed tokens, computed or not", () => {
     if (i >= 200) sum += odds;
     first(ofCycle, cycle);
   }
-  // On average: a long match, by chance the first of its length, is still expected to go on. The mean of
-  // a hundred is 0.10, with a deviation of 0.02.
+  // Checks an average, because the first match of a new length still has high odds. The mean of a hundred
+  // is 0.10, with a deviation of 0.02.
   assert(sum / 100 < 0.3, `${sum / 100} for noise`);
   const odds = ofCycle.propose(cycle, 8, 0).odds;
   assert(odds[0]! > 0.95 && odds[7]! > 0.7, `${odds} for a cycle`);
   assertEquals(odds, odds.toSorted((a, b) => b - a));
-  // Only those that are likely enough.
+  // Only tokens with high enough odds.
   assertEquals(ofCycle.propose(cycle, 8, odds[3]!).tokens.length, 4);
 });
 
-Deno.test("what one text has shown is expected of the next, less than of itself", () => {
+Deno.test("odds of one text carry over to the next with less weight", () => {
   const shared = new HitRates();
   const own = new HitRates(shared);
   const before = own.of(2).value;
   for (let i = 0; i < 100; i++) own.of(2).note(false);
   const next = new HitRates(shared);
   assert(own.of(2).value < next.of(2).value && next.of(2).value < before / 2);
-  // Of another length nothing was seen.
+  // Other match lengths keep the initial odds.
   assertEquals(next.of(4).value, new HitRates().of(4).value);
-  // Times change.
+  // New outcomes replace old ones.
   for (let i = 0; i < 60; i++) own.of(2).note(true);
   assert(own.of(2).value > 0.6, `${own.of(2).value}`);
 });

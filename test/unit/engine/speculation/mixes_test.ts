@@ -1,6 +1,6 @@
 /**
- * Guesses change no token. Random mixes of requests, as in `../mixes_test.ts`, with guesses that are always
- * right, always wrong or anything in between must give what a plain loop gives.
+ * Tests that draft tokens change no token. Random mixes of requests, as in `../mixes_test.ts`, with any
+ * acceptance rate from 0 to 1, must give the tokens of a plain loop.
  */
 import { assert, assertEquals } from "@std/assert";
 import {
@@ -20,7 +20,7 @@ function textsOf(cases: readonly MixCase[]): Int32Array[] {
   );
 }
 
-/** Makes a speculator, given the cases and the acceptance rate. */
+/** Chooses the speculator options for some cases. */
 type Guessing = (random: Random, cases: readonly MixCase[]) => SpeculatorOptions;
 
 const oracle = (length: number | undefined, hitRate: number): Guessing => (random, cases) => {

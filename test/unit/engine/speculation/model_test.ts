@@ -1,6 +1,6 @@
 /**
- * With guesses the public API gives what it gives without: the same tokens, log-probabilities and ends,
- * with constraints, stop strings and everything else that has a say in them.
+ * Tests that the public API gives the same tokens, log-probabilities and ends with and without draft
+ * tokens, for requests with constraints, stop strings and sampling options.
  */
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { ForgeError } from "../../../../src/errors.ts";
@@ -49,7 +49,7 @@ const REQUESTS: readonly [prompt: string, options: GenerateOptions][] = [
   ["one two one two one", { raw: true, seed: 8, maxTokens: 70, logitBias: { 300: 4, 301: 3.9 } }],
 ];
 
-/** What does not depend on how long things took. */
+/** Returns a completion without its timings and its number of cached tokens. */
 function essence({ timings: _, cachedPromptTokens: __, ...rest }: Completion) {
   return rest;
 }
@@ -95,12 +95,12 @@ Deno.test("draft tokens change no answer, one at a time, several, and all at onc
   });
 });
 
-Deno.test("so are several completions of a prompt, and what is built upon it later", async () => {
+Deno.test("draft tokens change no completion of completeMany, nor a later turn", async () => {
   await withModels([{ speculate: "off" }, { speculate: 6 }], async ([plain, other]) => {
     const many = (model: Model) => model.completeMany(STORY, 5, { seed: 9, maxTokens: 50 });
     const expected = await many(plain!);
     assertEquals((await many(other!)).map(essence), expected.map(essence));
-    // A conversation goes on from pages that hold what was guessed right, and nothing else.
+    // The conversation continues from pages that hold only accepted draft tokens.
     const history = [
       { role: "user", content: STORY },
       { role: "assistant", content: expected[0]!.text },
@@ -113,7 +113,7 @@ Deno.test("so are several completions of a prompt, and what is built upon it lat
   });
 });
 
-Deno.test("so are those that go on from a saved prompt", async () => {
+Deno.test("draft tokens change no answer after a saved prompt", async () => {
   using folder = new TempFolder();
   const path = `${folder.path}/prompt`;
   await withModels([{ speculate: 4 }, { speculate: "off" }, { speculate: 4 }], async (models) => {
@@ -129,7 +129,7 @@ Deno.test("so are those that go on from a saved prompt", async () => {
   });
 });
 
-Deno.test("a sliding window sees what it saw", async () => {
+Deno.test("draft tokens change no answer of a model with a sliding window", async () => {
   using folder = new TempFolder();
   const config = { model_type: "mistral", sliding_window: 24 };
   writeRandomLlama(folder.path, { contextLength: 400, config });

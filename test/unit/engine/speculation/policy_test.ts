@@ -1,4 +1,4 @@
-/** Tests the number of draft tokens: as many as pay, by odds and durations of steps. */
+/** Tests the number of draft tokens, chosen by their odds and the durations of steps. */
 import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
 import { UNSAMPLED } from "../../../../src/engine/runner.ts";
 import { chooseDrafts } from "../../../../src/engine/speculation/choose_drafts.ts";
@@ -17,24 +17,24 @@ Deno.test("draft tokens are computed while they give more tokens per millisecond
   assertEquals(chooseDrafts([powers(0.9, 6)], 1, 31, flat), [6]);
   assertEquals(chooseDrafts([powers(0.9, 6)], 1, 4, flat), [4]);
   assertEquals(chooseDrafts([powers(0.05, 6)], 1, 31, (rows) => 10 + rows), [0]);
-  // A row that costs as much as any other pays for nothing that is not certain.
+  // If each row costs the same, no uncertain draft token is worth computing.
   assertEquals(chooseDrafts([powers(0.99, 6)], 1, 31, (rows) => rows), [0]);
   assertEquals(chooseDrafts([], 0, 31, flat), []);
 });
 
-Deno.test("a jump in the costs is accepted if the rows after it pay for it", () => {
+Deno.test("a jump in the costs is accepted if later rows make up for it", () => {
   const costs = (rows: number) => rows <= 8 ? 10 + 0.2 * rows : 20 + 0.2 * rows;
   assertEquals(chooseDrafts([powers(0.9, 31)], 1, 31, costs), [7]);
   assertEquals(chooseDrafts([powers(0.999, 31)], 1, 31, costs), [31]);
 });
 
-Deno.test("the most probable draft tokens come first, of whichever sequence", () => {
+Deno.test("the most probable draft tokens of all sequences come first", () => {
   const odds = [powers(0.9, 5), powers(1, 0), powers(0.5, 5), powers(0.9, 2)];
   assertEquals(chooseDrafts(odds, 4, 5, () => 10), [3, 0, 0, 2]);
   assertEquals(chooseDrafts(odds, 4, 6, () => 10), [4, 0, 0, 2]);
 });
 
-Deno.test("a round of a draft model is paid once for all sequences, a look-up is free", () => {
+Deno.test("a draft-model round costs the same for all sequences, a look-up is free", () => {
   const drafted = { ...powers(0.9, 8), takesRounds: true };
   const cost = (round: number) => (rows: number, rounds: number) =>
     10 + 0.1 * rows + round * rounds;
@@ -49,7 +49,7 @@ Deno.test("a round of a draft model is paid once for all sequences, a look-up is
   assertEquals(several, [alone, alone, alone]);
 });
 
-Deno.test("the cost of a step is that of the steps that were, and of those between", () => {
+Deno.test("the cost of a step is measured or interpolated", () => {
   const costs = new StepCosts();
   assert(costs.of(2) > costs.of(1) && costs.of(2) < 1.2 * costs.of(1));
   costs.measure(1, 10);
@@ -57,13 +57,13 @@ Deno.test("the cost of a step is that of the steps that were, and of those betwe
   costs.measure(5, 30);
   assertEquals([costs.of(1), costs.of(3), costs.of(5)], [10, 20, 30]);
   assert(costs.of(MOST_ROWS) > 30);
-  // A step of more rows that was faster says that fewer rows can be.
+  // A faster step of more rows lowers the cost of fewer rows.
   costs.measure(8, 12);
   assertEquals([costs.of(5), costs.of(8)], [12, 12]);
   assertAlmostEquals(costs.of(1), 10, 0.1);
 });
 
-Deno.test("a disturbed step counts little, a fast one much, and lasting change is followed", () => {
+Deno.test("a slow outlier counts little, a fast step much, and lasting change is followed", () => {
   const costs = new StepCosts();
   costs.measure(1, 10);
   costs.measure(1, 1000);
@@ -78,14 +78,14 @@ Deno.test("a disturbed step counts little, a fast one much, and lasting change i
   assert(costs.of(1) > 19);
 });
 
-Deno.test("a cost that was seen long ago is tried again, if it looks dear by now", () => {
+Deno.test("an old high cost is measured again", () => {
   const costs = new StepCosts();
   costs.measure(1, 10);
   costs.measure(8, 200);
   assert(costs.of(8) > 190, `${costs.of(8)}`);
   for (let i = 0; i < 500; i++) costs.measure(1, 10);
   assert(costs.of(8) < 20 && costs.of(8) > 10, `${costs.of(8)}`);
-  // What is as dear as it looked is so again at once; what is cheap stays so.
+  // A confirmed high cost returns at once; a confirmed low cost stays.
   costs.measure(8, 200);
   costs.measure(1, 10);
   assert(costs.of(8) > 190, `${costs.of(8)}`);
@@ -106,11 +106,11 @@ function drafted(cost: (rows: number) => number, rows: number, length?: number):
   return draft.tokens.length;
 }
 
-Deno.test("draft tokens that do not pay are not computed, unless a number is asked for", () => {
+Deno.test("unprofitable draft tokens are not computed unless a number is given", () => {
   assert(drafted((rows) => 20 + rows, 1) >= 5);
   assertEquals(drafted((rows) => 20 * rows, 1), 0);
   assertEquals(drafted((rows) => 20 * rows, 1, 3), 3);
-  // Where many sequences share a step there is nothing to gain.
+  // Draft tokens gain nothing if many sequences share a step.
   assertEquals(drafted((rows) => 20 + rows, MOST_ROWS), 0);
   assertEquals(drafted((rows) => 20 + rows, MOST_ROWS + 5), 0);
 });
