@@ -1,9 +1,13 @@
 /**
- * Runs the checks of the project and ends with a line that counts them, with the exit code 1 if one
- * failed. `deno task ok` runs all of them; `deno task test` (`--tests`) only builds and tests, and
- * `deno task sanitize` (`--sanitize`) does so with native code that checks itself, and `deno task fuzz`
- * (`--fuzz`) damages input for as long as it is told. The first two hand further
- * arguments to one `deno test`; without any, all folders of tests run, several at a time.
+ * Runs the checks of the project and prints their counts. Exits with 1 if a check failed.
+ *
+ * - `deno task ok` runs all checks.
+ * - `deno task test` (`--tests`) only builds and tests.
+ * - `deno task sanitize` (`--sanitize`) runs tests on sanitized native code.
+ * - `deno task fuzz` (`--fuzz`) feeds damaged input for a given time.
+ *
+ * `test` and `sanitize` pass further arguments to one `deno test`. `test` without arguments runs every
+ * folder of tests, several at a time.
  */
 import { parseArgs } from "node:util";
 import { join, resolve } from "@std/path";
@@ -14,13 +18,13 @@ import { addCounts, type Counts, summaryLine, testCounts } from "./support/summa
 const root = resolve(import.meta.dirname ?? ".", "..");
 
 interface RunDenoOptions {
-  /** Variables beside those of this process. */
+  /** Variables added to those of this process. */
   readonly env?: Readonly<Record<string, string>>;
-  /** Whether its output comes in one piece when it has ended. @default false */
+  /** True to print its output in one piece at its end. @default false */
   readonly isHeldBack?: boolean;
 }
 
-/** Runs deno in the root with its output on ours; whether it succeeded. */
+/** Runs deno in the root and forwards its output; returns true if it succeeded. */
 async function runDeno(args: readonly string[], options: RunDenoOptions = {}): Promise<boolean> {
   const { env = {}, isHeldBack = false } = options;
   const place = isHeldBack ? "piped" : "inherit";
@@ -74,12 +78,12 @@ async function runTests(args: readonly string[], options: RunDenoOptions = {}): 
   }
 }
 
-/** Folders whose tests take minutes, the longest first: what is short fills the end. */
+/** Folders whose tests take minutes, longest first, so that short folders fill the end. */
 const LONGEST: readonly string[] = ["cuda", "emulator", "metal", "ops", "unit"];
 
 /**
- * Runs all tests, each folder in a process of its own, as many at a time as there are processors. Tests of
- * one process may set its variables, so that its files go one after the other.
+ * Runs all tests, one process per folder and one folder per processor at a time. The files of a process
+ * run one after the other, because tests may set environment variables.
  */
 async function runAllTests(args: readonly string[]): Promise<Counts> {
   const tests = join(root, "test");
@@ -95,7 +99,7 @@ async function runAllTests(args: readonly string[]): Promise<Counts> {
   return addCounts(...counts);
 }
 
-/** Whether a folder, or one in it, has tests. */
+/** True if a folder or one of its subfolders has tests. */
 function hasTests(path: string): boolean {
   if (!Deno.statSync(path).isDirectory) return false;
   return Array.from(Deno.readDirSync(path)).some(({ name, isDirectory }) =>
@@ -103,14 +107,14 @@ function hasTests(path: string): boolean {
   );
 }
 
-/** The variables with which programs load native code that checks itself; builds it first. */
+/** Builds sanitized libraries and returns the variables with which programs load them. */
 async function sanitizedEnvironment(): Promise<Record<string, string>> {
   const { folder } = await buildLibraries({
     sanitizers: ["address", "undefined"],
     log: (line) => console.log(line),
   });
   const compiler = Deno.env.get("CXX") || "c++";
-  // The checks watch exceptions, and look for what throws them before any library of ours is loaded.
+  // AddressSanitizer intercepts exceptions and looks up libstdc++ before forge's libraries are loaded.
   const preloaded = await Promise.all(["libasan.so", "libstdc++.so.6"].map(async (name) => {
     const { stdout } = await new Deno.Command(compiler, { args: [`-print-file-name=${name}`] })
       .output();
@@ -119,7 +123,7 @@ async function sanitizedEnvironment(): Promise<Record<string, string>> {
   return {
     FORGE_LIBRARY_PATH: folder,
     LD_PRELOAD: preloaded.join(":"),
-    // What Deno itself does not free is not ours to report, and to be refused memory is no crash.
+    // Ignores memory that Deno itself leaks, and lets failed allocations return null.
     ASAN_OPTIONS: "detect_leaks=0:allocator_may_return_null=1",
   };
 }
@@ -132,15 +136,15 @@ async function runSanitizedTests(args: readonly string[]): Promise<Counts> {
 }
 
 /**
- * Runs the tests of test/fuzz, or those named, again and again with other seeds, until the time is over
- * or one fails: `--minutes N [--sanitize] [FILE...]`.
+ * Repeats the tests of test/fuzz, or of the given files, with new seeds until the time is over or a test
+ * fails: `--minutes N [--sanitize] [FILE...]`.
  */
 async function runFuzz(args: readonly string[]): Promise<Counts> {
   const { minutes, sanitize, _: files } = parseFuzzArgs(args);
   const env = sanitize ? await sanitizedEnvironment() : {};
   const end = performance.now() + minutes * 60_000;
   let counts: Counts = { passed: 0, failed: 0, skipped: 0 };
-  // Seeds of a day do not meet those of another: a round takes fewer than 100,000.
+  // A round uses fewer than 100,000 seeds, so rounds do not overlap.
   for (let seed = Date.now(); performance.now() < end && counts.failed === 0; seed += 100_000) {
     console.log(`\n== round with FORGE_FUZZ_SEED=${seed}`);
     const round = await runTests(files.length > 0 ? files : ["test/fuzz"], {

@@ -20,7 +20,7 @@ export class Terminal {
   /** Output since the last call of {@linkcode type}. */
   shown = "";
 
-  /** @param columns how wide it is */
+  /** @param columns width of the terminal */
   constructor(command: readonly string[], columns = 80) {
     const script = "import pty, sys; sys.exit(pty.spawn(sys.argv[1:]) >> 8)";
     this.#child = new Deno.Command("python3", {
@@ -38,14 +38,14 @@ export class Terminal {
     await this.#keys.write(new TextEncoder().encode(keys));
   }
 
-  /** Waits until a text, or one that matches, is shown. */
+  /** Waits until the output contains a text or matches a pattern. */
   async waitFor(text: string | RegExp): Promise<void> {
     const isShown = () =>
       typeof text === "string" ? this.shown.includes(text) : text.test(this.shown);
     while (!isShown()) await this.#read();
   }
 
-  /** Waits until so many characters more are shown. */
+  /** Waits until the output has grown by a number of characters. */
   async waitForMore(count: number): Promise<void> {
     const target = this.shown.length + count;
     while (this.shown.length < target) await this.#read();
@@ -57,7 +57,7 @@ export class Terminal {
     this.shown += value;
   }
 
-  /** Waits for the end of the program; returns its exit code. */
+  /** Waits until the program exits; returns its exit code. */
   async close(): Promise<number> {
     for (;;) {
       const { value, done } = await this.#screen.read();

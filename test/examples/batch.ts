@@ -1,4 +1,4 @@
-/** Answers many prompts, several at a time; results come as they finish. */
+/** Answers many prompts, several at a time; results arrive as they finish. */
 import { load } from "../../src/mod.ts";
 
 const demo = `${import.meta.dirname}/../../models/demo`;

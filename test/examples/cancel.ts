@@ -1,4 +1,4 @@
-/** Stops an answer with an AbortSignal; what was generated stays. */
+/** Stops an answer with an AbortSignal and keeps the text generated so far. */
 import { load } from "../../src/mod.ts";
 
 const demo = `${import.meta.dirname}/../../models/demo`;

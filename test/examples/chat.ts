@@ -1,4 +1,4 @@
-/** A conversation: each turn is answered with all that was said before, and computes what is new. */
+/** Holds a conversation: each turn includes all earlier messages but computes only the new ones. */
 import { type ChatMessage, load } from "../../src/mod.ts";
 
 const demo = `${import.meta.dirname}/../../models/demo`;

@@ -1,4 +1,4 @@
-/** Several completions of one prompt, which is computed once, and how likely each one's tokens were. */
+/** Generates several completions of one prompt, computed once, and prints their mean log-probabilities. */
 import { load } from "../../src/mod.ts";
 
 const demo = `${import.meta.dirname}/../../models/demo`;

@@ -1,4 +1,4 @@
-/** Which of some sentences is the nearest to another, by the vectors of their texts. */
+/** Ranks sentences by the similarity of their vectors to a question's. */
 import { load } from "../../src/mod.ts";
 
 const demo = `${import.meta.dirname}/../../models/demo`;
@@ -12,7 +12,7 @@ const sentences = [
 const query = "A cat played in the park with a small ball.";
 const [asked, ...known] = await model.embed([query, ...sentences], { pooling: "mean" });
 
-/** The cosine of the angle between two vectors, which are one long. */
+/** Returns the cosine similarity of two unit vectors. */
 const cosine = (a: Float32Array, b: Float32Array) => a.reduce((sum, x, i) => sum + x * b[i]!, 0);
 const ranked = known.map(({ vector }, i) => ({
   similarity: cosine(asked!.vector, vector),

@@ -1,4 +1,4 @@
-/** Every failure on purpose is a ForgeError with a code to branch on and one line for people. */
+/** Handles a ForgeError, which has a code for programs and a one-line message for people. */
 import { ForgeError, load } from "../../src/mod.ts";
 
 const demo = `${import.meta.dirname}/../../models/demo`;

@@ -1,11 +1,11 @@
-/** The examples run as they are, with the permissions that forge asks for, and say what they should. */
+/** Tests that the examples run unchanged with the documented permissions, and checks their output. */
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { join } from "@std/path";
 import { TempFolder } from "../support/temp_folder.ts";
 
 const folder = import.meta.dirname ?? ".";
 
-/** What each example prints. */
+/** Expected output of each example. */
 const EXAMPLES: Readonly<Record<string, RegExp>> = {
   "stream.ts": /^\S.{40,}\n\[stop\]\n$/s,
   "chat.ts": /^> Tell.*\n\[0 of \d+ .*\n> Who is .*\n\[[1-9]\d+ of \d+ prompt tokens reused\]\n$/s,
@@ -20,7 +20,7 @@ const EXAMPLES: Readonly<Record<string, RegExp>> = {
     /^not_found: .*\nusage: .*\nunsupported: .*unevaluatedProperties.*\nbad_input: .*\n$/,
 };
 
-Deno.test("examples: each one is listed here and short", () => {
+Deno.test("examples: every file is listed here and is short", () => {
   const files = [...Deno.readDirSync(folder)].map(({ name }) => name);
   const examples = files.filter((name) => name !== "examples_test.ts").sort();
   assertEquals(examples, Object.keys(EXAMPLES).sort());
@@ -58,7 +58,7 @@ Deno.test("examples: the permissions of the README suffice", async () => {
   assertEquals([code, new TextDecoder().decode(stderr)], [0, ""]);
 });
 
-Deno.test("examples: those of the README type-check in a project with default options", async () => {
+Deno.test("examples: the README's programs type-check with default options", async () => {
   using project = new TempFolder();
   const link = JSON.parse(/```json\n(.*?)\n```/s.exec(README)?.[1] ?? "");
   project.write("deno.json", { ...link, links: [ROOT] });
@@ -75,7 +75,7 @@ Deno.test("examples: those of the README type-check in a project with default op
   assertEquals([code, new TextDecoder().decode(stderr)], [0, ""]);
 });
 
-Deno.test("examples: deno doc prints lines that can be read", async () => {
+Deno.test("examples: deno doc prints readable lines", async () => {
   const { code, stdout } = await new Deno.Command(Deno.execPath(), {
     args: ["doc", "src/mod.ts"],
     cwd: ROOT,

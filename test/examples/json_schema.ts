@@ -1,4 +1,4 @@
-/** An answer as a typed object: what comes back always conforms to the schema. */
+/** Gets an answer as a typed object that always conforms to a schema. */
 import { load } from "../../src/mod.ts";
 
 interface Character {

@@ -1,4 +1,4 @@
-/** Answers over HTTP, and asks as any client of OpenAI's API would. */
+/** Serves a model over HTTP and calls it as a client of OpenAI's API does. */
 import { load } from "../../src/mod.ts";
 import { createHandler } from "../../src/serve/mod.ts";
 

@@ -1,4 +1,4 @@
-/** Mutants of the CPU device and of what all devices share in C++. */
+/** Mutants of the CPU device and of the C++ code shared by all devices. */
 import type { Mutant } from "./mutant.ts";
 
 const DEVICES = "reference,cpu";

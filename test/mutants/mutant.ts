@@ -1,6 +1,6 @@
 /**
- * Mutants: small mistakes that a tired engineer could make, each with the tests that must notice it.
- * `deno task mutants` puts them into a copy of the tree, one at a time, and lists those that survive.
+ * Mutants: small mistakes, each with the tests that must catch it. `deno task mutants` puts them into a
+ * copy of the tree, one at a time, and lists the survivors.
  */
 import { CPU } from "./cpu.ts";
 import { CUDA_HOST } from "./cuda_host.ts";
@@ -9,36 +9,36 @@ import { FLASH_ATTN } from "./flash_attn.ts";
 import { METAL } from "./metal.ts";
 import { TYPESCRIPT } from "./typescript.ts";
 
-/** Files of tests, of which one test at least must fail. */
+/** Test files in which at least one test must fail. */
 export interface TestCheck {
   readonly tests: readonly string[];
-  /** Part of the names of the tests to run. @default all of the files */
+  /** Substring of the names of the tests to run. @default all tests of the files */
   readonly filter?: string;
-  /** Kinds of devices that the tests of operations run on. @default all */
+  /** Kinds of devices on which the tests of operations run. @default all */
   readonly devices?: string;
-  /** The emulated GPU that the tests run on, in a process of their own. @default none */
+  /** Emulated GPU on which the tests run, in a separate process. @default none */
   readonly gpu?: "cuda" | "metal";
-  /** What the stand-in for the GPU's driver pretends. */
+  /** Properties that the fake GPU driver reports. */
   readonly pretends?: Readonly<Record<string, number>>;
 }
 
-/** Tests of kernels in the emulator (`test/emulator/kernels`), of which one at least must fail. */
+/** Kernel tests in the emulator (`test/emulator/kernels`), of which at least one must fail. */
 export interface KernelCheck {
   readonly kernelTests: readonly string[];
-  /** The files of the kernels that the tests launch. */
+  /** Source files of the kernels that the tests launch. */
   readonly kernels: readonly string[];
-  /** The instances of templates that the tests launch. @default all of the files */
+  /** Template instances that the tests launch. @default all instances of the files */
   readonly instances?: string;
   /** @default "plain" */
   readonly mode?: "plain" | "asan" | "tsan";
 }
 
-/** One mistake in one file. */
+/** A mistake in one file. */
 export interface Mutant {
-  /** The area, and the mistake in it: `cpu/softcap-in-a-window`. */
+  /** Area and mistake: `cpu/softcap-in-a-window`. */
   readonly name: string;
   readonly file: string;
-  /** Occurs exactly once in the file; `test/unit/mutants_test.ts` holds the list to the sources. */
+  /** Text that occurs exactly once in the file, as `test/unit/mutants_test.ts` checks. */
   readonly find: string;
   readonly replace: string;
   readonly caughtBy: TestCheck | KernelCheck;
@@ -54,7 +54,7 @@ export const MUTANTS: readonly Mutant[] = [
   ...TYPESCRIPT,
 ];
 
-/** Where a mutant is: the first part of its name. */
+/** Returns the area of a mutant: the first part of its name. */
 export function areaOf({ name }: Mutant): string {
   return name.split("/")[0] ?? "";
 }

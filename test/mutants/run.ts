@@ -1,14 +1,14 @@
 /**
- * Runs mutants: `deno task mutants [NAME or AREA...] [--random N] [--jobs N] [--limit SECONDS]`, all of
- * them by default; `--list` prints their names. Ends with the rate of those caught and the names of those
- * that survived, and fails if any did.
+ * Runs mutants: `deno task mutants [NAME or AREA...] [--random N] [--jobs N] [--limit SECONDS]`. Runs all
+ * mutants by default; `--list` prints their names. Prints the share of caught mutants and the names of
+ * the survivors, and fails if any mutant is not caught.
  */
 import { parseArgs } from "node:util";
 import { Random } from "../support/random.ts";
 import { areaOf, type Mutant, MUTANTS } from "./mutant.ts";
 import { Tree } from "./tree.ts";
 
-/** `broken`: it does not compile, or its tests fail without it. */
+/** `broken`: the mutant does not compile, or its tests fail without it. */
 type Fate = "caught" | "survived" | "broken";
 
 interface Verdict {
@@ -29,7 +29,7 @@ async function judge(tree: Tree, mutant: Mutant, limitMs: number): Promise<Verdi
       const { passed, timedOut, output } = await tree.check(mutant, limitMs);
       if (passed) return verdict("survived", "its tests pass");
       if (timedOut) return verdict("caught", "its tests did not end");
-      // An emulated kernel is compiled by the test: a mistake of the mutant itself is no catch.
+      // The test compiles emulated kernels: a compile error does not count as caught.
       if (/\.(?:cpp|cuh?|h|mm):\d+:\d+: error: /.test(output)) {
         return verdict("broken", "it does not compile");
       }
@@ -40,7 +40,7 @@ async function judge(tree: Tree, mutant: Mutant, limitMs: number): Promise<Verdi
   }
 }
 
-/** The mutants that the arguments name. */
+/** Returns the mutants that the arguments name. */
 function choose(names: readonly string[], count: string | undefined): readonly Mutant[] {
   const unknown = names.find((name) =>
     !MUTANTS.some((mutant) => mutant.name === name || areaOf(mutant) === name)

@@ -1,4 +1,4 @@
-/** Copies of the working tree, in which mutants live: the tree itself is never touched. */
+/** Copies of the working tree for running mutants, so that the tree itself never changes. */
 import { dirname, join } from "@std/path";
 import { buildLibraries } from "../../build.ts";
 import type { LibraryName } from "../../ffi/build/libraries.ts";
@@ -6,7 +6,7 @@ import { ROOT } from "../support/checkout.ts";
 import { sharedPath } from "../support/shared.ts";
 import type { KernelCheck, Mutant, TestCheck } from "./mutant.ts";
 
-/** How a command in a tree ended. */
+/** Result of a command in a tree. */
 export interface CheckResult {
   readonly passed: boolean;
   readonly timedOut: boolean;
@@ -14,8 +14,8 @@ export interface CheckResult {
 }
 
 /**
- * The libraries that a file is compiled into, and the reference, to which tests hold them. Tests build
- * emulated kernels themselves.
+ * Returns the libraries that contain a source file, and the reference library that tests compare them
+ * with. Tests build emulated kernels themselves.
  */
 function librariesOf(file: string): readonly LibraryName[] {
   if (file.startsWith("csrc/cpu/")) return ["reference", "cpu"];
@@ -28,7 +28,7 @@ function librariesOf(file: string): readonly LibraryName[] {
   return [];
 }
 
-/** Copies a file with its time, by which builds know what is current. */
+/** Copies a file with its modification time, which builds compare. */
 function copyFile(from: string, to: string): void {
   Deno.mkdirSync(dirname(to), { recursive: true });
   const { atime, mtime } = Deno.statSync(from);
@@ -43,7 +43,7 @@ function copyFolder(from: string, to: string): void {
   }
 }
 
-/** The files of the tree: those that git tracks, and those that it neither tracks nor ignores. */
+/** Returns the files of the tree that git does not ignore, tracked or not. */
 async function sourceFiles(): Promise<string[]> {
   const args = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
   const { success, stdout, stderr } = await new Deno.Command("git", { args, cwd: ROOT }).output();
@@ -51,7 +51,7 @@ async function sourceFiles(): Promise<string[]> {
   return new TextDecoder().decode(stdout).split("\0").filter((path) => path !== "");
 }
 
-/** A copy of the working tree, with what has been built of it. */
+/** A copy of the working tree with its builds. */
 export class Tree implements Disposable {
   readonly #root: string;
   readonly #passed = new Set<string>();
@@ -66,7 +66,7 @@ export class Tree implements Disposable {
       try {
         copyFile(join(ROOT, path), join(root, path));
       } catch (error) {
-        // What is deleted, but not yet in a commit.
+        // A deleted file whose deletion is not committed yet.
         if (!(error instanceof Deno.errors.NotFound)) throw error;
       }
     }
@@ -78,7 +78,7 @@ export class Tree implements Disposable {
     return new Tree(root);
   }
 
-  /** Brings the libraries up to date that a mutant's file is part of. */
+  /** Rebuilds the libraries that contain a mutant's file. */
   async build({ file }: Mutant): Promise<void> {
     const only = librariesOf(file);
     if (only.length > 0) await buildLibraries({ root: this.#root, only });
@@ -99,14 +99,14 @@ export class Tree implements Disposable {
     }
   }
 
-  /** Runs a mutant's tests on the tree as it is. */
+  /** Runs a mutant's tests on the current tree. */
   check({ file, caughtBy }: Mutant, limitMs: number): Promise<CheckResult> {
     return "tests" in caughtBy
       ? this.#run(testArgs(caughtBy), limitMs, caughtBy.devices)
       : this.#run(kernelArgs(file, caughtBy), limitMs, undefined);
   }
 
-  /** True if a mutant's tests pass without it; runs them once for all mutants that share them. */
+  /** True if a mutant's tests pass without it. Mutants with the same tests share one run. */
   async passesWithout(mutant: Mutant, limitMs: number): Promise<boolean> {
     const key = JSON.stringify(mutant.caughtBy);
     if (this.#passed.has(key)) return true;
@@ -131,7 +131,7 @@ export class Tree implements Disposable {
       stdin: "null",
       stdout: "piped",
       stderr: "piped",
-      // A group of its own, so that what it has started ends with it.
+      // A separate process group, so that a kill also ends its children.
       detached: true,
     }).spawn();
     let timedOut = false;

@@ -1,10 +1,10 @@
 /** Mutants of the engine, of formats, tokenizers, constraints and the server. */
 import type { Mutant } from "./mutant.ts";
 
-/** The last part names a test, or several with blanks in between. */
+/** The last element is a space-separated list of tests. */
 type Part = readonly [name: string, file: string, find: string, replace: string, tests: string];
 
-/** Those that run sequences together. */
+/** Tests that run sequences together. */
 const STEPS = "engine/scheduler engine/page_accounting engine/mixes engine/concurrency " +
   "engine/generate engine/cancel";
 

@@ -1,11 +1,11 @@
-/** What the endpoints that generate answer: the same as the library, in OpenAI's words. */
+/** Tests that the generating endpoints give the library's answers in OpenAI's format. */
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { type ChatLogprob, Client, DEMO, joined, type TextLogprobs, user } from "./client.ts";
 
 const CHAT = "/v1/chat/completions";
 const TEXT = "/v1/completions";
 
-Deno.test("serve: a chat is answered as the library answers it, whole and as a stream", async () => {
+Deno.test("serve: a chat gets the library's answer, whole and as a stream", async () => {
   await using client = await Client.open(DEMO, { names: ["a", "b"] });
   const messages = [{ role: "system", content: "Be brief." }, user("Tell me a story.")];
   const options = { max_tokens: 24, seed: 7, temperature: 0.9, top_k: 50, stop: ["zzz"] };
@@ -28,7 +28,7 @@ Deno.test("serve: a chat is answered as the library answers it, whole and as a s
   const { usage } = answer;
   assertEquals(usage?.prompt_tokens, expected.promptTokens);
   assertEquals([usage?.completion_tokens, usage?.total_tokens], [24, expected.promptTokens + 24]);
-  // All of the prompt but its last token was computed for the library's answer.
+  // The library's answer has cached the whole prompt except its last token.
   assertEquals(usage?.prompt_tokens_details.cached_tokens, expected.promptTokens - 1);
 
   const parts = await client.stream(CHAT, { messages, ...options });
@@ -39,7 +39,7 @@ Deno.test("serve: a chat is answered as the library answers it, whole and as a s
   assert(parts.every((part) => !("usage" in part)));
 });
 
-Deno.test("serve: usage is the last event of a stream that asks for it", async () => {
+Deno.test("serve: usage is the last event of a stream on request", async () => {
   await using client = await Client.open(DEMO);
   const body = { prompt: "Once upon a time", max_tokens: 5, temperature: 0 };
   const { usage } = await client.complete(body);
@@ -50,7 +50,7 @@ Deno.test("serve: usage is the last event of a stream that asks for it", async (
   for (const part of parts) assertEquals(part.usage, null);
 });
 
-Deno.test("serve: texts, ids and lists of them are gone on with as they are", async () => {
+Deno.test("serve: texts, ids and lists of them are completed without a template", async () => {
   await using client = await Client.open(DEMO);
   const { model } = client;
   const options = { max_tokens: 8, temperature: 0 };
@@ -83,7 +83,7 @@ Deno.test("serve: texts, ids and lists of them are gone on with as they are", as
   assertEquals(fromIds.choices.map(({ text }) => text), [texts[1]]);
 });
 
-Deno.test("serve: several answers differ as those of the library do, streamed side by side", async () => {
+Deno.test("serve: several answers equal those of the library, also interleaved in a stream", async () => {
   await using client = await Client.open(DEMO);
   const expected = await client.model.completeMany("The", 3, {
     raw: true,
@@ -133,7 +133,7 @@ Deno.test("serve: log-probabilities in the forms of both endpoints", async () =>
   for (const { token, logprob, bytes, top_logprobs } of content) {
     assertEquals(new TextDecoder().decode(new Uint8Array(bytes)), token);
     assertEquals(top_logprobs.length, 3);
-    // The likeliest is taken.
+    // The most probable token is chosen.
     assertEquals(top_logprobs[0]!.logprob, logprob);
   }
   const streamedChat = (await client.stream(CHAT, chat)).flatMap(({ choices }) => choices)
@@ -141,7 +141,7 @@ Deno.test("serve: log-probabilities in the forms of both endpoints", async () =>
   assertEquals(streamedChat, content);
 });
 
-Deno.test("serve: answers conform to what they are asked to", async () => {
+Deno.test("serve: answers conform to the requested constraint", async () => {
   await using client = await Client.open(DEMO);
   const schema = {
     type: "object",
@@ -166,7 +166,7 @@ Deno.test("serve: answers conform to what they are asked to", async () => {
   }
 });
 
-Deno.test("serve: the server's defaults hold where a request sets nothing else", async () => {
+Deno.test("serve: the server's defaults apply unless a request overrides them", async () => {
   await using client = await Client.open(DEMO, {
     defaults: { maxTokens: 3, temperature: 0, regex: "[a-z]{9}" },
   });

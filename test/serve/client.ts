@@ -1,10 +1,10 @@
-/** Sends requests to a handler, as a client of OpenAI's API does to a server. */
+/** Sends requests to a handler, as a client of OpenAI's API does. */
 import { assert, assertEquals } from "@std/assert";
 import { join } from "@std/path";
 import { load, type LoadOptions, type Model } from "../../src/mod.ts";
 import { createHandler, type Handler, type ServeOptions } from "../../src/serve/mod.ts";
 
-/** The bundled model. */
+/** Folder of the bundled model. */
 export const DEMO = join(import.meta.dirname ?? ".", "..", "..", "models", "demo");
 
 export interface Usage {
@@ -21,7 +21,7 @@ export interface ToolCall {
   readonly function: { readonly name: string; readonly arguments: string };
 }
 
-/** How a call goes on, in a stream. */
+/** Next part of a call's arguments in a stream. */
 export interface CallDelta {
   readonly index: number;
   readonly function: { readonly arguments: string };
@@ -48,7 +48,7 @@ export interface TextLogprobs {
   readonly text_offset: readonly number[];
 }
 
-/** A choice of any endpoint, whole or in a part of a stream. */
+/** A choice of any endpoint, whole or as part of a stream. */
 export interface Choice {
   readonly index: number;
   readonly text?: string;
@@ -103,7 +103,7 @@ export class Client implements AsyncDisposable {
     return this.get(path, { method: "POST", body: text, ...init });
   }
 
-  /** A whole answer. */
+  /** Posts a request and returns the whole answer. */
   async answer(path: string, body: unknown): Promise<Answer> {
     const response = await this.post(path, body);
     const text = await response.text();
@@ -120,7 +120,7 @@ export class Client implements AsyncDisposable {
     return this.answer("/v1/completions", body);
   }
 
-  /** The parts of an answer in a stream, which must be well-formed. */
+  /** Returns the parts of a streamed answer and checks their format. */
   async stream(path: string, body: object): Promise<Answer[]> {
     const response = await this.post(path, { ...body, stream: true });
     const text = await response.text();
@@ -139,7 +139,7 @@ export class Client implements AsyncDisposable {
     return parts;
   }
 
-  /** What a request is refused with. */
+  /** Returns the error of a rejected request. */
   async refusal(path: string, body: unknown, status = 400): Promise<Failure> {
     const response = await this.post(path, body);
     const text = await response.text();
@@ -155,7 +155,7 @@ export class Client implements AsyncDisposable {
   }
 }
 
-/** Joins what a stream says of one choice. */
+/** Joins the streamed parts of one choice. */
 export function joined(parts: readonly Answer[], index = 0): Message & { finish: string } {
   let content = "", reasoning = "", finish = "";
   const calls: ToolCall[] = [];
@@ -175,7 +175,7 @@ export function joined(parts: readonly Answer[], index = 0): Message & { finish:
   };
 }
 
-/** Adds what a stream says of a call: that one begins, or how the last one goes on. */
+/** Adds a streamed part: the start of a call, or more arguments of the last call. */
 function addCall(calls: ToolCall[], delta: ToolCall | CallDelta): void {
   if ("id" in delta) {
     assertEquals([delta.index, delta.type, delta.function.arguments], [

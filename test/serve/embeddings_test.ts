@@ -1,4 +1,4 @@
-/** The vectors of texts over HTTP: what is answered, and what is refused. */
+/** Tests embedding over HTTP: answers and rejected requests. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { TempFolder } from "../support/temp_folder.ts";
 import { writeRandomLlama } from "../support/tiny_llama.ts";
@@ -31,7 +31,7 @@ async function embed(client: Client, body: object): Promise<Listing> {
   return JSON.parse(text);
 }
 
-Deno.test("serve: texts and token ids have vectors, in either encoding", async () => {
+Deno.test("serve: texts and token ids give vectors in both encodings", async () => {
   await withClient(async (client) => {
     const texts = ["A fox.", "The sea is far away from here."];
     const ids = texts.map((text) => [...client.model.tokenizer.encode(text)]);
@@ -44,7 +44,7 @@ Deno.test("serve: texts and token ids have vectors, in either encoding", async (
     }]);
     whole.data.forEach(({ object, index, embedding }, i) => {
       assertEquals([object, index], ["embedding", i]);
-      // The digits are those that tell one float from the next.
+      // The JSON has enough digits to restore each float32 exactly.
       assertEquals(Float32Array.from(embedding as number[]), vectors[i]);
     });
     assertEquals((await embed(client, { input: ids })).data, whole.data);
@@ -58,7 +58,7 @@ Deno.test("serve: texts and token ids have vectors, in either encoding", async (
   });
 });
 
-Deno.test("serve: vectors may be cut, and are one long again", async () => {
+Deno.test("serve: truncated vectors are normalised again", async () => {
   await withClient(async (client) => {
     const [whole, cut] = await Promise.all(
       [64, 8].map(async (dimensions) =>
@@ -71,7 +71,7 @@ Deno.test("serve: vectors may be cut, and are one long again", async () => {
   });
 });
 
-Deno.test("serve: many texts are embedded beside answers", async () => {
+Deno.test("serve: many texts are embedded while answers are generated", async () => {
   await withClient(async (client) => {
     const input = Array.from({ length: 100 }, (_, i) => "fox ".repeat(i + 1));
     const [listing, answer] = await Promise.all([
@@ -84,7 +84,7 @@ Deno.test("serve: many texts are embedded beside answers", async () => {
   });
 });
 
-Deno.test("serve: what cannot be embedded is refused by name", async () => {
+Deno.test("serve: input that cannot be embedded is rejected by name", async () => {
   await withClient(async (client) => {
     for (
       const [body, message, param] of [
@@ -114,7 +114,7 @@ Deno.test("serve: what cannot be embedded is refused by name", async () => {
   });
 });
 
-Deno.test("serve: a client that goes away ends its own work alone", async () => {
+Deno.test("serve: a client that disconnects cancels only its own work", async () => {
   await withClient(async (client) => {
     const controller = new AbortController();
     const response = client.post(PATH, { input: Array(500).fill("fox ".repeat(100)) }, {

@@ -1,4 +1,4 @@
-/** What is refused, with which status, and what the error says. */
+/** Tests the status and message of rejected requests. */
 import {
   assert,
   assertEquals,
@@ -20,7 +20,7 @@ const CHAT = "/v1/chat/completions";
 const TEXT = "/v1/completions";
 const messages = [user("Hi")];
 
-/** Bodies, what the error says, and the key that it names. */
+/** Bodies, the expected messages and the keys that the errors name. */
 const BAD_CHATS: readonly (readonly [body: unknown, message: string, param: string | null])[] = [
   ["", "the body is empty", null],
   ["{", "the body is not valid JSON", null],
@@ -48,7 +48,7 @@ const BAD_CHATS: readonly (readonly [body: unknown, message: string, param: stri
   [{ messages: [{ role: "user", content: [{ type: "image_url" }] }] }, '"image_url"', null],
 ];
 
-Deno.test("serve: a bad request is refused by name, before anything is generated", async () => {
+Deno.test("serve: a bad request is rejected by key before anything is generated", async () => {
   await using client = await Client.open(DEMO);
   for (const [body, message, param] of BAD_CHATS) {
     const error = await client.refusal(CHAT, body);
@@ -67,7 +67,7 @@ Deno.test("serve: a bad request is refused by name, before anything is generated
       [{ prompt: Array(65).fill("a"), n: 2 }, "prompt and n ask for 130 answers"],
     ] as const
   ) assertStringIncludes((await client.refusal(TEXT, body)).message, message);
-  // A stream that cannot begin is refused with a status too.
+  // A stream that cannot start is also rejected by status.
   await client.refusal(CHAT, { messages, stream: true, regex: "(" });
   await client.refusal("/tokenize", { prompt: "x" });
   await client.refusal("/detokenize", { tokens: [99999] });
@@ -75,7 +75,7 @@ Deno.test("serve: a bad request is refused by name, before anything is generated
   assertEquals(answers, 0);
 });
 
-Deno.test("serve: keys that ask for nothing may be there", async () => {
+Deno.test("serve: keys without effect are accepted", async () => {
   await using client = await Client.open(DEMO);
   const neutral = { user: "u", metadata: { a: "b" }, store: false, service_tier: "auto" };
   const body = { messages, max_tokens: 1, ...neutral, tools: [], seed: null, logprobs: null };
@@ -84,7 +84,7 @@ Deno.test("serve: keys that ask for nothing may be there", async () => {
   assertEquals((await client.complete(text)).choices.length, 1);
 });
 
-Deno.test("serve: other models, paths and methods", async () => {
+Deno.test("serve: other models, paths and methods are rejected", async () => {
   await using client = await Client.open(DEMO, { names: ["Org/Model", "gpt-4o"] });
   const error = await client.refusal(CHAT, { model: "gpt-5", messages }, 404);
   assertEquals([error.code, error.param], ["model_not_found", "model"]);
@@ -104,7 +104,7 @@ Deno.test("serve: other models, paths and methods", async () => {
   await wrong.body?.cancel();
 });
 
-Deno.test("serve: a body has a limit, and is not compressed", async () => {
+Deno.test("serve: a large or compressed body is rejected", async () => {
   await using client = await Client.open(DEMO);
   const long = "x".repeat(16 * 2 ** 20);
   const chunks = () => ReadableStream.from([new TextEncoder().encode(`{"a": "${long}`)]);
@@ -120,7 +120,7 @@ Deno.test("serve: a body has a limit, and is not compressed", async () => {
   assertStringIncludes((await binary.json()).error.message, "not UTF-8");
 });
 
-Deno.test("serve: a key is asked for, but not for health", async () => {
+Deno.test("serve: an API key is required, except for /health", async () => {
   await using client = await Client.open(DEMO, { apiKey: "secret" });
   for (const authorization of ["", "Bearer", "Bearer wrong", "secret", "Bearer secrets"]) {
     const response = await client.get("/v1/models", { headers: { authorization } });
@@ -134,12 +134,12 @@ Deno.test("serve: a key is asked for, but not for health", async () => {
     assertEquals(response.status, 200);
     await response.body?.cancel();
   }
-  // With a key the server may have any name.
+  // With a key the server accepts any host name.
   const request = new Request("http://forge.example/health");
   assertEquals((await client.handler(request)).status, 200);
 });
 
-Deno.test("serve: requests for other hosts and from other pages are refused", async () => {
+Deno.test("serve: requests for other hosts and from other origins are rejected", async () => {
   await using client = await Client.open(DEMO);
   const { model } = client;
   const status = async (options: ServeOptions, url: string, origin?: string) => {
@@ -166,7 +166,7 @@ Deno.test("serve: requests for other hosts and from other pages are refused", as
   assertEquals(await status({ corsOrigin: "*" }, url, "http://evil.example"), [200, "*"]);
 });
 
-Deno.test("serve: browsers are told what a page may send", async () => {
+Deno.test("serve: a CORS preflight lists the allowed methods and headers", async () => {
   await using client = await Client.open(DEMO, {
     corsOrigin: "https://good.example",
     apiKey: "k",
@@ -185,7 +185,7 @@ Deno.test("serve: browsers are told what a page may send", async () => {
   assertEquals((await preflight("a", "https://evil.example")).status, 403);
 });
 
-Deno.test("serve: options that are not valid", async () => {
+Deno.test("serve: invalid options are rejected", async () => {
   await using client = await Client.open(DEMO);
   for (
     const [options, message] of [
@@ -203,7 +203,7 @@ Deno.test("serve: options that are not valid", async () => {
   }
 });
 
-Deno.test("serve: what is not the client's fault has status 500, or an event in a stream", async () => {
+Deno.test("serve: a server fault has status 500 or is an event in a stream", async () => {
   using folder = new TempFolder();
   writeRandomLlama(folder.path, {
     change: (tensors) =>
@@ -226,7 +226,7 @@ Deno.test("serve: what is not the client's fault has status 500, or an event in 
   assertEquals((await (await client.get("/health")).json()).answers, 0);
 });
 
-Deno.test("serve: texts to ids and back", async () => {
+Deno.test("serve: converts texts to ids and back", async () => {
   await using client = await Client.open(DEMO);
   const { tokenizer } = client.model;
   const tokens = async (body: object) =>
@@ -241,7 +241,7 @@ Deno.test("serve: texts to ids and back", async () => {
   assertEquals(await back.json(), { content: text });
 });
 
-Deno.test("serve: a body that does not arrive is not waited for", async () => {
+Deno.test("serve: a body that never arrives times out", async () => {
   let isCancelled = false;
   const body = new ReadableStream<Uint8Array>({
     start: (controller) => controller.enqueue(new TextEncoder().encode('{"prompt":')),
@@ -252,7 +252,7 @@ Deno.test("serve: a body that does not arrive is not waited for", async () => {
   assertEquals([error.status, isCancelled], [408, true]);
 });
 
-Deno.test("serve: bad hosts and clients that leave are no faults of the server", async () => {
+Deno.test("serve: bad hosts and clients that disconnect cause no server error", async () => {
   await using model = await load(DEMO);
   const faults: unknown[] = [];
   const done = Promise.withResolvers<void>();
@@ -285,7 +285,7 @@ Deno.test("serve: bad hosts and clients that leave are no faults of the server",
   assertEquals(faults, []);
 });
 
-Deno.test("serve: a key of megabytes is not sent back", async () => {
+Deno.test("serve: an error does not echo a key of megabytes", async () => {
   await using client = await Client.open(DEMO);
   const { message, param } = await client.refusal(CHAT, { ["k".repeat(1e6)]: 1 });
   assert(message.length < 2000 && param!.length < 300, `${message.length}, ${param!.length}`);

@@ -1,4 +1,4 @@
-/** Requests of any shape get an answer or are refused; none is a fault of the server. */
+/** Tests that any request is answered or rejected and none causes a server error. */
 import { assert, assertEquals } from "@std/assert";
 import type { JsonObject, JsonValue } from "../../src/formats/json.ts";
 import { Random } from "../support/random.ts";
@@ -11,7 +11,7 @@ const TOOL = {
   function: { name: "f", parameters: { type: "object", properties: { a: { enum: ["x", "y"] } } } },
 };
 
-/** Requests that are answered, with most of what may be in one. */
+/** Valid requests that together use most keys. */
 const REQUESTS: readonly (readonly [path: string, body: JsonObject])[] = [
   ["/v1/chat/completions", {
     messages: [
@@ -93,7 +93,7 @@ const VALUES: readonly JsonValue[] = [
   { type: "text" },
 ];
 
-/** A copy of a value in which one place is something else, or is gone. */
+/** Copies a value with one part replaced or removed. */
 function changed(value: JsonValue | undefined, pick: (count: number) => number): JsonValue {
   const isInner = typeof value === "object" && value !== null && pick(5) > 0;
   const keys = isInner ? Object.keys(value) : [];
@@ -106,7 +106,7 @@ function changed(value: JsonValue | undefined, pick: (count: number) => number):
   return copy;
 }
 
-Deno.test("serve: whatever a request is, it is answered or refused by name", async () => {
+Deno.test("serve: any request is answered or rejected by name", async () => {
   using folder = new TempFolder();
   writeRandomLlama(folder.path, {
     contextLength: 4096,

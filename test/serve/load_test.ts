@@ -1,4 +1,4 @@
-/** Many clients at a time: what they get does not depend on the others, and none is in the way. */
+/** Tests many clients at the same time: their answers are independent and no client blocks others. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { TempFolder } from "../support/temp_folder.ts";
 import { writeEndlessLlama } from "../support/tiny_llama.ts";
@@ -8,7 +8,7 @@ const TEXT = "/v1/completions";
 const CHAT = "/v1/chat/completions";
 const ENDLESS = { prompt: "a", temperature: 0 };
 
-/** Reads from a response until so much of it is there. */
+/** Reads at least a number of bytes from a response. */
 async function readSome(response: Response, bytes: number) {
   const reader = response.body!.getReader();
   for (let size = 0; size < bytes;) {
@@ -19,7 +19,7 @@ async function readSome(response: Response, bytes: number) {
   return reader;
 }
 
-/** Waits until so many answers are being made. */
+/** Waits until a number of answers are in flight. */
 async function waitForAnswers(client: Client, count: number): Promise<void> {
   for (;;) {
     const { answers } = await (await client.get("/health")).json();
@@ -28,7 +28,7 @@ async function waitForAnswers(client: Client, count: number): Promise<void> {
   }
 }
 
-Deno.test("serve: answers under load are those alone", async () => {
+Deno.test("serve: answers under load equal those of single requests", async () => {
   await using client = await Client.open(DEMO, {}, { parallel: 4 });
   const requests = Array.from({ length: 24 }, (_, i) => {
     const options = { seed: i, max_tokens: 4 + i % 13, temperature: i % 3 === 0 ? 0 : 1 };
@@ -51,10 +51,10 @@ Deno.test("serve: answers under load are those alone", async () => {
   assertEquals(together, alone);
 });
 
-Deno.test("serve: a client that goes away ends its answer and frees its room", async () => {
+Deno.test("serve: a client that disconnects cancels its answer and frees its pages", async () => {
   using folder = new TempFolder();
   writeEndlessLlama(folder.path);
-  // The cache holds one sequence: a second has no room until the first has left.
+  // The cache holds one sequence: the second waits until the first has ended.
   await using client = await Client.open(folder.path, {}, { parallel: 1, contextLength: 20_000 });
   const stream = await client.post(TEXT, { ...ENDLESS, stream: true });
   const reader = await readSome(stream, 2000);
@@ -69,7 +69,7 @@ Deno.test("serve: a client that goes away ends its answer and frees its room", a
   assertEquals(response.status, 503);
   await response.body?.cancel();
 
-  // One that waits for its turn, and one that was never read.
+  // One request that is waiting, and one that was never read.
   const first = await client.post(TEXT, { ...ENDLESS, stream: true });
   const second = await client.post(TEXT, { ...ENDLESS, stream: true });
   const third = await client.post(TEXT, { ...ENDLESS, stream: true });
@@ -86,7 +86,7 @@ Deno.test("serve: a client that goes away ends its answer and frees its room", a
   assertEquals(usage?.completion_tokens, 3);
 });
 
-Deno.test("serve: a reader that is slow holds nobody up", async () => {
+Deno.test("serve: a slow reader does not delay others", async () => {
   using folder = new TempFolder();
   writeEndlessLlama(folder.path);
   await using client = await Client.open(folder.path, {}, { parallel: 2 });
@@ -96,13 +96,13 @@ Deno.test("serve: a reader that is slow holds nobody up", async () => {
     const { usage } = await client.complete({ ...ENDLESS, max_tokens: 100 });
     assertEquals(usage?.completion_tokens, 100);
   }
-  // It goes on where it was.
+  // The stream continues where it paused.
   assert(!(await reader.read()).done);
   await reader.cancel();
   await waitForAnswers(client, 0);
 });
 
-Deno.test("serve: more answers than the queue holds are refused", async () => {
+Deno.test("serve: requests beyond the queue's capacity are rejected", async () => {
   using folder = new TempFolder();
   writeEndlessLlama(folder.path);
   await using client = await Client.open(folder.path, { maxAnswers: 3 }, { parallel: 1 });
@@ -113,7 +113,7 @@ Deno.test("serve: more answers than the queue holds are refused", async () => {
   const { error } = await refused.json();
   assertEquals([error.code, error.type], ["queue_full", "server_error"]);
   assertStringIncludes(error.message, "2 answers are in progress and 2 more were requested");
-  // A request that is refused for another reason takes no room.
+  // A request rejected for another reason takes no place in the queue.
   for (let i = 0; i < 3; i++) await client.refusal(TEXT, { ...ENDLESS, regex: "(" });
   const second = await client.post(TEXT, { ...ENDLESS, max_tokens: 2, stream: true });
   assertEquals(second.status, 200);
@@ -123,7 +123,7 @@ Deno.test("serve: more answers than the queue holds are refused", async () => {
   assertEquals((await client.complete({ ...ENDLESS, n: 2, max_tokens: 2 })).choices.length, 2);
 });
 
-Deno.test("serve: closing the model ends what is under way with an error", async () => {
+Deno.test("serve: closing the model fails the answers in flight", async () => {
   using folder = new TempFolder();
   writeEndlessLlama(folder.path);
   const client = await Client.open(folder.path, { onError: () => {} });

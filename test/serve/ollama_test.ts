@@ -1,4 +1,4 @@
-/** Ollama's endpoints: the same answers in other words. */
+/** Tests that Ollama's endpoints give the same answers in Ollama's format. */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { TempFolder } from "../support/temp_folder.ts";
 import { writeRandomLlama } from "../support/tiny_llama.ts";
@@ -22,7 +22,7 @@ interface Line {
   readonly total_duration?: number;
 }
 
-/** The lines of a stream, which must be well-formed. */
+/** Returns the lines of a stream and checks their format. */
 async function lines(client: Client, path: string, body: object): Promise<Line[]> {
   const response = await client.post(path, body);
   const text = await response.text();
@@ -53,7 +53,7 @@ async function refusal(client: Client, path: string, body: unknown, status = 400
 
 const GREEDY = { temperature: 0, num_predict: 12, num_ctx: 4096, num_thread: 2, mirostat: 0 };
 
-Deno.test("serve: Ollama's chat and generate say what the library says", async () => {
+Deno.test("serve: Ollama's chat and generate give the library's answers", async () => {
   await using client = await Client.open(DEMO, { names: ["demo"] });
   const options = { temperature: 0, maxTokens: 12 };
   for (
@@ -92,7 +92,7 @@ Deno.test("serve: Ollama's chat and generate say what the library says", async (
   assertEquals((await (await client.get("/health")).json()).answers, 0);
 });
 
-Deno.test("serve: Ollama's chat has thoughts and whole calls of tools", async () => {
+Deno.test("serve: Ollama's chat returns reasoning and whole tool calls", async () => {
   using folder = new TempFolder();
   const script = [
     "<think>",
@@ -118,7 +118,7 @@ Deno.test("serve: Ollama's chat has thoughts and whole calls of tools", async ()
     { role: "tool", tool_name: "now", content: "12:00", images: [] },
   ];
   const body = { messages: history, tools, options: { temperature: 0 }, think: false };
-  // The model has no variable that turns reasoning off.
+  // The model's template has no variable to disable reasoning.
   assertStringIncludes(
     await refusal(client, "/api/chat", body),
     "reasoning_effort is not supported",
@@ -140,7 +140,7 @@ Deno.test("serve: Ollama's chat has thoughts and whole calls of tools", async ()
   assertEquals(parts.at(-1)!.done_reason, "stop");
 });
 
-Deno.test("serve: Ollama's embed cuts texts that are too long unless it is told not to", async () => {
+Deno.test("serve: Ollama's embed truncates long texts unless disabled", async () => {
   using folder = new TempFolder();
   writeRandomLlama(folder.path, { contextLength: 64 });
   await using client = await Client.open(folder.path, { names: ["tiny"] });
@@ -163,7 +163,7 @@ Deno.test("serve: Ollama's embed cuts texts that are too long unless it is told 
   assertEquals(error, "text 2 has 161 tokens; the context holds 64");
 });
 
-Deno.test("serve: what is served is described as Ollama does", async () => {
+Deno.test("serve: models are described in Ollama's format", async () => {
   await using client = await Client.open(DEMO, { names: ["demo", "gpt"] });
   const { version } = await (await client.get("/api/version")).json();
   assertMatch(version, /^\d+\.\d+\.\d+$/);
@@ -187,7 +187,7 @@ Deno.test("serve: what is served is described as Ollama does", async () => {
   }
 });
 
-Deno.test("serve: what Ollama's endpoints refuse is named, in Ollama's form", async () => {
+Deno.test("serve: Ollama's endpoints name rejected keys in Ollama's format", async () => {
   await using client = await Client.open(DEMO);
   const messages = [user("x")];
   for (

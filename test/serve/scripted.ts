@@ -1,15 +1,15 @@
-/** Models that say a text that tests give them, served. */
+/** Serves models that generate a given text. */
 import type { TempFolder } from "../support/temp_folder.ts";
 import { type TinyLlamaOptions, writeScriptedLlama } from "../support/tiny_llama.ts";
 import { Client } from "./client.ts";
 
 export const CHAT = "/v1/chat/completions";
 
-/** A template that shows what it is given. */
+/** Chat template that prints its tools and messages. */
 export const GIVEN = "{{ tools | tojson if tools else 'none' }}{% for m in messages %}" +
   "[{{ m.role }}:{{ m.content }}{{ m.tool_calls | tojson if m.tool_calls }}]{% endfor %}";
 
-/** A client of a model that says a text, whose pieces differ. */
+/** Opens a client of a model that generates a text, given as distinct pieces. */
 export async function scripted(
   folder: TempFolder,
   script: readonly string[],

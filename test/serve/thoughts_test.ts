@@ -1,16 +1,16 @@
-/** Thoughts: told apart from the answer, and as long as a request asks. */
+/** Tests reasoning: its separation from the answer, and its effort. */
 import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { TempFolder } from "../support/temp_folder.ts";
 import { writeRandomLlama } from "../support/tiny_llama.ts";
 import { Client, joined, user } from "./client.ts";
 import { CHAT, GIVEN, scripted } from "./scripted.ts";
 
-Deno.test("serve: thoughts are told apart from the answer", async () => {
+Deno.test("serve: reasoning is separated from the answer", async () => {
   const script = ["<think>", "\nHm", "m. </th", "ink>", "\n\nFor", "ty-two"];
   for (
     const [chatTemplate, said, controls] of [
       [`${GIVEN}{# </think> #}`, script, []],
-      // The template begins the thoughts, as DeepSeek's does; and marks that are control tokens.
+      // A template that opens the reasoning, as DeepSeek's does, and marks that are control tokens.
       [`${GIVEN}<think>\n{# </think> #}`, script.slice(1), []],
       [GIVEN, ["<think>", "\nHmm.", "</think>", "Forty-two"], ["<think>", "</think>"]],
     ] as const
@@ -42,7 +42,7 @@ Deno.test("serve: thoughts are told apart from the answer", async () => {
   }
 });
 
-Deno.test("serve: the effort of thoughts is what the template calls it", async () => {
+Deno.test("serve: the reasoning effort sets the template's own variable", async () => {
   const open = async (folder: TempFolder, chatTemplate: string) => {
     writeRandomLlama(folder.path, { contextLength: 4096, chatTemplate });
     return await Client.open(folder.path);

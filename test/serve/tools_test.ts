@@ -1,11 +1,11 @@
-/** Tools: what models write of calls, and what clients are told. */
+/** Tests tools: the text of calls in each model family, and the calls that clients get. */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { TempFolder } from "../support/temp_folder.ts";
 import { writeRandomLlama } from "../support/tiny_llama.ts";
 import { type Answer, Client, joined, user } from "./client.ts";
 import { CHAT, GIVEN, scripted } from "./scripted.ts";
 
-/** Templates that show what they are given, and calls as the models of a family write them. */
+/** Templates that print their input, with the call format of each model family. */
 const HERMES = `${GIVEN}{# <tool_call> {"name": "arguments"} </tool_call> #}`;
 const MISTRAL = `${GIVEN}{# [TOOL_CALLS] #}`;
 const XML = `${GIVEN}{# <tool_call><function=x><parameter=y> #}`;
@@ -24,7 +24,7 @@ const TOOLS = [
 ];
 const ASK = { messages: [user("x")], temperature: 0, tools: TOOLS };
 
-Deno.test("serve: calls in the way of Hermes and Qwen, beside content", async () => {
+Deno.test("serve: calls in the format of Hermes and Qwen, next to content", async () => {
   using folder = new TempFolder();
   const script = [
     "I'll ",
@@ -64,7 +64,7 @@ Deno.test("serve: calls in the way of Hermes and Qwen, beside content", async ()
   }
 });
 
-/** What a stream says of calls, a text for each event. */
+/** Returns the parts of calls in a stream, one text per event. */
 function callEvents(parts: readonly Answer[]): string[] {
   return parts.flatMap(({ choices }) => choices.flatMap(({ delta }) => delta?.tool_calls ?? []))
     .map((call) => {
@@ -73,7 +73,7 @@ function callEvents(parts: readonly Answer[]): string[] {
     });
 }
 
-Deno.test("serve: in a stream a call begins with its name, and its arguments come as they are written", async () => {
+Deno.test("serve: a stream gives the name of a call first, then its arguments as generated", async () => {
   const city = ['{"name": "wea', 'ther", "arguments": ', '{"city"', ': "Ro', 'me"}', "}"];
   const now = '{"name": "now", "arguments": {}}';
   const xml = [
@@ -127,7 +127,7 @@ Deno.test("serve: in a stream a call begins with its name, and its arguments com
   }
 });
 
-Deno.test("serve: a call that is cut off in its arguments stays open, and the answer says so", async () => {
+Deno.test("serve: a call cut off in its arguments stays incomplete, with finish_reason length", async () => {
   using folder = new TempFolder();
   const script = ["<tool_call>\n", '{"name": "now", "arguments": {"zone"', ': "UTC"}', "}"];
   await using client = await scripted(folder, script, { chatTemplate: HERMES });
@@ -140,7 +140,7 @@ Deno.test("serve: a call that is cut off in its arguments stays open, and the an
   }
 });
 
-Deno.test("serve: what is no call of a known tool is content, as it was written", async () => {
+Deno.test("serve: text that is not a call of a known tool is unchanged content", async () => {
   for (
     const text of [
       '<tool_call>{"name": "other", "arguments": {}}</tool_call>',
@@ -161,7 +161,7 @@ Deno.test("serve: what is no call of a known tool is content, as it was written"
   }
 });
 
-Deno.test("serve: calls in the way of Mistral, whose mark is a control token", async () => {
+Deno.test("serve: calls in the format of Mistral, whose mark is a control token", async () => {
   using folder = new TempFolder();
   const script = [
     "[TOOL_CALLS]",
@@ -178,7 +178,7 @@ Deno.test("serve: calls in the way of Mistral, whose mark is a control token", a
   assertEquals(plain.choices[0]!.message!.content, script[1]! + script[2]!);
 });
 
-Deno.test("serve: calls in the way of Llama 3, with and without a mark", async () => {
+Deno.test("serve: calls in the format of Llama 3, with and without a mark", async () => {
   const call = '{"name": "weather", "parameters": {"city": "Oslo"}}';
   for (const [script, controls] of [[[call], []], [["<|python_tag|>", call], ["<|python_tag|>"]]]) {
     using folder = new TempFolder();
@@ -203,7 +203,7 @@ Deno.test("serve: calls in the way of Llama 3, with and without a mark", async (
 });
 
 for (const [family, chatTemplate] of Object.entries({ HERMES, MISTRAL, LLAMA })) {
-  Deno.test(`serve: a call that is demanded is made, in the way of ${family}`, async () => {
+  Deno.test(`serve: a required call is made, in the format of ${family}`, async () => {
     using folder = new TempFolder();
     const options = { contextLength: 4096, chatTemplate, controls: ["[TOOL_CALLS]"] };
     writeRandomLlama(folder.path, { ...options, pieces: ["[TOOL_CALLS]", "\n"] });
@@ -226,14 +226,14 @@ for (const [family, chatTemplate] of Object.entries({ HERMES, MISTRAL, LLAMA }))
       assertEquals(streamed.tool_calls![0]!.function, call!.function);
     }
     assert(weathers >= 2);
-    // Cut off before its name, it is no call.
+    // A call cut off before its name is dropped.
     const cut = await client.chat({ ...ASK, tool_choice: "required", max_tokens: 3 });
     assertEquals(cut.choices[0]!.finish_reason, "length");
     assertEquals(cut.choices[0]!.message!.tool_calls, undefined);
   });
 }
 
-Deno.test("serve: thoughts, content and calls in the channels of gpt-oss", async () => {
+Deno.test("serve: reasoning, content and calls in the channels of gpt-oss", async () => {
   const chatTemplate = `${GIVEN}<|start|>assistant{# <|channel|> <|message|> #}`;
   const controls = ["<|channel|>", "<|message|>", "<|call|>", "<|constrain|>"];
   const pieces = [...controls, "<|end|>"];
@@ -273,7 +273,7 @@ Deno.test("serve: thoughts, content and calls in the channels of gpt-oss", async
     "<|message|>",
     '{"zone"',
     ': "UTC"}',
-    // Not every model file says that it ends an answer.
+    // Not every model file lists <|call|> as an end token.
     "<|call|>",
     "and more",
   ];
@@ -284,7 +284,7 @@ Deno.test("serve: thoughts, content and calls in the channels of gpt-oss", async
   assertEquals(call!.function, { name: "now", arguments: '{"zone":"UTC"}' });
 });
 
-Deno.test("serve: a call that a model begins by itself conforms too, where its mark is a token", async () => {
+Deno.test("serve: a voluntary call conforms to its schema if its mark is a token", async () => {
   for (
     const [chatTemplate, open, controls] of [
       [HERMES, "<tool_call>", []],
@@ -315,7 +315,7 @@ Deno.test("serve: a call that a model begins by itself conforms too, where its m
         logit_bias: { [idOf(open)]: 7 },
       });
       const { content, tool_calls = [] } = choice!.message!;
-      // What is cut off stays open, and the answer says so.
+      // A call that is cut off stays incomplete, with finish_reason "length".
       const whole = choice!.finish_reason === "length" ? tool_calls.slice(0, -1) : tool_calls;
       for (const { function: { name, arguments: text } } of whole) {
         calls++;
@@ -323,13 +323,13 @@ Deno.test("serve: a call that a model begins by itself conforms too, where its m
         assert(typeof args === "object");
         if (name === "weather") assert(["Rome", "Oslo"].includes(args.city), text);
       }
-      // Only what is cut off before it can be told is no call.
+      // Only a call cut off before its name remains content.
       if (content?.includes(open)) {
         assertEquals(choice!.finish_reason, tool_calls.length > 0 ? "tool_calls" : "length");
       }
     }
     assert(calls > 3, `${calls} calls`);
-    // Of a schema that says more than can be enforced, strict or not.
+    // A schema that cannot be enforced is rejected only for a strict tool.
     const odd = { name: "odd", parameters: { type: "object", not: {} } };
     const lax = [{ type: "function", function: odd }];
     assertEquals((await client.chat({ ...ASK, tools: lax, max_tokens: 3 })).choices.length, 1);
@@ -339,7 +339,7 @@ Deno.test("serve: a call that a model begins by itself conforms too, where its m
   }
 });
 
-Deno.test("serve: where a template begins the thoughts, a call that is demanded stands behind them", async () => {
+Deno.test("serve: a required call follows reasoning that the template opens", async () => {
   using folder = new TempFolder();
   const script = ["Hm", "m.", "</think>", "\n"];
   const chatTemplate = `${HERMES}<think>\n`;
@@ -349,7 +349,7 @@ Deno.test("serve: where a template begins the thoughts, a call that is demanded 
   assertEquals([reasoning_content, content, tool_calls?.length], ["Hmm.", null, 1]);
 });
 
-Deno.test("serve: calls and results of the past reach the template", async () => {
+Deno.test("serve: earlier calls and results reach the template", async () => {
   using folder = new TempFolder();
   await using client = await scripted(folder, ["ok"], { chatTemplate: HERMES });
   const history = [
@@ -377,7 +377,7 @@ async function only(response: Response, key: string) {
   return { [key]: (await response.json())[key] };
 }
 
-Deno.test("serve: tools that cannot be used are refused", async () => {
+Deno.test("serve: invalid tools are rejected", async () => {
   using folder = new TempFolder();
   await using client = await scripted(folder, ["ok"], { chatTemplate: HERMES, pieces: ["\n"] });
   const f = (definition: object) => ({

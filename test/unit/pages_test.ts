@@ -1,4 +1,4 @@
-/** What is written about the code is true: what pages name and link to exists, and their programs are right. */
+/** Tests the documentation: links and named files exist, exports are documented, programs type-check. */
 import { assert, assertEquals } from "@std/assert";
 import { existsSync } from "node:fs";
 import { dirname, join } from "@std/path";
@@ -25,12 +25,12 @@ const pages = [
   ...["csrc", "src"].flatMap((folder) => filesBelow(folder, "ARCHITECTURE.md")),
 ];
 
-/** The text of a page without its blocks of code. */
+/** Returns the text of a page without its code blocks. */
 function proseOf(page: string): string {
   return Deno.readTextFileSync(join(ROOT, page)).replaceAll(/^```[^]*?^```/gm, "");
 }
 
-/** The anchors of a page's headings, as GitHub makes them. */
+/** Returns the anchors that GitHub gives the headings of a page. */
 function anchorsOf(page: string): string[] {
   return Array.from(
     proseOf(page).matchAll(/^#+ (.+)$/gm),
@@ -38,7 +38,7 @@ function anchorsOf(page: string): string[] {
   );
 }
 
-Deno.test("pages: links lead to what is there", () => {
+Deno.test("pages: the targets of links exist", () => {
   for (const page of pages) {
     const links = proseOf(page).matchAll(/\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)/g);
     for (const [link, path = "", anchor] of links) {
@@ -49,7 +49,7 @@ Deno.test("pages: links lead to what is there", () => {
   }
 });
 
-Deno.test("pages: the files that are named exist", () => {
+Deno.test("pages: named files exist", () => {
   const folders = ["src", "ffi", "csrc", "kernels", "test", "bench", "models"];
   const files = ["main.ts", "build.ts", ...folders.flatMap((folder) => filesBelow(folder, ""))];
   for (const page of pages) {
@@ -60,7 +60,7 @@ Deno.test("pages: the files that are named exist", () => {
   }
 });
 
-/** Has deno look at something in the checkout; what it says where it is not content is the failure. */
+/** Runs deno in the checkout and fails with its stderr unless it succeeds. */
 async function assertDenoAccepts(...args: string[]): Promise<void> {
   const { success, stderr } = await new Deno.Command(Deno.execPath(), {
     args,
@@ -72,8 +72,8 @@ async function assertDenoAccepts(...args: string[]): Promise<void> {
   assert(success, new TextDecoder().decode(stderr));
 }
 
-Deno.test("pages: all that the library exports is documented", () =>
+Deno.test("pages: every export of the library is documented", () =>
   assertDenoAccepts("doc", "--lint", "src/mod.ts", "src/serve/mod.ts"));
 
-Deno.test("pages: the programs on pages have the right types", () =>
+Deno.test("pages: the programs on pages type-check", () =>
   assertDenoAccepts("check", "--quiet", "--doc-only", ...pages));

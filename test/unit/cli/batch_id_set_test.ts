@@ -1,7 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { IdSet } from "../../../src/cli/batch/id_set.ts";
 
-Deno.test("ids: what was added is there, and nothing else", () => {
+Deno.test("ids: the set contains exactly the added ids", () => {
   const ids = new IdSet();
   for (let i = 0; i < 5_000; i++) {
     assert(ids.add(i) && ids.add(`${i}`) && !ids.add(i) && !ids.add(`${i}`));

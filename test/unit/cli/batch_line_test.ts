@@ -1,4 +1,4 @@
-/** Lines of a batch file: what they ask for, and what is wrong with them. */
+/** Tests reading the lines of a batch file: options and errors. */
 import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import { parseEntry, readRequest } from "../../../src/cli/batch/line.ts";
 import { ForgeError } from "../../../src/errors.ts";
@@ -15,7 +15,7 @@ function refusal(line: unknown): string {
   return error.message;
 }
 
-Deno.test("batch line: every option under the name that people send", () => {
+Deno.test("batch line: every option under its JSON name", () => {
   const request = read({
     id: "a",
     prompt: "hi",
@@ -81,7 +81,7 @@ Deno.test("batch line: defaults, null and the spellings of OpenAI's API", () => 
   ]);
 });
 
-Deno.test("batch line: a constraint, in place of that for all lines", () => {
+Deno.test("batch line: a constraint replaces that of the batch", () => {
   const defaults = { jsonObject: true, temperature: 0 };
   const schema = { type: "integer" };
   assertEquals(read({ prompt: "x", regex: "a+" }, defaults), {
@@ -132,7 +132,7 @@ Deno.test("batch line: the envelope of OpenAI's batch API", () => {
   assertStringIncludes(refusal({ ...chat, body: { id: 1, prompt: "a" } }), '"id"');
 });
 
-Deno.test("batch line: what is wrong is named, with what is valid", () => {
+Deno.test("batch line: errors name the wrong value and the valid ones", () => {
   const cases: [unknown, ...string[]][] = [
     ["", "not valid JSON"],
     ["[1]", "an array"],

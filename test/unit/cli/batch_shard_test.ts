@@ -17,7 +17,7 @@ function slurm(id: number, min: number, max: number, count: number, step?: numbe
   };
 }
 
-Deno.test("shards: every line belongs to exactly one", () => {
+Deno.test("shards: every line belongs to exactly one shard", () => {
   for (const count of [1, 2, 3, 7]) {
     for (let line = 1; line < 50; line++) {
       const owners = Array.from(
@@ -30,7 +30,7 @@ Deno.test("shards: every line belongs to exactly one", () => {
   }
 });
 
-Deno.test("shards: named, or as the cluster's job says", () => {
+Deno.test("shards: given by number or by the cluster's job variables", () => {
   assertEquals(shard("1/1"), "1/1");
   assertEquals(shard("3/4", slurm(0, 0, 1, 2)), "3/4");
   assertEquals([0, 1, 2].map((id) => shard("auto", slurm(id, 0, 2, 3))), ["1/3", "2/3", "3/3"]);
@@ -44,7 +44,7 @@ Deno.test("shards: named, or as the cluster's job says", () => {
   assertEquals(shard("auto/4", { JOB_COMPLETION_INDEX: "3" }), "4/4");
 });
 
-Deno.test("shards: what is none is refused", () => {
+Deno.test("shards: invalid shards are rejected", () => {
   const refused: [string, Record<string, string>?][] = [
     ["0/4"],
     ["5/4"],
@@ -58,7 +58,7 @@ Deno.test("shards: what is none is refused", () => {
     ["auto", { JOB_COMPLETION_INDEX: "1" }],
     ["auto/4", { JOB_COMPLETION_INDEX: "4" }],
     ["auto", { SLURM_ARRAY_TASK_ID: "1" }],
-    // An array such as 1,5,6; and a count that is not the array's.
+    // A sparse array such as 1,5,6, and a count that differs from the array's.
     ["auto", slurm(5, 1, 6, 3)],
     ["auto/3", slurm(0, 0, 1, 2)],
   ];

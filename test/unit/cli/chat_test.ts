@@ -1,4 +1,4 @@
-/** The parts of a chat: messages out of lines, pasted text, the conversation and its files. */
+/** Tests the parts of a chat: messages from lines, pasted text, the conversation and its files. */
 import { assertEquals, assertRejects, assertStringIncludes, assertThrows } from "@std/assert";
 import { Conversation } from "../../../src/cli/chat/conversation.ts";
 import { loadMessages, saveMessages } from "../../../src/cli/chat/file.ts";
@@ -13,7 +13,7 @@ function messagesOf(...lines: string[]): (string | undefined)[] {
   return [...whole, builder.finish()];
 }
 
-Deno.test("chat: a message is a line, or several that are joined", () => {
+Deno.test("chat: a message is one line or several joined lines", () => {
   assertEquals(messagesOf("one", "", "two"), ["one", "", "two", undefined]);
   assertEquals(messagesOf("a\\", "b\\", "c"), ["a\nb\nc", undefined]);
   assertEquals(messagesOf("C:\\\\"), ["C:\\\\", undefined]);
@@ -26,14 +26,14 @@ Deno.test("chat: a message is a line, or several that are joined", () => {
   assertEquals(messagesOf("a\\"), ["a"]);
 });
 
-Deno.test("chat: what is pasted is one line, however it arrives", () => {
+Deno.test("chat: pasted text is one line, however it is split", () => {
   const typed = "x\x1b[A\x1b[2~";
   const input = `${typed}\x1b[200~one\r\ntwo\rthree\n\x03\tzwölf\x1b\x1b[201~!\r`;
   const expected = `${typed}one${LINE_BREAK}two${LINE_BREAK}three${LINE_BREAK}    zwölf!\r`;
   const filter = new PasteFilter(() => {});
   assertEquals(filter.translate(input), expected);
   assertEquals(filter.expand(expected), `${typed}one\ntwo\nthree\n    zwölf!\r`);
-  // Cut anywhere, but within the ESC [ of its beginning, which by itself is a key.
+  // Splits anywhere except inside the initial ESC [, because ESC alone is a key.
   const start = input.indexOf("\x1b[200~");
   for (let cut = 1; cut < input.length; cut++) {
     if (cut === start + 1 || cut === start + 2 || input[cut] === "\n") continue;
@@ -45,7 +45,7 @@ Deno.test("chat: what is pasted is one line, however it arrives", () => {
   }
 });
 
-Deno.test("chat: a long paste is a sign in the line and whole in the message", () => {
+Deno.test("chat: a long paste is a placeholder in the line and whole in the message", () => {
   const filter = new PasteFilter(() => {});
   const code = "if (x) {\n\ty();\n}\n".repeat(100);
   const word = "x".repeat(1000);
@@ -61,7 +61,7 @@ Deno.test("chat: a long paste is a sign in the line and whole in the message", (
   assertEquals(filter.expand(typed), typed);
 });
 
-Deno.test("chat: questions are asked, answered and removed", () => {
+Deno.test("chat: turns are added, answered and removed", () => {
   const chat = new Conversation("be kind");
   assertThrows(() => chat.undo(), ForgeError, "the conversation is empty");
   for (const i of [1, 2, 3]) {
@@ -80,7 +80,7 @@ Deno.test("chat: questions are asked, answered and removed", () => {
   assertEquals([chat.length, contents()], [0, ""]);
 });
 
-Deno.test("chat: a conversation comes back from its file; a file that is none is refused", async () => {
+Deno.test("chat: a conversation is restored from its file, and an invalid file is rejected", async () => {
   using folder = new TempFolder();
   const path = folder.at("chat.json");
   const messages = [

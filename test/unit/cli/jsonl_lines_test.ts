@@ -1,9 +1,9 @@
-/** Lines out of chunks: the same lines however the bytes are cut. */
+/** Tests that lines do not depend on how their bytes are split into chunks. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { type LineOptions, readLines } from "../../../src/cli/input/jsonl_lines.ts";
 
 async function* chunksOf(bytes: Uint8Array<ArrayBuffer>, size: number) {
-  // One buffer for all, as files are read.
+  // One reused buffer, as when reading files.
   const buffer = new Uint8Array(size);
   await Promise.resolve();
   for (let at = 0; at < bytes.length; at += size) {
@@ -26,7 +26,7 @@ async function read(
   return lines;
 }
 
-Deno.test("lines: numbers and offsets, whatever the chunks", async () => {
+Deno.test("lines: numbers and offsets do not depend on the chunks", async () => {
   const text = "one\n\n  \r\nzwölf\r\nthree";
   for (let size = 1; size <= 24; size++) {
     assertEquals(await read(text, size), [
@@ -39,13 +39,13 @@ Deno.test("lines: numbers and offsets, whatever the chunks", async () => {
   assertEquals(await read("\n\n", 4), []);
 });
 
-Deno.test("lines: only those wanted", async () => {
+Deno.test("lines: unselected lines are skipped", async () => {
   const text = Array.from({ length: 9 }, (_, i) => `line ${i + 1}\n`).join("");
   const lines = await read(text, 5, { isWanted: (number) => number % 4 === 2 });
   assertEquals(lines.map(([number, line]) => [number, line]), [[2, "line 2"], [6, "line 6"]]);
 });
 
-Deno.test("lines: a bad one does not harm the others", async () => {
+Deno.test("lines: a bad line does not affect the others", async () => {
   const bytes = new Uint8Array([
     0x61,
     0xff,
@@ -62,7 +62,7 @@ Deno.test("lines: a bad one does not harm the others", async () => {
   assertEquals(seen[2], "b");
 });
 
-Deno.test("lines: one that never ends is not held", async () => {
+Deno.test("lines: an endless line is not buffered", async () => {
   const chunk = new Uint8Array(2 ** 20).fill(0x78);
   const endless = async function* () {
     for (let i = 0; i < 64; i++) yield await Promise.resolve(chunk);

@@ -30,10 +30,10 @@ Deno.test("operands: a model, a text, or both", () => {
   }
 });
 
-Deno.test("operands: ambiguous words and two models are refused", () => {
+Deno.test("operands: ambiguous words and two models are rejected", () => {
   const refusals: [string[], Parameters<typeof textOperands>[1], string][] = [
     [["llama3"], RUN, "a prompt or a model?"],
-    // A missing model, and what may be a text or a model of the hub.
+    // A missing model, and a word that may be a text or a model of the hub.
     [["missing.gguf"], EMBED, "a text or a model?"],
     [["and/or"], EMBED, "a text or a model?"],
     [["a", "b"], { ...RUN, model: "m" }, "give the model once"],

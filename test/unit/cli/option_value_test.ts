@@ -21,7 +21,7 @@ Deno.test("--kv-memory takes bytes with an optional binary unit", () => {
   }
 });
 
-Deno.test("--kv-memory rejects what is no size", () => {
+Deno.test("--kv-memory rejects invalid sizes", () => {
   for (const text of ["", "0", "-1G", "G", "8X", "1e9", "0.1", "9999999T", "half"]) {
     const error = assertThrows(() => parse(text), ForgeError);
     assertEquals(error.code, "usage");

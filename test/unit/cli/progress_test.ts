@@ -2,7 +2,7 @@ import { assertEquals } from "@std/assert";
 import { DownloadMeter } from "../../../src/cli/model/download.ts";
 import { progressLine } from "../../../src/cli/output/progress.ts";
 
-Deno.test("progress: the bar gives way to the numbers where the terminal is narrow", () => {
+Deno.test("progress: a narrow terminal shows the numbers without the bar", () => {
   const line = (columns: number) => progressLine(columns, "", 30, 40, "12 tokens/s, 0:05 left");
   const words = "30 of 40  12 tokens/s, 0:05 left";
   assertEquals(line(79), `[${"#".repeat(23)}${"-".repeat(7)}] ${words}`);
@@ -13,11 +13,11 @@ Deno.test("progress: the bar gives way to the numbers where the terminal is narr
   assertEquals(progressLine(40, "reading", 3, 2, ""), `reading [${"#".repeat(23)}] 3 of 2`);
 });
 
-Deno.test("progress: a download says how far it is, how fast, and how long it will take", () => {
+Deno.test("progress: a download shows its progress, speed and remaining time", () => {
   const meter = new DownloadMeter();
   assertEquals(meter.line("a.gguf", 1e9, 4e9, 0), "a.gguf: 25% of 4.00 GB");
   assertEquals(meter.line("a.gguf", 1e9 + 5e6, 4e9, 500), "a.gguf: 25% of 4.00 GB");
-  // What was there before is no part of the speed.
+  // Bytes from an earlier download do not count towards the speed.
   assertEquals(
     meter.line("a.gguf", 2e9, 4e9, 20_000),
     "a.gguf: 50% of 4.00 GB, 50.0 MB/s, 0:40 left",

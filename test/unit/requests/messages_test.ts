@@ -1,4 +1,4 @@
-/** Messages in the forms that clients send. */
+/** Tests reading messages in the formats of clients. */
 import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import type { JsonValue } from "../../../src/formats/json.ts";
 import { readMessages } from "../../../src/requests/messages.ts";
@@ -9,7 +9,7 @@ function calls(args: JsonValue | undefined): JsonValue {
   return [{ id: "1", type: "function", function: { name: "f", arguments: args ?? null } }];
 }
 
-Deno.test("messages: calls of tools, with their arguments as objects", () => {
+Deno.test("messages: tool calls have their arguments as objects", () => {
   for (
     const [given, expected] of [
       ['{"a": [1]}', { a: [1] }],
@@ -25,7 +25,7 @@ Deno.test("messages: calls of tools, with their arguments as objects", () => {
       tool_calls: [{ id: "1", type: "function", function: { name: "f", arguments: expected } }],
     });
   }
-  // Templates ask whether there are calls, not how many.
+  // Templates test for the presence of tool_calls, so an empty list is removed.
   for (const tool_calls of [[], null]) {
     assertEquals(readMessages([{ role: "user", content: "x", tool_calls, name: "n" }]), [
       { role: "user", content: "x", name: "n" },
@@ -33,7 +33,7 @@ Deno.test("messages: calls of tools, with their arguments as objects", () => {
   }
 });
 
-Deno.test("messages: what is wrong is named", () => {
+Deno.test("messages: errors name the wrong key", () => {
   const place = "messages[0].tool_calls";
   for (
     const [message, text, key] of [
@@ -53,7 +53,7 @@ Deno.test("messages: what is wrong is named", () => {
   }
 });
 
-Deno.test("requests: how deep they nest is known before they are parsed", () => {
+Deno.test("requests: nesting is limited before parsing", () => {
   const nested = (depth: number) => `{"a": ${"[".repeat(depth)}${"]".repeat(depth)}}`;
   assertEquals(Object.keys(parseRequest(nested(199), "it")), ["a"]);
   assertEquals(Object.keys(parseRequest(`{"a": "${"[".repeat(999)}\\"["}`, "it")), ["a"]);

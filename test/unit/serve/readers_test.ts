@@ -1,4 +1,4 @@
-/** Readers of an answer's text: however it is cut into pieces, they find the same parts. */
+/** Tests that the readers of an answer find the same parts however its text is split. */
 import { assert, assertEquals } from "@std/assert";
 import { findCallFormat } from "../../../src/serve/chat/call_formats.ts";
 import { CallReader } from "../../../src/serve/chat/call_reader.ts";
@@ -38,12 +38,12 @@ function newReader(isOpen: boolean): PartReader {
   return new ReasoningReader(MARKS, isOpen, new CallReader(HERMES, TOOLS, Infinity, false));
 }
 
-/** What parts come to, joined. */
+/** Joined parts of one kind, or one call. */
 type Joined =
   | { readonly kind: "reasoning" | "content"; text: string }
   | { readonly kind: "call"; readonly name: string; arguments: string; isOpen?: true };
 
-/** All parts of a text that comes in some pieces, neighbours of a kind joined. */
+/** Reads a text in pieces and joins adjacent parts of the same kind. */
 function read(reader: PartReader, pieces: readonly string[]): Joined[] {
   const joined: Joined[] = [];
   const parts: Part[] = [...pieces.flatMap((piece) => reader.push(piece)), ...reader.end()];
@@ -61,7 +61,7 @@ function read(reader: PartReader, pieces: readonly string[]): Joined[] {
   return joined;
 }
 
-Deno.test("readers: pieces make no difference, and nothing but marks and space is lost", () => {
+Deno.test("readers: pieces do not change the parts, and only marks and space are dropped", () => {
   const random = new Random("readers", 1);
   const pick = (count: number) => Math.floor(random.uniform() * count);
   let calls = 0;
@@ -80,7 +80,7 @@ Deno.test("readers: pieces make no difference, and nothing but marks and space i
   assert(calls > 100, `${calls} calls`);
 });
 
-Deno.test("readers: calls of every way, in any pieces", () => {
+Deno.test("readers: calls of every format, in any pieces", () => {
   const random = new Random("calls", 1);
   const pick = (count: number) => Math.floor(random.uniform() * count);
   const objects = [
@@ -128,7 +128,7 @@ Deno.test("readers: calls of every way, in any pieces", () => {
         } else {
           found.open++;
           assert(part.arguments.startsWith("{"), text);
-          // Only what breaks off, or is no call any more, leaves one open.
+          // A call stays open only at the end of the text or if it turns out to be content.
           assert(i === whole.length - 1 || whole[i + 1]!.kind === "content", text);
         }
       }
@@ -138,7 +138,7 @@ Deno.test("readers: calls of every way, in any pieces", () => {
   assert(found.calls > 300 && found.open > 60 && found.content > 2000, JSON.stringify(found));
 });
 
-Deno.test("readers: a call is told as soon as it is known to be one", () => {
+Deno.test("readers: a call is reported as soon as it is recognised", () => {
   const reader = new CallReader(HERMES, TOOLS, Infinity, false);
   const told = (text: string) => reader.push(text);
   assertEquals(told('a <tool_call>{"name": "f'), [{ kind: "content", text: "a" }]);
@@ -154,7 +154,7 @@ Deno.test("readers: a call is told as soon as it is known to be one", () => {
   assertEquals([...told("}</tool_call>"), ...reader.end()], [{ kind: "called" }]);
 });
 
-Deno.test("readers: a value that is a text comes as it is written, others when they are complete", () => {
+Deno.test("readers: string values are streamed, other values are given whole", () => {
   const reader = new CallReader(XML, TOOLS, Infinity, false);
   const told = (text: string) => reader.push(text);
   assertEquals(told("<tool_call><function=f><parameter=t>"), []);
@@ -207,7 +207,7 @@ Deno.test("readers: messages in channels, in any pieces", () => {
   }
 });
 
-Deno.test("readers: a mark inside of the arguments does not end a call", () => {
+Deno.test("readers: a mark inside the arguments does not end a call", () => {
   const call = '{"name": "f", "arguments": {"a": "x</tool_call>y"}}';
   const parts = read(newReader(false), [`a\n<tool_call>\n${call}\n</tool_call>\n`]);
   assertEquals(parts, [
@@ -246,7 +246,7 @@ Deno.test("readers: calls as functions and parameters, with values by their type
 });
 
 Deno.test({
-  name: "readers: how models of the hub write calls is told from their templates",
+  name: "readers: templates of models on the hub determine their call formats",
   ignore: !sharedAvailable("chat-templates"),
   fn() {
     const marks = Array.from(Deno.readDirSync(sharedPath("chat-templates")))
@@ -260,7 +260,7 @@ Deno.test({
       gemma: undefined,
       "Qwen2.5": "<tool_call>",
       Qwen3: "<tool_call>",
-      // It has variables of its own for tools.
+      // This template has its own variables for tools.
       SmolLM3: undefined,
       llama: "<|python_tag|>",
       Phi: undefined,

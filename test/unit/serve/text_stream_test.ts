@@ -1,7 +1,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { EVENTS, textStream } from "../../../src/serve/http/text_stream.ts";
 
-/** Messages without end, and a promise of their end. */
+/** Returns an endless stream of messages and a promise that resolves when it is closed. */
 function endless() {
   const ended = Promise.withResolvers<void>();
   let nStops = 0;
@@ -15,7 +15,7 @@ function endless() {
   return { texts: texts(), ended: ended.promise, stop: () => nStops++, stops: () => nStops };
 }
 
-Deno.test("text stream: a stream that is not read ends", async () => {
+Deno.test("text stream: a stream that is no longer read ends", async () => {
   const { texts, ended, stop, stops } = endless();
   const reader = textStream(texts, EVENTS, stop, 10).body!.getReader();
   assertEquals(new TextDecoder().decode((await reader.read()).value), "data: x\n\n");
