@@ -320,7 +320,7 @@ Deno.test({
   },
 });
 
-Deno.test("batch: one output is written by one process", async () => {
+Deno.test("batch: an output has only one writing process", async () => {
   using desk = new Desk();
   const output = desk.at("out.jsonl");
   const child = new Deno.Command(Deno.execPath(), {

@@ -68,7 +68,7 @@ Deno.test("tokenize: pieces are shown as text, parts of characters as bytes", as
   );
 });
 
-Deno.test("tokenize, embed: the model may be an argument, and an empty stdin is no text", async () => {
+Deno.test("tokenize, embed: the model may be an argument, and an empty stdin is rejected", async () => {
   using folder = new TempFolder();
   const { idOf } = writeRandomLlama(folder.path);
   const ids = await output("tokenize", folder.path, "ab", "--no-special", "--ids");
@@ -204,7 +204,7 @@ Deno.test("rm: removes a listed model, and suggests similar names for an unknown
   assertEquals((await run("rm", "org/tiny")).code, 1);
 });
 
-Deno.test("list: an empty store is no error", async () => {
+Deno.test("list: an empty store is not an error", async () => {
   using folder = new TempFolder();
   const { code, stdout } = await forge(["list", "--json"], { env: { FORGE_CACHE: folder.path } });
   assertEquals([code, JSON.parse(stdout)], [0, []]);

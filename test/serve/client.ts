@@ -76,7 +76,7 @@ export interface Failure {
   readonly code: string | null;
 }
 
-/** A model behind a handler. */
+/** A model served by a handler, without a network. */
 export class Client implements AsyncDisposable {
   readonly model: Model;
   readonly handler: Handler;

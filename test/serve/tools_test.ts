@@ -226,7 +226,7 @@ for (const [family, chatTemplate] of Object.entries({ HERMES, MISTRAL, LLAMA }))
       assertEquals(streamed.tool_calls![0]!.function, call!.function);
     }
     assert(weathers >= 2);
-    // A call cut off before its name is dropped.
+    // A call cut off before its name is not reported.
     const cut = await client.chat({ ...ASK, tool_choice: "required", max_tokens: 3 });
     assertEquals(cut.choices[0]!.finish_reason, "length");
     assertEquals(cut.choices[0]!.message!.tool_calls, undefined);

@@ -116,7 +116,7 @@ Deno.test("a batch reads only as many requests as fit its window", async () => {
   assertEquals((await first).value?.id, "id a");
   await turn();
   assertEquals(read, WINDOW + 1);
-  // Finished results that were not taken count too.
+  // Finished results that were not read yet count too.
   await desk.finish("b");
   await desk.finish("c");
   assertEquals(read, WINDOW + 1);

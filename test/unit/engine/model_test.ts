@@ -53,7 +53,7 @@ Deno.test("the context length defaults to the model's own", async () => {
   }
 });
 
-Deno.test("LongRoPE's choice follows the context the model is opened with", async () => {
+Deno.test("the context length selects LongRoPE's short or long factors", async () => {
   const prompt = Int32Array.of(BOS, 10, 11, 12);
   const logits = (config: Record<string, unknown>, contextLength?: number) =>
     withModel((model) => model.logits(prompt), { config, contextLength: 2 * DEFAULT_CONTEXT }, {

@@ -75,7 +75,7 @@ Deno.test("template variables reach the template", () => {
   assertEquals(encoded("hi", { templateVariables: { mood: "glad" } }), "<s>[user]hi(glad)>");
 });
 
-Deno.test("BOS is never doubled", () => {
+Deno.test("a prompt never has BOS twice", () => {
   assertEquals(encoded("<s>hi", { raw: true }), "<s>hi");
   // The template writes BOS and the tokenizer would add it. A template without BOS gives none.
   assertEquals(encoded("hi").match(/<s>/g)?.length, 1);

@@ -174,7 +174,7 @@ const spellingTokenizer = {
   isSpecial: () => false,
 } as unknown as Tokenizer;
 
-Deno.test("a state that has seen tokens after a stop string is not reused", async () => {
+Deno.test("a state that includes tokens after a stop string is not reused", async () => {
   class EightSteps extends StepPace {
     override steps(): number {
       return 8;

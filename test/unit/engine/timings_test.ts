@@ -50,7 +50,7 @@ Deno.test("an answer without tokens has no speed", () => {
   });
 });
 
-Deno.test("the wait ends with the first step, and does not start again", async () => {
+Deno.test("the queue time ends with the first step", async () => {
   const clock = new Clock();
   clock.begin();
   const first = clock.timings(1, 0).queueMs;

@@ -41,7 +41,7 @@ Deno.test("the limit bounds the draft tokens", () => {
   assertEquals(draft.room, 0);
 });
 
-Deno.test("draft tokens stay while they are accepted", () => {
+Deno.test("draft tokens are kept while they are accepted", () => {
   const places = new Places([[1, 2], [3, 4], [5, 6], [7, 8], [9, 10]]);
   const draft = draftOf(places);
   for (const guess of [1, 3, 5]) draft.add(guess);
