@@ -110,8 +110,7 @@ Deno.test("chat: /drop frees context", async () => {
 });
 
 Deno.test({
-  name:
-    "chat: on a terminal there are prompts, history, pasting, and Ctrl-C stops the answer alone",
+  name: "chat: a terminal has prompts, history and pasting, and Ctrl-C stops only the answer",
   ignore: !await hasTerminals(),
   async fn() {
     using folder = scripted();
