@@ -1,7 +1,7 @@
 /*
- * The byte alphabet of GPT-2: each byte is a printable character, so that a vocabulary of byte
- * strings can be written as text. Printable Latin-1 bytes (0x21-0x7E, 0xA1-0xAC, 0xAE-0xFF) are
- * themselves; the other 68, in order, are U+0100 and up: "Ġ" is a space, "Ċ" a newline.
+ * The byte alphabet of GPT-2 writes each byte as a printable character, so that a vocabulary of byte
+ * strings is text. Printable Latin-1 bytes (0x21-0x7E, 0xA1-0xAC, 0xAE-0xFF) stand for themselves;
+ * the other 68 are U+0100 and up, in order: "Ġ" is a space, "Ċ" a newline.
  */
 
 const encoder = new TextEncoder();
@@ -28,7 +28,7 @@ export function byteToChar(byte: number): string {
   return String.fromCharCode(byteToCode(byte));
 }
 
-/** Text as the byte alphabet writes its UTF-8 bytes: " é" becomes "ĠÃ©". */
+/** Writes the UTF-8 bytes of a text in the byte alphabet: " é" becomes "ĠÃ©". */
 export function toByteLevel(text: string): string {
   let mapped = "";
   for (const byte of encoder.encode(text)) mapped += byteToChar(byte);

@@ -24,7 +24,7 @@ import {
 
 /** One message of a conversation. Its other fields (`tool_calls`, `name`) go to the template. */
 export interface ChatMessage {
-  /** Author of the message: `system`, `user`, `assistant`, `tool`, or another that the template has. */
+  /** Author of the message: `system`, `user`, `assistant`, `tool`, or another role of the template. */
   readonly role: string;
   /** The text of the message. */
   readonly content: string;
@@ -40,16 +40,16 @@ export interface ChatTemplateOptions {
   readonly bosToken: string;
   /** Text of the end-of-sequence token; empty if there is none. */
   readonly eosToken: string;
-  /** The time that `strftime_now` formats. @default the present */
+  /** The time that `strftime_now` formats. @default the current time */
   readonly now?: Date;
   /** More variables of the template, for example `enable_thinking` or `tools`. */
   readonly extra?: Readonly<Record<string, unknown>>;
 }
 
-/** The longest in use have less than 50,000 characters. */
+/** Maximum length of a template; the longest in use have fewer than 50,000 characters. */
 const MAX_TEMPLATE_CHARACTERS = 256 * 1024;
 const MAX_MESSAGE_CHARACTERS = 1000;
-/** Items of a range, as in the sandbox of Jinja. */
+/** Maximum number of items of a range, as in Jinja's sandbox. */
 const MAX_RANGE = 100_000;
 
 /**
@@ -63,7 +63,7 @@ export class ChatTemplate {
   /**
    * Parses a template.
    *
-   * @throws {ForgeError} `bad_model` when it is too long, or its syntax is wrong or not supported.
+   * @throws {ForgeError} `bad_model` if it is too long, or its syntax is invalid or not supported.
    */
   constructor(source: string) {
     if (source.length > MAX_TEMPLATE_CHARACTERS) {
@@ -81,7 +81,7 @@ export class ChatTemplate {
     }
   }
 
-  /** True if a text occurs in the template between quotes, as the roles do that it knows. */
+  /** True if a text occurs in quotes in the template, as the roles that it handles do. */
   names(text: string): boolean {
     return [`'${text}'`, `"${text}"`].some((quoted) => this.#source.includes(quoted));
   }
@@ -89,11 +89,11 @@ export class ChatTemplate {
   /**
    * Renders a conversation as transformers' `apply_chat_template` does. Some templates of
    * multimodal models read a message's content only as a list of parts. If such a template fails
-   * for text, or loses it, the content is given as a list with one text part.
+   * for text, or drops it, the content is passed as a list with one text part.
    *
-   * @throws {ForgeError} `bad_input` when the template itself refuses the messages
-   * (`raise_exception`), with its reason; `bad_model` when it cannot be rendered or does more work
-   * than its messages can need.
+   * @throws {ForgeError} `bad_input` if the template rejects the messages (`raise_exception`), with
+   * its reason; `bad_model` if it cannot be rendered or exceeds the work allowed for the size of
+   * its messages.
    */
   render(messages: readonly ChatMessage[], options: ChatTemplateOptions): string {
     const wanted = lastText(messages);
@@ -131,7 +131,7 @@ export class ChatTemplate {
   }
 }
 
-/** Text of the last message that has some, which a template must not lose. */
+/** Text of the last message with any text; a template must not drop it. */
 function lastText(messages: readonly ChatMessage[]): string {
   for (const { content } of messages.toReversed()) {
     const text = typeof content === "string" ? content.trim() : "";
@@ -140,14 +140,14 @@ function lastText(messages: readonly ChatMessage[]): string {
   return "";
 }
 
-/** A message with its text as the one part of its content. */
+/** Returns the message with its text as the only part of its content. */
 function withParts(message: ChatMessage): unknown {
   if (typeof message.content !== "string") return message;
   const part = new Dict([["type", "text"], ["text", message.content]]);
   return { ...message, content: ContentParts.of(part) };
 }
 
-/** The rendered text, or the error of a template that cannot render what it is given. */
+/** Returns the rendered text, or the error if the template cannot render its input. */
 function rendered(render: () => string): string | ForgeError {
   try {
     return render();
@@ -157,7 +157,7 @@ function rendered(render: () => string): string | ForgeError {
   }
 }
 
-/** Characters of the variables as JSON, which is all that a template can see of them. */
+/** Number of characters of the variables as JSON. Templates see only JSON values. */
 function sizeOf(variables: Readonly<Record<string, unknown>>): number {
   try {
     return JSON.stringify(variables).length;
@@ -171,7 +171,7 @@ function sizeOf(variables: Readonly<Record<string, unknown>>): number {
   }
 }
 
-/** The functions that every template can call. */
+/** Returns the functions that every template can call. */
 function globalsOf(now: Date, budget: TemplateBudget): [string, Value][] {
   return [
     ["range", new NativeFunction((args) => range(args))],
@@ -246,7 +246,7 @@ function reasonOf(error: unknown): string {
   return oneLine(error instanceof Error ? error.message : String(error));
 }
 
-/** The beginning of a text, without line ends and other control characters. */
+/** Returns the beginning of a text, without line ends and other control characters. */
 function oneLine(text: string): string {
   return text.slice(0, MAX_MESSAGE_CHARACTERS).replace(/\p{Cc}+/gu, " ");
 }

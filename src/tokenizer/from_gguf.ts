@@ -16,7 +16,7 @@ import { bertPreTokenizer, chain, splitBeforeMarkers, wholeText } from "./steps/
 import type { Tokenizer } from "./tokenizer.ts";
 import { WordCache } from "./models/word_encoder.ts";
 
-/** The values of `tokenizer.ggml.model` that are implemented. */
+/** Supported values of `tokenizer.ggml.model`. */
 const MODELS = ["gpt2", "llama", "gemma4", "t5", "bert"] as const;
 
 /**
@@ -24,7 +24,7 @@ const MODELS = ["gpt2", "llama", "gemma4", "t5", "bert"] as const;
  *
  * @param metadata the file's key-value pairs; those under `tokenizer.ggml` are read
  * @param source the file, for messages
- * @param warn receives what is wrong with a file that can still be used
+ * @param warn called with problems of a file that can still be used
  * @throws {ForgeError} `bad_model` if the file contradicts itself, `unsupported` if it requires
  * features that forge does not implement
  */
@@ -63,7 +63,7 @@ export function tokenizerFromGguf(
   );
 }
 
-/** BPE over a list of merges. */
+/** Creates BPE over a list of merges. */
 function bytePairTokenizer(fields: GgufTokenizerFields, name: string): Tokenizer {
   const pre = ggufPreTokenizer(name, fields.where("pre"));
   const tokens = readGgufTokens(fields, {});
@@ -75,7 +75,7 @@ function bytePairTokenizer(fields: GgufTokenizerFields, name: string): Tokenizer
     fields.where("merges"),
   );
   const cut = buildPreTokenizer(pre.patterns, fields.where("pre"));
-  // Characters with no token are left out, as llama.cpp does: what files call the unknown token is
+  // Characters without a token are dropped, as in llama.cpp: the unknown token of these files is
   // often one that ends a text.
   const unknown = {};
   const { form } = pre;
@@ -104,7 +104,7 @@ function bytePairTokenizer(fields: GgufTokenizerFields, name: string): Tokenizer
     byteTokenIds(vocabulary),
     unknown,
   );
-  // Runs of newlines are tokens that the merges do not always lead to.
+  // Runs of newlines are tokens that merging does not always reach.
   const lookUp = wholeWords(vocabulary, false, isSpecial);
   const whole = (word: string) => word.startsWith("\n") ? lookUp(word) : -1;
   const canCut = merges.keepsMarkersApart && vocabulary.idOf("▁") >= 0;
@@ -118,7 +118,7 @@ function bytePairTokenizer(fields: GgufTokenizerFields, name: string): Tokenizer
   });
 }
 
-/** SentencePiece's BPE, which has a score for each piece instead of merges. */
+/** Creates SentencePiece's BPE, which has a score for each piece instead of merges. */
 function sentencePieceTokenizer(fields: GgufTokenizerFields): Tokenizer {
   const tokens = readGgufTokens(fields, { bosId: 1, eosId: 2, unknownId: 0 });
   const { vocabulary, isPiece } = tokens;
@@ -143,7 +143,7 @@ function sentencePieceTokenizer(fields: GgufTokenizerFields): Tokenizer {
   });
 }
 
-/** SentencePiece's unigram models, such as T5 and XLM-RoBERTa. */
+/** Creates SentencePiece's unigram models, such as T5 and XLM-RoBERTa. */
 function unigramTokenizer(fields: GgufTokenizerFields): Tokenizer {
   const tokens = readGgufTokens(fields, { eosId: 1, unknownId: 2 });
   const { vocabulary, isPiece } = tokens;
@@ -151,7 +151,7 @@ function unigramTokenizer(fields: GgufTokenizerFields): Tokenizer {
   const declared = fields.numbers("scores", vocabulary.size);
   if (declared === undefined) throw fields.wrong("scores", "an array of numbers");
   const scores = Float64Array.from(declared.subarray(0, vocabulary.size));
-  // User-defined tokens are cut out of the text before, and score nothing where they are not.
+  // User-defined tokens are cut out of the text beforehand. Elsewhere their score is 0.
   for (const { id, special } of tokens.added) if (!special) scores[id] = 0;
   const lowestScore = scores.reduce(
     (low, score, id) => isPiece(id) ? Math.min(low, score) : low,
@@ -195,7 +195,7 @@ function markSpaces(text: string, addsSpace: boolean, mergesSpaces: boolean): st
   return addsSpace && start >= 0 ? `${marked.slice(0, start)}▁${marked.slice(start)}` : marked;
 }
 
-/** BERT's WordPiece. The converter writes "▁" before pieces that begin a word and drops "##". */
+/** Creates BERT's WordPiece. The converter adds "▁" to pieces that begin a word and drops "##". */
 function wordPieceTokenizer(fields: GgufTokenizerFields): Tokenizer {
   const tokens = readGgufTokens(fields, { bosId: 101, unknownId: 100, separatorId: 102 });
   const { vocabulary, isPiece } = tokens;
@@ -233,9 +233,9 @@ function wordPieceTokenizer(fields: GgufTokenizerFields): Tokenizer {
   });
 }
 
-/** True if a piece has a "▁" after another character, so that text cannot be cut before each. */
+/** True if a piece has a "▁" after another character: text then cannot be cut before each "▁". */
 function hasInnerMarker({ vocabulary, isPiece }: GgufTokens): boolean {
-  if (vocabulary.idOf("▁") < 0) return true; // unknown characters could reach across
+  if (vocabulary.idOf("▁") < 0) return true; // unknown characters could join across a cut
   const inner = /[^▁]▁/;
   for (let id = 0; id < vocabulary.size; id++) {
     if (isPiece(id) && inner.test(vocabulary.text(id) ?? "")) return true;
@@ -243,7 +243,7 @@ function hasInnerMarker({ vocabulary, isPiece }: GgufTokens): boolean {
   return false;
 }
 
-/** The tokens around a text, and those that end generation. */
+/** Returns the tokens around a text, and those that end generation. */
 function identity(
   fields: GgufTokenizerFields,
   { bosId, eosId, endIds }: GgufTokens,

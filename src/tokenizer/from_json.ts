@@ -16,12 +16,12 @@ import { type AddedToken, endOfGenerationIds } from "./special_tokens.ts";
 import type { Tokenizer } from "./tokenizer.ts";
 import { MAX_TOKEN_ID, Vocabulary } from "./vocabulary.ts";
 
-/** Unused ids that are allowed in addition to those the size of the vocabulary explains. */
+/** Maximum number of unused ids, in addition to 3 per token. */
 const MOST_HOLES = 1 << 16;
 
-/** An added token as tokenizer.json has it. */
+/** An added token of tokenizer.json. */
 interface DeclaredToken extends AddedToken {
-  /** True if it is looked for in normalized text. */
+  /** True if it is searched in normalized text. */
   readonly normalized: boolean;
   /** Its place in the file, for messages. */
   readonly where: string;
@@ -31,8 +31,8 @@ interface DeclaredToken extends AddedToken {
  * Creates the tokenizer of a Hugging Face folder.
  *
  * @param json the parsed tokenizer.json
- * @param config the parsed tokenizer_config.json, where there is one: names BOS and EOS, and says
- * whether they are added
+ * @param config the parsed tokenizer_config.json, if any: names BOS and EOS, and says if they are
+ * added
  * @param source the file, for messages
  * @throws {ForgeError} `bad_model` if the file contradicts itself, `unsupported` if it requires
  * features that forge does not implement
@@ -75,7 +75,7 @@ export function tokenizerFromJson(json: unknown, config: unknown, source: string
   });
 }
 
-/** The model of a file without a type, which old files leave out. */
+/** Returns the type of a model without the field `type`, which old files omit. */
 function guessType(model: Fields): string {
   if (model.get("merges") !== undefined) return "BPE";
   if (Array.isArray(model.get("vocab"))) return "Unigram";
@@ -111,7 +111,7 @@ interface Entry {
 
 const MODEL_TYPES = ["BPE", "Unigram", "WordPiece"];
 
-/** The vocabulary as the model declares it: an object of ids, or a list of pieces with scores. */
+/** Reads the vocabulary of the model: an object of ids, or a list of pieces with scores. */
 function readEntries(model: Fields, type: string): readonly Entry[] {
   if (!MODEL_TYPES.includes(type)) throw model.unsupportedType(MODEL_TYPES);
   if (type !== "Unigram") {
@@ -128,7 +128,7 @@ function readEntries(model: Fields, type: string): readonly Entry[] {
   });
 }
 
-/** The ids of the added tokens that the model itself never makes of text. */
+/** Returns the ids of the added tokens that the model never produces from text. */
 function tokensApart(
   entries: readonly Entry[],
   added: readonly AddedToken[],
@@ -148,7 +148,7 @@ function readVocabulary(
   where: string,
 ): Vocabulary {
   const texts: (string | undefined)[] = [];
-  // A few tokens must not claim the memory of millions.
+  // Ids are bounded, so that a small file with a huge id cannot exhaust memory.
   const highest = Math.min(MAX_TOKEN_ID, MOST_HOLES + 4 * (entries.length + added.length));
   const place = (text: string, id: unknown, where: string) => {
     if (typeof id !== "number" || !Number.isInteger(id) || id < 0 || id > highest) {
@@ -171,7 +171,7 @@ function readVocabulary(
   for (const { text, id } of entries) place(text, id, where);
   const known = new Set(entries.map(({ text }) => text));
   for (const token of added) {
-    // A token that the model has keeps the id it has there.
+    // A token of the model keeps its id.
     if (!known.has(token.content)) place(token.content, token.id, token.where);
   }
   return new Vocabulary(texts, where);
@@ -204,7 +204,7 @@ function readBpe(
     merges.table,
     ignoresMerges ? wholeWords(vocabulary, bytes, isApart) : undefined,
   );
-  // Without "▁" as a piece, a run of unknown characters could reach across a cut.
+  // Without "▁" as a piece, a run of unknown characters could join across a cut.
   const canCut = merges.keepsMarkersApart && !ignoresMerges && vocabulary.idOf("▁") >= 0;
   return { words, canCutMarkers: canCut && !bytes };
 }
@@ -243,7 +243,7 @@ function readOtherModel(
   });
 }
 
-/** The id of `unk_token`; `undefined` for a model without one. */
+/** Returns the id of `unk_token`; `undefined` for a model without one. */
 function unknownToken(
   model: Fields,
   vocabulary: Vocabulary,

@@ -9,7 +9,7 @@ import { type AddedToken, AddedTokenFinder } from "./special_tokens.ts";
 import type { DecodeOptions, EncodeOptions, LeadingStrip, Tokenizer } from "./tokenizer.ts";
 import type { Vocabulary } from "./vocabulary.ts";
 
-/** The longest word, in symbols, of which a truncated text may have a part. */
+/** Longest word, in symbols, that a truncated text may end inside of. */
 const LONGEST_CUT = 1 << 18;
 
 /** The parts of a tokenizer. */
@@ -29,15 +29,15 @@ interface PipelineParts {
   readonly eosIds: readonly number[];
 }
 
-/** Finders with and without control tokens: encoding can be told not to recognise them. */
+/** The finders used with or without control tokens (`parseSpecial`). */
 interface Finders {
   readonly raw: AddedTokenFinder;
   readonly normalized: AddedTokenFinder;
 }
 
 /**
- * A tokenizer made of steps: added tokens are cut out, the text between them is normalized and
- * pre-tokenized, and each piece becomes ids on its own.
+ * A tokenizer of several steps: added tokens are cut out, the text between them is normalized and
+ * pre-tokenized, and each piece is encoded separately.
  */
 export class PipelineTokenizer implements Tokenizer {
   readonly vocabSize: number;
@@ -131,15 +131,15 @@ export class PipelineTokenizer implements Tokenizer {
     return this.isSpecial(id) ? new Uint8Array(0) : this.#bytesOf(id, isFirst);
   }
 
-  /** The bytes of any id, control tokens included. */
+  /** Returns the bytes of any id, control tokens included. */
   #bytesOf(id: number, isFirst: boolean): Uint8Array {
     const piece = this.tokenText(id);
     if (piece === "") return new Uint8Array(0);
     const { decoder } = this.#parts;
     const added = this.#added.get(id);
     if (added === undefined) return decoder.toBytes(piece, isFirst);
-    // The content of an added token is what normalizing made of it, with the space that may have put
-    // before it. It is plain text, never in the byte alphabet.
+    // The content of an added token is normalized, which may have added a space before it. It is
+    // plain text, never in the byte alphabet.
     return decoder.byteLevel
       ? encoder.encode(added.content)
       : decoder.toBytes(added.content, isFirst);
@@ -194,7 +194,7 @@ export class PipelineTokenizer implements Tokenizer {
 const encoder = new TextEncoder();
 const utf8 = new TextDecoder("utf-8", { ignoreBOM: true });
 
-/** A growing run of bytes. */
+/** A growing array of bytes. */
 class ByteBuffer {
   data = new Uint8Array(256);
   length = 0;
@@ -218,15 +218,15 @@ class ByteBuffer {
   }
 }
 
-/** The bytes of the pieces decoded so far, one after another in one array. */
+/** Caches the bytes of decoded pieces in one array. */
 class PieceBytes {
   readonly #bytes = new ByteBuffer();
-  /** Start and end of each id's bytes; the end is 0 while they are unknown. */
+  /** Start and end of each id's bytes; the end is 0 if they are not cached. */
   readonly #ranges: Int32Array;
 
   constructor(vocabSize: number) {
     this.#ranges = new Int32Array(2 * vocabSize);
-    this.#bytes.length = 1; // so that the end of an empty piece is not 0
+    this.#bytes.length = 1; // the end of an empty piece must not be 0
   }
 
   has(id: number): boolean {

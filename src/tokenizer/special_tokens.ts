@@ -1,23 +1,23 @@
 import { RUST_WORD } from "./regex/ast.ts";
 
-/** A token that is cut out of a text before the text is tokenized. */
+/** A token that is cut out of text before the rest is tokenized. */
 export interface AddedToken {
   readonly id: number;
   readonly content: string;
-  /** True for a control token, which decoding leaves out. */
+  /** True for a control token, which decoding omits. */
   readonly special: boolean;
   /** True if the whitespace to its left belongs to it. */
   readonly lstrip?: boolean;
   /** True if the whitespace to its right belongs to it. */
   readonly rstrip?: boolean;
-  /** True if it is found only where no word character touches it. */
+  /** True if it matches only without word characters next to it. */
   readonly singleWord?: boolean;
 }
 
-/** States of the trie times this plus a UTF-16 unit is the key of a transition. */
+/** Number of UTF-16 units: the key of a transition is `state * UNITS + unit`. */
 const UNITS = 1 << 16;
 
-/** Finds added tokens in text: leftmost first, longest where several begin. */
+/** Finds added tokens in text: the leftmost one, and the longest of those at its position. */
 export class AddedTokenFinder {
   readonly #transitions = new Map<number, number>();
   readonly #tokenAtState = new Map<number, AddedToken>();
@@ -47,7 +47,7 @@ export class AddedTokenFinder {
     }
   }
 
-  /** Cuts `text` into added tokens and the text between them, in order; no text is empty. */
+  /** Cuts `text` into added tokens and the non-empty texts between them, in order. */
   split(
     text: string,
     onToken: (token: AddedToken) => void,
@@ -91,10 +91,10 @@ export class AddedTokenFinder {
   }
 }
 
-// The lookbehind keeps a run of spaces inside the text from being tried at each of its characters.
+// The lookbehind tries a run of spaces only once, at its start: trying each character is quadratic.
 const TRAILING_SPACE = /(?<!\p{White_Space})\p{White_Space}+$/u;
 const WORD_AT_START = new RegExp(`^${RUST_WORD}`, "u");
-// V8 15 finds no `$` after a character beyond the basic plane; `(?![^])` is the same and works.
+// V8 15 does not match `$` after a character beyond the basic plane; `(?![^])` is equivalent.
 const WORD_AT_END = new RegExp(`${RUST_WORD}(?![^])`, "u");
 
 function skipSpace(text: string, from: number): number {
@@ -109,7 +109,7 @@ function isAlone(text: string, start: number, end: number): boolean {
     !WORD_AT_START.test(text.slice(end, end + 2));
 }
 
-/** Pieces by which models end an answer, in files that do not say so in any other way. */
+/** Pieces that end an answer, for files that do not declare the end of generation. */
 export const END_OF_GENERATION: ReadonlySet<string> = new Set([
   "<|eot_id|>",
   "<|eom_id|>",
@@ -131,8 +131,8 @@ export const END_OF_GENERATION: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * The ids that end generation by their piece, as llama.cpp recognises them. In o200k_harmony (the
- * vocabulary with "<|return|>" and "<|call|>") "<|end|>" closes a message and not the answer.
+ * Returns the ids that end generation, recognised by their pieces as in llama.cpp. In o200k_harmony
+ * (the vocabulary with "<|return|>" and "<|call|>") "<|end|>" ends a message, not the answer.
  */
 export function endOfGenerationIds(specials: Iterable<AddedToken>): number[] {
   const byContent = new Map<string, number>();

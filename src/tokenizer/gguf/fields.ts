@@ -1,7 +1,7 @@
 import { ForgeError } from "../../errors.ts";
 import { quote } from "../../formats/quote.ts";
 
-/** The `tokenizer.ggml.*` values of a GGUF file, checked as they are read. */
+/** Reads and checks the `tokenizer.ggml.*` values of a GGUF file. */
 export class GgufTokenizerFields {
   readonly #metadata: ReadonlyMap<string, unknown>;
   readonly #source: string;
@@ -23,26 +23,26 @@ export class GgufTokenizerFields {
     return typeof name === "string" ? name : "";
   }
 
-  /** A string that must be there. */
+  /** Returns a required string. */
   string(key: string): string {
     const value = this.#get(key);
     if (typeof value !== "string") throw this.wrong(key, "a string");
     return value;
   }
 
-  /** A string, or `undefined` where it is absent. */
+  /** Returns a string, or `undefined` if it is missing. */
   optionalString(key: string): string | undefined {
     return this.#get(key) === undefined ? undefined : this.string(key);
   }
 
-  /** A boolean, or `undefined` where it is absent. */
+  /** Returns a boolean, or `undefined` if it is missing. */
   boolean(key: string): boolean | undefined {
     const value = this.#get(key);
     if (value !== undefined && typeof value !== "boolean") throw this.wrong(key, "true or false");
     return value;
   }
 
-  /** A token id below `size`, or `undefined` where it is absent. */
+  /** Returns a token id below `size`, or `undefined` if it is missing. */
   id(key: string, size: number): number | undefined {
     const value = this.#get(key);
     if (value === undefined) return undefined;
@@ -53,14 +53,14 @@ export class GgufTokenizerFields {
     return id;
   }
 
-  /** An array of strings that must be there. */
+  /** Returns a required array of strings. */
   strings(key: string): readonly string[] {
     const value = this.#get(key);
     if (!isStringArray(value)) throw this.wrong(key, "an array of strings");
     return value;
   }
 
-  /** An array of at least `length` numbers, or `undefined` where it is absent. */
+  /** Returns an array of at least `length` numbers, or `undefined` if it is missing. */
   numbers(key: string, length: number): Float32Array | undefined {
     const value = this.#get(key);
     if (value === undefined) return undefined;
@@ -80,7 +80,7 @@ export class GgufTokenizerFields {
     return numbers;
   }
 
-  /** Bytes, or `undefined` where they are absent. */
+  /** Returns bytes, or `undefined` if they are missing. */
   bytes(key: string): Uint8Array | undefined {
     const value = this.#get(key);
     if (value === undefined) return undefined;
@@ -91,7 +91,7 @@ export class GgufTokenizerFields {
     throw this.wrong(key, "an array of bytes");
   }
 
-  /** The error of a value that is not what it should be. */
+  /** Returns the error for an unexpected value. */
   wrong(key: string, expected: string): ForgeError {
     return new ForgeError(
       "bad_model",
@@ -117,7 +117,7 @@ function toFloats(value: unknown): Float32Array | undefined {
   ) {
     return Float32Array.from(value);
   }
-  // An empty array has no element type to speak of.
+  // The element type of an empty array does not matter.
   return Array.isArray(value) && value.length === 0 ? new Float32Array(0) : undefined;
 }
 

@@ -4,9 +4,9 @@ import { chain, GPT2_PATTERN, type PreTokenizer, splitter } from "../steps/pre_t
 import { regexFinder } from "../steps/split.ts";
 
 /*
- * The regular expressions of each family of models, in Oniguruma's syntax, as the models' own
- * tokenizer.json has them. Each pattern cuts the pieces that the pattern before it left. Both its
- * matches and the text between them are pieces.
+ * The regular expressions of each family of models, in Oniguruma's syntax, as in the models'
+ * tokenizer.json. Each pattern cuts the pieces of the previous pattern. Its matches and the text
+ * between them are pieces.
  */
 
 /** 's, 't, 're, 've, 'm, 'll, 'd in either case. */
@@ -56,12 +56,12 @@ const CASED_LETTERS = String.raw`A-Za-z\u00b5\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u
   String.raw`\x{10400}-\x{1044f}\x{104b0}-\x{104d3}\x{104d8}-\x{104fb}\x{10c80}-\x{10cb2}` +
   String.raw`\x{10cc0}-\x{10cf2}\x{118a0}-\x{118df}\x{1e900}-\x{1e943}`;
 
-/** CJK, kana, Thai, Lao, Khmer, Myanmar and Hangul, which have no spaces between words. */
+/** A run of CJK, kana, Thai, Lao, Khmer, Myanmar or Hangul characters. */
 const UNSPACED_SCRIPTS = String.raw`[\u4e00-\u9fff\u3400-\u4dbf\uf900-\ufaff\u3040-\u309f` +
   String.raw`\u30a0-\u30ff\uff65-\uff9f\u2e80-\u2fdf\u0e00-\u0e7f\u0e80-\u0eff\u1780-\u17ff` +
   String.raw`\u1000-\u109f\uaa60-\uaa7f\ua9e0-\ua9ff\uac00-\ud7af\u1100-\u11ff]+`;
 
-/** BLOOM: everything up to whitespace or one of these. */
+/** BLOOM: everything up to whitespace or one of these characters. */
 const BLOOM_PATTERN = String.raw` ?[^(\s|[.,!?…。，、।۔،])]+`;
 
 /** The patterns of each family. */
@@ -163,13 +163,13 @@ interface GgufPreTokenizer {
   /** The patterns that cut the text; see `PATTERNS`. */
   readonly patterns: keyof typeof PATTERNS;
   /**
-   * The Unicode normal form of the model's own tokenizer. llama.cpp leaves text as it is, so that
-   * its ids of decomposed text (e and U+0301) differ from those that the model was trained on.
+   * The Unicode normal form of the model's own tokenizer. llama.cpp does not normalize, so its ids
+   * of decomposed text (e and U+0301) differ from those in training.
    */
   readonly form?: "NFC" | "NFKC";
-  /** True if a word that is a token becomes that token without any merging. */
+  /** True if a word that is a token becomes that token without merging. */
   readonly ignoreMerges?: boolean;
-  /** Adds BOS where `tokenizer.ggml.add_bos_token` is absent ("always": whatever it says). */
+  /** Adds BOS if `tokenizer.ggml.add_bos_token` is missing ("always": even if it is false). */
   readonly addBos?: boolean | "always";
   /**
    * True if pieces are plain text with byte fallback ("marked": and "▁" for spaces) instead of
@@ -191,7 +191,7 @@ const BLOOM: GgufPreTokenizer = { patterns: "bloom" };
 const COHERE2: GgufPreTokenizer = { patterns: "tinyAya", form: "NFC" };
 const GEMMA4: GgufPreTokenizer = { patterns: "newlines", characters: "marked", addBos: "always" };
 
-/** The names that llama.cpp's converter writes, with the pre-tokenizer of each. */
+/** The pre-tokenizers by the names that llama.cpp's converter writes. */
 const PRE_TOKENIZERS: ReadonlyMap<string, GgufPreTokenizer> = new Map([
   ["default", { patterns: "default" }],
   ["llama3", LLAMA3],
@@ -288,8 +288,8 @@ const PRE_TOKENIZERS: ReadonlyMap<string, GgufPreTokenizer> = new Map([
 /**
  * Looks up a name of `tokenizer.ggml.pre`.
  *
- * @throws ForgeError `unsupported` for an unknown name: text cut in another way than in training
- * lowers the quality of every answer, and nothing shows it
+ * @throws ForgeError `unsupported` for an unknown name: cutting text in another way than in training
+ * would silently lower the quality of answers
  */
 export function ggufPreTokenizer(name: string, where: string): GgufPreTokenizer {
   const found = PRE_TOKENIZERS.get(name);
@@ -300,7 +300,7 @@ export function ggufPreTokenizer(name: string, where: string): GgufPreTokenizer 
   );
 }
 
-/** The patterns of a family as a pre-tokenizer. */
+/** Builds the pre-tokenizer of a family from its patterns. */
 export function buildPreTokenizer(family: keyof typeof PATTERNS, where: string): PreTokenizer {
   return chain(
     PATTERNS[family].map((pattern) => splitter(regexFinder(pattern, where), "Isolated")),

@@ -15,15 +15,15 @@ export interface GgufTokens {
   readonly eosId: number | undefined;
   readonly unknownId: number | undefined;
   readonly separatorId: number | undefined;
-  /** Every token known to end generation. */
+  /** All tokens that end generation. */
   readonly endIds: readonly number[];
   /** True for the id of a control token. */
   isSpecial(id: number): boolean;
-  /** True if text can become the id: not a control token, nor one that stands for a byte. */
+  /** True if text can become the id: false for control tokens and byte tokens. */
   isPiece(id: number): boolean;
 }
 
-/** The ids of special tokens that a file may leave out. */
+/** Ids of the special tokens that a file does not name. */
 interface DefaultIds {
   readonly bosId?: number;
   readonly eosId?: number;
@@ -46,7 +46,7 @@ export function readGgufTokens(fields: GgufTokenizerFields, defaults: DefaultIds
   const bosId = read("bos_token_id", defaults.bosId);
   const eosId = read("eos_token_id", defaults.eosId);
   const unknownId = read("unknown_token_id", defaults.unknownId);
-  // The misspelling is that of the format.
+  // The format misspells this key.
   const separatorId = read("seperator_token_id", defaults.separatorId);
 
   const isSpecial = (id: number) => types[id] === CONTROL || types[id] === UNKNOWN;
@@ -80,7 +80,7 @@ function readTypes(fields: GgufTokenizerFields, vocabulary: Vocabulary): Uint8Ar
   } else {
     for (const id of byteTokenIds(vocabulary)) if (id >= 0) types[id] = BYTE;
   }
-  // Some files have these as normal tokens, which would never end an answer.
+  // Some files declare these as normal tokens, which would never end an answer.
   for (const text of END_OF_GENERATION) {
     const id = vocabulary.idOf(text);
     if (id >= 0) types[id] = CONTROL;
@@ -88,7 +88,7 @@ function readTypes(fields: GgufTokenizerFields, vocabulary: Vocabulary): Uint8Ar
   return types;
 }
 
-/** Phi-3's control tokens take the whitespace after them, which GGUF files do not say. */
+/** True for Phi-3, whose control tokens absorb the whitespace after them. GGUF has no such flag. */
 function hasPhi3Spaces(fields: GgufTokenizerFields): boolean {
   return /phi-?3/i.test(fields.modelName());
 }

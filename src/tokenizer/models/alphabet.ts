@@ -3,39 +3,42 @@ import type { IdBuffer } from "./word_encoder.ts";
 import type { Vocabulary } from "../vocabulary.ts";
 
 /**
- * The symbols that words begin as. A symbol is a token id, or `UNKNOWN - x` for a character or
- * byte x that the vocabulary does not have.
+ * Splits words into their initial symbols. A symbol is a token id, or `UNKNOWN - x` for a character
+ * or byte x that is missing from the vocabulary.
  */
 export interface Alphabet {
   /** Appends the symbols of a word of well-formed text. */
   split(word: string, symbols: IdBuffer): void;
-  /** The fewest tokens that symbols can become, however they merge. */
+  /** Returns a lower bound of the number of tokens that symbols can merge into. */
   fewestTokens(symbols: IdBuffer): number;
   /** Appends the token ids of the first `count` symbols. */
   emit(symbols: Int32Array, count: number, out: IdBuffer): void;
 }
 
-/** The symbol of unknown character or byte 0; below it, those of 1, 2, and so on. */
+/** Symbol of the unknown character or byte 0; that of x is `UNKNOWN - x`. */
 const UNKNOWN = -2;
 
-/** Returns the character of a symbol below 0. */
+/** Returns the character of an unknown symbol. */
 export function unknownCharacter(symbol: number): string {
   return String.fromCodePoint(UNKNOWN - symbol);
 }
 
 /**
- * Bounds how few tokens symbols can become: each counts as one part of the longest token that
- * contains it, so that no token counts for more than 1.
+ * Computes a lower bound of the number of tokens that symbols can become. A symbol counts as 1/n, where
+ * n is the length of the longest token that contains it, so that no token counts as more than 1.
  */
 class FewestTokens {
   readonly #vocabulary: Vocabulary;
   readonly #unknownParts: (longest: number | undefined) => number;
-  /** The fraction of a token that each symbol counts as, by id. */
+  /** Fraction of a token that each symbol counts as, by id. */
   #parts: Float64Array | undefined;
-  /** Characters without a token of their own, and the length of the longest token that has them. */
+  /** Length of the longest token that contains a character, by code point. */
   readonly #unknown = new Map<number, number>();
 
-  /** @param unknownParts what an unknown character counts for, by the longest token that has it */
+  /**
+   * @param unknownParts returns the number of tokens that an unknown character counts as, given the
+   * length of the longest token that contains it
+   */
   constructor(vocabulary: Vocabulary, unknownParts: (longest: number | undefined) => number) {
     this.#vocabulary = vocabulary;
     this.#unknownParts = unknownParts;
@@ -71,23 +74,23 @@ class FewestTokens {
   }
 }
 
-/** The token for characters and bytes that the vocabulary lacks. */
+/** Treatment of characters and bytes that are missing from the vocabulary. */
 interface UnknownOptions {
-  /** Without one they are left out of the word, and their neighbours may join. */
+  /** Their token. Without one they are dropped, and their neighbours may join. */
   unknownId?: number | undefined;
-  /** True if neighbouring ones share one token. */
+  /** True if consecutive unknown characters share one token. */
   fuse?: boolean;
 }
 
-/** Words as UTF-8 bytes; the vocabulary is written in GPT-2's byte alphabet. */
+/** Splits words into UTF-8 bytes; the vocabulary is written in GPT-2's byte alphabet. */
 export class ByteAlphabet implements Alphabet {
   readonly #ids = new Int32Array(256);
-  /** True if some byte has no token and is left out. */
+  /** True if some byte has no token and is dropped. */
   readonly #hasGaps: boolean;
   readonly #unknown: UnknownOptions;
   readonly #fewest: FewestTokens;
 
-  /** @param isPiece which tokens text may become */
+  /** @param isPiece returns true for the tokens that text may become */
   constructor(
     vocabulary: Vocabulary,
     isPiece: (id: number) => boolean,
@@ -149,7 +152,7 @@ export class ByteAlphabet implements Alphabet {
   }
 }
 
-/** Words as characters, with "<0x00>" to "<0xFF>" for the bytes of those that are not pieces. */
+/** Splits words into characters; characters that are not pieces become "<0x00>" to "<0xFF>". */
 export class CharacterAlphabet implements Alphabet {
   readonly #vocabulary: Vocabulary;
   readonly #isPiece: (id: number) => boolean;
@@ -158,8 +161,8 @@ export class CharacterAlphabet implements Alphabet {
   readonly #fewest: FewestTokens;
 
   /**
-   * @param isPiece which tokens text may become
-   * @param byteIds the token of each byte, -1 where it has none; `undefined` for no byte fallback
+   * @param isPiece returns true for the tokens that text may become
+   * @param byteIds the token of each byte, or -1; `undefined` for no byte fallback
    */
   constructor(
     vocabulary: Vocabulary,
@@ -167,7 +170,7 @@ export class CharacterAlphabet implements Alphabet {
     byteIds: Int32Array | undefined,
     unknown: UnknownOptions,
   ) {
-    // Without bytes to fall back to, unknown characters may share one token.
+    // Without byte fallback, unknown characters may share one token.
     const alone = byteIds?.every((id) => id >= 0) ? 1 : 0;
     this.#fewest = new FewestTokens(
       vocabulary,
@@ -208,13 +211,13 @@ export class CharacterAlphabet implements Alphabet {
     });
   }
 
-  /** The tokens of a character's bytes, or `undefined` if one is missing. */
+  /** Returns the tokens of a character's bytes, or `undefined` if one is missing. */
   #bytesOf(codePoint: number): number[] | undefined {
     return this.#byteIds && idsOfBytes(String.fromCodePoint(codePoint), this.#byteIds);
   }
 }
 
-/** The tokens of a text's bytes, or `undefined` if one is missing. */
+/** Returns the tokens of a text's bytes, or `undefined` if one is missing. */
 export function idsOfBytes(text: string, byteIds: Int32Array): number[] | undefined {
   const ids = Array.from(encoder.encode(text), (byte) => byteIds[byte] ?? -1);
   return ids.every((id) => id >= 0) ? ids : undefined;
@@ -222,19 +225,19 @@ export function idsOfBytes(text: string, byteIds: Int32Array): number[] | undefi
 
 const encoder = new TextEncoder();
 
-/** The ids of "<0x00>" to "<0xFF>"; -1 for those the vocabulary does not have. */
+/** Returns the ids of "<0x00>" to "<0xFF>"; -1 for a missing one. */
 export function byteTokenIds(vocabulary: Vocabulary): Int32Array {
   return Int32Array.from({ length: 256 }, (_, byte) => vocabulary.idOf(byteTokenText(byte)));
 }
 
-/** The piece that stands for a byte in SentencePiece vocabularies, such as "<0x0A>". */
+/** Returns the piece of a byte in SentencePiece vocabularies, such as "<0x0A>". */
 export function byteTokenText(byte: number): string {
   return `<0x${byte.toString(16).toUpperCase().padStart(2, "0")}>`;
 }
 
 /**
- * Copies ids and calls `emitUnknown` for each unknown symbol. `follows` is true if the symbol
- * before became the unknown token; the callback returns the same of its own symbol.
+ * Copies ids and calls `emitUnknown` for each unknown symbol. `follows` is true if the previous
+ * symbol became the unknown token; the callback returns true if its own symbol did.
  */
 function emitWithUnknown(
   symbols: Int32Array,

@@ -6,11 +6,11 @@ import type { PairTable } from "./merges.ts";
 import type { Vocabulary } from "../vocabulary.ts";
 
 /**
- * Looks words up as they are, for models whose words are one token wherever the vocabulary has
- * them ("ignore_merges").
+ * Returns a look-up of whole words, for models that do not merge a word of the vocabulary
+ * ("ignore_merges").
  *
- * @param bytes whether the vocabulary is written in GPT-2's byte alphabet
- * @param isApart tokens that are not made of text
+ * @param bytes true if the vocabulary is written in GPT-2's byte alphabet
+ * @param isApart returns true for the tokens that text must not become
  */
 export function wholeWords(
   vocabulary: Vocabulary,
@@ -30,7 +30,7 @@ const POSITION_RANGE = 2 ** 26;
 /** The longest word, in symbols, that a merge queue can hold. */
 const MAX_WORD_SYMBOLS = POSITION_RANGE;
 
-/** A binary heap of (rank, position) that gives the lowest rank first, leftmost on ties. */
+/** A binary heap of (rank, position) that pops the lowest rank first, leftmost on ties. */
 export class MergeQueue {
   #keys: Float64Array;
   #size = 0;
@@ -83,12 +83,12 @@ export class MergeQueue {
     return first;
   }
 
-  /** The rank of an entry that `pop` returned. */
+  /** Returns the rank of an entry that `pop` returned. */
   static rankOf(entry: number): number {
     return Math.floor(entry / POSITION_RANGE);
   }
 
-  /** The position of an entry that `pop` returned. */
+  /** Returns the position of an entry that `pop` returned. */
   static positionOf(entry: number): number {
     return entry % POSITION_RANGE;
   }
@@ -97,13 +97,13 @@ export class MergeQueue {
 /** Marks a symbol at which no pair begins. */
 const NO_PAIR = 0x7fffffff;
 
-/** Up to this many symbols a scan for the lowest rank is faster than a queue (measured, V8 15). */
+/** Most symbols for which a scan for the lowest rank is faster than a queue (measured, V8 15). */
 const SCAN_LIMIT = 96;
 
 /**
- * Byte-pair encoding (Sennrich et al., 2016, https://arxiv.org/abs/1508.07909): a word begins as
- * symbols of an alphabet, and the neighbours with the lowest rank join, leftmost first, until
- * none are left that join. SentencePiece's BPE is the same with ranks made from scores.
+ * Byte-pair encoding (Sennrich et al., 2016, https://arxiv.org/abs/1508.07909): a word is split into
+ * the symbols of an alphabet, and the neighbours with the lowest rank join, leftmost first, until no
+ * neighbours can join. SentencePiece's BPE is the same with ranks computed from scores.
  */
 export class BpeEncoder implements WordEncoder {
   readonly #alphabet: Alphabet;
@@ -113,7 +113,7 @@ export class BpeEncoder implements WordEncoder {
   readonly #scanRanks = new Int32Array(SCAN_LIMIT);
 
   /**
-   * @param wholeWord the id of a word that is to become one token without any merging, or -1
+   * @param wholeWord returns the id of a word that becomes one token without merging, or -1
    */
   constructor(
     alphabet: Alphabet,
@@ -154,7 +154,7 @@ export class BpeEncoder implements WordEncoder {
     return this.#pairs.merged(this.#pairs.find(left, right));
   }
 
-  /** Joins `symbols` in place; returns how many are left. Quadratic: for short words. */
+  /** Joins `symbols` in place; returns their new number. Quadratic: for short words. */
   #mergeByScan(symbols: IdBuffer): number {
     const ids = symbols.data, ranks = this.#scanRanks;
     let count = symbols.length;
@@ -180,7 +180,7 @@ export class BpeEncoder implements WordEncoder {
     }
   }
 
-  /** Joins `symbols` in place; returns how many are left. O(n log n), for words of any length. */
+  /** Joins `symbols` in place; returns their new number. O(n log n): for long words. */
   #mergeWithQueue(symbols: IdBuffer): number {
     const ids = symbols.data, count = symbols.length;
     if (count > MAX_WORD_SYMBOLS) {
@@ -190,8 +190,8 @@ export class BpeEncoder implements WordEncoder {
           `at most ${MAX_WORD_SYMBOLS} are supported`,
       );
     }
-    // A linked list over positions. ranks[i] is the rank of the pair that begins at i, so that an
-    // entry of the queue whose rank differs is out of date.
+    // A linked list over positions. ranks[i] is the rank of the pair that begins at i; an entry of
+    // the queue with another rank is stale.
     const next = new Int32Array(count), previous = new Int32Array(count);
     const ranks = new Int32Array(count).fill(NO_PAIR);
     const queue = new MergeQueue(count);

@@ -5,11 +5,11 @@ import { unknownCharacter } from "./alphabet.ts";
 
 /** A table of pairs of symbols that join, with their ranks and results. */
 export interface PairTable {
-  /** A handle of the pair, or -1 when the two do not join. Valid until the next call. */
+  /** Returns a handle of the pair, or -1 if it does not join. Valid until the next call. */
   find(left: number, right: number): number;
-  /** The order of the pair: the lowest rank in a word joins first. */
+  /** Returns the rank of the pair: the lowest rank in a word joins first. */
   rank(handle: number): number;
-  /** The id the two join into. */
+  /** Returns the id of the joined pair. */
   merged(handle: number): number;
 }
 
@@ -17,23 +17,23 @@ export interface PairTable {
 const STRIDE = 4;
 
 /**
- * A table from (left id, right id) to (rank, merged id). Entries lie in the order they were added;
- * slots with open addressing refer to them. Filling one array in order and hashing into a small one
- * suits the memory hierarchy: a `Map`, or entries in the slots themselves, took twice to four times
- * as long for the 280 thousand merges of Llama 3.
+ * A table from (left id, right id) to (rank, merged id). Entries are stored in the order of
+ * insertion; an open-addressing table holds their indices. Filling one array in order and hashing
+ * into a small one suits the memory hierarchy: a `Map`, or entries in the slots, took two to four
+ * times as long for the 280 thousand merges of Llama 3.
  */
 export class MergeTable implements PairTable {
   /** Number of pairs. */
   size = 0;
 
   #entries: Int32Array;
-  /** One more than the position of an entry; 0 where a slot is free. */
+  /** One more than the index of an entry; 0 for a free slot. */
   #slots: Int32Array;
-  // Random odd factors: no file can be built to make every pair collide.
+  // Random odd factors: no file can make every pair collide.
   readonly #leftFactor = (Math.random() * 2 ** 32) | 1;
   readonly #rightFactor = (Math.random() * 2 ** 32) | 1;
 
-  /** @param capacity how many pairs are expected; the table grows beyond it */
+  /** @param capacity expected number of pairs; the table grows if necessary */
   constructor(capacity: number) {
     this.#entries = new Int32Array(STRIDE * Math.max(16, capacity));
     this.#slots = new Int32Array(tableSize(capacity));
@@ -51,7 +51,7 @@ export class MergeTable implements PairTable {
     return this.#entries[STRIDE * handle + 3] ?? -1;
   }
 
-  /** Adds a pair; one that is already there keeps its first rank. */
+  /** Adds a pair. A pair that exists keeps its rank. */
   add(left: number, right: number, rank: number, merged: number): void {
     if (4 * (this.size + 1) > 3 * this.#slots.length) this.#growSlots();
     if (STRIDE * (this.size + 1) > this.#entries.length) this.#growEntries();
@@ -65,7 +65,7 @@ export class MergeTable implements PairTable {
     this.#slots[slot] = ++this.size;
   }
 
-  /** The slot of a pair, or the free one where it would go. */
+  /** Returns the slot of a pair, or the free slot for it. */
   #slotOf(left: number, right: number): number {
     const entries = this.#entries, slots = this.#slots, mask = slots.length - 1;
     const mixed = Math.imul(left, this.#leftFactor) ^ Math.imul(right, this.#rightFactor);
@@ -110,10 +110,10 @@ interface Merges {
  * Reads a list of merges, in order of rank: "left right" with one space between, or a pair of
  * strings.
  *
- * @param isApart tokens that text must never merge into
+ * @param isApart returns true for the tokens that text must not merge into
  * @param where the file and key, for messages
- * @throws ForgeError `bad_model` when an entry has neither form or names a token the vocabulary
- * does not have
+ * @throws ForgeError `bad_model` if an entry has neither form, or names a token that is missing from
+ * the vocabulary
  */
 export function readMerges(
   merges: readonly unknown[],
@@ -163,29 +163,28 @@ export function readMerges(
 /** "▁" (U+2581), which stands for a space in SentencePiece vocabularies. */
 const MARKER = 0x2581;
 
-/** Pairs remembered before the table starts over. */
+/** Number of pairs cached before the cache is cleared. */
 const CAPACITY = 1 << 19;
 
-/** A rank that marks a remembered pair that does not join. */
+/** Rank of a cached pair that does not join. */
 const NOT_A_PAIR = -1;
 
 /**
  * The merges of SentencePiece's BPE, which has scores instead of a merge list: two neighbours join
- * if their joined text is a piece, the piece with the highest score first. The pairs are computed
- * when text needs them and cached: listing all of them would take longer than loading the
- * vocabulary.
+ * if their joined text is a piece, the piece with the highest score first. Pairs are computed on
+ * demand and cached: listing them all would take longer than loading the vocabulary.
  */
 export class ScorePairs implements PairTable {
   readonly #vocabulary: Vocabulary;
   readonly #isPiece: (id: number) => boolean;
   readonly #scores: Float32Array;
-  /** Every score, in ascending order. */
+  /** All scores, in ascending order. */
   readonly #sorted: Float32Array;
   #known = new MergeTable(1 << 10);
 
   /**
    * @param scores one for each id, without NaN
-   * @param isPiece which tokens text may become
+   * @param isPiece returns true for the tokens that text may become
    */
   constructor(
     vocabulary: Vocabulary,

@@ -3,15 +3,17 @@ import { byteTokenIds, idsOfBytes } from "./alphabet.ts";
 import type { IdBuffer, WordEncoder } from "./word_encoder.ts";
 import type { Vocabulary } from "../vocabulary.ts";
 
-/** An unknown character scores this much less than the worst piece. */
+/** Score of an unknown character below the lowest score of a piece. */
 const UNKNOWN_PENALTY = 10;
 
-/** Longer pieces than any known model has: the time for a text grows with the longest. */
+/** Maximum length of a piece, above that of any known model. Encoding time grows with it. */
 const LONGEST_PIECE = 1024;
 
 /**
+ * Checks that no piece is so long that encoding would be slow.
+ *
  * @param where the file and key, for messages
- * @throws ForgeError `unsupported` for a piece so long that encoding would be slow
+ * @throws ForgeError `unsupported` for a piece above the limit
  */
 export function checkPieceLengths(vocabulary: Vocabulary, where: string): void {
   if (vocabulary.longest <= LONGEST_PIECE) return;
@@ -23,21 +25,20 @@ export function checkPieceLengths(vocabulary: Vocabulary, where: string): void {
 
 /** Options of a `UnigramEncoder`. */
 interface UnigramOptions {
-  /** The token of what no piece stands for; without one it is left out. */
+  /** The token of unknown characters; without one they are dropped. */
   readonly unknownId: number | undefined;
   /** Score of an unknown character before the penalty: the lowest score of a piece. */
   readonly lowestScore: number;
   /** True if unknown text becomes the tokens of its bytes, "<0x00>" to "<0xFF>". */
   readonly byteFallback?: boolean;
-  /** True if neighbouring unknown characters share one token. */
+  /** True if consecutive unknown characters share one token. */
   readonly fuse: boolean;
 }
 
 /**
- * A unigram language model (Kudo, 2018, https://arxiv.org/abs/1804.10959): of all ways to cut a
- * word into pieces the one with the highest sum of scores, found by dynamic programming from left
- * to right. Of equal sums the one found first wins, as in SentencePiece and Hugging Face's
- * tokenizers.
+ * A unigram language model (Kudo, 2018, https://arxiv.org/abs/1804.10959). Cuts a word into the
+ * pieces with the highest sum of scores, by dynamic programming from left to right. Of equal sums
+ * the first one wins, as in SentencePiece and Hugging Face's tokenizers.
  */
 export class UnigramEncoder implements WordEncoder {
   readonly #vocabulary: Vocabulary;
@@ -46,7 +47,7 @@ export class UnigramEncoder implements WordEncoder {
   readonly #options: UnigramOptions;
   readonly #byteIds: Int32Array | undefined;
   readonly #found: Int32Array;
-  /** For each end in the word: the best sum up to it, and the start and id of its last piece. */
+  /** For each position in the word: the best sum up to it, and the start and id of the last piece. */
   #sums = new Float64Array(64);
   #starts = new Int32Array(64);
   #ids = new Int32Array(64);
@@ -71,7 +72,7 @@ export class UnigramEncoder implements WordEncoder {
 
   encode(word: string, out: IdBuffer): void {
     this.#findBestPath(word);
-    // The path is known from its end. The starts of its pieces become links to their ends.
+    // The best path is stored as links from each end to its start, so it is read backwards.
     const ends: number[] = [];
     for (let end = word.length; end > 0; end = this.#starts[end] ?? 0) ends.push(end);
     for (let i = ends.length - 1, start = 0; i >= 0; i--) {

@@ -1,6 +1,6 @@
 import { ForgeError } from "../../errors.ts";
 
-/** The error for a text with more tokens than the limit. */
+/** Thrown for a text with more tokens than the limit. */
 export class TokenLimitError extends ForgeError {
   /** The limit. */
   readonly limit: number;
@@ -11,9 +11,9 @@ export class TokenLimitError extends ForgeError {
   }
 }
 
-/** A growing list of token ids: what an array of numbers would be, without boxing or re-hashing. */
+/** A growing list of token ids in a typed array. */
 export class IdBuffer {
-  /** The ids; only the first `length` count. Replaced when the buffer grows. */
+  /** The ids; only the first `length` are valid. Replaced when the buffer grows. */
   data: Int32Array;
   /** Number of ids. May be lowered to drop the last ones. */
   length = 0;
@@ -51,7 +51,7 @@ export class IdBuffer {
     for (let i = start; i < end; i++) this.data[this.length++] = source[i] ?? 0;
   }
 
-  /** A copy of the ids. */
+  /** Returns a copy of the ids. */
   toArray(): Int32Array {
     return this.data.slice(0, this.length);
   }
@@ -63,25 +63,25 @@ export class IdBuffer {
   }
 }
 
-/** Turns one word (a pre-tokenized piece of text) into token ids, appended to `out`. */
+/** Encodes one word (a pre-tokenized piece of text) to token ids, appended to `out`. */
 export interface WordEncoder {
   encode(word: string, out: IdBuffer): void;
 }
 
 /**
- * The longest word kept, in UTF-16 units. V8 represents a substring of 13 or more as a reference
- * into its parent, so a longer key would keep a whole prompt alive.
+ * Maximum length of a cached word, in UTF-16 units. V8 represents a substring of 13 or more as a
+ * reference into its parent, so a longer key would keep a whole prompt alive.
  */
 const LONGEST_WORD = 12;
 
-/** Token ids kept before the cache starts over: about 100 thousand words. */
+/** Number of token ids before the cache is cleared: about 100 thousand words. */
 const CAPACITY = 1 << 18;
 
-/** Remembers the ids of short words: text repeats them far more often than it brings new ones. */
+/** Caches the ids of short words, which most texts repeat. */
 export class WordCache implements WordEncoder {
   readonly #encoder: WordEncoder;
   readonly #ids = new IdBuffer(1 << 12);
-  /** The place of a word's ids: start × 64 + count. A word of 12 units has at most 36 ids. */
+  /** Start × 64 + count of each word's ids. A word of 12 units has at most 36 ids. */
   readonly #places = new Map<string, number>();
 
   constructor(encoder: WordEncoder) {

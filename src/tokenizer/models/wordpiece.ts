@@ -3,7 +3,7 @@ import type { IdBuffer, WordEncoder } from "./word_encoder.ts";
 
 /** Options of a `WordPieceEncoder`. */
 interface WordPieceOptions {
-  /** The token of a word that the pieces cannot spell; without one it is left out. */
+  /** The token of a word that the pieces cannot spell; without one the word is dropped. */
   readonly unknownId: number | undefined;
   /** Prefix of pieces at the start of a word: "" for BERT, "▁" in GGUF files. */
   readonly wordPrefix: string;
@@ -14,8 +14,8 @@ interface WordPieceOptions {
 }
 
 /**
- * WordPiece as BERT uses it: a word is its longest piece from the left, then the longest of what
- * follows, and so on. A word that cannot be spelled so to its end is unknown as a whole.
+ * WordPiece as in BERT: takes the longest piece at the start of a word, then the longest piece at
+ * the start of the rest, and so on. If no piece fits, the whole word is unknown.
  */
 export class WordPieceEncoder implements WordEncoder {
   readonly #vocabulary: Vocabulary;

@@ -5,7 +5,7 @@ export type SetItem =
   | { readonly kind: "escape"; readonly source: string }
   | { readonly kind: "set"; readonly set: CharSet };
 
-/** A set of code points: the union of `items`, cut with `and` if there is one, then negated. */
+/** A set of code points: the union of `items`, intersected with `and` if present, then negated. */
 export interface CharSet {
   readonly negated: boolean;
   readonly items: readonly SetItem[];
@@ -31,11 +31,11 @@ export type Node =
     readonly kind: "repeat";
     readonly body: Node;
     readonly min: number;
-    /** `Infinity` where there is no limit. */
+    /** `Infinity` for no limit. */
     readonly max: number;
     readonly lazy: boolean;
   }
-  /** Once matched, never tried in another way: `(?>...)` and possessive quantifiers. */
+  /** Never backtracks once matched: `(?>...)` and possessive quantifiers. */
   | { readonly kind: "atomic"; readonly body: Node }
   | { readonly kind: "case"; readonly ignore: boolean; readonly body: Node }
   | {
@@ -46,22 +46,22 @@ export type Node =
   }
   | { readonly kind: "anchor"; readonly at: Anchor };
 
-/** A set of one code point. */
+/** Returns the set of one code point. */
 export function singleton(codePoint: number): CharSet {
   return { negated: false, items: [{ kind: "range", low: codePoint, high: codePoint }] };
 }
 
-/** A set that a JavaScript class escape names. */
+/** Returns the union of JavaScript class escapes. */
 function escapeSet(...sources: string[]): CharSet {
   return { negated: false, items: sources.map((source) => ({ kind: "escape", source })) };
 }
 
-/** The code points that are not in `set`. */
+/** Returns the set of all code points outside `set`. */
 export function complement(set: CharSet): CharSet {
   return { ...set, negated: !set.negated };
 }
 
-/** `\s`: JavaScript's own lacks U+0085 and has U+FEFF. */
+/** `\s`, which in JavaScript lacks U+0085 and has U+FEFF. */
 const SPACE = escapeSet("\\p{White_Space}");
 /** `\d` */
 const DIGIT = escapeSet("\\p{Nd}");
@@ -76,7 +76,7 @@ const PUNCTUATION = escapeSet("\\p{P}");
 /** `\h` of Oniguruma. */
 const HEX_DIGIT: CharSet = escapeSet("0-9", "a-f", "A-F");
 
-/** The set of a one-letter class escape such as `\s` or `\W`, or `undefined`. */
+/** Returns the set of a one-letter class escape such as `\s` or `\W`, or `undefined`. */
 export function classEscape(letter: string, inClass: boolean): CharSet | undefined {
   switch (letter) {
     case "s":
@@ -118,15 +118,15 @@ const NAMED: ReadonlyMap<string, CharSet> = new Map([
   ["ascii", escapeSet("\\p{ASCII}")],
 ]);
 
-/** The set of a POSIX bracket such as `[:alpha:]`, or `undefined`. */
+/** Returns the set of a POSIX bracket such as `[:alpha:]`, or `undefined`. */
 export function posixClass(name: string): CharSet | undefined {
-  // Unlike `\p{punct}`, the bracket has the symbols: `$` and `€` are among them.
+  // Unlike `\p{punct}`, the bracket contains symbols such as `$` and `€`.
   return name === "punct" ? escapeSet("\\p{P}", "\\p{S}") : NAMED.get(name);
 }
 
 /**
- * The set of a property such as `L`, `Lu`, `Letter`, `Han` or `alpha`, or `undefined`. Case, spaces
- * and underscores in the name do not matter.
+ * Returns the set of a property such as `L`, `Lu`, `Letter`, `Han` or `alpha`, or `undefined`. Case,
+ * spaces and underscores in the name do not matter.
  */
 export function unicodeProperty(name: string, inClass: boolean): CharSet | undefined {
   const words = name.split(/[\s_-]+/).filter((word) => word !== "");
@@ -151,5 +151,5 @@ function compiles(source: string): boolean {
   }
 }
 
-/** A pattern that is not valid, or uses what JavaScript cannot express. */
+/** Thrown for a pattern that is invalid or that JavaScript cannot express. */
 export class PatternError extends Error {}

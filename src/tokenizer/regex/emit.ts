@@ -3,7 +3,7 @@ import { type Anchor, type CharSet, type Node, PatternError, type SetItem, WORD 
 /**
  * Writes a parsed pattern as the source of a JavaScript regular expression for the `u` flag.
  *
- * @throws PatternError where JavaScript has no equivalent
+ * @throws PatternError if JavaScript has no equivalent
  */
 export function emitPattern(node: Node): string {
   return new Emitter().emit(node, true);
@@ -13,7 +13,7 @@ class Emitter {
   #captures = 0;
   #inLookbehind = false;
 
-  /** @param isLast whether nothing follows `node` on its way to the end of the pattern */
+  /** @param isLast true if nothing follows `node` in the pattern */
   emit(node: Node, isLast: boolean): string {
     switch (node.kind) {
       case "set":
@@ -50,10 +50,10 @@ class Emitter {
   }
 
   #atomic(body: Node, isLast: boolean): string {
-    // Without a part after it that could fail, a greedy match never backtracks.
+    // A greedy match backtracks only if a later part fails.
     if (isLast) return `(?:${this.emit(body, isLast)})`;
     if (this.#inLookbehind) throw new PatternError("an atomic group in a lookbehind");
-    // JavaScript never goes back into a lookahead.
+    // JavaScript never backtracks into a lookahead.
     const capture = ++this.#captures;
     return `(?:(?=(${this.emit(body, false)}))\\${capture})`;
   }
@@ -82,7 +82,7 @@ export function emitSet(set: CharSet): string {
   return set.negated ? `(?:(?!${cut})[^])` : cut;
 }
 
-/** The items of a union, with those of unions inside it. */
+/** Flattens nested unions to a list of items. */
 function flatten(items: readonly SetItem[]): SetItem[] {
   return items.flatMap((item) => {
     if (item.kind !== "set" || item.set.negated || item.set.and) return [item];

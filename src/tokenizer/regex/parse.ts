@@ -11,7 +11,7 @@ import {
   unicodeProperty,
 } from "./ast.ts";
 
-/** Oniguruma's own limit of a repeat count. */
+/** Oniguruma's limit of a repeat count. */
 const LARGEST_COUNT = 100_000;
 
 /**
@@ -19,7 +19,7 @@ const LARGEST_COUNT = 100_000;
  * `tokenizer.json` uses. Groups do not capture; back-references are rejected.
  *
  * Constraints have their own parser (src/constrain/automata/regex.ts) for JavaScript's syntax, in
- * which `$`, `[[a]&&b]`, `a++` and `{,2}` have other meanings. V8 validates their patterns first.
+ * which `$`, `[[a]&&b]`, `a++` and `{,2}` have other meanings. V8 validates those patterns first.
  *
  * @throws PatternError
  */
@@ -64,7 +64,7 @@ function parseQuantifiers(cursor: Cursor, atom: Node): Node {
   return node;
 }
 
-/** A greedy repeat right after another, as in `x{1,3}+`, as one repeat where that is the same. */
+/** Returns two nested greedy repeats, as in `x{1,3}+`, as one equivalent repeat, or `undefined`. */
 function joinedRepeat(body: Node, min: number, max: number, lazy: boolean): Node | undefined {
   if (body.kind !== "repeat" || body.lazy || lazy || body.min > 1 || max !== Infinity) {
     return undefined;
@@ -99,7 +99,7 @@ const ANCHORS: ReadonlyMap<string, Anchor> = new Map([
   ["Z", "last line end"],
 ]);
 
-/** One atom, or `undefined` for a comment. */
+/** Parses one atom; returns `undefined` for a comment. */
 function parseAtom(cursor: Cursor): Node | undefined {
   const character = cursor.next();
   switch (character) {
@@ -149,7 +149,10 @@ function parseGroup(cursor: Cursor): Node | undefined {
   return parseCaseGroup(cursor);
 }
 
-/** `(?i:...)`, or `(?i)`, which reaches to the end of the group around it, across alternatives. */
+/**
+ * Parses `(?i:...)` or `(?i)`. The latter applies up to the end of the enclosing group, across
+ * alternatives.
+ */
 function parseCaseGroup(cursor: Cursor): Node {
   const ignore = cursor.accept("i");
   const known = ignore || cursor.accept("-i");
@@ -169,7 +172,7 @@ function closed(cursor: Cursor, node: Node): Node {
 /** Parses a class after its "[". */
 function parseClass(cursor: Cursor): CharSet {
   const negated = cursor.accept("^");
-  // A "]" that comes first is a member.
+  // A leading "]" is a member.
   const first: SetItem[] = cursor.accept("]") ? [memberItem(0x5d)] : [];
   return { ...parseUnion(cursor, first), negated };
 }
@@ -204,7 +207,7 @@ function parseItem(cursor: Cursor): SetItem {
   return { kind: "range", low, high };
 }
 
-/** One character as its code point, or a class escape. */
+/** Parses one character, as its code point, or a class escape. */
 function parseMember(cursor: Cursor): number | CharSet {
   const character = cursor.next();
   if (character !== "\\") return codePoint(character);
@@ -231,7 +234,7 @@ const CONTROLS: ReadonlyMap<string, number> = new Map([
   ["0", 0x00],
 ]);
 
-/** Parses what follows a backslash and stands for characters, in a class or outside. */
+/** Parses a character escape after its backslash, inside or outside of a class. */
 function parseSetEscape(cursor: Cursor, inClass: boolean): CharSet {
   const letter = cursor.next();
   const named = classEscape(letter, inClass);
@@ -268,10 +271,10 @@ function codePoint(character: string): number {
   return character.codePointAt(0) ?? 0;
 }
 
-/** Groups and classes nested deeper than this are refused before they exhaust the stack. */
+/** Maximum depth of groups and classes; deeper ones could exhaust the stack. */
 const DEEPEST_NESTING = 100;
 
-/** A place in a pattern, which parsing moves on. */
+/** The position of the parser in a pattern. */
 class Cursor {
   readonly #characters: readonly string[];
   #at = 0;
@@ -298,7 +301,7 @@ class Cursor {
     return character;
   }
 
-  /** Whether ASCII `text` comes next. */
+  /** True if ASCII `text` comes next. */
   startsWith(text: string): boolean {
     for (let i = 0; i < text.length; i++) if (this.peek(i) !== text[i]) return false;
     return true;
@@ -311,14 +314,14 @@ class Cursor {
     return true;
   }
 
-  /** Takes everything up to and with ASCII `close`; returns what was before it. */
+  /** Takes everything through ASCII `close`; returns the text before it. */
   until(close: string): string {
     let text = "";
     while (!this.accept(close)) text += this.next();
     return text;
   }
 
-  /** Parses what is one level further in. */
+  /** Parses one level deeper. */
   nested<T>(parse: (cursor: Cursor) => T): T {
     if (++this.#depth > DEEPEST_NESTING) {
       throw new PatternError(`nested deeper than ${DEEPEST_NESTING} levels`);

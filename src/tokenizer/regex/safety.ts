@@ -1,18 +1,17 @@
 import { type CharSet, type Node, PatternError } from "./ast.ts";
 import { emitSet } from "./emit.ts";
 
-/** More choices in a row than any known pattern has (7); each can double the time. */
+/** Maximum number of consecutive choices; known patterns have up to 7. Each can double the time. */
 const MOST_CHOICES = 12;
 
 /**
- * Refuses patterns that can take exponential time: those that repeat something that can match the
- * same text in more than one way, such as `(a+)+` or `(a|ab|b)*`, and those with many choices in a
- * row, such as `a?a?a?a?a?`.
+ * Rejects patterns that can take exponential time: repeats of a body that can match the same text in
+ * several ways, such as `(a+)+` or `(a|ab|b)*`, and many consecutive choices, such as `a?a?a?a?a?`.
  *
- * A repeat whose body has no choice in it is safe. Any other must be deterministic: its body, as
- * a Glushkov automaton (https://en.wikipedia.org/wiki/Glushkov%27s_construction_algorithm), may
- * have no two ways to take the same next character. That is stricter than need be, but every
- * pre-tokenizer known passes.
+ * A repeat whose body contains no choice is safe. Any other must be deterministic: in the Glushkov
+ * automaton of its body (https://en.wikipedia.org/wiki/Glushkov%27s_construction_algorithm), the
+ * next character must determine the next state. This is stricter than necessary, but all known
+ * pre-tokenizers pass.
  *
  * @throws PatternError
  */
@@ -61,7 +60,7 @@ interface Position {
   readonly follow: Position[];
 }
 
-/** The positions a part can begin with and end with, and whether it can be empty. */
+/** First and last positions of a part; `nullable` is true if the part can match nothing. */
 interface Ends {
   readonly first: readonly Position[];
   readonly last: readonly Position[];
@@ -71,7 +70,7 @@ interface Ends {
 const AMBIGUOUS = "it repeats something that can match the same text in more than one way";
 
 class Determinism {
-  /** Every character, to search for one that two sets share. */
+  /** All characters, to search for one that two sets share. */
   #allCharacters: string | undefined;
 
   check(node: Node): void {
@@ -112,7 +111,7 @@ class Determinism {
       }
       case "repeat": {
         const ends = this.#ends(node.body, ignoreCase);
-        // Which of the required repeats are empty would be a choice.
+        // Several required repeats could be empty in different ways.
         if (ends.nullable && node.min > 1) throw new PatternError(AMBIGUOUS);
         if (node.max > 1) this.#connect(ends.last, ends.first);
         return { ...ends, nullable: ends.nullable || node.min === 0 };
@@ -148,7 +147,7 @@ class Determinism {
   }
 }
 
-/** The one code point of a position that matches no other. */
+/** Returns the code point of a position that matches only one, else `undefined`. */
 function singleCharacter({ set, ignoreCase }: Position): number | undefined {
   const [item] = set.items;
   const isSingle = !ignoreCase && !set.negated && !set.and && set.items.length === 1 &&

@@ -5,15 +5,15 @@ import { parsePattern } from "./parse.ts";
 import { refuseExponential } from "./safety.ts";
 import { type Node, PatternError } from "./ast.ts";
 
-/** Longer than any known pattern by far. */
+/** Maximum length of a pattern, far above that of any known one. */
 const LONGEST_PATTERN = 20_000;
 
 /**
- * A global JavaScript regular expression that matches what an Oniguruma or Rust one matches.
+ * Translates a regular expression of Oniguruma or Rust to an equivalent global one of JavaScript.
  *
- * @param where the file and key the pattern comes from, for messages
- * @throws ForgeError `bad_model` when the pattern is not valid, `unsupported` when it uses what
- * JavaScript cannot express or could take exponential time
+ * @param where the file and key of the pattern, for messages
+ * @throws ForgeError `bad_model` if the pattern is invalid, `unsupported` if JavaScript cannot
+ * express it or it could take exponential time
  */
 export function translateRegex(pattern: string, where: string): RegExp {
   if (pattern.length > LONGEST_PATTERN) {
