@@ -3,19 +3,19 @@ import type { Tokenizer } from "./tokenizer.ts";
 /** Options of a `StreamDecoder`. */
 export interface StreamDecoderOptions {
   /**
-   * The ids are a whole text instead of the continuation of a prompt: remove what the tokenizer
-   * puts before a text, such as the space of SentencePiece vocabularies.
+   * True if the ids are a whole text, not the continuation of a prompt: removes the prefix that the
+   * tokenizer adds to a text, such as the space of SentencePiece vocabularies.
    *
    * @default false
    */
   readonly startsText?: boolean;
-  /** Control tokens whose names are text; others add nothing. @default none */
+  /** Control tokens that add their names to the text; others add nothing. @default none */
   readonly shownTokens?: ReadonlySet<number>;
 }
 
 /**
- * Turns ids into text one at a time. A character whose bytes are spread over several tokens is held
- * back until it is whole.
+ * Decodes ids one at a time. A character whose bytes are spread over several tokens is held back
+ * until it is complete.
  */
 export class StreamDecoder {
   readonly #tokenizer: Tokenizer;
@@ -35,7 +35,7 @@ export class StreamDecoder {
   }
 
   /**
-   * Adds a token and returns the text that is certain by now; often "" in the middle of a character.
+   * Adds a token and returns the complete characters; "" in the middle of a character.
    *
    * @throws ForgeError `bad_input` for an id outside the vocabulary
    */
@@ -43,7 +43,7 @@ export class StreamDecoder {
     return this.#strip(this.#utf8.decode(this.#bytesOf(id), { stream: true }));
   }
 
-  /** Returns U+FFFD for an unfinished character, else "". The decoder starts again. */
+  /** Returns U+FFFD for an incomplete character, else "", and resets the decoder. */
   flush(): string {
     return this.#strip(this.#utf8.decode());
   }

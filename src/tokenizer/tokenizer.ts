@@ -6,20 +6,20 @@ export { StreamDecoder, type StreamDecoderOptions } from "./stream_decoder.ts";
 /** Options of `Tokenizer.encode`. */
 export interface EncodeOptions {
   /**
-   * Add BOS and EOS as the model says; a BOS that the text begins with is not doubled.
+   * Add BOS and EOS as the model defines; no second BOS is added to a text that begins with BOS.
    *
    * @default true
    */
   readonly addSpecial?: boolean;
   /**
-   * Recognise control tokens, such as `<|im_start|>`, in the text. Without this no text becomes a
-   * control token, whatever it says.
+   * Recognise control tokens, such as `<|im_start|>`, in the text. If false, no text becomes a
+   * control token.
    *
    * @default true
    */
   readonly parseSpecial?: boolean;
   /**
-   * Stop as soon as the text is known to have more tokens than this, without the work for the rest.
+   * Maximum number of tokens. Encoding stops as soon as the text is known to have more.
    *
    * @default none
    */
@@ -50,13 +50,13 @@ export interface LeadingStrip {
   readonly count: number;
 }
 
-/** Text to token ids and back, for one model. */
+/** Converts between text and the token ids of one model. */
 export interface Tokenizer {
-  /** One more than the highest id; added tokens included. */
+  /** One more than the highest id, including added tokens. */
   readonly vocabSize: number;
   /** The token that begins a text, if the model has one. */
   readonly bosId: number | undefined;
-  /** The tokens known to end generation; a model's generation_config may name more. */
+  /** Tokens that end generation; a model's generation_config may add others. */
   readonly eosIds: readonly number[];
   /** True if `encode` puts BOS before a text. */
   readonly addBos: boolean;
@@ -71,21 +71,22 @@ export interface Tokenizer {
   readonly leadingStrip?: LeadingStrip | undefined;
 
   /**
-   * The ids of a text. A lone surrogate counts as U+FFFD; what no token stands for is left out.
+   * Returns the ids of a text. A lone surrogate counts as U+FFFD; text without a token is dropped.
    *
    * @throws {TokenLimitError} for a text of more than `maxTokens`
    */
   encode(text: string, options?: EncodeOptions): Int32Array;
 
   /**
-   * The text of ids. Bytes that are not valid UTF-8 become U+FFFD.
+   * Returns the text of ids. Bytes that are not valid UTF-8 become U+FFFD.
    *
    * @throws ForgeError `bad_input` for an id outside the vocabulary
    */
   decode(ids: Iterable<number>, options?: DecodeOptions): string;
 
   /**
-   * The bytes an id adds to generated text, a leading space included; none for control tokens.
+   * Returns the bytes that an id adds to generated text, including a leading space; none for control
+   * tokens.
    *
    * @param isFirst true for the first piece of a whole text, which some decoders strip
    * @throws ForgeError `bad_input` for an id outside the vocabulary
@@ -93,7 +94,7 @@ export interface Tokenizer {
   tokenBytes(id: number, isFirst?: boolean): Uint8Array;
 
   /**
-   * The piece of an id as the vocabulary writes it; "" for an id without a piece.
+   * Returns the piece of an id as written in the vocabulary; "" for an id without a piece.
    *
    * @throws ForgeError `bad_input` for an id outside the vocabulary
    */
@@ -102,6 +103,6 @@ export interface Tokenizer {
   /** True for the id of a control token; `false` outside the vocabulary. */
   isSpecial(id: number): boolean;
 
-  /** The id of a piece as the vocabulary writes it. */
+  /** Returns the id of a piece as written in the vocabulary; `undefined` if there is none. */
   idOf(token: string): number | undefined;
 }

@@ -1,10 +1,10 @@
 import { ForgeError } from "../errors.ts";
 import { quote } from "../formats/quote.ts";
 
-/** More ids than any known model has; a larger one is a damaged or hostile file. */
+/** Maximum id, above that of any known model; a larger one is from a damaged or hostile file. */
 export const MAX_TOKEN_ID = (1 << 24) - 1;
 
-/** A run of occupied slots this long does not happen by chance. */
+/** Maximum run of occupied slots; a longer one does not occur by chance. */
 const LONGEST_PROBE = 4096;
 
 /** Factors of the two hash functions: FNV-1a's, and another odd number with well mixed bits. */
@@ -13,12 +13,11 @@ const FACTOR = 0x01000193, OTHER_FACTOR = 0x85ebca6b;
 /**
  * The pieces of a vocabulary, by id and by text.
  *
- * Text is looked up in an open-addressing table by two rolling hashes instead of in a `Map`: a
- * merge list names its three tokens as parts of one string ("he llo", "hello"), and rolling hashes
- * find all three in one pass without creating a string for each. The 64 bits begin at random, so
- * that pieces whose bits agree are taken to be equal: no file can be built to make others collide,
- * and by chance it does not happen. Reading 280 thousand merges this way takes a quarter of the
- * time that a `Map` takes.
+ * Text is looked up in an open-addressing table by two rolling hashes instead of in a `Map`: an
+ * entry of a merge list contains its three tokens ("he llo": "he", "llo" and "hello"), and rolling
+ * hashes find all three in one pass without creating strings. Pieces with equal hashes are taken to
+ * be equal: the 64 bits have a random start, so that no file can force collisions, and they do not
+ * occur by chance. Reading 280 thousand merges takes a quarter of the time of a `Map`.
  */
 export class Vocabulary {
   /** One more than the highest id. */
@@ -29,15 +28,15 @@ export class Vocabulary {
   readonly #texts: readonly (string | undefined)[];
   /** The two hashes of each id's piece. */
   readonly #hashes: Int32Array;
-  /** One more than an id; 0 where a slot is free. */
+  /** One more than an id; 0 for a free slot. */
   readonly #slots: Int32Array;
   readonly #seed = (Math.random() * 2 ** 32) | 0;
   readonly #otherSeed = (Math.random() * 2 ** 32) | 0;
 
   /**
-   * @param texts the piece of each id; `undefined` or "" where an id is not used
+   * @param texts the piece of each id; `undefined` or "" for an unused id
    * @param where the file and key, for messages
-   * @throws ForgeError `bad_model` when two ids have the same piece
+   * @throws ForgeError `bad_model` if two ids have the same piece
    */
   constructor(texts: readonly (string | undefined)[], where: string) {
     if (texts.length > MAX_TOKEN_ID + 1) {
@@ -60,17 +59,17 @@ export class Vocabulary {
     this.longest = longest;
   }
 
-  /** The piece of an id, or `undefined` when the id has none. */
+  /** Returns the piece of an id, or `undefined` if it has none. */
   text(id: number): string | undefined {
     return this.#texts[id];
   }
 
-  /** The id of a piece, or -1. */
+  /** Returns the id of a piece, or -1. */
   idOf(text: string): number {
     return this.idOfRange(text, 0, text.length);
   }
 
-  /** The id of the piece `text[start..end)`, or -1. */
+  /** Returns the id of the piece `text[start..end)`, or -1. */
   idOfRange(text: string, start: number, end: number): number {
     let hash = this.#seed, other = this.#otherSeed;
     for (let i = start; i < end; i++) {
@@ -82,10 +81,10 @@ export class Vocabulary {
   }
 
   /**
-   * The ids of the pieces that are `prefix` followed by one, two, three, … units of `text` from
-   * `start` on, written to `into`; -1 where there is no such piece.
+   * Writes to `into` the ids of the pieces that are `prefix` followed by one, two, three, … units of
+   * `text` from `start` on; -1 for a missing piece.
    *
-   * @returns how many were written: as many as `into` and the text have room for
+   * @returns the number of ids written, limited by `into` and the end of the text
    */
   idsOfPrefixes(text: string, start: number, into: Int32Array, prefix = ""): number {
     let hash = this.#seed, other = this.#otherSeed;
@@ -104,7 +103,7 @@ export class Vocabulary {
     return count;
   }
 
-  /** The id of the piece that is `left` followed by `right`, or -1. */
+  /** Returns the id of the piece that is `left` followed by `right`, or -1. */
   idOfJoined(left: string, right: string): number {
     this.idsOfPair(left, left.length, right, 0, this.#pair);
     return this.#pair[2] ?? -1;
@@ -113,8 +112,8 @@ export class Vocabulary {
   readonly #pair = new Int32Array(3);
 
   /**
-   * The ids of `left[..leftEnd)`, of `right[rightStart..)` and of both joined, written to
-   * `into[0..3)`; -1 for each that is not a piece.
+   * Writes to `into[0..3)` the ids of `left[..leftEnd)`, of `right[rightStart..)` and of both
+   * joined; -1 for a text that is not a piece.
    */
   idsOfPair(
     left: string,
@@ -180,14 +179,14 @@ export class Vocabulary {
   }
 }
 
-/** The smallest power of two that leaves a table of `count` entries at most three quarters full. */
+/** Returns the smallest power of two that `count` entries fill to at most three quarters. */
 export function tableSize(count: number): number {
   let size = 16;
   while (3 * size < 4 * count) size *= 2;
   return size;
 }
 
-/** Brings the high bits, which a multiplicative hash mixes best, down to those the mask keeps. */
+/** Mixes the high bits of a multiplicative hash, which are the best mixed, into the low bits. */
 function spread(hash: number): number {
   return hash ^ (hash >>> 15);
 }

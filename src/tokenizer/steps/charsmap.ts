@@ -1,14 +1,14 @@
 import { ForgeError } from "../../errors.ts";
 
-/** Longer prefixes than any charsmap has; a damaged one must not make text quadratic. */
+/** Maximum length of a prefix, so that a damaged charsmap cannot take quadratic time. */
 const LONGEST_PREFIX = 256;
 
 const encoder = new TextEncoder();
 
 /**
- * The character map of a SentencePiece model ("precompiled_charsmap"): texts and what replaces
- * them, such as "ﬁ" by "fi". It begins with the size in bytes of a trie, little-endian, then come
- * the trie and the replacements, each with a 0 after it.
+ * The character map of a SentencePiece model ("precompiled_charsmap"): texts and their
+ * replacements, such as "fi" for "ﬁ". It consists of the size of a trie in bytes (little-endian),
+ * the trie, and the replacements, each with a 0 after it.
  *
  * The trie is a double array as Darts-clone writes it (https://github.com/s-yata/darts-clone): a
  * unit of 32 bits has its label in bits 0 to 7 with bit 31, a flag for "a text ends here" in bit 8,
@@ -20,12 +20,12 @@ export class Charsmap {
   readonly #replacements: Uint8Array;
   readonly #where: string;
   readonly #segmenter = new Intl.Segmenter(undefined, { granularity: "grapheme" });
-  /** True if no printable ASCII character is replaced: most texts are only those. */
+  /** True if no printable ASCII character is replaced; many texts have no others. */
   readonly #keepsAscii: boolean;
 
   /**
    * @param where the file and key, for messages
-   * @throws ForgeError `bad_model` when the sizes do not fit
+   * @throws ForgeError `bad_model` if the sizes are inconsistent
    */
   constructor(bytes: Uint8Array, where: string) {
     const size = bytes.length < 4
@@ -51,8 +51,8 @@ export class Charsmap {
 
   /**
    * Replaces as Hugging Face's `Precompiled` does: a grapheme of fewer than 6 bytes by the
-   * replacement of its shortest prefix, the characters of others one by one. Stops once there are
-   * more than `limit` characters.
+   * replacement of its shortest prefix, other graphemes character by character. Stops above `limit`
+   * characters.
    */
   replaceGraphemes(text: string, limit: number): string {
     if (this.#isUnchanged(text)) return text;
@@ -73,8 +73,7 @@ export class Charsmap {
   }
 
   /**
-   * Replaces as SentencePiece does: the longest prefix, again and again. Stops once there are more
-   * than `limit` characters.
+   * Replaces the longest prefix repeatedly, as SentencePiece does. Stops above `limit` characters.
    */
   replaceLongest(text: string, limit: number): string {
     if (this.#isUnchanged(text)) return text;
@@ -98,7 +97,7 @@ export class Charsmap {
     return this.#keepsAscii && /^[ -~]*$/.test(text);
   }
 
-  /** The shortest or longest prefix of `bytes` from `start` on that has a replacement. */
+  /** Finds the shortest or longest prefix of `bytes` from `start` on that has a replacement. */
   #match(
     bytes: Uint8Array,
     start: number,

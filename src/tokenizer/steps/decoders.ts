@@ -3,17 +3,17 @@ import type { LeadingStrip } from "../tokenizer.ts";
 import type { Fields } from "./fields.ts";
 import { checkGrowth, growthLimit, readReplace } from "./normalizers.ts";
 
-/** Turns pieces into text. */
+/** Converts pieces to text. */
 export interface Decoder {
   /**
-   * The bytes that a piece adds to a text.
+   * Returns the bytes that a piece adds to a text.
    *
    * @param isFirst true for the first piece of a whole text, which some decoders strip
    */
   readonly toBytes: (piece: string, isFirst: boolean) => Uint8Array;
   /** Prefix that encoding adds to a text and decoding removes. */
   readonly strip: LeadingStrip | undefined;
-  /** True if pieces are written in GPT-2's byte alphabet. Added tokens are plain text even then. */
+  /** True if pieces are written in GPT-2's byte alphabet. Added tokens are always plain text. */
   readonly byteLevel: boolean;
 }
 
@@ -30,14 +30,14 @@ const SUPPORTED = [
 
 const encoder = new TextEncoder();
 
-/** Pieces in GPT-2's byte alphabet. */
+/** Decodes pieces in GPT-2's byte alphabet. */
 export const byteLevelDecoder: Decoder = {
   toBytes: (piece) => fromByteLevel(piece) ?? encoder.encode(piece),
   strip: undefined,
   byteLevel: true,
 };
 
-/** SentencePiece pieces: "▁" is a space and "<0x0A>" a byte. */
+/** Decodes SentencePiece pieces: "▁" is a space and "<0x0A>" a byte. */
 export function sentencePieceDecoder(stripsSpace: boolean): Decoder {
   return {
     toBytes: (piece) => byteOf(piece) ?? encoder.encode(piece.replaceAll("▁", " ")),
@@ -46,12 +46,12 @@ export function sentencePieceDecoder(stripsSpace: boolean): Decoder {
   };
 }
 
-/** A step of a decoder: rewrites a piece, or turns it into bytes, which later steps leave alone. */
+/** A step of a decoder: rewrites a piece, or converts it to bytes, which skips later steps. */
 type Step = (piece: string, isFirst: boolean, limit: number) => string | Uint8Array;
 
 /**
- * Builds the `decoder` of a tokenizer.json. Without one, pieces are bytes if the pre-tokenizer made
- * them so (`bytes`), else words with a space between.
+ * Builds the `decoder` of a tokenizer.json. Without one, pieces are in the byte alphabet if the
+ * pre-tokenizer writes it (`bytes`), else words separated by spaces.
  *
  * @throws ForgeError `bad_model` or `unsupported`
  */
@@ -63,7 +63,7 @@ export function readDecoder(json: Fields | undefined, bytes: boolean): Decoder {
   if (json === undefined) steps.push((piece, isFirst) => isFirst ? piece : ` ${piece}`);
   for (const step of json === undefined ? [] : flattenSequence(json)) {
     const type = step.string("type");
-    // After Fuse a step sees the whole text at once, which only Strip can be made to fit.
+    // After Fuse, a step applies to the whole text. Only Strip can be applied piece by piece.
     if (fused && type !== "Strip" && type !== "Fuse") throw step.unsupportedType(["Strip"]);
     if (type === "Fuse") fused = true;
     else if (type === "Strip" && fused) strip = readTextStrip(step);
@@ -108,13 +108,13 @@ function readStep(json: Fields, type: string): Step {
   throw json.unsupportedType(SUPPORTED);
 }
 
-/** The byte of a piece such as "<0x0A>", or `undefined`. */
+/** Returns the byte of a piece such as "<0x0A>", or `undefined`. */
 function byteOf(piece: string): Uint8Array | undefined {
   const digits = /^<0x([0-9A-Fa-f]{2})>$/.exec(piece)?.[1];
   return digits === undefined ? undefined : Uint8Array.of(parseInt(digits, 16));
 }
 
-/** Marks are spaces, and nothing in the first piece if encoding may have put one before the text. */
+/** Replaces marks by spaces. Drops the mark of the first piece if encoding may have added it. */
 function readMetaspace(json: Fields): Step {
   const replacement = json.insert("replacement", "▁");
   const prepends = json.boolean("add_prefix_space", true) &&
@@ -154,7 +154,7 @@ function readTextStrip(json: Fields): LeadingStrip {
   return { character, count: json.count("start", 0) };
 }
 
-/** Strips each piece by itself. */
+/** Strips each piece separately. */
 function stripPiece(json: Fields): Step {
   const character = json.string("content");
   const fromStart = json.count("start", 0), fromEnd = json.count("stop", 0);

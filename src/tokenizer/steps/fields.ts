@@ -1,20 +1,20 @@
 import { ForgeError } from "../../errors.ts";
 import { quote } from "../../formats/quote.ts";
 
-/** Objects in one another; the steps of a tokenizer are not nested more than twice. */
+/** Maximum nesting of objects; known tokenizers nest steps at most twice. */
 const DEEPEST_NESTING = 16;
 
-/** The longest text that a step may put into other text; "▁" is what they put. */
+/** Maximum length of a text that a step inserts; usually it is "▁". */
 const LONGEST_INSERT = 64;
 
-/** A JSON object with a name for messages: reads fields and says which one is wrong. */
+/** Reads the fields of a JSON object; errors name the field. */
 export class Fields {
   readonly #object: Readonly<Record<string, unknown>>;
   readonly #depth: number;
-  /** The file and key this object is at, for messages. */
+  /** The file and key of the object, for messages. */
   readonly where: string;
 
-  /** @throws ForgeError `bad_model` when `value` is not an object */
+  /** @throws ForgeError `bad_model` if `value` is not an object */
   constructor(value: unknown, where: string, depth = 0) {
     if (!isObject(value)) {
       throw new ForgeError("bad_model", `${where} is ${show(value)}; expected an object`);
@@ -27,38 +27,38 @@ export class Fields {
     this.where = where;
   }
 
-  /** The value of a field; `undefined` where it is absent or null. */
+  /** Returns the value of a field; `undefined` if it is missing or null. */
   get(key: string): unknown {
     return Object.hasOwn(this.#object, key) ? this.#object[key] ?? undefined : undefined;
   }
 
-  /** The object at a field, or `undefined` where it is absent or null. */
+  /** Returns the object at a field, or `undefined` if it is missing or null. */
   object(key: string): Fields | undefined {
     const value = this.get(key);
     return value === undefined ? undefined : new Fields(value, this.path(key), this.#depth + 1);
   }
 
-  /** The array at a field, or `undefined` where it is absent or null. */
+  /** Returns the array at a field, or `undefined` if it is missing or null. */
   array(key: string): readonly unknown[] | undefined {
     const value = this.get(key);
     if (value === undefined || Array.isArray(value)) return value;
     throw this.wrong(key, "an array");
   }
 
-  /** The objects of the array at a field; none where it is absent or null. */
+  /** Returns the objects of the array at a field; none if it is missing or null. */
   objects(key: string): Fields[] {
     const array = this.array(key) ?? [];
     return array.map((value, i) => new Fields(value, `${this.path(key)}[${i}]`, this.#depth + 1));
   }
 
-  /** The string at a field, or `fallback`; without one the field must be there. */
+  /** Returns the string at a field, or `fallback`. Without a fallback the field is required. */
   string(key: string, fallback?: string): string {
     const value = this.get(key) ?? fallback;
     if (typeof value !== "string") throw this.wrong(key, "a string");
     return value;
   }
 
-  /** The string at a field that is put into text: a short one, so that text does not explode. */
+  /** Returns a string that is inserted into text; its length is limited, to bound the text. */
   insert(key: string, fallback?: string): string {
     const value = this.string(key, fallback);
     if (value.length > LONGEST_INSERT) {
@@ -67,14 +67,14 @@ export class Fields {
     return value;
   }
 
-  /** The boolean at a field, or `fallback`. */
+  /** Returns the boolean at a field, or `fallback`. */
   boolean(key: string, fallback: boolean): boolean {
     const value = this.get(key) ?? fallback;
     if (typeof value !== "boolean") throw this.wrong(key, "true or false");
     return value;
   }
 
-  /** The integer of 0 or more at a field, or `fallback`; without one the field must be there. */
+  /** Returns an integer of 0 or more, or `fallback`. Without a fallback the field is required. */
   count(key: string, fallback?: number): number {
     const value = this.get(key) ?? fallback;
     if (typeof value !== "number" || !Number.isSafeInteger(value) || value < 0) {
@@ -83,7 +83,7 @@ export class Fields {
     return value;
   }
 
-  /** The string at a field, one of `choices`, or `fallback`. */
+  /** Returns the string at a field, which must be one of `choices`, or `fallback`. */
   oneOf<T extends string>(key: string, choices: readonly T[], fallback: T): T {
     const value = this.get(key) ?? fallback;
     const choice = choices.find((one) => one === value);
@@ -91,18 +91,18 @@ export class Fields {
     return choice;
   }
 
-  /** All fields with their values. */
+  /** Returns all fields with their values. */
   entries(): [string, unknown][] {
     return Object.entries(this.#object);
   }
 
-  /** The place of a field, for messages. */
+  /** Returns the path of a field, for messages. */
   path(key: string): string {
     if (!/^\w+$/.test(key)) return `${this.where}[${quote(key)}]`;
     return this.where.endsWith(":") ? `${this.where} ${key}` : `${this.where}.${key}`;
   }
 
-  /** The error of a field that is not what it should be. */
+  /** Returns the error for an unexpected value of a field. */
   wrong(key: string, expected: string): ForgeError {
     return new ForgeError(
       "bad_model",
@@ -110,7 +110,7 @@ export class Fields {
     );
   }
 
-  /** The error of a `type` that forge does not implement. */
+  /** Returns the error for a `type` that forge does not implement. */
   unsupportedType(supported: readonly string[]): ForgeError {
     return new ForgeError(
       "unsupported",

@@ -25,7 +25,7 @@ const SUPPORTED = [
   "ByteLevel",
 ] as const;
 
-/** A part of a normalizer or decoder; what it makes has at most `limit` characters. */
+/** A step of a normalizer or decoder; its result has at most `limit` characters. */
 type RewriteStep = (text: string, limit: number) => string;
 
 /**
@@ -39,10 +39,10 @@ export function readNormalizer(json: Fields | undefined): Normalizer {
 }
 
 /**
- * Applies steps one after the other. A few that put a short text in place of each character would
- * otherwise make gigabytes of a line.
+ * Applies steps in order and limits the growth of the text: a few steps that replace each character
+ * by a short text could otherwise expand a line to gigabytes.
  *
- * @param where the place of the steps, for messages
+ * @param where the file and key of the steps, for messages
  */
 export function rewriteBy(steps: readonly RewriteStep[], where: string): Normalizer {
   return (text) => {
@@ -54,13 +54,13 @@ export function rewriteBy(steps: readonly RewriteStep[], where: string): Normali
   };
 }
 
-/** Most characters that steps may make of a text. */
+/** Returns the maximum number of characters that steps may expand a text to. */
 export function growthLimit(text: string): number {
   return 1024 + LIMITS.tokenizerGrowth * text.length;
 }
 
 /**
- * Returns what a step made if it is within the limit.
+ * Returns the result of a step if it is within the limit.
  *
  * @throws ForgeError `bad_model`
  */
@@ -135,9 +135,9 @@ function readBertNormalizer(json: Fields): Normalizer {
 
 /** Steps of BERT's normalizer. */
 interface BertNormalizerSteps {
-  /** Remove control characters; make whitespace spaces. */
+  /** Removes control characters and replaces whitespace by spaces. */
   readonly cleansText: boolean;
-  /** Put spaces around the characters of Chinese, which then are words. */
+  /** Puts spaces around Chinese characters, so that each is a word. */
   readonly separatesChinese: boolean;
   readonly stripsAccents: boolean;
   readonly lowercases: boolean;
@@ -158,7 +158,7 @@ export function bertNormalizer(steps: BertNormalizerSteps): Normalizer {
 
 /** Control, format and private characters, except the whitespace among them, and U+FFFD. */
 const BERT_REMOVED = /(?![\t\n\r])[\p{Cc}\p{Cf}\p{Co}\ufffd]/gu;
-/** Chinese characters as Hugging Face's tokenizers list them: U+2B820 to U+2B91F are not. */
+/** Chinese characters, as listed by Hugging Face's tokenizers: without U+2B820 to U+2B91F. */
 const CHINESE = new RegExp(
   String.raw`[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\u{20000}-\u{2a6df}\u{2a700}-\u{2b81f}` +
     String.raw`\u{2b920}-\u{2ceaf}\u{2f800}-\u{2fa1f}]`,
@@ -168,7 +168,7 @@ const CHINESE = new RegExp(
 const NMT_REMOVED = /[\x01-\x08\x0b\x0e-\x1f\x7f\x8f\x9f]/g;
 const NMT_SPACES = /[\t\n\f\r\u1680\u200b-\u200f\u2028\u2029\u2581\ufeff\ufffd]/g;
 
-/** Builds a `Replace`, which is a normalizer and a decoder alike. */
+/** Builds a `Replace`, which is both a normalizer and a decoder. */
 export function readReplace(json: Fields): RewriteStep {
   const content = json.insert("content");
   const pattern = compilePattern(json, "pattern");
@@ -183,7 +183,7 @@ export function readReplace(json: Fields): RewriteStep {
   };
 }
 
-/** Lowercase character by character: unlike JavaScript's, a final sigma is no special case. */
+/** Lowercases each character separately, so that a final sigma is not special, unlike JavaScript. */
 function lowercase(text: string): string {
   const lower = text.toLowerCase();
   if (!lower.includes("ς")) return lower;
@@ -191,7 +191,7 @@ function lowercase(text: string): string {
 }
 
 const SPACE_AT_START = /^\p{White_Space}+/u;
-// The lookbehind keeps a run of spaces inside the text from being tried at each of its characters.
+// The lookbehind tries a run of spaces only once, at its start: trying each character is quadratic.
 const SPACE_AT_END = /(?<!\p{White_Space})\p{White_Space}+$/u;
 
 function strip(text: string, left: boolean, right: boolean): string {

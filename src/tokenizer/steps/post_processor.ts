@@ -3,13 +3,13 @@ import { quote } from "../../formats/quote.ts";
 import type { Fields } from "./fields.ts";
 import type { Vocabulary } from "../vocabulary.ts";
 
-/** The ids put around a text. */
+/** Ids added before and after a text. */
 export interface Affixes {
   readonly prefix: readonly number[];
   readonly suffix: readonly number[];
 }
 
-/** The ids put around a text, and which tokens BOS and EOS are. */
+/** Ids added around a text, and the ids of BOS and EOS. */
 interface AffixSettings {
   readonly affixes: Affixes;
   readonly bosId: number | undefined;
@@ -17,8 +17,8 @@ interface AffixSettings {
 }
 
 /**
- * Reads what is put around a text: the `post_processor` of tokenizer.json, and where
- * tokenizer_config.json has `add_bos_token` or `add_eos_token`, what those say instead.
+ * Reads the ids added around a text from the `post_processor` of tokenizer.json; `add_bos_token` and
+ * `add_eos_token` of tokenizer_config.json override it.
  *
  * @throws ForgeError `bad_model` or `unsupported`
  */
@@ -37,7 +37,7 @@ export function readAffixes(
       );
     }
   }
-  // Without a config, what the template puts before a text is BOS.
+  // Without a config, the first token of the template is BOS.
   const bosId = config ? namedToken(config, "bos_token", vocabulary) : prefix[0];
   const eosId = config ? namedToken(config, "eos_token", vocabulary) : suffix[0];
   return {
@@ -50,7 +50,7 @@ export function readAffixes(
   };
 }
 
-/** The id of a token that tokenizer_config.json names, as a string or as `{"content": ...}`. */
+/** Returns the id of a token that tokenizer_config.json names as a string or `{"content": ...}`. */
 function namedToken(config: Fields, key: string, vocabulary: Vocabulary): number | undefined {
   const value = config.get(key);
   if (value === undefined) return undefined;
@@ -65,7 +65,7 @@ function namedToken(config: Fields, key: string, vocabulary: Vocabulary): number
   return id;
 }
 
-/** `ids` with or without `id`, as `wanted` says; unchanged where it says nothing. */
+/** Adds or removes `id` according to `wanted`; returns `ids` unchanged if that is undefined. */
 function withToken(
   ids: readonly number[],
   id: number | undefined,
@@ -84,7 +84,7 @@ const SUPPORTED = [
   "Sequence",
 ] as const;
 
-/** Reads the ids that the `post_processor` of a tokenizer.json puts around a single text. */
+/** Reads the ids that the `post_processor` of a tokenizer.json adds around a single text. */
 function readPostProcessor(json: Fields | undefined): Affixes {
   if (json === undefined) return { prefix: [], suffix: [] };
   switch (json.string("type")) {
@@ -104,7 +104,7 @@ function readPostProcessor(json: Fields | undefined): Affixes {
   throw json.unsupportedType(SUPPORTED);
 }
 
-/** The id of a pair such as `["[CLS]", 101]`. */
+/** Returns the id of a pair such as `["[CLS]", 101]`. */
 function readPair(json: Fields, key: string): number {
   const id = json.array(key)?.[1];
   if (typeof id !== "number" || !Number.isSafeInteger(id) || id < 0) {

@@ -11,16 +11,16 @@ import {
   splitText,
 } from "./split.ts";
 
-/** Takes a piece of text; `atStart` is true for the beginning of the whole text. */
+/** Receives a piece of text; `atStart` is true for the beginning of the whole text. */
 type PieceSink = (piece: string, atStart: boolean) => void;
 
-/** Cuts text into the pieces that are tokenized one by one, never across. */
+/** Cuts text into pieces that are tokenized separately. */
 export type PreTokenizer = (text: string, atStart: boolean, emit: PieceSink) => void;
 
-/** A pre-tokenizer and what the model must do with its pieces. */
+/** A pre-tokenizer and the encoding of its pieces. */
 interface PreTokenization {
   readonly run: PreTokenizer;
-  /** True if the pieces are to be tokenized as bytes in GPT-2's byte alphabet. */
+  /** True if pieces are tokenized as bytes in GPT-2's byte alphabet. */
   readonly bytes: boolean;
 }
 
@@ -40,13 +40,13 @@ const SUPPORTED = [
 export const GPT2_PATTERN =
   "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
-/** More steps than any tokenizer has; each costs stack. */
+/** Maximum number of steps, since each takes stack; known tokenizers have far fewer. */
 const MOST_STEPS = 64;
 
-/** Leaves text in one piece. */
+/** Emits the text as one piece. */
 export const wholeText: PreTokenizer = (text, atStart, emit) => emit(text, atStart);
 
-/** Runs pre-tokenizers one after another, each on the pieces of the one before. */
+/** Chains pre-tokenizers: each cuts the pieces of the previous one. */
 export function chain(steps: readonly PreTokenizer[]): PreTokenizer {
   return steps.reduceRight<PreTokenizer>(
     (rest, step) => (text, atStart, emit) =>
@@ -55,7 +55,7 @@ export function chain(steps: readonly PreTokenizer[]): PreTokenizer {
   );
 }
 
-/** A pre-tokenizer that cuts at matches. */
+/** Creates a pre-tokenizer that cuts at matches. */
 export function splitter(find: Finder, behavior: SplitBehavior, invert = false): PreTokenizer {
   return (text, atStart, emit) =>
     splitText(text, find, behavior, invert, (start, end) => {
@@ -84,7 +84,7 @@ export function readPreTokenizer(json: Fields | undefined): PreTokenization {
   if (steps.length > MOST_STEPS) {
     throw new ForgeError("unsupported", `${json?.where} has ${steps.length} steps`);
   }
-  // ByteLevel as the last step need not rewrite the pieces: the model can take their bytes.
+  // A final ByteLevel need not rewrite the pieces: the model reads their bytes.
   const bytes = steps.at(-1)?.string("type") === "ByteLevel";
   const run = chain(steps.map((step, i) => readStep(step, bytes && i === steps.length - 1)));
   return { run, bytes };
@@ -123,7 +123,7 @@ function readStep(json: Fields, isLastByteLevel: boolean): PreTokenizer {
   throw json.unsupportedType(SUPPORTED);
 }
 
-/** Punctuation of ASCII, some of which Unicode calls symbols, and that of Unicode. */
+/** Punctuation of ASCII, which includes symbols of Unicode, and punctuation of Unicode. */
 const PUNCTUATION = "[\\p{P}$+<=>^`|~]";
 
 /** Cuts at whitespace and around each punctuation character, as BERT does. */
@@ -134,7 +134,7 @@ export function bertPreTokenizer(where: string): PreTokenizer {
   ]);
 }
 
-/** Words, and what is neither a word nor whitespace, as Rust's `\w+|[^\w\s]+` finds them. */
+/** Finds words, and runs without words and whitespace, as Rust's `\w+|[^\w\s]+` does. */
 const rustWords: Finder = (text, onMatch) => {
   const pattern = new RegExp(`${RUST_WORD}+|(?:(?!${RUST_WORD})\\P{White_Space})+`, "gu");
   for (const { 0: word, index } of text.matchAll(pattern)) onMatch(index, index + word.length);

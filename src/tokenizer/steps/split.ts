@@ -7,7 +7,7 @@ import { translateRegex } from "../regex/translate.ts";
 /** Reports every match in a text, in order and without overlap. */
 export type Finder = (text: string, onMatch: (start: number, end: number) => void) => void;
 
-/** Treatment of the matches at which text is cut, with the names of tokenizer.json. */
+/** Treatments of the matches at which text is cut, by their names in tokenizer.json. */
 export const SPLIT_BEHAVIORS = [
   "Isolated",
   "Removed",
@@ -20,7 +20,7 @@ export const SPLIT_BEHAVIORS = [
 export type SplitBehavior = typeof SPLIT_BEHAVIORS[number];
 
 /**
- * A finder for a `pattern` field: `{"String": "..."}` or `{"Regex": "..."}`.
+ * Creates the finder of a `pattern` field: `{"String": "..."}` or `{"Regex": "..."}`.
  *
  * @throws ForgeError `bad_model` or `unsupported`
  */
@@ -35,9 +35,9 @@ export function compilePattern(json: Fields, key: string): Finder {
 }
 
 /**
- * A finder for a regular expression in Oniguruma's syntax.
+ * Creates a finder for a regular expression in Oniguruma's syntax.
  *
- * @throws ForgeError `unsupported` when it cannot be translated safely
+ * @throws ForgeError `unsupported` if it cannot be translated safely
  */
 export function regexFinder(pattern: string, where: string): Finder {
   const linear = DIGIT_GROUP_FINDERS.get(pattern);
@@ -48,7 +48,7 @@ export function regexFinder(pattern: string, where: string): Finder {
     for (let match = nextMatch(regex, text, where); match; match = nextMatch(regex, text, where)) {
       const end = match.index + match[0].length;
       if (end === match.index) {
-        // An empty match: go on after the next character.
+        // After an empty match, continue with the next character.
         regex.lastIndex = end + ((text.codePointAt(end) ?? 0) > 0xffff ? 2 : 1);
       }
       onMatch(match.index, end);
@@ -61,7 +61,7 @@ function nextMatch(regex: RegExp, text: string, where: string): RegExpExecArray 
   try {
     return regex.exec(text);
   } catch (error) {
-    // V8 compiles at first use, and keeps places to go back to on a stack of limited size.
+    // V8 compiles at first use, and its stack for backtracking is limited.
     throw new ForgeError(
       "unsupported",
       `${where}: the regular expression cannot be run on a text of ${text.length} characters: ` +
@@ -71,7 +71,7 @@ function nextMatch(regex: RegExp, text: string, where: string): RegExpExecArray 
   }
 }
 
-/** A finder for a string, which is not to be empty. */
+/** Creates a finder for a non-empty string. */
 function stringFinder(wanted: string): Finder {
   return (text, onMatch) => {
     if (wanted === "") return;
@@ -81,7 +81,7 @@ function stringFinder(wanted: string): Finder {
   };
 }
 
-/** Cuts `text` at the matches of `find` and reports the pieces' ranges, in order, none empty. */
+/** Cuts `text` at the matches of `find` and reports the non-empty ranges of pieces in order. */
 export function splitText(
   text: string,
   find: Finder,
@@ -103,7 +103,7 @@ export function splitText(
   merge.finish();
 }
 
-/** Takes matches and the text between them, in order, and puts them together as pieces. */
+/** Receives matches and the text between them in order, and joins them to pieces. */
 interface Merger {
   add(start: number, end: number, isMatch: boolean): void;
   finish(): void;
@@ -142,9 +142,9 @@ function mergerOf(behavior: SplitBehavior, emit: (start: number, end: number) =>
 }
 
 /*
- * Some pre-tokenizers group digits in threes from the right, as in 1|234|567, with a lookahead
- * that counts to the end of the number. Tried at each digit that is quadratic: a megabyte of
- * digits would take an hour. These finders report the same matches in linear time.
+ * Some pre-tokenizers group digits in threes from the right, as in 1|234|567, with a lookahead to
+ * the end of the number. At each digit this takes quadratic time: an hour for a megabyte of digits.
+ * These finders report the same matches in linear time.
  */
 
 const DIGIT_GROUP_FINDERS: ReadonlyMap<string, Finder> = new Map<string, Finder>([
@@ -154,7 +154,7 @@ const DIGIT_GROUP_FINDERS: ReadonlyMap<string, Finder> = new Map<string, Finder>
     });
   }],
   ["\\d{1,3}(?=(?:\\d{3})*\\b)", (text, onMatch) => {
-    // Digits with no word boundary after them, as in "1234km", are no match.
+    // Digits without a word boundary after them, as in "1234km", do not match.
     forEachGroup(text, /\p{Nd}+/gu, onMatch, new RegExp(emitSet(WORD), "uy"));
   }],
   ["\\p{N}{1,3}(?=(?:\\p{N}{3})*(?!\\p{N}))", (text, onMatch) => {
@@ -163,9 +163,9 @@ const DIGIT_GROUP_FINDERS: ReadonlyMap<string, Finder> = new Map<string, Finder>
 ]);
 
 /**
- * Reports the groups of each run of digits; the first of a run may have fewer than three.
+ * Reports the groups of each run of digits; the first group may have fewer than three digits.
  *
- * @param unlessBefore a sticky pattern of what must not follow a run
+ * @param unlessBefore a sticky pattern that must not match after a run
  */
 function forEachGroup(
   text: string,
