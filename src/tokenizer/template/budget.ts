@@ -1,32 +1,32 @@
 import { ForgeError } from "../../errors.ts";
 
-/** Prices of what a template does, in rough nanoseconds. */
+/** Prices of a template's operations, roughly in nanoseconds. */
 export const PRICES = {
   /** Evaluating one node of the syntax tree. */
   node: 300,
-  /** One turn of a loop, or one call, in addition to the nodes in it. */
+  /** One iteration of a loop, or one call, in addition to its nodes. */
   turn: 2000,
-  /** One character of text made. Also what bounds memory, hence more than its time. */
+  /** Creating one character of text. Above its time, since it also bounds memory. */
   character: 4,
-  /** One character of text looked at. */
+  /** Reading one character of text. */
   scan: 1,
-  /** One value made. Also what bounds memory. */
+  /** Creating one value. Also bounds memory. */
   value: 400,
-  /** One value visited or copied into another list. */
+  /** Visiting one value, or copying it to another list. */
   visit: 50,
 } as const;
 
 const BASE_WORK = 4e8;
 const WORK_PER_INPUT_CHARACTER = 2000;
 const MAX_WORK = 1e10;
-/** Nested evaluations; each takes a few hundred bytes to a kilobyte of the stack. */
+/** Maximum depth of evaluations; each takes a few hundred bytes to a kilobyte of the stack. */
 const MAX_DEPTH = 400;
 
 /**
  * Limits the work of a template. Templates come with the model and are not trusted: they can loop,
- * recurse and double text at will. Every operation is paid for before it runs, so that a hostile
- * template ends after about a second and about a hundred megabytes. The limit grows with the
- * messages, since the work of an honest template does, too.
+ * recurse and double text. Every operation is paid for before it runs, so that a hostile template
+ * ends after about a second and about a hundred megabytes. The limit grows with the size of the
+ * messages, as does the work of an ordinary template.
  */
 export class TemplateBudget {
   readonly #limit: number;
@@ -39,13 +39,13 @@ export class TemplateBudget {
   }
 
   /**
-   * Pays for work about to be done.
+   * Pays for the next operation.
    *
-   * @throws {ForgeError} `bad_model` when it is not covered.
+   * @throws {ForgeError} `bad_model` if it exceeds the limit
    */
   pay(price: number): void {
     this.#spent += price;
-    // Negated, so that NaN from the arithmetic of a template is refused as well.
+    // Negated, so that NaN from a template's arithmetic is rejected too.
     if (!(this.#spent <= this.#limit)) {
       throw new ForgeError(
         "bad_model",
@@ -55,7 +55,7 @@ export class TemplateBudget {
     }
   }
 
-  /** Pays for text about to be made. */
+  /** Pays for creating text. */
   payText(characters: number): void {
     this.pay(characters * PRICES.character);
   }
@@ -63,7 +63,7 @@ export class TemplateBudget {
   /**
    * Pays for one evaluation and counts it as open until `leave`.
    *
-   * @throws {ForgeError} `bad_model` when it is not covered or too many are open.
+   * @throws {ForgeError} `bad_model` if it exceeds the limit or too many are open
    */
   enter(): void {
     this.pay(PRICES.node);

@@ -21,7 +21,7 @@ Deno.test("the leftmost token is cut out, the longest where several begin", () =
   assertEquals(pieces(tokenizer, "<<a"), ["<", "<a"]);
 });
 
-Deno.test("lstrip and rstrip take the whitespace beside a token", () => {
+Deno.test("lstrip and rstrip absorb the whitespace next to a token", () => {
   const tokenizer = withTokens(["<l>", { lstrip: true }], ["<r>", { rstrip: true }], ["<n>"]);
   assertEquals(pieces(tokenizer, "a  <l> b"), ["a", "<l>", " ", "b"]);
   assertEquals(pieces(tokenizer, "a <r>  b"), ["a", " ", "<r>", "b"]);
@@ -30,7 +30,7 @@ Deno.test("lstrip and rstrip take the whitespace beside a token", () => {
   assertEquals(pieces(tokenizer, "  <l>"), ["<l>"]);
 });
 
-Deno.test("single_word tokens are found only where no word touches them", () => {
+Deno.test("single_word tokens match only without word characters next to them", () => {
   const tokenizer = withTokens(["ab", { single_word: true }]);
   assertEquals(pieces(tokenizer, "ab"), ["ab"]);
   assertEquals(pieces(tokenizer, "<ab> ab"), ["<", "ab", ">", " ", "ab"]);
@@ -46,7 +46,7 @@ Deno.test("single_word sees letters beyond the basic plane, and the joiners of R
   assertEquals(pieces(tokenizer, "\u200dab"), ["\u200d", "a", "b"]);
 });
 
-Deno.test("normalized tokens are found in normalized text, others before", () => {
+Deno.test("normalized tokens are found after normalization, others before it", () => {
   const json = characterJson("abcd", {
     normalizer: { type: "Lowercase" },
     added_tokens: [
@@ -59,7 +59,7 @@ Deno.test("normalized tokens are found in normalized text, others before", () =>
   assertEquals([...tokenizer.encode("abCDcd")], [10, 11, 3, 4]);
 });
 
-Deno.test("control tokens in text count only when asked; text tokens always", () => {
+Deno.test("control tokens are recognised only with parseSpecial; text tokens always", () => {
   const json = byteLevelJson([], []);
   const tokenizer = build({
     ...json,
@@ -80,7 +80,7 @@ Deno.test("no text becomes a control token by merging", () => {
   assertEquals([...tokenizer.encode("abc", { parseSpecial: false })], [256, 0x63]);
 });
 
-Deno.test("control tokens are left out of text unless asked for", () => {
+Deno.test("control tokens are omitted from text unless skipSpecial is false", () => {
   const tokenizer = build({
     ...byteLevelJson([], []),
     added_tokens: [addedToken(256, "<s>"), addedToken(257, "ö ", { special: false })],
@@ -109,7 +109,7 @@ Deno.test("a finder reports texts with where they begin", () => {
   assertEquals(found, [["a", 0], "--", ["bc", 3], "--"]);
 });
 
-Deno.test("the ends of an answer are known by name, if they are control tokens", () => {
+Deno.test("tokens that end an answer are recognised by name if they are control tokens", () => {
   const ids = (contents: string[], special = true) =>
     endOfGenerationIds(contents.map((content, id) => ({ id, content, special })));
   assertEquals(ids(["<s>", "<|eot_id|>", "x", "<|im_end|>"]), [1, 3]);

@@ -12,7 +12,7 @@ Deno.test("the lowest rank joins first, leftmost on ties", () => {
   assertEquals(pieces(tokenizer, "aaaaa"), ["aa", "aa", "a"]);
 });
 
-Deno.test("long words join as short ones do", () => {
+Deno.test("long words merge like short ones", () => {
   // Every word is also encoded by a plain search for the lowest pair.
   const letters = 4, ids = 40;
   const next = random(21);
@@ -52,14 +52,14 @@ function lowestPairFirst(symbols: number[], table: MergeTable): number[] {
   }
 }
 
-Deno.test("a word that is a token skips the merges only with ignore_merges", () => {
+Deno.test("a word that is a token skips merging only with ignore_merges", () => {
   const json = byteLevelJson(["ab", "abc"], ["a b"]);
   assertEquals(pieces(build(json), "abc abc"), ["ab", "c", "Ġ", "ab", "c"]);
   const model = Object.assign({}, json["model"], { ignore_merges: true });
   assertEquals(pieces(build({ ...json, model }), "abc"), ["abc"]);
 });
 
-Deno.test("characters that are no piece become bytes, in order", () => {
+Deno.test("characters that are not pieces become bytes, in order", () => {
   const tokenizer = build(byteFallbackJson(["▁", "a", "▁a"], ["▁ a"]));
   assertEquals(pieces(tokenizer, "aé a"), ["▁a", "<0xC3>", "<0xA9>", "▁a"]);
   assertEquals(tokenizer.decode(tokenizer.encode("aé a😀")), "aé a😀");
@@ -73,7 +73,7 @@ Deno.test("characters without a byte become the unknown token, fused or not", ()
   assertEquals(pieces(build(model({ fuse_unk: true })), "axyb"), ["a", "<unk>", "b"]);
 });
 
-Deno.test("a character or byte with no token is left out, and its neighbours may join", () => {
+Deno.test("a character or byte without a token is dropped, and its neighbours may join", () => {
   assertEquals(pieces(build({ model: bpeModel(["a", "b", "ab"], ["a b"]) }), "aéb"), ["ab"]);
   const bytes = byteLevelJson([], []);
   const model = bpeModel(["a", "b", "ab"], ["a b"]);
@@ -86,7 +86,7 @@ Deno.test("a lone surrogate is U+FFFD", () => {
   assertEquals(tokenizer.decode(tokenizer.encode("\ude00x")), "\ufffdx");
 });
 
-Deno.test("a megabyte without a place to cut is encoded", () => {
+Deno.test("a megabyte without a cut is encoded", () => {
   const doublings = ["aa", "aaaa", "aaaaaaaa"];
   const bytes = build(byteLevelJson(doublings, ["a a", "aa aa", "aaaa aaaa"]));
   const ids = bytes.encode("a".repeat(1_000_001));
@@ -100,7 +100,7 @@ Deno.test("a megabyte without a place to cut is encoded", () => {
   assertEquals(characters.encode(" ".repeat(1_000_000)).length, 1_000_001);
 });
 
-Deno.test("an encoder keeps no trace of a huge word", () => {
+Deno.test("an encoder releases the buffers of a huge word", () => {
   const tokenizer = build(byteLevelJson(["ab"], ["a b"]));
   const before = tokenizer.encode("ab abab");
   tokenizer.encode("ab".repeat(200_000));

@@ -1,17 +1,17 @@
-/** Templates come with models that anyone can publish: none may hang or exhaust memory. */
+/** Templates are not trusted, since anyone can publish a model: none may hang or exhaust memory. */
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { ForgeError } from "../../../src/errors.ts";
 import { ChatTemplate } from "../../../src/tokenizer/chat_template.ts";
 
 const OPTIONS = { addGenerationPrompt: true, bosToken: "<s>", eosToken: "</s>" };
 
-/** A template that doubles `ns.x` the given number of times, and then does something with it. */
+/** Returns a template that doubles `ns.x` the given number of times and then runs `then`. */
 function doubled(start: string, times: number, then: string): string {
   const loop = `{% for i in range(${times}) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}`;
   return `{% set ns = namespace(x='${start}') %}${loop}${then}`;
 }
 
-/** A list nested 60 times in itself, twice at each level: 2^60 values when it is written out. */
+/** Returns a template with a list nested twice at each of 60 levels: 2^60 values when printed. */
 function laughing(then: string): string {
   const loop = "{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}" +
     "{% set ns.y = [ns.y, ns.y] %}{% endfor %}";
@@ -149,7 +149,7 @@ Deno.test("a template that is too long is not parsed", () => {
   assertThrows(() => new ChatTemplate("a".repeat(300_000)), ForgeError, "at most 262144");
 });
 
-Deno.test("long runs of spaces, braces, alternatives and digits are read in little time", () => {
+Deno.test("long runs of spaces, braces, alternatives and digits are parsed quickly", () => {
   const long = (unit: string) => unit.repeat(Math.floor(200_000 / unit.length));
   assertEquals(new ChatTemplate(`a${long(" ")}b`).render([], OPTIONS).length, 200_002);
   assertEquals(new ChatTemplate(`{{ 1 ${long(" ")}}}`).render([], OPTIONS), "1");
@@ -163,7 +163,7 @@ Deno.test("long runs of spaces, braces, alternatives and digits are read in litt
   }
 });
 
-Deno.test("a tuple nested in itself many times over is no key", () => {
+Deno.test("a tuple nested in itself many times cannot be a key", () => {
   const nested = "{% set ns = namespace(x=(1,)) %}{% for i in range(60) %}" +
     "{% set ns.x = (ns.x, ns.x) %}{% endfor %}";
   const render = (source: string) => new ChatTemplate(nested + source).render([], OPTIONS);
@@ -171,7 +171,7 @@ Deno.test("a tuple nested in itself many times over is no key", () => {
   assertEquals(render("{{ {}[ns.x] is defined }}"), "False");
 });
 
-Deno.test("ranges and ints that no template needs are refused", () => {
+Deno.test("huge ranges and ints are rejected", () => {
   for (
     const source of ["{{ range(10**9) }}", "{{ 2**(10**9) }}", "{{ 7**99999 }}", "{{ 9**9999 }}"]
   ) {
@@ -180,7 +180,7 @@ Deno.test("ranges and ints that no template needs are refused", () => {
   }
 });
 
-Deno.test("an ordinary template has work enough for a very long conversation", () => {
+Deno.test("an ordinary template can render a very long conversation", () => {
   const template = new ChatTemplate(
     "{% for message in messages %}{% if message.role == 'user' and '<x>' not in message.content %}" +
       "[{{ message.content.strip().split('</x>')[-1]|trim }}]" +

@@ -17,7 +17,7 @@ function render(source: string, extra: Record<string, unknown> = {}): string {
   return new ChatTemplate(source).render(MESSAGES, options);
 }
 
-/** One rendering by transformers, or the reason for which the template raised an exception. */
+/** One rendering by transformers, or the message of the exception that the template raised. */
 interface ReferenceCase {
   template: string;
   case: string;
@@ -58,7 +58,7 @@ Deno.test({
   },
 });
 
-// Each expectation is what Python's Jinja printed for the template.
+// Expected texts were printed by Python's Jinja.
 const PYTHON_CASES: [source: string, expected: string][] = [
   ["{{ true }}|{{ none }}|{{ 1.0 }}|{{ 2.5 }}|{{ nothing }}", "True|None|1.0|2.5|"],
   [
@@ -163,7 +163,7 @@ Deno.test("more fields of a message reach the template", () => {
   );
 });
 
-Deno.test("strftime_now formats the given time, or the present", () => {
+Deno.test("strftime_now formats the given or the current time", () => {
   const options = { addGenerationPrompt: false, bosToken: "", eosToken: "" };
   const template = new ChatTemplate("{{ strftime_now('%d %b %Y') }}");
   const now = new Date(2024, 6, 26, 9, 5);
@@ -172,7 +172,7 @@ Deno.test("strftime_now formats the given time, or the present", () => {
   assert(Number(year) >= 2024, year);
 });
 
-Deno.test("a template's own refusal is bad input, with its reason", () => {
+Deno.test("raise_exception is bad input, with its reason", () => {
   const error = assertThrows(
     () => render("{{ raise_exception('no ' ~ messages[0].role ~ ' role') }}"),
     ForgeError,
@@ -189,7 +189,7 @@ Deno.test("variables that are not JSON are bad input", () => {
   }
 });
 
-// The template, and a part of the expected error.
+// Templates, and a part of the expected error.
 const MISTAKES: Record<string, string> = {
   "{{": "cannot be parsed in line 1: the template ends early; expected a value",
   "a\n{% if x %}": "in line 2: the template ends early inside of {% if %}; expected {% elif %}",
@@ -227,7 +227,7 @@ const MISTAKES: Record<string, string> = {
 };
 
 for (const [source, reason] of Object.entries(MISTAKES)) {
-  Deno.test(`is refused: ${source}`, () => {
+  Deno.test(`is rejected: ${source}`, () => {
     const error = assertThrows(() => render(source), ForgeError, reason);
     assertEquals(error.code, "bad_model");
     assert(error.message.startsWith("the chat template "), error.message);
@@ -235,7 +235,7 @@ for (const [source, reason] of Object.entries(MISTAKES)) {
   });
 }
 
-Deno.test("a template that reads only parts gets a message's text as one", () => {
+Deno.test("a template that reads only parts gets a message's text as one part", () => {
   const parts = "{% for m in messages %}{{ m.role }}:{% for p in m.content %}" +
     "{% if p.type == 'image' %}<image>{% else %}{{ p.text }}{% endif %}{% endfor %};{% endfor %}";
   assertEquals(render(parts), "system: Be terse.\n;user:<think>x</think>\n\nyes;");
@@ -253,7 +253,7 @@ Deno.test("a template that reads only parts gets a message's text as one", () =>
   assertEquals(render(either), " Be terse.\n<think>x</think>\n\nyes");
 });
 
-Deno.test("a template that does not look at parts never gets them", () => {
+Deno.test("a template that does not read parts never gets them", () => {
   assertEquals(render("{% for m in messages %}{{ m.role }};{% endfor %}"), "system;user;");
   assertEquals(render("{{ messages[1].content|reverse }}"), "sey\n\n>kniht/<x>kniht<");
   assertEquals(render("{{ messages[1].content[0] }}"), "<");
@@ -269,7 +269,7 @@ Deno.test("the parts of a message are never printed as a list", () => {
   assertThrows(() => render(failing), ForgeError, "cannot combine int and str");
 });
 
-Deno.test("content of null, and parts of the request, reach the template as they are", () => {
+Deno.test("null content and parts of the request reach the template unchanged", () => {
   const template = new ChatTemplate(
     "{% for m in messages %}{% if m.content is none %}none{% elif m.content is string %}{{ m.content }}" +
       "{% else %}{% for p in m.content %}[{{ p.text }}]{% endfor %}{% endif %};{% endfor %}",

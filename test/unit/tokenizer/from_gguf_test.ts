@@ -22,7 +22,7 @@ function build(entries: Metadata, warn?: (message: string) => void) {
   return tokenizerFromGguf(new Map(keyed), "x.gguf", warn);
 }
 
-/** Byte-level BPE: ids 0 to 255 are the bytes, then come `tokens` of the given types. */
+/** Returns byte-level BPE: ids 0 to 255 are the bytes, followed by `tokens` of the given types. */
 function bytePair(tokens: [string, number][], merges: string[], rest: Metadata = {}): Metadata {
   const bytes = Array.from({ length: 256 }, (_, byte) => byteToChar(byte));
   return {
@@ -35,7 +35,7 @@ function bytePair(tokens: [string, number][], merges: string[], rest: Metadata =
   };
 }
 
-/** SentencePiece: <unk>, <s>, </s>, ids 3 to 258 are bytes, then `tokens` with their scores. */
+/** Returns SentencePiece BPE: <unk>, <s>, </s>, bytes (ids 3 to 258), `tokens` with scores. */
 function sentencePiece(tokens: [string, number, number?][], rest: Metadata = {}): Metadata {
   const start: [string, number, number?][] = [
     ["<unk>", 0, UNKNOWN],
@@ -58,7 +58,7 @@ function sentencePiece(tokens: [string, number, number?][], rest: Metadata = {})
 
 const WORDS: [string, number, number?][] = [["▁", -9], ["a", -9], ["b", -9], ["▁a", -1], ["ab", 0]];
 
-Deno.test("SentencePiece joins what makes the piece with the highest score", () => {
+Deno.test("SentencePiece joins the neighbours of the highest score first", () => {
   const tokenizer = build(sentencePiece(WORDS));
   assertEquals(tokenizer.description, "SentencePiece BPE, 264 tokens");
   assertEquals(pieces(tokenizer, "ab"), ["▁", "ab"]);
@@ -86,7 +86,7 @@ Deno.test("SentencePiece pieces may reach across words", () => {
   assertEquals(pieces(across, "a b"), ["▁", "a▁", "b"]);
 });
 
-Deno.test("SentencePiece adds a space at the start unless the file says not to", () => {
+Deno.test("SentencePiece adds a space at the start unless the file disables it", () => {
   const tokenizer = build(sentencePiece(WORDS, { add_space_prefix: false }));
   assertEquals(pieces(tokenizer, "a a"), ["a", "▁a"]);
   assertEquals(tokenizer.decode(tokenizer.encode("a a")), "a a");
@@ -102,7 +102,7 @@ Deno.test("text never becomes a control or byte token", () => {
   assertEquals(tokenizer.decode(ids), "<s><0x41>");
 });
 
-Deno.test("user-defined tokens are text that is always cut out", () => {
+Deno.test("user-defined tokens are always cut out of text", () => {
   const tokenizer = build(bytePair([["<t> ", USER_DEFINED], ["<s>", CONTROL]], []));
   const ids = [...tokenizer.encode("a<t> <s>", { parseSpecial: false })];
   assertEquals(ids, [0x61, 256, 0x3c, 0x73, 0x3e]);
@@ -110,7 +110,7 @@ Deno.test("user-defined tokens are text that is always cut out", () => {
   assertEquals([tokenizer.isSpecial(256), tokenizer.isSpecial(257)], [false, true]);
 });
 
-Deno.test("BOS and EOS are added as the file or else the kind says", () => {
+Deno.test("BOS and EOS are added as the file specifies, else by kind of model", () => {
   const specials: [string, number][] = [["<s>", CONTROL], ["</s>", CONTROL]];
   const ids = { bos_token_id: 256, eos_token_id: 257 };
   const encode = (rest: Metadata) => {
@@ -125,7 +125,7 @@ Deno.test("BOS and EOS are added as the file or else the kind says", () => {
   assertEquals([...build(sentencePiece(WORDS, { add_bos_token: false })).encode("")], []);
 });
 
-Deno.test("the ends of an answer are those the file names and those known by name", () => {
+Deno.test("the file and well-known names determine the tokens that end an answer", () => {
   const tokens: [string, number][] = [
     ["</s>", CONTROL],
     ["<|eot_id|>", CONTROL],
@@ -141,7 +141,7 @@ Deno.test("the ends of an answer are those the file names and those known by nam
   assertEquals(tokenizer.isSpecial(259), true);
 });
 
-Deno.test("pre-tokenizers decide what is cut and whether whole words count", () => {
+Deno.test("pre-tokenizers set the cuts and the look-up of whole words", () => {
   const digits = (pre: string) => pieces(build(bytePair([["12", 1]], ["1 2"], { pre })), "1212");
   assertEquals(digits("gpt-2"), ["12", "12"]);
   assertEquals(digits("qwen2"), ["1", "2", "1", "2"]);
@@ -151,7 +151,7 @@ Deno.test("pre-tokenizers decide what is cut and whether whole words count", () 
   assertEquals(word("llama-bpe"), ["ab"]);
 });
 
-Deno.test("every pre-tokenizer of the table gives back random texts", () => {
+Deno.test("decoding gives back random texts with every pre-tokenizer of the table", () => {
   const names = assertThrows(() => build(bytePair([], [], { pre: "?" })), ForgeError).message
     .replace(/.*known are /, "").split(", ");
   assert(names.length > 50);
@@ -167,8 +167,8 @@ Deno.test("every pre-tokenizer of the table gives back random texts", () => {
   }
 });
 
-Deno.test("no text takes a pre-tokenizer more than linear time, and none is lost", () => {
-  // Quadratic time would be minutes in all.
+Deno.test("pre-tokenizers take linear time for any text, and lose none", () => {
+  // Quadratic time would take minutes.
   const length = 100_000;
   const texts = [
     ..."aA !\n7中é\u0301\u00a0",
@@ -200,7 +200,7 @@ Deno.test("a file without a pre-tokenizer is cut by default, with a warning", ()
   assertEquals(tokenizer.description, "byte-level BPE, 256 tokens, pre-tokenizer default");
 });
 
-Deno.test("decomposed text is composed where the model's own tokenizer does so", () => {
+Deno.test("decomposed text is composed if the model's own tokenizer does so", () => {
   const encode = (pre: string, text: string) => {
     const tokenizer = build(bytePair([], [], { pre }));
     return tokenizer.decode(tokenizer.encode(text));
@@ -214,7 +214,7 @@ Deno.test("decomposed text is composed where the model's own tokenizer does so",
   }
 });
 
-Deno.test("a byte with no token is left out, whatever the file calls its unknown token", () => {
+Deno.test("a byte without a token is dropped, even if the file names an unknown token", () => {
   const tokens = ["<|endoftext|>", "a", "b"];
   const tokenizer = build({
     model: "gpt2",
@@ -268,7 +268,7 @@ Deno.test("gemma4 is BPE of characters with spaces marked, and always adds BOS",
   assertEquals(tokenizer.decode(tokenizer.encode(" a\n\né ")), " a\n\né ");
 });
 
-Deno.test("tokenizers that are not implemented are named with those that are", () => {
+Deno.test("unsupported tokenizers are rejected with a list of the supported ones", () => {
   for (const model of ["rwkv", "plamo2", "none"]) {
     const error = assertThrows(
       () => build({ model }),
@@ -285,7 +285,7 @@ Deno.test("tokenizers that are not implemented are named with those that are", (
   assertEquals(error.code, "unsupported");
 });
 
-Deno.test("files that contradict themselves are bad models", () => {
+Deno.test("inconsistent files are bad models", () => {
   const good = bytePair([["ab", NORMAL]], ["a b"]);
   const cases: [Metadata, string][] = [
     [{}, "x.gguf: tokenizer.ggml.model is missing"],

@@ -15,7 +15,7 @@ import {
 
 const BOS = addedToken(10, "<s>"), EOS = addedToken(11, "</s>");
 
-/** A template that puts BOS before a text and EOS after it. */
+/** Returns a post-processor with a template of BOS, the text and EOS. */
 function template(...pieces: ("<s>" | "text" | "</s>")[]): Json {
   return {
     type: "TemplateProcessing",
@@ -35,7 +35,7 @@ function withTemplate(post_processor: Json): Json {
   return characterJson("ab", { added_tokens: [BOS, EOS], post_processor });
 }
 
-Deno.test("the template puts tokens around a text, unless told not to", () => {
+Deno.test("the template adds tokens around a text unless addSpecial is false", () => {
   const tokenizer = build(withTemplate(template("<s>", "text", "</s>")));
   assertEquals([...tokenizer.encode("ab")], [10, 1, 2, 11]);
   assertEquals([...tokenizer.encode("")], [10, 11]);
@@ -44,20 +44,20 @@ Deno.test("the template puts tokens around a text, unless told not to", () => {
   assertEquals([tokenizer.addBos, tokenizer.addEos], [true, true]);
 });
 
-Deno.test("a BOS that the text begins with is not doubled", () => {
+Deno.test("no BOS is added to a text that begins with BOS", () => {
   const tokenizer = build(withTemplate(template("<s>", "text")));
   assertEquals([...tokenizer.encode("<s>a")], [10, 1]);
   assertEquals([...tokenizer.encode("<s><s>a")], [10, 10, 1]);
   assertEquals([...tokenizer.encode("a<s>")], [10, 1, 10]);
 });
 
-Deno.test("a sequence of processors nests, ByteLevel adds nothing", () => {
+Deno.test("processors of a sequence nest; ByteLevel adds nothing", () => {
   const processors = [{ type: "ByteLevel" }, template("<s>", "text"), template("text", "</s>")];
   const tokenizer = build(withTemplate({ type: "Sequence", processors }));
   assertEquals([...tokenizer.encode("a")], [10, 1, 11]);
 });
 
-Deno.test("tokenizer_config.json names BOS and EOS and says whether they are added", () => {
+Deno.test("tokenizer_config.json names BOS and EOS and sets if they are added", () => {
   const json = withTemplate(template("<s>", "text"));
   const names = { bos_token: "<s>", eos_token: { content: "</s>" } };
   const ids = (config: Json) => [...build(json, config).encode("a")];
@@ -72,7 +72,7 @@ Deno.test("tokenizer_config.json names BOS and EOS and says whether they are add
   assertEquals([without.bosId, without.addBos, without.eosIds], [undefined, false, []]);
 });
 
-Deno.test("the type of a model that does not say it is known by its fields", () => {
+Deno.test("a model without a type is recognised by its fields", () => {
   const description = (model: Json) => build({ model }).description;
   assertEquals(description({ vocab: [["a", 0]] }), "Unigram, 1 tokens");
   const wordPiece = { vocab: { "[UNK]": 0 }, unk_token: "[UNK]", max_input_chars_per_word: 9 };
@@ -94,12 +94,12 @@ Deno.test("decoding gives back every text of a byte-level tokenizer", () => {
   }
 });
 
-Deno.test("cutting at words changes nothing where merges keep to them", () => {
+Deno.test("cutting at words changes nothing if no merge crosses them", () => {
   const next = random(33);
   const tokens = ["▁", "a", "b", "ab", "▁a", "▁ab", "▁▁", "ba"];
   const merges = ["a b", "▁ a", "▁a b", "▁ ▁", "b a"];
   const cut = build(byteFallbackJson(tokens, merges));
-  // One merge across words, of characters that the texts do not have, and nothing is cut.
+  // A merge across words disables cutting, even if its characters are not in the texts.
   const whole = build(byteFallbackJson([...tokens, "x", "x▁"], [...merges, "x ▁"]));
   for (let i = 0; i < 500; i++) {
     const length = Math.floor(next() * 40);
@@ -109,7 +109,7 @@ Deno.test("cutting at words changes nothing where merges keep to them", () => {
   assertEquals(pieces(whole, "ax b"), ["▁a", "x▁", "b"]);
 });
 
-Deno.test("vocabularies may leave out ids, and added tokens may repeat pieces", () => {
+Deno.test("vocabularies may skip ids, and added tokens may repeat pieces", () => {
   const json = { model: bpeModel(["a", "b"], []) };
   const tokenizer = build({
     ...json,
@@ -121,7 +121,7 @@ Deno.test("vocabularies may leave out ids, and added tokens may repeat pieces", 
   assertEquals([...tokenizer.encode("a<x>b")], [0, 5, 1]);
 });
 
-Deno.test("models that are not implemented are named", () => {
+Deno.test("unsupported models are rejected by name", () => {
   for (const type of ["WordLevel", "Other"]) {
     const error = assertThrows(
       () => build({ model: { type, vocab: {} } }),
@@ -141,7 +141,7 @@ Deno.test("models that are not implemented are named", () => {
   }
 });
 
-Deno.test("files that contradict themselves are bad models", () => {
+Deno.test("inconsistent files are bad models", () => {
   const cases: [Json, string][] = [
     [{}, "tokenizer.json: model is missing"],
     [{ model: { type: "BPE", merges: [] } }, "tokenizer.json: model.vocab is missing"],
@@ -179,7 +179,7 @@ Deno.test("files that contradict themselves are bad models", () => {
   }
 });
 
-Deno.test("a tokenizer.json with any value replaced works or fails on purpose", () => {
+Deno.test("a tokenizer.json with any value replaced loads or throws a ForgeError", () => {
   const next = random(41);
   const junk = [null, -1, 1e9, 0.5, "", "x", true, [], {}, [[]], ["a b c"], { a: 1 }, "\ud800"];
   let loaded = 0;

@@ -1,4 +1,4 @@
-/** Tokenizers of many shapes against the ids and texts of Hugging Face's; see hugging_face.py. */
+/** Compares tokenizers of many kinds with Hugging Face's ids and texts; see hugging_face.py. */
 import { assert, assertEquals } from "@std/assert";
 import { StreamDecoder, tokenizerFromGguf } from "../../../src/tokenizer/tokenizer.ts";
 import { build, type Json } from "./support.ts";
@@ -10,7 +10,7 @@ interface Case {
     added_tokens: { id: number; content: string; special: boolean }[];
     normalizer: Json;
   };
-  /** A text, its ids, and the text of those. */
+  /** A text, its ids, and the text decoded from them. */
   readonly encoded: readonly [string, number[], string][];
   /** Random ids, their text, and their text with control tokens. */
   readonly decoded: readonly [number[], string, string][];
@@ -21,21 +21,21 @@ const cases: readonly Case[] = JSON.parse(
 );
 
 for (const { name, tokenizer: json, encoded, decoded } of cases) {
-  Deno.test(`${name}: ids and texts are those of Hugging Face`, () => {
+  Deno.test(`${name}: ids and texts agree with Hugging Face`, () => {
     const tokenizer = build(json);
     for (const [text, ids, back] of encoded) {
       assertEquals([...tokenizer.encode(text)], ids, JSON.stringify(text));
       assertEquals(tokenizer.decode(ids), back);
     }
     for (const [ids, text, whole] of decoded) {
-      // Bytes that are not UTF-8 are one U+FFFD each there, and one for the sequence here.
+      // Hugging Face writes one U+FFFD for each invalid byte, forge one for an invalid sequence.
       if (whole.includes("\ufffd")) continue;
       assertEquals(tokenizer.decode(ids), text);
       assertEquals(tokenizer.decode(ids, { skipSpecial: false }), whole);
     }
   });
 
-  Deno.test(`${name}: streaming gives the text of decoding`, () => {
+  Deno.test(`${name}: streaming and decoding give the same text`, () => {
     const tokenizer = build(json);
     for (const ids of [...encoded.map(([, ids]) => ids), ...decoded.map(([ids]) => ids)]) {
       const stream = new StreamDecoder(tokenizer, { startsText: true });
@@ -49,7 +49,7 @@ for (const { name, tokenizer: json, encoded, decoded } of cases) {
 
 const NORMAL = 1, UNKNOWN = 2, CONTROL = 3, USER_DEFINED = 4, UNUSED = 5;
 
-/** The metadata that llama.cpp's converter writes for a tokenizer.json of WordPiece or Unigram. */
+/** Converts a tokenizer.json of WordPiece or Unigram to metadata as llama.cpp's converter does. */
 function converted({ model, added_tokens, normalizer }: Case["tokenizer"]): Map<string, unknown> {
   const pieces: [string, number, number][] = Array.isArray(model.vocab)
     ? model.vocab.map(([text, score], id) => [text, id, score])

@@ -3,7 +3,7 @@ import { ForgeError } from "../../../src/errors.ts";
 import { type ChatMessage, ChatTemplate } from "../../../src/tokenizer/chat_template.ts";
 import constructs from "./jinja_constructs.json" with { type: "json" };
 
-/** The text of a template, or `null` if it is refused. */
+/** Renders a template; returns `null` if it is rejected. */
 function render(source: string, variables: Record<string, unknown>): string | null {
   const { messages, ...extra } = variables;
   try {
@@ -19,7 +19,7 @@ function render(source: string, variables: Record<string, unknown>): string | nu
   }
 }
 
-Deno.test("small templates give what Jinja gives, and fail where Jinja fails", () => {
+Deno.test("small templates render as in Jinja, and fail if Jinja fails", () => {
   const cases = constructs.constructs as [source: string, expected: string | null][];
   const differing = cases.flatMap(([source, expected]) => {
     const text = render(source, constructs.variables);

@@ -1,4 +1,4 @@
-/** Encoding stops once a text has more tokens than were asked for, and never for one that fits. */
+/** Encoding fails if and only if a text has more tokens than the limit. */
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { encodeText } from "../../../src/engine/request/prompt.ts";
 import { ForgeError } from "../../../src/errors.ts";
@@ -29,7 +29,7 @@ function tokenizers(): [string, Tokenizer][] {
   return made;
 }
 
-/** A text with long words of few characters, which are bounded before they are merged. */
+/** Returns a text with long words of few characters, which are checked before they are merged. */
 function longWords(random: Random): string {
   const word = () => {
     const letters = ["ab", " ", "a", "é", "😀", "\n", "1", "=", "abcdefgh", "<0x0A>"];
@@ -39,7 +39,7 @@ function longWords(random: Random): string {
   return Array.from({ length: random.int(1, 4) }, word).join("");
 }
 
-Deno.test("encode: a limit refuses texts with more tokens, and no others", () => {
+Deno.test("encode: a limit rejects exactly the texts with more tokens", () => {
   const random = new Random("tokenizer/limits");
   for (const [name, tokenizer] of tokenizers()) {
     for (let round = 0; round < 60; round++) {
@@ -59,7 +59,7 @@ Deno.test("encode: a limit refuses texts with more tokens, and no others", () =>
   }
 });
 
-Deno.test("encode: texts far beyond the context are refused with a count that is bounded", () => {
+Deno.test("encode: texts far beyond the context are rejected with a bounded count", () => {
   for (const [name, tokenizer] of tokenizers()) {
     for (const letter of ["ab", "é", "x1"]) {
       const text = letter.repeat(500_000);

@@ -3,7 +3,7 @@ import { ForgeError } from "../../../src/errors.ts";
 import { PATTERNS } from "../../../src/tokenizer/gguf/pre_tokenizers.ts";
 import { translateRegex } from "../../../src/tokenizer/regex/translate.ts";
 
-/** The matches of a pattern in a text. */
+/** Returns the matches of a pattern in a text. */
 function matches(pattern: string, text: string): string[] {
   return text.match(translateRegex(pattern, "test")) ?? [];
 }
@@ -28,7 +28,7 @@ Deno.test("classes are Unicode's, not JavaScript's", () => {
   assertEquals(matches(".", "\n\r"), ["\r"]);
 });
 
-Deno.test("words and punctuation are Oniguruma's, in and outside brackets", () => {
+Deno.test("words and punctuation are Oniguruma's, inside and outside of brackets", () => {
   assertEquals(matches("\\w+", "1000² a¼ x\u200dy"), ["1000²", "a¼", "x", "y"]);
   assertEquals(matches("[\\w]+", "1000² a¼"), ["1000", "a"]);
   assertEquals(matches("[[:word:]]+", "a²"), ["a"]);
@@ -40,7 +40,7 @@ Deno.test("words and punctuation are Oniguruma's, in and outside brackets", () =
   assertEquals(matches("[[:print:]]+", "a\u0001b c"), ["a", "b c"]);
 });
 
-Deno.test("properties are found by any spelling, scripts too", () => {
+Deno.test("properties and scripts are found in any spelling", () => {
   assertEquals(matches("\\p{Lu}|\\p{lu}", "aB"), ["B"]);
   assertEquals(matches("\\p{Han}+", "a漢字b"), ["漢字"]);
   assertEquals(matches("\\p{Letter}\\p{Uppercase Letter}", "aBc"), ["aB"]);
@@ -52,7 +52,7 @@ Deno.test("properties are found by any spelling, scripts too", () => {
   assert(refusal("\\p{L").includes("end of pattern"));
 });
 
-Deno.test("sets can be nested, cut, named and negated", () => {
+Deno.test("sets can be nested, intersected, named and negated", () => {
   assertEquals(matches("[a-c[x-z]]+", "abmxyz"), ["ab", "xyz"]);
   assertEquals(matches("[^a-c[x-z]]+", "abmnxyz"), ["mn"]);
   assertEquals(matches("[\\p{L}&&[^\\p{Han}]]+", "ab漢cd"), ["ab", "cd"]);
@@ -69,7 +69,7 @@ Deno.test("sets can be nested, cut, named and negated", () => {
   assertEquals(matches("[😀-😃]", "😂"), ["😂"]);
 });
 
-Deno.test("flags in groups reach as far as they say", () => {
+Deno.test("flags apply to the end of their group", () => {
   assertEquals(matches("(?i:ab)c", "ABc ABC"), ["ABc"]);
   assertEquals(matches("(?i)ab|c", "AB C"), ["AB", "C"]);
   assertEquals(matches("x(?i)a|b", "xA B xb"), ["xA", "xb"]);
@@ -78,12 +78,12 @@ Deno.test("flags in groups reach as far as they say", () => {
   assert(refusal("(?x)a").includes("(?x"));
 });
 
-Deno.test("quantifiers mean what they mean in Oniguruma", () => {
+Deno.test("quantifiers have Oniguruma's meaning", () => {
   assertEquals(matches("a{2}", "aaaaa"), ["aa", "aa"]);
   assertEquals(matches("a{,2}b", "aaab"), ["aab"]);
   assertEquals(matches("a{x}", "a{x}"), ["a{x}"]);
   assertEquals(matches("a+?b??", "aab"), ["a", "a"]);
-  // Possessive: what it took it does not give back.
+  // A possessive repeat does not backtrack.
   assertEquals(matches("a++a", "aaa"), []);
   assertEquals(matches("a?+a", "aa a"), ["aa"]);
   assertEquals(matches("(?>a|ab)c", "abc ac"), ["ac"]);
@@ -106,7 +106,7 @@ Deno.test("anchors and lookarounds", () => {
   assertEquals(matches("(?<name>a)(?P<other>b)", "ab"), ["ab"]);
 });
 
-Deno.test("what JavaScript does not have is refused, saying what", () => {
+Deno.test("constructs that JavaScript lacks are rejected by name", () => {
   assert(refusal("(a)\\1").includes("\\1"));
   assert(refusal("\\Kab").includes("\\K"));
   assert(refusal("(?<=a++)b").includes("lookbehind"));
@@ -117,7 +117,7 @@ Deno.test("what JavaScript does not have is refused, saying what", () => {
   assertThrows(() => translateRegex("a".repeat(30_000), "x"), ForgeError, "30000 characters");
 });
 
-Deno.test("patterns that can take exponential time are refused", () => {
+Deno.test("patterns that can take exponential time are rejected", () => {
   for (
     const pattern of [
       "(a+)+$",
@@ -138,7 +138,7 @@ Deno.test("patterns that can take exponential time are refused", () => {
   assert(refusal("a?".repeat(25) + "a{25}").includes("choices in a row"));
 });
 
-Deno.test("repeats that can match in one way only are not refused", () => {
+Deno.test("repeats that can match in only one way are accepted", () => {
   assertEquals(matches("(?:a|b)+", "abcab"), ["ab", "ab"]);
   assertEquals(matches("(?:\\d{3})+", "12345678"), ["123456"]);
   assertEquals(matches("(?:\\p{L}\\p{M}*(?: \\p{L}\\p{M}*)*)+", "ab c1"), ["ab c"]);
@@ -147,7 +147,7 @@ Deno.test("repeats that can match in one way only are not refused", () => {
 
 Deno.test("the pre-tokenizers of known models are accepted", () => {
   const others = [
-    // cl100k, as tiktoken writes it now and before
+    // cl100k, as newer and older versions of tiktoken write it
     "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}++|\\p{N}{1,3}+| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*+" +
     "|\\s++$|\\s*[\\r\\n]|\\s+(?!\\S)|\\s",
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*" +

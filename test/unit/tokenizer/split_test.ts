@@ -23,19 +23,19 @@ Deno.test("each behaviour cuts as tokenizer.json defines it", () => {
   assertEquals(split("-a-", "-", "MergedWithNext"), ["-a", "-"]);
 });
 
-Deno.test("inverted, the text between the matches is what is cut at", () => {
+Deno.test("an inverted split cuts at the text between the matches", () => {
   assertEquals(split("ab, cd", "\\w+", "Removed", true), ["ab", "cd"]);
   assertEquals(split("ab, cd", "\\w+", "MergedWithPrevious", true), ["ab, ", "cd"]);
   assertEquals(split("ab, cd", "\\w", "Contiguous", true), ["ab", ", ", "cd"]);
 });
 
-Deno.test("empty matches cut without taking anything", () => {
+Deno.test("empty matches cut without removing text", () => {
   assertEquals(split("ab😀c", "(?=\\W|c)", "Isolated"), ["ab", "😀", "c"]);
   assertEquals(split("abc", "x*", "Isolated"), ["a", "b", "c"]);
   assertEquals(split("", "x*", "Isolated"), []);
 });
 
-Deno.test("grouping digits from the right is what the patterns say, in linear time", () => {
+Deno.test("digits are grouped from the right as by the patterns, in linear time", () => {
   const patterns = [
     "(?=(\\d{3})+(?!\\d))",
     "\\d{1,3}(?=(?:\\d{3})*\\b)",

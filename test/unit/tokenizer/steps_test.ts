@@ -59,7 +59,7 @@ Deno.test("Prepend, Replace, Strip, Sequence and ByteLevel rewrite text", () => 
   assertEquals(normalize({ type: "ByteLevel" }, " é"), "ĠÃ©");
 });
 
-Deno.test("ByteLevel cuts at GPT-2's pattern, and may add a space", () => {
+Deno.test("ByteLevel cuts by GPT-2's pattern, and may add a space", () => {
   const json = { type: "ByteLevel", add_prefix_space: false };
   assertEquals(preTokenize(json, "Hello  world's 12"), ["Hello", " ", " world", "'s", " 12"]);
   assertEquals(preTokenize({ ...json, use_regex: false }, "a b"), ["a b"]);
@@ -91,7 +91,7 @@ Deno.test("Digits, Punctuation and the two whitespace splits", () => {
   assertEquals(preTokenize({ type: "WhitespaceSplit" }, " it's\u0085ok"), ["it's", "ok"]);
 });
 
-Deno.test("Metaspace marks spaces, and the start as it is told", () => {
+Deno.test("Metaspace marks spaces, and the start according to its scheme", () => {
   const json = { type: "Metaspace", replacement: "▁" };
   assertEquals(preTokenize(json, "a b"), ["▁a", "▁b"]);
   assertEquals(preTokenize(json, " a  b"), ["▁a", "▁", "▁b"]);
@@ -122,7 +122,7 @@ Deno.test("the byte alphabet is GPT-2's", () => {
   }
 });
 
-Deno.test("decoders make text of pieces", () => {
+Deno.test("decoders convert pieces to text", () => {
   assertEquals(toText({ type: "ByteLevel" }, "ĠÃ©"), " é");
   assertEquals(toText({ type: "ByteLevel" }, "▁x"), "▁x");
   assertEquals(toText({ type: "Metaspace", replacement: "▁" }, "▁a▁"), " a ");
@@ -134,7 +134,7 @@ Deno.test("decoders make text of pieces", () => {
   assertEquals(new TextDecoder().decode(bytes.toBytes("Ġa", true)), " a");
 });
 
-Deno.test("words of Rust have the joiners, and numbers of Latin-1 are none", () => {
+Deno.test("Rust's words include joiners but not the fractions of Latin-1", () => {
   assertEquals(preTokenize({ type: "Whitespace" }, "a\u200db a²"), ["a\u200db", "a", "²"]);
 });
 
@@ -177,7 +177,7 @@ Deno.test("a damaged charsmap is a bad model or has no effect, and never hangs",
   assert(damaged > 0 && damaged < 500, `${damaged} of 500`);
 });
 
-Deno.test("steps that are not implemented are named with those that are", () => {
+Deno.test("unsupported steps are rejected with a list of the supported ones", () => {
   const cases: [() => unknown, string][] = [
     [() => normalize({ type: "Other" }, ""), `x: normalizer.type "Other" is not supported`],
     [
@@ -195,7 +195,7 @@ Deno.test("steps that are not implemented are named with those that are", () => 
   }
 });
 
-Deno.test("steps that are malformed are bad models, never crashes", () => {
+Deno.test("malformed steps are bad models and never crash", () => {
   const deep = () => {
     let json: Json = { type: "NFC" };
     for (let i = 0; i < 50; i++) json = { type: "Sequence", normalizers: [json] };

@@ -11,20 +11,20 @@ function bytes(tokenizer: Tokenizer, text: string): Int32Array {
   return tokenizer.encode(text, { addSpecial: false });
 }
 
-Deno.test("a character spread over tokens comes out whole, with its last byte", () => {
+Deno.test("a character spread over tokens is returned with its last byte", () => {
   const tokenizer = build(byteLevelJson([], []));
   const stream = new StreamDecoder(tokenizer);
   assertEquals(push(stream, bytes(tokenizer, "é😀a")), ["", "é", "", "", "", "😀", "a"]);
   assertEquals(stream.flush(), "");
 });
 
-Deno.test("byte tokens of a SentencePiece vocabulary stream like others", () => {
+Deno.test("byte tokens of a SentencePiece vocabulary stream like other tokens", () => {
   const tokenizer = build(byteFallbackJson(["▁", "a"], []));
   const stream = new StreamDecoder(tokenizer);
   assertEquals(push(stream, bytes(tokenizer, "a😀")), [" ", "a", "", "", "", "😀"]);
 });
 
-Deno.test("an unfinished character is U+FFFD at the end, and wherever it breaks off", () => {
+Deno.test("an incomplete character is U+FFFD, at the end and inside of a text", () => {
   const tokenizer = build(byteLevelJson([], []));
   const [first = 0, second = 0] = bytes(tokenizer, "😀");
   const stream = new StreamDecoder(tokenizer);
@@ -41,7 +41,7 @@ Deno.test("a byte-order mark is text", () => {
   assertEquals(tokenizer.decode(ids), "\ufeffa");
 });
 
-Deno.test("one leading space is taken off when asked, over control tokens", () => {
+Deno.test("startsText removes one leading space, also after control tokens", () => {
   const json = byteFallbackJson(["▁", "a"], []);
   const tokenizer = build({ ...json, added_tokens: [addedToken(258, "<s>")] });
   const ids = [258, ...bytes(tokenizer, " a a")];
@@ -50,13 +50,13 @@ Deno.test("one leading space is taken off when asked, over control tokens", () =
   assertEquals(push(stripping, ids).join("") + stripping.flush(), " a a");
 });
 
-Deno.test("a byte-level model keeps the space that it begins with", () => {
+Deno.test("a byte-level model keeps a leading space", () => {
   const tokenizer = build(byteLevelJson(["Ġa"], ["Ġ a"]));
   const stream = new StreamDecoder(tokenizer, { startsText: true });
   assertEquals(push(stream, [...bytes(tokenizer, " a a")]), [" a", " a"]);
 });
 
-Deno.test("a strip of several characters goes on over tokens until the text begins", () => {
+Deno.test("a strip of several characters continues over tokens until the text begins", () => {
   const decoder = {
     type: "Sequence",
     decoders: [{ type: "Fuse" }, { type: "Strip", content: "x", start: 3, stop: 0 }],
@@ -70,7 +70,7 @@ Deno.test("a strip of several characters goes on over tokens until the text begi
   }
 });
 
-Deno.test("an id outside the vocabulary is an error that says what is valid", () => {
+Deno.test("an id outside the vocabulary is rejected with the valid range", () => {
   const stream = new StreamDecoder(build(byteLevelJson([], [])));
   for (const id of [-1, 256, 1.5, NaN]) {
     const error = assertThrows(() => stream.push(id), ForgeError, "valid are 0 to 255");
@@ -78,7 +78,7 @@ Deno.test("an id outside the vocabulary is an error that says what is valid", ()
   }
 });
 
-Deno.test("a control token adds its name where that is asked for", () => {
+Deno.test("a control token of shownTokens adds its name", () => {
   const json = byteLevelJson([], []);
   const tokenizer = build({
     ...json,

@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { strftime } from "../../../src/tokenizer/template/strftime.ts";
 
-// Expectations are what Python's datetime.strftime gives in the C locale.
+// Expected texts are those of Python's datetime.strftime in the C locale.
 const CASES: [Date, string, string][] = [
   [new Date(2024, 6, 26, 9, 5, 3), "%d %b %Y", "26 Jul 2024"],
   [new Date(2024, 6, 26, 9, 5, 3), "%A, %B %-d, %Y", "Friday, July 26, 2024"],
@@ -30,6 +30,6 @@ Deno.test("strftime %s counts seconds since 1970", () => {
   assertEquals(strftime(new Date(1_700_000_000_500), "%s"), "1700000000");
 });
 
-Deno.test("an unknown directive stays", () => {
+Deno.test("an unknown directive stays unchanged", () => {
   assertEquals(strftime(new Date(2024, 0, 1), "%Q%-"), "%Q%-");
 });

@@ -6,7 +6,7 @@ import { byteTokenText } from "../../../src/tokenizer/models/alphabet.ts";
 /** A tokenizer.json as an object that tests change. */
 export type Json = Record<string, unknown>;
 
-/** A pseudo-random generator (mulberry32), so that a failure can be repeated. */
+/** Returns a pseudo-random generator (mulberry32), so that a failure can be reproduced. */
 export function random(seed: number): () => number {
   let state = seed;
   return () => {
@@ -23,7 +23,7 @@ const CHARACTERS = [
   ..."😀🚀👩‍👩‍👧🏽𐐀𝟘½²٣ſ\u0085\u00a0\u2003\u3000\ufeff\u200b\u0301\u0000\r▁",
 ];
 
-/** A text of up to `length` characters: words, spaces, many scripts, emoji, controls. */
+/** Returns a text of up to `length` characters: words, spaces, many scripts, emoji, controls. */
 export function randomText(next: () => number, length: number): string {
   const pick = () => CHARACTERS[Math.floor(next() * CHARACTERS.length)] ?? "";
   const anyCharacter = () => {
@@ -37,13 +37,13 @@ export function randomText(next: () => number, length: number): string {
   return text;
 }
 
-/** A model section: ids in the order of `tokens`. */
+/** Returns a model section with ids in the order of `tokens`. */
 export function bpeModel(tokens: readonly string[], merges: readonly unknown[], rest: Json = {}) {
   const vocab = Object.fromEntries(tokens.map((token, id) => [token, id]));
   return { type: "BPE", vocab, merges, ...rest };
 }
 
-/** Byte-level BPE: ids 0 to 255 are the bytes, then come `tokens`. */
+/** Returns byte-level BPE: ids 0 to 255 are the bytes, followed by `tokens`. */
 export function byteLevelJson(tokens: readonly string[], merges: readonly unknown[]): Json {
   const bytes = Array.from({ length: 256 }, (_, byte) => byteToChar(byte));
   return {
@@ -53,7 +53,7 @@ export function byteLevelJson(tokens: readonly string[], merges: readonly unknow
   };
 }
 
-/** BPE of characters as SentencePiece models have it: ids 0 to 255 are "<0x00>" to "<0xFF>". */
+/** Returns BPE of characters as in SentencePiece: ids 0 to 255 are "<0x00>" to "<0xFF>". */
 export function byteFallbackJson(tokens: readonly string[], merges: readonly unknown[]): Json {
   const bytes = Array.from({ length: 256 }, (_, byte) => byteTokenText(byte));
   return {
@@ -77,12 +77,12 @@ export function byteFallbackJson(tokens: readonly string[], merges: readonly unk
   };
 }
 
-/** Characters as tokens without any merging, to look at what the other steps do. */
+/** Returns a model of single characters without merges, to test the other steps. */
 export function characterJson(characters: string, rest: Json = {}): Json {
   return { model: bpeModel(["<unk>", ...characters], [], { unk_token: "<unk>" }), ...rest };
 }
 
-/** An entry of `added_tokens`. */
+/** Returns an entry of `added_tokens`. */
 export function addedToken(id: number, content: string, rest: Json = {}): Json {
   return {
     id,
@@ -101,7 +101,7 @@ export function build(json: Json, config?: Json): Tokenizer {
   return tokenizerFromJson(json, config, "tokenizer.json");
 }
 
-/** The pieces of a text's ids, control tokens included, without BOS and EOS. */
+/** Returns the pieces of a text's ids, with control tokens, without BOS and EOS. */
 export function pieces(tokenizer: Tokenizer, text: string): string[] {
   const ids = tokenizer.encode(text, { addSpecial: false });
   return Array.from(ids, (id) => tokenizer.tokenText(id));

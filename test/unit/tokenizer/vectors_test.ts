@@ -47,7 +47,7 @@ for (const model of MODELS) {
       const { tokenizer } = load(model);
       const next = random(7);
       for (let i = 0; i < 200; i++) {
-        // Falcon's vocabulary leaves out some control characters, and SentencePiece's "▁" is a space.
+        // Falcon's vocabulary lacks some control characters, and SentencePiece decodes "▁" as a space.
         const text = randomText(next, 60).replace(/[\p{Cc}▁]/gu, "\n").normalize();
         const ids = tokenizer.encode(text, { addSpecial: false, parseSpecial: false });
         assertEquals(tokenizer.decode(ids), text);
@@ -87,7 +87,7 @@ Deno.test({
 
     const phi = load("phi-3").tokenizer;
     assertEquals(phi.eosIds, [32000, 32007]);
-    // Phi-3's control tokens take the whitespace after them.
+    // Phi-3's control tokens absorb the whitespace after them.
     assertEquals(
       [...phi.encode("<|user|>\nHi", { addSpecial: false })],
       [...phi.encode("<|user|>Hi", { addSpecial: false })],

@@ -21,7 +21,7 @@ Deno.test("a vocabulary finds pieces whole, in ranges and joined", () => {
   assertEquals(vocabulary.text(5000), undefined);
 });
 
-Deno.test("a vocabulary refuses a piece with two ids, naming both", () => {
+Deno.test("a vocabulary rejects a piece with two ids and names both", () => {
   const error = assertThrows(
     () => new Vocabulary(["a", "b", "a"], "x.gguf: tokens"),
     ForgeError,
@@ -30,7 +30,7 @@ Deno.test("a vocabulary refuses a piece with two ids, naming both", () => {
   assertEquals(error.code, "bad_model");
 });
 
-Deno.test("a merge table finds what was added, and grows", () => {
+Deno.test("a merge table finds added pairs, and grows", () => {
   for (const capacity of [0, 2, 100, 1024]) {
     const table = new MergeTable(capacity);
     const next = random(3);
@@ -65,7 +65,7 @@ Deno.test("a merge queue gives the lowest rank first, leftmost on ties", () => {
   assertEquals(queue.isEmpty, true);
 });
 
-Deno.test("merges are read in both spellings, and bad ones are named", () => {
+Deno.test("merges are read in both spellings; invalid ones are rejected by name", () => {
   const vocabulary = new Vocabulary(["a", "b", " b", "ab", "a b", "a b b"], "test");
   const read = (merges: unknown[], isApart = (_: number) => false) =>
     readMerges(merges, vocabulary, isApart, "x: merges");
@@ -91,7 +91,7 @@ Deno.test("merges are read in both spellings, and bad ones are named", () => {
   }
 });
 
-Deno.test("merges say whether they join across the start of a word", () => {
+Deno.test("readMerges reports merges across the start of a word", () => {
   const vocabulary = new Vocabulary(["▁", "a", "▁▁", "▁a", "a▁"], "test");
   const keeps = (merges: string[]) =>
     readMerges(merges, vocabulary, () => false, "x").keepsMarkersApart;
