@@ -47,6 +47,7 @@ export class PipelineTokenizer implements Tokenizer {
   readonly addEos: boolean;
   readonly description: string;
   readonly leadingStrip: LeadingStrip | undefined;
+  readonly stripsLeadingSpace: boolean;
 
   readonly #parts: PipelineParts;
   readonly #pieces: PieceBytes;
@@ -62,6 +63,13 @@ export class PipelineTokenizer implements Tokenizer {
     this.description = parts.description;
     const strip = parts.decoder.strip;
     this.leadingStrip = strip?.character === "" ? undefined : strip;
+    // Metaspace and WordPiece decoders leave the space of the first piece out.
+    const startsWithSpace = (piece: string, isFirst: boolean) =>
+      parts.decoder.toBytes(piece, isFirst)[0] === 0x20;
+    this.stripsLeadingSpace = strip?.character === " " ||
+      ["\u2581x", "x"].some((piece) =>
+        startsWithSpace(piece, false) && !startsWithSpace(piece, true)
+      );
     this.#pieces = new PieceBytes(parts.vocabulary.size);
     const { prefix, suffix } = parts.affixes;
     this.addBos = parts.bosId !== undefined && prefix.includes(parts.bosId);

@@ -69,6 +69,8 @@ export interface Tokenizer {
    * for byte-level BPE.
    */
   readonly leadingStrip?: LeadingStrip | undefined;
+  /** True if decoding a whole text removes a space from its start. */
+  readonly stripsLeadingSpace: boolean;
 
   /**
    * Returns the ids of a text. A lone surrogate counts as U+FFFD; text without a token is dropped.

@@ -104,7 +104,7 @@ Deno.test("bench: invalid options are rejected before anything is measured", asy
     '--parallel is "0"; valid are whole numbers from 1 to 512': ["--parallel", "0"],
     '--pg is "8"; valid are two whole numbers': ["--pg", "8"],
     '--output is "xml"; valid are md, json, jsonl, csv': ["-o", "xml"],
-    "there is nothing to measure": ["-p", "0", "-n", "0"],
+    "nothing to measure": ["-p", "0", "-n", "0"],
     'unknown shape "none"': ["--synthetic", "none"],
     "a test takes 300 tokens, but the context of": ["-p", "4", "-n", "300"],
   };

@@ -106,8 +106,9 @@ for (const [name, path, ignore] of MODELS) {
 
 Deno.test("constraints: an answer does not depend on other requests of the batch", async () => {
   await using model = await load(DEMO, { contextLength: 256, parallel: 4 });
-  const request = { prompt: "Once", regex: "[a-z ]{20,40}\\.", seed: 7, temperature: 1 };
-  const alone = await model.complete(request.prompt, request);
+  const options = { regex: "[a-z ]{20,40}\\.", seed: 7, temperature: 1 };
+  const request = { prompt: "Once", ...options };
+  const alone = await model.complete(request.prompt, options);
   const found = await answers(model, [
     { id: "a", ...request },
     { id: "b", ...request, regex: "[A-Z ]{20,40}!" },
@@ -121,7 +122,7 @@ Deno.test("constraints: an answer does not depend on other requests of the batch
 
 Deno.test("constraints: work with stop strings, log-probabilities, bias and a token limit", async () => {
   await using model = await load(DEMO, { contextLength: 256, parallel: 2 });
-  const base = { prompt: "Once", seed: 3, temperature: 1 };
+  const base = { seed: 3, temperature: 1 };
   const stopped = await model.complete("Once", { ...base, regex: "ab[cd]{5}stop.*", stop: "stop" });
   assert(/^ab[cd]{5}$/.test(stopped.text), stopped.text);
   assertEquals(stopped.finishReason, "stop");

@@ -68,7 +68,7 @@ export class LazyConstraints {
   /**
    * Compiles the constraint that the options ask for, or returns it from the cache.
    *
-   * @param startsText true if a leading space is removed from the text
+   * @param startsText true if the answer is a whole text, not the continuation of a prompt
    * @throws {ForgeError} `usage` or `unsupported`, naming the part that cannot be enforced
    */
   async compile(options: GenerateOptions, startsText: boolean): Promise<Constraint | undefined> {
@@ -84,17 +84,16 @@ export class LazyConstraints {
         `constraint and ${constraintName(options)} are given; valid is one of them`,
       );
     }
+    const strips = startsText && this.#tokenizer.stripsLeadingSpace;
     const { Constraints } = await import("../../constrain/constraints.ts");
     this.#constraints ??= new Constraints(this.#tokenizer, this.#vocabSize, this.#endTokens);
-    if (scope === undefined) return await this.#constraints.compile(spec, startsText);
+    if (scope === undefined) return await this.#constraints.compile(spec, strips);
     checkScope(scope, this.#vocabSize);
     const { ScopedConstraint } = await import("../../constrain/scoped_constraint.ts");
     const { prefixes = [""], suffixes = [""], opener } = scope;
     const framed = { kind: "framed", prefixes, inner: spec, suffixes } as const;
     const inner = await this.#constraints.compile(framed, false);
-    const first = opener === undefined
-      ? undefined
-      : await this.#constraints.compile(spec, startsText);
+    const first = opener === undefined ? undefined : await this.#constraints.compile(spec, strips);
     const ends = [...this.#endTokens].filter((id) => id < this.#vocabSize);
     return new ScopedConstraint(scope, inner, first, ends);
   }

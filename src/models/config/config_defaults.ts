@@ -932,19 +932,21 @@ export function configDefaults(modelType: string): JsonObject {
  * Second names of settings by `model_type`, as in transformers' `attribute_map`. If a file has both
  * names, the second one counts.
  */
-const ALIASES: ReadonlyMap<string, Readonly<Record<string, string>>> = new Map(Object.entries({
-  deepseek_v2: { n_routed_experts: "num_experts" },
-  deepseek_v3: { n_routed_experts: "num_local_experts" },
-  ernie4_5_moe: { moe_num_experts: "num_experts", moe_k: "num_experts_per_tok" },
-  glm4_moe: { n_routed_experts: "num_local_experts" },
-  glm4_moe_lite: { n_routed_experts: "num_local_experts", qk_rope_head_dim: "head_dim" },
-  gpt_oss: { num_local_experts: "num_experts" },
-  granitemoehybrid: { layer_types: "layers_block_type" },
-  mixtral: { num_local_experts: "num_experts" },
-  olmoe: { num_experts: "num_local_experts" },
-  qwen3_moe: { num_experts: "num_local_experts" },
-  qwen3_vl_moe_text: { num_experts: "num_local_experts" },
-}));
+const ALIASES: ReadonlyMap<string, Readonly<Record<string, string>>> = new Map(
+  Object.entries<Readonly<Record<string, string>>>({
+    deepseek_v2: { n_routed_experts: "num_experts" },
+    deepseek_v3: { n_routed_experts: "num_local_experts" },
+    ernie4_5_moe: { moe_num_experts: "num_experts", moe_k: "num_experts_per_tok" },
+    glm4_moe: { n_routed_experts: "num_local_experts" },
+    glm4_moe_lite: { n_routed_experts: "num_local_experts", qk_rope_head_dim: "head_dim" },
+    gpt_oss: { num_local_experts: "num_experts" },
+    granitemoehybrid: { layer_types: "layers_block_type" },
+    mixtral: { num_local_experts: "num_experts" },
+    olmoe: { num_experts: "num_local_experts" },
+    qwen3_moe: { num_experts: "num_local_experts" },
+    qwen3_vl_moe_text: { num_experts: "num_local_experts" },
+  }),
+);
 
 /** Returns the second name of a setting, or `undefined` if it has only one. */
 export function settingAlias(modelType: string, name: string): string | undefined {

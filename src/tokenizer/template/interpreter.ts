@@ -383,7 +383,7 @@ export class Interpreter implements FilterContext {
     const named = new Map(args.named);
     const missing: MacroNode["parameters"] = [];
     for (const [index, parameter] of parameters.entries()) {
-      let value = args.positional[index];
+      let value: Value | undefined = args.positional[index];
       if (value === undefined) {
         value = named.get(parameter.name);
         named.delete(parameter.name);

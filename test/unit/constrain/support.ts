@@ -29,6 +29,7 @@ export const byteTokenizer: Tokenizer = {
   eosIds: [END_TOKEN],
   addBos: false,
   addEos: false,
+  stripsLeadingSpace: false,
   description: "bytes",
   encode: (text) => Int32Array.from(encoder.encode(text)),
   decode: (ids) => decodeTokens([...ids]),
