@@ -143,7 +143,7 @@ Deno.test("synthetic models: terminating the process removes the file", async ()
   const module = (path: string) => JSON.stringify(import.meta.resolve(`../../src/${path}`));
   const code = `
     import { SyntheticModel } from ${module("bench/synthetic/model.ts")};
-    import { openBackend } from ${module("engine/open_backend.ts")};
+    import { openBackend } from ${module("engine/load/open_backend.ts")};
     const spec = { name: "m", shape: ${JSON.stringify(SHAPE)}, type: "F32" };
     const model = new SyntheticModel(spec, openBackend("cpu", 1));
     console.log(model.path);
@@ -186,7 +186,7 @@ Deno.test("synthetic models: exiting the process removes the file", async () => 
   const module = (path: string) => JSON.stringify(import.meta.resolve(`../../src/${path}`));
   const code = `
     import { SyntheticModel } from ${module("bench/synthetic/model.ts")};
-    import { openBackend } from ${module("engine/open_backend.ts")};
+    import { openBackend } from ${module("engine/load/open_backend.ts")};
     const spec = { name: "m", shape: ${JSON.stringify(SHAPE)}, type: "F32" };
     const model = new SyntheticModel(spec, openBackend("cpu", 1));
     Deno.statSync(model.path);

@@ -9,7 +9,7 @@ import { assertClose, type Matrix, randomByteMatrix } from "../support/matrix.ts
 import { Random } from "../support/random.ts";
 import { runStep, tokenInputs } from "../support/step_graph.ts";
 import { TempFolder } from "../support/temp_folder.ts";
-import { computableTypes, randomWeight, type TestWeight } from "../support/weights.ts";
+import { computableTypes, randomWeight, type TestWeight, typeNumber } from "../support/weights.ts";
 
 const arm: Platform = { os: "linux", arch: "aarch64" };
 const { command: compiler, howToInstall } = crossCompilers.linux.aarch64;
@@ -49,7 +49,7 @@ async function expected({ x, weight }: ProductCase): Promise<Matrix> {
 /** The input of `emulated_products.cpp`. */
 function encode(all: readonly ProductCase[]): Blob {
   return new Blob(all.flatMap(({ x, weight: { type, rows, cols, bytes } }) => [
-    Uint32Array.of(TENSOR_TYPES[type].ggmlId!, rows, cols, x.rows, bytes.length),
+    Uint32Array.of(typeNumber(type), rows, cols, x.rows, bytes.length),
     bytes,
     x.data,
   ]));

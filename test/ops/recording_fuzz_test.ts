@@ -3,11 +3,10 @@ import { assert, assertEquals } from "@std/assert";
 import type { OperandDescription } from "../../ffi/native_recorder.ts";
 import { InputBlock } from "../../ffi/step_block.ts";
 import { cString, readText } from "../../ffi/status.ts";
-import { TENSOR_TYPES, type TensorTypeInfo } from "../../src/formats/tensor_info.ts";
 import { matrixOf, randomMatrix } from "../support/matrix.ts";
 import { borderTest, floatWord, oddWords, status } from "../support/raw_border.ts";
 import { TempFolder } from "../support/temp_folder.ts";
-import { computableTypes } from "../support/weights.ts";
+import { computableTypes, typeNumber } from "../support/weights.ts";
 
 borderTest("random parts of weights", (border, random) => {
   using folder = new TempFolder();
@@ -26,8 +25,7 @@ borderTest("random parts of weights", (border, random) => {
     for (let part = 0; part < nParts; part++) {
       const at = 24 * part;
       parts.setUint32(at, random.chance(0.95) ? file : random.pick([...oddWords, device]), true);
-      const { ggmlId, nativeId }: TensorTypeInfo = TENSOR_TYPES[random.pick(computableTypes)];
-      const type = (ggmlId ?? nativeId)!;
+      const type = typeNumber(random.pick(computableTypes));
       parts.setUint32(at + 4, random.chance(0.9) ? type : random.pick(oddWords), true);
       const offset = random.chance(0.8) ? BigInt(random.int(0, 4000)) : random.pick(numbers);
       parts.setBigUint64(at + 8, offset, true);

@@ -1,5 +1,10 @@
 /** Random but realistic weights of every type that forge computes with. */
-import { TENSOR_TYPES, tensorBytes, type TensorType } from "../../src/formats/tensor_info.ts";
+import {
+  TENSOR_TYPES,
+  tensorBytes,
+  type TensorType,
+  type TensorTypeInfo,
+} from "../../src/formats/tensor_info.ts";
 import type { Matrix } from "./matrix.ts";
 import type { Random } from "./random.ts";
 
@@ -42,6 +47,12 @@ const blockScales: Partial<Record<TensorType, BlockScales>> = {
   TQ1_0: { scales: [52], largest: 1 },
   TQ2_0: { scales: [64], largest: 1 },
 };
+
+/** Returns the ABI's number of a weight type: GGUF's, or one of forge's own. */
+export function typeNumber(type: TensorType): number {
+  const { ggmlId, nativeId }: TensorTypeInfo = TENSOR_TYPES[type];
+  return (ggmlId ?? nativeId)!;
+}
 
 /** Types that forge computes with. */
 export const computableTypes: readonly TensorType[] = (Object.keys(TENSOR_TYPES) as TensorType[])
