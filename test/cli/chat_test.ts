@@ -75,8 +75,7 @@ Deno.test("chat: answers conform to constraints", async () => {
   using folder = scripted();
   const { code, stdout } = await chat(folder, ["a", "b"], "--regex", "[0-9]{4}");
   assertEquals(code, 0);
-  // The scripted tokenizer does not strip the leading space.
-  assertMatch(stdout, /^ \d{4}\n \d{4}\n$/);
+  assertMatch(stdout, /^\d{4}\n\d{4}\n$/);
 });
 
 Deno.test("chat: piped, a failure ends the chat with its reason", async () => {
