@@ -35,7 +35,7 @@ for (const [what, options, parts] of injected) {
 
 for (const [failure, option] of [["capture", "fail_capture=2"], ["stream", "fail_stream=1"]]) {
   Deno.test({
-    name: `CUDA: a ${failure} that fails once is left behind`,
+    name: `CUDA: a ${failure} that fails once does not affect later runs`,
     ignore,
     fn: async () => {
       // A process that exits without releasing the device's context is aborted.

@@ -22,7 +22,7 @@ const MARKERS: Readonly<Record<string, RegExp>> = {
 
 /** Comments that begin with a riddle: the first line of a comment, or the line after a bare opening. */
 const RIDDLE =
-  /(?:^|\n)(?!\s*(?:\/\/|\*))[^\n]*\n\s*(?:\/\*\*?\s+(?:\*\s+)?|\/\/\s+)(?:What|Whether|Who|Where|How) [a-z][^\n]*/g;
+  /(?:^|\n)(?!\s*(?:\/\/|\*))[^\n]*\n\s*(?:\/\*\*?\s+(?:\*\s+)?|\/\/\s+)(?:What|Whether|Who|Where|How) [a-z`][^\n]*/g;
 
 /** Phrases with their replacements, and the uses that are right. */
 const PHRASES = [

@@ -13,7 +13,7 @@ import {
   type Value,
 } from "./values.ts";
 
-/** How `tojson` writes, as the arguments of Python's `json.dumps`. */
+/** Format of `tojson`, as the arguments of Python's `json.dumps`. */
 interface JsonStyle {
   /** Writes characters beyond ASCII as escapes. */
   readonly ascii: boolean;

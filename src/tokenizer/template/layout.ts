@@ -20,7 +20,7 @@ import {
 
 /** The filters that lay text out for people: `wordwrap`, `pprint` and `urlize`. */
 
-/** How `wordwrap` breaks lines. */
+/** Line breaking rules of `wordwrap`. */
 interface WrapOptions {
   readonly width: number;
   readonly breaksLongWords: boolean;

@@ -30,7 +30,7 @@ type TextMethod = (text: string, args: Arguments, budget: TemplateBudget) => Val
 
 const SPACE = new RegExp(`[${SPACES}]`);
 const SPACE_RUNS = new RegExp(`[${SPACES}]+`);
-/** Where Python's `splitlines` splits. */
+/** Line boundaries of Python's `splitlines`. */
 const LINE_ENDS = "\\n\\r\\v\\f\\x1c-\\x1e\\x85\\u2028\\u2029";
 const LINE_END = new RegExp(`\\r\\n|[${LINE_ENDS}]`, "g");
 
