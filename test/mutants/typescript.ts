@@ -32,14 +32,14 @@ export const TYPESCRIPT: readonly Mutant[] = [
     [
       "failed-state-is-published",
       "engine/schedule/scheduler",
-      "for (const { sequence } of planned) sequence.stateInvalid = true;",
+      "for (const { sequence } of planned) sequence.cache.invalidateState();",
       "",
       "engine/recurrent_state",
     ],
     [
       "state-ahead-is-published",
-      "engine/schedule/scheduler",
-      "if (sequence.computed < end + ahead.length) sequence.stateInvalid = true;",
+      "engine/cache/sequence_cache",
+      "if (accepted < ahead.length) this.invalidateState();",
       "",
       "engine/recurrent_state",
     ],

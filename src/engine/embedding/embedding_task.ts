@@ -2,12 +2,21 @@ import type { OutputRequest } from "../../backend.ts";
 import { ForgeError } from "../../errors.ts";
 import { Measurement } from "../schedule/measurement.ts";
 import { UNSAMPLED } from "../runner.ts";
-import type { Progress } from "../schedule/sequence.ts";
+import type { Progress, StepKind } from "../schedule/sequence.ts";
 import type { Pooling } from "./pooling.ts";
 
+/** Steps that compute a hidden state for each output. */
+const HIDDEN_STATES: StepKind<Float32Array> = {
+  // Such a step can lack memory that the sampling step has.
+  failsAlone: true,
+  // Hidden states are smaller than logits: every token may have an output.
+  maxOutputs: ({ maxTokens }) => maxTokens,
+  run: (runner, chunks) => runner.embed(chunks),
+};
+
 /** Task that computes the pooled hidden states of a text, `[hiddenSize]`. */
-export class EmbeddingTask extends Measurement<Float32Array> {
-  readonly embeds = true;
+export class EmbeddingTask extends Measurement<Float32Array, Float32Array> {
+  readonly kind = HIDDEN_STATES;
   readonly scoresAll: boolean;
   // Texts rarely share prefixes, and their pages would evict those of chats.
   readonly mayReuse = false;
@@ -30,13 +39,12 @@ export class EmbeddingTask extends Measurement<Float32Array> {
     return end < this.tokens.length ? [] : [{ ...UNSAMPLED, row: end - start - 1 }];
   }
 
-  accept({ computed, hidden }: Progress): void {
-    if (hidden === undefined) throw new RangeError("a step of hidden states returned none");
+  accept({ computed, results }: Progress<Float32Array>): void {
     const { length } = this.tokens;
-    if (this.scoresAll) { for (const row of hidden) this.#add(row); }
+    if (this.scoresAll) { for (const row of results) this.#add(row); }
     if (computed < length) return;
     const pooled = this.#sum === undefined
-      ? hidden[0]!.slice()
+      ? results[0]!.slice()
       : Float32Array.from(this.#sum, (sum) => sum / length);
     if (pooled.every(Number.isFinite)) return this.finish(pooled);
     throw new ForgeError(

@@ -11,7 +11,8 @@ import type { Tokenizer } from "../../tokenizer/tokenizer.ts";
 import type { FinishReason, GenerationRequest, Piece } from "./request.ts";
 import { historySize, penaltyHistories, samplingParams } from "../request/sampling.ts";
 import type { Scheduler } from "../schedule/scheduler.ts";
-import type { Progress, Stride, Task } from "../schedule/sequence.ts";
+import type { Lookahead } from "../schedule/ahead.ts";
+import { type Progress, SAMPLING, type Task } from "../schedule/sequence.ts";
 import { Draft } from "../speculation/draft.ts";
 import { StopMatcher } from "./stop_matcher.ts";
 import { Clock } from "./timings.ts";
@@ -22,8 +23,9 @@ import { TokenMask } from "./token_mask.ts";
 const RUN_AHEAD = 32;
 
 /** One generation: the scheduler computes it, a reader takes its pieces. */
-export class Generation implements Task {
+export class Generation implements Task<StepResult>, Lookahead {
   readonly tokens: TokenList;
+  readonly kind = SAMPLING;
   readonly scoresAll = false;
   readonly mayReuse = true;
   readonly draft: Draft;
@@ -68,7 +70,7 @@ export class Generation implements Task {
     if (signal?.aborted) this.cancel();
     signal?.addEventListener("abort", cancel, { once: true });
     try {
-      if (!this.isEnded) scheduler.submit(this);
+      if (!this.isEnded) scheduler.submit(this, this);
       for (;;) {
         const piece = await this.#next();
         yield piece;
@@ -89,10 +91,12 @@ export class Generation implements Task {
   }
 
   /** The mask of a constraint depends on the previous token: one step at a time. */
-  get stride(): Stride | undefined {
-    if (this.draft.mask() !== undefined) return undefined;
-    const { maxTokens, endTokens } = this.#request;
-    return { length: maxTokens - this.#nTokens, endTokens };
+  get stride(): number {
+    return this.draft.mask() === undefined ? this.#request.maxTokens - this.#nTokens : 1;
+  }
+
+  get endTokens(): ReadonlySet<number> {
+    return this.#request.endTokens;
   }
 
   begin(cached: number): void {
@@ -121,7 +125,7 @@ export class Generation implements Task {
     });
   }
 
-  accept({ computed, results, ahead, milliseconds }: Progress): void {
+  accept({ computed, results, ahead, milliseconds }: Progress<StepResult>): void {
     const { prompt, onPrefill } = this.#request;
     const drafted = this.draft.tokens.length;
     // Before the results: one of them may end the text, and its timings include this step.

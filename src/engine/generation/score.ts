@@ -1,13 +1,14 @@
-import type { OutputRequest } from "../../backend.ts";
+import type { OutputRequest, StepResult } from "../../backend.ts";
 import { ForgeError } from "../../errors.ts";
 import type { KvPages } from "../cache/kv_pages.ts";
 import { Measurement } from "../schedule/measurement.ts";
 import { UNSAMPLED } from "../runner.ts";
 import type { Scheduler } from "../schedule/scheduler.ts";
-import type { Progress } from "../schedule/sequence.ts";
+import { type Progress, SAMPLING } from "../schedule/sequence.ts";
 
 /** Task that computes the log-probability of each token but the first. */
 class Scoring extends Measurement<Float32Array> {
+  readonly kind = SAMPLING;
   readonly scoresAll = true;
   readonly mayReuse = false;
   readonly #tokens: ArrayLike<number>;
@@ -27,7 +28,7 @@ class Scoring extends Measurement<Float32Array> {
     }));
   }
 
-  accept({ computed, results }: Progress): void {
+  accept({ computed, results }: Progress<StepResult>): void {
     for (const [i, result] of results.entries()) {
       if (result instanceof ForgeError) throw result;
       this.#scores[computed - results.length + i] = result.logprob;
@@ -38,6 +39,7 @@ class Scoring extends Measurement<Float32Array> {
 
 /** Task that computes the logits after the last token. */
 class LastLogits extends Measurement<Float32Array> {
+  readonly kind = SAMPLING;
   readonly scoresAll = false;
   readonly mayReuse = true;
 
@@ -45,7 +47,7 @@ class LastLogits extends Measurement<Float32Array> {
     return end < this.tokens.length ? [] : [{ ...UNSAMPLED, row: end - start - 1 }];
   }
 
-  accept({ results, readLogits }: Progress): void {
+  accept({ results, readLogits }: Progress<StepResult>): void {
     const [result] = results;
     if (result instanceof ForgeError) throw result;
     if (result !== undefined) this.finish(readLogits(0));
@@ -62,6 +64,7 @@ interface Computed {
 
 /** Task that computes the keys and values of tokens, and the state after them, without outputs. */
 class Filling extends Measurement<Computed> {
+  readonly kind = SAMPLING;
   readonly scoresAll = false;
   readonly mayReuse = true;
   readonly #pool: KvPages;
@@ -75,7 +78,7 @@ class Filling extends Measurement<Computed> {
     return [];
   }
 
-  accept({ computed, pages, readState }: Progress): void {
+  accept({ computed, pages, readState }: Progress<StepResult>): void {
     if (computed < this.tokens.length) return;
     for (const page of pages) this.#pool.share(page);
     this.finish({ pages: [...pages], state: readState() });

@@ -1,9 +1,21 @@
 import type { StepResult } from "../../backend.ts";
 import { ForgeError } from "../../errors.ts";
 import type { Runner, RunOptions } from "../runner.ts";
+import type { Draft } from "../speculation/draft.ts";
 import type { Speculator } from "../speculation/speculator.ts";
-import { commonStride, onlyDecodes, type PlannedChunk, rowsOf } from "./step_plan.ts";
 import type { TokenList } from "../token_list.ts";
+import { SAMPLING, type Task } from "./sequence.ts";
+import { isDecoding, type PlannedChunk } from "./step_plan.ts";
+
+/** Allows steps to compute tokens beyond those of a task. */
+export interface Lookahead {
+  /** Draft of the tokens that follow. */
+  readonly draft: Draft;
+  /** Number of tokens that may be computed without asking the task in between, at least 1. */
+  readonly stride: number;
+  /** Tokens that end the text. */
+  readonly endTokens: Iterable<number>;
+}
 
 /** Plan of a step, extended by what is computed ahead. */
 interface AheadPlan {
@@ -21,6 +33,7 @@ export class Ahead {
   readonly #runner: Pick<Runner, "limits" | "pages">;
   readonly #speculator: Speculator | undefined;
   readonly #pace: StepPace;
+  readonly #lookaheads = new WeakMap<Task, Lookahead>();
 
   constructor(
     runner: Pick<Runner, "limits" | "pages">,
@@ -32,6 +45,11 @@ export class Ahead {
     this.#pace = pace;
   }
 
+  /** Allows steps to compute tokens beyond those of a task; other tasks get none. */
+  allow(task: Task, lookahead: Lookahead): void {
+    this.#lookaheads.set(task, lookahead);
+  }
+
   /**
    * Adds work ahead to a plan. No sequence is preempted for it.
    *
@@ -41,17 +59,13 @@ export class Ahead {
   async extend(plan: readonly PlannedChunk[], nActive: number): Promise<AheadPlan> {
     if (!onlyDecodes(plan)) return { plan, options: ONE_STEP };
     if (this.#speculator === undefined) return { plan, options: this.#stride(plan, nActive) };
-    await this.#draft(plan, nActive, this.#speculator);
-    // Tasks may have been stopped while a draft model ran.
-    const wanted = plan.filter(({ sequence }) => !sequence.task.isEnded);
-    return {
-      plan: wanted,
-      options: this.#speculator.isFixed ? ONE_STEP : this.#stride(wanted, nActive),
-    };
+    const drafted = await this.#draft(plan, nActive, this.#speculator);
+    const options = this.#speculator.isFixed ? ONE_STEP : this.#stride(drafted, nActive);
+    return { plan: drafted, options };
   }
 
   /** Records the duration of a run, in milliseconds. */
-  measure({ plan, options }: AheadPlan, results: readonly StepResult[][], took: number): void {
+  measure({ plan, options }: AheadPlan, results: readonly unknown[][], took: number): void {
     if (plan.length === 0 || !onlyDecodes(plan)) return;
     const nSteps = options.nSteps === 1 ? 1 : results[0]!.length;
     const rows = rowsOf(plan);
@@ -73,10 +87,10 @@ export class Ahead {
    * Chooses how many steps one run takes: as many as all tasks can continue without their own code.
    */
   #stride(plan: readonly PlannedChunk[], nActive: number): AheadPlan["options"] {
-    const { length, endTokens } = commonStride(plan);
+    const { length, endTokens } = this.#commonStride(plan);
     let nSteps = Math.min(this.#pace.steps(rowsOf(plan)), length);
     const { pages } = this.#runner;
-    for (const { sequence: { table }, end } of plan) {
+    for (const { sequence: { cache: { table } }, end } of plan) {
       const room = table.capacity - end + 1;
       const mayGrow = pages.freePages > nActive;
       if (nSteps > room && !(mayGrow && table.reserve(end + nSteps - 1))) nSteps = room;
@@ -84,28 +98,67 @@ export class Ahead {
     return { nSteps, endTokens };
   }
 
-  /** Drafts tokens where free pages hold them. */
+  /**
+   * Returns the stride that all tasks of a plan allow: 1 if any has draft tokens or a longer chunk.
+   */
+  #commonStride(plan: readonly PlannedChunk[]): { length: number; endTokens: number[] } {
+    let length = Infinity;
+    const ends = new Set<number>();
+    for (const { sequence: { task, computed }, end, drafted } of plan) {
+      const { stride, endTokens } = this.#lookaheads.get(task) ?? { stride: 1, endTokens: [] };
+      length = end - computed === 1 && drafted.length === 0 ? Math.min(length, stride) : 1;
+      if (length === 1) return { length, endTokens: [] };
+      for (const token of endTokens) ends.add(token);
+    }
+    return { length, endTokens: [...ends] };
+  }
+
+  /**
+   * Drafts tokens where free pages hold them.
+   *
+   * @returns the plan with draft tokens, without tasks that have ended meanwhile
+   */
   async #draft(
     plan: readonly PlannedChunk[],
     nActive: number,
     speculator: Speculator,
-  ): Promise<void> {
+  ): Promise<PlannedChunk[]> {
     const { maxTokens, maxOutputs } = this.#runner.limits;
     const { pages } = this.#runner;
-    const prospects = plan.flatMap(({ sequence: { task, table }, end }) => {
-      const { tokens, draft } = task;
+    const prospects = plan.flatMap(({ sequence: { task, cache: { table } }, end }) => {
+      const draft = this.#lookaheads.get(task)?.draft;
       if (draft === undefined) return [];
       const capacity = pages.freePages > nActive ? Infinity : table.capacity - end;
       const next = () => task.outputs(end, end).at(-1)!;
-      return [{ tokens, draft, room: Math.min(draft.room, capacity), next }];
+      return [{ tokens: task.tokens, draft, room: Math.min(draft.room, capacity), next }];
     });
     const rows = rowsOf(plan);
     const most = Math.min(maxTokens - rows, maxOutputs - plan.length);
     await speculator.draft(prospects, rows, most);
-    for (const { sequence, end } of plan) {
-      if (!sequence.table.reserve(end + sequence.drafted.length)) sequence.task.draft?.clear();
-    }
+    return plan.flatMap((chunk) => {
+      const { sequence: { task, cache: { table } }, end } = chunk;
+      const draft = this.#lookaheads.get(task)?.draft;
+      const reserved = table.reserve(end + (draft?.tokens.length ?? 0));
+      if (!reserved) draft?.clear();
+      // Tasks may have been stopped while a draft model ran.
+      return task.isEnded ? [] : [{ ...chunk, drafted: [...draft?.tokens ?? []] }];
+    });
   }
+}
+
+/** True if every chunk of a step decodes to the end of its sequence, so that it can run ahead. */
+function onlyDecodes(plan: readonly PlannedChunk[]): boolean {
+  return plan.every(({ sequence, end }) =>
+    end === sequence.length && isDecoding(sequence) && sequence.task.kind === SAMPLING
+  );
+}
+
+/** Returns the number of rows of a step, draft tokens included. */
+function rowsOf(plan: readonly PlannedChunk[]): number {
+  return plan.reduce(
+    (rows, { sequence, end, drafted }) => rows + end - sequence.computed + drafted.length,
+    0,
+  );
 }
 
 /**
@@ -114,13 +167,13 @@ export class Ahead {
  */
 export function tokensAhead(
   { options }: AheadPlan,
-  { sequence }: PlannedChunk,
-  results: readonly StepResult[],
+  { drafted }: PlannedChunk,
+  results: readonly unknown[],
 ): readonly number[] {
-  if (options.nSteps === 1) return [...sequence.drafted];
-  return results.slice(0, -1).flatMap((result) =>
-    result instanceof ForgeError ? [] : [result.token]
-  );
+  if (options.nSteps === 1) return drafted;
+  // Only steps that sample tokens run several at once.
+  const sampled = results.slice(0, -1) as StepResult[];
+  return sampled.flatMap((result) => result instanceof ForgeError ? [] : [result.token]);
 }
 
 /** Longest run of decoding steps, in milliseconds: a reader sees tokens 50 times a second. */

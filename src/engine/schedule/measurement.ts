@@ -1,12 +1,13 @@
-import type { OutputRequest } from "../../backend.ts";
+import type { OutputRequest, StepResult } from "../../backend.ts";
 import { ForgeError } from "../../errors.ts";
 import type { Scheduler } from "./scheduler.ts";
-import type { Progress, Task } from "./sequence.ts";
+import type { Progress, StepKind, Task } from "./sequence.ts";
 import { TokenList } from "../token_list.ts";
 
 /** Task with one result, delivered as a promise. */
-export abstract class Measurement<T> implements Task {
+export abstract class Measurement<T, Output = StepResult> implements Task<Output> {
   readonly tokens: TokenList;
+  abstract readonly kind: StepKind<Output>;
   abstract readonly scoresAll: boolean;
   abstract readonly mayReuse: boolean;
   readonly isPaused = false;
@@ -22,7 +23,7 @@ export abstract class Measurement<T> implements Task {
 
   abstract outputs(start: number, end: number): readonly OutputRequest[];
 
-  abstract accept(progress: Progress): void;
+  abstract accept(progress: Progress<Output>): void;
 
   fail(error: unknown): void {
     this.isEnded = true;

@@ -1,12 +1,12 @@
 import { ForgeError } from "../../errors.ts";
-import { Ahead, StepPace, tokensAhead } from "./ahead.ts";
+import { Ahead, type Lookahead, StepPace, tokensAhead } from "./ahead.ts";
 import { PrefixCache } from "../cache/prefix_cache.ts";
+import { SequenceCache } from "../cache/sequence_cache.ts";
 import type { Chunk, Runner } from "../runner.ts";
 import { type Progress, Sequence, type Task } from "./sequence.ts";
 import type { Speculator } from "../speculation/speculator.ts";
 import { StateSnapshots } from "../cache/state_snapshots.ts";
-import { embeds, ofOneKind, type PlannedChunk, planStep } from "./step_plan.ts";
-import { commonLength } from "../token_list.ts";
+import { ofOneKind, type PlannedChunk, planStep } from "./step_plan.ts";
 import { WaitingLine } from "./waiting_line.ts";
 
 /** Part of the runner that the scheduler uses. */
@@ -66,11 +66,17 @@ export class Scheduler {
     this.#waiting = new WaitingLine(this.cache, 2 * runner.limits.maxSequences);
   }
 
-  /** Enqueues a task. Progress is reported through its methods. */
-  submit(task: Task): void {
+  /**
+   * Enqueues a task. Progress is reported through its methods.
+   *
+   * @param lookahead allows steps to compute tokens beyond those of the task
+   */
+  submit(task: Task, lookahead?: Lookahead): void {
     if (this.#closed !== undefined) return task.fail(this.#closed);
     task.onChange = () => this.#taskChanged();
-    this.#waiting.add(new Sequence(task, this.#runner.newSequence(), this.#arrivals++));
+    if (lookahead !== undefined) this.#ahead.allow(task, lookahead);
+    const cache = new SequenceCache(task, this.#runner.newSequence(), this.cache);
+    this.#waiting.add(new Sequence(task, cache, this.#arrivals++));
     this.#wake();
   }
 
@@ -181,7 +187,7 @@ export class Scheduler {
     for (;;) {
       // Each active sequence may soon need one more page.
       const room = this.#runner.pages.freePages - this.#active.length;
-      if (sequence.enter(this.cache, room)) return true;
+      if (sequence.enter(room)) return true;
       const idler = newest(this.#active.filter(({ task }) => task.isPaused));
       if (idler === undefined) return false;
       this.#preempt(idler);
@@ -207,7 +213,7 @@ export class Scheduler {
   #reserve(plan: PlannedChunk[]): PlannedChunk[] {
     let isComplete = true;
     for (const { sequence, end } of plan) {
-      while (this.#active.includes(sequence) && !sequence.table.reserve(end)) {
+      while (this.#active.includes(sequence) && !sequence.cache.table.reserve(end)) {
         isComplete = false;
         if (this.#active.length === 1) {
           this.#refuse(sequence);
@@ -228,47 +234,44 @@ export class Scheduler {
   }
 
   #leave(sequence: Sequence): void {
-    sequence.retire(this.cache);
+    sequence.cache.retire();
     this.#ahead.forget(sequence.task.tokens);
   }
 
   /** Runs a step and delivers its results. Returns the time at which it ended. */
   async #runStep(planned: readonly PlannedChunk[], since: number): Promise<number> {
     this.#inStep = planned;
+    const { kind } = planned[0]!.sequence.task;
     try {
       const extended = await this.#ahead.extend(planned, this.#active.length);
       const { plan, options } = extended;
       if (plan.length === 0) return performance.now();
       const start = performance.now();
-      const chunks = plan.map(toChunk);
-      const hidden = embeds(plan) ? await this.#runner.embed(chunks) : undefined;
-      const results = hidden?.map(() => []) ?? await this.#runner.run(chunks, options);
+      const results = await kind.run(this.#runner, plan.map(toChunk), options);
       const now = performance.now();
       this.#ahead.measure(extended, results, now - start);
       let output = 0;
       for (const [i, chunk] of plan.entries()) {
-        const { sequence, end } = chunk;
+        const { table } = chunk.sequence.cache;
         const first = output;
         output += results[i]!.length;
-        this.#advance(sequence, end, {
-          computed: end,
+        this.#advance(chunk, {
+          computed: chunk.end,
           results: results[i]!,
-          hidden: hidden?.[i],
           ahead: tokensAhead(extended, chunk, results[i]!),
-          pages: sequence.table.pages,
+          pages: table.pages,
           milliseconds: now - since,
           readLogits: (result) => this.#runner.readLogits(first + result),
-          readState: () => this.#runner.readSlot(sequence.table.slot),
+          readState: () => this.#runner.readSlot(table.slot),
         });
       }
       this.#takeTurns(plan);
       return now;
     } catch (error) {
-      for (const { sequence } of planned) sequence.stateInvalid = true;
+      for (const { sequence } of planned) sequence.cache.invalidateState();
       // A step is cancelled when all its tasks have ended.
       if (error instanceof ForgeError && error.code === "cancelled") return performance.now();
-      // A failure of the hidden-state step, such as missing memory, does not concern other tasks.
-      if (embeds(planned)) fail(planned.map(({ sequence }) => sequence), error);
+      if (kind.failsAlone) fail(planned.map(({ sequence }) => sequence), error);
       else this.#failAll(error);
       return performance.now();
     } finally {
@@ -276,11 +279,9 @@ export class Scheduler {
     }
   }
 
-  #advance(sequence: Sequence, end: number, progress: Progress): void {
-    const { task } = sequence;
-    const chunk = end - sequence.computed;
-    sequence.computed = end;
-    const endsPrompt = chunk > 1 && end === sequence.length;
+  #advance({ sequence, end }: PlannedChunk, progress: Progress<unknown>): void {
+    const { task, cache, computed, length } = sequence;
+    const endsPrompt = end - computed > 1 && end === length;
     if (!task.isEnded) {
       try {
         task.accept(progress);
@@ -288,13 +289,7 @@ export class Scheduler {
         task.fail(error);
       }
     }
-    // Tokens computed ahead count as computed where the task accepted the same tokens.
-    const { ahead } = progress;
-    sequence.computed += commonLength(ahead, task.tokens.view(end));
-    // A recurrent state cannot be rolled back.
-    if (sequence.computed < end + ahead.length) sequence.stateInvalid = true;
-    sequence.publish(this.cache, endsPrompt);
-    if (end === sequence.snapshotAt) sequence.publishState(this.cache, true);
+    cache.advance(end, progress.ahead, endsPrompt);
   }
 
   /** If not all sequences fit one step, moves those of the last step to the end of the order. */
@@ -318,8 +313,8 @@ function fail(sequences: readonly Sequence[], error: unknown): void {
   for (const { task } of sequences) if (!task.isEnded) task.fail(error);
 }
 
-function toChunk({ sequence, end }: PlannedChunk): Chunk {
-  const { task, table, computed: start, drafted } = sequence;
+function toChunk({ sequence, end, drafted }: PlannedChunk): Chunk {
+  const { task, cache: { table }, computed: start } = sequence;
   const known = task.tokens.view(start, end);
   const tokens = drafted.length === 0 ? known : [...known, ...drafted];
   return { table, tokens, start, outputs: task.outputs(start, end) };

@@ -79,22 +79,11 @@ export class WaitingLine {
       if (shared - other.computed < SHARED_TOKENS) continue;
       known ??= this.#cache.match(sequence.task.tokens, length - 1).length;
       if (shared - known < SHARED_TOKENS) continue;
-      const awaited = this.#knownFrom(other, shared);
+      const awaited = other.cache.publishedAt(shared);
       if (awaited === undefined) continue;
       sequence.leader = other;
       sequence.awaited = awaited;
       return;
     }
-  }
-
-  /** Returns the number of tokens a sequence has to compute until the shared prefix is cached. */
-  #knownFrom({ length, computed, snapshotAt }: Sequence, shared: number): number | undefined {
-    if (this.#cache.hasStates) {
-      const isOnTheWay = snapshotAt !== undefined && snapshotAt > computed && snapshotAt <= shared;
-      return isOnTheWay ? snapshotAt : undefined;
-    }
-    // The end of the last shared page: it is published once it is full.
-    const { pageTokens } = this.#cache;
-    return Math.min(length, Math.ceil(shared / pageTokens) * pageTokens);
   }
 }

@@ -1,0 +1,128 @@
+import { commonLength, type TokenList } from "../token_list.ts";
+import type { PageTable } from "./kv_pages.ts";
+import { type PrefixCache, PublishedPrefix } from "./prefix_cache.ts";
+
+/** Part of a task that decides what is cached of it. */
+interface CachedTask {
+  readonly tokens: TokenList;
+  /** True if cached keys and values may be reused, for all tokens but the last. */
+  readonly mayReuse: boolean;
+}
+
+/**
+ * Keys, values and recurrent state of one sequence. A sequence begins with the longest cached
+ * prefix of its tokens, and publishes what it computes for other sequences.
+ */
+export class SequenceCache {
+  readonly table: PageTable;
+  readonly #task: CachedTask;
+  readonly #cache: PrefixCache;
+  #published = new PublishedPrefix();
+  #computed = 0;
+  /** Number of tokens after which a snapshot of the recurrent state is kept. */
+  #snapshotAt: number | undefined;
+  #stateInvalid = false;
+
+  /** @param table empty page table */
+  constructor(task: CachedTask, table: PageTable, cache: PrefixCache) {
+    this.table = table;
+    this.#task = task;
+    this.#cache = cache;
+  }
+
+  /** Number of tokens whose keys and values are in the pages. */
+  get computed(): number {
+    return this.#computed;
+  }
+
+  /** Most tokens of the next chunk: a recurrent state is copied between two steps. */
+  get maxChunk(): number {
+    const toSnapshot = (this.#snapshotAt ?? 0) - this.#computed;
+    return toSnapshot > 0 ? toSnapshot : Infinity;
+  }
+
+  /**
+   * Reserves pages for all tokens, sharing cached ones. Returns false if more than `freePages` are
+   * needed.
+   */
+  enter(freePages: number): boolean {
+    const { tokens, mayReuse } = this.#task;
+    const match = this.#cache.match(tokens, mayReuse ? tokens.length - 1 : 0);
+    if (this.#cache.pagesNeeded(match, tokens.length) > freePages) return false;
+    this.#computed = this.#cache.attach(match, this.table, this.#published);
+    if (!this.table.reserve(tokens.length)) {
+      this.#release();
+      return false;
+    }
+    this.#snapshotAt = this.#cache.hasStates && mayReuse ? this.#endOfLastPage() : undefined;
+    return true;
+  }
+
+  /**
+   * Records a computed chunk and publishes its pages.
+   *
+   * @param end number of the task's tokens computed
+   * @param ahead tokens computed after those; they count while the task has continued with them
+   * @param withTail true to publish the page that is not full yet, too
+   */
+  advance(end: number, ahead: ArrayLike<number>, withTail: boolean): void {
+    const accepted = commonLength(ahead, this.#task.tokens.view(end));
+    this.#computed = end + accepted;
+    // A recurrent state cannot be rolled back.
+    if (accepted < ahead.length) this.invalidateState();
+    this.#publish(withTail);
+    if (end === this.#snapshotAt) this.#publishState(true);
+  }
+
+  /** Marks the recurrent state as unknown, for example after a cancelled step. */
+  invalidateState(): void {
+    this.#stateInvalid = true;
+  }
+
+  /**
+   * Returns the number of tokens to compute until the first `shared` tokens are published;
+   * `undefined` if they will not be.
+   */
+  publishedAt(shared: number): number | undefined {
+    const { pageTokens, hasStates } = this.#cache;
+    if (!hasStates) {
+      return Math.min(this.#task.tokens.length, Math.ceil(shared / pageTokens) * pageTokens);
+    }
+    const snapshotAt = this.#snapshotAt ?? 0;
+    return snapshotAt > this.#computed && snapshotAt <= shared ? snapshotAt : undefined;
+  }
+
+  /** Publishes everything and frees the pages. The sequence can enter again. */
+  retire(): void {
+    this.#publish(true);
+    this.#publishState(false);
+    this.#release();
+  }
+
+  #publish(withTail: boolean): void {
+    const { tokens, mayReuse } = this.#task;
+    if (!mayReuse) return;
+    this.#cache.publish(this.table, this.#published, tokens, this.#computed, withTail);
+  }
+
+  /** Publishes the recurrent state, if any, after the pages: a copy if the sequence goes on. */
+  #publishState(goesOn: boolean): void {
+    const { tokens, mayReuse } = this.#task;
+    if (!mayReuse || this.#stateInvalid) return;
+    this.#cache.publishState(this.table, this.#published, tokens, this.#computed, goesOn);
+  }
+
+  /** Returns the end of the last whole page that leaves a token to compute, if not computed yet. */
+  #endOfLastPage(): number | undefined {
+    const { pageTokens } = this.#cache;
+    const end = Math.floor((this.#task.tokens.length - 1) / pageTokens) * pageTokens;
+    return end > this.#computed ? end : undefined;
+  }
+
+  #release(): void {
+    this.table.release();
+    this.#published = new PublishedPrefix();
+    this.#computed = 0;
+    this.#stateInvalid = false;
+  }
+}
