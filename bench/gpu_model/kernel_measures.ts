@@ -1,0 +1,109 @@
+/** Static measures of a compiled kernel: occupancy, loops, and the bandwidth that they allow. */
+import type { CompiledKernel } from "./compiled_kernels.ts";
+import {
+  type LoopMeasures,
+  measureLoop,
+  measureStart,
+  type StartMeasures,
+} from "./loop_measures.ts";
+import { MachineCode } from "./machine_code.ts";
+import { type Architecture, CLOCKS_PER_INSTRUCTION, type NvidiaGpu, type Pipe } from "./nvidia.ts";
+
+/** The measures of a kernel on an architecture. */
+export interface KernelMeasures {
+  readonly instance: string;
+  readonly registers: number;
+  readonly spillBytes: number;
+  readonly threads: number;
+  /** Static and dynamic shared memory of a block. */
+  readonly sharedBytes: number;
+  /** Resident on a multiprocessor. */
+  readonly blocks: number;
+  readonly warps: number;
+  readonly loops: readonly LoopMeasures[];
+  /** The loop that streams the most bytes in an iteration. */
+  readonly stream?: LoopMeasures;
+  readonly start?: StartMeasures;
+}
+
+/** Registers are allocated to warps in units of this size. */
+const REGISTER_UNIT = 256;
+/** Shared memory that the system takes from each block. */
+const RESERVED_SHARED = 1024;
+
+/** Number of blocks that a multiprocessor holds at once. */
+export function residentBlocks(
+  { registers, threads, sharedBytes }: Pick<
+    KernelMeasures,
+    "registers" | "threads" | "sharedBytes"
+  >,
+  architecture: Architecture,
+): number {
+  const warps = Math.ceil(threads / 32);
+  const warpRegisters = Math.ceil(registers * 32 / REGISTER_UNIT) * REGISTER_UNIT;
+  return Math.min(
+    architecture.blocks,
+    Math.floor(architecture.warps / warps),
+    Math.floor(architecture.registers / (warps * warpRegisters)),
+    Math.floor(architecture.sharedBytes / (sharedBytes + RESERVED_SHARED)),
+  );
+}
+
+/**
+ * Returns the measures of a kernel.
+ *
+ * @param launch its threads and dynamic shared memory; without them, the launch bounds and none
+ */
+export function measureKernel(
+  kernel: CompiledKernel,
+  gpu: NvidiaGpu,
+  launch: { readonly threads?: number; readonly dynamicShared?: number } = {},
+): KernelMeasures {
+  const code = MachineCode.parse(kernel.code);
+  const { instance, registers, spillBytes } = kernel;
+  const threads = launch.threads ?? kernel.threads;
+  const sharedBytes = kernel.sharedBytes + (launch.dynamicShared ?? 0);
+  const blocks = residentBlocks({ registers, threads, sharedBytes }, gpu.architecture);
+  const loops = code.loops.map((loop) => measureLoop(code, loop, gpu.architecture, gpu.latencies));
+  const streaming = loops.filter(({ streamed }) => streamed > 0);
+  // Of variants of a loop, such as for rows of any length, the shortest runs.
+  const stream =
+    streaming.toSorted((a, b) => b.streamed - a.streamed || a.instructions - b.instructions)[0];
+  const start = measureStart(code, gpu.latencies);
+  return {
+    ...{ instance, registers, spillBytes, threads, sharedBytes, blocks },
+    warps: blocks * Math.ceil(threads / 32),
+    loops,
+    ...(stream && { stream }),
+    ...(start && { start }),
+  };
+}
+
+/** Upper bounds of a loop's streaming speed on a whole GPU, in 10^9 bytes per second. */
+export interface StreamCaps {
+  /** Every scheduler issues in every clock. */
+  readonly issue: number;
+  /** The busiest pipe is busy in every clock. */
+  readonly pipe: number;
+  readonly busiest: Pipe;
+  /** Warps only wait for loads. */
+  readonly latency: number;
+  /** Bytes in flight per multiprocessor. */
+  readonly inFlight: number;
+}
+
+/** Returns the bounds of a loop with `warps` resident warps per multiprocessor. */
+export function streamCaps(loop: LoopMeasures, warps: number, gpu: NvidiaGpu): StreamCaps {
+  const perClock = (bytes: number, clocks: number) =>
+    clocks === 0 ? Infinity : gpu.multiprocessors * gpu.clock * bytes / clocks;
+  const [busiest, clocks] = Object.entries(loop.pipes)
+    .reduce((a, b) => b[1] > a[1] ? b : a) as [Pipe, number];
+  const wait = loop.latency + CLOCKS_PER_INSTRUCTION * loop.instructions;
+  return {
+    issue: perClock(loop.streamed, loop.pipes.issue),
+    pipe: perClock(loop.streamed, clocks),
+    busiest,
+    latency: perClock(warps * loop.streamed, wait),
+    inFlight: warps * loop.streamed * gpu.latencies.memory / wait,
+  };
+}

@@ -1,0 +1,142 @@
+/** Constants of NVIDIA GPUs, each with its source. All times of the model follow from them. */
+
+/** Execution pipes of a multiprocessor, and the slots in which its schedulers issue. */
+export const PIPES = ["issue", "fma", "alu", "xu", "lsu", "tensor"] as const;
+export type Pipe = typeof PIPES[number];
+
+/** A compute capability, as far as the speed of kernels depends on it. */
+export interface Architecture {
+  /** As NVRTC names it. */
+  readonly name: "sm_80" | "sm_90a";
+  /** Results per clock and multiprocessor. */
+  readonly rates: {
+    /** 32-bit floating-point and packed 16-bit multiply-add instructions. */
+    readonly fma: number;
+    /** 32-bit integer multiply-add. */
+    readonly imad: number;
+    /** Integer addition, logic, shifts, comparison, selection, permutation, packing conversions. */
+    readonly alu: number;
+    /** Special functions, counts of bits, and conversions that are not packing. */
+    readonly xu: number;
+    /** Lanes of a memory instruction or shuffle. */
+    readonly lsu: number;
+    /** Bytes of a shared-memory or L1 access. */
+    readonly l1Bytes: number;
+    /** 16-bit multiply-adds of mma.sync; twice as many for 8-bit integers. */
+    readonly mma: number;
+    /** 16-bit multiply-adds of wgmma. */
+    readonly wgmma: number;
+  };
+  readonly registers: number;
+  /** Shared memory for all blocks; each block takes 1 KB more than it asks for. */
+  readonly sharedBytes: number;
+  readonly warps: number;
+  readonly blocks: number;
+}
+
+/*
+ * Rates: CUDA C++ Programming Guide 12.x, "Throughput of Native Arithmetic Instructions", columns
+ * 8.0 and 9.0; limits: its table "Technical Specifications per Compute Capability". mma.sync on
+ * SM90 reaches about 62% of wgmma (Luo et al., "Benchmarking and Dissecting the Nvidia Hopper GPU
+ * Architecture via Microbenchmarking", 2024).
+ */
+export const SM80: Architecture = {
+  name: "sm_80",
+  rates: { fma: 64, imad: 64, alu: 64, xu: 16, lsu: 32, l1Bytes: 128, mma: 1024, wgmma: 0 },
+  registers: 65536,
+  sharedBytes: 164 * 1024,
+  warps: 64,
+  blocks: 32,
+};
+export const SM90: Architecture = {
+  name: "sm_90a",
+  rates: { fma: 128, imad: 64, alu: 64, xu: 16, lsu: 32, l1Bytes: 128, mma: 1270, wgmma: 2048 },
+  registers: 65536,
+  sharedBytes: 228 * 1024,
+  warps: 64,
+  blocks: 32,
+};
+
+/** Warp instructions that a multiprocessor issues per clock: one per scheduler. */
+export const ISSUE_PER_CLOCK = 4;
+
+/**
+ * Clocks of an instruction of a warp that has its multiprocessor to itself: dependent arithmetic
+ * takes 4 (Luo et al. 2024), and compilers interleave about two chains.
+ */
+export const CLOCKS_PER_INSTRUCTION = 2;
+
+/** Clocks from a load to its use. */
+export interface Latencies {
+  readonly shared: number;
+  readonly l1: number;
+  readonly l2: number;
+  /** Of memory under load. */
+  readonly memory: number;
+}
+
+/** A GPU. */
+export interface NvidiaGpu {
+  readonly name: string;
+  readonly architecture: Architecture;
+  readonly multiprocessors: number;
+  /** Under load, in 10^9 per second. */
+  readonly clock: number;
+  /** Nominal bandwidth, in 10^9 bytes per second. */
+  readonly bandwidth: number;
+  /** Share of the nominal bandwidth that a read-only kernel reaches. */
+  readonly readable: number;
+  readonly l2Bytes: number;
+  /** Bytes per clock from L2 to all multiprocessors. */
+  readonly l2BytesPerClock: number;
+  readonly latencies: Latencies;
+}
+
+/*
+ * Clocks, multiprocessors, bandwidth and L2: NVIDIA's data sheets and architecture white papers.
+ * 93% readable: published read benchmarks of HBM2e and HBM3 (babelstream's dot reaches 92 to 94%).
+ * Latencies under light load: Luo et al. 2024 for H100 (L1 33 to 41, shared 29 to 33, L2 about 260
+ * to 280 clocks), Sun et al. 2022 for A100. Memory under load: about 560 ns (FlashInfer's and
+ * NVIDIA's tuning guides ask for 32 KB in flight per multiprocessor at 3.35 TB/s).
+ * L2: 64 bytes per clock and multiprocessor can be requested; all together about 5.5 TB/s on H100.
+ */
+const LATENCIES_80: Latencies = { shared: 29, l1: 38, l2: 260, memory: 790 };
+const LATENCIES_90: Latencies = { shared: 31, l1: 40, l2: 280, memory: 980 };
+
+export const A100: NvidiaGpu = {
+  name: "A100",
+  architecture: SM80,
+  multiprocessors: 108,
+  clock: 1.41,
+  bandwidth: 2039,
+  readable: 0.92,
+  l2Bytes: 40e6,
+  l2BytesPerClock: 3400,
+  latencies: LATENCIES_80,
+};
+export const H100: NvidiaGpu = {
+  name: "H100",
+  architecture: SM90,
+  multiprocessors: 132,
+  clock: 1.755,
+  bandwidth: 3350,
+  readable: 0.93,
+  l2Bytes: 50e6,
+  l2BytesPerClock: 3200,
+  latencies: LATENCIES_90,
+};
+export const H200: NvidiaGpu = { ...H100, name: "H200", bandwidth: 4800 };
+
+export const NVIDIA_GPUS: readonly NvidiaGpu[] = [A100, H100, H200];
+
+/** Costs of launches and of steps in microseconds. */
+export const LAUNCH = {
+  /**
+   * From the end of a kernel to the first instruction of the next: launched by a graph, without
+   * and with programmatic dependent launch (published measurements: 1.3 to 1.6 and 0.7 to 0.9).
+   */
+  serial: 1.4,
+  dependent: 0.8,
+  /** Submission of a graph, the copies of inputs and results, and the synchronisation of a step. */
+  step: 22,
+} as const;
