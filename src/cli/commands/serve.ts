@@ -8,7 +8,7 @@ import { createHandler, type Handler } from "../../serve/mod.ts";
 import { checkOptions, DEFAULT_QUEUE, type ServeOptions } from "../../serve/options.ts";
 import type { Context } from "../command.ts";
 import { errorText, INTERRUPTED } from "../output/error_text.ts";
-import { bindServer, serverUrl } from "../listen.ts";
+import { HttpServer } from "../http_server.ts";
 import { resolveModel } from "../model/model_path.ts";
 import { openModel } from "../model/open_model.ts";
 import type { GenerationFlags, ModelFlags, SERVE_FLAGS } from "../options/flags.ts";
@@ -44,7 +44,11 @@ export async function run(
   let handler: Handler = refuseUntilLoaded;
   const handle: Handler = (request) => handler(request);
   const { host = DEFAULT_HOST, port = DEFAULT_PORT } = flags;
-  await using server = bindServer(host, port, context.verbose ? logged(handle) : handle);
+  await using server = await HttpServer.listen(
+    host,
+    port,
+    context.verbose ? logged(handle) : handle,
+  );
   using progress = new Progress();
   const parallel = flags.serveParallel ?? DEFAULT_PARALLEL;
   const load = { ...loadOptions(flags), ...speculation, parallel };
@@ -55,7 +59,7 @@ export async function run(
     names: flags.alias ?? (given === undefined || given === path ? undefined : [given]),
     defaults: generationOptions(flags, model.tokenizer),
   });
-  await writeStderr(describe(serverUrl(server.addr), model, parallel, settings));
+  await writeStderr(describe(server.url, model, parallel, settings));
   if (!stop.aborted) {
     await new Promise((resolve) => stop.addEventListener("abort", resolve, { once: true }));
   }
@@ -109,7 +113,7 @@ function describe(
 }
 
 /** Stops accepting requests and waits for those in progress. */
-async function end(server: Deno.HttpServer): Promise<void> {
+async function end(server: HttpServer): Promise<void> {
   const note = setTimeout(
     () =>
       void writeStderr(

@@ -19,12 +19,10 @@ export class Guard {
   /**
    * Rejects requests for another host and from pages of other origins.
    *
-   * @throws {HttpError} 403
+   * @throws {HttpError} 403, 400 for an invalid host
    */
   checkSource({ url, headers }: Request): void {
-    if (!URL.canParse(url)) {
-      throw new HttpError(400, "the Host header is not valid; expected a name or an address");
-    }
+    checkUrl(url);
     const { host, hostname } = new URL(url);
     if (!this.#anyHost && !isLocal(hostname)) {
       throw new HttpError(
@@ -84,6 +82,12 @@ export class Guard {
   #allows(origin: string): boolean {
     return this.#origin === "*" || this.#origin === origin;
   }
+}
+
+/** @throws {HttpError} 400 if the URL of a request is not valid, which its host makes it */
+export function checkUrl(url: string): void {
+  if (URL.canParse(url)) return;
+  throw new HttpError(400, "the Host header is not valid; expected a name or an address");
 }
 
 /** True if a host name means this machine, without asking a name server. */
